@@ -1,0 +1,34 @@
+/* metric.h -- scores of decoded sequences, one file each in runner/data/metrics. A metric turns (hypothesis, reference)
+ * pairs into integer counts, which are summed over ranks, and counts into figures: the same for every number of ranks. */
+#ifndef RD_METRIC_H
+#define RD_METRIC_H
+#include "rd/status.h"
+#include <stdint.h>
+RD_C_BEGIN
+
+enum { RD_METRIC_COUNTS = 16, RD_METRIC_FIGURES = 4 };
+
+typedef struct rd_figure {
+    char name[32];         /* "BLEU", "phoneme_error_rate" */
+    double value;
+    bool higher_is_better;
+} rd_figure;
+
+/* One sentence: tokens as byte strings. */
+typedef struct rd_tokens { int64_t n; const char *const *at; const int32_t *len; } rd_tokens;
+
+typedef struct rd_metric_def {
+    const char *name, *about;   /* value of the key "metric" */
+    /* Adds one sentence. key: an id of the source (several references of one source, e.g. spellings with more than one
+     * pronunciation); -1: none. */
+    void (*add)(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, const rd_tokens *ref);
+    int (*figures)(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES]); /* first one decides "best" */
+    /* One line for people, with the signature. */
+    void (*line)(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t n);
+} rd_metric_def;
+
+const rd_metric_def *rd_metric_find(const char *name); /* NULL: unknown */
+const rd_metric_def *const *rd_metric_defs(int *n);
+
+RD_C_END
+#endif

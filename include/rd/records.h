@@ -1,0 +1,41 @@
+/* records.h -- what a run leaves in its log folder for people and scripts: TensorBoard events and metrics.jsonl. Rank 0 only.
+ * Formats: spec of records; golden bytes in tests/unit/events.c. */
+#ifndef RD_RECORDS_H
+#define RD_RECORDS_H
+#include "rd/status.h"
+#include <jansson.h>
+#include <stdint.h>
+RD_C_BEGIN
+
+typedef struct rd_events rd_events;
+/* Opens a new events.out.tfevents.<time>.<host>.<pid>.<n> in dir; writes file_version and SessionLog START with start_step (so
+ * that a viewer drops later points of an earlier run that was cut off). Each record is one write call. */
+rd_code rd_events_new(const char *dir, int64_t start_step, rd_events **out, rd_status *st);
+void rd_events_free(rd_events *e); /* flushes */
+rd_code rd_events_flush(rd_events *e, rd_status *st);
+rd_code rd_events_scalar(rd_events *e, int64_t step, const char *tag, double value, rd_status *st); /* simple_value */
+/* New form (plugin histograms, 30 buckets): computed from n floats. */
+rd_code rd_events_histogram(rd_events *e, int64_t step, const char *tag, const float *x, int64_t n, rd_status *st);
+rd_code rd_events_text(rd_events *e, int64_t step, const char *tag, const char *markdown, rd_status *st);
+/* RGB or grey image, 8 bits, as PNG with stored deflate blocks. */
+rd_code rd_events_image(rd_events *e, int64_t step, const char *tag, int w, int h, int channels, const uint8_t *pixels,
+                        rd_status *st);
+/* hparams plugin: session start info from a flat JSON object (numbers, strings, bools; others as text), experiment with these
+ * metric tags (NULL-ended); and session end (status: 1 success, 2 failure). */
+rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *metric_tags, rd_status *st);
+rd_code rd_events_end(rd_events *e, int status, rd_status *st);
+/* Own reader: calls back per scalar; checks every CRC; RD_EDATA with the offset at the first bad record; a truncated last
+ * record is the end. For tests and `run_dist --events FILE`. */
+typedef void rd_event_fn(void *ctx, int64_t step, double wall, const char *tag, const char *kind, double value);
+rd_code rd_events_read(const char *path, rd_event_fn *fn, void *ctx, rd_status *st);
+rd_code rd_events_read_mem(const void *p, size_t n, rd_event_fn *fn, void *ctx, rd_status *st);
+
+/* metrics.jsonl: one JSON object a line, one write call each, appended. On resume, lines of steps > start_step are cut off (the
+ * run that was killed had written them), so that every step is there once. */
+typedef struct rd_metrics rd_metrics;
+rd_code rd_metrics_new(const char *path, int64_t start_step, rd_metrics **out, rd_status *st);
+rd_code rd_metrics_write(rd_metrics *m, json_t *object_stolen, rd_status *st); /* compact, keys in order of insertion */
+void rd_metrics_free(rd_metrics *m);
+
+RD_C_END
+#endif

@@ -1,0 +1,64 @@
+/* status.h -- one status type for the whole program: a code to branch on, a message to act on.
+ *
+ * A function that can fail takes `rd_status *st` last and returns st->code. The first failure wins: a later
+ * rd_fail on the same status does nothing, so that cleanup cannot hide the cause. The codes are the exit codes of
+ * the program (README, "Exit codes"). The struct is plain data of fixed size: it can be sent to another rank. */
+#ifndef RD_STATUS_H
+#define RD_STATUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+#define RD_C_BEGIN extern "C" {
+#define RD_C_END }
+#else
+#define RD_C_BEGIN
+#define RD_C_END
+#endif
+#define RD_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+RD_C_BEGIN
+
+typedef enum rd_code {
+    RD_OK = 0,
+    RD_EUSAGE = 2,     /* command line or config */
+    RD_EENV = 3,       /* machine: device, library, memory, disk, permission */
+    RD_EDISAGREE = 4,  /* ranks differ in config, data, binary */
+    RD_EDATA = 5,      /* vocabulary, text, any training data */
+    RD_ECKPT = 6,      /* checkpoint cannot be read, or does not fit the config */
+    RD_ENUMERIC = 7,   /* not finite, replicas differ */
+    RD_ESTALL = 8,     /* a rank makes no progress */
+    RD_EPEER = 9,      /* another rank was lost */
+    RD_EBUG = 70,      /* our own mistake */
+    RD_ESTOP = 75      /* stopped on request, checkpoint saved */
+} rd_code;
+
+enum { RD_MSG_BYTES = 1024 };
+
+typedef struct rd_status {
+    rd_code code;
+    int rank;                /* who saw it first; -1 before the world is known */
+    char where[64];          /* "file.c:88" of the program, for --verbose */
+    char msg[RD_MSG_BYTES];  /* what, where, what to do; lower case, no full stop */
+} rd_status;
+
+#define RD_STR2(x) #x
+#define RD_STR(x) RD_STR2(x)
+#define RD_HERE (__FILE__ ":" RD_STR(__LINE__))
+
+/* Fills *st unless it already holds a failure; returns st->code. A too long message is cut at a character border. */
+rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...) RD_PRINTF(4, 5);
+#define rd_fail(st, code, ...) rd_fail_((st), (code), RD_HERE, __VA_ARGS__)
+
+/* Puts "text: " before the message of a failed status; for callers that know the file or the key. */
+void rd_status_prefix(rd_status *st, const char *fmt, ...) RD_PRINTF(2, 3);
+
+/* Jumps to the label `done` of the function when expr is not RD_OK. */
+#define RD_TRY(expr) \
+    do { \
+        if ((expr) != RD_OK) goto done; \
+    } while (0)
+
+RD_C_END
+#endif

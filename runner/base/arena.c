@@ -1,0 +1,127 @@
+/* arena.c -- see arena.h. A list of chunks, newest last; rewinding keeps the chunks for the next step. */
+#include "rd/arena.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct chunk {
+    struct chunk *prev, *next;
+    size_t cap, used; /* bytes after the header */
+    unsigned char *mem;
+} chunk;
+
+struct rd_arena {
+    chunk *first, *cur;
+    size_t chunk_bytes, used, peak;
+};
+
+enum { ALIGN = 64, SLACK = 64 };
+
+rd_code rd_arena_new(size_t chunk_bytes, rd_arena **out, rd_status *st)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out) return rd_fail(st, RD_EENV, "out of memory for an arena");
+    (*out)->chunk_bytes = chunk_bytes < 4096 ? 4096 : chunk_bytes;
+    return RD_OK;
+}
+
+static void free_chunks(chunk *c)
+{
+    while (c) {
+        chunk *next = c->next;
+        free(c->mem);
+        free(c);
+        c = next;
+    }
+}
+
+void rd_arena_free(rd_arena *a)
+{
+    if (!a) return;
+    free_chunks(a->first);
+    free(a);
+}
+
+static chunk *new_chunk(size_t cap)
+{
+    chunk *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->cap = (cap + ALIGN - 1) / ALIGN * ALIGN;
+    c->mem = aligned_alloc(ALIGN, c->cap);
+    if (!c->mem) {
+        free(c);
+        return NULL;
+    }
+    return c;
+}
+
+rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st)
+{
+    void *null = NULL;
+    memcpy(out, &null, sizeof null);
+    if (bytes > SIZE_MAX / 2) return rd_fail(st, RD_EENV, "an array of %zu bytes does not fit in memory", bytes);
+    const size_t need = (bytes + SLACK + ALIGN - 1) / ALIGN * ALIGN;
+    while (!a->cur || a->cur->cap - a->cur->used < need) {
+        chunk *next = a->cur ? a->cur->next : a->first;
+        if (!next || next->cap < need) { /* a new chunk goes between cur and next */
+            chunk *c = new_chunk(need > a->chunk_bytes ? need : a->chunk_bytes);
+            if (!c)
+                return rd_fail(st, RD_EENV, "out of memory: %zu bytes asked for with %zu in use; make batch_size smaller",
+                               bytes, a->used);
+            c->prev = a->cur;
+            c->next = next;
+            if (next) next->prev = c;
+            if (a->cur) a->cur->next = c;
+            else a->first = c;
+            next = c;
+        }
+        next->used = 0;
+        a->cur = next;
+    }
+    void *p = a->cur->mem + a->cur->used;
+    a->cur->used += need;
+    a->used += need;
+    if (a->used > a->peak) a->peak = a->used;
+    memcpy(out, &p, sizeof p);
+    return RD_OK;
+}
+
+rd_code rd_arena_zero(rd_arena *a, size_t bytes, void *out, rd_status *st)
+{
+    if (rd_arena_get(a, bytes, out, st) != RD_OK) return st->code;
+    void *p;
+    memcpy(&p, out, sizeof p);
+    memset(p, 0, bytes);
+    return RD_OK;
+}
+
+rd_mark rd_arena_mark(const rd_arena *a)
+{
+    return (rd_mark){.chunk = a->cur, .used = a->cur ? a->cur->used : 0};
+}
+
+void rd_arena_rewind(rd_arena *a, rd_mark m)
+{
+    while (a->cur && a->cur != m.chunk) {
+        a->used -= a->cur->used;
+        a->cur->used = 0;
+        a->cur = a->cur->prev;
+    }
+    if (a->cur) {
+        a->used -= a->cur->used - m.used;
+        a->cur->used = m.used;
+    }
+}
+
+void rd_arena_reset(rd_arena *a)
+{
+    if (a->first && a->first->next) { /* the last step needed several chunks: one as large as the peak serves the next */
+        free_chunks(a->first);
+        a->first = new_chunk(a->peak + a->chunk_bytes); /* NULL: the next get tries again and reports */
+    }
+    if (a->first) a->first->used = 0;
+    a->cur = a->first;
+    a->used = 0;
+}
+
+size_t rd_arena_used(const rd_arena *a) { return a->used; }
+size_t rd_arena_peak(const rd_arena *a) { return a->peak; }
