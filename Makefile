@@ -1,34 +1,68 @@
-# run_dist -- one Makefile, one folder per build: build/<variant>/. `make help` lists the verbs.
+# run_dist -- one Makefile, one folder per build: build/<variant>/. `make help` lists the verbs, README the variables.
+VERSION := 0.1.0
 VARIANT ?= release
 BUILD   := build/$(VARIANT)
 CC      := mpicc
-PKGS    := jansson libarchive
 OPT     ?= -O3
 ARCH    ?= -march=native
+OPENMP  ?= -fopenmp
+PREFIX  ?= /usr/local
+JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
+SUITE   ?= all
+PKGS    := jansson libarchive
+# oneDNN has no .pc file. For one of your own: make DNNL_CFLAGS=-I/opt/dnnl/include DNNL_LIBS='-L/opt/dnnl/lib -Wl,-rpath,/opt/dnnl/lib -ldnnl'
+DNNL_CFLAGS ?=
+DNNL_LIBS   ?= -ldnnl
+# Debian's names of all that make, make test and mpirun want.
+DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev libdnnl-dev libcmocka-dev
 
-ifeq ($(filter clean help deps distclean,$(MAKECMDGOALS)),)
+NEED := $(filter-out clean distclean help deps deps-names demo lint uninstall,$(or $(MAKECMDGOALS),all))
+ifneq ($(NEED),)
+  hint = on Debian: apt-get install $(1), or let `make deps` install all that is needed
   ifeq ($(shell command -v $(CC)),)
-    $(error mpicc is not installed; on Debian: apt-get install libopenmpi-dev openmpi-bin, or run `make deps`)
+    $(error $(CC) is not installed; $(call hint,libopenmpi-dev openmpi-bin))
   endif
-  ifneq ($(shell pkg-config --print-errors --exists $(PKGS) 2>&1 && echo yes),yes)
-    $(error $(shell pkg-config --print-errors --exists $(PKGS) 2>&1). Install the packages named above, or run `make deps`)
+  ifeq ($(shell command -v pkg-config),)
+    $(error pkg-config is not installed; $(call hint,pkg-config))
   endif
+  lacks = $(shell pkg-config --exists $(1) || echo $(1))
+  $(foreach p,$(PKGS),$(if $(call lacks,$(p)),$(error the library $(p) is not installed; \
+    $(call hint,lib$(patsubst lib%,%,$(p))-dev))))
+  ifneq ($(filter test test-all asan fuzz%,$(NEED)),)
+    $(if $(call lacks,cmocka),$(error the library cmocka is not installed; $(call hint,libcmocka-dev)))
+  endif
+  PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
+  PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
 endif
 
-CPPFLAGS += -D_GNU_SOURCE -Iinclude -I$(BUILD)/gen $(shell pkg-config --cflags $(PKGS))
-CFLAGS   += -std=c11 -g $(OPT) $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -Wall -Wextra -Wshadow -Wundef -Wvla \
+CPPFLAGS += -D_GNU_SOURCE -Iinclude -I$(BUILD)/gen $(PKG_CFLAGS) $(DNNL_CFLAGS)
+# -fno-math-errno: sqrtf becomes an instruction that works on vectors. Neither flag changes a result.
+CFLAGS   += -std=c11 -g $(OPT) $(ARCH) $(OPENMP) -fno-math-errno -fno-trapping-math -Wall -Wextra -Wshadow -Wundef -Wvla \
             -Wstrict-prototypes -Wmissing-prototypes -Werror
-CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer)
-LDFLAGS  += -fopenmp $(SAN:%=-fsanitize=%)
-LDLIBS   += $(shell pkg-config --libs $(PKGS)) -ldnnl -lm -lpthread
+# Sanitizers change what gcc can prove of sizes and values: its warnings about these are believed in the other builds alone.
+CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-format-truncation -Wno-maybe-uninitialized)
+LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%)
+LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) -lm -lpthread
 
 SRC   := $(filter-out runner/main.c,$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
 OBJ   := $(SRC:%=$(BUILD)/%.o)
 LIB   := $(BUILD)/librd.a
 PROG  := $(BUILD)/run_dist
-UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c tests/ops/*.c tests/golden/*.c))
-TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/support/*.c tests/bench/*.c))
+# In front of $(LIB) in every program.
+EXTRA := $(if $(findstring address,$(SAN)),$(BUILD)/tests/support/asan/mpi_leaks.c.o)
+# A test is one .c file with cmocka, or one shell script. Files of tests/support and tests/bench with a main are programs, those
+# without are shared by all tests.
+UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c tests/ops/*.c tests/golden/*.c tests/fault/*.c))
+MPI   := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/*.c))
 FUZZ  := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/fuzz/replay.c,$(wildcard tests/fuzz/*.c)))
+MAINS := $(shell grep -l '^int main' tests/support/*.c tests/bench/*.c 2>/dev/null)
+TOOLS := $(patsubst %.c,$(BUILD)/%,$(MAINS))
+SHARED := $(patsubst %.c,$(BUILD)/%.c.o,$(filter-out $(MAINS),$(wildcard tests/support/*.c)))
+SHELLS := $(wildcard tests/unit/*.sh tests/golden/*.sh tests/mpi/*.sh tests/fault/*.sh)
+
+# make V=1 shows whole commands.
+say = $(if $(V),,@printf '%-4s %s\n' $(1) $(2) && )
+LINK = $(call say,LINK,$@)$(CC) $(LDFLAGS) $^ $(LDLIBS)
 
 all: $(PROG) ## the program: build/release/run_dist
 
@@ -36,46 +70,119 @@ all: $(PROG) ## the program: build/release/run_dist
 replace = @mkdir -p $(@D) && printf '$(1)\n' $(2) > $@.new && (cmp -s $@.new $@ && rm $@.new || mv $@.new $@)
 FORCE:
 $(BUILD)/flags: FORCE
-	$(call replace,%s,'$(CC) $(CPPFLAGS) $(CFLAGS)')
+	$(call replace,%s,'$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDLIBS)')
+$(BUILD)/gen/version.h: FORCE
+	$(call replace,#define RD_VERSION "%s"\n#define RD_COMMIT "%s",$(VERSION) \
+	    $(or $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null),unknown))
+# The registries: one line per file. Written where the folder is empty too.
 define registry
 $(BUILD)/gen/$(1).inc: FORCE
-	$$(call replace,RD_ENTRY(%s),$$(basename $$(notdir $$(sort $$(wildcard $(2)/*.c)))))
+	$$(call replace,$(if $(wildcard $(2)/*.c),RD_ENTRY(%s)),$$(basename $$(notdir $$(sort $$(wildcard $(2)/*.c)))))
 GEN += $(BUILD)/gen/$(1).inc
 endef
 $(eval $(call registry,models,models))
 $(eval $(call registry,ops,runner/ops))
+$(eval $(call registry,cells,runner/ops/cells))
 $(eval $(call registry,datasets,runner/data/datasets))
 $(eval $(call registry,metrics,runner/data/metrics))
 $(eval $(call registry,optimizers,runner/optim/optimizers))
+GEN += $(BUILD)/gen/version.h
 
-$(BUILD)/%.c.o: %.c $(BUILD)/flags | $(GEN)
+# Asked once per set of flags.
+$(BUILD)/gen/dnnl.ok: $(BUILD)/flags
+	@mkdir -p $(@D); printf '#include <dnnl.h>\nint main(void) { return dnnl_version() == NULL; }\n' | \
+	    $(CC) $(CPPFLAGS) -x c - $(DNNL_LIBS) -o $@.exe 2> $@.log && rm -f $@.exe && mv $@.log $@ || { cat $@.log; \
+	    echo "the library oneDNN is not installed (the lines above say what the compiler missed); on Debian: apt-get install" \
+	    "libdnnl-dev, or let \`make deps\` install all that is needed; elsewhere set DNNL_CFLAGS and DNNL_LIBS"; exit 1; } >&2
+
+# Only the files that say the version are compiled again after a commit.
+$(patsubst %,$(BUILD)/%.o,$(shell grep -l RD_COMMIT $(SRC) runner/main.c 2>/dev/null)): private CPPFLAGS += -include version.h
+
+$(BUILD)/%.c.o: %.c $(BUILD)/flags | $(GEN) $(BUILD)/gen/dnnl.ok
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC,$<)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 $(LIB): $(OBJ)
 	@rm -f $@
-	ar rcs $@ $(OBJ)
-$(PROG): $(BUILD)/runner/main.c.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call say,AR,$@)ar rcs $@ $(OBJ)
+$(PROG): $(BUILD)/runner/main.c.o $(EXTRA) $(LIB)
+	$(LINK) -o $@
+$(UNIT) $(MPI): $(BUILD)/%: $(BUILD)/%.c.o $(SHARED) $(EXTRA) $(LIB)
+	$(LINK) -lcmocka -o $@
+# replay.c has a main that runs the corpus; libFuzzer (FUZZ_MAIN) brings its own.
+$(FUZZ): $(BUILD)/%: $(BUILD)/%.c.o $(if $(FUZZ_MAIN),,$(BUILD)/tests/fuzz/replay.c.o) $(EXTRA) $(LIB)
+	$(LINK) $(FUZZ_MAIN) -o $@
+$(TOOLS): $(BUILD)/%: $(BUILD)/%.c.o $(SHARED) $(EXTRA) $(LIB)
+	$(LINK) -o $@
+$(UNIT:%=%.c.o) $(MPI:%=%.c.o) $(TOOLS:%=%.c.o) $(SHARED): private CPPFLAGS += -Itests/support
 
-# A test is one file: build/release/tests/unit/x from tests/unit/x.c, with cmocka.
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.c.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
-$(BUILD)/tests/ops/%: $(BUILD)/tests/ops/%.c.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
-$(BUILD)/tests/golden/%: $(BUILD)/tests/golden/%.c.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
-$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.c.o $(BUILD)/tests/fuzz/replay.c.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-$(BUILD)/tests/support/%: $(BUILD)/tests/support/%.c.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-$(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.c.o $(LIB)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+demo: ## installs what is missing, builds, trains spelling to sound with 2 ranks for some minutes, and lets you try it
+	@command -v $(CC) mpirun pkg-config > /dev/null && pkg-config --exists $(PKGS) && \
+	    printf '#include <dnnl.h>\n' | $(CC) $(DNNL_CFLAGS) -x c -fsyntax-only - 2> /dev/null || $(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@PROG=$(PROG) configs/demo.sh
 
+# What a suite runs: make test SUITE=unit (cmocka and fuzz corpora), SUITE=mpi (programs under mpirun), SUITE=cli, or all.
+TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/golden/%,$(SHELLS))
+TESTS_mpi  := $(filter tests/mpi/% tests/fault/%,$(SHELLS))
+TESTS_cli  := $(if $(wildcard tests/cli/*/cmd),tests/cli/run)
+TESTS_all  := $(TESTS_unit) $(TESTS_cli) $(TESTS_mpi)
+test: $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS) ## every test that needs no GPU; the last line is the total
+	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(TESTS_$(SUITE))
+test-all: ## make test, then with sanitizers, headers and lint
+	@$(MAKE) --no-print-directory headers lint
+	@$(MAKE) --no-print-directory asan
+	@$(MAKE) --no-print-directory test
+asan: ## all tests under AddressSanitizer and UBSan
+	@$(MAKE) --no-print-directory VARIANT=asan SAN=address,undefined OPT=-O1 test
+bench: $(PROG) $(TOOLS) ## speed: shares of the machine's own peak, scaling, PyTorch doing the same where it is installed
+	@BUILD=$(BUILD) PROG=$(PROG) tests/bench/run
+# make fuzz FUZZER=npz SECONDS=600 needs clang. Inputs that crash are left in build/fuzz/.
+fuzz: ## libFuzzer on one reader: make fuzz FUZZER=npz SECONDS=60
+	@OMPI_CC=clang $(MAKE) --no-print-directory VARIANT=fuzz SAN=fuzzer-no-link,address,undefined OPT=-O1 OPENMP=-fopenmp-simd \
+	    FUZZ_MAIN=-fsanitize=fuzzer build/fuzz/tests/fuzz/$(FUZZER)
+	@mkdir -p build/fuzz/corpus/$(FUZZER)
+	ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 build/fuzz/tests/fuzz/$(FUZZER) -max_total_time=$(or $(SECONDS),60) \
+	    -rss_limit_mb=4096 -artifact_prefix=build/fuzz/crash-$(FUZZER)- build/fuzz/corpus/$(FUZZER) tests/fuzz/corpus/$(FUZZER)
+
+headers: ## every public header compiles alone, as C and as C++
+	@for h in include/rd/*.h; do \
+	    printf '#include "%s"\n' "$${h#include/}" | $(CC) $(CPPFLAGS) -std=c11 -Wall -Wextra -Werror -fsyntax-only -x c - || exit 1; \
+	    printf '#include "%s"\n' "$${h#include/}" | g++ $(CPPFLAGS) -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ - || exit 1; \
+	done; echo "headers: all compile alone"
+lint: ## folders use only those to their left, names of files are unique, scripts pass shellcheck
+	@tests/lint
+TIDY := -*,bugprone-*,clang-analyzer-*,-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions,$\
+        -bugprone-implicit-widening-of-multiplication-result,-bugprone-macro-parentheses,$\
+        -bugprone-reserved-identifier,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,$\
+        -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy
+tidy: $(GEN) ## clang-tidy on the program's files: make tidy [FILES=runner/base/status.c]
+	@clang-tidy --quiet --warnings-as-errors='*' --checks='$(TIDY)' $(or $(FILES),$(SRC) runner/main.c) -- \
+	    $(CPPFLAGS) -std=c11 -fopenmp-simd $(shell $(CC) --showme:compile 2>/dev/null) -include $(BUILD)/gen/version.h
+format: ## clang-format on FILES
+	clang-format -i $(FILES)
+schema: $(PROG) ## configs/schema.json from the option tables
+	$(PROG) --print_schema > $(BUILD)/schema.json && mv $(BUILD)/schema.json configs/schema.json
+
+install: $(PROG) ## to PREFIX (/usr/local), below DESTDIR; for other machines: make VARIANT=v3 ARCH=-march=x86-64-v3 install
+	install -D -m 755 $(PROG) $(DESTDIR)$(PREFIX)/bin/run_dist
+	@cd configs && find . -type f | while read -r f; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/run_dist/configs/$$f" || exit 1; done
+	@for f in README.md FAQ.md CHANGELOG.md LICENSE; do [ ! -f $$f ] || install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/doc/run_dist/$$f; done
+uninstall: ## takes back what install wrote
+	rm -rf $(DESTDIR)$(PREFIX)/bin/run_dist $(DESTDIR)$(PREFIX)/share/run_dist $(DESTDIR)$(PREFIX)/share/doc/run_dist
+deps: ## installs the packages that are needed (Debian and its kin; asks sudo)
+	@command -v apt-get > /dev/null || { echo "no apt-get here; install what Debian calls: $(DEPS)" >&2; exit 1; }
+	$(if $(filter-out 0,$(shell id -u)),sudo) apt-get update
+	$(if $(filter-out 0,$(shell id -u)),sudo) env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $(DEPS)
+deps-names:
+	@echo $(DEPS)
 clean: ## remove this variant's build folder
 	rm -rf $(BUILD)
+distclean: ## remove all build folders
+	rm -rf build
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: all clean help FORCE
+.PHONY: all demo test test-all asan bench fuzz headers lint tidy format schema install uninstall deps deps-names clean distclean help FORCE
 .PRECIOUS: $(BUILD)/%.c.o
--include $(OBJ:.o=.d) $(BUILD)/runner/main.c.d
+.DELETE_ON_ERROR:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

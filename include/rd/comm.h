@@ -33,10 +33,12 @@ void rd_comm_free(rd_comm *c);
 void rd_comm_abort(rd_comm *c, int exit_code) __attribute__((noreturn));
 
 const rd_world *rd_comm_world(const rd_comm *c); /* borrowed until rd_comm_free */
+const char *rd_comm_note(const rd_comm *c);       /* how sums travel, one line for the banner; borrowed */
 const char *rd_comm_library_version(void);        /* "Open MPI 4.1.4", known without MPI_Init */
 
 /* Collective. In place, the same bytes on every rank. Deterministic: the same np and input give the same bytes in every
- * run. Any n, also 0 and above 2^31 (cut in pieces). */
+ * run. Any n, also 0 and above 2^31 (cut in pieces). Float sums of the ranks of one host go through shared memory in rank
+ * order, unless the environment has RD_COMM_SHARED=0 or a host does not let its ranks share: then through MPI_Allreduce. */
 rd_code rd_comm_sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st);
 rd_code rd_comm_sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st);
 rd_code rd_comm_sum_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st);

@@ -7,6 +7,7 @@
 #include "rd/arena.h"
 #include "rd/comm.h"
 #include "rd/log.h"
+#include "rd/metric.h"
 #include "rd/options.h"
 
 RD_C_BEGIN
@@ -15,8 +16,9 @@ enum { RD_UNK = 0, RD_SOS = 1, RD_EOS = 2, RD_PAD = 3, RD_N_SPECIAL = 4 }; /* Op
 
 /* ---- vocabulary: file line k has id k + 4 ---- */
 typedef struct rd_vocab rd_vocab;
-/* code RD_EDATA for what is wrong with the file. Rules: spec of OpenSeq2Seq 3.1. A repeated word keeps the last id, counted in
- * rd_vocab_duplicates. A file without any word is an error. */
+/* path: as for text, see datasets/parallel_text.c (plain, compressed, or "archive!member"). RD_EDATA for what is wrong with the
+ * file. One word a line, LF, CR LF or a lone CR ending it; trailing white space and whatever follows the first TAB are no part of
+ * the word. A repeated word keeps the last id, counted in rd_vocab_duplicates. A file without any word is an error. */
 rd_code rd_vocab_new(const char *path, bool replace_invalid_utf8, rd_vocab **out, rd_status *st);
 void rd_vocab_free(rd_vocab *v);
 int64_t rd_vocab_size(const rd_vocab *v);                        /* largest id + 1 */
@@ -24,6 +26,10 @@ int64_t rd_vocab_duplicates(const rd_vocab *v);
 int32_t rd_vocab_id(const rd_vocab *v, const char *word, size_t n); /* RD_UNK when unknown */
 const char *rd_vocab_word(const rd_vocab *v, int32_t id, size_t *n); /* "<UNK>" "<S>" "</S>" "<PAD>"; "" past the end */
 uint64_t rd_vocab_hash(const rd_vocab *v);                       /* of all words in id order */
+/* The words of ids as a metric takes them: up to the first end token, without start, end, padding, ids past the end and, unless
+ * print_unk, unknown ones. bpe: "@@ " joins removed (rd_tokens_bpe). Memory of the arena. */
+rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool print_unk, bool bpe, rd_arena *a, rd_tokens *out,
+                        rd_status *st);
 
 /* ---- batches ---- */
 typedef enum rd_dtype { RD_F32, RD_I32, RD_U8 } rd_dtype;
@@ -86,6 +92,9 @@ typedef struct rd_dataset_def {
     const char *(*fingerprint)(void *self);               /* text that must be equal on all ranks and after a resume */
     /* Optional: the source text line of sample i for print-outs, and the text of decoded ids of one side. */
     void (*text)(void *self, int side /* 0 source, 1 target */, const int32_t *ids, int64_t n, bool specials, void *strbuf);
+    /* Optional: the target line of sample i as the file has it (unknown words and all), for scores that agree with those of other
+     * tools on the same files; borrowed. NULL when it is not kept: training data, sharded data, no target. May itself be NULL. */
+    const char *(*reference)(void *self, int64_t i, size_t *n);
 } rd_dataset_def;
 
 /* Collective. */
@@ -100,13 +109,14 @@ typedef struct rd_plan rd_plan;
 /* The global batches of one epoch, a function of (dataset, seed, epoch, global_batch) alone. With shuffle: a keyed
  * permutation of each bucket, cut into batches of global_batch samples of one bucket (the last one of each bucket smaller: every
  * kept sample is in exactly one batch), then a keyed permutation of the batches. Without: file order, buckets disregarded.
- * RD_EDATA when no sample is kept: message says how many were skipped, by which limits. The caller owns *out. */
+ * Positions are computed when asked for, so a plan of any size is made at once and takes memory for one batch only.
+ * RD_EDATA when no sample is kept, except with keep_all (an empty input: no batch). The caller owns *out; d is borrowed. */
 rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, bool shuffle, rd_plan **out,
                     rd_status *st);
 void rd_plan_free(rd_plan *p);
 int64_t rd_plan_n_batches(const rd_plan *p);
 int64_t rd_plan_n_samples(const rd_plan *p);
-/* All sample ids of global batch k in plan order; borrowed. */
+/* All sample ids of global batch k in plan order; borrowed until the next call with this plan. A plan belongs to one thread. */
 const int64_t *rd_plan_batch(const rd_plan *p, int64_t k, int64_t *n);
 /* The ids of batch k that rank r of size computes, appended to ids (room for *n of rd_plan_batch), longest first. Dealt so that
  * every rank has about the same sum of lengths and the same number of samples (+- 1); with a sharded dataset, the rank that

@@ -2,7 +2,7 @@
  * pairs into integer counts, which are summed over ranks, and counts into figures: the same for every number of ranks. */
 #ifndef RD_METRIC_H
 #define RD_METRIC_H
-#include "rd/status.h"
+#include "rd/arena.h"
 #include <stdint.h>
 RD_C_BEGIN
 
@@ -19,13 +19,18 @@ typedef struct rd_tokens { int64_t n; const char *const *at; const int32_t *len;
 
 typedef struct rd_metric_def {
     const char *name, *about;   /* value of the key "metric" */
-    /* Adds one sentence. key: an id of the source (several references of one source, e.g. spellings with more than one
-     * pronunciation); -1: none. */
+    /* Adds one sentence to the counts. */
     void (*add)(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, const rd_tokens *ref);
     int (*figures)(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES]); /* first one decides "best" */
     /* One line for people, with the signature. */
     void (*line)(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t n);
 } rd_metric_def;
+
+/* The tokens of a text: split at ASCII white space. bpe: as rd_tokens_bpe. The text is borrowed where no join is needed. */
+rd_code rd_tokens_split(const char *text, size_t n, bool bpe, rd_arena *a, rd_tokens *out, rd_status *st);
+/* Joins subwords: a token that ends in "@@" is joined to the next one, as if every "@@ " of the line were deleted. A mark on the
+ * last token stays. Memory of the arena; borrows the tokens of `in`. */
+rd_code rd_tokens_bpe(const rd_tokens *in, rd_arena *a, rd_tokens *out, rd_status *st);
 
 const rd_metric_def *rd_metric_find(const char *name); /* NULL: unknown */
 const rd_metric_def *const *rd_metric_defs(int *n);

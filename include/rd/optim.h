@@ -39,14 +39,14 @@ typedef struct rd_optim_config {
 extern const rd_option_group rd_group_optim;
 rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status *st); /* lars_nu with max_grad_norm: error */
 
-typedef struct rd_update {      /* one call of an optimizer: elements [lo, hi) of the arenas */
+typedef struct rd_update {      /* one call of an optimizer: elements [lo, hi) of arrays that begin at one and the same parameter element */
     const rd_optim_config *c;
     double lr;
     int64_t t;                  /* from 1 */
-    float *w, *g;               /* whole arenas; g may be used as scratch */
+    float *w, *g;               /* g is read only: histograms want it afterwards */
     float *slot[3];
     int64_t lo, hi;
-    int64_t row;                /* > 0: rows of this many elements whose gradient is all zero are left alone (momentum, adadelta) */
+    int64_t row;                /* > 0: [lo, hi) is whole rows of this many elements; the caller left out those without a gradient */
 } rd_update;
 typedef struct rd_optimizer_def {
     const char *name, *about;
@@ -72,7 +72,7 @@ typedef struct rd_optim_stats {
     double *param_norm;           /* optional, [rd_params_n]: gradient norm of each parameter after clipping, before LARS */
 } rd_optim_stats;
 /* One update, in the order of OpenSeq2Seq 5.1: grads *= grad_scale (1 / (loss_scale * weight)); norm; clip or LARS; update;
- * rd_params_touch. Gradients hold the scaled, clipped values afterwards. Norms are sums in double in a fixed order (per
+ * rd_params_touch. Gradients hold the scaled, clipped values afterwards (before LARS). Norms are sums in double in a fixed order (per
  * parameter, blocks of 4096), so the same for any number of threads. Not finite: stats->finite false, parameters and slots unchanged. */
 rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats, rd_status *st);
 

@@ -1,5 +1,5 @@
-/* options.h -- option tables and the config. One table drives parsing, --set key=value, --help, configs/schema.json, the
- * docs table and --print_config. Keys are flat snake_case; every module has its table ("group") and its struct.
+/* options.h -- option tables and the config. One table drives parsing, --set key=value, --help, configs/schema.json,
+ * the docs table and --print_config. Keys are flat snake_case; every module has its table ("group") and its struct.
  *
  *     typedef struct adam_config { double beta1, beta2; } adam_config;
  *     static const rd_option rows[] = {
@@ -65,7 +65,9 @@ typedef struct rd_config rd_config;
  * syntax, not an object, duplicate key, unknown key (with the nearest known key), wrong type (a JSON integer is fine for a
  * RD_REAL, an integral real like 64.0 for a RD_INT), out of range, not one of the choices. All keys are checked against
  * all groups at once. With allow_unknown, unknown keys are collected instead (rd_config_unknown) and kept. UTF-8 BOM and
- * CRLF are accepted. The caller owns *out. */
+ * CRLF are accepted. The key "$schema" (for editors) is passed over. A key may be in several groups, with the same type
+ * and default (else RD_EBUG, as for a default that breaks its own row); its value must please all of them. The caller
+ * owns *out. */
 rd_code rd_config_new(const char *path, const char *text, size_t n, const rd_option_group *const *groups, int n_groups,
                       bool allow_unknown, rd_config **out, rd_status *st);
 void rd_config_free(rd_config *c);
@@ -78,7 +80,8 @@ void rd_config_drop(rd_config *c, const char *key); /* as if it had not been wri
 bool rd_config_has(const rd_config *c, const char *key); /* written in the file, set or put; not a mere default */
 const json_t *rd_config_get(const rd_config *c, const char *key); /* borrowed; the default's value too; NULL: none */
 const char *rd_config_unknown(const rd_config *c, int i); /* i-th unknown key, NULL past the end */
-/* "x.json:12:5" of a key, or "--set", "default", "forced": for messages of checks made elsewhere. Borrowed. */
+/* "x.json:12:5" of a key, or "--set", "default", "not set", or a source given to rd_config_put: for messages of checks
+ * made elsewhere. Borrowed. */
 const char *rd_config_where(const rd_config *c, const char *key);
 
 /* Fills the group's struct (zeroed first). mode: for `required`. A string value may hold "[NAME_LOCATION]" placeholders,
@@ -86,11 +89,20 @@ const char *rd_config_where(const rd_config *c, const char *key);
  * ending in "DATA_LOCATION]"). Strings and lists are borrowed from c. Missing required key: RD_EUSAGE, names key, help. */
 rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out, rd_status *st);
 
-/* Effective config as JSON {"key": {"value": v, "source": "where"}, ...} in table order; the caller owns it. */
+/* The first "[..DATA_LOCATION]" that is still inside a string after rd_config_read, as a pointer to its '[' (the rest of
+ * the string follows); NULL: none. Who cannot open such a file says "set it with --set data_location=DIR". */
+const char *rd_config_placeholder(const char *path);
+
+/* Effective config as JSON {"key": {"value": v, "source": "where"}, ...} in table order, then unknown keys that were
+ * allowed; a key without value and default has the value null and the source "not set". The caller owns it; NULL: out of
+ * memory. */
 json_t *rd_config_effective(const rd_config *c);
+void rd_config_write(const rd_config *c, FILE *out); /* the same as text, a key per line, numbers short and exact */
+void rd_config_print(const rd_config *c, FILE *out); /* for people: key = value, from where, default, range */
 void rd_options_help(const rd_option_group *const *groups, int n, FILE *out);          /* keys by group, 120 columns */
 void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out);      /* README's table */
-json_t *rd_options_schema(const rd_option_group *const *groups, int n);                /* JSON schema draft 2020-12 */
+/* JSON schema draft 2020-12; the caller owns it; NULL: out of memory. Dump with JSON_REAL_PRECISION(15). */
+json_t *rd_options_schema(const rd_option_group *const *groups, int n);
 /* The known word nearest to `word` by Damerau-Levenshtein distance; NULL when none is near (distance > 1 + length / 4). */
 const char *rd_nearest(const char *word, const char *const *known, int n);
 

@@ -1,4 +1,5 @@
-/* strbuf.h -- a growing byte string, always '\0'-terminated. A failed allocation sticks: see rd_strbuf_ok. */
+/* strbuf.h -- a growing byte string, always '\0'-terminated. A failed allocation sticks in `failed`: what is
+ * added after it is dropped, and the caller asks once, at the end. All zero is an empty one. */
 #ifndef RD_STRBUF_H
 #define RD_STRBUF_H
 #include "rd/status.h"

@@ -36,13 +36,15 @@ typedef struct rd_op {
     rd_kernel cpu;
 } rd_op;
 
-enum { RD_MAX_IN = 24, RD_MAX_OUT = 4 };
+enum { RD_MAX_IN = 320, RD_MAX_OUT = 4 };
 
 struct rd_call {
     const rd_op *op;
     rd_backend *be;
     rd_arena *step;        /* outputs and what backward needs */
     rd_arena *scratch;     /* rewound after the call */
+    const rd_params *params;
+    float seed;            /* gradient that the loss will get: see rd_tape_set_seed */
     const void *attr;      /* copied into the step arena; pointers inside it must live as long as the step */
     void *saved;           /* set by forward for backward */
     int n_in, n_out;
@@ -68,9 +70,12 @@ rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols); /* no g
 /* Runs op. attr is copied. Returns out[0] (and fills out when not NULL); NULL after a failure. */
 rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes, rd_var *const *in, int n_in,
                       rd_var **out, int n_out);
-/* loss: (1, 1). seed: its gradient, usually loss_scale. Parameter gradients are added to the arena (the caller zeroes it). The
- * hook, where set, is called when a parameter's gradient has had its last contribution. */
-rd_code rd_tape_backward(rd_tape *t, rd_var *loss, float seed, rd_status *st);
+/* The gradient that the loss gets in rd_tape_backward, usually the config's loss_scale; 1 at first, kept over resets. It must be known
+ * before the forward pass: softmax_xent writes its gradients while it has the logits. */
+void rd_tape_set_seed(rd_tape *t, float seed);
+/* loss: (1, 1). Parameter gradients are added to the arena (the caller zeroes it). The hook, where set, is called when a parameter's
+ * gradient has had its last contribution. */
+rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st);
 typedef void rd_grad_hook(void *ctx, rd_param *p);
 void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx);
 

@@ -1,0 +1,54 @@
+#!/bin/sh
+# demo.sh -- two ranks learn how English words sound, from the CMU Pronouncing Dictionary, in some minutes on two cores; then the
+# error rates on words the model has not seen, and words of your own. `make demo` builds the program and calls this.
+#
+# Environment: PROG, NP (ranks), LOGDIR, STEPS (a higher number goes on from where the last demo ended).
+set -eu
+cd "$(dirname "$0")/.."
+PROG=${PROG:-build/release/run_dist}
+NP=${NP:-2}
+LOGDIR=${LOGDIR:-logs/demo}
+STEPS=${STEPS:-1500}
+CONFIG=configs/g2p_cmudict.json
+
+ranks="mpirun -np $NP --oversubscribe --bind-to none"
+[ "$(id -u)" -ne 0 ] || ranks="$ranks --allow-run-as-root"
+export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers often forbid it, and Open MPI then warns
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+run() {
+    printf '$ %s\n' "$*"
+    "$@"
+}
+
+# "tensor" -> "t e n s o r": the model reads letters.
+letters() { tr '[:upper:]' '[:lower:]' | sed 's/[^a-z'\''.-]//g; s/./& /g; s/ $//'; }
+pronounce() { letters | "$PROG" --config_file=$CONFIG --logdir="$LOGDIR" --mode=infer --input=- 2> "$LOGDIR/infer.err" || cat "$LOGDIR/infer.err" >&2; }
+
+say "1. Training with $NP ranks, to step $STEPS (ctrl-C stops and saves; the same command goes on)"
+# shellcheck disable=SC2086 # a list of words
+run $ranks "$PROG" --config_file=$CONFIG --logdir="$LOGDIR" --max_steps="$STEPS" --summary_frequency=50
+
+say "2. Error rates on words it has not seen"
+# shellcheck disable=SC2086
+run $ranks "$PROG" --config_file=$CONFIG --logdir="$LOGDIR" --mode=eval
+
+say "3. Words that no dictionary has"
+words="gradient tensorboard spaghettification quixotic rundist blog wifi kubernetes"
+for w in $words; do echo "$w"; done > "$LOGDIR/words.txt"
+pronounce < "$LOGDIR/words.txt" > "$LOGDIR/sounds.txt"
+paste "$LOGDIR/words.txt" "$LOGDIR/sounds.txt" | expand -t 24
+if [ -t 0 ] && [ -t 1 ]; then
+    echo "Your turn: type a word, an empty line ends."
+    while printf '> ' && read -r word && [ -n "$word" ]; do echo "$word" | pronounce; done
+fi
+
+say "4. Where to look"
+cat <<END
+$LOGDIR/run.log          what you saw above
+$LOGDIR/metrics.jsonl    loss, learning rate, tokens per second: one line a summary
+$LOGDIR/model-*.npz      checkpoints: numpy.load opens them
+curves                   tensorboard --logdir logs
+go on training           STEPS=$((STEPS * 4)) configs/demo.sh
+start again              rm -r $LOGDIR && make demo
+END

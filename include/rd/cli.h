@@ -1,0 +1,39 @@
+/* cli.h -- the command line. Flags are those of OpenSeq2Seq's run_dist and some more; keys of the config are set with
+ * --set.
+ *
+ * Both --flag=value and --flag value; a prefix that fits one flag only is enough (--config=x.json); a flag of type bool
+ * is --flag,
+ * --flag=true|t|1|false|f|0 or --noflag. The last of a repeated flag counts; --set adds up. */
+#ifndef RD_CLI_H
+#define RD_CLI_H
+
+#include "rd/options.h"
+
+RD_C_BEGIN
+
+typedef struct rd_cli {
+    const char *config_file, *logdir; /* borrowed from argv; NULL: not given */
+    const char *mode;                 /* "train" unless given; spelled as in --help */
+    rd_mode mode_bit;                 /* the same for rd_config_read */
+    const char *inference_out;        /* "stdout" unless given */
+    const char *input;                /* NULL: the config's test file; "-": standard input */
+    const char *events;               /* NULL: no event file to dump */
+    const char **set;                 /* owned list of owned "key=value", in the order given */
+    int n_set;
+    int64_t max_steps, summary_frequency, checkpoint_frequency, seed;
+    bool max_steps_given, seed_given, lr_given;
+    double lr;
+    bool split_data_per_rank, allow_unknown_keys, verbose;
+    bool help, version, print_config, print_schema, print_keys;
+} rd_cli;
+
+/* Fills *out (whatever it held) from argv[1 ..]. Errors are RD_EUSAGE: unknown flag (with the nearest), ambiguous
+ * prefix, missing or wrong value, a word that belongs to no flag. Release *out also after a failure. */
+rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st);
+/* What flags ask of each other: a run needs --config_file, --input needs --mode=infer. */
+rd_code rd_cli_check(const rd_cli *c, rd_status *st);
+void rd_cli_release(rd_cli *c);
+void rd_cli_help(FILE *out); /* usage and flags; the keys of the config follow from rd_options_help */
+
+RD_C_END
+#endif

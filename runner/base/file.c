@@ -1,0 +1,363 @@
+/* file.c -- see file.h. Plain files are read straight into their buffer; what begins with gzip's two magic bytes goes through
+ * libarchive, which does not check the CRC that ends a gzip member: that is done here, so that a damaged corpus is not
+ * trained on. */
+#include "rd/file.h"
+#include <archive.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BLOCK = 1 << 18 };
+
+/* The system's words for an error number, with a small first letter (unless it is an acronym). Borrowed: buf. */
+static const char *reason(int err, char buf[128])
+{
+    snprintf(buf, 128, "%s", strerrordesc_np(err) ? strerrordesc_np(err) : "unknown error");
+    if (islower((unsigned char)buf[1])) buf[0] = (char)tolower((unsigned char)buf[0]);
+    return buf;
+}
+
+static const char *remedy(int err)
+{
+    switch (err) {
+    case ENOENT: return "; check the path";
+    case ENOTDIR: return "; a part of the path is no folder";
+    case EACCES:
+    case EPERM: return "; check the permissions of the file and its folders";
+    case ENOSPC: return "; make room on that disk";
+    case EDQUOT: return "; make room in your quota";
+    case EROFS: return "; choose a place that can be written";
+    case EMFILE:
+    case ENFILE: return "; raise the limit of open files (ulimit -n)";
+    case EIO: return "; the disk or the network file system reports a fault";
+    default: return "";
+    }
+}
+
+/* "cannot <verb> '<path>': <reason>; <remedy>" */
+static rd_code fail_errno(rd_status *st, rd_code code, const char *where, const char *verb, const char *path, int err)
+{
+    char buf[128];
+    return rd_fail_(st, code, where, "cannot %s '%s': %s%s", verb, path, reason(err, buf), remedy(err));
+}
+
+/* ---- reading ---- */
+
+typedef struct source {
+    int fd;
+    const char *name;
+    unsigned char *block;   /* BLOCK bytes */
+    size_t n_held;          /* bytes of block read ahead, not yet delivered */
+    int err;                /* errno of a failed read */
+    unsigned char tail[8];  /* the last bytes delivered: a gzip member ends with its CRC and length */
+    size_t n_tail;
+} source;
+
+static ssize_t read_some(int fd, void *p, size_t n)
+{
+    ssize_t got;
+    do got = read(fd, p, n > (1u << 30) ? 1u << 30 : n); /* Linux reads less than 2 GiB a call */
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+static la_ssize_t deliver(struct archive *a, void *ctx, const void **p)
+{
+    source *s = ctx;
+    ssize_t n = (ssize_t)s->n_held;
+    s->n_held = 0;
+    if (n == 0) n = read_some(s->fd, s->block, BLOCK);
+    if (n < 0) {
+        s->err = errno;
+        archive_set_error(a, s->err, "read error");
+        return -1;
+    }
+    *p = s->block;
+    if ((size_t)n >= sizeof s->tail) {
+        memcpy(s->tail, s->block + n - sizeof s->tail, sizeof s->tail);
+        s->n_tail = sizeof s->tail;
+    } else {
+        size_t keep = sizeof s->tail - (size_t)n;
+        if (keep > s->n_tail) keep = s->n_tail;
+        memmove(s->tail, s->tail + s->n_tail - keep, keep);
+        memcpy(s->tail + keep, s->block, (size_t)n);
+        s->n_tail = keep + (size_t)n;
+    }
+    return n;
+}
+
+/* CRC-32 of gzip (reflected polynomial 0xEDB88320), eight bytes a turn; the tables cost 2 us and stay on the stack. */
+static uint32_t crc32_gzip(const unsigned char *p, size_t n)
+{
+    uint32_t t[8][256];
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++) c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0u);
+        t[0][i] = c;
+    }
+    for (int k = 1; k < 8; k++)
+        for (int i = 0; i < 256; i++) t[k][i] = t[k - 1][i] >> 8 ^ t[0][t[k - 1][i] & 255];
+    uint32_t c = ~0u;
+    for (; n >= 8; p += 8, n -= 8) {
+        const uint32_t a = c ^ (p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        c = t[7][a & 255] ^ t[6][a >> 8 & 255] ^ t[5][a >> 16 & 255] ^ t[4][a >> 24] ^ t[3][p[4]] ^ t[2][p[5]] ^
+            t[1][p[6]] ^ t[0][p[7]];
+    }
+    while (n--) c = c >> 8 ^ t[0][(c ^ *p++) & 255];
+    return ~c;
+}
+
+/* Whether the last member's CRC and length fit the end of what came out. A file may hold several members. */
+static bool gzip_end_fits(const source *s, const char *p, size_t n)
+{
+    if (s->n_tail < 8) return false;
+    uint32_t crc, len;
+    memcpy(&crc, s->tail, 4); /* little endian, as this program's hosts are */
+    memcpy(&len, s->tail + 4, 4);
+    if (len > n) return false;
+    const size_t member = (uint32_t)n == len ? n : len; /* the length is kept modulo 2^32 */
+    return crc32_gzip((const unsigned char *)p + (n - member), member) == crc;
+}
+
+typedef struct bytes {
+    char *p;
+    size_t n, cap;
+} bytes;
+
+static rd_code bytes_room(bytes *b, size_t more, const char *name, rd_status *st)
+{
+    if (b->cap - b->n > more) return RD_OK; /* one byte stays free for the '\0' */
+    size_t cap = b->cap + b->cap / 2;
+    if (cap < b->n + more + 1) cap = b->n + more + 1;
+    char *p = realloc(b->p, cap);
+    if (!p) return rd_fail(st, RD_EENV, "out of memory: '%s' needs %zu bytes", name, cap);
+    b->p = p;
+    b->cap = cap;
+    return RD_OK;
+}
+
+static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
+{
+    struct archive *a = archive_read_new();
+    struct archive_entry *entry;
+    if (!a) return rd_fail(st, RD_EENV, "out of memory reading '%s'", s->name);
+    if (archive_read_support_filter_gzip(a) != ARCHIVE_OK || archive_read_support_format_raw(a) != ARCHIVE_OK ||
+        archive_read_support_format_empty(a) != ARCHIVE_OK) {
+        rd_fail(st, RD_EENV, "libarchive lacks gzip, needed for '%s': %s", s->name, archive_error_string(a));
+        goto done;
+    }
+    int rc = archive_read_open(a, s, NULL, deliver, NULL);
+    if (rc == ARCHIVE_OK) rc = archive_read_next_header(a, &entry);
+    /* With a header that makes no sense libarchive would hand out the packed bytes. */
+    const bool unpacks = archive_filter_code(a, 0) == ARCHIVE_FILTER_GZIP;
+    while (rc == ARCHIVE_OK && unpacks) {
+        RD_TRY(bytes_room(b, BLOCK, s->name, st));
+        const la_ssize_t got = archive_read_data(a, b->p + b->n, b->cap - b->n - 1);
+        if (got == 0) rc = ARCHIVE_EOF;
+        else if (got == ARCHIVE_RETRY) continue;
+        else if (got < 0) rc = (int)got;
+        else b->n += (size_t)got;
+    }
+    if (s->err != 0) fail_errno(st, code, RD_HERE, "read", s->name, s->err);
+    else if (rc != ARCHIVE_EOF || !unpacks)
+        rd_fail(st, code, "cannot unpack '%s' after %zu bytes: %s; it is cut off or damaged, get it again", s->name, b->n,
+                archive_error_string(a) ? archive_error_string(a) : "its first bytes are no gzip header");
+    else if (!gzip_end_fits(s, b->p, b->n))
+        rd_fail(st, code, "cannot trust '%s': its %zu unpacked bytes do not have the checksum at its end; it is damaged, "
+                "get it again", s->name, b->n);
+done:
+    archive_read_free(a);
+    return st->code;
+}
+
+static rd_code read_plain(source *s, rd_code code, bytes *b, rd_status *st)
+{
+    RD_TRY(bytes_room(b, s->n_held, s->name, st));
+    memcpy(b->p, s->block, s->n_held);
+    b->n = s->n_held;
+    for (;;) {
+        /* A file of known size has its room already; one byte more shows the end. */
+        RD_TRY(bytes_room(b, b->cap - b->n > 1 ? 1 : BLOCK, s->name, st));
+        const ssize_t got = read_some(s->fd, b->p + b->n, b->cap - b->n - 1);
+        if (got < 0) return fail_errno(st, code, RD_HERE, "read", s->name, errno);
+        if (got == 0) break;
+        b->n += (size_t)got;
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_status *st)
+{
+    const bool is_stdin = strcmp(path, "-") == 0 || strcmp(path, "/dev/stdin") == 0;
+    source s = {.fd = -1, .name = is_stdin ? "standard input" : path};
+    bytes b = {0};
+    struct stat info;
+    *out = NULL;
+    *n = 0;
+    if (path[0] == '\0') return rd_fail(st, code, "the name of a file to read is empty");
+    s.fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (s.fd < 0) return fail_errno(st, code, RD_HERE, "open", path, errno);
+    if (fstat(s.fd, &info) != 0) {
+        fail_errno(st, code, RD_HERE, "read", s.name, errno);
+        goto done;
+    }
+    if (S_ISDIR(info.st_mode)) {
+        rd_fail(st, code, "cannot read '%s': it is a folder, a file is wanted", s.name);
+        goto done;
+    }
+    s.block = malloc(BLOCK);
+    if (!s.block) {
+        rd_fail(st, RD_EENV, "out of memory reading '%s'", s.name);
+        goto done;
+    }
+    while (s.n_held < 2) { /* a pipe may give one byte at a time */
+        const ssize_t got = read_some(s.fd, s.block + s.n_held, BLOCK - s.n_held);
+        if (got < 0) {
+            fail_errno(st, code, RD_HERE, "read", s.name, errno);
+            goto done;
+        }
+        if (got == 0) break;
+        s.n_held += (size_t)got;
+    }
+    const bool gzip = s.n_held >= 2 && s.block[0] == 0x1F && s.block[1] == 0x8B;
+    const size_t known = S_ISREG(info.st_mode) && info.st_size > 0 ? (size_t)info.st_size : 0;
+    RD_TRY(bytes_room(&b, gzip ? 3 * known + 1 : known > s.n_held ? known + 1 : s.n_held + 1, s.name, st));
+    RD_TRY(gzip ? read_gzip(&s, code, &b, st) : read_plain(&s, code, &b, st));
+    b.p[b.n] = '\0';
+    if (b.cap - b.n > 4096) { /* a guess too high: give the rest back */
+        char *p = realloc(b.p, b.n + 1);
+        if (p) b.p = p;
+    }
+    *out = b.p;
+    *n = b.n;
+    b.p = NULL;
+done:
+    free(b.p);
+    free(s.block);
+    if (!is_stdin) close(s.fd);
+    return st->code;
+}
+
+/* ---- writing ---- */
+
+rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
+{
+    f->fd = 0;
+    const int len = snprintf(f->path, sizeof f->path, "%s", path);
+    if (len <= 0 || (size_t)len >= sizeof f->path)
+        return rd_fail(st, RD_EENV, "cannot write '%.80s': its name has %d bytes, 1 to %zu are possible", path, len,
+                       sizeof f->path - 1);
+    snprintf(f->tmp, sizeof f->tmp, "%s.tmp.%ld", path, (long)getpid());
+    int fd = open(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd == 0) { /* standard input was closed; 0 means empty here */
+        fd = fcntl(0, F_DUPFD_CLOEXEC, 3);
+        const int err = errno;
+        close(0);
+        errno = err;
+    }
+    if (fd < 0) {
+        fail_errno(st, RD_EENV, RD_HERE, "write", path, errno);
+        return st->code;
+    }
+    f->fd = fd;
+    return RD_OK;
+}
+
+rd_code rd_tmpfile_write(rd_tmpfile *f, const void *p, size_t n, rd_status *st)
+{
+    const char *at = p;
+    while (n > 0) {
+        const ssize_t put = write(f->fd, at, n > (1u << 30) ? 1u << 30 : n);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return fail_errno(st, RD_EENV, RD_HERE, "write", f->path, put < 0 ? errno : ENOSPC);
+        at += put;
+        n -= (size_t)put;
+    }
+    return RD_OK;
+}
+
+static int sync_fd(int fd) /* a pipe, or a folder on some file systems, cannot be synced: not a failure */
+{
+    int rc;
+    do rc = fsync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS ? 0 : -1;
+}
+
+static rd_code sync_folder_of(const char *path, rd_status *st)
+{
+    char dir[4096];
+    snprintf(dir, sizeof dir, "%s", path);
+    char *slash = strrchr(dir, '/');
+    if (!slash) snprintf(dir, sizeof dir, ".");
+    else slash[slash == dir ? 1 : 0] = '\0';
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno == EACCES ? RD_OK : fail_errno(st, RD_EENV, RD_HERE, "sync folder", dir, errno);
+    if (sync_fd(fd) != 0) fail_errno(st, RD_EENV, RD_HERE, "sync folder", dir, errno);
+    close(fd);
+    return st->code;
+}
+
+rd_code rd_tmpfile_commit(rd_tmpfile *f, rd_status *st)
+{
+    if (f->fd <= 0) return rd_fail(st, RD_EBUG, "a file was committed that is not open");
+    int err = sync_fd(f->fd) == 0 ? 0 : errno;
+    if (close(f->fd) != 0 && err == 0 && errno != EINTR) err = errno; /* NFS tells a full disk here */
+    f->fd = 0;
+    if (err == 0 && rename(f->tmp, f->path) != 0) err = errno;
+    if (err != 0) {
+        unlink(f->tmp);
+        return fail_errno(st, RD_EENV, RD_HERE, "write", f->path, err);
+    }
+    return sync_folder_of(f->path, st);
+}
+
+void rd_tmpfile_release(rd_tmpfile *f)
+{
+    if (f->fd <= 0) return;
+    close(f->fd);
+    unlink(f->tmp);
+    f->fd = 0;
+}
+
+rd_code rd_file_write_atomic(const char *path, const void *p, size_t n, rd_status *st)
+{
+    rd_tmpfile f;
+    f.fd = 0;
+    RD_TRY(rd_tmpfile_open(&f, path, st));
+    RD_TRY(rd_tmpfile_write(&f, p, n, st));
+    RD_TRY(rd_tmpfile_commit(&f, st));
+done:
+    rd_tmpfile_release(&f);
+    return st->code;
+}
+
+rd_code rd_mkdirs(const char *path, rd_status *st)
+{
+    char part[4096];
+    struct stat info;
+    const size_t len = strlen(path);
+    if (len == 0 || len >= sizeof part)
+        return rd_fail(st, RD_EENV, "cannot make folder '%.80s': its name has %zu bytes, 1 to %zu are possible", path, len,
+                       sizeof part - 1);
+    memcpy(part, path, len + 1);
+    for (size_t i = 1; i <= len; i++) {
+        if (part[i] != '/' && part[i] != '\0') continue;
+        const char was = part[i];
+        part[i] = '\0';
+        if (mkdir(part, 0777) != 0) { /* EEXIST, but also EACCES or EROFS above a folder that is there */
+            const int err = errno;
+            if (stat(part, &info) != 0) return fail_errno(st, RD_EENV, RD_HERE, "make folder", part, err);
+            if (!S_ISDIR(info.st_mode))
+                return rd_fail(st, RD_EENV, "cannot make folder '%s': '%s' is a file; choose another place", path, part);
+        }
+        part[i] = was;
+    }
+    return RD_OK;
+}

@@ -1,0 +1,198 @@
+/* log.c -- see log.h. A line is put together first and leaves in one write(2), with the escape that clears the live line in
+ * front where there is one. A mutex keeps the watchdog's warning and the main thread's line apart. */
+#include "rd/log.h"
+#include "rd/strbuf.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static const char clear_line[] = "\r\033[K";
+
+struct rd_log {
+    pthread_mutex_t lock;
+    FILE *out;
+    int rank, tee_fd; /* tee_fd: -1 without run.log */
+    bool tty, err_tty, live, tee_failed;
+    char host[64];
+};
+
+/* All bytes, whatever it takes; a reader that has gone away is no reason to stop a run. */
+static bool put(int fd, const char *s, size_t n)
+{
+    while (n > 0) {
+        const ssize_t w = write(fd, s, n);
+        if (w < 0 && errno == EINTR) continue;
+        if (w < 0 && errno == EAGAIN) { /* a launcher's pipe may be set non-blocking */
+            struct pollfd p = {.fd = fd, .events = POLLOUT};
+            if (poll(&p, 1, 10000) <= 0) return false;
+            continue;
+        }
+        if (w <= 0) return false;
+        s += w;
+        n -= (size_t)w;
+    }
+    return true;
+}
+
+rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_status *st)
+{
+    rd_log *l = *log = calloc(1, sizeof *l);
+    if (!l) return rd_fail(st, RD_EENV, "out of memory for the log");
+    pthread_mutex_init(&l->lock, NULL);
+    l->out = out;
+    l->rank = rank;
+    l->tee_fd = -1;
+    l->tty = isatty(fileno(out)) == 1;
+    l->err_tty = isatty(STDERR_FILENO) == 1;
+    snprintf(l->host, sizeof l->host, "%s", host ? host : "");
+    return RD_OK;
+}
+
+static void end_live(rd_log *l)
+{
+    if (!l->live) return;
+    l->live = false;
+    put(fileno(l->out), clear_line, sizeof clear_line - 1);
+}
+
+void rd_log_free(rd_log *l)
+{
+    if (!l) return;
+    end_live(l);
+    if (l->tee_fd >= 0) close(l->tee_fd);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return rd_fail(st, RD_EENV, "cannot write '%s': %s; choose another --logdir", path, strerrordesc_np(errno));
+    pthread_mutex_lock(&l->lock);
+    if (l->tee_fd >= 0) close(l->tee_fd);
+    l->tee_fd = fd;
+    pthread_mutex_unlock(&l->lock);
+    return RD_OK;
+}
+
+bool rd_log_is_tty(const rd_log *l) { return l->tty; }
+
+/* text without its '\n'. to_err: stderr, else the log's own stream. l may be NULL: then stderr alone. */
+static void put_line(rd_log *l, bool to_err, const char *text)
+{
+    rd_strbuf b = {0};
+    FILE *f = to_err || !l ? stderr : l->out;
+    if (l) pthread_mutex_lock(&l->lock);
+    if (l && l->live) {
+        if (to_err && fileno(l->out) != STDERR_FILENO) end_live(l); /* the live line is on another stream */
+        else rd_strbuf_add(&b, clear_line, sizeof clear_line - 1);
+        l->live = false;
+    }
+    const size_t head = b.n;
+    rd_strbuf_puts(&b, text);
+    rd_strbuf_add(&b, "\n", 1);
+    fflush(f); /* what others printed through stdio comes first */
+    if (b.failed) put(fileno(f), "out of memory for a log line\n", 29);
+    else {
+        put(fileno(f), b.s, b.n);
+        if (l && l->tee_fd >= 0 && !put(l->tee_fd, b.s + head, b.n - head) && !l->tee_failed) {
+            static const char lost[] = "warning: run.log cannot be written any more (is the disk full?)\n";
+            l->tee_failed = true;
+            put(STDERR_FILENO, lost, sizeof lost - 1);
+        }
+    }
+    if (l) pthread_mutex_unlock(&l->lock);
+    rd_strbuf_release(&b);
+}
+
+static void say(rd_log *l, bool to_err, const char *before, const char *fmt, va_list ap)
+{
+    char text[4096];
+    rd_strbuf b = {0};
+    if (l && l->rank != 0) rd_strbuf_printf(&b, "[rank %d, %s] ", l->rank, l->host);
+    rd_strbuf_puts(&b, before);
+    va_list again;
+    va_copy(again, ap);
+    const int n = vsnprintf(text, sizeof text, fmt, ap);
+    if (n >= 0 && (size_t)n < sizeof text) rd_strbuf_add(&b, text, (size_t)n);
+    else if (n >= 0) {
+        char *big = malloc((size_t)n + 1);
+        if (big) vsnprintf(big, (size_t)n + 1, fmt, again);
+        rd_strbuf_puts(&b, big ? big : text);
+        free(big);
+    }
+    va_end(again);
+    put_line(l, to_err, rd_strbuf_str(&b));
+    rd_strbuf_release(&b);
+}
+
+void rd_info(rd_log *l, const char *fmt, ...)
+{
+    if (!l || l->rank != 0) return;
+    va_list ap;
+    va_start(ap, fmt);
+    say(l, false, "", fmt, ap);
+    va_end(ap);
+}
+
+void rd_warn(rd_log *l, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(l, true, "warning: ", fmt, ap);
+    va_end(ap);
+}
+
+static void say_error(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);
+static void say_error(rd_log *l, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    say(l, true, "run_dist: error: ", fmt, ap);
+    va_end(ap);
+}
+
+void rd_error(rd_log *l, const rd_status *st)
+{
+    if (st->rank > 0 && (!l || st->rank != l->rank)) say_error(l, "rank %d: %s", st->rank, st->msg); /* seen elsewhere */
+    else say_error(l, "%s", st->msg);
+}
+
+/* Cuts s to `columns` characters of UTF-8, one column each: a line that wraps could not be rewritten in place. */
+static size_t fit(const char *s, size_t n, int columns)
+{
+    size_t i = 0;
+    for (int c = 0; i < n; i++) {
+        if (s[i] == '\n') return i;
+        if (((unsigned char)s[i] & 0xC0) != 0x80 && c++ == columns) return i;
+    }
+    return i;
+}
+
+void rd_live(rd_log *l, const char *fmt, ...)
+{
+    if (!l || !l->tty || l->rank != 0) return;
+    pthread_mutex_lock(&l->lock);
+    if (!fmt) end_live(l);
+    else {
+        char text[1024], line[1100];
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(text, sizeof text, fmt, ap);
+        va_end(ap);
+        struct winsize w = {0};
+        const int columns = ioctl(fileno(l->out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;
+        const int n = snprintf(line, sizeof line, "\r%.*s\033[K", (int)fit(text, strlen(text), columns), text);
+        fflush(l->out);
+        put(fileno(l->out), line, (size_t)n);
+        l->live = true;
+    }
+    pthread_mutex_unlock(&l->lock);
+}

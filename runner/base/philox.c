@@ -1,0 +1,146 @@
+/* philox.c -- see philox.h. Two forms of the same function: one block at a time, and LANES blocks at a time in arrays of
+ * equal words, which the compiler turns into vector code. Dropout masks are made by the second: it is called for every
+ * element of every dropped layer in every step. */
+#include "rd/philox.h"
+#include <math.h>
+#include <string.h>
+
+enum { LANES = 16, ROUNDS = 10 };
+
+static const uint32_t mul0 = 0xD2511F53u, mul1 = 0xCD9E8D57u; /* the paper's multipliers for 4x32 */
+static const uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u; /* key schedule: golden ratio, sqrt(3) - 1 */
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rd_philox_keep packs flags in little-endian order");
+
+static uint64_t mix64(uint64_t z) /* SplitMix64's finaliser (Steele et al. 2014) */
+{
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+rd_key rd_key_make(uint64_t seed, uint32_t purpose, uint64_t a, uint64_t b)
+{
+    const uint64_t golden = 0x9E3779B97F4A7C15u;
+    uint64_t h = mix64(seed + golden);
+    h = mix64((h ^ purpose) + golden);
+    h = mix64((h ^ a) + golden);
+    h = mix64((h ^ b) + golden);
+    return (rd_key){.k = {(uint32_t)h, (uint32_t)(h >> 32)}};
+}
+
+void rd_philox(const uint32_t ctr[4], rd_key key, uint32_t out[4])
+{
+    uint32_t c0 = ctr[0], c1 = ctr[1], c2 = ctr[2], c3 = ctr[3], k0 = key.k[0], k1 = key.k[1];
+    for (int r = 0; r < ROUNDS; r++) {
+        const uint64_t p0 = (uint64_t)mul0 * c0, p1 = (uint64_t)mul1 * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        k0 += weyl0;
+        k1 += weyl1;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+typedef struct lanes {
+    uint32_t w[4][LANES]; /* w[j][i]: word j of block i */
+} lanes;
+
+/* Counters in, random words out. The simd pragma keeps gcc from unrolling these short loops before it vectorises them:
+ * 1.0 instead of 2.3 ns per element of a mask with AVX2. */
+static inline void philox_lanes(lanes *restrict x, rd_key key)
+{
+    uint32_t k0 = key.k[0], k1 = key.k[1];
+    for (int r = 0; r < ROUNDS; r++) {
+#pragma omp simd
+        for (int i = 0; i < LANES; i++) {
+            const uint64_t p0 = (uint64_t)mul0 * x->w[0][i], p1 = (uint64_t)mul1 * x->w[2][i];
+            x->w[0][i] = (uint32_t)(p1 >> 32) ^ x->w[1][i] ^ k0;
+            x->w[2][i] = (uint32_t)(p0 >> 32) ^ x->w[3][i] ^ k1;
+            x->w[1][i] = (uint32_t)p1;
+            x->w[3][i] = (uint32_t)p0;
+        }
+        k0 += weyl0;
+        k1 += weyl1;
+    }
+}
+
+void rd_philox_uniform(rd_key key, uint64_t hi, int64_t n, float *out)
+{
+    const uint32_t h0 = (uint32_t)hi, h1 = (uint32_t)(hi >> 32);
+    for (int64_t at = 0; at < n; at += 4 * LANES) {
+        lanes x;
+        float u[4 * LANES];
+#pragma omp simd
+        for (int i = 0; i < LANES; i++) {
+            const uint64_t block = (uint64_t)at / 4 + (uint64_t)i;
+            x.w[0][i] = h0;
+            x.w[1][i] = h1;
+            x.w[2][i] = (uint32_t)block;
+            x.w[3][i] = (uint32_t)(block >> 32);
+        }
+        philox_lanes(&x, key);
+        for (int i = 0; i < LANES; i++)
+            for (int j = 0; j < 4; j++)
+                u[4 * i + j] = (float)(x.w[j][i] >> 8) * 0x1p-24f;
+        const int64_t left = n - at;
+        memcpy(out + at, u, sizeof(float) * (size_t)(left < 4 * LANES ? left : 4 * LANES));
+    }
+}
+
+void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n, uint8_t *keep)
+{
+    const uint32_t s0 = (uint32_t)sample, s1 = (uint32_t)(sample >> 32);
+    /* 16 bits b are kept when b < limit: all of them at p = 1, none at p = 0. A NaN keeps none. */
+    const uint32_t limit = p >= 1.0f ? 65536u : p > 0.0f ? (uint32_t)lrintf(p * 65536.0f) : 0u;
+    for (int64_t at = 0; at < n; at += 8 * LANES) {
+        lanes x;
+        uint32_t flags[2 * LANES]; /* block i: flags[2 i] and flags[2 i + 1], one byte an element */
+#pragma omp simd
+        for (int i = 0; i < LANES; i++) {
+            x.w[0][i] = s0;
+            x.w[1][i] = s1;
+            x.w[2][i] = t;
+            x.w[3][i] = (uint32_t)(at / 8) + (uint32_t)i;
+        }
+        philox_lanes(&x, key);
+#pragma omp simd
+        for (int i = 0; i < LANES; i++) {
+            for (int j = 0; j < 2; j++) {
+                const uint32_t a = x.w[2 * j][i], b = x.w[2 * j + 1][i];
+                flags[2 * i + j] = (uint32_t)((a & 0xFFFFu) < limit) | (uint32_t)((a >> 16) < limit) << 8 |
+                                   (uint32_t)((b & 0xFFFFu) < limit) << 16 | (uint32_t)((b >> 16) < limit) << 24;
+            }
+        }
+        const int64_t left = n - at;
+        if (left >= 8 * LANES) memcpy(keep + at, flags, 8 * LANES);
+        else memcpy(keep + at, flags, (size_t)left);
+    }
+}
+
+/* The numbers are split in a left part of l bits and a right part of r bits, l + r the width of n - 1; rounds change one
+ * part by a hash of the other, which is a permutation of 0 .. 2^(l+r) - 1 whatever the hash. A result outside 0..n-1 goes
+ * through again: less than twice on average. */
+uint64_t rd_permute(rd_key key, uint64_t n, uint64_t i)
+{
+    if (n < 2) return 0;
+    const int bits = 64 - __builtin_clzll(n - 1), l = bits / 2, r = bits - l;
+    const uint64_t lmask = ((uint64_t)1 << l) - 1, rmask = ((uint64_t)1 << r) - 1; /* r is at most 32 */
+    const uint64_t k = (uint64_t)key.k[1] << 32 | key.k[0];
+    const uint64_t n_rounds = bits < 10 ? 24 : 8; /* parts of one or two bits mix slowly */
+    uint64_t x = i;
+    do {
+        uint64_t left = x >> r, right = x & rmask;
+        for (uint64_t round = 0; round < n_rounds; round += 2) {
+            left ^= mix64(right + k + round * 0x9E3779B97F4A7C15u) & lmask;
+            right ^= mix64((left ^ ~k) + (round + 1) * 0x9E3779B97F4A7C15u) & rmask;
+        }
+        x = left << r | right;
+    } while (x >= n);
+    return x;
+}

@@ -1,0 +1,167 @@
+/* comm.c -- see comm.h: what a launcher left in the environment decides between "self" and "mpi"; the agreements are built
+ * on the table's collectives. */
+#include "comm_impl.h"
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int env_int(const char *name)
+{
+    const char *s = getenv(name);
+    const long n = s ? strtol(s, NULL, 10) : 0;
+    return n > 0 && n < INT_MAX ? (int)n : 0;
+}
+
+/* Sets *launched to whether a launcher started this process, *n to the ranks it counts (0: it does not say), *srun to whether
+ * it is Slurm without a library that connects the ranks. */
+static void ask_launcher(bool *launched, int *n, bool *srun)
+{
+    const int ompi = env_int("OMPI_COMM_WORLD_SIZE"), pmi = env_int("PMI_SIZE");
+    const bool pmix = getenv("PMIX_RANK") != NULL;
+    /* A batch script has both variables too, and is no rank; a step of it has SLURM_STEP_ID. */
+    const char *kind = getenv("ENVIRONMENT");
+    const bool batch = kind && strcmp(kind, "BATCH") == 0 && !getenv("SLURM_STEP_ID");
+    int slurm = getenv("SLURM_PROCID") && !batch ? env_int("SLURM_NTASKS") : 0;
+    if (slurm && env_int("SLURM_STEP_NUM_TASKS")) slurm = env_int("SLURM_STEP_NUM_TASKS");
+    *launched = ompi || pmi || pmix || slurm;
+    *n = ompi ? ompi : pmi ? pmi : slurm;
+    *srun = slurm && !ompi && !pmi && !pmix;
+}
+
+rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st)
+{
+    bool launched, srun;
+    int n;
+    *out = NULL;
+    ask_launcher(&launched, &n, &srun);
+    if (srun && n > 1)
+        return rd_fail(st, RD_EENV, "srun started %d ranks but nothing connects them; start with srun --mpi=pmix "
+                       "(srun --mpi=list shows what there is), or with mpirun", n);
+    if (!launched || srun) return rd_comm_self_new(out, st);
+    return rd_comm_mpi_new(argc, argv, n, out, st);
+}
+
+void rd_comm_free(rd_comm *c)
+{
+    if (c) c->vt->free(c);
+}
+
+static void *exit_soon(void *code)
+{
+    const struct timespec three_s = {.tv_sec = 3};
+    nanosleep(&three_s, NULL);
+    _exit(*(int *)code);
+}
+
+void rd_comm_abort(rd_comm *c, int exit_code)
+{
+    static _Atomic int first; /* the code of the first caller, for the thread; this is the end of the process */
+    int none = 0;
+    if (exit_code == 0) exit_code = RD_EBUG;
+    if (!__atomic_compare_exchange_n((int *)&first, &none, exit_code, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        for (;;) pause(); /* another thread is at it */
+    pthread_t t;
+    const bool have = pthread_create(&t, NULL, exit_soon, (void *)&first) == 0;
+    if (have) pthread_detach(t);
+    if (c && have) c->vt->abort(c, exit_code);
+    _exit(exit_code);
+}
+
+const rd_world *rd_comm_world(const rd_comm *c) { return &c->w; }
+const char *rd_comm_note(const rd_comm *c) { return c->note; }
+
+rd_code rd_comm_sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
+{
+    return n > 0 ? c->vt->sum_f32(c, x, n, st) : st->code;
+}
+
+rd_code rd_comm_sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
+{
+    return n > 0 ? c->vt->sum_f64(c, x, n, st) : st->code;
+}
+
+rd_code rd_comm_sum_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st)
+{
+    return n > 0 ? c->vt->sum_i64(c, x, n, st) : st->code;
+}
+
+rd_code rd_comm_max_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
+{
+    return n > 0 ? c->vt->max_f64(c, x, n, st) : st->code;
+}
+
+rd_code rd_comm_min_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
+{
+    return n > 0 ? c->vt->min_f64(c, x, n, st) : st->code;
+}
+
+rd_code rd_comm_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
+{
+    return bytes > 0 ? c->vt->bcast(c, p, bytes, root, st) : st->code;
+}
+
+rd_code rd_comm_barrier(rd_comm *c, rd_status *st) { return c->vt->barrier(c, st); }
+
+rd_code rd_comm_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st)
+{
+    *out = NULL;
+    *lens = NULL;
+    return c->vt->gather(c, p, n, out, lens, st);
+}
+
+rd_code rd_comm_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st)
+{
+    return bytes > 0 ? c->vt->allgather(c, mine, all, bytes, st) : st->code;
+}
+
+rd_code rd_comm_local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
+{
+    return bytes > 0 ? c->vt->local_bcast(c, p, bytes, root, st) : st->code;
+}
+
+rd_code rd_comm_local_barrier(rd_comm *c, rd_status *st) { return c->vt->local_barrier(c, st); }
+
+/* A status that was agreed on before names its rank already, and is the same everywhere: it stays as it is. */
+rd_code rd_comm_agree(rd_comm *c, rd_status *st)
+{
+    rd_status net = {0};
+    double first = st->code == RD_OK ? c->w.size : c->w.rank;
+    if (st->code != RD_OK && st->rank <= 0) st->rank = c->w.rank;
+    if (rd_comm_min_f64(c, &first, 1, &net) == RD_OK && first < c->w.size)
+        (void)rd_comm_bcast(c, st, (int64_t)sizeof *st, (int)first, &net);
+    if (st->code == RD_OK && net.code != RD_OK) {
+        *st = net;
+        st->rank = c->w.rank;
+    }
+    return st->code;
+}
+
+rd_code rd_comm_same(rd_comm *c, const char *name, const char *text, rd_status *st)
+{
+    struct {
+        int64_t n;
+        char host[64];
+    } head = {0};
+    char *theirs = NULL;
+    if (c->w.rank == 0) {
+        head.n = (int64_t)strlen(text);
+        snprintf(head.host, sizeof head.host, "%s", c->w.host);
+    }
+    RD_TRY(rd_comm_bcast(c, &head, (int64_t)sizeof head, 0, st));
+    theirs = calloc(1, (size_t)head.n + 1);
+    if (!theirs) rd_fail(st, RD_EENV, "out of memory comparing %s", name);
+    RD_TRY(rd_comm_agree(c, st)); /* before a collective that one rank could not take part in */
+    if (c->w.rank == 0) memcpy(theirs, text, (size_t)head.n);
+    RD_TRY(rd_comm_bcast(c, theirs, head.n, 0, st));
+    if (strcmp(theirs, text) != 0)
+        rd_fail(st, RD_EDISAGREE, "%s differs: rank %d (%s) has '%.300s', rank 0 (%s) has '%.300s'; all ranks need the same "
+                "program, config and data", name, c->w.rank, c->w.host, text, head.host, theirs);
+    RD_TRY(rd_comm_agree(c, st));
+done:
+    free(theirs);
+    return st->code;
+}

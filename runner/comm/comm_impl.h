@@ -1,0 +1,49 @@
+/* comm_impl.h -- what the files of this folder share: the table of functions that a communicator is, and the parts of
+ * "mpi": errors, processors, and the sums inside a host. */
+#ifndef RD_COMM_IMPL_H
+#define RD_COMM_IMPL_H
+
+#include "rd/comm.h"
+
+/* Every entry is there. The counts are > 0: comm.c answers empty calls itself. */
+typedef struct rd_comm_vt {
+    rd_code (*sum_f32)(rd_comm *c, float *x, int64_t n, rd_status *st);
+    rd_code (*sum_f64)(rd_comm *c, double *x, int64_t n, rd_status *st);
+    rd_code (*sum_i64)(rd_comm *c, int64_t *x, int64_t n, rd_status *st);
+    rd_code (*max_f64)(rd_comm *c, double *x, int64_t n, rd_status *st);
+    rd_code (*min_f64)(rd_comm *c, double *x, int64_t n, rd_status *st);
+    rd_code (*bcast)(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st);
+    rd_code (*barrier)(rd_comm *c, rd_status *st);
+    rd_code (*gather)(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st);
+    rd_code (*allgather)(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st);
+    rd_code (*local_bcast)(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st);
+    rd_code (*local_barrier)(rd_comm *c, rd_status *st);
+    void (*abort)(rd_comm *c, int exit_code); /* may return */
+    void (*free)(rd_comm *c);
+} rd_comm_vt;
+
+struct rd_comm {
+    const rd_comm_vt *vt;
+    rd_world w;
+    char note[256];
+};
+
+rd_code rd_comm_self_new(rd_comm **out, rd_status *st);
+/* launched: ranks the launcher speaks of, 0 when it does not say. */
+rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd_status *st);
+
+/* Processors as a set of bits, 8192 of them. */
+enum { RD_CPU_WORDS = 128 };
+typedef struct rd_cpu_set {
+    uint64_t bits[RD_CPU_WORDS];
+} rd_cpu_set;
+rd_cpu_set rd_cpus_mine(void);
+/* all: the sets of the host's n ranks. A processor that k ranks may use counts 1/k for each of them; then the control group's
+ * quota, which they share, may say less. Below 1: the host has more ranks than processors. */
+double rd_cpus_share(const rd_cpu_set *all, int n, int me, double quota);
+/* Processors the control group (version 2 or 1) allows this process; 0: no limit. root and proc: "" but in tests, where they
+ * are put before /sys/fs/cgroup and /proc/self/cgroup. */
+double rd_cpus_quota(const char *root);
+int rd_cpus_whole(double share); /* at least 1 */
+
+#endif

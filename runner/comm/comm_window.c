@@ -1,0 +1,297 @@
+/* comm_window.c -- see comm_window.h.
+ *
+ * Each rank of a host has two slots in one shared mapping. A long array goes through in pieces of a slot's size: every rank
+ * puts its piece into its slot; barrier; owner o sums slice o of all slots, in rank order, into its own slot; barrier; every
+ * rank copies the slices out. The next piece uses the other slots, so that two barriers a piece are enough. With several
+ * hosts the owners of equal slices sum theirs by MPI_Allreduce before the second barrier. A small array is summed whole by
+ * every rank of a host, after one barrier.
+ *
+ * The mapping is an anonymous file (memfd) that the peers open through /proc, not MPI_Win_allocate_shared: it does not
+ * lie in /dev/shm, whose 64 MB in a container hang that call; nothing is left behind by a killed run; and a failure is
+ * an answer that all ranks get. */
+#include "comm_window.h"
+#include "comm_impl.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LINE = 128,              /* bytes between two flags: neighbouring cache lines are fetched in pairs */
+    SMALL_BYTES = 4096,      /* up to here every rank sums all of it */
+    BLOCK_BYTES = 8192,      /* summed at a time, so that the partial sum stays in the first cache */
+    SLICE_ALIGN = 64,
+};
+
+typedef struct flag {
+    _Atomic uint64_t n; /* barriers this rank has come to */
+    char pad[LINE - sizeof(uint64_t)];
+} flag;
+
+struct rd_window {
+    MPI_Comm cross;     /* owners of the same slice on all hosts; MPI_COMM_NULL on one host or for no owner */
+    int me, n_local, n_owners, n_hosts, spins;
+    unsigned turn;      /* which of the two slots comes next */
+    uint64_t n_barriers;
+    size_t piece, bytes;
+    unsigned char *map;
+};
+
+size_t rd_window_piece_bytes(const rd_window *w) { return w->piece; }
+
+static flag *flag_of(const rd_window *w, int r) { return (flag *)(w->map + (size_t)r * LINE); }
+
+static size_t slots_at(int n_local) { return ((size_t)(n_local + 1) * LINE + 4095) / 4096 * 4096; }
+
+static unsigned char *slot(const rd_window *w, int r)
+{
+    return w->map + slots_at(w->n_local) + (2 * (size_t)r + w->turn) * w->piece;
+}
+
+/* Waits for one peer. Spinning is fastest while each rank has a processor; on a crowded host the peer needs this one. */
+static void wait_for(rd_window *w, flag *f)
+{
+    struct timespec nap = {.tv_nsec = 50000};
+    for (int64_t i = 0; atomic_load_explicit(&f->n, memory_order_acquire) < w->n_barriers; i++) {
+        if (i < w->spins) {
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+            continue;
+        }
+        if (i % 16 == 0) { /* a peer may wait for bytes that MPI still holds back here */
+            int there;
+            MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
+        }
+        if (i < w->spins + 2000) sched_yield();
+        else nanosleep(&nap, NULL);
+    }
+}
+
+static void barrier(rd_window *w)
+{
+    w->n_barriers++;
+    atomic_store_explicit(&flag_of(w, w->me)->n, w->n_barriers, memory_order_release);
+    for (int r = 0; r < w->n_local; r++)
+        if (r != w->me) wait_for(w, flag_of(w, r));
+}
+
+/* dst = sum over ranks of src[r], in rank order, n elements. src[r] may be dst. */
+static void sum_f32(void *dst, const void *const *src, int n_src, size_t n)
+{
+    float acc[BLOCK_BYTES / sizeof(float)];
+    const size_t block = BLOCK_BYTES / sizeof(float);
+    for (size_t at = 0; at < n; at += block) {
+        const size_t m = n - at < block ? n - at : block;
+        const float *a = (const float *)src[0] + at, *b = (const float *)src[1] + at;
+        for (size_t i = 0; i < m; i++) acc[i] = a[i] + b[i];
+        for (int r = 2; r < n_src; r++) {
+            const float *x = (const float *)src[r] + at;
+            for (size_t i = 0; i < m; i++) acc[i] += x[i];
+        }
+        memcpy((float *)dst + at, acc, m * sizeof(float));
+    }
+}
+
+static void sum_f64(void *dst, const void *const *src, int n_src, size_t n)
+{
+    double acc[BLOCK_BYTES / sizeof(double)];
+    const size_t block = BLOCK_BYTES / sizeof(double);
+    for (size_t at = 0; at < n; at += block) {
+        const size_t m = n - at < block ? n - at : block;
+        const double *a = (const double *)src[0] + at, *b = (const double *)src[1] + at;
+        for (size_t i = 0; i < m; i++) acc[i] = a[i] + b[i];
+        for (int r = 2; r < n_src; r++) {
+            const double *x = (const double *)src[r] + at;
+            for (size_t i = 0; i < m; i++) acc[i] += x[i];
+        }
+        memcpy((double *)dst + at, acc, m * sizeof(double));
+    }
+}
+
+typedef struct kind {
+    size_t size;
+    MPI_Datatype type;
+    void (*sum)(void *dst, const void *const *src, int n_src, size_t n);
+} kind;
+
+enum { MAX_LOCAL = 1024 }; /* ranks of a host */
+
+static rd_code sum_small(rd_window *w, const kind *k, unsigned char *x, size_t n)
+{
+    const void *src[MAX_LOCAL];
+    memcpy(slot(w, w->me), x, n * k->size);
+    barrier(w);
+    for (int r = 0; r < w->n_local; r++) src[r] = slot(w, r);
+    k->sum(x, src, w->n_local, n);
+    return RD_OK;
+}
+
+static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n, rd_status *st)
+{
+    const size_t align = SLICE_ALIGN / k->size;
+    const size_t per = ((n + (size_t)w->n_owners - 1) / (size_t)w->n_owners + align - 1) / align * align;
+#define FROM(o) ((size_t)(o)*per < n ? (size_t)(o)*per : n) /* where slice o begins */
+    const bool owner = w->me < w->n_owners;
+    const size_t from = owner ? FROM(w->me) : n, to = owner ? FROM(w->me + 1) : n;
+    unsigned char *mine = slot(w, w->me);
+    /* Nobody else reads an owner's own slice before it is summed: it is taken from x. */
+    memcpy(mine, x, from * k->size);
+    memcpy(mine + to * k->size, x + to * k->size, (n - to) * k->size);
+    barrier(w);
+    if (to > from) {
+        const void *src[MAX_LOCAL];
+        for (int r = 0; r < w->n_local; r++) src[r] = (r == w->me ? x : slot(w, r)) + from * k->size;
+        if (w->n_local > 1) k->sum(mine + from * k->size, src, w->n_local, to - from);
+        else memcpy(mine + from * k->size, src[0], (to - from) * k->size);
+        if (w->n_hosts > 1) /* a failure is told after the barrier, or the peers would wait for ever */
+            (void)RD_MPI(MPI_Allreduce(MPI_IN_PLACE, mine + from * k->size, (int)(to - from), k->type, MPI_SUM, w->cross), st);
+    }
+    barrier(w);
+    for (int o = 0; o < w->n_owners; o++)
+        memcpy(x + FROM(o) * k->size, slot(w, o) + FROM(o) * k->size, (FROM(o + 1) - FROM(o)) * k->size);
+#undef FROM
+    return st->code;
+}
+
+static rd_code sum(rd_window *w, const kind *k, void *x, int64_t n, rd_status *st)
+{
+    unsigned char *p = x;
+    const size_t per_piece = w->piece / k->size;
+    for (size_t left = (size_t)n; left > 0;) {
+        const size_t m = left < per_piece ? left : per_piece;
+        w->turn ^= 1;
+        if (w->n_hosts == 1 && m * k->size <= SMALL_BYTES) (void)sum_small(w, k, p, m);
+        else RD_TRY(sum_piece(w, k, p, m, st));
+        p += m * k->size;
+        left -= m;
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_window_sum_f32(rd_window *w, float *x, int64_t n, rd_status *st)
+{
+    const kind k = {sizeof *x, MPI_FLOAT, sum_f32};
+    return sum(w, &k, x, n, st);
+}
+
+rd_code rd_window_sum_f64(rd_window *w, double *x, int64_t n, rd_status *st)
+{
+    const kind k = {sizeof *x, MPI_DOUBLE, sum_f64};
+    return sum(w, &k, x, n, st);
+}
+
+void rd_window_free(rd_window *w)
+{
+    if (!w) return;
+    if (w->map) munmap(w->map, w->bytes);
+    if (w->cross != MPI_COMM_NULL) MPI_Comm_free(&w->cross);
+    free(w);
+}
+
+/* What rank 0 of a host tells the others about the memory it made. The mark stands in it too: a process of the same number in
+ * another container would have other memory. */
+typedef struct offer {
+    int64_t pid, fd, err, mark;
+} offer;
+
+static int make_memory(size_t bytes, offer *o)
+{
+    const int fd = memfd_create("run_dist", MFD_CLOEXEC);
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    *o = (offer){.pid = getpid(), .fd = fd, .mark = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec};
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) o->err = errno;
+    return fd;
+}
+
+static void *map_memory(int fd, size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* Collective on local. Returns 0 or an errno; this rank's alone. */
+static int share_memory(rd_window *w, MPI_Comm local, rd_status *st)
+{
+    offer o = {0};
+    int fd = -1, err = 0;
+    if (w->me == 0) {
+        fd = make_memory(w->bytes, &o);
+        if (o.err == 0 && !(w->map = map_memory(fd, w->bytes))) o.err = errno;
+        if (o.err == 0) memcpy(w->map + (size_t)w->n_local * LINE, &o.mark, sizeof o.mark);
+    }
+    if (RD_MPI(MPI_Bcast(&o, (int)sizeof o, MPI_BYTE, 0, local), st) != RD_OK) err = EIO;
+    if (err == 0) err = (int)o.err;
+    if (err == 0 && w->me != 0) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)o.pid, (long long)o.fd);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0 || lseek(fd, 0, SEEK_END) != (off_t)w->bytes) err = fd < 0 ? errno : ESTALE;
+        else if (!(w->map = map_memory(fd, w->bytes))) err = errno;
+        else if (memcmp(w->map + (size_t)w->n_local * LINE, &o.mark, sizeof o.mark) != 0) err = ESTALE;
+    }
+    /* Touched by its owner first, a slot lies in the memory near that rank's processor. */
+    if (err == 0) memset(w->map + slots_at(w->n_local) + 2 * (size_t)w->me * w->piece, 0, 2 * w->piece);
+    (void)RD_MPI(MPI_Barrier(local), st); /* rank 0's descriptor stays open until all have opened it */
+    if (fd >= 0) close(fd);
+    return err;
+}
+
+rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200], rd_status *st)
+{
+    rd_window *w = calloc(1, sizeof *w);
+    int size = 0, rank = 0, n_local = 0, me = 0, n_leaders = 0;
+    int range[2] = {0, 0}; /* of the number of ranks on a host: -min, max */
+    const char *env = getenv("RD_COMM_SHARED");
+    *out = NULL;
+    if (w) w->cross = MPI_COMM_NULL;
+    RD_TRY(RD_MPI(MPI_Comm_size(world, &size), st));
+    RD_TRY(RD_MPI(MPI_Comm_rank(world, &rank), st));
+    RD_TRY(RD_MPI(MPI_Comm_size(local, &n_local), st));
+    RD_TRY(RD_MPI(MPI_Comm_rank(local, &me), st));
+    int no[2] = {w ? 0 : ENOMEM, env && env[0] == '0'}; /* an errno of some rank, wish of some rank */
+    range[0] = -n_local;
+    range[1] = n_local;
+    n_leaders = me == 0;
+    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, world), st));
+    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &n_leaders, 1, MPI_INT, MPI_SUM, world), st));
+    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, no, 2, MPI_INT, MPI_MAX, world), st));
+    if (no[0] || no[1] || w == NULL || range[1] == 1 || range[1] > MAX_LOCAL) {
+        snprintf(why, 200, "%s", no[0] ? "out of memory" : no[1] ? "RD_COMM_SHARED=0" :
+                 range[1] == 1 ? "one rank a host" : "too many ranks on a host");
+        goto done;
+    }
+    w->me = me;
+    w->n_local = n_local;
+    w->n_owners = -range[0];
+    w->n_hosts = n_leaders;
+    w->spins = crowded ? 0 : 4000; /* tens of microseconds */
+    /* 1 MiB: the barriers cost less than 5 % of a piece, and a few ranks' pieces stay in the last cache. */
+    w->piece = (size_t)1 << (range[1] <= 32 ? 20 : 18);
+    w->bytes = slots_at(n_local) + 2 * (size_t)n_local * w->piece;
+    no[0] = share_memory(w, local, st);
+    no[1] = st->code;
+    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, no, 2, MPI_INT, MPI_MAX, world), st));
+    if (no[1] != RD_OK && st->code == RD_OK) rd_fail(st, (rd_code)no[1], "another rank could not share memory");
+    if (no[1] != RD_OK) goto done;
+    if (no[0] != 0) {
+        snprintf(why, 200, "a host's ranks cannot share memory: %s", strerrordesc_np(no[0]));
+        goto done;
+    }
+    if (w->n_hosts > 1)
+        RD_TRY(RD_MPI(MPI_Comm_split(world, me < w->n_owners ? me : MPI_UNDEFINED, rank, &w->cross), st));
+    if (w->cross != MPI_COMM_NULL) MPI_Comm_set_errhandler(w->cross, MPI_ERRORS_RETURN);
+    *out = w;
+    w = NULL;
+done:
+    rd_window_free(w);
+    return st->code;
+}

@@ -1,0 +1,322 @@
+/* cli.c -- see cli.h. One table of flags drives parsing and help. */
+#include "rd/cli.h"
+#include "config_impl.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { NO_FIELD = 0 };
+typedef enum flag_type {
+    FLAG_BOOL,
+    FLAG_INT,
+    FLAG_REAL,
+    FLAG_TEXT,
+    FLAG_MODE,
+    FLAG_SET, /* key=value */
+    FLAG_KEY  /* short for --set <name>=value */
+} flag_type;
+
+typedef struct flag {
+    const char *name;
+    flag_type type;
+    size_t at, given_at; /* offsets in rd_cli; given_at NO_FIELD: none (no bool is the first field) */
+    double min, max;     /* of numbers; a real one has no max */
+    const char *value, *help;
+} flag;
+
+#define AT(field) offsetof(rd_cli, field)
+
+static const flag flags[] = {
+    {"config_file", FLAG_TEXT, AT(config_file), NO_FIELD, 0, 0, "FILE", "the experiment, a JSON file"},
+    {"logdir", FLAG_TEXT, AT(logdir), NO_FIELD, 0, 0, "DIR", "folder for checkpoints and summaries"},
+    {"mode", FLAG_MODE, AT(mode), NO_FIELD, 0, 0, "MODE",
+     "what to do: train, eval, infer, train_eval or bench; default train"},
+    {"max_steps", FLAG_INT, AT(max_steps), AT(max_steps_given), 0, 1e15, "N",
+     "stop at this step, counted over resumes; default 300000"},
+    {"summary_frequency", FLAG_INT, AT(summary_frequency), NO_FIELD, 1, 1e15, "N",
+     "steps between summaries; default 50"},
+    {"checkpoint_frequency", FLAG_INT, AT(checkpoint_frequency), NO_FIELD, 0, 1e9, "S",
+     "seconds between checkpoints, 0: one after every step; default 7200"},
+    {"lr", FLAG_REAL, AT(lr), AT(lr_given), 0, INFINITY, "X", "in place of the config's learning_rate"},
+    {"seed", FLAG_INT, AT(seed), AT(seed_given), 0, 0x1p53, "N", "of weights, data order and dropout; default 0"},
+    {"split_data_per_rank", FLAG_BOOL, AT(split_data_per_rank), NO_FIELD, 0, 0, NULL,
+     "each rank keeps only its share of the data in memory"},
+    {"inference_out", FLAG_TEXT, AT(inference_out), NO_FIELD, 0, 0, "FILE",
+     "where --mode=infer writes; default stdout"},
+    {"input", FLAG_TEXT, AT(input), NO_FIELD, 0, 0, "FILE",
+     "what --mode=infer reads in place of source_file_test; - is standard input"},
+    {"beam_width", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N", "short for --set beam_width=N"},
+    {"eval_frequency", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N", "short for --set eval_frequency=N"},
+    {"set", FLAG_SET, NO_FIELD, NO_FIELD, 0, 0, "KEY=VALUE",
+     "any key of the config, in place of the file's value; may be repeated"},
+    {"allow_unknown_keys", FLAG_BOOL, AT(allow_unknown_keys), NO_FIELD, 0, 0, NULL,
+     "an unknown key is a warning, not an error"},
+    {"print_config", FLAG_BOOL, AT(print_config), NO_FIELD, 0, 0, NULL,
+     "print every key, its value and where it comes from, and stop"},
+    {"print_schema", FLAG_BOOL, AT(print_schema), NO_FIELD, 0, 0, NULL,
+     "print the JSON schema of the config, and stop"},
+    {"print_keys", FLAG_BOOL, AT(print_keys), NO_FIELD, 0, 0, NULL,
+     "print the keys of the config as a markdown table, and stop"},
+    {"events", FLAG_TEXT, AT(events), NO_FIELD, 0, 0, "FILE",
+     "print the scalars of a TensorBoard event file as CSV, and stop"},
+    {"verbose", FLAG_BOOL, AT(verbose), NO_FIELD, 0, 0, NULL, "errors say where in the program they were found"},
+    {"version", FLAG_BOOL, AT(version), NO_FIELD, 0, 0, NULL,
+     "print the versions of the program and its libraries, and stop"},
+    {"help", FLAG_BOOL, AT(help), NO_FIELD, 0, 0, NULL, "print this text and the keys of the config, and stop"},
+};
+enum { N_FLAGS = sizeof flags / sizeof *flags };
+
+static const struct {
+    const char *name;
+    rd_mode bit;
+} modes[] = {
+    {"train", RD_MODE_TRAIN},           {"eval", RD_MODE_EVAL},   {"infer", RD_MODE_INFER},
+    {"train_eval", RD_MODE_TRAIN_EVAL}, {"bench", RD_MODE_BENCH},
+};
+enum { N_MODES = sizeof modes / sizeof *modes };
+
+/* ---- names ---- */
+
+/* Flags whose name begins with word[0..n), only bools if asked; an exact name wins. *first: one of them. */
+static int matches(const char *word, size_t n, bool only_bool, const flag **first)
+{
+    int found = 0;
+    for (int i = 0; i < N_FLAGS; i++) {
+        if (strncmp(flags[i].name, word, n) || (only_bool && flags[i].type != FLAG_BOOL)) continue;
+        if (!found++ || !flags[i].name[n]) *first = &flags[i];
+        if (!flags[i].name[n]) return 1;
+    }
+    return found;
+}
+
+static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, size_t n, rd_status *st)
+{
+    char shown[RD_SHOWN_BYTES], name[RD_SHOWN_BYTES],
+        near[160] = "--help lists the flags, and --set key=value is for keys of the config";
+    const char *known[N_FLAGS];
+    for (int i = 0; i < N_FLAGS; i++) known[i] = flags[i].name;
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name), word);
+    const char *nearest = rd_nearest(name, known, N_FLAGS);
+    if (nearest) snprintf(near, sizeof near, "did you mean '--%s'?", nearest);
+    return rd_fail(st, RD_EUSAGE, "unknown flag '%s'; %s", rd_shown_bytes(arg, dashes + n, shown, sizeof shown), near);
+}
+
+static rd_code ambiguous(const char *word, size_t n, bool only_bool, rd_status *st)
+{
+    char list[512] = "", shown[RD_SHOWN_BYTES];
+    size_t used = 0;
+    for (int i = 0; i < N_FLAGS; i++)
+        if (!strncmp(flags[i].name, word, n) && (!only_bool || flags[i].type == FLAG_BOOL))
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s%s", used ? ", " : "",
+                                     only_bool ? "no" : "", flags[i].name);
+    return rd_fail(st, RD_EUSAGE, "flag '--%s%s' is ambiguous: %s; write more of it", only_bool ? "no" : "",
+                   rd_shown_bytes(word, n, shown, sizeof shown), list);
+}
+
+/* word[0..n): the name after the dashes. *negated: it was --noflag. */
+static rd_code find_flag(const char *arg, const char *word, size_t n, const flag **out, bool *negated, rd_status *st)
+{
+    const size_t dashes = (size_t)(word - arg);
+    *negated = false;
+    *out = NULL;
+    if (dashes == 1 && n == 1 && *word == 'h') {
+        (void)matches("help", 4, true, out);
+        return RD_OK;
+    }
+    if (dashes != 2 || n == 0) return unknown_flag(arg, dashes, word, n, st);
+    int found = matches(word, n, false, out);
+    if (found > 1) return ambiguous(word, n, false, st);
+    if (found == 1) return RD_OK;
+    if (n > 2 && !strncmp(word, "no", 2)) {
+        found = matches(word + 2, n - 2, true, out);
+        if (found > 1) return ambiguous(word + 2, n - 2, true, st);
+        *negated = true;
+    }
+    return found ? RD_OK : unknown_flag(arg, dashes, word, n, st);
+}
+
+/* ---- values ---- */
+
+static rd_code wrong_value(const flag *f, const char *value, const char *must, rd_status *st)
+{
+    char shown[RD_SHOWN_BYTES];
+    return rd_fail(st, RD_EUSAGE, "flag '--%s' must be %s, not '%s'; meaning: %s", f->name, must,
+                   rd_shown(value, shown), f->help);
+}
+
+static bool parse_bool(const char *s, bool *out)
+{
+    static const char *const words[] = {"true", "t", "1", "false", "f", "0"};
+    for (int i = 0; i < 6; i++)
+        if (!strcasecmp(s, words[i])) {
+            *out = i < 3;
+            return true;
+        }
+    return false;
+}
+
+static rd_code set_number(rd_cli *c, const flag *f, const char *value, rd_status *st)
+{
+    char *end, must[128];
+    const bool whole = f->type == FLAG_INT;
+    const bool blank = *value == '\0' || *value == ' ' || *value == '\t' || *value == '\n'; /* strtod would skip it */
+    errno = 0;
+    double x = 0.0;
+    int64_t k = 0;
+    if (whole)
+        k = strtoll(value, &end, 10), x = (double)k;
+    else
+        x = strtod(value, &end);
+    const bool overflow = errno == ERANGE && (whole || fabs(x) > 1.0);
+    if (blank || *end || overflow || !isfinite(x) || x < f->min || x > f->max) {
+        if (whole)
+            snprintf(must, sizeof must, "an integer, %.0f .. %.0f", f->min, f->max);
+        else
+            snprintf(must, sizeof must, "a number, %g or more", f->min);
+        return wrong_value(f, value, must, st);
+    }
+    if (whole)
+        *(int64_t *)(void *)((char *)c + f->at) = k;
+    else
+        *(double *)(void *)((char *)c + f->at) = x;
+    return RD_OK;
+}
+
+static rd_code set_mode(rd_cli *c, const flag *f, const char *value, rd_status *st)
+{
+    for (int i = 0; i < N_MODES; i++)
+        if (!strcmp(modes[i].name, value)) {
+            c->mode = modes[i].name;
+            c->mode_bit = modes[i].bit;
+            return RD_OK;
+        }
+    return wrong_value(f, value, "one of train, eval, infer, train_eval, bench", st);
+}
+
+static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status *st)
+{
+    char *text = NULL;
+    const char **more = realloc(c->set, (size_t)(c->n_set + 1) * sizeof *more);
+    if (more) c->set = more;
+    if (!more || asprintf(&text, "%s%s%s", key ? key : "", key ? "=" : "", value) < 0)
+        return rd_fail(st, RD_EENV, "out of memory for the command line");
+    c->set[c->n_set++] = text;
+    return RD_OK;
+}
+
+static rd_code set_value(rd_cli *c, const flag *f, const char *value, rd_status *st)
+{
+    switch (f->type) {
+    case FLAG_BOOL: /* done by the caller */
+    case FLAG_TEXT:
+        *(const char **)(void *)((char *)c + f->at) = value;
+        break;
+    case FLAG_INT:
+    case FLAG_REAL:
+        RD_TRY(set_number(c, f, value, st));
+        break;
+    case FLAG_MODE:
+        RD_TRY(set_mode(c, f, value, st));
+        break;
+    case FLAG_SET:
+        RD_TRY(add_set(c, NULL, value, st));
+        break;
+    case FLAG_KEY:
+        RD_TRY(add_set(c, f->name, value, st));
+        break;
+    }
+    if (f->given_at != NO_FIELD) *(bool *)(void *)((char *)c + f->given_at) = true;
+done:
+    return st->code;
+}
+
+/* One flag with what belongs to it; *i moves past a value that is a word of its own. */
+static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_status *st)
+{
+    const char *arg = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+    const char *word = arg + (arg[1] == '-' ? 2 : 1), *eq = strchr(word, '=');
+    const size_t n = eq ? (size_t)(eq - word) : strlen(word);
+    const flag *f = NULL;
+    bool negated, truth = true;
+    RD_TRY(find_flag(arg, word, n, &f, &negated, st));
+    const char *value = eq ? eq + 1 : NULL;
+    if (f->type == FLAG_BOOL) {
+        if (negated && value)
+            return rd_fail(st, RD_EUSAGE, "flag '--no%s' takes no value; write --%s=false", f->name, f->name);
+        if (value && !parse_bool(value, &truth)) return wrong_value(f, value, "true or false", st);
+        if (!value && !negated && next && parse_bool(next, &truth)) ++*i;
+        *(bool *)(void *)((char *)c + f->at) = negated ? false : truth;
+        return RD_OK;
+    }
+    if (!value) {
+        if (!next) return rd_fail(st, RD_EUSAGE, "flag '--%s' has no value; write --%s=%s", f->name, f->name, f->value);
+        char shown[RD_SHOWN_BYTES];
+        if (!strncmp(next, "--", 2))
+            return rd_fail(st, RD_EUSAGE, "flag '--%s' has no value: the next word is '%s'; write --%s=%s", f->name,
+                           rd_shown(next, shown), f->name, f->value);
+        value = next;
+        ++*i;
+    }
+    if (!*value)
+        return rd_fail(st, RD_EUSAGE, "flag '--%s' has an empty value; write --%s=%s", f->name, f->name, f->value);
+    (void)set_value(c, f, value, st);
+done:
+    return st->code;
+}
+
+rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st)
+{
+    *out = (rd_cli){.mode = "train",
+                    .mode_bit = RD_MODE_TRAIN,
+                    .inference_out = "stdout",
+                    .max_steps = 300000,
+                    .summary_frequency = 50,
+                    .checkpoint_frequency = 7200};
+    for (int i = 1; i < argc; i++) {
+        char shown[RD_SHOWN_BYTES];
+        if (argv[i][0] != '-' || !argv[i][1])
+            return rd_fail(
+                st, RD_EUSAGE,
+                "'%s' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags",
+                rd_shown(argv[i], shown));
+        RD_TRY(parse_one(argc, argv, &i, out, st));
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_cli_check(const rd_cli *c, rd_status *st)
+{
+    if (c->help || c->version || c->print_schema || c->print_keys || c->events) return RD_OK;
+    if (!c->config_file) return rd_fail(st, RD_EUSAGE, "no experiment: give --config_file=FILE; --help explains");
+    if (c->input && c->mode_bit != RD_MODE_INFER)
+        return rd_fail(st, RD_EUSAGE, "--input is for --mode=infer, but the mode is %s; leave one of them out",
+                       c->mode);
+    return RD_OK;
+}
+
+void rd_cli_release(rd_cli *c)
+{
+    for (int i = 0; i < c->n_set; i++) free((void *)(uintptr_t)c->set[i]);
+    free(c->set);
+    c->set = NULL;
+    c->n_set = 0;
+}
+
+void rd_cli_help(FILE *out)
+{
+    fputs("usage: run_dist --config_file=FILE --logdir=DIR [flags]\n"
+          "       mpirun -np 4 run_dist --config_file=FILE --logdir=DIR [flags]\n\n"
+          "flags (--flag=value or --flag value; the beginning of a flag is enough; --flag or --noflag for those "
+          "without value):\n",
+          out);
+    for (int i = 0; i < N_FLAGS; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", flags[i].name, flags[i].value ? "=" : "",
+                 flags[i].value ? flags[i].value : "");
+        fprintf(out, "  %-28s %s\n", left, flags[i].help);
+    }
+}

@@ -1,0 +1,325 @@
+/* config.c -- the config: for each key of the option tables, its default, the value somebody gave, and who that was.
+ * Values are checked when they come in (file, --set, program), so that whoever reads the config later can rely on them.
+ */
+#include "config_impl.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_BYTES = 512 }; /* of a message half a page long; a longer path is cut in messages */
+
+static rd_code no_memory(rd_status *st)
+{
+    return rd_fail(st, RD_EENV, "out of memory for the config");
+}
+
+static RD_PRINTF(1, 2) char *text_of(const char *fmt, ...) /* the caller owns it; NULL: out of memory */
+{
+    char *s = NULL;
+    va_list ap;
+    va_start(ap, fmt);
+    const int n = vasprintf(&s, fmt, ap);
+    va_end(ap);
+    return n < 0 ? NULL : s;
+}
+
+rd_entry *rd_config_entry(const rd_config *c, const char *key)
+{
+    for (int i = 0; i < c->n; i++)
+        if (!strcmp(c->entry[i].o->key, key)) return &c->entry[i];
+    return NULL;
+}
+
+/* ---- tables ---- */
+
+static rd_code add_row(rd_config *c, const rd_option *o, const char *group, rd_status *st)
+{
+    rd_entry *e = rd_config_entry(c, o->key);
+    if (e) {
+        const bool same_default = (!e->o->def && !o->def) || (e->o->def && o->def && !strcmp(e->o->def, o->def));
+        if (e->o->type == o->type && same_default) return RD_OK;
+        return rd_fail(st, RD_EBUG,
+                       "key '%s' of option group '%s' has another type or default than in an earlier group", o->key,
+                       group);
+    }
+    e = &c->entry[c->n];
+    *e = (rd_entry){.o = o};
+    c->keys[c->n++] = o->key;
+    if (!o->def) return RD_OK;
+    json_error_t why;
+    e->def = json_loads(o->def, JSON_DECODE_ANY, &why);
+    if (!e->def && rd_json_no_memory(&why)) return no_memory(st);
+    if (!e->def)
+        return rd_fail(st, RD_EBUG, "default of '%s' in option group '%s' is not JSON: %s", o->key, group, o->def);
+    rd_status bad = {0};
+    if (rd_option_check(o, e->def, "default", &bad) != RD_OK)
+        return rd_fail(st, RD_EBUG, "option group '%s': %s", group, bad.msg);
+    return RD_OK;
+}
+
+static rd_code read_tables(rd_config *c, const rd_option_group *const *groups, int n_groups, rd_status *st)
+{
+    size_t n = 1;
+    for (int i = 0; i < n_groups; i++)
+        for (const rd_option *o = groups[i]->options; o->key; o++) n++;
+    c->entry = calloc(n, sizeof *c->entry);
+    c->keys = calloc(n, sizeof *c->keys);
+    c->groups = calloc((size_t)n_groups + 1, sizeof *c->groups);
+    if (!c->entry || !c->keys || !c->groups) return no_memory(st);
+    for (int i = 0; i < n_groups; i++) {
+        c->groups[i] = groups[i];
+        for (const rd_option *o = groups[i]->options; o->key; o++)
+            if (add_row(c, o, groups[i]->name, st) != RD_OK) return st->code;
+    }
+    c->n_groups = n_groups;
+    return RD_OK;
+}
+
+/* ---- values ---- */
+
+static rd_code check_all(const rd_config *c, const char *key, const json_t *v, const char *at, rd_status *st)
+{
+    for (int i = 0; i < c->n_groups; i++)
+        for (const rd_option *o = c->groups[i]->options; o->key; o++)
+            if (!strcmp(o->key, key) && rd_option_check(o, v, at, st) != RD_OK) return st->code;
+    return RD_OK;
+}
+
+/* Takes value and where, also on failure; where NULL: out of memory. */
+static rd_code take_value(rd_entry *e, json_t *value, char *where, rd_status *st)
+{
+    if (!where) {
+        json_decref(value);
+        return no_memory(st);
+    }
+    json_decref(e->value);
+    free(e->where);
+    e->value = value;
+    e->where = where;
+    return RD_OK;
+}
+
+/* Unknown key: an error that names the nearest known one, or kept aside. Takes value and where. */
+static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *where, const char *at, rd_status *st)
+{
+    char shown[RD_SHOWN_BYTES], near[RD_SHOWN_BYTES + 32] = "--help lists the keys";
+    if (!where) {
+        (void)no_memory(st);
+        goto drop;
+    }
+    if (!c->allow_unknown) {
+        const char *nearest = rd_nearest(key, c->keys, c->n);
+        if (nearest) snprintf(near, sizeof near, "did you mean '%s'?", nearest);
+        (void)rd_fail(st, RD_EUSAGE, "%s: unknown key '%s'; %s (--allow_unknown_keys turns this into a warning)", at,
+                      rd_shown(key, shown), near);
+        goto drop;
+    }
+    for (int i = 0; i < c->n_unknown; i++) {
+        rd_unknown *u = &c->unknown[i];
+        if (strcmp(u->key, key)) continue; /* --set after the file */
+        json_decref(u->value);
+        free(u->where);
+        u->value = value;
+        u->where = where;
+        return RD_OK;
+    }
+    rd_unknown *more = realloc(c->unknown, (size_t)(c->n_unknown + 1) * sizeof *more);
+    if (more) c->unknown = more;
+    char *copy = more ? strdup(key) : NULL;
+    if (!copy) {
+        (void)no_memory(st);
+        goto drop;
+    }
+    c->unknown[c->n_unknown++] = (rd_unknown){.key = copy, .where = where, .value = value};
+    return RD_OK;
+drop:
+    json_decref(value);
+    free(where);
+    return st->code;
+}
+
+static rd_code read_text(rd_config *c, const char *text, size_t n, rd_status *st)
+{
+    json_t *root = NULL;
+    rd_places places;
+    RD_TRY(rd_json_load(c->path, text, n, &root, &places, st));
+    for (int i = 0; i < places.n; i++) {
+        const rd_place *p = &places.at[i];
+        json_t *v = json_object_get(root, p->key);
+        if (!strcmp(p->key, "$schema") && json_is_string(v)) continue; /* tells editors where schema.json is */
+        rd_entry *e = rd_config_entry(c, p->key);
+        char at[PATH_BYTES + 48];
+        snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->line, p->col);
+        char *where = strdup(at);
+        if (!e) {
+            RD_TRY(unknown_key(c, p->key, json_incref(v), where, at, st));
+            continue;
+        }
+        RD_TRY(take_value(e, json_incref(v), where, st));
+        snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->value_line, p->value_col);
+        RD_TRY(check_all(c, p->key, v, at, st));
+    }
+done:
+    json_decref(root);
+    rd_places_release(&places);
+    return st->code;
+}
+
+rd_code rd_config_new(const char *path, const char *text, size_t n, const rd_option_group *const *groups, int n_groups,
+                      bool allow_unknown, rd_config **out, rd_status *st)
+{
+    rd_config *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (!c) return no_memory(st);
+    c->allow_unknown = allow_unknown;
+    c->path = calloc(1, PATH_BYTES);
+    if (!c->path) {
+        (void)no_memory(st);
+        goto done;
+    }
+    if (!path) path = "config";
+    rd_shown_bytes(path, strlen(path), c->path, PATH_BYTES);
+    RD_TRY(rd_arena_new(4096, &c->pool, st));
+    RD_TRY(read_tables(c, groups, n_groups, st));
+    RD_TRY(read_text(c, text, n, st));
+    *out = c;
+done:
+    if (st->code != RD_OK) rd_config_free(c);
+    return st->code;
+}
+
+void rd_config_free(rd_config *c)
+{
+    if (!c) return;
+    for (int i = 0; i < c->n; i++) {
+        json_decref(c->entry[i].def);
+        json_decref(c->entry[i].value);
+        free(c->entry[i].where);
+    }
+    for (int i = 0; i < c->n_unknown; i++) {
+        free(c->unknown[i].key);
+        free(c->unknown[i].where);
+        json_decref(c->unknown[i].value);
+    }
+    free(c->entry);
+    free(c->keys);
+    free(c->unknown);
+    free(c->groups);
+    free(c->path);
+    rd_arena_free(c->pool);
+    free(c);
+}
+
+rd_code rd_config_put(rd_config *c, const char *key, json_t *value, const char *source, rd_status *st)
+{
+    rd_entry *e = rd_config_entry(c, key);
+    if (!value) return no_memory(st); /* json_real(...) of the caller failed */
+    if (!e) {
+        json_decref(value);
+        return rd_fail(st, RD_EBUG, "the program sets key '%s', which is in no option table", key);
+    }
+    if (check_all(c, key, value, source, st) != RD_OK) {
+        json_decref(value);
+        return st->code;
+    }
+    return take_value(e, value, strdup(source), st);
+}
+
+/* ---- --set ---- */
+
+/* The right side of --set as JSON: as it stands, or a bare word where a string is wanted, or 10,20 for a list. */
+static rd_code parse_word(const rd_option *o, const char *s, const char *at, json_t **out, rd_status *st)
+{
+    const bool quoted = s[0] == '"';
+    json_error_t e;
+    *out = NULL;
+    if (o && o->type == RD_STRING && !quoted) {
+        *out = json_string(s);
+        return *out ? RD_OK : no_memory(st);
+    }
+    *out = json_loads(s, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
+    if (*out && (!o || o->type != RD_INTS || json_is_array(*out))) return RD_OK;
+    if (o && o->type == RD_INTS && s[0] != '[') {
+        char *list = text_of("[%s]", s);
+        json_decref(*out);
+        *out = list ? json_loads(list, 0, &e) : NULL;
+        free(list);
+        if (*out) return RD_OK;
+        if (!list || rd_json_no_memory(&e)) return no_memory(st);
+    }
+    if (rd_json_no_memory(&e)) return no_memory(st);
+    if (quoted) return rd_fail(st, RD_EUSAGE, "%s: the value begins with a double quote but is not a JSON string", at);
+    *out = json_string(s); /* a wrong type, which the check tells in full */
+    return *out ? RD_OK : no_memory(st);
+}
+
+rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
+{
+    char at[RD_SHOWN_BYTES + 8] = "--set ", *key = NULL;
+    json_t *v = NULL;
+    rd_shown(assignment, at + strlen(at));
+    const char *eq = strchr(assignment, '=');
+    if (!eq || eq == assignment)
+        return rd_fail(st, RD_EUSAGE, "%s: not of the form key=value; an example: --set batch_size=32", at);
+    if (!rd_utf8_valid(assignment, strlen(assignment)))
+        return rd_fail(st, RD_EUSAGE, "%s: not valid UTF-8; the config knows no other text", at);
+    key = strndup(assignment, (size_t)(eq - assignment));
+    if (!key) return no_memory(st);
+    rd_entry *e = rd_config_entry(c, key);
+    if (!e && !c->allow_unknown) {
+        (void)unknown_key(c, key, NULL, strdup("--set"), at, st);
+        goto done;
+    }
+    RD_TRY(parse_word(e ? e->o : NULL, eq + 1, at, &v, st));
+    if (!e) {
+        (void)unknown_key(c, key, v, strdup("--set"), at, st);
+        v = NULL;
+        goto done;
+    }
+    RD_TRY(check_all(c, key, v, at, st));
+    (void)take_value(e, v, strdup("--set"), st);
+    v = NULL;
+done:
+    json_decref(v);
+    free(key);
+    return st->code;
+}
+
+/* ---- looking ---- */
+
+void rd_config_drop(rd_config *c, const char *key)
+{
+    rd_entry *e = rd_config_entry(c, key);
+    if (!e) return;
+    json_decref(e->value);
+    free(e->where);
+    e->value = NULL;
+    e->where = NULL;
+}
+
+bool rd_config_has(const rd_config *c, const char *key)
+{
+    const rd_entry *e = rd_config_entry(c, key);
+    return e && e->value;
+}
+
+const json_t *rd_config_get(const rd_config *c, const char *key)
+{
+    const rd_entry *e = rd_config_entry(c, key);
+    return !e ? NULL : e->value ? e->value : e->def;
+}
+
+const char *rd_config_unknown(const rd_config *c, int i)
+{
+    return i >= 0 && i < c->n_unknown ? c->unknown[i].key : NULL;
+}
+
+const char *rd_config_where(const rd_config *c, const char *key)
+{
+    const rd_entry *e = rd_config_entry(c, key);
+    if (e) return e->where ? e->where : e->def ? "default" : "not set";
+    for (int i = 0; i < c->n_unknown; i++)
+        if (!strcmp(c->unknown[i].key, key)) return c->unknown[i].where;
+    return "not set";
+}

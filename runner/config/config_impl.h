@@ -1,0 +1,74 @@
+/* config_impl.h -- what the files of this folder share. */
+#ifndef RD_CONFIG_IMPL_H
+#define RD_CONFIG_IMPL_H
+
+#include "rd/arena.h"
+#include "rd/options.h"
+
+RD_C_BEGIN
+
+enum { RD_SHOWN_BYTES = 96, RD_KIND_BYTES = 400 };
+
+/* ---- shown.c: foreign bytes in messages ---- */
+/* s[0..n) as it may go to a terminal: control characters and invalid UTF-8 become '?', what is too long ends in "...".
+ * Returns out. */
+const char *rd_shown_bytes(const char *s, size_t n, char *out, size_t cap);
+const char *rd_shown(const char *s, char out[RD_SHOWN_BYTES]);
+/* A JSON value in short; strings in double quotes. */
+const char *rd_shown_json(const json_t *v, char out[RD_SHOWN_BYTES]);
+const char *rd_shown_real(double x, char out[32]); /* as few digits as give x back */
+bool rd_utf8_valid(const char *s, size_t n);
+size_t rd_utf8_bytes(const char *s, size_t n); /* length of the valid character at s, 0: none */
+
+/* ---- json_text.c ---- */
+typedef struct rd_place {
+    char *key;                                /* owned; decoded */
+    int64_t line, col, value_line, value_col; /* from 1; columns count characters */
+} rd_place;
+typedef struct rd_places {
+    rd_place *at; /* owned; the keys of the outermost object in the order of the file */
+    int n, cap;
+} rd_places;
+void rd_places_release(rd_places *p);
+/* Did Jansson fail for want of memory? It has a code for that, or leaves no text; inside a token it says "invalid
+ * token", which cannot be told from a real one. */
+bool rd_json_no_memory(const json_error_t *e);
+/* Parses one JSON object; the caller owns *root and *places. path: for messages. */
+rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places, rd_status *st);
+
+/* ---- option_value.c ---- */
+/* What a value of this option must be: "an integer, 1 .. 1000", "true or false", "one of a, b". Returns out. */
+const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES]);
+/* RD_EUSAGE "at: 'key' must be ..." unless v fits the row. */
+rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_status *st);
+const char *rd_option_choice(const rd_option *o, const char *s);   /* s in the spelling of the list; NULL: not in it */
+int64_t rd_option_int(const json_t *checked);                      /* an integer, or an integral real */
+bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES]); /* "1 .. 1000"; false: no limit */
+
+/* ---- the config ---- */
+typedef struct rd_entry {
+    const rd_option *o; /* borrowed: the first row with this key */
+    json_t *def;        /* owned; NULL: no default */
+    json_t *value;      /* owned; NULL: not given */
+    char *where;        /* owned; of the value */
+} rd_entry;
+typedef struct rd_unknown {
+    char *key, *where; /* owned */
+    json_t *value;     /* owned */
+} rd_unknown;
+struct rd_config {
+    char *path;                     /* owned */
+    const rd_option_group **groups; /* owned list of borrowed groups */
+    int n_groups;
+    rd_entry *entry;   /* owned; one per key, in table order */
+    const char **keys; /* owned list, as in entry: for the search of the nearest */
+    int n;
+    rd_unknown *unknown; /* owned */
+    int n_unknown;
+    bool allow_unknown;
+    rd_arena *pool; /* owned: strings and lists handed out by rd_config_read */
+};
+rd_entry *rd_config_entry(const rd_config *c, const char *key); /* NULL: unknown */
+
+RD_C_END
+#endif

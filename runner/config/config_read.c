@@ -1,0 +1,131 @@
+/* config_read.c -- from the config into the struct of a module. The values were checked when they came in. */
+#include "config_impl.h"
+#include <ctype.h>
+#include <string.h>
+
+/* Bytes of the placeholder "[..DATA_LOCATION]" that s begins with; 0: none. */
+static size_t placeholder_bytes(const char *s)
+{
+    static const char tail[] = "DATA_LOCATION";
+    if (s[0] != '[') return 0;
+    size_t n = 1;
+    while (isupper((unsigned char)s[n]) || isdigit((unsigned char)s[n]) || s[n] == '_') n++;
+    const size_t len = sizeof tail - 1;
+    return s[n] == ']' && n - 1 >= len && !strncmp(s + n - len, tail, len) ? n + 1 : 0;
+}
+
+const char *rd_config_placeholder(const char *path)
+{
+    for (; *path; path++)
+        if (placeholder_bytes(path)) return path;
+    return NULL;
+}
+
+/* A copy of s in the pool, with the placeholders replaced by `location` where that is not NULL. */
+static rd_code copy_string(const rd_config *c, const char *s, const char *location, const char **out, rd_status *st)
+{
+    size_t n = 1;
+    for (size_t i = 0; s[i];) {
+        const size_t skip = location ? placeholder_bytes(s + i) : 0;
+        n += skip ? strlen(location) : 1;
+        i += skip ? skip : 1;
+    }
+    char *copy = NULL, *to;
+    if (rd_arena_get(c->pool, n, &copy, st) != RD_OK) return st->code;
+    to = copy;
+    for (size_t i = 0; s[i];) {
+        const size_t skip = location ? placeholder_bytes(s + i) : 0;
+        if (skip)
+            to = stpcpy(to, location);
+        else
+            *to++ = s[i];
+        i += skip ? skip : 1;
+    }
+    *to = '\0';
+    *out = copy;
+    return RD_OK;
+}
+
+static rd_code copy_ints(const rd_config *c, const json_t *list, rd_ints *out, rd_status *st)
+{
+    const size_t n = json_array_size(list);
+    int64_t *at = NULL;
+    if (n > 1000000) return rd_fail(st, RD_EUSAGE, "a list of %zu numbers; 1000000 are the most", n);
+    if (rd_arena_get(c->pool, (n ? n : 1) * sizeof *at, &at, st) != RD_OK) return st->code;
+    for (size_t i = 0; i < n; i++) at[i] = rd_option_int(json_array_get(list, i));
+    *out = (rd_ints){.n = (int)n, .at = at};
+    return RD_OK;
+}
+
+static rd_code fill(const rd_config *c, const rd_option *o, const json_t *v, const char *location, char *to,
+                    rd_status *st)
+{
+    switch (o->type) {
+    case RD_BOOL:
+        *(bool *)(void *)to = json_is_true(v);
+        break;
+    case RD_INT:
+        *(int64_t *)(void *)to = rd_option_int(v);
+        break;
+    case RD_REAL:
+        *(double *)(void *)to = json_number_value(v);
+        break;
+    case RD_INTS:
+        return copy_ints(c, v, (rd_ints *)(void *)to, st);
+    case RD_STRING: {
+        const char **s = (const char **)(void *)to;
+        if (!o->choices)
+            return copy_string(c, json_string_value(v), strcmp(o->key, "data_location") ? location : NULL, s, st);
+        *s = rd_option_choice(o, json_string_value(v));
+    }
+    }
+    return RD_OK;
+}
+
+static const char *mode_name(rd_mode mode)
+{
+    switch (mode) {
+    case RD_MODE_TRAIN:
+        return "train";
+    case RD_MODE_EVAL:
+        return "eval";
+    case RD_MODE_INFER:
+        return "infer";
+    case RD_MODE_TRAIN_EVAL:
+        return "train_eval";
+    case RD_MODE_BENCH:
+        return "bench";
+    }
+    return "?";
+}
+
+static rd_code missing(const rd_config *c, const rd_option *o, rd_mode mode, rd_status *st)
+{
+    char also[256] = "";
+    size_t n = 0;
+    for (const rd_option *k = o + 1; k->key && n + 1 < sizeof also; k++)
+        if ((k->required & (unsigned)mode) && !rd_config_get(c, k->key))
+            n += (size_t)snprintf(also + n, sizeof also - n, "%s'%s'", n ? ", " : "; missing too: ", k->key);
+    return rd_fail(st, RD_EUSAGE,
+                   "%s: key '%s' is missing, which mode %s needs; meaning: %.200s; add it, or give --set %s=VALUE%s",
+                   c->path, o->key, mode_name(mode), o->help ? o->help : "", o->key, also);
+}
+
+rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out, rd_status *st)
+{
+    const char *location = json_string_value(rd_config_get(c, "data_location"));
+    if (location && !*location) location = NULL;
+    memset(out, 0, g->struct_bytes);
+    for (const rd_option *o = g->options; o->key; o++) {
+        const rd_entry *e = rd_config_entry(c, o->key);
+        if (!e) return rd_fail(st, RD_EBUG, "option group '%s' is not among the groups of the config", g->name);
+        const json_t *v = e->value ? e->value : e->def;
+        if (!v && (o->required & (unsigned)mode)) return missing(c, o, mode, st);
+        if (v && fill(c, o, v, location, (char *)out + o->at, st) != RD_OK) {
+            rd_status_prefix(st, "%s: '%s'", rd_config_where(c, o->key), o->key);
+            return st->code;
+        }
+        if (o->given_at != SIZE_MAX) *(bool *)(void *)((char *)out + o->given_at) = e->value != NULL;
+    }
+    return RD_OK;
+}

@@ -1,0 +1,110 @@
+/* option_value.c -- does a JSON value fit a row of an option table, and how to say it when it does not. */
+#include "config_impl.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES])
+{
+    char lo[32], hi[32];
+    rd_shown_real(o->min, lo);
+    rd_shown_real(o->max, hi);
+    out[0] = '\0';
+    /* 2^63: an int64_t has no more to give, so that it is no limit worth telling. */
+    const bool has_lo = o->min > -INFINITY && !(o->type != RD_REAL && o->min <= -0x1p63);
+    const bool has_hi = o->max < INFINITY && !(o->type != RD_REAL && o->max >= 0x1p63);
+    if (o->type == RD_BOOL || o->type == RD_STRING || (!has_lo && !has_hi)) return false;
+    if (!has_hi)
+        snprintf(out, RD_KIND_BYTES, "%s or more", lo);
+    else if (!has_lo)
+        snprintf(out, RD_KIND_BYTES, "%s or less", hi);
+    else
+        snprintf(out, RD_KIND_BYTES, "%s .. %s", lo, hi);
+    return true;
+}
+
+const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES])
+{
+    static const char *const what[] = {
+        [RD_BOOL] = "true or false", [RD_INT] = "an integer",          [RD_REAL] = "a number",
+        [RD_STRING] = "a string",    [RD_INTS] = "a list of integers",
+    };
+    char range[RD_KIND_BYTES];
+    if (rd_option_range(o, range)) {
+        snprintf(out, RD_KIND_BYTES, "%s, %s%.80s", what[o->type], o->type == RD_INTS ? "each " : "", range);
+    } else if (o->type == RD_STRING && o->choices) {
+        size_t n = (size_t)snprintf(out, RD_KIND_BYTES, "one of ");
+        for (int i = 0; o->choices[i] && n < RD_KIND_BYTES; i++)
+            n += (size_t)snprintf(out + n, RD_KIND_BYTES - n, "%s%s", i ? ", " : "", o->choices[i]);
+    } else {
+        snprintf(out, RD_KIND_BYTES, "%s", what[o->type]);
+    }
+    return out;
+}
+
+const char *rd_option_choice(const rd_option *o, const char *s)
+{
+    for (int i = 0; o->choices[i]; i++)
+        if (!strcasecmp(o->choices[i], s)) return o->choices[i];
+    return NULL;
+}
+
+int64_t rd_option_int(const json_t *v)
+{
+    return json_is_real(v) ? (int64_t)json_real_value(v) : json_integer_value(v);
+}
+
+static bool is_int(const rd_option *o, const json_t *v)
+{
+    if (json_is_real(v)) {
+        const double x = json_real_value(v);
+        return x == floor(x) && fabs(x) <= 0x1p53 && x >= o->min && x <= o->max;
+    }
+    if (!json_is_integer(v)) return false;
+    const double x = (double)json_integer_value(v);
+    return x >= o->min && x <= o->max;
+}
+
+static bool fits(const rd_option *o, const json_t *v, size_t *bad_element)
+{
+    switch (o->type) {
+    case RD_BOOL:
+        return json_is_boolean(v);
+    case RD_INT:
+        return is_int(o, v);
+    case RD_REAL: {
+        const double x = json_number_value(v);
+        return json_is_number(v) && isfinite(x) && x >= o->min && x <= o->max;
+    }
+    case RD_STRING:
+        return json_is_string(v) && (!o->choices || rd_option_choice(o, json_string_value(v)));
+    case RD_INTS:
+        if (!json_is_array(v)) return false;
+        for (size_t i = 0; i < json_array_size(v); i++)
+            if (!is_int(o, json_array_get(v, i))) {
+                *bad_element = i + 1;
+                return false;
+            }
+        return true;
+    }
+    return false;
+}
+
+rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_status *st)
+{
+    char kind[RD_KIND_BYTES], shown[RD_SHOWN_BYTES], near[RD_SHOWN_BYTES] = "", nth[48] = "";
+    size_t bad_element = 0;
+    if (fits(o, v, &bad_element)) return RD_OK;
+    if (bad_element) snprintf(nth, sizeof nth, " (element %zu)", bad_element);
+    rd_shown_json(bad_element ? json_array_get(v, bad_element - 1) : v, shown);
+    if (o->type == RD_STRING && o->choices && json_is_string(v)) {
+        int n = 0;
+        while (o->choices[n]) n++;
+        const char *nearest = rd_nearest(json_string_value(v), o->choices, n);
+        if (nearest) snprintf(near, sizeof near, "; did you mean \"%s\"?", nearest);
+    }
+    const bool meant = o->help && !near[0];
+    return rd_fail(st, RD_EUSAGE, "%s: '%s' must be %s, not %s%s%s%s%.200s", at, o->key, rd_option_kind(o, kind), shown,
+                   nth, near, meant ? "; meaning: " : "", meant ? o->help : "");
+}

@@ -1,0 +1,292 @@
+/* options_doc.c -- what the option tables say to people and editors: help, the README's table, the JSON schema, and the
+ * effective config of a run. A key that is in several groups is shown once, in the first. */
+#include "config_impl.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE = 120 };
+
+static bool seen_before(const rd_option_group *const *groups, int group, const char *key)
+{
+    for (int i = 0; i < group; i++)
+        for (const rd_option *o = groups[i]->options; o->key; o++)
+            if (!strcmp(o->key, key)) return true;
+    return false;
+}
+
+/* Words of text from column `col` on, in lines of at most LINE columns that begin with `indent` blanks. */
+static void wrapped(FILE *out, const char *text, int col, int indent)
+{
+    bool fresh = true; /* nothing of the text in this line yet */
+    while (*text) {
+        while (*text == ' ') text++;
+        const char *end = text;
+        int width = 0;
+        for (; *end && *end != ' '; end++) width += ((unsigned char)*end & 0xC0) != 0x80;
+        if (end == text) break;
+        if (!fresh && col + 1 + width > LINE) {
+            fprintf(out, "\n%*s", indent, "");
+            col = indent;
+            fresh = true;
+        }
+        if (!fresh) fputc(' ', out);
+        fwrite(text, 1, (size_t)(end - text), out);
+        col += width + !fresh;
+        fresh = false;
+        text = end;
+    }
+    fputc('\n', out);
+}
+
+static const char *type_name(const rd_option *o)
+{
+    static const char *const names[] = {
+        [RD_BOOL] = "bool",     [RD_INT] = "integer",           [RD_REAL] = "number",
+        [RD_STRING] = "string", [RD_INTS] = "list of integers",
+    };
+    return names[o->type];
+}
+
+void rd_options_help(const rd_option_group *const *groups, int n, FILE *out)
+{
+    enum { INDENT = 32 };
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "%s", i ? "\n" : "");
+        char head[512], kind[RD_KIND_BYTES], line[2048];
+        const int len = snprintf(head, sizeof head, "%s: ", groups[i]->name);
+        fputs(head, out);
+        wrapped(out, groups[i]->about ? groups[i]->about : "", len, len);
+        for (const rd_option *o = groups[i]->options; o->key; o++) {
+            if (seen_before(groups, i, o->key)) continue;
+            const bool long_key = strlen(o->key) > INDENT - 3;
+            fprintf(out, "  %s%s%*s", o->key, long_key ? "\n" : "",
+                    long_key ? INDENT : INDENT - 2 - (int)strlen(o->key), "");
+            snprintf(line, sizeof line, "%s%s%s%s%s", rd_option_kind(o, kind),
+                     o->def        ? ", default "
+                     : o->required ? ", required"
+                                   : "",
+                     o->def ? o->def : "", o->flags & RD_OPT_ACCEPTED ? "; read for compatibility, without effect" : "",
+                     o->help ? ":" : "");
+            snprintf(line + strlen(line), sizeof line - strlen(line), " %s", o->help ? o->help : "");
+            wrapped(out, line, INDENT, INDENT);
+        }
+    }
+}
+
+static void cell(FILE *out, const char *text) /* of a markdown table */
+{
+    for (; *text; text++) {
+        if (*text == '|') fputc('\\', out);
+        fputc(*text == '\n' ? ' ' : *text, out);
+    }
+}
+
+void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out)
+{
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "%s**%s**: ", i ? "\n" : "", groups[i]->name);
+        cell(out, groups[i]->about ? groups[i]->about : "");
+        fputs("\n\n| key | type | default | values | meaning |\n|---|---|---|---|---|\n", out);
+        for (const rd_option *o = groups[i]->options; o->key; o++) {
+            if (seen_before(groups, i, o->key)) continue;
+            char range[RD_KIND_BYTES];
+            fprintf(out, "| `%s` | %s | ", o->key, type_name(o));
+            if (o->def) {
+                fputc('`', out);
+                cell(out, o->def);
+                fputc('`', out);
+            } else {
+                fputs(o->required ? "required" : "none", out);
+            }
+            fputs(" | ", out);
+            if (rd_option_range(o, range)) cell(out, range);
+            for (int k = 0; o->choices && o->choices[k]; k++) fprintf(out, "%s`%s`", k ? ", " : "", o->choices[k]);
+            fputs(" | ", out);
+            cell(out, o->help ? o->help : "");
+            if (o->flags & RD_OPT_ACCEPTED) fputs(" (read for compatibility, without effect)", out);
+            fputs(" |\n", out);
+        }
+    }
+}
+
+/* ---- schema: a NULL anywhere makes json_object_set_new fail, which `ok` collects ---- */
+
+static bool put(json_t *obj, const char *key, json_t *v)
+{
+    return json_object_set_new(obj, key, v) == 0;
+}
+
+static bool put_limits(json_t *obj, const rd_option *o)
+{
+    const bool whole = o->type != RD_REAL;
+    bool ok = true;
+    if (o->min > -INFINITY && !(whole && o->min <= -0x1p63))
+        ok &= put(obj, "minimum", whole ? json_integer((json_int_t)o->min) : json_real(o->min));
+    if (o->max < INFINITY && !(whole && o->max >= 0x1p63))
+        ok &= put(obj, "maximum", whole ? json_integer((json_int_t)o->max) : json_real(o->max));
+    return ok;
+}
+
+/* Choices are matched without regard to case: an enum for editors to complete from, or the same words in any case. */
+static bool put_choices(json_t *obj, const char *const *choices)
+{
+    json_t *list = json_array();
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    if (!f || !list) goto fail;
+    fputs("^(?:", f);
+    for (int i = 0; choices[i]; i++) {
+        if (json_array_append_new(list, json_string(choices[i]))) goto fail;
+        if (i) fputc('|', f);
+        for (const char *s = choices[i]; *s; s++) {
+            if (isalpha((unsigned char)*s))
+                fprintf(f, "[%c%c]", tolower((unsigned char)*s), toupper((unsigned char)*s));
+            else
+                fprintf(f, "%s%c", isalnum((unsigned char)*s) || *s == '_' || *s == '-' ? "" : "\\", *s);
+        }
+    }
+    fputs(")$", f);
+    const bool written = fclose(f) == 0;
+    f = NULL;
+    if (!written) goto fail;
+    const bool ok = put(obj, "anyOf", json_pack("[{s:o},{s:s}]", "enum", list, "pattern", text));
+    free(text);
+    return ok;
+fail:
+    if (f) fclose(f);
+    free(text);
+    json_decref(list);
+    return false;
+}
+
+static json_t *schema_of(const rd_option *o)
+{
+    static const char *const types[] = {
+        [RD_BOOL] = "boolean", [RD_INT] = "integer", [RD_REAL] = "number", [RD_STRING] = "string", [RD_INTS] = "array",
+    };
+    json_t *obj = json_object();
+    char *about = NULL;
+    bool ok = put(obj, "type", json_string(types[o->type]));
+    if (asprintf(&about, "%s%s", o->help ? o->help : "",
+                 o->flags & RD_OPT_ACCEPTED ? " (read for compatibility, without effect)" : "") < 0)
+        about = NULL;
+    ok &= put(obj, "description", about ? json_string(about) : NULL);
+    free(about);
+    if (o->type == RD_INT || o->type == RD_REAL) ok &= put_limits(obj, o);
+    if (o->type == RD_INTS) {
+        json_t *items = json_pack("{s:s}", "type", "integer");
+        ok &= items && put_limits(items, o);
+        ok &= put(obj, "items", items);
+    }
+    if (o->type == RD_STRING && o->choices) ok &= put_choices(obj, o->choices);
+    if (o->def) ok &= put(obj, "default", json_loads(o->def, JSON_DECODE_ANY, NULL));
+    if (ok) return obj;
+    json_decref(obj);
+    return NULL;
+}
+
+json_t *rd_options_schema(const rd_option_group *const *groups, int n)
+{
+    json_t *keys = json_object();
+    bool ok = put(keys, "$schema",
+                  json_pack("{s:s,s:s}", "type", "string", "description", "where an editor finds this schema"));
+    for (int i = 0; i < n; i++)
+        for (const rd_option *o = groups[i]->options; o->key; o++)
+            if (!seen_before(groups, i, o->key)) ok &= put(keys, o->key, schema_of(o));
+    json_t *root =
+        ok ? json_pack("{s:s,s:s,s:s,s:O,s:b}", "$schema", "https://json-schema.org/draft/2020-12/schema", "title",
+                       "run_dist experiment", "type", "object", "properties", keys, "additionalProperties", 0)
+           : NULL;
+    json_decref(keys);
+    return root;
+}
+
+/* ---- the effective config ---- */
+
+json_t *rd_config_effective(const rd_config *c)
+{
+    json_t *root = json_object();
+    bool ok = root != NULL;
+    for (int i = 0; i < c->n; i++) {
+        const char *key = c->entry[i].o->key;
+        json_t *v = c->entry[i].value ? c->entry[i].value : c->entry[i].def;
+        ok &= put(root, key,
+                  json_pack("{s:o,s:s}", "value", v ? json_incref(v) : json_null(), "source", rd_config_where(c, key)));
+    }
+    for (int i = 0; i < c->n_unknown; i++)
+        ok &= put(root, c->unknown[i].key,
+                  json_pack("{s:O,s:s}", "value", c->unknown[i].value, "source", c->unknown[i].where));
+    if (ok) return root;
+    json_decref(root);
+    return NULL;
+}
+
+static int to_file(const char *s, size_t n, void *ctx)
+{
+    return fwrite(s, 1, n, ctx) == n ? 0 : -1;
+}
+
+static void write_value(FILE *out, const json_t *v)
+{
+    char text[32];
+    if (!v)
+        fputs("null", out);
+    else if (json_is_real(v))
+        fputs(rd_shown_real(json_real_value(v), text), out);
+    else
+        (void)json_dump_callback(v, to_file, out, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+}
+
+static void write_text(FILE *out, const char *s)
+{
+    json_t *v = json_string(s);
+    write_value(out, v);
+    json_decref(v);
+}
+
+static void write_row(FILE *out, const char *key, const json_t *v, const char *source, bool last)
+{
+    fputs("  ", out);
+    write_text(out, key);
+    fputs(": {\"value\": ", out);
+    write_value(out, v);
+    fputs(", \"source\": ", out);
+    write_text(out, source);
+    fputs(last ? "}\n" : "},\n", out);
+}
+
+void rd_config_write(const rd_config *c, FILE *out)
+{
+    fputs("{\n", out);
+    for (int i = 0; i < c->n; i++) {
+        const rd_entry *e = &c->entry[i];
+        write_row(out, e->o->key, e->value ? e->value : e->def, rd_config_where(c, e->o->key),
+                  i + 1 == c->n && !c->n_unknown);
+    }
+    for (int i = 0; i < c->n_unknown; i++)
+        write_row(out, c->unknown[i].key, c->unknown[i].value, c->unknown[i].where, i + 1 == c->n_unknown);
+    fputs("}\n", out);
+}
+
+void rd_config_print(const rd_config *c, FILE *out)
+{
+    for (int i = 0; i < c->n; i++) {
+        const rd_entry *e = &c->entry[i];
+        char range[RD_KIND_BYTES];
+        fprintf(out, "%-32s = ", e->o->key);
+        if (e->value || e->def) write_value(out, e->value ? e->value : e->def);
+        fprintf(out, "    %s%s", e->value ? "from " : "", rd_config_where(c, e->o->key));
+        if (e->value && e->o->def) fprintf(out, "; default %s", e->o->def);
+        if (rd_option_range(e->o, range)) fprintf(out, "; range %s", range);
+        fputc('\n', out);
+    }
+    for (int i = 0; i < c->n_unknown; i++) {
+        char shown[RD_SHOWN_BYTES];
+        fprintf(out, "%-32s = ", rd_shown(c->unknown[i].key, shown));
+        write_value(out, c->unknown[i].value);
+        fprintf(out, "    from %s; unknown key\n", c->unknown[i].where);
+    }
+}

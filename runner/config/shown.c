@@ -1,0 +1,87 @@
+/* shown.c -- how bytes of a config or a command line look in a message. They are foreign: a key may hold an escape
+ * sequence of the terminal, or a megabyte. So they are cut, and only printable characters of valid UTF-8 pass. */
+#include "config_impl.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t rd_utf8_bytes(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    if (n == 0) return 0;
+    if (u[0] < 0x80) return 1;
+    const size_t len = u[0] >= 0xF0 ? 4 : u[0] >= 0xE0 ? 3 : 2;
+    if (u[0] < 0xC2 || u[0] > 0xF4 || n < len) return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((u[i] & 0xC0) != 0x80) return 0;
+    if ((u[0] == 0xE0 && u[1] < 0xA0) || (u[0] == 0xF0 && u[1] < 0x90)) return 0; /* too long a form */
+    if ((u[0] == 0xED && u[1] > 0x9F) || (u[0] == 0xF4 && u[1] > 0x8F)) return 0; /* surrogates, past U+10FFFF */
+    return len;
+}
+
+bool rd_utf8_valid(const char *s, size_t n)
+{
+    for (size_t i = 0, len; i < n; i += len)
+        if (!(len = rd_utf8_bytes(s + i, n - i))) return false;
+    return true;
+}
+
+const char *rd_shown_bytes(const char *s, size_t n, char *out, size_t cap)
+{
+    size_t used = 0, safe = 0; /* safe: where "..." still fits */
+    for (size_t i = 0; i < n;) {
+        size_t len = rd_utf8_bytes(s + i, n - i);
+        const unsigned char u = (unsigned char)s[i];
+        const bool c1 = len == 2 && u == 0xC2 && (unsigned char)s[i + 1] < 0xA0; /* U+0080 .. U+009F */
+        const bool bad = len == 0 || u < 0x20 || u == 0x7F || c1;
+        const char *from = bad ? "?" : s + i;
+        const size_t put = bad ? 1 : len;
+        if (used + put + 1 > cap) {
+            memcpy(out + safe, "...", 4);
+            return out;
+        }
+        memcpy(out + used, from, put);
+        used += put;
+        if (used + 4 <= cap) safe = used;
+        i += len ? len : 1;
+    }
+    out[used] = '\0';
+    return out;
+}
+
+const char *rd_shown(const char *s, char out[RD_SHOWN_BYTES])
+{
+    return rd_shown_bytes(s, strlen(s), out, RD_SHOWN_BYTES);
+}
+
+const char *rd_shown_real(double x, char out[32])
+{
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(out, 32, "%.*g", digits, x);
+        if (strtod(out, NULL) == x) break;
+    }
+    return out;
+}
+
+typedef struct sink {
+    char s[256];
+    size_t n;
+} sink;
+
+static int to_sink(const char *s, size_t n, void *ctx)
+{
+    sink *k = ctx;
+    const size_t room = sizeof k->s - k->n, put = n < room ? n : room;
+    memcpy(k->s + k->n, s, put);
+    k->n += put;
+    return put < n ? -1 : 0; /* full: no need to go on */
+}
+
+const char *rd_shown_json(const json_t *v, char out[RD_SHOWN_BYTES])
+{
+    if (json_is_real(v)) return rd_shown_real(json_real_value(v), out);
+    sink k = {.n = 0};
+    (void)json_dump_callback(v, to_sink, &k, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    return rd_shown_bytes(k.s, k.n, out, RD_SHOWN_BYTES);
+}

@@ -1,0 +1,124 @@
+/* dataset.c -- the datasets by name; make writes the list from the file names in datasets/. Opening one also sorts its samples
+ * into buckets, once for all epochs and for all ranks of the host. */
+#include "data_impl.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define RD_ENTRY(name) extern const rd_dataset_def rd_dataset_##name;
+#include "datasets.inc"
+#undef RD_ENTRY
+#define RD_ENTRY(name) &rd_dataset_##name,
+static const rd_dataset_def *const all[] = {
+#include "datasets.inc"
+    NULL,
+};
+#undef RD_ENTRY
+
+const rd_dataset_def *const *rd_dataset_defs(int *n)
+{
+    *n = (int)(sizeof all / sizeof all[0]) - 1;
+    return all;
+}
+
+const rd_dataset_def *rd_dataset_def_of(const rd_dataset *d) { return d->def; }
+void *rd_dataset_self(const rd_dataset *d) { return d->self; }
+
+const rd_field *rd_batch_field(const rd_batch *b, const char *name)
+{
+    for (int i = 0; i < b->n_fields; i++)
+        if (strcmp(b->field[i].name, name) == 0) return &b->field[i];
+    return NULL;
+}
+
+static rd_code find_def(const char *name, const rd_dataset_def **out, rd_status *st)
+{
+    char known[256] = "";
+    for (int i = 0; all[i]; i++) {
+        if (strcmp(all[i]->name, name) == 0) {
+            *out = all[i];
+            return RD_OK;
+        }
+        if (strlen(known) + strlen(all[i]->name) + 3 < sizeof known) {
+            if (known[0]) strcat(known, ", ");
+            strcat(known, all[i]->name);
+        }
+    }
+    return rd_fail(st, RD_EUSAGE, "no dataset '%s'; known: %s", name, known);
+}
+
+/* Block 0: where each bucket starts; block 1: the members. One bucket with nothing skipped needs no members. */
+static rd_code sort_samples(rd_dataset *d, bool shared, rd_status *st)
+{
+    const int n = d->n_buckets;
+    rd_block_init(&d->block[0], shared);
+    rd_block_init(&d->block[1], shared);
+    RD_TRY(rd_block_grow(&d->block[0], (size_t)(n + 1) * sizeof(int64_t), st));
+    int64_t *start = (int64_t *)(void *)d->block[0].p;
+    for (int64_t i = 0; i < d->count; i++) {
+        const int b = d->def->bucket(d->self, i);
+        if (b < -1 || b >= n) return rd_fail(st, RD_EBUG, "bucket %d of %d", b, n);
+        if (b >= 0) start[b + 1]++;
+    }
+    for (int b = 0; b < n; b++)
+        start[b + 1] += start[b];
+    if (n == 1 && start[1] == d->count) return RD_OK;
+    RD_TRY(rd_block_trim(&d->block[1], (size_t)start[n] * sizeof(uint32_t), st));
+    uint32_t *members = (uint32_t *)(void *)d->block[1].p;
+    for (int64_t i = 0; i < d->count; i++) {
+        const int b = d->def->bucket(d->self, i);
+        if (b >= 0) members[start[b]++] = (uint32_t)i;
+    }
+    for (int b = n; b > 0; b--) /* each start has moved to the next one */
+        start[b] = start[b - 1];
+    start[0] = 0;
+done:
+    return st->code;
+}
+
+static rd_code make_index(rd_dataset *d, rd_comm *c, rd_status *st)
+{
+    bool have = true;
+    if (rd_local_rank_of(c) == 0) (void)sort_samples(d, rd_local_size_of(c) > 1, st);
+    RD_TRY(rd_agree(c, st));
+    RD_TRY(rd_block_share(c, d->block, 2, &have, st));
+    if (!have) (void)sort_samples(d, false, st);
+    RD_TRY(rd_agree(c, st));
+    d->start = (const int64_t *)(const void *)d->block[0].p;
+    d->members = (const uint32_t *)(const void *)d->block[1].p;
+    d->kept = d->start[d->n_buckets];
+done:
+    return st->code;
+}
+
+rd_code rd_dataset_new(const char *name, const rd_dataset_args *a, rd_dataset **out, rd_status *st)
+{
+    rd_dataset *d = calloc(1, sizeof *d);
+    *out = NULL;
+    if (!d) rd_fail(st, RD_EENV, "out of memory");
+    if (d) {
+        rd_block_init(&d->block[0], false);
+        rd_block_init(&d->block[1], false);
+        (void)find_def(name, &d->def, st);
+    }
+    RD_TRY(rd_agree(a->comm, st));
+    RD_TRY(d->def->open(a, &d->self, st));
+    d->sharded = a->shard && rd_size_of(a->comm) > 1;
+    d->keep_all = a->keep_all;
+    d->count = d->def->count(d->self);
+    d->n_buckets = d->def->n_buckets(d->self);
+    RD_TRY(make_index(d, a->comm, st));
+    *out = d;
+    return RD_OK;
+done:
+    rd_dataset_free(d);
+    return st->code;
+}
+
+void rd_dataset_free(rd_dataset *d)
+{
+    if (!d) return;
+    if (d->self) d->def->close(d->self);
+    rd_block_free(&d->block[0]);
+    rd_block_free(&d->block[1]);
+    free(d);
+}

@@ -1,0 +1,334 @@
+/* lines.c -- the one reader of foreign text: a file, a compressed file (by content, not by name), a member of an archive or
+ * standard input, given out line by line from one buffer, so that a corpus of any size takes a megabyte here.
+ *
+ * Lines: LF ends one. With cr_ends, CR LF and a lone CR do too. No other character does, so that line k of a file is what wc, sed
+ * and head call line k. A byte order mark at the start is skipped. */
+#include "data_impl.h"
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHUNK_BYTES = 1 << 20, SLACK_BYTES = 64 };
+
+struct rd_lines {
+    char *name;               /* for messages */
+    rd_lines_opts o;
+    int fd;                   /* -1: none */
+    struct archive *archive;  /* NULL: none */
+    const char *mem;          /* with neither */
+    size_t mem_left;
+    char *buf, *fix;
+    size_t cap, begin, end, fix_cap;
+    bool eof, skip_lf, bom;
+    int64_t line, bytes, replaced, first_replaced;
+};
+
+static rd_code no_memory(const char *name, rd_status *st)
+{
+    return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
+}
+
+static bool is_file(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && !S_ISDIR(s.st_mode);
+}
+
+static bool is_compressed(const unsigned char *p, size_t n)
+{
+    return (n >= 2 && p[0] == 0x1F && p[1] == 0x8B) || (n >= 6 && memcmp(p, "\xFD" "7zXZ\0", 6) == 0) ||
+           (n >= 10 && memcmp(p, "BZh", 3) == 0 && memcmp(p + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0) ||
+           (n >= 4 && memcmp(p, "\x28\xB5\x2F\xFD", 4) == 0);
+}
+
+static rd_code archive_fails(const rd_lines *l, rd_status *st)
+{
+    const char *why = archive_error_string(l->archive);
+    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be truncated or damaged", l->name, why ? why : "unknown error");
+}
+
+/* Moves to the member, or says which members there are. */
+static rd_code find_member(rd_lines *l, const char *path, const char *member, rd_status *st)
+{
+    struct archive_entry *e;
+    char names[256] = "";
+    int rc;
+    while ((rc = archive_read_next_header(l->archive, &e)) == ARCHIVE_OK || rc == ARCHIVE_WARN) {
+        const char *name = archive_entry_pathname(e);
+        if (!name || archive_entry_filetype(e) != AE_IFREG) continue;
+        if (strncmp(name, "./", 2) == 0) name += 2;
+        if (strcmp(name, member) == 0) return RD_OK;
+        const size_t have = strlen(names), more = strlen(name);
+        if (have + more + 8 < sizeof names) {
+            if (have) strcat(names, ", ");
+            strcat(names, name);
+        } else if (have && names[have - 1] != '.') {
+            strcat(names, ", ...");
+        }
+    }
+    if (rc != ARCHIVE_EOF) return archive_fails(l, st);
+    return rd_fail(st, RD_EDATA, "'%s' has no member '%s'; it has: %s", path, member, names[0] ? names : "nothing");
+}
+
+static rd_code open_archive(rd_lines *l, const char *path, const char *member, rd_status *st)
+{
+    l->archive = archive_read_new();
+    if (!l->archive) return no_memory(l->name, st);
+    archive_read_support_filter_all(l->archive);
+    if (member)
+        archive_read_support_format_all(l->archive);
+    else
+        archive_read_support_format_raw(l->archive);
+    if (archive_read_open_filename(l->archive, path, 1 << 16) != ARCHIVE_OK) return archive_fails(l, st);
+    if (member) return find_member(l, path, member, st);
+    struct archive_entry *e;
+    const int rc = archive_read_next_header(l->archive, &e);
+    if (rc == ARCHIVE_EOF) l->eof = true; /* a compressed file without content */
+    return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || rc == ARCHIVE_EOF ? RD_OK : archive_fails(l, st);
+}
+
+/* Bytes into [p, p + n): *got is 0 at the end only. */
+static rd_code read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_status *st)
+{
+    *got = 0;
+    if (l->archive) {
+        const la_ssize_t k = archive_read_data(l->archive, p, n);
+        if (k < 0) return archive_fails(l, st);
+        *got = (size_t)k;
+    } else if (l->fd >= 0) {
+        ssize_t k;
+        do
+            k = read(l->fd, p, n);
+        while (k < 0 && errno == EINTR);
+        if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", l->name, strerror(errno));
+        *got = (size_t)k;
+    } else {
+        *got = n < l->mem_left ? n : l->mem_left;
+        if (*got > 0) memcpy(p, l->mem, *got);
+        l->mem += *got;
+        l->mem_left -= *got;
+    }
+    l->bytes += (int64_t)*got;
+    return RD_OK;
+}
+
+/* More bytes behind buf[end]; sets eof. */
+static rd_code fill(rd_lines *l, rd_status *st)
+{
+    if (l->begin > 0) {
+        memmove(l->buf, l->buf + l->begin, l->end - l->begin);
+        l->end -= l->begin;
+        l->begin = 0;
+    }
+    if (l->end == l->cap) {
+        const size_t cap = l->cap ? l->cap * 2 : CHUNK_BYTES;
+        char *p = realloc(l->buf, cap + SLACK_BYTES);
+        if (!p) return no_memory(l->name, st);
+        l->buf = p;
+        l->cap = cap;
+    }
+    size_t got = 0;
+    RD_TRY(read_some(l, l->buf + l->end, l->cap - l->end, &got, st));
+    if (got == 0) l->eof = true;
+    l->end += got;
+    memset(l->buf + l->end, 0, SLACK_BYTES);
+done:
+    return st->code;
+}
+
+static rd_code lines_make(const char *name, rd_lines_opts o, rd_lines **out, rd_status *st)
+{
+    rd_lines *l = calloc(1, sizeof *l);
+    *out = NULL;
+    if (!l || !(l->name = strdup(name))) {
+        free(l);
+        return no_memory(name, st);
+    }
+    l->fd = -1;
+    l->o = o;
+    *out = l;
+    return RD_OK;
+}
+
+static rd_code cannot_open(const char *path, int err, rd_status *st)
+{
+    if (strchr(path, '[') && strstr(path, "DATA_LOCATION]"))
+        return rd_fail(st, RD_EDATA, "'%s' names no folder yet; give the folder with --set data_location=FOLDER", path);
+    return rd_fail(st, RD_EDATA, "cannot open '%s': %s", path, strerror(err));
+}
+
+/* Opens what path names: sets fd or archive. */
+static rd_code lines_open(rd_lines *l, const char *path, rd_status *st)
+{
+    if (strcmp(path, "-") == 0) {
+        if ((l->fd = dup(STDIN_FILENO)) < 0) return rd_fail(st, RD_EDATA, "cannot read standard input: %s", strerror(errno));
+        return RD_OK;
+    }
+    if (!is_file(path)) /* "archive!member": the shortest prefix that is a file */
+        for (const char *bang = strchr(path, '!'); bang; bang = strchr(bang + 1, '!')) {
+            char prefix[4096];
+            const size_t n = (size_t)(bang - path);
+            if (n == 0 || n >= sizeof prefix) continue;
+            memcpy(prefix, path, n);
+            prefix[n] = '\0';
+            if (is_file(prefix)) return open_archive(l, prefix, bang + 1, st);
+        }
+    l->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (l->fd < 0) return cannot_open(path, errno, st);
+    struct stat s;
+    if (fstat(l->fd, &s) == 0 && S_ISDIR(s.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is a folder, not a file", path);
+    RD_TRY(fill(l, st)); /* enough to see how it begins */
+    if (S_ISREG(s.st_mode) && is_compressed((const unsigned char *)l->buf, l->end)) {
+        close(l->fd);
+        l->fd = -1;
+        l->begin = l->end = 0;
+        l->bytes = 0;
+        l->eof = false;
+        RD_TRY(open_archive(l, path, NULL, st));
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_status *st)
+{
+    RD_TRY(lines_make(strcmp(path, "-") == 0 ? "standard input" : path, o, out, st));
+    RD_TRY(lines_open(*out, path, st));
+    return RD_OK;
+done:
+    rd_lines_free(*out);
+    *out = NULL;
+    return st->code;
+}
+
+rd_code rd_lines_new_mem(const char *name, const char *p, size_t n, rd_lines_opts o, rd_lines **out, rd_status *st)
+{
+    RD_TRY(lines_make(name, o, out, st));
+    (*out)->mem = p;
+    (*out)->mem_left = n;
+done:
+    return st->code;
+}
+
+void rd_lines_free(rd_lines *l)
+{
+    if (!l) return;
+    if (l->fd >= 0) close(l->fd);
+    if (l->archive) archive_read_free(l->archive);
+    free(l->name);
+    free(l->buf);
+    free(l->fix);
+    free(l);
+}
+
+/* Checks, and repairs into l->fix where asked. */
+static rd_code clean_line(rd_lines *l, const char **line, size_t *n, rd_status *st)
+{
+    const size_t bad = rd_utf8_check(*line, *n);
+    if (bad == *n) return RD_OK;
+    const unsigned char *p = (const unsigned char *)*line;
+    if (!l->o.replace) {
+        const bool utf16 = l->line == 1 && *n >= 2 && ((p[0] == 0xFF && p[1] == 0xFE) || (p[0] == 0xFE && p[1] == 0xFF));
+        if (utf16)
+            return rd_fail(st, RD_EDATA, "%s:1:1: UTF-16 text, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8", l->name);
+        if (p[bad] == 0)
+            return rd_fail(st, RD_EDATA, "%s:%" PRId64 ":%zu: a NUL byte; is this a text file? \"invalid_utf8\": \"replace\" "
+                           "puts U+FFFD in its place", l->name, l->line, bad + 1);
+        return rd_fail(st, RD_EDATA, "%s:%" PRId64 ":%zu: invalid UTF-8 (byte 0x%02X); convert the file, or put U+FFFD in "
+                       "its place with \"invalid_utf8\": \"replace\"", l->name, l->line, bad + 1, p[bad]);
+    }
+    if (l->fix_cap < *n * 3) {
+        char *q = realloc(l->fix, *n * 3 + SLACK_BYTES);
+        if (!q) return no_memory(l->name, st);
+        l->fix = q;
+        l->fix_cap = *n * 3;
+    }
+    if (l->replaced == 0) l->first_replaced = l->line;
+    *n = rd_utf8_replace(*line, *n, l->fix, &l->replaced);
+    memset(l->fix + *n, 0, SLACK_BYTES);
+    *line = l->fix;
+    return RD_OK;
+}
+
+static const char *line_end(const rd_lines *l, size_t from)
+{
+    const char *p = l->buf + from, *lf;
+    if (from >= l->end) return NULL;
+    lf = memchr(p, '\n', l->end - from);
+    if (!l->o.cr_ends) return lf;
+    const char *cr = memchr(p, '\r', (size_t)((lf ? lf : l->buf + l->end) - p));
+    return cr ? cr : lf;
+}
+
+rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st)
+{
+    *line = NULL;
+    *n = 0;
+    bool ended;
+    size_t seen = 0; /* bytes of this line that hold no line end */
+    for (;;) {
+        if (l->skip_lf && l->begin < l->end) {
+            if (l->buf[l->begin] == '\n') l->begin++;
+            l->skip_lf = false;
+        }
+        const char *e = line_end(l, l->begin + seen);
+        if (!e) seen = l->end - l->begin;
+        const size_t length = e ? (size_t)(e - (l->buf + l->begin)) : seen;
+        if ((int64_t)length > l->o.max_line_bytes)
+            return rd_fail(st, RD_EDATA, "%s:%" PRId64 ": a line of more than %" PRId64 " bytes; split it, or raise max_line_bytes",
+                           l->name, l->line + 1, l->o.max_line_bytes);
+        if (!e && !l->eof) {
+            RD_TRY(fill(l, st));
+            continue;
+        }
+        if (!e && length == 0) return RD_OK;
+        *line = l->buf + l->begin;
+        *n = length;
+        ended = e != NULL;
+        l->begin += length + ended;
+        l->skip_lf = e && *e == '\r';
+        break;
+    }
+    l->line++;
+    if (l->line == 1 && *n >= 3 && memcmp(*line, "\xEF\xBB\xBF", 3) == 0) {
+        l->bom = true;
+        *line += 3;
+        *n -= 3;
+        if (*n == 0 && !ended) { /* nothing but the mark */
+            *line = NULL;
+            return RD_OK;
+        }
+    }
+    RD_TRY(clean_line(l, line, n, st));
+    return RD_OK;
+done:
+    *line = NULL;
+    return st->code;
+}
+
+int64_t rd_lines_number(const rd_lines *l) { return l->line; }
+int64_t rd_lines_bytes(const rd_lines *l) { return l->bytes; }
+bool rd_lines_bom(const rd_lines *l) { return l->bom; }
+int64_t rd_lines_replaced(const rd_lines *l) { return l->replaced; }
+int64_t rd_lines_first_replaced(const rd_lines *l) { return l->first_replaced; }
+
+rd_code rd_lines_slurp(const char *path, char **out, size_t *n, rd_status *st)
+{
+    rd_lines *l = NULL;
+    *out = NULL;
+    *n = 0;
+    RD_TRY(rd_lines_new(path, (rd_lines_opts){0}, &l, st));
+    while (!l->eof)
+        RD_TRY(fill(l, st));
+    *out = l->buf;
+    *n = l->end;
+    l->buf = NULL;
+done:
+    rd_lines_free(l);
+    return st->code;
+}

@@ -1,0 +1,154 @@
+/* plan.c -- which samples make up global batch k of an epoch, and which of them a rank computes. Nothing is stored: the place of a
+ * batch goes through a keyed permutation of all batches, which gives a bucket and a range of places in it; each place goes
+ * through a keyed permutation of the bucket. So an epoch of five million samples starts at once, there is no generator state to save,
+ * and the number of ranks has no part in it. */
+#include "data_impl.h"
+#include "rd/philox.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct item {
+    int64_t id, length, at;
+} item;
+
+struct rd_plan {
+    const rd_dataset *d;
+    uint64_t seed;
+    int64_t epoch, global_batch, n_batches;
+    bool shuffle;
+    int64_t *first_batch;   /* [n_buckets + 1]: batches before bucket b in unpermuted order; shuffle only */
+    uint32_t *kept;         /* unshuffled, some skipped: the kept ids in file order; else NULL */
+    rd_key batch_key;
+    int64_t ids_of;         /* batch that ids holds; -1: none */
+    int64_t n_ids;
+    int64_t *ids;           /* [global_batch] */
+    item *items;            /* [global_batch] */
+};
+
+static rd_code keep_file_order(rd_plan *p, rd_status *st)
+{
+    const rd_dataset *d = p->d;
+    if (d->kept == d->count) return RD_OK;
+    p->kept = malloc((size_t)(d->kept + 1) * sizeof *p->kept);
+    if (!p->kept) return rd_fail(st, RD_EENV, "out of memory for the order of %" PRId64 " samples", d->kept);
+    int64_t n = 0;
+    for (int64_t i = 0; i < d->count; i++)
+        if (d->def->bucket(d->self, i) >= 0) p->kept[n++] = (uint32_t)i;
+    return RD_OK;
+}
+
+rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, bool shuffle, rd_plan **out,
+                    rd_status *st)
+{
+    *out = NULL;
+    if (global_batch < 1) return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " samples", global_batch);
+    if (d->kept == 0 && !d->keep_all)
+        return rd_fail(st, RD_EDATA, "no sample to train on: all %" PRId64 " of '%s' are skipped for their length; raise the bucket "
+                       "limits", d->count, d->def->name);
+    rd_plan *p = calloc(1, sizeof *p);
+    if (!p) return rd_fail(st, RD_EENV, "out of memory");
+    p->d = d;
+    p->seed = seed;
+    p->epoch = epoch;
+    p->global_batch = global_batch;
+    p->shuffle = shuffle;
+    p->ids_of = -1;
+    const int64_t room = global_batch < d->kept ? global_batch : d->kept;
+    p->ids = malloc((size_t)(room + 1) * sizeof *p->ids);
+    p->items = malloc((size_t)(room + 1) * sizeof *p->items);
+    p->first_batch = calloc((size_t)d->n_buckets + 1, sizeof *p->first_batch);
+    if (!p->ids || !p->items || !p->first_batch)
+        RD_TRY(rd_fail(st, RD_EENV, "out of memory for a batch of %" PRId64 " samples", room));
+    if (shuffle) {
+        for (int b = 0; b < d->n_buckets; b++) {
+            const int64_t n = d->start[b + 1] - d->start[b];
+            p->first_batch[b + 1] = p->first_batch[b] + n / global_batch + (n % global_batch > 0);
+        }
+        p->n_batches = p->first_batch[d->n_buckets];
+        p->batch_key = rd_key_make(seed, RD_RNG_ORDER, (uint64_t)epoch, 0);
+    } else {
+        RD_TRY(keep_file_order(p, st));
+        p->n_batches = d->kept / global_batch + (d->kept % global_batch > 0);
+    }
+    *out = p;
+    return RD_OK;
+done:
+    rd_plan_free(p);
+    return st->code;
+}
+
+void rd_plan_free(rd_plan *p)
+{
+    if (!p) return;
+    free(p->first_batch);
+    free(p->kept);
+    free(p->ids);
+    free(p->items);
+    free(p);
+}
+
+int64_t rd_plan_n_batches(const rd_plan *p) { return p->n_batches; }
+int64_t rd_plan_n_samples(const rd_plan *p) { return p->d->kept; }
+
+static int64_t fill_shuffled(const rd_plan *p, int64_t k)
+{
+    const rd_dataset *d = p->d;
+    const int64_t at = (int64_t)rd_permute(p->batch_key, (uint64_t)p->n_batches, (uint64_t)k);
+    int b = 0;
+    while (at >= p->first_batch[b + 1])
+        b++;
+    const int64_t n = d->start[b + 1] - d->start[b], from = (at - p->first_batch[b]) * p->global_batch;
+    const int64_t m = n - from < p->global_batch ? n - from : p->global_batch;
+    const rd_key key = rd_key_make(p->seed, RD_RNG_ORDER, (uint64_t)p->epoch, (uint64_t)b + 1);
+    for (int64_t i = 0; i < m; i++) {
+        const int64_t place = d->start[b] + (int64_t)rd_permute(key, (uint64_t)n, (uint64_t)(from + i));
+        p->ids[i] = d->members ? d->members[place] : place;
+    }
+    return m;
+}
+
+static int64_t fill_in_order(const rd_plan *p, int64_t k)
+{
+    const int64_t from = k * p->global_batch, left = p->d->kept - from;
+    const int64_t m = left < p->global_batch ? left : p->global_batch;
+    for (int64_t i = 0; i < m; i++)
+        p->ids[i] = p->kept ? p->kept[from + i] : from + i;
+    return m;
+}
+
+const int64_t *rd_plan_batch(const rd_plan *p, int64_t k, int64_t *n)
+{
+    if (k != p->ids_of) {
+        rd_plan *w = (rd_plan *)(uintptr_t)p; /* the last batch is kept: callers ask for its size and then deal it */
+        w->n_ids = p->shuffle ? fill_shuffled(p, k) : fill_in_order(p, k);
+        w->ids_of = k;
+    }
+    *n = p->n_ids;
+    return p->ids;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    const item *x = a, *y = b;
+    if (x->length != y->length) return x->length > y->length ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+int64_t rd_plan_deal(const rd_plan *p, int64_t k, int rank, int size, int64_t *ids)
+{
+    int64_t n, mine = 0;
+    const int64_t *batch = rd_plan_batch(p, k, &n);
+    for (int64_t i = 0; i < n; i++)
+        p->items[i] = (item){ batch[i], p->d->def->length(p->d->self, batch[i]), i };
+    qsort(p->items, (size_t)n, sizeof *p->items, longest_first);
+    for (int64_t i = 0; i < n; i++) {
+        if (p->d->sharded) {
+            if (p->items[i].id % size == rank) ids[mine++] = p->items[i].id;
+            continue;
+        }
+        /* There and back: ranks 0 .. size - 1, then size - 1 .. 0, so that no rank always takes the longer one. */
+        const int64_t row = i / size, col = i % size;
+        if ((row % 2 == 0 ? col : size - 1 - col) == rank) ids[mine++] = p->items[i].id;
+    }
+    return mine;
+}

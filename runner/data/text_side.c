@@ -1,0 +1,165 @@
+/* text_side.c -- turns the lines of one file into token ids in flat arrays: 2 bytes a token while the vocabulary has fewer than
+ * 65,536 ids, 8 bytes a line. Five million pairs of 27 tokens a side take 0.6 GB, once per host.
+ *
+ * A line is split at each single space after its trailing white space is gone: two blanks in a row make an empty token, an empty
+ * line is one empty token. Each line becomes  start w1 .. wn end. */
+#include "text_impl.h"
+
+enum { LENGTH_MAX = UINT16_MAX };
+
+/* First space in [p, e), or e. At least 8 readable bytes follow e. */
+static const char *next_space(const char *p, const char *e)
+{
+    for (; p < e; p += 8) {
+        const uint64_t x = rd_load64(p) ^ 0x2020202020202020u;
+        /* The lowest set high bit is exact: borrows go upwards only. */
+        const uint64_t zero = (x - 0x0101010101010101u) & ~x & 0x8080808080808080u;
+        if (zero) {
+            p += __builtin_ctzll(zero) / 8; /* little endian */
+            return p < e ? p : e;
+        }
+    }
+    return e;
+}
+
+static int64_t count_tokens(const char *line, size_t n)
+{
+    int64_t k = 1;
+    for (size_t i = 0; i < n; i++)
+        k += line[i] == ' ';
+    return k;
+}
+
+static inline void put_id(const rd_side *s, int64_t at, int32_t id)
+{
+    if (s->head.wide)
+        ((int32_t *)(void *)s->ids.p)[at] = id;
+    else
+        ((uint16_t *)(void *)s->ids.p)[at] = (uint16_t)id;
+}
+
+/* Appends the line's ids at `at`; returns the place after them. */
+static int64_t put_line(rd_side *s, const rd_vocab *v, const char *line, size_t n, int64_t at)
+{
+    const char *e = line + n;
+    int64_t unknown = 0;
+    put_id(s, at++, RD_SOS);
+    for (const char *p = line;; p++) {
+        const char *q = next_space(p, e);
+        const int32_t id = rd_vocab_id(v, p, (size_t)(q - p));
+        unknown += id == RD_UNK;
+        put_id(s, at++, id);
+        p = q;
+        if (p == e) break;
+    }
+    put_id(s, at++, RD_EOS);
+    s->head.n_unknown += unknown;
+    return at;
+}
+
+static rd_code put_raw(rd_side *s, int64_t i, const char *line, size_t n, rd_status *st)
+{
+    const int64_t at = i > 0 ? ((const int64_t *)(const void *)s->raw_off.p)[i] : 0;
+    RD_TRY(rd_block_grow(&s->raw, (size_t)at + n + 1, st));
+    RD_TRY(rd_block_grow(&s->raw_off, (size_t)(i + 2) * sizeof(int64_t), st));
+    memcpy(s->raw.p + at, line, n);
+    s->raw.p[(size_t)at + n] = '\0';
+    ((int64_t *)(void *)s->raw_off.p)[i + 1] = at + (int64_t)n + 1;
+done:
+    return st->code;
+}
+
+rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int size, bool keep_raw, bool shared, rd_status *st)
+{
+    memset(s, 0, sizeof *s);
+    for (int i = 0; i < RD_SIDE_BLOCKS; i++)
+        rd_block_init(&s->block[i], shared);
+    s->rank = rank;
+    s->size = size;
+    s->head.wide = rd_vocab_size(v) > UINT16_MAX;
+    const size_t id_bytes = s->head.wide ? sizeof(int32_t) : sizeof(uint16_t);
+    int64_t here = 0, at = 0, i = 0;
+    for (;; i++) {
+        const char *line;
+        size_t n;
+        RD_TRY(rd_lines_next(l, &line, &n, st));
+        if (!line) break;
+        n = rd_utf8_rstrip(line, n);
+        s->head.hash = rd_hash(s->head.hash, line, n);
+        int64_t tokens;
+        if (i % size == rank) {
+            RD_TRY(rd_block_grow(&s->ids, ((size_t)at + n + 3) * id_bytes, st)); /* n spaces at most: n + 1 tokens */
+            RD_TRY(rd_block_grow(&s->off, (size_t)(here + 2) * sizeof(int64_t), st));
+            const int64_t end = put_line(s, v, line, n, at);
+            ((int64_t *)(void *)s->off.p)[++here] = end;
+            tokens = end - at;
+            at = end;
+        } else {
+            tokens = count_tokens(line, n) + 2;
+        }
+        if (size > 1) {
+            RD_TRY(rd_block_grow(&s->len, (size_t)(i + 1) * sizeof(uint16_t), st));
+            ((uint16_t *)(void *)s->len.p)[i] = (uint16_t)(tokens < LENGTH_MAX ? tokens : LENGTH_MAX);
+        }
+        s->head.n_tokens += tokens - 2;
+        if (tokens > s->head.longest) s->head.longest = tokens;
+        if (keep_raw) RD_TRY(put_raw(s, i, line, n, st));
+    }
+    s->head.n_lines = i;
+    s->head.n_bytes = rd_lines_bytes(l);
+    s->head.bom = rd_lines_bom(l);
+    s->head.n_replaced = rd_lines_replaced(l);
+    s->head.first_replaced = rd_lines_first_replaced(l);
+    RD_TRY(rd_block_trim(&s->ids, (size_t)at * id_bytes, st));
+    RD_TRY(rd_block_trim(&s->off, (size_t)(here + 1) * sizeof(int64_t), st));
+    if (keep_raw && i > 0) {
+        RD_TRY(rd_block_trim(&s->raw, (size_t)((const int64_t *)(const void *)s->raw_off.p)[i], st));
+        RD_TRY(rd_block_trim(&s->raw_off, (size_t)(i + 1) * sizeof(int64_t), st));
+    }
+    if (size > 1) RD_TRY(rd_block_trim(&s->len, (size_t)i * sizeof(uint16_t), st));
+done:
+    return st->code;
+}
+
+void rd_side_release(rd_side *s)
+{
+    for (int i = 0; i < RD_SIDE_BLOCKS && s->size > 0; i++) /* size 0: never read */
+        rd_block_free(&s->block[i]);
+    memset(s, 0, sizeof *s);
+}
+
+static const int64_t *offset_of(const rd_side *s, int64_t i)
+{
+    return (const int64_t *)(const void *)s->off.p + i / s->size;
+}
+
+int64_t rd_side_n_ids(const rd_side *s, int64_t i)
+{
+    const int64_t *o = offset_of(s, i);
+    return o[1] - o[0];
+}
+
+int64_t rd_side_length(const rd_side *s, int64_t i)
+{
+    if (s->size > 1) return ((const uint16_t *)(const void *)s->len.p)[i];
+    const int64_t n = rd_side_n_ids(s, i);
+    return n < LENGTH_MAX ? n : LENGTH_MAX;
+}
+
+void rd_side_ids(const rd_side *s, int64_t i, int32_t *out)
+{
+    const int64_t *o = offset_of(s, i), n = o[1] - o[0];
+    if (s->head.wide)
+        memcpy(out, (const int32_t *)(const void *)s->ids.p + o[0], (size_t)n * sizeof *out);
+    else
+        for (int64_t k = 0; k < n; k++)
+            out[k] = ((const uint16_t *)(const void *)s->ids.p)[o[0] + k];
+}
+
+const char *rd_side_raw(const rd_side *s, int64_t i, size_t *n)
+{
+    if (!s->raw.p) return NULL;
+    const int64_t *o = (const int64_t *)(const void *)s->raw_off.p + i;
+    *n = (size_t)(o[1] - o[0] - 1);
+    return s->raw.p + o[0];
+}

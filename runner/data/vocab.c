@@ -1,0 +1,180 @@
+/* vocab.c -- words and their ids. File: one word a line; what follows the first TAB (a count) is ignored, trailing white space
+ * too. LF, CR LF and a lone CR end a line. Line k, from 0, has id k + 4; ids 0 to 3 are special and are no words of the text: a
+ * literal "</S>" in a text is unknown unless the file lists it.
+ *
+ * Words lie one after the other in one byte store; the table is open addressing, 8 bytes a slot, at most half full, so that a
+ * vocabulary of 32,000 words is looked up within the second-level cache. */
+#include "data_impl.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+typedef struct slot {
+    uint32_t tag; /* upper bits of the hash */
+    int32_t id;   /* 0: empty (the id of UNK, which is no word) */
+} slot;
+
+struct rd_vocab {
+    char *bytes;
+    size_t n_bytes, cap_bytes;
+    int64_t *off;        /* word k (line k) is bytes[off[k]] .. bytes[off[k + 1] - 1], and a '\0' that off counts */
+    int64_t n, cap;      /* lines */
+    int64_t duplicates;
+    slot *table;
+    uint64_t mask;
+    uint64_t hash;
+    bool bom;
+    int64_t replaced;
+};
+
+enum { VOCAB_LINE_BYTES = 1 << 20 };
+
+static const char *const special[RD_N_SPECIAL] = { "<UNK>", "<S>", "</S>", "<PAD>" };
+
+static const char *word_at(const rd_vocab *v, int64_t line, size_t *n)
+{
+    *n = (size_t)(v->off[line + 1] - v->off[line] - 1);
+    return v->bytes + v->off[line];
+}
+
+/* The slot of the word, or the empty one where it belongs. */
+static slot *find(const rd_vocab *v, uint64_t h, const char *word, size_t n)
+{
+    const uint32_t tag = (uint32_t)(h >> 32);
+    for (uint64_t i = h & v->mask;; i = (i + 1) & v->mask) {
+        slot *s = &v->table[i];
+        if (s->id == 0) return s;
+        if (s->tag != tag) continue;
+        size_t m;
+        const char *w = word_at(v, s->id - RD_N_SPECIAL, &m);
+        if (m == n && memcmp(w, word, n) == 0) return s;
+    }
+}
+
+static rd_code add_word(rd_vocab *v, const char *path, const char *word, size_t n, rd_status *st)
+{
+    if (v->n_bytes + n + 1 > v->cap_bytes) {
+        const size_t cap = (v->n_bytes + n + 1) * 2;
+        char *p = realloc(v->bytes, cap);
+        if (!p) goto memory;
+        v->bytes = p;
+        v->cap_bytes = cap;
+    }
+    if (v->n + 2 > v->cap) {
+        const int64_t cap = v->cap * 2 + 1024;
+        int64_t *p = realloc(v->off, (size_t)cap * sizeof *p);
+        if (!p) goto memory;
+        v->off = p;
+        v->cap = cap;
+    }
+    if (v->n >= INT32_MAX - RD_N_SPECIAL - 8)
+        return rd_fail(st, RD_EDATA, "'%s' has more than %" PRId64 " lines, too many for a vocabulary", path, v->n);
+    if (n > 0) memcpy(v->bytes + v->n_bytes, word, n);
+    v->bytes[v->n_bytes + n] = '\0';
+    v->off[v->n++] = (int64_t)v->n_bytes;
+    v->n_bytes += n + 1;
+    v->off[v->n] = (int64_t)v->n_bytes;
+    return RD_OK;
+memory:
+    return rd_fail(st, RD_EENV, "out of memory while reading '%s'", path);
+}
+
+/* A repeated word keeps its last id: words go in by line, later ones over earlier ones. */
+static rd_code make_table(rd_vocab *v, const char *path, rd_status *st)
+{
+    uint64_t slots = 16;
+    while (slots < (uint64_t)v->n * 2)
+        slots *= 2;
+    v->table = calloc(slots, sizeof *v->table);
+    if (!v->table) return rd_fail(st, RD_EENV, "out of memory for the words of '%s'", path);
+    v->mask = slots - 1;
+    for (int64_t k = 0; k < v->n; k++) {
+        size_t n;
+        const char *w = word_at(v, k, &n);
+        const uint64_t h = rd_hash(0, w, n);
+        slot *s = find(v, h, w, n);
+        if (s->id != 0) v->duplicates++;
+        *s = (slot){ (uint32_t)(h >> 32), (int32_t)(k + RD_N_SPECIAL) };
+        v->hash = rd_hash(v->hash, w, n);
+    }
+    return RD_OK;
+}
+
+static rd_code read_words(rd_lines *l, const char *path, rd_vocab **out, rd_status *st)
+{
+    rd_vocab *v = calloc(1, sizeof *v);
+    bool any = false;
+    *out = NULL;
+    if (!v) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", path);
+    for (;;) {
+        const char *line;
+        size_t n;
+        RD_TRY(rd_lines_next(l, &line, &n, st));
+        if (!line) break;
+        n = rd_utf8_rstrip(line, n);
+        const char *tab = n > 0 ? memchr(line, '\t', n) : NULL;
+        if (tab) n = (size_t)(tab - line);
+        any |= n > 0;
+        RD_TRY(add_word(v, path, line, n, st));
+    }
+    if (!any) RD_TRY(rd_fail(st, RD_EDATA, "the vocabulary '%s' has no word; it needs one word a line", path));
+    RD_TRY(make_table(v, path, st));
+    v->bom = rd_lines_bom(l);
+    v->replaced = rd_lines_replaced(l);
+    *out = v;
+    return RD_OK;
+done:
+    rd_vocab_free(v);
+    return st->code;
+}
+
+rd_code rd_vocab_new(const char *path, bool replace_invalid_utf8, rd_vocab **out, rd_status *st)
+{
+    rd_lines *l = NULL;
+    *out = NULL;
+    const rd_lines_opts o = { .cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES };
+    RD_TRY(rd_lines_new(path, o, &l, st));
+    RD_TRY(read_words(l, path, out, st));
+done:
+    rd_lines_free(l);
+    return st->code;
+}
+
+rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8, rd_vocab **out, rd_status *st)
+{
+    rd_lines *l = NULL;
+    *out = NULL;
+    const rd_lines_opts o = { .cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES };
+    RD_TRY(rd_lines_new_mem(name, p, n, o, &l, st));
+    RD_TRY(read_words(l, name, out, st));
+done:
+    rd_lines_free(l);
+    return st->code;
+}
+
+void rd_vocab_free(rd_vocab *v)
+{
+    if (!v) return;
+    free(v->bytes);
+    free(v->off);
+    free(v->table);
+    free(v);
+}
+
+bool rd_vocab_bom(const rd_vocab *v) { return v->bom; }
+int64_t rd_vocab_replaced(const rd_vocab *v) { return v->replaced; }
+int64_t rd_vocab_size(const rd_vocab *v) { return v->n + RD_N_SPECIAL; }
+int64_t rd_vocab_duplicates(const rd_vocab *v) { return v->duplicates; }
+uint64_t rd_vocab_hash(const rd_vocab *v) { return v->hash; }
+
+int32_t rd_vocab_id(const rd_vocab *v, const char *word, size_t n)
+{
+    return find(v, rd_hash(0, word, n), word, n)->id; /* an empty slot has id 0, RD_UNK */
+}
+
+const char *rd_vocab_word(const rd_vocab *v, int32_t id, size_t *n)
+{
+    if (id >= RD_N_SPECIAL && id < v->n + RD_N_SPECIAL) return word_at(v, id - RD_N_SPECIAL, n);
+    const char *w = id >= 0 && id < RD_N_SPECIAL ? special[id] : "";
+    *n = strlen(w);
+    return w;
+}

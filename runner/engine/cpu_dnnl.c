@@ -1,0 +1,573 @@
+/* cpu_dnnl.c -- the CPU backend's products, by oneDNN. The only file that knows oneDNN; builds with 2.6 (Debian 12) and 3.x.
+ *
+ * Products with a parameter, Y = X W for m rows X, are what a recurrent model spends its time in, with m the few dozen
+ * sentences of a batch. dnnl_sgemm and matmul copy W into their own layout at every call, which at m = 64 costs a third to a half
+ * of the time. A 1x1 convolution over a "picture" of height 1 and width m is the same product (NHWC activations are plain rows),
+ * and oneDNN lets the caller keep its weights in the blocked layout. Measured on one AVX2 core (sgemm / convolution, GFLOP/s;
+ * sgemm at 2048^3 reaches 81): 64x512x512 56 / 99, 64x2048x1024 40 / 75, 32x512x512 54 / 98, 16x512x256 61 / 91.
+ *
+ * So that few primitives are made, m is cut in blocks of BLOCK rows and a rest that is rounded up to a multiple of 8. */
+#include "rd/backend.h"
+#include <dnnl.h>
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 64, STEP = 8, N_SIZES = BLOCK / STEP };
+
+/* ---- one seam for the two generations of the C API ---- */
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t md_ptr; /* opaque handle */
+typedef const_dnnl_memory_desc_t md_in;
+#define MD_REF(x) (x)
+static dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_create_with_tag(md, n, d, t, tag);
+}
+static void md_free(md_ptr md) { dnnl_memory_desc_destroy(md); }
+static size_t md_size(md_in md) { return dnnl_memory_desc_get_size(md); }
+static bool md_equal(md_in a, md_in b) { return dnnl_memory_desc_equal(a, b) != 0; }
+static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d, const_dnnl_primitive_attr_t a)
+{
+    const dnnl_dims_t one = {1, 1}, zero = {0, 0};
+    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference, dnnl_convolution_direct, s, w, NULL, d,
+                                                          one, zero, zero, zero, a);
+}
+static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d, const_dnnl_primitive_attr_t a)
+{
+    return dnnl_matmul_primitive_desc_create(pd, e, s, w, NULL, d, a);
+}
+static dnnl_status_t append_sum(dnnl_post_ops_t p) { return dnnl_post_ops_append_sum(p, 1.0f, 0, dnnl_data_type_undef); }
+#else
+typedef dnnl_memory_desc_t md_ptr; /* a plain struct */
+typedef const dnnl_memory_desc_t *md_in;
+#define MD_REF(x) (&(x))
+static dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_init_by_tag(md, n, d, t, tag);
+}
+#define md_free(md) ((void)(md))
+static size_t md_size(md_in md) { return dnnl_memory_desc_get_size(md); }
+static bool md_equal(md_in a, md_in b) { return dnnl_memory_desc_equal(a, b) != 0; }
+static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d, const_dnnl_primitive_attr_t a)
+{
+    const dnnl_dims_t one = {1, 1}, zero = {0, 0};
+    dnnl_convolution_desc_t cd;
+    dnnl_status_t r = dnnl_convolution_forward_desc_init(&cd, dnnl_forward_inference, dnnl_convolution_direct, s, w, NULL, d, one, zero, zero);
+    return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, NULL) : r;
+}
+static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d, const_dnnl_primitive_attr_t a)
+{
+    dnnl_matmul_desc_t md;
+    dnnl_status_t r = dnnl_matmul_desc_init(&md, s, w, NULL, d);
+    return r == dnnl_success ? dnnl_primitive_desc_create(pd, &md, a, e, NULL) : r;
+}
+static dnnl_status_t append_sum(dnnl_post_ops_t p) { return dnnl_post_ops_append_sum(p, 1.0f); }
+#endif
+
+static rd_code dnnl_result(dnnl_status_t r, const char *call, rd_status *st)
+{
+    static const char *const text[] = {"success", "out of memory", "invalid arguments", "unimplemented", "last implementation reached",
+                                       "runtime error", "not required"};
+    if (r == dnnl_success) return RD_OK;
+    const char *why = (int)r > 0 && (int)r < (int)(sizeof text / sizeof *text) ? text[r] : "unknown error";
+    return rd_fail(st, r == dnnl_out_of_memory ? RD_EENV : RD_EBUG, "oneDNN: %s: %s", call, why);
+}
+#define DNNL(call) RD_TRY(dnnl_result((call), #call, st))
+
+/* One product of the convolution kind: fixed m, k, n. */
+typedef struct product {
+    dnnl_primitive_t prim; /* NULL: not made yet, or (when `tried`) not to be had at speed */
+    dnnl_memory_t src, wei, dst;
+    bool tried;
+} product;
+
+/* W [k, n] in one orientation: Y[m, n] = X[m, k] W. */
+typedef struct side {
+    product p[2][N_SIZES]; /* [add][m / 8 - 1] */
+    md_ptr wmd;            /* the blocked layout, chosen at m = BLOCK */
+    bool has_wmd, conv;    /* conv: the convolution is fast for this shape; else sgemm */
+    void *blocked;         /* owned: weights in layout wmd */
+    int64_t k, n;
+    bool transposed;       /* of the parameter */
+    uint64_t version;
+} side;
+
+struct rd_packed {
+    rd_backend *be;
+    const rd_params *ps;
+    const rd_param *w;
+    int64_t row0, k, n;
+    side fwd, bwd;
+    float *rounded; /* mixed without instructions: the rows, rounded to bfloat16 */
+    uint64_t rounded_version;
+    rd_packed *next;
+};
+
+typedef struct gemm_key {
+    int64_t m, n, k;
+} gemm_key;
+typedef struct gemm_prim {
+    gemm_key key;
+    dnnl_primitive_t prim;
+    dnnl_memory_t src, wei, dst;
+} gemm_prim;
+
+struct rd_backend {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    int n_threads;
+    bool mixed, bf16_hw;
+    rd_packed *packed; /* list, owned */
+    uint16_t *half[2]; /* bfloat16 copies of the operands of one product */
+    size_t half_cap[2];
+    float *soft[2];    /* rounded copies, where bfloat16 is emulated */
+    size_t soft_cap[2];
+    gemm_prim *gp;     /* bfloat16 products of rd_gemm, by shape */
+    int n_gp, cap_gp;
+    char text[160];
+};
+
+static const char *isa_name(void)
+{
+    switch ((int)dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41: return "SSE4.1";
+    case dnnl_cpu_isa_avx: return "AVX";
+    case dnnl_cpu_isa_avx2: return "AVX2";
+    case dnnl_cpu_isa_avx512_core: return "AVX-512";
+    case dnnl_cpu_isa_avx512_core_vnni: return "AVX-512 VNNI";
+    case dnnl_cpu_isa_avx512_core_bf16: return "AVX-512 BF16";
+    default: return __builtin_cpu_supports("avx512f") ? "AVX-512 or newer" : "AVX2 or newer";
+    }
+}
+
+static bool detect_bf16(void)
+{
+    const int isa = (int)dnnl_get_effective_cpu_isa();
+    return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
+const char *rd_backend_library(void)
+{
+    static char text[32];
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    return text;
+}
+
+rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_status *st)
+{
+    rd_backend *b = *out = calloc(1, sizeof *b);
+    if (!b) return rd_fail(st, RD_EENV, "out of memory for the CPU backend");
+    b->n_threads = n_threads < 1 ? 1 : n_threads;
+    b->mixed = mixed;
+    b->bf16_hw = detect_bf16();
+    omp_set_num_threads(b->n_threads);
+    omp_set_dynamic(0);
+    DNNL(dnnl_engine_create(&b->engine, dnnl_cpu, 0));
+    DNNL(dnnl_stream_create(&b->stream, b->engine, dnnl_stream_default_flags));
+    snprintf(b->text, sizeof b->text, "cpu, %s, %s, %d thread%s, %s", rd_backend_library(), isa_name(), b->n_threads,
+             b->n_threads == 1 ? "" : "s",
+             !mixed ? "float32" : b->bf16_hw ? "mixed: bfloat16 products, float32 sums" : "mixed: bfloat16 emulated (no instructions for it here), float32 speed");
+done:
+    if (st->code != RD_OK) {
+        rd_backend_free(b);
+        *out = NULL;
+    }
+    return st->code;
+}
+
+static void product_free(product *p)
+{
+    if (p->src) dnnl_memory_destroy(p->src);
+    if (p->wei) dnnl_memory_destroy(p->wei);
+    if (p->dst) dnnl_memory_destroy(p->dst);
+    if (p->prim) dnnl_primitive_destroy(p->prim);
+    memset(p, 0, sizeof *p);
+}
+
+static void side_free(side *s)
+{
+    for (int a = 0; a < 2; a++)
+        for (int i = 0; i < N_SIZES; i++) product_free(&s->p[a][i]);
+    if (s->has_wmd) md_free(s->wmd);
+    free(s->blocked);
+}
+
+void rd_packed_free(rd_packed *p)
+{
+    if (!p) return;
+    side_free(&p->fwd);
+    side_free(&p->bwd);
+    free(p->rounded);
+    free(p);
+}
+
+void rd_backend_free(rd_backend *b)
+{
+    if (!b) return;
+    while (b->packed) {
+        rd_packed *p = b->packed;
+        b->packed = p->next;
+        rd_packed_free(p);
+    }
+    for (int i = 0; i < b->n_gp; i++)
+        product_free(&(product){.prim = b->gp[i].prim, .src = b->gp[i].src, .wei = b->gp[i].wei, .dst = b->gp[i].dst});
+    free(b->gp);
+    for (int i = 0; i < 2; i++) {
+        free(b->half[i]);
+        free(b->soft[i]);
+    }
+    if (b->stream) dnnl_stream_destroy(b->stream);
+    if (b->engine) dnnl_engine_destroy(b->engine);
+    free(b);
+}
+
+const char *rd_backend_describe(const rd_backend *b) { return b->text; }
+bool rd_backend_has_bf16(const rd_backend *b) { return b->bf16_hw; }
+int rd_backend_threads(const rd_backend *b) { return b->n_threads; }
+
+/* ---- bfloat16: the upper half of a float32, rounded to nearest even ---- */
+static inline uint32_t round_bits(uint32_t u)
+{
+    return (u & 0x7fffffffu) > 0x7f800000u ? (u | 0x400000u) : u + 0x7fffu + ((u >> 16) & 1); /* NaN stays NaN */
+}
+static void to_half(const float *x, uint16_t *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, x + i, 4);
+        y[i] = (uint16_t)(round_bits(u) >> 16);
+    }
+}
+static void to_soft(const float *x, float *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, x + i, 4);
+        u = round_bits(u) & 0xffff0000u;
+        memcpy(y + i, &u, 4);
+    }
+}
+
+static rd_code room(void **buf, size_t *cap, size_t bytes, rd_status *st)
+{
+    if (*cap >= bytes) return RD_OK;
+    free(*buf);
+    *cap = 0;
+    const size_t want = (bytes + bytes / 4 + 4095) / 4096 * 4096;
+    *buf = aligned_alloc(64, want);
+    if (!*buf) return rd_fail(st, RD_EENV, "out of memory for a copy of %zu bytes", bytes);
+    *cap = want;
+    return RD_OK;
+}
+
+/* ---- packed products ---- */
+static dnnl_data_type_t in_type(const rd_backend *b) { return b->mixed && b->bf16_hw ? dnnl_bf16 : dnnl_f32; }
+
+static bool fast(const char *impl) { return strstr(impl, "jit") || strstr(impl, "brg"); }
+
+/* Makes the product for m rows; leaves prim NULL where the library has nothing fast for it. */
+static rd_code product_make(rd_backend *b, side *s, int64_t m, bool add, product *p, rd_status *st)
+{
+    const dnnl_dims_t ds = {1, s->k, 1, m}, dw = {s->n, s->k, 1, 1}, dd = {1, s->n, 1, m};
+    md_ptr src, wei, dst;
+    bool has[3] = {false, false, false};
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    p->tried = true;
+    DNNL(md_make(&src, 4, ds, in_type(b), dnnl_nhwc));
+    has[0] = true;
+    DNNL(md_make(&wei, 4, dw, in_type(b), dnnl_format_tag_any));
+    has[1] = true;
+    DNNL(md_make(&dst, 4, dd, dnnl_f32, dnnl_nhwc));
+    has[2] = true;
+    DNNL(dnnl_primitive_attr_create(&attr));
+    if (add) {
+        DNNL(dnnl_post_ops_create(&ops));
+        DNNL(append_sum(ops));
+        DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
+    }
+    if (conv_pd(&pd, b->engine, MD_REF(src), s->has_wmd ? MD_REF(s->wmd) : MD_REF(wei), MD_REF(dst), attr) != dnnl_success) goto done;
+    const char *impl = "";
+    DNNL(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
+    md_in w = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    if (!fast(impl) || strstr(impl, "gemm") || (s->has_wmd && !md_equal(w, MD_REF(s->wmd)))) goto done;
+    if (!s->has_wmd) {
+#if DNNL_VERSION_MAJOR >= 3
+        DNNL(dnnl_memory_desc_clone(&s->wmd, w));
+#else
+        s->wmd = *w;
+#endif
+        s->has_wmd = true;
+        s->blocked = aligned_alloc(64, (md_size(w) + 127) / 64 * 64);
+        if (!s->blocked) {
+            rd_fail(st, RD_EENV, "out of memory for packed weights (%zu bytes)", md_size(w));
+            goto done;
+        }
+    }
+    DNNL(dnnl_memory_create(&p->src, MD_REF(src), b->engine, DNNL_MEMORY_NONE));
+    DNNL(dnnl_memory_create(&p->wei, MD_REF(s->wmd), b->engine, s->blocked));
+    DNNL(dnnl_memory_create(&p->dst, MD_REF(dst), b->engine, DNNL_MEMORY_NONE));
+    DNNL(dnnl_primitive_create(&p->prim, pd));
+done:
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    if (ops) dnnl_post_ops_destroy(ops);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    if (has[0]) md_free(src);
+    if (has[1]) md_free(wei);
+    if (has[2]) md_free(dst);
+    return st->code;
+}
+
+/* Brings the blocked copy up to date with the parameter. */
+static rd_code side_refresh(rd_packed *q, side *s, rd_status *st)
+{
+    rd_backend *b = q->be;
+    const uint64_t now = rd_params_version(q->ps);
+    if (!s->conv || s->version == now) return RD_OK;
+    /* The parameter's rows as OIHW weights: O runs over columns of the product's result. */
+    const dnnl_dims_t d = {s->n, s->k, 1, 1};
+    md_ptr from;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_t r = NULL;
+    dnnl_memory_t mf = NULL, mt = NULL;
+    bool has = false;
+    float *rows = rd_params_values(q->ps) + q->w->offset + q->row0 * q->n;
+    if (b->mixed && !b->bf16_hw) {
+        if (!q->rounded) {
+            q->rounded = aligned_alloc(64, ((size_t)(q->k * q->n) * 4 + 63) / 64 * 64);
+            if (!q->rounded) return rd_fail(st, RD_EENV, "out of memory for rounded weights");
+        }
+        if (q->rounded_version != now) to_soft(rows, q->rounded, q->k * q->n);
+        q->rounded_version = now;
+        rows = q->rounded;
+    }
+    /* forward: parameter is [k, n] = IO, tag "ba.."; transposed: parameter is [n, k] = OI */
+    DNNL(md_make(&from, 4, d, dnnl_f32, s->transposed ? dnnl_abcd : dnnl_bacd));
+    has = true;
+    DNNL(dnnl_reorder_primitive_desc_create(&pd, MD_REF(from), b->engine, MD_REF(s->wmd), b->engine, NULL));
+    DNNL(dnnl_primitive_create(&r, pd));
+    DNNL(dnnl_memory_create(&mf, MD_REF(from), b->engine, rows));
+    DNNL(dnnl_memory_create(&mt, MD_REF(s->wmd), b->engine, s->blocked));
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, mf}, {DNNL_ARG_TO, mt}};
+    DNNL(dnnl_primitive_execute(r, b->stream, 2, args));
+    DNNL(dnnl_stream_wait(b->stream));
+    s->version = now;
+done:
+    if (mf) dnnl_memory_destroy(mf);
+    if (mt) dnnl_memory_destroy(mt);
+    if (r) dnnl_primitive_destroy(r);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    if (has) md_free(from);
+    return st->code;
+}
+
+static rd_code side_init(rd_packed *q, side *s, bool transposed, rd_status *st)
+{
+    s->transposed = transposed;
+    s->k = transposed ? q->n : q->k;
+    s->n = transposed ? q->k : q->n;
+    if (product_make(q->be, s, BLOCK, false, &s->p[0][N_SIZES - 1], st) != RD_OK) return st->code;
+    s->conv = s->p[0][N_SIZES - 1].prim != NULL;
+    return RD_OK;
+}
+
+rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int64_t row0, int64_t k, rd_packed **out, rd_status *st)
+{
+    rd_packed *q = *out = calloc(1, sizeof *q);
+    if (!q) return rd_fail(st, RD_EENV, "out of memory for packed weights");
+    q->be = b;
+    q->ps = ps;
+    q->w = w;
+    q->row0 = row0;
+    q->k = k;
+    q->n = w->n_dim == 2 ? w->dim[1] : 1;
+    if (w->n_dim != 2 || row0 < 0 || k <= 0 || row0 + k > w->dim[0]) {
+        rd_fail(st, RD_EBUG, "rows %lld..%lld of parameter '%s' cannot be packed", (long long)row0, (long long)(row0 + k), w->name);
+        goto done;
+    }
+    RD_TRY(side_init(q, &q->fwd, false, st));
+    RD_TRY(side_init(q, &q->bwd, true, st));
+done:
+    if (st->code != RD_OK) {
+        rd_packed_free(q);
+        *out = NULL;
+    }
+    return st->code;
+}
+
+rd_packed *rd_backend_packed(rd_backend *b, const rd_params *ps, rd_param *w, int64_t row0, int64_t k, rd_status *st)
+{
+    for (rd_packed *p = b->packed; p; p = p->next)
+        if (p->w == w && p->row0 == row0 && p->k == k) return p;
+    rd_packed *p = NULL;
+    if (rd_packed_new(b, ps, w, row0, k, &p, st) != RD_OK) return NULL;
+    p->next = b->packed;
+    return b->packed = p;
+}
+
+static rd_code run(rd_backend *b, product *p, const void *x, float *y, rd_status *st)
+{
+    void *src;
+    memcpy(&src, &x, sizeof src); /* the library's interface has no const */
+    DNNL(dnnl_memory_set_data_handle(p->src, src));
+    DNNL(dnnl_memory_set_data_handle(p->dst, y));
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->src}, {DNNL_ARG_WEIGHTS, p->wei}, {DNNL_ARG_DST, p->dst}};
+    DNNL(dnnl_primitive_execute(p->prim, b->stream, 3, args));
+done:
+    return st->code;
+}
+
+static rd_code side_mul(rd_packed *q, side *s, int64_t m, const float *X, float *Y, bool add, rd_status *st)
+{
+    rd_backend *b = q->be;
+    const float *plain = rd_params_values(q->ps) + q->w->offset + q->row0 * q->n;
+    if (!s->conv)
+        return rd_gemm(b, false, s->transposed, m, s->n, s->k, 1.0f, X, s->k, plain, q->n, add ? 1.0f : 0.0f, Y, s->n, st);
+    RD_TRY(side_refresh(q, s, st));
+    for (int64_t i = 0; i < m; i += BLOCK) {
+        const int64_t left = m - i < BLOCK ? m - i : BLOCK, rows = (left + STEP - 1) / STEP * STEP;
+        product *p = &s->p[add][rows / STEP - 1];
+        if (!p->tried) RD_TRY(product_make(b, s, rows, add, p, st));
+        const void *x = X + i * s->k;
+        if (!p->prim) { /* this number of rows alone has no fast kernel */
+            RD_TRY(rd_gemm(b, false, s->transposed, left, s->n, s->k, 1.0f, x, s->k, plain, q->n, add ? 1.0f : 0.0f, Y + i * s->n, s->n, st));
+            continue;
+        }
+        if (b->mixed && b->bf16_hw) {
+            RD_TRY(room((void **)&b->half[0], &b->half_cap[0], (size_t)(rows * s->k) * 2, st));
+            to_half(x, b->half[0], rows * s->k);
+            x = b->half[0];
+        } else if (b->mixed) {
+            RD_TRY(room((void **)&b->soft[0], &b->soft_cap[0], (size_t)(rows * s->k) * 4, st));
+            to_soft(x, b->soft[0], rows * s->k);
+            x = b->soft[0];
+        }
+        RD_TRY(run(b, p, x, Y + i * s->n, st));
+    }
+    DNNL(dnnl_stream_wait(b->stream));
+done:
+    return st->code;
+}
+
+rd_code rd_packed_mul(rd_packed *p, int64_t m, const float *X, float *Y, bool add, rd_status *st)
+{
+    return side_mul(p, &p->fwd, m, X, Y, add, st);
+}
+
+rd_code rd_packed_mul_t(rd_packed *p, int64_t m, const float *Y, float *X, bool add, rd_status *st)
+{
+    return side_mul(p, &p->bwd, m, Y, X, add, st);
+}
+
+/* ---- general products ---- */
+/* A bfloat16 product on a processor that has it. The operands are copied anyway; k is rounded up to a multiple of 64 with zeros
+ * there, so that few shapes occur. */
+static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *A, int64_t lda, const float *B,
+                         int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+{
+    const int64_t kk = (k + 63) / 64 * 64;
+    const dnnl_dims_t da = {m, kk}, db = {kk, n}, dc = {m, n};
+    md_ptr s, w, d;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    gemm_prim *g = NULL;
+    RD_TRY(room((void **)&b->half[0], &b->half_cap[0], (size_t)(m * kk) * 2, st));
+    RD_TRY(room((void **)&b->half[1], &b->half_cap[1], (size_t)(kk * n) * 2, st));
+    /* op(A) as stored: [m, kk] or, transposed, [kk, m]; rows of A are contiguous either way */
+    const int64_t ra = ta ? k : m, ca = ta ? m : k, wa = ta ? m : kk;
+    memset(b->half[0], 0, (size_t)(m * kk) * 2);
+    for (int64_t i = 0; i < ra; i++) to_half(A + i * lda, b->half[0] + i * wa, ca);
+    const int64_t rb = tb ? n : k, cb = tb ? k : n, wb = tb ? kk : n;
+    memset(b->half[1], 0, (size_t)(kk * n) * 2);
+    for (int64_t i = 0; i < rb; i++) to_half(B + i * ldb, b->half[1] + i * wb, cb);
+    const int64_t tag = (ta ? 1 : 0) | (tb ? 2 : 0) | (beta != 0.0f ? 4 : 0);
+    const gemm_key key = {m, n, (kk * 8) | tag};
+    for (int i = 0; i < b->n_gp; i++)
+        if (memcmp(&b->gp[i].key, &key, sizeof key) == 0) g = &b->gp[i];
+    if (!g) {
+        if (b->n_gp == b->cap_gp) {
+            const int cap = b->cap_gp ? 2 * b->cap_gp : 64;
+            gemm_prim *gp = realloc(b->gp, (size_t)cap * sizeof *gp);
+            if (!gp) return rd_fail(st, RD_EENV, "out of memory for a product");
+            b->gp = gp;
+            b->cap_gp = cap;
+        }
+        gemm_prim fresh = {.key = key};
+        DNNL(md_make(&s, 2, da, dnnl_bf16, ta ? dnnl_ba : dnnl_ab));
+        DNNL(md_make(&w, 2, db, dnnl_bf16, tb ? dnnl_ba : dnnl_ab));
+        DNNL(md_make(&d, 2, dc, dnnl_f32, dnnl_ab));
+        DNNL(dnnl_primitive_attr_create(&attr));
+        if (beta != 0.0f) {
+            DNNL(dnnl_post_ops_create(&ops));
+            DNNL(append_sum(ops));
+            DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
+        }
+        DNNL(matmul_pd(&pd, b->engine, MD_REF(s), MD_REF(w), MD_REF(d), attr));
+        DNNL(dnnl_primitive_create(&fresh.prim, pd));
+        DNNL(dnnl_memory_create(&fresh.src, MD_REF(s), b->engine, DNNL_MEMORY_NONE));
+        DNNL(dnnl_memory_create(&fresh.wei, MD_REF(w), b->engine, DNNL_MEMORY_NONE));
+        DNNL(dnnl_memory_create(&fresh.dst, MD_REF(d), b->engine, DNNL_MEMORY_NONE));
+        md_free(s);
+        md_free(w);
+        md_free(d);
+        b->gp[b->n_gp] = fresh;
+        g = &b->gp[b->n_gp++];
+    }
+    (void)ldc; /* contiguous: checked by the caller */
+    DNNL(dnnl_memory_set_data_handle(g->src, b->half[0]));
+    DNNL(dnnl_memory_set_data_handle(g->wei, b->half[1]));
+    DNNL(dnnl_memory_set_data_handle(g->dst, C));
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, g->src}, {DNNL_ARG_WEIGHTS, g->wei}, {DNNL_ARG_DST, g->dst}};
+    DNNL(dnnl_primitive_execute(g->prim, b->stream, 3, args));
+    DNNL(dnnl_stream_wait(b->stream));
+done:
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    if (ops) dnnl_post_ops_destroy(ops);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    return st->code;
+}
+
+rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A, int64_t lda, const float *B,
+                int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+{
+    if (m <= 0 || n <= 0) return RD_OK;
+    if (k <= 0) {
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) C[i * ldc + j] = beta == 0.0f ? 0.0f : beta * C[i * ldc + j];
+        return RD_OK;
+    }
+    const float *a = A, *bb = B;
+    if (b->mixed && b->bf16_hw && ldc == n && alpha == 1.0f && (beta == 0.0f || beta == 1.0f))
+        return gemm_bf16(b, ta, tb, m, n, k, A, lda, B, ldb, beta, C, ldc, st);
+    if (b->mixed) {
+        const int64_t na = ((ta ? k : m) - 1) * lda + (ta ? m : k), nb = ((tb ? n : k) - 1) * ldb + (tb ? k : n);
+        RD_TRY(room((void **)&b->soft[0], &b->soft_cap[0], (size_t)na * 4, st));
+        RD_TRY(room((void **)&b->soft[1], &b->soft_cap[1], (size_t)nb * 4, st));
+        to_soft(A, b->soft[0], na);
+        to_soft(B, b->soft[1], nb);
+        a = b->soft[0];
+        bb = b->soft[1];
+    }
+    DNNL(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, bb, ldb, beta, C, ldc));
+done:
+    return st->code;
+}
+
+void rd_parallel(rd_backend *b, int64_t n, int64_t grain, void (*fn)(void *ctx, int64_t lo, int64_t hi), void *ctx)
+{
+    if (n <= 0) return;
+    int64_t parts = grain > 0 ? n / grain : n;
+    if (parts > b->n_threads) parts = b->n_threads;
+    if (parts <= 1) {
+        fn(ctx, 0, n);
+        return;
+    }
+#pragma omp parallel for schedule(static, 1)
+    for (int64_t i = 0; i < parts; i++) fn(ctx, n * i / parts, n * (i + 1) / parts);
+}

@@ -1,0 +1,146 @@
+/* params.c -- see params.h. Offsets run backwards: the parameter declared last (used last, its gradient is ready first) comes
+ * first in the arenas. */
+#include "rd/params.h"
+#include "rd/philox.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SLOTS = 8, ROUND = 16 /* elements: 64 bytes */ };
+
+struct rd_params {
+    rd_param **at; /* in order of declaration; each allocated alone, so that pointers stay valid */
+    int n, cap, n_slots;
+    int64_t span, count;
+    float *values, *grads, *slot[MAX_SLOTS];
+    bool sealed;
+    uint64_t version;
+};
+
+rd_code rd_params_new(rd_params **out, rd_status *st)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? RD_OK : rd_fail(st, RD_EENV, "out of memory for parameters");
+}
+
+void rd_params_free(rd_params *p)
+{
+    if (!p) return;
+    for (int i = 0; i < p->n; i++) free(p->at[i]);
+    free(p->at);
+    free(p->values);
+    free(p->grads);
+    for (int k = 0; k < p->n_slots; k++) free(p->slot[k]);
+    free(p);
+}
+
+rd_param *rd_params_find(const rd_params *p, const char *name)
+{
+    for (int i = 0; i < p->n; i++)
+        if (strcmp(p->at[i]->name, name) == 0) return p->at[i];
+    return NULL;
+}
+
+rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *dim, rd_init init, unsigned flags,
+                      rd_param **out, rd_status *st)
+{
+    *out = NULL;
+    if (p->sealed) return rd_fail(st, RD_EBUG, "parameter '%s' declared after the arenas were laid out", name);
+    if (rd_params_find(p, name)) return rd_fail(st, RD_EBUG, "parameter '%s' is declared twice", name);
+    if (n_dim < 0 || n_dim > 4 || strlen(name) >= sizeof((*out)->name))
+        return rd_fail(st, RD_EBUG, "parameter '%s' has a bad shape or name", name);
+    if (p->n == p->cap) {
+        const int cap = p->cap ? 2 * p->cap : 32;
+        rd_param **at = realloc(p->at, (size_t)cap * sizeof *at);
+        if (!at) return rd_fail(st, RD_EENV, "out of memory for parameters");
+        p->at = at;
+        p->cap = cap;
+    }
+    rd_param *q = calloc(1, sizeof *q);
+    if (!q) return rd_fail(st, RD_EENV, "out of memory for parameters");
+    strcpy(q->name, name);
+    q->n_dim = n_dim;
+    q->n = 1;
+    for (int i = 0; i < n_dim; i++) {
+        q->dim[i] = dim[i];
+        if (dim[i] <= 0 || __builtin_mul_overflow(q->n, dim[i], &q->n) || q->n > INT64_MAX / 64) {
+            free(q);
+            return rd_fail(st, RD_EUSAGE, "parameter '%s' would have a size that no memory holds; look at the sizes in the "
+                           "config", name);
+        }
+    }
+    q->init = init;
+    q->flags = flags;
+    q->index = p->n;
+    p->at[p->n++] = q;
+    p->count += q->n;
+    *out = q;
+    return RD_OK;
+}
+
+static uint64_t hash_name(const char *s) /* FNV-1a */
+{
+    uint64_t h = 14695981039346656037u;
+    for (; *s; s++) h = (h ^ (unsigned char)*s) * 1099511628211u;
+    return h;
+}
+
+static float *arena(int64_t n)
+{
+    const size_t bytes = ((size_t)n * sizeof(float) + 127) / 64 * 64; /* a vector of slack */
+    float *x = aligned_alloc(64, bytes);
+    if (x) memset(x, 0, bytes);
+    return x;
+}
+
+static void init_one(const rd_params *p, const rd_param *q, uint64_t seed, double init_scale)
+{
+    float *w = p->values + q->offset;
+    if (q->init.kind == RD_INIT_CONST) {
+        for (int64_t i = 0; i < q->n; i++) w[i] = (float)q->init.value;
+        return;
+    }
+    const double l = isnan(init_scale) ? sqrt(6.0 / (double)(q->init.fan_in + q->init.fan_out)) : init_scale;
+    rd_philox_uniform(rd_key_make(seed, RD_RNG_INIT, hash_name(q->name), 0), 0, q->n, w);
+    for (int64_t i = 0; i < q->n; i++) w[i] = (float)((2.0 * (double)w[i] - 1.0) * l);
+}
+
+rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status *st)
+{
+    if (p->sealed) return rd_fail(st, RD_EBUG, "parameters are laid out twice");
+    for (int i = p->n - 1; i >= 0; i--) {
+        p->at[i]->offset = p->span;
+        p->span += (p->at[i]->n + ROUND - 1) / ROUND * ROUND;
+    }
+    p->values = arena(p->span);
+    p->grads = arena(p->span);
+    if (!p->values || !p->grads)
+        return rd_fail(st, RD_EENV, "out of memory for %lld parameters (%.1f MiB, and as much for gradients)",
+                       (long long)p->count, (double)p->span * 4 / 1048576);
+    p->sealed = true;
+    for (int i = 0; i < p->n; i++) init_one(p, p->at[i], seed, init_scale);
+    p->version = 1;
+    return RD_OK;
+}
+
+rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
+{
+    if (!p->sealed || p->n_slots + n_slots > MAX_SLOTS) return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
+    for (int k = 0; k < n_slots; k++) {
+        float *x = arena(p->span);
+        if (!x) return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)", (double)p->span * 4 / 1048576);
+        p->slot[p->n_slots++] = x;
+    }
+    return RD_OK;
+}
+
+int rd_params_n(const rd_params *p) { return p->n; }
+rd_param *rd_params_at(const rd_params *p, int i) { return p->at[i]; }
+int64_t rd_params_count(const rd_params *p) { return p->count; }
+int64_t rd_params_span(const rd_params *p) { return p->span; }
+float *rd_params_values(const rd_params *p) { return p->values; }
+float *rd_params_grads(const rd_params *p) { return p->grads; }
+float *rd_params_slot(const rd_params *p, int k) { return p->slot[k]; }
+int rd_params_n_slots(const rd_params *p) { return p->n_slots; }
+uint64_t rd_params_version(const rd_params *p) { return p->version; }
+void rd_params_touch(rd_params *p) { p->version++; }

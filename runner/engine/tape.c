@@ -1,0 +1,201 @@
+/* tape.c -- see tape.h. */
+#include "rd/tape.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct record {
+    rd_call call;
+    struct record *prev;
+} record;
+
+struct rd_tape {
+    rd_backend *be;
+    rd_params *params;
+    rd_arena *step, *scratch;
+    record *last;
+    rd_var **leaf;     /* by param index: one variable per parameter and step */
+    int *uses;         /* by param index: records that still have to give a gradient */
+    int n_leaf;
+    bool with_grad, training;
+    float seed;
+    rd_grad_hook *hook;
+    void *hook_ctx;
+    rd_status status;
+};
+
+rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status *st)
+{
+    rd_tape *t = *out = calloc(1, sizeof *t);
+    if (!t) return rd_fail(st, RD_EENV, "out of memory for the tape");
+    t->be = be;
+    t->params = params;
+    t->seed = 1.0f;
+    t->n_leaf = params ? rd_params_n(params) : 0;
+    t->leaf = calloc((size_t)t->n_leaf + 1, sizeof *t->leaf);
+    t->uses = calloc((size_t)t->n_leaf + 1, sizeof *t->uses);
+    if (!t->leaf || !t->uses) {
+        rd_fail(st, RD_EENV, "out of memory for the tape");
+        goto done;
+    }
+    RD_TRY(rd_arena_new((size_t)8 << 20, &t->step, st));
+    RD_TRY(rd_arena_new((size_t)4 << 20, &t->scratch, st));
+    rd_tape_reset(t, false, false);
+done:
+    if (st->code != RD_OK) {
+        rd_tape_free(t);
+        *out = NULL;
+    }
+    return st->code;
+}
+
+void rd_tape_free(rd_tape *t)
+{
+    if (!t) return;
+    rd_arena_free(t->step);
+    rd_arena_free(t->scratch);
+    free(t->leaf);
+    free(t->uses);
+    free(t);
+}
+
+void rd_tape_reset(rd_tape *t, bool with_grad, bool training)
+{
+    rd_arena_reset(t->step);
+    rd_arena_reset(t->scratch);
+    t->last = NULL;
+    memset(t->leaf, 0, (size_t)t->n_leaf * sizeof *t->leaf);
+    memset(t->uses, 0, (size_t)t->n_leaf * sizeof *t->uses);
+    t->with_grad = with_grad;
+    t->training = training;
+    memset(&t->status, 0, sizeof t->status);
+}
+
+rd_backend *rd_tape_backend(rd_tape *t) { return t->be; }
+rd_arena *rd_tape_arena(rd_tape *t) { return t->step; }
+bool rd_tape_training(const rd_tape *t) { return t->training; }
+bool rd_tape_with_grad(const rd_tape *t) { return t->with_grad; }
+rd_status *rd_tape_status(rd_tape *t) { return &t->status; }
+
+rd_code rd_tape_check(rd_tape *t, rd_status *st)
+{
+    if (t->status.code != RD_OK && st->code == RD_OK) *st = t->status;
+    return st->code;
+}
+
+void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx)
+{
+    t->hook = hook;
+    t->hook_ctx = ctx;
+}
+
+rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols)
+{
+    rd_var *x;
+    if (t->status.code != RD_OK || rd_arena_zero(t->step, sizeof *x, &x, &t->status) != RD_OK) return NULL;
+    x->v = v;
+    x->rows = rows;
+    x->cols = cols;
+    return x;
+}
+
+rd_var *rd_tape_param(rd_tape *t, rd_param *p)
+{
+    if (!p || t->status.code != RD_OK) return NULL;
+    if (t->leaf[p->index]) return t->leaf[p->index];
+    rd_var *x = rd_tape_const(t, rd_params_values(t->params) + p->offset, 1, 1);
+    if (!x) return NULL;
+    x->cols = p->n_dim ? p->dim[p->n_dim - 1] : 1;
+    x->rows = p->n / x->cols;
+    x->n_dim = p->n_dim;
+    for (int i = 0; i < p->n_dim; i++) x->dim[i] = p->dim[i];
+    x->param = p;
+    x->needs_grad = t->with_grad;
+    if (x->needs_grad) x->g = rd_params_grads(t->params) + p->offset;
+    return t->leaf[p->index] = x;
+}
+
+rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes, rd_var *const *in, int n_in,
+                      rd_var **out, int n_out)
+{
+    rd_status *st = &t->status;
+    record *r = NULL;
+    bool needs = false;
+    if (st->code != RD_OK) return NULL;
+    RD_TRY(rd_arena_zero(t->step, sizeof *r, &r, st));
+    rd_call *c = &r->call;
+    c->op = op;
+    c->be = t->be;
+    c->step = t->step;
+    c->scratch = t->scratch;
+    c->params = t->params;
+    c->seed = t->seed;
+    c->n_in = n_in;
+    c->n_out = n_out;
+    c->training = t->training;
+    if (attr) {
+        void *copy;
+        RD_TRY(rd_arena_get(t->step, attr_bytes, &copy, st));
+        memcpy(copy, attr, attr_bytes);
+        c->attr = copy;
+    }
+    for (int i = 0; i < n_in; i++) {
+        c->in[i] = in[i];
+        needs |= in[i] && in[i]->needs_grad;
+    }
+    c->keep = needs && op->cpu.backward;
+    for (int i = 0; i < n_out; i++) {
+        RD_TRY(rd_arena_zero(t->step, sizeof(rd_var), &c->out[i], st));
+        c->out[i]->needs_grad = c->keep;
+    }
+    RD_TRY(op->infer(c, st));
+    for (int i = 0; i < n_out; i++)
+        RD_TRY(rd_arena_get(t->step, (size_t)(c->out[i]->rows + 8) * (size_t)c->out[i]->cols * sizeof(float), &c->out[i]->v, st));
+    const rd_mark m = rd_arena_mark(t->scratch);
+    RD_TRY(op->cpu.forward(c, st));
+    rd_arena_rewind(t->scratch, m);
+    if (c->keep) {
+        r->prev = t->last;
+        t->last = r;
+        for (int i = 0; i < n_in; i++)
+            if (in[i] && in[i]->param) t->uses[in[i]->param->index]++;
+    }
+    for (int i = 0; i < n_out && out; i++) out[i] = c->out[i];
+done:
+    return st->code == RD_OK ? r->call.out[0] : NULL;
+}
+
+/* The gradient of a variable that is not a parameter lies in the step arena, zeroed when first wanted. */
+static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
+{
+    if (!x || !x->needs_grad || x->g) return RD_OK;
+    return rd_arena_zero(t->step, (size_t)(x->rows + 8) * (size_t)x->cols * sizeof(float), &x->g, st);
+}
+
+void rd_tape_set_seed(rd_tape *t, float seed) { t->seed = seed; }
+
+rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
+{
+    RD_TRY(rd_tape_check(t, st));
+    if (!loss || loss->rows != 1 || loss->cols != 1 || !t->with_grad)
+        return rd_fail(st, RD_EBUG, "backward wants a scalar loss of a tape that records");
+    RD_TRY(want_grad(t, loss, st));
+    if (loss->g) loss->g[0] += t->seed;
+    for (record *r = t->last; r; r = r->prev) {
+        rd_call *c = &r->call;
+        bool any = false;
+        for (int i = 0; i < c->n_out; i++) any |= c->out[i]->g != NULL;
+        if (any) { /* else nothing that leads to the loss used it */
+            for (int i = 0; i < c->n_out; i++) RD_TRY(want_grad(t, c->out[i], st));
+            for (int i = 0; i < c->n_in; i++) RD_TRY(want_grad(t, c->in[i], st));
+            const rd_mark m = rd_arena_mark(t->scratch);
+            RD_TRY(c->op->cpu.backward(c, st));
+            rd_arena_rewind(t->scratch, m);
+        }
+        for (int i = 0; i < c->n_in; i++) {
+            rd_param *p = c->in[i] ? c->in[i]->param : NULL;
+            if (p && --t->uses[p->index] == 0 && t->hook) t->hook(t->hook_ctx, p);
+        }
+    }
+done:
+    return st->code;
+}

@@ -1,0 +1,234 @@
+/* checkpoint.c -- saves and loads model-<step>.npz; the order of events is told in checkpoint.h.
+ *
+ * The manifest is the archive's last member, for the CRC32C of each array is known when it has been written:
+ *     {"format_version": 1, "step": 500, ...what the caller gave..., "arrays": [{"name", "shape", "dtype", "crc32c"}, ...]}
+ * A loader that finds the manifest and all its arrays with their checksums has the whole checkpoint. */
+#include "ckpt_impl.h"
+#include "npz_impl.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+enum { format_version = 1 };
+static const char manifest_name[] = "manifest.json";
+
+static rd_code check_space(const char *dir, const rd_array *a, int n, size_t meta_bytes, rd_status *st)
+{
+    /* Per member: both zip headers with the name twice, the NPY header, the manifest's entry. */
+    uint64_t need = (uint64_t)meta_bytes + (64 << 10) + (uint64_t)n * 1536;
+    for (int i = 0; i < n; i++) need += a[i].bytes;
+    struct statvfs v;
+    if (statvfs(dir, &v) != 0)
+        return rd_fail(st, RD_EENV, "cannot save a checkpoint in '%s': %s; is the log folder still there?", dir, strerror(errno));
+    const uint64_t have = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
+    if (v.f_blocks > 0 && have < need) /* some network file systems tell no sizes */
+        rd_fail(st, RD_EENV, "no space for a checkpoint in '%s': %" PRIu64 " bytes needed, %" PRIu64 " free; the previous "
+                "checkpoint is whole; make room and start the same command again", dir, need, have);
+    return st->code;
+}
+
+static json_t *array_entry(const rd_array *a, uint32_t crc)
+{
+    json_t *shape = json_array();
+    for (int d = 0; shape && d < a->n_dim; d++) json_array_append_new(shape, json_integer(a->dim[d]));
+    char hex[16];
+    snprintf(hex, sizeof hex, "%08" PRIx32, crc);
+    return json_pack("{s:s, s:o, s:s, s:s}", "name", a->name, "shape", shape, "dtype", a->descr, "crc32c", hex);
+}
+
+/* The caller's entries first come, ours win: nobody reads a manifest with two steps. */
+static json_t *manifest_begin(const json_t *meta, int64_t step)
+{
+    json_t *m = json_object();
+    if (!m || json_object_set_new(m, "format_version", json_integer(format_version)) != 0 ||
+        json_object_set_new(m, "step", json_integer(step)) != 0 ||
+        (meta && json_object_update_missing(m, (json_t *)(uintptr_t)meta) != 0)) {
+        json_decref(m);
+        return NULL;
+    }
+    return m;
+}
+
+static rd_code write_archive(const char *path, const rd_array *a, int n, json_t *manifest, rd_status *st)
+{
+    rd_npz_out o = {0};
+    char *text = NULL;
+    json_t *list = json_array();
+    RD_TRY(rd_npz_out_open(&o, path, st));
+    for (int i = 0; i < n; i++) {
+        uint32_t crc;
+        RD_TRY(rd_npz_out_array(&o, &a[i], &crc, st));
+        json_array_append_new(list, array_entry(&a[i], crc));
+    }
+    if (json_array_size(list) == (size_t)n && json_object_set(manifest, "arrays", list) == 0)
+        text = json_dumps(manifest, JSON_INDENT(1));
+    if (!text) {
+        rd_fail(st, RD_EENV, "out of memory while writing '%s'", path);
+        goto done;
+    }
+    RD_TRY(rd_npz_out_text(&o, manifest_name, text, st));
+    RD_TRY(rd_npz_out_commit(&o, st));
+done:
+    rd_npz_out_release(&o);
+    free(text);
+    json_decref(list);
+    return st->code;
+}
+
+static rd_code write_pointer(const char *dir, const char *prefix, int64_t step, rd_status *st)
+{
+    char path[4200], line[512];
+    snprintf(path, sizeof path, "%s/checkpoint", dir);
+    const int n = snprintf(line, sizeof line, "%s-%" PRId64 ".npz\n", prefix, step);
+    return rd_file_write_atomic(path, line, (size_t)n, st);
+}
+
+rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a, int n, const json_t *meta,
+                     int keep, rd_status *st)
+{
+    char path[4096];
+    json_t *manifest = NULL;
+    RD_TRY(rd_ckpt_path(dir, name_prefix, step, path, st));
+    if (step < 0 || rd_ckpt_step_of(strrchr(path, '/') + 1, name_prefix) != step || strlen(name_prefix) > 64) {
+        rd_fail(st, RD_EBUG, "'%s' is no name of a checkpoint", path);
+        goto done;
+    }
+    manifest = manifest_begin(meta, step);
+    char *text = manifest ? json_dumps(manifest, JSON_INDENT(1)) : NULL;
+    if (!text) {
+        rd_fail(st, RD_EENV, "out of memory while saving '%s'", path);
+        goto done;
+    }
+    const size_t meta_bytes = strlen(text);
+    free(text);
+    RD_TRY(check_space(dir, a, n, meta_bytes, st));
+    if (write_archive(path, a, n, manifest, st) != RD_OK) {
+        rd_status_prefix(st, "checkpoint not saved, the previous one is whole");
+        goto done;
+    }
+    if (rd_ckpt_has_pointer(name_prefix)) RD_TRY(write_pointer(dir, name_prefix, step, st));
+    RD_TRY(rd_ckpt_retain(dir, name_prefix, step, keep, st));
+done:
+    json_decref(manifest);
+    return st->code;
+}
+
+void rd_ckpt_release(rd_ckpt *c)
+{
+    rd_npz_free(c->npz);
+    json_decref(c->meta);
+    memset(c, 0, sizeof *c);
+}
+
+static rd_code check_array(const rd_npz *z, const json_t *entry, rd_status *st)
+{
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const char *hex = json_string_value(json_object_get(entry, "crc32c"));
+    const json_t *shape = json_object_get(entry, "shape");
+    if (!name || !dtype || !hex || !json_is_array(shape))
+        return rd_fail(st, RD_ECKPT, "the manifest has an entry without name, shape, dtype and crc32c");
+    const rd_array *a = rd_npz_find(z, name);
+    if (!a) return rd_fail(st, RD_ECKPT, "array '%s' is missing", name);
+    bool same = strcmp(a->descr, dtype) == 0 && json_array_size(shape) == (size_t)a->n_dim;
+    for (int d = 0; same && d < a->n_dim; d++) {
+        const json_t *v = json_array_get(shape, (size_t)d);
+        same = json_is_integer(v) && json_integer_value(v) == a->dim[d];
+    }
+    if (!same) return rd_fail(st, RD_ECKPT, "array '%s' differs from the manifest in type or shape", name);
+    char ours[16];
+    snprintf(ours, sizeof ours, "%08" PRIx32, rd_crc32c(0, a->data, a->bytes));
+    if (strcmp(ours, hex) != 0)
+        return rd_fail(st, RD_ECKPT, "array '%s' is damaged: CRC32C %s, the manifest says %.16s", name, ours, hex);
+    return st->code;
+}
+
+/* *newer: whole as far as can be told, but of a later format. */
+static rd_code check_manifest(rd_ckpt *c, bool *newer, rd_status *st)
+{
+    const rd_array *text = rd_npz_find(c->npz, manifest_name);
+    json_error_t err;
+    if (!text) return rd_fail(st, RD_ECKPT, "holds no %s: not a checkpoint of run_dist", manifest_name);
+    c->meta = json_loadb(text->data, text->bytes, JSON_REJECT_DUPLICATES, &err);
+    if (!json_is_object(c->meta))
+        return rd_fail(st, RD_ECKPT, "%s is not a JSON object: line %d: %s", manifest_name, err.line, err.text);
+    const json_t *version = json_object_get(c->meta, "format_version"), *step = json_object_get(c->meta, "step");
+    const json_t *arrays = json_object_get(c->meta, "arrays");
+    if (!json_is_integer(version) || json_integer_value(version) < 1)
+        return rd_fail(st, RD_ECKPT, "%s has no 'format_version': not a checkpoint of run_dist", manifest_name);
+    if (json_integer_value(version) > format_version) {
+        *newer = true;
+        return rd_fail(st, RD_ECKPT, "written by a newer run_dist (checkpoint format %" JSON_INTEGER_FORMAT ", this program reads up "
+                       "to %d); use that program, or another --logdir", json_integer_value(version), format_version);
+    }
+    if (!json_is_integer(step) || json_integer_value(step) < 0 || !json_is_array(arrays))
+        return rd_fail(st, RD_ECKPT, "%s lacks 'step' or 'arrays'", manifest_name);
+    c->step = json_integer_value(step);
+    if (json_array_size(arrays) + 1 != (size_t)rd_npz_n(c->npz))
+        return rd_fail(st, RD_ECKPT, "%d arrays in the archive, %zu in its manifest", rd_npz_n(c->npz) - 1, json_array_size(arrays));
+    for (size_t i = 0; i < json_array_size(arrays); i++)
+        if (check_array(c->npz, json_array_get(arrays, i), st) != RD_OK) return st->code;
+    return st->code;
+}
+
+static rd_code load(const char *path, rd_ckpt *out, bool *newer, rd_status *st)
+{
+    *newer = false;
+    memset(out, 0, sizeof *out);
+    if (strlen(path) >= sizeof out->path) return rd_fail(st, RD_ECKPT, "'%.200s...' is too long a path", path);
+    memcpy(out->path, path, strlen(path) + 1);
+    if (rd_npz_new(path, &out->npz, st) == RD_OK && check_manifest(out, newer, st) != RD_OK)
+        rd_status_prefix(st, "'%s'", path);
+    if (st->code != RD_OK) rd_ckpt_release(out);
+    return st->code;
+}
+
+rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st)
+{
+    bool newer;
+    return load(path, out, &newer, st);
+}
+
+static void warn(char *warning, const char *text)
+{
+    const size_t n = strlen(warning);
+    if (n + 3 < RD_MSG_BYTES) snprintf(warning + n, RD_MSG_BYTES - n, "%s%.*s", n ? "; " : "", (int)(RD_MSG_BYTES - n - 3), text);
+}
+
+rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning, rd_status *st)
+{
+    rd_ckpt_list l = {0};
+    rd_status last = {0};
+    bool odd;
+    memset(out, 0, sizeof *out);
+    warning[0] = '\0';
+    rd_ckpt_remove_stale(dir);
+    RD_TRY(rd_ckpt_list_new(dir, name_prefix, &l, st));
+    const int64_t named = rd_ckpt_pointer_read(dir, name_prefix, &odd);
+    if (odd) warn(warning, "the file 'checkpoint' names no checkpoint; taking the newest by number");
+    /* i = -1: the one that is named. */
+    for (int i = named >= 0 ? -1 : 0; i < l.n; i++) {
+        char path[4096];
+        bool newer;
+        if (i >= 0 && l.step[i] == named) continue;
+        rd_status one = {0};
+        RD_TRY(rd_ckpt_path(dir, name_prefix, i < 0 ? named : l.step[i], path, st));
+        if (load(path, out, &newer, &one) == RD_OK) goto done;
+        /* Falling back is for damage. A newer format, a lack of memory or of permission is for the person to mend. */
+        if (newer || one.code != RD_ECKPT) {
+            *st = one;
+            goto done;
+        }
+        warn(warning, one.msg);
+        last = one;
+    }
+    if (last.code != RD_OK)
+        rd_fail(st, RD_ECKPT, "no whole checkpoint is left in '%s' (%.300s); move them and the file 'checkpoint' away to start anew", dir,
+                last.msg);
+done:
+    rd_ckpt_list_release(&l);
+    return st->code;
+}

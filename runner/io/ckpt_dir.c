@@ -1,0 +1,156 @@
+/* ckpt_dir.c -- which checkpoints a log folder holds, which one is named, which ones go. */
+#include "ckpt_impl.h"
+#include "rd/file.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool rd_ckpt_has_pointer(const char *prefix)
+{
+    return strcmp(prefix, "model") == 0;
+}
+
+int64_t rd_ckpt_step_of(const char *file_name, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    if (strncmp(file_name, prefix, n) != 0 || file_name[n] != '-') return -1;
+    const char *p = file_name + n + 1;
+    if (*p < '0' || *p > '9' || (*p == '0' && p[1] != '.')) return -1;
+    int64_t step = 0;
+    for (; *p >= '0' && *p <= '9'; p++)
+        if (__builtin_mul_overflow(step, 10, &step) || __builtin_add_overflow(step, *p - '0', &step)) return -1;
+    return strcmp(p, ".npz") == 0 ? step : -1;
+}
+
+rd_code rd_ckpt_path(const char *dir, const char *prefix, int64_t step, char out[4096], rd_status *st)
+{
+    if (snprintf(out, 4096, "%s/%s-%" PRId64 ".npz", dir, prefix, step) >= 4096)
+        return rd_fail(st, RD_EUSAGE, "the name of log folder '%.200s...' is too long; choose a shorter --logdir", dir);
+    return st->code;
+}
+
+static int later_first(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+rd_code rd_ckpt_list_new(const char *dir, const char *prefix, rd_ckpt_list *out, rd_status *st)
+{
+    *out = (rd_ckpt_list){0};
+    DIR *d = opendir(dir);
+    if (!d)
+        return errno == ENOENT ? st->code
+                               : rd_fail(st, RD_EENV, "cannot list log folder '%s': %s", dir, strerror(errno));
+    int cap = 0;
+    for (const struct dirent *e; (e = readdir(d));) {
+        const int64_t step = rd_ckpt_step_of(e->d_name, prefix);
+        if (step < 0) continue;
+        if (out->n == cap) {
+            cap = cap ? 2 * cap : 16;
+            int64_t *more = realloc(out->step, sizeof *more * (size_t)cap);
+            if (!more) {
+                rd_fail(st, RD_EENV, "out of memory while listing log folder '%s'", dir);
+                break;
+            }
+            out->step = more;
+        }
+        out->step[out->n++] = step;
+    }
+    (void)closedir(d);
+    if (out->n > 0) qsort(out->step, (size_t)out->n, sizeof *out->step, later_first);
+    return st->code;
+}
+
+void rd_ckpt_list_release(rd_ckpt_list *l)
+{
+    free(l->step);
+    *l = (rd_ckpt_list){0};
+}
+
+int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd)
+{
+    char path[4200], line[512];
+    *odd = false;
+    if (!rd_ckpt_has_pointer(prefix)) return -1;
+    snprintf(path, sizeof path, "%s/checkpoint", dir);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    const ssize_t n = read(fd, line, sizeof line - 1);
+    (void)close(fd);
+    line[n > 0 ? n : 0] = '\0';
+    line[strcspn(line, "\r\n")] = '\0';
+    const int64_t step = rd_ckpt_step_of(line, prefix);
+    *odd = step < 0;
+    return step;
+}
+
+rd_code rd_ckpt_retain(const char *dir, const char *prefix, int64_t written, int keep, rd_status *st)
+{
+    rd_ckpt_list l = {0};
+    if (keep <= 0) return st->code;
+    RD_TRY(rd_ckpt_list_new(dir, prefix, &l, st));
+    int kept = 1; /* the one just written */
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < l.n; i++) {
+            const int64_t s = l.step[i];
+            if (s == written || (s > written) != (pass == 1)) continue;
+            if (kept < keep) {
+                kept++;
+                continue;
+            }
+            char path[4096];
+            RD_TRY(rd_ckpt_path(dir, prefix, s, path, st));
+            (void)unlink(path); /* one that will not go is tried again at the next save; a run does not end for it */
+        }
+    }
+done:
+    rd_ckpt_list_release(&l);
+    return st->code;
+}
+
+/* "<what>.tmp.<pid>" of a file that we write atomically: the pid, else 0. */
+static pid_t temporary_of(const char *name)
+{
+    const char *t = strstr(name, ".tmp.");
+    if (!t || t == name) return 0;
+    const char *p = t + 5;
+    long pid = 0;
+    for (; *p >= '0' && *p <= '9' && pid < 100000000; p++) pid = pid * 10 + (*p - '0');
+    if (*p || pid <= 0) return 0;
+    char what[256];
+    const size_t n = (size_t)(t - name);
+    if (n >= sizeof what) return 0;
+    memcpy(what, name, n);
+    what[n] = '\0';
+    const char *dash = strrchr(what, '-');
+    char prefix[256] = "";
+    if (dash) {
+        memcpy(prefix, what, (size_t)(dash - what));
+        prefix[dash - what] = '\0';
+    }
+    const bool ours = strcmp(what, "checkpoint") == 0 || strcmp(what, "metrics.jsonl") == 0 ||
+                      strcmp(what, "config.json") == 0 || (dash && rd_ckpt_step_of(what, prefix) >= 0);
+    return ours ? (pid_t)pid : 0;
+}
+
+void rd_ckpt_remove_stale(const char *dir)
+{
+    /* Another's lock: its temporaries are alive, and its pid may be one of another host. Our lock: nobody else writes here, and
+     * a file with a living pid is of an earlier life of that number (in a container the pids start anew). */
+    const rd_lock_owner owner = rd_logdir_lock_owner(dir);
+    DIR *d = owner == RD_LOCK_OTHER ? NULL : opendir(dir);
+    if (!d) return;
+    for (const struct dirent *e; (e = readdir(d));) {
+        const pid_t pid = temporary_of(e->d_name);
+        if (pid <= 0) continue;
+        if (owner == RD_LOCK_OURS || (kill(pid, 0) != 0 && errno == ESRCH)) (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
+    (void)closedir(d);
+}

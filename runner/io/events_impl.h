@@ -1,0 +1,51 @@
+/* events_impl.h -- building blocks of event files: protobuf's wire format, the frame of a record, bodies of summaries. */
+#ifndef RD_EVENTS_IMPL_H
+#define RD_EVENTS_IMPL_H
+
+#include "rd/records.h"
+#include "rd/strbuf.h"
+
+/* ---- protobuf.c ---- */
+void rd_pb_uint(rd_strbuf *b, int field, uint64_t v);
+void rd_pb_double(rd_strbuf *b, int field, double v);
+void rd_pb_float(rd_strbuf *b, int field, float v);
+void rd_pb_bytes(rd_strbuf *b, int field, const void *p, size_t n);
+void rd_pb_string(rd_strbuf *b, int field, const char *s);
+void rd_pb_message(rd_strbuf *b, int field, const rd_strbuf *m); /* an empty one is written, too; a failed one fails b */
+
+/* A cursor over a message that is not trusted. */
+typedef struct rd_pb {
+    const unsigned char *p, *end;
+    bool bad; /* what followed was no field */
+    int field;
+    int wire;          /* 0 varint, 1 fixed64, 2 bytes, 5 fixed32 */
+    uint64_t value;    /* of wire 0, 1, 5; of 2 the length */
+    const unsigned char *bytes;
+} rd_pb;
+rd_pb rd_pb_over(const void *p, size_t n);
+bool rd_pb_next(rd_pb *c); /* false: at the end, or bad */
+double rd_pb_as_double(const rd_pb *c);
+float rd_pb_as_float(const rd_pb *c);
+
+/* ---- event_record.c: Event and Summary messages; field numbers in records.h's terms ---- */
+enum { RD_EVENT_FILE_VERSION = 3, RD_EVENT_SUMMARY = 5, RD_EVENT_SESSION_LOG = 7 };
+/* Appends one framed record that holds Event{wall, step, field: body}. */
+void rd_event_record(rd_strbuf *out, double wall, int64_t step, int field, const rd_strbuf *body);
+void rd_summary_scalar(rd_strbuf *out, const char *tag, double value);
+void rd_summary_histogram(rd_strbuf *out, const char *tag, const float *x, int64_t n);
+void rd_summary_text(rd_strbuf *out, const char *tag, const char *markdown);
+void rd_summary_image(rd_strbuf *out, const char *tag, int w, int h, const rd_strbuf *png);
+/* A value that carries only the content of its plugin (hparams). */
+void rd_summary_plugin(rd_strbuf *out, const char *tag, const char *plugin, const rd_strbuf *content);
+uint32_t rd_event_mask(uint32_t crc32c);
+
+/* ---- hparams.c ---- */
+void rd_hparams_start(rd_strbuf *content, const json_t *flat, double wall);
+void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *metric_tags, double wall);
+void rd_hparams_end(rd_strbuf *content, int status, double wall);
+
+/* ---- png.c ---- */
+/* 8 bits a channel; channels 1 (grey), 3 (RGB) or 4 (RGBA). */
+void rd_png(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels);
+
+#endif

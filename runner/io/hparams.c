@@ -1,0 +1,81 @@
+/* hparams.c -- contents of TensorBoard's hparams plugin (plugin_data.proto, api.proto): what a run was started with, how it ended,
+ * and which tags are its results. Values are numbers, texts or bools; anything else of JSON becomes its text. */
+#include "events_impl.h"
+#include <stdlib.h>
+
+enum { TYPE_STRING = 1, TYPE_BOOL = 2, TYPE_FLOAT64 = 3 };
+
+static int type_of(const json_t *v)
+{
+    return json_is_number(v) ? TYPE_FLOAT64 : json_is_boolean(v) ? TYPE_BOOL : TYPE_STRING;
+}
+
+/* google.protobuf.Value */
+static void value_of(rd_strbuf *b, const json_t *v)
+{
+    if (json_is_number(v)) {
+        rd_pb_double(b, 2, json_number_value(v));
+    } else if (json_is_string(v)) {
+        rd_pb_bytes(b, 3, json_string_value(v), json_string_length(v));
+    } else if (json_is_boolean(v)) {
+        rd_pb_uint(b, 4, json_is_true(v));
+    } else {
+        char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+        rd_pb_string(b, 3, text ? text : "");
+        free(text);
+    }
+}
+
+void rd_hparams_start(rd_strbuf *content, const json_t *flat, double wall)
+{
+    rd_strbuf info = {0}, entry = {0}, value = {0};
+    const char *key;
+    json_t *v;
+    json_object_foreach ((json_t *)(uintptr_t)flat, key, v) {
+        rd_strbuf_reset(&entry);
+        rd_strbuf_reset(&value);
+        value_of(&value, v);
+        rd_pb_string(&entry, 1, key);
+        rd_pb_message(&entry, 2, &value);
+        rd_pb_message(&info, 1, &entry);
+    }
+    rd_pb_double(&info, 5, wall);
+    rd_pb_message(content, 3, &info);
+    rd_strbuf_release(&info);
+    rd_strbuf_release(&entry);
+    rd_strbuf_release(&value);
+}
+
+void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *metric_tags, double wall)
+{
+    rd_strbuf experiment = {0}, info = {0}, name = {0};
+    const char *key;
+    json_t *v;
+    rd_pb_double(&experiment, 3, wall);
+    json_object_foreach ((json_t *)(uintptr_t)flat, key, v) {
+        rd_strbuf_reset(&info);
+        rd_pb_string(&info, 1, key);
+        rd_pb_uint(&info, 4, (uint64_t)type_of(v));
+        rd_pb_message(&experiment, 4, &info);
+    }
+    for (int i = 0; metric_tags && metric_tags[i]; i++) {
+        rd_strbuf_reset(&info);
+        rd_strbuf_reset(&name);
+        rd_pb_string(&name, 2, metric_tags[i]);
+        rd_pb_message(&info, 1, &name);
+        rd_pb_message(&experiment, 5, &info);
+    }
+    rd_pb_message(content, 2, &experiment);
+    rd_strbuf_release(&experiment);
+    rd_strbuf_release(&info);
+    rd_strbuf_release(&name);
+}
+
+void rd_hparams_end(rd_strbuf *content, int status, double wall)
+{
+    rd_strbuf info = {0};
+    rd_pb_uint(&info, 1, (uint64_t)status);
+    rd_pb_double(&info, 2, wall);
+    rd_pb_message(content, 4, &info);
+    rd_strbuf_release(&info);
+}

@@ -1,0 +1,95 @@
+/* logdir_lock.c -- one process at a time writes to a log folder.
+ *
+ * The lock is one of Linux's open file description locks on <dir>/.lock: it ends with its process, however that ends, and,
+ * unlike the older kind, is not lost when the process opens and closes the file a second time. The file holds
+ * "<pid> <host>\n" for the message; it stays behind, empty of meaning, when the lock is gone. */
+#include "ckpt_impl.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static void host_name(char out[128])
+{
+    if (gethostname(out, 128) != 0) snprintf(out, 128, "unknown");
+    out[127] = '\0';
+}
+
+/* Who wrote the file last; false: nobody that can be read. */
+static bool read_owner(int fd, long *pid, char host[128])
+{
+    char line[256];
+    const ssize_t n = pread(fd, line, sizeof line - 1, 0);
+    line[n > 0 ? n : 0] = '\0';
+    return sscanf(line, "%ld %127s", pid, host) == 2;
+}
+
+static rd_code write_owner(int fd, const char *path, rd_status *st)
+{
+    char line[256], host[128];
+    host_name(host);
+    const int n = snprintf(line, sizeof line, "%ld %s\n", (long)getpid(), host);
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, line, (size_t)n, 0) != n)
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", path, strerror(errno));
+    return st->code;
+}
+
+rd_lock_owner rd_logdir_lock_owner(const char *dir)
+{
+    char path[4200], host[128], here[128];
+    long pid = 0;
+    rd_lock_owner owner = RD_LOCK_FREE;
+    snprintf(path, sizeof path, "%s/.lock", dir);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return owner;
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK) {
+        host_name(here);
+        owner = read_owner(fd, &pid, host) && pid == (long)getpid() && strcmp(host, here) == 0 ? RD_LOCK_OURS : RD_LOCK_OTHER;
+    }
+    (void)close(fd);
+    return owner;
+}
+
+rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st)
+{
+    char path[4200];
+    *fd = -1;
+    warning[0] = '\0';
+    if (snprintf(path, sizeof path, "%s/.lock", dir) >= (int)sizeof path)
+        return rd_fail(st, RD_EUSAGE, "the name of log folder '%.200s...' is too long; choose a shorter --logdir", dir);
+    const int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (f < 0)
+        return rd_fail(st, RD_EENV, "cannot write '%s': %s; choose a --logdir that this user may write to", path,
+                       strerror(errno));
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int rc;
+    while ((rc = fcntl(f, F_OFD_SETLK, &l)) != 0 && errno == EINTR) continue;
+    if (rc != 0 && (errno == EAGAIN || errno == EACCES)) {
+        long pid;
+        char host[128];
+        /* The owner writes its name right after it has the lock: give it a moment. */
+        bool known = false;
+        for (int i = 0; i < 20 && !(known = read_owner(f, &pid, host)); i++)
+            (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        if (known)
+            rd_fail(st, RD_EUSAGE, "log folder '%s' is in use by process %ld on host '%s'; wait for it to end, stop it, or "
+                    "choose another --logdir", dir, pid, host);
+        else
+            rd_fail(st, RD_EUSAGE, "log folder '%s' is in use by another process; wait for it to end, stop it, or choose "
+                    "another --logdir", dir);
+    } else if (rc != 0) {
+        snprintf(warning, RD_MSG_BYTES, "the file system of log folder '%s' has no locks (%s): see to it that only one run "
+                 "writes there", dir, strerror(errno));
+        *fd = f;
+        return st->code;
+    } else {
+        write_owner(f, path, st);
+    }
+    if (st->code == RD_OK) *fd = f;
+    else (void)close(f);
+    return st->code;
+}

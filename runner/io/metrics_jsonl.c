@@ -1,0 +1,114 @@
+/* metrics_jsonl.c -- the scalars of a run for scripts: one JSON object a line, one write call each.
+ *
+ * On resume the file is cut back to what the checkpoint knows: lines of later steps go, also a last line that a kill or a full disk
+ * left half written. The cut file replaces the old one whole. */
+#include "rd/file.h"
+#include "rd/records.h"
+#include "rd/strbuf.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct rd_metrics {
+    int fd;
+    bool torn; /* the file ends in half a line that could not be cut off: the next one begins with a newline */
+    char path[4096];
+};
+
+/* Does the line stand? Lines without a step (none of ours today) do; what is no JSON object does not. */
+static bool stands(const char *line, size_t n, int64_t start_step)
+{
+    json_t *o = json_loadb(line, n, 0, NULL);
+    const json_t *step = json_object_get(o, "step");
+    const bool yes = json_is_object(o) && !(json_is_integer(step) && json_integer_value(step) > start_step);
+    json_decref(o);
+    return yes;
+}
+
+static rd_code cut(const char *path, int64_t start_step, rd_status *st)
+{
+    char *old = NULL;
+    size_t n = 0;
+    rd_strbuf kept = {0};
+    if (access(path, F_OK) != 0 && errno == ENOENT) return st->code;
+    RD_TRY(rd_file_read(path, RD_EENV, &old, &n, st));
+    for (size_t at = 0; at < n;) {
+        const char *end = memchr(old + at, '\n', n - at);
+        const size_t len = end ? (size_t)(end - (old + at)) : n - at;
+        if (len > 0 && stands(old + at, len, start_step)) {
+            rd_strbuf_add(&kept, old + at, len);
+            rd_strbuf_add(&kept, "\n", 1);
+        }
+        at += len + 1;
+    }
+    if (kept.failed) rd_fail(st, RD_EENV, "out of memory while reading '%s'", path);
+    else if (kept.n != n || (n > 0 && memcmp(kept.s, old, n) != 0))
+        (void)rd_file_write_atomic(path, rd_strbuf_str(&kept), kept.n, st);
+done:
+    free(old);
+    rd_strbuf_release(&kept);
+    return st->code;
+}
+
+rd_code rd_metrics_new(const char *path, int64_t start_step, rd_metrics **out, rd_status *st)
+{
+    *out = NULL;
+    if (strlen(path) >= sizeof(*out)->path) return rd_fail(st, RD_EUSAGE, "'%.200s...' is too long a path", path);
+    if (cut(path, start_step, st) != RD_OK) return st->code;
+    rd_metrics *m = calloc(1, sizeof *m);
+    if (!m) return rd_fail(st, RD_EENV, "out of memory while opening '%s'", path);
+    memcpy(m->path, path, strlen(path) + 1);
+    m->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (m->fd < 0) {
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", path, strerror(errno));
+        free(m);
+        return st->code;
+    }
+    *out = m;
+    return st->code;
+}
+
+rd_code rd_metrics_write(rd_metrics *m, json_t *object_stolen, rd_status *st)
+{
+    rd_strbuf line = {0};
+    /* 15 digits give every decimal back as it was typed (0.1, not 0.10000000000000001), and more than a float holds. */
+    char *text = object_stolen ? json_dumps(object_stolen, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(object_stolen);
+    if (text) {
+        if (m->torn) rd_strbuf_puts(&line, "\n");
+        rd_strbuf_puts(&line, text);
+        rd_strbuf_puts(&line, "\n");
+    }
+    if (!text || line.failed) {
+        rd_fail(st, RD_EENV, "out of memory while writing '%s'", m->path);
+        goto done;
+    }
+    ssize_t n;
+    do n = write(m->fd, line.s, line.n);
+    while (n < 0 && errno == EINTR);
+    if (n == (ssize_t)line.n) {
+        m->torn = false;
+    } else {
+        const int err = n < 0 ? errno : ENOSPC;
+        struct stat sb;
+        if (n > 0) m->torn = fstat(m->fd, &sb) != 0 || ftruncate(m->fd, sb.st_size - n) != 0;
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", m->path, strerror(err));
+    }
+done:
+    free(text);
+    rd_strbuf_release(&line);
+    return st->code;
+}
+
+void rd_metrics_free(rd_metrics *m)
+{
+    if (!m) return;
+    (void)fsync(m->fd);
+    (void)close(m->fd);
+    free(m);
+}

@@ -1,0 +1,259 @@
+/* npz_read.c -- reads a NumPy archive, whole, and believes none of its sizes.
+ *
+ * Only the central directory is followed (as NumPy does). What all members claim to hold together may be at most `max_ratio`
+ * times the file's own size: a stored archive needs 1, a compressed one of real data below 10, a zip bomb 1000 and more. The
+ * CRC-32 of each member is checked by libarchive when its end is reached. */
+#include "npz_impl.h"
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { max_ratio = 20, data_align = 64 };
+
+struct rd_npz {
+    rd_array *a;
+    int n, cap;
+    rd_array **by_name; /* [n], sorted */
+};
+
+void rd_npz_free(rd_npz *z)
+{
+    if (!z) return;
+    for (int i = 0; i < z->n; i++) free((void *)(uintptr_t)z->a[i].data);
+    free(z->a);
+    free(z->by_name);
+    free(z);
+}
+
+int rd_npz_n(const rd_npz *z)
+{
+    return z->n;
+}
+
+const rd_array *rd_npz_at(const rd_npz *z, int i)
+{
+    return i >= 0 && i < z->n ? &z->a[i] : NULL;
+}
+
+const rd_array *rd_npz_find(const rd_npz *z, const char *name)
+{
+    int lo = 0, hi = z->n;
+    while (lo < hi) {
+        const int mid = lo + (hi - lo) / 2, c = strcmp(name, z->by_name[mid]->name);
+        if (c == 0) return z->by_name[mid];
+        if (c < 0) hi = mid;
+        else lo = mid + 1;
+    }
+    return NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(rd_array *const *)a)->name, (*(rd_array *const *)b)->name);
+}
+
+static rd_code index_names(rd_npz *z, rd_status *st)
+{
+    z->by_name = malloc(sizeof *z->by_name * (size_t)(z->n + 1));
+    if (!z->by_name) return rd_fail(st, RD_EENV, "out of memory while reading an archive of %d arrays", z->n);
+    for (int i = 0; i < z->n; i++) z->by_name[i] = &z->a[i];
+    qsort(z->by_name, (size_t)z->n, sizeof *z->by_name, compare_names);
+    for (int i = 1; i < z->n; i++)
+        if (strcmp(z->by_name[i - 1]->name, z->by_name[i]->name) == 0)
+            return rd_fail(st, RD_ECKPT, "the archive holds '%s' twice", z->by_name[i]->name);
+    return st->code;
+}
+
+/* Exactly n bytes of the present member. */
+static rd_code member_read(struct archive *zip, void *p, size_t n, rd_status *st)
+{
+    char *at = p;
+    while (n > 0) {
+        const la_ssize_t k = archive_read_data(zip, at, n);
+        if (k < 0) return rd_fail(st, RD_ECKPT, "the archive is damaged: %s", rd_archive_text(zip));
+        if (k == 0) return rd_fail(st, RD_ECKPT, "the archive's member ends early");
+        at += k;
+        n -= (size_t)k;
+    }
+    return st->code;
+}
+
+/* Asks for one byte more: there must be none, and libarchive compares the CRC-32 only now. */
+static rd_code member_end(struct archive *zip, rd_status *st)
+{
+    char extra;
+    const la_ssize_t k = archive_read_data(zip, &extra, 1);
+    if (k < 0) return rd_fail(st, RD_ECKPT, "the archive is damaged: %s", rd_archive_text(zip));
+    if (k > 0) return rd_fail(st, RD_ECKPT, "the archive's member is longer than its size says");
+    return st->code;
+}
+
+/* Reads the NPY header of the present member; what remains of `size` bytes must be the array's data. */
+static rd_code read_header(struct archive *zip, size_t size, rd_array *a, rd_status *st)
+{
+    unsigned char prefix[12];
+    char *head = NULL;
+    if (size < 12) return rd_fail(st, RD_ECKPT, "the member is too short for an array");
+    RD_TRY(member_read(zip, prefix, 10, st));
+    const size_t prefix_bytes = rd_npy_prefix(prefix);
+    if (prefix_bytes == 0) return rd_fail(st, RD_ECKPT, "the member is no NPY array of version 1, 2 or 3");
+    size_t head_bytes = prefix[8] | (size_t)prefix[9] << 8;
+    if (prefix_bytes == 12) {
+        RD_TRY(member_read(zip, prefix + 10, 2, st));
+        head_bytes |= (size_t)prefix[10] << 16 | (size_t)prefix[11] << 24;
+    }
+    if (head_bytes > RD_NPY_READ_MAX || head_bytes > size - prefix_bytes)
+        return rd_fail(st, RD_ECKPT, "the array's header claims %zu bytes", head_bytes);
+    head = malloc(head_bytes + 1);
+    if (!head) return rd_fail(st, RD_EENV, "out of memory while reading an array's header");
+    RD_TRY(member_read(zip, head, head_bytes, st));
+    RD_TRY(rd_npy_parse(head, head_bytes, a, st));
+    if (a->bytes != size - prefix_bytes - head_bytes)
+        rd_fail(st, RD_ECKPT, "the array's shape needs %zu bytes, the member holds %zu", a->bytes,
+                size - prefix_bytes - head_bytes);
+done:
+    free(head);
+    return st->code;
+}
+
+static rd_code read_member(rd_npz *z, struct archive *zip, const char *path, size_t size, rd_status *st)
+{
+    if (z->n == z->cap) {
+        const int cap = z->cap ? 2 * z->cap : 32;
+        rd_array *more = realloc(z->a, sizeof *more * (size_t)cap);
+        if (!more) return rd_fail(st, RD_EENV, "out of memory while reading an archive of more than %d arrays", z->n);
+        z->a = more;
+        z->cap = cap;
+    }
+    rd_array *a = &z->a[z->n];
+    memset(a, 0, sizeof *a);
+    size_t n = strlen(path);
+    const bool npy = n > 4 && strcmp(path + n - 4, ".npy") == 0;
+    if (npy) n -= 4;
+    if (n == 0 || n >= sizeof a->name) return rd_fail(st, RD_ECKPT, "the member's name has %zu bytes", n);
+    memcpy(a->name, path, n);
+    if (npy) {
+        RD_TRY(read_header(zip, size, a, st));
+    } else {
+        memcpy(a->descr, "|u1", 4);
+        a->n_dim = 1;
+        a->dim[0] = (int64_t)size;
+        a->bytes = size;
+    }
+    /* One byte of slack: text members can be read as strings; empty arrays still get a block. */
+    char *data = aligned_alloc(data_align, (a->bytes + data_align) / data_align * data_align);
+    if (!data) return rd_fail(st, RD_EENV, "out of memory: %zu bytes for an array", a->bytes);
+    a->data = data;
+    z->n++;
+    RD_TRY(member_read(zip, data, a->bytes, st));
+    data[a->bytes] = '\0';
+    RD_TRY(member_end(zip, st));
+done:
+    return st->code;
+}
+
+/* Also an archive of no members at all: libarchive 3.6 does not take it for one. */
+static rd_code not_a_zip(struct archive *zip, rd_status *st)
+{
+    return rd_fail(st, RD_ECKPT, "not a whole zip archive (%s); it may be cut short", rd_archive_text(zip));
+}
+
+static rd_code read_all(rd_npz *z, struct archive *zip, size_t file_bytes, rd_status *st)
+{
+    /* The small constant lets a tiny compressed file of zeros through. */
+    const uint64_t limit = (uint64_t)file_bytes * max_ratio + (1 << 20);
+    uint64_t total = 0;
+    for (;;) {
+        struct archive_entry *e;
+        const int rc = archive_read_next_header(zip, &e);
+        if (rc == ARCHIVE_EOF) break;
+        if (rc != ARCHIVE_OK)
+            return not_a_zip(zip, st);
+        const char *path = archive_entry_pathname(e);
+        if (!path) path = archive_entry_pathname_utf8(e);
+        if (!path) return rd_fail(st, RD_ECKPT, "the archive has a member whose name cannot be read");
+        if (archive_entry_filetype(e) == AE_IFDIR) continue;
+        if (archive_entry_filetype(e) != AE_IFREG || !archive_entry_size_is_set(e) || archive_entry_size(e) < 0)
+            return rd_fail(st, RD_ECKPT, "member '%s' is no plain file", path);
+        const uint64_t size = (uint64_t)archive_entry_size(e);
+        if (size > limit - total)
+            return rd_fail(st, RD_ECKPT, "member '%s' claims %" PRIu64 " bytes in a file of %zu", path, size, file_bytes);
+        total += size;
+        char name[256];
+        snprintf(name, sizeof name, "%s", path); /* libarchive's own string may move while data is read */
+        if (strlen(path) >= sizeof name) return rd_fail(st, RD_ECKPT, "member '%s...' has too long a name", name);
+        if (read_member(z, zip, name, (size_t)size, st) != RD_OK) {
+            rd_status_prefix(st, "member '%s'", name);
+            return st->code;
+        }
+    }
+    return index_names(z, st);
+}
+
+static struct archive *reader_new(void)
+{
+    struct archive *zip = archive_read_new();
+    if (zip && archive_read_support_format_zip_seekable(zip) != ARCHIVE_OK) {
+        (void)archive_read_free(zip);
+        zip = NULL;
+    }
+    return zip;
+}
+
+rd_code rd_npz_new_mem(const void *p, size_t n, rd_npz **out, rd_status *st)
+{
+    *out = NULL;
+    rd_npz *z = calloc(1, sizeof *z);
+    struct archive *zip = reader_new();
+    if (!z || !zip) {
+        rd_fail(st, RD_EENV, "out of memory while reading an archive");
+    } else if (archive_read_open_memory(zip, p, n) != ARCHIVE_OK) {
+        not_a_zip(zip, st);
+    } else if (read_all(z, zip, n, st) == RD_OK) {
+        *out = z;
+        z = NULL;
+    }
+    (void)archive_read_free(zip);
+    rd_npz_free(z);
+    return st->code;
+}
+
+rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
+{
+    rd_npz *z = NULL;
+    struct archive *zip = NULL;
+    struct stat sb;
+    *out = NULL;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &sb) != 0) {
+        /* A file that is there but closed to us is the machine's fault: nobody should fall back to an older one for it. */
+        const int err = errno;
+        rd_fail(st, err == ENOENT || err == ENOTDIR || err == ELOOP ? RD_ECKPT : RD_EENV, "cannot open '%s': %s", path,
+                strerror(err));
+        goto done;
+    }
+    if (!S_ISREG(sb.st_mode)) {
+        rd_fail(st, RD_ECKPT, "'%s' is no regular file", path);
+        goto done;
+    }
+    z = calloc(1, sizeof *z);
+    zip = reader_new();
+    if (!z || !zip) rd_fail(st, RD_EENV, "out of memory while reading an archive");
+    else if (archive_read_open_fd(zip, fd, 1 << 20) != ARCHIVE_OK) not_a_zip(zip, st);
+    else if (read_all(z, zip, (size_t)sb.st_size, st) == RD_OK) {
+        *out = z;
+        z = NULL;
+    }
+    rd_status_prefix(st, "'%s'", path);
+done:
+    (void)archive_read_free(zip);
+    rd_npz_free(z);
+    if (fd >= 0) (void)close(fd);
+    return st->code;
+}

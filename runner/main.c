@@ -1,0 +1,143 @@
+/* main.c -- the process: flags, launcher, config, the run, the exit code.
+ *
+ * What needs no ranks (help, version, wrong flags) is answered before MPI starts. Afterwards a failure is either known to all ranks,
+ * then each leaves by itself with the same code and rank 0 says it once; or only to this one, then it says it and ends the job. */
+#include "rd/clock.h"
+#include "rd/records.h"
+#include "rd/strbuf.h"
+#include "rd/train.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Is this the process that speaks? Known from the launcher's environment, without MPI. */
+static bool speaks(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
+    for (int i = 0; names[i]; i++) {
+        const char *v = getenv(names[i]);
+        if (v) return atoi(v) == 0;
+    }
+    return true;
+}
+
+static rd_code finish_stdout(rd_status *st)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) rd_fail(st, RD_EENV, "cannot write to standard output");
+    return st->code;
+}
+
+static void print_scalar(void *ctx, int64_t step, double wall, const char *tag, const char *kind, double value)
+{
+    (void)ctx;
+    (void)printf("%lld,%.6f,%s,%s,%.9g\n", (long long)step, wall, tag, kind, value);
+}
+
+/* The launcher ends the job at the first rank that fails: the one that speaks must have spoken by then. */
+static void let_speak(void)
+{
+    const struct timespec pause = {.tv_nsec = 300000000};
+    if (!speaks()) (void)nanosleep(&pause, NULL);
+}
+
+/* Answers that need neither ranks nor a config. *answered false: there is none to give. */
+static rd_code answer(const rd_cli *cli, bool *answered, rd_status *st)
+{
+    const rd_option_group *groups[RD_MAX_GROUPS];
+    const int n = rd_option_groups(groups);
+    *answered = cli->help || cli->version || cli->print_schema || cli->print_keys || cli->events;
+    if (!*answered || !speaks()) return RD_OK;
+    if (cli->help) {
+        rd_cli_help(stdout);
+        rd_options_help(groups, n, stdout);
+    } else if (cli->version) {
+        rd_strbuf text = {0};
+        rd_versions(&text);
+        (void)fputs(rd_strbuf_str(&text), stdout);
+        rd_strbuf_release(&text);
+    } else if (cli->print_schema) {
+        json_t *schema = rd_options_schema(groups, n);
+        char *text = schema ? json_dumps(schema, JSON_INDENT(2)) : NULL;
+        if (!text)
+            rd_fail(st, RD_EENV, "out of memory for the schema");
+        else
+            (void)printf("%s\n", text);
+        free(text);
+        json_decref(schema);
+    } else if (cli->print_keys) {
+        rd_options_markdown(groups, n, stdout);
+    } else {
+        (void)puts("step,wall_time,tag,kind,value");
+        (void)rd_events_read(cli->events, print_scalar, NULL, st);
+    }
+    return finish_stdout(st);
+}
+
+static rd_code print_config(const rd_config *config, bool root, rd_status *st)
+{
+    json_t *row, *effective = root ? rd_config_effective(config) : NULL;
+    const char *key;
+    json_object_foreach (effective, key, row) {
+        char *v = json_dumps(json_object_get(row, "value"), JSON_COMPACT | JSON_ENCODE_ANY);
+        (void)printf("%s = %s    from %s\n", key, v ? v : "not set", json_string_value(json_object_get(row, "source")));
+        free(v);
+    }
+    json_decref(effective);
+    return finish_stdout(st);
+}
+
+/* Everything between the start and the end of MPI. */
+static rd_code with_ranks(rd_comm *comm, const rd_cli *cli, int64_t started_ns, rd_status *st)
+{
+    const rd_world *w = rd_comm_world(comm);
+    /* Results own standard output in these modes; whatever else is said goes to standard error. */
+    const bool results = cli->mode_bit == RD_MODE_INFER || cli->mode_bit == RD_MODE_BENCH || cli->print_config;
+    rd_log *log = NULL;
+    rd_config *config = NULL;
+    bool agreed = true;
+    if (rd_log_new(w->rank, w->host, results ? stderr : stdout, &log, st) != RD_OK) agreed = false;
+    RD_TRY(st->code);
+    RD_TRY(rd_run_config_read(comm, log, cli, &config, st));
+    if (cli->print_config)
+        (void)print_config(config, w->rank == 0, st);
+    else
+        (void)rd_run_go(comm, log, cli, config, started_ns, &agreed, st);
+done:
+    if (st->code != RD_OK && st->code != RD_ESTOP && (w->rank == 0 || !agreed)) {
+        rd_status said = *st;
+        if (agreed && st->rank > 0) rd_status_prefix(&said, "rank %d: ", st->rank);
+        rd_error(log, &said);
+        if (cli->verbose) rd_info(log, "seen at %s", st->where);
+    }
+    if (!agreed && st->code != RD_OK && w->size > 1) rd_comm_abort(comm, (int)st->code);
+    rd_config_free(config);
+    rd_log_free(log);
+    return st->code;
+}
+
+int main(int argc, char **argv)
+{
+    const int64_t started_ns = rd_now_ns();
+    rd_status st = {.rank = -1};
+    rd_cli cli = {0};
+    rd_comm *comm = NULL;
+    bool answered = false;
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
+    if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK && answer(&cli, &answered, &st) == RD_OK && !answered)
+        (void)rd_cli_check(&cli, &st);
+    if (st.code != RD_OK || answered) {
+        if (st.code != RD_OK && speaks()) (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
+        if (st.code != RD_OK) let_speak();
+        rd_cli_release(&cli);
+        return (int)st.code;
+    }
+    if (rd_comm_start(&argc, &argv, &comm, &st) == RD_OK)
+        (void)with_ranks(comm, &cli, started_ns, &st);
+    else if (speaks())
+        (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
+    rd_comm_free(comm);
+    rd_cli_release(&cli);
+    return (int)st.code;
+}

@@ -1,0 +1,196 @@
+/* glstm.c -- group-factorised LSTM (Kuchaiev and Ginsburg 2017, arXiv:1703.10722): G groups, x and the recurrent side split
+ * evenly:  [i_k, j_k, f_k, o_k] = [x_k; h_k] W_k     W_k [(in/G + (R+extra)/G), 4H/G], no bias
+ * joined gate by gate to width H, plus b_i, b_j, b_f, b_o [H]; then as lstm, forget bias 1, projection not grouped.
+ * What gnmt joins to h is split with it: group k sees columns [k w, (k+1) w) of [h; a], w = (R + extra)/G. */
+#include "../shared/cell.h"
+#include <stdio.h>
+
+static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
+{
+    const int64_t G = s->groups;
+    if (G < 1 || G > RD_CELL_MAX_GROUPS || s->H % G || s->in % G || (s->R + s->extra) % G || (s->projects && s->R % G))
+        return rd_fail(st, RD_EUSAGE, "'num_groups' %lld must be 1 .. %d and divide the cell's units (%lld), its input width (%lld) and its "
+                       "recurrent width (%lld); change num_groups, *_cell_units, *_emb_size or proj_size",
+                       (long long)G, RD_CELL_MAX_GROUPS, (long long)s->H, (long long)s->in, (long long)(s->R + s->extra));
+    const int64_t rows = s->in / G + (s->R + s->extra) / G, wide = 4 * s->H / G;
+    char name[32];
+    for (int64_t g = 0; g < G; g++) {
+        snprintf(name, sizeof name, "group%lld_kernel", (long long)g);
+        RD_TRY(emit(ctx, name, 2, (int64_t[]){rows, wide}, (rd_init){RD_INIT_GLOROT, 0, rows, wide}, st));
+    }
+    for (int g = 0; g < 4; g++) {
+        snprintf(name, sizeof name, "bias_%c", "ijfo"[g]);
+        RD_TRY(emit(ctx, name, 1, &s->H, (rd_init){RD_INIT_CONST, 0, 0, 0}, st));
+    }
+    if (s->projects) RD_TRY(emit(ctx, "projection", 2, (int64_t[]){s->H, s->R}, (rd_init){RD_INIT_GLOROT, 0, s->H, s->R}, st));
+done:
+    return st->code;
+}
+
+static int64_t z_width(const rd_cell_shape *s) { return 4 * s->H; }
+
+/* Columns of an operand that group g multiplies, and the first row of W_g they meet. */
+typedef struct part {
+    int64_t col, n, row;
+} part;
+
+static part x_part(const rd_cell_shape *s, int64_t g) { return (part){g * (s->in / s->groups), s->in / s->groups, 0}; }
+
+/* first: where the operand begins in [h; a]; width: its columns. */
+static part rec_part(const rd_cell_shape *s, int64_t g, int64_t first, int64_t width)
+{
+    const int64_t w = (s->R + s->extra) / s->groups, lo0 = g * w, hi0 = lo0 + w;
+    const int64_t lo = lo0 > first ? lo0 : first, hi = hi0 < first + width ? hi0 : first + width;
+    return (part){lo - first, hi > lo ? hi - lo : 0, s->in / s->groups + lo - lo0};
+}
+
+static void take(int64_t n, const float *x, int64_t ld, part p, float *y)
+{
+    for (int64_t i = 0; i < n; i++) memcpy(y + i * p.n, x + i * ld + p.col, (size_t)p.n * sizeof(float));
+}
+
+/* Moves group g between z [n, 4H] and a compact [n, 4H/G]. */
+static void group_out(const rd_cell_shape *s, int64_t n, int64_t g, const float *y, float *z, bool add)
+{
+    const int64_t w = s->H / s->groups;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t q = 0; q < 4; q++) {
+            float *to = z + i * 4 * s->H + q * s->H + g * w;
+            const float *from = y + i * 4 * w + q * w;
+            for (int64_t c = 0; c < w; c++) to[c] = add ? to[c] + from[c] : from[c];
+        }
+}
+
+static void group_in(const rd_cell_shape *s, int64_t n, int64_t g, const float *z, float *y)
+{
+    const int64_t w = s->H / s->groups;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t q = 0; q < 4; q++) memcpy(y + i * 4 * w + q * w, z + i * 4 * s->H + q * s->H + g * w, (size_t)w * sizeof(float));
+}
+
+typedef part part_fn(const rd_cell_shape *s, int64_t g);
+static part h_part(const rd_cell_shape *s, int64_t g) { return rec_part(s, g, 0, s->R); }
+static part a_part(const rd_cell_shape *s, int64_t g) { return rec_part(s, g, s->R, s->extra); }
+
+static rd_code two(rd_cell *k, int64_t n, int64_t wide, float **a, float **b, rd_status *st)
+{
+    if (rd_arena_get(k->scratch, (size_t)((n + 8) * wide) * sizeof(float), a, st) != RD_OK) return st->code;
+    return rd_arena_get(k->scratch, (size_t)((n + 8) * 4 * (k->s.H / k->s.groups)) * sizeof(float), b, st);
+}
+
+static rd_code mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z, bool add, rd_status *st)
+{
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    float *xs, *ys;
+    RD_TRY(two(k, n, ld, &xs, &ys, st));
+    for (int64_t g = 0; g < k->s.groups; g++) {
+        const part p = fn(&k->s, g);
+        if (p.n == 0) {
+            if (!add) {
+                memset(ys, 0, (size_t)(n * 4 * (k->s.H / k->s.groups)) * sizeof(float));
+                group_out(&k->s, n, g, ys, z, false);
+            }
+            continue;
+        }
+        take(n, x, ld, p, xs);
+        RD_TRY(rd_mul_rows(k, k->w[g], p.row, p.n, n, xs, ys, false, st));
+        group_out(&k->s, n, g, ys, z, add);
+    }
+done:
+    rd_arena_rewind(k->scratch, mark);
+    return st->code;
+}
+
+static rd_code mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx, bool add, rd_status *st)
+{
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    float *xs, *ys;
+    RD_TRY(two(k, n, ld, &xs, &ys, st));
+    for (int64_t g = 0; g < k->s.groups; g++) {
+        const part p = fn(&k->s, g);
+        if (p.n == 0) continue; /* the columns are another group's */
+        group_in(&k->s, n, g, dz, ys);
+        RD_TRY(rd_mul_rows_t(k, k->w[g], p.row, p.n, n, ys, xs, false, st));
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t c = 0; c < p.n; c++) {
+                float *to = dx + i * ld + p.col + c;
+                *to = add ? *to + xs[i * p.n + c] : xs[i * p.n + c];
+            }
+    }
+done:
+    rd_arena_rewind(k->scratch, mark);
+    return st->code;
+}
+
+static rd_code grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn, const float *dz, rd_status *st)
+{
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    float *xs, *ys;
+    RD_TRY(two(k, N, ld, &xs, &ys, st));
+    for (int64_t g = 0; g < k->s.groups; g++) {
+        const part p = fn(&k->s, g);
+        if (p.n == 0) continue;
+        take(N, x, ld, p, xs);
+        group_in(&k->s, N, g, dz, ys);
+        RD_TRY(rd_mul_grad(k, k->w[g], p.row, p.n, N, xs, ys, 4 * (k->s.H / k->s.groups), st));
+    }
+done:
+    rd_arena_rewind(k->scratch, mark);
+    return st->code;
+}
+
+static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+{
+    RD_TRY(mul(k, n, x, k->s.in, x_part, z, false, st));
+    if (a) RD_TRY(mul(k, n, a, k->s.extra, a_part, z, true, st));
+done:
+    return st->code;
+}
+
+static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r, rd_status *st)
+{
+    const int64_t H = k->s.H, G = k->s.groups;
+    const float *restrict bi = k->w[G]->v, *restrict bj = k->w[G + 1]->v, *restrict bf = k->w[G + 2]->v, *restrict bo = k->w[G + 3]->v;
+    if (h_prev && mul(k, n, h_prev, k->s.R, h_part, r->z, true, st) != RD_OK) return st->code;
+    for (int64_t row = 0; row < n; row++) {
+        float *restrict z = r->z + row * 4 * H;
+        for (int64_t q = 0; q < H; q++) {
+            z[q] += bi[q];
+            z[H + q] += bj[q];
+            z[2 * H + q] += bf[q];
+            z[3 * H + q] += bo[q];
+        }
+    }
+    rd_lstm_gates(n, H, c_prev, r->z, r->c, r->tc, r->m ? r->m : r->h);
+    return RD_OK;
+}
+
+static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
+                         const rd_cell_rows *r, float *dz, float *dh_prev, rd_status *st)
+{
+    rd_lstm_gates_back(n, k->s.H, dm, dc, c_prev, r, dz);
+    return h_prev && dh_prev ? mul_t(k, n, dz, k->s.R, h_part, dh_prev, false, st) : RD_OK;
+}
+
+static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+{
+    if (dx) RD_TRY(mul_t(k, n, dz, k->s.in, x_part, dx, add_dx, st));
+    if (da) RD_TRY(mul_t(k, n, dz, k->s.extra, a_part, da, true, st));
+done:
+    return st->code;
+}
+
+static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
+                            const float *dz, rd_status *st)
+{
+    (void)tc;
+    RD_TRY(grad(k, N, x, k->s.in, x_part, dz, st));
+    RD_TRY(grad(k, N, h_prev, k->s.R, h_part, dz, st));
+    if (a) RD_TRY(grad(k, N, a, k->s.extra, a_part, dz, st));
+    for (int q = 0; q < 4; q++) rd_add_columns(k->be, N, k->s.H, dz + q * k->s.H, 4 * k->s.H, k->w[k->s.groups + q]->g);
+done:
+    return st->code;
+}
+
+const rd_cell_def rd_cell_glstm = {.name = "glstm", .has_c = true, .can_project = true, .declare = declare, .z_width = z_width, .input = input,
+                                   .step = step, .step_back = step_back, .input_back = input_back, .weights_back = weights_back};

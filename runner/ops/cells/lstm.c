@@ -1,0 +1,109 @@
+/* lstm.c -- Hochreiter and Schmidhuber 1997 as TF 1.4's LSTMCell computes it, forget bias 1 at run time, no peepholes:
+ *   [i, j, f, o] = [x; h; a] W + b        W [(in + R + extra), 4H], b [4H]
+ *   then rd_lstm_gates;  h' = m W_p, or m
+ * z holds the four gates, activated in place. */
+#include "../shared/cell.h"
+
+static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
+{
+    const int64_t rows = s->in + s->R + s->extra, wide = 4 * s->H;
+    const rd_init glorot = {RD_INIT_GLOROT, 0, rows, wide}, zero = {RD_INIT_CONST, 0, 0, 0}, proj = {RD_INIT_GLOROT, 0, s->H, s->R};
+    RD_TRY(emit(ctx, "kernel", 2, (int64_t[]){rows, wide}, glorot, st));
+    RD_TRY(emit(ctx, "bias", 1, &wide, zero, st));
+    if (s->projects) RD_TRY(emit(ctx, "projection", 2, (int64_t[]){s->H, s->R}, proj, st));
+done:
+    return st->code;
+}
+
+static int64_t z_width(const rd_cell_shape *s) { return 4 * s->H; }
+
+static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+{
+    RD_TRY(rd_mul_rows(k, k->w[0], 0, k->s.in, n, x, z, false, st));
+    if (a) RD_TRY(rd_mul_rows(k, k->w[0], k->s.in + k->s.R, k->s.extra, n, a, z, true, st));
+done:
+    return st->code;
+}
+
+typedef struct job {
+    int64_t H;
+    const float *hz, *b, *c_prev, *dm;
+    rd_cell_rows r;
+    float *dc, *dz;
+} job;
+
+static void step_rows(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const int64_t H = j->H;
+    const float *restrict b = j->b;
+    for (int64_t row = lo; row < hi; row++) {
+        float *restrict z = j->r.z + row * 4 * H;
+        if (j->hz) {
+            const float *restrict hz = j->hz + row * 4 * H;
+            for (int64_t q = 0; q < 4 * H; q++) z[q] += hz[q] + b[q];
+        } else {
+            for (int64_t q = 0; q < 4 * H; q++) z[q] += b[q];
+        }
+        rd_lstm_gates(1, H, j->c_prev ? j->c_prev + row * H : NULL, z, j->r.c + row * H, j->r.tc + row * H, j->r.m + row * H);
+    }
+}
+
+static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r, rd_status *st)
+{
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    job j = {.H = k->s.H, .b = k->w[1]->v, .c_prev = c_prev, .r = *r};
+    if (!j.r.m) j.r.m = r->h;
+    if (h_prev) {
+        float *hz;
+        RD_TRY(rd_arena_get(k->scratch, (size_t)((n + 8) * k->Z) * sizeof *hz, &hz, st));
+        RD_TRY(rd_mul_rows(k, k->w[0], k->s.in, k->s.R, n, h_prev, hz, false, st));
+        j.hz = hz;
+    }
+    rd_parallel(k->be, n, 8, step_rows, &j);
+done:
+    rd_arena_rewind(k->scratch, mark);
+    return st->code;
+}
+
+static void step_back_rows(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const int64_t H = j->H;
+    rd_cell_rows r = j->r;
+    r.z += lo * 4 * H;
+    r.tc += lo * H;
+    rd_lstm_gates_back(hi - lo, H, j->dm + lo * H, j->dc + lo * H, j->c_prev ? j->c_prev + lo * H : NULL, &r, j->dz + lo * 4 * H);
+}
+
+static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
+                         const rd_cell_rows *r, float *dz, float *dh_prev, rd_status *st)
+{
+    job j = {.H = k->s.H, .c_prev = c_prev, .dm = dm, .r = *r, .dc = dc, .dz = dz};
+    rd_parallel(k->be, n, 8, step_back_rows, &j);
+    if (h_prev && dh_prev) return rd_mul_rows_t(k, k->w[0], k->s.in, k->s.R, n, dz, dh_prev, false, st);
+    return RD_OK;
+}
+
+static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+{
+    if (dx) RD_TRY(rd_mul_rows_t(k, k->w[0], 0, k->s.in, n, dz, dx, add_dx, st));
+    if (da) RD_TRY(rd_mul_rows_t(k, k->w[0], k->s.in + k->s.R, k->s.extra, n, dz, da, true, st));
+done:
+    return st->code;
+}
+
+static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
+                            const float *dz, rd_status *st)
+{
+    (void)tc;
+    RD_TRY(rd_mul_grad(k, k->w[0], 0, k->s.in, N, x, dz, k->Z, st));
+    RD_TRY(rd_mul_grad(k, k->w[0], k->s.in, k->s.R, N, h_prev, dz, k->Z, st));
+    if (a) RD_TRY(rd_mul_grad(k, k->w[0], k->s.in + k->s.R, k->s.extra, N, a, dz, k->Z, st));
+    rd_add_columns(k->be, N, k->Z, dz, k->Z, k->w[1]->g);
+done:
+    return st->code;
+}
+
+const rd_cell_def rd_cell_lstm = {.name = "lstm", .has_c = true, .can_project = true, .declare = declare, .z_width = z_width, .input = input,
+                                  .step = step, .step_back = step_back, .input_back = input_back, .weights_back = weights_back};

@@ -1,0 +1,58 @@
+/* embed.c -- rows of a table: y[i] = W[ids[i]]. Backward: dW[ids[i]] += dy[i], in the order of i, so the sums are the same for
+ * any number of threads (these cut the columns). */
+#include "rd/ops.h"
+#include <string.h>
+
+typedef struct attr {
+    const int32_t *ids;
+    int64_t n;
+} attr;
+
+static rd_code infer(rd_call *c, rd_status *st)
+{
+    const attr *a = c->attr;
+    for (int64_t i = 0; i < a->n; i++)
+        if (a->ids[i] < 0 || a->ids[i] >= c->in[0]->rows)
+            return rd_fail(st, RD_EBUG, "token id %d is outside an embedding of %lld rows", a->ids[i], (long long)c->in[0]->rows);
+    c->out[0]->rows = a->n;
+    c->out[0]->cols = c->in[0]->cols;
+    return RD_OK;
+}
+
+static rd_code forward(rd_call *c, rd_status *st)
+{
+    const attr *a = c->attr;
+    const int64_t w = c->in[0]->cols;
+    (void)st;
+    for (int64_t i = 0; i < a->n; i++)
+        memcpy(c->out[0]->v + i * w, c->in[0]->v + a->ids[i] * w, (size_t)w * sizeof(float));
+    return RD_OK;
+}
+
+static void backward_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const rd_call *c = ctx;
+    const attr *a = c->attr;
+    const int64_t w = c->in[0]->cols;
+    for (int64_t i = 0; i < a->n; i++) {
+        float *restrict g = c->in[0]->g + a->ids[i] * w;
+        const float *restrict d = c->out[0]->g + i * w;
+        for (int64_t j = lo; j < hi; j++) g[j] += d[j];
+    }
+}
+
+static rd_code backward(rd_call *c, rd_status *st)
+{
+    (void)st;
+    if (c->in[0]->g) rd_parallel(c->be, c->in[0]->cols, 64, backward_part, c);
+    return RD_OK;
+}
+
+extern const rd_op rd_op_def_embed;
+const rd_op rd_op_def_embed = {.name = "embed", .about = "rows of a table", .infer = infer, .cpu = {forward, backward}};
+
+rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n)
+{
+    const attr a = {ids, n};
+    return rd_tape_apply(t, &rd_op_def_embed, &a, sizeof a, &W, 1, NULL, 1);
+}

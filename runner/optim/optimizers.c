@@ -1,0 +1,65 @@
+/* optimizers.c -- the list of optimizers, which make writes from the names in optimizers/, and the keys they read. */
+#include "rd/optim.h"
+#include <string.h>
+#include <strings.h>
+
+#define RD_ENTRY(name) extern const rd_optimizer_def rd_optimizer_##name;
+#include "optimizers.inc"
+#undef RD_ENTRY
+#define RD_ENTRY(name) &rd_optimizer_##name,
+static const rd_optimizer_def *const all[] = {
+#include "optimizers.inc"
+};
+#undef RD_ENTRY
+#define RD_ENTRY(name) #name,
+static const char *const names[] = {
+#include "optimizers.inc"
+    NULL,
+};
+#undef RD_ENTRY
+
+enum { TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH };
+#define T rd_optim_config
+
+static const rd_option rows[] = {
+    RD_OPT_(T, optimizer, optimizer, RD_STRING, NULL, TRAINING, 0, 0, names, "how weights follow from gradients"),
+    RD_OPT_REAL(T, opt_momentum, opt_momentum, "0.9", 0.0, 1.0, "momentum: share of the last step that is kept"),
+    RD_OPT_REAL(T, adam_beta1, adam_beta1, "0.9", 0.0, 0.999999, "adam: decay of the first moment"),
+    RD_OPT_REAL(T, adam_beta2, adam_beta2, "0.999", 0.0, 0.999999, "adam: decay of the second moment"),
+    RD_OPT_REAL(T, adam_epsilon, adam_epsilon, "1e-8", 1e-30, 1e6, "adam: added to the root, outside the bias correction"),
+    RD_OPT_REAL(T, adagrad_init, adagrad_init, "0.1", 1e-30, 1e30, "adagrad: first value of the accumulator"),
+    RD_OPT_REAL(T, adadelta_rho, adadelta_rho, "0.95", 0.0, 1.0, "adadelta: decay of both accumulators"),
+    RD_OPT_REAL(T, adadelta_epsilon, adadelta_epsilon, "1e-8", 1e-30, 1e6, "adadelta: added under both roots"),
+    {.key = "max_grad_norm", .type = RD_REAL, .at = offsetof(T, max_grad_norm), .given_at = offsetof(T, has_max_grad_norm),
+     .min = 1e-30, .max = 1e30, .help = "gradients whose global norm is above this are scaled down to it; not with lars_nu"},
+    {.key = "lars_nu", .type = RD_REAL, .at = offsetof(T, lars_nu), .given_at = offsetof(T, has_lars_nu), .min = 0.0,
+     .max = 1e30, .help = "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with max_grad_norm"},
+    RD_OPT_REAL(T, loss_scale, loss_scale, "1.0", 1e-30, 1e30,
+                "the loss is multiplied by this before, the gradients divided by it after, back-propagation"),
+    RD_OPT_END};
+
+const rd_option_group rd_group_optim = {"optimizer", "Optimizer, clipping, LARS", rows, sizeof(T)};
+
+rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status *st)
+{
+    if (!c->has_lars_nu || !c->has_max_grad_norm) return RD_OK;
+    return rd_fail(st, RD_EUSAGE,
+                   "'lars_nu' %g (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the size of every gradient "
+                   "itself; remove one of the two keys",
+                   c->lars_nu, cfg ? rd_config_where(cfg, "lars_nu") : "config", c->max_grad_norm,
+                   cfg ? rd_config_where(cfg, "max_grad_norm") : "config");
+}
+
+const rd_optimizer_def *rd_optimizer_find(const char *name)
+{
+    if (!name) return NULL;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcasecmp(all[i]->name, name) == 0) return all[i];
+    return NULL;
+}
+
+const rd_optimizer_def *const *rd_optimizer_defs(int *n)
+{
+    *n = (int)(sizeof all / sizeof *all);
+    return all;
+}

@@ -1,0 +1,29 @@
+/* adadelta.c -- Zeiler 2012 (arXiv:1212.5701), with a rate in front as in TensorFlow.
+ *   a = rho a + (1 - rho) g^2,   u = sqrt(d + eps) / sqrt(a + eps) g,   d = rho d + (1 - rho) u^2,   w -= lr u
+ * Rows of embeddings without a token keep weight, a and d. */
+#include "rd/optim.h"
+#include <math.h>
+
+static void update(const rd_update *u)
+{
+    const float lr = (float)u->lr, eps = (float)u->c->adadelta_epsilon;
+    const float rho = (float)u->c->adadelta_rho, rest = (float)(1.0 - u->c->adadelta_rho);
+    float *restrict w = u->w, *restrict a = u->slot[0], *restrict d = u->slot[1];
+    const float *restrict g = u->g;
+    for (int64_t i = u->lo; i < u->hi; i++) {
+        const float ai = rho * a[i] + rest * (g[i] * g[i]);
+        const float ui = sqrtf(d[i] + eps) / sqrtf(ai + eps) * g[i];
+        a[i] = ai;
+        d[i] = rho * d[i] + rest * (ui * ui);
+        w[i] -= lr * ui;
+    }
+}
+
+const rd_optimizer_def rd_optimizer_adadelta = {
+    .name = "adadelta",
+    .about = "Zeiler 2012",
+    .n_slots = 2,
+    .slot_name = {"accumulator", "update"},
+    .skips_zero_rows = true,
+    .update = update,
+};

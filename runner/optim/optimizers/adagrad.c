@@ -1,0 +1,31 @@
+/* adagrad.c -- Duchi et al. 2011, as TensorFlow 1.4 has it: a starts at 0.1, and there is no epsilon.
+ *   a += g^2,   w -= lr g / sqrt(a) */
+#include "rd/optim.h"
+#include <math.h>
+
+static void update(const rd_update *u)
+{
+    const float lr = (float)u->lr;
+    float *restrict w = u->w, *restrict a = u->slot[0];
+    const float *restrict g = u->g;
+    for (int64_t i = u->lo; i < u->hi; i++) {
+        const float ai = a[i] + g[i] * g[i];
+        a[i] = ai;
+        w[i] -= lr * g[i] / sqrtf(ai);
+    }
+}
+
+static double slot_init(const rd_optim_config *c, int slot)
+{
+    (void)slot;
+    return c->adagrad_init;
+}
+
+const rd_optimizer_def rd_optimizer_adagrad = {
+    .name = "adagrad",
+    .about = "a += g^2; w -= lr g / sqrt(a)",
+    .n_slots = 1,
+    .slot_name = {"accumulator"},
+    .slot_init = slot_init,
+    .update = update,
+};

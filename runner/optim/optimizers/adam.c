@@ -1,0 +1,34 @@
+/* adam.c -- Kingma and Ba 2015 (arXiv:1412.6980) in the form before their section 2.1, which TensorFlow has: epsilon stands outside
+ * the bias correction.
+ *   m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2
+ *   w -= lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + eps),   t from 1
+ * Rows of embeddings without a token decay their moments too, as TensorFlow's sparse Adam does. */
+#include "rd/optim.h"
+#include <math.h>
+
+static void update(const rd_update *u)
+{
+    const rd_optim_config *c = u->c;
+    const double t = (double)u->t;
+    const float alpha = (float)(u->lr * sqrt(1.0 - pow(c->adam_beta2, t)) / (1.0 - pow(c->adam_beta1, t)));
+    const float b1 = (float)c->adam_beta1, c1 = (float)(1.0 - c->adam_beta1);
+    const float b2 = (float)c->adam_beta2, c2 = (float)(1.0 - c->adam_beta2);
+    const float eps = (float)c->adam_epsilon;
+    float *restrict w = u->w, *restrict m = u->slot[0], *restrict v = u->slot[1];
+    const float *restrict g = u->g;
+    for (int64_t i = u->lo; i < u->hi; i++) {
+        const float mi = b1 * m[i] + c1 * g[i];
+        const float vi = b2 * v[i] + c2 * (g[i] * g[i]);
+        m[i] = mi;
+        v[i] = vi;
+        w[i] -= alpha * mi / (sqrtf(vi) + eps);
+    }
+}
+
+const rd_optimizer_def rd_optimizer_adam = {
+    .name = "adam",
+    .about = "Kingma and Ba 2015, epsilon outside the bias correction",
+    .n_slots = 2,
+    .slot_name = {"m", "v"},
+    .update = update,
+};

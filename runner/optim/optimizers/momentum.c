@@ -1,0 +1,25 @@
+/* momentum.c -- heavy ball, not Nesterov.
+ *   a = mu a + g,   w -= lr a,   a starts at 0
+ * TensorFlow hands it sparse gradients of embeddings: rows that no token of the batch used keep weight and a. */
+#include "rd/optim.h"
+
+static void update(const rd_update *u)
+{
+    const float lr = (float)u->lr, mu = (float)u->c->opt_momentum;
+    float *restrict w = u->w, *restrict a = u->slot[0];
+    const float *restrict g = u->g;
+    for (int64_t i = u->lo; i < u->hi; i++) {
+        const float ai = mu * a[i] + g[i];
+        a[i] = ai;
+        w[i] -= lr * ai;
+    }
+}
+
+const rd_optimizer_def rd_optimizer_momentum = {
+    .name = "momentum",
+    .about = "a = opt_momentum a + g; w -= lr a",
+    .n_slots = 1,
+    .slot_name = {"momentum"},
+    .skips_zero_rows = true,
+    .update = update,
+};

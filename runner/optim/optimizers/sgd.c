@@ -1,0 +1,16 @@
+/* sgd.c -- plain gradient descent.   w -= lr g */
+#include "rd/optim.h"
+
+static void update(const rd_update *u)
+{
+    const float lr = (float)u->lr;
+    float *restrict w = u->w;
+    const float *restrict g = u->g;
+    for (int64_t i = u->lo; i < u->hi; i++) w[i] -= lr * g[i];
+}
+
+const rd_optimizer_def rd_optimizer_sgd = {
+    .name = "sgd",
+    .about = "w -= lr g",
+    .update = update,
+};

@@ -1,0 +1,84 @@
+/* console.c -- lines for people: one a summary, a live line on a terminal in between. */
+#include "run_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+char *console_count(double v, char out[32])
+{
+    char digits[32];
+    int n, o = 0;
+    if (!isfinite(v) || fabs(v) >= 1e15) {
+        (void)snprintf(out, 32, "%g", v);
+        return out;
+    }
+    n = snprintf(digits, sizeof digits, "%.0f", v);
+    for (int i = 0; i < n; i++) {
+        out[o++] = digits[i];
+        if (digits[i] != '-' && i + 1 < n && (n - 1 - i) % 3 == 0) out[o++] = ',';
+    }
+    out[o] = '\0';
+    return out;
+}
+
+char *console_duration(double seconds, char out[32])
+{
+    if (!isfinite(seconds) || seconds < 0) {
+        (void)snprintf(out, 32, "?");
+        return out;
+    }
+    const int64_t s = (int64_t)(seconds + 0.5);
+    if (s < 60)
+        (void)snprintf(out, 32, "%" PRId64 "s", s);
+    else if (s < 3600)
+        (void)snprintf(out, 32, "%" PRId64 "m %02" PRId64 "s", s / 60, s % 60);
+    else if (s < 86400)
+        (void)snprintf(out, 32, "%" PRId64 "h %02" PRId64 "m", s / 3600, s % 3600 / 60);
+    else
+        (void)snprintf(out, 32, "%" PRId64 "d %02" PRId64 "h", s / 86400, s % 86400 / 3600);
+    return out;
+}
+
+static void describe(const step_record *s, double loss, char *out, size_t n)
+{
+    char all[32], target[32], eta[32], count[32];
+    (void)snprintf(out, n, "step %s  epoch %.2f  loss %.4f  ppl %.4g  lr %.4g  %s tokens/s (%s target)  eta %s",
+                   console_count((double)s->step, count), (double)s->epoch + s->epoch_part, loss, exp(s->nll_per_token),
+                   s->learning_rate, console_count(s->tokens_per_s, all), console_count(s->target_tokens_per_s, target),
+                   console_duration(s->eta_s, eta));
+}
+
+void console_step(rd_run *r, const step_record *s)
+{
+    char line[512];
+    describe(s, s->loss, line, sizeof line);
+    rd_info(r->log, "%s  norm %.4g  %.4g s/step", line, s->grad_norm, s->step_s);
+}
+
+/* mpirun gives its ranks a terminal of their own even when its output goes to a file: what counts is mpirun's. */
+bool console_watched(const rd_run *r)
+{
+    char link[64], target[64];
+    if (!rd_log_is_tty(r->log)) return false;
+    if (strcmp(r->world->comm, "self") == 0) return true;
+    (void)snprintf(link, sizeof link, "/proc/%d/fd/1", (int)getppid());
+    const ssize_t n = readlink(link, target, sizeof target - 1);
+    target[n > 0 ? n : 0] = '\0';
+    return strncmp(target, "/dev/pts/", 9) == 0 || strncmp(target, "/dev/tty", 8) == 0 || strcmp(target, "/dev/console") == 0;
+}
+
+void console_live(rd_run *r, const step_record *s)
+{
+    char line[512];
+    describe(s, s->loss, line, sizeof line);
+    rd_live(r->log, "%s", line);
+}
+
+void console_sample(rd_run *r, const char *source, const char *target, const char *predicted)
+{
+    rd_info(r->log, "  Train Source[0]:     %s", source);
+    rd_info(r->log, "  Train Target[0]:     %s", target);
+    rd_info(r->log, "  Train Prediction[0]: %s", predicted);
+}

@@ -1,0 +1,59 @@
+/* decode.c -- decodes held-out samples, shared among the ranks.
+ *
+ * Which samples form a batch depends on the data and the batch size alone, and a batch is computed whole by one rank. So every rank count
+ * computes the same batches, and only who computes them differs. */
+#include "run_impl.h"
+
+#include <stdlib.h>
+
+typedef struct keyed {
+    int64_t id, length;
+} keyed;
+
+static int longer_first(const void *a, const void *b)
+{
+    const keyed *x = a, *y = b;
+    if (x->length != y->length) return x->length < y->length ? 1 : -1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    keyed *k = malloc((size_t)(n > 0 ? n : 1) * sizeof *k);
+    if (!k) return; /* the order only saves time */
+    for (int64_t i = 0; i < n; i++) k[i] = (keyed){ids[i], def->length(rd_dataset_self(d), ids[i])};
+    qsort(k, (size_t)n, sizeof *k, longer_first);
+    for (int64_t i = 0; i < n; i++) ids[i] = k[i].id;
+    free(k);
+}
+
+rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st)
+{
+    rd_decoded *out = NULL;
+    rd_tape_reset(r->tape, false, false);
+    RD_TRY(rd_arena_zero(rd_tape_arena(r->tape), (size_t)(b->n + 1) * sizeof *out, &out, st));
+    RD_TRY(r->model->decode(r->model_self, r->tape, b, c, out, st));
+    RD_TRY(rd_tape_check(r->tape, st));
+    for (int64_t i = 0; i < b->n; i++) RD_TRY(fn(ctx, b->sample[i], &out[i], st));
+done:
+    return st->code;
+}
+
+rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size, const rd_decode_config *c,
+                     decode_fn *fn, void *ctx, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    if (!r->model->decode)
+        return rd_fail(st, RD_EUSAGE, "the model '%s' has no sequences to decode; --mode=eval gives its loss", r->model->name);
+    for (int64_t k = r->world->rank; k * size < n; k += r->world->size) {
+        const int64_t left = n - k * size;
+        rd_batch b = {0};
+        rd_arena_reset(r->data);
+        RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, left < size ? left : size, r->data, &b, st));
+        b.n_global = b.n;
+        RD_TRY(decode_one(r, &b, c, fn, ctx, st));
+    }
+done:
+    return st->code;
+}

@@ -1,0 +1,329 @@
+/* evaluate.c -- loss and score on held-out data, on all ranks, all sentences, partial batches included.
+ *
+ * The figures are the same for every number of ranks: a batch is whole on one rank (decode.c), sums of losses are added in the order of
+ * batches on rank 0, scores are integer counts. Loss is over all samples; with multi_reference only one sample of each source is
+ * decoded, and the target that scores best counts. */
+#include "run_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct batch_sums {
+    int64_t batch;
+    double loss, weight, nll, targets, correct;
+} batch_sums;
+
+/* ---- teacher-forced loss ---- */
+
+static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *mine, int64_t *n_mine, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(r->held);
+    const int64_t size = r->c.eval_batch_size;
+    *n_mine = 0;
+    for (int64_t k = r->world->rank; k * size < n; k += r->world->size) {
+        const int64_t left = n - k * size;
+        rd_batch b = {0};
+        rd_loss_out out = {0};
+        rd_arena_reset(r->data);
+        RD_TRY(def->fetch(rd_dataset_self(r->held), ids + k * size, left < size ? left : size, r->data, &b, st));
+        b.n_global = b.n;
+        rd_tape_reset(r->tape, false, false);
+        RD_TRY(r->model->loss(r->model_self, r->tape, &b, &out, st));
+        RD_TRY(rd_tape_check(r->tape, st));
+        mine[(*n_mine)++] = (batch_sums){k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct};
+    }
+done:
+    return st->code;
+}
+
+static int by_batch(const void *a, const void *b)
+{
+    const batch_sums *x = a, *y = b;
+    return x->batch < y->batch ? -1 : x->batch > y->batch;
+}
+
+static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *out, rd_status *st)
+{
+    const int64_t n_batches = (n + r->c.eval_batch_size - 1) / r->c.eval_batch_size;
+    batch_sums total = {0}, *mine = malloc((size_t)(n_batches + 1) * sizeof *mine);
+    int64_t n_mine = 0, *lens = NULL;
+    char *all = NULL;
+    if (!mine)
+        rd_fail(st, RD_EENV, "out of memory for the sums of %" PRId64 " batches", n_batches);
+    else
+        (void)loss_share(r, ids, n, mine, &n_mine, st);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_gather(r->comm, mine, n_mine * (int64_t)sizeof *mine, &all, &lens, st));
+    if (r->world->rank == 0) {
+        batch_sums *b = (batch_sums *)(void *)all;
+        qsort(b, (size_t)n_batches, sizeof *b, by_batch);
+        for (int64_t i = 0; i < n_batches; i++) {
+            total.loss += b[i].loss;
+            total.weight += b[i].weight;
+            total.nll += b[i].nll;
+            total.targets += b[i].targets;
+            total.correct += b[i].correct;
+        }
+    }
+    RD_TRY(rd_comm_bcast(r->comm, &total, sizeof total, 0, st));
+    out->loss = total.weight > 0.0 ? total.loss / total.weight : NAN;
+    out->nll_per_token = total.targets > 0.0 ? total.nll / total.targets : NAN;
+    out->perplexity = exp(out->nll_per_token);
+    out->accuracy = total.targets > 0.0 ? total.correct / total.targets : NAN;
+    out->n_targets = (int64_t)total.targets;
+    out->n_correct = (int64_t)total.correct;
+done:
+    free(all);
+    free(lens);
+    free(mine);
+    return st->code;
+}
+
+/* ---- score of decoded sentences ---- */
+
+/* Samples with the same source, as chains: first[i] is the lowest id of i's group, next[i] the next member or -1. */
+typedef struct groups {
+    int64_t *next; /* owned; [n] */
+} groups;
+
+typedef struct source_key {
+    uint64_t hash;
+    int64_t length, id;
+} source_key;
+
+static int by_source(const void *a, const void *b)
+{
+    const source_key *x = a, *y = b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    if (x->length != y->length) return x->length < y->length ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Reduces ids to one id per source, and links the others to it. */
+static rd_code group_sources(rd_run *r, int64_t *ids, int64_t *n, groups *g, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(r->held);
+    source_key *key = malloc((size_t)(*n + 1) * sizeof *key);
+    int64_t kept = 0;
+    if (!key) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " samples", *n);
+    for (int64_t i = 0; i < *n; i++) {
+        rd_batch b = {0};
+        rd_arena_reset(r->data);
+        RD_TRY(def->fetch(rd_dataset_self(r->held), &ids[i], 1, r->data, &b, st));
+        const rd_field *f = rd_batch_field(&b, "source");
+        if (!f || f->dtype != RD_I32) {
+            rd_fail(st, RD_EUSAGE, "multi_reference needs a dataset with source sentences");
+            goto done;
+        }
+        const int32_t *x = f->data;
+        uint64_t h = UINT64_C(0xcbf29ce484222325);
+        for (int64_t k = f->off[0]; k < f->off[1]; k++) h = (h ^ (uint32_t)x[k]) * UINT64_C(0x100000001b3), h ^= h >> 29;
+        key[i] = (source_key){h, f->off[1] - f->off[0], ids[i]};
+    }
+    qsort(key, (size_t)*n, sizeof *key, by_source);
+    for (int64_t i = 0; i < *n; i++) {
+        g->next[key[i].id] = -1;
+        if (i > 0 && key[i].hash == key[i - 1].hash && key[i].length == key[i - 1].length)
+            g->next[key[i - 1].id] = key[i].id;
+        else
+            ids[kept++] = key[i].id;
+    }
+    *n = kept;
+done:
+    free(key);
+    return st->code;
+}
+
+typedef struct scorer {
+    rd_run *run;
+    groups groups;
+    rd_arena *arena;
+    rd_data_spec spec;
+    bool bpe, print_unk;
+    int64_t counts[RD_METRIC_COUNTS];
+} scorer;
+
+static rd_code reference(scorer *s, int64_t id, rd_tokens *out, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(s->run->held);
+    void *self = rd_dataset_self(s->run->held);
+    size_t n = 0;
+    const char *text = def->reference ? def->reference(self, id, &n) : NULL;
+    if (text) return rd_tokens_split(text, n, s->bpe, s->arena, out, st);
+    rd_batch b = {0};
+    RD_TRY(def->fetch(self, &id, 1, s->arena, &b, st));
+    const rd_field *f = rd_batch_field(&b, "target");
+    if (!f) return rd_fail(st, RD_EDATA, "sample %" PRId64 " has no target to score against", id);
+    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, (const int32_t *)f->data + f->off[0], f->off[1] - f->off[0], s->print_unk, s->bpe,
+                           s->arena, out, st));
+done:
+    return st->code;
+}
+
+static rd_code score(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+{
+    scorer *s = ctx;
+    const rd_metric_def *m = s->run->metric;
+    int64_t best[RD_METRIC_COUNTS] = {0};
+    double best_value = 0.0;
+    rd_tokens hyp = {0};
+    rd_arena_reset(s->arena);
+    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, d->ids, d->n, s->print_unk, s->bpe, s->arena, &hyp, st));
+    for (int64_t i = id; i >= 0; i = s->groups.next ? s->groups.next[i] : -1) {
+        int64_t counts[RD_METRIC_COUNTS] = {0};
+        rd_figure f[RD_METRIC_FIGURES];
+        rd_tokens ref = {0};
+        RD_TRY(reference(s, i, &ref, st));
+        m->add(counts, &hyp, &ref);
+        if (!s->groups.next || s->groups.next[id] < 0) {
+            memcpy(best, counts, sizeof best);
+            break;
+        }
+        (void)m->figures(counts, f);
+        if (i == id || (f[0].higher_is_better ? f[0].value > best_value : f[0].value < best_value)) {
+            memcpy(best, counts, sizeof best);
+            best_value = f[0].value;
+        }
+    }
+    for (int i = 0; i < RD_METRIC_COUNTS; i++) s->counts[i] += best[i];
+done:
+    return st->code;
+}
+
+static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, rd_status *st)
+{
+    scorer s = {.run = r, .bpe = run_flag(r, "bpe_used", false), .print_unk = run_flag(r, "print_unk", false)};
+    rd_decode_config c;
+    rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &s.spec);
+    run_decode_config(r, false, &c);
+    if (rd_arena_new((size_t)1 << 16, &s.arena, st) == RD_OK && r->c.multi_reference) {
+        const int64_t count = rd_dataset_def_of(r->held)->count(rd_dataset_self(r->held));
+        s.groups.next = malloc((size_t)(count + 1) * sizeof *s.groups.next);
+        if (!s.groups.next)
+            rd_fail(st, RD_EENV, "out of memory for %" PRId64 " samples", count);
+        else
+            (void)group_sources(r, ids, &n, &s.groups, st);
+        decode_sort(r->held, ids, n);
+    }
+    if (st->code == RD_OK) (void)decode_share(r, r->held, ids, n, r->c.eval_batch_size, &c, score, &s, st);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_sum_i64(r->comm, s.counts, RD_METRIC_COUNTS, st));
+    memcpy(out->counts, s.counts, sizeof out->counts);
+    out->n_figures = r->metric->figures(out->counts, out->figure);
+    r->metric->line(out->counts, out->line, sizeof out->line);
+    out->scored = true;
+done:
+    free(s.groups.next);
+    rd_arena_free(s.arena);
+    return st->code;
+}
+
+rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(r->held);
+    const int64_t begin_ns = rd_now_ns();
+    int64_t n = def->count(rd_dataset_self(r->held)), *ids = NULL;
+    memset(out, 0, sizeof *out);
+    if (r->c.max_eval_samples > 0 && n > r->c.max_eval_samples) n = r->c.max_eval_samples;
+    ids = malloc((size_t)(n + 1) * sizeof *ids);
+    if (!ids)
+        rd_fail(st, RD_EENV, "out of memory for %" PRId64 " samples", n);
+    else if (n == 0)
+        rd_fail(st, RD_EDATA, "there is nothing to evaluate: source_file_eval holds no sentence");
+    RD_TRY(run_agree(r, st));
+    for (int64_t i = 0; i < n; i++) ids[i] = i;
+    out->n_samples = n;
+    decode_sort(r->held, ids, n);
+    RD_TRY(loss_all(r, ids, n, out, st));
+    if (r->model->decode && run_flag(r, "eval_bleu", true)) RD_TRY(score_all(r, ids, n, out, st));
+    out->seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
+done:
+    free(ids);
+    return st->code;
+}
+
+/* ---- what is said and written ---- */
+
+rd_code eval_records_open(rd_run *r, eval_records *e, rd_status *st)
+{
+    char dir[4200], path[4300], warning[RD_MSG_BYTES] = "";
+    e->lock = -1;
+    if (!r->cli->logdir || !r->cli->logdir[0]) return RD_OK;
+    (void)snprintf(dir, sizeof dir, "%.4000s/eval", r->cli->logdir);
+    (void)snprintf(path, sizeof path, "%.4200s/metrics.jsonl", dir);
+    RD_TRY(rd_mkdirs(dir, st));
+    RD_TRY(rd_logdir_lock(dir, &e->lock, warning, st));
+    if (warning[0]) rd_warn(r->log, "%s", warning);
+    /* Evaluation of an older checkpoint leaves the lines of newer ones; a resumed run writes its own again. */
+    RD_TRY(rd_metrics_new(path, r->mode == RD_MODE_TRAIN_EVAL ? r->at.step : INT64_MAX, &e->metrics, st));
+    RD_TRY(rd_events_new(dir, r->at.step, &e->events, st));
+done:
+    return st->code;
+}
+
+void eval_records_close(eval_records *e)
+{
+    rd_events_free(e->events);
+    rd_metrics_free(e->metrics);
+    if (e->lock >= 0) (void)close(e->lock);
+    *e = (eval_records){.lock = -1};
+}
+
+static json_t *real_or_null(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+rd_code eval_report(rd_run *r, eval_records *e, const eval_result *v, rd_status *st)
+{
+    char count[32];
+    rd_live(r->log, NULL);
+    rd_info(r->log, "evaluation at step %" PRId64 ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentences, %.1f s)",
+            r->at.step, v->loss, v->nll_per_token, v->perplexity, v->accuracy, console_count((double)v->n_samples, count), v->seconds);
+    if (v->scored) rd_info(r->log, "%s", v->line);
+    if (!e->events) return RD_OK;
+    json_t *o = json_object();
+    (void)json_object_set_new(o, "step", json_integer((json_int_t)r->at.step));
+    (void)json_object_set_new(o, "loss", real_or_null(v->loss));
+    (void)json_object_set_new(o, "loss_per_token", real_or_null(v->nll_per_token));
+    (void)json_object_set_new(o, "perplexity", real_or_null(v->perplexity));
+    (void)json_object_set_new(o, "accuracy", real_or_null(v->accuracy));
+    (void)json_object_set_new(o, "samples", json_integer((json_int_t)v->n_samples));
+    (void)json_object_set_new(o, "targets", json_integer((json_int_t)v->n_targets));
+    for (int i = 0; i < v->n_figures; i++) (void)json_object_set_new(o, v->figure[i].name, real_or_null(v->figure[i].value));
+    if (v->scored) (void)json_object_set_new(o, "score_line", json_string(v->line));
+    (void)json_object_set_new(o, "eval_s", json_real(v->seconds));
+    RD_TRY(rd_metrics_write(e->metrics, o, st));
+    (void)rd_events_scalar(e->events, r->at.step, "loss", v->loss, st);
+    (void)rd_events_scalar(e->events, r->at.step, "loss_per_token", v->nll_per_token, st);
+    (void)rd_events_scalar(e->events, r->at.step, "perplexity", v->perplexity, st);
+    (void)rd_events_scalar(e->events, r->at.step, "accuracy", v->accuracy, st);
+    for (int i = 0; i < v->n_figures; i++)
+        (void)rd_events_scalar(e->events, r->at.step, v->figure[i].name, v->figure[i].value, st);
+    (void)rd_events_flush(e->events, st);
+done:
+    return st->code;
+}
+
+rd_code run_eval(rd_run *r, rd_status *st)
+{
+    eval_records e = {.lock = -1};
+    eval_result v;
+    rd_data_spec spec = {0};
+    RD_TRY(run_check_source(r, st));
+    RD_TRY(run_open_data(r, RD_SPLIT_EVAL, &r->held, st));
+    rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &spec);
+    RD_TRY(run_open_model(r, &spec, false, st));
+    RD_TRY(world_check(r, st));
+    RD_TRY(run_load_required(r, st));
+    world_banner(r, 0, 0, 0);
+    RD_TRY(run_evaluate(r, &v, st));
+    if (r->world->rank == 0 && eval_records_open(r, &e, st) == RD_OK) (void)eval_report(r, &e, &v, st);
+    (void)run_agree(r, st);
+done:
+    eval_records_close(&e);
+    return st->code;
+}

@@ -1,0 +1,231 @@
+/* infer.c -- translates: one output line per input line, in order, whatever the number of ranks.
+ *
+ * The input goes through in chunks of lines. Of a chunk, sentences of like length form batches (decode.c), every rank decodes its
+ * batches, and rank 0 puts the lines back in order. Chunks and batches depend on the input alone, so the output does too. */
+#include "run_impl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHUNK = 8192 };
+
+/* ---- where lines go: standard output, or a file that appears whole ---- */
+
+typedef struct sink {
+    rd_tmpfile file; /* path empty: standard output */
+    bool to_file;
+} sink;
+
+static rd_code sink_open(sink *o, const char *path, rd_status *st)
+{
+    o->to_file = path && path[0] && strcmp(path, "stdout") != 0 && strcmp(path, "-") != 0;
+    return o->to_file ? rd_tmpfile_open(&o->file, path, st) : RD_OK;
+}
+
+static rd_code sink_write(sink *o, const char *p, size_t n, rd_status *st)
+{
+    if (o->to_file) return rd_tmpfile_write(&o->file, p, n, st);
+    while (n > 0) {
+        const ssize_t got = write(STDOUT_FILENO, p, n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return rd_fail(st, RD_EENV, "cannot write to standard output: %s", strerror(errno));
+        p += got;
+        n -= (size_t)got;
+    }
+    return RD_OK;
+}
+
+/* ---- one chunk ---- */
+
+typedef struct line_head {
+    int64_t id, bytes;
+} line_head;
+
+typedef struct collector {
+    const rd_dataset *d;
+    rd_strbuf out;   /* line_head, text, line_head, text ... */
+    rd_strbuf text;
+} collector;
+
+static rd_code collect(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+{
+    collector *c = ctx;
+    const rd_dataset_def *def = rd_dataset_def_of(c->d);
+    rd_strbuf_reset(&c->text);
+    def->text(rd_dataset_self(c->d), 1, d->ids, d->n, false, &c->text);
+    const line_head h = {id, (int64_t)c->text.n};
+    rd_strbuf_add(&c->out, &h, sizeof h);
+    rd_strbuf_add(&c->out, c->text.s ? c->text.s : "", c->text.n);
+    if (c->out.failed || c->text.failed) return rd_fail(st, RD_EENV, "out of memory for decoded sentences");
+    return RD_OK;
+}
+
+/* Rank 0: the lines of ids [first, first + n), from the gathered bytes, in order. */
+static rd_code put_lines(sink *o, const char *all, int64_t bytes, int64_t first, int64_t n, rd_status *st)
+{
+    const char **at = calloc((size_t)n + 1, sizeof *at);
+    rd_strbuf lines = {0};
+    if (!at) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " lines", n);
+    for (int64_t i = 0; i < bytes;) {
+        line_head h;
+        memcpy(&h, all + i, sizeof h);
+        if (h.id >= first && h.id < first + n) at[h.id - first] = all + i;
+        i += (int64_t)sizeof h + h.bytes;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        line_head h = {0};
+        if (at[k]) {
+            memcpy(&h, at[k], sizeof h);
+            rd_strbuf_add(&lines, at[k] + sizeof h, (size_t)h.bytes);
+        }
+        rd_strbuf_puts(&lines, "\n");
+    }
+    if (lines.failed)
+        rd_fail(st, RD_EENV, "out of memory for %" PRId64 " lines", n);
+    else
+        (void)sink_write(o, lines.s, lines.n, st);
+    rd_strbuf_release(&lines);
+    free(at);
+    return st->code;
+}
+
+static rd_code translate_chunk(rd_run *r, sink *o, int64_t first, int64_t n, int64_t *ids, rd_status *st)
+{
+    collector c = {.d = r->held};
+    rd_decode_config dc;
+    char *all = NULL;
+    int64_t *lens = NULL, bytes = 0;
+    run_decode_config(r, true, &dc);
+    for (int64_t i = 0; i < n; i++) ids[i] = first + i;
+    decode_sort(r->held, ids, n);
+    (void)decode_share(r, r->held, ids, n, r->c.infer_batch_size, &dc, collect, &c, st);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_gather(r->comm, c.out.s, (int64_t)c.out.n, &all, &lens, st));
+    if (r->world->rank == 0) {
+        for (int i = 0; i < r->world->size; i++) bytes += lens[i];
+        (void)put_lines(o, all, bytes, first, n, st);
+    }
+    (void)run_agree(r, st);
+done:
+    free(all);
+    free(lens);
+    rd_strbuf_release(&c.out);
+    rd_strbuf_release(&c.text);
+    return st->code;
+}
+
+static rd_code translate(rd_run *r, rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(r->held);
+    const int64_t n = def->count(rd_dataset_self(r->held)), begin_ns = rd_now_ns();
+    int64_t *ids = malloc(CHUNK * sizeof *ids);
+    const bool watched = console_watched(r);
+    sink o = {0};
+    char a[32], b[32];
+    if (!ids) rd_fail(st, RD_EENV, "out of memory");
+    if (st->code == RD_OK && r->world->rank == 0) (void)sink_open(&o, r->cli->inference_out, st);
+    RD_TRY(run_agree(r, st));
+    for (int64_t first = 0; first < n; first += CHUNK) {
+        RD_TRY(translate_chunk(r, &o, first, n - first < CHUNK ? n - first : CHUNK, ids, st));
+        if (!watched) continue;
+        const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
+        const int64_t done_n = first + CHUNK < n ? first + CHUNK : n;
+        rd_live(r->log, "%s of %s lines  eta %.0f s", console_count((double)done_n, a), console_count((double)n, b),
+                seconds * (double)(n - done_n) / (double)done_n);
+    }
+    rd_live(r->log, NULL);
+    if (r->world->rank == 0 && o.to_file) (void)rd_tmpfile_commit(&o.file, st);
+    RD_TRY(run_agree(r, st));
+    rd_info(r->log, "%s lines in %.1f s%s%s", console_count((double)n, a), (double)(rd_now_ns() - begin_ns) * 1e-9,
+            o.to_file ? ", written to " : "", o.to_file ? r->cli->inference_out : "");
+done:
+    rd_tmpfile_release(&o.file);
+    free(ids);
+    return st->code;
+}
+
+/* ---- a person at the terminal ---- */
+
+/* Splits at single spaces, as the reader of files does; start and end tokens around. */
+static rd_code ids_of_line(const rd_vocab *v, const char *line, size_t n, rd_arena *a, int32_t **ids, int64_t *n_ids, rd_status *st)
+{
+    int64_t k = 0;
+    RD_TRY(rd_arena_get(a, (n + 3) * sizeof **ids, ids, st));
+    (*ids)[k++] = RD_SOS;
+    for (size_t i = 0;;) {
+        const char *end = memchr(line + i, ' ', n - i);
+        const size_t len = end ? (size_t)(end - (line + i)) : n - i;
+        (*ids)[k++] = rd_vocab_id(v, line + i, len);
+        if (!end) break;
+        i += len + 1;
+    }
+    (*ids)[k++] = RD_EOS;
+    *n_ids = k;
+done:
+    return st->code;
+}
+
+static rd_code say(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+{
+    rd_run *r = ctx;
+    rd_strbuf text = {0};
+    sink o = {0};
+    (void)id;
+    run_text(r->held, 1, d->ids, d->n, false, &text);
+    rd_strbuf_puts(&text, "\n");
+    (void)sink_write(&o, text.s, text.n, st);
+    rd_strbuf_release(&text);
+    return st->code;
+}
+
+static rd_code converse(rd_run *r, rd_status *st)
+{
+    static const int64_t one_sample[1] = {0};
+    static const int32_t ends[2] = {RD_SOS, RD_EOS};
+    static const int64_t ends_off[2] = {0, 2};
+    rd_decode_config dc;
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    run_decode_config(r, true, &dc);
+    rd_info(r->log, "one sentence a line, tokens separated by single blanks; end with ctrl-D");
+    while ((n = getline(&line, &cap, stdin)) >= 0) {
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r' || line[n - 1] == ' ')) n--;
+        int32_t *ids = NULL;
+        int64_t off[2] = {0, 0};
+        rd_arena_reset(r->data);
+        RD_TRY(ids_of_line(r->spec.src_vocab, line, (size_t)n, r->data, &ids, &off[1], st));
+        const rd_batch b = {.n_global = 1, .n = 1, .sample = one_sample, .n_fields = 2,
+                            .field = {{.name = "source", .dtype = RD_I32, .data = ids, .off = off},
+                                      {.name = "target", .dtype = RD_I32, .data = ends, .off = ends_off}}};
+        RD_TRY(decode_one(r, &b, &dc, say, r, st));
+    }
+done:
+    free(line);
+    return st->code;
+}
+
+rd_code run_infer(rd_run *r, rd_status *st)
+{
+    const bool talk = r->world->size == 1 && r->cli->input && strcmp(r->cli->input, "-") == 0 && isatty(STDIN_FILENO);
+    rd_data_spec spec = {0};
+    /* The reader of files opens on nothing; it still gives the vocabularies. */
+    if (talk) (void)rd_config_put(r->config, "source_file_test", json_string("/dev/null"), "--input", st);
+    RD_TRY(st->code);
+    RD_TRY(run_check_source(r, st));
+    RD_TRY(run_open_data(r, RD_SPLIT_TEST, &r->held, st));
+    rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &spec);
+    RD_TRY(run_open_model(r, &spec, false, st));
+    if (!r->model->decode || !rd_dataset_def_of(r->held)->text)
+        rd_fail(st, RD_EUSAGE, "the model '%s' has no sequences to write; --mode=eval gives its loss", r->model->name);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(world_check(r, st));
+    RD_TRY(run_load_required(r, st));
+    RD_TRY(talk ? converse(r, st) : translate(r, st));
+done:
+    return st->code;
+}

@@ -1,0 +1,87 @@
+/* options.c -- the trainer's own keys, and the list of all option groups of the program. */
+#include "run_impl.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const char *const dtypes[] = {"float32", "mixed", NULL};
+static const char *const levels[] = {"np", NULL};
+static const char *const formats[] = {"text", "json", NULL};
+
+enum { ANY_TRAIN = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL };
+
+static const rd_option run_rows[] = {
+    RD_OPT_STRING(run_config, model, model, "\"seq2seq\"", "which model to build (one file each in models/)"),
+    RD_OPT_STRING(run_config, dataset, dataset, NULL, "which reader feeds it; default: the model's own"),
+    {.key = "batch_size", .type = RD_INT, .at = offsetof(run_config, batch_size), .given_at = SIZE_MAX,
+     .required = ANY_TRAIN | RD_MODE_EVAL | RD_MODE_BENCH, .min = 1, .max = 1 << 24,
+     .help = "samples per rank and forward pass; the global batch is this times the number of ranks"},
+    {.key = "eval_batch_size", .type = RD_INT, .at = offsetof(run_config, eval_batch_size),
+     .given_at = offsetof(run_config, has_eval_batch_size), .min = 1, .max = 1 << 24,
+     .help = "samples per rank and pass in evaluation; default: batch_size. The figures do not depend on the number of ranks"},
+    RD_OPT_INT(run_config, infer_batch_size, infer_batch_size, "64", 1, 1 << 24,
+               "sentences decoded at a time in infer mode; the output does not depend on it"),
+    RD_OPT_INT(run_config, num_gpus, num_gpus, "1", 0, 1 << 20, "forced to 1: one GPU, or one share of the processors, per rank"),
+    {.key = "num_epochs", .type = RD_INT, .at = offsetof(run_config, num_epochs),
+     .given_at = offsetof(run_config, has_num_epochs), .min = 1, .max = 1e9,
+     .help = "length of training in passes over the data, when --max_steps is not given"},
+    RD_OPT_INT(run_config, iter_size, iter_size, "1", 1, 1 << 20,
+               "global batches whose gradients are added up before an update: a larger batch without more memory"),
+    RD_OPT_CHOICE(run_config, dtype, dtype, "\"float32\"", dtypes,
+                  "mixed: matrix products take bfloat16 inputs; sums, weights and optimizer stay float32"),
+    RD_OPT_INT(run_config, threads, threads, "0", 0, 4096, "threads per rank; 0: the rank's own share of the processors"),
+    RD_OPT_INT(run_config, seed, seed, "0", 0, 9007199254740992.0,
+               "of initial weights, order of samples and dropout; --seed replaces it"),
+    RD_OPT_CHOICE(run_config, deterministic, deterministic, "\"np\"", levels,
+                  "np: the same config, seed and number of ranks give the same bytes"),
+    RD_OPT_INT(run_config, eval_frequency, eval_frequency, "1000", 1, 1e12, "steps between evaluations in train_eval mode"),
+    RD_OPT_INT(run_config, max_eval_samples, max_eval_samples, "0", 0, 1e12, "evaluate the first so many samples only; 0: all"),
+    RD_OPT_STRING(run_config, metric, metric, "\"bleu\"", "score of decoded sentences in evaluation; see --help"),
+    RD_OPT_BOOL(run_config, multi_reference, multi_reference, "false",
+                "evaluation: samples with the same source count once, with the target that scores best"),
+    RD_OPT_STRING(run_config, checkpoint, checkpoint, "\"newest\"",
+                  "which weights eval and infer use: newest or best of --logdir, or the path of an .npz file"),
+    RD_OPT_INT(run_config, checkpoint_keep, checkpoint_keep, "5", 1, 1000000, "how many periodic checkpoints stay"),
+    RD_OPT_BOOL(run_config, reset_optimizer, reset_optimizer, "false",
+                "start the optimizer's state anew when a checkpoint is resumed (needed after a change of optimizer)"),
+    RD_OPT_INT(run_config, nonfinite_limit, nonfinite_limit, "20", 1, 1e9,
+               "steps in a row with an inf or NaN gradient, each skipped, before the run ends with exit code 7"),
+    RD_OPT_INT(run_config, histogram_frequency, histogram_frequency, "500", 0, 1e12,
+               "steps between histograms of weights and gradients; 0: none"),
+    RD_OPT_BOOL(run_config, print_samples, print_samples, "true", "print one source, target and prediction with every summary"),
+    {.key = "shuffle", .type = RD_BOOL, .at = offsetof(run_config, shuffle), .given_at = SIZE_MAX, .flags = RD_OPT_ACCEPTED,
+     .help = "training always shuffles, evaluation and inference never do"},
+    {.key = "mode", .type = RD_STRING, .at = offsetof(run_config, mode), .given_at = SIZE_MAX, .flags = RD_OPT_ACCEPTED,
+     .help = "the flag --mode decides"},
+    RD_OPT_INT(run_config, bench_steps, bench_steps, "20", 1, 1e9, "counted steps of bench mode"),
+    RD_OPT_INT(run_config, bench_warmup, bench_warmup, "5", 0, 1e9, "steps before counting starts"),
+    RD_OPT_BOOL(run_config, bench_synthetic, bench_synthetic, "false", "random sentences in place of the config's data"),
+    RD_OPT_INT(run_config, bench_min_len, bench_min_len, "40", 3, 100000, "shortest synthetic sentence, both ends included"),
+    RD_OPT_INT(run_config, bench_max_len, bench_max_len, "40", 3, 100000, "longest synthetic sentence, both ends included"),
+    RD_OPT_INT(run_config, bench_vocab, bench_vocab, "16000", 5, 1 << 30, "size of both synthetic vocabularies"),
+    RD_OPT_CHOICE(run_config, bench_format, bench_format, "\"text\"", formats, "json: one line for programs"),
+    RD_OPT_END};
+
+const rd_option_group rd_group_run = {"run", "The run: batches, length, precision, evaluation, records", run_rows,
+                                      sizeof(run_config)};
+
+static int add_group(const rd_option_group *out[RD_MAX_GROUPS], int n, const rd_option_group *g)
+{
+    for (int i = 0; i < n; i++)
+        if (out[i] == g) return n; /* models may share a group */
+    if (g && n < RD_MAX_GROUPS) out[n++] = g;
+    return n;
+}
+
+int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS])
+{
+    int n = 0, n_data = 0, n_models = 0;
+    const rd_dataset_def *const *data = rd_dataset_defs(&n_data);
+    const rd_model_def *const *models = rd_model_defs(&n_models);
+    n = add_group(out, n, &rd_group_run);
+    for (int i = 0; i < n_data; i++) n = add_group(out, n, data[i]->group);
+    for (int i = 0; i < n_models; i++) n = add_group(out, n, models[i]->group);
+    n = add_group(out, n, &rd_group_schedule);
+    n = add_group(out, n, &rd_group_optim);
+    return n;
+}

@@ -1,0 +1,204 @@
+/* recorder.c -- what rank 0 writes while it trains: TensorBoard events, metrics.jsonl, config.json. The names of tags are those of
+ * OpenSeq2Seq where it had one. A record that cannot be written (a full disk) is said once and does not end the training. */
+#include "run_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct recorder {
+    rd_run *run;
+    rd_events *events;
+    rd_metrics *metrics;
+    bool complained;
+};
+
+static void complain(recorder *c, rd_status *st)
+{
+    if (st->code == RD_OK) return;
+    if (!c->complained) rd_warn(c->run->log, "records are incomplete: %s", st->msg);
+    c->complained = true;
+}
+
+/* Key -> value of the whole config, for hparams. */
+static json_t *flat_config(const rd_run *r)
+{
+    json_t *effective = rd_config_effective(r->config), *flat = json_object(), *row;
+    const char *key;
+    json_object_foreach (effective, key, row) {
+        json_t *v = json_object_get(row, "value");
+        if (v && !json_is_null(v)) (void)json_object_set(flat, key, v);
+    }
+    (void)json_object_set_new(flat, "ranks", json_integer(r->world->size));
+    json_decref(effective);
+    return flat;
+}
+
+static void write_config(recorder *c, rd_status *st)
+{
+    char path[4200];
+    json_t *effective = rd_config_effective(c->run->config);
+    char *text = effective ? json_dumps(effective, JSON_INDENT(2)) : NULL;
+    json_decref(effective);
+    if (!text) {
+        rd_fail(st, RD_EENV, "out of memory for config.json");
+        return;
+    }
+    (void)snprintf(path, sizeof path, "%.4000s/config.json", c->run->cli->logdir);
+    if (rd_file_write_atomic(path, text, strlen(text), st) == RD_OK) {
+        rd_strbuf md = {0};
+        rd_strbuf_printf(&md, "```json\n%s\n```\n", text);
+        (void)rd_events_text(c->events, c->run->at.step, "config", rd_strbuf_str(&md), st);
+        rd_strbuf_release(&md);
+    }
+    free(text);
+}
+
+rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
+{
+    static const char *const tags[] = {"loss", "Loss_Optimization/learning_rate", "Eval_BLEU_Score", NULL};
+    char path[4200];
+    json_t *flat = NULL;
+    recorder *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (!c) return rd_fail(st, RD_EENV, "out of memory");
+    c->run = r;
+    (void)snprintf(path, sizeof path, "%.4000s/metrics.jsonl", r->cli->logdir);
+    RD_TRY(rd_metrics_new(path, r->at.step, &c->metrics, st));
+    RD_TRY(rd_events_new(r->cli->logdir, r->at.step, &c->events, st));
+    write_config(c, st);
+    flat = flat_config(r);
+    (void)rd_events_hparams(c->events, flat, tags, st);
+    json_decref(flat);
+    (void)rd_events_flush(c->events, st);
+    RD_TRY(st->code);
+    *out = c;
+    return RD_OK;
+done:
+    rd_events_free(c->events);
+    rd_metrics_free(c->metrics);
+    free(c);
+    return st->code;
+}
+
+void recorder_free(recorder *c, int end_status)
+{
+    rd_status own = {0};
+    if (!c) return;
+    (void)rd_events_end(c->events, end_status, &own);
+    complain(c, &own);
+    rd_events_free(c->events);
+    rd_metrics_free(c->metrics);
+    free(c);
+}
+
+void recorder_flush(recorder *c)
+{
+    rd_status own = {0};
+    if (!c) return;
+    (void)rd_events_flush(c->events, &own);
+    complain(c, &own);
+}
+
+void recorder_scalar(recorder *c, int64_t step, const char *tag, double v)
+{
+    rd_status own = {0};
+    if (!c) return;
+    (void)rd_events_scalar(c->events, step, tag, v, &own);
+    complain(c, &own);
+}
+
+/* JSON has no NaN: such a value is null. */
+static void put_real(json_t *o, const char *key, double v)
+{
+    (void)json_object_set_new(o, key, isfinite(v) ? json_real(v) : json_null());
+}
+
+static void put_int(json_t *o, const char *key, double v)
+{
+    (void)json_object_set_new(o, key, json_integer((json_int_t)v));
+}
+
+static void write_metrics(recorder *c, const step_record *s)
+{
+    rd_status own = {0};
+    json_t *o = json_object();
+    put_int(o, "step", (double)s->step);
+    put_int(o, "epoch", (double)s->epoch);
+    put_real(o, "loss", s->loss);
+    put_real(o, "loss_mean", s->loss_mean);
+    put_real(o, "loss_per_token", s->nll_per_token);
+    put_real(o, "perplexity", exp(s->nll_per_token));
+    put_real(o, "accuracy", s->accuracy);
+    put_real(o, "learning_rate", s->learning_rate);
+    put_real(o, "grad_norm", s->grad_norm);
+    put_real(o, "tokens_per_s", s->tokens_per_s);
+    put_real(o, "target_tokens_per_s", s->target_tokens_per_s);
+    put_real(o, "samples_per_s", s->samples_per_s);
+    put_real(o, "step_s", s->step_s);
+    put_int(o, "samples", s->samples);
+    put_int(o, "epoch_samples", (double)s->epoch_samples);
+    (void)json_object_set_new(o, "epoch_samples_hash", json_integer((json_int_t)s->epoch_samples_hash));
+    put_int(o, "targets", s->targets);
+    put_int(o, "skipped", (double)s->skipped);
+    put_int(o, "step_memory_bytes", (double)s->step_bytes);
+    put_real(o, "time", rd_wall_s());
+    (void)rd_metrics_write(c->metrics, o, &own);
+    complain(c, &own);
+}
+
+static void write_variables(recorder *c, const step_record *s, bool histograms)
+{
+    const rd_params *ps = c->run->params;
+    rd_status own = {0};
+    char tag[256];
+    for (int i = 0; i < rd_params_n(ps); i++) {
+        const rd_param *p = rd_params_at(ps, i);
+        if (s->param_norm) {
+            (void)snprintf(tag, sizeof tag, "Loss_Optimization/gradient_norm/%s_0", p->name);
+            (void)rd_events_scalar(c->events, s->step, tag, s->param_norm[i], &own);
+        }
+        if (!histograms) continue;
+        (void)snprintf(tag, sizeof tag, "Loss_Optimization/gradients/%s_0", p->name);
+        (void)rd_events_histogram(c->events, s->step, tag, rd_params_grads(ps) + p->offset, p->n, &own);
+        (void)snprintf(tag, sizeof tag, "weights/%s_0", p->name);
+        (void)rd_events_histogram(c->events, s->step, tag, rd_params_values(ps) + p->offset, p->n, &own);
+    }
+    complain(c, &own);
+}
+
+void recorder_step(recorder *c, const step_record *s, bool histograms)
+{
+    if (!c) return;
+    recorder_scalar(c, s->step, "loss", s->loss);
+    recorder_scalar(c, s->step, "Loss_Optimization/loss", s->loss);
+    recorder_scalar(c, s->step, "Loss_Optimization/learning_rate", s->learning_rate);
+    recorder_scalar(c, s->step, "Loss_Optimization/global_norm/gradient_norm", s->grad_norm);
+    if (c->run->oc.has_max_grad_norm)
+        recorder_scalar(c, s->step, "Loss_Optimization/global_norm/clipped_gradient_norm", s->clipped_norm);
+    recorder_scalar(c, s->step, "loss_per_token", s->nll_per_token);
+    recorder_scalar(c, s->step, "perplexity", exp(s->nll_per_token));
+    recorder_scalar(c, s->step, "accuracy", s->accuracy);
+    if (s->step_s > 0.0) recorder_scalar(c, s->step, "global_step/sec", 1.0 / s->step_s);
+    recorder_scalar(c, s->step, "tokens_per_s/source_and_target", s->tokens_per_s);
+    recorder_scalar(c, s->step, "tokens_per_s/target", s->target_tokens_per_s);
+    write_variables(c, s, histograms);
+    write_metrics(c, s);
+}
+
+void recorder_sample(recorder *c, int64_t step, const char *source, const char *target, const char *predicted)
+{
+    rd_status own = {0};
+    rd_strbuf md = {0};
+    if (!c) return;
+    rd_strbuf_printf(&md, "    source:     %s\n    target:     %s\n    prediction: %s\n", source, target, predicted);
+    (void)rd_events_text(c->events, step, "sample", rd_strbuf_str(&md), &own);
+    rd_strbuf_release(&md);
+    complain(c, &own);
+}
+
+void recorder_epoch(recorder *c, int64_t epoch, double mean_loss)
+{
+    recorder_scalar(c, epoch, "TrainEpochLoss", mean_loss);
+}

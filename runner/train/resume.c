@@ -1,0 +1,326 @@
+/* resume.c -- checkpoints of a run: what goes in, and whether what is there fits.
+ *
+ * An archive holds every parameter by name, every optimizer array as <parameter>/<slot>, and in its manifest the progress, the
+ * config and hashes of the vocabularies. Nothing in it depends on the number of ranks. Rank 0 reads and writes; on resume all
+ * ranks get values, slots and progress from rank 0. */
+#include "run_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void hex(uint64_t v, char out[20])
+{
+    (void)snprintf(out, 20, "%016" PRIx64, v);
+}
+
+/* Key -> value, to tell a person later which keys have changed. */
+static json_t *config_values(const rd_run *r)
+{
+    json_t *effective = rd_config_effective(r->config), *flat = json_object(), *row;
+    const char *key;
+    json_object_foreach (effective, key, row) {
+        json_t *v = json_object_get(row, "value");
+        if (v) (void)json_object_set(flat, key, v);
+    }
+    json_decref(effective);
+    return flat;
+}
+
+static json_t *describe(const rd_run *r)
+{
+    char src[20], tgt[20];
+    const run_progress *p = &r->at;
+    hex(r->spec.src_vocab_hash, src);
+    hex(r->spec.tgt_vocab_hash, tgt);
+    json_t *m = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "step", (json_int_t)p->step,
+                          "updates", (json_int_t)p->updates, "skipped", (json_int_t)p->skipped, "epoch", (json_int_t)p->epoch,
+                          "batch", (json_int_t)p->batch, "samples", (json_int_t)p->samples, "samples_hash",
+                          (json_int_t)p->samples_hash, "global_batch", (json_int_t)r->global_batch, "ranks", r->world->size, "seed",
+                          (json_int_t)r->seed, "model", r->model->name, "optimizer",
+                          r->optim ? rd_optim_def(r->optim)->name : "", "src_vocab_hash", src, "tgt_vocab_hash", tgt);
+    if (!m) return NULL;
+    if (r->train)
+        (void)json_object_set_new(m, "data", json_string(rd_dataset_def_of(r->train)->fingerprint(rd_dataset_self(r->train))));
+    if (p->best_step >= 0) {
+        (void)json_object_set_new(m, "best_step", json_integer((json_int_t)p->best_step));
+        (void)json_object_set_new(m, "best", json_real(p->best));
+    }
+    (void)json_object_set_new(m, "config", config_values(r));
+    return m;
+}
+
+static void array_of(const rd_param *p, const char *slot, const float *arena, rd_array *a)
+{
+    *a = (rd_array){.descr = "<f4", .n_dim = p->n_dim, .data = arena + p->offset, .bytes = (size_t)p->n * sizeof(float)};
+    (void)snprintf(a->name, sizeof a->name, "%s%s%s", p->name, slot ? "/" : "", slot ? slot : "");
+    for (int i = 0; i < p->n_dim && i < RD_NPY_MAX_DIM; i++) a->dim[i] = p->dim[i];
+}
+
+rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
+{
+    const rd_params *ps = r->params;
+    const int n_params = rd_params_n(ps), n_slots = rd_params_n_slots(ps);
+    rd_array *a = calloc((size_t)n_params * (size_t)(n_slots + 1) + 1, sizeof *a);
+    json_t *meta = describe(r);
+    int n = 0;
+    if (!a || !meta) {
+        rd_fail(st, RD_EENV, "out of memory for the list of arrays of a checkpoint");
+        goto done;
+    }
+    for (int i = 0; i < n_params; i++) {
+        const rd_param *p = rd_params_at(ps, i);
+        array_of(p, NULL, rd_params_values(ps), &a[n++]);
+        for (int k = 0; k < n_slots; k++) array_of(p, rd_optim_def(r->optim)->slot_name[k], rd_params_slot(ps, k), &a[n++]);
+    }
+    (void)rd_ckpt_save(r->cli->logdir, prefix, r->at.step, a, n, meta, keep, st);
+done:
+    json_decref(meta);
+    free(a);
+    return st->code;
+}
+
+/* ---- does it fit? ---- */
+
+static const json_t *meta_of(const rd_ckpt *c)
+{
+    const json_t *m = json_object_get(c->meta, "meta");
+    return m ? m : c->meta;
+}
+
+static int64_t meta_int(const json_t *m, const char *key, int64_t dflt)
+{
+    const json_t *v = json_object_get(m, key);
+    return json_is_integer(v) ? (int64_t)json_integer_value(v) : dflt;
+}
+
+static void shape_text(const int64_t *dim, int n, rd_strbuf *out)
+{
+    rd_strbuf_puts(out, "(");
+    for (int i = 0; i < n; i++) rd_strbuf_printf(out, "%s%" PRId64, i ? ", " : "", dim[i]);
+    rd_strbuf_puts(out, ")");
+}
+
+/* Keys that change no shape and no meaning of the weights. */
+static bool harmless(const char *key)
+{
+    static const char *const keys[] = {"batch_size", "eval_batch_size", "infer_batch_size", "num_epochs", "num_gpus", "learning_rate",
+                                       "data_location", "threads", "source_file", "target_file", "source_file_eval",
+                                       "target_file_eval", "source_file_test", "target_file_test", "checkpoint", "eval_frequency",
+                                       "histogram_frequency", "beam_width", "length_penalty", "decoder_type", NULL};
+    for (int i = 0; keys[i]; i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return false;
+}
+
+/* "encoder_layers 2 -> 3, ...": at most four keys whose values differ from those of the checkpoint. */
+static void changed_keys(const rd_run *r, const json_t *meta, rd_strbuf *out)
+{
+    json_t *now = config_values(r), *old = json_object_get(meta, "config"), *v;
+    const char *key;
+    int n = 0;
+    json_object_foreach (old, key, v) {
+        const json_t *w = json_object_get(now, key);
+        if (harmless(key) || (w && json_equal(v, w)) || (!w && json_is_null(v))) continue;
+        char *a = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY), *b = w ? json_dumps(w, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+        rd_strbuf_printf(out, "%s%s %.60s -> %.60s", n ? ", " : "", key, a ? a : "?", b ? b : "not set");
+        free(a);
+        free(b);
+        if (++n == 4) break;
+    }
+    json_decref(now);
+}
+
+/* Refuses with the reason, the keys that have changed, and the two ways out. */
+static rd_code refuse(const rd_run *r, const rd_ckpt *c, rd_status *st, const char *why)
+{
+    rd_strbuf keys = {0};
+    changed_keys(r, meta_of(c), &keys);
+    rd_fail(st, RD_ECKPT, "%s does not fit the config: %s%s%s; go on with the config it was made with, or start anew in another "
+            "--logdir", c->path, why, keys.n ? "; changed keys: " : "", rd_strbuf_str(&keys));
+    rd_strbuf_release(&keys);
+    return st->code;
+}
+
+static rd_code check_vocab(const rd_run *r, const rd_ckpt *c, const char *key, const char *side, uint64_t now, rd_status *st)
+{
+    char have[20], why[120];
+    const json_t *v = json_object_get(meta_of(c), key);
+    hex(now, have);
+    if (!json_is_string(v) || strcmp(json_string_value(v), have) == 0) return RD_OK;
+    (void)snprintf(why, sizeof why, "the %s vocabulary is not the one it was trained with, so the ids mean other words", side);
+    return refuse(r, c, st, why);
+}
+
+static rd_code check_array(const rd_run *r, const rd_ckpt *c, const rd_param *p, const rd_array *a, rd_status *st)
+{
+    rd_strbuf why = {0};
+    bool same = a && a->n_dim == p->n_dim;
+    for (int i = 0; same && i < p->n_dim; i++) same = a->dim[i] == p->dim[i];
+    if (!a) {
+        rd_strbuf_printf(&why, "it has no '%s'", p->name);
+    } else if (!same) {
+        rd_strbuf_printf(&why, "'%s' is ", p->name);
+        shape_text(a->dim, a->n_dim, &why);
+        rd_strbuf_puts(&why, " there and ");
+        shape_text(p->dim, p->n_dim, &why);
+        rd_strbuf_puts(&why, " in the model");
+    } else if (strcmp(a->descr, "<f4") != 0) {
+        rd_strbuf_printf(&why, "'%s' has type %s, not <f4", p->name, a->descr);
+    }
+    if (why.n) (void)refuse(r, c, st, rd_strbuf_str(&why));
+    rd_strbuf_release(&why);
+    return st->code;
+}
+
+/* Arrays that the model does not have: a smaller model must not pass for the bigger one. */
+static rd_code check_extra(const rd_run *r, const rd_ckpt *c, rd_status *st)
+{
+    char why[300];
+    for (int i = 0; i < rd_npz_n(c->npz); i++) {
+        const rd_array *a = rd_npz_at(c->npz, i);
+        const char *slash = strrchr(a->name, '/');
+        char owner[sizeof a->name];
+        if (strcmp(a->name, "manifest.json") == 0 || rd_params_find(r->params, a->name)) continue;
+        (void)snprintf(owner, sizeof owner, "%.*s", slash ? (int)(slash - a->name) : 0, a->name);
+        if (slash && rd_params_find(r->params, owner)) continue; /* an optimizer array */
+        (void)snprintf(why, sizeof why, "the model has no '%s'", a->name);
+        return refuse(r, c, st, why);
+    }
+    return RD_OK;
+}
+
+static rd_code copy_values(rd_run *r, const rd_ckpt *c, rd_status *st)
+{
+    for (int i = 0; i < rd_params_n(r->params); i++) {
+        const rd_param *p = rd_params_at(r->params, i);
+        const rd_array *a = rd_npz_find(c->npz, p->name);
+        RD_TRY(check_array(r, c, p, a, st));
+        memcpy(rd_params_values(r->params) + p->offset, a->data, (size_t)p->n * sizeof(float));
+    }
+done:
+    return st->code;
+}
+
+static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
+{
+    const rd_optimizer_def *o = rd_optim_def(r->optim);
+    const json_t *was = json_object_get(meta_of(c), "optimizer");
+    if (r->c.reset_optimizer) {
+        rd_info(r->log, "the optimizer's state starts anew (reset_optimizer)");
+        return RD_OK;
+    }
+    for (int i = 0; i < rd_params_n(r->params); i++) {
+        const rd_param *p = rd_params_at(r->params, i);
+        for (int k = 0; k < o->n_slots; k++) {
+            rd_array want;
+            array_of(p, o->slot_name[k], rd_params_slot(r->params, k), &want);
+            const rd_array *a = rd_npz_find(c->npz, want.name);
+            if (!a || a->bytes != want.bytes || (json_is_string(was) && strcmp(json_string_value(was), o->name) != 0))
+                return rd_fail(st, RD_ECKPT, "%s has no state of the optimizer '%s' (it was written by '%s'); go on with that one, or "
+                               "say \"reset_optimizer\": true (--set reset_optimizer=true) to start its state anew", c->path, o->name,
+                               json_is_string(was) ? json_string_value(was) : "unknown");
+            memcpy(rd_params_slot(r->params, k) + p->offset, a->data, want.bytes);
+        }
+    }
+    return RD_OK;
+}
+
+/* The sample position survives a change of the global batch: the batch that holds the next unused sample is the next one, so up to
+ * one global batch less one sample may come twice in that epoch. Other data means other positions: the next epoch begins. */
+static void take_progress(rd_run *r, const rd_ckpt *c)
+{
+    const json_t *m = meta_of(c), *data = json_object_get(m, "data"), *best = json_object_get(m, "best");
+    r->at = (run_progress){.step = c->step, .updates = meta_int(m, "updates", c->step), .skipped = meta_int(m, "skipped", 0),
+                           .epoch = meta_int(m, "epoch", 0), .batch = meta_int(m, "batch", 0), .samples = meta_int(m, "samples", 0),
+                           .samples_hash = meta_int(m, "samples_hash", 0), .global_batch = meta_int(m, "global_batch", 0),
+                           .best = json_is_number(best) ? json_number_value(best) : 0.0,
+                           .best_step = json_is_number(best) ? meta_int(m, "best_step", -1) : -1};
+    if (!r->train) return;
+    if (meta_int(m, "seed", (int64_t)r->seed) != (int64_t)r->seed)
+        rd_warn(r->log, "the seed is %" PRIu64 ", that of the checkpoint %" PRId64 ": the order of the samples changes",
+                r->seed, meta_int(m, "seed", 0));
+    const char *now = rd_dataset_def_of(r->train)->fingerprint(rd_dataset_self(r->train));
+    if (json_is_string(data) && strcmp(json_string_value(data), now) != 0) {
+        rd_warn(r->log, "the training data is not the one of the checkpoint: going on with a new epoch");
+        r->at.epoch++;
+        r->at.batch = r->at.samples = r->at.samples_hash = 0;
+        r->at.global_batch = r->global_batch;
+    }
+}
+
+static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st)
+{
+    rd_ckpt c = {0};
+    char warning[RD_MSG_BYTES] = "";
+    const bool newest = strcmp(what, "newest") == 0, best = strcmp(what, "best") == 0;
+    if (newest || best)
+        (void)rd_ckpt_load_newest(r->cli->logdir, best ? "best" : "model", &c, warning, st);
+    else
+        (void)rd_ckpt_load(what, &c, st);
+    if (warning[0]) rd_warn(r->log, "%s", warning);
+    RD_TRY(st->code);
+    *found = c.npz != NULL;
+    if (!c.npz) goto done;
+    RD_TRY(check_vocab(r, &c, "src_vocab_hash", "source", r->spec.src_vocab_hash, st));
+    RD_TRY(check_vocab(r, &c, "tgt_vocab_hash", "target", r->spec.tgt_vocab_hash, st));
+    RD_TRY(check_extra(r, &c, st));
+    RD_TRY(copy_values(r, &c, st));
+    if (r->optim) RD_TRY(copy_slots(r, &c, st));
+    take_progress(r, &c);
+    rd_info(r->log, "%s %s, step %" PRId64, r->optim ? "resuming from" : "weights from", c.path, c.step);
+done:
+    rd_ckpt_release(&c);
+    return st->code;
+}
+
+rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
+{
+    struct {
+        run_progress at;
+        int64_t found;
+    } msg = {.at = r->at};
+    const int64_t bytes = rd_params_span(r->params) * (int64_t)sizeof(float);
+    *found = false;
+    if (r->world->rank == 0) (void)read_root(r, what, found, st);
+    RD_TRY(run_agree(r, st));
+    msg.at = r->at;
+    msg.found = *found;
+    RD_TRY(rd_comm_bcast(r->comm, &msg, sizeof msg, 0, st));
+    *found = msg.found != 0;
+    if (!*found) goto done;
+    r->at = msg.at;
+    RD_TRY(rd_comm_bcast(r->comm, rd_params_values(r->params), bytes, 0, st));
+    for (int k = 0; k < rd_params_n_slots(r->params); k++)
+        RD_TRY(rd_comm_bcast(r->comm, rd_params_slot(r->params, k), bytes, 0, st));
+    rd_params_touch(r->params);
+done:
+    return st->code;
+}
+
+static bool by_name(const char *what)
+{
+    return strcmp(what, "newest") == 0 || strcmp(what, "best") == 0;
+}
+
+rd_code run_check_source(rd_run *r, rd_status *st)
+{
+    if (by_name(r->c.checkpoint) && (!r->cli->logdir || !r->cli->logdir[0]))
+        rd_fail(st, RD_EUSAGE, "--logdir is missing; name the folder that holds the trained checkpoints, or the file itself with --set "
+                "checkpoint=PATH");
+    return run_agree(r, st);
+}
+
+rd_code run_load_required(rd_run *r, rd_status *st)
+{
+    bool found = false;
+    const char *what = r->c.checkpoint;
+    RD_TRY(run_load(r, what, &found, st));
+    if (!found)
+        rd_fail(st, RD_ECKPT, "there is no %s-<step>.npz in '%s'; train first with the same --logdir, or name a file with --set "
+                "checkpoint=PATH", strcmp(what, "best") == 0 ? "best" : "model", r->cli->logdir);
+    (void)run_agree(r, st);
+done:
+    return st->code;
+}

@@ -1,0 +1,210 @@
+/* run.c -- sets a run up and tears it down: config structs, data, model, parameters, optimizer, in the order in which they need each
+ * other. Each phase that can fail on some ranks only ends with run_agree, so that all leave with the same message. */
+#include "run_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+rd_code run_agree(rd_run *r, rd_status *st)
+{
+    if (rd_comm_agree(r->comm, st) != RD_OK) r->agreed = true;
+    return st->code;
+}
+
+double run_real(const rd_run *r, const char *key, double dflt)
+{
+    const json_t *v = rd_config_get(r->config, key);
+    return json_is_number(v) ? json_number_value(v) : dflt;
+}
+
+bool run_flag(const rd_run *r, const char *key, bool dflt)
+{
+    const json_t *v = rd_config_get(r->config, key);
+    return json_is_boolean(v) ? json_is_true(v) : dflt;
+}
+
+const char *run_string(const rd_run *r, const char *key, const char *dflt)
+{
+    const json_t *v = rd_config_get(r->config, key);
+    return json_is_string(v) ? json_string_value(v) : dflt;
+}
+
+void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out)
+{
+    const bool beam = strcmp(run_string(r, "decoder_type", "greedy"), "beam_search") == 0;
+    out->beam_width = beam ? (int64_t)run_real(r, "beam_width", 1.0) : 1;
+    out->length_penalty = beam && penalty ? run_real(r, "length_penalty", 0.0) : 0.0;
+}
+
+/* Adds the text of ids without line breaks or other control characters: samples are foreign bytes, terminals obey them. */
+void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials, rd_strbuf *out)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    const size_t before = out->n;
+    if (!def->text) return;
+    def->text(rd_dataset_self(d), side, ids, n, specials, out);
+    for (size_t i = before; i < out->n; i++)
+        if ((unsigned char)out->s[i] < 0x20 || out->s[i] == 0x7f) out->s[i] = ' ';
+}
+
+static rd_code find_model(rd_run *r, rd_status *st)
+{
+    int n = 0;
+    const rd_model_def *const *defs = rd_model_defs(&n);
+    r->model = rd_model_find(r->c.model);
+    if (r->model) return RD_OK;
+    rd_strbuf known = {0};
+    for (int i = 0; i < n; i++) rd_strbuf_printf(&known, "%s%s", i ? ", " : "", defs[i]->name);
+    rd_fail(st, RD_EUSAGE, "%s: 'model' is '%s', which does not exist; one of %s", rd_config_where(r->config, "model"), r->c.model,
+            rd_strbuf_str(&known));
+    rd_strbuf_release(&known);
+    return st->code;
+}
+
+static rd_code find_metric(rd_run *r, rd_status *st)
+{
+    int n = 0;
+    const rd_metric_def *const *defs = rd_metric_defs(&n);
+    r->metric = rd_metric_find(r->c.metric);
+    if (r->metric) return RD_OK;
+    rd_strbuf known = {0};
+    for (int i = 0; i < n; i++) rd_strbuf_printf(&known, "%s%s", i ? ", " : "", defs[i]->name);
+    rd_fail(st, RD_EUSAGE, "%s: 'metric' is '%s', which does not exist; one of %s", rd_config_where(r->config, "metric"),
+            r->c.metric, rd_strbuf_str(&known));
+    rd_strbuf_release(&known);
+    return st->code;
+}
+
+/* What the mode forces into the config, said once. */
+static rd_code force_keys(rd_run *r, rd_status *st)
+{
+    static const char *const eval_keys[] = {"source_file_eval", "target_file_eval", NULL};
+    if (rd_config_has(r->config, "num_gpus")) {
+        const json_t *v = rd_config_get(r->config, "num_gpus");
+        if (json_is_integer(v) && json_integer_value(v) != 1)
+            rd_strbuf_printf(&r->notices, "num_gpus %lld is ignored and set to 1: ranks are what counts (mpirun -np N)\n",
+                             (long long)json_integer_value(v));
+        RD_TRY(rd_config_put(r->config, "num_gpus", json_integer(1), "forced", st));
+    }
+    if (r->mode == RD_MODE_TRAIN) {
+        rd_strbuf said = {0};
+        for (int i = 0; eval_keys[i]; i++) {
+            if (!rd_config_has(r->config, eval_keys[i])) continue;
+            rd_strbuf_printf(&said, "%s%s", said.n ? ", " : "", eval_keys[i]);
+            rd_config_drop(r->config, eval_keys[i]);
+        }
+        if (said.n)
+            rd_strbuf_printf(&r->notices, "%s: dropped, train mode does not evaluate (--mode=train_eval does, or --mode=eval "
+                             "afterwards)\n", rd_strbuf_str(&said));
+        rd_strbuf_release(&said);
+        if (rd_config_has(r->config, "num_epochs") && r->cli->max_steps_given)
+            rd_strbuf_printf(&r->notices, "num_epochs is ignored: --max_steps %lld decides\n", (long long)r->cli->max_steps);
+    }
+done:
+    return st->code;
+}
+
+static rd_code read_config(rd_run *r, rd_status *st)
+{
+    r->mode = r->cli->mode_bit;
+    RD_TRY(force_keys(r, st));
+    RD_TRY(rd_config_read(r->config, &rd_group_run, r->mode, &r->c, st));
+    if (!r->c.has_eval_batch_size) r->c.eval_batch_size = r->c.batch_size;
+    r->seed = (uint64_t)r->c.seed;
+    RD_TRY(find_model(r, st));
+    if (r->mode != RD_MODE_INFER) {
+        RD_TRY(rd_config_read(r->config, &rd_group_optim, r->mode, &r->oc, st));
+        RD_TRY(rd_optim_check(&r->oc, r->config, st));
+        RD_TRY(rd_config_read(r->config, &rd_group_schedule, r->mode, &r->sc, st));
+        RD_TRY(rd_schedule_check(&r->sc, r->config, st));
+    }
+    if (r->mode == RD_MODE_EVAL || r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(find_metric(r, st));
+    if (__builtin_mul_overflow(r->c.batch_size, (int64_t)r->world->size, &r->global_batch))
+        rd_fail(st, RD_EUSAGE, "batch_size %lld times %d ranks is too large a global batch", (long long)r->c.batch_size,
+                r->world->size);
+done:
+    return run_agree(r, st);
+}
+
+rd_code run_open_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st)
+{
+    const char *name = r->c.dataset && r->c.dataset[0] ? r->c.dataset : r->model->default_dataset;
+    const bool train = split == RD_SPLIT_TRAIN;
+    const rd_dataset_args a = {.config = r->config, .mode = r->mode, .split = split, .comm = r->comm, .log = r->log,
+                               .shard = train && r->cli->split_data_per_rank, .keep_all = !train};
+    (void)rd_dataset_new(name, &a, out, st);
+    return run_agree(r, st);
+}
+
+rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st)
+{
+    const int threads = r->c.threads > 0 ? (int)r->c.threads : r->world->n_cpus;
+    r->spec = *spec;
+    RD_TRY(rd_backend_cpu_new(threads, strcmp(r->c.dtype, "mixed") == 0, &r->backend, st));
+    RD_TRY(rd_params_new(&r->params, st));
+    const rd_model_args a = {.config = r->config, .mode = r->mode, .data = spec, .seed = r->seed, .params = r->params,
+                             .backend = r->backend, .log = r->log};
+    RD_TRY(r->model->create(&a, &r->model_self, st));
+    RD_TRY(rd_params_seal(r->params, r->seed, run_real(r, "init_scale", NAN), st));
+    if (with_optim) RD_TRY(rd_optim_new(&r->oc, r->params, threads, &r->optim, st));
+    RD_TRY(rd_tape_new(r->backend, r->params, &r->tape, st));
+    if (with_optim) rd_tape_set_seed(r->tape, (float)r->oc.loss_scale);
+    RD_TRY(rd_arena_new((size_t)1 << 20, &r->data, st));
+done:
+    return run_agree(r, st);
+}
+
+static void release(rd_run *r)
+{
+    rd_arena_free(r->data);
+    rd_tape_free(r->tape);
+    rd_optim_free(r->optim);
+    if (r->model_self) r->model->destroy(r->model_self);
+    rd_params_free(r->params);
+    rd_backend_free(r->backend);
+    rd_dataset_free(r->train);
+    rd_dataset_free(r->held);
+    rd_strbuf_release(&r->notices);
+}
+
+/* errors/rank_<r>.json in the log folder, where that is to be seen: the one file a rank other than 0 may write. */
+static void leave_error(const rd_run *r, const rd_status *st)
+{
+    char path[4200];
+    rd_status own = {0};
+    if (!r->owns_logdir || (r->agreed && st->rank >= 0 && st->rank != r->world->rank)) return;
+    if (access(r->cli->logdir, F_OK) != 0) return; /* another host's disk: rank 0's folder is not to be seen here */
+    json_t *o = json_pack("{s:i, s:s, s:i, s:I, s:f, s:s, s:s}", "rank", r->world->rank, "host", r->world->host, "exit_code",
+                          (int)st->code, "step", (json_int_t)r->at.step, "time", rd_wall_s(), "where", st->where, "message", st->msg);
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    if (!text) return;
+    (void)snprintf(path, sizeof path, "%.4000s/errors", r->cli->logdir);
+    if (rd_mkdirs(path, &own) == RD_OK) {
+        (void)snprintf(path, sizeof path, "%.4000s/errors/rank_%d.json", r->cli->logdir, r->world->rank);
+        (void)rd_file_write_atomic(path, text, strlen(text), &own);
+    }
+    free(text);
+}
+
+rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config, int64_t started_ns, bool *agreed,
+                  rd_status *st)
+{
+    rd_run r = {.comm = comm, .world = rd_comm_world(comm), .log = log, .cli = cli, .config = config, .started_ns = started_ns,
+                .at = {.best_step = -1}};
+    RD_TRY(read_config(&r, st));
+    switch (r.mode) {
+    case RD_MODE_TRAIN:
+    case RD_MODE_TRAIN_EVAL: RD_TRY(run_train(&r, st)); break;
+    case RD_MODE_EVAL: RD_TRY(run_eval(&r, st)); break;
+    case RD_MODE_INFER: RD_TRY(run_infer(&r, st)); break;
+    case RD_MODE_BENCH: RD_TRY(run_bench(&r, st)); break;
+    }
+done:
+    if (st->code != RD_OK && st->code != RD_ESTOP) leave_error(&r, st);
+    *agreed = r.agreed;
+    release(&r);
+    return st->code;
+}

@@ -1,0 +1,53 @@
+/* run_config.c -- from --config_file to an rd_config on every rank. Only rank 0 reads the file, so only its host needs it, and all
+ * ranks parse the same bytes. */
+#include "run_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out, rd_status *st)
+{
+    const rd_option_group *groups[RD_MAX_GROUPS];
+    const int n_groups = rd_option_groups(groups);
+    const bool root = rd_comm_world(comm)->rank == 0;
+    char *text = NULL;
+    size_t n = 0;
+    int64_t bytes = 0;
+    *out = NULL;
+    if (!cli->config_file || !cli->config_file[0])
+        rd_fail(st, RD_EUSAGE, "--config_file is missing; give the experiment's JSON file, for example "
+                "--config_file=configs/g2p_cmudict.json, or see --help");
+    else if (root)
+        (void)rd_file_read(cli->config_file, RD_EUSAGE, &text, &n, st);
+    RD_TRY(rd_comm_agree(comm, st));
+    bytes = (int64_t)n;
+    RD_TRY(rd_comm_bcast(comm, &bytes, sizeof bytes, 0, st));
+    if (!root) {
+        text = malloc((size_t)bytes + 1);
+        if (!text) rd_fail(st, RD_EENV, "out of memory for the config (%lld bytes)", (long long)bytes);
+    }
+    RD_TRY(rd_comm_agree(comm, st));
+    RD_TRY(rd_comm_bcast(comm, text, bytes, 0, st));
+    if (rd_config_new(cli->config_file, text, (size_t)bytes, groups, n_groups, cli->allow_unknown_keys, out, st) == RD_OK) {
+        for (int i = 0; i < cli->n_set && st->code == RD_OK; i++) (void)rd_config_set(*out, cli->set[i], st);
+        if (st->code == RD_OK && cli->lr_given)
+            (void)rd_config_put(*out, "learning_rate", json_real(cli->lr), "--lr", st);
+        if (st->code == RD_OK && cli->seed_given)
+            (void)rd_config_put(*out, "seed", json_integer((json_int_t)cli->seed), "--seed", st);
+        if (st->code == RD_OK && cli->input && cli->input[0])
+            (void)rd_config_put(*out, "source_file_test", json_string(cli->input), "--input", st);
+    }
+    RD_TRY(rd_comm_agree(comm, st));
+    if (cli->lr_given) rd_info(log, "learning_rate is %g, from --lr", cli->lr);
+    if (root)
+        for (int i = 0; rd_config_unknown(*out, i); i++)
+            rd_warn(log, "%s: unknown key '%s' is ignored", rd_config_where(*out, rd_config_unknown(*out, i)),
+                    rd_config_unknown(*out, i));
+done:
+    free(text);
+    if (st->code != RD_OK) {
+        rd_config_free(*out);
+        *out = NULL;
+    }
+    return st->code;
+}

@@ -1,0 +1,366 @@
+/* train.c -- train and train_eval mode: opens the log folder, resumes, loops, saves, ends.
+ *
+ * What happens at a step is decided by numbers that all ranks share: the step, and the control block of the step (step_sums). Rank 0's
+ * clock and every rank's signals only put a request into the next control block, so all ranks save, evaluate and stop at the
+ * same step without another message. */
+#include "run_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A save that failed (a full disk) is tried again after this, or after --checkpoint_frequency if that is shorter. */
+static const int64_t retry_s = 300;
+
+typedef struct trainer {
+    rd_run *run;
+    stepper stepper;
+    recorder *records;       /* rank 0 */
+    eval_records eval;       /* rank 0, train_eval */
+    double *param_norm;      /* [parameters] */
+    bool watched;            /* a terminal shows the live line */
+    int lock;                /* rank 0 */
+    int64_t last_step;       /* the run ends when so many steps are done */
+    int64_t saved_step;      /* of the newest checkpoint; -1: none */
+    int64_t next_save_ns, last_save_ns, last_live_ns;
+    int64_t skipped_in_row;
+    /* since the last record, and since the epoch began */
+    double window_s, window_loss, window_weight, window_src, window_tgt, window_samples;
+    int64_t window_steps;
+    double epoch_loss, epoch_weight;
+    int64_t epoch, epoch_ns;
+    bool epoch_whole;        /* seen from its first batch */
+} trainer;
+
+/* ---- log folder ---- */
+
+static rd_code open_logdir(trainer *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    const char *dir = r->cli->logdir;
+    char path[4200], warning[RD_MSG_BYTES] = "";
+    if (!dir || !dir[0]) {
+        rd_fail(st, RD_EUSAGE, "--logdir is missing; name a folder for checkpoints and records, for example --logdir=logs/first "
+                "(training goes on from what it holds)");
+    } else if (strlen(dir) > 4000) {
+        rd_fail(st, RD_EUSAGE, "--logdir is %zu bytes long; 4000 are allowed", strlen(dir));
+    } else if (r->world->rank == 0) {
+        RD_TRY(rd_mkdirs(dir, st));
+        RD_TRY(rd_logdir_lock(dir, &t->lock, warning, st));
+        if (warning[0]) rd_warn(r->log, "%s", warning);
+        (void)snprintf(path, sizeof path, "%s/run.log", dir);
+        RD_TRY(rd_log_tee(r->log, path, st));
+    }
+done:
+    r->owns_logdir = run_agree(r, st) == RD_OK;
+    return st->code;
+}
+
+/* ---- checkpoints ---- */
+
+/* Collective. All ranks must hold the same weights; a bit that differs is a broken machine or a bug, and is not to be saved. */
+static rd_code check_replicas(trainer *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    const uint32_t mine = rd_crc32c(0, rd_params_values(r->params), (size_t)rd_params_span(r->params) * sizeof(float));
+    uint32_t *all = malloc((size_t)r->world->size * sizeof *all);
+    if (!all) return rd_fail(st, RD_EENV, "out of memory");
+    if (rd_comm_allgather(r->comm, &mine, all, sizeof mine, st) == RD_OK) {
+        for (int i = 1; i < r->world->size && st->code == RD_OK; i++) {
+            if (all[i] == all[0]) continue;
+            rd_fail(st, RD_ENUMERIC, "after step %" PRId64 " rank %d holds other weights than rank 0 (checksums %08x, %08x); nothing was "
+                    "saved, start again to go on from the last checkpoint, and suspect that rank's machine", r->at.step, i, all[i],
+                    all[0]);
+            r->agreed = true;
+        }
+    }
+    free(all);
+    return st->code;
+}
+
+static void plan_save(trainer *t, int64_t in_s)
+{
+    const int64_t every = t->run->cli->checkpoint_frequency;
+    t->next_save_ns = rd_now_ns() + (in_s < every ? in_s : every) * INT64_C(1000000000);
+}
+
+/* Collective. A failure of a periodic save is a warning; of the last one (must) an error on all ranks. */
+static rd_code save(trainer *t, bool must, rd_status *st)
+{
+    rd_run *r = t->run;
+    rd_status own = {0};
+    RD_TRY(check_replicas(t, st));
+    if (r->world->rank == 0) {
+        const int64_t begin_ns = rd_now_ns();
+        recorder_flush(t->records);
+        if (run_save(r, "model", (int)r->c.checkpoint_keep, &own) == RD_OK) {
+            rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->at.step, (double)(rd_now_ns() - begin_ns) * 1e-9);
+            plan_save(t, r->cli->checkpoint_frequency);
+        } else if (must) {
+            *st = own;
+        } else {
+            rd_warn(r->log, "%s; training goes on, next try in %" PRId64 " s", own.msg, retry_s);
+            plan_save(t, retry_s);
+        }
+    }
+    if (must) (void)run_agree(r, st);
+    if (own.code == RD_OK) t->saved_step = r->at.step;
+    t->last_save_ns = rd_now_ns();
+done:
+    return st->code;
+}
+
+/* ---- evaluation between steps ---- */
+
+static rd_code evaluate(trainer *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    eval_result v;
+    rd_status own = {0};
+    RD_TRY(run_evaluate(r, &v, st));
+    if (r->world->rank != 0) goto done;
+    if (eval_report(r, &t->eval, &v, &own) != RD_OK) rd_warn(r->log, "records are incomplete: %s", own.msg);
+    own = (rd_status){0};
+    for (int i = 0; i < v.n_figures; i++) recorder_scalar(t->records, r->at.step, v.figure[i].name, v.figure[i].value);
+    const bool by_figure = v.scored && v.n_figures > 0;
+    const double now = by_figure ? v.figure[0].value : v.loss;
+    const bool higher = by_figure && v.figure[0].higher_is_better;
+    if (r->at.best_step < 0 || (higher ? now > r->at.best : now < r->at.best)) {
+        r->at.best = now;
+        r->at.best_step = r->at.step;
+        if (run_save(r, "best", 1, &own) == RD_OK)
+            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->at.step, by_figure ? v.figure[0].name : "loss", now);
+        else
+            rd_warn(r->log, "%s; training goes on", own.msg);
+    }
+done:
+    return st->code;
+}
+
+/* ---- records ---- */
+
+static void reset_window(trainer *t)
+{
+    t->window_s = t->window_loss = t->window_weight = t->window_src = t->window_tgt = t->window_samples = 0.0;
+    t->window_steps = 0;
+}
+
+static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr, step_record *s)
+{
+    const rd_run *r = t->run;
+    const int64_t n_batches = t->stepper.plan ? rd_plan_n_batches(t->stepper.plan) : 0;
+    const double wall = t->window_s > 0.0 ? t->window_s : 1e-9;
+    *s = (step_record){.step = r->at.step, .epoch = r->at.epoch,
+                       .epoch_part = n_batches > 0 ? (double)r->at.batch / (double)n_batches : 0.0,
+                       .loss = sum->weight > 0.0 ? sum->loss / sum->weight : NAN,
+                       .loss_mean = t->window_weight > 0.0 ? t->window_loss / t->window_weight : NAN,
+                       .nll_per_token = sum->targets > 0.0 ? sum->nll / sum->targets : NAN,
+                       .accuracy = sum->targets > 0.0 ? sum->correct / sum->targets : NAN,
+                       .learning_rate = lr, .grad_norm = stats->grad_norm, .clipped_norm = stats->clipped_norm,
+                       .param_norm = stats->finite ? stats->param_norm : NULL,
+                       .tokens_per_s = (t->window_src + t->window_tgt) / wall, .target_tokens_per_s = t->window_tgt / wall,
+                       .samples_per_s = t->window_samples / wall,
+                       .step_s = t->window_steps > 0 ? t->window_s / (double)t->window_steps : NAN,
+                       .samples = sum->samples, .targets = sum->targets, .epoch_samples = r->at.samples,
+                       .epoch_samples_hash = r->at.samples_hash, .skipped = r->at.skipped,
+                       .step_bytes = rd_arena_peak(rd_tape_arena(r->tape))};
+    s->eta_s = s->step_s * (double)(t->last_step - r->at.step);
+}
+
+static void note_epoch(trainer *t)
+{
+    rd_run *r = t->run;
+    char time[32], count[32];
+    if (t->stepper.plan == NULL || r->at.batch < rd_plan_n_batches(t->stepper.plan)) return;
+    const double mean = t->epoch_weight > 0.0 ? t->epoch_loss / t->epoch_weight : NAN;
+    if (t->epoch_whole && t->epoch == r->at.epoch) {
+        rd_info(r->log, "epoch %" PRId64 " done at step %" PRId64 ": %s samples, mean loss %.4f, %s", r->at.epoch + 1, r->at.step,
+                console_count((double)r->at.samples, count), mean,
+                console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
+        recorder_epoch(t->records, r->at.epoch, mean);
+    }
+    t->epoch = r->at.epoch + 1;
+    t->epoch_ns = rd_now_ns();
+    t->epoch_loss = t->epoch_weight = 0.0;
+    t->epoch_whole = true;
+}
+
+/* Rank 0, after each step. */
+static void record(trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr, bool due)
+{
+    rd_run *r = t->run;
+    step_record s;
+    const int64_t now = rd_now_ns();
+    if (!due && (!t->watched || now - t->last_live_ns < 100000000)) return;
+    fill_record(t, sum, stats, lr, &s);
+    t->last_live_ns = now;
+    if (!due) {
+        console_live(r, &s);
+        return;
+    }
+    const int64_t hist = r->c.histogram_frequency;
+    console_step(r, &s);
+    recorder_step(t->records, &s, hist > 0 && (s.step == 1 || s.step % hist == 0));
+    if (t->stepper.source.n || t->stepper.target.n) {
+        const char *source = rd_strbuf_str(&t->stepper.source), *target = rd_strbuf_str(&t->stepper.target),
+                   *predicted = rd_strbuf_str(&t->stepper.predicted);
+        if (r->c.print_samples) console_sample(r, source, target, predicted);
+        recorder_sample(t->records, s.step, source, target, predicted);
+    }
+    reset_window(t);
+}
+
+/* ---- the loop ---- */
+
+static rd_code not_finite(trainer *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    t->skipped_in_row++;
+    rd_live(r->log, NULL);
+    rd_info(r->log, "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64 " in a row, %" PRId64 " in all)",
+            r->at.step, t->skipped_in_row, r->at.skipped);
+    if (t->skipped_in_row < r->c.nonfinite_limit) return RD_OK;
+    r->agreed = true; /* every rank counts the same */
+    return rd_fail(st, RD_ENUMERIC, "the gradient was not finite in %" PRId64 " steps in a row, up to step %" PRId64 "; lower "
+                   "learning_rate or loss_scale, or set max_grad_norm, and start again from the last checkpoint", t->skipped_in_row,
+                   r->at.step);
+}
+
+static rd_code one_step(trainer *t, bool *stop, rd_status *st)
+{
+    rd_run *r = t->run;
+    const bool root = r->world->rank == 0;
+    const int64_t step = r->at.step + 1, begin_ns = rd_now_ns(), every = r->cli->summary_frequency;
+    const double lr = rd_schedule_at(&r->sc, r->at.step, r->world->size);
+    const bool due = step == 1 || step % every == 0 || step == t->last_step;
+    /* A signal reaches the ranks at slightly different times; what comes right after a save belongs to that one. */
+    const bool asked = signals_take_save() && begin_ns - t->last_save_ns > 1000000000;
+    const step_sums in = {.stop = signals_stop() ? 1.0 : 0.0,
+                          .save = asked || (root && begin_ns >= t->next_save_ns) ? 1.0 : 0.0};
+    step_sums sum;
+    rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL};
+    t->stepper.want_sample = due && root;
+    RD_TRY(stepper_step(&t->stepper, lr, &in, &sum, &stats, st));
+    if (step == 1 || t->window_steps == 0) {
+        char text[32];
+        if (r->started_ns) {
+            rd_info(r->log, "first step done %s after the start", (snprintf(text, sizeof text, "%.2f s",
+                    (double)(rd_now_ns() - r->started_ns) * 1e-9), text));
+            r->started_ns = 0;
+        }
+    }
+    t->window_s += (double)(rd_now_ns() - begin_ns) * 1e-9;
+    t->window_steps++;
+    t->window_src += sum.tokens_src;
+    t->window_tgt += sum.tokens_tgt;
+    t->window_samples += sum.samples;
+    if (isfinite(sum.loss)) {
+        t->window_loss += sum.loss;
+        t->window_weight += sum.weight;
+        t->epoch_loss += sum.loss;
+        t->epoch_weight += sum.weight;
+    }
+    if (root) record(t, &sum, &stats, lr, due);
+    if (stats.finite)
+        t->skipped_in_row = 0;
+    else
+        RD_TRY(not_finite(t, st));
+    note_epoch(t);
+    *stop = sum.stop > 0.0;
+    if (sum.save > 0.0 && !*stop && step < t->last_step) RD_TRY(save(t, false, st));
+    if (r->mode == RD_MODE_TRAIN_EVAL && !*stop && (step % r->c.eval_frequency == 0 || step == t->last_step))
+        RD_TRY(evaluate(t, st));
+done:
+    return st->code;
+}
+
+static rd_code loop(trainer *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    bool stop = false;
+    signals_start();
+    plan_save(t, r->cli->checkpoint_frequency);
+    while (r->at.step < t->last_step && !stop) RD_TRY(one_step(t, &stop, st));
+    rd_live(r->log, NULL);
+    if (t->saved_step != r->at.step) RD_TRY(save(t, true, st));
+    if (stop && r->at.step < t->last_step) {
+        rd_info(r->log, "stopped on request at step %" PRId64 ", checkpoint saved; the same command goes on from here", r->at.step);
+        r->agreed = true;
+        rd_fail(st, RD_ESTOP, "stopped on request at step %" PRId64, r->at.step);
+    }
+done:
+    return st->code;
+}
+
+/* ---- before and after ---- */
+
+/* --max_steps where it is given, else num_epochs, else the flag's default. */
+static void find_last_step(trainer *t)
+{
+    rd_run *r = t->run;
+    t->last_step = r->cli->max_steps;
+    if (r->cli->max_steps_given || !r->c.has_num_epochs) return;
+    t->stepper.n_epochs = r->c.num_epochs;
+    const int64_t n = rd_plan_n_batches(t->stepper.plan);
+    const int64_t left = (r->c.num_epochs - r->at.epoch) * n - r->at.batch;
+    t->last_step = r->at.step + (left > 0 ? (left + r->c.iter_size - 1) / r->c.iter_size : 0);
+}
+
+static rd_code open_run(trainer *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    bool found = false;
+    rd_data_spec spec = {0};
+    RD_TRY(open_logdir(t, st));
+    RD_TRY(run_open_data(r, RD_SPLIT_TRAIN, &r->train, st));
+    if (r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(run_open_data(r, RD_SPLIT_EVAL, &r->held, st));
+    rd_dataset_def_of(r->train)->spec(rd_dataset_self(r->train), &spec);
+    RD_TRY(run_open_model(r, &spec, true, st));
+    RD_TRY(world_check(r, st));
+    RD_TRY(run_load(r, "newest", &found, st));
+    t->saved_step = found ? r->at.step : -1;
+    t->stepper.n_epochs = r->c.has_num_epochs && !r->cli->max_steps_given ? r->c.num_epochs : INT64_MAX;
+    (void)stepper_plan(&t->stepper, st);
+    t->param_norm = calloc((size_t)rd_params_n(r->params) + 1, sizeof *t->param_norm);
+    if (!t->param_norm) rd_fail(st, RD_EENV, "out of memory");
+    RD_TRY(run_agree(r, st));
+    find_last_step(t);
+    t->epoch = r->at.epoch;
+    t->epoch_whole = r->at.batch == 0;
+    t->epoch_ns = rd_now_ns();
+    world_banner(r, t->last_step, rd_plan_n_batches(t->stepper.plan), rd_plan_n_samples(t->stepper.plan));
+done:
+    return st->code;
+}
+
+rd_code run_train(rd_run *r, rd_status *st)
+{
+    trainer t = {.run = r, .lock = -1, .saved_step = -1, .eval = {.lock = -1}};
+    char time[32];
+    t.watched = console_watched(r);
+    stepper_init(&t.stepper, r);
+    RD_TRY(open_run(&t, st));
+    if (r->at.step >= t.last_step) {
+        rd_info(r->log, "nothing to do: step %" PRId64 " of %" PRId64 " is done; a higher --max_steps (or num_epochs) goes on", r->at.step,
+                t.last_step);
+        goto done;
+    }
+    if (r->world->rank == 0) {
+        (void)recorder_new(r, &t.records, st);
+        if (st->code == RD_OK && r->mode == RD_MODE_TRAIN_EVAL) (void)eval_records_open(r, &t.eval, st);
+    }
+    RD_TRY(run_agree(r, st));
+    const int64_t begin_ns = rd_now_ns();
+    RD_TRY(loop(&t, st));
+    rd_info(r->log, "done: step %" PRId64 " in %s; look with: tensorboard --logdir %s", r->at.step,
+            console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), r->cli->logdir);
+done:
+    recorder_free(t.records, st->code == RD_OK || st->code == RD_ESTOP ? 1 : 2);
+    eval_records_close(&t.eval);
+    stepper_release(&t.stepper);
+    free(t.param_norm);
+    if (t.lock >= 0) (void)close(t.lock);
+    return st->code;
+}

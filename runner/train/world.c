@@ -1,0 +1,114 @@
+/* world.c -- the agreement of all ranks before step 0, and the banner that says what will run where. */
+#include "run_impl.h"
+
+#include <archive.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef RD_VERSION
+#define RD_VERSION "0.1.0"
+#endif
+#ifndef RD_COMMIT
+#define RD_COMMIT "unknown"
+#endif
+
+void rd_versions(rd_strbuf *out)
+{
+    rd_strbuf_printf(out, "run_dist %s (commit %s, %s)\n", RD_VERSION, RD_COMMIT, __VERSION__);
+    rd_strbuf_printf(out, "Jansson %s\n%s\n%s\n%s\n", jansson_version_str(), archive_version_string(), rd_comm_library_version(),
+                     rd_backend_library());
+    rd_strbuf_puts(out, "backends: cpu\n");
+}
+
+static uint64_t fnv(uint64_t h, const void *p, size_t n)
+{
+    const unsigned char *b = p;
+    for (size_t i = 0; i < n; i++) h = (h ^ b[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* Collective. A rank that differs is named with its value; all ranks know. */
+static rd_code same(rd_run *r, const char *name, const char *text, rd_status *st)
+{
+    if (rd_comm_same(r->comm, name, text, st) != RD_OK) r->agreed = true;
+    return st->code;
+}
+
+rd_code world_check(rd_run *r, rd_status *st)
+{
+    const uint64_t seed = UINT64_C(0xcbf29ce484222325);
+    char text[256];
+    rd_strbuf all = {0};
+    json_t *effective = rd_config_effective(r->config);
+    char *dump = effective ? json_dumps(effective, JSON_COMPACT) : NULL;
+    json_decref(effective);
+    if (!dump) rd_fail(st, RD_EENV, "out of memory for the config");
+    RD_TRY(run_agree(r, st));
+
+    rd_versions(&all);
+    (void)snprintf(text, sizeof text, "%.40s %016" PRIx64, RD_VERSION, fnv(seed, all.s, all.n));
+    RD_TRY(same(r, "program and library versions", text, st));
+    (void)snprintf(text, sizeof text, "%016" PRIx64, fnv(seed, dump, strlen(dump)));
+    RD_TRY(same(r, "config", text, st));
+
+    uint64_t h = seed;
+    for (int i = 0; i < rd_params_n(r->params); i++) {
+        const rd_param *p = rd_params_at(r->params, i);
+        h = fnv(h, p->name, strlen(p->name));
+        h = fnv(h, p->dim, sizeof p->dim[0] * (size_t)p->n_dim);
+        h = fnv(h, &p->offset, sizeof p->offset);
+    }
+    (void)snprintf(text, sizeof text, "%" PRId64 " parameters, %016" PRIx64, rd_params_count(r->params), h);
+    RD_TRY(same(r, "parameters", text, st));
+    const rd_dataset *d = r->train ? r->train : r->held;
+    if (d) RD_TRY(same(r, "data", rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)), st));
+done:
+    rd_strbuf_release(&all);
+    free(dump);
+    return st->code;
+}
+
+static void banner_lines(rd_run *r, const char *indent, const char *text)
+{
+    while (*text) {
+        const char *end = strchr(text, '\n');
+        const int n = end ? (int)(end - text) : (int)strlen(text);
+        if (n > 0) rd_info(r->log, "%s%.*s", indent, n, text);
+        text += n + (end ? 1 : 0);
+    }
+}
+
+void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_samples)
+{
+    const rd_world *w = r->world;
+    char a[32], b[32];
+    rd_strbuf s = {0};
+    if (w->rank != 0) return;
+    rd_info(r->log, "run_dist %s: %s, config %s%s%s", RD_VERSION, r->cli->mode, r->cli->config_file,
+            r->cli->logdir && r->cli->logdir[0] ? ", logdir " : "", r->cli->logdir ? r->cli->logdir : "");
+    banner_lines(r, "", rd_strbuf_str(&r->notices));
+    rd_info(r->log, "world: %d rank%s on %d host%s (%s%s%s), %d thread%s per rank", w->size, w->size == 1 ? "" : "s", w->n_hosts,
+            w->n_hosts == 1 ? "" : "s", w->comm, w->library[0] ? ", " : "", w->library, rd_backend_threads(r->backend),
+            rd_backend_threads(r->backend) == 1 ? "" : "s");
+    rd_info(r->log, "device: %s", rd_backend_describe(r->backend));
+    rd_info(r->log, "model: %s, %s parameters (%.1f MB)", r->model->name, console_count((double)rd_params_count(r->params), a),
+            (double)rd_params_count(r->params) * 4e-6);
+    if (r->spec.src_vocab_size > 0)
+        rd_info(r->log, "vocabulary: source %s, target %s", console_count((double)r->spec.src_vocab_size, a),
+                console_count((double)r->spec.tgt_vocab_size, b));
+    if (n_samples > 0)
+        rd_info(r->log, "data: %s samples, %s batches an epoch", console_count((double)n_samples, a),
+                console_count((double)n_batches, b));
+    if (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL) {
+        rd_info(r->log, "global batch: %s = %" PRId64 " per rank x %d rank%s%s", console_count((double)(r->global_batch *
+                r->c.iter_size), a), r->c.batch_size, w->size, w->size == 1 ? "" : "s", r->c.iter_size > 1 ? " x iter_size" : "");
+        rd_info(r->log, "optimizer: %s, seed %" PRIu64 ", up to step %s", rd_optim_def(r->optim)->name, r->seed,
+                console_count((double)last_step, a));
+        rd_schedule_describe(&r->sc, w->size, &s);
+        rd_info(r->log, "learning rate:");
+        banner_lines(r, "  ", rd_strbuf_str(&s));
+    }
+    rd_strbuf_release(&s);
+}

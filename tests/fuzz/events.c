@@ -1,0 +1,38 @@
+/* events.c -- fuzz target: any bytes as an event file, as they are (checksums fail soon), and as the payload of one record whose
+ * checksums are right, so that the parser of messages is reached. */
+#include "../../runner/io/events_impl.h"
+#include "rd/file.h"
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void on_value(void *ctx, int64_t step, double wall, const char *tag, const char *kind, double value)
+{
+    size_t *n = ctx;
+    (void)step;
+    (void)wall;
+    (void)value;
+    *n += strlen(tag) + strlen(kind);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    rd_status st = {0};
+    size_t n = 0;
+    if (rd_events_read_mem(data, size, on_value, &n, &st) != RD_OK && !st.msg[0]) abort();
+
+    unsigned char *record = malloc(size + 16);
+    if (!record) return 0;
+    const uint64_t len = size;
+    memcpy(record, &len, 8);
+    uint32_t crc = rd_event_mask(rd_crc32c(0, record, 8));
+    memcpy(record + 8, &crc, 4);
+    if (size) memcpy(record + 12, data, size);
+    crc = rd_event_mask(rd_crc32c(0, data, size));
+    memcpy(record + 12 + size, &crc, 4);
+    st = (rd_status){0};
+    if (rd_events_read_mem(record, size + 16, on_value, &n, &st) != RD_OK && !strstr(st.msg, "not an event")) abort();
+    free(record);
+    return 0;
+}

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/optim_values.h: ten steps of every optimizer, computed elsewhere than in run_dist.
+
+sgd, momentum, adagrad, adadelta: torch.optim in float64. adam, LARS, clipping and the rows that momentum and adadelta
+skip: NumPy float64 from the formulas of TensorFlow 1.4, for torch has other ones (epsilon inside the bias correction, 1e-6 in
+the clipping factor, no LARS).
+
+    python3 tests/golden/make_optim.py > tests/golden/optim_values.h
+"""
+import numpy as np
+import torch
+
+STEPS, ROWS, COLS, BIAS = 10, 5, 3, 4
+N = ROWS * COLS + BIAS
+rng = np.random.default_rng(7)
+
+
+def f32(x):
+    return np.asarray(x, np.float32).astype(np.float64)
+
+
+w0 = f32(rng.normal(0, 0.5, N))
+w0[ROWS * COLS:] = 0  # a bias starts at zero: LARS falls back to 1 / 16384
+grads = f32(rng.normal(0, 1, (STEPS, N)) * 10.0 ** rng.integers(-3, 2, (STEPS, N)))
+sparse = grads.copy()
+for s in range(STEPS):
+    for r in range(ROWS):
+        if (s + r) % 3 == 0:
+            sparse[s, r * COLS:(r + 1) * COLS] = 0
+PARTS = [slice(0, ROWS * COLS), slice(ROWS * COLS, N)]
+
+
+def run_torch(make, gs):
+    w = torch.tensor(w0, dtype=torch.float64, requires_grad=True)
+    opt = make([w])
+    out = []
+    for g in gs:
+        w.grad = torch.tensor(g)
+        opt.step()
+        out.append(w.detach().numpy().copy())
+    return out
+
+
+class Adam:
+    def __init__(self, lr, b1=0.9, b2=0.999, eps=1e-8):
+        self.lr, self.b1, self.b2, self.eps, self.t = lr, b1, b2, eps, 0
+        self.m, self.v = np.zeros(N), np.zeros(N)
+
+    def __call__(self, w, g):
+        self.t += 1
+        self.m = self.b1 * self.m + (1 - self.b1) * g
+        self.v = self.b2 * self.v + (1 - self.b2) * g * g
+        lr = self.lr * np.sqrt(1 - self.b2 ** self.t) / (1 - self.b1 ** self.t)
+        return w - lr * self.m / (np.sqrt(self.v) + self.eps)
+
+
+class Sgd:
+    def __init__(self, lr):
+        self.lr = lr
+
+    def __call__(self, w, g):
+        return w - self.lr * g
+
+
+def by_rows(w, g, update):
+    """update(w, g, where) for the elements whose row, or bias, is to be touched."""
+    where = np.ones(N, bool)
+    for r in range(ROWS):
+        where[r * COLS:(r + 1) * COLS] = np.any(g[r * COLS:(r + 1) * COLS] != 0)
+    return update(w, g, where)
+
+
+class MomentumRows:
+    def __init__(self, lr, mu=0.9):
+        self.lr, self.mu, self.a = lr, mu, np.zeros(N)
+
+    def __call__(self, w, g):
+        def update(w, g, k):
+            self.a = np.where(k, self.mu * self.a + g, self.a)
+            return np.where(k, w - self.lr * self.a, w)
+        return by_rows(w, g, update)
+
+
+class AdadeltaRows:
+    def __init__(self, lr, rho=0.95, eps=1e-8):
+        self.lr, self.rho, self.eps, self.a, self.d = lr, rho, eps, np.zeros(N), np.zeros(N)
+
+    def __call__(self, w, g):
+        def update(w, g, k):
+            a = self.rho * self.a + (1 - self.rho) * g * g
+            u = np.sqrt(self.d + self.eps) / np.sqrt(a + self.eps) * g
+            d = self.rho * self.d + (1 - self.rho) * u * u
+            self.a, self.d = np.where(k, a, self.a), np.where(k, d, self.d)
+            return np.where(k, w - self.lr * u, w)
+        return by_rows(w, g, update)
+
+
+def lars(nu):
+    def scale(w, g):
+        g = g.copy()
+        for p in PARTS:
+            nw, ng = np.linalg.norm(w[p]), np.linalg.norm(g[p])
+            g[p] *= nu * nw / ng if nw > 0 and ng > 0 else 1 / 16384
+        return g
+    return scale
+
+
+def clip(c):
+    def scale(w, g):
+        n = np.linalg.norm(g)
+        return g * (c / n) if n > c else g
+    return scale
+
+
+def run_numpy(opt, gs, scale=lambda w, g: g):
+    w, out = w0.copy(), []
+    for g in gs:
+        w = opt(w, scale(w, g))
+        out.append(w.copy())
+    return out
+
+
+cases = [
+    # name, optimizer, lr, max_grad_norm, lars_nu, sparse gradients, values
+    ("sgd", "sgd", 0.05, 0, 0, 0, run_torch(lambda p: torch.optim.SGD(p, lr=0.05), grads)),
+    ("momentum", "momentum", 0.05, 0, 0, 0, run_torch(lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9), grads)),
+    ("adagrad", "adagrad", 0.1, 0, 0, 0,
+     run_torch(lambda p: torch.optim.Adagrad(p, lr=0.1, initial_accumulator_value=0.1, eps=0), grads)),
+    ("adadelta", "adadelta", 100.0, 0, 0, 0, run_torch(lambda p: torch.optim.Adadelta(p, lr=100.0, rho=0.95, eps=1e-8), grads)),
+    ("adam", "adam", 0.01, 0, 0, 0, run_numpy(Adam(0.01), grads)),
+    ("sgd, sparse rows are dense", "sgd", 0.05, 0, 0, 1, run_torch(lambda p: torch.optim.SGD(p, lr=0.05), sparse)),
+    ("adagrad, sparse rows are dense", "adagrad", 0.1, 0, 0, 1,
+     run_torch(lambda p: torch.optim.Adagrad(p, lr=0.1, initial_accumulator_value=0.1, eps=0), sparse)),
+    ("adam, untouched rows decay", "adam", 0.01, 0, 0, 1, run_numpy(Adam(0.01), sparse)),
+    ("momentum, untouched rows rest", "momentum", 0.05, 0, 0, 1, run_numpy(MomentumRows(0.05), sparse)),
+    ("adadelta, untouched rows rest", "adadelta", 100.0, 0, 0, 1, run_numpy(AdadeltaRows(100.0), sparse)),
+    ("sgd, clipped", "sgd", 0.05, 3.0, 0, 0, run_numpy(Sgd(0.05), grads, clip(3.0))),
+    ("adam, clipped", "adam", 0.01, 3.0, 0, 0, run_numpy(Adam(0.01), grads, clip(3.0))),
+    ("sgd, LARS", "sgd", 0.5, 0, 0.1, 0, run_numpy(Sgd(0.5), grads, lars(0.1))),
+    ("adam, LARS", "adam", 0.01, 0, 0.001, 0, run_numpy(Adam(0.01), grads, lars(0.001))),
+]
+
+
+def row(x):
+    return "{" + ", ".join("%.9g" % v if float("%.9g" % v) == v else "%.17g" % v for v in x) + "}"
+
+
+def table(name, x, typ, dims):
+    print("static const %s %s%s = {" % (typ, name, dims))
+    for r in x:
+        print("    " + row(r) + ",")
+    print("};")
+
+
+print("/* Written by tests/golden/make_optim.py with torch %s and numpy %s, seed 7, float64; do not edit. */"
+      % (torch.__version__.split("+")[0], np.__version__))
+print("#ifndef OPTIM_VALUES_H\n#define OPTIM_VALUES_H\n")
+print("enum { STEPS = %d, ROWS = %d, COLS = %d, BIAS = %d, N = %d };" % (STEPS, ROWS, COLS, BIAS, N))
+print("static const double first[N] = %s;" % row(w0))
+table("grads", grads, "double", "[STEPS][N]")
+table("sparse_grads", sparse, "double", "[STEPS][N]")
+print("static const struct golden {\n    const char *name, *optimizer;\n    double lr, max_grad_norm, lars_nu;\n"
+      "    int sparse;\n    double after[STEPS][N];\n} golden[] = {")
+for name, opt, lr, c, nu, sp, out in cases:
+    print('    {"%s", "%s", %g, %g, %g, %d, {' % (name, opt, lr, c, nu, sp))
+    for r in out:
+        print("        " + row(r) + ",")
+    print("    }},")
+print("};\n#endif")

@@ -1,0 +1,244 @@
+/* seq2seq.c -- the model seq2seq against PyTorch in float64: every legal cell x encoder x attention; loss, gradients, ten Adam
+ * updates, greedy and beam search. The cases and how they were made: README.md of this folder.
+ *
+ * Tolerances: losses 1e-5 relative (float32 PyTorch is within 1e-7 of float64; ours sums in another order); gradients 1e-4 of the largest
+ * element of the same parameter; sums of squares after ten updates 1e-3 (Adam turns a gradient near zero into a full step);
+ * scores 1e-4 relative plus 1e-5, since log softmax subtracts float32 numbers of the size of the logits, up to some 20. */
+#include "rd/model.h"
+#include "rd/npz.h"
+#include "rd/optim.h"
+#include "rd/train.h"
+#include <dirent.h>
+#include <math.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FOLDER "tests/golden/seq2seq"
+enum { MOST_CASES = 200, MOST_ROWS = 16 };
+
+typedef struct fixture {
+    rd_npz *z;
+    json_t *info;
+    rd_config *config;
+    rd_params *ps;
+    rd_backend *be;
+    rd_tape *tape;
+    void *model;
+    rd_batch batch;
+} fixture;
+
+static void must(rd_code code, const rd_status *st)
+{
+    if (code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
+}
+
+static const rd_array *member(const rd_npz *z, const char *name)
+{
+    const rd_array *a = rd_npz_find(z, name);
+    if (!a) fail_msg("no member '%s'", name);
+    return a;
+}
+
+static double info_number(const fixture *f, const char *key)
+{
+    const json_t *v = json_object_get(f->info, key);
+    assert_non_null(v);
+    return json_number_value(v);
+}
+
+static void set_params(fixture *f, double scale)
+{
+    const float *all = member(f->z, "params")->data;
+    const json_t *list = json_object_get(f->info, "parameters");
+    assert_int_equal(json_array_size(list), rd_params_n(f->ps));
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
+        const json_t *shape = json_array_get(row, 1);
+        if (!p) fail_msg("the model has no parameter '%s'", json_string_value(json_array_get(row, 0)));
+        assert_int_equal(json_array_size(shape), p->n_dim);
+        for (int k = 0; k < p->n_dim; k++) assert_int_equal(json_integer_value(json_array_get(shape, (size_t)k)), p->dim[k]);
+        const float *from = all + json_integer_value(json_array_get(row, 2));
+        for (int64_t k = 0; k < p->n; k++) rd_params_values(f->ps)[p->offset + k] = (float)((double)from[k] * scale);
+    }
+    rd_params_touch(f->ps);
+}
+
+static fixture *open_case(const char *name)
+{
+    rd_status st = {0};
+    fixture *f = calloc(1, sizeof *f);
+    char path[512];
+    assert_non_null(f);
+    snprintf(path, sizeof path, FOLDER "/%s", name);
+    must(rd_npz_new(path, &f->z, &st), &st);
+    const rd_array *cj = member(f->z, "case_json"), *conf = member(f->z, "config_json");
+    f->info = json_loadb(cj->data, cj->bytes, 0, NULL);
+    assert_non_null(f->info);
+    const rd_option_group *groups[RD_MAX_GROUPS];
+    must(rd_config_new(name, conf->data, conf->bytes, groups, rd_option_groups(groups), true, &f->config, &st), &st);
+    must(rd_params_new(&f->ps, &st), &st);
+    must(rd_backend_cpu_new(1, false, &f->be, &st), &st);
+    rd_data_spec spec = {.src_vocab_size = (int64_t)info_number(f, "src_vocab_size"), .tgt_vocab_size = (int64_t)info_number(f, "tgt_vocab_size")};
+    rd_log *log;
+    must(rd_log_new(0, "test", stdout, &log, &st), &st);
+    const rd_model_args args = {.config = f->config, .mode = RD_MODE_TRAIN, .data = &spec, .seed = 1, .params = f->ps, .backend = f->be, .log = log};
+    must(rd_model_find("seq2seq")->create(&args, &f->model, &st), &st);
+    rd_log_free(log);
+    must(rd_params_seal(f->ps, 1, NAN, &st), &st);
+    set_params(f, 1.0);
+    must(rd_tape_new(f->be, f->ps, &f->tape, &st), &st);
+    static const int64_t ids[MOST_ROWS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const rd_array *so = member(f->z, "src_off"), *to = member(f->z, "tgt_off");
+    f->batch = (rd_batch){.n = so->dim[0] - 1, .n_global = so->dim[0] - 1, .sample = ids, .n_fields = 2};
+    assert_true(f->batch.n <= MOST_ROWS);
+    f->batch.field[0] = (rd_field){.name = "source", .dtype = RD_I32, .data = member(f->z, "src")->data, .off = so->data};
+    f->batch.field[1] = (rd_field){.name = "target", .dtype = RD_I32, .data = member(f->z, "tgt")->data, .off = to->data};
+    return f;
+}
+
+static void close_case(fixture *f)
+{
+    rd_tape_free(f->tape);
+    rd_model_find("seq2seq")->destroy(f->model);
+    rd_backend_free(f->be);
+    rd_params_free(f->ps);
+    rd_config_free(f->config);
+    json_decref(f->info);
+    rd_npz_free(f->z);
+    free(f);
+}
+
+static void near(double got, double want, double rtol, const char *what)
+{
+    if (!(fabs(got - want) <= rtol * fabs(want))) fail_msg("%s: got %.9g, want %.9g", what, got, want);
+}
+
+static rd_loss_out forward_backward(fixture *f)
+{
+    rd_status st = {0};
+    rd_loss_out out;
+    memset(rd_params_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
+    rd_tape_reset(f->tape, true, true);
+    must(rd_model_find("seq2seq")->loss(f->model, f->tape, &f->batch, &out, &st), &st);
+    must(rd_tape_backward(f->tape, out.loss, &st), &st);
+    return out;
+}
+
+static void test_gradients(void **state)
+{
+    fixture *f = open_case(*state);
+    const rd_loss_out out = forward_backward(f);
+    near(out.loss_sum, info_number(f, "loss_sum"), 1e-5, "loss");
+    near(out.weight, info_number(f, "weight"), 0, "weight");
+    near(out.n_correct, info_number(f, "n_correct"), 0, "right words");
+    const float *want = member(f->z, "grads")->data;
+    const json_t *list = json_object_get(f->info, "parameters");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        const rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
+        const float *w = want + json_integer_value(json_array_get(row, 2)), *g = rd_params_grads(f->ps) + p->offset;
+        double most = 0, gap = 0;
+        for (int64_t k = 0; k < p->n; k++) {
+            const double d = fabs((double)g[k] / out.weight - (double)w[k]);
+            most = fmax(most, fabs((double)w[k]));
+            gap = d > gap || isnan(d) ? d : gap;
+        }
+        if (!(gap <= 1e-4 * most)) fail_msg("gradient of %s: off by %.3g of %.3g", p->name, gap, most);
+    }
+    close_case(f);
+}
+
+static void test_adam(void **state)
+{
+    fixture *f = open_case(*state);
+    rd_status st = {0};
+    rd_optim *o;
+    const rd_optim_config c = {.optimizer = "adam", .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .loss_scale = 1.0};
+    const rd_array *losses = member(f->z, "adam_loss");
+    const double *want = losses->data, *sum = member(f->z, "adam_sum")->data, *sumsq = member(f->z, "adam_sumsq")->data;
+    must(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
+    for (int64_t i = 0; i < losses->dim[0]; i++) {
+        const rd_loss_out out = forward_backward(f);
+        near(out.loss_sum / out.weight, want[i], 1e-5, "loss of an Adam step");
+        rd_optim_stats stats = {0};
+        must(rd_optim_step(o, i + 1, 0.01, 1.0 / out.weight, &stats, &st), &st);
+    }
+    const rd_loss_out out = forward_backward(f);
+    near(out.loss_sum / out.weight, info_number(f, "adam_loss_after"), 1e-5, "loss after ten Adam steps");
+    const json_t *list = json_object_get(f->info, "parameters");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(json_array_get(list, i), 0)));
+        double s = 0, q = 0;
+        for (int64_t k = 0; k < p->n; k++) {
+            const double w = (double)rd_params_values(f->ps)[p->offset + k];
+            s += w;
+            q += w * w;
+        }
+        near(q, sumsq[i], 1e-3, p->name);
+        if (fabs(s - sum[i]) > 1e-3 * sqrt(sumsq[i] * (double)p->n)) fail_msg("sum of %s: got %.6g, want %.6g", p->name, s, sum[i]);
+    }
+    rd_optim_free(o);
+    close_case(f);
+}
+
+static void test_search(void **state)
+{
+    fixture *f = open_case(*state);
+    rd_status st = {0};
+    const json_t *searches = json_object_get(f->info, "decode_searches");
+    const int32_t *ids = member(f->z, "decode_ids")->data;
+    const int64_t *off = member(f->z, "decode_off")->data;
+    const double *score = member(f->z, "decode_score")->data;
+    const int64_t n = f->batch.n;
+    set_params(f, info_number(f, "decode_scale"));
+    for (size_t s = 0; s < json_array_size(searches); s++) {
+        const json_t *row = json_array_get(searches, s);
+        const int64_t width = json_integer_value(json_array_get(row, 0));
+        const rd_decode_config c = {.beam_width = width ? width : 1, .length_penalty = json_number_value(json_array_get(row, 1))};
+        rd_decoded out[MOST_ROWS];
+        rd_tape_reset(f->tape, false, false);
+        must(rd_model_find("seq2seq")->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t piece = (int64_t)s * n + i, len = off[piece + 1] - off[piece];
+            if (out[i].n != len || memcmp(out[i].ids, ids + off[piece], (size_t)len * sizeof *ids) != 0)
+                fail_msg("search %zu (beam %lld), sentence %lld: %lld tokens that differ from the reference's %lld", s, (long long)width,
+                         (long long)i, (long long)out[i].n, (long long)len);
+            if (!(fabs(out[i].score - score[piece]) <= 1e-5 + 1e-4 * fabs(score[piece])))
+                fail_msg("score: got %.9g, want %.9g", out[i].score, score[piece]);
+        }
+    }
+    close_case(f);
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+int main(void)
+{
+    static struct CMUnitTest tests[3 * MOST_CASES];
+    static char title[3 * MOST_CASES][128];
+    char *names[MOST_CASES];
+    int n = 0, k = 0;
+    DIR *d = opendir(FOLDER);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (strlen(e->d_name) > 4 && strcmp(e->d_name + strlen(e->d_name) - 4, ".npz") == 0 && n < MOST_CASES) names[n++] = strdup(e->d_name);
+    if (d) closedir(d);
+    if (n < 60) {
+        fprintf(stderr, "%s holds %d cases, at least 60 are expected; run from the project's folder\n", FOLDER, n);
+        return 1;
+    }
+    qsort(names, (size_t)n, sizeof *names, by_name);
+    static const struct { const char *what; CMUnitTestFunction fn; } kinds[] = {
+        {"loss and gradients", test_gradients}, {"ten Adam steps", test_adam}, {"greedy and beam search", test_search}};
+    for (int i = 0; i < n; i++)
+        for (int w = 0; w < 3; w++, k++) {
+            snprintf(title[k], sizeof title[k], "%.80s: %s", names[i], kinds[w].what);
+            tests[k] = (struct CMUnitTest){title[k], kinds[w].fn, NULL, NULL, names[i]};
+        }
+    const int failures = _cmocka_run_group_tests("golden seq2seq", tests, (size_t)k, NULL, NULL);
+    for (int i = 0; i < n; i++) free(names[i]);
+    return failures != 0;
+}

@@ -1,0 +1,254 @@
+/* comm.c -- every collective of comm.h on N ranks, against what one rank can work out alone. tests/mpi/comm.sh runs it with 1 to
+ * 4 ranks, with and without shared memory. The numbers summed are integers that float holds exactly, so that the bound is
+ * zero; the order of sums is tested with numbers that are not.
+ *
+ * A check that fails on one rank ends the job, for the others would wait in the next collective. */
+#include "rd/comm.h"
+#include "../../runner/comm/comm_window.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static rd_comm *comm;
+static const rd_world *world;
+static FILE *complain;
+
+#define CHECK(cond) \
+    do { \
+        if (!(cond)) failed(RD_HERE, #cond, &st); \
+    } while (0)
+
+static void failed(const char *where, const char *what, const rd_status *st)
+{
+    fprintf(complain, "%s: rank %d: not true: %s; status %d '%s'\n", where, world ? world->rank : -1, what, st->code, st->msg);
+    fflush(complain);
+    rd_comm_abort(comm, 1);
+}
+
+static int value(int rank, int64_t i) { return (int)((i * 7 + rank * 13) % 101) - 50; }
+
+/* Piece borders of 1 MiB: 262144 floats, 131072 doubles; 1024 floats are the last size without slices. */
+static const int64_t sizes[] = {0, 1, 5, 17, 1000, 1024, 1025, 131073, 262144, 262145, 300001, 600000};
+enum { N_SIZES = sizeof sizes / sizeof *sizes, LARGEST = 600000 };
+
+static void test_world(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    CHECK(world->rank >= 0 && world->rank < world->size);
+    CHECK(world->local_rank >= 0 && world->local_rank < world->local_size && world->local_size <= world->size);
+    CHECK(world->host_index >= 0 && world->host_index < world->n_hosts);
+    CHECK(world->n_cpus >= 1 && world->host[0] != '\0');
+    int64_t sums[2] = {world->local_rank == 0, 1};
+    CHECK(rd_comm_sum_i64(comm, sums, 2, &st) == RD_OK);
+    CHECK(sums[0] == world->n_hosts && sums[1] == world->size);
+    if (world->size > 1) CHECK(strcmp(world->comm, "mpi") == 0 && strncmp(world->library, "Open MPI ", 9) == 0);
+    CHECK(rd_comm_note(comm)[0] != '\0');
+    if (world->rank == 0) printf("%s\n", rd_comm_note(comm));
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    float *f = malloc(LARGEST * sizeof *f);
+    double *d = malloc(LARGEST * sizeof *d);
+    int64_t *k = malloc(LARGEST * sizeof *k);
+    CHECK(f && d && k);
+    for (int s = 0; s < N_SIZES; s++) {
+        for (int64_t i = 0; i < sizes[s]; i++) {
+            k[i] = value(world->rank, i);
+            f[i] = (float)k[i];
+            d[i] = (double)k[i];
+        }
+        CHECK(rd_comm_sum_f32(comm, f, sizes[s], &st) == RD_OK);
+        CHECK(rd_comm_sum_f64(comm, d, sizes[s], &st) == RD_OK);
+        CHECK(rd_comm_sum_i64(comm, k, sizes[s], &st) == RD_OK);
+        for (int64_t i = 0; i < sizes[s]; i++) {
+            int want = 0;
+            for (int r = 0; r < world->size; r++) want += value(r, i);
+            CHECK(f[i] == (float)want && d[i] == (double)want && k[i] == want);
+        }
+    }
+    free(f);
+    free(d);
+    free(k);
+}
+
+static void test_max_min(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    double hi[3], lo[3];
+    for (int i = 0; i < 3; i++) hi[i] = lo[i] = i == 1 ? -world->rank : world->rank + 0.5;
+    CHECK(rd_comm_max_f64(comm, hi, 3, &st) == RD_OK && rd_comm_min_f64(comm, lo, 3, &st) == RD_OK);
+    CHECK(hi[0] == world->size - 0.5 && hi[1] == 0.0 && lo[0] == 0.5 && lo[1] == 1.0 - world->size);
+}
+
+/* Numbers whose sum depends on the order. */
+static float uneven(int rank, int64_t i) { return (float)((i * 2654435761u + (unsigned)rank * 40503u) % 100003) * 1.7e-3f; }
+
+static void test_same_bytes(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    const bool shared = strstr(rd_comm_note(comm), "shared") != NULL && world->n_hosts == 1;
+    const int64_t n = 300001;
+    const size_t bytes = (size_t)n * sizeof(float);
+    float *a = malloc(bytes), *b = malloc(bytes);
+    CHECK(a && b);
+    for (int64_t i = 0; i < n; i++) a[i] = b[i] = uneven(world->rank, i);
+    CHECK(rd_comm_sum_f32(comm, a, n, &st) == RD_OK);
+    CHECK(rd_comm_sum_f32(comm, b, n, &st) == RD_OK);
+    CHECK(memcmp(a, b, bytes) == 0);
+    for (int64_t i = 0; shared && i < n; i++) {
+        float want = uneven(0, i);
+        for (int r = 1; r < world->size; r++) want += uneven(r, i);
+        CHECK(a[i] == want);
+    }
+    CHECK(rd_comm_bcast(comm, b, (int64_t)bytes, world->size - 1, &st) == RD_OK);
+    CHECK(memcmp(a, b, bytes) == 0);
+    free(a);
+    free(b);
+}
+
+/* Hosts made up by splitting the world: every way that a job of this size can lie on two or three of them. */
+static void test_window_on_hosts(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    if (world->size < 2) skip();
+    const int64_t n = 300001;
+    float *x = malloc((size_t)n * sizeof *x);
+    CHECK(x);
+    for (int layout = 1; layout < 1 << (world->size - 1); layout++) { /* bit r: rank r + 1 is not on rank 0's host */
+        const int host = world->rank > 0 ? layout >> (world->rank - 1) & 1 : 0;
+        for (int three = 0; three < 2; three++) {
+            const int color = three && host && world->rank == world->size - 1 ? 2 : host;
+            MPI_Comm local;
+            rd_window *w = NULL;
+            char why[200] = "";
+            MPI_Comm_split(MPI_COMM_WORLD, color, world->rank, &local);
+            CHECK(rd_window_new(MPI_COMM_WORLD, local, true, &w, why, &st) == RD_OK);
+            CHECK(w || why[0]);
+            for (int s = 0; w && s < N_SIZES - 1; s++) {
+                for (int64_t i = 0; i < sizes[s]; i++) x[i] = (float)value(world->rank, i);
+                CHECK(rd_window_sum_f32(w, x, sizes[s], &st) == RD_OK);
+                for (int64_t i = 0; i < sizes[s]; i++) {
+                    int want = 0;
+                    for (int r = 0; r < world->size; r++) want += value(r, i);
+                    CHECK(x[i] == (float)want);
+                }
+            }
+            rd_window_free(w);
+            MPI_Comm_free(&local);
+        }
+    }
+    free(x);
+}
+
+static void test_bcast(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    char p[5000];
+    for (int root = 0; root < world->size; root++) {
+        memset(p, world->rank + 1, sizeof p);
+        CHECK(rd_comm_bcast(comm, p, sizeof p, root, &st) == RD_OK);
+        CHECK(p[0] == root + 1 && p[4999] == root + 1);
+        CHECK(rd_comm_bcast(comm, NULL, 0, root, &st) == RD_OK);
+    }
+    memset(p, world->host_index + 1, sizeof p);
+    CHECK(rd_comm_local_bcast(comm, p, sizeof p, world->local_size - 1, &st) == RD_OK);
+    CHECK(p[17] == world->host_index + 1);
+    CHECK(rd_comm_barrier(comm, &st) == RD_OK && rd_comm_local_barrier(comm, &st) == RD_OK);
+}
+
+static void test_gather(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    char mine[64], *all = NULL, want[1024] = "";
+    int64_t *lens = NULL;
+    for (int r = 0; r < world->size; r++)
+        for (int i = 0; i < r * 3; i++) strcat(want, (char[]){(char)('a' + r), '\0'}); /* rank 0 gives nothing */
+    memset(mine, 'a' + world->rank, sizeof mine);
+    CHECK(rd_comm_gather(comm, mine, world->rank * 3, &all, &lens, &st) == RD_OK);
+    if (world->rank == 0) {
+        CHECK(strcmp(all, want) == 0);
+        for (int r = 0; r < world->size; r++) CHECK(lens[r] == r * 3);
+    } else CHECK(!all && !lens);
+    free(all);
+    free(lens);
+    int64_t k = world->rank * 11, *ks = calloc((size_t)world->size, sizeof k);
+    CHECK(ks && rd_comm_allgather(comm, &k, ks, sizeof k, &st) == RD_OK);
+    for (int r = 0; r < world->size; r++) CHECK(ks[r] == r * 11);
+    free(ks);
+}
+
+static void test_agree(void **state)
+{
+    (void)state;
+    for (int bad = -1; bad < world->size; bad++) {
+        rd_status st = {0};
+        if (bad >= 0 && world->rank >= bad) rd_fail(&st, RD_EDATA, "told by %d", world->rank);
+        for (int twice = 0; twice < 2; twice++) {
+            const rd_code code = rd_comm_agree(comm, &st);
+            char want[32];
+            snprintf(want, sizeof want, "told by %d", bad);
+            CHECK(code == st.code && code == (bad < 0 ? RD_OK : RD_EDATA));
+            if (bad >= 0) CHECK(st.rank == bad && strcmp(st.msg, want) == 0);
+        }
+    }
+}
+
+static void test_same(void **state)
+{
+    (void)state;
+    for (int odd = 0; odd <= world->size; odd++) {
+        rd_status st = {0};
+        const bool differ = odd < world->size && world->size > 1;
+        const char *text = differ && world->rank == odd ? "sum 2" : "sum 1";
+        const int sayer = odd == 0 ? 1 : odd; /* rank 0 is the measure: then all others differ */
+        const rd_code code = rd_comm_same(comm, "config", text, &st);
+        char want[16];
+        snprintf(want, sizeof want, "rank %d", sayer);
+        CHECK(code == (differ ? RD_EDISAGREE : RD_OK));
+        if (differ)
+            CHECK(st.rank == sayer && strstr(st.msg, want) && strstr(st.msg, "config") && strstr(st.msg, "'sum 1'") &&
+                  strstr(st.msg, "'sum 2'") && strstr(st.msg, world->host));
+    }
+    rd_status st = {0};
+    CHECK(rd_comm_same(comm, "nothing", "", &st) == RD_OK);
+}
+
+int main(int argc, char **argv)
+{
+    rd_status st = {0};
+    complain = fdopen(dup(STDERR_FILENO), "w");
+    if (rd_comm_start(&argc, &argv, &comm, &st) != RD_OK) {
+        fprintf(stderr, "%s\n", st.msg);
+        return st.code;
+    }
+    world = rd_comm_world(comm);
+    if (argc > 1 && strcmp(argv[1], "abort") == 0) { /* the last rank ends the job; the others wait for it */
+        if (world->rank == world->size - 1) rd_comm_abort(comm, 7);
+        (void)rd_comm_barrier(comm, &st);
+        float x[2] = {0};
+        (void)rd_comm_sum_f32(comm, x, 2, &st);
+        return 0;
+    }
+    if (world->rank != 0 && (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_world),     cmocka_unit_test(test_sums),   cmocka_unit_test(test_max_min),
+        cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_window_on_hosts), cmocka_unit_test(test_bcast),
+        cmocka_unit_test(test_gather),    cmocka_unit_test(test_agree),  cmocka_unit_test(test_same),
+    };
+    const int failures = cmocka_run_group_tests_name("comm", tests, NULL, NULL);
+    rd_comm_free(comm);
+    return failures != 0;
+}

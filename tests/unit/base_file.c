@@ -1,0 +1,282 @@
+/* base_file.c -- reading plain and gzip files, what is said of unreadable ones, and files that appear whole or not at all.
+ * The gzip bytes are gzip 1.12's: printf 'hello\n' | gzip -n9, and printf '' | gzip -n9. */
+#include "rd/file.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <signal.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const unsigned char hello_gz[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0xcb, 0x48, 0xcd,
+                                         0xc9, 0xc9, 0xe7, 0x02, 0x00, 0x20, 0x30, 0x3a, 0x36, 0x06, 0x00, 0x00, 0x00};
+static const unsigned char empty_gz[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03,
+                                         0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00};
+
+static char dir[256];
+
+static const char *at(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static void put(const char *name, const void *p, size_t n)
+{
+    FILE *f = fopen(at(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    fclose(f);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, sizeof dir, "%.200s/rd_file.XXXXXX", tmp ? tmp : "/tmp");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char cmd[300];
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
+    return system(cmd);
+}
+
+/* Reads name and compares: want NULL expects a failure whose message has every word. */
+static void expect(const char *name, const char *want, size_t n_want, const char *word)
+{
+    rd_status st = {0};
+    char *p = (char *)1;
+    size_t n = 99;
+    const rd_code code = rd_file_read(name, RD_EDATA, &p, &n, &st);
+    if (want) {
+        if (code != RD_OK) fail_msg("%s: %s", name, st.msg);
+        assert_int_equal(n, n_want);
+        assert_memory_equal(p, want, n);
+        assert_int_equal(p[n], 0);
+    } else {
+        assert_int_equal(code, RD_EDATA);
+        assert_null(p);
+        assert_int_equal(n, 0);
+        if (!strstr(st.msg, word)) fail_msg("'%s' has no '%s'", st.msg, word);
+    }
+    free(p);
+}
+
+static void test_plain(void **state)
+{
+    (void)state;
+    put("empty", "", 0);
+    expect(at("empty"), "", 0, NULL);
+    put("one", "\x1f", 1);
+    expect(at("one"), "\x1f", 1, NULL);
+    put("two", "a\0", 2);
+    expect(at("two"), "a\0", 2, NULL);
+    const size_t sizes[] = {4095, 4096, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 3000000};
+    char *big = malloc(3000000);
+    assert_non_null(big);
+    for (size_t i = 0; i < 3000000; i++) big[i] = (char)(i * i >> 7);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        put("big", big, sizes[i]);
+        expect(at("big"), big, sizes[i], NULL);
+    }
+    free(big);
+}
+
+static void test_gzip(void **state)
+{
+    (void)state;
+    unsigned char b[200];
+    put("h.gz", hello_gz, sizeof hello_gz);
+    expect(at("h.gz"), "hello\n", 6, NULL);
+    put("h.txt", hello_gz, sizeof hello_gz); /* the content decides, not the name */
+    expect(at("h.txt"), "hello\n", 6, NULL);
+    put("e.gz", empty_gz, sizeof empty_gz);
+    expect(at("e.gz"), "", 0, NULL);
+    memcpy(b, hello_gz, sizeof hello_gz); /* two members, as `cat a.gz b.gz` makes them */
+    memcpy(b + sizeof hello_gz, hello_gz, sizeof hello_gz);
+    put("hh.gz", b, 2 * sizeof hello_gz);
+    expect(at("hh.gz"), "hello\nhello\n", 12, NULL);
+    memcpy(b + sizeof hello_gz, empty_gz, sizeof empty_gz);
+    put("he.gz", b, sizeof hello_gz + sizeof empty_gz);
+    expect(at("he.gz"), "hello\n", 6, NULL);
+}
+
+static void test_gzip_large(void **state)
+{
+    (void)state;
+    enum { N = 3000001 };
+    char *big = malloc(N), cmd[1000];
+    assert_non_null(big);
+    uint32_t x = 1;
+    for (size_t i = 0; i < N; i++) big[i] = (char)((x = x * 1664525u + 1013904223u) >> 24 & 63);
+    put("large", big, N);
+    snprintf(cmd, sizeof cmd, "gzip -c '%s' > '%s/large.gz'", at("large"), dir);
+    assert_int_equal(system(cmd), 0);
+    expect(at("large.gz"), big, N, NULL);
+    free(big);
+}
+
+static void test_damaged_gzip(void **state)
+{
+    (void)state;
+    unsigned char b[sizeof hello_gz];
+    for (size_t n = 2; n < sizeof hello_gz; n++) {
+        put("cut.gz", hello_gz, n);
+        expect(at("cut.gz"), NULL, 0, "cut.gz");
+    }
+    for (size_t i = 10; i < sizeof hello_gz; i++) { /* the ten bytes before hold the kind of system, a time, ... */
+        for (int bit = 0; bit < 8; bit++) {
+            memcpy(b, hello_gz, sizeof b);
+            b[i] ^= (unsigned char)(1 << bit);
+            put("bad.gz", b, sizeof b);
+            expect(at("bad.gz"), NULL, 0, "damaged");
+        }
+    }
+}
+
+static void test_messages(void **state)
+{
+    (void)state;
+    char want[600];
+    snprintf(want, sizeof want, "cannot open '%s': no such file or directory; check the path", at("none"));
+    expect(at("none"), NULL, 0, want);
+    expect("", NULL, 0, "empty");
+    snprintf(want, sizeof want, "cannot read '%s': it is a folder", dir);
+    expect(dir, NULL, 0, want);
+    put("plain", "x", 1);
+    expect(at("plain/below"), NULL, 0, "no folder");
+    if (geteuid() == 0) return; /* root reads everything */
+    chmod(at("plain"), 0);
+    expect(at("plain"), NULL, 0, "check the permissions");
+}
+
+static void check_stdin(const char *name, const void *p, size_t n, const char *want, size_t n_want)
+{
+    int ends[2], saved = dup(0);
+    assert_int_equal(pipe(ends), 0);
+    const pid_t pid = fork();
+    if (pid == 0) { /* one byte at a time: a pipe owes nobody more */
+        close(ends[0]);
+        for (size_t i = 0; i < n; i++)
+            if (write(ends[1], (const char *)p + i, 1) != 1) _exit(1);
+        _exit(0);
+    }
+    close(ends[1]);
+    dup2(ends[0], 0);
+    close(ends[0]);
+    expect(name, want, n_want, NULL);
+    dup2(saved, 0);
+    close(saved);
+    waitpid(pid, NULL, 0);
+}
+
+static void test_stdin(void **state)
+{
+    (void)state;
+    check_stdin("-", "some text\n", 10, "some text\n", 10);
+    check_stdin("/dev/stdin", hello_gz, sizeof hello_gz, "hello\n", 6);
+    check_stdin("-", "", 0, "", 0);
+}
+
+static void test_atomic(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_tmpfile f = {0};
+    put("a", "old", 3);
+    assert_int_equal(rd_tmpfile_open(&f, at("a"), &st), RD_OK);
+    assert_int_equal(rd_tmpfile_write(&f, "new text", 8, &st), RD_OK);
+    expect(at("a"), "old", 3, NULL);
+    assert_int_equal(rd_tmpfile_commit(&f, &st), RD_OK);
+    rd_tmpfile_release(&f);
+    expect(at("a"), "new text", 8, NULL);
+    assert_int_equal(access(f.tmp, F_OK), -1);
+
+    assert_int_equal(rd_tmpfile_open(&f, at("a"), &st), RD_OK); /* not committed: as if nothing had been */
+    assert_int_equal(rd_tmpfile_write(&f, "third", 5, &st), RD_OK);
+    assert_int_equal(access(f.tmp, F_OK), 0);
+    rd_tmpfile_release(&f);
+    rd_tmpfile_release(&f);
+    assert_int_equal(access(f.tmp, F_OK), -1);
+    expect(at("a"), "new text", 8, NULL);
+    assert_int_equal(rd_file_write_atomic(at("b"), "", 0, &st), RD_OK);
+    expect(at("b"), "", 0, NULL);
+
+    assert_int_equal(rd_file_write_atomic(at("none/b"), "x", 1, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "no such file or directory"));
+    st = (rd_status){0};
+    assert_int_equal(mkdir(at("folder"), 0777), 0);
+    assert_int_equal(rd_file_write_atomic(at("folder"), "x", 1, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "folder"));
+    char name[5000];
+    memset(name, 'x', sizeof name);
+    name[4999] = '\0';
+    st = (rd_status){0};
+    assert_int_equal(rd_tmpfile_open(&f, name, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "4999 bytes"));
+}
+
+/* A write that cannot be completed (here by the limit on a file's size, elsewhere a full disk) leaves the old file. */
+static void test_no_room(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    struct rlimit was, small;
+    put("a", "old", 3);
+    getrlimit(RLIMIT_FSIZE, &was);
+    signal(SIGXFSZ, SIG_IGN);
+    small = (struct rlimit){.rlim_cur = 1000, .rlim_max = was.rlim_max};
+    char big[3000] = "";
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const rd_code code = rd_file_write_atomic(at("a"), big, sizeof big, &st);
+    setrlimit(RLIMIT_FSIZE, &was);
+    assert_int_equal(code, RD_EENV);
+    assert_non_null(strstr(st.msg, "file too large"));
+    expect(at("a"), "old", 3, NULL);
+    char cmd[400];
+    snprintf(cmd, sizeof cmd, "test -z \"$(find '%s' -name '*.tmp.*')\"", dir);
+    assert_int_equal(system(cmd), 0);
+}
+
+static void test_mkdirs(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    struct stat info;
+    assert_int_equal(rd_mkdirs(at("p/q/r"), &st), RD_OK);
+    assert_int_equal(stat(at("p/q/r"), &info), 0);
+    assert_true(S_ISDIR(info.st_mode));
+    assert_int_equal(rd_mkdirs(at("p//q/r/"), &st), RD_OK); /* again, and with more slashes */
+    assert_int_equal(rd_mkdirs("/", &st), RD_OK);
+    assert_int_equal(rd_mkdirs(".", &st), RD_OK);
+    put("p/file", "x", 1);
+    assert_int_equal(rd_mkdirs(at("p/file/x"), &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "is a file"));
+    st = (rd_status){0};
+    assert_int_equal(rd_mkdirs("", &st), RD_EENV);
+    st = (rd_status){0};
+    assert_int_equal(rd_mkdirs("/proc/none/x", &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "cannot make folder '/proc/none'"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(test_plain),         cmocka_unit_test(test_gzip),     cmocka_unit_test(test_gzip_large),
+        cmocka_unit_test(test_damaged_gzip),  cmocka_unit_test(test_messages), cmocka_unit_test(test_stdin),
+        cmocka_unit_test(test_atomic),        cmocka_unit_test(test_no_room),  cmocka_unit_test(test_mkdirs),
+    };
+    return cmocka_run_group_tests_name("base_file", t, set_up, tear_down) != 0;
+}

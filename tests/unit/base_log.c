@@ -1,0 +1,182 @@
+/* base_log.c -- which line goes where, for which rank; and the live line of a terminal, on a pseudo-terminal. */
+#include "rd/log.h"
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char got_out[20000], got_err[20000], got_tee[20000];
+static char folder[256], path[300];
+
+static void slurp(int fd, char *into)
+{
+    lseek(fd, 0, SEEK_SET);
+    const ssize_t n = read(fd, into, 19999);
+    into[n > 0 ? n : 0] = '\0';
+}
+
+/* Runs body on a log of this rank, and fills got_out, got_err, got_tee. */
+static void with_log(int rank, bool tee, void (*body)(rd_log *l))
+{
+    rd_status st = {0};
+    rd_log *l;
+    FILE *out = tmpfile(), *err = tmpfile();
+    assert_true(out && err);
+    fflush(stderr);
+    const int saved = dup(STDERR_FILENO);
+    dup2(fileno(err), STDERR_FILENO);
+    const rd_code made = rd_log_new(rank, "node7", out, &l, &st);
+    const rd_code teed = made == RD_OK && tee ? rd_log_tee(l, path, &st) : RD_OK;
+    body(l);
+    rd_log_free(l);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    assert_int_equal(made, RD_OK);
+    assert_int_equal(teed, RD_OK);
+    slurp(fileno(out), got_out);
+    slurp(fileno(err), got_err);
+    fclose(out);
+    fclose(err);
+    const int fd = open(path, O_RDONLY);
+    got_tee[0] = '\0';
+    if (fd >= 0) {
+        slurp(fd, got_tee);
+        close(fd);
+        unlink(path);
+    }
+}
+
+static void say_all(rd_log *l)
+{
+    rd_info(l, "step %d", 1);
+    rd_live(l, "never here");
+    rd_warn(l, "odd %s", "thing");
+    rd_status st = {.rank = 0};
+    rd_fail(&st, RD_EDATA, "bad 100%% of '%s'", "x%s"); /* a message is text, not a format */
+    rd_error(l, &st);
+    st.rank = 3;
+    rd_error(l, &st);
+    rd_live(l, NULL);
+}
+
+static void test_rank0(void **state)
+{
+    (void)state;
+    with_log(0, true, say_all);
+    assert_string_equal(got_out, "step 1\n");
+    assert_string_equal(got_err, "warning: odd thing\nrun_dist: error: bad 100% of 'x%s'\nrun_dist: error: rank 3: bad 100% of 'x%s'\n");
+    assert_string_equal(got_tee, "step 1\nwarning: odd thing\nrun_dist: error: bad 100% of 'x%s'\n"
+                                 "run_dist: error: rank 3: bad 100% of 'x%s'\n");
+}
+
+static void test_rank3(void **state)
+{
+    (void)state;
+    with_log(3, false, say_all);
+    assert_string_equal(got_out, "");
+    assert_string_equal(got_err, "[rank 3, node7] warning: odd thing\n[rank 3, node7] run_dist: error: bad 100% of 'x%s'\n"
+                                 "[rank 3, node7] run_dist: error: bad 100% of 'x%s'\n");
+}
+
+static void say_long(rd_log *l)
+{
+    char text[10001];
+    memset(text, 'y', 10000);
+    text[10000] = '\0';
+    rd_info(l, "%s|", text);
+    rd_info(l, "two\nlines");
+}
+
+static void test_long_line(void **state)
+{
+    (void)state;
+    with_log(0, true, say_long);
+    assert_int_equal(strlen(got_out), 10000 + 2 + 10);
+    assert_string_equal(got_out + 10000, "|\ntwo\nlines\n");
+    assert_string_equal(got_out, got_tee);
+}
+
+static void test_tee_appends(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    FILE *f = fopen(path, "w");
+    fputs("earlier run\n", f);
+    fclose(f);
+    with_log(0, true, say_long);
+    assert_memory_equal(got_tee, "earlier run\nyyy", 15);
+    rd_log *l;
+    assert_int_equal(rd_log_new(0, "h", stdout, &l, &st), RD_OK);
+    assert_int_equal(rd_log_tee(l, "/proc/none/run.log", &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "/proc/none/run.log"));
+    rd_log_free(l);
+    rd_log_free(NULL);
+    rd_info(NULL, "nowhere");
+    rd_live(NULL, "nowhere");
+}
+
+static void test_live_line(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_log *l;
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) skip();
+    FILE *tty = fopen(ptsname(master), "r+");
+    if (!tty) skip();
+    struct termios t;
+    tcgetattr(fileno(tty), &t);
+    cfmakeraw(&t); /* "\n" stays "\n" */
+    tcsetattr(fileno(tty), TCSANOW, &t);
+    assert_int_equal(rd_log_new(0, "h", tty, &l, &st), RD_OK);
+    assert_true(rd_log_is_tty(l));
+    assert_int_equal(rd_log_tee(l, path, &st), RD_OK);
+    rd_live(l, "at %d", 1);
+    rd_info(l, "line");
+    rd_info(l, "next");
+    char wide[400] = "";
+    for (int i = 0; i < 100; i++) strcat(wide, "\xC3\xA9"); /* 100 characters, 79 fit */
+    rd_live(l, "%s", wide);
+    rd_live(l, NULL);
+    rd_live(l, NULL);
+    rd_live(l, "end");
+    rd_log_free(l);
+    size_t n = 0;
+    for (struct pollfd p = {.fd = master, .events = POLLIN}; poll(&p, 1, 300) > 0;) { /* comes in pieces */
+        const ssize_t more = read(master, got_out + n, sizeof got_out - 1 - n);
+        if (more <= 0) break;
+        n += (size_t)more;
+    }
+    got_out[n] = '\0';
+    wide[2 * 79] = '\0';
+    char want[1000];
+    snprintf(want, sizeof want, "\rat 1\033[K\r\033[Kline\nnext\n\r%s\033[K\r\033[K\rend\033[K\r\033[K", wide);
+    assert_string_equal(got_out, want);
+    fclose(tty);
+    close(master);
+    const int fd = open(path, O_RDONLY);
+    slurp(fd, got_tee);
+    close(fd);
+    unlink(path);
+    assert_string_equal(got_tee, "line\nnext\n"); /* neither live line nor escapes */
+}
+
+int main(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.200s/rd_log.XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s/run.log", folder);
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(test_rank0),       cmocka_unit_test(test_rank3),     cmocka_unit_test(test_long_line),
+        cmocka_unit_test(test_tee_appends), cmocka_unit_test(test_live_line),
+    };
+    const int failures = cmocka_run_group_tests_name("base_log", t, NULL, NULL);
+    rmdir(folder);
+    return failures != 0;
+}

@@ -1,0 +1,625 @@
+/* checkpoint.c -- what is saved comes back, or an older one does, with a reason: under damage at any byte, a full disk, a kill at
+ * any moment. */
+#include "rd/checkpoint.h"
+#include "rd/file.h"
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char dir[256];
+
+static const char *in_dir(const char *name)
+{
+    static char path[4][768];
+    static int k;
+    k = (k + 1) % 4;
+    snprintf(path[k], sizeof path[k], "%s/%s", dir, name);
+    return path[k];
+}
+
+static int make_dir(void **state)
+{
+    (void)state;
+    const char *keep = getenv("RD_TEST_KEEP"); /* check_npz.py looks at the files afterwards */
+    snprintf(dir, sizeof dir, "%s", keep ? keep : "/tmp/rd_ckpt_XXXXXX");
+    return keep || mkdtemp(dir) ? 0 : -1;
+}
+
+static void empty_dir(void)
+{
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) assert_int_equal(unlinkat(dirfd(d), e->d_name, 0), 0);
+    closedir(d);
+}
+
+static int remove_dir(void **state)
+{
+    (void)state;
+    if (getenv("RD_TEST_KEEP")) return 0;
+    empty_dir();
+    return rmdir(dir);
+}
+
+static bool exists(const char *name)
+{
+    return access(in_dir(name), F_OK) == 0;
+}
+
+static void put_file(const char *name, const void *p, size_t n)
+{
+    FILE *f = fopen(in_dir(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Names in the folder, but for the lock, sorted, with spaces between. */
+static const char *listing(void)
+{
+    static char text[2048];
+    struct dirent **e;
+    const int n = scandir(dir, &e, NULL, alphasort);
+    assert_true(n >= 0);
+    text[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        if (e[i]->d_name[0] != '.') {
+            strcat(text, text[0] ? " " : "");
+            strcat(text, e[i]->d_name);
+        }
+        free(e[i]);
+    }
+    free(e);
+    return text;
+}
+
+/* Two arrays whose content is a function of the step. */
+static rd_code save(const char *prefix, int64_t step, int64_t n, int keep, rd_status *st)
+{
+    float *x = malloc(sizeof *x * (size_t)n);
+    const int32_t ids[3] = {1, (int32_t)step, 3};
+    if (!x) abort();
+    for (int64_t i = 0; i < n; i++) x[i] = (float)step + (float)(i % 7);
+    const rd_array a[2] = {
+        {.name = "param/w", .descr = "<f4", .n_dim = 1, .dim = {n}, .data = x, .bytes = sizeof *x * (size_t)n},
+        {.name = "ids", .descr = "<i4", .n_dim = 2, .dim = {3, 1}, .data = ids, .bytes = sizeof ids},
+    };
+    json_t *meta = json_pack("{s:i, s:s}", "epoch", 4, "config", "a \"quoted\" text");
+    (void)rd_ckpt_save(dir, prefix, step, a, 2, meta, keep, st);
+    json_decref(meta);
+    free(x);
+    return st->code;
+}
+
+static void check_content(const rd_ckpt *c)
+{
+    const rd_array *a = rd_npz_find(c->npz, "param/w"), *ids = rd_npz_find(c->npz, "ids");
+    assert_non_null(a);
+    assert_non_null(ids);
+    for (int64_t i = 0; i < a->dim[0]; i++) assert_true(((const float *)a->data)[i] == (float)c->step + (float)(i % 7));
+    assert_int_equal(((const int32_t *)ids->data)[1], c->step);
+    assert_int_equal(json_integer_value(json_object_get(c->meta, "epoch")), 4);
+}
+
+static void saved_comes_back(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES], *text;
+    size_t n;
+    empty_dir();
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+    assert_null(c.npz);
+    assert_int_equal(save("model", 500, 1000, 5, &st), RD_OK);
+    assert_string_equal(listing(), "checkpoint model-500.npz");
+    assert_int_equal(rd_file_read(in_dir("checkpoint"), RD_ECKPT, &text, &n, &st), RD_OK);
+    assert_string_equal(text, "model-500.npz\n");
+    free(text);
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+    assert_string_equal(warning, "");
+    assert_int_equal(c.step, 500);
+    assert_string_equal(c.path, in_dir("model-500.npz"));
+    check_content(&c);
+    assert_string_equal(json_string_value(json_object_get(c.meta, "config")), "a \"quoted\" text");
+    assert_int_equal(json_integer_value(json_object_get(c.meta, "step")), 500);
+    rd_ckpt_release(&c);
+    rd_ckpt_release(&c); /* an empty one is fine */
+}
+
+static void a_missing_folder_holds_none(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES];
+    assert_int_equal(rd_ckpt_load_newest(in_dir("nowhere"), "model", &c, warning, &st), RD_OK);
+    assert_null(c.npz);
+    assert_int_equal(rd_ckpt_load(in_dir("nowhere/model-1.npz"), &c, &st), RD_ECKPT);
+    assert_non_null(strstr(st.msg, "nowhere/model-1.npz"));
+}
+
+static void same_state_same_bytes(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    char *one, *two;
+    size_t n_one, n_two;
+    empty_dir();
+    assert_int_equal(save("model", 7, 1000, 5, &st), RD_OK);
+    assert_int_equal(rd_file_read(in_dir("model-7.npz"), RD_ECKPT, &one, &n_one, &st), RD_OK);
+    assert_int_equal(save("model", 7, 1000, 5, &st), RD_OK);
+    assert_int_equal(rd_file_read(in_dir("model-7.npz"), RD_ECKPT, &two, &n_two, &st), RD_OK);
+    assert_int_equal(n_one, n_two);
+    assert_memory_equal(one, two, n_one);
+    free(one);
+    free(two);
+}
+
+/* ---- which ones stay ---- */
+
+static struct keep_row {
+    const char *name;
+    int keep, n;
+    int64_t steps[8]; /* saved in this order */
+    const char *want;
+} keep_rows[] = {
+    {"newest two", 2, 4, {1, 2, 3, 4}, "checkpoint model-3.npz model-4.npz"},
+    {"by number, not by name", 2, 3, {9, 10, 100}, "checkpoint model-10.npz model-100.npz"},
+    {"all", 0, 3, {1, 2, 3}, "checkpoint model-1.npz model-2.npz model-3.npz"},
+    {"only the last", 1, 3, {1, 2, 3}, "checkpoint model-3.npz"},
+    {"taken up from an earlier step", 1, 2, {500, 450}, "checkpoint model-450.npz"},
+    {"later ones go before earlier ones", 2, 3, {100, 500, 450}, "checkpoint model-100.npz model-450.npz"},
+    {"step 0", 2, 2, {0, 5}, "checkpoint model-0.npz model-5.npz"},
+};
+
+static void check_keep(void **state)
+{
+    const struct keep_row *r = *state;
+    rd_status st = {0};
+    empty_dir();
+    for (int i = 0; i < r->n; i++) {
+        /* The first ones without a limit, so that the rule meets them all at once. */
+        assert_int_equal(save("model", r->steps[i], 10, i + 1 < r->n ? 0 : r->keep, &st), RD_OK);
+    }
+    assert_string_equal(listing(), r->want);
+}
+
+static void best_lives_beside_model(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES];
+    empty_dir();
+    assert_int_equal(save("model", 10, 10, 1, &st), RD_OK);
+    assert_int_equal(save("best", 8, 10, 1, &st), RD_OK);
+    assert_int_equal(save("best", 20, 10, 1, &st), RD_OK);
+    assert_string_equal(listing(), "best-20.npz checkpoint model-10.npz");
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+    assert_int_equal(c.step, 10);
+    rd_ckpt_release(&c);
+    assert_int_equal(rd_ckpt_load_newest(dir, "best", &c, warning, &st), RD_OK);
+    assert_int_equal(c.step, 20);
+    rd_ckpt_release(&c);
+}
+
+/* ---- damage ---- */
+
+static void damaged_newest_gives_the_older_one(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES], *file;
+    size_t n;
+    empty_dir();
+    assert_int_equal(save("model", 1, 100, 5, &st), RD_OK);
+    assert_int_equal(save("model", 2, 100, 5, &st), RD_OK);
+    assert_int_equal(rd_file_read(in_dir("model-2.npz"), RD_ECKPT, &file, &n, &st), RD_OK);
+    put_file("model-2.npz", file, n / 2);
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+    assert_int_equal(c.step, 1);
+    check_content(&c);
+    assert_non_null(strstr(warning, "model-2.npz"));
+    rd_ckpt_release(&c);
+    put_file("model-1.npz", file, 0);
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_ECKPT);
+    assert_null(c.npz);
+    assert_non_null(strstr(st.msg, "no whole checkpoint is left"));
+    assert_non_null(strstr(warning, "model-1.npz"));
+    free(file);
+}
+
+/* Cut anywhere, one bit turned anywhere: refused, or every array is what was saved. */
+static void no_damage_is_believed(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    char *file;
+    size_t n;
+    empty_dir();
+    assert_int_equal(save("model", 3, 200, 5, &st), RD_OK);
+    assert_int_equal(rd_file_read(in_dir("model-3.npz"), RD_ECKPT, &file, &n, &st), RD_OK);
+    for (size_t cut = 0; cut < n; cut++) {
+        rd_ckpt c;
+        rd_status one = {0};
+        put_file("cut.npz", file, cut);
+        assert_int_equal(rd_ckpt_load(in_dir("cut.npz"), &c, &one), RD_ECKPT);
+    }
+    int refused = 0;
+    for (size_t i = 0; i < n; i++) {
+        rd_ckpt c;
+        rd_status one = {0};
+        file[i] ^= (char)(1 << i % 8);
+        put_file("cut.npz", file, n);
+        file[i] ^= (char)(1 << i % 8);
+        if (rd_ckpt_load(in_dir("cut.npz"), &c, &one) == RD_OK) {
+            check_content(&c);
+            rd_ckpt_release(&c);
+        } else {
+            assert_int_equal(one.code, RD_ECKPT);
+            refused++;
+        }
+    }
+    assert_true(refused > 1200); /* 800 bytes of data, two headers, the manifest, the directory */
+    free(file);
+}
+
+static struct manifest_row {
+    const char *name, *manifest, *want; /* the archive holds one array, x = float 1 2 */
+} manifest_rows[] = {
+    {"whole", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[2],\"dtype\":\"<f4\",\"crc32c\":\"%s\"}]}", NULL},
+    {"no manifest", NULL, "not a checkpoint of run_dist"},
+    {"no JSON", "{", "not a JSON object"},
+    {"an array", "[]", "not a JSON object"},
+    {"no version", "{\"step\":3,\"arrays\":[]}", "no 'format_version'"},
+    {"newer", "{\"format_version\":2}", "written by a newer run_dist (checkpoint format 2"},
+    {"no step", "{\"format_version\":1,\"arrays\":[]}", "lacks 'step'"},
+    {"negative step", "{\"format_version\":1,\"step\":-1,\"arrays\":[]}", "lacks 'step'"},
+    {"one array too many", "{\"format_version\":1,\"step\":3,\"arrays\":[]}", "1 arrays in the archive, 0"},
+    {"another name", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"y\",\"shape\":[2],\"dtype\":\"<f4\",\"crc32c\":\"0\"}]}",
+     "'y' is missing"},
+    {"another shape", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[2,1],\"dtype\":\"<f4\",\"crc32c\":\"0\"}]}",
+     "differs from the manifest"},
+    {"shape of text", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[\"2\"],\"dtype\":\"<f4\",\"crc32c\":\"0\"}]}",
+     "differs from the manifest"},
+    {"another type", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[2],\"dtype\":\"<i4\",\"crc32c\":\"0\"}]}",
+     "differs from the manifest"},
+    {"another checksum", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[2],\"dtype\":\"<f4\",\"crc32c\":\"1\"}]}",
+     "'x' is damaged"},
+    {"an entry of text", "{\"format_version\":1,\"step\":3,\"arrays\":[\"x\"]}", "an entry without name"},
+};
+
+static void check_manifest_row(void **state)
+{
+    const struct manifest_row *r = *state;
+    static const float x[2] = {1, 2};
+    const rd_array a = {.name = "x", .descr = "<f4", .n_dim = 1, .dim = {2}, .data = x, .bytes = sizeof x};
+    rd_status st = {0};
+    rd_ckpt c;
+    char text[512], warning[RD_MSG_BYTES];
+    empty_dir();
+    if (r->manifest) {
+        char crc[16];
+        snprintf(crc, sizeof crc, "%08" PRIx32, rd_crc32c(0, x, sizeof x));
+        const char *at = strstr(r->manifest, "%s");
+        snprintf(text, sizeof text, "%.*s%s%s", at ? (int)(at - r->manifest) : (int)strlen(r->manifest), r->manifest,
+                 at ? crc : "", at ? at + 2 : "");
+    }
+    /* An older, whole one stands beside it: a newer format must not fall back to it, damage must. */
+    assert_int_equal(save("model", 1, 10, 5, &st), RD_OK);
+    assert_int_equal(rd_npz_write(in_dir("model-3.npz"), &a, 1, r->manifest ? text : NULL, &st), RD_OK);
+    put_file("checkpoint", "model-3.npz\n", 12);
+    (void)rd_ckpt_load(in_dir("model-3.npz"), &c, &st);
+    if (!r->want) {
+        assert_string_equal(st.msg, "");
+        assert_int_equal(c.step, 3);
+        rd_ckpt_release(&c);
+        return;
+    }
+    assert_int_equal(st.code, RD_ECKPT);
+    if (!strstr(st.msg, r->want)) fail_msg("'%s' is not in '%s'", r->want, st.msg);
+    st = (rd_status){0};
+    if (strcmp(r->name, "newer") == 0) {
+        assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_ECKPT);
+        assert_non_null(strstr(st.msg, "newer run_dist"));
+    } else {
+        assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+        assert_int_equal(c.step, 1);
+        assert_non_null(strstr(warning, r->want));
+        rd_ckpt_release(&c);
+    }
+}
+
+static struct pointer_row {
+    const char *name, *text;
+    int64_t want;
+    bool warns;
+} pointer_rows[] = {
+    {"names an older one", "model-1.npz\n", 1, false},
+    {"without newline", "model-2.npz", 2, false},
+    {"with CRLF", "model-2.npz\r\n", 2, false},
+    {"empty", "", 3, true},
+    {"names a missing one", "model-9.npz\n", 3, true},
+    {"leading zero", "model-03.npz\n", 3, true},
+    {"another prefix", "best-1.npz\n", 3, true},
+    {"a path", "../model-1.npz\n", 3, true},
+    {"a temporary", "model-1.npz.tmp.5", 3, true},
+    {"a step too large", "model-99999999999999999999.npz\n", 3, true},
+};
+
+static void check_pointer(void **state)
+{
+    const struct pointer_row *r = *state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES];
+    empty_dir();
+    for (int64_t s = 1; s <= 3; s++) assert_int_equal(save("model", s, 10, 0, &st), RD_OK);
+    put_file("checkpoint", r->text, strlen(r->text));
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+    assert_int_equal(c.step, r->want);
+    assert_int_equal(warning[0] != '\0', r->warns);
+    rd_ckpt_release(&c);
+}
+
+/* ---- space ---- */
+
+static void full_disk_keeps_the_previous_one(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES];
+    struct rlimit was, now;
+    empty_dir();
+    assert_int_equal(save("model", 1, 5000, 5, &st), RD_OK);
+    void (*old)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    now = was;
+    for (rlim_t limit = 0; limit < 20000; limit += 1013) {
+        rd_status one = {0};
+        now.rlim_cur = limit;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
+        (void)save("model", 2, 5000, 5, &one);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+        assert_int_equal(one.code, RD_EENV);
+        assert_non_null(strstr(one.msg, "the previous one is whole"));
+        assert_string_equal(listing(), "checkpoint model-1.npz");
+    }
+    (void)signal(SIGXFSZ, old);
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+    assert_int_equal(c.step, 1);
+    check_content(&c);
+    rd_ckpt_release(&c);
+    assert_int_equal(save("model", 2, 5000, 5, &st), RD_OK); /* and goes on when there is room */
+}
+
+static void space_is_asked_for_first(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    char was[sizeof dir];
+    empty_dir();
+    if (mount("none", dir, "tmpfs", 0, "size=256k") != 0) skip(); /* needs root */
+    assert_int_equal(save("model", 1, 10000, 5, &st), RD_OK);
+    assert_int_equal(save("model", 2, 100000, 5, &st), RD_EENV);
+    const bool told = strstr(st.msg, "bytes needed") && strstr(st.msg, "free") && strstr(st.msg, "make room");
+    memcpy(was, listing(), sizeof was);
+    (void)umount(dir);
+    assert_true(told);
+    assert_string_equal(was, "checkpoint model-1.npz");
+}
+
+static void a_lost_folder_is_told(void **state)
+{
+    (void)state;
+    static const float x[1];
+    const rd_array a = {.name = "x", .descr = "<f4", .n_dim = 1, .dim = {1}, .data = x, .bytes = sizeof x};
+    rd_status st = {0};
+    assert_int_equal(rd_ckpt_save(in_dir("gone"), "model", 1, &a, 1, NULL, 5, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "gone"));
+}
+
+/* ---- lock and temporary files ---- */
+
+static void lock_has_one_owner(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    char warning[RD_MSG_BYTES], want[64], host[64];
+    int fd, second, to_parent[2], rc;
+    empty_dir();
+    assert_int_equal(pipe(to_parent), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        rd_status mine = {0};
+        char w[RD_MSG_BYTES], ok = rd_logdir_lock(dir, &fd, w, &mine) == RD_OK && !w[0];
+        if (write(to_parent[1], &ok, 1) != 1) _exit(1);
+        for (;;) pause();
+    }
+    char ok = 0;
+    assert_int_equal(read(to_parent[0], &ok, 1), 1);
+    assert_true(ok);
+    assert_int_equal(rd_logdir_lock(dir, &second, warning, &st), RD_EUSAGE);
+    assert_int_equal(second, -1);
+    snprintf(want, sizeof want, "process %ld on host", (long)child);
+    assert_non_null(strstr(st.msg, want));
+    assert_int_equal(gethostname(host, sizeof host), 0);
+    assert_non_null(strstr(st.msg, host));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &rc, 0), child);
+    st = (rd_status){0};
+    assert_int_equal(rd_logdir_lock(dir, &fd, warning, &st), RD_OK); /* died with its owner */
+    assert_int_equal(rd_logdir_lock(dir, &second, warning, &st), RD_EUSAGE); /* also within a process */
+    assert_int_equal(close(fd), 0);
+    st = (rd_status){0};
+    assert_int_equal(rd_logdir_lock(dir, &fd, warning, &st), RD_OK);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(rd_logdir_lock(in_dir("nowhere"), &fd, warning, &st), RD_EENV);
+    close(to_parent[0]);
+    close(to_parent[1]);
+}
+
+static pid_t dead_pid(void)
+{
+    int rc;
+    const pid_t p = fork();
+    if (p == 0) _exit(0);
+    assert_int_equal(waitpid(p, &rc, 0), p);
+    return p;
+}
+
+static void touch_temporaries(pid_t pid)
+{
+    static const char *const names[] = {"model-5.npz", "best-5.npz", "checkpoint", "metrics.jsonl", "notes", "model-x.npz"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.tmp.%ld", names[i], (long)pid);
+        put_file(name, "x", 1);
+    }
+}
+
+static void stale_temporaries_go(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_ckpt c;
+    char warning[RD_MSG_BYTES], foreign[128];
+    int fd;
+    /* Nobody holds the lock: those of the dead go, those of the living and of others stay. */
+    const pid_t dead = dead_pid();
+    snprintf(foreign, sizeof foreign, "model-x.npz.tmp.%ld notes.tmp.%ld", (long)dead, (long)dead);
+    empty_dir();
+    touch_temporaries(dead);
+    char living[64];
+    snprintf(living, sizeof living, "model-5.npz.tmp.%ld", (long)getppid());
+    put_file(living, "x", 1);
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+    assert_true(exists(living));
+    assert_int_equal(unlink(in_dir(living)), 0);
+    assert_string_equal(listing(), foreign);
+
+    /* We hold it: the number may be a living process's by now. */
+    empty_dir();
+    assert_int_equal(rd_logdir_lock(dir, &fd, warning, &st), RD_OK);
+    put_file(living, "x", 1);
+    assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+    assert_string_equal(listing(), "");
+    assert_int_equal(rd_logdir_lock(dir, &(int){0}, warning, &(rd_status){0}), RD_EUSAGE); /* looking did not lose the lock */
+
+    /* Another process holds it: nothing is touched. */
+    touch_temporaries(dead);
+    const pid_t child = fork();
+    if (child == 0) _exit(rd_ckpt_load_newest(dir, "model", &c, warning, &st) != RD_OK);
+    int rc;
+    assert_int_equal(waitpid(child, &rc, 0), child);
+    assert_int_equal(rc, 0);
+    char one[64];
+    snprintf(one, sizeof one, "model-5.npz.tmp.%ld", (long)dead);
+    assert_true(exists(one));
+    assert_int_equal(close(fd), 0);
+}
+
+/* A writer is killed at 30 moments; each time what is named is whole, and the next writer goes on from it. */
+static void killed_at_any_moment(void **state)
+{
+    (void)state;
+    uint32_t random = 12345;
+    int64_t step = 0;
+    int in_write = 0;
+    empty_dir();
+    for (int round = 0; round < 30; round++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            rd_status mine = {0};
+            char w[RD_MSG_BYTES];
+            int fd;
+            if (rd_logdir_lock(dir, &fd, w, &mine) != RD_OK) _exit(1);
+            for (int64_t s = step + 1;; s++)
+                if (save("model", s, 300000, 3, &mine) != RD_OK) _exit(1);
+        }
+        random = random * 1664525 + 1013904223;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 2000000 + random % 30000000}, NULL);
+        int rc;
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, &rc, 0), child);
+        assert_true(WIFSIGNALED(rc));
+        in_write += strstr(listing(), ".tmp.") != NULL;
+
+        rd_status st = {0};
+        rd_ckpt c;
+        char warning[RD_MSG_BYTES];
+        assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
+        assert_string_equal(warning, "");
+        assert_null(strstr(listing(), ".tmp."));
+        if (c.npz) {
+            assert_true(c.step >= step);
+            step = c.step;
+            check_content(&c);
+        } else {
+            assert_int_equal(step, 0);
+        }
+        rd_ckpt_release(&c);
+    }
+    assert_true(step > 0);
+    assert_true(in_write > 3); /* else the moments missed what they are for */
+}
+
+/* What check_npz.py reads, last so that it stays. */
+static void leaves_one_for_numpy(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    empty_dir();
+    assert_int_equal(save("model", 42, 1000, 5, &st), RD_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest plain[] = {
+        cmocka_unit_test(saved_comes_back),
+        cmocka_unit_test(a_missing_folder_holds_none),
+        cmocka_unit_test(same_state_same_bytes),
+        cmocka_unit_test(best_lives_beside_model),
+        cmocka_unit_test(damaged_newest_gives_the_older_one),
+        cmocka_unit_test(no_damage_is_believed),
+        cmocka_unit_test(full_disk_keeps_the_previous_one),
+        cmocka_unit_test(space_is_asked_for_first),
+        cmocka_unit_test(a_lost_folder_is_told),
+        cmocka_unit_test(lock_has_one_owner),
+        cmocka_unit_test(stale_temporaries_go),
+        cmocka_unit_test(killed_at_any_moment),
+    };
+    enum {
+        N_PLAIN = sizeof plain / sizeof plain[0],
+        N_KEEP = sizeof keep_rows / sizeof keep_rows[0],
+        N_MANIFEST = sizeof manifest_rows / sizeof manifest_rows[0],
+        N_POINTER = sizeof pointer_rows / sizeof pointer_rows[0]
+    };
+    struct CMUnitTest t[N_PLAIN + N_KEEP + N_MANIFEST + N_POINTER + 1];
+    memset(t, 0, sizeof t);
+    int n = 0;
+    for (size_t i = 0; i < N_PLAIN; i++) t[n++] = plain[i];
+    for (size_t i = 0; i < N_KEEP; i++, n++) t[n] = (struct CMUnitTest){keep_rows[i].name, check_keep, NULL, NULL, &keep_rows[i]};
+    for (size_t i = 0; i < N_MANIFEST; i++, n++)
+        t[n] = (struct CMUnitTest){manifest_rows[i].name, check_manifest_row, NULL, NULL, &manifest_rows[i]};
+    for (size_t i = 0; i < N_POINTER; i++, n++)
+        t[n] = (struct CMUnitTest){pointer_rows[i].name, check_pointer, NULL, NULL, &pointer_rows[i]};
+    t[n] = (struct CMUnitTest)cmocka_unit_test(leaves_one_for_numpy);
+    return cmocka_run_group_tests_name("checkpoint", t, make_dir, remove_dir) != 0;
+}

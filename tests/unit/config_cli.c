@@ -1,0 +1,296 @@
+/* config_cli.c -- the command line: every way to write a flag, every message in full. */
+#include "rd/cli.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { MAX_WORDS = 8 };
+
+static struct bad_row {
+    const char *name;
+    const char *words[MAX_WORDS];
+    const char *want;
+} bad_rows[] = {
+    {"unknown flag", {"--modee", "train"}, "unknown flag '--modee'; did you mean '--mode'?"},
+    {"unknown flag with a value", {"--logdri=x"}, "unknown flag '--logdri'; did you mean '--logdir'?"},
+    {"key as a flag",
+     {"--encoder_layers=3"},
+     "unknown flag '--encoder_layers'; --help lists the flags, and --set key=value is for keys of the config"},
+    {"one dash", {"-logdir", "x"}, "unknown flag '-logdir'; did you mean '--logdir'?"},
+    {"short flag", {"-x"}, "unknown flag '-x'; --help lists the flags, and --set key=value is for keys of the config"},
+    {"two dashes", {"--"}, "unknown flag '--'; --help lists the flags, and --set key=value is for keys of the config"},
+    {"no name", {"--=3"}, "unknown flag '--'; --help lists the flags, and --set key=value is for keys of the config"},
+    {"escape sequence in a flag",
+     {"--\x1b[2J"},
+     "unknown flag '--?[2J'; --help lists the flags, and --set key=value is for keys of the config"},
+    {"ambiguous",
+     {"--s", "3"},
+     "flag '--s' is ambiguous: --summary_frequency, --seed, --split_data_per_rank, --set; write more of it"},
+    {"ambiguous negation",
+     {"--noprint"},
+     "flag '--noprint' is ambiguous: --noprint_config, --noprint_schema, --noprint_keys; write more of it"},
+    {"negation of a number", {"--nomax_steps"}, "unknown flag '--nomax_steps'; did you mean '--max_steps'?"},
+    {"negation with a value", {"--noverbose=true"}, "flag '--noverbose' takes no value; write --verbose=false"},
+    {"no value at the end", {"--logdir"}, "flag '--logdir' has no value; write --logdir=DIR"},
+    {"no value before a flag",
+     {"--set", "--lr=3"},
+     "flag '--set' has no value: the next word is '--lr=3'; write --set=KEY=VALUE"},
+    {"empty value", {"--config_file="}, "flag '--config_file' has an empty value; write --config_file=FILE"},
+    {"empty value as a word",
+     {"--config_file", ""},
+     "flag '--config_file' has an empty value; write --config_file=FILE"},
+    {"stray word",
+     {"x.json"},
+     "'x.json' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
+    {"stray word behind a flag",
+     {"--verbose", "x.json"},
+     "'x.json' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
+    {"stray dash",
+     {"-"},
+     "'-' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
+    {"empty word", {""}, "'' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
+    {"truth value",
+     {"--split_data_per_rank=maybe"},
+     "flag '--split_data_per_rank' must be true or false, not 'maybe'; meaning: each rank keeps only its share of the "
+     "data in "
+     "memory"},
+    {"empty truth value",
+     {"--verbose="},
+     "flag '--verbose' must be true or false, not ''; meaning: errors say where in the program they were found"},
+    {"mode",
+     {"--mode=trian"},
+     "flag '--mode' must be one of train, eval, infer, train_eval, bench, not 'trian'; meaning: what to do: train, "
+     "eval, infer, "
+     "train_eval or bench; default train"},
+    {"integer: word",
+     {"--max_steps=many"},
+     "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not 'many'; meaning: stop at this step, counted "
+     "over resumes; "
+     "default 300000"},
+    {"integer: with an exponent",
+     {"--max_steps=1e3"},
+     "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not '1e3'; meaning: stop at this step, counted "
+     "over resumes; "
+     "default 300000"},
+    {"integer: negative",
+     {"--max_steps", "-1"},
+     "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not '-1'; meaning: stop at this step, counted over "
+     "resumes; default "
+     "300000"},
+    {"integer: too many digits",
+     {"--seed=99999999999999999999"},
+     "flag '--seed' must be an integer, 0 .. 9007199254740992, not '99999999999999999999'; meaning: of weights, data "
+     "order "
+     "and dropout; default 0"},
+    {"integer: blank in front",
+     {"--summary_frequency= 5"},
+     "flag '--summary_frequency' must be an integer, 1 .. 1000000000000000, not ' 5'; meaning: steps between "
+     "summaries; default 50"},
+    {"integer: zero where one is least",
+     {"--summary_frequency=0"},
+     "flag '--summary_frequency' must be an integer, 1 .. 1000000000000000, not '0'; meaning: steps between summaries; "
+     "default 50"},
+    {"number: nan",
+     {"--lr=nan"},
+     "flag '--lr' must be a number, 0 or more, not 'nan'; meaning: in place of the config's learning_rate"},
+    {"number: inf",
+     {"--lr=inf"},
+     "flag '--lr' must be a number, 0 or more, not 'inf'; meaning: in place of the config's learning_rate"},
+    {"number: overflow",
+     {"--lr=1e999"},
+     "flag '--lr' must be a number, 0 or more, not '1e999'; meaning: in place of the config's learning_rate"},
+    {"number: negative",
+     {"--lr", "-0.5"},
+     "flag '--lr' must be a number, 0 or more, not '-0.5'; meaning: in place of the config's learning_rate"},
+    {"number: more text",
+     {"--lr=0.5x"},
+     "flag '--lr' must be a number, 0 or more, not '0.5x'; meaning: in place of the config's learning_rate"},
+};
+
+static rd_code parse(const char *const *words, rd_cli *c, rd_status *st)
+{
+    char name[] = "run_dist", *argv[MAX_WORDS + 2] = {name};
+    int argc = 1;
+    for (int i = 0; i < MAX_WORDS && words[i]; i++) argv[argc++] = (char *)(uintptr_t)words[i];
+    argv[argc] = NULL;
+    return rd_cli_parse(argc, argv, c, st);
+}
+
+static void check_bad(void **state)
+{
+    const struct bad_row *r = *state;
+    rd_status st = {0};
+    rd_cli c;
+    assert_int_equal(parse(r->words, &c, &st), RD_EUSAGE);
+    assert_string_equal(st.msg, r->want);
+    rd_cli_release(&c);
+}
+
+/* A good command line, and what it makes of the whole struct, as text. */
+static struct good_row {
+    const char *name;
+    const char *words[MAX_WORDS];
+    const char *want;
+} good_rows[] = {
+    {"nothing", {NULL}, ""},
+    {"text with =", {"--config_file=a=b.json"}, "config a=b.json;"},
+    {"text as the next word", {"--config_file", "x.json", "--logdir", "-l"}, "config x.json; logdir -l;"},
+    {"prefix", {"--config=x.json", "--log", "l"}, "config x.json; logdir l;"},
+    {"exact name that is a prefix of none other", {"--set", "a=1"}, "set a=1;"},
+    {"mode", {"--mode=train_eval"}, "mode train_eval 8;"},
+    {"mode eval", {"--mode", "eval"}, "mode eval 2;"},
+    {"mode infer", {"--mode=infer", "--input=-", "--inference_out=o"}, "mode infer 4; input -; out o;"},
+    {"mode bench", {"--mode=bench"}, "mode bench 16;"},
+    {"numbers",
+     {"--max_steps=7", "--summary_frequency", "1", "--checkpoint_frequency=0", "--seed=9007199254740992"},
+     "max_steps 7 given; summary 1; checkpoint 0; seed 9007199254740992 given;"},
+    {"zero steps are given", {"--max_steps=0"}, "max_steps 0 given;"},
+    {"learning rate", {"--lr", "1e-3"}, "lr 0.001 given;"},
+    {"learning rate of zero is given", {"--lr=0"}, "lr 0 given;"},
+    {"tiny learning rate", {"--lr=1e-320"}, "lr 9.99989e-321 given;"},
+    {"last counts", {"--max_steps=7", "--max_steps=8", "--mode=eval", "--mode=train"}, "max_steps 8 given;"},
+    {"bool alone", {"--split_data_per_rank"}, "split;"},
+    {"bool by prefix", {"--split", "--verb"}, "split; verbose;"},
+    {"bool =true", {"--verbose=TRUE", "--help=t", "--version=1"}, "help; version; verbose;"},
+    {"bool =false", {"--verbose", "--verbose=false", "--help", "--help=F", "--version", "--version=0"}, ""},
+    {"bool and a word", {"--verbose", "false", "--help", "true"}, "help;"},
+    {"bool before a flag", {"--verbose", "--help"}, "help; verbose;"},
+    {"negated", {"--verbose", "--noverbose"}, ""},
+    {"negated prefix", {"--verbose", "--noverb"}, ""},
+    {"short help", {"-h"}, "help;"},
+    {"rest of the flags",
+     {"--print_config", "--print_schema", "--print_keys", "--allow", "--events=e"},
+     "print_config; print_schema; print_keys; allow; events e;"},
+    {"set adds up",
+     {"--set", "a=1", "--set=b=2", "--set", "a=", "--set=delimiter= "},
+     "set a=1; set b=2; set a=; set delimiter= ;"},
+    {"short for set", {"--beam_width=4", "--eval_f", "10"}, "set beam_width=4; set eval_frequency=10;"},
+    {"flag-like value with =", {"--logdir=--x"}, "logdir --x;"},
+};
+
+static void tell(FILE *f, const rd_cli *c)
+{
+    if (c->config_file) fprintf(f, " config %s;", c->config_file);
+    if (c->logdir) fprintf(f, " logdir %s;", c->logdir);
+    if (strcmp(c->mode, "train") || c->mode_bit != RD_MODE_TRAIN) fprintf(f, " mode %s %d;", c->mode, (int)c->mode_bit);
+    if (c->max_steps != 300000 || c->max_steps_given)
+        fprintf(f, " max_steps %lld%s;", (long long)c->max_steps, c->max_steps_given ? " given" : "");
+    if (c->summary_frequency != 50) fprintf(f, " summary %lld;", (long long)c->summary_frequency);
+    if (c->checkpoint_frequency != 7200) fprintf(f, " checkpoint %lld;", (long long)c->checkpoint_frequency);
+    if (c->seed || c->seed_given) fprintf(f, " seed %lld%s;", (long long)c->seed, c->seed_given ? " given" : "");
+    if (c->lr != 0.0 || c->lr_given) fprintf(f, " lr %g%s;", c->lr, c->lr_given ? " given" : "");
+    if (c->split_data_per_rank) fputs(" split;", f);
+    if (c->input) fprintf(f, " input %s;", c->input);
+    if (strcmp(c->inference_out, "stdout")) fprintf(f, " out %s;", c->inference_out);
+    if (c->help) fputs(" help;", f);
+    if (c->version) fputs(" version;", f);
+    if (c->verbose) fputs(" verbose;", f);
+    if (c->print_config) fputs(" print_config;", f);
+    if (c->print_schema) fputs(" print_schema;", f);
+    if (c->print_keys) fputs(" print_keys;", f);
+    if (c->allow_unknown_keys) fputs(" allow;", f);
+    if (c->events) fprintf(f, " events %s;", c->events);
+    for (int i = 0; i < c->n_set; i++) fprintf(f, " set %s;", c->set[i]);
+}
+
+static void check_good(void **state)
+{
+    const struct good_row *r = *state;
+    rd_status st = {0};
+    rd_cli c;
+    memset(&c, 0xAA, sizeof c);
+    const rd_code rc = parse(r->words, &c, &st);
+    assert_string_equal(st.msg, "");
+    assert_int_equal(rc, RD_OK);
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    assert_non_null(f);
+    tell(f, &c);
+    assert_int_equal(fclose(f), 0);
+    assert_string_equal(n ? text + 1 : "", r->want);
+    free(text);
+    rd_cli_release(&c);
+}
+
+static void many_sets(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    char name[] = "run_dist", word[] = "--set=a=1", *argv[N + 1] = {name};
+    for (int i = 1; i <= N; i++) argv[i] = word;
+    rd_status st = {0};
+    rd_cli c;
+    assert_int_equal(rd_cli_parse(N + 1, argv, &c, &st), RD_OK);
+    assert_int_equal(c.n_set, N);
+    assert_string_equal(c.set[N - 1], "a=1");
+    rd_cli_release(&c);
+    rd_cli_release(&c); /* empty: fine */
+}
+
+static struct check_row {
+    const char *name;
+    const char *words[MAX_WORDS];
+    const char *want; /* "" : fine */
+} check_rows[] = {
+    {"check: config", {"--config=x"}, ""},
+    {"check: no config", {"--logdir=x"}, "no experiment: give --config_file=FILE; --help explains"},
+    {"check: print_config needs one", {"--print_config"}, "no experiment: give --config_file=FILE; --help explains"},
+    {"check: help needs none", {"--help"}, ""},
+    {"check: version needs none", {"--version"}, ""},
+    {"check: schema needs none", {"--print_schema"}, ""},
+    {"check: keys need none", {"--print_keys"}, ""},
+    {"check: events need none", {"--events=e"}, ""},
+    {"check: input to translate", {"--config=x", "--input=-", "--mode=infer"}, ""},
+    {"check: input to train",
+     {"--config=x", "--input=-"},
+     "--input is for --mode=infer, but the mode is train; leave one of them out"},
+};
+
+static void check_check(void **state)
+{
+    const struct check_row *r = *state;
+    rd_status st = {0};
+    rd_cli c;
+    assert_int_equal(parse(r->words, &c, &st), RD_OK);
+    assert_int_equal(rd_cli_check(&c, &st), r->want[0] ? RD_EUSAGE : RD_OK);
+    assert_string_equal(st.msg, r->want);
+    rd_cli_release(&c);
+}
+
+static void help(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    assert_non_null(f);
+    rd_cli_help(f);
+    assert_int_equal(fclose(f), 0);
+    assert_non_null(strstr(text, "usage: run_dist --config_file=FILE --logdir=DIR [flags]\n"));
+    assert_non_null(
+        strstr(text, "\n  --max_steps=N                stop at this step, counted over resumes; default 300000\n"));
+    assert_non_null(
+        strstr(text, "\n  --split_data_per_rank        each rank keeps only its share of the data in memory\n"));
+    for (const char *s = text, *end; (end = strchr(s, '\n')); s = end + 1) assert_true(end - s <= 120);
+    free(text);
+}
+
+int main(void)
+{
+    enum { BAD = sizeof bad_rows / sizeof *bad_rows, GOOD = sizeof good_rows / sizeof *good_rows };
+    enum { CHECK = sizeof check_rows / sizeof *check_rows };
+    struct CMUnitTest t[BAD + GOOD + CHECK + 2];
+    int n = 0;
+    for (int i = 0; i < BAD; i++) t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad, NULL, NULL, &bad_rows[i]};
+    for (int i = 0; i < GOOD; i++)
+        t[n++] = (struct CMUnitTest){good_rows[i].name, check_good, NULL, NULL, &good_rows[i]};
+    for (int i = 0; i < CHECK; i++)
+        t[n++] = (struct CMUnitTest){check_rows[i].name, check_check, NULL, NULL, &check_rows[i]};
+    t[n++] = (struct CMUnitTest)cmocka_unit_test(many_sets);
+    t[n++] = (struct CMUnitTest)cmocka_unit_test(help);
+    return cmocka_run_group_tests(t, NULL, NULL) != 0;
+}

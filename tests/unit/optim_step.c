@@ -1,0 +1,269 @@
+/* What holds for every optimizer: not-finite gradients change nothing, threads and cuts do not matter, gaps stay zero,
+ * norms and clipping are what they say. Values of the updates themselves: tests/golden/optim.c. */
+#include "rd/optim.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const rd_optim_config defaults = {.opt_momentum = 0.9,
+                                         .adam_beta1 = 0.9,
+                                         .adam_beta2 = 0.999,
+                                         .adam_epsilon = 1e-8,
+                                         .adagrad_init = 0.1,
+                                         .adadelta_rho = 0.95,
+                                         .adadelta_epsilon = 1e-8,
+                                         .loss_scale = 1.0};
+
+typedef struct fixture {
+    rd_optim_config c;
+    rd_params *p;
+    rd_optim *o;
+    rd_status st;
+} fixture;
+
+/* Shapes that hit every way of cutting: longer than a block, rows longer than a block, rows of seven, single elements. */
+static void setup(fixture *f, const char *optimizer, int n_threads, double max_grad_norm, double lars_nu)
+{
+    static const struct {
+        const char *name;
+        int64_t dim[2];
+        unsigned flags;
+    } shapes[] = {{"matrix", {97, 131}, 0}, {"long_rows", {3, 5003}, RD_PARAM_ROWS}, {"table", {1301, 7}, RD_PARAM_ROWS},
+                  {"bias", {13, 1}, 0},     {"scalar", {1, 1}, 0}};
+    memset(f, 0, sizeof *f);
+    f->c = defaults;
+    f->c.optimizer = optimizer;
+    f->c.max_grad_norm = max_grad_norm;
+    f->c.has_max_grad_norm = max_grad_norm > 0;
+    f->c.lars_nu = lars_nu;
+    f->c.has_lars_nu = lars_nu > 0;
+    assert_int_equal(rd_params_new(&f->p, &f->st), RD_OK);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        rd_param *q;
+        const rd_init init = {.kind = RD_INIT_CONST};
+        assert_int_equal(rd_params_add(f->p, shapes[i].name, 2, shapes[i].dim, init, shapes[i].flags, &q, &f->st), RD_OK);
+    }
+    assert_int_equal(rd_params_seal(f->p, 1, NAN, &f->st), RD_OK);
+    assert_int_equal(rd_optim_new(&f->c, f->p, n_threads, &f->o, &f->st), RD_OK);
+}
+
+static void teardown(fixture *f)
+{
+    rd_optim_free(f->o);
+    rd_params_free(f->p);
+}
+
+static uint32_t next(uint32_t *s) { return *s = *s * 1664525u + 1013904223u; }
+static float number(uint32_t *s) { return (float)(next(s) >> 8) / 8388608.0f - 1.0f; }
+
+/* Gradients of step t; every third row of the tables is zero. */
+static void fill(fixture *f, float *x, uint32_t seed, bool zero_rows)
+{
+    for (int i = 0; i < rd_params_n(f->p); i++) {
+        const rd_param *q = rd_params_at(f->p, i);
+        uint32_t s = seed + (uint32_t)i * 7919u;
+        for (int64_t k = 0; k < q->n; k++) {
+            const float v = number(&s);
+            x[q->offset + k] = zero_rows && (q->flags & RD_PARAM_ROWS) && (k / q->dim[1] + seed) % 3 == 0 ? 0.0f : v;
+        }
+    }
+}
+
+static rd_optim_stats step(fixture *f, int64_t t, double scale)
+{
+    rd_optim_stats s = {0};
+    assert_int_equal(rd_optim_step(f->o, t, 0.01, scale, &s, &f->st), RD_OK);
+    return s;
+}
+
+static size_t span_bytes(const fixture *f) { return (size_t)rd_params_span(f->p) * sizeof(float); }
+
+static void test_not_finite(void **state)
+{
+    const float bad[] = {NAN, INFINITY, -INFINITY, FLT_MAX}; /* the last overflows when scaled */
+    for (int k = 0; k < 4; k++) {
+        fixture f;
+        setup(&f, *state, 1, 0, 0);
+        fill(&f, rd_params_values(f.p), 5, false);
+        fill(&f, rd_params_grads(f.p), 1, false);
+        assert_true(step(&f, 1, 1.0).finite);
+        float *copy[4] = {0};
+        const int n = rd_params_n_slots(f.p);
+        for (int i = 0; i <= n; i++) {
+            copy[i] = malloc(span_bytes(&f));
+            memcpy(copy[i], i ? rd_params_slot(f.p, i - 1) : rd_params_values(f.p), span_bytes(&f));
+        }
+        const uint64_t version = rd_params_version(f.p);
+        fill(&f, rd_params_grads(f.p), 2, false);
+        const rd_param *q = rd_params_find(f.p, "table");
+        rd_params_grads(f.p)[q->offset + q->n - 1] = bad[k];
+        double norms[5];
+        rd_optim_stats s = {.finite = true, .param_norm = norms};
+        assert_int_equal(rd_optim_step(f.o, 2, 0.01, 2.0, &s, &f.st), RD_OK);
+        assert_false(s.finite);
+        assert_false(isfinite(norms[2])); /* says where */
+        assert_true(isfinite(norms[0]) && isfinite(norms[1]) && isfinite(norms[3]) && isfinite(norms[4]));
+        assert_true(rd_params_version(f.p) == version);
+        for (int i = 0; i <= n; i++) {
+            assert_memory_equal(copy[i], i ? rd_params_slot(f.p, i - 1) : rd_params_values(f.p), span_bytes(&f));
+            free(copy[i]);
+        }
+        teardown(&f);
+    }
+}
+
+/* Three threads cut elsewhere than one does: the bytes are the same. Gaps between parameters stay zero. */
+static void test_threads(void **state)
+{
+    const double limits[][2] = {{0, 0}, {0.5, 0}, {0, 0.01}};
+    for (int k = 0; k < 3; k++) {
+        fixture a, b;
+        setup(&a, *state, 1, limits[k][0], limits[k][1]);
+        setup(&b, *state, 3, limits[k][0], limits[k][1]);
+        fill(&a, rd_params_values(a.p), 5, false);
+        fill(&b, rd_params_values(b.p), 5, false);
+        for (int t = 1; t <= 4; t++) {
+            fill(&a, rd_params_grads(a.p), (uint32_t)t, true);
+            fill(&b, rd_params_grads(b.p), (uint32_t)t, true);
+            const rd_optim_stats sa = step(&a, t, 0.125), sb = step(&b, t, 0.125);
+            assert_true(sa.grad_norm == sb.grad_norm && sa.grad_norm > 0);
+        }
+        assert_memory_equal(rd_params_values(a.p), rd_params_values(b.p), span_bytes(&a));
+        assert_memory_equal(rd_params_grads(a.p), rd_params_grads(b.p), span_bytes(&a));
+        for (int i = 0; i < rd_params_n_slots(a.p); i++)
+            assert_memory_equal(rd_params_slot(a.p, i), rd_params_slot(b.p, i), span_bytes(&a));
+        const rd_param *bias = rd_params_find(a.p, "bias");
+        for (int64_t i = bias->n; i < 16; i++) {
+            assert_true(rd_params_values(a.p)[bias->offset + i] == 0.0f);
+            for (int s = 0; s < rd_params_n_slots(a.p); s++) assert_true(rd_params_slot(a.p, s)[bias->offset + i] == 0.0f);
+        }
+        teardown(&a);
+        teardown(&b);
+    }
+}
+
+/* update() called on pieces of any length gives what one call gives. */
+static void test_cuts(void **state)
+{
+    enum { LEN = 1000 };
+    const rd_optimizer_def *def = rd_optimizer_find(*state);
+    assert_non_null(def);
+    rd_optim_config c = defaults;
+    float x[2][5][LEN];
+    for (int run = 0; run < 2; run++) {
+        uint32_t s = 11;
+        for (int k = 0; k < 5; k++)
+            for (int i = 0; i < LEN; i++) x[run][k][i] = k < 2 ? number(&s) : fabsf(number(&s));
+        rd_update u = {.c = &c, .lr = 0.1, .t = 3, .w = x[run][0], .g = x[run][1], .slot = {x[run][2], x[run][3], x[run][4]}};
+        for (int64_t lo = 0, len = 1; lo < LEN; lo = u.hi, len = len % 37 + 1) {
+            u.lo = lo;
+            u.hi = run == 0 ? LEN : (lo + len < LEN ? lo + len : LEN);
+            def->update(&u);
+        }
+    }
+    assert_memory_equal(x[0], x[1], sizeof x[0]);
+}
+
+static void test_norms(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f, "sgd", 1, 6.5, 0);
+    float *g = rd_params_grads(f.p);
+    g[rd_params_find(f.p, "matrix")->offset + 5000] = 24.0f; /* after the scale 0.5: 12, 3, 4; norm 13 */
+    g[rd_params_find(f.p, "table")->offset] = -6.0f;
+    g[rd_params_find(f.p, "scalar")->offset] = 8.0f;
+    double norms[5];
+    rd_optim_stats s = {.param_norm = norms};
+    assert_int_equal(rd_optim_step(f.o, 1, 1.0, 0.5, &s, &f.st), RD_OK);
+    assert_true(s.finite);
+    assert_true(s.grad_norm == 13.0);
+    assert_true(s.clipped_norm == 6.5);
+    const double want[] = {6.0, 0.0, 1.5, 0.0, 2.0}; /* halved by clipping */
+    for (int i = 0; i < 5; i++) assert_true(norms[i] == want[i]);
+    assert_true(g[rd_params_find(f.p, "scalar")->offset] == 2.0f);
+    assert_true(rd_params_values(f.p)[rd_params_find(f.p, "scalar")->offset] == -2.0f);
+    memset(g, 0, span_bytes(&f));
+    g[0] = 13.0f;
+    s = step(&f, 2, 0.5); /* exactly the limit: not clipped */
+    assert_true(s.grad_norm == 6.5 && s.clipped_norm == 6.5 && g[0] == 6.5f);
+    teardown(&f);
+}
+
+/* Histograms are of the gradient before LARS. */
+static void test_lars_keeps_gradients(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f, "sgd", 1, 0, 0.25);
+    const int64_t at = rd_params_find(f.p, "bias")->offset, scalar = rd_params_find(f.p, "scalar")->offset;
+    float *g = rd_params_grads(f.p), *w = rd_params_values(f.p);
+    g[at] = 8.0f;
+    w[at] = 2.0f;
+    g[scalar] = 2.0f; /* weight zero: factor 1 / 16384 */
+    double norms[5];
+    rd_optim_stats s = {.param_norm = norms};
+    assert_int_equal(rd_optim_step(f.o, 1, 1.0, 0.5, &s, &f.st), RD_OK);
+    assert_true(g[at] == 4.0f && norms[3] == 4.0);
+    assert_true(w[at] == 2.0f - 4.0f * (0.25f * 2.0f / 4.0f));
+    assert_true(w[scalar] == -1.0f / 16384.0f);
+    teardown(&f);
+}
+
+/* Spec of Adam's first step: |dw| = lr |g| / (|g| + eps / sqrt(1 - b2)), whatever LARS' factor. */
+static void test_adam_first_step(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f, "adam", 1, 0, 0);
+    float *g = rd_params_grads(f.p);
+    fill(&f, g, 3, false);
+    step(&f, 1, 1.0);
+    const rd_param *q = rd_params_find(f.p, "matrix");
+    for (int64_t i = q->offset; i < q->offset + q->n; i++) {
+        const double a = fabs((double)g[i]), want = 0.01 * a / (a + 1e-8 / sqrt(1 - 0.999));
+        assert_true(fabs(fabs((double)rd_params_values(f.p)[i]) - want) <= 1e-5 * want);
+    }
+    teardown(&f);
+}
+
+static void test_registry(void **state)
+{
+    (void)state;
+    int n;
+    const rd_optimizer_def *const *defs = rd_optimizer_defs(&n);
+    assert_int_equal(n, 5);
+    for (int i = 0; i < n; i++) assert_ptr_equal(rd_optimizer_find(defs[i]->name), defs[i]);
+    assert_ptr_equal(rd_optimizer_find("Adam"), rd_optimizer_find("adam"));
+    assert_null(rd_optimizer_find("adamw"));
+    rd_status st = {0};
+    rd_optim_config c = defaults;
+    assert_int_equal(rd_optim_check(&c, NULL, &st), RD_OK);
+    c.has_lars_nu = true;
+    assert_int_equal(rd_optim_check(&c, NULL, &st), RD_OK);
+    c.has_max_grad_norm = true;
+    assert_int_equal(rd_optim_check(&c, NULL, &st), RD_EUSAGE);
+    assert_non_null(strstr(st.msg, "'lars_nu'"));
+    assert_non_null(strstr(st.msg, "'max_grad_norm'"));
+}
+
+#define EACH(fn) \
+    {#fn " sgd", fn, NULL, NULL, "sgd"}, {#fn " momentum", fn, NULL, NULL, "momentum"}, {#fn " adam", fn, NULL, NULL, "adam"}, \
+        {#fn " adagrad", fn, NULL, NULL, "adagrad"}, {#fn " adadelta", fn, NULL, NULL, "adadelta"}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {EACH(test_not_finite),
+                                   EACH(test_threads),
+                                   EACH(test_cuts),
+                                   cmocka_unit_test(test_norms),
+                                   cmocka_unit_test(test_lars_keeps_gradients),
+                                   cmocka_unit_test(test_adam_first_step),
+                                   cmocka_unit_test(test_registry)};
+    return cmocka_run_group_tests_name("optim_step", t, NULL, NULL) != 0;
+}

@@ -1,0 +1,144 @@
+/* options_docs.c -- help, the markdown table and the schema that option tables give. */
+#include "rd/options.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+
+typedef struct fields {
+    int64_t i;
+    double r;
+    bool b;
+    const char *s;
+    rd_ints l;
+} fields;
+static const char *const cells[] = {"lstm", "gnmt_v2", NULL};
+static const rd_option one_rows[] = {
+    RD_OPT_(fields, batch_size, i, RD_INT, NULL, RD_MODE_TRAIN, 1, 65536, NULL, "sentences per rank"),
+    RD_OPT_REAL(fields, keep_prob, r, "0.1", 0.0, 1.0,
+                "keep probability of what goes into each layer, in training only; elsewhere it is one, as it is in the "
+                "original, whatever the config says; a help text this long runs over into a second line"),
+    RD_OPT_CHOICE(fields, cell_type, s, "\"lstm\"", cells, "a|b"),
+    RD_OPT_INTS(fields, bucket_src, l, "[50]", 1, 10000, "length limits"),
+    RD_OPT_END,
+};
+static const rd_option two_rows[] = {
+    RD_OPT_(fields, batch_size, i, RD_INT, NULL, 0, 1, 10, NULL, "seen before"),
+    {.key = "use_swap_memory",
+     .type = RD_BOOL,
+     .at = offsetof(fields, b),
+     .given_at = SIZE_MAX,
+     .def = "false",
+     .flags = RD_OPT_ACCEPTED,
+     .help = "swaps memory"},
+    RD_OPT_REAL(fields, a_key_that_is_longer_than_its_column, r, NULL, 0.0, INFINITY, "any"),
+    RD_OPT_INT(fields, whole, i, NULL, -0x1p63, 0x1p63, "unlimited"),
+    RD_OPT_STRING(fields, word, s, NULL, NULL),
+    RD_OPT_END,
+};
+static const rd_option_group one = {"one", "the first group", one_rows, sizeof(fields)};
+static const rd_option_group two = {"two", "the second group", two_rows, sizeof(fields)};
+static const rd_option_group *const groups[] = {&one, &two};
+
+static void compare(void (*how)(const rd_option_group *const *, int, FILE *), const char *want)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    assert_non_null(f);
+    how(groups, 2, f);
+    assert_int_equal(fclose(f), 0);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void help(void **state)
+{
+    (void)state;
+    compare(rd_options_help,
+            "one: the first group\n"
+            "  batch_size                    an integer, 1 .. 65536, required: sentences per rank\n"
+            "  keep_prob                     a number, 0 .. 1, default 0.1: keep probability of what goes into each "
+            "layer, in\n"
+            "                                training only; elsewhere it is one, as it is in the original, whatever "
+            "the config says;\n"
+            "                                a help text this long runs over into a second line\n"
+            "  cell_type                     one of lstm, gnmt_v2, default \"lstm\": a|b\n"
+            "  bucket_src                    a list of integers, each 1 .. 10000, default [50]: length limits\n"
+            "\n"
+            "two: the second group\n"
+            "  use_swap_memory               true or false, default false; read for compatibility, without effect: "
+            "swaps memory\n"
+            "  a_key_that_is_longer_than_its_column\n"
+            "                                a number, 0 or more: any\n"
+            "  whole                         an integer: unlimited\n"
+            "  word                          a string\n");
+}
+
+static void markdown(void **state)
+{
+    (void)state;
+    compare(rd_options_markdown,
+            "**one**: the first group\n\n"
+            "| key | type | default | values | meaning |\n|---|---|---|---|---|\n"
+            "| `batch_size` | integer | required | 1 .. 65536 | sentences per rank |\n"
+            "| `keep_prob` | number | `0.1` | 0 .. 1 | keep probability of what goes into each layer, in training "
+            "only; elsewhere "
+            "it is one, as it is in the original, whatever the config says; a help text this long runs over into a "
+            "second line |\n"
+            "| `cell_type` | string | `\"lstm\"` | `lstm`, `gnmt_v2` | a\\|b |\n"
+            "| `bucket_src` | list of integers | `[50]` | 1 .. 10000 | length limits |\n"
+            "\n**two**: the second group\n\n"
+            "| key | type | default | values | meaning |\n|---|---|---|---|---|\n"
+            "| `use_swap_memory` | bool | `false` |  | swaps memory (read for compatibility, without effect) |\n"
+            "| `a_key_that_is_longer_than_its_column` | number | none | 0 or more | any |\n"
+            "| `whole` | integer | none |  | unlimited |\n"
+            "| `word` | string | none |  |  |\n");
+}
+
+static void schema(void **state)
+{
+    (void)state;
+    static const char want[] =
+        "{\"$schema\": \"https://json-schema.org/draft/2020-12/schema\", \"title\": \"run_dist experiment\", \"type\": "
+        "\"object\","
+        " \"additionalProperties\": false, \"properties\": {"
+        "\"$schema\": {\"type\": \"string\", \"description\": \"where an editor finds this schema\"},"
+        "\"batch_size\": {\"type\": \"integer\", \"description\": \"sentences per rank\", \"minimum\": 1, \"maximum\": "
+        "65536},"
+        "\"keep_prob\": {\"type\": \"number\", \"default\": 0.1, \"minimum\": 0.0, \"maximum\": 1.0, \"description\": "
+        "\"keep probability of what goes into each layer, in training only; elsewhere it is one, as it is in the "
+        "original, whatever "
+        "the config says; a help text this long runs over into a second line\"},"
+        "\"cell_type\": {\"type\": \"string\", \"default\": \"lstm\", \"description\": \"a|b\", \"anyOf\": [{\"enum\": "
+        "[\"lstm\", "
+        "\"gnmt_v2\"]}, {\"pattern\": \"^(?:[lL][sS][tT][mM]|[gG][nN][mM][tT]_[vV]2)$\"}]},"
+        "\"bucket_src\": {\"type\": \"array\", \"default\": [50], \"description\": \"length limits\", \"items\": "
+        "{\"type\": \"integer\", "
+        "\"minimum\": 1, \"maximum\": 10000}},"
+        "\"use_swap_memory\": {\"type\": \"boolean\", \"default\": false, \"description\": \"swaps memory (read for "
+        "compatibility, "
+        "without effect)\"},"
+        "\"a_key_that_is_longer_than_its_column\": {\"type\": \"number\", \"description\": \"any\", \"minimum\": 0.0},"
+        "\"whole\": {\"type\": \"integer\", \"description\": \"unlimited\"},"
+        "\"word\": {\"type\": \"string\", \"description\": \"\"}}}";
+    json_t *expected = json_loads(want, 0, NULL), *got = rd_options_schema(groups, 2);
+    assert_non_null(expected);
+    assert_non_null(got);
+    char *a = json_dumps(got, JSON_SORT_KEYS | JSON_INDENT(1)),
+         *b = json_dumps(expected, JSON_SORT_KEYS | JSON_INDENT(1));
+    assert_string_equal(a, b);
+    free(a);
+    free(b);
+    json_decref(expected);
+    json_decref(got);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {cmocka_unit_test(help), cmocka_unit_test(markdown), cmocka_unit_test(schema)};
+    return cmocka_run_group_tests(t, NULL, NULL) != 0;
+}

@@ -1,0 +1,162 @@
+/* The learning-rate schedule: OpenSeq2Seq's hvd8x config, the scaling laws, warm-up, missing keys, the banner's lines. */
+#include "rd/optim.h"
+#include "rd/strbuf.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#define HVD8X \
+    .learning_rate = 0.0022627417, .use_decay = true, .use_staircase_decay = true, .begin_decay_at = 26372, .decay_steps = 4395, \
+    .decay_rate = 0.5, .min_learning_rate = 1e-5, .has_begin = true, .has_steps = true, .has_rate = true, .has_staircase = true, \
+    .has_min = true
+#define SMOOTH .learning_rate = 0.1, .use_decay = true, .begin_decay_at = 100, .decay_steps = 50, .decay_rate = 0.25
+
+static const rd_schedule_config hvd8x = {HVD8X, .lr_scaling = "none"};
+static const rd_schedule_config hvd8x_linear = {HVD8X, .lr_scaling = "linear"};
+static const rd_schedule_config hvd8x_sqrt = {HVD8X, .lr_scaling = "sqrt"};
+static const rd_schedule_config smooth = {SMOOTH, .min_learning_rate = 1e-3, .lr_scaling = "linear"};
+static const rd_schedule_config constant = {.learning_rate = 0.001, .min_learning_rate = 0.5, .lr_scaling = "linear"};
+static const rd_schedule_config constant_sqrt = {.learning_rate = 0.001, .lr_scaling = "sqrt"};
+static const rd_schedule_config constant_none = {.learning_rate = 0.001, .lr_scaling = "none", .warmup_steps = 100};
+static const rd_schedule_config warm = {.learning_rate = 0.001, .lr_scaling = "linear", .warmup_steps = 800};
+static const rd_schedule_config warm_sqrt = {.learning_rate = 0.001, .lr_scaling = "sqrt", .warmup_steps = 800};
+static const rd_schedule_config high_floor = {SMOOTH, .min_learning_rate = 0.2, .lr_scaling = "linear"};
+
+static const struct row {
+    const char *name;
+    const rd_schedule_config *c;
+    int64_t step;
+    int n;
+    double want;
+} rows[] = {
+    {"hvd8x first step", &hvd8x, 0, 8, 0.0022627417},
+    {"hvd8x last step before the decay", &hvd8x, 26371, 8, 0.0022627417},
+    {"hvd8x decay begins with power 0", &hvd8x, 26372, 8, 0.0022627417},
+    {"hvd8x end of the first period", &hvd8x, 30766, 8, 0.0022627417},
+    {"hvd8x first halving", &hvd8x, 30767, 8, 0.00113137085},
+    {"hvd8x seventh halving", &hvd8x, 61531, 8, 0.0022627417 / 128},
+    {"hvd8x floor at the eighth", &hvd8x, 61532, 8, 1e-5},
+    {"hvd8x floor stays", &hvd8x, 300000, 8, 1e-5},
+    {"linear: last step at full rate, 2 ranks", &hvd8x_linear, 15383, 2, 2 * 0.0022627417},
+    {"linear: first halving, 2 ranks", &hvd8x_linear, 15384, 2, 0.0022627417},
+    {"linear: last step at full rate, 4 ranks", &hvd8x_linear, 7691, 4, 4 * 0.0022627417},
+    {"linear: first halving, 4 ranks", &hvd8x_linear, 7692, 4, 2 * 0.0022627417},
+    {"linear: last step at full rate, 8 ranks", &hvd8x_linear, 3845, 8, 8 * 0.0022627417},
+    {"linear: first halving, 8 ranks", &hvd8x_linear, 3846, 8, 4 * 0.0022627417},
+    {"linear: the floor is scaled too", &hvd8x_linear, 7692, 8, 8e-5},
+    {"linear: before the floor", &hvd8x_linear, 7691, 8, 8 * 0.0022627417 / 128},
+    {"sqrt: full rate, 4 ranks", &hvd8x_sqrt, 7691, 4, 2 * 0.0022627417},
+    {"sqrt: first halving, 4 ranks", &hvd8x_sqrt, 7692, 4, 0.0022627417},
+    {"sqrt: floor, 4 ranks", &hvd8x_sqrt, 15383, 4, 2e-5},
+    {"one rank is the config, linear", &hvd8x_linear, 30767, 1, 0.00113137085},
+    {"one rank is the config, sqrt", &hvd8x_sqrt, 30767, 1, 0.00113137085},
+    {"smooth, half a period", &smooth, 125, 1, 0.05},
+    {"smooth, one period", &smooth, 150, 1, 0.025},
+    {"smooth, half a period, 2 ranks", &smooth, 63, 2, 2 * 0.1 * 0.48632747370614275}, /* 0.25 ^ (26 / 50) */
+    {"constant ignores the floor", &constant, 1000000, 1, 0.001},
+    {"constant, linear, 2", &constant, 5, 2, 0.002},
+    {"constant, linear, 4", &constant, 5, 4, 0.004},
+    {"constant, linear, 8", &constant, 5, 8, 0.008},
+    {"constant, sqrt, 2", &constant_sqrt, 5, 2, 0.0014142135623730951},
+    {"constant, sqrt, 4", &constant_sqrt, 5, 4, 0.002},
+    {"constant, sqrt, 8", &constant_sqrt, 5, 8, 0.0028284271247461903},
+    {"constant, none, 8", &constant_none, 0, 8, 0.001},
+    {"warm-up starts at the base rate", &warm, 0, 8, 0.001},
+    {"warm-up half way, 8 ranks", &warm, 50, 8, 0.0045},
+    {"warm-up ends, 8 ranks", &warm, 100, 8, 0.008},
+    {"warm-up half way, 4 ranks", &warm, 100, 4, 0.0025},
+    {"warm-up of one rank is flat", &warm, 10, 1, 0.001},
+    {"warm-up half way, sqrt, 4 ranks", &warm_sqrt, 100, 4, 0.0015},
+    {"floor above the rate holds from step 0", &high_floor, 0, 1, 0.2},
+};
+
+static void check_row(void **state)
+{
+    const struct row *r = *state;
+    const double got = rd_schedule_at(r->c, r->step, r->n);
+    if (!(fabs(got - r->want) <= 1e-12 * r->want)) print_error("%s: %.17g, expected %.17g\n", r->name, got, r->want);
+    assert_true(fabs(got - r->want) <= 1e-12 * r->want);
+}
+
+/* The law itself, at every step of a whole schedule. */
+static void test_law(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 8; n *= 2)
+        for (int64_t s = 0; s < 70000 / n; s++) {
+            assert_true(rd_schedule_at(&hvd8x_linear, s, n) == n * rd_schedule_base(&hvd8x, (double)(s * n)));
+            assert_true(rd_schedule_at(&hvd8x_sqrt, s, n) == sqrt(n) * rd_schedule_base(&hvd8x, (double)(s * n)));
+            assert_true(rd_schedule_at(&hvd8x, s, n) == rd_schedule_base(&hvd8x, (double)s));
+        }
+}
+
+static void test_missing_keys(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    assert_int_equal(rd_schedule_check(&hvd8x, NULL, &st), RD_OK);
+    assert_int_equal(rd_schedule_check(&constant, NULL, &st), RD_OK);
+    rd_schedule_config c = hvd8x;
+    c.has_rate = false;
+    assert_int_equal(rd_schedule_check(&c, NULL, &st), RD_EUSAGE);
+    assert_non_null(strstr(st.msg, "'decay_rate' is missing"));
+    st = (rd_status){0};
+    c.has_min = c.has_begin = c.has_steps = c.has_staircase = false;
+    assert_int_equal(rd_schedule_check(&c, NULL, &st), RD_EUSAGE);
+    assert_non_null(strstr(st.msg, "'begin_decay_at', 'decay_steps', 'decay_rate', 'use_staircase_decay', 'min_learning_rate' are"));
+}
+
+static const struct banner {
+    const char *name;
+    const rd_schedule_config *c;
+    int n;
+    const char *want;
+} banners[] = {
+    {"banner: constant", &constant, 1, "learning rate: config 0.001, lr_scaling linear for 1 rank: factor 1, effective 0.001\n"},
+    {"banner: warm-up", &warm, 8,
+     "learning rate: config 0.001, lr_scaling linear for 8 ranks: factor 8, effective 0.008\n"
+     "  warm-up ends       step 100 (config: 800), rate 0.008\n"},
+    {"banner: boundaries of 8 ranks", &hvd8x_linear, 8,
+     "learning rate: config 0.00226274, lr_scaling linear for 8 ranks: factor 8, effective 0.0181019\n"
+     "  decay begins       step 3297 (config: 26372), rate 0.0181019\n"
+     "  decay period 1     step 3846 (config: 30767), rate 0.00905097\n"
+     "  decay period 2     step 4396 (config: 35162), rate 0.00452548\n"
+     "  decay period 3     step 4945 (config: 39557), rate 0.00226274\n"
+     "  floor reached      step 7692 (config: 61532), rate 8e-05\n"},
+    {"banner: none keeps the steps", &hvd8x, 8,
+     "learning rate: config 0.00226274, lr_scaling none for 8 ranks: factor 1, effective 0.00226274\n"
+     "  decay begins       step 26372, rate 0.00226274\n"
+     "  decay period 1     step 30767, rate 0.00113137\n"
+     "  decay period 2     step 35162, rate 0.000565685\n"
+     "  decay period 3     step 39557, rate 0.000282843\n"
+     "  floor reached      step 61532, rate 1e-05\n"},
+    {"banner: floor above the rate", &high_floor, 1,
+     "learning rate: config 0.1, lr_scaling linear for 1 rank: factor 1, effective 0.1\n"
+     "  min_learning_rate 0.2 is not below learning_rate: it is the rate of every step\n"},
+};
+
+static void check_banner(void **state)
+{
+    const struct banner *b = *state;
+    rd_strbuf s = {0};
+    rd_schedule_describe(b->c, b->n, &s);
+    assert_string_equal(rd_strbuf_str(&s), b->want);
+    rd_strbuf_release(&s);
+}
+
+int main(void)
+{
+    enum { N_ROWS = sizeof rows / sizeof *rows, N_BANNERS = sizeof banners / sizeof *banners };
+    struct CMUnitTest t[N_ROWS + N_BANNERS + 2];
+    for (int i = 0; i < N_ROWS; i++)
+        t[i] = (struct CMUnitTest){.name = rows[i].name, .test_func = check_row, .initial_state = (void *)(uintptr_t)&rows[i]};
+    for (int i = 0; i < N_BANNERS; i++)
+        t[N_ROWS + i] = (struct CMUnitTest){
+            .name = banners[i].name, .test_func = check_banner, .initial_state = (void *)(uintptr_t)&banners[i]};
+    t[N_ROWS + N_BANNERS] = (struct CMUnitTest)cmocka_unit_test(test_law);
+    t[N_ROWS + N_BANNERS + 1] = (struct CMUnitTest)cmocka_unit_test(test_missing_keys);
+    return cmocka_run_group_tests_name("schedule", t, NULL, NULL) != 0;
+}

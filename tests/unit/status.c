@@ -1,0 +1,80 @@
+/* status.c -- the first failure wins, and no message leaves half a character. */
+#include "rd/status.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static void test_first_wins(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    assert_int_equal(rd_fail(&st, RD_EDATA, "line %d of '%s'", 7, "x"), RD_EDATA);
+    assert_int_equal(rd_fail(&st, RD_EBUG, "later"), RD_EDATA);
+    assert_int_equal(st.code, RD_EDATA);
+    assert_string_equal(st.msg, "line 7 of 'x'");
+    assert_non_null(strstr(st.where, "status.c:"));
+    assert_null(strchr(st.where, '/'));
+}
+
+static void test_prefix(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_status_prefix(&st, "unused");
+    assert_string_equal(st.msg, "");
+    rd_fail(&st, RD_EUSAGE, "wrong type");
+    rd_status_prefix(&st, "%s:%d", "c.json", 3);
+    assert_string_equal(st.msg, "c.json:3: wrong type");
+}
+
+static void test_cut_at_character(void **state)
+{
+    (void)state;
+    const char *const chars[] = {"a", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"}; /* 1 to 4 bytes */
+    for (size_t w = 1; w <= 4; w++) {
+        for (size_t shift = 0; shift < w; shift++) {
+            char text[3000] = "";
+            rd_status st = {0};
+            size_t n = 0;
+            for (; n < shift; n++) text[n] = '-';
+            for (; n < 2000; n += w) memcpy(text + n, chars[w - 1], w);
+            rd_fail(&st, RD_EDATA, "%s", text);
+            const size_t len = strlen(st.msg);
+            assert_true(len < RD_MSG_BYTES && len + 2 * w + 1 > RD_MSG_BYTES);
+            assert_int_equal((len - shift) % w, 0);
+            assert_memory_equal(st.msg, text, len);
+        }
+    }
+}
+
+static void run_try(rd_status *st, int *reached)
+{
+    *reached = 1;
+    RD_TRY(rd_fail(st, RD_EENV, "stop"));
+    *reached = 2;
+done:
+    *reached += 10;
+}
+
+static void test_try(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    int reached;
+    run_try(&st, &reached);
+    assert_int_equal(reached, 11);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(test_first_wins),
+        cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_cut_at_character),
+        cmocka_unit_test(test_try),
+    };
+    return cmocka_run_group_tests_name("status", t, NULL, NULL) != 0;
+}
