@@ -152,7 +152,7 @@ headers: ## every public header compiles alone, as C and as C++
 lint: ## folders use only those to their left, names of files are unique, scripts pass shellcheck
 	@tests/lint
 TIDY := -*,bugprone-*,clang-analyzer-*,-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions,$\
-        -bugprone-implicit-widening-of-multiplication-result,-bugprone-macro-parentheses,$\
+        -bugprone-implicit-widening-of-multiplication-result,-bugprone-macro-parentheses,-bugprone-sizeof-expression,$\
         -bugprone-reserved-identifier,-bugprone-branch-clone,-bugprone-assignment-in-if-condition,$\
         -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-clang-analyzer-security.insecureAPI.strcpy
 tidy: $(GEN) ## clang-tidy on the program's files: make tidy [FILES=runner/base/status.c]
@@ -165,7 +165,7 @@ schema: $(PROG) ## configs/schema.json from the option tables
 
 install: $(PROG) ## to PREFIX (/usr/local), below DESTDIR; for other machines: make VARIANT=v3 ARCH=-march=x86-64-v3 install
 	install -D -m 755 $(PROG) $(DESTDIR)$(PREFIX)/bin/run_dist
-	@cd configs && find . -type f | while read -r f; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/run_dist/configs/$$f" || exit 1; done
+	@cd configs && find . -type f ! -name '*.sh' | while read -r f; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/run_dist/configs/$$f" || exit 1; done
 	@for f in README.md FAQ.md CHANGELOG.md LICENSE; do [ ! -f $$f ] || install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/doc/run_dist/$$f; done
 uninstall: ## takes back what install wrote
 	rm -rf $(DESTDIR)$(PREFIX)/bin/run_dist $(DESTDIR)$(PREFIX)/share/run_dist $(DESTDIR)$(PREFIX)/share/doc/run_dist

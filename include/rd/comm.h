@@ -20,25 +20,26 @@ typedef struct rd_world {
     char library[128];          /* "Open MPI 4.1.4", or "" */
 } rd_world;
 
-/* Collective, the first call of the program that touches MPI; takes MPI's arguments out of argv. Started without a launcher: a
- * world of one without MPI_Init, in a few microseconds. Under a launcher (OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMI_SIZE, or
- * SLURM_NTASKS with SLURM_PROCID is set): MPI_Init_thread; RD_EENV when the launcher counts more ranks than MPI ("program
- * and mpirun use different MPI libraries"). MPI errors are returned, not fatal. SLURM_NTASKS alone does not count (a
- * plain start inside salloc). */
+/* Collective, the first call of the program that touches MPI; takes MPI's arguments out of argv. Started without a
+ * launcher: a world of one without MPI_Init, in a few microseconds. Under a launcher (OMPI_COMM_WORLD_SIZE,
+ * PMIX_RANK, PMI_SIZE, or SLURM_NTASKS with SLURM_PROCID is set): MPI_Init_thread; RD_EENV when the launcher counts
+ * more ranks than MPI ("program and mpirun use different MPI libraries"). MPI errors are returned, not fatal.
+ * SLURM_NTASKS alone does not count (a plain start inside salloc). */
 rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st);
 /* Collective; MPI_Finalize. NULL is fine. */
 void rd_comm_free(rd_comm *c);
-/* Ends the whole job with this exit code, from any rank, at any time. Prints nothing. Does not return: when MPI_Abort does
- * not end the process in 3 s, _exit does. */
+/* Ends the whole job with this exit code, from any rank, at any time. Prints nothing. Does not return: when
+ * MPI_Abort does not end the process in 3 s, _exit does. */
 void rd_comm_abort(rd_comm *c, int exit_code) __attribute__((noreturn));
 
 const rd_world *rd_comm_world(const rd_comm *c); /* borrowed until rd_comm_free */
 const char *rd_comm_note(const rd_comm *c);       /* how sums travel, one line for the banner; borrowed */
 const char *rd_comm_library_version(void);        /* "Open MPI 4.1.4", known without MPI_Init */
 
-/* Collective. In place, the same bytes on every rank. Deterministic: the same np and input give the same bytes in every
- * run. Any n, also 0 and above 2^31 (cut in pieces). Float sums of the ranks of one host go through shared memory in rank
- * order, unless the environment has RD_COMM_SHARED=0 or a host does not let its ranks share: then through MPI_Allreduce. */
+/* Collective. In place, the same bytes on every rank. Deterministic: the same np and input give the same bytes in
+ * every run. Any n, also 0 and above 2^31 (cut in pieces). Float sums of the ranks of one host go through shared
+ * memory in rank order, unless the environment has RD_COMM_SHARED=0 or a host does not let its ranks share: then
+ * through MPI_Allreduce. */
 rd_code rd_comm_sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st);
 rd_code rd_comm_sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st);
 rd_code rd_comm_sum_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st);
@@ -56,13 +57,13 @@ rd_code rd_comm_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes
 rd_code rd_comm_local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st);
 rd_code rd_comm_local_barrier(rd_comm *c, rd_status *st);
 
-/* Collective. All ranks leave with the same status, that of the lowest rank that failed (st->rank says who). To be called
- * after each phase that can fail on some ranks only. */
+/* Collective. All ranks leave with the same status, that of the lowest rank that failed (st->rank says who). To be
+ * called after each phase that can fail on some ranks only. */
 rd_code rd_comm_agree(rd_comm *c, rd_status *st);
 
-/* Collective. text is a short line per rank and name (binary version, config hash, parameter list hash, data fingerprint,
- * ...); a rank whose text differs from rank 0's ends the run with RD_EDISAGREE and a message that names the rank, its
- * host, `name`, and both values. */
+/* Collective. text is a short line per rank and name (binary version, config hash, parameter list hash, data
+ * fingerprint, ...); a rank whose text differs from rank 0's ends the run with RD_EDISAGREE and a message that names
+ * the rank, its host, `name`, and both values. */
 rd_code rd_comm_same(rd_comm *c, const char *name, const char *text, rd_status *st);
 
 RD_C_END

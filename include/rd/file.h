@@ -7,10 +7,11 @@
 
 RD_C_BEGIN
 
-/* Reads a whole file, plain or compressed with gzip (found by content; its checksum is verified). "-" and /dev/stdin are
- * standard input, which may be a pipe. An empty file is no failure: *n is 0. The caller frees *out with free(); it ends
- * with one extra '\0' that *n does not count. Codes: `code` is used for what is wrong with the file (missing, a folder,
- * not readable, truncated .gz); RD_EENV for memory. Messages name the path and the system's reason. */
+/* Reads a whole file, plain or compressed with gzip (found by content; its checksum is verified). "-" and /dev/stdin
+ * are standard input, which may be a pipe. An empty file is no failure: *n is 0. The caller frees *out with free();
+ * it ends with one extra '\0' that *n does not count. Codes: `code` is used for what is wrong with the file
+ * (missing, a folder, not readable, truncated .gz); RD_EENV for memory. Messages name the path and the system's
+ * reason. */
 rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_status *st);
 
 /* A file that appears whole or not at all: written as "<path>.tmp.<pid>", fsync, rename, fsync of the folder. */

@@ -16,9 +16,9 @@ void rd_log_free(rd_log *l);                                        /* NULL is f
 rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st);     /* rank 0: also append to this file */
 bool rd_log_is_tty(const rd_log *l);
 
-void rd_info(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);      /* rank 0 only; others: nothing */
-void rd_warn(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);      /* any rank: "warning: ..." on stderr and in run.log */
-void rd_error(rd_log *l, const rd_status *st);                      /* "run_dist: error: ..." on stderr and in run.log */
+void rd_info(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3); /* rank 0 only; others: nothing */
+void rd_warn(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3); /* any rank: "warning: ..." on stderr and in run.log */
+void rd_error(rd_log *l, const rd_status *st);                 /* "run_dist: error: ..." on stderr and in run.log */
 /* The live line of a terminal: rewritten in place, never in run.log; NULL clears it. No-op where out is no terminal. */
 void rd_live(rd_log *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

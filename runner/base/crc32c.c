@@ -1,5 +1,5 @@
-/* crc32c.c -- CRC-32C (Castagnoli, reflected polynomial 0x82F63B78): with the processor's instruction, or a byte at a time
- * from a table. The table is linear in its index, so that eight constants give all 256 rows at compile time. */
+/* crc32c.c -- CRC-32C (Castagnoli, reflected polynomial 0x82F63B78): with the processor's instruction, or a byte at
+ * a time from a table. The table is linear in its index, so that eight constants give all 256 rows at compile time. */
 #include "rd/file.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* file.c -- see file.h. Plain files are read straight into their buffer; what begins with gzip's two magic bytes goes through
- * libarchive, which does not check the CRC that ends a gzip member: that is done here, so that a damaged corpus is not
- * trained on. */
+/* file.c -- see file.h. Plain files are read straight into their buffer; what begins with gzip's two magic bytes
+ * goes through libarchive, which does not check the CRC that ends a gzip member: that is done here, so that a
+ * damaged corpus is not trained on. */
 #include "rd/file.h"
 #include <archive.h>
 #include <ctype.h>
@@ -154,7 +154,7 @@ static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
     int rc = archive_read_open(a, s, NULL, deliver, NULL);
     if (rc == ARCHIVE_OK) rc = archive_read_next_header(a, &entry);
     /* With a header that makes no sense libarchive would hand out the packed bytes. */
-    const bool unpacks = archive_filter_code(a, 0) == ARCHIVE_FILTER_GZIP;
+    const bool unpacks = archive_filter_code(a, 0) != ARCHIVE_FILTER_NONE;
     while (rc == ARCHIVE_OK && unpacks) {
         RD_TRY(bytes_room(b, BLOCK, s->name, st));
         const la_ssize_t got = archive_read_data(a, b->p + b->n, b->cap - b->n - 1);
@@ -165,11 +165,12 @@ static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
     }
     if (s->err != 0) fail_errno(st, code, RD_HERE, "read", s->name, s->err);
     else if (rc != ARCHIVE_EOF || !unpacks)
-        rd_fail(st, code, "cannot unpack '%s' after %zu bytes: %s; it is cut off or damaged, get it again", s->name, b->n,
-                archive_error_string(a) ? archive_error_string(a) : "its first bytes are no gzip header");
+        rd_fail(st, code, "cannot unpack '%s' after %zu bytes: %s; it is cut off or damaged, get it again", s->name,
+                b->n, archive_error_string(a) ? archive_error_string(a) :
+                unpacks ? "its end is missing" : "its first bytes are no gzip header");
     else if (!gzip_end_fits(s, b->p, b->n))
-        rd_fail(st, code, "cannot trust '%s': its %zu unpacked bytes do not have the checksum at its end; it is damaged, "
-                "get it again", s->name, b->n);
+        rd_fail(st, code, "cannot trust '%s': its %zu unpacked bytes do not have the checksum at its end; it is "
+                "damaged, get it again", s->name, b->n);
 done:
     archive_read_free(a);
     return st->code;
@@ -344,8 +345,8 @@ rd_code rd_mkdirs(const char *path, rd_status *st)
     struct stat info;
     const size_t len = strlen(path);
     if (len == 0 || len >= sizeof part)
-        return rd_fail(st, RD_EENV, "cannot make folder '%.80s': its name has %zu bytes, 1 to %zu are possible", path, len,
-                       sizeof part - 1);
+        return rd_fail(st, RD_EENV, "cannot make folder '%.80s': its name has %zu bytes, 1 to %zu are possible", path,
+                       len, sizeof part - 1);
     memcpy(part, path, len + 1);
     for (size_t i = 1; i <= len; i++) {
         if (part[i] != '/' && part[i] != '\0') continue;
@@ -355,7 +356,8 @@ rd_code rd_mkdirs(const char *path, rd_status *st)
             const int err = errno;
             if (stat(part, &info) != 0) return fail_errno(st, RD_EENV, RD_HERE, "make folder", part, err);
             if (!S_ISDIR(info.st_mode))
-                return rd_fail(st, RD_EENV, "cannot make folder '%s': '%s' is a file; choose another place", path, part);
+                return rd_fail(st, RD_EENV, "cannot make folder '%s': '%s' is a file; choose another place", path,
+                               part);
         }
         part[i] = was;
     }

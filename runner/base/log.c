@@ -1,5 +1,5 @@
-/* log.c -- see log.h. A line is put together first and leaves in one write(2), with the escape that clears the live line in
- * front where there is one. A mutex keeps the watchdog's warning and the main thread's line apart. */
+/* log.c -- see log.h. A line is put together first and leaves in one write(2), with the escape that clears the live
+ * line in front where there is one. A mutex keeps the watchdog's warning and the main thread's line apart. */
 #include "rd/log.h"
 #include "rd/strbuf.h"
 #include <errno.h>
@@ -161,7 +161,8 @@ static void say_error(rd_log *l, const char *fmt, ...)
 
 void rd_error(rd_log *l, const rd_status *st)
 {
-    if (st->rank > 0 && (!l || st->rank != l->rank)) say_error(l, "rank %d: %s", st->rank, st->msg); /* seen elsewhere */
+    const bool elsewhere = st->rank > 0 && (!l || st->rank != l->rank);
+    if (elsewhere) say_error(l, "rank %d: %s", st->rank, st->msg);
     else say_error(l, "%s", st->msg);
 }
 

@@ -1,6 +1,6 @@
-/* philox.c -- see philox.h. Two forms of the same function: one block at a time, and LANES blocks at a time in arrays of
- * equal words, which the compiler turns into vector code. Dropout masks are made by the second: it is called for every
- * element of every dropped layer in every step. */
+/* philox.c -- see philox.h. Two forms of the same function: one block at a time, and LANES blocks at a time in
+ * arrays of equal words, which the compiler turns into vector code. Dropout masks are made by the second: it is
+ * called for every element of every dropped layer in every step. */
 #include "rd/philox.h"
 #include <math.h>
 #include <string.h>
@@ -123,9 +123,9 @@ void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n,
     }
 }
 
-/* The numbers are split in a left part of l bits and a right part of r bits, l + r the width of n - 1; rounds change one
- * part by a hash of the other, which is a permutation of 0 .. 2^(l+r) - 1 whatever the hash. A result outside 0..n-1 goes
- * through again: less than twice on average. */
+/* The numbers are split in a left part of l bits and a right part of r bits, l + r the width of n - 1; rounds change
+ * one part by a hash of the other, which is a permutation of 0 .. 2^(l+r) - 1 whatever the hash. A result outside
+ * 0..n-1 goes through again: less than twice on average. */
 uint64_t rd_permute(rd_key key, uint64_t n, uint64_t i)
 {
     if (n < 2) return 0;

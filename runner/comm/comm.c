@@ -1,8 +1,9 @@
-/* comm.c -- see comm.h: what a launcher left in the environment decides between "self" and "mpi"; the agreements are built
- * on the table's collectives. */
+/* comm.c -- see comm.h: what a launcher left in the environment decides between "self" and "mpi"; the agreements are
+ * built on the table's collectives. */
 #include "comm_impl.h"
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@ static int env_int(const char *name)
     return n > 0 && n < INT_MAX ? (int)n : 0;
 }
 
-/* Sets *launched to whether a launcher started this process, *n to the ranks it counts (0: it does not say), *srun to whether
- * it is Slurm without a library that connects the ranks. */
+/* Sets *launched to whether a launcher started this process, *n to the ranks it counts (0: it does not say), *srun
+ * to whether it is Slurm without a library that connects the ranks. */
 static void ask_launcher(bool *launched, int *n, bool *srun)
 {
     const int ompi = env_int("OMPI_COMM_WORLD_SIZE"), pmi = env_int("PMI_SIZE");
@@ -50,24 +51,20 @@ void rd_comm_free(rd_comm *c)
     if (c) c->vt->free(c);
 }
 
-static void *exit_soon(void *code)
+static void *exit_soon(void *exit_code)
 {
     const struct timespec three_s = {.tv_sec = 3};
     nanosleep(&three_s, NULL);
-    _exit(*(int *)code);
+    _exit((int)(intptr_t)exit_code);
 }
 
 void rd_comm_abort(rd_comm *c, int exit_code)
 {
-    static _Atomic int first; /* the code of the first caller, for the thread; this is the end of the process */
-    int none = 0;
+    static atomic_flag begun = ATOMIC_FLAG_INIT; /* of the process, as its end is */
+    pthread_t timer;
     if (exit_code == 0) exit_code = RD_EBUG;
-    if (!__atomic_compare_exchange_n((int *)&first, &none, exit_code, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        for (;;) pause(); /* another thread is at it */
-    pthread_t t;
-    const bool have = pthread_create(&t, NULL, exit_soon, (void *)&first) == 0;
-    if (have) pthread_detach(t);
-    if (c && have) c->vt->abort(c, exit_code);
+    while (atomic_flag_test_and_set(&begun)) pause(); /* another thread is at it */
+    if (c && pthread_create(&timer, NULL, exit_soon, (void *)(intptr_t)exit_code) == 0) c->vt->abort(c, exit_code);
     _exit(exit_code);
 }
 
@@ -158,8 +155,8 @@ rd_code rd_comm_same(rd_comm *c, const char *name, const char *text, rd_status *
     if (c->w.rank == 0) memcpy(theirs, text, (size_t)head.n);
     RD_TRY(rd_comm_bcast(c, theirs, head.n, 0, st));
     if (strcmp(theirs, text) != 0)
-        rd_fail(st, RD_EDISAGREE, "%s differs: rank %d (%s) has '%.300s', rank 0 (%s) has '%.300s'; all ranks need the same "
-                "program, config and data", name, c->w.rank, c->w.host, text, head.host, theirs);
+        rd_fail(st, RD_EDISAGREE, "%s differs: rank %d (%s) has '%.300s', rank 0 (%s) has '%.300s'; all ranks need the "
+                "same program, config and data", name, c->w.rank, c->w.host, text, head.host, theirs);
     RD_TRY(rd_comm_agree(c, st));
 done:
     free(theirs);

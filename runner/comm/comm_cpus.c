@@ -64,8 +64,8 @@ static double quota_v1(const char *dir)
     return period > 0 ? quota / period : 0;
 }
 
-/* The smallest quota of the group and those above it. In a container the group's path may be that of the host and not be
- * visible: the walk then ends at the mount, which is the container's own group. */
+/* The smallest quota of the group and those above it. In a container the group's path may be that of the host and
+ * not be visible: the walk then ends at the mount, which is the container's own group. */
 static double smallest_quota(const char *mount, const char *group, double (*quota)(const char *))
 {
     char dir[4300];

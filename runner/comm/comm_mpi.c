@@ -30,8 +30,8 @@ rd_code rd_mpi_result(int rc, const char *call, const char *where, rd_status *st
     char text[MPI_MAX_ERROR_STRING] = "";
     int n = 0;
     MPI_Error_string(rc, text, &n);
-    return rd_fail_(st, RD_EPEER, where, "the ranks cannot reach each other: %.160s: %s; another rank may have ended, see above",
-                    call, text);
+    return rd_fail_(st, RD_EPEER, where, "the ranks cannot reach each other: %.160s: %s; another rank may have ended, "
+                    "see above", call, text);
 }
 
 /* ---- collectives ---- */
@@ -102,7 +102,10 @@ static rd_code gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t 
     const bool root = c->w.rank == 0;
     char *all = NULL;
     int64_t *len = NULL, total = 0;
-    if (root && !(len = calloc((size_t)c->w.size, sizeof *len))) rd_fail(st, RD_EENV, "out of memory for %d numbers", c->w.size);
+    if (root) {
+        len = calloc((size_t)c->w.size, sizeof *len);
+        if (!len) rd_fail(st, RD_EENV, "out of memory for %d numbers", c->w.size);
+    }
     RD_TRY(rd_comm_agree(c, st));
     RD_TRY(RD_MPI(MPI_Gather(&n, 1, MPI_INT64_T, len, 1, MPI_INT64_T, 0, world), st));
     if (root) {
@@ -112,8 +115,10 @@ static rd_code gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t 
     }
     RD_TRY(rd_comm_agree(c, st));
     if (!root) {
-        for (int64_t at = 0; at < n; at += PIECE)
-            RD_TRY(RD_MPI(MPI_Send((const char *)p + at, (int)(n - at < PIECE ? n - at : PIECE), MPI_BYTE, 0, 1, world), st));
+        for (int64_t at = 0; at < n; at += PIECE) {
+            const int m = (int)(n - at < PIECE ? n - at : PIECE);
+            RD_TRY(RD_MPI(MPI_Send((const char *)p + at, m, MPI_BYTE, 0, 1, world), st));
+        }
         goto done;
     }
     if (n > 0) memcpy(all, p, (size_t)n);
@@ -176,8 +181,8 @@ static void mpi_free(rd_comm *c)
 static const rd_comm_vt mpi_vt = {sum_f32,   sum_f64,     sum_i64,       max_f64,   min_f64, bcast, barrier, gather,
                                   allgather, local_bcast, local_barrier, mpi_abort, mpi_free};
 
-/* Whether a rank may read its neighbour's memory. A sandbox forbids the call as such, a hardened kernel all readers but root;
- * Open MPI would say "Read -1, expected N" at every message. */
+/* Whether a rank may read its neighbour's memory. A sandbox forbids the call as such, a hardened kernel all readers
+ * but root; Open MPI would say "Read -1, expected N" at every message. */
 static bool may_read_peers(void)
 {
     char from = 1, to = 0;
@@ -195,7 +200,6 @@ static bool may_read_peers(void)
 static void set_defaults(void)
 {
     setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
-    setenv("PMIX_MCA_psec", "native", 0); /* "component munge not found" where only the launcher has it */
     if (!may_read_peers()) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     const char *n_local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (n_local && atol(n_local) > sysconf(_SC_NPROCESSORS_ONLN)) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
@@ -286,8 +290,8 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
     RD_TRY(RD_MPI(MPI_Comm_rank(m->world, &w->rank), st));
     RD_TRY(RD_MPI(MPI_Comm_size(m->world, &w->size), st));
     if (launched > w->size) {
-        rd_fail(st, RD_EENV, "the launcher started %d ranks but MPI sees %d; the program (%s) and mpirun use different MPI "
-                "libraries, start it with the mpirun of that library", launched, w->size, w->library);
+        rd_fail(st, RD_EENV, "the launcher started %d ranks but MPI sees %d; the program (%s) and mpirun use different "
+                "MPI libraries, start it with the mpirun of that library", launched, w->size, w->library);
         goto done;
     }
     RD_TRY(find_world(m, &crowded, st));

@@ -1,24 +1,27 @@
 /* comm_window.c -- see comm_window.h.
  *
- * Each rank of a host has two slots in one shared mapping. A long array goes through in pieces of a slot's size: every rank
- * puts its piece into its slot; barrier; owner o sums slice o of all slots, in rank order, into its own slot; barrier; every
- * rank copies the slices out. The next piece uses the other slots, so that two barriers a piece are enough. With several
- * hosts the owners of equal slices sum theirs by MPI_Allreduce before the second barrier. A small array is summed whole by
- * every rank of a host, after one barrier.
+ * Each rank of a host has two slots in one shared mapping. A long array goes through in pieces of a slot's size: every
+ * rank puts its piece into its slot; barrier; owner o sums slice o of all slots, in rank order, into its own slot;
+ * barrier; every rank copies the slices out. The next piece uses the other slots, so that two barriers a piece are
+ * enough. With several hosts the owners of equal slices sum theirs by MPI_Allreduce before the second barrier. A small
+ * array is summed whole by every rank of a host, after one barrier.
  *
- * The mapping is an anonymous file (memfd) that the peers open through /proc, not MPI_Win_allocate_shared: it does not
- * lie in /dev/shm, whose 64 MB in a container hang that call; nothing is left behind by a killed run; and a failure is
- * an answer that all ranks get. */
+ * The mapping is an anonymous file (memfd) that the peers open through /proc, not MPI_Win_allocate_shared: it does
+ * not lie in /dev/shm, whose 64 MB in a container hang that call; nothing is left behind by a killed run; and a
+ * failure is an answer that all ranks get. */
 #include "comm_window.h"
 #include "comm_impl.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,15 +33,16 @@ enum {
 };
 
 typedef struct flag {
-    _Atomic uint64_t n; /* barriers this rank has come to */
-    char pad[LINE - sizeof(uint64_t)];
+    _Atomic uint32_t n;        /* barriers this rank has come to, modulo 2^32 */
+    _Atomic uint32_t sleepers; /* ranks that asked the kernel to be woken when n changes */
+    char pad[LINE - 2 * sizeof(uint32_t)];
 } flag;
 
 struct rd_window {
     MPI_Comm cross;     /* owners of the same slice on all hosts; MPI_COMM_NULL on one host or for no owner */
     int me, n_local, n_owners, n_hosts, spins;
     unsigned turn;      /* which of the two slots comes next */
-    uint64_t n_barriers;
+    uint32_t n_barriers;
     size_t piece, bytes;
     unsigned char *map;
 };
@@ -54,30 +58,39 @@ static unsigned char *slot(const rd_window *w, int r)
     return w->map + slots_at(w->n_local) + (2 * (size_t)r + w->turn) * w->piece;
 }
 
-/* Waits for one peer. Spinning is fastest while each rank has a processor; on a crowded host the peer needs this one. */
-static void wait_for(rd_window *w, flag *f)
+static bool has_come(const rd_window *w, flag *f) { return (int32_t)(atomic_load(&f->n) - w->n_barriers) >= 0; }
+
+/* Waits for one peer. Spinning is fastest while each rank has a processor; on a crowded host the peer needs this
+ * one, and the scheduler lets a sleeper on again sooner than one who only yields. */
+static void wait_for(const rd_window *w, flag *f)
 {
-    struct timespec nap = {.tv_nsec = 50000};
-    for (int64_t i = 0; atomic_load_explicit(&f->n, memory_order_acquire) < w->n_barriers; i++) {
-        if (i < w->spins) {
+    for (int i = 0; i < w->spins; i++) {
+        if (has_come(w, f)) return;
 #if defined(__x86_64__)
-            __builtin_ia32_pause();
+        __builtin_ia32_pause();
 #endif
-            continue;
-        }
-        if (i % 16 == 0) { /* a peer may wait for bytes that MPI still holds back here */
-            int there;
-            MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
-        }
-        if (i < w->spins + 2000) sched_yield();
-        else nanosleep(&nap, NULL);
+    }
+    for (int i = 0; i < 8; i++) {
+        if (has_come(w, f)) return;
+        sched_yield();
+    }
+    const struct timespec nap = {.tv_nsec = 1000000};
+    while (!has_come(w, f)) {
+        int there; /* a peer may wait for bytes that MPI still holds back here */
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
+        atomic_fetch_add(&f->sleepers, 1);
+        const uint32_t seen = atomic_load(&f->n);
+        if ((int32_t)(seen - w->n_barriers) < 0) syscall(SYS_futex, &f->n, FUTEX_WAIT, seen, &nap, NULL, 0);
+        atomic_fetch_sub(&f->sleepers, 1);
     }
 }
 
 static void barrier(rd_window *w)
 {
+    flag *mine = flag_of(w, w->me);
     w->n_barriers++;
-    atomic_store_explicit(&flag_of(w, w->me)->n, w->n_barriers, memory_order_release);
+    atomic_store(&mine->n, w->n_barriers);
+    if (atomic_load(&mine->sleepers) != 0) syscall(SYS_futex, &mine->n, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     for (int r = 0; r < w->n_local; r++)
         if (r != w->me) wait_for(w, flag_of(w, r));
 }
@@ -150,8 +163,9 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
         for (int r = 0; r < w->n_local; r++) src[r] = (r == w->me ? x : slot(w, r)) + from * k->size;
         if (w->n_local > 1) k->sum(mine + from * k->size, src, w->n_local, to - from);
         else memcpy(mine + from * k->size, src[0], (to - from) * k->size);
+        const int m = (int)(to - from);
         if (w->n_hosts > 1) /* a failure is told after the barrier, or the peers would wait for ever */
-            (void)RD_MPI(MPI_Allreduce(MPI_IN_PLACE, mine + from * k->size, (int)(to - from), k->type, MPI_SUM, w->cross), st);
+            (void)RD_MPI(MPI_Allreduce(MPI_IN_PLACE, mine + from * k->size, m, k->type, MPI_SUM, w->cross), st);
     }
     barrier(w);
     for (int o = 0; o < w->n_owners; o++)
@@ -196,8 +210,8 @@ void rd_window_free(rd_window *w)
     free(w);
 }
 
-/* What rank 0 of a host tells the others about the memory it made. The mark stands in it too: a process of the same number in
- * another container would have other memory. */
+/* What rank 0 of a host tells the others about the memory it made. The mark stands in it too: a process of the same
+ * number in another container would have other memory. */
 typedef struct offer {
     int64_t pid, fd, err, mark;
 } offer;
@@ -274,8 +288,8 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     w->n_owners = -range[0];
     w->n_hosts = n_leaders;
     w->spins = crowded ? 0 : 4000; /* tens of microseconds */
-    /* 1 MiB: the barriers cost less than 5 % of a piece, and a few ranks' pieces stay in the last cache. */
-    w->piece = (size_t)1 << (range[1] <= 32 ? 20 : 18);
+    /* Large enough that the barriers do not count, small enough that a host's pieces fit its last cache. */
+    w->piece = (size_t)1 << (range[1] <= 4 ? 21 : range[1] <= 16 ? 20 : 18);
     w->bytes = slots_at(n_local) + 2 * (size_t)n_local * w->piece;
     no[0] = share_memory(w, local, st);
     no[1] = st->code;

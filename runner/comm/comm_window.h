@@ -1,4 +1,5 @@
-/* comm_window.h -- sums among the ranks of one host through memory they share; between hosts, MPI goes on from there. */
+/* comm_window.h -- sums among the ranks of one host through memory they share; between hosts, MPI goes on from
+ * there. */
 #ifndef RD_COMM_WINDOW_H
 #define RD_COMM_WINDOW_H
 
@@ -8,8 +9,8 @@
 
 typedef struct rd_window rd_window;
 
-/* Collective on world. local: the ranks of this host; crowded: they are more than its processors. *out is NULL, with RD_OK and the reason in why, when some host cannot
- * share memory; then it is NULL on all ranks. */
+/* Collective on world. local: the ranks of this host; crowded: they are more than its processors. *out is NULL, with
+ * RD_OK and the reason in why, when some host cannot share memory; then it is NULL on all ranks. */
 rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200], rd_status *st);
 void rd_window_free(rd_window *w); /* NULL is fine */
 

@@ -1,7 +1,6 @@
 /* cli.c -- see cli.h. One table of flags drives parsing and help. */
 #include "rd/cli.h"
 #include "config_impl.h"
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -163,15 +162,14 @@ static rd_code set_number(rd_cli *c, const flag *f, const char *value, rd_status
     char *end, must[128];
     const bool whole = f->type == FLAG_INT;
     const bool blank = *value == '\0' || *value == ' ' || *value == '\t' || *value == '\n'; /* strtod would skip it */
-    errno = 0;
     double x = 0.0;
     int64_t k = 0;
     if (whole)
         k = strtoll(value, &end, 10), x = (double)k;
     else
         x = strtod(value, &end);
-    const bool overflow = errno == ERANGE && (whole || fabs(x) > 1.0);
-    if (blank || *end || overflow || !isfinite(x) || x < f->min || x > f->max) {
+    /* Too many digits give the largest value there is, which no range holds. */
+    if (blank || *end || !isfinite(x) || x < f->min || x > f->max) {
         if (whole)
             snprintf(must, sizeof must, "an integer, %.0f .. %.0f", f->min, f->max);
         else

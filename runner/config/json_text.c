@@ -231,6 +231,8 @@ rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root
     if (!*root) return syntax_error(path, text, n, &e, st);
     if (find_places(path, text, n, places, st) == RD_OK && twice && duplicate_key(path, places, st) == RD_OK)
         (void)rd_fail(st, RD_EUSAGE, "%s: an object inside a value has a key twice; a config is one flat object", path);
+    if (st->code == RD_OK && (size_t)places->n != json_object_size(*root))
+        (void)rd_fail(st, RD_EBUG, "%s: found %d of %zu keys in the text", path, places->n, json_object_size(*root));
     if (st->code != RD_OK) {
         json_decref(*root);
         *root = NULL;

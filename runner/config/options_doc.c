@@ -63,13 +63,10 @@ void rd_options_help(const rd_option_group *const *groups, int n, FILE *out)
             const bool long_key = strlen(o->key) > INDENT - 3;
             fprintf(out, "  %s%s%*s", o->key, long_key ? "\n" : "",
                     long_key ? INDENT : INDENT - 2 - (int)strlen(o->key), "");
-            snprintf(line, sizeof line, "%s%s%s%s%s", rd_option_kind(o, kind),
-                     o->def        ? ", default "
-                     : o->required ? ", required"
-                                   : "",
-                     o->def ? o->def : "", o->flags & RD_OPT_ACCEPTED ? "; read for compatibility, without effect" : "",
-                     o->help ? ":" : "");
-            snprintf(line + strlen(line), sizeof line - strlen(line), " %s", o->help ? o->help : "");
+            const char *after = o->def ? ", default " : o->required ? ", required" : "";
+            snprintf(line, sizeof line, "%s%s(%s%s%s%s)", o->help ? o->help : "", o->help ? " " : "",
+                     rd_option_kind(o, kind), after, o->def ? o->def : "",
+                     o->flags & RD_OPT_ACCEPTED ? "; read for compatibility, without effect" : "");
             wrapped(out, line, INDENT, INDENT);
         }
     }

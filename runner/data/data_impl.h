@@ -77,6 +77,12 @@ rd_code rd_lines_slurp(const char *path, char **out, size_t *n, rd_status *st);
 rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8, rd_vocab **out, rd_status *st);
 bool rd_vocab_bom(const rd_vocab *v);
 int64_t rd_vocab_replaced(const rd_vocab *v);
+enum { RD_PIECES = 32 };
+typedef struct rd_piece {
+    const char *at; /* 16 bytes from here on can be read, whatever n is */
+    size_t n;
+} rd_piece;
+void rd_vocab_ids(const rd_vocab *v, const rd_piece *piece, int n, int32_t *ids); /* n <= RD_PIECES */
 
 /* ---- UTF-8 (utf8.c) ---- */
 /* Offset of the first byte that is not part of valid UTF-8, or is NUL; n when all is well. */

@@ -257,9 +257,8 @@ static rd_code clean_line(rd_lines *l, const char **line, size_t *n, rd_status *
 
 static const char *line_end(const rd_lines *l, size_t from)
 {
-    const char *p = l->buf + from, *lf;
-    if (from >= l->end) return NULL;
-    lf = memchr(p, '\n', l->end - from);
+    if (from >= l->end) return NULL; /* also: nothing read yet */
+    const char *p = l->buf + from, *lf = memchr(p, '\n', l->end - from);
     if (!l->o.cr_ends) return lf;
     const char *cr = memchr(p, '\r', (size_t)((lf ? lf : l->buf + l->end) - p));
     return cr ? cr : lf;

@@ -7,21 +7,6 @@
 
 enum { LENGTH_MAX = UINT16_MAX };
 
-/* First space in [p, e), or e. At least 8 readable bytes follow e. */
-static const char *next_space(const char *p, const char *e)
-{
-    for (; p < e; p += 8) {
-        const uint64_t x = rd_load64(p) ^ 0x2020202020202020u;
-        /* The lowest set high bit is exact: borrows go upwards only. */
-        const uint64_t zero = (x - 0x0101010101010101u) & ~x & 0x8080808080808080u;
-        if (zero) {
-            p += __builtin_ctzll(zero) / 8; /* little endian */
-            return p < e ? p : e;
-        }
-    }
-    return e;
-}
-
 static int64_t count_tokens(const char *line, size_t n)
 {
     int64_t k = 1;
@@ -38,22 +23,47 @@ static inline void put_id(const rd_side *s, int64_t at, int32_t id)
         ((uint16_t *)(void *)s->ids.p)[at] = (uint16_t)id;
 }
 
-/* Appends the line's ids at `at`; returns the place after them. */
+static int64_t put_pieces(rd_side *s, const rd_vocab *v, const rd_piece *piece, int n, int64_t at)
+{
+    int32_t ids[RD_PIECES];
+    rd_vocab_ids(v, piece, n, ids);
+    for (int k = 0; k < n; k++) {
+        s->head.n_unknown += ids[k] == RD_UNK;
+        put_id(s, at + k, ids[k]);
+    }
+    return at + n;
+}
+
+/* The high bit of each byte of x that is a space; exact for every byte. */
+static inline uint64_t spaces(uint64_t x)
+{
+    const uint64_t low = 0x7f7f7f7f7f7f7f7fu, y = x ^ 0x2020202020202020u;
+    return ~(((y & low) + low) | y | low);
+}
+
+/* Appends the line's ids at `at`; returns the place after them. Bytes behind the line can be read (rd_lines_next). */
 static int64_t put_line(rd_side *s, const rd_vocab *v, const char *line, size_t n, int64_t at)
 {
-    const char *e = line + n;
-    int64_t unknown = 0;
+    rd_piece piece[RD_PIECES];
+    int k = 0;
+    size_t from = 0;
     put_id(s, at++, RD_SOS);
-    for (const char *p = line;; p++) {
-        const char *q = next_space(p, e);
-        const int32_t id = rd_vocab_id(v, p, (size_t)(q - p));
-        unknown += id == RD_UNK;
-        put_id(s, at++, id);
-        p = q;
-        if (p == e) break;
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t m = spaces(rd_load64(line + i));
+        if (n - i < 8) m &= ~(~(uint64_t)0 << (8 * (n - i)));
+        for (; m != 0; m &= m - 1) {
+            const size_t here = i + (size_t)__builtin_ctzll(m) / 8;
+            piece[k++] = (rd_piece){ line + from, here - from };
+            from = here + 1;
+            if (k == RD_PIECES) {
+                at = put_pieces(s, v, piece, k, at);
+                k = 0;
+            }
+        }
     }
+    piece[k++] = (rd_piece){ line + from, n - from };
+    at = put_pieces(s, v, piece, k, at);
     put_id(s, at++, RD_EOS);
-    s->head.n_unknown += unknown;
     return at;
 }
 

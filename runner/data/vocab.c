@@ -2,16 +2,25 @@
  * too. LF, CR LF and a lone CR end a line. Line k, from 0, has id k + 4; ids 0 to 3 are special and are no words of the text: a
  * literal "</S>" in a text is unknown unless the file lists it.
  *
- * Words lie one after the other in one byte store; the table is open addressing, 8 bytes a slot, at most half full, so that a
- * vocabulary of 32,000 words is looked up within the second-level cache. */
+ * Words lie one after the other in one byte store. The table is open addressing, at most half full. A slot holds a word of up to 16
+ * bytes itself, so that a look-up touches one cache line and compares two numbers; a longer word is there by two hashes and
+ * compared in the store. Text is looked up some tokens at a time, all slots prefetched before the first is read. */
 #include "data_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
+typedef struct key {
+    uint64_t a, b; /* bytes 0 to 7 and 8 to 15, zeros behind the end; a longer word: two hashes */
+    uint64_t hash;
+} key;
+
 typedef struct slot {
-    uint32_t tag; /* upper bits of the hash */
-    int32_t id;   /* 0: empty (the id of UNK, which is no word) */
+    uint64_t a, b;
+    uint32_t n;
+    int32_t id; /* 0: empty (the id of UNK, which is no word) */
 } slot;
+
+enum { INLINE_BYTES = 16 };
 
 struct rd_vocab {
     char *bytes;
@@ -36,17 +45,45 @@ static const char *word_at(const rd_vocab *v, int64_t line, size_t *n)
     return v->bytes + v->off[line];
 }
 
-/* The slot of the word, or the empty one where it belongs. */
-static slot *find(const rd_vocab *v, uint64_t h, const char *word, size_t n)
+static inline key key_of_long(const char *word, size_t n)
 {
-    const uint32_t tag = (uint32_t)(h >> 32);
-    for (uint64_t i = h & v->mask;; i = (i + 1) & v->mask) {
+    const uint64_t a = rd_hash(1, word, n), b = rd_hash(2, word, n);
+    return (key){ a, b, a };
+}
+
+static inline key key_of_short(uint64_t a, uint64_t b, size_t n)
+{
+    return (key){ a, b, rd_fold(a ^ 0xa0761d6478bd642fu, b ^ 0xe7037ed1a0b428dbu ^ n) };
+}
+
+static key key_of(const char *word, size_t n)
+{
+    uint64_t ab[2] = { 0, 0 };
+    if (n > INLINE_BYTES) return key_of_long(word, n);
+    if (n > 0) memcpy(ab, word, n);
+    return key_of_short(ab[0], ab[1], n);
+}
+
+/* The same, where 16 bytes from word on can be read. Little endian: later bytes are higher. */
+static inline key key_of_padded(const char *word, size_t n)
+{
+    if (n > INLINE_BYTES) return key_of_long(word, n);
+    const uint64_t all = ~(uint64_t)0;
+    const uint64_t low = n >= 8 ? all : ~(all << (8 * n)), high = n >= 16 ? all : n > 8 ? ~(all << (8 * (n - 8))) : 0;
+    return key_of_short(rd_load64(word) & low, rd_load64(word + 8) & high, n);
+}
+
+/* The slot of the word, or the empty one where it belongs. */
+static inline slot *find(const rd_vocab *v, const key *k, const char *word, size_t n)
+{
+    for (uint64_t i = k->hash & v->mask;; i = (i + 1) & v->mask) {
         slot *s = &v->table[i];
         if (s->id == 0) return s;
-        if (s->tag != tag) continue;
+        if (s->a != k->a || s->b != k->b || s->n != n) continue;
+        if (n <= INLINE_BYTES) return s;
         size_t m;
         const char *w = word_at(v, s->id - RD_N_SPECIAL, &m);
-        if (m == n && memcmp(w, word, n) == 0) return s;
+        if (memcmp(w, word, n) == 0) return s;
     }
 }
 
@@ -90,10 +127,10 @@ static rd_code make_table(rd_vocab *v, const char *path, rd_status *st)
     for (int64_t k = 0; k < v->n; k++) {
         size_t n;
         const char *w = word_at(v, k, &n);
-        const uint64_t h = rd_hash(0, w, n);
-        slot *s = find(v, h, w, n);
+        const key h = key_of(w, n);
+        slot *s = find(v, &h, w, n);
         if (s->id != 0) v->duplicates++;
-        *s = (slot){ (uint32_t)(h >> 32), (int32_t)(k + RD_N_SPECIAL) };
+        *s = (slot){ h.a, h.b, (uint32_t)n, (int32_t)(k + RD_N_SPECIAL) };
         v->hash = rd_hash(v->hash, w, n);
     }
     return RD_OK;
@@ -168,7 +205,19 @@ uint64_t rd_vocab_hash(const rd_vocab *v) { return v->hash; }
 
 int32_t rd_vocab_id(const rd_vocab *v, const char *word, size_t n)
 {
-    return find(v, rd_hash(0, word, n), word, n)->id; /* an empty slot has id 0, RD_UNK */
+    const key k = key_of(word, n);
+    return find(v, &k, word, n)->id; /* an empty slot has id 0, RD_UNK */
+}
+
+void rd_vocab_ids(const rd_vocab *v, const rd_piece *piece, int n, int32_t *ids)
+{
+    key k[RD_PIECES];
+    for (int i = 0; i < n; i++) {
+        k[i] = key_of_padded(piece[i].at, piece[i].n);
+        __builtin_prefetch(&v->table[k[i].hash & v->mask]);
+    }
+    for (int i = 0; i < n; i++)
+        ids[i] = find(v, &k[i], piece[i].at, piece[i].n)->id;
 }
 
 const char *rd_vocab_word(const rd_vocab *v, int32_t id, size_t *n)

@@ -1,8 +1,8 @@
 /* checkpoint.c -- saves and loads model-<step>.npz; the order of events is told in checkpoint.h.
  *
  * The manifest is the archive's last member, for the CRC32C of each array is known when it has been written:
- *     {"format_version": 1, "step": 500, ...what the caller gave..., "arrays": [{"name", "shape", "dtype", "crc32c"}, ...]}
- * A loader that finds the manifest and all its arrays with their checksums has the whole checkpoint. */
+ *     {"format_version": 1, "step": 500, ...what the caller gave..., "arrays": [{"name", "shape", "dtype", "crc32c"},
+ * ...]} A loader that finds the manifest and all its arrays with their checksums has the whole checkpoint. */
 #include "ckpt_impl.h"
 #include "npz_impl.h"
 #include <errno.h>
@@ -22,11 +22,14 @@ static rd_code check_space(const char *dir, const rd_array *a, int n, size_t met
     for (int i = 0; i < n; i++) need += a[i].bytes;
     struct statvfs v;
     if (statvfs(dir, &v) != 0)
-        return rd_fail(st, RD_EENV, "cannot save a checkpoint in '%s': %s; is the log folder still there?", dir, strerror(errno));
+        return rd_fail(st, RD_EENV, "cannot save a checkpoint in '%s': %s; is the log folder still there?", dir,
+                       strerror(errno));
     const uint64_t have = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
     if (v.f_blocks > 0 && have < need) /* some network file systems tell no sizes */
-        rd_fail(st, RD_EENV, "no space for a checkpoint in '%s': %" PRIu64 " bytes needed, %" PRIu64 " free; the previous "
-                "checkpoint is whole; make room and start the same command again", dir, need, have);
+        rd_fail(st, RD_EENV,
+                "no space for a checkpoint in '%s': %" PRIu64 " bytes needed, %" PRIu64 " free; the previous "
+                "checkpoint is whole; make room and start the same command again",
+                dir, need, have);
     return st->code;
 }
 
@@ -86,8 +89,8 @@ static rd_code write_pointer(const char *dir, const char *prefix, int64_t step, 
     return rd_file_write_atomic(path, line, (size_t)n, st);
 }
 
-rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a, int n, const json_t *meta,
-                     int keep, rd_status *st)
+rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a, int n,
+                     const json_t *meta, int keep, rd_status *st)
 {
     char path[4096];
     json_t *manifest = NULL;
@@ -161,14 +164,17 @@ static rd_code check_manifest(rd_ckpt *c, bool *newer, rd_status *st)
         return rd_fail(st, RD_ECKPT, "%s has no 'format_version': not a checkpoint of run_dist", manifest_name);
     if (json_integer_value(version) > format_version) {
         *newer = true;
-        return rd_fail(st, RD_ECKPT, "written by a newer run_dist (checkpoint format %" JSON_INTEGER_FORMAT ", this program reads up "
-                       "to %d); use that program, or another --logdir", json_integer_value(version), format_version);
+        return rd_fail(st, RD_ECKPT,
+                       "written by a newer run_dist (checkpoint format %" JSON_INTEGER_FORMAT ", this program reads up "
+                       "to %d); use that program, or another --logdir",
+                       json_integer_value(version), format_version);
     }
     if (!json_is_integer(step) || json_integer_value(step) < 0 || !json_is_array(arrays))
         return rd_fail(st, RD_ECKPT, "%s lacks 'step' or 'arrays'", manifest_name);
     c->step = json_integer_value(step);
     if (json_array_size(arrays) + 1 != (size_t)rd_npz_n(c->npz))
-        return rd_fail(st, RD_ECKPT, "%d arrays in the archive, %zu in its manifest", rd_npz_n(c->npz) - 1, json_array_size(arrays));
+        return rd_fail(st, RD_ECKPT, "%d arrays in the archive, %zu in its manifest", rd_npz_n(c->npz) - 1,
+                       json_array_size(arrays));
     for (size_t i = 0; i < json_array_size(arrays); i++)
         if (check_array(c->npz, json_array_get(arrays, i), st) != RD_OK) return st->code;
     return st->code;
@@ -195,7 +201,8 @@ rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st)
 static void warn(char *warning, const char *text)
 {
     const size_t n = strlen(warning);
-    if (n + 3 < RD_MSG_BYTES) snprintf(warning + n, RD_MSG_BYTES - n, "%s%.*s", n ? "; " : "", (int)(RD_MSG_BYTES - n - 3), text);
+    if (n + 3 < RD_MSG_BYTES)
+        snprintf(warning + n, RD_MSG_BYTES - n, "%s%.*s", n ? "; " : "", (int)(RD_MSG_BYTES - n - 3), text);
 }
 
 rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning, rd_status *st)
@@ -226,8 +233,9 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
         last = one;
     }
     if (last.code != RD_OK)
-        rd_fail(st, RD_ECKPT, "no whole checkpoint is left in '%s' (%.300s); move them and the file 'checkpoint' away to start anew", dir,
-                last.msg);
+        rd_fail(st, RD_ECKPT,
+                "no whole checkpoint is left in '%s' (%.300s); move them and the file 'checkpoint' away to start anew",
+                dir, last.msg);
 done:
     rd_ckpt_list_release(&l);
     return st->code;

@@ -142,8 +142,8 @@ static pid_t temporary_of(const char *name)
 
 void rd_ckpt_remove_stale(const char *dir)
 {
-    /* Another's lock: its temporaries are alive, and its pid may be one of another host. Our lock: nobody else writes here, and
-     * a file with a living pid is of an earlier life of that number (in a container the pids start anew). */
+    /* Another's lock: its temporaries are alive, and its pid may be one of another host. Our lock: nobody else writes
+     * here, and a file with a living pid is of an earlier life of that number (in a container the pids start anew). */
     const rd_lock_owner owner = rd_logdir_lock_owner(dir);
     DIR *d = owner == RD_LOCK_OTHER ? NULL : opendir(dir);
     if (!d) return;

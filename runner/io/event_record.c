@@ -1,7 +1,8 @@
 /* event_record.c -- the messages of an event file. A file is a run of records, little endian:
  *     u64 length | u32 masked CRC32C of the length | Event | u32 masked CRC32C of the Event
  * Field numbers are those of TensorFlow's event.proto, summary.proto, tensor.proto. Scalars take the old short form
- * (simple_value), for every reader takes it and it is a third smaller; the rest takes the tensor form with a plugin's name. */
+ * (simple_value), for every reader takes it and it is a third smaller; the rest takes the tensor form with a plugin's
+ * name. */
 #include "events_impl.h"
 #include "rd/file.h"
 #include <math.h>
@@ -59,9 +60,10 @@ static void tensor_head(rd_strbuf *t, int dtype, int n_dim, const int64_t *dim)
     rd_strbuf_release(&d);
 }
 
-/* Readers take the plugin from a tag's first event in a run; a resumed run's file may be the one they see first, so that each
- * value carries it. The class of data (tensor, blobs) follows from these plugins' names. */
-static void tensor_value(rd_strbuf *out, const char *tag, const char *plugin, const rd_strbuf *content, const rd_strbuf *tensor)
+/* Readers take the plugin from a tag's first event in a run; a resumed run's file may be the one they see first, so
+ * that each value carries it. The class of data (tensor, blobs) follows from these plugins' names. */
+static void tensor_value(rd_strbuf *out, const char *tag, const char *plugin, const rd_strbuf *content,
+                         const rd_strbuf *tensor)
 {
     rd_strbuf v = {0}, data = {0}, meta = {0};
     rd_pb_string(&data, 1, plugin);
@@ -88,7 +90,8 @@ static bool finite_range(const float *x, int64_t n, float *lo, float *hi)
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         for (int k = 0; k < LANES; k++) {
-            const float v = x[i + k], low = fabsf(v) < INFINITY ? v : INFINITY, high = fabsf(v) < INFINITY ? v : -INFINITY;
+            const float v = x[i + k], low = fabsf(v) < INFINITY ? v : INFINITY,
+                        high = fabsf(v) < INFINITY ? v : -INFINITY;
             a[k] = low < a[k] ? low : a[k];
             b[k] = high > b[k] ? high : b[k];
         }
@@ -107,8 +110,8 @@ static bool finite_range(const float *x, int64_t n, float *lo, float *hi)
     return *lo <= *hi;
 }
 
-/* 30 equal buckets (left, right, count) as TensorBoard's own histogram summary makes them: all values alike sit in the last of 30
- * empty-width buckets; no values give zeros. Values that are not finite are left out. */
+/* 30 equal buckets (left, right, count) as TensorBoard's own histogram summary makes them: all values alike sit in the
+ * last of 30 empty-width buckets; no values give zeros. Values that are not finite are left out. */
 void rd_summary_histogram(rd_strbuf *out, const char *tag, const float *x, int64_t n)
 {
     enum { BUCKETS = 30 };
@@ -127,8 +130,10 @@ void rd_summary_histogram(rd_strbuf *out, const char *tag, const float *x, int64
         }
         if (!(width > 0)) count[BUCKETS - 1] = n_finite;
         for (int k = 0; k < BUCKETS; k++) {
-            rows[k][0] = lo + k * width;
-            rows[k][1] = k + 1 < BUCKETS ? lo + (k + 1) * width : hi;
+            const double left = k * width,
+                         right = (k + 1) * width; /* apart, for no compiler to fuse: NumPy rounds twice */
+            rows[k][0] = lo + left;
+            rows[k][1] = k + 1 < BUCKETS ? lo + right : hi;
             rows[k][2] = (double)count[k];
         }
     }

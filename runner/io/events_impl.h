@@ -1,4 +1,4 @@
-/* events_impl.h -- building blocks of event files: protobuf's wire format, the frame of a record, bodies of summaries. */
+/* events_impl.h -- building blocks of event files: protobuf's wire format, records, bodies of summaries. */
 #ifndef RD_EVENTS_IMPL_H
 #define RD_EVENTS_IMPL_H
 
@@ -11,15 +11,16 @@ void rd_pb_double(rd_strbuf *b, int field, double v);
 void rd_pb_float(rd_strbuf *b, int field, float v);
 void rd_pb_bytes(rd_strbuf *b, int field, const void *p, size_t n);
 void rd_pb_string(rd_strbuf *b, int field, const char *s);
-void rd_pb_message(rd_strbuf *b, int field, const rd_strbuf *m); /* an empty one is written, too; a failed one fails b */
+void rd_pb_message(rd_strbuf *b, int field,
+                   const rd_strbuf *m); /* an empty one is written, too; a failed one fails b */
 
 /* A cursor over a message that is not trusted. */
 typedef struct rd_pb {
     const unsigned char *p, *end;
     bool bad; /* what followed was no field */
     int field;
-    int wire;          /* 0 varint, 1 fixed64, 2 bytes, 5 fixed32 */
-    uint64_t value;    /* of wire 0, 1, 5; of 2 the length */
+    int wire;       /* 0 varint, 1 fixed64, 2 bytes, 5 fixed32 */
+    uint64_t value; /* of wire 0, 1, 5; of 2 the length */
     const unsigned char *bytes;
 } rd_pb;
 rd_pb rd_pb_over(const void *p, size_t n);

@@ -1,5 +1,5 @@
-/* events_read.c -- reads event files, ours and TensorFlow's, and checks every CRC. Knows both forms of scalars and histograms. A
- * record that is cut short at the end of the file is no error: its writer may be at work, or was killed. */
+/* events_read.c -- reads event files, ours and TensorFlow's, and checks every CRC. Knows both forms of scalars and
+ * histograms. A record that is cut short at the end of the file is no error: its writer is at work, or was killed. */
 #include "events_impl.h"
 #include "rd/file.h"
 #include <inttypes.h>
@@ -78,7 +78,8 @@ static double f64_at(const unsigned char *p)
     return v;
 }
 
-/* TensorProto {1 dtype, 2 shape, 4 content, 5 floats, 6 doubles, 8 strings}. Its value: of a scalar itself, of a histogram the count, of strings their bytes. */
+/* TensorProto {1 dtype, 2 shape, 4 content, 5 floats, 6 doubles, 8 strings}. Its value: of a scalar itself, of a
+ * histogram the count, of strings their bytes. */
 static bool read_tensor(const rd_pb *at, value *v)
 {
     rd_pb t = rd_pb_over(at->bytes, at->value);
@@ -186,7 +187,8 @@ rd_code rd_events_read_mem(const void *p, size_t n, rd_event_fn *fn, void *ctx, 
             return rd_fail(st, RD_EDATA, "bad record at byte %zu: the checksum of its length is wrong", at);
         if (n - at - 12 < 4 || len > n - at - 16) break;
         if (u32_at(s + at + 12 + len) != rd_event_mask(rd_crc32c(0, s + at + 12, len)))
-            return rd_fail(st, RD_EDATA, "bad record at byte %zu: the checksum of its %" PRIu64 " bytes is wrong", at, len);
+            return rd_fail(st, RD_EDATA, "bad record at byte %zu: the checksum of its %" PRIu64 " bytes is wrong", at,
+                           len);
         if (!read_event(s + at + 12, len, fn, ctx))
             return rd_fail(st, RD_EDATA, "bad record at byte %zu: not an event", at);
         at += 16 + len;

@@ -1,6 +1,7 @@
-/* events_write.c -- an event file of TensorBoard, written by rank 0. Each record is one write call, so that a reader never meets a
- * half one for long and a killed run loses nothing that was recorded; a write that fails half way is cut off again, for readers
- * stop at a bad record. fsync (which also shows the file to other hosts of a network file system) at most every ten seconds. */
+/* events_write.c -- an event file of TensorBoard, written by rank 0. Each record is one write call, so that a reader
+ * never meets a half one for long and a killed run loses nothing that was recorded; a write that fails half way is cut
+ * off again, for readers stop at a bad record. fsync (which also shows the file to other hosts of a network file
+ * system) at most every ten seconds. */
 #include "events_impl.h"
 #include "rd/clock.h"
 #include "rd/file.h"
@@ -18,7 +19,7 @@ struct rd_events {
     int fd;
     off_t size; /* whole records so far */
     int64_t synced_ns;
-    bool torn;  /* a half record could not be cut off: readers stop at it, so that nothing more is written */
+    bool torn; /* a half record could not be cut off: readers stop at it, so that nothing more is written */
     char path[4096];
 };
 
@@ -55,8 +56,8 @@ static rd_code put_summary(rd_events *e, int64_t step, rd_strbuf *summary, rd_st
 
 static rd_code put_start(rd_events *e, int64_t start_step, rd_status *st)
 {
-    /* A viewer drops what it has of steps >= this one. What was recorded at start_step itself stands and is not written again,
-     * except in a run that begins anew. */
+    /* A viewer drops what it has of steps >= this one. What was recorded at start_step itself stands and is not written
+     * again, except in a run that begins anew. */
     const int64_t first = start_step > 0 ? start_step + 1 : 0;
     rd_strbuf version = {0}, start = {0};
     rd_strbuf_puts(&version, "brain.Event:2");
@@ -80,8 +81,8 @@ rd_code rd_events_new(const char *dir, int64_t start_step, rd_events **out, rd_s
     if (gethostname(host, sizeof host - 1) != 0 || !host[0]) snprintf(host, sizeof host, "unknown");
     const int64_t second = (int64_t)rd_wall_s();
     for (int n = 0; e->fd < 0 && n < 1000; n++) {
-        if (snprintf(e->path, sizeof e->path, "%s/events.out.tfevents.%010" PRId64 ".%s.%ld.%d", dir, second, host, (long)getpid(),
-                     n) >= (int)sizeof e->path) {
+        if (snprintf(e->path, sizeof e->path, "%s/events.out.tfevents.%010" PRId64 ".%s.%ld.%d", dir, second, host,
+                     (long)getpid(), n) >= (int)sizeof e->path) {
             rd_fail(st, RD_EUSAGE, "the name of log folder '%.200s...' is too long; choose a shorter --logdir", dir);
             goto done;
         }
@@ -89,7 +90,8 @@ rd_code rd_events_new(const char *dir, int64_t start_step, rd_events **out, rd_s
         if (e->fd < 0 && errno != EEXIST) break;
     }
     if (e->fd < 0) {
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", e->path, strerror(errno));
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", e->path,
+                strerror(errno));
         goto done;
     }
     RD_TRY(put_start(e, start_step, st));

@@ -1,5 +1,6 @@
-/* hparams.c -- contents of TensorBoard's hparams plugin (plugin_data.proto, api.proto): what a run was started with, how it ended,
- * and which tags are its results. Values are numbers, texts or bools; anything else of JSON becomes its text. */
+/* hparams.c -- contents of TensorBoard's hparams plugin (plugin_data.proto, api.proto): what a run was started with,
+ * how it ended, and which tags are its results. Values are numbers, texts or bools; anything else of JSON becomes its
+ * text. */
 #include "events_impl.h"
 #include <stdlib.h>
 
@@ -31,7 +32,8 @@ void rd_hparams_start(rd_strbuf *content, const json_t *flat, double wall)
     rd_strbuf info = {0}, entry = {0}, value = {0};
     const char *key;
     json_t *v;
-    json_object_foreach ((json_t *)(uintptr_t)flat, key, v) {
+    json_object_foreach((json_t *)(uintptr_t)flat, key, v)
+    {
         rd_strbuf_reset(&entry);
         rd_strbuf_reset(&value);
         value_of(&value, v);
@@ -52,7 +54,8 @@ void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *c
     const char *key;
     json_t *v;
     rd_pb_double(&experiment, 3, wall);
-    json_object_foreach ((json_t *)(uintptr_t)flat, key, v) {
+    json_object_foreach((json_t *)(uintptr_t)flat, key, v)
+    {
         rd_strbuf_reset(&info);
         rd_pb_string(&info, 1, key);
         rd_pb_uint(&info, 4, (uint64_t)type_of(v));

@@ -1,7 +1,7 @@
 /* logdir_lock.c -- one process at a time writes to a log folder.
  *
- * The lock is one of Linux's open file description locks on <dir>/.lock: it ends with its process, however that ends, and,
- * unlike the older kind, is not lost when the process opens and closes the file a second time. The file holds
+ * The lock is one of Linux's open file description locks on <dir>/.lock: it ends with its process, however that ends,
+ * and, unlike the older kind, is not lost when the process opens and closes the file a second time. The file holds
  * "<pid> <host>\n" for the message; it stays behind, empty of meaning, when the lock is gone. */
 #include "ckpt_impl.h"
 #include <errno.h>
@@ -33,7 +33,8 @@ static rd_code write_owner(int fd, const char *path, rd_status *st)
     host_name(host);
     const int n = snprintf(line, sizeof line, "%ld %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, line, (size_t)n, 0) != n)
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", path, strerror(errno));
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", path,
+                strerror(errno));
     return st->code;
 }
 
@@ -48,7 +49,8 @@ rd_lock_owner rd_logdir_lock_owner(const char *dir)
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK) {
         host_name(here);
-        owner = read_owner(fd, &pid, host) && pid == (long)getpid() && strcmp(host, here) == 0 ? RD_LOCK_OURS : RD_LOCK_OTHER;
+        owner = read_owner(fd, &pid, host) && pid == (long)getpid() && strcmp(host, here) == 0 ? RD_LOCK_OURS
+                                                                                               : RD_LOCK_OTHER;
     }
     (void)close(fd);
     return owner;
@@ -76,20 +78,28 @@ rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st)
         for (int i = 0; i < 20 && !(known = read_owner(f, &pid, host)); i++)
             (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
         if (known)
-            rd_fail(st, RD_EUSAGE, "log folder '%s' is in use by process %ld on host '%s'; wait for it to end, stop it, or "
-                    "choose another --logdir", dir, pid, host);
+            rd_fail(st, RD_EUSAGE,
+                    "log folder '%s' is in use by process %ld on host '%s'; wait for it to end, stop it, or "
+                    "choose another --logdir",
+                    dir, pid, host);
         else
-            rd_fail(st, RD_EUSAGE, "log folder '%s' is in use by another process; wait for it to end, stop it, or choose "
-                    "another --logdir", dir);
+            rd_fail(st, RD_EUSAGE,
+                    "log folder '%s' is in use by another process; wait for it to end, stop it, or choose "
+                    "another --logdir",
+                    dir);
     } else if (rc != 0) {
-        snprintf(warning, RD_MSG_BYTES, "the file system of log folder '%s' has no locks (%s): see to it that only one run "
-                 "writes there", dir, strerror(errno));
+        snprintf(warning, RD_MSG_BYTES,
+                 "the file system of log folder '%s' has no locks (%s): see to it that only one run "
+                 "writes there",
+                 dir, strerror(errno));
         *fd = f;
         return st->code;
     } else {
         write_owner(f, path, st);
     }
-    if (st->code == RD_OK) *fd = f;
-    else (void)close(f);
+    if (st->code == RD_OK)
+        *fd = f;
+    else
+        (void)close(f);
     return st->code;
 }

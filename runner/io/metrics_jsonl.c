@@ -1,7 +1,7 @@
 /* metrics_jsonl.c -- the scalars of a run for scripts: one JSON object a line, one write call each.
  *
- * On resume the file is cut back to what the checkpoint knows: lines of later steps go, also a last line that a kill or a full disk
- * left half written. The cut file replaces the old one whole. */
+ * On resume the file is cut back to what the checkpoint knows: lines of later steps go, also a last line that a kill or
+ * a full disk left half written. The cut file replaces the old one whole. */
 #include "rd/file.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
@@ -46,7 +46,8 @@ static rd_code cut(const char *path, int64_t start_step, rd_status *st)
         }
         at += len + 1;
     }
-    if (kept.failed) rd_fail(st, RD_EENV, "out of memory while reading '%s'", path);
+    if (kept.failed)
+        rd_fail(st, RD_EENV, "out of memory while reading '%s'", path);
     else if (kept.n != n || (n > 0 && memcmp(kept.s, old, n) != 0))
         (void)rd_file_write_atomic(path, rd_strbuf_str(&kept), kept.n, st);
 done:
@@ -65,7 +66,8 @@ rd_code rd_metrics_new(const char *path, int64_t start_step, rd_metrics **out, r
     memcpy(m->path, path, strlen(path) + 1);
     m->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (m->fd < 0) {
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", path, strerror(errno));
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", path,
+                strerror(errno));
         free(m);
         return st->code;
     }

@@ -1,7 +1,7 @@
 /* npy.c -- the header of a NumPy array file (NEP 1):
  *     93 'NUMPY' | major minor | header length, u16 (1.0) or u32 (2.0, 3.0), little endian | a Python dictionary | data
- * The dictionary has exactly the keys descr, fortran_order, shape, in any order and spacing; we write it as NumPy does, so
- * that equal arrays give equal bytes. */
+ * The dictionary has exactly the keys descr, fortran_order, shape, in any order and spacing; we write it as NumPy does,
+ * so that equal arrays give equal bytes. */
 #include "npz_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@ static const struct {
     char descr[8];
     size_t item;
 } types[] = {
-    {"<f4", 4}, {"<f8", 8}, {"<f2", 2}, {"<i4", 4}, {"<i8", 8}, {"|u1", 1}, {"|i1", 1}, {"|b1", 1},
-    {"<i2", 2}, {"<u2", 2}, {"<u4", 4}, {"<u8", 8},
+    {"<f4", 4}, {"<f8", 8}, {"<f2", 2}, {"<i4", 4}, {"<i8", 8}, {"|u1", 1},
+    {"|i1", 1}, {"|b1", 1}, {"<i2", 2}, {"<u2", 2}, {"<u4", 4}, {"<u8", 8},
 };
 
 size_t rd_npy_item(const char *descr)
@@ -39,11 +39,13 @@ bool rd_npy_bytes(const rd_array *a, size_t *out)
 size_t rd_npy_header(const rd_array *a, char out[RD_NPY_HEADER_MAX])
 {
     size_t n = 10;
-    n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "{'descr': '%s', 'fortran_order': False, 'shape': (", a->descr);
+    n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                          a->descr);
     for (int i = 0; i < a->n_dim; i++)
         n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "%s%" PRId64, i ? ", " : "", a->dim[i]);
     n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "%s), }", a->n_dim == 1 ? "," : "");
-    /* NumPy keeps room for a first dimension of 20 digits (rewriting in place), then pads to 64; so do we, byte for byte. */
+    /* NumPy keeps room for a first dimension of 20 digits (rewriting in place), then pads to 64; so do we, byte for
+     * byte. */
     if (a->n_dim > 0) {
         char first[32];
         for (int pad = 21 - snprintf(first, sizeof first, "%" PRId64, a->dim[0]); pad > 0; pad--) out[n++] = ' ';
@@ -84,9 +86,12 @@ static bool take(text *t, char c)
 static bool take_string(text *t, char *out, size_t cap)
 {
     char quote;
-    if (take(t, '\'')) quote = '\'';
-    else if (take(t, '"')) quote = '"';
-    else return false;
+    if (take(t, '\''))
+        quote = '\'';
+    else if (take(t, '"'))
+        quote = '"';
+    else
+        return false;
     size_t n = 0;
     while (t->p < t->end && *t->p != quote && *t->p != '\\' && *t->p && n + 1 < cap) out[n++] = *t->p++;
     out[n] = '\0';
@@ -142,7 +147,9 @@ rd_code rd_npy_parse(const char *s, size_t n, rd_array *a, rd_status *st)
             return rd_fail(st, RD_ECKPT, "the array's header is not a dictionary of known form");
         if (strcmp(key, "descr") == 0 && !has_descr) {
             if (!take_string(&t, a->descr, sizeof a->descr))
-                return rd_fail(st, RD_ECKPT, "the array's type is no plain one (one of '<f4', '<f8', '<i4', '<i8', '|u1' and the like)");
+                return rd_fail(
+                    st, RD_ECKPT,
+                    "the array's type is no plain one (one of '<f4', '<f8', '<i4', '<i8', '|u1' and the like)");
             has_descr = true;
         } else if (strcmp(key, "fortran_order") == 0 && !has_order) {
             fortran = take_word(&t, "True");
@@ -165,9 +172,13 @@ rd_code rd_npy_parse(const char *s, size_t n, rd_array *a, rd_status *st)
     if (!has_descr || !has_order || !has_shape)
         return rd_fail(st, RD_ECKPT, "the array's header lacks one of 'descr', 'fortran_order', 'shape'");
     if (rd_npy_item(a->descr) == 0)
-        return rd_fail(st, RD_ECKPT, "the array's type '%s' is not read here (little-endian floats and integers are); convert it with "
-                       "numpy's astype", a->descr);
-    if (!rd_npy_bytes(a, &a->bytes)) return rd_fail(st, RD_ECKPT, "the array's shape has more elements than memory can hold");
+        return rd_fail(
+            st, RD_ECKPT,
+            "the array's type '%s' is not read here (little-endian floats and integers are); convert it with "
+            "numpy's astype",
+            a->descr);
+    if (!rd_npy_bytes(a, &a->bytes))
+        return rd_fail(st, RD_ECKPT, "the array's shape has more elements than memory can hold");
     int long_dims = 0;
     for (int i = 0; i < a->n_dim; i++) long_dims += a->dim[i] > 1;
     if (fortran && long_dims > 1)

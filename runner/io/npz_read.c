@@ -1,8 +1,8 @@
 /* npz_read.c -- reads a NumPy archive, whole, and believes none of its sizes.
  *
- * Only the central directory is followed (as NumPy does). What all members claim to hold together may be at most `max_ratio`
- * times the file's own size: a stored archive needs 1, a compressed one of real data below 10, a zip bomb 1000 and more. The
- * CRC-32 of each member is checked by libarchive when its end is reached. */
+ * Only the central directory is followed (as NumPy does). What all members claim to hold together may be at most
+ * `max_ratio` times the file's own size: a stored archive needs 1, a compressed one of real data below 10, a zip bomb
+ * 1000 and more. The CRC-32 of each member is checked by libarchive when its end is reached. */
 #include "npz_impl.h"
 #include <archive_entry.h>
 #include <errno.h>
@@ -47,8 +47,10 @@ const rd_array *rd_npz_find(const rd_npz *z, const char *name)
     while (lo < hi) {
         const int mid = lo + (hi - lo) / 2, c = strcmp(name, z->by_name[mid]->name);
         if (c == 0) return z->by_name[mid];
-        if (c < 0) hi = mid;
-        else lo = mid + 1;
+        if (c < 0)
+            hi = mid;
+        else
+            lo = mid + 1;
     }
     return NULL;
 }
@@ -173,8 +175,7 @@ static rd_code read_all(rd_npz *z, struct archive *zip, size_t file_bytes, rd_st
         struct archive_entry *e;
         const int rc = archive_read_next_header(zip, &e);
         if (rc == ARCHIVE_EOF) break;
-        if (rc != ARCHIVE_OK)
-            return not_a_zip(zip, st);
+        if (rc != ARCHIVE_OK) return not_a_zip(zip, st);
         const char *path = archive_entry_pathname(e);
         if (!path) path = archive_entry_pathname_utf8(e);
         if (!path) return rd_fail(st, RD_ECKPT, "the archive has a member whose name cannot be read");
@@ -183,7 +184,8 @@ static rd_code read_all(rd_npz *z, struct archive *zip, size_t file_bytes, rd_st
             return rd_fail(st, RD_ECKPT, "member '%s' is no plain file", path);
         const uint64_t size = (uint64_t)archive_entry_size(e);
         if (size > limit - total)
-            return rd_fail(st, RD_ECKPT, "member '%s' claims %" PRIu64 " bytes in a file of %zu", path, size, file_bytes);
+            return rd_fail(st, RD_ECKPT, "member '%s' claims %" PRIu64 " bytes in a file of %zu", path, size,
+                           file_bytes);
         total += size;
         char name[256];
         snprintf(name, sizeof name, "%s", path); /* libarchive's own string may move while data is read */
@@ -232,7 +234,7 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
     *out = NULL;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &sb) != 0) {
-        /* A file that is there but closed to us is the machine's fault: nobody should fall back to an older one for it. */
+        /* A file that is there but closed to us is the machine's fault: no reason to fall back to an older one. */
         const int err = errno;
         rd_fail(st, err == ENOENT || err == ENOTDIR || err == ELOOP ? RD_ECKPT : RD_EENV, "cannot open '%s': %s", path,
                 strerror(err));
@@ -244,8 +246,10 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
     }
     z = calloc(1, sizeof *z);
     zip = reader_new();
-    if (!z || !zip) rd_fail(st, RD_EENV, "out of memory while reading an archive");
-    else if (archive_read_open_fd(zip, fd, 1 << 20) != ARCHIVE_OK) not_a_zip(zip, st);
+    if (!z || !zip)
+        rd_fail(st, RD_EENV, "out of memory while reading an archive");
+    else if (archive_read_open_fd(zip, fd, 1 << 20) != ARCHIVE_OK)
+        not_a_zip(zip, st);
     else if (read_all(z, zip, (size_t)sb.st_size, st) == RD_OK) {
         *out = z;
         z = NULL;

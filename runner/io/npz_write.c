@@ -1,14 +1,16 @@
 /* npz_write.c -- writes a NumPy archive through libarchive: a zip whose members are stored, not compressed.
  *
- * Equal arrays give equal bytes: time 0 (the zip format clamps it to 1980 in every time zone), user and group 0. The size is
- * told before each member, so that libarchive takes the 64-bit records only where one member or the archive needs them. The
- * data is passed over once, in pieces that stay in the processor's cache between our CRC32C and zip's CRC-32. */
+ * Equal arrays give equal bytes: time 0 (the zip format clamps it to 1980 in every time zone), user and group 0. The
+ * size is told before each member, so that libarchive takes the 64-bit records only where one member or the archive
+ * needs them. The data is passed over once, in pieces that stay in the processor's cache between our CRC32C and zip's
+ * CRC-32. */
 #include "npz_impl.h"
 #include <archive_entry.h>
 #include <stdio.h>
 #include <string.h>
 
-static const size_t piece_bytes = (size_t)256 << 10; /* fits the second-level cache of any processor of the last ten years */
+static const size_t piece_bytes = (size_t)256
+                                  << 10; /* fits the second-level cache of any processor of the last ten years */
 
 const char *rd_archive_text(struct archive *a)
 {
@@ -87,8 +89,8 @@ rd_code rd_npz_out_array(rd_npz_out *o, const rd_array *a, uint32_t *crc32c, rd_
     char head[RD_NPY_HEADER_MAX];
     size_t bytes;
     o->st = st;
-    if (!memchr(a->descr, '\0', sizeof a->descr) || !memchr(a->name, '\0', sizeof a->name) || !rd_npy_bytes(a, &bytes) ||
-        bytes != a->bytes)
+    if (!memchr(a->descr, '\0', sizeof a->descr) || !memchr(a->name, '\0', sizeof a->name) ||
+        !rd_npy_bytes(a, &bytes) || bytes != a->bytes)
         return rd_fail(st, RD_EBUG, "array '%.199s': its type, shape and %zu bytes do not match", a->name, a->bytes);
     const size_t head_bytes = rd_npy_header(a, head);
     if (crc32c) *crc32c = 0;
@@ -121,7 +123,8 @@ rd_code rd_npz_out_commit(rd_npz_out *o, rd_status *st)
 void rd_npz_out_release(rd_npz_out *o)
 {
     o->st = NULL;
-    (void)archive_write_free(o->zip); /* closes an open one; archive_write_fail would keep it from that, but leaks a block */
+    (void)archive_write_free(
+        o->zip); /* closes an open one; archive_write_fail would keep it from that, but leaks a block */
     o->zip = NULL;
     rd_tmpfile_release(&o->file);
 }

@@ -1,5 +1,5 @@
-/* png.c -- the smallest PNG writer: deflate blocks that are stored, not compressed. Images in event files are few and small, and a
- * dependency for them would be large. */
+/* png.c -- the smallest PNG writer: deflate blocks that are stored, not compressed. Images in event files are few and
+ * small, and a dependency for them would be large. */
 #include "events_impl.h"
 #include <string.h>
 
@@ -41,7 +41,8 @@ static void zlib_stored(rd_strbuf *out, const unsigned char *p, size_t n)
     rd_strbuf_add(out, "\x78\x01", 2);
     for (size_t at = 0; at < n || at == 0;) {
         const size_t k = n - at < 65535 ? n - at : 65535;
-        const unsigned char head[5] = {at + k == n, k & 0xFF, (unsigned char)(k >> 8), ~k & 0xFF, (unsigned char)(~k >> 8 & 0xFF)};
+        const unsigned char head[5] = {at + k == n, k & 0xFF, (unsigned char)(k >> 8), ~k & 0xFF,
+                                       (unsigned char)(~k >> 8 & 0xFF)};
         rd_strbuf_add(out, head, 5);
         rd_strbuf_add(out, p + at, k);
         at += k;

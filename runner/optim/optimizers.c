@@ -34,7 +34,7 @@ static const rd_option rows[] = {
      .min = 1e-30, .max = 1e30, .help = "gradients whose global norm is above this are scaled down to it; not with lars_nu"},
     {.key = "lars_nu", .type = RD_REAL, .at = offsetof(T, lars_nu), .given_at = offsetof(T, has_lars_nu), .min = 0.0,
      .max = 1e30, .help = "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with max_grad_norm"},
-    RD_OPT_REAL(T, loss_scale, loss_scale, "1.0", 1e-30, 1e30,
+    RD_OPT_REAL(T, loss_scale, loss_scale, "1.0", 1e-30, 3e38,
                 "the loss is multiplied by this before, the gradients divided by it after, back-propagation"),
     RD_OPT_END};
 

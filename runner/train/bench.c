@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 static rd_code measure_peak(rd_run *r, double *flops_per_s, rd_status *st)
 {
@@ -107,8 +106,7 @@ static rd_code measure(rd_run *r, stepper *s, bench_result *out, rd_status *st)
     }
     out->mean_s = out->seconds / (double)n;
     out->std_s = sqrt(fmax(0.0, sq / (double)n - out->mean_s * out->mean_s));
-    struct rusage u;
-    if (getrusage(RUSAGE_SELF, &u) == 0) out->peak_bytes = (double)u.ru_maxrss * 1024.0;
+    out->peak_bytes = run_peak_bytes();
     RD_TRY(rd_comm_sum_f64(r->comm, &out->peak, 1, st));
     RD_TRY(rd_comm_max_f64(r->comm, &out->peak_bytes, 1, st));
 done:

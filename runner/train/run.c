@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 rd_code run_agree(rd_run *r, rd_status *st)
@@ -47,6 +48,12 @@ void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool
     def->text(rd_dataset_self(d), side, ids, n, specials, out);
     for (size_t i = before; i < out->n; i++)
         if ((unsigned char)out->s[i] < 0x20 || out->s[i] == 0x7f) out->s[i] = ' ';
+}
+
+double run_peak_bytes(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (double)u.ru_maxrss * 1024.0 : 0.0;
 }
 
 static rd_code find_model(rd_run *r, rd_status *st)
@@ -174,7 +181,7 @@ static void leave_error(const rd_run *r, const rd_status *st)
 {
     char path[4200];
     rd_status own = {0};
-    if (!r->owns_logdir || (r->agreed && st->rank >= 0 && st->rank != r->world->rank)) return;
+    if (!r->owns_logdir || (r->agreed && (st->rank > 0 ? st->rank : 0) != r->world->rank)) return;
     if (access(r->cli->logdir, F_OK) != 0) return; /* another host's disk: rank 0's folder is not to be seen here */
     json_t *o = json_pack("{s:i, s:s, s:i, s:I, s:f, s:s, s:s}", "rank", r->world->rank, "host", r->world->host, "exit_code",
                           (int)st->code, "step", (json_int_t)r->at.step, "time", rd_wall_s(), "where", st->where, "message", st->msg);

@@ -83,6 +83,7 @@ void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool
 double run_real(const rd_run *r, const char *key, double dflt);
 bool run_flag(const rd_run *r, const char *key, bool dflt);
 const char *run_string(const rd_run *r, const char *key, const char *dflt);
+double run_peak_bytes(void); /* of this process, so far */
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
 
 /* world.c */

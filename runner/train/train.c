@@ -354,8 +354,8 @@ rd_code run_train(rd_run *r, rd_status *st)
     RD_TRY(run_agree(r, st));
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(loop(&t, st));
-    rd_info(r->log, "done: step %" PRId64 " in %s; look with: tensorboard --logdir %s", r->at.step,
-            console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), r->cli->logdir);
+    rd_info(r->log, "done: step %" PRId64 " in %s, peak memory of rank 0 %.0f MB; look with: tensorboard --logdir %s", r->at.step,
+            console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), run_peak_bytes() * 1e-6, r->cli->logdir);
 done:
     recorder_free(t.records, st->code == RD_OK || st->code == RD_ESTOP ? 1 : 2);
     eval_records_close(&t.eval);

@@ -92,6 +92,7 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
     rd_info(r->log, "world: %d rank%s on %d host%s (%s%s%s), %d thread%s per rank", w->size, w->size == 1 ? "" : "s", w->n_hosts,
             w->n_hosts == 1 ? "" : "s", w->comm, w->library[0] ? ", " : "", w->library, rd_backend_threads(r->backend),
             rd_backend_threads(r->backend) == 1 ? "" : "s");
+    if (w->size > 1) rd_info(r->log, "%s", rd_comm_note(r->comm));
     rd_info(r->log, "device: %s", rd_backend_describe(r->backend));
     rd_info(r->log, "model: %s, %s parameters (%.1f MB)", r->model->name, console_count((double)rd_params_count(r->params), a),
             (double)rd_params_count(r->params) * 4e-6);

@@ -1,5 +1,5 @@
-/* events.c -- fuzz target: any bytes as an event file, as they are (checksums fail soon), and as the payload of one record whose
- * checksums are right, so that the parser of messages is reached. */
+/* events.c -- fuzz target: any bytes as an event file, as they are (checksums fail soon), and as the payload of one
+ * record whose checksums are right, so that the parser of messages is reached. */
 #include "../../runner/io/events_impl.h"
 #include "rd/file.h"
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* npz.c -- fuzz target: any bytes as a NumPy archive. Whatever is accepted is touched whole, for the sanitizer to see. */
+/* npz.c -- fuzz target: any bytes as a NumPy archive. What is accepted is touched whole, for the sanitizer to see. */
 #include "rd/npz.h"
 #include <stdlib.h>
 

@@ -84,7 +84,7 @@ def cases():
         odd, num_groups=3, decoder_cell_units=9, src_emb_size=9, tgt_emb_size=6, proj_size=6)), 13, 23
     out["mixed_gru_bi_lstm_gnmt_v2"] = config("bi", "gru", "lstm", "gnmt_v2", 1, 3), V_S, V_T
     out["mixed_lstm_gnmt_gru_luong"] = config("gnmt", "lstm", "gru", "luong_scaled", 2, 1), V_S, V_T
-    out["mixed_slstm_uni_glstm_bahdanau"] = config("uni", "slstm", "glstm", "bahdanau", 2, 2, num_groups=4), V_S, V_T
+    out["mixed_slstm_uni_glstm_bahdanau"] = config("uni", "slstm", "glstm", "bahdanau_norm", 2, 2, num_groups=4), V_S, V_T
     out["mixed_lstm_uni_slstm_gnmt"] = config("uni", "lstm", "slstm", "gnmt", 1, 3, proj_size=4), V_S, V_T
     return out
 
@@ -169,28 +169,31 @@ def check_against_torch(c, p, x, length):
     return True
 
 
+def search(model, s, width, penalty):
+    """One search of one sentence on its own, limit twice its length: ids, score, whether it ended, deciding gap."""
+    if width:
+        return ref.beam_search(model, s, SOS, EOS, 2 * len(s), width, penalty)
+    return ref.greedy(model, s, SOS, EOS, 2 * len(s))
+
+
 def decode(c, p, scale, src):
-    """All searches of all sentences with every parameter times scale; each sentence on its own, limit twice its length. None
-    where a near tie decides, or where the searches show too little."""
-    out, least = [], np.inf
-    for width, penalty in ((0, 0.0),) + BEAMS:
-        rows = []
-        for s in src:
-            got = []
-            for dtype in (np.float64, np.float32):            # float32 must choose the same words
-                model = ref.Model(c, {k: np.asarray(v * scale, dtype) for k, v in p.items()})
-                got.append(ref.beam_search(model, s, SOS, EOS, 2 * len(s), width, penalty) if width
-                           else ref.greedy(model, s, SOS, EOS, 2 * len(s)))
-                least = min(least, got[-1][3])
-                if least < MIN_GAP:
-                    return None
-            if got[0][0] != got[1][0] or abs(got[0][1] - got[1][1]) > 1e-3:
-                return None
-            rows.append(got[0])
-        if width == 0 and (len({tuple(r[0]) for r in rows}) < 3 or sum(r[2] for r in rows) < 2 or
-                           max(len(r[0]) for r in rows) < 3):
+    """All searches of all sentences, and the least gap, with every parameter times scale. None where a near tie decides, where
+    float32 gives another result, or where the searches show too little."""
+    exact, rounded = (ref.Model(c, {k: np.asarray(v * scale, t) for k, v in p.items()}) for t in (np.float64, np.float32))
+    searches, out = ((0, 0.0),) + BEAMS, []
+    for width, penalty in searches:
+        out.append([search(exact, s, width, penalty) for s in src])
+        if min(r[3] for r in out[-1]) < MIN_GAP:
             return None
-        out.append(rows)
+        if width == 0 and (len({tuple(r[0]) for r in out[0]}) < 3 or sum(r[2] for r in out[0]) < 2 or
+                           max(len(r[0]) for r in out[0]) < 3):
+            return None
+    for (width, penalty), rows in zip(searches, out):
+        for s, (ids, score, _, _) in zip(src, rows):
+            low = search(rounded, s, width, penalty)
+            if low[0] != ids or abs(low[1] - score) > MAX_ROUNDING * (1 + abs(score)):
+                return None
+    least = min(r[3] for rows in out for r in rows)
     greedy, beam1, _, beam3, beam3_penalty = [[r[0] for r in rows] for rows in out]
     assert beam1 == greedy, "a beam of one without penalty is the greedy search"
     return (out, least) if beam3 != greedy and beam3_penalty != beam3 else None

@@ -1,10 +1,11 @@
-/* comm.c -- every collective of comm.h on N ranks, against what one rank can work out alone. tests/mpi/comm.sh runs it with 1 to
- * 4 ranks, with and without shared memory. The numbers summed are integers that float holds exactly, so that the bound is
- * zero; the order of sums is tested with numbers that are not.
+/* comm.c -- every collective of comm.h on N ranks, against what one rank can work out alone. tests/mpi/comm.sh runs it
+ * with 1 to 4 ranks, with and without shared memory. The numbers summed are integers that float holds exactly, so that
+ * the bound is zero; the order of sums is tested with numbers that are not.
  *
  * A check that fails on one rank ends the job, for the others would wait in the next collective. */
 #include "rd/comm.h"
 #include "../../runner/comm/comm_window.h"
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +25,8 @@ static FILE *complain;
 
 static void failed(const char *where, const char *what, const rd_status *st)
 {
-    fprintf(complain, "%s: rank %d: not true: %s; status %d '%s'\n", where, world ? world->rank : -1, what, st->code, st->msg);
+    fprintf(complain, "%s: rank %d: not true: %s; status %d '%s'\n", where, world ? world->rank : -1, what, st->code,
+            st->msg);
     fflush(complain);
     rd_comm_abort(comm, 1);
 }
@@ -90,7 +92,10 @@ static void test_max_min(void **state)
 }
 
 /* Numbers whose sum depends on the order. */
-static float uneven(int rank, int64_t i) { return (float)((i * 2654435761u + (unsigned)rank * 40503u) % 100003) * 1.7e-3f; }
+static float uneven(int rank, int64_t i) 
+{
+    return (float)((i * 2654435761u + (unsigned)rank * 40503u) % 100003) * 1.7e-3f;
+}
 
 static void test_same_bytes(void **state)
 {
@@ -226,6 +231,29 @@ static void test_same(void **state)
     CHECK(rd_comm_same(comm, "nothing", "", &st) == RD_OK);
 }
 
+static void *abort_soon(void *unused)
+{
+    usleep(200000);
+    rd_comm_abort(comm, 8);
+    return unused;
+}
+
+/* The last rank ends the job, by its main thread or by a watchdog's while the main thread waits like those of the
+ * others. */
+static int end_job(const char *how)
+{
+    rd_status st = {0};
+    pthread_t t;
+    float x[2] = {0};
+    if (world->rank == world->size - 1) {
+        if (strcmp(how, "abort") == 0) rd_comm_abort(comm, 7);
+        if (pthread_create(&t, NULL, abort_soon, NULL) != 0) return 1;
+        (void)rd_comm_barrier(comm, &st);
+    }
+    (void)rd_comm_sum_f32(comm, x, 2, &st);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     rd_status st = {0};
@@ -235,13 +263,7 @@ int main(int argc, char **argv)
         return st.code;
     }
     world = rd_comm_world(comm);
-    if (argc > 1 && strcmp(argv[1], "abort") == 0) { /* the last rank ends the job; the others wait for it */
-        if (world->rank == world->size - 1) rd_comm_abort(comm, 7);
-        (void)rd_comm_barrier(comm, &st);
-        float x[2] = {0};
-        (void)rd_comm_sum_f32(comm, x, 2, &st);
-        return 0;
-    }
+    if (argc > 1) return end_job(argv[1]);
     if (world->rank != 0 && (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_world),     cmocka_unit_test(test_sums),   cmocka_unit_test(test_max_min),

@@ -1,6 +1,6 @@
 #!/bin/sh
-# comm.sh -- the communicator's tests on 1 to 4 ranks, with shared memory and without, and the ways in which a start or a run
-# ends. Run by tests/run, which sets BUILD and MPIRUN.
+# comm.sh -- the communicator's tests on 1 to 4 ranks, with shared memory and without, and the ways in which a start or
+# a run ends. Run by tests/run, which sets BUILD and MPIRUN.
 prog=${BUILD:-build/release}/tests/mpi/comm
 run="timeout 60 ${MPIRUN:-mpirun --allow-run-as-root --oversubscribe --bind-to none}"
 unset OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_SIZE SLURM_NTASKS SLURM_PROCID
@@ -26,6 +26,8 @@ for np in 1 2 3 4; do
 done
 # shellcheck disable=SC2086
 expect "an abort ends all ranks" 7 "" $run -np 3 "$prog" abort
+# shellcheck disable=SC2086
+expect "a watchdog's abort ends all ranks" 8 "" $run -np 3 "$prog" watchdog
 expect "mpirun of another MPI" 3 "different MPI libraries" env OMPI_COMM_WORLD_SIZE=4 "$prog"
 expect "srun without PMIx" 3 "srun --mpi=pmix" env SLURM_NTASKS=4 SLURM_PROCID=0 "$prog"
 expect "plain start inside salloc" 0 "one rank" env SLURM_NTASKS=4 "$prog"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads event files with TensorBoard's own reader.
 
-    check_events.py --unit BUILD/tests/unit    what tests/unit/events.c leaves: a run cut off at step 5, taken up from step 3
+    check_events.py --unit BUILD/tests/unit    what tests/unit/events.c leaves: a run cut at step 5, taken up from step 3
     check_events.py LOGDIR                     the log folder of a run: loads, steps rise, tags and hparams are there
 
 Prints one line for each; exit status 1 on any difference."""
@@ -60,8 +60,8 @@ def png_pixels(data):
 def check_unit(programs):
     with tempfile.TemporaryDirectory() as tmp:
         env = dict(os.environ, RD_TEST_KEEP=tmp)
-        done = subprocess.run([os.path.join(programs, "events")], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=300)
+        done = subprocess.run([os.path.join(programs, "events")], env=env, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=300)
         if done.returncode != 0:
             sys.exit(f"events failed:\n{done.stdout.decode(errors='replace')}")
         assert len(os.listdir(tmp)) == 2
@@ -105,7 +105,8 @@ def check_logdir(folder):
         assert steps == sorted(set(steps)), (tag, steps)
     assert any(a.SummaryMetadata(t).plugin_data.plugin_name == "text" for t in tags if t not in plain), tags
     assert len(hparams(a, metadata.SESSION_START_INFO_TAG).session_start_info.hparams) > 0
-    print(f"{folder}: {len(plain)} scalars, {len(tags) - len(plain)} other tags, {len(scalars(a, 'loss'))} points of loss: ok")
+    points = len(scalars(a, "loss"))
+    print(f"{folder}: {len(plain)} scalars, {len(tags) - len(plain)} other tags, {points} points of loss: ok")
 
 
 p = argparse.ArgumentParser()

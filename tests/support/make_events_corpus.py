@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/corpus/events/tensorboard.tfevents with TensorBoard's own summary builders and record writer: the golden records
-of tests/unit/events.c, in the order of its table. Made with tensorboard 2.21.0 and protobuf 7; other versions give the same
-bytes as long as their protos keep their fields."""
+"""Writes tests/fuzz/corpus/events/tensorboard.tfevents with TensorBoard's own summary builders and record writer: the
+golden records of tests/unit/events.c, in the order of its table. Made with tensorboard 2.21.0; other versions give the
+same bytes as long as their protos keep their fields."""
 import io
 import os
 import struct
@@ -59,11 +59,16 @@ events = [
     event(0, summary=hparams.hparams_config_pb([], [], time_created_secs=1234.5)),
     event(0, summary=hparams.hparams_pb({"lr": 0.5}, trial_id="", start_time_secs=1234.5)),
     # Not written by us, but read: scalars as tensors, an old histogram and image.
-    event(8, summary=value("tensor", tensor=tensor_util.make_tensor_proto(0.25, dtype=np.float32), metadata=scalar_meta)),
+    event(8, summary=value("tensor", tensor=tensor_util.make_tensor_proto(0.25, dtype=np.float32),
+                           metadata=scalar_meta)),
     event(9, summary=value("double", tensor=tensor_util.make_tensor_proto(0.125, dtype=np.float64))),
-    event(10, summary=value("old", histo=summary_pb2.HistogramProto(min=0, max=1, num=6, bucket_limit=[1], bucket=[6]))),
-    event(11, summary=value("old_picture", image=summary_pb2.Summary.Image(height=1, width=2, encoded_image_string=png()))),
+    event(10, summary=value("old", histo=summary_pb2.HistogramProto(min=0, max=1, num=6, bucket_limit=[1],
+                                                                    bucket=[6]))),
+    event(11, summary=value("old_picture", image=summary_pb2.Summary.Image(height=1, width=2,
+                                                                           encoded_image_string=png()))),
 ]
+
+
 class Buffer(io.BytesIO):
     def close(self):
         pass
@@ -110,4 +115,4 @@ for name, payload in {
     "deep": b"\x2a\x0a\x0a\x08\x42\x06\x12\x04\x12\x02\x08\xff",
 }.items():
     put(name + ".tfevents", record(payload))
-print([f"{a}" for a in starts])
+print("starts of the records:", *starts)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the archives that NumPy made for tests/unit/npz.c and tests/fuzz/npz.c into tests/fuzz/corpus/npz, and prints the
-golden NPY headers of tests/unit/npz.c. Made with NumPy 2.4.6; any version since 1.9 gives the same arrays."""
+"""Writes the archives that NumPy made for tests/unit/npz.c and tests/fuzz/npz.c into tests/fuzz/corpus/npz, and prints
+the golden NPY headers of tests/unit/npz.c. Made with NumPy 2.4.6; any version since 1.9 gives the same arrays."""
 import io
 import os
 import struct
@@ -53,7 +53,8 @@ archive("big-endian.npz", {"x.npy": member(one.astype(">f4"))})
 archive("structured.npz", {"x.npy": member(np.zeros(2, [("a", "<f4")]))})
 archive("short-data.npz", {"x.npy": member(one)[:-1]})
 archive("long-data.npz", {"x.npy": member(one) + b"x"})
-archive("overflow.npz", {"x.npy": header("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 4), }")})
+huge = "{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 4), }"
+archive("overflow.npz", {"x.npy": header(huge)})
 archive("negative.npz", {"x.npy": header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }")})
 archive("seven-dims.npz", {"x.npy": member(np.zeros((1,) * 7, "<f4"))})
 archive("no-dict.npz", {"x.npy": header("[1, 2]")})

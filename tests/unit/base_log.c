@@ -69,7 +69,8 @@ static void test_rank0(void **state)
     (void)state;
     with_log(0, true, say_all);
     assert_string_equal(got_out, "step 1\n");
-    assert_string_equal(got_err, "warning: odd thing\nrun_dist: error: bad 100% of 'x%s'\nrun_dist: error: rank 3: bad 100% of 'x%s'\n");
+    assert_string_equal(got_err, "warning: odd thing\nrun_dist: error: bad 100% of 'x%s'\n"
+                                 "run_dist: error: rank 3: bad 100% of 'x%s'\n");
     assert_string_equal(got_tee, "step 1\nwarning: odd thing\nrun_dist: error: bad 100% of 'x%s'\n"
                                  "run_dist: error: rank 3: bad 100% of 'x%s'\n");
 }
@@ -79,7 +80,8 @@ static void test_rank3(void **state)
     (void)state;
     with_log(3, false, say_all);
     assert_string_equal(got_out, "");
-    assert_string_equal(got_err, "[rank 3, node7] warning: odd thing\n[rank 3, node7] run_dist: error: bad 100% of 'x%s'\n"
+    assert_string_equal(got_err, "[rank 3, node7] warning: odd thing\n"
+                                 "[rank 3, node7] run_dist: error: bad 100% of 'x%s'\n"
                                  "[rank 3, node7] run_dist: error: bad 100% of 'x%s'\n");
 }
 

@@ -1,5 +1,5 @@
-/* checkpoint.c -- what is saved comes back, or an older one does, with a reason: under damage at any byte, a full disk, a kill at
- * any moment. */
+/* checkpoint.c -- what is saved comes back, or an older one does, with a reason: under damage at any byte, a full disk,
+ * a kill at any moment. */
 #include "rd/checkpoint.h"
 #include "rd/file.h"
 #include <stdarg.h>
@@ -42,7 +42,8 @@ static void empty_dir(void)
     DIR *d = opendir(dir);
     assert_non_null(d);
     for (const struct dirent *e; (e = readdir(d));)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) assert_int_equal(unlinkat(dirfd(d), e->d_name, 0), 0);
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            assert_int_equal(unlinkat(dirfd(d), e->d_name, 0), 0);
     closedir(d);
 }
 
@@ -279,29 +280,28 @@ static void no_damage_is_believed(void **state)
     free(file);
 }
 
+/* The archive holds one array, x = float 1 2. */
+#define ONE_ARRAY(name, shape, dtype, crc)                                                                             \
+    "{'format_version':1, 'step':3, 'arrays':[{'name':'" name "', 'shape':" shape ", 'dtype':'" dtype                  \
+    "', 'crc32c':'" crc "'}]}"
 static struct manifest_row {
-    const char *name, *manifest, *want; /* the archive holds one array, x = float 1 2 */
+    const char *name, *manifest, *want; /* ' stands for " */
 } manifest_rows[] = {
-    {"whole", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[2],\"dtype\":\"<f4\",\"crc32c\":\"%s\"}]}", NULL},
+    {"whole", ONE_ARRAY("x", "[2]", "<f4", "%s"), NULL},
     {"no manifest", NULL, "not a checkpoint of run_dist"},
     {"no JSON", "{", "not a JSON object"},
     {"an array", "[]", "not a JSON object"},
-    {"no version", "{\"step\":3,\"arrays\":[]}", "no 'format_version'"},
-    {"newer", "{\"format_version\":2}", "written by a newer run_dist (checkpoint format 2"},
-    {"no step", "{\"format_version\":1,\"arrays\":[]}", "lacks 'step'"},
-    {"negative step", "{\"format_version\":1,\"step\":-1,\"arrays\":[]}", "lacks 'step'"},
-    {"one array too many", "{\"format_version\":1,\"step\":3,\"arrays\":[]}", "1 arrays in the archive, 0"},
-    {"another name", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"y\",\"shape\":[2],\"dtype\":\"<f4\",\"crc32c\":\"0\"}]}",
-     "'y' is missing"},
-    {"another shape", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[2,1],\"dtype\":\"<f4\",\"crc32c\":\"0\"}]}",
-     "differs from the manifest"},
-    {"shape of text", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[\"2\"],\"dtype\":\"<f4\",\"crc32c\":\"0\"}]}",
-     "differs from the manifest"},
-    {"another type", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[2],\"dtype\":\"<i4\",\"crc32c\":\"0\"}]}",
-     "differs from the manifest"},
-    {"another checksum", "{\"format_version\":1,\"step\":3,\"arrays\":[{\"name\":\"x\",\"shape\":[2],\"dtype\":\"<f4\",\"crc32c\":\"1\"}]}",
-     "'x' is damaged"},
-    {"an entry of text", "{\"format_version\":1,\"step\":3,\"arrays\":[\"x\"]}", "an entry without name"},
+    {"no version", "{'step':3, 'arrays':[]}", "no 'format_version'"},
+    {"newer", "{'format_version':2}", "written by a newer run_dist (checkpoint format 2"},
+    {"no step", "{'format_version':1, 'arrays':[]}", "lacks 'step'"},
+    {"negative step", "{'format_version':1, 'step':-1, 'arrays':[]}", "lacks 'step'"},
+    {"one array too many", "{'format_version':1, 'step':3, 'arrays':[]}", "1 arrays in the archive, 0"},
+    {"another name", ONE_ARRAY("y", "[2]", "<f4", "0"), "'y' is missing"},
+    {"another shape", ONE_ARRAY("x", "[2, 1]", "<f4", "0"), "differs from the manifest"},
+    {"shape of text", ONE_ARRAY("x", "['2']", "<f4", "0"), "differs from the manifest"},
+    {"another type", ONE_ARRAY("x", "[2]", "<i4", "0"), "differs from the manifest"},
+    {"another checksum", ONE_ARRAY("x", "[2]", "<f4", "1"), "'x' is damaged"},
+    {"an entry of text", "{'format_version':1, 'step':3, 'arrays':['x']}", "an entry without name"},
 };
 
 static void check_manifest_row(void **state)
@@ -319,6 +319,7 @@ static void check_manifest_row(void **state)
         const char *at = strstr(r->manifest, "%s");
         snprintf(text, sizeof text, "%.*s%s%s", at ? (int)(at - r->manifest) : (int)strlen(r->manifest), r->manifest,
                  at ? crc : "", at ? at + 2 : "");
+        for (char *p = text; *p; p++) *p = *p == '\'' ? '"' : *p;
     }
     /* An older, whole one stands beside it: a newer format must not fall back to it, damage must. */
     assert_int_equal(save("model", 1, 10, 5, &st), RD_OK);
@@ -464,7 +465,7 @@ static void lock_has_one_owner(void **state)
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &rc, 0), child);
     st = (rd_status){0};
-    assert_int_equal(rd_logdir_lock(dir, &fd, warning, &st), RD_OK); /* died with its owner */
+    assert_int_equal(rd_logdir_lock(dir, &fd, warning, &st), RD_OK);         /* died with its owner */
     assert_int_equal(rd_logdir_lock(dir, &second, warning, &st), RD_EUSAGE); /* also within a process */
     assert_int_equal(close(fd), 0);
     st = (rd_status){0};
@@ -486,7 +487,8 @@ static pid_t dead_pid(void)
 
 static void touch_temporaries(pid_t pid)
 {
-    static const char *const names[] = {"model-5.npz", "best-5.npz", "checkpoint", "metrics.jsonl", "notes", "model-x.npz"};
+    static const char *const names[] = {"model-5.npz",   "best-5.npz", "checkpoint",
+                                        "metrics.jsonl", "notes",      "model-x.npz"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s.tmp.%ld", names[i], (long)pid);
@@ -520,7 +522,8 @@ static void stale_temporaries_go(void **state)
     put_file(living, "x", 1);
     assert_int_equal(rd_ckpt_load_newest(dir, "model", &c, warning, &st), RD_OK);
     assert_string_equal(listing(), "");
-    assert_int_equal(rd_logdir_lock(dir, &(int){0}, warning, &(rd_status){0}), RD_EUSAGE); /* looking did not lose the lock */
+    assert_int_equal(rd_logdir_lock(dir, &(int){0}, warning, &(rd_status){0}),
+                     RD_EUSAGE); /* looking did not lose the lock */
 
     /* Another process holds it: nothing is touched. */
     touch_temporaries(dead);
@@ -615,7 +618,8 @@ int main(void)
     memset(t, 0, sizeof t);
     int n = 0;
     for (size_t i = 0; i < N_PLAIN; i++) t[n++] = plain[i];
-    for (size_t i = 0; i < N_KEEP; i++, n++) t[n] = (struct CMUnitTest){keep_rows[i].name, check_keep, NULL, NULL, &keep_rows[i]};
+    for (size_t i = 0; i < N_KEEP; i++, n++)
+        t[n] = (struct CMUnitTest){keep_rows[i].name, check_keep, NULL, NULL, &keep_rows[i]};
     for (size_t i = 0; i < N_MANIFEST; i++, n++)
         t[n] = (struct CMUnitTest){manifest_rows[i].name, check_manifest_row, NULL, NULL, &manifest_rows[i]};
     for (size_t i = 0; i < N_POINTER; i++, n++)

@@ -100,6 +100,11 @@ static row file_rows[] = {
     /* keys */
     {"unknown key", "{\r\n  \"keep_prob\": 1,\r\n  \"batch_sise\": 3\r\n}", 0,
      "x.json:3:3: unknown key 'batch_sise'; did you mean 'batch_size'?" ALLOW},
+    {"key after lists and escaped quotes",
+     "{\"bucket_src\": [1, 2], \"delimiter\": \"\\\"}, {\\\\\", \"batch_sise\": 3}", 0,
+     "x.json:1:49: unknown key 'batch_sise'; did you mean 'batch_size'?" ALLOW},
+    {"key after objects", "{\"keep_prob\": 0, \"x\": {\"a\": [{}, \"}\"], \"b\": 1}, \"y\": 3}", 0,
+     "x.json:1:18: unknown key 'x'; --help lists the keys" ALLOW},
     {"unknown key, nothing near", "{\"frobnicate\": 3}", 0,
      "x.json:1:2: unknown key 'frobnicate'; --help lists the keys" ALLOW},
     {"unknown key of another case", "{\"Batch_Size\": 3}", 0,

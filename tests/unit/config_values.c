@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 typedef struct data_config {
-    const char *data_location, *source_file, *target_file, *delimiter;
+    const char *data_location, *source_file, *target_file, *bench_file, *delimiter;
     int64_t batch_size;
     rd_ints buckets;
 } data_config;
@@ -25,6 +25,7 @@ static const rd_option data_rows[] = {
     RD_OPT_STRING(data_config, data_location, data_location, NULL, "folder of the data"),
     RD_OPT_(data_config, source_file, source_file, RD_STRING, NULL, TRAINS, 0, 0, NULL, "training text"),
     RD_OPT_(data_config, target_file, target_file, RD_STRING, NULL, TRAINS, 0, 0, NULL, "its translation"),
+    RD_OPT_(data_config, bench_file, bench_file, RD_STRING, NULL, RD_MODE_BENCH, 0, 0, NULL, "no other mode needs it"),
     RD_OPT_STRING(data_config, delimiter, delimiter, "\" \"", "joins tokens"),
     RD_OPT_(data_config, batch_size, batch_size, RD_INT, NULL, TRAINS | RD_MODE_EVAL, 1, 1000, NULL,
             "sentences per rank"),
@@ -195,6 +196,10 @@ static void groups_agree(void **state)
         st.msg,
         "--set batch_size=513: 'batch_size' must be an integer, 1 .. 512, not 513; meaning: sentences per rank");
     assert_int_equal(read_train(c).batch_size, 512);
+    st = (rd_status){0};
+    assert_int_equal(rd_config_set(c, "wide=9223372036854775808.0", &st), RD_EUSAGE); /* 2^63: no int64_t */
+    assert_string_equal(st.msg, "--set wide=9223372036854775808.0: 'wide' must be an integer, not "
+                                "9.223372036854776e+18; meaning: any integer");
     assert_int_equal(read_data(c).batch_size, 512);
     rd_config_free(c);
 }
@@ -285,8 +290,8 @@ static struct place_row {
     {"other word is no placeholder", "[WMT16_DATA_LOCATIONS]", "d", "[WMT16_DATA_LOCATIONS]", NULL},
     {"not closed is no placeholder", "[WMT16_DATA_LOCATION", "d", "[WMT16_DATA_LOCATION", NULL},
     {"placeholder after a bracket", "[[X_DATA_LOCATION]]", "d", "[d]", NULL},
-    {"location is not looked at again", "[X_DATA_LOCATION]", "[Y_DATA_LOCATION]", "[Y_DATA_LOCATION]",
-     "[Y_DATA_LOCATION]"},
+    {"location is not looked at again", "[X_DATA_LOCATION]", "[Y_DATA_LOCATION]/x", "[Y_DATA_LOCATION]/x",
+     "[Y_DATA_LOCATION]/x"},
 };
 
 static void check_place(void **state)
@@ -319,6 +324,7 @@ static void records(void **state)
                               "  \"data_location\": {\"value\": null, \"source\": \"not set\"},\n"
                               "  \"source_file\": {\"value\": null, \"source\": \"not set\"},\n"
                               "  \"target_file\": {\"value\": null, \"source\": \"not set\"},\n"
+                              "  \"bench_file\": {\"value\": null, \"source\": \"not set\"},\n"
                               "  \"delimiter\": {\"value\": \" \", \"source\": \"default\"},\n"
                               "  \"batch_size\": {\"value\": 8, \"source\": \"x.json:1:24\"},\n"
                               "  \"bucket_src\": {\"value\": [50], \"source\": \"default\"},\n"

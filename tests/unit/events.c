@@ -1,6 +1,6 @@
-/* events.c -- event files: byte for byte what TensorBoard's own builders make, and read back with every CRC. The golden records are
- * in tests/fuzz/corpus/events/tensorboard.tfevents, made by tests/support/make_events_corpus.py; check_events.py reads what this
- * test leaves with TensorBoard's own reader. */
+/* events.c -- event files: byte for byte what TensorBoard's own builders make, and read back with every CRC. The golden
+ * records are in tests/fuzz/corpus/events/tensorboard.tfevents, made by tests/support/make_events_corpus.py;
+ * check_events.py reads what this test leaves with TensorBoard's own reader. */
 #include "../../runner/io/events_impl.h"
 #include "rd/file.h"
 #include <stdarg.h>
@@ -90,7 +90,9 @@ static void body_none(rd_strbuf *b)
 
 static void body_text(rd_strbuf *b)
 {
-    rd_summary_text(b, "note", "# Title\n\nGr\xc3\xbc\xc3\x9f" "e");
+    rd_summary_text(b, "note",
+                    "# Title\n\nGr\xc3\xbc\xc3\x9f"
+                    "e");
 }
 
 static void body_image(rd_strbuf *b)
@@ -190,13 +192,19 @@ static void reads_tensorboards_own(void **state)
         const char *tag, *kind;
         double value;
     } want[] = {
-        {7, "loss", "scalar", 0.5},          {(int64_t)1 << 40, "a/b", "scalar", (double)NAN},
-        {1, "w", "histogram", 100},          {2, "same", "histogram", 5},
-        {3, "none", "histogram", 0},         {4, "note", "text", 16},
-        {5, "picture", "image", 77},         {0, "_hparams_/experiment", "hparams", 0},
+        {7, "loss", "scalar", 0.5},
+        {(int64_t)1 << 40, "a/b", "scalar", (double)NAN},
+        {1, "w", "histogram", 100},
+        {2, "same", "histogram", 5},
+        {3, "none", "histogram", 0},
+        {4, "note", "text", 16},
+        {5, "picture", "image", 77},
+        {0, "_hparams_/experiment", "hparams", 0},
         {0, "_hparams_/session_start_info", "hparams", 0},
-        {8, "tensor", "scalar", 0.25},       {9, "double", "scalar", 0.125},
-        {10, "old", "histogram", 6},         {11, "old_picture", "image", 81},
+        {8, "tensor", "scalar", 0.25},
+        {9, "double", "scalar", 0.125},
+        {10, "old", "histogram", 6},
+        {11, "old_picture", "image", 81},
     };
     char path[256];
     rd_status st = {0};
@@ -209,8 +217,10 @@ static void reads_tensorboards_own(void **state)
         assert_string_equal(seen.v[i].tag, want[i].tag);
         assert_string_equal(seen.v[i].kind, want[i].kind);
         assert_true(seen.v[i].wall == wall);
-        if (want[i].value == want[i].value) assert_true(seen.v[i].value == want[i].value);
-        else assert_true(isnan(seen.v[i].value));
+        if (want[i].value == want[i].value)
+            assert_true(seen.v[i].value == want[i].value);
+        else
+            assert_true(isnan(seen.v[i].value));
     }
 }
 
@@ -298,8 +308,8 @@ static void write_all(int64_t start_step, rd_events **e, rd_status *st)
     static const char *const tags[] = {"loss", "Eval_BLEU_Score", NULL};
     float x[1000];
     for (int i = 0; i < 1000; i++) x[i] = (float)i;
-    json_t *flat = json_pack("{s:f, s:i, s:b, s:s, s:[i,i], s:n}", "lr", 0.25, "batch_size", 64, "shuffle", 1, "optimizer", "Adam",
-                             "list", 1, 2, "nothing");
+    json_t *flat = json_pack("{s:f, s:i, s:b, s:s, s:[i,i], s:n}", "lr", 0.25, "batch_size", 64, "shuffle", 1,
+                             "optimizer", "Adam", "list", 1, 2, "nothing");
     assert_int_equal(rd_events_new(dir, start_step, e, st), RD_OK);
     assert_int_equal(rd_events_hparams(*e, flat, tags, st), RD_OK);
     assert_int_equal(rd_events_text(*e, start_step, "config", "```json\n{}\n```\n", st), RD_OK);
@@ -319,7 +329,8 @@ static void writes_and_reads_back(void **state)
     empty_dir();
     write_all(0, &e, &st);
     seen.n = 0;
-    assert_int_equal(rd_events_read(only_file(), on_value, &seen, &st), RD_OK); /* before it is closed: nothing is held back */
+    assert_int_equal(rd_events_read(only_file(), on_value, &seen, &st),
+                     RD_OK); /* before it is closed: nothing is held back */
     assert_int_equal(seen.n, 10);
     assert_string_equal(seen.v[3].tag, "loss");
     assert_true(seen.v[4].value == 5.0);
@@ -330,7 +341,8 @@ static void writes_and_reads_back(void **state)
     assert_int_equal(rd_events_image(NULL, 0, "x", 2, 2, 2, NULL, &st), RD_EBUG);
 }
 
-/* For check_events.py: a run that is cut off at step 5 and taken up from step 3; a viewer then shows 1 2 3 4' 5' ... 8'. */
+/* For check_events.py: a run that is cut off at step 5 and taken up from step 3; a viewer then shows 1 2 3 4' 5' ...
+ * 8'. */
 static void a_resumed_run_has_two_files(void **state)
 {
     (void)state;
@@ -356,7 +368,8 @@ static void full_disk_leaves_whole_records(void **state)
     assert_int_equal(rd_events_new(dir, 0, &e, &st), RD_OK);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
     now = was;
-    for (rlim_t limit = 75; limit < 500; limit += 7) { /* a record has 42 bytes: some are cut, then there is room again */
+    for (rlim_t limit = 75; limit < 500;
+         limit += 7) { /* a record has 42 bytes: some are cut, then there is room again */
         rd_status one = {0};
         now.rlim_cur = limit;
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
@@ -405,7 +418,8 @@ int main(void)
     int n = 0;
     for (size_t i = 0; i < N_GOLDEN; i++, n++)
         t[n] = (struct CMUnitTest){golden_rows[i].name, check_golden, NULL, NULL, &golden_rows[i]};
-    for (size_t i = 0; i < N_BAD; i++, n++) t[n] = (struct CMUnitTest){bad_rows[i].file, check_bad, NULL, NULL, &bad_rows[i]};
+    for (size_t i = 0; i < N_BAD; i++, n++)
+        t[n] = (struct CMUnitTest){bad_rows[i].file, check_bad, NULL, NULL, &bad_rows[i]};
     for (size_t i = 0; i < N_PLAIN; i++) t[n++] = plain[i];
     return cmocka_run_group_tests_name("events", t, make_dir, remove_dir) != 0;
 }

@@ -52,16 +52,20 @@ static struct cut_row {
 } cut_rows[] = {
     {"a new file", NULL, 0, 0, "{\"step\":9,\"loss\":0.1}\n"},
     {"an empty file", "", 0, 0, "{\"step\":9,\"loss\":0.1}\n"},
-    {"later steps go", "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n", 0, 2, "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
+    {"later steps go", "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n", 0, 2,
+     "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
     {"a run anew", "{\"step\":1}\n{\"step\":2}\n", 0, 0, "{\"step\":9,\"loss\":0.1}\n"},
     {"nothing to cut", "{\"step\":1}\n{\"step\":2}\n", 0, 2, "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
     {"half a last line", "{\"step\":1}\n{\"step\":2,\"lo", 0, 5, "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
-    {"a last line without newline", "{\"step\":1}\n{\"step\":2}", 0, 5, "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
-    {"half a line in the middle", "{\"step\":1,\"l{\"step\":2}\n{\"step\":3}\n", 0, 5, "{\"step\":3}\n{\"step\":9,\"loss\":0.1}\n"},
+    {"a last line without newline", "{\"step\":1}\n{\"step\":2}", 0, 5,
+     "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
+    {"half a line in the middle", "{\"step\":1,\"l{\"step\":2}\n{\"step\":3}\n", 0, 5,
+     "{\"step\":3}\n{\"step\":9,\"loss\":0.1}\n"},
     {"zeros after a power cut", "{\"step\":1}\n\0\0\0\0\0\0\0\0", 19, 5, "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
     {"empty lines", "\n\n{\"step\":1}\n\n", 0, 5, "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
     {"lines without a step stay", "{\"note\":1}\n{\"step\":7}\n", 0, 5, "{\"note\":1}\n{\"step\":9,\"loss\":0.1}\n"},
-    {"spacing of kept lines stays", "{ \"step\" : 1 }\n{\"step\":6}\n", 0, 5, "{ \"step\" : 1 }\n{\"step\":9,\"loss\":0.1}\n"},
+    {"spacing of kept lines stays", "{ \"step\" : 1 }\n{\"step\":6}\n", 0, 5,
+     "{ \"step\" : 1 }\n{\"step\":9,\"loss\":0.1}\n"},
     {"other JSON goes", "[1]\n3\n{\"step\":1}\n", 0, 5, "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
 };
 
@@ -94,7 +98,8 @@ static void keys_keep_their_order_and_numbers_their_digits(void **state)
     assert_int_equal(rd_metrics_write(m, o, &st), RD_OK);
     rd_metrics_free(m);
     rd_metrics_free(NULL);
-    check_text("{\"z\":1,\"a\":1764284400.125,\"m\":0.666666666666667,\"i\":4611686018427387904,\"text\":\"\xc3\xa9\\n\",\"none\":null}\n");
+    check_text("{\"z\":1,\"a\":1764284400.125,\"m\":0.666666666666667,\"i\":4611686018427387904,\"text\":"
+               "\"\xc3\xa9\\n\",\"none\":null}\n");
 }
 
 static void failures_are_told(void **state)
@@ -139,7 +144,8 @@ static void full_disk_leaves_whole_lines(void **state)
     (void)signal(SIGXFSZ, old);
     rd_metrics_free(m);
     assert_int_equal(rd_file_read(path, RD_EENV, &text, &n, &st), RD_OK);
-    for (const char *p = text; *p; p = strchr(p, '\n') + 1, lines++) assert_true(strncmp(p, "{\"step\":1,\"loss\":0.5}\n", 22) == 0);
+    for (const char *p = text; *p; p = strchr(p, '\n') + 1, lines++)
+        assert_true(strncmp(p, "{\"step\":1,\"loss\":0.5}\n", 22) == 0);
     assert_int_equal(lines, written);
     assert_true(written > 5 && written < 43);
     free(text);
@@ -156,7 +162,8 @@ int main(void)
     struct CMUnitTest t[N_PLAIN + N_CUT];
     memset(t, 0, sizeof t);
     int n = 0;
-    for (size_t i = 0; i < N_CUT; i++, n++) t[n] = (struct CMUnitTest){cut_rows[i].name, check_cut, NULL, NULL, &cut_rows[i]};
+    for (size_t i = 0; i < N_CUT; i++, n++)
+        t[n] = (struct CMUnitTest){cut_rows[i].name, check_cut, NULL, NULL, &cut_rows[i]};
     for (size_t i = 0; i < N_PLAIN; i++) t[n++] = plain[i];
     return cmocka_run_group_tests_name("metrics", t, make_dir, remove_dir) != 0;
 }

@@ -1,6 +1,7 @@
-/* npz.c -- NumPy archives: what NumPy wrote is read, what we write has NumPy's headers and the same bytes every time, and
- * nothing in a damaged file is believed. The archives in tests/fuzz/corpus/npz and the golden headers come from NumPy through
- * tests/support/make_npz_corpus.py; tests/support/check_npz.py opens what this test leaves with numpy.load. */
+/* npz.c -- NumPy archives: what NumPy wrote is read, what we write has NumPy's headers and the same bytes every time,
+ * and nothing in a damaged file is believed. The archives in tests/fuzz/corpus/npz and the golden headers come from
+ * NumPy through tests/support/make_npz_corpus.py; tests/support/check_npz.py opens what this test leaves with
+ * numpy.load. */
 #include "rd/file.h"
 #include "rd/npz.h"
 #include <stdarg.h>
@@ -41,7 +42,8 @@ static int remove_dir(void **state)
     return rmdir(dir); /* a file left behind makes the group fail */
 }
 
-static rd_array array_of(const char *name, const char *descr, int n_dim, const int64_t *dim, const void *data, size_t bytes)
+static rd_array array_of(const char *name, const char *descr, int n_dim, const int64_t *dim, const void *data,
+                         size_t bytes)
 {
     rd_array a = {.n_dim = n_dim, .data = data, .bytes = bytes};
     snprintf(a.name, sizeof a.name, "%s", name);
@@ -193,7 +195,8 @@ static void no_cut_or_flip_is_believed(void **state)
         rd_status one = {0};
         file[i] ^= (char)(1 << i % 8);
         if (rd_npz_new_mem(file, n, &z, &one) == RD_OK) {
-            const rd_array *a = rd_npz_find(z, "f4"); /* a flip may rename or lose a member; the manifest sees to that */
+            const rd_array *a =
+                rd_npz_find(z, "f4"); /* a flip may rename or lose a member; the manifest sees to that */
             if (a && a->n_dim == 2 && a->dim[0] == 2 && strcmp(a->descr, "<f4") == 0)
                 for (int k = 0; k < 6; k++) assert_true(((const float *)a->data)[k] == (float)k / 4);
         } else {
@@ -202,7 +205,8 @@ static void no_cut_or_flip_is_believed(void **state)
         rd_npz_free(z);
         file[i] ^= (char)(1 << i % 8);
     }
-    assert_true(refused > 1000); /* of 2251 bytes; the rest is in dates, attributes and local headers that nobody reads */
+    assert_true(refused >
+                1000); /* of 2251 bytes; the rest is in dates, attributes and local headers that nobody reads */
     free(file);
 }
 
@@ -325,8 +329,12 @@ static struct bug_row {
     int64_t dim;
     size_t bytes;
 } bug_rows[] = {
-    {"size does not match", "<f4", 3, 11}, {"unknown type", "<c8", 1, 8},     {"../up", "<f4", 1, 4},
-    {"/root", "<f4", 1, 4},                {"", "<f4", 1, 4},                 {"n\xc3\xa9", "<f4", 1, 4},
+    {"size does not match", "<f4", 3, 11},
+    {"unknown type", "<c8", 1, 8},
+    {"../up", "<f4", 1, 4},
+    {"/root", "<f4", 1, 4},
+    {"", "<f4", 1, 4},
+    {"n\xc3\xa9", "<f4", 1, 4},
     {"negative", "<f4", -1, 4},
 };
 
@@ -377,11 +385,14 @@ static void full_disk_keeps_the_old_file(void **state)
 
 int main(void)
 {
-    enum { N_FILE = sizeof file_rows / sizeof file_rows[0], N_HEAD = sizeof head_rows / sizeof head_rows[0],
-           N_BUG = sizeof bug_rows / sizeof bug_rows[0] };
+    enum {
+        N_FILE = sizeof file_rows / sizeof file_rows[0],
+        N_HEAD = sizeof head_rows / sizeof head_rows[0],
+        N_BUG = sizeof bug_rows / sizeof bug_rows[0]
+    };
     const struct CMUnitTest plain[] = {
-        cmocka_unit_test(reads_numpy_stored),     cmocka_unit_test(reads_numpy_compressed),
-        cmocka_unit_test(no_cut_or_flip_is_believed), cmocka_unit_test(writes_and_reads_back),
+        cmocka_unit_test(reads_numpy_stored),           cmocka_unit_test(reads_numpy_compressed),
+        cmocka_unit_test(no_cut_or_flip_is_believed),   cmocka_unit_test(writes_and_reads_back),
         cmocka_unit_test(manifest_alone_is_an_archive), cmocka_unit_test(equal_arrays_give_equal_bytes),
         cmocka_unit_test(full_disk_keeps_the_old_file),
     };

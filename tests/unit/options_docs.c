@@ -18,9 +18,10 @@ typedef struct fields {
 static const char *const cells[] = {"lstm", "gnmt_v2", NULL};
 static const rd_option one_rows[] = {
     RD_OPT_(fields, batch_size, i, RD_INT, NULL, RD_MODE_TRAIN, 1, 65536, NULL, "sentences per rank"),
-    RD_OPT_REAL(fields, keep_prob, r, "0.1", 0.0, 1.0,
-                "keep probability of what goes into each layer, in training only; elsewhere it is one, as it is in the "
-                "original, whatever the config says; a help text this long runs over into a second line"),
+    RD_OPT_REAL(
+        fields, keep_prob, r, "0.1", 0.0, 1.0,
+        "keep probability of what goes into each layer, in training only; elsewhere it is one, whatever the config "
+        "says here, as it is in the original; a help text as long as this one runs over into a third line"),
     RD_OPT_CHOICE(fields, cell_type, s, "\"lstm\"", cells, "a|b"),
     RD_OPT_INTS(fields, bucket_src, l, "[50]", 1, 10000, "length limits"),
     RD_OPT_END,
@@ -60,22 +61,22 @@ static void help(void **state)
     (void)state;
     compare(rd_options_help,
             "one: the first group\n"
-            "  batch_size                    an integer, 1 .. 65536, required: sentences per rank\n"
-            "  keep_prob                     a number, 0 .. 1, default 0.1: keep probability of what goes into each "
-            "layer, in\n"
-            "                                training only; elsewhere it is one, as it is in the original, whatever "
-            "the config says;\n"
-            "                                a help text this long runs over into a second line\n"
-            "  cell_type                     one of lstm, gnmt_v2, default \"lstm\": a|b\n"
-            "  bucket_src                    a list of integers, each 1 .. 10000, default [50]: length limits\n"
+            "  batch_size                    sentences per rank (an integer, 1 .. 65536, required)\n"
+            "  keep_prob                     keep probability of what goes into each layer, in training only; "
+            "elsewhere it is one,\n"
+            "                                whatever the config says here, as it is in the original; a help text as "
+            "long as this one\n"
+            "                                runs over into a third line (a number, 0 .. 1, default 0.1)\n"
+            "  cell_type                     a|b (one of lstm, gnmt_v2, default \"lstm\")\n"
+            "  bucket_src                    length limits (a list of integers, each 1 .. 10000, default [50])\n"
             "\n"
             "two: the second group\n"
-            "  use_swap_memory               true or false, default false; read for compatibility, without effect: "
-            "swaps memory\n"
+            "  use_swap_memory               swaps memory (true or false, default false; read for compatibility, "
+            "without effect)\n"
             "  a_key_that_is_longer_than_its_column\n"
-            "                                a number, 0 or more: any\n"
-            "  whole                         an integer: unlimited\n"
-            "  word                          a string\n");
+            "                                any (a number, 0 or more)\n"
+            "  whole                         unlimited (an integer)\n"
+            "  word                          (a string)\n");
 }
 
 static void markdown(void **state)
@@ -86,9 +87,8 @@ static void markdown(void **state)
             "| key | type | default | values | meaning |\n|---|---|---|---|---|\n"
             "| `batch_size` | integer | required | 1 .. 65536 | sentences per rank |\n"
             "| `keep_prob` | number | `0.1` | 0 .. 1 | keep probability of what goes into each layer, in training "
-            "only; elsewhere "
-            "it is one, as it is in the original, whatever the config says; a help text this long runs over into a "
-            "second line |\n"
+            "only; elsewhere it is one, whatever the config says here, as it is in the original; a help text as long "
+            "as this one runs over into a third line |\n"
             "| `cell_type` | string | `\"lstm\"` | `lstm`, `gnmt_v2` | a\\|b |\n"
             "| `bucket_src` | list of integers | `[50]` | 1 .. 10000 | length limits |\n"
             "\n**two**: the second group\n\n"
@@ -110,9 +110,8 @@ static void schema(void **state)
         "\"batch_size\": {\"type\": \"integer\", \"description\": \"sentences per rank\", \"minimum\": 1, \"maximum\": "
         "65536},"
         "\"keep_prob\": {\"type\": \"number\", \"default\": 0.1, \"minimum\": 0.0, \"maximum\": 1.0, \"description\": "
-        "\"keep probability of what goes into each layer, in training only; elsewhere it is one, as it is in the "
-        "original, whatever "
-        "the config says; a help text this long runs over into a second line\"},"
+        "\"keep probability of what goes into each layer, in training only; elsewhere it is one, whatever the config "
+        "says here, as it is in the original; a help text as long as this one runs over into a third line\"},"
         "\"cell_type\": {\"type\": \"string\", \"default\": \"lstm\", \"description\": \"a|b\", \"anyOf\": [{\"enum\": "
         "[\"lstm\", "
         "\"gnmt_v2\"]}, {\"pattern\": \"^(?:[lL][sS][tT][mM]|[gG][nN][mM][tT]_[vV]2)$\"}]},"

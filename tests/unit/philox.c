@@ -1,5 +1,5 @@
-/* philox.c -- the generator against the known answers of its authors (Random123, tests/kat_vectors), its vector forms against
- * the single block, and the permutation. */
+/* philox.c -- the generator against the known answers of its authors (Random123, tests/kat_vectors), its vector
+ * forms against the single block, and the permutation. */
 #include "rd/philox.h"
 #include <math.h>
 #include <setjmp.h>
@@ -73,6 +73,24 @@ static void test_uniform_equals_single_blocks(void **state)
     }
 }
 
+static void test_keep_limit(void **state)
+{
+    (void)state;
+    for (uint64_t s = 0; s < 100; s++) {
+        for (int i = 0; i < 8; i++) {
+            uint32_t out[4];
+            uint8_t keep[8];
+            const rd_key key = rd_key_make(1, RD_RNG_TEST, s, 0);
+            rd_philox((uint32_t[4]){9, 0, 3, 0}, key, out);
+            const uint32_t bits = out[i / 2] >> (i % 2 * 16) & 0xFFFF;
+            rd_philox_keep(key, 9, 3, (float)bits / 65536.0f, 8, keep);
+            assert_int_equal(keep[i], 0);
+            rd_philox_keep(key, 9, 3, (float)(bits + 1) / 65536.0f, 8, keep);
+            assert_int_equal(keep[i], 1);
+        }
+    }
+}
+
 static void test_keep_rate(void **state)
 {
     (void)state;
@@ -94,8 +112,8 @@ static void test_keep_rate(void **state)
 static void test_keys_differ(void **state)
 {
     (void)state;
-    const rd_key k[] = {rd_key_make(1, 2, 3, 4), rd_key_make(2, 2, 3, 4), rd_key_make(1, 3, 3, 4), rd_key_make(1, 2, 4, 3),
-                        rd_key_make(1, 2, 3, 5), rd_key_make(0, 0, 0, 0), rd_key_make(0, 0, 0, 1)};
+    const rd_key k[] = {rd_key_make(1, 2, 3, 4), rd_key_make(2, 2, 3, 4), rd_key_make(1, 3, 3, 4),
+                        rd_key_make(1, 2, 4, 3), rd_key_make(1, 2, 3, 5), rd_key_make(0, 0, 0, 0), rd_key_make(0, 0, 0, 1)};
     enum { N = sizeof k / sizeof *k };
     for (int i = 0; i < N; i++)
         for (int j = 0; j < i; j++) assert_true(k[i].k[0] != k[j].k[0] && k[i].k[1] != k[j].k[1]);
@@ -166,6 +184,7 @@ int main(void)
         {kats[2].name, test_known_answer, NULL, NULL, &kats[2]},
         cmocka_unit_test(test_keep_equals_single_blocks),
         cmocka_unit_test(test_uniform_equals_single_blocks),
+        cmocka_unit_test(test_keep_limit),
         cmocka_unit_test(test_keep_rate),
         cmocka_unit_test(test_keys_differ),
         cmocka_unit_test(test_permute),

@@ -121,6 +121,7 @@ static struct line_row {
     { "special names in the text are unknown words", BYTES("a </S> <S> b\n"), { "1 4 0 0 5 2" }, NULL },
     { "byte order mark", BYTES("\xEF\xBB\xBF" "a\nb\n"), { "1 4 2", "1 5 2" }, NULL },
     { "invalid UTF-8 replaced", BYTES("a \xFF\xFE b\n"), { "1 4 0 5 2" }, "'invalid_utf8': 'replace'" },
+    { "a line of just max_line_bytes", BYTES("a b c dd\n"), { "1 4 5 6 7 2" }, "'max_line_bytes': 8" },
     { "NUL replaced", BYTES("a \0 b\n"), { "1 4 0 5 2" }, "'invalid_utf8': 'replace'" },
 };
 

@@ -42,6 +42,7 @@ static struct row {
     { "surrogate", BYTES("xxxxxxxxxxxx\xED\xA0\x80\n"), .code = RD_EDATA, .message = "words:1:13: invalid UTF-8" },
     { "cut at the end of the file", BYTES("ab\xE2\x82"), .code = RD_EDATA, .message = "words:1:3: invalid UTF-8" },
     { "NUL", BYTES("a\n\0\n"), .code = RD_EDATA, .message = "words:2:1: a NUL byte" },
+    { "NUL among many letters", BYTES("abcdefghijklmnop\0qrstuvwxyzabcdefg\n"), .code = RD_EDATA, .message = "words:1:17: a NUL" },
     { "UTF-16", BYTES("\xFF\xFE" "a\0\n\0"), .code = RD_EDATA, .message = "words:1:1: UTF-16 text" },
     { "empty file", "", 0, .code = RD_EDATA, .message = "the vocabulary 'words' has no word" },
     { "byte order mark alone", BYTES("\xEF\xBB\xBF"), .code = RD_EDATA, .message = "has no word" },

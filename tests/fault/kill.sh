@@ -1,0 +1,68 @@
+#!/bin/sh
+# kill.sh -- a run is never lost: one rank, or mpirun, is killed with SIGKILL at random moments, also inside a save; the same command
+# goes on, and the last checkpoint equals the undisturbed run's byte for byte. Then the requests: USR1, USR2, TERM, and the lock.
+# ROUNDS: how many kills. Run by tests/run.
+# timeout: 900
+. "$(dirname "$0")/../support/toy.sh"
+ROUNDS=${ROUNDS:-8}
+work=$(mktemp -d "${TMPDIR:-/tmp}/kill.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+toy 410 30
+steps=1000
+# A save after every step: most of the time is spent inside one.
+run="$MPIRUN -np 2 $PROG --config_file=toy.json --max_steps=$steps --checkpoint_frequency=0 --summary_frequency=100"
+# shellcheck disable=SC2086 # $run is several words
+expect "undisturbed" 0 "done: step $steps" timeout 300 $run --logdir=whole
+
+i=0 resumed=0
+while [ $i -lt "$ROUNDS" ]; do
+    i=$((i + 1))
+    # shellcheck disable=SC2086
+    $run --logdir=killed > killed.txt 2>&1 &
+    job=$!
+    # 0.8 to 3 s after the start; the digits come from the process id and the round
+    sleep "$(awk -v s="$job$i" 'BEGIN { srand(s); printf "%.3f", 0.8 + 2.2 * rand() }')"
+    victim=$job
+    [ $((i % 2)) -eq 0 ] || victim=$(pgrep -P $job run_dist | head -n 1)
+    kill -9 "${victim:-$job}" 2> /dev/null
+    wait $job
+    for rank in $(cat killed/.lock 2> /dev/null | tr -c '0-9' ' ' | awk '{ print $1 }'); do
+        n=0
+        while kill -0 "$rank" 2> /dev/null && [ $n -lt 50 ]; do sleep 0.1; n=$((n + 1)); done
+    done
+    grep -q "resuming from" killed.txt && resumed=$((resumed + 1))
+    [ ! -f killed/model-$steps.npz ] || break
+done
+# shellcheck disable=SC2086
+expect "goes on after $i kills" 0 "" timeout 300 $run --logdir=killed
+expect "resumed at least once" 0 "" [ $resumed -gt 0 ]
+expect "the same bytes as undisturbed" 0 "" cmp whole/model-$steps.npz killed/model-$steps.npz
+expect "every step once in the metrics" 0 "" sh -c "[ \"\$(sed -n 's/.*\"step\":\([0-9]*\),\"epoch\".*/\1/p' killed/metrics.jsonl |
+    sort | uniq -d | wc -l)\" -eq 0 ]"
+expect "no temporary file is left" 0 "" sh -c "! ls killed/*.tmp.* 2> /dev/null"
+
+# Requests. The run is long enough to be still there.
+run="$MPIRUN -np 2 $PROG --config_file=toy.json --max_steps=100000000 --summary_frequency=1000000"
+request() { # signal
+    # shellcheck disable=SC2086
+    $run --logdir=asked > asked.txt 2>&1 &
+    job=$!
+    n=0
+    while ! grep -q "first step done" asked.txt && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+    [ "$1" != LOCK ] || { timeout 60 "$PROG" --config_file=toy.json --logdir=asked; locked=$?; set -- USR2; }
+    kill -"$1" $job
+    [ "$1" != USR1 ] || { sleep 1; grep -q "checkpoint model-" asked.txt || echo "USR1 did not save"; kill -USR2 $job; }
+    wait $job
+    status=$?
+    tail -n 20 asked.txt
+    [ -z "${locked:-}" ] || return $locked
+    return $status
+}
+expect "USR2 stops and saves" 75 "stopped on request" request USR2
+expect "USR1 saves and goes on" 75 "stopped on request" request USR1
+expect "USR1 saved" 0 "checkpoint model-" grep "checkpoint model-" asked.txt
+# mpirun makes its own exit status when it is the one that gets TERM; the checkpoint is what counts.
+expect "TERM stops and saves" 1 "stopped on request" request TERM
+expect "a second run in the same folder is refused" 2 "is in use by process" request LOCK
+summary

@@ -1,0 +1,303 @@
+/* basic.c -- embed, linear, pick, softmax_xent against naive references in double; products against sums in double. */
+#include "harness.h"
+
+enum { N_ROWS = 70 };
+static const double TOLERANCE = 3e-5;
+
+typedef struct basic {
+    harness h;
+    int a, b, c;
+    int64_t n, k, m;
+    const int32_t *ids;
+    const int64_t *idx[2];
+    float temperature;
+} basic;
+
+static const int64_t sizes[][3] = {{3, 5, 7}, {9, 16, 24}, {N_ROWS, 24, 40}, {1, 8, 8}, {64, 8, 1}};
+
+static double linear_reference(void *ctx)
+{
+    basic *t = ctx;
+    double total = 0.0;
+    for (int64_t i = 0; i < t->n; i++)
+        for (int64_t j = 0; j < t->m; j++) {
+            double y = t->h.x[t->c][j];
+            for (int64_t k = 0; k < t->k; k++) y += t->h.x[t->a][i * t->k + k] * t->h.x[t->b][k * t->m + j];
+            total += (double)t->h.r[i * t->m + j] * y;
+        }
+    return total;
+}
+
+static void test_linear(void **state)
+{
+    const int64_t *s = *state;
+    basic t = {.n = s[0], .k = s[1], .m = s[2]};
+    int64_t same[N_ROWS];
+    for (int64_t i = 0; i < t.n; i++) same[i] = i;
+    h_init(&t.h);
+    t.a = h_input(&t.h, t.n, t.k);
+    t.b = h_input(&t.h, t.k, t.m);
+    t.c = h_input(&t.h, 0, t.m);
+    h_fill(&t.h, 1.0, t.n * t.m);
+    rd_var *a = h_var(&t.h, t.a);
+    rd_var *y = rd_op_linear(t.h.tape, rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n), h_var(&t.h, t.b), h_var(&t.h, t.c));
+    h_check(&t.h, h_weighted(&t.h, &y, 1), linear_reference, &t, TOLERANCE);
+    h_free(&t.h);
+}
+
+static double embed_reference(void *ctx)
+{
+    basic *t = ctx;
+    double total = 0.0;
+    for (int64_t i = 0; i < t->n; i++)
+        for (int64_t j = 0; j < t->m; j++) total += (double)t->h.r[i * t->m + j] * t->h.x[t->a][t->ids[i] * t->m + j];
+    return total;
+}
+
+static void test_embed(void **state)
+{
+    static const int32_t ids[] = {4, 0, 4, 4, 2, 1, 0};
+    basic t = {.n = 7, .m = 9, .ids = ids};
+    (void)state;
+    h_init(&t.h);
+    t.a = h_input(&t.h, 5, t.m);
+    h_fill(&t.h, 1.0, t.n * t.m);
+    rd_var *y = rd_op_embed(t.h.tape, h_var(&t.h, t.a), ids, t.n);
+    h_check(&t.h, h_weighted(&t.h, &y, 1), embed_reference, &t, TOLERANCE);
+    h_free(&t.h);
+}
+
+static double pick_reference(void *ctx)
+{
+    basic *t = ctx;
+    const int64_t w = t->k + t->m;
+    double total = 0.0;
+    for (int64_t i = 0; i < t->n; i++) {
+        for (int64_t j = 0; j < t->k && t->idx[0][i] >= 0; j++) total += (double)t->h.r[i * w + j] * t->h.x[t->a][t->idx[0][i] * t->k + j];
+        for (int64_t j = 0; j < t->m && t->idx[1][i] >= 0; j++) total += (double)t->h.r[i * w + t->k + j] * t->h.x[t->b][t->idx[1][i] * t->m + j];
+    }
+    return total;
+}
+
+static void test_pick(void **state)
+{
+    static const int64_t a[] = {2, 2, 0, -1, 1, 3}, b[] = {-1, 0, 1, 1, 0, 0};
+    basic t = {.n = 6, .k = 3, .m = 5, .idx = {a, b}};
+    (void)state;
+    h_init(&t.h);
+    t.a = h_input(&t.h, 4, t.k);
+    t.b = h_input(&t.h, 2, t.m);
+    h_fill(&t.h, 1.0, t.n * (t.k + t.m));
+    rd_var *in[] = {h_var(&t.h, t.a), h_var(&t.h, t.b)};
+    rd_var *y = rd_op_pick(t.h.tape, 2, in, t.idx, t.n);
+    h_check(&t.h, h_weighted(&t.h, &y, 1), pick_reference, &t, TOLERANCE);
+    h_free(&t.h);
+}
+
+static double xent_reference(void *ctx)
+{
+    basic *t = ctx;
+    double total = 0.0;
+    for (int64_t i = 0; i < t->n; i++) {
+        double sum = 0.0, right = 0.0;
+        for (int64_t j = 0; j < t->m; j++) {
+            double l = 0.0;
+            for (int64_t k = 0; k < t->k; k++) l += t->h.x[t->a][i * t->k + k] * t->h.x[t->b][k * t->m + j];
+            l /= (double)t->temperature;
+            sum += exp(l);
+            if (j == t->ids[i]) right = l;
+        }
+        total += log(sum) - right;
+    }
+    return total;
+}
+
+static void test_xent(void **state)
+{
+    const int64_t *s = *state;
+    basic t = {.n = s[0], .k = s[1], .m = s[2], .temperature = s[0] == 9 ? 0.7f : 1.0f};
+    int32_t ids[N_ROWS], argmax[N_ROWS];
+    float nll[N_ROWS];
+    int64_t same[N_ROWS];
+    double sum = 0.0, by_row = 0.0;
+    h_init(&t.h);
+    for (int32_t i = 0; i < t.n; i++) {
+        ids[i] = (int32_t)((i * 5) % t.m);
+        same[i] = i;
+    }
+    t.ids = ids;
+    t.a = h_input(&t.h, t.n, t.k);
+    t.b = h_input(&t.h, t.k, t.m);
+    h_fill(&t.h, 1.0, 1);
+    const rd_xent x = {.target = ids, .temperature = t.temperature, .loss_sum = &sum, .argmax = argmax, .nll = nll};
+    rd_var *a = h_var(&t.h, t.a);
+    rd_var *loss = rd_op_softmax_xent(t.h.tape, &x, rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n), h_var(&t.h, t.b));
+    h_check(&t.h, loss, xent_reference, &t, TOLERANCE);
+    for (int64_t i = 0; i < t.n; i++) {
+        int64_t best = 0;
+        double top = -1e300;
+        by_row += (double)nll[i];
+        for (int64_t j = 0; j < t.m; j++) {
+            double l = 0.0;
+            for (int64_t k = 0; k < t.k; k++) l += t.h.x[t.a][i * t.k + k] * t.h.x[t.b][k * t.m + j];
+            if (l > top) {
+                top = l;
+                best = j;
+            }
+        }
+        assert_int_equal(argmax[i], best);
+    }
+    assert_true(fabs(by_row - sum) <= 1e-5 * fabs(sum) + 1e-6);
+    h_free(&t.h);
+}
+
+/* The gradient must carry the tape's seed, wherever it is computed. */
+static void test_seed(void **state)
+{
+    static const int32_t ids[] = {1, 0, 2};
+    float once[15];
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        rd_status st = {0};
+        harness h;
+        double sum;
+        h_init(&h);
+        const int a = h_input(&h, 3, 5), b = h_input(&h, 5, 4);
+        h_fill(&h, 1.0, 1);
+        rd_tape_set_seed(h.tape, round ? 1024.0f : 1.0f);
+        const rd_xent x = {.target = ids, .temperature = 1.0f, .loss_sum = &sum};
+        rd_var *loss = rd_op_softmax_xent(h.tape, &x, h_var(&h, a), h_var(&h, b));
+        rd_tape_check(h.tape, &st);
+        rd_tape_backward(h.tape, loss, &st);
+        must(&st);
+        for (int k = 0; k < 15; k++) {
+            const float g = rd_params_grads(h.ps)[h.p[a]->offset + k];
+            if (round) assert_true(fabsf(g / 1024.0f - once[k]) <= 1e-7f);
+            else once[k] = g;
+        }
+        h_free(&h);
+    }
+}
+
+/* ---- products, also with bfloat16 inputs ---- */
+static double to_bf16(double x)
+{
+    union { float f; uint32_t u; } v = {(float)x};
+    v.u = (v.u + 0x7fffu + ((v.u >> 16) & 1)) & 0xffff0000u;
+    return (double)v.f;
+}
+
+static void products(bool mixed)
+{
+    rd_status st = {0};
+    rd_backend *be;
+    rd_backend_cpu_new(1, mixed, &be, &st);
+    must(&st);
+    static const int64_t shapes[][3] = {{1, 1, 1}, {5, 7, 3}, {64, 32, 16}, {70, 24, 40}, {13, 8, 72}};
+    for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++) {
+        const int64_t m = shapes[c][0], n = shapes[c][1], k = shapes[c][2];
+        float *A = malloc((size_t)((m + 8) * (k + 8)) * 4), *B = malloc((size_t)((k + 8) * (n + 8)) * 4), *C = malloc((size_t)((m + 8) * n) * 4);
+        float *T = malloc((size_t)((m + 8) * k) * 4);
+        rd_params *ps;
+        rd_param *w;
+        rd_params_new(&ps, &st);
+        rd_params_add(ps, "w", 2, (int64_t[]){k + 2, n}, (rd_init){RD_INIT_CONST, 0, 0, 0}, 0, &w, &st);
+        rd_params_seal(ps, 1, NAN, &st);
+        must(&st);
+        rd_philox_uniform(rd_key_make(1, RD_RNG_TEST, c, 0), 0, m * k, A);
+        rd_philox_uniform(rd_key_make(2, RD_RNG_TEST, c, 0), 0, k * n, B);
+        memcpy(rd_params_values(ps) + w->offset + n, B, (size_t)(k * n) * 4); /* rows 1 .. k of the parameter */
+        rd_params_touch(ps);
+        for (int ta = 0; ta < 2; ta++)
+            for (int tb = 0; tb < 2; tb++) {
+                for (int64_t i = 0; i < m * n; i++) C[i] = 0.5f;
+                rd_gemm(be, ta, tb, m, n, k, 1.0f, A, ta ? m : k, B, tb ? k : n, 1.0f, C, n, &st);
+                must(&st);
+                for (int64_t i = 0; i < m; i++)
+                    for (int64_t j = 0; j < n; j++) {
+                        double want = 0.5;
+                        for (int64_t q = 0; q < k; q++) {
+                            const double a = (double)A[ta ? q * m + i : i * k + q], b = (double)B[tb ? j * k + q : q * n + j];
+                            want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
+                        }
+                        if (fabs((double)C[i * n + j] - want) > 1e-5 * (1.0 + fabs(want))) fail_msg("gemm %d%d [%d,%d]: %g, want %g", ta, tb, (int)i, (int)j, (double)C[i * n + j], want);
+                    }
+            }
+        rd_packed *p = rd_backend_packed(be, ps, w, 1, k, &st);
+        must(&st);
+        assert_ptr_equal(p, rd_backend_packed(be, ps, w, 1, k, &st));
+        for (int version = 0; version < 2; version++) { /* the second round after a change of the parameter */
+            for (int add = 0; add < 2; add++) {
+                for (int64_t i = 0; i < m * n; i++) C[i] = 0.25f;
+                for (int64_t i = 0; i < m * k; i++) T[i] = 0.25f;
+                rd_packed_mul(p, m, A, C, add, &st);
+                must(&st);
+                for (int64_t i = 0; i < m; i++)
+                    for (int64_t j = 0; j < n; j++) {
+                        double want = add ? 0.25 : 0.0;
+                        for (int64_t q = 0; q < k; q++) {
+                            const double a = (double)A[i * k + q], b = (double)rd_params_values(ps)[w->offset + (q + 1) * n + j];
+                            want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
+                        }
+                        if (fabs((double)C[i * n + j] - want) > 1e-5 * (1.0 + fabs(want))) fail_msg("packed [%d,%d]: %g, want %g", (int)i, (int)j, (double)C[i * n + j], want);
+                    }
+                float *Y = malloc((size_t)((m + 8) * n) * 4);
+                rd_philox_uniform(rd_key_make(3, RD_RNG_TEST, c, 0), 0, m * n, Y);
+                rd_packed_mul_t(p, m, Y, T, add, &st);
+                must(&st);
+                for (int64_t i = 0; i < m; i++)
+                    for (int64_t q = 0; q < k; q++) {
+                        double want = add ? 0.25 : 0.0;
+                        for (int64_t j = 0; j < n; j++) {
+                            const double a = (double)Y[i * n + j], b = (double)rd_params_values(ps)[w->offset + (q + 1) * n + j];
+                            want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
+                        }
+                        if (fabs((double)T[i * k + q] - want) > 1e-5 * (1.0 + fabs(want))) fail_msg("packed, transposed [%d,%d]: %g, want %g", (int)i, (int)q, (double)T[i * k + q], want);
+                    }
+                free(Y);
+            }
+            for (int64_t i = 0; i < w->n; i++) rd_params_values(ps)[w->offset + i] *= -1.5f;
+            rd_params_touch(ps);
+        }
+        free(A);
+        free(B);
+        free(C);
+        free(T);
+        rd_backend_free(be); /* owns the packed copies, which borrow the parameters */
+        rd_params_free(ps);
+        rd_backend_cpu_new(1, mixed, &be, &st);
+        must(&st);
+    }
+    rd_backend_free(be);
+}
+
+static void test_products(void **state)
+{
+    (void)state;
+    products(false);
+}
+
+static void test_products_mixed(void **state)
+{
+    (void)state;
+    products(true);
+}
+
+int main(void)
+{
+    static const char *const linear_names[] = {"linear 3x5x7", "linear 9x16x24", "linear 70x24x40", "linear 1x8x8", "linear 64x8x1"};
+    static const char *const xent_names[] = {"softmax_xent 3x5x7", "softmax_xent 9x16x24, temperature", "softmax_xent 70x24x40",
+                                             "softmax_xent 1x8x8", "softmax_xent of one class"};
+    struct CMUnitTest tests[16] = {
+        cmocka_unit_test(test_embed), cmocka_unit_test(test_pick), cmocka_unit_test(test_seed), cmocka_unit_test(test_products),
+        cmocka_unit_test(test_products_mixed),
+    };
+    int n = 5;
+    for (int i = 0; i < 5; i++) {
+        static int64_t copy[5][3];
+        memcpy(copy[i], sizes[i], sizeof copy[i]);
+        tests[n++] = (struct CMUnitTest){linear_names[i], test_linear, NULL, NULL, copy[i]};
+        tests[n++] = (struct CMUnitTest){xent_names[i], test_xent, NULL, NULL, copy[i]};
+    }
+    return _cmocka_run_group_tests("ops: embed, linear, pick, softmax_xent, products", tests, (size_t)n, NULL, NULL) != 0;
+}

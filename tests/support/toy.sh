@@ -1,0 +1,87 @@
+# toy.sh -- sourced by scripts: a small reversal task in the current folder, the way to run it, and the way to say what went wrong.
+#
+#   toy 400 60            data/{train,dev,test}.{src,tgt} with 400 and 60 sentences, data/vocab.txt, toy.json
+#   ranks 2 PROG ARGS     runs it under mpirun with two ranks (1: without mpirun)
+#   expect "name" STATUS "text" COMMAND...    status and, when not "", a piece of what it prints
+PROG=${PROG:-$PWD/build/release/run_dist}
+MPIRUN=${MPIRUN:-mpirun --allow-run-as-root --oversubscribe --bind-to none}
+export OMP_NUM_THREADS=1
+failed=0 passed=0
+
+sentences() { # count, seed, file
+    awk -v n="$1" -v x="$2" -v src="$3.src" -v tgt="$3.tgt" 'BEGIN {
+        for (i = 0; i < n; i++) {
+            x = (x * 16807) % 2147483647; len = 2 + x % 9; s = ""; t = ""
+            for (k = 0; k < len; k++) {
+                x = (x * 16807) % 2147483647; w = sprintf("%c", 97 + int(x / 1000) % 6)
+                s = s (k ? " " : "") w; t = w (k ? " " : "") t
+            }
+            print s > src; print t > tgt
+        }
+    }'
+}
+
+toy() {
+    mkdir -p data
+    sentences "$1" 1234 data/train
+    sentences "$2" 777 data/dev
+    sentences "$2" 4242 data/test
+    printf '%s\n' a b c d e f > data/vocab.txt
+    cat > toy.json << 'END'
+{
+    "src_vocab_file": "data/vocab.txt", "tgt_vocab_file": "data/vocab.txt",
+    "source_file": "data/train.src", "target_file": "data/train.tgt",
+    "source_file_eval": "data/dev.src", "target_file_eval": "data/dev.tgt",
+    "source_file_test": "data/test.src",
+    "batch_size": 16, "num_epochs": 4, "num_gpus": 1, "bucket_src": [8, 14], "bucket_tgt": [8, 14], "delimiter": " ",
+    "encoder_type": "bidirectional", "encoder_cell_type": "lstm", "encoder_cell_units": 16, "encoder_layers": 1,
+    "encoder_dp_input_keep_prob": 0.8, "encoder_dp_output_keep_prob": 0.9, "encoder_use_skip_connections": false,
+    "decoder_cell_type": "lstm", "decoder_cell_units": 16, "decoder_layers": 1,
+    "decoder_dp_input_keep_prob": 0.8, "decoder_dp_output_keep_prob": 0.9, "decoder_use_skip_connections": false,
+    "src_emb_size": 16, "tgt_emb_size": 16, "attention_type": "luong", "luong_scale": true, "attention_layer_size": 16,
+    "optimizer": "Adam", "learning_rate": 0.01, "max_grad_norm": 3.0, "lr_scaling": "none", "seed": 5,
+    "print_samples": false, "histogram_frequency": 0, "threads": 1
+}
+END
+}
+
+ranks() { # np, program and arguments
+    np=$1
+    shift
+    if [ "$np" -eq 1 ]; then
+        timeout 100 "$@"
+    else
+        # shellcheck disable=SC2086 # $MPIRUN is several words
+        timeout 100 $MPIRUN -np "$np" "$@"
+    fi
+}
+
+expect() { # name, wanted status, wanted text or "", command...
+    name=$1 want=$2 text=$3
+    shift 3
+    out=$("$@" 2>&1)
+    got=$?
+    if [ $got -eq "$want" ] && { [ -z "$text" ] || printf '%s' "$out" | grep -q -- "$text"; }; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'FAILED: %s: status %d, wanted %d with "%s"\n%s\n' "$name" $got "$want" "$text" "$out"
+    fi
+}
+
+# column KEY FOLDER: one number a line from its metrics.jsonl
+column() { sed -n 's/.*"'"$1"'":\([^,}]*\).*/\1/p' "$2/metrics.jsonl"; }
+
+# close_curves KEY BOUND N A B: the first N values of two folders agree to BOUND, relative; prints the largest gap
+close_curves() {
+    column "$1" "$4" > a.col
+    column "$1" "$5" > b.col
+    paste a.col b.col | head -n "$3" | awk -v bound="$2" -v n="$3" '
+        { d = $1 - $2; if (d < 0) d = -d; m = $1 < 0 ? -$1 : $1; if (m > 0) d /= m; if (d > worst) worst = d }
+        END { printf "%d values, largest gap %g\n", NR, worst; exit !(NR == n && worst <= bound) }'
+}
+
+summary() {
+    echo "$passed passed, $failed failed, 0 skipped"
+    [ $failed -eq 0 ]
+}
