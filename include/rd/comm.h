@@ -21,10 +21,11 @@ typedef struct rd_world {
 } rd_world;
 
 /* Collective, the first call of the program that touches MPI; takes MPI's arguments out of argv. Started without a
- * launcher: a world of one without MPI_Init, in a few microseconds. Under a launcher (OMPI_COMM_WORLD_SIZE,
+ * launcher: a world of one without MPI_Init, at once. Under a launcher (OMPI_COMM_WORLD_SIZE,
  * PMIX_RANK, PMI_SIZE, or SLURM_NTASKS with SLURM_PROCID is set): MPI_Init_thread; RD_EENV when the launcher counts
  * more ranks than MPI ("program and mpirun use different MPI libraries"). MPI errors are returned, not fatal.
- * SLURM_NTASKS alone does not count (a plain start inside salloc). */
+ * SLURM_NTASKS alone does not count (a plain start inside salloc), nor do a batch script's two; srun without PMIx is
+ * RD_EENV. */
 rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st);
 /* Collective; MPI_Finalize. NULL is fine. */
 void rd_comm_free(rd_comm *c);

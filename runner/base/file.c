@@ -132,6 +132,7 @@ typedef struct bytes {
 static rd_code bytes_room(bytes *b, size_t more, const char *name, rd_status *st)
 {
     if (b->cap - b->n > more) return RD_OK; /* one byte stays free for the '\0' */
+    if (more > SIZE_MAX / 4) return rd_fail(st, RD_EENV, "'%s' is too large for this machine's memory", name);
     size_t cap = b->cap + b->cap / 2;
     if (cap < b->n + more + 1) cap = b->n + more + 1;
     char *p = realloc(b->p, cap);

@@ -252,6 +252,7 @@ static int share_memory(rd_window *w, MPI_Comm local, rd_status *st)
         else if (!(w->map = map_memory(fd, w->bytes))) err = errno;
         else if (memcmp(w->map + (size_t)w->n_local * LINE, &o.mark, sizeof o.mark) != 0) err = ESTALE;
     }
+    if (err == 0 && !w->map) err = EIO;
     /* Touched by its owner first, a slot lies in the memory near that rank's processor. */
     if (err == 0) memset(w->map + slots_at(w->n_local) + 2 * (size_t)w->me * w->piece, 0, 2 * w->piece);
     (void)RD_MPI(MPI_Barrier(local), st); /* rank 0's descriptor stays open until all have opened it */

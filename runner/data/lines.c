@@ -126,7 +126,8 @@ static rd_code fill(rd_lines *l, rd_status *st)
         l->begin = 0;
     }
     if (l->end == l->cap) {
-        const size_t cap = l->cap ? l->cap * 2 : CHUNK_BYTES;
+        const bool small = l->fd < 0 && !l->archive && l->mem_left < CHUNK_BYTES;
+        const size_t cap = l->cap ? l->cap * 2 : small ? l->mem_left / 4 + 16 : CHUNK_BYTES;
         char *p = realloc(l->buf, cap + SLACK_BYTES);
         if (!p) return no_memory(l->name, st);
         l->buf = p;

@@ -1,12 +1,12 @@
 /* optim.c -- one update of all parameters, in two sweeps over memory.
  *
- * The first reads the gradients (with LARS the weights too) and sums squares; it answers whether all is finite, for a sum of
- * squares of floats cannot overflow a double, and gives the factors of clipping and LARS. The second scales a block of 16 KiB
- * and updates it while it is in the cache: 4 bytes a parameter for the first sweep, 8 for the scaled gradient, and what the
- * optimizer has (adam: 24).
+ * The first reads the gradients (with LARS the weights too) and sums squares; it answers whether all is finite, for a
+ * sum of squares of floats cannot overflow a double, and gives the factors of clipping and LARS. The second scales a
+ * block of 16 KiB and updates it while it is in the cache: 4 bytes a parameter for the first sweep, 8 for the scaled
+ * gradient, and what the optimizer has (adam: 24).
  *
- * Both go by a list of blocks that the parameters alone decide, and the sums of blocks are added in order. So results do not
- * depend on the number of threads. */
+ * Both go by a list of blocks that the parameters alone decide, and the sums of blocks are added in order. So results
+ * do not depend on the number of threads. */
 #include "rd/optim.h"
 #include <float.h>
 #include <math.h>
@@ -35,16 +35,16 @@ typedef struct blocks {
 struct rd_optim {
     rd_optim_config c;
     const rd_optimizer_def *def;
-    rd_params *p;          /* borrowed */
+    rd_params *p; /* borrowed */
     int first_slot, n_threads;
-    blocks norm, update;   /* update is cut at rows where the optimizer skips some */
-    double *g_sq, *w_sq;   /* owned, [norm.n]: sums of squares of a block */
-    double *g_norm;        /* owned, [parameters] */
-    float *factor;         /* owned, [parameters]: LARS */
-    float *scratch;        /* owned, [n_threads * update.longest]: LARS */
+    blocks norm, update; /* update is cut at rows where the optimizer skips some */
+    double *g_sq, *w_sq; /* owned, [norm.n]: sums of squares of a block */
+    double *g_norm;      /* owned, [parameters] */
+    float *factor;       /* owned, [parameters]: LARS */
+    float *scratch;      /* owned, [n_threads * update.longest]: LARS */
 };
 
-/* Denormals cost a hundred times a normal operation on many processors, and moments that only decay end as denormals. */
+/* Denormals cost a hundred times a normal operation on many processors; moments that only decay end as denormals. */
 static unsigned flush_denormals(void)
 {
 #ifdef __SSE__
@@ -93,7 +93,8 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     rd_optim *o = *out = NULL;
     const rd_optimizer_def *def = rd_optimizer_find(c->optimizer);
     if (!def)
-        return rd_fail(st, RD_EUSAGE, "optimizer '%s' is unknown; see 'optimizer' in --help", c->optimizer ? c->optimizer : "");
+        return rd_fail(st, RD_EUSAGE, "optimizer '%s' is unknown; see 'optimizer' in --help",
+                       c->optimizer ? c->optimizer : "");
     o = calloc(1, sizeof *o);
     if (!o) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
     o->c = *c;
@@ -140,7 +141,10 @@ void rd_optim_free(rd_optim *o)
     free(o);
 }
 
-const rd_optimizer_def *rd_optim_def(const rd_optim *o) { return o->def; }
+const rd_optimizer_def *rd_optim_def(const rd_optim *o)
+{
+    return o->def;
+}
 
 /* sum over i of (x[i] scale)^2; the square of a float is exact in double. LANES sums side by side, added in order. */
 static double sum_squares(const float *restrict x, int64_t n, float scale)
@@ -197,7 +201,8 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
     float *restrict g = rd_params_grads(o->p) + k->lo;
     if (scale != 1.0f || clip != 1.0f)
         for (int64_t i = 0; i < k->n; i++) g[i] = g[i] * scale * clip;
-    rd_update u = {.c = &o->c, .lr = lr, .t = t, .w = rd_params_values(o->p) + k->lo, .g = g, .row = k->row, .hi = k->n};
+    rd_update u = {
+        .c = &o->c, .lr = lr, .t = t, .w = rd_params_values(o->p) + k->lo, .g = g, .row = k->row, .hi = k->n};
     if (o->c.has_lars_nu) { /* histograms want the gradient before LARS: it stays in the arena */
         float *restrict s = o->scratch + thread * (o->update.longest + LANES);
         const float f = o->factor[k->param];
@@ -205,8 +210,10 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
         u.g = s;
     }
     for (int i = 0; i < o->def->n_slots; i++) u.slot[i] = rd_params_slot(o->p, o->first_slot + i) + k->lo;
-    if (k->row > 0) update_rows(o->def, &u, k->n);
-    else o->def->update(&u);
+    if (k->row > 0)
+        update_rows(o->def, &u, k->n);
+    else
+        o->def->update(&u);
 }
 
 typedef struct sweep {
@@ -223,8 +230,10 @@ static void sweep_share(const sweep *s, int thread, int n)
     const int64_t total = s->norms ? s->o->norm.n : s->o->update.n;
     const unsigned old = flush_denormals();
     for (int64_t b = total * thread / n; b < total * (thread + 1) / n; b++) {
-        if (s->norms) norm_block(s->o, b, s->scale);
-        else update_block(s->o, b, thread, s->scale, s->clip, s->lr, s->t);
+        if (s->norms)
+            norm_block(s->o, b, s->scale);
+        else
+            update_block(s->o, b, thread, s->scale, s->clip, s->lr, s->t);
     }
     restore_denormals(old);
 }

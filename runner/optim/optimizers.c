@@ -26,14 +26,25 @@ static const rd_option rows[] = {
     RD_OPT_REAL(T, opt_momentum, opt_momentum, "0.9", 0.0, 1.0, "momentum: share of the last step that is kept"),
     RD_OPT_REAL(T, adam_beta1, adam_beta1, "0.9", 0.0, 0.999999, "adam: decay of the first moment"),
     RD_OPT_REAL(T, adam_beta2, adam_beta2, "0.999", 0.0, 0.999999, "adam: decay of the second moment"),
-    RD_OPT_REAL(T, adam_epsilon, adam_epsilon, "1e-8", 1e-30, 1e6, "adam: added to the root, outside the bias correction"),
+    RD_OPT_REAL(T, adam_epsilon, adam_epsilon, "1e-8", 1e-30, 1e6,
+                "adam: added to the root, outside the bias correction"),
     RD_OPT_REAL(T, adagrad_init, adagrad_init, "0.1", 1e-30, 1e30, "adagrad: first value of the accumulator"),
     RD_OPT_REAL(T, adadelta_rho, adadelta_rho, "0.95", 0.0, 1.0, "adadelta: decay of both accumulators"),
     RD_OPT_REAL(T, adadelta_epsilon, adadelta_epsilon, "1e-8", 1e-30, 1e6, "adadelta: added under both roots"),
-    {.key = "max_grad_norm", .type = RD_REAL, .at = offsetof(T, max_grad_norm), .given_at = offsetof(T, has_max_grad_norm),
-     .min = 1e-30, .max = 1e30, .help = "gradients whose global norm is above this are scaled down to it; not with lars_nu"},
-    {.key = "lars_nu", .type = RD_REAL, .at = offsetof(T, lars_nu), .given_at = offsetof(T, has_lars_nu), .min = 0.0,
-     .max = 1e30, .help = "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with max_grad_norm"},
+    {.key = "max_grad_norm",
+     .type = RD_REAL,
+     .at = offsetof(T, max_grad_norm),
+     .given_at = offsetof(T, has_max_grad_norm),
+     .min = 1e-30,
+     .max = 1e30,
+     .help = "gradients whose global norm is above this are scaled down to it; not with lars_nu"},
+    {.key = "lars_nu",
+     .type = RD_REAL,
+     .at = offsetof(T, lars_nu),
+     .given_at = offsetof(T, has_lars_nu),
+     .min = 0.0,
+     .max = 1e30,
+     .help = "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with max_grad_norm"},
     RD_OPT_REAL(T, loss_scale, loss_scale, "1.0", 1e-30, 3e38,
                 "the loss is multiplied by this before, the gradients divided by it after, back-propagation"),
     RD_OPT_END};
@@ -43,11 +54,12 @@ const rd_option_group rd_group_optim = {"optimizer", "Optimizer, clipping, LARS"
 rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status *st)
 {
     if (!c->has_lars_nu || !c->has_max_grad_norm) return RD_OK;
-    return rd_fail(st, RD_EUSAGE,
-                   "'lars_nu' %g (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the size of every gradient "
-                   "itself; remove one of the two keys",
-                   c->lars_nu, cfg ? rd_config_where(cfg, "lars_nu") : "config", c->max_grad_norm,
-                   cfg ? rd_config_where(cfg, "max_grad_norm") : "config");
+    return rd_fail(
+        st, RD_EUSAGE,
+        "'lars_nu' %g (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the size of every gradient "
+        "itself; remove one of the two keys",
+        c->lars_nu, cfg ? rd_config_where(cfg, "lars_nu") : "config", c->max_grad_norm,
+        cfg ? rd_config_where(cfg, "max_grad_norm") : "config");
 }
 
 const rd_optimizer_def *rd_optimizer_find(const char *name)

@@ -1,8 +1,9 @@
 /* schedule.c -- the learning rate as a pure function of the step.
  *
- * lr_1 is the schedule that the config writes, for one rank. Step s of N ranks has seen what step s N of one rank has seen, so
+ * lr_1 is the schedule that the config writes, for one rank. Step s of N ranks has seen what step s N of one rank has
+ * seen, so
  *   lr_N(s) = f(N) lr_1(s N),   f(N) = N (linear) or sqrt(N),
- * and every boundary b of the config lies at step b / N. "none" leaves lr_1 as it is, for configs scaled by hand. */
+ * and a boundary b of the config lies at step b / N. "none" leaves lr_1 as it is, for configs scaled by hand. */
 #include "rd/optim.h"
 #include "rd/strbuf.h"
 #include <math.h>
@@ -15,8 +16,11 @@ static const char *const scalings[] = {"linear", "sqrt", "none", NULL};
 enum { TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH };
 #define T rd_schedule_config
 #define MAX_STEP 1e15 /* exact in double, also times a number of ranks */
-#define GIVEN(ky, ty, has, lo, hi, hlp) \
-    { .key = #ky, .type = (ty), .at = offsetof(T, ky), .given_at = offsetof(T, has), .min = (lo), .max = (hi), .help = (hlp) }
+#define GIVEN(ky, ty, has, lo, hi, hlp)                                                                                \
+    {                                                                                                                  \
+        .key = #ky, .type = (ty), .at = offsetof(T, ky), .given_at = offsetof(T, has), .min = (lo), .max = (hi),       \
+        .help = (hlp)                                                                                                  \
+    }
 
 static const rd_option rows[] = {
     RD_OPT_(T, learning_rate, learning_rate, RD_REAL, NULL, TRAINING, 0.0, 1e6, NULL,
@@ -25,8 +29,10 @@ static const rd_option rows[] = {
     GIVEN(begin_decay_at, RD_INT, has_begin, 0, MAX_STEP, "first step of the decay, in steps of one rank"),
     GIVEN(decay_steps, RD_INT, has_steps, 1, MAX_STEP, "length of a decay period, in steps of one rank"),
     GIVEN(decay_rate, RD_REAL, has_rate, 1e-12, 1e6, "factor of a decay period"),
-    GIVEN(use_staircase_decay, RD_BOOL, has_staircase, 0, 0, "decays at the end of each period instead of all the time"),
-    GIVEN(min_learning_rate, RD_REAL, has_min, 0.0, 1e6, "lower bound of the rate while use_decay is on, before lr_scaling"),
+    GIVEN(use_staircase_decay, RD_BOOL, has_staircase, 0, 0,
+          "decays at the end of each period instead of all the time"),
+    GIVEN(min_learning_rate, RD_REAL, has_min, 0.0, 1e6,
+          "lower bound of the rate while use_decay is on, before lr_scaling"),
     RD_OPT_CHOICE(T, lr_scaling, lr_scaling, "\"linear\"", scalings,
                   "factor on the rate for N ranks: linear N, sqrt the root of N, none 1 and steps as written"),
     RD_OPT_INT(T, warmup_steps, warmup_steps, "0", 0, MAX_STEP,
@@ -55,7 +61,8 @@ rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_
         }
     if (n == 0) return RD_OK;
     return rd_fail(st, RD_EUSAGE, "%s: 'use_decay' is true and %s %s missing; add %s or set 'use_decay' to false",
-                   cfg ? rd_config_where(cfg, "use_decay") : "config", missing, n == 1 ? "is" : "are", n == 1 ? "it" : "them");
+                   cfg ? rd_config_where(cfg, "use_decay") : "config", missing, n == 1 ? "is" : "are",
+                   n == 1 ? "it" : "them");
 }
 
 double rd_schedule_base(const rd_schedule_config *c, double step)
@@ -70,7 +77,10 @@ double rd_schedule_base(const rd_schedule_config *c, double step)
     return fmax(lr, c->min_learning_rate);
 }
 
-static bool scaled(const rd_schedule_config *c) { return !c->lr_scaling || strcasecmp(c->lr_scaling, "none") != 0; }
+static bool scaled(const rd_schedule_config *c)
+{
+    return !c->lr_scaling || strcasecmp(c->lr_scaling, "none") != 0;
+}
 
 double rd_schedule_factor(const rd_schedule_config *c, int n_ranks)
 {
@@ -96,8 +106,10 @@ static int64_t floor_step(const rd_schedule_config *c)
     int64_t lo = 0, hi = (int64_t)far; /* above the floor at lo, on it at hi */
     while (hi - lo > 1) {
         const int64_t mid = lo + (hi - lo) / 2;
-        if (rd_schedule_base(c, (double)mid) > c->min_learning_rate) lo = mid;
-        else hi = mid;
+        if (rd_schedule_base(c, (double)mid) > c->min_learning_rate)
+            lo = mid;
+        else
+            hi = mid;
     }
     return hi;
 }
@@ -114,8 +126,9 @@ void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, void *strbuf
 {
     rd_strbuf *b = strbuf;
     const double f = rd_schedule_factor(c, n_ranks);
-    rd_strbuf_printf(b, "learning rate: config %.6g, lr_scaling %s for %d rank%s: factor %.6g, effective %.6g\n", c->learning_rate,
-                     c->lr_scaling ? c->lr_scaling : "linear", n_ranks, n_ranks == 1 ? "" : "s", f, f * c->learning_rate);
+    rd_strbuf_printf(b, "learning rate: config %.6g, lr_scaling %s for %d rank%s: factor %.6g, effective %.6g\n",
+                     c->learning_rate, c->lr_scaling ? c->lr_scaling : "linear", n_ranks, n_ranks == 1 ? "" : "s", f,
+                     f * c->learning_rate);
     if (c->warmup_steps > 0 && f > 1.0) boundary(c, n_ranks, "warm-up ends", c->warmup_steps, b);
     if (!c->use_decay) return;
     const int64_t at_floor = floor_step(c);

@@ -201,6 +201,7 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
 {
     rd_run r = {.comm = comm, .world = rd_comm_world(comm), .log = log, .cli = cli, .config = config, .started_ns = started_ns,
                 .at = {.best_step = -1}};
+    RD_TRY(world_check_start(&r, st));
     RD_TRY(read_config(&r, st));
     switch (r.mode) {
     case RD_MODE_TRAIN:

@@ -87,7 +87,9 @@ double run_peak_bytes(void); /* of this process, so far */
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
 
 /* world.c */
-rd_code world_check(rd_run *r, rd_status *st);  /* Collective: same program, config, data, parameters on all ranks */
+/* Collective: the same on all ranks? First program, flags and config; when there is a model, its parameters and the data. */
+rd_code world_check_start(rd_run *r, rd_status *st);
+rd_code world_check(rd_run *r, rd_status *st);
 void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_samples);
 
 /* resume.c */

@@ -127,7 +127,7 @@ static rd_code evaluate(trainer *t, rd_status *st)
     const bool by_figure = v.scored && v.n_figures > 0;
     const double now = by_figure ? v.figure[0].value : v.loss;
     const bool higher = by_figure && v.figure[0].higher_is_better;
-    if (r->at.best_step < 0 || (higher ? now > r->at.best : now < r->at.best)) {
+    if (r->at.best_step < 0 || !isfinite(r->at.best) || (higher ? now > r->at.best : now < r->at.best)) {
         r->at.best = now;
         r->at.best_step = r->at.step;
         if (run_save(r, "best", 1, &own) == RD_OK)
@@ -243,13 +243,9 @@ static rd_code one_step(trainer *t, bool *stop, rd_status *st)
     rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL};
     t->stepper.want_sample = due && root;
     RD_TRY(stepper_step(&t->stepper, lr, &in, &sum, &stats, st));
-    if (step == 1 || t->window_steps == 0) {
-        char text[32];
-        if (r->started_ns) {
-            rd_info(r->log, "first step done %s after the start", (snprintf(text, sizeof text, "%.2f s",
-                    (double)(rd_now_ns() - r->started_ns) * 1e-9), text));
-            r->started_ns = 0;
-        }
+    if (r->started_ns) {
+        rd_info(r->log, "first step done %.2f s after the start", (double)(rd_now_ns() - r->started_ns) * 1e-9);
+        r->started_ns = 0;
     }
     t->window_s += (double)(rd_now_ns() - begin_ns) * 1e-9;
     t->window_steps++;

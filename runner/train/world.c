@@ -22,6 +22,8 @@ void rd_versions(rd_strbuf *out)
     rd_strbuf_puts(out, "backends: cpu\n");
 }
 
+static const uint64_t fnv_start = UINT64_C(0xcbf29ce484222325);
+
 static uint64_t fnv(uint64_t h, const void *p, size_t n)
 {
     const unsigned char *b = p;
@@ -36,24 +38,33 @@ static rd_code same(rd_run *r, const char *name, const char *text, rd_status *st
     return st->code;
 }
 
-rd_code world_check(rd_run *r, rd_status *st)
+rd_code world_check_start(rd_run *r, rd_status *st)
 {
-    const uint64_t seed = UINT64_C(0xcbf29ce484222325);
     char text[256];
     rd_strbuf all = {0};
     json_t *effective = rd_config_effective(r->config);
     char *dump = effective ? json_dumps(effective, JSON_COMPACT) : NULL;
     json_decref(effective);
-    if (!dump) rd_fail(st, RD_EENV, "out of memory for the config");
-    RD_TRY(run_agree(r, st));
-
     rd_versions(&all);
-    (void)snprintf(text, sizeof text, "%.40s %016" PRIx64, RD_VERSION, fnv(seed, all.s, all.n));
+    if (!dump || all.failed) rd_fail(st, RD_EENV, "out of memory for the config");
+    RD_TRY(run_agree(r, st));
+    (void)snprintf(text, sizeof text, "%.40s %016" PRIx64, RD_VERSION, fnv(fnv_start, all.s, all.n));
     RD_TRY(same(r, "program and library versions", text, st));
-    (void)snprintf(text, sizeof text, "%016" PRIx64, fnv(seed, dump, strlen(dump)));
+    (void)snprintf(text, sizeof text, "--mode=%s --max_steps=%" PRId64 " --summary_frequency=%" PRId64 "%s", r->cli->mode,
+                   r->cli->max_steps, r->cli->summary_frequency, r->cli->split_data_per_rank ? " --split_data_per_rank" : "");
+    RD_TRY(same(r, "flags", text, st));
+    (void)snprintf(text, sizeof text, "%016" PRIx64, fnv(fnv_start, dump, strlen(dump)));
     RD_TRY(same(r, "config", text, st));
+done:
+    rd_strbuf_release(&all);
+    free(dump);
+    return st->code;
+}
 
-    uint64_t h = seed;
+rd_code world_check(rd_run *r, rd_status *st)
+{
+    char text[256];
+    uint64_t h = fnv_start;
     for (int i = 0; i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
         h = fnv(h, p->name, strlen(p->name));
@@ -65,8 +76,6 @@ rd_code world_check(rd_run *r, rd_status *st)
     const rd_dataset *d = r->train ? r->train : r->held;
     if (d) RD_TRY(same(r, "data", rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)), st));
 done:
-    rd_strbuf_release(&all);
-    free(dump);
     return st->code;
 }
 

@@ -26,7 +26,7 @@ V_S, V_T = 17, 19
 STEPS, LR = 10, 0.01
 BEAMS = ((1, 0.0), (1, 1.0), (3, 0.0), (3, 1.0))
 SCALES = (1.5, 2.0, 3.0, 4.0)
-MIN_GAP, MIN_GRADIENT, MAX_ROUNDING, SEEDS = 3e-4, 1e-4, 1e-5, 1000
+MIN_GAP, MIN_GRADIENT, MAX_ROUNDING, SEEDS = 3e-4, 1e-4, 1e-5, 5000
 ATTENTIONS = {
     "bahdanau": dict(attention_type="bahdanau"),
     "bahdanau_norm": dict(attention_type="bahdanau", bahdanau_normalize=True),

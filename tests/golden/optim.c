@@ -60,7 +60,8 @@ static void run(const struct golden *k, double scale)
             const double gap = fabs((double)w[at[i]] - k->after[s][i]) / fmax(1.0, fabs(k->after[s][i]));
             worst = gap > worst || isnan(gap) ? gap : worst;
             if (!(gap <= tolerance))
-                print_error("%s: step %d, element %d: %.9g, expected %.9g\n", k->name, s + 1, i, (double)w[at[i]], k->after[s][i]);
+                print_error("%s: step %d, element %d: %.9g, expected %.9g\n", k->name, s + 1, i, (double)w[at[i]],
+                            k->after[s][i]);
             assert_true(gap <= tolerance);
         }
     }
@@ -80,6 +81,7 @@ int main(void)
     enum { ROWS_OF_TABLE = sizeof golden / sizeof *golden };
     struct CMUnitTest t[ROWS_OF_TABLE];
     for (int i = 0; i < ROWS_OF_TABLE; i++)
-        t[i] = (struct CMUnitTest){.name = golden[i].name, .test_func = check, .initial_state = (void *)(uintptr_t)&golden[i]};
+        t[i] = (struct CMUnitTest){
+            .name = golden[i].name, .test_func = check, .initial_state = (void *)(uintptr_t)&golden[i]};
     return cmocka_run_group_tests_name("optim golden", t, NULL, NULL) != 0;
 }

@@ -61,6 +61,14 @@ expect "another vocabulary is refused" 6 "vocabulary" t 1 two --max_steps=300 --
 expect "not finite" 7 "lower learning_rate" t 2 nan --max_steps=100 --set loss_scale=1e30 --set init_scale=100 \
     --set softmax_temperature=0.001 --set encoder_use_skip_connections=true --set nonfinite_limit=4
 
+# Ranks that were started differently say so, and do not hang.
+# shellcheck disable=SC2086 # $MPIRUN is several words
+expect "another config on one rank" 4 "config" timeout 60 $MPIRUN -np 1 "$PROG" --config_file=toy.json --logdir=odd : \
+    -np 1 "$PROG" --config_file=toy.json --logdir=odd --set learning_rate=0.5
+# shellcheck disable=SC2086
+expect "another flag on one rank" 4 "max_steps=7" timeout 60 $MPIRUN -np 1 "$PROG" --config_file=toy.json --logdir=odd --max_steps=6 : \
+    -np 1 "$PROG" --config_file=toy.json --logdir=odd --max_steps=7
+
 # Evaluation and inference: the same figures and lines for every number of ranks.
 figures() { # np: the line of the score and the sums, without times
     rm -rf one/eval

@@ -79,6 +79,9 @@ def check_unit(programs):
         w, h, png = tensor_util.make_ndarray(a.Tensors("image")[-1].tensor_proto)
         assert (w, h) == (b"3", b"2")
         assert (png_pixels(png).ravel() == [0, 50, 100, 150, 200, 250]).all()
+        w, h, large = tensor_util.make_ndarray(a.Tensors("large")[-1].tensor_proto)
+        assert (w, h) == (b"200", b"300")
+        assert (png_pixels(large).ravel() == (np.arange(200 * 300 * 4) * 7 & 255)).all()
         try:
             from PIL import Image  # a second opinion where it is installed
             assert (np.asarray(Image.open(io.BytesIO(png))).ravel() == [0, 50, 100, 150, 200, 250]).all()

@@ -73,7 +73,7 @@ flipped[whole.index(one.tobytes()) + 5] ^= 1
 open(os.path.join(out, "flipped.npz"), "wb").write(flipped)
 
 for descr, shape in [("<f4", ()), ("<f4", (3,)), ("<i8", (2, 3)), ("|u1", (0, 5)), ("<f8", (1, 2, 3, 4, 5, 6)),
-                     ("<f4", (123456789012,) + (1,) * 5)]:
+                     ("<f4", (0,) + (100000000,) * 4 + (1,))]:
     b = io.BytesIO()
     np.lib.format.write_array_header_1_0(b, {"descr": descr, "fortran_order": False, "shape": shape})
     text = b.getvalue()[10:].decode().rstrip()

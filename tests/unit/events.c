@@ -162,6 +162,22 @@ static void check_golden(void **state)
     free(want);
 }
 
+/* Three stored blocks; the sum is that of Python's zlib.adler32 over the rows with their filter bytes. */
+static void large_image_has_its_checksum(void **state)
+{
+    (void)state;
+    enum { W = 200, H = 300, RAW = H * (1 + W * 3), IDAT = 2 + RAW + 3 * 5 + 4 };
+    uint8_t *pixels = malloc((size_t)W * H * 3);
+    rd_strbuf png = {0};
+    assert_non_null(pixels);
+    for (int k = 0; k < W * H * 3; k++) pixels[k] = (uint8_t)(k * 7);
+    rd_png(&png, W, H, 3, pixels);
+    assert_int_equal(png.n, 8 + 25 + 12 + IDAT + 12);
+    assert_memory_equal(png.s + 8 + 25 + 8 + IDAT - 4, "\xab\x03\x42\x93", 4);
+    rd_strbuf_release(&png);
+    free(pixels);
+}
+
 /* ---- reading ---- */
 
 static struct seen {
@@ -317,7 +333,12 @@ static void write_all(int64_t start_step, rd_events **e, rd_status *st)
         assert_int_equal(rd_events_scalar(*e, s, "loss", 10.0 / (double)s, st), RD_OK);
     assert_int_equal(rd_events_histogram(*e, start_step + 5, "weights/w", x, 1000, st), RD_OK);
     assert_int_equal(rd_events_image(*e, start_step + 5, "image", 3, 2, 1, grey, st), RD_OK);
+    uint8_t *large = malloc(200 * 300 * 4); /* more than one deflate block */
+    assert_non_null(large);
+    for (int k = 0; k < 200 * 300 * 4; k++) large[k] = (uint8_t)(k * 7);
+    assert_int_equal(rd_events_image(*e, start_step + 5, "large", 200, 300, 4, large, st), RD_OK);
     assert_int_equal(rd_events_flush(*e, st), RD_OK);
+    free(large);
     json_decref(flat);
 }
 
@@ -331,7 +352,7 @@ static void writes_and_reads_back(void **state)
     seen.n = 0;
     assert_int_equal(rd_events_read(only_file(), on_value, &seen, &st),
                      RD_OK); /* before it is closed: nothing is held back */
-    assert_int_equal(seen.n, 10);
+    assert_int_equal(seen.n, 11);
     assert_string_equal(seen.v[3].tag, "loss");
     assert_true(seen.v[4].value == 5.0);
     assert_true(seen.v[4].wall > 1.7e9);
@@ -401,11 +422,9 @@ static void no_folder_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest plain[] = {
-        cmocka_unit_test(reads_tensorboards_own),
-        cmocka_unit_test(every_cut_and_flip_is_defined),
-        cmocka_unit_test(writes_and_reads_back),
-        cmocka_unit_test(full_disk_leaves_whole_records),
-        cmocka_unit_test(no_folder_is_told),
+        cmocka_unit_test(large_image_has_its_checksum),   cmocka_unit_test(reads_tensorboards_own),
+        cmocka_unit_test(every_cut_and_flip_is_defined),  cmocka_unit_test(writes_and_reads_back),
+        cmocka_unit_test(full_disk_leaves_whole_records), cmocka_unit_test(no_folder_is_told),
         cmocka_unit_test(a_resumed_run_has_two_files), /* last: its files stay for check_events.py */
     };
     enum {

@@ -26,15 +26,19 @@ typedef struct fixture {
     rd_status st;
 } fixture;
 
-/* Shapes that hit every way of cutting: longer than a block, rows longer than a block, rows of seven, single elements. */
+/* Shapes that hit every way of cutting: longer than a block, rows longer than a block, rows of seven, single elements.
+ */
 static void setup(fixture *f, const char *optimizer, int n_threads, double max_grad_norm, double lars_nu)
 {
     static const struct {
         const char *name;
         int64_t dim[2];
         unsigned flags;
-    } shapes[] = {{"matrix", {97, 131}, 0}, {"long_rows", {3, 5003}, RD_PARAM_ROWS}, {"table", {1301, 7}, RD_PARAM_ROWS},
-                  {"bias", {13, 1}, 0},     {"scalar", {1, 1}, 0}};
+    } shapes[] = {{"matrix", {97, 131}, 0},
+                  {"long_rows", {3, 5003}, RD_PARAM_ROWS},
+                  {"table", {1301, 7}, RD_PARAM_ROWS},
+                  {"bias", {13, 1}, 0},
+                  {"scalar", {1, 1}, 0}};
     memset(f, 0, sizeof *f);
     f->c = defaults;
     f->c.optimizer = optimizer;
@@ -46,7 +50,8 @@ static void setup(fixture *f, const char *optimizer, int n_threads, double max_g
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         rd_param *q;
         const rd_init init = {.kind = RD_INIT_CONST};
-        assert_int_equal(rd_params_add(f->p, shapes[i].name, 2, shapes[i].dim, init, shapes[i].flags, &q, &f->st), RD_OK);
+        assert_int_equal(rd_params_add(f->p, shapes[i].name, 2, shapes[i].dim, init, shapes[i].flags, &q, &f->st),
+                         RD_OK);
     }
     assert_int_equal(rd_params_seal(f->p, 1, NAN, &f->st), RD_OK);
     assert_int_equal(rd_optim_new(&f->c, f->p, n_threads, &f->o, &f->st), RD_OK);
@@ -58,8 +63,14 @@ static void teardown(fixture *f)
     rd_params_free(f->p);
 }
 
-static uint32_t next(uint32_t *s) { return *s = *s * 1664525u + 1013904223u; }
-static float number(uint32_t *s) { return (float)(next(s) >> 8) / 8388608.0f - 1.0f; }
+static uint32_t next(uint32_t *s)
+{
+    return *s = *s * 1664525u + 1013904223u;
+}
+static float number(uint32_t *s)
+{
+    return (float)(next(s) >> 8) / 8388608.0f - 1.0f;
+}
 
 /* Gradients of step t; every third row of the tables is zero. */
 static void fill(fixture *f, float *x, uint32_t seed, bool zero_rows)
@@ -81,7 +92,10 @@ static rd_optim_stats step(fixture *f, int64_t t, double scale)
     return s;
 }
 
-static size_t span_bytes(const fixture *f) { return (size_t)rd_params_span(f->p) * sizeof(float); }
+static size_t span_bytes(const fixture *f)
+{
+    return (size_t)rd_params_span(f->p) * sizeof(float);
+}
 
 static void test_not_finite(void **state)
 {
@@ -140,7 +154,8 @@ static void test_threads(void **state)
         const rd_param *bias = rd_params_find(a.p, "bias");
         for (int64_t i = bias->n; i < 16; i++) {
             assert_true(rd_params_values(a.p)[bias->offset + i] == 0.0f);
-            for (int s = 0; s < rd_params_n_slots(a.p); s++) assert_true(rd_params_slot(a.p, s)[bias->offset + i] == 0.0f);
+            for (int s = 0; s < rd_params_n_slots(a.p); s++)
+                assert_true(rd_params_slot(a.p, s)[bias->offset + i] == 0.0f);
         }
         teardown(&a);
         teardown(&b);
@@ -159,7 +174,8 @@ static void test_cuts(void **state)
         uint32_t s = 11;
         for (int k = 0; k < 5; k++)
             for (int i = 0; i < LEN; i++) x[run][k][i] = k < 2 ? number(&s) : fabsf(number(&s));
-        rd_update u = {.c = &c, .lr = 0.1, .t = 3, .w = x[run][0], .g = x[run][1], .slot = {x[run][2], x[run][3], x[run][4]}};
+        rd_update u = {
+            .c = &c, .lr = 0.1, .t = 3, .w = x[run][0], .g = x[run][1], .slot = {x[run][2], x[run][3], x[run][4]}};
         for (int64_t lo = 0, len = 1; lo < LEN; lo = u.hi, len = len % 37 + 1) {
             u.lo = lo;
             u.hi = run == 0 ? LEN : (lo + len < LEN ? lo + len : LEN);
@@ -252,9 +268,12 @@ static void test_registry(void **state)
     assert_non_null(strstr(st.msg, "'max_grad_norm'"));
 }
 
-#define EACH(fn) \
-    {#fn " sgd", fn, NULL, NULL, "sgd"}, {#fn " momentum", fn, NULL, NULL, "momentum"}, {#fn " adam", fn, NULL, NULL, "adam"}, \
-        {#fn " adagrad", fn, NULL, NULL, "adagrad"}, {#fn " adadelta", fn, NULL, NULL, "adadelta"}
+#define EACH(fn)                                                                                                       \
+    {#fn " sgd", fn, NULL, NULL, "sgd"}, {#fn " momentum", fn, NULL, NULL, "momentum"},                                \
+        {#fn " adam", fn, NULL, NULL, "adam"}, {#fn " adagrad", fn, NULL, NULL, "adagrad"},                            \
+    {                                                                                                                  \
+#fn " adadelta", fn, NULL, NULL, "adadelta"                                                                    \
+    }
 
 int main(void)
 {

@@ -113,7 +113,8 @@ static void test_keys_differ(void **state)
 {
     (void)state;
     const rd_key k[] = {rd_key_make(1, 2, 3, 4), rd_key_make(2, 2, 3, 4), rd_key_make(1, 3, 3, 4),
-                        rd_key_make(1, 2, 4, 3), rd_key_make(1, 2, 3, 5), rd_key_make(0, 0, 0, 0), rd_key_make(0, 0, 0, 1)};
+                        rd_key_make(1, 2, 4, 3), rd_key_make(1, 2, 3, 5), rd_key_make(0, 0, 0, 0),
+                        rd_key_make(0, 0, 0, 1)};
     enum { N = sizeof k / sizeof *k };
     for (int i = 0; i < N; i++)
         for (int j = 0; j < i; j++) assert_true(k[i].k[0] != k[j].k[0] && k[i].k[1] != k[j].k[1]);

@@ -1,4 +1,5 @@
-/* The learning-rate schedule: OpenSeq2Seq's hvd8x config, the scaling laws, warm-up, missing keys, the banner's lines. */
+/* The learning-rate schedule: OpenSeq2Seq's hvd8x config, the scaling laws, warm-up, missing keys, the banner's lines.
+ */
 #include "rd/optim.h"
 #include "rd/strbuf.h"
 #include <setjmp.h>
@@ -8,10 +9,10 @@
 #include <math.h>
 #include <string.h>
 
-#define HVD8X \
-    .learning_rate = 0.0022627417, .use_decay = true, .use_staircase_decay = true, .begin_decay_at = 26372, .decay_steps = 4395, \
-    .decay_rate = 0.5, .min_learning_rate = 1e-5, .has_begin = true, .has_steps = true, .has_rate = true, .has_staircase = true, \
-    .has_min = true
+#define HVD8X                                                                                                          \
+    .learning_rate = 0.0022627417, .use_decay = true, .use_staircase_decay = true, .begin_decay_at = 26372,            \
+    .decay_steps = 4395, .decay_rate = 0.5, .min_learning_rate = 1e-5, .has_begin = true, .has_steps = true,           \
+    .has_rate = true, .has_staircase = true, .has_min = true
 #define SMOOTH .learning_rate = 0.1, .use_decay = true, .begin_decay_at = 100, .decay_steps = 50, .decay_rate = 0.25
 
 static const rd_schedule_config hvd8x = {HVD8X, .lr_scaling = "none"};
@@ -106,7 +107,8 @@ static void test_missing_keys(void **state)
     st = (rd_status){0};
     c.has_min = c.has_begin = c.has_steps = c.has_staircase = false;
     assert_int_equal(rd_schedule_check(&c, NULL, &st), RD_EUSAGE);
-    assert_non_null(strstr(st.msg, "'begin_decay_at', 'decay_steps', 'decay_rate', 'use_staircase_decay', 'min_learning_rate' are"));
+    assert_non_null(strstr(
+        st.msg, "'begin_decay_at', 'decay_steps', 'decay_rate', 'use_staircase_decay', 'min_learning_rate' are"));
 }
 
 static const struct banner {
@@ -115,7 +117,8 @@ static const struct banner {
     int n;
     const char *want;
 } banners[] = {
-    {"banner: constant", &constant, 1, "learning rate: config 0.001, lr_scaling linear for 1 rank: factor 1, effective 0.001\n"},
+    {"banner: constant", &constant, 1,
+     "learning rate: config 0.001, lr_scaling linear for 1 rank: factor 1, effective 0.001\n"},
     {"banner: warm-up", &warm, 8,
      "learning rate: config 0.001, lr_scaling linear for 8 ranks: factor 8, effective 0.008\n"
      "  warm-up ends       step 100 (config: 800), rate 0.008\n"},
@@ -152,7 +155,8 @@ int main(void)
     enum { N_ROWS = sizeof rows / sizeof *rows, N_BANNERS = sizeof banners / sizeof *banners };
     struct CMUnitTest t[N_ROWS + N_BANNERS + 2];
     for (int i = 0; i < N_ROWS; i++)
-        t[i] = (struct CMUnitTest){.name = rows[i].name, .test_func = check_row, .initial_state = (void *)(uintptr_t)&rows[i]};
+        t[i] = (struct CMUnitTest){
+            .name = rows[i].name, .test_func = check_row, .initial_state = (void *)(uintptr_t)&rows[i]};
     for (int i = 0; i < N_BANNERS; i++)
         t[N_ROWS + i] = (struct CMUnitTest){
             .name = banners[i].name, .test_func = check_banner, .initial_state = (void *)(uintptr_t)&banners[i]};
