@@ -14,7 +14,7 @@ PKGS    := jansson libarchive
 DNNL_CFLAGS ?=
 DNNL_LIBS   ?= -ldnnl
 # Debian's names of all that make, make test and mpirun want.
-DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev libdnnl-dev libcmocka-dev
+DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev libdnnl-dev libcmocka-dev procps
 
 NEED := $(filter-out clean distclean help deps deps-names demo lint uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)

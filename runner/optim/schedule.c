@@ -126,8 +126,8 @@ void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, void *strbuf
 {
     rd_strbuf *b = strbuf;
     const double f = rd_schedule_factor(c, n_ranks);
-    rd_strbuf_printf(b, "learning rate: config %.6g, lr_scaling %s for %d rank%s: factor %.6g, effective %.6g\n",
-                     c->learning_rate, c->lr_scaling ? c->lr_scaling : "linear", n_ranks, n_ranks == 1 ? "" : "s", f,
+    rd_strbuf_printf(b, "config %.6g, lr_scaling %s for %d rank%s: factor %.6g, effective %.6g\n", c->learning_rate,
+                     c->lr_scaling ? c->lr_scaling : "linear", n_ranks, n_ranks == 1 ? "" : "s", f,
                      f * c->learning_rate);
     if (c->warmup_steps > 0 && f > 1.0) boundary(c, n_ranks, "warm-up ends", c->warmup_steps, b);
     if (!c->use_decay) return;

@@ -136,6 +136,7 @@ typedef struct step_sums {      /* over the samples of all ranks */
     double loss, weight, nll, targets, correct, tokens_src, tokens_tgt, samples, hash;
     double flops;               /* where stepper.count_flops */
     double stop, save;          /* requests, of any rank */
+    double skipped;             /* steps skipped in a row before this one: must be the same on all ranks */
 } step_sums;
 typedef struct stepper stepper;
 struct stepper {

@@ -214,18 +214,28 @@ static void record(trainer *t, const step_sums *sum, const rd_optim_stats *stats
 
 /* ---- the loop ---- */
 
-static rd_code not_finite(trainer *t, rd_status *st)
+static void note_skip(trainer *t)
 {
     rd_run *r = t->run;
     t->skipped_in_row++;
     rd_live(r->log, NULL);
     rd_info(r->log, "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64 " in a row, %" PRId64 " in all)",
             r->at.step, t->skipped_in_row, r->at.skipped);
-    if (t->skipped_in_row < r->c.nonfinite_limit) return RD_OK;
-    r->agreed = true; /* every rank counts the same */
+}
+
+/* before: steps skipped in a row on this rank; all: the sum over ranks. Ranks that disagree are no replicas any more, and each has
+ * to end the job by itself; ranks that agree on too many leave together. */
+static rd_code check_skips(trainer *t, int64_t before, double all, rd_status *st)
+{
+    rd_run *r = t->run;
+    if (all != (double)before * r->world->size)
+        return rd_fail(st, RD_ENUMERIC, "at step %" PRId64 " the ranks do not agree on which steps were not finite: their weights "
+                       "differ; start again from the last checkpoint, and suspect a machine", r->at.step);
+    if (before < r->c.nonfinite_limit) return RD_OK;
+    r->agreed = true;
     return rd_fail(st, RD_ENUMERIC, "the gradient was not finite in %" PRId64 " steps in a row, up to step %" PRId64 "; lower "
-                   "learning_rate or loss_scale, or set max_grad_norm, and start again from the last checkpoint", t->skipped_in_row,
-                   r->at.step);
+                   "learning_rate or loss_scale, or set max_grad_norm, and start again from the last checkpoint", before,
+                   r->at.step - 1);
 }
 
 static rd_code one_step(trainer *t, bool *stop, rd_status *st)
@@ -238,11 +248,13 @@ static rd_code one_step(trainer *t, bool *stop, rd_status *st)
     /* A signal reaches the ranks at slightly different times; what comes right after a save belongs to that one. */
     const bool asked = signals_take_save() && begin_ns - t->last_save_ns > 1000000000;
     const step_sums in = {.stop = signals_stop() ? 1.0 : 0.0,
-                          .save = asked || (root && begin_ns >= t->next_save_ns) ? 1.0 : 0.0};
+                          .save = asked || (root && begin_ns >= t->next_save_ns) ? 1.0 : 0.0,
+                          .skipped = (double)t->skipped_in_row};
     step_sums sum;
     rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL};
     t->stepper.want_sample = due && root;
     RD_TRY(stepper_step(&t->stepper, lr, &in, &sum, &stats, st));
+    RD_TRY(check_skips(t, t->skipped_in_row, sum.skipped, st));
     if (r->started_ns) {
         rd_info(r->log, "first step done %.2f s after the start", (double)(rd_now_ns() - r->started_ns) * 1e-9);
         r->started_ns = 0;
@@ -262,7 +274,7 @@ static rd_code one_step(trainer *t, bool *stop, rd_status *st)
     if (stats.finite)
         t->skipped_in_row = 0;
     else
-        RD_TRY(not_finite(t, st));
+        note_skip(t);
     note_epoch(t);
     *stop = sum.stop > 0.0;
     if (sum.save > 0.0 && !*stop && step < t->last_step) RD_TRY(save(t, false, st));

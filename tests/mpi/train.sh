@@ -35,6 +35,19 @@ expect "iter_size, np 1" 0 "" t 1 iter1 --max_steps=30 --summary_frequency=1 --s
 expect "iter_size, np 2" 0 "" t 2 iter2 --max_steps=30 --summary_frequency=1 --set iter_size=3 --set batch_size=8
 expect "losses with iter_size" 0 "" close_curves loss 1e-4 30 iter1 iter2
 
+# The weight of an update is what was in it: the whole epoch at once, as a batch that is not full, and in two parts are one curve.
+buckets='--set bucket_src=[14] --set bucket_tgt=[14]'
+# shellcheck disable=SC2086 # $buckets is several words
+expect "an epoch a step" 0 "" t 1 full --max_steps=4 --summary_frequency=1 $buckets --set batch_size=410
+# shellcheck disable=SC2086
+expect "an epoch a step, batch not full" 0 "" t 2 over --max_steps=4 --summary_frequency=1 $buckets --set batch_size=700
+# shellcheck disable=SC2086
+expect "an epoch a step, in two parts" 0 "" t 1 parts --max_steps=4 --summary_frequency=1 $buckets --set batch_size=205 --set iter_size=2
+for key in loss grad_norm; do
+    expect "$key of a batch not full" 0 "" close_curves $key 1e-4 4 full over
+    expect "$key in two parts" 0 "" close_curves $key 1e-4 4 full parts
+done
+
 # A world of 3 and last batches that do not divide: 410 samples, each once an epoch, by the sum of the hashes of their ids.
 epoch_ends() { sed -n 's/.*"epoch_samples":410,"epoch_samples_hash":\([0-9]*\).*/\1/p' "$1/metrics.jsonl"; }
 expect "np 3, uneven" 0 "epoch 4 done" t 3 three --summary_frequency=1 --set batch_size=5
@@ -92,6 +105,9 @@ for n in 2 3; do
     lines $n --set infer_batch_size=$((n * 3)) > i$n.txt
     expect "inference of np $n" 0 "" cmp i1.txt i$n.txt
 done
+awk '{ l[NR] = $0 } END { for (i = NR; i > 0; i--) print l[i] }' data/test.src > data/back.src
+lines 2 --set source_file_test=data/back.src | awk '{ l[NR] = $0 } END { for (i = NR; i > 0; i--) print l[i] }' > back.txt
+expect "lines in the order of the input" 0 "" cmp i1.txt back.txt
 lines 2 --inference_out=file.txt > stdout.txt
 expect "inference into a file" 0 "" cmp i1.txt file.txt
 expect "and nothing on standard output" 0 "" sh -c "[ ! -s stdout.txt ]"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads event files with TensorBoard's own reader.
 
-    check_events.py --unit BUILD/tests/unit    what tests/unit/events.c leaves: a run cut at step 5, taken up from step 3
+    check_events.py --unit BUILD/tests/unit    what tests/unit/events.c leaves: a run cut at step 5, taken up from 3
     check_events.py LOGDIR                     the log folder of a run: loads, steps rise, tags and hparams are there
 
 Prints one line for each; exit status 1 on any difference."""

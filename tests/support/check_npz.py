@@ -3,8 +3,9 @@
 
     check_npz.py BUILD/tests/unit    the folder of the test programs
 
-Runs each program with its files kept, then compares values, types, order of members, the checksums of the manifest (with a
-CRC32C of its own) and the constants that make archives reproducible. Prints one line; exit status 1 on any difference."""
+Runs each program with its files kept, then compares values, types, order of members, the checksums of the manifest
+(with a CRC32C of its own) and the constants that make archives reproducible. Prints one line; exit status 1 on any
+difference."""
 import json
 import os
 import subprocess

@@ -117,27 +117,26 @@ static const struct banner {
     int n;
     const char *want;
 } banners[] = {
-    {"banner: constant", &constant, 1,
-     "learning rate: config 0.001, lr_scaling linear for 1 rank: factor 1, effective 0.001\n"},
+    {"banner: constant", &constant, 1, "config 0.001, lr_scaling linear for 1 rank: factor 1, effective 0.001\n"},
     {"banner: warm-up", &warm, 8,
-     "learning rate: config 0.001, lr_scaling linear for 8 ranks: factor 8, effective 0.008\n"
+     "config 0.001, lr_scaling linear for 8 ranks: factor 8, effective 0.008\n"
      "  warm-up ends       step 100 (config: 800), rate 0.008\n"},
     {"banner: boundaries of 8 ranks", &hvd8x_linear, 8,
-     "learning rate: config 0.00226274, lr_scaling linear for 8 ranks: factor 8, effective 0.0181019\n"
+     "config 0.00226274, lr_scaling linear for 8 ranks: factor 8, effective 0.0181019\n"
      "  decay begins       step 3297 (config: 26372), rate 0.0181019\n"
      "  decay period 1     step 3846 (config: 30767), rate 0.00905097\n"
      "  decay period 2     step 4396 (config: 35162), rate 0.00452548\n"
      "  decay period 3     step 4945 (config: 39557), rate 0.00226274\n"
      "  floor reached      step 7692 (config: 61532), rate 8e-05\n"},
     {"banner: none keeps the steps", &hvd8x, 8,
-     "learning rate: config 0.00226274, lr_scaling none for 8 ranks: factor 1, effective 0.00226274\n"
+     "config 0.00226274, lr_scaling none for 8 ranks: factor 1, effective 0.00226274\n"
      "  decay begins       step 26372, rate 0.00226274\n"
      "  decay period 1     step 30767, rate 0.00113137\n"
      "  decay period 2     step 35162, rate 0.000565685\n"
      "  decay period 3     step 39557, rate 0.000282843\n"
      "  floor reached      step 61532, rate 1e-05\n"},
     {"banner: floor above the rate", &high_floor, 1,
-     "learning rate: config 0.1, lr_scaling linear for 1 rank: factor 1, effective 0.1\n"
+     "config 0.1, lr_scaling linear for 1 rank: factor 1, effective 0.1\n"
      "  min_learning_rate 0.2 is not below learning_rate: it is the rate of every step\n"},
 };
 

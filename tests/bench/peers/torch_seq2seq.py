@@ -4,10 +4,12 @@
                             [--warmup N] [--steps N]
     python torch_seq2seq.py --check
 
-FILE.json is an experiment of ../ (toy, nmt_one, gnmt_4x512); what the options leave out is taken from its keys. The model is the one that the configuration describes (lstm cells), written as PyTorch invites one to: nn.LSTM wherever no feedback
-forbids it, nn.LSTMCell for the layers inside the attention's feedback loop, keys once per batch, the embedding part outside the
-loop, the output layer and the cross-entropy once over the real target positions, fused Adam. bfloat16 is torch.autocast with
-float32 weights. cpu_share is processor time over wall time: a run well below 1 was disturbed by others. --check compares the loss with the reference implementation of tests/golden on small sizes, and times nothing.
+FILE.json is an experiment of ../ (toy, nmt_one, gnmt_4x512); what the options leave out is taken from its keys. The model is
+the one that the configuration describes (lstm cells), written as PyTorch invites one to: nn.LSTM wherever no feedback forbids
+it, nn.LSTMCell for the layers inside the attention's feedback loop, keys once per batch, upper gnmt layers outside the loop,
+the output layer and the cross-entropy once over the real target positions, fused Adam. bfloat16 is torch.autocast with float32
+weights. cpu_share is processor time over wall time: a run well below 1 was disturbed by others. --check compares the loss with
+the reference implementation of tests/golden on small sizes, and times nothing.
 
 Data: pair i of an endless stream; batch b holds the pairs b B .. b B + B - 1. With splitmix64 of the counter 1000003 i + k,
 the upper 53 bits as a fraction, as u(i, k) in [0, 1):

@@ -1,0 +1,384 @@
+/* make_bpe.c -- subwords by byte pair encoding (Sennrich, Haddow and Birch 2016), with the files and, byte for byte, the results of
+ * subword-nmt 0.3 and later.
+ *
+ *     make_bpe learn N FILE... > codes          N merges at most, fewer when no pair occurs twice
+ *     make_bpe apply CODES FILE > segmented     words in pieces, all but the last marked "@@"
+ *
+ * A word starts as its characters, "</w>" glued to the last one. Learning merges the most frequent pair of neighbours, the larger in
+ * order of code points when two are equal, again and again. Applying merges the pair that was learnt first, wherever it stands,
+ * from left to right. Codes: "#version: 0.2", then a line "left right" per merge. To undo it, delete every "@@ ".
+ *
+ * Two words share nothing but counts, so learning keeps, for each pair, its count and the words it was seen in, and after a merge counts
+ * only those words anew. */
+#include "../../runner/data/data_impl.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct text { char *at; size_t n; } text;
+
+/* Interned strings: symbols, and words before they are split. */
+typedef struct pool {
+    text *item;
+    int32_t *slot; /* index + 1; 0: empty */
+    size_t n, cap, mask;
+} pool;
+
+typedef struct pair {
+    int32_t left, right;
+    int64_t count;
+    int32_t *words; /* indices, some of them stale or repeated */
+    int32_t n_words, cap_words;
+} pair;
+
+typedef struct word { int32_t *symbol; int32_t n; int64_t count; } word;
+
+typedef struct bpe {
+    pool symbols, words;
+    word *word;       /* learning: beside words.item */
+    pair *pair;
+    int32_t *slot;    /* of pairs: index + 1 */
+    size_t n_pairs, cap_pairs, pair_mask;
+} bpe;
+
+/* A tool for a person at a prompt: out of memory ends it. */
+static void *grow(void *p, size_t bytes)
+{
+    void *q = realloc(p, bytes ? bytes : 1);
+    if (!q) {
+        fprintf(stderr, "make_bpe: out of memory\n");
+        exit(RD_EENV);
+    }
+    return q;
+}
+
+static void *zeroed(size_t n, size_t bytes) { return memset(grow(NULL, n * bytes), 0, n * bytes); }
+
+static int32_t intern(pool *p, const char *at, size_t n)
+{
+    if (p->n * 2 >= p->mask) {
+        free(p->slot);
+        p->mask = p->mask ? p->mask * 2 + 1 : 4095;
+        p->slot = zeroed(p->mask + 1, sizeof *p->slot);
+        for (size_t k = 0; k < p->n; k++) {
+            size_t i = rd_hash(0, p->item[k].at, p->item[k].n) & p->mask;
+            while (p->slot[i])
+                i = (i + 1) & p->mask;
+            p->slot[i] = (int32_t)k + 1;
+        }
+    }
+    size_t i = rd_hash(0, at, n) & p->mask;
+    for (; p->slot[i]; i = (i + 1) & p->mask) {
+        const text *t = &p->item[p->slot[i] - 1];
+        if (t->n == n && memcmp(t->at, at, n) == 0) return p->slot[i] - 1;
+    }
+    if (p->n == p->cap) p->item = grow(p->item, (p->cap = p->cap * 2 + 64) * sizeof *p->item);
+    p->item[p->n] = (text){ grow(NULL, n), n };
+    if (n > 0) memcpy(p->item[p->n].at, at, n);
+    p->slot[i] = (int32_t)++p->n;
+    return (int32_t)p->n - 1;
+}
+
+static void free_pool(pool *p)
+{
+    for (size_t k = 0; k < p->n; k++)
+        free(p->item[k].at);
+    free(p->item);
+    free(p->slot);
+}
+
+static int32_t joined(bpe *b, int32_t left, int32_t right)
+{
+    const text l = b->symbols.item[left], r = b->symbols.item[right];
+    char *s = grow(NULL, l.n + r.n);
+    memcpy(s, l.at, l.n);
+    memcpy(s + l.n, r.at, r.n);
+    const int32_t id = intern(&b->symbols, s, l.n + r.n);
+    free(s);
+    return id;
+}
+
+static size_t pair_hash(int32_t left, int32_t right)
+{
+    return (size_t)rd_fold(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ 0xa0761d6478bd642fu, 0xe7037ed1a0b428dbu);
+}
+
+/* Index of the pair; -1: new and not wanted. */
+static int32_t find_pair(bpe *b, int32_t left, int32_t right, bool make)
+{
+    if (b->n_pairs * 2 >= b->pair_mask) {
+        free(b->slot);
+        b->pair_mask = b->pair_mask ? b->pair_mask * 2 + 1 : 65535;
+        b->slot = zeroed(b->pair_mask + 1, sizeof *b->slot);
+        for (size_t k = 0; k < b->n_pairs; k++) {
+            size_t i = pair_hash(b->pair[k].left, b->pair[k].right) & b->pair_mask;
+            while (b->slot[i])
+                i = (i + 1) & b->pair_mask;
+            b->slot[i] = (int32_t)k + 1;
+        }
+    }
+    size_t i = pair_hash(left, right) & b->pair_mask;
+    for (; b->slot[i]; i = (i + 1) & b->pair_mask) {
+        const pair *p = &b->pair[b->slot[i] - 1];
+        if (p->left == left && p->right == right) return b->slot[i] - 1;
+    }
+    if (!make) return -1;
+    if (b->n_pairs == b->cap_pairs) b->pair = grow(b->pair, (b->cap_pairs = b->cap_pairs * 2 + 1024) * sizeof *b->pair);
+    b->pair[b->n_pairs] = (pair){ .left = left, .right = right };
+    b->slot[i] = (int32_t)++b->n_pairs;
+    return (int32_t)b->n_pairs - 1;
+}
+
+static size_t char_bytes(const char *s, size_t n)
+{
+    const unsigned char c = (unsigned char)s[0];
+    const size_t k = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+    return k < n ? k : n;
+}
+
+/* The characters of a word, "</w>" glued to the last one; the caller frees *out. */
+static int32_t split_word(bpe *b, const char *at, size_t n, int32_t **out)
+{
+    int32_t k = 0, *s = grow(NULL, n * sizeof *s);
+    for (size_t i = 0; i < n;) {
+        const size_t m = char_bytes(at + i, n - i);
+        char last[16];
+        if (i + m == n) {
+            memcpy(last, at + i, m);
+            memcpy(last + m, "</w>", 4);
+            s[k++] = intern(&b->symbols, last, m + 4);
+        } else {
+            s[k++] = intern(&b->symbols, at + i, m);
+        }
+        i += m;
+    }
+    *out = s;
+    return k;
+}
+
+/* Every (left, right) becomes `to`, from left to right; returns the new length. */
+static int32_t merge(int32_t *s, int32_t n, int32_t left, int32_t right, int32_t to)
+{
+    int32_t m = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const bool here = i + 1 < n && s[i] == left && s[i + 1] == right;
+        s[m++] = here ? to : s[i];
+        i += here;
+    }
+    return m;
+}
+
+/* ---- learning ---- */
+
+/* Lists the word at the pairs that hold the symbol `fresh` (-1: at all): at the others it is listed already. */
+static void count_pairs(bpe *b, int32_t w, int64_t sign, bool list, int32_t fresh)
+{
+    for (int32_t i = 0; i + 1 < b->word[w].n; i++) {
+        const int32_t left = b->word[w].symbol[i], right = b->word[w].symbol[i + 1];
+        const int32_t at = find_pair(b, left, right, true);
+        pair *p = &b->pair[at];
+        p->count += sign * b->word[w].count;
+        if (!list || (fresh >= 0 && left != fresh && right != fresh) || (p->n_words > 0 && p->words[p->n_words - 1] == w)) continue;
+        if (p->n_words == p->cap_words) p->words = grow(p->words, (size_t)(p->cap_words = p->cap_words * 2 + 4) * sizeof *p->words);
+        p->words[p->n_words++] = w;
+    }
+}
+
+static int compare(const text *a, const text *b)
+{
+    const int c = memcmp(a->at, b->at, a->n < b->n ? a->n : b->n);
+    return c ? c : (a->n > b->n) - (a->n < b->n);
+}
+
+static bool is_better(const bpe *b, const pair *p, const pair *best)
+{
+    if (p->count != best->count) return p->count > best->count;
+    const text *s = b->symbols.item;
+    const int c = compare(&s[p->left], &s[best->left]);
+    return c ? c > 0 : compare(&s[p->right], &s[best->right]) > 0;
+}
+
+static bool has_pair(const word *w, int32_t left, int32_t right)
+{
+    for (int32_t i = 0; i + 1 < w->n; i++)
+        if (w->symbol[i] == left && w->symbol[i + 1] == right) return true;
+    return false;
+}
+
+static void learn_merges(bpe *b, int64_t n_merges)
+{
+    puts("#version: 0.2");
+    for (int64_t k = 0; k < n_merges; k++) {
+        size_t best = 0;
+        for (size_t i = 1; i < b->n_pairs; i++)
+            if (is_better(b, &b->pair[i], &b->pair[best])) best = i;
+        if (b->n_pairs == 0 || b->pair[best].count < 2) break;
+        const pair p = b->pair[best]; /* the table moves while words are counted anew */
+        const text l = b->symbols.item[p.left], r = b->symbols.item[p.right];
+        printf("%.*s %.*s\n", (int)l.n, l.at, (int)r.n, r.at);
+        const int32_t to = joined(b, p.left, p.right);
+        b->pair[best].words = NULL;
+        b->pair[best].n_words = b->pair[best].cap_words = 0;
+        for (int32_t i = 0; i < p.n_words; i++) {
+            word *w = &b->word[p.words[i]];
+            if (!has_pair(w, p.left, p.right)) continue;
+            count_pairs(b, p.words[i], -1, false, -1);
+            w->n = merge(w->symbol, w->n, p.left, p.right, to);
+            count_pairs(b, p.words[i], 1, true, to);
+        }
+        free(p.words);
+    }
+}
+
+static rd_code read_words(bpe *b, const char *path, rd_status *st)
+{
+    rd_lines *l = NULL;
+    size_t cap = b->words.n;
+    RD_TRY(rd_lines_new(path, (rd_lines_opts){ .max_line_bytes = 1 << 30 }, &l, st));
+    for (;;) {
+        const char *line;
+        size_t n;
+        RD_TRY(rd_lines_next(l, &line, &n, st));
+        if (!line) break;
+        if (n > 0 && line[n - 1] == '\r') n--;
+        for (size_t i = 0, from = 0; i <= n; i++) {
+            if (i < n && line[i] != ' ') continue;
+            if (i > from) {
+                const size_t before = b->words.n;
+                const int32_t w = intern(&b->words, line + from, i - from);
+                if (b->words.n > cap) b->word = grow(b->word, (cap = b->words.n * 2) * sizeof *b->word);
+                if (b->words.n > before) b->word[w] = (word){ 0 };
+                b->word[w].count++;
+            }
+            from = i + 1;
+        }
+    }
+done:
+    rd_lines_free(l);
+    return st->code;
+}
+
+static rd_code learn(bpe *b, int64_t n_merges, char **paths, int n_paths, rd_status *st)
+{
+    for (int i = 0; i < n_paths; i++)
+        RD_TRY(read_words(b, paths[i], st));
+    for (size_t w = 0; w < b->words.n; w++) {
+        b->word[w].n = split_word(b, b->words.item[w].at, b->words.item[w].n, &b->word[w].symbol);
+        count_pairs(b, (int32_t)w, 1, true, -1);
+    }
+    learn_merges(b, n_merges);
+done:
+    return st->code;
+}
+
+/* ---- applying: the count of a pair is its rank ---- */
+
+static rd_code read_codes(bpe *b, const char *path, rd_status *st)
+{
+    rd_lines *l = NULL;
+    RD_TRY(rd_lines_new(path, (rd_lines_opts){ .max_line_bytes = 1 << 20 }, &l, st));
+    for (;;) {
+        const char *line;
+        size_t n;
+        RD_TRY(rd_lines_next(l, &line, &n, st));
+        if (!line) break;
+        if (n > 0 && line[n - 1] == '\r') n--;
+        const char *space = n > 0 ? memchr(line, ' ', n) : NULL;
+        if (rd_lines_number(l) == 1) {
+            if (n != 13 || memcmp(line, "#version: 0.2", 13) != 0)
+                RD_TRY(rd_fail(st, RD_EDATA, "'%s' does not begin with '#version: 0.2'", path));
+            continue;
+        }
+        if (!space || space == line || space + 1 == line + n || memchr(space + 1, ' ', (size_t)(line + n - space - 1)))
+            RD_TRY(rd_fail(st, RD_EDATA, "%s:%" PRId64 ": not two symbols with one space between", path, rd_lines_number(l)));
+        const int32_t left = intern(&b->symbols, line, (size_t)(space - line));
+        const int32_t right = intern(&b->symbols, space + 1, (size_t)(line + n - space - 1));
+        const size_t before = b->n_pairs;
+        const int32_t p = find_pair(b, left, right, true);
+        if (b->n_pairs > before) b->pair[p].count = rd_lines_number(l);
+    }
+    if (rd_lines_number(l) == 0) RD_TRY(rd_fail(st, RD_EDATA, "'%s' is empty", path));
+done:
+    rd_lines_free(l);
+    return st->code;
+}
+
+static void put_word(bpe *b, const char *at, size_t n, bool first)
+{
+    int32_t *s, m = split_word(b, at, n, &s);
+    for (;;) {
+        int32_t best = -1;
+        for (int32_t i = 0; i + 1 < m; i++) {
+            const int32_t p = find_pair(b, s[i], s[i + 1], false);
+            if (p >= 0 && (best < 0 || b->pair[p].count < b->pair[best].count)) best = p;
+        }
+        if (best < 0) break;
+        const int32_t left = b->pair[best].left, right = b->pair[best].right;
+        m = merge(s, m, left, right, joined(b, left, right));
+    }
+    for (int32_t i = 0; i < m; i++) {
+        const text t = b->symbols.item[s[i]];
+        if (!first || i > 0) putchar(' ');
+        const size_t bytes = i + 1 < m ? t.n : t.n - 4;
+        fwrite(t.at, 1, bytes, stdout);
+        if (i + 1 < m) fputs("@@", stdout);
+    }
+    free(s);
+}
+
+static rd_code apply(bpe *b, const char *codes, const char *path, rd_status *st)
+{
+    rd_lines *l = NULL;
+    RD_TRY(read_codes(b, codes, st));
+    RD_TRY(rd_lines_new(path, (rd_lines_opts){ .max_line_bytes = 1 << 30 }, &l, st));
+    for (;;) {
+        const char *line;
+        size_t n, from = 0, end;
+        RD_TRY(rd_lines_next(l, &line, &n, st));
+        if (!line) break;
+        if (n > 0 && line[n - 1] == '\r') n--;
+        for (end = n; end > 0 && line[end - 1] == ' ';) /* outer spaces stay as they are */
+            end--;
+        while (from < end && line[from] == ' ')
+            from++;
+        fwrite(line, 1, from, stdout);
+        bool first = true;
+        for (size_t i = from; i <= end; i++) {
+            if (i < end && line[i] != ' ') continue;
+            if (i > from) {
+                put_word(b, line + from, i - from, first);
+                first = false;
+            }
+            from = i + 1;
+        }
+        fwrite(line + end, 1, n - end, stdout);
+        putchar('\n');
+    }
+done:
+    rd_lines_free(l);
+    return st->code;
+}
+
+int main(int argc, char **argv)
+{
+    rd_status st = { 0 };
+    bpe b = { 0 };
+    if (argc >= 4 && strcmp(argv[1], "learn") == 0 && strtoll(argv[2], NULL, 10) > 0)
+        (void)learn(&b, strtoll(argv[2], NULL, 10), argv + 3, argc - 3, &st);
+    else if (argc == 4 && strcmp(argv[1], "apply") == 0)
+        (void)apply(&b, argv[2], argv[3], &st);
+    else
+        rd_fail(&st, RD_EUSAGE, "usage: make_bpe learn N FILE... > codes, or make_bpe apply CODES FILE > segmented");
+    if (st.code == RD_OK && fflush(stdout) != 0) rd_fail(&st, RD_EENV, "cannot write");
+    if (st.code != RD_OK) fprintf(stderr, "make_bpe: %s\n", st.msg);
+    for (size_t w = 0; b.word && w < b.words.n; w++)
+        free(b.word[w].symbol);
+    for (size_t p = 0; p < b.n_pairs; p++)
+        free(b.pair[p].words);
+    free(b.word);
+    free(b.pair);
+    free(b.slot);
+    free_pool(&b.symbols);
+    free_pool(&b.words);
+    return (int)st.code;
+}
