@@ -1,7 +1,8 @@
 /* main.c -- the process: flags, launcher, config, the run, the exit code.
  *
- * What needs no ranks (help, version, wrong flags) is answered before MPI starts. Afterwards a failure is either known to all ranks,
- * then each leaves by itself with the same code and rank 0 says it once; or only to this one, then it says it and ends the job. */
+ * What needs no ranks (help, version, wrong flags) is answered before MPI starts. Afterwards a failure is either known
+ * to all ranks, then each leaves by itself with the same code and rank 0 says it once; or only to this one, then it
+ * says it and ends the job. */
 #include "rd/clock.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
@@ -79,7 +80,8 @@ static rd_code print_config(const rd_config *config, bool root, rd_status *st)
 {
     json_t *row, *effective = root ? rd_config_effective(config) : NULL;
     const char *key;
-    json_object_foreach (effective, key, row) {
+    json_object_foreach(effective, key, row)
+    {
         char *v = json_dumps(json_object_get(row, "value"), JSON_COMPACT | JSON_ENCODE_ANY);
         (void)printf("%s = %s    from %s\n", key, v ? v : "not set", json_string_value(json_object_get(row, "source")));
         free(v);

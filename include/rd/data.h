@@ -16,38 +16,39 @@ enum { RD_UNK = 0, RD_SOS = 1, RD_EOS = 2, RD_PAD = 3, RD_N_SPECIAL = 4 }; /* Op
 
 /* ---- vocabulary: file line k has id k + 4 ---- */
 typedef struct rd_vocab rd_vocab;
-/* path: as for text, see datasets/parallel_text.c (plain, compressed, or "archive!member"). RD_EDATA for what is wrong with the
- * file. One word a line, LF, CR LF or a lone CR ending it; trailing white space and whatever follows the first TAB are no part of
- * the word. A repeated word keeps the last id, counted in rd_vocab_duplicates. A file without any word is an error. */
+/* path: as for text, see datasets/parallel_text.c (plain, compressed, or "archive!member"). RD_EDATA for what is wrong
+ * with the file. One word a line, LF, CR LF or a lone CR ending it; trailing white space and whatever follows the first
+ * TAB are no part of the word. A repeated word keeps the last id, counted in rd_vocab_duplicates. A file without any
+ * word is an error. */
 rd_code rd_vocab_new(const char *path, bool replace_invalid_utf8, rd_vocab **out, rd_status *st);
 void rd_vocab_free(rd_vocab *v);
-int64_t rd_vocab_size(const rd_vocab *v);                        /* largest id + 1 */
+int64_t rd_vocab_size(const rd_vocab *v); /* largest id + 1 */
 int64_t rd_vocab_duplicates(const rd_vocab *v);
-int32_t rd_vocab_id(const rd_vocab *v, const char *word, size_t n); /* RD_UNK when unknown */
+int32_t rd_vocab_id(const rd_vocab *v, const char *word, size_t n);  /* RD_UNK when unknown */
 const char *rd_vocab_word(const rd_vocab *v, int32_t id, size_t *n); /* "<UNK>" "<S>" "</S>" "<PAD>"; "" past the end */
-uint64_t rd_vocab_hash(const rd_vocab *v);                       /* of all words in id order */
-/* The words of ids as a metric takes them: up to the first end token, without start, end, padding, ids past the end and, unless
- * print_unk, unknown ones. bpe: "@@ " joins removed (rd_tokens_bpe). Memory of the arena. */
-rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool print_unk, bool bpe, rd_arena *a, rd_tokens *out,
-                        rd_status *st);
+uint64_t rd_vocab_hash(const rd_vocab *v);                           /* of all words in id order */
+/* The words of ids as a metric takes them: up to the first end token, without start, end, padding, ids past the end
+ * and, unless print_unk, unknown ones. bpe: "@@ " joins removed (rd_tokens_bpe). Memory of the arena. */
+rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool print_unk, bool bpe, rd_arena *a,
+                        rd_tokens *out, rd_status *st);
 
 /* ---- batches ---- */
 typedef enum rd_dtype { RD_F32, RD_I32, RD_U8 } rd_dtype;
 typedef struct rd_field {
-    const char *name;    /* "source", "target", "image", "label" */
+    const char *name; /* "source", "target", "image", "label" */
     rd_dtype dtype;
-    const void *data;    /* all samples one after the other, without padding */
-    const int64_t *off;  /* [n + 1] element offsets: sample i is data[off[i]] .. data[off[i + 1] - 1] */
-    int n_dim;           /* shape of one sample when all are alike (images: H W C); 0: a list of any length */
+    const void *data;   /* all samples one after the other, without padding */
+    const int64_t *off; /* [n + 1] element offsets: sample i is data[off[i]] .. data[off[i + 1] - 1] */
+    int n_dim;          /* shape of one sample when all are alike (images: H W C); 0: a list of any length */
     int64_t dim[4];
 } rd_field;
 
 enum { RD_MAX_FIELDS = 4 };
 typedef struct rd_batch {
     int64_t step, epoch;
-    int64_t n_global;       /* samples in the batch of all ranks */
-    int64_t n;              /* of this rank; may be 0 */
-    const int64_t *sample;  /* [n] ids in the dataset: key of dropout and augmentation */
+    int64_t n_global;      /* samples in the batch of all ranks */
+    int64_t n;             /* of this rank; may be 0 */
+    const int64_t *sample; /* [n] ids in the dataset: key of dropout and augmentation */
     int n_fields;
     rd_field field[RD_MAX_FIELDS];
 } rd_batch;
@@ -57,11 +58,11 @@ const rd_field *rd_batch_field(const rd_batch *b, const char *name); /* NULL: no
 /* ---- datasets: one file each in runner/data/datasets; make writes the registry ---- */
 typedef enum rd_split { RD_SPLIT_TRAIN, RD_SPLIT_EVAL, RD_SPLIT_TEST } rd_split;
 
-typedef struct rd_data_spec {   /* what a model needs to know of the data */
-    int64_t src_vocab_size, tgt_vocab_size;          /* sequences: as read, before pad_vocabs_to_eight */
+typedef struct rd_data_spec {               /* what a model needs to know of the data */
+    int64_t src_vocab_size, tgt_vocab_size; /* sequences: as read, before pad_vocabs_to_eight */
     uint64_t src_vocab_hash, tgt_vocab_hash;
-    const rd_vocab *src_vocab, *tgt_vocab;           /* borrowed from the dataset */
-    int64_t n_classes, image_h, image_w, image_c;    /* images */
+    const rd_vocab *src_vocab, *tgt_vocab;        /* borrowed from the dataset */
+    int64_t n_classes, image_h, image_w, image_c; /* images */
 } rd_data_spec;
 
 typedef struct rd_dataset rd_dataset;
@@ -69,10 +70,10 @@ typedef struct rd_dataset_args {
     const rd_config *config;
     rd_mode mode;
     rd_split split;
-    rd_comm *comm;      /* open is collective */
+    rd_comm *comm; /* open is collective */
     rd_log *log;
-    bool shard;         /* --split_data_per_rank: keep the samples i with i % size == rank only */
-    bool keep_all;      /* inference and evaluation: no sample is skipped for its length; a target is not needed (infer) */
+    bool shard;    /* --split_data_per_rank: keep the samples i with i % size == rank only */
+    bool keep_all; /* inference and evaluation: no sample is skipped for its length; a target is not needed (infer) */
 } rd_dataset_args;
 
 typedef struct rd_dataset_def {
@@ -80,20 +81,22 @@ typedef struct rd_dataset_def {
     const rd_option_group *group;
     rd_code (*open)(const rd_dataset_args *a, void **self, rd_status *st); /* Collective */
     void (*close)(void *self);
-    int64_t (*count)(void *self);                         /* samples before skipping, of all ranks */
+    int64_t (*count)(void *self); /* samples before skipping, of all ranks */
     int (*n_buckets)(void *self);
-    int (*bucket)(void *self, int64_t i);                 /* 0 .. n_buckets - 1; -1: skipped */
-    int64_t (*length)(void *self, int64_t i);             /* cost of a sample (source + target tokens), to share work evenly */
-    bool (*here)(void *self, int64_t i);                  /* in this rank's memory? */
+    int (*bucket)(void *self, int64_t i);     /* 0 .. n_buckets - 1; -1: skipped */
+    int64_t (*length)(void *self, int64_t i); /* cost of a sample (source + target tokens), to share work evenly */
+    bool (*here)(void *self, int64_t i);      /* in this rank's memory? */
     /* Fills n, sample, n_fields and field of *out with the samples ids[0..n-1]; memory from the arena. Thread-safe for
      * different arenas. */
     rd_code (*fetch)(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out, rd_status *st);
     void (*spec)(void *self, rd_data_spec *out);
-    const char *(*fingerprint)(void *self);               /* text that must be equal on all ranks and after a resume */
+    const char *(*fingerprint)(void *self); /* text that must be equal on all ranks and after a resume */
     /* Optional: the source text line of sample i for print-outs, and the text of decoded ids of one side. */
-    void (*text)(void *self, int side /* 0 source, 1 target */, const int32_t *ids, int64_t n, bool specials, void *strbuf);
-    /* Optional: the target line of sample i as the file has it (unknown words and all), for scores that agree with those of other
-     * tools on the same files; borrowed. NULL when it is not kept: training data, sharded data, no target. May itself be NULL. */
+    void (*text)(void *self, int side /* 0 source, 1 target */, const int32_t *ids, int64_t n, bool specials,
+                 void *strbuf);
+    /* Optional: the target line of sample i as the file has it (unknown words and all), for scores that agree with
+     * those of other tools on the same files; borrowed. NULL when it is not kept: training data, sharded data, no
+     * target. May itself be NULL. */
     const char *(*reference)(void *self, int64_t i, size_t *n);
 } rd_dataset_def;
 
@@ -107,20 +110,22 @@ const rd_dataset_def *const *rd_dataset_defs(int *n); /* the registry */
 /* ---- the order of one epoch ---- */
 typedef struct rd_plan rd_plan;
 /* The global batches of one epoch, a function of (dataset, seed, epoch, global_batch) alone. With shuffle: a keyed
- * permutation of each bucket, cut into batches of global_batch samples of one bucket (the last one of each bucket smaller: every
- * kept sample is in exactly one batch), then a keyed permutation of the batches. Without: file order, buckets disregarded.
- * Positions are computed when asked for, so a plan of any size is made at once and takes memory for one batch only.
- * RD_EDATA when no sample is kept, except with keep_all (an empty input: no batch). The caller owns *out; d is borrowed. */
-rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, bool shuffle, rd_plan **out,
-                    rd_status *st);
+ * permutation of each bucket, cut into batches of global_batch samples of one bucket (the last one of each bucket
+ * smaller: every kept sample is in exactly one batch), then a keyed permutation of the batches. Without: file order,
+ * buckets disregarded. Positions are computed when asked for, so a plan of any size is made at once and takes memory
+ * for one batch only. RD_EDATA when no sample is kept, except with keep_all (an empty input: no batch). The caller owns
+ * *out; d is borrowed. */
+rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, bool shuffle,
+                    rd_plan **out, rd_status *st);
 void rd_plan_free(rd_plan *p);
 int64_t rd_plan_n_batches(const rd_plan *p);
 int64_t rd_plan_n_samples(const rd_plan *p);
-/* All sample ids of global batch k in plan order; borrowed until the next call with this plan. A plan belongs to one thread. */
+/* All sample ids of global batch k in plan order; borrowed until the next call with this plan. A plan belongs to one
+ * thread. */
 const int64_t *rd_plan_batch(const rd_plan *p, int64_t k, int64_t *n);
-/* The ids of batch k that rank r of size computes, appended to ids (room for *n of rd_plan_batch), longest first. Dealt so that
- * every rank has about the same sum of lengths and the same number of samples (+- 1); with a sharded dataset, the rank that
- * holds a sample computes it. Together the ranks' lists are the batch. */
+/* The ids of batch k that rank r of size computes, appended to ids (room for *n of rd_plan_batch), longest first. Dealt
+ * so that every rank has about the same sum of lengths and the same number of samples (+- 1); with a sharded dataset,
+ * the rank that holds a sample computes it. Together the ranks' lists are the batch. */
 int64_t rd_plan_deal(const rd_plan *p, int64_t k, int rank, int size, int64_t *ids);
 
 RD_C_END

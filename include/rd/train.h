@@ -21,13 +21,13 @@ int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS]);
 /* Text of --version: the program, its libraries and backends, one a line. */
 void rd_versions(rd_strbuf *out);
 
-/* Collective. Reads --config_file on rank 0, gives its bytes to all ranks, parses them there, applies --lr, --seed and --set. A
- * failure is the same on all ranks. The caller owns *out. */
+/* Collective. Reads --config_file on rank 0, gives its bytes to all ranks, parses them there, applies --lr, --seed and
+ * --set. A failure is the same on all ranks. The caller owns *out. */
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out, rd_status *st);
 
-/* Collective. Runs the mode. started_ns: rd_now_ns() when the process began. *agreed: a failure is the same on all ranks, so
- * that each may leave by itself; when false, only this rank knows of it and the job has to be ended. RD_ESTOP: stopped on
- * request, checkpoint saved. */
+/* Collective. Runs the mode. started_ns: rd_now_ns() when the process began. *agreed: a failure is the same on all
+ * ranks, so that each may leave by itself; when false, only this rank knows of it and the job has to be ended.
+ * RD_ESTOP: stopped on request, checkpoint saved. */
 rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config, int64_t started_ns, bool *agreed,
                   rd_status *st);
 

@@ -1,5 +1,5 @@
-/* dataset.c -- the datasets by name; make writes the list from the file names in datasets/. Opening one also sorts its samples
- * into buckets, once for all epochs and for all ranks of the host. */
+/* dataset.c -- the datasets by name; make writes the list from the file names in datasets/. Opening one also sorts its
+ * samples into buckets, once for all epochs and for all ranks of the host. */
 #include "data_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,8 +20,14 @@ const rd_dataset_def *const *rd_dataset_defs(int *n)
     return all;
 }
 
-const rd_dataset_def *rd_dataset_def_of(const rd_dataset *d) { return d->def; }
-void *rd_dataset_self(const rd_dataset *d) { return d->self; }
+const rd_dataset_def *rd_dataset_def_of(const rd_dataset *d)
+{
+    return d->def;
+}
+void *rd_dataset_self(const rd_dataset *d)
+{
+    return d->self;
+}
 
 const rd_field *rd_batch_field(const rd_batch *b, const char *name)
 {
@@ -59,8 +65,7 @@ static rd_code sort_samples(rd_dataset *d, bool shared, rd_status *st)
         if (b < -1 || b >= n) return rd_fail(st, RD_EBUG, "bucket %d of %d", b, n);
         if (b >= 0) start[b + 1]++;
     }
-    for (int b = 0; b < n; b++)
-        start[b + 1] += start[b];
+    for (int b = 0; b < n; b++) start[b + 1] += start[b];
     if (n == 1 && start[1] == d->count) return RD_OK;
     RD_TRY(rd_block_trim(&d->block[1], (size_t)start[n] * sizeof(uint32_t), st));
     uint32_t *members = (uint32_t *)(void *)d->block[1].p;

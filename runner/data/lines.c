@@ -1,8 +1,9 @@
-/* lines.c -- the one reader of foreign text: a file, a compressed file (by content, not by name), a member of an archive or
- * standard input, given out line by line from one buffer, so that a corpus of any size takes a megabyte here.
+/* lines.c -- the one reader of foreign text: a file, a compressed file (by content, not by name), a member of an
+ * archive or standard input, given out line by line from one buffer, so that a corpus of any size takes a megabyte
+ * here.
  *
- * Lines: LF ends one. With cr_ends, CR LF and a lone CR do too. No other character does, so that line k of a file is what wc, sed
- * and head call line k. A byte order mark at the start is skipped. */
+ * Lines: LF ends one. With cr_ends, CR LF and a lone CR do too. No other character does, so that line k of a file is
+ * what wc, sed and head call line k. A byte order mark at the start is skipped. */
 #include "data_impl.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -16,11 +17,11 @@
 enum { CHUNK_BYTES = 1 << 20, SLACK_BYTES = 64 };
 
 struct rd_lines {
-    char *name;               /* for messages */
+    char *name; /* for messages */
     rd_lines_opts o;
-    int fd;                   /* -1: none */
-    struct archive *archive;  /* NULL: none */
-    const char *mem;          /* with neither */
+    int fd;                  /* -1: none */
+    struct archive *archive; /* NULL: none */
+    const char *mem;         /* with neither */
     size_t mem_left;
     char *buf, *fix;
     size_t cap, begin, end, fix_cap;
@@ -41,7 +42,11 @@ static bool is_file(const char *path)
 
 static bool is_compressed(const unsigned char *p, size_t n)
 {
-    return (n >= 2 && p[0] == 0x1F && p[1] == 0x8B) || (n >= 6 && memcmp(p, "\xFD" "7zXZ\0", 6) == 0) ||
+    return (n >= 2 && p[0] == 0x1F && p[1] == 0x8B) ||
+           (n >= 6 && memcmp(p,
+                             "\xFD"
+                             "7zXZ\0",
+                             6) == 0) ||
            (n >= 10 && memcmp(p, "BZh", 3) == 0 && memcmp(p + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0) ||
            (n >= 4 && memcmp(p, "\x28\xB5\x2F\xFD", 4) == 0);
 }
@@ -49,7 +54,8 @@ static bool is_compressed(const unsigned char *p, size_t n)
 static rd_code archive_fails(const rd_lines *l, rd_status *st)
 {
     const char *why = archive_error_string(l->archive);
-    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be truncated or damaged", l->name, why ? why : "unknown error");
+    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be truncated or damaged", l->name,
+                   why ? why : "unknown error");
 }
 
 /* Moves to the member, or says which members there are. */
@@ -102,8 +108,7 @@ static rd_code read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_status 
         *got = (size_t)k;
     } else if (l->fd >= 0) {
         ssize_t k;
-        do
-            k = read(l->fd, p, n);
+        do k = read(l->fd, p, n);
         while (k < 0 && errno == EINTR);
         if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", l->name, strerror(errno));
         *got = (size_t)k;
@@ -160,14 +165,15 @@ static rd_code cannot_open(const char *path, int err, rd_status *st)
 {
     if (strchr(path, '[') && strstr(path, "DATA_LOCATION]"))
         return rd_fail(st, RD_EDATA, "'%s' names no folder yet; give the folder with --set data_location=FOLDER", path);
-    return rd_fail(st, RD_EDATA, "cannot open '%s': %s", path, strerror(err));
+    return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(err));
 }
 
 /* Opens what path names: sets fd or archive. */
 static rd_code lines_open(rd_lines *l, const char *path, rd_status *st)
 {
     if (strcmp(path, "-") == 0) {
-        if ((l->fd = dup(STDIN_FILENO)) < 0) return rd_fail(st, RD_EDATA, "cannot read standard input: %s", strerror(errno));
+        if ((l->fd = dup(STDIN_FILENO)) < 0)
+            return rd_fail(st, RD_EDATA, "cannot read standard input: %s", strerror(errno));
         return RD_OK;
     }
     if (!is_file(path)) /* "archive!member": the shortest prefix that is a file */
@@ -234,14 +240,20 @@ static rd_code clean_line(rd_lines *l, const char **line, size_t *n, rd_status *
     if (bad == *n) return RD_OK;
     const unsigned char *p = (const unsigned char *)*line;
     if (!l->o.replace) {
-        const bool utf16 = l->line == 1 && *n >= 2 && ((p[0] == 0xFF && p[1] == 0xFE) || (p[0] == 0xFE && p[1] == 0xFF));
+        const bool utf16 =
+            l->line == 1 && *n >= 2 && ((p[0] == 0xFF && p[1] == 0xFE) || (p[0] == 0xFE && p[1] == 0xFF));
         if (utf16)
-            return rd_fail(st, RD_EDATA, "%s:1:1: UTF-16 text, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8", l->name);
+            return rd_fail(st, RD_EDATA, "%s:1:1: UTF-16 text, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
+                           l->name);
         if (p[bad] == 0)
-            return rd_fail(st, RD_EDATA, "%s:%" PRId64 ":%zu: a NUL byte; is this a text file? \"invalid_utf8\": \"replace\" "
-                           "puts U+FFFD in its place", l->name, l->line, bad + 1);
-        return rd_fail(st, RD_EDATA, "%s:%" PRId64 ":%zu: invalid UTF-8 (byte 0x%02X); convert the file, or put U+FFFD in "
-                       "its place with \"invalid_utf8\": \"replace\"", l->name, l->line, bad + 1, p[bad]);
+            return rd_fail(st, RD_EDATA,
+                           "%s:%" PRId64 ":%zu: a NUL byte; is this a text file? \"invalid_utf8\": \"replace\" "
+                           "puts U+FFFD in its place",
+                           l->name, l->line, bad + 1);
+        return rd_fail(st, RD_EDATA,
+                       "%s:%" PRId64 ":%zu: invalid UTF-8 (byte 0x%02X); convert the file, or put U+FFFD in "
+                       "its place with \"invalid_utf8\": \"replace\"",
+                       l->name, l->line, bad + 1, p[bad]);
     }
     if (l->fix_cap < *n * 3) {
         char *q = realloc(l->fix, *n * 3 + SLACK_BYTES);
@@ -280,7 +292,8 @@ rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st)
         if (!e) seen = l->end - l->begin;
         const size_t length = e ? (size_t)(e - (l->buf + l->begin)) : seen;
         if ((int64_t)length > l->o.max_line_bytes)
-            return rd_fail(st, RD_EDATA, "%s:%" PRId64 ": a line of more than %" PRId64 " bytes; split it, or raise max_line_bytes",
+            return rd_fail(st, RD_EDATA,
+                           "%s:%" PRId64 ": a line of more than %" PRId64 " bytes; split it, or raise max_line_bytes",
                            l->name, l->line + 1, l->o.max_line_bytes);
         if (!e && !l->eof) {
             RD_TRY(fill(l, st));
@@ -311,11 +324,26 @@ done:
     return st->code;
 }
 
-int64_t rd_lines_number(const rd_lines *l) { return l->line; }
-int64_t rd_lines_bytes(const rd_lines *l) { return l->bytes; }
-bool rd_lines_bom(const rd_lines *l) { return l->bom; }
-int64_t rd_lines_replaced(const rd_lines *l) { return l->replaced; }
-int64_t rd_lines_first_replaced(const rd_lines *l) { return l->first_replaced; }
+int64_t rd_lines_number(const rd_lines *l)
+{
+    return l->line;
+}
+int64_t rd_lines_bytes(const rd_lines *l)
+{
+    return l->bytes;
+}
+bool rd_lines_bom(const rd_lines *l)
+{
+    return l->bom;
+}
+int64_t rd_lines_replaced(const rd_lines *l)
+{
+    return l->replaced;
+}
+int64_t rd_lines_first_replaced(const rd_lines *l)
+{
+    return l->first_replaced;
+}
 
 rd_code rd_lines_slurp(const char *path, char **out, size_t *n, rd_status *st)
 {
@@ -323,8 +351,7 @@ rd_code rd_lines_slurp(const char *path, char **out, size_t *n, rd_status *st)
     *out = NULL;
     *n = 0;
     RD_TRY(rd_lines_new(path, (rd_lines_opts){0}, &l, st));
-    while (!l->eof)
-        RD_TRY(fill(l, st));
+    while (!l->eof) RD_TRY(fill(l, st));
     *out = l->buf;
     *n = l->end;
     l->buf = NULL;

@@ -1,4 +1,5 @@
-/* metric.c -- the metrics by name; make writes the list from the file names in metrics/. And the tokens that they take. */
+/* metric.c -- the metrics by name; make writes the list from the file names in metrics/. And the tokens that they take.
+ */
 #include "rd/metric.h"
 #include "rd/data.h"
 #include <string.h>
@@ -35,7 +36,10 @@ done:
     return st->code;
 }
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
 rd_code rd_tokens_split(const char *text, size_t n, bool bpe, rd_arena *a, rd_tokens *out, rd_status *st)
 {
@@ -50,12 +54,11 @@ rd_code rd_tokens_split(const char *text, size_t n, bool bpe, rd_arena *a, rd_to
             continue;
         }
         const size_t from = i;
-        while (i < n && !is_space(text[i]))
-            i++;
+        while (i < n && !is_space(text[i])) i++;
         at[k] = text + from;
         len[k++] = (int32_t)(i - from);
     }
-    *out = (rd_tokens){ k, at, len };
+    *out = (rd_tokens){k, at, len};
     if (bpe) {
         const rd_tokens in = *out;
         RD_TRY(rd_tokens_bpe(&in, a, out, st));
@@ -79,8 +82,7 @@ rd_code rd_tokens_bpe(const rd_tokens *in, rd_arena *a, rd_tokens *out, rd_statu
     for (int64_t k = 0; k < t.n; k++) {
         int64_t e = k;
         size_t bytes = (size_t)t.len[k];
-        for (; is_marked(&t, e); e++)
-            bytes += (size_t)t.len[e + 1] - 2;
+        for (; is_marked(&t, e); e++) bytes += (size_t)t.len[e + 1] - 2;
         if (e == k) {
             at[m] = t.at[k];
             len[m++] = t.len[k];
@@ -98,13 +100,13 @@ rd_code rd_tokens_bpe(const rd_tokens *in, rd_arena *a, rd_tokens *out, rd_statu
         at[m] = w;
         len[m++] = (int32_t)used;
     }
-    *out = (rd_tokens){ m, at, len };
+    *out = (rd_tokens){m, at, len};
 done:
     return st->code;
 }
 
-rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool print_unk, bool bpe, rd_arena *a, rd_tokens *out,
-                        rd_status *st)
+rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool print_unk, bool bpe, rd_arena *a,
+                        rd_tokens *out, rd_status *st)
 {
     const char **at;
     int32_t *len;
@@ -112,13 +114,14 @@ rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool p
     *out = (rd_tokens){0};
     RD_TRY(tokens_make(n, a, &at, &len, st));
     for (int64_t i = 0; i < n && ids[i] != RD_EOS; i++) {
-        if (ids[i] < 0 || ids[i] >= rd_vocab_size(v) || (ids[i] < RD_N_SPECIAL && !(ids[i] == RD_UNK && print_unk))) continue;
+        if (ids[i] < 0 || ids[i] >= rd_vocab_size(v) || (ids[i] < RD_N_SPECIAL && !(ids[i] == RD_UNK && print_unk)))
+            continue;
         size_t m;
         at[k] = rd_vocab_word(v, ids[i], &m);
         len[k] = (int32_t)m;
         k += m > 0; /* the empty token is none once a line is split again */
     }
-    *out = (rd_tokens){ k, at, len };
+    *out = (rd_tokens){k, at, len};
     if (bpe) RD_TRY(rd_tokens_bpe(out, a, out, st));
 done:
     return st->code;

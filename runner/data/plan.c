@@ -1,7 +1,7 @@
-/* plan.c -- which samples make up global batch k of an epoch, and which of them a rank computes. Nothing is stored: the place of a
- * batch goes through a keyed permutation of all batches, which gives a bucket and a range of places in it; each place goes
- * through a keyed permutation of the bucket. So an epoch of five million samples starts at once, there is no generator state to save,
- * and the number of ranks has no part in it. */
+/* plan.c -- which samples make up global batch k of an epoch, and which of them a rank computes. Nothing is stored: the
+ * place of a batch goes through a keyed permutation of all batches, which gives a bucket and a range of places in it;
+ * each place goes through a keyed permutation of the bucket. So an epoch of five million samples starts at once, there
+ * is no generator state to save, and the number of ranks has no part in it. */
 #include "data_impl.h"
 #include "rd/philox.h"
 #include <inttypes.h>
@@ -16,13 +16,13 @@ struct rd_plan {
     uint64_t seed;
     int64_t epoch, global_batch, n_batches;
     bool shuffle;
-    int64_t *first_batch;   /* [n_buckets + 1]: batches before bucket b in unpermuted order; shuffle only */
-    uint32_t *kept;         /* unshuffled, some skipped: the kept ids in file order; else NULL */
+    int64_t *first_batch; /* [n_buckets + 1]: batches before bucket b in unpermuted order; shuffle only */
+    uint32_t *kept;       /* unshuffled, some skipped: the kept ids in file order; else NULL */
     rd_key batch_key;
-    int64_t ids_of;         /* batch that ids holds; -1: none */
+    int64_t ids_of; /* batch that ids holds; -1: none */
     int64_t n_ids;
-    int64_t *ids;           /* [global_batch] */
-    item *items;            /* [global_batch] */
+    int64_t *ids; /* [global_batch] */
+    item *items;  /* [global_batch] */
 };
 
 static rd_code keep_file_order(rd_plan *p, rd_status *st)
@@ -37,14 +37,16 @@ static rd_code keep_file_order(rd_plan *p, rd_status *st)
     return RD_OK;
 }
 
-rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, bool shuffle, rd_plan **out,
-                    rd_status *st)
+rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, bool shuffle,
+                    rd_plan **out, rd_status *st)
 {
     *out = NULL;
     if (global_batch < 1) return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " samples", global_batch);
     if (d->kept == 0 && !d->keep_all)
-        return rd_fail(st, RD_EDATA, "no sample to train on: all %" PRId64 " of '%s' are skipped for their length; raise the bucket "
-                       "limits", d->count, d->def->name);
+        return rd_fail(st, RD_EDATA,
+                       "no sample to train on: all %" PRId64 " of '%s' are skipped for their length; raise the bucket "
+                       "limits",
+                       d->count, d->def->name);
     rd_plan *p = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory");
     p->d = d;
@@ -87,16 +89,21 @@ void rd_plan_free(rd_plan *p)
     free(p);
 }
 
-int64_t rd_plan_n_batches(const rd_plan *p) { return p->n_batches; }
-int64_t rd_plan_n_samples(const rd_plan *p) { return p->d->kept; }
+int64_t rd_plan_n_batches(const rd_plan *p)
+{
+    return p->n_batches;
+}
+int64_t rd_plan_n_samples(const rd_plan *p)
+{
+    return p->d->kept;
+}
 
 static int64_t fill_shuffled(const rd_plan *p, int64_t k)
 {
     const rd_dataset *d = p->d;
     const int64_t at = (int64_t)rd_permute(p->batch_key, (uint64_t)p->n_batches, (uint64_t)k);
     int b = 0;
-    while (at >= p->first_batch[b + 1])
-        b++;
+    while (at >= p->first_batch[b + 1]) b++;
     const int64_t n = d->start[b + 1] - d->start[b], from = (at - p->first_batch[b]) * p->global_batch;
     const int64_t m = n - from < p->global_batch ? n - from : p->global_batch;
     const rd_key key = rd_key_make(p->seed, RD_RNG_ORDER, (uint64_t)p->epoch, (uint64_t)b + 1);
@@ -111,8 +118,7 @@ static int64_t fill_in_order(const rd_plan *p, int64_t k)
 {
     const int64_t from = k * p->global_batch, left = p->d->kept - from;
     const int64_t m = left < p->global_batch ? left : p->global_batch;
-    for (int64_t i = 0; i < m; i++)
-        p->ids[i] = p->kept ? p->kept[from + i] : from + i;
+    for (int64_t i = 0; i < m; i++) p->ids[i] = p->kept ? p->kept[from + i] : from + i;
     return m;
 }
 
@@ -138,8 +144,7 @@ int64_t rd_plan_deal(const rd_plan *p, int64_t k, int rank, int size, int64_t *i
 {
     int64_t n, mine = 0;
     const int64_t *batch = rd_plan_batch(p, k, &n);
-    for (int64_t i = 0; i < n; i++)
-        p->items[i] = (item){ batch[i], p->d->def->length(p->d->self, batch[i]), i };
+    for (int64_t i = 0; i < n; i++) p->items[i] = (item){batch[i], p->d->def->length(p->d->self, batch[i]), i};
     qsort(p->items, (size_t)n, sizeof *p->items, longest_first);
     for (int64_t i = 0; i < n; i++) {
         if (p->d->sharded) {

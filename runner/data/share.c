@@ -1,7 +1,7 @@
-/* share.c -- arrays that all ranks of a host read and one of them writes. The array lies in a memory file (memfd_create), which has
- * no name, needs no writable folder, cannot meet a full disk and vanishes with its last user, however that one dies. The others
- * reach it as /proc/<pid>/fd/<fd>. Where that is not possible (no memfd, ranks in different process namespaces) a block is private
- * memory and *have is false: the rank then makes its own copy. */
+/* share.c -- arrays that all ranks of a host read and one of them writes. The array lies in a memory file
+ * (memfd_create), which has no name, needs no writable folder, cannot meet a full disk and vanishes with its last user,
+ * however that one dies. The others reach it as /proc/<pid>/fd/<fd>. Where that is not possible (no memfd, ranks in
+ * different process namespaces) a block is private memory and *have is false: the rank then makes its own copy. */
 #include "data_impl.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@ typedef struct message {
 
 void rd_block_init(rd_block *b, bool shared)
 {
-    *b = (rd_block){ .fd = -1, .shared = shared };
+    *b = (rd_block){.fd = -1, .shared = shared};
 }
 
 static size_t pages(size_t bytes)
@@ -89,18 +89,16 @@ rd_code rd_block_share(rd_comm *c, rd_block *b, int n, bool *have, rd_status *st
     if (rd_local_size_of(c) == 1) return RD_OK;
     if (n > MAX_SHARED) return rd_fail(st, RD_EBUG, "%d blocks to share, room for %d", n, MAX_SHARED);
     const bool root = rd_local_rank_of(c) == 0;
-    message m = { .pid = getpid(), .n = n };
+    message m = {.pid = getpid(), .n = n};
     for (int i = 0; root && i < n; i++) {
         m.fd[i] = b[i].p ? b[i].fd : -2; /* -2: empty; -1: private memory, cannot be shared */
         m.bytes[i] = (int64_t)b[i].bytes;
     }
     RD_TRY(rd_comm_local_bcast(c, &m, sizeof m, 0, st));
-    for (int i = 0; !root && i < n; i++)
-        rd_block_init(&b[i], true);
+    for (int i = 0; !root && i < n; i++) rd_block_init(&b[i], true);
     for (int i = 0; !root && i < n && *have; i++)
         if (m.fd[i] != -2) *have = m.fd[i] >= 0 && map_block(&b[i], &m, i);
-    for (int i = 0; !root && !*have && i < n; i++)
-        rd_block_free(&b[i]);
+    for (int i = 0; !root && !*have && i < n; i++) rd_block_free(&b[i]);
     RD_TRY(rd_comm_local_barrier(c, st)); /* the files stay open until all have mapped them */
     for (int i = 0; root && i < n; i++)
         if (b[i].fd >= 0) {

@@ -1,8 +1,8 @@
-/* text_side.c -- turns the lines of one file into token ids in flat arrays: 2 bytes a token while the vocabulary has fewer than
- * 65,536 ids, 8 bytes a line. Five million pairs of 27 tokens a side take 0.6 GB, once per host.
+/* text_side.c -- turns the lines of one file into token ids in flat arrays: 2 bytes a token while the vocabulary has
+ * fewer than 65,536 ids, 8 bytes a line. Five million pairs of 27 tokens a side take 0.6 GB, once per host.
  *
- * A line is split at each single space after its trailing white space is gone: two blanks in a row make an empty token, an empty
- * line is one empty token. Each line becomes  start w1 .. wn end. */
+ * A line is split at each single space after its trailing white space is gone: two blanks in a row make an empty token,
+ * an empty line is one empty token. Each line becomes  start w1 .. wn end. */
 #include "text_impl.h"
 
 enum { LENGTH_MAX = UINT16_MAX };
@@ -10,8 +10,7 @@ enum { LENGTH_MAX = UINT16_MAX };
 static int64_t count_tokens(const char *line, size_t n)
 {
     int64_t k = 1;
-    for (size_t i = 0; i < n; i++)
-        k += line[i] == ' ';
+    for (size_t i = 0; i < n; i++) k += line[i] == ' ';
     return k;
 }
 
@@ -53,7 +52,7 @@ static int64_t put_line(rd_side *s, const rd_vocab *v, const char *line, size_t 
         if (n - i < 8) m &= ~(~(uint64_t)0 << (8 * (n - i)));
         for (; m != 0; m &= m - 1) {
             const size_t here = i + (size_t)__builtin_ctzll(m) / 8;
-            piece[k++] = (rd_piece){ line + from, here - from };
+            piece[k++] = (rd_piece){line + from, here - from};
             from = here + 1;
             if (k == RD_PIECES) {
                 at = put_pieces(s, v, piece, k, at);
@@ -61,7 +60,7 @@ static int64_t put_line(rd_side *s, const rd_vocab *v, const char *line, size_t 
             }
         }
     }
-    piece[k++] = (rd_piece){ line + from, n - from };
+    piece[k++] = (rd_piece){line + from, n - from};
     at = put_pieces(s, v, piece, k, at);
     put_id(s, at++, RD_EOS);
     return at;
@@ -79,11 +78,11 @@ done:
     return st->code;
 }
 
-rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int size, bool keep_raw, bool shared, rd_status *st)
+rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int size, bool keep_raw, bool shared,
+                     rd_status *st)
 {
     memset(s, 0, sizeof *s);
-    for (int i = 0; i < RD_SIDE_BLOCKS; i++)
-        rd_block_init(&s->block[i], shared);
+    for (int i = 0; i < RD_SIDE_BLOCKS; i++) rd_block_init(&s->block[i], shared);
     s->rank = rank;
     s->size = size;
     s->head.wide = rd_vocab_size(v) > UINT16_MAX;
@@ -162,8 +161,7 @@ void rd_side_ids(const rd_side *s, int64_t i, int32_t *out)
     if (s->head.wide)
         memcpy(out, (const int32_t *)(const void *)s->ids.p + o[0], (size_t)n * sizeof *out);
     else
-        for (int64_t k = 0; k < n; k++)
-            out[k] = ((const uint16_t *)(const void *)s->ids.p)[o[0] + k];
+        for (int64_t k = 0; k < n; k++) out[k] = ((const uint16_t *)(const void *)s->ids.p)[o[0] + k];
 }
 
 const char *rd_side_raw(const rd_side *s, int64_t i, size_t *n)

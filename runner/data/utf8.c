@@ -1,9 +1,9 @@
-/* utf8.c -- checks and repairs UTF-8 (RFC 3629: shortest forms, no surrogates, up to U+10FFFF). NUL counts as invalid: no text
- * has it, and the program's messages end at it. */
+/* utf8.c -- checks and repairs UTF-8 (RFC 3629: shortest forms, no surrogates, up to U+10FFFF). NUL counts as invalid:
+ * no text has it, and the program's messages end at it. */
 #include "data_impl.h"
 
-/* Length of the valid sequence at s (1 to 4); 0: invalid, and *part is the length of the maximal part that a valid sequence
- * could begin with (at least 1). */
+/* Length of the valid sequence at s (1 to 4); 0: invalid, and *part is the length of the maximal part that a valid
+ * sequence could begin with (at least 1). */
 static size_t sequence(const unsigned char *s, size_t n, size_t *part)
 {
     *part = 1;
@@ -41,7 +41,8 @@ size_t rd_utf8_check(const char *s, size_t n)
     for (;;) {
         while (n - i >= 8) {
             const uint64_t x = rd_load64(p + i);
-            /* High bit: not ASCII. x - 0x01.. borrows into the high bit of a zero byte (exact when no high bit is set in x). */
+            /* High bit: not ASCII. x - 0x01.. borrows into the high bit of a zero byte (exact when no high bit is set
+             * in x). */
             if ((x | (x - 0x0101010101010101u)) & 0x8080808080808080u) break;
             i += 8;
         }
@@ -84,11 +85,11 @@ size_t rd_utf8_rstrip(const char *s, size_t n)
             n--;
         } else if (n >= 2 && p[n - 2] == 0xC2 && (c == 0x85 || c == 0xA0)) {
             n -= 2;
-        } else if (n >= 3 && ((p[n - 3] == 0xE1 && p[n - 2] == 0x9A && c == 0x80) ||                       /* U+1680 */
+        } else if (n >= 3 && ((p[n - 3] == 0xE1 && p[n - 2] == 0x9A && c == 0x80) || /* U+1680 */
                               (p[n - 3] == 0xE2 && p[n - 2] == 0x80 &&
-                               (c <= 0x8A || c == 0xA8 || c == 0xA9 || c == 0xAF)) ||                      /* U+2000.. */
-                              (p[n - 3] == 0xE2 && p[n - 2] == 0x81 && c == 0x9F) ||                       /* U+205F */
-                              (p[n - 3] == 0xE3 && p[n - 2] == 0x80 && c == 0x80))) {                      /* U+3000 */
+                               (c <= 0x8A || c == 0xA8 || c == 0xA9 || c == 0xAF)) || /* U+2000.. */
+                              (p[n - 3] == 0xE2 && p[n - 2] == 0x81 && c == 0x9F) ||  /* U+205F */
+                              (p[n - 3] == 0xE3 && p[n - 2] == 0x80 && c == 0x80))) { /* U+3000 */
             n -= 3;
         } else {
             break;

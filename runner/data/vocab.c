@@ -1,10 +1,11 @@
-/* vocab.c -- words and their ids. File: one word a line; what follows the first TAB (a count) is ignored, trailing white space
- * too. LF, CR LF and a lone CR end a line. Line k, from 0, has id k + 4; ids 0 to 3 are special and are no words of the text: a
- * literal "</S>" in a text is unknown unless the file lists it.
+/* vocab.c -- words and their ids. File: one word a line; what follows the first TAB (a count) is ignored, trailing
+ * white space too. LF, CR LF and a lone CR end a line. Line k, from 0, has id k + 4; ids 0 to 3 are special and are no
+ * words of the text: a literal "</S>" in a text is unknown unless the file lists it.
  *
- * Words lie one after the other in one byte store. The table is open addressing, at most half full. A slot holds a word of up to 16
- * bytes itself, so that a look-up touches one cache line and compares two numbers; a longer word is there by two hashes and
- * compared in the store. Text is looked up some tokens at a time, all slots prefetched before the first is read. */
+ * Words lie one after the other in one byte store. The table is open addressing, at most half full. A slot holds a word
+ * of up to 16 bytes itself, so that a look-up touches one cache line and compares two numbers; a longer word is there
+ * by two hashes and compared in the store. Text is looked up some tokens at a time, all slots prefetched before the
+ * first is read. */
 #include "data_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@ enum { INLINE_BYTES = 16 };
 struct rd_vocab {
     char *bytes;
     size_t n_bytes, cap_bytes;
-    int64_t *off;        /* word k (line k) is bytes[off[k]] .. bytes[off[k + 1] - 1], and a '\0' that off counts */
-    int64_t n, cap;      /* lines */
+    int64_t *off;   /* word k (line k) is bytes[off[k]] .. bytes[off[k + 1] - 1], and a '\0' that off counts */
+    int64_t n, cap; /* lines */
     int64_t duplicates;
     slot *table;
     uint64_t mask;
@@ -37,7 +38,7 @@ struct rd_vocab {
 
 enum { VOCAB_LINE_BYTES = 1 << 20 };
 
-static const char *const special[RD_N_SPECIAL] = { "<UNK>", "<S>", "</S>", "<PAD>" };
+static const char *const special[RD_N_SPECIAL] = {"<UNK>", "<S>", "</S>", "<PAD>"};
 
 static const char *word_at(const rd_vocab *v, int64_t line, size_t *n)
 {
@@ -48,17 +49,17 @@ static const char *word_at(const rd_vocab *v, int64_t line, size_t *n)
 static inline key key_of_long(const char *word, size_t n)
 {
     const uint64_t a = rd_hash(1, word, n), b = rd_hash(2, word, n);
-    return (key){ a, b, a };
+    return (key){a, b, a};
 }
 
 static inline key key_of_short(uint64_t a, uint64_t b, size_t n)
 {
-    return (key){ a, b, rd_fold(a ^ 0xa0761d6478bd642fu, b ^ 0xe7037ed1a0b428dbu ^ n) };
+    return (key){a, b, rd_fold(a ^ 0xa0761d6478bd642fu, b ^ 0xe7037ed1a0b428dbu ^ n)};
 }
 
 static key key_of(const char *word, size_t n)
 {
-    uint64_t ab[2] = { 0, 0 };
+    uint64_t ab[2] = {0, 0};
     if (n > INLINE_BYTES) return key_of_long(word, n);
     if (n > 0) memcpy(ab, word, n);
     return key_of_short(ab[0], ab[1], n);
@@ -119,8 +120,7 @@ memory:
 static rd_code make_table(rd_vocab *v, const char *path, rd_status *st)
 {
     uint64_t slots = 16;
-    while (slots < (uint64_t)v->n * 2)
-        slots *= 2;
+    while (slots < (uint64_t)v->n * 2) slots *= 2;
     v->table = calloc(slots, sizeof *v->table);
     if (!v->table) return rd_fail(st, RD_EENV, "out of memory for the words of '%s'", path);
     v->mask = slots - 1;
@@ -130,7 +130,7 @@ static rd_code make_table(rd_vocab *v, const char *path, rd_status *st)
         const key h = key_of(w, n);
         slot *s = find(v, &h, w, n);
         if (s->id != 0) v->duplicates++;
-        *s = (slot){ h.a, h.b, (uint32_t)n, (int32_t)(k + RD_N_SPECIAL) };
+        *s = (slot){h.a, h.b, (uint32_t)n, (int32_t)(k + RD_N_SPECIAL)};
         v->hash = rd_hash(v->hash, w, n);
     }
     return RD_OK;
@@ -168,7 +168,7 @@ rd_code rd_vocab_new(const char *path, bool replace_invalid_utf8, rd_vocab **out
 {
     rd_lines *l = NULL;
     *out = NULL;
-    const rd_lines_opts o = { .cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES };
+    const rd_lines_opts o = {.cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES};
     RD_TRY(rd_lines_new(path, o, &l, st));
     RD_TRY(read_words(l, path, out, st));
 done:
@@ -176,11 +176,12 @@ done:
     return st->code;
 }
 
-rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8, rd_vocab **out, rd_status *st)
+rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8, rd_vocab **out,
+                         rd_status *st)
 {
     rd_lines *l = NULL;
     *out = NULL;
-    const rd_lines_opts o = { .cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES };
+    const rd_lines_opts o = {.cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES};
     RD_TRY(rd_lines_new_mem(name, p, n, o, &l, st));
     RD_TRY(read_words(l, name, out, st));
 done:
@@ -197,11 +198,26 @@ void rd_vocab_free(rd_vocab *v)
     free(v);
 }
 
-bool rd_vocab_bom(const rd_vocab *v) { return v->bom; }
-int64_t rd_vocab_replaced(const rd_vocab *v) { return v->replaced; }
-int64_t rd_vocab_size(const rd_vocab *v) { return v->n + RD_N_SPECIAL; }
-int64_t rd_vocab_duplicates(const rd_vocab *v) { return v->duplicates; }
-uint64_t rd_vocab_hash(const rd_vocab *v) { return v->hash; }
+bool rd_vocab_bom(const rd_vocab *v)
+{
+    return v->bom;
+}
+int64_t rd_vocab_replaced(const rd_vocab *v)
+{
+    return v->replaced;
+}
+int64_t rd_vocab_size(const rd_vocab *v)
+{
+    return v->n + RD_N_SPECIAL;
+}
+int64_t rd_vocab_duplicates(const rd_vocab *v)
+{
+    return v->duplicates;
+}
+uint64_t rd_vocab_hash(const rd_vocab *v)
+{
+    return v->hash;
+}
 
 int32_t rd_vocab_id(const rd_vocab *v, const char *word, size_t n)
 {
@@ -216,8 +232,7 @@ void rd_vocab_ids(const rd_vocab *v, const rd_piece *piece, int n, int32_t *ids)
         k[i] = key_of_padded(piece[i].at, piece[i].n);
         __builtin_prefetch(&v->table[k[i].hash & v->mask]);
     }
-    for (int i = 0; i < n; i++)
-        ids[i] = find(v, &k[i], piece[i].at, piece[i].n)->id;
+    for (int i = 0; i < n; i++) ids[i] = find(v, &k[i], piece[i].at, piece[i].n)->id;
 }
 
 const char *rd_vocab_word(const rd_vocab *v, int32_t id, size_t *n)

@@ -1,8 +1,8 @@
 /* bench.c -- how fast training steps are, in tokens per second and as a share of what the processor can do at all.
  *
- * A step is a whole one: forward, backward, sum over ranks, update. The peak is the best of five float32 matrix products of 2048^3 on
- * this rank's own threads, measured in the same process right before. FLOPs are those of the model's products on real tokens,
- * so padding and everything that is no product count against the share. */
+ * A step is a whole one: forward, backward, sum over ranks, update. The peak is the best of five float32 matrix
+ * products of 2048^3 on this rank's own threads, measured in the same process right before. FLOPs are those of the
+ * model's products on real tokens, so padding and everything that is no product count against the share. */
 #include "run_impl.h"
 
 #include <inttypes.h>
@@ -36,8 +36,10 @@ done:
     return st->code;
 }
 
-/* Synthetic batches: random words, lengths uniform in [bench_min_len, bench_max_len], the same for every number of ranks. */
-static rd_code synthetic_field(rd_run *r, const char *name, int64_t first, int64_t n, uint64_t side, rd_field *f, rd_status *st)
+/* Synthetic batches: random words, lengths uniform in [bench_min_len, bench_max_len], the same for every number of
+ * ranks. */
+static rd_code synthetic_field(rd_run *r, const char *name, int64_t first, int64_t n, uint64_t side, rd_field *f,
+                               rd_status *st)
 {
     const int64_t lo = r->c.bench_min_len, hi = r->c.bench_max_len > lo ? r->c.bench_max_len : lo;
     const rd_key key = rd_key_make(r->seed, RD_RNG_TEST, side, 0);
@@ -118,16 +120,22 @@ static rd_code report(const rd_run *r, const bench_result *b, rd_status *st)
     const double rate = b->flops / b->seconds;
     char a[32], c[32];
     if (strcmp(r->c.bench_format, "json") == 0) {
-        json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I}", "config", r->cli->config_file, "model", r->model->name,
-                              "dtype", r->c.dtype, "ranks", r->world->size, "threads", rd_backend_threads(r->backend), "batch_size",
-                              (json_int_t)r->c.batch_size, "parameters", (json_int_t)rd_params_count(r->params), "steps",
-                              (json_int_t)r->c.bench_steps);
+        json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I}", "config", r->cli->config_file, "model",
+                              r->model->name, "dtype", r->c.dtype, "ranks", r->world->size, "threads",
+                              rd_backend_threads(r->backend), "batch_size", (json_int_t)r->c.batch_size, "parameters",
+                              (json_int_t)rd_params_count(r->params), "steps", (json_int_t)r->c.bench_steps);
         const struct {
             const char *key;
             double v;
-        } rows[] = {{"step_s", b->mean_s}, {"step_s_min", b->min_s}, {"step_s_std", b->std_s}, {"tokens_per_s", b->tokens / b->seconds},
-                    {"target_tokens_per_s", b->tokens_tgt / b->seconds}, {"model_gflop_per_s", rate * 1e-9},
-                    {"peak_gflop_per_s", b->peak * 1e-9}, {"share_of_peak", rate / b->peak}, {"peak_memory_bytes", b->peak_bytes},
+        } rows[] = {{"step_s", b->mean_s},
+                    {"step_s_min", b->min_s},
+                    {"step_s_std", b->std_s},
+                    {"tokens_per_s", b->tokens / b->seconds},
+                    {"target_tokens_per_s", b->tokens_tgt / b->seconds},
+                    {"model_gflop_per_s", rate * 1e-9},
+                    {"peak_gflop_per_s", b->peak * 1e-9},
+                    {"share_of_peak", rate / b->peak},
+                    {"peak_memory_bytes", b->peak_bytes},
                     {"loss", b->loss}};
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
             (void)json_object_set_new(o, rows[i].key, isfinite(rows[i].v) ? json_real(rows[i].v) : json_null());
@@ -138,11 +146,12 @@ static rd_code report(const rd_run *r, const bench_result *b, rd_status *st)
         free(text);
         return st->code;
     }
-    rd_info(r->log, "%" PRId64 " steps of %.4f s (best %.4f, deviation %.4f)", r->c.bench_steps, b->mean_s, b->min_s, b->std_s);
+    rd_info(r->log, "%" PRId64 " steps of %.4f s (best %.4f, deviation %.4f)", r->c.bench_steps, b->mean_s, b->min_s,
+            b->std_s);
     rd_info(r->log, "%s tokens/s (%s target)", console_count(b->tokens / b->seconds, a),
             console_count(b->tokens_tgt / b->seconds, c));
-    rd_info(r->log, "%.1f model GFLOP/s, %.1f %% of the float32 peak of %.1f GFLOP/s (%d rank%s)", rate * 1e-9, 100.0 * rate / b->peak,
-            b->peak * 1e-9, r->world->size, r->world->size == 1 ? "" : "s");
+    rd_info(r->log, "%.1f model GFLOP/s, %.1f %% of the float32 peak of %.1f GFLOP/s (%d rank%s)", rate * 1e-9,
+            100.0 * rate / b->peak, b->peak * 1e-9, r->world->size, r->world->size == 1 ? "" : "s");
     rd_info(r->log, "peak memory of a rank: %.0f MB", b->peak_bytes * 1e-6);
     return RD_OK;
 }

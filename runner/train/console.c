@@ -66,7 +66,8 @@ bool console_watched(const rd_run *r)
     (void)snprintf(link, sizeof link, "/proc/%d/fd/1", (int)getppid());
     const ssize_t n = readlink(link, target, sizeof target - 1);
     target[n > 0 ? n : 0] = '\0';
-    return strncmp(target, "/dev/pts/", 9) == 0 || strncmp(target, "/dev/tty", 8) == 0 || strcmp(target, "/dev/console") == 0;
+    return strncmp(target, "/dev/pts/", 9) == 0 || strncmp(target, "/dev/tty", 8) == 0 ||
+           strcmp(target, "/dev/console") == 0;
 }
 
 void console_live(rd_run *r, const step_record *s)

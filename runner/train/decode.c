@@ -1,7 +1,7 @@
 /* decode.c -- decodes held-out samples, shared among the ranks.
  *
- * Which samples form a batch depends on the data and the batch size alone, and a batch is computed whole by one rank. So every rank count
- * computes the same batches, and only who computes them differs. */
+ * Which samples form a batch depends on the data and the batch size alone, and a batch is computed whole by one rank.
+ * So every rank count computes the same batches, and only who computes them differs. */
 #include "run_impl.h"
 
 #include <stdlib.h>
@@ -40,12 +40,13 @@ done:
     return st->code;
 }
 
-rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size, const rd_decode_config *c,
-                     decode_fn *fn, void *ctx, rd_status *st)
+rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
+                     const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     if (!r->model->decode)
-        return rd_fail(st, RD_EUSAGE, "the model '%s' has no sequences to decode; --mode=eval gives its loss", r->model->name);
+        return rd_fail(st, RD_EUSAGE, "the model '%s' has no sequences to decode; --mode=eval gives its loss",
+                       r->model->name);
     for (int64_t k = r->world->rank; k * size < n; k += r->world->size) {
         const int64_t left = n - k * size;
         rd_batch b = {0};

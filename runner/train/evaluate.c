@@ -1,8 +1,8 @@
 /* evaluate.c -- loss and score on held-out data, on all ranks, all sentences, partial batches included.
  *
- * The figures are the same for every number of ranks: a batch is whole on one rank (decode.c), sums of losses are added in the order of
- * batches on rank 0, scores are integer counts. Loss is over all samples; with multi_reference only one sample of each source is
- * decoded, and the target that scores best counts. */
+ * The figures are the same for every number of ranks: a batch is whole on one rank (decode.c), sums of losses are added
+ * in the order of batches on rank 0, scores are integer counts. Loss is over all samples; with multi_reference only one
+ * sample of each source is decoded, and the target that scores best counts. */
 #include "run_impl.h"
 
 #include <inttypes.h>
@@ -120,7 +120,8 @@ static rd_code group_sources(rd_run *r, int64_t *ids, int64_t *n, groups *g, rd_
         }
         const int32_t *x = f->data;
         uint64_t h = UINT64_C(0xcbf29ce484222325);
-        for (int64_t k = f->off[0]; k < f->off[1]; k++) h = (h ^ (uint32_t)x[k]) * UINT64_C(0x100000001b3), h ^= h >> 29;
+        for (int64_t k = f->off[0]; k < f->off[1]; k++)
+            h = (h ^ (uint32_t)x[k]) * UINT64_C(0x100000001b3), h ^= h >> 29;
         key[i] = (source_key){h, f->off[1] - f->off[0], ids[i]};
     }
     qsort(key, (size_t)*n, sizeof *key, by_source);
@@ -157,8 +158,8 @@ static rd_code reference(scorer *s, int64_t id, rd_tokens *out, rd_status *st)
     RD_TRY(def->fetch(self, &id, 1, s->arena, &b, st));
     const rd_field *f = rd_batch_field(&b, "target");
     if (!f) return rd_fail(st, RD_EDATA, "sample %" PRId64 " has no target to score against", id);
-    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, (const int32_t *)f->data + f->off[0], f->off[1] - f->off[0], s->print_unk, s->bpe,
-                           s->arena, out, st));
+    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, (const int32_t *)f->data + f->off[0], f->off[1] - f->off[0], s->print_unk,
+                           s->bpe, s->arena, out, st));
 done:
     return st->code;
 }
@@ -281,8 +282,11 @@ rd_code eval_report(rd_run *r, eval_records *e, const eval_result *v, rd_status 
 {
     char count[32];
     rd_live(r->log, NULL);
-    rd_info(r->log, "evaluation at step %" PRId64 ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentences, %.1f s)",
-            r->at.step, v->loss, v->nll_per_token, v->perplexity, v->accuracy, console_count((double)v->n_samples, count), v->seconds);
+    rd_info(r->log,
+            "evaluation at step %" PRId64
+            ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentences, %.1f s)",
+            r->at.step, v->loss, v->nll_per_token, v->perplexity, v->accuracy,
+            console_count((double)v->n_samples, count), v->seconds);
     if (v->scored) rd_info(r->log, "%s", v->line);
     if (!e->events) return RD_OK;
     json_t *o = json_object();
@@ -293,7 +297,8 @@ rd_code eval_report(rd_run *r, eval_records *e, const eval_result *v, rd_status 
     (void)json_object_set_new(o, "accuracy", real_or_null(v->accuracy));
     (void)json_object_set_new(o, "samples", json_integer((json_int_t)v->n_samples));
     (void)json_object_set_new(o, "targets", json_integer((json_int_t)v->n_targets));
-    for (int i = 0; i < v->n_figures; i++) (void)json_object_set_new(o, v->figure[i].name, real_or_null(v->figure[i].value));
+    for (int i = 0; i < v->n_figures; i++)
+        (void)json_object_set_new(o, v->figure[i].name, real_or_null(v->figure[i].value));
     if (v->scored) (void)json_object_set_new(o, "score_line", json_string(v->line));
     (void)json_object_set_new(o, "eval_s", json_real(v->seconds));
     RD_TRY(rd_metrics_write(e->metrics, o, st));

@@ -1,7 +1,8 @@
 /* infer.c -- translates: one output line per input line, in order, whatever the number of ranks.
  *
- * The input goes through in chunks of lines. Of a chunk, sentences of like length form batches (decode.c), every rank decodes its
- * batches, and rank 0 puts the lines back in order. Chunks and batches depend on the input alone, so the output does too. */
+ * The input goes through in chunks of lines. Of a chunk, sentences of like length form batches (decode.c), every rank
+ * decodes its batches, and rank 0 puts the lines back in order. Chunks and batches depend on the input alone, so the
+ * output does too. */
 #include "run_impl.h"
 
 #include <errno.h>
@@ -31,8 +32,7 @@ static rd_code sink_write(sink *o, const char *p, size_t n, rd_status *st)
     while (n > 0) {
         const ssize_t got = write(STDOUT_FILENO, p, n);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0)
-            return rd_fail(st, RD_EENV, "cannot write to standard output: %s", strerror(errno));
+        if (got < 0) return rd_fail(st, RD_EENV, "cannot write to standard output: %s", strerror(errno));
         p += got;
         n -= (size_t)got;
     }
@@ -47,7 +47,7 @@ typedef struct line_head {
 
 typedef struct collector {
     const rd_dataset *d;
-    rd_strbuf out;   /* line_head, text, line_head, text ... */
+    rd_strbuf out; /* line_head, text, line_head, text ... */
     rd_strbuf text;
 } collector;
 
@@ -151,7 +151,8 @@ done:
 /* ---- a person at the terminal ---- */
 
 /* Splits at single spaces, as the reader of files does; start and end tokens around. */
-static rd_code ids_of_line(const rd_vocab *v, const char *line, size_t n, rd_arena *a, int32_t **ids, int64_t *n_ids, rd_status *st)
+static rd_code ids_of_line(const rd_vocab *v, const char *line, size_t n, rd_arena *a, int32_t **ids, int64_t *n_ids,
+                           rd_status *st)
 {
     int64_t k = 0;
     RD_TRY(rd_arena_get(a, (n + 3) * sizeof **ids, ids, st));
@@ -199,7 +200,10 @@ static rd_code converse(rd_run *r, rd_status *st)
         int64_t off[2] = {0, 0};
         rd_arena_reset(r->data);
         RD_TRY(ids_of_line(r->spec.src_vocab, line, (size_t)n, r->data, &ids, &off[1], st));
-        const rd_batch b = {.n_global = 1, .n = 1, .sample = one_sample, .n_fields = 2,
+        const rd_batch b = {.n_global = 1,
+                            .n = 1,
+                            .sample = one_sample,
+                            .n_fields = 2,
                             .field = {{.name = "source", .dtype = RD_I32, .data = ids, .off = off},
                                       {.name = "target", .dtype = RD_I32, .data = ends, .off = ends_off}}};
         RD_TRY(decode_one(r, &b, &dc, say, r, st));

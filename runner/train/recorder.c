@@ -1,5 +1,6 @@
-/* recorder.c -- what rank 0 writes while it trains: TensorBoard events, metrics.jsonl, config.json. The names of tags are those of
- * OpenSeq2Seq where it had one. A record that cannot be written (a full disk) is said once and does not end the training. */
+/* recorder.c -- what rank 0 writes while it trains: TensorBoard events, metrics.jsonl, config.json. The names of tags
+ * are those of OpenSeq2Seq where it had one. A record that cannot be written (a full disk) is said once and does not
+ * end the training. */
 #include "run_impl.h"
 
 #include <inttypes.h>
@@ -26,7 +27,8 @@ static json_t *flat_config(const rd_run *r)
 {
     json_t *effective = rd_config_effective(r->config), *flat = json_object(), *row;
     const char *key;
-    json_object_foreach (effective, key, row) {
+    json_object_foreach(effective, key, row)
+    {
         json_t *v = json_object_get(row, "value");
         if (v && !json_is_null(v)) (void)json_object_set(flat, key, v);
     }

@@ -1,8 +1,8 @@
 /* resume.c -- checkpoints of a run: what goes in, and whether what is there fits.
  *
- * An archive holds every parameter by name, every optimizer array as <parameter>/<slot>, and in its manifest the progress, the
- * config and hashes of the vocabularies. Nothing in it depends on the number of ranks. Rank 0 reads and writes; on resume all
- * ranks get values, slots and progress from rank 0. */
+ * An archive holds every parameter by name, every optimizer array as <parameter>/<slot>, and in its manifest the
+ * progress, the config and hashes of the vocabularies. Nothing in it depends on the number of ranks. Rank 0 reads and
+ * writes; on resume all ranks get values, slots and progress from rank 0. */
 #include "run_impl.h"
 
 #include <inttypes.h>
@@ -20,7 +20,8 @@ static json_t *config_values(const rd_run *r)
 {
     json_t *effective = rd_config_effective(r->config), *flat = json_object(), *row;
     const char *key;
-    json_object_foreach (effective, key, row) {
+    json_object_foreach(effective, key, row)
+    {
         json_t *v = json_object_get(row, "value");
         if (v) (void)json_object_set(flat, key, v);
     }
@@ -34,15 +35,17 @@ static json_t *describe(const rd_run *r)
     const run_progress *p = &r->at;
     hex(r->spec.src_vocab_hash, src);
     hex(r->spec.tgt_vocab_hash, tgt);
-    json_t *m = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "step", (json_int_t)p->step,
-                          "updates", (json_int_t)p->updates, "skipped", (json_int_t)p->skipped, "epoch", (json_int_t)p->epoch,
-                          "batch", (json_int_t)p->batch, "samples", (json_int_t)p->samples, "samples_hash",
-                          (json_int_t)p->samples_hash, "global_batch", (json_int_t)r->global_batch, "ranks", r->world->size, "seed",
-                          (json_int_t)r->seed, "model", r->model->name, "optimizer",
-                          r->optim ? rd_optim_def(r->optim)->name : "", "src_vocab_hash", src, "tgt_vocab_hash", tgt);
+    json_t *m =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "step", (json_int_t)p->step,
+                  "updates", (json_int_t)p->updates, "skipped", (json_int_t)p->skipped, "epoch", (json_int_t)p->epoch,
+                  "batch", (json_int_t)p->batch, "samples", (json_int_t)p->samples, "samples_hash",
+                  (json_int_t)p->samples_hash, "global_batch", (json_int_t)r->global_batch, "ranks", r->world->size,
+                  "seed", (json_int_t)r->seed, "model", r->model->name, "optimizer",
+                  r->optim ? rd_optim_def(r->optim)->name : "", "src_vocab_hash", src, "tgt_vocab_hash", tgt);
     if (!m) return NULL;
     if (r->train)
-        (void)json_object_set_new(m, "data", json_string(rd_dataset_def_of(r->train)->fingerprint(rd_dataset_self(r->train))));
+        (void)json_object_set_new(m, "data",
+                                  json_string(rd_dataset_def_of(r->train)->fingerprint(rd_dataset_self(r->train))));
     if (p->best_step >= 0) {
         (void)json_object_set_new(m, "best_step", json_integer((json_int_t)p->best_step));
         (void)json_object_set_new(m, "best", json_real(p->best));
@@ -53,7 +56,8 @@ static json_t *describe(const rd_run *r)
 
 static void array_of(const rd_param *p, const char *slot, const float *arena, rd_array *a)
 {
-    *a = (rd_array){.descr = "<f4", .n_dim = p->n_dim, .data = arena + p->offset, .bytes = (size_t)p->n * sizeof(float)};
+    *a =
+        (rd_array){.descr = "<f4", .n_dim = p->n_dim, .data = arena + p->offset, .bytes = (size_t)p->n * sizeof(float)};
     (void)snprintf(a->name, sizeof a->name, "%s%s%s", p->name, slot ? "/" : "", slot ? slot : "");
     for (int i = 0; i < p->n_dim && i < RD_NPY_MAX_DIM; i++) a->dim[i] = p->dim[i];
 }
@@ -72,7 +76,8 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
     for (int i = 0; i < n_params; i++) {
         const rd_param *p = rd_params_at(ps, i);
         array_of(p, NULL, rd_params_values(ps), &a[n++]);
-        for (int k = 0; k < n_slots; k++) array_of(p, rd_optim_def(r->optim)->slot_name[k], rd_params_slot(ps, k), &a[n++]);
+        for (int k = 0; k < n_slots; k++)
+            array_of(p, rd_optim_def(r->optim)->slot_name[k], rd_params_slot(ps, k), &a[n++]);
     }
     (void)rd_ckpt_save(r->cli->logdir, prefix, r->at.step, a, n, meta, keep, st);
 done:
@@ -105,10 +110,27 @@ static void shape_text(const int64_t *dim, int n, rd_strbuf *out)
 /* Keys that change no shape and no meaning of the weights. */
 static bool harmless(const char *key)
 {
-    static const char *const keys[] = {"batch_size", "eval_batch_size", "infer_batch_size", "num_epochs", "num_gpus", "learning_rate",
-                                       "data_location", "threads", "source_file", "target_file", "source_file_eval",
-                                       "target_file_eval", "source_file_test", "target_file_test", "checkpoint", "eval_frequency",
-                                       "histogram_frequency", "beam_width", "length_penalty", "decoder_type", NULL};
+    static const char *const keys[] = {"batch_size",
+                                       "eval_batch_size",
+                                       "infer_batch_size",
+                                       "num_epochs",
+                                       "num_gpus",
+                                       "learning_rate",
+                                       "data_location",
+                                       "threads",
+                                       "source_file",
+                                       "target_file",
+                                       "source_file_eval",
+                                       "target_file_eval",
+                                       "source_file_test",
+                                       "target_file_test",
+                                       "checkpoint",
+                                       "eval_frequency",
+                                       "histogram_frequency",
+                                       "beam_width",
+                                       "length_penalty",
+                                       "decoder_type",
+                                       NULL};
     for (int i = 0; keys[i]; i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;
@@ -120,10 +142,12 @@ static void changed_keys(const rd_run *r, const json_t *meta, rd_strbuf *out)
     json_t *now = config_values(r), *old = json_object_get(meta, "config"), *v;
     const char *key;
     int n = 0;
-    json_object_foreach (old, key, v) {
+    json_object_foreach(old, key, v)
+    {
         const json_t *w = json_object_get(now, key);
         if (harmless(key) || (w && json_equal(v, w)) || (!w && json_is_null(v))) continue;
-        char *a = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY), *b = w ? json_dumps(w, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+        char *a = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY),
+             *b = w ? json_dumps(w, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
         rd_strbuf_printf(out, "%s%s %.60s -> %.60s", n ? ", " : "", key, a ? a : "?", b ? b : "not set");
         free(a);
         free(b);
@@ -137,19 +161,23 @@ static rd_code refuse(const rd_run *r, const rd_ckpt *c, rd_status *st, const ch
 {
     rd_strbuf keys = {0};
     changed_keys(r, meta_of(c), &keys);
-    rd_fail(st, RD_ECKPT, "%s does not fit the config: %s%s%s; go on with the config it was made with, or start anew in another "
-            "--logdir", c->path, why, keys.n ? "; changed keys: " : "", rd_strbuf_str(&keys));
+    rd_fail(st, RD_ECKPT,
+            "%s does not fit the config: %s%s%s; go on with the config it was made with, or start anew in another "
+            "--logdir",
+            c->path, why, keys.n ? "; changed keys: " : "", rd_strbuf_str(&keys));
     rd_strbuf_release(&keys);
     return st->code;
 }
 
-static rd_code check_vocab(const rd_run *r, const rd_ckpt *c, const char *key, const char *side, uint64_t now, rd_status *st)
+static rd_code check_vocab(const rd_run *r, const rd_ckpt *c, const char *key, const char *side, uint64_t now,
+                           rd_status *st)
 {
     char have[20], why[120];
     const json_t *v = json_object_get(meta_of(c), key);
     hex(now, have);
     if (!json_is_string(v) || strcmp(json_string_value(v), have) == 0) return RD_OK;
-    (void)snprintf(why, sizeof why, "the %s vocabulary is not the one it was trained with, so the ids mean other words", side);
+    (void)snprintf(why, sizeof why, "the %s vocabulary is not the one it was trained with, so the ids mean other words",
+                   side);
     return refuse(r, c, st, why);
 }
 
@@ -218,23 +246,31 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
             array_of(p, o->slot_name[k], rd_params_slot(r->params, k), &want);
             const rd_array *a = rd_npz_find(c->npz, want.name);
             if (!a || a->bytes != want.bytes || (json_is_string(was) && strcmp(json_string_value(was), o->name) != 0))
-                return rd_fail(st, RD_ECKPT, "%s has no state of the optimizer '%s' (it was written by '%s'); go on with that one, or "
-                               "say \"reset_optimizer\": true (--set reset_optimizer=true) to start its state anew", c->path, o->name,
-                               json_is_string(was) ? json_string_value(was) : "unknown");
+                return rd_fail(
+                    st, RD_ECKPT,
+                    "%s has no state of the optimizer '%s' (it was written by '%s'); go on with that one, or "
+                    "say \"reset_optimizer\": true (--set reset_optimizer=true) to start its state anew",
+                    c->path, o->name, json_is_string(was) ? json_string_value(was) : "unknown");
             memcpy(rd_params_slot(r->params, k) + p->offset, a->data, want.bytes);
         }
     }
     return RD_OK;
 }
 
-/* The sample position survives a change of the global batch: the batch that holds the next unused sample is the next one, so up to
- * one global batch less one sample may come twice in that epoch. Other data means other positions: the next epoch begins. */
+/* The sample position survives a change of the global batch: the batch that holds the next unused sample is the next
+ * one, so up to one global batch less one sample may come twice in that epoch. Other data means other positions: the
+ * next epoch begins. */
 static void take_progress(rd_run *r, const rd_ckpt *c)
 {
     const json_t *m = meta_of(c), *data = json_object_get(m, "data"), *best = json_object_get(m, "best");
-    r->at = (run_progress){.step = c->step, .updates = meta_int(m, "updates", c->step), .skipped = meta_int(m, "skipped", 0),
-                           .epoch = meta_int(m, "epoch", 0), .batch = meta_int(m, "batch", 0), .samples = meta_int(m, "samples", 0),
-                           .samples_hash = meta_int(m, "samples_hash", 0), .global_batch = meta_int(m, "global_batch", 0),
+    r->at = (run_progress){.step = c->step,
+                           .updates = meta_int(m, "updates", c->step),
+                           .skipped = meta_int(m, "skipped", 0),
+                           .epoch = meta_int(m, "epoch", 0),
+                           .batch = meta_int(m, "batch", 0),
+                           .samples = meta_int(m, "samples", 0),
+                           .samples_hash = meta_int(m, "samples_hash", 0),
+                           .global_batch = meta_int(m, "global_batch", 0),
                            .best = json_is_number(best) ? json_number_value(best) : 0.0,
                            .best_step = json_is_number(best) ? meta_int(m, "best_step", -1) : -1};
     if (!r->train) return;
@@ -307,8 +343,10 @@ static bool by_name(const char *what)
 rd_code run_check_source(rd_run *r, rd_status *st)
 {
     if (by_name(r->c.checkpoint) && (!r->cli->logdir || !r->cli->logdir[0]))
-        rd_fail(st, RD_EUSAGE, "--logdir is missing; name the folder that holds the trained checkpoints, or the file itself with --set "
-                "checkpoint=PATH");
+        rd_fail(
+            st, RD_EUSAGE,
+            "--logdir is missing; name the folder that holds the trained checkpoints, or the file itself with --set "
+            "checkpoint=PATH");
     return run_agree(r, st);
 }
 
@@ -318,8 +356,10 @@ rd_code run_load_required(rd_run *r, rd_status *st)
     const char *what = r->c.checkpoint;
     RD_TRY(run_load(r, what, &found, st));
     if (!found)
-        rd_fail(st, RD_ECKPT, "there is no %s-<step>.npz in '%s'; train first with the same --logdir, or name a file with --set "
-                "checkpoint=PATH", strcmp(what, "best") == 0 ? "best" : "model", r->cli->logdir);
+        rd_fail(st, RD_ECKPT,
+                "there is no %s-<step>.npz in '%s'; train first with the same --logdir, or name a file with --set "
+                "checkpoint=PATH",
+                strcmp(what, "best") == 0 ? "best" : "model", r->cli->logdir);
     (void)run_agree(r, st);
 done:
     return st->code;

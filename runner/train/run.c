@@ -1,5 +1,6 @@
-/* run.c -- sets a run up and tears it down: config structs, data, model, parameters, optimizer, in the order in which they need each
- * other. Each phase that can fail on some ranks only ends with run_agree, so that all leave with the same message. */
+/* run.c -- sets a run up and tears it down: config structs, data, model, parameters, optimizer, in the order in which
+ * they need each other. Each phase that can fail on some ranks only ends with run_agree, so that all leave with the
+ * same message. */
 #include "run_impl.h"
 
 #include <math.h>
@@ -39,7 +40,8 @@ void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out)
     out->length_penalty = beam && penalty ? run_real(r, "length_penalty", 0.0) : 0.0;
 }
 
-/* Adds the text of ids without line breaks or other control characters: samples are foreign bytes, terminals obey them. */
+/* Adds the text of ids without line breaks or other control characters: samples are foreign bytes, terminals obey them.
+ */
 void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials, rd_strbuf *out)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
@@ -64,8 +66,8 @@ static rd_code find_model(rd_run *r, rd_status *st)
     if (r->model) return RD_OK;
     rd_strbuf known = {0};
     for (int i = 0; i < n; i++) rd_strbuf_printf(&known, "%s%s", i ? ", " : "", defs[i]->name);
-    rd_fail(st, RD_EUSAGE, "%s: 'model' is '%s', which does not exist; one of %s", rd_config_where(r->config, "model"), r->c.model,
-            rd_strbuf_str(&known));
+    rd_fail(st, RD_EUSAGE, "%s: 'model' is '%s', which does not exist; one of %s", rd_config_where(r->config, "model"),
+            r->c.model, rd_strbuf_str(&known));
     rd_strbuf_release(&known);
     return st->code;
 }
@@ -78,8 +80,8 @@ static rd_code find_metric(rd_run *r, rd_status *st)
     if (r->metric) return RD_OK;
     rd_strbuf known = {0};
     for (int i = 0; i < n; i++) rd_strbuf_printf(&known, "%s%s", i ? ", " : "", defs[i]->name);
-    rd_fail(st, RD_EUSAGE, "%s: 'metric' is '%s', which does not exist; one of %s", rd_config_where(r->config, "metric"),
-            r->c.metric, rd_strbuf_str(&known));
+    rd_fail(st, RD_EUSAGE, "%s: 'metric' is '%s', which does not exist; one of %s",
+            rd_config_where(r->config, "metric"), r->c.metric, rd_strbuf_str(&known));
     rd_strbuf_release(&known);
     return st->code;
 }
@@ -91,7 +93,8 @@ static rd_code force_keys(rd_run *r, rd_status *st)
     if (rd_config_has(r->config, "num_gpus")) {
         const json_t *v = rd_config_get(r->config, "num_gpus");
         if (json_is_integer(v) && json_integer_value(v) != 1)
-            rd_strbuf_printf(&r->notices, "num_gpus %lld is ignored and set to 1: ranks are what counts (mpirun -np N)\n",
+            rd_strbuf_printf(&r->notices,
+                             "num_gpus %lld is ignored and set to 1: ranks are what counts (mpirun -np N)\n",
                              (long long)json_integer_value(v));
         RD_TRY(rd_config_put(r->config, "num_gpus", json_integer(1), "forced", st));
     }
@@ -103,11 +106,14 @@ static rd_code force_keys(rd_run *r, rd_status *st)
             rd_config_drop(r->config, eval_keys[i]);
         }
         if (said.n)
-            rd_strbuf_printf(&r->notices, "%s: dropped, train mode does not evaluate (--mode=train_eval does, or --mode=eval "
-                             "afterwards)\n", rd_strbuf_str(&said));
+            rd_strbuf_printf(&r->notices,
+                             "%s: dropped, train mode does not evaluate (--mode=train_eval does, or --mode=eval "
+                             "afterwards)\n",
+                             rd_strbuf_str(&said));
         rd_strbuf_release(&said);
         if (rd_config_has(r->config, "num_epochs") && r->cli->max_steps_given)
-            rd_strbuf_printf(&r->notices, "num_epochs is ignored: --max_steps %lld decides\n", (long long)r->cli->max_steps);
+            rd_strbuf_printf(&r->notices, "num_epochs is ignored: --max_steps %lld decides\n",
+                             (long long)r->cli->max_steps);
     }
 done:
     return st->code;
@@ -139,8 +145,13 @@ rd_code run_open_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st
 {
     const char *name = r->c.dataset && r->c.dataset[0] ? r->c.dataset : r->model->default_dataset;
     const bool train = split == RD_SPLIT_TRAIN;
-    const rd_dataset_args a = {.config = r->config, .mode = r->mode, .split = split, .comm = r->comm, .log = r->log,
-                               .shard = train && r->cli->split_data_per_rank, .keep_all = !train};
+    const rd_dataset_args a = {.config = r->config,
+                               .mode = r->mode,
+                               .split = split,
+                               .comm = r->comm,
+                               .log = r->log,
+                               .shard = train && r->cli->split_data_per_rank,
+                               .keep_all = !train};
     (void)rd_dataset_new(name, &a, out, st);
     return run_agree(r, st);
 }
@@ -151,8 +162,13 @@ rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_
     r->spec = *spec;
     RD_TRY(rd_backend_cpu_new(threads, strcmp(r->c.dtype, "mixed") == 0, &r->backend, st));
     RD_TRY(rd_params_new(&r->params, st));
-    const rd_model_args a = {.config = r->config, .mode = r->mode, .data = spec, .seed = r->seed, .params = r->params,
-                             .backend = r->backend, .log = r->log};
+    const rd_model_args a = {.config = r->config,
+                             .mode = r->mode,
+                             .data = spec,
+                             .seed = r->seed,
+                             .params = r->params,
+                             .backend = r->backend,
+                             .log = r->log};
     RD_TRY(r->model->create(&a, &r->model_self, st));
     RD_TRY(rd_params_seal(r->params, r->seed, run_real(r, "init_scale", NAN), st));
     if (with_optim) RD_TRY(rd_optim_new(&r->oc, r->params, threads, &r->optim, st));
@@ -183,8 +199,9 @@ static void leave_error(const rd_run *r, const rd_status *st)
     rd_status own = {0};
     if (!r->owns_logdir || (r->agreed && (st->rank > 0 ? st->rank : 0) != r->world->rank)) return;
     if (access(r->cli->logdir, F_OK) != 0) return; /* another host's disk: rank 0's folder is not to be seen here */
-    json_t *o = json_pack("{s:i, s:s, s:i, s:I, s:f, s:s, s:s}", "rank", r->world->rank, "host", r->world->host, "exit_code",
-                          (int)st->code, "step", (json_int_t)r->at.step, "time", rd_wall_s(), "where", st->where, "message", st->msg);
+    json_t *o = json_pack("{s:i, s:s, s:i, s:I, s:f, s:s, s:s}", "rank", r->world->rank, "host", r->world->host,
+                          "exit_code", (int)st->code, "step", (json_int_t)r->at.step, "time", rd_wall_s(), "where",
+                          st->where, "message", st->msg);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     if (!text) return;
@@ -199,16 +216,29 @@ static void leave_error(const rd_run *r, const rd_status *st)
 rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config, int64_t started_ns, bool *agreed,
                   rd_status *st)
 {
-    rd_run r = {.comm = comm, .world = rd_comm_world(comm), .log = log, .cli = cli, .config = config, .started_ns = started_ns,
+    rd_run r = {.comm = comm,
+                .world = rd_comm_world(comm),
+                .log = log,
+                .cli = cli,
+                .config = config,
+                .started_ns = started_ns,
                 .at = {.best_step = -1}};
     RD_TRY(world_check_start(&r, st));
     RD_TRY(read_config(&r, st));
     switch (r.mode) {
     case RD_MODE_TRAIN:
-    case RD_MODE_TRAIN_EVAL: RD_TRY(run_train(&r, st)); break;
-    case RD_MODE_EVAL: RD_TRY(run_eval(&r, st)); break;
-    case RD_MODE_INFER: RD_TRY(run_infer(&r, st)); break;
-    case RD_MODE_BENCH: RD_TRY(run_bench(&r, st)); break;
+    case RD_MODE_TRAIN_EVAL:
+        RD_TRY(run_train(&r, st));
+        break;
+    case RD_MODE_EVAL:
+        RD_TRY(run_eval(&r, st));
+        break;
+    case RD_MODE_INFER:
+        RD_TRY(run_infer(&r, st));
+        break;
+    case RD_MODE_BENCH:
+        RD_TRY(run_bench(&r, st));
+        break;
     }
 done:
     if (st->code != RD_OK && st->code != RD_ESTOP) leave_error(&r, st);

@@ -1,5 +1,5 @@
-/* run_config.c -- from --config_file to an rd_config on every rank. Only rank 0 reads the file, so only its host needs it, and all
- * ranks parse the same bytes. */
+/* run_config.c -- from --config_file to an rd_config on every rank. Only rank 0 reads the file, so only its host needs
+ * it, and all ranks parse the same bytes. */
 #include "run_impl.h"
 
 #include <stdlib.h>
@@ -15,7 +15,8 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     int64_t bytes = 0;
     *out = NULL;
     if (!cli->config_file || !cli->config_file[0])
-        rd_fail(st, RD_EUSAGE, "--config_file is missing; give the experiment's JSON file, for example "
+        rd_fail(st, RD_EUSAGE,
+                "--config_file is missing; give the experiment's JSON file, for example "
                 "--config_file=configs/g2p_cmudict.json, or see --help");
     else if (root)
         (void)rd_file_read(cli->config_file, RD_EUSAGE, &text, &n, st);
@@ -28,7 +29,8 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     }
     RD_TRY(rd_comm_agree(comm, st));
     RD_TRY(rd_comm_bcast(comm, text, bytes, 0, st));
-    if (rd_config_new(cli->config_file, text, (size_t)bytes, groups, n_groups, cli->allow_unknown_keys, out, st) == RD_OK) {
+    if (rd_config_new(cli->config_file, text, (size_t)bytes, groups, n_groups, cli->allow_unknown_keys, out, st) ==
+        RD_OK) {
         for (int i = 0; i < cli->n_set && st->code == RD_OK; i++) (void)rd_config_set(*out, cli->set[i], st);
         if (st->code == RD_OK && cli->lr_given)
             (void)rd_config_put(*out, "learning_rate", json_real(cli->lr), "--lr", st);

@@ -28,19 +28,19 @@ typedef struct run_config {
     const char *bench_format;
 } run_config;
 
-/* Where the run stands. The next global batch is number `batch` of epoch `epoch` (or the first of the next epoch, when there is
- * none of that number); all of it follows from the number of steps as
- * long as the global batch does not change, and it is saved so that it may change. */
+/* Where the run stands. The next global batch is number `batch` of epoch `epoch` (or the first of the next epoch, when
+ * there is none of that number); all of it follows from the number of steps as long as the global batch does not
+ * change, and it is saved so that it may change. */
 typedef struct run_progress {
-    int64_t step;            /* steps done, skipped ones included */
-    int64_t updates;         /* optimizer updates done */
-    int64_t skipped;         /* steps whose gradient was not finite */
+    int64_t step;    /* steps done, skipped ones included */
+    int64_t updates; /* optimizer updates done */
+    int64_t skipped; /* steps whose gradient was not finite */
     int64_t epoch, batch;
-    int64_t samples;         /* of this epoch, already used */
-    int64_t samples_hash;    /* sum of a hash of their ids: the same for every order and number of ranks */
-    int64_t global_batch;    /* that `batch` counts in */
-    double best;             /* best evaluation figure so far */
-    int64_t best_step;       /* -1: none */
+    int64_t samples;      /* of this epoch, already used */
+    int64_t samples_hash; /* sum of a hash of their ids: the same for every order and number of ranks */
+    int64_t global_batch; /* that `batch` counts in */
+    double best;          /* best evaluation figure so far */
+    int64_t best_step;    /* -1: none */
 } run_progress;
 
 typedef struct rd_run {
@@ -57,7 +57,7 @@ typedef struct rd_run {
     rd_optim_config oc;
     rd_schedule_config sc;
     uint64_t seed;
-    rd_dataset *train, *held;  /* held: eval or test split */
+    rd_dataset *train, *held; /* held: eval or test split */
     rd_data_spec spec;
     rd_backend *backend;
     rd_params *params;
@@ -65,18 +65,18 @@ typedef struct rd_run {
     void *model_self;
     rd_tape *tape;
     rd_optim *optim;
-    rd_arena *data;            /* of one batch */
+    rd_arena *data; /* of one batch */
     const rd_metric_def *metric;
-    int64_t global_batch;      /* of one forward pass, all ranks */
+    int64_t global_batch; /* of one forward pass, all ranks */
     run_progress at;
-    rd_strbuf notices;         /* what the mode forced into the config, for the banner */
-    bool owns_logdir;          /* the lock is rank 0's: errors may be left there */
+    rd_strbuf notices; /* what the mode forced into the config, for the banner */
+    bool owns_logdir;  /* the lock is rank 0's: errors may be left there */
     bool agreed;
 } rd_run;
 
 /* run.c */
 rd_code run_agree(rd_run *r, rd_status *st); /* Collective: rd_comm_agree, remembers that the failure is known to all */
-rd_code run_open_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st);          /* Collective */
+rd_code run_open_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st);           /* Collective */
 rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st); /* Collective */
 void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials, rd_strbuf *out);
 /* A key of another group, by its value in effect; dflt when it has none. */
@@ -87,17 +87,19 @@ double run_peak_bytes(void); /* of this process, so far */
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
 
 /* world.c */
-/* Collective: the same on all ranks? First program, flags and config; when there is a model, its parameters and the data. */
+/* Collective: the same on all ranks? First program, flags and config; when there is a model, its parameters and the
+ * data. */
 rd_code world_check_start(rd_run *r, rd_status *st);
 rd_code world_check(rd_run *r, rd_status *st);
 void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_samples);
 
 /* resume.c */
 rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st); /* rank 0 only */
-/* Collective. Finds the checkpoint (what: "newest", "best" or a path), checks that it fits, gives values, optimizer state and progress
- * to all ranks. *found false: there is none (RD_OK). */
+/* Collective. Finds the checkpoint (what: "newest", "best" or a path), checks that it fits, gives values, optimizer
+ * state and progress to all ranks. *found false: there is none (RD_OK). */
 rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st);
-rd_code run_check_source(rd_run *r, rd_status *st);  /* Collective, before data is read: is it said where weights come from? */
+rd_code run_check_source(rd_run *r,
+                         rd_status *st); /* Collective, before data is read: is it said where weights come from? */
 rd_code run_load_required(rd_run *r, rd_status *st); /* Collective; none at all is RD_ECKPT with the remedy */
 
 /* evaluate.c */
@@ -121,42 +123,43 @@ rd_code eval_records_open(rd_run *r, eval_records *e, rd_status *st); /* rank 0 
 void eval_records_close(eval_records *e);
 rd_code eval_report(rd_run *r, eval_records *e, const eval_result *v, rd_status *st); /* rank 0: console and files */
 
-/* decode.c: batches of held-out samples, the same for every number of ranks. Batch k of ids[n] is ids[k * size ...]; rank r
- * computes the batches k with k % ranks == r. */
+/* decode.c: batches of held-out samples, the same for every number of ranks. Batch k of ids[n] is ids[k * size ...];
+ * rank r computes the batches k with k % ranks == r. */
 void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n); /* by length, longest first; ties by id */
 typedef rd_code decode_fn(void *ctx, int64_t id, const rd_decoded *out, rd_status *st);
 /* Not collective. Decodes this rank's batches and hands each sample to fn. */
-rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size, const rd_decode_config *c,
-                     decode_fn *fn, void *ctx, rd_status *st);
+rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
+                     const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st);
 /* One batch made by hand (interactive use). */
 rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st);
 
 /* train_step.c: one update, on all ranks */
-typedef struct step_sums {      /* over the samples of all ranks */
+typedef struct step_sums { /* over the samples of all ranks */
     double loss, weight, nll, targets, correct, tokens_src, tokens_tgt, samples, hash;
-    double flops;               /* where stepper.count_flops */
-    double stop, save;          /* requests, of any rank */
-    double skipped;             /* steps skipped in a row before this one: must be the same on all ranks */
+    double flops;      /* where stepper.count_flops */
+    double stop, save; /* requests, of any rank */
+    double skipped;    /* steps skipped in a row before this one: must be the same on all ranks */
 } step_sums;
 typedef struct stepper stepper;
 struct stepper {
     rd_run *run;
-    rd_plan *plan;              /* owned; of epoch plan_epoch */
-    int64_t plan_epoch;         /* -1: none yet */
-    int64_t *ids, n_ids;        /* owned */
-    int64_t n_epochs;           /* ends before this epoch; INT64_MAX: does not end */
-    bool want_sample;           /* keep the texts of one sample of the next step */
+    rd_plan *plan;       /* owned; of epoch plan_epoch */
+    int64_t plan_epoch;  /* -1: none yet */
+    int64_t *ids, n_ids; /* owned */
+    int64_t n_epochs;    /* ends before this epoch; INT64_MAX: does not end */
+    bool want_sample;    /* keep the texts of one sample of the next step */
     rd_strbuf source, target, predicted;
     bool count_flops;
     rd_code (*make)(stepper *s, rd_batch *out, rd_status *st); /* NULL: batches come from the plan; bench sets it */
 };
 void stepper_init(stepper *s, rd_run *r);
 void stepper_release(stepper *s);
-/* The plan of the epoch that comes next; after a resume with another global batch it also moves run->at.batch. Not collective. */
+/* The plan of the epoch that comes next; after a resume with another global batch it also moves run->at.batch. Not
+ * collective. */
 rd_code stepper_plan(stepper *s, rd_status *st);
-bool stepper_done(const stepper *s);   /* no batch is left before n_epochs */
-/* Collective. Gradients of iter_size global batches, their sum over ranks, one update. *in carries this rank's requests (stop,
- * save), *out the sums. stats->finite false: the step was skipped on all ranks. */
+bool stepper_done(const stepper *s); /* no batch is left before n_epochs */
+/* Collective. Gradients of iter_size global batches, their sum over ranks, one update. *in carries this rank's requests
+ * (stop, save), *out the sums. stats->finite false: the step was skipped on all ranks. */
 rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out, rd_optim_stats *stats, rd_status *st);
 
 /* train.c, infer.c, bench.c */
@@ -168,15 +171,15 @@ rd_code run_bench(rd_run *r, rd_status *st);
 /* recorder.c: what rank 0 writes while it trains */
 typedef struct step_record {
     int64_t step, epoch;
-    double epoch_part;                      /* 0 .. 1 */
-    double loss, loss_mean;                 /* of this step; of the steps since the last record */
+    double epoch_part;      /* 0 .. 1 */
+    double loss, loss_mean; /* of this step; of the steps since the last record */
     double nll_per_token, accuracy, learning_rate, grad_norm, clipped_norm;
-    const double *param_norm;               /* [rd_params_n]; NULL: not measured */
+    const double *param_norm; /* [rd_params_n]; NULL: not measured */
     double tokens_per_s, target_tokens_per_s, samples_per_s, step_s, eta_s;
-    double samples, targets;                /* of this step */
+    double samples, targets;                   /* of this step */
     int64_t epoch_samples, epoch_samples_hash; /* since the epoch began: shows that each sample comes once */
     int64_t skipped;
-    size_t step_bytes;                      /* peak of the step's arena */
+    size_t step_bytes; /* peak of the step's arena */
 } step_record;
 typedef struct recorder recorder;
 rd_code recorder_new(rd_run *r, recorder **out, rd_status *st);
@@ -192,12 +195,13 @@ void console_step(rd_run *r, const step_record *s);
 bool console_watched(const rd_run *r); /* is there a person's terminal for a live line? */
 void console_live(rd_run *r, const step_record *s);
 void console_sample(rd_run *r, const char *source, const char *target, const char *predicted);
-char *console_count(double v, char out[32]);      /* 1234567 -> "1,234,567" */
+char *console_count(double v, char out[32]);          /* 1234567 -> "1,234,567" */
 char *console_duration(double seconds, char out[32]); /* 3700 -> "1h 02m" */
 
 /* signals.c */
-void signals_start(void);          /* TERM, INT, USR2: stop after the next save; USR1: save; a second stop signal leaves at once */
-int signals_stop(void);            /* number of the signal that asked to stop, or 0 */
-bool signals_take_save(void);      /* true once per USR1 */
+void signals_start(
+    void);              /* TERM, INT, USR2: stop after the next save; USR1: save; a second stop signal leaves at once */
+int signals_stop(void); /* number of the signal that asked to stop, or 0 */
+bool signals_take_save(void); /* true once per USR1 */
 
 #endif

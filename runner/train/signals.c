@@ -1,5 +1,5 @@
-/* signals.c -- requests from outside. A handler only sets a flag; the ranks agree at the next step through the control block of the
- * training loop (train.c), so that all of them save and stop at the same step. */
+/* signals.c -- requests from outside. A handler only sets a flag; the ranks agree at the next step through the control
+ * block of the training loop (train.c), so that all of them save and stop at the same step. */
 #include "run_impl.h"
 
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* train.c -- train and train_eval mode: opens the log folder, resumes, loops, saves, ends.
  *
- * What happens at a step is decided by numbers that all ranks share: the step, and the control block of the step (step_sums). Rank 0's
- * clock and every rank's signals only put a request into the next control block, so all ranks save, evaluate and stop at the
- * same step without another message. */
+ * What happens at a step is decided by numbers that all ranks share: the step, and the control block of the step
+ * (step_sums). Rank 0's clock and every rank's signals only put a request into the next control block, so all ranks
+ * save, evaluate and stop at the same step without another message. */
 #include "run_impl.h"
 
 #include <inttypes.h>
@@ -17,13 +17,13 @@ static const int64_t retry_s = 300;
 typedef struct trainer {
     rd_run *run;
     stepper stepper;
-    recorder *records;       /* rank 0 */
-    eval_records eval;       /* rank 0, train_eval */
-    double *param_norm;      /* [parameters] */
-    bool watched;            /* a terminal shows the live line */
-    int lock;                /* rank 0 */
-    int64_t last_step;       /* the run ends when so many steps are done */
-    int64_t saved_step;      /* of the newest checkpoint; -1: none */
+    recorder *records;  /* rank 0 */
+    eval_records eval;  /* rank 0, train_eval */
+    double *param_norm; /* [parameters] */
+    bool watched;       /* a terminal shows the live line */
+    int lock;           /* rank 0 */
+    int64_t last_step;  /* the run ends when so many steps are done */
+    int64_t saved_step; /* of the newest checkpoint; -1: none */
     int64_t next_save_ns, last_save_ns, last_live_ns;
     int64_t skipped_in_row;
     /* since the last record, and since the epoch began */
@@ -31,7 +31,7 @@ typedef struct trainer {
     int64_t window_steps;
     double epoch_loss, epoch_weight;
     int64_t epoch, epoch_ns;
-    bool epoch_whole;        /* seen from its first batch */
+    bool epoch_whole; /* seen from its first batch */
 } trainer;
 
 /* ---- log folder ---- */
@@ -42,7 +42,8 @@ static rd_code open_logdir(trainer *t, rd_status *st)
     const char *dir = r->cli->logdir;
     char path[4200], warning[RD_MSG_BYTES] = "";
     if (!dir || !dir[0]) {
-        rd_fail(st, RD_EUSAGE, "--logdir is missing; name a folder for checkpoints and records, for example --logdir=logs/first "
+        rd_fail(st, RD_EUSAGE,
+                "--logdir is missing; name a folder for checkpoints and records, for example --logdir=logs/first "
                 "(training goes on from what it holds)");
     } else if (strlen(dir) > 4000) {
         rd_fail(st, RD_EUSAGE, "--logdir is %zu bytes long; 4000 are allowed", strlen(dir));
@@ -60,7 +61,8 @@ done:
 
 /* ---- checkpoints ---- */
 
-/* Collective. All ranks must hold the same weights; a bit that differs is a broken machine or a bug, and is not to be saved. */
+/* Collective. All ranks must hold the same weights; a bit that differs is a broken machine or a bug, and is not to be
+ * saved. */
 static rd_code check_replicas(trainer *t, rd_status *st)
 {
     rd_run *r = t->run;
@@ -70,9 +72,11 @@ static rd_code check_replicas(trainer *t, rd_status *st)
     if (rd_comm_allgather(r->comm, &mine, all, sizeof mine, st) == RD_OK) {
         for (int i = 1; i < r->world->size && st->code == RD_OK; i++) {
             if (all[i] == all[0]) continue;
-            rd_fail(st, RD_ENUMERIC, "after step %" PRId64 " rank %d holds other weights than rank 0 (checksums %08x, %08x); nothing was "
-                    "saved, start again to go on from the last checkpoint, and suspect that rank's machine", r->at.step, i, all[i],
-                    all[0]);
+            rd_fail(st, RD_ENUMERIC,
+                    "after step %" PRId64
+                    " rank %d holds other weights than rank 0 (checksums %08x, %08x); nothing was "
+                    "saved, start again to go on from the last checkpoint, and suspect that rank's machine",
+                    r->at.step, i, all[i], all[0]);
             r->agreed = true;
         }
     }
@@ -96,7 +100,8 @@ static rd_code save(trainer *t, bool must, rd_status *st)
         const int64_t begin_ns = rd_now_ns();
         recorder_flush(t->records);
         if (run_save(r, "model", (int)r->c.checkpoint_keep, &own) == RD_OK) {
-            rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->at.step, (double)(rd_now_ns() - begin_ns) * 1e-9);
+            rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->at.step,
+                    (double)(rd_now_ns() - begin_ns) * 1e-9);
             plan_save(t, r->cli->checkpoint_frequency);
         } else if (must) {
             *st = own;
@@ -131,7 +136,8 @@ static rd_code evaluate(trainer *t, rd_status *st)
         r->at.best = now;
         r->at.best_step = r->at.step;
         if (run_save(r, "best", 1, &own) == RD_OK)
-            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->at.step, by_figure ? v.figure[0].name : "loss", now);
+            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->at.step,
+                    by_figure ? v.figure[0].name : "loss", now);
         else
             rd_warn(r->log, "%s; training goes on", own.msg);
     }
@@ -152,19 +158,26 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
     const rd_run *r = t->run;
     const int64_t n_batches = t->stepper.plan ? rd_plan_n_batches(t->stepper.plan) : 0;
     const double wall = t->window_s > 0.0 ? t->window_s : 1e-9;
-    *s = (step_record){.step = r->at.step, .epoch = r->at.epoch,
+    *s = (step_record){.step = r->at.step,
+                       .epoch = r->at.epoch,
                        .epoch_part = n_batches > 0 ? (double)r->at.batch / (double)n_batches : 0.0,
                        .loss = sum->weight > 0.0 ? sum->loss / sum->weight : NAN,
                        .loss_mean = t->window_weight > 0.0 ? t->window_loss / t->window_weight : NAN,
                        .nll_per_token = sum->targets > 0.0 ? sum->nll / sum->targets : NAN,
                        .accuracy = sum->targets > 0.0 ? sum->correct / sum->targets : NAN,
-                       .learning_rate = lr, .grad_norm = stats->grad_norm, .clipped_norm = stats->clipped_norm,
+                       .learning_rate = lr,
+                       .grad_norm = stats->grad_norm,
+                       .clipped_norm = stats->clipped_norm,
                        .param_norm = stats->finite ? stats->param_norm : NULL,
-                       .tokens_per_s = (t->window_src + t->window_tgt) / wall, .target_tokens_per_s = t->window_tgt / wall,
+                       .tokens_per_s = (t->window_src + t->window_tgt) / wall,
+                       .target_tokens_per_s = t->window_tgt / wall,
                        .samples_per_s = t->window_samples / wall,
                        .step_s = t->window_steps > 0 ? t->window_s / (double)t->window_steps : NAN,
-                       .samples = sum->samples, .targets = sum->targets, .epoch_samples = r->at.samples,
-                       .epoch_samples_hash = r->at.samples_hash, .skipped = r->at.skipped,
+                       .samples = sum->samples,
+                       .targets = sum->targets,
+                       .epoch_samples = r->at.samples,
+                       .epoch_samples_hash = r->at.samples_hash,
+                       .skipped = r->at.skipped,
                        .step_bytes = rd_arena_peak(rd_tape_arena(r->tape))};
     s->eta_s = s->step_s * (double)(t->last_step - r->at.step);
 }
@@ -176,8 +189,8 @@ static void note_epoch(trainer *t)
     if (t->stepper.plan == NULL || r->at.batch < rd_plan_n_batches(t->stepper.plan)) return;
     const double mean = t->epoch_weight > 0.0 ? t->epoch_loss / t->epoch_weight : NAN;
     if (t->epoch_whole && t->epoch == r->at.epoch) {
-        rd_info(r->log, "epoch %" PRId64 " done at step %" PRId64 ": %s samples, mean loss %.4f, %s", r->at.epoch + 1, r->at.step,
-                console_count((double)r->at.samples, count), mean,
+        rd_info(r->log, "epoch %" PRId64 " done at step %" PRId64 ": %s samples, mean loss %.4f, %s", r->at.epoch + 1,
+                r->at.step, console_count((double)r->at.samples, count), mean,
                 console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
         recorder_epoch(t->records, r->at.epoch, mean);
     }
@@ -219,23 +232,28 @@ static void note_skip(trainer *t)
     rd_run *r = t->run;
     t->skipped_in_row++;
     rd_live(r->log, NULL);
-    rd_info(r->log, "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64 " in a row, %" PRId64 " in all)",
+    rd_info(r->log,
+            "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64 " in a row, %" PRId64
+            " in all)",
             r->at.step, t->skipped_in_row, r->at.skipped);
 }
 
-/* before: steps skipped in a row on this rank; all: the sum over ranks. Ranks that disagree are no replicas any more, and each has
- * to end the job by itself; ranks that agree on too many leave together. */
+/* before: steps skipped in a row on this rank; all: the sum over ranks. Ranks that disagree are no replicas any more,
+ * and each has to end the job by itself; ranks that agree on too many leave together. */
 static rd_code check_skips(trainer *t, int64_t before, double all, rd_status *st)
 {
     rd_run *r = t->run;
     if (all != (double)before * r->world->size)
-        return rd_fail(st, RD_ENUMERIC, "at step %" PRId64 " the ranks do not agree on which steps were not finite: their weights "
-                       "differ; start again from the last checkpoint, and suspect a machine", r->at.step);
+        return rd_fail(st, RD_ENUMERIC,
+                       "at step %" PRId64 " the ranks do not agree on which steps were not finite: their weights "
+                       "differ; start again from the last checkpoint, and suspect a machine",
+                       r->at.step);
     if (before < r->c.nonfinite_limit) return RD_OK;
     r->agreed = true;
-    return rd_fail(st, RD_ENUMERIC, "the gradient was not finite in %" PRId64 " steps in a row, up to step %" PRId64 "; lower "
-                   "learning_rate or loss_scale, or set max_grad_norm, and start again from the last checkpoint", before,
-                   r->at.step - 1);
+    return rd_fail(st, RD_ENUMERIC,
+                   "the gradient was not finite in %" PRId64 " steps in a row, up to step %" PRId64 "; lower "
+                   "learning_rate or loss_scale, or set max_grad_norm, and start again from the last checkpoint",
+                   before, r->at.step - 1);
 }
 
 static rd_code one_step(trainer *t, bool *stop, rd_status *st)
@@ -294,7 +312,8 @@ static rd_code loop(trainer *t, rd_status *st)
     rd_live(r->log, NULL);
     if (t->saved_step != r->at.step) RD_TRY(save(t, true, st));
     if (stop && r->at.step < t->last_step) {
-        rd_info(r->log, "stopped on request at step %" PRId64 ", checkpoint saved; the same command goes on from here", r->at.step);
+        rd_info(r->log, "stopped on request at step %" PRId64 ", checkpoint saved; the same command goes on from here",
+                r->at.step);
         r->agreed = true;
         rd_fail(st, RD_ESTOP, "stopped on request at step %" PRId64, r->at.step);
     }
@@ -351,8 +370,9 @@ rd_code run_train(rd_run *r, rd_status *st)
     stepper_init(&t.stepper, r);
     RD_TRY(open_run(&t, st));
     if (r->at.step >= t.last_step) {
-        rd_info(r->log, "nothing to do: step %" PRId64 " of %" PRId64 " is done; a higher --max_steps (or num_epochs) goes on", r->at.step,
-                t.last_step);
+        rd_info(r->log,
+                "nothing to do: step %" PRId64 " of %" PRId64 " is done; a higher --max_steps (or num_epochs) goes on",
+                r->at.step, t.last_step);
         goto done;
     }
     if (r->world->rank == 0) {
@@ -362,8 +382,9 @@ rd_code run_train(rd_run *r, rd_status *st)
     RD_TRY(run_agree(r, st));
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(loop(&t, st));
-    rd_info(r->log, "done: step %" PRId64 " in %s, peak memory of rank 0 %.0f MB; look with: tensorboard --logdir %s", r->at.step,
-            console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), run_peak_bytes() * 1e-6, r->cli->logdir);
+    rd_info(r->log, "done: step %" PRId64 " in %s, peak memory of rank 0 %.0f MB; look with: tensorboard --logdir %s",
+            r->at.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), run_peak_bytes() * 1e-6,
+            r->cli->logdir);
 done:
     recorder_free(t.records, st->code == RD_OK || st->code == RD_ESTOP ? 1 : 2);
     eval_records_close(&t.eval);

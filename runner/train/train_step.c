@@ -4,8 +4,9 @@
  *     control block: sums and requests of all ranks     gradients: sum over all ranks
  *     w <- update(gradient / (loss_scale * total weight))
  *
- * Every rank contributes the gradient of a sum and its weight, so an uneven last batch, a rank without samples and accumulation
- * need no special case. Which samples a step uses follows from the plan of the epoch and the position alone. */
+ * Every rank contributes the gradient of a sum and its weight, so an uneven last batch, a rank without samples and
+ * accumulation need no special case. Which samples a step uses follows from the plan of the epoch and the position
+ * alone. */
 #include "run_impl.h"
 
 #include <math.h>
@@ -106,7 +107,8 @@ static rd_code next_batch(stepper *s, rd_batch *b, rd_status *st)
     (void)rd_plan_batch(s->plan, at->batch, &n_global);
     if (n_global > s->n_ids) {
         int64_t *more = realloc(s->ids, (size_t)n_global * sizeof *more);
-        if (!more) return rd_fail(st, RD_EENV, "out of memory for the ids of a batch of %lld samples", (long long)n_global);
+        if (!more)
+            return rd_fail(st, RD_EENV, "out of memory for the ids of a batch of %lld samples", (long long)n_global);
         s->ids = more;
         s->n_ids = n_global;
     }

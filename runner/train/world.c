@@ -17,8 +17,8 @@
 void rd_versions(rd_strbuf *out)
 {
     rd_strbuf_printf(out, "run_dist %s (commit %s, %s)\n", RD_VERSION, RD_COMMIT, __VERSION__);
-    rd_strbuf_printf(out, "Jansson %s\n%s\n%s\n%s\n", jansson_version_str(), archive_version_string(), rd_comm_library_version(),
-                     rd_backend_library());
+    rd_strbuf_printf(out, "Jansson %s\n%s\n%s\n%s\n", jansson_version_str(), archive_version_string(),
+                     rd_comm_library_version(), rd_backend_library());
     rd_strbuf_puts(out, "backends: cpu\n");
 }
 
@@ -50,8 +50,9 @@ rd_code world_check_start(rd_run *r, rd_status *st)
     RD_TRY(run_agree(r, st));
     (void)snprintf(text, sizeof text, "%.40s %016" PRIx64, RD_VERSION, fnv(fnv_start, all.s, all.n));
     RD_TRY(same(r, "program and library versions", text, st));
-    (void)snprintf(text, sizeof text, "--mode=%s --max_steps=%" PRId64 " --summary_frequency=%" PRId64 "%s", r->cli->mode,
-                   r->cli->max_steps, r->cli->summary_frequency, r->cli->split_data_per_rank ? " --split_data_per_rank" : "");
+    (void)snprintf(text, sizeof text, "--mode=%s --max_steps=%" PRId64 " --summary_frequency=%" PRId64 "%s",
+                   r->cli->mode, r->cli->max_steps, r->cli->summary_frequency,
+                   r->cli->split_data_per_rank ? " --split_data_per_rank" : "");
     RD_TRY(same(r, "flags", text, st));
     (void)snprintf(text, sizeof text, "%016" PRIx64, fnv(fnv_start, dump, strlen(dump)));
     RD_TRY(same(r, "config", text, st));
@@ -98,13 +99,13 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
     rd_info(r->log, "run_dist %s: %s, config %s%s%s", RD_VERSION, r->cli->mode, r->cli->config_file,
             r->cli->logdir && r->cli->logdir[0] ? ", logdir " : "", r->cli->logdir ? r->cli->logdir : "");
     banner_lines(r, "", rd_strbuf_str(&r->notices));
-    rd_info(r->log, "world: %d rank%s on %d host%s (%s%s%s), %d thread%s per rank", w->size, w->size == 1 ? "" : "s", w->n_hosts,
-            w->n_hosts == 1 ? "" : "s", w->comm, w->library[0] ? ", " : "", w->library, rd_backend_threads(r->backend),
-            rd_backend_threads(r->backend) == 1 ? "" : "s");
+    rd_info(r->log, "world: %d rank%s on %d host%s (%s%s%s), %d thread%s per rank", w->size, w->size == 1 ? "" : "s",
+            w->n_hosts, w->n_hosts == 1 ? "" : "s", w->comm, w->library[0] ? ", " : "", w->library,
+            rd_backend_threads(r->backend), rd_backend_threads(r->backend) == 1 ? "" : "s");
     if (w->size > 1) rd_info(r->log, "%s", rd_comm_note(r->comm));
     rd_info(r->log, "device: %s", rd_backend_describe(r->backend));
-    rd_info(r->log, "model: %s, %s parameters (%.1f MB)", r->model->name, console_count((double)rd_params_count(r->params), a),
-            (double)rd_params_count(r->params) * 4e-6);
+    rd_info(r->log, "model: %s, %s parameters (%.1f MB)", r->model->name,
+            console_count((double)rd_params_count(r->params), a), (double)rd_params_count(r->params) * 4e-6);
     if (r->spec.src_vocab_size > 0)
         rd_info(r->log, "vocabulary: source %s, target %s", console_count((double)r->spec.src_vocab_size, a),
                 console_count((double)r->spec.tgt_vocab_size, b));
@@ -112,8 +113,9 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
         rd_info(r->log, "data: %s samples, %s batches an epoch", console_count((double)n_samples, a),
                 console_count((double)n_batches, b));
     if (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL) {
-        rd_info(r->log, "global batch: %s = %" PRId64 " per rank x %d rank%s%s", console_count((double)(r->global_batch *
-                r->c.iter_size), a), r->c.batch_size, w->size, w->size == 1 ? "" : "s", r->c.iter_size > 1 ? " x iter_size" : "");
+        rd_info(r->log, "global batch: %s = %" PRId64 " per rank x %d rank%s%s",
+                console_count((double)(r->global_batch * r->c.iter_size), a), r->c.batch_size, w->size,
+                w->size == 1 ? "" : "s", r->c.iter_size > 1 ? " x iter_size" : "");
         rd_info(r->log, "optimizer: %s, seed %" PRIu64 ", up to step %s", rd_optim_def(r->optim)->name, r->seed,
                 console_count((double)last_step, a));
         rd_schedule_describe(&r->sc, w->size, &s);

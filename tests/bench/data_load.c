@@ -2,8 +2,9 @@
  *
  *     mpirun -np 4 build/release/tests/bench/data_load --config_file=x.json [--split_data_per_rank]
  *
- * Opens the training data of the config as run_dist does and prints megabytes of text a second (by the clock, and by processor time of
- * rank 0, which is what counts on a busy machine), and the memory of all ranks together: each page shared by the ranks counted once. */
+ * Opens the training data of the config as run_dist does and prints megabytes of text a second (by the clock, and by
+ * processor time of rank 0, which is what counts on a busy machine), and the memory of all ranks together: each page
+ * shared by the ranks counted once. */
 #include "rd/clock.h"
 #include "rd/data.h"
 #include "rd/file.h"
@@ -45,21 +46,24 @@ static rd_code measure(rd_comm *comm, const char *path, bool shard, rd_status *s
     const rd_option_group *group = rd_dataset_defs(&n_defs)[0]->group;
     RD_TRY(rd_file_read(path, RD_EUSAGE, &text, &n, st));
     RD_TRY(rd_config_new(path, text, n, &group, 1, true, &c, st));
-    const rd_dataset_args a = { .config = c, .mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .comm = comm, .shard = shard };
+    const rd_dataset_args a = {
+        .config = c, .mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .comm = comm, .shard = shard};
     RD_TRY(rd_comm_barrier(comm, st));
     const int64_t t0 = rd_now_ns();
     const clock_t c0 = clock();
     RD_TRY(rd_dataset_new("parallel_text", &a, &d, st));
     const double wall = (double)(rd_now_ns() - t0) * 1e-9, cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
     RD_TRY(rd_plan_new(d, 1, 0, 1024, true, &p, st));
-    int64_t kb[2] = { proc_kb("/proc/self/smaps_rollup", "Pss:"), proc_kb("/proc/self/status", "VmHWM:") };
+    int64_t kb[2] = {proc_kb("/proc/self/smaps_rollup", "Pss:"), proc_kb("/proc/self/status", "VmHWM:")};
     const int64_t peak = kb[1];
     RD_TRY(rd_comm_sum_i64(comm, kb, 1, st));
     const double mb = (bytes_of(c, "source_file") + bytes_of(c, "target_file")) * 1e-6;
     if (w->rank == 0)
-        printf("%" PRId64 " pairs, %.0f MB of files, %d ranks%s: %.2f s, %.0f MB/s; processor time of rank 0 %.2f s, %.0f MB/s; memory "
-               "of all ranks %.0f MiB, peak of rank 0 %.0f MiB\n", rd_dataset_def_of(d)->count(rd_dataset_self(d)), mb, w->size,
-               shard ? ", split" : "", wall, mb / wall, cpu, mb / cpu, (double)kb[0] / 1024, (double)peak / 1024);
+        printf("%" PRId64 " pairs, %.0f MB of files, %d ranks%s: %.2f s, %.0f MB/s; processor time of rank 0 %.2f s, "
+                          "%.0f MB/s; memory "
+               "of all ranks %.0f MiB, peak of rank 0 %.0f MiB\n",
+               rd_dataset_def_of(d)->count(rd_dataset_self(d)), mb, w->size, shard ? ", split" : "", wall, mb / wall,
+               cpu, mb / cpu, (double)kb[0] / 1024, (double)peak / 1024);
 done:
     rd_plan_free(p);
     rd_dataset_free(d);
@@ -70,7 +74,7 @@ done:
 
 int main(int argc, char **argv)
 {
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_comm *comm = NULL;
     const char *path = NULL;
     bool shard = false;

@@ -1,5 +1,6 @@
-/* text.c -- fuzz target: bytes as a text. The first byte chooses invalid_utf8 (bit 0), whether a lone CR ends a line (bit 1), shards (bits
- * 2 and 3) and the line limit (bit 4). The ids are then held against a slow reading of the same lines. */
+/* text.c -- fuzz target: bytes as a text. The first byte chooses invalid_utf8 (bit 0), whether a lone CR ends a line
+ * (bit 1), shards (bits 2 and 3) and the line limit (bit 4). The ids are then held against a slow reading of the same
+ * lines. */
 #include "../../runner/data/text_impl.h"
 #include <stdlib.h>
 
@@ -28,11 +29,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char words[] = "a\nb\nab\nabcdefghijklmnopqrstuvwxyz\n\xC3\xA9\n\xEF\xBF\xBD\n";
     if (size == 0) return 0;
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_vocab *v = NULL;
     rd_lines *l = NULL;
-    rd_side s = { 0 };
-    const rd_lines_opts o = { .replace = data[0] & 1, .cr_ends = data[0] & 2, .max_line_bytes = data[0] & 16 ? 40 : 1 << 20 };
+    rd_side s = {0};
+    const rd_lines_opts o = {
+        .replace = data[0] & 1, .cr_ends = data[0] & 2, .max_line_bytes = data[0] & 16 ? 40 : 1 << 20};
     const int shards = 1 + (data[0] >> 2 & 3);
     if (rd_vocab_new_mem("words", words, sizeof words - 1, false, &v, &st) != RD_OK) abort();
     if (rd_lines_new_mem("fuzz", (const char *)data + 1, size - 1, o, &l, &st) != RD_OK) abort();

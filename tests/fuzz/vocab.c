@@ -1,5 +1,5 @@
-/* vocab.c -- fuzz target: bytes as a vocabulary file. The first byte's lowest bit chooses invalid_utf8. What was read is then looked up:
- * every word must be found, under its own id or, when it is repeated, the last one. */
+/* vocab.c -- fuzz target: bytes as a vocabulary file. The first byte's lowest bit chooses invalid_utf8. What was read
+ * is then looked up: every word must be found, under its own id or, when it is repeated, the last one. */
 #include "../../runner/data/data_impl.h"
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0) return 0;
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_vocab *v = NULL;
     if (rd_vocab_new_mem("fuzz", (const char *)data + 1, size - 1, data[0] & 1, &v, &st) != RD_OK) {
         if (v || st.msg[0] == '\0') abort();

@@ -121,6 +121,17 @@ printf 'a b c\n\nd e f f\n' > in.txt
 expect "standard input, an empty line" 0 "" sh -c \
     "[ \"\$('$PROG' --config_file=toy.json --logdir=one --mode=infer --input=- < in.txt 2> err.txt | wc -l)\" -eq 3 ]"
 
+# One source with two targets, the second what the model says: with multi_reference it is one sentence, and right.
+awk 'NR == 1 { print; print }' data/test.src > data/twice.src
+{ echo "f f f f f f f f f f f f"; head -n 1 i1.txt; } > data/twice.tgt
+for multi in true false; do
+    expect "multi_reference $multi" 0 "" t 2 one --mode=eval --set multi_reference=$multi --set metric=per_wer \
+        --set source_file_eval=data/twice.src --set target_file_eval=data/twice.tgt
+    tail -n 1 one/eval/metrics.jsonl > $multi.txt
+done
+expect "the best of two targets" 0 '"word_error_rate":0.0,' cat true.txt
+expect "two targets on their own" 0 '"word_error_rate":50.0,' cat false.txt
+
 # train_eval: evaluates between steps, keeps the best.
 expect "train_eval" 0 "evaluation at step 20" t 2 te --mode=train_eval --max_steps=45 --set eval_frequency=20
 expect "the best is kept" 0 "" sh -c "ls te/best-*.npz && [ \$(wc -l < te/eval/metrics.jsonl) -eq 3 ]"

@@ -1,21 +1,25 @@
-/* make_bpe.c -- subwords by byte pair encoding (Sennrich, Haddow and Birch 2016), with the files and, byte for byte, the results of
- * subword-nmt 0.3 and later.
+/* make_bpe.c -- subwords by byte pair encoding (Sennrich, Haddow and Birch 2016), with the files and, byte for byte,
+ * the results of subword-nmt 0.3 and later.
  *
  *     make_bpe learn N FILE... > codes          N merges at most, fewer when no pair occurs twice
  *     make_bpe apply CODES FILE > segmented     words in pieces, all but the last marked "@@"
  *
- * A word starts as its characters, "</w>" glued to the last one. Learning merges the most frequent pair of neighbours, the larger in
- * order of code points when two are equal, again and again. Applying merges the pair that was learnt first, wherever it stands,
- * from left to right. Codes: "#version: 0.2", then a line "left right" per merge. To undo it, delete every "@@ ".
+ * A word starts as its characters, "</w>" glued to the last one. Learning merges the most frequent pair of neighbours,
+ * the larger in order of code points when two are equal, again and again. Applying merges the pair that was learnt
+ * first, wherever it stands, from left to right. Codes: "#version: 0.2", then a line "left right" per merge. To undo
+ * it, delete every "@@ ".
  *
- * Two words share nothing but counts, so learning keeps, for each pair, its count and the words it was seen in, and after a merge counts
- * only those words anew. */
+ * Two words share nothing but counts, so learning keeps, for each pair, its count and the words it was seen in, and
+ * after a merge counts only those words anew. */
 #include "../../runner/data/data_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct text { char *at; size_t n; } text;
+typedef struct text {
+    char *at;
+    size_t n;
+} text;
 
 /* Interned strings: symbols, and words before they are split. */
 typedef struct pool {
@@ -31,13 +35,17 @@ typedef struct pair {
     int32_t n_words, cap_words;
 } pair;
 
-typedef struct word { int32_t *symbol; int32_t n; int64_t count; } word;
+typedef struct word {
+    int32_t *symbol;
+    int32_t n;
+    int64_t count;
+} word;
 
 typedef struct bpe {
     pool symbols, words;
-    word *word;       /* learning: beside words.item */
+    word *word; /* learning: beside words.item */
     pair *pair;
-    int32_t *slot;    /* of pairs: index + 1 */
+    int32_t *slot; /* of pairs: index + 1 */
     size_t n_pairs, cap_pairs, pair_mask;
 } bpe;
 
@@ -52,7 +60,10 @@ static void *grow(void *p, size_t bytes)
     return q;
 }
 
-static void *zeroed(size_t n, size_t bytes) { return memset(grow(NULL, n * bytes), 0, n * bytes); }
+static void *zeroed(size_t n, size_t bytes)
+{
+    return memset(grow(NULL, n * bytes), 0, n * bytes);
+}
 
 static int32_t intern(pool *p, const char *at, size_t n)
 {
@@ -62,8 +73,7 @@ static int32_t intern(pool *p, const char *at, size_t n)
         p->slot = zeroed(p->mask + 1, sizeof *p->slot);
         for (size_t k = 0; k < p->n; k++) {
             size_t i = rd_hash(0, p->item[k].at, p->item[k].n) & p->mask;
-            while (p->slot[i])
-                i = (i + 1) & p->mask;
+            while (p->slot[i]) i = (i + 1) & p->mask;
             p->slot[i] = (int32_t)k + 1;
         }
     }
@@ -73,7 +83,7 @@ static int32_t intern(pool *p, const char *at, size_t n)
         if (t->n == n && memcmp(t->at, at, n) == 0) return p->slot[i] - 1;
     }
     if (p->n == p->cap) p->item = grow(p->item, (p->cap = p->cap * 2 + 64) * sizeof *p->item);
-    p->item[p->n] = (text){ grow(NULL, n), n };
+    p->item[p->n] = (text){grow(NULL, n), n};
     if (n > 0) memcpy(p->item[p->n].at, at, n);
     p->slot[i] = (int32_t)++p->n;
     return (int32_t)p->n - 1;
@@ -81,8 +91,7 @@ static int32_t intern(pool *p, const char *at, size_t n)
 
 static void free_pool(pool *p)
 {
-    for (size_t k = 0; k < p->n; k++)
-        free(p->item[k].at);
+    for (size_t k = 0; k < p->n; k++) free(p->item[k].at);
     free(p->item);
     free(p->slot);
 }
@@ -100,7 +109,8 @@ static int32_t joined(bpe *b, int32_t left, int32_t right)
 
 static size_t pair_hash(int32_t left, int32_t right)
 {
-    return (size_t)rd_fold(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ 0xa0761d6478bd642fu, 0xe7037ed1a0b428dbu);
+    return (size_t)rd_fold(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ 0xa0761d6478bd642fu,
+                           0xe7037ed1a0b428dbu);
 }
 
 /* Index of the pair; -1: new and not wanted. */
@@ -112,8 +122,7 @@ static int32_t find_pair(bpe *b, int32_t left, int32_t right, bool make)
         b->slot = zeroed(b->pair_mask + 1, sizeof *b->slot);
         for (size_t k = 0; k < b->n_pairs; k++) {
             size_t i = pair_hash(b->pair[k].left, b->pair[k].right) & b->pair_mask;
-            while (b->slot[i])
-                i = (i + 1) & b->pair_mask;
+            while (b->slot[i]) i = (i + 1) & b->pair_mask;
             b->slot[i] = (int32_t)k + 1;
         }
     }
@@ -124,7 +133,7 @@ static int32_t find_pair(bpe *b, int32_t left, int32_t right, bool make)
     }
     if (!make) return -1;
     if (b->n_pairs == b->cap_pairs) b->pair = grow(b->pair, (b->cap_pairs = b->cap_pairs * 2 + 1024) * sizeof *b->pair);
-    b->pair[b->n_pairs] = (pair){ .left = left, .right = right };
+    b->pair[b->n_pairs] = (pair){.left = left, .right = right};
     b->slot[i] = (int32_t)++b->n_pairs;
     return (int32_t)b->n_pairs - 1;
 }
@@ -178,8 +187,11 @@ static void count_pairs(bpe *b, int32_t w, int64_t sign, bool list, int32_t fres
         const int32_t at = find_pair(b, left, right, true);
         pair *p = &b->pair[at];
         p->count += sign * b->word[w].count;
-        if (!list || (fresh >= 0 && left != fresh && right != fresh) || (p->n_words > 0 && p->words[p->n_words - 1] == w)) continue;
-        if (p->n_words == p->cap_words) p->words = grow(p->words, (size_t)(p->cap_words = p->cap_words * 2 + 4) * sizeof *p->words);
+        if (!list || (fresh >= 0 && left != fresh && right != fresh) ||
+            (p->n_words > 0 && p->words[p->n_words - 1] == w))
+            continue;
+        if (p->n_words == p->cap_words)
+            p->words = grow(p->words, (size_t)(p->cap_words = p->cap_words * 2 + 4) * sizeof *p->words);
         p->words[p->n_words++] = w;
     }
 }
@@ -234,7 +246,7 @@ static rd_code read_words(bpe *b, const char *path, rd_status *st)
 {
     rd_lines *l = NULL;
     size_t cap = b->words.n;
-    RD_TRY(rd_lines_new(path, (rd_lines_opts){ .max_line_bytes = 1 << 30 }, &l, st));
+    RD_TRY(rd_lines_new(path, (rd_lines_opts){.max_line_bytes = 1 << 30}, &l, st));
     for (;;) {
         const char *line;
         size_t n;
@@ -247,7 +259,7 @@ static rd_code read_words(bpe *b, const char *path, rd_status *st)
                 const size_t before = b->words.n;
                 const int32_t w = intern(&b->words, line + from, i - from);
                 if (b->words.n > cap) b->word = grow(b->word, (cap = b->words.n * 2) * sizeof *b->word);
-                if (b->words.n > before) b->word[w] = (word){ 0 };
+                if (b->words.n > before) b->word[w] = (word){0};
                 b->word[w].count++;
             }
             from = i + 1;
@@ -260,8 +272,7 @@ done:
 
 static rd_code learn(bpe *b, int64_t n_merges, char **paths, int n_paths, rd_status *st)
 {
-    for (int i = 0; i < n_paths; i++)
-        RD_TRY(read_words(b, paths[i], st));
+    for (int i = 0; i < n_paths; i++) RD_TRY(read_words(b, paths[i], st));
     for (size_t w = 0; w < b->words.n; w++) {
         b->word[w].n = split_word(b, b->words.item[w].at, b->words.item[w].n, &b->word[w].symbol);
         count_pairs(b, (int32_t)w, 1, true, -1);
@@ -276,7 +287,7 @@ done:
 static rd_code read_codes(bpe *b, const char *path, rd_status *st)
 {
     rd_lines *l = NULL;
-    RD_TRY(rd_lines_new(path, (rd_lines_opts){ .max_line_bytes = 1 << 20 }, &l, st));
+    RD_TRY(rd_lines_new(path, (rd_lines_opts){.max_line_bytes = 1 << 20}, &l, st));
     for (;;) {
         const char *line;
         size_t n;
@@ -290,7 +301,8 @@ static rd_code read_codes(bpe *b, const char *path, rd_status *st)
             continue;
         }
         if (!space || space == line || space + 1 == line + n || memchr(space + 1, ' ', (size_t)(line + n - space - 1)))
-            RD_TRY(rd_fail(st, RD_EDATA, "%s:%" PRId64 ": not two symbols with one space between", path, rd_lines_number(l)));
+            RD_TRY(rd_fail(st, RD_EDATA, "%s:%" PRId64 ": not two symbols with one space between", path,
+                           rd_lines_number(l)));
         const int32_t left = intern(&b->symbols, line, (size_t)(space - line));
         const int32_t right = intern(&b->symbols, space + 1, (size_t)(line + n - space - 1));
         const size_t before = b->n_pairs;
@@ -330,7 +342,7 @@ static rd_code apply(bpe *b, const char *codes, const char *path, rd_status *st)
 {
     rd_lines *l = NULL;
     RD_TRY(read_codes(b, codes, st));
-    RD_TRY(rd_lines_new(path, (rd_lines_opts){ .max_line_bytes = 1 << 30 }, &l, st));
+    RD_TRY(rd_lines_new(path, (rd_lines_opts){.max_line_bytes = 1 << 30}, &l, st));
     for (;;) {
         const char *line;
         size_t n, from = 0, end;
@@ -339,8 +351,7 @@ static rd_code apply(bpe *b, const char *codes, const char *path, rd_status *st)
         if (n > 0 && line[n - 1] == '\r') n--;
         for (end = n; end > 0 && line[end - 1] == ' ';) /* outer spaces stay as they are */
             end--;
-        while (from < end && line[from] == ' ')
-            from++;
+        while (from < end && line[from] == ' ') from++;
         fwrite(line, 1, from, stdout);
         bool first = true;
         for (size_t i = from; i <= end; i++) {
@@ -361,8 +372,8 @@ done:
 
 int main(int argc, char **argv)
 {
-    rd_status st = { 0 };
-    bpe b = { 0 };
+    rd_status st = {0};
+    bpe b = {0};
     if (argc >= 4 && strcmp(argv[1], "learn") == 0 && strtoll(argv[2], NULL, 10) > 0)
         (void)learn(&b, strtoll(argv[2], NULL, 10), argv + 3, argc - 3, &st);
     else if (argc == 4 && strcmp(argv[1], "apply") == 0)
@@ -371,10 +382,8 @@ int main(int argc, char **argv)
         rd_fail(&st, RD_EUSAGE, "usage: make_bpe learn N FILE... > codes, or make_bpe apply CODES FILE > segmented");
     if (st.code == RD_OK && fflush(stdout) != 0) rd_fail(&st, RD_EENV, "cannot write");
     if (st.code != RD_OK) fprintf(stderr, "make_bpe: %s\n", st.msg);
-    for (size_t w = 0; b.word && w < b.words.n; w++)
-        free(b.word[w].symbol);
-    for (size_t p = 0; p < b.n_pairs; p++)
-        free(b.pair[p].words);
+    for (size_t w = 0; b.word && w < b.words.n; w++) free(b.word[w].symbol);
+    for (size_t p = 0; p < b.n_pairs; p++) free(b.pair[p].words);
     free(b.word);
     free(b.pair);
     free(b.slot);

@@ -4,8 +4,9 @@
     python3 tests/support/make_g2p_archive.py FOLDER configs/data
 
 FOLDER holds {train,dev,test}.{en,ph}: words with their letters apart, and their phonemes, line by line. Writes
-g2p_cmudict.tar.xz with these six files, the two vocabularies (letters.txt, phonemes.txt: "token TAB count in train", most frequent
-first) and the licence, and g2p_cmudict.LICENSE. The same input gives the same bytes: no times, no owners, fixed order, one thread.
+g2p_cmudict.tar.xz with these six files, the two vocabularies (letters.txt, phonemes.txt: "token TAB count in train",
+most frequent first) and the licence, and g2p_cmudict.LICENSE. The same input gives the same bytes: no times, no owners,
+fixed order.
 """
 import collections
 import io
@@ -14,8 +15,9 @@ import os
 import sys
 import tarfile
 
-LICENSE = """CMUdict (the Carnegie Mellon Pronouncing Dictionary): spellings and pronunciations in this archive are taken from it, with
-stress marks and second pronunciations left out, and the words divided into train, dev and test.
+LICENSE = """CMUdict (the Carnegie Mellon Pronouncing Dictionary): spellings and pronunciations
+in this archive are taken from it, with stress marks and second
+pronunciations left out, and the words divided into train, dev and test.
 
 Copyright (C) 1993-2015 Carnegie Mellon University. All rights reserved.
 
@@ -79,7 +81,7 @@ def main():
             m.size = len(files[name])
             m.mode = 0o644
             t.addfile(m, io.BytesIO(files[name]))
-    packed = lzma.compress(raw.getvalue(), format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC32, preset=9 | lzma.PRESET_EXTREME)
+    packed = lzma.compress(raw.getvalue(), check=lzma.CHECK_CRC32, preset=9 | lzma.PRESET_EXTREME)
     os.makedirs(out, exist_ok=True)
     with open(os.path.join(out, "g2p_cmudict.tar.xz"), "wb") as f:
         f.write(packed)

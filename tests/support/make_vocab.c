@@ -1,10 +1,10 @@
-/* make_vocab.c -- counts the words of text files, and writes a vocabulary: "word TAB count", most frequent first, equal counts in
- * order of bytes.
+/* make_vocab.c -- counts the words of text files, and writes a vocabulary: "word TAB count", most frequent first, equal
+ * counts in order of bytes.
  *
  *     make_vocab [--min_count=N] [--max_size=N] FILE... > vocab.txt
  *
- * Files as run_dist reads them: plain, compressed, "archive!member"; words are what single spaces separate. Empty words are left
- * out. max_size counts words, without the four special ids. */
+ * Files as run_dist reads them: plain, compressed, "archive!member"; words are what single spaces separate. Empty words
+ * are left out. max_size counts words, without the four special ids. */
 #include "../../runner/data/data_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,19 +21,21 @@ typedef struct table {
     size_t n, mask; /* mask + 1 slots */
 } table;
 
-static rd_code no_memory(rd_status *st) { return rd_fail(st, RD_EENV, "out of memory"); }
+static rd_code no_memory(rd_status *st)
+{
+    return rd_fail(st, RD_EENV, "out of memory");
+}
 
 static word *find(const table *t, const char *at, size_t n)
 {
     size_t i = rd_hash(0, at, n) & t->mask;
-    while (t->slot[i].at && !(t->slot[i].n == n && memcmp(t->slot[i].at, at, n) == 0))
-        i = (i + 1) & t->mask;
+    while (t->slot[i].at && !(t->slot[i].n == n && memcmp(t->slot[i].at, at, n) == 0)) i = (i + 1) & t->mask;
     return &t->slot[i];
 }
 
 static rd_code grow(table *t, rd_status *st)
 {
-    table big = { .n = t->n, .mask = t->slot ? t->mask * 2 + 1 : 65535 };
+    table big = {.n = t->n, .mask = t->slot ? t->mask * 2 + 1 : 65535};
     big.slot = calloc(big.mask + 1, sizeof *big.slot);
     if (!big.slot) return no_memory(st);
     for (size_t i = 0; t->slot && i <= t->mask; i++)
@@ -62,7 +64,7 @@ done:
 static rd_code count_file(table *t, const char *path, rd_status *st)
 {
     rd_lines *l = NULL;
-    RD_TRY(rd_lines_new(path, (rd_lines_opts){ .max_line_bytes = 1 << 30 }, &l, st));
+    RD_TRY(rd_lines_new(path, (rd_lines_opts){.max_line_bytes = 1 << 30}, &l, st));
     for (;;) {
         const char *line;
         size_t n;
@@ -104,8 +106,8 @@ static void write_words(table *t, int64_t min_count, int64_t max_size)
 
 int main(int argc, char **argv)
 {
-    rd_status st = { 0 };
-    table t = { 0 };
+    rd_status st = {0};
+    table t = {0};
     int64_t min_count = 1, max_size = INT64_MAX;
     int n_files = 0;
     for (int i = 1; i < argc; i++)

@@ -1,4 +1,5 @@
-/* metric_scores.c -- BLEU and error rates against other programs (metric_golden.inc says which and how), and the tokens they take. */
+/* metric_scores.c -- BLEU and error rates against other programs (metric_golden.inc says which and how), and the tokens
+ * they take. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,7 @@ static rd_arena *arena;
 
 static rd_tokens tokens(const char *text, bool bpe)
 {
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_tokens t;
     assert_int_equal(rd_tokens_split(text, strlen(text), bpe, arena, &t, &st), RD_OK);
     return t;
@@ -44,9 +45,12 @@ static void check_bleu(void **state)
     assert_float_equal(f[1].value, g->eval_bleu_score, 1e-9);
     char line[512], want[512], percent[4][32];
     for (int k = 0; k < 4; k++)
-        snprintf(percent[k], sizeof percent[k], "%.1f", g->total[k] ? 100.0 * (double)g->match[k] / (double)g->total[k] : 0.0);
-    snprintf(want, sizeof want, "BLEU = %.2f, %s/%s/%s/%s (BP=%.3f, ratio=%.3f, hyp_len=%lld, ref_len=%lld) [multi-bleu, tok:none, "
-             "smooth:none, case:mixed, refs:1] Eval_BLEU_Score = %.4f", g->bleu, percent[0], percent[1], percent[2], percent[3], g->bp,
+        snprintf(percent[k], sizeof percent[k], "%.1f",
+                 g->total[k] ? 100.0 * (double)g->match[k] / (double)g->total[k] : 0.0);
+    snprintf(want, sizeof want,
+             "BLEU = %.2f, %s/%s/%s/%s (BP=%.3f, ratio=%.3f, hyp_len=%lld, ref_len=%lld) [multi-bleu, tok:none, "
+             "smooth:none, case:mixed, refs:1] Eval_BLEU_Score = %.4f",
+             g->bleu, percent[0], percent[1], percent[2], percent[3], g->bp,
              g->ref_len ? (double)g->hyp_len / (double)g->ref_len : 0.0, (long long)g->hyp_len, (long long)g->ref_len,
              g->eval_bleu_score);
     m->line(c, line, sizeof line);
@@ -68,8 +72,8 @@ static void check_error_rates(void **state)
     assert_float_equal(f[0].value, 100.0 * (double)g->edits / (double)g->ref_len, 1e-9);
     assert_float_equal(f[1].value, 100.0 * (double)g->wrong / g->n, 1e-9);
     char line[256], want[256];
-    snprintf(want, sizeof want, "(%lld edits, %lld phonemes), word error %.2f %% (%lld of %d words)", (long long)g->edits,
-             (long long)g->ref_len, 100.0 * (double)g->wrong / g->n, (long long)g->wrong, g->n);
+    snprintf(want, sizeof want, "(%lld edits, %lld phonemes), word error %.2f %% (%lld of %d words)",
+             (long long)g->edits, (long long)g->ref_len, 100.0 * (double)g->wrong / g->n, (long long)g->wrong, g->n);
     m->line(c, line, sizeof line);
     if (!strstr(line, want)) fail_msg("'%s' is not in '%s'", want, line);
 }
@@ -82,12 +86,11 @@ static void test_counts_add(void **state)
     const rd_metric_def *const *all = rd_metric_defs(&n);
     assert_int_equal(n, 2);
     for (int i = 0; i < n; i++) {
-        int64_t sum[RD_METRIC_COUNTS] = { 0 }, joint[RD_METRIC_COUNTS] = { 0 };
+        int64_t sum[RD_METRIC_COUNTS] = {0}, joint[RD_METRIC_COUNTS] = {0};
         for (size_t k = 0; k < sizeof golden / sizeof golden[0]; k++) {
             int64_t part[RD_METRIC_COUNTS];
             count(&golden[k], all[i], part);
-            for (int j = 0; j < RD_METRIC_COUNTS; j++)
-                sum[j] += part[j];
+            for (int j = 0; j < RD_METRIC_COUNTS; j++) sum[j] += part[j];
             for (int j = 0; j < golden[k].n; j++) {
                 const rd_tokens hyp = tokens(golden[k].pairs[j][0], false), ref = tokens(golden[k].pairs[j][1], false);
                 all[i]->add(joint, &hyp, &ref);
@@ -95,19 +98,36 @@ static void test_counts_add(void **state)
         }
         assert_memory_equal(sum, joint, sizeof sum);
         rd_figure f[RD_METRIC_FIGURES];
-        const int64_t none[RD_METRIC_COUNTS] = { 0 };
+        const int64_t none[RD_METRIC_COUNTS] = {0};
         const int m = all[i]->figures(none, f); /* no sentence at all: numbers, not NaN */
-        for (int j = 0; j < m; j++)
-            assert_true(isfinite(f[j].value));
+        for (int j = 0; j < m; j++) assert_true(isfinite(f[j].value));
     }
     assert_null(rd_metric_find("rouge"));
 }
 
-static struct split_row { const char *text; bool bpe; const char *want; } split_rows[] = {
-    { "a b c", false, "a|b|c" }, { "  a \t b\r\n", false, "a|b" }, { "", false, "" }, { "   ", false, "" },
-    { "a@@ b c@@", false, "a@@|b|c@@" }, { "a@@ b c", true, "ab|c" }, { "a@@ b@@ c d", true, "abc|d" },
-    { "a b c@@", true, "a|b|c@@" }, { "a@@ @@ b", true, "ab" }, { "x@@@ y", true, "x@y" }, { "@@ a", true, "a" },
-    { "a@@", true, "a@@" }, { "", true, "" }, { "a\xC2\xA0" "b c", false, "a\xC2\xA0" "b|c" },
+static struct split_row {
+    const char *text;
+    bool bpe;
+    const char *want;
+} split_rows[] = {
+    {"a b c", false, "a|b|c"},
+    {"  a \t b\r\n", false, "a|b"},
+    {"", false, ""},
+    {"   ", false, ""},
+    {"a@@ b c@@", false, "a@@|b|c@@"},
+    {"a@@ b c", true, "ab|c"},
+    {"a@@ b@@ c d", true, "abc|d"},
+    {"a b c@@", true, "a|b|c@@"},
+    {"a@@ @@ b", true, "ab"},
+    {"x@@@ y", true, "x@y"},
+    {"@@ a", true, "a"},
+    {"a@@", true, "a@@"},
+    {"", true, ""},
+    {"a\xC2\xA0"
+     "b c",
+     false,
+     "a\xC2\xA0"
+     "b|c"},
 };
 
 static const char *joined(const rd_tokens *t)
@@ -133,16 +153,21 @@ static void test_vocab_tokens(void **state)
 {
     (void)state;
     static const char words[] = "he@@\nllo\nworld\n\n";
-    static const int32_t ids[] = { RD_SOS, 4, RD_UNK, 5, 7, 6, RD_PAD, 200, -3, RD_EOS, 6 };
-    static const struct { bool unk, bpe; const char *want; } cases[] = {
-        { false, false, "he@@|llo|world" }, { true, false, "he@@|<UNK>|llo|world" }, { false, true, "hello|world" },
-        { true, true, "he<UNK>|llo|world" } };
-    rd_status st = { 0 };
+    static const int32_t ids[] = {RD_SOS, 4, RD_UNK, 5, 7, 6, RD_PAD, 200, -3, RD_EOS, 6};
+    static const struct {
+        bool unk, bpe;
+        const char *want;
+    } cases[] = {{false, false, "he@@|llo|world"},
+                 {true, false, "he@@|<UNK>|llo|world"},
+                 {false, true, "hello|world"},
+                 {true, true, "he<UNK>|llo|world"}};
+    rd_status st = {0};
     rd_vocab *v = NULL;
     assert_int_equal(rd_vocab_new_mem("words", words, sizeof words - 1, false, &v, &st), RD_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rd_tokens t;
-        assert_int_equal(rd_vocab_tokens(v, ids, sizeof ids / sizeof ids[0], cases[i].unk, cases[i].bpe, arena, &t, &st), RD_OK);
+        assert_int_equal(
+            rd_vocab_tokens(v, ids, sizeof ids / sizeof ids[0], cases[i].unk, cases[i].bpe, arena, &t, &st), RD_OK);
         assert_string_equal(joined(&t), cases[i].want);
     }
     rd_vocab_free(v);
@@ -151,7 +176,7 @@ static void test_vocab_tokens(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    rd_status st = { 0 };
+    rd_status st = {0};
     return rd_arena_new(1 << 20, &arena, &st) != RD_OK;
 }
 
@@ -165,11 +190,11 @@ static int tear_down(void **state)
 int main(void)
 {
     enum { N = sizeof golden / sizeof golden[0] };
-    struct CMUnitTest t[2 * N + 3] = { cmocka_unit_test(test_counts_add), cmocka_unit_test(test_split),
-                                       cmocka_unit_test(test_vocab_tokens) };
+    struct CMUnitTest t[2 * N + 3] = {cmocka_unit_test(test_counts_add), cmocka_unit_test(test_split),
+                                      cmocka_unit_test(test_vocab_tokens)};
     for (size_t i = 0; i < N; i++) {
-        t[3 + i] = (struct CMUnitTest){ golden[i].name, check_bleu, NULL, NULL, &golden[i] };
-        t[3 + N + i] = (struct CMUnitTest){ golden[i].name, check_error_rates, NULL, NULL, &golden[i] };
+        t[3 + i] = (struct CMUnitTest){golden[i].name, check_bleu, NULL, NULL, &golden[i]};
+        t[3 + N + i] = (struct CMUnitTest){golden[i].name, check_error_rates, NULL, NULL, &golden[i]};
     }
     return cmocka_run_group_tests_name("metric_scores", t, set_up, tear_down) != 0;
 }

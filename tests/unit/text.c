@@ -1,4 +1,5 @@
-/* text.c -- parallel text: how lines become ids, where files may come from, and the message of everything that is wrong. */
+/* text.c -- parallel text: how lines become ids, where files may come from, and the message of everything that is
+ * wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +52,7 @@ static void put_archive(const char *name, int filter, bool raw, const char *cons
 /* Opens the dataset of a config in which every "@" stands for the folder. */
 static rd_code open_text(const char *config, rd_mode mode, rd_split split, bool keep_all, rd_dataset **d, rd_status *st)
 {
-    rd_strbuf b = { 0 };
+    rd_strbuf b = {0};
     for (const char *p = config; *p; p++) {
         if (*p == '@')
             rd_strbuf_puts(&b, dir);
@@ -59,11 +60,11 @@ static rd_code open_text(const char *config, rd_mode mode, rd_split split, bool 
             rd_strbuf_add(&b, *p == '\'' ? "\"" : p, 1);
     }
     int n;
-    const rd_option_group *groups[] = { rd_dataset_defs(&n)[0]->group };
+    const rd_option_group *groups[] = {rd_dataset_defs(&n)[0]->group};
     rd_config *c = NULL;
     *d = NULL;
     if (rd_config_new("test.json", rd_strbuf_str(&b), b.n, groups, 1, false, &c, st) == RD_OK) {
-        const rd_dataset_args a = { .config = c, .mode = mode, .split = split, .keep_all = keep_all };
+        const rd_dataset_args a = {.config = c, .mode = mode, .split = split, .keep_all = keep_all};
         (void)rd_dataset_new("parallel_text", &a, d, st);
     }
     rd_config_free(c); /* the dataset must not need it any more */
@@ -80,9 +81,9 @@ static rd_code open_text(const char *config, rd_mode mode, rd_split split, bool 
 static char *ids_of(const rd_dataset *d, int64_t i, const char *field)
 {
     static char out[512];
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_arena *a = NULL;
-    rd_batch b = { 0 };
+    rd_batch b = {0};
     assert_int_equal(rd_arena_new(1 << 16, &a, &st), RD_OK);
     assert_int_equal(rd_dataset_def_of(d)->fetch(rd_dataset_self(d), &i, 1, a, &b, &st), RD_OK);
     assert_int_equal(b.n, 1);
@@ -93,7 +94,8 @@ static char *ids_of(const rd_dataset *d, int64_t i, const char *field)
     size_t used = 0;
     out[0] = '\0';
     for (int64_t k = f->off[0]; k < f->off[1] && used < sizeof out - 16; k++)
-        used += (size_t)snprintf(out + used, sizeof out - used, "%s%d", k > f->off[0] ? " " : "", ((const int32_t *)f->data)[k]);
+        used += (size_t)snprintf(out + used, sizeof out - used, "%s%d", k > f->off[0] ? " " : "",
+                                 ((const int32_t *)f->data)[k]);
     rd_arena_free(a);
     return out;
 }
@@ -105,38 +107,46 @@ static struct line_row {
     const char *lines[5];
     const char *more; /* keys */
 } line_rows[] = {
-    { "words", BYTES("a b\nc\n"), { "1 4 5 2", "1 6 2" }, NULL },
-    { "no last line end", BYTES("a b\nc"), { "1 4 5 2", "1 6 2" }, NULL },
-    { "unknown words", BYTES("a x dd d ddd\n"), { "1 4 0 7 0 0 2" }, NULL },
-    { "an empty line is one empty token", BYTES("a\n\nb\n"), { "1 4 2", "1 0 2", "1 5 2" }, NULL },
-    { "two blanks make an empty token", BYTES("a  b\n"), { "1 4 0 5 2" }, NULL },
-    { "leading blank", BYTES(" a\n"), { "1 0 4 2" }, NULL },
-    { "trailing white space goes", BYTES("a b \t \n"), { "1 4 5 2" }, NULL },
-    { "trailing Unicode white space goes", BYTES("a\xC2\xA0\xE2\x80\xA9\n"), { "1 4 2" }, NULL },
-    { "a tab is no separator", BYTES("a\tb c\n"), { "1 0 6 2" }, NULL },
-    { "CR LF", BYTES("a b\r\nc\r\n"), { "1 4 5 2", "1 6 2" }, NULL },
-    { "a lone CR ends no line", BYTES("a\rb c\n"), { "1 0 6 2" }, NULL },
-    { "U+2028, U+2029, U+0085 end no line", BYTES("a\xE2\x80\xA8 b\na\xE2\x80\xA9" "b\na \xC2\x85" "b\n"),
-      { "1 0 5 2", "1 0 2", "1 4 0 2" }, NULL },
-    { "special names in the text are unknown words", BYTES("a </S> <S> b\n"), { "1 4 0 0 5 2" }, NULL },
-    { "byte order mark", BYTES("\xEF\xBB\xBF" "a\nb\n"), { "1 4 2", "1 5 2" }, NULL },
-    { "invalid UTF-8 replaced", BYTES("a \xFF\xFE b\n"), { "1 4 0 5 2" }, "'invalid_utf8': 'replace'" },
-    { "a line of just max_line_bytes", BYTES("a b c dd\n"), { "1 4 5 6 7 2" }, "'max_line_bytes': 8" },
-    { "NUL replaced", BYTES("a \0 b\n"), { "1 4 0 5 2" }, "'invalid_utf8': 'replace'" },
+    {"words", BYTES("a b\nc\n"), {"1 4 5 2", "1 6 2"}, NULL},
+    {"no last line end", BYTES("a b\nc"), {"1 4 5 2", "1 6 2"}, NULL},
+    {"unknown words", BYTES("a x dd d ddd\n"), {"1 4 0 7 0 0 2"}, NULL},
+    {"an empty line is one empty token", BYTES("a\n\nb\n"), {"1 4 2", "1 0 2", "1 5 2"}, NULL},
+    {"two blanks make an empty token", BYTES("a  b\n"), {"1 4 0 5 2"}, NULL},
+    {"leading blank", BYTES(" a\n"), {"1 0 4 2"}, NULL},
+    {"trailing white space goes", BYTES("a b \t \n"), {"1 4 5 2"}, NULL},
+    {"trailing Unicode white space goes", BYTES("a\xC2\xA0\xE2\x80\xA9\n"), {"1 4 2"}, NULL},
+    {"a tab is no separator", BYTES("a\tb c\n"), {"1 0 6 2"}, NULL},
+    {"CR LF", BYTES("a b\r\nc\r\n"), {"1 4 5 2", "1 6 2"}, NULL},
+    {"a lone CR ends no line", BYTES("a\rb c\n"), {"1 0 6 2"}, NULL},
+    {"U+2028, U+2029, U+0085 end no line",
+     BYTES("a\xE2\x80\xA8 b\na\xE2\x80\xA9"
+           "b\na \xC2\x85"
+           "b\n"),
+     {"1 0 5 2", "1 0 2", "1 4 0 2"},
+     NULL},
+    {"special names in the text are unknown words", BYTES("a </S> <S> b\n"), {"1 4 0 0 5 2"}, NULL},
+    {"byte order mark",
+     BYTES("\xEF\xBB\xBF"
+           "a\nb\n"),
+     {"1 4 2", "1 5 2"},
+     NULL},
+    {"invalid UTF-8 replaced", BYTES("a \xFF\xFE b\n"), {"1 4 0 5 2"}, "'invalid_utf8': 'replace'"},
+    {"a line of just max_line_bytes", BYTES("a b c dd\n"), {"1 4 5 6 7 2"}, "'max_line_bytes': 8"},
+    {"NUL replaced", BYTES("a \0 b\n"), {"1 4 0 5 2"}, "'invalid_utf8': 'replace'"},
 };
 
 static void check_line_row(void **state)
 {
     const struct line_row *r = *state;
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_dataset *d = NULL;
     int n = 0;
-    while (n < 5 && r->lines[n])
-        n++;
+    while (n < 5 && r->lines[n]) n++;
     put("a", r->text, r->n);
     put("b", "x\nx\nx\nx\nx\n", (size_t)n * 2);
     char config[512];
-    snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", " FILES "%s%s}", r->more ? ", " : "", r->more ? r->more : "");
+    snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", " FILES "%s%s}", r->more ? ", " : "",
+             r->more ? r->more : "");
     if (open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK) fail_msg("%s", st.msg);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     assert_int_equal(def->count(rd_dataset_self(d)), n);
@@ -156,41 +166,43 @@ static struct bad_row {
     rd_mode mode;
     rd_split split;
 } bad_rows[] = {
-    { "unequal line counts", CONFIG, "a\nb\n", "x\n", 4, RD_EDATA, "a' has 2 lines, '", 0, 0 },
-    { "unequal line counts, the other number", CONFIG, "a\nb\n", "x\n", 4, RD_EDATA, "b' has 1;", 0, 0 },
-    { "invalid UTF-8", CONFIG, "a\nbc \xE9t\n", "x\nx\n", 8, RD_EDATA, "/a:2:4: invalid UTF-8 (byte 0xE9)", 0, 0 },
-    { "NUL", CONFIG, "a\nb\nc\0\n", "x\n", 7, RD_EDATA, "/a:3:2: a NUL byte", 0, 0 },
-    { "huge line", "{" VOCABS ", " BUCKETS ", " FILES ", 'max_line_bytes': 8}", "a\nb b b b b\n", "x\n", 13, RD_EDATA,
-      "/a:2: a line of more than 8 bytes", 0, 0 },
-    { "empty files", CONFIG, "", "", 0, RD_EDATA, "/a' is empty", 0, 0 },
-    { "missing file", "{" VOCABS ", " BUCKETS ", 'source_file': '@/none', 'target_file': '@/b'}", "a\n", "x\n", 2, RD_EDATA,
-      "/none': No such file", 0, 0 },
-    { "missing vocabulary key", "{'src_vocab_file': '@/v.src', " BUCKETS ", " FILES "}", "a\n", "x\n", 2, RD_EUSAGE,
-      "tgt_vocab_file", 0, 0 },
-    { "missing source key", "{" VOCABS ", " BUCKETS ", 'target_file': '@/b'}", "a\n", "x\n", 2, RD_EUSAGE,
-      "missing key 'source_file'", 0, 0 },
-    { "missing evaluation key", CONFIG, "a\n", "x\n", 2, RD_EUSAGE, "missing key 'source_file_eval'", RD_MODE_EVAL, RD_SPLIT_EVAL },
-    { "missing target for a score", "{" VOCABS ", " BUCKETS ", 'source_file_test': '@/a'}", "a\n", "x\n", 2, RD_EUSAGE,
-      "missing key 'target_file_test'", RD_MODE_EVAL, RD_SPLIT_TEST },
-    { "missing buckets", "{" VOCABS ", " FILES ", 'bucket_src': [50]}", "a\n", "x\n", 2, RD_EUSAGE, "missing key 'bucket_tgt'", 0, 0 },
-    { "buckets that do not ascend", "{" VOCABS ", " FILES ", 'bucket_src': [20, 20], 'bucket_tgt': [50]}", "a\n", "x\n", 2,
-      RD_EUSAGE, "'bucket_src' must ascend, but 20 follows 20", 0, 0 },
-    { "nothing fits", "{" VOCABS ", " FILES ", 'bucket_src': [3], 'bucket_tgt': [50]}", "a b\na b c\n", "x\nx\n", 10, RD_EDATA,
-      "none of the 2 pairs", 0, 0 },
-    { "nothing fits, the lengths", "{" VOCABS ", " FILES ", 'bucket_src': [3], 'bucket_tgt': [50]}", "a b\na b c\n", "x\nx\n", 10,
-      RD_EDATA, "longest source 5, target 3", 0, 0 },
-    { "standard input is for translation", "{" VOCABS ", " BUCKETS ", 'source_file': '-', 'target_file': '@/b'}", "a\n", "x\n", 2,
-      RD_EUSAGE, "cannot be standard input", 0, 0 },
-    { "a member that is not there", "{" VOCABS ", " BUCKETS ", 'source_file': '@/t.tar.gz!no', 'target_file': '@/b'}", "a\n",
-      "x\n", 2, RD_EDATA, "has no member 'no'; it has: deep/src, tgt", 0, 0 },
-    { "an archive cut short", "{" VOCABS ", " BUCKETS ", 'source_file': '@/cut.gz', 'target_file': '@/b'}", "a\n", "x\n", 2, RD_EDATA,
-      "cut.gz': truncated gzip input", 0, 0 },
+    {"unequal line counts", CONFIG, "a\nb\n", "x\n", 4, RD_EDATA, "a' has 2 lines, '", 0, 0},
+    {"unequal line counts, the other number", CONFIG, "a\nb\n", "x\n", 4, RD_EDATA, "b' has 1;", 0, 0},
+    {"invalid UTF-8", CONFIG, "a\nbc \xE9t\n", "x\nx\n", 8, RD_EDATA, "/a:2:4: invalid UTF-8 (byte 0xE9)", 0, 0},
+    {"NUL", CONFIG, "a\nb\nc\0\n", "x\n", 7, RD_EDATA, "/a:3:2: a NUL byte", 0, 0},
+    {"huge line", "{" VOCABS ", " BUCKETS ", " FILES ", 'max_line_bytes': 8}", "a\nb b b b b\n", "x\n", 13, RD_EDATA,
+     "/a:2: a line of more than 8 bytes", 0, 0},
+    {"empty files", CONFIG, "", "", 0, RD_EDATA, "/a' is empty", 0, 0},
+    {"missing file", "{" VOCABS ", " BUCKETS ", 'source_file': '@/none', 'target_file': '@/b'}", "a\n", "x\n", 2,
+     RD_EDATA, "/none': No such file or directory; check the path", 0, 0},
+    {"missing vocabulary key", "{'src_vocab_file': '@/v.src', " BUCKETS ", " FILES "}", "a\n", "x\n", 2, RD_EUSAGE,
+     "tgt_vocab_file", 0, 0},
+    {"missing source key", "{" VOCABS ", " BUCKETS ", 'target_file': '@/b'}", "a\n", "x\n", 2, RD_EUSAGE,
+     "missing key 'source_file'", 0, 0},
+    {"missing evaluation key", CONFIG, "a\n", "x\n", 2, RD_EUSAGE, "missing key 'source_file_eval'", RD_MODE_EVAL,
+     RD_SPLIT_EVAL},
+    {"missing target for a score", "{" VOCABS ", " BUCKETS ", 'source_file_test': '@/a'}", "a\n", "x\n", 2, RD_EUSAGE,
+     "missing key 'target_file_test'", RD_MODE_EVAL, RD_SPLIT_TEST},
+    {"missing buckets", "{" VOCABS ", " FILES ", 'bucket_src': [50]}", "a\n", "x\n", 2, RD_EUSAGE,
+     "missing key 'bucket_tgt'", 0, 0},
+    {"buckets that do not ascend", "{" VOCABS ", " FILES ", 'bucket_src': [20, 20], 'bucket_tgt': [50]}", "a\n", "x\n",
+     2, RD_EUSAGE, "'bucket_src' must ascend, but 20 follows 20", 0, 0},
+    {"nothing fits", "{" VOCABS ", " FILES ", 'bucket_src': [3], 'bucket_tgt': [50]}", "a b\na b c\n", "x\nx\n", 10,
+     RD_EDATA, "none of the 2 pairs", 0, 0},
+    {"nothing fits, the lengths", "{" VOCABS ", " FILES ", 'bucket_src': [3], 'bucket_tgt': [50]}", "a b\na b c\n",
+     "x\nx\n", 10, RD_EDATA, "longest source 5, target 3", 0, 0},
+    {"standard input is for translation", "{" VOCABS ", " BUCKETS ", 'source_file': '-', 'target_file': '@/b'}", "a\n",
+     "x\n", 2, RD_EUSAGE, "cannot be standard input", 0, 0},
+    {"a member that is not there", "{" VOCABS ", " BUCKETS ", 'source_file': '@/t.tar.gz!no', 'target_file': '@/b'}",
+     "a\n", "x\n", 2, RD_EDATA, "has no member 'no'; it has: deep/src, tgt", 0, 0},
+    {"an archive cut short", "{" VOCABS ", " BUCKETS ", 'source_file': '@/cut.gz', 'target_file': '@/b'}", "a\n", "x\n",
+     2, RD_EDATA, "cut.gz': truncated gzip input", 0, 0},
 };
 
 static void check_bad_row(void **state)
 {
     const struct bad_row *r = *state;
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_dataset *d = NULL;
     put("a", r->source, r->n);
     put("b", r->target, strlen(r->target));
@@ -200,21 +212,24 @@ static void check_bad_row(void **state)
 }
 
 /* ---- where a file may come from: always the same three lines ---- */
-static struct from_row { const char *name, *source; } from_rows[] = {
-    { "gzip, by content", "@/gz" },
-    { "xz", "@/xz" },
-    { "tar.gz", "@/t.tar.gz!deep/src" },
-    { "tar.xz", "@/t.tar.xz!deep/src" },
-    { "a plain file with ! in its name", "@/odd!name" },
+static struct from_row {
+    const char *name, *source;
+} from_rows[] = {
+    {"gzip, by content", "@/gz"},
+    {"xz", "@/xz"},
+    {"tar.gz", "@/t.tar.gz!deep/src"},
+    {"tar.xz", "@/t.tar.xz!deep/src"},
+    {"a plain file with ! in its name", "@/odd!name"},
 };
 
 static void check_from_row(void **state)
 {
     const struct from_row *r = *state;
     char config[512];
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_dataset *d = NULL;
-    snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", 'source_file': '%s', 'target_file': '@/t.tar.gz!tgt'}", r->source);
+    snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", 'source_file': '%s', 'target_file': '@/t.tar.gz!tgt'}",
+             r->source);
     if (open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK) fail_msg("%s", st.msg);
     assert_int_equal(rd_dataset_def_of(d)->count(rd_dataset_self(d)), 3);
     assert_string_equal(ids_of(d, 0, "source"), "1 4 2");
@@ -223,15 +238,17 @@ static void check_from_row(void **state)
     rd_dataset_free(d);
 }
 
-/* ---- buckets: lengths 0..10 -> 0, 11..20 -> 1, 21..50 -> 2, 51..100 -> 3, 310 -> out (the original's own test) ---- */
+/* ---- buckets: lengths 0..10 -> 0, 11..20 -> 1, 21..50 -> 2, 51..100 -> 3, 310 -> out (the original's own test) ----
+ */
 static void test_buckets(void **state)
 {
     (void)state;
-    static const struct { int source, target, bucket; } pairs[] = {
-        { 3, 3, 0 }, { 10, 10, 0 }, { 11, 3, 1 }, { 3, 11, 1 }, { 20, 20, 1 }, { 21, 20, 2 }, { 50, 50, 2 }, { 51, 3, 3 },
-        { 100, 100, 3 }, { 101, 3, -1 }, { 3, 310, -1 }, { 310, 310, -1 } };
+    static const struct {
+        int source, target, bucket;
+    } pairs[] = {{3, 3, 0},   {10, 10, 0}, {11, 3, 1},    {3, 11, 1},   {20, 20, 1},  {21, 20, 2},
+                 {50, 50, 2}, {51, 3, 3},  {100, 100, 3}, {101, 3, -1}, {3, 310, -1}, {310, 310, -1}};
     enum { N = sizeof pairs / sizeof pairs[0] };
-    rd_strbuf text[2] = { { 0 }, { 0 } };
+    rd_strbuf text[2] = {{0}, {0}};
     for (int i = 0; i < N; i++)
         for (int s = 0; s < 2; s++)
             for (int k = 2, n = s ? pairs[i].target : pairs[i].source; k < n; k++)
@@ -239,10 +256,10 @@ static void test_buckets(void **state)
     put("a", text[0].s, text[0].n);
     put("b", text[1].s, text[1].n);
     for (int keep_all = 0; keep_all < 2; keep_all++) {
-        rd_status st = { 0 };
+        rd_status st = {0};
         rd_dataset *d = NULL;
-        if (open_text("{" VOCABS ", " FILES ", 'bucket_src': [10, 20, 50, 100], 'bucket_tgt': [10, 20, 50, 100]}", RD_MODE_TRAIN,
-                      RD_SPLIT_TRAIN, keep_all, &d, &st) != RD_OK)
+        if (open_text("{" VOCABS ", " FILES ", 'bucket_src': [10, 20, 50, 100], 'bucket_tgt': [10, 20, 50, 100]}",
+                      RD_MODE_TRAIN, RD_SPLIT_TRAIN, keep_all, &d, &st) != RD_OK)
             fail_msg("%s", st.msg);
         const rd_dataset_def *def = rd_dataset_def_of(d);
         assert_int_equal(def->n_buckets(rd_dataset_self(d)), 4);
@@ -260,7 +277,7 @@ static void test_buckets(void **state)
 static void test_translate_without_target(void **state)
 {
     (void)state;
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_dataset *d = NULL;
     put("a", BYTES("a b\n\nc x dd\n"));
     const char *config = "{" VOCABS ", 'source_file_test': '@/a', 'target_file_test': '@/none'}";
@@ -285,22 +302,27 @@ static void test_translate_without_target(void **state)
 static void test_output_and_reference(void **state)
 {
     (void)state;
-    static const int32_t ids[] = { RD_SOS, 4, RD_UNK, 5, RD_PAD, 99, 7, RD_EOS, 4, RD_PAD };
-    static const struct { const char *more; bool specials; const char *want; } cases[] = {
-        { "", false, "a b dd" },
-        { ", 'print_unk': true", false, "a <UNK> b dd" },
-        { ", 'delimiter': '_'", true, "<S>_a_b_<PAD>_dd_</S>_a_<PAD>" },
-        { ", 'delimiter': ''", false, "abdd" },
+    static const int32_t ids[] = {RD_SOS, 4, RD_UNK, 5, RD_PAD, 99, 7, RD_EOS, 4, RD_PAD};
+    static const struct {
+        const char *more;
+        bool specials;
+        const char *want;
+    } cases[] = {
+        {"", false, "a b dd"},
+        {", 'print_unk': true", false, "a <UNK> b dd"},
+        {", 'delimiter': '_'", true, "<S>_a_b_<PAD>_dd_</S>_a_<PAD>"},
+        {", 'delimiter': ''", false, "abdd"},
     };
     put("a", BYTES("a\nb\n"));
     put("b", BYTES("x  unknown words \r\n\n"));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char config[512];
-        rd_status st = { 0 };
+        rd_status st = {0};
         rd_dataset *d = NULL;
-        snprintf(config, sizeof config, "{" VOCABS ", 'source_file_eval': '@/a', 'target_file_eval': '@/b'%s}", cases[i].more);
+        snprintf(config, sizeof config, "{" VOCABS ", 'source_file_eval': '@/a', 'target_file_eval': '@/b'%s}",
+                 cases[i].more);
         if (open_text(config, RD_MODE_EVAL, RD_SPLIT_EVAL, true, &d, &st) != RD_OK) fail_msg("%s", st.msg);
-        rd_strbuf b = { 0 };
+        rd_strbuf b = {0};
         const rd_dataset_def *def = rd_dataset_def_of(d);
         def->text(rd_dataset_self(d), 0, ids, sizeof ids / sizeof ids[0], cases[i].specials, &b);
         assert_string_equal(rd_strbuf_str(&b), cases[i].want);
@@ -318,11 +340,11 @@ static void test_shards(void **state)
 {
     (void)state;
     static const char text[] = "a b c\nb\n\na a a a a\nx\nb c\ndd\n";
-    static const int length[] = { 5, 3, 3, 7, 3, 4, 3 };
-    const rd_lines_opts o = { .max_line_bytes = 100 };
-    rd_status st = { 0 };
+    static const int length[] = {5, 3, 3, 7, 3, 4, 3};
+    const rd_lines_opts o = {.max_line_bytes = 100};
+    rd_status st = {0};
     rd_vocab *v = NULL;
-    rd_side whole = { 0 };
+    rd_side whole = {0};
     rd_lines *l = NULL;
     assert_int_equal(rd_vocab_new_mem("v", BYTES("a\nb\nc\ndd\n"), false, &v, &st), RD_OK);
     assert_int_equal(rd_lines_new_mem("t", BYTES(text), o, &l, &st), RD_OK);
@@ -330,7 +352,7 @@ static void test_shards(void **state)
     rd_lines_free(l);
     for (int size = 1; size <= 9; size++)
         for (int rank = 0; rank < size; rank++) {
-            rd_side s = { 0 };
+            rd_side s = {0};
             assert_int_equal(rd_lines_new_mem("t", BYTES(text), o, &l, &st), RD_OK);
             assert_int_equal(rd_side_read(&s, l, v, rank, size, false, false, &st), RD_OK);
             rd_lines_free(l);
@@ -356,14 +378,13 @@ static void test_shards(void **state)
 static void test_wide_ids(void **state)
 {
     (void)state;
-    rd_strbuf words = { 0 };
-    for (int i = 0; i < 70000; i++)
-        rd_strbuf_printf(&words, "w%d\n", i);
+    rd_strbuf words = {0};
+    for (int i = 0; i < 70000; i++) rd_strbuf_printf(&words, "w%d\n", i);
     put("v.wide", words.s, words.n);
     rd_strbuf_release(&words);
     put("a", BYTES("w0 w69999 w65531 w65532\n"));
     put("b", BYTES("x\n"));
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_dataset *d = NULL;
     if (open_text("{'src_vocab_file': '@/v.wide', 'tgt_vocab_file': '@/v.tgt', " BUCKETS ", " FILES "}", RD_MODE_TRAIN,
                   RD_SPLIT_TRAIN, false, &d, &st) != RD_OK)
@@ -376,20 +397,19 @@ static void test_wide_ids(void **state)
 static void test_long_text(void **state)
 {
     (void)state;
-    rd_strbuf b = { 0 }, lengths = { 0 };
+    rd_strbuf b = {0}, lengths = {0};
     int64_t want = 0;
     for (int i = 0; i < 60; i++) {
         const int n = i % 10 == 9 ? 300000 : 1 + i * 7919 % 20000;
-        for (int k = 0; k < n; k++)
-            rd_strbuf_puts(&b, k + 1 < n ? "a " : "b\n");
+        for (int k = 0; k < n; k++) rd_strbuf_puts(&b, k + 1 < n ? "a " : "b\n");
         rd_strbuf_printf(&lengths, "%d ", n);
         want += n;
     }
-    const rd_lines_opts o = { .max_line_bytes = 1 << 20 };
-    rd_status st = { 0 };
+    const rd_lines_opts o = {.max_line_bytes = 1 << 20};
+    rd_status st = {0};
     rd_vocab *v = NULL;
     rd_lines *l = NULL;
-    rd_side s = { 0 };
+    rd_side s = {0};
     assert_int_equal(rd_vocab_new_mem("v", BYTES("a\nb\n"), false, &v, &st), RD_OK);
     assert_int_equal(rd_lines_new_mem("t", b.s, b.n, o, &l, &st), RD_OK);
     assert_int_equal(rd_side_read(&s, l, v, 0, 1, true, true, &st), RD_OK);
@@ -427,10 +447,10 @@ static void test_long_text(void **state)
 static void test_fingerprint(void **state)
 {
     (void)state;
-    static const char *const text[] = { "a b\nc\n", "a b\r\nc", "a c\nc\n" };
+    static const char *const text[] = {"a b\nc\n", "a b\r\nc", "a c\nc\n"};
     char print[3][256];
     for (int i = 0; i < 3; i++) {
-        rd_status st = { 0 };
+        rd_status st = {0};
         rd_dataset *d = NULL;
         put("a", text[i], strlen(text[i]));
         put("b", BYTES("x\nx\n"));
@@ -447,8 +467,8 @@ static int make_files(void **state)
     (void)state;
     snprintf(dir, sizeof dir, "/tmp/rd-text-XXXXXX");
     if (!mkdtemp(dir)) return -1;
-    static const char *const one[][2] = { { "x", "a\nb\nc a\n" }, { NULL, NULL } };
-    static const char *const tar[][2] = { { "./deep/src", "a\nb\nc a\n" }, { "tgt", "x\nx\ny\n" }, { NULL, NULL } };
+    static const char *const one[][2] = {{"x", "a\nb\nc a\n"}, {NULL, NULL}};
+    static const char *const tar[][2] = {{"./deep/src", "a\nb\nc a\n"}, {"tgt", "x\nx\ny\n"}, {NULL, NULL}};
     put("v.src", BYTES("a\t9\nb\t5\nc\t1\ndd\n"));
     put("v.tgt", BYTES("x\ny\n"));
     put("odd!name", BYTES("a\nb\nc a\n"));
@@ -468,8 +488,8 @@ static int make_files(void **state)
 static int remove_files(void **state)
 {
     (void)state;
-    static const char *const names[] = { "a", "b", "v.src", "v.tgt", "v.wide", "odd!name", "gz", "xz", "t.tar.gz", "t.tar.xz",
-                                         "cut.gz" };
+    static const char *const names[] = {"a",  "b",  "v.src",    "v.tgt",    "v.wide", "odd!name",
+                                        "gz", "xz", "t.tar.gz", "t.tar.xz", "cut.gz"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[256];
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
@@ -480,22 +500,27 @@ static int remove_files(void **state)
 
 int main(void)
 {
-    enum { LINES = sizeof line_rows / sizeof line_rows[0], BAD = sizeof bad_rows / sizeof bad_rows[0],
-           FROM = sizeof from_rows / sizeof from_rows[0] };
-    static const struct CMUnitTest rest[] = {
-        cmocka_unit_test(test_buckets), cmocka_unit_test(test_translate_without_target),
-        cmocka_unit_test(test_output_and_reference), cmocka_unit_test(test_shards), cmocka_unit_test(test_wide_ids),
-        cmocka_unit_test(test_long_text), cmocka_unit_test(test_fingerprint) };
+    enum {
+        LINES = sizeof line_rows / sizeof line_rows[0],
+        BAD = sizeof bad_rows / sizeof bad_rows[0],
+        FROM = sizeof from_rows / sizeof from_rows[0]
+    };
+    static const struct CMUnitTest rest[] = {cmocka_unit_test(test_buckets),
+                                             cmocka_unit_test(test_translate_without_target),
+                                             cmocka_unit_test(test_output_and_reference),
+                                             cmocka_unit_test(test_shards),
+                                             cmocka_unit_test(test_wide_ids),
+                                             cmocka_unit_test(test_long_text),
+                                             cmocka_unit_test(test_fingerprint)};
     enum { REST = sizeof rest / sizeof rest[0] };
     struct CMUnitTest t[LINES + BAD + FROM + REST];
     int n = 0;
     for (int i = 0; i < LINES; i++)
-        t[n++] = (struct CMUnitTest){ line_rows[i].name, check_line_row, NULL, NULL, &line_rows[i] };
+        t[n++] = (struct CMUnitTest){line_rows[i].name, check_line_row, NULL, NULL, &line_rows[i]};
     for (int i = 0; i < BAD; i++)
-        t[n++] = (struct CMUnitTest){ bad_rows[i].name, check_bad_row, NULL, NULL, &bad_rows[i] };
+        t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad_row, NULL, NULL, &bad_rows[i]};
     for (int i = 0; i < FROM; i++)
-        t[n++] = (struct CMUnitTest){ from_rows[i].name, check_from_row, NULL, NULL, &from_rows[i] };
-    for (int i = 0; i < REST; i++)
-        t[n++] = rest[i];
+        t[n++] = (struct CMUnitTest){from_rows[i].name, check_from_row, NULL, NULL, &from_rows[i]};
+    for (int i = 0; i < REST; i++) t[n++] = rest[i];
     return cmocka_run_group_tests_name("text", t, make_files, remove_files) != 0;
 }

@@ -21,38 +21,51 @@ static struct row {
     rd_code code;
     const char *message;
 } rows[] = {
-    { "plain", BYTES("a\nb\nc\n"), .words = { "a", "b", "c" } },
-    { "no last line end", BYTES("a\nb"), .words = { "a", "b" } },
-    { "count after a tab", BYTES("a\t12\nb\t3\tx\n"), .words = { "a", "b" } },
-    { "CR LF", BYTES("a\r\nb\r\n"), .words = { "a", "b" } },
-    { "lone CR ends a line", BYTES("a\rb\r\rc"), .words = { "a", "b", "", "c" } },
-    { "CR LF, CR and LF mixed", BYTES("a\r\nb\rc\nd"), .words = { "a", "b", "c", "d" } },
-    { "trailing white space goes, leading stays", BYTES(" a \nb\xC2\xA0\xE3\x80\x80\n"), .words = { " a", "b" } },
-    { "white space before the tab stays", BYTES("a \t1\n"), .words = { "a " } },
-    { "U+2028 and U+0085 end no line", BYTES("a\xE2\x80\xA8" "b\nc\xC2\x85" "d\n"),
-      .words = { "a\xE2\x80\xA8" "b", "c\xC2\x85" "d" } },
-    { "an empty line is the empty word", BYTES("a\n\nb\n"), .words = { "a", "", "b" } },
-    { "a repeated word keeps its last id", BYTES("a\nb\na\n"), .words = { "a", "b", "a" }, .duplicates = 1 },
-    { "special names may be words", BYTES("<S>\n</S>\n<UNK>\n"), .words = { "<S>", "</S>", "<UNK>" } },
-    { "byte order mark is no part of the word", BYTES("\xEF\xBB\xBF" "a\nb\n"), .words = { "a", "b" } },
-    { "invalid UTF-8 replaced", BYTES("a\xFF\nb\n"), .replace = true, .words = { "a\xEF\xBF\xBD", "b" } },
-    { "NUL replaced", BYTES("a\0z\nb\n"), .replace = true, .words = { "a\xEF\xBF\xBDz", "b" } },
-    { "invalid UTF-8", BYTES("a\nbc\xFF\n"), .code = RD_EDATA, .message = "words:2:3: invalid UTF-8 (byte 0xFF)" },
-    { "overlong form", BYTES("\xC0\x80\n"), .code = RD_EDATA, .message = "words:1:1: invalid UTF-8" },
-    { "surrogate", BYTES("xxxxxxxxxxxx\xED\xA0\x80\n"), .code = RD_EDATA, .message = "words:1:13: invalid UTF-8" },
-    { "cut at the end of the file", BYTES("ab\xE2\x82"), .code = RD_EDATA, .message = "words:1:3: invalid UTF-8" },
-    { "NUL", BYTES("a\n\0\n"), .code = RD_EDATA, .message = "words:2:1: a NUL byte" },
-    { "NUL among many letters", BYTES("abcdefghijklmnop\0qrstuvwxyzabcdefg\n"), .code = RD_EDATA, .message = "words:1:17: a NUL" },
-    { "UTF-16", BYTES("\xFF\xFE" "a\0\n\0"), .code = RD_EDATA, .message = "words:1:1: UTF-16 text" },
-    { "empty file", "", 0, .code = RD_EDATA, .message = "the vocabulary 'words' has no word" },
-    { "byte order mark alone", BYTES("\xEF\xBB\xBF"), .code = RD_EDATA, .message = "has no word" },
-    { "empty lines alone", BYTES("\n\n \n\t3\n"), .code = RD_EDATA, .message = "has no word" },
+    {"plain", BYTES("a\nb\nc\n"), .words = {"a", "b", "c"}},
+    {"no last line end", BYTES("a\nb"), .words = {"a", "b"}},
+    {"count after a tab", BYTES("a\t12\nb\t3\tx\n"), .words = {"a", "b"}},
+    {"CR LF", BYTES("a\r\nb\r\n"), .words = {"a", "b"}},
+    {"lone CR ends a line", BYTES("a\rb\r\rc"), .words = {"a", "b", "", "c"}},
+    {"CR LF, CR and LF mixed", BYTES("a\r\nb\rc\nd"), .words = {"a", "b", "c", "d"}},
+    {"trailing white space goes, leading stays", BYTES(" a \nb\xC2\xA0\xE3\x80\x80\n"), .words = {" a", "b"}},
+    {"white space before the tab stays", BYTES("a \t1\n"), .words = {"a "}},
+    {"U+2028 and U+0085 end no line",
+     BYTES("a\xE2\x80\xA8"
+           "b\nc\xC2\x85"
+           "d\n"),
+     .words = {"a\xE2\x80\xA8"
+               "b",
+               "c\xC2\x85"
+               "d"}},
+    {"an empty line is the empty word", BYTES("a\n\nb\n"), .words = {"a", "", "b"}},
+    {"a repeated word keeps its last id", BYTES("a\nb\na\n"), .words = {"a", "b", "a"}, .duplicates = 1},
+    {"special names may be words", BYTES("<S>\n</S>\n<UNK>\n"), .words = {"<S>", "</S>", "<UNK>"}},
+    {"byte order mark is no part of the word",
+     BYTES("\xEF\xBB\xBF"
+           "a\nb\n"),
+     .words = {"a", "b"}},
+    {"invalid UTF-8 replaced", BYTES("a\xFF\nb\n"), .replace = true, .words = {"a\xEF\xBF\xBD", "b"}},
+    {"NUL replaced", BYTES("a\0z\nb\n"), .replace = true, .words = {"a\xEF\xBF\xBDz", "b"}},
+    {"invalid UTF-8", BYTES("a\nbc\xFF\n"), .code = RD_EDATA, .message = "words:2:3: invalid UTF-8 (byte 0xFF)"},
+    {"overlong form", BYTES("\xC0\x80\n"), .code = RD_EDATA, .message = "words:1:1: invalid UTF-8"},
+    {"surrogate", BYTES("xxxxxxxxxxxx\xED\xA0\x80\n"), .code = RD_EDATA, .message = "words:1:13: invalid UTF-8"},
+    {"cut at the end of the file", BYTES("ab\xE2\x82"), .code = RD_EDATA, .message = "words:1:3: invalid UTF-8"},
+    {"NUL", BYTES("a\n\0\n"), .code = RD_EDATA, .message = "words:2:1: a NUL byte"},
+    {"NUL among many letters", BYTES("abcdefghijklmnop\0qrstuvwxyzabcdefg\n"), .code = RD_EDATA,
+     .message = "words:1:17: a NUL"},
+    {"UTF-16",
+     BYTES("\xFF\xFE"
+           "a\0\n\0"),
+     .code = RD_EDATA, .message = "words:1:1: UTF-16 text"},
+    {"empty file", "", 0, .code = RD_EDATA, .message = "the vocabulary 'words' has no word"},
+    {"byte order mark alone", BYTES("\xEF\xBB\xBF"), .code = RD_EDATA, .message = "has no word"},
+    {"empty lines alone", BYTES("\n\n \n\t3\n"), .code = RD_EDATA, .message = "has no word"},
 };
 
 static void check_row(void **state)
 {
     const struct row *r = *state;
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_vocab *v = NULL;
     assert_int_equal(rd_vocab_new_mem("words", r->bytes, r->n, r->replace, &v, &st), r->code);
     if (r->code != RD_OK) {
@@ -61,8 +74,7 @@ static void check_row(void **state)
         return;
     }
     int64_t n = 0;
-    while (n < 6 && r->words[n])
-        n++;
+    while (n < 6 && r->words[n]) n++;
     assert_int_equal(rd_vocab_size(v), n + 4);
     assert_int_equal(rd_vocab_duplicates(v), r->duplicates);
     for (int64_t k = 0; k < n; k++) {
@@ -80,10 +92,10 @@ static void check_row(void **state)
 static void test_specials(void **state)
 {
     (void)state;
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_vocab *v = NULL;
     assert_int_equal(rd_vocab_new_mem("words", BYTES("a\nb\n"), false, &v, &st), RD_OK);
-    static const char *const want[] = { "<UNK>", "<S>", "</S>", "<PAD>", "a", "b", "", "" };
+    static const char *const want[] = {"<UNK>", "<S>", "</S>", "<PAD>", "a", "b", "", ""};
     for (int32_t id = 0; id < 8; id++) {
         size_t n;
         assert_string_equal(rd_vocab_word(v, id, &n), want[id]);
@@ -108,11 +120,10 @@ static void test_many_words(void **state)
     assert_non_null(text);
     for (int i = 0; i < N; i++) {
         p += sprintf(p, "%d", i);
-        for (int k = 0; k < i % 37; k++)
-            *p++ = (char)('a' + (i + k) % 26);
+        for (int k = 0; k < i % 37; k++) *p++ = (char)('a' + (i + k) % 26);
         *p++ = '\n';
     }
-    rd_status st = { 0 };
+    rd_status st = {0};
     rd_vocab *v = NULL, *w = NULL;
     assert_int_equal(rd_vocab_new_mem("many", text, (size_t)(p - text), false, &v, &st), RD_OK);
     assert_int_equal(rd_vocab_size(v), N + 4);
@@ -141,13 +152,15 @@ static void test_many_words(void **state)
 static void test_files(void **state)
 {
     (void)state;
-    static const struct { const char *path, *message; } bad[] = {
-        { "/nonexistent/words", "cannot open '/nonexistent/words': No such file" },
-        { "/tmp", "'/tmp' is a folder" },
-        { "[WMT16_DATA_LOCATION]/words", "--set data_location=FOLDER" },
+    static const struct {
+        const char *path, *message;
+    } bad[] = {
+        {"/nonexistent/words", "cannot open '/nonexistent/words': No such file"},
+        {"/tmp", "'/tmp' is a folder"},
+        {"[WMT16_DATA_LOCATION]/words", "--set data_location=FOLDER"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        rd_status st = { 0 };
+        rd_status st = {0};
         rd_vocab *v = NULL;
         assert_int_equal(rd_vocab_new(bad[i].path, false, &v, &st), RD_EDATA);
         assert_null(v);
@@ -158,10 +171,9 @@ static void test_files(void **state)
 int main(void)
 {
     enum { N = sizeof rows / sizeof rows[0] };
-    struct CMUnitTest t[N + 3] = { { "specials", test_specials, NULL, NULL, NULL },
-                                   { "many words", test_many_words, NULL, NULL, NULL },
-                                   { "files", test_files, NULL, NULL, NULL } };
-    for (size_t i = 0; i < N; i++)
-        t[i + 3] = (struct CMUnitTest){ rows[i].name, check_row, NULL, NULL, &rows[i] };
+    struct CMUnitTest t[N + 3] = {{"specials", test_specials, NULL, NULL, NULL},
+                                  {"many words", test_many_words, NULL, NULL, NULL},
+                                  {"files", test_files, NULL, NULL, NULL}};
+    for (size_t i = 0; i < N; i++) t[i + 3] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
     return cmocka_run_group_tests_name("vocab", t, NULL, NULL) != 0;
 }

@@ -1,11 +1,12 @@
 /* parallel_text.c -- two text files, line k of one the translation of line k of the other.
  *
- * Files: plain UTF-8, or compressed (found by content), or a member of an archive, written "archive.tar.gz!member"; the archive is
- * read without unpacking. "-" as source_file_test is standard input, which rank 0 reads for all. LF ends a line, CR LF is
- * tolerated, nothing else ends one (in vocabularies a lone CR does as well).
+ * Files: plain UTF-8, or compressed (found by content), or a member of an archive, written "archive.tar.gz!member"; the
+ * archive is read without unpacking. "-" as source_file_test is standard input, which rank 0 reads for all. LF ends a
+ * line, CR LF is tolerated, nothing else ends one (in vocabularies a lone CR does as well).
  *
- * Memory: token ids lie in flat arrays that the ranks of a host share; local rank 0 reads the files. With shard every rank reads
- * them itself and keeps its own lines alone. Lengths and buckets of all samples are known to all ranks either way. */
+ * Memory: token ids lie in flat arrays that the ranks of a host share; local rank 0 reads the files. With shard every
+ * rank reads them itself and keeps its own lines alone. Lengths and buckets of all samples are known to all ranks
+ * either way. */
 #include "../text_impl.h"
 #include "rd/strbuf.h"
 #include <inttypes.h>
@@ -22,7 +23,7 @@ typedef struct text_config {
 } text_config;
 
 #define T text_config
-static const char *const utf8_choices[] = { "error", "replace", NULL };
+static const char *const utf8_choices[] = {"error", "replace", NULL};
 enum {
     ALL_MODES = RD_MODE_TRAIN | RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_TRAIN_EVAL,
     BUCKET_MAX = UINT16_MAX - 1 /* lengths are kept in 16 bits, the largest standing for all above */
@@ -33,12 +34,14 @@ static const rd_option options[] = {
             "source vocabulary: one word a line, a TAB and what follows ignored"),
     RD_OPT_(T, tgt_vocab_file, tgt_vocab_file, RD_STRING, NULL, ALL_MODES, 0, 0, NULL,
             "target vocabulary; may be the same file"),
-    RD_OPT_STRING(T, source_file, file[RD_SPLIT_TRAIN][0], NULL, "training text, source side; a file, x.gz, or x.tar.gz!member"),
+    RD_OPT_STRING(T, source_file, file[RD_SPLIT_TRAIN][0], NULL,
+                  "training text, source side; a file, x.gz, or x.tar.gz!member"),
     RD_OPT_STRING(T, target_file, file[RD_SPLIT_TRAIN][1], NULL, "training text, target side; as many lines"),
     RD_OPT_STRING(T, source_file_eval, file[RD_SPLIT_EVAL][0], NULL, "evaluation text, source side"),
     RD_OPT_STRING(T, target_file_eval, file[RD_SPLIT_EVAL][1], NULL, "evaluation text, target side"),
     RD_OPT_STRING(T, source_file_test, file[RD_SPLIT_TEST][0], NULL, "text to translate; - is standard input"),
-    RD_OPT_STRING(T, target_file_test, file[RD_SPLIT_TEST][1], NULL, "its translation, for scores; not needed to translate"),
+    RD_OPT_STRING(T, target_file_test, file[RD_SPLIT_TEST][1], NULL,
+                  "its translation, for scores; not needed to translate"),
     RD_OPT_INTS(T, bucket_src, bucket[0], NULL, 3, BUCKET_MAX,
                 "source length limits of the buckets, ascending; start and end token count"),
     RD_OPT_INTS(T, bucket_tgt, bucket[1], NULL, 3, BUCKET_MAX, "target length limits of the buckets"),
@@ -46,7 +49,8 @@ static const rd_option options[] = {
                 "replaces bucket_src outside training, where nothing is skipped for its length"),
     RD_OPT_INTS(T, bucket_tgt_test, bucket_test[1], NULL, 3, BUCKET_MAX, "replaces bucket_tgt outside training"),
     RD_OPT_STRING(T, delimiter, delimiter, "\" \"", "joins tokens for output; input is always split at single spaces"),
-    RD_OPT_BOOL(T, pad_vocabs_to_eight, pad_vocabs_to_eight, "false", "round both vocabulary sizes up to a multiple of 8"),
+    RD_OPT_BOOL(T, pad_vocabs_to_eight, pad_vocabs_to_eight, "false",
+                "round both vocabulary sizes up to a multiple of 8"),
     RD_OPT_BOOL(T, bpe_used, bpe_used, "false", "remove \"@@ \" before scoring"),
     RD_OPT_BOOL(T, eval_bleu, eval_bleu, "true", "decode and score in evaluation; false: loss alone"),
     RD_OPT_STRING(T, data_location, data_location, NULL, "folder that replaces [..._DATA_LOCATION] in file names"),
@@ -54,12 +58,11 @@ static const rd_option options[] = {
                   "invalid UTF-8 or a NUL byte in a text: stop, or put U+FFFD in its place"),
     RD_OPT_INT(T, max_line_bytes, max_line_bytes, "1048576", 1, 1 << 30, "a longer line is an error"),
     RD_OPT_BOOL(T, print_unk, print_unk, "false", "write <UNK> for unknown words in output; false: leave them out"),
-    RD_OPT_END
-};
+    RD_OPT_END};
 #undef T
 
-static const rd_option_group group = { "parallel_text", "two text files, line by line translations of each other", options,
-                                       sizeof(text_config) };
+static const rd_option_group group = {"parallel_text", "two text files, line by line translations of each other",
+                                      options, sizeof(text_config)};
 
 typedef struct text {
     text_config c;
@@ -70,14 +73,13 @@ typedef struct text {
     int64_t count, skipped, skipped_longest[2];
     char delimiter[64], fingerprint[256]; /* the config may be freed before the dataset */
     bool print_unk;
-    rd_ints limit[2];                         /* n 0: none */
+    rd_ints limit[2]; /* n 0: none */
 } text;
 
-static const char *const file_key[3][2] = { { "source_file", "target_file" },
-                                            { "source_file_eval", "target_file_eval" },
-                                            { "source_file_test", "target_file_test" } };
-static const char *const side_name[2] = { "source", "target" };
-static const char *const bucket_key[2][2] = { { "bucket_src", "bucket_src_test" }, { "bucket_tgt", "bucket_tgt_test" } };
+static const char *const file_key[3][2] = {
+    {"source_file", "target_file"}, {"source_file_eval", "target_file_eval"}, {"source_file_test", "target_file_test"}};
+static const char *const side_name[2] = {"source", "target"};
+static const char *const bucket_key[2][2] = {{"bucket_src", "bucket_src_test"}, {"bucket_tgt", "bucket_tgt_test"}};
 
 /* ---- config ---- */
 
@@ -89,11 +91,12 @@ static rd_code take_limits(text *t, const rd_dataset_args *a, rd_status *st)
         const char *key = bucket_key[s][test];
         if (from->n == 0 && a->keep_all) continue;
         if (from->n == 0)
-            return rd_fail(st, RD_EUSAGE, "missing key '%s': the length limits of the buckets, for example [50]; add it to the config",
+            return rd_fail(st, RD_EUSAGE,
+                           "missing key '%s': the length limits of the buckets, for example [50]; add it to the config",
                            key);
         int64_t *at = malloc((size_t)from->n * sizeof *at);
         if (!at) return rd_fail(st, RD_EENV, "out of memory");
-        t->limit[s] = (rd_ints){ from->n, at };
+        t->limit[s] = (rd_ints){from->n, at};
         for (int k = 0; k < from->n; k++) {
             if (k > 0 && from->at[k] <= from->at[k - 1])
                 return rd_fail(st, RD_EUSAGE, "%s: '%s' must ascend, but %" PRId64 " follows %" PRId64,
@@ -113,10 +116,10 @@ static rd_code take_config(text *t, const rd_dataset_args *a, rd_status *st)
     t->no_target = a->mode == RD_MODE_INFER;
     t->print_unk = t->c.print_unk;
     if (strlen(t->c.delimiter) >= sizeof t->delimiter)
-        return rd_fail(st, RD_EUSAGE, "%s: 'delimiter' is longer than %zu bytes", rd_config_where(a->config, "delimiter"),
-                       sizeof t->delimiter - 1);
+        return rd_fail(st, RD_EUSAGE, "%s: 'delimiter' is longer than %zu bytes",
+                       rd_config_where(a->config, "delimiter"), sizeof t->delimiter - 1);
     strcpy(t->delimiter, t->c.delimiter);
-    const char *const vocab_file[2] = { t->c.src_vocab_file, t->c.tgt_vocab_file };
+    const char *const vocab_file[2] = {t->c.src_vocab_file, t->c.tgt_vocab_file};
     for (int s = 0; s < 2; s++) {
         if (!vocab_file[s] || !vocab_file[s][0])
             return rd_fail(st, RD_EUSAGE, "missing key '%s_vocab_file': the %s vocabulary; add it to the config",
@@ -141,14 +144,16 @@ static rd_code read_side(text *t, const rd_dataset_args *a, int s, const char *i
 {
     rd_lines *l = NULL;
     const char *path = t->c.file[a->split][s];
-    const rd_lines_opts o = { .replace = strcmp(t->c.invalid_utf8, "replace") == 0, .max_line_bytes = t->c.max_line_bytes };
+    const rd_lines_opts o = {.replace = strcmp(t->c.invalid_utf8, "replace") == 0,
+                             .max_line_bytes = t->c.max_line_bytes};
     const bool alone = a->shard || rd_local_size_of(a->comm) == 1;
     if (in)
         RD_TRY(rd_lines_new_mem("standard input", in, n_in, o, &l, st));
-    else
-        RD_TRY(rd_lines_new(path, o, &l, st));
-    RD_TRY(rd_side_read(&t->side[s], l, t->vocab[s], a->shard ? rd_rank_of(a->comm) : 0, a->shard ? rd_size_of(a->comm) : 1,
-                        s == 1 && a->keep_all && !a->shard, !alone, st));
+    else if (rd_lines_new(path, o, &l, st) != RD_OK)
+        rd_status_prefix(st, "%s", file_key[a->split][s]);
+    RD_TRY(st->code);
+    RD_TRY(rd_side_read(&t->side[s], l, t->vocab[s], a->shard ? rd_rank_of(a->comm) : 0,
+                        a->shard ? rd_size_of(a->comm) : 1, s == 1 && a->keep_all && !a->shard, !alone, st));
 done:
     rd_lines_free(l);
     return st->code;
@@ -240,62 +245,71 @@ static void count_skipped(text *t)
 
 static void say(const text *t, const rd_dataset_args *a)
 {
-    static const char *const split[] = { "training", "evaluation", "test" };
+    static const char *const split[] = {"training", "evaluation", "test"};
     if (!a->log || rd_rank_of(a->comm) != 0) return;
-    const char *const vocab_file[2] = { t->c.src_vocab_file, t->c.tgt_vocab_file };
+    const char *const vocab_file[2] = {t->c.src_vocab_file, t->c.tgt_vocab_file};
     for (int s = 0; s < 2; s++) {
-        if (a->split != RD_SPLIT_TRAIN && a->mode == RD_MODE_TRAIN_EVAL) continue; /* said when the training data was opened */
+        if (a->split != RD_SPLIT_TRAIN && a->mode == RD_MODE_TRAIN_EVAL)
+            continue; /* said when the training data was opened */
         if (rd_vocab_duplicates(t->vocab[s]) > 0)
             rd_warn(a->log, "%s: %" PRId64 " repeated words; each keeps the id of its last line", vocab_file[s],
                     rd_vocab_duplicates(t->vocab[s]));
         if (rd_vocab_bom(t->vocab[s])) rd_warn(a->log, "%s: byte order mark skipped", vocab_file[s]);
         if (rd_vocab_replaced(t->vocab[s]) > 0)
-            rd_warn(a->log, "%s: %" PRId64 " invalid characters replaced by U+FFFD", vocab_file[s], rd_vocab_replaced(t->vocab[s]));
+            rd_warn(a->log, "%s: %" PRId64 " invalid characters replaced by U+FFFD", vocab_file[s],
+                    rd_vocab_replaced(t->vocab[s]));
     }
     for (int s = 0; s < 2; s++) {
         const rd_side_head *h = &t->side[s].head;
         const char *path = t->c.file[a->split][s];
         if (h->bom) rd_warn(a->log, "%s: byte order mark skipped", path);
         if (h->n_replaced > 0)
-            rd_warn(a->log, "%s: %" PRId64 " invalid characters replaced by U+FFFD, the first in line %" PRId64, path, h->n_replaced,
-                    h->first_replaced);
+            rd_warn(a->log, "%s: %" PRId64 " invalid characters replaced by U+FFFD, the first in line %" PRId64, path,
+                    h->n_replaced, h->first_replaced);
     }
     for (int s = 0; s < (t->no_target ? 1 : 2); s++) {
         const rd_side_head *h = &t->side[s].head;
         if (a->shard)
-            rd_info(a->log, "%s data, %s: %" PRId64 " lines, %" PRId64 " tokens, split among %d ranks; vocabulary %" PRId64, split[a->split],
-                    side_name[s], h->n_lines, h->n_tokens, rd_size_of(a->comm), rd_vocab_size(t->vocab[s]));
-        else
-            rd_info(a->log, "%s data, %s: %" PRId64 " lines, %" PRId64 " tokens, %.2f %% unknown; vocabulary %" PRId64, split[a->split],
-                    side_name[s], h->n_lines, h->n_tokens, h->n_tokens ? 100.0 * (double)h->n_unknown / (double)h->n_tokens : 0.0,
+            rd_info(a->log,
+                    "%s data, %s: %" PRId64 " lines, %" PRId64 " tokens, split among %d ranks; vocabulary %" PRId64,
+                    split[a->split], side_name[s], h->n_lines, h->n_tokens, rd_size_of(a->comm),
                     rd_vocab_size(t->vocab[s]));
+        else
+            rd_info(a->log, "%s data, %s: %" PRId64 " lines, %" PRId64 " tokens, %.2f %% unknown; vocabulary %" PRId64,
+                    split[a->split], side_name[s], h->n_lines, h->n_tokens,
+                    h->n_tokens ? 100.0 * (double)h->n_unknown / (double)h->n_tokens : 0.0, rd_vocab_size(t->vocab[s]));
     }
     if (t->skipped > 0)
-        rd_warn(a->log, "%" PRId64 " of %" PRId64 " pairs skipped: longer than the last bucket (longest source %" PRId64
-                ", target %" PRId64 " tokens, start and end included)", t->skipped, t->count, t->skipped_longest[0],
-                t->skipped_longest[1]);
+        rd_warn(a->log,
+                "%" PRId64 " of %" PRId64 " pairs skipped: longer than the last bucket (longest source %" PRId64
+                ", target %" PRId64 " tokens, start and end included)",
+                t->skipped, t->count, t->skipped_longest[0], t->skipped_longest[1]);
 }
 
 static rd_code check_text(text *t, const rd_dataset_args *a, rd_status *st)
 {
     const char *const *file = t->c.file[a->split];
-    const int64_t n[2] = { t->side[0].head.n_lines, t->no_target ? t->side[0].head.n_lines : t->side[1].head.n_lines };
+    const int64_t n[2] = {t->side[0].head.n_lines, t->no_target ? t->side[0].head.n_lines : t->side[1].head.n_lines};
     if (n[0] != n[1])
-        return rd_fail(st, RD_EDATA, "'%s' has %" PRId64 " lines, '%s' has %" PRId64 "; line k of one must be the translation of "
-                       "line k of the other", file[0], n[0], file[1], n[1]);
+        return rd_fail(st, RD_EDATA,
+                       "'%s' has %" PRId64 " lines, '%s' has %" PRId64 "; line k of one must be the translation of "
+                       "line k of the other",
+                       file[0], n[0], file[1], n[1]);
     if (n[0] == 0 && !a->keep_all) return rd_fail(st, RD_EDATA, "'%s' is empty", file[0]);
     if (n[0] > UINT32_MAX) return rd_fail(st, RD_EDATA, "'%s' has more than %" PRIu32 " lines", file[0], UINT32_MAX);
     t->count = n[0];
     count_skipped(t);
     if (t->count > 0 && t->skipped == t->count)
-        return rd_fail(st, RD_EDATA, "none of the %" PRId64 " pairs of '%s' fits the buckets: bucket_src ends at %" PRId64
-                       ", bucket_tgt at %" PRId64 ", longest source %" PRId64 ", target %" PRId64 "; raise the limits", t->count,
-                       file[0], t->limit[0].at[t->limit[0].n - 1], t->limit[1].at[t->limit[1].n - 1], t->skipped_longest[0],
-                       t->skipped_longest[1]);
-    snprintf(t->fingerprint, sizeof t->fingerprint, "parallel_text %" PRId64 " lines, source %016" PRIx64 ", target %016" PRIx64
-             ", vocabularies %" PRId64 " %016" PRIx64 ", %" PRId64 " %016" PRIx64, t->count, t->side[0].head.hash,
-             t->side[1].head.hash, rd_vocab_size(t->vocab[0]), rd_vocab_hash(t->vocab[0]), rd_vocab_size(t->vocab[1]),
-             rd_vocab_hash(t->vocab[1]));
+        return rd_fail(st, RD_EDATA,
+                       "none of the %" PRId64 " pairs of '%s' fits the buckets: bucket_src ends at %" PRId64
+                       ", bucket_tgt at %" PRId64 ", longest source %" PRId64 ", target %" PRId64 "; raise the limits",
+                       t->count, file[0], t->limit[0].at[t->limit[0].n - 1], t->limit[1].at[t->limit[1].n - 1],
+                       t->skipped_longest[0], t->skipped_longest[1]);
+    snprintf(t->fingerprint, sizeof t->fingerprint,
+             "parallel_text %" PRId64 " lines, source %016" PRIx64 ", target %016" PRIx64 ", vocabularies %" PRId64
+             " %016" PRIx64 ", %" PRId64 " %016" PRIx64,
+             t->count, t->side[0].head.hash, t->side[1].head.hash, rd_vocab_size(t->vocab[0]),
+             rd_vocab_hash(t->vocab[0]), rd_vocab_size(t->vocab[1]), rd_vocab_hash(t->vocab[1]));
     return RD_OK;
 }
 
@@ -320,8 +334,10 @@ static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
     if (!t) rd_fail(st, RD_EENV, "out of memory");
     if (t && take_config(t, a, st) == RD_OK) {
         const bool replace = strcmp(t->c.invalid_utf8, "replace") == 0;
-        if (rd_vocab_new(t->c.src_vocab_file, replace, &t->vocab[0], st) == RD_OK)
-            (void)rd_vocab_new(t->c.tgt_vocab_file, replace, &t->vocab[1], st);
+        if (rd_vocab_new(t->c.src_vocab_file, replace, &t->vocab[0], st) != RD_OK)
+            rd_status_prefix(st, "src_vocab_file");
+        else if (rd_vocab_new(t->c.tgt_vocab_file, replace, &t->vocab[1], st) != RD_OK)
+            rd_status_prefix(st, "tgt_vocab_file");
     }
     RD_TRY(rd_agree(a->comm, st));
     RD_TRY(read_text(t, a, st));
@@ -336,9 +352,18 @@ done:
     return st->code;
 }
 
-static int64_t text_count(void *self) { return ((const text *)self)->count; }
-static int text_n_buckets(void *self) { return ((const text *)self)->n_buckets; }
-static const char *text_fingerprint(void *self) { return ((const text *)self)->fingerprint; }
+static int64_t text_count(void *self)
+{
+    return ((const text *)self)->count;
+}
+static int text_n_buckets(void *self)
+{
+    return ((const text *)self)->n_buckets;
+}
+static const char *text_fingerprint(void *self)
+{
+    return ((const text *)self)->fingerprint;
+}
 
 static int64_t text_length(void *self, int64_t i)
 {
@@ -371,8 +396,7 @@ static rd_code text_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a
         int32_t *data;
         RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *off, &off, st));
         off[0] = 0;
-        for (int64_t k = 0; k < n; k++)
-            off[k + 1] = off[k] + (made_up ? 2 : rd_side_n_ids(&t->side[s], ids[k]));
+        for (int64_t k = 0; k < n; k++) off[k + 1] = off[k] + (made_up ? 2 : rd_side_n_ids(&t->side[s], ids[k]));
         RD_TRY(rd_arena_get(a, (size_t)(off[n] + 1) * sizeof *data, &data, st));
         for (int64_t k = 0; k < n; k++) {
             if (!made_up) {
@@ -382,7 +406,7 @@ static rd_code text_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a
             data[off[k]] = RD_SOS;
             data[off[k] + 1] = RD_EOS;
         }
-        out->field[s] = (rd_field){ .name = side_name[s], .dtype = RD_I32, .data = data, .off = off };
+        out->field[s] = (rd_field){.name = side_name[s], .dtype = RD_I32, .data = data, .off = off};
     }
 done:
     return st->code;
@@ -391,9 +415,12 @@ done:
 static void text_spec(void *self, rd_data_spec *out)
 {
     const text *t = self;
-    *out = (rd_data_spec){ .src_vocab_size = rd_vocab_size(t->vocab[0]), .tgt_vocab_size = rd_vocab_size(t->vocab[1]),
-                           .src_vocab_hash = rd_vocab_hash(t->vocab[0]), .tgt_vocab_hash = rd_vocab_hash(t->vocab[1]),
-                           .src_vocab = t->vocab[0], .tgt_vocab = t->vocab[1] };
+    *out = (rd_data_spec){.src_vocab_size = rd_vocab_size(t->vocab[0]),
+                          .tgt_vocab_size = rd_vocab_size(t->vocab[1]),
+                          .src_vocab_hash = rd_vocab_hash(t->vocab[0]),
+                          .tgt_vocab_hash = rd_vocab_hash(t->vocab[1]),
+                          .src_vocab = t->vocab[0],
+                          .tgt_vocab = t->vocab[1]};
 }
 
 static void text_text(void *self, int side, const int32_t *ids, int64_t n, bool specials, void *strbuf)

@@ -1,9 +1,9 @@
-/* bleu.c -- BLEU with one reference: n-grams up to 4, clipped matches and totals summed over all sentences, brevity penalty of
- * the corpus. The number is that of multi-bleu.perl and of sacreBLEU with tokenize=none, smooth=none. Tokens are compared as
- * bytes, with case.
+/* bleu.c -- BLEU with one reference: n-grams up to 4, clipped matches and totals summed over all sentences, brevity
+ * penalty of the corpus. The number is that of multi-bleu.perl and of sacreBLEU with tokenize=none, smooth=none. Tokens
+ * are compared as bytes, with case.
  *
- * The second figure is what OpenSeq2Seq's evaluation logged: NLTK's corpus_bleu with emulate_multibleu, 0 to 1, 4 decimals. It
- * differs in one thing: a hypothesis shorter than n adds 1, not 0, to the total of n-grams. */
+ * The second figure is what OpenSeq2Seq's evaluation logged: NLTK's corpus_bleu with emulate_multibleu, 0 to 1, 4
+ * decimals. It differs in one thing: a hypothesis shorter than n adds 1, not 0, to the total of n-grams. */
 #include "rd/metric.h"
 #include <inttypes.h>
 #include <math.h>
@@ -13,8 +13,8 @@
 
 enum { ORDER = 4, MATCH = 0, TOTAL = 4, NLTK_TOTAL = 8, HYP_LEN = 12, REF_LEN = 13, LOST = 15 };
 
-/* Exact n-gram counting without comparing n-grams: every token gets a number, and an n-gram is the pair (number of its first n - 1
- * tokens, number of its last). Pairs are keys of one table, whose slots number the n-grams. */
+/* Exact n-gram counting without comparing n-grams: every token gets a number, and an n-gram is the pair (number of its
+ * first n - 1 tokens, number of its last). Pairs are keys of one table, whose slots number the n-grams. */
 typedef struct gram {
     uint64_t pair; /* 0: empty; numbers start at 1 */
     int32_t hyp, ref;
@@ -29,8 +29,7 @@ static uint32_t gram_at(const table *t, uint32_t before, uint32_t token)
 {
     const uint64_t pair = (uint64_t)before << 32 | token;
     uint32_t i = (uint32_t)((pair * 0x9e3779b97f4a7c15u) >> 32) & t->mask;
-    while (t->slot[i].pair != 0 && t->slot[i].pair != pair)
-        i = (i + 1) & t->mask;
+    while (t->slot[i].pair != 0 && t->slot[i].pair != pair) i = (i + 1) & t->mask;
     t->slot[i].pair = pair;
     return i;
 }
@@ -45,12 +44,10 @@ typedef struct head {
 static uint32_t number_of(head *heads, uint32_t mask, const char *at, int32_t len, uint32_t *n)
 {
     uint64_t h = 1469598103934665603u;
-    for (int32_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)at[i]) * 1099511628211u;
+    for (int32_t i = 0; i < len; i++) h = (h ^ (unsigned char)at[i]) * 1099511628211u;
     uint32_t k = (uint32_t)(h ^ h >> 32) & mask;
-    while (heads[k].at && !(heads[k].len == len && memcmp(heads[k].at, at, (size_t)len) == 0))
-        k = (k + 1) & mask;
-    if (!heads[k].at) heads[k] = (head){ at, len, ++*n };
+    while (heads[k].at && !(heads[k].len == len && memcmp(heads[k].at, at, (size_t)len) == 0)) k = (k + 1) & mask;
+    if (!heads[k].at) heads[k] = (head){at, len, ++*n};
     return heads[k].number;
 }
 
@@ -88,17 +85,14 @@ static void bleu_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, con
 {
     const int64_t both = hyp->n + ref->n;
     uint64_t slots = 64;
-    while (slots < (uint64_t)both * ORDER * 2)
-        slots *= 2;
+    while (slots < (uint64_t)both * ORDER * 2) slots *= 2;
     gram *grams = calloc(slots, sizeof *grams);
     head *heads = calloc(slots, sizeof *heads);
     uint32_t *token = malloc((size_t)(both + 1) * sizeof *token), n = 0;
     if (grams && heads && token && slots <= UINT32_MAX) {
-        const table t = { grams, (uint32_t)(slots - 1) };
-        for (int64_t i = 0; i < hyp->n; i++)
-            token[i] = number_of(heads, t.mask, hyp->at[i], hyp->len[i], &n);
-        for (int64_t i = 0; i < ref->n; i++)
-            token[hyp->n + i] = number_of(heads, t.mask, ref->at[i], ref->len[i], &n);
+        const table t = {grams, (uint32_t)(slots - 1)};
+        for (int64_t i = 0; i < hyp->n; i++) token[i] = number_of(heads, t.mask, hyp->at[i], hyp->len[i], &n);
+        for (int64_t i = 0; i < ref->n; i++) token[hyp->n + i] = number_of(heads, t.mask, ref->at[i], ref->len[i], &n);
         count_grams(&t, token, hyp->n, true);
         count_grams(&t, token + hyp->n, ref->n, false);
         sum_matches(&t, token, hyp->n, counts);
@@ -135,23 +129,28 @@ static double score(const int64_t *c, int total)
 
 static int bleu_figures(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES])
 {
-    out[0] = (rd_figure){ "BLEU", 100.0 * score(counts, TOTAL), true };
-    out[1] = (rd_figure){ "Eval_BLEU_Score", round(score(counts, NLTK_TOTAL) * 1e4) / 1e4, true };
+    out[0] = (rd_figure){"BLEU", 100.0 * score(counts, TOTAL), true};
+    out[1] = (rd_figure){"Eval_BLEU_Score", round(score(counts, NLTK_TOTAL) * 1e4) / 1e4, true};
     return 2;
 }
 
-static double percent(int64_t part, int64_t whole) { return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0; }
+static double percent(int64_t part, int64_t whole)
+{
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
+}
 
 static void bleu_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t n)
 {
     const int64_t *c = counts;
     char lost[64] = "";
     if (c[LOST] > 0) snprintf(lost, sizeof lost, "; %" PRId64 " sentences lost for want of memory", c[LOST]);
-    snprintf(out, n, "BLEU = %.2f, %.1f/%.1f/%.1f/%.1f (BP=%.3f, ratio=%.3f, hyp_len=%" PRId64 ", ref_len=%" PRId64 ") "
-             "[multi-bleu, tok:none, smooth:none, case:mixed, refs:1] Eval_BLEU_Score = %.4f%s", 100.0 * score(c, TOTAL),
-             percent(c[MATCH], c[TOTAL]), percent(c[MATCH + 1], c[TOTAL + 1]), percent(c[MATCH + 2], c[TOTAL + 2]),
-             percent(c[MATCH + 3], c[TOTAL + 3]), brevity(c), c[REF_LEN] > 0 ? (double)c[HYP_LEN] / (double)c[REF_LEN] : 0.0,
-             c[HYP_LEN], c[REF_LEN], score(c, NLTK_TOTAL), lost);
+    snprintf(out, n,
+             "BLEU = %.2f, %.1f/%.1f/%.1f/%.1f (BP=%.3f, ratio=%.3f, hyp_len=%" PRId64 ", ref_len=%" PRId64 ") "
+             "[multi-bleu, tok:none, smooth:none, case:mixed, refs:1] Eval_BLEU_Score = %.4f%s",
+             100.0 * score(c, TOTAL), percent(c[MATCH], c[TOTAL]), percent(c[MATCH + 1], c[TOTAL + 1]),
+             percent(c[MATCH + 2], c[TOTAL + 2]), percent(c[MATCH + 3], c[TOTAL + 3]), brevity(c),
+             c[REF_LEN] > 0 ? (double)c[HYP_LEN] / (double)c[REF_LEN] : 0.0, c[HYP_LEN], c[REF_LEN],
+             score(c, NLTK_TOTAL), lost);
 }
 
 extern const rd_metric_def rd_metric_bleu;

@@ -1,5 +1,6 @@
-/* per_wer.c -- error rates of spelling to sound, in percent. Phoneme error: insertions, deletions and substitutions of the best
- * alignment (Levenshtein), summed over all words, per phoneme of the references. Word error: the share of words not exactly right. */
+/* per_wer.c -- error rates of spelling to sound, in percent. Phoneme error: insertions, deletions and substitutions of
+ * the best alignment (Levenshtein), summed over all words, per phoneme of the references. Word error: the share of
+ * words not exactly right. */
 #include "rd/metric.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,8 +17,7 @@ static bool same(const rd_tokens *a, int64_t i, const rd_tokens *b, int64_t k)
 /* row: room for b->n + 1. */
 static int64_t distance(const rd_tokens *a, const rd_tokens *b, int64_t *row)
 {
-    for (int64_t k = 0; k <= b->n; k++)
-        row[k] = k;
+    for (int64_t k = 0; k <= b->n; k++) row[k] = k;
     for (int64_t i = 0; i < a->n; i++) {
         int64_t diagonal = row[0];
         row[0] = i + 1;
@@ -48,12 +48,15 @@ static void per_wer_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, 
     counts[WORDS]++;
 }
 
-static double percent(int64_t part, int64_t whole) { return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0; }
+static double percent(int64_t part, int64_t whole)
+{
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
+}
 
 static int per_wer_figures(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES])
 {
-    out[0] = (rd_figure){ "phoneme_error_rate", percent(counts[EDITS], counts[PHONEMES]), false };
-    out[1] = (rd_figure){ "word_error_rate", percent(counts[WRONG], counts[WORDS]), false };
+    out[0] = (rd_figure){"phoneme_error_rate", percent(counts[EDITS], counts[PHONEMES]), false};
+    out[1] = (rd_figure){"word_error_rate", percent(counts[WRONG], counts[WORDS]), false};
     return 2;
 }
 
@@ -61,8 +64,10 @@ static void per_wer_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size
 {
     char lost[64] = "";
     if (counts[LOST] > 0) snprintf(lost, sizeof lost, "; %" PRId64 " words lost for want of memory", counts[LOST]);
-    snprintf(out, n, "phoneme error %.2f %% (%" PRId64 " edits, %" PRId64 " phonemes), word error %.2f %% (%" PRId64 " of %" PRId64
-             " words) [Levenshtein, refs:1]%s", percent(counts[EDITS], counts[PHONEMES]), counts[EDITS], counts[PHONEMES],
+    snprintf(out, n,
+             "phoneme error %.2f %% (%" PRId64 " edits, %" PRId64 " phonemes), word error %.2f %% (%" PRId64
+             " of %" PRId64 " words) [Levenshtein, refs:1]%s",
+             percent(counts[EDITS], counts[PHONEMES]), counts[EDITS], counts[PHONEMES],
              percent(counts[WRONG], counts[WORDS]), counts[WRONG], counts[WORDS], lost);
 }
 
