@@ -13,6 +13,7 @@ CONFIG=configs/g2p_cmudict.json
 
 ranks="mpirun -np $NP --oversubscribe --bind-to none"
 [ "$(id -u)" -ne 0 ] || ranks="$ranks --allow-run-as-root"
+export OMPI_MCA_odls_base_sigkill_timeout=60 # ctrl-C: time to save
 export OMPI_MCA_btl_vader_single_copy_mechanism=none # containers often forbid it, and Open MPI then warns
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }

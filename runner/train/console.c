@@ -54,7 +54,7 @@ void console_step(rd_run *r, const step_record *s)
 {
     char line[512];
     describe(s, s->loss, line, sizeof line);
-    rd_info(r->log, "%s  norm %.4g  %.4g s/step", line, s->grad_norm, s->step_s);
+    rd_info(r->log, "%s  norm %.4g  %.4g s/step", line, isnan(s->grad_norm) ? (double)NAN : s->grad_norm, s->step_s);
 }
 
 /* mpirun gives its ranks a terminal of their own even when its output goes to a file: what counts is mpirun's. */

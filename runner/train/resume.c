@@ -239,22 +239,22 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
         rd_info(r->log, "the optimizer's state starts anew (reset_optimizer)");
         return RD_OK;
     }
-    for (int i = 0; i < rd_params_n(r->params); i++) {
+    bool fits = !json_is_string(was) || strcmp(json_string_value(was), o->name) == 0; /* sgd has no slot to miss */
+    for (int i = 0; fits && i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
-        for (int k = 0; k < o->n_slots; k++) {
+        for (int k = 0; fits && k < o->n_slots; k++) {
             rd_array want;
             array_of(p, o->slot_name[k], rd_params_slot(r->params, k), &want);
             const rd_array *a = rd_npz_find(c->npz, want.name);
-            if (!a || a->bytes != want.bytes || (json_is_string(was) && strcmp(json_string_value(was), o->name) != 0))
-                return rd_fail(
-                    st, RD_ECKPT,
-                    "%s has no state of the optimizer '%s' (it was written by '%s'); go on with that one, or "
-                    "say \"reset_optimizer\": true (--set reset_optimizer=true) to start its state anew",
-                    c->path, o->name, json_is_string(was) ? json_string_value(was) : "unknown");
-            memcpy(rd_params_slot(r->params, k) + p->offset, a->data, want.bytes);
+            fits = a && a->bytes == want.bytes;
+            if (fits) memcpy(rd_params_slot(r->params, k) + p->offset, a->data, want.bytes);
         }
     }
-    return RD_OK;
+    if (fits) return RD_OK;
+    return rd_fail(st, RD_ECKPT,
+                   "%s has no state of the optimizer '%s' (it was written by '%s'); go on with that one, or "
+                   "say \"reset_optimizer\": true (--set reset_optimizer=true) to start its state anew",
+                   c->path, o->name, json_is_string(was) ? json_string_value(was) : "unknown");
 }
 
 /* The sample position survives a change of the global batch: the batch that holds the next unused sample is the next

@@ -1,6 +1,12 @@
 /* world.c -- the agreement of all ranks before step 0, and the banner that says what will run where. */
 #include "run_impl.h"
 
+#ifdef __clang__
+#define RD_COMPILER "compiler"
+#else
+#define RD_COMPILER "gcc"
+#endif
+
 #include <archive.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +22,7 @@
 
 void rd_versions(rd_strbuf *out)
 {
-    rd_strbuf_printf(out, "run_dist %s (commit %s, %s)\n", RD_VERSION, RD_COMMIT, __VERSION__);
+    rd_strbuf_printf(out, "run_dist %s (commit %s, %s " __VERSION__ ")\n", RD_VERSION, RD_COMMIT, RD_COMPILER);
     rd_strbuf_printf(out, "Jansson %s\n%s\n%s\n%s\n", jansson_version_str(), archive_version_string(),
                      rd_comm_library_version(), rd_backend_library());
     rd_strbuf_puts(out, "backends: cpu\n");

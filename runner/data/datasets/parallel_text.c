@@ -146,14 +146,14 @@ static rd_code read_side(text *t, const rd_dataset_args *a, int s, const char *i
     const char *path = t->c.file[a->split][s];
     const rd_lines_opts o = {.replace = strcmp(t->c.invalid_utf8, "replace") == 0,
                              .max_line_bytes = t->c.max_line_bytes};
-    const bool alone = a->shard || rd_local_size_of(a->comm) == 1;
+    const bool shared = !a->shard && rd_local_size_of(a->comm) > 1 && rd_local_rank_of(a->comm) == 0;
     if (in)
         RD_TRY(rd_lines_new_mem("standard input", in, n_in, o, &l, st));
     else if (rd_lines_new(path, o, &l, st) != RD_OK)
         rd_status_prefix(st, "%s", file_key[a->split][s]);
     RD_TRY(st->code);
     RD_TRY(rd_side_read(&t->side[s], l, t->vocab[s], a->shard ? rd_rank_of(a->comm) : 0,
-                        a->shard ? rd_size_of(a->comm) : 1, s == 1 && a->keep_all && !a->shard, !alone, st));
+                        a->shard ? rd_size_of(a->comm) : 1, s == 1 && a->keep_all && !a->shard, shared, st));
 done:
     rd_lines_free(l);
     return st->code;
