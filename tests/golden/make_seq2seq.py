@@ -84,7 +84,7 @@ def cases():
         odd, num_groups=3, decoder_cell_units=9, src_emb_size=9, tgt_emb_size=6, proj_size=6)), 13, 23
     out["mixed_gru_bi_lstm_gnmt_v2"] = config("bi", "gru", "lstm", "gnmt_v2", 1, 3), V_S, V_T
     out["mixed_lstm_gnmt_gru_luong"] = config("gnmt", "lstm", "gru", "luong_scaled", 2, 1), V_S, V_T
-    out["mixed_slstm_uni_glstm_bahdanau"] = config("uni", "slstm", "glstm", "bahdanau_norm", 2, 2, num_groups=4), V_S, V_T
+    out["mixed_slstm_uni_glstm_luong"] = config("uni", "slstm", "glstm", "luong_scaled", 2, 2, num_groups=4), V_S, V_T
     out["mixed_lstm_uni_slstm_gnmt"] = config("uni", "lstm", "slstm", "gnmt", 1, 3, proj_size=4), V_S, V_T
     return out
 
