@@ -20,7 +20,7 @@ void rd_arena_free(rd_arena *a); /* NULL is fine */
 
 /* 64-byte aligned, contents undefined; at least 64 readable and writable slack bytes follow (kernels may touch whole
  * vectors). Out of memory: RD_EENV with the number of bytes asked for and in use. */
-rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st); /* out: address of any object pointer */
+rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st);  /* out: address of any object pointer */
 rd_code rd_arena_zero(rd_arena *a, size_t bytes, void *out, rd_status *st); /* the same, filled with zero bytes */
 
 rd_mark rd_arena_mark(const rd_arena *a);

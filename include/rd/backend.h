@@ -1,4 +1,5 @@
-/* backend.h -- a device and its math. "cpu" (oneDNN) exists; the table is what a GPU backend fills in. No library's type shows.
+/* backend.h -- a device and its math. "cpu" (oneDNN) exists; the table is what a GPU backend fills in. No library's
+ * type shows.
  *
  * Matrices are float32, row major, contiguous unless a leading dimension is given. */
 #ifndef RD_BACKEND_H
@@ -11,26 +12,27 @@ RD_C_BEGIN
 
 typedef struct rd_backend rd_backend;
 
-/* n_threads: of this rank. mixed: products take bfloat16 inputs and sum in float32 (on a processor without bfloat16 instructions the
- * inputs are rounded and the product is computed in float32: the same numbers up to the order of sums, at float32 speed). */
+/* n_threads: of this rank. mixed: products take bfloat16 inputs and sum in float32 (on a processor without bfloat16
+ * instructions the inputs are rounded and the product is computed in float32: the same numbers up to the order of sums,
+ * at float32 speed). */
 rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_status *st);
 void rd_backend_free(rd_backend *b);
-const char *rd_backend_describe(const rd_backend *b);  /* "cpu, oneDNN 2.6.3, AVX2, 1 thread, float32" */
-bool rd_backend_has_bf16(const rd_backend *b);         /* by instructions, not emulated */
+const char *rd_backend_describe(const rd_backend *b); /* "cpu, oneDNN 2.6.3, AVX2, 1 thread, float32" */
+bool rd_backend_has_bf16(const rd_backend *b);        /* by instructions, not emulated */
 int rd_backend_threads(const rd_backend *b);
-const char *rd_backend_library(void);                  /* "oneDNN 2.6.3" */
+const char *rd_backend_library(void); /* "oneDNN 2.6.3" */
 
 /* C[m, n] = alpha op(A)[m, k] op(B)[k, n] + beta C. Leading dimensions in elements. */
-rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A, int64_t lda,
-                const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st);
+rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
+                int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st);
 
-/* Products with rows [row0, row0 + k) of a parameter W (rows, n): kept packed in the library's own layout, both as W and as W^T,
- * and packed again when rd_params_version has moved. Far faster than rd_gemm for small m.
- *   forward:   Y[m, n] = X[m, k] W  (+ Y)         backward: X[m, k] = Y[m, n] W^T (+ X)
- * m is rounded up to a multiple of 8: X and Y must have that many readable and writable rows; the extra rows of the result are
- * undefined. */
+/* Products with rows [row0, row0 + k) of a parameter W (rows, n): kept packed in the library's own layout, both as W
+ * and as W^T, and packed again when rd_params_version has moved. Far faster than rd_gemm for small m. forward:   Y[m,
+ * n] = X[m, k] W  (+ Y)         backward: X[m, k] = Y[m, n] W^T (+ X) m is rounded up to a multiple of 8: X and Y must
+ * have that many readable and writable rows; the extra rows of the result are undefined. */
 typedef struct rd_packed rd_packed;
-rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int64_t row0, int64_t k, rd_packed **out, rd_status *st);
+rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int64_t row0, int64_t k, rd_packed **out,
+                      rd_status *st);
 void rd_packed_free(rd_packed *p);
 rd_code rd_packed_mul(rd_packed *p, int64_t m, const float *X, float *Y, bool add, rd_status *st);
 rd_code rd_packed_mul_t(rd_packed *p, int64_t m, const float *Y, float *X, bool add, rd_status *st);

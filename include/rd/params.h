@@ -1,5 +1,6 @@
-/* params.h -- all parameters of a model in one flat float32 arena, in reverse order of use, so that buckets of gradients,
- * the optimizer, norms, checksums and checkpoints are operations on ranges. Shapes and order depend on the config alone. */
+/* params.h -- all parameters of a model in one flat float32 arena, in reverse order of use, so that buckets of
+ * gradients, the optimizer, norms, checksums and checkpoints are operations on ranges. Shapes and order depend on the
+ * config alone. */
 #ifndef RD_PARAMS_H
 #define RD_PARAMS_H
 
@@ -9,13 +10,14 @@
 RD_C_BEGIN
 
 typedef enum rd_init_kind {
-    RD_INIT_GLOROT,   /* U(-l, l), l = sqrt(6 / (fan_in + fan_out)); or U(-init_scale, init_scale) where the config has one */
-    RD_INIT_CONST     /* value; init_scale does not apply */
+    RD_INIT_GLOROT, /* U(-l, l), l = sqrt(6 / (fan_in + fan_out)); or U(-init_scale, init_scale) where the config has
+                       one */
+    RD_INIT_CONST   /* value; init_scale does not apply */
 } rd_init_kind;
 typedef struct rd_init {
     rd_init_kind kind;
-    double value;             /* RD_INIT_CONST */
-    int64_t fan_in, fan_out;  /* of the whole matrix of the original */
+    double value;            /* RD_INIT_CONST */
+    int64_t fan_in, fan_out; /* of the whole matrix of the original */
 } rd_init;
 
 enum { RD_PARAM_ROWS = 1 /* an embedding: rows that no token of the batch used have gradient zero */ };
@@ -24,11 +26,11 @@ typedef struct rd_param {
     char name[160];
     int n_dim;
     int64_t dim[4];
-    int64_t n;         /* elements */
-    int64_t offset;    /* first element in the arenas; a multiple of 16 */
+    int64_t n;      /* elements */
+    int64_t offset; /* first element in the arenas; a multiple of 16 */
     unsigned flags;
     rd_init init;
-    int64_t index;     /* in order of declaration */
+    int64_t index; /* in order of declaration */
     /* State of the backend (packed copies); see backend.h. NULL until first used. */
     void *packed;
 } rd_param;
@@ -39,17 +41,18 @@ void rd_params_free(rd_params *p);
 /* Declares a parameter (n_dim 0: a scalar). Borrowed until free. Names must differ: RD_EBUG. */
 rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *dim, rd_init init, unsigned flags,
                       rd_param **out, rd_status *st);
-/* Lays the arenas out (values, gradients, n_slots optimizer arrays; gaps stay zero) and initialises the values: element i
- * of a parameter is a function of (seed, name, i). init_scale: NAN when the config has none. No rd_params_add afterwards. */
+/* Lays the arenas out (values, gradients, n_slots optimizer arrays; gaps stay zero) and initialises the values: element
+ * i of a parameter is a function of (seed, name, i). init_scale: NAN when the config has none. No rd_params_add
+ * afterwards. */
 rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status *st);
 /* n_slots more float arenas, zero-filled (optimizer state). */
 rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st);
 
 int rd_params_n(const rd_params *p);
-rd_param *rd_params_at(const rd_params *p, int i);          /* in order of declaration */
+rd_param *rd_params_at(const rd_params *p, int i); /* in order of declaration */
 rd_param *rd_params_find(const rd_params *p, const char *name);
-int64_t rd_params_count(const rd_params *p);                /* trainable parameters, without gaps */
-int64_t rd_params_span(const rd_params *p);                 /* elements of an arena, with gaps; gaps are zero */
+int64_t rd_params_count(const rd_params *p); /* trainable parameters, without gaps */
+int64_t rd_params_span(const rd_params *p);  /* elements of an arena, with gaps; gaps are zero */
 float *rd_params_values(const rd_params *p);
 float *rd_params_grads(const rd_params *p);
 float *rd_params_slot(const rd_params *p, int k);

@@ -22,25 +22,25 @@ RD_C_BEGIN
 
 typedef enum rd_code {
     RD_OK = 0,
-    RD_EUSAGE = 2,     /* command line or config */
-    RD_EENV = 3,       /* machine: device, library, memory, disk, permission */
-    RD_EDISAGREE = 4,  /* ranks differ in config, data, binary */
-    RD_EDATA = 5,      /* vocabulary, text, any training data */
-    RD_ECKPT = 6,      /* checkpoint cannot be read, or does not fit the config */
-    RD_ENUMERIC = 7,   /* not finite, replicas differ */
-    RD_ESTALL = 8,     /* a rank makes no progress */
-    RD_EPEER = 9,      /* another rank was lost */
-    RD_EBUG = 70,      /* our own mistake */
-    RD_ESTOP = 75      /* stopped on request, checkpoint saved */
+    RD_EUSAGE = 2,    /* command line or config */
+    RD_EENV = 3,      /* machine: device, library, memory, disk, permission */
+    RD_EDISAGREE = 4, /* ranks differ in config, data, binary */
+    RD_EDATA = 5,     /* vocabulary, text, any training data */
+    RD_ECKPT = 6,     /* checkpoint cannot be read, or does not fit the config */
+    RD_ENUMERIC = 7,  /* not finite, replicas differ */
+    RD_ESTALL = 8,    /* a rank makes no progress */
+    RD_EPEER = 9,     /* another rank was lost */
+    RD_EBUG = 70,     /* our own mistake */
+    RD_ESTOP = 75     /* stopped on request, checkpoint saved */
 } rd_code;
 
 enum { RD_MSG_BYTES = 1024 };
 
 typedef struct rd_status {
     rd_code code;
-    int rank;                /* who saw it first; -1 before the world is known */
-    char where[64];          /* "file.c:88" of the program, for --verbose */
-    char msg[RD_MSG_BYTES];  /* what, where, what to do; lower case, no full stop */
+    int rank;               /* who saw it first; -1 before the world is known */
+    char where[64];         /* "file.c:88" of the program, for --verbose */
+    char msg[RD_MSG_BYTES]; /* what, where, what to do; lower case, no full stop */
 } rd_status;
 
 #define RD_STR2(x) #x
@@ -55,9 +55,9 @@ rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt
 void rd_status_prefix(rd_status *st, const char *fmt, ...) RD_PRINTF(2, 3);
 
 /* Jumps to the label `done` of the function when expr is not RD_OK. */
-#define RD_TRY(expr) \
-    do { \
-        if ((expr) != RD_OK) goto done; \
+#define RD_TRY(expr)                                                                                                   \
+    do {                                                                                                               \
+        if ((expr) != RD_OK) goto done;                                                                                \
     } while (0)
 
 RD_C_END

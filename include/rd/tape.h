@@ -1,8 +1,9 @@
-/* tape.h -- eager tape of coarse ops. Each op runs at once and records how to go back; rd_tape_backward runs the records in
- * reverse. Errors stick: after a failure each call does nothing, and the caller asks once with rd_tape_check.
+/* tape.h -- eager tape of coarse ops. Each op runs at once and records how to go back; rd_tape_backward runs the
+ * records in reverse. Errors stick: after a failure each call does nothing, and the caller asks once with
+ * rd_tape_check.
  *
- * Variables are float32 matrices (rows, cols) with an optional shape of more dimensions. Memory is of the step's arena and
- * gone at rd_tape_reset. */
+ * Variables are float32 matrices (rows, cols) with an optional shape of more dimensions. Memory is of the step's arena
+ * and gone at rd_tape_reset. */
 #ifndef RD_TAPE_H
 #define RD_TAPE_H
 
@@ -12,12 +13,12 @@
 RD_C_BEGIN
 
 typedef struct rd_var {
-    float *v;              /* value */
-    float *g;              /* gradient, zeroed before the first contribution; NULL: not needed */
+    float *v; /* value */
+    float *g; /* gradient, zeroed before the first contribution; NULL: not needed */
     int64_t rows, cols;
-    int n_dim;             /* 0: a plain matrix */
+    int n_dim; /* 0: a plain matrix */
     int64_t dim[5];
-    rd_param *param;       /* leaf of this parameter, else NULL */
+    rd_param *param; /* leaf of this parameter, else NULL */
     bool needs_grad;
 } rd_var;
 
@@ -41,17 +42,17 @@ enum { RD_MAX_IN = 320, RD_MAX_OUT = 4 };
 struct rd_call {
     const rd_op *op;
     rd_backend *be;
-    rd_arena *step;        /* outputs and what backward needs */
-    rd_arena *scratch;     /* rewound after the call */
+    rd_arena *step;    /* outputs and what backward needs */
+    rd_arena *scratch; /* rewound after the call */
     const rd_params *params;
-    float seed;            /* gradient that the loss will get: see rd_tape_set_seed */
-    const void *attr;      /* copied into the step arena; pointers inside it must live as long as the step */
-    void *saved;           /* set by forward for backward */
+    float seed;       /* gradient that the loss will get: see rd_tape_set_seed */
+    const void *attr; /* copied into the step arena; pointers inside it must live as long as the step */
+    void *saved;      /* set by forward for backward */
     int n_in, n_out;
     rd_var *in[RD_MAX_IN]; /* an optional input may be NULL */
     rd_var *out[RD_MAX_OUT];
-    bool training;         /* dropout on */
-    bool keep;             /* backward will follow: save what it needs */
+    bool training; /* dropout on */
+    bool keep;     /* backward will follow: save what it needs */
 };
 
 rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status *st);
@@ -59,22 +60,23 @@ void rd_tape_free(rd_tape *t);
 /* A new step. with_grad: record for backward. training: dropout on. */
 void rd_tape_reset(rd_tape *t, bool with_grad, bool training);
 rd_backend *rd_tape_backend(rd_tape *t);
-rd_arena *rd_tape_arena(rd_tape *t);            /* the step's arena, for index lists and attributes */
+rd_arena *rd_tape_arena(rd_tape *t); /* the step's arena, for index lists and attributes */
 bool rd_tape_training(const rd_tape *t);
 bool rd_tape_with_grad(const rd_tape *t);
-rd_status *rd_tape_status(rd_tape *t);          /* the sticky status */
+rd_status *rd_tape_status(rd_tape *t);            /* the sticky status */
 rd_code rd_tape_check(rd_tape *t, rd_status *st); /* copies the sticky status into st */
 
-rd_var *rd_tape_param(rd_tape *t, rd_param *p);  /* value and gradient lie in the parameter arenas; NULL param gives NULL */
+rd_var *rd_tape_param(rd_tape *t,
+                      rd_param *p); /* value and gradient lie in the parameter arenas; NULL param gives NULL */
 rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols); /* no gradient; v borrowed */
 /* Runs op. attr is copied. Returns out[0] (and fills out when not NULL); NULL after a failure. */
 rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes, rd_var *const *in, int n_in,
                       rd_var **out, int n_out);
-/* The gradient that the loss gets in rd_tape_backward, usually the config's loss_scale; 1 at first, kept over resets. It must be known
- * before the forward pass: softmax_xent writes its gradients while it has the logits. */
+/* The gradient that the loss gets in rd_tape_backward, usually the config's loss_scale; 1 at first, kept over resets.
+ * It must be known before the forward pass: softmax_xent writes its gradients while it has the logits. */
 void rd_tape_set_seed(rd_tape *t, float seed);
-/* loss: (1, 1). Parameter gradients are added to the arena (the caller zeroes it). The hook, where set, is called when a parameter's
- * gradient has had its last contribution. */
+/* loss: (1, 1). Parameter gradients are added to the arena (the caller zeroes it). The hook, where set, is called when
+ * a parameter's gradient has had its last contribution. */
 rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st);
 typedef void rd_grad_hook(void *ctx, rd_param *p);
 void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx);

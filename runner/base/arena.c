@@ -65,13 +65,16 @@ rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st)
         if (!next || next->cap < need) { /* a new chunk goes between cur and next */
             chunk *c = new_chunk(need > a->chunk_bytes ? need : a->chunk_bytes);
             if (!c)
-                return rd_fail(st, RD_EENV, "out of memory: %zu bytes asked for with %zu in use; make batch_size smaller",
-                               bytes, a->used);
+                return rd_fail(st, RD_EENV,
+                               "out of memory: %zu bytes asked for with %zu in use; make batch_size smaller", bytes,
+                               a->used);
             c->prev = a->cur;
             c->next = next;
             if (next) next->prev = c;
-            if (a->cur) a->cur->next = c;
-            else a->first = c;
+            if (a->cur)
+                a->cur->next = c;
+            else
+                a->first = c;
             next = c;
         }
         next->used = 0;
@@ -114,7 +117,8 @@ void rd_arena_rewind(rd_arena *a, rd_mark m)
 
 void rd_arena_reset(rd_arena *a)
 {
-    if (a->first && a->first->next) { /* the last step needed several chunks: one as large as the peak serves the next */
+    if (a->first &&
+        a->first->next) { /* the last step needed several chunks: one as large as the peak serves the next */
         free_chunks(a->first);
         a->first = new_chunk(a->peak + a->chunk_bytes); /* NULL: the next get tries again and reports */
     }
@@ -123,5 +127,11 @@ void rd_arena_reset(rd_arena *a)
     a->used = 0;
 }
 
-size_t rd_arena_used(const rd_arena *a) { return a->used; }
-size_t rd_arena_peak(const rd_arena *a) { return a->peak; }
+size_t rd_arena_used(const rd_arena *a)
+{
+    return a->used;
+}
+size_t rd_arena_peak(const rd_arena *a)
+{
+    return a->peak;
+}

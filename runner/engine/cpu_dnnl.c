@@ -1,12 +1,15 @@
-/* cpu_dnnl.c -- the CPU backend's products, by oneDNN. The only file that knows oneDNN; builds with 2.6 (Debian 12) and 3.x.
+/* cpu_dnnl.c -- the CPU backend's products, by oneDNN. The only file that knows oneDNN; builds with 2.6 (Debian 12)
+ * and 3.x.
  *
  * Products with a parameter, Y = X W for m rows X, are what a recurrent model spends its time in, with m the few dozen
- * sentences of a batch. dnnl_sgemm and matmul copy W into their own layout at every call, which at m = 64 costs a third to a half
- * of the time. A 1x1 convolution over a "picture" of height 1 and width m is the same product (NHWC activations are plain rows),
- * and oneDNN lets the caller keep its weights in the blocked layout. Measured on one AVX2 core (sgemm / convolution, GFLOP/s;
- * sgemm at 2048^3 reaches 81): 64x512x512 56 / 99, 64x2048x1024 40 / 75, 32x512x512 54 / 98, 16x512x256 61 / 91.
+ * sentences of a batch. dnnl_sgemm and matmul copy W into their own layout at every call, which at m = 64 costs a third
+ * to a half of the time. A 1x1 convolution over a "picture" of height 1 and width m is the same product (NHWC
+ * activations are plain rows), and oneDNN lets the caller keep its weights in the blocked layout. Measured on one AVX2
+ * core (sgemm / convolution, GFLOP/s; sgemm at 2048^3 reaches 81): 64x512x512 56 / 99, 64x2048x1024 40 / 75, 32x512x512
+ * 54 / 98, 16x512x256 61 / 91.
  *
- * So that few primitives are made, m is cut in blocks of BLOCK rows and a rest that is rounded up to a multiple of 8. */
+ * So that few primitives are made, m is cut in blocks of BLOCK rows and a rest that is rounded up to a multiple of 8.
+ */
 #include "rd/backend.h"
 #include <dnnl.h>
 #include <math.h>
@@ -26,20 +29,34 @@ static dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_t
 {
     return dnnl_memory_desc_create_with_tag(md, n, d, t, tag);
 }
-static void md_free(md_ptr md) { dnnl_memory_desc_destroy(md); }
-static size_t md_size(md_in md) { return dnnl_memory_desc_get_size(md); }
-static bool md_equal(md_in a, md_in b) { return dnnl_memory_desc_equal(a, b) != 0; }
-static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d, const_dnnl_primitive_attr_t a)
+static void md_free(md_ptr md)
+{
+    dnnl_memory_desc_destroy(md);
+}
+static size_t md_size(md_in md)
+{
+    return dnnl_memory_desc_get_size(md);
+}
+static bool md_equal(md_in a, md_in b)
+{
+    return dnnl_memory_desc_equal(a, b) != 0;
+}
+static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                             const_dnnl_primitive_attr_t a)
 {
     const dnnl_dims_t one = {1, 1}, zero = {0, 0};
-    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference, dnnl_convolution_direct, s, w, NULL, d,
-                                                          one, zero, zero, zero, a);
+    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference, dnnl_convolution_direct, s, w,
+                                                          NULL, d, one, zero, zero, zero, a);
 }
-static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d, const_dnnl_primitive_attr_t a)
+static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                               const_dnnl_primitive_attr_t a)
 {
     return dnnl_matmul_primitive_desc_create(pd, e, s, w, NULL, d, a);
 }
-static dnnl_status_t append_sum(dnnl_post_ops_t p) { return dnnl_post_ops_append_sum(p, 1.0f, 0, dnnl_data_type_undef); }
+static dnnl_status_t append_sum(dnnl_post_ops_t p)
+{
+    return dnnl_post_ops_append_sum(p, 1.0f, 0, dnnl_data_type_undef);
+}
 #else
 typedef dnnl_memory_desc_t md_ptr; /* a plain struct */
 typedef const dnnl_memory_desc_t *md_in;
@@ -49,28 +66,41 @@ static dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_t
     return dnnl_memory_desc_init_by_tag(md, n, d, t, tag);
 }
 #define md_free(md) ((void)(md))
-static size_t md_size(md_in md) { return dnnl_memory_desc_get_size(md); }
-static bool md_equal(md_in a, md_in b) { return dnnl_memory_desc_equal(a, b) != 0; }
-static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d, const_dnnl_primitive_attr_t a)
+static size_t md_size(md_in md)
+{
+    return dnnl_memory_desc_get_size(md);
+}
+static bool md_equal(md_in a, md_in b)
+{
+    return dnnl_memory_desc_equal(a, b) != 0;
+}
+static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                             const_dnnl_primitive_attr_t a)
 {
     const dnnl_dims_t one = {1, 1}, zero = {0, 0};
     dnnl_convolution_desc_t cd;
-    dnnl_status_t r = dnnl_convolution_forward_desc_init(&cd, dnnl_forward_inference, dnnl_convolution_direct, s, w, NULL, d, one, zero, zero);
+    dnnl_status_t r = dnnl_convolution_forward_desc_init(&cd, dnnl_forward_inference, dnnl_convolution_direct, s, w,
+                                                         NULL, d, one, zero, zero);
     return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, NULL) : r;
 }
-static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d, const_dnnl_primitive_attr_t a)
+static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                               const_dnnl_primitive_attr_t a)
 {
     dnnl_matmul_desc_t md;
     dnnl_status_t r = dnnl_matmul_desc_init(&md, s, w, NULL, d);
     return r == dnnl_success ? dnnl_primitive_desc_create(pd, &md, a, e, NULL) : r;
 }
-static dnnl_status_t append_sum(dnnl_post_ops_t p) { return dnnl_post_ops_append_sum(p, 1.0f); }
+static dnnl_status_t append_sum(dnnl_post_ops_t p)
+{
+    return dnnl_post_ops_append_sum(p, 1.0f);
+}
 #endif
 
 static rd_code dnnl_result(dnnl_status_t r, const char *call, rd_status *st)
 {
-    static const char *const text[] = {"success", "out of memory", "invalid arguments", "unimplemented", "last implementation reached",
-                                       "runtime error", "not required"};
+    static const char *const text[] = {
+        "success",       "out of memory", "invalid arguments", "unimplemented", "last implementation reached",
+        "runtime error", "not required"};
     if (r == dnnl_success) return RD_OK;
     const char *why = (int)r > 0 && (int)r < (int)(sizeof text / sizeof *text) ? text[r] : "unknown error";
     return rd_fail(st, r == dnnl_out_of_memory ? RD_EENV : RD_EBUG, "oneDNN: %s: %s", call, why);
@@ -91,7 +121,7 @@ typedef struct side {
     bool has_wmd, conv;    /* conv: the convolution is fast for this shape; else sgemm */
     void *blocked;         /* owned: weights in layout wmd */
     int64_t k, n;
-    bool transposed;       /* of the parameter */
+    bool transposed; /* of the parameter */
     uint64_t version;
 } side;
 
@@ -123,9 +153,9 @@ struct rd_backend {
     rd_packed *packed; /* list, owned */
     uint16_t *half[2]; /* bfloat16 copies of the operands of one product */
     size_t half_cap[2];
-    float *soft[2];    /* rounded copies, where bfloat16 is emulated */
+    float *soft[2]; /* rounded copies, where bfloat16 is emulated */
     size_t soft_cap[2];
-    gemm_prim *gp;     /* bfloat16 products of rd_gemm, by shape */
+    gemm_prim *gp; /* bfloat16 products of rd_gemm, by shape */
     int n_gp, cap_gp;
     char text[160];
 };
@@ -133,13 +163,20 @@ struct rd_backend {
 static const char *isa_name(void)
 {
     switch ((int)dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_sse41: return "SSE4.1";
-    case dnnl_cpu_isa_avx: return "AVX";
-    case dnnl_cpu_isa_avx2: return "AVX2";
-    case dnnl_cpu_isa_avx512_core: return "AVX-512";
-    case dnnl_cpu_isa_avx512_core_vnni: return "AVX-512 VNNI";
-    case dnnl_cpu_isa_avx512_core_bf16: return "AVX-512 BF16";
-    default: return __builtin_cpu_supports("avx512f") ? "AVX-512 or newer" : "AVX2 or newer";
+    case dnnl_cpu_isa_sse41:
+        return "SSE4.1";
+    case dnnl_cpu_isa_avx:
+        return "AVX";
+    case dnnl_cpu_isa_avx2:
+        return "AVX2";
+    case dnnl_cpu_isa_avx512_core:
+        return "AVX-512";
+    case dnnl_cpu_isa_avx512_core_vnni:
+        return "AVX-512 VNNI";
+    case dnnl_cpu_isa_avx512_core_bf16:
+        return "AVX-512 BF16";
+    default:
+        return __builtin_cpu_supports("avx512f") ? "AVX-512 or newer" : "AVX2 or newer";
     }
 }
 
@@ -170,7 +207,9 @@ rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_statu
     DNNL(dnnl_stream_create(&b->stream, b->engine, dnnl_stream_default_flags));
     snprintf(b->text, sizeof b->text, "cpu, %s, %s, %d thread%s, %s", rd_backend_library(), isa_name(), b->n_threads,
              b->n_threads == 1 ? "" : "s",
-             !mixed ? "float32" : b->bf16_hw ? "mixed: bfloat16 products, float32 sums" : "mixed: bfloat16 emulated (no instructions for it here), float32 speed");
+             !mixed       ? "float32"
+             : b->bf16_hw ? "mixed: bfloat16 products, float32 sums"
+                          : "mixed: bfloat16 emulated (no instructions for it here), float32 speed");
 done:
     if (st->code != RD_OK) {
         rd_backend_free(b);
@@ -225,9 +264,18 @@ void rd_backend_free(rd_backend *b)
     free(b);
 }
 
-const char *rd_backend_describe(const rd_backend *b) { return b->text; }
-bool rd_backend_has_bf16(const rd_backend *b) { return b->bf16_hw; }
-int rd_backend_threads(const rd_backend *b) { return b->n_threads; }
+const char *rd_backend_describe(const rd_backend *b)
+{
+    return b->text;
+}
+bool rd_backend_has_bf16(const rd_backend *b)
+{
+    return b->bf16_hw;
+}
+int rd_backend_threads(const rd_backend *b)
+{
+    return b->n_threads;
+}
 
 /* ---- bfloat16: the upper half of a float32, rounded to nearest even ---- */
 static inline uint32_t round_bits(uint32_t u)
@@ -265,9 +313,15 @@ static rd_code room(void **buf, size_t *cap, size_t bytes, rd_status *st)
 }
 
 /* ---- packed products ---- */
-static dnnl_data_type_t in_type(const rd_backend *b) { return b->mixed && b->bf16_hw ? dnnl_bf16 : dnnl_f32; }
+static dnnl_data_type_t in_type(const rd_backend *b)
+{
+    return b->mixed && b->bf16_hw ? dnnl_bf16 : dnnl_f32;
+}
 
-static bool fast(const char *impl) { return strstr(impl, "jit") || strstr(impl, "brg"); }
+static bool fast(const char *impl)
+{
+    return strstr(impl, "jit") || strstr(impl, "brg");
+}
 
 /* Makes the product for m rows; leaves prim NULL where the library has nothing fast for it. */
 static rd_code product_make(rd_backend *b, side *s, int64_t m, bool add, product *p, rd_status *st)
@@ -291,7 +345,9 @@ static rd_code product_make(rd_backend *b, side *s, int64_t m, bool add, product
         DNNL(append_sum(ops));
         DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
     }
-    if (conv_pd(&pd, b->engine, MD_REF(src), s->has_wmd ? MD_REF(s->wmd) : MD_REF(wei), MD_REF(dst), attr) != dnnl_success) goto done;
+    if (conv_pd(&pd, b->engine, MD_REF(src), s->has_wmd ? MD_REF(s->wmd) : MD_REF(wei), MD_REF(dst), attr) !=
+        dnnl_success)
+        goto done;
     const char *impl = "";
     DNNL(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
     md_in w = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
@@ -376,7 +432,8 @@ static rd_code side_init(rd_packed *q, side *s, bool transposed, rd_status *st)
     return RD_OK;
 }
 
-rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int64_t row0, int64_t k, rd_packed **out, rd_status *st)
+rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int64_t row0, int64_t k, rd_packed **out,
+                      rd_status *st)
 {
     rd_packed *q = *out = calloc(1, sizeof *q);
     if (!q) return rd_fail(st, RD_EENV, "out of memory for packed weights");
@@ -387,7 +444,8 @@ rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int
     q->k = k;
     q->n = w->n_dim == 2 ? w->dim[1] : 1;
     if (w->n_dim != 2 || row0 < 0 || k <= 0 || row0 + k > w->dim[0]) {
-        rd_fail(st, RD_EBUG, "rows %lld..%lld of parameter '%s' cannot be packed", (long long)row0, (long long)(row0 + k), w->name);
+        rd_fail(st, RD_EBUG, "rows %lld..%lld of parameter '%s' cannot be packed", (long long)row0,
+                (long long)(row0 + k), w->name);
         goto done;
     }
     RD_TRY(side_init(q, &q->fwd, false, st));
@@ -427,7 +485,8 @@ static rd_code side_mul(rd_packed *q, side *s, int64_t m, const float *X, float 
     rd_backend *b = q->be;
     const float *plain = rd_params_values(q->ps) + q->w->offset + q->row0 * q->n;
     if (!s->conv)
-        return rd_gemm(b, false, s->transposed, m, s->n, s->k, 1.0f, X, s->k, plain, q->n, add ? 1.0f : 0.0f, Y, s->n, st);
+        return rd_gemm(b, false, s->transposed, m, s->n, s->k, 1.0f, X, s->k, plain, q->n, add ? 1.0f : 0.0f, Y, s->n,
+                       st);
     RD_TRY(side_refresh(q, s, st));
     for (int64_t i = 0; i < m; i += BLOCK) {
         const int64_t left = m - i < BLOCK ? m - i : BLOCK, rows = (left + STEP - 1) / STEP * STEP;
@@ -435,7 +494,8 @@ static rd_code side_mul(rd_packed *q, side *s, int64_t m, const float *X, float 
         if (!p->tried) RD_TRY(product_make(b, s, rows, add, p, st));
         const void *x = X + i * s->k;
         if (!p->prim) { /* this number of rows alone has no fast kernel */
-            RD_TRY(rd_gemm(b, false, s->transposed, left, s->n, s->k, 1.0f, x, s->k, plain, q->n, add ? 1.0f : 0.0f, Y + i * s->n, s->n, st));
+            RD_TRY(rd_gemm(b, false, s->transposed, left, s->n, s->k, 1.0f, x, s->k, plain, q->n, add ? 1.0f : 0.0f,
+                           Y + i * s->n, s->n, st));
             continue;
         }
         if (b->mixed && b->bf16_hw) {
@@ -465,10 +525,10 @@ rd_code rd_packed_mul_t(rd_packed *p, int64_t m, const float *Y, float *X, bool 
 }
 
 /* ---- general products ---- */
-/* A bfloat16 product on a processor that has it. The operands are copied anyway; k is rounded up to a multiple of 64 with zeros
- * there, so that few shapes occur. */
-static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *A, int64_t lda, const float *B,
-                         int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+/* A bfloat16 product on a processor that has it. The operands are copied anyway; k is rounded up to a multiple of 64
+ * with zeros there, so that few shapes occur. */
+static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *A, int64_t lda,
+                         const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
 {
     const int64_t kk = (k + 63) / 64 * 64;
     const dnnl_dims_t da = {m, kk}, db = {kk, n}, dc = {m, n};
@@ -533,8 +593,8 @@ done:
     return st->code;
 }
 
-rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A, int64_t lda, const float *B,
-                int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
+                int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
 {
     if (m <= 0 || n <= 0) return RD_OK;
     if (k <= 0) {

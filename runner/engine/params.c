@@ -1,5 +1,5 @@
-/* params.c -- see params.h. Offsets run backwards: the parameter declared last (used last, its gradient is ready first) comes
- * first in the arenas. */
+/* params.c -- see params.h. Offsets run backwards: the parameter declared last (used last, its gradient is ready first)
+ * comes first in the arenas. */
 #include "rd/params.h"
 #include "rd/philox.h"
 #include <math.h>
@@ -65,8 +65,10 @@ rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *
         q->dim[i] = dim[i];
         if (dim[i] <= 0 || __builtin_mul_overflow(q->n, dim[i], &q->n) || q->n > INT64_MAX / 64) {
             free(q);
-            return rd_fail(st, RD_EUSAGE, "parameter '%s' would have a size that no memory holds; look at the sizes in the "
-                           "config", name);
+            return rd_fail(st, RD_EUSAGE,
+                           "parameter '%s' would have a size that no memory holds; look at the sizes in the "
+                           "config",
+                           name);
         }
     }
     q->init = init;
@@ -128,19 +130,51 @@ rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
     if (!p->sealed || p->n_slots + n_slots > MAX_SLOTS) return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
     for (int k = 0; k < n_slots; k++) {
         float *x = arena(p->span);
-        if (!x) return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)", (double)p->span * 4 / 1048576);
+        if (!x)
+            return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)",
+                           (double)p->span * 4 / 1048576);
         p->slot[p->n_slots++] = x;
     }
     return RD_OK;
 }
 
-int rd_params_n(const rd_params *p) { return p->n; }
-rd_param *rd_params_at(const rd_params *p, int i) { return p->at[i]; }
-int64_t rd_params_count(const rd_params *p) { return p->count; }
-int64_t rd_params_span(const rd_params *p) { return p->span; }
-float *rd_params_values(const rd_params *p) { return p->values; }
-float *rd_params_grads(const rd_params *p) { return p->grads; }
-float *rd_params_slot(const rd_params *p, int k) { return p->slot[k]; }
-int rd_params_n_slots(const rd_params *p) { return p->n_slots; }
-uint64_t rd_params_version(const rd_params *p) { return p->version; }
-void rd_params_touch(rd_params *p) { p->version++; }
+int rd_params_n(const rd_params *p)
+{
+    return p->n;
+}
+rd_param *rd_params_at(const rd_params *p, int i)
+{
+    return p->at[i];
+}
+int64_t rd_params_count(const rd_params *p)
+{
+    return p->count;
+}
+int64_t rd_params_span(const rd_params *p)
+{
+    return p->span;
+}
+float *rd_params_values(const rd_params *p)
+{
+    return p->values;
+}
+float *rd_params_grads(const rd_params *p)
+{
+    return p->grads;
+}
+float *rd_params_slot(const rd_params *p, int k)
+{
+    return p->slot[k];
+}
+int rd_params_n_slots(const rd_params *p)
+{
+    return p->n_slots;
+}
+uint64_t rd_params_version(const rd_params *p)
+{
+    return p->version;
+}
+void rd_params_touch(rd_params *p)
+{
+    p->version++;
+}

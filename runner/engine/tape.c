@@ -13,8 +13,8 @@ struct rd_tape {
     rd_params *params;
     rd_arena *step, *scratch;
     record *last;
-    rd_var **leaf;     /* by param index: one variable per parameter and step */
-    int *uses;         /* by param index: records that still have to give a gradient */
+    rd_var **leaf; /* by param index: one variable per parameter and step */
+    int *uses;     /* by param index: records that still have to give a gradient */
     int n_leaf;
     bool with_grad, training;
     float seed;
@@ -70,11 +70,26 @@ void rd_tape_reset(rd_tape *t, bool with_grad, bool training)
     memset(&t->status, 0, sizeof t->status);
 }
 
-rd_backend *rd_tape_backend(rd_tape *t) { return t->be; }
-rd_arena *rd_tape_arena(rd_tape *t) { return t->step; }
-bool rd_tape_training(const rd_tape *t) { return t->training; }
-bool rd_tape_with_grad(const rd_tape *t) { return t->with_grad; }
-rd_status *rd_tape_status(rd_tape *t) { return &t->status; }
+rd_backend *rd_tape_backend(rd_tape *t)
+{
+    return t->be;
+}
+rd_arena *rd_tape_arena(rd_tape *t)
+{
+    return t->step;
+}
+bool rd_tape_training(const rd_tape *t)
+{
+    return t->training;
+}
+bool rd_tape_with_grad(const rd_tape *t)
+{
+    return t->with_grad;
+}
+rd_status *rd_tape_status(rd_tape *t)
+{
+    return &t->status;
+}
 
 rd_code rd_tape_check(rd_tape *t, rd_status *st)
 {
@@ -149,7 +164,8 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     }
     RD_TRY(op->infer(c, st));
     for (int i = 0; i < n_out; i++)
-        RD_TRY(rd_arena_get(t->step, (size_t)(c->out[i]->rows + 8) * (size_t)c->out[i]->cols * sizeof(float), &c->out[i]->v, st));
+        RD_TRY(rd_arena_get(t->step, (size_t)(c->out[i]->rows + 8) * (size_t)c->out[i]->cols * sizeof(float),
+                            &c->out[i]->v, st));
     const rd_mark m = rd_arena_mark(t->scratch);
     RD_TRY(op->cpu.forward(c, st));
     rd_arena_rewind(t->scratch, m);
@@ -171,7 +187,10 @@ static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
     return rd_arena_zero(t->step, (size_t)(x->rows + 8) * (size_t)x->cols * sizeof(float), &x->g, st);
 }
 
-void rd_tape_set_seed(rd_tape *t, float seed) { t->seed = seed; }
+void rd_tape_set_seed(rd_tape *t, float seed)
+{
+    t->seed = seed;
+}
 
 rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
 {

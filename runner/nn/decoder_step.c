@@ -1,4 +1,5 @@
-/* decoder_step.c -- the decoder one step at a time, for search: the same formulas as rd_decoder_apply, on rows that are hypotheses. */
+/* decoder_step.c -- the decoder one step at a time, for search: the same formulas as rd_decoder_apply, on rows that are
+ * hypotheses. */
 #include "rd/nn.h"
 #include "../ops/shared/attention.h"
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct stepper {
     const int64_t *first, *len; /* by sentence */
     int64_t *row_first, *row_len, most;
     rd_var *emb, *W_in, *b_in, *W_out;
-    state now, before;          /* before: gathered by parent */
+    state now, before; /* before: gathered by parent */
     float *x, *y, *z, *tc, *m, *qp, *al;
     bool started;
 } stepper;
@@ -28,15 +29,18 @@ static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *
 {
     const rd_layer *L = &s->d->layer[l].l;
     rd_cell *k = &s->cell[l];
-    const rd_cell_rows r = {s->z, L->cell->has_c ? s->now.c[l] : NULL, s->tc, L->shape.projects ? s->m : NULL, s->now.h[l]};
+    const rd_cell_rows r = {s->z, L->cell->has_c ? s->now.c[l] : NULL, s->tc, L->shape.projects ? s->m : NULL,
+                            s->now.h[l]};
     RD_TRY(L->cell->input(k, n, x, att, s->z, st));
-    RD_TRY(rd_cell_step(k, n, s->started ? s->before.h[l] : NULL, s->started && L->cell->has_c ? s->before.c[l] : NULL, &r, st));
+    RD_TRY(rd_cell_step(k, n, s->started ? s->before.h[l] : NULL, s->started && L->cell->has_c ? s->before.c[l] : NULL,
+                        &r, st));
     for (int64_t i = 0; i < n * L->shape.R; i++) out[i] = s->now.h[l][i] + (L->residual ? x[i] : 0.0f);
 done:
     return st->code;
 }
 
-static rd_code step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence, float *logits, rd_status *st)
+static rd_code step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence,
+                    float *logits, rd_status *st)
 {
     stepper *s = ctx;
     rd_decoder *d = s->d;
@@ -77,15 +81,17 @@ static rd_code step(void *ctx, int64_t n, const int32_t *ids, const int64_t *par
         if (l + 1 == in_loop) RD_TRY(rd_attention_step(&s->at, n, cur, s->qp, NULL, s->al, s->now.ctx, st));
     }
     s->started = true;
-    RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, n, d->style == RD_DEC_WRAPPED ? s->now.ctx : cur, logits, false, st));
+    RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, n, d->style == RD_DEC_WRAPPED ? s->now.ctx : cur,
+                       logits, false, st));
     if (d->temperature != 1.0f)
         for (int64_t i = 0; i < n * d->V; i++) logits[i] /= d->temperature;
 done:
     return st->code;
 }
 
-rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory, const int64_t *first, const int64_t *len,
-                          int64_t max_len, int64_t beam_width, double length_penalty, rd_hypothesis *out, rd_status *st)
+rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory, const int64_t *first,
+                          const int64_t *len, int64_t max_len, int64_t beam_width, double length_penalty,
+                          rd_hypothesis *out, rd_status *st)
 {
     rd_arena *a = rd_tape_arena(t), *scratch = NULL;
     stepper *s;
@@ -131,9 +137,21 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     RD_TRY(rd_arena_get(a, (size_t)most * sizeof(int64_t), &s->row_len, st));
     RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *limit, &limit, st));
     for (int64_t i = 0; i < n; i++) limit[i] = 2 * len[i];
-    s->at = (rd_attention){.kind = d->kind, .A = d->A, .R = d->R, .M = d->M, .query_kernel = rd_tape_param(t, d->query_kernel),
-                           .v = rd_tape_param(t, d->v), .g = rd_tape_param(t, d->g), .b = rd_tape_param(t, d->b), .memory = memory->v,
-                           .keys = keys->v, .first = s->row_first, .len = s->row_len, .max_len = max_len, .be = rd_tape_backend(t), .ps = ps,
+    s->at = (rd_attention){.kind = d->kind,
+                           .A = d->A,
+                           .R = d->R,
+                           .M = d->M,
+                           .query_kernel = rd_tape_param(t, d->query_kernel),
+                           .v = rd_tape_param(t, d->v),
+                           .g = rd_tape_param(t, d->g),
+                           .b = rd_tape_param(t, d->b),
+                           .memory = memory->v,
+                           .keys = keys->v,
+                           .first = s->row_first,
+                           .len = s->row_len,
+                           .max_len = max_len,
+                           .be = rd_tape_backend(t),
+                           .ps = ps,
                            .scratch = scratch};
     RD_TRY(rd_attention_begin(&s->at, a, st));
     RD_TRY(rd_search(a, n, limit, d->V, 1, 2, beam_width, length_penalty, step, s, out, st));

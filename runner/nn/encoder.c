@@ -1,11 +1,11 @@
-/* encoder.c -- OpenSeq2Seq 4.4. The backward direction reads each sentence from its own end: in packed order, step t of sequence i is
- * token len_i - 1 - t, so that both directions have the same packing and padding never occurs. */
+/* encoder.c -- OpenSeq2Seq 4.4. The backward direction reads each sentence from its own end: in packed order, step t of
+ * sequence i is token len_i - 1 - t, so that both directions have the same packing and padding never occurs. */
 #include "rd/nn.h"
 #include <stdio.h>
 #include <string.h>
 
-rd_code rd_encoder_add(rd_params *ps, rd_encoder_type type, int n_layers, int64_t vocab, int64_t emb, const rd_cell_config *c, bool skip,
-                       uint64_t seed, uint32_t *site, rd_encoder *e, rd_status *st)
+rd_code rd_encoder_add(rd_params *ps, rd_encoder_type type, int n_layers, int64_t vocab, int64_t emb,
+                       const rd_cell_config *c, bool skip, uint64_t seed, uint32_t *site, rd_encoder *e, rd_status *st)
 {
     const int64_t R = rd_cell_output_width(c);
     char name[64];
@@ -13,8 +13,8 @@ rd_code rd_encoder_add(rd_params *ps, rd_encoder_type type, int n_layers, int64_
     e->type = type;
     e->n_layers = n_layers;
     e->M = type == RD_ENC_BI ? 2 * R : R;
-    RD_TRY(rd_params_add(ps, "src_embedding", 2, (int64_t[]){vocab, emb}, (rd_init){RD_INIT_GLOROT, 0, vocab, emb}, RD_PARAM_ROWS,
-                         &e->embedding, st));
+    RD_TRY(rd_params_add(ps, "src_embedding", 2, (int64_t[]){vocab, emb}, (rd_init){RD_INIT_GLOROT, 0, vocab, emb},
+                         RD_PARAM_ROWS, &e->embedding, st));
     for (int l = 0; l < n_layers; l++) {
         const int64_t below = l == 0 ? emb : R;
         if (type == RD_ENC_UNI) {
@@ -41,8 +41,9 @@ static int64_t row_of(const rd_packed_batch *b, int64_t i, int64_t pos, bool bac
     return b->p.off[backward ? b->len[i] - 1 - pos : pos] + i;
 }
 
-rd_var *rd_encoder_apply(rd_tape *t, rd_encoder *e, int64_t n, const int32_t *src, const int64_t *off, const int64_t *sample,
-                         uint64_t epoch, const int64_t *sentence, const int64_t **first_out, const int64_t **len_out, int64_t *max_len)
+rd_var *rd_encoder_apply(rd_tape *t, rd_encoder *e, int64_t n, const int32_t *src, const int64_t *off,
+                         const int64_t *sample, uint64_t epoch, const int64_t *sentence, const int64_t **first_out,
+                         const int64_t **len_out, int64_t *max_len)
 {
     rd_arena *a = rd_tape_arena(t);
     rd_status *st = rd_tape_status(t);

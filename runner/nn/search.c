@@ -1,5 +1,6 @@
-/* search.c -- greedy and beam search, OpenSeq2Seq 4.10, over any model that gives logits step by step. Unfinished hypotheses alone are
- * computed; a finished one stays in its beam with its score. Per sentence nothing depends on the other sentences of the batch. */
+/* search.c -- greedy and beam search, OpenSeq2Seq 4.10, over any model that gives logits step by step. Unfinished
+ * hypotheses alone are computed; a finished one stays in its beam with its score. Per sentence nothing depends on the
+ * other sentences of the batch. */
 #include "rd/nn.h"
 #include "rd/vecmath.h"
 #include <float.h>
@@ -13,15 +14,15 @@ typedef struct node { /* one generated token; the hypothesis is the way back to 
 
 typedef struct beam {
     double logp, score;
-    int64_t length;   /* tokens, the end token not counted */
-    int64_t last;     /* node */
-    int64_t row;      /* row of the last step that computed it */
+    int64_t length; /* tokens, the end token not counted */
+    int64_t last;   /* node */
+    int64_t row;    /* row of the last step that computed it */
     bool finished;
 } beam;
 
 typedef struct candidate {
     double score, logp;
-    int64_t k;        /* beam */
+    int64_t k; /* beam */
     int32_t id;
 } candidate;
 
@@ -37,7 +38,10 @@ static void log_softmax(float *x, int64_t V)
     for (int64_t v = 0; v < V; v++) x[v] -= lse;
 }
 
-static double penalty(int64_t length, double a) { return a == 0.0 ? 1.0 : pow((5.0 + (double)length) / 6.0, a); }
+static double penalty(int64_t length, double a)
+{
+    return a == 0.0 ? 1.0 : pow((5.0 + (double)length) / 6.0, a);
+}
 
 /* Keeps the W best in best[], best first; candidates come in the order of ties. */
 static void offer(candidate *best, int64_t *n, int64_t W, candidate c)
@@ -92,7 +96,11 @@ static rd_code extend(search *s, beam *b, int64_t *n, const float *logp, candida
     for (int64_t i = 0; i < kept; i++) {
         const candidate *c = &best[i];
         const beam *from = &b[c->k];
-        next[i] = (beam){.logp = c->logp, .score = c->score, .finished = from->finished || c->id == s->end, .row = from->row, .last = from->last};
+        next[i] = (beam){.logp = c->logp,
+                         .score = c->score,
+                         .finished = from->finished || c->id == s->end,
+                         .row = from->row,
+                         .last = from->last};
         next[i].length = from->length + (next[i].finished ? 0 : 1);
         if (!from->finished) RD_TRY(add_node(s, from->last, c->id, &next[i].last, st));
     }
@@ -117,8 +125,9 @@ done:
     return st->code;
 }
 
-rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start, int32_t end, int64_t beam_width,
-                  double length_penalty, rd_search_step *step, void *ctx, rd_hypothesis *out, rd_status *st)
+rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start, int32_t end,
+                  int64_t beam_width, double length_penalty, rd_search_step *step, void *ctx, rd_hypothesis *out,
+                  rd_status *st)
 {
     search s = {.a = a, .V = V, .W = beam_width < 1 ? 1 : beam_width, .end = end, .alpha = length_penalty};
     const int64_t most = n_sentences * s.W;

@@ -20,24 +20,33 @@ static rd_code emit(void *ctx, const char *name, int n_dim, const int64_t *dim, 
 {
     declaring *d = ctx;
     char full[160];
-    if (d->out->n_w >= RD_LAYER_PARAMS) return rd_fail(st, RD_EBUG, "a cell has more than %d parameters", RD_LAYER_PARAMS);
+    if (d->out->n_w >= RD_LAYER_PARAMS)
+        return rd_fail(st, RD_EBUG, "a cell has more than %d parameters", RD_LAYER_PARAMS);
     snprintf(full, sizeof full, "%s/%s", d->prefix, name);
     if (rd_params_add(d->ps, full, n_dim, dim, init, 0, &d->out->w[d->out->n_w], st) != RD_OK) return st->code;
     d->out->n_w++;
     return RD_OK;
 }
 
-rd_code rd_stack_layer_add(rd_params *ps, const char *prefix, const rd_cell_config *c, int64_t in, int64_t extra, bool dropout,
-                           bool residual, uint64_t seed, uint32_t *site, rd_stack_layer *out, rd_status *st)
+rd_code rd_stack_layer_add(rd_params *ps, const char *prefix, const rd_cell_config *c, int64_t in, int64_t extra,
+                           bool dropout, bool residual, uint64_t seed, uint32_t *site, rd_stack_layer *out,
+                           rd_status *st)
 {
     memset(out, 0, sizeof *out);
     const rd_cell_def *d = rd_cell_find(c->type);
     if (!d) return rd_fail(st, RD_EUSAGE, "cell type '%s' is unknown; use lstm, gru, glstm or slstm", c->type);
     if (extra > 0 && !d->has_c)
-        return rd_fail(st, RD_EUSAGE, "cell type '%s' does not go with attention_type gnmt or gnmt_v2, which need an LSTM-type state; use "
-                       "lstm, glstm or slstm, or attention_type bahdanau", c->type);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "cell type '%s' does not go with attention_type gnmt or gnmt_v2, which need an LSTM-type state; use "
+            "lstm, glstm or slstm, or attention_type bahdanau",
+            c->type);
     out->l.cell = d;
-    out->l.shape = (rd_cell_shape){.in = in, .H = c->units, .R = rd_cell_output_width(c), .extra = extra, .groups = c->num_groups,
+    out->l.shape = (rd_cell_shape){.in = in,
+                                   .H = c->units,
+                                   .R = rd_cell_output_width(c),
+                                   .extra = extra,
+                                   .groups = c->num_groups,
                                    .projects = d->can_project && c->proj_size > 0};
     out->l.residual = residual;
     out->l.drop_in = (rd_dropout){.seed = seed, .site = (*site)++, .keep = dropout ? (float)c->keep_in : 1.0f};
@@ -55,7 +64,8 @@ rd_var *rd_stack_layer_apply(rd_tape *t, rd_stack_layer *s, const rd_packing *p,
     return rd_op_rnn_layer(t, &l, p, x, att, w, s->n_w);
 }
 
-rd_code rd_pack(rd_arena *a, int64_t n, const int64_t *steps, const int64_t *sample, rd_packed_batch *out, rd_status *st)
+rd_code rd_pack(rd_arena *a, int64_t n, const int64_t *steps, const int64_t *sample, rd_packed_batch *out,
+                rd_status *st)
 {
     int64_t *order, *rank, *len, *off, *ids, *count, longest = 0;
     memset(out, 0, sizeof *out);

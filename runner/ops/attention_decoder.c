@@ -1,7 +1,7 @@
 /* attention_decoder.c -- the time loop of a decoder with input feeding, forward and back:
  *   in_t = [emb_t; ctx_{t-1}] (W_in + b_in),   q_t = stack(in_t),   ctx_t = attend(q_t)
- * Backward goes through the same steps in reverse; all weight gradients are one product over all steps after the loop. The gradient of the
- * memory (and of luong's keys) is one product per sentence after the loop. */
+ * Backward goes through the same steps in reverse; all weight gradients are one product over all steps after the loop.
+ * The gradient of the memory (and of luong's keys) is one product per sentence after the loop. */
 #include "shared/attention.h"
 
 enum { IN_EMB, IN_MEMORY, IN_KEYS, IN_QUERY, IN_V, IN_G, IN_B, IN_W, IN_BIAS, IN_CELLS };
@@ -13,9 +13,9 @@ typedef struct layer_rows { /* what a layer keeps, all N rows */
 } layer_rows;
 
 typedef struct saved {
-    float *cat;              /* [N, E + M]; the first layer's x when there is no W_in */
-    float *qp, *al;          /* [N, A]; [N, max_src_len], by slot */
-    int64_t *slot, *slot0;   /* slot of each packed row: sequence by sequence; first slot of each sequence */
+    float *cat;            /* [N, E + M]; the first layer's x when there is no W_in */
+    float *qp, *al;        /* [N, A]; [N, max_src_len], by slot */
+    int64_t *slot, *slot0; /* slot of each packed row: sequence by sequence; first slot of each sequence */
     layer_rows l[RD_MAX_LAYERS];
 } saved;
 
@@ -31,8 +31,10 @@ static rd_code infer(rd_call *c, rd_status *st)
     const rd_attn_decoder *d = c->attr;
     const int64_t N = d->packing.off[d->packing.n_steps], wide = c->in[IN_EMB]->cols + c->in[IN_MEMORY]->cols;
     const rd_layer *top = &d->layer[d->n_layers - 1];
-    if (c->in[IN_EMB]->rows != N || d->layer[0].shape.in != (c->in[IN_W] ? c->in[IN_W]->cols : wide) || (c->in[IN_W] && c->in[IN_W]->rows != wide))
-        return rd_fail(st, RD_EBUG, "attention_decoder: %lld rows of width %lld do not fit", (long long)c->in[IN_EMB]->rows, (long long)wide);
+    if (c->in[IN_EMB]->rows != N || d->layer[0].shape.in != (c->in[IN_W] ? c->in[IN_W]->cols : wide) ||
+        (c->in[IN_W] && c->in[IN_W]->rows != wide))
+        return rd_fail(st, RD_EBUG, "attention_decoder: %lld rows of width %lld do not fit",
+                       (long long)c->in[IN_EMB]->rows, (long long)wide);
     c->out[0]->rows = c->out[1]->rows = N;
     c->out[0]->cols = top->shape.R;
     c->out[1]->cols = c->in[IN_MEMORY]->cols;
@@ -51,12 +53,25 @@ static rd_code setup(rd_call *c, ctx *x, rd_status *st)
     x->R = c->out[0]->cols;
     x->A = c->in[IN_KEYS]->cols;
     for (int l = 0; l < d->n_layers; l++) {
-        RD_TRY(rd_cell_init(&x->cell[l], d->layer[l].cell, &d->layer[l].shape, c->be, c->params, c->scratch, c->in + w, d->n_w[l], st));
+        RD_TRY(rd_cell_init(&x->cell[l], d->layer[l].cell, &d->layer[l].shape, c->be, c->params, c->scratch, c->in + w,
+                            d->n_w[l], st));
         w += d->n_w[l];
     }
-    x->at = (rd_attention){.kind = d->kind, .A = x->A, .R = x->R, .M = x->M, .query_kernel = c->in[IN_QUERY], .v = c->in[IN_V],
-                           .g = c->in[IN_G], .b = c->in[IN_B], .memory = c->in[IN_MEMORY]->v, .keys = c->in[IN_KEYS]->v,
-                           .first = d->src_first, .len = d->src_len, .max_len = d->max_src_len, .be = c->be, .ps = c->params,
+    x->at = (rd_attention){.kind = d->kind,
+                           .A = x->A,
+                           .R = x->R,
+                           .M = x->M,
+                           .query_kernel = c->in[IN_QUERY],
+                           .v = c->in[IN_V],
+                           .g = c->in[IN_G],
+                           .b = c->in[IN_B],
+                           .memory = c->in[IN_MEMORY]->v,
+                           .keys = c->in[IN_KEYS]->v,
+                           .first = d->src_first,
+                           .len = d->src_len,
+                           .max_len = d->max_src_len,
+                           .be = c->be,
+                           .ps = c->params,
                            .scratch = c->scratch};
     RD_TRY(rd_attention_begin(&x->at, c->step, st));
 done:
@@ -70,8 +85,8 @@ static rd_code floats(rd_arena *a, int64_t rows, int64_t cols, float **out, rd_s
 
 static rd_cell_rows rows_at(const rd_cell_rows *r, const rd_cell *k, int64_t row)
 {
-    return (rd_cell_rows){r->z + row * k->Z, r->c ? r->c + row * k->s.H : NULL, r->tc + row * k->s.H, r->m ? r->m + row * k->s.H : NULL,
-                          r->h + row * k->s.R};
+    return (rd_cell_rows){r->z + row * k->Z, r->c ? r->c + row * k->s.H : NULL, r->tc + row * k->s.H,
+                          r->m ? r->m + row * k->s.H : NULL, r->h + row * k->s.R};
 }
 
 static rd_code make_room(rd_call *c, const ctx *x, saved *v, rd_status *st)
@@ -91,14 +106,17 @@ static rd_code make_room(rd_call *c, const ctx *x, saved *v, rd_status *st)
     for (int l = 0; l < x->d->n_layers; l++) {
         const rd_layer *L = &x->d->layer[l];
         layer_rows *y = &v->l[l];
-        if (l > 0 || c->in[IN_W]) RD_TRY(floats(c->step, N, L->shape.in, &y->x, st));
-        else y->x = v->cat;
+        if (l > 0 || c->in[IN_W])
+            RD_TRY(floats(c->step, N, L->shape.in, &y->x, st));
+        else
+            y->x = v->cat;
         y->xd = y->x;
         if (c->training && L->drop_in.keep < 1.0f) {
             RD_TRY(floats(c->step, N, L->shape.in, &y->xd, st));
             RD_TRY(rd_arena_get(c->step, (size_t)(N * L->shape.in), &y->mask_in, st));
         }
-        if (c->training && L->drop_out.keep < 1.0f) RD_TRY(rd_arena_get(c->step, (size_t)(N * L->shape.R), &y->mask_out, st));
+        if (c->training && L->drop_out.keep < 1.0f)
+            RD_TRY(rd_arena_get(c->step, (size_t)(N * L->shape.R), &y->mask_out, st));
         RD_TRY(floats(c->step, N, x->cell[l].Z, &y->r.z, st));
         RD_TRY(floats(c->step, N, L->shape.H, &y->r.tc, st));
         if (L->cell->has_c) RD_TRY(floats(c->step, N, L->shape.H, &y->r.c, st));
@@ -125,8 +143,10 @@ static rd_code forward(rd_call *c, rd_status *st)
         for (int64_t i = 0; i < n; i++) {
             float *row = v->cat + (at + i) * wide;
             memcpy(row, c->in[IN_EMB]->v + (at + i) * x.E, (size_t)x.E * sizeof(float));
-            if (t) memcpy(row + x.E, c->out[1]->v + (prev + i) * x.M, (size_t)x.M * sizeof(float));
-            else memset(row + x.E, 0, (size_t)x.M * sizeof(float));
+            if (t)
+                memcpy(row + x.E, c->out[1]->v + (prev + i) * x.M, (size_t)x.M * sizeof(float));
+            else
+                memset(row + x.E, 0, (size_t)x.M * sizeof(float));
         }
         if (c->in[IN_W]) {
             const int64_t w = c->in[IN_W]->cols;
@@ -141,17 +161,22 @@ static rd_code forward(rd_call *c, rd_status *st)
             layer_rows *y = &v->l[l];
             const int64_t in = L->shape.in, R = L->shape.R;
             float *out = (l + 1 < d->n_layers ? v->l[l + 1].x : c->out[0]->v) + at * R;
-            if (y->mask_in) rd_dropout_rows(c->be, &L->drop_in, p, t, t + 1, in, y->x + at * in, y->xd + at * in, y->mask_in + at * in);
+            if (y->mask_in)
+                rd_dropout_rows(c->be, &L->drop_in, p, t, t + 1, in, y->x + at * in, y->xd + at * in,
+                                y->mask_in + at * in);
             const rd_cell_rows r = rows_at(&y->r, k, at);
             RD_TRY(L->cell->input(k, n, y->xd + at * in, NULL, r.z, st));
-            RD_TRY(rd_cell_step(k, n, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * L->shape.H : NULL, &r, st));
-            if (y->mask_out) rd_dropout_rows(c->be, &L->drop_out, p, t, t + 1, R, r.h, out, y->mask_out + at * R);
-            else memcpy(out, r.h, (size_t)(n * R) * sizeof(float));
+            RD_TRY(rd_cell_step(k, n, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * L->shape.H : NULL, &r,
+                                st));
+            if (y->mask_out)
+                rd_dropout_rows(c->be, &L->drop_out, p, t, t + 1, R, r.h, out, y->mask_out + at * R);
+            else
+                memcpy(out, r.h, (size_t)(n * R) * sizeof(float));
             if (L->residual)
                 for (int64_t i = 0; i < n * R; i++) out[i] += y->x[at * in + i];
         }
-        RD_TRY(rd_attention_step(&x.at, n, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->slot + at, v->al,
-                                 c->out[1]->v + at * x.M, st));
+        RD_TRY(rd_attention_step(&x.at, n, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->slot + at,
+                                 v->al, c->out[1]->v + at * x.M, st));
     }
 done:
     return st->code;
@@ -161,22 +186,28 @@ typedef struct layer_back {
     float *dz, *dc, *dh_rec, *dh_all; /* [N, Z]; [n0, H]; [n0, R] from the later step; [N, R] for the projection */
 } layer_back;
 
-/* Gradient of a layer's output rows (dout [n, R], overwritten with the whole dh) -> gradient of its input rows (dx [n, in]). */
-static rd_code layer_step_back(rd_call *c, ctx *x, const saved *v, layer_back *b, int l, int64_t t, float *dout, float *dx, rd_status *st)
+/* Gradient of a layer's output rows (dout [n, R], overwritten with the whole dh) -> gradient of its input rows (dx [n,
+ * in]). */
+static rd_code layer_step_back(rd_call *c, ctx *x, const saved *v, layer_back *b, int l, int64_t t, float *dout,
+                               float *dx, rd_status *st)
 {
     const rd_packing *p = &x->d->packing;
     const rd_layer *L = &x->d->layer[l];
     const layer_rows *y = &v->l[l];
     rd_cell *k = &x->cell[l];
-    const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0, in = L->shape.in, R = L->shape.R, H = L->shape.H;
+    const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0, in = L->shape.in,
+                  R = L->shape.R, H = L->shape.H;
     const int64_t later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
     float *dh = b->dh_all + at * R;
-    if (y->mask_out) rd_dropout_back(c->be, L->drop_out.keep, n * R, dout, y->mask_out + at * R, dh, false);
-    else memcpy(dh, dout, (size_t)(n * R) * sizeof(float));
+    if (y->mask_out)
+        rd_dropout_back(c->be, L->drop_out.keep, n * R, dout, y->mask_out + at * R, dh, false);
+    else
+        memcpy(dh, dout, (size_t)(n * R) * sizeof(float));
     for (int64_t i = 0; i < later * R; i++) dh[i] += b->dh_rec[i];
     const rd_cell_rows r = rows_at(&y->r, k, at);
     float *dz = b->dz + at * k->Z;
-    RD_TRY(rd_cell_step_back(k, n, dh, b->dc, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * H : NULL, &r, dz, b->dh_rec, st));
+    RD_TRY(rd_cell_step_back(k, n, dh, b->dc, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * H : NULL, &r,
+                             dz, b->dh_rec, st));
     RD_TRY(L->cell->input_back(k, n, dz, dx, false, NULL, st));
     if (y->mask_in) rd_dropout_back(c->be, L->drop_in.keep, n * in, dx, y->mask_in + at * in, dx, false);
     if (L->residual)
@@ -211,8 +242,10 @@ static rd_code backward(rd_call *c, rd_status *st)
     RD_TRY(floats(s, x.n0, x.M, &dctx, st));
     RD_TRY(floats(s, x.n0, x.M, &carry, st));
     RD_TRY(floats(s, N, x.M, &dctx_all, st));
-    if (!x.at.ve) RD_TRY(floats(s, N, x.R, &q_all, st));
-    else RD_TRY(floats(s, N, x.A, &dqp_all, st));
+    if (!x.at.ve)
+        RD_TRY(floats(s, N, x.R, &q_all, st));
+    else
+        RD_TRY(floats(s, N, x.A, &dqp_all, st));
     if (c->in[IN_W]) RD_TRY(floats(s, N, c->in[IN_W]->cols, &dx0_all, st));
     rd_attention_grads g = {.dkeys = c->in[IN_KEYS]->g};
     RD_TRY(floats(s, N, d->max_src_len, &g.ds, st));
@@ -221,8 +254,10 @@ static rd_code backward(rd_call *c, rd_status *st)
     if (!g.dkeys) RD_TRY(rd_arena_zero(s, (size_t)(c->in[IN_KEYS]->rows * x.A) * sizeof(float), &g.dkeys, st));
 
     for (int64_t t = p->n_steps - 1; t >= 0; t--) {
-        const int64_t at = p->off[t], n = p->off[t + 1] - at, later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
-        for (int64_t i = 0; i < n * x.M; i++) dctx[i] = c->out[1]->g[at * x.M + i] + (i < later * x.M ? carry[i] : 0.0f);
+        const int64_t at = p->off[t], n = p->off[t + 1] - at,
+                      later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
+        for (int64_t i = 0; i < n * x.M; i++)
+            dctx[i] = c->out[1]->g[at * x.M + i] + (i < later * x.M ? carry[i] : 0.0f);
         const float *q = c->out[0]->v + at * x.R;
         for (int64_t i = 0; i < n; i++) {
             memcpy(dctx_all + v->slot[at + i] * x.M, dctx + i * x.M, (size_t)x.M * sizeof(float));
@@ -231,7 +266,8 @@ static rd_code backward(rd_call *c, rd_status *st)
         float *cur = dx[0], *next = dx[1];
         memcpy(cur, c->out[0]->g + at * x.R, (size_t)(n * x.R) * sizeof(float));
         if (dqp_all) g.dqp = dqp_all + at * x.A;
-        RD_TRY(rd_attention_step_back(&x.at, n, q, v->qp ? v->qp + at * x.A : NULL, v->slot + at, v->al, dctx, &g, cur, st));
+        RD_TRY(rd_attention_step_back(&x.at, n, q, v->qp ? v->qp + at * x.A : NULL, v->slot + at, v->al, dctx, &g, cur,
+                                      st));
         for (int l = d->n_layers - 1; l >= 0; l--) {
             RD_TRY(layer_step_back(c, &x, v, &b[l], l, t, cur, next, st));
             float *swap = cur;
@@ -274,11 +310,14 @@ done:
 }
 
 extern const rd_op rd_op_def_attention_decoder;
-const rd_op rd_op_def_attention_decoder = {.name = "attention_decoder", .about = "decoder loop with input feeding and attention",
-                                           .infer = infer, .cpu = {forward, backward}};
+const rd_op rd_op_def_attention_decoder = {.name = "attention_decoder",
+                                           .about = "decoder loop with input feeding and attention",
+                                           .infer = infer,
+                                           .cpu = {forward, backward}};
 
-rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory, rd_var *keys, rd_var *query_kernel,
-                                rd_var *v, rd_var *g, rd_var *b, rd_var *W_in, rd_var *b_in, rd_var *const *w, rd_var **ctx_out)
+rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory, rd_var *keys,
+                                rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b, rd_var *W_in, rd_var *b_in,
+                                rd_var *const *w, rd_var **ctx_out)
 {
     rd_var *in[RD_MAX_IN] = {emb, memory, keys, query_kernel, v, g, b, W_in, b_in}, *out[2] = {NULL, NULL};
     int n = IN_CELLS, n_w = 0;
@@ -286,7 +325,9 @@ rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *em
     *ctx_out = NULL;
     if (!emb || !memory || !keys) return NULL;
     if (n + n_w > RD_MAX_IN) {
-        rd_fail(rd_tape_status(t), RD_EUSAGE, "the decoder has %d parameters, more than the %d that fit; use fewer layers or groups", n_w, RD_MAX_IN - n);
+        rd_fail(rd_tape_status(t), RD_EUSAGE,
+                "the decoder has %d parameters, more than the %d that fit; use fewer layers or groups", n_w,
+                RD_MAX_IN - n);
         return NULL;
     }
     for (int i = 0; i < n_w; i++)

@@ -1,5 +1,5 @@
-/* embed.c -- rows of a table: y[i] = W[ids[i]]. Backward: dW[ids[i]] += dy[i], in the order of i, so the sums are the same for
- * any number of threads (these cut the columns). */
+/* embed.c -- rows of a table: y[i] = W[ids[i]]. Backward: dW[ids[i]] += dy[i], in the order of i, so the sums are the
+ * same for any number of threads (these cut the columns). */
 #include "rd/ops.h"
 #include <string.h>
 
@@ -13,7 +13,8 @@ static rd_code infer(rd_call *c, rd_status *st)
     const attr *a = c->attr;
     for (int64_t i = 0; i < a->n; i++)
         if (a->ids[i] < 0 || a->ids[i] >= c->in[0]->rows)
-            return rd_fail(st, RD_EBUG, "token id %d is outside an embedding of %lld rows", a->ids[i], (long long)c->in[0]->rows);
+            return rd_fail(st, RD_EBUG, "token id %d is outside an embedding of %lld rows", a->ids[i],
+                           (long long)c->in[0]->rows);
     c->out[0]->rows = a->n;
     c->out[0]->cols = c->in[0]->cols;
     return RD_OK;

@@ -4,8 +4,8 @@
 static rd_code infer(rd_call *c, rd_status *st)
 {
     if (c->in[0]->cols != c->in[1]->rows || (c->in[2] && c->in[2]->cols != c->in[1]->cols) || !c->in[1]->param)
-        return rd_fail(st, RD_EBUG, "linear: x has %lld columns, W is %lld x %lld", (long long)c->in[0]->cols, (long long)c->in[1]->rows,
-                       (long long)c->in[1]->cols);
+        return rd_fail(st, RD_EBUG, "linear: x has %lld columns, W is %lld x %lld", (long long)c->in[0]->cols,
+                       (long long)c->in[1]->rows, (long long)c->in[1]->cols);
     c->out[0]->rows = c->in[0]->rows;
     c->out[0]->cols = c->in[1]->cols;
     return RD_OK;
@@ -33,7 +33,8 @@ static rd_code backward(rd_call *c, rd_status *st)
     if (!p) return st->code;
     const int64_t N = c->in[0]->rows, k = c->in[1]->rows, n = c->in[1]->cols;
     if (c->in[0]->g) RD_TRY(rd_packed_mul_t(p, N, c->out[0]->g, c->in[0]->g, true, st));
-    if (c->in[1]->g) RD_TRY(rd_gemm(c->be, true, false, k, n, N, 1.0f, c->in[0]->v, k, c->out[0]->g, n, 1.0f, c->in[1]->g, n, st));
+    if (c->in[1]->g)
+        RD_TRY(rd_gemm(c->be, true, false, k, n, N, 1.0f, c->in[0]->v, k, c->out[0]->g, n, 1.0f, c->in[1]->g, n, st));
     if (c->in[2]) rd_add_columns(c->be, N, n, c->out[0]->g, n, c->in[2]->g);
 done:
     return st->code;

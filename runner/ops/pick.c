@@ -1,5 +1,6 @@
-/* pick.c -- picks rows and joins columns: y[i] = [x0[idx0[i]]; x1[idx1[i]]; ...]. Turns packed (time-major) rows into rows by
- * sentence, joins the two directions of an encoder. An index of -1 gives zeros. Backward: dx_k[idx_k[i]] += the k-th columns of dy[i]. */
+/* pick.c -- picks rows and joins columns: y[i] = [x0[idx0[i]]; x1[idx1[i]]; ...]. Turns packed (time-major) rows into
+ * rows by sentence, joins the two directions of an encoder. An index of -1 gives zeros. Backward: dx_k[idx_k[i]] += the
+ * k-th columns of dy[i]. */
 #include "rd/ops.h"
 #include <string.h>
 
@@ -17,7 +18,8 @@ static rd_code infer(rd_call *c, rd_status *st)
         c->out[0]->cols += c->in[k]->cols;
         for (int64_t i = 0; i < a->n; i++)
             if (a->idx[k][i] < -1 || a->idx[k][i] >= c->in[k]->rows)
-                return rd_fail(st, RD_EBUG, "pick: row %lld of an input of %lld", (long long)a->idx[k][i], (long long)c->in[k]->rows);
+                return rd_fail(st, RD_EBUG, "pick: row %lld of an input of %lld", (long long)a->idx[k][i],
+                               (long long)c->in[k]->rows);
     }
     return RD_OK;
 }
@@ -30,8 +32,10 @@ static rd_code forward(rd_call *c, rd_status *st)
     for (int64_t i = 0; i < a->n; i++)
         for (int k = 0; k < c->n_in; k++) {
             const size_t bytes = (size_t)c->in[k]->cols * sizeof(float);
-            if (a->idx[k][i] < 0) memset(y, 0, bytes);
-            else memcpy(y, c->in[k]->v + a->idx[k][i] * c->in[k]->cols, bytes);
+            if (a->idx[k][i] < 0)
+                memset(y, 0, bytes);
+            else
+                memcpy(y, c->in[k]->v + a->idx[k][i] * c->in[k]->cols, bytes);
             y += c->in[k]->cols;
         }
     return RD_OK;
@@ -53,7 +57,8 @@ static rd_code backward(rd_call *c, rd_status *st)
 }
 
 extern const rd_op rd_op_def_pick;
-const rd_op rd_op_def_pick = {.name = "pick", .about = "picks rows, joins columns", .infer = infer, .cpu = {forward, backward}};
+const rd_op rd_op_def_pick = {
+    .name = "pick", .about = "picks rows, joins columns", .infer = infer, .cpu = {forward, backward}};
 
 rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const *idx, int64_t n)
 {

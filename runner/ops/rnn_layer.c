@@ -1,7 +1,7 @@
 /* rnn_layer.c -- one recurrent layer with its wrappers over a packed batch:
  *   out = x + drop_out(cell(drop_in(x)))          (x only with residual)
- * The input's share of all time steps is one product before the loop, the weight gradients one product after it; in the loop stay
- * h W_h and the elementwise part. A step computes only the sequences that still run. */
+ * The input's share of all time steps is one product before the loop, the weight gradients one product after it; in the
+ * loop stay h W_h and the elementwise part. A step computes only the sequences that still run. */
 #include "shared/cell.h"
 
 typedef struct attr {
@@ -13,7 +13,7 @@ typedef struct attr {
 typedef struct saved {
     const float *xd; /* input after dropout */
     uint8_t *mask_in, *mask_out;
-    rd_cell_rows r;  /* all N rows */
+    rd_cell_rows r; /* all N rows */
 } saved;
 
 static rd_code infer(rd_call *c, rd_status *st)
@@ -21,10 +21,12 @@ static rd_code infer(rd_call *c, rd_status *st)
     const attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
     const int64_t N = a->p.off[a->p.n_steps];
-    if (c->in[0]->cols != s->in || c->in[0]->rows != N || (c->in[1] && (c->in[1]->cols != s->extra || c->in[1]->rows != N)))
-        return rd_fail(st, RD_EBUG, "rnn_layer: input of %lld x %lld for %lld rows of width %lld", (long long)c->in[0]->rows,
-                       (long long)c->in[0]->cols, (long long)N, (long long)s->in);
-    if (a->l.residual && s->in != s->R) return rd_fail(st, RD_EBUG, "rnn_layer: residual of width %lld on %lld", (long long)s->in, (long long)s->R);
+    if (c->in[0]->cols != s->in || c->in[0]->rows != N ||
+        (c->in[1] && (c->in[1]->cols != s->extra || c->in[1]->rows != N)))
+        return rd_fail(st, RD_EBUG, "rnn_layer: input of %lld x %lld for %lld rows of width %lld",
+                       (long long)c->in[0]->rows, (long long)c->in[0]->cols, (long long)N, (long long)s->in);
+    if (a->l.residual && s->in != s->R)
+        return rd_fail(st, RD_EBUG, "rnn_layer: residual of width %lld on %lld", (long long)s->in, (long long)s->R);
     c->out[0]->rows = N;
     c->out[0]->cols = s->R;
     return RD_OK;
@@ -32,8 +34,8 @@ static rd_code infer(rd_call *c, rd_status *st)
 
 static rd_cell_rows rows_at(const rd_cell_rows *r, const rd_cell *k, int64_t row)
 {
-    return (rd_cell_rows){r->z + row * k->Z, r->c ? r->c + row * k->s.H : NULL, r->tc + row * k->s.H, r->m ? r->m + row * k->s.H : NULL,
-                          r->h + row * k->s.R};
+    return (rd_cell_rows){r->z + row * k->Z, r->c ? r->c + row * k->s.H : NULL, r->tc + row * k->s.H,
+                          r->m ? r->m + row * k->s.H : NULL, r->h + row * k->s.R};
 }
 
 static rd_code forward(rd_call *c, rd_status *st)
@@ -59,8 +61,10 @@ static rd_code forward(rd_call *c, rd_status *st)
     RD_TRY(rd_arena_get(c->step, (size_t)(full * s->H) * sizeof(float), &v->r.tc, st));
     if (a->l.cell->has_c) RD_TRY(rd_arena_get(c->step, (size_t)(full * s->H) * sizeof(float), &v->r.c, st));
     if (s->projects) RD_TRY(rd_arena_get(c->step, (size_t)(full * s->H) * sizeof(float), &v->r.m, st));
-    if (drop_out || a->l.residual) RD_TRY(rd_arena_get(c->step, (size_t)(full * s->R) * sizeof(float), &v->r.h, st));
-    else v->r.h = c->out[0]->v;
+    if (drop_out || a->l.residual)
+        RD_TRY(rd_arena_get(c->step, (size_t)(full * s->R) * sizeof(float), &v->r.h, st));
+    else
+        v->r.h = c->out[0]->v;
     if (N == 0) goto done;
     RD_TRY(a->l.cell->input(&k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, v->r.z, st));
     for (int64_t t = 0; t < a->p.n_steps; t++) {
@@ -101,11 +105,12 @@ static rd_code backward(rd_call *c, rd_status *st)
     RD_TRY(rd_arena_zero(c->scratch, (size_t)((n0 + 8) * s->H) * sizeof(float), &dc, st));
     RD_TRY(rd_arena_get(c->scratch, (size_t)((n0 + 8) * s->R) * sizeof(float), &dh_prev, st));
     RD_TRY(rd_arena_zero(c->scratch, (size_t)(full * k.Z) * sizeof(float), &dz, st));
-    for (int64_t t = a->p.n_steps - 1; t >= 0; t--) { /* dh of earlier steps takes up what flows back: the sum stays in place */
+    for (int64_t t = a->p.n_steps - 1; t >= 0;
+         t--) { /* dh of earlier steps takes up what flows back: the sum stays in place */
         const int64_t at = a->p.off[t], n = a->p.off[t + 1] - at, prev = t ? a->p.off[t - 1] : 0;
         const rd_cell_rows r = rows_at(&v->r, &k, at);
-        RD_TRY(rd_cell_step_back(&k, n, dh + at * s->R, dc, t ? v->r.h + prev * s->R : NULL, t && v->r.c ? v->r.c + prev * s->H : NULL, &r,
-                                 dz + at * k.Z, dh_prev, st));
+        RD_TRY(rd_cell_step_back(&k, n, dh + at * s->R, dc, t ? v->r.h + prev * s->R : NULL,
+                                 t && v->r.c ? v->r.c + prev * s->H : NULL, &r, dz + at * k.Z, dh_prev, st));
         for (int64_t i = 0; t && i < n * s->R; i++) dh[prev * s->R + i] += dh_prev[i];
     }
     RD_TRY(rd_arena_get(c->scratch, (size_t)(full * s->R) * sizeof(float), &h_prev, st));
@@ -126,10 +131,13 @@ done:
 }
 
 extern const rd_op rd_op_def_rnn_layer;
-const rd_op rd_op_def_rnn_layer = {.name = "rnn_layer", .about = "recurrent layer with dropout and residual", .infer = infer,
+const rd_op rd_op_def_rnn_layer = {.name = "rnn_layer",
+                                   .about = "recurrent layer with dropout and residual",
+                                   .infer = infer,
                                    .cpu = {forward, backward}};
 
-rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att, rd_var *const *w, int n_w)
+rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att, rd_var *const *w,
+                        int n_w)
 {
     const attr a = {*l, *p, n_w};
     rd_var *in[RD_MAX_IN] = {x, att};

@@ -1,9 +1,9 @@
 /* softmax_xent.c -- projection, softmax and cross-entropy in one, in blocks of rows:
  *   l = x W / tau,   loss = sum_i (log sum_v exp l_iv - l_iy),   dl_iv = (softmax(l_i)_v - [v = y_i]) / tau
  *   dx = dl W^T,  dW += x^T dl
- * A block's logits take at most BLOCK_BYTES; they become dl in place while they are there. That is why the gradients are computed in
- * the forward pass, times the seed that the loss will get (rd_tape_set_seed).
- * Operations: 2 N X V forward, 4 N X V for gradients; a block must be high enough that reading and writing dW (X V floats) once per block
+ * A block's logits take at most BLOCK_BYTES; they become dl in place while they are there. That is why the gradients
+ * are computed in the forward pass, times the seed that the loss will get (rd_tape_set_seed). Operations: 2 N X V
+ * forward, 4 N X V for gradients; a block must be high enough that reading and writing dW (X V floats) once per block
  * does not count: at 512 rows it is 1/128 float per operation. */
 #include "rd/ops.h"
 #include "rd/vecmath.h"
@@ -19,11 +19,13 @@ typedef struct saved {
 static rd_code infer(rd_call *c, rd_status *st)
 {
     const rd_xent *a = c->attr;
-    if (c->in[0]->cols != c->in[1]->rows || !c->in[1]->param) return rd_fail(st, RD_EBUG, "softmax_xent: x has %lld columns, W %lld rows",
-                                                                              (long long)c->in[0]->cols, (long long)c->in[1]->rows);
+    if (c->in[0]->cols != c->in[1]->rows || !c->in[1]->param)
+        return rd_fail(st, RD_EBUG, "softmax_xent: x has %lld columns, W %lld rows", (long long)c->in[0]->cols,
+                       (long long)c->in[1]->rows);
     for (int64_t i = 0; i < c->in[0]->rows; i++)
         if (a->target[i] < 0 || a->target[i] >= c->in[1]->cols)
-            return rd_fail(st, RD_EBUG, "target id %d is outside %lld classes", a->target[i], (long long)c->in[1]->cols);
+            return rd_fail(st, RD_EBUG, "target id %d is outside %lld classes", a->target[i],
+                           (long long)c->in[1]->cols);
     c->out[0]->rows = c->out[0]->cols = 1;
     return RD_OK;
 }
@@ -109,7 +111,8 @@ static rd_code backward(rd_call *c, rd_status *st)
     const saved *s = c->saved;
     const int64_t n = c->in[0]->rows * c->in[0]->cols;
     if (c->out[0]->g[0] != c->seed)
-        return rd_fail(st, RD_EBUG, "softmax_xent: its loss must be the tape's loss (gradient %g, seed %g)", (double)c->out[0]->g[0], (double)c->seed);
+        return rd_fail(st, RD_EBUG, "softmax_xent: its loss must be the tape's loss (gradient %g, seed %g)",
+                       (double)c->out[0]->g[0], (double)c->seed);
     float *restrict g = c->in[0]->g;
     const float *restrict dx = s->dx;
     for (int64_t i = 0; g && i < n; i++) g[i] += dx[i];
@@ -117,8 +120,8 @@ static rd_code backward(rd_call *c, rd_status *st)
 }
 
 extern const rd_op rd_op_def_softmax_xent;
-const rd_op rd_op_def_softmax_xent = {.name = "softmax_xent", .about = "projection, softmax, cross-entropy", .infer = infer,
-                                      .cpu = {forward, backward}};
+const rd_op rd_op_def_softmax_xent = {
+    .name = "softmax_xent", .about = "projection, softmax, cross-entropy", .infer = infer, .cpu = {forward, backward}};
 
 rd_var *rd_op_softmax_xent(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W)
 {

@@ -1,9 +1,10 @@
-/* seq2seq.c -- the model seq2seq against PyTorch in float64: every legal cell x encoder x attention; loss, gradients, ten Adam
- * updates, greedy and beam search. The cases and how they were made: README.md of this folder.
+/* seq2seq.c -- the model seq2seq against PyTorch in float64: every legal cell x encoder x attention; loss, gradients,
+ * ten Adam updates, greedy and beam search. The cases and how they were made: README.md of this folder.
  *
- * Tolerances: losses 1e-5 relative (float32 PyTorch is within 1e-7 of float64; ours sums in another order); gradients 1e-4 of the largest
- * element of the same parameter; sums of squares after ten updates 1e-3 (Adam turns a gradient near zero into a full step);
- * scores 1e-4 relative plus 1e-5, since log softmax subtracts float32 numbers of the size of the logits, up to some 20. */
+ * Tolerances: losses 1e-5 relative (float32 PyTorch is within 1e-7 of float64; ours sums in another order); gradients
+ * 1e-4 of the largest element of the same parameter; sums of squares after ten updates 1e-3 (Adam turns a gradient near
+ * zero into a full step); scores 1e-4 relative plus 1e-5, since log softmax subtracts float32 numbers of the size of
+ * the logits, up to some 20. */
 #include "rd/model.h"
 #include "rd/npz.h"
 #include "rd/optim.h"
@@ -60,7 +61,8 @@ static void set_params(fixture *f, double scale)
         const json_t *shape = json_array_get(row, 1);
         if (!p) fail_msg("the model has no parameter '%s'", json_string_value(json_array_get(row, 0)));
         assert_int_equal(json_array_size(shape), p->n_dim);
-        for (int k = 0; k < p->n_dim; k++) assert_int_equal(json_integer_value(json_array_get(shape, (size_t)k)), p->dim[k]);
+        for (int k = 0; k < p->n_dim; k++)
+            assert_int_equal(json_integer_value(json_array_get(shape, (size_t)k)), p->dim[k]);
         const float *from = all + json_integer_value(json_array_get(row, 2));
         for (int64_t k = 0; k < p->n; k++) rd_params_values(f->ps)[p->offset + k] = (float)((double)from[k] * scale);
     }
@@ -82,10 +84,17 @@ static fixture *open_case(const char *name)
     must(rd_config_new(name, conf->data, conf->bytes, groups, rd_option_groups(groups), true, &f->config, &st), &st);
     must(rd_params_new(&f->ps, &st), &st);
     must(rd_backend_cpu_new(1, false, &f->be, &st), &st);
-    rd_data_spec spec = {.src_vocab_size = (int64_t)info_number(f, "src_vocab_size"), .tgt_vocab_size = (int64_t)info_number(f, "tgt_vocab_size")};
+    rd_data_spec spec = {.src_vocab_size = (int64_t)info_number(f, "src_vocab_size"),
+                         .tgt_vocab_size = (int64_t)info_number(f, "tgt_vocab_size")};
     rd_log *log;
     must(rd_log_new(0, "test", stdout, &log, &st), &st);
-    const rd_model_args args = {.config = f->config, .mode = RD_MODE_TRAIN, .data = &spec, .seed = 1, .params = f->ps, .backend = f->be, .log = log};
+    const rd_model_args args = {.config = f->config,
+                                .mode = RD_MODE_TRAIN,
+                                .data = &spec,
+                                .seed = 1,
+                                .params = f->ps,
+                                .backend = f->be,
+                                .log = log};
     must(rd_model_find("seq2seq")->create(&args, &f->model, &st), &st);
     rd_log_free(log);
     must(rd_params_seal(f->ps, 1, NAN, &st), &st);
@@ -95,8 +104,10 @@ static fixture *open_case(const char *name)
     const rd_array *so = member(f->z, "src_off"), *to = member(f->z, "tgt_off");
     f->batch = (rd_batch){.n = so->dim[0] - 1, .n_global = so->dim[0] - 1, .sample = ids, .n_fields = 2};
     assert_true(f->batch.n <= MOST_ROWS);
-    f->batch.field[0] = (rd_field){.name = "source", .dtype = RD_I32, .data = member(f->z, "src")->data, .off = so->data};
-    f->batch.field[1] = (rd_field){.name = "target", .dtype = RD_I32, .data = member(f->z, "tgt")->data, .off = to->data};
+    f->batch.field[0] =
+        (rd_field){.name = "source", .dtype = RD_I32, .data = member(f->z, "src")->data, .off = so->data};
+    f->batch.field[1] =
+        (rd_field){.name = "target", .dtype = RD_I32, .data = member(f->z, "tgt")->data, .off = to->data};
     return f;
 }
 
@@ -157,7 +168,8 @@ static void test_adam(void **state)
     fixture *f = open_case(*state);
     rd_status st = {0};
     rd_optim *o;
-    const rd_optim_config c = {.optimizer = "adam", .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .loss_scale = 1.0};
+    const rd_optim_config c = {
+        .optimizer = "adam", .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .loss_scale = 1.0};
     const rd_array *losses = member(f->z, "adam_loss");
     const double *want = losses->data, *sum = member(f->z, "adam_sum")->data, *sumsq = member(f->z, "adam_sumsq")->data;
     must(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
@@ -179,7 +191,8 @@ static void test_adam(void **state)
             q += w * w;
         }
         near(q, sumsq[i], 1e-3, p->name);
-        if (fabs(s - sum[i]) > 1e-3 * sqrt(sumsq[i] * (double)p->n)) fail_msg("sum of %s: got %.6g, want %.6g", p->name, s, sum[i]);
+        if (fabs(s - sum[i]) > 1e-3 * sqrt(sumsq[i] * (double)p->n))
+            fail_msg("sum of %s: got %.6g, want %.6g", p->name, s, sum[i]);
     }
     rd_optim_free(o);
     close_case(f);
@@ -198,15 +211,16 @@ static void test_search(void **state)
     for (size_t s = 0; s < json_array_size(searches); s++) {
         const json_t *row = json_array_get(searches, s);
         const int64_t width = json_integer_value(json_array_get(row, 0));
-        const rd_decode_config c = {.beam_width = width ? width : 1, .length_penalty = json_number_value(json_array_get(row, 1))};
+        const rd_decode_config c = {.beam_width = width ? width : 1,
+                                    .length_penalty = json_number_value(json_array_get(row, 1))};
         rd_decoded out[MOST_ROWS];
         rd_tape_reset(f->tape, false, false);
         must(rd_model_find("seq2seq")->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
         for (int64_t i = 0; i < n; i++) {
             const int64_t piece = (int64_t)s * n + i, len = off[piece + 1] - off[piece];
             if (out[i].n != len || memcmp(out[i].ids, ids + off[piece], (size_t)len * sizeof *ids) != 0)
-                fail_msg("search %zu (beam %lld), sentence %lld: %lld tokens that differ from the reference's %lld", s, (long long)width,
-                         (long long)i, (long long)out[i].n, (long long)len);
+                fail_msg("search %zu (beam %lld), sentence %lld: %lld tokens that differ from the reference's %lld", s,
+                         (long long)width, (long long)i, (long long)out[i].n, (long long)len);
             if (!(fabs(out[i].score - score[piece]) <= 1e-5 + 1e-4 * fabs(score[piece])))
                 fail_msg("score: got %.9g, want %.9g", out[i].score, score[piece]);
         }
@@ -214,7 +228,10 @@ static void test_search(void **state)
     close_case(f);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 int main(void)
 {
@@ -224,14 +241,18 @@ int main(void)
     int n = 0, k = 0;
     DIR *d = opendir(FOLDER);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (strlen(e->d_name) > 4 && strcmp(e->d_name + strlen(e->d_name) - 4, ".npz") == 0 && n < MOST_CASES) names[n++] = strdup(e->d_name);
+        if (strlen(e->d_name) > 4 && strcmp(e->d_name + strlen(e->d_name) - 4, ".npz") == 0 && n < MOST_CASES)
+            names[n++] = strdup(e->d_name);
     if (d) closedir(d);
     if (n < 60) {
         fprintf(stderr, "%s holds %d cases, at least 60 are expected; run from the project's folder\n", FOLDER, n);
         return 1;
     }
     qsort(names, (size_t)n, sizeof *names, by_name);
-    static const struct { const char *what; CMUnitTestFunction fn; } kinds[] = {
+    static const struct {
+        const char *what;
+        CMUnitTestFunction fn;
+    } kinds[] = {
         {"loss and gradients", test_gradients}, {"ten Adam steps", test_adam}, {"greedy and beam search", test_search}};
     for (int i = 0; i < n; i++)
         for (int w = 0; w < 3; w++, k++) {

@@ -40,7 +40,8 @@ static void test_linear(void **state)
     t.c = h_input(&t.h, 0, t.m);
     h_fill(&t.h, 1.0, t.n * t.m);
     rd_var *a = h_var(&t.h, t.a);
-    rd_var *y = rd_op_linear(t.h.tape, rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n), h_var(&t.h, t.b), h_var(&t.h, t.c));
+    rd_var *y = rd_op_linear(t.h.tape, rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n), h_var(&t.h, t.b),
+                             h_var(&t.h, t.c));
     h_check(&t.h, h_weighted(&t.h, &y, 1), linear_reference, &t, TOLERANCE);
     h_free(&t.h);
 }
@@ -73,8 +74,10 @@ static double pick_reference(void *ctx)
     const int64_t w = t->k + t->m;
     double total = 0.0;
     for (int64_t i = 0; i < t->n; i++) {
-        for (int64_t j = 0; j < t->k && t->idx[0][i] >= 0; j++) total += (double)t->h.r[i * w + j] * t->h.x[t->a][t->idx[0][i] * t->k + j];
-        for (int64_t j = 0; j < t->m && t->idx[1][i] >= 0; j++) total += (double)t->h.r[i * w + t->k + j] * t->h.x[t->b][t->idx[1][i] * t->m + j];
+        for (int64_t j = 0; j < t->k && t->idx[0][i] >= 0; j++)
+            total += (double)t->h.r[i * w + j] * t->h.x[t->a][t->idx[0][i] * t->k + j];
+        for (int64_t j = 0; j < t->m && t->idx[1][i] >= 0; j++)
+            total += (double)t->h.r[i * w + t->k + j] * t->h.x[t->b][t->idx[1][i] * t->m + j];
     }
     return total;
 }
@@ -131,7 +134,8 @@ static void test_xent(void **state)
     h_fill(&t.h, 1.0, 1);
     const rd_xent x = {.target = ids, .temperature = t.temperature, .loss_sum = &sum, .argmax = argmax, .nll = nll};
     rd_var *a = h_var(&t.h, t.a);
-    rd_var *loss = rd_op_softmax_xent(t.h.tape, &x, rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n), h_var(&t.h, t.b));
+    rd_var *loss =
+        rd_op_softmax_xent(t.h.tape, &x, rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n), h_var(&t.h, t.b));
     h_check(&t.h, loss, xent_reference, &t, TOLERANCE);
     for (int64_t i = 0; i < t.n; i++) {
         int64_t best = 0;
@@ -172,8 +176,10 @@ static void test_seed(void **state)
         must(&st);
         for (int k = 0; k < 15; k++) {
             const float g = rd_params_grads(h.ps)[h.p[a]->offset + k];
-            if (round) assert_true(fabsf(g / 1024.0f - once[k]) <= 1e-7f);
-            else once[k] = g;
+            if (round)
+                assert_true(fabsf(g / 1024.0f - once[k]) <= 1e-7f);
+            else
+                once[k] = g;
         }
         h_free(&h);
     }
@@ -182,7 +188,10 @@ static void test_seed(void **state)
 /* ---- products, also with bfloat16 inputs ---- */
 static double to_bf16(double x)
 {
-    union { float f; uint32_t u; } v = {(float)x};
+    union {
+        float f;
+        uint32_t u;
+    } v = {(float)x};
     v.u = (v.u + 0x7fffu + ((v.u >> 16) & 1)) & 0xffff0000u;
     return (double)v.f;
 }
@@ -196,7 +205,8 @@ static void products(bool mixed)
     static const int64_t shapes[][3] = {{1, 1, 1}, {5, 7, 3}, {64, 32, 16}, {70, 24, 40}, {13, 8, 72}};
     for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++) {
         const int64_t m = shapes[c][0], n = shapes[c][1], k = shapes[c][2];
-        float *A = malloc((size_t)((m + 8) * (k + 8)) * 4), *B = malloc((size_t)((k + 8) * (n + 8)) * 4), *C = malloc((size_t)((m + 8) * n) * 4);
+        float *A = malloc((size_t)((m + 8) * (k + 8)) * 4), *B = malloc((size_t)((k + 8) * (n + 8)) * 4),
+              *C = malloc((size_t)((m + 8) * n) * 4);
         float *T = malloc((size_t)((m + 8) * k) * 4);
         rd_params *ps;
         rd_param *w;
@@ -217,10 +227,13 @@ static void products(bool mixed)
                     for (int64_t j = 0; j < n; j++) {
                         double want = 0.5;
                         for (int64_t q = 0; q < k; q++) {
-                            const double a = (double)A[ta ? q * m + i : i * k + q], b = (double)B[tb ? j * k + q : q * n + j];
+                            const double a = (double)A[ta ? q * m + i : i * k + q],
+                                         b = (double)B[tb ? j * k + q : q * n + j];
                             want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
                         }
-                        if (fabs((double)C[i * n + j] - want) > 1e-5 * (1.0 + fabs(want))) fail_msg("gemm %d%d [%d,%d]: %g, want %g", ta, tb, (int)i, (int)j, (double)C[i * n + j], want);
+                        if (fabs((double)C[i * n + j] - want) > 1e-5 * (1.0 + fabs(want)))
+                            fail_msg("gemm %d%d [%d,%d]: %g, want %g", ta, tb, (int)i, (int)j, (double)C[i * n + j],
+                                     want);
                     }
             }
         rd_packed *p = rd_backend_packed(be, ps, w, 1, k, &st);
@@ -236,10 +249,12 @@ static void products(bool mixed)
                     for (int64_t j = 0; j < n; j++) {
                         double want = add ? 0.25 : 0.0;
                         for (int64_t q = 0; q < k; q++) {
-                            const double a = (double)A[i * k + q], b = (double)rd_params_values(ps)[w->offset + (q + 1) * n + j];
+                            const double a = (double)A[i * k + q],
+                                         b = (double)rd_params_values(ps)[w->offset + (q + 1) * n + j];
                             want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
                         }
-                        if (fabs((double)C[i * n + j] - want) > 1e-5 * (1.0 + fabs(want))) fail_msg("packed [%d,%d]: %g, want %g", (int)i, (int)j, (double)C[i * n + j], want);
+                        if (fabs((double)C[i * n + j] - want) > 1e-5 * (1.0 + fabs(want)))
+                            fail_msg("packed [%d,%d]: %g, want %g", (int)i, (int)j, (double)C[i * n + j], want);
                     }
                 float *Y = malloc((size_t)((m + 8) * n) * 4);
                 rd_philox_uniform(rd_key_make(3, RD_RNG_TEST, c, 0), 0, m * n, Y);
@@ -249,10 +264,13 @@ static void products(bool mixed)
                     for (int64_t q = 0; q < k; q++) {
                         double want = add ? 0.25 : 0.0;
                         for (int64_t j = 0; j < n; j++) {
-                            const double a = (double)Y[i * n + j], b = (double)rd_params_values(ps)[w->offset + (q + 1) * n + j];
+                            const double a = (double)Y[i * n + j],
+                                         b = (double)rd_params_values(ps)[w->offset + (q + 1) * n + j];
                             want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
                         }
-                        if (fabs((double)T[i * k + q] - want) > 1e-5 * (1.0 + fabs(want))) fail_msg("packed, transposed [%d,%d]: %g, want %g", (int)i, (int)q, (double)T[i * k + q], want);
+                        if (fabs((double)T[i * k + q] - want) > 1e-5 * (1.0 + fabs(want)))
+                            fail_msg("packed, transposed [%d,%d]: %g, want %g", (int)i, (int)q, (double)T[i * k + q],
+                                     want);
                     }
                 free(Y);
             }
@@ -285,12 +303,14 @@ static void test_products_mixed(void **state)
 
 int main(void)
 {
-    static const char *const linear_names[] = {"linear 3x5x7", "linear 9x16x24", "linear 70x24x40", "linear 1x8x8", "linear 64x8x1"};
-    static const char *const xent_names[] = {"softmax_xent 3x5x7", "softmax_xent 9x16x24, temperature", "softmax_xent 70x24x40",
-                                             "softmax_xent 1x8x8", "softmax_xent of one class"};
+    static const char *const linear_names[] = {"linear 3x5x7", "linear 9x16x24", "linear 70x24x40", "linear 1x8x8",
+                                               "linear 64x8x1"};
+    static const char *const xent_names[] = {"softmax_xent 3x5x7", "softmax_xent 9x16x24, temperature",
+                                             "softmax_xent 70x24x40", "softmax_xent 1x8x8",
+                                             "softmax_xent of one class"};
     struct CMUnitTest tests[16] = {
-        cmocka_unit_test(test_embed), cmocka_unit_test(test_pick), cmocka_unit_test(test_seed), cmocka_unit_test(test_products),
-        cmocka_unit_test(test_products_mixed),
+        cmocka_unit_test(test_embed),    cmocka_unit_test(test_pick),           cmocka_unit_test(test_seed),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_products_mixed),
     };
     int n = 5;
     for (int i = 0; i < 5; i++) {
@@ -299,5 +319,6 @@ int main(void)
         tests[n++] = (struct CMUnitTest){linear_names[i], test_linear, NULL, NULL, copy[i]};
         tests[n++] = (struct CMUnitTest){xent_names[i], test_xent, NULL, NULL, copy[i]};
     }
-    return _cmocka_run_group_tests("ops: embed, linear, pick, softmax_xent, products", tests, (size_t)n, NULL, NULL) != 0;
+    return _cmocka_run_group_tests("ops: embed, linear, pick, softmax_xent, products", tests, (size_t)n, NULL, NULL) !=
+           0;
 }

@@ -1,6 +1,6 @@
-/* harness.h -- one way to test any op: its inputs are parameters, its result is weighted with fixed random numbers and summed. The fast
- * op's value and gradients are held against a naive reference in double: the value directly, the gradients against central
- * differences of the reference. */
+/* harness.h -- one way to test any op: its inputs are parameters, its result is weighted with fixed random numbers and
+ * summed. The fast op's value and gradients are held against a naive reference in double: the value directly, the
+ * gradients against central differences of the reference. */
 #ifndef RD_TESTS_OPS_HARNESS_H
 #define RD_TESTS_OPS_HARNESS_H
 
@@ -22,8 +22,8 @@ typedef struct harness {
     rd_tape *tape;
     int n;
     rd_param *p[MOST_INPUTS];
-    double *x[MOST_INPUTS];   /* the inputs in double, for the reference */
-    float *r;                 /* weights of the result */
+    double *x[MOST_INPUTS]; /* the inputs in double, for the reference */
+    float *r;               /* weights of the result */
     int64_t n_r;
 } harness;
 
@@ -84,7 +84,10 @@ static inline void h_free(harness *h)
     free(h->r);
 }
 
-static inline rd_var *h_var(harness *h, int i) { return i < 0 ? NULL : rd_tape_param(h->tape, h->p[i]); }
+static inline rd_var *h_var(harness *h, int i)
+{
+    return i < 0 ? NULL : rd_tape_param(h->tape, h->p[i]);
+}
 
 /* ---- the weighted sum as an op: (1, 1) = sum_i r_i x_i over up to two inputs ---- */
 static inline rd_code ws_infer(rd_call *c, rd_status *st)
@@ -134,7 +137,10 @@ static inline void h_check(harness *h, rd_var *loss, double (*reference)(void *c
         const int64_t n = h->p[i]->n;
         for (int64_t k = 0; k < n; k++) most = fmax(most, fabs((double)g[k]));
         for (int64_t probe = 0; probe < PROBES && probe < n; probe++) {
-            const int64_t k = n <= PROBES ? probe : (int64_t)(rd_permute(rd_key_make(9, RD_RNG_TEST, (uint64_t)i, 0), (uint64_t)n, (uint64_t)probe));
+            const int64_t k =
+                n <= PROBES
+                    ? probe
+                    : (int64_t)(rd_permute(rd_key_make(9, RD_RNG_TEST, (uint64_t)i, 0), (uint64_t)n, (uint64_t)probe));
             const double x = h->x[i][k], step = 1e-5;
             h->x[i][k] = x + step;
             const double up = reference(ctx);

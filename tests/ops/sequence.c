@@ -1,5 +1,6 @@
-/* sequence.c -- rnn_layer and attention_decoder against naive references in double, over sizes that take every path of the
- * backend (multiples of 8 and not, below and above one block of rows), with ragged lengths, dropout, residuals, projection. */
+/* sequence.c -- rnn_layer and attention_decoder against naive references in double, over sizes that take every path of
+ * the backend (multiples of 8 and not, below and above one block of rows), with ragged lengths, dropout, residuals,
+ * projection. */
 #include "harness.h"
 #include "../../runner/ops/shared/cell.h"
 
@@ -31,7 +32,10 @@ static const shape rnn_shapes[] = {
     {"glstm, four groups, joined context over group borders", "glstm", 5, 16, 32, 0, 16, 4, 1, 1, false},
 };
 
-static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
 
 typedef struct layer { /* a naive layer: parameters as matrices in double */
     const shape *s;
@@ -88,8 +92,10 @@ static void naive_cell(const layer *l, const double *x, const double *a, double 
         m[q] = sigmoid(z[3 * H + q]) * tanh(c[q]);
     }
     memset(h, 0, (size_t)R * sizeof *h);
-    if (s->P) mul(m, H, l->w[proj], 0, R, h);
-    else memcpy(h, m, (size_t)H * sizeof *h);
+    if (s->P)
+        mul(m, H, l->w[proj], 0, R, h);
+    else
+        memcpy(h, m, (size_t)H * sizeof *h);
 }
 
 /* Declares a layer's parameters as inputs of the harness; returns how many. */
@@ -107,9 +113,11 @@ static rd_code emit(void *ctx, const char *name, int n_dim, const int64_t *dim, 
 static rd_layer fast_layer(harness *h, const shape *s, uint32_t site, int *first, int *n)
 {
     rd_status st = {0};
-    rd_layer l = {.cell = rd_cell_find(s->cell), .residual = s->residual,
+    rd_layer l = {.cell = rd_cell_find(s->cell),
+                  .residual = s->residual,
                   .shape = {s->in, s->H, s->P ? s->P : s->H, s->extra, s->groups, s->P > 0},
-                  .drop_in = {5, 2, site, s->keep_in}, .drop_out = {5, 2, site + 1, s->keep_out}};
+                  .drop_in = {5, 2, site, s->keep_in},
+                  .drop_out = {5, 2, site + 1, s->keep_out}};
     n_inputs = 0;
     l.cell->declare(&l.shape, emit, h, &st);
     must(&st);
@@ -145,7 +153,8 @@ static void naive_dropout(const rd_dropout *d, int64_t sample, int64_t t, int64_
         memcpy(y, x, (size_t)n * sizeof *y);
         return;
     }
-    rd_philox_keep(rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch), (uint64_t)sample, (uint32_t)t, d->keep, n, keep);
+    rd_philox_keep(rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch), (uint64_t)sample, (uint32_t)t, d->keep, n,
+                   keep);
     for (int64_t i = 0; i < n; i++) y[i] = keep[i] ? x[i] / (double)d->keep : 0.0;
 }
 
@@ -172,7 +181,8 @@ static double rnn_reference(void *ctx)
             naive_dropout(&c->l.drop_in, c->p.sample[i], t, s->in, x, xd);
             naive_cell(&l, xd, c->a >= 0 ? c->h.x[c->a] + row * s->extra : NULL, hh, cc);
             naive_dropout(&c->l.drop_out, c->p.sample[i], t, l.R, hh, y);
-            for (int64_t q = 0; q < l.R; q++) total += (double)c->h.r[row * l.R + q] * (y[q] + (s->residual ? x[q] : 0.0));
+            for (int64_t q = 0; q < l.R; q++)
+                total += (double)c->h.r[row * l.R + q] * (y[q] + (s->residual ? x[q] : 0.0));
         }
     }
     return total;
@@ -212,15 +222,41 @@ typedef struct dec_shape {
     int64_t n_seq, E, M, A, W; /* W: width after W_in, 0: none */
 } dec_shape;
 
-#define LSTM(in, H) {"", "lstm", 0, in, H, 0, 0, 0, 1, 1, false}
+#define LSTM(in, H)                                                                                                    \
+    {                                                                                                                  \
+        "", "lstm", 0, in, H, 0, 0, 0, 1, 1, false                                                                     \
+    }
 static const dec_shape dec_shapes[] = {
     {"bahdanau, one layer, odd sizes", RD_ATT_BAHDANAU, 1, {LSTM(11, 7)}, 4, 5, 6, 9, 0},
     {"bahdanau normalised, two layers", RD_ATT_BAHDANAU_NORM, 2, {LSTM(24, 16), LSTM(16, 16)}, 5, 8, 16, 24, 0},
     {"luong", RD_ATT_LUONG, 1, {LSTM(24, 16)}, 5, 8, 16, 16, 0},
-    {"luong scaled, dropout", RD_ATT_LUONG_SCALED, 1, {{"", "lstm", 0, 24, 16, 0, 0, 0, 0.8f, 0.7f, false}}, 5, 8, 16, 16, 0},
-    {"bahdanau, skip connections and W_in, dropout", RD_ATT_BAHDANAU, 2,
-     {{"", "lstm", 0, 16, 16, 0, 0, 0, 0.8f, 0.9f, true}, {"", "lstm", 0, 16, 16, 0, 0, 0, 0.7f, 0.8f, true}}, 5, 8, 16, 8, 16},
-    {"gru, normalised", RD_ATT_BAHDANAU_NORM, 2, {{"", "gru", 0, 24, 16, 0, 0, 0, 1, 1, false}, {"", "gru", 0, 16, 8, 0, 0, 0, 0.9f, 1, false}}, 5, 8, 16, 8, 0},
+    {"luong scaled, dropout",
+     RD_ATT_LUONG_SCALED,
+     1,
+     {{"", "lstm", 0, 24, 16, 0, 0, 0, 0.8f, 0.7f, false}},
+     5,
+     8,
+     16,
+     16,
+     0},
+    {"bahdanau, skip connections and W_in, dropout",
+     RD_ATT_BAHDANAU,
+     2,
+     {{"", "lstm", 0, 16, 16, 0, 0, 0, 0.8f, 0.9f, true}, {"", "lstm", 0, 16, 16, 0, 0, 0, 0.7f, 0.8f, true}},
+     5,
+     8,
+     16,
+     8,
+     16},
+    {"gru, normalised",
+     RD_ATT_BAHDANAU_NORM,
+     2,
+     {{"", "gru", 0, 24, 16, 0, 0, 0, 1, 1, false}, {"", "gru", 0, 16, 8, 0, 0, 0, 0.9f, 1, false}},
+     5,
+     8,
+     16,
+     8,
+     0},
     {"projection", RD_ATT_LUONG, 1, {{"", "lstm", 0, 24, 16, 8, 0, 0, 1, 1, false}}, 5, 8, 16, 8, 0},
     {"more than a block of sequences", RD_ATT_BAHDANAU_NORM, 1, {LSTM(16, 8)}, 70, 8, 8, 8, 0},
 };
@@ -273,12 +309,14 @@ static double dec_reference(void *ctx)
                 const double *K = X[c->keys] + (c->first[i] + j) * s->A;
                 score[j] = 0.0;
                 for (int64_t q = 0; q < s->A; q++)
-                    score[j] += c->v >= 0 ? vs * X[c->v][q] * tanh(K[q] + qp[q] + (c->b >= 0 ? X[c->b][q] : 0.0)) : gain * x[q] * K[q];
+                    score[j] += c->v >= 0 ? vs * X[c->v][q] * tanh(K[q] + qp[q] + (c->b >= 0 ? X[c->b][q] : 0.0))
+                                          : gain * x[q] * K[q];
                 sum += exp(score[j]);
             }
             memset(att, 0, sizeof att);
             for (int64_t j = 0; j < c->len[i]; j++)
-                for (int64_t q = 0; q < s->M; q++) att[q] += exp(score[j]) / sum * X[c->memory][(c->first[i] + j) * s->M + q];
+                for (int64_t q = 0; q < s->M; q++)
+                    att[q] += exp(score[j]) / sum * X[c->memory][(c->first[i] + j) * s->M + q];
             for (int64_t q = 0; q < R; q++) total += (double)c->h.r[row * R + q] * x[q];
             for (int64_t q = 0; q < s->M; q++) total += (double)c->h.r[N * R + row * s->M + q] * att[q];
         }
@@ -295,7 +333,8 @@ static void test_decoder(void **state)
     int n = 0;
     h_init(&c.h);
     pack(&c.p, s->n_seq);
-    const int64_t N = c.p.off[c.p.n_steps], R = s->layer[s->n_layers - 1].P ? s->layer[s->n_layers - 1].P : s->layer[s->n_layers - 1].H;
+    const int64_t N = c.p.off[c.p.n_steps],
+                  R = s->layer[s->n_layers - 1].P ? s->layer[s->n_layers - 1].P : s->layer[s->n_layers - 1].H;
     int64_t S = 0, longest = 0;
     for (int64_t i = 0; i < s->n_seq; i++) { /* source lengths in another order than the target's */
         c.first[i] = S;
@@ -312,14 +351,20 @@ static void test_decoder(void **state)
     if (s->kind == RD_ATT_BAHDANAU_NORM) c.b = h_input(&c.h, 0, s->A);
     if (s->W) c.W = h_input(&c.h, s->E + s->M, s->W);
     if (s->W) c.bias = h_input(&c.h, 0, s->W);
-    c.d = (rd_attn_decoder){.kind = s->kind, .packing = {c.p.n_steps, c.p.off, c.p.sample}, .src_first = c.first, .src_len = c.len,
-                            .max_src_len = longest, .n_layers = s->n_layers};
-    for (int k = 0; k < s->n_layers; k++) c.d.layer[k] = fast_layer(&c.h, &s->layer[k], 10 + 2 * (uint32_t)k, &c.w[k], &c.d.n_w[k]);
+    c.d = (rd_attn_decoder){.kind = s->kind,
+                            .packing = {c.p.n_steps, c.p.off, c.p.sample},
+                            .src_first = c.first,
+                            .src_len = c.len,
+                            .max_src_len = longest,
+                            .n_layers = s->n_layers};
+    for (int k = 0; k < s->n_layers; k++)
+        c.d.layer[k] = fast_layer(&c.h, &s->layer[k], 10 + 2 * (uint32_t)k, &c.w[k], &c.d.n_w[k]);
     h_fill(&c.h, 0.6, N * (R + s->M));
     for (int k = 0; k < s->n_layers; k++)
         for (int i = 0; i < c.d.n_w[k]; i++) w[n++] = h_var(&c.h, c.w[k] + i);
-    rd_var *q = rd_op_attention_decoder(c.h.tape, &c.d, h_var(&c.h, c.emb), h_var(&c.h, c.memory), h_var(&c.h, c.keys), h_var(&c.h, c.query),
-                                        h_var(&c.h, c.v), h_var(&c.h, c.g), h_var(&c.h, c.b), h_var(&c.h, c.W), h_var(&c.h, c.bias), w, &ctx);
+    rd_var *q = rd_op_attention_decoder(c.h.tape, &c.d, h_var(&c.h, c.emb), h_var(&c.h, c.memory), h_var(&c.h, c.keys),
+                                        h_var(&c.h, c.query), h_var(&c.h, c.v), h_var(&c.h, c.g), h_var(&c.h, c.b),
+                                        h_var(&c.h, c.W), h_var(&c.h, c.bias), w, &ctx);
     h_check(&c.h, h_weighted(&c.h, (rd_var *[]){q, ctx}, 2), dec_reference, &c, TOLERANCE);
     h_free(&c.h);
 }

@@ -1,7 +1,7 @@
-/* glstm.c -- group-factorised LSTM (Kuchaiev and Ginsburg 2017, arXiv:1703.10722): G groups, x and the recurrent side split
- * evenly:  [i_k, j_k, f_k, o_k] = [x_k; h_k] W_k     W_k [(in/G + (R+extra)/G), 4H/G], no bias
- * joined gate by gate to width H, plus b_i, b_j, b_f, b_o [H]; then as lstm, forget bias 1, projection not grouped.
- * What gnmt joins to h is split with it: group k sees columns [k w, (k+1) w) of [h; a], w = (R + extra)/G. */
+/* glstm.c -- group-factorised LSTM (Kuchaiev and Ginsburg 2017, arXiv:1703.10722): G groups, x and the recurrent side
+ * split evenly:  [i_k, j_k, f_k, o_k] = [x_k; h_k] W_k     W_k [(in/G + (R+extra)/G), 4H/G], no bias joined gate by
+ * gate to width H, plus b_i, b_j, b_f, b_o [H]; then as lstm, forget bias 1, projection not grouped. What gnmt joins to
+ * h is split with it: group k sees columns [k w, (k+1) w) of [h; a], w = (R + extra)/G. */
 #include "../shared/cell.h"
 #include <stdio.h>
 
@@ -9,9 +9,11 @@ static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd
 {
     const int64_t G = s->groups;
     if (G < 1 || G > RD_CELL_MAX_GROUPS || s->H % G || s->in % G || (s->R + s->extra) % G || (s->projects && s->R % G))
-        return rd_fail(st, RD_EUSAGE, "'num_groups' %lld must be 1 .. %d and divide the cell's units (%lld), its input width (%lld) and its "
-                       "recurrent width (%lld); change num_groups, *_cell_units, *_emb_size or proj_size",
-                       (long long)G, RD_CELL_MAX_GROUPS, (long long)s->H, (long long)s->in, (long long)(s->R + s->extra));
+        return rd_fail(
+            st, RD_EUSAGE,
+            "'num_groups' %lld must be 1 .. %d and divide the cell's units (%lld), its input width (%lld) and its "
+            "recurrent width (%lld); change num_groups, *_cell_units, *_emb_size or proj_size",
+            (long long)G, RD_CELL_MAX_GROUPS, (long long)s->H, (long long)s->in, (long long)(s->R + s->extra));
     const int64_t rows = s->in / G + (s->R + s->extra) / G, wide = 4 * s->H / G;
     char name[32];
     for (int64_t g = 0; g < G; g++) {
@@ -22,19 +24,26 @@ static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd
         snprintf(name, sizeof name, "bias_%c", "ijfo"[g]);
         RD_TRY(emit(ctx, name, 1, &s->H, (rd_init){RD_INIT_CONST, 0, 0, 0}, st));
     }
-    if (s->projects) RD_TRY(emit(ctx, "projection", 2, (int64_t[]){s->H, s->R}, (rd_init){RD_INIT_GLOROT, 0, s->H, s->R}, st));
+    if (s->projects)
+        RD_TRY(emit(ctx, "projection", 2, (int64_t[]){s->H, s->R}, (rd_init){RD_INIT_GLOROT, 0, s->H, s->R}, st));
 done:
     return st->code;
 }
 
-static int64_t z_width(const rd_cell_shape *s) { return 4 * s->H; }
+static int64_t z_width(const rd_cell_shape *s)
+{
+    return 4 * s->H;
+}
 
 /* Columns of an operand that group g multiplies, and the first row of W_g they meet. */
 typedef struct part {
     int64_t col, n, row;
 } part;
 
-static part x_part(const rd_cell_shape *s, int64_t g) { return (part){g * (s->in / s->groups), s->in / s->groups, 0}; }
+static part x_part(const rd_cell_shape *s, int64_t g)
+{
+    return (part){g * (s->in / s->groups), s->in / s->groups, 0};
+}
 
 /* first: where the operand begins in [h; a]; width: its columns. */
 static part rec_part(const rd_cell_shape *s, int64_t g, int64_t first, int64_t width)
@@ -65,12 +74,19 @@ static void group_in(const rd_cell_shape *s, int64_t n, int64_t g, const float *
 {
     const int64_t w = s->H / s->groups;
     for (int64_t i = 0; i < n; i++)
-        for (int64_t q = 0; q < 4; q++) memcpy(y + i * 4 * w + q * w, z + i * 4 * s->H + q * s->H + g * w, (size_t)w * sizeof(float));
+        for (int64_t q = 0; q < 4; q++)
+            memcpy(y + i * 4 * w + q * w, z + i * 4 * s->H + q * s->H + g * w, (size_t)w * sizeof(float));
 }
 
 typedef part part_fn(const rd_cell_shape *s, int64_t g);
-static part h_part(const rd_cell_shape *s, int64_t g) { return rec_part(s, g, 0, s->R); }
-static part a_part(const rd_cell_shape *s, int64_t g) { return rec_part(s, g, s->R, s->extra); }
+static part h_part(const rd_cell_shape *s, int64_t g)
+{
+    return rec_part(s, g, 0, s->R);
+}
+static part a_part(const rd_cell_shape *s, int64_t g)
+{
+    return rec_part(s, g, s->R, s->extra);
+}
 
 static rd_code two(rd_cell *k, int64_t n, int64_t wide, float **a, float **b, rd_status *st)
 {
@@ -101,7 +117,8 @@ done:
     return st->code;
 }
 
-static rd_code mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx, bool add, rd_status *st)
+static rd_code mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx, bool add,
+                     rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
@@ -147,10 +164,12 @@ done:
     return st->code;
 }
 
-static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r, rd_status *st)
+static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                    rd_status *st)
 {
     const int64_t H = k->s.H, G = k->s.groups;
-    const float *restrict bi = k->w[G]->v, *restrict bj = k->w[G + 1]->v, *restrict bf = k->w[G + 2]->v, *restrict bo = k->w[G + 3]->v;
+    const float *restrict bi = k->w[G]->v, *restrict bj = k->w[G + 1]->v, *restrict bf = k->w[G + 2]->v,
+                          *restrict bo = k->w[G + 3]->v;
     if (h_prev && mul(k, n, h_prev, k->s.R, h_part, r->z, true, st) != RD_OK) return st->code;
     for (int64_t row = 0; row < n; row++) {
         float *restrict z = r->z + row * 4 * H;
@@ -192,5 +211,13 @@ done:
     return st->code;
 }
 
-const rd_cell_def rd_cell_glstm = {.name = "glstm", .has_c = true, .can_project = true, .declare = declare, .z_width = z_width, .input = input,
-                                   .step = step, .step_back = step_back, .input_back = input_back, .weights_back = weights_back};
+const rd_cell_def rd_cell_glstm = {.name = "glstm",
+                                   .has_c = true,
+                                   .can_project = true,
+                                   .declare = declare,
+                                   .z_width = z_width,
+                                   .input = input,
+                                   .step = step,
+                                   .step_back = step_back,
+                                   .input_back = input_back,
+                                   .weights_back = weights_back};

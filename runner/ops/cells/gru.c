@@ -11,7 +11,10 @@
 static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {
     const int64_t rows = s->in + s->H, two = 2 * s->H;
-    if (s->extra) return rd_fail(st, RD_EUSAGE, "cell type 'gru' does not go with attention_type gnmt or gnmt_v2, which need a cell with an LSTM state; use lstm, glstm or slstm");
+    if (s->extra)
+        return rd_fail(st, RD_EUSAGE,
+                       "cell type 'gru' does not go with attention_type gnmt or gnmt_v2, which need a cell with an "
+                       "LSTM state; use lstm, glstm or slstm");
     RD_TRY(emit(ctx, "gates_kernel", 2, (int64_t[]){rows, two}, (rd_init){RD_INIT_GLOROT, 0, rows, two}, st));
     RD_TRY(emit(ctx, "gates_bias", 1, &two, (rd_init){RD_INIT_CONST, 1, 0, 0}, st));
     RD_TRY(emit(ctx, "candidate_kernel", 2, (int64_t[]){rows, s->H}, (rd_init){RD_INIT_GLOROT, 0, rows, s->H}, st));
@@ -20,7 +23,10 @@ done:
     return st->code;
 }
 
-static int64_t z_width(const rd_cell_shape *s) { return 3 * s->H; }
+static int64_t z_width(const rd_cell_shape *s)
+{
+    return 3 * s->H;
+}
 
 /* Copies columns between a [n, 3H] array and a compact [n, w] one. */
 static void split(int64_t n, int64_t H, const float *z, float *g, float *c)
@@ -59,7 +65,8 @@ done:
     return st->code;
 }
 
-static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r, rd_status *st)
+static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                    rd_status *st)
 {
     const int64_t H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
@@ -164,5 +171,13 @@ done:
     return st->code;
 }
 
-const rd_cell_def rd_cell_gru = {.name = "gru", .has_c = false, .can_project = false, .declare = declare, .z_width = z_width, .input = input,
-                                 .step = step, .step_back = step_back, .input_back = input_back, .weights_back = weights_back};
+const rd_cell_def rd_cell_gru = {.name = "gru",
+                                 .has_c = false,
+                                 .can_project = false,
+                                 .declare = declare,
+                                 .z_width = z_width,
+                                 .input = input,
+                                 .step = step,
+                                 .step_back = step_back,
+                                 .input_back = input_back,
+                                 .weights_back = weights_back};

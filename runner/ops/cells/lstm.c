@@ -7,7 +7,8 @@
 static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {
     const int64_t rows = s->in + s->R + s->extra, wide = 4 * s->H;
-    const rd_init glorot = {RD_INIT_GLOROT, 0, rows, wide}, zero = {RD_INIT_CONST, 0, 0, 0}, proj = {RD_INIT_GLOROT, 0, s->H, s->R};
+    const rd_init glorot = {RD_INIT_GLOROT, 0, rows, wide}, zero = {RD_INIT_CONST, 0, 0, 0},
+                  proj = {RD_INIT_GLOROT, 0, s->H, s->R};
     RD_TRY(emit(ctx, "kernel", 2, (int64_t[]){rows, wide}, glorot, st));
     RD_TRY(emit(ctx, "bias", 1, &wide, zero, st));
     if (s->projects) RD_TRY(emit(ctx, "projection", 2, (int64_t[]){s->H, s->R}, proj, st));
@@ -15,7 +16,10 @@ done:
     return st->code;
 }
 
-static int64_t z_width(const rd_cell_shape *s) { return 4 * s->H; }
+static int64_t z_width(const rd_cell_shape *s)
+{
+    return 4 * s->H;
+}
 
 static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
 {
@@ -45,11 +49,13 @@ static void step_rows(void *ctx, int64_t lo, int64_t hi)
         } else {
             for (int64_t q = 0; q < 4 * H; q++) z[q] += b[q];
         }
-        rd_lstm_gates(1, H, j->c_prev ? j->c_prev + row * H : NULL, z, j->r.c + row * H, j->r.tc + row * H, j->r.m + row * H);
+        rd_lstm_gates(1, H, j->c_prev ? j->c_prev + row * H : NULL, z, j->r.c + row * H, j->r.tc + row * H,
+                      j->r.m + row * H);
     }
 }
 
-static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r, rd_status *st)
+static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                    rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(k->scratch);
     job j = {.H = k->s.H, .b = k->w[1]->v, .c_prev = c_prev, .r = *r};
@@ -73,7 +79,8 @@ static void step_back_rows(void *ctx, int64_t lo, int64_t hi)
     rd_cell_rows r = j->r;
     r.z += lo * 4 * H;
     r.tc += lo * H;
-    rd_lstm_gates_back(hi - lo, H, j->dm + lo * H, j->dc + lo * H, j->c_prev ? j->c_prev + lo * H : NULL, &r, j->dz + lo * 4 * H);
+    rd_lstm_gates_back(hi - lo, H, j->dm + lo * H, j->dc + lo * H, j->c_prev ? j->c_prev + lo * H : NULL, &r,
+                       j->dz + lo * 4 * H);
 }
 
 static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
@@ -105,5 +112,13 @@ done:
     return st->code;
 }
 
-const rd_cell_def rd_cell_lstm = {.name = "lstm", .has_c = true, .can_project = true, .declare = declare, .z_width = z_width, .input = input,
-                                  .step = step, .step_back = step_back, .input_back = input_back, .weights_back = weights_back};
+const rd_cell_def rd_cell_lstm = {.name = "lstm",
+                                  .has_c = true,
+                                  .can_project = true,
+                                  .declare = declare,
+                                  .z_width = z_width,
+                                  .input = input,
+                                  .step = step,
+                                  .step_back = step_back,
+                                  .input_back = input_back,
+                                  .weights_back = weights_back};

@@ -13,7 +13,10 @@ done:
     return st->code;
 }
 
-static int64_t z_width(const rd_cell_shape *s) { return 4 * s->H; }
+static int64_t z_width(const rd_cell_shape *s)
+{
+    return 4 * s->H;
+}
 
 static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
 {
@@ -21,7 +24,8 @@ static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, floa
     return rd_mul_rows(k, k->w[0], 0, k->s.in, n, x, z, false, st);
 }
 
-static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r, rd_status *st)
+static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                    rd_status *st)
 {
     const int64_t H = k->s.H;
     const float *restrict b = k->w[1]->v;
@@ -61,5 +65,13 @@ static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *
     return RD_OK;
 }
 
-const rd_cell_def rd_cell_slstm = {.name = "slstm", .has_c = true, .can_project = false, .declare = declare, .z_width = z_width, .input = input,
-                                   .step = step, .step_back = step_back, .input_back = input_back, .weights_back = weights_back};
+const rd_cell_def rd_cell_slstm = {.name = "slstm",
+                                   .has_c = true,
+                                   .can_project = false,
+                                   .declare = declare,
+                                   .z_width = z_width,
+                                   .input = input,
+                                   .step = step,
+                                   .step_back = step_back,
+                                   .input_back = input_back,
+                                   .weights_back = weights_back};

@@ -1,9 +1,13 @@
-/* attention.c -- see attention.h. tanh is computed again in backward: to keep it would take S A floats per target token. */
+/* attention.c -- see attention.h. tanh is computed again in backward: to keep it would take S A floats per target
+ * token. */
 #include "attention.h"
 #include "rd/vecmath.h"
 #include <math.h>
 
-static bool additive(const rd_attention *at) { return at->kind == RD_ATT_BAHDANAU || at->kind == RD_ATT_BAHDANAU_NORM; }
+static bool additive(const rd_attention *at)
+{
+    return at->kind == RD_ATT_BAHDANAU || at->kind == RD_ATT_BAHDANAU_NORM;
+}
 
 static double norm_of(const float *x, int64_t n)
 {
@@ -72,7 +76,8 @@ static void step_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_attention_step(const rd_attention *at, int64_t n, const float *q, float *qp, const int64_t *slot, float *al, float *ctx, rd_status *st)
+rd_code rd_attention_step(const rd_attention *at, int64_t n, const float *q, float *qp, const int64_t *slot, float *al,
+                          float *ctx, rd_status *st)
 {
     if (additive(at)) {
         rd_packed *p = rd_backend_packed(at->be, at->ps, at->query_kernel->param, 0, at->R, st);
@@ -129,8 +134,9 @@ static void back_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_attention_step_back(const rd_attention *at, int64_t n, const float *q, const float *qp, const int64_t *slot, const float *al,
-                               const float *dctx, const rd_attention_grads *d, float *dq, rd_status *st)
+rd_code rd_attention_step_back(const rd_attention *at, int64_t n, const float *q, const float *qp, const int64_t *slot,
+                               const float *al, const float *dctx, const rd_attention_grads *d, float *dq,
+                               rd_status *st)
 {
     job j = {.at = at, .slot = slot, .q = q, .qp = qp, .cal = al, .dctx = dctx, .dq = dq, .d = d};
     rd_parallel(at->be, n, 1, back_rows, &j);
@@ -139,17 +145,18 @@ rd_code rd_attention_step_back(const rd_attention *at, int64_t n, const float *q
     return p ? rd_packed_mul_t(p, n, d->dqp, dq, true, st) : st->code;
 }
 
-rd_code rd_attention_finish(const rd_attention *at, int64_t n_seq, const int64_t *slot0, const float *al, const float *dctx_all,
-                            const float *q_all, const rd_attention_grads *d, float *dmemory, rd_status *st)
+rd_code rd_attention_finish(const rd_attention *at, int64_t n_seq, const int64_t *slot0, const float *al,
+                            const float *dctx_all, const float *q_all, const rd_attention_grads *d, float *dmemory,
+                            rd_status *st)
 {
     for (int64_t i = 0; i < n_seq; i++) {
         const int64_t T = slot0[i + 1] - slot0[i], S = at->len[i], s0 = at->first[i], k0 = slot0[i];
         if (dmemory)
-            RD_TRY(rd_gemm(at->be, true, false, S, at->M, T, 1.0f, al + k0 * at->max_len, at->max_len, dctx_all + k0 * at->M, at->M, 1.0f,
-                           dmemory + s0 * at->M, at->M, st));
+            RD_TRY(rd_gemm(at->be, true, false, S, at->M, T, 1.0f, al + k0 * at->max_len, at->max_len,
+                           dctx_all + k0 * at->M, at->M, 1.0f, dmemory + s0 * at->M, at->M, st));
         if (!at->ve && d->dkeys)
-            RD_TRY(rd_gemm(at->be, true, false, S, at->A, T, at->gain, d->ds + k0 * at->max_len, at->max_len, q_all + k0 * at->R, at->R, 1.0f,
-                           d->dkeys + s0 * at->A, at->A, st));
+            RD_TRY(rd_gemm(at->be, true, false, S, at->A, T, at->gain, d->ds + k0 * at->max_len, at->max_len,
+                           q_all + k0 * at->R, at->R, 1.0f, d->dkeys + s0 * at->A, at->A, st));
     }
     if (at->kind == RD_ATT_LUONG_SCALED && at->g->g)
         for (int64_t i = 0; i < n_seq; i++) at->g->g[0] += d->dg_rows[i];
@@ -167,7 +174,8 @@ rd_code rd_attention_finish(const rd_attention *at, int64_t n_seq, const int64_t
         for (int64_t c = 0; c < at->A; c++) along += (double)dve[c] * (double)at->v->v[c] / len;
         at->g->g[0] += (float)along;
         const double f = (double)at->g->v[0] / len;
-        for (int64_t c = 0; c < at->A; c++) at->v->g[c] += (float)(f * ((double)dve[c] - along * (double)at->v->v[c] / len));
+        for (int64_t c = 0; c < at->A; c++)
+            at->v->g[c] += (float)(f * ((double)dve[c] - along * (double)at->v->v[c] / len));
     }
     rd_arena_rewind(at->scratch, mark);
 done:

@@ -26,8 +26,8 @@ const rd_cell_def *rd_cell_find(const char *name)
     return NULL;
 }
 
-rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, rd_backend *be, const rd_params *ps, rd_arena *scratch,
-                     rd_var *const *w, int n_w, rd_status *st)
+rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, rd_backend *be, const rd_params *ps,
+                     rd_arena *scratch, rd_var *const *w, int n_w, rd_status *st)
 {
     memset(k, 0, sizeof *k);
     if (n_w < 1 || n_w > RD_CELL_MAX_PARAMS) return rd_fail(st, RD_EBUG, "cell '%s' got %d parameters", d->name, n_w);
@@ -42,19 +42,22 @@ rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, r
     return RD_OK;
 }
 
-rd_code rd_mul_rows(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *y, bool add, rd_status *st)
+rd_code rd_mul_rows(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *y, bool add,
+                    rd_status *st)
 {
     rd_packed *p = rd_backend_packed(k->be, k->ps, w->param, row0, rows, st);
     return p ? rd_packed_mul(p, n, x, y, add, st) : st->code;
 }
 
-rd_code rd_mul_rows_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, float *x, bool add, rd_status *st)
+rd_code rd_mul_rows_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, float *x, bool add,
+                      rd_status *st)
 {
     rd_packed *p = rd_backend_packed(k->be, k->ps, w->param, row0, rows, st);
     return p ? rd_packed_mul_t(p, n, y, x, add, st) : st->code;
 }
 
-rd_code rd_mul_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x, const float *dy, int64_t width, rd_status *st)
+rd_code rd_mul_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x, const float *dy,
+                    int64_t width, rd_status *st)
 {
     if (!w->g) return RD_OK;
     return rd_gemm(k->be, true, false, rows, width, N, 1.0f, x, rows, dy, width, 1.0f, w->g + row0 * width, width, st);
@@ -82,7 +85,8 @@ void rd_add_columns(rd_backend *be, int64_t N, int64_t width, const float *dz, i
     if (g) rd_parallel(be, width, 256, columns_part, &c);
 }
 
-rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r, rd_status *st)
+rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                     rd_status *st)
 {
     if (k->def->step(k, n, h_prev, c_prev, r, st) != RD_OK) return st->code;
     if (!k->s.projects) return RD_OK;

@@ -1,9 +1,10 @@
-/* cell.h -- recurrent cells, one file each in runner/ops/cells; make writes the registry. Shared by the ops rnn_layer and
- * attention_decoder and by decoding.
+/* cell.h -- recurrent cells, one file each in runner/ops/cells; make writes the registry. Shared by the ops rnn_layer
+ * and attention_decoder and by decoding.
  *
- * A cell works on packed rows: N rows (all time steps), of which a time step is n consecutive ones. All row arrays are contiguous and
- * have 8 rows of slack (rd_packed rounds up). Letters as in the formulas: x [N, in] input (already dropped out), a [N, extra] what
- * gnmt joins to the recurrent side, h [N, R] recurrent output, c [N, H] state, z [N, Z] pre-activations. */
+ * A cell works on packed rows: N rows (all time steps), of which a time step is n consecutive ones. All row arrays are
+ * contiguous and have 8 rows of slack (rd_packed rounds up). Letters as in the formulas: x [N, in] input (already
+ * dropped out), a [N, extra] what gnmt joins to the recurrent side, h [N, R] recurrent output, c [N, H] state, z [N, Z]
+ * pre-activations. */
 #ifndef RD_CELL_H
 #define RD_CELL_H
 
@@ -29,22 +30,25 @@ typedef rd_code rd_cell_emit(void *ctx, const char *name, int n_dim, const int64
 
 struct rd_cell_def {
     const char *name;
-    bool has_c;          /* LSTM-type state: gnmt attention accepts it */
+    bool has_c; /* LSTM-type state: gnmt attention accepts it */
     bool can_project;
-    /* Widths and parameters: calls emit for each parameter, in the order of w[]. RD_EUSAGE when the sizes do not fit. */
+    /* Widths and parameters: calls emit for each parameter, in the order of w[]. RD_EUSAGE when the sizes do not fit.
+     */
     rd_code (*declare)(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st);
     int64_t (*z_width)(const rd_cell_shape *s);
     /* z = x W_x (+ a W_a) for n rows; any n. */
     rd_code (*input)(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st);
     /* One time step of n rows: h_prev, c_prev NULL: zeros. */
-    rd_code (*step)(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r, rd_status *st);
-    /* Back through one step. dm [n, H]: gradient of the output before the projection. dc [n, H]: in: gradient of c from the later
-     * step; out: gradient of c_prev. dz [n, Z] out. dh_prev [n, R] out (NULL when h_prev is). */
+    rd_code (*step)(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                    rd_status *st);
+    /* Back through one step. dm [n, H]: gradient of the output before the projection. dc [n, H]: in: gradient of c from
+     * the later step; out: gradient of c_prev. dz [n, Z] out. dh_prev [n, R] out (NULL when h_prev is). */
     rd_code (*step_back)(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
                          const rd_cell_rows *r, float *dz, float *dh_prev, rd_status *st);
     /* dx (+)= dz W_x^T for n rows, da += dz W_a^T; either may be NULL. */
     rd_code (*input_back)(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st);
-    /* Parameter gradients of all N rows at once (+=). h_prev [N, R]: zero rows where a sequence begins. tc as in rd_cell_rows. */
+    /* Parameter gradients of all N rows at once (+=). h_prev [N, R]: zero rows where a sequence begins. tc as in
+     * rd_cell_rows. */
     rd_code (*weights_back)(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
                             const float *dz, rd_status *st);
 };
@@ -60,13 +64,14 @@ struct rd_cell {
     int n_w;
 };
 
-const rd_cell_def *rd_cell_find(const char *name);          /* NULL: unknown */
+const rd_cell_def *rd_cell_find(const char *name); /* NULL: unknown */
 const rd_cell_def *const *rd_cell_defs(int *n);
-rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, rd_backend *be, const rd_params *ps, rd_arena *scratch,
-                     rd_var *const *w, int n_w, rd_status *st);
+rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, rd_backend *be, const rd_params *ps,
+                     rd_arena *scratch, rd_var *const *w, int n_w, rd_status *st);
 
 /* step with the projection h = m W_p; m and h may be the same array when the cell does not project. */
-rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r, rd_status *st);
+rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                     rd_status *st);
 /* step_back from dh [n, R] (the projection's share included). */
 rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, const float *h_prev, const float *c_prev,
                           const rd_cell_rows *r, float *dz, float *dh_prev, rd_status *st);
@@ -74,24 +79,28 @@ rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, con
 rd_code rd_cell_projection_back(rd_cell *k, int64_t N, const float *m, const float *dh_total, rd_status *st);
 
 /* ---- small helpers of the cells and ops ---- */
-rd_code rd_mul_rows(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *y, bool add, rd_status *st);
-rd_code rd_mul_rows_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, float *x, bool add, rd_status *st);
+rd_code rd_mul_rows(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *y, bool add,
+                    rd_status *st);
+rd_code rd_mul_rows_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, float *x, bool add,
+                      rd_status *st);
 /* Gradient of rows [row0, row0 + rows) of w: += x^T dy over N rows. */
-rd_code rd_mul_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x, const float *dy, int64_t width, rd_status *st);
+rd_code rd_mul_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x, const float *dy,
+                    int64_t width, rd_status *st);
 /* g[j] += sum of column j over N rows, in row order. */
 void rd_add_columns(rd_backend *be, int64_t N, int64_t width, const float *dz, int64_t ld, float *g);
 
-/* The LSTM's elementwise part, shared by lstm, slstm and glstm. z [n, 4H] pre-activations i, j, f, o become activated gates:
- *   c = c_prev s(f + 1) + s(i) tanh(j),  tc = tanh(c),  m = s(o) tc.   c_prev NULL: zeros. */
+/* The LSTM's elementwise part, shared by lstm, slstm and glstm. z [n, 4H] pre-activations i, j, f, o become activated
+ * gates: c = c_prev s(f + 1) + s(i) tanh(j),  tc = tanh(c),  m = s(o) tc.   c_prev NULL: zeros. */
 void rd_lstm_gates(int64_t n, int64_t H, const float *c_prev, float *z, float *c, float *tc, float *m);
 /* With gates after activation and dtc = dm o (1 - tc^2) + dc:
  *   di = dtc j i(1-i),  dj = dtc i (1-j^2),  df = dtc c_prev f(1-f),  do = dm tc o(1-o);  dc becomes dtc f. */
-void rd_lstm_gates_back(int64_t n, int64_t H, const float *dm, float *dc, const float *c_prev, const rd_cell_rows *r, float *dz);
+void rd_lstm_gates_back(int64_t n, int64_t H, const float *dm, float *dc, const float *c_prev, const rd_cell_rows *r,
+                        float *dz);
 
 /* ---- packed sequences ---- */
 /* y = x * mask / keep for all rows of the packing (mask [N, width] bytes out). width of x. */
-void rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing *p, int64_t t0, int64_t t1, int64_t width, const float *x,
-                     float *y, uint8_t *mask);
+void rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing *p, int64_t t0, int64_t t1, int64_t width,
+                     const float *x, float *y, uint8_t *mask);
 /* out[row] = h of the same sequence one step earlier; zeros in step 0. Rows of `width`. */
 void rd_shift_rows(const rd_packing *p, int64_t width, const float *h, float *out);
 

@@ -1,5 +1,5 @@
-/* dropout.c -- inverted dropout on packed rows: a mask is a function of (seed, epoch, site, sample, step, element), so it does not
- * depend on the rank that computes the sample, nor on its place in the batch. */
+/* dropout.c -- inverted dropout on packed rows: a mask is a function of (seed, epoch, site, sample, step, element), so
+ * it does not depend on the rank that computes the sample, nor on its place in the batch. */
 #include "cell.h"
 #include "rd/philox.h"
 
@@ -30,8 +30,8 @@ static void rows_part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-void rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing *p, int64_t t0, int64_t t1, int64_t width, const float *x,
-                     float *y, uint8_t *mask)
+void rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing *p, int64_t t0, int64_t t1, int64_t width,
+                     const float *x, float *y, uint8_t *mask)
 {
     job j = {d, p, rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch), t0, p->off[t0], width, x, y, mask};
     rd_parallel(be, p->off[t1] - p->off[t0], 16, rows_part, &j);
@@ -65,5 +65,6 @@ void rd_shift_rows(const rd_packing *p, int64_t width, const float *h, float *ou
 {
     memset(out, 0, (size_t)(p->off[1] * width) * sizeof(float));
     for (int64_t t = 1; t < p->n_steps; t++)
-        memcpy(out + p->off[t] * width, h + p->off[t - 1] * width, (size_t)((p->off[t + 1] - p->off[t]) * width) * sizeof(float));
+        memcpy(out + p->off[t] * width, h + p->off[t - 1] * width,
+               (size_t)((p->off[t + 1] - p->off[t]) * width) * sizeof(float));
 }
