@@ -1,6 +1,7 @@
 #!/bin/sh
 # comm.sh -- the communicator's tests on 1 to 4 ranks, with shared memory and without, and the ways in which a start or
 # a run ends. Run by tests/run, which sets BUILD and MPIRUN.
+# timeout: 400
 prog=${BUILD:-build/release}/tests/mpi/comm
 run="timeout 60 ${MPIRUN:-mpirun --allow-run-as-root --oversubscribe --bind-to none}"
 unset OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_SIZE SLURM_NTASKS SLURM_PROCID
