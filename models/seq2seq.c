@@ -259,7 +259,7 @@ static rd_code loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out,
     rd_var *memory = rd_encoder_apply(t, &m->enc, b->n, src, sf->off, b->sample, (uint64_t)b->epoch, p.order, &first,
                                       &len, &max_len);
     RD_TRY(rd_tape_check(t, st));
-    rd_var *top = rd_decoder_apply(t, &m->dec, &p.p, (uint64_t)b->epoch, in, memory, first, len, max_len);
+    rd_var *top = rd_decoder_apply(t, &m->dec, &p.p, (uint64_t)b->epoch, in, memory, first, len);
     const rd_xent x = {
         .target = target, .temperature = m->dec.temperature, .loss_sum = &out->loss_sum, .argmax = argmax};
     out->loss = rd_op_softmax_xent(t, &x, top, rd_tape_param(t, m->dec.W_out));

@@ -21,7 +21,7 @@ typedef struct rd_cli {
     const char **set;                 /* owned list of owned "key=value", in the order given */
     int n_set;
     int64_t max_steps, summary_frequency, checkpoint_frequency, seed;
-    bool max_steps_given, seed_given, lr_given;
+    bool max_steps_given, seed_given, lr_given, beam_width_given;
     double lr;
     bool split_data_per_rank, allow_unknown_keys, verbose;
     bool help, version, print_config, print_schema, print_keys;

@@ -8,6 +8,9 @@
 
 RD_C_BEGIN
 
+/* "1 line", "2 lines": ("%d line%s", n, RD_S(n)) */
+#define RD_S(n) ((n) == 1 ? "" : "s")
+
 typedef struct rd_log rd_log;
 
 /* out: where info lines go (stdout; stderr when stdout carries results). tty is asked from out itself. */

@@ -1,5 +1,5 @@
 /* model.h -- models, one file each in models/; make writes the registry. A model declares its parameters once and
- * records one forward pass per batch. */
+ * records one forward pass per batch. Every rank makes the same model; no function of it is collective. */
 #ifndef RD_MODEL_H
 #define RD_MODEL_H
 
@@ -45,10 +45,11 @@ typedef struct rd_model_def {
     const char *name, *about;
     const rd_option_group *group;
     const char *default_dataset;
-    rd_code (*create)(const rd_model_args *a, void **self,
-                      rd_status *st); /* checks the config: RD_EUSAGE names the keys */
+    /* Checks the config (RD_EUSAGE names the keys) and declares the parameters. *self is the caller's, for destroy. */
+    rd_code (*create)(const rd_model_args *a, void **self, rd_status *st);
     void (*destroy)(void *self);
-    /* Forward pass of a batch on the tape, also with n == 0 (loss 0). */
+    /* Forward pass of a batch on the tape, also with n == 0: loss 0, no record, so there is nothing to go back through.
+     * What out points to is of the tape's arena. */
     rd_code (*loss)(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out, rd_status *st);
     /* Optional (sequence models): decodes every sample of the batch; out[n], memory of the tape's arena. */
     rd_code (*decode)(void *self, rd_tape *t, const rd_batch *b, const rd_decode_config *c, rd_decoded *out,

@@ -1,5 +1,7 @@
 /* nn.h -- the parts of sequence-to-sequence models: recurrent stacks, encoders, the attention decoder, search.
- * Formulas: OpenSeq2Seq 4. A part declares its parameters once and is then used with a tape. */
+ * Formulas: OpenSeq2Seq 4. A part declares its parameters once and is then used with a tape; it borrows them from the
+ * rd_params that it was given. rd_*_add: RD_EUSAGE where sizes of the config do not fit together. rd_*_apply: NULL
+ * after a failure of the tape (rd_tape_check). Nothing here is collective. */
 #ifndef RD_NN_H
 #define RD_NN_H
 
@@ -27,7 +29,7 @@ int64_t rd_cell_output_width(const rd_cell_config *c);
 rd_code rd_stack_layer_add(rd_params *ps, const char *prefix, const rd_cell_config *c, int64_t in, int64_t extra,
                            bool dropout, bool residual, uint64_t seed, uint32_t *site, rd_stack_layer *out,
                            rd_status *st);
-/* Records the layer; epoch keys the dropout. */
+/* Records the layer; epoch keys the dropout. x (N, in), att (N, extra) or NULL; returns (N, R). */
 rd_var *rd_stack_layer_apply(rd_tape *t, rd_stack_layer *s, const rd_packing *p, uint64_t epoch, rd_var *x,
                              rd_var *att);
 
@@ -39,7 +41,8 @@ typedef struct rd_packed_batch {
     const int64_t *rank;  /* [n] row of the batch -> packed position */
     const int64_t *len;   /* [n] steps by packed position, descending */
 } rd_packed_batch;
-/* steps[n]: time steps of each row, all >= 1. Memory of the arena. */
+/* Sorts by falling length, stable. steps[n]: time steps of each row (rows without any come last and are in no step);
+ * sample[n]: global sample ids. Memory of the arena. */
 rd_code rd_pack(rd_arena *a, int64_t n, const int64_t *steps, const int64_t *sample, rd_packed_batch *out,
                 rd_status *st);
 
@@ -57,7 +60,8 @@ rd_code rd_encoder_add(rd_params *ps, rd_encoder_type type, int n_layers, int64_
                        const rd_cell_config *c, bool skip, uint64_t seed, uint32_t *site, rd_encoder *out,
                        rd_status *st);
 /* Memory rows, sentence after sentence in the order `sentence[0 .. n)` (rows of the batch); *first and *len [n] (by
- * that order) say which rows are whose. src + off[i] .. off[i + 1]: token ids of row i. */
+ * that order) say which rows are whose; *max_len is the longest, at least 1. src + off[i] .. off[i + 1]: token ids of
+ * row i. Returns (off[n] - off[0], M); the lists are of the tape's arena. */
 rd_var *rd_encoder_apply(rd_tape *t, rd_encoder *e, int64_t n, const int32_t *src, const int64_t *off,
                          const int64_t *sample, uint64_t epoch, const int64_t *sentence, const int64_t **first,
                          const int64_t **len, int64_t *max_len);
@@ -76,9 +80,10 @@ typedef struct rd_decoder {
 rd_code rd_decoder_add(rd_params *ps, rd_decoder_style style, rd_attention_kind kind, int n_layers, int64_t vocab,
                        int64_t emb, int64_t M, int64_t A, const rd_cell_config *c, bool skip, double temperature,
                        uint64_t seed, uint32_t *site, rd_decoder *out, rd_status *st);
-/* Teacher forcing over a packed target: ids[N] inputs in packed order. Returns what W_out multiplies, (N, X). */
+/* Teacher forcing over a packed target: ids[N] inputs in packed order, memory (S, M), first and len by packed sequence.
+ * Returns what W_out multiplies, (N, X). */
 rd_var *rd_decoder_apply(rd_tape *t, rd_decoder *d, const rd_packing *p, uint64_t epoch, const int32_t *ids,
-                         rd_var *memory, const int64_t *first, const int64_t *len, int64_t max_len);
+                         rd_var *memory, const int64_t *first, const int64_t *len);
 
 /* ---- search ---- */
 /* One step of n hypotheses: row i continues row parent[i] of the call before (ignored in the first call) for the
@@ -86,16 +91,18 @@ rd_var *rd_decoder_apply(rd_tape *t, rd_decoder *d, const rd_packing *p, uint64_
 typedef rd_code rd_search_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence,
                                float *logits, rd_status *st);
 typedef struct rd_hypothesis {
-    const int32_t *ids;
+    const int32_t *ids; /* without the end token */
     int64_t n;
-    double score;
+    double score; /* log probability, by the length penalty for beams */
 } rd_hypothesis;
 /* Greedy for beam_width 1 and length_penalty 0, else beam search (OpenSeq2Seq 4.10: hypotheses are followed, not
- * slots). Sentence s ends after limit[s] tokens at the latest. out[n_sentences], memory of the arena. */
+ * slots). Sentence s ends after limit[s] tokens at the latest (0: at once, empty). start, end: token ids.
+ * out[n_sentences], memory of the arena. Logits that are not finite end no sentence early, and break nothing. */
 rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start, int32_t end,
                   int64_t beam_width, double length_penalty, rd_search_step *step, void *ctx, rd_hypothesis *out,
                   rd_status *st);
-/* Decodes n sentences given their memory (as of rd_encoder_apply). */
+/* Decodes n sentences given their memory (as of rd_encoder_apply); sentence s ends after 2 len[s] tokens at the latest.
+ * out[n], memory of the tape's arena. */
 rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory, const int64_t *first,
                           const int64_t *len, int64_t max_len, int64_t beam_width, double length_penalty,
                           rd_hypothesis *out, rd_status *st);

@@ -1,6 +1,9 @@
 /* ops.h -- the ops as functions that record on a tape. Each is one file in runner/ops; shapes as (rows, columns). After
- * a failure of the tape all return NULL (see rd_tape_check). Index lists and attributes are borrowed until the tape is
- * reset: take them from rd_tape_arena. */
+ * a failure of the tape all return NULL (see rd_tape_check), and a NULL operand gives NULL. Shapes that do not fit and
+ * indices out of range: RD_EBUG. Index lists and attributes are borrowed until the tape is reset: take them from
+ * rd_tape_arena. Products take their left operand (x) from another op, not from rd_tape_param. Of the calling rank
+ * alone.
+ */
 #ifndef RD_OPS_H
 #define RD_OPS_H
 
@@ -8,11 +11,12 @@
 
 RD_C_BEGIN
 
-/* y[i] = W[ids[i]], i < n. */
+/* y[i] = W[ids[i]], i < n: W (V, k), y (n, k). */
 rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n);
-/* y = x W (+ b): x (N, k), W (k, n), b (n) or NULL. */
+/* y = x W (+ b): x (N, k), W (k, n), b (n) or NULL; W and b are parameters. */
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b);
-/* Row i of y is x[0][idx[0][i]] followed by x[1][idx[1][i]] ...: picks and joins rows of up to 4 inputs. -1: zeros. */
+/* Row i of y is x[0][idx[0][i]] followed by x[1][idx[1][i]] ...: picks and joins rows of 1 to 4
+ * inputs. -1: zeros. */
 rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const *idx, int64_t n);
 
 /* ---- packed sequences ---- */
@@ -20,7 +24,7 @@ rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const 
  * packed order. */
 typedef struct rd_packing {
     int64_t n_steps;
-    const int64_t *off;    /* [n_steps + 1], off[0] = 0 */
+    const int64_t *off; /* [n_steps + 1], off[0] = 0, of N = off[n_steps] rows; no step has more than the one before */
     const int64_t *sample; /* [off[1]] global sample ids: keys of dropout */
 } rd_packing;
 
@@ -32,8 +36,10 @@ typedef struct rd_dropout {
 
 typedef struct rd_cell_def rd_cell_def;
 typedef struct rd_cell_shape {
-    int64_t in, H, R,
-        extra;      /* input width; units; width of h (the projection's, where there is one); what gnmt joins to h */
+    int64_t in;     /* width of the input */
+    int64_t H;      /* units */
+    int64_t R;      /* width of h: the projection's, where there is one, else H */
+    int64_t extra;  /* width of what gnmt joins to h; 0: nothing */
     int64_t groups; /* glstm */
     bool projects;
 } rd_cell_shape;
@@ -63,16 +69,16 @@ typedef struct rd_attn_decoder {
     rd_packing packing;       /* of the target */
     const int64_t *src_first; /* [off[1]] first memory row of each sequence of the packed order, and how many */
     const int64_t *src_len;
-    int64_t max_src_len;
     int n_layers;
     rd_layer layer[RD_MAX_LAYERS];
     int n_w[RD_MAX_LAYERS]; /* parameters of each layer's cell */
 } rd_attn_decoder;
 
 /* The time loop of a decoder with input feeding (OpenSeq2Seq 4.6): in_t = [emb_t; ctx_{t-1}] (W_in + b_in), q_t =
- * stack(in_t), ctx_t = attend(q_t). emb (N, E); memory (S, M); keys (S, A); query_kernel, v, g, b, W_in, b_in: NULL
- * where the kind or the config has none; w: all layers' parameters, one after the other. Returns q (N, R) and, in *ctx,
- * (N, M). */
+ * stack(in_t), ctx_t = attend(q_t). emb (N, E); memory (S, M); keys (S, A); query_kernel (R, A), v (A), g (1), b (A),
+ * W_in (E + M, units), b_in (units): NULL where the kind or the config has none; w: all layers' parameters, one after
+ * the other. src_len[i] >= 1. Kept for backward: sum over sequences of steps times src_len weights. Returns q (N, R)
+ * and, in *ctx, (N, M). */
 rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory, rd_var *keys,
                                 rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b, rd_var *W_in, rd_var *b_in,
                                 rd_var *const *w, rd_var **ctx);
@@ -85,7 +91,9 @@ typedef struct rd_xent {
     float *nll;            /* out, [N] per row; NULL: not wanted */
 } rd_xent;
 /* Projection, softmax and cross-entropy in one; logits are never stored whole. Returns (1, 1), the sum. While recording
- * it adds the gradient of W to the parameter arena in the forward pass already, times the tape's seed. */
+ * it adds the gradient of W to the parameter arena in the forward pass already, times the tape's seed: backward is then
+ * to start at this very result (RD_EBUG else). x (N, k), W (k, V) a parameter. Logits that are not finite give a sum
+ * that is not, and some argmax within [0, V). */
 rd_var *rd_op_softmax_xent(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W);
 
 RD_C_END

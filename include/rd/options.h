@@ -72,7 +72,8 @@ rd_code rd_config_new(const char *path, const char *text, size_t n, const rd_opt
                       bool allow_unknown, rd_config **out, rd_status *st);
 void rd_config_free(rd_config *c);
 
-/* "key=value" from --set: value is JSON, or a bare word for a string. Checked as above; the message names --set. */
+/* "key=value" from --set: value is JSON, or a bare word for a string; null takes the file's value away, so that the default
+ * counts (a text of these four letters is written "null", in quotes). Checked as above; the message names --set. */
 rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st);
 /* The program's own word (flags such as --lr, forced keys); source is shown by --print_config, e.g. "--lr", "forced". */
 rd_code rd_config_put(rd_config *c, const char *key, json_t *value_stolen, const char *source, rd_status *st);

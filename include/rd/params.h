@@ -1,6 +1,6 @@
 /* params.h -- all parameters of a model in one flat float32 arena, in reverse order of use, so that buckets of
  * gradients, the optimizer, norms, checksums and checkpoints are operations on ranges. Shapes and order depend on the
- * config alone. */
+ * config alone. Every rank declares the same ones; no function is collective. */
 #ifndef RD_PARAMS_H
 #define RD_PARAMS_H
 
@@ -31,28 +31,30 @@ typedef struct rd_param {
     unsigned flags;
     rd_init init;
     int64_t index; /* in order of declaration */
-    /* State of the backend (packed copies); see backend.h. NULL until first used. */
-    void *packed;
 } rd_param;
 
 typedef struct rd_params rd_params;
+/* The caller owns *out. */
 rd_code rd_params_new(rd_params **out, rd_status *st);
-void rd_params_free(rd_params *p);
-/* Declares a parameter (n_dim 0: a scalar). Borrowed until free. Names must differ: RD_EBUG. */
+void rd_params_free(rd_params *p); /* NULL is fine */
+/* Declares a parameter of up to 4 dimensions (n_dim 0: a scalar); name is copied. *out is borrowed until
+ * rd_params_free. RD_EBUG: the name is taken or too long, or the arenas are laid out; RD_EUSAGE: a size that the config
+ * asks for and no memory holds. */
 rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *dim, rd_init init, unsigned flags,
                       rd_param **out, rd_status *st);
-/* Lays the arenas out (values, gradients, n_slots optimizer arrays; gaps stay zero) and initialises the values: element
- * i of a parameter is a function of (seed, name, i). init_scale: NAN when the config has none. No rd_params_add
- * afterwards. */
+/* Lays the arenas out (values, gradients; gaps stay zero) and initialises the values: element
+ * i of a parameter is a function of (seed, name, i). init_scale: NAN when the config has none. Once, and no
+ * rd_params_add afterwards: RD_EBUG. Out of memory: RD_EENV. */
 rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status *st);
-/* n_slots more float arenas, zero-filled (optimizer state). */
+/* n_slots more float arenas, zero-filled (optimizer state); after rd_params_seal, 8 in all: RD_EBUG. */
 rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st);
 
 int rd_params_n(const rd_params *p);
-rd_param *rd_params_at(const rd_params *p, int i); /* in order of declaration */
-rd_param *rd_params_find(const rd_params *p, const char *name);
-int64_t rd_params_count(const rd_params *p); /* trainable parameters, without gaps */
-int64_t rd_params_span(const rd_params *p);  /* elements of an arena, with gaps; gaps are zero */
+rd_param *rd_params_at(const rd_params *p, int i);              /* in order of declaration */
+rd_param *rd_params_find(const rd_params *p, const char *name); /* NULL: none of this name */
+int64_t rd_params_count(const rd_params *p);                    /* trainable parameters, without gaps */
+int64_t rd_params_span(const rd_params *p);                     /* elements of an arena, with gaps; gaps are zero */
+/* The arenas, [span] each, 64-byte aligned; borrowed until rd_params_free. NULL before rd_params_seal. */
 float *rd_params_values(const rd_params *p);
 float *rd_params_grads(const rd_params *p);
 float *rd_params_slot(const rd_params *p, int k);

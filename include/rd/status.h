@@ -47,9 +47,16 @@ typedef struct rd_status {
 #define RD_STR(x) RD_STR2(x)
 #define RD_HERE (__FILE__ ":" RD_STR(__LINE__))
 
-/* Fills *st unless it already holds a failure; returns st->code. A too long message is cut at a character border. */
+/* Fills *st unless it already holds a failure; returns st->code, never RD_OK (a code RD_OK becomes RD_EBUG). A too long
+ * message is cut at a character border. */
 rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...) RD_PRINTF(4, 5);
-#define rd_fail(st, code, ...) rd_fail_((st), (code), RD_HERE, __VA_ARGS__)
+/* Tells compilers and analysers what rd_fail_ promises. */
+static inline rd_code rd_failed_(rd_code code)
+{
+    if (code == RD_OK) __builtin_unreachable();
+    return code;
+}
+#define rd_fail(st, code, ...) rd_failed_(rd_fail_((st), (code), RD_HERE, __VA_ARGS__))
 
 /* Puts "text: " before the message of a failed status; for callers that know the file or the key. */
 void rd_status_prefix(rd_status *st, const char *fmt, ...) RD_PRINTF(2, 3);

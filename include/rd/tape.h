@@ -2,8 +2,9 @@
  * records in reverse. Errors stick: after a failure each call does nothing, and the caller asks once with
  * rd_tape_check.
  *
- * Variables are float32 matrices (rows, cols) with an optional shape of more dimensions. Memory is of the step's arena
- * and gone at rd_tape_reset. */
+ * Variables are float32 matrices (rows, cols) with an optional shape of more dimensions, RD_SLACK_ROWS rows of room
+ * behind v and g (parameters have none: see rd_tape_param). Memory is of the step's arena and gone at rd_tape_reset. A
+ * tape is of the calling rank alone, and of one thread. */
 #ifndef RD_TAPE_H
 #define RD_TAPE_H
 
@@ -42,8 +43,9 @@ enum { RD_MAX_IN = 320, RD_MAX_OUT = 4 };
 struct rd_call {
     const rd_op *op;
     rd_backend *be;
-    rd_arena *step;    /* outputs and what backward needs */
+    rd_arena *step;    /* outputs */
     rd_arena *scratch; /* rewound after the call */
+    rd_arena *kept;    /* for what backward alone needs: the step's arena, or scratch when no backward follows */
     const rd_params *params;
     float seed;       /* gradient that the loss will get: see rd_tape_set_seed */
     const void *attr; /* copied into the step arena; pointers inside it must live as long as the step */
@@ -55,9 +57,12 @@ struct rd_call {
     bool keep;     /* backward will follow: save what it needs */
 };
 
+/* be and params (NULL: none; sealed, no parameter is added later) are borrowed and outlive *out, which the caller owns.
+ */
 rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status *st);
-void rd_tape_free(rd_tape *t);
-/* A new step. with_grad: record for backward. training: dropout on. */
+void rd_tape_free(rd_tape *t); /* NULL is fine */
+/* A new step: all variables and the arena's contents are gone, the sticky status is clear. with_grad: record for
+ * backward. training: dropout on. */
 void rd_tape_reset(rd_tape *t, bool with_grad, bool training);
 rd_backend *rd_tape_backend(rd_tape *t);
 rd_arena *rd_tape_arena(rd_tape *t); /* the step's arena, for index lists and attributes */
@@ -66,17 +71,21 @@ bool rd_tape_with_grad(const rd_tape *t);
 rd_status *rd_tape_status(rd_tape *t);            /* the sticky status */
 rd_code rd_tape_check(rd_tape *t, rd_status *st); /* copies the sticky status into st */
 
-rd_var *rd_tape_param(rd_tape *t,
-                      rd_param *p); /* value and gradient lie in the parameter arenas; NULL param gives NULL */
-rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols); /* no gradient; v borrowed */
-/* Runs op. attr is copied. Returns out[0] (and fills out when not NULL); NULL after a failure. */
+/* The leaf of a parameter, one per step: value and gradient lie in the parameter arenas (no slack rows: it cannot be
+ * what rd_op_linear multiplies from the left). NULL param gives NULL. */
+rd_var *rd_tape_param(rd_tape *t, rd_param *p);
+/* No gradient. v is borrowed until the reset and has RD_SLACK_ROWS readable rows behind it. */
+rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols);
+/* Runs op. attr is copied. Returns out[0] (and fills out when not NULL); NULL after a failure. RD_EBUG: more than
+ * RD_MAX_IN inputs or RD_MAX_OUT outputs. */
 rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes, rd_var *const *in, int n_in,
                       rd_var **out, int n_out);
 /* The gradient that the loss gets in rd_tape_backward, usually the config's loss_scale; 1 at first, kept over resets.
  * It must be known before the forward pass: softmax_xent writes its gradients while it has the logits. */
 void rd_tape_set_seed(rd_tape *t, float seed);
-/* loss: (1, 1). Parameter gradients are added to the arena (the caller zeroes it). The hook, where set, is called when
- * a parameter's gradient has had its last contribution. */
+/* loss: (1, 1) of a tape that records, else RD_EBUG. Parameter gradients are added to the arena (the caller zeroes it).
+ * The hook, where set, is called when a parameter's gradient has had its last contribution; not for parameters that no
+ * record of the step used (a rank without samples has no record at all). Once per step. */
 rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st);
 typedef void rd_grad_hook(void *ctx, rd_param *p);
 void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx);

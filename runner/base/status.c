@@ -16,7 +16,7 @@ static void cut_at_char(char *s, size_t cap, int wanted)
 rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
 {
     if (st->code != RD_OK) return st->code;
-    st->code = code;
+    st->code = code = code == RD_OK ? RD_EBUG : code;
     const char *base = strrchr(where, '/');
     snprintf(st->where, sizeof st->where, "%s", base ? base + 1 : where);
     va_list ap;

@@ -151,7 +151,8 @@ rd_code rd_comm_same(rd_comm *c, const char *name, const char *text, rd_status *
     RD_TRY(rd_comm_bcast(c, &head, (int64_t)sizeof head, 0, st));
     theirs = calloc(1, (size_t)head.n + 1);
     if (!theirs) rd_fail(st, RD_EENV, "out of memory comparing %s", name);
-    RD_TRY(rd_comm_agree(c, st)); /* before a collective that one rank could not take part in */
+    /* before a collective that one rank could not take part in */
+    if (rd_comm_agree(c, st) != RD_OK || !theirs) goto done;
     if (c->w.rank == 0) memcpy(theirs, text, (size_t)head.n);
     RD_TRY(rd_comm_bcast(c, theirs, head.n, 0, st));
     if (strcmp(theirs, text) != 0)

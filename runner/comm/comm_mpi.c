@@ -106,14 +106,14 @@ static rd_code gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t 
         len = calloc((size_t)c->w.size, sizeof *len);
         if (!len) rd_fail(st, RD_EENV, "out of memory for %d numbers", c->w.size);
     }
-    RD_TRY(rd_comm_agree(c, st));
+    if (rd_comm_agree(c, st) != RD_OK || (root && !len)) goto done;
     RD_TRY(RD_MPI(MPI_Gather(&n, 1, MPI_INT64_T, len, 1, MPI_INT64_T, 0, world), st));
     if (root) {
         for (int r = 0; r < c->w.size; r++) total += len[r];
         all = malloc((size_t)total + 1);
         if (!all) rd_fail(st, RD_EENV, "out of memory gathering %lld bytes", (long long)total);
     }
-    RD_TRY(rd_comm_agree(c, st));
+    if (rd_comm_agree(c, st) != RD_OK || (root && !all)) goto done;
     if (!root) {
         for (int64_t at = 0; at < n; at += PIECE) {
             const int m = (int)(n - at < PIECE ? n - at : PIECE);

@@ -47,7 +47,8 @@ static const flag flags[] = {
      "where --mode=infer writes; default stdout"},
     {"input", FLAG_TEXT, AT(input), NO_FIELD, 0, 0, "FILE",
      "what --mode=infer reads in place of source_file_test; - is standard input"},
-    {"beam_width", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N", "short for --set beam_width=N"},
+    {"beam_width", FLAG_KEY, NO_FIELD, AT(beam_width_given), 0, 0, "N",
+     "short for --set beam_width=N; more than 1 sets decoder_type=beam_search too"},
     {"eval_frequency", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N", "short for --set eval_frequency=N"},
     {"set", FLAG_SET, NO_FIELD, NO_FIELD, 0, 0, "KEY=VALUE",
      "any key of the config, in place of the file's value; may be repeated"},
@@ -89,6 +90,14 @@ static int matches(const char *word, size_t n, bool only_bool, const flag **firs
         if (!flags[i].name[n]) return 1;
     }
     return found;
+}
+
+bool rd_cli_is_flag(const char *name, const char **key)
+{
+    *key = strcmp(name, "lr") ? NULL : "learning_rate";
+    for (int i = 0; i < N_FLAGS; i++)
+        if (!strcmp(flags[i].name, name)) return true;
+    return false;
 }
 
 static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, size_t n, rd_status *st)

@@ -100,17 +100,32 @@ static rd_code take_value(rd_entry *e, json_t *value, char *where, rd_status *st
     return RD_OK;
 }
 
+/* What a person may have meant by a key that there is not. */
+static void meant_instead(const rd_config *c, const char *key, char *out, size_t n)
+{
+    const char *of_flag, *nearest = rd_nearest(key, c->keys, c->n);
+    if (rd_cli_is_flag(key, &of_flag)) {
+        if (of_flag && rd_config_entry(c, of_flag))
+            snprintf(out, n, "did you mean the flag '--%s' or the key '%s'?", key, of_flag);
+        else
+            snprintf(out, n, "did you mean the flag '--%s'?", key);
+    } else if (nearest) {
+        snprintf(out, n, "did you mean '%s'?", nearest);
+    } else {
+        snprintf(out, n, "--help lists the keys");
+    }
+}
+
 /* Unknown key: an error that names the nearest known one, or kept aside. Takes value and where. */
 static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *where, const char *at, rd_status *st)
 {
-    char shown[RD_SHOWN_BYTES], near[RD_SHOWN_BYTES + 32] = "--help lists the keys";
+    char shown[RD_SHOWN_BYTES], near[2 * RD_SHOWN_BYTES + 48];
     if (!where) {
         (void)no_memory(st);
         goto drop;
     }
     if (!c->allow_unknown) {
-        const char *nearest = rd_nearest(key, c->keys, c->n);
-        if (nearest) snprintf(near, sizeof near, "did you mean '%s'?", nearest);
+        meant_instead(c, key, near, sizeof near);
         (void)rd_fail(st, RD_EUSAGE, "%s: unknown key '%s'; %s (--allow_unknown_keys turns this into a warning)", at,
                       rd_shown(key, shown), near);
         goto drop;
@@ -269,6 +284,10 @@ rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
     rd_entry *e = rd_config_entry(c, key);
     if (!e && !c->allow_unknown) {
         (void)unknown_key(c, key, NULL, strdup("--set"), at, st);
+        goto done;
+    }
+    if (e && !strcmp(eq + 1, "null")) {
+        (void)take_value(e, NULL, strdup("--set"), st);
         goto done;
     }
     RD_TRY(parse_word(e ? e->o : NULL, eq + 1, at, &v, st));

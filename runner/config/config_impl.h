@@ -45,6 +45,10 @@ const char *rd_option_choice(const rd_option *o, const char *s);   /* s in the s
 int64_t rd_option_int(const json_t *checked);                      /* an integer, or an integral real */
 bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES]); /* "1 .. 1000"; false: no limit */
 
+/* ---- cli.c ---- */
+/* Is it the name of a flag? Then *key is the key that the flag stands for, NULL: none. */
+bool rd_cli_is_flag(const char *name, const char **key);
+
 /* ---- the config ---- */
 typedef struct rd_entry {
     const rd_option *o; /* borrowed: the first row with this key */

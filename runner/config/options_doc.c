@@ -275,7 +275,7 @@ void rd_config_print(const rd_config *c, FILE *out)
         char range[RD_KIND_BYTES];
         fprintf(out, "%-32s = ", e->o->key);
         if (e->value || e->def) write_value(out, e->value ? e->value : e->def);
-        fprintf(out, "    %s%s", e->value ? "from " : "", rd_config_where(c, e->o->key));
+        fprintf(out, "    %s%s", e->where ? "from " : "", rd_config_where(c, e->o->key));
         if (e->value && e->o->def) fprintf(out, "; default %s", e->o->def);
         if (rd_option_range(e->o, range)) fprintf(out, "; range %s", range);
         fputc('\n', out);

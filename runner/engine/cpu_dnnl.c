@@ -1,5 +1,4 @@
-/* cpu_dnnl.c -- the CPU backend's products, by oneDNN. The only file that knows oneDNN; builds with 2.6 (Debian 12)
- * and 3.x.
+/* cpu_dnnl.c -- the CPU backend's products, by oneDNN. Knows oneDNN, with dnnl_seam.h for 2.6 and 3.x.
  *
  * Products with a parameter, Y = X W for m rows X, are what a recurrent model spends its time in, with m the few dozen
  * sentences of a batch. dnnl_sgemm and matmul copy W into their own layout at every call, which at m = 64 costs a third
@@ -8,93 +7,18 @@
  * core (sgemm / convolution, GFLOP/s; sgemm at 2048^3 reaches 81): 64x512x512 56 / 99, 64x2048x1024 40 / 75, 32x512x512
  * 54 / 98, 16x512x256 61 / 91.
  *
- * So that few primitives are made, m is cut in blocks of BLOCK rows and a rest that is rounded up to a multiple of 8.
+ * So that few primitives are made, m is cut in blocks of BLOCK rows and a rest that is rounded up to a multiple of
+ * STEP.
  */
 #include "rd/backend.h"
-#include <dnnl.h>
+#include "dnnl_seam.h"
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 64, STEP = 8, N_SIZES = BLOCK / STEP };
-
-/* ---- one seam for the two generations of the C API ---- */
-#if DNNL_VERSION_MAJOR >= 3
-typedef dnnl_memory_desc_t md_ptr; /* opaque handle */
-typedef const_dnnl_memory_desc_t md_in;
-#define MD_REF(x) (x)
-static dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t, dnnl_format_tag_t tag)
-{
-    return dnnl_memory_desc_create_with_tag(md, n, d, t, tag);
-}
-static void md_free(md_ptr md)
-{
-    dnnl_memory_desc_destroy(md);
-}
-static size_t md_size(md_in md)
-{
-    return dnnl_memory_desc_get_size(md);
-}
-static bool md_equal(md_in a, md_in b)
-{
-    return dnnl_memory_desc_equal(a, b) != 0;
-}
-static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                             const_dnnl_primitive_attr_t a)
-{
-    const dnnl_dims_t one = {1, 1}, zero = {0, 0};
-    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference, dnnl_convolution_direct, s, w,
-                                                          NULL, d, one, zero, zero, zero, a);
-}
-static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                               const_dnnl_primitive_attr_t a)
-{
-    return dnnl_matmul_primitive_desc_create(pd, e, s, w, NULL, d, a);
-}
-static dnnl_status_t append_sum(dnnl_post_ops_t p)
-{
-    return dnnl_post_ops_append_sum(p, 1.0f, 0, dnnl_data_type_undef);
-}
-#else
-typedef dnnl_memory_desc_t md_ptr; /* a plain struct */
-typedef const dnnl_memory_desc_t *md_in;
-#define MD_REF(x) (&(x))
-static dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t, dnnl_format_tag_t tag)
-{
-    return dnnl_memory_desc_init_by_tag(md, n, d, t, tag);
-}
-#define md_free(md) ((void)(md))
-static size_t md_size(md_in md)
-{
-    return dnnl_memory_desc_get_size(md);
-}
-static bool md_equal(md_in a, md_in b)
-{
-    return dnnl_memory_desc_equal(a, b) != 0;
-}
-static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                             const_dnnl_primitive_attr_t a)
-{
-    const dnnl_dims_t one = {1, 1}, zero = {0, 0};
-    dnnl_convolution_desc_t cd;
-    dnnl_status_t r = dnnl_convolution_forward_desc_init(&cd, dnnl_forward_inference, dnnl_convolution_direct, s, w,
-                                                         NULL, d, one, zero, zero);
-    return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, NULL) : r;
-}
-static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                               const_dnnl_primitive_attr_t a)
-{
-    dnnl_matmul_desc_t md;
-    dnnl_status_t r = dnnl_matmul_desc_init(&md, s, w, NULL, d);
-    return r == dnnl_success ? dnnl_primitive_desc_create(pd, &md, a, e, NULL) : r;
-}
-static dnnl_status_t append_sum(dnnl_post_ops_t p)
-{
-    return dnnl_post_ops_append_sum(p, 1.0f);
-}
-#endif
+enum { BLOCK = 64, STEP = RD_SLACK_ROWS, N_SIZES = BLOCK / STEP };
 
 static rd_code dnnl_result(dnnl_status_t r, const char *call, rd_status *st)
 {
@@ -141,8 +65,7 @@ typedef struct gemm_key {
 } gemm_key;
 typedef struct gemm_prim {
     gemm_key key;
-    dnnl_primitive_t prim;
-    dnnl_memory_t src, wei, dst;
+    product p;
 } gemm_prim;
 
 struct rd_backend {
@@ -151,9 +74,9 @@ struct rd_backend {
     int n_threads;
     bool mixed, bf16_hw;
     rd_packed *packed; /* list, owned */
-    uint16_t *half[2]; /* bfloat16 copies of the operands of one product */
+    void *half[2];     /* bfloat16 copies of the operands of one product */
     size_t half_cap[2];
-    float *soft[2]; /* rounded copies, where bfloat16 is emulated */
+    void *soft[2]; /* rounded copies, where bfloat16 is emulated */
     size_t soft_cap[2];
     gemm_prim *gp; /* bfloat16 products of rd_gemm, by shape */
     int n_gp, cap_gp;
@@ -252,8 +175,7 @@ void rd_backend_free(rd_backend *b)
         b->packed = p->next;
         rd_packed_free(p);
     }
-    for (int i = 0; i < b->n_gp; i++)
-        product_free(&(product){.prim = b->gp[i].prim, .src = b->gp[i].src, .wei = b->gp[i].wei, .dst = b->gp[i].dst});
+    for (int i = 0; i < b->n_gp; i++) product_free(&b->gp[i].p);
     free(b->gp);
     for (int i = 0; i < 2; i++) {
         free(b->half[i]);
@@ -499,11 +421,11 @@ static rd_code side_mul(rd_packed *q, side *s, int64_t m, const float *X, float 
             continue;
         }
         if (b->mixed && b->bf16_hw) {
-            RD_TRY(room((void **)&b->half[0], &b->half_cap[0], (size_t)(rows * s->k) * 2, st));
+            RD_TRY(room(&b->half[0], &b->half_cap[0], (size_t)(rows * s->k) * 2, st));
             to_half(x, b->half[0], rows * s->k);
             x = b->half[0];
         } else if (b->mixed) {
-            RD_TRY(room((void **)&b->soft[0], &b->soft_cap[0], (size_t)(rows * s->k) * 4, st));
+            RD_TRY(room(&b->soft[0], &b->soft_cap[0], (size_t)(rows * s->k) * 4, st));
             to_soft(x, b->soft[0], rows * s->k);
             x = b->soft[0];
         }
@@ -525,71 +447,86 @@ rd_code rd_packed_mul_t(rd_packed *p, int64_t m, const float *Y, float *X, bool 
 }
 
 /* ---- general products ---- */
-/* A bfloat16 product on a processor that has it. The operands are copied anyway; k is rounded up to a multiple of 64
- * with zeros there, so that few shapes occur. */
-static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *A, int64_t lda,
-                         const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+/* C [m, n] = A [m, k] B [k, n] (+ C) of bfloat16 operands, stored as given or transposed. */
+static rd_code gemm_make(rd_backend *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k, product *p,
+                         rd_status *st)
 {
-    const int64_t kk = (k + 63) / 64 * 64;
-    const dnnl_dims_t da = {m, kk}, db = {kk, n}, dc = {m, n};
-    md_ptr s, w, d;
+    const dnnl_dims_t da = {m, k}, db = {k, n}, dc = {m, n};
+    md_ptr md[3];
+    int n_md = 0;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    gemm_prim *g = NULL;
-    RD_TRY(room((void **)&b->half[0], &b->half_cap[0], (size_t)(m * kk) * 2, st));
-    RD_TRY(room((void **)&b->half[1], &b->half_cap[1], (size_t)(kk * n) * 2, st));
-    /* op(A) as stored: [m, kk] or, transposed, [kk, m]; rows of A are contiguous either way */
-    const int64_t ra = ta ? k : m, ca = ta ? m : k, wa = ta ? m : kk;
-    memset(b->half[0], 0, (size_t)(m * kk) * 2);
-    for (int64_t i = 0; i < ra; i++) to_half(A + i * lda, b->half[0] + i * wa, ca);
-    const int64_t rb = tb ? n : k, cb = tb ? k : n, wb = tb ? kk : n;
-    memset(b->half[1], 0, (size_t)(kk * n) * 2);
-    for (int64_t i = 0; i < rb; i++) to_half(B + i * ldb, b->half[1] + i * wb, cb);
-    const int64_t tag = (ta ? 1 : 0) | (tb ? 2 : 0) | (beta != 0.0f ? 4 : 0);
-    const gemm_key key = {m, n, (kk * 8) | tag};
-    for (int i = 0; i < b->n_gp; i++)
-        if (memcmp(&b->gp[i].key, &key, sizeof key) == 0) g = &b->gp[i];
-    if (!g) {
-        if (b->n_gp == b->cap_gp) {
-            const int cap = b->cap_gp ? 2 * b->cap_gp : 64;
-            gemm_prim *gp = realloc(b->gp, (size_t)cap * sizeof *gp);
-            if (!gp) return rd_fail(st, RD_EENV, "out of memory for a product");
-            b->gp = gp;
-            b->cap_gp = cap;
-        }
-        gemm_prim fresh = {.key = key};
-        DNNL(md_make(&s, 2, da, dnnl_bf16, ta ? dnnl_ba : dnnl_ab));
-        DNNL(md_make(&w, 2, db, dnnl_bf16, tb ? dnnl_ba : dnnl_ab));
-        DNNL(md_make(&d, 2, dc, dnnl_f32, dnnl_ab));
-        DNNL(dnnl_primitive_attr_create(&attr));
-        if (beta != 0.0f) {
-            DNNL(dnnl_post_ops_create(&ops));
-            DNNL(append_sum(ops));
-            DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
-        }
-        DNNL(matmul_pd(&pd, b->engine, MD_REF(s), MD_REF(w), MD_REF(d), attr));
-        DNNL(dnnl_primitive_create(&fresh.prim, pd));
-        DNNL(dnnl_memory_create(&fresh.src, MD_REF(s), b->engine, DNNL_MEMORY_NONE));
-        DNNL(dnnl_memory_create(&fresh.wei, MD_REF(w), b->engine, DNNL_MEMORY_NONE));
-        DNNL(dnnl_memory_create(&fresh.dst, MD_REF(d), b->engine, DNNL_MEMORY_NONE));
-        md_free(s);
-        md_free(w);
-        md_free(d);
-        b->gp[b->n_gp] = fresh;
-        g = &b->gp[b->n_gp++];
+    DNNL(md_make(&md[0], 2, da, dnnl_bf16, ta ? dnnl_ba : dnnl_ab));
+    n_md++;
+    DNNL(md_make(&md[1], 2, db, dnnl_bf16, tb ? dnnl_ba : dnnl_ab));
+    n_md++;
+    DNNL(md_make(&md[2], 2, dc, dnnl_f32, dnnl_ab));
+    n_md++;
+    DNNL(dnnl_primitive_attr_create(&attr));
+    if (add) {
+        DNNL(dnnl_post_ops_create(&ops));
+        DNNL(append_sum(ops));
+        DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
     }
-    (void)ldc; /* contiguous: checked by the caller */
-    DNNL(dnnl_memory_set_data_handle(g->src, b->half[0]));
-    DNNL(dnnl_memory_set_data_handle(g->wei, b->half[1]));
-    DNNL(dnnl_memory_set_data_handle(g->dst, C));
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, g->src}, {DNNL_ARG_WEIGHTS, g->wei}, {DNNL_ARG_DST, g->dst}};
-    DNNL(dnnl_primitive_execute(g->prim, b->stream, 3, args));
-    DNNL(dnnl_stream_wait(b->stream));
+    DNNL(matmul_pd(&pd, b->engine, MD_REF(md[0]), MD_REF(md[1]), MD_REF(md[2]), attr));
+    DNNL(dnnl_primitive_create(&p->prim, pd));
+    DNNL(dnnl_memory_create(&p->src, MD_REF(md[0]), b->engine, DNNL_MEMORY_NONE));
+    DNNL(dnnl_memory_create(&p->wei, MD_REF(md[1]), b->engine, DNNL_MEMORY_NONE));
+    DNNL(dnnl_memory_create(&p->dst, MD_REF(md[2]), b->engine, DNNL_MEMORY_NONE));
 done:
+    if (st->code != RD_OK) product_free(p);
     if (pd) dnnl_primitive_desc_destroy(pd);
     if (ops) dnnl_post_ops_destroy(ops);
     if (attr) dnnl_primitive_attr_destroy(attr);
+    while (n_md > 0) md_free(md[--n_md]);
+    return st->code;
+}
+
+/* The product of these shapes, made on first use; NULL after a failure. */
+static product *gemm_find(rd_backend *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k, rd_status *st)
+{
+    const gemm_key key = {m, n, k * 8 + (ta ? 1 : 0) + (tb ? 2 : 0) + (add ? 4 : 0)};
+    for (int i = 0; i < b->n_gp; i++)
+        if (memcmp(&b->gp[i].key, &key, sizeof key) == 0) return &b->gp[i].p;
+    if (b->n_gp == b->cap_gp) {
+        const int cap = b->cap_gp ? 2 * b->cap_gp : 64;
+        gemm_prim *gp = realloc(b->gp, (size_t)cap * sizeof *gp);
+        if (!gp) {
+            rd_fail(st, RD_EENV, "out of memory for a product");
+            return NULL;
+        }
+        b->gp = gp;
+        b->cap_gp = cap;
+    }
+    gemm_prim *g = &b->gp[b->n_gp];
+    *g = (gemm_prim){.key = key};
+    if (gemm_make(b, ta, tb, add, m, n, k, &g->p, st) != RD_OK) return NULL;
+    b->n_gp++;
+    return &g->p;
+}
+
+/* A bfloat16 product on a processor that has it; C is contiguous. The operands are copied anyway; k is rounded up to a
+ * multiple of 64 with zeros there, so that few shapes occur. */
+static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *A, int64_t lda,
+                         const float *B, int64_t ldb, bool add, float *C, rd_status *st)
+{
+    const int64_t kk = (k + 63) / 64 * 64;
+    RD_TRY(room(&b->half[0], &b->half_cap[0], (size_t)(m * kk) * 2, st));
+    RD_TRY(room(&b->half[1], &b->half_cap[1], (size_t)(kk * n) * 2, st));
+    /* op(A) as stored: [m, kk] or, transposed, [kk, m]; rows of A are contiguous either way */
+    const int64_t ra = ta ? k : m, ca = ta ? m : k, wa = ta ? m : kk;
+    memset(b->half[0], 0, (size_t)(m * kk) * 2);
+    for (int64_t i = 0; i < ra; i++) to_half(A + i * lda, (uint16_t *)b->half[0] + i * wa, ca);
+    const int64_t rb = tb ? n : k, cb = tb ? k : n, wb = tb ? kk : n;
+    memset(b->half[1], 0, (size_t)(kk * n) * 2);
+    for (int64_t i = 0; i < rb; i++) to_half(B + i * ldb, (uint16_t *)b->half[1] + i * wb, cb);
+    product *p = gemm_find(b, ta, tb, add, m, n, kk, st);
+    if (!p) return st->code;
+    DNNL(dnnl_memory_set_data_handle(p->wei, b->half[1]));
+    RD_TRY(run(b, p, b->half[0], C, st));
+    DNNL(dnnl_stream_wait(b->stream));
+done:
     return st->code;
 }
 
@@ -604,11 +541,11 @@ rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k
     }
     const float *a = A, *bb = B;
     if (b->mixed && b->bf16_hw && ldc == n && alpha == 1.0f && (beta == 0.0f || beta == 1.0f))
-        return gemm_bf16(b, ta, tb, m, n, k, A, lda, B, ldb, beta, C, ldc, st);
+        return gemm_bf16(b, ta, tb, m, n, k, A, lda, B, ldb, beta != 0.0f, C, st);
     if (b->mixed) {
         const int64_t na = ((ta ? k : m) - 1) * lda + (ta ? m : k), nb = ((tb ? n : k) - 1) * ldb + (tb ? k : n);
-        RD_TRY(room((void **)&b->soft[0], &b->soft_cap[0], (size_t)na * 4, st));
-        RD_TRY(room((void **)&b->soft[1], &b->soft_cap[1], (size_t)nb * 4, st));
+        RD_TRY(room(&b->soft[0], &b->soft_cap[0], (size_t)na * 4, st));
+        RD_TRY(room(&b->soft[1], &b->soft_cap[1], (size_t)nb * 4, st));
         to_soft(A, b->soft[0], na);
         to_soft(B, b->soft[1], nb);
         a = b->soft[0];

@@ -116,6 +116,10 @@ rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols)
 rd_var *rd_tape_param(rd_tape *t, rd_param *p)
 {
     if (!p || t->status.code != RD_OK) return NULL;
+    if (p->index >= t->n_leaf) {
+        rd_fail(&t->status, RD_EBUG, "parameter '%s' was declared after the tape was made", p->name);
+        return NULL;
+    }
     if (t->leaf[p->index]) return t->leaf[p->index];
     rd_var *x = rd_tape_const(t, rd_params_values(t->params) + p->offset, 1, 1);
     if (!x) return NULL;
@@ -136,6 +140,11 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     record *r = NULL;
     bool needs = false;
     if (st->code != RD_OK) return NULL;
+    if (n_in > RD_MAX_IN || n_out > RD_MAX_OUT) {
+        rd_fail(st, RD_EBUG, "op '%s' has %d inputs and %d outputs; %d and %d fit", op->name, n_in, n_out, RD_MAX_IN,
+                RD_MAX_OUT);
+        return NULL;
+    }
     RD_TRY(rd_arena_zero(t->step, sizeof *r, &r, st));
     rd_call *c = &r->call;
     c->op = op;
@@ -158,13 +167,15 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
         needs |= in[i] && in[i]->needs_grad;
     }
     c->keep = needs && op->cpu.backward;
+    c->kept = c->keep ? t->step : t->scratch;
     for (int i = 0; i < n_out; i++) {
         RD_TRY(rd_arena_zero(t->step, sizeof(rd_var), &c->out[i], st));
         c->out[i]->needs_grad = c->keep;
     }
     RD_TRY(op->infer(c, st));
     for (int i = 0; i < n_out; i++)
-        RD_TRY(rd_arena_get(t->step, (size_t)(c->out[i]->rows + 8) * (size_t)c->out[i]->cols * sizeof(float),
+        RD_TRY(rd_arena_get(t->step,
+                            (size_t)(c->out[i]->rows + RD_SLACK_ROWS) * (size_t)c->out[i]->cols * sizeof(float),
                             &c->out[i]->v, st));
     const rd_mark m = rd_arena_mark(t->scratch);
     RD_TRY(op->cpu.forward(c, st));
@@ -184,7 +195,7 @@ done:
 static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
 {
     if (!x || !x->needs_grad || x->g) return RD_OK;
-    return rd_arena_zero(t->step, (size_t)(x->rows + 8) * (size_t)x->cols * sizeof(float), &x->g, st);
+    return rd_arena_zero(t->step, (size_t)(x->rows + RD_SLACK_ROWS) * (size_t)x->cols * sizeof(float), &x->g, st);
 }
 
 void rd_tape_set_seed(rd_tape *t, float seed)

@@ -69,7 +69,7 @@ static rd_var *one_step_late(rd_tape *t, const rd_packing *p, rd_var *ctx)
 }
 
 rd_var *rd_decoder_apply(rd_tape *t, rd_decoder *d, const rd_packing *p, uint64_t epoch, const int32_t *ids,
-                         rd_var *memory, const int64_t *first, const int64_t *len, int64_t max_len)
+                         rd_var *memory, const int64_t *first, const int64_t *len)
 {
     rd_status *st = rd_tape_status(t);
     rd_var *w[RD_MAX_LAYERS * RD_LAYER_PARAMS], *ctx;
@@ -77,12 +77,8 @@ rd_var *rd_decoder_apply(rd_tape *t, rd_decoder *d, const rd_packing *p, uint64_
     int n_w = 0;
     rd_attn_decoder *a;
     if (rd_arena_zero(rd_tape_arena(t), sizeof *a, &a, st) != RD_OK) return NULL;
-    *a = (rd_attn_decoder){.kind = d->kind,
-                           .packing = *p,
-                           .src_first = first,
-                           .src_len = len,
-                           .max_src_len = max_len,
-                           .n_layers = wrapped ? d->n_layers : 1};
+    *a = (rd_attn_decoder){
+        .kind = d->kind, .packing = *p, .src_first = first, .src_len = len, .n_layers = wrapped ? d->n_layers : 1};
     for (int l = 0; l < a->n_layers; l++) {
         a->layer[l] = d->layer[l].l;
         a->layer[l].drop_in.epoch = a->layer[l].drop_out.epoch = epoch;

@@ -66,8 +66,7 @@ static rd_code step(void *ctx, int64_t n, const int32_t *ids, const int64_t *par
     float *cur = s->x, *next = s->y;
     if (s->W_in) {
         RD_TRY(rd_mul_rows(&s->cell[0], s->W_in, 0, wide, n, cur, next, false, st));
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t j = 0; j < d->H; j++) next[i * d->H + j] += s->b_in->v[j];
+        rd_add_bias(n, d->H, s->b_in->v, next);
         cur = s->y;
         next = s->x;
     }
@@ -153,6 +152,7 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
                            .be = rd_tape_backend(t),
                            .ps = ps,
                            .scratch = scratch};
+    RD_TRY(rd_tape_check(t, st));
     RD_TRY(rd_attention_begin(&s->at, a, st));
     RD_TRY(rd_search(a, n, limit, d->V, 1, 2, beam_width, length_penalty, step, s, out, st));
 done:

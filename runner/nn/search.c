@@ -65,9 +65,9 @@ static rd_code add_node(search *s, int64_t parent, int32_t id, int64_t *out, rd_
 {
     if (s->n_nodes == s->cap_nodes) { /* the arena has no realloc: double and copy */
         node *more;
-        const int64_t cap = s->cap_nodes ? 2 * s->cap_nodes : 1024;
+        const int64_t cap = 2 * s->cap_nodes;
         if (rd_arena_get(s->a, (size_t)cap * sizeof *more, &more, st) != RD_OK) return st->code;
-        if (s->n_nodes) memcpy(more, s->nodes, (size_t)s->n_nodes * sizeof *more);
+        memcpy(more, s->nodes, (size_t)s->n_nodes * sizeof *more);
         s->nodes = more;
         s->cap_nodes = cap;
     }
@@ -129,13 +129,15 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
                   int64_t beam_width, double length_penalty, rd_search_step *step, void *ctx, rd_hypothesis *out,
                   rd_status *st)
 {
-    search s = {.a = a, .V = V, .W = beam_width < 1 ? 1 : beam_width, .end = end, .alpha = length_penalty};
+    search s = {
+        .a = a, .V = V, .W = beam_width < 1 ? 1 : beam_width, .end = end, .alpha = length_penalty, .cap_nodes = 1024};
     const int64_t most = n_sentences * s.W;
     beam *b, *next;
     candidate *best;
     int64_t *n, *parent, *sentence;
     int32_t *ids;
     float *logits;
+    RD_TRY(rd_arena_get(a, (size_t)s.cap_nodes * sizeof *s.nodes, &s.nodes, st));
     RD_TRY(rd_arena_zero(a, (size_t)(most + 1) * sizeof *b, &b, st));
     RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *next, &next, st));
     RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *best, &best, st));

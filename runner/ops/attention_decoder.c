@@ -13,9 +13,10 @@ typedef struct layer_rows { /* what a layer keeps, all N rows */
 } layer_rows;
 
 typedef struct saved {
-    float *cat;            /* [N, E + M]; the first layer's x when there is no W_in */
-    float *qp, *al;        /* [N, A]; [N, max_src_len], by slot */
-    int64_t *slot, *slot0; /* slot of each packed row: sequence by sequence; first slot of each sequence */
+    float *cat;              /* [N, E + M]; the first layer's x when there is no W_in */
+    float *qp, *al;          /* [N, A]; attention weights, sequence by sequence, src_len of them a step */
+    int64_t *slot, *slot0;   /* slot of each packed row: sequence by sequence; first slot of each sequence */
+    int64_t *where, *where0; /* place in al of each packed row, and of each sequence's first */
     layer_rows l[RD_MAX_LAYERS];
 } saved;
 
@@ -30,11 +31,19 @@ static rd_code infer(rd_call *c, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
     const int64_t N = d->packing.off[d->packing.n_steps], wide = c->in[IN_EMB]->cols + c->in[IN_MEMORY]->cols;
+    if (d->n_layers < 1 || d->n_layers > RD_MAX_LAYERS)
+        return rd_fail(st, RD_EBUG, "attention_decoder: %d layers; 1 to %d fit", d->n_layers, RD_MAX_LAYERS);
     const rd_layer *top = &d->layer[d->n_layers - 1];
     if (c->in[IN_EMB]->rows != N || d->layer[0].shape.in != (c->in[IN_W] ? c->in[IN_W]->cols : wide) ||
         (c->in[IN_W] && c->in[IN_W]->rows != wide))
         return rd_fail(st, RD_EBUG, "attention_decoder: %lld rows of width %lld do not fit",
                        (long long)c->in[IN_EMB]->rows, (long long)wide);
+    const rd_var *query = c->in[IN_QUERY]; /* luong has none: the query meets the keys as it is */
+    const int64_t depth = c->in[IN_KEYS]->cols;
+    if ((query ? query->rows : depth) != top->shape.R || (query && query->cols != depth) ||
+        c->in[IN_KEYS]->rows != c->in[IN_MEMORY]->rows)
+        return rd_fail(st, RD_EBUG, "attention_decoder: a query of width %lld does not fit keys of %lld",
+                       (long long)top->shape.R, (long long)depth);
     c->out[0]->rows = c->out[1]->rows = N;
     c->out[0]->cols = top->shape.R;
     c->out[1]->cols = c->in[IN_MEMORY]->cols;
@@ -69,59 +78,55 @@ static rd_code setup(rd_call *c, ctx *x, rd_status *st)
                            .keys = c->in[IN_KEYS]->v,
                            .first = d->src_first,
                            .len = d->src_len,
-                           .max_len = d->max_src_len,
                            .be = c->be,
                            .ps = c->params,
                            .scratch = c->scratch};
-    RD_TRY(rd_attention_begin(&x->at, c->step, st));
+    RD_TRY(rd_attention_begin(&x->at, c->scratch, st));
 done:
     return st->code;
-}
-
-static rd_code floats(rd_arena *a, int64_t rows, int64_t cols, float **out, rd_status *st)
-{
-    return rd_arena_get(a, (size_t)((rows + 8) * cols) * sizeof(float), out, st);
-}
-
-static rd_cell_rows rows_at(const rd_cell_rows *r, const rd_cell *k, int64_t row)
-{
-    return (rd_cell_rows){r->z + row * k->Z, r->c ? r->c + row * k->s.H : NULL, r->tc + row * k->s.H,
-                          r->m ? r->m + row * k->s.H : NULL, r->h + row * k->s.R};
 }
 
 static rd_code make_room(rd_call *c, const ctx *x, saved *v, rd_status *st)
 {
     const rd_packing *p = &x->d->packing;
     const int64_t N = x->N;
-    RD_TRY(floats(c->step, N, x->E + x->M, &v->cat, st));
-    if (x->at.ve) RD_TRY(floats(c->step, N, x->A, &v->qp, st));
-    RD_TRY(floats(c->step, N, x->d->max_src_len, &v->al, st));
-    RD_TRY(rd_arena_get(c->step, (size_t)(N + 1) * sizeof(int64_t), &v->slot, st));
-    RD_TRY(rd_arena_zero(c->step, (size_t)(x->n0 + 1) * sizeof(int64_t), &v->slot0, st));
+    RD_TRY(rd_rows_get(c->kept, N, x->E + x->M, &v->cat, st));
+    if (x->at.ve) RD_TRY(rd_rows_get(c->kept, N, x->A, &v->qp, st));
+    RD_TRY(rd_arena_get(c->kept, (size_t)(N + 1) * sizeof(int64_t), &v->slot, st));
+    RD_TRY(rd_arena_get(c->kept, (size_t)(N + 1) * sizeof(int64_t), &v->where, st));
+    RD_TRY(rd_arena_zero(c->kept, (size_t)(x->n0 + 1) * sizeof(int64_t), &v->slot0, st));
+    RD_TRY(rd_arena_zero(c->kept, (size_t)(x->n0 + 1) * sizeof(int64_t), &v->where0, st));
     for (int64_t t = 0; t < p->n_steps; t++) /* lengths, then their running sum */
         for (int64_t i = 0; i < p->off[t + 1] - p->off[t]; i++) v->slot0[i + 1]++;
-    for (int64_t i = 0; i < x->n0; i++) v->slot0[i + 1] += v->slot0[i];
+    for (int64_t i = 0; i < x->n0; i++) {
+        v->where0[i + 1] = v->where0[i] + v->slot0[i + 1] * x->d->src_len[i];
+        v->slot0[i + 1] += v->slot0[i];
+    }
+    RD_TRY(rd_arena_get(c->kept, (size_t)v->where0[x->n0] * sizeof(float), &v->al, st));
     for (int64_t t = 0; t < p->n_steps; t++)
-        for (int64_t i = 0; i < p->off[t + 1] - p->off[t]; i++) v->slot[p->off[t] + i] = v->slot0[i] + t;
+        for (int64_t i = 0; i < p->off[t + 1] - p->off[t]; i++) {
+            v->slot[p->off[t] + i] = v->slot0[i] + t;
+            v->where[p->off[t] + i] = v->where0[i] + t * x->d->src_len[i];
+        }
     for (int l = 0; l < x->d->n_layers; l++) {
         const rd_layer *L = &x->d->layer[l];
         layer_rows *y = &v->l[l];
         if (l > 0 || c->in[IN_W])
-            RD_TRY(floats(c->step, N, L->shape.in, &y->x, st));
+            RD_TRY(rd_rows_get(c->kept, N, L->shape.in, &y->x, st));
         else
             y->x = v->cat;
         y->xd = y->x;
         if (c->training && L->drop_in.keep < 1.0f) {
-            RD_TRY(floats(c->step, N, L->shape.in, &y->xd, st));
-            RD_TRY(rd_arena_get(c->step, (size_t)(N * L->shape.in), &y->mask_in, st));
+            RD_TRY(rd_rows_get(c->kept, N, L->shape.in, &y->xd, st));
+            RD_TRY(rd_arena_get(c->kept, (size_t)(N * L->shape.in), &y->mask_in, st));
         }
         if (c->training && L->drop_out.keep < 1.0f)
-            RD_TRY(rd_arena_get(c->step, (size_t)(N * L->shape.R), &y->mask_out, st));
-        RD_TRY(floats(c->step, N, x->cell[l].Z, &y->r.z, st));
-        RD_TRY(floats(c->step, N, L->shape.H, &y->r.tc, st));
-        if (L->cell->has_c) RD_TRY(floats(c->step, N, L->shape.H, &y->r.c, st));
-        if (L->shape.projects) RD_TRY(floats(c->step, N, L->shape.H, &y->r.m, st));
-        RD_TRY(floats(c->step, N, L->shape.R, &y->r.h, st));
+            RD_TRY(rd_arena_get(c->kept, (size_t)(N * L->shape.R), &y->mask_out, st));
+        RD_TRY(rd_rows_get(c->kept, N, x->cell[l].Z, &y->r.z, st));
+        RD_TRY(rd_rows_get(c->kept, N, L->shape.H, &y->r.tc, st));
+        if (L->cell->has_c) RD_TRY(rd_rows_get(c->kept, N, L->shape.H, &y->r.c, st));
+        if (L->shape.projects) RD_TRY(rd_rows_get(c->kept, N, L->shape.H, &y->r.m, st));
+        RD_TRY(rd_rows_get(c->kept, N, L->shape.R, &y->r.h, st));
     }
 done:
     return st->code;
@@ -134,7 +139,7 @@ static rd_code forward(rd_call *c, rd_status *st)
     const rd_attn_decoder *d = c->attr;
     const rd_packing *p = &d->packing;
     RD_TRY(setup(c, &x, st));
-    RD_TRY(rd_arena_zero(c->step, sizeof *v, &v, st));
+    RD_TRY(rd_arena_zero(c->kept, sizeof *v, &v, st));
     c->saved = v;
     RD_TRY(make_room(c, &x, v, st));
     const int64_t wide = x.E + x.M;
@@ -152,8 +157,7 @@ static rd_code forward(rd_call *c, rd_status *st)
             const int64_t w = c->in[IN_W]->cols;
             float *y = v->l[0].x + at * w;
             RD_TRY(rd_mul_rows(&x.cell[0], c->in[IN_W], 0, wide, n, v->cat + at * wide, y, false, st));
-            for (int64_t i = 0; i < n; i++)
-                for (int64_t j = 0; j < w; j++) y[i * w + j] += c->in[IN_BIAS]->v[j];
+            rd_add_bias(n, w, c->in[IN_BIAS]->v, y);
         }
         for (int l = 0; l < d->n_layers; l++) {
             const rd_layer *L = &d->layer[l];
@@ -164,7 +168,7 @@ static rd_code forward(rd_call *c, rd_status *st)
             if (y->mask_in)
                 rd_dropout_rows(c->be, &L->drop_in, p, t, t + 1, in, y->x + at * in, y->xd + at * in,
                                 y->mask_in + at * in);
-            const rd_cell_rows r = rows_at(&y->r, k, at);
+            const rd_cell_rows r = rd_cell_rows_at(k, &y->r, at);
             RD_TRY(L->cell->input(k, n, y->xd + at * in, NULL, r.z, st));
             RD_TRY(rd_cell_step(k, n, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * L->shape.H : NULL, &r,
                                 st));
@@ -175,7 +179,7 @@ static rd_code forward(rd_call *c, rd_status *st)
             if (L->residual)
                 for (int64_t i = 0; i < n * R; i++) out[i] += y->x[at * in + i];
         }
-        RD_TRY(rd_attention_step(&x.at, n, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->slot + at,
+        RD_TRY(rd_attention_step(&x.at, n, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->where + at,
                                  v->al, c->out[1]->v + at * x.M, st));
     }
 done:
@@ -204,7 +208,7 @@ static rd_code layer_step_back(rd_call *c, ctx *x, const saved *v, layer_back *b
     else
         memcpy(dh, dout, (size_t)(n * R) * sizeof(float));
     for (int64_t i = 0; i < later * R; i++) dh[i] += b->dh_rec[i];
-    const rd_cell_rows r = rows_at(&y->r, k, at);
+    const rd_cell_rows r = rd_cell_rows_at(k, &y->r, at);
     float *dz = b->dz + at * k->Z;
     RD_TRY(rd_cell_step_back(k, n, dh, b->dc, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * H : NULL, &r,
                              dz, b->dh_rec, st));
@@ -224,34 +228,35 @@ static rd_code backward(rd_call *c, rd_status *st)
     const saved *v = c->saved;
     layer_back b[RD_MAX_LAYERS] = {{0}};
     float *dx[2], *dctx, *dctx_all, *q_all = NULL, *carry, *dx0_all = NULL, *dqp_all = NULL, *h_prev;
+    const int n_layers = d->n_layers;
     int64_t widest = 1;
     rd_arena *s = c->scratch;
     RD_TRY(setup(c, &x, st));
     const int64_t N = x.N, wide = x.E + x.M;
     if (N == 0) return RD_OK;
-    for (int l = 0; l < d->n_layers; l++) {
+    for (int l = 0; l < n_layers; l++) {
         const rd_cell_shape *h = &d->layer[l].shape;
-        RD_TRY(rd_arena_zero(s, (size_t)((N + 8) * x.cell[l].Z) * sizeof(float), &b[l].dz, st));
-        RD_TRY(rd_arena_zero(s, (size_t)((x.n0 + 8) * h->H) * sizeof(float), &b[l].dc, st));
-        RD_TRY(floats(s, x.n0, h->R, &b[l].dh_rec, st));
-        RD_TRY(floats(s, N, h->R, &b[l].dh_all, st));
+        RD_TRY(rd_rows_zero(s, N, x.cell[l].Z, &b[l].dz, st));
+        RD_TRY(rd_rows_zero(s, x.n0, h->H, &b[l].dc, st));
+        RD_TRY(rd_rows_get(s, x.n0, h->R, &b[l].dh_rec, st));
+        RD_TRY(rd_rows_get(s, N, h->R, &b[l].dh_all, st));
         widest = h->in > widest ? h->in : widest;
         widest = h->R > widest ? h->R : widest;
     }
-    for (int i = 0; i < 2; i++) RD_TRY(floats(s, x.n0, widest > wide ? widest : wide, &dx[i], st));
-    RD_TRY(floats(s, x.n0, x.M, &dctx, st));
-    RD_TRY(floats(s, x.n0, x.M, &carry, st));
-    RD_TRY(floats(s, N, x.M, &dctx_all, st));
+    for (int i = 0; i < 2; i++) RD_TRY(rd_rows_get(s, x.n0, widest > wide ? widest : wide, &dx[i], st));
+    RD_TRY(rd_rows_get(s, x.n0, x.M, &dctx, st));
+    RD_TRY(rd_rows_get(s, x.n0, x.M, &carry, st));
+    RD_TRY(rd_rows_get(s, N, x.M, &dctx_all, st));
     if (!x.at.ve)
-        RD_TRY(floats(s, N, x.R, &q_all, st));
+        RD_TRY(rd_rows_get(s, N, x.R, &q_all, st));
     else
-        RD_TRY(floats(s, N, x.A, &dqp_all, st));
-    if (c->in[IN_W]) RD_TRY(floats(s, N, c->in[IN_W]->cols, &dx0_all, st));
+        RD_TRY(rd_rows_get(s, N, x.A, &dqp_all, st));
+    if (c->in[IN_W]) RD_TRY(rd_rows_get(s, N, c->in[IN_W]->cols, &dx0_all, st));
     rd_attention_grads g = {.dkeys = c->in[IN_KEYS]->g};
-    RD_TRY(floats(s, N, d->max_src_len, &g.ds, st));
-    RD_TRY(rd_arena_zero(s, (size_t)((x.n0 + 8) * x.A) * sizeof(float), &g.dv_rows, st));
-    RD_TRY(rd_arena_zero(s, (size_t)(x.n0 + 8) * sizeof(float), &g.dg_rows, st));
-    if (!g.dkeys) RD_TRY(rd_arena_zero(s, (size_t)(c->in[IN_KEYS]->rows * x.A) * sizeof(float), &g.dkeys, st));
+    RD_TRY(rd_arena_get(s, (size_t)v->where0[x.n0] * sizeof(float), &g.ds, st));
+    RD_TRY(rd_rows_zero(s, x.n0, x.A, &g.dv_rows, st));
+    RD_TRY(rd_rows_zero(s, x.n0, 1, &g.dg_rows, st));
+    if (!g.dkeys) RD_TRY(rd_rows_zero(s, c->in[IN_KEYS]->rows, x.A, &g.dkeys, st));
 
     for (int64_t t = p->n_steps - 1; t >= 0; t--) {
         const int64_t at = p->off[t], n = p->off[t + 1] - at,
@@ -266,9 +271,10 @@ static rd_code backward(rd_call *c, rd_status *st)
         float *cur = dx[0], *next = dx[1];
         memcpy(cur, c->out[0]->g + at * x.R, (size_t)(n * x.R) * sizeof(float));
         if (dqp_all) g.dqp = dqp_all + at * x.A;
-        RD_TRY(rd_attention_step_back(&x.at, n, q, v->qp ? v->qp + at * x.A : NULL, v->slot + at, v->al, dctx, &g, cur,
+        RD_TRY(rd_attention_step_back(&x.at, n, q, v->qp ? v->qp + at * x.A : NULL, v->where + at, v->al, dctx, &g, cur,
                                       st));
-        for (int l = d->n_layers - 1; l >= 0; l--) {
+        for (int k = 0; k < n_layers; k++) {
+            const int l = n_layers - 1 - k;
             RD_TRY(layer_step_back(c, &x, v, &b[l], l, t, cur, next, st));
             float *swap = cur;
             cur = next;
@@ -286,10 +292,10 @@ static rd_code backward(rd_call *c, rd_status *st)
             memcpy(carry + i * x.M, row + x.E, (size_t)x.M * sizeof(float));
         }
     }
-    for (int l = 0; l < d->n_layers; l++) {
+    for (int l = 0; l < n_layers; l++) {
         const int64_t R = d->layer[l].shape.R;
         const rd_mark mark = rd_arena_mark(s);
-        RD_TRY(floats(s, N, R, &h_prev, st));
+        RD_TRY(rd_rows_get(s, N, R, &h_prev, st));
         rd_shift_rows(p, R, v->l[l].r.h, h_prev);
         RD_TRY(d->layer[l].cell->weights_back(&x.cell[l], N, v->l[l].xd, NULL, h_prev, v->l[l].r.tc, b[l].dz, st));
         RD_TRY(rd_cell_projection_back(&x.cell[l], N, v->l[l].r.m, b[l].dh_all, st));
@@ -304,7 +310,7 @@ static rd_code backward(rd_call *c, rd_status *st)
         RD_TRY(rd_mul_grad(&x.cell[0], c->in[IN_QUERY], 0, x.R, N, c->out[0]->v, dqp_all, x.A, st));
         if (c->in[IN_B]) rd_add_columns(c->be, N, x.A, dqp_all, x.A, c->in[IN_B]->g);
     }
-    RD_TRY(rd_attention_finish(&x.at, x.n0, v->slot0, v->al, dctx_all, q_all, &g, c->in[IN_MEMORY]->g, st));
+    RD_TRY(rd_attention_finish(&x.at, x.n0, v->slot0, v->where0, v->al, dctx_all, q_all, &g, c->in[IN_MEMORY]->g, st));
 done:
     return st->code;
 }

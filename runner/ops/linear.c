@@ -3,12 +3,14 @@
 
 static rd_code infer(rd_call *c, rd_status *st)
 {
-    if (c->in[0]->cols != c->in[1]->rows || (c->in[2] && c->in[2]->cols != c->in[1]->cols) || !c->in[1]->param)
-        return rd_fail(st, RD_EBUG, "linear: x has %lld columns, W is %lld x %lld", (long long)c->in[0]->cols,
-                       (long long)c->in[1]->rows, (long long)c->in[1]->cols);
+    if (!c->in[1]->param || (c->in[2] && c->in[2]->cols != c->in[1]->cols))
+        return rd_fail(st, RD_EBUG, "linear: W of %lld columns is no parameter, or its bias has other ones",
+                       (long long)c->in[1]->cols);
+    RD_TRY(rd_rows_check("linear", c->in[0], c->in[1]->rows, st));
     c->out[0]->rows = c->in[0]->rows;
     c->out[0]->cols = c->in[1]->cols;
-    return RD_OK;
+done:
+    return st->code;
 }
 
 static rd_code forward(rd_call *c, rd_status *st)
@@ -16,13 +18,8 @@ static rd_code forward(rd_call *c, rd_status *st)
     rd_packed *p = rd_backend_packed(c->be, c->params, c->in[1]->param, 0, c->in[1]->rows, st);
     if (!p) return st->code;
     const int64_t N = c->in[0]->rows, n = c->in[1]->cols;
-    float *restrict y = c->out[0]->v;
-    RD_TRY(rd_packed_mul(p, N, c->in[0]->v, y, false, st));
-    if (c->in[2]) {
-        const float *restrict b = c->in[2]->v;
-        for (int64_t i = 0; i < N; i++)
-            for (int64_t j = 0; j < n; j++) y[i * n + j] += b[j];
-    }
+    RD_TRY(rd_packed_mul(p, N, c->in[0]->v, c->out[0]->v, false, st));
+    if (c->in[2]) rd_add_bias(N, n, c->in[2]->v, c->out[0]->v);
 done:
     return st->code;
 }

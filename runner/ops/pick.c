@@ -63,8 +63,13 @@ const rd_op rd_op_def_pick = {
 rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const *idx, int64_t n)
 {
     attr a = {.n = n};
-    for (int k = 0; k < n_in && k < MOST; k++) a.idx[k] = idx[k];
-    for (int k = 0; k < n_in; k++)
+    if (n_in > MOST) {
+        rd_fail(rd_tape_status(t), RD_EBUG, "pick: %d inputs, %d fit", n_in, MOST);
+        return NULL;
+    }
+    for (int k = 0; k < n_in; k++) {
         if (!x[k]) return NULL;
+        a.idx[k] = idx[k];
+    }
     return rd_tape_apply(t, &rd_op_def_pick, &a, sizeof a, x, n_in, NULL, 1);
 }

@@ -21,60 +21,55 @@ static rd_code infer(rd_call *c, rd_status *st)
     const attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
     const int64_t N = a->p.off[a->p.n_steps];
-    if (c->in[0]->cols != s->in || c->in[0]->rows != N ||
-        (c->in[1] && (c->in[1]->cols != s->extra || c->in[1]->rows != N)))
-        return rd_fail(st, RD_EBUG, "rnn_layer: input of %lld x %lld for %lld rows of width %lld",
-                       (long long)c->in[0]->rows, (long long)c->in[0]->cols, (long long)N, (long long)s->in);
+    RD_TRY(rd_rows_check("rnn_layer", c->in[0], s->in, st));
+    if (c->in[1]) RD_TRY(rd_rows_check("rnn_layer", c->in[1], s->extra, st));
+    if (c->in[0]->rows != N || (c->in[1] && c->in[1]->rows != N))
+        return rd_fail(st, RD_EBUG, "rnn_layer: input of %lld rows for %lld", (long long)c->in[0]->rows, (long long)N);
     if (a->l.residual && s->in != s->R)
         return rd_fail(st, RD_EBUG, "rnn_layer: residual of width %lld on %lld", (long long)s->in, (long long)s->R);
     c->out[0]->rows = N;
     c->out[0]->cols = s->R;
-    return RD_OK;
-}
-
-static rd_cell_rows rows_at(const rd_cell_rows *r, const rd_cell *k, int64_t row)
-{
-    return (rd_cell_rows){r->z + row * k->Z, r->c ? r->c + row * k->s.H : NULL, r->tc + row * k->s.H,
-                          r->m ? r->m + row * k->s.H : NULL, r->h + row * k->s.R};
+done:
+    return st->code;
 }
 
 static rd_code forward(rd_call *c, rd_status *st)
 {
     const attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
-    const int64_t N = c->out[0]->rows, full = N + 8;
+    const int64_t N = c->out[0]->rows;
     const bool drop_in = c->training && a->l.drop_in.keep < 1.0f, drop_out = c->training && a->l.drop_out.keep < 1.0f;
     saved *v;
     rd_cell k;
     RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, c->scratch, c->in + 2, a->n_w, st));
-    RD_TRY(rd_arena_zero(c->step, sizeof *v, &v, st));
+    RD_TRY(rd_arena_zero(c->kept, sizeof *v, &v, st));
     c->saved = v;
     v->xd = c->in[0]->v;
     if (drop_in) {
         float *xd;
-        RD_TRY(rd_arena_get(c->step, (size_t)(full * s->in) * sizeof(float), &xd, st));
-        RD_TRY(rd_arena_get(c->step, (size_t)(full * s->in), &v->mask_in, st));
+        RD_TRY(rd_rows_get(c->kept, N, s->in, &xd, st));
+        RD_TRY(rd_arena_get(c->kept, (size_t)(N * s->in), &v->mask_in, st));
         rd_dropout_rows(c->be, &a->l.drop_in, &a->p, 0, a->p.n_steps, s->in, c->in[0]->v, xd, v->mask_in);
         v->xd = xd;
     }
-    RD_TRY(rd_arena_get(c->step, (size_t)(full * k.Z) * sizeof(float), &v->r.z, st));
-    RD_TRY(rd_arena_get(c->step, (size_t)(full * s->H) * sizeof(float), &v->r.tc, st));
-    if (a->l.cell->has_c) RD_TRY(rd_arena_get(c->step, (size_t)(full * s->H) * sizeof(float), &v->r.c, st));
-    if (s->projects) RD_TRY(rd_arena_get(c->step, (size_t)(full * s->H) * sizeof(float), &v->r.m, st));
+    RD_TRY(rd_rows_get(c->kept, N, k.Z, &v->r.z, st));
+    RD_TRY(rd_rows_get(c->kept, N, s->H, &v->r.tc, st));
+    if (a->l.cell->has_c) RD_TRY(rd_rows_get(c->kept, N, s->H, &v->r.c, st));
+    if (s->projects) RD_TRY(rd_rows_get(c->kept, N, s->H, &v->r.m, st));
     if (drop_out || a->l.residual)
-        RD_TRY(rd_arena_get(c->step, (size_t)(full * s->R) * sizeof(float), &v->r.h, st));
+        RD_TRY(rd_rows_get(c->kept, N, s->R, &v->r.h, st));
     else
         v->r.h = c->out[0]->v;
     if (N == 0) goto done;
     RD_TRY(a->l.cell->input(&k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, v->r.z, st));
     for (int64_t t = 0; t < a->p.n_steps; t++) {
-        const rd_cell_rows r = rows_at(&v->r, &k, a->p.off[t]);
+        const rd_cell_rows r = rd_cell_rows_at(&k, &v->r, a->p.off[t]);
         const int64_t n = a->p.off[t + 1] - a->p.off[t], prev = t ? a->p.off[t - 1] : 0;
         RD_TRY(rd_cell_step(&k, n, t ? v->r.h + prev * s->R : NULL, t && v->r.c ? v->r.c + prev * s->H : NULL, &r, st));
     }
     float *restrict y = c->out[0]->v;
     if (drop_out) {
-        RD_TRY(rd_arena_get(c->step, (size_t)(full * s->R), &v->mask_out, st));
+        RD_TRY(rd_arena_get(c->kept, (size_t)(N * s->R), &v->mask_out, st));
         rd_dropout_rows(c->be, &a->l.drop_out, &a->p, 0, a->p.n_steps, s->R, v->r.h, y, v->mask_out);
         if (a->l.residual)
             for (int64_t i = 0; i < N * s->R; i++) y[i] += c->in[0]->v[i];
@@ -90,7 +85,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     const attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
     const saved *v = c->saved;
-    const int64_t N = c->out[0]->rows, full = N + 8, n0 = a->p.n_steps ? a->p.off[1] : 0;
+    const int64_t N = c->out[0]->rows, n0 = a->p.n_steps ? a->p.off[1] : 0;
     rd_cell k;
     float *dh = c->out[0]->g, *dc, *dz, *dh_prev, *h_prev;
     if (N == 0) return RD_OK;
@@ -99,28 +94,28 @@ static rd_code backward(rd_call *c, rd_status *st)
     if (a->l.residual && gx)
         for (int64_t i = 0; i < N * s->R; i++) gx[i] += dh[i];
     if (v->mask_out) {
-        RD_TRY(rd_arena_get(c->scratch, (size_t)(full * s->R) * sizeof(float), &dh, st));
+        RD_TRY(rd_rows_get(c->scratch, N, s->R, &dh, st));
         rd_dropout_back(c->be, a->l.drop_out.keep, N * s->R, c->out[0]->g, v->mask_out, dh, false);
     }
-    RD_TRY(rd_arena_zero(c->scratch, (size_t)((n0 + 8) * s->H) * sizeof(float), &dc, st));
-    RD_TRY(rd_arena_get(c->scratch, (size_t)((n0 + 8) * s->R) * sizeof(float), &dh_prev, st));
-    RD_TRY(rd_arena_zero(c->scratch, (size_t)(full * k.Z) * sizeof(float), &dz, st));
+    RD_TRY(rd_rows_zero(c->scratch, n0, s->H, &dc, st));
+    RD_TRY(rd_rows_get(c->scratch, n0, s->R, &dh_prev, st));
+    RD_TRY(rd_rows_zero(c->scratch, N, k.Z, &dz, st));
     for (int64_t t = a->p.n_steps - 1; t >= 0;
          t--) { /* dh of earlier steps takes up what flows back: the sum stays in place */
         const int64_t at = a->p.off[t], n = a->p.off[t + 1] - at, prev = t ? a->p.off[t - 1] : 0;
-        const rd_cell_rows r = rows_at(&v->r, &k, at);
+        const rd_cell_rows r = rd_cell_rows_at(&k, &v->r, at);
         RD_TRY(rd_cell_step_back(&k, n, dh + at * s->R, dc, t ? v->r.h + prev * s->R : NULL,
                                  t && v->r.c ? v->r.c + prev * s->H : NULL, &r, dz + at * k.Z, dh_prev, st));
         for (int64_t i = 0; t && i < n * s->R; i++) dh[prev * s->R + i] += dh_prev[i];
     }
-    RD_TRY(rd_arena_get(c->scratch, (size_t)(full * s->R) * sizeof(float), &h_prev, st));
+    RD_TRY(rd_rows_get(c->scratch, N, s->R, &h_prev, st));
     rd_shift_rows(&a->p, s->R, v->r.h, h_prev);
     RD_TRY(k.def->weights_back(&k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, h_prev, v->r.tc, dz, st));
     RD_TRY(rd_cell_projection_back(&k, N, v->r.m, dh, st));
     float *da = c->in[1] ? c->in[1]->g : NULL;
     if (v->mask_in) {
         float *dxd;
-        RD_TRY(rd_arena_get(c->scratch, (size_t)(full * s->in) * sizeof(float), &dxd, st));
+        RD_TRY(rd_rows_get(c->scratch, N, s->in, &dxd, st));
         RD_TRY(k.def->input_back(&k, N, dz, dxd, false, da, st));
         if (gx) rd_dropout_back(c->be, a->l.drop_in.keep, N * s->in, dxd, v->mask_in, gx, true);
     } else {
@@ -141,7 +136,11 @@ rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_v
 {
     const attr a = {*l, *p, n_w};
     rd_var *in[RD_MAX_IN] = {x, att};
-    if (!x || n_w + 2 > RD_MAX_IN) return NULL;
+    if (!x) return NULL;
+    if (n_w + 2 > RD_MAX_IN) {
+        rd_fail(rd_tape_status(t), RD_EBUG, "rnn_layer: %d parameters, %d fit", n_w, RD_MAX_IN - 2);
+        return NULL;
+    }
     for (int i = 0; i < n_w; i++)
         if (!(in[2 + i] = w[i])) return NULL;
     return rd_tape_apply(t, &rd_op_def_rnn_layer, &a, sizeof a, in, n_w + 2, NULL, 1);

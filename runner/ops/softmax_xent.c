@@ -5,29 +5,28 @@
  * are computed in the forward pass, times the seed that the loss will get (rd_tape_set_seed). Operations: 2 N X V
  * forward, 4 N X V for gradients; a block must be high enough that reading and writing dW (X V floats) once per block
  * does not count: at 512 rows it is 1/128 float per operation. */
-#include "rd/ops.h"
+#include "shared/cell.h"
 #include "rd/vecmath.h"
 #include <math.h>
-#include <string.h>
 
 static const size_t BLOCK_BYTES = (size_t)32 << 20;
 
 typedef struct saved {
-    float *dx; /* [N + 8, X] */
+    float *dx; /* [N, X] and slack */
 } saved;
 
 static rd_code infer(rd_call *c, rd_status *st)
 {
     const rd_xent *a = c->attr;
-    if (c->in[0]->cols != c->in[1]->rows || !c->in[1]->param)
-        return rd_fail(st, RD_EBUG, "softmax_xent: x has %lld columns, W %lld rows", (long long)c->in[0]->cols,
-                       (long long)c->in[1]->rows);
+    if (!c->in[1]->param) return rd_fail(st, RD_EBUG, "softmax_xent: W is no parameter");
+    RD_TRY(rd_rows_check("softmax_xent", c->in[0], c->in[1]->rows, st));
     for (int64_t i = 0; i < c->in[0]->rows; i++)
         if (a->target[i] < 0 || a->target[i] >= c->in[1]->cols)
             return rd_fail(st, RD_EBUG, "target id %d is outside %lld classes", a->target[i],
                            (long long)c->in[1]->cols);
     c->out[0]->rows = c->out[0]->cols = 1;
-    return RD_OK;
+done:
+    return st->code;
 }
 
 typedef struct job {
@@ -85,10 +84,10 @@ static rd_code forward(rd_call *c, rd_status *st)
     double *loss, sum = 0.0;
     rd_packed *p = rd_backend_packed(c->be, c->params, W->param, 0, X, st);
     if (!p) return st->code;
-    RD_TRY(rd_arena_zero(c->step, sizeof *s, &s, st));
+    RD_TRY(rd_arena_zero(c->kept, sizeof *s, &s, st));
     c->saved = s;
-    if (c->keep) RD_TRY(rd_arena_get(c->step, (size_t)((N + 8) * X) * sizeof(float), &s->dx, st));
-    RD_TRY(rd_arena_get(c->scratch, (size_t)((block + 8) * V) * sizeof(float), &l, st));
+    if (c->keep) RD_TRY(rd_rows_get(c->kept, N, X, &s->dx, st));
+    RD_TRY(rd_rows_get(c->scratch, block, V, &l, st));
     RD_TRY(rd_arena_get(c->scratch, (size_t)(block + 1) * sizeof *loss, &loss, st));
     for (int64_t i = 0; i < N; i += block) {
         const int64_t n = N - i < block ? N - i : block;

@@ -45,7 +45,8 @@ static const rd_option rows[] = {
      .min = 0.0,
      .max = 1e30,
      .help = "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with max_grad_norm"},
-    RD_OPT_REAL(T, loss_scale, loss_scale, "1.0", 1e-30, 3e38,
+    /* Times the weight of a batch it must have a reciprocal in float32 that is not flushed to 0. */
+    RD_OPT_REAL(T, loss_scale, loss_scale, "1.0", 1e-30, 1e30,
                 "the loss is multiplied by this before, the gradients divided by it after, back-propagation"),
     RD_OPT_END};
 
@@ -57,7 +58,7 @@ rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status
     return rd_fail(
         st, RD_EUSAGE,
         "'lars_nu' %g (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the size of every gradient "
-        "itself; remove one of the two keys",
+        "itself; remove one of the two keys, as --set max_grad_norm=null does",
         c->lars_nu, cfg ? rd_config_where(cfg, "lars_nu") : "config", c->max_grad_norm,
         cfg ? rd_config_where(cfg, "max_grad_norm") : "config");
 }

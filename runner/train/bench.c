@@ -146,8 +146,8 @@ static rd_code report(const rd_run *r, const bench_result *b, rd_status *st)
         free(text);
         return st->code;
     }
-    rd_info(r->log, "%" PRId64 " steps of %.4f s (best %.4f, deviation %.4f)", r->c.bench_steps, b->mean_s, b->min_s,
-            b->std_s);
+    rd_info(r->log, "%" PRId64 " step%s of %.4f s (best %.4f, deviation %.4f)", r->c.bench_steps,
+            RD_S(r->c.bench_steps), b->mean_s, b->min_s, b->std_s);
     rd_info(r->log, "%s tokens/s (%s target)", console_count(b->tokens / b->seconds, a),
             console_count(b->tokens_tgt / b->seconds, c));
     rd_info(r->log, "%.1f model GFLOP/s, %.1f %% of the float32 peak of %.1f GFLOP/s (%d rank%s)", rate * 1e-9,

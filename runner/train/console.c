@@ -41,20 +41,25 @@ char *console_duration(double seconds, char out[32])
     return out;
 }
 
+double console_real(double v)
+{
+    return isnan(v) ? fabs(v) : v;
+}
+
 static void describe(const step_record *s, double loss, char *out, size_t n)
 {
     char all[32], target[32], eta[32], count[32];
     (void)snprintf(out, n, "step %s  epoch %.2f  loss %.4f  ppl %.4g  lr %.4g  %s tokens/s (%s target)  eta %s",
-                   console_count((double)s->step, count), (double)s->epoch + s->epoch_part, loss, exp(s->nll_per_token),
-                   s->learning_rate, console_count(s->tokens_per_s, all), console_count(s->target_tokens_per_s, target),
-                   console_duration(s->eta_s, eta));
+                   console_count((double)s->step, count), (double)s->epoch + s->epoch_part, console_real(loss),
+                   console_real(exp(s->nll_per_token)), s->learning_rate, console_count(s->tokens_per_s, all),
+                   console_count(s->target_tokens_per_s, target), console_duration(s->eta_s, eta));
 }
 
 void console_step(rd_run *r, const step_record *s)
 {
     char line[512];
     describe(s, s->loss, line, sizeof line);
-    rd_info(r->log, "%s  norm %.4g  %.4g s/step", line, isnan(s->grad_norm) ? (double)NAN : s->grad_norm, s->step_s);
+    rd_info(r->log, "%s  norm %.4g  %.4g s/step", line, console_real(s->grad_norm), s->step_s);
 }
 
 /* mpirun gives its ranks a terminal of their own even when its output goes to a file: what counts is mpirun's. */

@@ -284,9 +284,9 @@ rd_code eval_report(rd_run *r, eval_records *e, const eval_result *v, rd_status 
     rd_live(r->log, NULL);
     rd_info(r->log,
             "evaluation at step %" PRId64
-            ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentences, %.1f s)",
-            r->at.step, v->loss, v->nll_per_token, v->perplexity, v->accuracy,
-            console_count((double)v->n_samples, count), v->seconds);
+            ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentence%s, %.1f s)",
+            r->at.step, console_real(v->loss), console_real(v->nll_per_token), console_real(v->perplexity),
+            console_real(v->accuracy), console_count((double)v->n_samples, count), RD_S(v->n_samples), v->seconds);
     if (v->scored) rd_info(r->log, "%s", v->line);
     if (!e->events) return RD_OK;
     json_t *o = json_object();

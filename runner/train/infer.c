@@ -140,8 +140,9 @@ static rd_code translate(rd_run *r, rd_status *st)
     rd_live(r->log, NULL);
     if (r->world->rank == 0 && o.to_file) (void)rd_tmpfile_commit(&o.file, st);
     RD_TRY(run_agree(r, st));
-    rd_info(r->log, "%s lines in %.1f s%s%s", console_count((double)n, a), (double)(rd_now_ns() - begin_ns) * 1e-9,
-            o.to_file ? ", written to " : "", o.to_file ? r->cli->inference_out : "");
+    rd_info(r->log, "%s line%s in %.1f s%s%s", console_count((double)n, a), RD_S(n),
+            (double)(rd_now_ns() - begin_ns) * 1e-9, o.to_file ? ", written to " : "",
+            o.to_file ? r->cli->inference_out : "");
 done:
     rd_tmpfile_release(&o.file);
     free(ids);

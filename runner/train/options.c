@@ -7,6 +7,12 @@
 static const char *const dtypes[] = {"float32", "mixed", NULL};
 static const char *const levels[] = {"np", NULL};
 static const char *const formats[] = {"text", "json", NULL};
+/* A metric's file has its name. */
+#define RD_ENTRY(name) #name,
+static const char *const metrics[] = {
+#include "metrics.inc"
+    NULL};
+#undef RD_ENTRY
 
 enum { ANY_TRAIN = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL };
 
@@ -54,7 +60,7 @@ static const rd_option run_rows[] = {
                "steps between evaluations in train_eval mode"),
     RD_OPT_INT(run_config, max_eval_samples, max_eval_samples, "0", 0, 1e12,
                "evaluate the first so many samples only; 0: all"),
-    RD_OPT_STRING(run_config, metric, metric, "\"bleu\"", "score of decoded sentences in evaluation; see --help"),
+    RD_OPT_CHOICE(run_config, metric, metric, "\"bleu\"", metrics, "score of decoded sentences in evaluation"),
     RD_OPT_BOOL(run_config, multi_reference, multi_reference, "false",
                 "evaluation: samples with the same source count once, with the target that scores best"),
     RD_OPT_STRING(run_config, checkpoint, checkpoint, "\"newest\"",

@@ -74,16 +74,9 @@ static rd_code find_model(rd_run *r, rd_status *st)
 
 static rd_code find_metric(rd_run *r, rd_status *st)
 {
-    int n = 0;
-    const rd_metric_def *const *defs = rd_metric_defs(&n);
     r->metric = rd_metric_find(r->c.metric);
     if (r->metric) return RD_OK;
-    rd_strbuf known = {0};
-    for (int i = 0; i < n; i++) rd_strbuf_printf(&known, "%s%s", i ? ", " : "", defs[i]->name);
-    rd_fail(st, RD_EUSAGE, "%s: 'metric' is '%s', which does not exist; one of %s",
-            rd_config_where(r->config, "metric"), r->c.metric, rd_strbuf_str(&known));
-    rd_strbuf_release(&known);
-    return st->code;
+    return rd_fail(st, RD_EBUG, "the file of metric '%s' gives it another name", r->c.metric);
 }
 
 /* What the mode forces into the config, said once. */

@@ -5,6 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A beam is of use to beam search alone. Who writes the flag wants it; who writes the key in the file is told. */
+static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_status *st)
+{
+    const char *type = json_string_value(rd_config_get(c, "decoder_type"));
+    const double width = json_number_value(rd_config_get(c, "beam_width"));
+    if (!type || strcmp(type, "beam_search") == 0 || width <= 1.0) return RD_OK;
+    if (cli->beam_width_given && strcmp(rd_config_where(c, "decoder_type"), "--set") != 0) {
+        (void)snprintf(note, 256, "decoder_type is beam_search, from --beam_width");
+        return rd_config_put(c, "decoder_type", json_string("beam_search"), "--beam_width", st);
+    }
+    if (cli->mode_bit & (RD_MODE_INFER | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL))
+        (void)snprintf(note, 256,
+                       "beam_width %.0f has no effect while decoder_type is %.64s; add --set decoder_type=beam_search",
+                       width, type);
+    return RD_OK;
+}
+
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out, rd_status *st)
 {
     const rd_option_group *groups[RD_MAX_GROUPS];
@@ -13,6 +30,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     char *text = NULL;
     size_t n = 0;
     int64_t bytes = 0;
+    char note[256] = "";
     *out = NULL;
     if (!cli->config_file || !cli->config_file[0])
         rd_fail(st, RD_EUSAGE,
@@ -38,8 +56,10 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             (void)rd_config_put(*out, "seed", json_integer((json_int_t)cli->seed), "--seed", st);
         if (st->code == RD_OK && cli->input && cli->input[0])
             (void)rd_config_put(*out, "source_file_test", json_string(cli->input), "--input", st);
+        if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
     }
     RD_TRY(rd_comm_agree(comm, st));
+    if (note[0]) rd_info(log, "%s", note);
     if (cli->lr_given) rd_info(log, "learning_rate is %g, from --lr", cli->lr);
     if (root)
         for (int i = 0; rd_config_unknown(*out, i); i++)

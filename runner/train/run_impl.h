@@ -196,6 +196,7 @@ bool console_watched(const rd_run *r); /* is there a person's terminal for a liv
 void console_live(rd_run *r, const step_record *s);
 void console_sample(rd_run *r, const char *source, const char *target, const char *predicted);
 char *console_count(double v, char out[32]);          /* 1234567 -> "1,234,567" */
+double console_real(double v);                        /* a NaN without its sign: no "-nan" for people */
 char *console_duration(double seconds, char out[32]); /* 3700 -> "1h 02m" */
 
 /* signals.c */

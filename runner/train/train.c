@@ -189,8 +189,8 @@ static void note_epoch(trainer *t)
     if (t->stepper.plan == NULL || r->at.batch < rd_plan_n_batches(t->stepper.plan)) return;
     const double mean = t->epoch_weight > 0.0 ? t->epoch_loss / t->epoch_weight : NAN;
     if (t->epoch_whole && t->epoch == r->at.epoch) {
-        rd_info(r->log, "epoch %" PRId64 " done at step %" PRId64 ": %s samples, mean loss %.4f, %s", r->at.epoch + 1,
-                r->at.step, console_count((double)r->at.samples, count), mean,
+        rd_info(r->log, "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f, %s", r->at.epoch + 1,
+                r->at.step, console_count((double)r->at.samples, count), RD_S(r->at.samples), console_real(mean),
                 console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
         recorder_epoch(t->records, r->at.epoch, mean);
     }
@@ -251,9 +251,9 @@ static rd_code check_skips(trainer *t, int64_t before, double all, rd_status *st
     if (before < r->c.nonfinite_limit) return RD_OK;
     r->agreed = true;
     return rd_fail(st, RD_ENUMERIC,
-                   "the gradient was not finite in %" PRId64 " steps in a row, up to step %" PRId64 "; lower "
+                   "the gradient was not finite in %" PRId64 " step%s in a row, up to step %" PRId64 "; lower "
                    "learning_rate or loss_scale, or set max_grad_norm, and start again from the last checkpoint",
-                   before, r->at.step - 1);
+                   before, RD_S(before), r->at.step - 1);
 }
 
 static rd_code one_step(trainer *t, bool *stop, rd_status *st)

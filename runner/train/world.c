@@ -116,8 +116,8 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
         rd_info(r->log, "vocabulary: source %s, target %s", console_count((double)r->spec.src_vocab_size, a),
                 console_count((double)r->spec.tgt_vocab_size, b));
     if (n_samples > 0)
-        rd_info(r->log, "data: %s samples, %s batches an epoch", console_count((double)n_samples, a),
-                console_count((double)n_batches, b));
+        rd_info(r->log, "data: %s sample%s, %s batch%s an epoch", console_count((double)n_samples, a), RD_S(n_samples),
+                console_count((double)n_batches, b), n_batches == 1 ? "" : "es");
     if (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL) {
         rd_info(r->log, "global batch: %s = %" PRId64 " per rank x %d rank%s%s",
                 console_count((double)(r->global_batch * r->c.iter_size), a), r->c.batch_size, w->size,

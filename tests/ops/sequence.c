@@ -335,12 +335,11 @@ static void test_decoder(void **state)
     pack(&c.p, s->n_seq);
     const int64_t N = c.p.off[c.p.n_steps],
                   R = s->layer[s->n_layers - 1].P ? s->layer[s->n_layers - 1].P : s->layer[s->n_layers - 1].H;
-    int64_t S = 0, longest = 0;
+    int64_t S = 0;
     for (int64_t i = 0; i < s->n_seq; i++) { /* source lengths in another order than the target's */
         c.first[i] = S;
         c.len[i] = 1 + (i * 3) % 5;
         S += c.len[i];
-        longest = c.len[i] > longest ? c.len[i] : longest;
     }
     c.emb = h_input(&c.h, N, s->E);
     c.memory = h_input(&c.h, S, s->M);
@@ -355,7 +354,6 @@ static void test_decoder(void **state)
                             .packing = {c.p.n_steps, c.p.off, c.p.sample},
                             .src_first = c.first,
                             .src_len = c.len,
-                            .max_src_len = longest,
                             .n_layers = s->n_layers};
     for (int k = 0; k < s->n_layers; k++)
         c.d.layer[k] = fast_layer(&c.h, &s->layer[k], 10 + 2 * (uint32_t)k, &c.w[k], &c.d.n_w[k]);

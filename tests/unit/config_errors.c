@@ -210,8 +210,14 @@ static row set_rows[] = {
      "--set keep_prob=1e999: 'keep_prob' must be a number, 0 .. 1, not \"1e999\"; meaning: keep probability"},
     {"set: True", "use_decay=True", 0,
      "--set use_decay=True: 'use_decay' must be true or false, not \"True\"; meaning: turns the schedule on"},
-    {"set: null", "use_decay=null", 0,
-     "--set use_decay=null: 'use_decay' must be true or false, not null; meaning: turns the schedule on"},
+    {"set: null in capitals", "use_decay=NULL", 0,
+     "--set use_decay=NULL: 'use_decay' must be true or false, not \"NULL\"; meaning: turns the schedule on"},
+    {"set: null for a key that there is not", "frobnicate=null", 0,
+     "--set frobnicate=null: unknown key 'frobnicate'; --help lists the keys (--allow_unknown_keys turns this into a "
+     "warning)"},
+    {"set: a flag", "max_steps=3", 0,
+     "--set max_steps=3: unknown key 'max_steps'; did you mean the flag '--max_steps'? (--allow_unknown_keys turns "
+     "this into a warning)"},
     {"set: choice", "cell_type=gruu", 0,
      "--set cell_type=gruu: 'cell_type' must be one of lstm, gru, glstm, not \"gruu\"; did you mean \"gru\"?"},
     {"set: quote not closed", "delimiter=\"x", 0,

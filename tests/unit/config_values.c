@@ -154,7 +154,12 @@ static struct set_row {
     {"set text in quotes", "delimiter=\"a b\"", "\"delimiter\": {\"value\": \"a b\", \"source\": \"--set\"}"},
     {"set text that looks like a number", "source_file=123",
      "\"source_file\": {\"value\": \"123\", \"source\": \"--set\"}"},
-    {"set text that is null", "source_file=null", "\"source_file\": {\"value\": \"null\", \"source\": \"--set\"}"},
+    {"set text null in quotes", "delimiter=\"null\"", "\"delimiter\": {\"value\": \"null\", \"source\": \"--set\"}"},
+    {"set null: the default is back", "learning_rate=null",
+     "\"learning_rate\": {\"value\": 0.001, \"source\": \"--set\"}"},
+    {"set null: no default", "batch_size=null", "\"batch_size\": {\"value\": null, \"source\": \"--set\"}"},
+    {"set null: text", "delimiter=null", "\"delimiter\": {\"value\": \" \", \"source\": \"--set\"}"},
+    {"set null: list", "bucket_src=null", "\"bucket_src\": {\"value\": [50], \"source\": \"--set\"}"},
     {"set text with an equals sign", "source_file=a=b", "\"source_file\": {\"value\": \"a=b\", \"source\": \"--set\"}"},
     {"set empty text", "delimiter=", "\"delimiter\": {\"value\": \"\", \"source\": \"--set\"}"},
     {"set list", "bucket_src=[10, 20]", "\"bucket_src\": {\"value\": [10, 20], \"source\": \"--set\"}"},
@@ -201,6 +206,27 @@ static void groups_agree(void **state)
     assert_string_equal(st.msg, "--set wide=9223372036854775808.0: 'wide' must be an integer, not "
                                 "9.223372036854776e+18; meaning: any integer");
     assert_int_equal(read_data(c).batch_size, 512);
+    rd_config_free(c);
+}
+
+/* null takes a key of the file away: not given any more, who did it is told, and a later value counts again. */
+static void set_null(void **state)
+{
+    (void)state;
+    rd_config *c = config_of("{\"max_grad_norm\": 1, \"cell_type\": \"lstm\"}", false);
+    assert_true(read_train(c).has_norm && read_train(c).has_cell);
+    set(c, "max_grad_norm=null");
+    set(c, "cell_type=null");
+    assert_false(rd_config_has(c, "max_grad_norm"));
+    assert_null(rd_config_get(c, "max_grad_norm"));
+    assert_true(!read_train(c).has_norm && !read_train(c).has_cell);
+    assert_string_equal(read_train(c).cell, "gru");
+    assert_string_equal(rd_config_where(c, "max_grad_norm"), "--set");
+    char *text = written(c, rd_config_print);
+    assert_non_null(strstr(text, "max_grad_norm                    =     from --set; range 0 .. 1000000000\n"));
+    free(text);
+    set(c, "max_grad_norm=2");
+    assert_true(read_train(c).has_norm && read_train(c).norm == 2.0);
     rd_config_free(c);
 }
 
@@ -366,9 +392,9 @@ static void borrowed_values_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest plain[] = {
-        cmocka_unit_test(defaults),     cmocka_unit_test(values_of_a_file),     cmocka_unit_test(groups_agree),
-        cmocka_unit_test(put_and_drop), cmocka_unit_test(unknown_keys),         cmocka_unit_test(missing_keys),
-        cmocka_unit_test(records),      cmocka_unit_test(borrowed_values_stay),
+        cmocka_unit_test(defaults),     cmocka_unit_test(values_of_a_file), cmocka_unit_test(groups_agree),
+        cmocka_unit_test(put_and_drop), cmocka_unit_test(set_null),         cmocka_unit_test(unknown_keys),
+        cmocka_unit_test(missing_keys), cmocka_unit_test(records),          cmocka_unit_test(borrowed_values_stay),
     };
     enum { N_PLAIN = sizeof plain / sizeof *plain, N_SET = sizeof set_rows / sizeof *set_rows };
     enum { N_PLACE = sizeof place_rows / sizeof *place_rows };

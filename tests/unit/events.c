@@ -3,9 +3,7 @@
  * check_events.py reads what this test leaves with TensorBoard's own reader. */
 #include "../../runner/io/events_impl.h"
 #include "rd/file.h"
-#include <stdarg.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "scratch_dir.h"
 #include <dirent.h>
 #include <math.h>
 #include <signal.h>
@@ -17,33 +15,6 @@
 
 static const char corpus[] = "tests/fuzz/corpus/events/";
 static const double wall = 1234.5;
-static char dir[256];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    const char *keep = getenv("RD_TEST_KEEP"); /* check_events.py looks at the files afterwards */
-    snprintf(dir, sizeof dir, "%s", keep ? keep : "/tmp/rd_events_XXXXXX");
-    return keep || mkdtemp(dir) ? 0 : -1;
-}
-
-static void empty_dir(void)
-{
-    DIR *d = opendir(dir);
-    assert_non_null(d);
-    for (const struct dirent *e; (e = readdir(d));)
-        if (e->d_name[0] != '.') assert_int_equal(unlinkat(dirfd(d), e->d_name, 0), 0);
-    closedir(d);
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    if (getenv("RD_TEST_KEEP")) return 0;
-    empty_dir();
-    return rmdir(dir);
-}
-
 /* ---- golden records ---- */
 
 static void body_version(rd_strbuf *b)

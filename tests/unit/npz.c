@@ -4,9 +4,7 @@
  * numpy.load. */
 #include "rd/file.h"
 #include "rd/npz.h"
-#include <stdarg.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "scratch_dir.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,24 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static char dir[256];
-
-static const char *in_dir(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    const char *keep = getenv("RD_TEST_KEEP"); /* check_npz.py looks at the files afterwards */
-    snprintf(dir, sizeof dir, "%s", keep ? keep : "/tmp/rd_npz_XXXXXX");
-    return keep || mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_dir(void **state)
+static int remove_known(void **state)
 {
     (void)state;
     if (getenv("RD_TEST_KEEP")) return 0;
@@ -417,5 +398,5 @@ int main(void)
         t[n] = (struct CMUnitTest){head_rows[i].want, check_head, NULL, NULL, &head_rows[i]};
     for (size_t i = 0; i < N_BUG; i++, n++)
         t[n] = (struct CMUnitTest){bug_rows[i].name, refuses_to_write, NULL, NULL, &bug_rows[i]};
-    return cmocka_run_group_tests_name("npz", t, make_dir, remove_dir) != 0;
+    return cmocka_run_group_tests_name("npz", t, make_dir, remove_known) != 0;
 }

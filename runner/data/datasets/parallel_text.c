@@ -252,31 +252,32 @@ static void say(const text *t, const rd_dataset_args *a)
         if (a->split != RD_SPLIT_TRAIN && a->mode == RD_MODE_TRAIN_EVAL)
             continue; /* said when the training data was opened */
         if (rd_vocab_duplicates(t->vocab[s]) > 0)
-            rd_warn(a->log, "%s: %" PRId64 " repeated words; each keeps the id of its last line", vocab_file[s],
-                    rd_vocab_duplicates(t->vocab[s]));
+            rd_warn(a->log, "%s: %" PRId64 " repeated word%s; each keeps the id of its last line", vocab_file[s],
+                    rd_vocab_duplicates(t->vocab[s]), RD_S(rd_vocab_duplicates(t->vocab[s])));
         if (rd_vocab_bom(t->vocab[s])) rd_warn(a->log, "%s: byte order mark skipped", vocab_file[s]);
         if (rd_vocab_replaced(t->vocab[s]) > 0)
-            rd_warn(a->log, "%s: %" PRId64 " invalid characters replaced by U+FFFD", vocab_file[s],
-                    rd_vocab_replaced(t->vocab[s]));
+            rd_warn(a->log, "%s: %" PRId64 " invalid character%s replaced by U+FFFD", vocab_file[s],
+                    rd_vocab_replaced(t->vocab[s]), RD_S(rd_vocab_replaced(t->vocab[s])));
     }
     for (int s = 0; s < 2; s++) {
         const rd_side_head *h = &t->side[s].head;
         const char *path = t->c.file[a->split][s];
         if (h->bom) rd_warn(a->log, "%s: byte order mark skipped", path);
         if (h->n_replaced > 0)
-            rd_warn(a->log, "%s: %" PRId64 " invalid characters replaced by U+FFFD, the first in line %" PRId64, path,
-                    h->n_replaced, h->first_replaced);
+            rd_warn(a->log, "%s: %" PRId64 " invalid character%s replaced by U+FFFD, the first in line %" PRId64, path,
+                    h->n_replaced, RD_S(h->n_replaced), h->first_replaced);
     }
     for (int s = 0; s < (t->no_target ? 1 : 2); s++) {
         const rd_side_head *h = &t->side[s].head;
         if (a->shard)
             rd_info(a->log,
-                    "%s data, %s: %" PRId64 " lines, %" PRId64 " tokens, split among %d ranks; vocabulary %" PRId64,
-                    split[a->split], side_name[s], h->n_lines, h->n_tokens, rd_size_of(a->comm),
-                    rd_vocab_size(t->vocab[s]));
+                    "%s data, %s: %" PRId64 " line%s, %" PRId64 " token%s, split among %d rank%s; vocabulary %" PRId64,
+                    split[a->split], side_name[s], h->n_lines, RD_S(h->n_lines), h->n_tokens, RD_S(h->n_tokens),
+                    rd_size_of(a->comm), RD_S(rd_size_of(a->comm)), rd_vocab_size(t->vocab[s]));
         else
-            rd_info(a->log, "%s data, %s: %" PRId64 " lines, %" PRId64 " tokens, %.2f %% unknown; vocabulary %" PRId64,
-                    split[a->split], side_name[s], h->n_lines, h->n_tokens,
+            rd_info(a->log,
+                    "%s data, %s: %" PRId64 " line%s, %" PRId64 " token%s, %.2f %% unknown; vocabulary %" PRId64,
+                    split[a->split], side_name[s], h->n_lines, RD_S(h->n_lines), h->n_tokens, RD_S(h->n_tokens),
                     h->n_tokens ? 100.0 * (double)h->n_unknown / (double)h->n_tokens : 0.0, rd_vocab_size(t->vocab[s]));
     }
     if (t->skipped > 0)
@@ -292,18 +293,18 @@ static rd_code check_text(text *t, const rd_dataset_args *a, rd_status *st)
     const int64_t n[2] = {t->side[0].head.n_lines, t->no_target ? t->side[0].head.n_lines : t->side[1].head.n_lines};
     if (n[0] != n[1])
         return rd_fail(st, RD_EDATA,
-                       "'%s' has %" PRId64 " lines, '%s' has %" PRId64 "; line k of one must be the translation of "
+                       "'%s' has %" PRId64 " line%s, '%s' has %" PRId64 "; line k of one must be the translation of "
                        "line k of the other",
-                       file[0], n[0], file[1], n[1]);
-    if (n[0] == 0 && !a->keep_all) return rd_fail(st, RD_EDATA, "'%s' is empty", file[0]);
+                       file[0], n[0], RD_S(n[0]), file[1], n[1]);
+    if (n[0] == 0 && !a->keep_all) return rd_fail(st, RD_EDATA, "'%s' is empty; it needs a sentence a line", file[0]);
     if (n[0] > UINT32_MAX) return rd_fail(st, RD_EDATA, "'%s' has more than %" PRIu32 " lines", file[0], UINT32_MAX);
     t->count = n[0];
     count_skipped(t);
     if (t->count > 0 && t->skipped == t->count)
         return rd_fail(st, RD_EDATA,
-                       "none of the %" PRId64 " pairs of '%s' fits the buckets: bucket_src ends at %" PRId64
-                       ", bucket_tgt at %" PRId64 ", longest source %" PRId64 ", target %" PRId64 "; raise the limits",
-                       t->count, file[0], t->limit[0].at[t->limit[0].n - 1], t->limit[1].at[t->limit[1].n - 1],
+                       "no pair of '%s' fits the buckets: bucket_src ends at %" PRId64 ", bucket_tgt at %" PRId64
+                       ", longest source %" PRId64 ", target %" PRId64 "; raise the limits",
+                       file[0], t->limit[0].at[t->limit[0].n - 1], t->limit[1].at[t->limit[1].n - 1],
                        t->skipped_longest[0], t->skipped_longest[1]);
     snprintf(t->fingerprint, sizeof t->fingerprint,
              "parallel_text %" PRId64 " lines, source %016" PRIx64 ", target %016" PRIx64 ", vocabularies %" PRId64

@@ -30,11 +30,6 @@ done:
     return st->code;
 }
 
-static int64_t z_width(const rd_cell_shape *s)
-{
-    return 4 * s->H;
-}
-
 /* Columns of an operand that group g multiplies, and the first row of W_g they meet. */
 typedef struct part {
     int64_t col, n, row;
@@ -90,8 +85,8 @@ static part a_part(const rd_cell_shape *s, int64_t g)
 
 static rd_code two(rd_cell *k, int64_t n, int64_t wide, float **a, float **b, rd_status *st)
 {
-    if (rd_arena_get(k->scratch, (size_t)((n + 8) * wide) * sizeof(float), a, st) != RD_OK) return st->code;
-    return rd_arena_get(k->scratch, (size_t)((n + 8) * 4 * (k->s.H / k->s.groups)) * sizeof(float), b, st);
+    const rd_code r = rd_rows_get(k->scratch, n, wide, a, st);
+    return r == RD_OK ? rd_rows_get(k->scratch, n, 4 * (k->s.H / k->s.groups), b, st) : r;
 }
 
 static rd_code mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z, bool add, rd_status *st)
@@ -215,7 +210,7 @@ const rd_cell_def rd_cell_glstm = {.name = "glstm",
                                    .has_c = true,
                                    .can_project = true,
                                    .declare = declare,
-                                   .z_width = z_width,
+                                   .n_gates = 4,
                                    .input = input,
                                    .step = step,
                                    .step_back = step_back,

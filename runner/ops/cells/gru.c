@@ -23,11 +23,6 @@ done:
     return st->code;
 }
 
-static int64_t z_width(const rd_cell_shape *s)
-{
-    return 3 * s->H;
-}
-
 /* Copies columns between a [n, 3H] array and a compact [n, w] one. */
 static void split(int64_t n, int64_t H, const float *z, float *g, float *c)
 {
@@ -47,8 +42,8 @@ static void join(int64_t n, int64_t H, const float *g, const float *c, float *z)
 
 static rd_code two_blocks(rd_cell *k, int64_t n, float **g, float **c, rd_status *st)
 {
-    if (rd_arena_get(k->scratch, (size_t)((n + 8) * 2 * k->s.H) * sizeof(float), g, st) != RD_OK) return st->code;
-    return rd_arena_get(k->scratch, (size_t)((n + 8) * k->s.H) * sizeof(float), c, st);
+    const rd_code r = rd_rows_get(k->scratch, n, 2 * k->s.H, g, st);
+    return r == RD_OK ? rd_rows_get(k->scratch, n, k->s.H, c, st) : r;
 }
 
 static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
@@ -108,7 +103,7 @@ static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, cons
     (void)dc;
     (void)c_prev;
     RD_TRY(two_blocks(k, n, &dg, &dn, st));
-    RD_TRY(rd_arena_get(k->scratch, (size_t)((n + 8) * H) * sizeof(float), &drh, st));
+    RD_TRY(rd_rows_get(k->scratch, n, H, &drh, st));
     for (int64_t i = 0; i < n; i++) {
         const float *restrict u = r->z + i * 3 * H + H, *restrict cand = u + H, *restrict dh = dm + i * H;
         for (int64_t q = 0; q < H; q++) {
@@ -175,7 +170,7 @@ const rd_cell_def rd_cell_gru = {.name = "gru",
                                  .has_c = false,
                                  .can_project = false,
                                  .declare = declare,
-                                 .z_width = z_width,
+                                 .n_gates = 3,
                                  .input = input,
                                  .step = step,
                                  .step_back = step_back,

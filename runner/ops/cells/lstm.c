@@ -16,11 +16,6 @@ done:
     return st->code;
 }
 
-static int64_t z_width(const rd_cell_shape *s)
-{
-    return 4 * s->H;
-}
-
 static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
 {
     RD_TRY(rd_mul_rows(k, k->w[0], 0, k->s.in, n, x, z, false, st));
@@ -62,7 +57,7 @@ static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_p
     if (!j.r.m) j.r.m = r->h;
     if (h_prev) {
         float *hz;
-        RD_TRY(rd_arena_get(k->scratch, (size_t)((n + 8) * k->Z) * sizeof *hz, &hz, st));
+        RD_TRY(rd_rows_get(k->scratch, n, k->Z, &hz, st));
         RD_TRY(rd_mul_rows(k, k->w[0], k->s.in, k->s.R, n, h_prev, hz, false, st));
         j.hz = hz;
     }
@@ -116,7 +111,7 @@ const rd_cell_def rd_cell_lstm = {.name = "lstm",
                                   .has_c = true,
                                   .can_project = true,
                                   .declare = declare,
-                                  .z_width = z_width,
+                                  .n_gates = 4,
                                   .input = input,
                                   .step = step,
                                   .step_back = step_back,

@@ -13,11 +13,6 @@ done:
     return st->code;
 }
 
-static int64_t z_width(const rd_cell_shape *s)
-{
-    return 4 * s->H;
-}
-
 static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
 {
     (void)a;
@@ -28,13 +23,9 @@ static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_p
                     rd_status *st)
 {
     const int64_t H = k->s.H;
-    const float *restrict b = k->w[1]->v;
     (void)h_prev;
     (void)st;
-    for (int64_t row = 0; row < n; row++) {
-        float *restrict z = r->z + row * 4 * H;
-        for (int64_t q = 0; q < 4 * H; q++) z[q] += b[q];
-    }
+    rd_add_bias(n, 4 * H, k->w[1]->v, r->z);
     rd_lstm_gates(n, H, c_prev, r->z, r->c, r->tc, r->h);
     return RD_OK;
 }
@@ -69,7 +60,7 @@ const rd_cell_def rd_cell_slstm = {.name = "slstm",
                                    .has_c = true,
                                    .can_project = false,
                                    .declare = declare,
-                                   .z_width = z_width,
+                                   .n_gates = 4,
                                    .input = input,
                                    .step = step,
                                    .step_back = step_back,

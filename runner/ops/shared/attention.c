@@ -30,7 +30,7 @@ rd_code rd_attention_begin(rd_attention *at, rd_arena *a, rd_status *st)
 
 typedef struct job {
     const rd_attention *at;
-    const int64_t *slot;
+    const int64_t *where;
     const float *q, *qp, *cal, *dctx;
     float *al, *ctx, *dq;
     const rd_attention_grads *d;
@@ -58,7 +58,7 @@ static void step_rows(void *ctx, int64_t lo, int64_t hi)
     const rd_attention *at = j->at;
     for (int64_t i = lo; i < hi; i++) {
         const int64_t S = at->len[i], s0 = at->first[i];
-        float *restrict a = j->al + (j->slot ? j->slot[i] : i) * at->max_len, *restrict out = j->ctx + i * at->M;
+        float *restrict a = j->al + (j->where ? j->where[i] : i * at->max_len), *restrict out = j->ctx + i * at->M;
         float top = -INFINITY, sum = 0.0f;
         for (int64_t s = 0; s < S; s++) {
             const float *k = at->keys + (s0 + s) * at->A;
@@ -76,17 +76,15 @@ static void step_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_attention_step(const rd_attention *at, int64_t n, const float *q, float *qp, const int64_t *slot, float *al,
+rd_code rd_attention_step(const rd_attention *at, int64_t n, const float *q, float *qp, const int64_t *where, float *al,
                           float *ctx, rd_status *st)
 {
     if (additive(at)) {
         rd_packed *p = rd_backend_packed(at->be, at->ps, at->query_kernel->param, 0, at->R, st);
         if (!p || rd_packed_mul(p, n, q, qp, false, st) != RD_OK) return st->code;
-        if (at->b)
-            for (int64_t i = 0; i < n; i++)
-                for (int64_t c = 0; c < at->A; c++) qp[i * at->A + c] += at->b->v[c];
+        if (at->b) rd_add_bias(n, at->A, at->b->v, qp);
     }
-    job j = {.at = at, .slot = slot, .q = q, .qp = qp, .al = al, .ctx = ctx};
+    job j = {.at = at, .where = where, .q = q, .qp = qp, .al = al, .ctx = ctx};
     rd_parallel(at->be, n, 1, step_rows, &j);
     return RD_OK;
 }
@@ -97,9 +95,9 @@ static void back_rows(void *ctx, int64_t lo, int64_t hi)
     const rd_attention *at = j->at;
     const int64_t A = at->A;
     for (int64_t i = lo; i < hi; i++) {
-        const int64_t S = at->len[i], s0 = at->first[i], slot = j->slot ? j->slot[i] : i;
-        const float *restrict a = j->cal + slot * at->max_len, *restrict dctx = j->dctx + i * at->M;
-        float *restrict ds = j->d->ds + slot * at->max_len;
+        const int64_t S = at->len[i], s0 = at->first[i], where = j->where ? j->where[i] : i * at->max_len;
+        const float *restrict a = j->cal + where, *restrict dctx = j->dctx + i * at->M;
+        float *restrict ds = j->d->ds + where;
         float mean = 0.0f;
         for (int64_t s = 0; s < S; s++) {
             ds[s] = dot(dctx, at->memory + (s0 + s) * at->M, at->M);
@@ -134,32 +132,34 @@ static void back_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_attention_step_back(const rd_attention *at, int64_t n, const float *q, const float *qp, const int64_t *slot,
+rd_code rd_attention_step_back(const rd_attention *at, int64_t n, const float *q, const float *qp, const int64_t *where,
                                const float *al, const float *dctx, const rd_attention_grads *d, float *dq,
                                rd_status *st)
 {
-    job j = {.at = at, .slot = slot, .q = q, .qp = qp, .cal = al, .dctx = dctx, .dq = dq, .d = d};
+    job j = {.at = at, .where = where, .q = q, .qp = qp, .cal = al, .dctx = dctx, .dq = dq, .d = d};
     rd_parallel(at->be, n, 1, back_rows, &j);
     if (!additive(at)) return RD_OK;
     rd_packed *p = rd_backend_packed(at->be, at->ps, at->query_kernel->param, 0, at->R, st);
     return p ? rd_packed_mul_t(p, n, d->dqp, dq, true, st) : st->code;
 }
 
-rd_code rd_attention_finish(const rd_attention *at, int64_t n_seq, const int64_t *slot0, const float *al,
-                            const float *dctx_all, const float *q_all, const rd_attention_grads *d, float *dmemory,
-                            rd_status *st)
+rd_code rd_attention_finish(const rd_attention *at, int64_t n_seq, const int64_t *slot0, const int64_t *where0,
+                            const float *al, const float *dctx_all, const float *q_all, const rd_attention_grads *d,
+                            float *dmemory, rd_status *st)
 {
     for (int64_t i = 0; i < n_seq; i++) {
         const int64_t T = slot0[i + 1] - slot0[i], S = at->len[i], s0 = at->first[i], k0 = slot0[i];
         if (dmemory)
-            RD_TRY(rd_gemm(at->be, true, false, S, at->M, T, 1.0f, al + k0 * at->max_len, at->max_len,
-                           dctx_all + k0 * at->M, at->M, 1.0f, dmemory + s0 * at->M, at->M, st));
+            RD_TRY(rd_gemm(at->be, true, false, S, at->M, T, 1.0f, al + where0[i], S, dctx_all + k0 * at->M, at->M,
+                           1.0f, dmemory + s0 * at->M, at->M, st));
         if (!at->ve && d->dkeys)
-            RD_TRY(rd_gemm(at->be, true, false, S, at->A, T, at->gain, d->ds + k0 * at->max_len, at->max_len,
-                           q_all + k0 * at->R, at->R, 1.0f, d->dkeys + s0 * at->A, at->A, st));
+            RD_TRY(rd_gemm(at->be, true, false, S, at->A, T, at->gain, d->ds + where0[i], S, q_all + k0 * at->R, at->R,
+                           1.0f, d->dkeys + s0 * at->A, at->A, st));
     }
-    if (at->kind == RD_ATT_LUONG_SCALED && at->g->g)
-        for (int64_t i = 0; i < n_seq; i++) at->g->g[0] += d->dg_rows[i];
+    if (at->kind == RD_ATT_LUONG_SCALED) {
+        for (int64_t i = 0; at->g->g && i < n_seq; i++) at->g->g[0] += d->dg_rows[i];
+        return RD_OK;
+    }
     if (!at->ve || !at->v->g) return RD_OK;
     float *dve;
     const rd_mark mark = rd_arena_mark(at->scratch);

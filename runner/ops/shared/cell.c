@@ -33,13 +33,39 @@ rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, r
     if (n_w < 1 || n_w > RD_CELL_MAX_PARAMS) return rd_fail(st, RD_EBUG, "cell '%s' got %d parameters", d->name, n_w);
     k->def = d;
     k->s = *s;
-    k->Z = d->z_width(s);
+    k->Z = d->n_gates * s->H;
     k->be = be;
     k->ps = ps;
     k->scratch = scratch;
     k->n_w = n_w;
     for (int i = 0; i < n_w; i++) k->w[i] = w[i];
     return RD_OK;
+}
+
+rd_code rd_rows_get(rd_arena *a, int64_t rows, int64_t cols, float **out, rd_status *st)
+{
+    return rd_arena_get(a, (size_t)((rows + RD_SLACK_ROWS) * cols) * sizeof(float), out, st);
+}
+
+rd_code rd_rows_zero(rd_arena *a, int64_t rows, int64_t cols, float **out, rd_status *st)
+{
+    return rd_arena_zero(a, (size_t)((rows + RD_SLACK_ROWS) * cols) * sizeof(float), out, st);
+}
+
+rd_code rd_rows_check(const char *op, const rd_var *x, int64_t cols, rd_status *st)
+{
+    if (x->param) return rd_fail(st, RD_EBUG, "%s: parameter '%s' has no room behind its rows", op, x->param->name);
+    if (x->cols != cols)
+        return rd_fail(st, RD_EBUG, "%s: an input of %lld columns for %lld", op, (long long)x->cols, (long long)cols);
+    return RD_OK;
+}
+
+void rd_add_bias(int64_t N, int64_t width, const float *b, float *y)
+{
+    for (int64_t i = 0; i < N; i++) {
+        float *restrict row = y + i * width;
+        for (int64_t j = 0; j < width; j++) row[j] += b[j];
+    }
 }
 
 rd_code rd_mul_rows(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *y, bool add,
@@ -100,7 +126,7 @@ rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, con
     if (!k->s.projects) return k->def->step_back(k, n, dh, dc, h_prev, c_prev, r, dz, dh_prev, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *dm;
-    RD_TRY(rd_arena_get(k->scratch, (size_t)((n + 8) * k->s.H) * sizeof *dm, &dm, st));
+    RD_TRY(rd_rows_get(k->scratch, n, k->s.H, &dm, st));
     RD_TRY(rd_mul_rows_t(k, k->w[k->n_w - 1], 0, k->s.H, n, dh, dm, false, st));
     RD_TRY(k->def->step_back(k, n, dm, dc, h_prev, c_prev, r, dz, dh_prev, st));
 done:

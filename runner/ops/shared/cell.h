@@ -2,9 +2,9 @@
  * and attention_decoder and by decoding.
  *
  * A cell works on packed rows: N rows (all time steps), of which a time step is n consecutive ones. All row arrays are
- * contiguous and have 8 rows of slack (rd_packed rounds up). Letters as in the formulas: x [N, in] input (already
- * dropped out), a [N, extra] what gnmt joins to the recurrent side, h [N, R] recurrent output, c [N, H] state, z [N, Z]
- * pre-activations. */
+ * contiguous and have RD_SLACK_ROWS rows of slack (rd_packed rounds up). Letters as in the formulas: x [N, in] input
+ * (already dropped out), a [N, extra] what gnmt joins to the recurrent side, h [N, R] recurrent output, c [N, H] state,
+ * z [N, Z] pre-activations. */
 #ifndef RD_CELL_H
 #define RD_CELL_H
 
@@ -32,10 +32,10 @@ struct rd_cell_def {
     const char *name;
     bool has_c; /* LSTM-type state: gnmt attention accepts it */
     bool can_project;
+    int n_gates; /* Z = n_gates H */
     /* Widths and parameters: calls emit for each parameter, in the order of w[]. RD_EUSAGE when the sizes do not fit.
      */
     rd_code (*declare)(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st);
-    int64_t (*z_width)(const rd_cell_shape *s);
     /* z = x W_x (+ a W_a) for n rows; any n. */
     rd_code (*input)(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st);
     /* One time step of n rows: h_prev, c_prev NULL: zeros. */
@@ -78,7 +78,23 @@ rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, con
 /* The projection's gradient, all rows at once: dh_total [N, R], m [N, H]. */
 rd_code rd_cell_projection_back(rd_cell *k, int64_t N, const float *m, const float *dh_total, rd_status *st);
 
+/* The rows of r from `row` on: what a time step gets that begins there. */
+static inline rd_cell_rows rd_cell_rows_at(const rd_cell *k, const rd_cell_rows *r, int64_t row)
+{
+    return (rd_cell_rows){r->z + row * k->Z, r->c ? r->c + row * k->s.H : NULL, r->tc + row * k->s.H,
+                          r->m ? r->m + row * k->s.H : NULL, r->h + row * k->s.R};
+}
+
 /* ---- small helpers of the cells and ops ---- */
+/* A row array [rows, cols] with its slack, contents undefined; rd_rows_zero: zeros, the slack too. */
+rd_code rd_rows_get(rd_arena *a, int64_t rows, int64_t cols, float **out, rd_status *st);
+rd_code rd_rows_zero(rd_arena *a, int64_t rows, int64_t cols, float **out, rd_status *st);
+/* RD_EBUG when x is a parameter, which has no slack rows, or not of `cols` columns; op for the message. */
+rd_code rd_rows_check(const char *op, const rd_var *x, int64_t cols, rd_status *st);
+/* y[i] += b for N rows of `width`. */
+void rd_add_bias(int64_t N, int64_t width, const float *b, float *y);
+/* y = x W[row0 .. row0 + rows) (+ y) for n rows, and x = y W^T (+ x): rd_packed_mul with the parameter's packed copy.
+ */
 rd_code rd_mul_rows(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *y, bool add,
                     rd_status *st);
 rd_code rd_mul_rows_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, float *x, bool add,

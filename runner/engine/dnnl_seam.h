@@ -1,0 +1,84 @@
+/* dnnl_seam.h -- one seam for the two generations of oneDNN's C API, 2.6 (Debian 12) and 3.x: descriptors are plain
+ * structs in one and handles in the other. With cpu_dnnl.c the only place that knows oneDNN. */
+#ifndef RD_DNNL_SEAM_H
+#define RD_DNNL_SEAM_H
+
+#include <dnnl.h>
+#include <stdbool.h>
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t md_ptr; /* opaque handle */
+typedef const_dnnl_memory_desc_t md_in;
+#define MD_REF(x) (x)
+static inline dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_create_with_tag(md, n, d, t, tag);
+}
+static inline void md_free(md_ptr md)
+{
+    dnnl_memory_desc_destroy(md);
+}
+static inline size_t md_size(md_in md)
+{
+    return dnnl_memory_desc_get_size(md);
+}
+static inline bool md_equal(md_in a, md_in b)
+{
+    return dnnl_memory_desc_equal(a, b) != 0;
+}
+static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                                    const_dnnl_primitive_attr_t a)
+{
+    const dnnl_dims_t one = {1, 1}, zero = {0, 0};
+    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference, dnnl_convolution_direct, s, w,
+                                                          NULL, d, one, zero, zero, zero, a);
+}
+static inline dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                                      const_dnnl_primitive_attr_t a)
+{
+    return dnnl_matmul_primitive_desc_create(pd, e, s, w, NULL, d, a);
+}
+static inline dnnl_status_t append_sum(dnnl_post_ops_t p)
+{
+    return dnnl_post_ops_append_sum(p, 1.0f, 0, dnnl_data_type_undef);
+}
+#else
+typedef dnnl_memory_desc_t md_ptr; /* a plain struct */
+typedef const dnnl_memory_desc_t *md_in;
+#define MD_REF(x) (&(x))
+static inline dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_init_by_tag(md, n, d, t, tag);
+}
+#define md_free(md) ((void)(md))
+static inline size_t md_size(md_in md)
+{
+    return dnnl_memory_desc_get_size(md);
+}
+static inline bool md_equal(md_in a, md_in b)
+{
+    return dnnl_memory_desc_equal(a, b) != 0;
+}
+static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                                    const_dnnl_primitive_attr_t a)
+{
+    const dnnl_dims_t one = {1, 1}, zero = {0, 0};
+    dnnl_convolution_desc_t cd;
+    dnnl_status_t r = dnnl_convolution_forward_desc_init(&cd, dnnl_forward_inference, dnnl_convolution_direct, s, w,
+                                                         NULL, d, one, zero, zero);
+    return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, NULL) : r;
+}
+static inline dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                                      const_dnnl_primitive_attr_t a)
+{
+    dnnl_matmul_desc_t md;
+    dnnl_status_t r = dnnl_matmul_desc_init(&md, s, w, NULL, d);
+    return r == dnnl_success ? dnnl_primitive_desc_create(pd, &md, a, e, NULL) : r;
+}
+static inline dnnl_status_t append_sum(dnnl_post_ops_t p)
+{
+    return dnnl_post_ops_append_sum(p, 1.0f);
+}
+#endif
+
+#endif
