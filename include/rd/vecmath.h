@@ -1,4 +1,5 @@
-/* vecmath.h -- exp, tanh and the logistic function for loops that the compiler vectorises (branch-free, no errno).
+/* vecmath.h -- exp, tanh, the logistic function and the largest element, for loops that the compiler vectorises
+ * (branch-free, no errno).
  *
  * Why own ones: glibc 2.36 has no vector tanhf, and its scalar one costs 15 ns; these cost 0.6 to 1 ns an element with
  * AVX2. Polynomials: Cephes (Moshier), expf and tanhf. Largest relative error seen over [-7, 7]: 1.3e-7. NaN stays NaN.
@@ -45,6 +46,21 @@ static inline float rd_tanhf(float x)
 static inline float rd_sigmoidf(float x)
 {
     return 1.0f / (1.0f + rd_expf(-x));
+}
+
+/* The largest of n >= 1 numbers; NaN when the first is NaN, others are passed over. By lanes, because compilers may not
+ * reorder comparisons themselves. */
+static inline float rd_maxf(const float *x, int64_t n)
+{
+    enum { LANES = 32 };
+    float lane[LANES];
+    int64_t i = 0;
+    for (int j = 0; j < LANES; j++) lane[j] = x[0];
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+    for (; i < n; i++) lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+    for (int j = 1; j < LANES; j++) lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
+    return lane[0];
 }
 
 #endif

@@ -139,6 +139,7 @@ enum { MAX_LOCAL = 1024 }; /* ranks of a host */
 static rd_code sum_small(rd_window *w, const kind *k, unsigned char *x, size_t n)
 {
     const void *src[MAX_LOCAL];
+    if (w->n_local < 2) return RD_OK;
     memcpy(slot(w, w->me), x, n * k->size);
     barrier(w);
     for (int r = 0; r < w->n_local; r++) src[r] = slot(w, r);
@@ -162,7 +163,7 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
         const void *src[MAX_LOCAL];
         for (int r = 0; r < w->n_local; r++) src[r] = (r == w->me ? x : slot(w, r)) + from * k->size;
         if (w->n_local > 1) k->sum(mine + from * k->size, src, w->n_local, to - from);
-        else memcpy(mine + from * k->size, src[0], (to - from) * k->size);
+        else memcpy(mine + from * k->size, x + from * k->size, (to - from) * k->size);
         const int m = (int)(to - from);
         if (w->n_hosts > 1) /* a failure is told after the barrier, or the peers would wait for ever */
             (void)RD_MPI(MPI_Allreduce(MPI_IN_PLACE, mine + from * k->size, m, k->type, MPI_SUM, w->cross), st);
@@ -240,7 +241,7 @@ static int share_memory(rd_window *w, MPI_Comm local, rd_status *st)
     if (w->me == 0) {
         fd = make_memory(w->bytes, &o);
         if (o.err == 0 && !(w->map = map_memory(fd, w->bytes))) o.err = errno;
-        if (o.err == 0) memcpy(w->map + (size_t)w->n_local * LINE, &o.mark, sizeof o.mark);
+        if (w->map) memcpy(w->map + (size_t)w->n_local * LINE, &o.mark, sizeof o.mark);
     }
     if (RD_MPI(MPI_Bcast(&o, (int)sizeof o, MPI_BYTE, 0, local), st) != RD_OK) err = EIO;
     if (err == 0) err = (int)o.err;

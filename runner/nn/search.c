@@ -29,9 +29,8 @@ typedef struct candidate {
 /* Turns a row of logits into log probabilities. */
 static void log_softmax(float *x, int64_t V)
 {
-    float top = x[0], sum = 0.0f;
-#pragma omp simd reduction(max : top)
-    for (int64_t v = 0; v < V; v++) top = x[v] > top ? x[v] : top;
+    const float top = rd_maxf(x, V);
+    float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
     for (int64_t v = 0; v < V; v++) sum += rd_expf(x[v] - top);
     const float lse = top + logf(sum);

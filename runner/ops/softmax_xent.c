@@ -46,9 +46,7 @@ static void rows_part(void *ctx, int64_t lo, int64_t hi)
     for (int64_t i = lo; i < hi; i++) {
         float *restrict l = j->l + i * V;
         const int32_t y = j->a->target[j->first + i];
-        float top = l[0];
-#pragma omp simd reduction(max : top)
-        for (int64_t v = 0; v < V; v++) top = l[v] > top ? l[v] : top;
+        const float top = rd_maxf(l, V);
         if (j->a->argmax) {
             int64_t best = 0;
             while (best < V - 1 && l[best] != top) best++;

@@ -1,5 +1,6 @@
-/* scratch_dir.h -- the folder a test writes in: made before the group, empty and gone after it. With RD_TEST_KEEP=FOLDER
- * that folder is used and its files stay, for the check_*.py scripts that look at them with other programs. */
+/* scratch_dir.h -- the folder a test writes in: made before the group, empty and gone after it. With
+ * RD_TEST_KEEP=FOLDER that folder is used and its files stay, for the check_*.py scripts that look at them with other
+ * programs. */
 #ifndef RD_TESTS_SCRATCH_DIR_H
 #define RD_TESTS_SCRATCH_DIR_H
 
