@@ -24,7 +24,12 @@ static void calm_threads(char **argv)
     cpu_set_t mine;
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     if (sched_getaffinity(0, sizeof mine, &mine) != 0 || CPU_COUNT(&mine) < 2) return;
-    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) (void)execv("/proc/self/exe", argv); /* fails: go on as we are */
+    /* By its own path, not as /proc/self/exe, which would be the process' name in ps and top. Fails: go on as we are. */
+    char path[4096];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n <= 0 || setenv("GOMP_SPINCOUNT", "10000", 1) != 0) return;
+    path[n] = '\0';
+    (void)execv(path, argv);
 }
 
 /* Is this the process that speaks? Known from the launcher's environment, without MPI. */
