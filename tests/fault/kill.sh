@@ -1,7 +1,7 @@
 #!/bin/sh
 # kill.sh -- a run is never lost: one rank, or mpirun, is killed with SIGKILL at random moments, also inside a save; the same command
 # goes on, and the last checkpoint equals the undisturbed run's byte for byte. Then the requests: USR1, USR2, TERM, and the lock.
-# ROUNDS: how many kills. Run by tests/run.
+# ROUNDS: how many kills at most; STEPS: length of the run, which ends them early. Run by tests/run.
 # timeout: 900
 . "$(dirname "$0")/../support/toy.sh"
 ROUNDS=${ROUNDS:-8}
@@ -9,7 +9,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/kill.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 toy 410 30
-steps=1000
+steps=${STEPS:-1000}
 # A save after every step: most of the time is spent inside one.
 run="$MPIRUN -np 2 $PROG --config_file=toy.json --max_steps=$steps --checkpoint_frequency=0 --summary_frequency=100"
 # shellcheck disable=SC2086 # $run is several words
