@@ -9,12 +9,12 @@ OPENMP  ?= -fopenmp
 PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= all
-PKGS    := jansson libarchive
+PKGS    := jansson libarchive libturbojpeg
 # oneDNN has no .pc file. For one of your own: make DNNL_CFLAGS=-I/opt/dnnl/include DNNL_LIBS='-L/opt/dnnl/lib -Wl,-rpath,/opt/dnnl/lib -ldnnl'
 DNNL_CFLAGS ?=
 DNNL_LIBS   ?= -ldnnl
 # Debian's names of all that make, make test and mpirun want.
-DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev libdnnl-dev libcmocka-dev procps
+DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev libturbojpeg0-dev libdnnl-dev libcmocka-dev procps
 
 NEED := $(filter-out clean distclean help deps deps-names demo lint uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)
@@ -27,7 +27,7 @@ ifneq ($(NEED),)
   endif
   lacks = $(shell pkg-config --exists $(1) || echo $(1))
   $(foreach p,$(PKGS),$(if $(call lacks,$(p)),$(error the library $(p) is not installed; \
-    $(call hint,lib$(patsubst lib%,%,$(p))-dev))))
+    $(call hint,$(subst turbojpeg,turbojpeg0,lib$(patsubst lib%,%,$(p)))-dev))))
   ifneq ($(filter test test-all asan fuzz%,$(NEED)),)
     $(if $(call lacks,cmocka),$(error the library cmocka is not installed; $(call hint,libcmocka-dev)))
   endif

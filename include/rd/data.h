@@ -45,7 +45,7 @@ typedef struct rd_field {
 
 enum { RD_MAX_FIELDS = 4 };
 typedef struct rd_batch {
-    int64_t step, epoch;
+    int64_t step, epoch; /* set before fetch: augmentation is keyed by the epoch */
     int64_t n_global;      /* samples in the batch of all ranks */
     int64_t n;             /* of this rank; may be 0 */
     const int64_t *sample; /* [n] ids in the dataset: key of dropout and augmentation */
@@ -84,11 +84,17 @@ typedef struct rd_dataset_def {
     int64_t (*count)(void *self); /* samples before skipping, of all ranks */
     int (*n_buckets)(void *self);
     int (*bucket)(void *self, int64_t i);     /* 0 .. n_buckets - 1; -1: skipped */
-    int64_t (*length)(void *self, int64_t i); /* cost of a sample (source + target tokens), to share work evenly */
+    /* Cost of a sample (source + target tokens), to share work evenly; NULL: all alike, each rank computes a run of
+     * neighbours in plan order (see rd_plan_rules.unit). */
+    int64_t (*length)(void *self, int64_t i);
     bool (*here)(void *self, int64_t i);      /* in this rank's memory? */
     /* Fills n, sample, n_fields and field of *out with the samples ids[0..n-1]; memory from the arena. Thread-safe for
-     * different arenas. */
+     * different arenas. out comes with epoch set. Images: fields "image" (RD_F32, dim h w c, as the model takes it:
+     * augmented in the train split, normalised) and "label" (RD_I32, one per sample). */
     rd_code (*fetch)(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out, rd_status *st);
+    /* Optional: says that fetch will be called with these ids and this epoch soon; worker threads may begin. Returns at
+     * once. What was announced and is never fetched is dropped at the next announcement. */
+    void (*prepare)(void *self, const int64_t *ids, int64_t n, int64_t epoch);
     void (*spec)(void *self, rd_data_spec *out);
     const char *(*fingerprint)(void *self); /* text that must be equal on all ranks and after a resume */
     /* Optional: the source text line of sample i for print-outs, and the text of decoded ids of one side. */
@@ -109,14 +115,23 @@ const rd_dataset_def *const *rd_dataset_defs(int *n); /* the registry */
 
 /* ---- the order of one epoch ---- */
 typedef struct rd_plan rd_plan;
+typedef struct rd_plan_rules {
+    bool shuffle;
+    bool drop_last;   /* with shuffle: batches smaller than global_batch are left out */
+    int64_t unit;     /* datasets without length: a rank's run begins and ends at multiples of this many samples (statistics of
+                         batch norm are over such units); 0: 1 */
+    bool independent; /* every rank goes through a permutation of its own of all samples, as in Horovod's MNIST example:
+                         see rd_plan_deal. An epoch has floor(floor(samples / batch per rank) / ranks) batches */
+    int size;         /* ranks; for independent alone */
+} rd_plan_rules;
 /* The global batches of one epoch, a function of (dataset, seed, epoch, global_batch) alone. With shuffle: a keyed
  * permutation of each bucket, cut into batches of global_batch samples of one bucket (the last one of each bucket
  * smaller: every kept sample is in exactly one batch), then a keyed permutation of the batches. Without: file order,
  * buckets disregarded. Positions are computed when asked for, so a plan of any size is made at once and takes memory
  * for one batch only. RD_EDATA when no sample is kept, except with keep_all (an empty input: no batch). The caller owns
  * *out; d is borrowed. */
-rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, bool shuffle,
-                    rd_plan **out, rd_status *st);
+rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
+                    const rd_plan_rules *rules, rd_plan **out, rd_status *st);
 void rd_plan_free(rd_plan *p);
 int64_t rd_plan_n_batches(const rd_plan *p);
 int64_t rd_plan_n_samples(const rd_plan *p);

@@ -19,7 +19,8 @@ typedef struct rd_var {
     int64_t rows, cols;
     int n_dim; /* 0: a plain matrix */
     int64_t dim[5];
-    rd_param *param; /* leaf of this parameter, else NULL */
+    const void *layout; /* images: the backend's own order of elements (see image.h); NULL: as they are written */
+    rd_param *param;    /* leaf of this parameter, else NULL */
     bool needs_grad;
 } rd_var;
 

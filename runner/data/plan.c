@@ -15,7 +15,7 @@ struct rd_plan {
     const rd_dataset *d;
     uint64_t seed;
     int64_t epoch, global_batch, n_batches;
-    bool shuffle;
+    rd_plan_rules rules;
     int64_t *first_batch; /* [n_buckets + 1]: batches before bucket b in unpermuted order; shuffle only */
     uint32_t *kept;       /* unshuffled, some skipped: the kept ids in file order; else NULL */
     rd_key batch_key;
@@ -37,8 +37,8 @@ static rd_code keep_file_order(rd_plan *p, rd_status *st)
     return RD_OK;
 }
 
-rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, bool shuffle,
-                    rd_plan **out, rd_status *st)
+rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
+                    const rd_plan_rules *rules, rd_plan **out, rd_status *st)
 {
     *out = NULL;
     if (global_batch < 1) return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " samples", global_batch);
@@ -53,7 +53,7 @@ rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t g
     p->seed = seed;
     p->epoch = epoch;
     p->global_batch = global_batch;
-    p->shuffle = shuffle;
+    p->rules = *rules;
     p->ids_of = -1;
     const int64_t room = global_batch < d->kept ? global_batch : d->kept;
     p->ids = malloc((size_t)(room + 1) * sizeof *p->ids);
@@ -61,7 +61,7 @@ rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t g
     p->first_batch = calloc((size_t)d->n_buckets + 1, sizeof *p->first_batch);
     if (!p->ids || !p->items || !p->first_batch)
         RD_TRY(rd_fail(st, RD_EENV, "out of memory for a batch of %" PRId64 " samples", room));
-    if (shuffle) {
+    if (rules->shuffle) {
         for (int b = 0; b < d->n_buckets; b++) {
             const int64_t n = d->start[b + 1] - d->start[b];
             p->first_batch[b + 1] = p->first_batch[b] + n / global_batch + (n % global_batch > 0);
@@ -126,7 +126,7 @@ const int64_t *rd_plan_batch(const rd_plan *p, int64_t k, int64_t *n)
 {
     if (k != p->ids_of) {
         rd_plan *w = (rd_plan *)(uintptr_t)p; /* the last batch is kept: callers ask for its size and then deal it */
-        w->n_ids = p->shuffle ? fill_shuffled(p, k) : fill_in_order(p, k);
+        w->n_ids = p->rules.shuffle ? fill_shuffled(p, k) : fill_in_order(p, k);
         w->ids_of = k;
     }
     *n = p->n_ids;

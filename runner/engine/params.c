@@ -1,5 +1,5 @@
 /* params.c -- see params.h. Offsets run backwards: the parameter declared last (used last, its gradient is ready first)
- * comes first in the arenas. */
+ * comes first in the arenas. Running statistics lie behind all of them. */
 #include "rd/params.h"
 #include "rd/philox.h"
 #include <math.h>
@@ -11,7 +11,7 @@ enum { MAX_SLOTS = 8, ROUND = 16 /* elements: 64 bytes */ };
 struct rd_params {
     rd_param **at; /* in order of declaration; each allocated alone, so that pointers stay valid */
     int n, cap, n_slots;
-    int64_t span, count;
+    int64_t span, trained_span, count;
     float *values, *grads, *slot[MAX_SLOTS];
     bool sealed;
     uint64_t version;
@@ -75,9 +75,18 @@ rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *
     q->flags = flags;
     q->index = p->n;
     p->at[p->n++] = q;
-    p->count += q->n;
+    if (!(flags & RD_PARAM_STATE)) p->count += q->n;
     *out = q;
     return RD_OK;
+}
+
+rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double value, double momentum, rd_param **out,
+                            rd_status *st)
+{
+    const rd_init init = {.kind = RD_INIT_CONST, .value = value};
+    if (rd_params_add(p, name, 1, &n, init, RD_PARAM_STATE | RD_PARAM_NO_DECAY, out, st) == RD_OK)
+        (*out)->momentum = momentum;
+    return st->code;
 }
 
 static uint64_t hash_name(const char *s) /* FNV-1a */
@@ -95,6 +104,19 @@ static float *arena(int64_t n)
     return x;
 }
 
+/* Box and Muller; element i has the counters (i, try) to itself. Two normals a block, the second is left. */
+static double draw_normal(rd_key key, int64_t i, double limit)
+{
+    for (uint32_t k = 0;; k++) {
+        const uint32_t ctr[4] = {(uint32_t)i, (uint32_t)((uint64_t)i >> 32), k, 0};
+        uint32_t r[4];
+        rd_philox(ctr, key, r);
+        const double u = ((double)r[0] + 1.0) * 0x1p-32, v = (double)r[1] * 0x1p-32; /* u in (0, 1] */
+        const double z = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+        if (fabs(z) <= limit) return z;
+    }
+}
+
 static void init_one(const rd_params *p, const rd_param *q, uint64_t seed, double init_scale)
 {
     float *w = p->values + q->offset;
@@ -102,17 +124,29 @@ static void init_one(const rd_params *p, const rd_param *q, uint64_t seed, doubl
         for (int64_t i = 0; i < q->n; i++) w[i] = (float)q->init.value;
         return;
     }
-    const double l = isnan(init_scale) ? sqrt(6.0 / (double)(q->init.fan_in + q->init.fan_out)) : init_scale;
-    rd_philox_uniform(rd_key_make(seed, RD_RNG_INIT, hash_name(q->name), 0), 0, q->n, w);
+    const rd_key key = rd_key_make(seed, RD_RNG_INIT, hash_name(q->name), 0);
+    if (q->init.kind == RD_INIT_NORMAL || q->init.kind == RD_INIT_TRUNCATED) {
+        const double limit = q->init.kind == RD_INIT_TRUNCATED ? 2.0 : INFINITY;
+        for (int64_t i = 0; i < q->n; i++) w[i] = (float)(q->init.value * draw_normal(key, i, limit));
+        return;
+    }
+    double l = q->init.value;
+    if (q->init.kind == RD_INIT_GLOROT)
+        l = isnan(init_scale) ? sqrt(6.0 / (double)(q->init.fan_in + q->init.fan_out)) : init_scale;
+    rd_philox_uniform(key, 0, q->n, w);
     for (int64_t i = 0; i < q->n; i++) w[i] = (float)((2.0 * (double)w[i] - 1.0) * l);
 }
 
 rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status *st)
 {
     if (p->sealed) return rd_fail(st, RD_EBUG, "parameters are laid out twice");
-    for (int i = p->n - 1; i >= 0; i--) {
-        p->at[i]->offset = p->span;
-        p->span += (p->at[i]->n + ROUND - 1) / ROUND * ROUND;
+    for (int state = 0; state < 2; state++) {
+        for (int i = p->n - 1; i >= 0; i--) {
+            if ((p->at[i]->flags & RD_PARAM_STATE) != (state ? RD_PARAM_STATE : 0u)) continue;
+            p->at[i]->offset = p->span;
+            p->span += (p->at[i]->n + ROUND - 1) / ROUND * ROUND;
+        }
+        if (!state) p->trained_span = p->span;
     }
     p->values = arena(p->span);
     p->grads = arena(p->span);
@@ -153,6 +187,10 @@ int64_t rd_params_count(const rd_params *p)
 int64_t rd_params_span(const rd_params *p)
 {
     return p->span;
+}
+int64_t rd_params_trained_span(const rd_params *p)
+{
+    return p->trained_span;
 }
 float *rd_params_values(const rd_params *p)
 {

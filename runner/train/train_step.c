@@ -51,7 +51,7 @@ rd_code stepper_plan(stepper *s, rd_status *st)
             rd_plan_free(s->plan);
             s->plan = NULL;
             s->plan_epoch = -1;
-            RD_TRY(rd_plan_new(r->train, r->seed, at->epoch, r->global_batch, true, &s->plan, st));
+            RD_TRY(rd_plan_new(r->train, r->seed, at->epoch, r->global_batch, &(rd_plan_rules){.shuffle = true}, &s->plan, st));
             s->plan_epoch = at->epoch;
         }
         if (at->global_batch != r->global_batch) {

@@ -53,7 +53,7 @@ static rd_code measure(rd_comm *comm, const char *path, bool shard, rd_status *s
     const clock_t c0 = clock();
     RD_TRY(rd_dataset_new("parallel_text", &a, &d, st));
     const double wall = (double)(rd_now_ns() - t0) * 1e-9, cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
-    RD_TRY(rd_plan_new(d, 1, 0, 1024, true, &p, st));
+    RD_TRY(rd_plan_new(d, 1, 0, 1024, &(rd_plan_rules){.shuffle = true}, &p, st));
     int64_t kb[2] = {proc_kb("/proc/self/smaps_rollup", "Pss:"), proc_kb("/proc/self/status", "VmHWM:")};
     const int64_t peak = kb[1];
     RD_TRY(rd_comm_sum_i64(comm, kb, 1, st));

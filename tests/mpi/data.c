@@ -117,7 +117,7 @@ static void check_all(bool shard, char fingerprint[256])
     rd_plan *p = NULL;
     int64_t *seen = calloc(LINES, sizeof *seen), mine[64];
     CHECK(seen);
-    CHECK(rd_plan_new(d, 3, 1, 64, true, &p, &st) == RD_OK);
+    CHECK(rd_plan_new(d, 3, 1, 64, &(rd_plan_rules){.shuffle = true}, &p, &st) == RD_OK);
     for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
         const int64_t n = rd_plan_deal(p, k, world->rank, world->size, mine);
         for (int64_t i = 0; i < n; i++) {

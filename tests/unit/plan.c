@@ -95,7 +95,7 @@ static void check_row(void **state)
             rd_status st = {0};
             rd_plan *p = NULL;
             x.d.sharded = sharded;
-            assert_int_equal(rd_plan_new(&x.d, 5, 2, r->global_batch, r->shuffle, &p, &st), RD_OK);
+            assert_int_equal(rd_plan_new(&x.d, 5, 2, r->global_batch, &(rd_plan_rules){.shuffle = r->shuffle}, &p, &st), RD_OK);
             assert_int_equal(rd_plan_n_samples(p), x.d.kept);
             int *seen = calloc((size_t)r->n, sizeof *seen);
             int64_t *mine = malloc((size_t)r->global_batch * sizeof *mine), next = 0, n_small = 0;
@@ -142,7 +142,7 @@ static void test_deal_is_even(void **state)
     make(&x, 5000, 1, false);
     rd_status st = {0};
     rd_plan *p = NULL;
-    assert_int_equal(rd_plan_new(&x.d, 1, 0, 256, true, &p, &st), RD_OK);
+    assert_int_equal(rd_plan_new(&x.d, 1, 0, 256, &(rd_plan_rules){.shuffle = true}, &p, &st), RD_OK);
     int64_t mine[256];
     for (int64_t k = 0; k + 1 < rd_plan_n_batches(p); k++)
         for (int size = 2; size <= 8; size *= 2) {
@@ -164,8 +164,8 @@ static int64_t same_places(const rd_dataset *d, uint64_t seed, int64_t epoch, ui
 {
     rd_status st = {0};
     rd_plan *p = NULL, *q = NULL;
-    assert_int_equal(rd_plan_new(d, seed, epoch, 50, true, &p, &st), RD_OK);
-    assert_int_equal(rd_plan_new(d, seed2, epoch2, 50, true, &q, &st), RD_OK);
+    assert_int_equal(rd_plan_new(d, seed, epoch, 50, &(rd_plan_rules){.shuffle = true}, &p, &st), RD_OK);
+    assert_int_equal(rd_plan_new(d, seed2, epoch2, 50, &(rd_plan_rules){.shuffle = true}, &q, &st), RD_OK);
     int64_t same = 0;
     for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
         int64_t n, m;
@@ -200,7 +200,7 @@ static void test_order_mixes(void **state)
     rd_plan *p = NULL;
     int *batch_of = malloc(4000 * sizeof *batch_of), together = 0;
     assert_non_null(batch_of);
-    assert_int_equal(rd_plan_new(&x.d, 1, 0, 40, true, &p, &st), RD_OK);
+    assert_int_equal(rd_plan_new(&x.d, 1, 0, 40, &(rd_plan_rules){.shuffle = true}, &p, &st), RD_OK);
     for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
         int64_t n;
         const int64_t *ids = rd_plan_batch(p, k, &n);
@@ -221,7 +221,7 @@ static void test_nothing_kept(void **state)
     x.d.kept = 0;
     rd_status st = {0};
     rd_plan *p = NULL;
-    assert_int_equal(rd_plan_new(&x.d, 1, 0, 8, true, &p, &st), RD_EDATA);
+    assert_int_equal(rd_plan_new(&x.d, 1, 0, 8, &(rd_plan_rules){.shuffle = true}, &p, &st), RD_EDATA);
     assert_null(p);
     assert_non_null(strstr(st.msg, "all 5 of 'fake' are skipped"));
     free(x.members);
