@@ -28,6 +28,10 @@ typedef struct rd_loss_out {
     double nll_sum;           /* plain negative log likelihood over targets: perplexity = exp(nll_sum / n_targets) */
     const int32_t *predicted; /* argmax ids of sample `shown` of the batch, n_predicted of them; step arena */
     int64_t n_predicted, shown;
+    /* images; one target a sample, and weight is the number of samples */
+    double n_top5;            /* samples whose label is among the five best */
+    const int32_t *argmax;    /* [n] class of every sample; step arena; NULL: not an image model */
+    const float *probability; /* [n] of it */
 } rd_loss_out;
 
 typedef struct rd_decode_config {
@@ -45,6 +49,7 @@ typedef struct rd_model_def {
     const char *name, *about;
     const rd_option_group *group;
     const char *default_dataset;
+    const char *unit; /* what speed is counted in: "images"; NULL: tokens */
     /* Checks the config (RD_EUSAGE names the keys) and declares the parameters. *self is the caller's, for destroy. */
     rd_code (*create)(const rd_model_args *a, void **self, rd_status *st);
     void (*destroy)(void *self);
