@@ -132,7 +132,7 @@ static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *w
     }
     for (int i = 0; i < c->n_unknown; i++) {
         rd_unknown *u = &c->unknown[i];
-        if (strcmp(u->key, key)) continue; /* --set after the file */
+        if (strcmp(u->key, key) != 0) continue; /* --set after the file */
         json_decref(u->value);
         free(u->where);
         u->value = value;
@@ -199,8 +199,9 @@ rd_code rd_config_new(const char *path, const char *text, size_t n, const rd_opt
     RD_TRY(read_tables(c, groups, n_groups, st));
     RD_TRY(read_text(c, text, n, st));
     *out = c;
+    return RD_OK;
 done:
-    if (st->code != RD_OK) rd_config_free(c);
+    rd_config_free(c);
     return st->code;
 }
 

@@ -2,22 +2,10 @@
 # comm.sh -- the communicator's tests on 1 to 4 ranks, with shared memory and without, and the ways in which a start or
 # a run ends. Run by tests/run, which sets BUILD and MPIRUN.
 # timeout: 400
+. "$(dirname "$0")/../support/toy.sh"
 prog=${BUILD:-build/release}/tests/mpi/comm
-run="timeout 60 ${MPIRUN:-mpirun --allow-run-as-root --oversubscribe --bind-to none}"
+run="timeout 60 $MPIRUN"
 unset OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_SIZE SLURM_NTASKS SLURM_PROCID
-failed=0 passed=0
-expect() { # name, wanted status, wanted text or "", command...
-    name=$1 want=$2 text=$3
-    shift 3
-    out=$("$@" 2>&1)
-    got=$?
-    if [ $got -eq "$want" ] && { [ -z "$text" ] || printf '%s' "$out" | grep -q -- "$text"; }; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        printf 'FAILED: %s: status %d, wanted %d with "%s"\n%s\n' "$name" $got "$want" "$text" "$out"
-    fi
-}
 expect "world of one" 0 "one rank" "$prog"
 for np in 1 2 3 4; do
     # shellcheck disable=SC2086 # $run is several words
@@ -33,5 +21,4 @@ expect "mpirun of another MPI" 3 "different MPI libraries" env OMPI_COMM_WORLD_S
 expect "srun without PMIx" 3 "srun --mpi=pmix" env SLURM_NTASKS=4 SLURM_PROCID=0 "$prog"
 expect "plain start inside salloc" 0 "one rank" env SLURM_NTASKS=4 "$prog"
 expect "plain start in a batch script" 0 "one rank" env SLURM_NTASKS=4 SLURM_PROCID=0 ENVIRONMENT=BATCH "$prog"
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed -eq 0 ]
+summary
