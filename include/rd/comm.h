@@ -58,6 +58,13 @@ rd_code rd_comm_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes
 rd_code rd_comm_local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st);
 rd_code rd_comm_local_barrier(rd_comm *c, rd_status *st);
 
+/* Collective. n zeros of this rank, 64-byte aligned, which the other ranks of its host reach too: rd_comm_sum_f32 over
+ * any part of them, the same part on every rank, sums where they lie, without a copy. Where some host cannot share so
+ * much memory they are private memory on all ranks and sums take the way of other arrays; *why (may be NULL) then
+ * says the reason, else it is "". One at a time: RD_EBUG. Borrowed until rd_comm_arena_free or rd_comm_free. */
+rd_code rd_comm_arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st);
+void rd_comm_arena_free(rd_comm *c); /* not collective; none: nothing happens */
+
 /* Collective. All ranks leave with the same status, that of the lowest rank that failed (st->rank says who). To be
  * called after each phase that can fail on some ranks only. */
 rd_code rd_comm_agree(rd_comm *c, rd_status *st);

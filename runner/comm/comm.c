@@ -48,7 +48,9 @@ rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st)
 
 void rd_comm_free(rd_comm *c)
 {
-    if (c) c->vt->free(c);
+    if (!c) return;
+    rd_comm_arena_free(c);
+    c->vt->free(c);
 }
 
 static void *exit_soon(void *exit_code)
@@ -121,6 +123,40 @@ rd_code rd_comm_local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_sta
 }
 
 rd_code rd_comm_local_barrier(rd_comm *c, rd_status *st) { return c->vt->local_barrier(c, st); }
+
+rd_code rd_comm_arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st)
+{
+    char reason[200] = "";
+    *out = NULL;
+    if (c->has_arena) return rd_fail(st, RD_EBUG, "a communicator's second arena");
+    if (n < 0 || n > INT64_MAX / 16) return rd_fail(st, RD_EBUG, "an arena of %lld numbers", (long long)n);
+    if (c->vt->arena_new && n > 0) RD_TRY(c->vt->arena_new(c, n, out, reason, st));
+    if (!*out) {
+        const size_t bytes = ((size_t)n * sizeof(float) + 127) / 64 * 64;
+        *out = c->private_arena = aligned_alloc(64, bytes);
+        if (*out) memset(*out, 0, bytes);
+        else rd_fail(st, RD_EENV, "out of memory for %.1f MiB", (double)bytes / 1048576);
+        if (c->w.size > 1) RD_TRY(rd_comm_agree(c, st));
+    }
+    c->has_arena = st->code == RD_OK;
+    if (why) memcpy(why, reason, sizeof reason);
+done:
+    if (st->code != RD_OK) {
+        c->has_arena = true; /* what this rank has got */
+        rd_comm_arena_free(c);
+        *out = NULL;
+    }
+    return st->code;
+}
+
+void rd_comm_arena_free(rd_comm *c)
+{
+    if (!c->has_arena) return;
+    if (c->vt->arena_free) c->vt->arena_free(c);
+    free(c->private_arena);
+    c->private_arena = NULL;
+    c->has_arena = false;
+}
 
 /* A status that was agreed on before names its rank already, and is the same everywhere: it stays as it is. */
 rd_code rd_comm_agree(rd_comm *c, rd_status *st)

@@ -5,7 +5,7 @@
 
 #include "rd/comm.h"
 
-/* Every entry is there. The counts are > 0: comm.c answers empty calls itself. */
+/* Every entry is there, but for the arenas. The counts are > 0: comm.c answers empty calls itself. */
 typedef struct rd_comm_vt {
     rd_code (*sum_f32)(rd_comm *c, float *x, int64_t n, rd_status *st);
     rd_code (*sum_f64)(rd_comm *c, double *x, int64_t n, rd_status *st);
@@ -18,6 +18,9 @@ typedef struct rd_comm_vt {
     rd_code (*allgather)(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st);
     rd_code (*local_bcast)(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st);
     rd_code (*local_barrier)(rd_comm *c, rd_status *st);
+    /* *out NULL with RD_OK: not to be had, see why. Either both are NULL or none. */
+    rd_code (*arena_new)(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st);
+    void (*arena_free)(rd_comm *c);
     void (*abort)(rd_comm *c, int exit_code); /* may return */
     void (*free)(rd_comm *c);
 } rd_comm_vt;
@@ -26,6 +29,8 @@ struct rd_comm {
     const rd_comm_vt *vt;
     rd_world w;
     char note[256];
+    bool has_arena;
+    float *private_arena; /* owned; where the table has none to give */
 };
 
 rd_code rd_comm_self_new(rd_comm **out, rd_status *st);

@@ -18,6 +18,7 @@ typedef struct mpi_comm {
     rd_comm base;
     MPI_Comm world, local;
     rd_window *window; /* NULL: sums go through MPI_Allreduce */
+    rd_shared_arena *arena;
 } mpi_comm;
 
 static mpi_comm *of(rd_comm *c) { return (mpi_comm *)c; }
@@ -48,6 +49,7 @@ done:
 
 static rd_code sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
 {
+    if (rd_arena_holds(of(c)->arena, x)) return rd_arena_sum(of(c)->arena, x, n, st);
     if (of(c)->window) return rd_window_sum_f32(of(c)->window, x, n, st);
     return reduce(c, x, n, sizeof *x, MPI_FLOAT, MPI_SUM, st);
 }
@@ -151,6 +153,22 @@ done:
     return st->code;
 }
 
+static rd_code arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st)
+{
+    mpi_comm *m = of(c);
+    if (!m->window && c->w.size > 1) snprintf(why, 200, "the ranks of a host share no memory");
+    if (m->window) RD_TRY(rd_arena_share(m->window, m->world, m->local, n, &m->arena, why, st));
+    if (m->arena) *out = rd_arena_mine(m->arena);
+done:
+    return st->code;
+}
+
+static void arena_free(rd_comm *c)
+{
+    rd_arena_unshare(of(c)->arena);
+    of(c)->arena = NULL;
+}
+
 /* ---- start and end ---- */
 
 static bool mpi_is_up(void)
@@ -178,8 +196,21 @@ static void mpi_free(rd_comm *c)
     MPI_Finalize();
 }
 
-static const rd_comm_vt mpi_vt = {sum_f32,   sum_f64,     sum_i64,       max_f64,   min_f64, bcast, barrier, gather,
-                                  allgather, local_bcast, local_barrier, mpi_abort, mpi_free};
+static const rd_comm_vt mpi_vt = {.sum_f32 = sum_f32,
+                                  .sum_f64 = sum_f64,
+                                  .sum_i64 = sum_i64,
+                                  .max_f64 = max_f64,
+                                  .min_f64 = min_f64,
+                                  .bcast = bcast,
+                                  .barrier = barrier,
+                                  .gather = gather,
+                                  .allgather = allgather,
+                                  .local_bcast = local_bcast,
+                                  .local_barrier = local_barrier,
+                                  .arena_new = arena_new,
+                                  .arena_free = arena_free,
+                                  .abort = mpi_abort,
+                                  .free = mpi_free};
 
 /* Whether a rank may read its neighbour's memory. A sandbox forbids the call as such, a hardened kernel all readers
  * but root; Open MPI would say "Read -1, expected N" at every message. */

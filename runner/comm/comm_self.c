@@ -63,8 +63,19 @@ static rd_code allgather(rd_comm *c, const void *mine, void *all, int64_t bytes,
 static void no_abort(rd_comm *c, int exit_code) { (void)c, (void)exit_code; }
 static void self_free(rd_comm *c) { free(c); }
 
-static const rd_comm_vt self_vt = {leave_f32, leave_f64, leave_i64, leave_f64,   leave_f64, leave_bytes, no_wait,
-                                   gather,    allgather, leave_bytes, no_wait, no_abort,  self_free};
+static const rd_comm_vt self_vt = {.sum_f32 = leave_f32,
+                                   .sum_f64 = leave_f64,
+                                   .sum_i64 = leave_i64,
+                                   .max_f64 = leave_f64,
+                                   .min_f64 = leave_f64,
+                                   .bcast = leave_bytes,
+                                   .barrier = no_wait,
+                                   .gather = gather,
+                                   .allgather = allgather,
+                                   .local_bcast = leave_bytes,
+                                   .local_barrier = no_wait,
+                                   .abort = no_abort,
+                                   .free = self_free};
 
 rd_code rd_comm_self_new(rd_comm **out, rd_status *st)
 {

@@ -1,18 +1,14 @@
-/* comm_window.c -- see comm_window.h.
+/* comm_window.c -- see comm_window.h. Sums of arrays that lie anywhere; those of a shared arena are in comm_arena.c.
  *
  * Each rank of a host has two slots in one shared mapping. A long array goes through in pieces of a slot's size: every
  * rank puts its piece into its slot; barrier; owner o sums slice o of all slots, in rank order, into its own slot;
  * barrier; every rank copies the slices out. The next piece uses the other slots, so that two barriers a piece are
  * enough. With several hosts the owners of equal slices sum theirs by MPI_Allreduce before the second barrier. A small
  * array is summed whole by every rank of a host, after one barrier.
- *
- * The mapping is an anonymous file (memfd) that the peers open through /proc, not MPI_Win_allocate_shared: it does
- * not lie in /dev/shm, whose 64 MB in a container hang that call; nothing is left behind by a killed run; and a
- * failure is an answer that all ranks get. */
+ */
 #include "comm_window.h"
 #include "comm_impl.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -37,15 +33,6 @@ typedef struct flag {
     _Atomic uint32_t sleepers; /* ranks that asked the kernel to be woken when n changes */
     char pad[LINE - 2 * sizeof(uint32_t)];
 } flag;
-
-struct rd_window {
-    MPI_Comm cross;     /* owners of the same slice on all hosts; MPI_COMM_NULL on one host or for no owner */
-    int me, n_local, n_owners, n_hosts, spins;
-    unsigned turn;      /* which of the two slots comes next */
-    uint32_t n_barriers;
-    size_t piece, bytes;
-    unsigned char *map;
-};
 
 size_t rd_window_piece_bytes(const rd_window *w) { return w->piece; }
 
@@ -85,7 +72,7 @@ static void wait_for(const rd_window *w, flag *f)
     }
 }
 
-static void barrier(rd_window *w)
+void rd_window_barrier(rd_window *w)
 {
     flag *mine = flag_of(w, w->me);
     w->n_barriers++;
@@ -141,7 +128,7 @@ static rd_code sum_small(rd_window *w, const kind *k, unsigned char *x, size_t n
     const void *src[MAX_LOCAL];
     if (w->n_local < 2) return RD_OK;
     memcpy(slot(w, w->me), x, n * k->size);
-    barrier(w);
+    rd_window_barrier(w);
     for (int r = 0; r < w->n_local; r++) src[r] = slot(w, r);
     k->sum(x, src, w->n_local, n);
     return RD_OK;
@@ -158,7 +145,7 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
     /* Nobody else reads an owner's own slice before it is summed: it is taken from x. */
     memcpy(mine, x, from * k->size);
     memcpy(mine + to * k->size, x + to * k->size, (n - to) * k->size);
-    barrier(w);
+    rd_window_barrier(w);
     if (to > from) {
         const void *src[MAX_LOCAL];
         for (int r = 0; r < w->n_local; r++) src[r] = (r == w->me ? x : slot(w, r)) + from * k->size;
@@ -168,7 +155,7 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
         if (w->n_hosts > 1) /* a failure is told after the barrier, or the peers would wait for ever */
             (void)RD_MPI(MPI_Allreduce(MPI_IN_PLACE, mine + from * k->size, m, k->type, MPI_SUM, w->cross), st);
     }
-    barrier(w);
+    rd_window_barrier(w);
     for (int o = 0; o < w->n_owners; o++)
         memcpy(x + FROM(o) * k->size, slot(w, o) + FROM(o) * k->size, (FROM(o + 1) - FROM(o)) * k->size);
 #undef FROM
@@ -211,56 +198,6 @@ void rd_window_free(rd_window *w)
     free(w);
 }
 
-/* What rank 0 of a host tells the others about the memory it made. The mark stands in it too: a process of the same
- * number in another container would have other memory. */
-typedef struct offer {
-    int64_t pid, fd, err, mark;
-} offer;
-
-static int make_memory(size_t bytes, offer *o)
-{
-    const int fd = memfd_create("run_dist", MFD_CLOEXEC);
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    *o = (offer){.pid = getpid(), .fd = fd, .mark = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec};
-    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) o->err = errno;
-    return fd;
-}
-
-static void *map_memory(int fd, size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-/* Collective on local. Returns 0 or an errno; this rank's alone. */
-static int share_memory(rd_window *w, MPI_Comm local, rd_status *st)
-{
-    offer o = {0};
-    int fd = -1, err = 0;
-    if (w->me == 0) {
-        fd = make_memory(w->bytes, &o);
-        if (o.err == 0 && !(w->map = map_memory(fd, w->bytes))) o.err = errno;
-        if (w->map) memcpy(w->map + (size_t)w->n_local * LINE, &o.mark, sizeof o.mark);
-    }
-    if (RD_MPI(MPI_Bcast(&o, (int)sizeof o, MPI_BYTE, 0, local), st) != RD_OK) err = EIO;
-    if (err == 0) err = (int)o.err;
-    if (err == 0 && w->me != 0) {
-        char path[64];
-        snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)o.pid, (long long)o.fd);
-        fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd < 0 || lseek(fd, 0, SEEK_END) != (off_t)w->bytes) err = fd < 0 ? errno : ESTALE;
-        else if (!(w->map = map_memory(fd, w->bytes))) err = errno;
-        else if (memcmp(w->map + (size_t)w->n_local * LINE, &o.mark, sizeof o.mark) != 0) err = ESTALE;
-    }
-    if (err == 0 && !w->map) err = EIO;
-    /* Touched by its owner first, a slot lies in the memory near that rank's processor. */
-    if (err == 0) memset(w->map + slots_at(w->n_local) + 2 * (size_t)w->me * w->piece, 0, 2 * w->piece);
-    (void)RD_MPI(MPI_Barrier(local), st); /* rank 0's descriptor stays open until all have opened it */
-    if (fd >= 0) close(fd);
-    return err;
-}
-
 rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200], rd_status *st)
 {
     rd_window *w = calloc(1, sizeof *w);
@@ -293,7 +230,10 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     /* Large enough that the barriers do not count, small enough that a host's pieces fit its last cache. */
     w->piece = (size_t)1 << (range[1] <= 4 ? 21 : range[1] <= 16 ? 20 : 18);
     w->bytes = slots_at(n_local) + 2 * (size_t)n_local * w->piece;
-    no[0] = share_memory(w, local, st);
+    const size_t mark_at = (size_t)n_local * LINE;
+    no[0] = rd_share_memory(local, w->bytes, mark_at, &w->map, st);
+    /* Touched by its owner first, a slot lies in the memory near that rank's processor. */
+    if (no[0] == 0) memset(w->map + slots_at(n_local) + 2 * (size_t)me * w->piece, 0, 2 * w->piece);
     no[1] = st->code;
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, no, 2, MPI_INT, MPI_MAX, world), st));
     if (no[1] != RD_OK && st->code == RD_OK) rd_fail(st, (rd_code)no[1], "another rank could not share memory");

@@ -5,9 +5,19 @@
 
 #include "rd/status.h"
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct rd_window rd_window;
+struct rd_window {
+    MPI_Comm cross;     /* owners of the same slice on all hosts; MPI_COMM_NULL on one host or for no owner */
+    int me, n_local, n_owners, n_hosts, spins;
+    unsigned turn;      /* which of the two slots comes next */
+    uint32_t n_barriers;
+    size_t piece, bytes;
+    unsigned char *map;
+};
+
 
 /* Collective on world. local: the ranks of this host; crowded: they are more than its processors. *out is NULL, with
  * RD_OK and the reason in why, when some host cannot share memory; then it is NULL on all ranks. */
@@ -17,7 +27,25 @@ void rd_window_free(rd_window *w); /* NULL is fine */
 /* Collective. In place, in rank order inside a host; the same bytes on all ranks. */
 rd_code rd_window_sum_f32(rd_window *w, float *x, int64_t n, rd_status *st);
 rd_code rd_window_sum_f64(rd_window *w, double *x, int64_t n, rd_status *st);
+/* Collective among the ranks of a host. Also orders memory: what a rank wrote before it, all read after it. */
+void rd_window_barrier(rd_window *w);
 size_t rd_window_piece_bytes(const rd_window *w);
+
+/* ---- arenas: memory that all ranks of a host reach, so that sums need no copy ---- */
+typedef struct rd_shared_arena rd_shared_arena;
+/* Collective on world. n floats a rank, zero. *out is NULL on all ranks, with RD_OK and the reason in why, where some
+ * host cannot share so much. The window is borrowed. */
+rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n, rd_shared_arena **out, char why[200],
+                       rd_status *st);
+void rd_arena_unshare(rd_shared_arena *a); /* NULL is fine; not collective */
+float *rd_arena_mine(const rd_shared_arena *a);
+bool rd_arena_holds(const rd_shared_arena *a, const float *x); /* does x lie in this rank's part? */
+/* Collective. Elements x .. x + n of this rank's part, at the same place on every rank, become the sum over all ranks. */
+rd_code rd_arena_sum(rd_shared_arena *a, float *x, int64_t n, rd_status *st);
+
+/* Collective on local. bytes of zeros that all ranks of the host map; the 8 bytes at mark_at are used by this call.
+ * Returns 0 or an errno, this rank's alone. The caller unmaps. */
+int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map, rd_status *st);
 
 /* The one place that knows MPI's errors: "MPI_Allreduce(...): <the library's text>". */
 rd_code rd_mpi_result(int rc, const char *call, const char *where, rd_status *st);

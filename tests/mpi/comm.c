@@ -121,6 +121,84 @@ static void test_same_bytes(void **state)
     free(b);
 }
 
+static void fill(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = (float)value(world->rank, i);
+}
+
+static bool is_sum(const float *x, int64_t from, int64_t to)
+{
+    for (int64_t i = from; i < to; i++) {
+        int want = 0;
+        for (int r = 0; r < world->size; r++) want += value(r, i);
+        if (x[i] != (float)want) return false;
+    }
+    return true;
+}
+
+static bool is_own(const float *x, int64_t from, int64_t to)
+{
+    for (int64_t i = from; i < to; i++)
+        if (x[i] != (float)value(world->rank, i)) return false;
+    return true;
+}
+
+/* Parts of an arena: every size up to 5,000, and places that are no multiple of anything. What lies beside a part
+ * stays as it is. */
+static void test_arena(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    float *x, *second;
+    char why[200];
+    CHECK(rd_comm_arena_new(comm, LARGEST, &x, why, &st) == RD_OK && x);
+    CHECK((uintptr_t)x % 64 == 0);
+    CHECK((why[0] == '\0') == (world->size == 1 || strstr(rd_comm_note(comm), "shared memory") != NULL));
+    for (int64_t i = 0; i < LARGEST; i++) CHECK(x[i] == 0.0f);
+    for (int64_t n = 1; n <= 5000; n += world->size > 2 ? 7 : 1) {
+        const int64_t at = n * 37 % 1000;
+        fill(x, at + n + 64);
+        CHECK(rd_comm_sum_f32(comm, x + at, n, &st) == RD_OK);
+        CHECK(is_own(x, 0, at) && is_sum(x, at, at + n) && is_own(x, at + n, at + n + 64));
+    }
+    for (int s = 0; s < N_SIZES; s++) {
+        fill(x, LARGEST);
+        CHECK(rd_comm_sum_f32(comm, x, sizes[s], &st) == RD_OK);
+        CHECK(is_sum(x, 0, sizes[s]) && is_own(x, sizes[s], LARGEST));
+    }
+    for (int64_t i = 0; i < LARGEST; i++) x[i] = uneven(world->rank, i);
+    CHECK(rd_comm_sum_f32(comm, x, LARGEST, &st) == RD_OK);
+    for (int64_t i = 0; world->n_hosts == 1 && why[0] == '\0' && i < LARGEST; i++) {
+        float want = uneven(0, i);
+        for (int r = 1; r < world->size; r++) want += uneven(r, i);
+        CHECK(x[i] == want);
+    }
+    CHECK(rd_comm_arena_new(comm, 1, &second, NULL, &st) == RD_EBUG && !second);
+    st = (rd_status){0};
+    rd_comm_arena_free(comm);
+    CHECK(rd_comm_arena_new(comm, 0, &x, why, &st) == RD_OK && x);
+    rd_comm_arena_free(comm);
+    rd_comm_arena_free(comm);
+}
+
+static void test_arena_on_hosts(const int64_t n_floats, rd_window *w, MPI_Comm local)
+{
+    rd_status st = {0};
+    rd_shared_arena *a = NULL;
+    char why[200] = "";
+    CHECK(rd_arena_share(w, MPI_COMM_WORLD, local, n_floats, &a, why, &st) == RD_OK && a);
+    float *x = rd_arena_mine(a);
+    CHECK(rd_arena_holds(a, x) && rd_arena_holds(a, x + n_floats - 1) && !rd_arena_holds(a, x + n_floats));
+    const int64_t at[][2] = {{0, n_floats}, {5, 1}, {1000, 1025}, {77, n_floats - 77}};
+    for (int i = 0; i < 4; i++) {
+        fill(x, n_floats);
+        CHECK(rd_arena_sum(a, x + at[i][0], at[i][1], &st) == RD_OK);
+        CHECK(is_own(x, 0, at[i][0]) && is_sum(x, at[i][0], at[i][0] + at[i][1]) &&
+              is_own(x, at[i][0] + at[i][1], n_floats));
+    }
+    rd_arena_unshare(a);
+}
+
 /* Hosts made up by splitting the world: every way that a job of this size can lie on two or three of them. */
 static void test_window_on_hosts(void **state)
 {
@@ -149,6 +227,7 @@ static void test_window_on_hosts(void **state)
                     CHECK(x[i] == (float)want);
                 }
             }
+            if (w) test_arena_on_hosts(n, w, local);
             rd_window_free(w);
             MPI_Comm_free(&local);
         }
@@ -268,7 +347,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_world),     cmocka_unit_test(test_sums),   cmocka_unit_test(test_max_min),
         cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_window_on_hosts), cmocka_unit_test(test_bcast),
-        cmocka_unit_test(test_gather),    cmocka_unit_test(test_agree),  cmocka_unit_test(test_same),
+        cmocka_unit_test(test_arena), cmocka_unit_test(test_gather),    cmocka_unit_test(test_agree),  cmocka_unit_test(test_same),
     };
     const int failures = cmocka_run_group_tests_name("comm", tests, NULL, NULL);
     rd_comm_free(comm);

@@ -1,0 +1,63 @@
+/* comm_share.c -- memory that the ranks of one host have in common.
+ *
+ * The mapping is an anonymous file (memfd) that the peers open through /proc, not MPI_Win_allocate_shared: it does
+ * not lie in /dev/shm, whose 64 MB in a container hang that call; nothing is left behind by a killed run; and a
+ * failure is an answer that all ranks get.
+ */
+#include "comm_window.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What rank 0 of a host tells the others about the memory it made. The mark stands in it too: a process of the same
+ * number in another container would have other memory. */
+typedef struct offer {
+    int64_t pid, fd, err, mark;
+} offer;
+
+static int make_memory(size_t bytes, offer *o)
+{
+    const int fd = memfd_create("run_dist", MFD_CLOEXEC);
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    *o = (offer){.pid = getpid(), .fd = fd, .mark = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec};
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) o->err = errno;
+    return fd;
+}
+
+static void *map_memory(int fd, size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map, rd_status *st)
+{
+    offer o = {0};
+    int fd = -1, err = 0, me = 0;
+    *map = NULL;
+    MPI_Comm_rank(local, &me);
+    if (me == 0) {
+        fd = make_memory(bytes, &o);
+        if (o.err == 0 && !(*map = map_memory(fd, bytes))) o.err = errno;
+        if (*map) memcpy(*map + mark_at, &o.mark, sizeof o.mark);
+    }
+    if (RD_MPI(MPI_Bcast(&o, (int)sizeof o, MPI_BYTE, 0, local), st) != RD_OK) err = EIO;
+    if (err == 0) err = (int)o.err;
+    if (err == 0 && me != 0) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)o.pid, (long long)o.fd);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0 || lseek(fd, 0, SEEK_END) != (off_t)bytes) err = fd < 0 ? errno : ESTALE;
+        else if (!(*map = map_memory(fd, bytes))) err = errno;
+        else if (memcmp(*map + mark_at, &o.mark, sizeof o.mark) != 0) err = ESTALE;
+    }
+    if (err == 0 && !*map) err = EIO;
+    (void)RD_MPI(MPI_Barrier(local), st); /* rank 0's descriptor stays open until all have opened it */
+    if (fd >= 0) close(fd);
+    return err;
+}
