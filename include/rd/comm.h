@@ -39,8 +39,9 @@ const char *rd_comm_library_version(void);        /* "Open MPI 4.1.4", known wit
 
 /* Collective. In place, the same bytes on every rank. Deterministic: the same np and input give the same bytes in
  * every run. Any n, also 0 and above 2^31 (cut in pieces). Float sums of the ranks of one host go through shared
- * memory in rank order, unless the environment has RD_COMM_SHARED=0 or a host does not let its ranks share: then
- * through MPI_Allreduce. */
+ * memory, along the binary tree ((0 + 1) + (2 + 3)) + ... over the ranks, unless the environment has RD_COMM_SHARED=0 or
+ * a host does not let its ranks share: then by messages. Between hosts, and between ranks without shared memory, the tree
+ * goes on where they are 2^k; other numbers are summed by MPI_Allreduce. */
 rd_code rd_comm_sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st);
 rd_code rd_comm_sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st);
 rd_code rd_comm_sum_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st);

@@ -1,9 +1,9 @@
 /* comm_arena.c -- arrays that lie in memory which all ranks of a host reach, summed where they lie.
  *
- * Owner o of a host's slices sums slice o over all ranks, in rank order, and writes the sum into every rank's part: for
+ * Owner o of a host's slices sums slice o over all ranks, along a fixed tree, and writes the sum into every rank's part: for
  * k ranks each byte is read k times and written k times per host, and no rank copies anything in or out. One barrier
  * before, because a rank's part must be whole; one after, because its slices come from others. With several hosts the
- * owners of equal slices add theirs up by MPI_Allreduce before they write.
+ * owners of equal slices add theirs up (comm_cross.c) before they write.
  *
  * Bytes moved per element of float32 with 2 ranks: 8 read, 8 written; the detour through slots (comm_window.c) moves 28.
  */
@@ -18,14 +18,12 @@ enum {
     HEAD_BYTES = 4096,
     PART_ALIGN = 4096,
     SLICE_FLOATS = 1024,      /* slices begin at pages: two ranks never write into one page or line */
-    BLOCK_FLOATS = 2048,      /* summed at a time, so that the partial sum stays in the first cache */
-    CROSS_FLOATS = 1 << 20,   /* summed between hosts at a time, so that it stays in the last cache */
-    MAX_LOCAL = 1024
 };
 
 struct rd_shared_arena {
     rd_window *w; /* borrowed */
     unsigned char *map;
+    float *spare; /* for sums between hosts */
     size_t stride, bytes;
     int64_t n;
 };
@@ -45,30 +43,14 @@ bool rd_arena_holds(const rd_shared_arena *a, const float *x)
     return a && x >= part(a, a->w->me) && x < part(a, a->w->me) + a->n;
 }
 
-/* to[r][at .. at + n) = sum over r of to[r][at .. at + n), in the order of r. */
-static void sum_into_all(float *const *to, int k, int64_t at, int64_t n)
-{
-    float acc[BLOCK_FLOATS];
-    for (int64_t i = 0; i < n; i += BLOCK_FLOATS) {
-        const int64_t m = n - i < BLOCK_FLOATS ? n - i : BLOCK_FLOATS;
-        const float *restrict x = to[0] + at + i, *restrict y = to[1] + at + i;
-        for (int64_t j = 0; j < m; j++) acc[j] = x[j] + y[j];
-        for (int r = 2; r < k; r++) {
-            const float *restrict z = to[r] + at + i;
-            for (int64_t j = 0; j < m; j++) acc[j] += z[j];
-        }
-        for (int r = 0; r < k; r++) memcpy(to[r] + at + i, acc, (size_t)m * sizeof(float));
-    }
-}
-
 static rd_code sum_cross(const rd_shared_arena *a, float *const *to, int64_t at, int64_t n, rd_status *st)
 {
     const int k = a->w->n_local, me = a->w->me;
-    for (int64_t i = 0; i < n; i += CROSS_FLOATS) {
-        const int64_t m = n - i < CROSS_FLOATS ? n - i : CROSS_FLOATS;
+    for (int64_t i = 0; i < n; i += RD_CROSS_FLOATS) {
+        const int64_t m = n - i < RD_CROSS_FLOATS ? n - i : RD_CROSS_FLOATS;
         float *mine = to[me] + at + i;
-        if (k > 1) sum_into_all(to, k, at + i, m);
-        RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, mine, (int)m, MPI_FLOAT, MPI_SUM, a->w->cross), st));
+        if (k > 1) rd_tree_sum_all(to, k, (size_t)(at + i), (size_t)m);
+        RD_TRY(rd_cross_sum(a->w->cross, mine, m, a->spare, st));
         for (int r = 0; r < k; r++)
             if (r != me) memcpy(to[r] + at + i, mine, (size_t)m * sizeof(float));
     }
@@ -80,7 +62,7 @@ rd_code rd_arena_sum(rd_shared_arena *a, float *x, int64_t n, rd_status *st)
 {
     rd_window *w = a->w;
     const int64_t at = x - part(a, w->me), slices = (n + SLICE_FLOATS - 1) / SLICE_FLOATS;
-    float *to[MAX_LOCAL];
+    float *to[RD_MAX_LOCAL];
     for (int r = 0; r < w->n_local; r++) to[r] = part(a, r);
     rd_window_barrier(w);
     if (w->me < w->n_owners) { /* n_owners is the same on all hosts, and so are the slices */
@@ -90,7 +72,7 @@ rd_code rd_arena_sum(rd_shared_arena *a, float *x, int64_t n, rd_status *st)
         if (w->n_hosts > 1) /* a failure is told after the barrier, or the peers would wait for ever */
             (void)sum_cross(a, to, at + lo, hi - lo, st);
         else if (w->n_local > 1)
-            sum_into_all(to, w->n_local, at + lo, hi - lo);
+            rd_tree_sum_all(to, w->n_local, (size_t)(at + lo), (size_t)(hi - lo));
     }
     rd_window_barrier(w);
     return st->code;
@@ -100,6 +82,7 @@ void rd_arena_unshare(rd_shared_arena *a)
 {
     if (!a) return;
     if (a->map) munmap(a->map, a->bytes);
+    free(a->spare);
     free(a);
 }
 
@@ -117,6 +100,8 @@ rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n, 
         no[0] = rd_share_memory(local, a->bytes, 0, &a->map, st);
         /* Touched by its owner first, a part lies in the memory near that rank's processor. */
         if (no[0] == 0) memset(part(a, w->me), 0, a->stride);
+        if (w->n_hosts > 1 && !(a->spare = malloc(RD_CROSS_FLOATS / 2 * sizeof(float))))
+            rd_fail(st, RD_EENV, "out of memory for sums between hosts");
         no[1] = (int)st->code;
     } else {
         no[1] = (int)rd_fail(st, RD_EENV, "out of memory for an arena");

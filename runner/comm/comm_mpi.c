@@ -17,7 +17,8 @@
 typedef struct mpi_comm {
     rd_comm base;
     MPI_Comm world, local;
-    rd_window *window; /* NULL: sums go through MPI_Allreduce */
+    rd_window *window; /* NULL: no two ranks share memory */
+    float *spare;      /* owned; where there is no window: see rd_cross_sum */
     rd_shared_arena *arena;
 } mpi_comm;
 
@@ -51,7 +52,12 @@ static rd_code sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
 {
     if (rd_arena_holds(of(c)->arena, x)) return rd_arena_sum(of(c)->arena, x, n, st);
     if (of(c)->window) return rd_window_sum_f32(of(c)->window, x, n, st);
-    return reduce(c, x, n, sizeof *x, MPI_FLOAT, MPI_SUM, st);
+    for (int64_t at = 0; at < n; at += RD_CROSS_FLOATS) {
+        const int64_t m = n - at < RD_CROSS_FLOATS ? n - at : RD_CROSS_FLOATS;
+        RD_TRY(rd_cross_sum(of(c)->world, x + at, m, of(c)->spare, st));
+    }
+done:
+    return st->code;
 }
 
 static rd_code sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
@@ -189,6 +195,7 @@ static void mpi_free(rd_comm *c)
 {
     mpi_comm *m = of(c);
     rd_window_free(m->window);
+    free(m->spare);
     if (m->local != MPI_COMM_NULL) MPI_Comm_free(&m->local);
     if (m->world != MPI_COMM_NULL) MPI_Comm_free(&m->world);
     free(m);
@@ -327,11 +334,16 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
     }
     RD_TRY(find_world(m, &crowded, st));
     RD_TRY(rd_window_new(m->world, m->local, crowded, &m->window, why, st));
+    if (!m->window && w->size > 1) {
+        m->spare = malloc(RD_CROSS_FLOATS / 2 * sizeof(float));
+        if (!m->spare) rd_fail(st, RD_EENV, "out of memory for sums between hosts");
+        RD_TRY(rd_comm_agree(&m->base, st));
+    }
     if (w->size == 1) snprintf(m->base.note, sizeof m->base.note, "one rank, nothing to sum");
-    else if (!m->window) snprintf(m->base.note, sizeof m->base.note, "sums by MPI_Allreduce (%s)", why);
+    else if (!m->window) snprintf(m->base.note, sizeof m->base.note, "sums by messages (%s)", why);
     else
         snprintf(m->base.note, sizeof m->base.note, "sums through shared memory in pieces of %zu KiB%s",
-                 rd_window_piece_bytes(m->window) >> 10, w->n_hosts > 1 ? ", MPI_Allreduce between hosts" : "");
+                 rd_window_piece_bytes(m->window) >> 10, w->n_hosts > 1 ? ", and on between hosts" : "");
     *out = &m->base;
     return RD_OK;
 done:

@@ -1,7 +1,7 @@
 /* comm_window.c -- see comm_window.h. Sums of arrays that lie anywhere; those of a shared arena are in comm_arena.c.
  *
  * Each rank of a host has two slots in one shared mapping. A long array goes through in pieces of a slot's size: every
- * rank puts its piece into its slot; barrier; owner o sums slice o of all slots, in rank order, into its own slot;
+ * rank puts its piece into its slot; barrier; owner o sums slice o of all slots, along a fixed tree, into its own slot;
  * barrier; every rank copies the slices out. The next piece uses the other slots, so that two barriers a piece are
  * enough. With several hosts the owners of equal slices sum theirs by MPI_Allreduce before the second barrier. A small
  * array is summed whole by every rank of a host, after one barrier.
@@ -24,7 +24,8 @@
 enum {
     LINE = 128,              /* bytes between two flags: neighbouring cache lines are fetched in pairs */
     SMALL_BYTES = 4096,      /* up to here every rank sums all of it */
-    BLOCK_BYTES = 8192,      /* summed at a time, so that the partial sum stays in the first cache */
+    BLOCK_BYTES = 4096,      /* summed at a time, so that the partial sums stay in the first cache */
+    MAX_LEVELS = 11,         /* of a tree over RD_MAX_LOCAL ranks, and one */
     SLICE_ALIGN = 64,
 };
 
@@ -82,36 +83,57 @@ void rd_window_barrier(rd_window *w)
         if (r != w->me) wait_for(w, flag_of(w, r));
 }
 
-/* dst = sum over ranks of src[r], in rank order, n elements. src[r] may be dst. */
+/* One block of the sum of x[lo .. hi), each n elements from `at`, along a binary tree that splits at the largest power of
+ * two: ((0 + 1) + (2 + 3)) + 4. The same for every way that a power of two of ranks shares a power of two of terms. acc: a
+ * block for each level of the tree. Returns where the sum is: in acc, or the only term. */
+#define TREE(name, T)                                                                                                  \
+    static const T *name(const void *const *x, int lo, int hi, size_t at, size_t n, T (*acc)[BLOCK_BYTES / sizeof(T)]) \
+    {                                                                                                                  \
+        if (hi - lo == 1) return (const T *)x[lo] + at;                                                                \
+        const int mid = lo + rd_tree_split(hi - lo);                                                                   \
+        const T *a = name(x, lo, mid, at, n, acc), *b = name(x, mid, hi, at, n, acc + 1);                              \
+        for (size_t i = 0; i < n; i++) acc[0][i] = a[i] + b[i];                                                        \
+        return acc[0];                                                                                                 \
+    }
+TREE(tree_f32, float)
+TREE(tree_f64, double)
+
+int rd_tree_split(int n)
+{
+    int half = 1;
+    while (2 * half < n) half *= 2;
+    return half;
+}
+
+/* dst = sum over ranks of src[r], n elements. src[r] may be dst. */
 static void sum_f32(void *dst, const void *const *src, int n_src, size_t n)
 {
-    float acc[BLOCK_BYTES / sizeof(float)];
+    float acc[MAX_LEVELS][BLOCK_BYTES / sizeof(float)];
     const size_t block = BLOCK_BYTES / sizeof(float);
     for (size_t at = 0; at < n; at += block) {
         const size_t m = n - at < block ? n - at : block;
-        const float *a = (const float *)src[0] + at, *b = (const float *)src[1] + at;
-        for (size_t i = 0; i < m; i++) acc[i] = a[i] + b[i];
-        for (int r = 2; r < n_src; r++) {
-            const float *x = (const float *)src[r] + at;
-            for (size_t i = 0; i < m; i++) acc[i] += x[i];
-        }
-        memcpy((float *)dst + at, acc, m * sizeof(float));
+        memcpy((float *)dst + at, tree_f32(src, 0, n_src, at, m, acc), m * sizeof(float));
     }
 }
 
 static void sum_f64(void *dst, const void *const *src, int n_src, size_t n)
 {
-    double acc[BLOCK_BYTES / sizeof(double)];
+    double acc[MAX_LEVELS][BLOCK_BYTES / sizeof(double)];
     const size_t block = BLOCK_BYTES / sizeof(double);
     for (size_t at = 0; at < n; at += block) {
         const size_t m = n - at < block ? n - at : block;
-        const double *a = (const double *)src[0] + at, *b = (const double *)src[1] + at;
-        for (size_t i = 0; i < m; i++) acc[i] = a[i] + b[i];
-        for (int r = 2; r < n_src; r++) {
-            const double *x = (const double *)src[r] + at;
-            for (size_t i = 0; i < m; i++) acc[i] += x[i];
-        }
-        memcpy((double *)dst + at, acc, m * sizeof(double));
+        memcpy((double *)dst + at, tree_f64(src, 0, n_src, at, m, acc), m * sizeof(double));
+    }
+}
+
+void rd_tree_sum_all(float *const *x, int k, size_t at, size_t n)
+{
+    float acc[MAX_LEVELS][BLOCK_BYTES / sizeof(float)];
+    const size_t block = BLOCK_BYTES / sizeof(float);
+    for (size_t i = at; i < at + n; i += block) {
+        const size_t m = at + n - i < block ? at + n - i : block;
+        const float *sum = tree_f32((const void *const *)x, 0, k, i, m, acc);
+        for (int r = 0; r < k; r++) memcpy(x[r] + i, sum, m * sizeof(float));
     }
 }
 
@@ -121,11 +143,9 @@ typedef struct kind {
     void (*sum)(void *dst, const void *const *src, int n_src, size_t n);
 } kind;
 
-enum { MAX_LOCAL = 1024 }; /* ranks of a host */
-
 static rd_code sum_small(rd_window *w, const kind *k, unsigned char *x, size_t n)
 {
-    const void *src[MAX_LOCAL];
+    const void *src[RD_MAX_LOCAL];
     if (w->n_local < 2) return RD_OK;
     memcpy(slot(w, w->me), x, n * k->size);
     rd_window_barrier(w);
@@ -147,7 +167,7 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
     memcpy(mine + to * k->size, x + to * k->size, (n - to) * k->size);
     rd_window_barrier(w);
     if (to > from) {
-        const void *src[MAX_LOCAL];
+        const void *src[RD_MAX_LOCAL];
         for (int r = 0; r < w->n_local; r++) src[r] = (r == w->me ? x : slot(w, r)) + from * k->size;
         if (w->n_local > 1) k->sum(mine + from * k->size, src, w->n_local, to - from);
         else memcpy(mine + from * k->size, x + from * k->size, (to - from) * k->size);
@@ -217,7 +237,7 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, world), st));
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &n_leaders, 1, MPI_INT, MPI_SUM, world), st));
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, no, 2, MPI_INT, MPI_MAX, world), st));
-    if (no[0] || no[1] || w == NULL || range[1] == 1 || range[1] > MAX_LOCAL) {
+    if (no[0] || no[1] || w == NULL || range[1] == 1 || range[1] > RD_MAX_LOCAL) {
         snprintf(why, 200, "%s", no[0] ? "out of memory" : no[1] ? "RD_COMM_SHARED=0" :
                  range[1] == 1 ? "one rank a host" : "too many ranks on a host");
         goto done;

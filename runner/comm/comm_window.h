@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { RD_MAX_LOCAL = 1024 }; /* ranks of a host that share memory */
+
 typedef struct rd_window rd_window;
 struct rd_window {
     MPI_Comm cross;     /* owners of the same slice on all hosts; MPI_COMM_NULL on one host or for no owner */
@@ -24,12 +26,20 @@ struct rd_window {
 rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200], rd_status *st);
 void rd_window_free(rd_window *w); /* NULL is fine */
 
-/* Collective. In place, in rank order inside a host; the same bytes on all ranks. */
+/* Collective. In place, along a fixed binary tree over the ranks of a host; the same bytes on all ranks. */
 rd_code rd_window_sum_f32(rd_window *w, float *x, int64_t n, rd_status *st);
 rd_code rd_window_sum_f64(rd_window *w, double *x, int64_t n, rd_status *st);
 /* Collective among the ranks of a host. Also orders memory: what a rank wrote before it, all read after it. */
 void rd_window_barrier(rd_window *w);
 size_t rd_window_piece_bytes(const rd_window *w);
+
+int rd_tree_split(int n); /* n > 1 terms: how many the left branch of the tree has */
+/* x[r][at .. at + n) = sum over r < k of x[r][at .. at + n), along the tree; k > 1. */
+void rd_tree_sum_all(float *const *x, int k, size_t at, size_t n);
+
+/* Collective on cross. x[n], n <= RD_CROSS_FLOATS: in place, the sum over its ranks. spare: [RD_CROSS_FLOATS / 2]. */
+enum { RD_CROSS_FLOATS = 1 << 20 }; /* at a time, so that they stay in the last cache */
+rd_code rd_cross_sum(MPI_Comm cross, float *x, int64_t n, float *spare, rd_status *st);
 
 /* ---- arenas: memory that all ranks of a host reach, so that sums need no copy ---- */
 typedef struct rd_shared_arena rd_shared_arena;

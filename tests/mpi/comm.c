@@ -97,6 +97,16 @@ static float uneven(int rank, int64_t i)
     return (float)((i * 2654435761u + (unsigned)rank * 40503u) % 100003) * 1.7e-3f;
 }
 
+/* Ranks [lo, hi) along the tree that comm_window.c speaks of. */
+static float tree_sum(int lo, int hi, int64_t i)
+{
+    int half = 1;
+    if (hi - lo == 1) return uneven(lo, i);
+    while (2 * half < hi - lo) half *= 2;
+    const float left = tree_sum(lo, lo + half, i), right = tree_sum(lo + half, hi, i);
+    return left + right;
+}
+
 static void test_same_bytes(void **state)
 {
     (void)state;
@@ -111,9 +121,7 @@ static void test_same_bytes(void **state)
     CHECK(rd_comm_sum_f32(comm, b, n, &st) == RD_OK);
     CHECK(memcmp(a, b, bytes) == 0);
     for (int64_t i = 0; shared && i < n; i++) {
-        float want = uneven(0, i);
-        for (int r = 1; r < world->size; r++) want += uneven(r, i);
-        CHECK(a[i] == want);
+        CHECK(a[i] == tree_sum(0, world->size, i));
     }
     CHECK(rd_comm_bcast(comm, b, (int64_t)bytes, world->size - 1, &st) == RD_OK);
     CHECK(memcmp(a, b, bytes) == 0);
@@ -143,6 +151,26 @@ static bool is_own(const float *x, int64_t from, int64_t to)
     return true;
 }
 
+/* Every rank a host of its own. */
+static void test_cross(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    if (world->size < 2) skip();
+    const int64_t n[] = {1, 2, 3, 5, 1000, 77777};
+    float *x = malloc(77777 * sizeof *x), *spare = malloc(RD_CROSS_FLOATS / 2 * sizeof *spare);
+    CHECK(x && spare);
+    for (int s = 0; s < 6; s++) {
+        fill(x, n[s]);
+        CHECK(rd_cross_sum(MPI_COMM_WORLD, x, n[s], spare, &st) == RD_OK && is_sum(x, 0, n[s]));
+        for (int64_t i = 0; i < n[s]; i++) x[i] = uneven(world->rank, i);
+        CHECK(rd_cross_sum(MPI_COMM_WORLD, x, n[s], spare, &st) == RD_OK);
+        for (int64_t i = 0; world->size != 3 && i < n[s]; i++) CHECK(x[i] == tree_sum(0, world->size, i));
+    }
+    free(x);
+    free(spare);
+}
+
 /* Parts of an arena: every size up to 5,000, and places that are no multiple of anything. What lies beside a part
  * stays as it is. */
 static void test_arena(void **state)
@@ -169,9 +197,7 @@ static void test_arena(void **state)
     for (int64_t i = 0; i < LARGEST; i++) x[i] = uneven(world->rank, i);
     CHECK(rd_comm_sum_f32(comm, x, LARGEST, &st) == RD_OK);
     for (int64_t i = 0; world->n_hosts == 1 && why[0] == '\0' && i < LARGEST; i++) {
-        float want = uneven(0, i);
-        for (int r = 1; r < world->size; r++) want += uneven(r, i);
-        CHECK(x[i] == want);
+        CHECK(x[i] == tree_sum(0, world->size, i));
     }
     CHECK(rd_comm_arena_new(comm, 1, &second, NULL, &st) == RD_EBUG && !second);
     st = (rd_status){0};
@@ -181,7 +207,8 @@ static void test_arena(void **state)
     rd_comm_arena_free(comm);
 }
 
-static void test_arena_on_hosts(const int64_t n_floats, rd_window *w, MPI_Comm local)
+/* tree: as many neighbours on each host, a power of two of them. */
+static void test_arena_on_hosts(const int64_t n_floats, rd_window *w, MPI_Comm local, bool tree)
 {
     rd_status st = {0};
     rd_shared_arena *a = NULL;
@@ -196,6 +223,9 @@ static void test_arena_on_hosts(const int64_t n_floats, rd_window *w, MPI_Comm l
         CHECK(is_own(x, 0, at[i][0]) && is_sum(x, at[i][0], at[i][0] + at[i][1]) &&
               is_own(x, at[i][0] + at[i][1], n_floats));
     }
+    for (int64_t i = 0; i < n_floats; i++) x[i] = uneven(world->rank, i);
+    CHECK(rd_arena_sum(a, x, n_floats, &st) == RD_OK);
+    for (int64_t i = 0; tree && i < n_floats; i++) CHECK(x[i] == tree_sum(0, world->size, i));
     rd_arena_unshare(a);
 }
 
@@ -227,7 +257,8 @@ static void test_window_on_hosts(void **state)
                     CHECK(x[i] == (float)want);
                 }
             }
-            if (w) test_arena_on_hosts(n, w, local);
+            const bool halves = layout == (world->size == 2 ? 1 : 6) && !three && world->size % 2 == 0;
+            if (w) test_arena_on_hosts(n, w, local, halves);
             rd_window_free(w);
             MPI_Comm_free(&local);
         }
@@ -347,7 +378,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_world),     cmocka_unit_test(test_sums),   cmocka_unit_test(test_max_min),
         cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_window_on_hosts), cmocka_unit_test(test_bcast),
-        cmocka_unit_test(test_arena), cmocka_unit_test(test_gather),    cmocka_unit_test(test_agree),  cmocka_unit_test(test_same),
+        cmocka_unit_test(test_arena), cmocka_unit_test(test_cross),
+        cmocka_unit_test(test_gather),    cmocka_unit_test(test_agree),  cmocka_unit_test(test_same),
     };
     const int failures = cmocka_run_group_tests_name("comm", tests, NULL, NULL);
     rd_comm_free(comm);
