@@ -5,7 +5,7 @@
 
 #include "rd/comm.h"
 
-/* Every entry is there, but for the arenas. The counts are > 0: comm.c answers empty calls itself. */
+/* Every entry is there, but for arenas and shares. The counts are > 0: comm.c answers empty calls itself. */
 typedef struct rd_comm_vt {
     rd_code (*sum_f32)(rd_comm *c, float *x, int64_t n, rd_status *st);
     rd_code (*sum_f64)(rd_comm *c, double *x, int64_t n, rd_status *st);
@@ -21,6 +21,9 @@ typedef struct rd_comm_vt {
     /* *out NULL with RD_OK: not to be had, see why. Either both are NULL or none. */
     rd_code (*arena_new)(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st);
     void (*arena_free)(rd_comm *c);
+    /* NULL: none. Collective. bytes of zeros that the ranks of a host share (8 of them, at mark_at, are used); *out NULL with
+     * RD_OK on all ranks of a host where that cannot be, see why. The caller unmaps. */
+    rd_code (*share)(rd_comm *c, size_t bytes, size_t mark_at, void **out, char why[200], rd_status *st);
     void (*abort)(rd_comm *c, int exit_code); /* may return */
     void (*free)(rd_comm *c);
 } rd_comm_vt;

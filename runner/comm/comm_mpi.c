@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -175,6 +176,18 @@ static void arena_free(rd_comm *c)
     of(c)->arena = NULL;
 }
 
+static rd_code share(rd_comm *c, size_t bytes, size_t mark_at, void **out, char why[200], rd_status *st)
+{
+    unsigned char *map = NULL;
+    int err = rd_share_memory(of(c)->local, bytes, mark_at, &map, st);
+    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &err, 1, MPI_INT, MPI_MAX, of(c)->local), st));
+    if (err == 0) *out = map;
+    else snprintf(why, 200, "no memory in common: %s", strerrordesc_np(err));
+done:
+    if (map && !*out) munmap(map, bytes);
+    return st->code;
+}
+
 /* ---- start and end ---- */
 
 static bool mpi_is_up(void)
@@ -216,6 +229,7 @@ static const rd_comm_vt mpi_vt = {.sum_f32 = sum_f32,
                                   .local_barrier = local_barrier,
                                   .arena_new = arena_new,
                                   .arena_free = arena_free,
+                                  .share = share,
                                   .abort = mpi_abort,
                                   .free = mpi_free};
 

@@ -1,0 +1,369 @@
+/* watch.c -- the thread that watches the ranks. See watch.h for what it is for, watch_rules.c for who is to blame.
+ *
+ * Per host one rank judges: the lowest whose own watch ticks (a stopped process stops its thread too). On rank 0's host it
+ * sees all ranks when it is rank 0 itself, else those of its host. On other hosts it is the leader, which tells rank 0 and
+ * judges only when rank 0 is silent, or another rank when the leader is. So a job ends by whoever is left.
+ *
+ * A process that ends makes its pidfd readable at once. One that was stopped and goes on (Ctrl-Z, a suspended laptop) finds
+ * that time has passed: ages count from then. */
+#include "rd/watch.h"
+#include "comm_impl.h"
+#include "watch_net.h"
+#include "rd/clock.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TICK_MS = 250, TELL_MS = 1000, SLOT_BYTES = 128, MAX_FDS = 1100 };
+static const double fresh_s = 3.0; /* a watch that has ticked so recently is at work */
+
+typedef struct slot { /* of one rank, in memory that its host shares */
+    _Atomic int64_t step, beat_ns, tick_ns, pid;
+    _Atomic int32_t phase, rank;
+    char pad[SLOT_BYTES - 4 * sizeof(int64_t) - 2 * sizeof(int32_t)];
+} slot;
+
+typedef struct board {
+    _Atomic int32_t abort_code; /* the job is being ended: by whoever wrote this */
+    char pad[SLOT_BYTES - sizeof(int32_t)];
+    slot at[];
+} board;
+
+struct rd_watch {
+    rd_comm *comm; /* for its world and rd_comm_abort alone */
+    rd_log *log;
+    rd_watch_limits limits;
+    const rd_world *w;
+    board *board;
+    size_t bytes;
+    bool shared; /* board is a mapping of all ranks of the host */
+    rd_net *net;
+    int *pidfd;    /* [local_size], -1: none */
+    bool *ended;   /* [local_size]: its process has ended */
+    rd_beat *all;  /* rank 0: [size], else [local_size] */
+    rd_beat *told; /* rank 0, several hosts: [size], as it came */
+    bool root_done; /* a leader: rank 0 has said that it is */
+    int wake[2];   /* a pipe: rd_watch_stop */
+    pthread_t thread;
+    bool running;
+    int64_t resumed_ns, told_ns;
+    int warned;    /* culprit of the last warning; -1: none */
+    int64_t warned_step;
+};
+
+/* ---- what the others do ---- */
+
+static void look(rd_watch *w, int64_t now)
+{
+    const int n = w->w->local_size;
+    for (int i = 0; i < n; i++) {
+        const slot *s = &w->board->at[i];
+        rd_beat *b = &w->all[w->w->rank == 0 ? atomic_load(&s->rank) : i];
+        const int64_t beat = atomic_load(&s->beat_ns), from = beat > w->resumed_ns ? beat : w->resumed_ns;
+        b->rank = atomic_load(&s->rank);
+        b->host_index = w->w->host_index;
+        b->phase = atomic_load(&s->phase);
+        b->step = atomic_load(&s->step);
+        b->pid = atomic_load(&s->pid);
+        b->age_s = now > from ? (double)(now - from) * 1e-9 : 0.0;
+        b->gone = w->ended[i] && b->phase != RD_PHASE_END;
+        snprintf(b->host, sizeof b->host, "%s", w->w->host);
+    }
+}
+
+/* The lowest rank of this host whose watch is at work. */
+static bool judges(const rd_watch *w, int64_t now)
+{
+    for (int i = 0; i < w->w->local_rank; i++) {
+        const slot *s = &w->board->at[i];
+        if (!w->ended[i] && atomic_load(&s->phase) != RD_PHASE_END &&
+            (double)(now - atomic_load(&s->tick_ns)) * 1e-9 < fresh_s)
+            return false;
+    }
+    return true;
+}
+
+/* ---- ending the job ---- */
+
+static void nap(int64_t ms)
+{
+    const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static void end_job(rd_watch *w, rd_code code, const char *text) __attribute__((noreturn));
+static void end_job(rd_watch *w, rd_code code, const char *text)
+{
+    if (text) {
+        rd_status st = {.rank = w->w->rank};
+        rd_fail(&st, code, "%s", text);
+        rd_live(w->log, NULL);
+        rd_error(w->log, &st);
+    }
+    atomic_store(&w->board->abort_code, (int32_t)code);
+    if (w->net && w->w->rank == 0) {
+        const rd_net_order o = {(int32_t)code};
+        rd_net_order_all(w->net, &o);
+    } else if (w->net) {
+        rd_net_tell(w->net, w->all, 0, (int)code);
+    }
+    nap(text ? 500 : 1500); /* a message of the rank that failed may be on its way, and the launcher may be at it */
+    rd_comm_abort(w->comm, (int)code);
+}
+
+/* ---- one look ---- */
+
+static void judge(rd_watch *w, int n)
+{
+    int culprit, n_waiting;
+    char text[600];
+    const rd_verdict v = rd_watch_judge(w->all, n, &w->limits, &culprit, &n_waiting);
+    if (v == RD_WATCH_FINE) {
+        w->warned = -1;
+        return;
+    }
+    const rd_beat *b = &w->all[culprit];
+    rd_watch_say(b, v, n_waiting, text, sizeof text);
+    if (v == RD_WATCH_WARN) {
+        if (w->warned != b->rank || w->warned_step != b->step) rd_warn(w->log, "no progress: %s", text);
+        w->warned = b->rank;
+        w->warned_step = b->step;
+        return;
+    }
+    if (v == RD_WATCH_STALL) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "; that is more than stall_abort_s allows (%g s)", w->limits.abort_s);
+    }
+    end_job(w, v == RD_WATCH_LOST ? RD_EPEER : RD_ESTALL, text);
+}
+
+/* Rank 0: what the leaders sent. A host that closed its connection, or is silent for too long, is lost with its ranks. */
+static void hear_hosts(rd_watch *w)
+{
+    int code = 0;
+    rd_net_take(w->net, w->told, w->w->size, &code);
+    if (code) end_job(w, (rd_code)code, NULL);
+    for (int r = 0; r < w->w->size; r++) {
+        const int line = w->told[r].host_index - 1;
+        if (line < 0) continue; /* rank 0's host, or nothing came yet */
+        const double silent = rd_net_silence_s(w->net, line);
+        w->all[r] = w->told[r];
+        w->all[r].age_s += silent;
+        if (rd_net_broken(w->net, line) || (w->limits.abort_s > 0.0 && silent > w->limits.abort_s)) w->all[r].gone = true;
+    }
+}
+
+static void speak_up(rd_watch *w, int64_t now)
+{
+    if (!w->net || now - w->told_ns < (int64_t)TELL_MS * 1000000) return;
+    w->told_ns = now;
+    if (w->w->rank == 0) {
+        const rd_net_order o = {0};
+        rd_net_order_all(w->net, &o);
+        return;
+    }
+    rd_net_tell(w->net, w->all, w->w->local_size, 0);
+}
+
+static void leader_listens(rd_watch *w)
+{
+    rd_net_order o;
+    char text[300];
+    if (rd_net_ordered(w->net, &o)) {
+        if (o.abort_code > 0) end_job(w, (rd_code)o.abort_code, NULL);
+        w->root_done = o.abort_code == RD_NET_DONE;
+    }
+    if (w->root_done) return;
+    const double silent = rd_net_silence_s(w->net, 0);
+    if (rd_net_broken(w->net, 0)) {
+        snprintf(text, sizeof text, "rank 0 is gone: its connection to host %s has closed; start the same command again to go "
+                 "on from the last checkpoint", w->w->host);
+        end_job(w, RD_EPEER, text);
+    }
+    if (w->limits.abort_s > 0.0 && silent > w->limits.abort_s) {
+        snprintf(text, sizeof text, "nothing has been heard from rank 0 on host %s for %.0f s; its host, or the network to it, "
+                 "is down", w->w->host, silent);
+        end_job(w, RD_EPEER, text);
+    }
+}
+
+static void one_look(rd_watch *w, int64_t now)
+{
+    const int32_t code = atomic_load(&w->board->abort_code);
+    look(w, now);
+    speak_up(w, now);
+    if (code) end_job(w, (rd_code)code, NULL);
+    if (w->net && w->w->rank == 0) hear_hosts(w);
+    if (w->net && w->w->rank != 0) leader_listens(w);
+    if (!judges(w, now)) return;
+    /* A leader in contact with rank 0 leaves the judgement to it. */
+    if (w->net && w->w->rank != 0 && rd_net_silence_s(w->net, 0) < fresh_s) return;
+    judge(w, w->w->rank == 0 ? w->w->size : w->w->local_size);
+}
+
+static void *watch(void *arg)
+{
+    rd_watch *w = arg;
+    int64_t last = rd_now_ns();
+    for (;;) {
+        struct pollfd p[MAX_FDS] = {{.fd = w->wake[0], .events = POLLIN}};
+        int net_fd[64], n = 1;
+        for (int i = 0; i < w->w->local_size; i++, n++)
+            p[n] = (struct pollfd){.fd = w->ended[i] ? -1 : w->pidfd[i], .events = POLLIN};
+        const int n_net = rd_net_fds(w->net, net_fd, 64);
+        for (int i = 0; i < n_net; i++) p[n++] = (struct pollfd){.fd = net_fd[i], .events = POLLIN};
+        (void)poll(p, (nfds_t)n, TICK_MS);
+        if (p[0].revents) return NULL;
+        for (int i = 0; i < w->w->local_size; i++)
+            if (p[1 + i].revents) w->ended[i] = true;
+        const int64_t now = rd_now_ns();
+        if ((double)(now - last) * 1e-9 > fresh_s) w->resumed_ns = now;
+        last = now;
+        atomic_store(&w->board->at[w->w->local_rank].tick_ns, now);
+        one_look(w, now);
+    }
+}
+
+/* ---- start and end ---- */
+
+static rd_code open_board(rd_watch *w, rd_status *st)
+{
+    char why[200] = "";
+    void *p = NULL;
+    w->bytes = sizeof(board) + ((size_t)w->w->local_size + 1) * sizeof(slot); /* the last one is for the mapping's mark */
+    if (w->comm->vt->share && w->w->local_size > 1) {
+        RD_TRY(w->comm->vt->share(w->comm, w->bytes, w->bytes - sizeof(slot), &p, why, st));
+        w->shared = p != NULL;
+        if (!p && w->w->local_rank == 0)
+            rd_warn(w->log, "the ranks of host %s cannot watch each other: %s", w->w->host, why);
+    }
+    if (!p && posix_memalign(&p, SLOT_BYTES, w->bytes) != 0) p = NULL;
+    if (!p) rd_fail(st, RD_EENV, "out of memory for the watch");
+    if (p && !w->shared) memset(p, 0, w->bytes);
+    w->board = p;
+done:
+    return st->code;
+}
+
+static void fill_own(rd_watch *w)
+{
+    slot *s = &w->board->at[w->w->local_rank];
+    const int64_t now = rd_now_ns();
+    atomic_store(&s->rank, w->w->rank);
+    atomic_store(&s->pid, getpid());
+    atomic_store(&s->beat_ns, now);
+    atomic_store(&s->tick_ns, now);
+    atomic_store(&s->phase, RD_PHASE_START);
+    w->resumed_ns = now;
+}
+
+static rd_code start_thread(rd_watch *w, rd_status *st)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
+    const int err = pthread_create(&w->thread, NULL, watch, w);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    w->running = err == 0;
+    return err == 0 ? st->code : rd_fail(st, RD_EENV, "cannot start the watch's thread: %s", strerror(err));
+}
+
+rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits, rd_watch **out, rd_status *st)
+{
+    rd_watch *w = calloc(1, sizeof *w);
+    char why[200] = "";
+    *out = NULL;
+    if (w) {
+        *w = (rd_watch){.comm = comm, .log = log, .limits = *limits, .w = rd_comm_world(comm), .wake = {-1, -1}, .warned = -1};
+        const size_t n_local = (size_t)w->w->local_size, n_all = w->w->rank == 0 ? (size_t)w->w->size : n_local;
+        w->pidfd = malloc(n_local * sizeof *w->pidfd);
+        w->ended = calloc(n_local, sizeof *w->ended);
+        w->all = calloc(n_all, sizeof *w->all);
+        w->told = calloc(n_all, sizeof *w->told);
+        for (size_t i = 0; w->pidfd && i < n_local; i++) w->pidfd[i] = -1;
+        for (size_t i = 0; w->all && i < n_all; i++) w->all[i].phase = RD_PHASE_END; /* nothing is known of it yet */
+    }
+    if (!w || !w->pidfd || !w->ended || !w->all || !w->told || pipe(w->wake) != 0) rd_fail(st, RD_EENV, "out of memory for the watch");
+    RD_TRY(rd_comm_agree(comm, st));
+    (void)open_board(w, st);
+    RD_TRY(rd_comm_agree(comm, st));
+    fill_own(w);
+    RD_TRY(rd_comm_barrier(comm, st)); /* every slot is filled */
+    if (w->shared)
+        for (int i = 0; i < w->w->local_size; i++)
+            if (i != w->w->local_rank)
+                w->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)atomic_load(&w->board->at[i].pid), 0);
+    RD_TRY(rd_net_open(comm, &w->net, why, st));
+    if (why[0] && w->w->rank == 0) rd_warn(log, "hosts cannot watch each other: %s", why);
+    fill_own(w);
+    (void)start_thread(w, st);
+    RD_TRY(rd_comm_agree(comm, st));
+    *out = w;
+    return RD_OK;
+done:
+    rd_watch_stop(w);
+    return st->code;
+}
+
+void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step)
+{
+    if (!w) return;
+    slot *s = &w->board->at[w->w->local_rank];
+    atomic_store_explicit(&s->phase, (int32_t)phase, memory_order_relaxed);
+    atomic_store_explicit(&s->step, step, memory_order_relaxed);
+    atomic_store_explicit(&s->beat_ns, rd_now_ns(), memory_order_release);
+}
+
+void rd_watch_leaving(rd_watch *w)
+{
+    if (!w) return;
+    rd_watch_beat(w, RD_PHASE_END, atomic_load(&w->board->at[w->w->local_rank].step));
+    nap(2 * TICK_MS); /* rank 0 hears of it before the process is gone */
+}
+
+/* So that a connection that closes is no loss. */
+static void last_word(rd_watch *w)
+{
+    const rd_net_order done = {RD_NET_DONE};
+    if (!w->net) return;
+    if (w->w->rank == 0) {
+        rd_net_order_all(w->net, &done);
+        return;
+    }
+    look(w, rd_now_ns());
+    for (int i = 0; i < w->w->local_size; i++) w->all[i].phase = RD_PHASE_END;
+    rd_net_tell(w->net, w->all, w->w->local_size, 0);
+}
+
+void rd_watch_stop(rd_watch *w)
+{
+    if (!w) return;
+    if (w->running) {
+        rd_watch_beat(w, RD_PHASE_END, atomic_load(&w->board->at[w->w->local_rank].step));
+        (void)!write(w->wake[1], "", 1);
+        (void)pthread_join(w->thread, NULL);
+        last_word(w);
+    }
+    rd_net_close(w->net);
+    for (int i = 0; w->pidfd && i < w->w->local_size; i++)
+        if (w->pidfd[i] >= 0) close(w->pidfd[i]);
+    for (int i = 0; i < 2; i++)
+        if (w->wake[i] >= 0) close(w->wake[i]);
+    if (w->board && w->shared) munmap(w->board, w->bytes);
+    if (w->board && !w->shared) free(w->board);
+    free(w->pidfd);
+    free(w->ended);
+    free(w->all);
+    free(w->told);
+    free(w);
+}

@@ -1,0 +1,82 @@
+/* watch.c -- a job of ten or more short steps whose rank `size - 1` meets with something. tests/mpi/watch.sh runs it.
+ *
+ *     watch fine|kill|stop|hang|input|save|evaluate|pause|leave|root_stop|root_kill
+ *
+ * Limits: a warning after 0.6 s, the end after 1.5 s. Steps take 50 ms and end in a sum over ranks. */
+#include "rd/clock.h"
+#include "rd/watch.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static void nap(double s)
+{
+    const struct timespec t = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    nanosleep(&t, NULL);
+}
+
+static void happen(const char *what, rd_comm *c, rd_watch *w, rd_log *log, int64_t step)
+{
+    const rd_world *world = rd_comm_world(c);
+    const bool last = world->rank == world->size - 1, root = world->rank == 0;
+    if (strcmp(what, "kill") == 0 && last) (void)raise(SIGKILL);
+    if (strcmp(what, "root_kill") == 0 && root) (void)raise(SIGKILL);
+    if (strcmp(what, "stop") == 0 && last) (void)raise(SIGSTOP);
+    if (strcmp(what, "root_stop") == 0 && root) (void)raise(SIGSTOP);
+    if (strcmp(what, "hang") == 0 && last) nap(60.0);
+    if (strcmp(what, "input") == 0 && last) {
+        rd_watch_beat(w, RD_PHASE_INPUT, step);
+        nap(60.0);
+    }
+    if (strcmp(what, "save") == 0 && root) {
+        rd_watch_beat(w, RD_PHASE_SAVE, step);
+        nap(4.0);
+    }
+    if (strcmp(what, "evaluate") == 0 && last) {
+        rd_watch_beat(w, RD_PHASE_EVALUATE, step);
+        nap(4.0);
+    }
+    if (strcmp(what, "straggle") == 0 && last) nap(1.0);
+    if (strcmp(what, "leave") == 0 && last) {
+        rd_status st = {.rank = world->rank};
+        rd_fail(&st, RD_EDATA, "line 7 of a file is no good");
+        rd_error(log, &st);
+        rd_watch_leaving(w);
+        rd_comm_abort(c, RD_EDATA);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    rd_status st = {0};
+    rd_comm *c = NULL;
+    rd_log *log = NULL;
+    rd_watch *w = NULL;
+    const rd_watch_limits limits = {0.6, 1.5};
+    const int64_t n_steps = 10;
+    if (rd_comm_start(&argc, &argv, &c, &st) != RD_OK) return st.code;
+    const rd_world *world = rd_comm_world(c);
+    const char *what = argc > 1 ? argv[1] : "fine";
+    RD_TRY(rd_log_new(world->rank, world->host, stdout, &log, &st));
+    RD_TRY(rd_watch_start(c, log, &limits, &w, &st));
+    for (int64_t step = 1; step <= n_steps; step++) {
+        float x[2] = {1.0f, (float)world->rank};
+        rd_watch_beat(w, RD_PHASE_COMPUTE, step);
+        nap(0.05);
+        if (step == 5) happen(what, c, w, log, step);
+        rd_watch_beat(w, RD_PHASE_WAIT, step);
+        RD_TRY(rd_comm_sum_f32(c, x, 2, &st));
+        rd_watch_beat(w, RD_PHASE_UPDATE, step);
+        if (world->rank == 0) printf("step %lld\n", (long long)step), fflush(stdout);
+    }
+    if (world->rank == 0) printf("done\n");
+done:
+    if (st.code != RD_OK) rd_error(log, &st);
+    rd_watch_stop(w);
+    rd_log_free(log);
+    rd_comm_free(c);
+    return st.code;
+}

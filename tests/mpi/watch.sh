@@ -1,0 +1,43 @@
+#!/bin/bash
+# watch.sh -- what the watch says and how soon the job is gone when a rank dies, stops, hangs; and that it leaves a slow save, a
+# long evaluation and a paused job alone.
+# timeout: 200
+. "$(dirname "$0")/../support/toy.sh"
+prog=${BUILD:-build/release}/tests/mpi/watch
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+run() { timeout 40 $MPIRUN "$@"; } # shellcheck disable=SC2086
+
+# case NAME STATUS TEXT SECONDS NP WHAT: STATUS "any": mpirun's own code for a killed rank is fine too
+check() {
+    local name=$1 status=$2 text=$3 seconds=$4 np=$5 what=$6 begin end got
+    begin=$(date +%s%N)
+    run -np "$np" "$prog" "$what" > "$work/out" 2>&1
+    got=$?
+    end=$(date +%s%N)
+    # shellcheck disable=SC2016
+    expect "$name" 0 "" sh -c '
+        [ "$1" = any ] && [ "$2" -ne 0 ] && [ "$2" -ne 124 ] || [ "$1" = "$2" ] || { echo "status $2, not $1"; cat "$5"; exit 1; }
+        [ -z "$3" ] || grep -q -- "$3" "$5" || { echo "no \"$3\""; cat "$5"; exit 1; }
+        [ "$4" = yes ] || { echo "took too long"; exit 1; }
+        if pgrep -f "^[^ ]*tests/mpi/watch $6\$" > /dev/null; then echo "a rank is left"; exit 1; fi' \
+        sh "$status" "$got" "$text" "$([ $(((end - begin) / 1000000)) -le $((seconds * 1000)) ] && echo yes)" "$work/out" "$what"
+}
+quiet() { # NAME NP WHAT: ends well, and the watch warned (WARNS yes) or not
+    check "$1" 0 "^done" 30 "$2" "$3"
+    expect "$1: $4" 0 "" sh -c "[ \$(grep -c 'no progress' '$work/out') $5 ]"
+}
+quiet "all is well, 1 rank" 1 fine "no word" "-eq 0"
+quiet "all is well, 3 ranks" 3 fine "no word" "-eq 0"
+quiet "a save that takes longer than a step may" 3 save "no word" "-eq 0"
+quiet "an evaluation that takes longer than a step may" 3 evaluate "no word" "-eq 0"
+quiet "a straggler" 3 straggle "one warning" "-eq 1"
+check "a stopped rank" 8 "rank 2 (.*) has been computing step 5 for [23] s; 2 ranks wait for it; that is more than stall_abort_s" 15 3 stop
+check "a rank that hangs" 8 "no progress: rank 2 (.*) has been computing step 5 for 1 s; 2 ranks wait" 15 3 hang
+check "a rank that hangs in its input" 8 "rank 1 (.*) has been reading the batch of step 5" 15 2 input
+check "rank 0 is stopped" 8 "rank 0 (.*) has been computing step 5" 15 3 root_stop
+check "a killed rank" any "rank 2 (.*) is gone: .* last computing step 5" 6 3 kill
+check "rank 0 is killed" any "rank 0 (.*) is gone" 6 3 root_kill
+check "a rank that leaves with its own message" 5 "line 7 of a file" 6 3 leave
+expect "nobody adds to that message" 1 "" grep -q "is gone" "$work/out"
+summary

@@ -1,0 +1,102 @@
+/* watch.c -- who is to blame: rd_watch_judge and rd_watch_say on made-up jobs. */
+#include "rd/watch.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+typedef struct row {
+    const char *name;
+    rd_verdict verdict;
+    int culprit, n_waiting;
+    const char *ranks; /* "phase step age" of each; "gone" before it */
+} row;
+
+/* Limits: 60 and 300. */
+static const row rows[] = {
+    {"nobody", RD_WATCH_FINE, -1, 0, ""},
+    {"all at work", RD_WATCH_FINE, 2, 0, "compute 5 1, compute 5 2, compute 5 3, compute 5 0"},
+    {"one is slow", RD_WATCH_WARN, 1, 3, "wait 5 70, compute 5 71, wait 5 69, wait 5 70"},
+    {"at the limit is not over it", RD_WATCH_FINE, 1, 1, "wait 5 70, compute 5 60"},
+    {"others have waited long, it has just begun", RD_WATCH_FINE, 1, 1, "wait 5 900, compute 5 1"},
+    {"one hangs", RD_WATCH_STALL, 1, 2, "wait 5 301, input 5 302, wait 5 303"},
+    {"two hang: the longer one", RD_WATCH_STALL, 2, 1, "wait 5 400, compute 5 302, compute 5 350"},
+    {"a save may take long", RD_WATCH_FINE, 0, 1, "save 5 599, wait 6 598"},
+    {"but not for ever", RD_WATCH_STALL, 0, 1, "save 5 3001, wait 6 3000"},
+    {"nor a start", RD_WATCH_WARN, 0, 0, "start 0 601"},
+    {"one evaluates, another hangs", RD_WATCH_STALL, 1, 0, "evaluate 5 400, compute 5 301"},
+    {"all wait: the one behind", RD_WATCH_STALL, 1, 2, "wait 6 310, wait 5 305, wait 6 320"},
+    {"all wait in one step: the longest", RD_WATCH_WARN, 2, 2, "wait 6 61, wait 6 62, wait 6 63"},
+    {"one is gone", RD_WATCH_LOST, 1, 1, "wait 5 1, gone compute 5 1"},
+    {"gone, and another hangs", RD_WATCH_LOST, 1, 0, "compute 5 999, gone wait 5 1"},
+    {"gone after its end", RD_WATCH_FINE, 0, 0, "compute 5 1, gone end 5 9"},
+};
+
+static int fill(const char *text, rd_beat b[4])
+{
+    int n = 0;
+    memset(b, 0, 4 * sizeof *b);
+    for (; *text && n < 4; n++) {
+        char phase[16] = "";
+        long long step = 0;
+        int used = 0;
+        b[n].rank = n;
+        b[n].gone = strncmp(text, "gone ", 5) == 0;
+        text += b[n].gone ? 5 : 0;
+        assert_int_equal(sscanf(text, "%15s %lld %lf%n", phase, &step, &b[n].age_s, &used), 3);
+        text += used + (text[used] == ',' ? 2 : 0);
+        b[n].step = step;
+        while (b[n].phase < RD_N_PHASES && strcmp(rd_phase_name((rd_phase)b[n].phase), phase) != 0) b[n].phase++;
+        assert_true(b[n].phase < RD_N_PHASES);
+    }
+    return n;
+}
+
+static void test_judge(void **state)
+{
+    (void)state;
+    const rd_watch_limits l = {60.0, 300.0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rd_beat b[4];
+        int culprit = 0, n_waiting = 0;
+        const int n = fill(rows[i].ranks, b);
+        const rd_verdict v = rd_watch_judge(b, n, &l, &culprit, &n_waiting);
+        if (v != rows[i].verdict || culprit != rows[i].culprit || n_waiting != rows[i].n_waiting)
+            fail_msg("%s: verdict %d, culprit %d, %d wait", rows[i].name, (int)v, culprit, n_waiting);
+    }
+}
+
+static void test_limits_off(void **state)
+{
+    (void)state;
+    rd_beat b[4];
+    int culprit, n_waiting;
+    const int n = fill("wait 5 301, input 5 302, wait 5 303", b);
+    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){0, 0}, &culprit, &n_waiting), RD_WATCH_FINE);
+    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){1, 0}, &culprit, &n_waiting), RD_WATCH_WARN);
+    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){0, 1}, &culprit, &n_waiting), RD_WATCH_STALL);
+}
+
+static void test_say(void **state)
+{
+    (void)state;
+    char text[400];
+    rd_beat b = {.rank = 3, .phase = RD_PHASE_COMPUTE, .step = 41, .pid = 812, .age_s = 63.4, .host = "node2"};
+    rd_watch_say(&b, RD_WATCH_WARN, 7, text, sizeof text);
+    assert_string_equal(text, "rank 3 (node2, process 812) has been computing step 41 for 63 s; 7 ranks wait for it");
+    rd_watch_say(&b, RD_WATCH_STALL, 1, text, sizeof text);
+    assert_non_null(strstr(text, "; 1 rank waits for it"));
+    b.phase = 99; /* of a broken sender */
+    rd_watch_say(&b, RD_WATCH_LOST, 0, text, sizeof text);
+    assert_non_null(strstr(text, "rank 3 (node2, process 812) is gone"));
+    assert_string_equal(rd_phase_name(RD_PHASE_SAVE), "save");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_judge), cmocka_unit_test(test_limits_off),
+                                       cmocka_unit_test(test_say)};
+    return cmocka_run_group_tests_name("watch", tests, NULL, NULL) != 0;
+}
