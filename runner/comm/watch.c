@@ -35,7 +35,8 @@ typedef struct slot { /* of one rank, in memory that its host shares */
 
 typedef struct board {
     _Atomic int32_t abort_code; /* the job is being ended: by whoever wrote this */
-    char pad[SLOT_BYTES - sizeof(int32_t)];
+    _Atomic int32_t cut;        /* because a host cannot be reached */
+    char pad[SLOT_BYTES - 2 * sizeof(int32_t)];
     slot at[];
 } board;
 
@@ -101,8 +102,26 @@ static void nap(int64_t ms)
     nanosleep(&t, NULL);
 }
 
-static void end_job(rd_watch *w, rd_code code, const char *text) __attribute__((noreturn));
-static void end_job(rd_watch *w, rd_code code, const char *text)
+/* Open MPI's launcher, once it has been told to end a job, waits for the daemon of a host that is cut off: for the quarter of
+ * an hour after which the kernel gives up data that nobody acknowledges. Killed, it takes all that can be reached with it
+ * at once. */
+static void kill_launcher(void)
+{
+    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "orted", "prted"};
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
+    FILE *f = fopen(path, "re");
+    if (f && !fgets(name, sizeof name, f)) name[0] = '\0';
+    if (f) fclose(f);
+    name[strcspn(name, "\n")] = '\0';
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) (void)kill(getppid(), SIGKILL);
+}
+
+/* text: what to say; NULL: it has been said. cut: a host cannot be reached, see above; the launcher gets time to notice by
+ * itself, which it does in some seconds with oob_tcp_keepalive_time set. */
+static void end_job(rd_watch *w, rd_code code, const char *text, bool cut) __attribute__((noreturn));
+static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
 {
     if (text) {
         rd_status st = {.rank = w->w->rank};
@@ -111,11 +130,17 @@ static void end_job(rd_watch *w, rd_code code, const char *text)
         rd_error(w->log, &st);
     }
     atomic_store(&w->board->abort_code, (int32_t)code);
+    atomic_store(&w->board->cut, cut ? 1 : 0);
     if (w->net && w->w->rank == 0) {
         const rd_net_order o = {(int32_t)code};
         rd_net_order_all(w->net, &o);
     } else if (w->net) {
         rd_net_tell(w->net, w->all, 0, (int)code);
+    }
+    if (cut) {
+        nap(4000);
+        kill_launcher();
+        _exit((int)code);
     }
     nap(text ? 500 : 1500); /* a message of the rank that failed may be on its way, and the launcher may be at it */
     rd_comm_abort(w->comm, (int)code);
@@ -144,7 +169,8 @@ static void judge(rd_watch *w, int n)
         const size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, "; that is more than stall_abort_s allows (%g s)", w->limits.abort_s);
     }
-    end_job(w, v == RD_WATCH_LOST ? RD_EPEER : RD_ESTALL, text);
+    end_job(w, v == RD_WATCH_LOST ? RD_EPEER : RD_ESTALL, text,
+            v == RD_WATCH_LOST && b->host_index != w->w->host_index && !rd_net_broken(w->net, b->host_index - 1));
 }
 
 /* Rank 0: what the leaders sent. A host that closed its connection, or is silent for too long, is lost with its ranks. */
@@ -152,7 +178,7 @@ static void hear_hosts(rd_watch *w)
 {
     int code = 0;
     rd_net_take(w->net, w->told, w->w->size, &code);
-    if (code) end_job(w, (rd_code)code, NULL);
+    if (code) end_job(w, (rd_code)code, NULL, false);
     for (int r = 0; r < w->w->size; r++) {
         const int line = w->told[r].host_index - 1;
         if (line < 0) continue; /* rank 0's host, or nothing came yet */
@@ -180,7 +206,7 @@ static void leader_listens(rd_watch *w)
     rd_net_order o;
     char text[300];
     if (rd_net_ordered(w->net, &o)) {
-        if (o.abort_code > 0) end_job(w, (rd_code)o.abort_code, NULL);
+        if (o.abort_code > 0) end_job(w, (rd_code)o.abort_code, NULL, false);
         w->root_done = o.abort_code == RD_NET_DONE;
     }
     if (w->root_done) return;
@@ -188,12 +214,12 @@ static void leader_listens(rd_watch *w)
     if (rd_net_broken(w->net, 0)) {
         snprintf(text, sizeof text, "rank 0 is gone: its connection to host %s has closed; start the same command again to go "
                  "on from the last checkpoint", w->w->host);
-        end_job(w, RD_EPEER, text);
+        end_job(w, RD_EPEER, text, false);
     }
     if (w->limits.abort_s > 0.0 && silent > w->limits.abort_s) {
         snprintf(text, sizeof text, "nothing has been heard from rank 0 on host %s for %.0f s; its host, or the network to it, "
                  "is down", w->w->host, silent);
-        end_job(w, RD_EPEER, text);
+        end_job(w, RD_EPEER, text, true);
     }
 }
 
@@ -202,7 +228,7 @@ static void one_look(rd_watch *w, int64_t now)
     const int32_t code = atomic_load(&w->board->abort_code);
     look(w, now);
     speak_up(w, now);
-    if (code) end_job(w, (rd_code)code, NULL);
+    if (code) end_job(w, (rd_code)code, NULL, atomic_load(&w->board->cut) != 0);
     if (w->net && w->w->rank == 0) hear_hosts(w);
     if (w->net && w->w->rank != 0) leader_listens(w);
     if (!judges(w, now)) return;

@@ -1,6 +1,6 @@
 /* watch.c -- a job of ten or more short steps whose rank `size - 1` meets with something. tests/mpi/watch.sh runs it.
  *
- *     watch fine|kill|stop|hang|input|save|evaluate|pause|leave|root_stop|root_kill
+ *     watch fine|kill|root_kill|stop|root_stop|hang|input|save|evaluate|straggle|leave [STEPS]
  *
  * Limits: a warning after 0.6 s, the end after 1.5 s. Steps take 50 ms and end in a sum over ranks. */
 #include "rd/clock.h"
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     rd_log *log = NULL;
     rd_watch *w = NULL;
     const rd_watch_limits limits = {0.6, 1.5};
-    const int64_t n_steps = 10;
+    const int64_t n_steps = argc > 2 ? strtoll(argv[2], NULL, 10) : 10;
     if (rd_comm_start(&argc, &argv, &c, &st) != RD_OK) return st.code;
     const rd_world *world = rd_comm_world(c);
     const char *what = argc > 1 ? argv[1] : "fine";

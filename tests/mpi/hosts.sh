@@ -1,0 +1,55 @@
+#!/bin/bash
+# hosts.sh -- the watch on two hosts with a network between them, made on this machine by tests/support/fakecluster: a rank is stopped
+# or killed on the other host, its cable is cut, its power fails. Each time the job is gone on both hosts within seconds, and the
+# first line says who was to blame.
+# timeout: 200
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+nodes=$(dirname "$0")/../support/fakecluster
+prog=${BUILD:-build/release}/tests/mpi/watch
+skip() { echo "0 passed, 0 failed, 1 skipped ($1)" && exit 0; }
+[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
+FAKECLUSTER_DIR=$(mktemp -d)/nodes FAKECLUSTER_SUBNET=10.97.$((RANDOM % 200))
+export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
+"$nodes" up 2 > "$FAKECLUSTER_DIR.log" 2>&1 || skip "no two hosts on this machine: $(tail -n 1 "$FAKECLUSTER_DIR.log")"
+trap '"$nodes" down > /dev/null 2>&1; rm -rf "$(dirname "$FAKECLUSTER_DIR")"' EXIT
+shown=$FAKECLUSTER_DIR.out
+
+start() { # WHAT STEPS
+    timeout 60 "$nodes" exec node1 mpirun --allow-run-as-root --hostfile "$FAKECLUSTER_DIR/hostfile" -mca plm_rsh_args "-p 12345" \
+        -np 4 "$PWD/$prog" "$@" > "$shown" 2>&1
+}
+left() { # ranks of this program on any host, after at most $1 seconds
+    local n=1
+    for _ in $(seq $(($1 * 4 + 1))); do
+        n=$(pgrep -fc "^$PWD/$prog ")
+        [ "$n" -eq 0 ] && break
+        sleep 0.25
+    done
+    echo "$n ranks are left"
+}
+said() { # NAME TEXT
+    expect "$1" 0 "" grep -q -- "$2" "$shown" || cat "$shown"
+}
+
+expect "two hosts, all is well" 0 "" start fine 10
+said "the steps are done" "^done"
+expect "a rank of the other host is stopped" 8 "" start stop 10
+said "it is named" "rank 3 (node2, .*) has been computing step 5 for .* more than stall_abort_s"
+start kill 10
+said "a rank of the other host is killed" "rank 3 (node2, .*) is gone"
+start root_kill 10
+said "rank 0 is killed" "rank 0 .*is gone"
+expect "after all this" 0 "^0 ranks" left 5
+for how in cut kill; do
+    start fine 2000 &
+    job=$!
+    for _ in $(seq 100); do grep -q "^step 20" "$shown" && break || sleep 0.2; done
+    "$nodes" $how node2
+    expect "node2 $how: gone from both hosts within 8 s" 0 "^0 ranks" left 8
+    wait $job
+    said "node2 $how: the loss is named" "(node2, .*) is gone"
+    "$nodes" heal node2 > /dev/null 2>&1
+done
+summary
