@@ -8,8 +8,15 @@
 #define RD_CLI_H
 
 #include "rd/options.h"
+#include "rd/strbuf.h"
 
 RD_C_BEGIN
+
+/* A flag that only bench mode takes. */
+typedef struct rd_cli_word {
+    int flag;          /* in the table of these flags */
+    const char *value; /* borrowed from argv, or "true" or "false" */
+} rd_cli_word;
 
 typedef struct rd_cli {
     const char *config_file, *logdir; /* borrowed from argv; NULL: not given */
@@ -20,6 +27,8 @@ typedef struct rd_cli {
     const char *events;               /* NULL: no event file to dump */
     const char **set;                 /* owned list of owned "key=value", in the order given */
     int n_set;
+    rd_cli_word *bench; /* owned; each flag at most once */
+    int n_bench;
     int64_t max_steps, summary_frequency, checkpoint_frequency, seed;
     bool max_steps_given, seed_given, lr_given, beam_width_given;
     double lr;
@@ -30,8 +39,14 @@ typedef struct rd_cli {
 /* Fills *out (whatever it held) from argv[1 ..]. Errors are RD_EUSAGE: unknown flag (with the nearest), ambiguous
  * prefix, missing or wrong value, a word that belongs to no flag. Release *out also after a failure. */
 rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st);
-/* What flags ask of each other: a run needs --config_file, --input needs --mode=infer. */
+/* What flags ask of each other: a run needs --config_file (bench mode: that or --model), --input needs --mode=infer. */
 rd_code rd_cli_check(const rd_cli *c, rd_status *st);
+/* Puts what the flags of bench mode say into the config, and a line for each into *said: "--num_batches=100 is
+ * bench_steps=100", or why it has no effect. RD_EUSAGE: a value that does not fit its key; a flag that asks for what
+ * this program does not do, where that would change the result. */
+rd_code rd_cli_bench_put(const rd_cli *c, rd_config *config, rd_strbuf *said, rd_status *st);
+/* The value of such a flag as it was written; NULL: not given. */
+const char *rd_cli_bench_value(const rd_cli *c, const char *flag);
 void rd_cli_release(rd_cli *c);
 void rd_cli_help(FILE *out); /* usage and flags; the keys of the config follow from rd_options_help */
 

@@ -63,6 +63,8 @@ typedef struct rd_data_spec {               /* what a model needs to know of the
     uint64_t src_vocab_hash, tgt_vocab_hash;
     const rd_vocab *src_vocab, *tgt_vocab;        /* borrowed from the dataset */
     int64_t n_classes, image_h, image_w, image_c; /* images */
+    const char *const *class_names;               /* [n_classes], borrowed from the dataset; NULL: none are known */
+    float pixel_mean[4], pixel_std[4]; /* by channel: pixel (0 .. 255) = value * pixel_std + pixel_mean; 0: no images */
 } rd_data_spec;
 
 typedef struct rd_dataset rd_dataset;
@@ -71,7 +73,7 @@ typedef struct rd_dataset_args {
     rd_mode mode;
     rd_split split;
     rd_comm *comm; /* open is collective */
-    rd_log *log;
+    rd_log *log;   /* NULL: silent; outlives the dataset (a damaged image is named when it is met) */
     bool shard;    /* --split_data_per_rank: keep the samples i with i % size == rank only */
     bool keep_all; /* inference and evaluation: no sample is skipped for its length; a target is not needed (infer) */
 } rd_dataset_args;
@@ -97,7 +99,8 @@ typedef struct rd_dataset_def {
     void (*prepare)(void *self, const int64_t *ids, int64_t n, int64_t epoch);
     void (*spec)(void *self, rd_data_spec *out);
     const char *(*fingerprint)(void *self); /* text that must be equal on all ranks and after a resume */
-    /* Optional: the source text line of sample i for print-outs, and the text of decoded ids of one side. */
+    /* Optional: the source text line of sample i for print-outs, and the text of decoded ids of one side. Images: side 0,
+     * names of samples; side 1, names of classes, or their numbers. */
     void (*text)(void *self, int side /* 0 source, 1 target */, const int32_t *ids, int64_t n, bool specials,
                  void *strbuf);
     /* Optional: the target line of sample i as the file has it (unknown words and all), for scores that agree with
@@ -111,7 +114,8 @@ rd_code rd_dataset_new(const char *name, const rd_dataset_args *a, rd_dataset **
 void rd_dataset_free(rd_dataset *d);
 const rd_dataset_def *rd_dataset_def_of(const rd_dataset *d);
 void *rd_dataset_self(const rd_dataset *d);
-const rd_dataset_def *const *rd_dataset_defs(int *n); /* the registry */
+const rd_dataset_def *const *rd_dataset_defs(int *n); /* the registry, by name */
+const rd_dataset_def *rd_dataset_find(const char *name); /* NULL: unknown */
 
 /* ---- the order of one epoch ---- */
 typedef struct rd_plan rd_plan;
@@ -128,19 +132,20 @@ typedef struct rd_plan_rules {
  * permutation of each bucket, cut into batches of global_batch samples of one bucket (the last one of each bucket
  * smaller: every kept sample is in exactly one batch), then a keyed permutation of the batches. Without: file order,
  * buckets disregarded. Positions are computed when asked for, so a plan of any size is made at once and takes memory
- * for one batch only. RD_EDATA when no sample is kept, except with keep_all (an empty input: no batch). The caller owns
- * *out; d is borrowed. */
+ * for one batch only. RD_EDATA when no sample is kept, except with keep_all (an empty input: no batch); RD_EUSAGE when
+ * there are samples but the rules leave no batch. The caller owns *out; d is borrowed. */
 rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
                     const rd_plan_rules *rules, rd_plan **out, rd_status *st);
 void rd_plan_free(rd_plan *p);
 int64_t rd_plan_n_batches(const rd_plan *p);
-int64_t rd_plan_n_samples(const rd_plan *p);
+int64_t rd_plan_n_samples(const rd_plan *p); /* in all batches; with independent, small last batches counted as full */
 /* All sample ids of global batch k in plan order; borrowed until the next call with this plan. A plan belongs to one
  * thread. */
 const int64_t *rd_plan_batch(const rd_plan *p, int64_t k, int64_t *n);
-/* The ids of batch k that rank r of size computes, appended to ids (room for *n of rd_plan_batch), longest first. Dealt
- * so that every rank has about the same sum of lengths and the same number of samples (+- 1); with a sharded dataset,
- * the rank that holds a sample computes it. Together the ranks' lists are the batch. */
+/* The ids of batch k that rank r of size computes, into ids (room for *n of rd_plan_batch). Samples with lengths: longest
+ * first, dealt so that every rank has about the same sum of lengths and the same number of samples (+- 1). Without: a run
+ * of neighbours in plan order, so many units as other ranks have (+- 1). independent: the rank's own part. With a sharded
+ * dataset, the rank that holds a sample computes it. Together the ranks' lists are the batch. */
 int64_t rd_plan_deal(const rd_plan *p, int64_t k, int rank, int size, int64_t *ids);
 
 RD_C_END

@@ -1,5 +1,6 @@
 /* optim.h -- optimizers (one file each in runner/optim/optimizers; make writes the registry), learning-rate schedules, clipping,
- * LARS, loss scaling. Formulas: TF 1.4 as OpenSeq2Seq used it. */
+ * weight decay, LARS, loss scaling. Formulas: TF 1.4 as OpenSeq2Seq used it; of images, as tf_cnn_benchmarks and Horovod's
+ * examples have them. */
 #ifndef RD_OPTIM_H
 #define RD_OPTIM_H
 
@@ -11,33 +12,81 @@ RD_C_BEGIN
 /* ---- schedule: pure functions ---- */
 typedef struct rd_schedule_config {
     double learning_rate;
+    const char *lr_policy;      /* "decay" "piecewise" "polynomial" "cosine"; NULL: see rd_schedule_policy */
     bool use_decay, use_staircase_decay;
     int64_t begin_decay_at, decay_steps;
     double decay_rate, min_learning_rate;
+    const char *piecewise_learning_rate_schedule; /* "rate;boundary;rate;...;rate" */
+    const char *lr_boundary_unit; /* "epochs" "steps" */
+    double decay_begin_epoch, decay_end_epoch, lr_power;
     const char *lr_scaling;     /* "linear" "sqrt" "none" */
     int64_t warmup_steps;       /* of one rank's schedule; the factor ramps from 1 to f(N) */
-    bool has_begin, has_steps, has_rate, has_staircase, has_min;
+    double warmup_epochs, warmup_start;
+    double plateau_factor, plateau_min_delta, plateau_min_lr;
+    int64_t plateau_patience, plateau_cooldown;
+    const char *plateau_monitor; /* "loss" "figure" */
+    bool has_begin, has_steps, has_rate, has_staircase, has_min, has_begin_epoch, has_end_epoch, has_warmup_start, has_plateau;
+    /* no keys, known once the data is: */
+    double epoch_steps;         /* steps of all ranks in an epoch; 0: unknown, what goes by epochs stays at epoch 0 */
+    double end_epoch;           /* where polynomial and cosine end without decay_end_epoch */
 } rd_schedule_config;
 extern const rd_option_group rd_group_schedule;
+typedef enum rd_lr_policy { RD_LR_DECAY, RD_LR_PIECEWISE, RD_LR_POLYNOMIAL, RD_LR_COSINE } rd_lr_policy;
+rd_lr_policy rd_schedule_policy(const rd_schedule_config *c);
 rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_status *st); /* conditional keys, RD_EUSAGE */
-double rd_schedule_base(const rd_schedule_config *c, double step); /* lr_1(s), real-valued s */
+/* First rate of piecewise_learning_rate_schedule; false: it is NULL or no number stands there. */
+bool rd_schedule_first_rate(const char *piecewise, double *out);
+enum { RD_MAX_PIECES = 32 };
+typedef struct rd_pieces { /* rate[i] holds until at[i]; the last one for ever */
+    int n;
+    double rate[RD_MAX_PIECES], at[RD_MAX_PIECES];
+} rd_pieces;
+rd_code rd_schedule_pieces(const char *text, rd_pieces *out, rd_status *st); /* RD_EUSAGE */
+
+typedef struct rd_schedule_point {
+    int64_t step;       /* from 0: the step whose update the rate is for */
+    int n_ranks;
+    double epoch;       /* passes over the data before this step: e + b / S for batch b of S in epoch e */
+    double part;        /* of an epoch that this step is: 1 / S */
+    double multiplier;  /* rd_plateau.factor; 0: 1 */
+} rd_schedule_point;
+/* lr_N = F(N) lr_1(s N, epoch), where F is the warm-up's ramp up to f(N); lr_1(s, epoch) for lr_scaling none.
+ *   warmup_steps W:  F = b + (f(N) - b) s N / W            while s N < W
+ *   warmup_epochs W: F = b + (f(N) - b) (epoch + part) / W while epoch < W: what Horovod's callback does for each batch
+ * with b = 1, or warmup_start f(N) where that is given. */
+double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p);
+/* lr_1(s), real-valued s; what goes by epochs takes s / epoch_steps for the epoch. */
+double rd_schedule_base(const rd_schedule_config *c, double step);
 double rd_schedule_factor(const rd_schedule_config *c, int n_ranks); /* f(N) */
-/* lr_N(s) = f(N) lr_1(s N) for linear and sqrt, with the factor ramped from 1 to f(N) over the first warmup_steps / N steps;
- * lr_1(s) for none. step from 0: the value the update of step s uses. */
+/* rd_schedule_rate at the point that epoch_steps gives: right as long as the number of ranks has not changed. */
 double rd_schedule_at(const rd_schedule_config *c, int64_t step, int n_ranks);
 /* Lines for the banner: base lr, factor, effective lr, each boundary (warm-up end, begin of decay, first halvings or periods,
- * the step at which the floor is reached) before and after scaling. */
+ * the step at which the floor is reached, pieces) before and after scaling. */
 void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, void *strbuf);
+
+/* ---- reduce on plateau, as Keras' callback of 2018 ---- */
+typedef struct rd_plateau { /* all of it is saved in checkpoints; all ranks hold the same one */
+    double factor, best;    /* factor: on the rate, 1 at first */
+    int64_t wait, cooldown, cuts;
+    bool has_best;
+} rd_plateau;
+void rd_plateau_start(rd_plateau *p);
+/* One evaluation. rate: the present one, before lr_scaling. True: the factor falls. Without plateau_factor nothing happens. */
+bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value, bool higher_is_better, double rate);
 
 /* ---- optimizers ---- */
 typedef struct rd_optim_config {
     const char *optimizer;
     double opt_momentum, adam_beta1, adam_beta2, adam_epsilon, adagrad_init, adadelta_rho, adadelta_epsilon;
-    double max_grad_norm, lars_nu, loss_scale;
+    double rmsprop_decay, rmsprop_momentum, rmsprop_epsilon, lars_eta, lars_epsilon;
+    double max_grad_norm, lars_nu, loss_scale, weight_decay;
     bool has_max_grad_norm, has_lars_nu;
+    bool weight_decay_all; /* decays RD_PARAM_NO_DECAY too */
 } rd_optim_config;
 extern const rd_option_group rd_group_optim;
-rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status *st); /* lars_nu with max_grad_norm: error */
+/* Keys that exclude each other (RD_EUSAGE): lars_nu, or the optimizer lars, with max_grad_norm; lars_nu with weight_decay
+ * or the optimizer lars. */
+rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status *st);
 
 typedef struct rd_update {      /* one call of an optimizer: elements [lo, hi) of arrays that begin at one and the same parameter element */
     const rd_optim_config *c;
@@ -54,6 +103,8 @@ typedef struct rd_optimizer_def {
     const char *slot_name[3];   /* "m" "v": names in checkpoints are <param>/<slot> */
     double (*slot_init)(const rd_optim_config *c, int slot); /* NULL: 0 */
     bool skips_zero_rows;       /* wants update.row for RD_PARAM_ROWS */
+    bool trust_ratio;           /* g comes times LARS' ratio r = lars_eta |w| / (|g| + weight_decay |w| + lars_epsilon), of each
+                                   parameter without RD_PARAM_NO_DECAY; r = 1 where a norm is zero */
     void (*update)(const rd_update *u); /* vectorisable loop; the arithmetic is the same for every way of cutting [lo, hi) */
 } rd_optimizer_def;
 const rd_optimizer_def *rd_optimizer_find(const char *name); /* without regard to case; NULL: unknown */
@@ -67,13 +118,18 @@ const rd_optimizer_def *rd_optim_def(const rd_optim *o);
 
 typedef struct rd_optim_stats {
     bool finite;                  /* false: nothing was changed */
-    double grad_norm;             /* after scaling by grad_scale, before clipping */
+    double grad_norm;             /* after scaling by grad_scale, before clipping; without weight decay */
     double clipped_norm;
-    double *param_norm;           /* optional, [rd_params_n]: gradient norm of each parameter after clipping, before LARS */
+    double *param_norm;           /* in, optional, [rd_params_n]: gradient norm of each parameter after clipping, before weight
+                                     decay and LARS; 0 of running statistics */
+    bool want_l2;                 /* in: fill l2 */
+    double l2;                    /* weight_decay / 2 * sum of squares of the decayed weights, before the update */
 } rd_optim_stats;
-/* One update, in the order of OpenSeq2Seq 5.1: grads *= grad_scale (1 / (loss_scale * weight)); norm; clip or LARS; update;
- * rd_params_touch. Gradients hold the scaled, clipped values afterwards (before LARS). Norms are sums in double in a fixed order (per
- * parameter, blocks of 4096), so the same for any number of threads. Not finite: stats->finite false, parameters and slots unchanged. */
+/* One update, in the order of OpenSeq2Seq 5.1: grads *= grad_scale (1 / (loss_scale * weight)); norm; clip; g + weight_decay w
+ * (L2, so adam's moments see it; not in the printed loss); LARS; update; running statistics v = momentum v + (1 - momentum) g;
+ * rd_params_touch. Gradients hold the scaled, clipped values afterwards (before decay and LARS). Norms are sums in double in a
+ * fixed order (per parameter, blocks of 4096), so the same for any number of threads. Not finite, running statistics included:
+ * stats->finite false, parameters and slots unchanged. */
 rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats, rd_status *st);
 
 RD_C_END

@@ -10,12 +10,12 @@
 RD_C_BEGIN
 
 typedef enum rd_init_kind {
-    RD_INIT_GLOROT, /* U(-l, l), l = sqrt(6 / (fan_in + fan_out)); or U(-init_scale, init_scale) where the config has
-                       one */
-    RD_INIT_CONST,  /* value; init_scale does not apply to this and the following */
-    RD_INIT_NORMAL, /* normal with standard deviation `value` */
+    RD_INIT_GLOROT,    /* U(-l, l), l = sqrt(6 / (fan_in + fan_out)); or U(-init_scale, init_scale) where the config has
+                          one */
+    RD_INIT_CONST,     /* value; init_scale does not apply to this and the following */
+    RD_INIT_NORMAL,    /* normal with standard deviation `value` */
     RD_INIT_TRUNCATED, /* the same, drawn again beyond two standard deviations */
-    RD_INIT_UNIFORM /* U(-value, value) */
+    RD_INIT_UNIFORM    /* U(-value, value) */
 } rd_init_kind;
 typedef struct rd_init {
     rd_init_kind kind;
@@ -50,19 +50,24 @@ void rd_params_free(rd_params *p); /* NULL is fine */
  * asks for and no memory holds. */
 rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *dim, rd_init init, unsigned flags,
                       rd_param **out, rd_status *st);
-/* Declares a running mean (n elements, all `value` at first) that follows statistics of the batches: what backward adds to
- * its gradient arena is summed over ranks and scaled as gradients are, so that it becomes the mean m over the samples of
- * the step, and the update is v = momentum v + (1 - momentum) m. So it is the same on all ranks at every step. It lies
- * behind all trained parameters in the arenas (from rd_params_trained_span on), does not count in rd_params_count, norms,
- * clipping or decay, has no optimizer slots, and is saved like a parameter. */
+/* Declares a running mean (n elements, all `value` at first) that follows statistics of the batches: what backward adds
+ * to its gradient arena is summed over ranks and scaled as gradients are, so that it becomes the mean m over the
+ * samples of the step, and the update is v = momentum v + (1 - momentum) m. So it is the same on all ranks at every
+ * step. It lies behind all trained parameters in the arenas (from rd_params_trained_span on), does not count in
+ * rd_params_count, norms, clipping or decay, has no optimizer slots, and is saved like a parameter. */
 rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double value, double momentum, rd_param **out,
                             rd_status *st);
 /* Lays the arenas out (values, gradients; gaps stay zero) and initialises the values: element
  * i of a parameter is a function of (seed, name, i). init_scale: NAN when the config has none. Once, and no
  * rd_params_add afterwards: RD_EBUG. Out of memory: RD_EENV. */
 rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status *st);
-/* n_slots more float arenas, zero-filled (optimizer state); after rd_params_seal, 8 in all: RD_EBUG. */
+/* n_slots more float arenas of rd_params_trained_span elements, zero-filled (optimizer state); after rd_params_seal, 8
+ * in all: RD_EBUG. */
 rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st);
+
+/* Gradients lie in g from now on ([span], zeros, 64-byte aligned; borrowed): memory that ranks share, say. After
+ * rd_params_seal and before the first use. */
+void rd_params_use_grads(rd_params *p, float *g);
 
 int rd_params_n(const rd_params *p);
 rd_param *rd_params_at(const rd_params *p, int i);              /* in order of declaration */
@@ -70,7 +75,8 @@ rd_param *rd_params_find(const rd_params *p, const char *name); /* NULL: none of
 int64_t rd_params_count(const rd_params *p);                    /* trainable parameters, without gaps */
 int64_t rd_params_span(const rd_params *p);                     /* elements of an arena, with gaps; gaps are zero */
 int64_t rd_params_trained_span(const rd_params *p); /* the trained parameters lie in [0, this), state behind it */
-/* The arenas, [span] each, 64-byte aligned; borrowed until rd_params_free. NULL before rd_params_seal. */
+/* The arenas, [span] each ([trained_span] of a slot), 64-byte aligned; borrowed until rd_params_free. NULL before
+ * rd_params_seal. */
 float *rd_params_values(const rd_params *p);
 float *rd_params_grads(const rd_params *p);
 float *rd_params_slot(const rd_params *p, int k);

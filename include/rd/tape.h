@@ -22,6 +22,8 @@ typedef struct rd_var {
     const void *layout; /* images: the backend's own order of elements (see image.h); NULL: as they are written */
     rd_param *param;    /* leaf of this parameter, else NULL */
     bool needs_grad;
+    bool rectified; /* the op that made it ends in max(., 0), and its backward passes g on where v > 0 alone */
+    bool g_masked;  /* of a rectified one: g is zero already where v is */
 } rd_var;
 
 typedef struct rd_tape rd_tape;
@@ -37,11 +39,13 @@ typedef struct rd_op {
     const char *name, *about;
     rd_code (*infer)(rd_call *c, rd_status *st); /* checks shapes, sets rows and cols of out[] */
     rd_kernel cpu;
+    bool own_grads; /* backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g afterwards */
 } rd_op;
 
 enum { RD_MAX_IN = 320, RD_MAX_OUT = 4 };
 
 struct rd_call {
+    rd_tape *tape;
     const rd_op *op;
     rd_backend *be;
     rd_arena *step;    /* outputs */
@@ -57,6 +61,17 @@ struct rd_call {
     bool training; /* dropout on */
     bool keep;     /* backward will follow: save what it needs */
 };
+
+/* For the backward of ops with own_grads. *g: where the gradient of in[i] is to go, NULL when none is needed. *add: it has
+ * contributions already; else its contents are undefined, and all of it must be written (channels that pad a block, too:
+ * zeros). An input that occurs twice is asked for twice, and the first time filled before the second. */
+rd_code rd_call_grad(rd_call *c, int i, float **g, bool *add, rd_status *st);
+/* Makes the memory of out[0]->g the gradient of in[i], as it is: where none is there yet, the two are of one shape, and it
+ * has not been passed to another input. False: nothing was done. The caller may have changed out[0]->g before, and may
+ * until it returns. */
+bool rd_call_pass_grad(rd_call *c, int i);
+/* Elements behind v and g: with the slack rows, or of the layout. */
+int64_t rd_var_elements(const rd_var *x);
 
 /* be and params (NULL: none; sealed, no parameter is added later) are borrowed and outlive *out, which the caller owns.
  */

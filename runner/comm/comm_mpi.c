@@ -165,7 +165,11 @@ static rd_code arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_s
     mpi_comm *m = of(c);
     if (!m->window && c->w.size > 1) snprintf(why, 200, "the ranks of a host share no memory");
     if (m->window) RD_TRY(rd_arena_share(m->window, m->world, m->local, n, &m->arena, why, st));
-    if (m->arena) *out = rd_arena_mine(m->arena);
+    if (m->arena) {
+        *out = rd_arena_mine(m->arena);
+        snprintf(c->note, sizeof c->note, "gradients are summed in place, in memory shared by the ranks of a host%s",
+                 c->w.n_hosts > 1 ? ", and on between hosts" : "");
+    }
 done:
     return st->code;
 }

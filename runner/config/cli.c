@@ -1,6 +1,8 @@
 /* cli.c -- see cli.h. One table of flags drives parsing and help. */
 #include "rd/cli.h"
+#include "cli_impl.h"
 #include "config_impl.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -85,7 +87,7 @@ static int matches(const char *word, size_t n, bool only_bool, const flag **firs
 {
     int found = 0;
     for (int i = 0; i < N_FLAGS; i++) {
-        if (strncmp(flags[i].name, word, n) || (only_bool && flags[i].type != FLAG_BOOL)) continue;
+        if (strncmp(flags[i].name, word, n) != 0 || (only_bool && flags[i].type != FLAG_BOOL)) continue;
         if (!found++ || !flags[i].name[n]) *first = &flags[i];
         if (!flags[i].name[n]) return 1;
     }
@@ -104,10 +106,14 @@ static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, si
 {
     char shown[RD_SHOWN_BYTES], name[RD_SHOWN_BYTES],
         near[160] = "--help lists the flags, and --set key=value is for keys of the config";
-    const char *known[N_FLAGS];
+    const char *known[N_FLAGS + 1];
     for (int i = 0; i < N_FLAGS; i++) known[i] = flags[i].name;
-    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name), word);
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), word);
     const char *nearest = rd_nearest(name, known, N_FLAGS);
+    for (int i = 0; !nearest && i < rd_bench_flag_count(); i++) {
+        known[N_FLAGS] = rd_bench_flag_name(i);
+        nearest = rd_nearest(name, known + N_FLAGS, 1);
+    }
     if (nearest) snprintf(near, sizeof near, "did you mean '--%s'?", nearest);
     return rd_fail(st, RD_EUSAGE, "unknown flag '%s'; %s", rd_shown_bytes(arg, dashes + n, shown, sizeof shown), near);
 }
@@ -124,7 +130,7 @@ static rd_code ambiguous(const char *word, size_t n, bool only_bool, rd_status *
                    rd_shown_bytes(word, n, shown, sizeof shown), list);
 }
 
-/* word[0..n): the name after the dashes. *negated: it was --noflag. */
+/* word[0..n): the name after the dashes. *negated: it was --noflag. *out is NULL only after a failure. */
 static rd_code find_flag(const char *arg, const char *word, size_t n, const flag **out, bool *negated, rd_status *st)
 {
     const size_t dashes = (size_t)(word - arg);
@@ -146,13 +152,21 @@ static rd_code find_flag(const char *arg, const char *word, size_t n, const flag
     return found ? RD_OK : unknown_flag(arg, dashes, word, n, st);
 }
 
+/* The flag of exactly this name; NULL: none. */
+static const flag *named(const char *word, size_t n)
+{
+    for (int i = 0; i < N_FLAGS; i++)
+        if (!strncmp(flags[i].name, word, n) && !flags[i].name[n]) return &flags[i];
+    return NULL;
+}
+
 /* ---- values ---- */
 
-static rd_code wrong_value(const flag *f, const char *value, const char *must, rd_status *st)
+static rd_code wrong_value(const char *name, const char *help, const char *value, const char *must, rd_status *st)
 {
     char shown[RD_SHOWN_BYTES];
-    return rd_fail(st, RD_EUSAGE, "flag '--%s' must be %s, not '%s'; meaning: %s", f->name, must,
-                   rd_shown(value, shown), f->help);
+    return rd_fail(st, RD_EUSAGE, "flag '--%s' must be %s, not '%s'; meaning: %s", name, must, rd_shown(value, shown),
+                   help);
 }
 
 static bool parse_bool(const char *s, bool *out)
@@ -183,7 +197,7 @@ static rd_code set_number(rd_cli *c, const flag *f, const char *value, rd_status
             snprintf(must, sizeof must, "an integer, %.0f .. %.0f", f->min, f->max);
         else
             snprintf(must, sizeof must, "a number, %g or more", f->min);
-        return wrong_value(f, value, must, st);
+        return wrong_value(f->name, f->help, value, must, st);
     }
     if (whole)
         *(int64_t *)(void *)((char *)c + f->at) = k;
@@ -200,7 +214,7 @@ static rd_code set_mode(rd_cli *c, const flag *f, const char *value, rd_status *
             c->mode_bit = modes[i].bit;
             return RD_OK;
         }
-    return wrong_value(f, value, "one of train, eval, infer, train_eval, bench", st);
+    return wrong_value(f->name, f->help, value, "one of train, eval, infer, train_eval, bench", st);
 }
 
 static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status *st)
@@ -240,36 +254,96 @@ done:
     return st->code;
 }
 
+/* What stands behind a flag: its value after '=', and the next word, which is its value when there is no other. */
+typedef struct behind {
+    const char *value, *next;
+    bool negated, took_next;
+} behind;
+
+static rd_code take_truth(const char *name, const char *help, behind *b, bool *out, rd_status *st)
+{
+    *out = true;
+    if (b->negated && b->value)
+        return rd_fail(st, RD_EUSAGE, "flag '--no%s' takes no value; write --%s=false", name, name);
+    if (b->value && !parse_bool(b->value, out)) return wrong_value(name, help, b->value, "true or false", st);
+    if (!b->value && !b->negated && b->next && parse_bool(b->next, out)) b->took_next = true;
+    if (b->negated) *out = false;
+    return RD_OK;
+}
+
+/* kind: what --help calls the value. */
+static rd_code take_text(const char *name, const char *kind, bool may_be_empty, behind *b, const char **out,
+                         rd_status *st)
+{
+    char shown[RD_SHOWN_BYTES];
+    *out = b->value;
+    if (!b->value) {
+        if (!b->next) return rd_fail(st, RD_EUSAGE, "flag '--%s' has no value; write --%s=%s", name, name, kind);
+        if (!strncmp(b->next, "--", 2))
+            return rd_fail(st, RD_EUSAGE, "flag '--%s' has no value: the next word is '%s'; write --%s=%s", name,
+                           rd_shown(b->next, shown), name, kind);
+        *out = b->next;
+        b->took_next = true;
+    }
+    if (!**out && !may_be_empty)
+        return rd_fail(st, RD_EUSAGE, "flag '--%s' has an empty value; write --%s=%s", name, name, kind);
+    return RD_OK;
+}
+
+static rd_code parse_bench(int flag_index, behind *b, rd_cli *c, rd_status *st)
+{
+    const char *name = rd_bench_flag_name(flag_index), *help = rd_bench_flag_help(flag_index), *value = NULL;
+    const rd_bench_type type = rd_bench_flag_type(flag_index);
+    bool truth = false;
+    char *end = NULL;
+    if (type == RD_BENCH_BOOL) {
+        if (take_truth(name, help, b, &truth, st) != RD_OK) return st->code;
+        value = truth ? "true" : "false";
+    } else if (take_text(name, rd_bench_flag_value(flag_index), type == RD_BENCH_TEXT, b, &value, st) != RD_OK) {
+        return st->code;
+    }
+    const bool blank = *value == ' ' || *value == '\t' || *value == '\n';
+    if (type == RD_BENCH_INT) {
+        errno = 0;
+        (void)strtoll(value, &end, 10);
+        if (blank || *end || errno) return wrong_value(name, help, value, "an integer", st);
+    } else if (type == RD_BENCH_REAL) {
+        const double x = strtod(value, &end);
+        if (blank || *end || !isfinite(x)) return wrong_value(name, help, value, "a number", st);
+    }
+    for (int i = 0; i < c->n_bench; i++)
+        if (c->bench[i].flag == flag_index) {
+            c->bench[i].value = value;
+            return RD_OK;
+        }
+    rd_cli_word *more = realloc(c->bench, (size_t)(c->n_bench + 1) * sizeof *more);
+    if (!more) return rd_fail(st, RD_EENV, "out of memory for the command line");
+    c->bench = more;
+    c->bench[c->n_bench++] = (rd_cli_word){.flag = flag_index, .value = value};
+    return RD_OK;
+}
+
 /* One flag with what belongs to it; *i moves past a value that is a word of its own. */
 static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_status *st)
 {
-    const char *arg = argv[*i], *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+    const char *arg = argv[*i];
     const char *word = arg + (arg[1] == '-' ? 2 : 1), *eq = strchr(word, '=');
     const size_t n = eq ? (size_t)(eq - word) : strlen(word);
+    behind b = {.value = eq ? eq + 1 : NULL, .next = *i + 1 < argc ? argv[*i + 1] : NULL};
     const flag *f = NULL;
-    bool negated, truth = true;
-    RD_TRY(find_flag(arg, word, n, &f, &negated, st));
-    const char *value = eq ? eq + 1 : NULL;
-    if (f->type == FLAG_BOOL) {
-        if (negated && value)
-            return rd_fail(st, RD_EUSAGE, "flag '--no%s' takes no value; write --%s=false", f->name, f->name);
-        if (value && !parse_bool(value, &truth)) return wrong_value(f, value, "true or false", st);
-        if (!value && !negated && next && parse_bool(next, &truth)) ++*i;
-        *(bool *)(void *)((char *)c + f->at) = negated ? false : truth;
-        return RD_OK;
+    const int of_bench = word - arg == 2 && !named(word, n) ? rd_bench_flag_find(word, n, &b.negated) : -1;
+    if (of_bench >= 0) {
+        RD_TRY(parse_bench(of_bench, &b, c, st));
+    } else if (find_flag(arg, word, n, &f, &b.negated, st) != RD_OK || !f) {
+        return st->code;
+    } else if (f->type == FLAG_BOOL) {
+        RD_TRY(take_truth(f->name, f->help, &b, (bool *)(void *)((char *)c + f->at), st));
+    } else {
+        const char *value = NULL;
+        RD_TRY(take_text(f->name, f->value, false, &b, &value, st));
+        RD_TRY(set_value(c, f, value, st));
     }
-    if (!value) {
-        if (!next) return rd_fail(st, RD_EUSAGE, "flag '--%s' has no value; write --%s=%s", f->name, f->name, f->value);
-        char shown[RD_SHOWN_BYTES];
-        if (!strncmp(next, "--", 2))
-            return rd_fail(st, RD_EUSAGE, "flag '--%s' has no value: the next word is '%s'; write --%s=%s", f->name,
-                           rd_shown(next, shown), f->name, f->value);
-        value = next;
-        ++*i;
-    }
-    if (!*value)
-        return rd_fail(st, RD_EUSAGE, "flag '--%s' has an empty value; write --%s=%s", f->name, f->name, f->value);
-    (void)set_value(c, f, value, st);
+    if (b.took_next) ++*i;
 done:
     return st->code;
 }
@@ -295,10 +369,29 @@ done:
     return st->code;
 }
 
+static bool names_model(const rd_cli *c)
+{
+    for (int i = 0; i < c->n_set; i++)
+        if (!strncmp(c->set[i], "model=", 6)) return true;
+    return rd_cli_bench_value(c, "model") != NULL;
+}
+
 rd_code rd_cli_check(const rd_cli *c, rd_status *st)
 {
     if (c->help || c->version || c->print_schema || c->print_keys || c->events) return RD_OK;
-    if (!c->config_file) return rd_fail(st, RD_EUSAGE, "no experiment: give --config_file=FILE; --help explains");
+    if (c->n_bench > 0 && c->mode_bit != RD_MODE_BENCH) {
+        const int i = c->bench[0].flag;
+        char shown[RD_SHOWN_BYTES];
+        if (rd_bench_flag_key(i))
+            return rd_fail(st, RD_EUSAGE, "--%s is for --mode=bench, but the mode is %s; here it is --set %s=%s",
+                           rd_bench_flag_name(i), c->mode, rd_bench_flag_key(i), rd_shown(c->bench[0].value, shown));
+        return rd_fail(st, RD_EUSAGE, "--%s is for --mode=bench, but the mode is %s; leave it out",
+                       rd_bench_flag_name(i), c->mode);
+    }
+    if (!c->config_file && c->mode_bit == RD_MODE_BENCH && !names_model(c))
+        return rd_fail(st, RD_EUSAGE, "nothing to measure: give --model=NAME or --config_file=FILE; --help explains");
+    if (!c->config_file && c->mode_bit != RD_MODE_BENCH)
+        return rd_fail(st, RD_EUSAGE, "no experiment: give --config_file=FILE; --help explains");
     if (c->input && c->mode_bit != RD_MODE_INFER)
         return rd_fail(st, RD_EUSAGE, "--input is for --mode=infer, but the mode is %s; leave one of them out",
                        c->mode);
@@ -309,14 +402,17 @@ void rd_cli_release(rd_cli *c)
 {
     for (int i = 0; i < c->n_set; i++) free((void *)(uintptr_t)c->set[i]);
     free(c->set);
+    free(c->bench);
     c->set = NULL;
-    c->n_set = 0;
+    c->bench = NULL;
+    c->n_set = c->n_bench = 0;
 }
 
 void rd_cli_help(FILE *out)
 {
     fputs("usage: run_dist --config_file=FILE --logdir=DIR [flags]\n"
-          "       mpirun -np 4 run_dist --config_file=FILE --logdir=DIR [flags]\n\n"
+          "       mpirun -np 4 run_dist --config_file=FILE --logdir=DIR [flags]\n"
+          "       mpirun -np 4 run_dist --mode=bench --model=resnet50 --batch_size=16\n\n"
           "flags (--flag=value or --flag value; the beginning of a flag is enough; --flag or --noflag for those "
           "without value):\n",
           out);
@@ -326,4 +422,5 @@ void rd_cli_help(FILE *out)
                  flags[i].value ? flags[i].value : "");
         fprintf(out, "  %-28s %s\n", left, flags[i].help);
     }
+    rd_bench_flags_help(out);
 }

@@ -36,14 +36,18 @@ const rd_field *rd_batch_field(const rd_batch *b, const char *name)
     return NULL;
 }
 
+const rd_dataset_def *rd_dataset_find(const char *name)
+{
+    for (int i = 0; all[i]; i++)
+        if (strcmp(all[i]->name, name) == 0) return all[i];
+    return NULL;
+}
+
 static rd_code find_def(const char *name, const rd_dataset_def **out, rd_status *st)
 {
     char known[256] = "";
+    if ((*out = rd_dataset_find(name))) return RD_OK;
     for (int i = 0; all[i]; i++) {
-        if (strcmp(all[i]->name, name) == 0) {
-            *out = all[i];
-            return RD_OK;
-        }
         if (strlen(known) + strlen(all[i]->name) + 3 < sizeof known) {
             if (known[0]) strcat(known, ", ");
             strcat(known, all[i]->name);
@@ -99,13 +103,15 @@ rd_code rd_dataset_new(const char *name, const rd_dataset_args *a, rd_dataset **
 {
     rd_dataset *d = calloc(1, sizeof *d);
     *out = NULL;
-    if (!d) rd_fail(st, RD_EENV, "out of memory");
     if (d) {
         rd_block_init(&d->block[0], false);
         rd_block_init(&d->block[1], false);
         (void)find_def(name, &d->def, st);
+    } else {
+        rd_fail(st, RD_EENV, "out of memory");
     }
     RD_TRY(rd_agree(a->comm, st));
+    if (!d || !d->def) return rd_fail(st, RD_EBUG, "ranks agree without a dataset"); /* never: the failure is shared */
     RD_TRY(d->def->open(a, &d->self, st));
     d->sharded = a->shard && rd_size_of(a->comm) > 1;
     d->keep_all = a->keep_all;

@@ -204,13 +204,13 @@ done:
 
 rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_status *st)
 {
-    RD_TRY(lines_make(strcmp(path, "-") == 0 ? "standard input" : path, o, out, st));
-    RD_TRY(lines_open(*out, path, st));
-    return RD_OK;
-done:
-    rd_lines_free(*out);
-    *out = NULL;
-    return st->code;
+    if (lines_make(strcmp(path, "-") == 0 ? "standard input" : path, o, out, st) == RD_OK)
+        (void)lines_open(*out, path, st);
+    if (st->code != RD_OK) {
+        rd_lines_free(*out);
+        *out = NULL;
+    }
+    return *out ? RD_OK : rd_failed_(st->code);
 }
 
 rd_code rd_lines_new_mem(const char *name, const char *p, size_t n, rd_lines_opts o, rd_lines **out, rd_status *st)

@@ -30,10 +30,10 @@ const rd_metric_def *rd_metric_find(const char *name)
 /* Room for n tokens in the arena; *out borrows it. */
 static rd_code tokens_make(int64_t n, rd_arena *a, const char ***at, int32_t **len, rd_status *st)
 {
-    RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof **at, at, st));
-    RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof **len, len, st));
-done:
-    return st->code;
+    *len = NULL;
+    if (rd_arena_get(a, (size_t)(n + 1) * sizeof **at, at, st) == RD_OK)
+        (void)rd_arena_get(a, (size_t)(n + 1) * sizeof **len, len, st);
+    return *len ? RD_OK : rd_failed_(st->code);
 }
 
 static bool is_space(char c)

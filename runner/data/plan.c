@@ -1,7 +1,10 @@
 /* plan.c -- which samples make up global batch k of an epoch, and which of them a rank computes. Nothing is stored: the
  * place of a batch goes through a keyed permutation of all batches, which gives a bucket and a range of places in it;
  * each place goes through a keyed permutation of the bucket. So an epoch of five million samples starts at once, there
- * is no generator state to save, and the number of ranks has no part in it. */
+ * is no generator state to save, and the number of ranks has no part in it.
+ *
+ * With `independent` the ranks have part in it, as the name says: each walks permutations of its own, pass after pass,
+ * and an epoch is a number of steps somewhere in these passes. */
 #include "data_impl.h"
 #include "rd/philox.h"
 #include <inttypes.h>
@@ -21,8 +24,10 @@ struct rd_plan {
     rd_key batch_key;
     int64_t ids_of; /* batch that ids holds; -1: none */
     int64_t n_ids;
-    int64_t *ids; /* [global_batch] */
-    item *items;  /* [global_batch] */
+    int64_t *ids;     /* [global_batch] */
+    item *items;      /* [global_batch]; NULL where samples have no length */
+    int64_t *from;    /* [size + 1], independent: the run of each rank in ids */
+    int64_t per_pass; /* independent: batches of a rank until its samples are used up */
 };
 
 static rd_code keep_file_order(rd_plan *p, rd_status *st)
@@ -37,17 +42,61 @@ static rd_code keep_file_order(rd_plan *p, rd_status *st)
     return RD_OK;
 }
 
-rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
-                    const rd_plan_rules *rules, rd_plan **out, rd_status *st)
+static rd_code check_rules(const rd_dataset *d, int64_t global_batch, const rd_plan_rules *r, rd_status *st)
 {
-    *out = NULL;
     if (global_batch < 1) return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " samples", global_batch);
+    if (r->unit < 0) return rd_fail(st, RD_EBUG, "a unit of %" PRId64 " samples", r->unit);
+    if (d->kept == 0 && !d->keep_all && d->count == 0)
+        return rd_fail(st, RD_EDATA, "no sample to train on: '%s' is empty", d->def->name);
     if (d->kept == 0 && !d->keep_all)
         return rd_fail(st, RD_EDATA,
                        "no sample to train on: all %" PRId64 " of '%s' are skipped for their length; raise the bucket "
                        "limits",
                        d->count, d->def->name);
-    rd_plan *p = calloc(1, sizeof *p);
+    if (!r->independent) return RD_OK;
+    if (r->size < 1 || global_batch % r->size != 0)
+        return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " for %d ranks", global_batch, r->size);
+    if (d->sharded)
+        return rd_fail(
+            st, RD_EUSAGE,
+            "\"sampling\": \"independent\" wants all samples on every rank; leave --split_data_per_rank out");
+    return RD_OK;
+}
+
+/* Batches of the epoch; RD_EUSAGE when the rules leave none. */
+static rd_code count_batches(rd_plan *p, rd_status *st)
+{
+    const rd_dataset *d = p->d;
+    const rd_plan_rules *r = &p->rules;
+    const int64_t gb = p->global_batch;
+    if (r->independent) {
+        const int64_t own = gb / r->size;
+        p->per_pass = d->kept / own + (!r->drop_last && d->kept % own > 0);
+        p->n_batches = d->kept / own / r->size;
+    } else if (r->shuffle) {
+        for (int b = 0; b < d->n_buckets; b++) {
+            const int64_t n = d->start[b + 1] - d->start[b];
+            p->first_batch[b + 1] = p->first_batch[b] + n / gb + (!r->drop_last && n % gb > 0);
+        }
+        p->n_batches = p->first_batch[d->n_buckets];
+    } else {
+        p->n_batches = d->kept / gb + (d->kept % gb > 0);
+    }
+    if (p->n_batches == 0 && d->kept > 0)
+        return rd_fail(st, RD_EUSAGE,
+                       "an epoch without a batch: %" PRId64 " sample%s, a global batch of %" PRId64 "%s; lower "
+                       "batch_size or use fewer ranks",
+                       d->kept, RD_S(d->kept), gb, r->drop_last ? " and no smaller last one" : "");
+    return RD_OK;
+}
+
+rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, const rd_plan_rules *rules,
+                    rd_plan **out, rd_status *st)
+{
+    *out = NULL;
+    rd_plan *p = NULL;
+    RD_TRY(check_rules(d, global_batch, rules, st));
+    p = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory");
     p->d = d;
     p->seed = seed;
@@ -55,23 +104,17 @@ rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t g
     p->global_batch = global_batch;
     p->rules = *rules;
     p->ids_of = -1;
-    const int64_t room = global_batch < d->kept ? global_batch : d->kept;
+    p->batch_key = rd_key_make(seed, RD_RNG_ORDER, (uint64_t)epoch, 0);
+    /* independent: one sample may be in several ranks' parts */
+    const int64_t room = global_batch < d->kept || rules->independent ? global_batch : d->kept;
     p->ids = malloc((size_t)(room + 1) * sizeof *p->ids);
-    p->items = malloc((size_t)(room + 1) * sizeof *p->items);
+    p->items = d->def->length ? malloc((size_t)(room + 1) * sizeof *p->items) : NULL;
     p->first_batch = calloc((size_t)d->n_buckets + 1, sizeof *p->first_batch);
-    if (!p->ids || !p->items || !p->first_batch)
+    p->from = calloc((size_t)(rules->independent ? rules->size : 0) + 1, sizeof *p->from);
+    if (!p->ids || !p->first_batch || !p->from || (d->def->length && !p->items))
         RD_TRY(rd_fail(st, RD_EENV, "out of memory for a batch of %" PRId64 " samples", room));
-    if (rules->shuffle) {
-        for (int b = 0; b < d->n_buckets; b++) {
-            const int64_t n = d->start[b + 1] - d->start[b];
-            p->first_batch[b + 1] = p->first_batch[b] + n / global_batch + (n % global_batch > 0);
-        }
-        p->n_batches = p->first_batch[d->n_buckets];
-        p->batch_key = rd_key_make(seed, RD_RNG_ORDER, (uint64_t)epoch, 0);
-    } else {
-        RD_TRY(keep_file_order(p, st));
-        p->n_batches = d->kept / global_batch + (d->kept % global_batch > 0);
-    }
+    RD_TRY(count_batches(p, st));
+    if (!rules->shuffle && !rules->independent) RD_TRY(keep_file_order(p, st));
     *out = p;
     return RD_OK;
 done:
@@ -86,6 +129,7 @@ void rd_plan_free(rd_plan *p)
     free(p->kept);
     free(p->ids);
     free(p->items);
+    free(p->from);
     free(p);
 }
 
@@ -93,9 +137,11 @@ int64_t rd_plan_n_batches(const rd_plan *p)
 {
     return p->n_batches;
 }
+
 int64_t rd_plan_n_samples(const rd_plan *p)
 {
-    return p->d->kept;
+    const bool whole = p->rules.independent || (p->rules.shuffle && p->rules.drop_last);
+    return whole ? p->n_batches * p->global_batch : p->d->kept;
 }
 
 static int64_t fill_shuffled(const rd_plan *p, int64_t k)
@@ -114,6 +160,28 @@ static int64_t fill_shuffled(const rd_plan *p, int64_t k)
     return m;
 }
 
+/* Rank r is at step epoch * n_batches + k of its walk. Each pass has a permutation of its own, and one of its batches
+ * too, so that the small last one is not always the last. */
+static int64_t fill_independent(const rd_plan *p, int64_t k)
+{
+    const rd_dataset *d = p->d;
+    const int64_t step = p->epoch * p->n_batches + k, pass = step / p->per_pass, own = p->global_batch / p->rules.size;
+    int64_t m = 0;
+    for (int r = 0; r < p->rules.size; r++) {
+        const uint64_t stream = (uint64_t)(r + 1) << 32; /* above the numbers of buckets */
+        const rd_key order = rd_key_make(p->seed, RD_RNG_ORDER, (uint64_t)pass, stream);
+        const rd_key places = rd_key_make(p->seed, RD_RNG_ORDER, (uint64_t)pass, stream + 1);
+        const int64_t from = own * (int64_t)rd_permute(order, (uint64_t)p->per_pass, (uint64_t)(step % p->per_pass));
+        p->from[r] = m;
+        for (int64_t i = from; i < from + own && i < d->kept; i++) {
+            const int64_t place = (int64_t)rd_permute(places, (uint64_t)d->kept, (uint64_t)i);
+            p->ids[m++] = d->members ? d->members[place] : place;
+        }
+    }
+    p->from[p->rules.size] = m;
+    return m;
+}
+
 static int64_t fill_in_order(const rd_plan *p, int64_t k)
 {
     const int64_t from = k * p->global_batch, left = p->d->kept - from;
@@ -126,7 +194,9 @@ const int64_t *rd_plan_batch(const rd_plan *p, int64_t k, int64_t *n)
 {
     if (k != p->ids_of) {
         rd_plan *w = (rd_plan *)(uintptr_t)p; /* the last batch is kept: callers ask for its size and then deal it */
-        w->n_ids = p->rules.shuffle ? fill_shuffled(p, k) : fill_in_order(p, k);
+        w->n_ids = p->rules.independent ? fill_independent(p, k)
+                   : p->rules.shuffle   ? fill_shuffled(p, k)
+                                        : fill_in_order(p, k);
         w->ids_of = k;
     }
     *n = p->n_ids;
@@ -140,10 +210,23 @@ static int longest_first(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-int64_t rd_plan_deal(const rd_plan *p, int64_t k, int rank, int size, int64_t *ids)
+/* A rank's run of the ids: its own part, or whole units, a unit more or less than another rank has. */
+static int64_t deal_run(const rd_plan *p, int64_t n, int rank, int size, int64_t *from)
 {
-    int64_t n, mine = 0;
-    const int64_t *batch = rd_plan_batch(p, k, &n);
+    if (p->rules.independent) {
+        *from = rank < p->rules.size ? p->from[rank] : n;
+        return rank < p->rules.size ? p->from[rank + 1] - *from : 0;
+    }
+    const int64_t unit = p->rules.unit > 0 ? p->rules.unit : 1, n_units = n / unit + (n % unit > 0);
+    *from = n_units * rank / size * unit;
+    const int64_t end = n_units * (rank + 1) / size * unit;
+    if (*from > n) *from = n;
+    return (end < n ? end : n) - *from;
+}
+
+static int64_t deal_by_length(const rd_plan *p, const int64_t *batch, int64_t n, int rank, int size, int64_t *ids)
+{
+    int64_t mine = 0;
     for (int64_t i = 0; i < n; i++) p->items[i] = (item){batch[i], p->d->def->length(p->d->self, batch[i]), i};
     qsort(p->items, (size_t)n, sizeof *p->items, longest_first);
     for (int64_t i = 0; i < n; i++) {
@@ -155,5 +238,22 @@ int64_t rd_plan_deal(const rd_plan *p, int64_t k, int rank, int size, int64_t *i
         const int64_t row = i / size, col = i % size;
         if ((row % 2 == 0 ? col : size - 1 - col) == rank) ids[mine++] = p->items[i].id;
     }
+    return mine;
+}
+
+int64_t rd_plan_deal(const rd_plan *p, int64_t k, int rank, int size, int64_t *ids)
+{
+    int64_t n, from, mine = 0;
+    const int64_t *batch = rd_plan_batch(p, k, &n);
+    const bool by_length = p->d->def->length != NULL;
+    if (p->d->sharded && !by_length) {
+        for (int64_t i = 0; i < n; i++)
+            if (batch[i] % size == rank) ids[mine++] = batch[i];
+        return mine;
+    }
+    if (by_length && !p->rules.independent) return deal_by_length(p, batch, n, rank, size, ids);
+    mine = deal_run(p, n, rank, size, &from);
+    if (mine > 0 && by_length) return deal_by_length(p, batch + from, mine, 0, 1, ids);
+    if (mine > 0) memcpy(ids, batch + from, (size_t)mine * sizeof *ids);
     return mine;
 }

@@ -66,8 +66,9 @@ size_t rd_utf8_replace(const char *s, size_t n, char *out, int64_t *replaced)
             m += k;
             i += k;
         } else {
-            memcpy(out + m, "\xEF\xBF\xBD", 3);
-            m += 3;
+            static const char replacement[3] = {'\xEF', '\xBF', '\xBD'};
+            memcpy(out + m, replacement, sizeof replacement);
+            m += sizeof replacement;
             i += part;
             ++*replaced;
         }

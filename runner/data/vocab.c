@@ -90,14 +90,14 @@ static inline slot *find(const rd_vocab *v, const key *k, const char *word, size
 
 static rd_code add_word(rd_vocab *v, const char *path, const char *word, size_t n, rd_status *st)
 {
-    if (v->n_bytes + n + 1 > v->cap_bytes) {
+    if (!v->bytes || v->n_bytes + n + 1 > v->cap_bytes) {
         const size_t cap = (v->n_bytes + n + 1) * 2;
         char *p = realloc(v->bytes, cap);
         if (!p) goto memory;
         v->bytes = p;
         v->cap_bytes = cap;
     }
-    if (v->n + 2 > v->cap) {
+    if (!v->off || v->n + 2 > v->cap) {
         const int64_t cap = v->cap * 2 + 1024;
         int64_t *p = realloc(v->off, (size_t)cap * sizeof *p);
         if (!p) goto memory;

@@ -10,8 +10,7 @@
  * So that few primitives are made, m is cut in blocks of BLOCK rows and a rest that is rounded up to a multiple of
  * STEP.
  */
-#include "rd/backend.h"
-#include "dnnl_seam.h"
+#include "cpu_impl.h"
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@
 
 enum { BLOCK = 64, STEP = RD_SLACK_ROWS, N_SIZES = BLOCK / STEP };
 
-static rd_code dnnl_result(dnnl_status_t r, const char *call, rd_status *st)
+rd_code rd_dnnl_result(dnnl_status_t r, const char *call, rd_status *st)
 {
     static const char *const text[] = {
         "success",       "out of memory", "invalid arguments", "unimplemented", "last implementation reached",
@@ -29,7 +28,6 @@ static rd_code dnnl_result(dnnl_status_t r, const char *call, rd_status *st)
     const char *why = (int)r > 0 && (int)r < (int)(sizeof text / sizeof *text) ? text[r] : "unknown error";
     return rd_fail(st, r == dnnl_out_of_memory ? RD_EENV : RD_EBUG, "oneDNN: %s: %s", call, why);
 }
-#define DNNL(call) RD_TRY(dnnl_result((call), #call, st))
 
 /* One product of the convolution kind: fixed m, k, n. */
 typedef struct product {
@@ -63,24 +61,9 @@ struct rd_packed {
 typedef struct gemm_key {
     int64_t m, n, k;
 } gemm_key;
-typedef struct gemm_prim {
+struct gemm_prim {
     gemm_key key;
     product p;
-} gemm_prim;
-
-struct rd_backend {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    int n_threads;
-    bool mixed, bf16_hw;
-    rd_packed *packed; /* list, owned */
-    void *half[2];     /* bfloat16 copies of the operands of one product */
-    size_t half_cap[2];
-    void *soft[2]; /* rounded copies, where bfloat16 is emulated */
-    size_t soft_cap[2];
-    gemm_prim *gp; /* bfloat16 products of rd_gemm, by shape */
-    int n_gp, cap_gp;
-    char text[160];
 };
 
 static const char *isa_name(void)
@@ -177,9 +160,10 @@ void rd_backend_free(rd_backend *b)
     }
     for (int i = 0; i < b->n_gp; i++) product_free(&b->gp[i].p);
     free(b->gp);
+    rd_convs_free(b->convs);
     for (int i = 0; i < 2; i++) {
-        free(b->half[i]);
-        free(b->soft[i]);
+        rd_room_free(&b->half[i]);
+        rd_room_free(&b->soft[i]);
     }
     if (b->stream) dnnl_stream_destroy(b->stream);
     if (b->engine) dnnl_engine_destroy(b->engine);
@@ -199,39 +183,39 @@ int rd_backend_threads(const rd_backend *b)
     return b->n_threads;
 }
 
-/* ---- bfloat16: the upper half of a float32, rounded to nearest even ---- */
-static inline uint32_t round_bits(uint32_t u)
-{
-    return (u & 0x7fffffffu) > 0x7f800000u ? (u | 0x400000u) : u + 0x7fffu + ((u >> 16) & 1); /* NaN stays NaN */
-}
-static void to_half(const float *x, uint16_t *y, int64_t n)
+void rd_to_half(const float *x, uint16_t *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t u;
         memcpy(&u, x + i, 4);
-        y[i] = (uint16_t)(round_bits(u) >> 16);
+        y[i] = (uint16_t)(rd_round_bits(u) >> 16);
     }
 }
-static void to_soft(const float *x, float *y, int64_t n)
+void rd_to_soft(const float *x, float *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t u;
         memcpy(&u, x + i, 4);
-        u = round_bits(u) & 0xffff0000u;
+        u = rd_round_bits(u) & 0xffff0000u;
         memcpy(y + i, &u, 4);
     }
 }
 
-static rd_code room(void **buf, size_t *cap, size_t bytes, rd_status *st)
+rd_code rd_room_get(rd_room *r, size_t bytes, rd_status *st)
 {
-    if (*cap >= bytes) return RD_OK;
-    free(*buf);
-    *cap = 0;
+    if (r->cap >= bytes) return RD_OK;
+    free(r->p);
+    r->cap = 0;
     const size_t want = (bytes + bytes / 4 + 4095) / 4096 * 4096;
-    *buf = aligned_alloc(64, want);
-    if (!*buf) return rd_fail(st, RD_EENV, "out of memory for a copy of %zu bytes", bytes);
-    *cap = want;
+    r->p = aligned_alloc(64, want);
+    if (!r->p) return rd_fail(st, RD_EENV, "out of memory for a copy of %zu bytes", bytes);
+    r->cap = want;
     return RD_OK;
+}
+void rd_room_free(rd_room *r)
+{
+    free(r->p);
+    *r = (rd_room){0};
 }
 
 /* ---- packed products ---- */
@@ -320,7 +304,7 @@ static rd_code side_refresh(rd_packed *q, side *s, rd_status *st)
             q->rounded = aligned_alloc(64, ((size_t)(q->k * q->n) * 4 + 63) / 64 * 64);
             if (!q->rounded) return rd_fail(st, RD_EENV, "out of memory for rounded weights");
         }
-        if (q->rounded_version != now) to_soft(rows, q->rounded, q->k * q->n);
+        if (q->rounded_version != now) rd_to_soft(rows, q->rounded, q->k * q->n);
         q->rounded_version = now;
         rows = q->rounded;
     }
@@ -421,13 +405,13 @@ static rd_code side_mul(rd_packed *q, side *s, int64_t m, const float *X, float 
             continue;
         }
         if (b->mixed && b->bf16_hw) {
-            RD_TRY(room(&b->half[0], &b->half_cap[0], (size_t)(rows * s->k) * 2, st));
-            to_half(x, b->half[0], rows * s->k);
-            x = b->half[0];
+            RD_TRY(rd_room_get(&b->half[0], (size_t)(rows * s->k) * 2, st));
+            rd_to_half(x, b->half[0].p, rows * s->k);
+            x = b->half[0].p;
         } else if (b->mixed) {
-            RD_TRY(room(&b->soft[0], &b->soft_cap[0], (size_t)(rows * s->k) * 4, st));
-            to_soft(x, b->soft[0], rows * s->k);
-            x = b->soft[0];
+            RD_TRY(rd_room_get(&b->soft[0], (size_t)(rows * s->k) * 4, st));
+            rd_to_soft(x, b->soft[0].p, rows * s->k);
+            x = b->soft[0].p;
         }
         RD_TRY(run(b, p, x, Y + i * s->n, st));
     }
@@ -512,19 +496,19 @@ static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, 
                          const float *B, int64_t ldb, bool add, float *C, rd_status *st)
 {
     const int64_t kk = (k + 63) / 64 * 64;
-    RD_TRY(room(&b->half[0], &b->half_cap[0], (size_t)(m * kk) * 2, st));
-    RD_TRY(room(&b->half[1], &b->half_cap[1], (size_t)(kk * n) * 2, st));
+    RD_TRY(rd_room_get(&b->half[0], (size_t)(m * kk) * 2, st));
+    RD_TRY(rd_room_get(&b->half[1], (size_t)(kk * n) * 2, st));
     /* op(A) as stored: [m, kk] or, transposed, [kk, m]; rows of A are contiguous either way */
     const int64_t ra = ta ? k : m, ca = ta ? m : k, wa = ta ? m : kk;
-    memset(b->half[0], 0, (size_t)(m * kk) * 2);
-    for (int64_t i = 0; i < ra; i++) to_half(A + i * lda, (uint16_t *)b->half[0] + i * wa, ca);
+    memset(b->half[0].p, 0, (size_t)(m * kk) * 2);
+    for (int64_t i = 0; i < ra; i++) rd_to_half(A + i * lda, (uint16_t *)b->half[0].p + i * wa, ca);
     const int64_t rb = tb ? n : k, cb = tb ? k : n, wb = tb ? kk : n;
-    memset(b->half[1], 0, (size_t)(kk * n) * 2);
-    for (int64_t i = 0; i < rb; i++) to_half(B + i * ldb, (uint16_t *)b->half[1] + i * wb, cb);
+    memset(b->half[1].p, 0, (size_t)(kk * n) * 2);
+    for (int64_t i = 0; i < rb; i++) rd_to_half(B + i * ldb, (uint16_t *)b->half[1].p + i * wb, cb);
     product *p = gemm_find(b, ta, tb, add, m, n, kk, st);
     if (!p) return st->code;
-    DNNL(dnnl_memory_set_data_handle(p->wei, b->half[1]));
-    RD_TRY(run(b, p, b->half[0], C, st));
+    DNNL(dnnl_memory_set_data_handle(p->wei, b->half[1].p));
+    RD_TRY(run(b, p, b->half[0].p, C, st));
     DNNL(dnnl_stream_wait(b->stream));
 done:
     return st->code;
@@ -544,12 +528,12 @@ rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k
         return gemm_bf16(b, ta, tb, m, n, k, A, lda, B, ldb, beta != 0.0f, C, st);
     if (b->mixed) {
         const int64_t na = ((ta ? k : m) - 1) * lda + (ta ? m : k), nb = ((tb ? n : k) - 1) * ldb + (tb ? k : n);
-        RD_TRY(room(&b->soft[0], &b->soft_cap[0], (size_t)na * 4, st));
-        RD_TRY(room(&b->soft[1], &b->soft_cap[1], (size_t)nb * 4, st));
-        to_soft(A, b->soft[0], na);
-        to_soft(B, b->soft[1], nb);
-        a = b->soft[0];
-        bb = b->soft[1];
+        RD_TRY(rd_room_get(&b->soft[0], (size_t)na * 4, st));
+        RD_TRY(rd_room_get(&b->soft[1], (size_t)nb * 4, st));
+        rd_to_soft(A, b->soft[0].p, na);
+        rd_to_soft(B, b->soft[1].p, nb);
+        a = b->soft[0].p;
+        bb = b->soft[1].p;
     }
     DNNL(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, bb, ldb, beta, C, ldc));
 done:

@@ -1,10 +1,15 @@
 /* dnnl_seam.h -- one seam for the two generations of oneDNN's C API, 2.6 (Debian 12) and 3.x: descriptors are plain
- * structs in one and handles in the other. With cpu_dnnl.c the only place that knows oneDNN. */
+ * structs in one and handles in the other. With cpu_dnnl.c and cpu_conv.c the only place that knows oneDNN. */
 #ifndef RD_DNNL_SEAM_H
 #define RD_DNNL_SEAM_H
 
 #include <dnnl.h>
 #include <stdbool.h>
+
+/* A convolution in one of its three directions: strides and padding as oneDNN wants them. */
+typedef struct conv_geometry {
+    dnnl_dims_t stride, before, after;
+} conv_geometry;
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t md_ptr; /* opaque handle */
@@ -42,6 +47,38 @@ static inline dnnl_status_t append_sum(dnnl_post_ops_t p)
 {
     return dnnl_post_ops_append_sum(p, 1.0f, 0, dnnl_data_type_undef);
 }
+static inline dnnl_status_t append_relu(dnnl_post_ops_t p)
+{
+    return dnnl_post_ops_append_eltwise(p, dnnl_eltwise_relu, 0.0f, 0.0f);
+}
+static inline dnnl_status_t md_copy(md_ptr *to, md_in from)
+{
+    return dnnl_memory_desc_clone(to, from);
+}
+/* bias: NULL, or a reference. hint: the forward one. */
+static inline dnnl_status_t conv_fwd_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in b, md_in d,
+                                        const conv_geometry *g, const_dnnl_primitive_attr_t a)
+{
+    const dnnl_dims_t zero = {0, 0};
+    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_training, dnnl_convolution_direct, s, w,
+                                                          b, d, g->stride, zero, g->before, g->after, a);
+}
+static inline dnnl_status_t conv_data_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                                         const conv_geometry *g, const_dnnl_primitive_attr_t a,
+                                         const_dnnl_primitive_desc_t hint)
+{
+    const dnnl_dims_t zero = {0, 0};
+    return dnnl_convolution_backward_data_primitive_desc_create(pd, e, dnnl_convolution_direct, s, w, d, g->stride,
+                                                                zero, g->before, g->after, hint, a);
+}
+static inline dnnl_status_t conv_weights_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in b,
+                                            md_in d, const conv_geometry *g, const_dnnl_primitive_attr_t a,
+                                            const_dnnl_primitive_desc_t hint)
+{
+    const dnnl_dims_t zero = {0, 0};
+    return dnnl_convolution_backward_weights_primitive_desc_create(pd, e, dnnl_convolution_direct, s, w, b, d,
+                                                                   g->stride, zero, g->before, g->after, hint, a);
+}
 #else
 typedef dnnl_memory_desc_t md_ptr; /* a plain struct */
 typedef const dnnl_memory_desc_t *md_in;
@@ -78,6 +115,42 @@ static inline dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e
 static inline dnnl_status_t append_sum(dnnl_post_ops_t p)
 {
     return dnnl_post_ops_append_sum(p, 1.0f);
+}
+static inline dnnl_status_t append_relu(dnnl_post_ops_t p)
+{
+    return dnnl_post_ops_append_eltwise(p, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
+}
+static inline dnnl_status_t md_copy(md_ptr *to, md_in from)
+{
+    *to = *from;
+    return dnnl_success;
+}
+/* bias: NULL, or a reference. hint: the forward one. */
+static inline dnnl_status_t conv_fwd_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in b, md_in d,
+                                        const conv_geometry *g, const_dnnl_primitive_attr_t a)
+{
+    dnnl_convolution_desc_t cd;
+    dnnl_status_t r = dnnl_convolution_forward_desc_init(&cd, dnnl_forward_training, dnnl_convolution_direct, s, w, b,
+                                                         d, g->stride, g->before, g->after);
+    return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, NULL) : r;
+}
+static inline dnnl_status_t conv_data_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
+                                         const conv_geometry *g, const_dnnl_primitive_attr_t a,
+                                         const_dnnl_primitive_desc_t hint)
+{
+    dnnl_convolution_desc_t cd;
+    dnnl_status_t r = dnnl_convolution_backward_data_desc_init(&cd, dnnl_convolution_direct, s, w, d, g->stride,
+                                                               g->before, g->after);
+    return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, hint) : r;
+}
+static inline dnnl_status_t conv_weights_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in b,
+                                            md_in d, const conv_geometry *g, const_dnnl_primitive_attr_t a,
+                                            const_dnnl_primitive_desc_t hint)
+{
+    dnnl_convolution_desc_t cd;
+    dnnl_status_t r = dnnl_convolution_backward_weights_desc_init(&cd, dnnl_convolution_direct, s, w, b, d, g->stride,
+                                                                  g->before, g->after);
+    return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, hint) : r;
 }
 #endif
 

@@ -13,7 +13,7 @@ struct rd_params {
     int n, cap, n_slots;
     int64_t span, trained_span, count;
     float *values, *grads, *slot[MAX_SLOTS];
-    bool sealed;
+    bool sealed, borrowed_grads;
     uint64_t version;
 };
 
@@ -29,7 +29,7 @@ void rd_params_free(rd_params *p)
     for (int i = 0; i < p->n; i++) free(p->at[i]);
     free(p->at);
     free(p->values);
-    free(p->grads);
+    if (!p->borrowed_grads) free(p->grads);
     for (int k = 0; k < p->n_slots; k++) free(p->slot[k]);
     free(p);
 }
@@ -163,13 +163,20 @@ rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
 {
     if (!p->sealed || p->n_slots + n_slots > MAX_SLOTS) return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
     for (int k = 0; k < n_slots; k++) {
-        float *x = arena(p->span);
+        float *x = arena(p->trained_span);
         if (!x)
             return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)",
-                           (double)p->span * 4 / 1048576);
+                           (double)p->trained_span * 4 / 1048576);
         p->slot[p->n_slots++] = x;
     }
     return RD_OK;
+}
+
+void rd_params_use_grads(rd_params *p, float *g)
+{
+    if (!p->borrowed_grads) free(p->grads);
+    p->grads = g;
+    p->borrowed_grads = true;
 }
 
 int rd_params_n(const rd_params *p)

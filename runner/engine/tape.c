@@ -1,5 +1,6 @@
 /* tape.c -- see tape.h. */
 #include "rd/tape.h"
+#include "image_layout.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,13 @@ typedef struct record {
     rd_call call;
     struct record *prev;
 } record;
+
+/* Memory of gradients that nobody needs any more, for those still to come: of ops with own_grads, where they are large. */
+enum { MOST_SPARE = 32, SPARE_LEAST = 4096 /* elements */ };
+typedef struct spare {
+    float *g;
+    int64_t n;
+} spare;
 
 struct rd_tape {
     rd_backend *be;
@@ -16,6 +24,8 @@ struct rd_tape {
     rd_var **leaf; /* by param index: one variable per parameter and step */
     int *uses;     /* by param index: records that still have to give a gradient */
     int n_leaf;
+    spare spare[MOST_SPARE];
+    int n_spare;
     bool with_grad, training;
     float seed;
     rd_grad_hook *hook;
@@ -63,6 +73,7 @@ void rd_tape_reset(rd_tape *t, bool with_grad, bool training)
     rd_arena_reset(t->step);
     rd_arena_reset(t->scratch);
     t->last = NULL;
+    t->n_spare = 0;
     memset(t->leaf, 0, (size_t)t->n_leaf * sizeof *t->leaf);
     memset(t->uses, 0, (size_t)t->n_leaf * sizeof *t->uses);
     t->with_grad = with_grad;
@@ -147,6 +158,7 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     }
     RD_TRY(rd_arena_zero(t->step, sizeof *r, &r, st));
     rd_call *c = &r->call;
+    c->tape = t;
     c->op = op;
     c->be = t->be;
     c->step = t->step;
@@ -174,9 +186,9 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     }
     RD_TRY(op->infer(c, st));
     for (int i = 0; i < n_out; i++)
-        RD_TRY(rd_arena_get(t->step,
-                            (size_t)(c->out[i]->rows + RD_SLACK_ROWS) * (size_t)c->out[i]->cols * sizeof(float),
-                            &c->out[i]->v, st));
+        if (!c->out[i]->v)
+            RD_TRY(
+                rd_arena_get(t->step, (size_t)rd_var_elements(c->out[i]) * sizeof(float), &c->out[i]->v, st));
     const rd_mark m = rd_arena_mark(t->scratch);
     RD_TRY(op->cpu.forward(c, st));
     rd_arena_rewind(t->scratch, m);
@@ -191,11 +203,68 @@ done:
     return st->code == RD_OK ? r->call.out[0] : NULL;
 }
 
+int64_t rd_var_elements(const rd_var *x)
+{
+    if (x->layout) {
+        const rd_image_view v = rd_image_view_of(x);
+        return v.n * v.sample;
+    }
+    return x->param ? x->rows * x->cols : (x->rows + RD_SLACK_ROWS) * x->cols;
+}
+
 /* The gradient of a variable that is not a parameter lies in the step arena, zeroed when first wanted. */
 static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
 {
-    if (!x || !x->needs_grad || x->g) return RD_OK;
-    return rd_arena_zero(t->step, (size_t)(x->rows + RD_SLACK_ROWS) * (size_t)x->cols * sizeof(float), &x->g, st);
+    if (!x || !x->needs_grad) return RD_OK;
+    x->g_masked = false;
+    return x->g ? RD_OK : rd_arena_zero(t->step, (size_t)rd_var_elements(x) * sizeof(float), &x->g, st);
+}
+
+rd_code rd_call_grad(rd_call *c, int i, float **g, bool *add, rd_status *st)
+{
+    rd_var *x = c->in[i];
+    rd_tape *t = c->tape;
+    *g = NULL;
+    *add = false;
+    if (!x || !x->needs_grad) return RD_OK;
+    x->g_masked = false;
+    *g = x->g;
+    *add = x->g != NULL;
+    if (x->g) return RD_OK;
+    const int64_t n = rd_var_elements(x);
+    for (int k = t->n_spare - 1; k >= 0; k--)
+        if (t->spare[k].n == n) {
+            *g = x->g = t->spare[k].g;
+            t->spare[k] = t->spare[--t->n_spare];
+            return RD_OK;
+        }
+    if (rd_arena_get(t->step, (size_t)n * sizeof(float), &x->g, st) == RD_OK) *g = x->g;
+    return st->code;
+}
+
+bool rd_call_pass_grad(rd_call *c, int i)
+{
+    rd_var *x = c->in[i], *y = c->out[0];
+    if (!x || !x->needs_grad || x->g || x->layout != y->layout || x->rows != y->rows || x->cols != y->cols ||
+        rd_var_elements(x) != rd_var_elements(y))
+        return false;
+    for (int k = 0; k < c->n_in; k++)
+        if (c->in[k] && c->in[k]->g == y->g) return false;
+    x->g_masked = false;
+    x->g = y->g;
+    return true;
+}
+
+/* After the backward of a record: its results' gradients are spent, unless they were passed on. */
+static void keep_spare(rd_tape *t, rd_call *c)
+{
+    for (int k = 0; k < c->n_out; k++) {
+        rd_var *y = c->out[k];
+        bool passed = !y->g || rd_var_elements(y) < SPARE_LEAST || t->n_spare == MOST_SPARE;
+        for (int i = 0; i < c->n_in; i++) passed |= c->in[i] && c->in[i]->g == y->g;
+        if (!passed) t->spare[t->n_spare++] = (spare){y->g, rd_var_elements(y)};
+        y->g = NULL;
+    }
 }
 
 void rd_tape_set_seed(rd_tape *t, float seed)
@@ -215,11 +284,13 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
         bool any = false;
         for (int i = 0; i < c->n_out; i++) any |= c->out[i]->g != NULL;
         if (any) { /* else nothing that leads to the loss used it */
-            for (int i = 0; i < c->n_out; i++) RD_TRY(want_grad(t, c->out[i], st));
-            for (int i = 0; i < c->n_in; i++) RD_TRY(want_grad(t, c->in[i], st));
+            for (int i = 0; i < c->n_out; i++)
+                if (!c->out[i]->g) RD_TRY(want_grad(t, c->out[i], st));
+            for (int i = 0; i < c->n_in && !c->op->own_grads; i++) RD_TRY(want_grad(t, c->in[i], st));
             const rd_mark m = rd_arena_mark(t->scratch);
             RD_TRY(c->op->cpu.backward(c, st));
             rd_arena_rewind(t->scratch, m);
+            if (c->op->own_grads) keep_spare(t, c);
         }
         for (int i = 0; i < c->n_in; i++) {
             rd_param *p = c->in[i] ? c->in[i]->param : NULL;

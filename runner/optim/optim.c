@@ -2,8 +2,11 @@
  *
  * The first reads the gradients (with LARS the weights too) and sums squares; it answers whether all is finite, for a
  * sum of squares of floats cannot overflow a double, and gives the factors of clipping and LARS. The second scales a
- * block of 16 KiB and updates it while it is in the cache: 4 bytes a parameter for the first sweep, 8 for the scaled
- * gradient, and what the optimizer has (adam: 24).
+ * block of 16 KiB, adds the weight decay, and updates it while it is in the cache: 4 bytes a parameter for the first
+ * sweep, 8 for the scaled gradient, and what the optimizer has (adam: 24).
+ *
+ * Running statistics of norms have gradients that are means over the batch. They go through both sweeps, so that one
+ * that is not finite stops the step, but count in no norm.
  *
  * Both go by a list of blocks that the parameters alone decide, and the sums of blocks are added in order. So results
  * do not depend on the number of threads. */
@@ -37,11 +40,12 @@ struct rd_optim {
     const rd_optimizer_def *def;
     rd_params *p; /* borrowed */
     int first_slot, n_threads;
+    bool trust, decay;   /* a factor for each parameter; weight decay */
     blocks norm, update; /* update is cut at rows where the optimizer skips some */
     double *g_sq, *w_sq; /* owned, [norm.n]: sums of squares of a block */
     double *g_norm;      /* owned, [parameters] */
     float *factor;       /* owned, [parameters]: LARS */
-    float *scratch;      /* owned, [n_threads * update.longest]: LARS */
+    float *scratch;      /* owned, [n_threads * update.longest]: what the optimizer is given for the gradient */
 };
 
 /* Denormals cost a hundred times a normal operation on many processors; moments that only decay end as denormals. */
@@ -88,6 +92,17 @@ static rd_code cut(const rd_params *p, bool at_rows, blocks *out, rd_status *st)
     return RD_OK;
 }
 
+static bool is_state(const rd_optim *o, int param)
+{
+    return (rd_params_at(o->p, param)->flags & RD_PARAM_STATE) != 0;
+}
+
+static bool decays(const rd_optim *o, int param)
+{
+    const unsigned flags = rd_params_at(o->p, param)->flags;
+    return o->decay && !(flags & RD_PARAM_STATE) && (o->c.weight_decay_all || !(flags & RD_PARAM_NO_DECAY));
+}
+
 rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out, rd_status *st)
 {
     rd_optim *o = *out = NULL;
@@ -101,6 +116,8 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     o->def = def;
     o->p = p;
     o->n_threads = n_threads < 1 ? 1 : n_threads;
+    o->trust = c->has_lars_nu || def->trust_ratio;
+    o->decay = c->weight_decay != 0.0;
     RD_TRY(cut(p, false, &o->norm, st));
     RD_TRY(cut(p, def->skips_zero_rows, &o->update, st));
     const size_t n_params = (size_t)rd_params_n(p) + 1;
@@ -118,8 +135,10 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     for (int k = 0; k < def->n_slots; k++) {
         const float first = def->slot_init ? (float)def->slot_init(c, k) : 0.0f;
         float *x = rd_params_slot(p, o->first_slot + k);
-        for (int64_t b = 0; first != 0.0f && b < o->norm.n; b++)
+        for (int64_t b = 0; first != 0.0f && b < o->norm.n; b++) {
+            if (is_state(o, o->norm.at[b].param)) continue;
             for (int64_t i = 0; i < o->norm.at[b].n; i++) x[o->norm.at[b].lo + i] = first;
+        }
     }
     *out = o;
     o = NULL;
@@ -165,11 +184,11 @@ static double sum_squares(const float *restrict x, int64_t n, float scale)
     return sum;
 }
 
-static void norm_block(rd_optim *o, int64_t b, float scale)
+static void norm_block(rd_optim *o, int64_t b, float scale, bool weights)
 {
     const block *k = &o->norm.at[b];
     o->g_sq[b] = sum_squares(rd_params_grads(o->p) + k->lo, k->n, scale);
-    if (o->c.has_lars_nu) o->w_sq[b] = sum_squares(rd_params_values(o->p) + k->lo, k->n, 1.0f);
+    if (weights) o->w_sq[b] = sum_squares(rd_params_values(o->p) + k->lo, k->n, 1.0f);
 }
 
 static bool all_zero(const float *x, int64_t n)
@@ -195,19 +214,49 @@ static void update_rows(const rd_optimizer_def *def, rd_update *u, int64_t n)
     if (lo < n) def->update(u);
 }
 
+/* v = momentum v + (1 - momentum) g: a running statistic. */
+static void update_state(rd_optim *o, const block *k, float scale)
+{
+    const double m = rd_params_at(o->p, k->param)->momentum;
+    const float keep = (float)m, rest = (float)(1.0 - m);
+    float *restrict v = rd_params_values(o->p) + k->lo, *restrict g = rd_params_grads(o->p) + k->lo;
+    for (int64_t i = 0; i < k->n; i++) {
+        g[i] = g[i] * scale;
+        v[i] = keep * v[i] + rest * g[i];
+    }
+}
+
+/* s = (g + wd w) f: the gradient that the optimizer is given. */
+static void prepare_gradient(float *restrict s, const float *restrict g, const float *restrict w, int64_t n, float wd,
+                             float f)
+{
+    if (wd != 0.0f)
+        for (int64_t i = 0; i < n; i++) s[i] = (g[i] + wd * w[i]) * f;
+    else
+        for (int64_t i = 0; i < n; i++) s[i] = g[i] * f;
+}
+
+static void scale_gradient(float *g, int64_t n, float scale, float clip)
+{
+    if (scale == 1.0f && clip == 1.0f) return;
+    for (int64_t i = 0; i < n; i++) g[i] = g[i] * scale * clip;
+}
+
 static void update_block(rd_optim *o, int64_t b, int thread, float scale, float clip, double lr, int64_t t)
 {
     const block *k = &o->update.at[b];
-    float *restrict g = rd_params_grads(o->p) + k->lo;
-    if (scale != 1.0f || clip != 1.0f)
-        for (int64_t i = 0; i < k->n; i++) g[i] = g[i] * scale * clip;
-    rd_update u = {
-        .c = &o->c, .lr = lr, .t = t, .w = rd_params_values(o->p) + k->lo, .g = g, .row = k->row, .hi = k->n};
-    if (o->c.has_lars_nu) { /* histograms want the gradient before LARS: it stays in the arena */
-        float *restrict s = o->scratch + thread * (o->update.longest + LANES);
-        const float f = o->factor[k->param];
-        for (int64_t i = 0; i < k->n; i++) s[i] = g[i] * f;
-        u.g = s;
+    if (is_state(o, k->param)) {
+        update_state(o, k, scale);
+        return;
+    }
+    float *g = rd_params_grads(o->p) + k->lo, *w = rd_params_values(o->p) + k->lo;
+    rd_update u = {.c = &o->c, .lr = lr, .t = t, .w = w, .g = g, .row = k->row, .hi = k->n};
+    const bool decay = decays(o, k->param);
+    scale_gradient(g, k->n, scale, clip);
+    if (decay || o->trust) { /* histograms want the gradient itself: it stays in the arena */
+        u.g = o->scratch + thread * (o->update.longest + LANES);
+        prepare_gradient(u.g, g, w, k->n, decay ? (float)o->c.weight_decay : 0.0f,
+                         o->trust ? o->factor[k->param] : 1.0f);
     }
     for (int i = 0; i < o->def->n_slots; i++) u.slot[i] = rd_params_slot(o->p, o->first_slot + i) + k->lo;
     if (k->row > 0)
@@ -221,7 +270,8 @@ typedef struct sweep {
     float scale, clip;
     double lr;
     int64_t t;
-    bool norms; /* first sweep, else second */
+    bool norms;   /* first sweep, else second */
+    bool weights; /* first sweep: of weights too */
 } sweep;
 
 /* Thread `thread` of n takes a contiguous share of the blocks. */
@@ -231,7 +281,7 @@ static void sweep_share(const sweep *s, int thread, int n)
     const unsigned old = flush_denormals();
     for (int64_t b = total * thread / n; b < total * (thread + 1) / n; b++) {
         if (s->norms)
-            norm_block(s->o, b, s->scale);
+            norm_block(s->o, b, s->scale, s->weights);
         else
             update_block(s->o, b, thread, s->scale, s->clip, s->lr, s->t);
     }
@@ -249,35 +299,54 @@ static void run_sweep(const sweep *s)
     for (int i = 0; i < n; i++) sweep_share(s, i, n);
 }
 
-/* Norms of all parameters and the whole from the blocks' sums, and LARS' factors. */
-static double gather_norms(rd_optim *o)
+static float lars_factor(const rd_optim *o, int param, double g, double w)
 {
-    double total = 0.0;
+    if (!o->def->trust_ratio) {
+        const double f = g > 0.0 && w > 0.0 ? o->c.lars_nu * w / g : lars_unknown;
+        return f < FLT_MAX ? (float)f : FLT_MAX;
+    }
+    if (rd_params_at(o->p, param)->flags & RD_PARAM_NO_DECAY) return 1.0f;
+    if (!(g > 0.0 && w > 0.0)) return 1.0f;
+    const double f = o->c.lars_eta * w / (g + (decays(o, param) ? o->c.weight_decay * w : 0.0) + o->c.lars_epsilon);
+    return f < FLT_MAX ? (float)f : FLT_MAX;
+}
+
+/* Norms of all parameters and the whole from the blocks' sums, and LARS' factors. False: something is not finite. */
+static bool gather_norms(rd_optim *o, bool weights, rd_optim_stats *stats)
+{
+    double total = 0.0, state = 0.0, decayed = 0.0;
     int64_t b = 0;
     for (int i = 0; i < rd_params_n(o->p); i++) {
         double g_sq = 0.0, w_sq = 0.0;
         for (; b < o->norm.n && o->norm.at[b].param == i; b++) {
             g_sq += o->g_sq[b];
-            w_sq += o->w_sq[b];
+            if (weights) w_sq += o->w_sq[b];
+        }
+        if (is_state(o, i)) {
+            state += g_sq;
+            o->g_norm[i] = 0.0;
+            continue;
         }
         total += g_sq;
         o->g_norm[i] = sqrt(g_sq);
-        double f = g_sq > 0.0 && w_sq > 0.0 ? o->c.lars_nu * sqrt(w_sq) / sqrt(g_sq) : lars_unknown;
-        o->factor[i] = f < FLT_MAX ? (float)f : FLT_MAX;
+        if (o->trust) o->factor[i] = lars_factor(o, i, sqrt(g_sq), sqrt(w_sq));
+        if (decays(o, i)) decayed += w_sq;
     }
-    return sqrt(total);
+    stats->grad_norm = sqrt(total);
+    stats->l2 = weights ? 0.5 * o->c.weight_decay * decayed : 0.0;
+    return isfinite(total) && isfinite(state);
 }
 
 rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats, rd_status *st)
 {
     if (t < 1) return rd_fail(st, RD_EBUG, "optimizer step %lld: steps count from 1", (long long)t);
-    sweep s = {.o = o, .scale = (float)grad_scale, .clip = 1.0f, .lr = lr, .t = t, .norms = true};
+    const bool weights = o->trust || (stats->want_l2 && o->decay);
+    sweep s = {.o = o, .scale = (float)grad_scale, .clip = 1.0f, .lr = lr, .t = t, .norms = true, .weights = weights};
     run_sweep(&s);
-    const double norm = gather_norms(o);
+    stats->finite = gather_norms(o, weights, stats);
+    const double norm = stats->grad_norm;
     double clip = 1.0;
     if (o->c.has_max_grad_norm && norm > o->c.max_grad_norm) clip = o->c.max_grad_norm / norm;
-    stats->finite = isfinite(norm);
-    stats->grad_norm = norm;
     stats->clipped_norm = norm * clip;
     for (int i = 0; stats->param_norm && i < rd_params_n(o->p); i++) stats->param_norm[i] = o->g_norm[i] * clip;
     if (!stats->finite) return RD_OK;

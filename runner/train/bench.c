@@ -1,22 +1,34 @@
-/* bench.c -- how fast training steps are, in tokens per second and as a share of what the processor can do at all.
+/* bench.c -- how fast training steps are, in images or tokens per second and as a share of what the processor can do at
+ * all.
  *
- * A step is a whole one: forward, backward, sum over ranks, update. The peak is the best of five float32 matrix
- * products of 2048^3 on this rank's own threads, measured in the same process right before. FLOPs are those of the
- * model's products on real tokens, so padding and everything that is no product count against the share. */
-#include "run_impl.h"
+ * A step is a whole one: forward, backward, sum over ranks, update. The peak is the best of some matrix products of
+ * 2048^3 on this rank's own threads, in the run's own precision, measured in the same process before and after the
+ * steps. FLOPs are those of the model's products and convolutions on real tokens, so padding and everything that is no
+ * product count against the share. */
+#include "bench_impl.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-static rd_code measure_peak(rd_run *r, double *flops_per_s, rd_status *st)
+/* Processor time of this process, all threads: on a machine that others use, too, it says what the clock cannot. */
+static double cpu_s(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Raises the peaks to the best of n products; of less, where they take longer than a second and a half. */
+static rd_code measure_peak(rd_run *r, int n, bench_result *v, rd_status *st)
 {
     enum { N = 2048 };
+    const int64_t enough_ns = rd_now_ns() + 1500000000;
     const size_t bytes = (size_t)N * N * sizeof(float);
     rd_arena *a = NULL;
     float *x = NULL, *y = NULL, *z = NULL;
-    *flops_per_s = 0.0;
     RD_TRY(rd_arena_new(3 * bytes + 4096, &a, st));
     RD_TRY(rd_arena_get(a, bytes, &x, st));
     RD_TRY(rd_arena_get(a, bytes, &y, st));
@@ -25,157 +37,259 @@ static rd_code measure_peak(rd_run *r, double *flops_per_s, rd_status *st)
         x[i] = (float)(i % 7) * 0.25f - 0.75f;
         y[i] = (float)(i % 5) * 0.5f - 1.0f;
     }
-    for (int i = 0; i < 6; i++) { /* the first warms up */
+    for (int i = 0; i < n && (i == 0 || rd_now_ns() < enough_ns); i++) {
+        rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->at.step);
         const int64_t begin_ns = rd_now_ns();
+        const double begin_cpu = cpu_s();
         RD_TRY(rd_gemm(r->backend, false, false, N, N, N, 1.0f, x, N, y, N, 0.0f, z, N, st));
-        const double rate = 2.0 * N * (double)N * N / ((double)(rd_now_ns() - begin_ns) * 1e-9);
-        if (i > 0 && rate > *flops_per_s) *flops_per_s = rate;
+        const double flops = 2.0 * N * (double)N * N;
+        v->peak_cpu = fmax(v->peak_cpu, flops / (cpu_s() - begin_cpu));
+        v->peak = fmax(v->peak, flops / ((double)(rd_now_ns() - begin_ns) * 1e-9));
     }
 done:
     rd_arena_free(a);
     return st->code;
 }
 
-/* Synthetic batches: random words, lengths uniform in [bench_min_len, bench_max_len], the same for every number of
- * ranks. */
-static rd_code synthetic_field(rd_run *r, const char *name, int64_t first, int64_t n, uint64_t side, rd_field *f,
-                               rd_status *st)
+/* The sum of all gradients by itself: best of five, each begun together. */
+static rd_code measure_sum(bench *b, rd_status *st)
 {
-    const int64_t lo = r->c.bench_min_len, hi = r->c.bench_max_len > lo ? r->c.bench_max_len : lo;
-    const rd_key key = rd_key_make(r->seed, RD_RNG_TEST, side, 0);
-    int64_t *off = NULL, total = 0;
-    int32_t *ids = NULL;
-    float *u = NULL;
-    RD_TRY(rd_arena_get(r->data, (size_t)(n + 1) * sizeof *off, &off, st));
-    RD_TRY(rd_arena_get(r->data, (size_t)(n * hi + 1) * sizeof *ids, &ids, st));
-    RD_TRY(rd_arena_get(r->data, (size_t)(hi + 1) * sizeof *u, &u, st));
-    for (int64_t i = 0; i < n; i++) {
-        rd_philox_uniform(key, (uint64_t)(first + i), hi + 1, u);
-        const int64_t len = lo + (int64_t)(u[hi] * (float)(hi - lo + 1));
-        off[i] = total;
-        for (int64_t t = 0; t < len; t++)
-            ids[total++] = (int32_t)(RD_N_SPECIAL + (int64_t)(u[t] * (float)(r->c.bench_vocab - RD_N_SPECIAL)));
-        ids[off[i]] = RD_SOS;
-        ids[total - 1] = RD_EOS;
-    }
-    off[n] = total;
-    *f = (rd_field){.name = name, .dtype = RD_I32, .data = ids, .off = off};
-done:
-    return st->code;
-}
-
-static rd_code synthetic_batch(stepper *s, rd_batch *b, rd_status *st)
-{
-    rd_run *r = s->run;
-    const int64_t n = r->c.batch_size, first = r->at.step * r->global_batch + r->world->rank * n;
-    int64_t *sample = NULL;
-    rd_arena_reset(r->data);
-    RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *sample, &sample, st));
-    for (int64_t i = 0; i < n; i++) sample[i] = first + i;
-    *b = (rd_batch){.step = r->at.step, .n_global = r->global_batch, .n = n, .sample = sample, .n_fields = 2};
-    RD_TRY(synthetic_field(r, "source", first, n, 0, &b->field[0], st));
-    RD_TRY(synthetic_field(r, "target", first, n, 1, &b->field[1], st));
-done:
-    return st->code;
-}
-
-typedef struct bench_result {
-    double seconds, mean_s, min_s, std_s, tokens, tokens_tgt, flops, peak, peak_bytes, loss;
-} bench_result;
-
-static rd_code measure(rd_run *r, stepper *s, bench_result *out, rd_status *st)
-{
-    const int64_t n = r->c.bench_steps;
-    double sq = 0.0;
-    *out = (bench_result){.min_s = INFINITY};
-    RD_TRY(measure_peak(r, &out->peak, st));
-    for (int64_t i = 0; i < r->c.bench_warmup + n; i++) {
-        const step_sums in = {0};
-        step_sums sum;
-        rd_optim_stats stats = {0};
-        s->count_flops = i >= r->c.bench_warmup;
+    rd_run *r = b->run;
+    const int64_t span = rd_params_span(r->params);
+    float *g = rd_params_grads(r->params);
+    double best = INFINITY;
+    b->r.alone_s = NAN;
+    if (r->world->size == 1 || b->c.bench_forward_only) return RD_OK;
+    memset(g, 0, (size_t)span * sizeof *g);
+    for (int i = 0; i < 5; i++) {
+        RD_TRY(rd_comm_barrier(r->comm, st));
         const int64_t begin_ns = rd_now_ns();
-        RD_TRY(stepper_step(s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum, &stats, st));
+        RD_TRY(rd_comm_sum_f32(r->comm, g, span, st));
         const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
-        out->loss = sum.weight > 0.0 ? sum.loss / sum.weight : NAN;
-        if (i < r->c.bench_warmup) continue;
-        out->seconds += seconds;
-        sq += seconds * seconds;
-        if (seconds < out->min_s) out->min_s = seconds;
-        out->tokens += sum.tokens_src + sum.tokens_tgt;
-        out->tokens_tgt += sum.tokens_tgt;
-        out->flops += sum.flops;
+        if (i > 0 && seconds < best) best = seconds;
     }
-    out->mean_s = out->seconds / (double)n;
-    out->std_s = sqrt(fmax(0.0, sq / (double)n - out->mean_s * out->mean_s));
-    out->peak_bytes = run_peak_bytes();
-    RD_TRY(rd_comm_sum_f64(r->comm, &out->peak, 1, st));
-    RD_TRY(rd_comm_max_f64(r->comm, &out->peak_bytes, 1, st));
+    RD_TRY(rd_comm_max_f64(r->comm, &best, 1, st));
+    b->r.alone_s = best;
 done:
     return st->code;
 }
 
-static rd_code report(const rd_run *r, const bench_result *b, rd_status *st)
+/* The forward pass as evaluation runs it, on this rank's own batch. */
+static rd_code forward_step(bench *b, step_sums *sum, rd_status *st)
 {
-    const double rate = b->flops / b->seconds;
-    char a[32], c[32];
-    if (strcmp(r->c.bench_format, "json") == 0) {
-        json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I}", "config", r->cli->config_file, "model",
-                              r->model->name, "dtype", r->c.dtype, "ranks", r->world->size, "threads",
-                              rd_backend_threads(r->backend), "batch_size", (json_int_t)r->c.batch_size, "parameters",
-                              (json_int_t)rd_params_count(r->params), "steps", (json_int_t)r->c.bench_steps);
-        const struct {
-            const char *key;
-            double v;
-        } rows[] = {{"step_s", b->mean_s},
-                    {"step_s_min", b->min_s},
-                    {"step_s_std", b->std_s},
-                    {"tokens_per_s", b->tokens / b->seconds},
-                    {"target_tokens_per_s", b->tokens_tgt / b->seconds},
-                    {"model_gflop_per_s", rate * 1e-9},
-                    {"peak_gflop_per_s", b->peak * 1e-9},
-                    {"share_of_peak", rate / b->peak},
-                    {"peak_memory_bytes", b->peak_bytes},
-                    {"loss", b->loss}};
-        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-            (void)json_object_set_new(o, rows[i].key, isfinite(rows[i].v) ? json_real(rows[i].v) : json_null());
-        char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        json_decref(o);
-        if (!text || printf("%s\n", text) < 0 || fflush(stdout) != 0)
-            rd_fail(st, RD_EENV, "cannot write the result to standard output");
-        free(text);
-        return st->code;
+    rd_run *r = b->run;
+    rd_batch batch = {0};
+    rd_loss_out out = {0};
+    rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->at.step + 1);
+    RD_TRY(b->s.make(&b->s, &batch, st));
+    rd_tape_reset(r->tape, false, false);
+    RD_TRY(r->model->loss(r->model_self, r->tape, &batch, &out, st));
+    RD_TRY(rd_tape_check(r->tape, st));
+    const double size = r->world->size;
+    *sum = (step_sums){.loss = out.loss_sum,
+                       .weight = out.weight,
+                       .targets = out.n_targets,
+                       .correct = out.n_correct,
+                       .top5 = out.n_top5,
+                       .samples = (double)batch.n * size,
+                       .tokens_src = out.n_tokens_src * size,
+                       .tokens_tgt = out.n_tokens_tgt * size};
+    if (r->model->flops) sum->flops = r->model->flops(r->model_self, &batch) * size / 3.0;
+    r->at.step++;
+done:
+    return st->code;
+}
+
+static rd_code one_step(bench *b, bool counted, rd_status *st)
+{
+    rd_run *r = b->run;
+    bench_result *v = &b->r;
+    const step_sums in = {0};
+    step_sums sum = {0};
+    rd_optim_stats stats = {.want_l2 = strcmp(b->c.bench_format, "tfcnn") == 0};
+    b->s.count_flops = counted;
+    const int64_t begin_ns = rd_now_ns();
+    if (b->c.bench_forward_only) {
+        stats.finite = true;
+        RD_TRY(forward_step(b, &sum, st));
+    } else {
+        RD_TRY(stepper_step(&b->s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum, &stats, st));
     }
-    rd_info(r->log, "%" PRId64 " step%s of %.4f s (best %.4f, deviation %.4f)", r->c.bench_steps,
-            RD_S(r->c.bench_steps), b->mean_s, b->min_s, b->std_s);
-    rd_info(r->log, "%s tokens/s (%s target)", console_count(b->tokens / b->seconds, a),
-            console_count(b->tokens_tgt / b->seconds, c));
-    rd_info(r->log, "%.1f model GFLOP/s, %.1f %% of the float32 peak of %.1f GFLOP/s (%d rank%s)", rate * 1e-9,
-            100.0 * rate / b->peak, b->peak * 1e-9, r->world->size, r->world->size == 1 ? "" : "s");
-    rd_info(r->log, "peak memory of a rank: %.0f MB", b->peak_bytes * 1e-6);
+    const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
+    v->loss = sum.weight > 0.0 ? sum.loss / sum.weight : NAN;
+    v->l2 = stats.l2;
+    v->top1 = b->images && sum.targets > 0.0 ? sum.correct / sum.targets : NAN;
+    v->top5 = b->images && sum.targets > 0.0 ? sum.top5 / sum.targets : NAN;
+    if (!counted) goto done;
+    const double units = b->images ? sum.samples : sum.tokens_src + sum.tokens_tgt;
+    v->step[v->n++] = (bench_step){.seconds = seconds, .units = units};
+    v->units += units;
+    v->units_tgt += sum.tokens_tgt;
+    v->samples += sum.samples;
+    v->flops += sum.flops;
+    v->input_s += sum.input_s / (double)r->world->size;
+    v->exposed_s += b->c.bench_forward_only ? 0.0 : b->s.comm_s;
+    if (!stats.finite) v->skipped++;
+done:
+    return st->code;
+}
+
+static rd_code measure(bench *b, const bench_style *style, rd_status *st)
+{
+    rd_run *r = b->run;
+    bench_result *v = &b->r;
+    const bool speaks = r->world->rank == 0;
+    int64_t live_ns = 0;
+    v->step = calloc((size_t)v->n_room, sizeof *v->step);
+    if (!v->step)
+        rd_fail(st, RD_EENV, "out of memory for the times of %" PRId64 " steps; take fewer (bench_steps)", v->n_room);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(measure_peak(r, 6, v, st));
+    if (speaks && style->warm) style->warm(b);
+    for (int64_t i = 0; i < b->c.bench_warmup; i++) RD_TRY(one_step(b, false, st));
+    rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
+    RD_TRY(rd_comm_barrier(r->comm, st));
+    if (speaks && style->ready) style->ready(b);
+    const int64_t begin_ns = rd_now_ns();
+    const double begin_cpu = cpu_s();
+    for (int64_t i = 1; i <= v->n_room; i++) {
+        RD_TRY(one_step(b, true, st));
+        if (speaks && style->step) style->step(b, i);
+        if (speaks && !style->step && rd_now_ns() - live_ns > 100000000) {
+            live_ns = rd_now_ns();
+            rd_live(r->log, "step %" PRId64 " of %" PRId64 ", %.1f %s/s", i, v->n_room,
+                    v->units / ((double)(rd_now_ns() - begin_ns) * 1e-9), b->images ? "images" : "tokens");
+        }
+    }
+    rd_live(r->log, NULL);
+    rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
+    if (b->c.bench_forward_only) RD_TRY(rd_comm_barrier(r->comm, st)); /* nothing else keeps the ranks together */
+    v->wall_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
+    v->cpu_s = cpu_s() - begin_cpu;
+    v->reduced_bytes = r->world->size > 1 && !b->c.bench_forward_only ? 4.0 * (double)rd_params_span(r->params) : 0.0;
+    v->peak_bytes = run_peak_bytes();
+    RD_TRY(measure_sum(b, st));
+    RD_TRY(measure_peak(r, 3, v, st));
+    rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
+    double sums[] = {v->peak, v->peak_cpu, v->exposed_s, v->cpu_s};
+    RD_TRY(rd_comm_sum_f64(r->comm, sums, 4, st));
+    v->peak = sums[0];
+    v->peak_cpu = sums[1];
+    v->exposed_s = sums[2] / (double)r->world->size;
+    v->cpu_s = sums[3] / (double)r->world->size;
+    RD_TRY(rd_comm_max_f64(r->comm, &v->peak_bytes, 1, st));
+done:
+    return st->code;
+}
+
+/* For people, whatever the format: on standard error, with the banner. */
+static void tell(const bench *b)
+{
+    rd_log *log = b->run->log;
+    const rd_run *r = b->run;
+    const bench_result *v = &b->r;
+    const double n = (double)v->n, rate = v->flops / v->wall_s, ranks = r->world->size;
+    const bool half = strcmp(r->c.dtype, "mixed") == 0 && rd_backend_has_bf16(r->backend);
+    char x[32], y[32];
+    double sum = 0.0, best = INFINITY, sq = 0.0;
+    for (int64_t i = 0; i < v->n; i++) {
+        sum += v->step[i].seconds;
+        if (v->step[i].seconds < best) best = v->step[i].seconds;
+    }
+    for (int64_t i = 0; i < v->n; i++) sq += (v->step[i].seconds - sum / n) * (v->step[i].seconds - sum / n);
+    rd_info(log, "%" PRId64 " step%s of %.4f s (best %.4f, deviation %.4f)", v->n, RD_S(v->n), sum / n, best,
+            sqrt(sq / n));
+    if (b->images)
+        rd_info(log, "%.1f images/s (%.1f per rank)", v->units / v->wall_s, v->units / v->wall_s / ranks);
+    else
+        rd_info(log, "%s tokens/s (%s target)", console_count(v->units / v->wall_s, x),
+                console_count(v->units_tgt / v->wall_s, y));
+    rd_info(log, "%.1f model GFLOP/s (%.1f GFLOP a step), %.1f %% of the %s peak of %.1f GFLOP/s (%d rank%s)",
+            rate * 1e-9, v->flops / n * 1e-9, 100.0 * rate / v->peak, half ? "bfloat16" : "float32", v->peak * 1e-9,
+            r->world->size, RD_S(r->world->size));
+    if (v->reduced_bytes > 0.0)
+        rd_info(log,
+                "gradients: %.1f MB a step and rank, summed by themselves in %.2f ms (bus bandwidth %.2f GB/s); "
+                "%.2f ms of a step, %.1f %%, waited for the sum",
+                v->reduced_bytes * 1e-6, v->alone_s * 1e3,
+                2.0 * (ranks - 1.0) / ranks * v->reduced_bytes / v->alone_s * 1e-9, v->exposed_s / n * 1e3,
+                100.0 * v->exposed_s / sum);
+    if (!b->s.make)
+        rd_info(log, "input: %.2f ms of a step, %.1f %%, waited for", v->input_s / n * 1e3, 100.0 * v->input_s / sum);
+    const double share = v->cpu_s / v->wall_s / rd_backend_threads(r->backend);
+    if (share < 0.9)
+        rd_info(log,
+                "a rank's threads had %.0f %% of their processors: others use them, or input or ranks were waited for; "
+                "by processor time the share of the peak is %.1f %%",
+                100.0 * share, 100.0 * v->flops / v->cpu_s / v->peak_cpu);
+    if (v->skipped > 0)
+        rd_info(log,
+                "%" PRId64 " step%s without update, for the gradient was not finite; a smaller learning_rate helps",
+                v->skipped, RD_S(v->skipped));
+    rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
+}
+
+/* How many steps are counted. */
+static rd_code count_steps(bench *b, rd_status *st)
+{
+    const rd_run *r = b->run;
+    const double batch = (double)(r->global_batch * r->c.iter_size);
+    b->r.n_room = b->c.bench_steps;
+    if (!b->c.has_epochs) return RD_OK;
+    if (b->n_epoch == 0)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'bench_epochs' needs data with an end, and synthetic sentences have none; "
+                       "give bench_steps",
+                       rd_config_where(r->config, "bench_epochs"));
+    const double steps = ceil(b->c.bench_epochs * (double)b->n_epoch / batch - 1e-9);
+    if (steps > 1e9)
+        return rd_fail(st, RD_EUSAGE, "bench_epochs %g are %.0f steps; at most 1e9", b->c.bench_epochs, steps);
+    b->r.n_room = (int64_t)fmax(1.0, steps);
     return RD_OK;
 }
 
 rd_code run_bench(rd_run *r, rd_status *st)
 {
-    stepper s;
-    bench_result b;
-    rd_data_spec spec = {.src_vocab_size = r->c.bench_vocab, .tgt_vocab_size = r->c.bench_vocab};
-    stepper_init(&s, r);
-    if (r->c.bench_synthetic) {
-        s.make = synthetic_batch;
+    bench b = {.run = r, .images = r->model->unit != NULL};
+    const bench_style *style = bench_style_find("text");
+    rd_data_spec spec = {0};
+    stepper_init(&b.s, r);
+    if (rd_config_read(r->config, &rd_group_bench, r->mode, &b.c, st) == RD_OK) {
+        style = bench_style_find(b.c.bench_format);
+        if (b.c.bench_forward_only && !b.c.bench_synthetic)
+            rd_fail(st, RD_EUSAGE, "%s: 'bench_forward_only' is for synthetic data; add --set bench_synthetic=true",
+                    rd_config_where(r->config, "bench_forward_only"));
+        if (b.c.bench_synthetic) (void)bench_synthetic_spec(&b, &spec, st);
+    }
+    RD_TRY(run_agree(r, st));
+    if (b.c.bench_synthetic) {
+        b.s.make = bench_synthetic_batch;
     } else {
         RD_TRY(run_open_data(r, RD_SPLIT_TRAIN, &r->train, st));
         rd_dataset_def_of(r->train)->spec(rd_dataset_self(r->train), &spec);
+        b.data = rd_dataset_def_of(r->train)->name;
     }
     RD_TRY(run_open_model(r, &spec, true, st));
     RD_TRY(world_check(r, st));
-    if (!s.make) (void)stepper_plan(&s, st);
+    if (!b.s.make && stepper_plan(&b.s, st) == RD_OK) b.n_epoch = rd_plan_n_samples(b.s.plan);
+    if (st->code == RD_OK) (void)count_steps(&b, st);
     RD_TRY(run_agree(r, st));
-    world_banner(r, 0, s.plan ? rd_plan_n_batches(s.plan) : 0, s.plan ? rd_plan_n_samples(s.plan) : 0);
-    RD_TRY(measure(r, &s, &b, st));
-    if (r->world->rank == 0) (void)report(r, &b, st);
+    b.s.last_step = b.c.bench_warmup + b.r.n_room;
+    if (b.n_epoch > 0) r->sc.epoch_steps = (double)b.n_epoch / (double)(r->global_batch * r->c.iter_size);
+    world_banner(r, 0, b.s.plan ? rd_plan_n_batches(b.s.plan) : 0, b.s.plan ? rd_plan_n_samples(b.s.plan) : 0);
+    if (r->world->rank == 0 && style->begin) style->begin(&b);
+    RD_TRY(measure(&b, style, st));
+    if (r->world->rank == 0) {
+        if (style->end) style->end(&b);
+        if (fflush(stdout) != 0 || ferror(stdout))
+            rd_fail(st, RD_EENV, "cannot write the result to standard output");
+        else
+            tell(&b);
+    }
 done:
-    stepper_release(&s);
+    stepper_release(&b.s);
+    rd_arena_free(b.kept);
+    free(b.r.step);
+    free(b.rates);
     return st->code;
 }

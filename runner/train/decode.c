@@ -1,9 +1,10 @@
-/* decode.c -- decodes held-out samples, shared among the ranks.
+/* decode.c -- decodes held-out samples, shared among the ranks; a model of images gives one class a sample.
  *
  * Which samples form a batch depends on the data and the batch size alone, and a batch is computed whole by one rank.
  * So every rank count computes the same batches, and only who computes them differs. */
 #include "run_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct keyed {
@@ -20,6 +21,7 @@ static int longer_first(const void *a, const void *b)
 void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
+    if (!def->length) return; /* all alike */
     keyed *k = malloc((size_t)(n > 0 ? n : 1) * sizeof *k);
     if (!k) return; /* the order only saves time */
     for (int64_t i = 0; i < n; i++) k[i] = (keyed){ids[i], def->length(rd_dataset_self(d), ids[i])};
@@ -28,12 +30,48 @@ void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n)
     free(k);
 }
 
+static int64_t batch_n(int64_t n, int64_t size, int64_t k)
+{
+    const int64_t left = n - k * size;
+    return left < 0 ? 0 : left < size ? left : size;
+}
+
+rd_code held_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size, int64_t k, rd_batch *b,
+                   rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    const int64_t next = k + r->world->size, n_next = batch_n(n, size, next);
+    rd_watch_beat(r->watch, RD_PHASE_EVALUATE, r->at.step);
+    rd_arena_reset(r->data);
+    RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, batch_n(n, size, k), r->data, b, st));
+    b->n_global = b->n;
+    if (def->prepare && n_next > 0) def->prepare(rd_dataset_self(d), ids + next * size, n_next, b->epoch);
+done:
+    return st->code;
+}
+
+/* The class of every sample, as a sequence of one. */
+static rd_code classify(rd_run *r, const rd_batch *b, rd_decoded *out, rd_status *st)
+{
+    rd_loss_out loss = {0};
+    RD_TRY(r->model->loss(r->model_self, r->tape, b, &loss, st));
+    RD_TRY(rd_tape_check(r->tape, st));
+    for (int64_t i = 0; i < b->n; i++)
+        out[i] = (rd_decoded){
+            .ids = &loss.argmax[i], .n = 1, .score = loss.probability ? log((double)loss.probability[i]) : 0.0};
+done:
+    return st->code;
+}
+
 rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st)
 {
     rd_decoded *out = NULL;
     rd_tape_reset(r->tape, false, false);
     RD_TRY(rd_arena_zero(rd_tape_arena(r->tape), (size_t)(b->n + 1) * sizeof *out, &out, st));
-    RD_TRY(r->model->decode(r->model_self, r->tape, b, c, out, st));
+    if (r->model->decode)
+        RD_TRY(r->model->decode(r->model_self, r->tape, b, c, out, st));
+    else
+        RD_TRY(classify(r, b, out, st));
     RD_TRY(rd_tape_check(r->tape, st));
     for (int64_t i = 0; i < b->n; i++) RD_TRY(fn(ctx, b->sample[i], &out[i], st));
 done:
@@ -43,16 +81,12 @@ done:
 rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
                      const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st)
 {
-    const rd_dataset_def *def = rd_dataset_def_of(d);
-    if (!r->model->decode)
-        return rd_fail(st, RD_EUSAGE, "the model '%s' has no sequences to decode; --mode=eval gives its loss",
+    if (!r->model->decode && !run_is_image(r))
+        return rd_fail(st, RD_EUSAGE, "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
                        r->model->name);
     for (int64_t k = r->world->rank; k * size < n; k += r->world->size) {
-        const int64_t left = n - k * size;
         rd_batch b = {0};
-        rd_arena_reset(r->data);
-        RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, left < size ? left : size, r->data, &b, st));
-        b.n_global = b.n;
+        RD_TRY(held_batch(r, d, ids, n, size, k, &b, st));
         RD_TRY(decode_one(r, &b, c, fn, ctx, st));
     }
 done:

@@ -1,4 +1,4 @@
-/* evaluate.c -- loss and score on held-out data, on all ranks, all sentences, partial batches included.
+/* evaluate.c -- loss and score on held-out data, on all ranks, all samples, partial batches included.
  *
  * The figures are the same for every number of ranks: a batch is whole on one rank (decode.c), sums of losses are added
  * in the order of batches on rank 0, scores are integer counts. Loss is over all samples; with multi_reference only one
@@ -13,27 +13,38 @@
 
 typedef struct batch_sums {
     int64_t batch;
-    double loss, weight, nll, targets, correct;
+    double loss, weight, nll, targets, correct, top5;
 } batch_sums;
 
 /* ---- teacher-forced loss ---- */
 
-static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *mine, int64_t *n_mine, rd_status *st)
+/* Which class was taken for which, and the first mistakes. */
+static void note_classes(rd_run *r, const rd_batch *b, const rd_loss_out *out, eval_result *v)
 {
-    const rd_dataset_def *def = rd_dataset_def_of(r->held);
-    const int64_t size = r->c.eval_batch_size;
+    const rd_field *f = rd_batch_field(b, "label");
+    if (!f || f->dtype != RD_I32 || !out->argmax) return;
+    for (int64_t i = 0; i < b->n; i++) {
+        const int64_t label = ((const int32_t *)f->data)[f->off ? f->off[i] : i], got = out->argmax[i];
+        if (label < 0 || label >= v->n_classes || got < 0 || got >= v->n_classes) continue;
+        if (v->confusion) v->confusion[label * v->n_classes + got]++;
+        if (label != got) gallery_add(&v->mistakes, &r->spec, b, i, out);
+    }
+}
+
+static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *mine, int64_t *n_mine, eval_result *v,
+                          rd_status *st)
+{
     *n_mine = 0;
-    for (int64_t k = r->world->rank; k * size < n; k += r->world->size) {
-        const int64_t left = n - k * size;
+    for (int64_t k = r->world->rank; k * r->c.eval_batch_size < n; k += r->world->size) {
         rd_batch b = {0};
         rd_loss_out out = {0};
-        rd_arena_reset(r->data);
-        RD_TRY(def->fetch(rd_dataset_self(r->held), ids + k * size, left < size ? left : size, r->data, &b, st));
-        b.n_global = b.n;
+        RD_TRY(held_batch(r, r->held, ids, n, r->c.eval_batch_size, k, &b, st));
         rd_tape_reset(r->tape, false, false);
         RD_TRY(r->model->loss(r->model_self, r->tape, &b, &out, st));
         RD_TRY(rd_tape_check(r->tape, st));
-        mine[(*n_mine)++] = (batch_sums){k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct};
+        mine[(*n_mine)++] =
+            (batch_sums){k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct, out.n_top5};
+        if (v->classes) note_classes(r, &b, &out, v);
     }
 done:
     return st->code;
@@ -54,7 +65,7 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
     if (!mine)
         rd_fail(st, RD_EENV, "out of memory for the sums of %" PRId64 " batches", n_batches);
     else
-        (void)loss_share(r, ids, n, mine, &n_mine, st);
+        (void)loss_share(r, ids, n, mine, &n_mine, out, st);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_gather(r->comm, mine, n_mine * (int64_t)sizeof *mine, &all, &lens, st));
     if (r->world->rank == 0) {
@@ -66,6 +77,7 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
             total.nll += b[i].nll;
             total.targets += b[i].targets;
             total.correct += b[i].correct;
+            total.top5 += b[i].top5;
         }
     }
     RD_TRY(rd_comm_bcast(r->comm, &total, sizeof total, 0, st));
@@ -75,6 +87,8 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
     out->accuracy = total.targets > 0.0 ? total.correct / total.targets : NAN;
     out->n_targets = (int64_t)total.targets;
     out->n_correct = (int64_t)total.correct;
+    out->top5 = total.targets > 0.0 ? total.top5 / total.targets : NAN;
+    out->n_top5 = (int64_t)total.top5;
 done:
     free(all);
     free(lens);
@@ -222,6 +236,51 @@ done:
     return st->code;
 }
 
+/* ---- classes ---- */
+
+enum { MOST_CLASSES = 100 }; /* of a confusion matrix */
+
+static rd_code start_classes(rd_run *r, eval_result *v, rd_status *st)
+{
+    v->classes = run_is_image(r);
+    if (!v->classes) return RD_OK;
+    v->n_classes = r->spec.n_classes;
+    if (r->c.image_frequency == 0) return RD_OK;
+    RD_TRY(gallery_start(&v->mistakes, &r->spec, PICTURES, st));
+    if (v->n_classes > MOST_CLASSES) goto done;
+    v->confusion = calloc((size_t)(v->n_classes * v->n_classes), sizeof *v->confusion);
+    if (!v->confusion) rd_fail(st, RD_EENV, "out of memory for the confusions of %" PRId64 " classes", v->n_classes);
+done:
+    return st->code;
+}
+
+static rd_code join_classes(rd_run *r, eval_result *v, rd_status *st)
+{
+    if (v->confusion) RD_TRY(rd_comm_sum_i64(r->comm, v->confusion, v->n_classes * v->n_classes, st));
+    if (v->mistakes.pixels) RD_TRY(gallery_gather(r, &v->mistakes, st));
+done:
+    return st->code;
+}
+
+void eval_result_release(eval_result *v)
+{
+    gallery_release(&v->mistakes);
+    free(v->confusion);
+    v->confusion = NULL;
+}
+
+double eval_figure(const eval_result *v, const char **name, bool *higher_is_better)
+{
+    if (v->scored && v->n_figures > 0) {
+        *name = v->figure[0].name;
+        *higher_is_better = v->figure[0].higher_is_better;
+        return v->figure[0].value;
+    }
+    *name = v->classes ? "accuracy" : "loss";
+    *higher_is_better = v->classes;
+    return v->classes ? v->accuracy : v->loss;
+}
+
 rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(r->held);
@@ -233,12 +292,15 @@ rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st)
     if (!ids)
         rd_fail(st, RD_EENV, "out of memory for %" PRId64 " samples", n);
     else if (n == 0)
-        rd_fail(st, RD_EDATA, "there is nothing to evaluate: source_file_eval holds no sentence");
+        rd_fail(st, RD_EDATA, "there is nothing to evaluate: %s holds no %s",
+                run_is_image(r) ? "the evaluation data" : "source_file_eval", run_is_image(r) ? "image" : "sentence");
+    for (int64_t i = 0; ids && i < n; i++) ids[i] = i;
+    if (st->code == RD_OK) (void)start_classes(r, out, st);
     RD_TRY(run_agree(r, st));
-    for (int64_t i = 0; i < n; i++) ids[i] = i;
     out->n_samples = n;
     decode_sort(r->held, ids, n);
     RD_TRY(loss_all(r, ids, n, out, st));
+    if (out->classes) RD_TRY(join_classes(r, out, st));
     if (r->model->decode && run_flag(r, "eval_bleu", true)) RD_TRY(score_all(r, ids, n, out, st));
     out->seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
 done:
@@ -278,37 +340,71 @@ static json_t *real_or_null(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
-rd_code eval_report(rd_run *r, eval_records *e, const eval_result *v, rd_status *st)
+static void say(rd_run *r, const eval_result *v)
 {
-    char count[32];
+    char count[32], right[32];
     rd_live(r->log, NULL);
+    if (v->classes) {
+        char top5[48] = "";
+        if (v->n_classes > 5) (void)snprintf(top5, sizeof top5, "  top-5 %.3f %%", 100.0 * console_real(v->top5));
+        rd_info(r->log, "evaluation at step %" PRId64 ": loss %.6f  accuracy %.3f %% (%s of %s)%s  (%.1f s)",
+                r->at.step, console_real(v->loss), 100.0 * console_real(v->accuracy),
+                console_count((double)v->n_correct, right), console_count((double)v->n_samples, count), top5,
+                v->seconds);
+        return;
+    }
     rd_info(r->log,
             "evaluation at step %" PRId64
             ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentence%s, %.1f s)",
             r->at.step, console_real(v->loss), console_real(v->nll_per_token), console_real(v->perplexity),
             console_real(v->accuracy), console_count((double)v->n_samples, count), RD_S(v->n_samples), v->seconds);
     if (v->scored) rd_info(r->log, "%s", v->line);
-    if (!e->events) return RD_OK;
+}
+
+static json_t *as_json(const rd_run *r, const eval_result *v)
+{
     json_t *o = json_object();
     (void)json_object_set_new(o, "step", json_integer((json_int_t)r->at.step));
     (void)json_object_set_new(o, "loss", real_or_null(v->loss));
-    (void)json_object_set_new(o, "loss_per_token", real_or_null(v->nll_per_token));
-    (void)json_object_set_new(o, "perplexity", real_or_null(v->perplexity));
+    if (!v->classes) {
+        (void)json_object_set_new(o, "loss_per_token", real_or_null(v->nll_per_token));
+        (void)json_object_set_new(o, "perplexity", real_or_null(v->perplexity));
+    }
     (void)json_object_set_new(o, "accuracy", real_or_null(v->accuracy));
+    if (v->classes) (void)json_object_set_new(o, "accuracy_top5", real_or_null(v->top5));
     (void)json_object_set_new(o, "samples", json_integer((json_int_t)v->n_samples));
     (void)json_object_set_new(o, "targets", json_integer((json_int_t)v->n_targets));
     for (int i = 0; i < v->n_figures; i++)
         (void)json_object_set_new(o, v->figure[i].name, real_or_null(v->figure[i].value));
     if (v->scored) (void)json_object_set_new(o, "score_line", json_string(v->line));
     (void)json_object_set_new(o, "eval_s", json_real(v->seconds));
-    RD_TRY(rd_metrics_write(e->metrics, o, st));
-    (void)rd_events_scalar(e->events, r->at.step, "loss", v->loss, st);
-    (void)rd_events_scalar(e->events, r->at.step, "loss_per_token", v->nll_per_token, st);
-    (void)rd_events_scalar(e->events, r->at.step, "perplexity", v->perplexity, st);
-    (void)rd_events_scalar(e->events, r->at.step, "accuracy", v->accuracy, st);
+    return o;
+}
+
+static void write_events(const rd_run *r, eval_records *e, const eval_result *v, rd_status *st)
+{
+    const int64_t step = r->at.step;
+    (void)rd_events_scalar(e->events, step, "loss", v->loss, st);
+    (void)rd_events_scalar(e->events, step, "accuracy", v->accuracy, st);
+    if (v->classes) {
+        (void)rd_events_scalar(e->events, step, "accuracy_top5", v->top5, st);
+        gallery_write(e->events, step, "mistakes", &v->mistakes, r->held, st);
+        if (v->confusion) confusion_write(e->events, step, v->confusion, v->n_classes, r->held, st);
+    } else {
+        (void)rd_events_scalar(e->events, step, "loss_per_token", v->nll_per_token, st);
+        (void)rd_events_scalar(e->events, step, "perplexity", v->perplexity, st);
+    }
     for (int i = 0; i < v->n_figures; i++)
-        (void)rd_events_scalar(e->events, r->at.step, v->figure[i].name, v->figure[i].value, st);
+        (void)rd_events_scalar(e->events, step, v->figure[i].name, v->figure[i].value, st);
     (void)rd_events_flush(e->events, st);
+}
+
+rd_code eval_report(rd_run *r, eval_records *e, const eval_result *v, rd_status *st)
+{
+    say(r, v);
+    if (!e->events) return RD_OK;
+    RD_TRY(rd_metrics_write(e->metrics, as_json(r, v), st));
+    write_events(r, e, v, st);
 done:
     return st->code;
 }
@@ -316,7 +412,7 @@ done:
 rd_code run_eval(rd_run *r, rd_status *st)
 {
     eval_records e = {.lock = -1};
-    eval_result v;
+    eval_result v = {0};
     rd_data_spec spec = {0};
     RD_TRY(run_check_source(r, st));
     RD_TRY(run_open_data(r, RD_SPLIT_EVAL, &r->held, st));
@@ -329,6 +425,7 @@ rd_code run_eval(rd_run *r, rd_status *st)
     if (r->world->rank == 0 && eval_records_open(r, &e, st) == RD_OK) (void)eval_report(r, &e, &v, st);
     (void)run_agree(r, st);
 done:
+    eval_result_release(&v);
     eval_records_close(&e);
     return st->code;
 }

@@ -1,4 +1,5 @@
-/* infer.c -- translates: one output line per input line, in order, whatever the number of ranks.
+/* infer.c -- translates: one output line per input line, in order, whatever the number of ranks. A model of images
+ * writes the class of each image, by its name where the data has names.
  *
  * The input goes through in chunks of lines. Of a chunk, sentences of like length form batches (decode.c), every rank
  * decodes its batches, and rank 0 puts the lines back in order. Chunks and batches depend on the input alone, so the
@@ -47,6 +48,7 @@ typedef struct line_head {
 
 typedef struct collector {
     const rd_dataset *d;
+    bool classes;  /* an id is a class */
     rd_strbuf out; /* line_head, text, line_head, text ... */
     rd_strbuf text;
 } collector;
@@ -56,7 +58,10 @@ static rd_code collect(void *ctx, int64_t id, const rd_decoded *d, rd_status *st
     collector *c = ctx;
     const rd_dataset_def *def = rd_dataset_def_of(c->d);
     rd_strbuf_reset(&c->text);
-    def->text(rd_dataset_self(c->d), 1, d->ids, d->n, false, &c->text);
+    if (c->classes)
+        class_text(c->d, d->ids[0], &c->text);
+    else
+        def->text(rd_dataset_self(c->d), 1, d->ids, d->n, false, &c->text);
     const line_head h = {id, (int64_t)c->text.n};
     rd_strbuf_add(&c->out, &h, sizeof h);
     rd_strbuf_add(&c->out, c->text.s ? c->text.s : "", c->text.n);
@@ -95,7 +100,7 @@ static rd_code put_lines(sink *o, const char *all, int64_t bytes, int64_t first,
 
 static rd_code translate_chunk(rd_run *r, sink *o, int64_t first, int64_t n, int64_t *ids, rd_status *st)
 {
-    collector c = {.d = r->held};
+    collector c = {.d = r->held, .classes = !r->model->decode};
     rd_decode_config dc;
     char *all = NULL;
     int64_t *lens = NULL, bytes = 0;
@@ -124,23 +129,25 @@ static rd_code translate(rd_run *r, rd_status *st)
     const int64_t n = def->count(rd_dataset_self(r->held)), begin_ns = rd_now_ns();
     int64_t *ids = malloc(CHUNK * sizeof *ids);
     const bool watched = console_watched(r);
+    const char *noun = run_is_image(r) ? "image" : "line";
     sink o = {0};
     char a[32], b[32];
     if (!ids) rd_fail(st, RD_EENV, "out of memory");
     if (st->code == RD_OK && r->world->rank == 0) (void)sink_open(&o, r->cli->inference_out, st);
     RD_TRY(run_agree(r, st));
+    if (!ids) goto done; /* agreed on */
     for (int64_t first = 0; first < n; first += CHUNK) {
         RD_TRY(translate_chunk(r, &o, first, n - first < CHUNK ? n - first : CHUNK, ids, st));
         if (!watched) continue;
         const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
         const int64_t done_n = first + CHUNK < n ? first + CHUNK : n;
-        rd_live(r->log, "%s of %s lines  eta %.0f s", console_count((double)done_n, a), console_count((double)n, b),
+        rd_live(r->log, "%s of %s %ss  eta %.0f s", console_count((double)done_n, a), console_count((double)n, b), noun,
                 seconds * (double)(n - done_n) / (double)done_n);
     }
     rd_live(r->log, NULL);
     if (r->world->rank == 0 && o.to_file) (void)rd_tmpfile_commit(&o.file, st);
     RD_TRY(run_agree(r, st));
-    rd_info(r->log, "%s line%s in %.1f s%s%s", console_count((double)n, a), RD_S(n),
+    rd_info(r->log, "%s %s%s in %.1f s%s%s", console_count((double)n, a), noun, RD_S(n),
             (double)(rd_now_ns() - begin_ns) * 1e-9, o.to_file ? ", written to " : "",
             o.to_file ? r->cli->inference_out : "");
 done:
@@ -216,7 +223,8 @@ done:
 
 rd_code run_infer(rd_run *r, rd_status *st)
 {
-    const bool talk = r->world->size == 1 && r->cli->input && strcmp(r->cli->input, "-") == 0 && isatty(STDIN_FILENO);
+    const bool talk = r->world->size == 1 && r->model->decode && r->cli->input && strcmp(r->cli->input, "-") == 0 &&
+                      isatty(STDIN_FILENO);
     rd_data_spec spec = {0};
     /* The reader of files opens on nothing; it still gives the vocabularies. */
     if (talk) (void)rd_config_put(r->config, "source_file_test", json_string("/dev/null"), "--input", st);
@@ -225,8 +233,9 @@ rd_code run_infer(rd_run *r, rd_status *st)
     RD_TRY(run_open_data(r, RD_SPLIT_TEST, &r->held, st));
     rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &spec);
     RD_TRY(run_open_model(r, &spec, false, st));
-    if (!r->model->decode || !rd_dataset_def_of(r->held)->text)
-        rd_fail(st, RD_EUSAGE, "the model '%s' has no sequences to write; --mode=eval gives its loss", r->model->name);
+    if (!run_is_image(r) && (!r->model->decode || !rd_dataset_def_of(r->held)->text))
+        rd_fail(st, RD_EUSAGE, "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
+                r->model->name);
     RD_TRY(run_agree(r, st));
     RD_TRY(world_check(r, st));
     RD_TRY(run_load_required(r, st));

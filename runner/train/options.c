@@ -1,12 +1,12 @@
 /* options.c -- the trainer's own keys, and the list of all option groups of the program. */
-#include "run_impl.h"
+#include "bench_impl.h"
 
 #include <string.h>
 #include <strings.h>
 
 static const char *const dtypes[] = {"float32", "mixed", NULL};
-static const char *const levels[] = {"np", NULL};
-static const char *const formats[] = {"text", "json", NULL};
+static const char *const levels[] = {"np", "any", NULL};
+static const char *const samplings[] = {"shard", "independent", NULL};
 /* A metric's file has its name. */
 #define RD_ENTRY(name) #name,
 static const char *const metrics[] = {
@@ -55,9 +55,39 @@ static const rd_option run_rows[] = {
     RD_OPT_INT(run_config, seed, seed, "0", 0, 9007199254740992.0,
                "of initial weights, order of samples and dropout; --seed replaces it"),
     RD_OPT_CHOICE(run_config, deterministic, deterministic, "\"np\"", levels,
-                  "np: the same config, seed and number of ranks give the same bytes"),
-    RD_OPT_INT(run_config, eval_frequency, eval_frequency, "1000", 1, 1e12,
-               "steps between evaluations in train_eval mode"),
+                  "np: the same config, seed and number of ranks give the same bytes; any: so do 1, 2, 4, ... ranks with "
+                  "the same global batch, see micro_batches"),
+    RD_OPT_INT(run_config, micro_batches, micro_batches, "0", 0, 1 << 20,
+               "with deterministic any: parts of every global batch, computed one by one and added along a fixed tree; a "
+               "power of two that the number of ranks divides"),
+    RD_OPT_INT(run_config, check_replicas_every, check_replicas_every, "0", 0, 1e15,
+               "steps after which the weights of all ranks are compared by checksum, as they are before every save; 0: "
+               "only then"),
+    RD_OPT_REAL(
+        run_config, stall_warn_s, stall_warn_s, "60", 0, 1e9,
+        "seconds without progress of a rank after which it is named in a warning; 0: never. Starting, saving and "
+        "evaluating have ten times as long"),
+    RD_OPT_REAL(
+        run_config, stall_abort_s, stall_abort_s, "300", 0, 1e9,
+        "seconds without progress of a rank, or word from a host, after which the job ends with code 8 (9 for a "
+        "lost host); 0: never"),
+    {.key = "eval_frequency",
+     .type = RD_INT,
+     .at = offsetof(run_config, eval_frequency),
+     .given_at = offsetof(run_config, has_eval_frequency),
+     .def = "1000",
+     .min = 1,
+     .max = 1e12,
+     .help = "steps between evaluations in train_eval mode; the default is without effect beside eval_epochs"},
+    RD_OPT_INT(run_config, eval_epochs, eval_epochs, "0", 0, 1e9,
+               "train_eval mode evaluates at the end of every so many epochs; 0: eval_frequency alone decides"),
+    RD_OPT_BOOL(run_config, drop_last_batch, drop_last_batch, "false",
+                "training leaves out the last batch of an epoch when it is smaller than the global batch"),
+    RD_OPT_CHOICE(
+        run_config, sampling, sampling, "\"shard\"", samplings,
+        "shard: the ranks share every global batch of one shuffled order; independent: each rank goes through an "
+        "order of its own of all samples, as Horovod's Keras examples do (then curves depend on the number of "
+        "ranks)"),
     RD_OPT_INT(run_config, max_eval_samples, max_eval_samples, "0", 0, 1e12,
                "evaluate the first so many samples only; 0: all"),
     RD_OPT_CHOICE(run_config, metric, metric, "\"bleu\"", metrics, "score of decoded sentences in evaluation"),
@@ -72,6 +102,8 @@ static const rd_option run_rows[] = {
                "steps in a row with an inf or NaN gradient, each skipped, before the run ends with exit code 7"),
     RD_OPT_INT(run_config, histogram_frequency, histogram_frequency, "500", 0, 1e12,
                "steps between histograms of weights and gradients; 0: none"),
+    RD_OPT_INT(run_config, image_frequency, image_frequency, "500", 0, 1e12,
+               "steps between sample images in TensorBoard; 0: none, also of mistakes and confusions in evaluation"),
     RD_OPT_BOOL(run_config, print_samples, print_samples, "true",
                 "print one source, target and prediction with every summary"),
     {.key = "shuffle",
@@ -86,16 +118,6 @@ static const rd_option run_rows[] = {
      .given_at = SIZE_MAX,
      .flags = RD_OPT_ACCEPTED,
      .help = "the flag --mode decides"},
-    RD_OPT_INT(run_config, bench_steps, bench_steps, "20", 1, 1e9, "counted steps of bench mode"),
-    RD_OPT_INT(run_config, bench_warmup, bench_warmup, "5", 0, 1e9, "steps before counting starts"),
-    RD_OPT_BOOL(run_config, bench_synthetic, bench_synthetic, "false",
-                "random sentences in place of the config's data"),
-    RD_OPT_INT(run_config, bench_min_len, bench_min_len, "40", 3, 100000,
-               "shortest synthetic sentence, both ends included"),
-    RD_OPT_INT(run_config, bench_max_len, bench_max_len, "40", 3, 100000,
-               "longest synthetic sentence, both ends included"),
-    RD_OPT_INT(run_config, bench_vocab, bench_vocab, "16000", 5, 1 << 30, "size of both synthetic vocabularies"),
-    RD_OPT_CHOICE(run_config, bench_format, bench_format, "\"text\"", formats, "json: one line for programs"),
     RD_OPT_END};
 
 const rd_option_group rd_group_run = {"run", "The run: batches, length, precision, evaluation, records", run_rows,
@@ -119,5 +141,6 @@ int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS])
     for (int i = 0; i < n_models; i++) n = add_group(out, n, models[i]->group);
     n = add_group(out, n, &rd_group_schedule);
     n = add_group(out, n, &rd_group_optim);
+    n = add_group(out, n, &rd_group_bench);
     return n;
 }

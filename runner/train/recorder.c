@@ -59,7 +59,9 @@ static void write_config(recorder *c, rd_status *st)
 
 rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
 {
-    static const char *const tags[] = {"loss", "Loss_Optimization/learning_rate", "Eval_BLEU_Score", NULL};
+    static const char *const text_tags[] = {"loss", "Loss_Optimization/learning_rate", "Eval_BLEU_Score", NULL};
+    static const char *const image_tags[] = {"loss", "Loss_Optimization/learning_rate", "accuracy", "eval_accuracy",
+                                             NULL};
     char path[4200];
     json_t *flat = NULL;
     recorder *c = calloc(1, sizeof *c);
@@ -71,7 +73,7 @@ rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
     RD_TRY(rd_events_new(r->cli->logdir, r->at.step, &c->events, st));
     write_config(c, st);
     flat = flat_config(r);
-    (void)rd_events_hparams(c->events, flat, tags, st);
+    (void)rd_events_hparams(c->events, flat, run_is_image(r) ? image_tags : text_tags, st);
     json_decref(flat);
     (void)rd_events_flush(c->events, st);
     RD_TRY(st->code);
@@ -122,23 +124,44 @@ static void put_int(json_t *o, const char *key, double v)
     (void)json_object_set_new(o, key, json_integer((json_int_t)v));
 }
 
+/* "images_per_s" */
+static const char *speed_key(const rd_run *r, char out[64])
+{
+    (void)snprintf(out, 64, "%.40s_per_s", r->model->unit ? r->model->unit : "samples");
+    return out;
+}
+
 static void write_metrics(recorder *c, const step_record *s)
 {
     rd_status own = {0};
+    const bool image = run_is_image(c->run);
+    char key[64];
     json_t *o = json_object();
     put_int(o, "step", (double)s->step);
     put_int(o, "epoch", (double)s->epoch);
     put_real(o, "loss", s->loss);
     put_real(o, "loss_mean", s->loss_mean);
-    put_real(o, "loss_per_token", s->nll_per_token);
-    put_real(o, "perplexity", exp(s->nll_per_token));
+    if (!image) {
+        put_real(o, "loss_per_token", s->nll_per_token);
+        put_real(o, "perplexity", exp(s->nll_per_token));
+    }
     put_real(o, "accuracy", s->accuracy);
+    if (image) {
+        put_real(o, "accuracy_top5", s->top5);
+        put_real(o, "accuracy_mean", s->accuracy_mean);
+        put_real(o, "accuracy_top5_mean", s->top5_mean);
+    }
     put_real(o, "learning_rate", s->learning_rate);
     put_real(o, "grad_norm", s->grad_norm);
-    put_real(o, "tokens_per_s", s->tokens_per_s);
-    put_real(o, "target_tokens_per_s", s->target_tokens_per_s);
+    if (image) {
+        put_real(o, speed_key(c->run, key), s->samples_per_s);
+    } else {
+        put_real(o, "tokens_per_s", s->tokens_per_s);
+        put_real(o, "target_tokens_per_s", s->target_tokens_per_s);
+    }
     put_real(o, "samples_per_s", s->samples_per_s);
     put_real(o, "step_s", s->step_s);
+    put_real(o, "input_wait", s->input_wait);
     put_int(o, "samples", s->samples);
     put_int(o, "epoch_samples", (double)s->epoch_samples);
     (void)json_object_set_new(o, "epoch_samples_hash", json_integer((json_int_t)s->epoch_samples_hash));
@@ -157,11 +180,16 @@ static void write_variables(recorder *c, const step_record *s, bool histograms)
     char tag[256];
     for (int i = 0; i < rd_params_n(ps); i++) {
         const rd_param *p = rd_params_at(ps, i);
-        if (s->param_norm) {
+        if (s->param_norm && !(p->flags & RD_PARAM_STATE)) {
             (void)snprintf(tag, sizeof tag, "Loss_Optimization/gradient_norm/%s_0", p->name);
             (void)rd_events_scalar(c->events, s->step, tag, s->param_norm[i], &own);
         }
         if (!histograms) continue;
+        if (p->flags & RD_PARAM_STATE) {
+            (void)snprintf(tag, sizeof tag, "statistics/%s_0", p->name);
+            (void)rd_events_histogram(c->events, s->step, tag, rd_params_values(ps) + p->offset, p->n, &own);
+            continue;
+        }
         (void)snprintf(tag, sizeof tag, "Loss_Optimization/gradients/%s_0", p->name);
         (void)rd_events_histogram(c->events, s->step, tag, rd_params_grads(ps) + p->offset, p->n, &own);
         (void)snprintf(tag, sizeof tag, "weights/%s_0", p->name);
@@ -179,12 +207,19 @@ void recorder_step(recorder *c, const step_record *s, bool histograms)
     recorder_scalar(c, s->step, "Loss_Optimization/global_norm/gradient_norm", s->grad_norm);
     if (c->run->oc.has_max_grad_norm)
         recorder_scalar(c, s->step, "Loss_Optimization/global_norm/clipped_gradient_norm", s->clipped_norm);
-    recorder_scalar(c, s->step, "loss_per_token", s->nll_per_token);
-    recorder_scalar(c, s->step, "perplexity", exp(s->nll_per_token));
     recorder_scalar(c, s->step, "accuracy", s->accuracy);
     if (s->step_s > 0.0) recorder_scalar(c, s->step, "global_step/sec", 1.0 / s->step_s);
-    recorder_scalar(c, s->step, "tokens_per_s/source_and_target", s->tokens_per_s);
-    recorder_scalar(c, s->step, "tokens_per_s/target", s->target_tokens_per_s);
+    if (run_is_image(c->run)) {
+        char key[64];
+        recorder_scalar(c, s->step, "accuracy_top5", s->top5);
+        recorder_scalar(c, s->step, speed_key(c->run, key), s->samples_per_s);
+    } else {
+        recorder_scalar(c, s->step, "loss_per_token", s->nll_per_token);
+        recorder_scalar(c, s->step, "perplexity", exp(s->nll_per_token));
+        recorder_scalar(c, s->step, "tokens_per_s/source_and_target", s->tokens_per_s);
+        recorder_scalar(c, s->step, "tokens_per_s/target", s->target_tokens_per_s);
+    }
+    recorder_scalar(c, s->step, "input_wait", s->input_wait);
     write_variables(c, s, histograms);
     write_metrics(c, s);
 }
@@ -200,7 +235,17 @@ void recorder_sample(recorder *c, int64_t step, const char *source, const char *
     complain(c, &own);
 }
 
-void recorder_epoch(recorder *c, int64_t epoch, double mean_loss)
+void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, double accuracy)
 {
+    if (!c) return;
     recorder_scalar(c, epoch, "TrainEpochLoss", mean_loss);
+    if (run_is_image(c->run)) recorder_scalar(c, epoch, "TrainEpochAccuracy", accuracy);
+}
+
+void recorder_pictures(recorder *c, int64_t step, const gallery *g)
+{
+    rd_status own = {0};
+    if (!c) return;
+    gallery_write(c->events, step, "samples", g, c->run->train, &own);
+    complain(c, &own);
 }

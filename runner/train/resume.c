@@ -50,6 +50,13 @@ static json_t *describe(const rd_run *r)
         (void)json_object_set_new(m, "best_step", json_integer((json_int_t)p->best_step));
         (void)json_object_set_new(m, "best", json_real(p->best));
     }
+    if (p->eval_due) (void)json_object_set_new(m, "eval_due", json_true());
+    if (r->sc.has_plateau)
+        (void)json_object_set_new(m, "plateau",
+                                  json_pack("{s:f, s:f, s:b, s:I, s:I, s:I}", "factor", p->plateau.factor, "best",
+                                            p->plateau.best, "has_best", (int)p->plateau.has_best, "wait",
+                                            (json_int_t)p->plateau.wait, "cooldown", (json_int_t)p->plateau.cooldown,
+                                            "cuts", (json_int_t)p->plateau.cuts));
     (void)json_object_set_new(m, "config", config_values(r));
     return m;
 }
@@ -76,7 +83,7 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
     for (int i = 0; i < n_params; i++) {
         const rd_param *p = rd_params_at(ps, i);
         array_of(p, NULL, rd_params_values(ps), &a[n++]);
-        for (int k = 0; k < n_slots; k++)
+        for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++)
             array_of(p, rd_optim_def(r->optim)->slot_name[k], rd_params_slot(ps, k), &a[n++]);
     }
     (void)rd_ckpt_save(r->cli->logdir, prefix, r->at.step, a, n, meta, keep, st);
@@ -110,27 +117,12 @@ static void shape_text(const int64_t *dim, int n, rd_strbuf *out)
 /* Keys that change no shape and no meaning of the weights. */
 static bool harmless(const char *key)
 {
-    static const char *const keys[] = {"batch_size",
-                                       "eval_batch_size",
-                                       "infer_batch_size",
-                                       "num_epochs",
-                                       "num_gpus",
-                                       "learning_rate",
-                                       "data_location",
-                                       "threads",
-                                       "source_file",
-                                       "target_file",
-                                       "source_file_eval",
-                                       "target_file_eval",
-                                       "source_file_test",
-                                       "target_file_test",
-                                       "checkpoint",
-                                       "eval_frequency",
-                                       "histogram_frequency",
-                                       "beam_width",
-                                       "length_penalty",
-                                       "decoder_type",
-                                       NULL};
+    static const char *const keys[] = {
+        "batch_size",          "eval_batch_size",  "infer_batch_size", "num_epochs",       "num_gpus",
+        "learning_rate",       "data_location",    "threads",          "source_file",      "target_file",
+        "source_file_eval",    "target_file_eval", "source_file_test", "target_file_test", "checkpoint",
+        "eval_frequency",      "eval_epochs",      "image_frequency",  "data_dir",         "data_threads",
+        "histogram_frequency", "beam_width",       "length_penalty",   "decoder_type",     NULL};
     for (int i = 0; keys[i]; i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;
@@ -242,7 +234,7 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
     bool fits = !json_is_string(was) || strcmp(json_string_value(was), o->name) == 0; /* sgd has no slot to miss */
     for (int i = 0; fits && i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
-        for (int k = 0; fits && k < o->n_slots; k++) {
+        for (int k = 0; fits && k < o->n_slots && !(p->flags & RD_PARAM_STATE); k++) {
             rd_array want;
             array_of(p, o->slot_name[k], rd_params_slot(r->params, k), &want);
             const rd_array *a = rd_npz_find(c->npz, want.name);
@@ -255,6 +247,22 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
                    "%s has no state of the optimizer '%s' (it was written by '%s'); go on with that one, or "
                    "say \"reset_optimizer\": true (--set reset_optimizer=true) to start its state anew",
                    c->path, o->name, json_is_string(was) ? json_string_value(was) : "unknown");
+}
+
+/* A run that had no such rule begins with a fresh one. */
+static rd_plateau plateau_of(const json_t *m)
+{
+    const json_t *p = json_object_get(m, "plateau"), *factor = json_object_get(p, "factor");
+    rd_plateau out;
+    rd_plateau_start(&out);
+    if (!json_is_number(factor)) return out;
+    out.factor = json_number_value(factor);
+    out.best = json_number_value(json_object_get(p, "best"));
+    out.has_best = json_is_true(json_object_get(p, "has_best"));
+    out.wait = meta_int(p, "wait", 0);
+    out.cooldown = meta_int(p, "cooldown", 0);
+    out.cuts = meta_int(p, "cuts", 0);
+    return out;
 }
 
 /* The sample position survives a change of the global batch: the batch that holds the next unused sample is the next
@@ -272,7 +280,9 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
                            .samples_hash = meta_int(m, "samples_hash", 0),
                            .global_batch = meta_int(m, "global_batch", 0),
                            .best = json_is_number(best) ? json_number_value(best) : 0.0,
-                           .best_step = json_is_number(best) ? meta_int(m, "best_step", -1) : -1};
+                           .best_step = json_is_number(best) ? meta_int(m, "best_step", -1) : -1,
+                           .eval_due = json_is_true(json_object_get(m, "eval_due")),
+                           .plateau = plateau_of(m)};
     if (!r->train) return;
     if (meta_int(m, "seed", (int64_t)r->seed) != (int64_t)r->seed)
         rd_warn(r->log, "the seed is %" PRIu64 ", that of the checkpoint %" PRId64 ": the order of the samples changes",
@@ -328,8 +338,9 @@ rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
     if (!*found) goto done;
     r->at = msg.at;
     RD_TRY(rd_comm_bcast(r->comm, rd_params_values(r->params), bytes, 0, st));
+    const int64_t slot_bytes = rd_params_trained_span(r->params) * (int64_t)sizeof(float);
     for (int k = 0; k < rd_params_n_slots(r->params); k++)
-        RD_TRY(rd_comm_bcast(r->comm, rd_params_slot(r->params, k), bytes, 0, st));
+        RD_TRY(rd_comm_bcast(r->comm, rd_params_slot(r->params, k), slot_bytes, 0, st));
     rd_params_touch(r->params);
 done:
     return st->code;

@@ -3,9 +3,11 @@
  * same message. */
 #include "run_impl.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -104,11 +106,55 @@ static rd_code force_keys(rd_run *r, rd_status *st)
                              "afterwards)\n",
                              rd_strbuf_str(&said));
         rd_strbuf_release(&said);
+        if (rd_config_has(r->config, "plateau_factor"))
+            rd_strbuf_puts(&r->notices,
+                           "plateau_factor is without effect: train mode does not evaluate (--mode=train_eval does)\n");
         if (rd_config_has(r->config, "num_epochs") && r->cli->max_steps_given)
             rd_strbuf_printf(&r->notices, "num_epochs is ignored: --max_steps %lld decides\n",
                              (long long)r->cli->max_steps);
     }
 done:
+    return st->code;
+}
+
+bool run_any(const rd_run *r)
+{
+    return strcmp(r->c.deterministic, "any") == 0;
+}
+
+static bool power_of_two(int64_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* The same bytes for every number of ranks: what that asks of the config and of where the ranks are. */
+static rd_code check_any(rd_run *r, rd_status *st)
+{
+    const rd_world *w = r->world;
+    const char *at = rd_config_where(r->config, "deterministic");
+    if (!run_any(r)) return st->code;
+    if (!power_of_two(r->c.micro_batches))
+        return rd_fail(st, RD_EUSAGE, "%s: 'deterministic' any needs 'micro_batches', a power of two: the parts of a global batch; "
+                       "8 serves 1, 2, 4 and 8 ranks", at);
+    if (r->c.micro_batches % w->size != 0)
+        return rd_fail(st, RD_EUSAGE, "%s: 'micro_batches' %" PRId64 " cannot be shared by %d ranks; start 1, 2, 4, ... ranks, at most "
+                       "so many", rd_config_where(r->config, "micro_batches"), r->c.micro_batches, w->size);
+    if (r->c.micro_batches > r->global_batch)
+        return rd_fail(st, RD_EUSAGE, "%s: a global batch of %" PRId64 " samples has no %" PRId64 " 'micro_batches'",
+                       rd_config_where(r->config, "micro_batches"), r->global_batch, r->c.micro_batches);
+    if (r->c.iter_size > 1)
+        return rd_fail(st, RD_EUSAGE, "%s: 'iter_size' with 'deterministic' any; a larger batch_size with more 'micro_batches' takes no "
+                       "more memory either", rd_config_where(r->config, "iter_size"));
+    if (strcmp(r->c.sampling, "independent") == 0 || r->cli->split_data_per_rank)
+        return rd_fail(st, RD_EUSAGE, "%s: 'deterministic' any with %s, where the samples of a step depend on the number of ranks", at,
+                       r->cli->split_data_per_rank ? "--split_data_per_rank" : "'sampling' independent");
+    if (w->local_size * w->n_hosts != w->size || w->rank / w->local_size != w->host_index)
+        return rd_fail(st, RD_EENV, "'deterministic' any needs the same number of ranks on each host, neighbours together; mpirun "
+                       "--map-by slot with equal slots does that");
+    if (r->c.threads == 0) {
+        r->c.threads = 1; /* products may add in another order with other threads */
+        rd_strbuf_puts(&r->notices, "deterministic any: 1 thread a rank, where 'threads' does not say how many\n");
+    }
     return st->code;
 }
 
@@ -125,11 +171,18 @@ static rd_code read_config(rd_run *r, rd_status *st)
         RD_TRY(rd_optim_check(&r->oc, r->config, st));
         RD_TRY(rd_config_read(r->config, &rd_group_schedule, r->mode, &r->sc, st));
         RD_TRY(rd_schedule_check(&r->sc, r->config, st));
+        if (strcasecmp(r->oc.optimizer, "adadelta") == 0 && r->sc.learning_rate < 0.1)
+            rd_strbuf_printf(
+                &r->notices,
+                "adadelta with learning_rate %g: its rule was published with 1.0, and newer Keras' default "
+                "of 0.001 is known to train next to nothing\n",
+                r->sc.learning_rate);
     }
     if (r->mode == RD_MODE_EVAL || r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(find_metric(r, st));
     if (__builtin_mul_overflow(r->c.batch_size, (int64_t)r->world->size, &r->global_batch))
         rd_fail(st, RD_EUSAGE, "batch_size %lld times %d ranks is too large a global batch", (long long)r->c.batch_size,
                 r->world->size);
+    if (st->code == RD_OK && (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL)) (void)check_any(r, st);
 done:
     return run_agree(r, st);
 }
@@ -147,6 +200,18 @@ rd_code run_open_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st
                                .keep_all = !train};
     (void)rd_dataset_new(name, &a, out, st);
     return run_agree(r, st);
+}
+
+/* Collective. Gradients are summed where they lie, if the ranks of each host can reach each other's. */
+static rd_code share_gradients(rd_run *r, rd_status *st)
+{
+    char why[200];
+    float *g;
+    (void)rd_comm_arena_new(r->comm, rd_params_span(r->params), &g, why, st);
+    if (run_agree(r, st) != RD_OK) return st->code;
+    rd_params_use_grads(r->params, g);
+    if (why[0]) rd_info(r->log, "gradients are copied for their sum: %s", why);
+    return RD_OK;
 }
 
 rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st)
@@ -169,11 +234,13 @@ rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_
     if (with_optim) rd_tape_set_seed(r->tape, (float)r->oc.loss_scale);
     RD_TRY(rd_arena_new((size_t)1 << 20, &r->data, st));
 done:
-    return run_agree(r, st);
+    if (run_agree(r, st) == RD_OK && with_optim && r->world->size > 1) (void)share_gradients(r, st);
+    return st->code;
 }
 
 static void release(rd_run *r)
 {
+    rd_watch_stop(r->watch);
     rd_arena_free(r->data);
     rd_tape_free(r->tape);
     rd_optim_free(r->optim);
@@ -215,9 +282,14 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
                 .cli = cli,
                 .config = config,
                 .started_ns = started_ns,
-                .at = {.best_step = -1}};
+                .at = {.best_step = -1, .plateau = {.factor = 1.0}}};
     RD_TRY(world_check_start(&r, st));
     RD_TRY(read_config(&r, st));
+    /* Alone in infer mode, a rank may be waiting for a person to type. */
+    if (r.mode != RD_MODE_INFER || r.world->size > 1) {
+        (void)rd_watch_start(comm, log, &(rd_watch_limits){r.c.stall_warn_s, r.c.stall_abort_s}, &r.watch, st);
+        RD_TRY(run_agree(&r, st));
+    }
     switch (r.mode) {
     case RD_MODE_TRAIN:
     case RD_MODE_TRAIN_EVAL:

@@ -1,6 +1,6 @@
 /* run_config.c -- from --config_file to an rd_config on every rank. Only rank 0 reads the file, so only its host needs
  * it, and all ranks parse the same bytes. */
-#include "run_impl.h"
+#include "bench_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +22,30 @@ static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_s
     return RD_OK;
 }
 
+/* A schedule that says every rate says the first one, too. */
+static rd_code first_rate(rd_config *c, rd_status *st)
+{
+    static const char *const key = "piecewise_learning_rate_schedule";
+    double rate;
+    if (rd_config_has(c, "learning_rate") || !rd_schedule_first_rate(json_string_value(rd_config_get(c, key)), &rate))
+        return RD_OK;
+    return rd_config_put(c, "learning_rate", json_real(rate), key, st);
+}
+
+/* Bench mode needs no file: the flags of other programs say all. */
+static bool by_flags(const rd_cli *cli)
+{
+    return cli->mode_bit == RD_MODE_BENCH && (!cli->config_file || !cli->config_file[0]);
+}
+
+static rd_code bench_flags(rd_config *c, const rd_cli *cli, rd_strbuf *said, rd_status *st)
+{
+    RD_TRY(rd_cli_bench_put(cli, c, said, st));
+    RD_TRY(bench_defaults(cli, c, said, st));
+done:
+    return st->code;
+}
+
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out, rd_status *st)
 {
     const rd_option_group *groups[RD_MAX_GROUPS];
@@ -31,15 +55,19 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     size_t n = 0;
     int64_t bytes = 0;
     char note[256] = "";
+    rd_strbuf said = {0};
     *out = NULL;
-    if (!cli->config_file || !cli->config_file[0])
+    if (by_flags(cli))
+        text = root ? strdup("{}") : NULL;
+    else if (!cli->config_file || !cli->config_file[0])
         rd_fail(st, RD_EUSAGE,
                 "--config_file is missing; give the experiment's JSON file, for example "
                 "--config_file=configs/g2p_cmudict.json, or see --help");
     else if (root)
         (void)rd_file_read(cli->config_file, RD_EUSAGE, &text, &n, st);
+    if (root && st->code == RD_OK && !text) rd_fail(st, RD_EENV, "out of memory for the config");
     RD_TRY(rd_comm_agree(comm, st));
-    bytes = (int64_t)n;
+    bytes = (int64_t)(by_flags(cli) ? 2 : n);
     RD_TRY(rd_comm_bcast(comm, &bytes, sizeof bytes, 0, st));
     if (!root) {
         text = malloc((size_t)bytes + 1);
@@ -47,8 +75,8 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     }
     RD_TRY(rd_comm_agree(comm, st));
     RD_TRY(rd_comm_bcast(comm, text, bytes, 0, st));
-    if (rd_config_new(cli->config_file, text, (size_t)bytes, groups, n_groups, cli->allow_unknown_keys, out, st) ==
-        RD_OK) {
+    if (rd_config_new(by_flags(cli) ? "flags" : cli->config_file, text, (size_t)bytes, groups, n_groups,
+                      cli->allow_unknown_keys, out, st) == RD_OK) {
         for (int i = 0; i < cli->n_set && st->code == RD_OK; i++) (void)rd_config_set(*out, cli->set[i], st);
         if (st->code == RD_OK && cli->lr_given)
             (void)rd_config_put(*out, "learning_rate", json_real(cli->lr), "--lr", st);
@@ -56,9 +84,13 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             (void)rd_config_put(*out, "seed", json_integer((json_int_t)cli->seed), "--seed", st);
         if (st->code == RD_OK && cli->input && cli->input[0])
             (void)rd_config_put(*out, "source_file_test", json_string(cli->input), "--input", st);
+        if (st->code == RD_OK && cli->mode_bit == RD_MODE_BENCH) (void)bench_flags(*out, cli, &said, st);
+        if (st->code == RD_OK) (void)first_rate(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
     }
     RD_TRY(rd_comm_agree(comm, st));
+    for (const char *s = rd_strbuf_str(&said); *s; s += strcspn(s, "\n"), s += *s == '\n')
+        rd_info(log, "%.*s", (int)strcspn(s, "\n"), s);
     if (note[0]) rd_info(log, "%s", note);
     if (cli->lr_given) rd_info(log, "learning_rate is %g, from --lr", cli->lr);
     if (root)
@@ -66,6 +98,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             rd_warn(log, "%s: unknown key '%s' is ignored", rd_config_where(*out, rd_config_unknown(*out, i)),
                     rd_config_unknown(*out, i));
 done:
+    rd_strbuf_release(&said);
     free(text);
     if (st->code != RD_OK) {
         rd_config_free(*out);

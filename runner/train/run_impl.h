@@ -17,15 +17,16 @@
 #include "rd/strbuf.h"
 #include "rd/tape.h"
 #include "rd/train.h"
+#include "rd/watch.h"
 
 typedef struct run_config {
-    int64_t batch_size, eval_batch_size, infer_batch_size, num_gpus, num_epochs, iter_size, threads, seed;
-    int64_t eval_frequency, max_eval_samples, checkpoint_keep, nonfinite_limit, histogram_frequency;
-    bool has_num_epochs, has_eval_batch_size, print_samples, reset_optimizer, shuffle, multi_reference;
-    const char *dtype, *metric, *model, *dataset, *checkpoint, *mode, *deterministic;
-    int64_t bench_steps, bench_warmup, bench_min_len, bench_max_len, bench_vocab;
-    bool bench_synthetic;
-    const char *bench_format;
+    int64_t check_replicas_every, micro_batches, batch_size, eval_batch_size, infer_batch_size, num_gpus, num_epochs, iter_size, threads, seed;
+    int64_t eval_frequency, eval_epochs, max_eval_samples, checkpoint_keep, nonfinite_limit, histogram_frequency;
+    int64_t image_frequency;
+    bool has_num_epochs, has_eval_batch_size, has_eval_frequency, print_samples, reset_optimizer, shuffle;
+    bool multi_reference, drop_last_batch;
+    double stall_warn_s, stall_abort_s;
+    const char *dtype, *metric, *model, *dataset, *checkpoint, *mode, *deterministic, *sampling;
 } run_config;
 
 /* Where the run stands. The next global batch is number `batch` of epoch `epoch` (or the first of the next epoch, when
@@ -41,6 +42,8 @@ typedef struct run_progress {
     int64_t global_batch; /* that `batch` counts in */
     double best;          /* best evaluation figure so far */
     int64_t best_step;    /* -1: none */
+    bool eval_due;        /* this step's evaluation is still to be done: a stop came between */
+    rd_plateau plateau;
 } run_progress;
 
 typedef struct rd_run {
@@ -66,6 +69,7 @@ typedef struct rd_run {
     rd_tape *tape;
     rd_optim *optim;
     rd_arena *data; /* of one batch */
+    rd_watch *watch;
     const rd_metric_def *metric;
     int64_t global_batch; /* of one forward pass, all ranks */
     run_progress at;
@@ -83,6 +87,7 @@ void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool
 double run_real(const rd_run *r, const char *key, double dflt);
 bool run_flag(const rd_run *r, const char *key, bool dflt);
 const char *run_string(const rd_run *r, const char *key, const char *dflt);
+bool run_any(const rd_run *r); /* deterministic: any */
 double run_peak_bytes(void); /* of this process, so far */
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
 
@@ -102,18 +107,60 @@ rd_code run_check_source(rd_run *r,
                          rd_status *st); /* Collective, before data is read: is it said where weights come from? */
 rd_code run_load_required(rd_run *r, rd_status *st); /* Collective; none at all is RD_ECKPT with the remedy */
 
+/* pictures.c: samples of an image model as people see them */
+enum { PICTURES = 16 }; /* at most so many in one picture */
+typedef struct picture {
+    int64_t id;
+    int32_t label, predicted;
+    float probability;
+} picture;
+typedef struct gallery {
+    int64_t h, w, c; /* of all of them; 1 or 3 channels */
+    int n, room;
+    picture p[PICTURES];
+    uint8_t *pixels; /* owned; [room][h][w][c] */
+} gallery;
+bool run_is_image(const rd_run *r); /* does the model take images and answer with a class? */
+/* A class as text: its name, or its number. */
+void class_text(const rd_dataset *d, int32_t k, rd_strbuf *out);
+/* Makes room for so many; what was in it is gone. */
+rd_code gallery_start(gallery *g, const rd_data_spec *spec, int room, rd_status *st);
+void gallery_release(gallery *g);
+/* Adds sample i of a batch; nothing happens when it is full or the batch has no images. */
+void gallery_add(gallery *g, const rd_data_spec *spec, const rd_batch *b, int64_t i, const rd_loss_out *out);
+/* Collective. The `room` lowest ids of all ranks, on rank 0; others are left empty. */
+rd_code gallery_gather(rd_run *r, gallery *g, rd_status *st);
+/* One picture with all of them side by side, and a table that names them. */
+void gallery_write(rd_events *e, int64_t step, const char *tag, const gallery *g, const rd_dataset *d, rd_status *st);
+/* counts[n * n], row: label, column: prediction. */
+void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t n, const rd_dataset *d, rd_status *st);
+
+/* replicas.c */
+rd_code run_check_replicas(rd_run *r, rd_status *st); /* Collective; RD_ENUMERIC names rank and array */
+
+/* fault.c */
+rd_code run_phase(rd_run *r, rd_phase phase, int64_t step, rd_status *st); /* says what this rank begins */
+
 /* evaluate.c */
 typedef struct eval_result {
-    int64_t n_samples, n_targets, n_correct;
-    double loss, nll_per_token, perplexity, accuracy;
+    int64_t n_samples, n_targets, n_correct, n_top5;
+    double loss, nll_per_token, perplexity, accuracy, top5;
     bool scored;
+    bool classes;       /* an image model: top5 counts, and the following */
+    gallery mistakes;   /* rank 0; of the lowest ids */
+    int64_t *confusion; /* owned, [n_classes^2], row: label; NULL: too many classes */
+    int64_t n_classes;
     int64_t counts[RD_METRIC_COUNTS];
     rd_figure figure[RD_METRIC_FIGURES];
     int n_figures;
     char line[512];
     double seconds;
 } eval_result;
-rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st); /* Collective: r->held with the present values */
+/* Collective: r->held with the present values. Release *out also after a failure. */
+rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st);
+void eval_result_release(eval_result *v);
+/* What decides which checkpoint is best and, where asked for, the plateau rule. */
+double eval_figure(const eval_result *v, const char **name, bool *higher_is_better);
 typedef struct eval_records {
     rd_events *events;
     rd_metrics *metrics;
@@ -126,6 +173,9 @@ rd_code eval_report(rd_run *r, eval_records *e, const eval_result *v, rd_status 
 /* decode.c: batches of held-out samples, the same for every number of ranks. Batch k of ids[n] is ids[k * size ...];
  * rank r computes the batches k with k % ranks == r. */
 void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n); /* by length, longest first; ties by id */
+/* Batch k of them; announces the one that this rank takes next. Memory of run->data. */
+rd_code held_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size, int64_t k, rd_batch *b,
+                   rd_status *st);
 typedef rd_code decode_fn(void *ctx, int64_t id, const rd_decoded *out, rd_status *st);
 /* Not collective. Decodes this rank's batches and hands each sample to fn. */
 rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
@@ -135,21 +185,33 @@ rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, deco
 
 /* train_step.c: one update, on all ranks */
 typedef struct step_sums { /* over the samples of all ranks */
-    double loss, weight, nll, targets, correct, tokens_src, tokens_tgt, samples, hash;
+    double loss, weight, nll, targets, correct, top5, tokens_src, tokens_tgt, samples, hash;
+    double input_s;    /* waited for input */
     double flops;      /* where stepper.count_flops */
     double stop, save; /* requests, of any rank */
     double skipped;    /* steps skipped in a row before this one: must be the same on all ranks */
 } step_sums;
+typedef struct step_share {     /* samples of this rank: one part of a global batch */
+    int64_t epoch, batch, part; /* batch -1: none */
+    int64_t n, n_global, room;
+    int64_t *ids; /* owned */
+} step_share;
 typedef struct stepper stepper;
 struct stepper {
     rd_run *run;
-    rd_plan *plan;       /* owned; of epoch plan_epoch */
-    int64_t plan_epoch;  /* -1: none yet */
-    int64_t *ids, n_ids; /* owned */
-    int64_t n_epochs;    /* ends before this epoch; INT64_MAX: does not end */
-    bool want_sample;    /* keep the texts of one sample of the next step */
+    rd_plan *plan, *next_plan; /* owned; of epochs plan_epoch and plan_epoch + 1; NULL: not made yet */
+    int64_t plan_epoch;        /* -1: none yet */
+    step_share now, next;      /* next: announced to the dataset */
+    int64_t parts, mine;       /* parts of a global batch: one a rank, or micro_batches; how many of them are this rank's */
+    float *sum[32];            /* owned; [span], of 1, 2, 4, ... parts: see add_part. NULL: not needed yet */
+    int64_t n_epochs;          /* ends before this epoch; INT64_MAX: does not end */
+    int64_t last_step;         /* ends after so many steps: nothing is announced beyond */
+    bool want_sample;          /* keep the texts of one sample of the next step */
     rd_strbuf source, target, predicted;
+    bool want_pictures; /* keep some images of the next step */
+    gallery pictures;
     bool count_flops;
+    double input_s, comm_s; /* of the last step, on this rank: waited for input, in the sums over ranks */
     rd_code (*make)(stepper *s, rd_batch *out, rd_status *st); /* NULL: batches come from the plan; bench sets it */
 };
 void stepper_init(stepper *s, rd_run *r);
@@ -173,8 +235,10 @@ typedef struct step_record {
     int64_t step, epoch;
     double epoch_part;      /* 0 .. 1 */
     double loss, loss_mean; /* of this step; of the steps since the last record */
-    double nll_per_token, accuracy, learning_rate, grad_norm, clipped_norm;
-    const double *param_norm; /* [rd_params_n]; NULL: not measured */
+    double nll_per_token, accuracy, top5, learning_rate, grad_norm, clipped_norm;
+    double accuracy_mean, top5_mean; /* since the last record */
+    double input_wait;               /* share of the time, mean over ranks */
+    const double *param_norm;        /* [rd_params_n]; NULL: not measured */
     double tokens_per_s, target_tokens_per_s, samples_per_s, step_s, eta_s;
     double samples, targets;                   /* of this step */
     int64_t epoch_samples, epoch_samples_hash; /* since the epoch began: shows that each sample comes once */
@@ -186,7 +250,8 @@ rd_code recorder_new(rd_run *r, recorder **out, rd_status *st);
 void recorder_free(recorder *c, int end_status); /* 1: success, 2: failure */
 void recorder_step(recorder *c, const step_record *s, bool histograms);
 void recorder_sample(recorder *c, int64_t step, const char *source, const char *target, const char *predicted);
-void recorder_epoch(recorder *c, int64_t epoch, double mean_loss);
+void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, double accuracy);
+void recorder_pictures(recorder *c, int64_t step, const gallery *g);
 void recorder_scalar(recorder *c, int64_t step, const char *tag, double v);
 void recorder_flush(recorder *c);
 

@@ -14,6 +14,12 @@
 /* A save that failed (a full disk) is tried again after this, or after --checkpoint_frequency if that is shorter. */
 static const int64_t retry_s = 300;
 
+/* Sums over steps. */
+typedef struct window {
+    double seconds, input_s, loss, weight, targets, correct, top5, src, tgt, samples;
+    int64_t steps;
+} window;
+
 typedef struct trainer {
     rd_run *run;
     stepper stepper;
@@ -27,10 +33,8 @@ typedef struct trainer {
     int64_t next_save_ns, last_save_ns, last_live_ns;
     int64_t skipped_in_row;
     /* since the last record, and since the epoch began */
-    double window_s, window_loss, window_weight, window_src, window_tgt, window_samples;
-    int64_t window_steps;
-    double epoch_loss, epoch_weight;
-    int64_t epoch, epoch_ns;
+    window since_record, since_epoch;
+    int64_t epoch_ns;
     bool epoch_whole; /* seen from its first batch */
 } trainer;
 
@@ -61,29 +65,6 @@ done:
 
 /* ---- checkpoints ---- */
 
-/* Collective. All ranks must hold the same weights; a bit that differs is a broken machine or a bug, and is not to be
- * saved. */
-static rd_code check_replicas(trainer *t, rd_status *st)
-{
-    rd_run *r = t->run;
-    const uint32_t mine = rd_crc32c(0, rd_params_values(r->params), (size_t)rd_params_span(r->params) * sizeof(float));
-    uint32_t *all = malloc((size_t)r->world->size * sizeof *all);
-    if (!all) return rd_fail(st, RD_EENV, "out of memory");
-    if (rd_comm_allgather(r->comm, &mine, all, sizeof mine, st) == RD_OK) {
-        for (int i = 1; i < r->world->size && st->code == RD_OK; i++) {
-            if (all[i] == all[0]) continue;
-            rd_fail(st, RD_ENUMERIC,
-                    "after step %" PRId64
-                    " rank %d holds other weights than rank 0 (checksums %08x, %08x); nothing was "
-                    "saved, start again to go on from the last checkpoint, and suspect that rank's machine",
-                    r->at.step, i, all[i], all[0]);
-            r->agreed = true;
-        }
-    }
-    free(all);
-    return st->code;
-}
-
 static void plan_save(trainer *t, int64_t in_s)
 {
     const int64_t every = t->run->cli->checkpoint_frequency;
@@ -95,7 +76,8 @@ static rd_code save(trainer *t, bool must, rd_status *st)
 {
     rd_run *r = t->run;
     rd_status own = {0};
-    RD_TRY(check_replicas(t, st));
+    RD_TRY(run_phase(r, RD_PHASE_SAVE, r->at.step, st));
+    RD_TRY(run_check_replicas(r, st));
     if (r->world->rank == 0) {
         const int64_t begin_ns = rd_now_ns();
         recorder_flush(t->records);
@@ -113,66 +95,135 @@ static rd_code save(trainer *t, bool must, rd_status *st)
     if (must) (void)run_agree(r, st);
     if (own.code == RD_OK) t->saved_step = r->at.step;
     t->last_save_ns = rd_now_ns();
+    rd_watch_beat(r->watch, RD_PHASE_UPDATE, r->at.step);
 done:
     return st->code;
 }
 
-/* ---- evaluation between steps ---- */
+/* ---- the rate, and evaluation between steps ---- */
 
-static rd_code evaluate(trainer *t, rd_status *st)
+/* The rate of the next step. */
+static double rate_now(const trainer *t)
+{
+    const rd_run *r = t->run;
+    const double n = (double)rd_plan_n_batches(t->stepper.plan);
+    const rd_schedule_point p = {.step = r->at.step,
+                                 .n_ranks = r->world->size,
+                                 .epoch = (double)r->at.epoch + (double)r->at.batch / n,
+                                 .part = (double)r->c.iter_size / n,
+                                 .multiplier = r->sc.has_plateau ? r->at.plateau.factor : 1.0};
+    return rd_schedule_rate(&r->sc, &p);
+}
+
+/* On all ranks, which hold the same figures. */
+static void watch_plateau(trainer *t, const eval_result *v)
 {
     rd_run *r = t->run;
-    eval_result v;
+    const char *name = "loss";
+    bool higher = false;
+    double value = v->loss;
+    if (strcmp(r->sc.plateau_monitor, "figure") == 0) value = eval_figure(v, &name, &higher);
+    const double rate = rate_now(t) / rd_schedule_factor(&r->sc, r->world->size);
+    if (!rd_plateau_update(&r->sc, &r->at.plateau, value, higher, rate)) return;
+    rd_info(r->log, "plateau: the %s has not improved on %.6g in %" PRId64 " evaluation%s; the rate falls to %.6g",
+            name, r->at.plateau.best, r->sc.plateau_patience, RD_S(r->sc.plateau_patience), rate_now(t));
+}
+
+/* regular: not only because the run ends here; a longer run would not have it, so the plateau rule passes it over. */
+static rd_code evaluate(trainer *t, bool regular, rd_status *st)
+{
+    rd_run *r = t->run;
+    eval_result v = {0};
     rd_status own = {0};
+    const char *name;
+    bool higher;
     RD_TRY(run_evaluate(r, &v, st));
+    r->at.eval_due = false;
+    if (regular) watch_plateau(t, &v);
     if (r->world->rank != 0) goto done;
     if (eval_report(r, &t->eval, &v, &own) != RD_OK) rd_warn(r->log, "records are incomplete: %s", own.msg);
     own = (rd_status){0};
     for (int i = 0; i < v.n_figures; i++) recorder_scalar(t->records, r->at.step, v.figure[i].name, v.figure[i].value);
-    const bool by_figure = v.scored && v.n_figures > 0;
-    const double now = by_figure ? v.figure[0].value : v.loss;
-    const bool higher = by_figure && v.figure[0].higher_is_better;
+    const double now = eval_figure(&v, &name, &higher);
+    if (v.classes) recorder_scalar(t->records, r->at.step, "eval_accuracy", now);
     if (r->at.best_step < 0 || !isfinite(r->at.best) || (higher ? now > r->at.best : now < r->at.best)) {
         r->at.best = now;
         r->at.best_step = r->at.step;
         if (run_save(r, "best", 1, &own) == RD_OK)
-            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->at.step,
-                    by_figure ? v.figure[0].name : "loss", now);
+            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->at.step, name, now);
         else
             rd_warn(r->log, "%s; training goes on", own.msg);
     }
 done:
+    eval_result_release(&v);
     return st->code;
+}
+
+/* Passes over the data that are done. */
+static int64_t epochs_done(const trainer *t)
+{
+    const run_progress *at = &t->run->at;
+    return at->epoch + (t->stepper.plan && at->batch >= rd_plan_n_batches(t->stepper.plan) ? 1 : 0);
+}
+
+/* Is this step, which began with so many epochs done, to be followed by a regular evaluation? */
+static bool eval_due(const trainer *t, int64_t step, int64_t done_before)
+{
+    const rd_run *r = t->run;
+    const int64_t every = r->c.eval_epochs, done = epochs_done(t);
+    if (r->mode != RD_MODE_TRAIN_EVAL) return false;
+    if (every > 0 && done / every != done_before / every) return true;
+    return (every == 0 || r->c.has_eval_frequency) && step % r->c.eval_frequency == 0;
 }
 
 /* ---- records ---- */
 
-static void reset_window(trainer *t)
+static void window_add(window *w, const step_sums *sum, double seconds)
 {
-    t->window_s = t->window_loss = t->window_weight = t->window_src = t->window_tgt = t->window_samples = 0.0;
-    t->window_steps = 0;
+    w->seconds += seconds;
+    w->steps++;
+    w->input_s += sum->input_s;
+    w->src += sum->tokens_src;
+    w->tgt += sum->tokens_tgt;
+    w->samples += sum->samples;
+    w->targets += sum->targets;
+    w->correct += sum->correct;
+    w->top5 += sum->top5;
+    if (!isfinite(sum->loss)) return;
+    w->loss += sum->loss;
+    w->weight += sum->weight;
+}
+
+static double ratio(double a, double b)
+{
+    return b > 0.0 ? a / b : NAN;
 }
 
 static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr, step_record *s)
 {
     const rd_run *r = t->run;
     const int64_t n_batches = t->stepper.plan ? rd_plan_n_batches(t->stepper.plan) : 0;
-    const double wall = t->window_s > 0.0 ? t->window_s : 1e-9;
+    const window *w = &t->since_record;
+    const double wall = w->seconds > 0.0 ? w->seconds : 1e-9;
     *s = (step_record){.step = r->at.step,
                        .epoch = r->at.epoch,
                        .epoch_part = n_batches > 0 ? (double)r->at.batch / (double)n_batches : 0.0,
-                       .loss = sum->weight > 0.0 ? sum->loss / sum->weight : NAN,
-                       .loss_mean = t->window_weight > 0.0 ? t->window_loss / t->window_weight : NAN,
-                       .nll_per_token = sum->targets > 0.0 ? sum->nll / sum->targets : NAN,
-                       .accuracy = sum->targets > 0.0 ? sum->correct / sum->targets : NAN,
+                       .loss = ratio(sum->loss, sum->weight),
+                       .loss_mean = ratio(w->loss, w->weight),
+                       .nll_per_token = ratio(sum->nll, sum->targets),
+                       .accuracy = ratio(sum->correct, sum->targets),
+                       .top5 = ratio(sum->top5, sum->targets),
+                       .accuracy_mean = ratio(w->correct, w->targets),
+                       .top5_mean = ratio(w->top5, w->targets),
+                       .input_wait = w->input_s / (wall * r->world->size),
                        .learning_rate = lr,
                        .grad_norm = stats->grad_norm,
                        .clipped_norm = stats->clipped_norm,
                        .param_norm = stats->finite ? stats->param_norm : NULL,
-                       .tokens_per_s = (t->window_src + t->window_tgt) / wall,
-                       .target_tokens_per_s = t->window_tgt / wall,
-                       .samples_per_s = t->window_samples / wall,
-                       .step_s = t->window_steps > 0 ? t->window_s / (double)t->window_steps : NAN,
+                       .tokens_per_s = (w->src + w->tgt) / wall,
+                       .target_tokens_per_s = w->tgt / wall,
+                       .samples_per_s = w->samples / wall,
+                       .step_s = w->steps > 0 ? w->seconds / (double)w->steps : NAN,
                        .samples = sum->samples,
                        .targets = sum->targets,
                        .epoch_samples = r->at.samples,
@@ -182,21 +233,28 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
     s->eta_s = s->step_s * (double)(t->last_step - r->at.step);
 }
 
-static void note_epoch(trainer *t)
+/* After a step that began with so many epochs done. */
+static void note_epoch(trainer *t, int64_t done_before)
 {
     rd_run *r = t->run;
-    char time[32], count[32];
-    if (t->stepper.plan == NULL || r->at.batch < rd_plan_n_batches(t->stepper.plan)) return;
-    const double mean = t->epoch_weight > 0.0 ? t->epoch_loss / t->epoch_weight : NAN;
-    if (t->epoch_whole && t->epoch == r->at.epoch) {
-        rd_info(r->log, "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f, %s", r->at.epoch + 1,
-                r->at.step, console_count((double)r->at.samples, count), RD_S(r->at.samples), console_real(mean),
+    char time[32], count[32], speed[32], more[128] = "";
+    const window *w = &t->since_epoch;
+    const int64_t done = epochs_done(t);
+    if (done == done_before) return;
+    const double mean = ratio(w->loss, w->weight), right = ratio(w->correct, w->targets);
+    if (t->epoch_whole) {
+        if (run_is_image(r))
+            (void)snprintf(more, sizeof more, ", accuracy %.3f %%, %s %s/s, input wait %.1f %%",
+                           100.0 * console_real(right), console_count(ratio(w->samples, w->seconds), speed),
+                           r->model->unit ? r->model->unit : "samples",
+                           100.0 * w->input_s / (w->seconds * r->world->size));
+        rd_info(r->log, "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f%s, %s", done,
+                r->at.step, console_count(w->samples, count), RD_S(w->samples), console_real(mean), more,
                 console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
-        recorder_epoch(t->records, r->at.epoch, mean);
+        recorder_epoch(t->records, done - 1, mean, right);
     }
-    t->epoch = r->at.epoch + 1;
     t->epoch_ns = rd_now_ns();
-    t->epoch_loss = t->epoch_weight = 0.0;
+    t->since_epoch = (window){0};
     t->epoch_whole = true;
 }
 
@@ -216,13 +274,17 @@ static void record(trainer *t, const step_sums *sum, const rd_optim_stats *stats
     const int64_t hist = r->c.histogram_frequency;
     console_step(r, &s);
     recorder_step(t->records, &s, hist > 0 && (s.step == 1 || s.step % hist == 0));
+    if (t->stepper.pictures.n > 0) {
+        recorder_pictures(t->records, s.step, &t->stepper.pictures);
+        t->stepper.pictures.n = 0;
+    }
     if (t->stepper.source.n || t->stepper.target.n) {
         const char *source = rd_strbuf_str(&t->stepper.source), *target = rd_strbuf_str(&t->stepper.target),
                    *predicted = rd_strbuf_str(&t->stepper.predicted);
         if (r->c.print_samples) console_sample(r, source, target, predicted);
         recorder_sample(t->records, s.step, source, target, predicted);
     }
-    reset_window(t);
+    t->since_record = (window){0};
 }
 
 /* ---- the loop ---- */
@@ -261,7 +323,8 @@ static rd_code one_step(trainer *t, bool *stop, rd_status *st)
     rd_run *r = t->run;
     const bool root = r->world->rank == 0;
     const int64_t step = r->at.step + 1, begin_ns = rd_now_ns(), every = r->cli->summary_frequency;
-    const double lr = rd_schedule_at(&r->sc, r->at.step, r->world->size);
+    const int64_t done_before = epochs_done(t), images = r->c.image_frequency;
+    const double lr = rate_now(t);
     const bool due = step == 1 || step % every == 0 || step == t->last_step;
     /* A signal reaches the ranks at slightly different times; what comes right after a save belongs to that one. */
     const bool asked = signals_take_save() && begin_ns - t->last_save_ns > 1000000000;
@@ -271,33 +334,31 @@ static rd_code one_step(trainer *t, bool *stop, rd_status *st)
     step_sums sum;
     rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL};
     t->stepper.want_sample = due && root;
+    /* Pictures go out with the next record. */
+    t->stepper.want_pictures = root && run_is_image(r) && images > 0 && (step == 1 || step % images == 0);
     RD_TRY(stepper_step(&t->stepper, lr, &in, &sum, &stats, st));
     RD_TRY(check_skips(t, t->skipped_in_row, sum.skipped, st));
     if (r->started_ns) {
         rd_info(r->log, "first step done %.2f s after the start", (double)(rd_now_ns() - r->started_ns) * 1e-9);
         r->started_ns = 0;
     }
-    t->window_s += (double)(rd_now_ns() - begin_ns) * 1e-9;
-    t->window_steps++;
-    t->window_src += sum.tokens_src;
-    t->window_tgt += sum.tokens_tgt;
-    t->window_samples += sum.samples;
-    if (isfinite(sum.loss)) {
-        t->window_loss += sum.loss;
-        t->window_weight += sum.weight;
-        t->epoch_loss += sum.loss;
-        t->epoch_weight += sum.weight;
-    }
+    const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
+    window_add(&t->since_record, &sum, seconds);
+    window_add(&t->since_epoch, &sum, seconds);
+    if (r->c.check_replicas_every > 0 && step % r->c.check_replicas_every == 0) RD_TRY(run_check_replicas(r, st));
     if (root) record(t, &sum, &stats, lr, due);
     if (stats.finite)
         t->skipped_in_row = 0;
     else
         note_skip(t);
-    note_epoch(t);
+    note_epoch(t, done_before);
     *stop = sum.stop > 0.0;
+    /* Before a save, which then holds what the evaluation changes (best, plateau). A stop cannot wait: the next start
+     * begins with the evaluation. */
+    r->at.eval_due = eval_due(t, step, done_before);
+    if (!*stop && (r->at.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
+        RD_TRY(evaluate(t, r->at.eval_due, st));
     if (sum.save > 0.0 && !*stop && step < t->last_step) RD_TRY(save(t, false, st));
-    if (r->mode == RD_MODE_TRAIN_EVAL && !*stop && (step % r->c.eval_frequency == 0 || step == t->last_step))
-        RD_TRY(evaluate(t, st));
 done:
     return st->code;
 }
@@ -308,6 +369,7 @@ static rd_code loop(trainer *t, rd_status *st)
     bool stop = false;
     signals_start();
     plan_save(t, r->cli->checkpoint_frequency);
+    if (r->at.eval_due && r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(evaluate(t, true, st));
     while (r->at.step < t->last_step && !stop) RD_TRY(one_step(t, &stop, st));
     rd_live(r->log, NULL);
     if (t->saved_step != r->at.step) RD_TRY(save(t, true, st));
@@ -328,9 +390,12 @@ static void find_last_step(trainer *t)
 {
     rd_run *r = t->run;
     t->last_step = r->cli->max_steps;
+    const int64_t n = rd_plan_n_batches(t->stepper.plan);
+    /* Where a schedule that does not say its end itself ends: a shorter trial of the same config keeps its rates. */
+    r->sc.epoch_steps = (double)n / (double)r->c.iter_size;
+    r->sc.end_epoch = r->c.has_num_epochs ? (double)r->c.num_epochs : (double)t->last_step / r->sc.epoch_steps;
     if (r->cli->max_steps_given || !r->c.has_num_epochs) return;
     t->stepper.n_epochs = r->c.num_epochs;
-    const int64_t n = rd_plan_n_batches(t->stepper.plan);
     const int64_t left = (r->c.num_epochs - r->at.epoch) * n - r->at.batch;
     t->last_step = r->at.step + (left > 0 ? (left + r->c.iter_size - 1) / r->c.iter_size : 0);
 }
@@ -354,8 +419,8 @@ static rd_code open_run(trainer *t, rd_status *st)
     if (!t->param_norm) rd_fail(st, RD_EENV, "out of memory");
     RD_TRY(run_agree(r, st));
     find_last_step(t);
-    t->epoch = r->at.epoch;
-    t->epoch_whole = r->at.batch == 0;
+    t->stepper.last_step = t->last_step;
+    t->epoch_whole = r->at.batch == 0 || r->at.batch >= rd_plan_n_batches(t->stepper.plan);
     t->epoch_ns = rd_now_ns();
     world_banner(r, t->last_step, rd_plan_n_batches(t->stepper.plan), rd_plan_n_samples(t->stepper.plan));
 done:

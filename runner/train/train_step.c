@@ -15,13 +15,28 @@
 
 void stepper_init(stepper *s, rd_run *r)
 {
-    *s = (stepper){.run = r, .plan_epoch = -1, .n_epochs = INT64_MAX};
+    *s = (stepper){.run = r,
+                   .plan_epoch = -1,
+                   .parts = r->world->size,
+                   .mine = 1,
+                   .n_epochs = INT64_MAX,
+                   .last_step = INT64_MAX,
+                   .now = {.batch = -1},
+                   .next = {.batch = -1}};
+    if (run_any(r) && r->mode != RD_MODE_BENCH) {
+        s->parts = r->c.micro_batches;
+        s->mine = s->parts / r->world->size;
+    }
 }
 
 void stepper_release(stepper *s)
 {
     rd_plan_free(s->plan);
-    free(s->ids);
+    rd_plan_free(s->next_plan);
+    free(s->now.ids);
+    free(s->next.ids);
+    for (size_t k = 0; k < sizeof s->sum / sizeof *s->sum; k++) free(s->sum[k]);
+    gallery_release(&s->pictures);
     rd_strbuf_release(&s->source);
     rd_strbuf_release(&s->target);
     rd_strbuf_release(&s->predicted);
@@ -42,18 +57,39 @@ static void find_batch(stepper *s)
     at->samples_hash = 0; /* the samples before are others than those that were used */
 }
 
+static rd_code new_plan(const rd_run *r, int64_t epoch, rd_plan **out, rd_status *st)
+{
+    const rd_plan_rules rules = {.shuffle = true,
+                                 .drop_last = r->c.drop_last_batch,
+                                 .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
+                                 .independent = strcmp(r->c.sampling, "independent") == 0,
+                                 .size = r->world->size};
+    return rd_plan_new(r->train, r->seed, epoch, r->global_batch, &rules, out, st);
+}
+
+static rd_code take_plan(stepper *s, rd_status *st)
+{
+    const int64_t epoch = s->run->at.epoch;
+    rd_plan_free(s->plan);
+    s->plan = s->next_plan;
+    s->next_plan = NULL;
+    if (s->plan && epoch != s->plan_epoch + 1) {
+        rd_plan_free(s->plan);
+        s->plan = NULL;
+    }
+    s->plan_epoch = -1;
+    if (!s->plan) RD_TRY(new_plan(s->run, epoch, &s->plan, st));
+    s->plan_epoch = epoch;
+done:
+    return st->code;
+}
+
 rd_code stepper_plan(stepper *s, rd_status *st)
 {
     rd_run *r = s->run;
     run_progress *at = &r->at;
     for (;;) {
-        if (s->plan_epoch != at->epoch) {
-            rd_plan_free(s->plan);
-            s->plan = NULL;
-            s->plan_epoch = -1;
-            RD_TRY(rd_plan_new(r->train, r->seed, at->epoch, r->global_batch, &(rd_plan_rules){.shuffle = true}, &s->plan, st));
-            s->plan_epoch = at->epoch;
-        }
+        if (s->plan_epoch != at->epoch) RD_TRY(take_plan(s, st));
         if (at->global_batch != r->global_batch) {
             if (at->global_batch != 0 && at->samples > 0) find_batch(s);
             at->global_batch = r->global_batch;
@@ -97,29 +133,89 @@ static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
     s->want_sample = false;
 }
 
-/* This rank's share of the next global batch; moves the position. Memory of run->data. */
-static rd_code next_batch(stepper *s, rd_batch *b, rd_status *st)
+/* ---- batches, and the announcement of the one that follows ---- */
+
+/* j: which of this rank's parts. */
+static rd_code deal(stepper *s, const rd_plan *plan, int64_t epoch, int64_t batch, int64_t j, step_share *out,
+                    rd_status *st)
+{
+    out->batch = -1;
+    (void)rd_plan_batch(plan, batch, &out->n_global);
+    if (out->n_global > out->room) {
+        int64_t *more = realloc(out->ids, (size_t)out->n_global * sizeof *more);
+        if (!more)
+            return rd_fail(st, RD_EENV, "out of memory for the ids of a batch of %lld samples",
+                           (long long)out->n_global);
+        out->ids = more;
+        out->room = out->n_global;
+    }
+    out->part = j;
+    out->n = rd_plan_deal(plan, batch, (int)(s->run->world->rank * s->mine + j), (int)s->parts, out->ids);
+    out->epoch = epoch;
+    out->batch = batch;
+    return RD_OK;
+}
+
+/* Worker threads of the dataset may begin with what comes after part j of the batch before the position. */
+static rd_code announce(stepper *s, int64_t j, rd_status *st)
+{
+    rd_run *r = s->run;
+    const rd_dataset_def *def = rd_dataset_def_of(r->train);
+    const run_progress *at = &r->at;
+    if (j + 1 < s->mine) {
+        RD_TRY(deal(s, s->plan, at->epoch, at->batch, j + 1, &s->next, st));
+    } else if (at->batch < rd_plan_n_batches(s->plan)) {
+        RD_TRY(deal(s, s->plan, at->epoch, at->batch, 0, &s->next, st));
+    } else {
+        if (at->epoch + 1 >= s->n_epochs) return RD_OK;
+        if (!s->next_plan) RD_TRY(new_plan(r, at->epoch + 1, &s->next_plan, st));
+        RD_TRY(deal(s, s->next_plan, at->epoch + 1, 0, 0, &s->next, st));
+    }
+    def->prepare(rd_dataset_self(r->train), s->next.ids, s->next.n, s->next.epoch);
+done:
+    return st->code;
+}
+
+/* This rank's part j of the next global batch; after the last one moves the position. Memory of run->data. last: no batch
+ * follows this one. */
+static rd_code next_batch(stepper *s, int64_t j, bool last, rd_batch *b, rd_status *st)
 {
     rd_run *r = s->run;
     run_progress *at = &r->at;
     const rd_dataset_def *def = rd_dataset_def_of(r->train);
-    int64_t n_global = 0;
-    (void)rd_plan_batch(s->plan, at->batch, &n_global);
-    if (n_global > s->n_ids) {
-        int64_t *more = realloc(s->ids, (size_t)n_global * sizeof *more);
-        if (!more)
-            return rd_fail(st, RD_EENV, "out of memory for the ids of a batch of %lld samples", (long long)n_global);
-        s->ids = more;
-        s->n_ids = n_global;
+    const int64_t begin_ns = rd_now_ns();
+    if (s->next.batch == at->batch && s->next.epoch == at->epoch && s->next.part == j) {
+        const step_share spare = s->now;
+        s->now = s->next;
+        s->next = spare;
+    } else {
+        RD_TRY(deal(s, s->plan, at->epoch, at->batch, j, &s->now, st));
     }
-    const int64_t n = rd_plan_deal(s->plan, at->batch, r->world->rank, r->world->size, s->ids);
+    s->next.batch = -1;
     rd_arena_reset(r->data);
-    RD_TRY(def->fetch(rd_dataset_self(r->train), s->ids, n, r->data, b, st));
     b->step = at->step;
     b->epoch = at->epoch;
-    b->n_global = n_global;
-    at->batch++;
-    at->samples += n_global;
+    b->n_global = s->now.n_global;
+    RD_TRY(def->fetch(rd_dataset_self(r->train), s->now.ids, s->now.n, r->data, b, st));
+    b->step = at->step;
+    b->epoch = at->epoch;
+    b->n_global = s->now.n_global;
+    if (j + 1 == s->mine) {
+        at->batch++;
+        at->samples += b->n_global;
+    }
+    if (def->prepare && (!last || j + 1 < s->mine)) RD_TRY(announce(s, j, st));
+    s->input_s += (double)(rd_now_ns() - begin_ns) * 1e-9;
+done:
+    return st->code;
+}
+
+static rd_code keep_pictures(stepper *s, const rd_batch *b, const rd_loss_out *out, rd_status *st)
+{
+    enum { SHOWN = 9 };
+    RD_TRY(gallery_start(&s->pictures, &s->run->spec, SHOWN, st));
+    for (int64_t i = 0; i < b->n && i < SHOWN; i++) gallery_add(&s->pictures, &s->run->spec, b, i, out);
+    s->want_pictures = false;
 done:
     return st->code;
 }
@@ -138,12 +234,53 @@ static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, r
     sum->nll += out.nll_sum;
     sum->targets += out.n_targets;
     sum->correct += out.n_correct;
+    sum->top5 += out.n_top5;
     sum->tokens_src += out.n_tokens_src;
     sum->tokens_tgt += out.n_tokens_tgt;
     sum->samples += (double)b->n;
     for (int64_t i = 0; i < b->n; i++) sum->hash += id_hash(b->sample[i]);
     if (s->count_flops && r->model->flops) sum->flops += r->model->flops(r->model_self, b);
     if (s->want_sample) keep_sample(s, b, &out);
+    if (s->want_pictures) RD_TRY(keep_pictures(s, b, &out, st));
+done:
+    return st->code;
+}
+
+/* The gradient arena holds part j: adds it to the sums of the parts before it as a binary counter carries, so that parts are
+ * added along the tree ((0 + 1) + (2 + 3)) + ..., whose upper levels are the sum over ranks. Afterwards the arena is zero,
+ * or, after the last part, the sum of all. */
+static rd_code add_part(stepper *s, int64_t j, rd_status *st)
+{
+    const int64_t span = rd_params_span(s->run->params);
+    float *restrict g = rd_params_grads(s->run->params);
+    int k = 0;
+    for (; j >> k & 1; k++) {
+        const float *restrict before = s->sum[k];
+        for (int64_t i = 0; i < span; i++) g[i] = before[i] + g[i];
+    }
+    if (j + 1 == s->mine) return RD_OK;
+    if (!s->sum[k]) s->sum[k] = malloc((size_t)span * sizeof *g);
+    if (!s->sum[k]) return rd_fail(st, RD_EENV, "out of memory for the sums of %lld parts of a batch", 1LL << k);
+    memcpy(s->sum[k], g, (size_t)span * sizeof *g);
+    memset(g, 0, (size_t)span * sizeof *g);
+    return RD_OK;
+}
+
+/* One global batch: this rank's parts of it. last: no batch follows. */
+static rd_code one_batch(stepper *s, bool last, step_sums *out, rd_status *st)
+{
+    rd_run *r = s->run;
+    for (int64_t j = 0; j < s->mine; j++) {
+        rd_batch b = {0};
+        RD_TRY(run_phase(r, RD_PHASE_INPUT, r->at.step + 1, st));
+        if (s->make)
+            RD_TRY(s->make(s, &b, st));
+        else
+            RD_TRY(next_batch(s, j, last, &b, st));
+        RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->at.step + 1, st));
+        RD_TRY(forward_backward(s, &b, out, st));
+        if (s->mine > 1) RD_TRY(add_part(s, j, st));
+    }
 done:
     return st->code;
 }
@@ -155,23 +292,25 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     const int64_t span = rd_params_span(r->params);
     float *g = rd_params_grads(r->params);
     *out = *in;
+    s->input_s = s->comm_s = 0.0;
     memset(g, 0, (size_t)span * sizeof *g);
     for (int64_t i = 0; i < r->c.iter_size; i++) {
-        rd_batch b = {0};
-        if (s->make) {
-            RD_TRY(s->make(s, &b, st));
-        } else {
+        if (!s->make) {
             RD_TRY(stepper_plan(s, st));
             if (stepper_done(s)) break;
-            RD_TRY(next_batch(s, &b, st));
         }
-        RD_TRY(forward_backward(s, &b, out, st));
+        RD_TRY(one_batch(s, i + 1 == r->c.iter_size && r->at.step + 1 >= s->last_step, out, st));
     }
     double sums[N_SUMS];
+    out->input_s = s->input_s;
+    const int64_t begin_ns = rd_now_ns();
+    RD_TRY(run_phase(r, RD_PHASE_WAIT, r->at.step + 1, st));
     memcpy(sums, out, sizeof sums);
     RD_TRY(rd_comm_sum_f64(r->comm, sums, N_SUMS, st));
     memcpy(out, sums, sizeof sums);
     RD_TRY(rd_comm_sum_f32(r->comm, g, span, st));
+    s->comm_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
+    RD_TRY(run_phase(r, RD_PHASE_UPDATE, r->at.step + 1, st));
     r->at.step++;
     r->at.samples_hash = (int64_t)(((uint64_t)r->at.samples_hash + (uint64_t)out->hash) & INT64_MAX);
     stats->finite = false;

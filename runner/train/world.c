@@ -102,7 +102,8 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
     char a[32], b[32];
     rd_strbuf s = {0};
     if (w->rank != 0) return;
-    rd_info(r->log, "run_dist %s: %s, config %s%s%s", RD_VERSION, r->cli->mode, r->cli->config_file,
+    rd_info(r->log, "run_dist %s: %s, config %s%s%s", RD_VERSION, r->cli->mode,
+            r->cli->config_file ? r->cli->config_file : "from flags",
             r->cli->logdir && r->cli->logdir[0] ? ", logdir " : "", r->cli->logdir ? r->cli->logdir : "");
     banner_lines(r, "", rd_strbuf_str(&r->notices));
     rd_info(r->log, "world: %d rank%s on %d host%s (%s%s%s), %d thread%s per rank", w->size, w->size == 1 ? "" : "s",
@@ -115,6 +116,9 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
     if (r->spec.src_vocab_size > 0)
         rd_info(r->log, "vocabulary: source %s, target %s", console_count((double)r->spec.src_vocab_size, a),
                 console_count((double)r->spec.tgt_vocab_size, b));
+    if (run_is_image(r))
+        rd_info(r->log, "images: %" PRId64 " x %" PRId64 " x %" PRId64 ", %s class%s", r->spec.image_h, r->spec.image_w,
+                r->spec.image_c, console_count((double)r->spec.n_classes, a), r->spec.n_classes == 1 ? "" : "es");
     if (n_samples > 0)
         rd_info(r->log, "data: %s sample%s, %s batch%s an epoch", console_count((double)n_samples, a), RD_S(n_samples),
                 console_count((double)n_batches, b), n_batches == 1 ? "" : "es");

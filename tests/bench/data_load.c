@@ -42,8 +42,7 @@ static rd_code measure(rd_comm *comm, const char *path, bool shard, rd_status *s
     rd_plan *p = NULL;
     char *text = NULL;
     size_t n;
-    int n_defs;
-    const rd_option_group *group = rd_dataset_defs(&n_defs)[0]->group;
+    const rd_option_group *group = rd_dataset_find("parallel_text")->group;
     RD_TRY(rd_file_read(path, RD_EUSAGE, &text, &n, st));
     RD_TRY(rd_config_new(path, text, n, &group, 1, true, &c, st));
     const rd_dataset_args a = {

@@ -21,8 +21,12 @@ while [ $i -lt "$ROUNDS" ]; do
     # shellcheck disable=SC2086
     $run --logdir=killed > killed.txt 2>&1 &
     job=$!
-    # 0.8 to 3 s after the start; the digits come from the process id and the round
-    sleep "$(awk -v s="$job$i" 'BEGIN { srand(s); printf "%.3f", 0.8 + 2.2 * rand() }')"
+    # Up to 2.2 s after the first step or, every third time, after 0.8 s from the start; the digits come from the process id and the
+    # round.
+    n=0
+    while [ $((i % 3)) -ne 0 ] && ! grep -q "first step done" killed.txt && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+    [ $((i % 3)) -ne 0 ] || sleep 0.8
+    sleep "$(awk -v s="$job$i" 'BEGIN { srand(s); printf "%.3f", 2.2 * rand() }')"
     victim=$job
     [ $((i % 2)) -eq 0 ] || victim=$(pgrep -P $job run_dist | head -n 1)
     kill -9 "${victim:-$job}" 2> /dev/null

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes tests/golden/optim_values.h: ten steps of every optimizer, computed elsewhere than in run_dist.
 
-sgd, momentum, adagrad, adadelta: torch.optim in float64. adam, LARS, clipping and the rows that momentum and adadelta
-skip: NumPy float64 from the formulas of TensorFlow 1.4, for torch has other ones (epsilon inside the bias correction, 1e-6 in
-the clipping factor, no LARS).
+sgd, momentum, nesterov, adagrad, adadelta, weight decay of these: torch.optim in float64. adam, rmsprop, LARS, clipping and the
+rows that momentum, nesterov, rmsprop and adadelta skip: NumPy float64 from the formulas of TensorFlow 1.4 (LARS of images: of
+MLPerf), for torch has other ones (adam: epsilon inside the bias correction; rmsprop: epsilon outside the root, the rate outside
+the momentum, a mean square that starts at 0; 1e-6 in the clipping factor; no LARS).
 
     python3 tests/golden/make_optim.py > tests/golden/optim_values.h
 """
@@ -30,15 +31,23 @@ for s in range(STEPS):
 PARTS = [slice(0, ROWS * COLS), slice(ROWS * COLS, N)]
 
 
-def run_torch(make, gs):
-    w = torch.tensor(w0, dtype=torch.float64, requires_grad=True)
-    opt = make([w])
+def run_torch(make, gs, falling=1.0):
+    """make takes the two variables as one list of tensors: table, bias. The rate falls by a factor each step."""
+    w = [torch.tensor(w0[p], dtype=torch.float64, requires_grad=True) for p in PARTS]
+    opt = make(w)
     out = []
     for g in gs:
-        w.grad = torch.tensor(g)
+        for x, p in zip(w, PARTS):
+            x.grad = torch.tensor(g[p])
         opt.step()
-        out.append(w.detach().numpy().copy())
+        for group in opt.param_groups:
+            group["lr"] *= falling
+        out.append(np.concatenate([x.detach().numpy() for x in w]))
     return out
+
+
+def decay_table(w, decay):
+    return [{"params": w[:1], "weight_decay": decay}, {"params": w[1:], "weight_decay": 0.0}]
 
 
 class Adam:
@@ -81,6 +90,54 @@ class MomentumRows:
         return by_rows(w, g, update)
 
 
+class NesterovRows:
+    def __init__(self, lr, mu=0.9):
+        self.lr, self.mu, self.a = lr, mu, np.zeros(N)
+
+    def __call__(self, w, g):
+        def update(w, g, k):
+            self.a = np.where(k, self.mu * self.a + g, self.a)
+            return np.where(k, w - self.lr * (g + self.mu * self.a), w)
+        return by_rows(w, g, update)
+
+
+class RmspropRows:
+    """tf.train.RMSPropOptimizer: the slot "rms" starts at ones."""
+
+    def __init__(self, lr, decay=0.9, mu=0.9, eps=1.0, falling=1.0):
+        self.lr, self.decay, self.mu, self.eps, self.falling = lr, decay, mu, eps, falling
+        self.s, self.m = np.ones(N), np.zeros(N)
+
+    def __call__(self, w, g):
+        def update(w, g, k):
+            s = self.decay * self.s + (1 - self.decay) * g * g
+            m = self.mu * self.m + self.lr * g / np.sqrt(s + self.eps)
+            self.s, self.m = np.where(k, s, self.s), np.where(k, m, self.m)
+            self.lr *= self.falling
+            return np.where(k, w - m, w)
+        return by_rows(w, g, update)
+
+
+class Lars:
+    """MLPerf's ResNet: v = mu v + r lr (g + wd w), w -= v; biases plain."""
+
+    def __init__(self, lr, eta, wd, eps=0.0, mu=0.9, falling=1.0):
+        self.lr, self.eta, self.wd, self.eps, self.mu, self.falling = lr, eta, wd, eps, mu, falling
+        self.v = np.zeros(N)
+
+    def __call__(self, w, g):
+        w = w.copy()
+        for p, trust in zip(PARTS, (True, False)):
+            r, wd = 1.0, 0.0
+            if trust:
+                nw, ng, wd = np.linalg.norm(w[p]), np.linalg.norm(g[p]), self.wd
+                r = self.eta * nw / (ng + wd * nw + self.eps) if nw > 0 and ng > 0 else 1.0
+            self.v[p] = self.mu * self.v[p] + r * self.lr * (g[p] + wd * w[p])
+            w[p] -= self.v[p]
+        self.lr *= self.falling
+        return w
+
+
 class AdadeltaRows:
     def __init__(self, lr, rho=0.95, eps=1e-8):
         self.lr, self.rho, self.eps, self.a, self.d = lr, rho, eps, np.zeros(N), np.zeros(N)
@@ -105,6 +162,18 @@ def lars(nu):
     return scale
 
 
+def decay(wd):
+    def scale(w, g):
+        g = g.copy()
+        g[PARTS[0]] += wd * w[PARTS[0]]
+        return g
+    return scale
+
+
+def clip_decay(c, wd):
+    return lambda w, g: decay(wd)(w, clip(c)(w, g))
+
+
 def clip(c):
     def scale(w, g):
         n = np.linalg.norm(g)
@@ -121,7 +190,7 @@ def run_numpy(opt, gs, scale=lambda w, g: g):
 
 
 cases = [
-    # name, optimizer, lr, max_grad_norm, lars_nu, sparse gradients, values
+    # name, optimizer, lr, max_grad_norm, lars_nu, sparse gradients, values, other keys
     ("sgd", "sgd", 0.05, 0, 0, 0, run_torch(lambda p: torch.optim.SGD(p, lr=0.05), grads)),
     ("momentum", "momentum", 0.05, 0, 0, 0, run_torch(lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9), grads)),
     ("adagrad", "adagrad", 0.1, 0, 0, 0,
@@ -138,7 +207,37 @@ cases = [
     ("adam, clipped", "adam", 0.01, 3.0, 0, 0, run_numpy(Adam(0.01), grads, clip(3.0))),
     ("sgd, LARS", "sgd", 0.5, 0, 0.1, 0, run_numpy(Sgd(0.5), grads, lars(0.1))),
     ("adam, LARS", "adam", 0.01, 0, 0.001, 0, run_numpy(Adam(0.01), grads, lars(0.001))),
+    ("nesterov", "nesterov", 0.05, 0, 0, 0, run_torch(lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True), grads)),
+    ("nesterov, falling rate", "nesterov", 0.05, 0, 0, 0,
+     run_torch(lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True), grads, 0.8), {"falling": 0.8}),
+    ("nesterov, untouched rows rest", "nesterov", 0.05, 0, 0, 1, run_numpy(NesterovRows(0.05), sparse)),
+    ("adadelta of Keras", "adadelta", 1.0, 0, 0, 0,
+     run_torch(lambda p: torch.optim.Adadelta(p, lr=1.0, rho=0.95, eps=1e-7), grads), {"adadelta_epsilon": 1e-7}),
+    ("rmsprop", "rmsprop", 0.05, 0, 0, 0, run_numpy(RmspropRows(0.05), grads)),
+    ("rmsprop, falling rate, small epsilon", "rmsprop", 0.05, 0, 0, 0,
+     run_numpy(RmspropRows(0.05, eps=1e-3, falling=0.8), grads), {"falling": 0.8, "rmsprop_epsilon": 1e-3}),
+    ("rmsprop, untouched rows rest", "rmsprop", 0.05, 0, 0, 1, run_numpy(RmspropRows(0.05), sparse)),
+    ("momentum, weight decay", "momentum", 0.05, 0, 0, 0,
+     run_torch(lambda p: torch.optim.SGD(decay_table(p, 0.1), lr=0.05, momentum=0.9), grads), {"weight_decay": 0.1}),
+    ("momentum, weight decay on all", "momentum", 0.05, 0, 0, 0,
+     run_torch(lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.1), grads),
+     {"weight_decay": 0.1, "weight_decay_all": 1}),
+    ("nesterov, weight decay", "nesterov", 0.05, 0, 0, 0,
+     run_torch(lambda p: torch.optim.SGD(decay_table(p, 0.1), lr=0.05, momentum=0.9, nesterov=True), grads),
+     {"weight_decay": 0.1}),
+    ("adam, weight decay", "adam", 0.01, 0, 0, 0, run_numpy(Adam(0.01), grads, decay(0.1)), {"weight_decay": 0.1}),
+    ("sgd, clipped, weight decay", "sgd", 0.05, 3.0, 0, 0, run_numpy(Sgd(0.05), grads, clip_decay(3.0, 0.1)),
+     {"weight_decay": 0.1}),
+    ("momentum, untouched rows decay", "momentum", 0.05, 0, 0, 1,
+     run_torch(lambda p: torch.optim.SGD(decay_table(p, 0.1), lr=0.05, momentum=0.9), sparse), {"weight_decay": 0.1}),
+    ("lars", "lars", 2.0, 0, 0, 0, run_numpy(Lars(2.0, 0.01, 0.0), grads), {"lars_eta": 0.01}),
+    ("lars, weight decay, falling rate", "lars", 2.0, 0, 0, 0, run_numpy(Lars(2.0, 0.01, 0.1, falling=0.8), grads),
+     {"lars_eta": 0.01, "weight_decay": 0.1, "falling": 0.8}),
+    ("lars, epsilon", "lars", 2.0, 0, 0, 0, run_numpy(Lars(2.0, 0.01, 0.1, eps=0.5), grads),
+     {"lars_eta": 0.01, "weight_decay": 0.1, "lars_epsilon": 0.5}),
 ]
+OTHER = {"falling": 1, "adadelta_epsilon": 1e-8, "rmsprop_epsilon": 1, "lars_eta": 0, "lars_epsilon": 0, "weight_decay": 0,
+         "weight_decay_all": 0}
 
 
 def row(x):
@@ -160,9 +259,11 @@ print("static const double first[N] = %s;" % row(w0))
 table("grads", grads, "double", "[STEPS][N]")
 table("sparse_grads", sparse, "double", "[STEPS][N]")
 print("static const struct golden {\n    const char *name, *optimizer;\n    double lr, max_grad_norm, lars_nu;\n"
-      "    int sparse;\n    double after[STEPS][N];\n} golden[] = {")
-for name, opt, lr, c, nu, sp, out in cases:
-    print('    {"%s", "%s", %g, %g, %g, %d, {' % (name, opt, lr, c, nu, sp))
+      "    int sparse;\n    double %s;\n    double after[STEPS][N];\n} golden[] = {" % ", ".join(OTHER))
+for name, opt, lr, c, nu, sp, out, *other in cases:
+    keys = dict(OTHER, **(other[0] if other else {}))
+    assert len(keys) == len(OTHER)
+    print('    {"%s", "%s", %g, %g, %g, %d, %s, {' % (name, opt, lr, c, nu, sp, ", ".join("%g" % v for v in keys.values())))
     for r in out:
         print("        " + row(r) + ",")
     print("    }},")

@@ -21,7 +21,14 @@ static rd_optim_config config_of(const struct golden *k)
                          .adam_epsilon = 1e-8,
                          .adagrad_init = 0.1,
                          .adadelta_rho = 0.95,
-                         .adadelta_epsilon = 1e-8,
+                         .adadelta_epsilon = k->adadelta_epsilon,
+                         .rmsprop_decay = 0.9,
+                         .rmsprop_momentum = 0.9,
+                         .rmsprop_epsilon = k->rmsprop_epsilon,
+                         .lars_eta = k->lars_eta,
+                         .lars_epsilon = k->lars_epsilon,
+                         .weight_decay = k->weight_decay,
+                         .weight_decay_all = k->weight_decay_all != 0.0,
                          .loss_scale = 1.0};
     c.max_grad_norm = k->max_grad_norm;
     c.has_max_grad_norm = k->max_grad_norm > 0;
@@ -42,7 +49,7 @@ static void run(const struct golden *k, double scale)
     const rd_optim_config c = config_of(k);
     assert_int_equal(rd_params_new(&p, &st), RD_OK);
     assert_int_equal(rd_params_add(p, "table", 2, dim, zero, RD_PARAM_ROWS, &table, &st), RD_OK);
-    assert_int_equal(rd_params_add(p, "bias", 1, n_bias, zero, 0, &bias, &st), RD_OK);
+    assert_int_equal(rd_params_add(p, "bias", 1, n_bias, zero, RD_PARAM_NO_DECAY, &bias, &st), RD_OK);
     assert_int_equal(rd_params_seal(p, 1, NAN, &st), RD_OK);
     assert_int_equal(rd_optim_new(&c, p, 1, &o, &st), RD_OK);
     float *w = rd_params_values(p), *g = rd_params_grads(p);
@@ -54,7 +61,7 @@ static void run(const struct golden *k, double scale)
         const double *gs = k->sparse ? sparse_grads[s] : grads[s];
         for (int i = 0; i < N; i++) g[at[i]] = (float)(gs[i] * scale);
         rd_optim_stats stats = {0};
-        assert_int_equal(rd_optim_step(o, s + 1, k->lr, 1.0 / scale, &stats, &st), RD_OK);
+        assert_int_equal(rd_optim_step(o, s + 1, k->lr * pow(k->falling, s), 1.0 / scale, &stats, &st), RD_OK);
         assert_true(stats.finite);
         for (int i = 0; i < N; i++) {
             const double gap = fabs((double)w[at[i]] - k->after[s][i]) / fmax(1.0, fabs(k->after[s][i]));

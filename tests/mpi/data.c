@@ -57,8 +57,7 @@ static rd_code open_text(const char *target, rd_mode mode, bool shard, rd_datase
                            "\"bucket_tgt\": [22], \"source_file\": \"%s/a\", \"target_file\": \"%s/%s\", "
                            "\"source_file_test\": \"-\"}",
                            dir, dir, dir, dir, target);
-    int n_defs;
-    const rd_option_group *group = rd_dataset_defs(&n_defs)[0]->group;
+    const rd_option_group *group = rd_dataset_find("parallel_text")->group;
     rd_config *c = NULL;
     *d = NULL;
     if (rd_config_new("test.json", text, (size_t)n, &group, 1, false, &c, st) == RD_OK) {

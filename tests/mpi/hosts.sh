@@ -6,7 +6,7 @@
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 nodes=$(dirname "$0")/../support/fakecluster
-prog=${BUILD:-build/release}/tests/mpi/watch
+watch=${BUILD:-build/release}/tests/mpi/watch
 skip() { echo "0 passed, 0 failed, 1 skipped ($1)" && exit 0; }
 [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
 command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
@@ -18,12 +18,12 @@ shown=$FAKECLUSTER_DIR.out
 
 start() { # WHAT STEPS
     timeout 60 "$nodes" exec node1 mpirun --allow-run-as-root --hostfile "$FAKECLUSTER_DIR/hostfile" -mca plm_rsh_args "-p 12345" \
-        -np 4 "$PWD/$prog" "$@" > "$shown" 2>&1
+        -np 4 "$PWD/$watch" "$@" > "$shown" 2>&1
 }
 left() { # ranks of this program on any host, after at most $1 seconds
     local n=1
     for _ in $(seq $(($1 * 4 + 1))); do
-        n=$(pgrep -fc "^$PWD/$prog ")
+        n=$(pgrep -fc "^$PWD/$watch ")
         [ "$n" -eq 0 ] && break
         sleep 0.25
     done

@@ -2,17 +2,19 @@
 # watch.sh -- what the watch says and how soon the job is gone when a rank dies, stops, hangs; and that it leaves a slow save, a
 # long evaluation and a paused job alone.
 # timeout: 200
+# shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
-prog=${BUILD:-build/release}/tests/mpi/watch
+watch=${BUILD:-build/release}/tests/mpi/watch
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-run() { timeout 40 $MPIRUN "$@"; } # shellcheck disable=SC2086
+# shellcheck disable=SC2086 # $MPIRUN is several words
+run() { timeout 40 $MPIRUN "$@"; }
 
 # case NAME STATUS TEXT SECONDS NP WHAT: STATUS "any": mpirun's own code for a killed rank is fine too
 check() {
     local name=$1 status=$2 text=$3 seconds=$4 np=$5 what=$6 begin end got
     begin=$(date +%s%N)
-    run -np "$np" "$prog" "$what" > "$work/out" 2>&1
+    run -np "$np" "$watch" "$what" > "$work/out" 2>&1
     got=$?
     end=$(date +%s%N)
     # shellcheck disable=SC2016

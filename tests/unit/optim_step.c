@@ -17,6 +17,11 @@ static const rd_optim_config defaults = {.opt_momentum = 0.9,
                                          .adagrad_init = 0.1,
                                          .adadelta_rho = 0.95,
                                          .adadelta_epsilon = 1e-8,
+                                         .rmsprop_decay = 0.9,
+                                         .rmsprop_momentum = 0.9,
+                                         .rmsprop_epsilon = 1.0,
+                                         .lars_eta = 0.01,
+                                         .weight_decay = 0.0,
                                          .loss_scale = 1.0};
 
 typedef struct fixture {
@@ -28,7 +33,8 @@ typedef struct fixture {
 
 /* Shapes that hit every way of cutting: longer than a block, rows longer than a block, rows of seven, single elements.
  */
-static void setup(fixture *f, const char *optimizer, int n_threads, double max_grad_norm, double lars_nu)
+static void setup(fixture *f, const char *optimizer, int n_threads, double max_grad_norm, double lars_nu,
+                  double weight_decay)
 {
     static const struct {
         const char *name;
@@ -45,6 +51,7 @@ static void setup(fixture *f, const char *optimizer, int n_threads, double max_g
     f->c.max_grad_norm = max_grad_norm;
     f->c.has_max_grad_norm = max_grad_norm > 0;
     f->c.lars_nu = lars_nu;
+    f->c.weight_decay = weight_decay;
     f->c.has_lars_nu = lars_nu > 0;
     assert_int_equal(rd_params_new(&f->p, &f->st), RD_OK);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -102,7 +109,7 @@ static void test_not_finite(void **state)
     const float bad[] = {NAN, INFINITY, -INFINITY, FLT_MAX}; /* the last overflows when scaled */
     for (int k = 0; k < 4; k++) {
         fixture f;
-        setup(&f, *state, 1, 0, 0);
+        setup(&f, *state, 1, 0, 0, 0);
         fill(&f, rd_params_values(f.p), 5, false);
         fill(&f, rd_params_grads(f.p), 1, false);
         assert_true(step(&f, 1, 1.0).finite);
@@ -134,11 +141,11 @@ static void test_not_finite(void **state)
 /* Three threads cut elsewhere than one does: the bytes are the same. Gaps between parameters stay zero. */
 static void test_threads(void **state)
 {
-    const double limits[][2] = {{0, 0}, {0.5, 0}, {0, 0.01}};
-    for (int k = 0; k < 3; k++) {
+    const double limits[][3] = {{0, 0, 0}, {0.5, 0, 0}, {0, 0.01, 0}, {0, 0, 0.1}}; /* the last: weight decay */
+    for (int k = 0; k < 4; k++) {
         fixture a, b;
-        setup(&a, *state, 1, limits[k][0], limits[k][1]);
-        setup(&b, *state, 3, limits[k][0], limits[k][1]);
+        setup(&a, *state, 1, limits[k][0], limits[k][1], limits[k][2]);
+        setup(&b, *state, 3, limits[k][0], limits[k][1], limits[k][2]);
         fill(&a, rd_params_values(a.p), 5, false);
         fill(&b, rd_params_values(b.p), 5, false);
         for (int t = 1; t <= 4; t++) {
@@ -189,7 +196,7 @@ static void test_norms(void **state)
 {
     (void)state;
     fixture f;
-    setup(&f, "sgd", 1, 6.5, 0);
+    setup(&f, "sgd", 1, 6.5, 0, 0);
     float *g = rd_params_grads(f.p);
     g[rd_params_find(f.p, "matrix")->offset + 5000] = 24.0f; /* after the scale 0.5: 12, 3, 4; norm 13 */
     g[rd_params_find(f.p, "table")->offset] = -6.0f;
@@ -216,7 +223,7 @@ static void test_lars_keeps_gradients(void **state)
 {
     (void)state;
     fixture f;
-    setup(&f, "sgd", 1, 0, 0.25);
+    setup(&f, "sgd", 1, 0, 0.25, 0);
     const int64_t at = rd_params_find(f.p, "bias")->offset, scalar = rd_params_find(f.p, "scalar")->offset;
     float *g = rd_params_grads(f.p), *w = rd_params_values(f.p);
     g[at] = 8.0f;
@@ -236,7 +243,7 @@ static void test_adam_first_step(void **state)
 {
     (void)state;
     fixture f;
-    setup(&f, "adam", 1, 0, 0);
+    setup(&f, "adam", 1, 0, 0, 0);
     float *g = rd_params_grads(f.p);
     fill(&f, g, 3, false);
     step(&f, 1, 1.0);
@@ -253,7 +260,7 @@ static void test_registry(void **state)
     (void)state;
     int n;
     const rd_optimizer_def *const *defs = rd_optimizer_defs(&n);
-    assert_int_equal(n, 5);
+    assert_int_equal(n, 8);
     for (int i = 0; i < n; i++) assert_ptr_equal(rd_optimizer_find(defs[i]->name), defs[i]);
     assert_ptr_equal(rd_optimizer_find("Adam"), rd_optimizer_find("adam"));
     assert_null(rd_optimizer_find("adamw"));
@@ -268,9 +275,146 @@ static void test_registry(void **state)
     assert_non_null(strstr(st.msg, "'max_grad_norm'"));
 }
 
+/* Keys that exclude each other, both named. */
+static void test_exclusions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *optimizer, *one, *other;
+        double lars_nu, max_grad_norm, weight_decay;
+    } bad[] = {{"sgd", "'lars_nu'", "'weight_decay'", 0.1, 0, 0.1},
+               {"LARS", "'lars_nu'", "'optimizer'", 0.1, 0, 0},
+               {"lars", "'optimizer'", "'max_grad_norm'", 0, 1, 0}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        rd_status st = {0};
+        rd_optim_config c = defaults;
+        c.optimizer = bad[i].optimizer;
+        c.lars_nu = bad[i].lars_nu;
+        c.has_lars_nu = bad[i].lars_nu > 0;
+        c.max_grad_norm = bad[i].max_grad_norm;
+        c.has_max_grad_norm = bad[i].max_grad_norm > 0;
+        c.weight_decay = bad[i].weight_decay;
+        assert_int_equal(rd_optim_check(&c, NULL, &st), RD_EUSAGE);
+        assert_non_null(strstr(st.msg, bad[i].one));
+        assert_non_null(strstr(st.msg, bad[i].other));
+    }
+    rd_status st = {0};
+    rd_optim_config c = defaults;
+    c.optimizer = "momentum";
+    c.weight_decay = 1e-4;
+    c.has_max_grad_norm = true;
+    assert_int_equal(rd_optim_check(&c, NULL, &st), RD_OK);
+}
+
+/* ---- running statistics, weight decay ---- */
+
+/* Two weights, a bias and two running statistics, one declared in between. */
+typedef struct mixed_params {
+    rd_params *p;
+    rd_param *w, *b, *mean, *var;
+} mixed_params;
+
+static void mixed_new(mixed_params *m)
+{
+    rd_status st = {0};
+    const int64_t n_w[] = {5000}, n_b[] = {3};
+    const rd_init one = {.kind = RD_INIT_CONST, .value = 1.0};
+    memset(m, 0, sizeof *m);
+    assert_int_equal(rd_params_new(&m->p, &st), RD_OK);
+    assert_int_equal(rd_params_add(m->p, "w", 1, n_w, one, 0, &m->w, &st), RD_OK);
+    assert_int_equal(rd_params_add_state(m->p, "mean", 7, 0.0, 0.9, &m->mean, &st), RD_OK);
+    assert_int_equal(rd_params_add_state(m->p, "var", 7, 1.0, 0.75, &m->var, &st), RD_OK);
+    assert_int_equal(rd_params_add(m->p, "b", 1, n_b, one, RD_PARAM_NO_DECAY, &m->b, &st), RD_OK);
+    assert_int_equal(rd_params_seal(m->p, 1, NAN, &st), RD_OK);
+    assert_true(rd_params_count(m->p) == 5003);
+    assert_true(rd_params_trained_span(m->p) < rd_params_span(m->p));
+    assert_true(m->mean->offset >= rd_params_trained_span(m->p) && m->var->offset >= rd_params_trained_span(m->p));
+}
+
+/* v = momentum v + (1 - momentum) g with the scaled gradient; outside norms, clipping, decay and slots, with every
+ * optimizer. */
+static void test_state(void **state)
+{
+    mixed_params m;
+    rd_status st = {0};
+    rd_optim *o = NULL;
+    rd_optim_config c = defaults;
+    mixed_new(&m);
+    c.optimizer = *state;
+    c.weight_decay = 0.5;
+    c.weight_decay_all = true;
+    c.lars_eta = 0.01;
+    c.has_max_grad_norm = strcmp(c.optimizer, "lars") != 0;
+    c.max_grad_norm = 1e-3;
+    assert_int_equal(rd_optim_new(&c, m.p, 1, &o, &st), RD_OK);
+    float *g = rd_params_grads(m.p), *v = rd_params_values(m.p);
+    float mean = 0.0f, var = 1.0f;
+    for (int t = 1; t <= 3; t++) {
+        memset(g, 0, (size_t)rd_params_span(m.p) * sizeof *g);
+        g[m.w->offset] = 3.0f * 8.0f; /* scaled by 1/8: 3 and 4, norm 5 */
+        g[m.b->offset] = 4.0f * 8.0f;
+        for (int i = 0; i < 7; i++) {
+            g[m.mean->offset + i] = 8.0f * (float)(i + t);
+            g[m.var->offset + i] = 8.0f * 1e6f;
+        }
+        double norms[4] = {9, 9, 9, 9};
+        rd_optim_stats s = {.param_norm = norms};
+        assert_int_equal(rd_optim_step(o, t, 0.1, 0.125, &s, &st), RD_OK);
+        assert_true(s.finite);
+        assert_true(s.grad_norm == 5.0);
+        assert_true(norms[1] == 0.0 && norms[2] == 0.0);
+        mean = 0.9f * mean + (float)(1.0 - 0.9) * (float)(6 + t);
+        var = 0.75f * var + 0.25f * 1e6f;
+        assert_true(fabsf(v[m.mean->offset + 6] - mean) <= 1e-6f * mean);
+        assert_true(fabsf(v[m.var->offset] - var) <= 1e-6f * var);
+    }
+    /* A statistic that is not finite stops the step. */
+    const float w = v[m.w->offset];
+    g[m.var->offset + 6] = INFINITY;
+    rd_optim_stats s = {0};
+    assert_int_equal(rd_optim_step(o, 4, 0.1, 1.0, &s, &st), RD_OK);
+    assert_false(s.finite);
+    assert_true(v[m.w->offset] == w && fabsf(v[m.mean->offset + 6] - mean) <= 1e-6f * mean);
+    rd_optim_free(o);
+    rd_params_free(m.p);
+}
+
+/* Decay is for what may decay; l2 is the term that a loss with it would print. */
+static void test_weight_decay(void **state)
+{
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        mixed_params m;
+        rd_status st = {0};
+        rd_optim *o = NULL;
+        rd_optim_config c = defaults;
+        mixed_new(&m);
+        c.optimizer = "sgd";
+        c.weight_decay = 0.5;
+        c.weight_decay_all = all;
+        assert_int_equal(rd_optim_new(&c, m.p, 2, &o, &st), RD_OK);
+        float *v = rd_params_values(m.p), *g = rd_params_grads(m.p);
+        g[m.w->offset + 4999] = 1.0f;
+        rd_optim_stats s = {.want_l2 = true};
+        assert_int_equal(rd_optim_step(o, 1, 0.25, 1.0, &s, &st), RD_OK);
+        assert_true(s.l2 == 0.25 * (all ? 5003 : 5000));
+        assert_true(s.grad_norm == 1.0); /* without the decay */
+        assert_true(g[m.w->offset + 4999] == 1.0f && g[m.w->offset] == 0.0f);
+        assert_true(v[m.w->offset] == 1.0f - 0.25f * 0.5f);
+        assert_true(v[m.w->offset + 4999] == 1.0f - 0.25f * 1.5f);
+        assert_true(v[m.b->offset] == (all ? 1.0f - 0.25f * 0.5f : 1.0f));
+        assert_true(v[m.var->offset] == 0.75f && v[m.mean->offset] == 0.0f);           /* gradient 0, no decay */
+        for (int64_t i = m.b->n; i < 16; i++) assert_true(v[m.b->offset + i] == 0.0f); /* the gap */
+        rd_optim_free(o);
+        rd_params_free(m.p);
+    }
+}
+
 #define EACH(fn)                                                                                                       \
     {#fn " sgd", fn, NULL, NULL, "sgd"}, {#fn " momentum", fn, NULL, NULL, "momentum"},                                \
         {#fn " adam", fn, NULL, NULL, "adam"}, {#fn " adagrad", fn, NULL, NULL, "adagrad"},                            \
+        {#fn " nesterov", fn, NULL, NULL, "nesterov"}, {#fn " rmsprop", fn, NULL, NULL, "rmsprop"},                    \
+        {#fn " lars", fn, NULL, NULL, "lars"},                                                                         \
     {                                                                                                                  \
 #fn " adadelta", fn, NULL, NULL, "adadelta"                                                                    \
     }
@@ -283,6 +427,9 @@ int main(void)
                                    cmocka_unit_test(test_norms),
                                    cmocka_unit_test(test_lars_keeps_gradients),
                                    cmocka_unit_test(test_adam_first_step),
+                                   EACH(test_state),
+                                   cmocka_unit_test(test_weight_decay),
+                                   cmocka_unit_test(test_exclusions),
                                    cmocka_unit_test(test_registry)};
     return cmocka_run_group_tests_name("optim_step", t, NULL, NULL) != 0;
 }

@@ -95,7 +95,8 @@ static void check_row(void **state)
             rd_status st = {0};
             rd_plan *p = NULL;
             x.d.sharded = sharded;
-            assert_int_equal(rd_plan_new(&x.d, 5, 2, r->global_batch, &(rd_plan_rules){.shuffle = r->shuffle}, &p, &st), RD_OK);
+            assert_int_equal(rd_plan_new(&x.d, 5, 2, r->global_batch, &(rd_plan_rules){.shuffle = r->shuffle}, &p, &st),
+                             RD_OK);
             assert_int_equal(rd_plan_n_samples(p), x.d.kept);
             int *seen = calloc((size_t)r->n, sizeof *seen);
             int64_t *mine = malloc((size_t)r->global_batch * sizeof *mine), next = 0, n_small = 0;
@@ -227,14 +228,223 @@ static void test_nothing_kept(void **state)
     free(x.members);
 }
 
+/* ---- images: no lengths ---- */
+
+static int one_bucket(void *self, int64_t i)
+{
+    (void)self;
+    (void)i;
+    return 0;
+}
+
+static const rd_dataset_def image_def = {.name = "images", .bucket = one_bucket};
+
+static rd_dataset images_of(int64_t n, int64_t start[2])
+{
+    start[0] = 0;
+    start[1] = n;
+    return (rd_dataset){.def = &image_def, .count = n, .kept = n, .n_buckets = 1, .start = start};
+}
+
+static rd_plan *plan_of(const rd_dataset *d, int64_t epoch, int64_t global_batch, rd_plan_rules rules)
+{
+    rd_status st = {0};
+    rd_plan *p;
+    assert_int_equal(rd_plan_new(d, 11, epoch, global_batch, &rules, &p, &st), RD_OK);
+    return p;
+}
+
+/* MNIST with batches of 128 a rank, as in Horovod's example. */
+static struct steps_row {
+    const char *name;
+    int64_t n;
+    int ranks;
+    bool drop_last, independent;
+    int64_t want;
+} steps_rows[] = {
+    {"60,000 images, 1 rank", 60000, 1, true, false, 468},  {"60,000 images, 2 ranks", 60000, 2, true, false, 234},
+    {"60,000 images, 4 ranks", 60000, 4, true, false, 117}, {"60,000 images, 8 ranks", 60000, 8, true, false, 58},
+    {"independent, 1 rank", 60000, 1, false, true, 468},    {"independent, 2 ranks", 60000, 2, false, true, 234},
+    {"independent, 4 ranks", 60000, 4, true, true, 117},    {"independent, 8 ranks", 60000, 8, false, true, 58},
+    {"the last one kept", 60000, 4, false, false, 118},     {"ImageNet", 1281167, 64, true, false, 156},
+};
+
+static void check_steps(void **state)
+{
+    const struct steps_row *r = *state;
+    int64_t start[2], n;
+    const rd_dataset d = images_of(r->n, start);
+    const rd_plan_rules rules = {
+        .shuffle = true, .drop_last = r->drop_last, .independent = r->independent, .size = r->ranks};
+    rd_plan *p = plan_of(&d, 3, (int64_t)r->ranks * 128, rules);
+    assert_int_equal(rd_plan_n_batches(p), r->want);
+    if (r->drop_last || r->independent)
+        assert_int_equal(rd_plan_n_samples(p), r->want * r->ranks * 128);
+    else
+        assert_int_equal(rd_plan_n_samples(p), r->n);
+    for (int64_t k = 0; k < r->want && r->drop_last; k += 13) {
+        (void)rd_plan_batch(p, k, &n);
+        assert_int_equal(n, r->ranks * 128);
+    }
+    rd_plan_free(p);
+}
+
+/* Runs in plan order, at multiples of the unit, a unit more or less; the same batch for every number of ranks. */
+static struct unit_row {
+    const char *name;
+    int64_t n, global_batch, unit;
+    bool drop_last;
+} unit_rows[] = {
+    {"no unit", 1000, 64, 0, false},
+    {"units of one", 1000, 64, 1, true},
+    {"units that divide", 1000, 64, 8, true},
+    {"units that do not divide the batch", 1000, 50, 8, false},
+    {"units larger than a share", 300, 64, 32, false},
+    {"one unit", 300, 64, 64, true},
+    {"units larger than the batch", 300, 64, 100, false},
+    {"the last batch smaller than a unit", 67, 64, 8, false},
+};
+
+static void check_unit(void **state)
+{
+    const struct unit_row *r = *state;
+    int64_t start[2], mine[128], all[128];
+    const rd_dataset d = images_of(r->n, start);
+    const int64_t unit = r->unit ? r->unit : 1;
+    static const int sizes[] = {1, 2, 3, 4, 7, 16, 100};
+    rd_plan *p =
+        plan_of(&d, 0, r->global_batch, (rd_plan_rules){.shuffle = true, .drop_last = r->drop_last, .unit = r->unit});
+    int *seen = calloc((size_t)r->n, sizeof *seen);
+    assert_non_null(seen);
+    for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
+        int64_t n;
+        const int64_t *batch = rd_plan_batch(p, k, &n);
+        if (r->drop_last) assert_int_equal(n, r->global_batch);
+        for (int64_t i = 0; i < n; i++) seen[batch[i]]++;
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+            int64_t at = 0, fewest = INT64_MAX, most = 0;
+            for (int rank = 0; rank < sizes[s]; rank++) {
+                const int64_t m = rd_plan_deal(p, k, rank, sizes[s], mine), units = (m + unit - 1) / unit;
+                if (m > 0) assert_int_equal(at % unit, 0);
+                memcpy(all + at, mine, (size_t)m * sizeof *mine);
+                at += m;
+                fewest = units < fewest ? units : fewest;
+                most = units > most ? units : most;
+            }
+            assert_int_equal(at, n);
+            assert_memory_equal(all, batch, (size_t)n * sizeof *all);
+            assert_true(most - fewest <= 1);
+        }
+    }
+    int64_t n_seen = 0;
+    for (int64_t i = 0; i < r->n; i++) {
+        assert_in_range(seen[i], 0, 1);
+        n_seen += seen[i];
+    }
+    assert_int_equal(n_seen, rd_plan_n_samples(p));
+    assert_int_equal(n_seen, r->drop_last ? r->n / r->global_batch * r->global_batch : r->n);
+    free(seen);
+    rd_plan_free(p);
+}
+
+/* Sharded images: the rank that holds a sample computes it. */
+static void test_sharded_images(void **state)
+{
+    (void)state;
+    int64_t start[2], mine[64], n;
+    rd_dataset d = images_of(500, start);
+    d.sharded = true;
+    rd_plan *p = plan_of(&d, 0, 64, (rd_plan_rules){.shuffle = true, .unit = 4});
+    for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
+        int64_t sum = 0;
+        (void)rd_plan_batch(p, k, &n);
+        for (int rank = 0; rank < 3; rank++) {
+            const int64_t m = rd_plan_deal(p, k, rank, 3, mine);
+            for (int64_t i = 0; i < m; i++) assert_int_equal(mine[i] % 3, rank);
+            sum += m;
+        }
+        assert_int_equal(sum, n);
+    }
+    rd_plan_free(p);
+}
+
+/* Horovod's example: every rank walks all samples before it begins again, over epochs; ranks walk different ways. */
+static void test_independent(void **state)
+{
+    (void)state;
+    enum { N = 1000, OWN = 32, RANKS = 3, PASS = 32 /* 31 whole batches and one of 8 */ };
+    int64_t start[2], mine[OWN], other[OWN];
+    const rd_dataset d = images_of(N, start);
+    int *seen = calloc(N, sizeof *seen), step = 0, n_small = 0;
+    int64_t same = 0, moved = 0;
+    assert_non_null(seen);
+    for (int64_t epoch = 0; step < 3 * PASS; epoch++) {
+        rd_plan *p =
+            plan_of(&d, epoch, OWN * RANKS, (rd_plan_rules){.shuffle = true, .independent = true, .size = RANKS});
+        assert_int_equal(rd_plan_n_batches(p), N / OWN / RANKS);
+        for (int64_t k = 0; k < rd_plan_n_batches(p) && step < 3 * PASS; k++, step++) {
+            int64_t n, sum = 0;
+            const int64_t *batch = rd_plan_batch(p, k, &n);
+            for (int rank = 0; rank < RANKS; rank++) {
+                const int64_t m = rd_plan_deal(p, k, rank, RANKS, rank == 1 ? mine : other);
+                assert_memory_equal(rank == 1 ? mine : other, batch + sum, (size_t)m * sizeof *mine);
+                sum += m;
+                if (rank != 1) continue;
+                n_small += m < OWN;
+                assert_true(m == OWN || m == N % OWN);
+                moved += step % PASS != PASS - 1 && m < OWN;
+                for (int64_t i = 0; i < m; i++) seen[mine[i]]++;
+            }
+            assert_int_equal(sum, n);
+            for (int64_t i = 0; i < OWN; i++) same += mine[i] == other[i];
+        }
+        rd_plan_free(p);
+        const int passes = step / PASS;
+        for (int64_t i = 0; i < N; i++) assert_in_range(seen[i], passes, passes + 1);
+    }
+    for (int64_t i = 0; i < N; i++) assert_int_equal(seen[i], 3);
+    assert_int_equal(n_small, 3);
+    assert_in_range(moved, 1, 3); /* the small batch is not always the last of a pass */
+    assert_in_range(same, 0, 30); /* 3 expected */
+    free(seen);
+}
+
+static void test_no_batch(void **state)
+{
+    (void)state;
+    int64_t start[2];
+    rd_dataset d = images_of(100, start);
+    rd_plan *p;
+    static const rd_plan_rules rules[] = {{.shuffle = true, .drop_last = true},
+                                          {.shuffle = true, .independent = true, .size = 2}};
+    for (int k = 0; k < 2; k++) {
+        rd_status st = {0};
+        assert_int_equal(rd_plan_new(&d, 1, 0, 128, &rules[k], &p, &st), RD_EUSAGE);
+        assert_null(p);
+        assert_non_null(strstr(st.msg, "an epoch without a batch: 100 samples, a global batch of 128"));
+    }
+    rd_status st = {0};
+    d.sharded = true;
+    assert_int_equal(rd_plan_new(&d, 1, 0, 32, &rules[1], &p, &st), RD_EUSAGE);
+    assert_non_null(strstr(st.msg, "--split_data_per_rank"));
+}
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof(a)[0]))
+
 int main(void)
 {
-    static const struct CMUnitTest rest[] = {cmocka_unit_test(test_deal_is_even),
-                                             cmocka_unit_test(test_order_is_a_function),
-                                             cmocka_unit_test(test_order_mixes), cmocka_unit_test(test_nothing_kept)};
-    enum { ROWS = sizeof rows / sizeof rows[0], REST = sizeof rest / sizeof rest[0] };
-    struct CMUnitTest t[ROWS + REST];
-    for (int i = 0; i < ROWS; i++) t[i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    for (int i = 0; i < REST; i++) t[ROWS + i] = rest[i];
-    return cmocka_run_group_tests_name("plan", t, NULL, NULL) != 0;
+    static struct CMUnitTest t[64];
+    static const struct CMUnitTest rest[] = {
+        cmocka_unit_test(test_deal_is_even),   cmocka_unit_test(test_order_is_a_function),
+        cmocka_unit_test(test_order_mixes),    cmocka_unit_test(test_nothing_kept),
+        cmocka_unit_test(test_sharded_images), cmocka_unit_test(test_independent),
+        cmocka_unit_test(test_no_batch)};
+    int n = 0;
+    for (int i = 0; i < COUNT(rows); i++) t[n++] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
+    for (int i = 0; i < COUNT(steps_rows); i++)
+        t[n++] = (struct CMUnitTest){steps_rows[i].name, check_steps, NULL, NULL, &steps_rows[i]};
+    for (int i = 0; i < COUNT(unit_rows); i++)
+        t[n++] = (struct CMUnitTest){unit_rows[i].name, check_unit, NULL, NULL, &unit_rows[i]};
+    for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
+    return _cmocka_run_group_tests("plan", t, (size_t)n, NULL, NULL) != 0;
 }

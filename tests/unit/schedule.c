@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define HVD8X                                                                                                          \
@@ -111,6 +112,81 @@ static void test_missing_keys(void **state)
         st.msg, "'begin_decay_at', 'decay_steps', 'decay_rate', 'use_staircase_decay', 'min_learning_rate' are"));
 }
 
+/* What excludes or needs what: all keys are named, with where they stand. */
+static const struct bad {
+    const char *keys, *one, *other;
+} bads[] = {
+    {"\"warmup_steps\": 5, \"warmup_epochs\": 1", "'warmup_steps' (x.json:1:24)", "'warmup_epochs' (x.json:1:43)"},
+    {"\"warmup_start\": 0.5", "'warmup_start'", "'warmup_epochs'"},
+    {"\"lr_policy\": \"cosine\", \"use_decay\": true", "'lr_policy'", "'use_decay'"},
+    {"\"piecewise_learning_rate_schedule\": \"1;2;0.1\", \"use_decay\": true", "'piecewise_learning_rate_schedule'",
+     "'use_decay'"},
+    {"\"lr_policy\": \"cosine\", \"piecewise_learning_rate_schedule\": \"1;2;0.1\"", "'lr_policy'",
+     "'piecewise_learning_rate_schedule'"},
+    {"\"lr_policy\": \"decay\", \"piecewise_learning_rate_schedule\": \"1;2;0.1\"", "'lr_policy'",
+     "'piecewise_learning_rate_schedule'"},
+    {"\"lr_policy\": \"piecewise\"", "'lr_policy'", "'piecewise_learning_rate_schedule'"},
+    {"\"piecewise_learning_rate_schedule\": \"0.5;2;0.1\"", "'learning_rate' is 1", "begins with 0.5"},
+    {"\"piecewise_learning_rate_schedule\": \"1;2;0.1\", \"min_learning_rate\": 0.1", "'min_learning_rate'",
+     "'piecewise_learning_rate_schedule'"},
+    {"\"piecewise_learning_rate_schedule\": \"1;2\"", "'piecewise_learning_rate_schedule'",
+     "not a boundary and a rate"},
+    {"\"piecewise_learning_rate_schedule\": \"1;30;0.1;30;0.01\"", "boundary 30", "boundaries rise"},
+    {"\"piecewise_learning_rate_schedule\": \"1;30;x\"", "\"x\"", "rate"},
+    {"\"piecewise_learning_rate_schedule\": \"1,30,0.1\"", "\"1,30,0.1\"", "rate;boundary;rate"},
+    {"\"piecewise_learning_rate_schedule\": \"\"", "'piecewise_learning_rate_schedule'", "rate;boundary;rate"},
+    {"\"piecewise_learning_rate_schedule\": \"1;nan;1\"", "nan", "rate;boundary;rate"},
+    {"\"decay_end_epoch\": 5", "'decay_end_epoch'", "cosine"},
+    {"\"lr_policy\": \"cosine\", \"decay_end_epoch\": 5, \"decay_steps\": 7", "'decay_end_epoch'", "'decay_steps'"},
+    {"\"lr_policy\": \"cosine\", \"begin_decay_at\": 5", "'begin_decay_at'", "'decay_steps'"},
+    {"\"lr_policy\": \"cosine\", \"decay_begin_epoch\": 5, \"decay_end_epoch\": 5", "'decay_end_epoch'",
+     "'decay_begin_epoch'"},
+    {"\"lr_policy\": \"polynomial\", \"min_learning_rate\": 2", "'min_learning_rate'", "'learning_rate'"},
+    {"\"plateau_patience\": 3", "'plateau_patience'", "'plateau_factor'"},
+};
+
+static void check_bad(void **state)
+{
+    const struct bad *b = *state;
+    const rd_option_group *groups[] = {&rd_group_schedule};
+    char text[300];
+    rd_config *cfg = NULL;
+    rd_schedule_config c;
+    rd_status st = {0};
+    snprintf(text, sizeof text, "{\"learning_rate\": 1.0, %s}", b->keys);
+    assert_int_equal(rd_config_new("x.json", text, strlen(text), groups, 1, false, &cfg, &st), RD_OK);
+    assert_int_equal(rd_config_read(cfg, &rd_group_schedule, RD_MODE_TRAIN, &c, &st), RD_OK);
+    assert_int_equal(rd_schedule_check(&c, cfg, &st), RD_EUSAGE);
+    if (!strstr(st.msg, b->one) || !strstr(st.msg, b->other)) print_error("%s: %s\n", b->keys, st.msg);
+    assert_non_null(strstr(st.msg, b->one));
+    assert_non_null(strstr(st.msg, b->other));
+    rd_config_free(cfg);
+}
+
+static const rd_schedule_config pieces = {.learning_rate = 0.1,
+                                          .piecewise_learning_rate_schedule = "0.1;30;0.01;60;0.001",
+                                          .warmup_epochs = 5,
+                                          .epoch_steps = 100};
+static const rd_schedule_config pieces_by_steps = {.learning_rate = 0.1,
+                                                   .piecewise_learning_rate_schedule = "0.1;1001;0.01",
+                                                   .lr_boundary_unit = "steps",
+                                                   .epoch_steps = 100};
+static const rd_schedule_config cosine = {.learning_rate = 0.2,
+                                          .lr_policy = "cosine",
+                                          .warmup_epochs = 10,
+                                          .warmup_start = 0.0,
+                                          .has_warmup_start = true,
+                                          .lr_scaling = "none",
+                                          .epoch_steps = 100,
+                                          .end_epoch = 90};
+static const rd_schedule_config watched = {.learning_rate = 1.0,
+                                           .has_plateau = true,
+                                           .plateau_factor = 0.1,
+                                           .plateau_patience = 10,
+                                           .plateau_min_delta = 1e-4,
+                                           .plateau_min_lr = 0.001};
+static const rd_schedule_config no_ramp = {.learning_rate = 1.0, .lr_scaling = "none", .warmup_epochs = 5};
+
 static const struct banner {
     const char *name;
     const rd_schedule_config *c;
@@ -138,6 +214,27 @@ static const struct banner {
     {"banner: floor above the rate", &high_floor, 1,
      "config 0.1, lr_scaling linear for 1 rank: factor 1, effective 0.1\n"
      "  min_learning_rate 0.2 is not below learning_rate: it is the rate of every step\n"},
+    {"banner: pieces", &pieces, 4,
+     "config 0.1, lr_scaling linear for 4 ranks: factor 4, effective 0.4\n"
+     "  warm-up ends       epoch 5 = step 500, rate 0.4\n"
+     "  then 0.01          epoch 30 = step 3000, rate 0.04\n"
+     "  then 0.001         epoch 60 = step 6000, rate 0.004\n"},
+    {"banner: pieces by steps", &pieces_by_steps, 2,
+     "config 0.1, lr_scaling linear for 2 ranks: factor 2, effective 0.2\n"
+     "  then 0.01          step 501 (config: 1001), rate 0.02\n"},
+    {"banner: cosine", &cosine, 8,
+     "config 0.2, lr_scaling none for 8 ranks: factor 1, effective 0.2\n"
+     "  warm-up begins     rate 0\n"
+     "  warm-up ends       epoch 10 = step 1000, rate 0.2\n"
+     "  cosine begins      epoch 10 = step 1000, rate 0.2\n"
+     "  half way           epoch 50 = step 5000, rate 0.1\n"
+     "  end reached        epoch 90 = step 9000, rate 0\n"},
+    {"banner: plateau", &watched, 8,
+     "config 1, lr_scaling linear for 8 ranks: factor 8, effective 8\n"
+     "  plateau: times 0.1 after 10 evaluations without a gain of 0.0001, not below 0.008\n"},
+    {"banner: a warm-up that cannot be", &no_ramp, 8,
+     "config 1, lr_scaling none for 8 ranks: factor 1, effective 1\n"
+     "  no warm-up: lr_scaling none has no factor to grow; warmup_start says where it begins\n"},
 };
 
 static void check_banner(void **state)
@@ -151,14 +248,21 @@ static void check_banner(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof *rows, N_BANNERS = sizeof banners / sizeof *banners };
-    struct CMUnitTest t[N_ROWS + N_BANNERS + 2];
+    enum {
+        N_ROWS = sizeof rows / sizeof *rows,
+        N_BANNERS = sizeof banners / sizeof *banners,
+        N_BADS = sizeof bads / sizeof *bads
+    };
+    struct CMUnitTest t[N_ROWS + N_BANNERS + N_BADS + 2];
     for (int i = 0; i < N_ROWS; i++)
         t[i] = (struct CMUnitTest){
             .name = rows[i].name, .test_func = check_row, .initial_state = (void *)(uintptr_t)&rows[i]};
     for (int i = 0; i < N_BANNERS; i++)
         t[N_ROWS + i] = (struct CMUnitTest){
             .name = banners[i].name, .test_func = check_banner, .initial_state = (void *)(uintptr_t)&banners[i]};
+    for (int i = 0; i < N_BADS; i++)
+        t[N_ROWS + N_BANNERS + 2 + i] = (struct CMUnitTest){
+            .name = bads[i].keys, .test_func = check_bad, .initial_state = (void *)(uintptr_t)&bads[i]};
     t[N_ROWS + N_BANNERS] = (struct CMUnitTest)cmocka_unit_test(test_law);
     t[N_ROWS + N_BANNERS + 1] = (struct CMUnitTest)cmocka_unit_test(test_missing_keys);
     return cmocka_run_group_tests_name("schedule", t, NULL, NULL) != 0;

@@ -59,8 +59,7 @@ static rd_code open_text(const char *config, rd_mode mode, rd_split split, bool 
         else
             rd_strbuf_add(&b, *p == '\'' ? "\"" : p, 1);
     }
-    int n;
-    const rd_option_group *groups[] = {rd_dataset_defs(&n)[0]->group};
+    const rd_option_group *groups[] = {rd_dataset_find("parallel_text")->group};
     rd_config *c = NULL;
     *d = NULL;
     if (rd_config_new("test.json", rd_strbuf_str(&b), b.n, groups, 1, false, &c, st) == RD_OK) {

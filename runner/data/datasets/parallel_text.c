@@ -332,8 +332,9 @@ static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
 {
     text *t = calloc(1, sizeof *t);
     *self = NULL;
-    if (!t) rd_fail(st, RD_EENV, "out of memory");
-    if (t && take_config(t, a, st) == RD_OK) {
+    if (!t) {
+        rd_fail(st, RD_EENV, "out of memory");
+    } else if (take_config(t, a, st) == RD_OK) {
         const bool replace = strcmp(t->c.invalid_utf8, "replace") == 0;
         if (rd_vocab_new(t->c.src_vocab_file, replace, &t->vocab[0], st) != RD_OK)
             rd_status_prefix(st, "src_vocab_file");
@@ -341,6 +342,7 @@ static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
             rd_status_prefix(st, "tgt_vocab_file");
     }
     RD_TRY(rd_agree(a->comm, st));
+    if (!t) return rd_fail(st, RD_EBUG, "ranks agree without a dataset"); /* never: the failure is shared */
     RD_TRY(read_text(t, a, st));
     (void)check_text(t, a, st);
     RD_TRY(rd_agree(a->comm, st));

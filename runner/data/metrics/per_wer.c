@@ -17,7 +17,8 @@ static bool same(const rd_tokens *a, int64_t i, const rd_tokens *b, int64_t k)
 /* row: room for b->n + 1. */
 static int64_t distance(const rd_tokens *a, const rd_tokens *b, int64_t *row)
 {
-    for (int64_t k = 0; k <= b->n; k++) row[k] = k;
+    row[0] = 0;
+    for (int64_t k = 1; k <= b->n; k++) row[k] = k;
     for (int64_t i = 0; i < a->n; i++) {
         int64_t diagonal = row[0];
         row[0] = i + 1;

@@ -1,4 +1,4 @@
-/* dropout.c -- inverted dropout on packed rows: a mask is a function of (seed, epoch, site, sample, step, element), so
+/* row_dropout.c -- inverted dropout on packed rows: a mask is a function of (seed, epoch, site, sample, step, element), so
  * it does not depend on the rank that computes the sample, nor on its place in the batch. */
 #include "cell.h"
 #include "rd/philox.h"

@@ -1,0 +1,36 @@
+/* alexnet.c -- AlexNet as tf_cnn_benchmarks has it (Krizhevsky 2014, "One weird trick"): no local response norm. Made
+ * for images of 227 x 227; 63 x 63 is the least. */
+#include "image_model.h"
+
+static rd_feature conv(rd_image_net *n, const char *name, int64_t size, int64_t out, rd_feature x)
+{
+    const rd_net_conv c = {
+        .size = size, .out = out, .stride = 1, .padding = RD_PAD_SYMMETRIC, .bias = true, .relu = true};
+    return rd_net_conv2d(n, name, &c, x);
+}
+
+static rd_feature build(rd_image_net *n, rd_feature x)
+{
+    const double rate = rd_net_config(n)->dropout_dense;
+    x = rd_net_conv2d(n, "conv1", &(rd_net_conv){.size = 11, .out = 64, .stride = 4, .bias = true, .relu = true}, x);
+    x = rd_net_max_pool(n, 3, 2, RD_PAD_NONE, x);
+    x = conv(n, "conv2", 5, 192, x);
+    x = rd_net_max_pool(n, 3, 2, RD_PAD_NONE, x);
+    x = conv(n, "conv3", 3, 384, x);
+    x = conv(n, "conv4", 3, 384, x);
+    x = conv(n, "conv5", 3, 256, x);
+    x = rd_net_max_pool(n, 3, 2, RD_PAD_NONE, x);
+    x = rd_net_dense(n, "dense1", 4096, true, rd_net_flatten(n, x));
+    x = rd_net_dropout(n, rate, x);
+    x = rd_net_dense(n, "dense2", 4096, true, x);
+    x = rd_net_dropout(n, rate, x);
+    return rd_net_dense(n, "dense3", rd_net_classes(n), false, x);
+}
+
+static rd_code create(const rd_model_args *a, void **self, rd_status *st)
+{
+    const rd_image_arch arch = {.name = "alexnet", .initializer = "truncated_fan_in", .build = build};
+    return rd_image_model_create(a, &arch, self, st);
+}
+
+RD_IMAGE_MODEL(alexnet, "alexnet", "five convolutions, three dense layers, as in tf_cnn_benchmarks", "image_folder");

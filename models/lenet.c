@@ -1,0 +1,25 @@
+/* lenet.c -- LeNet as tf_cnn_benchmarks has it (and TensorFlow's MNIST tutorial): wider than LeCun's, with max pools
+ * and ReLU. */
+#include "image_model.h"
+
+static rd_feature conv_and_pool(rd_image_net *n, const char *name, int64_t out, rd_feature x)
+{
+    const rd_net_conv c = {.size = 5, .out = out, .stride = 1, .padding = RD_PAD_SYMMETRIC, .bias = true, .relu = true};
+    return rd_net_max_pool(n, 2, 2, RD_PAD_NONE, rd_net_conv2d(n, name, &c, x));
+}
+
+static rd_feature build(rd_image_net *n, rd_feature x)
+{
+    x = conv_and_pool(n, "conv1", 32, x);
+    x = conv_and_pool(n, "conv2", 64, x);
+    x = rd_net_dense(n, "dense1", 512, true, rd_net_flatten(n, x));
+    return rd_net_dense(n, "dense2", rd_net_classes(n), false, x);
+}
+
+static rd_code create(const rd_model_args *a, void **self, rd_status *st)
+{
+    const rd_image_arch arch = {.name = "lenet", .initializer = "truncated_fan_in", .build = build};
+    return rd_image_model_create(a, &arch, self, st);
+}
+
+RD_IMAGE_MODEL(lenet, "lenet", "two 5x5 convolutions, two dense layers, as in tf_cnn_benchmarks", "idx");

@@ -1,0 +1,22 @@
+/* mnist_cnn.c -- the network of Horovod's keras_mnist_advanced.py: 1,199,882 parameters for 28 x 28 x 1 and ten
+ * classes. */
+#include "image_model.h"
+
+static rd_feature build(rd_image_net *n, rd_feature x)
+{
+    x = rd_net_conv2d(n, "conv1", &(rd_net_conv){.size = 3, .out = 32, .stride = 1, .bias = true, .relu = true}, x);
+    x = rd_net_conv2d(n, "conv2", &(rd_net_conv){.size = 3, .out = 64, .stride = 1, .bias = true, .relu = true}, x);
+    x = rd_net_max_pool(n, 2, 2, RD_PAD_NONE, x);
+    x = rd_net_dropout(n, rd_net_config(n)->dropout_conv, x);
+    x = rd_net_dense(n, "dense1", 128, true, rd_net_flatten(n, x));
+    x = rd_net_dropout(n, rd_net_config(n)->dropout_dense, x);
+    return rd_net_dense(n, "dense2", rd_net_classes(n), false, x);
+}
+
+static rd_code create(const rd_model_args *a, void **self, rd_status *st)
+{
+    const rd_image_arch arch = {.name = "mnist_cnn", .initializer = "glorot_uniform", .build = build};
+    return rd_image_model_create(a, &arch, self, st);
+}
+
+RD_IMAGE_MODEL(mnist_cnn, "mnist_cnn", "Horovod's MNIST example: two convolutions, two dense layers", "idx");

@@ -1,0 +1,98 @@
+/* resnet.c -- ResNet for ImageNet (He et al. 2015, table 1), with 18 to 152 layers. The stride of a bottleneck block is
+ * on its first 1x1 convolution (v1, as in the paper and in tf_cnn_benchmarks) or on its 3x3 (v1.5, as in PyTorch).
+ * Norms stand behind every convolution; where the shape changes, the shortcut is a 1x1 projection with a norm. */
+#include "resnet.h"
+#include <string.h>
+
+typedef struct shape {
+    int64_t depth;
+    int n_blocks[4];
+    bool bottleneck;
+} shape;
+static const shape shapes[] = {
+    {18, {2, 2, 2, 2}, false},  {34, {3, 4, 6, 3}, false},  {50, {3, 4, 6, 3}, true},
+    {101, {3, 4, 23, 3}, true}, {152, {3, 8, 36, 3}, true},
+};
+
+static const shape *find(int64_t depth)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        if (shapes[i].depth == depth) return &shapes[i];
+    return NULL;
+}
+
+static rd_feature conv_norm(rd_image_net *n, const char *conv, const char *norm, int64_t size, int64_t out,
+                            int64_t stride, bool relu, rd_feature x)
+{
+    const rd_net_conv c = {.size = size, .out = out, .stride = stride, .padding = RD_PAD_SYMMETRIC};
+    return rd_net_batch_norm(n, norm, &(rd_net_norm){.relu = relu}, rd_net_conv2d(n, conv, &c, x), NULL);
+}
+
+/* relu(F(x) + shortcut(x)). The projection comes last before the sum, so that its memory is the next to be used. */
+static rd_feature block(rd_image_net *n, const shape *s, int64_t width, int64_t stride, rd_feature x)
+{
+    const bool late = rd_net_arch(n)->stride_on_3x3;
+    const int64_t out = s->bottleneck ? 4 * width : width;
+    rd_feature y = x, shortcut = x;
+    if (s->bottleneck) {
+        y = conv_norm(n, "conv1", "norm1", 1, width, late ? 1 : stride, true, y);
+        y = conv_norm(n, "conv2", "norm2", 3, width, late ? stride : 1, true, y);
+        y = rd_net_conv2d(n, "conv3", &(rd_net_conv){.size = 1, .out = out, .stride = 1}, y);
+    } else {
+        const rd_net_conv c = {.size = 3, .out = out, .stride = 1, .padding = RD_PAD_SYMMETRIC};
+        y = conv_norm(n, "conv1", "norm1", 3, width, stride, true, y);
+        y = rd_net_conv2d(n, "conv2", &c, y);
+    }
+    if (stride != 1 || x.c != out) shortcut = conv_norm(n, "projection", "projection_norm", 1, out, stride, false, x);
+    return rd_net_batch_norm(n, s->bottleneck ? "norm3" : "norm2", &(rd_net_norm){.relu = true, .zero_gamma = true}, y,
+                             &shortcut);
+}
+
+static rd_feature build(rd_image_net *n, rd_feature x)
+{
+    const shape *s = find(rd_net_arch(n)->depth);
+    const bool same = strcmp(rd_net_config(n)->pool_padding, "same") == 0;
+    rd_net_scope(n, "%s", "");
+    x = conv_norm(n, "conv1", "norm1", 7, 64, 2, true, x);
+    x = rd_net_max_pool(n, 3, 2, same ? RD_PAD_SAME : RD_PAD_SYMMETRIC, x);
+    for (int stage = 0; stage < 4; stage++)
+        for (int b = 0; b < s->n_blocks[stage]; b++) {
+            rd_net_scope(n, "stage%d/block%d", stage + 2, b + 1);
+            x = block(n, s, (int64_t)64 << stage, stage > 0 && b == 0 ? 2 : 1, x);
+        }
+    rd_net_scope(n, "%s", "");
+    return rd_net_dense(n, "dense", rd_net_classes(n), false, rd_net_global_mean(n, x));
+}
+
+rd_code rd_resnet_check_depth(const rd_config *c, int64_t depth, const char *family, rd_status *st)
+{
+    const json_t *v = rd_config_has(c, "depth") ? rd_config_get(c, "depth") : NULL;
+    if (!v || !json_is_number(v) || (int64_t)json_number_value(v) == depth) return RD_OK;
+    return rd_fail(st, RD_EUSAGE,
+                   "%s: 'depth' is %lld, but the model's name says %lld; remove 'depth', or take model %s",
+                   rd_config_where(c, "depth"), (long long)json_number_value(v), (long long)depth, family);
+}
+
+rd_code rd_resnet_create(const rd_model_args *a, int64_t depth, const char *version, void **self, rd_status *st)
+{
+    rd_image_arch arch = {.name = "resnet", .initializer = "he_normal_fan_out", .build = build, .depth = depth};
+    rd_image_config c;
+    *self = NULL;
+    if (rd_config_read(a->config, &rd_group_image_model, a->mode, &c, st) != RD_OK) return st->code;
+    if (depth == 0) arch.depth = c.has_depth ? c.depth : 50;
+    if (depth != 0 && rd_resnet_check_depth(a->config, depth, "resnet", st) != RD_OK) return st->code;
+    if (!find(arch.depth))
+        return rd_fail(
+            st, RD_EUSAGE,
+            "%s: 'depth' is %lld; model resnet has 18, 34, 50, 101 or 152 layers, and model resnet_cifar those of "
+            "CIFAR",
+            rd_config_where(a->config, "depth"), (long long)arch.depth);
+    if (version && strcmp(version, "v1.5") == 0 && c.has_resnet_version && strcmp(c.resnet_version, version) != 0)
+        return rd_fail(st, RD_EUSAGE, "%s: 'resnet_version' is %s, but the model's name says v1.5; remove one of them",
+                       rd_config_where(a->config, "resnet_version"), c.resnet_version);
+    if (c.has_resnet_version) version = c.resnet_version;
+    arch.stride_on_3x3 = !version || strcmp(version, "v1.5") == 0;
+    return rd_image_model_create(a, &arch, self, st);
+}
+
+RD_RESNET(resnet, "resnet", 0, NULL, "residual network for ImageNet; keys depth and resnet_version say which");

@@ -1,0 +1,146 @@
+/* byte_stream.c -- the bytes of a file, plain or compressed, as libarchive's "raw" format gives them. Which it is, the
+ * first bytes say, not the name. */
+#include "images_impl.h"
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BLOCK = 1 << 17, MAX_RATIO = 100, SMALL = 1 << 20 };
+
+struct rd_stream {
+    char *name;
+    int fd; /* of a plain file; -1: none */
+    struct archive *archive;
+    const uint8_t *mem; /* plain bytes in memory */
+    size_t mem_left;
+    bool compressed, ended;
+    int64_t size; /* of the file */
+};
+
+bool rd_compressed(const unsigned char *p, size_t n)
+{
+    return (n >= 2 && p[0] == 0x1F && p[1] == 0x8B) || (n >= 6 && memcmp(p, "\xFD\x37zXZ\0", 6) == 0) ||
+           (n >= 10 && memcmp(p, "BZh", 3) == 0 && memcmp(p + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0) ||
+           (n >= 4 && memcmp(p, "\x28\xB5\x2F\xFD", 4) == 0);
+}
+
+static rd_code damaged(const rd_stream *s, rd_status *st)
+{
+    const char *why = archive_error_string(s->archive);
+    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be cut short or damaged", s->name,
+                   why ? why : "unknown error");
+}
+
+static rd_code start_archive(rd_stream *s, int fd, const void *p, size_t n, rd_status *st)
+{
+    struct archive_entry *e;
+    s->archive = archive_read_new();
+    if (!s->archive) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", s->name);
+    (void)archive_read_support_filter_gzip(s->archive);
+    (void)archive_read_support_filter_xz(s->archive);
+    (void)archive_read_support_filter_bzip2(s->archive);
+    (void)archive_read_support_filter_zstd(s->archive);
+    (void)archive_read_support_format_raw(s->archive);
+    const int rc = fd >= 0 ? archive_read_open_fd(s->archive, fd, BLOCK) : archive_read_open_memory(s->archive, p, n);
+    if (rc != ARCHIVE_OK) return damaged(s, st);
+    const int head = archive_read_next_header(s->archive, &e);
+    if (head == ARCHIVE_EOF)
+        s->ended = true; /* compressed, without content */
+    else if (head != ARCHIVE_OK && head != ARCHIVE_WARN)
+        return damaged(s, st);
+    return RD_OK;
+}
+
+static rd_code make(const char *name, rd_stream **out, rd_status *st)
+{
+    rd_stream *s = calloc(1, sizeof *s);
+    *out = s;
+    if (!s || !(s->name = strdup(name))) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
+    s->fd = -1;
+    return RD_OK;
+}
+
+rd_code rd_stream_new(const char *path, rd_stream **out, rd_status *st)
+{
+    unsigned char head[16];
+    struct stat sb;
+    RD_TRY(make(path, out, st));
+    rd_stream *s = *out;
+    s->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (s->fd < 0 || fstat(s->fd, &sb) != 0)
+        return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
+    if (!S_ISREG(sb.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is no regular file", path);
+    s->size = sb.st_size;
+    const ssize_t k = pread(s->fd, head, sizeof head, 0);
+    if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", path, strerror(errno));
+    s->compressed = rd_compressed(head, (size_t)k);
+    if (s->compressed) RD_TRY(start_archive(s, s->fd, NULL, 0, st));
+done:
+    return st->code;
+}
+
+rd_code rd_stream_new_mem(const char *name, const void *p, size_t n, rd_stream **out, rd_status *st)
+{
+    RD_TRY(make(name, out, st));
+    rd_stream *s = *out;
+    s->size = (int64_t)n;
+    s->compressed = rd_compressed(p, n);
+    s->mem = p;
+    s->mem_left = n;
+    if (s->compressed) RD_TRY(start_archive(s, -1, p, n, st));
+done:
+    return st->code;
+}
+
+void rd_stream_free(rd_stream *s)
+{
+    if (!s) return;
+    (void)archive_read_free(s->archive);
+    if (s->fd >= 0) close(s->fd);
+    free(s->name);
+    free(s);
+}
+
+int64_t rd_stream_limit(const rd_stream *s)
+{
+    return s->compressed ? s->size * MAX_RATIO + SMALL : s->size;
+}
+
+static rd_code read_once(rd_stream *s, uint8_t *p, size_t n, size_t *got, rd_status *st)
+{
+    *got = 0;
+    if (s->archive) {
+        const la_ssize_t k = s->ended ? 0 : archive_read_data(s->archive, p, n);
+        if (k < 0) return damaged(s, st);
+        *got = (size_t)k;
+    } else if (s->fd >= 0) {
+        ssize_t k;
+        do k = read(s->fd, p, n);
+        while (k < 0 && errno == EINTR);
+        if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", s->name, strerror(errno));
+        *got = (size_t)k;
+    } else {
+        *got = n < s->mem_left ? n : s->mem_left;
+        if (*got > 0) memcpy(p, s->mem, *got);
+        s->mem += *got;
+        s->mem_left -= *got;
+    }
+    return RD_OK;
+}
+
+rd_code rd_stream_some(rd_stream *s, void *p, size_t n, size_t *got, rd_status *st)
+{
+    *got = 0;
+    while (*got < n) {
+        size_t k;
+        RD_TRY(read_once(s, (uint8_t *)p + *got, n - *got, &k, st));
+        if (k == 0) break;
+        *got += k;
+    }
+done:
+    return st->code;
+}

@@ -1,0 +1,279 @@
+/* cifar.c -- CIFAR-10 and CIFAR-100 in their binary form: records of a label (CIFAR-100: coarse, then fine) and 1,024
+ * red, green and blue bytes each. Read from the folder, or once from the .tar.gz; kept as pixels of three bytes.
+ *
+ * Which of the two it is, the names say: data_batch_1.bin or train.bin. n_classes 20 takes CIFAR-100's coarse labels.
+ */
+#include "../images_impl.h"
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SIDE = 32, PLANE = SIDE * SIDE, MAX_PARTS = 64, PART_MAX = 1 << 29 };
+
+typedef struct part { /* one .bin file */
+    int order;
+    char name[256];
+    uint8_t *p;
+    size_t n;
+} part;
+
+typedef struct parts {
+    const rd_images *m;
+    const char *from; /* folder or archive */
+    int n, n_fine;    /* 10 or 100; 0: not yet known */
+    part part[MAX_PARTS];
+    char *names; /* text of the file with the names of the classes */
+} parts;
+
+static void release(parts *x)
+{
+    for (int k = 0; k < x->n; k++) free(x->part[k].p);
+    free(x->names);
+}
+
+/* What a file is, by its name. */
+typedef struct role {
+    int n_fine, order; /* order: of the records; -1: names of classes */
+} role;
+
+static bool find_role(const parts *x, const char *path, role *out)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const bool train = rd_images_train_like(x->m), coarse = x->m->config_classes - x->m->label_offset == 20;
+    int k = 0, end = 0;
+    *out = (role){0, 0};
+    if (train && sscanf(name, "data_batch_%4d.bin%n", &k, &end) == 1 && end == (int)strlen(name))
+        *out = (role){10, k};
+    else if (strcmp(name, "test_batch.bin") == 0 && !train)
+        *out = (role){10, 0};
+    else if (strcmp(name, train ? "train.bin" : "test.bin") == 0)
+        *out = (role){100, 0};
+    else if (strcmp(name, "batches.meta.txt") == 0)
+        *out = (role){10, -1};
+    else if (strcmp(name, coarse ? "coarse_label_names.txt" : "fine_label_names.txt") == 0)
+        *out = (role){100, -1};
+    return out->n_fine > 0;
+}
+
+/* Room for n bytes of a part, or of the names, at *p. */
+static rd_code add_part(parts *x, const role *r, const char *name, size_t n, uint8_t **p, rd_status *st)
+{
+    if (x->n_fine && x->n_fine != r->n_fine)
+        return rd_fail(st, RD_EDATA,
+                       "'%s' holds both CIFAR-10 and CIFAR-100; name the folder or archive of one as data_dir",
+                       x->from);
+    if (n > PART_MAX || x->n == MAX_PARTS)
+        return rd_fail(st, RD_EDATA, "'%s': '%s' has %zu bytes, or there are more than %d such files", x->from, name, n,
+                       MAX_PARTS);
+    *p = malloc(n + 1);
+    if (!*p) return rd_fail(st, RD_EENV, "out of memory for %zu bytes of '%s'", n, name);
+    (*p)[n] = 0;
+    x->n_fine = r->n_fine;
+    if (r->order < 0) {
+        free(x->names);
+        x->names = (char *)*p;
+        return RD_OK;
+    }
+    part *t = &x->part[x->n++];
+    *t = (part){.order = r->order, .p = *p, .n = n};
+    snprintf(t->name, sizeof t->name, "%s", name);
+    return RD_OK;
+}
+
+static rd_code read_archive(parts *x, rd_tar *t, rd_status *st)
+{
+    rd_tar_member e;
+    for (;;) {
+        role r;
+        uint8_t *p = NULL;
+        RD_TRY(rd_tar_next(t, &e, st));
+        if (!e.name) break;
+        if (!find_role(x, e.name, &r)) continue;
+        RD_TRY(add_part(x, &r, e.name, (size_t)e.bytes, &p, st));
+        RD_TRY(rd_tar_read(t, &e, p, st));
+    }
+done:
+    return st->code;
+}
+
+static rd_code read_file(parts *x, const char *name, const role *r, rd_status *st)
+{
+    char path[RD_PATH_BYTES];
+    struct stat sb;
+    rd_stream *s = NULL;
+    uint8_t *p = NULL;
+    size_t got;
+    const int k = snprintf(path, sizeof path, "%s/%s", x->from, name);
+    if (k >= (int)sizeof path || stat(path, &sb) != 0) return RD_OK; /* not there: looked for below */
+    RD_TRY(rd_stream_new(path, &s, st));
+    RD_TRY(add_part(x, r, name, (size_t)sb.st_size, &p, st));
+    RD_TRY(rd_stream_some(s, p, (size_t)sb.st_size, &got, st));
+    if (got < (size_t)sb.st_size) return rd_fail(st, RD_EDATA, "'%s' became shorter while it was read", path);
+done:
+    rd_stream_free(s);
+    return st->code;
+}
+
+static rd_code read_folder(parts *x, rd_status *st)
+{
+    static const char *const fixed[] = {
+        "test_batch.bin",        "train.bin", "test.bin", "batches.meta.txt", "fine_label_names.txt",
+        "coarse_label_names.txt"};
+    role r;
+    char name[32];
+    for (int k = 0; k <= 9; k++) {
+        snprintf(name, sizeof name, "data_batch_%d.bin", k);
+        if (find_role(x, name, &r)) RD_TRY(read_file(x, name, &r, st));
+    }
+    for (size_t k = 0; k < sizeof fixed / sizeof fixed[0]; k++)
+        if (find_role(x, fixed[k], &r)) RD_TRY(read_file(x, fixed[k], &r, st));
+done:
+    return st->code;
+}
+
+/* The folder or archive that data_dir, or the key of the split, leads to. */
+static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *archive, rd_status *st)
+{
+    static const char *const known[2][4] = {
+        {"", "cifar-10-batches-bin", "cifar-10-binary.tar.gz", "cifar-10-binary.tar"},
+        {"", "cifar-100-binary", "cifar-100-binary.tar.gz", "cifar-100-binary.tar"}};
+    static const char *const first[2][2] = {{"test_batch.bin", "data_batch_1.bin"}, {"test.bin", "train.bin"}};
+    const int64_t own_classes = m->config_classes - m->label_offset;
+    const bool hundred = own_classes == 100 || own_classes == 20;
+    const char *given = rd_images_given(m);
+    char base[RD_PATH_BYTES], probe[RD_PATH_BYTES + 64];
+    struct stat sb;
+    RD_TRY(rd_images_path(m, given ? given : "", base, st));
+    if (stat(base, &sb) != 0)
+        return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check data_dir", base, strerror(errno));
+    *archive = !S_ISDIR(sb.st_mode);
+    if (*archive) {
+        memcpy(out, base, sizeof base);
+        return RD_OK;
+    }
+    for (int which = 0; which < 2; which++) {
+        const int set = which ^ hundred;
+        if (m->config_classes > 0 && which == 1) break; /* n_classes has said which */
+        for (int k = 0; k < 4; k++) {
+            if (snprintf(out, RD_PATH_BYTES, known[set][k][0] ? "%s/%s" : "%s%s", base, known[set][k]) >= RD_PATH_BYTES)
+                continue;
+            *archive = k >= 2;
+            snprintf(probe, sizeof probe, *archive ? "%s" : "%s/%s", out, first[set][rd_images_train_like(m)]);
+            if (access(probe, F_OK) == 0) return RD_OK;
+        }
+    }
+    return rd_fail(st, RD_EDATA,
+                   "'%s' has neither the files of CIFAR (data_batch_1.bin, test_batch.bin; train.bin, test.bin), nor "
+                   "cifar-10-batches-bin, cifar-10-binary.tar.gz or the like; check data_dir%s",
+                   base, m->config_classes > 0 ? " and n_classes" : "");
+done:
+    return st->code;
+}
+
+static rd_code take_records(rd_images *m, const uint8_t *p, size_t n, const char *name, int n_fine, bool coarse,
+                            int64_t first, rd_status *st)
+{
+    const size_t n_labels = n_fine == 100 ? 2 : 1, record = n_labels + 3 * PLANE;
+    const int64_t n_classes = coarse ? 20 : n_fine;
+    for (size_t i = 0; i < n / record; i++, p += record) {
+        const int64_t at = first + (int64_t)i;
+        uint8_t *out = rd_images_pixels(m, at);
+        RD_TRY(rd_images_label(m, at, p[coarse ? 0 : n_labels - 1], n_classes, name, st));
+        for (int k = 0; k < PLANE; k++, out += 3) {
+            out[0] = p[n_labels + (size_t)k];
+            out[1] = p[n_labels + PLANE + (size_t)k];
+            out[2] = p[n_labels + 2 * PLANE + (size_t)k];
+        }
+    }
+done:
+    return st->code;
+}
+
+static int by_order(const void *a, const void *b)
+{
+    return ((const part *)a)->order - ((const part *)b)->order;
+}
+
+/* Names of the classes, where as many lines are there. */
+static rd_code add_names(rd_images *m, char *text, int64_t n_classes, rd_status *st)
+{
+    char *line[100], *at = text;
+    int64_t n = 0;
+    for (char *l; at && (l = strsep(&at, "\n"));) {
+        size_t k = strlen(l);
+        while (k > 0 && isspace((unsigned char)l[k - 1])) l[--k] = '\0';
+        if (k == 0) continue;
+        if (n == 100) return RD_OK;
+        line[n++] = l;
+    }
+    if (n != n_classes) return RD_OK;
+    m->head.n_classes = 0;
+    for (int64_t i = 0; i < n; i++) RD_TRY(rd_images_add_class(m, line[i], st));
+done:
+    return st->code;
+}
+
+static rd_code take_parts(rd_images *m, parts *x, rd_status *st)
+{
+    if (x->n == 0)
+        return rd_fail(st, RD_EDATA, "'%s' has no %s", x->from,
+                       rd_images_train_like(m) ? "data_batch_1.bin ... of CIFAR-10, nor train.bin of CIFAR-100"
+                                               : "test_batch.bin of CIFAR-10, nor test.bin of CIFAR-100");
+    const size_t record = (x->n_fine == 100 ? 2 : 1) + 3 * PLANE;
+    const bool coarse = x->n_fine == 100 && m->config_classes - m->label_offset == 20;
+    int64_t n = 0;
+    qsort(x->part, (size_t)x->n, sizeof *x->part, by_order);
+    for (int k = 0; k < x->n; k++) {
+        if (x->part[k].n == 0 || x->part[k].n % record != 0)
+            return rd_fail(
+                st, RD_EDATA,
+                "'%s': '%s' has %zu bytes, no multiple of the %zu of a record; it is cut short or no CIFAR-%d file",
+                x->from, x->part[k].name, x->part[k].n, record, x->n_fine);
+        n += (int64_t)(x->part[k].n / record);
+    }
+    RD_TRY(rd_images_reserve(m, n, SIDE, SIDE, 3, st));
+    m->head.n_classes = coarse ? 20 : x->n_fine;
+    if (x->names) RD_TRY(add_names(m, x->names, m->head.n_classes, st));
+    n = 0;
+    for (int k = 0; k < x->n; k++) {
+        RD_TRY(take_records(m, x->part[k].p, x->part[k].n, x->part[k].name, x->n_fine, coarse, n, st));
+        n += (int64_t)(x->part[k].n / record);
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_cifar_load(rd_images *m, rd_tar *archive, const char *from, rd_status *st)
+{
+    parts *x = calloc(1, sizeof *x);
+    if (!x) return rd_fail(st, RD_EENV, "out of memory");
+    x->m = m;
+    x->from = from;
+    RD_TRY(archive ? read_archive(x, archive, st) : read_folder(x, st));
+    RD_TRY(take_parts(m, x, st));
+done:
+    release(x);
+    free(x);
+    return st->code;
+}
+
+static rd_code cifar_load(rd_images *m, rd_status *st)
+{
+    char from[RD_PATH_BYTES];
+    bool archive = false;
+    rd_tar *t = NULL;
+    RD_TRY(find_source(m, from, &archive, st));
+    if (archive) RD_TRY(rd_tar_new(from, &t, st));
+    RD_TRY(rd_cifar_load(m, t, from, st));
+done:
+    rd_tar_free(t);
+    return st->code;
+}
+
+static const rd_images_kind cifar = {.name = "cifar", .load = cifar_load};
+
+RD_IMAGE_DATASET(cifar, "CIFAR-10 or CIFAR-100, binary form: the folder, or the .tar.gz as it comes", cifar);

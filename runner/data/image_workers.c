@@ -1,0 +1,246 @@
+/* image_workers.c -- threads that render the batch that comes next while the model computes this one.
+ *
+ * There are two jobs: `ahead`, what was announced, in a buffer of its own, and `now`, what is being fetched. fetch
+ * makes an announced job its own when it is the same batch, takes part in what is left of it and copies the result (a
+ * copy takes a thousandth of what decoding takes). Samples are dealt in small runs from a counter; since a sample is a
+ * function of its id, who renders it cannot be seen in the result.
+ *
+ * A failure is kept with the place of its sample: the lowest place wins, so that the message too is the same for every
+ * number of threads. Damaged images are told here, by the thread that fetches, each once. */
+#include "images_impl.h"
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+
+enum { MAX_NAMED = 20, NOTES = 32 };
+
+typedef struct note {
+    int64_t sample;
+    rd_rendered what;
+} note;
+
+typedef struct job {
+    bool active;
+    int64_t *ids;
+    int64_t n, cap, epoch;
+    float *out;
+    int64_t next, running, done; /* samples: first not yet dealt, in work, ready */
+    int64_t failed_at;           /* place of the sample that st is about; INT64_MAX: none */
+    rd_status st;
+} job;
+
+struct rd_workers {
+    const rd_images *m;
+    int64_t each, run;        /* floats of a sample; samples dealt at once */
+    pthread_mutex_t fetching; /* one fetch at a time */
+    pthread_mutex_t lock;     /* all below */
+    pthread_cond_t work, ready;
+    job now, ahead;
+    float *buffer; /* of ahead */
+    size_t buffer_floats;
+    bool stop;
+    int n_threads, n_started;
+    pthread_t *thread;
+    rd_scratch scratch; /* of the fetching thread */
+    uint8_t *told;      /* a bit a sample */
+    note notes[NOTES];
+    int n_notes;
+    int64_t n_damaged, n_neutral, n_named;
+};
+
+/* With the lock held. */
+static void take_note(rd_workers *w, int64_t sample, const rd_rendered *what)
+{
+    if (w->told[sample / 8] >> (sample % 8) & 1) return;
+    w->told[sample / 8] |= (uint8_t)(1u << (sample % 8));
+    *(what->answer == RD_DECODE_NONE ? &w->n_neutral : &w->n_damaged) += 1;
+    if (w->n_notes < NOTES) w->notes[w->n_notes++] = (note){sample, *what};
+}
+
+/* Renders one run of j, if there is one. The lock is held on entry and on return, and not in between. */
+static bool render_run(rd_workers *w, job *j, rd_scratch *s)
+{
+    if (!j->active || j->next >= j->n) return false;
+    const int64_t from = j->next, end = from + w->run < j->n ? from + w->run : j->n;
+    j->next = end;
+    j->running += end - from;
+    (void)pthread_mutex_unlock(&w->lock);
+    rd_status st = {0};
+    rd_rendered told[64]; /* run is at most so many */
+    int64_t k = from;
+    for (; k < end && st.code == RD_OK; k++)
+        (void)rd_render_sample(w->m, j->ids[k], j->epoch, s, j->out + k * w->each, &told[k - from], &st);
+    (void)pthread_mutex_lock(&w->lock);
+    const int64_t good = st.code == RD_OK ? k : k - 1;
+    for (int64_t i = from; i < good; i++)
+        if (told[i - from].answer != RD_DECODE_OK) take_note(w, j->ids[i], &told[i - from]);
+    if (st.code != RD_OK && good < j->failed_at) {
+        j->failed_at = good;
+        j->st = st;
+    }
+    j->running -= end - from;
+    j->done += end - from;
+    if (j->running == 0) (void)pthread_cond_broadcast(&w->ready);
+    return true;
+}
+
+static void *worker(void *arg)
+{
+    rd_workers *w = arg;
+    rd_scratch s = {0};
+    (void)pthread_mutex_lock(&w->lock);
+    while (!w->stop)
+        if (!render_run(w, &w->now, &s) && !render_run(w, &w->ahead, &s)) (void)pthread_cond_wait(&w->work, &w->lock);
+    (void)pthread_mutex_unlock(&w->lock);
+    rd_scratch_release(&s);
+    return NULL;
+}
+
+rd_code rd_workers_new(const rd_images *m, int n_threads, rd_workers **out, rd_status *st)
+{
+    rd_workers *w = calloc(1, sizeof *w);
+    *out = w;
+    if (!w) return rd_fail(st, RD_EENV, "out of memory");
+    (void)pthread_mutex_init(&w->fetching, NULL);
+    (void)pthread_mutex_init(&w->lock, NULL);
+    (void)pthread_cond_init(&w->work, NULL);
+    (void)pthread_cond_init(&w->ready, NULL);
+    w->m = m;
+    w->each = m->render.h * m->render.w * m->render.c;
+    w->run = 16384 / w->each; /* small images: some 20 microseconds' work */
+    w->run = w->run < 1 || m->head.h == 0 ? 1 : w->run > 64 ? 64 : w->run;
+    w->told = calloc((size_t)m->head.n / 8 + 1, 1);
+    w->thread = calloc((size_t)n_threads + 1, sizeof *w->thread);
+    if (!w->told || !w->thread) return rd_fail(st, RD_EENV, "out of memory");
+    w->n_threads = n_threads;
+    sigset_t all, before;
+    (void)sigfillset(&all); /* signals are for the main thread */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = 0;
+    while (w->n_started < n_threads && (rc = pthread_create(&w->thread[w->n_started], NULL, worker, w)) == 0)
+        w->n_started++;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return rd_fail(st, RD_EENV, "cannot start thread %d of %d for input: %s; lower data_threads", w->n_started + 1,
+                       n_threads, strerror(rc));
+    return RD_OK;
+}
+
+void rd_workers_free(rd_workers *w)
+{
+    if (!w) return;
+    (void)pthread_mutex_lock(&w->lock);
+    w->stop = true;
+    (void)pthread_cond_broadcast(&w->work);
+    (void)pthread_mutex_unlock(&w->lock);
+    for (int i = 0; i < w->n_started; i++) (void)pthread_join(w->thread[i], NULL);
+    if (w->n_named > 0 && w->m->log)
+        rd_warn(w->m->log, "%" PRId64 " damaged image%s decoded in part, %" PRId64 " replaced by grey", w->n_damaged,
+                RD_S(w->n_damaged), w->n_neutral);
+    rd_scratch_release(&w->scratch);
+    (void)pthread_cond_destroy(&w->ready);
+    (void)pthread_cond_destroy(&w->work);
+    (void)pthread_mutex_destroy(&w->lock);
+    (void)pthread_mutex_destroy(&w->fetching);
+    free(w->now.ids);
+    free(w->ahead.ids);
+    free(w->buffer);
+    free(w->told);
+    free(w->thread);
+    free(w);
+}
+
+/* An idle job becomes this one; false: out of memory. With the lock held. */
+static bool set_job(job *j, const int64_t *ids, int64_t n, int64_t epoch, float *out)
+{
+    if (j->cap < n) {
+        free(j->ids);
+        j->cap = 0;
+        j->ids = malloc((size_t)n * sizeof *j->ids);
+        if (!j->ids) return false;
+        j->cap = n;
+    }
+    if (n > 0) memcpy(j->ids, ids, (size_t)n * sizeof *ids);
+    j->n = n;
+    j->epoch = epoch;
+    j->out = out;
+    j->next = j->running = j->done = 0;
+    j->failed_at = INT64_MAX;
+    j->st = (rd_status){0};
+    j->active = true;
+    return true;
+}
+
+/* What is in work is finished, what is not yet dealt is dropped. With the lock held. */
+static void drop_job(rd_workers *w, job *j)
+{
+    j->next = j->n;
+    while (j->running > 0) (void)pthread_cond_wait(&w->ready, &w->lock);
+    j->active = false;
+}
+
+void rd_workers_prepare(rd_workers *w, const int64_t *ids, int64_t n, int64_t epoch)
+{
+    if (w->n_started == 0 || n == 0) return;
+    (void)pthread_mutex_lock(&w->lock);
+    drop_job(w, &w->ahead);
+    const size_t floats = (size_t)(n * w->each);
+    if (w->buffer_floats < floats) {
+        free(w->buffer);
+        w->buffer = aligned_alloc(64, (floats * sizeof *w->buffer + 127) / 64 * 64);
+        w->buffer_floats = w->buffer ? floats : 0;
+    }
+    if (w->buffer && set_job(&w->ahead, ids, n, epoch, w->buffer)) (void)pthread_cond_broadcast(&w->work);
+    (void)pthread_mutex_unlock(&w->lock); /* without memory nothing is prepared, and fetch says so */
+}
+
+/* The fetching thread takes part, then waits for the others. With the lock held. */
+static void finish_job(rd_workers *w, job *j)
+{
+    while (render_run(w, j, &w->scratch)) {
+    }
+    while (j->running > 0) (void)pthread_cond_wait(&w->ready, &w->lock);
+}
+
+static void tell(rd_workers *w, const note *notes, int n)
+{
+    for (int i = 0; i < n && w->m->log; i++) {
+        char name[512];
+        if (w->n_named == MAX_NAMED) rd_warn(w->m->log, "further damaged images are counted, not named");
+        if (w->n_named++ >= MAX_NAMED) continue;
+        rd_images_name(w->m, notes[i].sample, name, sizeof name);
+        rd_warn(w->m->log, "'%s': %s; %s", name, notes[i].what.why[0] ? notes[i].what.why : "damaged",
+                notes[i].what.answer == RD_DECODE_NONE ? "a grey image takes its place"
+                                                       : "used as far as it could be decoded");
+    }
+}
+
+rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t epoch, float *out, rd_status *st)
+{
+    note notes[NOTES];
+    int n_notes;
+    (void)pthread_mutex_lock(&w->fetching);
+    (void)pthread_mutex_lock(&w->lock);
+    job *j = &w->ahead;
+    const bool same =
+        j->active && j->n == n && j->epoch == epoch && (n == 0 || memcmp(j->ids, ids, (size_t)n * sizeof *ids) == 0);
+    if (!same) {
+        j = &w->now;
+        if (!set_job(j, ids, n, epoch, out)) rd_fail(st, RD_EENV, "out of memory for a batch of %" PRId64, n);
+        (void)pthread_cond_broadcast(&w->work);
+    }
+    if (st->code == RD_OK) {
+        finish_job(w, j);
+        if (j->st.code != RD_OK) rd_fail(st, j->st.code, "%s", j->st.msg);
+    }
+    j->active = false;
+    n_notes = w->n_notes;
+    memcpy(notes, w->notes, (size_t)n_notes * sizeof *notes);
+    w->n_notes = 0;
+    (void)pthread_mutex_unlock(&w->lock);
+    /* The buffer changes only in prepare, which the thread that fetches calls. */
+    if (same && st->code == RD_OK && n > 0) memcpy(out, w->buffer, (size_t)(n * w->each) * sizeof *out);
+    tell(w, notes, n_notes);
+    (void)pthread_mutex_unlock(&w->fetching);
+    return st->code;
+}

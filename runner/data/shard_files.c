@@ -1,0 +1,150 @@
+/* shard_files.c -- encoded images, read where they lie: shards by pread at an offset, files of a folder whole. A shard
+ * is opened when the first of its samples is asked for; so that a set of a thousand shards does not take a thousand
+ * descriptors, few stay open, and the one that nobody reads from makes room. */
+#include "images_impl.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_OPEN = 64, SLOT_FREE = UINT32_MAX };
+
+typedef struct slot {
+    uint32_t shard;
+    int fd, users;
+} slot;
+
+struct rd_shard_files {
+    const char *const *paths; /* borrowed */
+    int64_t n;
+    pthread_mutex_t lock;
+    pthread_cond_t freed; /* a slot without users */
+    slot slot[MAX_OPEN];
+    int hand; /* where the search for one to close goes on */
+};
+
+rd_code rd_shard_files_new(const char *const *paths, int64_t n, rd_shard_files **out, rd_status *st)
+{
+    rd_shard_files *f = calloc(1, sizeof *f);
+    *out = f;
+    if (!f) return rd_fail(st, RD_EENV, "out of memory");
+    f->paths = paths;
+    f->n = n;
+    (void)pthread_mutex_init(&f->lock, NULL);
+    (void)pthread_cond_init(&f->freed, NULL);
+    for (int i = 0; i < MAX_OPEN; i++) f->slot[i] = (slot){SLOT_FREE, -1, 0};
+    return RD_OK;
+}
+
+void rd_shard_files_free(rd_shard_files *f)
+{
+    if (!f) return;
+    for (int i = 0; i < MAX_OPEN; i++)
+        if (f->slot[i].fd >= 0) close(f->slot[i].fd);
+    (void)pthread_cond_destroy(&f->freed);
+    (void)pthread_mutex_destroy(&f->lock);
+    free(f);
+}
+
+/* A slot that holds the shard, or one that may: empty, or without users. With the lock held. */
+static slot *find_slot(rd_shard_files *f, uint32_t shard)
+{
+    for (int i = 0; i < MAX_OPEN; i++)
+        if (f->slot[i].shard == shard) return &f->slot[i];
+    for (;;) {
+        for (int i = 0; i < MAX_OPEN; i++)
+            if (f->slot[i].shard == SLOT_FREE) return &f->slot[i];
+        for (int i = 0; i < MAX_OPEN; i++) {
+            slot *s = &f->slot[f->hand];
+            f->hand = (f->hand + 1) % MAX_OPEN;
+            if (s->users > 0) continue;
+            close(s->fd);
+            *s = (slot){SLOT_FREE, -1, 0};
+            return s;
+        }
+        (void)pthread_cond_wait(&f->freed, &f->lock);
+    }
+}
+
+static rd_code take(rd_shard_files *f, uint32_t shard, slot **out, rd_status *st)
+{
+    if (shard >= f->n) return rd_fail(st, RD_EBUG, "shard %u of %" PRId64, shard, f->n);
+    (void)pthread_mutex_lock(&f->lock);
+    slot *s = find_slot(f, shard);
+    if (s->shard != shard) {
+        s->fd = open(f->paths[shard], O_RDONLY | O_CLOEXEC);
+        if (s->fd >= 0)
+            s->shard = shard;
+        else
+            rd_fail(st, RD_EDATA, "cannot open '%s': %s; it was there when the run began", f->paths[shard],
+                    strerror(errno));
+    }
+    if (st->code == RD_OK) s->users++;
+    (void)pthread_mutex_unlock(&f->lock);
+    *out = s;
+    return st->code;
+}
+
+static void give_back(rd_shard_files *f, slot *s)
+{
+    (void)pthread_mutex_lock(&f->lock);
+    if (--s->users == 0) (void)pthread_cond_signal(&f->freed);
+    (void)pthread_mutex_unlock(&f->lock);
+}
+
+rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_t n, uint8_t *out, rd_status *st)
+{
+    slot *s;
+    RD_TRY(take(f, shard, &s, st));
+    while (n > 0) {
+        const ssize_t k = pread(s->fd, out, n, (off_t)at);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) {
+            rd_fail(st, RD_EDATA, "cannot read '%s' at byte %" PRId64 ": %s", f->paths[shard], at,
+                    k < 0 ? strerror(errno) : "it became shorter while the run went on");
+            break;
+        }
+        out += k;
+        at += k;
+        n -= (size_t)k;
+    }
+    give_back(f, s);
+done:
+    return st->code;
+}
+
+rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t *n, rd_status *st)
+{
+    rd_strbuf path = {0};
+    struct stat sb;
+    int fd = -1;
+    *n = 0;
+    rd_strbuf_printf(&path, "%s/%s", root, name);
+    if (path.failed) {
+        rd_fail(st, RD_EENV, "out of memory");
+        goto done;
+    }
+    fd = open(path.s, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &sb) != 0) {
+        rd_fail(st, RD_EDATA, "cannot read '%s': %s", path.s, strerror(errno));
+        goto done;
+    }
+    if (!S_ISREG(sb.st_mode) || sb.st_size > RD_ENCODED_MAX) {
+        rd_fail(st, RD_EDATA, "'%s' is no file, or has more than the %d bytes of an image", path.s, RD_ENCODED_MAX);
+        goto done;
+    }
+    RD_TRY(rd_scratch_room(&s->bytes, &s->n_bytes, (size_t)sb.st_size, st));
+    while (*n < (size_t)sb.st_size) {
+        const ssize_t k = read(fd, s->bytes + *n, (size_t)sb.st_size - *n);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) rd_fail(st, RD_EDATA, "cannot read '%s': %s", path.s, strerror(errno));
+        if (k <= 0) break; /* shorter than it was: the decoder says what is missing */
+        *n += (size_t)k;
+    }
+done:
+    if (fd >= 0) close(fd);
+    rd_strbuf_release(&path);
+    return st->code;
+}

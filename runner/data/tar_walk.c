@@ -1,0 +1,264 @@
+/* tar_walk.c -- the members of a tar archive and where their bytes lie. libarchive reads the headers; the bytes of an
+ * uncompressed archive are jumped over, so that walking a hundred gigabytes reads a few hundred megabytes.
+ *
+ * An archive that stops where a header could begin looks whole to libarchive (and to tar). Here it is cut short unless
+ * the two blocks of zeros follow with which POSIX ends an archive: else a copy that broke off would train on a part of
+ * the data and say nothing. */
+#include "images_impl.h"
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    TAR_BLOCK = 512,
+    END_BLOCKS = 2,
+    READ_PLAIN = 2048, /* headers are far apart */
+    READ_PACKED = 1 << 17,
+    MAX_RATIO = 100,
+    SMALL = 1 << 20
+};
+
+struct rd_tar {
+    char *name;
+    struct archive *archive;
+    int fd; /* -1: in memory */
+    bool own_fd, compressed;
+    const uint8_t *mem; /* borrowed */
+    int64_t base, size; /* of the archive in the file, in bytes */
+    int64_t pos;        /* libarchive's, in the archive */
+    int64_t end;        /* where the next header, or the end, must be */
+    int64_t total;      /* claimed by all members */
+    int64_t ignored;
+    char *member; /* owned; name of the last one */
+    uint8_t buf[READ_PACKED];
+};
+
+/* At most n bytes at `at` of the archive; -1: errno. */
+static int64_t read_at(const rd_tar *t, int64_t at, void *p, int64_t n)
+{
+    const int64_t left = t->size - at;
+    if (left <= 0) return 0;
+    if (n > left) n = left;
+    if (t->fd < 0) {
+        memcpy(p, t->mem + at, (size_t)n);
+        return n;
+    }
+    ssize_t k;
+    do k = pread(t->fd, p, (size_t)n, (off_t)(t->base + at));
+    while (k < 0 && errno == EINTR);
+    return k;
+}
+
+static la_ssize_t on_read(struct archive *a, void *self, const void **p)
+{
+    rd_tar *t = self;
+    const int64_t k = read_at(t, t->pos, t->buf, t->compressed ? READ_PACKED : READ_PLAIN);
+    if (k < 0) {
+        archive_set_error(a, errno, "%s", strerror(errno));
+        return -1;
+    }
+    t->pos += k;
+    *p = t->buf;
+    return k;
+}
+
+static la_int64_t on_skip(struct archive *a, void *self, la_int64_t n)
+{
+    rd_tar *t = self;
+    (void)a;
+    if (n < 0) return 0;
+    const int64_t left = t->size - t->pos, k = n < left ? n : left;
+    t->pos += k;
+    return k;
+}
+
+static rd_code fails(const rd_tar *t, rd_status *st)
+{
+    const char *why = archive_error_string(t->archive);
+    return rd_fail(st, RD_EDATA, "'%s' is no whole tar archive: %s; it may be cut short or damaged, copy it again",
+                   t->name, why ? why : "unknown error");
+}
+
+static rd_code start(rd_tar *t, rd_status *st)
+{
+    unsigned char head[16];
+    const int64_t k = read_at(t, 0, head, sizeof head);
+    if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", t->name, strerror(errno));
+    if (k == 0) return rd_fail(st, RD_EDATA, "'%s' is empty, no tar archive", t->name);
+    t->compressed = rd_compressed(head, (size_t)k);
+    t->archive = archive_read_new();
+    if (!t->archive) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", t->name);
+    if (t->compressed) {
+        (void)archive_read_support_filter_gzip(t->archive);
+        (void)archive_read_support_filter_xz(t->archive);
+        (void)archive_read_support_filter_bzip2(t->archive);
+        (void)archive_read_support_filter_zstd(t->archive);
+    }
+    (void)archive_read_support_format_tar(t->archive);
+    (void)archive_read_set_read_callback(t->archive, on_read);
+    (void)archive_read_set_skip_callback(t->archive, on_skip);
+    (void)archive_read_set_callback_data(t->archive, t);
+    if (archive_read_open1(t->archive) != ARCHIVE_OK) return fails(t, st);
+    return RD_OK;
+}
+
+static rd_code make(const char *name, rd_tar **out, rd_status *st)
+{
+    rd_tar *t = calloc(1, sizeof *t);
+    *out = t;
+    if (!t || !(t->name = strdup(name))) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
+    t->fd = -1;
+    return RD_OK;
+}
+
+rd_code rd_tar_new(const char *path, rd_tar **out, rd_status *st)
+{
+    struct stat sb;
+    RD_TRY(make(path, out, st));
+    rd_tar *t = *out;
+    t->own_fd = true;
+    t->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (t->fd < 0 || fstat(t->fd, &sb) != 0)
+        return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
+    if (!S_ISREG(sb.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is no regular file", path);
+    t->size = sb.st_size;
+    RD_TRY(start(t, st));
+done:
+    return st->code;
+}
+
+rd_code rd_tar_new_inner(rd_tar *outer, const rd_tar_member *m, rd_tar **out, rd_status *st)
+{
+    rd_strbuf name = {0};
+    *out = NULL;
+    rd_strbuf_printf(&name, "%s!%s", outer->name, m->name);
+    RD_TRY(make(rd_strbuf_str(&name), out, st));
+    rd_tar *t = *out;
+    t->fd = outer->fd;
+    t->mem = outer->mem ? outer->mem + m->at : NULL;
+    t->base = outer->base + (outer->mem ? 0 : m->at - outer->base);
+    t->size = m->bytes;
+    RD_TRY(start(t, st));
+done:
+    rd_strbuf_release(&name);
+    return st->code;
+}
+
+rd_code rd_tar_new_mem(const char *name, const void *p, size_t n, rd_tar **out, rd_status *st)
+{
+    RD_TRY(make(name, out, st));
+    (*out)->mem = p;
+    (*out)->size = (int64_t)n;
+    RD_TRY(start(*out, st));
+done:
+    return st->code;
+}
+
+void rd_tar_free(rd_tar *t)
+{
+    if (!t) return;
+    (void)archive_read_free(t->archive);
+    if (t->own_fd && t->fd >= 0) close(t->fd);
+    free(t->member);
+    free(t->name);
+    free(t);
+}
+
+int64_t rd_tar_ignored(const rd_tar *t)
+{
+    return t->ignored;
+}
+
+/* After the last member: two blocks of zeros. */
+static rd_code check_end(rd_tar *t, rd_status *st)
+{
+    uint8_t zero[END_BLOCKS * TAR_BLOCK];
+    bool whole;
+    if (t->compressed) {
+        /* libarchive consumes both blocks, if they are there. */
+        whole = archive_filter_bytes(t->archive, 0) >= t->end + END_BLOCKS * TAR_BLOCK;
+    } else {
+        whole = read_at(t, t->end, zero, sizeof zero) == (int64_t)sizeof zero;
+        for (size_t i = 0; i < sizeof zero && whole; i++) whole = zero[i] == 0;
+    }
+    if (whole) return RD_OK;
+    return rd_fail(st, RD_EDATA,
+                   "'%s' ends at byte %" PRId64
+                   " without the two empty blocks that end a tar archive: it is cut short, copy "
+                   "it again",
+                   t->name, t->size);
+}
+
+static bool leads_out(const char *name) /* absolute, or with ".." */
+{
+    if (name[0] == '/') return true;
+    for (const char *p = name; *p; p += strcspn(p, "/"), p += *p == '/')
+        if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || p[2] == '\0')) return true;
+    return false;
+}
+
+static rd_code take_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m, rd_status *st)
+{
+    const char *name = archive_entry_pathname(e);
+    if (!name) name = archive_entry_pathname_utf8(e);
+    if (!name || !name[0]) return rd_fail(st, RD_EDATA, "'%s' has a member whose name cannot be read", t->name);
+    if (leads_out(name))
+        return rd_fail(st, RD_EDATA, "'%s': the member '%s' leads out of the archive; that is no data set", t->name,
+                       name);
+    while (strncmp(name, "./", 2) == 0) name += 2;
+    free(t->member);
+    t->member = strdup(name);
+    if (!t->member) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", t->name);
+    m->name = t->member;
+    m->bytes = archive_entry_size(e);
+    const int64_t at = archive_filter_bytes(t->archive, 0);
+    if (m->bytes < 0 || archive_entry_sparse_count(e) > 0)
+        return rd_fail(st, RD_EDATA, "'%s': the member '%s' has holes, or no size", t->name, m->name);
+    if (!t->compressed && (at > t->size || m->bytes > t->size - at))
+        return rd_fail(st, RD_EDATA,
+                       "'%s': the member '%s' has %" PRId64 " bytes, but %" PRId64
+                       " follow: it is cut short, copy it again",
+                       t->name, m->name, m->bytes, t->size > at ? t->size - at : 0);
+    const int64_t limit = t->compressed ? t->size * MAX_RATIO + SMALL : t->size;
+    if (m->bytes > limit - t->total)
+        return rd_fail(st, RD_EDATA, "'%s' claims to hold more than %" PRId64 " bytes, in a file of %" PRId64, t->name,
+                       limit, t->size);
+    t->total += m->bytes;
+    m->at = t->compressed ? -1 : t->base + at;
+    t->end = at + (m->bytes + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
+    return RD_OK;
+}
+
+rd_code rd_tar_next(rd_tar *t, rd_tar_member *m, rd_status *st)
+{
+    struct archive_entry *e;
+    *m = (rd_tar_member){0};
+    for (;;) {
+        const int rc = archive_read_next_header(t->archive, &e);
+        if (rc == ARCHIVE_EOF) return check_end(t, st);
+        if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) return fails(t, st);
+        if (archive_entry_filetype(e) == AE_IFREG && !archive_entry_hardlink(e)) return take_member(t, e, m, st);
+        t->ignored += archive_entry_filetype(e) != AE_IFDIR;
+        t->end = archive_filter_bytes(t->archive, 0);
+    }
+}
+
+rd_code rd_tar_read(rd_tar *t, const rd_tar_member *m, void *out, rd_status *st)
+{
+    char *p = out;
+    int64_t left = m->bytes;
+    while (left > 0) {
+        const la_ssize_t k = archive_read_data(t->archive, p, (size_t)left);
+        if (k < 0) return fails(t, st);
+        if (k == 0) return rd_fail(st, RD_EDATA, "'%s': the member '%s' ends early", t->name, m->name);
+        p += k;
+        left -= k;
+    }
+    return RD_OK;
+}

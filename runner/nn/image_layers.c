@@ -1,0 +1,230 @@
+/* image_layers.c -- the layers of image_net.h. Each computes the size of its result, then declares its parameters or
+ * records its op, whichever run it is. */
+#include "image_layers_impl.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const rd_feature nothing = {NULL, 0, 0, 0};
+
+static bool declares(const rd_image_net *n)
+{
+    return n->st != NULL;
+}
+
+static bool failed(const rd_image_net *n)
+{
+    return (n->st ? n->st : rd_tape_status(n->tape))->code != RD_OK;
+}
+
+/* The layer that comes next: a new one while declaring, else the one declared at this place. NULL after a failure. */
+static net_layer *next_layer(rd_image_net *n)
+{
+    if (failed(n)) return NULL;
+    if (!declares(n)) {
+        if (n->at < n->n_layers) return &n->layer[n->at++];
+        rd_fail(rd_tape_status(n->tape), RD_EBUG, "model %s has more layers than it declared", n->a.arch.name);
+        return NULL;
+    }
+    if (n->n_layers == n->cap) {
+        const int cap = n->cap ? 2 * n->cap : 64;
+        net_layer *l = realloc(n->layer, (size_t)cap * sizeof *l);
+        if (!l) {
+            rd_fail(n->st, RD_EENV, "out of memory for the model");
+            return NULL;
+        }
+        n->layer = l;
+        n->cap = cap;
+    }
+    n->layer[n->n_layers] = (net_layer){0};
+    return &n->layer[n->n_layers++];
+}
+
+static void full_name(const rd_image_net *n, const char *name, const char *part, char out[160])
+{
+    (void)snprintf(out, 160, "%s/%s%s%s/%s", n->a.arch.name, n->scope, n->scope[0] ? "/" : "", name, part);
+}
+
+static void add(rd_image_net *n, const char *name, const char *part, int n_dim, const int64_t *dim, rd_init init,
+                unsigned flags, rd_param **out)
+{
+    char full[160];
+    full_name(n, name, part, full);
+    if (n->st->code == RD_OK) (void)rd_params_add(n->a.params, full, n_dim, dim, init, flags, out, n->st);
+}
+
+static void add_vector(rd_image_net *n, const char *name, const char *part, int64_t size, rd_init init, rd_param **out)
+{
+    add(n, name, part, 1, &size, init, RD_PARAM_NO_DECAY, out);
+}
+
+static const rd_init zero = {.kind = RD_INIT_CONST, .value = 0.0};
+
+/* TensorFlow since 1.9 divides by the standard deviation of a normal that is cut at two of them. */
+static const double cut_at_two = 0.87962566103423978;
+
+static rd_init conv_init(const rd_image_net *n, int64_t fan_in, int64_t fan_out)
+{
+    const char *kind = n->a.config.initializer;
+    if (strcmp(kind, "glorot_uniform") == 0)
+        return (rd_init){.kind = RD_INIT_GLOROT, .fan_in = fan_in, .fan_out = fan_out};
+    if (strcmp(kind, "truncated_fan_in") == 0)
+        return (rd_init){.kind = RD_INIT_TRUNCATED, .value = sqrt(1.0 / (double)fan_in) / cut_at_two};
+    return (rd_init){.kind = RD_INIT_NORMAL,
+                     .value = sqrt(2.0 / (double)(strcmp(kind, "he_normal_fan_in") == 0 ? fan_in : fan_out))};
+}
+
+static rd_init dense_init(const rd_image_net *n, int64_t in, int64_t out, bool relu)
+{
+    const char *kind = n->a.config.initializer;
+    if (strcmp(kind, "glorot_uniform") == 0) return (rd_init){.kind = RD_INIT_GLOROT, .fan_in = in, .fan_out = out};
+    if (strcmp(kind, "truncated_fan_in") == 0) /* tf_cnn_benchmarks does not divide here */
+        return (rd_init){.kind = RD_INIT_TRUNCATED, .value = sqrt((relu ? 2.0 : 1.0) / (double)in)};
+    return (rd_init){.kind = RD_INIT_UNIFORM, .value = sqrt(1.0 / (double)in)};
+}
+
+/* Zeros before and behind one direction. */
+static void pad_of(rd_net_padding padding, int64_t in, int64_t size, int64_t stride, int64_t *before, int64_t *behind)
+{
+    *before = *behind = 0;
+    if (padding == RD_PAD_SYMMETRIC) *before = *behind = (size - 1) / 2;
+    if (padding != RD_PAD_SAME) return;
+    const int64_t total = ((in + stride - 1) / stride - 1) * stride + size - in;
+    *before = total > 0 ? total / 2 : 0;
+    *behind = total > 0 ? total - *before : 0;
+}
+
+/* Pixels in one direction after windows of `size`. */
+static int64_t windows(int64_t in, int64_t size, int64_t stride, int64_t before, int64_t behind)
+{
+    const int64_t room = in + before + behind - size;
+    return room < 0 ? 0 : room / stride + 1;
+}
+
+static bool too_small(rd_image_net *n, const char *what, int64_t size, rd_feature x, rd_feature y)
+{
+    if (failed(n)) return true;
+    if (y.h > 0 && y.w > 0) return false;
+    rd_fail(declares(n) ? n->st : rd_tape_status(n->tape), RD_EUSAGE,
+            "images of %lld x %lld are too small for model %s: %lld x %lld are left where %s needs %lld x %lld; take "
+            "larger "
+            "images or another model",
+            (long long)n->a.h, (long long)n->a.w, n->a.arch.name, (long long)x.h, (long long)x.w, what, (long long)size,
+            (long long)size);
+    return true;
+}
+
+static void count(rd_image_net *n, double macs)
+{
+    if (!declares(n)) return;
+    if (n->macs == 0.0) n->first_macs = macs;
+    n->macs += macs;
+}
+
+rd_feature rd_net_conv2d(rd_image_net *n, const char *name, const rd_net_conv *c, rd_feature x)
+{
+    net_layer *l = next_layer(n);
+    rd_conv op = {.stride = c->stride, .relu = c->relu};
+    if (!l) return nothing;
+    pad_of(c->padding, x.h, c->size, c->stride, &op.pad_top, &op.pad_bottom);
+    pad_of(c->padding, x.w, c->size, c->stride, &op.pad_left, &op.pad_right);
+    rd_feature y = {NULL, windows(x.h, c->size, c->stride, op.pad_top, op.pad_bottom),
+                    windows(x.w, c->size, c->stride, op.pad_left, op.pad_right), c->out};
+    if (too_small(n, name, c->size, x, y)) return nothing;
+    if (declares(n)) {
+        const int64_t dim[] = {c->size, c->size, x.c, c->out}, area = c->size * c->size;
+        add(n, name, "kernel", 4, dim, conv_init(n, area * x.c, area * c->out), 0, &l->p[0]);
+        if (c->bias) add_vector(n, name, "bias", c->out, zero, &l->p[1]);
+        count(n, (double)(y.h * y.w) * (double)(area * x.c) * (double)c->out);
+        return y;
+    }
+    y.var = rd_op_conv2d(n->tape, &op, x.var, rd_tape_param(n->tape, l->p[0]), rd_tape_param(n->tape, l->p[1]));
+    return y;
+}
+
+rd_feature rd_net_batch_norm(rd_image_net *n, const char *name, const rd_net_norm *c, rd_feature x,
+                             const rd_feature *shortcut)
+{
+    net_layer *l = next_layer(n);
+    const rd_image_config *g = &n->a.config;
+    if (!l) return nothing;
+    if (declares(n)) {
+        const rd_init gamma = {.kind = RD_INIT_CONST, .value = c->zero_gamma && g->zero_gamma ? 0.0 : 1.0};
+        char full[160];
+        add_vector(n, name, "gamma", x.c, gamma, &l->p[0]);
+        add_vector(n, name, "beta", x.c, zero, &l->p[1]);
+        for (int k = 0; k < 2 && n->st->code == RD_OK; k++) {
+            full_name(n, name, k ? "variance" : "mean", full);
+            (void)rd_params_add_state(n->a.params, full, x.c, k, g->batch_norm_momentum, &l->p[2 + k], n->st);
+        }
+        return x;
+    }
+    const rd_batch_norm op = {.epsilon = (float)g->batch_norm_epsilon,
+                              .group = g->batch_norm_samples,
+                              .relu = c->relu,
+                              .mean = l->p[2],
+                              .variance = l->p[3]};
+    x.var = rd_op_batch_norm(n->tape, &op, x.var, rd_tape_param(n->tape, l->p[0]), rd_tape_param(n->tape, l->p[1]),
+                             shortcut ? shortcut->var : NULL);
+    return x;
+}
+
+rd_feature rd_net_max_pool(rd_image_net *n, int64_t size, int64_t stride, rd_net_padding padding, rd_feature x)
+{
+    rd_pool op = {.kind = RD_POOL_MAX, .size = size, .stride = stride};
+    if (failed(n)) return nothing;
+    pad_of(padding, x.h, size, stride, &op.pad_top, &op.pad_bottom);
+    pad_of(padding, x.w, size, stride, &op.pad_left, &op.pad_right);
+    rd_feature y = {NULL, windows(x.h, size, stride, op.pad_top, op.pad_bottom),
+                    windows(x.w, size, stride, op.pad_left, op.pad_right), x.c};
+    if (too_small(n, "a pool", size, x, y)) return nothing;
+    if (!declares(n)) y.var = rd_op_pool2d(n->tape, &op, x.var);
+    return y;
+}
+
+rd_feature rd_net_shortcut(rd_image_net *n, int64_t stride, int64_t c_out, rd_feature x)
+{
+    if (failed(n)) return nothing;
+    rd_feature y = {NULL, (x.h + stride - 1) / stride, (x.w + stride - 1) / stride, c_out};
+    if (!declares(n)) y.var = rd_op_shortcut(n->tape, x.var, stride, c_out);
+    return y;
+}
+
+rd_feature rd_net_global_mean(rd_image_net *n, rd_feature x)
+{
+    if (failed(n)) return nothing;
+    return (rd_feature){declares(n) ? NULL : rd_op_global_mean(n->tape, x.var), 1, 1, x.c};
+}
+
+rd_feature rd_net_flatten(rd_image_net *n, rd_feature x)
+{
+    if (failed(n)) return nothing;
+    return (rd_feature){declares(n) ? NULL : rd_op_flatten(n->tape, x.var), 1, 1, x.h * x.w * x.c};
+}
+
+rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool relu, rd_feature x)
+{
+    net_layer *l = next_layer(n);
+    rd_feature y = {NULL, 1, 1, out};
+    if (!l) return nothing;
+    if (declares(n)) {
+        const int64_t dim[] = {x.c, out};
+        const rd_init w = dense_init(n, x.c, out, relu);
+        add(n, name, "kernel", 2, dim, w, 0, &l->p[0]);
+        add_vector(n, name, "bias", out, w.kind == RD_INIT_UNIFORM ? w : zero, &l->p[1]); /* PyTorch draws both */
+        count(n, (double)x.c * (double)out);
+        return y;
+    }
+    y.var = rd_op_linear(n->tape, x.var, rd_tape_param(n->tape, l->p[0]), rd_tape_param(n->tape, l->p[1]));
+    if (relu) y.var = rd_op_relu(n->tape, y.var);
+    return y;
+}
+
+rd_feature rd_net_dropout(rd_image_net *n, double rate, rd_feature x)
+{
+    if (failed(n) || declares(n)) return failed(n) ? nothing : x;
+    const rd_dropout op = {.seed = n->a.seed, .epoch = n->batch->epoch, .site = n->site++, .keep = (float)(1.0 - rate)};
+    if (rate > 0.0) x.var = rd_op_dropout(n->tape, &op, n->batch->sample, x.var);
+    return x;
+}

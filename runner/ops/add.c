@@ -1,0 +1,77 @@
+/* add.c -- y = a + b, then max(y, 0) when asked. da += dy, db += dy, where y > 0. */
+#include "shared/image_op.h"
+#include <string.h>
+
+static rd_code infer(rd_call *c, rd_status *st)
+{
+    const rd_var *a = c->in[0], *b = c->in[1];
+    RD_TRY(rd_op_image_check("add", a, st));
+    if (b->n_dim != 4 || memcmp(a->dim, b->dim, 4 * sizeof *a->dim) != 0)
+        return rd_fail(st, RD_EBUG, "add: images of %lldx%lldx%lld and %lldx%lldx%lld", (long long)a->dim[1],
+                       (long long)a->dim[2], (long long)a->dim[3], (long long)b->dim[1], (long long)b->dim[2],
+                       (long long)b->dim[3]);
+    rd_op_like(c->out[0], a->layout ? a : b);
+    c->out[0]->rectified = *(const bool *)c->attr;
+done:
+    return st->code;
+}
+
+typedef struct job {
+    const float *a, *b;
+    float *y;
+    bool relu;
+} job;
+static void part(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const float *a = j->a, *b = j->b;
+    float *restrict y = j->y;
+    if (j->relu)
+        for (int64_t i = lo; i < hi; i++) {
+            const float s = a[i] + b[i];
+            y[i] = s < 0.0f ? 0.0f : s;
+        }
+    else
+        for (int64_t i = lo; i < hi; i++) y[i] = a[i] + b[i];
+}
+
+static rd_code forward(rd_call *c, rd_status *st)
+{
+    job j = {.y = c->out[0]->v, .relu = *(const bool *)c->attr};
+    RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[0], &j.a, st));
+    RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[1], &j.b, st));
+    rd_parallel(c->be, rd_op_elements(c->out[0]), 16384, part, &j);
+done:
+    return st->code;
+}
+
+static rd_code backward(rd_call *c, rd_status *st)
+{
+    const rd_var *y = c->out[0];
+    const int64_t n = rd_op_elements(y);
+    const bool mask = *(const bool *)c->attr && !y->g_masked;
+    if (mask) rd_op_mask(c->be, n, y->v, y->g);
+    for (int k = 0; k < 2; k++) {
+        float *dx;
+        bool add;
+        if (rd_call_pass_grad(c, k)) continue;
+        RD_TRY(rd_call_grad(c, k, &dx, &add, st));
+        if (!dx) continue;
+        if (c->in[k]->layout == y->layout)
+            rd_op_copy(c->be, n, y->g, dx, add);
+        else
+            RD_TRY(rd_op_to_order(y, c->in[k], y->g, dx, add, st));
+    }
+done:
+    return st->code;
+}
+
+extern const rd_op rd_op_def_add;
+const rd_op rd_op_def_add = {
+    .name = "add", .about = "a + b of images, relu", .infer = infer, .cpu = {forward, backward}, .own_grads = true};
+
+rd_var *rd_op_add(rd_tape *t, rd_var *a, rd_var *b, bool relu)
+{
+    rd_var *in[] = {a, b};
+    return a && b ? rd_tape_apply(t, &rd_op_def_add, &relu, sizeof relu, in, 2, NULL, 1) : NULL;
+}

@@ -1,0 +1,56 @@
+/* flatten.c -- a row per image: its elements in the order h, w, c. */
+#include "shared/image_op.h"
+
+static rd_code infer(rd_call *c, rd_status *st)
+{
+    const rd_var *x = c->in[0];
+    RD_TRY(rd_op_image_check("flatten", x, st));
+    c->out[0]->rows = x->dim[0];
+    c->out[0]->cols = x->dim[1] * x->dim[2] * x->dim[3];
+done:
+    return st->code;
+}
+
+typedef struct job {
+    rd_image_view v;
+    const float *x;
+    float *y;
+    bool back, add;
+} job;
+static void part(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const rd_image_view *v = &j->v;
+    const int64_t row = v->P * v->c;
+    for (int64_t i = lo; i < hi; i++)
+        if (j->back)
+            rd_image_from_nhwc(v, j->x + i * row, j->y + i * v->sample, j->add);
+        else
+            rd_image_to_nhwc(v, j->x + i * v->sample, j->y + i * row, false);
+}
+
+static rd_code forward(rd_call *c, rd_status *st)
+{
+    (void)st;
+    job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false, false};
+    rd_parallel(c->be, j.v.n, 1, part, &j);
+    return RD_OK;
+}
+
+static rd_code backward(rd_call *c, rd_status *st)
+{
+    job j = {.v = rd_image_view_of(c->in[0]), .x = c->out[0]->g, .back = true};
+    RD_TRY(rd_call_grad(c, 0, &j.y, &j.add, st));
+    if (j.y) rd_parallel(c->be, j.v.n, 1, part, &j);
+done:
+    return st->code;
+}
+
+extern const rd_op rd_op_def_flatten;
+const rd_op rd_op_def_flatten = {
+    .name = "flatten", .about = "images as rows", .infer = infer, .cpu = {forward, backward}, .own_grads = true};
+
+rd_var *rd_op_flatten(rd_tape *t, rd_var *x)
+{
+    return x ? rd_tape_apply(t, &rd_op_def_flatten, NULL, 0, &x, 1, NULL, 1) : NULL;
+}

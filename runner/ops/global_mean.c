@@ -1,0 +1,89 @@
+/* global_mean.c -- y[i, c] = mean over h, w of x[i, h, w, c];  dx = dy / (h w) everywhere. */
+#include "shared/image_op.h"
+
+static rd_code infer(rd_call *c, rd_status *st)
+{
+    const rd_var *x = c->in[0];
+    RD_TRY(rd_op_image_check("global_mean", x, st));
+    c->out[0]->rows = x->dim[0];
+    c->out[0]->cols = x->dim[3];
+done:
+    return st->code;
+}
+
+typedef struct job {
+    rd_image_view v;
+    float *x, *y;
+    bool add;
+} job;
+
+static int64_t lanes_of(const rd_image_view *v, int64_t k)
+{
+    return v->c - k * v->B < v->B ? v->c - k * v->B : v->B;
+}
+
+static void forward_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const rd_image_view *v = &j->v;
+    for (int64_t i = lo; i < hi; i++)
+        for (int64_t k = 0; k < v->K; k++) {
+            const int64_t lanes = lanes_of(v, k);
+            const float *x = j->x + i * v->sample + k * v->P * v->B;
+            float *restrict y = j->y + i * v->c + k * v->B;
+            for (int64_t l = 0; l < lanes; l++) y[l] = 0.0f;
+            for (int64_t p = 0; p < v->P; p++, x += v->B)
+                for (int64_t l = 0; l < lanes; l++) y[l] += x[l];
+            for (int64_t l = 0; l < lanes; l++) y[l] /= (float)v->P;
+        }
+}
+
+static void backward_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const rd_image_view *v = &j->v;
+    const float scale = 1.0f / (float)v->P;
+    for (int64_t i = lo; i < hi; i++)
+        for (int64_t k = 0; k < v->K; k++) {
+            const int64_t lanes = lanes_of(v, k);
+            float *restrict x = j->x + i * v->sample + k * v->P * v->B;
+            const float *restrict y = j->y + i * v->c + k * v->B;
+            for (int64_t p = 0; p < v->P; p++, x += v->B) {
+                if (j->add) {
+                    for (int64_t l = 0; l < lanes; l++) x[l] += y[l] * scale;
+                } else {
+                    for (int64_t l = 0; l < lanes; l++) x[l] = y[l] * scale;
+                    for (int64_t l = lanes; l < v->B; l++) x[l] = 0.0f;
+                }
+            }
+        }
+}
+
+static rd_code forward(rd_call *c, rd_status *st)
+{
+    (void)st;
+    job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false};
+    rd_parallel(c->be, j.v.n, 1, forward_part, &j);
+    return RD_OK;
+}
+
+static rd_code backward(rd_call *c, rd_status *st)
+{
+    job j = {.v = rd_image_view_of(c->in[0]), .y = c->out[0]->g};
+    RD_TRY(rd_call_grad(c, 0, &j.x, &j.add, st));
+    if (j.x) rd_parallel(c->be, j.v.n, 1, backward_part, &j);
+done:
+    return st->code;
+}
+
+extern const rd_op rd_op_def_global_mean;
+const rd_op rd_op_def_global_mean = {.name = "global_mean",
+                                     .about = "mean over the pixels of images",
+                                     .infer = infer,
+                                     .cpu = {forward, backward},
+                                     .own_grads = true};
+
+rd_var *rd_op_global_mean(rd_tape *t, rd_var *x)
+{
+    return x ? rd_tape_apply(t, &rd_op_def_global_mean, NULL, 0, &x, 1, NULL, 1) : NULL;
+}

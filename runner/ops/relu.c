@@ -1,0 +1,55 @@
+/* relu.c -- y = max(x, 0); dx = dy where y > 0. NaN stays NaN. */
+#include "shared/image_op.h"
+
+static rd_code infer(rd_call *c, rd_status *st)
+{
+    (void)st;
+    rd_op_like(c->out[0], c->in[0]);
+    c->out[0]->rectified = true;
+    return RD_OK;
+}
+
+typedef struct job {
+    const float *x;
+    float *y;
+} job;
+static void part(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const float *restrict x = j->x;
+    float *restrict y = j->y;
+    for (int64_t i = lo; i < hi; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
+static rd_code forward(rd_call *c, rd_status *st)
+{
+    (void)st;
+    job j = {c->in[0]->v, c->out[0]->v};
+    rd_parallel(c->be, rd_op_elements(c->in[0]), 16384, part, &j);
+    return RD_OK;
+}
+
+static rd_code backward(rd_call *c, rd_status *st)
+{
+    const rd_var *y = c->out[0];
+    const int64_t n = rd_op_elements(y);
+    float *dx;
+    bool add;
+    if (rd_call_pass_grad(c, 0)) {
+        if (!y->g_masked) rd_op_mask(c->be, n, y->v, y->g);
+        return RD_OK;
+    }
+    RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
+    if (dx) rd_op_masked(c->be, n, y->v, y->g, dx, add);
+done:
+    return st->code;
+}
+
+extern const rd_op rd_op_def_relu;
+const rd_op rd_op_def_relu = {
+    .name = "relu", .about = "max(x, 0)", .infer = infer, .cpu = {forward, backward}, .own_grads = true};
+
+rd_var *rd_op_relu(rd_tape *t, rd_var *x)
+{
+    return x ? rd_tape_apply(t, &rd_op_def_relu, NULL, 0, &x, 1, NULL, 1) : NULL;
+}

@@ -1,0 +1,111 @@
+/* image_op.c -- see image_op.h. */
+#include "image_op.h"
+#include <string.h>
+
+enum { GRAIN = 16384 };
+
+int64_t rd_op_elements(const rd_var *x)
+{
+    if (!x->layout) return x->rows * x->cols;
+    const rd_image_view v = rd_image_view_of(x);
+    return v.n * v.sample;
+}
+
+rd_code rd_op_image_check(const char *op, const rd_var *x, rd_status *st)
+{
+    if (rd_image_is(x)) return RD_OK;
+    return rd_fail(st, RD_EBUG, "%s: a matrix of %lldx%lld is no image", op, (long long)x->rows, (long long)x->cols);
+}
+
+void rd_op_like(rd_var *out, const rd_var *x)
+{
+    out->rows = x->rows;
+    out->cols = x->cols;
+    out->n_dim = x->n_dim;
+    for (int i = 0; i < x->n_dim; i++) out->dim[i] = x->dim[i];
+    out->layout = x->layout;
+}
+
+typedef struct job {
+    const float *y, *g;
+    float *out;
+    bool add;
+} job;
+
+static void mask_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const float *restrict y = j->y;
+    float *restrict g = j->out;
+    for (int64_t i = lo; i < hi; i++) g[i] = y[i] > 0.0f ? g[i] : 0.0f;
+}
+
+static void masked_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const float *restrict y = j->y, *restrict g = j->g;
+    float *restrict out = j->out;
+    if (j->add)
+        for (int64_t i = lo; i < hi; i++) out[i] += y[i] > 0.0f ? g[i] : 0.0f;
+    else
+        for (int64_t i = lo; i < hi; i++) out[i] = y[i] > 0.0f ? g[i] : 0.0f;
+}
+
+static void copy_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const float *g = j->g; /* add(x, x): out may be g */
+    float *out = j->out;
+    if (j->add)
+        for (int64_t i = lo; i < hi; i++) out[i] += g[i];
+    else
+        memcpy(out + lo, g + lo, (size_t)(hi - lo) * sizeof(float));
+}
+
+void rd_op_mask(rd_backend *be, int64_t n, const float *y, float *g)
+{
+    job j = {y, NULL, g, false};
+    rd_parallel(be, n, GRAIN, mask_part, &j);
+}
+
+void rd_op_masked(rd_backend *be, int64_t n, const float *y, const float *g, float *out, bool add)
+{
+    job j = {y, g, out, add};
+    rd_parallel(be, n, GRAIN, masked_part, &j);
+}
+
+void rd_op_copy(rd_backend *be, int64_t n, const float *x, float *out, bool add)
+{
+    job j = {NULL, x, out, add};
+    rd_parallel(be, n, GRAIN, copy_part, &j);
+}
+
+rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const float **v, rd_status *st)
+{
+    const rd_image_view to = rd_image_view_of(like), from = rd_image_view_of(x);
+    float *copy;
+    *v = x->v;
+    if (x->layout == like->layout) return RD_OK;
+    if (x->layout && like->layout) return rd_fail(st, RD_EBUG, "images of two blocked orders meet");
+    RD_TRY(rd_arena_get(a, (size_t)(to.n * to.sample) * sizeof(float), &copy, st));
+    for (int64_t i = 0; i < to.n; i++)
+        if (like->layout)
+            rd_image_from_nhwc(&to, x->v + i * from.sample, copy + i * to.sample, false);
+        else
+            rd_image_to_nhwc(&from, x->v + i * from.sample, copy + i * to.sample, false);
+    *v = copy;
+done:
+    return st->code;
+}
+
+rd_code rd_op_to_order(const rd_var *like, const rd_var *x, const float *g, float *out, bool add, rd_status *st)
+{
+    const rd_image_view from = rd_image_view_of(like), to = rd_image_view_of(x);
+    if (x->layout && like->layout) return rd_fail(st, RD_EBUG, "images of two blocked orders meet");
+    for (int64_t i = 0; i < to.n; i++)
+        if (like->layout)
+            rd_image_to_nhwc(&from, g + i * from.sample, out + i * to.sample, add);
+        else
+            rd_image_from_nhwc(&to, g + i * from.sample, out + i * to.sample, add);
+    return st->code;
+}

@@ -1,0 +1,97 @@
+/* shortcut.c -- option A of He et al. 2015 (arXiv:1512.03385, 3.3): every stride-th pixel, and zeros for the channels that
+ * are new, half of them before the old ones, half after (an odd one after).
+ *   y[i, p, q, before + c] = x[i, p stride, q stride, c] */
+#include "shared/image_op.h"
+#include <string.h>
+
+typedef struct attr {
+    int64_t stride, c_out;
+} attr;
+
+static rd_code infer(rd_call *c, rd_status *st)
+{
+    const attr *a = c->attr;
+    const rd_var *x = c->in[0];
+    RD_TRY(rd_op_image_check("shortcut", x, st));
+    if (a->stride < 1 || a->c_out < x->dim[3])
+        return rd_fail(st, RD_EBUG, "shortcut: stride %lld, %lld channels of %lld", (long long)a->stride,
+                       (long long)a->c_out, (long long)x->dim[3]);
+    rd_image_set(c->out[0], x->dim[0], (x->dim[1] - 1) / a->stride + 1, (x->dim[2] - 1) / a->stride + 1, a->c_out,
+                 x->layout);
+done:
+    return st->code;
+}
+
+typedef struct job {
+    rd_image_view x, y;
+    int64_t stride, before;
+    float *vx, *vy;
+    bool back;
+} job;
+
+static void part(void *ctx, int64_t lo, int64_t hi)
+{
+    const job *j = ctx;
+    const rd_image_view *x = &j->x, *y = &j->y;
+    for (int64_t i = lo; i < hi; i++)
+        for (int64_t c = 0; c < x->c; c++) {
+            const int64_t d = c + j->before;
+            float *vx = j->vx + i * x->sample + c / x->B * x->P * x->B + c % x->B;
+            float *vy = j->vy + i * y->sample + d / y->B * y->P * y->B + d % y->B;
+            for (int64_t p = 0; p < y->h; p++)
+                for (int64_t q = 0; q < y->w; q++) {
+                    float *a = vx + (p * x->w + q) * j->stride * x->B, *b = vy + (p * y->w + q) * y->B;
+                    if (j->back)
+                        *a += *b;
+                    else
+                        *b = *a;
+                }
+        }
+}
+
+static job job_of(const rd_call *c)
+{
+    const attr *a = c->attr;
+    return (job){.x = rd_image_view_of(c->in[0]),
+                 .y = rd_image_view_of(c->out[0]),
+                 .stride = a->stride,
+                 .before = (a->c_out - c->in[0]->dim[3]) / 2};
+}
+
+static rd_code forward(rd_call *c, rd_status *st)
+{
+    (void)st;
+    job j = job_of(c);
+    j.vx = c->in[0]->v;
+    j.vy = c->out[0]->v;
+    memset(j.vy, 0, (size_t)(j.y.n * j.y.sample) * sizeof(float));
+    rd_parallel(c->be, j.x.n, 1, part, &j);
+    return RD_OK;
+}
+
+static rd_code backward(rd_call *c, rd_status *st)
+{
+    job j = job_of(c);
+    bool add;
+    RD_TRY(rd_call_grad(c, 0, &j.vx, &add, st));
+    if (!j.vx) goto done;
+    if (!add) memset(j.vx, 0, (size_t)(j.x.n * j.x.sample) * sizeof(float));
+    j.vy = c->out[0]->g;
+    j.back = true;
+    rd_parallel(c->be, j.x.n, 1, part, &j);
+done:
+    return st->code;
+}
+
+extern const rd_op rd_op_def_shortcut;
+const rd_op rd_op_def_shortcut = {.name = "shortcut",
+                                  .about = "every stride-th pixel, channels padded with zeros",
+                                  .infer = infer,
+                                  .cpu = {forward, backward},
+                                  .own_grads = true};
+
+rd_var *rd_op_shortcut(rd_tape *t, rd_var *x, int64_t stride, int64_t c_out)
+{
+    const attr a = {stride, c_out};
+    return x ? rd_tape_apply(t, &rd_op_def_shortcut, &a, sizeof a, &x, 1, NULL, 1) : NULL;
+}

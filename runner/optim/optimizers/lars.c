@@ -1,0 +1,26 @@
+/* lars.c -- You et al. 2017 (arXiv:1708.03888) as MLPerf trains ResNet-50 with it: the rate is inside the momentum.
+ *   v = mu v + lr r (g + wd w),   w -= v,   v starts at 0
+ * What comes as g here is r (g + wd w): the caller knows the norms (rd_optimizer_def.trust_ratio). Biases and the
+ * factors of norms come as plain g. */
+#include "rd/optim.h"
+
+static void update(const rd_update *u)
+{
+    const float lr = (float)u->lr, mu = (float)u->c->opt_momentum;
+    float *restrict w = u->w, *restrict v = u->slot[0];
+    const float *restrict g = u->g;
+    for (int64_t i = u->lo; i < u->hi; i++) {
+        const float vi = mu * v[i] + lr * g[i];
+        v[i] = vi;
+        w[i] -= vi;
+    }
+}
+
+const rd_optimizer_def rd_optimizer_lars = {
+    .name = "lars",
+    .about = "You et al. 2017: a trust ratio for each variable",
+    .n_slots = 1,
+    .slot_name = {"momentum"},
+    .trust_ratio = true,
+    .update = update,
+};

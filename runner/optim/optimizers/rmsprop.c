@@ -1,0 +1,37 @@
+/* rmsprop.c -- Tieleman and Hinton 2012, as TensorFlow has it: epsilon under the root, the rate inside the momentum,
+ * and a mean square that starts at 1. s = decay s + (1 - decay) g^2,   m = mu m + lr g / sqrt(s + eps),   w -= m Rows
+ * of embeddings without a token keep weight, s and m. */
+#include "rd/optim.h"
+#include <math.h>
+
+static double slot_init(const rd_optim_config *c, int slot)
+{
+    (void)c;
+    return slot == 0 ? 1.0 : 0.0;
+}
+
+static void update(const rd_update *u)
+{
+    const rd_optim_config *c = u->c;
+    const float lr = (float)u->lr, mu = (float)c->rmsprop_momentum, eps = (float)c->rmsprop_epsilon;
+    const float decay = (float)c->rmsprop_decay, rest = (float)(1.0 - c->rmsprop_decay);
+    float *restrict w = u->w, *restrict s = u->slot[0], *restrict m = u->slot[1];
+    const float *restrict g = u->g;
+    for (int64_t i = u->lo; i < u->hi; i++) {
+        const float si = decay * s[i] + rest * (g[i] * g[i]);
+        const float mi = mu * m[i] + lr * g[i] / sqrtf(si + eps);
+        s[i] = si;
+        m[i] = mi;
+        w[i] -= mi;
+    }
+}
+
+const rd_optimizer_def rd_optimizer_rmsprop = {
+    .name = "rmsprop",
+    .about = "Tieleman and Hinton 2012, with momentum",
+    .n_slots = 2,
+    .slot_name = {"rms", "momentum"},
+    .slot_init = slot_init,
+    .skips_zero_rows = true,
+    .update = update,
+};

@@ -1,0 +1,147 @@
+/* schedule_banner.c -- what the start says of the learning rate: each boundary, as the config has it and at the step of
+ * this number of ranks, with the rate from there on. */
+#include "rd/optim.h"
+#include "rd/strbuf.h"
+#include <math.h>
+#include <stdio.h>
+#include <strings.h>
+
+static bool scaled(const rd_schedule_config *c)
+{
+    return !c->lr_scaling || strcasecmp(c->lr_scaling, "none") != 0;
+}
+
+/* First step of one rank at which the decay has reached the floor; -1: never. */
+static int64_t floor_step(const rd_schedule_config *c)
+{
+    const double far = 1e15;
+    if (rd_schedule_base(c, 0.0) <= c->min_learning_rate) return 0;
+    if (c->decay_rate >= 1.0 || rd_schedule_base(c, far) > c->min_learning_rate) return -1;
+    int64_t lo = 0, hi = (int64_t)far; /* above the floor at lo, on it at hi */
+    while (hi - lo > 1) {
+        const int64_t mid = lo + (hi - lo) / 2;
+        if (rd_schedule_base(c, (double)mid) > c->min_learning_rate)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return hi;
+}
+
+static void boundary(const rd_schedule_config *c, int n_ranks, const char *what, int64_t base, rd_strbuf *b)
+{
+    const int64_t step = scaled(c) ? (base + n_ranks - 1) / n_ranks : base;
+    rd_strbuf_printf(b, "  %-18s step %lld", what, (long long)step);
+    if (step != base) rd_strbuf_printf(b, " (config: %lld)", (long long)base);
+    rd_strbuf_printf(b, ", rate %.6g\n", rd_schedule_at(c, step, n_ranks));
+}
+
+/* A boundary that the config writes in epochs. */
+static void epoch_boundary(const rd_schedule_config *c, int n_ranks, const char *what, double epoch, rd_strbuf *b)
+{
+    rd_strbuf_printf(b, "  %-18s epoch %.6g", what, epoch);
+    if (c->epoch_steps > 0.0) {
+        const int64_t step = (int64_t)ceil(epoch * c->epoch_steps - 1e-9);
+        rd_strbuf_printf(b, " = step %lld, rate %.6g", (long long)step, rd_schedule_at(c, step, n_ranks));
+    }
+    rd_strbuf_puts(b, "\n");
+}
+
+static void decay_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
+{
+    if (!c->use_decay) return;
+    const int64_t at_floor = floor_step(c);
+    if (at_floor == 0) {
+        rd_strbuf_printf(b, "  min_learning_rate %.6g is not below learning_rate: it is the rate of every step\n",
+                         c->min_learning_rate);
+        return;
+    }
+    boundary(c, n_ranks, "decay begins", c->begin_decay_at, b);
+    for (int k = 1; k <= 3; k++) {
+        const int64_t at = c->begin_decay_at + k * c->decay_steps;
+        char what[32];
+        snprintf(what, sizeof what, "decay period %d", k);
+        if (at_floor < 0 || at < at_floor) boundary(c, n_ranks, what, at, b);
+    }
+    if (at_floor > 0) boundary(c, n_ranks, "floor reached", at_floor, b);
+}
+
+static void piece_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
+{
+    rd_pieces p;
+    rd_status st = {0};
+    const bool steps = c->lr_boundary_unit && strcasecmp(c->lr_boundary_unit, "steps") == 0;
+    if (rd_schedule_pieces(c->piecewise_learning_rate_schedule, &p, &st) != RD_OK) return;
+    for (int i = 0; i + 1 < p.n; i++) {
+        char what[48];
+        snprintf(what, sizeof what, "then %.6g", p.rate[i + 1]);
+        if (steps)
+            boundary(c, n_ranks, what, (int64_t)ceil(p.at[i]), b);
+        else
+            epoch_boundary(c, n_ranks, what, p.at[i], b);
+    }
+}
+
+/* Polynomial, cosine: begin, half way, end. */
+static void smooth_lines(const rd_schedule_config *c, int n_ranks, const char *name, rd_strbuf *b)
+{
+    char begins[32];
+    snprintf(begins, sizeof begins, "%s begins", name);
+    if (c->has_steps) {
+        const int64_t at = c->has_begin ? c->begin_decay_at : c->warmup_steps;
+        boundary(c, n_ranks, begins, at, b);
+        boundary(c, n_ranks, "half way", at + c->decay_steps / 2, b);
+        boundary(c, n_ranks, "end reached", at + c->decay_steps, b);
+    } else {
+        const double at = c->has_begin_epoch ? c->decay_begin_epoch : c->warmup_epochs;
+        const double end = c->has_end_epoch ? c->decay_end_epoch : c->end_epoch;
+        epoch_boundary(c, n_ranks, begins, at, b);
+        epoch_boundary(c, n_ranks, "half way", at + (end - at) / 2, b);
+        epoch_boundary(c, n_ranks, "end reached", end, b);
+    }
+}
+
+static void warmup_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
+{
+    const double f = rd_schedule_factor(c, n_ranks);
+    if (c->warmup_steps == 0 && c->warmup_epochs == 0.0) return;
+    if (!scaled(c) && !c->has_warmup_start) {
+        rd_strbuf_puts(b, "  no warm-up: lr_scaling none has no factor to grow; warmup_start says where it begins\n");
+        return;
+    }
+    if (f <= 1.0 && !c->has_warmup_start) return;
+    if (c->has_warmup_start)
+        rd_strbuf_printf(b, "  %-18s rate %.6g\n", "warm-up begins", c->warmup_start * f * rd_schedule_base(c, 0.0));
+    if (c->warmup_steps > 0)
+        boundary(c, n_ranks, "warm-up ends", c->warmup_steps, b);
+    else
+        epoch_boundary(c, n_ranks, "warm-up ends", c->warmup_epochs, b);
+}
+
+void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, void *strbuf)
+{
+    rd_strbuf *b = strbuf;
+    const double f = rd_schedule_factor(c, n_ranks);
+    rd_strbuf_printf(b, "config %.6g, lr_scaling %s for %d rank%s: factor %.6g, effective %.6g\n", c->learning_rate,
+                     c->lr_scaling ? c->lr_scaling : "linear", n_ranks, n_ranks == 1 ? "" : "s", f,
+                     f * c->learning_rate);
+    warmup_lines(c, n_ranks, b);
+    switch (rd_schedule_policy(c)) {
+    case RD_LR_DECAY:
+        decay_lines(c, n_ranks, b);
+        break;
+    case RD_LR_PIECEWISE:
+        piece_lines(c, n_ranks, b);
+        break;
+    case RD_LR_POLYNOMIAL:
+        smooth_lines(c, n_ranks, "polynomial", b);
+        break;
+    case RD_LR_COSINE:
+        smooth_lines(c, n_ranks, "cosine", b);
+        break;
+    }
+    if (c->has_plateau)
+        rd_strbuf_printf(b, "  plateau: times %.6g after %lld evaluation%s without a gain of %.6g, not below %.6g\n",
+                         c->plateau_factor, (long long)c->plateau_patience, c->plateau_patience == 1 ? "" : "s",
+                         c->plateau_min_delta, f * c->plateau_min_lr);
+}

@@ -1,0 +1,170 @@
+/* bench_config.c -- what bench mode puts into the config beside what is written there: defaults of tf_cnn_benchmarks
+ * for a run that is started by flags alone, the model's usual batch size, the dataset that --data_dir and --data_name
+ * mean. */
+#include "bench_impl.h"
+
+#include <string.h>
+
+/* Batch sizes per device of tf_cnn_benchmarks, of Horovod's MNIST example for mnist_cnn. The beginning of a name counts
+ * where no whole name fits. */
+static const struct {
+    const char *model;
+    int64_t n;
+} usual[] = {{"resnet50", 64},      {"resnet101", 32}, {"resnet152", 32}, {"resnet18", 64},  {"resnet34", 64},
+             {"resnet_cifar", 128}, {"resnet20", 128}, {"resnet32", 128}, {"resnet44", 128}, {"resnet56", 128},
+             {"resnet110", 128},    {"resnet", 64},    {"vgg", 64},       {"alexnet", 512},  {"lenet", 32},
+             {"mnist_cnn", 128},    {"trivial", 32},   {"seq2seq", 64}};
+
+static int64_t usual_batch(const char *model)
+{
+    for (int whole = 1; whole >= 0; whole--)
+        for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+            if (whole ? strcmp(usual[i].model, model) == 0
+                      : strncmp(usual[i].model, model, strlen(usual[i].model)) == 0)
+                return usual[i].n;
+    return 32;
+}
+
+static bool contains(const char *s, const char *piece)
+{
+    return s && strstr(s, piece) != NULL;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static bool known_dataset(const char *name)
+{
+    int n = 0;
+    const rd_dataset_def *const *defs = rd_dataset_defs(&n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(defs[i]->name, name) == 0) return true;
+    return false;
+}
+
+/* The dataset that tf_cnn_benchmarks' name of it means here, by the form that the path has; NULL: none. */
+static const char *dataset_of(const char *name, const char *path)
+{
+    const bool tar = strstr(path, ".tar") != NULL, many = strpbrk(path, "{*?[") != NULL;
+    if (known_dataset(name)) return name;
+    if (strcmp(name, "imagenet") == 0) return tar && many ? "webdataset" : tar ? "imagenet_tar" : "image_folder";
+    if (strcmp(name, "cifar10") == 0 || strcmp(name, "cifar100") == 0) return "cifar";
+    if (strcmp(name, "mnist") == 0) return ends_with(path, ".npz") ? "npz_images" : "idx";
+    return NULL;
+}
+
+/* Unless it has been said otherwise. Takes v. */
+static rd_code put(rd_config *c, const char *key, json_t *v, const char *source, rd_status *st)
+{
+    if (rd_config_has(c, key)) {
+        json_decref(v);
+        return RD_OK;
+    }
+    return rd_config_put(c, key, v, source, st);
+}
+
+/* What tf_cnn_benchmarks does with images of this dataset. Archives and patterns are files of a folder here. */
+static rd_code put_data(rd_config *c, const char *dataset, const char *path, bool augment, const char *source,
+                        rd_status *st)
+{
+    const bool cifar = strcmp(dataset, "cifar") == 0, digits = strcmp(dataset, "idx") == 0 || ends_with(path, ".npz");
+    const char *slash = strrchr(path, '/');
+    const char *file = slash ? slash + 1 : path;
+    RD_TRY(put(c, "dataset", json_string(dataset), source, st));
+    if (!cifar && (contains(file, ".tar") || ends_with(file, ".npz"))) {
+        json_t *dir = slash ? json_stringn(path, slash > path ? (size_t)(slash - path) : 1) : json_string(".");
+        (void)put(c, "train_data", json_string(file), source, st);
+        (void)rd_config_put(c, "data_dir", dir, source, st); /* last: path may be the value that this frees */
+        RD_TRY(st->code);
+    }
+    if (strcmp(dataset, "webdataset") == 0) RD_TRY(put(c, "n_classes", json_integer(1000), source, st));
+    if (digits || !augment) return RD_OK;
+    RD_TRY(put(c, "augmentation", json_string(cifar ? "pad_crop_flip" : "crop_flip"), source, st));
+    RD_TRY(put(c, "normalization", json_string("symmetric"), source, st));
+done:
+    return st->code;
+}
+
+/* --data_name says which dataset --data_dir is, or, without that, which one the synthetic images are like. */
+static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_status *st)
+{
+    static const char *const guesses[] = {"imagenet", "cifar100", "cifar10", "mnist", NULL};
+    const char *name = rd_cli_bench_value(cli, "data_name"), *dir = rd_cli_bench_value(cli, "data_dir");
+    const bool given = name != NULL;
+    if (!dir && name && !rd_config_has(c, "data_dir")) {
+        for (int i = 0; bench_data_names[i]; i++)
+            if (strcmp(bench_data_names[i], name) == 0) {
+                rd_strbuf_printf(said, "--data_name=%s is bench_data=%s\n", name, name);
+                return put(c, "bench_data", json_string(name), "--data_name", st);
+            }
+        return rd_fail(st, RD_EUSAGE,
+                       "--data_name=%.64s: there are no synthetic images of that name; one of imagenet, cifar10, "
+                       "cifar100, mnist, or give --data_dir",
+                       name);
+    }
+    if (!dir) dir = json_string_value(rd_config_get(c, "data_dir"));
+    if (!dir || (rd_config_has(c, "dataset") && !given)) return RD_OK;
+    for (int i = 0; !name && guesses[i]; i++)
+        if (strstr(dir, guesses[i])) name = guesses[i];
+    if (!name && cli->config_file) return RD_OK; /* the model's own */
+    const char *dataset = name ? dataset_of(name, dir) : NULL;
+    if (!name)
+        return rd_fail(st, RD_EUSAGE,
+                       "--data_dir=%.200s: the path does not say which data is there; give --data_name=imagenet, "
+                       "cifar10, cifar100 or mnist, or the name of a dataset (--help)",
+                       dir);
+    if (!dataset)
+        return rd_fail(st, RD_EUSAGE,
+                       "--data_name=%.64s is unknown; imagenet, cifar10, cifar100, mnist, or the name of a dataset "
+                       "(--help)",
+                       name);
+    if (given)
+        rd_strbuf_printf(said, "--data_name=%s is dataset=%s\n", name, dataset);
+    else
+        rd_strbuf_printf(said, "dataset is %s, by '%s' in the path\n", dataset, name);
+    if (given) rd_config_drop(c, "dataset");
+    return put_data(c, dataset, dir, !cli->config_file, given ? "--data_name" : "--data_dir", st);
+}
+
+/* Synthetic images like those of ImageNet, which have 1001 classes there? */
+static bool imagenet_of(const rd_config *c, const char *model)
+{
+    const rd_model_def *def = model ? rd_model_find(model) : NULL;
+    const char *data = json_string_value(rd_config_get(c, "bench_data"));
+    if (!def || !def->unit || !json_is_true(rd_config_get(c, "bench_synthetic"))) return false;
+    return data ? strcmp(data, "imagenet") == 0
+                : def->default_dataset && strcmp(def->default_dataset, "image_folder") == 0;
+}
+
+rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_status *st)
+{
+    static const char tf[] = "tf_cnn_benchmarks' default";
+    const bool horovod = rd_cli_bench_value(cli, "num_iters") || rd_cli_bench_value(cli, "num_batches_per_iter");
+    const char *size = rd_cli_bench_value(cli, "batch_size");
+    const char *model = json_string_value(rd_config_get(c, "model"));
+    const int64_t n = usual_batch(model ? model : "");
+    RD_TRY(choose_data(cli, c, said, st));
+    if (!rd_config_has(c, "batch_size") && (!cli->config_file || size)) {
+        rd_strbuf_printf(said, "batch_size is %lld, the usual one of %s\n", (long long)n, model ? model : "it");
+        RD_TRY(put(c, "batch_size", json_integer((json_int_t)n), "the model's usual one", st));
+    }
+    if (horovod) RD_TRY(put(c, "bench_format", json_string("horovod"), "Horovod's flags", st));
+    if (cli->config_file) goto done;
+    RD_TRY(put(c, "bench_format", json_string("tfcnn"), tf, st));
+    if (!rd_config_has(c, "bench_epochs")) RD_TRY(put(c, "bench_steps", json_integer(100), tf, st));
+    RD_TRY(put(c, "bench_warmup", json_integer(10), tf, st));
+    RD_TRY(
+        put(c, "bench_synthetic", json_boolean(!rd_config_has(c, "dataset") && !rd_config_has(c, "data_dir")), tf, st));
+    RD_TRY(put(c, "optimizer", json_string("sgd"), tf, st));
+    /* As large as the rate is there in the first steps, so that the loss stays what it is at the start. */
+    if (!rd_config_has(c, "piecewise_learning_rate_schedule"))
+        RD_TRY(put(c, "learning_rate", json_real(3e-5), "bench mode", st));
+    RD_TRY(put(c, "weight_decay", json_real(4e-5), tf, st));
+    if (imagenet_of(c, model) && !horovod) RD_TRY(put(c, "n_classes", json_integer(1001), tf, st));
+done:
+    if (said->failed) rd_fail(st, RD_EENV, "out of memory for the command line");
+    return st->code;
+}

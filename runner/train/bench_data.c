@@ -1,0 +1,156 @@
+/* bench_data.c -- synthetic data of bench mode, the same for every way of dealing it to ranks.
+ *
+ * Images: one batch, made before the first step and used in every step, as tf_cnn_benchmarks has it: pixels from a
+ * normal distribution of mean 127 and deviation 60, cut at two deviations, mapped by x / 127.5 - 1; labels uniform. So
+ * input costs nothing. Sentences: random words, lengths uniform in [bench_min_len, bench_max_len], new in every step,
+ * for lengths are what a step's cost depends on; making them takes less than a thousandth of the step. */
+#include "bench_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct data_shape {
+    const char *name, *dataset; /* dataset: of models whose own data has this shape */
+    int64_t h, w, c, n_classes, n_epoch;
+} data_shape;
+static const data_shape shapes[] = {{"imagenet", "image_folder", 224, 224, 3, 1000, 1281167},
+                                    {"cifar10", "cifar", 32, 32, 3, 10, 50000},
+                                    {"cifar100", NULL, 32, 32, 3, 100, 50000},
+                                    {"mnist", "idx", 28, 28, 1, 10, 60000}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+const char *const bench_data_names[] = {"imagenet", "cifar10", "cifar100", "mnist", NULL};
+
+rd_code bench_synthetic_spec(bench *b, rd_data_spec *out, rd_status *st)
+{
+    static const char *const labels[N_SHAPES] = {"imagenet (synthetic)", "cifar10 (synthetic)", "cifar100 (synthetic)",
+                                                 "mnist (synthetic)"};
+    const char *want = b->c.bench_data, *dataset = b->run->model->default_dataset;
+    int k = -1;
+    if (!b->images) {
+        *out = (rd_data_spec){.src_vocab_size = b->c.bench_vocab, .tgt_vocab_size = b->c.bench_vocab};
+        b->data = "sentences (synthetic)";
+        return RD_OK;
+    }
+    for (int i = 0; i < N_SHAPES && k < 0; i++) {
+        const char *is = want ? shapes[i].name : shapes[i].dataset;
+        if (is && strcmp(is, want ? want : dataset ? dataset : "") == 0) k = i;
+    }
+    if (k < 0)
+        return rd_fail(st, RD_EUSAGE,
+                       "nothing says which images model '%s' takes; give the key 'bench_data', or real data (key "
+                       "'dataset')",
+                       b->run->model->name);
+    const int64_t h = (int64_t)run_real(b->run, "image_size", 0.0), w = (int64_t)run_real(b->run, "image_width", 0.0),
+                  c = (int64_t)run_real(b->run, "image_channels", 0.0), v = (int64_t)run_real(b->run, "n_classes", 0.0);
+    *out = (rd_data_spec){.n_classes = v > 0 ? v : shapes[k].n_classes,
+                          .image_h = h > 0 ? h : shapes[k].h,
+                          .image_w = w > 0   ? w
+                                     : h > 0 ? h
+                                             : shapes[k].w,
+                          .image_c = c > 0 ? c : shapes[k].c};
+    b->data = labels[k];
+    b->n_epoch = shapes[k].n_epoch;
+    return RD_OK;
+}
+
+/* n normal numbers, drawn again beyond two deviations: sample by sample, by Box and Muller. */
+static void normal(rd_key key, uint64_t sample, int64_t n, float *out)
+{
+    enum { BLOCK = 4096 };
+    float u[BLOCK];
+    uint64_t block = 0;
+    for (int64_t i = 0; i < n; block++) {
+        rd_philox_uniform(key, (sample << 24) + block, BLOCK, u);
+        for (int j = 0; j + 1 < BLOCK && i < n; j += 2) {
+            const float r = sqrtf(-2.0f * logf(1.0f - u[j])), a = 6.2831853f * u[j + 1];
+            const float z[2] = {r * cosf(a), r * sinf(a)};
+            for (int k = 0; k < 2 && i < n; k++)
+                if (fabsf(z[k]) <= 2.0f) out[i++] = (127.0f + 60.0f * z[k]) / 127.5f - 1.0f;
+        }
+    }
+}
+
+static rd_code make_images(bench *b, rd_status *st)
+{
+    const rd_run *r = b->run;
+    const int64_t n = r->c.batch_size, first = r->world->rank * n, h = r->spec.image_h, w = r->spec.image_w,
+                  c = r->spec.image_c, each = h * w * c;
+    const rd_key pixels = rd_key_make(r->seed, RD_RNG_TEST, 2, 0), classes = rd_key_make(r->seed, RD_RNG_TEST, 3, 0);
+    int64_t *off = NULL, *one = NULL, *sample = NULL;
+    float *x = NULL;
+    int32_t *label = NULL;
+    size_t bytes = 0;
+    if (__builtin_mul_overflow((size_t)n * sizeof *x, (size_t)each, &bytes))
+        return rd_fail(st, RD_EUSAGE, "a batch of %lld images of %lld x %lld does not fit into memory", (long long)n,
+                       (long long)h, (long long)w);
+    RD_TRY(rd_arena_new((size_t)1 << 20, &b->kept, st));
+    RD_TRY(rd_arena_get(b->kept, bytes, &x, st));
+    RD_TRY(rd_arena_get(b->kept, (size_t)n * sizeof *label, &label, st));
+    RD_TRY(rd_arena_get(b->kept, (size_t)n * sizeof *sample, &sample, st));
+    RD_TRY(rd_arena_get(b->kept, (size_t)(n + 1) * sizeof *off, &off, st));
+    RD_TRY(rd_arena_get(b->kept, (size_t)(n + 1) * sizeof *one, &one, st));
+    for (int64_t i = 0; i < n; i++) {
+        float u = 0.0f;
+        rd_philox_uniform(classes, (uint64_t)(first + i), 1, &u);
+        label[i] = (int32_t)(u * (float)r->spec.n_classes);
+        if (label[i] >= r->spec.n_classes) label[i] = (int32_t)r->spec.n_classes - 1; /* the product was rounded up */
+        normal(pixels, (uint64_t)(first + i), each, x + i * each);
+        sample[i] = first + i;
+    }
+    for (int64_t i = 0; i <= n; i++) off[i] = i * each, one[i] = i;
+    b->fixed = (rd_batch){.n_global = r->global_batch, .n = n, .sample = sample, .n_fields = 2};
+    b->fixed.field[0] =
+        (rd_field){.name = "image", .dtype = RD_F32, .data = x, .off = off, .n_dim = 3, .dim = {h, w, c}};
+    b->fixed.field[1] = (rd_field){.name = "label", .dtype = RD_I32, .data = label, .off = one};
+done:
+    return st->code;
+}
+
+static rd_code make_side(const bench *b, const char *name, int64_t first, int64_t n, uint64_t side, rd_field *f,
+                         rd_status *st)
+{
+    rd_run *r = b->run;
+    const int64_t lo = b->c.bench_min_len, hi = b->c.bench_max_len > lo ? b->c.bench_max_len : lo;
+    const rd_key key = rd_key_make(r->seed, RD_RNG_TEST, side, 0);
+    int64_t *off = NULL, total = 0;
+    int32_t *ids = NULL;
+    float *u = NULL;
+    RD_TRY(rd_arena_get(r->data, (size_t)(n + 1) * sizeof *off, &off, st));
+    RD_TRY(rd_arena_get(r->data, (size_t)(n * hi + 1) * sizeof *ids, &ids, st));
+    RD_TRY(rd_arena_get(r->data, (size_t)(hi + 1) * sizeof *u, &u, st));
+    for (int64_t i = 0; i < n; i++) {
+        rd_philox_uniform(key, (uint64_t)(first + i), hi + 1, u);
+        const int64_t len = lo + (int64_t)(u[hi] * (float)(hi - lo + 1));
+        off[i] = total;
+        for (int64_t t = 0; t < len; t++)
+            ids[total++] = (int32_t)(RD_N_SPECIAL + (int64_t)(u[t] * (float)(b->c.bench_vocab - RD_N_SPECIAL)));
+        ids[off[i]] = RD_SOS;
+        ids[total - 1] = RD_EOS;
+    }
+    off[n] = total;
+    *f = (rd_field){.name = name, .dtype = RD_I32, .data = ids, .off = off};
+done:
+    return st->code;
+}
+
+rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st)
+{
+    bench *b = (bench *)(void *)s;
+    rd_run *r = b->run;
+    const int64_t n = r->c.batch_size, first = r->at.step * r->global_batch + r->world->rank * n;
+    int64_t *sample = NULL;
+    if (b->images) {
+        if (b->fixed.n == 0) RD_TRY(make_images(b, st));
+        *out = b->fixed;
+        out->step = out->epoch = r->at.step; /* the epoch: other dropout masks in each step */
+        return RD_OK;
+    }
+    rd_arena_reset(r->data);
+    RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *sample, &sample, st));
+    for (int64_t i = 0; i < n; i++) sample[i] = first + i;
+    *out = (rd_batch){.step = r->at.step, .n_global = r->global_batch, .n = n, .sample = sample, .n_fields = 2};
+    RD_TRY(make_side(b, "source", first, n, 0, &out->field[0], st));
+    RD_TRY(make_side(b, "target", first, n, 1, &out->field[1], st));
+done:
+    return st->code;
+}

@@ -1,0 +1,70 @@
+/* fault.c -- where every rank says what it begins, and faults on request, for the tests of what happens then.
+ *
+ *     RD_FAULT=KIND:RANK:STEP:PHASE   in the environment of all ranks; PHASE as rd_phase_name gives it
+ *
+ *     kill, stop, exit     the process: SIGKILL, SIGSTOP, _exit without a word
+ *     hang, slow           sleeps for ever; for 1.5 seconds
+ *     data, memory         a failure with the code of bad data, of missing memory
+ *     nan, flip            a gradient that is not finite; one bit of one weight
+ *     disk                 no file may grow beyond 1 KB from now on */
+#include "run_impl.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct fault {
+    char kind[16], phase[16];
+    int rank;
+    long long step;
+} fault;
+
+static bool wanted(const rd_run *r, rd_phase phase, int64_t step, fault *f)
+{
+    const char *text = getenv("RD_FAULT");
+    return text && sscanf(text, "%15[a-z]:%d:%lld:%15[a-z]", f->kind, &f->rank, &f->step, f->phase) == 4 &&
+           f->rank == r->world->rank && f->step == step && strcmp(f->phase, rd_phase_name(phase)) == 0;
+}
+
+static void sleep_s(double s)
+{
+    struct timespec t = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    while (nanosleep(&t, &t) != 0) {
+    }
+}
+
+static rd_code happen(rd_run *r, const fault *f, rd_status *st)
+{
+    if (strcmp(f->kind, "kill") == 0) (void)raise(SIGKILL);
+    if (strcmp(f->kind, "stop") == 0) (void)raise(SIGSTOP);
+    if (strcmp(f->kind, "exit") == 0) _exit(0);
+    if (strcmp(f->kind, "hang") == 0) sleep_s(1e6);
+    if (strcmp(f->kind, "slow") == 0) sleep_s(1.5);
+    if (strcmp(f->kind, "data") == 0) return rd_fail(st, RD_EDATA, "a fault was asked for: bad data at step %lld", f->step);
+    if (strcmp(f->kind, "memory") == 0) return rd_fail(st, RD_EENV, "a fault was asked for: no memory at step %lld", f->step);
+    if (strcmp(f->kind, "nan") == 0) rd_params_grads(r->params)[0] = NAN;
+    if (strcmp(f->kind, "flip") == 0) {
+        uint32_t bits;
+        memcpy(&bits, rd_params_values(r->params), sizeof bits);
+        bits ^= 1u << 12;
+        memcpy(rd_params_values(r->params), &bits, sizeof bits);
+        rd_params_touch(r->params);
+    }
+    if (strcmp(f->kind, "disk") == 0) {
+        const struct rlimit small = {1024, 1024};
+        (void)signal(SIGXFSZ, SIG_IGN);
+        (void)setrlimit(RLIMIT_FSIZE, &small);
+    }
+    return st->code;
+}
+
+rd_code run_phase(rd_run *r, rd_phase phase, int64_t step, rd_status *st)
+{
+    fault f;
+    rd_watch_beat(r->watch, phase, step);
+    return wanted(r, phase, step, &f) ? happen(r, &f, st) : st->code;
+}

@@ -1,0 +1,274 @@
+/* pictures.c -- samples of an image model as people see them: several side by side in one picture, with a table that
+ * names them, and the confusion matrix as a picture.
+ *
+ * A batch holds pixels as the model takes them; what the dataset says of mean and deviation turns them back. */
+#include "run_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool run_is_image(const rd_run *r)
+{
+    return r->spec.n_classes > 0 && r->spec.image_h > 0;
+}
+
+void class_text(const rd_dataset *d, int32_t k, rd_strbuf *out)
+{
+    const size_t before = out->n;
+    run_text(d, 1, &k, 1, false, out);
+    if (out->n == before) rd_strbuf_printf(out, "%" PRId32, k);
+}
+
+/* ---- gallery ---- */
+
+static size_t picture_bytes(const gallery *g)
+{
+    return (size_t)(g->h * g->w * g->c);
+}
+
+rd_code gallery_start(gallery *g, const rd_data_spec *spec, int room, rd_status *st)
+{
+    const int64_t c = spec->image_c >= 3 ? 3 : 1;
+    g->n = 0;
+    if (g->pixels && g->h == spec->image_h && g->w == spec->image_w && g->c == c && g->room == room) return RD_OK;
+    gallery_release(g);
+    g->h = spec->image_h;
+    g->w = spec->image_w;
+    g->c = c;
+    g->pixels = malloc((size_t)room * picture_bytes(g) + 1);
+    if (!g->pixels) return rd_fail(st, RD_EENV, "out of memory for %d sample images", room);
+    g->room = room;
+    return RD_OK;
+}
+
+void gallery_release(gallery *g)
+{
+    free(g->pixels);
+    *g = (gallery){0};
+}
+
+static uint8_t to_pixel(float v, float mean, float scale)
+{
+    const float x = v * scale + mean;
+    return x > 0.0f ? (uint8_t)(x < 255.0f ? x + 0.5f : 255.0f) : 0; /* a NaN is black */
+}
+
+/* Where the dataset does not say how it normalises, the image's own range is stretched to 0 .. 255. */
+static void own_range(const float *x, int64_t n, float *mean, float *scale)
+{
+    float lo = x[0], hi = x[0];
+    for (int64_t i = 1; i < n; i++) {
+        lo = x[i] < lo ? x[i] : lo;
+        hi = x[i] > hi ? x[i] : hi;
+    }
+    *scale = hi > lo ? 255.0f / (hi - lo) : 0.0f;
+    *mean = -lo * *scale;
+}
+
+void gallery_add(gallery *g, const rd_data_spec *spec, const rd_batch *b, int64_t i, const rd_loss_out *out)
+{
+    const rd_field *image = rd_batch_field(b, "image"), *label = rd_batch_field(b, "label");
+    if (!g->pixels || g->n >= g->room || !image || !image->off || image->dtype != RD_F32 || !label || !out->argmax)
+        return;
+    const int64_t per = image->off[i + 1] - image->off[i], channels = spec->image_c;
+    if (per != g->h * g->w * channels) return;
+    const float *x = (const float *)image->data + image->off[i];
+    uint8_t *to = g->pixels + (size_t)g->n * picture_bytes(g);
+    float mean[4], scale[4];
+    for (int k = 0; k < 4; k++) {
+        mean[k] = spec->pixel_mean[k];
+        scale[k] = spec->pixel_std[k];
+        if (spec->pixel_std[0] == 0.0f) own_range(x, per, &mean[k], &scale[k]);
+    }
+    for (int64_t p = 0; p < g->h * g->w; p++)
+        for (int64_t k = 0; k < g->c; k++) to[p * g->c + k] = to_pixel(x[p * channels + k], mean[k & 3], scale[k & 3]);
+    g->p[g->n++] = (picture){.id = b->sample[i],
+                             .label = ((const int32_t *)label->data)[label->off ? label->off[i] : i],
+                             .predicted = out->argmax[i],
+                             .probability = out->probability ? out->probability[i] : NAN};
+}
+
+typedef struct placed {
+    const char *at; /* a picture, its pixels behind it */
+    int64_t id;
+} placed;
+
+static int by_id(const void *a, const void *b)
+{
+    const placed *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Rank 0: keeps the lowest ids of what came from all ranks. */
+static rd_code take_lowest(gallery *g, const char *all, int64_t bytes, rd_status *st)
+{
+    const size_t one = sizeof(picture) + picture_bytes(g);
+    const int64_t n = bytes / (int64_t)one;
+    placed *at = malloc((size_t)(n + 1) * sizeof *at);
+    if (!at) return rd_fail(st, RD_EENV, "out of memory for sample images");
+    for (int64_t i = 0; i < n; i++) {
+        picture p;
+        memcpy(&p, all + (size_t)i * one, sizeof p);
+        at[i] = (placed){all + (size_t)i * one, p.id};
+    }
+    qsort(at, (size_t)n, sizeof *at, by_id);
+    g->n = n < g->room ? (int)n : g->room;
+    for (int i = 0; i < g->n; i++) {
+        memcpy(&g->p[i], at[i].at, sizeof g->p[i]);
+        memcpy(g->pixels + (size_t)i * picture_bytes(g), at[i].at + sizeof(picture), picture_bytes(g));
+    }
+    free(at);
+    return RD_OK;
+}
+
+rd_code gallery_gather(rd_run *r, gallery *g, rd_status *st)
+{
+    rd_strbuf mine = {0};
+    char *all = NULL;
+    int64_t *lens = NULL, bytes = 0;
+    for (int i = 0; i < g->n; i++) {
+        rd_strbuf_add(&mine, &g->p[i], sizeof g->p[i]);
+        rd_strbuf_add(&mine, g->pixels + (size_t)i * picture_bytes(g), picture_bytes(g));
+    }
+    if (mine.failed) rd_fail(st, RD_EENV, "out of memory for sample images");
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_gather(r->comm, mine.s, (int64_t)mine.n, &all, &lens, st));
+    g->n = 0;
+    if (r->world->rank == 0) {
+        for (int i = 0; i < r->world->size; i++) bytes += lens[i];
+        (void)take_lowest(g, all, bytes, st);
+    }
+    (void)run_agree(r, st);
+done:
+    free(all);
+    free(lens);
+    rd_strbuf_release(&mine);
+    return st->code;
+}
+
+/* ---- as pictures ---- */
+
+typedef struct canvas {
+    int64_t w, h, c;
+    uint8_t *at; /* owned */
+} canvas;
+
+static bool canvas_new(canvas *k, int64_t w, int64_t h, int64_t c)
+{
+    *k = (canvas){w, h, c, malloc((size_t)(w * h * c))};
+    if (k->at) memset(k->at, 255, (size_t)(w * h * c));
+    return k->at != NULL;
+}
+
+/* A rectangle of one colour. */
+static void fill(canvas *k, int64_t x, int64_t y, int64_t w, int64_t h, const uint8_t *colour)
+{
+    for (int64_t j = y; j < y + h && j < k->h; j++)
+        for (int64_t i = x; i < x + w && i < k->w; i++) memcpy(k->at + (j * k->w + i) * k->c, colour, (size_t)k->c);
+}
+
+static void write_table(rd_events *e, int64_t step, const char *tag, const gallery *g, const rd_dataset *d,
+                        rd_status *st)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    char name[64];
+    rd_strbuf md = {0};
+    (void)snprintf(name, sizeof name, "%.40s/names", tag); /* a tag belongs to one kind of record */
+    rd_strbuf_puts(&md, "| | sample | label | prediction | probability |\n|---|---|---|---|---|\n");
+    for (int i = 0; i < g->n; i++) {
+        const int32_t id = (int32_t)g->p[i].id;
+        rd_strbuf_printf(&md, "| %d | ", i + 1);
+        if (def->text && g->p[i].id <= INT32_MAX)
+            run_text(d, 0, &id, 1, false, &md);
+        else
+            rd_strbuf_printf(&md, "%" PRId64, g->p[i].id);
+        rd_strbuf_puts(&md, " | ");
+        class_text(d, g->p[i].label, &md);
+        rd_strbuf_puts(&md, " | ");
+        class_text(d, g->p[i].predicted, &md);
+        rd_strbuf_printf(&md, " | %.4f |\n", (double)g->p[i].probability);
+    }
+    (void)rd_events_text(e, step, name, rd_strbuf_str(&md), st);
+    rd_strbuf_release(&md);
+}
+
+void gallery_write(rd_events *e, int64_t step, const char *tag, const gallery *g, const rd_dataset *d, rd_status *st)
+{
+    enum { GAP = 2, SEEN = 64 /* small images are enlarged to about this many pixels */, LARGEST = 4096 };
+    canvas k;
+    if (!e || g->n == 0) return;
+    const int64_t cols = (int64_t)ceil(sqrt((double)g->n)), rows = (g->n + cols - 1) / cols;
+    const int64_t zoom = g->w < SEEN ? SEEN / g->w : 1, w = g->w * zoom + GAP, h = g->h * zoom + GAP;
+    if (cols * w > LARGEST || rows * h > LARGEST || !canvas_new(&k, cols * w, rows * h, g->c)) return;
+    for (int i = 0; i < g->n; i++) {
+        const uint8_t *from = g->pixels + (size_t)i * picture_bytes(g);
+        for (int64_t y = 0; y < g->h; y++)
+            for (int64_t x = 0; x < g->w; x++)
+                fill(&k, i % cols * w + x * zoom, i / cols * h + y * zoom, zoom, zoom, from + (y * g->w + x) * g->c);
+    }
+    (void)rd_events_image(e, step, tag, (int)k.w, (int)k.h, (int)k.c, k.at, st);
+    free(k.at);
+    write_table(e, step, tag, g, d, st);
+}
+
+typedef struct confused {
+    int64_t count, label, taken_for;
+} confused;
+
+static int most_first(const void *a, const void *b)
+{
+    const confused *x = a, *y = b;
+    if (x->count != y->count) return x->count > y->count ? -1 : 1;
+    if (x->label != y->label) return x->label < y->label ? -1 : 1;
+    return x->taken_for < y->taken_for ? -1 : x->taken_for > y->taken_for;
+}
+
+/* The most frequent confusions by name. */
+static void write_confused(rd_events *e, int64_t step, const int64_t *counts, int64_t n, const rd_dataset *d,
+                           rd_status *st)
+{
+    enum { MOST = 20 };
+    confused *all = malloc((size_t)(n * n) * sizeof *all);
+    rd_strbuf md = {0};
+    int64_t m = 0;
+    if (!all) return;
+    for (int64_t i = 0; i < n * n; i++)
+        if (counts[i] > 0 && i / n != i % n) all[m++] = (confused){counts[i], i / n, i % n};
+    qsort(all, (size_t)m, sizeof *all, most_first);
+    rd_strbuf_puts(&md, "| samples | label | taken for |\n|---|---|---|\n");
+    for (int64_t i = 0; i < m && i < MOST; i++) {
+        rd_strbuf_printf(&md, "| %" PRId64 " | ", all[i].count);
+        class_text(d, (int32_t)all[i].label, &md);
+        rd_strbuf_puts(&md, " | ");
+        class_text(d, (int32_t)all[i].taken_for, &md);
+        rd_strbuf_puts(&md, " |\n");
+    }
+    if (m > 0) (void)rd_events_text(e, step, "confusion_matrix/names", rd_strbuf_str(&md), st);
+    rd_strbuf_release(&md);
+    free(all);
+}
+
+void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t n, const rd_dataset *d, rd_status *st)
+{
+    enum { SIDE = 256, SMALLEST = 3, LARGEST = 32, GAP = 1 };
+    canvas k;
+    if (!e || n < 1) return;
+    const int64_t fit = SIDE / n, cell = fit < SMALLEST ? SMALLEST : fit > LARGEST ? LARGEST : fit;
+    if (!canvas_new(&k, n * cell + GAP, n * cell + GAP, 3)) return;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = 0;
+        for (int64_t j = 0; j < n; j++) row += counts[i * n + j];
+        for (int64_t j = 0; j < n; j++) {
+            /* The root lets a mistake in a hundred be seen. */
+            const double share = row > 0 ? sqrt((double)counts[i * n + j] / (double)row) : 0.0;
+            const uint8_t pale = (uint8_t)(240.0 - 240.0 * share), full = (uint8_t)(240.0 - 90.0 * share);
+            const uint8_t colour[3] = {i == j ? pale : full, i == j ? full : pale, pale};
+            fill(&k, j * cell + GAP, i * cell + GAP, cell - GAP, cell - GAP, colour);
+        }
+    }
+    (void)rd_events_image(e, step, "confusion_matrix", (int)k.w, (int)k.h, 3, k.at, st);
+    free(k.at);
+    write_confused(e, step, counts, n, d, st);
+}

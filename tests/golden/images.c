@@ -1,0 +1,613 @@
+/* images.c -- the image models against PyTorch in float64: loss, gradients, running statistics, ten steps of training,
+ * an evaluation, and the number of parameters and operations. The cases and how they were made: README.md of this
+ * folder.
+ *
+ * Tolerances: a case says how far PyTorch's own float32 is from its float64 in each kind of number, for training
+ * through batch norm of few samples enlarges rounding more in a deep network than in a shallow one. Ours sums in other
+ * orders: eight times that far is allowed. One number can agree by luck, so there is a least: 2e-6 for the loss of the
+ * first pass, 1e-5 for its gradients and for running statistics, 5e-5 for losses after updates, 1e-4 for the evaluation
+ * after all of them. The script writes no case whose float32 is further off than 1e-3, so that no wrong formula passes.
+ */
+#include "rd/image_net.h"
+#include "rd/model.h"
+#include "rd/optim.h"
+#include "rd/train.h"
+#include <dirent.h>
+#include <math.h>
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FOLDER "tests/golden/images"
+#define ALLOWED 8.0 /* times the rounding of PyTorch's float32 */
+enum { MOST_CASES = 64, MOST_IMAGES = 32 };
+
+static void must(rd_code code, const rd_status *st)
+{
+    if (code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
+}
+
+/* ---- numbers by formula: README.md, "Image models" ---- */
+static uint64_t fnv1a(const char *prefix, const char *name)
+{
+    uint64_t h = 14695981039346656037u;
+    for (; *prefix; prefix++) h = (h ^ (unsigned char)*prefix) * 1099511628211u;
+    for (; *name; name++) h = (h ^ (unsigned char)*name) * 1099511628211u;
+    return h;
+}
+
+static uint32_t bits(uint64_t hash, int64_t i) /* 24 of SplitMix64 */
+{
+    uint64_t z = (hash + (uint64_t)i) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (uint32_t)((z ^ (z >> 31)) >> 40);
+}
+
+static double formula(uint64_t hash, int64_t i) /* in [-1, 1) */
+{
+    return (double)bits(hash, i) * 0x1p-23 - 1.0;
+}
+
+static void set_param(rd_params *ps, const rd_param *p)
+{
+    const uint64_t h = fnv1a("", p->name), off = fnv1a("off/", p->name);
+    const char *part = strrchr(p->name, '/') + 1;
+    float *w = rd_params_values(ps) + p->offset;
+    const bool beta = strcmp(part, "beta") == 0, first = beta && strstr(p->name, "/norm1/");
+    const double middle = strstr(p->name, "/norm2/") || strstr(p->name, "/norm3/") ? 0.25 : 1.0;
+    if (p->flags & RD_PARAM_STATE) return;
+    if (strcmp(part, "kernel") == 0) {
+        const double spread = sqrt(6.0 / (double)(p->n / p->dim[p->n_dim - 1]));
+        for (int64_t i = 0; i < p->n; i++) w[i] = (float)(formula(h, i) * spread);
+    } else if (beta || strcmp(part, "gamma") == 0) {
+        for (int64_t i = 0; i < p->n; i++) {
+            const double about = !beta ? 1.0 : first && bits(off, i) % 4 == 0 ? -3.0 : 3.0;
+            w[i] = (float)(middle * (about + 0.25 * formula(h, i)));
+        }
+    } else {
+        for (int64_t i = 0; i < p->n; i++) w[i] = (float)(0.125 * formula(h, i));
+    }
+}
+
+/* ---- a case ---- */
+typedef struct fixture {
+    json_t *info;
+    rd_config *config;
+    rd_params *ps;
+    rd_backend *be;
+    rd_tape *tape;
+    const rd_model_def *def;
+    void *model;
+    rd_batch batch;
+    float *image;
+    int32_t *label;
+    int64_t sample[MOST_IMAGES], off[MOST_IMAGES + 1], label_off[MOST_IMAGES + 1];
+} fixture;
+
+static const json_t *info(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    if (!v) fail_msg("the case has no '%s'", key);
+    return v;
+}
+
+static double number(const json_t *o, const char *key)
+{
+    return json_number_value(info(o, key));
+}
+
+static double allowed(const fixture *f, const char *kind, double least)
+{
+    return fmax(ALLOWED * number(info(f->info, "rounding"), kind), least);
+}
+
+/* keys: the case's; dropout off. quick: the initial values do not matter, and uniform ones are drawn fastest. */
+static void open_config(fixture *f, const char *model, const json_t *keys, bool quick)
+{
+    rd_status st = {0};
+    const rd_option_group *groups[RD_MAX_GROUPS];
+    json_t *o = keys ? json_deep_copy(keys) : json_object();
+    json_object_set_new(o, "model", json_string(model));
+    json_object_set_new(o, "dropout_conv", json_real(0.0));
+    json_object_set_new(o, "dropout_dense", json_real(0.0));
+    if (quick) json_object_set_new(o, "initializer", json_string("glorot_uniform"));
+    char *text = json_dumps(o, 0);
+    assert_non_null(text);
+    must(rd_config_new(model, text, strlen(text), groups, rd_option_groups(groups), false, &f->config, &st), &st);
+    free(text);
+    json_decref(o);
+}
+
+static rd_code create(fixture *f, const char *model, const json_t *image, int64_t classes, bool mixed, rd_status *st)
+{
+    rd_status own = {0};
+    rd_data_spec spec = {.n_classes = classes,
+                         .image_h = json_integer_value(json_array_get(image, 0)),
+                         .image_w = json_integer_value(json_array_get(image, 1)),
+                         .image_c = json_integer_value(json_array_get(image, 2))};
+    rd_log *log;
+    must(rd_params_new(&f->ps, &own), &own);
+    must(rd_backend_cpu_new(1, mixed, &f->be, &own), &own);
+    must(rd_log_new(0, "test", stdout, &log, &own), &own);
+    f->def = rd_model_find(model);
+    if (!f->def) fail_msg("there is no model '%s'", model);
+    const rd_model_args args = {.config = f->config,
+                                .mode = RD_MODE_TRAIN,
+                                .data = &spec,
+                                .seed = 1,
+                                .params = f->ps,
+                                .backend = f->be,
+                                .log = log};
+    (void)f->def->create(&args, &f->model, st);
+    rd_log_free(log);
+    return st->code;
+}
+
+static fixture *open_with(const char *name, bool mixed)
+{
+    rd_status st = {0};
+    fixture *f = calloc(1, sizeof *f);
+    char path[512];
+    json_error_t e;
+    assert_non_null(f);
+    snprintf(path, sizeof path, FOLDER "/%s", name);
+    f->info = json_load_file(path, 0, &e);
+    if (!f->info) fail_msg("%s:%d: %s", path, e.line, e.text);
+    const char *model = json_string_value(info(f->info, "model"));
+    const json_t *image = info(f->info, "image"), *list = info(f->info, "parameters");
+    const int64_t n = (int64_t)number(f->info, "n"), classes = (int64_t)number(f->info, "classes");
+    open_config(f, model, info(f->info, "config"), true);
+    must(create(f, model, image, classes, mixed, &st), &st);
+    must(rd_params_seal(f->ps, 1, NAN, &st), &st);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i), *shape = json_array_get(row, 1);
+        const rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
+        if (!p) fail_msg("the model has no parameter '%s'", json_string_value(json_array_get(row, 0)));
+        assert_int_equal(json_array_size(shape), p->n_dim);
+        for (int k = 0; k < p->n_dim; k++)
+            assert_int_equal(json_integer_value(json_array_get(shape, (size_t)k)), p->dim[k]);
+        set_param(f->ps, p);
+    }
+    assert_int_equal(json_array_size(list) + json_array_size(info(f->info, "states")), rd_params_n(f->ps));
+    rd_params_touch(f->ps);
+    must(rd_tape_new(f->be, f->ps, &f->tape, &st), &st);
+    int64_t dim[3], size = 1;
+    for (size_t k = 0; k < 3; k++) size *= dim[k] = json_integer_value(json_array_get(image, k));
+    assert_true(n <= MOST_IMAGES);
+    f->image = malloc((size_t)(n * size) * sizeof *f->image + 64);
+    f->label = malloc((size_t)n * sizeof *f->label);
+    assert_true(f->image && f->label);
+    const uint64_t hash = fnv1a("", "image"), square = fnv1a("", "square"), label_hash = fnv1a("", "label");
+    for (int64_t i = 0, at = 0; i < n; i++)
+        for (int64_t y = 0; y < dim[0]; y++)
+            for (int64_t x = 0; x < dim[1]; x++)
+                for (int64_t c = 0; c < dim[2]; c++, at++)
+                    f->image[at] = (float)(0.75 * formula(square, ((i * 64 + y / 8) * 64 + x / 8) * dim[2] + c) +
+                                           0.25 * formula(hash, at));
+    for (int64_t i = 0; i < n; i++) {
+        f->label[i] = (int32_t)(bits(label_hash, i) % (uint32_t)classes);
+        f->sample[i] = i;
+        f->off[i + 1] = (i + 1) * size;
+        f->label_off[i + 1] = i + 1;
+    }
+    f->batch = (rd_batch){.n = n, .n_global = n, .sample = f->sample, .n_fields = 2};
+    f->batch.field[0] = (rd_field){.name = "image", .dtype = RD_F32, .data = f->image, .off = f->off, .n_dim = 3};
+    memcpy(f->batch.field[0].dim, dim, sizeof dim);
+    f->batch.field[1] = (rd_field){.name = "label", .dtype = RD_I32, .data = f->label, .off = f->label_off};
+    return f;
+}
+
+static fixture *open_case(const char *name)
+{
+    return open_with(name, false);
+}
+
+static void close_case(fixture *f)
+{
+    rd_tape_free(f->tape);
+    if (f->model) f->def->destroy(f->model);
+    rd_backend_free(f->be);
+    rd_params_free(f->ps);
+    rd_config_free(f->config);
+    json_decref(f->info);
+    free(f->image);
+    free(f->label);
+    free(f);
+}
+
+static void near(double got, double want, double rtol, const char *what)
+{
+    if (!(fabs(got - want) <= rtol * fabs(want))) fail_msg("%s: got %.9g, want %.9g", what, got, want);
+}
+
+static rd_loss_out forward(fixture *f, bool training)
+{
+    rd_status st = {0};
+    rd_loss_out out;
+    rd_tape_reset(f->tape, training, training);
+    must(f->def->loss(f->model, f->tape, &f->batch, &out, &st), &st);
+    return out;
+}
+
+static rd_loss_out forward_backward(fixture *f)
+{
+    rd_status st = {0};
+    memset(rd_params_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
+    const rd_loss_out out = forward(f, true);
+    must(rd_tape_backward(f->tape, out.loss, &st), &st);
+    return out;
+}
+
+/* rows: [name, ..., norm, product with the fixed vector of that name]; x is divided by `by`. */
+static void check_tables(const fixture *f, const char *list, size_t at, const float *x, double by, double tolerance)
+{
+    const json_t *rows = info(f->info, list);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const char *name = json_string_value(json_array_get(row, 0));
+        const rd_param *p = rd_params_find(f->ps, name);
+        if (!p) fail_msg("the model has no '%s'", name);
+        const double norm = json_number_value(json_array_get(row, at)),
+                     dot = json_number_value(json_array_get(row, at + 1));
+        const uint64_t h = fnv1a("dot/", name);
+        double got_norm = 0.0, got_dot = 0.0;
+        for (int64_t k = 0; k < p->n; k++) {
+            const double v = (double)x[p->offset + k] / by;
+            got_norm += v * v;
+            got_dot += v * formula(h, k);
+        }
+        got_norm = sqrt(got_norm);
+        const double most = tolerance * fmax(norm, 0.01); /* some betas have no gradient but rounding */
+        if (!(fabs(got_norm - norm) <= most) || !(fabs(got_dot - dot) <= most))
+            fail_msg("%s: norm %.7g and product %.7g, want %.7g and %.7g to %.1e", name, got_norm, got_dot, norm, dot,
+                     most);
+    }
+}
+
+static void test_gradients(void **state)
+{
+    fixture *f = open_case(*state);
+    const rd_loss_out out = forward_backward(f);
+    const double n = (double)f->batch.n;
+    near(out.loss_sum, number(f->info, "loss_sum"), allowed(f, "loss", 2e-6), "loss");
+    near(out.nll_sum, number(f->info, "nll_sum"), allowed(f, "loss", 2e-6), "negative log likelihood");
+    assert_true(out.weight == n && out.n_targets == n && out.n_tokens_src == 0.0 && out.n_tokens_tgt == 0.0);
+    assert_true(out.n_correct == number(f->info, "n_correct") && out.n_top5 == number(f->info, "n_top5"));
+    check_tables(f, "parameters", 2, rd_params_grads(f->ps), n, allowed(f, "gradient", 1e-5));
+    close_case(f);
+}
+
+static void test_training(void **state)
+{
+    fixture *f = open_case(*state);
+    rd_status st = {0};
+    rd_optim *o;
+    const rd_optim_config c = {.optimizer = json_string_value(info(f->info, "optimizer")),
+                               .opt_momentum = 0.9,
+                               .adadelta_rho = 0.95,
+                               .adadelta_epsilon = 1e-7,
+                               .loss_scale = 1.0};
+    const json_t *want = info(f->info, "losses");
+    const double tolerance = allowed(f, "training", 5e-5);
+    must(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
+    for (size_t i = 0; i < json_array_size(want); i++) {
+        const rd_loss_out out = forward_backward(f);
+        char what[64];
+        snprintf(what, sizeof what, "loss of step %zu", i);
+        near(out.loss_sum / out.weight, json_number_value(json_array_get(want, i)), tolerance, what);
+        rd_optim_stats stats = {0};
+        must(rd_optim_step(o, (int64_t)i + 1, number(f->info, "lr"), 1.0 / out.weight, &stats, &st), &st);
+    }
+    rd_optim_free(o);
+    check_tables(f, "states", 1, rd_params_values(f->ps), 1.0, allowed(f, "state", 1e-5));
+    const rd_loss_out out = forward(f, false);
+    const double eval = fmax(allowed(f, "eval", 1e-4), tolerance);
+    near(out.loss_sum / out.weight, number(f->info, "eval_loss"), eval, "loss of the evaluation");
+    near(out.nll_sum / out.weight, number(f->info, "eval_nll"), eval, "its plain likelihood");
+    close_case(f);
+}
+
+/* ---- sizes that people know ---- */
+static void test_counts(void **state)
+{
+    (void)state;
+    json_error_t e;
+    json_t *rows = json_load_file(FOLDER "/parameter_counts.json", 0, &e);
+    if (!rows) fail_msg("%s", e.text);
+    assert_true(json_array_size(rows) >= 20);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const char *model = json_string_value(info(row, "model"));
+        fixture *f = calloc(1, sizeof *f);
+        rd_status st = {0};
+        assert_non_null(f);
+        open_config(f, model, NULL, false);
+        must(create(f, model, info(row, "image"), (int64_t)number(row, "classes"), false, &st), &st);
+        const rd_batch one = {.n = 3};
+        const double want = 3.0 * (6.0 * number(row, "macs") - 2.0 * number(row, "first_macs")),
+                     got = f->def->flops(f->model, &one);
+        if (rd_params_count(f->ps) != (int64_t)number(row, "parameters") || got != want)
+            fail_msg("%s: %lld parameters and %.0f operations, want %.0f and %.0f", model,
+                     (long long)rd_params_count(f->ps), got, number(row, "parameters"), want);
+        close_case(f);
+    }
+    json_decref(rows);
+}
+
+/* The numbers of papers and other programs, not of the script above. */
+static void test_known_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        int64_t h, c, classes, count;
+        double gmac; /* of all layers; 0: not looked at */
+    } known[] = {
+        {"mnist_cnn", 28, 1, 10, 1199882, 0.01199},
+        {"resnet50", 224, 3, 1000, 25557032, 3.858},
+        {"resnet50", 224, 3, 1001, 25559081, 0},
+        {"resnet50_v1.5", 224, 3, 1000, 25557032, 4.089},
+        {"resnet101", 224, 3, 1000, 44549160, 7.57},
+        {"resnet152", 224, 3, 1000, 60192808, 11.28},
+        {"resnet101_v1.5", 224, 3, 1000, 44549160, 7.80},
+        {"resnet152_v1.5", 224, 3, 1000, 60192808, 11.51},
+        {"resnet18", 224, 3, 1000, 11689512, 0},
+        {"resnet34", 224, 3, 1000, 21797672, 0},
+        {"vgg16", 224, 3, 1000, 138357544, 15.47},
+        {"resnet20", 32, 3, 10, 269722, 0},
+        {"resnet32", 32, 3, 10, 464154, 0},
+        {"resnet44", 32, 3, 10, 658586, 0},
+        {"resnet56", 32, 3, 10, 853018, 0},
+        {"resnet110", 32, 3, 10, 1727962, 0},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        fixture *f = calloc(1, sizeof *f);
+        rd_status st = {0};
+        json_t *image = json_pack("[I, I, I]", (json_int_t)known[i].h, (json_int_t)known[i].h, (json_int_t)known[i].c);
+        assert_true(f && image);
+        open_config(f, known[i].model, NULL, false);
+        must(create(f, known[i].model, image, known[i].classes, false, &st), &st);
+        if (rd_params_count(f->ps) != known[i].count)
+            fail_msg("%s: %lld parameters, want %lld", known[i].model, (long long)rd_params_count(f->ps),
+                     (long long)known[i].count);
+        const rd_param *first = rd_params_at(f->ps, 0);
+        const double out = known[i].h == 28                          ? 26.0 * 26.0
+                           : known[i].h == 224 && first->dim[0] == 7 ? 112.0 * 112.0
+                                                                     : 0.0;
+        if (known[i].gmac > 0.0 && out > 0.0) {
+            const rd_batch one = {.n = 1};
+            const double gmac = (f->def->flops(f->model, &one) + 2.0 * out * (double)first->n) / 6e9;
+            if (fabs(gmac - known[i].gmac) > 0.0051)
+                fail_msg("%s: %.4f GMAC, want %.3f", known[i].model, gmac, known[i].gmac);
+        }
+        json_decref(image);
+        close_case(f);
+    }
+}
+
+/* ---- what a user can get wrong, and what a batch can be ---- */
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *keys;
+        int64_t h, w, c, classes;
+        const char *says;
+    } bad[] = {
+        {"mnist_cnn", "{}", 5, 28, 1, 10, "too small for model mnist_cnn: 1 x 24"},
+        {"lenet", "{}", 3, 3, 1, 10, "too small for model lenet"},
+        {"alexnet", "{}", 62, 227, 3, 10, "too small for model alexnet"},
+        {"vgg16", "{}", 32, 31, 3, 10, "too small for model vgg"},
+        {"mnist_cnn", "{}", 28, 28, 1, 0, "the dataset has 0 classes"},
+        {"resnet50", "{}", 0, 0, 0, 0, "take a dataset of images"},
+        {"resnet", "{\"depth\": 20}", 32, 32, 3, 10, "18, 34, 50, 101 or 152"},
+        {"resnet_cifar", "{\"depth\": 50}", 32, 32, 3, 10, "depth"},
+        {"resnet_cifar", "{\"depth\": 18}", 32, 32, 3, 10, "6 n + 2"},
+        {"resnet50", "{\"depth\": 101}", 224, 224, 3, 10, "take model resnet"},
+        {"resnet20", "{\"depth\": 56}", 32, 32, 3, 10, "take model resnet_cifar"},
+        {"resnet50_v1.5", "{\"resnet_version\": \"v1\"}", 224, 224, 3, 10, "v1.5"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        fixture *f = calloc(1, sizeof *f);
+        rd_status st = {0};
+        json_t *keys = json_loads(bad[i].keys, 0, NULL),
+               *image = json_pack("[I, I, I]", (json_int_t)bad[i].h, (json_int_t)bad[i].w, (json_int_t)bad[i].c);
+        assert_true(f && keys && image);
+        open_config(f, bad[i].model, keys, false);
+        (void)create(f, bad[i].model, image, bad[i].classes, false, &st);
+        if (strcmp(bad[i].keys, "{\"depth\": 50}") == 0) { /* 6 * 8 + 2 is a depth */
+            assert_int_equal(st.code, RD_OK);
+        } else {
+            if (st.code != RD_EUSAGE || !strstr(st.msg, bad[i].says))
+                fail_msg("row %zu: code %d, '%s'; want '%s'", i, st.code, st.msg, bad[i].says);
+            assert_null(f->model);
+        }
+        json_decref(keys);
+        json_decref(image);
+        close_case(f);
+    }
+}
+
+static void test_batches(void **state)
+{
+    (void)state;
+    fixture *f = open_case("lenet.json");
+    rd_status st = {0};
+    rd_loss_out out;
+    const rd_batch empty = {.n = 0};
+    rd_tape_reset(f->tape, true, true); /* no sample: loss 0 and nothing to go back through */
+    must(f->def->loss(f->model, f->tape, &empty, &out, &st), &st);
+    assert_true(out.loss && out.loss->v[0] == 0.0f && out.weight == 0.0 && !out.loss->needs_grad);
+    must(rd_tape_backward(f->tape, out.loss, &st), &st);
+    f->label[1] = 10; /* ten classes: 0 to 9 */
+    rd_tape_reset(f->tape, false, false);
+    assert_int_equal(f->def->loss(f->model, f->tape, &f->batch, &out, &st), RD_EDATA);
+    assert_non_null(strstr(st.msg, "sample 1 has label 10"));
+    f->label[1] = 1;
+    f->batch.field[0].dim[1] = 27;
+    st = (rd_status){0};
+    rd_tape_reset(f->tape, false, false);
+    assert_int_equal(f->def->loss(f->model, f->tape, &f->batch, &out, &st), RD_EDATA);
+    f->batch.field[0].dim[1] = 28;
+    f->batch.field[1].dtype = RD_U8;
+    st = (rd_status){0};
+    rd_tape_reset(f->tape, false, false);
+    assert_int_equal(f->def->loss(f->model, f->tape, &f->batch, &out, &st), RD_EUSAGE);
+    close_case(f);
+}
+
+/* Dropout in training alone, a function of seed, epoch and sample; about the share asked for is dropped. */
+static void test_dropout(void **state)
+{
+    (void)state;
+    fixture *f = open_case("mnist_cnn.json");
+    rd_status st = {0};
+    const double plain = forward(f, true).loss_sum;
+    f->def->destroy(f->model);
+    f->model = NULL;
+    rd_params_free(f->ps);
+    rd_tape_free(f->tape);
+    rd_backend_free(f->be);
+    f->ps = NULL;
+    f->tape = NULL;
+    f->be = NULL;
+    must(rd_config_set(f->config, "dropout_conv=0.25", &st), &st);
+    must(rd_config_set(f->config, "dropout_dense=0.5", &st), &st);
+    must(create(f, "mnist_cnn", info(f->info, "image"), 10, false, &st), &st);
+    must(rd_params_seal(f->ps, 1, NAN, &st), &st);
+    for (int i = 0; i < rd_params_n(f->ps); i++) set_param(f->ps, rd_params_at(f->ps, i));
+    rd_params_touch(f->ps);
+    must(rd_tape_new(f->be, f->ps, &f->tape, &st), &st);
+    const double first = forward(f, true).loss_sum, again = forward(f, true).loss_sum,
+                 eval = forward(f, false).loss_sum;
+    f->batch.epoch = 1;
+    const double later = forward(f, true).loss_sum;
+    assert_true(first == again && first != plain && later != first);
+    near(eval, plain, 1e-6, "loss of an evaluation");
+    close_case(f);
+}
+
+/* Products with bfloat16 inputs: 8 bits, so 0.2 % off each, in a sum of many. */
+static void test_mixed(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"lenet.json", "mnist_cnn.json", "resnet20.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        fixture *f = open_with(names[i], true);
+        const rd_loss_out out = forward_backward(f);
+        const double want = number(f->info, "loss_sum");
+        near(out.loss_sum, want, 0.02, "loss in mixed precision");
+        assert_true(out.loss_sum != want && fabs(out.loss_sum - want) > 1e-6 * want);
+        check_tables(f, "parameters", 2, rd_params_grads(f->ps), (double)f->batch.n, 0.1);
+        close_case(f);
+    }
+}
+
+static const rd_param *created(fixture *f, const char *model, const char *keys, const char *name)
+{
+    rd_status st = {0};
+    json_t *k = json_loads(keys, 0, NULL), *image = json_pack("[i, i, i]", 64, 64, 3);
+    assert_true(k && image);
+    open_config(f, model, k, false);
+    must(create(f, model, image, 10, false, &st), &st);
+    json_decref(k);
+    json_decref(image);
+    const rd_param *p = rd_params_find(f->ps, name);
+    if (!p) fail_msg("no parameter %s", name);
+    return p;
+}
+
+static void test_initial(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *keys, *name;
+        rd_init_kind kind;
+        double value;
+        unsigned flags;
+    } rows[] = {
+        {"mnist_cnn", "{}", "mnist_cnn/conv2/kernel", RD_INIT_GLOROT, 0.0, 0},
+        {"mnist_cnn", "{}", "mnist_cnn/conv2/bias", RD_INIT_CONST, 0.0, RD_PARAM_NO_DECAY},
+        {"resnet18", "{}", "resnet/conv1/kernel", RD_INIT_NORMAL, 0.02525381361380527, 0}, /* sqrt(2 / (49 64)) */
+        {"resnet18", "{\"initializer\": \"he_normal_fan_in\"}", "resnet/conv1/kernel", RD_INIT_NORMAL,
+         0.11664236870396085, 0},                                                           /* sqrt(2 / (49 3)) */
+        {"resnet18", "{}", "resnet/dense/kernel", RD_INIT_UNIFORM, 0.04419417382415922, 0}, /* sqrt(1 / 512) */
+        {"resnet18", "{}", "resnet/dense/bias", RD_INIT_UNIFORM, 0.04419417382415922, RD_PARAM_NO_DECAY},
+        {"resnet18", "{}", "resnet/norm1/gamma", RD_INIT_CONST, 1.0, RD_PARAM_NO_DECAY},
+        {"resnet18", "{}", "resnet/stage2/block1/norm2/gamma", RD_INIT_CONST, 1.0, RD_PARAM_NO_DECAY},
+        {"resnet18", "{\"zero_gamma\": true}", "resnet/stage2/block1/norm1/gamma", RD_INIT_CONST, 1.0,
+         RD_PARAM_NO_DECAY},
+        {"resnet18", "{\"zero_gamma\": true}", "resnet/stage2/block1/norm2/gamma", RD_INIT_CONST, 0.0,
+         RD_PARAM_NO_DECAY},
+        {"resnet18", "{\"zero_gamma\": true}", "resnet/stage3/block1/projection_norm/gamma", RD_INIT_CONST, 1.0,
+         RD_PARAM_NO_DECAY},
+        {"resnet50", "{\"zero_gamma\": true}", "resnet/stage2/block1/norm3/gamma", RD_INIT_CONST, 0.0,
+         RD_PARAM_NO_DECAY},
+        {"resnet20", "{\"zero_gamma\": true}", "resnet_cifar/stage1/block1/norm2/gamma", RD_INIT_CONST, 0.0,
+         RD_PARAM_NO_DECAY},
+        {"resnet20", "{}", "resnet_cifar/norm1/variance", RD_INIT_CONST, 1.0, RD_PARAM_NO_DECAY | RD_PARAM_STATE},
+        {"lenet", "{}", "lenet/conv1/kernel", RD_INIT_TRUNCATED, 0.13127181135456945,
+         0}, /* sqrt(1 / 75) / 0.87962566 */
+        {"lenet", "{}", "lenet/dense1/kernel", RD_INIT_TRUNCATED, 0.011048543456039806, 0}, /* sqrt(2 / (16 16 64)) */
+        {"lenet", "{}", "lenet/dense2/kernel", RD_INIT_TRUNCATED, 0.04419417382415922, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        fixture *f = calloc(1, sizeof *f);
+        assert_non_null(f);
+        const rd_param *p = created(f, rows[i].model, rows[i].keys, rows[i].name);
+        if (p->init.kind != rows[i].kind || p->flags != rows[i].flags || fabs(p->init.value - rows[i].value) > 1e-12)
+            fail_msg("row %zu, %s: kind %d, value %.17g, flags %u", i, rows[i].name, (int)p->init.kind, p->init.value,
+                     p->flags);
+        close_case(f);
+    }
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    const rd_param *p = created(f, "resnet20", "{\"batch_norm_momentum\": 0.97}", "resnet_cifar/norm1/mean");
+    assert_true(p->momentum == 0.97 && p->init.value == 0.0);
+    close_case(f);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int main(void)
+{
+    static struct CMUnitTest tests[2 * MOST_CASES + 8];
+    static char title[2 * MOST_CASES][128];
+    char *names[MOST_CASES];
+    int n = 0, k = 0;
+    DIR *d = opendir(FOLDER);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (strlen(e->d_name) > 5 && strcmp(e->d_name + strlen(e->d_name) - 5, ".json") == 0 && n < MOST_CASES &&
+            strcmp(e->d_name, "parameter_counts.json") != 0)
+            names[n++] = strdup(e->d_name);
+    if (d) closedir(d);
+    if (n < 16) {
+        fprintf(stderr, "%s holds %d cases, at least 16 are expected; run from the project's folder\n", FOLDER, n);
+        return 1;
+    }
+    qsort(names, (size_t)n, sizeof *names, by_name);
+    static const struct {
+        const char *what;
+        CMUnitTestFunction fn;
+    } kinds[] = {{"loss and gradients", test_gradients}, {"ten steps and an evaluation", test_training}};
+    for (int i = 0; i < n; i++)
+        for (int w = 0; w < 2; w++, k++) {
+            snprintf(title[k], sizeof title[k], "%.80s: %s", names[i], kinds[w].what);
+            tests[k] = (struct CMUnitTest){title[k], kinds[w].fn, NULL, NULL, names[i]};
+        }
+    const struct CMUnitTest others[] = {cmocka_unit_test(test_counts),  cmocka_unit_test(test_known_counts),
+                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_batches),
+                                        cmocka_unit_test(test_dropout), cmocka_unit_test(test_mixed),
+                                        cmocka_unit_test(test_initial)};
+    memcpy(&tests[k], others, sizeof others);
+    const int failures =
+        _cmocka_run_group_tests("golden images", tests, (size_t)k + sizeof others / sizeof others[0], NULL, NULL);
+    for (int i = 0; i < n; i++) free(names[i]);
+    return failures != 0;
+}

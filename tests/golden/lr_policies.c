@@ -1,0 +1,87 @@
+/* Schedules and the plateau rule against torch and the formulas of Horovod and Keras (make_lr_policies.py). The keys go
+ * through the option table, as those of a config do. */
+#include "rd/optim.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+#include "lr_policies_values.h"
+
+/* Doubles on both sides; torch's cosine is a recursion of 50 steps. */
+static const double tolerance = 1e-12;
+
+static rd_config *read_keys(const char *keys, rd_schedule_config *c)
+{
+    const rd_option_group *groups[] = {&rd_group_schedule};
+    rd_config *cfg = NULL;
+    rd_status st = {0};
+    assert_int_equal(rd_config_new("keys", keys, strlen(keys), groups, 1, false, &cfg, &st), RD_OK);
+    assert_int_equal(rd_config_read(cfg, &rd_group_schedule, RD_MODE_TRAIN, c, &st), RD_OK);
+    if (rd_schedule_check(c, cfg, &st) != RD_OK) print_error("%s\n", st.msg);
+    assert_int_equal(st.code, RD_OK);
+    return cfg;
+}
+
+static void close_to(const char *name, int at, double got, double want)
+{
+    if (!(fabs(got - want) <= tolerance * fmax(1.0, fabs(want))))
+        print_error("%s: at %d %.17g, expected %.17g\n", name, at, got, want);
+    assert_true(fabs(got - want) <= tolerance * fmax(1.0, fabs(want)));
+}
+
+static void check_schedule(void **state)
+{
+    const struct golden_schedule *g = *state;
+    rd_schedule_config c;
+    rd_config *cfg = read_keys(g->keys, &c);
+    c.epoch_steps = g->epoch_steps;
+    c.end_epoch = g->end_epoch;
+    for (int i = 0; i < g->n; i++) {
+        const int S = (int)g->epoch_steps, s = g->step[i];
+        /* As the trainer asks: from the position in the epoch. Then from the step alone. */
+        const rd_schedule_point p = {.step = s,
+                                     .n_ranks = g->n_ranks,
+                                     .epoch = (double)(s / S) + (double)(s % S) / S,
+                                     .part = 1.0 / S,
+                                     .multiplier = 1.0};
+        close_to(g->name, s, rd_schedule_rate(&c, &p), g->rate[i]);
+        close_to(g->name, s, rd_schedule_at(&c, s, g->n_ranks), g->rate[i]);
+    }
+    rd_config_free(cfg);
+}
+
+static void check_plateau(void **state)
+{
+    const struct golden_plateau *g = *state;
+    rd_schedule_config c;
+    rd_config *cfg = read_keys(g->keys, &c);
+    rd_plateau p;
+    rd_plateau_start(&p);
+    rd_schedule_point at = {.n_ranks = 1};
+    double before = c.learning_rate;
+    for (int i = 0; i < g->n; i++) {
+        at.multiplier = p.factor;
+        const bool fell = rd_plateau_update(&c, &p, g->value[i], g->higher, rd_schedule_rate(&c, &at));
+        at.multiplier = p.factor;
+        const double now = rd_schedule_rate(&c, &at);
+        close_to(g->name, i, now, g->rate[i]);
+        assert_true(fell == (now < before));
+        before = now;
+    }
+    rd_config_free(cfg);
+}
+
+int main(void)
+{
+    enum { N_S = sizeof schedules / sizeof *schedules, N_P = sizeof plateaus / sizeof *plateaus };
+    struct CMUnitTest t[N_S + N_P];
+    for (int i = 0; i < N_S; i++)
+        t[i] = (struct CMUnitTest){
+            .name = schedules[i].name, .test_func = check_schedule, .initial_state = (void *)(uintptr_t)&schedules[i]};
+    for (int i = 0; i < N_P; i++)
+        t[N_S + i] = (struct CMUnitTest){
+            .name = plateaus[i].name, .test_func = check_plateau, .initial_state = (void *)(uintptr_t)&plateaus[i]};
+    return cmocka_run_group_tests_name("lr policies", t, NULL, NULL) != 0;
+}

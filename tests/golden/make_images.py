@@ -1,0 +1,178 @@
+"""Golden values of the image models: losses, gradients, running statistics and the first steps of training, one .json a case.
+
+    python make_images.py [--only PART_OF_A_NAME] [--check]
+
+Needs numpy, torch and torchvision. Written without any code of run_dist; images_torch.py has the networks, in float64. Weights,
+images and labels are made by formula (see README.md), so that the files hold results alone. The resnets and VGG are compared
+with torchvision's modules before anything is written. --check writes nothing. Also writes images/parameter_counts.json.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+import numpy as np
+import torch
+
+import images_torch as net
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STEPS = 10
+MOST_ROUNDING = {"loss": 1e-5, "gradient": 1e-3, "training": 1e-4, "state": 1e-4, "eval": 1e-3}
+
+
+def case(model, h, w, c, classes, n, optimizer="momentum", lr=0.01, **config):
+    return dict(model=model, image=[h, w, c], classes=classes, n=n, optimizer=optimizer, lr=lr, config=config)
+
+
+CASES = {
+    "mnist_cnn": case("mnist_cnn", 28, 28, 1, 10, 12, lr=0.003),
+    "mnist_cnn_adadelta": case("mnist_cnn", 28, 28, 1, 10, 12, "adadelta", 1.0),
+    "mnist_cnn_smoothing": case("mnist_cnn", 23, 30, 2, 7, 5, lr=0.003, label_smoothing=0.1),
+    "lenet": case("lenet", 28, 28, 1, 10, 9, lr=0.003),
+    "alexnet": case("alexnet", 67, 99, 3, 7, 4, lr=1e-4),
+    "vgg16": case("vgg16", 32, 32, 3, 7, 3, lr=1e-4),
+    "resnet20": case("resnet20", 32, 32, 3, 10, 16, lr=2e-4),
+    "resnet_cifar_groups": case("resnet_cifar", 29, 34, 3, 10, 8, lr=2e-4, depth=14, batch_norm_samples=3, batch_norm_epsilon=1e-3,
+                                batch_norm_momentum=0.75, label_smoothing=0.05),
+    "resnet56": case("resnet56", 32, 32, 3, 10, 8, lr=2e-4),
+    "resnet18": case("resnet18", 40, 40, 3, 7, 8, lr=2e-4),
+    "resnet34": case("resnet34", 40, 40, 3, 7, 4, lr=2e-4),
+    "resnet50": case("resnet50", 40, 42, 3, 7, 5, lr=2e-4, pool_padding="same"),
+    "resnet50_v1.5": case("resnet50_v1.5", 40, 42, 3, 7, 5, lr=2e-4),
+    "resnet_key": case("resnet", 40, 42, 3, 7, 5, lr=2e-4, depth=50, resnet_version="v1", batch_norm_samples=3),
+    "resnet101": case("resnet101", 40, 40, 3, 7, 4, lr=2e-4),
+    "resnet152": case("resnet152", 40, 40, 3, 7, 4, lr=2e-4),
+}
+
+
+def measures(name, x):
+    """Norm, and product with the fixed vector of that name."""
+    x = np.asarray(x, np.float64)
+    return [float(np.sqrt((x * x).sum())), float((x.ravel() * net.formula("dot/" + name, x.size)).sum())]
+
+
+def batch_of(c, dtype):
+    h, w, ch = c["image"]
+    x = net.images(c["n"], h, w, ch)
+    label = (net.bits("label", c["n"]) % np.uint64(c["classes"])).astype(np.int64)
+    return torch.tensor(x, dtype=dtype), torch.tensor(label)
+
+
+def run(c, dtype):
+    """All that is kept of a case, computed in one precision."""
+    x, label = batch_of(c, dtype)
+    m = net.Model(c, dtype)
+    out = {}
+    make = {"momentum": lambda p: torch.optim.SGD(p, lr=c["lr"], momentum=0.9),
+            "adadelta": lambda p: torch.optim.Adadelta(p, lr=c["lr"], rho=0.95, eps=1e-7)}[c["optimizer"]]
+    losses, opt = [], None
+    for step in range(STEPS):
+        loss, nll, logits = m.loss(x, label, training=True)
+        if opt is None:
+            opt = make(list(m.params.values()))
+        opt.zero_grad()
+        (loss / c["n"]).backward()
+        losses.append(loss.item() / c["n"])
+        if step == 0:
+            rank = (logits > logits.gather(1, label[:, None])).sum(1)
+            out.update(loss_sum=loss.item(), nll_sum=nll.item(), n_correct=int((rank == 0).sum()), n_top5=int((rank < 5).sum()),
+                       least_margin=float((logits.sort(1)[0].diff(dim=1)).min()),
+                       gradients={k: measures(k, p.grad.numpy()) for k, p in m.params.items()})
+        opt.step()
+        m.follow()
+    with torch.no_grad():
+        loss, nll, _ = m.loss(x, label, training=False)
+    out.update(losses=losses, eval_loss=loss.item() / c["n"], eval_nll=nll.item() / c["n"],
+               states={k: measures(k, v.numpy()) for k, v in m.states.items()},
+               shapes={k: list(p.shape) for k, p in m.params.items()})
+    return out
+
+
+def gap(a, b):
+    """Largest difference of two tables of (norm, product), in parts of the norm. Some betas have no gradient but rounding (the next
+    batch norm takes away what they add), so a norm counts as 0.01 at least."""
+    return max(max(abs(p - q) for p, q in zip(a[k], b[k])) / max(a[k][0], 0.01) for k in a)
+
+
+def rounding(exact, low):
+    """How far float32 is from float64."""
+    rel = lambda p, q: abs(p - q) / abs(p)
+    return dict(loss=max(rel(exact["loss_sum"], low["loss_sum"]), rel(exact["nll_sum"], low["nll_sum"])),
+                gradient=gap(exact["gradients"], low["gradients"]),
+                training=max(map(rel, exact["losses"], low["losses"])),
+                state=gap(exact["states"], low["states"]) if exact["states"] else 0.0,
+                eval=rel(exact["eval_loss"], low["eval_loss"]))
+
+
+def make(name, c):
+    check = net.compare_with_torchvision(c, *batch_of(c, torch.float64))
+    exact, low = run(c, torch.float64), run(c, torch.float32)
+    r = rounding(exact, low)
+    for k, most in MOST_ROUNDING.items():
+        if not r[k] < most:
+            sys.exit("%s: float32 is %.1e from float64 in %s: another seed or smaller steps" % (name, r[k], k))
+    print("%-20s %9d parameters  loss %.4f -> %.4f  margin %.0e  float32: %s%s" % (
+        name, sum(int(np.prod(s)) for s in exact["shapes"].values()), exact["losses"][0], exact["losses"][-1],
+        exact["least_margin"], "  ".join("%s %.0e" % kv for kv in r.items()), "  = torchvision" if check else ""), flush=True)
+    short = lambda v: [float("%.10g" % x) for x in v]
+    return dict(
+        c, loss_sum=exact["loss_sum"], nll_sum=exact["nll_sum"], n_correct=exact["n_correct"], n_top5=exact["n_top5"],
+        losses=exact["losses"], eval_loss=exact["eval_loss"], eval_nll=exact["eval_nll"],
+        rounding={k: float("%.2g" % v) for k, v in r.items()},
+        parameters=[[k, exact["shapes"][k]] + short(v) for k, v in exact["gradients"].items()],
+        states=[[k] + short(v) for k, v in exact["states"].items()])
+
+
+def text(d):
+    """JSON with one line for each parameter."""
+    rows = []
+    for k, v in d.items():
+        if k in ("parameters", "states"):
+            rows.append('"%s": [\n%s\n]' % (k, ",\n".join("  " + json.dumps(r) for r in v)))
+        else:
+            rows.append('"%s": %s' % (k, json.dumps(v)))
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def counts():
+    """Trainable parameters and multiply-adds of one image, at the sizes people know them by."""
+    rows = []
+    for model, h, c, classes in (
+            ("mnist_cnn", 28, 1, 10), ("lenet", 28, 1, 10), ("alexnet", 227, 3, 1000), ("alexnet", 227, 3, 1001), ("vgg11", 224, 3, 1000),
+            ("vgg16", 224, 3, 1000), ("vgg19", 224, 3, 1000), ("resnet20", 32, 3, 10), ("resnet32", 32, 3, 10),
+            ("resnet44", 32, 3, 10), ("resnet56", 32, 3, 10), ("resnet110", 32, 3, 10), ("resnet20", 32, 3, 100),
+            ("resnet18", 224, 3, 1000), ("resnet34", 224, 3, 1000), ("resnet50", 224, 3, 1000), ("resnet50", 224, 3, 1001),
+            ("resnet50_v1.5", 224, 3, 1000), ("resnet50_v1.5", 224, 3, 1001), ("resnet101", 224, 3, 1000),
+            ("resnet101_v1.5", 224, 3, 1000), ("resnet152", 224, 3, 1000), ("resnet152_v1.5", 224, 3, 1000)):
+        n, macs, first = net.count(case(model, h, h, c, classes, 1))
+        known = net.torchvision_count(model, classes)
+        if known not in (None, n):
+            sys.exit("%s has %d parameters, torchvision's %d" % (model, n, known))
+        rows.append(dict(model=model, image=[h, h, c], classes=classes, parameters=n, macs=macs, first_macs=first))
+    return rows
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--only", default="")
+    a.add_argument("--check", action="store_true")
+    args = a.parse_args()
+    torch.set_num_threads(1)
+    os.makedirs(os.path.join(HERE, "images"), exist_ok=True)
+    if not args.only:
+        rows = counts()
+        if not args.check:
+            with open(os.path.join(HERE, "images", "parameter_counts.json"), "w") as f:
+                f.write("[\n" + ",\n".join("  " + json.dumps(r) for r in rows) + "\n]\n")
+    for name, c in CASES.items():
+        if args.only in name:
+            made = text(make(name, c))
+            if not args.check:
+                with open(os.path.join(HERE, "images", name + ".json"), "w") as f:
+                    f.write(made)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+/* pixels.c -- the affine warp against Keras' matrix and SciPy's pixels, resampled boxes, a CMYK file and PNGs against
+ * Pillow's: see make_pixels.py. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "../../runner/data/images_impl.h"
+#include "pixel_values.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* The generator of make_pixels.py. */
+static void fill(uint8_t *out, int64_t n, unsigned seed)
+{
+    uint64_t x = seed;
+    for (int64_t i = 0; i < n; i++) {
+        x = (x * 1103515245u + 12345u) & 0x7FFFFFFFu;
+        out[i] = (uint8_t)(x >> 16);
+    }
+}
+
+static void check_warp(void **state)
+{
+    const struct warp_row *r = *state;
+    const rd_affine a = {r->range[0], r->range[1], r->range[2], r->range[3], r->range[4]};
+    const int n = r->h * r->w * r->c;
+    double m[6], worst = 0.0;
+    uint8_t *bytes = malloc((size_t)n);
+    float *in = malloc((size_t)n * sizeof *in), *out = malloc((size_t)n * sizeof *out);
+    assert_true(bytes && in && out);
+    rd_affine_matrix(&a, r->h, r->w, r->u, m);
+    /* u is written with nine digits: 1e-9 of a number, times a shift of at most 150 pixels. */
+    for (int k = 0; k < 6; k++) assert_float_equal(m[k], r->m[k], 1e-6);
+    fill(bytes, n, r->seed);
+    for (int i = 0; i < n; i++) in[i] = bytes[i];
+    rd_warp(in, r->h, r->w, r->c, r->m, out);
+    for (int i = 0; i < n; i++) worst = fmax(worst, fabs((double)out[i] - r->want[i]));
+    /* Float coordinates below 150 have errors of 1e-5 pixels; neighbours of this noise differ by up to 255. */
+    if (!(worst < 5e-3)) fail_msg("a pixel differs by %g", worst);
+    free(bytes);
+    free(in);
+    free(out);
+}
+
+static void check_box(void **state)
+{
+    const struct box_row *r = *state;
+    const int n = r->h * r->w, n_out = r->out_h * r->out_w;
+    rd_status st = {0};
+    rd_scratch s = {0};
+    uint8_t *bytes = malloc((size_t)n * 3), *wide = calloc((size_t)n, 4);
+    float *out = malloc((size_t)n_out * 3 * sizeof *out);
+    assert_true(bytes && wide && out);
+    fill(bytes, (int64_t)n * r->c, r->seed);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < r->c; k++) wide[i * (r->c == 3 ? 4 : 1) + k] = bytes[i * r->c + k];
+    const rd_pixels in = {wide, r->h, r->w, r->c == 3 ? 4 : 1};
+    const rd_box box = {r->box[0], r->box[1], r->box[2], r->box[3]};
+    for (int flip = 0; flip < 2; flip++) {
+        double worst = 0.0;
+        assert_int_equal(rd_resample(&in, &box, r->out_h, r->out_w, flip, &s, out, &st), RD_OK);
+        for (int i = 0; i < n_out; i++) {
+            const int x = i % r->out_w, from = i - x + (flip ? r->out_w - 1 - x : x);
+            for (int k = 0; k < r->c; k++)
+                worst = fmax(worst, fabs((double)out[i * r->c + k] - r->want[from * r->c + k]));
+        }
+        if (!(worst < 1e-3)) fail_msg("a pixel differs by %g", worst); /* sums of floats up to 255, in another order */
+    }
+    free(bytes);
+    free(wide);
+    free(out);
+    rd_scratch_release(&s);
+}
+
+static void test_cmyk(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_scratch s = {0};
+    rd_jpeg_head head;
+    rd_pixels px;
+    rd_decode answer;
+    char why[RD_WHY_BYTES];
+    assert_int_equal(rd_jpeg_look(cmyk_file, sizeof cmyk_file, &head, why), RD_DECODE_OK);
+    assert_int_equal(head.n_components, 4);
+    assert_true(head.adobe);
+    assert_int_equal(rd_jpeg_decode(cmyk_file, sizeof cmyk_file, &head, 1, 4, &s, &px, &answer, why, &st), RD_OK);
+    assert_int_equal(answer, RD_DECODE_OK);
+    for (int k = 0; k < 4; k++)
+        for (int c = 0; c < 3; c++) {
+            const int got = px.p[(8 * px.w + 8 + 16 * k) * 4 + c];
+            assert_in_range(got + 2, cmyk_rgb[k][c], cmyk_rgb[k][c] + 4); /* rounding of products, and of the decoder */
+        }
+    rd_scratch_release(&s);
+}
+
+static void check_png(void **state)
+{
+    const struct png_row *r = *state;
+    rd_status st = {0};
+    rd_scratch s = {0};
+    rd_png_head head;
+    rd_pixels px;
+    rd_decode answer;
+    char why[RD_WHY_BYTES];
+    assert_true(rd_png_is(r->file, r->n));
+    if (rd_png_look(r->file, r->n, &head, why) != RD_DECODE_OK) fail_msg("%s", why);
+    assert_int_equal(head.h, PNG_H);
+    assert_int_equal(head.w, PNG_W);
+    assert_int_equal(rd_png_decode(r->file, r->n, &head, 4, &s, &px, &answer, why, &st), RD_OK);
+    assert_int_equal(answer, RD_DECODE_OK);
+    for (int i = 0; i < PNG_H * PNG_W; i++)
+        for (int k = 0; k < 3; k++) assert_int_equal(px.p[4 * i + k], r->rgb[3 * i + k]);
+    /* Cut at any place: an answer, and with fewer rows than there are, never a whole image. */
+    for (size_t n = 0; n < r->n; n++) {
+        uint8_t *p = malloc(n + 1); /* exactly as long, so that a read past it is seen */
+        assert_non_null(p);
+        memcpy(p, r->file, n);
+        if (rd_png_look(p, n, &head, why) == RD_DECODE_OK) {
+            assert_int_equal(rd_png_decode(p, n, &head, 1, &s, &px, &answer, why, &st), RD_OK);
+            if (n + 36 < r->n)
+                assert_int_not_equal(answer,
+                                     RD_DECODE_OK); /* the last bytes are IEND, checksums, and the end of the stream */
+        } else {
+            assert_true(why[0] != '\0');
+        }
+        free(p);
+    }
+    rd_scratch_release(&s);
+}
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof(a)[0]))
+
+int main(void)
+{
+    static struct CMUnitTest t[40];
+    int n = 0;
+    for (int i = 0; i < COUNT(warp_rows); i++)
+        t[n++] = (struct CMUnitTest){warp_rows[i].name, check_warp, NULL, NULL, &warp_rows[i]};
+    for (int i = 0; i < COUNT(box_rows); i++)
+        t[n++] = (struct CMUnitTest){box_rows[i].name, check_box, NULL, NULL, &box_rows[i]};
+    for (int i = 0; i < COUNT(png_rows); i++)
+        t[n++] = (struct CMUnitTest){png_rows[i].name, check_png, NULL, NULL, &png_rows[i]};
+    t[n++] = (struct CMUnitTest)cmocka_unit_test(test_cmyk);
+    return _cmocka_run_group_tests("pixels", t, (size_t)n, NULL, NULL) != 0;
+}

@@ -1,0 +1,94 @@
+/* bench_style.c -- the figures in the lines of bench mode, beside those of NumPy (tests/support/make_bench_golden.py).
+ */
+#include "../../runner/train/bench_impl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { MAX_STEPS = 16 };
+
+static struct row {
+    const char *name;
+    int size;
+    int64_t display, n;
+    double units[MAX_STEPS], seconds[MAX_STEPS]; /* units: of one rank */
+    const char *tfcnn, *horovod;
+} table[] = {
+#include "bench_golden.inc"
+};
+
+/* What the style prints on standard output for these steps, and at the end where asked. */
+static char *printed(const struct row *r, const char *style_name, bool end)
+{
+    const rd_world world = {.size = r->size};
+    rd_run run = {.world = &world};
+    bench b = {
+        .run = &run, .images = true, .c = {.bench_display = r->display}, .r = {.n_room = r->n, .loss = 6.4, .l2 = 0.5}};
+    const bench_style *style = bench_style_find(style_name);
+    FILE *f = tmpfile();
+    assert_non_null(f);
+    b.r.step = calloc((size_t)r->n, sizeof *b.r.step);
+    assert_non_null(b.r.step);
+    assert_int_equal(fflush(stdout), 0);
+    const int was = dup(1);
+    assert_int_equal(dup2(fileno(f), 1), 1);
+    for (int64_t i = 0; i < r->n; i++) {
+        b.r.step[i] = (bench_step){.seconds = r->seconds[i], .units = r->units[i] * (double)r->size};
+        b.r.n++;
+        style->step(&b, i + 1);
+    }
+    if (end) style->end(&b);
+    (void)fflush(stdout);
+    assert_int_equal(dup2(was, 1), 1);
+    (void)close(was);
+    char *text = calloc(1, 8192);
+    assert_non_null(text);
+    rewind(f);
+    (void)fread(text, 1, 8191, f);
+    (void)fclose(f);
+    free(b.r.step);
+    free(b.rates);
+    return text;
+}
+
+static void tfcnn(void **state)
+{
+    const struct row *r = *state;
+    char *text = printed(r, "tfcnn", false);
+    assert_string_equal(text, r->tfcnn);
+    free(text);
+}
+
+static void horovod(void **state)
+{
+    const struct row *r = *state;
+    char *text = printed(r, "horovod", true);
+    assert_string_equal(text, r->horovod);
+    free(text);
+}
+
+/* Every choice of the key is a style. */
+static void names(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (; bench_style_names[n]; n++)
+        assert_string_equal(bench_style_find(bench_style_names[n])->name, bench_style_names[n]);
+    assert_int_equal(n, 4);
+}
+
+int main(void)
+{
+    enum { N = sizeof table / sizeof *table };
+    struct CMUnitTest t[2 * N + 1];
+    for (int i = 0; i < N; i++) {
+        t[2 * i] = (struct CMUnitTest){table[i].name, tfcnn, NULL, NULL, &table[i]};
+        t[2 * i + 1] = (struct CMUnitTest){table[i].name, horovod, NULL, NULL, &table[i]};
+    }
+    t[2 * N] = (struct CMUnitTest)cmocka_unit_test(names);
+    return cmocka_run_group_tests(t, NULL, NULL) != 0;
+}
