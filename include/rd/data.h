@@ -63,7 +63,7 @@ typedef struct rd_data_spec {               /* what a model needs to know of the
     uint64_t src_vocab_hash, tgt_vocab_hash;
     const rd_vocab *src_vocab, *tgt_vocab;        /* borrowed from the dataset */
     int64_t n_classes, image_h, image_w, image_c; /* images */
-    const char *const *class_names;               /* [n_classes], borrowed from the dataset; NULL: none are known */
+    const char *const *class_names; /* [n_classes], borrowed from the dataset; "" where one has no name; NULL: none has */
     float pixel_mean[4], pixel_std[4]; /* by channel: pixel (0 .. 255) = value * pixel_std + pixel_mean; 0: no images */
 } rd_data_spec;
 

@@ -179,7 +179,7 @@ static rd_code check_loaded(rd_images *m, rd_status *st)
     if (h->n == 0)
         return rd_fail(st, RD_EDATA, "no image in the %s data of '%s'", split_name[m->split],
                        m->c.data_dir ? m->c.data_dir : "");
-    const bool listed = h->classes > 0;
+    h->n_named = h->classes > 0 ? h->n_classes : 0;
     if (h->n_classes + m->label_offset > m->config_classes && m->config_classes > 0)
         return rd_fail(st, RD_EDATA,
                        "the data has %" PRId64 " classes%s, but n_classes is %" PRId64
@@ -204,7 +204,7 @@ static rd_code check_loaded(rd_images *m, rd_status *st)
     }
     hash = rd_hash(hash, m->block[RD_BLOCK_LABELS].p, (size_t)h->n * sizeof(int32_t));
     h->hash = hash;
-    if (!listed && m->config_classes > 0) h->n_classes = m->config_classes - m->label_offset;
+    if (m->config_classes > 0) h->n_classes = m->config_classes - m->label_offset;
 done:
     return st->code;
 }
@@ -256,6 +256,23 @@ static rd_code list_strings(const rd_block *b, int64_t n, const char ***out, rd_
     for (int64_t i = 0; i < n; i++, p += strlen(p) + 1) s[i] = p;
     *out = s;
     return RD_OK;
+}
+
+/* class_names, by the number that the model sees. */
+static rd_code name_classes(rd_images *m, rd_status *st)
+{
+    const int64_t n = m->head.n_classes + m->label_offset;
+    const char **known = NULL;
+    RD_TRY(list_strings(&m->block[RD_BLOCK_CLASSES], m->head.n_named, &known, st));
+    m->class_names = malloc((size_t)(n + 1) * sizeof *m->class_names);
+    if (!m->class_names) RD_TRY(rd_fail(st, RD_EENV, "out of memory for %" PRId64 " names of classes", n));
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t k = i - m->label_offset;
+        m->class_names[i] = known && k >= 0 && k < m->head.n_named ? known[k] : "";
+    }
+done:
+    free(known);
+    return st->code;
 }
 
 /* Height, width and channels of the result. */
@@ -324,8 +341,8 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void *
     if (!m) return rd_fail(st, RD_EBUG, "ranks agree without a dataset"); /* never: the failure is shared */
     RD_TRY(load_on_host(m, a->comm, st));
     if (choose_size(m, st) == RD_OK &&
-        list_strings(&m->block[RD_BLOCK_SHARDS], m->head.n_shards, &m->shards, st) == RD_OK && m->head.classes > 0)
-        (void)list_strings(&m->block[RD_BLOCK_CLASSES], m->head.n_classes, &m->class_names, st);
+        list_strings(&m->block[RD_BLOCK_SHARDS], m->head.n_shards, &m->shards, st) == RD_OK && m->head.n_named > 0)
+        (void)name_classes(m, st);
     if (st->code == RD_OK) (void)rd_shard_files_new(m->shards, m->head.n_shards, &m->files, st);
     const int n_threads = auto_threads(m, a->comm);
     if (st->code == RD_OK) (void)rd_workers_new(m, n_threads, &m->workers, st);
@@ -430,7 +447,7 @@ void rd_images_spec(void *self, rd_data_spec *out)
                           .image_h = r->h,
                           .image_w = r->w,
                           .image_c = r->c,
-                          .class_names = m->label_offset == 0 && m->class_names ? m->class_names : NULL};
+                          .class_names = m->class_names};
     for (int64_t c = 0; c < r->c; c++) {
         out->pixel_mean[c] = r->mean[c];
         out->pixel_std[c] = r->std[c];
@@ -462,16 +479,16 @@ void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool sp
 {
     const rd_images *m = self;
     rd_strbuf *b = strbuf;
+    const int64_t n_classes = m->head.n_classes + m->label_offset;
     (void)specials;
     for (int64_t k = 0; k < n; k++) {
         char name[512];
-        const int64_t class = ids[k] - m->label_offset;
         if (k > 0) rd_strbuf_puts(b, " ");
         if (side == 0) {
             rd_images_name(m, ids[k], name, sizeof name);
             rd_strbuf_puts(b, name);
-        } else if (m->class_names && class >= 0 && class < m->head.n_classes) {
-            rd_strbuf_puts(b, m->class_names[class]);
+        } else if (m->class_names && ids[k] >= 0 && ids[k] < n_classes && m->class_names[ids[k]][0]) {
+            rd_strbuf_puts(b, m->class_names[ids[k]]);
         } else {
             rd_strbuf_printf(b, "%d", ids[k]);
         }

@@ -141,12 +141,12 @@ typedef struct rd_sample {
 
 /* What the other ranks of the host are told besides the blocks; plain data. */
 typedef struct rd_images_head {
-    int64_t n, n_classes, n_shards;
+    int64_t n, n_classes, n_shards;        /* n_classes: without label_offset */
+    int64_t n_named;                       /* of the classes, in block RD_BLOCK_CLASSES */
     int64_t h, w, c;                       /* of every image; 0: encoded, each of its own size */
     int64_t n_ignored;                     /* files that are no images, members that are no files */
     uint64_t hash;                         /* of labels and pixels or names */
     size_t names, pixels, classes, shards; /* bytes used */
-    bool made;                             /* pixels come from a formula (synthetic_images) */
 } rd_images_head;
 
 enum {
@@ -182,7 +182,7 @@ struct rd_images {
     rd_render render;
     rd_images_head head;
     rd_block block[RD_IMAGE_BLOCKS];
-    const char **class_names; /* [n_classes] or NULL */
+    const char **class_names; /* [n_classes + label_offset], "" where there is none; or NULL */
     const char **shards;      /* [n_shards] paths; shard 0 is the root of RD_IN_FILE */
     int rank, size;           /* size > 1: --split_data_per_rank */
     rd_log *log;

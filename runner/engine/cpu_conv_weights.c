@@ -1,6 +1,6 @@
-/* cpu_conv_weights.c -- the gradient of a convolution's weights, float32, where the library is slow at it: its AVX2 kernel
- * for 3x3 reaches 55 to 70 % of a matrix product's speed, this one 95 to 110 %; and with 1 or 3 channels the library pads
- * them to 8.
+/* cpu_conv_weights.c -- the gradient of a convolution's weights, float32, where the library is slow at it: its AVX2
+ * kernel for 3x3 reaches 55 to 70 % of a matrix product's speed, this one 95 to 110 %; and with 1 or 3 channels the
+ * library pads them to 8.
  *
  *   dW[r, s, c, o] += sum over i, p, q of x[i, p stride + r - top, q stride + s - left, c] dy[i, p, q, o]
  *
@@ -36,7 +36,8 @@ typedef struct geometry {
 } geometry;
 
 typedef struct tap {
-    int64_t at[TAPS]; /* offset in x from the first pixel of a window to the tap; of the last group's missing ones: the last */
+    int64_t at[TAPS]; /* offset in x from the first pixel of a window to the tap; of the last group's missing ones: the
+                         last */
     int64_t to[TAPS]; /* row of HWIO; -1: none */
     int64_t p0, p1, q0, q1; /* pixels of the result for which the tap is inside of the image */
 } tap;
@@ -44,8 +45,8 @@ typedef struct tap {
 typedef struct job {
     geometry g;
     const tap *taps;
-    float *sum;  /* [strips][groups][TAPS][BLOCKS][B] */
-    float *bias; /* [K B] or NULL */
+    float *sum;            /* [strips][groups][TAPS][BLOCKS][B] */
+    float *bias;           /* [K B] or NULL */
     int64_t rows, samples; /* of a chunk */
     int64_t n_strips;
 } job;
@@ -59,7 +60,7 @@ typedef struct walk {
 /* Else the compiler loads dy again for each of the four taps, and the loads are what the loop then waits for. */
 #define IN_REGISTER(v) __asm__("" : "+x"(v))
 
-#define TILE(name, vec, B, N, load, store, spread, fma)                                                          \
+#define TILE(name, vec, B, N, load, store, spread, fma)                                                                \
     static void name(const walk *w, const int64_t at[TAPS], float *sum)                                                \
     {                                                                                                                  \
         vec s[TAPS][N];                                                                                                \
@@ -282,7 +283,12 @@ rd_code rd_conv_weights(rd_backend *b, const rd_conv_shape *s, int64_t block, in
     memset(bias_sum, 0, bias * sizeof(float));
     const int64_t row_bytes = (BLOCKS * ow * B + s->stride * g.row) * (int64_t)sizeof(float);
     const int64_t rows = most(1, CHUNK_BYTES / row_bytes);
-    job j = {.g = g, .taps = t, .sum = sum, .bias = dbias ? bias_sum : NULL, .rows = least(rows, oh), .samples = 1,
+    job j = {.g = g,
+             .taps = t,
+             .sum = sum,
+             .bias = dbias ? bias_sum : NULL,
+             .rows = least(rows, oh),
+             .samples = 1,
              .n_strips = n_strips};
     if (rows >= oh) j.samples = most(1, rows / oh);
     rd_parallel(b, n_strips * g.n_groups, 1, units_part, &j);

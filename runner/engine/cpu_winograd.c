@@ -16,15 +16,22 @@
 #include <immintrin.h>
 #endif
 
-enum { BLOCKS = RD_STRIP, CHUNK_BYTES = 384 << 10, LEAST_TILES = 36, MOST_TILES = 252, STEP_TILES = 12, LEAST_SUMMED = 144 };
+enum {
+    BLOCKS = RD_STRIP,
+    CHUNK_BYTES = 384 << 10,
+    LEAST_TILES = 36,
+    MOST_TILES = 252,
+    STEP_TILES = 12,
+    LEAST_SUMMED = 144
+};
 
 typedef struct job {
     int64_t n, h, w, oh, ow, top, left, th, tw, tiles;
     int64_t in_K, out_K, n_strips; /* blocks of channels */
     int64_t T;                     /* tiles of a chunk */
-    int64_t in_step, out_step;     /* floats from one of the 16 places to the next; no multiple of 4 KiB: they would meet
-                                      in the same sets of the first cache */
-    int64_t slot, n_slots;         /* floats of a thread's memory, threads */
+    int64_t in_step, out_step; /* floats from one of the 16 places to the next; no multiple of 4 KiB: they would meet
+                                  in the same sets of the first cache */
+    int64_t slot, n_slots;     /* floats of a thread's memory, threads */
     const float *x, *U, *bias;
     float *y, *room;
     bool relu, add;
@@ -212,11 +219,29 @@ bool rd_winograd_of(const rd_conv_shape *s, int64_t block, bool data, rd_winogra
         !((block == 8 && HAVE_8) || (block == 16 && HAVE_16)) || s->ci < 16 || s->co < 16)
         return false;
     const int64_t oh = s->h + s->top + s->bottom - 2, ow = s->w + s->left + s->right - 2;
-    *out = (rd_winograd){.n = s->n, .h = s->h, .w = s->w, .oh = oh, .ow = ow, .top = s->top, .left = s->left,
-                         .ci = s->ci, .co = s->co, .block = block, .relu = s->relu};
+    *out = (rd_winograd){.n = s->n,
+                         .h = s->h,
+                         .w = s->w,
+                         .oh = oh,
+                         .ow = ow,
+                         .top = s->top,
+                         .left = s->left,
+                         .ci = s->ci,
+                         .co = s->co,
+                         .block = block,
+                         .relu = s->relu};
     if (data)
-        *out = (rd_winograd){.n = s->n, .h = oh, .w = ow, .oh = s->h, .ow = s->w, .top = 2 - s->top,
-                             .left = 2 - s->left, .ci = s->ci, .co = s->co, .block = block, .flip = true};
+        *out = (rd_winograd){.n = s->n,
+                             .h = oh,
+                             .w = ow,
+                             .oh = s->h,
+                             .ow = s->w,
+                             .top = 2 - s->top,
+                             .left = 2 - s->left,
+                             .ci = s->ci,
+                             .co = s->co,
+                             .block = block,
+                             .flip = true};
     /* Tiles at the border compute results that nobody wants: 16 multiplications a tile against 9 a pixel. */
     return 16 * ((out->oh + 1) / 2) * ((out->ow + 1) / 2) * 3 <= 2 * 9 * out->oh * out->ow;
 }
@@ -292,8 +317,17 @@ static void fold_part(void *ctx, int64_t lo, int64_t hi)
 
 static job job_of(const rd_winograd *g)
 {
-    job j = {.n = g->n, .h = g->h, .w = g->w, .oh = g->oh, .ow = g->ow, .top = g->top, .left = g->left,
-             .in_K = blocks_in(g), .out_K = blocks_out(g), .relu = g->relu, .add = g->add};
+    job j = {.n = g->n,
+             .h = g->h,
+             .w = g->w,
+             .oh = g->oh,
+             .ow = g->ow,
+             .top = g->top,
+             .left = g->left,
+             .in_K = blocks_in(g),
+             .out_K = blocks_out(g),
+             .relu = g->relu,
+             .add = g->add};
     j.th = (g->oh + 1) / 2;
     j.tw = (g->ow + 1) / 2;
     j.tiles = g->n * j.th * j.tw;

@@ -1,5 +1,6 @@
 /* dnnl_seam.h -- one seam for the two generations of oneDNN's C API, 2.6 (Debian 12) and 3.x: descriptors are plain
- * structs in one and handles in the other. With cpu_dnnl.c and cpu_conv.c the only place that knows oneDNN. */
+ * structs in one and handles in the other. With cpu_dnnl.c, cpu_conv.c and cpu_conv_kernel.c the only place that knows
+ * oneDNN. */
 #ifndef RD_DNNL_SEAM_H
 #define RD_DNNL_SEAM_H
 

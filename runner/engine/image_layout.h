@@ -31,7 +31,8 @@ static inline bool rd_image_is(const rd_var *x)
 }
 /* out gets the shape (n, h, w, c) and this layout. */
 void rd_image_set(rd_var *out, int64_t n, int64_t h, int64_t w, int64_t c, const void *layout);
-/* Copies sample i between the two orders: the image as NHWC, and as it lies in a variable. add: adds to what is there. */
+/* Copies sample i between the two orders: the image as NHWC, and as it lies in a variable. add: adds to what is there.
+ */
 void rd_image_to_nhwc(const rd_image_view *v, const float *x, float *nhwc, bool add);
 void rd_image_from_nhwc(const rd_image_view *v, const float *nhwc, float *x, bool add);
 

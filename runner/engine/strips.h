@@ -1,5 +1,5 @@
-/* strips.h -- blocks of channels in strips of up to three: what twelve vectors in registers hold for four rows. A single
- * last block borrows from its neighbour: 3 + 1 = 2 + 2. */
+/* strips.h -- blocks of channels in strips of up to three: what twelve vectors in registers hold for four rows. A
+ * single last block borrows from its neighbour: 3 + 1 = 2 + 2. */
 #ifndef RD_STRIPS_H
 #define RD_STRIPS_H
 

@@ -1,5 +1,5 @@
-/* winograd_lanes.h -- the loops of cpu_winograd.c for one width of vectors; read once for each, with LANES defined (8, 16)
- * and NAME(x), which makes names of it. No guard: it is meant to be read twice. */
+/* winograd_lanes.h -- the loops of cpu_winograd.c for one width of vectors; read once for each, with LANES defined (8,
+ * 16) and NAME(x), which makes names of it. No guard: it is meant to be read twice. */
 
 typedef float NAME(vec) __attribute__((vector_size(LANES * 4)));
 #define VEC NAME(vec)
@@ -161,8 +161,7 @@ static void NAME(weights)(const weights_job *j, int64_t lo, int64_t hi)
                 const int64_t block = i / LANES, s = rd_strip_of(j->out_K, block);
                 float *to = j->U + s * panel + (block - rd_strip_start(j->out_K, s, j->n_strips)) * LANES + i % LANES;
                 for (int p = 0; p < 16; p++)
-                    for (int64_t l = 0; l < lanes; l++)
-                        to[p * all + (o + l) * BLOCKS * LANES] = u[p / 4][p % 4][l];
+                    for (int64_t l = 0; l < lanes; l++) to[p * all + (o + l) * BLOCKS * LANES] = u[p / 4][p % 4][l];
             }
         }
 }
@@ -181,7 +180,8 @@ static void NAME(result_tiles)(const gradient_job *g, int64_t t0, int64_t t1, in
             const VEC zero = {0}, a = NAME(load)(d), b = two_cols ? NAME(load)(d + LANES) : zero,
                       c = two_rows ? NAME(load)(d + j->ow * LANES) : zero,
                       e = two_rows && two_cols ? NAME(load)(d + (j->ow + 1) * LANES) : zero;
-            const VEC left[4] = {a, 0.5f * (a + c), 0.5f * (a - c), c}, right[4] = {b, 0.5f * (b + e), 0.5f * (b - e), e};
+            const VEC left[4] = {a, 0.5f * (a + c), 0.5f * (a - c), c},
+                      right[4] = {b, 0.5f * (b + e), 0.5f * (b - e), e};
             float *out = g->D + (t - first) * C + k * LANES;
             for (int r = 0; r < 4; r++) {
                 NAME(store)(out + (4 * r + 0) * step, left[r]);
@@ -225,8 +225,8 @@ static void NAME(fold)(const gradient_job *g, int64_t lo, int64_t hi)
     for (int64_t i = lo; i < hi; i++)
         for (int64_t o = 0; o < g->co; o += LANES) {
             const int64_t lanes = g->co - o < LANES ? g->co - o : LANES, s = rd_strip_of(j->out_K, o / LANES);
-            const float *from = g->S + s * panel +
-                                (i * BLOCKS + o / LANES - rd_strip_start(j->out_K, s, j->n_strips)) * LANES;
+            const float *from =
+                g->S + s * panel + (i * BLOCKS + o / LANES - rd_strip_start(j->out_K, s, j->n_strips)) * LANES;
             VEC t[3][4];
             for (int c = 0; c < 4; c++) {
                 VEC m[4];

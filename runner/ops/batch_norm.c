@@ -8,15 +8,19 @@
  *
  * Own loops: the library has no addition in it, and would go over the memory more often. A channel is one thread's work
  * and all its sums have a fixed order, so that the number of threads changes nothing. Sums are taken in float32 over
- * short runs of pixels and in double over the runs; the variance from sums of (x - k) and (x - k)^2, where k is the mean
- * of some of the values, so that a mean far from 0 costs no digits.
+ * short runs of pixels and in double over the runs; the variance from sums of (x - k) and (x - k)^2, where k is the
+ * mean of some of the values, so that a mean far from 0 costs no digits.
  *
  * Memory: forward reads x twice and writes y; backward reads x and d twice and writes dx over dy. */
 #include "shared/image_op.h"
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 8, MOST = 2 /* vectors of a pixel that are worked on together */, RUN = 64 /* pixels of a float32 sum */ };
+enum {
+    LANES = 8,
+    MOST = 2 /* vectors of a pixel that are worked on together */,
+    RUN = 64 /* pixels of a float32 sum */
+};
 
 static rd_code infer(rd_call *c, rd_status *st)
 {

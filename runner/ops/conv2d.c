@@ -11,10 +11,21 @@ static rd_code shape_of(const rd_call *c, rd_conv_shape *s, int64_t *oh, int64_t
     if (!W->param || W->n_dim != 4 || W->dim[2] != x->dim[3] || (b && (!b->param || b->rows * b->cols != W->dim[3])))
         return rd_fail(st, RD_EBUG, "conv2d: an image of %lld channels does not fit kernel '%s' and its bias",
                        (long long)x->dim[3], W->param ? W->param->name : "(no parameter)");
-    *s = (rd_conv_shape){.n = x->dim[0], .h = x->dim[1], .w = x->dim[2], .ci = x->dim[3],
-                         .kh = W->dim[0], .kw = W->dim[1], .co = W->dim[3], .stride = a->stride,
-                         .top = a->pad_top, .left = a->pad_left, .bottom = a->pad_bottom, .right = a->pad_right,
-                         .block = x->layout ? rd_image_view_of(x).B : 0, .bias = b != NULL, .relu = a->relu};
+    *s = (rd_conv_shape){.n = x->dim[0],
+                         .h = x->dim[1],
+                         .w = x->dim[2],
+                         .ci = x->dim[3],
+                         .kh = W->dim[0],
+                         .kw = W->dim[1],
+                         .co = W->dim[3],
+                         .stride = a->stride,
+                         .top = a->pad_top,
+                         .left = a->pad_left,
+                         .bottom = a->pad_bottom,
+                         .right = a->pad_right,
+                         .block = x->layout ? rd_image_view_of(x).B : 0,
+                         .bias = b != NULL,
+                         .relu = a->relu};
     const int64_t h = s->h + s->top + s->bottom - s->kh, w = s->w + s->left + s->right - s->kw;
     if (s->stride < 1 || s->top < 0 || s->left < 0 || s->bottom < 0 || s->right < 0)
         return rd_fail(st, RD_EBUG, "conv2d: a stride below 1 or a padding below 0");

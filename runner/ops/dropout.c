@@ -1,6 +1,6 @@
-/* dropout.c -- inverted dropout of images, or of matrices with a row per sample: y = x / keep where the mask is set, else
- * 0. dx = dy / keep there. The mask of a sample is drawn in the order h, w, c, so that it depends on no layout; it is
- * stored in the order of the variable. */
+/* dropout.c -- inverted dropout of images, or of matrices with a row per sample: y = x / keep where the mask is set,
+ * else 0. dx = dy / keep there. The mask of a sample is drawn in the order h, w, c, so that it depends on no layout; it
+ * is stored in the order of the variable. */
 #include "shared/image_op.h"
 #include "rd/philox.h"
 #include <string.h>

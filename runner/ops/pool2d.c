@@ -134,8 +134,8 @@ static inline void mean_back(const job *j, const window *w, float *dx, int64_t B
         }
 }
 
-/* One plane: all windows of a sample's block of channels. What the compiler is to know comes as a constant: `full` is the
- * size of windows none of which reaches the padding; 0: look at each. */
+/* One plane: all windows of a sample's block of channels. What the compiler is to know comes as a constant: `full` is
+ * the size of windows none of which reaches the padding; 0: look at each. */
 static inline __attribute__((always_inline)) void plane(const job *j, bool back, int64_t full, int64_t at_x,
                                                         int64_t at_y, int64_t B, int64_t l, int64_t lanes)
 {
@@ -225,7 +225,8 @@ static rd_code backward(rd_call *c, rd_status *st)
 {
     rd_var *x = c->in[0];
     const rd_var *y = c->out[0];
-    job j = {.a = c->attr, .x = rd_image_view_of(x), .y = rd_image_view_of(y), .vy = y->v, .dy = y->g, .place = c->saved};
+    job j = {
+        .a = c->attr, .x = rd_image_view_of(x), .y = rd_image_view_of(y), .vy = y->v, .dy = y->g, .place = c->saved};
     RD_TRY(rd_call_grad(c, 0, &j.vx, &j.add, st));
     if (!j.vx) goto done;
     /* A window whose largest element is 0 gives its gradient to a place where x is 0: what made x drops it anyway. */

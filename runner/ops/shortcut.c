@@ -1,6 +1,6 @@
-/* shortcut.c -- option A of He et al. 2015 (arXiv:1512.03385, 3.3): every stride-th pixel, and zeros for the channels that
- * are new, half of them before the old ones, half after (an odd one after).
- *   y[i, p, q, before + c] = x[i, p stride, q stride, c] */
+/* shortcut.c -- option A of He et al. 2015 (arXiv:1512.03385, 3.3): every stride-th pixel, and zeros for the channels
+ * that are new, half of them before the old ones, half after (an odd one after). y[i, p, q, before + c] = x[i, p
+ * stride, q stride, c] */
 #include "shared/image_op.h"
 #include <string.h>
 

@@ -35,17 +35,28 @@ typedef struct layer {
 
 /* ResNet-50 v1.5, 224 x 224. */
 static const layer resnet50[] = {
-    {"7x7 s2 3-64", 1, 224, 3, 7, 64, 2, 3, true, false},    {"1x1 64-64", 1, 56, 64, 1, 64, 1, 0, false, false},
-    {"3x3 64-64", 3, 56, 64, 3, 64, 1, 1, false, false},     {"1x1 64-256", 4, 56, 64, 1, 256, 1, 0, false, false},
-    {"1x1 256-64", 2, 56, 256, 1, 64, 1, 0, false, false},   {"1x1 256-128", 1, 56, 256, 1, 128, 1, 0, false, false},
-    {"3x3 s2 128", 1, 56, 128, 3, 128, 2, 1, false, false},  {"1x1 128-512", 4, 28, 128, 1, 512, 1, 0, false, false},
-    {"1x1 s2 256-512", 1, 56, 256, 1, 512, 2, 0, false, false}, {"1x1 512-128", 3, 28, 512, 1, 128, 1, 0, false, false},
-    {"3x3 128", 3, 28, 128, 3, 128, 1, 1, false, false},     {"1x1 512-256", 1, 28, 512, 1, 256, 1, 0, false, false},
-    {"3x3 s2 256", 1, 28, 256, 3, 256, 2, 1, false, false},  {"1x1 256-1024", 6, 14, 256, 1, 1024, 1, 0, false, false},
-    {"1x1 s2 512-1024", 1, 28, 512, 1, 1024, 2, 0, false, false}, {"1x1 1024-256", 5, 14, 1024, 1, 256, 1, 0, false, false},
-    {"3x3 256", 5, 14, 256, 3, 256, 1, 1, false, false},     {"1x1 1024-512", 1, 14, 1024, 1, 512, 1, 0, false, false},
-    {"3x3 s2 512", 1, 14, 512, 3, 512, 2, 1, false, false},  {"1x1 512-2048", 3, 7, 512, 1, 2048, 1, 0, false, false},
-    {"1x1 s2 1024-2048", 1, 14, 1024, 1, 2048, 2, 0, false, false}, {"1x1 2048-512", 2, 7, 2048, 1, 512, 1, 0, false, false},
+    {"7x7 s2 3-64", 1, 224, 3, 7, 64, 2, 3, true, false},
+    {"1x1 64-64", 1, 56, 64, 1, 64, 1, 0, false, false},
+    {"3x3 64-64", 3, 56, 64, 3, 64, 1, 1, false, false},
+    {"1x1 64-256", 4, 56, 64, 1, 256, 1, 0, false, false},
+    {"1x1 256-64", 2, 56, 256, 1, 64, 1, 0, false, false},
+    {"1x1 256-128", 1, 56, 256, 1, 128, 1, 0, false, false},
+    {"3x3 s2 128", 1, 56, 128, 3, 128, 2, 1, false, false},
+    {"1x1 128-512", 4, 28, 128, 1, 512, 1, 0, false, false},
+    {"1x1 s2 256-512", 1, 56, 256, 1, 512, 2, 0, false, false},
+    {"1x1 512-128", 3, 28, 512, 1, 128, 1, 0, false, false},
+    {"3x3 128", 3, 28, 128, 3, 128, 1, 1, false, false},
+    {"1x1 512-256", 1, 28, 512, 1, 256, 1, 0, false, false},
+    {"3x3 s2 256", 1, 28, 256, 3, 256, 2, 1, false, false},
+    {"1x1 256-1024", 6, 14, 256, 1, 1024, 1, 0, false, false},
+    {"1x1 s2 512-1024", 1, 28, 512, 1, 1024, 2, 0, false, false},
+    {"1x1 1024-256", 5, 14, 1024, 1, 256, 1, 0, false, false},
+    {"3x3 256", 5, 14, 256, 3, 256, 1, 1, false, false},
+    {"1x1 1024-512", 1, 14, 1024, 1, 512, 1, 0, false, false},
+    {"3x3 s2 512", 1, 14, 512, 3, 512, 2, 1, false, false},
+    {"1x1 512-2048", 3, 7, 512, 1, 2048, 1, 0, false, false},
+    {"1x1 s2 1024-2048", 1, 14, 1024, 1, 2048, 2, 0, false, false},
+    {"1x1 2048-512", 2, 7, 2048, 1, 512, 1, 0, false, false},
     {"3x3 512", 2, 7, 512, 3, 512, 1, 1, false, false},
 };
 static const layer mnist[] = {
@@ -93,15 +104,29 @@ static double convolutions(rd_backend *be, const layer *rows, int n_rows, int64_
         rd_param *W;
         const int64_t dim[] = {l->k, l->k, l->ci, l->co};
         rd_params_new(&ps, &st);
-        rd_params_add(ps, "w", 4, dim, (rd_init){RD_INIT_GLOROT, 0, l->ci * l->k * l->k, l->co * l->k * l->k}, 0, &W, &st);
+        rd_params_add(ps, "w", 4, dim, (rd_init){RD_INIT_GLOROT, 0, l->ci * l->k * l->k, l->co * l->k * l->k}, 0, &W,
+                      &st);
         rd_params_seal(ps, 1, (double)NAN, &st);
         const void *layout;
         rd_conv_layout(be, &layout, &st);
         must(&st);
         const int64_t block = layout ? ((const rd_image_layout *)layout)->block : 0;
         const int64_t oh = (l->h + 2 * l->pad - l->k) / l->stride + 1;
-        const rd_conv_shape s = {batch, l->h, l->h, l->ci, l->k, l->k, l->co, l->stride, l->pad, l->pad, l->pad, l->pad,
-                                 l->first ? 0 : block, l->bias, l->bias};
+        const rd_conv_shape s = {batch,
+                                 l->h,
+                                 l->h,
+                                 l->ci,
+                                 l->k,
+                                 l->k,
+                                 l->co,
+                                 l->stride,
+                                 l->pad,
+                                 l->pad,
+                                 l->pad,
+                                 l->pad,
+                                 l->first ? 0 : block,
+                                 l->bias,
+                                 l->bias};
         float *x = random_floats(batch * l->h * l->h * l->ci), *y = random_floats(batch * oh * oh * l->co),
               *dx = random_floats(batch * l->h * l->h * l->ci), *bias = random_floats(l->co);
         double best[3] = {1e9, 1e9, 1e9};
@@ -147,15 +172,16 @@ static double convolutions(rd_backend *be, const layer *rows, int n_rows, int64_
 typedef struct other {
     const char *name;
     int64_t times, h, c;
-    int kind; /* 0: batch_norm relu, 1: batch_norm add relu, 2: batch_norm, 3: max pool 2x2, 4: max pool 3x3 s2, 5: dropout */
+    int kind; /* 0: batch_norm relu, 1: batch_norm add relu, 2: batch_norm, 3: max pool 2x2, 4: max pool 3x3 s2, 5:
+                 dropout */
 } other;
 static const other resnet50_other[] = {
-    {"norm relu 112 64", 1, 112, 64, 0}, {"norm relu 56 64", 6, 56, 64, 0},    {"norm add 56 256", 3, 56, 256, 1},
-    {"norm 56 256", 1, 56, 256, 2},      {"norm relu 56 128", 1, 56, 128, 0},  {"norm relu 28 128", 7, 28, 128, 0},
-    {"norm add 28 512", 4, 28, 512, 1},  {"norm 28 512", 1, 28, 512, 2},       {"norm relu 28 256", 1, 28, 256, 0},
+    {"norm relu 112 64", 1, 112, 64, 0},  {"norm relu 56 64", 6, 56, 64, 0},    {"norm add 56 256", 3, 56, 256, 1},
+    {"norm 56 256", 1, 56, 256, 2},       {"norm relu 56 128", 1, 56, 128, 0},  {"norm relu 28 128", 7, 28, 128, 0},
+    {"norm add 28 512", 4, 28, 512, 1},   {"norm 28 512", 1, 28, 512, 2},       {"norm relu 28 256", 1, 28, 256, 0},
     {"norm relu 14 256", 11, 14, 256, 0}, {"norm add 14 1024", 6, 14, 1024, 1}, {"norm 14 1024", 1, 14, 1024, 2},
-    {"norm relu 14 512", 1, 14, 512, 0}, {"norm relu 7 512", 5, 7, 512, 0},    {"norm add 7 2048", 3, 7, 2048, 1},
-    {"norm 7 2048", 1, 7, 2048, 2},      {"pool 3x3 112 64", 1, 112, 64, 4},
+    {"norm relu 14 512", 1, 14, 512, 0},  {"norm relu 7 512", 5, 7, 512, 0},    {"norm add 7 2048", 3, 7, 2048, 1},
+    {"norm 7 2048", 1, 7, 2048, 2},       {"pool 3x3 112 64", 1, 112, 64, 4},
 };
 static const other mnist_other[] = {{"pool 2x2 24 64", 1, 24, 64, 3}, {"dropout 12 64", 1, 12, 64, 5}};
 
@@ -179,7 +205,8 @@ static rd_code start_backward(rd_call *c, rd_status *st)
     (void)st;
     return RD_OK;
 }
-static const rd_op start = {.name = "start", .infer = start_infer, .cpu = {start_forward, start_backward}, .own_grads = true};
+static const rd_op start = {
+    .name = "start", .infer = start_infer, .cpu = {start_forward, start_backward}, .own_grads = true};
 
 /* The end: a gradient of ones, written by its own backward and not timed. */
 typedef struct clock_at {
@@ -235,8 +262,8 @@ static double others(rd_backend *be, const other *rows, int n_rows, int64_t batc
             rd_var *x = rd_tape_apply(t, &start, d, sizeof d, &one, 1, NULL, 1);
             rd_var *add = o->kind == 1 ? rd_tape_apply(t, &start, d, sizeof d, &one, 1, NULL, 1) : NULL;
             const rd_batch_norm bn = {1e-5f, 0, o->kind < 2, mean, var};
-            const rd_pool pool = {RD_POOL_MAX, o->kind == 3 ? 2 : 3, 2, o->kind == 4, o->kind == 4, o->kind == 4,
-                                  o->kind == 4};
+            const rd_pool pool = {RD_POOL_MAX,  o->kind == 3 ? 2 : 3, 2,           o->kind == 4,
+                                  o->kind == 4, o->kind == 4,         o->kind == 4};
             const rd_dropout drop = {1, 0, 0, 0.75f};
             double from = now(), middle;
             rd_var *y = o->kind < 3    ? rd_op_batch_norm(t, &bn, x, one, rd_tape_param(t, beta), add)
@@ -256,8 +283,9 @@ static double others(rd_backend *be, const other *rows, int n_rows, int64_t batc
         const double n = (double)(batch * o->h * o->h * o->c) * 4.0;
         /* forward: x twice, y (and the sum); backward: x, y and dy twice, dx (and the sum's) */
         const double moved[][2] = {{3, 7}, {4, 8}, {3, 5}, {1.25, 1.5}, {1.25, 1.5}, {2, 2}};
-        printf("%-18s  %6.1f          %6.1f          %6.2f %6.2f ms x %d\n", o->name, moved[o->kind][0] * n / best[0] / 1e9,
-               moved[o->kind][1] * n / best[1] / 1e9, best[0] * 1e3, best[1] * 1e3, (int)o->times);
+        printf("%-18s  %6.1f          %6.1f          %6.2f %6.2f ms x %d\n", o->name,
+               moved[o->kind][0] * n / best[0] / 1e9, moved[o->kind][1] * n / best[1] / 1e9, best[0] * 1e3,
+               best[1] * 1e3, (int)o->times);
         total += (best[0] + best[1]) * (double)o->times;
         free(sample);
         rd_tape_free(t);

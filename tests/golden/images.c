@@ -4,10 +4,10 @@
  *
  * Tolerances: a case says how far PyTorch's own float32 is from its float64 in each kind of number, for training
  * through batch norm of few samples enlarges rounding more in a deep network than in a shallow one. Ours sums in other
- * orders: eight times that far is allowed. One number can agree by luck, so there is a least: 2e-6 for the loss of the
- * first pass, 1e-5 for its gradients and for running statistics, 5e-5 for losses after updates, 1e-4 for the evaluation
- * after all of them. The script writes no case whose float32 is further off than 1e-3, so that no wrong formula passes.
- */
+ * orders: eight times that far is allowed. Rounding can also be small by luck, until one input of a ReLU has the other
+ * sign, so there is a least: 2e-6 for the loss of the first pass, 5e-5 for its gradients, 1e-5 for running statistics,
+ * 2e-4 for losses after updates (seen: 6e-5, in VGG), 4e-4 for the evaluation. No wrong formula passes: an epsilon of
+ * 1e-5 for 1e-3 moves the first loss by 3e-6, a wrong momentum the later ones by percents. */
 #include "rd/image_net.h"
 #include "rd/model.h"
 #include "rd/optim.h"
@@ -276,7 +276,7 @@ static void test_gradients(void **state)
     near(out.nll_sum, number(f->info, "nll_sum"), allowed(f, "loss", 2e-6), "negative log likelihood");
     assert_true(out.weight == n && out.n_targets == n && out.n_tokens_src == 0.0 && out.n_tokens_tgt == 0.0);
     assert_true(out.n_correct == number(f->info, "n_correct") && out.n_top5 == number(f->info, "n_top5"));
-    check_tables(f, "parameters", 2, rd_params_grads(f->ps), n, allowed(f, "gradient", 1e-5));
+    check_tables(f, "parameters", 2, rd_params_grads(f->ps), n, allowed(f, "gradient", 5e-5));
     close_case(f);
 }
 
@@ -291,7 +291,7 @@ static void test_training(void **state)
                                .adadelta_epsilon = 1e-7,
                                .loss_scale = 1.0};
     const json_t *want = info(f->info, "losses");
-    const double tolerance = allowed(f, "training", 5e-5);
+    const double tolerance = allowed(f, "training", 2e-4);
     must(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
     for (size_t i = 0; i < json_array_size(want); i++) {
         const rd_loss_out out = forward_backward(f);
@@ -304,7 +304,7 @@ static void test_training(void **state)
     rd_optim_free(o);
     check_tables(f, "states", 1, rd_params_values(f->ps), 1.0, allowed(f, "state", 1e-5));
     const rd_loss_out out = forward(f, false);
-    const double eval = fmax(allowed(f, "eval", 1e-4), tolerance);
+    const double eval = fmax(allowed(f, "eval", 4e-4), tolerance);
     near(out.loss_sum / out.weight, number(f->info, "eval_loss"), eval, "loss of the evaluation");
     near(out.nll_sum / out.weight, number(f->info, "eval_nll"), eval, "its plain likelihood");
     close_case(f);

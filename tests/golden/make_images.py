@@ -32,7 +32,7 @@ CASES = {
     "mnist_cnn_smoothing": case("mnist_cnn", 23, 30, 2, 7, 5, lr=0.003, label_smoothing=0.1),
     "lenet": case("lenet", 28, 28, 1, 10, 9, lr=0.003),
     "alexnet": case("alexnet", 67, 99, 3, 7, 4, lr=1e-4),
-    "vgg16": case("vgg16", 32, 32, 3, 7, 3, lr=1e-4),
+    "vgg16": case("vgg16", 32, 32, 3, 7, 3, lr=2e-5),
     "resnet20": case("resnet20", 32, 32, 3, 10, 16, lr=2e-4),
     "resnet_cifar_groups": case("resnet_cifar", 29, 34, 3, 10, 8, lr=2e-4, depth=14, batch_norm_samples=3, batch_norm_epsilon=1e-3,
                                 batch_norm_momentum=0.75, label_smoothing=0.05),

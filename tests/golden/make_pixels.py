@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/pixel_values.h: warps, resampled boxes, a CMYK file and PNGs, computed elsewhere than in run_dist.
+"""Writes tests/golden/pixel_values.h: warps, resampled boxes, a CMYK file, PNGs, made elsewhere than in run_dist.
 
 Warps: the matrix as Keras' ImageDataGenerator of 2018 (keras_preprocessing 1.0) builds it, in NumPy float64; the pixels
 by scipy.ndimage.affine_transform, order 1, mode "nearest", channel by channel, as apply_transform does.
@@ -38,7 +38,8 @@ def keras_matrix(h, w, theta, tx, ty, shear, zx, zy, center):
     zoom = np.array([[zx, 0, 0], [0, zy, 0], [0, 0, 1]])
     m = np.dot(np.dot(np.dot(rotation, shift), shear_matrix), zoom)
     o_x, o_y = float(h) / 2 + center, float(w) / 2 + center
-    return np.dot(np.dot(np.array([[1, 0, o_x], [0, 1, o_y], [0, 0, 1]]), m), np.array([[1, 0, -o_x], [0, 1, -o_y], [0, 0, 1]]))
+    offset, reset = (np.array([[1, 0, k * o_x], [0, 1, k * o_y], [0, 0, 1]]) for k in (1, -1))
+    return np.dot(np.dot(offset, m), reset)
 
 
 def numbers(a, form="%.7g"):

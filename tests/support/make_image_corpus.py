@@ -63,11 +63,15 @@ def short(data):
     return data[:(n + 511) // 512 * 512 + 1024]
 
 
-shard = short(tar([("a.jpg", b"j" * 700), ("a.cls", b"3\n"), ("d", ""), ("d/b.cls", b"0"), ("d/b.jpg", b"k"), ("l", "a.jpg")]))
+shard = short(tar([("a.jpg", b"j" * 700), ("a.cls", b"3\n"), ("d", ""), ("d/b.cls", b"0"), ("d/b.jpg", b"k"),
+                   ("l", "a.jpg")]))
 put("tar", "shard", shard)
-put("tar", "shard-pax", short(tar([("n" * 120 + ".jpg", b"x"), ("n" * 120 + ".cls", b"1"), ("\u00e9.jpg", b"y"), ("\u00e9.cls", b"2")], tarfile.PAX_FORMAT)))
-put("tar", "shard-long", short(tar([("n" * 120 + ".jpg", b"x"), ("n" * 120 + ".cls", b"1")])))
-put("tar", "nested", short(tar([("n01.tar", short(tar([("p.JPEG", b"abc")]))), ("n02.tar", short(tar([("q.JPEG", b"de")])))])))
+long_names = [("n" * 120 + ".jpg", b"x"), ("n" * 120 + ".cls", b"1")]
+accents = [("\u00e9.jpg", b"y"), ("\u00e9.cls", b"2")]
+put("tar", "shard-pax", short(tar(long_names + accents, tarfile.PAX_FORMAT)))
+put("tar", "shard-long", short(tar(long_names)))
+inner = [short(tar([(name, b"abc")])) for name in ("p.JPEG", "q.JPEG")]
+put("tar", "nested", short(tar([("n01.tar", inner[0]), ("n02.tar", inner[1])])))
 put("tar", "compressed", gzip.compress(shard, mtime=0))
 put("tar", "up", short(tar([("../a.jpg", b"x")])))
 put("tar", "absolute", short(tar([("/a.jpg", b"x")])))
@@ -92,9 +96,10 @@ def record(label, n):
     return b"".join(label + bytes((i * 7 + k) & 255 for k in range(3072)) for i in range(n))
 
 
-ten = [("c/batches.meta.txt", b"a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"), ("c/data_batch_2.bin", record(b"\3", 1)), ("c/data_batch_1.bin", record(b"\1", 2)),
-       ("c/test_batch.bin", record(b"\0", 1))]
-hundred = [("c/train.bin", record(b"\7\x50", 1)), ("c/test.bin", record(b"\1\2", 1)), ("c/fine_label_names.txt", b"x\ny\n")]
+ten = [("c/batches.meta.txt", b"a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"), ("c/data_batch_2.bin", record(b"\3", 1)),
+       ("c/data_batch_1.bin", record(b"\1", 2)), ("c/test_batch.bin", record(b"\0", 1))]
+hundred = [("c/train.bin", record(b"\7\x50", 1)), ("c/test.bin", record(b"\1\2", 1)),
+           ("c/fine_label_names.txt", b"x\ny\n")]
 z = lambda m: gzip.compress(short(tar(m)), mtime=0)
 put("cifar", "ten-train", b"\1" + z(ten))
 put("cifar", "ten-test", b"\0" + z(ten))

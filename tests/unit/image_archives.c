@@ -232,12 +232,38 @@ static void test_names(void **state)
     const rd_dataset_def *def = rd_dataset_def_of(d);
     def->spec(rd_dataset_self(d), &spec);
     assert_int_equal(spec.n_classes, CLASSES);
+    assert_non_null(spec.class_names);
     for (int k = 0; k < CLASSES; k++) assert_string_equal(spec.class_names[k], class_name[k]);
     def->text(rd_dataset_self(d), 1, (const int32_t[]){1, 2}, 2, false, &b);
     assert_string_equal(rd_strbuf_str(&b), "bee cat");
     rd_strbuf_reset(&b);
     def->text(rd_dataset_self(d), 0, (const int32_t[]){5}, 1, false, &b);
     assert_non_null(strstr(rd_strbuf_str(&b), "ILSVRC2012_img_train.tar!bee/bee_0.JPEG"));
+    rd_strbuf_release(&b);
+    rd_dataset_free(d);
+}
+
+/* More classes than there are, and one below them all: names where the model sees them. */
+static void test_more_classes(void **state)
+{
+    const fixture *f = shared_fixture;
+    (void)state;
+    rd_status st = {0};
+    rd_dataset *d;
+    rd_data_spec spec;
+    rd_strbuf b = {0};
+    const char *config = "{" COMMON ", 'n_classes': 6, 'label_offset': 1}";
+    assert_int_equal(images_open("image_folder", f->dir, config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st),
+                     RD_OK);
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    def->spec(rd_dataset_self(d), &spec);
+    assert_int_equal(spec.n_classes, 6);
+    assert_string_equal(spec.class_names[0], "");
+    assert_string_equal(spec.class_names[1], "ant");
+    assert_string_equal(spec.class_names[3], "cat");
+    assert_string_equal(spec.class_names[5], "");
+    def->text(rd_dataset_self(d), 1, (const int32_t[]){0, 2, 5, 6, -1}, 5, false, &b);
+    assert_string_equal(rd_strbuf_str(&b), "0 bee 5 6 -1");
     rd_strbuf_release(&b);
     rd_dataset_free(d);
 }
@@ -469,9 +495,13 @@ int main(void)
         t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad, NULL, NULL, &bad_rows[i]};
     for (int i = 0; i < N(brace_rows); i++)
         t[n++] = (struct CMUnitTest){brace_rows[i].name, check_braces, NULL, NULL, &brace_rows[i]};
-    const struct CMUnitTest rest[] = {cmocka_unit_test(test_names),          cmocka_unit_test(test_cut),
-                                      cmocka_unit_test(test_cut_compressed), cmocka_unit_test(test_cut_then_compressed),
-                                      cmocka_unit_test(test_refused),        cmocka_unit_test(test_bomb),
+    const struct CMUnitTest rest[] = {cmocka_unit_test(test_names),
+                                      cmocka_unit_test(test_more_classes),
+                                      cmocka_unit_test(test_cut),
+                                      cmocka_unit_test(test_cut_compressed),
+                                      cmocka_unit_test(test_cut_then_compressed),
+                                      cmocka_unit_test(test_refused),
+                                      cmocka_unit_test(test_bomb),
                                       cmocka_unit_test(test_braces_refused)};
     for (int i = 0; i < N(rest); i++) t[n++] = rest[i];
     return _cmocka_run_group_tests("image archives", t, (size_t)n, set_up, tear_down) != 0;

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WAVES = 4, NOISE = 1 << 20, PATTERN_SIDE = 32, TABLE = 1 << 26, DEFAULT_CLASSES = 1000, SIDE = 224 };
+enum { WAVES = 4, NOISE = 1 << 18, PATTERN_SIDE = 32, TABLE = 1 << 26, DEFAULT_CLASSES = 1000, SIDE = 224 };
 static const uint64_t data_seed = 20180115, eval_stream = (uint64_t)1 << 40;
 
 /* Block RD_BLOCK_PIXELS: NOISE bytes, then (learnable) the patterns, of at most PATTERN_SIDE squared pixels. */
@@ -109,7 +109,6 @@ static rd_code synthetic_load(rd_images *m, rd_status *st)
     const bool learnable = strcmp(m->c.synthetic_kind, "learnable") == 0;
     const int64_t n_patterns = !learnable ? 0 : n_classes < most ? n_classes : most; /* more classes share them */
     RD_TRY(rd_images_reserve(m, n, h, w, c, st));
-    m->head.made = true;
     m->head.n_classes = n_classes;
     m->head.pixels = (size_t)(NOISE + n_patterns * ph * pw * c);
     RD_TRY(rd_block_trim(&m->block[RD_BLOCK_PIXELS], m->head.pixels, st));

@@ -40,9 +40,9 @@ rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const f
 rd_code rd_op_to_order(const rd_var *like, const rd_var *x, const float *g, float *out, bool add, rd_status *st);
 
 /* Elementwise passes on the backend's threads. */
-void rd_op_mask(rd_backend *be, int64_t n, const float *y, float *g);                /* g = y > 0 ? g : 0 */
+void rd_op_mask(rd_backend *be, int64_t n, const float *y, float *g); /* g = y > 0 ? g : 0 */
 void rd_op_masked(rd_backend *be, int64_t n, const float *y, const float *g, float *out, bool add); /* out (+)= that */
-void rd_op_copy(rd_backend *be, int64_t n, const float *x, float *out, bool add);    /* out (+)= x */
+void rd_op_copy(rd_backend *be, int64_t n, const float *x, float *out, bool add);                   /* out (+)= x */
 
 RD_C_END
 #endif
