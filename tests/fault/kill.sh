@@ -68,5 +68,6 @@ expect "USR1 saves and goes on" 75 "stopped on request" request USR1
 expect "USR1 saved" 0 "checkpoint model-" grep "checkpoint model-" asked.txt
 # mpirun makes its own exit status when it is the one that gets TERM; the checkpoint is what counts.
 expect "TERM stops and saves" 1 "stopped on request" request TERM
+expect "so does Ctrl-C" 1 "stopped on request" request INT
 expect "a second run in the same folder is refused" 2 "is in use by process" request LOCK
 summary

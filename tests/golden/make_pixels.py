@@ -70,12 +70,13 @@ for k, (name, h, w, c, rot, sh, shear, zoom, center, degrees) in enumerate(warps
     m = keras_matrix(h, w, np.deg2rad(rot) * d[0], d[1] * sh * h, d[2] * sh * w, angle * d[3], 1 + zoom * d[4],
                      1 + zoom * d[5], center)
     x = picture(h, w, c, k + 1).astype(np.float64)
-    y = np.stack([affine_transform(x[:, :, i], m[:2, :2], m[:2, 2], order=1, mode="nearest", cval=0.0) for i in range(c)], 2)
+    y = np.stack([affine_transform(x[:, :, i], m[:2, :2], m[:2, 2], order=1, mode="nearest") for i in range(c)], 2)
     print("static const float warp_%d[] = {%s};" % (k, numbers(y)))
     body += "    {\"%s\", %d, %d, %d, {%s}, {%s}, {%s}, warp_%d, %d},\n" % (
         name, h, w, c, numbers([np.deg2rad(rot), sh, angle, zoom, center], "%.17g"), numbers(u, "%.9gf"),
         numbers(m[:2], "%.17g"), k, k + 1)
-print("\nstatic struct warp_row {\n    const char *name;\n    int h, w, c;\n    double range[5]; /* rotation, shift, shear, zoom, centre */\n"
+print("\nstatic struct warp_row {\n    const char *name;\n    int h, w, c;\n"
+      "    double range[5]; /* rotation, shift, shear, zoom, centre */\n"
       "    float u[6];\n    double m[6];\n    const float *want;\n    unsigned seed;\n} warp_rows[] = {\n%s};\n" % body)
 
 # ---- boxes: (h, w, c, y, x, bh, bw, out_h, out_w)
@@ -97,9 +98,11 @@ for k, (name, h, w, c, y0, x0, bh, bw, oh, ow) in enumerate(boxes):
     y = np.stack([np.asarray(Image.fromarray(x[:, :, i].astype(np.float32), "F").resize(
         (ow, oh), Image.BILINEAR, box=(x0, y0, x0 + bw, y0 + bh))) for i in range(c)], 2)
     print("static const float box_%d[] = {%s};" % (k, numbers(y)))
-    body += "    {\"%s\", %d, %d, %d, {%s}, %d, %d, box_%d, %d},\n" % (name, h, w, c, numbers([y0, x0, bh, bw], "%.17g"), oh, ow, k,
+    body += "    {\"%s\", %d, %d, %d, {%s}, %d, %d, box_%d, %d},\n" % (name, h, w, c,
+                                                                      numbers([y0, x0, bh, bw], "%.17g"), oh, ow, k,
                                                                       100 + k)
-print("\nstatic struct box_row {\n    const char *name;\n    int h, w, c;\n    double box[4]; /* y, x, h, w */\n    int out_h, out_w;\n"
+print("\nstatic struct box_row {\n    const char *name;\n    int h, w, c;\n    double box[4]; /* y, x, h, w */\n"
+      "    int out_h, out_w;\n"
       "    const float *want;\n    unsigned seed;\n} box_rows[] = {\n%s};\n" % body)
 
 # ---- CMYK: four plain colours, 16 x 16 each
@@ -123,7 +126,8 @@ def png(mode):
     else:
         im = Image.fromarray(a, "RGBA")
         im = im.convert("RGB").quantize(16 if mode == "P4" else 200) if mode[0] == "P" else im.convert(mode)
-        rgb = np.asarray(im.convert("RGB")) if mode not in ("RGBA", "LA") else np.asarray(im)[:, :, [0, 1, 2] if mode == "RGBA" else [0, 0, 0]]
+        seen = {"RGBA": [0, 1, 2], "LA": [0, 0, 0]}.get(mode)
+        rgb = np.asarray(im)[:, :, seen] if seen else np.asarray(im.convert("RGB"))
     b = io.BytesIO()
     im.save(b, "PNG", optimize=mode == "RGB")
     return b.getvalue(), rgb
@@ -136,7 +140,8 @@ for mode in ("L", "RGB", "RGBA", "LA", "P", "P4", "1", "I;16"):
     print("static const uint8_t png_%s[] = {%s};" % (name, numbers(list(file), "%d")))
     print("static const uint8_t png_%s_rgb[] = {%s};" % (name, numbers(rgb, "%d")))
     body += "    {\"PNG %s\", png_%s, sizeof png_%s, png_%s_rgb},\n" % (mode, name, name, name)
-print("\nenum { PNG_H = 9, PNG_W = 13 };\nstatic struct png_row {\n    const char *name;\n    const uint8_t *file;\n    size_t n;\n"
+print("\nenum { PNG_H = 9, PNG_W = 13 };\nstatic struct png_row {\n    const char *name;\n    const uint8_t *file;\n"
+      "    size_t n;\n"
       "    const uint8_t *rgb;\n} png_rows[] = {\n%s};\n" % body)
 
 print("#endif")
