@@ -104,16 +104,38 @@ static float *arena(int64_t n)
     return x;
 }
 
-/* Box and Muller; element i has the counters (i, try) to itself. Two normals a block, the second is left. */
-static double draw_normal(rd_key key, int64_t i, double limit)
+/* Two independent normals by Box and Muller, from block (i, try) of the key's stream. */
+static void draw_normals(rd_key key, int64_t i, uint32_t try, double z[2])
 {
-    for (uint32_t k = 0;; k++) {
-        const uint32_t ctr[4] = {(uint32_t)i, (uint32_t)((uint64_t)i >> 32), k, 0};
-        uint32_t r[4];
-        rd_philox(ctr, key, r);
-        const double u = ((double)r[0] + 1.0) * 0x1p-32, v = (double)r[1] * 0x1p-32; /* u in (0, 1] */
-        const double z = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
-        if (fabs(z) <= limit) return z;
+    const uint32_t ctr[4] = {(uint32_t)i, (uint32_t)((uint64_t)i >> 32), try, 0};
+    uint32_t r[4];
+    rd_philox(ctr, key, r);
+    const double u = ((double)r[0] + 1.0) * 0x1p-32, v = (double)r[1] * 0x1p-32; /* u in (0, 1] */
+    const double length = sqrt(-2.0 * log(u)), angle = 6.283185307179586 * v;
+    z[0] = length * cos(angle);
+    z[1] = length * sin(angle);
+}
+
+/* Elements 2 i and 2 i + 1 share block (i, 0). */
+static void fill_normal(rd_key key, int64_t n, double std, float *w)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < (n + 1) / 2; i++) {
+        double z[2];
+        draw_normals(key, i, 0, z);
+        w[2 * i] = (float)(std * z[0]);
+        if (2 * i + 1 < n) w[2 * i + 1] = (float)(std * z[1]);
+    }
+}
+
+/* Element i is the first within two standard deviations of those in blocks (i, 0), (i, 1), ... */
+static void fill_truncated(rd_key key, int64_t n, double std, float *w)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        double z[2] = {3.0, 3.0};
+        for (uint32_t try = 0; fabs(z[0]) > 2.0 && fabs(z[1]) > 2.0; try++) draw_normals(key, i, try, z);
+        w[i] = (float)(std * (fabs(z[0]) <= 2.0 ? z[0] : z[1]));
     }
 }
 
@@ -125,9 +147,12 @@ static void init_one(const rd_params *p, const rd_param *q, uint64_t seed, doubl
         return;
     }
     const rd_key key = rd_key_make(seed, RD_RNG_INIT, hash_name(q->name), 0);
-    if (q->init.kind == RD_INIT_NORMAL || q->init.kind == RD_INIT_TRUNCATED) {
-        const double limit = q->init.kind == RD_INIT_TRUNCATED ? 2.0 : INFINITY;
-        for (int64_t i = 0; i < q->n; i++) w[i] = (float)(q->init.value * draw_normal(key, i, limit));
+    if (q->init.kind == RD_INIT_NORMAL) {
+        fill_normal(key, q->n, q->init.value, w);
+        return;
+    }
+    if (q->init.kind == RD_INIT_TRUNCATED) {
+        fill_truncated(key, q->n, q->init.value, w);
         return;
     }
     double l = q->init.value;

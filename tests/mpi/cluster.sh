@@ -1,0 +1,90 @@
+#!/bin/bash
+# cluster.sh -- docker/cluster from keys to down on two hosts that tests/support/fakecluster makes on this machine, with plain
+# workers in place of containers: they start, train the toy to the same losses as on one host, save and stop when a worker is
+# asked to end, and leave nothing behind.
+# timeout: 400
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+# shellcheck disable=SC2317 # called by expect
+top=$(cd "$(dirname "$0")/../.." && pwd)
+nodes=$top/tests/support/fakecluster
+skip() { echo "0 passed, 0 failed, 1 skipped ($1)" && exit 0; }
+[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
+work=$(mktemp -d)
+FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.96.$((RANDOM % 200))
+export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
+"$nodes" up 2 > "$work/log" 2>&1 || { why=$(tail -n 1 "$work/log"); rm -rf "$work"; skip "no two hosts on this machine: $why"; }
+trap '"$nodes" down > /dev/null 2>&1; rm -rf "$work"' EXIT
+cd "$work" || exit 2
+unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # of tests/run, for one machine alone
+printf '%s\n' "# two hosts" "node1 slots=2 user=root port=12346 login_port=12345" \
+    "node2 slots=2 user=root port=12346 login_port=12345" > hosts
+# shellcheck disable=SC2317
+cluster() { # from node1
+    timeout 100 "$nodes" exec node1 "$top/docker/cluster" --engine worker --hosts hosts --dir "$work/own" \
+        --remote_dir "$work/remote" --program "$PROG" --kill_delay 20 "$@"
+}
+# shellcheck disable=SC2317
+left() { # processes of this test's workers or ranks, after at most 5 s
+    local n=1
+    for _ in $(seq 20); do
+        n=$(pgrep -fc "worker --keys $work/|^$PROG .*--logdir=$work/|orted.*$work")
+        [ "$n" -eq 0 ] && break
+        sleep 0.25
+    done
+    echo "$n are left"
+}
+toy 64 16
+
+expect "status before there is a key" 1 "down node1" cluster status
+expect "distribute before there is a key" 2 "cluster keys" cluster distribute
+expect "keys" 0 "" cluster keys
+key=$(cat own/id.pub)
+expect "keys again: kept" 0 "there is a key already" cluster keys
+expect "the same key" 0 "$key" cat own/id.pub
+mkdir -m 700 remote remote/node1
+printf 'ssh-ed25519 AAAAsomebodyelse of=somebody' > remote/node1/authorized_keys # no newline at its end
+expect "distribute" 0 "ok   node2: got the key" cluster distribute
+expect "distribute again" 0 "ok   node1: has the key" cluster distribute
+expect "the other key is whole" 0 "^1$" grep -cx "ssh-ed25519 AAAAsomebodyelse of=somebody" remote/node1/authorized_keys
+expect "ours is there once" 0 "^1$" grep -c "^restrict,pty ssh-ed25519 .* run_dist_cluster$" remote/node1/authorized_keys
+sed -i 1d remote/node1/authorized_keys
+chmod 644 remote/node2/authorized_keys
+expect "up: keys that others can read" 1 "FAIL node2: worker: error: .* has mode 644" cluster up
+chmod 600 remote/node2/authorized_keys
+expect "up" 0 "ok   node2: worker on port 12346" cluster up
+expect "up again: nothing happens" 0 "ok   node1: worker on port 12346" cluster up
+expect "one worker on each host" 0 "^2$" pgrep -fc "^sh .*/worker --keys $work/remote/"
+expect "known_hosts has each host once" 0 "^2$" grep -c "^\[node[12]\]:12346 ssh-ed25519 " own/known_hosts
+expect "status" 0 "up   node2 port 12346 slots 2" cluster status
+expect "doctor" 0 "ok   all hosts: ranks exchange gradients" cluster doctor
+
+run=(run toy.json "--logdir=$work/two" --max_steps=4 --summary_frequency=1 --set deterministic=any --set micro_batches=4 --set batch_size=4)
+expect "run" 0 "world: 4 ranks on 2 hosts" cluster "${run[@]}"
+expect "the same on one host" 0 "" ranks 4 "$PROG" --config_file=toy.json "--logdir=$work/one" "${run[@]:3}"
+expect "the same losses" 0 "4 values" close_curves loss 1e-6 4 "$work/two" "$work/one"
+expect "a config that is wrong: its status" 2 "" cluster run toy.json "--logdir=$work/bad" --set batch_size=0
+expect "more ranks than slots" 2 "the hosts file has 4 slots" cluster --np 5 run toy.json
+
+# The worker of node2 is asked to end in the middle of a run: all ranks save, and the same command goes on.
+cluster --kill_delay 30 run toy.json "--logdir=$work/asked" --max_steps=100000 --summary_frequency=10 > asked.log 2>&1 &
+job=$!
+for _ in $(seq 150); do
+    grep -q "^step 20" asked.log && break
+    sleep 0.2
+done
+kill -TERM "$(pgrep -f "^sh .*/worker --keys $work/remote/node2 ")"
+wait $job
+expect "a worker asked to end: its run ends with 75" 0 "^75$" echo $?
+expect "the checkpoint is saved" 0 "model-" cat asked/checkpoint
+expect "status tells the host that is down" 1 "down node2 port 12346: the port refuses" cluster status
+expect "doctor too" 1 "FAIL node2: port 12346 as root: the port refuses" cluster doctor
+expect "up brings it back" 0 "ok   node2" cluster up
+sed -i 's/^\(\[node2\]:12346 [^ ]*\) .*/\1 AAAAother/' own/known_hosts
+expect "another host key than the known one" 1 "FAIL node2: its host key is not the one" cluster up
+expect "down" 0 "ok   node2: ended" cluster down
+expect "down again" 0 "ok   node1: no worker" cluster down --forget
+expect "the key is taken back" 1 "" grep run_dist_cluster remote/node1/authorized_keys
+expect "nothing is left" 0 "^0 are" left
+summary

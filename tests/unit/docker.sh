@@ -1,0 +1,244 @@
+#!/bin/bash
+# docker.sh -- the files of docker/ without an engine and without other hosts: shellcheck, every mistake of a hosts file, what each
+# command of docker/cluster would do (--dry-run), keys that docker/worker refuses, and the form of the other files.
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+# shellcheck disable=SC2317 # called by expect
+top=$(cd "$(dirname "$0")/../.." && pwd)
+docker=$top/docker skipped=0
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+skip() {
+    echo "skipped: $1"
+    skipped=$((skipped + 1))
+}
+if ! command -v ssh > /dev/null || ! command -v ssh-keygen > /dev/null; then
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+
+if command -v shellcheck > /dev/null; then
+    for f in cluster worker slurm.sbatch; do expect "shellcheck $f" 0 "" shellcheck "$docker/$f"; done
+else
+    skip "no shellcheck"
+fi
+
+# --- docker/cluster: hosts files. One row: what is in the file, and what is said of it.
+cluster() { timeout 60 "$docker/cluster" --dir "$work/own" --hosts hosts --dry-run "$@"; }
+while IFS='|' read -r text want; do
+    printf '%b' "$text" > hosts
+    expect "hosts file: $text" 2 "$want" cluster status
+done << 'END'
+|no host in 'hosts'
+# none\n\n|no host in 'hosts'
+a\n\n# two\nb slots=0\n|hosts:4: slots must be a number from 1 to 4096, not '0'
+a slots=two\n|hosts:1: slots must be a number
+a slots=\n|hosts:1: slots must be a number
+a slots=99999999999999999999\n|hosts:1: slots must be a number
+a slots 2\n|hosts:1: 'slots' is not of the form key=value
+a slot=2\n|hosts:1: unknown key 'slot'; keys: slots user port login_user login_port
+a port=65536\n|hosts:1: port must be a number from 1 to 65535
+a login_port=x\n|hosts:1: login_port must be a number
+a user=-oProxyCommand=x\n|hosts:1: '-oProxyCommand=x' is no user name
+a user=\n|hosts:1: '' is no user name
+a login_user=a;b\n|hosts:1: 'a;b' is no user name
+-oProxyCommand=x\n|hosts:1: '-oProxyCommand=x' is no host name
+a,b slots=2\n|hosts:1: 'a,b' is no host name
+a:2\n|hosts:1: 'a:2' is no host name
+a\nb\na slots=2\n|hosts:3: host 'a' is there twice
+END
+rm hosts
+expect "no hosts file" 2 "no hosts file 'hosts'" cluster status
+printf '# first this one\r\nnode1 slots=3  # three\r\n\nnode2\tslots=2 user=ann port=2022 login_user=bob login_port=2200' > hosts
+expect "comments, tabs, line ends of Windows, no last line end" 0 "ssh_config node2 true" cluster status
+
+# --- docker/cluster: what it would do; one row: options and command, a piece of what is printed
+echo '{}' > c.json
+while IFS='|' read -r args want; do
+    # shellcheck disable=SC2086 # words
+    expect "dry run: $args" 0 "$want" cluster $args
+done << 'END'
+keys|^+ ssh-keygen -q -t ed25519 -N '' -C run_dist_cluster -f .*/own/id
+distribute|^+ ssh -p 2200 -l bob node2 sh -s
+distribute|file='.run_dist_cluster/node2/authorized_keys'
+--engine ssh distribute|file='.ssh/authorized_keys'
+up|--network host --ipc host --cap-add SYS_PTRACE
+up|image='run_dist:0.1.0'
+--image=here/run_dist:2 up|image='here/run_dist:2'
+--engine worker up|^+ scp .*/docker/worker node1:.run_dist_cluster/node1/worker
+--engine ssh up|node2: its own sshd on port 2022, nothing to start
+--mount /data --mount /home/ann up|mounts='/data /home/ann'
+status|^+ ssh -F .*/own/ssh_config node1 true
+doctor|^+ docker run .* -np 2 .* --map-by node hostname
+run c.json --logdir=logs/x|^+ docker run --rm --init .* run_dist:0.1.0 mpirun .* run_dist --config_file=c.json --logdir=logs/x$
+--engine ssh run c.json|mpirun .*--hostfile .*/own/hostfile -np 5 --bind-to none --map-by slot
+--engine ssh run c.json|keepalive_time 5 .*keepalive_intvl 1 .*keepalive_probes 3
+--engine ssh run c.json|odls_base_sigkill_timeout 60
+--engine ssh --kill_delay 7 --np 2 run c.json|-np 2 .*odls_base_sigkill_timeout 7
+--engine ssh --network 10.0.0.0/24 run c.json|oob_tcp_if_include 10.0.0.0/24 -mca btl_tcp_if_include 10.0.0.0/24
+--engine ssh --ports 46000 run c.json|oob_tcp_dynamic_ipv4_ports 46000-46049 -mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 100
+--engine ssh --mpi=-x\ A=1 run c.json --set threads=1|--set threads=1
+shell node2 hostname|^+ ssh -t -F .*/own/ssh_config node2 hostname
+down|^+ ssh -p 2200 -l bob node2 sh -s
+--engine podman down --forget|grep -vxF "restrict,pty $key run_dist_cluster"
+END
+expect "the dry runs made nothing" 1 "" test -e own
+while IFS='|' read -r args want; do
+    # shellcheck disable=SC2086 # words
+    expect "refused: $args" 2 "$want" cluster $args
+done << 'END'
+|usage|cluster
+start|unknown command 'start'; one of keys distribute up status doctor run shell down
+--engine lxc up|--engine is docker, podman, worker or ssh, not 'lxc'
+--colour up|unknown option '--colour'
+up now|up takes no more words, not 'now'
+--np 6 run c.json|--np 6, but the hosts file has 5 slots
+--np none run c.json|--np must be a number
+run|run needs a config
+run none.json|no config 'none.json'
+--timeout 0 up|--timeout must be a number from 1 to 3600
+--image a;b up|'a;b' may only have letters
+--mount data up|--mount 'data' must begin with /
+--docker_args $(id) up|--docker_args are plain words
+down --all|down takes --forget, not '--all'
+shell node3|no host 'node3'
+END
+expect "no password anywhere" 1 "" grep -n -i -E 'sshpass|--password |StrictHostKeyChecking[ =]no' "$docker/cluster" "$docker/worker"
+
+# --- docker/worker: keys and options it refuses
+mkdir -m 700 keys
+ssh-keygen -q -t ed25519 -N '' -f key
+good() {
+    chmod 700 keys
+    rm -f keys/*
+    cp key.pub keys/authorized_keys
+    chmod 600 keys/authorized_keys
+}
+root=()
+[ "$(id -u)" -ne 0 ] || root=(--allow-root)
+worker() { timeout 60 sh "$docker/worker" --keys keys --check "${root[@]}" "$@"; }
+if [ -x /usr/sbin/sshd ] || command -v sshd > /dev/null; then
+    while IFS='|' read -r prepare want; do
+        good
+        eval "$prepare"
+        expect "worker: $prepare" 2 "$want" worker
+    done << 'END'
+chmod 755 keys|'.*keys' has mode 755, so that others may read or change it; chmod 700
+chmod 770 keys|has mode 770
+chmod 644 keys/authorized_keys|authorized_keys' has mode 644, .*; chmod 600
+chmod 660 keys/authorized_keys|authorized_keys' has mode 660
+cp key keys/host_key; chmod 640 keys/host_key|host_key' has mode 640
+cp key keys/id; chmod 644 keys/id|id' has mode 644
+rm keys/authorized_keys|authorized_keys' is missing; cluster distribute brings it
+: > keys/authorized_keys|is empty; cluster distribute fills it
+echo nonsense > keys/authorized_keys|there is no key in
+END
+    good
+    [ -d /run/sshd ] || [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd
+    expect "worker: good keys" 0 "keys and configuration are fine" worker
+    expect "worker: --check makes no host key" 1 "" test -e keys/host_key
+    chmod 755 keys
+    chmod 644 keys/authorized_keys
+    expect "worker: a mount, whose modes are not its own" 0 "are fine" worker --mounted
+    good
+    expect "worker: a port that is none" 2 "--port must be 1 to 65535, not 65536" worker --port 65536
+    expect "worker: a port in letters" 2 "--port must be a number, not '12a'" worker --port 12a
+    expect "worker: an unknown option" 2 "unknown option '--prot'" worker --prot 1
+    expect "worker: no folder" 2 "no keys folder 'none'" worker --keys none
+    if [ "$(id -u)" -eq 0 ]; then
+        expect "worker: root must be asked for" 2 "runs as root" timeout 60 sh "$docker/worker" --keys keys --check
+        chown 1234 keys
+        expect "worker: keys of another user" 2 "belongs to user 1234, but the worker runs as user 0; .*--build-arg UID=1234" worker
+        chown 0 keys
+    fi
+    # It runs, takes the key alone, and ends on TERM with its sshd.
+    port=$((20000 + RANDOM % 20000))
+    if [ "$(id -u)" -eq 0 ] && command -v setpriv > /dev/null; then # without root, as in a container
+        chmod 755 "$work"
+        chown -R 65534:65534 keys
+        run=(env TMPDIR=/tmp HOME=/ setpriv --reuid 65534 --regid 65534 --clear-groups)
+        cp "$docker/worker" worker.sh
+    else
+        run=(env) && cp "$docker/worker" worker.sh
+    fi
+    "${run[@]}" sh worker.sh --keys "$work/keys" --port "$port" --listen 127.0.0.1 > out 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        timeout 5 ssh-keyscan -T 2 -p "$port" 127.0.0.1 2> /dev/null | grep -q ed25519 && break
+        sleep 0.1
+    done
+    expect "worker: it listens, as no root" 0 "listens on port $port" cat out
+    expect "worker: the host key is made and kept" 0 "$(cut -d' ' -f2 keys/host_key.pub)" timeout 10 ssh-keyscan -T 5 -t ed25519 -p "$port" 127.0.0.1
+    expect "worker: no passwords" 255 "Permission denied (publickey)" timeout 10 ssh -p "$port" -o StrictHostKeyChecking=no \
+        -o UserKnownHostsFile=/dev/null -o PubkeyAuthentication=no -o BatchMode=yes 127.0.0.1 true
+    kill -TERM $pid
+    wait $pid
+    expect "worker: ends on TERM" 0 "^0$" echo $?
+    expect "worker: its sshd too" 255 "refused" timeout 10 ssh -p "$port" -o BatchMode=yes 127.0.0.1 true
+    "${run[@]}" sh worker.sh --keys "$work/keys" --port "$port" --listen 127.0.0.1 > out 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        server=$(cat "/proc/$pid/task/$pid/children" 2> /dev/null)
+        grep -q "listens" out && timeout 5 ssh-keyscan -T 2 -p "$port" 127.0.0.1 2> /dev/null | grep -q ed25519 && break
+        sleep 0.1
+    done
+    # shellcheck disable=SC2086 # a list of numbers
+    kill -KILL $server
+    wait $pid
+    expect "worker: ends with its sshd" 0 "^137$" echo $?
+    expect "worker: says so" 0 "error: sshd ended with status 137" cat out
+else
+    skip "no sshd"
+fi
+
+# --- the images, Slurm and Kubernetes
+last_user() { awk 'toupper($1) == "USER" { u = $2 } END { print u }' "$docker/Dockerfile"; }
+expect "Dockerfile: not root by default" 0 "^worker$" last_user
+expect "Dockerfile: bases are pinned" 1 "" grep -i -E '^FROM [^:]*( |$)|^FROM .*:latest' "$docker/Dockerfile"
+last_stage() { awk 'toupper($1) == "FROM" { t = "" } { t = t $0 "\n" } END { printf "%s", t }' "$docker/Dockerfile"; }
+compilers() { last_stage | grep -E 'gcc|-dev|make '; }
+expect "Dockerfile: no compiler in the last stage" 1 "" compilers
+copied() { # every path that the Dockerfile or the definition file copies from here is here
+    {
+        awk 'toupper($1) == "COPY" && $2 !~ /^--from/ { for (i = 2; i < NF; i++) print $i }' "$docker/Dockerfile"
+        awk '/^%/ { on = $0 == "%files" } on && /^ / { print $1 }' "$docker/run_dist.def"
+    } | while read -r p; do [ -e "$top/$p" ] || echo "missing: $p"; done
+}
+expect "all that the images copy is there" 0 "^$" copied
+expect "packages of the images are the same" 0 "" diff <(last_stage | grep -oE '[a-z0-9-]+' | grep -E '^(lib|openmpi)[a-z]*[0-9-]' | sort -u) \
+    <(awk '/^Stage: final/ { on = 1 } on' "$docker/run_dist.def" | grep -oE '[a-z0-9-]+' | grep -E '^(lib|openmpi)[a-z]*[0-9-]' | sort -u)
+expect "slurm.sbatch: without flags" 2 "no flags for run_dist" bash "$docker/slurm.sbatch"
+# A Slurm of four lines: srun ends with what it is told, scontrol writes down what it is asked.
+mkdir bin
+printf '#!/bin/sh\necho "srun $*" >> calls\nexit "$SRUN_STATUS"\n' > bin/srun
+printf '#!/bin/sh\necho "scontrol $*" >> calls\n' > bin/scontrol
+printf '#!/bin/sh\n' > bin/sleep
+chmod 755 bin/*
+batch() { PATH=$work/bin:$PATH SLURM_JOB_ID=7 SRUN_STATUS=$1 timeout 60 bash "$docker/slurm.sbatch" --config_file=c.json; }
+for s in 0 2 75 137; do expect "slurm.sbatch: status $s" $s "run_dist ended with $s" batch $s; done
+expect "slurm.sbatch: queued again after 75 alone" 0 "^1$" grep -c "^scontrol requeue 7$" calls
+expect "slurm.sbatch: flags are passed on" 0 "srun --mpi=pmix .*run_dist --config_file=c.json" cat calls
+yaml=$(for p in "${RD_PYTHON:-python3}" python3; do "$p" -c 'import yaml' 2> /dev/null && echo "$p" && break; done)
+if [ -n "$yaml" ]; then
+    expect "mpijob.yaml" 0 "^ok" "$yaml" -c '
+import sys, yaml
+d = yaml.safe_load(open(sys.argv[1]))
+s = d["spec"]
+r = s["mpiReplicaSpecs"]
+assert d["apiVersion"] == "kubeflow.org/v2beta1" and d["kind"] == "MPIJob" and s["mpiImplementation"] == "OpenMPI"
+for name in "Launcher", "Worker":
+    pod = r[name]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True, name
+    assert all(isinstance(w, str) for c in pod["containers"] for w in c["command"]), name
+line = r["Launcher"]["template"]["spec"]["containers"][0]["command"]
+assert int(line[line.index("-np") + 1]) == s["slotsPerWorker"] * r["Worker"]["replicas"]
+assert s["sshAuthMountPath"] in r["Worker"]["template"]["spec"]["containers"][0]["command"]
+mounts = {m["name"] for m in r["Worker"]["template"]["spec"]["containers"][0]["volumeMounts"]}
+assert mounts == {v["name"] for v in r["Worker"]["template"]["spec"]["volumes"]}
+print("ok")' "$docker/mpijob.yaml"
+else
+    skip "no Python with yaml"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
