@@ -3,6 +3,7 @@
 # workers in place of containers: they start, train the toy to the same losses as on one host, save and stop when a worker is
 # asked to end, and leave nothing behind.
 # timeout: 400
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 # shellcheck disable=SC2317 # called by expect
@@ -23,7 +24,7 @@ printf '%s\n' "# two hosts" "node1 slots=2 user=root port=12346 login_port=12345
 # shellcheck disable=SC2317
 cluster() { # from node1
     timeout 100 "$nodes" exec node1 "$top/docker/cluster" --engine worker --hosts hosts --dir "$work/own" \
-        --remote_dir "$work/remote" --program "$PROG" --kill_delay 20 "$@"
+        --remote_dir "$work/remote" --program "$PROG" --kill_delay 5 "$@"
 }
 # shellcheck disable=SC2317
 left() { # processes of this test's workers or ranks, after at most 5 s
@@ -68,7 +69,7 @@ expect "a config that is wrong: its status" 2 "" cluster run toy.json "--logdir=
 expect "more ranks than slots" 2 "the hosts file has 4 slots" cluster --np 5 run toy.json
 
 # The worker of node2 is asked to end in the middle of a run: all ranks save, and the same command goes on.
-cluster --kill_delay 30 run toy.json "--logdir=$work/asked" --max_steps=100000 --summary_frequency=10 > asked.log 2>&1 &
+cluster run toy.json "--logdir=$work/asked" --max_steps=100000 --summary_frequency=10 > asked.log 2>&1 &
 job=$!
 for _ in $(seq 150); do
     grep -q "^step 20" asked.log && break

@@ -75,7 +75,7 @@ doctor|^+ docker run .* -np 2 .* --map-by node hostname
 run c.json --logdir=logs/x|^+ docker run --rm --init .* run_dist:0.1.0 mpirun .* run_dist --config_file=c.json --logdir=logs/x$
 --engine ssh run c.json|mpirun .*--hostfile .*/own/hostfile -np 5 --bind-to none --map-by slot
 --engine ssh run c.json|keepalive_time 5 .*keepalive_intvl 1 .*keepalive_probes 3
---engine ssh run c.json|odls_base_sigkill_timeout 60
+--engine ssh run c.json|odls_base_sigkill_timeout 30
 --engine ssh --kill_delay 7 --np 2 run c.json|-np 2 .*odls_base_sigkill_timeout 7
 --engine ssh --network 10.0.0.0/24 run c.json|oob_tcp_if_include 10.0.0.0/24 -mca btl_tcp_if_include 10.0.0.0/24
 --engine ssh --ports 46000 run c.json|oob_tcp_dynamic_ipv4_ports 46000-46049 -mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 100
