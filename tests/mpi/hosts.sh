@@ -8,7 +8,7 @@
 . "$(dirname "$0")/../support/toy.sh"
 nodes=$(dirname "$0")/../support/fakecluster
 watch=${BUILD:-build/release}/tests/mpi/watch
-skip() { echo "0 passed, 0 failed, 1 skipped ($1)" && exit 0; }
+skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
 [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
 command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
 FAKECLUSTER_DIR=$(mktemp -d)/nodes FAKECLUSTER_SUBNET=10.97.$((RANDOM % 200))
@@ -20,7 +20,7 @@ shown=$FAKECLUSTER_DIR.out
 
 start() { # WHAT STEPS
     timeout 60 "$nodes" exec node1 mpirun --allow-run-as-root --hostfile "$FAKECLUSTER_DIR/hostfile" -mca plm_rsh_args "-p 12345" \
-        -np 4 "$PWD/$watch" "$@" > "$shown" 2>&1
+        -x ASAN_OPTIONS -x LSAN_OPTIONS -np 4 "$PWD/$watch" "$@" > "$shown" 2>&1
 }
 left() { # ranks of this program on any host, after at most $1 seconds
     local n=1
