@@ -2,7 +2,7 @@
  *
  *     watch fine|kill|root_kill|stop|root_stop|hang|input|save|evaluate|straggle|leave [STEPS]
  *
- * Limits: a warning after 0.6 s, the end after 1.5 s. Steps take 50 ms and end in a sum over ranks. */
+ * Limits: a warning after 1 s, the end after 2.5 s. Steps take 50 ms and end in a sum over ranks. */
 #include "rd/clock.h"
 #include "rd/watch.h"
 #include <signal.h>
@@ -39,7 +39,7 @@ static void happen(const char *what, rd_comm *c, rd_watch *w, rd_log *log, int64
         rd_watch_beat(w, RD_PHASE_EVALUATE, step);
         nap(4.0);
     }
-    if (strcmp(what, "straggle") == 0 && last) nap(1.0);
+    if (strcmp(what, "straggle") == 0 && last) nap(1.8);
     if (strcmp(what, "leave") == 0 && last) {
         rd_status st = {.rank = world->rank};
         rd_fail(&st, RD_EDATA, "line 7 of a file is no good");
@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     rd_comm *c = NULL;
     rd_log *log = NULL;
     rd_watch *w = NULL;
-    const rd_watch_limits limits = {0.6, 1.5};
+    const rd_watch_limits limits = {1.0, 2.5};
     const int64_t n_steps = argc > 2 ? strtoll(argv[2], NULL, 10) : 10;
     if (rd_comm_start(&argc, &argv, &c, &st) != RD_OK) return st.code;
     const rd_world *world = rd_comm_world(c);

@@ -33,9 +33,9 @@ quiet "all is well, 1 rank" 1 fine "no word" "-eq 0"
 quiet "all is well, 3 ranks" 3 fine "no word" "-eq 0"
 quiet "a save that takes longer than a step may" 3 save "no word" "-eq 0"
 quiet "an evaluation that takes longer than a step may" 3 evaluate "no word" "-eq 0"
-quiet "a straggler" 3 straggle "one warning" "-eq 1"
-check "a stopped rank" 8 "rank 2 (.*) has been computing step 5 for [23] s; 2 ranks wait for it; that is more than stall_abort_s" 15 3 stop
-check "a rank that hangs" 8 "no progress: rank 2 (.*) has been computing step 5 for 1 s; 2 ranks wait" 15 3 hang
+quiet "a straggler" 3 straggle "a warning" "-ge 1"
+check "a stopped rank" 8 "rank 2 (.*) has been computing step 5 for [2-5] s; 2 ranks wait for it; that is more than stall_abort_s" 15 3 stop
+check "a rank that hangs" 8 "no progress: rank 2 (.*) has been computing step 5 for [1-3] s; 2 ranks wait" 15 3 hang
 check "a rank that hangs in its input" 8 "rank 1 (.*) has been reading the batch of step 5" 15 2 input
 check "rank 0 is stopped" 8 "rank 0 (.*) has been computing step 5" 15 3 root_stop
 check "a killed rank" any "rank 2 (.*) is gone: .* last computing step 5" 6 3 kill
