@@ -1,9 +1,7 @@
 /* data.c -- datasets on N ranks: one copy of the text per host, shards that together are the text, every sample dealt
  * once, failures and standard input shared by all. tests/mpi/data.sh runs it with 1 to 4 ranks and with 120 lines "a
- * ... b" on standard input.
- *
- * A check that fails on one rank ends the job, for the others would wait in the next collective. */
-#include "rd/comm.h"
+ * ... b" on standard input. */
+#include "rank_check.h"
 #include "../../runner/data/data_impl.h"
 #include <inttypes.h>
 #include <setjmp.h>
@@ -15,22 +13,7 @@
 
 enum { LINES = 1003 };
 
-static rd_comm *comm;
-static const rd_world *world;
 static char dir[64];
-
-#define CHECK(cond)                                                                                                    \
-    do {                                                                                                               \
-        if (!(cond)) failed(RD_HERE, #cond, &st);                                                                      \
-    } while (0)
-
-static void failed(const char *where, const char *what, const rd_status *st)
-{
-    fprintf(stderr, "%s: rank %d: not true: %s; status %d '%s'\n", where, world ? world->rank : -1, what, st->code,
-            st->msg);
-    fflush(stderr);
-    rd_comm_abort(comm, 1);
-}
 
 static int tokens_of(int64_t i, int side)
 {

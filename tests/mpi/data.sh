@@ -1,8 +1,10 @@
 #!/bin/sh
 # data.sh -- tests/mpi/data.c alone and on 1 to 4 ranks, with lines to translate on standard input. Run by tests/run, which sets
 # BUILD and MPIRUN.
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
 prog=${BUILD:-build/release}/tests/mpi/data
-run="timeout 60 ${MPIRUN:-mpirun --allow-run-as-root --oversubscribe --bind-to none}"
+run="timeout 60 $MPIRUN"
 unset OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_SIZE SLURM_NTASKS SLURM_PROCID
 input=$(mktemp) || exit 2
 trap 'rm -f "$input"' EXIT
@@ -15,21 +17,9 @@ while [ $i -lt 120 ]; do
     echo "$line"
     i=$((i + 1))
 done > "$input"
-failed=0 passed=0
-expect() { # name, command...
-    name=$1
-    shift
-    if out=$("$@" < "$input" 2>&1); then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        printf 'FAILED: %s\n%s\n' "$name" "$out"
-    fi
-}
-expect "world of one" "$prog"
-for np in 1 2 3 4; do
-    # shellcheck disable=SC2086 # $run is several words
-    expect "np $np" $run -np $np "$prog"
-done
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed -eq 0 ]
+alone() { "$prog" < "$input"; }
+# shellcheck disable=SC2086 # $run is several words
+fed() { $run -np "$1" "$prog" < "$input"; }
+expect "world of one" 0 "" alone
+for np in 1 2 3 4; do expect "np $np" 0 "" fed $np; done
+summary

@@ -1,8 +1,6 @@
 /* image_data.c -- image datasets on N ranks: one copy of the pixels and of the index per host, the same samples for
- * every number of ranks, failures shared by all. tests/mpi/image_data.sh runs it with 1 to 4 ranks.
- *
- * A check that fails on one rank ends the job, for the others would wait in the next collective. */
-#include "rd/comm.h"
+ * every number of ranks, failures shared by all. tests/mpi/image_data.sh runs it with 1 to 4 ranks. */
+#include "rank_check.h"
 #include "../../runner/data/data_impl.h"
 #include "image_files.h"
 #include <setjmp.h>
@@ -14,22 +12,7 @@
 
 enum { N = 57, SIDE = 9 };
 
-static rd_comm *comm;
-static const rd_world *world;
 static char dir[256];
-
-#define CHECK(cond)                                                                                                    \
-    do {                                                                                                               \
-        if (!(cond)) failed(RD_HERE, #cond, &st);                                                                      \
-    } while (0)
-
-static void failed(const char *where, const char *what, const rd_status *st)
-{
-    fprintf(stderr, "%s: rank %d: not true: %s; status %d '%s'\n", where, world ? world->rank : -1, what, st->code,
-            st->msg);
-    fflush(stderr);
-    rd_comm_abort(comm, 1);
-}
 
 #define COMMON "'data_dir': '@', 'augmentation': '%s', 'seed': 4, 'n_classes': 10, 'data_threads': %d"
 

@@ -46,6 +46,36 @@ void files_end(const char *dir)
     NEED(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
 }
 
+static char folder[256]; /* a set-up function of cmocka has no place of its own to leave it */
+
+int files_set_up(void **state)
+{
+    (void)state;
+    files_begin(folder);
+    return 0;
+}
+
+int files_tear_down(void **state)
+{
+    (void)state;
+    files_end(folder);
+    return 0;
+}
+
+const char *files_dir(void)
+{
+    return folder;
+}
+
+const char *files_at(const char *name)
+{
+    static char path[2][1024];
+    static int k;
+    k = !k;
+    snprintf(path[k], sizeof path[k], "%s/%s", folder, name);
+    return path[k];
+}
+
 void files_put(const char *path, const void *p, size_t n)
 {
     FILE *f = fopen(path, "wb");

@@ -10,6 +10,13 @@
 void files_begin(char *out);
 void files_end(const char *dir);
 
+/* The same as a set-up and a tear-down of cmocka: one folder for all tests of a program. files_at: a path in it; of the
+ * last two calls both are valid. */
+int files_set_up(void **state);
+int files_tear_down(void **state);
+const char *files_dir(void);
+const char *files_at(const char *name);
+
 void files_put(const char *path, const void *p, size_t n);
 void files_put_gz(const char *path, const void *p, size_t n); /* compressed with gzip */
 void files_mkdir(const char *path);

@@ -13,37 +13,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char dir[256]; /* cmocka's set-up functions have no place of their own to leave it */
-
-static int set_up(void **state)
-{
-    (void)state;
-    files_begin(dir);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    files_end(dir);
-    return 0;
-}
-
-static const char *at(const char *name)
-{
-    static char path[2][1024];
-    static int k;
-    k = !k;
-    snprintf(path[k], sizeof path[k], "%s/%s", dir, name);
-    return path[k];
-}
-
 static rd_dataset *open_with(const char *dataset, const char *config, rd_split split, rd_log *log)
 {
     rd_status st = {0};
     rd_dataset *d;
     const rd_mode mode = split == RD_SPLIT_TRAIN ? RD_MODE_TRAIN : RD_MODE_EVAL;
-    if (images_open(dataset, dir, config, mode, split, NULL, log, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+    if (images_open(dataset, files_dir(), config, mode, split, NULL, log, &d, &st) != RD_OK) fail_msg("%s", st.msg);
     return d;
 }
 
@@ -360,17 +335,17 @@ static void check_odd(void **state)
     static const char *const inner[] = {"", "/train", "/train/a"};
     for (int k = 0; k < 3; k++) {
         snprintf(name, sizeof name, "%s%s", root, inner[k]);
-        files_mkdir(at(name));
+        files_mkdir(files_at(name));
     }
     const bytes odd = r->make(), plain = jpeg(3, 1);
     snprintf(name, sizeof name, "%s/train/a/1.jpg", root);
-    files_put(at(name), odd.p, odd.n);
+    files_put(files_at(name), odd.p, odd.n);
     snprintf(name, sizeof name, "%s/train/a/2.jpg", root);
-    files_put(at(name), plain.p, plain.n);
+    files_put(files_at(name), plain.p, plain.n);
     snprintf(name, sizeof name, "%s/said", root);
     rd_log *log;
     assert_int_equal(rd_log_new(0, "here", stderr, &log, &st), RD_OK);
-    assert_int_equal(rd_log_tee(log, at(name), &st), RD_OK);
+    assert_int_equal(rd_log_tee(log, files_at(name), &st), RD_OK);
     float *first = NULL;
     for (int threads = 0; threads < 3; threads++) {
         char config[128];
@@ -387,7 +362,7 @@ static void check_odd(void **state)
             first = x;
     }
     rd_log_free(log);
-    said = files_get(at(name), &n_said);
+    said = files_get(files_at(name), &n_said);
     said[n_said] = '\0';
     const double gap = difference(first, first + EACH, EACH);
     const char *named = strstr(said, "1.jpg");
@@ -416,14 +391,14 @@ static void test_channels(void **state)
     (void)state;
     enum { SIDE = 16 };
     int64_t n;
-    files_mkdir(at("g"));
-    files_mkdir(at("g/train"));
-    files_mkdir(at("g/train/a"));
+    files_mkdir(files_at("g"));
+    files_mkdir(files_at("g/train"));
+    files_mkdir(files_at("g/train/a"));
     for (int c = 1; c <= 4; c += c == 1 ? 2 : 1) {
         const bytes b = jpeg(c, 2);
         char name[32];
         snprintf(name, sizeof name, "g/train/a/%d.jpg", c);
-        files_put(at(name), b.p, b.n);
+        files_put(files_at(name), b.p, b.n);
         free(b.p);
     }
     rd_dataset *colour = open_with("image_folder", "{'data_dir': '@/g', 'image_size': 16}", RD_SPLIT_TRAIN, NULL);
@@ -584,5 +559,5 @@ int main(void)
                                       cmocka_unit_test(test_learnable), cmocka_unit_test(test_channels),
                                       cmocka_unit_test(test_scaled),    cmocka_unit_test(test_pad_crop)};
     for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
-    return _cmocka_run_group_tests("image batches", t, (size_t)n, set_up, tear_down) != 0;
+    return _cmocka_run_group_tests("image batches", t, (size_t)n, files_set_up, files_tear_down) != 0;
 }

@@ -17,37 +17,12 @@
 
 enum { N = 6, H = 5, W = 4 };
 
-static char dir[256]; /* cmocka's set-up functions have no place of their own to leave it */
-
-static int set_up(void **state)
-{
-    (void)state;
-    files_begin(dir);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    files_end(dir);
-    return 0;
-}
-
-static const char *at(const char *name)
-{
-    static char path[2][1024];
-    static int k;
-    k = !k;
-    snprintf(path[k], sizeof path[k], "%s/%s", dir, name);
-    return path[k];
-}
-
 static void refuse(const char *dataset, const char *config, rd_mode mode, rd_split split, rd_code code,
                    const char *says)
 {
     rd_status st = {0};
     rd_dataset *d;
-    const rd_code got = images_open(dataset, dir, config, mode, split, NULL, NULL, &d, &st);
+    const rd_code got = images_open(dataset, files_dir(), config, mode, split, NULL, NULL, &d, &st);
     if (got != code || !strstr(st.msg, says))
         fail_msg("code %d, message '%s', but '%s' was expected", got, st.msg, says);
     assert_null(d);
@@ -57,7 +32,7 @@ static rd_dataset *open_ok(const char *dataset, const char *config, rd_mode mode
 {
     rd_status st = {0};
     rd_dataset *d;
-    if (images_open(dataset, dir, config, mode, split, NULL, NULL, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+    if (images_open(dataset, files_dir(), config, mode, split, NULL, NULL, &d, &st) != RD_OK) fail_msg("%s", st.msg);
     return d;
 }
 
@@ -124,11 +99,11 @@ static void check_spelling(void **state)
     const struct spelling *r = *state;
     uint8_t b[512];
     void (*put)(const char *, const void *, size_t) = r->gz ? files_put_gz : files_put;
-    put(at(r->images), b, idx_images(b, N));
-    put(at(r->labels), b, idx_labels(b, N));
+    put(files_at(r->images), b, idx_images(b, N));
+    put(files_at(r->labels), b, idx_labels(b, N));
     check_idx(open_ok("idx", r->config, r->split == RD_SPLIT_TRAIN ? RD_MODE_TRAIN : RD_MODE_EVAL, r->split));
-    unlink(at(r->images));
-    unlink(at(r->labels));
+    unlink(files_at(r->images));
+    unlink(files_at(r->labels));
 }
 
 /* One byte changed, or bytes cut off or added. */
@@ -168,13 +143,13 @@ static void check_idx_row(void **state)
     size_t n[2] = {idx_images(b[0], N), idx_labels(b[1], N)};
     if (r->at >= 0) b[r->labels][r->at] = (uint8_t)r->value;
     n[r->labels] = (size_t)((int)n[r->labels] + r->resize);
-    files_put(at("train-images-idx3-ubyte"), b[0], n[0]);
-    files_put(at("train-labels-idx1-ubyte"), b[1], n[1]);
+    files_put(files_at("train-images-idx3-ubyte"), b[0], n[0]);
+    files_put(files_at("train-labels-idx1-ubyte"), b[1], n[1]);
     refuse("idx", "{'data_dir': '@'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, r->says);
     refuse("idx", "{'data_dir': '@'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            r->labels ? "train-labels" : "train-images");
-    unlink(at("train-images-idx3-ubyte"));
-    unlink(at("train-labels-idx1-ubyte"));
+    unlink(files_at("train-images-idx3-ubyte"));
+    unlink(files_at("train-labels-idx1-ubyte"));
 }
 
 static void test_idx_elsewhere(void **state)
@@ -186,23 +161,23 @@ static void test_idx_elsewhere(void **state)
     refuse("idx", "{}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EUSAGE, "missing key 'data_dir'");
     refuse("idx", "{'data_dir': '[MNIST_DATA_LOCATION]'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "--set data_location=FOLDER");
-    files_put(at("x.idx"), b, idx_images(b, N));
+    files_put(files_at("x.idx"), b, idx_images(b, N));
     refuse("idx", "{'data_dir': '@', 'train_data': 'x.idx'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EUSAGE, "train_labels");
     refuse("idx", "{'data_dir': '@', 'train_data': '', 'train_labels': 'y'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "has no train-images");
-    files_put_gz(at("gz-images-idx3"), b, 60); /* the compressed stream is whole, the data in it is not */
-    files_put(at("gz-labels-idx1"), b, idx_labels(b, N));
+    files_put_gz(files_at("gz-images-idx3"), b, 60); /* the compressed stream is whole, the data in it is not */
+    files_put(files_at("gz-labels-idx1"), b, idx_labels(b, N));
     refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "the file is cut short");
     (void)idx_images(b, N);
     b[4] = 0x70; /* 1.9 billion images in a compressed file of hundred bytes: refused before memory is taken */
-    files_put_gz(at("gz-images-idx3"), b, 136);
+    files_put_gz(files_at("gz-images-idx3"), b, 136);
     refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "more than the file can hold");
     size_t n;
-    files_put_gz(at("gz-images-idx3"), b, idx_images(b, N));
-    char *p = files_get(at("gz-images-idx3"), &n);
-    files_put(at("gz-images-idx3"), p, n / 2);
+    files_put_gz(files_at("gz-images-idx3"), b, idx_images(b, N));
+    char *p = files_get(files_at("gz-images-idx3"), &n);
+    files_put(files_at("gz-images-idx3"), p, n / 2);
     refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "cut short");
     free(p);
@@ -213,8 +188,8 @@ static void test_idx_classes(void **state)
     (void)state;
     uint8_t b[512];
     rd_data_spec spec;
-    files_put(at("k-images-idx3"), b, idx_images(b, N));
-    files_put(at("k-labels-idx1"), b, idx_labels(b, N));
+    files_put(files_at("k-images-idx3"), b, idx_images(b, N));
+    files_put(files_at("k-labels-idx1"), b, idx_labels(b, N));
     refuse("idx", "{'data_dir': '@', 'train_data': 'k-images-idx3', 'n_classes': 9}", RD_MODE_TRAIN, RD_SPLIT_TRAIN,
            RD_EDATA, "label 9 of sample 3 is out of range");
     rd_dataset *d =
@@ -280,14 +255,14 @@ static void test_cifar(void **state)
     uint8_t *b = malloc(8 * REC100);
     char path[600];
     assert_non_null(b);
-    files_mkdir(at("c"));
-    files_mkdir(at("c/cifar-10-batches-bin"));
-    tar_out *t = tar_out_new(at("c10.tar.gz"));
+    files_mkdir(files_at("c"));
+    files_mkdir(files_at("c/cifar-10-batches-bin"));
+    tar_out *t = tar_out_new(files_at("c10.tar.gz"));
     for (int k = 5; k >= 1; k--) { /* in the archive they are not in order */
         snprintf(path, sizeof path, "cifar-10-batches-bin/data_batch_%d.bin", k);
         const size_t n = cifar_bytes(b, 3, 1, (k - 1) * 3);
         tar_out_put(t, path, b, n);
-        snprintf(path, sizeof path, "%s/c/cifar-10-batches-bin/data_batch_%d.bin", dir, k);
+        snprintf(path, sizeof path, "%s/c/cifar-10-batches-bin/data_batch_%d.bin", files_dir(), k);
         files_put(path, b, n);
     }
     static const char names[] = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
@@ -295,7 +270,7 @@ static void test_cifar(void **state)
     const size_t n = cifar_bytes(b, 4, 1, 0);
     tar_out_put(t, "cifar-10-batches-bin/test_batch.bin", b, n);
     tar_out_end(t);
-    files_put(at("c/cifar-10-batches-bin/test_batch.bin"), b, n);
+    files_put(files_at("c/cifar-10-batches-bin/test_batch.bin"), b, n);
     check_cifar(
         open_ok("cifar", "{'data_dir': '@/c10.tar.gz', 'normalization': 'none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN), 15, 1,
         false, 10);
@@ -313,8 +288,8 @@ static void test_cifar(void **state)
     rd_strbuf_release(&s);
     rd_dataset_free(d);
 
-    files_mkdir(at("h"));
-    t = tar_out_new(at("h/cifar-100-binary.tar.gz"));
+    files_mkdir(files_at("h"));
+    t = tar_out_new(files_at("h/cifar-100-binary.tar.gz"));
     tar_out_put(t, "cifar-100-binary/train.bin", b, cifar_bytes(b, 6, 2, 0));
     tar_out_put(t, "cifar-100-binary/test.bin", b, cifar_bytes(b, 2, 2, 0));
     tar_out_end(t);
@@ -331,28 +306,28 @@ static void test_cifar_refused(void **state)
     (void)state;
     uint8_t *b = malloc(4 * REC100);
     assert_non_null(b);
-    files_mkdir(at("bad"));
+    files_mkdir(files_at("bad"));
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "has neither the files of CIFAR");
     refuse("cifar", "{'data_dir': '@/none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "cannot open");
     const size_t n = cifar_bytes(b, 3, 1, 0);
-    files_put(at("bad/data_batch_1.bin"), b, n - 1);
+    files_put(files_at("bad/data_batch_1.bin"), b, n - 1);
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "'data_batch_1.bin' has 9218 bytes, no multiple of the 3073");
-    files_put(at("bad/data_batch_1.bin"), b, 0);
+    files_put(files_at("bad/data_batch_1.bin"), b, 0);
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "has 0 bytes");
     b[REC10] = 10;
-    files_put(at("bad/data_batch_1.bin"), b, n);
+    files_put(files_at("bad/data_batch_1.bin"), b, n);
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "label 10 of sample 1 is out of range");
     refuse("cifar", "{'data_dir': '@/bad', 'n_classes': 100}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "has neither the files of CIFAR");
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_EVAL, RD_SPLIT_EVAL, RD_EDATA, "has neither the files of CIFAR");
-    files_put(at("bad/train.bin"), b, cifar_bytes(b, 1, 2, 0));
+    files_put(files_at("bad/train.bin"), b, cifar_bytes(b, 1, 2, 0));
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "holds both CIFAR-10 and CIFAR-100");
-    files_put(at("bad.tar"), b, 3073);
+    files_put(files_at("bad.tar"), b, 3073);
     refuse("cifar", "{'data_dir': '@/bad.tar'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "is no whole tar archive");
-    tar_out *t = tar_out_new(at("other.tar"));
+    tar_out *t = tar_out_new(files_at("other.tar"));
     tar_out_put(t, "readme", "x", 1);
     tar_out_end(t);
     refuse("cifar", "{'data_dir': '@/other.tar'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "has no data_batch_1.bin");
@@ -373,7 +348,7 @@ static void test_npz(void **state)
                               {"y_train", "|u1", 1, {N}, y1, sizeof y1},
                               {"x_test", "|u1", 4, {N, H, W, 1}, x, sizeof x},
                               {"y_test", "<i8", 2, {N, 1}, y8, sizeof y8}};
-    assert_int_equal(rd_npz_write(at("mnist.npz"), whole, 4, NULL, &st), RD_OK);
+    assert_int_equal(rd_npz_write(files_at("mnist.npz"), whole, 4, NULL, &st), RD_OK);
     check_idx(open_ok("npz_images", "{'data_dir': '@'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN));
     check_idx(open_ok("npz_images", "{'data_dir': '@'}", RD_MODE_EVAL, RD_SPLIT_EVAL));
     check_idx(open_ok("npz_images", "{'eval_data': '@/mnist.npz'}", RD_MODE_INFER, RD_SPLIT_TEST));
@@ -398,10 +373,10 @@ static void test_npz(void **state)
         rd_array two[2] = {whole[0], whole[1]};
         two[bad[k].which] = bad[k].a;
         two[bad[k].which].data = junk;
-        assert_int_equal(rd_npz_write(at("bad.npz"), two, 2, NULL, &st), RD_OK);
+        assert_int_equal(rd_npz_write(files_at("bad.npz"), two, 2, NULL, &st), RD_OK);
         refuse("npz_images", "{'train_data': '@/bad.npz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, bad[k].says);
     }
-    files_put(at("bad.npz"), junk, 100);
+    files_put(files_at("bad.npz"), junk, 100);
     refuse("npz_images", "{'train_data': '@/bad.npz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "not a whole zip archive");
     refuse("npz_images", "{'train_data': '@/none.npz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "cannot open");
@@ -413,7 +388,7 @@ static void put_jpeg(const char *name, unsigned seed)
 {
     uint8_t *p;
     const size_t n = picture_jpeg(32, 40, 3, seed, &p);
-    files_put(at(name), p, n);
+    files_put(files_at(name), p, n);
     free(p);
 }
 
@@ -424,9 +399,9 @@ static void test_folder(void **state)
     int32_t labels[8];
     float *x;
     int64_t n;
-    files_mkdir(at("f"));
+    files_mkdir(files_at("f"));
     refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "there is no folder '");
-    files_mkdir(at("f/train"));
+    files_mkdir(files_at("f/train"));
     refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "has no folder for a class; images lie");
     put_jpeg("f/train/x.jpg", 1);
@@ -434,12 +409,12 @@ static void test_folder(void **state)
            "has no folder for a class, only files");
     for (int k = 0; k < 3; k++) {
         static const char *const folder[] = {"f/train/b", "f/train/a", "f/train/c"};
-        files_mkdir(at(folder[k]));
+        files_mkdir(files_at(folder[k]));
     }
     put_jpeg("f/train/a/1.jpg", 1);
     put_jpeg("f/train/b/1.jpg", 2);
     refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "f/train/c' has no .jpg");
-    files_mkdir(at("f/train/c/deep"));
+    files_mkdir(files_at("f/train/c/deep"));
     put_jpeg("f/train/c/deep/2.jpeg", 3);
     put_jpeg("f/train/c/1.JPG", 4);
     rd_dataset *d = open_ok("image_folder", "{'data_dir': '@/f', 'image_size': 8}", RD_MODE_TRAIN, RD_SPLIT_TRAIN);
@@ -450,8 +425,8 @@ static void test_folder(void **state)
     rd_dataset_free(d);
 
     /* Evaluation: classes are those of training, even where some are missing. */
-    files_mkdir(at("f/val"));
-    files_mkdir(at("f/val/c"));
+    files_mkdir(files_at("f/val"));
+    files_mkdir(files_at("f/val/c"));
     put_jpeg("f/val/c/9.jpg", 5);
     d = open_ok("image_folder", "{'data_dir': '@/f', 'image_size': 8}", RD_MODE_EVAL, RD_SPLIT_EVAL);
     assert_int_equal(images_all(d, 3, 0, &x, &n, labels, &st), RD_OK);
@@ -459,12 +434,12 @@ static void test_folder(void **state)
     assert_int_equal(labels[0], 2);
     free(x);
     rd_dataset_free(d);
-    files_mkdir(at("f/val/dog"));
+    files_mkdir(files_at("f/val/dog"));
     refuse("image_folder", "{'data_dir': '@/f', 'image_size': 8}", RD_MODE_EVAL, RD_SPLIT_EVAL, RD_EDATA,
            "has a class 'dog' that the training data does not have");
 
     /* Inference: images without classes, in the order of their names. */
-    files_mkdir(at("f/new"));
+    files_mkdir(files_at("f/new"));
     put_jpeg("f/new/2.jpg", 6);
     put_jpeg("f/new/1.jpg", 7);
     d = open_ok("image_folder", "{'data_dir': '@/f', 'test_data': 'new', 'image_size': 8}", RD_MODE_INFER,
@@ -481,9 +456,9 @@ static void test_folder(void **state)
 static void test_folder_unreadable(void **state)
 {
     (void)state;
-    files_mkdir(at("u"));
-    files_mkdir(at("u/train"));
-    files_mkdir(at("u/train/a"));
+    files_mkdir(files_at("u"));
+    files_mkdir(files_at("u/train"));
+    files_mkdir(files_at("u/train/a"));
     for (int k = 0; k < 6; k++) {
         char name[32];
         snprintf(name, sizeof name, "u/train/a/%d.jpg", k);
@@ -496,8 +471,8 @@ static void test_folder_unreadable(void **state)
         int64_t n;
         snprintf(config, sizeof config, "{'data_dir': '@/u', 'image_size': 8, 'data_threads': %d}", threads);
         rd_dataset *d = open_ok("image_folder", config, RD_MODE_TRAIN, RD_SPLIT_TRAIN);
-        unlink(at("u/train/a/3.jpg"));
-        unlink(at("u/train/a/5.jpg"));
+        unlink(files_at("u/train/a/3.jpg"));
+        unlink(files_at("u/train/a/5.jpg"));
         assert_int_equal(images_all(d, 2, 0, &x, &n, NULL, &st), RD_EDATA);
         assert_non_null(strstr(st.msg, "u/train/a/3.jpg"));
         rd_dataset_free(d);
@@ -552,5 +527,5 @@ int main(void)
         cmocka_unit_test(test_cifar_refused),    cmocka_unit_test(test_npz),         cmocka_unit_test(test_folder),
         cmocka_unit_test(test_folder_unreadable)};
     for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
-    return _cmocka_run_group_tests("image data", t, (size_t)n, set_up, tear_down) != 0;
+    return _cmocka_run_group_tests("image data", t, (size_t)n, files_set_up, files_tear_down) != 0;
 }
