@@ -228,7 +228,7 @@ rd_code rd_conv_forward(rd_backend *b, const rd_conv_shape *s, const rd_params *
     const void *in;
     void *w = NULL, *out = y;
     if (!b->convs) RD_TRY(conv_start(b, st));
-    if (conv_in_type(b) == dnnl_f32 && rd_winograd_of(s, b->convs->block, false, &g)) {
+    if (conv_own(b) && rd_winograd_of(s, b->convs->block, false, &g)) {
         const float *u;
         RD_TRY(spread_get(b, &g, ps, W, &u, st));
         RD_TRY(take(b, x, image_elements(s->n, s->h, s->w, s->ci, s->block), NULL, NULL, &b->convs->x, &in, st));
@@ -270,7 +270,7 @@ rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params 
     rd_winograd wino;
     const void *in = NULL, *g = NULL;
     if (!b->convs) RD_TRY(conv_start(b, st));
-    if (dW && conv_in_type(b) == dnnl_f32 && rd_conv_weights_can(s, b->convs->block)) {
+    if (dW && conv_own(b) && rd_conv_weights_can(s, b->convs->block)) {
         const int64_t block = b->convs->block;
         RD_TRY(take(b, x, n_x, NULL, NULL, &b->convs->x, &in, st));
         RD_TRY(take(b, dy, image_elements(s->n, oh, ow, s->co, block), NULL, NULL, &b->convs->y, &g, st));
@@ -290,7 +290,7 @@ rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params 
         const float *db = b->convs->bias.p;
         for (int64_t i = 0; i < s->co && dbias; i++) dbias[i] += db[i];
     }
-    if (dx && conv_in_type(b) == dnnl_f32 && rd_winograd_of(s, b->convs->block, true, &wino)) {
+    if (dx && conv_own(b) && rd_winograd_of(s, b->convs->block, true, &wino)) {
         const float *u;
         wino.add = add;
         RD_TRY(spread_get(b, &wino, ps, W, &u, st));

@@ -51,7 +51,8 @@ typedef struct spread {
 } spread;
 
 struct rd_convs {
-    int64_t block; /* layout of results */
+    int64_t block;     /* layout of results */
+    bool library_only; /* RD_OWN_KERNELS=0 in the environment: to measure what the own kernels are worth */
     conv *conv;
     blocked *weights;
     spread *spread;
@@ -61,6 +62,11 @@ struct rd_convs {
 static inline dnnl_data_type_t conv_in_type(const rd_backend *b)
 {
     return b->mixed && b->bf16_hw ? dnnl_bf16 : dnnl_f32;
+}
+/* Winograd and weight gradients without the library. */
+static inline bool conv_own(const rd_backend *b)
+{
+    return conv_in_type(b) == dnnl_f32 && !b->convs->library_only;
 }
 /* The library's interface has no const. */
 static inline void *conv_plain(const void *x)

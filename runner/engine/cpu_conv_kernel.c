@@ -256,6 +256,8 @@ rd_code conv_start(rd_backend *b, rd_status *st)
     dnnl_primitive_desc_t pd = NULL;
     rd_convs *c = b->convs = calloc(1, sizeof *c);
     if (!c) return rd_fail(st, RD_EENV, "out of memory for convolutions");
+    const char *own = getenv("RD_OWN_KERNELS");
+    c->library_only = own && strcmp(own, "0") == 0;
     RD_TRY(describe(b, &probe, FORWARD, dnnl_format_tag_any, dnnl_format_tag_any, &pd, st));
     for (int64_t block = 8; pd && block <= 16; block += 8) {
         md_ptr y;
