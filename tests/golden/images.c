@@ -2,12 +2,11 @@
  * an evaluation, and the number of parameters and operations. The cases and how they were made: README.md of this
  * folder.
  *
- * Tolerances: a case says how far PyTorch's own float32 is from its float64 in each kind of number, for training
- * through batch norm of few samples enlarges rounding more in a deep network than in a shallow one. Ours sums in other
- * orders: eight times that far is allowed. Rounding can also be small by luck, until one input of a ReLU has the other
- * sign, so there is a least: 2e-6 for the loss of the first pass, 5e-5 for its gradients, 1e-5 for running statistics,
- * 2e-4 for losses after updates (seen: 6e-5, in VGG), 4e-4 for the evaluation. No wrong formula passes: an epsilon of
- * 1e-5 for 1e-3 moves the first loss by 3e-6, a wrong momentum the later ones by percents. */
+ * Tolerances: a case says how far rounding moves each kind of number, for training through batch norm of few samples enlarges
+ * rounding more in a deep network than in a shallow one: the largest difference from PyTorch's float64 of PyTorch's own float32 and
+ * of float64 runs whose weights are off by some units in the last place of a float32. Eight times that is allowed, because ours
+ * sums in other orders and has another algorithm (Winograd) for some convolutions. No wrong formula passes: an epsilon of 1e-5 for
+ * 1e-3 moves the first loss by 3e-6, a wrong momentum the later ones by percents. */
 #include "rd/image_net.h"
 #include "rd/model.h"
 #include "rd/optim.h"
@@ -21,7 +20,7 @@
 #include <string.h>
 
 #define FOLDER "tests/golden/images"
-#define ALLOWED 8.0 /* times the rounding of PyTorch's float32 */
+#define ALLOWED 8.0 /* times the rounding that the case names */
 enum { MOST_CASES = 64, MOST_IMAGES = 32 };
 
 static void must(rd_code code, const rd_status *st)
@@ -99,9 +98,9 @@ static double number(const json_t *o, const char *key)
     return json_number_value(info(o, key));
 }
 
-static double allowed(const fixture *f, const char *kind, double least)
+static double allowed(const fixture *f, const char *kind)
 {
-    return fmax(ALLOWED * number(info(f->info, "rounding"), kind), least);
+    return ALLOWED * fmax(number(info(f->info, "rounding"), kind), 0x1p-23);
 }
 
 /* keys: the case's; dropout off. quick: the initial values do not matter, and uniform ones are drawn fastest. */
@@ -272,11 +271,11 @@ static void test_gradients(void **state)
     fixture *f = open_case(*state);
     const rd_loss_out out = forward_backward(f);
     const double n = (double)f->batch.n;
-    near(out.loss_sum, number(f->info, "loss_sum"), allowed(f, "loss", 2e-6), "loss");
-    near(out.nll_sum, number(f->info, "nll_sum"), allowed(f, "loss", 2e-6), "negative log likelihood");
+    near(out.loss_sum, number(f->info, "loss_sum"), allowed(f, "loss"), "loss");
+    near(out.nll_sum, number(f->info, "nll_sum"), allowed(f, "loss"), "negative log likelihood");
     assert_true(out.weight == n && out.n_targets == n && out.n_tokens_src == 0.0 && out.n_tokens_tgt == 0.0);
     assert_true(out.n_correct == number(f->info, "n_correct") && out.n_top5 == number(f->info, "n_top5"));
-    check_tables(f, "parameters", 2, rd_params_grads(f->ps), n, allowed(f, "gradient", 5e-5));
+    check_tables(f, "parameters", 2, rd_params_grads(f->ps), n, allowed(f, "gradient"));
     close_case(f);
 }
 
@@ -291,7 +290,7 @@ static void test_training(void **state)
                                .adadelta_epsilon = 1e-7,
                                .loss_scale = 1.0};
     const json_t *want = info(f->info, "losses");
-    const double tolerance = allowed(f, "training", 2e-4);
+    const double tolerance = allowed(f, "training");
     must(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
     for (size_t i = 0; i < json_array_size(want); i++) {
         const rd_loss_out out = forward_backward(f);
@@ -302,9 +301,9 @@ static void test_training(void **state)
         must(rd_optim_step(o, (int64_t)i + 1, number(f->info, "lr"), 1.0 / out.weight, &stats, &st), &st);
     }
     rd_optim_free(o);
-    check_tables(f, "states", 1, rd_params_values(f->ps), 1.0, allowed(f, "state", 1e-5));
+    check_tables(f, "states", 1, rd_params_values(f->ps), 1.0, allowed(f, "state"));
     const rd_loss_out out = forward(f, false);
-    const double eval = fmax(allowed(f, "eval", 4e-4), tolerance);
+    const double eval = fmax(allowed(f, "eval"), tolerance);
     near(out.loss_sum / out.weight, number(f->info, "eval_loss"), eval, "loss of the evaluation");
     near(out.nll_sum / out.weight, number(f->info, "eval_nll"), eval, "its plain likelihood");
     close_case(f);

@@ -19,6 +19,7 @@ import images_torch as net
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 10
+SHAKE, SHAKES = 2.0 ** -22, 4  # four units in the last place of a float32; how often
 MOST_ROUNDING = {"loss": 1e-5, "gradient": 1e-3, "training": 1e-4, "state": 1e-4, "eval": 1e-3}
 
 
@@ -32,7 +33,7 @@ CASES = {
     "mnist_cnn_smoothing": case("mnist_cnn", 23, 30, 2, 7, 5, lr=0.003, label_smoothing=0.1),
     "lenet": case("lenet", 28, 28, 1, 10, 9, lr=0.003),
     "alexnet": case("alexnet", 67, 99, 3, 7, 4, lr=1e-4),
-    "vgg16": case("vgg16", 32, 32, 3, 7, 3, lr=2e-5),
+    "vgg16": case("vgg16", 33, 32, 3, 7, 2, lr=2e-5),
     "resnet20": case("resnet20", 32, 32, 3, 10, 16, lr=2e-4),
     "resnet_cifar_groups": case("resnet_cifar", 29, 34, 3, 10, 8, lr=2e-4, depth=14, batch_norm_samples=3, batch_norm_epsilon=1e-3,
                                 batch_norm_momentum=0.75, label_smoothing=0.05),
@@ -60,10 +61,17 @@ def batch_of(c, dtype):
     return torch.tensor(x, dtype=dtype), torch.tensor(label)
 
 
-def run(c, dtype):
-    """All that is kept of a case, computed in one precision."""
+def run(c, dtype, shaken=None):
+    """All that is kept of a case, computed in one precision. shaken: a seed; each weight is off by up to SHAKE of itself."""
     x, label = batch_of(c, dtype)
     m = net.Model(c, dtype)
+    if shaken is not None:
+        rng = torch.Generator().manual_seed(shaken)
+        with torch.no_grad():
+            m.loss(x, label, training=True)  # makes the weights
+            assert m.params
+            for p in m.params.values():
+                p.mul_(1.0 + SHAKE * (2.0 * torch.rand(p.shape, generator=rng, dtype=dtype) - 1.0))
     out = {}
     make = {"momentum": lambda p: torch.optim.SGD(p, lr=c["lr"], momentum=0.9),
             "adadelta": lambda p: torch.optim.Adadelta(p, lr=c["lr"], rho=0.95, eps=1e-7)}[c["optimizer"]]
@@ -97,7 +105,7 @@ def gap(a, b):
 
 
 def rounding(exact, low):
-    """How far float32 is from float64."""
+    """How far another computation is from the exact one."""
     rel = lambda p, q: abs(p - q) / abs(p)
     return dict(loss=max(rel(exact["loss_sum"], low["loss_sum"]), rel(exact["nll_sum"], low["nll_sum"])),
                 gradient=gap(exact["gradients"], low["gradients"]),
@@ -108,12 +116,16 @@ def rounding(exact, low):
 
 def make(name, c):
     check = net.compare_with_torchvision(c, *batch_of(c, torch.float64))
-    exact, low = run(c, torch.float64), run(c, torch.float32)
-    r = rounding(exact, low)
+    exact = run(c, torch.float64)
+    # PyTorch's float32 is one sample of what rounding does, and can be near by luck. Weights that are off by some units in the last
+    # place do to the exact computation what the rounding of another algorithm (Winograd's, say) does.
+    others = [run(c, torch.float32)] + [run(c, torch.float64, seed) for seed in range(SHAKES)]
+    rs = [rounding(exact, o) for o in others]
+    r = {k: max(one[k] for one in rs) for k in rs[0]}
     for k, most in MOST_ROUNDING.items():
         if not r[k] < most:
-            sys.exit("%s: float32 is %.1e from float64 in %s: another seed or smaller steps" % (name, r[k], k))
-    print("%-20s %9d parameters  loss %.4f -> %.4f  margin %.0e  float32: %s%s" % (
+            sys.exit("%s: rounding moves it by %.1e in %s: another seed or smaller steps" % (name, r[k], k))
+    print("%-20s %9d parameters  loss %.4f -> %.4f  margin %.0e  rounding: %s%s" % (
         name, sum(int(np.prod(s)) for s in exact["shapes"].values()), exact["losses"][0], exact["losses"][-1],
         exact["least_margin"], "  ".join("%s %.0e" % kv for kv in r.items()), "  = torchvision" if check else ""), flush=True)
     short = lambda v: [float("%.10g" % x) for x in v]
