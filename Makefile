@@ -121,19 +121,26 @@ demo: ## installs what is missing, builds, trains spelling to sound with 2 ranks
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@PROG=$(PROG) configs/demo.sh
 
-# What a suite runs: make test SUITE=unit (cmocka and fuzz corpora), SUITE=mpi (programs under mpirun), SUITE=cli, or all.
+# What a suite runs: make test SUITE=unit (cmocka and fuzz corpora), mpi (programs under mpirun), cli, or all of these. hosts takes
+# minutes of waiting and is for test-all; ranks is what the sanitizers see: no launchers, no made-up hosts.
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/golden/%,$(SHELLS))
-TESTS_mpi  := $(filter tests/mpi/% tests/fault/%,$(SHELLS))
+HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train slurm)
+LAUNCH     := $(patsubst %,tests/mpi/%.sh,doctor hosts rows_hosts update_hosts supervise signals)
+TESTS_hosts := $(HOSTS)
+TESTS_mpi  := $(filter-out $(HOSTS),$(filter tests/mpi/% tests/fault/%,$(SHELLS)))
 TESTS_cli  := $(if $(wildcard tests/cli/*/cmd),tests/cli/run)
 TESTS_all  := $(TESTS_unit) $(TESTS_cli) $(TESTS_mpi)
+TESTS_ranks := $(filter-out $(LAUNCH),$(TESTS_all))
 test: $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS) ## every test that needs no GPU; the last line is the total
 	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(TESTS_$(SUITE))
-test-all: ## make test, then with sanitizers, headers and lint
+test-all: export CASES ?= all
+test-all: ## every test in full length: with sanitizers, several hosts, Slurm, whole matrices, headers and lint (an hour)
 	@$(MAKE) --no-print-directory headers lint
 	@$(MAKE) --no-print-directory asan
+	@$(MAKE) --no-print-directory test SUITE=hosts
 	@$(MAKE) --no-print-directory test
-asan: ## all tests under AddressSanitizer and UBSan
-	@$(MAKE) --no-print-directory VARIANT=asan SAN=address,undefined OPT=-O1 test
+asan: ## tests under AddressSanitizer and UBSan, but for those of launchers and made-up hosts
+	@$(MAKE) --no-print-directory VARIANT=asan SAN=address,undefined OPT=-O1 SUITE=$(if $(filter all,$(SUITE)),ranks,$(SUITE)) test
 bench: $(PROG) $(TOOLS) ## speed: shares of the machine's own peak, scaling, PyTorch doing the same where it is installed
 	@BUILD=$(BUILD) PROG=$(PROG) tests/bench/run
 # make fuzz FUZZER=npz SECONDS=600 needs clang. Inputs that crash are left in build/fuzz/.

@@ -4,8 +4,10 @@
  * to all ranks, then each leaves by itself with the same code and rank 0 says it once; or only to this one, then it
  * says it and ends the job. */
 #include "rd/clock.h"
+#include "rd/doctor.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
+#include "rd/supervise.h"
 #include "rd/train.h"
 
 #include <errno.h>
@@ -96,17 +98,38 @@ static rd_code answer(const rd_cli *cli, bool *answered, rd_status *st)
     return finish_stdout(st);
 }
 
+/* Mode doctor inside a job. A config is examined where it is given. */
+static rd_code doctor(rd_comm *comm, rd_log *log, rd_guard *guard, const rd_cli *cli, rd_status *st)
+{
+    const rd_option_group *groups[RD_MAX_GROUPS];
+    rd_config *config = NULL;
+    rd_status unread = {.rank = -1};
+    rd_strbuf versions = {0};
+    const int n = rd_training_groups(groups);
+    rd_versions(&versions);
+    if (cli->config_file) (void)rd_run_config_read(comm, log, cli, &config, &unread);
+    (void)rd_doctor_ranks(comm, guard, cli, config, &unread, groups, n, rd_strbuf_str(&versions), st);
+    rd_strbuf_release(&versions);
+    rd_config_free(config);
+    return st->code;
+}
+
 /* Everything between the start and the end of MPI. */
-static rd_code with_ranks(rd_comm *comm, const rd_cli *cli, int64_t started_ns, rd_status *st)
+static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int64_t started_ns, rd_status *st)
 {
     const rd_world *w = rd_comm_world(comm);
     /* Results own standard output in these modes; whatever else is said goes to standard error. */
-    const bool results = cli->mode_bit == RD_MODE_INFER || cli->mode_bit == RD_MODE_BENCH || cli->print_config;
+    const bool results = cli->mode_bit == RD_MODE_INFER || cli->mode_bit == RD_MODE_BENCH ||
+                         cli->mode_bit == RD_MODE_PLAN || cli->mode_bit == RD_MODE_DOCTOR || cli->print_config;
     rd_log *log = NULL;
     rd_config *config = NULL;
     bool agreed = true;
     if (rd_log_new(w->rank, w->host, results ? stderr : stdout, &log, st) != RD_OK) agreed = false;
     RD_TRY(st->code);
+    if (cli->mode_bit == RD_MODE_DOCTOR) {
+        RD_TRY(doctor(comm, log, guard, cli, st));
+        goto done;
+    }
     RD_TRY(rd_run_config_read(comm, log, cli, &config, st));
     if (cli->print_config) {
         if (w->rank == 0) rd_config_print(config, stdout);
@@ -125,6 +148,45 @@ done:
     return st->code;
 }
 
+/* The doctor on the launching host, or as another one's agent; neither starts MPI. *answered false: it is a rank. */
+static rd_code doctor_alone(const rd_cli *cli, bool *answered, rd_status *st)
+{
+    rd_strbuf versions = {0};
+    if (cli->mode_bit != RD_MODE_DOCTOR || !(*answered = rd_doctor_is_agent() || cli->hosts || cli->hostfile)) return st->code;
+    rd_versions(&versions);
+    if (rd_doctor_is_agent()) (void)rd_doctor_agent(rd_strbuf_str(&versions), st);
+    else (void)rd_doctor_hosts(cli, st);
+    rd_strbuf_release(&versions);
+    return st->code;
+}
+
+/* MPI, with what is known to make it hang looked for first, and a time limit that it does not have itself. A training may
+ * wait for a large job to come up; the doctor is asked because something does not. */
+static rd_code start_ranks(int *argc, char ***argv, const rd_cli *cli, rd_comm **comm, rd_guard **guard, rd_status *st)
+{
+    const bool impatient = cli->mode_bit == RD_MODE_DOCTOR;
+    rd_strbuf warnings = {0};
+    (void)rd_doctor_before_mpi(&warnings, st);
+    for (const char *s = rd_strbuf_str(&warnings); *s; s += strcspn(s, "\n"), s += *s == '\n')
+        (void)fprintf(stderr, "warning: %.*s\n", (int)strcspn(s, "\n"), s);
+    rd_strbuf_release(&warnings);
+    if (st->code != RD_OK) {
+        /* It may be so on one host only, and rank 0 elsewhere. Where all hosts are alike, rank 0 is first and ends the job. */
+        if (!speaks() && rd_doctor_speaks_for_host()) {
+            let_speak();
+            (void)fprintf(stderr, "run_dist: error: %s\n", st->msg);
+        }
+        return st->code;
+    }
+    *guard = rd_guard_new(impatient ? 10.0 : 30.0, impatient ? 15.0 : 300.0);
+    (void)rd_comm_start(argc, argv, comm, st);
+    if (!impatient) {
+        rd_guard_free(*guard);
+        *guard = NULL;
+    }
+    return st->code;
+}
+
 int main(int argc, char **argv)
 {
     calm_threads(argv);
@@ -132,21 +194,31 @@ int main(int argc, char **argv)
     rd_status st = {.rank = -1};
     rd_cli cli = {0};
     rd_comm *comm = NULL;
+    rd_guard *guard = NULL;
     bool answered = false;
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
     if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK && answer(&cli, &answered, &st) == RD_OK && !answered)
         (void)rd_cli_check(&cli, &st);
+    if (st.code == RD_OK && !answered) (void)doctor_alone(&cli, &answered, &st);
     if (st.code != RD_OK || answered) {
         if (st.code != RD_OK && speaks()) (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
         if (st.code != RD_OK) let_speak();
         rd_cli_release(&cli);
         return (int)st.code;
     }
-    if (rd_comm_start(&argc, &argv, &comm, &st) == RD_OK)
-        (void)with_ranks(comm, &cli, started_ns, &st);
+    if (cli.restarts_given) {
+        const int code = rd_supervise(&cli);
+        rd_cli_release(&cli);
+        return code;
+    }
+    if (start_ranks(&argc, &argv, &cli, &comm, &guard, &st) == RD_OK)
+        (void)with_ranks(comm, guard, &cli, started_ns, &st);
     else if (speaks())
         (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
+    else
+        let_speak();
     rd_comm_free(comm);
+    rd_guard_free(guard);
     rd_cli_release(&cli);
     return (int)st.code;
 }

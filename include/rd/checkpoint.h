@@ -30,11 +30,14 @@ typedef struct rd_ckpt {
 rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning, rd_status *st);
 rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st);
 void rd_ckpt_release(rd_ckpt *c); /* an empty one (all zero) is fine */
+/* From outside of a run: the step of the checkpoint that the file `checkpoint` names; -1: none. */
+int64_t rd_ckpt_named_step(const char *dir);
 
 /* The log folder's lock: an fcntl lock (of the open file: also one process gets it once) on <dir>/.lock that dies with
  * its process. Held by another: RD_EUSAGE, names pid and host. *fd: keep open until the end, close gives the lock back.
  * A file system without locks: RD_OK with a text in *warning (RD_MSG_BYTES long). */
 rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st);
+bool rd_logdir_in_use(const char *dir); /* by another process */
 
 RD_C_END
 #endif

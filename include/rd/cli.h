@@ -25,6 +25,7 @@ typedef struct rd_cli {
     const char *inference_out;        /* "stdout" unless given */
     const char *input;                /* NULL: the config's test file; "-": standard input */
     const char *events;               /* NULL: no event file to dump */
+    const char *trace;                /* NULL: no trace is written */
     const char **set;                 /* owned list of owned "key=value", in the order given */
     int n_set;
     rd_cli_word *bench; /* owned; each flag at most once */
@@ -33,7 +34,15 @@ typedef struct rd_cli {
     bool max_steps_given, seed_given, lr_given, beam_width_given;
     double lr;
     bool split_data_per_rank, allow_unknown_keys, verbose;
+    const char *hosts, *hostfile, *mpirun_args; /* of doctor mode; NULL: not given */
+    int64_t ssh_port;                           /* 0: not given */
+    bool json; /* modes with an answer for programs: one object on standard output */
     bool help, version, print_config, print_schema, print_keys;
+    int64_t restarts;
+    double restart_delay;
+    bool restarts_given, restart_delay_given, drop_dead_hosts;
+    char *const *launch; /* borrowed: the words behind "--", up to a NULL; NULL: there is no "--" */
+    int n_launch;
 } rd_cli;
 
 /* Fills *out (whatever it held) from argv[1 ..]. Errors are RD_EUSAGE: unknown flag (with the nearest), ambiguous

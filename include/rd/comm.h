@@ -41,7 +41,7 @@ const char *rd_comm_library_version(void);        /* "Open MPI 4.1.4", known wit
  * every run. Any n, also 0 and above 2^31 (cut in pieces). Float sums of the ranks of one host go through shared
  * memory, along the binary tree ((0 + 1) + (2 + 3)) + ... over the ranks, unless the environment has RD_COMM_SHARED=0 or
  * a host does not let its ranks share: then by messages. Between hosts, and between ranks without shared memory, the tree
- * goes on where they are 2^k; other numbers are summed by MPI_Allreduce. */
+ * goes on over hosts. (RD_COMM_HOSTS=k makes the ranks of one host behave like those of k hosts, for tests.) */
 rd_code rd_comm_sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st);
 rd_code rd_comm_sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st);
 rd_code rd_comm_sum_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st);
@@ -65,6 +65,53 @@ rd_code rd_comm_local_barrier(rd_comm *c, rd_status *st);
  * says the reason, else it is "". One at a time: RD_EBUG. Borrowed until rd_comm_arena_free or rd_comm_free. */
 rd_code rd_comm_arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st);
 void rd_comm_arena_free(rd_comm *c); /* not collective; none: nothing happens */
+
+/* Collective among the ranks of one host. `bytes` of zeros, from a page on, that are the same memory on all of them; what a rank
+ * writes before rd_comm_local_barrier the others read after it. *out is NULL on all of them where that cannot be had, or sums do
+ * not go through shared memory (RD_COMM_SHARED=0); why says the reason, "" to a rank that is alone on its host. The caller gives it
+ * back with rd_comm_unshare, which is not collective. */
+rd_code rd_comm_shared(rd_comm *c, size_t bytes, void **out, char why[200], rd_status *st);
+void rd_comm_unshare(void *p, size_t bytes); /* bytes as in rd_comm_shared; NULL is fine */
+
+/* ---- flows: the sum of one array in parts, begun while the rest of it is still being computed ---- */
+
+typedef enum rd_wire { RD_WIRE_F32, RD_WIRE_BF16, RD_WIRE_F16 } rd_wire; /* how numbers travel between hosts */
+const char *rd_wire_name(rd_wire w);                                     /* "float32" */
+
+typedef enum rd_flow_mode {
+    RD_FLOW_LATE,  /* nothing moves before rd_flow_finish */
+    RD_FLOW_CALLS, /* rd_flow_poll moves it on */
+    RD_FLOW_THREAD /* a thread of its own does, from rd_flow_ready to rd_flow_take; nobody else may call MPI in between */
+} rd_flow_mode;
+
+typedef struct rd_flow rd_flow;
+typedef struct rd_flow_part {
+    int64_t from, n;          /* elements of the array; n > 0 */
+    int64_t begin_ns, end_ns; /* of the last round on this rank's clock: this rank began with it; every slice of it was there */
+} rd_flow_part;
+typedef struct rd_flow_times { /* of the last round, on this rank */
+    double total_s;            /* at least one part was on its way */
+    double exposed_s;          /* in rd_flow_finish */
+    int64_t wire_bytes;        /* sent to other hosts by this rank */
+} rd_flow_times;
+
+/* Collective. The sum over ranks of the given parts of x, which is the communicator's arena or part of it; of all of them in
+ * rounds, one a step. One flow at a time. Same bytes in every mode, for every cut into parts, and, with RD_WIRE_F32, as rd_comm_sum_f32. On one
+ * host RD_FLOW_LATE is the only mode, and wire is not asked. With a narrow wire every host's sum is rounded to it, and so is the
+ * result, to the nearest even; additions are float32. The parts are copied. */
+rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts, rd_wire wire, rd_flow_mode mode,
+                    rd_flow **out, rd_status *st);
+void rd_flow_free(rd_flow *f); /* not collective; NULL is fine */
+rd_flow_mode rd_flow_mode_of(const rd_flow *f);
+/* The first n parts are whole on this rank, and nobody touches them before rd_flow_finish. n never falls in a round. Does
+ * not wait. */
+void rd_flow_ready(rd_flow *f, int n);
+void rd_flow_poll(rd_flow *f);  /* does not wait; a failure is told by rd_flow_finish */
+void rd_flow_take(rd_flow *f);  /* from here on the caller's thread may call MPI again; it carries on where the other one was */
+/* Collective, once a round: all parts are ready, and are the sums afterwards. */
+rd_code rd_flow_finish(rd_flow *f, rd_status *st);
+const rd_flow_part *rd_flow_parts(const rd_flow *f); /* borrowed; as given, with times */
+const rd_flow_times *rd_flow_last(const rd_flow *f); /* borrowed */
 
 /* Collective. All ranks leave with the same status, that of the lowest rank that failed (st->rank says who). To be
  * called after each phase that can fail on some ranks only. */

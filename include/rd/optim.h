@@ -4,6 +4,7 @@
 #ifndef RD_OPTIM_H
 #define RD_OPTIM_H
 
+#include "rd/comm.h"
 #include "rd/options.h"
 #include "rd/params.h"
 
@@ -122,15 +123,32 @@ typedef struct rd_optim_stats {
     double clipped_norm;
     double *param_norm;           /* in, optional, [rd_params_n]: gradient norm of each parameter after clipping, before weight
                                      decay and LARS; 0 of running statistics */
-    bool want_l2;                 /* in: fill l2 */
+    bool want_l2;                 /* in: fill l2; the same on all ranks that share */
+    bool want_grads;              /* in: see rd_optim_step; for ranks that share */
     double l2;                    /* weight_decay / 2 * sum of squares of the decayed weights, before the update */
 } rd_optim_stats;
 /* One update, in the order of OpenSeq2Seq 5.1: grads *= grad_scale (1 / (loss_scale * weight)); norm; clip; g + weight_decay w
  * (L2, so adam's moments see it; not in the printed loss); LARS; update; running statistics v = momentum v + (1 - momentum) g;
  * rd_params_touch. Gradients hold the scaled, clipped values afterwards (before decay and LARS). Norms are sums in double in a
  * fixed order (per parameter, blocks of 4096), so the same for any number of threads. Not finite, running statistics included:
- * stats->finite false, parameters and slots unchanged. */
+ * stats->finite false, parameters and slots unchanged.
+ * After rd_optim_share: collective among the ranks of a host, with the same t, lr, grad_scale and gradients; each updates its
+ * share and all see the whole. The bytes are the same as without. Then a rank's gradients outside its share stay unscaled, but
+ * where it asks for all with want_grads. */
 rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats, rd_status *st);
+double rd_optim_norm(const rd_optim *o); /* grad_norm of the last step; NAN: none yet */
+
+/* Collective among the ranks of a host, which hold the same values and slots: from now on there is one copy of both, in memory
+ * that they share (until rd_optim_free, which leaves rd_params_values and the slots NULL), and the work of rd_optim_step is
+ * shared. Where that cannot be, nothing changes and why says the reason ("" for a rank that is alone). Whoever writes values
+ * afterwards does so with no other rank reading them, and rd_params_touch on all. */
+rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st);
+void rd_optim_unshare(rd_optim *o); /* as rd_optim_free does; not collective, nothing happens where nothing is shared */
+bool rd_optim_is_shared(const rd_optim *o);
+/* A checksum of each parameter's values, [rd_params_n]: the same wherever the bytes are. Collective among the ranks of a host that
+ * share. *damaged: a parameter of whose values this rank has seen that they are not what the last update left (now, or before an
+ * update since), -1: none; only ranks that share see that, each in its share. */
+rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_status *st);
 
 RD_C_END
 #endif

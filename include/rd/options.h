@@ -17,7 +17,7 @@
 RD_C_BEGIN
 
 typedef enum rd_mode {
-    RD_MODE_TRAIN = 1, RD_MODE_EVAL = 2, RD_MODE_INFER = 4, RD_MODE_TRAIN_EVAL = 8, RD_MODE_BENCH = 16
+    RD_MODE_TRAIN = 1, RD_MODE_EVAL = 2, RD_MODE_INFER = 4, RD_MODE_TRAIN_EVAL = 8, RD_MODE_BENCH = 16, RD_MODE_DOCTOR = 32, RD_MODE_PLAN = 64
 } rd_mode;
 
 typedef enum rd_option_type { RD_BOOL, RD_INT, RD_REAL, RD_STRING, RD_INTS } rd_option_type;

@@ -68,6 +68,10 @@ rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st);
 /* Gradients lie in g from now on ([span], zeros, 64-byte aligned; borrowed): memory that ranks share, say. After
  * rd_params_seal and before the first use. */
 void rd_params_use_grads(rd_params *p, float *g);
+/* The same of the values and of slot k, which hold what they held before; the length is the arena's. Those in use so far are
+ * freed, if they are not borrowed too. */
+void rd_params_use_values(rd_params *p, float *v);
+void rd_params_use_slot(rd_params *p, int k, float *x);
 
 int rd_params_n(const rd_params *p);
 rd_param *rd_params_at(const rd_params *p, int i);              /* in order of declaration */

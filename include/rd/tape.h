@@ -39,6 +39,7 @@ typedef struct rd_op {
     const char *name, *about;
     rd_code (*infer)(rd_call *c, rd_status *st); /* checks shapes, sets rows and cols of out[] */
     rd_kernel cpu;
+    bool marks_rows; /* backward says with rd_tape_touched which rows of an embedding got a gradient */
     bool own_grads; /* backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g afterwards */
 } rd_op;
 
@@ -103,8 +104,14 @@ void rd_tape_set_seed(rd_tape *t, float seed);
  * The hook, where set, is called when a parameter's gradient has had its last contribution; not for parameters that no
  * record of the step used (a rank without samples has no record at all). Once per step. */
 rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st);
+/* The rows of an embedding (RD_PARAM_ROWS) that backward gave a gradient, of all steps since the caller last cleared the
+ * set: bit i % 64 of word i / 64. Ops that do not mark rows touch all of them. Borrowed from the tape; NULL: no embedding. */
+uint64_t *rd_tape_touched(rd_tape *t, const rd_param *p);
 typedef void rd_grad_hook(void *ctx, rd_param *p);
 void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx);
+/* Adds a hook, at most four: called before and after (ends) each op's forward or backward kernel. Kernels do not nest. */
+typedef void rd_op_hook(void *ctx, const rd_op *op, bool backward, bool ends);
+void rd_tape_on_op(rd_tape *t, rd_op_hook *hook, void *ctx);
 
 RD_C_END
 #endif

@@ -18,6 +18,9 @@ enum { RD_MAX_GROUPS = 64 };
 /* Every option group of the program, in the order of --help: run, datasets, models, schedule, optimizer, bench. */
 int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS]);
 
+/* Those of them that a training reads whatever its model. */
+int rd_training_groups(const rd_option_group *out[RD_MAX_GROUPS]);
+
 /* Text of --version: the program, its libraries and backends, one a line. */
 void rd_versions(rd_strbuf *out);
 

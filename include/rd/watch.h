@@ -17,6 +17,7 @@ typedef enum rd_phase {
     RD_PHASE_INPUT,    /* the next batch */
     RD_PHASE_COMPUTE,  /* forward and backward */
     RD_PHASE_WAIT,     /* in a sum over ranks: waits for the others */
+    RD_PHASE_EXCHANGE, /* in the sum of the gradients: waits for the others, too */
     RD_PHASE_UPDATE,   /* optimizer, records */
     RD_PHASE_SAVE,     /* checkpoint */
     RD_PHASE_EVALUATE, /* evaluation, inference */

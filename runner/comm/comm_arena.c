@@ -9,13 +9,11 @@
  */
 #include "comm_impl.h"
 #include "comm_window.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 enum {
-    HEAD_BYTES = 4096,
     PART_ALIGN = 4096,
     SLICE_FLOATS = 1024,      /* slices begin at pages: two ranks never write into one page or line */
 };
@@ -23,24 +21,28 @@ enum {
 struct rd_shared_arena {
     rd_window *w; /* borrowed */
     unsigned char *map;
-    float *spare; /* for sums between hosts */
-    size_t stride, bytes;
+    size_t head, stride, bytes; /* head: flags, then a line for rd_share_memory */
     int64_t n;
 };
 
-static float *part(const rd_shared_arena *a, int r)
+float *rd_arena_part(const rd_shared_arena *a, int r)
 {
-    return (float *)(void *)(a->map + HEAD_BYTES + (size_t)r * a->stride);
+    return (float *)(void *)(a->map + a->head + (size_t)r * a->stride);
+}
+
+rd_arena_flag *rd_arena_flag_of(const rd_shared_arena *a, int r)
+{
+    return (rd_arena_flag *)(void *)a->map + r;
 }
 
 float *rd_arena_mine(const rd_shared_arena *a)
 {
-    return part(a, a->w->me);
+    return rd_arena_part(a, a->w->me);
 }
 
 bool rd_arena_holds(const rd_shared_arena *a, const float *x)
 {
-    return a && x >= part(a, a->w->me) && x < part(a, a->w->me) + a->n;
+    return a && x >= rd_arena_mine(a) && x < rd_arena_mine(a) + a->n;
 }
 
 static rd_code sum_cross(const rd_shared_arena *a, float *const *to, int64_t at, int64_t n, rd_status *st)
@@ -50,7 +52,7 @@ static rd_code sum_cross(const rd_shared_arena *a, float *const *to, int64_t at,
         const int64_t m = n - i < RD_CROSS_FLOATS ? n - i : RD_CROSS_FLOATS;
         float *mine = to[me] + at + i;
         if (k > 1) rd_tree_sum_all(to, k, (size_t)(at + i), (size_t)m);
-        RD_TRY(rd_cross_sum(a->w->cross, mine, m, a->spare, st));
+        RD_TRY(rd_cross_sum(a->w->cross, mine, m, st));
         for (int r = 0; r < k; r++)
             if (r != me) memcpy(to[r] + at + i, mine, (size_t)m * sizeof(float));
     }
@@ -58,17 +60,26 @@ done:
     return st->code;
 }
 
+void rd_arena_slice(const rd_window *w, int64_t n, int64_t *lo, int64_t *hi)
+{
+    const int64_t slices = (n + SLICE_FLOATS - 1) / SLICE_FLOATS;
+    *lo = *hi = 0;
+    if (w->me >= w->n_owners) return; /* n_owners is the same on all hosts, and so are the slices */
+    *lo = slices * w->me / w->n_owners * SLICE_FLOATS;
+    *hi = slices * (w->me + 1) / w->n_owners * SLICE_FLOATS;
+    if (*hi > n) *hi = n;
+}
+
 rd_code rd_arena_sum(rd_shared_arena *a, float *x, int64_t n, rd_status *st)
 {
     rd_window *w = a->w;
-    const int64_t at = x - part(a, w->me), slices = (n + SLICE_FLOATS - 1) / SLICE_FLOATS;
+    const int64_t at = x - rd_arena_mine(a);
+    int64_t lo, hi;
     float *to[RD_MAX_LOCAL];
-    for (int r = 0; r < w->n_local; r++) to[r] = part(a, r);
+    for (int r = 0; r < w->n_local; r++) to[r] = rd_arena_part(a, r);
+    rd_arena_slice(w, n, &lo, &hi);
     rd_window_barrier(w);
-    if (w->me < w->n_owners) { /* n_owners is the same on all hosts, and so are the slices */
-        const int64_t lo = slices * w->me / w->n_owners * SLICE_FLOATS;
-        int64_t hi = slices * (w->me + 1) / w->n_owners * SLICE_FLOATS;
-        if (hi > n) hi = n;
+    if (hi > lo) {
         if (w->n_hosts > 1) /* a failure is told after the barrier, or the peers would wait for ever */
             (void)sum_cross(a, to, at + lo, hi - lo, st);
         else if (w->n_local > 1)
@@ -82,7 +93,6 @@ void rd_arena_unshare(rd_shared_arena *a)
 {
     if (!a) return;
     if (a->map) munmap(a->map, a->bytes);
-    free(a->spare);
     free(a);
 }
 
@@ -96,12 +106,11 @@ rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n, 
         a->w = w;
         a->n = n;
         a->stride = ((size_t)n * sizeof(float) + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
-        a->bytes = HEAD_BYTES + (size_t)w->n_local * a->stride;
-        no[0] = rd_share_memory(local, a->bytes, 0, &a->map, st);
+        a->head = ((size_t)(w->n_local + 1) * sizeof(rd_arena_flag) + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
+        a->bytes = a->head + (size_t)w->n_local * a->stride;
+        no[0] = rd_share_memory(local, a->bytes, (size_t)w->n_local * sizeof(rd_arena_flag), &a->map, st);
         /* Touched by its owner first, a part lies in the memory near that rank's processor. */
-        if (no[0] == 0) memset(part(a, w->me), 0, a->stride);
-        if (w->n_hosts > 1 && !(a->spare = malloc(RD_CROSS_FLOATS / 2 * sizeof(float))))
-            rd_fail(st, RD_EENV, "out of memory for sums between hosts");
+        if (no[0] == 0) memset(rd_arena_mine(a), 0, a->stride);
         no[1] = (int)st->code;
     } else {
         no[1] = (int)rd_fail(st, RD_EENV, "out of memory for an arena");
@@ -110,7 +119,7 @@ rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n, 
     if (no[1] != RD_OK && st->code == RD_OK) rd_fail(st, (rd_code)no[1], "another rank could not share memory");
     if (no[1] != RD_OK) goto done;
     if (no[0] != 0) {
-        snprintf(why, 200, "a host's ranks cannot share %.1f MiB: %s", (double)n * 4 / 1048576, strerrordesc_np(no[0]));
+        rd_share_why(no[0], a->bytes, why);
         goto done;
     }
     *out = a;

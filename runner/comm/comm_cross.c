@@ -1,54 +1,292 @@
-/* comm_cross.c -- the sum between hosts, in an order that does not change: the binary tree of comm_window.c goes on over
- * hosts.
+/* comm_cross.c -- the sum between hosts, in an order that does not change and does not depend on MPI's library: the binary tree
+ * of comm_window.c goes on over hosts.
  *
- * For 2^k hosts: k exchanges with partners at distance 1, 2, 4, ..., each rank keeping one half of what it had, sum the
- * array so that every rank holds 1/2^k of the result; the same exchanges backwards collect it (Rabenseifner's algorithm with
- * the near partners first, which makes the sum a tree over neighbours). Each rank sends 2 (1 - 1/2^k) of the array, the
- * least there is. Any other number of hosts goes through MPI_Allreduce, whose order the library chooses: the same in
- * every run with the same number of ranks. */
+ * The number of hosts is cut into factors: of its power of two in eights, fours or twos, then what is left, which is odd. At
+ * each level groups of that many hosts, neighbours first, share what they have: each sends every other one its piece and adds
+ * what comes along the tree. After the last level each host has its piece of the sum over all; the same way back collects
+ * the pieces. Up to eight hosts, and any odd number, need two rounds; h hosts send 2 (1 - 1/h) of the array, the least there
+ * is. Groups of neighbours whose size is a power of two are branches of the tree, so that every way of cutting gives the
+ * same order.
+ *
+ * Narrow types: what every host gives at a level is rounded, what it keeps for itself too, and so is the result, before it
+ * goes round. So each element depends on what the hosts gave alone, not on where pieces begin; all hosts hold the same bytes.
+ *
+ * A job is one such sum under way. It never waits: rd_cross_poll goes as far as messages have come. */
 #include "comm_window.h"
+#include <stdlib.h>
+#include <string.h>
 
-typedef struct half {
+enum { EIGHT = 8, F64_LEAST = 512, F64_MOST = 16384, F64_ROOM = 1 << 20, BLOCK = 1024 };
+
+typedef struct range {
     int64_t from, n;
-} half;
+} range;
 
-/* The half of [from, from + n) that a rank keeps (upper: the second one), and the one it gives away. */
-static half part_of(half h, bool upper)
+static range piece(range r, int radix, int q)
 {
-    const int64_t first = h.n / 2;
-    return upper ? (half){h.from + first, h.n - first} : (half){h.from, first};
+    const int64_t lo = r.n * q / radix, hi = r.n * (q + 1) / radix;
+    return (range){r.from + lo, hi - lo};
 }
 
-static rd_code exchange(MPI_Comm cross, int partner, const float *give, int64_t n_give, float *take, int64_t n_take,
-                        rd_status *st)
+struct rd_cross_job {
+    rd_cross *c; /* borrowed */
+    float *x;    /* of the caller */
+    rd_wire wire;
+    int step, tag, n_req; /* step: levels up, then down */
+    range at[RD_CROSS_LEVELS + 1];
+    MPI_Request *req;
+    unsigned char *give, *take;
+    float *wide; /* a block of each member of a group; narrow types */
+    const float **src;
+    int64_t room;
+};
+
+static int digit(const rd_cross *c, int l) { return c->me / c->stride[l] % c->radix[l]; }
+
+static int member(const rd_cross *c, int l, int q) { return c->me + (q - digit(c, l)) * c->stride[l]; }
+
+static rd_code send(rd_cross_job *j, int to, const void *p, int64_t n, rd_status *st)
 {
-    return RD_MPI(MPI_Sendrecv(give, (int)n_give, MPI_FLOAT, partner, 3, take, (int)n_take, MPI_FLOAT, partner, 3, cross,
-                               MPI_STATUS_IGNORE), st);
+    const int64_t bytes = n * (int64_t)rd_wire_bytes(j->wire);
+    j->c->sent += bytes;
+    return RD_MPI(MPI_Isend(p, (int)bytes, MPI_BYTE, to, j->tag + j->step, j->c->comm, &j->req[j->n_req++]), st);
 }
 
-rd_code rd_cross_sum(MPI_Comm cross, float *x, int64_t n, float *spare, rd_status *st)
+static rd_code receive(rd_cross_job *j, int from, void *p, int64_t n, rd_status *st)
 {
-    half kept[32] = {{0, n}};
-    int me = 0, size = 1, k = 0;
-    MPI_Comm_rank(cross, &me);
-    MPI_Comm_size(cross, &size);
-    if ((size & (size - 1)) != 0) return RD_MPI(MPI_Allreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, cross), st);
-    for (; 1 << k < size; k++) {
-        const int partner = me ^ 1 << k;
-        const bool upper = (me >> k & 1) != 0;
-        const half keep = part_of(kept[k], upper), give = part_of(kept[k], !upper);
-        RD_TRY(exchange(cross, partner, x + give.from, give.n, spare, keep.n, st));
-        float *restrict mine = x + keep.from;
-        const float *restrict theirs = spare;
-        if (upper)
-            for (int64_t i = 0; i < keep.n; i++) mine[i] = theirs[i] + mine[i];
-        else
-            for (int64_t i = 0; i < keep.n; i++) mine[i] = mine[i] + theirs[i];
-        kept[k + 1] = keep;
+    const int64_t bytes = n * (int64_t)rd_wire_bytes(j->wire);
+    return RD_MPI(MPI_Irecv(p, (int)bytes, MPI_BYTE, from, j->tag + j->step, j->c->comm, &j->req[j->n_req++]), st);
+}
+
+/* Every member's piece to that member; theirs of mine come into slots of take, in order. */
+static rd_code begin_sum(rd_cross_job *j, int l, rd_status *st)
+{
+    const rd_cross *c = j->c;
+    const size_t size = rd_wire_bytes(j->wire);
+    const int me = digit(c, l), radix = c->radix[l];
+    const range mine = piece(j->at[l], radix, me);
+    for (int q = 0, slot = 0; q < radix; q++) {
+        if (q == me) continue;
+        if (mine.n > 0) RD_TRY(receive(j, member(c, l, q), j->take + (size_t)(slot++ * mine.n) * size, mine.n, st));
     }
-    while (k-- > 0) {
-        const half mine = kept[k + 1], theirs = part_of(kept[k], (me >> k & 1) == 0);
-        RD_TRY(exchange(cross, me ^ 1 << k, x + mine.from, mine.n, x + theirs.from, theirs.n, st));
+    for (int i = 1; i < radix; i++) { /* not all to the same one first */
+        const int q = (me + i) % radix;
+        const range p = piece(j->at[l], radix, q);
+        const void *from = j->x + p.from;
+        if (p.n == 0) continue;
+        if (j->wire != RD_WIRE_F32) {
+            unsigned char *to = j->give + (size_t)(p.from - j->at[l].from) * size;
+            rd_wire_narrow(j->wire, j->x + p.from, p.n, to);
+            from = to;
+        }
+        RD_TRY(send(j, member(c, l, q), from, p.n, st));
+    }
+done:
+    return st->code;
+}
+
+static void end_sum(rd_cross_job *j, int l)
+{
+    const rd_cross *c = j->c;
+    const int me = digit(c, l), radix = c->radix[l];
+    const range mine = piece(j->at[l], radix, me);
+    const size_t size = rd_wire_bytes(j->wire);
+    float *x = j->x + mine.from;
+    for (int64_t i = 0; i < mine.n; i += BLOCK) {
+        const int64_t m = mine.n - i < BLOCK ? mine.n - i : BLOCK;
+        rd_wire_round(j->wire, x + i, m);
+        for (int q = 0, slot = 0; q < radix; q++) {
+            if (q == me) {
+                j->src[q] = x + i;
+                continue;
+            }
+            unsigned char *p = j->take + (size_t)(slot++ * mine.n + i) * size;
+            j->src[q] = j->wire == RD_WIRE_F32 ? (float *)(void *)p : j->wide + q * BLOCK;
+            if (j->wire != RD_WIRE_F32) rd_wire_widen(j->wire, p, m, j->wide + q * BLOCK);
+        }
+        rd_tree_sum(x + i, j->src, radix, (size_t)m);
+        if (l + 1 == c->n_levels) rd_wire_round(j->wire, x + i, m);
+    }
+    j->at[l + 1] = mine;
+}
+
+static rd_code begin_collect(rd_cross_job *j, int l, rd_status *st)
+{
+    const rd_cross *c = j->c;
+    const size_t size = rd_wire_bytes(j->wire);
+    const int me = digit(c, l), radix = c->radix[l];
+    const range mine = piece(j->at[l], radix, me);
+    const void *from = j->x + mine.from;
+    for (int q = 0; q < radix; q++) {
+        const range p = piece(j->at[l], radix, q);
+        void *to = j->x + p.from;
+        if (q == me || p.n == 0) continue;
+        if (j->wire != RD_WIRE_F32) to = j->take + (size_t)(p.from - j->at[l].from) * size;
+        RD_TRY(receive(j, member(c, l, q), to, p.n, st));
+    }
+    if (mine.n == 0) goto done;
+    if (j->wire != RD_WIRE_F32) {
+        rd_wire_narrow(j->wire, j->x + mine.from, mine.n, j->give); /* they are rounded already: nothing is lost */
+        from = j->give;
+    }
+    for (int i = 1; i < radix; i++) RD_TRY(send(j, member(c, l, (me + i) % radix), from, mine.n, st));
+done:
+    return st->code;
+}
+
+static void end_collect(rd_cross_job *j, int l)
+{
+    const int me = digit(j->c, l), radix = j->c->radix[l];
+    for (int q = 0; q < radix && j->wire != RD_WIRE_F32; q++) {
+        const range p = piece(j->at[l], radix, q);
+        if (q == me) continue;
+        rd_wire_widen(j->wire, j->take + (size_t)(p.from - j->at[l].from) * rd_wire_bytes(j->wire), p.n,
+                      j->x + p.from);
+    }
+}
+
+static rd_code begin_step(rd_cross_job *j, rd_status *st)
+{
+    const int levels = j->c->n_levels;
+    j->n_req = 0;
+    return j->step < levels ? begin_sum(j, j->step, st) : begin_collect(j, 2 * levels - 1 - j->step, st);
+}
+
+static void end_step(rd_cross_job *j)
+{
+    const int levels = j->c->n_levels;
+    if (j->step < levels) end_sum(j, j->step);
+    else end_collect(j, 2 * levels - 1 - j->step);
+}
+
+rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status *st)
+{
+    if (n > j->room) return rd_fail(st, RD_EBUG, "a sum of %lld numbers, room for %lld", (long long)n, (long long)j->room);
+    j->x = x;
+    j->at[0] = (range){0, n};
+    j->tag = tag;
+    j->step = 0;
+    return j->c->n_levels > 0 ? begin_step(j, st) : st->code;
+}
+
+rd_code rd_cross_poll(rd_cross_job *j, bool *done, rd_status *st)
+{
+    const int steps = 2 * j->c->n_levels;
+    *done = false;
+    while (j->step < steps) {
+        int come = 0;
+        RD_TRY(RD_MPI(MPI_Testall(j->n_req, j->req, &come, MPI_STATUSES_IGNORE), st));
+        if (!come) goto done;
+        end_step(j);
+        if (++j->step < steps) RD_TRY(begin_step(j, st));
+    }
+    *done = true;
+done:
+    return st->code;
+}
+
+void rd_cross_job_free(rd_cross_job *j)
+{
+    if (!j) return;
+    free(j->req);
+    free(j->give);
+    free(j->take);
+    free(j->wide);
+    free(j->src);
+    free(j);
+}
+
+rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, rd_cross_job **out, rd_status *st)
+{
+    rd_cross_job *j = calloc(1, sizeof *j);
+    int widest = 2;
+    *out = NULL;
+    for (int l = 0; l < c->n_levels; l++)
+        if (c->radix[l] > widest) widest = c->radix[l];
+    if (j) {
+        const size_t size = rd_wire_bytes(wire);
+        *j = (rd_cross_job){.c = c, .wire = wire, .room = room};
+        j->req = malloc(2 * (size_t)widest * sizeof *j->req);
+        j->take = malloc((size_t)(room + widest) * size);
+        j->src = calloc((size_t)widest, sizeof *j->src);
+        if (wire != RD_WIRE_F32) {
+            j->give = malloc((size_t)room * size);
+            j->wide = malloc((size_t)widest * BLOCK * sizeof(float));
+        }
+    }
+    if (!j || !j->req || !j->take || !j->src || (wire != RD_WIRE_F32 && (!j->give || !j->wide))) {
+        rd_cross_job_free(j);
+        return rd_fail(st, RD_EENV, "out of memory for sums between hosts");
+    }
+    *out = j;
+    return RD_OK;
+}
+
+void rd_cross_free(rd_cross *c)
+{
+    if (!c) return;
+    for (int w = 0; w < 3; w++) rd_cross_job_free(c->job[w]);
+    free(c->all);
+    free(c);
+}
+
+rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st)
+{
+    rd_cross *c = *out = calloc(1, sizeof *c);
+    if (!c) return rd_fail(st, RD_EENV, "out of memory for sums between hosts");
+    c->comm = comm;
+    RD_TRY(RD_MPI(MPI_Comm_rank(comm, &c->me), st));
+    RD_TRY(RD_MPI(MPI_Comm_size(comm, &c->size), st));
+    int two = c->size & -c->size, stride = 1; /* the power of two in it */
+    const int odd = c->size / two;
+    while (stride < c->size) {
+        const int radix = two == 1 ? odd : two < EIGHT ? two : EIGHT;
+        c->radix[c->n_levels] = radix;
+        c->stride[c->n_levels++] = stride;
+        stride *= radix;
+        if (two > 1) two /= radix;
+    }
+    RD_TRY(rd_cross_job_new(c, RD_CROSS_FLOATS, RD_WIRE_F32, &c->job[RD_WIRE_F32], st));
+    c->f64_piece = F64_ROOM / c->size < F64_LEAST ? F64_LEAST : F64_ROOM / c->size > F64_MOST ? F64_MOST : F64_ROOM / c->size;
+    c->all = malloc((size_t)c->size * (size_t)c->f64_piece * sizeof *c->all);
+    if (!c->all) rd_fail(st, RD_EENV, "out of memory for sums between hosts");
+done:
+    if (st->code != RD_OK) {
+        rd_cross_free(c);
+        *out = NULL;
+    }
+    return st->code;
+}
+
+rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_status *st)
+{
+    if (!c->job[wire]) RD_TRY(rd_cross_job_new(c, RD_CROSS_FLOATS, wire, &c->job[wire], st));
+    for (int64_t i = 0; i < n; i += RD_CROSS_FLOATS) {
+        rd_cross_job *j = c->job[wire];
+        bool done = false;
+        RD_TRY(rd_cross_start(j, x + i, n - i < RD_CROSS_FLOATS ? n - i : RD_CROSS_FLOATS, RD_CROSS_TAGS, st));
+        while (!done) {
+            RD_TRY(RD_MPI(MPI_Waitall(j->n_req, j->req, MPI_STATUSES_IGNORE), st));
+            RD_TRY(rd_cross_poll(j, &done, st));
+        }
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_cross_sum(rd_cross *c, float *x, int64_t n, rd_status *st)
+{
+    return rd_cross_sum_wire(c, RD_WIRE_F32, x, n, st);
+}
+
+/* Few numbers: every host gets all of them, and adds them up itself. */
+rd_code rd_cross_sum_f64(rd_cross *c, double *x, int64_t n, rd_status *st)
+{
+    for (int64_t i = 0; i < n; i += c->f64_piece) {
+        const int64_t m = n - i < c->f64_piece ? n - i : c->f64_piece;
+        RD_TRY(RD_MPI(MPI_Allgather(x + i, (int)m, MPI_DOUBLE, c->all, (int)m, MPI_DOUBLE, c->comm), st));
+        for (int64_t k = 0; k < m; k++) c->all[k] = rd_tree_sum_f64(c->all + k, m, 0, c->size);
+        memcpy(x + i, c->all, (size_t)m * sizeof *x);
     }
 done:
     return st->code;

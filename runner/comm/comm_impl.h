@@ -33,6 +33,8 @@ struct rd_comm {
     rd_world w;
     char note[256];
     bool has_arena;
+    bool threads; /* any one thread at a time may call the library */
+    bool shares; /* the ranks of a host may share memory */
     float *private_arena; /* owned; where the table has none to give */
 };
 

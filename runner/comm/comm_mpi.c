@@ -19,7 +19,7 @@ typedef struct mpi_comm {
     rd_comm base;
     MPI_Comm world, local;
     rd_window *window; /* NULL: no two ranks share memory */
-    float *spare;      /* owned; where there is no window: see rd_cross_sum */
+    rd_cross *cross;   /* owned; where there is no window: every rank counts as a host */
     rd_shared_arena *arena;
 } mpi_comm;
 
@@ -53,18 +53,13 @@ static rd_code sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
 {
     if (rd_arena_holds(of(c)->arena, x)) return rd_arena_sum(of(c)->arena, x, n, st);
     if (of(c)->window) return rd_window_sum_f32(of(c)->window, x, n, st);
-    for (int64_t at = 0; at < n; at += RD_CROSS_FLOATS) {
-        const int64_t m = n - at < RD_CROSS_FLOATS ? n - at : RD_CROSS_FLOATS;
-        RD_TRY(rd_cross_sum(of(c)->world, x + at, m, of(c)->spare, st));
-    }
-done:
-    return st->code;
+    return of(c)->cross ? rd_cross_sum(of(c)->cross, x, n, st) : st->code;
 }
 
 static rd_code sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
 {
     if (of(c)->window) return rd_window_sum_f64(of(c)->window, x, n, st);
-    return reduce(c, x, n, sizeof *x, MPI_DOUBLE, MPI_SUM, st);
+    return of(c)->cross ? rd_cross_sum_f64(of(c)->cross, x, n, st) : st->code;
 }
 
 static rd_code sum_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st)
@@ -103,7 +98,13 @@ static rd_code local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_stat
 }
 
 static rd_code barrier(rd_comm *c, rd_status *st) { return RD_MPI(MPI_Barrier(of(c)->world), st); }
-static rd_code local_barrier(rd_comm *c, rd_status *st) { return RD_MPI(MPI_Barrier(of(c)->local), st); }
+
+static rd_code local_barrier(rd_comm *c, rd_status *st)
+{
+    if (!of(c)->window) return RD_MPI(MPI_Barrier(of(c)->local), st);
+    rd_window_barrier(of(c)->window);
+    return st->code;
+}
 
 static rd_code gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st)
 {
@@ -163,7 +164,7 @@ done:
 static rd_code arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st)
 {
     mpi_comm *m = of(c);
-    if (!m->window && c->w.size > 1) snprintf(why, 200, "the ranks of a host share no memory");
+    if (!m->window && c->w.size > c->w.n_hosts) snprintf(why, 200, "the ranks of a host share no memory");
     if (m->window) RD_TRY(rd_arena_share(m->window, m->world, m->local, n, &m->arena, why, st));
     if (m->arena) {
         *out = rd_arena_mine(m->arena);
@@ -186,10 +187,17 @@ static rd_code share(rd_comm *c, size_t bytes, size_t mark_at, void **out, char 
     int err = rd_share_memory(of(c)->local, bytes, mark_at, &map, st);
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &err, 1, MPI_INT, MPI_MAX, of(c)->local), st));
     if (err == 0) *out = map;
-    else snprintf(why, 200, "no memory in common: %s", strerrordesc_np(err));
+    else rd_share_why(err, bytes, why);
 done:
     if (map && !*out) munmap(map, bytes);
     return st->code;
+}
+
+void rd_mpi_inside(rd_comm *c, MPI_Comm *world, rd_window **w, rd_shared_arena **a)
+{
+    *world = of(c)->world;
+    *w = of(c)->window;
+    *a = of(c)->arena;
 }
 
 /* ---- start and end ---- */
@@ -212,7 +220,7 @@ static void mpi_free(rd_comm *c)
 {
     mpi_comm *m = of(c);
     rd_window_free(m->window);
-    free(m->spare);
+    rd_cross_free(m->cross);
     if (m->local != MPI_COMM_NULL) MPI_Comm_free(&m->local);
     if (m->world != MPI_COMM_NULL) MPI_Comm_free(&m->world);
     free(m);
@@ -281,6 +289,23 @@ const char *rd_comm_library_version(void)
     return library;
 }
 
+/* RD_COMM_HOSTS=k, for tests: the ranks of a host behave like those of k hosts. They share its processors. */
+static rd_code make_up_hosts(mpi_comm *m, bool *crowded, rd_status *st)
+{
+    const char *text = getenv("RD_COMM_HOSTS");
+    const int k = text ? atoi(text) : 0;
+    MPI_Comm all = m->local;
+    int me = 0, n = 0;
+    *crowded = k > 1;
+    if (k < 2) return RD_OK;
+    RD_TRY(RD_MPI(MPI_Comm_rank(all, &me), st));
+    RD_TRY(RD_MPI(MPI_Comm_size(all, &n), st));
+    RD_TRY(RD_MPI(MPI_Comm_split(all, (int)((int64_t)me * k / n), me, &m->local), st));
+    MPI_Comm_free(&all);
+done:
+    return st->code;
+}
+
 /* Fills in what is known of hosts and processors. Collective. */
 static rd_code find_world(mpi_comm *m, bool *crowded, rd_status *st)
 {
@@ -288,8 +313,8 @@ static rd_code find_world(mpi_comm *m, bool *crowded, rd_status *st)
     rd_cpu_set *sets = NULL;
     MPI_Comm leaders = MPI_COMM_NULL;
     int host[2] = {0, 1};
-    *crowded = false;
     RD_TRY(RD_MPI(MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, w->rank, MPI_INFO_NULL, &m->local), st));
+    RD_TRY(make_up_hosts(m, crowded, st));
     RD_TRY(RD_MPI(MPI_Comm_set_errhandler(m->local, MPI_ERRORS_RETURN), st));
     RD_TRY(RD_MPI(MPI_Comm_rank(m->local, &w->local_rank), st));
     RD_TRY(RD_MPI(MPI_Comm_size(m->local, &w->local_size), st));
@@ -312,7 +337,7 @@ static rd_code find_world(mpi_comm *m, bool *crowded, rd_status *st)
     w->n_cpus = rd_cpus_whole(share);
     int any = share < 1.0 - 1e-6;
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, m->local), st));
-    *crowded = any != 0;
+    *crowded |= any != 0;
 done:
     free(sets);
     return st->code;
@@ -339,6 +364,7 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
         rd_fail(st, RD_EENV, "MPI_Init_thread failed with code %d; see the launcher's messages above", rc);
         goto done;
     }
+    m->base.threads = level >= MPI_THREAD_SERIALIZED;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     RD_TRY(RD_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &m->world), st));
@@ -352,9 +378,9 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
     }
     RD_TRY(find_world(m, &crowded, st));
     RD_TRY(rd_window_new(m->world, m->local, crowded, &m->window, why, st));
+    m->base.shares = m->window != NULL;
     if (!m->window && w->size > 1) {
-        m->spare = malloc(RD_CROSS_FLOATS / 2 * sizeof(float));
-        if (!m->spare) rd_fail(st, RD_EENV, "out of memory for sums between hosts");
+        (void)rd_cross_new(m->world, &m->cross, st);
         RD_TRY(rd_comm_agree(&m->base, st));
     }
     if (w->size == 1) snprintf(m->base.note, sizeof m->base.note, "one rank, nothing to sum");

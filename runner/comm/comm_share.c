@@ -35,6 +35,17 @@ static void *map_memory(int fd, size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
+void rd_share_why(int err, size_t bytes, char why[200])
+{
+    const char *remedy = err == ENOMEM || err == ENOSPC ? "; raise the memory limit of the job or its container"
+                         : err == EACCES || err == EPERM
+                             ? "; start all ranks of a host as one user and in one container"
+                         : err == ENOENT || err == ESTALE
+                             ? "; start all ranks of a host in one container, or let their containers share processes (--pid=host)"
+                         : err == ENOSYS ? "; let the sandbox allow memfd_create" : "";
+    snprintf(why, 200, "a host's ranks cannot share %.1f MiB: %s%s", (double)bytes / 1048576, strerrordesc_np(err), remedy);
+}
+
 int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map, rd_status *st)
 {
     offer o = {0};

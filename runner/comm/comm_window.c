@@ -3,84 +3,37 @@
  * Each rank of a host has two slots in one shared mapping. A long array goes through in pieces of a slot's size: every
  * rank puts its piece into its slot; barrier; owner o sums slice o of all slots, along a fixed tree, into its own slot;
  * barrier; every rank copies the slices out. The next piece uses the other slots, so that two barriers a piece are
- * enough. With several hosts the owners of equal slices sum theirs by MPI_Allreduce before the second barrier. A small
+ * enough. With several hosts the owners of equal slices sum theirs (comm_cross.c) before the second barrier. A small
  * array is summed whole by every rank of a host, after one barrier.
  */
 #include "comm_window.h"
 #include "comm_impl.h"
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
-    LINE = 128,              /* bytes between two flags: neighbouring cache lines are fetched in pairs */
     SMALL_BYTES = 4096,      /* up to here every rank sums all of it */
     BLOCK_BYTES = 4096,      /* summed at a time, so that the partial sums stay in the first cache */
-    MAX_LEVELS = 11,         /* of a tree over RD_MAX_LOCAL ranks, and one */
+    MAX_LEVELS = 16,         /* of a tree over 2^15 terms, and one */
     SLICE_ALIGN = 64,
 };
 
-typedef struct flag {
-    _Atomic uint32_t n;        /* barriers this rank has come to, modulo 2^32 */
-    _Atomic uint32_t sleepers; /* ranks that asked the kernel to be woken when n changes */
-    char pad[LINE - 2 * sizeof(uint32_t)];
-} flag;
-
 size_t rd_window_piece_bytes(const rd_window *w) { return w->piece; }
 
-static flag *flag_of(const rd_window *w, int r) { return (flag *)(w->map + (size_t)r * LINE); }
-
-static size_t slots_at(int n_local) { return ((size_t)(n_local + 1) * LINE + 4095) / 4096 * 4096; }
+static size_t slots_at(int n_local) { return (rd_barrier_bytes(n_local) + sizeof(int64_t) + 4095) / 4096 * 4096; }
 
 static unsigned char *slot(const rd_window *w, int r)
 {
     return w->map + slots_at(w->n_local) + (2 * (size_t)r + w->turn) * w->piece;
 }
 
-static bool has_come(const rd_window *w, flag *f) { return (int32_t)(atomic_load(&f->n) - w->n_barriers) >= 0; }
-
-/* Waits for one peer. Spinning is fastest while each rank has a processor; on a crowded host the peer needs this
- * one, and the scheduler lets a sleeper on again sooner than one who only yields. */
-static void wait_for(const rd_window *w, flag *f)
+static void let_mpi_work(void)
 {
-    for (int i = 0; i < w->spins; i++) {
-        if (has_come(w, f)) return;
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-    }
-    for (int i = 0; i < 8; i++) {
-        if (has_come(w, f)) return;
-        sched_yield();
-    }
-    const struct timespec nap = {.tv_nsec = 1000000};
-    while (!has_come(w, f)) {
-        int there; /* a peer may wait for bytes that MPI still holds back here */
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
-        atomic_fetch_add(&f->sleepers, 1);
-        const uint32_t seen = atomic_load(&f->n);
-        if ((int32_t)(seen - w->n_barriers) < 0) syscall(SYS_futex, &f->n, FUTEX_WAIT, seen, &nap, NULL, 0);
-        atomic_fetch_sub(&f->sleepers, 1);
-    }
-}
-
-void rd_window_barrier(rd_window *w)
-{
-    flag *mine = flag_of(w, w->me);
-    w->n_barriers++;
-    atomic_store(&mine->n, w->n_barriers);
-    if (atomic_load(&mine->sleepers) != 0) syscall(SYS_futex, &mine->n, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    for (int r = 0; r < w->n_local; r++)
-        if (r != w->me) wait_for(w, flag_of(w, r));
+    int there;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
 }
 
 /* One block of the sum of x[lo .. hi), each n elements from `at`, along a binary tree that splits at the largest power of
@@ -126,6 +79,18 @@ static void sum_f64(void *dst, const void *const *src, int n_src, size_t n)
     }
 }
 
+void rd_tree_sum(float *dst, const float *const *src, int k, size_t n)
+{
+    sum_f32(dst, (const void *const *)src, k, n);
+}
+
+double rd_tree_sum_f64(const double *x, int64_t stride, int lo, int hi)
+{
+    if (hi - lo == 1) return x[lo * stride];
+    const int mid = lo + rd_tree_split(hi - lo);
+    return rd_tree_sum_f64(x, stride, lo, mid) + rd_tree_sum_f64(x, stride, mid, hi);
+}
+
 void rd_tree_sum_all(float *const *x, int k, size_t at, size_t n)
 {
     float acc[MAX_LEVELS][BLOCK_BYTES / sizeof(float)];
@@ -139,9 +104,12 @@ void rd_tree_sum_all(float *const *x, int k, size_t at, size_t n)
 
 typedef struct kind {
     size_t size;
-    MPI_Datatype type;
     void (*sum)(void *dst, const void *const *src, int n_src, size_t n);
+    rd_code (*between)(rd_cross *c, void *x, int64_t n, rd_status *st); /* hosts */
 } kind;
+
+static rd_code cross_f32(rd_cross *c, void *x, int64_t n, rd_status *st) { return rd_cross_sum(c, x, n, st); }
+static rd_code cross_f64(rd_cross *c, void *x, int64_t n, rd_status *st) { return rd_cross_sum_f64(c, x, n, st); }
 
 static rd_code sum_small(rd_window *w, const kind *k, unsigned char *x, size_t n)
 {
@@ -171,9 +139,8 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
         for (int r = 0; r < w->n_local; r++) src[r] = (r == w->me ? x : slot(w, r)) + from * k->size;
         if (w->n_local > 1) k->sum(mine + from * k->size, src, w->n_local, to - from);
         else memcpy(mine + from * k->size, x + from * k->size, (to - from) * k->size);
-        const int m = (int)(to - from);
-        if (w->n_hosts > 1) /* a failure is told after the barrier, or the peers would wait for ever */
-            (void)RD_MPI(MPI_Allreduce(MPI_IN_PLACE, mine + from * k->size, m, k->type, MPI_SUM, w->cross), st);
+        /* A failure is told after the barrier, or the peers would wait for ever. */
+        if (w->n_hosts > 1) (void)k->between(w->cross, mine + from * k->size, (int64_t)(to - from), st);
     }
     rd_window_barrier(w);
     for (int o = 0; o < w->n_owners; o++)
@@ -200,13 +167,13 @@ done:
 
 rd_code rd_window_sum_f32(rd_window *w, float *x, int64_t n, rd_status *st)
 {
-    const kind k = {sizeof *x, MPI_FLOAT, sum_f32};
+    const kind k = {sizeof *x, sum_f32, cross_f32};
     return sum(w, &k, x, n, st);
 }
 
 rd_code rd_window_sum_f64(rd_window *w, double *x, int64_t n, rd_status *st)
 {
-    const kind k = {sizeof *x, MPI_DOUBLE, sum_f64};
+    const kind k = {sizeof *x, sum_f64, cross_f64};
     return sum(w, &k, x, n, st);
 }
 
@@ -214,7 +181,8 @@ void rd_window_free(rd_window *w)
 {
     if (!w) return;
     if (w->map) munmap(w->map, w->bytes);
-    if (w->cross != MPI_COMM_NULL) MPI_Comm_free(&w->cross);
+    rd_cross_free(w->cross);
+    if (w->cross_comm != MPI_COMM_NULL) MPI_Comm_free(&w->cross_comm);
     free(w);
 }
 
@@ -225,7 +193,7 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     int range[2] = {0, 0}; /* of the number of ranks on a host: -min, max */
     const char *env = getenv("RD_COMM_SHARED");
     *out = NULL;
-    if (w) w->cross = MPI_COMM_NULL;
+    if (w) w->cross_comm = MPI_COMM_NULL;
     RD_TRY(RD_MPI(MPI_Comm_size(world, &size), st));
     RD_TRY(RD_MPI(MPI_Comm_rank(world, &rank), st));
     RD_TRY(RD_MPI(MPI_Comm_size(local, &n_local), st));
@@ -238,7 +206,7 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &n_leaders, 1, MPI_INT, MPI_SUM, world), st));
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, no, 2, MPI_INT, MPI_MAX, world), st));
     if (no[0] || no[1] || w == NULL || range[1] == 1 || range[1] > RD_MAX_LOCAL) {
-        snprintf(why, 200, "%s", no[0] ? "out of memory" : no[1] ? "RD_COMM_SHARED=0" :
+        snprintf(why, 200, "%s", no[0] ? "out of memory" : no[1] ? "RD_COMM_SHARED=0 in the environment" :
                  range[1] == 1 ? "one rank a host" : "too many ranks on a host");
         goto done;
     }
@@ -246,11 +214,12 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     w->n_local = n_local;
     w->n_owners = -range[0];
     w->n_hosts = n_leaders;
+    w->idle = let_mpi_work;
     w->spins = crowded ? 0 : 4000; /* tens of microseconds */
     /* Large enough that the barriers do not count, small enough that a host's pieces fit its last cache. */
     w->piece = (size_t)1 << (range[1] <= 4 ? 21 : range[1] <= 16 ? 20 : 18);
     w->bytes = slots_at(n_local) + 2 * (size_t)n_local * w->piece;
-    const size_t mark_at = (size_t)n_local * LINE;
+    const size_t mark_at = rd_barrier_bytes(n_local);
     no[0] = rd_share_memory(local, w->bytes, mark_at, &w->map, st);
     /* Touched by its owner first, a slot lies in the memory near that rank's processor. */
     if (no[0] == 0) memset(w->map + slots_at(n_local) + 2 * (size_t)me * w->piece, 0, 2 * w->piece);
@@ -259,12 +228,19 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     if (no[1] != RD_OK && st->code == RD_OK) rd_fail(st, (rd_code)no[1], "another rank could not share memory");
     if (no[1] != RD_OK) goto done;
     if (no[0] != 0) {
-        snprintf(why, 200, "a host's ranks cannot share memory: %s", strerrordesc_np(no[0]));
+        rd_share_why(no[0], w->bytes, why);
         goto done;
     }
     if (w->n_hosts > 1)
-        RD_TRY(RD_MPI(MPI_Comm_split(world, me < w->n_owners ? me : MPI_UNDEFINED, rank, &w->cross), st));
-    if (w->cross != MPI_COMM_NULL) MPI_Comm_set_errhandler(w->cross, MPI_ERRORS_RETURN);
+        RD_TRY(RD_MPI(MPI_Comm_split(world, me < w->n_owners ? me : MPI_UNDEFINED, rank, &w->cross_comm), st));
+    if (w->cross_comm != MPI_COMM_NULL) {
+        MPI_Comm_set_errhandler(w->cross_comm, MPI_ERRORS_RETURN);
+        (void)rd_cross_new(w->cross_comm, &w->cross, st);
+    }
+    no[1] = st->code;
+    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &no[1], 1, MPI_INT, MPI_MAX, world), st));
+    if (no[1] != RD_OK && st->code == RD_OK) rd_fail(st, (rd_code)no[1], "another rank has no memory for sums");
+    RD_TRY(st->code);
     *out = w;
     w = NULL;
 done:

@@ -9,6 +9,7 @@ static const struct {
 } phases[RD_N_PHASES] = {
     {"start", "starting, before step", 10.0}, {"input", "reading the batch of step", 1.0},
     {"compute", "computing step", 1.0},       {"wait", "waiting for the others in step", 1.0},
+    {"exchange", "exchanging gradients in step", 1.0},
     {"update", "updating weights in step", 1.0}, {"save", "saving a checkpoint at step", 10.0},
     {"evaluate", "evaluating at step", 10.0}, {"end", "done at step", 1.0},
 };
@@ -32,7 +33,7 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
         if (b[i].phase == RD_PHASE_END) continue;
         if (b[i].gone) {
             if (*culprit < 0 || b[i].age_s > b[*culprit].age_s) *culprit = i;
-        } else if (b[i].phase == RD_PHASE_WAIT) {
+        } else if (b[i].phase == RD_PHASE_WAIT || b[i].phase == RD_PHASE_EXCHANGE) {
             ++*n_waiting;
             if (behind < 0 || b[i].step < b[behind].step ||
                 (b[i].step == b[behind].step && b[i].age_s > b[behind].age_s))

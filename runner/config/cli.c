@@ -34,7 +34,7 @@ static const flag flags[] = {
     {"config_file", FLAG_TEXT, AT(config_file), NO_FIELD, 0, 0, "FILE", "the experiment, a JSON file"},
     {"logdir", FLAG_TEXT, AT(logdir), NO_FIELD, 0, 0, "DIR", "folder for checkpoints and summaries"},
     {"mode", FLAG_MODE, AT(mode), NO_FIELD, 0, 0, "MODE",
-     "what to do: train, eval, infer, train_eval or bench; default train"},
+     "what to do: train, eval, infer, train_eval, bench, plan or doctor; default train"},
     {"max_steps", FLAG_INT, AT(max_steps), AT(max_steps_given), 0, 1e15, "N",
      "stop at this step, counted over resumes; default 300000"},
     {"summary_frequency", FLAG_INT, AT(summary_frequency), NO_FIELD, 1, 1e15, "N",
@@ -52,6 +52,18 @@ static const flag flags[] = {
     {"beam_width", FLAG_KEY, NO_FIELD, AT(beam_width_given), 0, 0, "N",
      "short for --set beam_width=N; more than 1 sets decoder_type=beam_search too"},
     {"eval_frequency", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N", "short for --set eval_frequency=N"},
+    {"trace", FLAG_TEXT, AT(trace), NO_FIELD, 0, 0, "FILE",
+     "write what all ranks do in some steps (trace_steps) as a Chrome trace, for Perfetto"},
+    {"json", FLAG_BOOL, AT(json), NO_FIELD, 0, 0, NULL, "the answer of --mode=plan and --mode=doctor as one JSON object"},
+    {"hosts", FLAG_TEXT, AT(hosts), NO_FIELD, 0, 0, "LIST",
+     "--mode=doctor without mpirun: hosts to examine over ssh, name:slots,name:slots"},
+    {"hostfile", FLAG_TEXT, AT(hostfile), NO_FIELD, 0, 0, "FILE", "the same as lines of a file: name slots=2"},
+    {"ssh_port", FLAG_INT, AT(ssh_port), NO_FIELD, 1, 65535, "N", "where sshd listens on these hosts; default: as ssh is configured"},
+    {"mpirun_args", FLAG_TEXT, AT(mpirun_args), NO_FIELD, 0, 0, "WORDS",
+     "words of the run's mpirun line, to be examined, as \"-mca btl_tcp_if_include eth0\""},
+    {"link_gbit", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "X", "short for --set link_gbit=X, for --mode=plan"},
+    {"latency_us", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "X", "short for --set latency_us=X, for --mode=plan"},
+    {"ranks_per_host", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N", "short for --set ranks_per_host=N, for --mode=plan"},
     {"set", FLAG_SET, NO_FIELD, NO_FIELD, 0, 0, "KEY=VALUE",
      "any key of the config, in place of the file's value; may be repeated"},
     {"allow_unknown_keys", FLAG_BOOL, AT(allow_unknown_keys), NO_FIELD, 0, 0, NULL,
@@ -64,6 +76,12 @@ static const flag flags[] = {
      "print the keys of the config as a markdown table, and stop"},
     {"events", FLAG_TEXT, AT(events), NO_FIELD, 0, 0, "FILE",
      "print the scalars of a TensorBoard event file as CSV, and stop"},
+    {"restarts", FLAG_INT, AT(restarts), AT(restarts_given), 0, 1e9, "N",
+     "run the command behind -- again when it fails, at most N times, while that gains steps"},
+    {"restart_delay", FLAG_REAL, AT(restart_delay), AT(restart_delay_given), 0, INFINITY, "S",
+     "seconds before the first restart, doubled each time up to 60; default 1"},
+    {"drop_dead_hosts", FLAG_BOOL, AT(drop_dead_hosts), NO_FIELD, 0, 0, NULL,
+     "a restart leaves out the hosts of -H or --hostfile that ssh cannot reach"},
     {"verbose", FLAG_BOOL, AT(verbose), NO_FIELD, 0, 0, NULL, "errors say where in the program they were found"},
     {"version", FLAG_BOOL, AT(version), NO_FIELD, 0, 0, NULL,
      "print the versions of the program and its libraries, and stop"},
@@ -77,6 +95,7 @@ static const struct {
 } modes[] = {
     {"train", RD_MODE_TRAIN},           {"eval", RD_MODE_EVAL},   {"infer", RD_MODE_INFER},
     {"train_eval", RD_MODE_TRAIN_EVAL}, {"bench", RD_MODE_BENCH},
+    {"plan", RD_MODE_PLAN},             {"doctor", RD_MODE_DOCTOR},
 };
 enum { N_MODES = sizeof modes / sizeof *modes };
 
@@ -214,7 +233,7 @@ static rd_code set_mode(rd_cli *c, const flag *f, const char *value, rd_status *
             c->mode_bit = modes[i].bit;
             return RD_OK;
         }
-    return wrong_value(f->name, f->help, value, "one of train, eval, infer, train_eval, bench", st);
+    return wrong_value(f->name, f->help, value, "one of train, eval, infer, train_eval, bench, plan, doctor", st);
 }
 
 static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status *st)
@@ -355,9 +374,18 @@ rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st)
                     .inference_out = "stdout",
                     .max_steps = 300000,
                     .summary_frequency = 50,
-                    .checkpoint_frequency = 7200};
+                    .checkpoint_frequency = 7200,
+                    .restart_delay = 1.0};
     for (int i = 1; i < argc; i++) {
         char shown[RD_SHOWN_BYTES];
+        if (!strcmp(argv[i], "--")) {
+            out->launch = argv + i + 1;
+            out->n_launch = argc - i - 1;
+            if (!out->restarts_given)
+                return rd_fail(st, RD_EUSAGE, "'--' ends the flags, and what follows is a command for --restarts=N; give that in front of it, "
+                               "or leave '--' out");
+            break;
+        }
         if (argv[i][0] != '-' || !argv[i][1])
             return rd_fail(
                 st, RD_EUSAGE,
@@ -376,9 +404,25 @@ static bool names_model(const rd_cli *c)
     return rd_cli_bench_value(c, "model") != NULL;
 }
 
+/* A command to start again, or none. */
+static rd_code check_restarts(const rd_cli *c, rd_status *st)
+{
+    const char *odd = c->config_file ? "config_file" : c->n_set > 0 ? "set" : c->max_steps_given ? "max_steps" : NULL;
+    if (!c->restarts_given && (c->restart_delay_given || c->drop_dead_hosts))
+        return rd_fail(st, RD_EUSAGE, "--%s is for --restarts=N; give that too, or leave it out",
+                       c->drop_dead_hosts ? "drop_dead_hosts" : "restart_delay");
+    if (c->restarts_given && c->n_launch == 0)
+        return rd_fail(st, RD_EUSAGE, "--restarts=N needs the command to start: run_dist --restarts=5 -- mpirun -np 4 run_dist "
+                       "--config_file=FILE --logdir=DIR");
+    if (c->restarts_given && odd)
+        return rd_fail(st, RD_EUSAGE, "--%s stands in front of --, where it has no effect; put it behind the run_dist of the command", odd);
+    return RD_OK;
+}
+
 rd_code rd_cli_check(const rd_cli *c, rd_status *st)
 {
     if (c->help || c->version || c->print_schema || c->print_keys || c->events) return RD_OK;
+    if (check_restarts(c, st) != RD_OK || c->restarts_given) return st->code;
     if (c->n_bench > 0 && c->mode_bit != RD_MODE_BENCH) {
         const int i = c->bench[0].flag;
         char shown[RD_SHOWN_BYTES];
@@ -390,7 +434,19 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
     }
     if (!c->config_file && c->mode_bit == RD_MODE_BENCH && !names_model(c))
         return rd_fail(st, RD_EUSAGE, "nothing to measure: give --model=NAME or --config_file=FILE; --help explains");
-    if (!c->config_file && c->mode_bit != RD_MODE_BENCH)
+    if (c->trace && !(c->mode_bit & (RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL)))
+        return rd_fail(st, RD_EUSAGE, "--trace is for --mode=train and train_eval, but the mode is %s; leave it out", c->mode);
+    const char *of_doctor = c->hosts ? "hosts" : c->hostfile ? "hostfile" : c->ssh_port ? "ssh_port" : c->mpirun_args ? "mpirun_args" : NULL;
+    if (of_doctor && c->mode_bit != RD_MODE_DOCTOR)
+        return rd_fail(st, RD_EUSAGE, "--%s is for --mode=doctor, but the mode is %s; leave it out", of_doctor, c->mode);
+    if (of_doctor && !c->hosts && !c->hostfile)
+        return rd_fail(st, RD_EUSAGE, "--%s needs the hosts: --hosts=name:slots,name:slots or --hostfile=FILE", of_doctor);
+    if (c->hosts && c->hostfile) return rd_fail(st, RD_EUSAGE, "--hosts and --hostfile both name the hosts; leave one out");
+    if (c->json && !(c->mode_bit & (RD_MODE_PLAN | RD_MODE_DOCTOR)))
+        return rd_fail(st, RD_EUSAGE, "--json is for --mode=plan and --mode=doctor, but the mode is %s; leave it out", c->mode);
+    if (c->mode_bit == RD_MODE_PLAN && !c->config_file && !(c->logdir && c->logdir[0]))
+        return rd_fail(st, RD_EUSAGE, "nothing to plan from: give --logdir=DIR of a run, or --config_file=FILE to measure now");
+    if (!c->config_file && !(c->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN | RD_MODE_DOCTOR)))
         return rd_fail(st, RD_EUSAGE, "no experiment: give --config_file=FILE; --help explains");
     if (c->input && c->mode_bit != RD_MODE_INFER)
         return rd_fail(st, RD_EUSAGE, "--input is for --mode=infer, but the mode is %s; leave one of them out",
@@ -412,7 +468,9 @@ void rd_cli_help(FILE *out)
 {
     fputs("usage: run_dist --config_file=FILE --logdir=DIR [flags]\n"
           "       mpirun -np 4 run_dist --config_file=FILE --logdir=DIR [flags]\n"
-          "       mpirun -np 4 run_dist --mode=bench --model=resnet50 --batch_size=16\n\n"
+          "       mpirun -np 4 run_dist --mode=bench --model=resnet50 --batch_size=16\n"
+          "       run_dist --mode=doctor --hosts=host1:2,host2:2\n"
+          "       run_dist --restarts=5 -- mpirun -np 4 run_dist --config_file=FILE --logdir=DIR [flags]\n\n"
           "flags (--flag=value or --flag value; the beginning of a flag is enough; --flag or --noflag for those "
           "without value):\n",
           out);

@@ -95,6 +95,10 @@ static const char *mode_name(rd_mode mode)
         return "train_eval";
     case RD_MODE_BENCH:
         return "bench";
+    case RD_MODE_DOCTOR:
+        return "doctor";
+    case RD_MODE_PLAN:
+        return "plan";
     }
     return "?";
 }

@@ -5,17 +5,55 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { MAX_SLOTS = 8, ROUND = 16 /* elements: 64 bytes */ };
+enum { MAX_SLOTS = 8, ROUND = 16 /* elements: 64 bytes */, MAPPED = 1 << 20 /* bytes of an arena from which on it is mapped */ };
+
+typedef struct arena {
+    float *x;
+    void *base; /* owned; NULL: x is borrowed */
+    size_t mapped; /* bytes; 0: base came from malloc */
+} arena;
 
 struct rd_params {
     rd_param **at; /* in order of declaration; each allocated alone, so that pointers stay valid */
     int n, cap, n_slots;
     int64_t span, trained_span, count;
-    float *values, *grads, *slot[MAX_SLOTS];
-    bool sealed, borrowed_grads;
+    arena values, grads, slot[MAX_SLOTS];
+    bool sealed;
     uint64_t version;
 };
+
+/* Zeros, 64-byte aligned. Large ones take no memory before they are used, and give it back at once: ranks that share replace
+ * most of them. */
+static bool arena_new(arena *a, int64_t n)
+{
+    const size_t bytes = (size_t)n * sizeof(float) + 192; /* a vector of slack, and what aligning costs */
+    *a = (arena){0};
+    if (bytes >= MAPPED) {
+        a->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (a->base == MAP_FAILED) a->base = NULL;
+        if (a->base) (void)madvise(a->base, bytes, MADV_HUGEPAGE); /* sweeps over all of it: fewer pages to look up */
+        a->mapped = bytes;
+    } else {
+        a->base = calloc(1, bytes);
+    }
+    a->x = (float *)(void *)(((uintptr_t)a->base + 63) / 64 * 64);
+    return a->base != NULL;
+}
+
+static void arena_release(arena *a)
+{
+    if (a->base && a->mapped) munmap(a->base, a->mapped);
+    if (a->base && !a->mapped) free(a->base);
+    *a = (arena){0};
+}
+
+static void arena_borrow(arena *a, float *x)
+{
+    arena_release(a);
+    a->x = x;
+}
 
 rd_code rd_params_new(rd_params **out, rd_status *st)
 {
@@ -28,9 +66,9 @@ void rd_params_free(rd_params *p)
     if (!p) return;
     for (int i = 0; i < p->n; i++) free(p->at[i]);
     free(p->at);
-    free(p->values);
-    if (!p->borrowed_grads) free(p->grads);
-    for (int k = 0; k < p->n_slots; k++) free(p->slot[k]);
+    arena_release(&p->values);
+    arena_release(&p->grads);
+    for (int k = 0; k < p->n_slots; k++) arena_release(&p->slot[k]);
     free(p);
 }
 
@@ -96,14 +134,6 @@ static uint64_t hash_name(const char *s) /* FNV-1a */
     return h;
 }
 
-static float *arena(int64_t n)
-{
-    const size_t bytes = ((size_t)n * sizeof(float) + 127) / 64 * 64; /* a vector of slack */
-    float *x = aligned_alloc(64, bytes);
-    if (x) memset(x, 0, bytes);
-    return x;
-}
-
 /* Two independent normals by Box and Muller, from block (i, try) of the key's stream. */
 static void draw_normals(rd_key key, int64_t i, uint32_t try, double z[2])
 {
@@ -141,7 +171,7 @@ static void fill_truncated(rd_key key, int64_t n, double std, float *w)
 
 static void init_one(const rd_params *p, const rd_param *q, uint64_t seed, double init_scale)
 {
-    float *w = p->values + q->offset;
+    float *w = p->values.x + q->offset;
     if (q->init.kind == RD_INIT_CONST) {
         for (int64_t i = 0; i < q->n; i++) w[i] = (float)q->init.value;
         return;
@@ -173,9 +203,7 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
         }
         if (!state) p->trained_span = p->span;
     }
-    p->values = arena(p->span);
-    p->grads = arena(p->span);
-    if (!p->values || !p->grads)
+    if (!arena_new(&p->values, p->span) || !arena_new(&p->grads, p->span))
         return rd_fail(st, RD_EENV, "out of memory for %lld parameters (%.1f MiB, and as much for gradients)",
                        (long long)p->count, (double)p->span * 4 / 1048576);
     p->sealed = true;
@@ -188,20 +216,27 @@ rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
 {
     if (!p->sealed || p->n_slots + n_slots > MAX_SLOTS) return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
     for (int k = 0; k < n_slots; k++) {
-        float *x = arena(p->trained_span);
-        if (!x)
+        if (!arena_new(&p->slot[p->n_slots], p->trained_span))
             return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)",
                            (double)p->trained_span * 4 / 1048576);
-        p->slot[p->n_slots++] = x;
+        p->n_slots++;
     }
     return RD_OK;
 }
 
 void rd_params_use_grads(rd_params *p, float *g)
 {
-    if (!p->borrowed_grads) free(p->grads);
-    p->grads = g;
-    p->borrowed_grads = true;
+    arena_borrow(&p->grads, g);
+}
+
+void rd_params_use_values(rd_params *p, float *v)
+{
+    arena_borrow(&p->values, v);
+}
+
+void rd_params_use_slot(rd_params *p, int k, float *x)
+{
+    arena_borrow(&p->slot[k], x);
 }
 
 int rd_params_n(const rd_params *p)
@@ -226,15 +261,15 @@ int64_t rd_params_trained_span(const rd_params *p)
 }
 float *rd_params_values(const rd_params *p)
 {
-    return p->values;
+    return p->values.x;
 }
 float *rd_params_grads(const rd_params *p)
 {
-    return p->grads;
+    return p->grads.x;
 }
 float *rd_params_slot(const rd_params *p, int k)
 {
-    return p->slot[k];
+    return p->slot[k].x;
 }
 int rd_params_n_slots(const rd_params *p)
 {

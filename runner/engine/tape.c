@@ -9,6 +9,8 @@ typedef struct record {
     struct record *prev;
 } record;
 
+enum { MOST_HOOKS = 4 };
+
 /* Memory of gradients that nobody needs any more, for those still to come: of ops with own_grads, where they are large. */
 enum { MOST_SPARE = 32, SPARE_LEAST = 4096 /* elements */ };
 typedef struct spare {
@@ -23,6 +25,7 @@ struct rd_tape {
     record *last;
     rd_var **leaf; /* by param index: one variable per parameter and step */
     int *uses;     /* by param index: records that still have to give a gradient */
+    uint64_t **touched; /* by param index; NULL: no embedding */
     int n_leaf;
     spare spare[MOST_SPARE];
     int n_spare;
@@ -30,8 +33,16 @@ struct rd_tape {
     float seed;
     rd_grad_hook *hook;
     void *hook_ctx;
+    rd_op_hook *op_hook[MOST_HOOKS];
+    void *op_ctx[MOST_HOOKS];
+    int n_op_hooks;
     rd_status status;
 };
+
+static size_t touched_words(const rd_param *p)
+{
+    return p->n_dim > 0 ? (size_t)(p->n / p->dim[p->n_dim - 1] / 64 + 1) : 1;
+}
 
 rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status *st)
 {
@@ -43,8 +54,17 @@ rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status 
     t->n_leaf = params ? rd_params_n(params) : 0;
     t->leaf = calloc((size_t)t->n_leaf + 1, sizeof *t->leaf);
     t->uses = calloc((size_t)t->n_leaf + 1, sizeof *t->uses);
-    if (!t->leaf || !t->uses) {
+    t->touched = calloc((size_t)t->n_leaf + 1, sizeof *t->touched);
+    if (!t->leaf || !t->uses || !t->touched) {
         rd_fail(st, RD_EENV, "out of memory for the tape");
+        goto done;
+    }
+    for (int i = 0; i < t->n_leaf; i++) {
+        const rd_param *p = rd_params_at(params, i);
+        if (!(p->flags & RD_PARAM_ROWS)) continue;
+        t->touched[i] = calloc(touched_words(p), sizeof **t->touched);
+        if (t->touched[i]) continue;
+        rd_fail(st, RD_EENV, "out of memory for the rows of '%s'", p->name);
         goto done;
     }
     RD_TRY(rd_arena_new((size_t)8 << 20, &t->step, st));
@@ -65,6 +85,8 @@ void rd_tape_free(rd_tape *t)
     rd_arena_free(t->scratch);
     free(t->leaf);
     free(t->uses);
+    for (int i = 0; i < t->n_leaf && t->touched; i++) free(t->touched[i]);
+    free(t->touched);
     free(t);
 }
 
@@ -108,10 +130,27 @@ rd_code rd_tape_check(rd_tape *t, rd_status *st)
     return st->code;
 }
 
+uint64_t *rd_tape_touched(rd_tape *t, const rd_param *p)
+{
+    return p->index < t->n_leaf ? t->touched[p->index] : NULL;
+}
+
 void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx)
 {
     t->hook = hook;
     t->hook_ctx = ctx;
+}
+
+void rd_tape_on_op(rd_tape *t, rd_op_hook *hook, void *ctx)
+{
+    if (t->n_op_hooks == MOST_HOOKS) return;
+    t->op_hook[t->n_op_hooks] = hook;
+    t->op_ctx[t->n_op_hooks++] = ctx;
+}
+
+static void say_op(const rd_tape *t, const rd_op *op, bool backward, bool ends)
+{
+    for (int i = 0; i < t->n_op_hooks; i++) t->op_hook[i](t->op_ctx[i], op, backward, ends);
 }
 
 rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols)
@@ -190,7 +229,9 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
             RD_TRY(
                 rd_arena_get(t->step, (size_t)rd_var_elements(c->out[i]) * sizeof(float), &c->out[i]->v, st));
     const rd_mark m = rd_arena_mark(t->scratch);
+    say_op(t, op, false, false);
     RD_TRY(op->cpu.forward(c, st));
+    say_op(t, op, false, true);
     rd_arena_rewind(t->scratch, m);
     if (c->keep) {
         r->prev = t->last;
@@ -288,12 +329,16 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
                 if (!c->out[i]->g) RD_TRY(want_grad(t, c->out[i], st));
             for (int i = 0; i < c->n_in && !c->op->own_grads; i++) RD_TRY(want_grad(t, c->in[i], st));
             const rd_mark m = rd_arena_mark(t->scratch);
+            say_op(t, c->op, true, false);
             RD_TRY(c->op->cpu.backward(c, st));
+            say_op(t, c->op, true, true);
             rd_arena_rewind(t->scratch, m);
             if (c->op->own_grads) keep_spare(t, c);
         }
         for (int i = 0; i < c->n_in; i++) {
             rd_param *p = c->in[i] ? c->in[i]->param : NULL;
+            if (p && t->touched[p->index] && !c->op->marks_rows)
+                memset(t->touched[p->index], 0xff, touched_words(p) * sizeof **t->touched);
             if (p && --t->uses[p->index] == 0 && t->hook) t->hook(t->hook_ctx, p);
         }
     }

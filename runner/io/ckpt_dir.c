@@ -91,6 +91,12 @@ int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd)
     return step;
 }
 
+int64_t rd_ckpt_named_step(const char *dir)
+{
+    bool odd;
+    return rd_ckpt_pointer_read(dir, "model", &odd);
+}
+
 rd_code rd_ckpt_retain(const char *dir, const char *prefix, int64_t written, int keep, rd_status *st)
 {
     rd_ckpt_list l = {0};

@@ -56,6 +56,11 @@ rd_lock_owner rd_logdir_lock_owner(const char *dir)
     return owner;
 }
 
+bool rd_logdir_in_use(const char *dir)
+{
+    return rd_logdir_lock_owner(dir) == RD_LOCK_OTHER;
+}
+
 rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st)
 {
     char path[4200];

@@ -1,5 +1,5 @@
 /* embed.c -- rows of a table: y[i] = W[ids[i]]. Backward: dW[ids[i]] += dy[i], in the order of i, so the sums are the
- * same for any number of threads (these cut the columns). */
+ * same for any number of threads (these cut the columns). It marks the rows of ids, for those who skip the others. */
 #include "rd/ops.h"
 #include <string.h>
 
@@ -44,13 +44,18 @@ static void backward_part(void *ctx, int64_t lo, int64_t hi)
 
 static rd_code backward(rd_call *c, rd_status *st)
 {
+    const attr *a = c->attr;
+    uint64_t *touched = c->in[0]->param ? rd_tape_touched(c->tape, c->in[0]->param) : NULL;
     (void)st;
-    if (c->in[0]->g) rd_parallel(c->be, c->in[0]->cols, 64, backward_part, c);
+    if (!c->in[0]->g) return RD_OK;
+    rd_parallel(c->be, c->in[0]->cols, 64, backward_part, c);
+    for (int64_t i = 0; i < a->n && touched; i++) touched[a->ids[i] / 64] |= UINT64_C(1) << a->ids[i] % 64;
     return RD_OK;
 }
 
 extern const rd_op rd_op_def_embed;
-const rd_op rd_op_def_embed = {.name = "embed", .about = "rows of a table", .infer = infer, .cpu = {forward, backward}};
+const rd_op rd_op_def_embed = {.name = "embed", .about = "rows of a table", .infer = infer, .cpu = {forward, backward},
+                                .marks_rows = true};
 
 rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n)
 {

@@ -9,44 +9,21 @@
  * that is not finite stops the step, but count in no norm.
  *
  * Both go by a list of blocks that the parameters alone decide, and the sums of blocks are added in order. So results
- * do not depend on the number of threads. */
-#include "rd/optim.h"
+ * do not depend on the number of threads, nor on how many ranks share the blocks (optim_share.c): between the sweeps
+ * every rank adds up the sums of all blocks for itself. */
+#include "optim_impl.h"
 #include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __SSE__
 #include <xmmintrin.h>
 #endif
 
-enum { BLOCK = 4096, LANES = 16 };
+enum { BLOCK = 4096, LANES = RD_OPTIM_LANES };
 
 static const double lars_unknown = 1.0 / 16384.0; /* factor where a norm is zero, as in OpenSeq2Seq */
-
-typedef struct block {
-    int64_t lo, n; /* elements [lo, lo + n) of the arenas, all of one parameter */
-    int param;
-    int64_t row; /* as in rd_update */
-} block;
-
-typedef struct blocks {
-    block *at; /* owned */
-    int64_t n;
-    int64_t longest; /* elements */
-} blocks;
-
-struct rd_optim {
-    rd_optim_config c;
-    const rd_optimizer_def *def;
-    rd_params *p; /* borrowed */
-    int first_slot, n_threads;
-    bool trust, decay;   /* a factor for each parameter; weight decay */
-    blocks norm, update; /* update is cut at rows where the optimizer skips some */
-    double *g_sq, *w_sq; /* owned, [norm.n]: sums of squares of a block */
-    double *g_norm;      /* owned, [parameters] */
-    float *factor;       /* owned, [parameters]: LARS */
-    float *scratch;      /* owned, [n_threads * update.longest]: what the optimizer is given for the gradient */
-};
 
 /* Denormals cost a hundred times a normal operation on many processors; moments that only decay end as denormals. */
 static unsigned flush_denormals(void)
@@ -69,7 +46,7 @@ static void restore_denormals(unsigned old)
 #endif
 }
 
-static rd_code cut(const rd_params *p, bool at_rows, blocks *out, rd_status *st)
+static rd_code cut(const rd_params *p, bool at_rows, rd_optim_blocks *out, rd_status *st)
 {
     for (int pass = 0; pass < 2; pass++) { /* count, then fill */
         int64_t n = 0;
@@ -80,15 +57,17 @@ static rd_code cut(const rd_params *p, bool at_rows, blocks *out, rd_status *st)
             for (int64_t lo = 0; lo < q->n; lo += len, n++) {
                 const int64_t left = q->n - lo;
                 if (pass == 1)
-                    out->at[n] = (block){.lo = q->offset + lo, .n = left < len ? left : len, .param = i, .row = row};
+                    out->at[n] = (rd_optim_block){.lo = q->offset + lo, .n = left < len ? left : len, .param = i, .row = row};
                 if (len > out->longest) out->longest = len;
             }
         }
         if (pass == 1) break;
-        out->n = n;
+        out->n = out->n_own = n;
         out->at = calloc((size_t)n + 1, sizeof *out->at);
-        if (!out->at) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
+        out->own = calloc((size_t)n + 1, sizeof *out->own);
+        if (!out->at || !out->own) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
     }
+    for (int64_t b = 0; b < out->n; b++) out->own[b] = b;
     return RD_OK;
 }
 
@@ -115,6 +94,8 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     o->c = *c;
     o->def = def;
     o->p = p;
+    o->last_norm = NAN;
+    o->damaged = -1;
     o->n_threads = n_threads < 1 ? 1 : n_threads;
     o->trust = c->has_lars_nu || def->trust_ratio;
     o->decay = c->weight_decay != 0.0;
@@ -147,13 +128,22 @@ done:
     return st->code;
 }
 
+static void free_blocks(rd_optim_blocks *b)
+{
+    free(b->at);
+    free(b->own);
+}
+
 void rd_optim_free(rd_optim *o)
 {
     if (!o) return;
-    free(o->norm.at);
-    free(o->update.at);
-    free(o->g_sq);
-    free(o->w_sq);
+    free_blocks(&o->norm);
+    free_blocks(&o->update);
+    if (!o->shared) {
+        free(o->g_sq);
+        free(o->w_sq);
+    }
+    rd_optim_unshare(o);
     free(o->g_norm);
     free(o->factor);
     free(o->scratch);
@@ -163,6 +153,11 @@ void rd_optim_free(rd_optim *o)
 const rd_optimizer_def *rd_optim_def(const rd_optim *o)
 {
     return o->def;
+}
+
+double rd_optim_norm(const rd_optim *o)
+{
+    return o->last_norm;
 }
 
 /* sum over i of (x[i] scale)^2; the square of a float is exact in double. LANES sums side by side, added in order. */
@@ -186,7 +181,7 @@ static double sum_squares(const float *restrict x, int64_t n, float scale)
 
 static void norm_block(rd_optim *o, int64_t b, float scale, bool weights)
 {
-    const block *k = &o->norm.at[b];
+    const rd_optim_block *k = &o->norm.at[b];
     o->g_sq[b] = sum_squares(rd_params_grads(o->p) + k->lo, k->n, scale);
     if (weights) o->w_sq[b] = sum_squares(rd_params_values(o->p) + k->lo, k->n, 1.0f);
 }
@@ -215,7 +210,7 @@ static void update_rows(const rd_optimizer_def *def, rd_update *u, int64_t n)
 }
 
 /* v = momentum v + (1 - momentum) g: a running statistic. */
-static void update_state(rd_optim *o, const block *k, float scale)
+static void update_state(rd_optim *o, const rd_optim_block *k, float scale)
 {
     const double m = rd_params_at(o->p, k->param)->momentum;
     const float keep = (float)m, rest = (float)(1.0 - m);
@@ -244,7 +239,7 @@ static void scale_gradient(float *g, int64_t n, float scale, float clip)
 
 static void update_block(rd_optim *o, int64_t b, int thread, float scale, float clip, double lr, int64_t t)
 {
-    const block *k = &o->update.at[b];
+    const rd_optim_block *k = &o->update.at[b];
     if (is_state(o, k->param)) {
         update_state(o, k, scale);
         return;
@@ -265,6 +260,18 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
         o->def->update(&u);
 }
 
+/* The gradients of the other ranks' blocks, as update_block leaves its own. */
+static void scale_others(rd_optim *o, float scale, float clip)
+{
+    const unsigned old = flush_denormals();
+    for (int64_t b = 0; b < o->update.n; b++) {
+        const rd_optim_block *k = &o->update.at[b];
+        if (k->lo >= o->own_lo && k->lo < o->own_hi) continue;
+        scale_gradient(rd_params_grads(o->p) + k->lo, k->n, scale, is_state(o, k->param) ? 1.0f : clip);
+    }
+    restore_denormals(old);
+}
+
 typedef struct sweep {
     rd_optim *o;
     float scale, clip;
@@ -272,23 +279,41 @@ typedef struct sweep {
     int64_t t;
     bool norms;   /* first sweep, else second */
     bool weights; /* first sweep: of weights too */
+    bool hold;    /* second sweep: the sums of blocks are to be compared first */
+    _Atomic int64_t damaged; /* second sweep: lowest block whose sum was another */
 } sweep;
 
-/* Thread `thread` of n takes a contiguous share of the blocks. */
-static void sweep_share(const sweep *s, int thread, int n)
+/* Where the weights of a host exist once, a bit that flips has no replica to differ from: each block's sum is compared
+ * before its update and taken after it, while the block is in the cache. */
+static void guarded_update(sweep *s, int64_t b, int thread)
 {
-    const int64_t total = s->norms ? s->o->norm.n : s->o->update.n;
+    rd_optim *o = s->o;
+    const rd_optim_block *k = &o->update.at[b];
+    const float *w = rd_params_values(o->p) + k->lo;
+    if (s->hold && rd_optim_block_sum(w, k->n) != o->sum[b]) {
+        int64_t lowest = atomic_load(&s->damaged);
+        while ((lowest < 0 || b < lowest) && !atomic_compare_exchange_weak(&s->damaged, &lowest, b)) {
+        }
+    }
+    update_block(o, b, thread, s->scale, s->clip, s->lr, s->t);
+    if (o->sum) o->sum[b] = rd_optim_block_sum(w, k->n);
+}
+
+/* Thread `thread` of n takes a contiguous share of this rank's blocks. */
+static void sweep_share(sweep *s, int thread, int n)
+{
+    const rd_optim_blocks *list = s->norms ? &s->o->norm : &s->o->update;
     const unsigned old = flush_denormals();
-    for (int64_t b = total * thread / n; b < total * (thread + 1) / n; b++) {
+    for (int64_t i = list->n_own * thread / n; i < list->n_own * (thread + 1) / n; i++) {
         if (s->norms)
-            norm_block(s->o, b, s->scale, s->weights);
+            norm_block(s->o, list->own[i], s->scale, s->weights);
         else
-            update_block(s->o, b, thread, s->scale, s->clip, s->lr, s->t);
+            guarded_update(s, list->own[i], thread);
     }
     restore_denormals(old);
 }
 
-static void run_sweep(const sweep *s)
+static void run_sweep(sweep *s)
 {
     const int n = s->o->n_threads;
     if (n == 1) {
@@ -343,16 +368,27 @@ rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_o
     const bool weights = o->trust || (stats->want_l2 && o->decay);
     sweep s = {.o = o, .scale = (float)grad_scale, .clip = 1.0f, .lr = lr, .t = t, .norms = true, .weights = weights};
     run_sweep(&s);
+    /* Behind this barrier all ranks of the host have gone backward: nobody reads the values that now change. */
+    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     stats->finite = gather_norms(o, weights, stats);
-    const double norm = stats->grad_norm;
+    const double norm = o->last_norm = stats->grad_norm;
     double clip = 1.0;
     if (o->c.has_max_grad_norm && norm > o->c.max_grad_norm) clip = o->c.max_grad_norm / norm;
     stats->clipped_norm = norm * clip;
     for (int i = 0; stats->param_norm && i < rd_params_n(o->p); i++) stats->param_norm[i] = o->g_norm[i] * clip;
-    if (!stats->finite) return RD_OK;
-    s.norms = false;
-    s.clip = (float)clip;
-    run_sweep(&s);
+    if (stats->finite) {
+        s.norms = false;
+        s.clip = (float)clip;
+        s.hold = o->shared && rd_optim_sums_hold(o);
+        s.damaged = -1;
+        run_sweep(&s);
+        if (o->damaged < 0) o->damaged = s.damaged;
+        if (o->shared && stats->want_grads) scale_others(o, s.scale, s.clip);
+    }
+    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st)); /* all blocks are done, all norms have been read */
+    if (!stats->finite) goto done;
     rd_params_touch(o->p);
-    return RD_OK;
+    o->sum_version = rd_params_version(o->p);
+done:
+    return st->code;
 }

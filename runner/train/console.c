@@ -72,9 +72,11 @@ static void describe(const rd_run *r, const step_record *s, char *out, size_t n)
 
 void console_step(rd_run *r, const step_record *s)
 {
-    char line[512];
+    char line[512], comm[48] = "";
     describe(r, s, line, sizeof line);
-    rd_info(r->log, "%s  norm %.4g  %.4g s/step", line, console_real(s->grad_norm), s->step_s);
+    if (s->ranks && s->step_s > 0.0)
+        (void)snprintf(comm, sizeof comm, "  exchange %.1f %%", 100.0 * s->ranks->exposed_s / s->step_s);
+    rd_info(r->log, "%s  norm %.4g  %.4g s/step%s", line, console_real(s->grad_norm), s->step_s, comm);
 }
 
 /* mpirun gives its ranks a terminal of their own even when its output goes to a file: what counts is mpirun's. */

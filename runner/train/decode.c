@@ -41,7 +41,9 @@ rd_code held_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     const int64_t next = k + r->world->size, n_next = batch_n(n, size, next);
-    rd_watch_beat(r->watch, RD_PHASE_EVALUATE, r->at.step);
+    RD_TRY(run_phase(r, RD_PHASE_EVALUATE, r->at.step, st));
+    /* In train_eval alone; the other ranks learn of it where they agree on how this part ended. */
+    if (signals_stop()) return rd_fail(st, RD_ESTOP, "stopped on request during an evaluation");
     rd_arena_reset(r->data);
     RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, batch_n(n, size, k), r->data, b, st));
     b->n_global = b->n;

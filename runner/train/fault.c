@@ -5,7 +5,8 @@
  *     kill, stop, exit     the process: SIGKILL, SIGSTOP, _exit without a word
  *     hang, slow           sleeps for ever; for 1.5 seconds
  *     data, memory         a failure with the code of bad data, of missing memory
- *     nan, flip            a gradient that is not finite; one bit of one weight
+ *     nan, flip            a gradient that is not finite; one bit of one weight, in memory
+ *     wrong                the same, as if it were what an update has worked out
  *     disk                 no file may grow beyond 1 KB from now on */
 #include "run_impl.h"
 
@@ -47,12 +48,12 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
     if (strcmp(f->kind, "data") == 0) return rd_fail(st, RD_EDATA, "a fault was asked for: bad data at step %lld", f->step);
     if (strcmp(f->kind, "memory") == 0) return rd_fail(st, RD_EENV, "a fault was asked for: no memory at step %lld", f->step);
     if (strcmp(f->kind, "nan") == 0) rd_params_grads(r->params)[0] = NAN;
-    if (strcmp(f->kind, "flip") == 0) {
+    if (strcmp(f->kind, "flip") == 0 || strcmp(f->kind, "wrong") == 0) {
         uint32_t bits;
         memcpy(&bits, rd_params_values(r->params), sizeof bits);
         bits ^= 1u << 12;
         memcpy(rd_params_values(r->params), &bits, sizeof bits);
-        rd_params_touch(r->params);
+        if (f->kind[0] == 'w') rd_params_touch(r->params); /* memory that flips a bit does not say so */
     }
     if (strcmp(f->kind, "disk") == 0) {
         const struct rlimit small = {1024, 1024};
@@ -66,5 +67,6 @@ rd_code run_phase(rd_run *r, rd_phase phase, int64_t step, rd_status *st)
 {
     fault f;
     rd_watch_beat(r->watch, phase, step);
+    trace_phase(r, phase);
     return wanted(r, phase, step, &f) ? happen(r, &f, st) : st->code;
 }

@@ -1,11 +1,15 @@
 /* options.c -- the trainer's own keys, and the list of all option groups of the program. */
 #include "bench_impl.h"
+#include "plan_impl.h"
 
 #include <string.h>
 #include <strings.h>
 
 static const char *const dtypes[] = {"float32", "mixed", NULL};
 static const char *const levels[] = {"np", "any", NULL};
+static const char *const wires[] = {"float32", "bfloat16", "float16", NULL};
+static const char *const overlaps[] = {"auto", "off", "calls", "thread", NULL};
+static const char *const sparse[] = {"auto", "never", "always", NULL};
 static const char *const samplings[] = {"shard", "independent", NULL};
 /* A metric's file has its name. */
 #define RD_ENTRY(name) #name,
@@ -61,8 +65,25 @@ static const rd_option run_rows[] = {
                "with deterministic any: parts of every global batch, computed one by one and added along a fixed tree; a "
                "power of two that the number of ranks divides"),
     RD_OPT_INT(run_config, check_replicas_every, check_replicas_every, "0", 0, 1e15,
-               "steps after which the weights of all ranks are compared by checksum, as they are before every save; 0: "
-               "only then"),
+               "steps after which the weights of all ranks, or hosts that share a copy, are compared by checksum, as they are "
+               "before every save; 0: only then"),
+    RD_OPT_REAL(run_config, bucket_mb, bucket_mb, "4", 0.001, 1e6,
+                "MB of gradients that travel between hosts together; the first bucket has at most 1. Results do not depend "
+                "on it"),
+    RD_OPT_CHOICE(run_config, allreduce_dtype, allreduce_dtype, "\"float32\"", wires,
+                  "of gradients on their way between hosts; sums stay float32. bfloat16 and float16 halve the bytes; float16 "
+                  "cuts off at 65504, so choose loss_scale with care"),
+    RD_OPT_CHOICE(run_config, overlap, overlap, "\"auto\"", overlaps,
+                  "gradients between hosts: thread: on their way while backward runs, looked after by a thread; calls: by the "
+                  "rank itself between ops; off: after backward. Results do not depend on it; on one host it is off"),
+    RD_OPT_CHOICE(run_config, sparse_embeddings, sparse_embeddings, "\"auto\"", sparse,
+                  "gradients of embeddings: auto: only the rows that a step used are summed over ranks, unless these are "
+                  "most of the table; always: only these; never: the whole table. The results are the same"),
+    RD_OPT_STRING(run_config, trace_steps, trace_steps, "\"\"",
+                  "with --trace: first and last step to keep, such as \"10:60\"; default: the first fifty after the "
+                  "second one of this run"),
+    RD_OPT_BOOL(run_config, trace_ops, trace_ops, "false",
+                "with --trace: every op of the forward and backward pass, too"),
     RD_OPT_REAL(
         run_config, stall_warn_s, stall_warn_s, "60", 0, 1e9,
         "seconds without progress of a rank after which it is named in a warning; 0: never. Starting, saving and "
@@ -142,5 +163,14 @@ int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS])
     n = add_group(out, n, &rd_group_schedule);
     n = add_group(out, n, &rd_group_optim);
     n = add_group(out, n, &rd_group_bench);
+    n = add_group(out, n, &rd_group_plan);
     return n;
+}
+
+int rd_training_groups(const rd_option_group *out[RD_MAX_GROUPS])
+{
+    out[0] = &rd_group_run;
+    out[1] = &rd_group_schedule;
+    out[2] = &rd_group_optim;
+    return 3;
 }

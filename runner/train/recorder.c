@@ -131,6 +131,22 @@ static const char *speed_key(const rd_run *r, char out[64])
     return out;
 }
 
+/* Sums of gradients, and how alike the ranks are. */
+static void put_ranks(json_t *o, const step_record *s)
+{
+    const rank_times *t = s->ranks;
+    put_real(o, "comm_s", t->comm_s);
+    put_real(o, "comm_exposed_s", t->exposed_s);
+    put_real(o, "comm_bytes", t->bytes);
+    put_real(o, "comm_wire_bytes", t->wire_bytes);
+    put_real(o, "comm_bus_gb_per_s", t->bus_gb_per_s);
+    if (s->comm_algorithm) (void)json_object_set_new(o, "comm_algorithm", json_string(s->comm_algorithm));
+    put_real(o, "rank_s_min", t->min_s);
+    put_real(o, "rank_s_mean", t->mean_s);
+    put_real(o, "rank_s_max", t->max_s);
+    put_int(o, "slowest_rank", t->slowest);
+}
+
 static void write_metrics(recorder *c, const step_record *s)
 {
     rd_status own = {0};
@@ -162,6 +178,7 @@ static void write_metrics(recorder *c, const step_record *s)
     put_real(o, "samples_per_s", s->samples_per_s);
     put_real(o, "step_s", s->step_s);
     put_real(o, "input_wait", s->input_wait);
+    if (s->ranks) put_ranks(o, s);
     put_int(o, "samples", s->samples);
     put_int(o, "epoch_samples", (double)s->epoch_samples);
     (void)json_object_set_new(o, "epoch_samples_hash", json_integer((json_int_t)s->epoch_samples_hash));
@@ -220,6 +237,17 @@ void recorder_step(recorder *c, const step_record *s, bool histograms)
         recorder_scalar(c, s->step, "tokens_per_s/target", s->target_tokens_per_s);
     }
     recorder_scalar(c, s->step, "input_wait", s->input_wait);
+    if (s->ranks) {
+        recorder_scalar(c, s->step, "communication/total_s", s->ranks->comm_s);
+        recorder_scalar(c, s->step, "communication/exposed_s", s->ranks->exposed_s);
+        recorder_scalar(c, s->step, "communication/bytes", s->ranks->bytes);
+        recorder_scalar(c, s->step, "communication/wire_bytes", s->ranks->wire_bytes);
+        recorder_scalar(c, s->step, "communication/bus_gb_per_s", s->ranks->bus_gb_per_s);
+        recorder_scalar(c, s->step, "ranks/step_s_min", s->ranks->min_s);
+        recorder_scalar(c, s->step, "ranks/step_s_mean", s->ranks->mean_s);
+        recorder_scalar(c, s->step, "ranks/step_s_max", s->ranks->max_s);
+        recorder_scalar(c, s->step, "ranks/slowest", s->ranks->slowest);
+    }
     write_variables(c, s, histograms);
     write_metrics(c, s);
 }

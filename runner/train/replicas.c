@@ -1,68 +1,200 @@
-/* replicas.c -- all ranks must hold the same weights. A bit that differs is a broken machine or a bug: it is not to be saved, and the
- * rank and the array are named. */
+/* replicas.c -- all copies of the weights must be the same, and stay what the updates made of them. A bit that differs is a broken
+ * machine or a bug: it is not to be saved, and the copy and the array are named.
+ *
+ * A rank has a copy of its own, or the ranks of a host have one together (rd_optim_share). Copies are compared by their checksums;
+ * a shared one, whose host has no second one to compare with, is watched by checksums of blocks that each update leaves behind, too.
+ * The norm of the gradient, from which every rank works out clipping and LARS for itself, is compared as well. */
 #include "run_impl.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Is the checksum of rank i that of most ranks? With two ranks nobody knows, and rank 0 counts. */
-static bool is_of_most(const uint32_t *sum, int n, int i)
+typedef struct record { /* of one rank */
+    uint64_t sum;       /* of all values */
+    double norm;
+    int32_t damaged; /* parameter; -1: none */
+    int32_t local_size;
+    bool votes; /* one rank for each copy */
+    bool shared;
+    char host[64];
+} record;
+
+static bool is_shared(const rd_run *r)
 {
-    int same = 0;
-    for (int k = 0; k < n; k++) same += sum[k] == sum[i];
-    return 2 * same > n || (2 * same == n && sum[i] == sum[0]);
+    return r->optim && rd_optim_is_shared(r->optim);
 }
 
-/* The first array whose checksums differ, by name. */
-static rd_code name_array(rd_run *r, int *odd, const char **name, rd_status *st)
+static bool same_norm(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+/* Does rank i hold what most copies are? With two of them nobody knows, and rank 0 counts. */
+static bool is_of_most(const record *all, const uint64_t *sum, int n, int i)
+{
+    int same = 0, copies = 0;
+    for (int k = 0; k < n; k++) {
+        copies += all[k].votes;
+        same += all[k].votes && sum[k] == sum[i];
+    }
+    return 2 * same > copies || (2 * same == copies && sum[i] == sum[0]);
+}
+
+static int first_odd(const record *all, const uint64_t *sum, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (all[i].votes && !is_of_most(all, sum, n, i)) return i;
+    return -1;
+}
+
+static int n_copies(const record *all, int n)
+{
+    int copies = 0;
+    for (int k = 0; k < n; k++) copies += all[k].votes;
+    return copies;
+}
+
+/* The first array whose checksums differ, by name. of_param: this rank's. */
+static rd_code name_array(rd_run *r, const record *all, const uint64_t *of_param, int *odd, const char **name,
+                          rd_status *st)
 {
     const int n = rd_params_n(r->params), size = r->world->size;
-    uint32_t *mine = malloc(((size_t)n + 1) * sizeof *mine), *one = malloc((size_t)size * sizeof *one);
-    uint32_t *all = malloc(((size_t)n + 1) * (size_t)size * sizeof *all);
+    uint64_t *one = calloc((size_t)size, sizeof *one), *each = calloc(((size_t)n + 1) * (size_t)size, sizeof *each);
     *name = "?";
-    if (!mine || !one || !all) rd_fail(st, RD_EENV, "out of memory for the checksums of %d arrays", n);
+    if (!one || !each) rd_fail(st, RD_EENV, "out of memory for the checksums of %d arrays", n);
     RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_allgather(r->comm, of_param, each, (int64_t)n * (int64_t)sizeof *of_param, st));
     for (int k = 0; k < n; k++) {
-        const rd_param *p = rd_params_at(r->params, k);
-        mine[k] = rd_crc32c(0, rd_params_values(r->params) + p->offset, (size_t)p->n * sizeof(float));
-    }
-    RD_TRY(rd_comm_allgather(r->comm, mine, all, (int64_t)n * (int64_t)sizeof *mine, st));
-    for (int k = 0; k < n; k++) {
-        for (int i = 0; i < size; i++) one[i] = all[(size_t)i * (size_t)n + (size_t)k];
-        int bad = 0;
-        while (bad < size && is_of_most(one, size, bad)) bad++;
-        if (bad == size) continue;
+        for (int i = 0; i < size; i++) one[i] = each[(size_t)i * (size_t)n + (size_t)k];
+        const int bad = first_odd(all, one, size);
+        if (bad < 0) continue;
         *odd = bad;
         *name = rd_params_at(r->params, k)->name;
         break;
     }
 done:
-    free(mine);
     free(one);
-    free(all);
+    free(each);
+    return st->code;
+}
+
+/* The owner of a copy, for people. */
+static void who(const record *c, int rank, char out[128])
+{
+    if (c->shared)
+        (void)snprintf(out, 128, "host %s (%d ranks, one copy)", c->host, c->local_size);
+    else
+        (void)snprintf(out, 128, "rank %d", rank);
+}
+
+static rd_code compare(rd_run *r, const record *all, const uint64_t *of_param, rd_status *st)
+{
+    const int size = r->world->size;
+    const char *name = "?", *other = all[0].shared ? "most hosts" : "most ranks",
+               *remedy = "nothing was saved since, start again to go on from the last checkpoint, and suspect";
+    char text[128];
+    uint64_t *sum = calloc((size_t)size, sizeof *sum);
+    int odd = -1;
+    if (!sum) rd_fail(st, RD_EENV, "out of memory for %d checksums", size);
+    RD_TRY(run_agree(r, st));
+    for (int i = 0; i < size; i++) {
+        sum[i] = all[i].sum;
+        if (all[i].damaged < 0) continue;
+        who(&all[i], i, text);
+        r->agreed = true;
+        rd_fail(st, RD_ENUMERIC,
+                "after step %" PRId64 " %s holds other weights than its last update left, first in '%s'; %s that machine's memory",
+                r->at.step, text, rd_params_at(r->params, all[i].damaged)->name, remedy);
+        goto done;
+    }
+    odd = first_odd(all, sum, size);
+    if (odd >= 0) {
+        RD_TRY(name_array(r, all, of_param, &odd, &name, st));
+        if (n_copies(all, size) == 2) other = all[0].shared ? "rank 0's host" : "rank 0";
+        who(&all[odd], odd, text);
+        r->agreed = true;
+        rd_fail(st, RD_ENUMERIC, "after step %" PRId64 " %s holds other weights than %s, first in '%s'; %s that machine",
+                r->at.step, text, other, name, remedy);
+        goto done;
+    }
+    for (int i = 1; i < size; i++) {
+        if (same_norm(all[i].norm, all[0].norm)) continue;
+        r->agreed = true;
+        rd_fail(st, RD_ENUMERIC,
+                "at step %" PRId64 " rank %d (%s) has a gradient of norm %.17g, rank 0 one of %.17g, after a sum that gives all the "
+                "same; %s that machine or the network to it", r->at.step, i, all[i].host, all[i].norm, all[0].norm, remedy);
+        goto done;
+    }
+done:
+    free(sum);
     return st->code;
 }
 
 rd_code run_check_replicas(rd_run *r, rd_status *st)
 {
-    const uint32_t mine = rd_crc32c(0, rd_params_values(r->params), (size_t)rd_params_span(r->params) * sizeof(float));
-    const int size = r->world->size;
-    const char *name;
-    int odd = -1;
-    if (size == 1) return st->code;
-    uint32_t *all = malloc((size_t)size * sizeof *all);
-    if (!all) return rd_fail(st, RD_EENV, "out of memory");
+    const rd_world *w = r->world;
+    const int n = rd_params_n(r->params);
+    const bool shared = is_shared(r);
+    record mine = {.norm = rd_optim_norm(r->optim),
+                   .damaged = -1,
+                   .votes = !shared || w->local_rank == 0,
+                   .shared = shared,
+                   .local_size = w->local_size};
+    int damaged = -1;
+    if (w->size == 1) return st->code;
+    record *all = calloc((size_t)w->size, sizeof *all);
+    uint64_t *of_param = calloc((size_t)n + 1, sizeof *of_param);
+    if (!all || !of_param) rd_fail(st, RD_EENV, "out of memory for checksums of the weights");
+    RD_TRY(run_agree(r, st));
+    (void)rd_optim_checksums(r->optim, of_param, &damaged, st);
+    RD_TRY(run_agree(r, st));
+    mine.damaged = damaged;
+    mine.sum = UINT64_C(14695981039346656037);
+    for (int i = 0; i < n; i++) mine.sum = (mine.sum ^ of_param[i]) * UINT64_C(1099511628211);
+    (void)snprintf(mine.host, sizeof mine.host, "%s", w->host);
     RD_TRY(rd_comm_allgather(r->comm, &mine, all, sizeof mine, st));
-    for (int i = 0; i < size && odd < 0; i++)
-        if (!is_of_most(all, size, i)) odd = i;
-    if (odd < 0) goto done;
-    RD_TRY(name_array(r, &odd, &name, st));
-    r->agreed = true;
-    rd_fail(st, RD_ENUMERIC,
-            "after step %" PRId64 " rank %d holds other weights than %s, first in '%s'; nothing was saved since, start again to go on from "
-            "the last checkpoint, and suspect that rank's machine",
-            r->at.step, odd, size == 2 ? "rank 0" : "most ranks", name);
+    RD_TRY(compare(r, all, of_param, st));
 done:
     free(all);
+    free(of_param);
+    return st->code;
+}
+
+/* ---- values and slots from rank 0 to all ---- */
+
+/* One rank of each copy writes into it. */
+static rd_code spread(rd_run *r, float *x, int64_t n, float *piece, int64_t room, rd_status *st)
+{
+    const rd_world *w = r->world;
+    const bool writes = w->rank != 0 && (!is_shared(r) || w->local_rank == 0);
+    for (int64_t i = 0; i < n; i += room) {
+        const int64_t m = n - i < room ? n - i : room;
+        if (w->rank == 0) memcpy(piece, x + i, (size_t)m * sizeof *x);
+        RD_TRY(rd_comm_bcast(r->comm, piece, m * (int64_t)sizeof *x, 0, st));
+        if (writes) memcpy(x + i, piece, (size_t)m * sizeof *x);
+    }
+done:
+    return st->code;
+}
+
+rd_code run_spread_weights(rd_run *r, rd_status *st)
+{
+    enum { PIECE = 1 << 20 };
+    if (r->world->size == 1) {
+        rd_params_touch(r->params);
+        return st->code;
+    }
+    float *piece = malloc(PIECE * sizeof *piece);
+    if (!piece) rd_fail(st, RD_EENV, "out of memory for a piece of the weights");
+    RD_TRY(run_agree(r, st));
+    RD_TRY(spread(r, rd_params_values(r->params), rd_params_span(r->params), piece, PIECE, st));
+    for (int k = 0; k < rd_params_n_slots(r->params); k++)
+        RD_TRY(spread(r, rd_params_slot(r->params, k), rd_params_trained_span(r->params), piece, PIECE, st));
+    RD_TRY(rd_comm_local_barrier(r->comm, st)); /* who shares a copy waits until it is whole */
+    rd_params_touch(r->params);
+done:
+    free(piece);
     return st->code;
 }

@@ -327,7 +327,6 @@ rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
         run_progress at;
         int64_t found;
     } msg = {.at = r->at};
-    const int64_t bytes = rd_params_span(r->params) * (int64_t)sizeof(float);
     *found = false;
     if (r->world->rank == 0) (void)read_root(r, what, found, st);
     RD_TRY(run_agree(r, st));
@@ -337,11 +336,7 @@ rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
     *found = msg.found != 0;
     if (!*found) goto done;
     r->at = msg.at;
-    RD_TRY(rd_comm_bcast(r->comm, rd_params_values(r->params), bytes, 0, st));
-    const int64_t slot_bytes = rd_params_trained_span(r->params) * (int64_t)sizeof(float);
-    for (int k = 0; k < rd_params_n_slots(r->params); k++)
-        RD_TRY(rd_comm_bcast(r->comm, rd_params_slot(r->params, k), slot_bytes, 0, st));
-    rd_params_touch(r->params);
+    RD_TRY(run_spread_weights(r, st));
 done:
     return st->code;
 }

@@ -148,6 +148,9 @@ static rd_code check_any(rd_run *r, rd_status *st)
     if (strcmp(r->c.sampling, "independent") == 0 || r->cli->split_data_per_rank)
         return rd_fail(st, RD_EUSAGE, "%s: 'deterministic' any with %s, where the samples of a step depend on the number of ranks", at,
                        r->cli->split_data_per_rank ? "--split_data_per_rank" : "'sampling' independent");
+    if (run_wire(r) != RD_WIRE_F32)
+        return rd_fail(st, RD_EUSAGE, "%s: 'allreduce_dtype' %s with 'deterministic' any: sums would depend on the number of hosts; take "
+                       "float32", rd_config_where(r->config, "allreduce_dtype"), r->c.allreduce_dtype);
     if (w->local_size * w->n_hosts != w->size || w->rank / w->local_size != w->host_index)
         return rd_fail(st, RD_EENV, "'deterministic' any needs the same number of ranks on each host, neighbours together; mpirun "
                        "--map-by slot with equal slots does that");
@@ -160,7 +163,7 @@ static rd_code check_any(rd_run *r, rd_status *st)
 
 static rd_code read_config(rd_run *r, rd_status *st)
 {
-    r->mode = r->cli->mode_bit;
+    r->mode = r->cli->mode_bit == RD_MODE_PLAN ? RD_MODE_BENCH : r->cli->mode_bit; /* the steps of bench mode */
     RD_TRY(force_keys(r, st));
     RD_TRY(rd_config_read(r->config, &rd_group_run, r->mode, &r->c, st));
     if (!r->c.has_eval_batch_size) r->c.eval_batch_size = r->c.batch_size;
@@ -214,6 +217,16 @@ static rd_code share_gradients(rd_run *r, rd_status *st)
     return RD_OK;
 }
 
+/* Collective. One copy of weights and optimizer state for the ranks of a host, each of which updates its share. */
+static rd_code share_weights(rd_run *r, rd_status *st)
+{
+    char why[200];
+    (void)rd_optim_share(r->optim, r->comm, why, st);
+    if (run_agree(r, st) != RD_OK) return st->code;
+    if (why[0]) rd_info(r->log, "every rank keeps and updates all weights for itself: %s", why);
+    return RD_OK;
+}
+
 rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st)
 {
     const int threads = r->c.threads > 0 ? (int)r->c.threads : r->world->n_cpus;
@@ -234,14 +247,21 @@ rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_
     if (with_optim) rd_tape_set_seed(r->tape, (float)r->oc.loss_scale);
     RD_TRY(rd_arena_new((size_t)1 << 20, &r->data, st));
 done:
-    if (run_agree(r, st) == RD_OK && with_optim && r->world->size > 1) (void)share_gradients(r, st);
+    if (run_agree(r, st) == RD_OK && with_optim && r->world->size > 1 && share_gradients(r, st) == RD_OK)
+        (void)share_weights(r, st);
+    if (st->code == RD_OK && with_optim) {
+        (void)exchange_new(r, &r->exchange, st);
+        (void)run_agree(r, st);
+    }
     return st->code;
 }
 
 static void release(rd_run *r)
 {
     rd_watch_stop(r->watch);
+    trace_free(r->trace);
     rd_arena_free(r->data);
+    exchange_free(r->exchange);
     rd_tape_free(r->tape);
     rd_optim_free(r->optim);
     if (r->model_self) r->model->destroy(r->model_self);
@@ -283,7 +303,13 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
                 .config = config,
                 .started_ns = started_ns,
                 .at = {.best_step = -1, .plateau = {.factor = 1.0}}};
+    /* Where there is nothing to save, a request ends the process, as it always does. */
+    if (cli->mode_bit == RD_MODE_TRAIN || cli->mode_bit == RD_MODE_TRAIN_EVAL) signals_start();
     RD_TRY(world_check_start(&r, st));
+    if (cli->mode_bit == RD_MODE_PLAN && !cli->config_file) {
+        (void)run_plan_recorded(&r, st);
+        goto done;
+    }
     RD_TRY(read_config(&r, st));
     /* Alone in infer mode, a rank may be waiting for a person to type. */
     if (r.mode != RD_MODE_INFER || r.world->size > 1) {
@@ -302,7 +328,10 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
         RD_TRY(run_infer(&r, st));
         break;
     case RD_MODE_BENCH:
-        RD_TRY(run_bench(&r, st));
+        RD_TRY(cli->mode_bit == RD_MODE_PLAN ? run_plan(&r, st) : run_bench(&r, st));
+        break;
+    case RD_MODE_PLAN: /* is one of the above */
+    case RD_MODE_DOCTOR: /* needs no run */
         break;
     }
 done:

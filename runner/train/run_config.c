@@ -32,10 +32,10 @@ static rd_code first_rate(rd_config *c, rd_status *st)
     return rd_config_put(c, "learning_rate", json_real(rate), key, st);
 }
 
-/* Bench mode needs no file: the flags of other programs say all. */
+/* Bench mode needs no file: the flags of other programs say all. Nor does plan mode, with a log folder. */
 static bool by_flags(const rd_cli *cli)
 {
-    return cli->mode_bit == RD_MODE_BENCH && (!cli->config_file || !cli->config_file[0]);
+    return (cli->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN)) && (!cli->config_file || !cli->config_file[0]);
 }
 
 static rd_code bench_flags(rd_config *c, const rd_cli *cli, rd_strbuf *said, rd_status *st)

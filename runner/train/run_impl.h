@@ -18,6 +18,7 @@
 #include "rd/tape.h"
 #include "rd/train.h"
 #include "rd/watch.h"
+#include "trace.h"
 
 typedef struct run_config {
     int64_t check_replicas_every, micro_batches, batch_size, eval_batch_size, infer_batch_size, num_gpus, num_epochs, iter_size, threads, seed;
@@ -25,7 +26,10 @@ typedef struct run_config {
     int64_t image_frequency;
     bool has_num_epochs, has_eval_batch_size, has_eval_frequency, print_samples, reset_optimizer, shuffle;
     bool multi_reference, drop_last_batch;
-    double stall_warn_s, stall_abort_s;
+    double stall_warn_s, stall_abort_s, bucket_mb;
+    const char *allreduce_dtype, *overlap;
+    bool trace_ops;
+    const char *trace_steps, *sparse_embeddings;
     const char *dtype, *metric, *model, *dataset, *checkpoint, *mode, *deterministic, *sampling;
 } run_config;
 
@@ -46,6 +50,7 @@ typedef struct run_progress {
     rd_plateau plateau;
 } run_progress;
 
+typedef struct exchange exchange;
 typedef struct rd_run {
     /* borrowed */
     rd_comm *comm;
@@ -76,6 +81,9 @@ typedef struct rd_run {
     rd_strbuf notices; /* what the mode forced into the config, for the banner */
     bool owns_logdir;  /* the lock is rank 0's: errors may be left there */
     bool agreed;
+    exchange *exchange; /* owned; NULL: nothing is trained */
+    run_times times;
+    run_trace *trace; /* owned; NULL: none asked for */
 } rd_run;
 
 /* run.c */
@@ -136,7 +144,8 @@ void gallery_write(rd_events *e, int64_t step, const char *tag, const gallery *g
 void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t n, const rd_dataset *d, rd_status *st);
 
 /* replicas.c */
-rd_code run_check_replicas(rd_run *r, rd_status *st); /* Collective; RD_ENUMERIC names rank and array */
+rd_code run_check_replicas(rd_run *r, rd_status *st); /* Collective; RD_ENUMERIC names rank or host, and array */
+rd_code run_spread_weights(rd_run *r, rd_status *st); /* Collective: values and slots of rank 0 to all copies */
 
 /* fault.c */
 rd_code run_phase(rd_run *r, rd_phase phase, int64_t step, rd_status *st); /* says what this rank begins */
@@ -183,6 +192,37 @@ rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t
 /* One batch made by hand (interactive use). */
 rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st);
 
+/* embeddings.c: gradients of which a step fills few rows */
+typedef struct embeddings embeddings;
+typedef struct embeddings_sent { /* bytes: of the rows that were summed; to other hosts by this rank */
+    int64_t bytes, wire_bytes;
+} embeddings_sent;
+/* Collective, after the gradients have their place. */
+rd_code embeddings_new(rd_run *r, embeddings **out, rd_status *st);
+void embeddings_free(embeddings *e);
+/* The tables whose gradients embeddings_sum sums, by their place in the arenas. */
+int embeddings_n(const embeddings *e);
+const rd_param *embeddings_param(const embeddings *e, int i);
+/* Zeroes the whole gradient arena of this rank. keep_marks: the step goes on, what was touched will be summed. */
+void embeddings_zero_grads(embeddings *e, bool keep_marks);
+/* Collective. Gradients of table i become the sum over ranks. */
+rd_code embeddings_sum(embeddings *e, int i, embeddings_sent *sent, rd_status *st);
+
+/* exchange.c: gradients of all ranks become their sum */
+rd_wire run_wire(const rd_run *r); /* allreduce_dtype */
+rd_code exchange_new(rd_run *r, exchange **out, rd_status *st); /* Collective, after the gradients have their place */
+void exchange_free(exchange *x);                                /* NULL is fine; before the tape */
+void exchange_describe(const exchange *x, rd_strbuf *out);      /* a line for the banner, or nothing */
+void exchange_begin(exchange *x); /* of a step: gradients are zero */
+void exchange_clear(exchange *x); /* they are again, between the parts of a step */
+/* The next backward gives the last contributions. before (may be NULL): elements [from, from + n) of the arena have got them,
+ * and are to be made whole; once for each. */
+typedef void exchange_before(void *ctx, int64_t from, int64_t n);
+void exchange_last(exchange *x, exchange_before *before, void *ctx);
+void exchange_settle(exchange *x); /* backward is over, or was none; the caller's thread may call MPI again */
+/* Collective. *out: what it took; as it was on one rank. */
+rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st);
+
 /* train_step.c: one update, on all ranks */
 typedef struct step_sums { /* over the samples of all ranks */
     double loss, weight, nll, targets, correct, top5, tokens_src, tokens_tgt, samples, hash;
@@ -212,6 +252,7 @@ struct stepper {
     gallery pictures;
     bool count_flops;
     double input_s, comm_s; /* of the last step, on this rank: waited for input, in the sums over ranks */
+    step_comm comm;         /* of the last step's gradients, on this rank */
     rd_code (*make)(stepper *s, rd_batch *out, rd_status *st); /* NULL: batches come from the plan; bench sets it */
 };
 void stepper_init(stepper *s, rd_run *r);
@@ -230,6 +271,11 @@ rd_code run_eval(rd_run *r, rd_status *st);
 rd_code run_infer(rd_run *r, rd_status *st);
 rd_code run_bench(rd_run *r, rd_status *st);
 
+/* plan_mode.c. Collective: what more hosts would bring, from steps measured now; from what a run has left in its log folder,
+ * without a config. */
+rd_code run_plan(rd_run *r, rd_status *st);
+rd_code run_plan_recorded(rd_run *r, rd_status *st);
+
 /* recorder.c: what rank 0 writes while it trains */
 typedef struct step_record {
     int64_t step, epoch;
@@ -243,6 +289,8 @@ typedef struct step_record {
     double samples, targets;                   /* of this step */
     int64_t epoch_samples, epoch_samples_hash; /* since the epoch began: shows that each sample comes once */
     int64_t skipped;
+    const rank_times *ranks;    /* since the last record; NULL: one rank */
+    const char *comm_algorithm; /* NULL: not said */
     size_t step_bytes; /* peak of the step's arena */
 } step_record;
 typedef struct recorder recorder;

@@ -1,17 +1,30 @@
 /* signals.c -- requests from outside. A handler only sets a flag; the ranks agree at the next step through the control
- * block of the training loop (train.c), so that all of them save and stop at the same step. */
+ * block of the training loop (train.c), or where they agree on how a part of an evaluation ended (evaluate.c), so that all of them save
+ * and stop at the same step.
+ *
+ * USR1: save and go on. TERM, INT, USR2: save and stop; a second one: leave at once. One request may come twice, through the process
+ * group and from the launcher, so what follows within a fifth of a second is no second one. */
 #include "run_impl.h"
 
 #include <signal.h>
 #include <unistd.h>
 
-/* The only mutable globals of the module: a handler has nothing else to write to. */
+static const int64_t repeat_ns = 200000000;
+
+/* The only mutable globals of the module: a handler has nothing else to write to. stopped_ns is for on_stop alone, which its own
+ * signals do not interrupt. */
 static volatile sig_atomic_t stop_signal, save_asked;
+static int64_t stopped_ns;
 
 static void on_stop(int sig)
 {
-    if (stop_signal) _exit(128 + sig); /* asked twice: no waiting for the step to end */
-    stop_signal = sig;
+    const int64_t now = rd_now_ns(); /* clock_gettime is allowed in a handler */
+    if (!stop_signal) {
+        stopped_ns = now;
+        stop_signal = sig;
+    } else if (now - stopped_ns > repeat_ns) {
+        _exit(128 + sig);
+    }
 }
 
 static void on_save(int sig)
@@ -24,6 +37,9 @@ void signals_start(void)
 {
     struct sigaction sa = {.sa_flags = SA_RESTART};
     sigemptyset(&sa.sa_mask);
+    sigaddset(&sa.sa_mask, SIGTERM);
+    sigaddset(&sa.sa_mask, SIGINT);
+    sigaddset(&sa.sa_mask, SIGUSR2);
     sa.sa_handler = on_stop;
     (void)sigaction(SIGTERM, &sa, NULL);
     (void)sigaction(SIGINT, &sa, NULL);

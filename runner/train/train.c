@@ -3,7 +3,7 @@
  * What happens at a step is decided by numbers that all ranks share: the step, and the control block of the step
  * (step_sums). Rank 0's clock and every rank's signals only put a request into the next control block, so all ranks
  * save, evaluate and stop at the same step without another message. */
-#include "run_impl.h"
+#include "plan_impl.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,6 +34,10 @@ typedef struct trainer {
     int64_t skipped_in_row;
     /* since the last record, and since the epoch began */
     window since_record, since_epoch;
+    times_window mine; /* since the last record, of this rank */
+    rank_times ranks;  /* of the last record */
+    plan_sums sums;    /* for the summary at the end */
+    int64_t n_steps;   /* of this run */
     int64_t epoch_ns;
     bool epoch_whole; /* seen from its first batch */
 } trainer;
@@ -96,6 +100,7 @@ static rd_code save(trainer *t, bool must, rd_status *st)
     if (own.code == RD_OK) t->saved_step = r->at.step;
     t->last_save_ns = rd_now_ns();
     rd_watch_beat(r->watch, RD_PHASE_UPDATE, r->at.step);
+    trace_enter(r, TRACE_NONE);
 done:
     return st->code;
 }
@@ -129,15 +134,26 @@ static void watch_plateau(trainer *t, const eval_result *v)
             name, r->at.plateau.best, r->sc.plateau_patience, RD_S(r->sc.plateau_patience), rate_now(t));
 }
 
-/* regular: not only because the run ends here; a longer run would not have it, so the plateau rule passes it over. */
-static rd_code evaluate(trainer *t, bool regular, rd_status *st)
+/* regular: not only because the run ends here; a longer run would not have it, so the plateau rule passes it over. *stop: all ranks
+ * were asked to stop, and left it; a regular one is still due then. */
+static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
     eval_result v = {0};
     rd_status own = {0};
     const char *name;
     bool higher;
-    RD_TRY(run_evaluate(r, &v, st));
+    trace_enter(r, TRACE_EVALUATE);
+    if (run_evaluate(r, &v, st) == RD_ESTOP) {
+        *st = (rd_status){.rank = -1};
+        r->agreed = false;
+        r->at.eval_due = regular;
+        *stop = true;
+        rd_info(r->log, "the evaluation at step %" PRId64 " is left: asked to stop%s", r->at.step,
+                regular ? "; the same command begins with it" : "; --mode=eval does it");
+    }
+    trace_enter(r, TRACE_NONE);
+    if (*stop || st->code != RD_OK) goto done;
     r->at.eval_due = false;
     if (regular) watch_plateau(t, &v);
     if (r->world->rank != 0) goto done;
@@ -229,6 +245,8 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .epoch_samples = r->at.samples,
                        .epoch_samples_hash = r->at.samples_hash,
                        .skipped = r->at.skipped,
+                       .ranks = r->world->size > 1 ? &t->ranks : NULL,
+                       .comm_algorithm = t->stepper.comm.algorithm,
                        .step_bytes = rd_arena_peak(rd_tape_arena(r->tape))};
     s->eta_s = s->step_s * (double)(t->last_step - r->at.step);
 }
@@ -289,6 +307,53 @@ static void record(trainer *t, const step_sums *sum, const rd_optim_stats *stats
 
 /* ---- the loop ---- */
 
+enum { WARM_UP = 2, ENOUGH = 10 }; /* steps that are slower than others; steps that a summary needs */
+
+/* After a step that began with so many seconds of own work. */
+static void add_times(trainer *t, double busy_before, double seconds, const step_sums *sum)
+{
+    const rd_run *r = t->run;
+    const step_comm *c = &t->stepper.comm;
+    times_window *w = &t->mine;
+    w->steps++;
+    w->busy_s += times_busy(&r->times) - busy_before;
+    w->comm_s += c->total_s;
+    w->exposed_s += c->exposed_s;
+    w->bytes += c->bytes;
+    w->wire_bytes += c->wire_bytes;
+    if (++t->n_steps <= WARM_UP)
+        plan_sums_start(&t->sums, r);
+    else
+        plan_sums_add(&t->sums, &t->stepper, seconds, sum->samples,
+                      r->model->unit ? sum->samples : sum->tokens_src + sum->tokens_tgt);
+}
+
+/* Collective. What a step consisted of, what more hosts would bring, and the figures for plan mode. */
+static rd_code summarize(trainer *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    plan_run m;
+    rd_strbuf line = {0}, notes = {0};
+    rd_status own = {0};
+    int per_host = 1;
+    if (t->sums.steps < ENOUGH) return RD_OK;
+    RD_TRY(plan_collect(r, &t->sums, &m, st));
+    if (r->world->rank != 0) goto done;
+    if (plan_write(&m, r->cli->logdir, &own) != RD_OK) rd_warn(r->log, "records are incomplete: %s", own.msg);
+    plan_shares(&m, &line);
+    rd_info(r->log, "%s", rd_strbuf_str(&line));
+    own = (rd_status){0};
+    if (r->world->size > 1 && plan_change(r->config, &m, &per_host, &notes, &own) == RD_OK) {
+        rd_strbuf_reset(&line);
+        plan_short(&m, &line);
+        rd_info(r->log, "%s; all of it: run_dist --mode=plan --logdir=%s", rd_strbuf_str(&line), r->cli->logdir);
+    }
+done:
+    rd_strbuf_release(&line);
+    rd_strbuf_release(&notes);
+    return st->code;
+}
+
 static void note_skip(trainer *t)
 {
     rd_run *r = t->run;
@@ -332,7 +397,10 @@ static rd_code one_step(trainer *t, bool *stop, rd_status *st)
                           .save = asked || (root && begin_ns >= t->next_save_ns) ? 1.0 : 0.0,
                           .skipped = (double)t->skipped_in_row};
     step_sums sum;
-    rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL};
+    rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL,
+                            .want_grads = due && root && r->c.histogram_frequency > 0};
+    RD_TRY(trace_step(r, step, st));
+    const double busy = times_busy(&r->times);
     t->stepper.want_sample = due && root;
     /* Pictures go out with the next record. */
     t->stepper.want_pictures = root && run_is_image(r) && images > 0 && (step == 1 || step % images == 0);
@@ -346,18 +414,24 @@ static rd_code one_step(trainer *t, bool *stop, rd_status *st)
     window_add(&t->since_record, &sum, seconds);
     window_add(&t->since_epoch, &sum, seconds);
     if (r->c.check_replicas_every > 0 && step % r->c.check_replicas_every == 0) RD_TRY(run_check_replicas(r, st));
+    add_times(t, busy, seconds, &sum);
+    if (due && r->world->size > 1) {
+        RD_TRY(times_gather(r, &t->mine, &t->ranks, st));
+        t->mine = (times_window){0};
+    }
     if (root) record(t, &sum, &stats, lr, due);
     if (stats.finite)
         t->skipped_in_row = 0;
     else
         note_skip(t);
     note_epoch(t, done_before);
+    trace_step_end(r);
     *stop = sum.stop > 0.0;
     /* Before a save, which then holds what the evaluation changes (best, plateau). A stop cannot wait: the next start
      * begins with the evaluation. */
     r->at.eval_due = eval_due(t, step, done_before);
     if (!*stop && (r->at.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
-        RD_TRY(evaluate(t, r->at.eval_due, st));
+        RD_TRY(evaluate(t, r->at.eval_due, stop, st));
     if (sum.save > 0.0 && !*stop && step < t->last_step) RD_TRY(save(t, false, st));
 done:
     return st->code;
@@ -367,13 +441,16 @@ static rd_code loop(trainer *t, rd_status *st)
 {
     rd_run *r = t->run;
     bool stop = false;
-    signals_start();
     plan_save(t, r->cli->checkpoint_frequency);
-    if (r->at.eval_due && r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(evaluate(t, true, st));
+    if (r->at.eval_due && r->mode == RD_MODE_TRAIN_EVAL) {
+        RD_TRY(evaluate(t, true, &stop, st));
+        if (!stop) t->saved_step = -1; /* that checkpoint says that it is due */
+    }
     while (r->at.step < t->last_step && !stop) RD_TRY(one_step(t, &stop, st));
     rd_live(r->log, NULL);
     if (t->saved_step != r->at.step) RD_TRY(save(t, true, st));
-    if (stop && r->at.step < t->last_step) {
+    RD_TRY(summarize(t, st));
+    if (stop && (r->at.step < t->last_step || r->at.eval_due)) {
         rd_info(r->log, "stopped on request at step %" PRId64 ", checkpoint saved; the same command goes on from here",
                 r->at.step);
         r->agreed = true;
@@ -434,7 +511,7 @@ rd_code run_train(rd_run *r, rd_status *st)
     t.watched = console_watched(r);
     stepper_init(&t.stepper, r);
     RD_TRY(open_run(&t, st));
-    if (r->at.step >= t.last_step) {
+    if (r->at.step >= t.last_step && !(r->at.eval_due && r->mode == RD_MODE_TRAIN_EVAL)) {
         rd_info(r->log,
                 "nothing to do: step %" PRId64 " of %" PRId64 " is done; a higher --max_steps (or num_epochs) goes on",
                 r->at.step, t.last_step);
@@ -445,12 +522,17 @@ rd_code run_train(rd_run *r, rd_status *st)
         if (st->code == RD_OK && r->mode == RD_MODE_TRAIN_EVAL) (void)eval_records_open(r, &t.eval, st);
     }
     RD_TRY(run_agree(r, st));
+    RD_TRY(trace_open(r, r->at.step + 1, st));
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(loop(&t, st));
     rd_info(r->log, "done: step %" PRId64 " in %s, peak memory of rank 0 %.0f MB; look with: tensorboard --logdir %s",
             r->at.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), run_peak_bytes() * 1e-6,
             r->cli->logdir);
 done:
+    if (r->trace && (st->code == RD_OK || r->agreed)) {
+        rd_status own = {0};
+        if (trace_finish(r, &own) != RD_OK) rd_warn(r->log, "the trace is not whole: %s", own.msg);
+    }
     recorder_free(t.records, st->code == RD_OK || st->code == RD_ESTOP ? 1 : 2);
     eval_records_close(&t.eval);
     stepper_release(&t.stepper);

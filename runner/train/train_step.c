@@ -4,6 +4,8 @@
  *     control block: sums and requests of all ranks     gradients: sum over all ranks
  *     w <- update(gradient / (loss_scale * total weight))
  *
+ * With several hosts the gradients' sum begins during the last backward (exchange.c).
+ *
  * Every rank contributes the gradient of a sum and its weight, so an uneven last batch, a rank without samples and
  * accumulation need no special case. Which samples a step uses follows from the plan of the epoch and the position
  * alone. */
@@ -228,6 +230,7 @@ static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, r
     RD_TRY(r->model->loss(r->model_self, r->tape, b, &out, st));
     RD_TRY(rd_tape_check(r->tape, st));
     if (b->n == 0) goto done;
+    trace_enter(r, TRACE_BACKWARD);
     RD_TRY(rd_tape_backward(r->tape, out.loss, st));
     sum->loss += out.loss_sum;
     sum->weight += out.weight;
@@ -246,28 +249,41 @@ done:
     return st->code;
 }
 
-/* The gradient arena holds part j: adds it to the sums of the parts before it as a binary counter carries, so that parts are
- * added along the tree ((0 + 1) + (2 + 3)) + ..., whose upper levels are the sum over ranks. Afterwards the arena is zero,
- * or, after the last part, the sum of all. */
+/* Elements [from, from + n) of the gradient arena hold part j: adds the sums of the parts before it as a binary counter
+ * carries, so that parts are added along the tree ((0 + 1) + (2 + 3)) + ..., whose upper levels are the sum over ranks.
+ * Returns the first level that part j does not complete. */
+static int carry(const stepper *s, int64_t j, int64_t from, int64_t n)
+{
+    float *restrict g = rd_params_grads(s->run->params) + from;
+    int k = 0;
+    for (; j >> k & 1; k++) {
+        const float *restrict before = s->sum[k] + from;
+        for (int64_t i = 0; i < n; i++) g[i] = before[i] + g[i];
+    }
+    return k;
+}
+
+static void add_last_part(void *ctx, int64_t from, int64_t n)
+{
+    const stepper *s = ctx;
+    (void)carry(s, s->mine - 1, from, n);
+}
+
+/* Any but the last: afterwards the arena is zero. */
 static rd_code add_part(stepper *s, int64_t j, rd_status *st)
 {
     const int64_t span = rd_params_span(s->run->params);
-    float *restrict g = rd_params_grads(s->run->params);
-    int k = 0;
-    for (; j >> k & 1; k++) {
-        const float *restrict before = s->sum[k];
-        for (int64_t i = 0; i < span; i++) g[i] = before[i] + g[i];
-    }
-    if (j + 1 == s->mine) return RD_OK;
+    const float *g = rd_params_grads(s->run->params);
+    const int k = carry(s, j, 0, span);
     if (!s->sum[k]) s->sum[k] = malloc((size_t)span * sizeof *g);
     if (!s->sum[k]) return rd_fail(st, RD_EENV, "out of memory for the sums of %lld parts of a batch", 1LL << k);
     memcpy(s->sum[k], g, (size_t)span * sizeof *g);
-    memset(g, 0, (size_t)span * sizeof *g);
+    exchange_clear(s->run->exchange);
     return RD_OK;
 }
 
-/* One global batch: this rank's parts of it. last: no batch follows. */
-static rd_code one_batch(stepper *s, bool last, step_sums *out, rd_status *st)
+/* One global batch: this rank's parts of it. ends: the step does; last: no batch follows. */
+static rd_code one_batch(stepper *s, bool ends, bool last, step_sums *out, rd_status *st)
 {
     rd_run *r = s->run;
     for (int64_t j = 0; j < s->mine; j++) {
@@ -278,8 +294,9 @@ static rd_code one_batch(stepper *s, bool last, step_sums *out, rd_status *st)
         else
             RD_TRY(next_batch(s, j, last, &b, st));
         RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->at.step + 1, st));
+        if (ends && j + 1 == s->mine) exchange_last(r->exchange, s->mine > 1 ? add_last_part : NULL, s);
         RD_TRY(forward_backward(s, &b, out, st));
-        if (s->mine > 1) RD_TRY(add_part(s, j, st));
+        if (j + 1 < s->mine) RD_TRY(add_part(s, j, st));
     }
 done:
     return st->code;
@@ -289,18 +306,18 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
 {
     enum { N_SUMS = sizeof(step_sums) / sizeof(double) };
     rd_run *r = s->run;
-    const int64_t span = rd_params_span(r->params);
-    float *g = rd_params_grads(r->params);
     *out = *in;
     s->input_s = s->comm_s = 0.0;
-    memset(g, 0, (size_t)span * sizeof *g);
+    exchange_begin(r->exchange);
     for (int64_t i = 0; i < r->c.iter_size; i++) {
         if (!s->make) {
             RD_TRY(stepper_plan(s, st));
             if (stepper_done(s)) break;
         }
-        RD_TRY(one_batch(s, i + 1 == r->c.iter_size && r->at.step + 1 >= s->last_step, out, st));
+        const bool ends = i + 1 == r->c.iter_size;
+        RD_TRY(one_batch(s, ends, ends && r->at.step + 1 >= s->last_step, out, st));
     }
+    exchange_settle(r->exchange);
     double sums[N_SUMS];
     out->input_s = s->input_s;
     const int64_t begin_ns = rd_now_ns();
@@ -308,7 +325,9 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     memcpy(sums, out, sizeof sums);
     RD_TRY(rd_comm_sum_f64(r->comm, sums, N_SUMS, st));
     memcpy(out, sums, sizeof sums);
-    RD_TRY(rd_comm_sum_f32(r->comm, g, span, st));
+    RD_TRY(run_phase(r, RD_PHASE_EXCHANGE, r->at.step + 1, st));
+    trace_enter(r, TRACE_EXCHANGE);
+    RD_TRY(exchange_finish(r->exchange, &s->comm, st));
     s->comm_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
     RD_TRY(run_phase(r, RD_PHASE_UPDATE, r->at.step + 1, st));
     r->at.step++;

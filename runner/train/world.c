@@ -1,5 +1,6 @@
 /* world.c -- the agreement of all ranks before step 0, and the banner that says what will run where. */
 #include "run_impl.h"
+#include "rd/doctor.h"
 
 #ifdef __clang__
 #define RD_COMPILER "compiler"
@@ -44,26 +45,64 @@ static rd_code same(rd_run *r, const char *name, const char *text, rd_status *st
     return st->code;
 }
 
+static void show_value(const json_t *entry, char out[160])
+{
+    char *text = json_dumps(json_object_get(entry, "value"), JSON_ENCODE_ANY | JSON_COMPACT);
+    (void)snprintf(out, 160, "%.150s", text ? text : "nothing");
+    free(text);
+}
+
+/* Collective. The file is rank 0's for all; --set may differ, where a launcher starts ranks with different words. */
+static rd_code same_config(rd_run *r, const json_t *mine, const char *dump, rd_status *st)
+{
+    int64_t n = (int64_t)strlen(dump);
+    char *theirs = NULL, a[160], b[160];
+    json_t *first = NULL, *v;
+    const char *key;
+    RD_TRY(rd_comm_bcast(r->comm, &n, sizeof n, 0, st));
+    theirs = malloc((size_t)n + 1);
+    if (!theirs) rd_fail(st, RD_EENV, "out of memory for the config");
+    if (run_agree(r, st) != RD_OK || !theirs) goto done;
+    if (r->world->rank == 0) memcpy(theirs, dump, (size_t)n);
+    RD_TRY(rd_comm_bcast(r->comm, theirs, n, 0, st));
+    first = json_loadb(theirs, (size_t)n, 0, NULL);
+    json_object_foreach((json_t *)(uintptr_t)mine, key, v)
+    {
+        const json_t *w = json_object_get(first, key);
+        if (json_equal(json_object_get(v, "value"), json_object_get(w, "value"))) continue;
+        show_value(v, a);
+        show_value(w, b);
+        rd_fail(st, RD_EDISAGREE, "config key '%s' differs: rank %d (%s) has %s, rank 0 has %s; all ranks need the same "
+                "program, config and data", key, r->world->rank, r->world->host, a, b);
+        break;
+    }
+    RD_TRY(run_agree(r, st));
+done:
+    json_decref(first);
+    free(theirs);
+    return st->code;
+}
+
 rd_code world_check_start(rd_run *r, rd_status *st)
 {
-    char text[256];
+    char text[256], id[64];
     rd_strbuf all = {0};
     json_t *effective = rd_config_effective(r->config);
     char *dump = effective ? json_dumps(effective, JSON_COMPACT) : NULL;
-    json_decref(effective);
     rd_versions(&all);
     if (!dump || all.failed) rd_fail(st, RD_EENV, "out of memory for the config");
     RD_TRY(run_agree(r, st));
-    (void)snprintf(text, sizeof text, "%.40s %016" PRIx64, RD_VERSION, fnv(fnv_start, all.s, all.n));
-    RD_TRY(same(r, "program and library versions", text, st));
+    rd_program_id(id);
+    (void)snprintf(text, sizeof text, "%.40s, %s, libraries %016" PRIx64, RD_VERSION, id, fnv(fnv_start, all.s, all.n));
+    RD_TRY(same(r, "program file and library versions", text, st));
     (void)snprintf(text, sizeof text, "--mode=%s --max_steps=%" PRId64 " --summary_frequency=%" PRId64 "%s",
                    r->cli->mode, r->cli->max_steps, r->cli->summary_frequency,
                    r->cli->split_data_per_rank ? " --split_data_per_rank" : "");
     RD_TRY(same(r, "flags", text, st));
-    (void)snprintf(text, sizeof text, "%016" PRIx64, fnv(fnv_start, dump, strlen(dump)));
-    RD_TRY(same(r, "config", text, st));
+    RD_TRY(same_config(r, effective, dump, st));
 done:
     rd_strbuf_release(&all);
+    json_decref(effective);
     free(dump);
     return st->code;
 }
@@ -110,6 +149,9 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
             w->n_hosts, w->n_hosts == 1 ? "" : "s", w->comm, w->library[0] ? ", " : "", w->library,
             rd_backend_threads(r->backend), rd_backend_threads(r->backend) == 1 ? "" : "s");
     if (w->size > 1) rd_info(r->log, "%s", rd_comm_note(r->comm));
+    if (r->exchange) exchange_describe(r->exchange, &s);
+    banner_lines(r, "", rd_strbuf_str(&s));
+    rd_strbuf_reset(&s);
     rd_info(r->log, "device: %s", rd_backend_describe(r->backend));
     rd_info(r->log, "model: %s, %s parameters (%.1f MB)", r->model->name,
             console_count((double)rd_params_count(r->params), a), (double)rd_params_count(r->params) * 4e-6);

@@ -56,10 +56,10 @@ case ${BUILD:-} in *asan*) each=40 ;; esac # sanitizers are slow, and the select
 while IFS='|' read -r kind status text seconds; do
     for np in 2 4; do
         for rank in 0 $((np - 1)); do
-            for phase in input compute wait update; do
+            for phase in input compute wait exchange update; do
                 case $kind:$phase in
                 nan:wait | flip:update) ;;
-                nan:* | flip:* | slow:input | slow:update | data:wait | memory:wait) continue ;;
+                nan:* | flip:* | slow:input | slow:update | data:wait | memory:wait | data:exchange | memory:exchange) continue ;;
                 esac
                 n=$((n + 1))
                 [ "${CASES:-}" = all ] || [ $((n % each)) -eq 1 ] || [ "$kind:$np$rank" = flip:43 ] || continue

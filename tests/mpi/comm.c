@@ -139,18 +139,29 @@ static void test_cross(void **state)
     (void)state;
     rd_status st = {0};
     if (world->size < 2) skip();
-    const int64_t n[] = {1, 2, 3, 5, 1000, 77777};
-    float *x = malloc(77777 * sizeof *x), *spare = malloc(RD_CROSS_FLOATS / 2 * sizeof *spare);
-    CHECK(x && spare);
-    for (int s = 0; s < 6; s++) {
+    const int64_t n[] = {1, 2, 3, 5, 1000, 77777, RD_CROSS_FLOATS + 7};
+    const size_t largest = RD_CROSS_FLOATS + 7;
+    float *x = malloc(largest * sizeof *x);
+    double *d = malloc(1000 * sizeof *d);
+    rd_cross *c = NULL;
+    CHECK(x && d && rd_cross_new(MPI_COMM_WORLD, &c, &st) == RD_OK);
+    for (int s = 0; s < 7; s++) {
         fill(x, n[s]);
-        CHECK(rd_cross_sum(MPI_COMM_WORLD, x, n[s], spare, &st) == RD_OK && is_sum(x, 0, n[s]));
+        CHECK(rd_cross_sum(c, x, n[s], &st) == RD_OK && is_sum(x, 0, n[s]));
         for (int64_t i = 0; i < n[s]; i++) x[i] = uneven(world->rank, i);
-        CHECK(rd_cross_sum(MPI_COMM_WORLD, x, n[s], spare, &st) == RD_OK);
-        for (int64_t i = 0; world->size != 3 && i < n[s]; i++) CHECK(x[i] == tree_sum(0, world->size, i));
+        CHECK(rd_cross_sum(c, x, n[s], &st) == RD_OK);
+        for (int64_t i = 0; i < n[s]; i++) CHECK(x[i] == tree_sum(0, world->size, i));
     }
+    for (int64_t i = 0; i < 1000; i++) d[i] = value(world->rank, i) + 0.25;
+    CHECK(rd_cross_sum_f64(c, d, 1000, &st) == RD_OK);
+    for (int64_t i = 0; i < 1000; i++) {
+        double want = 0.25 * world->size;
+        for (int q = 0; q < world->size; q++) want += value(q, i);
+        CHECK(d[i] == want);
+    }
+    rd_cross_free(c);
     free(x);
-    free(spare);
+    free(d);
 }
 
 /* Parts of an arena: every size up to 5,000, and places that are no multiple of anything. What lies beside a part

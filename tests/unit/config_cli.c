@@ -21,14 +21,16 @@ static struct bad_row {
      "unknown flag '--encoder_layers'; --help lists the flags, and --set key=value is for keys of the config"},
     {"one dash", {"-logdir", "x"}, "unknown flag '-logdir'; did you mean '--logdir'?"},
     {"short flag", {"-x"}, "unknown flag '-x'; --help lists the flags, and --set key=value is for keys of the config"},
-    {"two dashes", {"--"}, "unknown flag '--'; --help lists the flags, and --set key=value is for keys of the config"},
+    {"two dashes", {"--"}, "'--' ends the flags, and what follows is a command for --restarts=N; give that in front of it, or leave '--' out"},
+    {"restarts behind two dashes", {"--", "mpirun", "--restarts=3"}, "'--' ends the flags, and what follows is a command for --restarts=N; "
+     "give that in front of it, or leave '--' out"},
     {"no name", {"--=3"}, "unknown flag '--'; --help lists the flags, and --set key=value is for keys of the config"},
     {"escape sequence in a flag",
      {"--\x1b[2J"},
      "unknown flag '--?[2J'; --help lists the flags, and --set key=value is for keys of the config"},
     {"ambiguous",
      {"--s", "3"},
-     "flag '--s' is ambiguous: --summary_frequency, --seed, --split_data_per_rank, --set; write more of it"},
+     "flag '--s' is ambiguous: --summary_frequency, --seed, --split_data_per_rank, --ssh_port, --set; write more of it"},
     {"ambiguous negation",
      {"--noprint"},
      "flag '--noprint' is ambiguous: --noprint_config, --noprint_schema, --noprint_keys; write more of it"},
@@ -62,9 +64,9 @@ static struct bad_row {
      "flag '--verbose' must be true or false, not ''; meaning: errors say where in the program they were found"},
     {"mode",
      {"--mode=trian"},
-     "flag '--mode' must be one of train, eval, infer, train_eval, bench, not 'trian'; meaning: what to do: train, "
+     "flag '--mode' must be one of train, eval, infer, train_eval, bench, plan, doctor, not 'trian'; meaning: what to do: train, "
      "eval, infer, "
-     "train_eval or bench; default train"},
+     "train_eval, bench, plan or doctor; default train"},
     {"integer: word",
      {"--max_steps=many"},
      "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not 'many'; meaning: stop at this step, counted "

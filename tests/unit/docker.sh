@@ -77,6 +77,8 @@ run c.json --logdir=logs/x|^+ docker run --rm --init .* run_dist:0.1.0 mpirun .*
 --engine ssh run c.json|keepalive_time 5 .*keepalive_intvl 1 .*keepalive_probes 3
 --engine ssh run c.json|odls_base_sigkill_timeout 30
 --engine ssh --kill_delay 7 --np 2 run c.json|-np 2 .*odls_base_sigkill_timeout 7
+--engine ssh --restarts 5 run c.json|^+ run_dist --restarts=5 --drop_dead_hosts -- mpirun .* run_dist --config_file=c.json$
+--restarts 5 run c.json|^+ docker run .* run_dist:0.1.0 run_dist --restarts=5 --drop_dead_hosts -- mpirun --hostfile
 --engine ssh --network 10.0.0.0/24 run c.json|oob_tcp_if_include 10.0.0.0/24 -mca btl_tcp_if_include 10.0.0.0/24
 --engine ssh --ports 46000 run c.json|oob_tcp_dynamic_ipv4_ports 46000-46049 -mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 100
 --engine ssh --mpi=--tag-output run c.json --set threads=1|--tag-output run_dist --config_file=c.json --set threads=1
@@ -84,6 +86,28 @@ shell node2 hostname|^+ ssh -t -F .*/own/ssh_config node2 hostname
 down|^+ ssh -p 2200 -l bob node2 sh -s
 --engine podman down --forget|grep -vxF "restrict,pty $key run_dist_cluster"
 END
+# The line is written for the mpirun that is found: what it says of its version, a piece of the line.
+mkdir mpi
+# shellcheck disable=SC2016 # a script
+printf '#!/bin/sh\ncat "$(dirname "$0")/version"\n' > mpi/mpirun
+chmod 755 mpi/mpirun
+found() { (echo "$1" > mpi/version && PATH=$work/mpi:$PATH cluster --engine ssh --network 10.0.0.0/24 --ports 46000 run c.json); }
+while IFS='|' read -r version status want; do
+    expect "$version: $want" "$status" "$want" found "$version"
+done << 'END'
+mpirun (Open MPI) 4.1.4|0|-mca plm_rsh_args -F\\ .*/own/ssh_config -mca plm_rsh_no_tree_spawn 1 -mca oob_tcp_keepalive_time 5
+mpirun (Open MPI) 4.1.4|0|-mca odls_base_sigkill_timeout 30 -mca oob_tcp_if_include 10.0.0.0/24 -mca btl_tcp_if_include 10.0.0.0/24
+mpirun.openmpi (OpenRTE) 4.1.2|0|-mca plm_rsh_args
+mpirun (Open MPI) 5.0.11|0|--prtemca plm_ssh_args -F\\ .*/own/ssh_config --prtemca plm_ssh_no_tree_spawn 1 --prtemca oob_tcp_keepalive_time 5
+mpirun (Open MPI) 5.0.11|0|keepalive_probes 3 --prtemca oob_tcp_if_include 10.0.0.0/24 -mca btl_tcp_if_include 10.0.0.0/24
+mpirun (Open MPI) 5.0.11|0|--prtemca oob_tcp_dynamic_ipv4_ports 46000-46049 -mca btl_tcp_port_min_v4 46050
+mpirun (Open MPI) 6.0.0a1|0|--prtemca plm_ssh_args
+mpirun (Open MPI) 1.10.2|2|mpirun is Open MPI 1.10; 4.1 or later is needed
+mpirun (Open MPI) 4.0.5|2|mpirun is Open MPI 4.0; 4.1 or later is needed
+HYDRA build details:|2|mpirun is not Open MPI's: 'HYDRA build details:'
+END
+no_kill_delay() { found "mpirun (Open MPI) 5.0.11" | grep odls; }
+expect "Open MPI 5 has no kill delay to set" 1 "" no_kill_delay
 expect "the dry runs made nothing" 1 "" test -e own
 while IFS='|' read -r args want; do
     # shellcheck disable=SC2086 # words
@@ -98,6 +122,7 @@ up now|up takes no more words, not 'now'
 --np none run c.json|--np must be a number
 run|run needs a config
 run none.json|no config 'none.json'
+--restarts many run c.json|--restarts must be a number
 --timeout 0 up|--timeout must be a number from 1 to 3600
 --image a;b up|'a;b' may only have letters
 --mount data up|--mount 'data' must begin with /
@@ -194,35 +219,80 @@ else
 fi
 
 # --- the images, Slurm and Kubernetes
-last_user() { awk 'toupper($1) == "USER" { u = $2 } END { print u }' "$docker/Dockerfile"; }
-expect "Dockerfile: not root by default" 0 "^worker$" last_user
-expect "Dockerfile: bases are pinned" 1 "" grep -i -E '^FROM [^:]*( |$)|^FROM .*:latest' "$docker/Dockerfile"
-last_stage() { awk 'toupper($1) == "FROM" { t = "" } { t = t $0 "\n" } END { printf "%s", t }' "$docker/Dockerfile"; }
-compilers() { last_stage | grep -E 'gcc|-dev|make '; }
-expect "Dockerfile: no compiler in the last stage" 1 "" compilers
+images="Dockerfile Dockerfile.cuda"
+last_user() { awk 'toupper($1) == "USER" { u = $2 } END { print u }' "$docker/$1"; }
+last_stage() { awk 'toupper($1) == "FROM" { t = "" } { t = t $0 "\n" } END { printf "%s", t }' "$docker/$1"; }
+compilers() { last_stage "$1" | grep -E 'gcc|g[+][+]|-dev|make |nvcc'; }
+# A parser of its own: continued lines joined, comments left out; every instruction known, every base pinned or a stage above, every
+# --from a stage above, every ARG that is used declared in its stage.
+parsed() {
+    awk '
+        function bad(text) { printf "%s:%d: %s\n", FILENAME, FNR, text; wrong = 1 }
+        /^[ \t]*#/ || /^[ \t]*$/ { next }
+        { line = line $0 }
+        /\\$/ { sub(/\\$/, " ", line); next }
+        {
+            n = split(line, w, /[ \t]+/); k = w[1]
+            if (k !~ /^(FROM|RUN|COPY|ARG|ENV|WORKDIR|USER|EXPOSE|CMD|ENTRYPOINT|LABEL|HEALTHCHECK)$/) bad("no instruction: " k)
+            if (k == "FROM") {
+                if (!(w[2] in stage) && w[2] !~ /^[a-z0-9\/.-]+:[A-Za-z0-9._-]+$/) bad("not pinned: " w[2])
+                if (w[2] ~ /:latest$/) bad("not pinned: " w[2])
+                if (n == 4 && w[3] == "AS") stage[w[4]] = 1; else if (n != 2) bad("FROM IMAGE [AS NAME]")
+                split("", arg); n_from++
+            }
+            if (k == "ARG") { split(w[2], a, "="); arg[a[1]] = 1 }
+            for (i = 2; i <= n; i++) if (w[i] ~ /^--from=/) { sub(/^--from=/, "", w[i]); if (!(w[i] in stage)) bad("no stage " w[i]) }
+            if (k == "RUN") { text = line; while (match(text, /\$"?\{?[A-Z]+/)) {
+                v = substr(text, RSTART, RLENGTH); gsub(/[^A-Z]/, "", v); if (!(v in arg)) bad("no ARG " v); text = substr(text, RSTART + RLENGTH) } }
+            line = ""; count++
+        }
+        END { if (line != "") bad("ends in a continued line"); if (!wrong) printf "%d instructions in %d stages\n", count, n_from; exit wrong }' "$1"
+}
+for f in $images; do
+    expect "$f: well formed" 0 "instructions in [2-9] stages" parsed "$docker/$f"
+    expect "$f: not root by default" 0 "^worker$" last_user "$f"
+    expect "$f: no compiler in the last stage" 1 "" compilers "$f"
+    expect "$f: what it is not built from" 0 "" cmp "$docker/Dockerfile.dockerignore" "$docker/$f.dockerignore"
+done
+# The parser can fail.
+while IFS='|' read -r text want; do
+    printf '%b' "$text" > Bad
+    expect "Dockerfile: $want" 1 "$want" parsed Bad
+done << 'END'
+FROM debian\nRUN true\n|not pinned: debian
+FROM debian:latest\nRUN true\n|not pinned: debian:latest
+FROM debian:12 AS a\nCOPY --from=b /x /y\n|no stage b
+FROM debian:12\nRUM true\n|no instruction: RUM
+FROM debian:12\nRUN true \\\n|ends in a continued line
+FROM debian:12\nRUN echo "$JOBS"\n|no ARG JOBS
+END
 copied() { # every path that the Dockerfile or the definition file copies from here is here
     {
-        awk 'toupper($1) == "COPY" && $2 !~ /^--from/ { for (i = 2; i < NF; i++) print $i }' "$docker/Dockerfile"
+        for f in $images; do awk 'toupper($1) == "COPY" && $2 !~ /^--from/ { for (i = 2; i < NF; i++) print $i }' "$docker/$f"; done
         awk '/^%/ { on = $0 == "%files" } on && /^ / { print $1 }' "$docker/run_dist.def"
     } | while read -r p; do if [ -e "$top/$p" ]; then echo "there: $p"; else echo "missing: $p"; fi; done
 }
 expect "what the images copy" 0 "there: docker/worker" copied
 missing() { copied | grep missing; }
 expect "nothing of it is missing" 1 "" missing
-expect "packages of the images are the same" 0 "" diff <(last_stage | grep -oE '[a-z0-9-]+' | grep -E '^(lib|openmpi)[a-z]*[0-9-]' | sort -u) \
-    <(awk '/^Stage: final/ { on = 1 } on' "$docker/run_dist.def" | grep -oE '[a-z0-9-]+' | grep -E '^(lib|openmpi)[a-z]*[0-9-]' | sort -u)
+packages() { grep -oE '[a-z0-9-]+' | grep -E '^(lib|openmpi)[a-z]*[0-9-]' | grep -vE '^libn|^libcu|^lib64$|^lib-' | sort -u; }
+expect "packages of the images are the same" 0 "" diff <(last_stage Dockerfile | packages) <(awk '/^Stage: final/ { on = 1 } on' "$docker/run_dist.def" | packages)
+expect "with CUDA too" 0 "" diff <(last_stage Dockerfile | packages) <(last_stage Dockerfile.cuda | packages)
 expect "slurm.sbatch: without flags" 2 "no flags for run_dist" bash "$docker/slurm.sbatch"
 # A Slurm of four lines: srun ends with what it is told, scontrol writes down what it is asked.
 mkdir bin
 # shellcheck disable=SC2016 # scripts
 printf '#!/bin/sh\necho "srun $*" >> calls\nexit "$SRUN_STATUS"\n' > bin/srun
 # shellcheck disable=SC2016
-printf '#!/bin/sh\necho "scontrol $*" >> calls\n' > bin/scontrol
+printf '#!/bin/sh\n[ "$1" != show ] || { echo "   JobState=${STATE:-RUNNING} Reason=None"; exit; }\necho "scontrol $*" >> calls\n' > bin/scontrol
 printf '#!/bin/sh\n' > bin/sleep
 chmod 755 bin/*
 batch() { PATH=$work/bin:$PATH SLURM_JOB_ID=7 SRUN_STATUS=$1 timeout 60 bash "$docker/slurm.sbatch" --config_file=c.json; }
 for s in 0 2 75 137; do expect "slurm.sbatch: status $s" $s "run_dist ended with $s" batch $s; done
 expect "slurm.sbatch: queued again after 75 alone" 0 "^1$" grep -c "^scontrol requeue 7$" calls
+cancelled() { STATE=COMPLETING batch 75; }
+expect "slurm.sbatch: cancelled" 75 "run_dist ended with 75" cancelled
+expect "slurm.sbatch: is not queued again" 0 "^1$" grep -c "^scontrol requeue 7$" calls
 expect "slurm.sbatch: flags are passed on" 0 "srun --mpi=pmix .*run_dist --config_file=c.json" cat calls
 yaml=$(for p in "${RD_PYTHON:-python3}" python3; do "$p" -c 'import yaml' 2> /dev/null && echo "$p" && break; done)
 if [ -n "$yaml" ]; then

@@ -1,0 +1,58 @@
+/* comm_barrier.c -- the barrier of the ranks of one host, in memory that they share. Each rank counts the barriers that it has
+ * come to in a line of its own, and waits until all the others have counted as far. Nothing has to be set back. */
+#include "comm_window.h"
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE = 128 /* bytes between two flags: neighbouring cache lines are fetched in pairs */ };
+
+typedef struct flag {
+    _Atomic uint32_t n;        /* barriers this rank has come to, modulo 2^32 */
+    _Atomic uint32_t sleepers; /* ranks that asked the kernel to be woken when n changes */
+    char pad[LINE - 2 * sizeof(uint32_t)];
+} flag;
+
+size_t rd_barrier_bytes(int n_local) { return (size_t)n_local * LINE; }
+
+static flag *flag_of(const rd_window *w, int r) { return (flag *)(void *)w->map + r; }
+
+static bool has_come(const rd_window *w, flag *f) { return (int32_t)(atomic_load(&f->n) - w->n_barriers) >= 0; }
+
+/* Waits for one peer. Spinning is fastest while each rank has a processor; on a crowded host the peer needs this
+ * one, and the scheduler lets a sleeper on again sooner than one who only yields. */
+static void wait_for(const rd_window *w, flag *f)
+{
+    for (int i = 0; i < w->spins; i++) {
+        if (has_come(w, f)) return;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    for (int i = 0; i < 8; i++) {
+        if (has_come(w, f)) return;
+        sched_yield();
+    }
+    const struct timespec nap = {.tv_nsec = 1000000};
+    while (!has_come(w, f)) {
+        if (w->idle) w->idle(); /* a peer may wait for bytes that this rank still holds back */
+        atomic_fetch_add(&f->sleepers, 1);
+        const uint32_t seen = atomic_load(&f->n);
+        if ((int32_t)(seen - w->n_barriers) < 0) syscall(SYS_futex, &f->n, FUTEX_WAIT, seen, &nap, NULL, 0);
+        atomic_fetch_sub(&f->sleepers, 1);
+    }
+}
+
+void rd_window_barrier(rd_window *w)
+{
+    flag *mine = flag_of(w, w->me);
+    w->n_barriers++;
+    atomic_store(&mine->n, w->n_barriers);
+    if (atomic_load(&mine->sleepers) != 0) syscall(SYS_futex, &mine->n, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    for (int r = 0; r < w->n_local; r++)
+        if (r != w->me) wait_for(w, flag_of(w, r));
+}

@@ -1,0 +1,27 @@
+/* comm_shared_memory.c -- memory that the ranks of a host have in common, for whoever keeps one copy of something per
+ * host. Where the sums of a job are not to go through shared memory, nothing else does. */
+#include "comm_impl.h"
+#include <stdio.h>
+#include <sys/mman.h>
+
+enum { MARK_BYTES = 64 }; /* behind the caller's: what `share` knows its own memory by */
+
+rd_code rd_comm_shared(rd_comm *c, size_t bytes, void **out, char why[200], rd_status *st)
+{
+    *out = NULL;
+    why[0] = '\0';
+    if (c->w.local_size == 1 || !c->vt->share) return st->code;
+    if (!c->shares) {
+        (void)snprintf(why, 200, "the ranks of a host share no memory");
+        return st->code;
+    }
+    bytes = (bytes + MARK_BYTES - 1) / MARK_BYTES * MARK_BYTES;
+    if (c->vt->share(c, bytes + MARK_BYTES, bytes, out, why, st) != RD_OK) return st->code;
+    if (*out) (void)madvise(*out, bytes, MADV_HUGEPAGE); /* where the system lets shared memory have large pages when asked */
+    return st->code;
+}
+
+void rd_comm_unshare(void *p, size_t bytes)
+{
+    if (p) munmap(p, (bytes + MARK_BYTES - 1) / MARK_BYTES * MARK_BYTES + MARK_BYTES);
+}

@@ -1,0 +1,84 @@
+/* comm_wire.c -- numbers as they travel between hosts: float32, or rounded to 16 bits. To the nearest, ties to even.
+ *
+ * bfloat16 has float32's range. float16 ends at 65504: finite numbers beyond become that, because a gradient that is cut off is
+ * a clipped one, while infinity would skip the step; what was infinite or no number stays so, and skips it. The loops have
+ * no branches, so that the compiler makes vectors of them. */
+#include "comm_window.h"
+#include <string.h>
+
+static uint32_t bits_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static float float_of(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static uint16_t to_bf16(float x)
+{
+    const uint32_t u = bits_of(x), rounded = u + 0x7fffu + (u >> 16 & 1u);
+    return (uint16_t)(((u & 0x7fffffffu) > 0x7f800000u ? u | 0x400000u : rounded) >> 16);
+}
+
+static float from_bf16(uint16_t h) { return float_of((uint32_t)h << 16); }
+
+static uint16_t to_f16(float x)
+{
+    const uint32_t all = bits_of(x), u = all & 0x7fffffffu;
+    const uint32_t normal = (u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13;
+    /* Added to one half, a number below 2^-14 is rounded to a multiple of 2^-24, float16's smallest. */
+    const uint32_t tiny = bits_of(float_of(u) + 0.5f) - 0x3f000000u;
+    uint32_t h = u < 0x38800000u ? tiny : normal;
+    h = u >= 0x477fe000u ? 0x7bffu : h;
+    h = u == 0x7f800000u ? 0x7c00u : h;
+    h = u > 0x7f800000u ? 0x7e00u : h;
+    return (uint16_t)(h | (all >> 16 & 0x8000u));
+}
+
+static float from_f16(uint16_t h)
+{
+    const uint32_t low = h & 0x7fffu, sign = (uint32_t)(h & 0x8000u) << 16;
+    const uint32_t normal = (low << 13) + 0x38000000u, special = (low << 13) + 0x70000000u;
+    const uint32_t tiny = bits_of((float)low * 0x1p-24f);
+    uint32_t u = low < 0x400u ? tiny : normal;
+    u = low >= 0x7c00u ? special : u;
+    return float_of(u | sign);
+}
+
+size_t rd_wire_bytes(rd_wire w) { return w == RD_WIRE_F32 ? 4 : 2; }
+
+void rd_wire_narrow(rd_wire w, const float *restrict x, int64_t n, void *restrict out)
+{
+    uint16_t *restrict h = out;
+    if (w == RD_WIRE_F32)
+        memcpy(out, x, (size_t)n * sizeof *x);
+    else if (w == RD_WIRE_BF16)
+        for (int64_t i = 0; i < n; i++) h[i] = to_bf16(x[i]);
+    else
+        for (int64_t i = 0; i < n; i++) h[i] = to_f16(x[i]);
+}
+
+void rd_wire_widen(rd_wire w, const void *restrict in, int64_t n, float *restrict x)
+{
+    const uint16_t *restrict h = in;
+    if (w == RD_WIRE_F32)
+        memcpy(x, in, (size_t)n * sizeof *x);
+    else if (w == RD_WIRE_BF16)
+        for (int64_t i = 0; i < n; i++) x[i] = from_bf16(h[i]);
+    else
+        for (int64_t i = 0; i < n; i++) x[i] = from_f16(h[i]);
+}
+
+void rd_wire_round(rd_wire w, float *x, int64_t n)
+{
+    if (w == RD_WIRE_BF16)
+        for (int64_t i = 0; i < n; i++) x[i] = from_bf16(to_bf16(x[i]));
+    else if (w == RD_WIRE_F16)
+        for (int64_t i = 0; i < n; i++) x[i] = from_f16(to_f16(x[i]));
+}

@@ -1,0 +1,116 @@
+/* doctor_agent.c -- the other end of `run_dist --mode=doctor --hosts`: started on a host over ssh, it answers requests,
+ * one JSON object a line on standard input, by one line each on standard output. A line of ours begins with RD1, so
+ * that what a shell's start files print is told from it. It ends when its input does (ssh was ended, the launching host
+ * is gone), at the latest after a minute and a half.
+ *
+ *     {"ask": "facts", "args": words of mpirun's line, "ports": [..]}    facts, with token and ports of its server
+ *     {"ask": "time"}                                                    {"wall_s": ..}
+ *     {"ask": "call", "targets": [..], "deadline_s": ..}                 {"results": [..]}, see doc_calls_json
+ *     {"ask": "sweep", "job": j}     ends processes of this user whose environment or command line has j: {"ended": n}
+ */
+#include "doctor_impl.h"
+#include "rd/clock.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool rd_doctor_is_agent(void)
+{
+    return getenv("RD_DOCTOR_AGENT") != NULL;
+}
+
+static void reply(json_t *o)
+{
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    (void)printf("RD1 %s\n", text ? text : "{}");
+    (void)fflush(stdout);
+    free(text);
+    json_decref(o);
+}
+
+static bool file_has(const char *path, const char *what)
+{
+    static const size_t room = 1 << 18;
+    bool found = false;
+    FILE *f = fopen(path, "re");
+    char *p = f ? malloc(room) : NULL;
+    if (p) {
+        const size_t n = fread(p, 1, room, f);
+        found = memmem(p, n, what, strlen(what)) != NULL;
+    }
+    free(p);
+    if (f) fclose(f);
+    return found;
+}
+
+static int sweep(const char *job)
+{
+    int ended = 0;
+    DIR *d = strlen(job) >= 8 ? opendir("/proc") : NULL;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char dir[300], path[330];
+        struct stat s;
+        if (!isdigit((unsigned char)e->d_name[0]) || atoi(e->d_name) == (int)getpid()) continue;
+        (void)snprintf(dir, sizeof dir, "/proc/%s", e->d_name);
+        if (stat(dir, &s) != 0 || s.st_uid != getuid()) continue;
+        (void)snprintf(path, sizeof path, "%s/cmdline", dir);
+        bool ours = file_has(path, job);
+        (void)snprintf(path, sizeof path, "%s/environ", dir);
+        ours = ours || file_has(path, job);
+        if (ours && kill(atoi(e->d_name), SIGKILL) == 0) ended++;
+    }
+    if (d) closedir(d);
+    return ended;
+}
+
+static json_t *facts(const json_t *ask, const char *versions, doc_server **server)
+{
+    int ports[8], n = 0;
+    char token[33];
+    size_t i;
+    json_t *p;
+    rd_status st = {0};
+    json_t *o = doc_facts(versions, doc_mca_new(doc_text(ask, "args")), true), *listens = json_array();
+    json_array_foreach(json_object_get(ask, "ports"), i, p)
+    {
+        if (n < 8) ports[n++] = (int)json_integer_value(p);
+    }
+    doc_token(token);
+    if (!*server) (void)doc_server_new(token, ports, n, server, &st);
+    for (int k = 0; *server && doc_server_listens(*server, k); k++)
+        json_array_append_new(listens, json_integer(doc_server_listens(*server, k)));
+    json_object_set_new(o, "ports", listens);
+    json_object_set_new(o, "token", json_string(token));
+    return o;
+}
+
+rd_code rd_doctor_agent(const char *versions, rd_status *st)
+{
+    char *line = NULL;
+    size_t room = 0;
+    doc_server *server = NULL;
+    (void)alarm(90);
+    while (getline(&line, &room, stdin) > 0) {
+        json_t *ask = json_loads(line, 0, NULL);
+        const char *what = doc_text(ask, "ask");
+        if (strcmp(what, "facts") == 0)
+            reply(facts(ask, versions, &server));
+        else if (strcmp(what, "time") == 0)
+            reply(json_pack("{s:f}", "wall_s", rd_wall_s()));
+        else if (strcmp(what, "sweep") == 0)
+            reply(json_pack("{s:i}", "ended", sweep(doc_text(ask, "job"))));
+        else if (strcmp(what, "call") == 0)
+            reply(json_pack("{s:o}", "results",
+                            doc_calls_json(json_object_get(ask, "targets"), doc_number(ask, "deadline_s"))));
+        else
+            reply(json_pack("{s:s}", "error", "an unknown request"));
+        json_decref(ask);
+    }
+    free(line);
+    doc_server_free(server);
+    return st->code;
+}

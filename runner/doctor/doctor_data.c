@@ -1,0 +1,177 @@
+/* doctor_data.c -- what a training will read and write: its config, its data on every rank, its log folder. Every step
+ * ends with an agreement, so that a fault of one rank is known to all and none waits. */
+#include "doctor_impl.h"
+#include "rd/data.h"
+#include "rd/model.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static const char *text_key(const rd_config *c, const char *key)
+{
+    const char *s = json_string_value(rd_config_get(c, key));
+    return s ? s : "";
+}
+
+static rd_code read_group(const rd_config *c, const rd_option_group *g, rd_status *st)
+{
+    void *own = g ? calloc(1, g->struct_bytes) : NULL;
+    if (g && !own)
+        rd_fail(st, RD_EENV, "out of memory for the config");
+    else if (g)
+        (void)rd_config_read(c, g, RD_MODE_TRAIN, own, st);
+    free(own);
+    return st->code;
+}
+
+static const char *dataset_name(const rd_config *c)
+{
+    const rd_model_def *model = rd_model_find(text_key(c, "model"));
+    const char *name = text_key(c, "dataset");
+    return *name || !model ? name : model->default_dataset;
+}
+
+static rd_code read_config(const rd_config *c, const rd_option_group *const *groups, int n_groups, rd_status *st)
+{
+    const rd_model_def *model = rd_model_find(text_key(c, "model"));
+    for (int i = 0; i < n_groups; i++) RD_TRY(read_group(c, groups[i], st));
+    if (!model)
+        return rd_fail(st, RD_EUSAGE, "%s: 'model' is '%s', which does not exist; run_dist --help lists the models",
+                       rd_config_where(c, "model"), text_key(c, "model"));
+    RD_TRY(read_group(c, model->group, st));
+done:
+    return st->code;
+}
+
+void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config, const rd_option_group *const *groups,
+                      int n_groups)
+{
+    rd_status st = {0};
+    rd_dataset *d = NULL;
+    const rd_dataset_args a = {.config = config, .mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .comm = comm};
+    (void)read_config(config, groups, n_groups, &st);
+    if (rd_comm_agree(comm, &st) != RD_OK) {
+        doc_add(r, DOC_FAIL, "config", "correct the config; run_dist --print_config shows it with all its keys", "%s",
+                st.msg);
+        return;
+    }
+    doc_add(r, DOC_OK, "config", NULL, "model %s, dataset %s", text_key(config, "model"), dataset_name(config));
+    (void)rd_dataset_new(dataset_name(config), &a, &d, &st);
+    if (rd_comm_agree(comm, &st) != RD_OK) {
+        doc_add(r, DOC_FAIL, "data", "every host needs the data, at the path that the config says", "rank %d: %s",
+                st.rank > 0 ? st.rank : 0, st.msg);
+        rd_dataset_free(d);
+        return;
+    }
+    const char *print = rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d));
+    if (rd_comm_same(comm, "data", print, &st) != RD_OK) {
+        doc_add(r, DOC_FAIL, "data", "copy the same files to all hosts", "%s", st.msg);
+        r->differ = true;
+    } else {
+        doc_add(r, DOC_OK, "data", NULL, "%lld samples, the same on every rank (%.100s)",
+                (long long)rd_dataset_def_of(d)->count(rd_dataset_self(d)), print);
+    }
+    rd_dataset_free(d);
+}
+
+/* ---- log folder ---- */
+
+/* The folder, or the nearest one above that is there. */
+static void nearest_folder(const char *dir, char out[4096])
+{
+    struct stat s;
+    (void)snprintf(out, 4096, "%.4095s", dir);
+    while (stat(out, &s) != 0) {
+        char *slash = strrchr(out, '/');
+        if (!slash) {
+            (void)snprintf(out, 4096, ".");
+            return;
+        }
+        if (slash == out) {
+            out[1] = '\0';
+            return;
+        }
+        *slash = '\0';
+    }
+}
+
+static bool try_write(const char *token)
+{
+    const int fd = open(token, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0) return false;
+    const bool wrote = write(fd, "run_dist", 8) == 8 && fsync(fd) == 0;
+    const int err = errno;
+    (void)close(fd);
+    errno = err;
+    return wrote;
+}
+
+/* The largest checkpoint there is; 0: none. */
+static double checkpoint_bytes(const char *dir)
+{
+    double most = 0.0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[4400];
+        struct stat s;
+        if (strncmp(e->d_name, "model-", 6) != 0 || !strstr(e->d_name, ".npz")) continue;
+        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (stat(path, &s) == 0 && (double)s.st_size > most) most = (double)s.st_size;
+    }
+    if (d) closedir(d);
+    return most;
+}
+
+static void check_space(doc_report *r, const char *dir, int64_t keep)
+{
+    struct statvfs v;
+    const double one = checkpoint_bytes(dir), gib = 1073741824.0;
+    if (statvfs(dir, &v) != 0) return;
+    const double room = (double)v.f_bavail * (double)v.f_frsize;
+    const double need = one > 0.0 ? one * (double)(keep + 1) : gib;
+    if (room < need)
+        doc_add(r, DOC_WARN, "space", "make room, or keep fewer: --set checkpoint_keep=2",
+                one > 0.0 ? "%s has %.2f GiB free, %d checkpoints take %.2f GiB"
+                          : "%s has %.2f GiB free; %d checkpoints may need %.0f GiB or more",
+                dir, room / gib, (int)keep + 1, need / gib);
+    else
+        doc_add(r, DOC_OK, "space", NULL, "%s has %.1f GiB free", dir, room / gib);
+}
+
+void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t keep)
+{
+    const rd_world *w = rd_comm_world(comm);
+    struct {
+        char path[4200];
+        int err;
+    } token = {.err = 0};
+    char dir[4096];
+    rd_status st = {0};
+    double seen = 0.0;
+    if (w->rank == 0) {
+        nearest_folder(logdir, dir);
+        (void)snprintf(token.path, sizeof token.path, "%s/.doctor.%ld", dir, (long)getpid());
+        if (!try_write(token.path)) token.err = errno ? errno : EIO;
+    }
+    if (rd_comm_bcast(comm, &token, sizeof token, 0, &st) != RD_OK) return;
+    if (w->local_rank == 0 && !token.err) seen = access(token.path, F_OK) == 0 ? 1.0 : 0.0;
+    if (rd_comm_sum_f64(comm, &seen, 1, &st) != RD_OK) return;
+    if (w->rank != 0) return;
+    (void)unlink(token.path);
+    if (token.err) {
+        doc_add(r, DOC_FAIL, "logdir", "give a folder that rank 0 may write to: --logdir=DIR",
+                "rank 0 (%s) cannot write to %.300s: %s", w->host, dir, strerror(token.err));
+        return;
+    }
+    doc_add(r, DOC_OK, "logdir", NULL, "rank 0 (%s) may write to %.300s%s", w->host, dir,
+            w->n_hosts == 1 ? ""
+            : (int)seen == w->n_hosts
+                ? ", which all hosts see"
+                : ", which other hosts do not see: a restart on another host would not find the checkpoints");
+    check_space(r, dir, keep);
+}

@@ -1,0 +1,386 @@
+/* doctor_hosts.c -- the doctor on the launching host. First each host is asked over ssh, all at the same time: what it
+ * is, and which ports of the others it reaches. Only when nothing of that is wrong does mpirun run, with the line that
+ * was found good, and this program examines the job from inside (doctor_ranks.c). The agents stay until the end, to
+ * clean up behind a job that hung. All of it within about half a minute. */
+#include "doctor_peers.h"
+#include "rd/clock.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const double facts_s = 25.0, calls_s = 3.0, job_s = 25.0;
+
+typedef struct exam {
+    const rd_cli *cli;
+    doc_hosts hosts;
+    doc_peer *peers; /* owned, [hosts.n] */
+    json_t *facts;   /* owned; of the hosts that answered */
+    int *who;        /* owned; facts[k] are of peers[who[k]] */
+    json_t *ranks;   /* owned; of the job, NULL: it did not run */
+    char **ssh;      /* owned words of plm_rsh_args */
+    int n_ssh;
+    char **line; /* owned words of mpirun */
+    int n_line;
+    doc_report report;
+} exam;
+
+static int64_t after(double seconds)
+{
+    return rd_now_ns() + (int64_t)(seconds * 1e9);
+}
+
+/* ---- on this host ---- */
+
+static bool has_ended(void *child)
+{
+    const doc_child *c = child;
+    return c->ended;
+}
+
+static bool mpirun_version(char out[128])
+{
+    char mpirun[] = "mpirun", version[] = "--version", *const argv[] = {mpirun, version, NULL};
+    doc_child c, *one = &c;
+    rd_status own = {0};
+    out[0] = '\0';
+    if (doc_child_start(&c, argv, &own) != RD_OK) return false;
+    doc_children_poll(&one, 1, after(8.0), has_ended, &c);
+    const char *text = rd_strbuf_str(&c.said), *open = strstr(text, "(Open MPI) ");
+    if (open)
+        (void)snprintf(out, 128, "Open MPI %.*s", (int)strcspn(open + 11, "\n "), open + 11);
+    else
+        (void)snprintf(out, 128, "%.*s", (int)(strcspn(text, "\n") < 100 ? strcspn(text, "\n") : 100), text);
+    doc_child_release(&c);
+    return out[0] != '\0';
+}
+
+/* "Open MPI 4.1.4" -> "Open MPI 4.1" */
+static size_t series(const char *version)
+{
+    const char *dot = strchr(version, '.');
+    const char *second = dot ? strchr(dot + 1, '.') : NULL;
+    return second ? (size_t)(second - version) : strlen(version);
+}
+
+static void check_mpirun(exam *e)
+{
+    const char *library = rd_comm_library_version();
+    char launcher[128];
+    if (!mpirun_version(launcher)) {
+        doc_add(&e->report, DOC_FAIL, "mpirun", "install openmpi-bin, or put its bin folder into PATH",
+                "there is no mpirun in PATH on this host");
+    } else if (strncmp(launcher, "Open MPI ", 9) == 0 && atof(launcher + 9) < 3.0) {
+        doc_add(&e->report, DOC_FAIL, "mpirun", "install Open MPI 4.1 or newer",
+                "mpirun is %s, which does not understand host:slots; 4.1 or newer is needed", launcher);
+    } else if (series(launcher) != series(library) || strncmp(launcher, library, series(library)) != 0) {
+        doc_add(&e->report, DOC_FAIL, "mpirun", "start with the mpirun of the library that the program was built with",
+                "mpirun is %s, the program's library %s: the ranks would not find each other", launcher, library);
+    } else {
+        doc_add(&e->report, DOC_OK, "mpirun", NULL, "%s, as the program's library", launcher);
+    }
+}
+
+static void check_slots(exam *e, int64_t n)
+{
+    rd_strbuf list = {0};
+    const char *flag = e->cli->hosts ? "--hosts" : "--hostfile";
+    bool local = false;
+    for (int i = 0; i < e->hosts.n; i++) {
+        rd_strbuf_printf(&list, "%s%s:%d", i ? "," : "", e->hosts.at[i].name, e->hosts.at[i].slots);
+        local = local || strcmp(e->hosts.at[i].name, "localhost") == 0;
+    }
+    if (n > e->hosts.slots)
+        doc_add(&e->report, DOC_FAIL, "slots", "more slots or hosts, or a smaller -np",
+                "-np %lld asks for more than the %d slots of %s (%.300s)", (long long)n, e->hosts.slots, flag,
+                rd_strbuf_str(&list));
+    else
+        doc_add(&e->report, DOC_OK, "slots", NULL, "%d on %d host%s (%.300s)", e->hosts.slots, e->hosts.n,
+                e->hosts.n == 1 ? "" : "s", rd_strbuf_str(&list));
+    if (local && e->hosts.n > 1)
+        doc_add(&e->report, DOC_WARN, "slots", "write the host's name",
+                "'localhost' in a list of several hosts: the others cannot call it by that name");
+    rd_strbuf_release(&list);
+}
+
+/* ---- from host to host ---- */
+
+static json_t *facts_request(exam *e)
+{
+    json_t *mca = doc_mca_new(e->cli->mpirun_args), *ports = json_array();
+    static const char *const kinds[] = {"btl_tcp", "oob_tcp"};
+    for (int k = 0; k < 2; k++) {
+        int first, last;
+        if (!doc_mca_ports(mca, kinds[k], &first, &last)) continue;
+        json_array_append_new(ports, json_integer(first));
+        if (last > first) json_array_append_new(ports, json_integer(last));
+        if (last > first + 1) json_array_append_new(ports, json_integer(first + (last - first) / 2));
+    }
+    json_decref(mca);
+    return json_pack("{s:s, s:s, s:o}", "ask", "facts", "args", e->cli->mpirun_args ? e->cli->mpirun_args : "", "ports",
+                     ports);
+}
+
+static void check_login(exam *e, const doc_peer *p)
+{
+    const char *noise = rd_strbuf_str(&p->noise);
+    if (*noise)
+        doc_add(&e->report, DOC_WARN, "ssh", "let the shell's start files print nothing where there is no terminal",
+                "%s: the shell's start files print "
+                "'%.*s' at each login, which confuses programs that talk over ssh",
+                p->host->name, (int)(strcspn(noise, "\r\n") < 100 ? strcspn(noise, "\r\n") : 100), noise);
+    if (!*doc_text(p->facts, "daemon"))
+        doc_add(&e->report, DOC_FAIL, "mpirun",
+                "install the same Open MPI there; where it has a folder of its own: mpirun --prefix FOLDER",
+                "%s: mpirun's daemon (orted) is not in the PATH of a login by ssh", p->host->name);
+}
+
+static void ask_facts(exam *e)
+{
+    json_t *request = facts_request(e);
+    const int port = (int)e->cli->ssh_port;
+    doc_peers_start(e->peers, e->hosts.n, port, e->ssh, e->n_ssh, request, after(facts_s));
+    json_decref(request);
+    int n = 0;
+    for (int i = 0; i < e->hosts.n; i++) {
+        doc_peer *p = &e->peers[i];
+        if (!p->facts) {
+            doc_peer_explain(p, port, &e->report);
+            continue;
+        }
+        json_object_set_new(p->facts, "listed", json_string(p->host->name));
+        json_object_set_new(p->facts, "ranks", json_integer(p->host->slots));
+        json_array_append(e->facts, p->facts);
+        e->who[n++] = i;
+        check_login(e, p);
+    }
+    if (n == e->hosts.n)
+        doc_add(&e->report, DOC_OK, "ssh", NULL, "%s", n == 1 ? "the host answers" : "all hosts answer");
+}
+
+static void ask_clocks(exam *e)
+{
+    json_t *request = json_pack("{s:s}", "ask", "time");
+    const double before = rd_wall_s();
+    doc_peers_ask(e->peers, e->hosts.n, &request, true, after(3.0));
+    const double now = rd_wall_s();
+    size_t k;
+    json_t *h;
+    json_array_foreach(e->facts, k, h)
+    {
+        const json_t *answer = e->peers[e->who[k]].answer;
+        if (!answer) continue;
+        json_object_set_new(h, "clock_ahead_s", json_real(doc_number(answer, "wall_s") - (before + now) / 2));
+        json_object_set_new(h, "clock_error_s", json_real((now - before) / 2 + 0.05));
+    }
+    json_decref(request);
+}
+
+static void ask_ways(exam *e)
+{
+    json_t **requests = calloc((size_t)e->hosts.n + 1, sizeof *requests), *results = json_array();
+    size_t k;
+    json_t *h;
+    if (!requests) return;
+    json_array_foreach(e->facts, k, h)
+    {
+        requests[e->who[k]] =
+            json_pack("{s:s, s:o, s:f}", "ask", "call", "targets", doc_targets(e->facts, k), "deadline_s", calls_s);
+    }
+    doc_peers_ask(e->peers, e->hosts.n, requests, false, after(calls_s + 5.0));
+    json_array_foreach(e->facts, k, h)
+    {
+        json_t *list = json_object_get(e->peers[e->who[k]].answer, "results");
+        if (list)
+            json_array_append(results, list);
+        else
+            json_array_append_new(results, json_array());
+    }
+    doc_check_ways(&e->report, e->facts, results);
+    json_decref(results);
+    for (int i = 0; i < e->hosts.n; i++) json_decref(requests[i]);
+    free(requests);
+}
+
+static void examine_hosts(exam *e)
+{
+    ask_facts(e);
+    if (json_array_size(e->facts) == 0) return;
+    doc_check_program(&e->report, e->facts);
+    doc_check_names(&e->report, e->facts);
+    doc_check_interfaces(&e->report, e->facts);
+    doc_check_addresses(&e->report, e->facts);
+    doc_check_space(&e->report, e->facts);
+    doc_check_left(&e->report, e->facts);
+    ask_clocks(e);
+    doc_check_clocks(&e->report, e->facts);
+    if (json_array_size(e->facts) > 1) ask_ways(e);
+}
+
+/* ---- the job ---- */
+
+/* What a person types; and the same with this program behind it, as it is started here. */
+static rd_code make_line(exam *e, char ***argv, int *n, const char *job, rd_status *st)
+{
+    char network[32], path[4096];
+    char **w = NULL;
+    const bool root = geteuid() == 0;
+    *argv = NULL;
+    *n = 0;
+    doc_common_network(e->facts, network);
+    RD_TRY(doc_line(&e->hosts, (int)e->cli->ssh_port, e->cli->mpirun_args, network, root, &e->line, &e->n_line, st));
+    const ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[len > 0 ? len : 0] = '\0';
+    w = calloc((size_t)e->n_line + (size_t)e->cli->n_set * 2 + 16, sizeof *w);
+    if (!w)
+        rd_fail(st, RD_EENV, "out of memory for mpirun's line");
+    else {
+        int k = 0;
+        const rd_cli *c = e->cli;
+        for (int i = 0; i < e->n_line; i++) w[k++] = strdup(e->line[i]);
+        w[k++] = strdup("--mca");
+        w[k++] = strdup("rd_doctor_job");
+        w[k++] = strdup(job);
+        w[k++] = strdup(path);
+        w[k++] = strdup("--mode=doctor");
+        w[k++] = strdup("--json");
+        for (int i = 0; i < c->n_set; i++) {
+            w[k++] = strdup("--set");
+            w[k++] = strdup(c->set[i]);
+        }
+        if (c->config_file && asprintf(&w[k], "--config_file=%s", c->config_file) >= 0) k++;
+        if (c->logdir && asprintf(&w[k], "--logdir=%s", c->logdir) >= 0) k++;
+        for (int i = 0; i < k; i++)
+            if (!w[i]) rd_fail(st, RD_EENV, "out of memory for mpirun's line");
+        *n = k;
+        *argv = w;
+    }
+done:
+    return st->code;
+}
+
+/* The last lines that say something, on one. */
+static void tail_of(const char *text, char out[600])
+{
+    const size_t n = strlen(text), most = 560;
+    size_t k = 0;
+    out[0] = '\0';
+    for (const char *s = text + (n > most ? n - most : 0); *s && k < 598; s++) {
+        const bool blank = *s == '\n' || *s == ' ' || *s == '-';
+        if (blank && (k == 0 || out[k - 1] == ' ')) continue;
+        out[k++] = blank && *s != '-' ? ' ' : (unsigned char)*s < 0x20 || (unsigned char)*s >= 0x7f ? '?' : *s;
+    }
+    out[k] = '\0';
+}
+
+static void job_failed(exam *e, const doc_child *c, bool in_time)
+{
+    const char *complaint = rd_strbuf_str(&c->complaint);
+    char tail[600];
+    tail_of(complaint, tail);
+    if (!in_time)
+        doc_add(&e->report, DOC_FAIL, "job", "see the checks above; mpirun's settings may hide one of the causes",
+                "mpirun's job did not answer within %.0f s and was "
+                "ended%s%s",
+                job_s, *tail ? ": " : "", tail);
+    else if (strstr(complaint, "not enough slots"))
+        doc_add(&e->report, DOC_FAIL, "slots", "more slots or hosts, or a smaller -np",
+                "mpirun finds not enough slots: %.300s", tail);
+    else
+        doc_add(&e->report, DOC_FAIL, "job", "see the checks above, and try the line by hand",
+                "mpirun's job ended with %s %d before it could report: %s",
+                WIFSIGNALED(c->status) ? "signal" : "status",
+                WIFSIGNALED(c->status) ? WTERMSIG(c->status) : WEXITSTATUS(c->status), tail);
+}
+
+static void run_job(exam *e)
+{
+    char **argv = NULL, job[40] = "rdjob";
+    int n = 0;
+    rd_status own = {0};
+    doc_child c = {.in = -1, .out = -1, .err = -1}, *one = &c;
+    json_t *said = NULL, *sweep = NULL;
+    doc_token(job + 5);
+    if (make_line(e, &argv, &n, job, &own) != RD_OK || doc_child_start(&c, argv, &own) != RD_OK) {
+        doc_add(&e->report, DOC_FAIL, "job", NULL, "%s", own.msg);
+        goto done;
+    }
+    doc_children_poll(&one, 1, after(job_s), has_ended, &c);
+    const bool in_time = c.ended;
+    if (!c.ended) doc_child_end(&c);
+    const char *object = strstr(rd_strbuf_str(&c.said), "{\"");
+    said = object ? json_loads(object, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    if (said) {
+        e->ranks = json_incref(json_object_get(said, "ranks"));
+        doc_merge(&e->report, json_object_get(said, "checks"));
+        if (WIFEXITED(c.status) && WEXITSTATUS(c.status) == RD_EDISAGREE) e->report.differ = true;
+    } else {
+        job_failed(e, &c, in_time);
+    }
+    if (!said || !in_time) {
+        sweep = json_pack("{s:s, s:s}", "ask", "sweep", "job", job);
+        doc_peers_ask(e->peers, e->hosts.n, &sweep, true, after(3.0));
+    }
+done:
+    json_decref(said);
+    json_decref(sweep);
+    doc_child_release(&c);
+    doc_words_free(argv, n);
+}
+
+static void say_line(exam *e)
+{
+    rd_strbuf text = {0};
+    doc_line_text(e->line, e->n_line, &text);
+    if (e->n_line > 0 && e->report.n[DOC_FAIL] == 0)
+        doc_add(&e->report, DOC_OK, "line", NULL, "%s run_dist ...", rd_strbuf_str(&text));
+    rd_strbuf_release(&text);
+}
+
+rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st)
+{
+    exam e = {.cli = cli, .facts = json_array()};
+    char **args = NULL;
+    int n_args = 0;
+    json_t *mca = doc_mca_new(cli->mpirun_args);
+    RD_TRY(doc_report_init(&e.report, st));
+    RD_TRY(cli->hosts ? doc_hosts_parse(cli->hosts, &e.hosts, st) : doc_hosts_read(cli->hostfile, &e.hosts, st));
+    RD_TRY(doc_words(cli->mpirun_args ? cli->mpirun_args : "", &args, &n_args, st));
+    if (doc_mca(mca, "plm_rsh_args")) RD_TRY(doc_words(doc_mca(mca, "plm_rsh_args"), &e.ssh, &e.n_ssh, st));
+    e.peers = calloc((size_t)e.hosts.n, sizeof *e.peers);
+    e.who = calloc((size_t)e.hosts.n, sizeof *e.who);
+    if (!e.peers || !e.who || !e.facts) {
+        rd_fail(st, RD_EENV, "out of memory for %d hosts", e.hosts.n);
+        goto done;
+    }
+    for (int i = 0; i < e.hosts.n; i++) e.peers[i].host = &e.hosts.at[i];
+    check_mpirun(&e);
+    check_slots(&e, doc_line_ranks(args, n_args));
+    examine_hosts(&e);
+    if (e.report.n[DOC_FAIL] == 0) run_job(&e);
+    say_line(&e);
+    if (cli->json) {
+        RD_TRY(doc_print_json(&e.report, e.facts, e.ranks, stdout, st));
+    } else {
+        if (json_array_size(e.ranks) > 0) doc_print_ranks(e.ranks, stdout);
+        if (json_array_size(e.ranks) > 0) (void)puts("");
+        doc_print_checks(&e.report, stdout);
+        if (!e.ranks) (void)puts("the job itself was not started: the failures above come first");
+        doc_print_verdict(&e.report, stdout);
+    }
+    (void)fflush(stdout);
+    (void)doc_result(&e.report, st);
+done:
+    doc_peers_release(e.peers, e.hosts.n);
+    free(e.peers);
+    free(e.who);
+    json_decref(e.facts);
+    json_decref(e.ranks);
+    json_decref(mca);
+    doc_words_free(e.ssh, e.n_ssh);
+    doc_words_free(e.line, e.n_line);
+    doc_words_free(args, n_args);
+    doc_hosts_release(&e.hosts);
+    doc_report_release(&e.report);
+    return st->code;
+}

@@ -1,0 +1,252 @@
+/* doctor_line.c -- the list of hosts, and the mpirun line for it in the words of the Open MPI that is there: 5.0 has
+ * other names than 4.1 for what the launcher itself does. */
+#include "doctor_impl.h"
+#include "rd/file.h"
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static rd_code add_host(doc_hosts *h, const doc_host *one, rd_status *st)
+{
+    doc_host *more = realloc(h->at, (size_t)(h->n + 1) * sizeof *more);
+    if (!more) return rd_fail(st, RD_EENV, "out of memory for a list of hosts");
+    h->at = more;
+    h->at[h->n++] = *one;
+    h->slots += one->slots;
+    return st->code;
+}
+
+/* Takes "user@" off, and ":slots". */
+static rd_code parse_entry(const char *where, const char *entry, doc_host *out, rd_status *st)
+{
+    char s[256], *at, *colon;
+    if (strlen(entry) >= sizeof s)
+        return rd_fail(st, RD_EUSAGE, "%s: the entry '%.40s...' is too long for a host", where, entry);
+    (void)snprintf(s, sizeof s, "%s", entry);
+    *out = (doc_host){.slots = 1};
+    at = strchr(s, '@');
+    if (at) {
+        *at = '\0';
+        (void)snprintf(out->user, sizeof out->user, "%.63s", s);
+    }
+    char *name = at ? at + 1 : s;
+    colon = strrchr(name, ':');
+    if (colon) {
+        char *end;
+        const long n = strtol(colon + 1, &end, 10);
+        if (*end || n < 1 || n > 4096)
+            return rd_fail(st, RD_EUSAGE,
+                           "%s: '%s' of the entry '%.100s' is no number of slots; write %.100s:4 for four ranks there",
+                           where, colon + 1, entry, s);
+        out->slots = (int)n;
+        *colon = '\0';
+    }
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+            return rd_fail(st, RD_EUSAGE,
+                           "%s: '%.100s' is no name of a host; write name:slots,name:slots without blanks", where,
+                           entry);
+    if (!*name || *name == '-')
+        return rd_fail(st, RD_EUSAGE, "%s: an entry without a name; write name:slots,name:slots", where);
+    (void)snprintf(out->name, sizeof out->name, "%.127s", name);
+    return st->code;
+}
+
+rd_code doc_hosts_parse(const char *list, doc_hosts *out, rd_status *st)
+{
+    *out = (doc_hosts){0};
+    for (const char *s = list;;) {
+        char entry[256];
+        doc_host one;
+        const size_t n = strcspn(s, ",");
+        (void)snprintf(entry, sizeof entry, "%.*s", n < 255 ? (int)n : 255, s);
+        RD_TRY(parse_entry("--hosts", entry, &one, st));
+        RD_TRY(add_host(out, &one, st));
+        if (!s[n]) break;
+        s += n + 1;
+    }
+done:
+    return st->code;
+}
+
+static rd_code parse_line(const char *path, int number, char *line, doc_hosts *out, rd_status *st)
+{
+    doc_host one;
+    char where[200], *save = NULL;
+    char *word = strtok_r(line, " \t\r\n", &save);
+    if (!word) return st->code;
+    (void)snprintf(where, sizeof where, "%.150s:%d", path, number);
+    RD_TRY(parse_entry(where, word, &one, st));
+    while ((word = strtok_r(NULL, " \t\r\n", &save))) {
+        int n = 0;
+        if (sscanf(word, "slots=%d", &n) == 1 && n > 0)
+            one.slots = n;
+        else if (sscanf(word, "port=%d", &n) == 1 && n > 0 && n < 65536)
+            one.port = n;
+        else if (strncmp(word, "user=", 5) == 0 && word[5])
+            (void)snprintf(one.user, sizeof one.user, "%.63s", word + 5);
+        else if (strncmp(word, "max_slots=", 10) != 0 && strncmp(word, "max-slots=", 10) != 0)
+            return rd_fail(st, RD_EUSAGE, "%s: '%.60s' is not understood; write: name slots=2 port=12345 user=name",
+                           where, word);
+    }
+    RD_TRY(add_host(out, &one, st));
+done:
+    return st->code;
+}
+
+rd_code doc_hosts_read(const char *path, doc_hosts *out, rd_status *st)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int number = 0;
+    *out = (doc_hosts){0};
+    RD_TRY(rd_file_read(path, RD_EUSAGE, &text, &n, st));
+    for (char *line = text; line && *line;) {
+        char *end = strchr(line, '\n');
+        if (end) *end = '\0';
+        line[strcspn(line, "#")] = '\0';
+        RD_TRY(parse_line(path, ++number, line, out, st));
+        line = end ? end + 1 : NULL;
+    }
+    if (out->n == 0) rd_fail(st, RD_EUSAGE, "%s names no host; write lines: name slots=2", path);
+done:
+    free(text);
+    return st->code;
+}
+
+void doc_hosts_release(doc_hosts *h)
+{
+    free(h->at);
+    *h = (doc_hosts){0};
+}
+
+/* The word's name without its dashes; NULL: no option. */
+static const char *option(const char *word)
+{
+    if (word[0] != '-') return NULL;
+    return word + (word[1] == '-' ? 2 : 1);
+}
+
+static bool has(char *const *words, int n, const char *const *names)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; names[k] && option(words[i]); k++)
+            if (strcmp(option(words[i]), names[k]) == 0) return true;
+    return false;
+}
+
+int64_t doc_line_ranks(char *const *words, int n)
+{
+    static const char *const names[] = {"np", "n", "c"};
+    for (int i = 0; i + 1 < n; i++)
+        for (int k = 0; k < 3 && option(words[i]); k++)
+            if (strcmp(option(words[i]), names[k]) == 0) return atoll(words[i + 1]);
+    return 0;
+}
+
+typedef struct line {
+    char **w;
+    int n, room;
+    rd_status *st;
+} line;
+
+static void add_word(line *l, const char *fmt, ...) RD_PRINTF(2, 3);
+static void add_word(line *l, const char *fmt, ...)
+{
+    va_list ap;
+    if (l->n + 2 > l->room) {
+        char **more = realloc(l->w, (size_t)(l->room + 64) * sizeof *more);
+        if (!more) {
+            rd_fail(l->st, RD_EENV, "out of memory for mpirun's line");
+            return;
+        }
+        l->w = more;
+        l->room += 64;
+    }
+    va_start(ap, fmt);
+    if (vasprintf(&l->w[l->n], fmt, ap) < 0) {
+        l->w[l->n] = NULL;
+        rd_fail(l->st, RD_EENV, "out of memory for mpirun's line");
+    } else {
+        l->w[++l->n] = NULL;
+    }
+    va_end(ap);
+}
+
+static void add_setting(line *l, const char *how, const char *name, const char *value)
+{
+    add_word(l, "%s", how);
+    add_word(l, "%s", name);
+    add_word(l, "%s", value);
+}
+
+/* The same on all hosts, or 0: then ssh's own settings have to say it. */
+static int common_port(const doc_hosts *h, int ssh_port)
+{
+    for (int i = 1; i < h->n; i++)
+        if (h->at[i].port != h->at[0].port) return ssh_port;
+    return h->at[0].port ? h->at[0].port : ssh_port;
+}
+
+rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char *network, bool root, char ***out,
+                 int *n, rd_status *st)
+{
+    static const char *const as_root[] = {"allow-run-as-root", NULL}, *const count[] = {"np", "n", "c", NULL},
+                             *const where[] = {"H", "host", "hostfile", "machinefile", "default-hostfile", NULL},
+                             *const map[] = {"map-by", "npernode", "N", "ppr", "rankfile", "rf", NULL},
+                             *const bind[] = {"bind-to", "bind-to-none", "bind-to-core", NULL};
+    line l = {.st = st};
+    char **more = NULL;
+    int n_more = 0;
+    const bool five = strncmp(rd_comm_library_version(), "Open MPI 5", 10) == 0;
+    json_t *mca = doc_mca_new(args);
+    *out = NULL;
+    *n = 0;
+    if (args) RD_TRY(doc_words(args, &more, &n_more, st));
+    add_word(&l, "mpirun");
+    if (root && !has(more, n_more, as_root)) add_word(&l, "--allow-run-as-root");
+    if (!has(more, n_more, count)) {
+        add_word(&l, "-np");
+        add_word(&l, "%d", h->slots);
+    }
+    if (!has(more, n_more, where)) {
+        rd_strbuf list = {0};
+        for (int i = 0; i < h->n; i++) rd_strbuf_printf(&list, "%s%s:%d", i ? "," : "", h->at[i].name, h->at[i].slots);
+        add_word(&l, "-H");
+        add_word(&l, "%s", rd_strbuf_str(&list));
+        rd_strbuf_release(&list);
+    }
+    if (!has(more, n_more, map)) {
+        add_word(&l, "--map-by");
+        add_word(&l, "slot");
+    }
+    if (!has(more, n_more, bind)) {
+        add_word(&l, "--bind-to");
+        add_word(&l, "none");
+    }
+    if (h->n > 1 && common_port(h, ssh_port) && !doc_mca(mca, "plm_rsh_args")) {
+        char port[32];
+        (void)snprintf(port, sizeof port, "-p %d", common_port(h, ssh_port));
+        add_setting(&l, five ? "--prtemca" : "--mca", five ? "plm_ssh_args" : "plm_rsh_args", port);
+    }
+    if (h->n > 1 && network[0] && !doc_mca(mca, "btl_tcp_if_include") && !doc_mca(mca, "btl_tcp_if_exclude"))
+        add_setting(&l, "--mca", "btl_tcp_if_include", network);
+    if (h->n > 1 && network[0] && !doc_mca(mca, "oob_tcp_if_include") && !doc_mca(mca, "oob_tcp_if_exclude"))
+        add_setting(&l, five ? "--prtemca" : "--mca", five ? "if_include" : "oob_tcp_if_include", network);
+    for (int i = 0; i < n_more; i++) add_word(&l, "%s", more[i]);
+done:
+    json_decref(mca);
+    doc_words_free(more, n_more);
+    *out = l.w;
+    *n = l.n;
+    return st->code;
+}
+
+void doc_line_text(char *const *words, int n, rd_strbuf *out)
+{
+    for (int i = 0; i < n; i++) {
+        const bool quote = !*words[i] || words[i][strcspn(words[i], " \t\"$&;|<>(){}*?")] != '\0';
+        rd_strbuf_printf(out, quote ? "%s'%s'" : "%s%s", i ? " " : "", words[i]);
+    }
+}

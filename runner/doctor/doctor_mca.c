@@ -1,0 +1,160 @@
+/* doctor_mca.c -- the settings Open MPI will run with: words of mpirun's line before the environment before the
+ * person's file before the machine's, as Open MPI itself ranks them. (mpirun --mca arrives in a rank as environment.)
+ */
+#include "doctor_impl.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {"btl",
+                                    "pml",
+                                    "mtl",
+                                    "btl_tcp_if_include",
+                                    "btl_tcp_if_exclude",
+                                    "oob_tcp_if_include",
+                                    "oob_tcp_if_exclude",
+                                    "btl_tcp_port_min_v4",
+                                    "btl_tcp_port_range_v4",
+                                    "oob_tcp_dynamic_ipv4_ports",
+                                    "plm_rsh_args",
+                                    "plm_rsh_agent",
+                                    "btl_vader_single_copy_mechanism",
+                                    "hwloc_base_binding_policy",
+                                    "rmaps_base_mapping_policy",
+                                    "mpi_yield_when_idle",
+                                    NULL};
+
+static bool known(const char *name)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+static void put(json_t *mca, const char *name, const char *value, const char *source)
+{
+    if (!known(name)) return;
+    json_object_set_new(mca, name, json_pack("{s:s, s:s}", "value", value, "source", source));
+}
+
+static char *trimmed(char *s)
+{
+    while (isspace((unsigned char)*s)) s++;
+    size_t n = strlen(s);
+    while (n > 0 && isspace((unsigned char)s[n - 1])) s[--n] = '\0';
+    if (n > 1 && s[0] == '"' && s[n - 1] == '"') {
+        s[n - 1] = '\0';
+        s++;
+    }
+    return s;
+}
+
+static void read_file(json_t *mca, const char *path)
+{
+    char line[4096];
+    FILE *f = fopen(path, "re");
+    if (!f) return;
+    while (fgets(line, sizeof line, f)) {
+        char *key = line, *eq;
+        line[strcspn(line, "#\n")] = '\0';
+        eq = strchr(line, '=');
+        if (!eq) continue;
+        *eq = '\0';
+        key = trimmed(key);
+        put(mca, key, trimmed(eq + 1), path);
+    }
+    fclose(f);
+}
+
+static void read_args(json_t *mca, const char *args)
+{
+    rd_status own = {0};
+    char **w = NULL;
+    int n = 0;
+    if (doc_words(args, &w, &n, &own) == RD_OK)
+        for (int i = 0; i + 2 < n; i++) {
+            const char *s = w[i] + (w[i][0] == '-') + (w[i][0] == '-' && w[i][1] == '-');
+            if (s != w[i] && (strcmp(s, "mca") == 0 || strcmp(s, "gmca") == 0))
+                put(mca, w[i + 1], w[i + 2], "mpirun's line");
+        }
+    doc_words_free(w, n);
+}
+
+json_t *doc_mca_new(const char *args)
+{
+    static const char *const folders[] = {"OPAL_PREFIX", "MPI_HOME"};
+    char path[4200], name[128];
+    json_t *mca = json_object();
+    if (!mca) return NULL;
+    read_file(mca, "/etc/openmpi/openmpi-mca-params.conf");
+    for (int i = 0; i < 2; i++)
+        if (getenv(folders[i])) {
+            (void)snprintf(path, sizeof path, "%.4096s/etc/openmpi-mca-params.conf", getenv(folders[i]));
+            read_file(mca, path);
+        }
+    if (getenv("HOME")) {
+        (void)snprintf(path, sizeof path, "%.4096s/.openmpi/mca-params.conf", getenv("HOME"));
+        read_file(mca, path);
+    }
+    for (int i = 0; names[i]; i++) {
+        (void)snprintf(name, sizeof name, "OMPI_MCA_%s", names[i]);
+        if (getenv(name)) put(mca, names[i], getenv(name), "environment");
+    }
+    if (args) read_args(mca, args);
+    return mca;
+}
+
+const char *doc_mca(const json_t *mca, const char *name)
+{
+    return json_string_value(json_object_get(json_object_get(mca, name), "value"));
+}
+
+const char *doc_mca_source(const json_t *mca, const char *name)
+{
+    return doc_text(json_object_get(mca, name), "source");
+}
+
+bool doc_mca_ports(const json_t *mca, const char *which, int *first, int *last)
+{
+    if (strcmp(which, "oob_tcp") == 0) { /* "46000-46049", or a list of such */
+        const char *s = doc_mca(mca, "oob_tcp_dynamic_ipv4_ports");
+        const int n = s ? sscanf(s, "%d-%d", first, last) : 0;
+        if (n == 1) *last = *first;
+        return n >= 1 && *first > 0 && *last >= *first && *last < 65536;
+    }
+    const char *least = doc_mca(mca, "btl_tcp_port_min_v4"), *range = doc_mca(mca, "btl_tcp_port_range_v4");
+    *first = least ? atoi(least) : 0;
+    *last = *first + (range ? atoi(range) : 64511) - 1;
+    if (*last > 65535) *last = 65535;
+    return *first > 1024 && *last >= *first; /* 1024 is Open MPI's own "any" */
+}
+
+rd_code doc_words(const char *text, char ***words, int *n, rd_status *st)
+{
+    const size_t room = strlen(text) / 2 + 2;
+    *n = 0;
+    *words = calloc(room, sizeof **words);
+    if (!*words) return rd_fail(st, RD_EENV, "out of memory for the words of a line");
+    for (const char *s = text;;) {
+        while (isspace((unsigned char)*s)) s++;
+        if (!*s) return RD_OK;
+        char *w = malloc(strlen(s) + 1), quote = '\0';
+        size_t m = 0;
+        if (!w) return rd_fail(st, RD_EENV, "out of memory for the words of a line");
+        for (; *s && (quote || !isspace((unsigned char)*s)); s++) {
+            if (quote ? *s == quote : *s == '"' || *s == '\'')
+                quote = quote ? '\0' : *s;
+            else
+                w[m++] = *s;
+        }
+        w[m] = '\0';
+        (*words)[(*n)++] = w;
+        if (quote) return rd_fail(st, RD_EUSAGE, "a quote has no end: %.200s", text);
+    }
+}
+
+void doc_words_free(char **words, int n)
+{
+    for (int i = 0; i < n; i++) free(words[i]);
+    free(words);
+}

@@ -1,0 +1,329 @@
+/* doctor_nets.c -- which interfaces MPI takes, and whether that can work. Open MPI 4.1 sends data through every
+ * interface that is up and not excluded. It connects to any address a host has, and takes the same address for the same
+ * network: a bridge of containers with one address on all hosts (docker0, 172.17.0.1) makes a host talk to itself, and
+ * everything waits for ever. */
+#include "doctor_impl.h"
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the library excludes when nothing is set; a setting replaces it. */
+static const char *const default_exclude = "127.0.0.1/8,sppp";
+
+bool doc_parse_ipv4(const char *s, uint32_t *out)
+{
+    struct in_addr a;
+    if (inet_pton(AF_INET, s, &a) != 1) return false;
+    *out = ntohl(a.s_addr);
+    return true;
+}
+
+void doc_show_ipv4(uint32_t a, char out[16])
+{
+    (void)snprintf(out, 16, "%u.%u.%u.%u", a >> 24, a >> 16 & 255, a >> 8 & 255, a & 255);
+}
+
+static uint32_t mask_of(int prefix)
+{
+    return prefix <= 0 ? 0 : prefix >= 32 ? UINT32_MAX : ~(UINT32_MAX >> prefix);
+}
+
+static uint32_t addr_of(const json_t *net)
+{
+    uint32_t a = 0;
+    (void)doc_parse_ipv4(doc_text(net, "addr"), &a);
+    return a;
+}
+
+static uint32_t network_of(const json_t *net)
+{
+    return addr_of(net) & mask_of((int)doc_number(net, "prefix"));
+}
+static bool loopback(const json_t *net)
+{
+    return addr_of(net) >> 24 == 127;
+}
+
+/* Cuts the next entry off a list; false at its end. */
+static bool next_entry(const char **list, char out[64])
+{
+    while (**list == ',' || **list == ' ') ++*list;
+    const size_t n = strcspn(*list, ",");
+    (void)snprintf(out, 64, "%.*s", n < 63 ? (int)n : 63, *list);
+    *list += n;
+    return n > 0;
+}
+
+/* "10.0.0.0/8", "10.0.0.0/255.0.0.0" or, as the library also takes it, an address alone? */
+static bool parse_network(const char *entry, uint32_t *net, uint32_t *mask)
+{
+    char s[64];
+    (void)snprintf(s, sizeof s, "%s", entry);
+    char *slash = strchr(s, '/');
+    if (slash) *slash = '\0';
+    if (!doc_parse_ipv4(s, net)) return false;
+    if (!slash || !doc_parse_ipv4(slash + 1, mask)) *mask = mask_of(slash ? atoi(slash + 1) : 32);
+    *net &= *mask;
+    return true;
+}
+
+static bool entry_fits(const char *entry, const json_t *net)
+{
+    uint32_t n, mask;
+    if (parse_network(entry, &n, &mask)) return (addr_of(net) & mask) == n;
+    return strcmp(entry, doc_text(net, "name")) == 0;
+}
+
+bool doc_listed(const char *list, const json_t *net)
+{
+    char entry[64];
+    while (next_entry(&list, entry))
+        if (entry_fits(entry, net)) return true;
+    return false;
+}
+
+bool doc_net_used(const json_t *mca, const json_t *net)
+{
+    const char *include = doc_mca(mca, "btl_tcp_if_include"), *exclude = doc_mca(mca, "btl_tcp_if_exclude");
+    if (!json_is_true(json_object_get(net, "up"))) return false;
+    if (include && *include) return doc_listed(include, net);
+    return !doc_listed(exclude ? exclude : default_exclude, net);
+}
+
+bool doc_is_bridge(const char *name)
+{
+    static const char *const begins[] = {"docker", "br-", "virbr", "lxcbr",   "lxdbr",
+                                         "podman", "cni", "veth",  "flannel", "cali"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (strncmp(name, begins[i], strlen(begins[i])) == 0) return true;
+    return false;
+}
+
+/* Is an earlier one the same machine, under another name? */
+static bool is_again(const json_t *hosts, size_t i)
+{
+    const char *machine = doc_text(json_array_get(hosts, i), "machine");
+    for (size_t k = 0; k < i; k++)
+        if (*machine && strcmp(machine, doc_text(json_array_get(hosts, k), "machine")) == 0) return true;
+    return false;
+}
+
+/* Hosts that have this very address, on whatever interface; the name of one of those in *name. */
+static int holders(const json_t *hosts, uint32_t addr, const char **name, rd_strbuf *who)
+{
+    size_t i, k;
+    json_t *h, *net;
+    int n = 0;
+    json_array_foreach(hosts, i, h)
+    {
+        bool has = false;
+        if (is_again(hosts, i)) continue;
+        json_array_foreach(json_object_get(h, "nets"), k, net)
+        {
+            if (addr_of(net) != addr) continue;
+            has = true;
+            if (name) *name = doc_text(net, "name");
+        }
+        if (has && who) rd_strbuf_printf(who, "%s%s", n ? ", " : "", doc_text(h, "listed"));
+        n += has;
+    }
+    return n;
+}
+
+bool doc_shared_address(const json_t *hosts, const json_t *net)
+{
+    return holders(hosts, addr_of(net), NULL, NULL) > 1;
+}
+
+static bool in_network(const json_t *hosts, const json_t *host, uint32_t network, int prefix)
+{
+    size_t k;
+    json_t *net;
+    json_array_foreach(json_object_get(host, "nets"), k, net)
+    {
+        if (loopback(net) || !json_is_true(json_object_get(net, "up"))) continue;
+        if ((addr_of(net) & mask_of(prefix)) == network && (int)doc_number(net, "prefix") == prefix &&
+            holders(hosts, addr_of(net), NULL, NULL) == 1)
+            return true;
+    }
+    return false;
+}
+
+void doc_common_network(const json_t *hosts, char out[32])
+{
+    const json_t *first = json_array_get(hosts, 0);
+    char text[16];
+    out[0] = '\0';
+    for (int bridges = 0; bridges < 2; bridges++) { /* those of machines first */
+        size_t k, i;
+        json_t *net, *h;
+        json_array_foreach(json_object_get(first, "nets"), k, net)
+        {
+            if (loopback(net) || doc_is_bridge(doc_text(net, "name")) != (bridges == 1)) continue;
+            bool all = true;
+            json_array_foreach(hosts, i, h)
+            {
+                all = all && in_network(hosts, h, network_of(net), (int)doc_number(net, "prefix"));
+            }
+            if (!all) continue;
+            doc_show_ipv4(network_of(net), text);
+            (void)snprintf(out, 32, "%s/%d", text, (int)doc_number(net, "prefix"));
+            return;
+        }
+    }
+}
+
+static const char *remedy_network(const json_t *hosts, char out[160])
+{
+    char network[32];
+    doc_common_network(hosts, network);
+    if (!network[0])
+        return "name the network that all hosts have in common: mpirun --mca btl_tcp_if_include NETWORK/BITS";
+    (void)snprintf(out, 160, "mpirun --mca btl_tcp_if_include %s --mca oob_tcp_if_include %s", network, network);
+    return out;
+}
+
+/* One setting with a list of what to include: is there something of it on each host? */
+static void check_include(doc_report *r, const json_t *hosts, const char *setting)
+{
+    char entry[64], remedy[160];
+    size_t i, k;
+    json_t *h, *net;
+    json_array_foreach(hosts, i, h)
+    {
+        const char *list = doc_mca(json_object_get(h, "mca"), setting);
+        while (list && next_entry(&list, entry)) {
+            bool there = false;
+            uint32_t a, b;
+            json_array_foreach(json_object_get(h, "nets"), k, net)
+            {
+                there = there || (entry_fits(entry, net) && json_is_true(json_object_get(net, "up")));
+            }
+            if (there) continue;
+            doc_add(r, DOC_FAIL, "interfaces", remedy_network(hosts, remedy),
+                    "%s %s of %s is missing on %s; MPI would end with 'unknown interface'",
+                    parse_network(entry, &a, &b) ? "the network" : "the interface", entry, setting,
+                    doc_text(h, "listed"));
+        }
+    }
+}
+
+/* Excluded networks replace the default, which holds the loopback interface. */
+static bool check_loopback(doc_report *r, const json_t *host, bool many, const json_t *hosts)
+{
+    const json_t *mca = json_object_get(host, "mca"), *lo = NULL;
+    const char *list = doc_mca(mca, "btl_tcp_if_exclude"), *include = doc_mca(mca, "btl_tcp_if_include");
+    char remedy[160];
+    size_t k;
+    json_t *net;
+    json_array_foreach(json_object_get(host, "nets"), k, net)
+    {
+        if (loopback(net) && !lo) lo = net;
+    }
+    if (list && include && *include) {
+        doc_add(r, DOC_FAIL, "interfaces", "leave btl_tcp_if_exclude out",
+                "btl_tcp_if_include and btl_tcp_if_exclude are both set on %s; MPI "
+                "takes one of them",
+                doc_text(host, "listed"));
+        return false;
+    }
+    if (!list || !lo || doc_listed(list, lo)) return true;
+    doc_add(
+        r, many ? DOC_FAIL : DOC_WARN, "interfaces", remedy_network(hosts, remedy),
+        "lo is missing in btl_tcp_if_exclude (%.200s, from %s): the "
+        "setting replaces the library's own, so that other hosts are looked for at 127.0.0.1, and MPI hangs; exclude "
+        "lo,%.200s, or better name what to include",
+        list, doc_mca_source(mca, "btl_tcp_if_exclude"), list);
+    return false;
+}
+
+void doc_check_interfaces(doc_report *r, const json_t *hosts)
+{
+    const int before = r->n[DOC_FAIL] + r->n[DOC_WARN];
+    /* Facts of one host may say that it is one of several. */
+    const bool many = json_array_size(hosts) > 1 || json_is_true(json_object_get(json_array_get(hosts, 0), "others"));
+    size_t i, k;
+    json_t *h, *net;
+    rd_strbuf used = {0};
+    if (many) check_include(r, hosts, "btl_tcp_if_include");
+    if (many) check_include(r, hosts, "oob_tcp_if_include");
+    json_array_foreach(hosts, i, h)
+    {
+        if (!check_loopback(r, h, many, hosts)) break; /* one setting, the same everywhere: said once */
+    }
+    json_array_foreach(hosts, i, h)
+    {
+        bool any = false;
+        rd_strbuf_printf(&used, "%s%s: ", i ? "; " : "", doc_text(h, "listed"));
+        json_array_foreach(json_object_get(h, "nets"), k, net)
+        {
+            if (!doc_net_used(json_object_get(h, "mca"), net)) continue;
+            rd_strbuf_printf(&used, "%s%s (%s/%.0f)", any ? ", " : "", doc_text(net, "name"), doc_text(net, "addr"),
+                             doc_number(net, "prefix"));
+            any = true;
+        }
+        if (any) continue;
+        rd_strbuf_puts(&used, "none");
+        if (many && r->n[DOC_FAIL] + r->n[DOC_WARN] == before)
+            doc_add(r, DOC_FAIL, "interfaces", "bring the interface up, or include another one",
+                    "MPI has no interface to use on %s", doc_text(h, "listed"));
+    }
+    if (r->n[DOC_FAIL] + r->n[DOC_WARN] == before)
+        doc_add(r, DOC_OK, "interfaces", NULL, "MPI takes %s", rd_strbuf_str(&used));
+    rd_strbuf_release(&used);
+}
+
+void doc_check_addresses(doc_report *r, const json_t *hosts)
+{
+    size_t i, k, m;
+    json_t *h, *net, *o;
+    int same = 0, failed = 0;
+    char remedy[160];
+    rd_strbuf unused = {0};
+    json_t *seen = json_array();
+    json_array_foreach(hosts, i, h)
+    {
+        json_array_foreach(json_object_get(h, "nets"), k, net)
+        {
+            bool again = false, used = false;
+            const char *name = "";
+            rd_strbuf who = {0};
+            json_array_foreach(seen, m, o)
+            {
+                again = again || strcmp(json_string_value(o), doc_text(net, "addr")) == 0;
+            }
+            if (again || loopback(net)) continue;
+            json_array_append_new(seen, json_string(doc_text(net, "addr")));
+            if (holders(hosts, addr_of(net), &name, &who) > 1) {
+                size_t i2, k2;
+                json_t *h2, *net2;
+                same++;
+                json_array_foreach(hosts, i2, h2)
+                {
+                    json_array_foreach(json_object_get(h2, "nets"), k2, net2)
+                    {
+                        used =
+                            used || (addr_of(net2) == addr_of(net) && doc_net_used(json_object_get(h2, "mca"), net2));
+                    }
+                }
+                if (used) {
+                    failed++;
+                    doc_add(r, DOC_FAIL, "addresses", remedy_network(hosts, remedy),
+                            "the address %s (%s) exists on several hosts: %s; MPI would "
+                            "take it for a way from one to the other, and hang",
+                            doc_text(net, "addr"), name, rd_strbuf_str(&who));
+                } else {
+                    rd_strbuf_printf(&unused, "%s%s (%s) on %s", unused.n ? "; " : "", doc_text(net, "addr"), name,
+                                     rd_strbuf_str(&who));
+                }
+            }
+            rd_strbuf_release(&who);
+        }
+    }
+    json_decref(seen);
+    if (!same)
+        doc_add(r, DOC_OK, "addresses", NULL, "no address is on two hosts");
+    else if (!failed)
+        doc_add(r, DOC_OK, "addresses", NULL, "left out by the settings: %s", rd_strbuf_str(&unused));
+    rd_strbuf_release(&unused);
+}

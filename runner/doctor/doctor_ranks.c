@@ -1,0 +1,382 @@
+/* doctor_ranks.c -- the doctor inside a job: mpirun or srun started it, MPI is up. Rank 0 gets the facts of all ranks
+ * and applies the rules; then all ranks together try what a training does: connections from host to host, sums with a
+ * known answer, the config, the data, the log folder. A guard looks on: what hangs is named and ends. */
+#include "doctor_impl.h"
+#include "rd/clock.h"
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct inside {
+    rd_comm *comm;
+    const rd_world *w;
+    rd_guard *guard;
+    doc_report report;  /* of rank 0; the others' is thrown away */
+    json_t *ranks;      /* owned; rank 0 */
+    json_t *hosts;      /* owned; all ranks: facts of each host, by its first rank */
+    doc_server *server; /* of the first rank of each host */
+    bool leader;
+} inside;
+
+/* "0-3,8" */
+static void cores_text(char out[512], int *n)
+{
+    cpu_set_t set;
+    size_t at = 0;
+    out[0] = '\0';
+    *n = 0;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+    for (int a = 0; a < CPU_SETSIZE; a++) {
+        if (!CPU_ISSET(a, &set)) continue;
+        int b = a;
+        while (b + 1 < CPU_SETSIZE && CPU_ISSET(b + 1, &set)) b++;
+        if (at < 480) at += (size_t)snprintf(out + at, 512 - at, b > a ? "%s%d-%d" : "%s%d", at ? "," : "", a, b);
+        *n += b - a + 1;
+        a = b;
+    }
+}
+
+static json_t *rank_facts(const inside *in, const rd_config *config, const char *versions)
+{
+    char cores[512];
+    int n_cores;
+    const double threads = config ? json_number_value(rd_config_get(config, "threads")) : 0.0;
+    json_t *f = doc_facts(versions, doc_mca_new(NULL), in->leader);
+    cores_text(cores, &n_cores);
+    json_object_set_new(f, "rank", json_integer(in->w->rank));
+    json_object_set_new(f, "local_rank", json_integer(in->w->local_rank));
+    json_object_set_new(f, "host_index", json_integer(in->w->host_index));
+    json_object_set_new(f, "ranks", json_integer(in->w->local_size));
+    json_object_set_new(f, "pid", json_integer(getpid()));
+    json_object_set_new(f, "cores", json_string(cores));
+    json_object_set_new(f, "threads", json_integer(threads > 0.0 ? (json_int_t)threads : in->w->n_cpus));
+    json_object_set_new(f, "device", json_string(doc_text(f, "cpu")));
+    if (in->leader && in->server) {
+        json_object_set_new(f, "ports", json_pack("[i]", doc_server_port(in->server)));
+    }
+    return f;
+}
+
+/* What the table and --json say of a rank. */
+static json_t *shown(const json_t *f)
+{
+    static const char *const keys[] = {"rank",    "host",    "local_rank", "pid",     "cores",
+                                       "allowed", "threads", "device",     "program", "host_index"};
+    json_t *o = json_object();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) json_object_set(o, keys[i], json_object_get(f, keys[i]));
+    return o;
+}
+
+/* Collective: rank 0 gets all facts, and all ranks those of the hosts. */
+static rd_code share_facts(inside *in, const rd_config *config, const char *versions, rd_status *st)
+{
+    char token[33], *all = NULL, *text = NULL, *hosts = NULL;
+    int64_t *lens = NULL, bytes = 0;
+    doc_token(token);
+    if (in->leader && in->w->n_hosts > 1) (void)doc_server_new(token, NULL, 0, &in->server, st);
+    RD_TRY(rd_comm_agree(in->comm, st));
+    json_t *mine = rank_facts(in, config, versions);
+    json_object_set_new(mine, "token", json_string(token));
+    RD_TRY(rd_comm_barrier(in->comm, st)); /* so that the clocks are read at one moment */
+    json_object_set_new(mine, "wall_s", json_real(rd_wall_s()));
+    text = mine ? json_dumps(mine, JSON_COMPACT) : NULL;
+    json_decref(mine);
+    if (!text) rd_fail(st, RD_EENV, "out of memory for the facts of a rank");
+    RD_TRY(rd_comm_agree(in->comm, st));
+    RD_TRY(rd_comm_gather(in->comm, text, (int64_t)strlen(text), &all, &lens, st));
+    in->hosts = json_array();
+    in->ranks = json_array();
+    if (in->w->rank == 0) {
+        double first = 0.0;
+        const char *at = all;
+        for (int r = 0; r < in->w->size; at += lens[r++]) {
+            json_t *f = json_loadb(at, (size_t)lens[r], 0, NULL);
+            json_array_append_new(in->ranks, shown(f));
+            if (r == 0) first = doc_number(f, "wall_s");
+            json_object_set_new(f, "clock_ahead_s", json_real(doc_number(f, "wall_s") - first));
+            json_object_set_new(f, "clock_error_s", json_real(0.5));
+            if (doc_number(f, "local_rank") == 0.0) json_array_append(in->hosts, f);
+            json_decref(f);
+        }
+        hosts = json_dumps(in->hosts, JSON_COMPACT);
+        bytes = hosts ? (int64_t)strlen(hosts) : 0;
+    }
+    RD_TRY(rd_comm_bcast(in->comm, &bytes, sizeof bytes, 0, st));
+    if (in->w->rank != 0) hosts = malloc((size_t)bytes + 1);
+    if (!hosts) rd_fail(st, RD_EENV, "out of memory for the facts of %d hosts", in->w->n_hosts);
+    RD_TRY(rd_comm_agree(in->comm, st));
+    RD_TRY(rd_comm_bcast(in->comm, hosts, bytes, 0, st));
+    if (in->w->rank != 0) {
+        json_decref(in->hosts);
+        in->hosts = json_loadb(hosts, (size_t)bytes, 0, NULL);
+    }
+done:
+    free(all);
+    free(lens);
+    free(text);
+    free(hosts);
+    return st->code;
+}
+
+/* Collective: a JSON text of each host's first rank, as an array on rank 0, by host. */
+static rd_code gather_json(inside *in, json_t *mine_stolen, json_t **out, rd_status *st)
+{
+    char *all = NULL, *text = mine_stolen ? json_dumps(mine_stolen, JSON_COMPACT) : NULL;
+    int64_t *lens = NULL;
+    json_decref(mine_stolen);
+    *out = NULL;
+    RD_TRY(rd_comm_gather(in->comm, text ? text : "", text ? (int64_t)strlen(text) : 0, &all, &lens, st));
+    if (in->w->rank == 0) {
+        *out = json_array();
+        const char *at = all;
+        for (int r = 0; r < in->w->size; at += lens[r++])
+            if (lens[r] > 0) json_array_append_new(*out, json_loadb(at, (size_t)lens[r], 0, NULL));
+    }
+done:
+    free(all);
+    free(lens);
+    free(text);
+    return st->code;
+}
+
+static void rest(double seconds) /* a rank that waits in MPI takes a core from one that measures */
+{
+    const struct timespec pause = {.tv_sec = (time_t)seconds,
+                                   .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    (void)nanosleep(&pause, NULL);
+}
+
+/* An address of host `to` that this host reaches, MPI's own choice first. */
+static bool reached(const json_t *calls, size_t to, uint32_t *addr, int *port)
+{
+    size_t k;
+    json_t *t;
+    bool found = false;
+    json_array_foreach(calls, k, t)
+    {
+        if ((size_t)doc_number(t, "to") != to || (doc_way)doc_number(t, "way") != DOC_WAY_OPEN) continue;
+        if (found && !json_is_true(json_object_get(t, "used"))) continue;
+        found = doc_parse_ipv4(doc_text(t, "addr"), addr);
+        *port = (int)doc_number(t, "port");
+    }
+    return found;
+}
+
+/* Collective. In round k each host sends to the k-th after it: a full-duplex link is used once in each direction. */
+static rd_code try_links(inside *in, rd_status *st)
+{
+    static const double stream_s = 0.15;
+    const size_t n = json_array_size(in->hosts), rounds = n - 1 < 8 ? n - 1 : 8;
+    const size_t me = (size_t)in->w->host_index;
+    json_t *targets = in->leader ? doc_targets(in->hosts, me) : NULL, *calls = NULL, *results = NULL, *rates = NULL;
+    double *gbit = calloc(n * n, sizeof *gbit);
+    if (!gbit) rd_fail(st, RD_EENV, "out of memory for %zu links", n * n);
+    RD_TRY(rd_comm_agree(in->comm, st));
+    rd_guard_phase(in->guard, "the doctor's connections between hosts have been waited for", 12, 20);
+    if (in->leader) calls = doc_calls_json(targets, 3.0);
+    RD_TRY(gather_json(in, in->leader ? json_incref(calls) : NULL, &results, st));
+    if (in->w->rank == 0) doc_check_ways(&in->report, in->hosts, results);
+    for (size_t k = 1; k <= rounds; k++) {
+        uint32_t addr;
+        int port;
+        const size_t to = (me + k) % n;
+        if (!in->leader)
+            rest(stream_s + 0.1);
+        else if (reached(calls, to, &addr, &port))
+            gbit[me * n + to] = doc_stream_gbit_per_s(addr, port, stream_s);
+        RD_TRY(rd_comm_barrier(in->comm, st));
+    }
+    if (in->leader) {
+        rates = json_array();
+        for (size_t k = 0; k < n; k++) json_array_append_new(rates, json_real(gbit[me * n + k]));
+    }
+    json_decref(results);
+    results = NULL;
+    RD_TRY(gather_json(in, rates, &results, st));
+    for (size_t i = 0; i < n && in->w->rank == 0; i++)
+        for (size_t k = 0; k < n; k++)
+            gbit[i * n + k] = json_number_value(json_array_get(json_array_get(results, i), k));
+    if (in->w->rank == 0) doc_check_links(&in->report, in->hosts, gbit);
+done:
+    free(gbit);
+    json_decref(targets);
+    json_decref(calls);
+    json_decref(results);
+    return st->code;
+}
+
+/* ---- sums with a known answer ---- */
+
+/* Small whole numbers: their sums are exact, in any order. */
+static float term(int rank, int64_t i)
+{
+    return (float)((i % 251 + 1) * (rank % 16 + 1));
+}
+
+static float answer(int size, int64_t i)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < size; r++) sum += r % 16 + 1;
+    return (float)((i % 251 + 1) * sum);
+}
+
+/* Collective. The slowest rank's time; *wrong: first element whose sum is wrong on some rank, or -1. */
+static rd_code time_sum(inside *in, float *x, int64_t n, int times, double *seconds, int64_t *wrong, rd_status *st)
+{
+    double best = INFINITY, bad = -1.0;
+    for (int t = 0; t < times; t++) {
+        for (int64_t i = 0; i < n; i++) x[i] = term(in->w->rank, i);
+        RD_TRY(rd_comm_barrier(in->comm, st));
+        const int64_t from = rd_now_ns();
+        RD_TRY(rd_comm_sum_f32(in->comm, x, n, st));
+        double took = (double)(rd_now_ns() - from) * 1e-9;
+        for (int64_t i = n - 1; i >= 0; i--)
+            if (x[i] != answer(in->w->size, i)) bad = (double)i;
+        RD_TRY(rd_comm_max_f64(in->comm, &took, 1, st));
+        if (took < best) best = took;
+    }
+    RD_TRY(rd_comm_max_f64(in->comm, &bad, 1, st));
+    *seconds = best;
+    *wrong = (int64_t)bad;
+done:
+    return st->code;
+}
+
+static rd_code try_sums(inside *in, rd_status *st)
+{
+    const int64_t small = 1 << 18; /* 1 MiB */
+    int64_t n = 1 << 24, wrong[2] = {-1, -1};
+    double s[2] = {0}, one = 1.0, latency;
+    const int np = in->w->size;
+    const double factor =
+        2.0 * (np - 1) / np; /* an all-reduce moves so much of its size over each link: nccl-tests' bus bandwidth */
+    float *x = NULL;
+    if (np == 1) {
+        doc_add(&in->report, DOC_OK, "allreduce", NULL, "one rank, nothing to sum");
+        return st->code;
+    }
+    rd_guard_phase(in->guard, "the doctor's sums over all ranks have been waited for", 12, 20);
+    if (sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE) / in->w->local_size < ((int64_t)1 << 28)) n = small;
+    double most = -(double)n; /* the smallest of all */
+    RD_TRY(rd_comm_max_f64(in->comm, &most, 1, st));
+    n = (int64_t)-most;
+    x = malloc((size_t)n * sizeof *x);
+    if (!x) rd_fail(st, RD_EENV, "out of memory for a sum of %lld MiB", (long long)(n >> 18));
+    RD_TRY(rd_comm_agree(in->comm, st));
+    for (int i = 0; i < 5; i++) RD_TRY(rd_comm_sum_f64(in->comm, &one, 1, st));
+    const int64_t from = rd_now_ns();
+    for (int i = 0; i < 20; i++) {
+        one = 1.0;
+        RD_TRY(rd_comm_sum_f64(in->comm, &one, 1, st));
+    }
+    latency = (double)(rd_now_ns() - from) / 20e3;
+    RD_TRY(rd_comm_max_f64(in->comm, &latency, 1, st));
+    RD_TRY(time_sum(in, x, small, 3, &s[0], &wrong[0], st));
+    while (n > small && s[0] * (double)(n / small) > 1.5) n /= 2; /* s[0] is the same on all ranks */
+    RD_TRY(time_sum(in, x, n, 1, &s[1], &wrong[1], st));
+    if (in->w->rank != 0) goto done;
+    if (wrong[0] >= 0 || wrong[1] >= 0)
+        doc_add(&in->report, DOC_FAIL, "allreduce",
+                "look for faulty memory or network hardware, and for two builds of MPI",
+                "a sum over the ranks is wrong at "
+                "element %lld of %lld",
+                (long long)(wrong[0] >= 0 ? wrong[0] : wrong[1]), (long long)(wrong[0] >= 0 ? small : n));
+    else
+        doc_add(&in->report, DOC_OK, "allreduce", NULL,
+                "8 bytes in %.0f us; 1 MiB in %.2f ms, %.3f GB/s bus bandwidth; %lld MiB in %.1f ms, %.3f GB/s",
+                latency, s[0] * 1e3, (double)small * 4e-9 / s[0] * factor, (long long)(n >> 18), s[1] * 1e3,
+                (double)n * 4e-9 / s[1] * factor);
+done:
+    free(x);
+    return st->code;
+}
+
+/* ---- all of it ---- */
+
+static void apply_rules(inside *in)
+{
+    doc_report *r = &in->report;
+    size_t i;
+    json_t *p;
+    int last = 0;
+    bool together = true;
+    doc_check_program(r, in->hosts);
+    json_array_foreach(in->ranks, i, p)
+    {
+        const int host = (int)doc_number(p, "host_index");
+        together = together && host >= last;
+        last = host;
+        if (strcmp(doc_text(p, "program"), doc_text(json_array_get(in->ranks, 0), "program")) == 0 || r->differ)
+            continue;
+        r->differ = true;
+        doc_add(r, DOC_FAIL, "program", "install the same build on all hosts, at the same path",
+                "the program file differs: rank %zu (%s) has '%s', rank 0 (%s) has "
+                "'%s'",
+                i, doc_text(p, "host"), doc_text(p, "program"), doc_text(json_array_get(in->ranks, 0), "host"),
+                doc_text(json_array_get(in->ranks, 0), "program"));
+    }
+    doc_check_names(r, in->hosts);
+    doc_add(r, together ? DOC_OK : DOC_WARN, "world", together ? NULL : "mpirun --map-by slot",
+            "%d rank%s on %d host%s, as the launcher said%s", in->w->size, in->w->size == 1 ? "" : "s", in->w->n_hosts,
+            in->w->n_hosts == 1 ? "" : "s",
+            together ? "" : "; ranks of a host are not neighbours, and sums take more steps between hosts");
+    if (in->w->n_hosts > 1) {
+        doc_check_interfaces(r, in->hosts);
+        doc_check_addresses(r, in->hosts);
+    }
+    doc_check_space(r, in->hosts);
+    doc_check_copy(r, in->hosts);
+    doc_check_gpus(r, in->hosts);
+    doc_check_cpus(r, in->hosts, in->ranks);
+    if (in->w->n_hosts > 1) doc_check_clocks(r, in->hosts);
+}
+
+static rd_code examine(inside *in, const rd_cli *cli, rd_config *config, const rd_status *unread,
+                       const rd_option_group *const *groups, int n_groups, const char *versions, rd_status *st)
+{
+    const int64_t keep = config ? json_integer_value(rd_config_get(config, "checkpoint_keep")) : 5;
+    rd_guard_phase(in->guard, "the facts of all ranks have been waited for", 12, 20);
+    RD_TRY(share_facts(in, config, versions, st));
+    if (in->w->rank == 0) apply_rules(in);
+    if (in->w->n_hosts > 1) RD_TRY(try_links(in, st));
+    RD_TRY(try_sums(in, st));
+    rd_guard_phase(in->guard, "the doctor has been reading config and data", 60, 600);
+    if (unread->code != RD_OK)
+        doc_add(&in->report, DOC_FAIL, "config",
+                "correct the config; run_dist --print_config shows it with all its keys", "%s", unread->msg);
+    if (config) doc_check_config(&in->report, in->comm, config, groups, n_groups);
+    if (cli->logdir && cli->logdir[0]) doc_check_logdir(&in->report, in->comm, cli->logdir, keep);
+done:
+    return st->code;
+}
+
+rd_code rd_doctor_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, rd_config *config, const rd_status *unread,
+                        const rd_option_group *const *groups, int n_groups, const char *versions, rd_status *st)
+{
+    const rd_world *w = rd_comm_world(comm);
+    inside in = {.comm = comm, .w = w, .guard = guard, .leader = w->local_rank == 0};
+    if (doc_report_init(&in.report, st) != RD_OK) goto done;
+    (void)examine(&in, cli, config, unread, groups, n_groups, versions, st);
+    if (w->rank == 0 && st->code == RD_OK) {
+        if (cli->json) {
+            (void)doc_print_json(&in.report, NULL, in.ranks, stdout, st);
+        } else {
+            doc_print_ranks(in.ranks, stdout);
+            (void)puts("");
+            doc_print_checks(&in.report, stdout);
+            doc_print_verdict(&in.report, stdout);
+        }
+        (void)fflush(stdout);
+        (void)doc_result(&in.report, st);
+    }
+    (void)rd_comm_agree(comm, st);
+done:
+    doc_server_free(in.server);
+    json_decref(in.ranks);
+    json_decref(in.hosts);
+    doc_report_release(&in.report);
+    return st->code;
+}

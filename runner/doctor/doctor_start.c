@@ -1,0 +1,219 @@
+/* doctor_start.c -- the cheap part, at the start of every run: settings that are known to make MPI hang, before MPI
+ * starts, and a thread that looks on while it does. */
+#include "doctor_impl.h"
+#include "rd/clock.h"
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int env_number(const char *const *names, int otherwise)
+{
+    for (int i = 0; names[i]; i++)
+        if (getenv(names[i])) return atoi(getenv(names[i]));
+    return otherwise;
+}
+
+static int launched_ranks(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
+    return env_number(names, 0);
+}
+
+static int ranks_here(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", NULL};
+    return env_number(names, 1);
+}
+
+static int my_number(bool of_host)
+{
+    static const char *const all[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
+    static const char *const here[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", NULL};
+    return env_number(of_host ? here : all, 0);
+}
+
+bool rd_doctor_speaks_for_host(void)
+{
+    return my_number(true) == 0;
+}
+
+static bool several_hosts(void)
+{
+    static const char *const nodes[] = {"SLURM_STEP_NUM_NODES", NULL};
+    if (getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) return launched_ranks() > ranks_here();
+    return env_number(nodes, 1) > 1;
+}
+
+/* A bridge that MPI would take, as long as nobody says what to take. */
+static void warn_of_bridges(const json_t *hosts, rd_strbuf *warnings)
+{
+    const json_t *h = json_array_get(hosts, 0), *mca = json_object_get(h, "mca");
+    char network[32];
+    size_t k;
+    json_t *net;
+    doc_common_network(hosts, network);
+    json_array_foreach(json_object_get(h, "nets"), k, net)
+    {
+        if (!doc_is_bridge(doc_text(net, "name")) || !doc_net_used(mca, net)) continue;
+        rd_strbuf_printf(
+            warnings,
+            "%s: MPI will also use %s (%s), a bridge whose address other hosts may have too, and then hang; mpirun "
+            "--mca btl_tcp_if_include %s leaves it out\n",
+            doc_text(h, "host"), doc_text(net, "name"), doc_text(net, "addr"), network[0] ? network : "NETWORK/BITS");
+    }
+}
+
+rd_code rd_doctor_before_mpi(rd_strbuf *warnings, rd_status *st)
+{
+    doc_report r = {0};
+    size_t i;
+    json_t *c;
+    if (launched_ranks() < 2 || !several_hosts()) return st->code;
+    char host[128] = "localhost";
+    (void)gethostname(host, sizeof host - 1);
+    json_t *hosts = json_pack("[{s:s, s:s, s:o, s:o, s:b}]", "host", host, "listed", host, "nets", doc_interfaces(),
+                              "mca", doc_mca_new(NULL), "others", 1);
+    if (doc_report_init(&r, st) != RD_OK || !hosts) goto done;
+    doc_check_interfaces(&r, hosts);
+    if (my_number(true) == 0) warn_of_bridges(hosts, warnings);
+    json_array_foreach(r.checks, i, c)
+    {
+        if (strcmp(doc_text(c, "level"), "failure") == 0)
+            rd_fail(st, RD_EENV, "%.600s; %.300s", doc_text(c, "text"), doc_text(c, "remedy"));
+    }
+done:
+    doc_report_release(&r);
+    json_decref(hosts);
+    return st->code;
+}
+
+/* ---- looking on while MPI starts ---- */
+
+struct rd_guard {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool end, warned;
+    struct timespec from; /* of the phase */
+    double warn_s, abort_s;
+    const char *phase;
+    char host[64];
+};
+
+static void tell(rd_guard *g, const char *phase, double after_s, bool last)
+{
+    char line[1024];
+    const int n =
+        snprintf(line, sizeof line,
+                 "%s: [rank %d, %s] %s for %.0f s; a firewall between the hosts, an interface that leads nowhere, or "
+                 "two hosts of one name do that: run_dist --mode=doctor --hosts=HOST:SLOTS,... on the launching host "
+                 "finds out which\n",
+                 last ? "run_dist: error" : "warning", my_number(false), g->host, phase, after_s);
+    if (n > 0 && write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0) return;
+}
+
+static void *look_on(void *arg)
+{
+    rd_guard *g = arg;
+    struct timespec until;
+    (void)pthread_mutex_lock(&g->lock);
+    while (!g->end) {
+        const double next = !g->warned ? g->warn_s : g->abort_s;
+        if (g->warned && g->abort_s <= 0.0) { /* nothing is left to be done */
+            (void)pthread_cond_wait(&g->ended, &g->lock);
+            continue;
+        }
+        until = g->from;
+        until.tv_sec += (time_t)next;
+        until.tv_nsec += (long)((next - (double)(time_t)next) * 1e9);
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        if (pthread_cond_timedwait(&g->ended, &g->lock, &until) != ETIMEDOUT || g->end) continue;
+        const bool last = g->warned || (g->abort_s > 0.0 && g->abort_s <= g->warn_s);
+        if (my_number(false) == 0) tell(g, g->phase, next, last);
+        if (last) {
+            if (my_number(false) != 0) (void)usleep(300000); /* the first to end ends all: rank 0 shall have spoken */
+            _exit(RD_EENV);
+        }
+        g->warned = true;
+    }
+    (void)pthread_mutex_unlock(&g->lock);
+    return NULL;
+}
+
+static void on_crash(int number)
+{
+    static const char text[] =
+        "run_dist: error: MPI crashed while it connected the ranks; two hosts of one name do that, and different "
+        "builds of "
+        "MPI: run_dist --mode=doctor --hosts=HOST:SLOTS,... on the launching host finds out which\n";
+    _exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? 128 + number : RD_EENV);
+}
+
+/* Says what a crash in MPI means. Whoever has a handler already (a sanitizer) keeps it. */
+static void watch_crash(bool on)
+{
+    struct sigaction old;
+    if (sigaction(SIGSEGV, NULL, &old) != 0) return;
+    if (on && old.sa_handler == SIG_DFL) (void)signal(SIGSEGV, on_crash);
+    if (!on && old.sa_handler == on_crash) (void)signal(SIGSEGV, SIG_DFL);
+}
+
+rd_guard *rd_guard_new(double warn_s, double abort_s)
+{
+    if (launched_ranks() < 2) return NULL;
+    pthread_condattr_t monotonic;
+    rd_guard *g = calloc(1, sizeof *g);
+    if (!g) return NULL;
+    g->warn_s = warn_s;
+    g->abort_s = abort_s;
+    (void)clock_gettime(CLOCK_MONOTONIC, &g->from);
+    g->phase = "MPI has been connecting the ranks";
+    (void)gethostname(g->host, sizeof g->host - 1);
+    (void)pthread_mutex_init(&g->lock, NULL);
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&g->ended, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    if (pthread_create(&g->thread, NULL, look_on, g) != 0) {
+        (void)pthread_cond_destroy(&g->ended);
+        (void)pthread_mutex_destroy(&g->lock);
+        free(g);
+        return NULL;
+    }
+    watch_crash(true);
+    return g;
+}
+
+void rd_guard_phase(rd_guard *g, const char *what, double warn_s, double abort_s)
+{
+    if (!g) return;
+    (void)pthread_mutex_lock(&g->lock);
+    g->phase = what;
+    g->warn_s = warn_s;
+    g->abort_s = abort_s;
+    g->warned = false;
+    (void)clock_gettime(CLOCK_MONOTONIC, &g->from);
+    (void)pthread_cond_signal(&g->ended);
+    (void)pthread_mutex_unlock(&g->lock);
+}
+
+void rd_guard_free(rd_guard *g)
+{
+    if (!g) return;
+    (void)pthread_mutex_lock(&g->lock);
+    g->end = true;
+    (void)pthread_cond_signal(&g->ended);
+    (void)pthread_mutex_unlock(&g->lock);
+    (void)pthread_join(g->thread, NULL);
+    (void)pthread_cond_destroy(&g->ended);
+    (void)pthread_mutex_destroy(&g->lock);
+    watch_crash(false);
+    free(g);
+}

@@ -1,0 +1,178 @@
+/* optim_share.c -- one copy of the weights and of the optimizer's slots for all ranks of a host, each of which updates
+ * its share.
+ *
+ * The memory holds, each part from a page on: values, the slots, the sums of squares of blocks, checksums of blocks.
+ * Of k ranks, rank r does the blocks that begin in the r-th of k equal parts of the arenas, cut where the sum of
+ * gradients is cut: what it has just summed is still in its cache. What a block does depends on nobody else's blocks
+ * but for the norms, and those every rank adds up in the same order: so the bytes are those of one rank that does all.
+ *
+ * With k ranks a host an update moves 1/k of the bytes on each, and the host keeps values and slots once: with adam and
+ * 4 ranks 4 x 4 + 12 bytes a parameter in place of 4 x 16. The checksums (two additions an element, in the cache) stand in
+ * for the replicas that are not there any more. */
+#include "optim_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 4096, SLICE = 1024 /* elements, a page: as the sum of gradients is cut */ };
+
+enum { LANES = 8, AT_ONCE = 4 * LANES };
+typedef uint32_t lanes __attribute__((vector_size(LANES * 4)));
+typedef uint32_t loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias)); /* floats as they lie in an arena */
+
+static uint64_t fold(uint64_t h, const lanes *v)
+{
+    for (int j = 0; j < LANES; j++) {
+        h = (h ^ (*v)[j]) * 1099511628211u;
+        h ^= h >> 31;
+    }
+    return h;
+}
+
+typedef struct chains { /* four of them, independent: sums, and sums of sums, so that the place counts too */
+    lanes a[4], b[4];
+} chains;
+
+static inline void add(chains *c, const loose *v)
+{
+    for (int k = 0; k < 4; k++) {
+        c->a[k] += (lanes)v[k];
+        c->b[k] += c->a[k];
+    }
+}
+
+uint64_t rd_optim_block_sum(const float *x, int64_t n)
+{
+    chains c = {0};
+    float rest[AT_ONCE] = {0};
+    int64_t i = 0;
+    for (; i + AT_ONCE <= n; i += AT_ONCE) add(&c, (const loose *)(const void *)(x + i));
+    if (i < n) {
+        memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
+        add(&c, (const loose *)(const void *)rest);
+    }
+    uint64_t h = 14695981039346656037u;
+    for (int k = 0; k < 4; k++) h = fold(fold(h, &c.a[k]), &c.b[k]);
+    return h;
+}
+
+bool rd_optim_sums_hold(const rd_optim *o)
+{
+    return o->sum && o->sum_version == rd_params_version(o->p);
+}
+
+bool rd_optim_is_shared(const rd_optim *o)
+{
+    return o->shared != NULL;
+}
+
+/* ---- the memory ---- */
+
+/* Puts a part of n * size bytes behind those before it; the whole counts up in *bytes. */
+static bool put(size_t *bytes, int64_t n, size_t size, size_t *at)
+{
+    size_t more;
+    *at = *bytes;
+    return !__builtin_mul_overflow((size_t)n, size, &more) && !__builtin_add_overflow(more, (size_t)2 * PAGE, &more) &&
+           !__builtin_add_overflow(*bytes, more / PAGE * PAGE, bytes); /* and a vector of slack */
+}
+
+static void *place(const rd_optim *o, size_t at)
+{
+    return (unsigned char *)o->shared + at;
+}
+
+static void take_own(const rd_optim *o, rd_optim_blocks *list)
+{
+    list->n_own = 0;
+    for (int64_t b = 0; b < list->n; b++)
+        if (list->at[b].lo >= o->own_lo && list->at[b].lo < o->own_hi) list->own[list->n_own++] = b;
+}
+
+/* This rank's part of an array of n elements; whoever touches a page first has it in the memory near its processor. */
+static void copy_own(const rd_optim *o, float *to, const float *from, int64_t n)
+{
+    const int64_t hi = o->own_hi < n ? o->own_hi : n;
+    if (o->own_lo < hi) memcpy(to + o->own_lo, from + o->own_lo, (size_t)(hi - o->own_lo) * sizeof *to);
+}
+
+rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
+{
+    const rd_world *w = rd_comm_world(c);
+    const int64_t span = rd_params_span(o->p), trained = rd_params_trained_span(o->p);
+    const int64_t slices = (span + SLICE - 1) / SLICE;
+    size_t bytes = 0, values_at, slot_at[3] = {0}, g_at, w_at, sum_at;
+    why[0] = '\0';
+    if (o->shared) return rd_fail(st, RD_EBUG, "weights are shared twice");
+    bool fits = put(&bytes, span, sizeof(float), &values_at);
+    for (int k = 0; k < o->def->n_slots; k++) fits = fits && put(&bytes, trained, sizeof(float), &slot_at[k]);
+    fits = fits && put(&bytes, o->norm.n, sizeof(double), &g_at) && put(&bytes, o->norm.n, sizeof(double), &w_at) &&
+           put(&bytes, o->update.n, sizeof(uint64_t), &sum_at);
+    if (!fits) return rd_fail(st, RD_EENV, "%lld parameters are more than memory can hold", (long long)span);
+    RD_TRY(rd_comm_shared(c, bytes, &o->shared, why, st));
+    if (!o->shared) return RD_OK;
+    o->comm = c;
+    o->shared_bytes = bytes;
+    o->own_lo = slices * w->local_rank / w->local_size * SLICE;
+    o->own_hi = slices * (w->local_rank + 1) / w->local_size * SLICE;
+    take_own(o, &o->norm);
+    take_own(o, &o->update);
+    free(o->g_sq);
+    free(o->w_sq);
+    o->g_sq = place(o, g_at);
+    o->w_sq = place(o, w_at);
+    o->sum = place(o, sum_at);
+    float *values = place(o, values_at);
+    copy_own(o, values, rd_params_values(o->p), span);
+    rd_params_use_values(o->p, values);
+    for (int k = 0; k < o->def->n_slots; k++) {
+        float *slot = place(o, slot_at[k]);
+        copy_own(o, slot, rd_params_slot(o->p, o->first_slot + k), trained);
+        rd_params_use_slot(o->p, o->first_slot + k, slot);
+    }
+    RD_TRY(rd_comm_local_barrier(c, st));
+done:
+    return st->code;
+}
+
+void rd_optim_unshare(rd_optim *o)
+{
+    if (!o->shared) return;
+    rd_params_use_values(o->p, NULL); /* gone, not to be read by mistake */
+    for (int k = 0; k < o->def->n_slots; k++) rd_params_use_slot(o->p, o->first_slot + k, NULL);
+    rd_comm_unshare(o->shared, o->shared_bytes);
+    o->shared = NULL;
+    o->g_sq = o->w_sq = NULL;
+    o->sum = NULL;
+}
+
+/* ---- checksums ---- */
+
+rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_status *st)
+{
+    const rd_optim_blocks *list = &o->update;
+    const bool hold = rd_optim_sums_hold(o);
+    const float *w = rd_params_values(o->p);
+    uint64_t *sum = o->sum ? o->sum : calloc((size_t)list->n + 1, sizeof *sum);
+    if (!sum) return rd_fail(st, RD_EENV, "out of memory for checksums of the weights");
+    int64_t bad = INT64_MAX;
+#pragma omp parallel for num_threads(o->n_threads) schedule(static) reduction(min : bad)
+    for (int64_t i = 0; i < list->n_own; i++) {
+        const int64_t b = list->own[i];
+        const uint64_t now = rd_optim_block_sum(w + list->at[b].lo, list->at[b].n);
+        if (hold && now != sum[b] && b < bad) bad = b;
+        sum[b] = now;
+    }
+    if (o->damaged < 0 && bad < INT64_MAX) o->damaged = bad;
+    o->sum_version = rd_params_version(o->p);
+    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
+    int64_t b = 0;
+    for (int i = 0; i < rd_params_n(o->p); i++) {
+        of_param[i] = 14695981039346656037u;
+        for (; b < list->n && list->at[b].param == i; b++) of_param[i] = (of_param[i] ^ sum[b]) * 1099511628211u;
+    }
+    *damaged = o->damaged < 0 ? -1 : list->at[o->damaged].param;
+    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st)); /* all have read them: the next update may write */
+done:
+    if (sum != o->sum) free(sum);
+    return st->code;
+}

@@ -1,0 +1,106 @@
+/* embeddings.c -- gradients of embeddings, of which a step fills few rows.
+ *
+ * The ops' backward marks the rows that it writes (rd_tape_touched). Summed over ranks are the rows that any rank has
+ * touched (comm_rows.h); afterwards the mark of a row says that it may hold something on this rank, so that the zeroing
+ * before the next step can leave out the others. The update stays that of a whole gradient: moments of untouched rows
+ * decay.
+ *
+ * Which tables go this way follows from the config. Small ones do not: they cost less than the barriers. Between hosts
+ * those do not of which a step is sure to touch most rows: whole, they can be on their way while backward goes on, and
+ * rows cannot. */
+#include "run_impl.h"
+
+#include "rd/comm_rows.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_BYTES = 256 << 10, LEAST_ROWS = 10 /* between hosts, per sample of a step */ };
+
+typedef struct table {
+    const rd_param *p;
+    uint64_t *touched;  /* borrowed from the tape */
+    rd_comm_rows *rows; /* owned */
+} table;
+
+struct embeddings {
+    rd_run *run;
+    int n;
+    table *at; /* owned; by offset in the arenas */
+};
+
+static bool by_rows(const rd_run *r, const rd_param *p)
+{
+    const char *rule = r->c.sparse_embeddings;
+    const double samples = (double)r->c.batch_size * r->world->size * (double)r->c.iter_size;
+    if (!(p->flags & RD_PARAM_ROWS) || p->n_dim != 2 || strcmp(rule, "never") == 0) return false;
+    if (strcmp(rule, "always") == 0) return true;
+    return p->n >= (int64_t)(LEAST_BYTES / sizeof(float)) &&
+           (r->world->n_hosts == 1 || (double)p->dim[0] >= LEAST_ROWS * samples);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const int64_t x = ((const table *)a)->p->offset, y = ((const table *)b)->p->offset;
+    return (x > y) - (x < y);
+}
+
+rd_code embeddings_new(rd_run *r, embeddings **out, rd_status *st)
+{
+    const int n_params = rd_params_n(r->params);
+    embeddings *e = *out = calloc(1, sizeof *e);
+    if (e) e->at = calloc((size_t)n_params + 1, sizeof *e->at);
+    if (!e || !e->at) rd_fail(st, RD_EENV, "out of memory for the embeddings' rows");
+    if (rd_comm_agree(r->comm, st) != RD_OK || !e || !e->at) return st->code;
+    e->run = r;
+    for (int i = 0; i < n_params; i++) {
+        const rd_param *p = rd_params_at(r->params, i);
+        if (by_rows(r, p)) e->at[e->n++] = (table){.p = p, .touched = rd_tape_touched(r->tape, p)};
+    }
+    qsort(e->at, (size_t)e->n, sizeof *e->at, by_offset);
+    for (int i = 0; i < e->n; i++)
+        RD_TRY(rd_comm_rows_new(r->comm, e->at[i].p->dim[0], e->at[i].p->dim[1], run_wire(r), &e->at[i].rows, st));
+done:
+    return st->code;
+}
+
+void embeddings_free(embeddings *e)
+{
+    if (!e) return;
+    for (int i = 0; i < e->n; i++) rd_comm_rows_free(e->at[i].rows);
+    free(e->at);
+    free(e);
+}
+
+int embeddings_n(const embeddings *e)
+{
+    return e->n;
+}
+
+const rd_param *embeddings_param(const embeddings *e, int i)
+{
+    return e->at[i].p;
+}
+
+void embeddings_zero_grads(embeddings *e, bool keep_marks)
+{
+    float *g = rd_params_grads(e->run->params);
+    int64_t at = 0;
+    for (int i = 0; i < e->n; i++) {
+        const table *t = &e->at[i];
+        memset(g + at, 0, (size_t)(t->p->offset - at) * sizeof *g);
+        rd_row_set_zero(g + t->p->offset, t->p->dim[0], t->p->dim[1], t->touched);
+        if (!keep_marks) memset(t->touched, 0, (size_t)rd_row_set_words(t->p->dim[0]) * sizeof *t->touched);
+        at = t->p->offset + t->p->n;
+    }
+    memset(g + at, 0, (size_t)(rd_params_span(e->run->params) - at) * sizeof *g);
+}
+
+rd_code embeddings_sum(embeddings *e, int i, embeddings_sent *sent, rd_status *st)
+{
+    const table *t = &e->at[i];
+    const int64_t before = rd_comm_rows_sent(t->rows);
+    int64_t rows = 0;
+    (void)rd_comm_sum_rows_f32(t->rows, rd_params_grads(e->run->params) + t->p->offset, t->touched, &rows, st);
+    *sent = (embeddings_sent){rows * t->p->dim[1] * (int64_t)sizeof(float), rd_comm_rows_sent(t->rows) - before};
+    return st->code;
+}

@@ -1,0 +1,140 @@
+/* plan_model.c -- the alpha-beta model of a step on h hosts with r ranks each; arithmetic alone.
+ *
+ * Sum of n bytes of gradients in b buckets, w bytes on the wire for each of them:
+ *
+ *     inside a host     b a_in + 2 (r - 1) / r n / B_in      shared memory; bus bandwidth as nccl-tests have it
+ *     between hosts     b 2 R(h) a + 2 (1 - 1/h) n w / B     each rank exchanges the slice that it has summed
+ *
+ * R(h): rounds there, as many back. A step is input + forward + backward + update + waiting as they were measured, and
+ * of the exchange what backward does not hide, where buckets travel while it runs: between hosts - backward, and at the
+ * least one bucket, for the last one is ready when backward is over; else all of it. The sum inside a host is the
+ * ranks' own work and is not hidden.
+ *
+ * Limits. Compute is taken not to change with h, and in strong scaling to fall with the batch. Waiting for the slowest
+ * rank stays what it was, though more ranks wait longer. All hosts reach each other at full speed at once (no
+ * oversubscribed switch). */
+#include "plan_impl.h"
+
+#include <math.h>
+
+int plan_rounds(int hosts)
+{
+    int k = 0;
+    if (hosts <= 1) return 0;
+    while (hosts % 2 == 0) {
+        hosts /= 2;
+        k++;
+    }
+    return (k + 2) / 3 + (hosts > 1);
+}
+
+void plan_cost(int hosts, double bytes, double wire, double *alphas, double *link_bytes)
+{
+    *alphas = 2.0 * plan_rounds(hosts);
+    *link_bytes = hosts > 1 ? 2.0 * (1.0 - 1.0 / hosts) * bytes * wire : 0.0;
+}
+
+double plan_inside_bytes(int per_host, double bytes)
+{
+    return per_host > 1 ? 2.0 * (per_host - 1.0) / per_host * bytes : 0.0;
+}
+
+static double per_byte(const plan_link *l, double bytes)
+{
+    return bytes > 0.0 && l->bytes_per_s > 0.0 ? bytes / l->bytes_per_s : 0.0;
+}
+
+static double inside_s(const plan_run *m, int per_host)
+{
+    if (!m->shared || per_host == 1) return 0.0;
+    return m->buckets * m->inside.alpha_s + per_byte(&m->inside, plan_inside_bytes(per_host, m->bytes));
+}
+
+static double between_s(const plan_run *m, int hosts, int per_host)
+{
+    double alphas, link_bytes;
+    /* Without shared memory every rank is a host of its own to the exchange. */
+    plan_cost(m->shared ? hosts : hosts * per_host, m->bytes, m->wire, &alphas, &link_bytes);
+    return m->buckets * alphas * m->between.alpha_s + per_byte(&m->between, link_bytes);
+}
+
+double plan_exchange_s(const plan_run *m, int hosts, int per_host)
+{
+    return inside_s(m, per_host) + between_s(m, hosts, per_host);
+}
+
+bool plan_fit(const double *alphas, const double *bytes, const double *seconds, int n, plan_link *out)
+{
+    /* Normal equations of sum over i of ((x a_i + y b_i) / t_i - 1)^2. */
+    double aa = 0.0, ab = 0.0, bb = 0.0, a1 = 0.0, b1 = 0.0, x = 0.0, y = 0.0;
+    int used = 0;
+    for (int i = 0; i < n; i++) {
+        if (!(seconds[i] > 0.0) || !isfinite(seconds[i])) continue;
+        const double a = alphas[i] / seconds[i], b = bytes[i] / seconds[i];
+        aa += a * a;
+        ab += a * b;
+        bb += b * b;
+        a1 += a;
+        b1 += b;
+        used++;
+    }
+    if (used == 0 || bb <= 0.0) return false;
+    const double det = aa * bb - ab * ab;
+    if (det > 1e-6 * aa * bb) {
+        x = (a1 * bb - b1 * ab) / det;
+        y = (b1 * aa - a1 * ab) / det;
+    } else { /* one size: the latency is what is known of it */
+        x = out->alpha_s;
+        y = (b1 - x * ab) / bb;
+    }
+    if (x < 0.0) {
+        x = 0.0;
+        y = b1 / bb;
+    }
+    if (y <= 0.0) return false;
+    *out = (plan_link){.alpha_s = x, .bytes_per_s = 1.0 / y, .measured = true};
+    return true;
+}
+
+double plan_calibrate(plan_run *m)
+{
+    const double model_s = plan_exchange_s(m, m->hosts, m->ranks / m->hosts), f = m->comm_s / model_s;
+    if (!(model_s > 0.0) || !(f > 0.0) || !isfinite(f)) return 1.0;
+    for (int i = 0; i < 2; i++) {
+        plan_link *l = i == 0 ? &m->inside : &m->between;
+        l->alpha_s *= f;
+        l->bytes_per_s /= f;
+    }
+    return f;
+}
+
+/* Seconds of a step that are not the exchange, with `share` of the measured batch on a rank. */
+static double own_s(const plan_run *m, double share)
+{
+    return share * (m->input_s + m->forward_s + m->backward_s) + m->wait_s + m->update_s + m->other_s;
+}
+
+static double exposed_s(const plan_run *m, int hosts, int per_host, double backward_s)
+{
+    const double seconds = between_s(m, hosts, per_host);
+    if (hosts == 1 || !m->overlaps) return inside_s(m, per_host) + seconds;
+    return inside_s(m, per_host) + fmax(seconds / m->buckets, seconds - backward_s);
+}
+
+void plan_at(const plan_run *m, int hosts, int per_host, plan_row *out)
+{
+    const double one_comm_s = plan_exchange_s(m, 1, per_host);
+    const double comm_s = plan_exchange_s(m, hosts, per_host);
+    const int ranks = hosts * per_host;
+    *out = (plan_row){.hosts = hosts, .ranks = ranks, .comm_s = comm_s, .strong = NAN, .strong_step_s = NAN};
+    out->exposed_s = exposed_s(m, hosts, per_host, m->backward_s);
+    out->step_s = own_s(m, 1.0) + out->exposed_s;
+    const double more = (double)ranks / m->ranks;
+    out->samples_per_s = m->samples * more / out->step_s;
+    out->units_per_s = m->units * more / out->step_s;
+    out->weak = (own_s(m, 1.0) + one_comm_s) / out->step_s;
+    if (m->samples < ranks) return;
+    const double share = 1.0 / more, one = own_s(m, (double)m->ranks / per_host) + one_comm_s;
+    out->strong_step_s = own_s(m, share) + exposed_s(m, hosts, per_host, share * m->backward_s);
+    out->strong = one / (hosts * out->strong_step_s);
+}

@@ -1,0 +1,295 @@
+/* supervise.c -- starts a launcher's command line again after a failure, for as long as that gains steps.
+ *
+ * What is known of a run is its exit status and the log folder: the file `checkpoint` says how far it came, run.log whether it was
+ * asked to stop. That is enough to decide, and it stays right when the run, the launcher or this process is killed at any moment.
+ *
+ * - Started again is whatever another try may cure: a lost rank or host, a stall, the machine, a kill. What is the same at each try is
+ *   not: a wrong command line or config, ranks that disagree, bad data, a checkpoint that does not fit (supervise_meaning).
+ * - Not finite, and a bug of ours, are tried again too: a flipped bit and a rare race do not come back, and what does come back gains no
+ *   step.
+ * - Three starts in a row that leave no newer checkpoint end it. One alone would be too strict: a run that saves every two hours would
+ *   not survive two losses in that time.
+ * - Between starts it waits 1 s (--restart_delay), twice as long each time, at most 60 s, and 1 s again after a run of ten minutes. */
+#include "rd/supervise.h"
+#include "rd/checkpoint.h"
+#include "rd/clock.h"
+#include "rd/log.h"
+#include "supervise_impl.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_WITHOUT_GAIN = 3 };
+static const double longest_pause_s = 60.0, long_run_s = 600.0, probe_s = 10.0, lock_s = 30.0;
+
+typedef struct supervisor {
+    const rd_cli *cli;
+    launch_line line;
+    rd_log *log;
+    child child;
+    const char *logdir;
+    bool teed;
+    double pause_s;
+    int64_t n_restarts, step; /* of the newest checkpoint; -1: none */
+    int without_gain;
+} supervisor;
+
+/* ---- what a status means ---- */
+
+const char *supervise_meaning(int status, bool *again, char text[160])
+{
+    static const struct {
+        int status;
+        bool again;
+        const char *text;
+    } known[] = {
+        {0, false, "done"},
+        {1, true, "the launcher failed"},
+        {RD_EUSAGE, false, "the command line, the config or the log folder is wrong"},
+        {RD_EENV, true, "the machine: memory, disk, device or library"},
+        {RD_EDISAGREE, false, "ranks disagree"},
+        {RD_EDATA, false, "the data cannot be read or is malformed"},
+        {RD_ECKPT, false, "a checkpoint cannot be read or does not fit the config"},
+        {RD_ENUMERIC, true, "not finite, or ranks hold different weights"},
+        {RD_ESTALL, true, "a rank made no progress"},
+        {RD_EPEER, true, "a rank or a host was lost"},
+        {RD_EBUG, true, "a bug of run_dist"},
+        {RD_ESTOP, false, "stopped on request, checkpoint saved"},
+        {110, false, "mpirun's own --timeout"},
+        {124, false, "the time limit of `timeout`"},
+        {126, false, "the command cannot be run"},
+        {127, false, "a command was not found"},
+        {205, true, "Open MPI lost a host"},
+        {255, true, "ssh or the launcher failed"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].status == status) {
+            *again = known[i].again;
+            (void)snprintf(text, 160, "%s", known[i].text);
+            return text;
+        }
+    *again = true;
+    if (status > 128 && status <= 128 + SIGRTMAX && sigdescr_np(status - 128))
+        (void)snprintf(text, 160, "a process was ended by signal %d, %s%s", status - 128, sigdescr_np(status - 128),
+                       status == 128 + SIGKILL ? ": by hand, for want of memory, or with a host that was lost" : "");
+    else
+        (void)snprintf(text, 160, "the launcher's own");
+    return text;
+}
+
+/* ---- the log folder ---- */
+
+static bool folder_is_there(const char *path)
+{
+    struct stat s;
+    return path && stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* Lines go where the run's own lines went; the folder may come into being only with the first start. */
+static rd_log *logged(supervisor *s)
+{
+    char path[4200];
+    rd_status own = {0};
+    if (!s->teed && folder_is_there(s->logdir) && snprintf(path, sizeof path, "%s/run.log", s->logdir) < (int)sizeof path)
+        s->teed = access(path, W_OK) == 0 && rd_log_tee(s->log, path, &own) == RD_OK;
+    return s->log;
+}
+
+/* The last line that rank 0 wrote since begin_s says so. mpirun that is sent TERM itself ends with 1, whatever its ranks did. */
+static bool stopped_on_request(const supervisor *s, double begin_s)
+{
+    static const char said[] = "stopped on request at step ";
+    char path[4200], tail[2048];
+    struct stat at;
+    ssize_t n = 0;
+    if (snprintf(path, sizeof path, "%s/run.log", s->logdir) >= (int)sizeof path) return false;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    if (fstat(fd, &at) == 0 && (double)at.st_mtim.tv_sec + 1e-9 * (double)at.st_mtim.tv_nsec >= begin_s)
+        n = pread(fd, tail, sizeof tail - 1, at.st_size > (off_t)sizeof tail - 1 ? at.st_size - (off_t)sizeof tail + 1 : 0);
+    (void)close(fd);
+    if (n <= 0) return false;
+    while (n > 0 && tail[n - 1] == '\n') n--;
+    tail[n] = '\0';
+    const char *last = strrchr(tail, '\n');
+    return strncmp(last ? last + 1 : tail, said, sizeof said - 1) == 0;
+}
+
+/* A rank on another host may outlive its launcher for a moment, and holds the folder until then. */
+static bool wait_for_folder(supervisor *s)
+{
+    const int64_t end = rd_now_ns() + (int64_t)(lock_s * 1e9);
+    while (rd_logdir_in_use(s->logdir) && rd_now_ns() < end)
+        if (!child_pause(&s->child, 0.2)) return false;
+    return true;
+}
+
+/* ---- one start ---- */
+
+/* Asks every other host for an ssh login. false: asked to stop. */
+static bool look_at_hosts(supervisor *s, rd_status *st)
+{
+    launch_line *l = &s->line;
+    rd_strbuf *text = calloc((size_t)l->n_hosts + 1, sizeof *text), dead = {0};
+    char ***words = calloc((size_t)l->n_hosts + 1, sizeof *words);
+    int *status = calloc((size_t)l->n_hosts + 1, sizeof *status), n = 0;
+    bool go_on = true;
+    if (!text || !words || !status) rd_fail(st, RD_EENV, "out of memory for a look at %d hosts", l->n_hosts);
+    for (int i = 0; st->code == RD_OK && i < l->n_hosts; i++) {
+        l->host[i].dead = false;
+        if (l->host[i].local) continue;
+        if (!launch_probe(l, l->host[i].name, &text[i], &words[i]))
+            rd_fail(st, RD_EUSAGE, "--drop_dead_hosts looks at hosts by ssh, but this line reaches them by '%s'; leave it out", l->agent);
+        n++;
+    }
+    RD_TRY(st->code);
+    if (n > 0) go_on = child_run_all(&s->child, words, l->n_hosts, probe_s, status);
+    for (int i = 0; go_on && i < l->n_hosts; i++) {
+        l->host[i].dead = !l->host[i].local && (status[i] == -1 || status[i] == 255); /* 255: ssh itself failed */
+        if (l->host[i].dead) rd_strbuf_printf(&dead, "%s%s", dead.n ? ", " : "", l->host[i].name);
+    }
+    if (dead.n) rd_warn(logged(s), "no ssh login on %s within %g s: this start is without it", rd_strbuf_str(&dead), probe_s);
+    /* The new first host has the folder's checkpoints only where hosts share the disk. */
+    if (go_on && l->n_hosts > 1 && l->host[0].dead && !folder_is_there(s->logdir))
+        rd_fail(st, RD_EENV, "host %s, the first, is dead, and '%s' is not to be seen from here: the next host would begin at step 0; "
+                "bring %s back, or put --logdir on a disk that all hosts share", l->host[0].name, s->logdir, l->host[0].name);
+done:
+    for (int i = 0; i < l->n_hosts; i++) {
+        if (text) rd_strbuf_release(&text[i]);
+        if (words) free(words[i]);
+    }
+    rd_strbuf_release(&dead);
+    free(text);
+    free(words);
+    free(status);
+    return go_on;
+}
+
+/* The status as a shell gives it; RD_ESTOP also for what ended on request by another status. A failure in *st: nothing was started. */
+static int one_start(supervisor *s, rd_status *st)
+{
+    launch_words w = {0};
+    int status = RD_ESTOP;
+    const double begin_s = rd_wall_s() - 0.05; /* file systems keep coarser time */
+    if (s->cli->drop_dead_hosts && s->n_restarts > 0 && !look_at_hosts(s, st)) goto done;
+    RD_TRY(st->code);
+    RD_TRY(launch_without_dead(&s->line, &w, st));
+    if (w.n_dead == s->line.n_hosts && w.n_dead > 0) {
+        rd_warn(logged(s), "no host answers");
+        status = 255;
+        goto done;
+    }
+    if (w.n_dead > 0 && w.n_ranks > 0)
+        rd_info(logged(s), "run_dist: %" PRId64 " ranks on %d of %d hosts", w.n_ranks, s->line.n_hosts - w.n_dead, s->line.n_hosts);
+    RD_TRY(child_start(&s->child, w.argv, st));
+    status = child_wait(&s->child);
+    if (status != 0) child_clear(&s->child);
+    s->child.pid = 0;
+    if (status != 0 && stopped_on_request(s, begin_s)) status = RD_ESTOP;
+done:
+    launch_words_release(&w);
+    return status;
+}
+
+/* ---- again or not ---- */
+
+static int give_up(supervisor *s, int status, const char *why)
+{
+    bool again;
+    char text[160];
+    rd_status st = {0};
+    rd_fail(&st, RD_EENV, "the run ended with %d (%s); %s", status, supervise_meaning(status, &again, text), why);
+    rd_error(logged(s), &st);
+    return status;
+}
+
+/* After a failure: false, the run is over, with *code. */
+static bool next(supervisor *s, int status, double seconds, int *code)
+{
+    bool again;
+    char text[160], gain[80], why[200];
+    const int64_t step = rd_ckpt_named_step(s->logdir), before = s->step;
+    const char *meaning = supervise_meaning(status, &again, text);
+    *code = status;
+    if (step > before) s->step = step;
+    s->without_gain = step > before ? 0 : s->without_gain + 1;
+    if (s->child.stop_signal) { /* its ranks had no time to save, or were not there yet */
+        rd_warn(logged(s), "asked to stop, the run ended with %d (%s)%s", status, meaning,
+                s->step >= 0 ? "; the last checkpoint is what the same command goes on from" : "; there is no checkpoint");
+        return false;
+    }
+    if (!again) {
+        *code = give_up(s, status, "that would be the same at another start");
+        return false;
+    }
+    if (s->n_restarts >= s->cli->restarts) {
+        (void)snprintf(why, sizeof why, "no start is left of --restarts=%" PRId64, s->cli->restarts);
+        *code = give_up(s, status, why);
+        return false;
+    }
+    if (s->without_gain >= MOST_WITHOUT_GAIN) {
+        (void)snprintf(why, sizeof why, "%d starts in a row have left no new checkpoint: see above why, or save more often "
+                       "(--checkpoint_frequency)", s->without_gain);
+        *code = give_up(s, status, why);
+        return false;
+    }
+    if (seconds > long_run_s) s->pause_s = s->cli->restart_delay;
+    s->n_restarts++;
+    if (step >= 0) (void)snprintf(gain, sizeof gain, "checkpoint of step %" PRId64 "%s", step, step > before ? "" : " as before");
+    else (void)snprintf(gain, sizeof gain, "no checkpoint yet");
+    rd_warn(logged(s), "restart %" PRId64 " of %" PRId64 " in %g s: the run ended with %d (%s) after %.0f s, %s", s->n_restarts,
+            s->cli->restarts, s->pause_s, status, meaning, seconds, gain);
+    if (!child_pause(&s->child, s->pause_s) || !wait_for_folder(s)) {
+        *code = RD_ESTOP;
+        rd_info(logged(s), "run_dist: asked to stop between two starts");
+        return false;
+    }
+    s->pause_s = fmin(2.0 * s->pause_s, fmax(longest_pause_s, s->cli->restart_delay));
+    return true;
+}
+
+static rd_code open_line(supervisor *s, rd_status *st)
+{
+    launch_read(s->cli->launch, s->cli->n_launch, &s->line);
+    s->logdir = s->cli->logdir ? s->cli->logdir : s->line.logdir;
+    if (!s->logdir || !s->logdir[0])
+        return rd_fail(st, RD_EUSAGE, "the command behind -- has no --logdir, where --restarts sees how far a run has come; add it there, "
+                       "or, where a script holds it, in front of --");
+    if (getenv("OMPI_COMM_WORLD_RANK"))
+        return rd_fail(st, RD_EUSAGE, "--restarts starts mpirun, and cannot be started by it: run_dist --restarts=5 -- mpirun -np 4 "
+                       "run_dist ...");
+    return s->cli->drop_dead_hosts ? launch_hosts(&s->line, st) : st->code;
+}
+
+int rd_supervise(const rd_cli *cli)
+{
+    supervisor s = {.cli = cli, .pause_s = cli->restart_delay};
+    rd_status st = {.rank = -1};
+    int code = 0;
+    RD_TRY(rd_log_new(0, "", stderr, &s.log, &st));
+    RD_TRY(open_line(&s, &st));
+    s.child.own_launcher = s.line.own_launcher;
+    s.step = rd_ckpt_named_step(s.logdir);
+    child_prepare();
+    for (;;) {
+        const int64_t begin_ns = rd_now_ns();
+        code = one_start(&s, &st);
+        RD_TRY(st.code);
+        if (code == 0 || code == RD_ESTOP) break;
+        if (!next(&s, code, (double)(rd_now_ns() - begin_ns) * 1e-9, &code)) break;
+    }
+done:
+    if (st.code != RD_OK) {
+        rd_error(s.log, &st);
+        code = (int)st.code;
+    }
+    launch_release(&s.line);
+    rd_log_free(s.log);
+    return code;
+}

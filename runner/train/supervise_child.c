@@ -1,0 +1,248 @@
+/* supervise_child.c -- the launcher as a process: started in a group of its own, waited for, told what we are told, and ended with all
+ * that it leaves behind on this host.
+ *
+ * Signals stay blocked and are taken one at a time where we wait, so there are no handlers and nothing that they could share. Orphans
+ * come to us (PR_SET_CHILD_SUBREAPER), so that a rank whose launcher was killed cannot outlive it unseen and meet the next start in the
+ * log folder. When we are killed, the launcher gets SIGTERM. */
+#include "supervise_impl.h"
+#include "rd/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REPEAT_NS = 200000000 }; /* one request can come twice: to the group, and from whoever hands it on */
+static const double patience_s = 10.0, kill_s = 5.0;
+
+static const int taken[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
+enum { N_TAKEN = sizeof taken / sizeof *taken };
+
+static void taken_set(sigset_t *set)
+{
+    struct sigaction now;
+    sigemptyset(set);
+    for (int i = 0; i < N_TAKEN; i++) {
+        /* nohup, and a shell without job control, mean what they say. A shell also ignores SIGINT for what it starts in the background;
+         * whoever sends it there means this process. */
+        const bool may_be_ignored = taken[i] == SIGHUP || taken[i] == SIGTSTP;
+        if (may_be_ignored && sigaction(taken[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN) continue;
+        sigaddset(set, taken[i]);
+    }
+}
+
+void child_prepare(void)
+{
+    sigset_t set;
+    (void)signal(SIGCHLD, SIG_DFL);
+    taken_set(&set);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+/* In the new process. quiet: its output goes nowhere. */
+static void become(char *const *argv, int tell, pid_t parent, bool quiet)
+{
+    const int null = open("/dev/null", O_RDWR);
+    sigset_t set;
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    if (getppid() != parent) _exit(127); /* gone before we could say that */
+    /* Standard input cannot be read a second time, and a terminal would stop a group in the background that reads from it, or, where
+     * `stty tostop` is set, writes to it. */
+    if (null >= 0) (void)dup2(null, 0);
+    if (null >= 0 && quiet) (void)dup2(null, 1), (void)dup2(null, 2);
+    if (null > 2) (void)close(null);
+    (void)signal(SIGTTOU, SIG_IGN);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGINT, SIG_DFL);
+    taken_set(&set);
+    (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+    (void)execvp(argv[0], argv);
+    const int err = errno;
+    (void)!write(tell, &err, sizeof err);
+    _exit(127);
+}
+
+static pid_t start(char *const *argv, bool quiet, int *err)
+{
+    int tell[2];
+    const pid_t parent = getpid();
+    *err = 0;
+    if (pipe2(tell, O_CLOEXEC) != 0) return *err = errno, -1;
+    const pid_t pid = fork();
+    if (pid == 0) become(argv, tell[1], parent, quiet);
+    *err = pid < 0 ? errno : 0;
+    (void)close(tell[1]);
+    if (pid > 0) {
+        (void)setpgid(pid, pid);
+        while (read(tell[0], err, sizeof *err) < 0 && errno == EINTR) continue;
+        if (*err) (void)waitpid(pid, NULL, 0);
+    }
+    (void)close(tell[0]);
+    return *err ? -1 : pid;
+}
+
+rd_code child_start(child *c, char *const *argv, rd_status *st)
+{
+    int err;
+    c->pid = start(argv, false, &err);
+    if (c->pid > 0) return st->code;
+    c->pid = 0;
+    if (err == ENOENT || err == EACCES || err == ENOTDIR || err == ENOEXEC)
+        return rd_fail(st, RD_EUSAGE, "cannot start '%s': %s; the words behind -- are the command that starts the ranks, as one would "
+                       "type it", argv[0], strerror(err));
+    return rd_fail(st, RD_EENV, "cannot start '%s': %s", argv[0], strerror(err));
+}
+
+/* ---- signals ---- */
+
+/* Processes whose parent we are; the kernel's list is only there where it was built in. */
+static void kill_children(int sig)
+{
+    char path[64];
+    int pid;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%d", &pid) == 1) (void)kill(pid, sig);
+    if (f) (void)fclose(f);
+}
+
+/* mpirun gives its ranks one second between TERM and KILL, unless told otherwise, and ends with 1. USR2 asks ranks for the same, takes
+ * the time that it takes, and lets their 75 through. Other programs may not hand it on. */
+static void ask_to_stop(child *c, int sig)
+{
+    const int64_t now = rd_now_ns();
+    if (c->n_stops > 0 && now - c->stop_ns < REPEAT_NS) return;
+    if (c->n_stops++ == 0) {
+        c->stop_signal = sig;
+        c->stop_ns = now;
+        if (c->pid > 0) (void)(c->own_launcher ? kill(c->pid, SIGUSR2) : kill(-c->pid, sig));
+        return;
+    }
+    if (c->pid > 0) (void)kill(-c->pid, c->n_stops == 2 ? SIGTERM : SIGKILL);
+    if (c->n_stops > 2) kill_children(SIGKILL);
+}
+
+static void take(child *c, int sig)
+{
+    switch (sig) {
+    case SIGUSR1: /* save and go on */
+        if (c->pid > 0) (void)(c->own_launcher ? kill(c->pid, sig) : kill(-c->pid, sig));
+        break;
+    case SIGTSTP: /* Ctrl-Z reaches us alone: the group of the launcher is not the terminal's */
+        if (c->pid > 0) (void)kill(-c->pid, SIGTSTP);
+        (void)raise(SIGSTOP);
+        if (c->pid > 0) (void)kill(-c->pid, SIGCONT);
+        break;
+    case SIGTERM:
+    case SIGINT:
+    case SIGHUP:
+    case SIGUSR2:
+        ask_to_stop(c, sig);
+        break;
+    default:
+        break;
+    }
+}
+
+/* One signal, or none in this time. */
+static void wait_signal(child *c, double seconds)
+{
+    const struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    sigset_t set;
+    taken_set(&set);
+    const int sig = sigtimedwait(&set, NULL, &t);
+    if (sig > 0) take(c, sig);
+}
+
+static int as_shell(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int child_wait(child *c)
+{
+    for (;;) {
+        int status;
+        pid_t pid;
+        while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+            if (pid == c->pid) return as_shell(status);
+        if (pid < 0 && errno == ECHILD) return 127; /* somebody else took its status */
+        wait_signal(c, 60.0);
+    }
+}
+
+bool child_pause(child *c, double seconds)
+{
+    const int64_t end = rd_now_ns() + (int64_t)(seconds * 1e9);
+    for (;;) {
+        const int64_t left = end - rd_now_ns();
+        while (waitpid(-1, NULL, WNOHANG) > 0) continue;
+        if (c->stop_signal) return false;
+        if (left <= 0) return true;
+        wait_signal(c, (double)left * 1e-9);
+    }
+}
+
+/* ---- what is left ---- */
+
+static bool anything_left(const child *c)
+{
+    pid_t pid;
+    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) continue;
+    return pid == 0 || kill(-c->pid, 0) == 0;
+}
+
+void child_clear(child *c)
+{
+    const int64_t begin = rd_now_ns();
+    int sent = 0;
+    while (c->pid > 0 && anything_left(c)) {
+        const double s = (double)(rd_now_ns() - begin) * 1e-9;
+        if (s > patience_s + 2.0 * kill_s) break; /* in the kernel for good: a dead network disk */
+        if ((s > patience_s && sent == 0) || (s > patience_s + kill_s && sent == 1)) {
+            const int sig = sent++ == 0 ? SIGTERM : SIGKILL;
+            (void)kill(-c->pid, sig);
+            kill_children(sig);
+        }
+        wait_signal(c, 0.05);
+    }
+    c->pid = 0;
+}
+
+/* ---- looking at hosts ---- */
+
+bool child_run_all(child *c, char **const *argv, int n, double seconds, int *status)
+{
+    const int64_t end = rd_now_ns() + (int64_t)(seconds * 1e9);
+    pid_t *pid = calloc((size_t)n + 1, sizeof *pid);
+    int left = 0, err, raw;
+    for (int i = 0; i < n; i++) {
+        status[i] = -1;
+        if (!pid || !argv[i]) continue;
+        pid[i] = start(argv[i], true, &err);
+        if (pid[i] > 0) left++;
+        else status[i] = 127;
+    }
+    while (pid && left > 0) {
+        const bool over = rd_now_ns() >= end || c->stop_signal != 0;
+        for (int i = 0; i < n; i++) {
+            if (pid[i] <= 0) continue;
+            if (over) (void)kill(-pid[i], SIGKILL);
+            if (waitpid(pid[i], &raw, over ? 0 : WNOHANG) != pid[i]) continue;
+            if (!over) status[i] = as_shell(raw);
+            pid[i] = 0;
+            left--;
+        }
+        if (left > 0) wait_signal(c, 0.05);
+    }
+    free(pid);
+    return c->stop_signal == 0;
+}

@@ -1,0 +1,124 @@
+/* times.c -- see trace.h: seconds of this rank by what it did, its exchanges by size, and the same over all ranks. */
+#include "run_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *trace_name(trace_what what)
+{
+    static const char *const names[TRACE_N] = {"other",    "input",  "forward", "backward", "wait",
+                                               "exchange", "update", "save",    "evaluate"};
+    return names[what];
+}
+
+void trace_enter(rd_run *r, trace_what what)
+{
+    run_times *t = &r->times;
+    const int64_t now = rd_now_ns();
+    if (t->since_ns != 0) t->seconds[t->what] += (double)(now - t->since_ns) * 1e-9;
+    if (r->trace && t->what != TRACE_NONE && trace_active(r->trace))
+        trace_span(r->trace, trace_name(t->what), TRACE_ROW_STEPS, -1, 0.0, t->since_ns, now);
+    t->what = what;
+    t->since_ns = now;
+}
+
+void trace_phase(rd_run *r, rd_phase phase)
+{
+    switch (phase) {
+    case RD_PHASE_INPUT:
+        trace_enter(r, TRACE_INPUT);
+        break;
+    case RD_PHASE_COMPUTE:
+        trace_enter(r, TRACE_FORWARD);
+        break;
+    case RD_PHASE_WAIT:
+        trace_enter(r, TRACE_WAIT);
+        break;
+    case RD_PHASE_EXCHANGE:
+        trace_enter(r, TRACE_EXCHANGE);
+        break;
+    case RD_PHASE_UPDATE:
+        trace_enter(r, TRACE_UPDATE);
+        break;
+    case RD_PHASE_SAVE:
+        trace_enter(r, TRACE_SAVE);
+        break;
+    case RD_PHASE_EVALUATE:
+        trace_enter(r, TRACE_EVALUATE);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Buckets that are on their way together share the link: the time of one counts from the end of the one before it, so
+ * that the times add up to the time of all. */
+void trace_bucket(rd_run *r, int64_t index, double bytes, int64_t begin_ns, int64_t end_ns)
+{
+    run_times *t = &r->times;
+    const int64_t from_ns = begin_ns > t->last_end_ns ? begin_ns : t->last_end_ns;
+    const double seconds = end_ns > from_ns ? (double)(end_ns - from_ns) * 1e-9 : 0.0;
+    int i = 0;
+    while (i < t->n_sizes && t->sizes[i].bytes != bytes) i++;
+    if (i == t->n_sizes && i < EXCHANGE_SIZES) t->sizes[t->n_sizes++].bytes = bytes;
+    if (i < t->n_sizes) {
+        exchange_size *e = &t->sizes[i];
+        e->kept[(int64_t)e->count % EXCHANGE_KEPT] = (float)seconds;
+        e->count++;
+    }
+    t->n_exchanges++;
+    if (end_ns > t->last_end_ns) t->last_end_ns = end_ns;
+    if (r->trace && trace_active(r->trace))
+        trace_span(r->trace, "bucket", TRACE_ROW_EXCHANGE, index, bytes, begin_ns, end_ns);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+double times_exchange(const exchange_size *e)
+{
+    float s[EXCHANGE_KEPT];
+    const int n = e->count < EXCHANGE_KEPT ? (int)e->count : EXCHANGE_KEPT, used = n - n / 20;
+    double sum = 0.0;
+    memcpy(s, e->kept, sizeof s);
+    qsort(s, (size_t)n, sizeof *s, by_value);
+    for (int i = 0; i < used; i++) sum += s[i];
+    return used > 0 ? sum / used : NAN;
+}
+
+double times_busy(const run_times *t)
+{
+    return t->seconds[TRACE_INPUT] + t->seconds[TRACE_FORWARD] + t->seconds[TRACE_BACKWARD];
+}
+
+rd_code times_gather(rd_run *r, const times_window *w, rank_times *out, rd_status *st)
+{
+    const int size = r->world->size;
+    times_window *all = malloc((size_t)size * sizeof *all);
+    *out = (rank_times){.min_s = INFINITY, .bus_gb_per_s = NAN};
+    if (!all) rd_fail(st, RD_EENV, "out of memory for the times of %d ranks", size);
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_allgather(r->comm, w, all, (int64_t)sizeof *w, st));
+    for (int i = 0; i < size; i++) {
+        const double steps = all[i].steps > 0.0 ? all[i].steps : 1.0, busy = all[i].busy_s / steps;
+        out->min_s = fmin(out->min_s, busy);
+        out->mean_s += busy / (double)size;
+        if (i == 0 || busy > out->max_s) {
+            out->max_s = busy;
+            out->slowest = i;
+        }
+        out->comm_s = fmax(out->comm_s, all[i].comm_s / steps);
+        out->exposed_s = fmax(out->exposed_s, all[i].exposed_s / steps);
+        out->bytes = fmax(out->bytes, all[i].bytes / steps);
+        out->wire_bytes += all[i].wire_bytes / steps;
+    }
+    if (size > 1 && out->comm_s > 0.0 && out->bytes > 0.0)
+        out->bus_gb_per_s = 2.0 * (size - 1) / size * out->bytes / out->comm_s * 1e-9;
+done:
+    free(all);
+    return st->code;
+}

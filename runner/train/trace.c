@@ -1,0 +1,349 @@
+/* trace.c -- --trace FILE: what all ranks did in some steps, as a Chrome trace (a JSON array of events; Perfetto and
+ * chrome://tracing open it). One process row a rank, in it a row of steps with what they consist of, and below it the
+ * exchange.
+ *
+ * A rank keeps its spans in memory of a fixed size and counts those that do not fit. After every CHUNK steps, when the
+ * traced steps are over, and at the end, all ranks compare their clocks with rank 0's, write their spans down by its
+ * clock, and rank 0 adds the lines to the file. Between two comparisons a clock is taken to drift evenly. The file is
+ * whole JSON after each addition, so whatever ends the run later leaves a trace that opens. */
+#include "run_impl.h"
+
+#include "rd/ping.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    CHUNK = 50,         /* steps between two writes */
+    ROOM = 1 << 15,     /* spans of a rank between two writes, 1.5 MB */
+    ROOM_ALL = 1 << 22, /* and of all ranks, whose lines rank 0 holds at once */
+    ROOM_LEAST = 1 << 9,
+    PINGS = 16,
+    LANES = 16 /* exchanges of a rank at one time that get rows of their own */
+};
+static const char tail[] = "\n]\n";
+
+typedef struct span {
+    const char *name; /* borrowed, static */
+    int64_t begin_ns, end_ns, id;
+    double bytes;
+    int row;
+} span;
+
+struct run_trace {
+    rd_run *run; /* borrowed */
+    const char *path;
+    int fd;               /* rank 0; -1: none, or given up */
+    int64_t first, last;  /* steps */
+    int64_t origin_ns;    /* of the times written, by rank 0's clock */
+    rd_clock_offset from; /* the comparison before the present spans */
+    bool active, compared, ops, named;
+    int64_t step, step_ns, in_chunk;
+    int64_t op_ns;
+    span *spans; /* owned; [room] */
+    int64_t n, room, dropped;
+    int64_t all_dropped, all_spans, all_steps; /* rank 0: for what it says at the end */
+};
+
+bool trace_active(const run_trace *t)
+{
+    return t && t->active;
+}
+
+void trace_span(run_trace *t, const char *name, int row, int64_t id, double bytes, int64_t begin_ns, int64_t end_ns)
+{
+    if (t->n == t->room)
+        t->dropped++;
+    else
+        t->spans[t->n++] = (span){name, begin_ns, end_ns, id, bytes, row};
+}
+
+static void on_op(void *ctx, const rd_op *op, bool backward, bool ends)
+{
+    run_trace *t = ctx;
+    (void)backward; /* the phase around it says so */
+    if (!t->active) return;
+    const int64_t now = rd_now_ns();
+    if (ends) trace_span(t, op->name, TRACE_ROW_STEPS, -1, 0.0, t->op_ns, now);
+    t->op_ns = now;
+}
+
+/* ---- which steps ---- */
+
+/* "10:60": both count; "" the first fifty after the second one of this run. */
+static rd_code read_steps(run_trace *t, const char *text, int64_t next_step, rd_status *st)
+{
+    char *end;
+    t->first = next_step + 2;
+    t->last = t->first + 49;
+    if (!text[0]) return RD_OK;
+    errno = 0;
+    t->first = strtoll(text, &end, 10);
+    bool good = end != text && *end == ':';
+    if (good) {
+        const char *second = end + 1;
+        t->last = strtoll(second, &end, 10);
+        good = end != second && *end == '\0' && errno == 0 && t->first >= 1 && t->last >= t->first;
+    }
+    if (good) return RD_OK;
+    return rd_fail(st, RD_EUSAGE,
+                   "%s: 'trace_steps' is '%.64s'; write the first and the last step to trace, such as \"10:60\"",
+                   rd_config_where(t->run->config, "trace_steps"), text);
+}
+
+/* ---- the file ---- */
+
+static rd_code write_all(int fd, const char *p, size_t n, off_t at, rd_status *st)
+{
+    while (n > 0) {
+        const ssize_t k = pwrite(fd, p, n, at);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) return rd_fail(st, RD_EENV, "%s", k < 0 ? strerror(errno) : "the disk takes no more");
+        p += k;
+        n -= (size_t)k;
+        at += k;
+    }
+    return RD_OK;
+}
+
+/* Adds lines, each of which begins with ",\n" (or is the file's first), and ends the array again. */
+static rd_code add_lines(run_trace *t, rd_strbuf *lines, bool first, rd_status *st)
+{
+    const off_t size = first ? 0 : lseek(t->fd, 0, SEEK_END);
+    const off_t at = first ? 0 : size - (off_t)(sizeof tail - 1);
+    rd_strbuf_puts(lines, tail);
+    if (lines->failed) return rd_fail(st, RD_EENV, "out of memory");
+    return write_all(t->fd, lines->s, lines->n, at, st);
+}
+
+static rd_code create_file(run_trace *t, rd_status *st)
+{
+    rd_strbuf b = {0};
+    rd_status own = {0};
+    t->fd = open(t->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (t->fd < 0)
+        return rd_fail(st, RD_EENV, "cannot write --trace '%.512s': %s; name a file in a folder that exists", t->path,
+                       strerror(errno));
+    rd_strbuf_printf(
+        &b, "[\n{\"name\":\"run_dist\",\"ph\":\"M\",\"pid\":0,\"args\":{\"ranks\":%d,\"hosts\":%d,\"model\":\"%s\"}}",
+        t->run->world->size, t->run->world->n_hosts, t->run->c.model);
+    if (add_lines(t, &b, true, &own) != RD_OK)
+        rd_fail(st, RD_EENV, "cannot write --trace '%.512s': %s; make room there, or leave the flag out", t->path,
+                own.msg);
+    rd_strbuf_release(&b);
+    return st->code;
+}
+
+rd_code trace_open(rd_run *r, int64_t next_step, rd_status *st)
+{
+    if (!r->cli->trace) return RD_OK;
+    const int64_t share = ROOM_ALL / r->world->size;
+    run_trace *t = calloc(1, sizeof *t);
+    if (!t) rd_fail(st, RD_EENV, "out of memory for the trace");
+    RD_TRY(run_agree(r, st));
+    r->trace = t;
+    t->run = r;
+    t->path = r->cli->trace;
+    t->fd = -1;
+    t->ops = r->c.trace_ops;
+    t->room = share > ROOM ? ROOM : share < ROOM_LEAST ? ROOM_LEAST : share;
+    t->spans = malloc((size_t)t->room * sizeof *t->spans);
+    if (!t->spans) rd_fail(st, RD_EENV, "out of memory for the trace");
+    if (st->code == RD_OK) (void)read_steps(t, r->c.trace_steps, next_step, st);
+    if (st->code == RD_OK && r->world->rank == 0) (void)create_file(t, st);
+    RD_TRY(run_agree(r, st));
+    if (t->ops) rd_tape_on_op(r->tape, on_op, t);
+done:
+    if (st->code != RD_OK) {
+        trace_free(t);
+        r->trace = NULL;
+    }
+    return st->code;
+}
+
+void trace_free(run_trace *t)
+{
+    if (!t) return;
+    if (t->fd >= 0) (void)close(t->fd);
+    free(t->spans);
+    free(t);
+}
+
+/* ---- spans become lines ---- */
+
+/* Rank 0's clock when this rank's showed x, between the comparisons a and b. */
+static int64_t shared_clock(const rd_clock_offset *a, const rd_clock_offset *b, int64_t x)
+{
+    double offset = (double)a->offset_ns;
+    if (b->at_ns > a->at_ns)
+        offset += (double)(b->offset_ns - a->offset_ns) * ((double)(x - a->at_ns) / (double)(b->at_ns - a->at_ns));
+    return x - (int64_t)offset;
+}
+
+/* Nanoseconds as the microseconds of a trace. */
+static void put_us(rd_strbuf *b, const char *key, int64_t ns)
+{
+    const int64_t size = ns < 0 ? -ns : ns;
+    rd_strbuf_printf(b, ",\"%s\":%s%" PRId64 ".%03" PRId64, key, ns < 0 ? "-" : "", size / 1000, size % 1000);
+}
+
+static void put_names(const run_trace *t, rd_strbuf *b)
+{
+    const rd_world *w = t->run->world;
+    rd_strbuf_printf(
+        b,
+        ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d (%s)\"}}"
+        ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"sort_index\":%d}}"
+        ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"steps\"}}"
+        ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":\"gradients\"}}",
+        w->rank, w->rank, w->host, w->rank, w->rank, w->rank, w->rank);
+}
+
+/* A row for an exchange that does not overlap what is in it. */
+static int free_lane(int64_t busy_until[LANES], int64_t begin_ns, int64_t end_ns)
+{
+    int best = 0;
+    for (int i = 0; i < LANES; i++) {
+        if (busy_until[i] <= begin_ns) {
+            best = i;
+            break;
+        }
+        if (busy_until[i] < busy_until[best]) best = i;
+    }
+    busy_until[best] = end_ns;
+    return best;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
+    if (x->end_ns != y->end_ns) return x->end_ns > y->end_ns ? -1 : 1; /* what contains comes first */
+    return 0;
+}
+
+static void put_spans(run_trace *t, const rd_clock_offset *to, rd_strbuf *b)
+{
+    int64_t busy_until[LANES] = {0};
+    qsort(t->spans, (size_t)t->n, sizeof *t->spans, by_begin);
+    for (int64_t i = 0; i < t->n; i++) {
+        const span *s = &t->spans[i];
+        const int64_t begin = shared_clock(&t->from, to, s->begin_ns) - t->origin_ns;
+        const int64_t end = shared_clock(&t->from, to, s->end_ns) - t->origin_ns;
+        const int row = s->row == TRACE_ROW_STEPS ? 0 : 1 + free_lane(busy_until, s->begin_ns, s->end_ns);
+        rd_strbuf_printf(b, ",\n{\"name\":\"%s", s->name);
+        if (s->id >= 0) rd_strbuf_printf(b, " %" PRId64, s->id);
+        rd_strbuf_printf(b, "\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d", t->run->world->rank, row);
+        put_us(b, "ts", begin);
+        put_us(b, "dur", end - begin);
+        if (s->bytes > 0.0) rd_strbuf_printf(b, ",\"args\":{\"bytes\":%.0f}", s->bytes);
+        rd_strbuf_puts(b, "}");
+    }
+}
+
+/* Collective. Compares the clocks; the spans so far go into the file, of which nothing but the file may fail. */
+static rd_code write_chunk(run_trace *t, rd_status *st)
+{
+    rd_run *r = t->run;
+    rd_clock_offset to;
+    rd_strbuf lines = {0}, all = {0};
+    rd_status own = {0};
+    int64_t *lens = NULL, counts[2] = {t->dropped, t->n};
+    char *text = NULL;
+    RD_TRY(rd_clock_compare(r->comm, PINGS, &to, st));
+    if (!t->named) put_names(t, &lines);
+    put_spans(t, &to, &lines);
+    if (t->dropped > 0) {
+        rd_strbuf_printf(
+            &lines, ",\n{\"name\":\"%" PRId64 " spans were dropped\",\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":0",
+            t->dropped, r->world->rank);
+        put_us(&lines, "ts", to.at_ns - to.offset_ns - t->origin_ns);
+        rd_strbuf_puts(&lines, "}");
+    }
+    if (lines.failed) rd_fail(st, RD_EENV, "out of memory for the trace");
+    RD_TRY(run_agree(r, st));
+    RD_TRY(rd_comm_sum_i64(r->comm, counts, 2, st));
+    RD_TRY(rd_comm_gather(r->comm, lines.s ? lines.s : "", (int64_t)lines.n, &text, &lens, st));
+    if (r->world->rank == 0) {
+        int64_t n = 0;
+        for (int i = 0; i < r->world->size; i++) n += lens[i];
+        rd_strbuf_add(&all, text, (size_t)n);
+        if (t->fd >= 0 && add_lines(t, &all, false, &own) != RD_OK) {
+            rd_warn(r->log, "the trace '%s' is not whole: %s", t->path, own.msg);
+            (void)close(t->fd);
+            t->fd = -1;
+        }
+        t->all_dropped += counts[0];
+        t->all_spans += counts[1];
+        t->all_steps += t->in_chunk;
+    }
+    t->named = true;
+    t->from = to;
+    t->n = t->dropped = t->in_chunk = 0;
+done:
+    rd_strbuf_release(&lines);
+    rd_strbuf_release(&all);
+    free(text);
+    free(lens);
+    return st->code;
+}
+
+/* ---- steps ---- */
+
+rd_code trace_step(rd_run *r, int64_t step, rd_status *st)
+{
+    run_trace *t = r->trace;
+    if (!t) return RD_OK;
+    trace_enter(r, TRACE_NONE); /* a save or an evaluation belongs to the step before */
+    if (t->in_chunk > 0 && (step > t->last || t->in_chunk == CHUNK)) {
+        t->active = false;
+        RD_TRY(write_chunk(t, st));
+    }
+    t->active = step >= t->first && step <= t->last;
+    if (!t->active) return RD_OK;
+    if (!t->compared) {
+        RD_TRY(rd_clock_compare(r->comm, PINGS, &t->from, st));
+        t->origin_ns = rd_now_ns();
+        RD_TRY(rd_comm_bcast(r->comm, &t->origin_ns, sizeof t->origin_ns, 0, st));
+        t->compared = true;
+    }
+    t->in_chunk++;
+    t->step = step;
+    t->step_ns = rd_now_ns();
+    r->times.since_ns = t->step_ns;
+done:
+    return st->code;
+}
+
+void trace_step_end(rd_run *r)
+{
+    run_trace *t = r->trace;
+    trace_enter(r, TRACE_NONE);
+    if (trace_active(t)) trace_span(t, "step", TRACE_ROW_STEPS, t->step, 0.0, t->step_ns, r->times.since_ns);
+}
+
+rd_code trace_finish(rd_run *r, rd_status *st)
+{
+    run_trace *t = r->trace;
+    if (!t) return RD_OK;
+    trace_enter(r, TRACE_NONE);
+    t->active = false;
+    if (t->in_chunk > 0) RD_TRY(write_chunk(t, st));
+    if (r->world->rank != 0 || t->fd < 0) return RD_OK;
+    if (t->all_steps == 0)
+        rd_info(r->log, "trace: no step of %" PRId64 " to %" PRId64 " was run; trace_steps says which ones to keep",
+                t->first, t->last);
+    else
+        rd_info(r->log, "trace of %" PRId64 " step%s and %d rank%s in %s; open it with Perfetto or chrome://tracing",
+                t->all_steps, RD_S(t->all_steps), r->world->size, RD_S(r->world->size), t->path);
+    if (t->all_dropped > 0)
+        rd_info(r->log,
+                "trace: %" PRId64 " of %" PRId64 " spans were dropped for want of room; trace fewer ops (trace_ops)",
+                t->all_dropped, t->all_dropped + t->all_spans);
+done:
+    return st->code;
+}

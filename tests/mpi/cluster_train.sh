@@ -1,0 +1,93 @@
+#!/bin/bash
+# cluster_train.sh -- training on several hosts that tests/support/fakecluster makes on this machine: four of them train to the losses of
+# one, only rank 0 needs to see the log folder, and a host that is cut off for good ends the run in time; then the same command on the
+# hosts that are left, typed by hand or by --restarts, goes on and ends with the right number of steps.
+# timeout: 500
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+top=$(cd "$(dirname "$0")/../.." && pwd)
+nodes=$top/tests/support/fakecluster
+same=$top/${BUILD:-build/release}/tests/support/npz_same
+skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
+[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+case ${BUILD:-} in *asan*) skip "the sanitizers' settings do not travel to the hosts" ;; esac
+command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
+work=$(mktemp -d)
+export FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.93.$((RANDOM % 200))
+# shellcheck disable=SC2317 # called by the trap
+end() {
+    "$nodes" down > /dev/null 2>&1
+    rm -rf "$work"
+}
+trap end EXIT
+"$nodes" up 4 > "$work/log" 2>&1 || { why=$(tail -n 1 "$work/log"); end; trap - EXIT; skip "no four hosts on this machine: $why"; }
+cd "$work" || exit 2
+unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # of tests/run, for one machine alone
+toy 64 16
+mpirun=(mpirun --allow-run-as-root -mca plm_rsh_args "-p 12345" -mca oob_tcp_keepalive_time 2 -mca oob_tcp_keepalive_intvl 1
+    -mca oob_tcp_keepalive_probes 2)
+args=("$PROG" --config_file=toy.json --summary_frequency=1 --set deterministic=any --set micro_batches=8 --set stall_abort_s=25)
+on() { timeout 100 "$nodes" exec node1 "$@"; }
+hosts() { local k list=''; for k in $(seq "$1"); do list+=,node$k:2; done; echo "${list#,}"; } # N: the first N, two ranks each
+left() { # ranks of this program that can be reached, after at most $1 seconds
+    local n=1
+    for _ in $(seq $(($1 * 4 + 1))); do
+        n=$(pgrep -fc "^$PROG .*--logdir=$2")
+        [ "$n" -eq 0 ] && break
+        sleep 0.25
+    done
+    echo "$n ranks are left"
+}
+
+expect "4 hosts x 2 ranks" 0 "world: 8 ranks on 4 hosts" on "${mpirun[@]}" -H "$(hosts 4)" -np 8 "${args[@]}" --set batch_size=2 --max_steps=4 \
+    --logdir=logs/eight
+expect "8 ranks on one host" 0 "" ranks 8 "${args[@]}" --set batch_size=2 --max_steps=4 --logdir=logs/whole
+expect "the same losses" 0 "4 values" close_curves loss 1e-6 4 logs/eight logs/whole
+expect "the same bytes" 0 "" "$same" logs/eight/model-4.npz logs/whole/model-4.npz
+
+# The other hosts see another, empty folder in its place.
+for k in 2 3 4; do "$nodes" exec node$k mount -t tmpfs none "$work/logs"; done
+"$nodes" shape node2 1gbit none # and a slow cable between these two
+expect "rank 0 alone sees the log folder" 0 "done: step 4" on "${mpirun[@]}" -H "$(hosts 2)" -np 4 "${args[@]}" --set batch_size=4 --max_steps=4 \
+    --logdir=logs/alone
+expect "the steps say what share of the time goes to the exchange" 0 "^step 4 .* exchange [0-9.]* %" cat logs/alone/run.log
+"$nodes" shape node2 none none
+there() { for k in 2 3 4; do "$nodes" exec node$k find "$work/logs" -mindepth 1; done; }
+expect "nothing is written on the others" 0 "^0$" bash -c "$(declare -f there); nodes=$nodes work=$work; there | wc -l"
+
+# node4 is cut off for good.
+on "${mpirun[@]}" -H "$(hosts 4)" -np 8 "${args[@]}" --set batch_size=2 --max_steps=100000000 --checkpoint_frequency=1 --logdir=logs/cut > cut.txt 2>&1 &
+job=$!
+for _ in $(seq 300); do grep -q "^checkpoint model-" cut.txt && break || sleep 0.2; done
+"$nodes" cut node4
+begin=$(date +%s)
+wait $job
+status=$?
+expect "a host cut off: the run fails" 0 "" [ "$status" -ne 0 ]
+expect "in time" 0 "" [ $(($(date +%s) - begin)) -le 40 ]
+expect "the host is named" 0 "node4" cat cut.txt
+expect "no rank is left, there neither" 0 "^0 ranks" left 15 logs/cut
+last=$(sed -n 's/^model-\([0-9]*\)\.npz.*/\1/p' logs/cut/checkpoint)
+expect "the same on two of the other hosts" 0 "done: step $((last + 5))" on "${mpirun[@]}" -H "$(hosts 2)" -np 4 "${args[@]}" --set batch_size=4 \
+    --max_steps=$((last + 5)) --logdir=logs/cut
+expect "from the last checkpoint" 0 "resuming from logs/cut/model-$last.npz" cat logs/cut/run.log
+expect "undisturbed on one host" 0 "" ranks 4 "${args[@]}" --set batch_size=4 --max_steps=$((last + 5)) --logdir=logs/calm
+expect "the same bytes in the end" 0 "" "$same" logs/cut/model-$((last + 5)).npz logs/calm/model-$((last + 5)).npz
+
+# The same by --restarts, which finds out by itself that node3 does not answer.
+run=("${args[@]}" --set batch_size=4 --checkpoint_frequency=1 --logdir=logs/again)
+on "$PROG" --restarts=3 --restart_delay=0.5 --drop_dead_hosts -- "${mpirun[@]}" -np 4 -H node1:2,node3:2 "${run[@]}" --max_steps=100000000 > again.txt 2>&1 &
+job=$!
+for _ in $(seq 300); do grep -q "^checkpoint model-" again.txt && break || sleep 0.2; done
+"$nodes" cut node3
+for _ in $(seq 300); do grep -q "^resuming from" again.txt && grep -q "2 ranks on 1 host" again.txt && break || sleep 0.2; done
+for _ in $(seq 100); do [ "$(grep -c "^checkpoint model-" again.txt)" -ge 3 ] && break || sleep 0.2; done
+kill -TERM "$(pgrep -f "^$PROG --restarts=3 .*--logdir=logs/again" | head -n 1)"
+wait $job
+status=$?
+expect "it goes on without that host" 0 "no ssh login on node3" cat again.txt
+expect "with the ranks of the other" 0 "run_dist: 2 ranks on 1 of 2 hosts" cat again.txt
+expect "from its checkpoint" 0 "resuming from logs/again/model-" cat again.txt
+expect "and is stopped with 75" 0 "^75$" echo $status
+expect "all is over" 0 "^0 ranks" left 5 logs/again
+summary

@@ -1,0 +1,120 @@
+#!/bin/bash
+# doctor.sh -- --mode=doctor on two hosts made on this machine by tests/support/fakecluster: with everything in order, and with each
+# fault that makes MPI hang, crash or crawl. Each is found within half a minute, by its name, and no process is left on any host.
+# timeout: 300
+# beside
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+nodes=$(dirname "$0")/../support/fakecluster
+[[ $PROG = /* ]] || PROG=$PWD/$PROG
+skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
+[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
+work=$(mktemp -d)
+FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.98.$((RANDOM % 200))
+export FAKECLUSTER_DIR FAKECLUSTER_SUBNET PATH=$PATH:/usr/sbin:/sbin
+unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # tests on one machine do without ssh, these hosts have it
+"$nodes" up 2 > "$work/log" 2>&1 || skip "no two hosts on this machine: $(tail -n 1 "$work/log")"
+trap '"$nodes" down > /dev/null 2>&1; rm -rf "$work"' EXIT
+
+on() { "$nodes" exec "node$1" "${@:2}"; } # K COMMAND...
+both() { on 1 "$@"; on 2 "$@"; }
+doctor() { timeout 45 "$nodes" exec node1 "$PROG" --mode=doctor --hosts=node1:2,node2:2 --ssh_port=12345 "$@"; }
+job() { # the same inside a job; first the words for mpirun, up to --
+    local words=()
+    while [ "$1" != -- ]; do words+=("$1"); shift; done
+    timeout 60 "$nodes" exec node1 mpirun --allow-run-as-root -mca plm_rsh_args "-p 12345" -H node1:2,node2:2 -np 4 \
+        -x ASAN_OPTIONS -x LSAN_OPTIONS "${words[@]}" "$PROG" "${@:2}"
+}
+left() { # processes of the program or of mpirun on the two hosts, after some seconds at most
+    local n=1
+    for _ in $(seq 40); do
+        n=$(both pgrep -f "^$PROG |^(/[^ ]*/)?orted |^mpirun " | wc -l)
+        [ "$n" -eq 0 ] && break
+        sleep 0.25
+    done
+    echo "$n are left"
+}
+
+# examine NAME STATUS ARGS...: one examination from the launching host; then finds TEXT... in what it said. Faults do not hide each
+# other, so that one examination can have several.
+examine() {
+    start=$SECONDS
+    doctor "${@:3}" > "$work/said" 2>&1
+    expect "$1: exit code" 0 "" test $? -eq "$2"
+    expect "$1: in half a minute" 0 "" test $((SECONDS - start)) -le $((30 * ${RD_TIMEOUT_SCALE:-1}))
+}
+finds() {
+    # shellcheck disable=SC2154 # of toy.sh
+    local text before=$failed
+    for text in "$@"; do expect "it says: $text" 0 "" grep -q -- "$text" "$work/said"; done
+    [ "$failed" -eq "$before" ] || cat "$work/said"
+}
+
+# All is well; what it says, to people and to programs.
+examine "two hosts in order" 0 --logdir="$work/logs"
+finds '^0 .*node1 ' '^3 .*node2 ' '^ok *ssh ' '^ok *names .*2 hosts' '^ok *ports ' '^ok *allreduce ' "^ok *logdir .*$work" '^ok *clocks ' \
+    '^ok *line .*-H node1:2,node2:2 .*btl_tcp_if_include 10.98' '^verdict: \(ok\|warning\) '
+
+# An interface of one host only, too few slots, a tiny /dev/shm.
+on 1 ip link add eth9 type bridge && on 1 ip addr add 10.77.0.1/24 dev eth9 && on 1 ip link set eth9 up
+on 2 mount -o remount,size=8m /dev/shm
+examine "three faults" 3 --mpirun_args="-np 8 -mca btl_tcp_if_include eth9"
+finds 'FAILURE *interfaces *the interface eth9 of btl_tcp_if_include is missing on node2' 'FAILURE *slots *-np 8 asks for more than the 4 slots' \
+    'FAILURE *shm */dev/shm of node2 has 8 MiB free' 'do: .*btl_tcp_if_include 10.98'
+on 1 ip link del eth9
+on 2 mount -o remount,size=1g /dev/shm
+
+# A firewall: by iptables where it is, or by rules of routing.
+close_ports() { # FIRST LAST: TCP to these ports of node2 is dropped
+    on 2 iptables -A INPUT -i eth0 -p tcp --dport "$1:$2" --syn -j DROP 2> /dev/null && return
+    on 2 sh -c 'ip rule add pref 100 lookup local && ip rule del pref 0 && ip rule add pref 50 iif eth0 ipproto tcp dport '"$1-$2"' sport 1024-65535 blackhole' 2> /dev/null
+}
+open_ports() {
+    on 2 iptables -F INPUT 2> /dev/null || on 2 sh -c 'ip rule del pref 50 && ip rule add pref 0 lookup local && ip rule del pref 100' 2> /dev/null
+}
+
+# One address on both hosts, as Docker's bridge has; behind a firewall that lets ssh pass alone.
+both sh -c 'ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up'
+close_ports 20000 65535 && firewall=1 || { firewall=0 && echo "skip: no firewall can be made here"; }
+examine "the same address on both" 3
+finds 'FAILURE *addresses *the address 172.17.0.1 (docker0) exists on several hosts: node1, node2' 'do: .*btl_tcp_if_include 10.98'
+[ $firewall -eq 0 ] || finds 'FAILURE *ports *node1 -> node2: 10.98.[0-9.]* (eth0) port [0-9]*: no answer, though ssh is open: a firewall'
+open_ports
+
+# lo is not excluded, and a range of ports that MPI is pinned to is closed.
+close_ports 46000 46149
+pinned="-mca oob_tcp_dynamic_ipv4_ports 46000-46049 -mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 100"
+examine "lo is not excluded" 3 --mpirun_args="-mca btl_tcp_if_exclude docker0 $pinned"
+finds 'FAILURE *interfaces *lo is missing in btl_tcp_if_exclude (docker0' '^ok *addresses *left out by the settings: 172.17.0.1 (docker0)'
+[ $firewall -eq 0 ] || finds 'FAILURE *ports *node1 -> node2: port 46[01][0-9]* of the range set for MPI: no answer: a firewall'
+open_ports
+expect "a run says so before MPI hangs" 3 "lo is missing in btl_tcp_if_exclude" job -mca btl_tcp_if_exclude docker0 -- --mode=doctor
+both ip link del docker0
+
+# One name for two hosts; another program on one of them.
+on 2 hostname node1
+cp "$PROG" "$work/other" && printf x >> "$work/other"
+on 2 mount --bind "$work/other" "$PROG"
+examine "one name, another program" 4
+finds "FAILURE *names *node1 and node2 both call themselves 'node1'" 'FAILURE *program *the program file differs: node2 has .*, node1 has '
+on 2 umount "$PROG"
+expect "MPI crashes of the name, and a run says why" 3 "two hosts of one name do that" job -- --mode=doctor
+on 2 hostname node2
+
+examine "the wrong port of ssh" 3 --ssh_port=2222
+finds 'FAILURE *ssh *node2: ssh to port 2222 is refused'
+
+# A slow link, and a log folder that cannot be; then a job for programs.
+"$nodes" shape node2 1gbit none > /dev/null 2>&1
+examine "a slow link" 3 --logdir=/proc/none
+finds '^warning *links .*node[12] -> node[12] carries [01].[0-9]* Gbit/s, the level of 1 Gbit/s Ethernet' 'FAILURE *logdir *rank 0 (node1) cannot write to /proc'
+"$nodes" shape node2 none none > /dev/null 2>&1
+expect "inside a job, for programs" 0 '"verdict":"\(ok\|warning\)"' job -- --mode=doctor --json
+
+"$nodes" cut node2
+examine "a host that is gone" 3
+finds 'FAILURE *ssh *node2: \(ssh to port 12345 gets no answer\|no answer over ssh (port 12345) in time\)'
+"$nodes" heal node2 > /dev/null 2>&1
+expect "no process is left" 0 "^0 are left" left
+summary

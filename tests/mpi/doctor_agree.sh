@@ -1,0 +1,58 @@
+#!/bin/bash
+# doctor_agree.sh -- ranks that differ in program, config, data or vocabulary end the run at once, with code 4, the rank and both values;
+# what the doctor says of the same; and what every start looks for before MPI.
+# timeout: 120
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+[[ $PROG = /* ]] || PROG=$PWD/$PROG
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+mkdir a b
+(cd a && toy 60 10)
+cp -r a/. b
+cp "$PROG" other && printf x >> other
+
+two() { # ARGS OF RANK 0 -- OF RANK 1: two programs in one job, in a and b
+    local first=()
+    while [ "$1" != -- ]; do first+=("$1"); shift; done
+    shift
+    # shellcheck disable=SC2086 # $MPIRUN is several words
+    timeout 60 $MPIRUN -np 1 -wdir "$work/a" "${first[@]}" : -np 1 -wdir "$work/b" "$@"
+}
+train="--config_file=toy.json --max_steps=2 --logdir=$work/logs"
+# shellcheck disable=SC2086 # $train is several words
+{
+    expect "alike" 0 "" two "$PROG" $train -- "$PROG" $train
+    expect "another program" 4 "program file and library versions differs: rank 1 (.*) has '.* bytes, crc32c .*', rank 0" two "$PROG" $train -- "$work/other" $train
+    expect "another value of a key" 4 "config key 'batch_size' differs: rank 1 (.*) has 8, rank 0 has 16" two "$PROG" $train -- "$PROG" $train --set batch_size=8
+    expect "other flags" 4 "flags differs: rank 1 .*max_steps=3" two "$PROG" $train -- "$PROG" $train --max_steps=3
+    printf 'a b c\n' >> b/data/train.src
+    printf 'c b a\n' >> b/data/train.tgt
+    export RD_COMM_HOSTS=2 # a text is read once per host
+    expect "other data" 4 "data differs: rank 1 (.*) has '.*61 lines.*', rank 0 (.*) has '.*60 lines" two "$PROG" $train -- "$PROG" $train
+    expect "the doctor says so, too" 4 "^FAILURE *data *data differs: rank 1" two "$PROG" $train --mode=doctor -- "$PROG" $train --mode=doctor
+    unset RD_COMM_HOSTS
+    cp a/data/train.* b/data
+    printf 'g\n' >> b/data/vocab.txt
+    expect "another vocabulary" 4 "differs: rank 1 (" two "$PROG" $train -- "$PROG" $train
+    cp a/data/vocab.txt b/data
+    expect "the doctor with all in order" 0 "^ok *data *60 samples, the same on every rank" two "$PROG" $train --mode=doctor -- "$PROG" $train --mode=doctor
+    expect "the doctor and a wrong config" 3 "^FAILURE *config .*'batch_size'" ranks 2 "$PROG" --mode=doctor --config_file=a/toy.json --set batch_size=0
+    expect "the doctor and no data" 3 "^FAILURE *data .*cannot open 'none'" two "$PROG" $train --mode=doctor --set source_file=none -- "$PROG" $train --mode=doctor --set source_file=none
+}
+expect "the doctor alone" 0 "^verdict: " "$PROG" --mode=doctor
+expect "for programs" 0 '^{"ranks":\[{"rank":0,.*"checks":\[.*"verdict":"\(ok\|warning\)"}$' "$PROG" --mode=doctor --json
+
+# Before MPI: several hosts by the launcher's words, one name of an interface that is not there, and a loopback that is not excluded.
+hosts="env OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_RANK=0"
+for mode in train doctor; do
+    expect "no such interface, $mode" 3 "the interface none9 of btl_tcp_if_include is missing on" $hosts OMPI_MCA_btl_tcp_if_include=none9 \
+        "$PROG" --mode=$mode --config_file=a/toy.json
+    expect "lo is used, $mode" 3 "lo is missing in btl_tcp_if_exclude (docker0, from environment)" $hosts OMPI_MCA_btl_tcp_if_exclude=docker0 \
+        "$PROG" --mode=$mode --config_file=a/toy.json
+done
+expect "flags of the doctor alone" 2 "\-\-hosts is for --mode=doctor" "$PROG" --config_file=a/toy.json --hosts=a:2
+expect "a wrong list of hosts" 2 "is no number of slots" "$PROG" --mode=doctor --hosts=a:two
+expect "a name that is none" 3 "the name cannot be resolved" timeout 60 "$PROG" --mode=doctor --hosts=no-such-host.invalid:2
+summary

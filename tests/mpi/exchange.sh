@@ -1,0 +1,73 @@
+#!/bin/bash
+# exchange.sh -- gradients between hosts (made up of the ranks of one, RD_COMM_HOSTS): a training ends with the same bytes whenever and
+# however they travel, narrow types halve what travels, and a rank that dies amid it is named. Run by tests/run, which sets
+# BUILD, PROG and MPIRUN.
+# timeout: 400
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+same=$PWD/${BUILD:-build/release}/tests/support/npz_same
+work=$(mktemp -d "${TMPDIR:-/tmp}/exchange.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+toy 210 30
+t() { # ranks, hosts, folder, arguments: trains
+    local np=$1 hosts=$2 dir=$3
+    shift 3
+    RD_COMM_HOSTS=$hosts ranks "$np" "$PROG" --config_file=toy.json --logdir="$dir" --max_steps="${STEPS:-12}" --summary_frequency=4 \
+        --set batch_size=$((16 / np)) --set bucket_mb=0.02 --set sparse_embeddings=never "$@"
+}
+equal() { # what, folder: ends as the first one did
+    expect "$1: the same bytes" 0 "" "$same" late/model-12.npz "$2/model-12.npz"
+}
+expect "after backward" 0 "on 2 hosts" t 4 2 late --set overlap=off
+expect "between ops" 0 "bfloat16\|during backward between its ops" t 4 2 calls --set overlap=calls
+equal "between ops" calls
+expect "by a thread" 0 "during backward by a thread" t 4 2 thread --set overlap=thread
+equal "by a thread" thread
+expect "another cut" 0 "" t 4 2 cut --set overlap=thread --set bucket_mb=0.005
+equal "another cut" cut
+expect "whole tables by rows" 0 "by rows after it" t 4 2 rows --set sparse_embeddings=always
+equal "whole tables by rows" rows
+messages() { (export RD_COMM_SHARED=0 && t 4 2 messages); }
+expect "without shared memory" 0 "RD_COMM_SHARED=0" messages
+equal "without shared memory" messages
+expect "one host" 0 "on 1 host" t 4 1 one
+equal "one host" one
+expect "4 hosts" 0 "on 4 hosts" t 4 4 four
+equal "4 hosts" four
+some() { (export STEPS=5 && t 4 2 half); }
+expect "stopped at 5" 0 "" some
+expect "goes on" 0 "step 12" t 4 2 half
+equal "goes on" half
+
+# Accumulation, an epoch's last batch with ranks that have no sample of it, parts that any number of ranks adds up alike.
+expect "iter_size, late" 0 "" t 3 3 iter0 --set iter_size=3 --set overlap=off
+expect "iter_size, by a thread" 0 "" t 3 3 iter1 --set iter_size=3 --set overlap=thread
+expect "iter_size: the same bytes" 0 "" "$same" iter0/model-12.npz iter1/model-12.npz
+any=(--set deterministic=any --set micro_batches=8)
+expect "any, one rank" 0 "" t 1 1 any1 "${any[@]}"
+expect "any, 4 ranks on 2 hosts" 0 "" t 4 2 any4 "${any[@]}"
+expect "any: the same bytes" 0 "" "$same" any1/model-12.npz any4/model-12.npz
+expect "any with a narrow type" 2 "'allreduce_dtype' bfloat16 with 'deterministic' any" t 2 2 no "${any[@]}" --set allreduce_dtype=bfloat16
+skips() { (export RD_FAULT=nan:3:7:compute && t 4 2 nan --set overlap=thread); }
+expect "not finite: skipped on all ranks" 0 "step 7 skipped on all ranks" skips
+
+# Narrow types.
+for type in bfloat16 float16; do
+    expect "$type, late" 0 "travel as $type" t 4 2 "$type" --set allreduce_dtype=$type --set overlap=off
+    expect "$type, by a thread" 0 "" t 4 2 "$type.thread" --set allreduce_dtype=$type
+    expect "$type: the same bytes" 0 "" "$same" "$type/model-12.npz" "$type.thread/model-12.npz"
+    expect "$type: not those of float32" 1 "" "$same" late/model-12.npz "$type/model-12.npz"
+    expect "$type: near the curve of float32" 0 "" close_curves loss 0.02 4 late "$type"
+    expect "$type: half the bytes" 0 "" awk -v a="$(column comm_wire_bytes late | tail -n 1)" \
+        -v b="$(column comm_wire_bytes "$type" | tail -n 1)" 'BEGIN { print a, b; exit !(a > 1000 && b > 0.499 * a && b < 0.501 * a) }'
+done
+
+# A rank that dies amid it.
+for mode in off thread; do
+    killed() { (export RD_FAULT=kill:3:7:exchange && t 4 2 killed$mode --set overlap=$mode --set stall_warn_s=1 --set stall_abort_s=3) || echo ended; }
+    expect "rank 3 is killed in the exchange, overlap $mode" 0 "rank 3 .*is gone.*last exchanging gradients in step 7" killed
+done
+stopped() { (export RD_FAULT=stop:1:7:exchange && t 4 2 stopped --set stall_warn_s=1 --set stall_abort_s=3) || echo ended; }
+expect "rank 1 is stopped in the exchange" 0 "stall_abort_s allows" stopped
+summary

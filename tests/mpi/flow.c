@@ -1,0 +1,351 @@
+/* flow.c -- sums in parts (comm_flow.c), between hosts and in numbers of two bytes, against what one rank can work out alone.
+ * flow.sh runs it with made-up hosts (RD_COMM_HOSTS). The numbers summed are integers that every type on the way holds exactly, so
+ * that the bound is zero; or they are not, and the bytes of all ways to the same sum are compared.
+ *
+ *     flow         the tests; with CASES=all every size from 1 to 5,000, and an odd size past 2^31 bytes if there is memory
+ *     flow error   the largest and the mean error of the wire types, against float64 */
+#include "rank_check.h"
+#include "../../runner/comm/comm_window.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const rd_wire wires[] = {RD_WIRE_F32, RD_WIRE_BF16, RD_WIRE_F16};
+static const rd_flow_mode modes[] = {RD_FLOW_LATE, RD_FLOW_CALLS, RD_FLOW_THREAD};
+
+static bool all_cases(void)
+{
+    const char *text = getenv("CASES");
+    return text && strcmp(text, "all") == 0;
+}
+
+/* -8 .. 8: sums of 9 ranks stay below 2^7, where bfloat16 has all integers. */
+static int value(int rank, int64_t i) { return (int)((i * 7 + rank * 13) % 17) - 8; }
+
+static int sum_of(int64_t i)
+{
+    int want = 0;
+    for (int r = 0; r < world->size; r++) want += value(r, i);
+    return want;
+}
+
+/* Numbers whose sum depends on the order. */
+static float uneven(int rank, int64_t i)
+{
+    return ((float)((i * 2654435761u + (unsigned)rank * 40503u) % 100003) - 5e4f) * 1.7e-3f;
+}
+
+/* ---- numbers of two bytes ---- */
+
+/* To `digits` binary digits, with the smallest step 2^least, by the library's own rounding. */
+static double rounded(double x, int digits, int least)
+{
+    const int e = x != 0.0 ? ilogb(x) : 0, step = e - digits + 1 > least ? e - digits + 1 : least;
+    return ldexp(rint(ldexp(x, -step)), step);
+}
+
+static float there_and_back(rd_wire w, float x)
+{
+    rd_wire_round(w, &x, 1);
+    return x;
+}
+
+static void test_rounding(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    uint32_t bits = 12345;
+    for (int i = 0; i < 1 << 20; i++) {
+        float x;
+        bits = bits * 1664525u + 1013904223u;
+        uint32_t u = bits;
+        if (i % 3 == 0) u = (u & 0xffff8000u) | (i % 2 ? 0x1000u : 0x0u); /* ties of float16 */
+        if (i % 3 == 1) u = (u & 0xffff0000u) | 0x8000u;                  /* of bfloat16 */
+        memcpy(&x, &u, sizeof x);
+        if (!isfinite(x)) continue;
+        const float b = there_and_back(RD_WIRE_BF16, x), h = there_and_back(RD_WIRE_F16, x);
+        const double most = 65504.0, want = rounded(x, 11, -24);
+        CHECK(b == (float)rounded(x, 8, -133) || isinf(b));
+        CHECK(!isinf(b) || fabs((double)x) > 3.38e38);
+        CHECK(h == (float)(want > most ? most : want < -most ? -most : want));
+    }
+    const float special[] = {INFINITY, -INFINITY, 0.0f, -0.0f, 65504.0f, -65504.0f, 0x1p-24f, 0x1p-14f};
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
+        const float b = there_and_back(RD_WIRE_BF16, special[i]), h = there_and_back(RD_WIRE_F16, special[i]);
+        CHECK(memcmp(&h, &special[i], sizeof h) == 0);
+        CHECK(memcmp(&b, &special[i], sizeof b) == 0 || fabsf(special[i]) == 65504.0f);
+    }
+    CHECK(isnan(there_and_back(RD_WIRE_BF16, NAN)) && isnan(there_and_back(RD_WIRE_F16, NAN)));
+    for (uint32_t h = 0; h < 1 << 16; h++) { /* every number there is comes back as it was */
+        const uint16_t in = (uint16_t)h;
+        uint16_t out[2];
+        float x[2];
+        rd_wire_widen(RD_WIRE_BF16, &in, 1, &x[0]);
+        rd_wire_widen(RD_WIRE_F16, &in, 1, &x[1]);
+        rd_wire_narrow(RD_WIRE_BF16, &x[0], 1, &out[0]);
+        rd_wire_narrow(RD_WIRE_F16, &x[1], 1, &out[1]);
+        CHECK(out[0] == in || isnan(x[0]));
+        CHECK(out[1] == in || isnan(x[1]));
+    }
+}
+
+/* ---- flows ---- */
+
+/* Parts that follow each other, of sizes first, first + step, ... up to last; returns how many. */
+static int make_parts(rd_flow_part *p, int first, int last, int step)
+{
+    int n = 0;
+    int64_t at = 0;
+    for (int size = first; size <= last; size += step) {
+        p[n++] = (rd_flow_part){.from = at, .n = size};
+        at += size;
+    }
+    return n;
+}
+
+/* Some time between the parts, another on each rank and in each round. */
+static void dawdle(int round, int i)
+{
+    if ((i * 31 + world->rank * 17 + round * 7) % 23 == 0) nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
+}
+
+/* One round. every: parts that become ready together; 0: all at the end. */
+static rd_code round_of(rd_flow *f, int n_parts, int every, int round, rd_status *st)
+{
+    for (int i = every; every > 0 && i <= n_parts; i += every) {
+        rd_flow_ready(f, i);
+        dawdle(round, i);
+        rd_flow_poll(f);
+    }
+    rd_flow_take(f);
+    return rd_flow_finish(f, st);
+}
+
+static void test_known_answers(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    const int step = all_cases() ? 1 : 97;
+    rd_flow_part *p = malloc(5000 * sizeof *p);
+    float *x;
+    CHECK(p);
+    const int n = make_parts(p, 1, 5000, step);
+    const int64_t total = p[n - 1].from + p[n - 1].n;
+    CHECK(rd_comm_arena_new(comm, total + 5, &x, NULL, &st) == RD_OK);
+    for (int w = 0; w < 3; w++)
+        for (int m = 0; m < 3; m++) {
+            rd_flow *f = NULL;
+            CHECK(rd_flow_new(comm, x, p, n, wires[w], modes[m], &f, &st) == RD_OK && f);
+            CHECK(rd_flow_mode_of(f) == (world->n_hosts > 1 ? modes[m] : RD_FLOW_LATE));
+            for (int round = 0; round < 2; round++) {
+                for (int64_t i = 0; i < total + 5; i++) x[i] = (float)value(world->rank, i);
+                CHECK(round_of(f, n, round == 1 && world->rank == 0 ? 0 : 3, round, &st) == RD_OK);
+                for (int64_t i = 0; i < total; i++) CHECK(x[i] == (float)sum_of(i));
+                for (int64_t i = total; i < total + 5; i++) CHECK(x[i] == (float)value(world->rank, i));
+                const rd_flow_part *q = rd_flow_parts(f);
+                for (int i = 0; i < n; i++) CHECK(q[i].end_ns >= q[i].begin_ns && q[i].begin_ns > 0);
+                CHECK(rd_flow_last(f)->exposed_s >= 0.0 && rd_flow_last(f)->total_s >= 0.0);
+            }
+            rd_flow_free(f);
+        }
+    rd_comm_arena_free(comm);
+    free(p);
+}
+
+/* A flow over parts of an array that lies inside the arena, with gaps, in any order of places. */
+static void test_gaps(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    const rd_flow_part p[] = {{.from = 70000, .n = 600001}, {.from = 16, .n = 5}, {.from = 1024, .n = 40000}};
+    const int64_t n = 700000;
+    rd_flow *f = NULL;
+    float *x;
+    CHECK(rd_comm_arena_new(comm, n + 64, &x, NULL, &st) == RD_OK);
+    x += 64;
+    CHECK(rd_flow_new(comm, x, p, 3, RD_WIRE_BF16, RD_FLOW_THREAD, &f, &st) == RD_OK);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)value(world->rank, i);
+    CHECK(round_of(f, 3, 1, 0, &st) == RD_OK);
+    for (int64_t i = 0; i < n; i++) {
+        bool in = false;
+        for (int k = 0; k < 3; k++) in |= i >= p[k].from && i < p[k].from + p[k].n;
+        CHECK(x[i] == (float)(in ? sum_of(i) : value(world->rank, i)));
+    }
+    rd_flow_free(f);
+    CHECK(rd_flow_new(comm, x, p, 0, RD_WIRE_F32, RD_FLOW_CALLS, &f, &st) == RD_OK);
+    CHECK(rd_flow_finish(f, &st) == RD_OK);
+    rd_flow_free(f);
+    rd_comm_arena_free(comm);
+}
+
+/* The same bytes whenever parts become ready and wherever they are cut; on all ranks; with float32 those of rd_comm_sum_f32. */
+static void test_same_bytes(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    const int64_t n = 300003;
+    const size_t bytes = (size_t)n * sizeof(float);
+    const int64_t sizes[] = {n, 262144, 100000, 37777};
+    float *x, *first = malloc(bytes), *plain = malloc(bytes);
+    rd_flow_part *p = malloc(32 * sizeof *p);
+    CHECK(first && plain && p);
+    CHECK(rd_comm_arena_new(comm, n, &x, NULL, &st) == RD_OK);
+    for (int64_t i = 0; i < n; i++) plain[i] = uneven(world->rank, i);
+    CHECK(rd_comm_sum_f32(comm, plain, n, &st) == RD_OK);
+    for (int w = 0; w < 3; w++)
+        for (int k = 0; k < 4; k++) {
+            rd_flow *f = NULL;
+            int n_parts = 0;
+            for (int64_t at = 0; at < n; at += sizes[k])
+                p[n_parts++] = (rd_flow_part){.from = at, .n = n - at < sizes[k] ? n - at : sizes[k]};
+            CHECK(rd_flow_new(comm, x, p, n_parts, wires[w], modes[k % 3], &f, &st) == RD_OK);
+            for (int64_t i = 0; i < n; i++) x[i] = uneven(world->rank, i);
+            CHECK(round_of(f, n_parts, 1, k, &st) == RD_OK);
+            if (k == 0) {
+                memcpy(first, x, bytes);
+                CHECK(rd_comm_bcast(comm, first, (int64_t)bytes, world->size - 1, &st) == RD_OK);
+            }
+            CHECK(memcmp(x, first, bytes) == 0);
+            if (w == 0) CHECK(memcmp(x, plain, bytes) == 0);
+            if (w > 0 && world->n_hosts > 1) CHECK(memcmp(x, plain, bytes) != 0); /* the test can fail */
+            if (world->n_hosts > 1) { /* each host sends 2 (1 - 1/h) of the array */
+                double sent = (double)rd_flow_last(f)->wire_bytes;
+                const bool shared = strstr(rd_comm_note(comm), "shared") != NULL;
+                const int h = shared ? world->n_hosts : world->size;
+                const double want = 2.0 * (h - 1) * (double)bytes * (w > 0 ? 0.5 : 1.0);
+                CHECK(rd_comm_sum_f64(comm, &sent, 1, &st) == RD_OK);
+                CHECK(fabs(sent - want) < 1e-3 * want + 4096);
+            }
+            rd_flow_free(f);
+        }
+    rd_comm_arena_free(comm);
+    free(first);
+    free(plain);
+    free(p);
+}
+
+/* What is not finite arrives as such, with every type. */
+static void test_not_finite(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    const rd_flow_part p[] = {{.from = 0, .n = 4000}};
+    float *x;
+    CHECK(rd_comm_arena_new(comm, 4000, &x, NULL, &st) == RD_OK);
+    for (int w = 0; w < 3; w++) {
+        rd_flow *f = NULL;
+        CHECK(rd_flow_new(comm, x, p, 1, wires[w], RD_FLOW_CALLS, &f, &st) == RD_OK);
+        for (int64_t i = 0; i < 4000; i++) x[i] = 1.0f;
+        if (world->rank == world->size - 1) {
+            x[7] = NAN;
+            x[3001] = INFINITY;
+        }
+        CHECK(rd_flow_finish(f, &st) == RD_OK);
+        for (int64_t i = 0; i < 4000; i++)
+            CHECK(i == 7 ? isnan(x[i]) : i == 3001 ? isinf(x[i]) : x[i] == (float)world->size);
+        rd_flow_free(f);
+    }
+    rd_comm_arena_free(comm);
+}
+
+/* An odd size past 2^31 bytes. */
+static void test_large(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    const int64_t n = ((int64_t)1 << 29) + 12345;
+    const rd_flow_part p[] = {{.from = 0, .n = n / 2}, {.from = n / 2, .n = n - n / 2}};
+    double free_bytes = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    rd_flow *f = NULL;
+    float *x;
+    CHECK(rd_comm_min_f64(comm, &free_bytes, 1, &st) == RD_OK);
+    if (!all_cases() || free_bytes < 6.0 * (double)n * world->size) skip();
+    CHECK(rd_comm_arena_new(comm, n, &x, NULL, &st) == RD_OK);
+    CHECK(rd_flow_new(comm, x, p, 2, RD_WIRE_F32, RD_FLOW_CALLS, &f, &st) == RD_OK);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)value(world->rank, i);
+    CHECK(rd_flow_finish(f, &st) == RD_OK);
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != (float)sum_of(i)) CHECK(!"a sum past 2^31 bytes");
+    rd_flow_free(f);
+    rd_comm_arena_free(comm);
+}
+
+/* ---- errors ---- */
+
+static double normal(uint64_t *s)
+{
+    double u[2];
+    for (int k = 0; k < 2; k++) {
+        *s = *s * 6364136223846793005u + 1442695040888963407u;
+        u[k] = ((double)(*s >> 11) + 0.5) * 0x1p-53;
+    }
+    return sqrt(-2.0 * log(u[0])) * cos(6.283185307179586 * u[1]);
+}
+
+/* Gradients as they are: normal, of very different scale from array to array. */
+static int tell_errors(void)
+{
+    enum { N = 1 << 18 };
+    rd_status st = {0};
+    const rd_flow_part p[] = {{.from = 0, .n = N}};
+    double *exact = malloc(N * sizeof *exact), *size = malloc(N * sizeof *size);
+    float *x, *mine = malloc(N * sizeof *mine);
+    uint64_t seed = 77u + 1000u * (unsigned)world->rank;
+    CHECK(exact && size && mine);
+    CHECK(rd_comm_arena_new(comm, N, &x, NULL, &st) == RD_OK);
+    for (int64_t i = 0; i < N; i++) {
+        mine[i] = (float)(normal(&seed) * pow(10.0, (double)(i * 7 / N) - 5.0)); /* 1e-5 .. 10 */
+        exact[i] = mine[i];
+        size[i] = fabs(exact[i]);
+    }
+    CHECK(rd_comm_sum_f64(comm, exact, N, &st) == RD_OK && rd_comm_sum_f64(comm, size, N, &st) == RD_OK);
+    for (int w = 0; w < 3; w++) {
+        rd_flow *f = NULL;
+        double most = 0.0, sum = 0.0, sq = 0.0, all = 0.0;
+        CHECK(rd_flow_new(comm, x, p, 1, wires[w], RD_FLOW_LATE, &f, &st) == RD_OK);
+        memcpy(x, mine, N * sizeof *x);
+        CHECK(rd_flow_finish(f, &st) == RD_OK);
+        for (int64_t i = 0; i < N; i++) {
+            const double d = fabs((double)x[i] - exact[i]), e = d / size[i];
+            if (size[i] > 0x1p-10) most = e > most ? e : most; /* below, float16 has fewer digits */
+            sum += e;
+            CHECK(world->n_hosts == 1 || d < (w == 0 ? 3e-7 : w == 1 ? 1.2e-2 : 1.5e-3) * size[i] + 2e-7);
+            sq += ((double)x[i] - exact[i]) * ((double)x[i] - exact[i]);
+            all += exact[i] * exact[i];
+        }
+        if (world->rank == 0)
+            printf("%d hosts, %-8s  error / sum of sizes: largest %.2e, mean %.2e; whole vector, relative: %.2e\n",
+                   world->n_hosts, rd_wire_name(wires[w]), most, sum / N, sqrt(sq / all));
+        rd_flow_free(f);
+    }
+    free(exact);
+    free(size);
+    free(mine);
+    rd_comm_free(comm);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    rd_status st = {0};
+    if (rd_comm_start(&argc, &argv, &comm, &st) != RD_OK) {
+        fprintf(stderr, "%s\n", st.msg);
+        return st.code;
+    }
+    world = rd_comm_world(comm);
+    if (argc > 1) return tell_errors();
+    if (world->rank != 0 && !freopen("/dev/null", "w", stdout)) return 1; /* rank 0 alone prints the closing lines */
+    if (world->rank == 0) printf("%d ranks on %d hosts: %s\n", world->size, world->n_hosts, rd_comm_note(comm));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rounding),   cmocka_unit_test(test_known_answers), cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_not_finite),    cmocka_unit_test(test_large),
+    };
+    const int failures = cmocka_run_group_tests_name("flow", tests, NULL, NULL);
+    rd_comm_free(comm);
+    return failures != 0;
+}

@@ -1,0 +1,48 @@
+#!/bin/bash
+# rows_hosts.sh -- sparse sums of embeddings between two and three hosts, made on this machine by tests/support/fakecluster: the same
+# bytes as the sum of the whole table, and far fewer of them on the wire.
+# timeout: 200
+# beside
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+nodes=$PWD/tests/support/fakecluster
+rows=$PWD/${BUILD:-build/release}/tests/mpi/rows
+same=$PWD/${BUILD:-build/release}/tests/support/npz_same
+skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
+[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
+work=$(mktemp -d)
+FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.96.$((RANDOM % 200))
+export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
+unset OMPI_MCA_plm_rsh_agent # tests on one machine do without ssh, these hosts have it
+"$nodes" up 3 > "$work/log" 2>&1 || skip "no three hosts on this machine: $(tail -n 1 "$work/log")"
+trap '"$nodes" down > /dev/null 2>&1; rm -rf "$work"' EXIT
+cd "$work" || exit 2
+
+on() { # HOSTS NP COMMAND...
+    local hosts=$1 np=$2
+    shift 2
+    timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root -H "$hosts" -mca plm_rsh_args "-p 12345" -x ASAN_OPTIONS -x LSAN_OPTIONS \
+        -x OMP_NUM_THREADS -np "$np" "$@"
+}
+expect "2 hosts x 2 ranks" 0 "2 hosts, .* and on between hosts" on node1:2,node2:2 4 "$rows"
+expect "2 and 1 ranks" 0 "2 hosts, " on node1:2,node2:1 3 "$rows"
+expect "3 hosts, one rank each" 0 "3 hosts, " on node1:1,node2:1,node3:1 3 "$rows"
+
+toy 200 20
+seq -f 'word%g' 6000 >> data/vocab.txt # rows that no sentence uses
+t() { # FOLDER RULE: trains on two hosts with two ranks each
+    on node1:2,node2:2 4 "$PROG" --config_file=toy.json --logdir="$work/$1" --max_steps=12 --set sparse_embeddings="$2"
+}
+sent() { # what node1 has sent so far, in bytes
+    "$nodes" exec node1 cat /sys/class/net/eth0/statistics/tx_bytes
+}
+a=$(sent)
+expect "training by rows" 0 "" t sparse auto
+b=$(sent)
+expect "training, whole" 0 "" t whole never
+c=$(sent)
+expect "the same bytes" 0 "" "$same" sparse/model-12.npz whole/model-12.npz
+# Two tables of some 6,000 rows of 16 numbers: 2 x 384 kB, which node1 sends every step when they go whole.
+expect "fewer bytes on the wire: $((b - a)) against $((c - b))" 0 "" test $((c - b - (b - a))) -gt $((12 * 2 * 300000))
+summary

@@ -1,0 +1,136 @@
+#!/bin/bash
+# signals.sh -- requests at any moment: in a start, between steps, while saving, in an evaluation. USR1 saves and goes on; TERM, INT and
+# USR2 save and stop with 75 at one step on all ranks; a second one leaves at once. Then SIGTERM to mpirun at random moments and with
+# different kill delays: what was reported as saved is there, and in the end the bytes are those of an undisturbed run.
+#
+#   CASES=all tests/run tests/mpi/signals.sh     twenty moments; else six
+#
+# timeout: 600
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+same=$PWD/${BUILD:-build/release}/tests/support/npz_same
+work=$(mktemp -d "${TMPDIR:-/tmp}/signals.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+toy 210 30
+sentences 1500 99 data/long
+base=(--config_file=toy.json --max_steps=100000000 --summary_frequency=1)
+# shellcheck disable=SC2206 # $MPIRUN is several words
+mpi=($MPIRUN -np 2)
+
+start() { # WORDS...: in the background, output in said; $job is its pid
+    timeout 100 "$@" > said 2>&1 < /dev/null &
+    job=$!
+    for _ in $(seq 100); do pgrep -P $job > /dev/null && break || sleep 0.02; done
+}
+until_said() { for _ in $(seq 1200); do grep -q -- "$1" said && return || sleep 0.05; done; }
+tell() { kill -"$1" "$(pgrep -P $job | head -n 1)"; }
+ends() { # NAME STATUS TEXT: waits for it
+    wait $job
+    status=$?
+    expect "$1" "$2" "$3" told
+}
+told() {
+    tail -n 40 said
+    return $status
+}
+is_whole() { # FOLDER: its checkpoint, by another start that has nothing to do
+    timeout 60 "$PROG" --config_file=toy.json --logdir="$1" --max_steps=1 > whole.txt 2>&1 && grep "nothing to do: step" whole.txt &&
+        ! grep -i -E "damaged|older" whole.txt
+}
+
+# A request that comes before the first step, and each kind of request between steps.
+start "${mpi[@]}" "$PROG" "${base[@]}" --logdir=early
+until_said "world:"
+tell USR2
+ends "USR2 in the start: saved and stopped" 75 "stopped on request at step [1-9][0-9]*,"
+start "$PROG" "${base[@]}" --logdir=one
+until_said "^step 3"
+tell USR1
+until_said "checkpoint model-"
+expect "USR1 has saved" 0 "checkpoint model-" cat said
+until_said "^step [0-9]*[05] "
+for s in TERM INT USR2; do
+    tell $s
+    ends "$s, alone" 75 "stopped on request"
+    start "$PROG" "${base[@]}" --logdir=one
+    until_said "^step "
+done
+pid=$(pgrep -P $job)
+kill -TERM "$pid"
+kill -TERM "$pid"
+ends "the same request twice within a moment is one" 75 "stopped on request"
+
+# A second one while the first cannot be obeyed: leave at once.
+RD_FAULT=hang:0:7:input start "$PROG" "${base[@]}" --logdir=hangs
+until_said "^step 6"
+sleep 0.3
+tell TERM
+sleep 0.5
+expect "a step that hangs: the first is not obeyed" 0 "" pgrep -P $job
+tell TERM
+ends "the second is" 143 ""
+
+# All ranks at one step: a request to one rank alone.
+start "${mpi[@]}" "$PROG" "${base[@]}" --logdir=lone
+until_said "^step 5"
+kill -TERM "$(pgrep -f "^$PROG .*--logdir=lone" | tail -n 1)"
+ends "TERM to one rank stops all" 75 "stopped on request"
+expect "with a whole checkpoint" 0 "nothing to do" is_whole lone
+
+# While saving: a save after every step.
+start "${mpi[@]}" "$PROG" "${base[@]}" --checkpoint_frequency=0 --logdir=saves
+until_said "^step 5"
+tell USR2
+ends "USR2 in saves" 75 "stopped on request"
+expect "a whole checkpoint" 0 "nothing to do" is_whole saves
+
+# In an evaluation, which takes long; the next start begins with it, and all ends as without the request.
+evaluated=(--mode=train_eval --max_steps=9 --set eval_frequency=5 --set eval_batch_size=1 --set source_file_eval=data/long.src
+    --set target_file_eval=data/long.tgt)
+expect "with evaluations, undisturbed" 0 "done: step 9" timeout 100 "${mpi[@]}" "$PROG" "${base[@]}" "${evaluated[@]}" --logdir=calm
+RD_FAULT=slow:0:5:evaluate start "${mpi[@]}" "$PROG" "${base[@]}" "${evaluated[@]}" --logdir=asked
+until_said "^step 5"
+sleep 0.2
+tell USR2
+begin=$(date +%s%N)
+ends "USR2 in an evaluation" 75 "the evaluation at step 5 is left"
+expect "soon" 0 "" [ $((($(date +%s%N) - begin) / 1000000)) -lt 8000 ]
+expect "saved there" 0 "^model-5.npz" cat asked/checkpoint
+expect "goes on, with the evaluation first" 0 "done: step 9" timeout 100 "${mpi[@]}" "$PROG" "${base[@]}" "${evaluated[@]}" --logdir=asked
+figures() { sed 's/"eval_s".*//; s/"wall[^,]*,//' "$1/eval/metrics.jsonl"; }
+expect "the same evaluations" 0 "" diff <(figures calm) <(figures asked)
+expect "the same weights" 0 "" "$same" calm/model-9.npz asked/model-9.npz
+
+# TERM to mpirun. Its ranks have so many seconds (odls_base_sigkill_timeout) from TERM to KILL; with 0 only periodic saves count.
+# Rows: seconds after the start, kill delay. Each round goes on in the same folder.
+rows="0.05 10|0.9 1|1.7 0|2.6 10|3.1 0|1.3 1"
+[ "${CASES:-}" != all ] || rows="$rows|$(awk 'BEGIN { srand(2026); for (i = 0; i < 14; i++) printf "%s%.2f %d", i ? "|" : "", 4 * rand(), i % 3 == 0 ? 0 : i % 3 == 1 ? 1 : 10 }')"
+saved_to() { sed -n 's/^checkpoint model-\([0-9]*\)\.npz saved.*/\1/p; s/^stopped on request at step \([0-9]*\),.*/\1/p' term/run.log 2> /dev/null | sort -n | tail -n 1; }
+round=0 in_time=0
+while read -r moment delay; do
+    round=$((round + 1))
+    start "${mpi[@]}" -mca odls_base_sigkill_timeout "$delay" "$PROG" --config_file=toy.json --max_steps=100000000 --summary_frequency=50 \
+        --checkpoint_frequency=1 --logdir=term
+    sleep "$moment"
+    tell TERM
+    wait $job
+    status=$?
+    for _ in $(seq 50); do pgrep -f "^$PROG .*--logdir=term" > /dev/null || break; sleep 0.1; done
+    reported=$(saved_to) named=$(sed -n 's/^model-\([0-9]*\)\.npz.*/\1/p' term/checkpoint 2> /dev/null)
+    grep -q "^stopped on request" said && in_time=$((in_time + 1))
+    # shellcheck disable=SC2016
+    expect "TERM after $moment s, kill delay $delay" 0 "" bash -c '
+        [ "$1" -ne 0 ] && [ "$1" -ne 124 ] || { echo "status $1"; exit 1; }
+        [ "${2:-0}" -le "${3:-0}" ] || { echo "step $2 was reported as saved, but the newest is ${3:-none}"; exit 1; }' \
+        bash $status "$reported" "$named"
+    expect "TERM after $moment s: no rank is left" 1 "" pgrep -f "^$PROG .*--logdir=term"
+    [ -z "$named" ] || expect "TERM after $moment s: the checkpoint is whole" 0 "nothing to do: step $named " is_whole term
+done <<< "${rows//|/$'\n'}"
+echo "$round rounds, $in_time of them saved in time; step ${named:-0}"
+expect "some were in time" 0 "" [ $in_time -ge 1 ]
+last=$((${named:-0} + 3))
+expect "goes on to the end" 0 "done: step $last" timeout 100 "${mpi[@]}" "$PROG" --config_file=toy.json --max_steps=$last --logdir=term
+expect "undisturbed" 0 "done: step $last" timeout 200 "${mpi[@]}" "$PROG" --config_file=toy.json --max_steps=$last --logdir=whole
+expect "to the bytes of the undisturbed run" 0 "" "$same" whole/model-$last.npz term/model-$last.npz
+summary

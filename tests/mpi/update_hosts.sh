@@ -1,0 +1,44 @@
+#!/bin/bash
+# update_hosts.sh -- weights that are one copy a host, on two hosts made on this machine by tests/support/fakecluster, also with different
+# numbers of ranks: the bytes of a run without shared memory, and what is said when one host's copy goes wrong.
+# timeout: 200
+# beside
+# shellcheck source=tests/support/toy.sh
+. "$(dirname "$0")/../support/toy.sh"
+nodes=$(cd "$(dirname "$0")/../support" && pwd)/fakecluster
+same=$PWD/${BUILD:-build/release}/tests/support/npz_same
+case $PROG in /*) ;; *) PROG=$PWD/$PROG ;; esac
+skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
+[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
+work=$(mktemp -d) || exit 2
+FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.98.$((RANDOM % 200))
+export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
+unset OMPI_MCA_plm_rsh_agent # tests on one machine do without ssh, these hosts have it
+"$nodes" up 2 > "$work/up.log" 2>&1 || skip "no two hosts on this machine: $(tail -n 1 "$work/up.log")"
+trap '"$nodes" down > /dev/null 2>&1; rm -rf "$work"' EXIT
+cd "$work" || exit 2
+toy 210 30
+
+t() { # hosts, ranks, folder, arguments: trains
+    local hosts=$1 n=$2 dir=$3
+    shift 3
+    timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root --oversubscribe --host "$hosts" -mca plm_rsh_args "-p 12345" \
+        -x RD_FAULT -x RD_COMM_SHARED -x OMP_NUM_THREADS -x ASAN_OPTIONS -x LSAN_OPTIONS -np "$n" "$PROG" --config_file="$PWD/toy.json" \
+        --logdir="$PWD/$dir" --set batch_size=8 --max_steps=10 --set check_replicas_every=1 "$@"
+}
+export RD_FAULT='' RD_COMM_SHARED=1
+expect "2 and 2 ranks" 0 "done: step 10" t node1:2,node2:2 4 even
+expect "1 and 3 ranks" 0 "done: step 10" t node1:1,node2:3 4 uneven
+RD_COMM_SHARED=0
+expect "2 and 2, each for itself" 0 "every rank keeps and updates all weights for itself" t node1:2,node2:2 4 alone
+RD_COMM_SHARED=1
+expect "the same bytes" 0 "" "$same" even/model-10.npz alone/model-10.npz
+expect "2 and 2 ranks go on" 0 "done: step 14" t node1:2,node2:2 4 even --max_steps=14
+RD_FAULT=flip:3:5:update
+expect "a bit flips in the copy of node2" 7 "host node2 (2 ranks, one copy) holds other weights than its last update left, first in '" \
+    t node1:2,node2:2 4 flip
+RD_FAULT=wrong:1:5:update
+expect "an update of node2 went wrong" 7 "host node2 (3 ranks, one copy) holds other weights than rank 0, first in '" \
+    t node1:1,node2:3 4 wrong
+summary

@@ -1,0 +1,417 @@
+/* doctor.c -- rules of the doctor over made-up facts, and the small readers below them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "../../runner/doctor/doctor_impl.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof(a)[0]))
+
+/* A host as the agents describe it, with every fact in order. */
+static json_t *host(const char *name, const char *addr)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:s, s:f, s:[{s:s, s:s, s:i, s:b, "
+                     "s:b}, {s:s, s:s, s:i, s:b, s:b}], s:{}}",
+                     "host", name, "listed", name, "machine", name, "versions", "run_dist 1\n", "program", "5 bytes",
+                     "mpi", "Open MPI 4.1.4", "ranks", 2, "shm_free", 1e9, "shm_total", 1e9, "memory", 8e9, "memlock",
+                     -1.0, "processors", 4.0, "tmpdir", "/tmp", "tmp_free", 1e9, "nets", "name", "lo", "addr",
+                     "127.0.0.1", "prefix", 8, "up", 1, "loopback", 1, "name", "eth0", "addr", addr, "prefix", 24, "up",
+                     1, "loopback", 0, "mca");
+}
+
+static json_t *two_hosts(void)
+{
+    json_t *hosts = json_array();
+    json_array_append_new(hosts, host("node7", "10.0.0.7"));
+    json_array_append_new(hosts, host("node8", "10.0.0.8"));
+    return hosts;
+}
+
+static void set_mca(json_t *hosts, const char *name, const char *value)
+{
+    size_t i;
+    json_t *h;
+    json_array_foreach(hosts, i, h)
+    {
+        json_object_set_new(json_object_get(h, "mca"), name, json_pack("{s:s, s:s}", "value", value, "source", "test"));
+    }
+}
+
+static void add_net(json_t *hosts, int which, const char *name, const char *addr)
+{
+    json_array_append_new(
+        json_object_get(json_array_get(hosts, (size_t)which), "nets"),
+        json_pack("{s:s, s:s, s:i, s:b, s:b}", "name", name, "addr", addr, "prefix", 16, "up", 1, "loopback", 0));
+}
+
+/* Changes of the facts, by name; what follows must be found. */
+static void no_change(json_t *h)
+{
+    (void)h;
+}
+static void same_name(json_t *h)
+{
+    json_object_set_new(json_array_get(h, 1), "host", json_string("node7"));
+}
+static void listed_twice(json_t *h)
+{
+    same_name(h);
+    json_object_set_new(json_array_get(h, 1), "machine", json_string("node7"));
+}
+static void docker_on_both(json_t *h)
+{
+    add_net(h, 0, "docker0", "172.17.0.1");
+    add_net(h, 1, "docker0", "172.17.0.1");
+}
+static void docker_left_out(json_t *h)
+{
+    docker_on_both(h);
+    set_mca(h, "btl_tcp_if_exclude", "lo,docker0");
+}
+static void docker_by_network(json_t *h)
+{
+    docker_on_both(h);
+    set_mca(h, "btl_tcp_if_include", "10.0.0.0/24");
+}
+static void lo_forgotten(json_t *h)
+{
+    set_mca(h, "btl_tcp_if_exclude", "docker0");
+}
+static void lo_by_network(json_t *h)
+{
+    set_mca(h, "btl_tcp_if_exclude", "127.0.0.0/8,docker0");
+}
+static void both_lists(json_t *h)
+{
+    set_mca(h, "btl_tcp_if_exclude", "lo");
+    set_mca(h, "btl_tcp_if_include", "eth0");
+}
+static void one_has_ib0(json_t *h)
+{
+    add_net(h, 0, "ib0", "10.9.0.7");
+    set_mca(h, "btl_tcp_if_include", "eth0,ib0");
+}
+static void wrong_network(json_t *h)
+{
+    set_mca(h, "btl_tcp_if_include", "192.168.0.0/16");
+}
+static void other_program(json_t *h)
+{
+    json_object_set_new(json_array_get(h, 1), "program", json_string("6 bytes"));
+}
+static void other_mpi(json_t *h)
+{
+    json_object_set_new(json_array_get(h, 1), "mpi", json_string("Open MPI 5.0.1"));
+}
+static void shm_small(json_t *h)
+{
+    json_object_set_new(json_array_get(h, 1), "shm_free", json_real(67108864.0));
+}
+static void shm_tiny(json_t *h)
+{
+    json_object_set_new(json_array_get(h, 1), "shm_free", json_real(8388608.0));
+}
+static void memory_small(json_t *h)
+{
+    json_object_set_new(json_array_get(h, 1), "memory", json_real(5e8));
+}
+static void tmpdir_long(json_t *h)
+{
+    json_object_set_new(
+        json_array_get(h, 0), "tmpdir",
+        json_string("/a/very/long/path/that/some/batch/system/made/for/this/job/alone/and/for/nobody/else"));
+}
+static void clock_off(json_t *h, double ahead)
+{
+    json_object_set_new(json_array_get(h, 1), "clock_ahead_s", json_real(ahead));
+    json_object_set_new(json_array_get(h, 1), "clock_error_s", json_real(0.2));
+}
+static void clock_near(json_t *h)
+{
+    clock_off(h, 1.1);
+}
+static void clock_2s(json_t *h)
+{
+    clock_off(h, -2.5);
+}
+static void clock_134s(json_t *h)
+{
+    clock_off(h, 134.2);
+}
+static void orphan(json_t *h)
+{
+    json_object_set_new(json_array_get(h, 1), "daemons",
+                        json_pack("[{s:s, s:i, s:f}]", "name", "orted", "pid", 3608, "age_s", 720.0));
+}
+
+static struct row {
+    const char *name;
+    void (*change)(json_t *hosts);
+    void (*check)(doc_report *r, const json_t *hosts);
+    int ok, warn, fail;
+    const char *text; /* in the first line, or in its remedy */
+} rows[] = {
+    {"names in order", no_change, doc_check_names, 1, 0, 0, "2 hosts, each with a name of its own"},
+    {"one name for two", same_name, doc_check_names, 0, 0, 1, "node7 and node8 both call themselves 'node7'"},
+    {"a host listed twice", listed_twice, doc_check_names, 0, 1, 0, "one machine"},
+    {"addresses in order", no_change, doc_check_addresses, 1, 0, 0, "no address is on two hosts"},
+    {"docker0 on both", docker_on_both, doc_check_addresses, 0, 0, 1,
+     "mpirun --mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24"},
+    {"docker0 named", docker_on_both, doc_check_addresses, 0, 0, 1,
+     "172.17.0.1 (docker0) exists on several hosts: node7, node8"},
+    {"docker0 left out", docker_left_out, doc_check_addresses, 1, 0, 0, "left out by the settings"},
+    {"docker0 left out by network", docker_by_network, doc_check_addresses, 1, 0, 0, "left out by the settings"},
+    {"interfaces in order", no_change, doc_check_interfaces, 1, 0, 0,
+     "node7: eth0 (10.0.0.7/24); node8: eth0 (10.0.0.8/24)"},
+    {"lo not excluded", lo_forgotten, doc_check_interfaces, 0, 0, 1,
+     "lo is missing in btl_tcp_if_exclude (docker0, from test)"},
+    {"lo excluded by network", lo_by_network, doc_check_interfaces, 1, 0, 0, "eth0"},
+    {"include and exclude", both_lists, doc_check_interfaces, 0, 0, 1, "are both set"},
+    {"ib0 on one host", one_has_ib0, doc_check_interfaces, 0, 0, 1,
+     "the interface ib0 of btl_tcp_if_include is missing on node8"},
+    {"a network on no host", wrong_network, doc_check_interfaces, 0, 0, 2,
+     "the network 192.168.0.0/16 of btl_tcp_if_include is missing on node7"},
+    {"one program", no_change, doc_check_program, 2, 0, 0, "the same everywhere"},
+    {"another program", other_program, doc_check_program, 0, 0, 1,
+     "the program file differs: node8 has '6 bytes', node7 has '5 bytes'"},
+    {"another MPI", other_mpi, doc_check_program, 0, 0, 1, "the MPI library differs: node8 has 'Open MPI 5.0.1'"},
+    {"space in order", no_change, doc_check_space, 4, 0, 0, "/dev/shm has 954 MiB free or more"},
+    {"docker's /dev/shm", shm_small, doc_check_space, 3, 1, 0, "/dev/shm of node8 has 64 MiB free"},
+    {"a tiny /dev/shm", shm_tiny, doc_check_space, 3, 0, 1, "--shm-size=1g"},
+    {"little memory", memory_small, doc_check_space, 3, 1, 0, ""},
+    {"a long TMPDIR", tmpdir_long, doc_check_space, 3, 1, 0, ""},
+    {"clocks that may be equal", clock_near, doc_check_clocks, 1, 0, 0, ""},
+    {"a clock behind", clock_2s, doc_check_clocks, 0, 1, 0, "the clock of node8 is 2.3 s behind that of node7"},
+    {"a clock far ahead", clock_134s, doc_check_clocks, 0, 0, 1,
+     "the clock of node8 is 134.0 s ahead of that of node7"},
+    {"a daemon is left", orphan, doc_check_left, 0, 1, 0, "orted of node8, pid 3608, has been running for 12 min"},
+    {"no daemon is left", no_change, doc_check_left, 1, 0, 0, ""},
+};
+
+static void check_row(void **state)
+{
+    const struct row *row = *state;
+    rd_status st = {0};
+    doc_report r;
+    json_t *hosts = two_hosts();
+    assert_int_equal(doc_report_init(&r, &st), RD_OK);
+    row->change(hosts);
+    row->check(&r, hosts);
+    const json_t *first = json_array_get(r.checks, 0);
+    if (r.n[DOC_OK] != row->ok || r.n[DOC_WARN] != row->warn || r.n[DOC_FAIL] != row->fail)
+        doc_print_checks(&r, stderr);
+    assert_int_equal(r.n[DOC_OK], row->ok);
+    assert_int_equal(r.n[DOC_WARN], row->warn);
+    assert_int_equal(r.n[DOC_FAIL], row->fail);
+    if (!strstr(doc_text(first, "text"), row->text) && !strstr(doc_text(first, "remedy"), row->text))
+        fail_msg("'%s' is not in '%s' or '%s'", row->text, doc_text(first, "text"), doc_text(first, "remedy"));
+    assert_string_equal(doc_verdict(&r), row->fail ? "failure" : row->warn ? "warning" : "ok");
+    const bool differs = row->change == other_program || row->change == other_mpi;
+    assert_int_equal(doc_result(&r, &st), !row->fail ? RD_OK : differs ? RD_EDISAGREE : RD_EENV);
+    doc_report_release(&r);
+    json_decref(hosts);
+}
+
+static void test_links(void **state)
+{
+    static const struct {
+        double rate[4];
+        int level;
+        const char *text;
+    } cases[] = {{{0, 9.4, 9.1, 0}, DOC_OK, "slowest link node8 -> node7, 9.10 Gbit/s"},
+                 {{0, 0.94, 0.95, 0}, DOC_WARN, "node7 -> node8 carries 0.94 Gbit/s, the level of 1 Gbit/s Ethernet"},
+                 {{0, 8.0, 0.095, 0}, DOC_WARN, "node8 -> node7 carries 0.10 Gbit/s, the level of 100 Mbit/s Ethernet"},
+                 {{0, 0, 0, 0}, DOC_WARN, "could not be measured"}};
+    (void)state;
+    json_t *hosts = two_hosts();
+    for (int i = 0; i < COUNT(cases); i++) {
+        rd_status st = {0};
+        doc_report r;
+        assert_int_equal(doc_report_init(&r, &st), RD_OK);
+        doc_check_links(&r, hosts, cases[i].rate);
+        assert_int_equal(r.n[cases[i].level], 1);
+        assert_non_null(strstr(doc_text(json_array_get(r.checks, 0), "text"), cases[i].text));
+        doc_report_release(&r);
+    }
+    json_decref(hosts);
+}
+
+static void test_cpus(void **state)
+{
+    static const struct {
+        const char *cores[2];
+        int warnings;
+        const char *text;
+    } cases[] = {{{"0-1", "2-3"}, 0, "no rank shares"},
+                 {{"0", "1"}, 1, "bound to one processor"},
+                 {{"2", "2"}, 1, "2 ranks of node7 share 1 processor"}};
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++) {
+        rd_status st = {0};
+        doc_report r;
+        json_t *hosts = json_pack("[o]", host("node7", "10.0.0.7"));
+        json_t *ranks = json_pack("[{s:i, s:s}, {s:i, s:s}]", "host_index", 0, "cores", cases[i].cores[0], "host_index",
+                                  0, "cores", cases[i].cores[1]);
+        assert_int_equal(doc_report_init(&r, &st), RD_OK);
+        doc_check_cpus(&r, hosts, ranks);
+        assert_int_equal(r.n[DOC_WARN], cases[i].warnings);
+        assert_non_null(strstr(doc_text(json_array_get(r.checks, 0), "text"), cases[i].text));
+        doc_report_release(&r);
+        json_decref(hosts);
+        json_decref(ranks);
+    }
+}
+
+static void test_host_lists(void **state)
+{
+    static const struct {
+        const char *list;
+        int hosts, slots; /* 0: an error */
+    } cases[] = {{"node1:2,node2:4", 2, 6},
+                 {"node1", 1, 1},
+                 {"me@10.0.0.7:2", 1, 2},
+                 {"a:2, b:2", 0, 0},
+                 {"a:two", 0, 0},
+                 {"a:0", 0, 0},
+                 {"", 0, 0},
+                 {"a:2,,b", 0, 0},
+                 {"-oProxyCommand=x:2", 0, 0},
+                 {"a;b", 0, 0}};
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++) {
+        rd_status st = {0};
+        doc_hosts h;
+        (void)doc_hosts_parse(cases[i].list, &h, &st);
+        assert_int_equal(st.code, cases[i].hosts ? RD_OK : RD_EUSAGE);
+        if (cases[i].hosts) {
+            assert_int_equal(h.n, cases[i].hosts);
+            assert_int_equal(h.slots, cases[i].slots);
+        }
+        doc_hosts_release(&h);
+    }
+}
+
+static void test_host_file(void **state)
+{
+    char path[] = "/tmp/doctor_hosts.XXXXXX";
+    const int fd = mkstemp(path);
+    static const char text[] = "# all\nnode1 slots=2 user=me port=12345 # one\n\nnode2 slots=4\n";
+    rd_status st = {0};
+    doc_hosts h;
+    (void)state;
+    assert_true(fd >= 0 && write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
+    assert_int_equal(doc_hosts_read(path, &h, &st), RD_OK);
+    assert_int_equal(h.n, 2);
+    assert_int_equal(h.slots, 6);
+    assert_int_equal(h.at[0].port, 12345);
+    assert_string_equal(h.at[0].user, "me");
+    doc_hosts_release(&h);
+    assert_int_equal(write(fd, "x speed=9\n", 10), 10);
+    assert_int_equal(doc_hosts_read(path, &h, &st), RD_EUSAGE);
+    assert_non_null(strstr(st.msg, ":5: 'speed=9' is not understood"));
+    doc_hosts_release(&h);
+    (void)close(fd);
+    (void)unlink(path);
+}
+
+static void test_line(void **state)
+{
+    rd_status st = {0};
+    doc_hosts h;
+    char **w;
+    int n;
+    rd_strbuf text = {0};
+    (void)state;
+    assert_int_equal(setenv("HOME", "/nonexistent", 1), 0);
+    assert_int_equal(doc_hosts_parse("a:2,b:2", &h, &st), RD_OK);
+    assert_int_equal(doc_line(&h, 12345, NULL, "10.0.0.0/24", true, &w, &n, &st), RD_OK);
+    doc_line_text(w, n, &text);
+    assert_non_null(
+        strstr(rd_strbuf_str(&text), "mpirun --allow-run-as-root -np 4 -H a:2,b:2 --map-by slot --bind-to none"));
+    assert_non_null(strstr(rd_strbuf_str(&text), "'-p 12345' --mca btl_tcp_if_include 10.0.0.0/24"));
+    doc_words_free(w, n);
+    rd_strbuf_reset(&text);
+    /* What the person says is not said again. */
+    assert_int_equal(doc_line(&h, 0, "-np 2 --bind-to core -mca btl_tcp_if_include eth0 -mca plm_rsh_args \"-p 7 -v\"",
+                              "10.0.0.0/24", false, &w, &n, &st),
+                     RD_OK);
+    doc_line_text(w, n, &text);
+    assert_null(strstr(rd_strbuf_str(&text), "-np 4"));
+    assert_null(strstr(rd_strbuf_str(&text), "--bind-to none"));
+    assert_null(strstr(rd_strbuf_str(&text), "btl_tcp_if_include 10.0.0.0"));
+    assert_non_null(strstr(rd_strbuf_str(&text), "plm_rsh_args '-p 7 -v'"));
+    assert_int_equal(doc_line_ranks(w, n), 2);
+    doc_words_free(w, n);
+    rd_strbuf_release(&text);
+    doc_hosts_release(&h);
+}
+
+static void test_settings(void **state)
+{
+    int first, last;
+    (void)state;
+    json_t *mca = doc_mca_new("-mca btl_tcp_port_min_v4 46050 --mca btl_tcp_port_range_v4 100 -mca "
+                              "oob_tcp_dynamic_ipv4_ports 46000-46049 -mca pml 'ob1'");
+    assert_string_equal(doc_mca(mca, "pml"), "ob1");
+    assert_true(doc_mca_ports(mca, "btl_tcp", &first, &last));
+    assert_int_equal(first, 46050);
+    assert_int_equal(last, 46149);
+    assert_true(doc_mca_ports(mca, "oob_tcp", &first, &last));
+    assert_int_equal(first, 46000);
+    assert_int_equal(last, 46049);
+    json_decref(mca);
+    mca = doc_mca_new(NULL);
+    assert_false(doc_mca_ports(mca, "btl_tcp", &first, &last));
+    json_decref(mca);
+}
+
+/* Calls to a server, to a port where none is, to a server with another token; and a stream. */
+static void test_sockets(void **state)
+{
+    rd_status st = {0};
+    doc_server *s = NULL, *gone = NULL;
+    uint32_t here;
+    (void)state;
+    assert_true(doc_parse_ipv4("127.0.0.1", &here));
+    assert_int_equal(doc_server_new("right", NULL, 0, &s, &st), RD_OK);
+    assert_int_equal(doc_server_new("x", NULL, 0, &gone, &st), RD_OK);
+    const int port = doc_server_port(gone);
+    doc_server_free(gone);
+    doc_call c[3] = {{.addr = here, .port = doc_server_port(s), .token = "right"},
+                     {.addr = here, .port = port, .token = "x"},
+                     {.addr = here, .port = doc_server_port(s), .token = "wrong"}};
+    doc_call_all(c, 3, 5.0);
+    assert_int_equal(c[0].way, DOC_WAY_OPEN);
+    assert_int_equal(c[1].way, DOC_WAY_REFUSED);
+    assert_int_equal(c[2].way, DOC_WAY_WRONG);
+    assert_true(doc_stream_gbit_per_s(here, doc_server_port(s), 0.05) > 0.0);
+    assert_true(doc_stream_gbit_per_s(here, port, 0.05) == 0.0);
+    doc_server_free(s);
+}
+
+static void test_program_id(void **state)
+{
+    char a[64], b[64];
+    (void)state;
+    rd_program_id(a);
+    rd_program_id(b);
+    assert_string_equal(a, b);
+    assert_non_null(strstr(a, " bytes, crc32c "));
+}
+
+int main(void)
+{
+    static struct CMUnitTest t[64];
+    static const struct CMUnitTest rest[] = {cmocka_unit_test(test_links),      cmocka_unit_test(test_cpus),
+                                             cmocka_unit_test(test_host_lists), cmocka_unit_test(test_host_file),
+                                             cmocka_unit_test(test_line),       cmocka_unit_test(test_settings),
+                                             cmocka_unit_test(test_sockets),    cmocka_unit_test(test_program_id)};
+    int n = 0;
+    for (int i = 0; i < COUNT(rows); i++) t[n++] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
+    for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
+    return _cmocka_run_group_tests("doctor", t, (size_t)n, NULL, NULL) != 0;
+}

@@ -1,0 +1,197 @@
+/* plan_model.c -- the alpha-beta model of plan mode beside values of another program
+ * (tests/support/make_plan_golden.py): rounds and bytes of an exchange, rows of the table, and fits to timings whose
+ * latency and bandwidth are known. And what a run leaves in its log folder comes back as it was. */
+#include "../../runner/train/plan_impl.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static bool near(double got, double want, double part)
+{
+    if (isnan(want)) return isnan(got);
+    return fabs(got - want) <= part * fabs(want) + 1e-15;
+}
+
+#define CHECK_NEAR(what, got, want, part)                                                                              \
+    do {                                                                                                               \
+        if (!near((got), (want), (part)))                                                                              \
+            fail_msg("%s: %.12g, expected %.12g", (what), (double)(got), (double)(want));                              \
+    } while (0)
+
+static void rounds(void **state)
+{
+    static const struct {
+        int hosts;
+        double rounds, bytes;
+    } rows[] = {
+#define PLAN_ROUNDS
+#include "plan_golden.inc"
+#undef PLAN_ROUNDS
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double alphas, bytes;
+        plan_cost(rows[i].hosts, 1000.0, 0.5, &alphas, &bytes);
+        CHECK_NEAR("rounds", alphas, rows[i].rounds, 0.0);
+        CHECK_NEAR("bytes", bytes, 500.0 * rows[i].bytes, 1e-12);
+    }
+}
+
+static void tables(void **state)
+{
+    static const struct {
+        plan_run m;
+        plan_row row[PLAN_ROWS];
+    } runs[] = {
+#define PLAN_RUNS
+#include "plan_golden.inc"
+#undef PLAN_RUNS
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        for (int k = 0; k < PLAN_ROWS; k++) {
+            const plan_row *want = &runs[i].row[k];
+            plan_row got;
+            plan_at(&runs[i].m, want->hosts, runs[i].m.ranks / runs[i].m.hosts, &got);
+            assert_int_equal(got.ranks, want->ranks);
+            CHECK_NEAR("comm_s", got.comm_s, want->comm_s, 1e-12);
+            CHECK_NEAR("exposed_s", got.exposed_s, want->exposed_s, 1e-9);
+            CHECK_NEAR("step_s", got.step_s, want->step_s, 1e-12);
+            CHECK_NEAR("samples_per_s", got.samples_per_s, want->samples_per_s, 1e-12);
+            CHECK_NEAR("units_per_s", got.units_per_s, want->units_per_s, 1e-12);
+            CHECK_NEAR("weak", got.weak, want->weak, 1e-12);
+            CHECK_NEAR("strong_step_s", got.strong_step_s, want->strong_step_s, 1e-12);
+            CHECK_NEAR("strong", got.strong, want->strong, 1e-12);
+        }
+}
+
+static void fits(void **state)
+{
+    static const struct {
+        const char *name;
+        double alpha, beta, alphas[7], bytes[7], seconds[7];
+    } rows[] = {
+#define PLAN_FITS
+#include "plan_golden.inc"
+#undef PLAN_FITS
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        plan_link l = {0};
+        assert_true(plan_fit(rows[i].alphas, rows[i].bytes, rows[i].seconds, 7, &l));
+        assert_true(l.measured);
+        if (!(fabs(l.alpha_s - rows[i].alpha) < 1e-6 * rows[i].alpha + 1e-12))
+            fail_msg("%s: alpha %g", rows[i].name, l.alpha_s);
+        CHECK_NEAR(rows[i].name, l.bytes_per_s, rows[i].beta, 1e-6);
+    }
+}
+
+/* What cannot be known from the timings stays what it was, and nonsense is no fit. */
+static void poor_fits(void **state)
+{
+    const double alphas[] = {2, 2, 2}, bytes[] = {1e6, 1e6, 1e6}, seconds[] = {1.04e-2, 1.04e-2, 1.04e-2};
+    const double falling[] = {1e-2, 1e-3, 1e-4}, growing[] = {1e6, 1e7, 1e8}, none[] = {0, -1, NAN}, zero[] = {0, 0, 0};
+    plan_link l = {.alpha_s = 2e-4};
+    (void)state;
+    assert_true(plan_fit(alphas, bytes, seconds, 3, &l));
+    CHECK_NEAR("one size, alpha", l.alpha_s, 2e-4, 0.0);
+    CHECK_NEAR("one size, bandwidth", l.bytes_per_s, 1e8, 1e-9);
+    const plan_link before = l;
+    assert_false(plan_fit(alphas, bytes, none, 3, &l));
+    assert_false(plan_fit(alphas, zero, seconds, 3, &l));
+    assert_false(plan_fit(alphas, bytes, seconds, 0, &l));
+    assert_false(plan_fit(alphas, growing, falling, 3, &l));
+    assert_memory_equal(&l, &before, sizeof l);
+    /* Faster than in proportion: no negative latency. */
+    const double fast[] = {1e-3, 1.2e-2, 1.4e-1};
+    assert_true(plan_fit(alphas, growing, fast, 3, &l));
+    assert_true(l.alpha_s >= 0.0 && l.bytes_per_s > 0.0);
+}
+
+/* Afterwards the model gives what was measured, and what it says of other sizes has changed in proportion. */
+static void calibration(void **state)
+{
+    plan_run m = {.hosts = 2,
+                  .ranks = 8,
+                  .bytes = 4e7,
+                  .buckets = 10,
+                  .wire = 1.0,
+                  .shared = true,
+                  .comm_s = 1.0,
+                  .inside = {2e-6, 1e10, true},
+                  .between = {1e-4, 1.25e8, true}};
+    const double two = plan_exchange_s(&m, 2, 4), eight = plan_exchange_s(&m, 8, 4), f = plan_calibrate(&m);
+    (void)state;
+    CHECK_NEAR("factor", f, 1.0 / two, 1e-12);
+    CHECK_NEAR("two hosts", plan_exchange_s(&m, 2, 4), 1.0, 1e-12);
+    CHECK_NEAR("eight hosts", plan_exchange_s(&m, 8, 4), eight / two, 1e-12);
+    m.comm_s = 0.0;
+    CHECK_NEAR("nothing measured", plan_calibrate(&m), 1.0, 0.0);
+}
+
+static void file(void **state)
+{
+    char dir[] = "/tmp/plan_model.XXXXXX", path[64];
+    rd_status st = {0};
+    const plan_run m = {.model = "seq2seq",
+                        .unit = "tokens",
+                        .hosts = 2,
+                        .ranks = 4,
+                        .steps = 20,
+                        .step_s = 0.5,
+                        .input_s = 0.01,
+                        .forward_s = 0.1,
+                        .backward_s = 0.2,
+                        .wait_s = 0.03,
+                        .exposed_s = 0.05,
+                        .update_s = 0.04,
+                        .other_s = 0.07,
+                        .comm_s = 0.09,
+                        .bytes = 1e8,
+                        .buckets = 25,
+                        .wire = 0.5,
+                        .samples = 64,
+                        .units = 1234,
+                        .overlaps = true,
+                        .shared = true,
+                        .between = {3e-5, 1.25e8, true}};
+    plan_run got;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(plan_read(dir, &got, &st), RD_EUSAGE);
+    assert_non_null(strstr(st.msg, "no measured step"));
+    st = (rd_status){0};
+    assert_int_equal(plan_write(&m, dir, &st), RD_OK);
+    assert_int_equal(plan_read(dir, &got, &st), RD_OK);
+    assert_string_equal(got.model, m.model);
+    assert_string_equal(got.unit, m.unit);
+    CHECK_NEAR("backward_s", got.backward_s, m.backward_s, 1e-8);
+    CHECK_NEAR("units", got.units, m.units, 1e-8);
+    CHECK_NEAR("bytes_per_s", got.between.bytes_per_s, m.between.bytes_per_s, 1e-8);
+    assert_true(got.overlaps && got.shared && got.between.measured && !got.inside.measured);
+    (void)snprintf(path, sizeof path, "%s/step.json", dir);
+    static const char *const wrong[] = {"", "{", "[]", "{\"model\":\"x\",\"unit\":\"y\",\"hosts\":0,\"ranks\":0}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        (void)fputs(wrong[i], f);
+        (void)fclose(f);
+        st = (rd_status){0};
+        assert_int_equal(plan_read(dir, &got, &st), RD_EDATA);
+    }
+    (void)unlink(path);
+    (void)rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rounds),      cmocka_unit_test(tables),
+                                       cmocka_unit_test(fits),        cmocka_unit_test(poor_fits),
+                                       cmocka_unit_test(calibration), cmocka_unit_test(file)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,231 @@
+/* supervise.c -- how the supervisor reads a launcher's line, what it makes of it without some hosts, and what it thinks of a status. */
+#include "../../runner/train/supervise_impl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MOST = 40 };
+
+/* Words of a line; the array is the caller's, the text is written into. */
+static int split(char *text, char *argv[MOST])
+{
+    int n = 0;
+    for (char *rest = NULL, *w = strtok_r(text, " ", &rest); w && n < MOST - 1; w = strtok_r(NULL, " ", &rest)) argv[n++] = w;
+    argv[n] = NULL;
+    return n;
+}
+
+static void joined(char **argv, char *out, size_t size)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (int i = 0; argv[i]; i++) n += (size_t)snprintf(out + n, size - n, "%s%s", i ? " " : "", argv[i]);
+}
+
+static void finds_the_log_folder(void **state)
+{
+    static const struct {
+        const char *line, *dir;
+        bool own;
+    } t[] = {
+        {"mpirun -np 2 run_dist --logdir=a/b", "a/b", true},
+        {"mpirun -np 2 run_dist --logdir a/b --set x=1", "a/b", true},
+        {"/opt/bin/mpirun run_dist --logd=a", "a", true},
+        {"srun --mpi=pmix run_dist --lo a", "a", true},
+        {"mpirun run_dist --logdir=a --logdir=b", "b", true},
+        {"timeout 100 mpirun run_dist --logdir=a", "a", false},
+        {"./train.sh", NULL, false},
+        {"mpirun run_dist --logdirs=a", NULL, true},
+        {"mpirun run_dist --lr=1", NULL, true},
+        {"mpirun run_dist --logdir", NULL, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        char text[200], *argv[MOST];
+        launch_line l;
+        snprintf(text, sizeof text, "%s", t[i].line);
+        launch_read(argv, split(text, argv), &l);
+        if (t[i].dir) assert_non_null(l.logdir);
+        if (t[i].dir) assert_string_equal(l.logdir, t[i].dir);
+        else assert_null(l.logdir);
+        assert_int_equal(l.own_launcher, t[i].own);
+        launch_release(&l);
+    }
+}
+
+/* dead: which hosts, by their place in the line, as bits. */
+static void check_without(const char *line, unsigned dead, const char *want)
+{
+    char text[400], got[600], *argv[MOST];
+    launch_line l;
+    launch_words w;
+    rd_status st = {0};
+    snprintf(text, sizeof text, "%s", line);
+    launch_read(argv, split(text, argv), &l);
+    if (launch_hosts(&l, &st) != RD_OK) fail_msg("%s: %s", line, st.msg);
+    for (int i = 0; i < l.n_hosts; i++) l.host[i].dead = dead >> i & 1;
+    if (launch_without_dead(&l, &w, &st) != RD_OK) fail_msg("%s: %s", line, st.msg);
+    joined(w.argv, got, sizeof got);
+    assert_string_equal(got, want);
+    launch_words_release(&w);
+    launch_release(&l);
+}
+
+static void leaves_hosts_out(void **state)
+{
+    (void)state;
+    check_without("mpirun -np 6 -H a:2,b:2,c:2 p", 0, "mpirun -np 6 -H a:2,b:2,c:2 p");
+    check_without("mpirun -np 6 -H a:2,b:2,c:2 p", 2, "mpirun -np 4 -H a:2,c:2 p");
+    check_without("mpirun -np 6 -H a:2,b:2,c:2 p", 5, "mpirun -np 2 -H b:2 p");
+    check_without("mpirun --np=6 --host=a:2,b:2,c:2 p", 4, "mpirun --np=4 --host=a:2,b:2 p");
+    check_without("mpirun -host a,b,b,c p -n 9", 2, "mpirun -host a,c p -n 2"); /* any -n counts: p is not known to be one */
+    check_without("mpirun -n 3 -H a,b,b p", 1, "mpirun -n 2 -H b,b p");
+    check_without("mpirun -n 2 -H a:4,b:4 p", 1, "mpirun -n 2 -H b:4 p"); /* they fit */
+    check_without("mpirun -n 8 -H a:*,b:* p", 1, "mpirun -n 4 -H b:* p"); /* as if alike */
+    check_without("mpirun -n 1 -H a:*,b:*,c:* p", 3, "mpirun -n 1 -H c:* p");
+    check_without("mpirun -H a:2,b:2 -mca plm_rsh_args -np p", 1, "mpirun -H b:2 -mca plm_rsh_args -np p"); /* values are skipped */
+    check_without("mpirun -np 4 -H a:2,b:2 apptainer exec -H /home i p", 2, "mpirun -np 2 -H a:2 apptainer exec -H /home i p");
+    check_without("mpirun -np 4 -H ab:2,a:2 p", 2, "mpirun -np 2 -H ab:2 p"); /* a name that begins with another */
+}
+
+static void leaves_lines_of_a_hostfile_out(void **state)
+{
+    char name[] = "/tmp/run_dist_test.XXXXXX", line[200], text[200], got[1000] = "", *argv[MOST];
+    static const char lines[] = "# three\na slots=2\n\n b slots=4 max_slots=8 # the big one\nc slots = 2\n";
+    const int fd = mkstemp(name);
+    launch_line l;
+    launch_words w;
+    rd_status st = {0};
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, lines, sizeof lines - 1), (int)sizeof lines - 1);
+    close(fd);
+    snprintf(line, sizeof line, "mpirun --hostfile %s -np 8 p", name);
+    snprintf(text, sizeof text, "%s", line);
+    launch_read(argv, split(text, argv), &l);
+    assert_int_equal(launch_hosts(&l, &st), RD_OK);
+    assert_int_equal(l.n_hosts, 3);
+    assert_string_equal(l.host[1].name, "b");
+    assert_int_equal(l.host[1].slots, 4);
+    assert_int_equal(l.host[2].slots, 2);
+    l.host[1].dead = true;
+    assert_int_equal(launch_without_dead(&l, &w, &st), RD_OK);
+    assert_string_equal(w.argv[4], "4");
+    FILE *f = fopen(w.argv[2], "r");
+    assert_non_null(f);
+    assert_true(fread(got, 1, sizeof got - 1, f) > 0);
+    fclose(f);
+    assert_string_equal(got, "# three\na slots=2\n\nc slots = 2\n");
+    snprintf(got, sizeof got, "%s", w.argv[2]);
+    launch_words_release(&w);
+    assert_int_not_equal(access(got, F_OK), 0);
+    launch_release(&l);
+    unlink(name);
+}
+
+static void asks_as_mpirun_does(void **state)
+{
+    static const struct {
+        const char *line, *want; /* NULL: not by ssh */
+    } t[] = {
+        {"mpirun -H a,b p", "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 b true"},
+        {"mpirun -H a,b -mca plm_rsh_args -F*/k/ssh_config p",
+         "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 -F /k/ssh_config b true"},
+        {"mpirun -H a,b --prtemca plm_ssh_agent /usr/bin/ssh*-x p",
+         "/usr/bin/ssh -x -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 b true"},
+        {"mpirun -H a,b -mca plm_rsh_agent sh p", NULL},
+        {"mpirun -H a,b -mca plm_rsh_agent rsh p", NULL},
+    };
+    (void)state;
+    unsetenv("OMPI_MCA_plm_rsh_agent");
+    unsetenv("OMPI_MCA_plm_rsh_args");
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        char text[200], got[400], *argv[MOST], **words = NULL;
+        launch_line l;
+        rd_strbuf b = {0};
+        snprintf(text, sizeof text, "%s", t[i].line);
+        const int n = split(text, argv);
+        for (int k = 0; k < n; k++) { /* '*' stands for a blank inside a word */
+            char *star = strchr(argv[k], '*');
+            if (star) *star = ' ';
+        }
+        launch_read(argv, n, &l);
+        const bool can = launch_probe(&l, "b", &b, &words);
+        assert_int_equal(can, t[i].want != NULL);
+        if (can) {
+            joined(words, got, sizeof got);
+            assert_string_equal(got, t[i].want);
+        }
+        free(words);
+        rd_strbuf_release(&b);
+        launch_release(&l);
+    }
+}
+
+static void refuses_what_it_cannot_share_out(void **state)
+{
+    static const char *const lines[] = {"mpirun -np 2 p", "srun -N 2 p", "mpirun -np 1 -H a p : -np 1 -H b p", "mpirun -H , p",
+                                        "mpirun --hostfile /nonexistent p"};
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char text[200], *argv[MOST];
+        launch_line l;
+        rd_status st = {0};
+        snprintf(text, sizeof text, "%s", lines[i]);
+        launch_read(argv, split(text, argv), &l);
+        assert_int_equal(launch_hosts(&l, &st), RD_EUSAGE);
+        assert_true(st.msg[0] != '\0');
+        launch_release(&l);
+    }
+}
+
+static void knows_this_host(void **state)
+{
+    char own[200] = "", text[600], *argv[MOST];
+    launch_line l;
+    rd_status st = {0};
+    (void)state;
+    gethostname(own, sizeof own - 1);
+    snprintf(text, sizeof text, "mpirun -H localhost,127.0.0.1,%s,203.0.113.7,%sx p", own, own);
+    launch_read(argv, split(text, argv), &l);
+    assert_int_equal(launch_hosts(&l, &st), RD_OK);
+    assert_int_equal(l.n_hosts, 5);
+    for (int i = 0; i < 5; i++) assert_int_equal(l.host[i].local, i < 3);
+    launch_release(&l);
+}
+
+static void judges_a_status(void **state)
+{
+    static const int never[] = {0, 2, 4, 5, 6, 75, 110, 124, 126, 127};
+    static const int again[] = {1, 3, 7, 8, 9, 70, 134, 137, 139, 143, 205, 255, 42, 213};
+    char text[160];
+    bool yes;
+    (void)state;
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+        assert_true(supervise_meaning(never[i], &yes, text)[0] != '\0');
+        assert_false(yes);
+    }
+    for (size_t i = 0; i < sizeof again / sizeof *again; i++) {
+        assert_true(supervise_meaning(again[i], &yes, text)[0] != '\0');
+        assert_true(yes);
+    }
+    assert_non_null(strstr(supervise_meaning(137, &yes, text), "signal 9, Killed"));
+    assert_non_null(strstr(supervise_meaning(139, &yes, text), "signal 11, Segmentation fault"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_the_log_folder), cmocka_unit_test(leaves_hosts_out),
+        cmocka_unit_test(leaves_lines_of_a_hostfile_out), cmocka_unit_test(asks_as_mpirun_does),
+        cmocka_unit_test(refuses_what_it_cannot_share_out), cmocka_unit_test(knows_this_host), cmocka_unit_test(judges_a_status),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
