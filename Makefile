@@ -28,7 +28,7 @@ ifneq ($(NEED),)
   lacks = $(shell pkg-config --exists $(1) || echo $(1))
   $(foreach p,$(PKGS),$(if $(call lacks,$(p)),$(error the library $(p) is not installed; \
     $(call hint,$(subst turbojpeg,turbojpeg0,lib$(patsubst lib%,%,$(p)))-dev))))
-  ifneq ($(filter test test-all asan fuzz%,$(NEED)),)
+  ifneq ($(filter test test-all asan% programs fuzz%,$(NEED)),)
     $(if $(call lacks,cmocka),$(error the library cmocka is not installed; $(call hint,libcmocka-dev)))
   endif
   PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
@@ -122,25 +122,32 @@ demo: ## installs what is missing, builds, trains spelling to sound with 2 ranks
 	@PROG=$(PROG) configs/demo.sh
 
 # What a suite runs: make test SUITE=unit (cmocka and fuzz corpora), mpi (programs under mpirun), cli, or all of these. hosts takes
-# minutes of waiting and is for test-all; ranks is what the sanitizers see: no launchers, no made-up hosts.
+# minutes of waiting and is for CI and test-all; ranks is what the sanitizers see but in test-all: nothing that mostly waits or ends
+# processes.
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/golden/%,$(SHELLS))
 HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train slurm)
-LAUNCH     := $(patsubst %,tests/mpi/%.sh,doctor hosts rows_hosts update_hosts supervise signals)
+LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree hosts rows_hosts update_hosts supervise signals watch images) \
+              $(wildcard tests/fault/*.sh)
 TESTS_hosts := $(HOSTS)
 TESTS_mpi  := $(filter-out $(HOSTS),$(filter tests/mpi/% tests/fault/%,$(SHELLS)))
 TESTS_cli  := $(if $(wildcard tests/cli/*/cmd),tests/cli/run)
 TESTS_all  := $(TESTS_unit) $(TESTS_cli) $(TESTS_mpi)
-TESTS_ranks := $(filter-out $(LAUNCH),$(TESTS_all))
-test: $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS) ## every test that needs no GPU; the last line is the total
+TESTS_ranks := $(filter-out $(LONG),$(TESTS_all))
+TESTS_whole := $(TESTS_all)
+programs: $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS)
+test: programs ## every test that needs no GPU; the last line is the total
 	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(TESTS_$(SUITE))
 test-all: export CASES ?= all
 test-all: ## every test in full length: with sanitizers, several hosts, Slurm, whole matrices, headers and lint (an hour)
 	@$(MAKE) --no-print-directory headers lint
-	@$(MAKE) --no-print-directory asan
+	@$(MAKE) --no-print-directory asan SUITE=whole
 	@$(MAKE) --no-print-directory test SUITE=hosts
 	@$(MAKE) --no-print-directory test
-asan: ## tests under AddressSanitizer and UBSan, but for those of launchers and made-up hosts
-	@$(MAKE) --no-print-directory VARIANT=asan SAN=address,undefined OPT=-O1 SUITE=$(if $(filter all,$(SUITE)),ranks,$(SUITE)) test
+ASAN := VARIANT=asan SAN=address,undefined OPT=-O1
+asan: ## tests under AddressSanitizer and UBSan; SUITE=whole: the long ones too
+	@$(MAKE) --no-print-directory $(ASAN) SUITE=$(if $(filter all,$(SUITE)),ranks,$(SUITE)) test
+asan-programs:
+	@$(MAKE) --no-print-directory $(ASAN) programs
 bench: $(PROG) $(TOOLS) ## speed: shares of the machine's own peak, scaling, PyTorch doing the same where it is installed
 	@BUILD=$(BUILD) PROG=$(PROG) tests/bench/run
 # make fuzz FUZZER=npz SECONDS=600 needs clang. Inputs that crash are left in build/fuzz/.
@@ -189,7 +196,7 @@ distclean: ## remove all build folders
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: all demo test test-all asan bench fuzz headers lint tidy format schema install uninstall deps deps-names clean distclean help FORCE
+.PHONY: all demo programs test test-all asan asan-programs bench fuzz headers lint tidy format schema install uninstall deps deps-names clean distclean help FORCE
 .PRECIOUS: $(BUILD)/%.c.o
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
