@@ -82,6 +82,10 @@ kill -TERM "$(pgrep -f "^sh .*/worker --keys $work/remote/node2 ")"
 wait $job
 expect "a worker asked to end: its run ends with 75" 0 "^75$" echo $?
 expect "the checkpoint is saved" 0 "model-" cat asked/checkpoint
+for _ in $(seq 50); do # its sshd may take a moment longer
+    cluster status | grep -q "down node2 .*refuses" && break
+    sleep 0.2
+done
 expect "status tells the host that is down" 1 "down node2 port 12346: the port refuses" cluster status
 expect "doctor too" 1 "FAIL node2: port 12346 as root: the port refuses" cluster doctor
 expect "up brings it back" 0 "ok   node2" cluster up
