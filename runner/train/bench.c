@@ -252,25 +252,14 @@ rd_code run_bench(rd_run *r, rd_status *st)
 {
     bench b = {.run = r, .images = r->model->unit != NULL};
     const bench_style *style = bench_style_find("text");
-    rd_data_spec spec = {0};
     stepper_init(&b.s, r);
     if (rd_config_read(r->config, &rd_group_bench, r->mode, &b.c, st) == RD_OK) {
         style = bench_style_find(b.c.bench_format);
         if (b.c.bench_forward_only && !b.c.bench_synthetic)
             rd_fail(st, RD_EUSAGE, "%s: 'bench_forward_only' is for synthetic data; add --set bench_synthetic=true",
                     rd_config_where(r->config, "bench_forward_only"));
-        if (b.c.bench_synthetic) (void)bench_synthetic_spec(&b, &spec, st);
     }
-    RD_TRY(run_agree(r, st));
-    if (b.c.bench_synthetic) {
-        b.s.make = bench_synthetic_batch;
-    } else {
-        RD_TRY(run_open_data(r, RD_SPLIT_TRAIN, &r->train, st));
-        rd_dataset_def_of(r->train)->spec(rd_dataset_self(r->train), &spec);
-        b.data = rd_dataset_def_of(r->train)->name;
-    }
-    RD_TRY(run_open_model(r, &spec, true, st));
-    RD_TRY(world_check(r, st));
+    RD_TRY(bench_open(&b, st));
     if (!b.s.make && stepper_plan(&b.s, st) == RD_OK) b.n_epoch = rd_plan_n_samples(b.s.plan);
     if (st->code == RD_OK) (void)count_steps(&b, st);
     RD_TRY(run_agree(r, st));

@@ -154,3 +154,22 @@ rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st)
 done:
     return st->code;
 }
+
+rd_code bench_open(bench *b, rd_status *st)
+{
+    rd_run *r = b->run;
+    rd_data_spec spec = {0};
+    if (st->code == RD_OK && b->c.bench_synthetic) (void)bench_synthetic_spec(b, &spec, st);
+    RD_TRY(run_agree(r, st));
+    if (b->c.bench_synthetic) {
+        b->s.make = bench_synthetic_batch;
+    } else {
+        RD_TRY(run_open_data(r, RD_SPLIT_TRAIN, &r->train, st));
+        rd_dataset_def_of(r->train)->spec(rd_dataset_self(r->train), &spec);
+        b->data = rd_dataset_def_of(r->train)->name;
+    }
+    RD_TRY(run_open_model(r, &spec, true, st));
+    RD_TRY(world_check(r, st));
+done:
+    return st->code;
+}

@@ -59,6 +59,8 @@ extern const char *const bench_data_names[]; /* "imagenet" ..., NULL */
 /* Shape of synthetic data for the run's model; sets b->data and b->n_epoch. */
 rd_code bench_synthetic_spec(bench *b, rd_data_spec *out, rd_status *st);
 rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st); /* stepper.make */
+/* Collective. Once the group bench is read (a failure of that may be in st): data, or batches made up, and the model for them. */
+rd_code bench_open(bench *b, rd_status *st);
 
 /* bench_style.c: what is printed, by key bench_format. Functions of rank 0; NULL: nothing. */
 typedef struct bench_style {

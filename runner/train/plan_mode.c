@@ -122,19 +122,9 @@ done:
 rd_code run_plan(rd_run *r, rd_status *st)
 {
     bench b = {.run = r, .images = r->model->unit != NULL};
-    rd_data_spec spec = {0};
     stepper_init(&b.s, r);
-    if (rd_config_read(r->config, &rd_group_bench, r->mode, &b.c, st) == RD_OK && b.c.bench_synthetic)
-        (void)bench_synthetic_spec(&b, &spec, st);
-    RD_TRY(run_agree(r, st));
-    if (b.c.bench_synthetic) {
-        b.s.make = bench_synthetic_batch;
-    } else {
-        RD_TRY(run_open_data(r, RD_SPLIT_TRAIN, &r->train, st));
-        rd_dataset_def_of(r->train)->spec(rd_dataset_self(r->train), &spec);
-    }
-    RD_TRY(run_open_model(r, &spec, true, st));
-    RD_TRY(world_check(r, st));
+    (void)rd_config_read(r->config, &rd_group_bench, r->mode, &b.c, st);
+    RD_TRY(bench_open(&b, st));
     b.s.last_step = b.c.bench_warmup + b.c.bench_steps;
     world_banner(r, 0, 0, 0);
     RD_TRY(measure(&b, st));

@@ -6,36 +6,19 @@
 # beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
+# shellcheck source=tests/support/made_hosts.sh
+. "$(dirname "$0")/../support/made_hosts.sh"
 # shellcheck disable=SC2317 # called by expect
 top=$(cd "$(dirname "$0")/../.." && pwd)
-nodes=$top/tests/support/fakecluster
-skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
-[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
 case ${BUILD:-} in *asan*) skip "the sanitizers' settings do not travel to the hosts; the scripts are the same in every build" ;; esac
-command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
-work=$(mktemp -d)
-FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.96.$((RANDOM % 200))
-export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
-"$nodes" up 2 > "$work/log" 2>&1 || { why=$(tail -n 1 "$work/log"); rm -rf "$work"; skip "no two hosts on this machine: $why"; }
-trap '"$nodes" down > /dev/null 2>&1; rm -rf "$work"' EXIT
+made_hosts 2
 cd "$work" || exit 2
-unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # of tests/run, for one machine alone
 printf '%s\n' "# two hosts" "node1 slots=2 user=root port=12346 login_port=12345" \
     "node2 slots=2 user=root port=12346 login_port=12345" > hosts
 # shellcheck disable=SC2317
 cluster() { # from node1
     timeout 100 "$nodes" exec node1 "$top/docker/cluster" --engine worker --hosts hosts --dir "$work/own" \
         --remote_dir "$work/remote" --program "$PROG" --kill_delay 5 "$@"
-}
-# shellcheck disable=SC2317
-left() { # processes of this test's workers or ranks, after at most 5 s
-    local n=1
-    for _ in $(seq 20); do
-        n=$(pgrep -fc "worker --keys $work/|^$PROG .*--logdir=$work/|orted.*$work")
-        [ "$n" -eq 0 ] && break
-        sleep 0.25
-    done
-    echo "$n are left"
 }
 toy 64 16
 
@@ -94,5 +77,5 @@ expect "another host key than the known one" 1 "FAIL node2: its host key is not 
 expect "down" 0 "ok   node2: ended" cluster down
 expect "down again" 0 "ok   node1: no worker" cluster down --forget
 expect "the key is taken back" 1 "" grep run_dist_cluster remote/node1/authorized_keys
-expect "nothing is left" 0 "^0 are" left
+expect "nothing is left" 0 "^0 are" gone 5 "worker --keys $work/|^$PROG .*--logdir=$work/|orted.*$work"
 summary

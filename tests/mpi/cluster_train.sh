@@ -5,39 +5,19 @@
 # timeout: 500
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
+# shellcheck source=tests/support/made_hosts.sh
+. "$(dirname "$0")/../support/made_hosts.sh"
 top=$(cd "$(dirname "$0")/../.." && pwd)
-nodes=$top/tests/support/fakecluster
 same=$top/${BUILD:-build/release}/tests/support/npz_same
-skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
-[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
 case ${BUILD:-} in *asan*) skip "the sanitizers' settings do not travel to the hosts" ;; esac
-command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
-work=$(mktemp -d)
-export FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.93.$((RANDOM % 200))
-# shellcheck disable=SC2317 # called by the trap
-end() {
-    "$nodes" down > /dev/null 2>&1
-    rm -rf "$work"
-}
-trap end EXIT
-"$nodes" up 4 > "$work/log" 2>&1 || { why=$(tail -n 1 "$work/log"); end; trap - EXIT; skip "no four hosts on this machine: $why"; }
+made_hosts 4
 cd "$work" || exit 2
-unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # of tests/run, for one machine alone
 toy 64 16
 mpirun=(mpirun --allow-run-as-root -mca plm_rsh_args "-p 12345" -mca oob_tcp_keepalive_time 2 -mca oob_tcp_keepalive_intvl 1
     -mca oob_tcp_keepalive_probes 2)
 args=("$PROG" --config_file=toy.json --summary_frequency=1 --set deterministic=any --set micro_batches=8 --set stall_abort_s=25)
 on() { timeout 100 "$nodes" exec node1 "$@"; }
 hosts() { local k list=''; for k in $(seq "$1"); do list+=,node$k:2; done; echo "${list#,}"; } # N: the first N, two ranks each
-left() { # ranks of this program that can be reached, after at most $1 seconds
-    local n=1
-    for _ in $(seq $(($1 * 4 + 1))); do
-        n=$(pgrep -fc "^$PROG .*--logdir=$2")
-        [ "$n" -eq 0 ] && break
-        sleep 0.25
-    done
-    echo "$n ranks are left"
-}
 
 expect "4 hosts x 2 ranks" 0 "world: 8 ranks on 4 hosts" on "${mpirun[@]}" -H "$(hosts 4)" -np 8 "${args[@]}" --set batch_size=2 --max_steps=4 \
     --logdir=logs/eight
@@ -66,7 +46,7 @@ status=$?
 expect "a host cut off: the run fails" 0 "" [ "$status" -ne 0 ]
 expect "in time" 0 "" [ $(($(date +%s) - begin)) -le 40 ]
 expect "the host is named" 0 "node4" cat cut.txt
-expect "no rank is left, there neither" 0 "^0 ranks" left 15 logs/cut
+expect "no rank is left, there neither" 0 "^0 are" gone 15 "^$PROG .*--logdir=logs/cut"
 last=$(sed -n 's/^model-\([0-9]*\)\.npz.*/\1/p' logs/cut/checkpoint)
 expect "the same on two of the other hosts" 0 "done: step $((last + 5))" on "${mpirun[@]}" -H "$(hosts 2)" -np 4 "${args[@]}" --set batch_size=4 \
     --max_steps=$((last + 5)) --logdir=logs/cut
@@ -89,5 +69,5 @@ expect "it goes on without that host" 0 "no ssh login on node3" cat again.txt
 expect "with the ranks of the other" 0 "run_dist: 2 ranks on 1 of 2 hosts" cat again.txt
 expect "from its checkpoint" 0 "resuming from logs/again/model-" cat again.txt
 expect "and is stopped with 75" 0 "^75$" echo $status
-expect "all is over" 0 "^0 ranks" left 5 logs/again
+expect "all is over" 0 "^0 are" gone 5 "^$PROG .*--logdir=logs/again"
 summary

@@ -5,17 +5,10 @@
 # beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
-nodes=$(dirname "$0")/../support/fakecluster
-[[ $PROG = /* ]] || PROG=$PWD/$PROG
-skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
-[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
-command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
-work=$(mktemp -d)
-FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.98.$((RANDOM % 200))
-export FAKECLUSTER_DIR FAKECLUSTER_SUBNET PATH=$PATH:/usr/sbin:/sbin
-unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # tests on one machine do without ssh, these hosts have it
-"$nodes" up 2 > "$work/log" 2>&1 || skip "no two hosts on this machine: $(tail -n 1 "$work/log")"
-trap '"$nodes" down > /dev/null 2>&1; rm -rf "$work"' EXIT
+# shellcheck source=tests/support/made_hosts.sh
+. "$(dirname "$0")/../support/made_hosts.sh"
+export PATH=$PATH:/usr/sbin:/sbin
+made_hosts 2
 
 on() { "$nodes" exec "node$1" "${@:2}"; } # K COMMAND...
 both() { on 1 "$@"; on 2 "$@"; }
@@ -54,14 +47,14 @@ finds() {
 # All is well; what it says, to people and to programs.
 examine "two hosts in order" 0 --logdir="$work/logs"
 finds '^0 .*node1 ' '^3 .*node2 ' '^ok *ssh ' '^ok *names .*2 hosts' '^ok *ports ' '^ok *allreduce ' "^ok *logdir .*$work" '^ok *clocks ' \
-    '^ok *line .*-H node1:2,node2:2 .*btl_tcp_if_include 10.98' '^verdict: \(ok\|warning\) '
+    "^ok *line .*-H node1:2,node2:2 .*btl_tcp_if_include $FAKECLUSTER_SUBNET" '^verdict: \(ok\|warning\) '
 
 # An interface of one host only, too few slots, a tiny /dev/shm.
 on 1 ip link add eth9 type bridge && on 1 ip addr add 10.77.0.1/24 dev eth9 && on 1 ip link set eth9 up
 on 2 mount -o remount,size=8m /dev/shm
 examine "three faults" 3 --mpirun_args="-np 8 -mca btl_tcp_if_include eth9"
 finds 'FAILURE *interfaces *the interface eth9 of btl_tcp_if_include is missing on node2' 'FAILURE *slots *-np 8 asks for more than the 4 slots' \
-    'FAILURE *shm */dev/shm of node2 has 8 MiB free' 'do: .*btl_tcp_if_include 10.98'
+    'FAILURE *shm */dev/shm of node2 has 8 MiB free' "do: .*btl_tcp_if_include $FAKECLUSTER_SUBNET"
 on 1 ip link del eth9
 on 2 mount -o remount,size=1g /dev/shm
 
@@ -78,8 +71,8 @@ open_ports() {
 both sh -c 'ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up'
 close_ports 20000 65535 && firewall=1 || { firewall=0 && echo "skip: no firewall can be made here"; }
 examine "the same address on both" 3
-finds 'FAILURE *addresses *the address 172.17.0.1 (docker0) exists on several hosts: node1, node2' 'do: .*btl_tcp_if_include 10.98'
-[ $firewall -eq 0 ] || finds 'FAILURE *ports *node1 -> node2: 10.98.[0-9.]* (eth0) port [0-9]*: no answer, though ssh is open: a firewall'
+finds 'FAILURE *addresses *the address 172.17.0.1 (docker0) exists on several hosts: node1, node2' "do: .*btl_tcp_if_include $FAKECLUSTER_SUBNET"
+[ $firewall -eq 0 ] || finds "FAILURE *ports *node1 -> node2: $FAKECLUSTER_SUBNET.[0-9.]* (eth0) port [0-9]*: no answer, though ssh is open: a firewall"
 open_ports
 
 # lo is not excluded, and a range of ports that MPI is pinned to is closed.

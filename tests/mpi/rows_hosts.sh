@@ -5,18 +5,11 @@
 # beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
-nodes=$PWD/tests/support/fakecluster
+# shellcheck source=tests/support/made_hosts.sh
+. "$(dirname "$0")/../support/made_hosts.sh"
 rows=$PWD/${BUILD:-build/release}/tests/mpi/rows
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
-skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
-[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
-command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
-work=$(mktemp -d)
-FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.96.$((RANDOM % 200))
-export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
-unset OMPI_MCA_plm_rsh_agent # tests on one machine do without ssh, these hosts have it
-"$nodes" up 3 > "$work/log" 2>&1 || skip "no three hosts on this machine: $(tail -n 1 "$work/log")"
-trap '"$nodes" down > /dev/null 2>&1; rm -rf "$work"' EXIT
+made_hosts 3
 cd "$work" || exit 2
 
 on() { # HOSTS NP COMMAND...

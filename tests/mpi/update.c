@@ -1,6 +1,7 @@
 /* update.c -- weights and optimizer state that the ranks of a host share, each updating its part: the bytes, the norms and the gradients
  * are those of a rank that updates everything for itself; the host keeps one copy; a bit that flips in it is found.
  * tests/mpi/update.sh runs it with 1 to 4 ranks, with shared memory and without. */
+#include "optim_defaults.h"
 #include "rank_check.h"
 #include "rd/optim.h"
 #include <math.h>
@@ -11,19 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-static const rd_optim_config defaults = {.opt_momentum = 0.9,
-                                         .adam_beta1 = 0.9,
-                                         .adam_beta2 = 0.999,
-                                         .adam_epsilon = 1e-8,
-                                         .adagrad_init = 0.1,
-                                         .adadelta_rho = 0.95,
-                                         .adadelta_epsilon = 1e-8,
-                                         .rmsprop_decay = 0.9,
-                                         .rmsprop_momentum = 0.9,
-                                         .rmsprop_epsilon = 1.0,
-                                         .lars_eta = 0.01,
-                                         .loss_scale = 1.0};
 
 typedef struct fixture {
     rd_optim_config c;
@@ -116,7 +104,7 @@ static rd_optim_stats step(fixture *f, int64_t t, uint32_t seed, bool all, float
 static void one_case(const char *optimizer, double clip, double lars_nu, double decay, int n_threads)
 {
     rd_status st = {0};
-    rd_optim_config c = defaults;
+    rd_optim_config c = optim_defaults;
     fixture a, b;
     c.optimizer = optimizer;
     c.max_grad_norm = clip;
@@ -187,7 +175,7 @@ static void test_flipped_bit(void **state)
 {
     (void)state;
     rd_status st = {0};
-    rd_optim_config c = defaults;
+    rd_optim_config c = optim_defaults;
     c.optimizer = "adam";
     const struct {
         int param;
@@ -240,7 +228,7 @@ static double memory(bool shared, int64_t n)
     rd_params *p;
     rd_param *q;
     rd_optim *o;
-    rd_optim_config c = defaults;
+    rd_optim_config c = optim_defaults;
     rd_optim_stats s = {0};
     char why[200];
     c.optimizer = "adam";

@@ -5,18 +5,10 @@
 # beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
-nodes=$(cd "$(dirname "$0")/../support" && pwd)/fakecluster
+# shellcheck source=tests/support/made_hosts.sh
+. "$(dirname "$0")/../support/made_hosts.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
-case $PROG in /*) ;; *) PROG=$PWD/$PROG ;; esac
-skip() { printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1" && exit 0; }
-[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
-command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
-work=$(mktemp -d) || exit 2
-FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.98.$((RANDOM % 200))
-export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
-unset OMPI_MCA_plm_rsh_agent # tests on one machine do without ssh, these hosts have it
-"$nodes" up 2 > "$work/up.log" 2>&1 || skip "no two hosts on this machine: $(tail -n 1 "$work/up.log")"
-trap '"$nodes" down > /dev/null 2>&1; rm -rf "$work"' EXIT
+made_hosts 2
 cd "$work" || exit 2
 toy 210 30
 

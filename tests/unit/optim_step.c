@@ -1,5 +1,6 @@
 /* What holds for every optimizer: not-finite gradients change nothing, threads and cuts do not matter, gaps stay zero,
  * norms and clipping are what they say. Values of the updates themselves: tests/golden/optim.c. */
+#include "optim_defaults.h"
 #include "rd/optim.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,20 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const rd_optim_config defaults = {.opt_momentum = 0.9,
-                                         .adam_beta1 = 0.9,
-                                         .adam_beta2 = 0.999,
-                                         .adam_epsilon = 1e-8,
-                                         .adagrad_init = 0.1,
-                                         .adadelta_rho = 0.95,
-                                         .adadelta_epsilon = 1e-8,
-                                         .rmsprop_decay = 0.9,
-                                         .rmsprop_momentum = 0.9,
-                                         .rmsprop_epsilon = 1.0,
-                                         .lars_eta = 0.01,
-                                         .weight_decay = 0.0,
-                                         .loss_scale = 1.0};
 
 typedef struct fixture {
     rd_optim_config c;
@@ -46,7 +33,7 @@ static void setup(fixture *f, const char *optimizer, int n_threads, double max_g
                   {"bias", {13, 1}, 0},
                   {"scalar", {1, 1}, 0}};
     memset(f, 0, sizeof *f);
-    f->c = defaults;
+    f->c = optim_defaults;
     f->c.optimizer = optimizer;
     f->c.max_grad_norm = max_grad_norm;
     f->c.has_max_grad_norm = max_grad_norm > 0;
@@ -175,7 +162,7 @@ static void test_cuts(void **state)
     enum { LEN = 1000 };
     const rd_optimizer_def *def = rd_optimizer_find(*state);
     assert_non_null(def);
-    rd_optim_config c = defaults;
+    rd_optim_config c = optim_defaults;
     float x[2][5][LEN];
     for (int run = 0; run < 2; run++) {
         uint32_t s = 11;
@@ -265,7 +252,7 @@ static void test_registry(void **state)
     assert_ptr_equal(rd_optimizer_find("Adam"), rd_optimizer_find("adam"));
     assert_null(rd_optimizer_find("adamw"));
     rd_status st = {0};
-    rd_optim_config c = defaults;
+    rd_optim_config c = optim_defaults;
     assert_int_equal(rd_optim_check(&c, NULL, &st), RD_OK);
     c.has_lars_nu = true;
     assert_int_equal(rd_optim_check(&c, NULL, &st), RD_OK);
@@ -287,7 +274,7 @@ static void test_exclusions(void **state)
                {"lars", "'optimizer'", "'max_grad_norm'", 0, 1, 0}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rd_status st = {0};
-        rd_optim_config c = defaults;
+        rd_optim_config c = optim_defaults;
         c.optimizer = bad[i].optimizer;
         c.lars_nu = bad[i].lars_nu;
         c.has_lars_nu = bad[i].lars_nu > 0;
@@ -299,7 +286,7 @@ static void test_exclusions(void **state)
         assert_non_null(strstr(st.msg, bad[i].other));
     }
     rd_status st = {0};
-    rd_optim_config c = defaults;
+    rd_optim_config c = optim_defaults;
     c.optimizer = "momentum";
     c.weight_decay = 1e-4;
     c.has_max_grad_norm = true;
@@ -338,7 +325,7 @@ static void test_state(void **state)
     mixed_params m;
     rd_status st = {0};
     rd_optim *o = NULL;
-    rd_optim_config c = defaults;
+    rd_optim_config c = optim_defaults;
     mixed_new(&m);
     c.optimizer = *state;
     c.weight_decay = 0.5;
@@ -387,7 +374,7 @@ static void test_weight_decay(void **state)
         mixed_params m;
         rd_status st = {0};
         rd_optim *o = NULL;
-        rd_optim_config c = defaults;
+        rd_optim_config c = optim_defaults;
         mixed_new(&m);
         c.optimizer = "sgd";
         c.weight_decay = 0.5;

@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# made_hosts.sh -- for tests on several hosts; sourced behind toy.sh.
+#
+#   made_hosts N    makes node1 ... nodeN on this machine (tests/support/fakecluster), or skips the test with the reason. Sets work, a folder
+#                   of the test's own; hosts and folder go when the test ends.
+#   $nodes          fakecluster itself: "$nodes" exec node1 COMMAND...
+#   gone S PATTERN  how many processes of that command line are left after at most S seconds, as "N are left"
+nodes=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/fakecluster
+[[ $PROG = /* ]] || PROG=$PWD/$PROG
+
+skip() { # WHY
+    printf "skip: %s\n0 passed, 0 failed, 1 skipped\n" "$1"
+    exit 0
+}
+
+# shellcheck disable=SC2317,SC2329 # called by the trap
+unmake_hosts() {
+    "$nodes" down > /dev/null 2>&1
+    rm -rf "$work"
+}
+
+made_hosts() {
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd"
+    work=$(mktemp -d) || exit 2
+    trap unmake_hosts EXIT
+    FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.9$((RANDOM % 10)).$((RANDOM % 200))
+    export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
+    unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # tests on one machine do without ssh; hosts have it, and their own slots
+    "$nodes" up "$1" > "$work/up.log" 2>&1 || skip "no $1 hosts on this machine: $(tail -n 1 "$work/up.log")"
+}
+
+gone() {
+    local n=1
+    for _ in $(seq $(($1 * 4 + 1))); do
+        n=$(pgrep -fc "$2")
+        [ "$n" -eq 0 ] && break
+        sleep 0.25
+    done
+    echo "$n are left"
+}
