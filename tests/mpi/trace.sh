@@ -56,6 +56,14 @@ expect "records of the exchange" 0 "" grep -q '"comm_s":[0-9.e-]*,"comm_exposed_
     two/metrics.jsonl
 expect "none for one rank" 1 "" grep -q comm_s one/metrics.jsonl
 expect "the summary at the end" 0 "" grep -q "a step of .* communication .* %" two/run.log
+expect "it says what was not measured" 0 "" grep -q "efficiency by the model .*no network was measured: 10 Gbit/s and 30 us" two/run.log
+# The link that is fitted to neighbouring buckets, which go together on one host, gives the time that the exchange took.
+expect "small buckets" 0 "done: step 60" t 2 cut --max_steps=60 --set bucket_mb=0.01
+fitted() {
+    tr -d ' \n' < cut/step.json | sed 's/.*"comm_s":\([^,]*\),"bytes":\([^,]*\),.*"inside":{"alpha_s":\([^,]*\),"bytes_per_s":\([^}]*\)}.*/\1 \2 \3 \4/' |
+        awk '{ t = $3 + $2 / $4; print "exchange", $1, "by the fit", t; exit !(t > 0.2 * $1 && t < 5 * $1) }' # noise: by the mean without outliers
+}
+expect "the fit gives the step's exchange" 0 "by the fit" fitted
 expect "the plan of that run" 0 " 1024 *2048 " ranks 1 "$PROG" --mode=plan --logdir=two --link_gbit=1 --latency_us=50
 expect "as JSON" 0 '"hosts":1024,"ranks":4096,' ranks 1 "$PROG" --mode=plan --logdir=two --json --ranks_per_host=4
 expect "measured now" 0 " 1024 *2048 " ranks 2 "$PROG" --mode=plan --config_file=toy.json --set bench_steps=5 --set bench_warmup=1
