@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,14 +249,58 @@ done:
 
 /* ---- writing ---- */
 
+/* The temporaries that are open now, for rd_tmpfile_abandon: what a dying process must not leave behind. Without locks, since
+ * a signal handler reads it. A file beyond these few is not listed; the next start removes it (rd_ckpt_remove_stale). */
+enum { MAX_OPEN = 8, SLOT_FREE = 0, SLOT_FILLING, SLOT_LISTED };
+static struct {
+    _Atomic int state;
+    char tmp[sizeof ((rd_tmpfile *)NULL)->tmp];
+} open_now[MAX_OPEN];
+static atomic_bool abandoned;
+
+static int list_temporary(const char *tmp)
+{
+    for (int i = 0; i < MAX_OPEN; i++) {
+        int was = SLOT_FREE;
+        if (!atomic_compare_exchange_strong(&open_now[i].state, &was, SLOT_FILLING)) continue;
+        snprintf(open_now[i].tmp, sizeof open_now[i].tmp, "%s", tmp);
+        atomic_store(&open_now[i].state, SLOT_LISTED);
+        return i + 1;
+    }
+    return 0;
+}
+
+static void unlist_temporary(rd_tmpfile *f)
+{
+    if (f->listed) atomic_store(&open_now[f->listed - 1].state, SLOT_FREE);
+    f->listed = 0;
+}
+
+/* Of a thread that meets the end of its process halfway through a file. */
+static void wait_for_the_end(const char *tmp)
+{
+    unlink(tmp);
+    for (;;) pause();
+}
+
+void rd_tmpfile_abandon(void)
+{
+    const int saved = errno;
+    atomic_store(&abandoned, true);
+    for (int i = 0; i < MAX_OPEN; i++)
+        if (atomic_load(&open_now[i].state) == SLOT_LISTED) unlink(open_now[i].tmp);
+    errno = saved;
+}
+
 rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
 {
-    f->fd = 0;
+    f->fd = f->listed = 0;
     const int len = snprintf(f->path, sizeof f->path, "%s", path);
     if (len <= 0 || (size_t)len >= sizeof f->path)
         return rd_fail(st, RD_EENV, "cannot write '%.80s': its name has %d bytes, 1 to %zu are possible", path, len,
                        sizeof f->path - 1);
     snprintf(f->tmp, sizeof f->tmp, "%s.tmp.%ld", path, (long)getpid());
+    f->listed = list_temporary(f->tmp);
     int fd = open(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd == 0) { /* standard input was closed; 0 means empty here */
         fd = fcntl(0, F_DUPFD_CLOEXEC, 3);
@@ -265,8 +310,10 @@ rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
     }
     if (fd < 0) {
         fail_errno(st, RD_EENV, RD_HERE, "write", path, errno);
+        unlist_temporary(f);
         return st->code;
     }
+    if (atomic_load(&abandoned)) wait_for_the_end(f->tmp); /* the list may have been read before this one was in it */
     f->fd = fd;
     return RD_OK;
 }
@@ -313,6 +360,8 @@ rd_code rd_tmpfile_commit(rd_tmpfile *f, rd_status *st)
     if (close(f->fd) != 0 && err == 0 && errno != EINTR) err = errno; /* NFS tells a full disk here */
     f->fd = 0;
     if (err == 0 && rename(f->tmp, f->path) != 0) err = errno;
+    if (err != 0 && atomic_load(&abandoned)) wait_for_the_end(f->tmp);
+    unlist_temporary(f);
     if (err != 0) {
         unlink(f->tmp);
         return fail_errno(st, RD_EENV, RD_HERE, "write", f->path, err);
@@ -325,6 +374,7 @@ void rd_tmpfile_release(rd_tmpfile *f)
     if (f->fd <= 0) return;
     close(f->fd);
     unlink(f->tmp);
+    unlist_temporary(f);
     f->fd = 0;
 }
 

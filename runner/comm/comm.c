@@ -1,6 +1,7 @@
 /* comm.c -- see comm.h: what a launcher left in the environment decides between "self" and "mpi"; the agreements are
  * built on the table's collectives. */
 #include "comm_impl.h"
+#include "rd/file.h"
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -66,6 +67,7 @@ void rd_comm_abort(rd_comm *c, int exit_code)
     pthread_t timer;
     if (exit_code == 0) exit_code = RD_EBUG;
     while (atomic_flag_test_and_set(&begun)) pause(); /* another thread is at it */
+    rd_tmpfile_abandon();
     if (c && pthread_create(&timer, NULL, exit_soon, (void *)(intptr_t)exit_code) == 0) c->vt->abort(c, exit_code);
     _exit(exit_code);
 }

@@ -10,6 +10,7 @@
 #include "comm_impl.h"
 #include "watch_net.h"
 #include "rd/clock.h"
+#include "rd/file.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -139,10 +140,13 @@ static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
     }
     if (cut) {
         nap(4000);
+        rd_tmpfile_abandon();
         kill_launcher();
         _exit((int)code);
     }
-    nap(text ? 500 : 1500); /* a message of the rank that failed may be on its way, and the launcher may be at it */
+    nap(500); /* a checkpoint may still become whole; a second after the first rank has gone the launcher kills */
+    rd_tmpfile_abandon();
+    if (!text) nap(1000); /* a message of the rank that failed may be on its way, and the launcher may be at it */
     rd_comm_abort(w->comm, (int)code);
 }
 

@@ -23,6 +23,7 @@ static void on_stop(int sig)
         stopped_ns = now;
         stop_signal = sig;
     } else if (now - stopped_ns > repeat_ns) {
+        rd_tmpfile_abandon();
         _exit(128 + sig);
     }
 }

@@ -3,6 +3,7 @@
 #include "rd/file.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -237,6 +238,13 @@ static void test_atomic(void **state)
     assert_non_null(strstr(st.msg, "4999 bytes"));
 }
 
+static void no_temporary_is_left(void)
+{
+    char cmd[400];
+    snprintf(cmd, sizeof cmd, "test -z \"$(find '%s' -name '*.tmp.*')\"", dir);
+    assert_int_equal(system(cmd), 0);
+}
+
 /* A write that cannot be completed (here by the limit on a file's size, elsewhere a full disk) leaves the old file. */
 static void test_no_room(void **state)
 {
@@ -254,9 +262,46 @@ static void test_no_room(void **state)
     assert_int_equal(code, RD_EENV);
     assert_non_null(strstr(st.msg, "file too large"));
     expect(at("a"), "old", 3, NULL);
-    char cmd[400];
-    snprintf(cmd, sizeof cmd, "test -z \"$(find '%s' -name '*.tmp.*')\"", dir);
-    assert_int_equal(system(cmd), 0);
+    no_temporary_is_left();
+}
+
+static void *write_for_ever(void *name)
+{
+    rd_status st = {0};
+    while (rd_file_write_atomic(name, "whole", 5, &st) == RD_OK) continue;
+    _exit(3); /* no failure is to be seen: the thread waits */
+}
+
+/* A process that ends in the middle of things: one file open, another being written again and again by a thread. */
+static void test_abandoned(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        put("a", "old", 3);
+        const pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            rd_status st = {0};
+            rd_tmpfile f = {0};
+            char busy[512];
+            pthread_t thread;
+            snprintf(busy, sizeof busy, "%s", at("busy"));
+            if (rd_tmpfile_open(&f, at("a"), &st) != RD_OK || rd_tmpfile_write(&f, "half", 4, &st) != RD_OK ||
+                pthread_create(&thread, NULL, write_for_ever, busy) != 0)
+                _exit(2);
+            usleep(2000 + 500 * (unsigned)i);
+            rd_tmpfile_abandon();
+            usleep(20000); /* the thread may still be at it, and comes to its wait */
+            _exit(7);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 7);
+        no_temporary_is_left();
+        expect(at("a"), "old", 3, NULL);
+        expect(at("busy"), "whole", 5, NULL);
+    }
 }
 
 static void test_mkdirs(void **state)
@@ -286,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_plain),         cmocka_unit_test(test_gzip),     cmocka_unit_test(test_gzip_large),
         cmocka_unit_test(test_damaged_gzip),  cmocka_unit_test(test_messages), cmocka_unit_test(test_stdin),
         cmocka_unit_test(test_atomic),        cmocka_unit_test(test_no_room),  cmocka_unit_test(test_mkdirs),
+        cmocka_unit_test(test_abandoned),
     };
     return cmocka_run_group_tests_name("base_file", t, set_up, tear_down) != 0;
 }
