@@ -1,0 +1,144 @@
+/* overlap.c -- how much of the gradients' sum between hosts hides behind backward, and what narrow numbers on the wire save.
+ *
+ *     tests/bench/links                      on made-up hosts with links of 1 and 10 Gbit/s
+ *     mpirun -np 2 -H a,b build/release/tests/bench/overlap [--mib=64] [--bucket_mib=4] [--calls=9]
+ *
+ * Backward is pretended: the rank sleeps, and a bucket becomes ready after each equal part of that time, so that ranks which share
+ * too few cores do not measure each other. Backwards of 0, 1/2, 1 and 2 times the sum's own duration, for each way a bucket may
+ * travel (see rd_flow_mode) and each wire type. One line each, of the slowest rank, medians over calls:
+ *     total     from the first bucket's begin to the last one's end
+ *     exposed   of it, behind the end of backward
+ *     could     max(0, total alone - backward), at the least what one bucket takes: nothing can be less, since the last bucket is
+ *               ready when backward ends
+ *     MB        sent between hosts, all ranks together */
+#include "rd/clock.h"
+#include "rd/comm.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_PARTS = 4096, MAX_CALLS = 101 };
+
+typedef struct bench {
+    rd_comm *comm;
+    const rd_world *w;
+    float *x;
+    rd_flow_part part[MAX_PARTS];
+    int n_parts, calls;
+} bench;
+
+static void sleep_s(double s)
+{
+    struct timespec t = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    while (s > 0.0 && nanosleep(&t, &t) != 0) continue;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return x[n / 2];
+}
+
+typedef struct figures {
+    double total_s, exposed_s, bytes;
+} figures;
+
+/* Parts as the training loop cuts them; in CALLS mode it polls between ops, here a hundred times. */
+static rd_code measure(bench *b, rd_wire wire, rd_flow_mode mode, double backward_s, figures *out, rd_status *st)
+{
+    double total[MAX_CALLS], exposed[MAX_CALLS];
+    rd_flow *f = NULL;
+    RD_TRY(rd_flow_new(b->comm, b->x, b->part, b->n_parts, wire, mode, &f, st));
+    for (int i = -1; i < b->calls; i++) { /* one to warm up */
+        enum { SLICES = 100 };
+        RD_TRY(rd_comm_barrier(b->comm, st));
+        const int64_t begin_ns = rd_now_ns();
+        for (int k = 1; k <= SLICES && backward_s > 0.0; k++) {
+            sleep_s(backward_s * k / SLICES - (double)(rd_now_ns() - begin_ns) * 1e-9);
+            rd_flow_ready(f, b->n_parts * k / SLICES);
+            if (mode == RD_FLOW_CALLS) rd_flow_poll(f);
+        }
+        rd_flow_take(f);
+        RD_TRY(rd_flow_finish(f, st));
+        double s[2] = {rd_flow_last(f)->total_s, rd_flow_last(f)->exposed_s};
+        RD_TRY(rd_comm_max_f64(b->comm, s, 2, st));
+        if (i < 0) continue;
+        total[i] = s[0];
+        exposed[i] = s[1];
+    }
+    double bytes = (double)rd_flow_last(f)->wire_bytes;
+    RD_TRY(rd_comm_sum_f64(b->comm, &bytes, 1, st));
+    *out = (figures){median(total, b->calls), median(exposed, b->calls), bytes};
+done:
+    rd_flow_free(f);
+    return st->code;
+}
+
+static rd_code sweep(bench *b, rd_wire wire, rd_status *st)
+{
+    static const double shares[] = {0.0, 0.5, 1.0, 2.0};
+    static const char *const names[] = {"late", "calls", "thread"};
+    figures alone = {0};
+    RD_TRY(measure(b, wire, RD_FLOW_LATE, 0.0, &alone, st));
+    for (int mode = RD_FLOW_LATE; mode <= RD_FLOW_THREAD; mode++)
+        for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+            const double backward = shares[i] * alone.total_s, bucket = alone.total_s / b->n_parts;
+            const double could = mode == RD_FLOW_LATE ? alone.total_s : fmax(bucket, alone.total_s - backward);
+            figures f = {0};
+            RD_TRY(measure(b, wire, (rd_flow_mode)mode, backward, &f, st));
+            if (b->w->rank == 0)
+                printf("%-9s %-7s %9.1f %9.1f %9.1f %9.1f %8.2f %9.1f\n", rd_wire_name(wire), names[mode], backward * 1e3,
+                       f.total_s * 1e3, f.exposed_s * 1e3, could * 1e3, f.exposed_s / could, f.bytes * 1e-6);
+        }
+    if (b->w->rank == 0) fflush(stdout);
+done:
+    return st->code;
+}
+
+static double option(int argc, char **argv, const char *name, double dflt)
+{
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], name, strlen(name)) == 0) return atof(argv[i] + strlen(name));
+    return dflt;
+}
+
+int main(int argc, char **argv)
+{
+    rd_status st = {0};
+    bench b = {0};
+    char why[200];
+    const double mib = option(argc, argv, "--mib=", 64.0), bucket = option(argc, argv, "--bucket_mib=", 4.0);
+    const int64_t n = (int64_t)(mib * 262144.0), piece = (int64_t)(bucket * 262144.0);
+    b.calls = (int)option(argc, argv, "--calls=", 5.0);
+    if (b.calls < 1 || b.calls > MAX_CALLS || piece < 1 || n < piece || n / piece >= MAX_PARTS) {
+        fprintf(stderr, "usage: overlap [--mib=64] [--bucket_mib=4] [--calls=5, at most %d]\n", MAX_CALLS);
+        return 2;
+    }
+    for (int64_t at = 0; at < n; at += piece)
+        b.part[b.n_parts++] = (rd_flow_part){.from = at, .n = at + piece < n ? piece : n - at};
+    RD_TRY(rd_comm_start(&argc, &argv, &b.comm, &st));
+    b.w = rd_comm_world(b.comm);
+    RD_TRY(rd_comm_arena_new(b.comm, n, &b.x, why, &st));
+    memset(b.x, 0, (size_t)n * sizeof *b.x);
+    if (b.w->n_hosts < 2) {
+        rd_fail(&st, RD_EUSAGE, "one host sends nothing to others; start ranks on several (or with RD_COMM_HOSTS=2)");
+        goto done;
+    }
+    if (b.w->rank == 0)
+        printf("%d ranks on %d hosts, %.0f MiB in buckets of %.1f MiB\n%-9s %-7s %9s %9s %9s %9s %8s %9s\n", b.w->size, b.w->n_hosts,
+               mib, bucket, "wire", "way", "backward", "total ms", "exposed", "could", "ratio", "MB sent");
+    for (int wire = RD_WIRE_F32; wire <= RD_WIRE_F16; wire++) RD_TRY(sweep(&b, (rd_wire)wire, &st));
+done:
+    if (st.code != RD_OK) fprintf(stderr, "overlap: %s\n", st.msg);
+    if (st.code != RD_OK && b.comm) rd_comm_abort(b.comm, (int)st.code);
+    rd_comm_free(b.comm);
+    return (int)st.code;
+}
