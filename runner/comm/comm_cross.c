@@ -34,7 +34,7 @@ struct rd_cross_job {
     rd_wire wire;
     int step, tag, n_req; /* step: levels up, then down */
     range at[RD_CROSS_LEVELS + 1];
-    MPI_Request *req;
+    MPI_Request *req, *own_req;
     unsigned char *give, *take;
     float *wide; /* a block of each member of a group; narrow types */
     const float **src;
@@ -188,7 +188,7 @@ done:
 void rd_cross_job_free(rd_cross_job *j)
 {
     if (!j) return;
-    free(j->req);
+    free(j->own_req);
     free(j->give);
     free(j->take);
     free(j->wide);
@@ -196,17 +196,23 @@ void rd_cross_job_free(rd_cross_job *j)
     free(j);
 }
 
+static int widest_level(const rd_cross *c)
+{
+    int widest = 2;
+    for (int l = 0; l < c->n_levels; l++)
+        if (c->radix[l] > widest) widest = c->radix[l];
+    return widest;
+}
+
 rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, rd_cross_job **out, rd_status *st)
 {
     rd_cross_job *j = calloc(1, sizeof *j);
-    int widest = 2;
+    const int widest = widest_level(c);
     *out = NULL;
-    for (int l = 0; l < c->n_levels; l++)
-        if (c->radix[l] > widest) widest = c->radix[l];
     if (j) {
         const size_t size = rd_wire_bytes(wire);
         *j = (rd_cross_job){.c = c, .wire = wire, .room = room};
-        j->req = malloc(2 * (size_t)widest * sizeof *j->req);
+        j->req = j->own_req = malloc(2 * (size_t)widest * sizeof *j->req);
         j->take = malloc((size_t)(room + widest) * size);
         j->src = calloc((size_t)widest, sizeof *j->src);
         if (wire != RD_WIRE_F32) {
@@ -225,7 +231,9 @@ rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, rd_cross_job *
 void rd_cross_free(rd_cross *c)
 {
     if (!c) return;
-    for (int w = 0; w < 3; w++) rd_cross_job_free(c->job[w]);
+    for (int w = 0; w < 3; w++)
+        for (int k = 0; k < RD_CROSS_DEEP; k++) rd_cross_job_free(c->job[w][k]);
+    free(c->request);
     free(c->all);
     free(c);
 }
@@ -246,10 +254,15 @@ rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st)
         stride *= radix;
         if (two > 1) two /= radix;
     }
-    RD_TRY(rd_cross_job_new(c, RD_CROSS_FLOATS, RD_WIRE_F32, &c->job[RD_WIRE_F32], st));
+    c->n_requests = 2 * widest_level(c);
+    c->request = malloc((size_t)(RD_CROSS_DEEP * c->n_requests) * sizeof *c->request);
     c->f64_piece = F64_ROOM / c->size < F64_LEAST ? F64_LEAST : F64_ROOM / c->size > F64_MOST ? F64_MOST : F64_ROOM / c->size;
     c->all = malloc((size_t)c->size * (size_t)c->f64_piece * sizeof *c->all);
-    if (!c->all) rd_fail(st, RD_EENV, "out of memory for sums between hosts");
+    if (!c->all || !c->request) {
+        rd_fail(st, RD_EENV, "out of memory for sums between hosts");
+        goto done;
+    }
+    for (int i = 0; i < RD_CROSS_DEEP * c->n_requests; i++) c->request[i] = MPI_REQUEST_NULL;
 done:
     if (st->code != RD_OK) {
         rd_cross_free(c);
@@ -258,17 +271,38 @@ done:
     return st->code;
 }
 
+/* Job k of this wire type, whose requests stand beside those of the others. */
+static rd_code take_job(rd_cross *c, rd_wire wire, int k, rd_cross_job **out, rd_status *st)
+{
+    if (!c->job[wire][k]) RD_TRY(rd_cross_job_new(c, RD_CROSS_CHUNK, wire, &c->job[wire][k], st));
+    *out = c->job[wire][k];
+    (*out)->req = c->request + k * c->n_requests;
+done:
+    return st->code;
+}
+
 rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_status *st)
 {
-    if (!c->job[wire]) RD_TRY(rd_cross_job_new(c, RD_CROSS_FLOATS, wire, &c->job[wire], st));
-    for (int64_t i = 0; i < n; i += RD_CROSS_FLOATS) {
-        rd_cross_job *j = c->job[wire];
-        bool done = false;
-        RD_TRY(rd_cross_start(j, x + i, n - i < RD_CROSS_FLOATS ? n - i : RD_CROSS_FLOATS, RD_CROSS_TAGS, st));
-        while (!done) {
-            RD_TRY(RD_MPI(MPI_Waitall(j->n_req, j->req, MPI_STATUSES_IGNORE), st));
-            RD_TRY(rd_cross_poll(j, &done, st));
+    const int64_t n_chunks = (n + RD_CROSS_CHUNK - 1) / RD_CROSS_CHUNK;
+    bool done[RD_CROSS_DEEP] = {false};
+    rd_cross_job *j = NULL;
+    for (int64_t begun = 0, retired = 0; retired < n_chunks;) {
+        for (; begun < n_chunks && begun - retired < RD_CROSS_DEEP; begun++) {
+            const int k = (int)(begun % RD_CROSS_DEEP);
+            const int64_t at = begun * RD_CROSS_CHUNK;
+            RD_TRY(take_job(c, wire, k, &j, st));
+            RD_TRY(rd_cross_start(j, x + at, n - at < RD_CROSS_CHUNK ? n - at : RD_CROSS_CHUNK, RD_CROSS_TAGS * (1 + k), st));
+            done[k] = false;
         }
+        for (int64_t i = retired; i < begun; i++) {
+            const int k = (int)(i % RD_CROSS_DEEP);
+            if (!done[k]) RD_TRY(rd_cross_poll(c->job[wire][k], &done[k], st));
+        }
+        const int64_t before = retired;
+        while (retired < begun && done[retired % RD_CROSS_DEEP]) retired++;
+        int which;
+        if (retired == before)
+            RD_TRY(RD_MPI(MPI_Waitany(RD_CROSS_DEEP * c->n_requests, c->request, &which, MPI_STATUS_IGNORE), st));
     }
 done:
     return st->code;

@@ -50,13 +50,20 @@ void rd_wire_widen(rd_wire w, const void *in, int64_t n, float *x);
 void rd_wire_round(rd_wire w, float *x, int64_t n); /* there and back */
 
 /* ---- sums between hosts (comm_cross.c) ---- */
-enum { RD_CROSS_FLOATS = 1 << 20, /* at a time, so that they stay in the last cache */ RD_CROSS_LEVELS = 12 };
+enum {
+    RD_CROSS_FLOATS = 1 << 20, /* at a time, so that they stay in the last cache */
+    RD_CROSS_CHUNK = 1 << 18,  /* of these, in one job */
+    RD_CROSS_DEEP = 6,         /* jobs at once: one phase of a job leaves a link idle while it turns round */
+    RD_CROSS_LEVELS = 12
+};
 typedef struct rd_cross_job rd_cross_job;
 typedef struct rd_cross { /* one rank of each host */
     MPI_Comm comm;        /* borrowed */
     int me, size, n_levels, radix[RD_CROSS_LEVELS], stride[RD_CROSS_LEVELS];
     int64_t sent;         /* bytes, by this rank, so far */
-    rd_cross_job *job[3]; /* owned; by wire type, made when first wanted */
+    rd_cross_job *job[3][RD_CROSS_DEEP]; /* owned; by wire type, made when first wanted */
+    MPI_Request *request; /* owned; [RD_CROSS_DEEP][n_requests], of the jobs above */
+    int n_requests;
     double *all;          /* owned; [size][f64_piece] */
     int f64_piece;
 } rd_cross;
