@@ -81,6 +81,26 @@ static void check_mpirun(exam *e)
     }
 }
 
+static bool one_in(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && strcmp(value, "1") == 0;
+}
+
+/* mpirun refuses to start as root unless it is told twice; the line that we use and print says it. */
+static void check_root(exam *e, char **args, int n_args)
+{
+    bool said = one_in("OMPI_ALLOW_RUN_AS_ROOT") && one_in("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+    if (geteuid() != 0) return;
+    for (int i = 0; i < n_args; i++) said = said || strcmp(args[i] + strspn(args[i], "-"), "allow-run-as-root") == 0;
+    if (said)
+        doc_add(&e->report, DOC_OK, "root", NULL, "you are root, and mpirun is told so");
+    else
+        doc_add(&e->report, DOC_WARN, "root",
+                "add --allow-run-as-root to your line, or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                "you are root: mpirun refuses to start a job without being told that this is meant");
+}
+
 static void check_slots(exam *e, int64_t n)
 {
     rd_strbuf list = {0};
@@ -355,6 +375,7 @@ rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st)
     }
     for (int i = 0; i < e.hosts.n; i++) e.peers[i].host = &e.hosts.at[i];
     check_mpirun(&e);
+    check_root(&e, args, n_args);
     check_slots(&e, doc_line_ranks(args, n_args));
     examine_hosts(&e);
     if (e.report.n[DOC_FAIL] == 0) run_job(&e);

@@ -46,14 +46,16 @@ finds() {
 
 # All is well; what it says, to people and to programs.
 examine "two hosts in order" 0 --logdir="$work/logs"
-finds '^0 .*node1 ' '^3 .*node2 ' '^ok *ssh ' '^ok *names .*2 hosts' '^ok *ports ' '^ok *allreduce ' "^ok *logdir .*$work" '^ok *clocks ' \
+finds '^0 .*node1 ' '^3 .*node2 ' '^ok *root ' '^ok *ssh ' '^ok *names .*2 hosts' '^ok *ports ' '^ok *allreduce ' "^ok *logdir .*$work" '^ok *clocks ' \
     "^ok *line .*-H node1:2,node2:2 .*btl_tcp_if_include $FAKECLUSTER_SUBNET" '^verdict: \(ok\|warning\) '
 
-# An interface of one host only, too few slots, a tiny /dev/shm.
+# An interface of one host only, too few slots, a tiny /dev/shm, root.
 on 1 ip link add eth9 type bridge && on 1 ip addr add 10.77.0.1/24 dev eth9 && on 1 ip link set eth9 up
 on 2 mount -o remount,size=8m /dev/shm
-examine "three faults" 3 --mpirun_args="-np 8 -mca btl_tcp_if_include eth9"
-finds 'FAILURE *interfaces *the interface eth9 of btl_tcp_if_include is missing on node2' 'FAILURE *slots *-np 8 asks for more than the 4 slots' \
+unset OMPI_ALLOW_RUN_AS_ROOT # and root does not say that it is meant
+examine "four faults" 3 --mpirun_args="-np 8 -mca btl_tcp_if_include eth9"
+export OMPI_ALLOW_RUN_AS_ROOT=1
+finds '^warning *root *you are root: mpirun refuses' 'do: .*--allow-run-as-root' 'FAILURE *interfaces *the interface eth9 of btl_tcp_if_include is missing on node2' 'FAILURE *slots *-np 8 asks for more than the 4 slots' \
     'FAILURE *shm */dev/shm of node2 has 8 MiB free' "do: .*btl_tcp_if_include $FAKECLUSTER_SUBNET"
 on 1 ip link del eth9
 on 2 mount -o remount,size=1g /dev/shm
