@@ -1,7 +1,7 @@
 #!/bin/sh
 # flow.sh -- sums in parts on 1 to 9 ranks of made-up hosts, with shared memory and without; with CASES=all every size and every number of
 # ranks. Run by tests/run, which sets BUILD and MPIRUN.
-# timeout: 300
+# timeout: 3600
 . "$(dirname "$0")/../support/toy.sh"
 prog=${BUILD:-build/release}/tests/mpi/flow
 unset OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_SIZE SLURM_NTASKS SLURM_PROCID
