@@ -63,7 +63,7 @@ for c in $CONFIGS; do
     fi
     n=$(sed -n 's/^model: .*, \([0-9,]*\) parameters.*/\1/p' "$work/out" | tr -d ,)
     mb=$(sed -n 's/.*peak memory of rank 0 \([0-9,]*\) MB.*/\1/p' "$work/out" | tail -n 1)
-    s=$(sed -n 's/.* \([0-9.]*\) s\/step$/\1/p' "$work/out" | tail -n 1)
+    s=$(sed -n 's/.* \([0-9.]*\) s\/step.*/\1/p' "$work/out" | tail -n 1)
     printf '%-24s %13s %13s %12s %10s\n' "$c" "$n" "$(want "$c")" "${mb:--}" "$s"
     [ "$n" = "$(want "$c")" ] && grep -q "^done: step $STEPS" "$work/out" || failed=1
 done
