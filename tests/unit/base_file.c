@@ -289,7 +289,8 @@ static void test_abandoned(void **state)
             if (rd_tmpfile_open(&f, at("a"), &st) != RD_OK || rd_tmpfile_write(&f, "half", 4, &st) != RD_OK ||
                 pthread_create(&thread, NULL, write_for_ever, busy) != 0)
                 _exit(2);
-            usleep(2000 + 500 * (unsigned)i);
+            while (access(busy, F_OK) != 0) usleep(100); /* it has begun */
+            usleep(500 * (unsigned)i);
             rd_tmpfile_abandon();
             usleep(20000); /* the thread may still be at it, and comes to its wait */
             _exit(7);
