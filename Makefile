@@ -1,6 +1,6 @@
 # run_dist -- one Makefile, one folder per build: build/<variant>/. `make help` lists the verbs, README the variables.
 VERSION := 0.1.0
-VARIANT ?= release
+VARIANT ?= $(if $(CUDA),$(if $(filter 1,$(CUDA)),cuda,emulated),release)
 BUILD   := build/$(VARIANT)
 CC      := mpicc
 OPT     ?= -O3
@@ -9,6 +9,8 @@ OPENMP  ?= -fopenmp
 PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= all
+# CUDA=1: with a GPU backend. CUDA=emulated: its kernels as host code, for the tests.
+CUDA    ?=
 PKGS    := jansson libarchive libturbojpeg
 # oneDNN has no .pc file. For one of your own: make DNNL_CFLAGS=-I/opt/dnnl/include DNNL_LIBS='-L/opt/dnnl/lib -Wl,-rpath,/opt/dnnl/lib -ldnnl'
 DNNL_CFLAGS ?=
@@ -28,7 +30,7 @@ ifneq ($(NEED),)
   lacks = $(shell pkg-config --exists $(1) || echo $(1))
   $(foreach p,$(PKGS),$(if $(call lacks,$(p)),$(error the library $(p) is not installed; \
     $(call hint,$(subst turbojpeg,turbojpeg0,lib$(patsubst lib%,%,$(p)))-dev))))
-  ifneq ($(filter test test-all asan% programs fuzz%,$(NEED)),)
+  ifneq ($(filter test test-all asan% programs gpu-% fuzz%,$(NEED)),)
     $(if $(call lacks,cmocka),$(error the library cmocka is not installed; $(call hint,libcmocka-dev)))
   endif
   PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
@@ -44,21 +46,39 @@ CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-point
 LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%)
 LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) -lm -lpthread
 
-SRC   := $(filter-out runner/main.c,$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
-OBJ   := $(SRC:%=$(BUILD)/%.o)
+SRC   := $(filter-out runner/main.c $(if $(filter 1,$(CUDA)),,runner/engine/cuda/%),$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
+# Device kernels: compiled by nvcc, or (emulated) by g++ with tests/support/emulated/kernel_emulated.h in front.
+KERNELS := $(filter-out $(if $(filter 1,$(CUDA)),,runner/engine/cuda/%),$(if $(CUDA),$(wildcard runner/*/*.cu runner/*/*/*.cu)))
+EMULATED := $(if $(filter emulated,$(CUDA)),$(wildcard tests/support/emulated/*.cc))
+OBJ   := $(patsubst %,$(BUILD)/%.o,$(SRC) $(KERNELS) $(EMULATED))
 LIB   := $(BUILD)/librd.a
 PROG  := $(BUILD)/run_dist
 # In front of $(LIB) in every program.
 EXTRA := $(if $(findstring address,$(SAN)),$(BUILD)/tests/support/asan/mpi_leaks.c.o)
 # A test is one .c file with cmocka, or one shell script. Files of tests/support and tests/bench with a main are programs, those
 # without are shared by all tests.
-UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c tests/ops/*.c tests/golden/*.c tests/fault/*.c))
+UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c tests/ops/*.c tests/golden/*.c tests/fault/*.c $(if $(CUDA),tests/gpu/*.c)))
 MPI   := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/*.c))
 FUZZ  := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/fuzz/replay.c,$(wildcard tests/fuzz/*.c)))
 MAINS := $(shell grep -l '^int main' tests/support/*.c tests/bench/*.c 2>/dev/null)
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(MAINS))
 SHARED := $(patsubst %.c,$(BUILD)/%.c.o,$(filter-out $(MAINS),$(wildcard tests/support/*.c)))
-SHELLS := $(wildcard tests/unit/*.sh tests/golden/*.sh tests/mpi/*.sh tests/fault/*.sh)
+SHELLS := $(wildcard tests/unit/*.sh tests/golden/*.sh tests/mpi/*.sh tests/fault/*.sh $(if $(CUDA),tests/gpu/*.sh))
+
+ifneq ($(CUDA),)
+  CPPFLAGS += -DRD_CUDA
+  LDLIBS   += -lstdc++
+endif
+ifeq ($(CUDA),1)
+  NVCC      ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+  $(if $(NVCC),,$(error nvcc is not installed; CUDA=1 needs the CUDA Toolkit (NVCC=/path/to/nvcc says where)))
+  CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+  SM        ?= 80 90
+  CPPFLAGS  += -isystem $(CUDA_HOME)/include
+  LDLIBS    += $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a $(CUDA_HOME)/lib/libcudart_static.a)) -ldl -lrt
+  NVFLAGS   += -std=c++17 -O3 --threads 2 $(foreach s,$(SM),-gencode arch=compute_$s,code=sm_$s) -gencode arch=compute_$(lastword $(SM)),code=compute_$(lastword $(SM)) \
+               -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-fopenmp-simd
+endif
 
 # make V=1 shows whole commands.
 say = $(if $(V),,@printf '%-4s %s\n' $(1) $(2) && )
@@ -101,6 +121,20 @@ $(patsubst %,$(BUILD)/%.o,$(shell grep -l RD_COMMIT $(SRC) runner/main.c 2>/dev/
 $(BUILD)/%.c.o: %.c $(BUILD)/flags | $(GEN) $(BUILD)/gen/dnnl.ok
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+ifeq ($(CUDA),1)
+$(BUILD)/%.cu.o: %.cu $(BUILD)/flags | $(GEN)
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)$(NVCC) $(NVFLAGS) $(filter -D% -I%,$(CPPFLAGS)) -MMD -MP -MF $@.d -c $< -o $@
+else
+CXX_EMULATED = g++ $(CPPFLAGS) -Itests/support/emulated -std=c++17 -g $(OPT) $(ARCH) -fopenmp -Wall -Wextra -Werror -Wno-unknown-pragmas \
+               $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer)
+$(BUILD)/%.cu.o: %.cu $(BUILD)/flags | $(GEN)
+	@mkdir -p $(@D)
+	$(call say,EMU,$<)$(CXX_EMULATED) -include kernel_emulated.h -MMD -MP -x c++ -c $< -o $@
+$(BUILD)/%.cc.o: %.cc $(BUILD)/flags | $(GEN)
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)$(CXX_EMULATED) -MMD -MP -c $< -o $@
+endif
 $(LIB): $(OBJ)
 	@rm -f $@
 	$(call say,AR,$@)ar rcs $@ $(OBJ)
@@ -121,7 +155,7 @@ demo: ## installs what is missing, builds, trains spelling to sound with 2 ranks
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@PROG=$(PROG) configs/demo.sh
 
-# What a suite runs: make test SUITE=unit (cmocka and fuzz corpora), mpi (programs under mpirun), cli, or all of these. hosts takes
+# What a suite runs: make test SUITE=unit (cmocka and fuzz corpora), mpi (programs under mpirun), cli, gpu, or all of these. hosts takes
 # minutes of waiting and is for CI and test-all; ranks is what the sanitizers see but in test-all: nothing that mostly waits, computes
 # golden networks, or ends processes.
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/golden/%,$(SHELLS))
@@ -131,7 +165,8 @@ LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals 
 TESTS_hosts := $(HOSTS)
 TESTS_mpi  := $(filter-out $(HOSTS),$(filter tests/mpi/% tests/fault/%,$(SHELLS)))
 TESTS_cli  := $(if $(wildcard tests/cli/*/cmd),tests/cli/run)
-TESTS_all  := $(TESTS_unit) $(TESTS_cli) $(TESTS_mpi)
+TESTS_gpu  := $(filter tests/gpu/%,$(SHELLS))
+TESTS_all  := $(TESTS_unit) $(TESTS_cli) $(TESTS_mpi) $(TESTS_gpu)
 TESTS_ranks := $(filter-out $(LONG),$(TESTS_all))
 TESTS_whole := $(TESTS_all) $(filter-out $(patsubst %,tests/mpi/%.sh,cluster cluster_train slurm),$(HOSTS))
 programs: $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS)
@@ -142,6 +177,7 @@ test-all: ## every test in full length: with sanitizers, several hosts, Slurm, w
 	@$(MAKE) --no-print-directory headers lint
 	@$(MAKE) --no-print-directory asan SUITE=whole
 	@$(MAKE) --no-print-directory test SUITE=hosts
+	@$(MAKE) --no-print-directory gpu-test
 	@$(MAKE) --no-print-directory test
 ASAN := VARIANT=asan SAN=address,undefined OPT=-O1
 asan: ## tests under AddressSanitizer and UBSan; SUITE=whole: the long ones too
@@ -150,6 +186,24 @@ asan-programs:
 	@$(MAKE) --no-print-directory $(ASAN) programs
 bench: $(PROG) $(TOOLS) ## speed: shares of the machine's own peak, scaling, PyTorch doing the same where it is installed
 	@BUILD=$(BUILD) PROG=$(PROG) tests/bench/run
+# Of CUDA=1, or of a build that is asked for, as by VARIANT. The bundle is for other machines: not for this one's processor alone.
+gpu-programs: $(PROG) $(filter $(BUILD)/tests/gpu/% $(BUILD)/tests/ops/% $(BUILD)/tests/golden/% $(BUILD)/tests/unit/optim_step,$(UNIT)) \
+    $(patsubst %,$(BUILD)/tests/support/%,make_toy npz_same)
+ifeq ($(CUDA),)
+gpu-test: ## the GPU backend's tests: without a GPU, its kernels as host code (build/emulated); with one: make CUDA=1 gpu-test
+	@$(MAKE) --no-print-directory CUDA=emulated OPT=-O2 $@
+gpu-check: ## on a machine with a GPU: ops, tests, loss curves, speed, sanitizers, and a report, in eight minutes
+	@$(MAKE) --no-print-directory CUDA=1 $@
+gpu-bundle: ## all that such a machine needs for that, in one folder to copy: build/gpu-bundle
+	@$(MAKE) --no-print-directory CUDA=1 VARIANT=cuda-v3 ARCH=-march=x86-64-v3 $@
+else
+gpu-test: gpu-programs
+	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(filter tests/gpu/%,$(SHELLS)) $(BUILD)/tests/gpu/ops
+gpu-check: gpu-programs
+	@BUILD=$(BUILD) tests/gpu/check $(CHECK)
+gpu-bundle: gpu-programs
+	@BUILD=$(BUILD) tests/gpu/bundle
+endif
 # make fuzz FUZZER=npz SECONDS=600 needs clang. Inputs that crash are left in build/fuzz/.
 fuzz: ## libFuzzer on one reader: make fuzz FUZZER=npz SECONDS=60
 	@OMPI_CC=clang CFLAGS='-Wno-unknown-warning-option -Wno-pass-failed' $(MAKE) --no-print-directory VARIANT=fuzz \
@@ -196,7 +250,7 @@ distclean: ## remove all build folders
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: all demo programs test test-all asan asan-programs bench fuzz headers lint tidy format schema install uninstall deps deps-names clean distclean help FORCE
+.PHONY: all demo programs test test-all asan asan-programs bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers lint tidy format schema install uninstall deps deps-names clean distclean help FORCE
 .PRECIOUS: $(BUILD)/%.c.o
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -16,9 +16,18 @@ typedef struct rd_mark {
 
 /* The caller owns *out. chunk_bytes: the smallest piece asked from the system. */
 rd_code rd_arena_new(size_t chunk_bytes, rd_arena **out, rd_status *st);
+/* Memory of a kind that this process cannot touch itself (a device's): get returns it 256-byte aligned, NULL after a failure
+ * that it has written into st; zero fills it in the order of the device's other work. Borrowed, outlives the arena. */
+typedef struct rd_arena_source {
+    void *ctx;
+    void *(*get)(void *ctx, size_t bytes, rd_status *st);
+    void (*put)(void *ctx, void *p);
+    rd_code (*zero)(void *ctx, void *p, size_t bytes, rd_status *st);
+} rd_arena_source;
+rd_code rd_arena_new_from(const rd_arena_source *source, size_t chunk_bytes, rd_arena **out, rd_status *st);
 void rd_arena_free(rd_arena *a); /* NULL is fine */
 
-/* 64-byte aligned, contents undefined; at least 64 readable and writable slack bytes follow (kernels may touch whole
+/* 64-byte aligned (256 from a source), contents undefined; at least 64 readable and writable slack bytes follow (kernels may touch whole
  * vectors). Out of memory: RD_EENV with the number of bytes asked for and in use. */
 rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st);  /* out: address of any object pointer */
 rd_code rd_arena_zero(rd_arena *a, size_t bytes, void *out, rd_status *st); /* the same, filled with zero bytes */

@@ -8,6 +8,7 @@
 #define RD_BACKEND_H
 
 #include "rd/arena.h"
+#include "rd/gpu.h"
 #include "rd/params.h"
 
 RD_C_BEGIN
@@ -23,6 +24,11 @@ enum { RD_SLACK_ROWS = 8 };
  * at float32 speed). The caller owns *out. Sets the process' number of OpenMP threads: one backend at a time is at
  * work. */
 rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_status *st);
+#ifdef RD_CUDA
+/* A backend whose ops run on g (borrowed, outlives *out), for tapes: the functions of this header take device pointers with it,
+ * but for rd_packed, which the ops on a GPU do not use. Host code that computes, decoding say, takes a backend of its own. */
+rd_code rd_backend_gpu_new(rd_gpu *g, int n_threads, rd_backend **out, rd_status *st);
+#endif
 void rd_backend_free(rd_backend *b); /* NULL is fine. Frees all packed copies: before or after their rd_params */
 /* Borrowed until the backend is freed. */
 const char *rd_backend_describe(const rd_backend *b); /* "cpu, oneDNN 2.6.3, AVX2, 1 thread, float32" */

@@ -81,7 +81,7 @@ typedef struct rd_optim_config {
     double opt_momentum, adam_beta1, adam_beta2, adam_epsilon, adagrad_init, adadelta_rho, adadelta_epsilon;
     double rmsprop_decay, rmsprop_momentum, rmsprop_epsilon, lars_eta, lars_epsilon;
     double max_grad_norm, lars_nu, loss_scale, weight_decay;
-    bool has_max_grad_norm, has_lars_nu;
+    bool has_max_grad_norm, has_lars_nu, has_loss_scale;
     bool weight_decay_all; /* decays RD_PARAM_NO_DECAY too */
 } rd_optim_config;
 extern const rd_option_group rd_group_optim;
@@ -98,6 +98,7 @@ typedef struct rd_update {      /* one call of an optimizer: elements [lo, hi) o
     int64_t lo, hi;
     int64_t row;                /* > 0: [lo, hi) is whole rows of this many elements; the caller left out those without a gradient */
 } rd_update;
+typedef struct rd_optim_sweep rd_optim_sweep; /* runner/optim/optim_gpu.h */
 typedef struct rd_optimizer_def {
     const char *name, *about;
     int n_slots;
@@ -107,12 +108,22 @@ typedef struct rd_optimizer_def {
     bool trust_ratio;           /* g comes times LARS' ratio r = lars_eta |w| / (|g| + weight_decay |w| + lars_epsilon), of each
                                    parameter without RD_PARAM_NO_DECAY; r = 1 where a norm is zero */
     void (*update)(const rd_update *u); /* vectorisable loop; the arithmetic is the same for every way of cutting [lo, hi) */
+    rd_code (*cuda)(rd_gpu *g, const rd_optim_sweep *s, rd_status *st); /* queues the same for all parameters; x.cu. NULL: no GPU */
 } rd_optimizer_def;
+/* For x.c of an optimizer. */
+#ifdef RD_CUDA
+#define RD_CUDA_DECLARE_UPDATE(name) rd_code rd_cuda_update_##name(rd_gpu *g, const rd_optim_sweep *s, rd_status *st);
+#define RD_CUDA_UPDATE(name) .cuda = rd_cuda_update_##name,
+#else
+#define RD_CUDA_DECLARE_UPDATE(name)
+#define RD_CUDA_UPDATE(name)
+#endif
 const rd_optimizer_def *rd_optimizer_find(const char *name); /* without regard to case; NULL: unknown */
 const rd_optimizer_def *const *rd_optimizer_defs(int *n);
 
 typedef struct rd_optim rd_optim;
-/* Makes the slots in `p` (sealed). Both borrowed. n_threads: of own loops. */
+/* Makes the slots in `p` (sealed). Both borrowed. n_threads: of own loops. Where p has a GPU (rd_params_use_gpu, before) the update
+ * is done there; results agree with the host's to the rounding of float32. */
 rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out, rd_status *st);
 void rd_optim_free(rd_optim *o);
 const rd_optimizer_def *rd_optim_def(const rd_optim *o);

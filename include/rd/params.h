@@ -5,6 +5,7 @@
 #define RD_PARAMS_H
 
 #include "rd/arena.h"
+#include "rd/gpu.h"
 #include <stdint.h>
 
 RD_C_BEGIN
@@ -85,6 +86,26 @@ float *rd_params_values(const rd_params *p);
 float *rd_params_grads(const rd_params *p);
 float *rd_params_slot(const rd_params *p, int k);
 int rd_params_n_slots(const rd_params *p);
+/* ---- on a GPU ---- */
+/* Values, gradients and slots exist twice, in the GPU's memory and in the host's; each array is copied when the side that asks
+ * for it lacks what the other wrote last. The functions above give the host's side (and wait for the GPU where they copy), those
+ * below the GPU's. Whoever writes says so: rd_params_touch (values), rd_params_touch_slots, rd_params_touch_grads after writes by
+ * the host, rd_params_device_changed* after work that was queued on the GPU. g is borrowed and outlives p. After rd_params_seal. */
+rd_code rd_params_use_gpu(rd_params *p, rd_gpu *g, rd_status *st);
+#ifdef RD_CUDA
+rd_gpu *rd_params_gpu(const rd_params *p); /* NULL: there is the host's side alone */
+#else
+#define rd_params_gpu(p) ((void)(p), (rd_gpu *)NULL)
+#endif
+/* Without a GPU the host's arrays. */
+float *rd_params_device_values(const rd_params *p);
+float *rd_params_device_grads(const rd_params *p);
+float *rd_params_device_slot(const rd_params *p, int k);
+void rd_params_touch_slots(rd_params *p);
+void rd_params_touch_grads(rd_params *p);
+void rd_params_device_changed(rd_params *p); /* values and slots, after an update; counts as rd_params_touch */
+void rd_params_device_changed_grads(rd_params *p);
+
 /* Grows by one whenever values change; packed copies compare it. Call rd_params_touch after each write to values. */
 uint64_t rd_params_version(const rd_params *p);
 void rd_params_touch(rd_params *p);

@@ -39,6 +39,7 @@ typedef struct rd_op {
     const char *name, *about;
     rd_code (*infer)(rd_call *c, rd_status *st); /* checks shapes, sets rows and cols of out[] */
     rd_kernel cpu;
+    rd_kernel cuda; /* the same on a GPU: device pointers in in[] and out[], memory from device, device_kept */
     bool marks_rows; /* backward says with rd_tape_touched which rows of an embedding got a gradient */
     bool own_grads; /* backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g afterwards */
 } rd_op;
@@ -52,6 +53,7 @@ struct rd_call {
     rd_arena *step;    /* outputs */
     rd_arena *scratch; /* rewound after the call */
     rd_arena *kept;    /* for what backward alone needs: the step's arena, or scratch when no backward follows */
+    rd_arena *device_scratch, *device_kept; /* the same of the memory that v and g lie in: on a CPU, the arenas above */
     const rd_params *params;
     float seed;       /* gradient that the loss will get: see rd_tape_set_seed */
     const void *attr; /* copied into the step arena; pointers inside it must live as long as the step */
@@ -71,6 +73,9 @@ rd_code rd_call_grad(rd_call *c, int i, float **g, bool *add, rd_status *st);
  * has not been passed to another input. False: nothing was done. The caller may have changed out[0]->g before, and may
  * until it returns. */
 bool rd_call_pass_grad(rd_call *c, int i);
+/* In backward: the gradient of out[0] where that is the very loss rd_tape_backward started at, else NAN; known without a wait for
+ * a GPU. */
+float rd_call_loss_seed(const rd_call *c);
 /* Elements behind v and g: with the slack rows, or of the layout. */
 int64_t rd_var_elements(const rd_var *x);
 
@@ -91,7 +96,7 @@ rd_code rd_tape_check(rd_tape *t, rd_status *st); /* copies the sticky status in
 /* The leaf of a parameter, one per step: value and gradient lie in the parameter arenas (no slack rows: it cannot be
  * what rd_op_linear multiplies from the left). NULL param gives NULL. */
 rd_var *rd_tape_param(rd_tape *t, rd_param *p);
-/* No gradient. v is borrowed until the reset and has RD_SLACK_ROWS readable rows behind it. */
+/* No gradient. v is of the host, borrowed until the reset and has RD_SLACK_ROWS readable rows behind it. */
 rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols);
 /* Runs op. attr is copied. Returns out[0] (and fills out when not NULL); NULL after a failure. RD_EBUG: more than
  * RD_MAX_IN inputs or RD_MAX_OUT outputs. */
@@ -112,6 +117,23 @@ void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx);
 /* Adds a hook, at most four: called before and after (ends) each op's forward or backward kernel. Kernels do not nest. */
 typedef void rd_op_hook(void *ctx, const rd_op *op, bool backward, bool ends);
 void rd_tape_on_op(rd_tape *t, rd_op_hook *hook, void *ctx);
+
+/* Values (or gradients) of x to the host: rows * cols elements, of an image n h w c in its variable's order. Waits for a GPU. */
+rd_code rd_tape_read(rd_tape *t, const rd_var *x, bool gradient, float *out, rd_status *st);
+/* A host array of this call where the op's kernels can read it, in `a` (device_scratch or device_kept); on a CPU the array itself.
+ * *out: address of any object pointer. */
+rd_code rd_call_lend(rd_call *c, rd_arena *a, const void *host, size_t bytes, void *out, rd_status *st);
+
+/* For x.c of an op whose kernels are in x.cu. */
+#ifdef RD_CUDA
+#define RD_CUDA_KERNEL(name) rd_cuda_##name##_forward, rd_cuda_##name##_backward
+#define RD_CUDA_DECLARE(name) \
+    rd_code rd_cuda_##name##_forward(rd_call *c, rd_status *st); \
+    rd_code rd_cuda_##name##_backward(rd_call *c, rd_status *st);
+#else
+#define RD_CUDA_KERNEL(name) NULL, NULL
+#define RD_CUDA_DECLARE(name)
+#endif
 
 RD_C_END
 #endif

@@ -11,24 +11,38 @@ typedef struct chunk {
 
 struct rd_arena {
     chunk *first, *cur;
-    size_t chunk_bytes, used, peak;
+    size_t chunk_bytes, used, peak, align;
+    const rd_arena_source *source; /* NULL: the process' own memory */
 };
 
-enum { ALIGN = 64, SLACK = 64 };
+enum { ALIGN = 64, SOURCE_ALIGN = 256, SLACK = 64 };
 
 rd_code rd_arena_new(size_t chunk_bytes, rd_arena **out, rd_status *st)
 {
     *out = calloc(1, sizeof **out);
     if (!*out) return rd_fail(st, RD_EENV, "out of memory for an arena");
     (*out)->chunk_bytes = chunk_bytes < 4096 ? 4096 : chunk_bytes;
+    (*out)->align = ALIGN;
     return RD_OK;
 }
 
-static void free_chunks(chunk *c)
+rd_code rd_arena_new_from(const rd_arena_source *source, size_t chunk_bytes, rd_arena **out, rd_status *st)
+{
+    if (rd_arena_new(chunk_bytes, out, st) == RD_OK) {
+        (*out)->source = source;
+        (*out)->align = SOURCE_ALIGN;
+    }
+    return st->code;
+}
+
+static void free_chunks(const rd_arena *a, chunk *c)
 {
     while (c) {
         chunk *next = c->next;
-        free(c->mem);
+        if (a->source)
+            a->source->put(a->source->ctx, c->mem);
+        else
+            free(c->mem);
         free(c);
         c = next;
     }
@@ -37,16 +51,16 @@ static void free_chunks(chunk *c)
 void rd_arena_free(rd_arena *a)
 {
     if (!a) return;
-    free_chunks(a->first);
+    free_chunks(a, a->first);
     free(a);
 }
 
-static chunk *new_chunk(size_t cap)
+static chunk *new_chunk(const rd_arena *a, size_t cap, rd_status *st)
 {
     chunk *c = calloc(1, sizeof *c);
     if (!c) return NULL;
-    c->cap = (cap + ALIGN - 1) / ALIGN * ALIGN;
-    c->mem = aligned_alloc(ALIGN, c->cap);
+    c->cap = (cap + a->align - 1) / a->align * a->align;
+    c->mem = a->source ? a->source->get(a->source->ctx, c->cap, st) : aligned_alloc(ALIGN, c->cap);
     if (!c->mem) {
         free(c);
         return NULL;
@@ -59,11 +73,11 @@ rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st)
     void *null = NULL;
     memcpy(out, &null, sizeof null);
     if (bytes > SIZE_MAX / 2) return rd_fail(st, RD_EENV, "an array of %zu bytes does not fit in memory", bytes);
-    const size_t need = (bytes + SLACK + ALIGN - 1) / ALIGN * ALIGN;
+    const size_t need = (bytes + SLACK + a->align - 1) / a->align * a->align;
     while (!a->cur || a->cur->cap - a->cur->used < need) {
         chunk *next = a->cur ? a->cur->next : a->first;
         if (!next || next->cap < need) { /* a new chunk goes between cur and next */
-            chunk *c = new_chunk(need > a->chunk_bytes ? need : a->chunk_bytes);
+            chunk *c = new_chunk(a, need > a->chunk_bytes ? need : a->chunk_bytes, st);
             if (!c)
                 return rd_fail(st, RD_EENV,
                                "out of memory: %zu bytes asked for with %zu in use; make batch_size smaller", bytes,
@@ -93,6 +107,7 @@ rd_code rd_arena_zero(rd_arena *a, size_t bytes, void *out, rd_status *st)
     if (rd_arena_get(a, bytes, out, st) != RD_OK) return st->code;
     void *p;
     memcpy(&p, out, sizeof p);
+    if (a->source) return a->source->zero(a->source->ctx, p, bytes, st);
     memset(p, 0, bytes);
     return RD_OK;
 }
@@ -119,8 +134,9 @@ void rd_arena_reset(rd_arena *a)
 {
     if (a->first &&
         a->first->next) { /* the last step needed several chunks: one as large as the peak serves the next */
-        free_chunks(a->first);
-        a->first = new_chunk(a->peak + a->chunk_bytes); /* NULL: the next get tries again and reports */
+        rd_status own = {0};
+        free_chunks(a, a->first);
+        a->first = new_chunk(a, a->peak + a->chunk_bytes, &own); /* NULL: the next get tries again and reports */
     }
     if (a->first) a->first->used = 0;
     a->cur = a->first;

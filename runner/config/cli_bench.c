@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 typedef struct bench_flag {
     const char *name;
@@ -32,7 +33,8 @@ static const char own_sums[] = "how gradients are summed is the program's own ch
 static const char by_mpirun[] = "ranks and hosts are given to mpirun or srun (mpirun -np 4 ...)";
 static const char no_eval[] = "evaluation has modes of its own: --mode=eval and --mode=train_eval";
 static const char no_colours[] = "images are cropped and flipped (key augmentation), their colours never changed";
-static const char bf16_range[] = "mixed is bfloat16 here, which has the range of float32: there is nothing to adjust";
+static const char bf16_range[] =
+    "mixed is bfloat16 here, which has the range of float32; where a GPU has float16 alone the scale adjusts itself";
 static const char schedule_keys[] =
     "the learning rate has keys: --set learning_rate=..., use_decay, lr_policy (--help)";
 
@@ -59,6 +61,8 @@ static const bench_flag table[] = {
     KEY("display_every", I, "bench_display", "N", "steps between lines"),
     KEY("print_training_accuracy", B, "bench_accuracy", NULL, "adds top-1 and top-5 to the lines"),
     KEY("forward_only", B, "bench_forward_only", NULL, "no backward pass and no update"),
+    KEY("device", T, "device", "cpu|gpu", "where ranks compute; left out: on GPUs if there are any"),
+    KEY("cuda", B, "device", NULL, "Horovod: the same; --no-cuda is the processor"),
     KEY("use_fp16", B, "dtype", NULL, "mixed precision; 16 bits are bfloat16 here"),
     KEY("fp16_loss_scale", R, "loss_scale", "X", "the loss times this before the gradients"),
     KEY("data_dir", T, "data_dir", "DIR", "real data in place of synthetic"),
@@ -86,8 +90,7 @@ static const bench_flag table[] = {
          "horovod|replicated|distributed_replicated|parameter_server|distributed_all_reduce|collective_all_reduce",
          "every rank holds all variables, and gradients are summed over all ranks in each step"),
     ONLY_SHOWN("num_gpus", I, "0|1", "a rank is one device; several are several ranks (mpirun -np 4 ...)"),
-    ONLY_SHOWN("device", T, "cpu|CPU", "this program computes on the processor; --device=cpu, or nothing, says so"),
-    NONE_SHOWN("horovod_device", T, "gradients lie in main memory and are summed there"),
+    NONE_SHOWN("horovod_device", T, "gradients are summed where they are: between GPUs by NCCL, else in main memory"),
     NONE_SHOWN("local_parameter_device", T, "variables lie where the rank computes"),
     NONE_SHOWN("data_format", T, "the layout of images is the program's own choice; it is blocked by channels"),
     ONLY_SHOWN("distortions", B, "false", no_colours),
@@ -107,7 +110,6 @@ static const bench_flag table[] = {
     ONLY("cross_replica_sync", B, "true", "all ranks take every step together"),
     ONLY_SHOWN("fp16_allreduce", B, "false", "gradients are summed in float32"),
     ONLY("use_adasum", B, "false", "gradients are averaged"),
-    ONLY_SHOWN("cuda", B, "false", "this program computes on the processor; --nocuda, or nothing, says so"),
     ONLY_SHOWN("eval", B, "false", no_eval),
     ONLY("eval_during_training_every_n_steps", I, "", no_eval),
     ONLY("eval_during_training_every_n_epochs", R, "", no_eval),
@@ -344,6 +346,10 @@ static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f,
     *done = true;
     if (!strcmp(f->name, "use_fp16"))
         return put(c, f, value, "dtype", json_string(!strcmp(value, "true") ? "mixed" : "float32"), said, st);
+    if (!strcmp(f->name, "device") && (!strcasecmp(value, "gpu") || !strcasecmp(value, "cpu")))
+        return put(c, f, value, "device", json_string(!strcasecmp(value, "gpu") ? "cuda" : "cpu"), said, st);
+    if (!strcmp(f->name, "cuda"))
+        return put(c, f, value, "device", json_string(!strcmp(value, "true") ? "cuda" : "cpu"), said, st);
     if (!strcmp(f->name, "optimizer") && !strcmp(value, "momentum"))
         return put(c, f, value, "optimizer", json_string("nesterov"), said, st);
     if (!strcmp(f->name, "batch_size") && strtoll(value, NULL, 10) == 0) {
@@ -392,7 +398,8 @@ static rd_code check_pairs(const rd_cli *c, rd_status *st)
                                            {"num_batches", "num_iters"},
                                            {"num_epochs", "num_iters"},
                                            {"display_every", "num_batches_per_iter"},
-                                           {"init_learning_rate", "piecewise_learning_rate_schedule"}};
+                                           {"init_learning_rate", "piecewise_learning_rate_schedule"},
+                                           {"device", "cuda"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (rd_cli_bench_value(c, pairs[i][0]) && rd_cli_bench_value(c, pairs[i][1]))
             return rd_fail(st, RD_EUSAGE, "--%s and --%s say the same thing twice; leave one of them out", pairs[i][0],

@@ -192,27 +192,42 @@ void doc_check_space(doc_report *r, const json_t *hosts)
 
 /* ---- devices ---- */
 
+/* Has the program, whose --version is in the facts, a backend for them? */
+static bool uses_gpus(const json_t *host)
+{
+    const char *backends = strstr(doc_text(host, "versions"), "backends: ");
+    return backends && strstr(backends, "cuda");
+}
+
 void doc_check_gpus(doc_report *r, const json_t *hosts)
 {
     size_t i, n = 0;
     json_t *h;
     rd_strbuf list = {0};
+    const bool used = uses_gpus(json_array_get(hosts, 0));
     json_array_foreach(hosts, i, h)
     {
+        const json_t *gpus = json_object_get(h, "gpus");
+        const size_t here = json_array_size(gpus);
         size_t k;
         json_t *g;
-        json_array_foreach(json_object_get(h, "gpus"), k, g)
+        json_array_foreach(gpus, k, g)
         {
             n++;
             rd_strbuf_printf(&list, "; %s: %s, %s, %.0f MiB", doc_text(h, "listed"), doc_text(g, "name"),
                              doc_text(g, "uuid"), doc_number(g, "memory") / mib);
         }
+        if (used && here > 0 && (size_t)ranks_of(h) > here)
+            doc_add(r, DOC_WARN, "gpus", "fewer ranks a host; allow_shared_gpu lets ranks share, device cpu does without",
+                    "%d ranks of %s have %zu GPU%s: a training refuses that", ranks_of(h), doc_text(h, "listed"), here,
+                    here == 1 ? "" : "s");
     }
     if (n > 0)
-        doc_add(r, DOC_OK, "gpus", NULL, "%zu GPU%s, not used: this program computes on processors%.1500s", n,
-                n == 1 ? "" : "s", rd_strbuf_str(&list));
+        doc_add(r, DOC_OK, "gpus", NULL, "%zu GPU%s, %s%.1500s", n, n == 1 ? "" : "s",
+                used ? "each of a rank's own, by its number on the host" : "not used: this program computes on processors",
+                rd_strbuf_str(&list));
     else
-        doc_add(r, DOC_OK, "gpus", NULL, "none; this program computes on processors");
+        doc_add(r, DOC_OK, "gpus", NULL, "none; %s", used ? "ranks compute on processors" : "this program computes on processors");
     rd_strbuf_release(&list);
 }
 

@@ -124,6 +124,21 @@ done:
     return st->code;
 }
 
+#ifdef RD_CUDA
+rd_code rd_backend_gpu_new(rd_gpu *g, int n_threads, rd_backend **out, rd_status *st)
+{
+    if (rd_backend_cpu_new(n_threads, false, out, st) != RD_OK) return st->code;
+    (*out)->gpu = g;
+    snprintf((*out)->text, sizeof (*out)->text, "%s", rd_gpu_describe(g));
+    return RD_OK;
+}
+
+rd_gpu *(rd_backend_gpu)(const rd_backend *b)
+{
+    return b->gpu;
+}
+#endif
+
 static void product_free(product *p)
 {
     if (p->src) dnnl_memory_destroy(p->src);
@@ -517,6 +532,7 @@ done:
 rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
                 int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
 {
+    if (rd_backend_gpu(b)) return rd_gpu_gemm(rd_backend_gpu(b), ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, st);
     if (m <= 0 || n <= 0) return RD_OK;
     if (k <= 0) {
         for (int64_t i = 0; i < m; i++)

@@ -32,6 +32,7 @@ struct rd_backend {
     gemm_prim *gp;     /* bfloat16 products of rd_gemm, by shape */
     int n_gp, cap_gp;
     rd_convs *convs; /* owned; made by the first convolution */
+    rd_gpu *gpu;     /* borrowed: ops run there; NULL: here */
     char text[160];
 };
 

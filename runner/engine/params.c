@@ -13,6 +13,8 @@ typedef struct arena {
     float *x;
     void *base; /* owned; NULL: x is borrowed */
     size_t mapped; /* bytes; 0: base came from malloc */
+    float *device; /* the same on a GPU; NULL: none */
+    enum { SAME, HOST_NEWER, DEVICE_NEWER } newer;
 } arena;
 
 struct rd_params {
@@ -22,6 +24,7 @@ struct rd_params {
     arena values, grads, slot[MAX_SLOTS];
     bool sealed;
     uint64_t version;
+    rd_gpu *gpu; /* borrowed; NULL: a CPU */
 };
 
 /* Zeros, 64-byte aligned. Large ones take no memory before they are used, and give it back at once: ranks that share replace
@@ -51,9 +54,58 @@ static void arena_release(arena *a)
 
 static void arena_borrow(arena *a, float *x)
 {
+    float *device = a->device;
     arena_release(a);
     a->x = x;
+    a->device = device;
+    a->newer = HOST_NEWER;
 }
+
+/* Both sides: what fails here fails again in the caller's next call of the GPU, which has a status. */
+static float *host_side(const rd_params *p, arena *a, int64_t n)
+{
+#ifdef RD_CUDA
+    rd_status own = {.code = RD_OK};
+    if (p->gpu && a->device && a->newer == DEVICE_NEWER &&
+        rd_gpu_down(p->gpu, a->x, a->device, (size_t)n * sizeof(float), &own) == RD_OK)
+        a->newer = SAME;
+#else
+    (void)p, (void)n;
+#endif
+    return a->x;
+}
+
+static float *device_side(const rd_params *p, arena *a, int64_t n)
+{
+#ifdef RD_CUDA
+    rd_status own = {.code = RD_OK};
+    if (!p->gpu) return a->x;
+    if (a->newer == HOST_NEWER && rd_gpu_up(p->gpu, a->device, a->x, (size_t)n * sizeof(float), &own) == RD_OK) {
+        a->newer = SAME;
+        rd_gpu_weights_changed(p->gpu);
+    }
+    return a->device;
+#else
+    (void)p, (void)n;
+    return a->x;
+#endif
+}
+
+#ifdef RD_CUDA
+static rd_code give_device(rd_params *p, arena *a, int64_t n, const char *what, rd_status *st)
+{
+    if (rd_gpu_get(p->gpu, (size_t)(n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
+        rd_fail(st, RD_EENV, "out of GPU memory for %s", what);
+    a->newer = HOST_NEWER;
+    return st->code;
+}
+
+static void take_device(rd_params *p, arena *a)
+{
+    if (p->gpu) rd_gpu_put(p->gpu, a->device);
+    a->device = NULL;
+}
+#endif
 
 rd_code rd_params_new(rd_params **out, rd_status *st)
 {
@@ -66,6 +118,11 @@ void rd_params_free(rd_params *p)
     if (!p) return;
     for (int i = 0; i < p->n; i++) free(p->at[i]);
     free(p->at);
+#ifdef RD_CUDA
+    take_device(p, &p->values);
+    take_device(p, &p->grads);
+    for (int k = 0; k < p->n_slots; k++) take_device(p, &p->slot[k]);
+#endif
     arena_release(&p->values);
     arena_release(&p->grads);
     for (int k = 0; k < p->n_slots; k++) arena_release(&p->slot[k]);
@@ -219,6 +276,10 @@ rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
         if (!arena_new(&p->slot[p->n_slots], p->trained_span))
             return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)",
                            (double)p->trained_span * 4 / 1048576);
+#ifdef RD_CUDA
+        if (p->gpu && give_device(p, &p->slot[p->n_slots], p->trained_span, "the optimizer's state", st) != RD_OK)
+            return st->code;
+#endif
         p->n_slots++;
     }
     return RD_OK;
@@ -259,17 +320,75 @@ int64_t rd_params_trained_span(const rd_params *p)
 {
     return p->trained_span;
 }
+/* The accessors take a const rd_params: which side is newer is no part of what callers see. */
+static rd_params *own(const rd_params *p)
+{
+    return (rd_params *)(uintptr_t)p;
+}
+
 float *rd_params_values(const rd_params *p)
 {
-    return p->values.x;
+    return host_side(p, &own(p)->values, p->span);
 }
 float *rd_params_grads(const rd_params *p)
 {
-    return p->grads.x;
+    return host_side(p, &own(p)->grads, p->span);
 }
 float *rd_params_slot(const rd_params *p, int k)
 {
-    return p->slot[k].x;
+    return host_side(p, &own(p)->slot[k], p->trained_span);
+}
+float *rd_params_device_values(const rd_params *p)
+{
+    return device_side(p, &own(p)->values, p->span);
+}
+float *rd_params_device_grads(const rd_params *p)
+{
+    return device_side(p, &own(p)->grads, p->span);
+}
+float *rd_params_device_slot(const rd_params *p, int k)
+{
+    return device_side(p, &own(p)->slot[k], p->trained_span);
+}
+
+#ifdef RD_CUDA
+rd_gpu *rd_params_gpu(const rd_params *p)
+{
+    return p->gpu;
+}
+
+rd_code rd_params_use_gpu(rd_params *p, rd_gpu *g, rd_status *st)
+{
+    p->gpu = g;
+    RD_TRY(give_device(p, &p->values, p->span, "the weights", st));
+    RD_TRY(rd_gpu_hold(g, p->values.device, p->span, st));
+    RD_TRY(give_device(p, &p->grads, p->span, "the gradients", st));
+    for (int k = 0; k < p->n_slots; k++) RD_TRY(give_device(p, &p->slot[k], p->trained_span, "the optimizer's state", st));
+done:
+    return st->code;
+}
+#endif
+
+void rd_params_touch_slots(rd_params *p)
+{
+    for (int k = 0; k < p->n_slots; k++) p->slot[k].newer = HOST_NEWER;
+}
+void rd_params_touch_grads(rd_params *p)
+{
+    p->grads.newer = HOST_NEWER;
+}
+void rd_params_device_changed(rd_params *p)
+{
+    p->version++;
+    p->values.newer = DEVICE_NEWER;
+#ifdef RD_CUDA
+    if (p->gpu) rd_gpu_weights_changed(p->gpu);
+#endif
+    for (int k = 0; k < p->n_slots; k++) p->slot[k].newer = DEVICE_NEWER;
+}
+void rd_params_device_changed_grads(rd_params *p)
+{
+    if (p->gpu) p->grads.newer = DEVICE_NEWER;
 }
 int rd_params_n_slots(const rd_params *p)
 {
@@ -282,4 +401,5 @@ uint64_t rd_params_version(const rd_params *p)
 void rd_params_touch(rd_params *p)
 {
     p->version++;
+    p->values.newer = HOST_NEWER;
 }

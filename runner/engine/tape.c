@@ -1,6 +1,8 @@
 /* tape.c -- see tape.h. */
 #include "rd/tape.h"
 #include "image_layout.h"
+#include "rd/gpu.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +24,10 @@ struct rd_tape {
     rd_backend *be;
     rd_params *params;
     rd_arena *step, *scratch;
+    rd_arena_source source; /* of a GPU */
+    rd_arena *device_step, *device_scratch; /* on a CPU those above */
     record *last;
+    const rd_var *loss; /* of rd_tape_backward */
     rd_var **leaf; /* by param index: one variable per parameter and step */
     int *uses;     /* by param index: records that still have to give a gradient */
     uint64_t **touched; /* by param index; NULL: no embedding */
@@ -43,6 +48,31 @@ static size_t touched_words(const rd_param *p)
 {
     return p->n_dim > 0 ? (size_t)(p->n / p->dim[p->n_dim - 1] / 64 + 1) : 1;
 }
+
+#ifdef RD_CUDA
+static void *device_get(void *gpu, size_t bytes, rd_status *st)
+{
+    void *p;
+    return rd_gpu_get(gpu, bytes, &p, st) == RD_OK ? p : NULL;
+}
+
+static void device_put(void *gpu, void *p) { rd_gpu_put(gpu, p); }
+static rd_code device_zero(void *gpu, void *p, size_t bytes, rd_status *st) { return rd_gpu_zero(gpu, p, bytes, st); }
+
+static rd_code device_arenas(rd_tape *t, rd_status *st)
+{
+    rd_gpu *g = rd_backend_gpu(t->be);
+    if (!g) return RD_OK;
+    t->source = (rd_arena_source){g, device_get, device_put, device_zero};
+    t->device_step = t->device_scratch = NULL;
+    RD_TRY(rd_arena_new_from(&t->source, (size_t)64 << 20, &t->device_step, st));
+    RD_TRY(rd_arena_new_from(&t->source, (size_t)64 << 20, &t->device_scratch, st));
+done:
+    return st->code;
+}
+#else
+static rd_code device_arenas(rd_tape *t, rd_status *st) { return (void)t, st->code; }
+#endif
 
 rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status *st)
 {
@@ -69,6 +99,9 @@ rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status 
     }
     RD_TRY(rd_arena_new((size_t)8 << 20, &t->step, st));
     RD_TRY(rd_arena_new((size_t)4 << 20, &t->scratch, st));
+    t->device_step = t->step;
+    t->device_scratch = t->scratch;
+    RD_TRY(device_arenas(t, st));
     rd_tape_reset(t, false, false);
 done:
     if (st->code != RD_OK) {
@@ -81,6 +114,8 @@ done:
 void rd_tape_free(rd_tape *t)
 {
     if (!t) return;
+    if (t->device_step != t->step) rd_arena_free(t->device_step);
+    if (t->device_scratch != t->scratch) rd_arena_free(t->device_scratch);
     rd_arena_free(t->step);
     rd_arena_free(t->scratch);
     free(t->leaf);
@@ -94,6 +129,8 @@ void rd_tape_reset(rd_tape *t, bool with_grad, bool training)
 {
     rd_arena_reset(t->step);
     rd_arena_reset(t->scratch);
+    if (t->device_step != t->step) rd_arena_reset(t->device_step);
+    if (t->device_scratch != t->scratch) rd_arena_reset(t->device_scratch);
     t->last = NULL;
     t->n_spare = 0;
     memset(t->leaf, 0, (size_t)t->n_leaf * sizeof *t->leaf);
@@ -153,7 +190,7 @@ static void say_op(const rd_tape *t, const rd_op *op, bool backward, bool ends)
     for (int i = 0; i < t->n_op_hooks; i++) t->op_hook[i](t->op_ctx[i], op, backward, ends);
 }
 
-rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols)
+static rd_var *new_var(rd_tape *t, float *v, int64_t rows, int64_t cols)
 {
     rd_var *x;
     if (t->status.code != RD_OK || rd_arena_zero(t->step, sizeof *x, &x, &t->status) != RD_OK) return NULL;
@@ -161,6 +198,39 @@ rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols)
     x->rows = rows;
     x->cols = cols;
     return x;
+}
+
+rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols)
+{
+    rd_var *x = new_var(t, v, rows, cols);
+    if (!x || !rd_backend_gpu(t->be)) return x;
+    const size_t n = (size_t)(rows * cols), room = (size_t)((rows + RD_SLACK_ROWS) * cols);
+    if (rd_arena_get(t->device_step, room * sizeof *v, &x->v, &t->status) != RD_OK ||
+        rd_gpu_up(rd_backend_gpu(t->be), x->v, v, n * sizeof *v, &t->status) != RD_OK)
+        return NULL;
+    return x;
+}
+
+rd_code rd_tape_read(rd_tape *t, const rd_var *x, bool gradient, float *out, rd_status *st)
+{
+    const float *from = gradient ? x->g : x->v;
+    const size_t bytes = (size_t)(x->rows * x->cols) * sizeof *out;
+    if (!from) return rd_fail(st, RD_EBUG, "a variable without %s is read", gradient ? "gradient" : "values");
+    if (rd_backend_gpu(t->be)) return rd_gpu_down(rd_backend_gpu(t->be), out, from, bytes, st);
+    memcpy(out, from, bytes);
+    return st->code;
+}
+
+rd_code rd_call_lend(rd_call *c, rd_arena *a, const void *host, size_t bytes, void *out, rd_status *st)
+{
+    memcpy(out, &host, sizeof host);
+    if (!host || !rd_backend_gpu(c->be)) return st->code;
+    void *p;
+    RD_TRY(rd_arena_get(a, bytes, out, st));
+    memcpy(&p, out, sizeof p);
+    RD_TRY(rd_gpu_up(rd_backend_gpu(c->be), p, host, bytes, st));
+done:
+    return st->code;
 }
 
 rd_var *rd_tape_param(rd_tape *t, rd_param *p)
@@ -171,7 +241,8 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
         return NULL;
     }
     if (t->leaf[p->index]) return t->leaf[p->index];
-    rd_var *x = rd_tape_const(t, rd_params_values(t->params) + p->offset, 1, 1);
+    const bool on_gpu = rd_backend_gpu(t->be) != NULL; /* else the host's side, also of parameters that a GPU has */
+    rd_var *x = new_var(t, (on_gpu ? rd_params_device_values(t->params) : rd_params_values(t->params)) + p->offset, 1, 1);
     if (!x) return NULL;
     x->cols = p->n_dim ? p->dim[p->n_dim - 1] : 1;
     x->rows = p->n / x->cols;
@@ -179,8 +250,25 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
     for (int i = 0; i < p->n_dim; i++) x->dim[i] = p->dim[i];
     x->param = p;
     x->needs_grad = t->with_grad;
-    if (x->needs_grad) x->g = rd_params_grads(t->params) + p->offset;
+    if (x->needs_grad) x->g = (on_gpu ? rd_params_device_grads(t->params) : rd_params_grads(t->params)) + p->offset;
     return t->leaf[p->index] = x;
+}
+
+static const rd_kernel *kernel_of(const rd_tape *t, const rd_op *op)
+{
+    return rd_backend_gpu(t->be) ? &op->cuda : &op->cpu;
+}
+
+/* Scratch memory is the call's alone. Work that a GPU has queued on it comes before what the next call queues. */
+static rd_code run_kernel(rd_tape *t, rd_call *c, rd_code (*fn)(rd_call *, rd_status *), bool backward, rd_status *st)
+{
+    const rd_mark host = rd_arena_mark(t->scratch), device = rd_arena_mark(t->device_scratch);
+    say_op(t, c->op, backward, false);
+    if (fn(c, st) != RD_OK) return st->code;
+    say_op(t, c->op, backward, true);
+    if (t->device_scratch != t->scratch) rd_arena_rewind(t->device_scratch, device);
+    rd_arena_rewind(t->scratch, host);
+    return RD_OK;
 }
 
 rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes, rd_var *const *in, int n_in,
@@ -217,8 +305,15 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
         c->in[i] = in[i];
         needs |= in[i] && in[i]->needs_grad;
     }
-    c->keep = needs && op->cpu.backward;
+    const rd_kernel *k = kernel_of(t, op);
+    if (!k->forward) {
+        rd_fail(st, RD_EBUG, "op '%s' has no CUDA kernel; set \"device\": \"cpu\"", op->name);
+        goto done;
+    }
+    c->keep = needs && k->backward;
     c->kept = c->keep ? t->step : t->scratch;
+    c->device_scratch = t->device_scratch;
+    c->device_kept = c->keep ? t->device_step : t->device_scratch;
     for (int i = 0; i < n_out; i++) {
         RD_TRY(rd_arena_zero(t->step, sizeof(rd_var), &c->out[i], st));
         c->out[i]->needs_grad = c->keep;
@@ -227,12 +322,8 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     for (int i = 0; i < n_out; i++)
         if (!c->out[i]->v)
             RD_TRY(
-                rd_arena_get(t->step, (size_t)rd_var_elements(c->out[i]) * sizeof(float), &c->out[i]->v, st));
-    const rd_mark m = rd_arena_mark(t->scratch);
-    say_op(t, op, false, false);
-    RD_TRY(op->cpu.forward(c, st));
-    say_op(t, op, false, true);
-    rd_arena_rewind(t->scratch, m);
+                rd_arena_get(t->device_step, (size_t)rd_var_elements(c->out[i]) * sizeof(float), &c->out[i]->v, st));
+    RD_TRY(run_kernel(t, c, k->forward, false, st));
     if (c->keep) {
         r->prev = t->last;
         t->last = r;
@@ -258,7 +349,7 @@ static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
 {
     if (!x || !x->needs_grad) return RD_OK;
     x->g_masked = false;
-    return x->g ? RD_OK : rd_arena_zero(t->step, (size_t)rd_var_elements(x) * sizeof(float), &x->g, st);
+    return x->g ? RD_OK : rd_arena_zero(t->device_step, (size_t)rd_var_elements(x) * sizeof(float), &x->g, st);
 }
 
 rd_code rd_call_grad(rd_call *c, int i, float **g, bool *add, rd_status *st)
@@ -279,7 +370,7 @@ rd_code rd_call_grad(rd_call *c, int i, float **g, bool *add, rd_status *st)
             t->spare[k] = t->spare[--t->n_spare];
             return RD_OK;
         }
-    if (rd_arena_get(t->step, (size_t)n * sizeof(float), &x->g, st) == RD_OK) *g = x->g;
+    if (rd_arena_get(t->device_step, (size_t)n * sizeof(float), &x->g, st) == RD_OK) *g = x->g;
     return st->code;
 }
 
@@ -294,6 +385,11 @@ bool rd_call_pass_grad(rd_call *c, int i)
     x->g_masked = false;
     x->g = y->g;
     return true;
+}
+
+float rd_call_loss_seed(const rd_call *c)
+{
+    return c->out[0] == c->tape->loss ? c->tape->seed : NAN;
 }
 
 /* After the backward of a record: its results' gradients are spent, unless they were passed on. */
@@ -319,7 +415,12 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
     if (!loss || loss->rows != 1 || loss->cols != 1 || !t->with_grad)
         return rd_fail(st, RD_EBUG, "backward wants a scalar loss of a tape that records");
     RD_TRY(want_grad(t, loss, st));
-    if (loss->g) loss->g[0] += t->seed;
+    if (loss->g && rd_backend_gpu(t->be))
+        RD_TRY(rd_gpu_up(rd_backend_gpu(t->be), loss->g, &t->seed, sizeof t->seed, st));
+    else if (loss->g)
+        loss->g[0] += t->seed;
+    t->loss = loss;
+    if (t->params) rd_params_device_changed_grads(t->params);
     for (record *r = t->last; r; r = r->prev) {
         rd_call *c = &r->call;
         bool any = false;
@@ -328,11 +429,7 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
             for (int i = 0; i < c->n_out; i++)
                 if (!c->out[i]->g) RD_TRY(want_grad(t, c->out[i], st));
             for (int i = 0; i < c->n_in && !c->op->own_grads; i++) RD_TRY(want_grad(t, c->in[i], st));
-            const rd_mark m = rd_arena_mark(t->scratch);
-            say_op(t, c->op, true, false);
-            RD_TRY(c->op->cpu.backward(c, st));
-            say_op(t, c->op, true, true);
-            rd_arena_rewind(t->scratch, m);
+            RD_TRY(run_kernel(t, c, kernel_of(t, c->op)->backward, true, st));
             if (c->op->own_grads) keep_spare(t, c);
         }
         for (int i = 0; i < c->n_in; i++) {

@@ -66,7 +66,7 @@ static rd_code step(void *ctx, int64_t n, const int32_t *ids, const int64_t *par
     float *cur = s->x, *next = s->y;
     if (s->W_in) {
         RD_TRY(rd_mul_rows(&s->cell[0], s->W_in, 0, wide, n, cur, next, false, st));
-        rd_add_bias(n, d->H, s->b_in->v, next);
+        RD_TRY(rd_add_bias(s->at.be, n, d->H, s->b_in->v, next, st));
         cur = s->y;
         next = s->x;
     }
@@ -77,7 +77,7 @@ static rd_code step(void *ctx, int64_t n, const int32_t *ids, const int64_t *par
         float *swap = cur;
         cur = next;
         next = swap;
-        if (l + 1 == in_loop) RD_TRY(rd_attention_step(&s->at, n, cur, s->qp, NULL, s->al, s->now.ctx, st));
+        if (l + 1 == in_loop) RD_TRY(rd_attention_step(&s->at, n, 0, cur, s->qp, s->al, s->now.ctx, NULL, 0, 0, st));
     }
     s->started = true;
     RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, n, d->style == RD_DEC_WRAPPED ? s->now.ctx : cur,

@@ -1,4 +1,5 @@
 /* add.c -- y = a + b, then max(y, 0) when asked. da += dy, db += dy, where y > 0. */
+#include "shared/image_cuda.h"
 #include "shared/image_op.h"
 #include <string.h>
 
@@ -40,7 +41,9 @@ static rd_code forward(rd_call *c, rd_status *st)
     job j = {.y = c->out[0]->v, .relu = *(const bool *)c->attr};
     RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[0], &j.a, st));
     RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[1], &j.b, st));
-    rd_parallel(c->be, rd_op_elements(c->out[0]), 16384, part, &j);
+    const int64_t n = rd_op_elements(c->out[0]);
+    if (rd_backend_gpu(c->be)) return rd_cuda_sum(rd_backend_gpu(c->be), n, j.a, j.b, j.relu, j.y, st);
+    rd_parallel(c->be, n, 16384, part, &j);
 done:
     return st->code;
 }
@@ -50,7 +53,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     const rd_var *y = c->out[0];
     const int64_t n = rd_op_elements(y);
     const bool mask = *(const bool *)c->attr && !y->g_masked;
-    if (mask) rd_op_mask(c->be, n, y->v, y->g);
+    if (mask) RD_TRY(rd_op_mask(c->be, n, y->v, y->g, st));
     for (int k = 0; k < 2; k++) {
         float *dx;
         bool add;
@@ -58,7 +61,7 @@ static rd_code backward(rd_call *c, rd_status *st)
         RD_TRY(rd_call_grad(c, k, &dx, &add, st));
         if (!dx) continue;
         if (c->in[k]->layout == y->layout)
-            rd_op_copy(c->be, n, y->g, dx, add);
+            RD_TRY(rd_op_copy(c->be, n, y->g, dx, add, st));
         else
             RD_TRY(rd_op_to_order(y, c->in[k], y->g, dx, add, st));
     }
@@ -67,8 +70,12 @@ done:
 }
 
 extern const rd_op rd_op_def_add;
-const rd_op rd_op_def_add = {
-    .name = "add", .about = "a + b of images, relu", .infer = infer, .cpu = {forward, backward}, .own_grads = true};
+const rd_op rd_op_def_add = {.name = "add",
+                             .about = "a + b of images, relu",
+                             .infer = infer,
+                             .cpu = {forward, backward},
+                             .cuda = {forward, backward},
+                             .own_grads = true};
 
 rd_var *rd_op_add(rd_tape *t, rd_var *a, rd_var *b, bool relu)
 {

@@ -1,22 +1,25 @@
 /* attention_decoder.c -- the time loop of a decoder with input feeding, forward and back:
  *   in_t = [emb_t; ctx_{t-1}] (W_in + b_in),   q_t = stack(in_t),   ctx_t = attend(q_t)
  * Backward goes through the same steps in reverse; all weight gradients are one product over all steps after the loop.
- * The gradient of the memory (and of luong's keys) is one product per sentence after the loop. */
+ * What is a sum over time by its nature, the gradient of the memory first of all, waits for the loop's end, too
+ * (rd_attention_finish). One source for both devices: what lies between the products of a step is one kernel on a GPU. */
 #include "shared/attention.h"
+#include "shared/layer_rows.h"
+#include "shared/vec.h"
 
 enum { IN_EMB, IN_MEMORY, IN_KEYS, IN_QUERY, IN_V, IN_G, IN_B, IN_W, IN_BIAS, IN_CELLS };
 
 typedef struct layer_rows { /* what a layer keeps, all N rows */
     float *x, *xd;          /* input before and after dropout (the same array without) */
     uint8_t *mask_in, *mask_out;
-    rd_cell_rows r;
+    rd_cell_rows r; /* r.h: the next layer's x, where nothing comes between */
 } layer_rows;
 
 typedef struct saved {
-    float *cat;              /* [N, E + M]; the first layer's x when there is no W_in */
-    float *qp, *al;          /* [N, A]; attention weights, sequence by sequence, src_len of them a step */
-    int64_t *slot, *slot0;   /* slot of each packed row: sequence by sequence; first slot of each sequence */
-    int64_t *where, *where0; /* place in al of each packed row, and of each sequence's first */
+    float *cat;     /* [N, E + M]; the first layer's x when there is no W_in */
+    float *qp, *al; /* [N, A]; attention weights, sequence by sequence, src_len of them a step */
+    const int64_t *first, *len, *place, *slot0; /* as rd_attention has them, where it reads them */
+    int64_t n_weights, max_len;
     layer_rows l[RD_MAX_LAYERS];
 } saved;
 
@@ -50,7 +53,35 @@ static rd_code infer(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-static rd_code setup(rd_call *c, ctx *x, rd_status *st)
+/* The memory of each sequence, and the places of its weights and steps. */
+static rd_code lend_places(rd_call *c, saved *v, rd_status *st)
+{
+    const rd_attn_decoder *d = c->attr;
+    const rd_packing *p = &d->packing;
+    const int64_t n0 = p->n_steps ? p->off[1] : 0;
+    const size_t n = (size_t)(4 * n0 + 2);
+    int64_t *all;
+    RD_TRY(rd_arena_zero(c->kept, n * sizeof *all, &all, st));
+    int64_t *first = all, *len = all + n0, *place = len + n0, *slot0 = place + n0 + 1;
+    for (int64_t t = 0; t < p->n_steps; t++) /* lengths, then their running sum */
+        for (int64_t i = 0; i < p->off[t + 1] - p->off[t]; i++) slot0[i + 1]++;
+    for (int64_t i = 0; i < n0; i++) {
+        first[i] = d->src_first[i];
+        len[i] = d->src_len[i];
+        place[i + 1] = place[i] + slot0[i + 1] * len[i];
+        slot0[i + 1] += slot0[i];
+        v->max_len = len[i] > v->max_len ? len[i] : v->max_len;
+    }
+    v->n_weights = place[n0];
+    RD_TRY(rd_call_lend(c, c->device_kept, all, n * sizeof *all, &v->first, st));
+    v->len = v->first + n0;
+    v->place = v->len + n0;
+    v->slot0 = v->place + n0 + 1;
+done:
+    return st->code;
+}
+
+static rd_code setup(rd_call *c, ctx *x, const saved *v, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
     int w = IN_CELLS;
@@ -62,8 +93,8 @@ static rd_code setup(rd_call *c, ctx *x, rd_status *st)
     x->R = c->out[0]->cols;
     x->A = c->in[IN_KEYS]->cols;
     for (int l = 0; l < d->n_layers; l++) {
-        RD_TRY(rd_cell_init(&x->cell[l], d->layer[l].cell, &d->layer[l].shape, c->be, c->params, c->scratch, c->in + w,
-                            d->n_w[l], st));
+        RD_TRY(rd_cell_init(&x->cell[l], d->layer[l].cell, &d->layer[l].shape, c->be, c->params, c->device_scratch,
+                            c->in + w, d->n_w[l], st));
         w += d->n_w[l];
     }
     x->at = (rd_attention){.kind = d->kind,
@@ -76,60 +107,99 @@ static rd_code setup(rd_call *c, ctx *x, rd_status *st)
                            .b = c->in[IN_B],
                            .memory = c->in[IN_MEMORY]->v,
                            .keys = c->in[IN_KEYS]->v,
-                           .first = d->src_first,
-                           .len = d->src_len,
+                           .S = c->in[IN_KEYS]->rows,
+                           .first = v->first,
+                           .len = v->len,
+                           .place = v->place,
+                           .max_len = v->max_len,
                            .be = c->be,
                            .ps = c->params,
-                           .scratch = c->scratch};
-    RD_TRY(rd_attention_begin(&x->at, c->scratch, st));
+                           .scratch = c->device_scratch};
+    RD_TRY(rd_attention_begin(&x->at, c->device_scratch, st));
 done:
     return st->code;
 }
 
 static rd_code make_room(rd_call *c, const ctx *x, saved *v, rd_status *st)
 {
-    const rd_packing *p = &x->d->packing;
     const int64_t N = x->N;
-    RD_TRY(rd_rows_get(c->kept, N, x->E + x->M, &v->cat, st));
-    if (x->at.ve) RD_TRY(rd_rows_get(c->kept, N, x->A, &v->qp, st));
-    RD_TRY(rd_arena_get(c->kept, (size_t)(N + 1) * sizeof(int64_t), &v->slot, st));
-    RD_TRY(rd_arena_get(c->kept, (size_t)(N + 1) * sizeof(int64_t), &v->where, st));
-    RD_TRY(rd_arena_zero(c->kept, (size_t)(x->n0 + 1) * sizeof(int64_t), &v->slot0, st));
-    RD_TRY(rd_arena_zero(c->kept, (size_t)(x->n0 + 1) * sizeof(int64_t), &v->where0, st));
-    for (int64_t t = 0; t < p->n_steps; t++) /* lengths, then their running sum */
-        for (int64_t i = 0; i < p->off[t + 1] - p->off[t]; i++) v->slot0[i + 1]++;
-    for (int64_t i = 0; i < x->n0; i++) {
-        v->where0[i + 1] = v->where0[i] + v->slot0[i + 1] * x->d->src_len[i];
-        v->slot0[i + 1] += v->slot0[i];
-    }
-    RD_TRY(rd_arena_get(c->kept, (size_t)v->where0[x->n0] * sizeof(float), &v->al, st));
-    for (int64_t t = 0; t < p->n_steps; t++)
-        for (int64_t i = 0; i < p->off[t + 1] - p->off[t]; i++) {
-            v->slot[p->off[t] + i] = v->slot0[i] + t;
-            v->where[p->off[t] + i] = v->where0[i] + t * x->d->src_len[i];
-        }
+    rd_arena *a = c->device_kept;
+    RD_TRY(rd_rows_get(a, N, x->E + x->M, &v->cat, st));
+    if (x->at.ve) RD_TRY(rd_rows_get(a, N, x->A, &v->qp, st));
+    RD_TRY(rd_arena_get(a, (size_t)v->n_weights * sizeof(float), &v->al, st));
     for (int l = 0; l < x->d->n_layers; l++) {
         const rd_layer *L = &x->d->layer[l];
         layer_rows *y = &v->l[l];
         if (l > 0 || c->in[IN_W])
-            RD_TRY(rd_rows_get(c->kept, N, L->shape.in, &y->x, st));
+            RD_TRY(rd_rows_get(a, N, L->shape.in, &y->x, st));
         else
             y->x = v->cat;
         y->xd = y->x;
         if (c->training && L->drop_in.keep < 1.0f) {
-            RD_TRY(rd_rows_get(c->kept, N, L->shape.in, &y->xd, st));
-            RD_TRY(rd_arena_get(c->kept, (size_t)(N * L->shape.in), &y->mask_in, st));
+            RD_TRY(rd_rows_get(a, N, L->shape.in, &y->xd, st));
+            RD_TRY(rd_arena_get(a, (size_t)(N * L->shape.in), &y->mask_in, st));
         }
-        if (c->training && L->drop_out.keep < 1.0f)
-            RD_TRY(rd_arena_get(c->kept, (size_t)(N * L->shape.R), &y->mask_out, st));
-        RD_TRY(rd_rows_get(c->kept, N, x->cell[l].Z, &y->r.z, st));
-        RD_TRY(rd_rows_get(c->kept, N, L->shape.H, &y->r.tc, st));
-        if (L->cell->has_c) RD_TRY(rd_rows_get(c->kept, N, L->shape.H, &y->r.c, st));
-        if (L->shape.projects) RD_TRY(rd_rows_get(c->kept, N, L->shape.H, &y->r.m, st));
-        RD_TRY(rd_rows_get(c->kept, N, L->shape.R, &y->r.h, st));
+        if (c->training && L->drop_out.keep < 1.0f) RD_TRY(rd_arena_get(a, (size_t)(N * L->shape.R), &y->mask_out, st));
+        RD_TRY(rd_rows_get(a, N, x->cell[l].Z, &y->r.z, st));
+        RD_TRY(rd_rows_get(a, N, L->shape.H, &y->r.tc, st));
+        if (L->cell->has_c) RD_TRY(rd_rows_get(a, N, L->shape.H, &y->r.c, st));
+        if (L->shape.projects) RD_TRY(rd_rows_get(a, N, L->shape.H, &y->r.m, st));
+    }
+    for (int l = 0; l < x->d->n_layers; l++) {
+        const rd_layer *L = &x->d->layer[l];
+        layer_rows *y = &v->l[l];
+        if (y->mask_out || L->residual)
+            RD_TRY(rd_rows_get(a, N, L->shape.R, &y->r.h, st));
+        else
+            y->r.h = l + 1 < x->d->n_layers ? v->l[l + 1].x : c->out[0]->v;
     }
 done:
     return st->code;
+}
+
+/* The dropout of all steps. */
+static rd_code make_masks(rd_call *c, const ctx *x, const saved *v, rd_status *st)
+{
+    const rd_attn_decoder *d = x->d;
+    const int64_t T = d->packing.n_steps;
+    rd_packing_lent p;
+    bool any = false;
+    for (int l = 0; l < d->n_layers; l++) any |= v->l[l].mask_in || v->l[l].mask_out;
+    if (!any) return RD_OK;
+    RD_TRY(rd_packing_lend(c, &d->packing, c->device_scratch, &p, st));
+    for (int l = 0; l < d->n_layers; l++) {
+        const rd_layer *L = &d->layer[l];
+        const layer_rows *y = &v->l[l];
+        if (y->mask_in)
+            RD_TRY(rd_dropout_rows(c->be, &L->drop_in, &p, 0, T, L->shape.in, NULL, NULL, NULL, y->mask_in, st));
+        if (y->mask_out)
+            RD_TRY(rd_dropout_rows(c->be, &L->drop_out, &p, 0, T, L->shape.R, NULL, NULL, NULL, y->mask_out, st));
+    }
+done:
+    return st->code;
+}
+
+/* Layer l's input of a step, n rows from `at` on: h + bias, or what layer l - 1 made of h. l = n_layers: the op's result. */
+static rd_code enter_layer(rd_call *c, const ctx *x, const saved *v, int l, int64_t at, int64_t n, rd_status *st)
+{
+    const rd_attn_decoder *d = x->d;
+    const layer_rows *under = l > 0 ? &v->l[l - 1] : NULL, *over = l < d->n_layers ? &v->l[l] : NULL;
+    const int64_t width = over ? d->layer[l].shape.in : x->R;
+    float *to = over ? over->x : c->out[0]->v;
+    rd_between r = {.n = n, .width = width, .h = (under ? under->r.h : to) + at * width, .keep_in = 1.0f, .keep_out = 1.0f};
+    if (!under && c->in[IN_W]) r.bias = c->in[IN_BIAS]->v;
+    if (under && under->mask_out) {
+        r.mask_out = under->mask_out + at * width;
+        r.keep_out = d->layer[l - 1].drop_out.keep;
+    }
+    if (under && d->layer[l - 1].residual) r.skip = under->x + at * width;
+    if (r.bias || r.mask_out || r.skip) r.y = to + at * width;
+    if (over && over->mask_in) {
+        r.mask_in = over->mask_in + at * width;
+        r.keep_in = d->layer[l].drop_in.keep;
+        r.next = over->xd + at * width;
+    }
+    return r.y || r.next ? rd_between_layers(c->be, &r, st) : RD_OK;
 }
 
 static rd_code forward(rd_call *c, rd_status *st)
@@ -138,86 +208,95 @@ static rd_code forward(rd_call *c, rd_status *st)
     saved *v;
     const rd_attn_decoder *d = c->attr;
     const rd_packing *p = &d->packing;
-    RD_TRY(setup(c, &x, st));
     RD_TRY(rd_arena_zero(c->kept, sizeof *v, &v, st));
     c->saved = v;
+    RD_TRY(lend_places(c, v, st));
+    RD_TRY(setup(c, &x, v, st));
     RD_TRY(make_room(c, &x, v, st));
+    RD_TRY(make_masks(c, &x, v, st));
     const int64_t wide = x.E + x.M;
+    RD_TRY(rd_vec_zero(c->be, x.n0 * wide, v->cat, st)); /* no context before the first step */
+    RD_TRY(rd_rows_copy(c->be, x.N, x.E, c->in[IN_EMB]->v, x.E, v->cat, wide, false, st));
     for (int64_t t = 0; t < p->n_steps; t++) {
         const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0;
-        for (int64_t i = 0; i < n; i++) {
-            float *row = v->cat + (at + i) * wide;
-            memcpy(row, c->in[IN_EMB]->v + (at + i) * x.E, (size_t)x.E * sizeof(float));
-            if (t)
-                memcpy(row + x.E, c->out[1]->v + (prev + i) * x.M, (size_t)x.M * sizeof(float));
-            else
-                memset(row + x.E, 0, (size_t)x.M * sizeof(float));
-        }
-        if (c->in[IN_W]) {
-            const int64_t w = c->in[IN_W]->cols;
-            float *y = v->l[0].x + at * w;
-            RD_TRY(rd_mul_rows(&x.cell[0], c->in[IN_W], 0, wide, n, v->cat + at * wide, y, false, st));
-            rd_add_bias(n, w, c->in[IN_BIAS]->v, y);
-        }
+        const int64_t later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
+        if (c->in[IN_W])
+            RD_TRY(rd_mul_rows(&x.cell[0], c->in[IN_W], 0, wide, n, v->cat + at * wide, v->l[0].x + at * c->in[IN_W]->cols,
+                               false, st));
         for (int l = 0; l < d->n_layers; l++) {
-            const rd_layer *L = &d->layer[l];
+            const rd_cell_shape *s = &d->layer[l].shape;
             rd_cell *k = &x.cell[l];
             layer_rows *y = &v->l[l];
-            const int64_t in = L->shape.in, R = L->shape.R;
-            float *out = (l + 1 < d->n_layers ? v->l[l + 1].x : c->out[0]->v) + at * R;
-            if (y->mask_in)
-                rd_dropout_rows(c->be, &L->drop_in, p, t, t + 1, in, y->x + at * in, y->xd + at * in,
-                                y->mask_in + at * in);
             const rd_cell_rows r = rd_cell_rows_at(k, &y->r, at);
-            RD_TRY(L->cell->input(k, n, y->xd + at * in, NULL, r.z, st));
-            RD_TRY(rd_cell_step(k, n, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * L->shape.H : NULL, &r,
-                                st));
-            if (y->mask_out)
-                rd_dropout_rows(c->be, &L->drop_out, p, t, t + 1, R, r.h, out, y->mask_out + at * R);
-            else
-                memcpy(out, r.h, (size_t)(n * R) * sizeof(float));
-            if (L->residual)
-                for (int64_t i = 0; i < n * R; i++) out[i] += y->x[at * in + i];
+            RD_TRY(enter_layer(c, &x, v, l, at, n, st));
+            RD_TRY(k->def->input(k, n, y->xd + at * s->in, NULL, r.z, st));
+            RD_TRY(rd_cell_step(k, n, t ? y->r.h + prev * s->R : NULL, t && y->r.c ? y->r.c + prev * s->H : NULL, &r, st));
         }
-        RD_TRY(rd_attention_step(&x.at, n, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->where + at,
-                                 v->al, c->out[1]->v + at * x.M, st));
+        RD_TRY(enter_layer(c, &x, v, d->n_layers, at, n, st));
+        RD_TRY(rd_attention_step(&x.at, n, t, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->al,
+                                 c->out[1]->v + at * x.M, v->cat + p->off[t + 1] * wide + x.E, wide, later, st));
     }
 done:
     return st->code;
 }
 
 typedef struct layer_back {
-    float *dz, *dc, *dh_rec, *dh_all; /* [N, Z]; [n0, H]; [n0, R] from the later step; [N, R] for the projection */
+    float *dz, *dc, *dh, *dh_later; /* [N, Z]; [n0, H]; [N, R] for the projection, else [n0, R]; [n0, R] from the later step */
 } layer_back;
 
-/* Gradient of a layer's output rows (dout [n, R], overwritten with the whole dh) -> gradient of its input rows (dx [n,
- * in]). */
-static rd_code layer_step_back(rd_call *c, ctx *x, const saved *v, layer_back *b, int l, int64_t t, float *dout,
-                               float *dx, rd_status *st)
+typedef struct rows_back { /* what goes down the layers of a step, [n0, ..] */
+    float *dx; /* gradient of a layer's input after its dropout */
+    float *dy; /* of a layer's output, where the layer's input is added to it */
+} rows_back;
+
+/* From the gradient of what layer l + 1 got (dx; after the last layer, of the op's result) to the gradient of layer l's output, and
+ * on to dx of layer l, which goes to `to`. */
+static rd_code layer_step_back(rd_call *c, ctx *x, const saved *v, const layer_back *b, const rows_back *rows, int l, int64_t t,
+                               const float *dx, float *to, rd_status *st)
 {
-    const rd_packing *p = &x->d->packing;
-    const rd_layer *L = &x->d->layer[l];
-    const layer_rows *y = &v->l[l];
+    const rd_attn_decoder *d = x->d;
+    const rd_packing *p = &d->packing;
+    const rd_layer *L = &d->layer[l];
+    const layer_rows *y = &v->l[l], *over = l + 1 < d->n_layers ? &v->l[l + 1] : NULL;
     rd_cell *k = &x->cell[l];
-    const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0, in = L->shape.in,
-                  R = L->shape.R, H = L->shape.H;
+    const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0, R = L->shape.R, H = L->shape.H;
     const int64_t later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
-    float *dh = b->dh_all + at * R;
-    if (y->mask_out)
-        rd_dropout_back(c->be, L->drop_out.keep, n * R, dout, y->mask_out + at * R, dh, false);
-    else
-        memcpy(dh, dout, (size_t)(n * R) * sizeof(float));
-    for (int64_t i = 0; i < later * R; i++) dh[i] += b->dh_rec[i];
-    const rd_cell_rows r = rd_cell_rows_at(k, &y->r, at);
-    float *dz = b->dz + at * k->Z;
-    RD_TRY(rd_cell_step_back(k, n, dh, b->dc, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * H : NULL, &r,
-                             dz, b->dh_rec, st));
-    RD_TRY(L->cell->input_back(k, n, dz, dx, false, NULL, st));
-    if (y->mask_in) rd_dropout_back(c->be, L->drop_in.keep, n * in, dx, y->mask_in + at * in, dx, false);
-    if (L->residual)
-        for (int64_t i = 0; i < n * R; i++) dx[i] += dout[i];
+    float *dh = L->shape.projects ? b->dh + at * R : b->dh, *dz = b->dz + at * k->Z;
+    rd_between_back r = {.n = n, .width = R, .dnext = dx, .keep_in = 1.0f, .keep_out = 1.0f, .dh = dh};
+    if (over && over->mask_in) {
+        r.mask_in = over->mask_in + at * R;
+        r.keep_in = d->layer[l + 1].drop_in.keep;
+    }
+    if (over && d->layer[l + 1].residual) r.dskip = rows->dy;
+    if (L->residual) r.dy = rows->dy;
+    if (y->mask_out) {
+        r.mask_out = y->mask_out + at * R;
+        r.keep_out = L->drop_out.keep;
+    }
+    r.dh_later = b->dh_later;
+    r.n_later = later;
+    RD_TRY(rd_between_layers_back(c->be, &r, st));
+    const rd_cell_rows h = rd_cell_rows_at(k, &y->r, at);
+    RD_TRY(rd_cell_step_back(k, n, dh, b->dc, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * H : NULL, &h, dz,
+                             b->dh_later, false, st));
+    RD_TRY(k->def->input_back(k, n, dz, to, false, NULL, st));
 done:
     return st->code;
+}
+
+/* The gradient of the first layer's input, before its dropout, to `to`, from that after it. */
+static rd_code leave_layers(rd_call *c, const ctx *x, const saved *v, const rows_back *rows, int64_t at, int64_t n, const float *dx,
+                            float *to, rd_status *st)
+{
+    const rd_layer *L = &x->d->layer[0];
+    const int64_t width = L->shape.in;
+    rd_between_back r = {.n = n, .width = width, .dnext = dx, .keep_in = 1.0f, .keep_out = 1.0f, .dy = to};
+    if (v->l[0].mask_in) {
+        r.mask_in = v->l[0].mask_in + at * width;
+        r.keep_in = L->drop_in.keep;
+    }
+    if (L->residual) r.dskip = rows->dy;
+    return r.mask_in || r.dskip || dx != to ? rd_between_layers_back(c->be, &r, st) : RD_OK;
 }
 
 static rd_code backward(rd_call *c, rd_status *st)
@@ -227,90 +306,77 @@ static rd_code backward(rd_call *c, rd_status *st)
     const rd_packing *p = &d->packing;
     const saved *v = c->saved;
     layer_back b[RD_MAX_LAYERS] = {{0}};
-    float *dx[2], *dctx, *dctx_all, *q_all = NULL, *carry, *dx0_all = NULL, *dqp_all = NULL, *h_prev;
-    const int n_layers = d->n_layers;
-    int64_t widest = 1;
-    rd_arena *s = c->scratch;
-    RD_TRY(setup(c, &x, st));
-    const int64_t N = x.N, wide = x.E + x.M;
+    rows_back rows;
+    rd_attention_back ab;
+    rd_packing_lent lent;
+    float *dcat, *dx0_all = NULL, *dqp = NULL, *h_prev;
+    rd_arena *s = c->device_scratch;
+    RD_TRY(setup(c, &x, v, st));
+    const int64_t N = x.N, n0 = x.n0, E = x.E, wide = E + x.M;
     if (N == 0) return RD_OK;
-    for (int l = 0; l < n_layers; l++) {
+    int64_t widest = wide;
+    for (int l = 0; l < d->n_layers; l++) {
         const rd_cell_shape *h = &d->layer[l].shape;
-        RD_TRY(rd_rows_zero(s, N, x.cell[l].Z, &b[l].dz, st));
-        RD_TRY(rd_rows_zero(s, x.n0, h->H, &b[l].dc, st));
-        RD_TRY(rd_rows_get(s, x.n0, h->R, &b[l].dh_rec, st));
-        RD_TRY(rd_rows_get(s, N, h->R, &b[l].dh_all, st));
+        RD_TRY(rd_rows_get(s, N, x.cell[l].Z, &b[l].dz, st));
+        RD_TRY(rd_rows_zero(s, n0, h->H, &b[l].dc, st));
+        RD_TRY(rd_rows_get(s, h->projects ? N : n0, h->R, &b[l].dh, st));
+        RD_TRY(rd_rows_get(s, n0, h->R, &b[l].dh_later, st));
         widest = h->in > widest ? h->in : widest;
         widest = h->R > widest ? h->R : widest;
     }
-    for (int i = 0; i < 2; i++) RD_TRY(rd_rows_get(s, x.n0, widest > wide ? widest : wide, &dx[i], st));
-    RD_TRY(rd_rows_get(s, x.n0, x.M, &dctx, st));
-    RD_TRY(rd_rows_get(s, x.n0, x.M, &carry, st));
-    RD_TRY(rd_rows_get(s, N, x.M, &dctx_all, st));
-    if (!x.at.ve)
-        RD_TRY(rd_rows_get(s, N, x.R, &q_all, st));
-    else
-        RD_TRY(rd_rows_get(s, N, x.A, &dqp_all, st));
+    RD_TRY(rd_rows_get(s, n0, widest, &rows.dx, st));
+    RD_TRY(rd_rows_get(s, n0, widest, &rows.dy, st));
+    /* A GPU's products end with their last row, so that steps can lie one behind the other: one sum into the gradient of emb. */
+    const bool whole = rd_backend_gpu(c->be) != NULL;
+    RD_TRY(rd_rows_get(s, whole ? N : n0, wide, &dcat, st));
+    if (x.at.ve) RD_TRY(rd_rows_get(s, N, x.A, &dqp, st));
     if (c->in[IN_W]) RD_TRY(rd_rows_get(s, N, c->in[IN_W]->cols, &dx0_all, st));
-    rd_attention_grads g = {.dkeys = c->in[IN_KEYS]->g};
-    RD_TRY(rd_arena_get(s, (size_t)v->where0[x.n0] * sizeof(float), &g.ds, st));
-    RD_TRY(rd_rows_zero(s, x.n0, x.A, &g.dv_rows, st));
-    RD_TRY(rd_rows_zero(s, x.n0, 1, &g.dg_rows, st));
-    if (!g.dkeys) RD_TRY(rd_rows_zero(s, c->in[IN_KEYS]->rows, x.A, &g.dkeys, st));
+    RD_TRY(rd_attention_back_begin(&x.at, n0, N, v->n_weights, v->slot0, c->in[IN_KEYS]->g, &ab, st));
 
+    const float *carry = NULL; /* gradient of what the later step got of ctx */
     for (int64_t t = p->n_steps - 1; t >= 0; t--) {
         const int64_t at = p->off[t], n = p->off[t + 1] - at,
                       later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
-        for (int64_t i = 0; i < n * x.M; i++)
-            dctx[i] = c->out[1]->g[at * x.M + i] + (i < later * x.M ? carry[i] : 0.0f);
-        const float *q = c->out[0]->v + at * x.R;
-        for (int64_t i = 0; i < n; i++) {
-            memcpy(dctx_all + v->slot[at + i] * x.M, dctx + i * x.M, (size_t)x.M * sizeof(float));
-            if (q_all) memcpy(q_all + v->slot[at + i] * x.R, q + i * x.R, (size_t)x.R * sizeof(float));
-        }
-        float *cur = dx[0], *next = dx[1];
-        memcpy(cur, c->out[0]->g + at * x.R, (size_t)(n * x.R) * sizeof(float));
-        if (dqp_all) g.dqp = dqp_all + at * x.A;
-        RD_TRY(rd_attention_step_back(&x.at, n, q, v->qp ? v->qp + at * x.A : NULL, v->where + at, v->al, dctx, &g, cur,
-                                      st));
-        for (int k = 0; k < n_layers; k++) {
-            const int l = n_layers - 1 - k;
-            RD_TRY(layer_step_back(c, &x, v, &b[l], l, t, cur, next, st));
-            float *swap = cur;
-            cur = next;
-            next = swap;
+        float *dq = c->out[0]->g + at * x.R, *dcat_t = whole ? dcat + at * wide : dcat, *dx = dq;
+        RD_TRY(rd_attention_step_back(&x.at, &ab, n, t, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->al,
+                                      c->out[1]->g + at * x.M, carry, wide, later, dqp ? dqp + at * x.A : NULL, dq, st));
+        for (int l = d->n_layers - 1; l >= 0; l--) {
+            float *to = l > 0 || c->in[IN_W] ? rows.dx : dcat_t;
+            RD_TRY(layer_step_back(c, &x, v, &b[l], &rows, l, t, dx, to, st));
+            dx = to;
         }
         if (c->in[IN_W]) {
-            memcpy(dx0_all + at * c->in[IN_W]->cols, cur, (size_t)(n * c->in[IN_W]->cols) * sizeof(float));
-            RD_TRY(rd_mul_rows_t(&x.cell[0], c->in[IN_W], 0, wide, n, cur, next, false, st));
-            cur = next;
+            float *dx0 = dx0_all + at * c->in[IN_W]->cols;
+            RD_TRY(leave_layers(c, &x, v, &rows, at, n, dx, dx0, st));
+            RD_TRY(rd_mul_rows_t(&x.cell[0], c->in[IN_W], 0, wide, n, dx0, dcat_t, false, st));
+        } else {
+            RD_TRY(leave_layers(c, &x, v, &rows, at, n, dx, dcat_t, st));
         }
-        for (int64_t i = 0; i < n; i++) {
-            const float *row = cur + i * wide;
-            if (c->in[IN_EMB]->g)
-                for (int64_t j = 0; j < x.E; j++) c->in[IN_EMB]->g[(at + i) * x.E + j] += row[j];
-            memcpy(carry + i * x.M, row + x.E, (size_t)x.M * sizeof(float));
-        }
+        carry = dcat_t + E;
+        if (c->in[IN_EMB]->g && !whole)
+            RD_TRY(rd_rows_copy(c->be, n, E, dcat_t, wide, c->in[IN_EMB]->g + at * E, E, true, st));
     }
-    for (int l = 0; l < n_layers; l++) {
+    if (c->in[IN_EMB]->g && whole) RD_TRY(rd_rows_copy(c->be, N, E, dcat, wide, c->in[IN_EMB]->g, E, true, st));
+    RD_TRY(rd_packing_lend(c, p, s, &lent, st));
+    for (int l = 0; l < d->n_layers; l++) {
         const int64_t R = d->layer[l].shape.R;
         const rd_mark mark = rd_arena_mark(s);
         RD_TRY(rd_rows_get(s, N, R, &h_prev, st));
-        rd_shift_rows(p, R, v->l[l].r.h, h_prev);
+        RD_TRY(rd_shift_rows(c->be, &lent, R, v->l[l].r.h, h_prev, st));
         RD_TRY(d->layer[l].cell->weights_back(&x.cell[l], N, v->l[l].xd, NULL, h_prev, v->l[l].r.tc, b[l].dz, st));
-        RD_TRY(rd_cell_projection_back(&x.cell[l], N, v->l[l].r.m, b[l].dh_all, st));
+        RD_TRY(rd_cell_projection_back(&x.cell[l], N, v->l[l].r.m, b[l].dh, st));
         rd_arena_rewind(s, mark);
     }
     if (c->in[IN_W]) {
         const int64_t w = c->in[IN_W]->cols;
-        RD_TRY(rd_mul_grad(&x.cell[0], c->in[IN_W], 0, wide, N, v->cat, dx0_all, w, st));
-        rd_add_columns(c->be, N, w, dx0_all, w, c->in[IN_BIAS]->g);
+        RD_TRY(rd_mul_grad(&x.cell[0], c->in[IN_W], 0, wide, N, v->cat, dx0_all, st));
+        RD_TRY(rd_add_columns(c->be, s, N, w, dx0_all, w, c->in[IN_BIAS]->g, st));
     }
     if (x.at.ve) {
-        RD_TRY(rd_mul_grad(&x.cell[0], c->in[IN_QUERY], 0, x.R, N, c->out[0]->v, dqp_all, x.A, st));
-        if (c->in[IN_B]) rd_add_columns(c->be, N, x.A, dqp_all, x.A, c->in[IN_B]->g);
+        RD_TRY(rd_param_grad(c->be, c->in[IN_QUERY], 0, x.R, N, c->out[0]->v, dqp, st));
+        if (c->in[IN_B]) RD_TRY(rd_add_columns(c->be, s, N, x.A, dqp, x.A, c->in[IN_B]->g, st));
     }
-    RD_TRY(rd_attention_finish(&x.at, x.n0, v->slot0, v->where0, v->al, dctx_all, q_all, &g, c->in[IN_MEMORY]->g, st));
+    RD_TRY(rd_attention_finish(&x.at, &ab, n0, v->al, c->in[IN_MEMORY]->g, st));
 done:
     return st->code;
 }
@@ -319,7 +385,8 @@ extern const rd_op rd_op_def_attention_decoder;
 const rd_op rd_op_def_attention_decoder = {.name = "attention_decoder",
                                            .about = "decoder loop with input feeding and attention",
                                            .infer = infer,
-                                           .cpu = {forward, backward}};
+                                           .cpu = {forward, backward},
+                                           .cuda = {forward, backward}};
 
 rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory, rd_var *keys,
                                 rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b, rd_var *W_in, rd_var *b_in,

@@ -414,11 +414,13 @@ done:
     return st->code;
 }
 
+RD_CUDA_DECLARE(batch_norm)
 extern const rd_op rd_op_def_batch_norm;
 const rd_op rd_op_def_batch_norm = {.name = "batch_norm",
                                     .about = "batch normalisation of images, addition, relu",
                                     .infer = infer,
                                     .cpu = {forward, backward},
+                                    .cuda = {RD_CUDA_KERNEL(batch_norm)},
                                     .own_grads = true};
 
 rd_var *rd_op_batch_norm(rd_tape *t, const rd_batch_norm *bn, rd_var *x, rd_var *gamma, rd_var *beta, rd_var *add)

@@ -105,11 +105,13 @@ done:
     return st->code;
 }
 
+RD_CUDA_DECLARE(class_loss)
 extern const rd_op rd_op_def_class_loss;
 const rd_op rd_op_def_class_loss = {.name = "class_loss",
                                     .about = "softmax and cross-entropy of classes",
                                     .infer = infer,
                                     .cpu = {forward, backward},
+                                    .cuda = {RD_CUDA_KERNEL(class_loss)},
                                     .own_grads = true};
 
 rd_var *rd_op_class_loss(rd_tape *t, const rd_class_loss *a, rd_var *logits)

@@ -45,9 +45,9 @@ static rd_code infer(rd_call *c, rd_status *st)
     const rd_conv *a = c->attr;
     rd_conv_shape s = {0};
     int64_t oh = 0, ow = 0;
-    const void *layout;
+    const void *layout = NULL;
     RD_TRY(shape_of(c, &s, &oh, &ow, st));
-    RD_TRY(rd_conv_layout(c->be, &layout, st));
+    if (!rd_backend_gpu(c->be)) RD_TRY(rd_conv_layout(c->be, &layout, st));
     rd_image_set(c->out[0], s.n, oh, ow, s.co, layout);
     c->out[0]->rectified = a->relu;
 done:
@@ -73,7 +73,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     float *dx, *dW, *db;
     bool add, had;
     RD_TRY(shape_of(c, &s, &oh, &ow, st));
-    if (s.relu && !y->g_masked) rd_op_mask(c->be, rd_op_elements(y), y->v, y->g);
+    if (s.relu && !y->g_masked) RD_TRY(rd_op_mask(c->be, rd_op_elements(y), y->v, y->g, st));
     RD_TRY(rd_call_grad(c, 1, &dW, &had, st));
     RD_TRY(rd_call_grad(c, 2, &db, &had, st));
     RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
@@ -82,11 +82,13 @@ done:
     return st->code;
 }
 
+RD_CUDA_DECLARE(conv2d)
 extern const rd_op rd_op_def_conv2d;
 const rd_op rd_op_def_conv2d = {.name = "conv2d",
                                 .about = "convolution of images, bias, relu",
                                 .infer = infer,
                                 .cpu = {forward, backward},
+                                .cuda = {RD_CUDA_KERNEL(conv2d)},
                                 .own_grads = true};
 
 rd_var *rd_op_conv2d(rd_tape *t, const rd_conv *c, rd_var *x, rd_var *W, rd_var *b)

@@ -1,6 +1,7 @@
 /* dropout.c -- inverted dropout of images, or of matrices with a row per sample: y = x / keep where the mask is set,
  * else 0. dx = dy / keep there. The mask of a sample is drawn in the order h, w, c, so that it depends on no layout; it
- * is stored in the order of the variable. */
+ * is stored in the order of the variable, a byte per element (on a GPU a bit). */
+#include "shared/image_cuda.h"
 #include "shared/image_op.h"
 #include "rd/philox.h"
 #include <string.h>
@@ -86,10 +87,17 @@ static rd_code forward(rd_call *c, rd_status *st)
     const attr *a = c->attr;
     job j = {.a = a, .v = view_of(c->in[0]), .x = c->in[0]->v, .y = c->out[0]->v};
     if (!active(c)) {
-        if (j.y != j.x) rd_op_copy(c->be, j.v.n * j.v.sample, j.x, j.y, false);
-        return RD_OK;
+        if (j.y != j.x) RD_TRY(rd_op_copy(c->be, j.v.n * j.v.sample, j.x, j.y, false, st));
+        goto done;
     }
     j.key = rd_key_make(a->d.seed, RD_RNG_DROPOUT, a->d.site, a->d.epoch);
+    if (rd_backend_gpu(c->be)) {
+        const int64_t *sample;
+        RD_TRY(rd_arena_get(c->device_kept, rd_cuda_mask_bytes(j.v.n, j.v.sample), &j.mask, st));
+        RD_TRY(rd_call_lend(c, c->device_scratch, a->sample, (size_t)j.v.n * sizeof *sample, &sample, st));
+        c->saved = j.mask;
+        return rd_cuda_image_dropout(rd_backend_gpu(c->be), j.key, a->d.keep, j.v.n, j.v.sample, sample, j.x, j.y, j.mask, st);
+    }
     RD_TRY(rd_arena_get(c->kept, (size_t)(j.v.n * j.v.sample), &j.mask, st));
     if (c->in[0]->layout) RD_TRY(rd_arena_get(c->scratch, (size_t)(j.v.n * j.v.P * j.v.c), &j.row, st));
     c->saved = j.mask;
@@ -113,10 +121,13 @@ static rd_code backward(rd_call *c, rd_status *st)
         fresh = !j.add;
     }
     if (!j.y) goto done;
-    if (active(c))
+    if (!active(c)) {
+        if (j.y != j.x) RD_TRY(rd_op_copy(c->be, n, j.x, j.y, j.add, st));
+    } else if (rd_backend_gpu(c->be)) {
+        RD_TRY(rd_cuda_image_dropout_back(rd_backend_gpu(c->be), j.a->d.keep, j.v.n, j.v.sample, j.mask, j.x, j.y, j.add, st));
+    } else {
         rd_parallel(c->be, n, 16384, backward_part, &j);
-    else if (j.y != j.x)
-        rd_op_copy(c->be, n, j.x, j.y, j.add);
+    }
     /* Where x is 0, y is; the other way round a dropped element has no gradient either. */
     x->g_masked = masked && fresh;
 done:
@@ -128,6 +139,7 @@ const rd_op rd_op_def_dropout = {.name = "dropout",
                                  .about = "inverted dropout of images and rows",
                                  .infer = infer,
                                  .cpu = {forward, backward},
+                                 .cuda = {forward, backward},
                                  .own_grads = true};
 
 rd_var *rd_op_dropout(rd_tape *t, const rd_dropout *d, const int64_t *sample, rd_var *x)

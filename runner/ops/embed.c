@@ -1,6 +1,8 @@
 /* embed.c -- rows of a table: y[i] = W[ids[i]]. Backward: dW[ids[i]] += dy[i], in the order of i, so the sums are the
- * same for any number of threads (these cut the columns). It marks the rows of ids, for those who skip the others. */
+ * same for any number of threads (these cut the columns; a GPU has an order of its own). It marks the rows of ids, for
+ * those who skip the others. */
 #include "rd/ops.h"
+#include "shared/pick_rows.h"
 #include <string.h>
 
 typedef struct attr {
@@ -24,10 +26,15 @@ static rd_code forward(rd_call *c, rd_status *st)
 {
     const attr *a = c->attr;
     const int64_t w = c->in[0]->cols;
-    (void)st;
+    if (rd_backend_gpu(c->be)) {
+        RD_TRY(rd_call_lend(c, c->device_kept, a->ids, (size_t)a->n * sizeof *a->ids, &c->saved, st));
+        const rd_picked p = {c->in[0]->v, w, c->saved};
+        return rd_pick_rows(rd_backend_gpu(c->be), 1, &p, a->n, c->out[0]->v, st);
+    }
     for (int64_t i = 0; i < a->n; i++)
         memcpy(c->out[0]->v + i * w, c->in[0]->v + a->ids[i] * w, (size_t)w * sizeof(float));
-    return RD_OK;
+done:
+    return st->code;
 }
 
 static void backward_part(void *ctx, int64_t lo, int64_t hi)
@@ -46,16 +53,25 @@ static rd_code backward(rd_call *c, rd_status *st)
 {
     const attr *a = c->attr;
     uint64_t *touched = c->in[0]->param ? rd_tape_touched(c->tape, c->in[0]->param) : NULL;
-    (void)st;
-    if (!c->in[0]->g) return RD_OK;
-    rd_parallel(c->be, c->in[0]->cols, 64, backward_part, c);
+    const int64_t w = c->in[0]->cols;
+    float *g = c->in[0]->g;
+    if (!g) return RD_OK;
+    if (rd_backend_gpu(c->be))
+        RD_TRY(rd_add_picked(c, a->n, a->ids, c->saved, c->in[0]->rows, w, c->out[0]->g, w, g, st));
+    else
+        rd_parallel(c->be, w, 64, backward_part, c);
     for (int64_t i = 0; i < a->n && touched; i++) touched[a->ids[i] / 64] |= UINT64_C(1) << a->ids[i] % 64;
-    return RD_OK;
+done:
+    return st->code;
 }
 
 extern const rd_op rd_op_def_embed;
-const rd_op rd_op_def_embed = {.name = "embed", .about = "rows of a table", .infer = infer, .cpu = {forward, backward},
-                                .marks_rows = true};
+const rd_op rd_op_def_embed = {.name = "embed",
+                               .about = "rows of a table",
+                               .infer = infer,
+                               .cpu = {forward, backward},
+                               .cuda = {forward, backward},
+                               .marks_rows = true};
 
 rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n)
 {

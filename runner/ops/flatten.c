@@ -7,6 +7,7 @@ static rd_code infer(rd_call *c, rd_status *st)
     RD_TRY(rd_op_image_check("flatten", x, st));
     c->out[0]->rows = x->dim[0];
     c->out[0]->cols = x->dim[1] * x->dim[2] * x->dim[3];
+    if (rd_backend_gpu(c->be)) c->out[0]->v = x->v; /* it lies so; products on a GPU want no slack behind it */
 done:
     return st->code;
 }
@@ -32,6 +33,7 @@ static void part(void *ctx, int64_t lo, int64_t hi)
 static rd_code forward(rd_call *c, rd_status *st)
 {
     (void)st;
+    if (rd_backend_gpu(c->be)) return RD_OK;
     job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false, false};
     rd_parallel(c->be, j.v.n, 1, part, &j);
     return RD_OK;
@@ -41,14 +43,22 @@ static rd_code backward(rd_call *c, rd_status *st)
 {
     job j = {.v = rd_image_view_of(c->in[0]), .x = c->out[0]->g, .back = true};
     RD_TRY(rd_call_grad(c, 0, &j.y, &j.add, st));
-    if (j.y) rd_parallel(c->be, j.v.n, 1, part, &j);
+    if (!j.y) goto done;
+    if (rd_backend_gpu(c->be))
+        RD_TRY(rd_op_copy(c->be, j.v.n * j.v.sample, j.x, j.y, j.add, st));
+    else
+        rd_parallel(c->be, j.v.n, 1, part, &j);
 done:
     return st->code;
 }
 
 extern const rd_op rd_op_def_flatten;
-const rd_op rd_op_def_flatten = {
-    .name = "flatten", .about = "images as rows", .infer = infer, .cpu = {forward, backward}, .own_grads = true};
+const rd_op rd_op_def_flatten = {.name = "flatten",
+                                 .about = "images as rows",
+                                 .infer = infer,
+                                 .cpu = {forward, backward},
+                                 .cuda = {forward, backward},
+                                 .own_grads = true};
 
 rd_var *rd_op_flatten(rd_tape *t, rd_var *x)
 {

@@ -1,4 +1,5 @@
 /* global_mean.c -- y[i, c] = mean over h, w of x[i, h, w, c];  dx = dy / (h w) everywhere. */
+#include "shared/image_cuda.h"
 #include "shared/image_op.h"
 
 static rd_code infer(rd_call *c, rd_status *st)
@@ -61,8 +62,8 @@ static void backward_part(void *ctx, int64_t lo, int64_t hi)
 
 static rd_code forward(rd_call *c, rd_status *st)
 {
-    (void)st;
     job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false};
+    if (rd_backend_gpu(c->be)) return rd_cuda_mean(rd_backend_gpu(c->be), j.v.n, j.v.P, j.v.c, j.x, j.y, st);
     rd_parallel(c->be, j.v.n, 1, forward_part, &j);
     return RD_OK;
 }
@@ -71,7 +72,11 @@ static rd_code backward(rd_call *c, rd_status *st)
 {
     job j = {.v = rd_image_view_of(c->in[0]), .y = c->out[0]->g};
     RD_TRY(rd_call_grad(c, 0, &j.x, &j.add, st));
-    if (j.x) rd_parallel(c->be, j.v.n, 1, backward_part, &j);
+    if (!j.x) goto done;
+    if (rd_backend_gpu(c->be))
+        RD_TRY(rd_cuda_mean_back(rd_backend_gpu(c->be), j.v.n, j.v.P, j.v.c, j.y, j.x, j.add, st));
+    else
+        rd_parallel(c->be, j.v.n, 1, backward_part, &j);
 done:
     return st->code;
 }
@@ -81,6 +86,7 @@ const rd_op rd_op_def_global_mean = {.name = "global_mean",
                                      .about = "mean over the pixels of images",
                                      .infer = infer,
                                      .cpu = {forward, backward},
+                                     .cuda = {forward, backward},
                                      .own_grads = true};
 
 rd_var *rd_op_global_mean(rd_tape *t, rd_var *x)

@@ -5,14 +5,14 @@
 rd_var *rd_op_image(rd_tape *t, const float *x, int64_t n, int64_t h, int64_t w, int64_t c)
 {
     float *v;
-    memcpy(&v, &x, sizeof v); /* only read: variables have no const */
-    rd_var *y = rd_tape_const(t, v, n * h * w, c);
-    if (!y) return NULL;
     if (n < 1 || h < 1 || w < 1 || c < 1) {
         rd_fail(rd_tape_status(t), RD_EBUG, "image: a batch of %lldx%lldx%lldx%lld", (long long)n, (long long)h,
                 (long long)w, (long long)c);
         return NULL;
     }
+    memcpy(&v, &x, sizeof v); /* only read: variables have no const */
+    rd_var *y = rd_tape_const(t, v, n * h * w, c);
+    if (!y) return NULL;
     y->n_dim = 4;
     y->dim[0] = n;
     y->dim[1] = h;

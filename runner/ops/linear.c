@@ -15,30 +15,29 @@ done:
 
 static rd_code forward(rd_call *c, rd_status *st)
 {
-    rd_packed *p = rd_backend_packed(c->be, c->params, c->in[1]->param, 0, c->in[1]->rows, st);
-    if (!p) return st->code;
-    const int64_t N = c->in[0]->rows, n = c->in[1]->cols;
-    RD_TRY(rd_packed_mul(p, N, c->in[0]->v, c->out[0]->v, false, st));
-    if (c->in[2]) rd_add_bias(N, n, c->in[2]->v, c->out[0]->v);
+    const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
+    const int64_t N = x->rows;
+    RD_TRY(rd_param_mul(c->be, c->params, W, 0, W->rows, N, x->v, c->out[0]->v, false, st));
+    if (b) RD_TRY(rd_add_bias(c->be, N, W->cols, b->v, c->out[0]->v, st));
 done:
     return st->code;
 }
 
 static rd_code backward(rd_call *c, rd_status *st)
 {
-    rd_packed *p = rd_backend_packed(c->be, c->params, c->in[1]->param, 0, c->in[1]->rows, st);
-    if (!p) return st->code;
-    const int64_t N = c->in[0]->rows, k = c->in[1]->rows, n = c->in[1]->cols;
-    if (c->in[0]->g) RD_TRY(rd_packed_mul_t(p, N, c->out[0]->g, c->in[0]->g, true, st));
-    if (c->in[1]->g)
-        RD_TRY(rd_gemm(c->be, true, false, k, n, N, 1.0f, c->in[0]->v, k, c->out[0]->g, n, 1.0f, c->in[1]->g, n, st));
-    if (c->in[2]) rd_add_columns(c->be, N, n, c->out[0]->g, n, c->in[2]->g);
+    const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
+    const float *dy = c->out[0]->g;
+    const int64_t N = x->rows, n = W->cols;
+    if (x->g) RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, W->rows, N, dy, x->g, true, st));
+    RD_TRY(rd_param_grad(c->be, W, 0, W->rows, N, x->v, dy, st));
+    if (b) RD_TRY(rd_add_columns(c->be, c->device_scratch, N, n, dy, n, b->g, st));
 done:
     return st->code;
 }
 
 extern const rd_op rd_op_def_linear;
-const rd_op rd_op_def_linear = {.name = "linear", .about = "x W + b", .infer = infer, .cpu = {forward, backward}};
+const rd_op rd_op_def_linear = {
+    .name = "linear", .about = "x W + b", .infer = infer, .cpu = {forward, backward}, .cuda = {forward, backward}};
 
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b)
 {

@@ -2,9 +2,10 @@
  * rows by sentence, joins the two directions of an encoder. An index of -1 gives zeros. Backward: dx_k[idx_k[i]] += the
  * k-th columns of dy[i]. */
 #include "rd/ops.h"
+#include "shared/pick_rows.h"
 #include <string.h>
 
-enum { MOST = 4 };
+enum { MOST = RD_MOST_PICKED };
 typedef struct attr {
     const int64_t *idx[MOST];
     int64_t n;
@@ -24,10 +25,41 @@ static rd_code infer(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
+/* The indices of all inputs, one after the other, as the kernels of a GPU take them. */
+typedef struct saved {
+    int32_t *row; /* [n_in, n] */
+    const int32_t *lent;
+} saved;
+
+static rd_code lend_rows(rd_call *c, rd_status *st)
+{
+    const attr *a = c->attr;
+    const size_t n = (size_t)(c->n_in * a->n);
+    saved *s;
+    RD_TRY(rd_arena_zero(c->kept, sizeof *s, &s, st));
+    c->saved = s;
+    RD_TRY(rd_arena_get(c->kept, n * sizeof *s->row, &s->row, st));
+    for (int k = 0; k < c->n_in; k++)
+        for (int64_t i = 0; i < a->n; i++) {
+            const int64_t row = a->idx[k][i];
+            if (row > INT32_MAX) return rd_fail(st, RD_EUSAGE, "pick: row %lld; a GPU takes %d", (long long)row, INT32_MAX);
+            s->row[k * a->n + i] = (int32_t)row;
+        }
+    RD_TRY(rd_call_lend(c, c->device_kept, s->row, n * sizeof *s->row, &s->lent, st));
+done:
+    return st->code;
+}
+
 static rd_code forward(rd_call *c, rd_status *st)
 {
     const attr *a = c->attr;
-    (void)st;
+    if (rd_backend_gpu(c->be)) {
+        rd_picked part[MOST];
+        RD_TRY(lend_rows(c, st));
+        const saved *s = c->saved;
+        for (int k = 0; k < c->n_in; k++) part[k] = (rd_picked){c->in[k]->v, c->in[k]->cols, s->lent + k * a->n};
+        return rd_pick_rows(rd_backend_gpu(c->be), c->n_in, part, a->n, c->out[0]->v, st);
+    }
     float *y = c->out[0]->v;
     for (int64_t i = 0; i < a->n; i++)
         for (int k = 0; k < c->n_in; k++) {
@@ -38,14 +70,22 @@ static rd_code forward(rd_call *c, rd_status *st)
                 memcpy(y, c->in[k]->v + a->idx[k][i] * c->in[k]->cols, bytes);
             y += c->in[k]->cols;
         }
-    return RD_OK;
+done:
+    return st->code;
 }
 
 static rd_code backward(rd_call *c, rd_status *st)
 {
     const attr *a = c->attr;
-    (void)st;
     const float *dy = c->out[0]->g;
+    if (rd_backend_gpu(c->be)) {
+        const saved *s = c->saved;
+        for (int k = 0; k < c->n_in; dy += c->in[k++]->cols)
+            if (c->in[k]->g)
+                RD_TRY(rd_add_picked(c, a->n, s->row + k * a->n, s->lent + k * a->n, c->in[k]->rows, c->in[k]->cols, dy,
+                                     c->out[0]->cols, c->in[k]->g, st));
+        goto done;
+    }
     for (int64_t i = 0; i < a->n; i++)
         for (int k = 0; k < c->n_in; k++) {
             const int64_t w = c->in[k]->cols;
@@ -53,12 +93,16 @@ static rd_code backward(rd_call *c, rd_status *st)
             for (int64_t j = 0; g && j < w; j++) g[j] += dy[j];
             dy += w;
         }
-    return RD_OK;
+done:
+    return st->code;
 }
 
 extern const rd_op rd_op_def_pick;
-const rd_op rd_op_def_pick = {
-    .name = "pick", .about = "picks rows, joins columns", .infer = infer, .cpu = {forward, backward}};
+const rd_op rd_op_def_pick = {.name = "pick",
+                              .about = "picks rows, joins columns",
+                              .infer = infer,
+                              .cpu = {forward, backward},
+                              .cuda = {forward, backward}};
 
 rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const *idx, int64_t n)
 {

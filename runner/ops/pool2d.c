@@ -238,11 +238,13 @@ done:
     return st->code;
 }
 
+RD_CUDA_DECLARE(pool2d)
 extern const rd_op rd_op_def_pool2d;
 const rd_op rd_op_def_pool2d = {.name = "pool2d",
                                 .about = "largest value or mean of windows of images",
                                 .infer = infer,
                                 .cpu = {forward, backward},
+                                .cuda = {RD_CUDA_KERNEL(pool2d)},
                                 .own_grads = true};
 
 rd_var *rd_op_pool2d(rd_tape *t, const rd_pool *p, rd_var *x)

@@ -1,4 +1,5 @@
 /* relu.c -- y = max(x, 0); dx = dy where y > 0. NaN stays NaN. */
+#include "shared/image_cuda.h"
 #include "shared/image_op.h"
 
 static rd_code infer(rd_call *c, rd_status *st)
@@ -23,9 +24,10 @@ static void part(void *ctx, int64_t lo, int64_t hi)
 
 static rd_code forward(rd_call *c, rd_status *st)
 {
-    (void)st;
     job j = {c->in[0]->v, c->out[0]->v};
-    rd_parallel(c->be, rd_op_elements(c->in[0]), 16384, part, &j);
+    const int64_t n = rd_op_elements(c->in[0]);
+    if (rd_backend_gpu(c->be)) return rd_cuda_relu(rd_backend_gpu(c->be), n, j.x, j.y, st);
+    rd_parallel(c->be, n, 16384, part, &j);
     return RD_OK;
 }
 
@@ -36,18 +38,22 @@ static rd_code backward(rd_call *c, rd_status *st)
     float *dx;
     bool add;
     if (rd_call_pass_grad(c, 0)) {
-        if (!y->g_masked) rd_op_mask(c->be, n, y->v, y->g);
-        return RD_OK;
+        if (!y->g_masked) RD_TRY(rd_op_mask(c->be, n, y->v, y->g, st));
+        goto done;
     }
     RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
-    if (dx) rd_op_masked(c->be, n, y->v, y->g, dx, add);
+    if (dx) RD_TRY(rd_op_masked(c->be, n, y->v, y->g, dx, add, st));
 done:
     return st->code;
 }
 
 extern const rd_op rd_op_def_relu;
-const rd_op rd_op_def_relu = {
-    .name = "relu", .about = "max(x, 0)", .infer = infer, .cpu = {forward, backward}, .own_grads = true};
+const rd_op rd_op_def_relu = {.name = "relu",
+                              .about = "max(x, 0)",
+                              .infer = infer,
+                              .cpu = {forward, backward},
+                              .cuda = {forward, backward},
+                              .own_grads = true};
 
 rd_var *rd_op_relu(rd_tape *t, rd_var *x)
 {

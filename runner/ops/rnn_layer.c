@@ -1,7 +1,8 @@
 /* rnn_layer.c -- one recurrent layer with its wrappers over a packed batch:
  *   out = x + drop_out(cell(drop_in(x)))          (x only with residual)
  * The input's share of all time steps is one product before the loop, the weight gradients one product after it; in the
- * loop stay h W_h and the elementwise part. A step computes only the sequences that still run. */
+ * loop stay h W_h and the elementwise part. A step computes only the sequences that still run. One source for both
+ * devices: float arrays are of the arenas that the products compute in. */
 #include "shared/cell.h"
 
 typedef struct attr {
@@ -11,6 +12,7 @@ typedef struct attr {
 } attr;
 
 typedef struct saved {
+    rd_packing_lent p;
     const float *xd; /* input after dropout */
     uint8_t *mask_in, *mask_out;
     rd_cell_rows r; /* all N rows */
@@ -39,42 +41,44 @@ static rd_code forward(rd_call *c, rd_status *st)
     const rd_cell_shape *s = &a->l.shape;
     const int64_t N = c->out[0]->rows;
     const bool drop_in = c->training && a->l.drop_in.keep < 1.0f, drop_out = c->training && a->l.drop_out.keep < 1.0f;
+    rd_arena *kept = c->device_kept;
     saved *v;
     rd_cell k;
-    RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, c->scratch, c->in + 2, a->n_w, st));
+    RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, c->device_scratch, c->in + 2, a->n_w, st));
     RD_TRY(rd_arena_zero(c->kept, sizeof *v, &v, st));
     c->saved = v;
+    if (N == 0) goto done;
+    RD_TRY(rd_packing_lend(c, &a->p, kept, &v->p, st));
     v->xd = c->in[0]->v;
     if (drop_in) {
         float *xd;
-        RD_TRY(rd_rows_get(c->kept, N, s->in, &xd, st));
-        RD_TRY(rd_arena_get(c->kept, (size_t)(N * s->in), &v->mask_in, st));
-        rd_dropout_rows(c->be, &a->l.drop_in, &a->p, 0, a->p.n_steps, s->in, c->in[0]->v, xd, v->mask_in);
+        RD_TRY(rd_rows_get(kept, N, s->in, &xd, st));
+        RD_TRY(rd_arena_get(kept, (size_t)(N * s->in), &v->mask_in, st));
+        RD_TRY(rd_dropout_rows(c->be, &a->l.drop_in, &v->p, 0, a->p.n_steps, s->in, c->in[0]->v, NULL, xd, v->mask_in,
+                               st));
         v->xd = xd;
     }
-    RD_TRY(rd_rows_get(c->kept, N, k.Z, &v->r.z, st));
-    RD_TRY(rd_rows_get(c->kept, N, s->H, &v->r.tc, st));
-    if (a->l.cell->has_c) RD_TRY(rd_rows_get(c->kept, N, s->H, &v->r.c, st));
-    if (s->projects) RD_TRY(rd_rows_get(c->kept, N, s->H, &v->r.m, st));
+    RD_TRY(rd_rows_get(kept, N, k.Z, &v->r.z, st));
+    RD_TRY(rd_rows_get(kept, N, s->H, &v->r.tc, st));
+    if (a->l.cell->has_c) RD_TRY(rd_rows_get(kept, N, s->H, &v->r.c, st));
+    if (s->projects) RD_TRY(rd_rows_get(kept, N, s->H, &v->r.m, st));
     if (drop_out || a->l.residual)
-        RD_TRY(rd_rows_get(c->kept, N, s->R, &v->r.h, st));
+        RD_TRY(rd_rows_get(kept, N, s->R, &v->r.h, st));
     else
         v->r.h = c->out[0]->v;
-    if (N == 0) goto done;
     RD_TRY(a->l.cell->input(&k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, v->r.z, st));
     for (int64_t t = 0; t < a->p.n_steps; t++) {
         const rd_cell_rows r = rd_cell_rows_at(&k, &v->r, a->p.off[t]);
         const int64_t n = a->p.off[t + 1] - a->p.off[t], prev = t ? a->p.off[t - 1] : 0;
         RD_TRY(rd_cell_step(&k, n, t ? v->r.h + prev * s->R : NULL, t && v->r.c ? v->r.c + prev * s->H : NULL, &r, st));
     }
-    float *restrict y = c->out[0]->v;
+    const float *x = a->l.residual ? c->in[0]->v : NULL;
+    float *y = c->out[0]->v;
     if (drop_out) {
-        RD_TRY(rd_arena_get(c->kept, (size_t)(N * s->R), &v->mask_out, st));
-        rd_dropout_rows(c->be, &a->l.drop_out, &a->p, 0, a->p.n_steps, s->R, v->r.h, y, v->mask_out);
-        if (a->l.residual)
-            for (int64_t i = 0; i < N * s->R; i++) y[i] += c->in[0]->v[i];
-    } else if (a->l.residual) {
-        for (int64_t i = 0; i < N * s->R; i++) y[i] = c->in[0]->v[i] + v->r.h[i];
+        RD_TRY(rd_arena_get(kept, (size_t)(N * s->R), &v->mask_out, st));
+        RD_TRY(rd_dropout_rows(c->be, &a->l.drop_out, &v->p, 0, a->p.n_steps, s->R, v->r.h, x, y, v->mask_out, st));
+    } else if (x) {
+        RD_TRY(rd_vec_sum(c->be, N * s->R, x, v->r.h, y, st));
     }
 done:
     return st->code;
@@ -86,38 +90,37 @@ static rd_code backward(rd_call *c, rd_status *st)
     const rd_cell_shape *s = &a->l.shape;
     const saved *v = c->saved;
     const int64_t N = c->out[0]->rows, n0 = a->p.n_steps ? a->p.off[1] : 0;
+    rd_arena *scratch = c->device_scratch;
     rd_cell k;
-    float *dh = c->out[0]->g, *dc, *dz, *dh_prev, *h_prev;
+    float *dh = c->out[0]->g, *dc, *dz, *h_prev;
     if (N == 0) return RD_OK;
-    RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, c->scratch, c->in + 2, a->n_w, st));
+    RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, scratch, c->in + 2, a->n_w, st));
     float *gx = c->in[0]->g;
-    if (a->l.residual && gx)
-        for (int64_t i = 0; i < N * s->R; i++) gx[i] += dh[i];
+    if (a->l.residual && gx) RD_TRY(rd_vec_add(c->be, N * s->R, dh, gx, st));
     if (v->mask_out) {
-        RD_TRY(rd_rows_get(c->scratch, N, s->R, &dh, st));
-        rd_dropout_back(c->be, a->l.drop_out.keep, N * s->R, c->out[0]->g, v->mask_out, dh, false);
+        RD_TRY(rd_rows_get(scratch, N, s->R, &dh, st));
+        RD_TRY(rd_dropout_back(c->be, a->l.drop_out.keep, N * s->R, c->out[0]->g, v->mask_out, dh, false, st));
     }
-    RD_TRY(rd_rows_zero(c->scratch, n0, s->H, &dc, st));
-    RD_TRY(rd_rows_get(c->scratch, n0, s->R, &dh_prev, st));
-    RD_TRY(rd_rows_zero(c->scratch, N, k.Z, &dz, st));
+    RD_TRY(rd_rows_zero(scratch, n0, s->H, &dc, st));
+    RD_TRY(rd_rows_get(scratch, N, k.Z, &dz, st));
     for (int64_t t = a->p.n_steps - 1; t >= 0;
          t--) { /* dh of earlier steps takes up what flows back: the sum stays in place */
         const int64_t at = a->p.off[t], n = a->p.off[t + 1] - at, prev = t ? a->p.off[t - 1] : 0;
         const rd_cell_rows r = rd_cell_rows_at(&k, &v->r, at);
         RD_TRY(rd_cell_step_back(&k, n, dh + at * s->R, dc, t ? v->r.h + prev * s->R : NULL,
-                                 t && v->r.c ? v->r.c + prev * s->H : NULL, &r, dz + at * k.Z, dh_prev, st));
-        for (int64_t i = 0; t && i < n * s->R; i++) dh[prev * s->R + i] += dh_prev[i];
+                                 t && v->r.c ? v->r.c + prev * s->H : NULL, &r, dz + at * k.Z,
+                                 t ? dh + prev * s->R : NULL, true, st));
     }
-    RD_TRY(rd_rows_get(c->scratch, N, s->R, &h_prev, st));
-    rd_shift_rows(&a->p, s->R, v->r.h, h_prev);
+    RD_TRY(rd_rows_get(scratch, N, s->R, &h_prev, st));
+    RD_TRY(rd_shift_rows(c->be, &v->p, s->R, v->r.h, h_prev, st));
     RD_TRY(k.def->weights_back(&k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, h_prev, v->r.tc, dz, st));
     RD_TRY(rd_cell_projection_back(&k, N, v->r.m, dh, st));
     float *da = c->in[1] ? c->in[1]->g : NULL;
     if (v->mask_in) {
         float *dxd;
-        RD_TRY(rd_rows_get(c->scratch, N, s->in, &dxd, st));
+        RD_TRY(rd_rows_get(scratch, N, s->in, &dxd, st));
         RD_TRY(k.def->input_back(&k, N, dz, dxd, false, da, st));
-        if (gx) rd_dropout_back(c->be, a->l.drop_in.keep, N * s->in, dxd, v->mask_in, gx, true);
+        if (gx) RD_TRY(rd_dropout_back(c->be, a->l.drop_in.keep, N * s->in, dxd, v->mask_in, gx, true, st));
     } else {
         RD_TRY(k.def->input_back(&k, N, dz, gx, true, da, st));
     }
@@ -129,7 +132,8 @@ extern const rd_op rd_op_def_rnn_layer;
 const rd_op rd_op_def_rnn_layer = {.name = "rnn_layer",
                                    .about = "recurrent layer with dropout and residual",
                                    .infer = infer,
-                                   .cpu = {forward, backward}};
+                                   .cpu = {forward, backward},
+                                   .cuda = {forward, backward}};
 
 rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att, rd_var *const *w,
                         int n_w)

@@ -1,6 +1,7 @@
 /* shortcut.c -- option A of He et al. 2015 (arXiv:1512.03385, 3.3): every stride-th pixel, and zeros for the channels
  * that are new, half of them before the old ones, half after (an odd one after). y[i, p, q, before + c] = x[i, p
  * stride, q stride, c] */
+#include "shared/image_cuda.h"
 #include "shared/image_op.h"
 #include <string.h>
 
@@ -58,12 +59,20 @@ static job job_of(const rd_call *c)
                  .before = (a->c_out - c->in[0]->dim[3]) / 2};
 }
 
+static rd_shortcut on_gpu(const job *j)
+{
+    return (rd_shortcut){j->x.n, j->x.h, j->x.w, j->x.c, j->stride, j->y.h, j->y.w, j->y.c, j->before};
+}
+
 static rd_code forward(rd_call *c, rd_status *st)
 {
-    (void)st;
     job j = job_of(c);
     j.vx = c->in[0]->v;
     j.vy = c->out[0]->v;
+    if (rd_backend_gpu(c->be)) {
+        const rd_shortcut s = on_gpu(&j);
+        return rd_cuda_shortcut(rd_backend_gpu(c->be), &s, j.vx, j.vy, st);
+    }
     memset(j.vy, 0, (size_t)(j.y.n * j.y.sample) * sizeof(float));
     rd_parallel(c->be, j.x.n, 1, part, &j);
     return RD_OK;
@@ -75,8 +84,12 @@ static rd_code backward(rd_call *c, rd_status *st)
     bool add;
     RD_TRY(rd_call_grad(c, 0, &j.vx, &add, st));
     if (!j.vx) goto done;
-    if (!add) memset(j.vx, 0, (size_t)(j.x.n * j.x.sample) * sizeof(float));
     j.vy = c->out[0]->g;
+    if (rd_backend_gpu(c->be)) {
+        const rd_shortcut s = on_gpu(&j);
+        return rd_cuda_shortcut_back(rd_backend_gpu(c->be), &s, j.vy, j.vx, add, st);
+    }
+    if (!add) memset(j.vx, 0, (size_t)(j.x.n * j.x.sample) * sizeof(float));
     j.back = true;
     rd_parallel(c->be, j.x.n, 1, part, &j);
 done:
@@ -88,6 +101,7 @@ const rd_op rd_op_def_shortcut = {.name = "shortcut",
                                   .about = "every stride-th pixel, channels padded with zeros",
                                   .infer = infer,
                                   .cpu = {forward, backward},
+                                  .cuda = {forward, backward},
                                   .own_grads = true};
 
 rd_var *rd_op_shortcut(rd_tape *t, rd_var *x, int64_t stride, int64_t c_out)

@@ -116,9 +116,13 @@ static rd_code backward(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
+RD_CUDA_DECLARE(softmax_xent)
 extern const rd_op rd_op_def_softmax_xent;
-const rd_op rd_op_def_softmax_xent = {
-    .name = "softmax_xent", .about = "projection, softmax, cross-entropy", .infer = infer, .cpu = {forward, backward}};
+const rd_op rd_op_def_softmax_xent = {.name = "softmax_xent",
+                                      .about = "projection, softmax, cross-entropy",
+                                      .infer = infer,
+                                      .cpu = {forward, backward},
+                                      .cuda = {RD_CUDA_KERNEL(softmax_xent)}};
 
 rd_var *rd_op_softmax_xent(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W)
 {

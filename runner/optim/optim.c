@@ -11,7 +11,8 @@
  * Both go by a list of blocks that the parameters alone decide, and the sums of blocks are added in order. So results
  * do not depend on the number of threads, nor on how many ranks share the blocks (optim_share.c): between the sweeps
  * every rank adds up the sums of all blocks for itself. */
-#include "optim_impl.h"
+#include "rd/optim.h"
+#include "optim_gpu.h"
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -23,7 +24,7 @@
 
 enum { BLOCK = 4096, LANES = RD_OPTIM_LANES };
 
-static const double lars_unknown = 1.0 / 16384.0; /* factor where a norm is zero, as in OpenSeq2Seq */
+const double rd_optim_lars_unknown = 1.0 / 16384.0; /* as in OpenSeq2Seq */
 
 /* Denormals cost a hundred times a normal operation on many processors; moments that only decay end as denormals. */
 static unsigned flush_denormals(void)
@@ -76,7 +77,7 @@ static bool is_state(const rd_optim *o, int param)
     return (rd_params_at(o->p, param)->flags & RD_PARAM_STATE) != 0;
 }
 
-static bool decays(const rd_optim *o, int param)
+bool rd_optim_decays(const rd_optim *o, int param)
 {
     const unsigned flags = rd_params_at(o->p, param)->flags;
     return o->decay && !(flags & RD_PARAM_STATE) && (o->c.weight_decay_all || !(flags & RD_PARAM_NO_DECAY));
@@ -121,6 +122,8 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
             for (int64_t i = 0; i < o->norm.at[b].n; i++) x[o->norm.at[b].lo + i] = first;
         }
     }
+    rd_params_touch_slots(p);
+    if (rd_params_gpu(p)) RD_TRY(rd_optim_gpu_new(o, &o->gpu, st));
     *out = o;
     o = NULL;
 done:
@@ -144,6 +147,7 @@ void rd_optim_free(rd_optim *o)
         free(o->w_sq);
     }
     rd_optim_unshare(o);
+    if (rd_params_gpu(o->p)) rd_optim_gpu_free(o->gpu);
     free(o->g_norm);
     free(o->factor);
     free(o->scratch);
@@ -246,7 +250,7 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
     }
     float *g = rd_params_grads(o->p) + k->lo, *w = rd_params_values(o->p) + k->lo;
     rd_update u = {.c = &o->c, .lr = lr, .t = t, .w = w, .g = g, .row = k->row, .hi = k->n};
-    const bool decay = decays(o, k->param);
+    const bool decay = rd_optim_decays(o, k->param);
     scale_gradient(g, k->n, scale, clip);
     if (decay || o->trust) { /* histograms want the gradient itself: it stays in the arena */
         u.g = o->scratch + thread * (o->update.longest + LANES);
@@ -327,12 +331,12 @@ static void run_sweep(sweep *s)
 static float lars_factor(const rd_optim *o, int param, double g, double w)
 {
     if (!o->def->trust_ratio) {
-        const double f = g > 0.0 && w > 0.0 ? o->c.lars_nu * w / g : lars_unknown;
+        const double f = g > 0.0 && w > 0.0 ? o->c.lars_nu * w / g : rd_optim_lars_unknown;
         return f < FLT_MAX ? (float)f : FLT_MAX;
     }
     if (rd_params_at(o->p, param)->flags & RD_PARAM_NO_DECAY) return 1.0f;
     if (!(g > 0.0 && w > 0.0)) return 1.0f;
-    const double f = o->c.lars_eta * w / (g + (decays(o, param) ? o->c.weight_decay * w : 0.0) + o->c.lars_epsilon);
+    const double f = o->c.lars_eta * w / (g + (rd_optim_decays(o, param) ? o->c.weight_decay * w : 0.0) + o->c.lars_epsilon);
     return f < FLT_MAX ? (float)f : FLT_MAX;
 }
 
@@ -355,27 +359,39 @@ static bool gather_norms(rd_optim *o, bool weights, rd_optim_stats *stats)
         total += g_sq;
         o->g_norm[i] = sqrt(g_sq);
         if (o->trust) o->factor[i] = lars_factor(o, i, sqrt(g_sq), sqrt(w_sq));
-        if (decays(o, i)) decayed += w_sq;
+        if (rd_optim_decays(o, i)) decayed += w_sq;
     }
     stats->grad_norm = sqrt(total);
     stats->l2 = weights ? 0.5 * o->c.weight_decay * decayed : 0.0;
     return isfinite(total) && isfinite(state);
 }
 
-rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats, rd_status *st)
+/* What the caller learns of the first sweep. Returns the factor of clipping. */
+static double tell(rd_optim *o, rd_optim_stats *stats)
 {
-    if (t < 1) return rd_fail(st, RD_EBUG, "optimizer step %lld: steps count from 1", (long long)t);
-    const bool weights = o->trust || (stats->want_l2 && o->decay);
-    sweep s = {.o = o, .scale = (float)grad_scale, .clip = 1.0f, .lr = lr, .t = t, .norms = true, .weights = weights};
-    run_sweep(&s);
-    /* Behind this barrier all ranks of the host have gone backward: nobody reads the values that now change. */
-    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
-    stats->finite = gather_norms(o, weights, stats);
     const double norm = o->last_norm = stats->grad_norm;
     double clip = 1.0;
     if (o->c.has_max_grad_norm && norm > o->c.max_grad_norm) clip = o->c.max_grad_norm / norm;
     stats->clipped_norm = norm * clip;
     for (int i = 0; stats->param_norm && i < rd_params_n(o->p); i++) stats->param_norm[i] = o->g_norm[i] * clip;
+    return clip;
+}
+
+rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats, rd_status *st)
+{
+    if (t < 1) return rd_fail(st, RD_EBUG, "optimizer step %lld: steps count from 1", (long long)t);
+    const bool weights = o->trust || (stats->want_l2 && o->decay);
+    if (rd_params_gpu(o->p)) {
+        RD_TRY(rd_optim_gpu_step(o, t, lr, (float)grad_scale, weights, stats, st));
+        (void)tell(o, stats);
+        goto done;
+    }
+    sweep s = {.o = o, .scale = (float)grad_scale, .clip = 1.0f, .lr = lr, .t = t, .norms = true, .weights = weights};
+    run_sweep(&s);
+    /* Behind this barrier all ranks of the host have gone backward: nobody reads the values that now change. */
+    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
+    stats->finite = gather_norms(o, weights, stats);
+    const double clip = tell(o, stats);
     if (stats->finite) {
         s.norms = false;
         s.clip = (float)clip;

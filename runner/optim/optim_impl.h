@@ -1,4 +1,5 @@
-/* optim_impl.h -- what optim.c (one update) and optim_share.c (who does which part of it, in whose memory) share. */
+/* optim_impl.h -- what optim.c (one update), optim_gpu.cu (the same on a GPU) and optim_share.c (who does which part of it, in whose
+ * memory) share. */
 #ifndef RD_OPTIM_IMPL_H
 #define RD_OPTIM_IMPL_H
 
@@ -40,10 +41,17 @@ struct rd_optim {
     uint64_t *sum;          /* [update.n]: rd_optim_block_sum of the values, as they were at version sum_version */
     uint64_t sum_version;   /* of the parameters; 0: there are no sums yet */
     int64_t damaged;        /* lowest block of this rank whose values were others than its sum says; -1: none */
+    struct rd_optim_gpu *gpu; /* owned: where the update is done on a GPU; else NULL */
 };
+
+RD_C_BEGIN
 
 /* Checksum of n values, bit for bit. */
 uint64_t rd_optim_block_sum(const float *x, int64_t n);
 bool rd_optim_sums_hold(const rd_optim *o); /* does sum describe the present values? */
+bool rd_optim_decays(const rd_optim *o, int param);
+extern const double rd_optim_lars_unknown; /* factor where a norm is zero */
+
+RD_C_END
 
 #endif

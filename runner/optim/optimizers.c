@@ -60,8 +60,16 @@ static const rd_option rows[] = {
      .max = 1e30,
      .help = "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with max_grad_norm"},
     /* Times the weight of a batch it must have a reciprocal in float32 that is not flushed to 0. */
-    RD_OPT_REAL(T, loss_scale, loss_scale, "1.0", 1e-30, 1e30,
-                "the loss is multiplied by this before, the gradients divided by it after, back-propagation"),
+    {.key = "loss_scale",
+     .type = RD_REAL,
+     .at = offsetof(T, loss_scale),
+     .given_at = offsetof(T, has_loss_scale),
+     .def = "1.0",
+     .min = 1e-30,
+     .max = 1e30,
+     .help = "the loss is multiplied by this before, the gradients divided by it after, back-propagation. In mixed precision on a GPU "
+             "without bfloat16 it is the first value, 32768 where it is not given: halved after a step that overflowed, doubled "
+             "after 2000 in a row that did not"},
     RD_OPT_END};
 
 const rd_option_group rd_group_optim = {"optimizer", "Optimizer, clipping, LARS", rows, sizeof(T)};

@@ -2,8 +2,8 @@
  * all.
  *
  * A step is a whole one: forward, backward, sum over ranks, update. The peak is the best of some matrix products of
- * 2048^3 on this rank's own threads, in the run's own precision, measured in the same process before and after the
- * steps. FLOPs are those of the model's products and convolutions on real tokens, so padding and everything that is no
+ * 2048^3 on this rank's own threads (on a GPU: up to 8192^3, on its own clock), in the run's own precision, measured in
+ * the same process before and after the steps. FLOPs are those of the model's products and convolutions on real tokens, so padding and everything that is no
  * product count against the share. */
 #include "bench_impl.h"
 
@@ -21,9 +21,45 @@ static double cpu_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The best of n products of size^3, larger ones as long as they take less than 5 ms. Where memory is short the larger ones are left
+ * out. */
+static inline rd_code measure_gpu_peak(rd_run *r, int n, bench_result *v, rd_status *st)
+{
+    enum { SMALLEST = 512, LARGEST = 8192, MARK_BEGIN = 8, MARK_END };
+    rd_gpu *g = run_gpu(r);
+    double best_s = 0.0;
+    float pattern[256];
+    for (int i = 0; i < 256; i++) pattern[i] = (float)(i % 7) * 0.25f - 0.75f;
+    for (int64_t size = SMALLEST; size <= LARGEST && best_s < 5e-3; size *= 2) {
+        const size_t bytes = (size_t)(size * size) * sizeof(float);
+        rd_status own = {0};
+        unsigned char *x = NULL;
+        if (rd_gpu_get(g, 3 * bytes, &x, &own) != RD_OK) break;
+        best_s = INFINITY;
+        (void)rd_gpu_up(g, x, pattern, sizeof pattern, st);
+        for (size_t have = sizeof pattern; have < 2 * bytes && st->code == RD_OK; have *= 2)
+            (void)rd_gpu_copy(g, x + have, x, have < 2 * bytes - have ? have : 2 * bytes - have, st);
+        for (int i = 0; i < n && st->code == RD_OK; i++) {
+            double seconds = INFINITY;
+            const float *a = (const float *)(void *)x, *b = (const float *)(void *)(x + bytes);
+            rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->at.step);
+            (void)rd_gpu_mark(g, MARK_BEGIN, st);
+            (void)rd_gpu_gemm(g, false, false, size, size, size, 1.0f, a, size, b, size, 0.0f, (float *)(void *)(x + 2 * bytes), size, st);
+            (void)rd_gpu_mark(g, MARK_END, st);
+            if (rd_gpu_between(g, MARK_BEGIN, MARK_END, &seconds, st) == RD_OK) best_s = fmin(best_s, seconds);
+        }
+        rd_gpu_put(g, x);
+        RD_TRY(st->code);
+        v->peak = fmax(v->peak, 2.0 * (double)size * (double)size * (double)size / best_s);
+    }
+done:
+    return st->code;
+}
+
 /* Raises the peaks to the best of n products; of less, where they take longer than a second and a half. */
 static rd_code measure_peak(rd_run *r, int n, bench_result *v, rd_status *st)
 {
+    if (run_gpu(r)) return measure_gpu_peak(r, n, v, st);
     enum { N = 2048 };
     const int64_t enough_ns = rd_now_ns() + 1500000000;
     const size_t bytes = (size_t)N * N * sizeof(float);
@@ -55,17 +91,12 @@ done:
 static rd_code measure_sum(bench *b, rd_status *st)
 {
     rd_run *r = b->run;
-    const int64_t span = rd_params_span(r->params);
-    float *g = rd_params_grads(r->params);
     double best = INFINITY;
     b->r.alone_s = NAN;
     if (r->world->size == 1 || b->c.bench_forward_only) return RD_OK;
-    memset(g, 0, (size_t)span * sizeof *g);
     for (int i = 0; i < 5; i++) {
-        RD_TRY(rd_comm_barrier(r->comm, st));
-        const int64_t begin_ns = rd_now_ns();
-        RD_TRY(rd_comm_sum_f32(r->comm, g, span, st));
-        const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
+        double seconds;
+        RD_TRY(exchange_alone(r->exchange, rd_params_span(r->params), &seconds, st));
         if (i > 0 && seconds < best) best = seconds;
     }
     RD_TRY(rd_comm_max_f64(r->comm, &best, 1, st));
@@ -116,6 +147,8 @@ static rd_code one_step(bench *b, bool counted, rd_status *st)
         RD_TRY(stepper_step(&b->s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum, &stats, st));
     }
     const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
+    if (r->started_ns) v->start_s = (double)(rd_now_ns() - r->started_ns) * 1e-9;
+    r->started_ns = 0;
     v->loss = sum.weight > 0.0 ? sum.loss / sum.weight : NAN;
     v->l2 = stats.l2;
     v->top1 = b->images && sum.targets > 0.0 ? sum.correct / sum.targets : NAN;
@@ -168,6 +201,7 @@ static rd_code measure(bench *b, const bench_style *style, rd_status *st)
     v->cpu_s = cpu_s() - begin_cpu;
     v->reduced_bytes = r->world->size > 1 && !b->c.bench_forward_only ? 4.0 * (double)rd_params_span(r->params) : 0.0;
     v->peak_bytes = run_peak_bytes();
+    v->device_bytes = device_peak_bytes(r);
     RD_TRY(measure_sum(b, st));
     RD_TRY(measure_peak(r, 3, v, st));
     rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
@@ -178,6 +212,7 @@ static rd_code measure(bench *b, const bench_style *style, rd_status *st)
     v->exposed_s = sums[2] / (double)r->world->size;
     v->cpu_s = sums[3] / (double)r->world->size;
     RD_TRY(rd_comm_max_f64(r->comm, &v->peak_bytes, 1, st));
+    RD_TRY(rd_comm_max_f64(r->comm, &v->device_bytes, 1, st));
 done:
     return st->code;
 }
@@ -189,7 +224,6 @@ static void tell(const bench *b)
     const rd_run *r = b->run;
     const bench_result *v = &b->r;
     const double n = (double)v->n, rate = v->flops / v->wall_s, ranks = r->world->size;
-    const bool half = strcmp(r->c.dtype, "mixed") == 0 && rd_backend_has_bf16(r->backend);
     char x[32], y[32];
     double sum = 0.0, best = INFINITY, sq = 0.0;
     for (int64_t i = 0; i < v->n; i++) {
@@ -205,7 +239,7 @@ static void tell(const bench *b)
         rd_info(log, "%s tokens/s (%s target)", console_count(v->units / v->wall_s, x),
                 console_count(v->units_tgt / v->wall_s, y));
     rd_info(log, "%.1f model GFLOP/s (%.1f GFLOP a step), %.1f %% of the %s peak of %.1f GFLOP/s (%d rank%s)",
-            rate * 1e-9, v->flops / n * 1e-9, 100.0 * rate / v->peak, half ? "bfloat16" : "float32", v->peak * 1e-9,
+            rate * 1e-9, v->flops / n * 1e-9, 100.0 * rate / v->peak, device_product(r), v->peak * 1e-9,
             r->world->size, RD_S(r->world->size));
     if (v->reduced_bytes > 0.0)
         rd_info(log,
@@ -217,7 +251,7 @@ static void tell(const bench *b)
     if (!b->s.make)
         rd_info(log, "input: %.2f ms of a step, %.1f %%, waited for", v->input_s / n * 1e3, 100.0 * v->input_s / sum);
     const double share = v->cpu_s / v->wall_s / rd_backend_threads(r->backend);
-    if (share < 0.9)
+    if (share < 0.9 && !r->gpu)
         rd_info(log,
                 "a rank's threads had %.0f %% of their processors: others use them, or input or ranks were waited for; "
                 "by processor time the share of the peak is %.1f %%",
@@ -227,6 +261,7 @@ static void tell(const bench *b)
                 "%" PRId64 " step%s without update, for the gradient was not finite; a smaller learning_rate helps",
                 v->skipped, RD_S(v->skipped));
     rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
+    if (r->gpu) rd_info(log, "peak memory of a rank's GPU: %.0f MB", v->device_bytes * 1e-6);
 }
 
 /* How many steps are counted. */

@@ -26,6 +26,8 @@ typedef struct bench_result {
     double peak, peak_cpu;       /* FLOP/s of all ranks, by the clock and by a second of processor time of each */
     double cpu_s;                /* processor time of the counted steps, all threads; mean over the ranks */
     double peak_bytes;           /* largest memory of a rank */
+    double device_bytes;         /* the same of its GPU; 0: none */
+    double start_s;              /* from the start of the process to the end of the first step; NAN: not known */
     double input_s, exposed_s;   /* mean over the ranks, sum over the counted steps */
     double alone_s;              /* best time of a sum of the gradients by itself; NAN: one rank */
     double reduced_bytes;        /* per step and rank */

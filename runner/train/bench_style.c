@@ -60,9 +60,9 @@ static void tfcnn_begin(bench *b)
     if (b->n_epoch > 0)
         (void)printf("Num epochs:  %.2f\n", steps * (double)(r->global_batch * r->c.iter_size) / (double)b->n_epoch);
     (void)printf("Devices:     [");
-    for (int i = 0; i < r->world->size; i++) (void)printf("%s'horovod/cpu:%d'", i ? ", " : "", i);
+    for (int i = 0; i < r->world->size; i++) (void)printf("%s'horovod/%s:%d'", i ? ", " : "", r->gpu ? "gpu" : "cpu", i);
     (void)printf("]\nNUMA bind:   False\n");
-    if (b->images) (void)printf("Data format: blocked\n");
+    if (b->images) (void)printf("Data format: %s\n", r->gpu ? "NHWC" : "blocked");
     (void)printf("Optimizer:   %s\n", r->optim ? rd_optim_def(r->optim)->name : "none");
     (void)printf("Variables:   horovod\n==========\nGenerating model\n");
     (void)fflush(stdout);
@@ -88,7 +88,7 @@ static void tfcnn_step(bench *b, int64_t done)
     const int size = b->run->world->size;
     double units = 0.0, seconds = 0.0, mean = 0.0;
     if (done != 1 && done % b->c.bench_display != 0) return;
-    double *x = malloc((size_t)done * sizeof *x);
+    double *x = calloc((size_t)done, sizeof *x);
     if (!x) return; /* a line less, where memory for some numbers is gone */
     for (int64_t i = 0; i < done; i++) {
         x[i] = unit_rate(&r->step[i], size);
@@ -120,10 +120,15 @@ static const char *short_unit(const bench *b)
     return b->images ? "img" : "tok";
 }
 
+static const char *device_word(const bench *b)
+{
+    return b->run->gpu ? "GPU" : "CPU";
+}
+
 static void horovod_begin(bench *b)
 {
-    (void)printf("Model: %s\nBatch size: %" PRId64 "\nNumber of CPUs: %d\n", b->run->model->name,
-                 b->run->c.batch_size * b->run->c.iter_size, b->run->world->size);
+    (void)printf("Model: %s\nBatch size: %" PRId64 "\nNumber of %ss: %d\n", b->run->model->name,
+                 b->run->c.batch_size * b->run->c.iter_size, device_word(b), b->run->world->size);
     (void)fflush(stdout);
 }
 
@@ -154,7 +159,7 @@ static void horovod_step(bench *b, int64_t done)
     if (!more) return;
     b->rates = more;
     b->rates[b->n_rates] = units / seconds;
-    (void)printf("Iter #%" PRId64 ": %.1f %s/sec per CPU\n", b->n_rates, units / seconds, short_unit(b));
+    (void)printf("Iter #%" PRId64 ": %.1f %s/sec per %s\n", b->n_rates, units / seconds, short_unit(b), device_word(b));
     (void)fflush(stdout);
     b->n_rates++;
 }
@@ -166,11 +171,17 @@ static void horovod_end(bench *b)
     double mean = 0.0;
     if (b->n_rates == 0) return;
     const double conf = 1.96 * deviation(b->rates, b->n_rates, &mean);
-    (void)printf("%s/sec per CPU: %.1f +-%.1f\n", unit, mean, conf);
-    (void)printf("Total %s/sec on %d CPU(s): %.1f +-%.1f\n", short_unit(b), size, size * mean, size * conf);
+    (void)printf("%s/sec per %s: %.1f +-%.1f\n", unit, device_word(b), mean, conf);
+    (void)printf("Total %s/sec on %d %s(s): %.1f +-%.1f\n", short_unit(b), size, device_word(b), size * mean, size * conf);
 }
 
 /* ---- json ---- */
+
+/* What says nothing where a GPU computes. */
+static bool of_cpu(const char *key)
+{
+    return strcmp(key, "share_of_peak_cpu") == 0 || strcmp(key, "cpu_share") == 0 || strstr(key, "_per_cpu_s") != NULL;
+}
 
 static void json_end(bench *b)
 {
@@ -215,8 +226,14 @@ static void json_end(bench *b)
                 {"loss", v->loss},
                 {"loss_l2", v->l2}};
     for (size_t i = 0; o && i < sizeof rows / sizeof rows[0]; i++)
-        if (!(b->images && strcmp(rows[i].key, "target_tokens_per_s") == 0))
+        if (!(b->images && strcmp(rows[i].key, "target_tokens_per_s") == 0) && !(r->gpu && of_cpu(rows[i].key)))
             (void)json_object_set_new(o, rows[i].key, isfinite(rows[i].v) ? json_real(rows[i].v) : json_null());
+    if (run_gpu(r) && o) {
+        (void)json_object_set_new(o, "device", json_string(rd_device_name(r->device.device)));
+        (void)json_object_set_new(o, "device_name", json_string(rd_gpu_about(run_gpu(r))->name));
+        (void)json_object_set_new(o, "device_memory_bytes", json_real(v->device_bytes));
+        (void)json_object_set_new(o, "start_s", json_real(v->start_s));
+    }
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(o);
     (void)printf("%s\n", text ? text : "{}");

@@ -68,13 +68,15 @@ done:
 rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st)
 {
     rd_decoded *out = NULL;
-    rd_tape_reset(r->tape, false, false);
-    RD_TRY(rd_arena_zero(rd_tape_arena(r->tape), (size_t)(b->n + 1) * sizeof *out, &out, st));
+    rd_tape *t = r->tape;
+    if (r->model->decode) RD_TRY(device_tape(r, &t, st));
+    rd_tape_reset(t, false, false);
+    RD_TRY(rd_arena_zero(rd_tape_arena(t), (size_t)(b->n + 1) * sizeof *out, &out, st));
     if (r->model->decode)
-        RD_TRY(r->model->decode(r->model_self, r->tape, b, c, out, st));
+        RD_TRY(r->model->decode(r->model_self, t, b, c, out, st));
     else
         RD_TRY(classify(r, b, out, st));
-    RD_TRY(rd_tape_check(r->tape, st));
+    RD_TRY(rd_tape_check(t, st));
     for (int64_t i = 0; i < b->n; i++) RD_TRY(fn(ctx, b->sample[i], &out[i], st));
 done:
     return st->code;

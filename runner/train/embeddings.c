@@ -44,7 +44,7 @@ static int by_offset(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-rd_code embeddings_new(rd_run *r, embeddings **out, rd_status *st)
+rd_code embeddings_new(rd_run *r, bool none, embeddings **out, rd_status *st)
 {
     const int n_params = rd_params_n(r->params);
     embeddings *e = *out = calloc(1, sizeof *e);
@@ -52,7 +52,7 @@ rd_code embeddings_new(rd_run *r, embeddings **out, rd_status *st)
     if (!e || !e->at) rd_fail(st, RD_EENV, "out of memory for the embeddings' rows");
     if (rd_comm_agree(r->comm, st) != RD_OK || !e || !e->at) return st->code;
     e->run = r;
-    for (int i = 0; i < n_params; i++) {
+    for (int i = 0; i < n_params && !none; i++) {
         const rd_param *p = rd_params_at(r->params, i);
         if (by_rows(r, p)) e->at[e->n++] = (table){.p = p, .touched = rd_tape_touched(r->tape, p)};
     }
@@ -81,15 +81,34 @@ const rd_param *embeddings_param(const embeddings *e, int i)
     return e->at[i].p;
 }
 
+/* On a GPU all of it is cheaper than to look for what is not zero. */
+static inline void zero_on_gpu(embeddings *e)
+{
+    rd_status own = {0}; /* what fails sticks, and the next call of the GPU tells it */
+    rd_params_device_changed_grads(e->run->params);
+    (void)rd_gpu_zero(run_gpu(e->run), rd_params_device_grads(e->run->params),
+                      (size_t)rd_params_span(e->run->params) * sizeof(float), &own);
+}
+
+static void clear_marks(table *t)
+{
+    memset(t->touched, 0, (size_t)rd_row_set_words(t->p->dim[0]) * sizeof *t->touched);
+}
+
 void embeddings_zero_grads(embeddings *e, bool keep_marks)
 {
+    if (run_gpu(e->run)) {
+        zero_on_gpu(e);
+        for (int i = 0; i < e->n && !keep_marks; i++) clear_marks(&e->at[i]);
+        return;
+    }
     float *g = rd_params_grads(e->run->params);
     int64_t at = 0;
     for (int i = 0; i < e->n; i++) {
-        const table *t = &e->at[i];
+        table *t = &e->at[i];
         memset(g + at, 0, (size_t)(t->p->offset - at) * sizeof *g);
         rd_row_set_zero(g + t->p->offset, t->p->dim[0], t->p->dim[1], t->touched);
-        if (!keep_marks) memset(t->touched, 0, (size_t)rd_row_set_words(t->p->dim[0]) * sizeof *t->touched);
+        if (!keep_marks) clear_marks(t);
         at = t->p->offset + t->p->n;
     }
     memset(g + at, 0, (size_t)(rd_params_span(e->run->params) - at) * sizeof *g);

@@ -7,9 +7,14 @@
  *
  * With several hosts the buckets that backward has ended with are on their way while it goes on (rd/comm.h, flows). Only in the last
  * backward of a step: with micro_batches, the sums of the parts before are added to a bucket right before it goes. What no op
- * used, and everything on a rank without samples, is ready when backward would be over. */
+ * used, and everything on a rank without samples, is ready when backward would be over.
+ *
+ * Gradients of GPUs go through NCCL in the same way, tables too, on a stream of its own. Where NCCL cannot be (ranks that share a
+ * GPU, no library) or must not (deterministic any: its order of additions is its own), they are copied to the hosts, summed there,
+ * and copied back. */
 #include "run_impl.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +30,12 @@ struct exchange {
     bool last_backward;
     exchange_before *before;
     void *ctx;
+    rd_status status; /* of what was begun; exchange_finish tells it */
     const char *algorithm;
+    /* gradients of GPUs */
+    rd_gpu_group *group; /* owned; NULL: they go through the hosts, or nowhere */
+    char why[200];       /* that, "" where there is one */
+    int64_t begin_ns;    /* the first bucket of the step went then; 0: none yet */
 };
 
 rd_wire run_wire(const rd_run *r)
@@ -50,11 +60,17 @@ static bool is_table(const embeddings *e, const rd_param *p)
     return false;
 }
 
+/* A GPU is done sooner with a bucket than its peers are told of it, so there they are larger. */
+static double bucket_mb(const exchange *x)
+{
+    return x->group && !x->run->c.has_bucket_mb ? 25.0 : x->run->c.bucket_mb;
+}
+
 /* Running statistics have buckets of their own: no record of the tape says when they are ready. */
 static void cut(exchange *x, const rd_param *const *p, int n_params)
 {
     const rd_params *ps = x->run->params;
-    const double bytes = x->run->c.bucket_mb * 1048576.0, first = fmin(bytes, 1048576.0);
+    const double bytes = bucket_mb(x) * 1048576.0, first = fmin(bytes, 1048576.0);
     bool open = false;
     for (int i = 0; i < n_params; i++) {
         const int64_t end = i + 1 < n_params ? p[i + 1]->offset : rd_params_span(ps);
@@ -103,11 +119,23 @@ static rd_code make_buckets(exchange *x, rd_status *st)
 
 /* ---- while backward runs ---- */
 
+/* Queues the sum of elements [from, from + n). All ranks do so in the order of the arena. */
+static inline void sum_on_gpus(exchange *x, int64_t from, int64_t n)
+{
+    static const rd_gpu_wire wire[] = {[RD_WIRE_F32] = RD_GPU_WIRE_F32, [RD_WIRE_BF16] = RD_GPU_WIRE_BF16, [RD_WIRE_F16] = RD_GPU_WIRE_F16};
+    if (x->begin_ns == 0) x->begin_ns = rd_now_ns();
+    if (x->status.code == RD_OK)
+        (void)rd_gpu_group_sum(x->group, rd_params_device_grads(x->run->params) + from, n, wire[run_wire(x->run)], &x->status);
+}
+
 static void hand_over(exchange *x, int n)
 {
-    for (; x->n_whole < n; x->n_whole++)
-        if (x->before) x->before(x->ctx, x->bucket[x->n_whole].from, x->bucket[x->n_whole].n);
-    rd_flow_ready(x->flow, n);
+    for (; x->n_whole < n; x->n_whole++) {
+        const rd_flow_part *b = &x->bucket[x->n_whole];
+        if (x->before && x->status.code == RD_OK) (void)x->before(x->ctx, b->from, b->n, &x->status);
+        if (run_gpu(x->run) && x->group) sum_on_gpus(x, b->from, b->n);
+    }
+    if (x->flow) rd_flow_ready(x->flow, n);
 }
 
 static void grad_ready(void *ctx, rd_param *p)
@@ -130,10 +158,18 @@ static void op_done(void *ctx, const rd_op *op, bool backward, bool ends)
 
 /* ---- a step ---- */
 
+/* Does backward hand buckets over while it runs? */
+static bool overlaps(const exchange *x)
+{
+    if (x->group) return strcmp(x->run->c.overlap, "off") != 0;
+    return x->flow && rd_flow_mode_of(x->flow) != RD_FLOW_LATE;
+}
+
 void exchange_begin(exchange *x)
 {
     embeddings_zero_grads(x->tables, false);
     x->n_whole = 0;
+    x->begin_ns = 0;
     x->last_backward = false;
     x->before = NULL;
 }
@@ -147,7 +183,7 @@ void exchange_last(exchange *x, exchange_before *before, void *ctx)
 {
     x->before = before;
     x->ctx = ctx;
-    x->last_backward = rd_flow_mode_of(x->flow) != RD_FLOW_LATE;
+    x->last_backward = overlaps(x);
     memcpy(x->left, x->size, (size_t)x->n * sizeof *x->left);
 }
 
@@ -157,9 +193,9 @@ void exchange_settle(exchange *x)
     hand_over(x, x->n);
     for (int i = 0; i < embeddings_n(x->tables) && x->before; i++) {
         const rd_param *p = embeddings_param(x->tables, i);
-        x->before(x->ctx, p->offset, p->n);
+        if (x->status.code == RD_OK) (void)x->before(x->ctx, p->offset, p->n, &x->status);
     }
-    rd_flow_take(x->flow);
+    if (x->flow) rd_flow_take(x->flow);
 }
 
 /* What trace and metrics want to know. Buckets of one host that went together count as one exchange. */
@@ -184,9 +220,55 @@ static void report(exchange *x, int64_t rest_ns, const embeddings_sent *tables, 
     }
 }
 
+/* Bytes that this rank sends to other hosts: of a ring through all ranks, one link of each host leads out of it. */
+static double ring_bytes(const rd_run *r, double bytes)
+{
+    const double ranks = r->world->size, narrow = run_wire(r) == RD_WIRE_F32 ? 1.0 : 0.5;
+    return r->world->n_hosts > 1 ? 2.0 * (ranks - 1.0) / ranks * bytes * narrow / (double)r->world->local_size : 0.0;
+}
+
+/* Between the marks the stream of the ops waited for the sums; the host waits with it, so that a peer that is lost or slow is told of
+ * in time. */
+enum { MARK_BEFORE = 2, MARK_AFTER };
+
+static inline rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
+{
+    rd_run *r = x->run;
+    rd_gpu *gpu = run_gpu(r);
+    double waited = 0.0, busy = 0.0;
+    RD_TRY(rd_gpu_mark(gpu, MARK_BEFORE, st));
+    RD_TRY(rd_gpu_group_join(x->group, st));
+    RD_TRY(rd_gpu_mark(gpu, MARK_AFTER, st));
+    RD_TRY(rd_gpu_group_wait(x->group, r->c.stall_abort_s, st));
+    RD_TRY(rd_gpu_between(gpu, MARK_BEFORE, MARK_AFTER, &waited, st));
+    RD_TRY(rd_gpu_group_busy(x->group, &busy, st));
+    rd_params_device_changed_grads(r->params);
+    *out = (step_comm){.total_s = busy, .exposed_s = waited, .overlaps = overlaps(x), .algorithm = x->algorithm};
+    for (int i = 0; i < x->n; i++) out->bytes += 4.0 * (double)x->bucket[i].n;
+    out->wire_bytes = ring_bytes(r, out->bytes);
+    trace_bucket(r, 0, out->bytes, x->begin_ns, x->begin_ns + (int64_t)(busy * 1e9));
+done:
+    return st->code;
+}
+
+/* To where the hosts sum, which is theirs until the next call that wants gradients on the GPU. */
+static rd_code fetch(exchange *x, rd_status *st)
+{
+    (void)rd_params_grads(x->run->params);
+    return device_check(x->run, st);
+}
+
 rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st)
 {
+    rd_run *r = x->run;
     embeddings_sent all = {0};
+    if (x->status.code != RD_OK && st->code == RD_OK) *st = x->status;
+    RD_TRY(st->code);
+    if (!x->flow && !x->group) return st->code;
+    if (run_gpu(r) && x->group) return finish_on_gpus(x, out, st);
+    const int64_t fetch_ns = rd_now_ns();
+    if (run_gpu(r)) RD_TRY(fetch(x, st));
+    const int64_t fetched_ns = rd_now_ns() - fetch_ns;
     RD_TRY(rd_flow_finish(x->flow, st));
     const int64_t begin_ns = rd_now_ns();
     for (int i = 0; i < embeddings_n(x->tables); i++) {
@@ -197,7 +279,35 @@ rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st)
         all.wire_bytes += sent.wire_bytes;
         if (x->run->world->size > 1) trace_bucket(x->run, x->n + i, sent.bytes, from_ns, rd_now_ns());
     }
-    if (x->run->world->size > 1) report(x, embeddings_n(x->tables) > 0 ? rd_now_ns() - begin_ns : 0, &all, out);
+    if (r->world->size > 1)
+        report(x, (embeddings_n(x->tables) > 0 ? rd_now_ns() - begin_ns : 0) + (run_gpu(r) ? fetched_ns : 0), &all, out);
+    if (run_gpu(r)) rd_params_touch_grads(r->params);
+done:
+    return st->code;
+}
+
+rd_code exchange_alone(exchange *x, int64_t n, double *seconds, rd_status *st)
+{
+    rd_run *r = x->run;
+    exchange_begin(x);
+    if (run_gpu(r)) RD_TRY(rd_gpu_wait(run_gpu(r), st));
+    RD_TRY(rd_comm_barrier(r->comm, st));
+    const int64_t begin_ns = rd_now_ns();
+    if (run_gpu(r) && x->group) {
+        sum_on_gpus(x, 0, n);
+        if (x->status.code != RD_OK) *st = x->status;
+        RD_TRY(st->code);
+        RD_TRY(rd_gpu_group_join(x->group, st));
+        RD_TRY(rd_gpu_group_wait(x->group, r->c.stall_abort_s, st));
+    } else {
+        RD_TRY(rd_comm_sum_f32(r->comm, rd_params_grads(r->params), n, st));
+        if (run_gpu(r)) {
+            rd_params_touch_grads(r->params);
+            (void)rd_params_device_grads(r->params);
+            RD_TRY(rd_gpu_wait(run_gpu(r), st));
+        }
+    }
+    *seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
 done:
     return st->code;
 }
@@ -212,11 +322,21 @@ static rd_flow_mode wanted_mode(const rd_run *r)
     return RD_FLOW_THREAD;
 }
 
+static void describe_on_gpus(const exchange *x, rd_strbuf *out)
+{
+    if (x->group)
+        rd_strbuf_printf(out, "between GPUs: gradients are summed by NCCL, as %s in %d bucket%s of about %g MB, %s backward\n",
+                         x->run->c.allreduce_dtype, x->n, RD_S(x->n), bucket_mb(x), overlaps(x) ? "during" : "after");
+    else
+        rd_strbuf_printf(out, "between GPUs: gradients go through the hosts' memory, after backward: %s\n", x->why);
+}
+
 void exchange_describe(const exchange *x, rd_strbuf *out)
 {
-    const rd_flow_mode mode = rd_flow_mode_of(x->flow);
     const int tables = embeddings_n(x->tables);
-    if (x->run->world->n_hosts == 1) return;
+    if (run_gpu(x->run) && x->run->world->size > 1) describe_on_gpus(x, out);
+    if (x->run->world->n_hosts == 1 || !x->flow) return;
+    const rd_flow_mode mode = rd_flow_mode_of(x->flow);
     rd_strbuf_printf(out, "between hosts: gradients travel as %s in %d bucket%s of about %g MB%s", x->run->c.allreduce_dtype,
                      x->n, RD_S(x->n), x->run->c.bucket_mb,
                      mode == RD_FLOW_LATE    ? ", after backward"
@@ -231,12 +351,72 @@ void exchange_free(exchange *x)
     if (!x) return;
     if (x->run->tape) rd_tape_on_grad_ready(x->run->tape, NULL, NULL);
     rd_flow_free(x->flow);
+    if (run_gpu(x->run)) rd_gpu_group_free(x->group);
     embeddings_free(x->tables);
     free(x->bucket);
     free(x->bucket_of);
     free(x->size);
     free(x->left);
     free(x);
+}
+
+/* Collective. Does one of the ranks have a failure? Then why says whose and which, the lowest rank's; nobody fails. */
+static rd_code any_failed(exchange *x, const rd_status *mine, bool *failed, rd_status *st)
+{
+    const rd_world *w = x->run->world;
+    rd_status *all = calloc((size_t)w->size, sizeof *all);
+    *failed = false;
+    if (!all) rd_fail(st, RD_EENV, "out of memory for the words of %d ranks", w->size);
+    RD_TRY(rd_comm_agree(x->run->comm, st));
+    RD_TRY(rd_comm_allgather(x->run->comm, mine, all, sizeof *mine, st));
+    for (int i = 0; i < w->size && !*failed; i++) {
+        if (all[i].code == RD_OK) continue;
+        *failed = true;
+        (void)snprintf(x->why, sizeof x->why, "rank %d has no NCCL: %.160s", i, all[i].msg);
+    }
+done:
+    free(all);
+    return st->code;
+}
+
+/* Collective. NCCL, where it can be had; else x->why. */
+static rd_code open_group(exchange *x, rd_status *st)
+{
+    enum { PATIENCE_S = 120 };
+    rd_run *r = x->run;
+    const char *env = getenv("RD_COMM_NCCL");
+    unsigned char id[RD_GPU_ID_BYTES] = {0};
+    rd_status own = {.rank = -1};
+    bool failed = false;
+    if (r->device.shared) (void)snprintf(x->why, sizeof x->why, "ranks share a GPU");
+    if (run_any(r)) (void)snprintf(x->why, sizeof x->why, "deterministic any adds them in one order for every number of ranks");
+    if (env && strcmp(env, "0") == 0) (void)snprintf(x->why, sizeof x->why, "RD_COMM_NCCL=0");
+    if (x->why[0] || !run_gpu(r)) return st->code;
+    /* Every rank asks for an id, to learn whether the library is there; rank 0's counts. */
+    (void)rd_gpu_group_id(run_gpu(r), id, &own);
+    RD_TRY(any_failed(x, &own, &failed, st));
+    if (failed) goto done;
+    RD_TRY(rd_comm_bcast(r->comm, id, sizeof id, 0, st));
+    (void)rd_gpu_group_new(run_gpu(r), id, r->world->rank, r->world->size, PATIENCE_S, &x->group, &own);
+    RD_TRY(any_failed(x, &own, &failed, st));
+    if (!failed) goto done;
+    rd_gpu_group_free(x->group);
+    x->group = NULL;
+    rd_warn(r->log, "gradients go through the hosts' memory, which is slower: %s", x->why);
+done:
+    return st->code;
+}
+
+/* Collective. The hosts' way. */
+static rd_code open_flow(exchange *x, rd_status *st)
+{
+    rd_run *r = x->run;
+    RD_TRY(rd_flow_new(r->comm, rd_params_grads(r->params), x->bucket, x->n, run_wire(r), run_gpu(r) ? RD_FLOW_LATE : wanted_mode(r),
+                       &x->flow, st));
+    if (rd_flow_mode_of(x->flow) != RD_FLOW_LATE) rd_tape_on_grad_ready(r->tape, grad_ready, x);
+    if (rd_flow_mode_of(x->flow) == RD_FLOW_CALLS) rd_tape_on_op(r->tape, op_done, x);
+done:
+    return st->code;
 }
 
 rd_code exchange_new(rd_run *r, exchange **out, rd_status *st)
@@ -246,12 +426,14 @@ rd_code exchange_new(rd_run *r, exchange **out, rd_status *st)
     if (rd_comm_agree(r->comm, st) != RD_OK || !x) return st->code;
     x->run = r;
     x->algorithm = r->world->n_hosts > 1 ? "shared memory inside hosts, direct exchange between them" : "shared memory";
-    RD_TRY(embeddings_new(r, &x->tables, st));
+    if (run_gpu(r) && r->world->size > 1) RD_TRY(open_group(x, st));
+    if (x->group) x->algorithm = "NCCL";
+    if (run_gpu(r) && r->world->size > 1 && !x->group) RD_TRY(run_share_gradients(r, st));
+    RD_TRY(embeddings_new(r, x->group != NULL, &x->tables, st));
     (void)make_buckets(x, st);
     RD_TRY(rd_comm_agree(r->comm, st));
-    RD_TRY(rd_flow_new(r->comm, rd_params_grads(r->params), x->bucket, x->n, run_wire(r), wanted_mode(r), &x->flow, st));
-    if (rd_flow_mode_of(x->flow) != RD_FLOW_LATE) rd_tape_on_grad_ready(r->tape, grad_ready, x);
-    if (rd_flow_mode_of(x->flow) == RD_FLOW_CALLS) rd_tape_on_op(r->tape, op_done, x);
+    if (x->group && overlaps(x)) rd_tape_on_grad_ready(r->tape, grad_ready, x);
+    if (!x->group && !(run_gpu(r) && r->world->size == 1)) RD_TRY(open_flow(x, st));
 done:
     return st->code;
 }

@@ -47,13 +47,16 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
     if (strcmp(f->kind, "slow") == 0) sleep_s(1.5);
     if (strcmp(f->kind, "data") == 0) return rd_fail(st, RD_EDATA, "a fault was asked for: bad data at step %lld", f->step);
     if (strcmp(f->kind, "memory") == 0) return rd_fail(st, RD_EENV, "a fault was asked for: no memory at step %lld", f->step);
-    if (strcmp(f->kind, "nan") == 0) rd_params_grads(r->params)[0] = NAN;
+    if (strcmp(f->kind, "nan") == 0) {
+        rd_params_grads(r->params)[0] = NAN;
+        rd_params_touch_grads(r->params);
+    }
     if (strcmp(f->kind, "flip") == 0 || strcmp(f->kind, "wrong") == 0) {
         uint32_t bits;
         memcpy(&bits, rd_params_values(r->params), sizeof bits);
         bits ^= 1u << 12;
         memcpy(rd_params_values(r->params), &bits, sizeof bits);
-        if (f->kind[0] == 'w') rd_params_touch(r->params); /* memory that flips a bit does not say so */
+        if (f->kind[0] == 'w' || run_gpu(r)) rd_params_touch(r->params); /* memory that flips a bit does not say so */
     }
     if (strcmp(f->kind, "disk") == 0) {
         const struct rlimit small = {1024, 1024};

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const dtypes[] = {"float32", "mixed", NULL};
 static const char *const levels[] = {"np", "any", NULL};
 static const char *const wires[] = {"float32", "bfloat16", "float16", NULL};
@@ -54,6 +55,14 @@ static const rd_option run_rows[] = {
                "global batches whose gradients are added up before an update: a larger batch without more memory"),
     RD_OPT_CHOICE(run_config, dtype, dtype, "\"float32\"", dtypes,
                   "mixed: matrix products take bfloat16 inputs; sums, weights and optimizer stay float32"),
+    RD_OPT_CHOICE(run_config, device, device, "\"auto\"", devices,
+                  "where a rank computes; auto: on a GPU of its own if all ranks see one, on the processor if none does. cuda: on a "
+                  "GPU, or not at all"),
+    RD_OPT_BOOL(run_config, allow_shared_gpu, allow_shared_gpu, "false",
+                "ranks of a host may share a GPU; each has its own weights in its memory, and gradients go through the host"),
+    RD_OPT_BOOL(run_config, tf32, tf32, "false",
+                "on a GPU: float32 products may round their inputs to TF32, which has 10 bits: several times faster, and no longer "
+                "as exact as on a processor"),
     RD_OPT_INT(run_config, threads, threads, "0", 0, 4096,
                "threads per rank; 0: the rank's own share of the processors"),
     RD_OPT_INT(run_config, seed, seed, "0", 0, 9007199254740992.0,
@@ -67,18 +76,26 @@ static const rd_option run_rows[] = {
     RD_OPT_INT(run_config, check_replicas_every, check_replicas_every, "0", 0, 1e15,
                "steps after which the weights of all ranks, or hosts that share a copy, are compared by checksum, as they are "
                "before every save; 0: only then"),
-    RD_OPT_REAL(run_config, bucket_mb, bucket_mb, "4", 0.001, 1e6,
-                "MB of gradients that travel between hosts together; the first bucket has at most 1. Results do not depend "
-                "on it"),
+    {.key = "bucket_mb",
+     .type = RD_REAL,
+     .at = offsetof(run_config, bucket_mb),
+     .given_at = offsetof(run_config, has_bucket_mb),
+     .def = "4",
+     .min = 0.001,
+     .max = 1e6,
+     .help = "MB of gradients that travel between hosts, or GPUs, together; the first bucket has at most 1. Between GPUs 25 where it is "
+             "not given. Results do not depend on it"},
     RD_OPT_CHOICE(run_config, allreduce_dtype, allreduce_dtype, "\"float32\"", wires,
-                  "of gradients on their way between hosts; sums stay float32. bfloat16 and float16 halve the bytes; float16 "
-                  "cuts off at 65504, so choose loss_scale with care"),
+                  "of gradients on their way between hosts, or GPUs; sums of a host stay float32. bfloat16 and float16 halve the "
+                  "bytes; float16 cuts off at 65504, so choose loss_scale with care"),
     RD_OPT_CHOICE(run_config, overlap, overlap, "\"auto\"", overlaps,
                   "gradients between hosts: thread: on their way while backward runs, looked after by a thread; calls: by the "
-                  "rank itself between ops; off: after backward. Results do not depend on it; on one host it is off"),
+                  "rank itself between ops; off: after backward. Results do not depend on it; on one host it is off. Between "
+                  "GPUs they are on their way unless it is off"),
     RD_OPT_CHOICE(run_config, sparse_embeddings, sparse_embeddings, "\"auto\"", sparse,
                   "gradients of embeddings: auto: only the rows that a step used are summed over ranks, unless these are "
-                  "most of the table; always: only these; never: the whole table. The results are the same"),
+                  "most of the table; always: only these; never: the whole table. The results are the same. Between GPUs tables "
+                  "go whole"),
     RD_OPT_STRING(run_config, trace_steps, trace_steps, "\"\"",
                   "with --trace: first and last step to keep, such as \"10:60\"; default: the first fifty after the "
                   "second one of this run"),

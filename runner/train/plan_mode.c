@@ -62,22 +62,17 @@ static int by_value(const void *a, const void *b)
 static rd_code sweep(rd_run *r, plan_run *m, rd_status *st)
 {
     run_times *t = &r->times;
-    float *g = rd_params_grads(r->params);
     int64_t n[SWEEP_SIZES];
     const int n_sizes = sweep_sizes(r, n);
     if (r->world->size == 1) return RD_OK;
-    memset(g, 0, (size_t)rd_params_span(r->params) * sizeof *g);
     t->n_sizes = 0;
     for (int k = 0; k < n_sizes; k++) {
         double budget_s = 1.0, seconds[SWEEP_TIMES];
         int done = 0;
         for (int i = -2; i < SWEEP_TIMES && budget_s > 0.0; i++) {
             rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
-            RD_TRY(rd_comm_barrier(r->comm, st));
-            const int64_t begin_ns = rd_now_ns();
-            RD_TRY(rd_comm_sum_f32(r->comm, g, n[k], st));
-            const int64_t end_ns = rd_now_ns();
-            double spent_s = (double)(end_ns - begin_ns) * 1e-9;
+            double spent_s;
+            RD_TRY(exchange_alone(r->exchange, n[k], &spent_s, st));
             RD_TRY(rd_comm_max_f64(r->comm, &spent_s, 1, st)); /* all ranks stop together */
             if (i < 0) continue;
             budget_s -= spent_s;

@@ -184,7 +184,7 @@ static void write_metrics(recorder *c, const step_record *s)
     (void)json_object_set_new(o, "epoch_samples_hash", json_integer((json_int_t)s->epoch_samples_hash));
     put_int(o, "targets", s->targets);
     put_int(o, "skipped", (double)s->skipped);
-    put_int(o, "step_memory_bytes", (double)s->step_bytes);
+    put_int(o, "step_memory_bytes", s->step_bytes);
     put_real(o, "time", rd_wall_s());
     (void)rd_metrics_write(c->metrics, o, &own);
     complain(c, &own);

@@ -184,6 +184,7 @@ rd_code run_spread_weights(rd_run *r, rd_status *st)
     enum { PIECE = 1 << 20 };
     if (r->world->size == 1) {
         rd_params_touch(r->params);
+        rd_params_touch_slots(r->params);
         return st->code;
     }
     float *piece = malloc(PIECE * sizeof *piece);
@@ -194,6 +195,7 @@ rd_code run_spread_weights(rd_run *r, rd_status *st)
         RD_TRY(spread(r, rd_params_slot(r->params, k), rd_params_trained_span(r->params), piece, PIECE, st));
     RD_TRY(rd_comm_local_barrier(r->comm, st)); /* who shares a copy waits until it is whole */
     rd_params_touch(r->params);
+    rd_params_touch_slots(r->params);
 done:
     free(piece);
     return st->code;

@@ -50,6 +50,10 @@ static json_t *describe(const rd_run *r)
         (void)json_object_set_new(m, "best_step", json_integer((json_int_t)p->best_step));
         (void)json_object_set_new(m, "best", json_real(p->best));
     }
+    if (device_scales_loss(r)) {
+        (void)json_object_set_new(m, "loss_scale", json_real(p->loss_scale));
+        (void)json_object_set_new(m, "loss_scale_good_steps", json_integer((json_int_t)p->good_steps));
+    }
     if (p->eval_due) (void)json_object_set_new(m, "eval_due", json_true());
     if (r->sc.has_plateau)
         (void)json_object_set_new(m, "plateau",
@@ -80,12 +84,13 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory for the list of arrays of a checkpoint");
         goto done;
     }
-    for (int i = 0; i < n_params; i++) {
+    for (int i = 0; i < n_params; i++) { /* of a GPU the arrays are copied to the host here */
         const rd_param *p = rd_params_at(ps, i);
         array_of(p, NULL, rd_params_values(ps), &a[n++]);
         for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++)
             array_of(p, rd_optim_def(r->optim)->slot_name[k], rd_params_slot(ps, k), &a[n++]);
     }
+    RD_TRY(device_check(r, st));
     (void)rd_ckpt_save(r->cli->logdir, prefix, r->at.step, a, n, meta, keep, st);
 done:
     json_decref(meta);
@@ -122,7 +127,8 @@ static bool harmless(const char *key)
         "learning_rate",       "data_location",    "threads",          "source_file",      "target_file",
         "source_file_eval",    "target_file_eval", "source_file_test", "target_file_test", "checkpoint",
         "eval_frequency",      "eval_epochs",      "image_frequency",  "data_dir",         "data_threads",
-        "histogram_frequency", "beam_width",       "length_penalty",   "decoder_type",     NULL};
+        "histogram_frequency", "beam_width",       "length_penalty",   "decoder_type",     "device",
+        "allow_shared_gpu",    NULL};
     for (int i = 0; keys[i]; i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;
@@ -271,6 +277,8 @@ static rd_plateau plateau_of(const json_t *m)
 static void take_progress(rd_run *r, const rd_ckpt *c)
 {
     const json_t *m = meta_of(c), *data = json_object_get(m, "data"), *best = json_object_get(m, "best");
+    const json_t *scale = json_object_get(m, "loss_scale");
+    const bool scaled = device_scales_loss(r) && json_is_number(scale);
     r->at = (run_progress){.step = c->step,
                            .updates = meta_int(m, "updates", c->step),
                            .skipped = meta_int(m, "skipped", 0),
@@ -281,6 +289,8 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
                            .global_batch = meta_int(m, "global_batch", 0),
                            .best = json_is_number(best) ? json_number_value(best) : 0.0,
                            .best_step = json_is_number(best) ? meta_int(m, "best_step", -1) : -1,
+                           .loss_scale = scaled ? json_number_value(scale) : r->at.loss_scale,
+                           .good_steps = scaled ? meta_int(m, "loss_scale_good_steps", 0) : 0,
                            .eval_due = json_is_true(json_object_get(m, "eval_due")),
                            .plateau = plateau_of(m)};
     if (!r->train) return;

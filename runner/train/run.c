@@ -205,8 +205,7 @@ rd_code run_open_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st
     return run_agree(r, st);
 }
 
-/* Collective. Gradients are summed where they lie, if the ranks of each host can reach each other's. */
-static rd_code share_gradients(rd_run *r, rd_status *st)
+rd_code run_share_gradients(rd_run *r, rd_status *st)
 {
     char why[200];
     float *g;
@@ -231,7 +230,7 @@ rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_
 {
     const int threads = r->c.threads > 0 ? (int)r->c.threads : r->world->n_cpus;
     r->spec = *spec;
-    RD_TRY(rd_backend_cpu_new(threads, strcmp(r->c.dtype, "mixed") == 0, &r->backend, st));
+    RD_TRY(device_open(r, threads, st));
     RD_TRY(rd_params_new(&r->params, st));
     const rd_model_args a = {.config = r->config,
                              .mode = r->mode,
@@ -242,17 +241,19 @@ rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_
                              .log = r->log};
     RD_TRY(r->model->create(&a, &r->model_self, st));
     RD_TRY(rd_params_seal(r->params, r->seed, run_real(r, "init_scale", NAN), st));
+    if (run_gpu(r)) RD_TRY(rd_params_use_gpu(r->params, run_gpu(r), st));
     if (with_optim) RD_TRY(rd_optim_new(&r->oc, r->params, threads, &r->optim, st));
     RD_TRY(rd_tape_new(r->backend, r->params, &r->tape, st));
-    if (with_optim) rd_tape_set_seed(r->tape, (float)r->oc.loss_scale);
+    if (with_optim) r->at.loss_scale = device_first_scale(r);
     RD_TRY(rd_arena_new((size_t)1 << 20, &r->data, st));
 done:
-    if (run_agree(r, st) == RD_OK && with_optim && r->world->size > 1 && share_gradients(r, st) == RD_OK)
+    if (run_agree(r, st) == RD_OK && with_optim && r->world->size > 1 && !run_gpu(r) && run_share_gradients(r, st) == RD_OK)
         (void)share_weights(r, st);
     if (st->code == RD_OK && with_optim) {
         (void)exchange_new(r, &r->exchange, st);
         (void)run_agree(r, st);
     }
+    device_note_fixed(r);
     return st->code;
 }
 
@@ -263,10 +264,11 @@ static void release(rd_run *r)
     rd_arena_free(r->data);
     exchange_free(r->exchange);
     rd_tape_free(r->tape);
+    rd_tape_free(r->host_tape);
     rd_optim_free(r->optim);
     if (r->model_self) r->model->destroy(r->model_self);
     rd_params_free(r->params);
-    rd_backend_free(r->backend);
+    device_close(r);
     rd_dataset_free(r->train);
     rd_dataset_free(r->held);
     rd_strbuf_release(&r->notices);
@@ -311,6 +313,7 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
         goto done;
     }
     RD_TRY(read_config(&r, st));
+    RD_TRY(device_choose(&r, st));
     /* Alone in infer mode, a rank may be waiting for a person to type. */
     if (r.mode != RD_MODE_INFER || r.world->size > 1) {
         (void)rd_watch_start(comm, log, &(rd_watch_limits){r.c.stall_warn_s, r.c.stall_abort_s}, &r.watch, st);

@@ -8,6 +8,7 @@
 #include "rd/comm.h"
 #include "rd/data.h"
 #include "rd/file.h"
+#include "rd/gpu_choose.h"
 #include "rd/metric.h"
 #include "rd/model.h"
 #include "rd/optim.h"
@@ -28,9 +29,9 @@ typedef struct run_config {
     bool multi_reference, drop_last_batch;
     double stall_warn_s, stall_abort_s, bucket_mb;
     const char *allreduce_dtype, *overlap;
-    bool trace_ops;
+    bool trace_ops, allow_shared_gpu, tf32, has_bucket_mb;
     const char *trace_steps, *sparse_embeddings;
-    const char *dtype, *metric, *model, *dataset, *checkpoint, *mode, *deterministic, *sampling;
+    const char *device, *dtype, *metric, *model, *dataset, *checkpoint, *mode, *deterministic, *sampling;
 } run_config;
 
 /* Where the run stands. The next global batch is number `batch` of epoch `epoch` (or the first of the next epoch, when
@@ -47,6 +48,8 @@ typedef struct run_progress {
     double best;          /* best evaluation figure so far */
     int64_t best_step;    /* -1: none */
     bool eval_due;        /* this step's evaluation is still to be done: a stop came between */
+    double loss_scale;    /* of the next step */
+    int64_t good_steps;   /* since it changed; only where it does: see device_scales_loss */
     rd_plateau plateau;
 } run_progress;
 
@@ -67,7 +70,13 @@ typedef struct rd_run {
     uint64_t seed;
     rd_dataset *train, *held; /* held: eval or test split */
     rd_data_spec spec;
-    rd_backend *backend;
+    rd_gpu_choice device;
+    rd_gpu *gpu;              /* NULL: the processor computes */
+    int gpu_index;
+    uint64_t fixed_bytes;     /* of the GPU's memory, in use before the first step */
+    rd_backend *backend;      /* of the tape */
+    rd_backend *host_backend; /* the processor's; the same without a GPU */
+    rd_tape *host_tape;       /* NULL: not needed yet, or none of its own */
     rd_params *params;
     const rd_model_def *model;
     void *model_self;
@@ -90,6 +99,8 @@ typedef struct rd_run {
 rd_code run_agree(rd_run *r, rd_status *st); /* Collective: rd_comm_agree, remembers that the failure is known to all */
 rd_code run_open_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st);           /* Collective */
 rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st); /* Collective */
+/* Collective. Gradients of the host are summed where they lie, if the ranks of each host can reach each other's. */
+rd_code run_share_gradients(rd_run *r, rd_status *st);
 void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials, rd_strbuf *out);
 /* A key of another group, by its value in effect; dflt when it has none. */
 double run_real(const rd_run *r, const char *key, double dflt);
@@ -98,6 +109,28 @@ const char *run_string(const rd_run *r, const char *key, const char *dflt);
 bool run_any(const rd_run *r); /* deterministic: any */
 double run_peak_bytes(void); /* of this process, so far */
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
+
+/* device.c */
+#ifdef RD_CUDA
+#define run_gpu(r) ((r)->gpu)
+#else
+#define run_gpu(r) ((void)(r), (rd_gpu *)NULL) /* calls of the GPU behind it are not compiled; functions of them are inline, for -O0 */
+#endif
+/* Collective, once the config is read: the same device on all ranks, and a line for the banner. RD_EENV: see rd_gpu_choose. */
+rd_code device_choose(rd_run *r, rd_status *st);
+rd_code device_open(rd_run *r, int threads, rd_status *st); /* the backends */
+void device_close(rd_run *r);                               /* after all that lives on it */
+rd_code device_tape(rd_run *r, rd_tape **out, rd_status *st); /* a tape of the processor, with the run's parameters; borrowed */
+rd_code device_check(const rd_run *r, rd_status *st); /* has something failed on the GPU? Waits for it */
+double device_peak_bytes(const rd_run *r);            /* of the GPU's memory; 0: none */
+void device_note_fixed(rd_run *r);                    /* all that outlives a step has its memory */
+/* A failure of a step: where the GPU's memory was short, a batch size (of this key) that may fit is said, too. */
+rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_status *st);
+/* Mixed precision on a GPU without bfloat16: gradients have the range of float16, and the loss is scaled so that they fit. */
+bool device_scales_loss(const rd_run *r);
+const char *device_product(const rd_run *r);        /* what products are of: "float32", "TF32", "bfloat16", "float16" */
+double device_first_scale(const rd_run *r);         /* of a run that begins */
+void device_adapt_scale(rd_run *r, bool finite);    /* after a step, the same on all ranks */
 
 /* world.c */
 /* Collective: the same on all ranks? First program, flags and config; when there is a model, its parameters and the
@@ -198,7 +231,7 @@ typedef struct embeddings_sent { /* bytes: of the rows that were summed; to othe
     int64_t bytes, wire_bytes;
 } embeddings_sent;
 /* Collective, after the gradients have their place. */
-rd_code embeddings_new(rd_run *r, embeddings **out, rd_status *st);
+rd_code embeddings_new(rd_run *r, bool none, embeddings **out, rd_status *st); /* none: all gradients go whole */
 void embeddings_free(embeddings *e);
 /* The tables whose gradients embeddings_sum sums, by their place in the arenas. */
 int embeddings_n(const embeddings *e);
@@ -217,11 +250,13 @@ void exchange_begin(exchange *x); /* of a step: gradients are zero */
 void exchange_clear(exchange *x); /* they are again, between the parts of a step */
 /* The next backward gives the last contributions. before (may be NULL): elements [from, from + n) of the arena have got them,
  * and are to be made whole; once for each. */
-typedef void exchange_before(void *ctx, int64_t from, int64_t n);
+typedef rd_code exchange_before(void *ctx, int64_t from, int64_t n, rd_status *st);
 void exchange_last(exchange *x, exchange_before *before, void *ctx);
 void exchange_settle(exchange *x); /* backward is over, or was none; the caller's thread may call MPI again */
 /* Collective. *out: what it took; as it was on one rank. */
 rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st);
+/* Collective. Seconds that the sum of the first n gradients takes by itself, on this rank. All gradients are zero before. */
+rd_code exchange_alone(exchange *x, int64_t n, double *seconds, rd_status *st);
 
 /* train_step.c: one update, on all ranks */
 typedef struct step_sums { /* over the samples of all ranks */
@@ -243,7 +278,7 @@ struct stepper {
     int64_t plan_epoch;        /* -1: none yet */
     step_share now, next;      /* next: announced to the dataset */
     int64_t parts, mine;       /* parts of a global batch: one a rank, or micro_batches; how many of them are this rank's */
-    float *sum[32];            /* owned; [span], of 1, 2, 4, ... parts: see add_part. NULL: not needed yet */
+    float *sum[32];            /* owned; [span] where gradients lie, of 1, 2, 4, ... parts: see add_part. NULL: not needed yet */
     int64_t n_epochs;          /* ends before this epoch; INT64_MAX: does not end */
     int64_t last_step;         /* ends after so many steps: nothing is announced beyond */
     bool want_sample;          /* keep the texts of one sample of the next step */
@@ -252,6 +287,8 @@ struct stepper {
     gallery pictures;
     bool count_flops;
     double input_s, comm_s; /* of the last step, on this rank: waited for input, in the sums over ranks */
+    double backward_s;      /* that the host took for the last backward of this step; 0: none */
+    double since[TRACE_N];  /* run_times.seconds as they were before this step */
     step_comm comm;         /* of the last step's gradients, on this rank */
     rd_code (*make)(stepper *s, rd_batch *out, rd_status *st); /* NULL: batches come from the plan; bench sets it */
 };
@@ -291,7 +328,7 @@ typedef struct step_record {
     int64_t skipped;
     const rank_times *ranks;    /* since the last record; NULL: one rank */
     const char *comm_algorithm; /* NULL: not said */
-    size_t step_bytes; /* peak of the step's arena */
+    double step_bytes; /* peak of the step's arena; on a GPU of all its memory */
 } step_record;
 typedef struct recorder recorder;
 rd_code recorder_new(rd_run *r, recorder **out, rd_status *st);

@@ -247,7 +247,7 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .skipped = r->at.skipped,
                        .ranks = r->world->size > 1 ? &t->ranks : NULL,
                        .comm_algorithm = t->stepper.comm.algorithm,
-                       .step_bytes = rd_arena_peak(rd_tape_arena(r->tape))};
+                       .step_bytes = r->gpu ? device_peak_bytes(r) : (double)rd_arena_peak(rd_tape_arena(r->tape))};
     s->eta_s = s->step_s * (double)(t->last_step - r->at.step);
 }
 
@@ -357,12 +357,14 @@ done:
 static void note_skip(trainer *t)
 {
     rd_run *r = t->run;
+    char scale[64] = "";
     t->skipped_in_row++;
+    if (device_scales_loss(r)) (void)snprintf(scale, sizeof scale, "; the loss is scaled by %g from now on", r->at.loss_scale);
     rd_live(r->log, NULL);
     rd_info(r->log,
             "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64 " in a row, %" PRId64
-            " in all)",
-            r->at.step, t->skipped_in_row, r->at.skipped);
+            " in all)%s",
+            r->at.step, t->skipped_in_row, r->at.skipped, scale);
 }
 
 /* before: steps skipped in a row on this rank; all: the sum over ranks. Ranks that disagree are no replicas any more,
@@ -507,7 +509,7 @@ done:
 rd_code run_train(rd_run *r, rd_status *st)
 {
     trainer t = {.run = r, .lock = -1, .saved_step = -1, .eval = {.lock = -1}};
-    char time[32];
+    char time[32], memory[48] = "";
     t.watched = console_watched(r);
     stepper_init(&t.stepper, r);
     RD_TRY(open_run(&t, st));
@@ -525,8 +527,9 @@ rd_code run_train(rd_run *r, rd_status *st)
     RD_TRY(trace_open(r, r->at.step + 1, st));
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(loop(&t, st));
-    rd_info(r->log, "done: step %" PRId64 " in %s, peak memory of rank 0 %.0f MB; look with: tensorboard --logdir %s",
-            r->at.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), run_peak_bytes() * 1e-6,
+    if (r->gpu) (void)snprintf(memory, sizeof memory, ", of its GPU %.0f MB", device_peak_bytes(r) * 1e-6);
+    rd_info(r->log, "done: step %" PRId64 " in %s, peak memory of rank 0 %.0f MB%s; look with: tensorboard --logdir %s",
+            r->at.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), run_peak_bytes() * 1e-6, memory,
             r->cli->logdir);
 done:
     if (r->trace && (st->code == RD_OK || r->agreed)) {

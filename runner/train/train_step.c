@@ -8,8 +8,11 @@
  *
  * Every rank contributes the gradient of a sum and its weight, so an uneven last batch, a rank without samples and
  * accumulation need no special case. Which samples a step uses follows from the plan of the epoch and the position
- * alone. */
+ * alone.
+ *
+ * A GPU runs behind: backward only queues its work. Marks on the device's own clock tell later how long it took. */
 #include "run_impl.h"
+#include "../ops/shared/vec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +40,12 @@ void stepper_release(stepper *s)
     rd_plan_free(s->next_plan);
     free(s->now.ids);
     free(s->next.ids);
-    for (size_t k = 0; k < sizeof s->sum / sizeof *s->sum; k++) free(s->sum[k]);
+    for (size_t k = 0; k < sizeof s->sum / sizeof *s->sum; k++) {
+        if (run_gpu(s->run))
+            rd_gpu_put(run_gpu(s->run), s->sum[k]);
+        else
+            free(s->sum[k]);
+    }
     gallery_release(&s->pictures);
     rd_strbuf_release(&s->source);
     rd_strbuf_release(&s->target);
@@ -222,16 +230,31 @@ done:
     return st->code;
 }
 
+enum { MARK_BACKWARD, MARK_BACKWARD_DONE }; /* exchange.c has the next two */
+
+static rd_code backward(stepper *s, rd_var *loss, rd_status *st)
+{
+    rd_run *r = s->run;
+    const int64_t begin_ns = rd_now_ns();
+    if (run_gpu(r)) RD_TRY(rd_gpu_mark(run_gpu(r), MARK_BACKWARD, st));
+    RD_TRY(rd_tape_backward(r->tape, loss, st));
+    if (run_gpu(r)) RD_TRY(rd_gpu_mark(run_gpu(r), MARK_BACKWARD_DONE, st));
+    s->backward_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
+done:
+    return st->code;
+}
+
 static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, rd_status *st)
 {
     rd_run *r = s->run;
     rd_loss_out out = {0};
     rd_tape_reset(r->tape, true, true);
+    rd_tape_set_seed(r->tape, (float)r->at.loss_scale);
     RD_TRY(r->model->loss(r->model_self, r->tape, b, &out, st));
     RD_TRY(rd_tape_check(r->tape, st));
     if (b->n == 0) goto done;
     trace_enter(r, TRACE_BACKWARD);
-    RD_TRY(rd_tape_backward(r->tape, out.loss, st));
+    RD_TRY(backward(s, out.loss, st));
     sum->loss += out.loss_sum;
     sum->weight += out.weight;
     sum->nll += out.nll_sum;
@@ -251,35 +274,42 @@ done:
 
 /* Elements [from, from + n) of the gradient arena hold part j: adds the sums of the parts before it as a binary counter
  * carries, so that parts are added along the tree ((0 + 1) + (2 + 3)) + ..., whose upper levels are the sum over ranks.
- * Returns the first level that part j does not complete. */
-static int carry(const stepper *s, int64_t j, int64_t from, int64_t n)
+ * *level: the first one that part j does not complete. */
+static rd_code carry(const stepper *s, int64_t j, int64_t from, int64_t n, int *level, rd_status *st)
 {
-    float *restrict g = rd_params_grads(s->run->params) + from;
-    int k = 0;
-    for (; j >> k & 1; k++) {
-        const float *restrict before = s->sum[k] + from;
-        for (int64_t i = 0; i < n; i++) g[i] = before[i] + g[i];
-    }
-    return k;
+    float *g = rd_params_device_grads(s->run->params) + from;
+    for (*level = 0; j >> *level & 1; ++*level) RD_TRY(rd_vec_add(s->run->backend, n, s->sum[*level] + from, g, st));
+done:
+    return st->code;
 }
 
-static void add_last_part(void *ctx, int64_t from, int64_t n)
+static rd_code add_last_part(void *ctx, int64_t from, int64_t n, rd_status *st)
 {
     const stepper *s = ctx;
-    (void)carry(s, s->mine - 1, from, n);
+    int level;
+    return carry(s, s->mine - 1, from, n, &level, st);
+}
+
+/* Where gradients lie. */
+static rd_code room_for_sum(stepper *s, int level, rd_status *st)
+{
+    const size_t bytes = (size_t)rd_params_span(s->run->params) * sizeof(float);
+    if (run_gpu(s->run)) return rd_gpu_get(run_gpu(s->run), bytes, &s->sum[level], st);
+    s->sum[level] = malloc(bytes);
+    return s->sum[level] ? st->code : rd_fail(st, RD_EENV, "out of memory for the sums of %lld parts of a batch", 1LL << level);
 }
 
 /* Any but the last: afterwards the arena is zero. */
 static rd_code add_part(stepper *s, int64_t j, rd_status *st)
 {
     const int64_t span = rd_params_span(s->run->params);
-    const float *g = rd_params_grads(s->run->params);
-    const int k = carry(s, j, 0, span);
-    if (!s->sum[k]) s->sum[k] = malloc((size_t)span * sizeof *g);
-    if (!s->sum[k]) return rd_fail(st, RD_EENV, "out of memory for the sums of %lld parts of a batch", 1LL << k);
-    memcpy(s->sum[k], g, (size_t)span * sizeof *g);
+    int level;
+    RD_TRY(carry(s, j, 0, span, &level, st));
+    if (!s->sum[level]) RD_TRY(room_for_sum(s, level, st));
+    RD_TRY(rd_vec_copy(s->run->backend, span, rd_params_device_grads(s->run->params), s->sum[level], st));
     exchange_clear(s->run->exchange);
-    return RD_OK;
+done:
+    return st->code;
 }
 
 /* One global batch: this rank's parts of it. ends: the step does; last: no batch follows. */
@@ -295,8 +325,31 @@ static rd_code one_batch(stepper *s, bool ends, bool last, step_sums *out, rd_st
             RD_TRY(next_batch(s, j, last, &b, st));
         RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->at.step + 1, st));
         if (ends && j + 1 == s->mine) exchange_last(r->exchange, s->mine > 1 ? add_last_part : NULL, s);
-        RD_TRY(forward_backward(s, &b, out, st));
+        (void)forward_backward(s, &b, out, st);
+        RD_TRY(device_explain(r, "batch_size", r->c.batch_size, st));
         if (j + 1 < s->mine) RD_TRY(add_part(s, j, st));
+    }
+done:
+    return st->code;
+}
+
+/* Backward of the last part took the device longer than the host: the host's time after it, in which it waited for the device without
+ * knowing what for, is time of backward. */
+static rd_code deal_times(stepper *s, rd_status *st)
+{
+    static const trace_what after[] = {TRACE_WAIT, TRACE_EXCHANGE, TRACE_UPDATE};
+    rd_run *r = s->run;
+    run_times *t = &r->times;
+    double seconds;
+    if (!run_gpu(r) || s->backward_s == 0.0) return st->code;
+    RD_TRY(rd_gpu_between(run_gpu(r), MARK_BACKWARD, MARK_BACKWARD_DONE, &seconds, st));
+    trace_enter(r, t->what); /* up to now */
+    for (int i = 0; i < 3; i++) {
+        const double more = fmax(0.0, fmin(seconds - s->backward_s, t->seconds[after[i]] - s->since[after[i]]));
+        t->seconds[after[i]] -= more;
+        t->seconds[TRACE_BACKWARD] += more;
+        s->backward_s += more;
+        if (after[i] != TRACE_UPDATE) s->comm_s = fmax(0.0, s->comm_s - more);
     }
 done:
     return st->code;
@@ -307,7 +360,8 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     enum { N_SUMS = sizeof(step_sums) / sizeof(double) };
     rd_run *r = s->run;
     *out = *in;
-    s->input_s = s->comm_s = 0.0;
+    s->input_s = s->comm_s = s->backward_s = 0.0;
+    memcpy(s->since, r->times.seconds, sizeof s->since);
     exchange_begin(r->exchange);
     for (int64_t i = 0; i < r->c.iter_size; i++) {
         if (!s->make) {
@@ -336,11 +390,13 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     stats->grad_norm = stats->clipped_norm = NAN;
     /* The sums are the same bytes on every rank, so all of them skip or none. */
     if (isfinite(out->loss) && out->weight > 0.0)
-        RD_TRY(rd_optim_step(r->optim, r->at.updates + 1, lr, 1.0 / (r->oc.loss_scale * out->weight), stats, st));
+        RD_TRY(rd_optim_step(r->optim, r->at.updates + 1, lr, 1.0 / (r->at.loss_scale * out->weight), stats, st));
     if (stats->finite)
         r->at.updates++;
     else
         r->at.skipped++;
+    device_adapt_scale(r, stats->finite);
+    RD_TRY(deal_times(s, st));
 done:
     return st->code;
 }

@@ -26,7 +26,11 @@ void rd_versions(rd_strbuf *out)
     rd_strbuf_printf(out, "run_dist %s (commit %s, %s " __VERSION__ ")\n", RD_VERSION, RD_COMMIT, RD_COMPILER);
     rd_strbuf_printf(out, "Jansson %s\n%s\n%s\n%s\n", jansson_version_str(), archive_version_string(),
                      rd_comm_library_version(), rd_backend_library());
+#ifdef RD_CUDA
+    rd_strbuf_puts(out, "backends: cpu, cuda\n");
+#else
     rd_strbuf_puts(out, "backends: cpu\n");
+#endif
 }
 
 static const uint64_t fnv_start = UINT64_C(0xcbf29ce484222325);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "optim_values.h"
+#include "test_device.h"
 
 /* Ten float32 steps against float64, values of order one: largest gap seen 1.9e-7, three times that. */
 static const double tolerance = 6e-7;
@@ -51,6 +52,7 @@ static void run(const struct golden *k, double scale)
     assert_int_equal(rd_params_add(p, "table", 2, dim, zero, RD_PARAM_ROWS, &table, &st), RD_OK);
     assert_int_equal(rd_params_add(p, "bias", 1, n_bias, zero, RD_PARAM_NO_DECAY, &bias, &st), RD_OK);
     assert_int_equal(rd_params_seal(p, 1, NAN, &st), RD_OK);
+    assert_int_equal(test_use_device(p, &st), RD_OK);
     assert_int_equal(rd_optim_new(&c, p, 1, &o, &st), RD_OK);
     float *w = rd_params_values(p), *g = rd_params_grads(p);
     int64_t at[N];
@@ -61,8 +63,10 @@ static void run(const struct golden *k, double scale)
         const double *gs = k->sparse ? sparse_grads[s] : grads[s];
         for (int i = 0; i < N; i++) g[at[i]] = (float)(gs[i] * scale);
         rd_optim_stats stats = {0};
+        test_written(p);
         assert_int_equal(rd_optim_step(o, s + 1, k->lr * pow(k->falling, s), 1.0 / scale, &stats, &st), RD_OK);
         assert_true(stats.finite);
+        test_fetch(p);
         for (int i = 0; i < N; i++) {
             const double gap = fabs((double)w[at[i]] - k->after[s][i]) / fmax(1.0, fabs(k->after[s][i]));
             worst = gap > worst || isnan(gap) ? gap : worst;

@@ -4,11 +4,12 @@
  * Tolerances: losses 1e-5 relative (float32 PyTorch is within 1e-7 of float64; ours sums in another order); gradients
  * 1e-4 of the largest element of the same parameter; sums of squares after ten updates 1e-3 (Adam turns a gradient near
  * zero into a full step); scores 1e-4 relative plus 1e-5, since log softmax subtracts float32 numbers of the size of
- * the logits, up to some 20. */
+ * the logits, up to some 20. RD_TEST_DEVICE=cuda: training on a GPU; search is the host's work. */
 #include "rd/model.h"
 #include "rd/npz.h"
 #include "rd/optim.h"
 #include "rd/train.h"
+#include "test_device.h"
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
@@ -25,7 +26,7 @@ typedef struct fixture {
     json_t *info;
     rd_config *config;
     rd_params *ps;
-    rd_backend *be;
+    rd_backend *be, *device; /* device NULL: training is the host's work, too */
     rd_tape *tape;
     void *model;
     rd_batch batch;
@@ -69,6 +70,15 @@ static void set_params(fixture *f, double scale)
     rd_params_touch(f->ps);
 }
 
+static void use_device(fixture *f)
+{
+    rd_status st = {0};
+    must(test_use_device(f->ps, &st), &st);
+#ifdef RD_CUDA
+    if (test_on_gpu()) must(rd_backend_gpu_new(test_gpu, 1, &f->device, &st), &st);
+#endif
+}
+
 static fixture *open_case(const char *name)
 {
     rd_status st = {0};
@@ -99,7 +109,8 @@ static fixture *open_case(const char *name)
     rd_log_free(log);
     must(rd_params_seal(f->ps, 1, NAN, &st), &st);
     set_params(f, 1.0);
-    must(rd_tape_new(f->be, f->ps, &f->tape, &st), &st);
+    use_device(f);
+    must(rd_tape_new(f->device ? f->device : f->be, f->ps, &f->tape, &st), &st);
     static const int64_t ids[MOST_ROWS] = {0, 1, 2, 3, 4, 5, 6, 7};
     const rd_array *so = member(f->z, "src_off"), *to = member(f->z, "tgt_off");
     f->batch = (rd_batch){.n = so->dim[0] - 1, .n_global = so->dim[0] - 1, .sample = ids, .n_fields = 2};
@@ -115,6 +126,7 @@ static void close_case(fixture *f)
 {
     rd_tape_free(f->tape);
     rd_model_find("seq2seq")->destroy(f->model);
+    rd_backend_free(f->device);
     rd_backend_free(f->be);
     rd_params_free(f->ps);
     rd_config_free(f->config);
@@ -133,6 +145,7 @@ static rd_loss_out forward_backward(fixture *f)
     rd_status st = {0};
     rd_loss_out out;
     memset(rd_params_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
+    rd_params_touch_grads(f->ps);
     rd_tape_reset(f->tape, true, true);
     must(rd_model_find("seq2seq")->loss(f->model, f->tape, &f->batch, &out, &st), &st);
     must(rd_tape_backward(f->tape, out.loss, &st), &st);
@@ -202,20 +215,22 @@ static void test_search(void **state)
 {
     fixture *f = open_case(*state);
     rd_status st = {0};
+    rd_tape *tape;
     const json_t *searches = json_object_get(f->info, "decode_searches");
     const int32_t *ids = member(f->z, "decode_ids")->data;
     const int64_t *off = member(f->z, "decode_off")->data;
     const double *score = member(f->z, "decode_score")->data;
     const int64_t n = f->batch.n;
     set_params(f, info_number(f, "decode_scale"));
+    must(rd_tape_new(f->be, f->ps, &tape, &st), &st);
     for (size_t s = 0; s < json_array_size(searches); s++) {
         const json_t *row = json_array_get(searches, s);
         const int64_t width = json_integer_value(json_array_get(row, 0));
         const rd_decode_config c = {.beam_width = width ? width : 1,
                                     .length_penalty = json_number_value(json_array_get(row, 1))};
         rd_decoded out[MOST_ROWS];
-        rd_tape_reset(f->tape, false, false);
-        must(rd_model_find("seq2seq")->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
+        rd_tape_reset(tape, false, false);
+        must(rd_model_find("seq2seq")->decode(f->model, tape, &f->batch, &c, out, &st), &st);
         for (int64_t i = 0; i < n; i++) {
             const int64_t piece = (int64_t)s * n + i, len = off[piece + 1] - off[piece];
             if (out[i].n != len || memcmp(out[i].ids, ids + off[piece], (size_t)len * sizeof *ids) != 0)
@@ -225,6 +240,7 @@ static void test_search(void **state)
                 fail_msg("score: got %.9g, want %.9g", out[i].score, score[piece]);
         }
     }
+    rd_tape_free(tape);
     close_case(f);
 }
 

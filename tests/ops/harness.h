@@ -1,11 +1,12 @@
 /* harness.h -- one way to test any op: its inputs are parameters, its result is weighted with fixed random numbers and
  * summed. The fast op's value and gradients are held against a naive reference in double: the value directly, the
- * gradients against central differences of the reference. */
+ * gradients against central differences of the reference. RD_TEST_DEVICE=cuda: the same on a GPU. */
 #ifndef RD_TESTS_OPS_HARNESS_H
 #define RD_TESTS_OPS_HARNESS_H
 
 #include "rd/ops.h"
 #include "rd/philox.h"
+#include "test_device.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,13 +33,76 @@ static inline void must(const rd_status *st)
     if (st->code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
 }
 
-static inline void h_init(harness *h)
+/* ---- on a GPU ---- */
+#ifdef RD_CUDA
+static rd_gpu *h_gpus[2]; /* float32, mixed: made when first wanted */
+static inline void h_free_gpus(void)
+{
+    for (int i = 0; i < 2; i++) rd_gpu_free(h_gpus[i]);
+}
+
+static inline void h_gpu_backend(int threads, bool mixed, rd_backend **be, rd_status *st)
+{
+    if (!h_gpus[0] && !h_gpus[1]) (void)atexit(h_free_gpus);
+    if (!h_gpus[mixed]) rd_gpu_new(0, &(rd_gpu_options){.mixed = mixed}, &h_gpus[mixed], st);
+    must(st);
+    rd_backend_gpu_new(h_gpus[mixed], threads, be, st);
+}
+
+static inline void h_use_gpu(harness *h, rd_status *st)
+{
+    if (rd_backend_gpu(h->be)) rd_params_use_gpu(h->ps, rd_backend_gpu(h->be), st);
+}
+#else
+static inline void h_gpu_backend(int threads, bool mixed, rd_backend **be, rd_status *st)
+{
+    (void)threads, (void)mixed, (void)be;
+    rd_fail(st, RD_EENV, "RD_TEST_DEVICE=cuda, and this build has no GPU backend");
+}
+
+static inline void h_use_gpu(harness *h, rd_status *st)
+{
+    (void)h, (void)st;
+}
+#endif
+
+/* The backend that the tests are for; the caller frees it. */
+static inline void h_backend(int threads, bool mixed, rd_backend **be)
+{
+    rd_status st = {0};
+    if (test_on_gpu())
+        h_gpu_backend(threads, mixed, be, &st);
+    else
+        rd_backend_cpu_new(threads, mixed, be, &st);
+    must(&st);
+}
+
+/* For tests of what the CPU's backend alone has. */
+static inline void h_cpu_alone(void)
+{
+    if (test_on_gpu()) skip();
+}
+
+/* be: freed by h_free. */
+static inline void h_init_with(harness *h, rd_backend *be)
 {
     rd_status st = {0};
     memset(h, 0, sizeof *h);
     rd_params_new(&h->ps, &st);
-    rd_backend_cpu_new(1, false, &h->be, &st);
     must(&st);
+    h->be = be;
+}
+
+static inline void h_init_as(harness *h, int threads, bool mixed)
+{
+    rd_backend *be;
+    h_backend(threads, mixed, &be);
+    h_init_with(h, be);
+}
+
+static inline void h_init(harness *h)
+{
+    h_init_as(h, 1, false);
 }
 
 /* Declares an input of rows x cols (rows 0: a vector, cols 0: a scalar). */
@@ -70,6 +134,7 @@ static inline void h_fill(harness *h, double scale, int64_t n_r)
     rd_philox_uniform(rd_key_make(8, RD_RNG_TEST, 0, 0), 0, n_r, h->r);
     for (int64_t k = 0; k < n_r; k++) h->r[k] = 2.0f * h->r[k] - 1.0f;
     rd_params_touch(h->ps);
+    h_use_gpu(h, &st);
     rd_tape_new(h->be, h->ps, &h->tape, &st);
     must(&st);
     rd_tape_reset(h->tape, true, true);
@@ -87,6 +152,23 @@ static inline void h_free(harness *h)
 static inline rd_var *h_var(harness *h, int i)
 {
     return i < 0 ? NULL : rd_tape_param(h->tape, h->p[i]);
+}
+
+/* A result (or its gradient) on the host; the caller frees it. */
+static inline float *h_read(harness *h, const rd_var *x, bool gradient)
+{
+    rd_status st = {0};
+    float *out = malloc((size_t)(x->rows * x->cols + 1) * sizeof *out);
+    rd_tape_read(h->tape, x, gradient, out, &st);
+    must(&st);
+    return out;
+}
+
+static inline float h_scalar(harness *h, const rd_var *x)
+{
+    float *v = h_read(h, x, false), s = v[0];
+    free(v);
+    return s;
 }
 
 /* ---- the weighted sum as an op: (1, 1) = sum_i r_i x_i over up to two inputs ---- */
@@ -114,7 +196,47 @@ static inline rd_code ws_backward(rd_call *c, rd_status *st)
         for (int64_t i = 0; i < c->in[k]->rows * c->in[k]->cols; i++) c->in[k]->g[i] += *r++ * c->out[0]->g[0];
     return RD_OK;
 }
-static const rd_op weighted_sum = {.name = "weighted_sum", .infer = ws_infer, .cpu = {ws_forward, ws_backward}};
+#ifdef RD_CUDA
+/* The same arithmetic: on the host, with copies. */
+static inline rd_code ws_cuda_forward(rd_call *c, rd_status *st)
+{
+    rd_gpu *g = rd_backend_gpu(c->be);
+    const float *r = *(float *const *)c->attr;
+    double s = 0.0;
+    for (int k = 0; k < c->n_in; k++) {
+        const int64_t n = c->in[k]->rows * c->in[k]->cols;
+        float *x;
+        RD_TRY(rd_arena_get(c->scratch, (size_t)n * sizeof *x, &x, st));
+        RD_TRY(rd_gpu_down(g, x, c->in[k]->v, (size_t)n * sizeof *x, st));
+        for (int64_t i = 0; i < n; i++) s += (double)*r++ * (double)x[i];
+    }
+    RD_TRY(rd_gpu_up(g, c->out[0]->v, &(float){(float)s}, sizeof(float), st));
+done:
+    return st->code;
+}
+static inline rd_code ws_cuda_backward(rd_call *c, rd_status *st)
+{
+    rd_gpu *gpu = rd_backend_gpu(c->be);
+    const float *r = *(float *const *)c->attr;
+    float seed;
+    RD_TRY(rd_gpu_down(gpu, &seed, c->out[0]->g, sizeof seed, st));
+    for (int k = 0; k < c->n_in; k++) {
+        const int64_t n = c->in[k]->rows * c->in[k]->cols;
+        float *g;
+        RD_TRY(rd_arena_get(c->scratch, (size_t)n * sizeof *g, &g, st));
+        RD_TRY(rd_gpu_down(gpu, g, c->in[k]->g, (size_t)n * sizeof *g, st));
+        for (int64_t i = 0; i < n; i++) g[i] += *r++ * seed;
+        RD_TRY(rd_gpu_up(gpu, c->in[k]->g, g, (size_t)n * sizeof *g, st));
+    }
+done:
+    return st->code;
+}
+#define WS_CUDA ws_cuda_forward, ws_cuda_backward
+#else
+#define WS_CUDA NULL, NULL
+#endif
+static const rd_op weighted_sum = {
+    .name = "weighted_sum", .infer = ws_infer, .cpu = {ws_forward, ws_backward}, .cuda = {WS_CUDA}};
 
 static inline rd_var *h_weighted(harness *h, rd_var *const *y, int n)
 {
@@ -129,7 +251,7 @@ static inline void h_check(harness *h, rd_var *loss, double (*reference)(void *c
     must(&st);
     rd_tape_backward(h->tape, loss, &st);
     must(&st);
-    const double want = reference(ctx), got = (double)loss->v[0];
+    const double want = reference(ctx), got = (double)h_scalar(h, loss);
     if (!(fabs(got - want) <= rtol * fmax(1.0, fabs(want)))) fail_msg("value: got %.9g, want %.9g", got, want);
     for (int i = 0; i < h->n; i++) {
         const float *g = rd_params_grads(h->ps) + h->p[i]->offset;

@@ -91,11 +91,7 @@ static void test_conv(void **state)
 {
     conv_test t = {.r = *state};
     const row *r = t.r;
-    rd_status st = {0};
-    h_init(&t.h);
-    rd_backend_free(t.h.be);
-    rd_backend_cpu_new(r->threads, r->mixed, &t.h.be, &st);
-    must(&st);
+    h_init_as(&t.h, r->threads, r->mixed);
     t.x = h_image(&t.h, r->x);
     t.w = h_input4(&t.h, r->kh, r->kw, r->x.c, r->co);
     t.b = r->bias ? h_input(&t.h, 0, r->co) : -1;
@@ -163,7 +159,7 @@ static void test_new_weights(void **state)
         rd_var *loss = h_weighted_image(&h, y);
         rd_tape_check(h.tape, &st);
         must(&st);
-        got[round] = loss->v[0];
+        got[round] = h_scalar(&h, loss);
         float *v = rd_params_values(h.ps) + h.p[w]->offset;
         for (int64_t i = 0; i < h.p[w]->n; i++) v[i] *= 2.0f;
         rd_params_touch(h.ps);

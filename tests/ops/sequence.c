@@ -58,7 +58,7 @@ static void naive_cell(const layer *l, const double *x, const double *a, double 
     double z[4 * 64] = {0}, m[64] = {0}, rec[256];
     assert_true(H <= 64);
     if (strcmp(s->cell, "gru") == 0) {
-        double g[128], n[64], rh[64];
+        double g[128], n[64], rh[64] = {0};
         memcpy(g, l->w[1], (size_t)(2 * H) * sizeof *g);
         memcpy(n, l->w[3], (size_t)H * sizeof *n);
         mul(x, in, l->w[0], 0, 2 * H, g);

@@ -18,6 +18,7 @@ static void make(table *t)
     rd_params_add(t->h.ps, "table", 2, dim, (rd_init){RD_INIT_UNIFORM, 1, 0, 0}, RD_PARAM_ROWS, &t->p, &st);
     rd_params_add(t->h.ps, "w", 2, out, (rd_init){RD_INIT_UNIFORM, 1, 0, 0}, 0, &t->w, &st);
     rd_params_seal(t->h.ps, 3, NAN, &st);
+    h_use_gpu(&t->h, &st);
     rd_tape_new(t->h.be, t->h.ps, &t->h.tape, &st);
     must(&st);
     t->set = rd_tape_touched(t->h.tape, t->p);
@@ -57,10 +58,10 @@ static void test_marks(void **state)
     (void)state;
     table t;
     make(&t);
-    const float *g = rd_params_grads(t.h.ps) + t.p->offset;
     step(&t, (const int32_t[]){5, 5, 129, 0, 64, 5}, 6, false, false);
     for (int i = 0; i < V; i++) assert_false(marked(&t, i)); /* no gradient without backward */
     step(&t, (const int32_t[]){5, 5, 129, 0, 64, 5}, 6, true, false);
+    const float *g = rd_params_grads(t.h.ps) + t.p->offset;
     for (int i = 0; i < V; i++) {
         const bool used = i == 0 || i == 5 || i == 64 || i == 129;
         assert_int_equal(marked(&t, i), used);

@@ -14,9 +14,10 @@ typedef struct keys {
     int64_t batch_size, bench_steps, bench_warmup, bench_display, seed, threads;
     double bench_epochs, loss_scale, learning_rate, opt_momentum, weight_decay, warmup_epochs, warmup_start;
     bool bench_accuracy, bench_forward_only, bench_synthetic;
-    const char *model, *dtype, *data_dir, *optimizer, *lr_policy, *piecewise_learning_rate_schedule;
+    const char *model, *device, *dtype, *data_dir, *optimizer, *lr_policy, *piecewise_learning_rate_schedule;
 } keys;
 static const char *const dtypes[] = {"float32", "mixed", NULL};
+static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const rd_option rows[] = {
     RD_OPT_STRING(keys, model, model, "\"seq2seq\"", "model"),
     RD_OPT_INT(keys, batch_size, batch_size, NULL, 1, 1000, "batch"),
@@ -28,6 +29,7 @@ static const rd_option rows[] = {
     RD_OPT_BOOL(keys, bench_forward_only, bench_forward_only, "false", "forward"),
     RD_OPT_BOOL(keys, bench_synthetic, bench_synthetic, "false", "synthetic"),
     RD_OPT_CHOICE(keys, dtype, dtype, "\"float32\"", dtypes, "precision"),
+    RD_OPT_CHOICE(keys, device, device, "\"auto\"", devices, "device"),
     RD_OPT_REAL(keys, loss_scale, loss_scale, "1.0", 0, 1e9, "scale"),
     RD_OPT_STRING(keys, data_dir, data_dir, NULL, "folder"),
     RD_OPT_STRING(keys, optimizer, optimizer, "\"sgd\"", "optimizer"),
@@ -150,14 +152,23 @@ static struct row {
      "seed=9 from --tf_random_seed; threads=2 from --num_intra_threads"},
     {"without effect",
      {"--model=x", "--variable_update=horovod", "--horovod_device=", "--num_gpus=1", "--summary_verbosity=1",
-      "--nodistortions", "--no-cuda"},
+      "--nodistortions"},
      "--model=x is model=x\n--variable_update=horovod has no effect: every rank holds all variables, and gradients are "
      "summed over all ranks in each step\n--num_gpus=1 has no effect: a rank is one device; several are several ranks "
-     "(mpirun -np 4 ...)\n--horovod_device= has no effect: gradients lie in main memory and are summed there\n"
+     "(mpirun -np 4 ...)\n--horovod_device= has no effect: gradients are summed where they are: between GPUs by NCCL, else in "
+     "main memory\n"
      "--distortions=false has no effect: images are cropped and flipped (key augmentation), their colours never "
-     "changed\n--cuda=false has no effect: this program computes on the processor; --nocuda, or nothing, says so\n"
+     "changed\n"
      "--summary_verbosity=1 has no effect: bench mode writes no files; --mode=train with --logdir does\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2"},
+    {"a GPU",
+     {"--model=x", "--device=GPU"},
+     "--model=x is model=x\n--device=GPU is device=cuda\n",
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2; device=\"cuda\" from --device"},
+    {"no GPU, in Horovod's words",
+     {"--model=x", "--no-cuda"},
+     "--model=x is model=x\n--cuda=false is device=cpu\n",
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2; device=\"cpu\" from --cuda"},
     {"escape sequence in a value",
      {"--model=x", "--train_dir=\x1b[2J"},
      "--model=x is model=x\n--train_dir=?[2J has no effect: bench mode writes no files; --mode=train with --logdir "
@@ -182,6 +193,10 @@ static struct row {
     {"16 bits on the wire",
      {"--model=x", "--fp16-allreduce"},
      "--fp16_allreduce=true would change the result, and cannot be had: gradients are summed in float32",
+     NULL},
+    {"a device that is none here",
+     {"--model=x", "--device=tpu"},
+     "--device: 'device' must be one of auto, cpu, cuda, not \"tpu\"; did you mean \"cpu\"?",
      NULL},
     {"steps and epochs",
      {"--model=x", "--num_batches=3", "--num_epochs=1"},

@@ -275,6 +275,10 @@ copied() { # every path that the Dockerfile or the definition file copies from h
 expect "what the images copy" 0 "there: docker/worker" copied
 missing() { copied | grep missing; }
 expect "nothing of it is missing" 1 "" missing
+expect "Dockerfile.cuda: built with the GPU backend" 0 "" grep -q "^RUN make CUDA=1 " "$docker/Dockerfile.cuda"
+expect "Dockerfile.cuda: and that is seen" 0 "" grep -q '^RUN run_dist --version | grep "backends: cpu, cuda"$' "$docker/Dockerfile.cuda"
+cuda_releases() { grep -oE 'cuda[:-][0-9]+\.[0-9]+' "$docker/Dockerfile.cuda" | tr -cd '0-9.\n' | sort -u | wc -l; }
+expect "Dockerfile.cuda: one release of CUDA" 0 "^1$" cuda_releases
 packages() { grep -oE '[a-z0-9-]+' | grep -E '^(lib|openmpi)[a-z]*[0-9-]' | grep -vE '^libn|^libcu|^lib64$|^lib-' | sort -u; }
 expect "packages of the images are the same" 0 "" diff <(last_stage Dockerfile | packages) <(awk '/^Stage: final/ { on = 1 } on' "$docker/run_dist.def" | packages)
 expect "with CUDA too" 0 "" diff <(last_stage Dockerfile | packages) <(last_stage Dockerfile.cuda | packages)

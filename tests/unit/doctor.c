@@ -53,6 +53,23 @@ static void no_change(json_t *h)
 {
     (void)h;
 }
+/* A GPU on each, of a program that uses them or not. */
+static void one_gpu(json_t *h, const char *versions)
+{
+    for (size_t i = 0; i < 2; i++) {
+        json_object_set_new(json_array_get(h, i), "gpus",
+                            json_pack("[{s:s, s:s, s:f}]", "name", "H100", "uuid", "GPU-1", "memory", 85899345920.0));
+        json_object_set_new(json_array_get(h, i), "versions", json_string(versions));
+    }
+}
+static void few_gpus(json_t *h)
+{
+    one_gpu(h, "run_dist 1\nbackends: cpu, cuda\n");
+}
+static void unused_gpus(json_t *h)
+{
+    one_gpu(h, "run_dist 1\nbackends: cpu\n");
+}
 static void same_name(json_t *h)
 {
     json_object_set_new(json_array_get(h, 1), "host", json_string("node7"));
@@ -189,6 +206,8 @@ static struct row {
     {"a clock far ahead", clock_134s, doc_check_clocks, 0, 0, 1,
      "the clock of node8 is 134.0 s ahead of that of node7"},
     {"a daemon is left", orphan, doc_check_left, 0, 1, 0, "orted of node8, pid 3608, has been running for 12 min"},
+    {"more ranks than GPUs", few_gpus, doc_check_gpus, 1, 2, 0, "2 ranks of node7 have 1 GPU: a training refuses that"},
+    {"GPUs of another program", unused_gpus, doc_check_gpus, 1, 0, 0, "2 GPUs, not used"},
     {"no daemon is left", no_change, doc_check_left, 1, 0, 0, ""},
 };
 

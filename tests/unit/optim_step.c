@@ -2,6 +2,7 @@
  * norms and clipping are what they say. Values of the updates themselves: tests/golden/optim.c. */
 #include "optim_defaults.h"
 #include "rd/optim.h"
+#include "test_device.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +21,8 @@ typedef struct fixture {
 
 /* Shapes that hit every way of cutting: longer than a block, rows longer than a block, rows of seven, single elements.
  */
-static void setup(fixture *f, const char *optimizer, int n_threads, double max_grad_norm, double lars_nu,
-                  double weight_decay)
+static void setup_on(fixture *f, bool host, const char *optimizer, int n_threads, double max_grad_norm, double lars_nu,
+                     double weight_decay)
 {
     static const struct {
         const char *name;
@@ -48,7 +49,13 @@ static void setup(fixture *f, const char *optimizer, int n_threads, double max_g
                          RD_OK);
     }
     assert_int_equal(rd_params_seal(f->p, 1, NAN, &f->st), RD_OK);
+    if (!host) assert_int_equal(test_use_device(f->p, &f->st), RD_OK);
     assert_int_equal(rd_optim_new(&f->c, f->p, n_threads, &f->o, &f->st), RD_OK);
+}
+
+static void setup(fixture *f, const char *optimizer, int n_threads, double max_grad_norm, double lars_nu, double weight_decay)
+{
+    setup_on(f, false, optimizer, n_threads, max_grad_norm, lars_nu, weight_decay);
 }
 
 static void teardown(fixture *f)
@@ -79,10 +86,21 @@ static void fill(fixture *f, float *x, uint32_t seed, bool zero_rows)
     }
 }
 
+/* An update of what the host holds now, and holds afterwards. */
+static void update(rd_optim *o, rd_params *p, int64_t t, double lr, double scale, rd_optim_stats *s)
+{
+    rd_status st = {0};
+    test_written(p);
+    const uint64_t version = rd_params_version(p);
+    assert_int_equal(rd_optim_step(o, t, lr, scale, s, &st), RD_OK);
+    assert_true((rd_params_version(p) == version) == !s->finite);
+    test_fetch(p);
+}
+
 static rd_optim_stats step(fixture *f, int64_t t, double scale)
 {
     rd_optim_stats s = {0};
-    assert_int_equal(rd_optim_step(f->o, t, 0.01, scale, &s, &f->st), RD_OK);
+    update(f->o, f->p, t, 0.01, scale, &s);
     return s;
 }
 
@@ -106,17 +124,15 @@ static void test_not_finite(void **state)
             copy[i] = malloc(span_bytes(&f));
             memcpy(copy[i], i ? rd_params_slot(f.p, i - 1) : rd_params_values(f.p), span_bytes(&f));
         }
-        const uint64_t version = rd_params_version(f.p);
         fill(&f, rd_params_grads(f.p), 2, false);
         const rd_param *q = rd_params_find(f.p, "table");
         rd_params_grads(f.p)[q->offset + q->n - 1] = bad[k];
         double norms[5];
         rd_optim_stats s = {.finite = true, .param_norm = norms};
-        assert_int_equal(rd_optim_step(f.o, 2, 0.01, 2.0, &s, &f.st), RD_OK);
+        update(f.o, f.p, 2, 0.01, 2.0, &s);
         assert_false(s.finite);
         assert_false(isfinite(norms[2])); /* says where */
         assert_true(isfinite(norms[0]) && isfinite(norms[1]) && isfinite(norms[3]) && isfinite(norms[4]));
-        assert_true(rd_params_version(f.p) == version);
         for (int i = 0; i <= n; i++) {
             assert_memory_equal(copy[i], i ? rd_params_slot(f.p, i - 1) : rd_params_values(f.p), span_bytes(&f));
             free(copy[i]);
@@ -190,7 +206,7 @@ static void test_norms(void **state)
     g[rd_params_find(f.p, "scalar")->offset] = 8.0f;
     double norms[5];
     rd_optim_stats s = {.param_norm = norms};
-    assert_int_equal(rd_optim_step(f.o, 1, 1.0, 0.5, &s, &f.st), RD_OK);
+    update(f.o, f.p, 1, 1.0, 0.5, &s);
     assert_true(s.finite);
     assert_true(s.grad_norm == 13.0);
     assert_true(s.clipped_norm == 6.5);
@@ -218,7 +234,7 @@ static void test_lars_keeps_gradients(void **state)
     g[scalar] = 2.0f; /* weight zero: factor 1 / 16384 */
     double norms[5];
     rd_optim_stats s = {.param_norm = norms};
-    assert_int_equal(rd_optim_step(f.o, 1, 1.0, 0.5, &s, &f.st), RD_OK);
+    update(f.o, f.p, 1, 1.0, 0.5, &s);
     assert_true(g[at] == 4.0f && norms[3] == 4.0);
     assert_true(w[at] == 2.0f - 4.0f * (0.25f * 2.0f / 4.0f));
     assert_true(w[scalar] == -1.0f / 16384.0f);
@@ -240,6 +256,30 @@ static void test_adam_first_step(void **state)
         assert_true(fabs(fabs((double)rd_params_values(f.p)[i]) - want) <= 1e-5 * want);
     }
     teardown(&f);
+}
+
+/* Of the same values wherever they lie; one bit is another sum, of its parameter alone. */
+static void test_checksums(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    fixture f[2];
+    uint64_t sum[3][N];
+    int damaged;
+    for (int k = 0; k < 2; k++) {
+        setup_on(&f[k], k == 1, "momentum", 2, 0, 0, 0);
+        fill(&f[k], rd_params_values(f[k].p), 9, false);
+        rd_params_touch(f[k].p);
+        assert_int_equal(rd_optim_checksums(f[k].o, sum[k], &damaged, &f[k].st), RD_OK);
+        assert_int_equal(damaged, -1);
+    }
+    assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
+    float *w = rd_params_values(f[0].p) + rd_params_find(f[0].p, "long_rows")->offset + 5003 + 17;
+    *w = nextafterf(*w, 2.0f);
+    rd_params_touch(f[0].p);
+    assert_int_equal(rd_optim_checksums(f[0].o, sum[2], &damaged, &f[0].st), RD_OK);
+    for (int i = 0; i < N; i++) assert_true((sum[2][i] == sum[0][i]) == (i != 1));
+    for (int k = 0; k < 2; k++) teardown(&f[k]);
 }
 
 static void test_registry(void **state)
@@ -314,6 +354,7 @@ static void mixed_new(mixed_params *m)
     assert_int_equal(rd_params_add(m->p, "b", 1, n_b, one, RD_PARAM_NO_DECAY, &m->b, &st), RD_OK);
     assert_int_equal(rd_params_seal(m->p, 1, NAN, &st), RD_OK);
     assert_true(rd_params_count(m->p) == 5003);
+    assert_int_equal(test_use_device(m->p, &st), RD_OK);
     assert_true(rd_params_trained_span(m->p) < rd_params_span(m->p));
     assert_true(m->mean->offset >= rd_params_trained_span(m->p) && m->var->offset >= rd_params_trained_span(m->p));
 }
@@ -346,7 +387,7 @@ static void test_state(void **state)
         }
         double norms[4] = {9, 9, 9, 9};
         rd_optim_stats s = {.param_norm = norms};
-        assert_int_equal(rd_optim_step(o, t, 0.1, 0.125, &s, &st), RD_OK);
+        update(o, m.p, t, 0.1, 0.125, &s);
         assert_true(s.finite);
         assert_true(s.grad_norm == 5.0);
         assert_true(norms[1] == 0.0 && norms[2] == 0.0);
@@ -359,7 +400,7 @@ static void test_state(void **state)
     const float w = v[m.w->offset];
     g[m.var->offset + 6] = INFINITY;
     rd_optim_stats s = {0};
-    assert_int_equal(rd_optim_step(o, 4, 0.1, 1.0, &s, &st), RD_OK);
+    update(o, m.p, 4, 0.1, 1.0, &s);
     assert_false(s.finite);
     assert_true(v[m.w->offset] == w && fabsf(v[m.mean->offset + 6] - mean) <= 1e-6f * mean);
     rd_optim_free(o);
@@ -383,7 +424,7 @@ static void test_weight_decay(void **state)
         float *v = rd_params_values(m.p), *g = rd_params_grads(m.p);
         g[m.w->offset + 4999] = 1.0f;
         rd_optim_stats s = {.want_l2 = true};
-        assert_int_equal(rd_optim_step(o, 1, 0.25, 1.0, &s, &st), RD_OK);
+        update(o, m.p, 1, 0.25, 1.0, &s);
         assert_true(s.l2 == 0.25 * (all ? 5003 : 5000));
         assert_true(s.grad_norm == 1.0); /* without the decay */
         assert_true(g[m.w->offset + 4999] == 1.0f && g[m.w->offset] == 0.0f);
@@ -417,6 +458,7 @@ int main(void)
                                    EACH(test_state),
                                    cmocka_unit_test(test_weight_decay),
                                    cmocka_unit_test(test_exclusions),
+                                   cmocka_unit_test(test_checksums),
                                    cmocka_unit_test(test_registry)};
     return cmocka_run_group_tests_name("optim_step", t, NULL, NULL) != 0;
 }

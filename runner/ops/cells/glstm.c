@@ -83,6 +83,93 @@ static part a_part(const rd_cell_shape *s, int64_t g)
     return rec_part(s, g, s->R, s->extra);
 }
 
+/* ---- on a GPU: z lies group by group (see rd_lstm_gates), so that a group's columns are an operand as they are ---- */
+/* Groups first .. first + n - 1, whose operands, kernels and gradients lie evenly apart: one batch of products. */
+typedef struct run {
+    int64_t first, n;
+    part p;             /* of the first */
+    int64_t col, w, dw; /* elements from one to the next: operand, kernel, its gradient */
+} run;
+
+/* From `first` on the longest run of groups that have a part of the operand; n 0: none is left. */
+static run run_from(const rd_cell *k, int64_t first, part_fn *fn)
+{
+    const int64_t G = k->s.groups;
+    while (first < G && fn(&k->s, first).n == 0) first++;
+    run r = {.first = first};
+    for (int64_t g = first; g < G; g++, r.n++) {
+        const part p = fn(&k->s, g);
+        if (g == first) {
+            r.p = p;
+            continue;
+        }
+        const rd_var *w = k->w[g], *before = k->w[g - 1];
+        const int64_t col = p.col - (r.p.col + (r.n - 1) * r.col), step = w->v - before->v,
+                      dw = w->g && before->g ? w->g - before->g : 0;
+        if (r.n == 1) {
+            r.col = col;
+            r.w = step;
+            r.dw = dw;
+        }
+        if (p.n != r.p.n || p.row != r.p.row || col != r.col || step != r.w || dw != r.dw) break;
+    }
+    return r;
+}
+
+static rd_code gpu_mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z, bool add,
+                       rd_status *st)
+{
+    const int64_t wide = 4 * (k->s.H / k->s.groups);
+    for (run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
+        if (rd_backend_gpu(k->be))
+            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, false, n, wide, r.p.n, 1.0f, x + r.p.col, ld,
+                                       r.col, k->w[r.first]->v + r.p.row * wide, wide, r.w, add, z + r.first * wide,
+                                       k->Z, wide, r.n, st));
+done:
+    return st->code;
+}
+
+static rd_code gpu_mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx, bool add,
+                         rd_status *st)
+{
+    const int64_t wide = 4 * (k->s.H / k->s.groups);
+    for (run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
+        if (rd_backend_gpu(k->be))
+            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, true, n, r.p.n, wide, 1.0f, dz + r.first * wide,
+                                       k->Z, wide, k->w[r.first]->v + r.p.row * wide, wide, r.w, add, dx + r.p.col, ld,
+                                       r.col, r.n, st));
+done:
+    return st->code;
+}
+
+static rd_code gpu_grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn, const float *dz, rd_status *st)
+{
+    const int64_t wide = 4 * (k->s.H / k->s.groups);
+    for (run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
+        if (rd_backend_gpu(k->be) && k->w[r.first]->g)
+            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), true, false, r.p.n, wide, N, 1.0f, x + r.p.col, ld, r.col,
+                                       dz + r.first * wide, k->Z, wide, 1.0f, k->w[r.first]->g + r.p.row * wide, wide,
+                                       r.dw, r.n, st));
+done:
+    return st->code;
+}
+
+/* The columns' sums, then those of each gate to its bias. */
+static rd_code gpu_bias_grad(rd_cell *k, int64_t N, const float *dz, rd_status *st)
+{
+    const int64_t G = k->s.groups, w = k->s.H / G;
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    float *sums;
+    RD_TRY(rd_arena_zero(k->scratch, (size_t)k->Z * sizeof *sums, &sums, st));
+    RD_TRY(rd_add_columns(k->be, k->scratch, N, k->Z, dz, k->Z, sums, st));
+    for (int64_t q = 0; q < 4; q++)
+        if (k->w[G + q]->g) RD_TRY(rd_rows_copy(k->be, G, w, sums + q * w, 4 * w, k->w[G + q]->g, w, true, st));
+done:
+    rd_arena_rewind(k->scratch, mark);
+    return st->code;
+}
+
+/* ---- on both ---- */
 static rd_code two(rd_cell *k, int64_t n, int64_t wide, float **a, float **b, rd_status *st)
 {
     const rd_code r = rd_rows_get(k->scratch, n, wide, a, st);
@@ -91,6 +178,7 @@ static rd_code two(rd_cell *k, int64_t n, int64_t wide, float **a, float **b, rd
 
 static rd_code mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z, bool add, rd_status *st)
 {
+    if (rd_backend_gpu(k->be)) return gpu_mul(k, n, x, ld, fn, z, add, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
     RD_TRY(two(k, n, ld, &xs, &ys, st));
@@ -115,6 +203,7 @@ done:
 static rd_code mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx, bool add,
                      rd_status *st)
 {
+    if (rd_backend_gpu(k->be)) return gpu_mul_t(k, n, dz, ld, fn, dx, add, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
     RD_TRY(two(k, n, ld, &xs, &ys, st));
@@ -136,6 +225,7 @@ done:
 
 static rd_code grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn, const float *dz, rd_status *st)
 {
+    if (rd_backend_gpu(k->be)) return gpu_grad(k, N, x, ld, fn, dz, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
     RD_TRY(two(k, N, ld, &xs, &ys, st));
@@ -144,7 +234,7 @@ static rd_code grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *
         if (p.n == 0) continue;
         take(N, x, ld, p, xs);
         group_in(&k->s, N, g, dz, ys);
-        RD_TRY(rd_mul_grad(k, k->w[g], p.row, p.n, N, xs, ys, 4 * (k->s.H / k->s.groups), st));
+        RD_TRY(rd_mul_grad(k, k->w[g], p.row, p.n, N, xs, ys, st));
     }
 done:
     rd_arena_rewind(k->scratch, mark);
@@ -162,28 +252,21 @@ done:
 static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
                     rd_status *st)
 {
-    const int64_t H = k->s.H, G = k->s.groups;
-    const float *restrict bi = k->w[G]->v, *restrict bj = k->w[G + 1]->v, *restrict bf = k->w[G + 2]->v,
-                          *restrict bo = k->w[G + 3]->v;
-    if (h_prev && mul(k, n, h_prev, k->s.R, h_part, r->z, true, st) != RD_OK) return st->code;
-    for (int64_t row = 0; row < n; row++) {
-        float *restrict z = r->z + row * 4 * H;
-        for (int64_t q = 0; q < H; q++) {
-            z[q] += bi[q];
-            z[H + q] += bj[q];
-            z[2 * H + q] += bf[q];
-            z[3 * H + q] += bo[q];
-        }
-    }
-    rd_lstm_gates(n, H, c_prev, r->z, r->c, r->tc, r->m ? r->m : r->h);
-    return RD_OK;
+    const int64_t G = k->s.groups;
+    const float *const bias[4] = {k->w[G]->v, k->w[G + 1]->v, k->w[G + 2]->v, k->w[G + 3]->v};
+    if (h_prev) RD_TRY(mul(k, n, h_prev, k->s.R, h_part, r->z, true, st));
+    RD_TRY(rd_lstm_gates(k->be, n, k->s.H, G, NULL, bias, c_prev, r, st));
+done:
+    return st->code;
 }
 
 static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
-                         const rd_cell_rows *r, float *dz, float *dh_prev, rd_status *st)
+                         const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
 {
-    rd_lstm_gates_back(n, k->s.H, dm, dc, c_prev, r, dz);
-    return h_prev && dh_prev ? mul_t(k, n, dz, k->s.R, h_part, dh_prev, false, st) : RD_OK;
+    RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, k->s.groups, dm, dc, c_prev, r, dz, st));
+    if (h_prev && dh_prev) RD_TRY(mul_t(k, n, dz, k->s.R, h_part, dh_prev, add, st));
+done:
+    return st->code;
 }
 
 static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
@@ -201,7 +284,9 @@ static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *
     RD_TRY(grad(k, N, x, k->s.in, x_part, dz, st));
     RD_TRY(grad(k, N, h_prev, k->s.R, h_part, dz, st));
     if (a) RD_TRY(grad(k, N, a, k->s.extra, a_part, dz, st));
-    for (int q = 0; q < 4; q++) rd_add_columns(k->be, N, k->s.H, dz + q * k->s.H, 4 * k->s.H, k->w[k->s.groups + q]->g);
+    if (rd_backend_gpu(k->be)) return gpu_bias_grad(k, N, dz, st);
+    for (int q = 0; q < 4; q++)
+        RD_TRY(rd_add_columns(k->be, k->scratch, N, k->s.H, dz + q * k->s.H, k->Z, k->w[k->s.groups + q]->g, st));
 done:
     return st->code;
 }

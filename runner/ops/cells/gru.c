@@ -4,8 +4,8 @@
  *   h' = u h + (1 - u) n
  * Backward:  dn = dh (1-u)(1-n^2),  du = dh (h-n) u(1-u),  drh = dn W_ch^T,  dr = drh h r(1-r),
  *            dh_prev = dh u + drh r + [dr, du] W_gh^T
- * A row of z is r, u, n (3H); the two products need contiguous operands and go through scratch. */
-#include "../shared/cell.h"
+ * A row of z is r, u, n (3H). */
+#include "../shared/cell_kernels.h"
 #include "rd/vecmath.h"
 
 static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
@@ -23,109 +23,127 @@ done:
     return st->code;
 }
 
-/* Copies columns between a [n, 3H] array and a compact [n, w] one. */
-static void split(int64_t n, int64_t H, const float *z, float *g, float *c)
-{
-    for (int64_t i = 0; i < n; i++) {
-        if (g) memcpy(g + i * 2 * H, z + i * 3 * H, (size_t)(2 * H) * sizeof(float));
-        if (c) memcpy(c + i * H, z + i * 3 * H + 2 * H, (size_t)H * sizeof(float));
-    }
-}
-
-static void join(int64_t n, int64_t H, const float *g, const float *c, float *z)
-{
-    for (int64_t i = 0; i < n; i++) {
-        if (g) memcpy(z + i * 3 * H, g + i * 2 * H, (size_t)(2 * H) * sizeof(float));
-        if (c) memcpy(z + i * 3 * H + 2 * H, c + i * H, (size_t)H * sizeof(float));
-    }
-}
-
-static rd_code two_blocks(rd_cell *k, int64_t n, float **g, float **c, rd_status *st)
-{
-    const rd_code r = rd_rows_get(k->scratch, n, 2 * k->s.H, g, st);
-    return r == RD_OK ? rd_rows_get(k->scratch, n, k->s.H, c, st) : r;
-}
-
 static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
 {
-    const rd_mark mark = rd_arena_mark(k->scratch);
-    float *g, *c;
+    const int64_t in = k->s.in, H = k->s.H;
     (void)a;
-    RD_TRY(two_blocks(k, n, &g, &c, st));
-    RD_TRY(rd_mul_rows(k, k->w[0], 0, k->s.in, n, x, g, false, st));
-    RD_TRY(rd_mul_rows(k, k->w[2], 0, k->s.in, n, x, c, false, st));
-    join(n, k->s.H, g, c, z);
+    RD_TRY(rd_mul_strided(k, k->w[0], 0, in, n, x, in, z, 3 * H, false, st));
+    RD_TRY(rd_mul_strided(k, k->w[2], 0, in, n, x, in, z + 2 * H, 3 * H, false, st));
 done:
-    rd_arena_rewind(k->scratch, mark);
     return st->code;
+}
+
+/* r, u and r h from z + gh + b_g; gh NULL: nothing to add. */
+static rd_code gates(rd_cell *k, int64_t n, const float *gh, const float *h_prev, float *z_rows, float *rh,
+                     rd_status *st)
+{
+    const int64_t H = k->s.H;
+    const float *restrict b = k->w[1]->v;
+    if (rd_backend_gpu(k->be)) return rd_cuda_gru_gates(rd_backend_gpu(k->be), n, H, b, h_prev, z_rows, rh, st);
+    for (int64_t i = 0; i < n; i++) {
+        float *restrict z = z_rows + i * 3 * H;
+        if (gh) {
+            const float *restrict g = gh + i * 2 * H;
+            for (int64_t q = 0; q < 2 * H; q++) z[q] = rd_sigmoidf(z[q] + g[q] + b[q]);
+        } else {
+            for (int64_t q = 0; q < 2 * H; q++) z[q] = rd_sigmoidf(z[q] + b[q]);
+        }
+        for (int64_t q = 0; q < H; q++) rh[i * H + q] = h_prev ? z[q] * h_prev[i * H + q] : 0.0f;
+    }
+    return RD_OK;
+}
+
+/* n and h' from z + ch + b_c. */
+static rd_code output(rd_cell *k, int64_t n, const float *ch, const float *h_prev, float *z_rows, float *h_rows,
+                      rd_status *st)
+{
+    const int64_t H = k->s.H;
+    const float *restrict b = k->w[3]->v;
+    if (rd_backend_gpu(k->be)) return rd_cuda_gru_output(rd_backend_gpu(k->be), n, H, b, h_prev, z_rows, h_rows, st);
+    for (int64_t i = 0; i < n; i++) {
+        float *restrict z = z_rows + i * 3 * H, *restrict h = h_rows + i * H;
+        const float *restrict u = z + H;
+        for (int64_t q = 0; q < H; q++) {
+            const float cand = rd_tanhf(z[2 * H + q] + (ch ? ch[i * H + q] : 0.0f) + b[q]);
+            z[2 * H + q] = cand;
+            h[q] = u[q] * (h_prev ? h_prev[i * H + q] : 0.0f) + (1.0f - u[q]) * cand;
+        }
+    }
+    return RD_OK;
 }
 
 static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
                     rd_status *st)
 {
-    const int64_t H = k->s.H;
+    const int64_t in = k->s.in, H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
-    const float *bg = k->w[1]->v, *bc = k->w[3]->v;
-    float *g, *c, *rh = r->tc; /* r h is kept: backward needs it for W_c */
+    float *gh = NULL, *ch = NULL, *rh = r->tc; /* r h is kept: backward needs it for W_c */
     (void)c_prev;
-    RD_TRY(two_blocks(k, n, &g, &c, st));
-    if (h_prev) RD_TRY(rd_mul_rows(k, k->w[0], k->s.in, H, n, h_prev, g, false, st));
-    for (int64_t i = 0; i < n; i++) {
-        float *restrict z = r->z + i * 3 * H;
-        const float *restrict gh = g + i * 2 * H;
-        if (h_prev)
-            for (int64_t q = 0; q < 2 * H; q++) z[q] = rd_sigmoidf(z[q] + gh[q] + bg[q]);
-        else
-            for (int64_t q = 0; q < 2 * H; q++) z[q] = rd_sigmoidf(z[q] + bg[q]);
-        for (int64_t q = 0; q < H; q++) rh[i * H + q] = h_prev ? z[q] * h_prev[i * H + q] : 0.0f;
-    }
-    if (h_prev) RD_TRY(rd_mul_rows(k, k->w[2], k->s.in, H, n, rh, c, false, st));
-    for (int64_t i = 0; i < n; i++) {
-        float *restrict z = r->z + i * 3 * H, *restrict h = r->h + i * H;
-        const float *restrict u = z + H;
-        for (int64_t q = 0; q < H; q++) {
-            const float cand = rd_tanhf(z[2 * H + q] + (h_prev ? c[i * H + q] : 0.0f) + bc[q]);
-            z[2 * H + q] = cand;
-            h[q] = u[q] * (h_prev ? h_prev[i * H + q] : 0.0f) + (1.0f - u[q]) * cand;
-        }
-    }
+    if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[0], in, H, n, h_prev, r->z, 3 * H, &gh, st));
+    RD_TRY(gates(k, n, gh, h_prev, r->z, rh, st));
+    if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[2], in, H, n, rh, r->z + 2 * H, 3 * H, &ch, st));
+    RD_TRY(output(k, n, ch, h_prev, r->z, r->h, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
 }
 
-static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
-                         const rd_cell_rows *r, float *dz, float *dh_prev, rd_status *st)
+/* du and dn. */
+static rd_code output_back(rd_cell *k, int64_t n, const float *dh_rows, const float *h_prev, const float *z, float *dz,
+                           rd_status *st)
 {
     const int64_t H = k->s.H;
-    const rd_mark mark = rd_arena_mark(k->scratch);
-    float *dg, *dn, *drh;
-    (void)dc;
-    (void)c_prev;
-    RD_TRY(two_blocks(k, n, &dg, &dn, st));
-    RD_TRY(rd_rows_get(k->scratch, n, H, &drh, st));
+    if (rd_backend_gpu(k->be)) return rd_cuda_gru_output_back(rd_backend_gpu(k->be), n, H, dh_rows, h_prev, z, dz, st);
     for (int64_t i = 0; i < n; i++) {
-        const float *restrict u = r->z + i * 3 * H + H, *restrict cand = u + H, *restrict dh = dm + i * H;
+        const float *restrict u = z + i * 3 * H + H, *restrict cand = u + H, *restrict dh = dh_rows + i * H;
+        float *restrict du = dz + i * 3 * H + H, *restrict dn = du + H;
         for (int64_t q = 0; q < H; q++) {
             const float hp = h_prev ? h_prev[i * H + q] : 0.0f;
-            dn[i * H + q] = dh[q] * (1.0f - u[q]) * (1.0f - cand[q] * cand[q]);
-            dg[i * 2 * H + H + q] = dh[q] * (hp - cand[q]) * u[q] * (1.0f - u[q]);
+            dn[q] = dh[q] * (1.0f - u[q]) * (1.0f - cand[q] * cand[q]);
+            du[q] = dh[q] * (hp - cand[q]) * u[q] * (1.0f - u[q]);
         }
     }
-    if (h_prev) RD_TRY(rd_mul_rows_t(k, k->w[2], k->s.in, H, n, dn, drh, false, st));
+    return RD_OK;
+}
+
+static void reset_back(int64_t n, int64_t H, const float *drh, const float *h_prev, const float *z, float *dz)
+{
     for (int64_t i = 0; i < n; i++) {
-        const float *restrict g = r->z + i * 3 * H;
+        const float *restrict r = z + i * 3 * H;
+        float *restrict dr = dz + i * 3 * H;
         for (int64_t q = 0; q < H; q++)
-            dg[i * 2 * H + q] = h_prev ? drh[i * H + q] * h_prev[i * H + q] * g[q] * (1.0f - g[q]) : 0.0f;
+            dr[q] = h_prev ? drh[i * H + q] * h_prev[i * H + q] * r[q] * (1.0f - r[q]) : 0.0f;
     }
-    join(n, H, dg, dn, dz);
-    if (h_prev && dh_prev) {
-        RD_TRY(rd_mul_rows_t(k, k->w[0], k->s.in, H, n, dg, dh_prev, false, st));
-        for (int64_t i = 0; i < n; i++) {
-            const float *restrict g = r->z + i * 3 * H, *restrict u = g + H;
-            for (int64_t q = 0; q < H; q++) dh_prev[i * H + q] += dm[i * H + q] * u[q] + drh[i * H + q] * g[q];
-        }
+}
+
+static void state_back(int64_t n, int64_t H, const float *dh, const float *drh, const float *z, float *dh_prev)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float *restrict r = z + i * 3 * H, *restrict u = r + H;
+        for (int64_t q = 0; q < H; q++) dh_prev[i * H + q] += dh[i * H + q] * u[q] + drh[i * H + q] * r[q];
     }
+}
+
+static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
+                         const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
+{
+    const int64_t in = k->s.in, H = k->s.H;
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    float *drh, *back = h_prev ? dh_prev : NULL;
+    (void)dc;
+    (void)c_prev;
+    RD_TRY(rd_rows_get(k->scratch, n, H, &drh, st));
+    RD_TRY(output_back(k, n, dm, h_prev, r->z, dz, st));
+    if (h_prev) RD_TRY(rd_mul_strided_t(k, k->w[2], in, H, n, dz + 2 * H, 3 * H, drh, H, false, st));
+    if (rd_backend_gpu(k->be)) { /* the product adds to what the kernel leaves */
+        RD_TRY(rd_cuda_gru_gates_back(rd_backend_gpu(k->be), n, H, dm, drh, h_prev, r->z, dz, back, add, st));
+        if (back) RD_TRY(rd_mul_strided_t(k, k->w[0], in, H, n, dz, 3 * H, back, H, true, st));
+        goto done;
+    }
+    reset_back(n, H, drh, h_prev, r->z, dz);
+    if (!back) goto done;
+    RD_TRY(rd_mul_strided_t(k, k->w[0], in, H, n, dz, 3 * H, back, H, false, st));
+    state_back(n, H, dm, drh, r->z, back);
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
@@ -133,34 +151,31 @@ done:
 
 static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
 {
-    const rd_mark mark = rd_arena_mark(k->scratch);
-    float *g, *c;
+    const int64_t in = k->s.in, H = k->s.H;
     (void)da;
     if (!dx) return RD_OK;
-    RD_TRY(two_blocks(k, n, &g, &c, st));
-    split(n, k->s.H, dz, g, c);
-    RD_TRY(rd_mul_rows_t(k, k->w[0], 0, k->s.in, n, g, dx, add_dx, st));
-    RD_TRY(rd_mul_rows_t(k, k->w[2], 0, k->s.in, n, c, dx, true, st));
+    RD_TRY(rd_mul_strided_t(k, k->w[0], 0, in, n, dz, 3 * H, dx, in, add_dx, st));
+    RD_TRY(rd_mul_strided_t(k, k->w[2], 0, in, n, dz + 2 * H, 3 * H, dx, in, true, st));
 done:
-    rd_arena_rewind(k->scratch, mark);
     return st->code;
 }
 
 static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
                             const float *dz, rd_status *st)
 {
-    const int64_t H = k->s.H;
+    const int64_t in = k->s.in, H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
-    float *g, *c;
+    const float *g, *c;
+    int64_t ld_g, ld_c;
     (void)a;
-    RD_TRY(two_blocks(k, N, &g, &c, st));
-    split(N, H, dz, g, c);
-    RD_TRY(rd_mul_grad(k, k->w[0], 0, k->s.in, N, x, g, 2 * H, st));
-    RD_TRY(rd_mul_grad(k, k->w[0], k->s.in, H, N, h_prev, g, 2 * H, st));
-    rd_add_columns(k->be, N, 2 * H, g, 2 * H, k->w[1]->g);
-    RD_TRY(rd_mul_grad(k, k->w[2], 0, k->s.in, N, x, c, H, st));
-    RD_TRY(rd_mul_grad(k, k->w[2], k->s.in, H, N, tc, c, H, st));
-    rd_add_columns(k->be, N, H, c, H, k->w[3]->g);
+    RD_TRY(rd_mul_operand(k, N, 2 * H, dz, 3 * H, &g, &ld_g, st));
+    RD_TRY(rd_mul_operand(k, N, H, dz + 2 * H, 3 * H, &c, &ld_c, st));
+    RD_TRY(rd_mul_strided_grad(k, k->w[0], 0, in, N, x, in, g, ld_g, st));
+    RD_TRY(rd_mul_strided_grad(k, k->w[0], in, H, N, h_prev, H, g, ld_g, st));
+    RD_TRY(rd_add_columns(k->be, k->scratch, N, 2 * H, g, ld_g, k->w[1]->g, st));
+    RD_TRY(rd_mul_strided_grad(k, k->w[2], 0, in, N, x, in, c, ld_c, st));
+    RD_TRY(rd_mul_strided_grad(k, k->w[2], in, H, N, tc, H, c, ld_c, st));
+    RD_TRY(rd_add_columns(k->be, k->scratch, N, H, c, ld_c, k->w[3]->g, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;

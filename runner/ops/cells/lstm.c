@@ -24,67 +24,27 @@ done:
     return st->code;
 }
 
-typedef struct job {
-    int64_t H;
-    const float *hz, *b, *c_prev, *dm;
-    rd_cell_rows r;
-    float *dc, *dz;
-} job;
-
-static void step_rows(void *ctx, int64_t lo, int64_t hi)
-{
-    const job *j = ctx;
-    const int64_t H = j->H;
-    const float *restrict b = j->b;
-    for (int64_t row = lo; row < hi; row++) {
-        float *restrict z = j->r.z + row * 4 * H;
-        if (j->hz) {
-            const float *restrict hz = j->hz + row * 4 * H;
-            for (int64_t q = 0; q < 4 * H; q++) z[q] += hz[q] + b[q];
-        } else {
-            for (int64_t q = 0; q < 4 * H; q++) z[q] += b[q];
-        }
-        rd_lstm_gates(1, H, j->c_prev ? j->c_prev + row * H : NULL, z, j->r.c + row * H, j->r.tc + row * H,
-                      j->r.m + row * H);
-    }
-}
-
 static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
                     rd_status *st)
 {
+    const int64_t H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
-    job j = {.H = k->s.H, .b = k->w[1]->v, .c_prev = c_prev, .r = *r};
-    if (!j.r.m) j.r.m = r->h;
-    if (h_prev) {
-        float *hz;
-        RD_TRY(rd_rows_get(k->scratch, n, k->Z, &hz, st));
-        RD_TRY(rd_mul_rows(k, k->w[0], k->s.in, k->s.R, n, h_prev, hz, false, st));
-        j.hz = hz;
-    }
-    rd_parallel(k->be, n, 8, step_rows, &j);
+    const float *b = k->w[1]->v, *const bias[4] = {b, b + H, b + 2 * H, b + 3 * H};
+    float *hz = NULL;
+    if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[0], k->s.in, k->s.R, n, h_prev, r->z, k->Z, &hz, st));
+    RD_TRY(rd_lstm_gates(k->be, n, H, 1, hz, bias, c_prev, r, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
 }
 
-static void step_back_rows(void *ctx, int64_t lo, int64_t hi)
-{
-    const job *j = ctx;
-    const int64_t H = j->H;
-    rd_cell_rows r = j->r;
-    r.z += lo * 4 * H;
-    r.tc += lo * H;
-    rd_lstm_gates_back(hi - lo, H, j->dm + lo * H, j->dc + lo * H, j->c_prev ? j->c_prev + lo * H : NULL, &r,
-                       j->dz + lo * 4 * H);
-}
-
 static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
-                         const rd_cell_rows *r, float *dz, float *dh_prev, rd_status *st)
+                         const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
 {
-    job j = {.H = k->s.H, .c_prev = c_prev, .dm = dm, .r = *r, .dc = dc, .dz = dz};
-    rd_parallel(k->be, n, 8, step_back_rows, &j);
-    if (h_prev && dh_prev) return rd_mul_rows_t(k, k->w[0], k->s.in, k->s.R, n, dz, dh_prev, false, st);
-    return RD_OK;
+    RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, 1, dm, dc, c_prev, r, dz, st));
+    if (h_prev && dh_prev) RD_TRY(rd_mul_rows_t(k, k->w[0], k->s.in, k->s.R, n, dz, dh_prev, add, st));
+done:
+    return st->code;
 }
 
 static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
@@ -99,10 +59,10 @@ static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *
                             const float *dz, rd_status *st)
 {
     (void)tc;
-    RD_TRY(rd_mul_grad(k, k->w[0], 0, k->s.in, N, x, dz, k->Z, st));
-    RD_TRY(rd_mul_grad(k, k->w[0], k->s.in, k->s.R, N, h_prev, dz, k->Z, st));
-    if (a) RD_TRY(rd_mul_grad(k, k->w[0], k->s.in + k->s.R, k->s.extra, N, a, dz, k->Z, st));
-    rd_add_columns(k->be, N, k->Z, dz, k->Z, k->w[1]->g);
+    RD_TRY(rd_mul_grad(k, k->w[0], 0, k->s.in, N, x, dz, st));
+    RD_TRY(rd_mul_grad(k, k->w[0], k->s.in, k->s.R, N, h_prev, dz, st));
+    if (a) RD_TRY(rd_mul_grad(k, k->w[0], k->s.in + k->s.R, k->s.extra, N, a, dz, st));
+    RD_TRY(rd_add_columns(k->be, k->scratch, N, k->Z, dz, k->Z, k->w[1]->g, st));
 done:
     return st->code;
 }

@@ -23,20 +23,18 @@ static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_p
                     rd_status *st)
 {
     const int64_t H = k->s.H;
+    const float *b = k->w[1]->v, *const bias[4] = {b, b + H, b + 2 * H, b + 3 * H};
     (void)h_prev;
-    (void)st;
-    rd_add_bias(n, 4 * H, k->w[1]->v, r->z);
-    rd_lstm_gates(n, H, c_prev, r->z, r->c, r->tc, r->h);
-    return RD_OK;
+    return rd_lstm_gates(k->be, n, H, 1, NULL, bias, c_prev, r, st);
 }
 
 static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
-                         const rd_cell_rows *r, float *dz, float *dh_prev, rd_status *st)
+                         const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
 {
-    (void)st;
-    rd_lstm_gates_back(n, k->s.H, dm, dc, c_prev, r, dz);
-    if (h_prev && dh_prev) memset(dh_prev, 0, (size_t)(n * k->s.H) * sizeof(float));
-    return RD_OK;
+    RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, 1, dm, dc, c_prev, r, dz, st));
+    if (h_prev && dh_prev && !add) RD_TRY(rd_vec_zero(k->be, n * k->s.H, dh_prev, st));
+done:
+    return st->code;
 }
 
 static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
@@ -51,9 +49,10 @@ static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *
     (void)a;
     (void)h_prev;
     (void)tc;
-    if (rd_mul_grad(k, k->w[0], 0, k->s.in, N, x, dz, k->Z, st) != RD_OK) return st->code;
-    rd_add_columns(k->be, N, k->Z, dz, k->Z, k->w[1]->g);
-    return RD_OK;
+    RD_TRY(rd_mul_grad(k, k->w[0], 0, k->s.in, N, x, dz, st));
+    RD_TRY(rd_add_columns(k->be, k->scratch, N, k->Z, dz, k->Z, k->w[1]->g, st));
+done:
+    return st->code;
 }
 
 const rd_cell_def rd_cell_slstm = {.name = "slstm",

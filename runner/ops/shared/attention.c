@@ -1,6 +1,8 @@
 /* attention.c -- see attention.h. tanh is computed again in backward: to keep it would take S A floats per target
- * token. */
+ * token. On a GPU the gradient of the keys is left to the end, where they stay in registers over all steps. */
 #include "attention.h"
+#include "attention_cuda.h"
+#include "vec.h"
 #include "rd/vecmath.h"
 #include <math.h>
 
@@ -18,23 +20,35 @@ static double norm_of(const float *x, int64_t n)
 
 rd_code rd_attention_begin(rd_attention *at, rd_arena *a, rd_status *st)
 {
-    at->gain = at->kind == RD_ATT_LUONG_SCALED ? at->g->v[0] : 1.0f;
+    float *ve;
+    at->gain = 1.0f;
     at->ve = NULL;
-    if (!additive(at)) return RD_OK;
-    if (rd_arena_get(a, (size_t)at->A * sizeof(float), &at->ve, st) != RD_OK) return st->code;
-    float scale = 1.0f;
-    if (at->kind == RD_ATT_BAHDANAU_NORM) scale = (float)((double)at->g->v[0] / norm_of(at->v->v, at->A));
-    for (int64_t i = 0; i < at->A; i++) at->ve[i] = at->v->v[i] * scale;
+    if (!additive(at)) {
+        if (at->kind == RD_ATT_LUONG_SCALED && !rd_backend_gpu(at->be)) at->gain = at->g->v[0];
+        return RD_OK;
+    }
+    at->ve = at->v->v;
+    if (at->kind == RD_ATT_BAHDANAU) return RD_OK;
+    if (rd_arena_get(a, (size_t)at->A * sizeof(float), &ve, st) != RD_OK) return st->code;
+    at->ve = ve;
+    if (rd_backend_gpu(at->be)) return rd_cuda_attention_norm(rd_backend_gpu(at->be), at, ve, st);
+    const float scale = (float)((double)at->g->v[0] / norm_of(at->v->v, at->A));
+    for (int64_t i = 0; i < at->A; i++) ve[i] = at->v->v[i] * scale;
     return RD_OK;
 }
 
 typedef struct job {
     const rd_attention *at;
-    const int64_t *where;
-    const float *q, *qp, *cal, *dctx;
-    float *al, *ctx, *dq;
-    const rd_attention_grads *d;
+    const rd_attention_back *b;
+    int64_t t, ld_feed, n_feed; /* backward: of carry */
+    const float *q, *qp, *cal, *dctx, *carry;
+    float *al, *ctx, *feed, *dqp, *dq;
 } job;
+
+static inline int64_t place_of(const rd_attention *at, int64_t i, int64_t t)
+{
+    return at->place ? at->place[i] + t * at->len[i] : i * at->max_len;
+}
 
 static inline float dot(const float *restrict a, const float *restrict b, int64_t n)
 {
@@ -58,7 +72,7 @@ static void step_rows(void *ctx, int64_t lo, int64_t hi)
     const rd_attention *at = j->at;
     for (int64_t i = lo; i < hi; i++) {
         const int64_t S = at->len[i], s0 = at->first[i];
-        float *restrict a = j->al + (j->where ? j->where[i] : i * at->max_len), *restrict out = j->ctx + i * at->M;
+        float *restrict a = j->al + place_of(at, i, j->t), *restrict out = j->ctx + i * at->M;
         float top = -INFINITY, sum = 0.0f;
         for (int64_t s = 0; s < S; s++) {
             const float *k = at->keys + (s0 + s) * at->A;
@@ -73,44 +87,69 @@ static void step_rows(void *ctx, int64_t lo, int64_t hi)
             const float w = a[s];
             for (int64_t c = 0; c < at->M; c++) out[c] += w * m[c];
         }
+        if (i < j->n_feed) memcpy(j->feed + i * j->ld_feed, out, (size_t)at->M * sizeof(float));
     }
 }
 
-rd_code rd_attention_step(const rd_attention *at, int64_t n, const float *q, float *qp, const int64_t *where, float *al,
-                          float *ctx, rd_status *st)
+rd_code rd_attention_step(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp, float *al, float *ctx,
+                          float *feed, int64_t ld_feed, int64_t n_feed, rd_status *st)
 {
-    if (additive(at)) {
-        rd_packed *p = rd_backend_packed(at->be, at->ps, at->query_kernel->param, 0, at->R, st);
-        if (!p || rd_packed_mul(p, n, q, qp, false, st) != RD_OK) return st->code;
-        if (at->b) rd_add_bias(n, at->A, at->b->v, qp);
-    }
-    job j = {.at = at, .where = where, .q = q, .qp = qp, .al = al, .ctx = ctx};
+    if (additive(at)) RD_TRY(rd_param_mul(at->be, at->ps, at->query_kernel, 0, at->R, n, q, qp, false, st));
+    if (rd_backend_gpu(at->be))
+        return rd_cuda_attention_step(rd_backend_gpu(at->be), at, n, t, q, qp, al, ctx, feed, ld_feed, n_feed, st);
+    if (at->b) RD_TRY(rd_add_bias(at->be, n, at->A, at->b->v, qp, st));
+    job j = {.at = at, .t = t, .q = q, .qp = qp, .al = al, .ctx = ctx, .feed = feed, .ld_feed = ld_feed, .n_feed = n_feed};
     rd_parallel(at->be, n, 1, step_rows, &j);
-    return RD_OK;
+done:
+    return st->code;
+}
+
+rd_code rd_attention_back_begin(const rd_attention *at, int64_t n_seq, int64_t n_slots, int64_t n_weights, const int64_t *slot0,
+                                float *dkeys, rd_attention_back *b, rd_status *st)
+{
+    rd_arena *s = at->scratch;
+    *b = (rd_attention_back){.slot0 = slot0, .dkeys = dkeys};
+    RD_TRY(rd_arena_get(s, (size_t)n_weights * sizeof(float), &b->ds, st));
+    RD_TRY(rd_rows_get(s, n_slots, at->M, &b->dctx, st));
+    if (!at->ve) {
+        RD_TRY(rd_rows_get(s, n_slots, at->R, &b->q, st));
+        RD_TRY(rd_rows_zero(s, n_seq, 1, &b->dg_rows, st));
+    } else if (rd_backend_gpu(at->be)) {
+        RD_TRY(rd_rows_get(s, n_slots, at->A, &b->q, st));
+    } else {
+        RD_TRY(rd_rows_zero(s, n_seq, at->A, &b->dv_rows, st));
+        if (!b->dkeys) RD_TRY(rd_rows_zero(s, at->S, at->A, &b->dkeys, st));
+    }
+done:
+    return st->code;
 }
 
 static void back_rows(void *ctx, int64_t lo, int64_t hi)
 {
     const job *j = ctx;
     const rd_attention *at = j->at;
-    const int64_t A = at->A;
+    const rd_attention_back *b = j->b;
+    const int64_t A = at->A, M = at->M;
     for (int64_t i = lo; i < hi; i++) {
-        const int64_t S = at->len[i], s0 = at->first[i], where = j->where ? j->where[i] : i * at->max_len;
-        const float *restrict a = j->cal + where, *restrict dctx = j->dctx + i * at->M;
-        float *restrict ds = j->d->ds + where;
+        const int64_t S = at->len[i], s0 = at->first[i], place = place_of(at, i, j->t), slot = b->slot0[i] + j->t;
+        const float *restrict a = j->cal + place;
+        float *restrict ds = b->ds + place, *restrict dctx = b->dctx + slot * M;
         float mean = 0.0f;
+        for (int64_t c = 0; c < M; c++)
+            dctx[c] = j->dctx[i * M + c] + (i < j->n_feed ? j->carry[i * j->ld_feed + c] : 0.0f);
+        if (b->q) memcpy(b->q + slot * at->R, j->q + i * at->R, (size_t)at->R * sizeof(float));
         for (int64_t s = 0; s < S; s++) {
-            ds[s] = dot(dctx, at->memory + (s0 + s) * at->M, at->M);
+            ds[s] = dot(dctx, at->memory + (s0 + s) * M, M);
             mean += a[s] * ds[s];
         }
         for (int64_t s = 0; s < S; s++) ds[s] = a[s] * (ds[s] - mean);
         if (at->ve) {
             const float *restrict qp = j->qp + i * A, *restrict ve = at->ve;
-            float *restrict dqp = j->d->dqp + i * A, *restrict dv = j->d->dv_rows + i * A;
+            float *restrict dqp = j->dqp + i * A, *restrict dv = b->dv_rows + i * A;
             for (int64_t c = 0; c < A; c++) dqp[c] = 0.0f;
             for (int64_t s = 0; s < S; s++) {
                 const float *restrict k = at->keys + (s0 + s) * A;
-                float *restrict dk = j->d->dkeys + (s0 + s) * A;
+                float *restrict dk = b->dkeys + (s0 + s) * A;
                 const float w = ds[s];
                 for (int64_t c = 0; c < A; c++) {
                     const float u = rd_tanhf(k[c] + qp[c]), d = w * ve[c] * (1.0f - u * u);
@@ -126,58 +165,88 @@ static void back_rows(void *ctx, int64_t lo, int64_t hi)
                 const float *restrict k = at->keys + (s0 + s) * A;
                 const float w = ds[s] * at->gain;
                 for (int64_t c = 0; c < A; c++) dq[c] += w * k[c];
-                if (at->kind == RD_ATT_LUONG_SCALED) j->d->dg_rows[i] += ds[s] * dot(q, k, A);
+                if (at->kind == RD_ATT_LUONG_SCALED) b->dg_rows[i] += ds[s] * dot(q, k, A);
             }
         }
     }
 }
 
-rd_code rd_attention_step_back(const rd_attention *at, int64_t n, const float *q, const float *qp, const int64_t *where,
-                               const float *al, const float *dctx, const rd_attention_grads *d, float *dq,
-                               rd_status *st)
+rd_code rd_attention_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n, int64_t t, const float *q,
+                               const float *qp, const float *al, const float *dctx, const float *carry, int64_t ld_carry,
+                               int64_t n_carry, float *dqp, float *dq, rd_status *st)
 {
-    job j = {.at = at, .where = where, .q = q, .qp = qp, .cal = al, .dctx = dctx, .dq = dq, .d = d};
-    rd_parallel(at->be, n, 1, back_rows, &j);
-    if (!additive(at)) return RD_OK;
-    rd_packed *p = rd_backend_packed(at->be, at->ps, at->query_kernel->param, 0, at->R, st);
-    return p ? rd_packed_mul_t(p, n, d->dqp, dq, true, st) : st->code;
+    if (rd_backend_gpu(at->be)) {
+        RD_TRY(rd_cuda_attention_step_back(rd_backend_gpu(at->be), at, b, n, t, q, qp, al, dctx, carry, ld_carry, n_carry, dqp, dq,
+                                           st));
+    } else {
+        job j = {.at = at, .b = b, .t = t, .q = q, .qp = qp, .cal = al, .dctx = dctx, .carry = carry, .ld_feed = ld_carry,
+                 .n_feed = n_carry, .dqp = dqp, .dq = dq};
+        rd_parallel(at->be, n, 1, back_rows, &j);
+    }
+    if (additive(at)) RD_TRY(rd_param_mul_t(at->be, at->ps, at->query_kernel, 0, at->R, n, dqp, dq, true, st));
+done:
+    return st->code;
 }
 
-rd_code rd_attention_finish(const rd_attention *at, int64_t n_seq, const int64_t *slot0, const int64_t *where0,
-                            const float *al, const float *dctx_all, const float *q_all, const rd_attention_grads *d,
-                            float *dmemory, rd_status *st)
+/* Products over time, sequence by sequence. */
+static rd_code memory_back(const rd_attention *at, const rd_attention_back *b, int64_t n_seq, const float *al, float *dmemory,
+                           rd_status *st)
 {
     for (int64_t i = 0; i < n_seq; i++) {
-        const int64_t T = slot0[i + 1] - slot0[i], S = at->len[i], s0 = at->first[i], k0 = slot0[i];
+        const int64_t k0 = b->slot0[i], T = b->slot0[i + 1] - k0, S = at->len[i], s0 = at->first[i];
         if (dmemory)
-            RD_TRY(rd_gemm(at->be, true, false, S, at->M, T, 1.0f, al + where0[i], S, dctx_all + k0 * at->M, at->M,
+            RD_TRY(rd_gemm(at->be, true, false, S, at->M, T, 1.0f, al + at->place[i], S, b->dctx + k0 * at->M, at->M,
                            1.0f, dmemory + s0 * at->M, at->M, st));
-        if (!at->ve && d->dkeys)
-            RD_TRY(rd_gemm(at->be, true, false, S, at->A, T, at->gain, d->ds + where0[i], S, q_all + k0 * at->R, at->R,
-                           1.0f, d->dkeys + s0 * at->A, at->A, st));
+        if (!at->ve && b->dkeys)
+            RD_TRY(rd_gemm(at->be, true, false, S, at->A, T, at->gain, b->ds + at->place[i], S, b->q + k0 * at->R,
+                           at->R, 1.0f, b->dkeys + s0 * at->A, at->A, st));
     }
-    if (at->kind == RD_ATT_LUONG_SCALED) {
-        for (int64_t i = 0; at->g->g && i < n_seq; i++) at->g->g[0] += d->dg_rows[i];
-        return RD_OK;
-    }
-    if (!at->ve || !at->v->g) return RD_OK;
-    float *dve;
-    const rd_mark mark = rd_arena_mark(at->scratch);
-    RD_TRY(rd_arena_zero(at->scratch, (size_t)at->A * sizeof(float), &dve, st));
-    for (int64_t i = 0; i < n_seq; i++)
-        for (int64_t c = 0; c < at->A; c++) dve[c] += d->dv_rows[i * at->A + c];
-    if (at->kind == RD_ATT_BAHDANAU) {
-        for (int64_t c = 0; c < at->A; c++) at->v->g[c] += dve[c];
-    } else { /* ve = g v / |v|:  dg = dve . v/|v|,  dv = g/|v| (dve - (dve . v/|v|) v/|v|) */
-        const double len = norm_of(at->v->v, at->A);
-        double along = 0.0;
-        for (int64_t c = 0; c < at->A; c++) along += (double)dve[c] * (double)at->v->v[c] / len;
-        at->g->g[0] += (float)along;
-        const double f = (double)at->g->v[0] / len;
-        for (int64_t c = 0; c < at->A; c++)
-            at->v->g[c] += (float)(f * ((double)dve[c] - along * (double)at->v->v[c] / len));
-    }
-    rd_arena_rewind(at->scratch, mark);
 done:
+    return st->code;
+}
+
+/* ve = g v / |v|:  dg = dve . v/|v|,  dv = g/|v| (dve - (dve . v/|v|) v/|v|) */
+static void norm_back(const rd_attention *at, const float *dve)
+{
+    const double len = norm_of(at->v->v, at->A);
+    double along = 0.0;
+    for (int64_t c = 0; c < at->A; c++) along += (double)dve[c] * (double)at->v->v[c] / len;
+    at->g->g[0] += (float)along;
+    const double f = (double)at->g->v[0] / len;
+    for (int64_t c = 0; c < at->A; c++)
+        at->v->g[c] += (float)(f * ((double)dve[c] - along * (double)at->v->v[c] / len));
+}
+
+rd_code rd_attention_finish(const rd_attention *at, const rd_attention_back *b, int64_t n_seq, const float *al,
+                            float *dmemory, rd_status *st)
+{
+    const rd_mark mark = rd_arena_mark(at->scratch);
+    const float *dv = b->dv_rows;
+    int64_t n_dv = n_seq;
+    float *dve, *shares;
+    if (rd_backend_gpu(at->be)) {
+        RD_TRY(rd_cuda_attention_memory_back(rd_backend_gpu(at->be), at, b, n_seq, al, dmemory, st));
+        if (at->ve) {
+            n_dv = rd_cuda_attention_shares(at, n_seq);
+            RD_TRY(rd_rows_get(at->scratch, n_dv, at->A, &shares, st));
+            RD_TRY(rd_cuda_attention_keys_back(rd_backend_gpu(at->be), at, b, n_seq, shares, st));
+            dv = shares;
+        }
+    } else {
+        RD_TRY(memory_back(at, b, n_seq, al, dmemory, st));
+    }
+    if (at->kind == RD_ATT_LUONG_SCALED)
+        RD_TRY(rd_add_columns(at->be, at->scratch, n_seq, 1, b->dg_rows, 1, at->g->g, st));
+    if (!at->ve || !at->v->g) goto done;
+    RD_TRY(rd_rows_zero(at->scratch, 1, at->A, &dve, st));
+    RD_TRY(rd_add_columns(at->be, at->scratch, n_dv, at->A, dv, at->A, dve, st));
+    if (at->kind == RD_ATT_BAHDANAU)
+        RD_TRY(rd_vec_add(at->be, at->A, dve, at->v->g, st));
+    else if (rd_backend_gpu(at->be))
+        RD_TRY(rd_cuda_attention_norm_back(rd_backend_gpu(at->be), at, dve, st));
+    else
+        norm_back(at, dve);
+done:
+    rd_arena_rewind(at->scratch, mark);
     return st->code;
 }

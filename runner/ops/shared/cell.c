@@ -60,55 +60,127 @@ rd_code rd_rows_check(const char *op, const rd_var *x, int64_t cols, rd_status *
     return RD_OK;
 }
 
-void rd_add_bias(int64_t N, int64_t width, const float *b, float *y)
+/* On a GPU a leaf's values are those of the device, and rd_gemm computes there. */
+rd_code rd_param_mul(rd_backend *be, const rd_params *ps, const rd_var *w, int64_t row0, int64_t rows, int64_t n,
+                     const float *x, float *y, bool add, rd_status *st)
 {
-    for (int64_t i = 0; i < N; i++) {
-        float *restrict row = y + i * width;
-        for (int64_t j = 0; j < width; j++) row[j] += b[j];
-    }
+    if (rd_backend_gpu(be))
+        return rd_gemm(be, false, false, n, w->cols, rows, 1.0f, x, rows, w->v + row0 * w->cols, w->cols, add, y,
+                       w->cols, st);
+    rd_packed *p = rd_backend_packed(be, ps, w->param, row0, rows, st);
+    return p ? rd_packed_mul(p, n, x, y, add, st) : st->code;
+}
+
+rd_code rd_param_mul_t(rd_backend *be, const rd_params *ps, const rd_var *w, int64_t row0, int64_t rows, int64_t n,
+                       const float *y, float *x, bool add, rd_status *st)
+{
+    if (rd_backend_gpu(be))
+        return rd_gemm(be, false, true, n, rows, w->cols, 1.0f, y, w->cols, w->v + row0 * w->cols, w->cols, add, x,
+                       rows, st);
+    rd_packed *p = rd_backend_packed(be, ps, w->param, row0, rows, st);
+    return p ? rd_packed_mul_t(p, n, y, x, add, st) : st->code;
+}
+
+rd_code rd_param_grad(rd_backend *be, const rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x,
+                      const float *dy, rd_status *st)
+{
+    const int64_t width = w->cols;
+    if (!w->g) return RD_OK;
+    return rd_gemm(be, true, false, rows, width, N, 1.0f, x, rows, dy, width, 1.0f, w->g + row0 * width, width, st);
 }
 
 rd_code rd_mul_rows(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *y, bool add,
                     rd_status *st)
 {
-    rd_packed *p = rd_backend_packed(k->be, k->ps, w->param, row0, rows, st);
-    return p ? rd_packed_mul(p, n, x, y, add, st) : st->code;
+    return rd_param_mul(k->be, k->ps, w, row0, rows, n, x, y, add, st);
 }
 
 rd_code rd_mul_rows_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, float *x, bool add,
                       rd_status *st)
 {
-    rd_packed *p = rd_backend_packed(k->be, k->ps, w->param, row0, rows, st);
-    return p ? rd_packed_mul_t(p, n, y, x, add, st) : st->code;
+    return rd_param_mul_t(k->be, k->ps, w, row0, rows, n, y, x, add, st);
 }
 
 rd_code rd_mul_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x, const float *dy,
-                    int64_t width, rd_status *st)
+                    rd_status *st)
 {
+    return rd_param_grad(k->be, w, row0, rows, N, x, dy, st);
+}
+
+rd_code rd_mul_operand(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld, const float **out,
+                       int64_t *ld_out, rd_status *st)
+{
+    float *copy;
+    *out = x;
+    *ld_out = ld;
+    if (ld == cols || rd_backend_gpu(k->be)) return RD_OK;
+    RD_TRY(rd_rows_get(k->scratch, n, cols, &copy, st));
+    RD_TRY(rd_rows_copy(k->be, n, cols, x, ld, copy, cols, false, st));
+    *out = copy;
+    *ld_out = cols;
+done:
+    return st->code;
+}
+
+rd_code rd_mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, int64_t ldx,
+                       float *y, int64_t ldy, bool add, rd_status *st)
+{
+    const int64_t width = w->cols;
+    if (rd_backend_gpu(k->be))
+        return rd_gemm(k->be, false, false, n, width, rows, 1.0f, x, ldx, w->v + row0 * width, width, add, y, ldy, st);
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    const bool gaps = ldy != width;
+    float *product = y;
+    RD_TRY(rd_mul_operand(k, n, rows, x, ldx, &x, &ldx, st));
+    if (gaps) RD_TRY(rd_rows_get(k->scratch, n, width, &product, st));
+    RD_TRY(rd_mul_rows(k, w, row0, rows, n, x, product, add && !gaps, st));
+    if (gaps) RD_TRY(rd_rows_copy(k->be, n, width, product, width, y, ldy, add, st));
+done:
+    rd_arena_rewind(k->scratch, mark);
+    return st->code;
+}
+
+rd_code rd_mul_strided_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, int64_t ldy,
+                         float *x, int64_t ldx, bool add, rd_status *st)
+{
+    const int64_t width = w->cols;
+    if (rd_backend_gpu(k->be))
+        return rd_gemm(k->be, false, true, n, rows, width, 1.0f, y, ldy, w->v + row0 * width, width, add, x, ldx, st);
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    const bool gaps = ldx != rows;
+    float *product = x;
+    RD_TRY(rd_mul_operand(k, n, width, y, ldy, &y, &ldy, st));
+    if (gaps) RD_TRY(rd_rows_get(k->scratch, n, rows, &product, st));
+    RD_TRY(rd_mul_rows_t(k, w, row0, rows, n, y, product, add && !gaps, st));
+    if (gaps) RD_TRY(rd_rows_copy(k->be, n, rows, product, rows, x, ldx, add, st));
+done:
+    rd_arena_rewind(k->scratch, mark);
+    return st->code;
+}
+
+rd_code rd_mul_strided_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x, int64_t ldx,
+                            const float *dy, int64_t ldy, rd_status *st)
+{
+    const int64_t width = w->cols;
     if (!w->g) return RD_OK;
-    return rd_gemm(k->be, true, false, rows, width, N, 1.0f, x, rows, dy, width, 1.0f, w->g + row0 * width, width, st);
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    RD_TRY(rd_mul_operand(k, N, rows, x, ldx, &x, &ldx, st));
+    RD_TRY(rd_mul_operand(k, N, width, dy, ldy, &dy, &ldy, st));
+    RD_TRY(rd_gemm(k->be, true, false, rows, width, N, 1.0f, x, ldx, dy, ldy, 1.0f, w->g + row0 * width, width, st));
+done:
+    rd_arena_rewind(k->scratch, mark);
+    return st->code;
 }
 
-typedef struct columns {
-    int64_t N, ld;
-    const float *dz;
-    float *g;
-} columns;
-
-static void columns_part(void *ctx, int64_t lo, int64_t hi)
+rd_code rd_mul_for_step(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *z,
+                        int64_t ldz, float **y, rd_status *st)
 {
-    const columns *c = ctx;
-    for (int64_t i = 0; i < c->N; i++) {
-        const float *restrict z = c->dz + i * c->ld;
-        float *restrict g = c->g;
-        for (int64_t j = lo; j < hi; j++) g[j] += z[j];
-    }
-}
-
-void rd_add_columns(rd_backend *be, int64_t N, int64_t width, const float *dz, int64_t ld, float *g)
-{
-    columns c = {N, ld, dz, g};
-    if (g) rd_parallel(be, width, 256, columns_part, &c);
+    *y = NULL;
+    if (rd_backend_gpu(k->be)) return rd_mul_strided(k, w, row0, rows, n, x, rows, z, ldz, true, st);
+    RD_TRY(rd_rows_get(k->scratch, n, w->cols, y, st));
+    RD_TRY(rd_mul_rows(k, w, row0, rows, n, x, *y, false, st));
+done:
+    return st->code;
 }
 
 rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
@@ -121,14 +193,22 @@ rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_
 }
 
 rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, const float *h_prev, const float *c_prev,
-                          const rd_cell_rows *r, float *dz, float *dh_prev, rd_status *st)
+                          const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
 {
-    if (!k->s.projects) return k->def->step_back(k, n, dh, dc, h_prev, c_prev, r, dz, dh_prev, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
-    float *dm;
-    RD_TRY(rd_rows_get(k->scratch, n, k->s.H, &dm, st));
-    RD_TRY(rd_mul_rows_t(k, k->w[k->n_w - 1], 0, k->s.H, n, dh, dm, false, st));
-    RD_TRY(k->def->step_back(k, n, dm, dc, h_prev, c_prev, r, dz, dh_prev, st));
+    const float *dm = dh;
+    const bool apart =
+        add && h_prev && dh_prev && !rd_backend_gpu(k->be); /* products on a CPU write whole blocks of rows */
+    float *to = dh_prev;
+    if (k->s.projects) {
+        float *m;
+        RD_TRY(rd_rows_get(k->scratch, n, k->s.H, &m, st));
+        RD_TRY(rd_mul_rows_t(k, k->w[k->n_w - 1], 0, k->s.H, n, dh, m, false, st));
+        dm = m;
+    }
+    if (apart) RD_TRY(rd_rows_get(k->scratch, n, k->s.R, &to, st));
+    RD_TRY(k->def->step_back(k, n, dm, dc, h_prev, c_prev, r, dz, to, add && !apart, st));
+    if (apart) RD_TRY(rd_vec_add(k->be, n * k->s.R, to, dh_prev, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
@@ -137,5 +217,5 @@ done:
 rd_code rd_cell_projection_back(rd_cell *k, int64_t N, const float *m, const float *dh_total, rd_status *st)
 {
     if (!k->s.projects) return RD_OK;
-    return rd_mul_grad(k, k->w[k->n_w - 1], 0, k->s.H, N, m, dh_total, k->s.R, st);
+    return rd_mul_grad(k, k->w[k->n_w - 1], 0, k->s.H, N, m, dh_total, st);
 }

@@ -1,5 +1,6 @@
 /* image_op.c -- see image_op.h. */
 #include "image_op.h"
+#include "image_cuda.h"
 #include <string.h>
 
 enum { GRAIN = 16384 };
@@ -62,22 +63,28 @@ static void copy_part(void *ctx, int64_t lo, int64_t hi)
         memcpy(out + lo, g + lo, (size_t)(hi - lo) * sizeof(float));
 }
 
-void rd_op_mask(rd_backend *be, int64_t n, const float *y, float *g)
+rd_code rd_op_mask(rd_backend *be, int64_t n, const float *y, float *g, rd_status *st)
 {
+    if (rd_backend_gpu(be)) return rd_cuda_mask(rd_backend_gpu(be), n, y, g, st);
     job j = {y, NULL, g, false};
     rd_parallel(be, n, GRAIN, mask_part, &j);
+    return st->code;
 }
 
-void rd_op_masked(rd_backend *be, int64_t n, const float *y, const float *g, float *out, bool add)
+rd_code rd_op_masked(rd_backend *be, int64_t n, const float *y, const float *g, float *out, bool add, rd_status *st)
 {
+    if (rd_backend_gpu(be)) return rd_cuda_masked(rd_backend_gpu(be), n, y, g, out, add, st);
     job j = {y, g, out, add};
     rd_parallel(be, n, GRAIN, masked_part, &j);
+    return st->code;
 }
 
-void rd_op_copy(rd_backend *be, int64_t n, const float *x, float *out, bool add)
+rd_code rd_op_copy(rd_backend *be, int64_t n, const float *x, float *out, bool add, rd_status *st)
 {
+    if (rd_backend_gpu(be)) return rd_cuda_copy(rd_backend_gpu(be), n, x, out, add, st);
     job j = {NULL, x, out, add};
     rd_parallel(be, n, GRAIN, copy_part, &j);
+    return st->code;
 }
 
 rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const float **v, rd_status *st)

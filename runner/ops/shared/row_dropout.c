@@ -1,14 +1,28 @@
-/* row_dropout.c -- inverted dropout on packed rows: a mask is a function of (seed, epoch, site, sample, step, element), so
- * it does not depend on the rank that computes the sample, nor on its place in the batch. */
-#include "cell.h"
-#include "rd/philox.h"
+/* row_dropout.c -- inverted dropout on packed rows: a mask is a function of (seed, epoch, site, sample, step, element),
+ * so it does not depend on the rank that computes the sample, nor on its place in the batch. */
+#include "cell_kernels.h"
+
+rd_code rd_packing_lend(rd_call *c, const rd_packing *p, rd_arena *a, rd_packing_lent *out, rd_status *st)
+{
+    *out = (rd_packing_lent){p, p->off, p->sample};
+    if (!rd_backend_gpu(c->be) || p->n_steps == 0) return RD_OK;
+    const int64_t n_off = p->n_steps + 1, n = n_off + p->off[1];
+    int64_t *both; /* one copy instead of two */
+    const int64_t *lent;
+    RD_TRY(rd_arena_get(c->scratch, (size_t)n * sizeof *both, &both, st));
+    memcpy(both, p->off, (size_t)n_off * sizeof *both);
+    memcpy(both + n_off, p->sample, (size_t)p->off[1] * sizeof *both);
+    RD_TRY(rd_call_lend(c, a, both, (size_t)n * sizeof *both, &lent, st));
+    out->off = lent;
+    out->sample = lent + n_off;
+done:
+    return st->code;
+}
 
 typedef struct job {
-    const rd_dropout *d;
     const rd_packing *p;
-    rd_key key;
-    int64_t t0, first, width;
-    const float *x;
+    rd_mask_rows m;
+    const float *x, *residual;
     float *y;
     uint8_t *mask;
 } job;
@@ -16,25 +30,34 @@ typedef struct job {
 static void rows_part(void *ctx, int64_t lo, int64_t hi)
 {
     const job *j = ctx;
-    const float scale = 1.0f / j->d->keep;
-    int64_t t = j->t0;
-    while (j->p->off[t + 1] - j->first <= lo) t++;
+    const int64_t width = j->m.width;
+    const float scale = 1.0f / j->m.keep;
+    int64_t t = j->m.t0;
+    while (j->p->off[t + 1] - j->m.first <= lo) t++;
     for (int64_t i = lo; i < hi; i++) {
-        const int64_t row = i + j->first;
+        const int64_t row = i + j->m.first;
         while (j->p->off[t + 1] <= row) t++;
-        uint8_t *restrict m = j->mask + i * j->width;
-        rd_philox_keep(j->key, (uint64_t)j->p->sample[row - j->p->off[t]], (uint32_t)t, j->d->keep, j->width, m);
-        const float *x = j->x + i * j->width;
-        float *y = j->y + i * j->width;
-        for (int64_t c = 0; c < j->width; c++) y[c] = m[c] ? x[c] * scale : 0.0f;
+        uint8_t *restrict m = j->mask + i * width;
+        rd_philox_keep(j->m.key, (uint64_t)j->p->sample[row - j->p->off[t]], (uint32_t)t, j->m.keep, width, m);
+        if (!j->y) continue;
+        const float *x = j->x + i * width;
+        float *y = j->y + i * width;
+        for (int64_t c = 0; c < width; c++) y[c] = m[c] ? x[c] * scale : 0.0f;
+        if (!j->residual) continue;
+        for (int64_t c = 0; c < width; c++) y[c] += j->residual[i * width + c];
     }
 }
 
-void rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing *p, int64_t t0, int64_t t1, int64_t width,
-                     const float *x, float *y, uint8_t *mask)
+rd_code rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing_lent *p, int64_t t0, int64_t t1,
+                        int64_t width, const float *x, const float *residual, float *y, uint8_t *mask, rd_status *st)
 {
-    job j = {d, p, rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch), t0, p->off[t0], width, x, y, mask};
-    rd_parallel(be, p->off[t1] - p->off[t0], 16, rows_part, &j);
+    const int64_t first = p->p->off[t0], n = p->p->off[t1] - first;
+    const rd_key key = rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
+    const rd_mask_rows m = {p->off, p->sample, t0, t1, first, n, width, key, d->keep};
+    if (rd_backend_gpu(be)) return rd_cuda_dropout_rows(rd_backend_gpu(be), &m, x, residual, y, mask, st);
+    job j = {p->p, m, x, residual, y, mask};
+    rd_parallel(be, n, 16, rows_part, &j);
+    return RD_OK;
 }
 
 typedef struct back_job {
@@ -55,16 +78,24 @@ static void back_part(void *ctx, int64_t lo, int64_t hi)
         for (int64_t i = lo; i < hi; i++) j->dx[i] = j->mask[i] ? j->dy[i] * s : 0.0f;
 }
 
-void rd_dropout_back(rd_backend *be, float keep, int64_t n, const float *dy, const uint8_t *mask, float *dx, bool add)
+rd_code rd_dropout_back(rd_backend *be, float keep, int64_t n, const float *dy, const uint8_t *mask, float *dx,
+                        bool add, rd_status *st)
 {
-    back_job j = {1.0f / keep, dy, mask, dx, add};
+    const float scale = 1.0f / keep;
+    if (rd_backend_gpu(be)) return rd_cuda_dropout_back(rd_backend_gpu(be), scale, n, dy, mask, dx, add, st);
+    back_job j = {scale, dy, mask, dx, add};
     rd_parallel(be, n, 8192, back_part, &j);
+    return RD_OK;
 }
 
-void rd_shift_rows(const rd_packing *p, int64_t width, const float *h, float *out)
+rd_code rd_shift_rows(rd_backend *be, const rd_packing_lent *p, int64_t width, const float *h, float *out,
+                      rd_status *st)
 {
-    memset(out, 0, (size_t)(p->off[1] * width) * sizeof(float));
-    for (int64_t t = 1; t < p->n_steps; t++)
-        memcpy(out + p->off[t] * width, h + p->off[t - 1] * width,
-               (size_t)((p->off[t + 1] - p->off[t]) * width) * sizeof(float));
+    const int64_t *off = p->p->off, n_steps = p->p->n_steps;
+    if (rd_backend_gpu(be))
+        return rd_cuda_shift_rows(rd_backend_gpu(be), n_steps, p->off, off[n_steps], width, h, out, st);
+    memset(out, 0, (size_t)(off[1] * width) * sizeof(float));
+    for (int64_t t = 1; t < n_steps; t++)
+        memcpy(out + off[t] * width, h + off[t - 1] * width, (size_t)((off[t + 1] - off[t]) * width) * sizeof(float));
+    return RD_OK;
 }

@@ -19,6 +19,7 @@ static void update(const rd_update *u)
     }
 }
 
+RD_CUDA_DECLARE_UPDATE(adadelta)
 const rd_optimizer_def rd_optimizer_adadelta = {
     .name = "adadelta",
     .about = "Zeiler 2012",
@@ -26,4 +27,5 @@ const rd_optimizer_def rd_optimizer_adadelta = {
     .slot_name = {"accumulator", "update"},
     .skips_zero_rows = true,
     .update = update,
+    RD_CUDA_UPDATE(adadelta)
 };

@@ -21,6 +21,7 @@ static double slot_init(const rd_optim_config *c, int slot)
     return c->adagrad_init;
 }
 
+RD_CUDA_DECLARE_UPDATE(adagrad)
 const rd_optimizer_def rd_optimizer_adagrad = {
     .name = "adagrad",
     .about = "a += g^2; w -= lr g / sqrt(a)",
@@ -28,4 +29,5 @@ const rd_optimizer_def rd_optimizer_adagrad = {
     .slot_name = {"accumulator"},
     .slot_init = slot_init,
     .update = update,
+    RD_CUDA_UPDATE(adagrad)
 };

@@ -16,6 +16,7 @@ static void update(const rd_update *u)
     }
 }
 
+RD_CUDA_DECLARE_UPDATE(lars)
 const rd_optimizer_def rd_optimizer_lars = {
     .name = "lars",
     .about = "You et al. 2017: a trust ratio for each variable",
@@ -23,4 +24,5 @@ const rd_optimizer_def rd_optimizer_lars = {
     .slot_name = {"momentum"},
     .trust_ratio = true,
     .update = update,
+    RD_CUDA_UPDATE(lars)
 };

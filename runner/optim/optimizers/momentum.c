@@ -15,6 +15,7 @@ static void update(const rd_update *u)
     }
 }
 
+RD_CUDA_DECLARE_UPDATE(momentum)
 const rd_optimizer_def rd_optimizer_momentum = {
     .name = "momentum",
     .about = "a = opt_momentum a + g; w -= lr a",
@@ -22,4 +23,5 @@ const rd_optimizer_def rd_optimizer_momentum = {
     .slot_name = {"momentum"},
     .skips_zero_rows = true,
     .update = update,
+    RD_CUDA_UPDATE(momentum)
 };

@@ -15,6 +15,7 @@ static void update(const rd_update *u)
     }
 }
 
+RD_CUDA_DECLARE_UPDATE(nesterov)
 const rd_optimizer_def rd_optimizer_nesterov = {
     .name = "nesterov",
     .about = "a = opt_momentum a + g; w -= lr (g + opt_momentum a)",
@@ -22,4 +23,5 @@ const rd_optimizer_def rd_optimizer_nesterov = {
     .slot_name = {"momentum"},
     .skips_zero_rows = true,
     .update = update,
+    RD_CUDA_UPDATE(nesterov)
 };

@@ -26,6 +26,7 @@ static void update(const rd_update *u)
     }
 }
 
+RD_CUDA_DECLARE_UPDATE(rmsprop)
 const rd_optimizer_def rd_optimizer_rmsprop = {
     .name = "rmsprop",
     .about = "Tieleman and Hinton 2012, with momentum",
@@ -34,4 +35,5 @@ const rd_optimizer_def rd_optimizer_rmsprop = {
     .slot_init = slot_init,
     .skips_zero_rows = true,
     .update = update,
+    RD_CUDA_UPDATE(rmsprop)
 };

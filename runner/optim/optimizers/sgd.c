@@ -9,8 +9,10 @@ static void update(const rd_update *u)
     for (int64_t i = u->lo; i < u->hi; i++) w[i] -= lr * g[i];
 }
 
+RD_CUDA_DECLARE_UPDATE(sgd)
 const rd_optimizer_def rd_optimizer_sgd = {
     .name = "sgd",
     .about = "w -= lr g",
     .update = update,
+    RD_CUDA_UPDATE(sgd)
 };

@@ -1,6 +1,7 @@
-"""Speed of PyTorch on the CPU at the image models that `make bench` times, as one JSON line.
+"""Speed of PyTorch at the image models that `make bench` times, on the CPU or a GPU, as one JSON line.
 
-    python torch_images.py FILE.json [--dtype float32|bfloat16] [--threads N] [--warmup N] [--steps N] [--layout channels_last|contiguous]
+    python torch_images.py FILE.json [--dtype float32|bfloat16] [--batch B] [--threads N] [--warmup N] [--steps N]
+                           [--layout channels_last|contiguous] [--device cpu|cuda] [--tf32] [--upload] [--compile]
     python torch_images.py --jpeg DIR [--size 224] [--seconds 4]
     python torch_images.py --check
 
@@ -8,6 +9,10 @@ FILE.json is an experiment of ../ (mnist_cnn, resnet50). The model is the one th
 fixed batch of random images, as in `run_dist --mode=bench`; a step is forward, backward and the optimizer. Everything is in
 channels-last memory format, the faster one on a CPU for these. bfloat16 is torch.autocast with float32 weights. cpu_share is
 processor time over wall time: a run well below 1 was disturbed by others; images_per_cpu_s counts processor time alone.
+
+On a GPU the batch lies there already, unless --upload copies it from pinned memory in every step. Nothing waits for the device
+between the steps that are counted; step_seconds_median is by its own clock. Without --tf32 float32 products and convolutions
+are float32. cuDNN chooses its convolutions by trial. --compile is torch.compile.
 
 --jpeg measures what torchvision does to a training image of a class folder: read, decode, random resized crop, flip,
 normalise; by its tensors (decode_jpeg) and by PIL, the loader that ImageFolder takes by itself. One thread.
@@ -19,12 +24,13 @@ import json
 import os
 import random
 import resource
-import statistics
 import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from step_clock import Clock
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -33,6 +39,8 @@ def drop(x, p, training):
     """Inverted dropout; faster than F.dropout on a CPU."""
     if not training or p == 0.0:
         return x
+    if x.is_cuda:
+        return F.dropout(x, p)
     return x * ((torch.rand_like(x) >= p).to(x.dtype) / (1 - p))
 
 
@@ -137,6 +145,11 @@ def main():
     args.add_argument("config", nargs="?")
     args.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
     args.add_argument("--layout", default="channels_last", choices=("channels_last", "contiguous"))
+    args.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    args.add_argument("--tf32", action="store_true")
+    args.add_argument("--upload", action="store_true")
+    args.add_argument("--compile", action="store_true")
+    args.add_argument("--batch", type=int)
     args.add_argument("--threads", type=int, default=1)
     args.add_argument("--warmup", type=int, default=1)
     args.add_argument("--steps", type=int)
@@ -154,31 +167,42 @@ def main():
         c = json.load(f)
     make, side, channels, classes = MODELS[c["model"]]
     side, classes = c.get("image_size", side), c.get("n_classes", classes)
-    size, steps = c["batch_size"], args.steps or c["bench_steps"]
+    size, steps = args.batch or c["batch_size"], args.steps or c["bench_steps"]
+    gpu = args.device == "cuda"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
+    torch.backends.cudnn.benchmark = True
     torch.manual_seed(1)
     model, x = make(c, classes).train(), torch.randn(size, channels, side, side)
     if args.layout == "channels_last":
         model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
-    opt = optimizer_of(model, c)
     y = torch.randint(0, classes, (size,))
-    seconds, cpu, losses = [], 0.0, []
+    host = x.pin_memory() if gpu and args.upload else None
+    model, x, y = model.to(args.device), x.to(args.device), y.to(args.device)
+    opt = optimizer_of(model, c)
+    run = torch.compile(model) if args.compile else model
+    clock, losses = Clock(gpu), []
     for step in range(args.warmup + steps):
-        start, start_cpu = time.perf_counter(), time.process_time()
+        if step == args.warmup:
+            clock.start()
+        if host is not None:
+            x.copy_(host, non_blocking=True)
         opt.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bfloat16"):
-            loss = F.cross_entropy(model(x), y)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bfloat16"):
+            loss = F.cross_entropy(run(x), y)
         loss.backward()
         opt.step()
-        losses.append(loss.item())
+        losses.append(loss.detach() if gpu else loss.item())
         if step >= args.warmup:
-            seconds.append(time.perf_counter() - start)
-            cpu += time.process_time() - start_cpu
+            clock.step()
+    clock.stop()
     print(json.dumps(dict(
-        peer="torch", version=torch.__version__, config=args.config, dtype=args.dtype, threads=args.threads, batch=size,
-        image_size=side, layout=args.layout, steps=steps, parameters=sum(p.numel() for p in model.parameters()),
-        images_per_s=round(size * steps / sum(seconds), 2), images_per_cpu_s=round(size * steps / cpu, 2),
-        step_seconds_median=round(statistics.median(seconds), 5), loss_first=round(losses[0], 4), loss_last=round(losses[-1], 4),
-        cpu_share=round(cpu / sum(seconds) / args.threads, 3),
+        peer="torch", version=torch.__version__, config=args.config, dtype=args.dtype, device=args.device, tf32=args.tf32,
+        threads=args.threads, batch=size, image_size=side, layout=args.layout, compiled=args.compile, steps=steps,
+        parameters=sum(p.numel() for p in model.parameters()), images_per_s=round(size * steps / clock.seconds, 2),
+        images_per_cpu_s=round(size * steps / clock.cpu, 2), step_seconds_median=round(clock.median(), 5),
+        loss_first=round(float(losses[0]), 4), loss_last=round(float(losses[-1]), 4),
+        cpu_share=round(clock.cpu / clock.seconds / args.threads, 3),
+        peak_device_mib=round(torch.cuda.max_memory_allocated() / 2 ** 20) if gpu else None,
         peak_rss_mib=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))))
 
 

@@ -1,15 +1,18 @@
-"""Speed of PyTorch on the CPU at the models that `make bench` times, as one JSON line.
+"""Speed of PyTorch at the models that `make bench` times, on the CPU or a GPU, as one JSON line.
 
     python torch_seq2seq.py FILE.json [--lengths RULE] [--batch B] [--vocab V] [--dtype float32|bfloat16] [--threads N]
-                            [--warmup N] [--steps N]
+                            [--warmup N] [--steps N] [--device cpu|cuda] [--tf32]
     python torch_seq2seq.py --check
 
-FILE.json is an experiment of ../ (toy, nmt_one, gnmt_4x512); what the options leave out is taken from its keys. The model is
+FILE.json is an experiment of ../ (toy, nmt_one, gnmt_4x512, gnmt_8x1024); what the options leave out is taken from its keys. The model is
 the one that the configuration describes (lstm cells), written as PyTorch invites one to: nn.LSTM wherever no feedback forbids
 it, nn.LSTMCell for the layers inside the attention's feedback loop, keys once per batch, upper gnmt layers outside the loop,
 the output layer and the cross-entropy once over the real target positions, fused Adam. bfloat16 is torch.autocast with float32
 weights. cpu_share is processor time over wall time: a run well below 1 was disturbed by others. --check compares the loss with
 the reference implementation of tests/golden on small sizes, and times nothing.
+
+On a GPU nn.LSTM is cuDNN's. The batches lie on the device before the clock starts, and nothing waits for the device between the steps
+that are counted; step_seconds_median is by its own clock. Without --tf32 float32 products are float32.
 
 Data: pair i of an endless stream; batch b holds the pairs b B .. b B + B - 1. With splitmix64 of the counter 1000003 i + k,
 the upper 53 bits as a fraction, as u(i, k) in [0, 1):
@@ -26,15 +29,15 @@ import json
 import math
 import os
 import resource
-import statistics
 import sys
-import time
 import warnings
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from step_clock import Clock
 
 SOS, EOS, PAD = 1, 2, 3
 FUSED_LSTM = True
@@ -78,10 +81,15 @@ def batch_of(b, size, vocab, rule):
     return x, len_x, y, len_y
 
 
+def real_positions(y, len_y):
+    """Asked on the CPU: on a GPU the host would wait for the number of them."""
+    return (torch.arange(y.shape[1] - 1)[None, :] < (len_y - 1)[:, None]).flatten().nonzero()[:, 0]
+
+
 # ---- model ----
 
 def reverse(x, length):
-    s = torch.arange(x.shape[1])[None, :]
+    s = torch.arange(x.shape[1], device=x.device)[None, :]
     at = torch.where(s < length[:, None], length[:, None] - 1 - s, s)
     return torch.gather(x, 1, at[:, :, None].expand(-1, -1, x.shape[2]))
 
@@ -90,7 +98,9 @@ def dropout(x, drop, training, steps=None):
     """x under inverted dropout; with steps, as many masks for tensors like x. Several times faster than F.dropout on a CPU."""
     if not training or drop == 0.0:
         return x if steps is None else None
-    mask = (torch.rand((steps or 1,) + tuple(x.shape)) >= drop).to(x.dtype) / (1 - drop)
+    if x.is_cuda and steps is None:
+        return F.dropout(x, drop)
+    mask = (torch.rand((steps or 1,) + tuple(x.shape), device=x.device) >= drop).to(x.dtype) / (1 - drop)
     return x * mask[0] if steps is None else mask
 
 
@@ -171,14 +181,14 @@ class Seq2Seq(nn.Module):
             memory = torch.cat([memory, reverse(self.bw(reverse(e, length)), length)], 2)
         if self.c["encoder_type"] == "gnmt" and len(self.upper.layers):
             memory = self.upper(memory)
-        live = torch.arange(x.shape[1])[None, :] < length[:, None]
+        live = torch.arange(x.shape[1], device=x.device)[None, :] < length[:, None]
         return memory * live[:, :, None], live
 
-    def forward(self, x, len_x, y, len_y):
-        """Loss summed over words, averaged over sentences."""
+    def forward(self, x, len_x, y, len_y, real=None):
+        """Loss summed over words, averaged over sentences. real: target positions that are no padding, sentence by sentence."""
         memory, live = self.encode(x, len_x)
         keys = self.memory_layer(memory)
-        hide = torch.zeros(live.shape).masked_fill(~live, float("-inf"))
+        hide = torch.zeros(live.shape, device=x.device).masked_fill(~live, float("-inf"))
         if not self.luong:
             v = self.g * self.v / self.v.norm() if self.normalised else self.v
         words = self.tgt(y[:, :-1]).unbind(1)
@@ -210,11 +220,11 @@ class Seq2Seq(nn.Module):
                 top = self.top(top, torch.stack(contexts, 1))
         else:
             top = torch.stack(contexts, 1)
-        real = torch.arange(top.shape[1])[None, :] < (len_y - 1)[:, None]
-        logits = self.out(top[real])
+        real = real_positions(y, len_y) if real is None else real
+        logits = self.out(top.flatten(0, 1).index_select(0, real))
         if logits.dtype == torch.bfloat16:
             logits = logits.float()
-        return F.cross_entropy(logits, y[:, 1:][real], reduction="sum") / len(y)
+        return F.cross_entropy(logits, y[:, 1:].flatten().index_select(0, real), reduction="sum") / len(y)
 
 
 # ---- the same weights under the names of the reference ----
@@ -305,7 +315,7 @@ def update(model, opt, c):
         nn.utils.clip_grad_norm_(params, c["max_grad_norm"])
     if "lars_nu" in c:
         w, g = torch._foreach_norm([p.detach() for p in params]), torch._foreach_norm([p.grad for p in params])
-        scale = [torch.where((a > 0) & (b > 0), c["lars_nu"] * a / b, torch.tensor(1 / 16384)) for a, b in zip(w, g)]
+        scale = [torch.where((a > 0) & (b > 0), c["lars_nu"] * a / b, 1 / 16384) for a, b in zip(w, g)]
         torch._foreach_mul_([p.grad for p in params], scale)
     opt.step()
 
@@ -320,12 +330,16 @@ def main():
     args.add_argument("--threads", type=int, default=1)
     args.add_argument("--warmup", type=int, default=2)
     args.add_argument("--steps", type=int)
+    args.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    args.add_argument("--tf32", action="store_true")
     args.add_argument("--check", action="store_true")
     args = args.parse_args()
     warnings.filterwarnings("ignore", message="TF32")
     torch.set_num_threads(args.threads)
     global FUSED_LSTM
-    FUSED_LSTM = has_fused_lstm(args.dtype)
+    FUSED_LSTM = args.device == "cuda" or has_fused_lstm(args.dtype)
+    gpu = args.device == "cuda"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
     if args.check:
         return check()
     with open(args.config) as f:
@@ -334,30 +348,35 @@ def main():
     steps = args.steps or c["bench_steps"]
     lengths = args.lengths or "uniform:%d:%d" % (c["bench_min_len"] - 2, c["bench_max_len"] - 2)
     torch.manual_seed(1)
-    model = Seq2Seq(c, vocab, vocab).train()
+    model = Seq2Seq(c, vocab, vocab).train().to(args.device)
     opt = torch.optim.Adam(model.parameters(), lr=c["learning_rate"], fused=True)
-    seconds, cpu, tokens, targets, losses = [], 0.0, 0, 0, []
-    for b in range(args.warmup + steps):
-        data = batch_of(b, size, vocab, lengths)
-        start, start_cpu = time.perf_counter(), time.process_time()
+    batches = [batch_of(b, size, vocab, lengths) for b in range(args.warmup + steps)]
+    tokens = [int(b[1].sum() + b[3].sum()) for b in batches]
+    targets = [int(b[3].sum()) for b in batches]
+    batches = [[t.to(args.device) for t in b + (real_positions(b[2], b[3]),)] for b in batches]
+    clock, losses = Clock(gpu), []
+    for b, data in enumerate(batches):
+        if b == args.warmup:
+            clock.start()
         opt.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bfloat16"):
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bfloat16"):
             loss = model(*data)
         loss.backward()
         update(model, opt, c)
-        losses.append(loss.item())
+        losses.append(loss.detach() if gpu else loss.item())
         if b >= args.warmup:
-            seconds.append(time.perf_counter() - start)
-            cpu += time.process_time() - start_cpu
-            targets += int(data[3].sum())
-            tokens += int(data[1].sum() + data[3].sum())
+            clock.step()
+    clock.stop()
     hidden = sum(p.numel() for k, p in model.named_parameters() if "bias_hh" in k)   # torch has every bias twice
     print(json.dumps(dict(
-        peer="torch", version=torch.__version__, config=args.config, dtype=args.dtype, threads=args.threads, batch=size,
-        vocab=vocab, lengths=lengths, steps=steps, parameters=sum(p.numel() for p in model.parameters()) - hidden,
-        tokens_per_s=round(tokens / sum(seconds), 1), target_tokens_per_s=round(targets / sum(seconds), 1),
-        step_seconds_median=round(statistics.median(seconds), 5), loss_first=round(losses[0], 4), loss_last=round(losses[-1], 4),
-        fused_lstm=FUSED_LSTM, cpu_share=round(cpu / sum(seconds) / args.threads, 3),
+        peer="torch", version=torch.__version__, config=args.config, dtype=args.dtype, device=args.device, tf32=args.tf32,
+        threads=args.threads, batch=size, vocab=vocab, lengths=lengths, steps=steps,
+        parameters=sum(p.numel() for p in model.parameters()) - hidden,
+        tokens_per_s=round(sum(tokens[args.warmup:]) / clock.seconds, 1),
+        target_tokens_per_s=round(sum(targets[args.warmup:]) / clock.seconds, 1), step_seconds_median=round(clock.median(), 5),
+        loss_first=round(float(losses[0]), 4), loss_last=round(float(losses[-1]), 4),
+        fused_lstm=FUSED_LSTM, cpu_share=round(clock.cpu / clock.seconds / args.threads, 3),
+        peak_device_mib=round(torch.cuda.max_memory_allocated() / 2 ** 20) if gpu else None,
         peak_rss_mib=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))))
 
 

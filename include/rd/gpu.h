@@ -1,0 +1,123 @@
+/* gpu.h -- one GPU as the engine and the ops see it: memory, products, convolutions, sums over ranks. No CUDA type shows.
+ *
+ * The functions exist in builds with a GPU backend (RD_CUDA is defined): `make CUDA=1` with CUDA's libraries, and `make
+ * CUDA=emulated`, where kernels run as host code for the tests. Elsewhere rd_backend_gpu is NULL at compile time, and what
+ * follows an `if (rd_backend_gpu(be))` is not compiled into calls.
+ *
+ * Everything is queued on one stream in the order of the calls and returns at once, but what says "waits". Device pointers
+ * are never read or written by the host. A device failure sticks: every later call returns it again (RD_EENV: which call,
+ * where, the library's words, what to do). A gpu is of the calling rank alone, and of one thread. */
+#ifndef RD_GPU_H
+#define RD_GPU_H
+
+#include "rd/status.h"
+#include <stdint.h>
+
+RD_C_BEGIN
+
+typedef struct rd_gpu rd_gpu;
+typedef struct rd_backend rd_backend;
+
+#ifdef RD_CUDA
+rd_gpu *rd_backend_gpu(const rd_backend *b); /* NULL: ops of this backend run on the CPU */
+#else
+#define rd_backend_gpu(b) ((void)(b), (rd_gpu *)NULL)
+#endif
+
+/* ---- devices ---- */
+typedef struct rd_gpu_info {
+    char name[96], uuid[48]; /* uuid: "GPU-..." as nvidia-smi -L prints it */
+    int major, minor;        /* compute capability */
+    int n_sm;
+    uint64_t memory, free_memory; /* bytes; free: now, 0 where it is not known */
+} rd_gpu_info;
+/* GPUs this process sees. 0: why says the reason (no driver, no GPU, CUDA_VISIBLE_DEVICES empty, driver too old). */
+int rd_gpu_count(char why[256]);
+rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st);
+/* "CUDA 13.0, driver 13.0, cuBLAS 13.1, cuDNN 9.15, NCCL 2.28", what is not there is left out; borrowed for ever. */
+const char *rd_gpu_libraries(void);
+
+typedef struct rd_gpu_options {
+    bool mixed; /* products of bfloat16 (float16 before compute capability 8.0), sums in float32 */
+    bool tf32;  /* float32 products may round their inputs to TF32 */
+} rd_gpu_options;
+/* The caller owns *out. */
+rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *st);
+void rd_gpu_free(rd_gpu *g); /* NULL is fine */
+const rd_gpu_info *rd_gpu_about(const rd_gpu *g);
+const char *rd_gpu_describe(const rd_gpu *g); /* "NVIDIA H100 80GB HBM3 (GPU 0, sm_90, 79.6 GiB), CUDA 13.0, ..., mixed (bfloat16)" */
+bool rd_gpu_uses_float16(const rd_gpu *g);     /* mixed on a card without bfloat16: losses want a scale */
+
+/* ---- memory ---- */
+rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st); /* out: address of any object pointer; 256-byte aligned, undefined */
+void rd_gpu_put(rd_gpu *g, void *p);                                    /* NULL is fine; waits */
+/* Host to device: host memory is free again at return (it is copied into pinned memory first, where small enough). */
+rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st);
+rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st); /* waits */
+rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st);     /* on the device */
+rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st);
+rd_code rd_gpu_wait(rd_gpu *g, rd_status *st); /* waits for all that was queued */
+/* Page-locked memory of the host, 256-byte aligned, undefined: rd_gpu_up from within it needs no copy on the way, and waits until it
+ * was read. out: address of any object pointer. A failure (RD_EENV) does not stick: ordinary memory does, too. */
+rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st);
+void rd_gpu_host_put(rd_gpu *g, void *p); /* NULL is fine; waits */
+uint64_t rd_gpu_in_use(const rd_gpu *g);       /* bytes of rd_gpu_get now, and at most so far */
+uint64_t rd_gpu_peak(const rd_gpu *g);
+/* Has memory been asked for that the card did not have? The last time: bytes asked for, bytes free then. Such a failure does not
+ * stick. */
+bool rd_gpu_short(const rd_gpu *g, uint64_t *asked, uint64_t *left);
+
+/* Parameters lie in [p, p + n), until the range is put with rd_gpu_put, and change only before rd_gpu_weights_changed: copies of them
+ * in other types or orders are kept, and made again when a product or convolution wants them after a change. Several ranges are
+ * fine. */
+rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st);
+void rd_gpu_weights_changed(rd_gpu *g);
+
+/* ---- products ---- */
+/* As rd_gemm: C[m, n] = alpha op(A)[m, k] op(B)[k, n] + beta C, row major. mixed: operands are rounded to the 16-bit type. */
+rd_code rd_gpu_gemm(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A, int64_t lda,
+                    const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st);
+/* `batch` products of one shape, operands stride_* elements apart. */
+rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
+                            int64_t lda, int64_t stride_a, const float *B, int64_t ldb, int64_t stride_b, float beta, float *C,
+                            int64_t ldc, int64_t stride_c, int64_t batch, rd_status *st);
+
+/* ---- convolutions: NHWC, weights (kh, kw, ci, co) as rd_op_conv2d has them; mixed and tf32: inputs may be rounded to TF32 ---- */
+typedef struct rd_gpu_conv {
+    int64_t n, h, w, ci, co, kh, kw, oh, ow, stride;
+    int64_t pad_top, pad_left, pad_bottom, pad_right;
+} rd_gpu_conv;
+/* y = conv(x, W). No bias. */
+rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *W, float *y, rd_status *st);
+/* dx (+)= ; dW += . */
+rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const float *dy, const float *W, float *dx, bool add, rd_status *st);
+rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *dy, float *dW, rd_status *st);
+
+/* ---- sums over ranks (NCCL) ---- */
+typedef enum rd_gpu_wire { RD_GPU_WIRE_F32, RD_GPU_WIRE_BF16, RD_GPU_WIRE_F16 } rd_gpu_wire;
+enum { RD_GPU_ID_BYTES = 128 };
+typedef struct rd_gpu_group rd_gpu_group;
+/* Rank 0 makes the id, all get its bytes (MPI), then all call rd_gpu_group_new, which waits for the others up to timeout_s. Failures
+ * of both, a missing library among them (RD_EENV), do not stick to g. */
+rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status *st);
+rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int rank, int size, double timeout_s,
+                         rd_gpu_group **out, rd_status *st);
+void rd_gpu_group_free(rd_gpu_group *q); /* NULL is fine; aborts what has not ended */
+/* x[0, n) becomes its sum over all ranks, on a stream of its own, after what has been queued so far. All ranks call it in the
+ * same order. */
+rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st);
+/* The stream of the ops goes on after all sums so far. Does not wait; RD_EPEER when NCCL has seen a peer fail. */
+rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st);
+/* Waits for all sums so far, up to timeout_s (0: for ever); RD_EPEER or RD_ESTALL. */
+rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st);
+/* Seconds from the begin of the first to the end of the last sum before the last rd_gpu_group_join (those since the join before
+ * it), on their stream; 0 where there was none. Waits. */
+rd_code rd_gpu_group_busy(rd_gpu_group *q, double *seconds, rd_status *st);
+
+/* ---- time ---- */
+/* Seconds that the device took between two marks (0 .. 15) set on the ops' stream; waits. */
+rd_code rd_gpu_mark(rd_gpu *g, int mark, rd_status *st);
+rd_code rd_gpu_between(rd_gpu *g, int from, int to, double *seconds, rd_status *st);
+
+RD_C_END
+#endif

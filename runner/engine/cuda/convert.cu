@@ -1,0 +1,322 @@
+/* convert.cu -- see convert.h. All of these move memory and little else: 16 bytes a thread and access where the strides
+ * let them. */
+#include "convert.h"
+#include "kernel.h"
+#include <stdio.h>
+
+/* i / by and i % by; the 64-bit division, several times slower, only where the numbers need it. */
+static __device__ inline void split(int64_t i, int64_t by, int64_t *quotient, int64_t *rest)
+{
+    if (((uint64_t)i | (uint64_t)by) >> 32) {
+        *quotient = i / by;
+        *rest = i % by;
+    } else {
+        *quotient = (uint32_t)i / (uint32_t)by;
+        *rest = (uint32_t)i % (uint32_t)by;
+    }
+}
+
+/* ---- 16 bits: the formulas of comm_wire.c, so that the numbers are those of a CPU, bit for bit ---- */
+
+static __device__ inline unsigned bf16_of(float x)
+{
+    const uint32_t u = __float_as_uint(x), rounded = u + 0x7fffu + (u >> 16 & 1u);
+    return ((u & 0x7fffffffu) > 0x7f800000u ? u | 0x400000u : rounded) >> 16;
+}
+
+template <bool saturate> static __device__ inline unsigned f16_of(float x)
+{
+    const uint32_t all = __float_as_uint(x), u = all & 0x7fffffffu;
+    const uint32_t normal = (u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13;
+    /* Added to one half, a number below 2^-14 is rounded to a multiple of 2^-24, float16's smallest. */
+    const uint32_t tiny = __float_as_uint(__uint_as_float(u) + 0.5f) - 0x3f000000u;
+    uint32_t h = u < 0x38800000u ? tiny : normal;
+    if (saturate)
+        h = u >= 0x477fe000u ? 0x7bffu : h;
+    else
+        h = u >= 0x477ff000u ? 0x7c00u : h; /* from 65520 on infinity is nearer */
+    h = u == 0x7f800000u ? 0x7c00u : h;
+    h = u > 0x7f800000u ? 0x7e00u : h;
+    return h | (all >> 16 & 0x8000u);
+}
+
+static __device__ inline float float_of_f16(unsigned h)
+{
+    const uint32_t low = h & 0x7fffu, sign = (h & 0x8000u) << 16;
+    const uint32_t normal = (low << 13) + 0x38000000u, special = (low << 13) + 0x70000000u;
+    const uint32_t tiny = __float_as_uint((float)low * 0x1p-24f);
+    uint32_t u = low < 0x400u ? tiny : normal;
+    u = low >= 0x7c00u ? special : u;
+    return __uint_as_float(u | sign);
+}
+
+template <int to> static __device__ inline unsigned narrow(float x)
+{
+    return to == RD_NARROW_BF16 ? bf16_of(x) : f16_of<to == RD_NARROW_WIRE16>(x);
+}
+template <int from> static __device__ inline float widen(unsigned h)
+{
+    return from == RD_NARROW_BF16 ? __uint_as_float(h << 16) : float_of_f16(h);
+}
+
+/* Eight elements of a row a turn. first: turns of job a. */
+template <int to> static __global__ void narrow_rows(rd_narrow_job a, rd_narrow_job b, int64_t first, int64_t n)
+{
+    for (RD_EACH(i, n)) {
+        const rd_narrow_job j = i < first ? a : b;
+        int64_t row = 0, chunk = i < first ? i : i - first, batch = 0;
+        if (j.rows * j.batch > 1) split(chunk, (j.cols + 7) / 8, &row, &chunk);
+        if (j.batch > 1) split(row, j.rows, &batch, &row);
+        const float *x = j.x + batch * j.stride_x + row * j.ld_x + chunk * 8;
+        const int64_t left = j.cols - chunk * 8;
+        float v[8];
+        if (left >= 8 && (uintptr_t)x % 16 == 0) {
+            const float4 p = reinterpret_cast<const float4 *>(x)[0], q = reinterpret_cast<const float4 *>(x)[1];
+            v[0] = p.x, v[1] = p.y, v[2] = p.z, v[3] = p.w;
+            v[4] = q.x, v[5] = q.y, v[6] = q.z, v[7] = q.w;
+        } else {
+#pragma unroll
+            for (int k = 0; k < 8; k++) v[k] = k < left ? x[k] : 0.0f;
+        }
+        uint4 out;
+        out.x = narrow<to>(v[0]) | narrow<to>(v[1]) << 16;
+        out.y = narrow<to>(v[2]) | narrow<to>(v[3]) << 16;
+        out.z = narrow<to>(v[4]) | narrow<to>(v[5]) << 16;
+        out.w = narrow<to>(v[6]) | narrow<to>(v[7]) << 16;
+        *reinterpret_cast<uint4 *>(j.y + batch * j.stride_y + row * j.ld_y + chunk * 8) = out;
+    }
+}
+
+extern "C" rd_code rd_convert_narrow(rd_gpu *g, rd_narrow to, const rd_narrow_job *job, int n_jobs, rd_status *st)
+{
+    rd_narrow_job j[2] = {};
+    int64_t turns[2] = {0, 0};
+    for (int i = 0; i < n_jobs; i++) {
+        j[i] = job[i];
+        const bool dense =
+            j[i].ld_x == j[i].cols && j[i].ld_y == j[i].cols &&
+            (j[i].batch == 1 || (j[i].stride_x == j[i].rows * j[i].cols && j[i].stride_y == j[i].stride_x));
+        if (dense) { /* one long row */
+            j[i].cols *= j[i].rows * j[i].batch;
+            j[i].rows = j[i].batch = 1;
+        }
+        turns[i] = j[i].batch * j[i].rows * ((j[i].cols + 7) / 8);
+    }
+    const int64_t n = turns[0] + turns[1];
+    if (n == 0) return st->code;
+    if (to == RD_NARROW_BF16)
+        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_BF16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1], turns[0], n));
+    else if (to == RD_NARROW_HALF16)
+        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_HALF16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1], turns[0], n));
+    else
+        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_WIRE16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1], turns[0], n));
+    return st->code;
+}
+
+template <int from> static __global__ void widen_row(const uint16_t *x, int64_t n, float *y, bool aligned)
+{
+    for (RD_EACH(i, (n + 7) / 8)) {
+        const int64_t left = n - i * 8;
+        if (left >= 8 && aligned) {
+            const uint4 h = *reinterpret_cast<const uint4 *>(x + i * 8);
+            float4 p, q;
+            p.x = widen<from>(h.x & 0xffffu), p.y = widen<from>(h.x >> 16);
+            p.z = widen<from>(h.y & 0xffffu), p.w = widen<from>(h.y >> 16);
+            q.x = widen<from>(h.z & 0xffffu), q.y = widen<from>(h.z >> 16);
+            q.z = widen<from>(h.w & 0xffffu), q.w = widen<from>(h.w >> 16);
+            reinterpret_cast<float4 *>(y + i * 8)[0] = p;
+            reinterpret_cast<float4 *>(y + i * 8)[1] = q;
+        } else {
+            for (int64_t k = i * 8; k < n && k < i * 8 + 8; k++) y[k] = widen<from>(x[k]);
+        }
+    }
+}
+
+extern "C" rd_code rd_convert_widen(rd_gpu *g, rd_narrow from, const uint16_t *x, int64_t n, float *y, rd_status *st)
+{
+    const unsigned grid = rd_grid((n + 7) / 8);
+    const bool aligned = (uintptr_t)x % 16 == 0 && (uintptr_t)y % 16 == 0;
+    if (from == RD_NARROW_BF16)
+        RD_DO(RD_LAUNCH(g, st, widen_row<RD_NARROW_BF16>, grid, RD_BLOCK, 0, x, n, y, aligned));
+    else
+        RD_DO(RD_LAUNCH(g, st, widen_row<RD_NARROW_HALF16>, grid, RD_BLOCK, 0, x, n, y, aligned));
+    return st->code;
+}
+
+static __global__ void scale_rows(int64_t n, int64_t rows, int64_t cols, float beta, float *C, int64_t ld,
+                                  int64_t stride)
+{
+    for (RD_EACH(i, n)) {
+        int64_t row, col, batch;
+        split(i, cols, &row, &col);
+        split(row, rows, &batch, &row);
+        float *c = C + batch * stride + row * ld + col;
+        *c = beta == 0.0f ? 0.0f : beta * *c;
+    }
+}
+
+extern "C" rd_code rd_convert_scale(rd_gpu *g, int64_t batch, int64_t rows, int64_t cols, float beta, float *C,
+                                    int64_t ld, int64_t stride, rd_status *st)
+{
+    const int64_t n = batch * rows * cols;
+    return RD_LAUNCH(g, st, scale_rows, rd_grid(n), RD_BLOCK, 0, n, rows, cols, beta, C, ld, stride);
+}
+
+/* ---- filters ---- */
+
+/* Tiles of 32 x 32 through shared memory, so that both sides are read and written along their rows; a column more, so
+ * that the 32 threads of a warp meet 32 banks. */
+enum { TILE = 32, LINES = 8 };
+
+/* y[c stride_y + r] (+)= x[r stride_x + c] of a matrix of rows x cols. */
+template <bool add>
+static __device__ inline void transpose_tile(const float *x, int64_t stride_x, float *y, int64_t stride_y, int64_t rows,
+                                             int64_t cols)
+{
+    __shared__ float tile[TILE][TILE + 1];
+    const int64_t r0 = (int64_t)blockIdx.x * TILE, c0 = (int64_t)blockIdx.y * TILE;
+    for (int i = threadIdx.y; i < TILE; i += LINES) {
+        const int64_t r = r0 + i, c = c0 + threadIdx.x;
+        if (r < rows && c < cols) tile[i][threadIdx.x] = x[r * stride_x + c];
+    }
+    __syncthreads();
+    for (int i = threadIdx.y; i < TILE; i += LINES) {
+        const int64_t c = c0 + i, r = r0 + threadIdx.x;
+        if (r >= rows || c >= cols) continue;
+        float *p = y + c * stride_y + r;
+        *p = add ? *p + tile[threadIdx.x][i] : tile[threadIdx.x][i];
+    }
+}
+
+static __global__ void filters_out(int64_t taps, int64_t ci, int64_t co, const float *W, float *out)
+{
+    const int64_t t = blockIdx.z;
+    transpose_tile<false>(W + t * ci * co, co, out + t * ci, taps * ci, ci, co);
+}
+
+static __global__ void filters_back(int64_t taps, int64_t ci, int64_t co, const float *from, float *dW)
+{
+    const int64_t t = blockIdx.z;
+    transpose_tile<true>(from + t * ci, taps * ci, dW + t * ci * co, co, co, ci);
+}
+
+static dim3 tiles(int64_t rows, int64_t cols, int64_t taps)
+{
+    return dim3((unsigned)((rows + TILE - 1) / TILE), (unsigned)((cols + TILE - 1) / TILE), (unsigned)taps);
+}
+
+extern "C" rd_code rd_convert_filters(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const float *W, float *out,
+                                      rd_status *st)
+{
+    return RD_LAUNCH(g, st, filters_out, tiles(ci, co, taps), dim3(TILE, LINES), 0, taps, ci, co, W, out);
+}
+
+extern "C" rd_code rd_convert_filters_add(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const float *from, float *dW,
+                                          rd_status *st)
+{
+    return RD_LAUNCH(g, st, filters_back, tiles(co, ci, taps), dim3(TILE, LINES), 0, taps, ci, co, from, dW);
+}
+
+/* ---- borders ---- */
+
+template <typename Vector> static __device__ inline Vector nothing();
+template <> __device__ inline float nothing<float>()
+{
+    return 0.0f;
+}
+template <> __device__ inline float4 nothing<float4>()
+{
+    return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+static __device__ inline float sum(float a, float b)
+{
+    return a + b;
+}
+static __device__ inline float4 sum(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+/* b.c counts vectors. One of the wide image a turn. */
+template <typename Vector> static __global__ void pad_images(rd_borders b, int64_t n, const Vector *x, Vector *out)
+{
+    for (RD_EACH(i, n)) {
+        int64_t pixel, c, row, q, p;
+        split(i, b.c, &pixel, &c);
+        split(pixel, b.w + b.left + b.right, &row, &q);
+        split(row, b.h + b.top + b.bottom, &row, &p);
+        p -= b.top;
+        q -= b.left;
+        const bool inside = p >= 0 && p < b.h && q >= 0 && q < b.w;
+        out[i] = inside ? x[((row * b.h + p) * b.w + q) * b.c + c] : nothing<Vector>();
+    }
+}
+
+/* One of the narrow image a turn. */
+template <typename Vector>
+static __global__ void crop_images(rd_borders b, int64_t n, const Vector *x, bool add, Vector *y)
+{
+    for (RD_EACH(i, n)) {
+        int64_t pixel, c, image, p, q;
+        split(i, b.c, &pixel, &c);
+        split(pixel, b.w, &p, &q);
+        split(p, b.h, &image, &p);
+        const int64_t wide = b.w + b.left + b.right, high = b.h + b.top + b.bottom;
+        const Vector v = x[((image * high + p + b.top) * wide + q + b.left) * b.c + c];
+        y[i] = add ? sum(y[i], v) : v;
+    }
+}
+
+static bool in_vectors(const rd_borders *b, const void *x, const void *y)
+{
+    return b->c % 4 == 0 && (uintptr_t)x % 16 == 0 && (uintptr_t)y % 16 == 0;
+}
+
+extern "C" rd_code rd_convert_pad(rd_gpu *g, const rd_borders *b, const float *x, float *out, rd_status *st)
+{
+    rd_borders v = *b;
+    const bool by_four = in_vectors(b, x, out);
+    if (by_four) v.c /= 4;
+    const int64_t n = v.n * (v.h + v.top + v.bottom) * (v.w + v.left + v.right) * v.c;
+    if (by_four)
+        RD_DO(RD_LAUNCH(g, st, pad_images<float4>, rd_grid(n), RD_BLOCK, 0, v, n, (const float4 *)x, (float4 *)out));
+    else
+        RD_DO(RD_LAUNCH(g, st, pad_images<float>, rd_grid(n), RD_BLOCK, 0, v, n, x, out));
+    return st->code;
+}
+
+extern "C" rd_code rd_convert_crop(rd_gpu *g, const rd_borders *b, const float *x, bool add, float *y, rd_status *st)
+{
+    rd_borders v = *b;
+    const bool by_four = in_vectors(b, x, y);
+    if (by_four) v.c /= 4;
+    const int64_t n = v.n * v.h * v.w * v.c;
+    if (by_four)
+        RD_DO(
+            RD_LAUNCH(g, st, crop_images<float4>, rd_grid(n), RD_BLOCK, 0, v, n, (const float4 *)x, add, (float4 *)y));
+    else
+        RD_DO(RD_LAUNCH(g, st, crop_images<float>, rd_grid(n), RD_BLOCK, 0, v, n, x, add, y));
+    return st->code;
+}
+
+/* ---- what the program was built for ---- */
+
+#ifdef __CUDA_ARCH_LIST__
+extern "C" int rd_convert_probe(void)
+{
+    cudaFuncAttributes a;
+    return (int)cudaFuncGetAttributes(&a, scale_rows);
+}
+
+/* nvcc's list is "800,900"; the Makefile adds PTX of the last, which newer cards take. */
+extern "C" const char *rd_convert_built_for(void)
+{
+    static char text[128];
+    const int arch[] = {__CUDA_ARCH_LIST__};
+    size_t at = 0;
+    for (int a : arch)
+        if (at < sizeof text) at += (size_t)snprintf(text + at, sizeof text - at, "%ssm_%d", at ? ", " : "", a / 10);
+    if (at < sizeof text) snprintf(text + at, sizeof text - at, " and newer");
+    return text;
+}
+#endif

@@ -1,0 +1,141 @@
+/* gpu_cards.c -- which GPUs there are, and which libraries. */
+#include "gpu_impl.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Versions as CUDA counts them: 13020 is 13.2. */
+static void version_text(int v, char out[16])
+{
+    snprintf(out, 16, "%d.%d", v / 1000, v % 1000 / 10);
+}
+
+/* The driver's branch that a CUDA of this major version came with; older drivers do not run it. */
+static int driver_branch(int runtime)
+{
+    switch (runtime / 1000) {
+    case 11:
+        return 450;
+    case 12:
+        return 525;
+    default:
+        return 580;
+    }
+}
+
+int rd_gpu_count(char why[256])
+{
+    int n = 0, driver = 0, runtime = 0;
+    why[0] = '\0';
+    const cudaError_t e = cudaGetDeviceCount(&n);
+    if (e == cudaSuccess && n > 0) return n;
+    (void)cudaGetLastError();
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    char has[16], wants[16];
+    version_text(driver, has);
+    version_text(runtime, wants);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (driver == 0)
+        snprintf(why, 256,
+                 "NVIDIA's driver is not installed, or libcuda.so.1 is not found (in a container: start it with --gpus "
+                 "all)");
+    else if (e == cudaErrorInsufficientDriver || driver < runtime / 1000 * 1000)
+        snprintf(why, 256,
+                 "the driver is too old: it is for CUDA %s, this program was built with CUDA %s and wants driver %d or "
+                 "newer",
+                 has, wants, driver_branch(runtime));
+    else if (visible && (e == cudaErrorNoDevice || e == cudaSuccess || e == cudaErrorInvalidDevice))
+        snprintf(why, 256, "CUDA_VISIBLE_DEVICES is '%.64s', which leaves none (`nvidia-smi -L` lists them)", visible);
+    else if (e == cudaErrorNoDevice || e == cudaSuccess)
+        snprintf(why, 256, "the driver sees no GPU (`nvidia-smi -L` lists them)");
+    else
+        snprintf(why, 256, "%s (%s)", cudaGetErrorString(e), cudaGetErrorName(e));
+    return 0;
+}
+
+/* ---- NVML: free memory of a card that this process has not taken. The driver brings the library; its few functions
+ * that are used here are declared by hand, for its header is not part of every CUDA Toolkit ---- */
+
+typedef struct nvml_memory {
+    unsigned long long total, free, used;
+} nvml_memory;
+
+static bool nvml_free(const char *uuid, uint64_t *bytes)
+{
+    int (*init)(void), (*by_uuid)(const char *, void **), (*memory)(void *, nvml_memory *), (*end)(void);
+    void *h = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL), *card = NULL;
+    if (!h) return false;
+    void *f[] = {dlsym(h, "nvmlInit_v2"), dlsym(h, "nvmlDeviceGetHandleByUUID"), dlsym(h, "nvmlDeviceGetMemoryInfo"),
+                 dlsym(h, "nvmlShutdown")};
+    bool ok = f[0] && f[1] && f[2] && f[3];
+    if (ok) {
+        memcpy(&init, &f[0], sizeof init);
+        memcpy(&by_uuid, &f[1], sizeof by_uuid);
+        memcpy(&memory, &f[2], sizeof memory);
+        memcpy(&end, &f[3], sizeof end);
+        nvml_memory m = {0};
+        ok = init() == 0;
+        if (ok) {
+            ok = by_uuid(uuid, &card) == 0 && memory(card, &m) == 0;
+            (void)end();
+        }
+        *bytes = m.free;
+    }
+    dlclose(h);
+    return ok;
+}
+
+static int taken = -1; /* the card whose context this process has */
+
+void rd_gpu_taken(int index)
+{
+    taken = index;
+}
+
+rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
+{
+    struct cudaDeviceProp p;
+    *out = (rd_gpu_info){.major = 0};
+    CUDA(NULL, cudaGetDeviceProperties(&p, index));
+    snprintf(out->name, sizeof out->name, "%.95s", p.name);
+    const unsigned char *u = (const unsigned char *)p.uuid.bytes;
+    snprintf(out->uuid, sizeof out->uuid, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    out->major = p.major;
+    out->minor = p.minor;
+    out->n_sm = p.multiProcessorCount;
+    out->memory = p.totalGlobalMem;
+    size_t left = 0, total = 0;
+    if (index == taken && cudaMemGetInfo(&left, &total) == cudaSuccess)
+        out->free_memory = left;
+    else if (!nvml_free(out->uuid,
+                        &out->free_memory)) /* cudaMemGetInfo would make a context there, of some hundred MiB */
+        out->free_memory = 0;
+done:
+    return st->code;
+}
+
+static void add_version(char *text, size_t size, const char *title, int v)
+{
+    const size_t n = strlen(text);
+    if (v > 0) snprintf(text + n, size - n, ", %s %d.%d", title, v / 10000, v % 10000 / 100);
+}
+
+const char *rd_gpu_libraries(void)
+{
+    static char text[160];
+    if (text[0]) return text;
+    int driver = 0, runtime = 0;
+    char v[16];
+    (void)cudaRuntimeGetVersion(&runtime);
+    (void)cudaDriverGetVersion(&driver);
+    version_text(runtime, v);
+    size_t n = (size_t)snprintf(text, sizeof text, "CUDA %s", v);
+    version_text(driver, v);
+    if (driver > 0) snprintf(text + n, sizeof text - n, ", driver %s", v);
+    add_version(text, sizeof text, "cuBLAS", rd_gpu_blas_version());
+    add_version(text, sizeof text, "cuDNN", rd_gpu_dnn_version());
+    add_version(text, sizeof text, "NCCL", rd_gpu_nccl_version());
+    return text;
+}

@@ -1,0 +1,375 @@
+/* gpu_cuda.c -- one GPU: its memory, copies to and from it, waiting, time.
+ *
+ * All work is queued on one stream of its own, in the order of the calls. Copies pass through pinned memory: from
+ * pageable memory the driver would copy in the caller's time too, and wait for the stream before it begins. Upwards the
+ * pinned memory is a ring of pieces; small arrays (ids, offsets) share a piece, and a piece is used again when the
+ * event behind its last copy has passed, so that the host waits only when it is a whole ring ahead. Downwards two
+ * pieces take turns: one is filled by the GPU while the other is emptied. */
+#include "gpu_impl.h"
+#include "convert.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static rd_code stage_new(rd_gpu *g, rd_gpu_stage *s, int pieces, rd_status *st)
+{
+    CUDA(g, cudaMallocHost((void **)&s->host, (size_t)pieces * PIECE_BYTES));
+    for (int i = 0; i < pieces; i++) CUDA(g, cudaEventCreateWithFlags(&s->done[i], cudaEventDisableTiming));
+done:
+    return st->code;
+}
+
+static void stage_free(rd_gpu_stage *s)
+{
+    for (int i = 0; i < UP_PIECES; i++)
+        if (s->done[i]) (void)cudaEventDestroy(s->done[i]);
+    if (s->host) (void)cudaFreeHost(s->host);
+}
+
+/* "mixed (bfloat16)" */
+static const char *precision(const rd_gpu *g)
+{
+    if (g->options.mixed) return rd_gpu_is_ampere(g) ? "mixed (bfloat16)" : "mixed (float16)";
+    return g->options.tf32 && rd_gpu_is_ampere(g) ? "float32 (products in TF32)" : "float32";
+}
+
+rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *st)
+{
+    rd_gpu *g = *out = calloc(1, sizeof *g);
+    if (!g) return rd_fail(st, RD_EENV, "out of memory for a GPU");
+    const char *sync = getenv("RD_CUDA_SYNC");
+    char why[256];
+    const int n = rd_gpu_count(why);
+    g->index = index;
+    g->options = *o;
+    g->sync = sync && strcmp(sync, "0") != 0;
+    if (n == 0) {
+        rd_fail(st, RD_EENV, "there is no GPU that can be used: %s", why);
+        goto done;
+    }
+    if (index < 0 || index >= n) {
+        rd_fail(st, RD_EENV, "there is no GPU %d: this process sees %d (`nvidia-smi -L` lists them)", index, n);
+        goto done;
+    }
+    RD_TRY(rd_gpu_query(index, &g->info, st));
+    CUDA(g, cudaSetDevice(index));
+    CUDA(g, cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking)); /* makes the context */
+    rd_gpu_taken(index);
+    g->current = g->stream;
+    RD_TRY(rd_cuda_result(g, (cudaError_t)rd_convert_probe(), "cudaFuncGetAttributes", RD_HERE, st));
+    RD_TRY(stage_new(g, &g->up, UP_PIECES, st));
+    RD_TRY(stage_new(g, &g->down, DOWN_PIECES, st));
+    for (int i = 0; i < MARKS; i++) CUDA(g, cudaEventCreate(&g->mark[i]));
+    RD_TRY(rd_gpu_query(index, &g->info, st)); /* again: what is free now */
+    snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s%s", g->info.name, index, g->info.major,
+             g->info.minor, (double)g->info.memory / 1073741824.0, rd_gpu_libraries(), precision(g),
+             g->sync ? ", each kernel waited for" : "");
+done:
+    if (st->code != RD_OK) {
+        rd_gpu_free(g);
+        *out = NULL;
+    }
+    return st->code;
+}
+
+void rd_gpu_free(rd_gpu *g)
+{
+    if (!g) return;
+    if (g->lost) return; /* the driver takes it all back when the process ends */
+    if (g->stream) (void)cudaStreamSynchronize(g->stream);
+    rd_gpu_blas_free(g);
+    rd_gpu_dnn_free(g);
+    rd_gpu_held_free(g);
+    for (int i = 0; i < g->n_memory; i++) (void)cudaFree(g->memory[i].p);
+    for (int i = 0; i < g->n_pinned; i++) (void)cudaFreeHost(g->pinned[i].p);
+    free(g->memory);
+    free(g->pinned);
+    stage_free(&g->up);
+    stage_free(&g->down);
+    for (int i = 0; i < MARKS; i++)
+        if (g->mark[i]) (void)cudaEventDestroy(g->mark[i]);
+    if (g->stream) (void)cudaStreamDestroy(g->stream);
+    (void)cudaGetLastError();
+    free(g);
+}
+
+const rd_gpu_info *rd_gpu_about(const rd_gpu *g)
+{
+    return &g->info;
+}
+
+const char *rd_gpu_describe(const rd_gpu *g)
+{
+    return g->text;
+}
+
+bool rd_gpu_uses_float16(const rd_gpu *g)
+{
+    return g->options.mixed && !rd_gpu_is_ampere(g);
+}
+
+/* ---- memory ---- */
+
+static double gib(uint64_t bytes)
+{
+    return (double)bytes / 1073741824.0;
+}
+
+/* Room for one more. */
+static rd_code list_grow(rd_gpu_memory **list, int n, int *cap, rd_status *st)
+{
+    if (n < *cap) return st->code;
+    const int more = *cap ? 2 * *cap : 64;
+    rd_gpu_memory *m = realloc(*list, (size_t)more * sizeof *m);
+    if (!m) return rd_fail(st, RD_EENV, "out of memory for the list of device memory");
+    *list = m;
+    *cap = more;
+    return st->code;
+}
+
+/* Takes p off the list; its bytes. */
+static size_t list_take(rd_gpu_memory *list, int *n, const void *p)
+{
+    for (int i = 0; i < *n; i++) {
+        if (list[i].p != p) continue;
+        const size_t bytes = list[i].bytes;
+        list[i] = list[--*n];
+        return bytes;
+    }
+    return 0;
+}
+
+rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+{
+    void *p = NULL;
+    memcpy(out, &p, sizeof p);
+    RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(list_grow(&g->memory, g->n_memory, &g->cap_memory, st));
+    const cudaError_t e = cudaMalloc(&p, bytes ? bytes : 1);
+    if (e == cudaErrorMemoryAllocation) {
+        size_t left = 0, total = 0;
+        (void)cudaGetLastError();
+        (void)cudaMemGetInfo(&left, &total);
+        g->short_asked = bytes;
+        g->short_left = left;
+        return rd_fail(
+            st, RD_EENV,
+            "GPU %d is out of memory: %.3f GiB asked for, %.2f GiB in use by this rank, %.2f of %.2f GiB free on %s; "
+            "make batch_size smaller%s",
+            g->index, gib(bytes), gib(g->in_use), gib(left), gib(total), g->info.name,
+            gib(total) - gib(left) > gib(g->in_use) + 2.0 ? ", or end the other programs on it (`nvidia-smi`)" : "");
+    }
+    RD_TRY(rd_cuda_result(g, e, "cudaMalloc", RD_HERE, st));
+    g->memory[g->n_memory++] = (rd_gpu_memory){p, bytes};
+    g->in_use += bytes;
+    if (g->in_use > g->peak) g->peak = g->in_use;
+    memcpy(out, &p, sizeof p);
+done:
+    return st->code;
+}
+
+void rd_gpu_put(rd_gpu *g, void *p)
+{
+    if (!p || g->lost) return;
+    rd_gpu_held_forget(g, p);
+    (void)cudaStreamSynchronize(g->stream);
+    g->in_use -= list_take(g->memory, &g->n_memory, p);
+    (void)cudaFree(p);
+    (void)cudaGetLastError(); /* what failed here fails again in the next call that has a status */
+}
+
+rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+{
+    void *p = NULL;
+    memcpy(out, &p, sizeof p);
+    RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(list_grow(&g->pinned, g->n_pinned, &g->cap_pinned, st));
+    const cudaError_t e = cudaMallocHost(&p, bytes ? bytes : 1);
+    if (e == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return rd_fail(st, RD_EENV, "no %zu bytes of page-locked memory (`ulimit -l` may limit it)", bytes);
+    }
+    RD_TRY(rd_cuda_result(g, e, "cudaMallocHost", RD_HERE, st));
+    g->pinned[g->n_pinned++] = (rd_gpu_memory){p, bytes};
+    memcpy(out, &p, sizeof p);
+done:
+    return st->code;
+}
+
+void rd_gpu_host_put(rd_gpu *g, void *p)
+{
+    if (!p || g->lost) return;
+    (void)cudaStreamSynchronize(g->stream);
+    (void)list_take(g->pinned, &g->n_pinned, p);
+    (void)cudaFreeHost(p);
+    (void)cudaGetLastError();
+}
+
+static bool is_pinned(const rd_gpu *g, const unsigned char *p, size_t bytes)
+{
+    for (int i = 0; i < g->n_pinned; i++) {
+        const unsigned char *from = g->pinned[i].p;
+        if (p >= from && p + bytes <= from + g->pinned[i].bytes) return true;
+    }
+    return false;
+}
+
+bool rd_gpu_short(const rd_gpu *g, uint64_t *asked, uint64_t *left)
+{
+    *asked = g->short_asked;
+    *left = g->short_left;
+    return g->short_asked > 0;
+}
+
+uint64_t rd_gpu_in_use(const rd_gpu *g)
+{
+    return g->in_use;
+}
+
+uint64_t rd_gpu_peak(const rd_gpu *g)
+{
+    return g->peak;
+}
+
+rd_code rd_gpu_room_get(rd_gpu *g, rd_gpu_room *r, size_t bytes, rd_status *st)
+{
+    if (r->bytes >= bytes) return st->code;
+    rd_gpu_room_free(g, r);
+    const size_t want = (bytes + bytes / 4 + 0xfffff) / 0x100000 * 0x100000;
+    if (rd_gpu_get(g, want, &r->p, st) == RD_OK) r->bytes = want;
+    return st->code;
+}
+
+void rd_gpu_room_free(rd_gpu *g, rd_gpu_room *r)
+{
+    rd_gpu_put(g, r->p);
+    *r = (rd_gpu_room){0};
+}
+
+/* The next piece of the ring, when the GPU has read what it held. */
+static rd_code next_piece(rd_gpu *g, rd_status *st)
+{
+    rd_gpu_stage *s = &g->up;
+    CUDA(g, cudaEventRecord(s->done[s->piece], g->stream));
+    s->piece = (s->piece + 1) % UP_PIECES;
+    s->used = 0;
+    CUDA(g, cudaEventSynchronize(s->done[s->piece]));
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
+{
+    rd_gpu_stage *s = &g->up;
+    const unsigned char *from = host;
+    unsigned char *to = device;
+    RD_TRY(rd_gpu_alive(g, st));
+    if (bytes > PIECE_BYTES && is_pinned(g, from, bytes)) { /* else the wait costs more than the copy */
+        CUDA(g, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, g->stream));
+        CUDA(g, cudaStreamSynchronize(g->stream));
+        return st->code;
+    }
+    while (bytes > 0) {
+        const size_t room = PIECE_BYTES - s->used;
+        if (room == 0 || (room < bytes && bytes <= PIECE_BYTES)) {
+            RD_TRY(next_piece(g, st));
+            continue;
+        }
+        const size_t n = bytes < room ? bytes : room;
+        unsigned char *pinned = s->host + (size_t)s->piece * PIECE_BYTES + s->used;
+        memcpy(pinned, from, n);
+        CUDA(g, cudaMemcpyAsync(to, pinned, n, cudaMemcpyHostToDevice, g->stream));
+        s->used += (n + 63) / 64 * 64;
+        from += n;
+        to += n;
+        bytes -= n;
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
+{
+    rd_gpu_stage *s = &g->down;
+    const unsigned char *from = device;
+    unsigned char *to = host;
+    RD_TRY(rd_gpu_alive(g, st));
+    const size_t pieces = (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+    for (size_t i = 0; i < pieces + 1; i++) {
+        if (i < pieces) {
+            const size_t at = i * PIECE_BYTES, n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+            CUDA(g, cudaMemcpyAsync(s->host + i % DOWN_PIECES * PIECE_BYTES, from + at, n, cudaMemcpyDeviceToHost,
+                                    g->stream));
+            CUDA(g, cudaEventRecord(s->done[i % DOWN_PIECES], g->stream));
+        }
+        if (i > 0) {
+            const size_t k = i - 1, at = k * PIECE_BYTES, n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+            CUDA(g, cudaEventSynchronize(s->done[k % DOWN_PIECES]));
+            memcpy(to + at, s->host + k % DOWN_PIECES * PIECE_BYTES, n);
+        }
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st)
+{
+    RD_TRY(rd_gpu_alive(g, st));
+    if (bytes > 0) CUDA(g, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, g->stream));
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st)
+{
+    RD_TRY(rd_gpu_alive(g, st));
+    if (bytes > 0) CUDA(g, cudaMemsetAsync(device, 0, bytes, g->stream));
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
+{
+    RD_TRY(rd_gpu_alive(g, st));
+    CUDA(g, cudaStreamSynchronize(g->stream));
+done:
+    return st->code;
+}
+
+/* ---- kernels ---- */
+
+cudaStream_t rd_gpu_stream(rd_gpu *g)
+{
+    return g->current;
+}
+
+rd_code rd_gpu_launched(rd_gpu *g, cudaError_t e, const char *kernel, rd_status *st)
+{
+    RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(rd_cuda_result(g, e, kernel, RD_HERE, st));
+    g->last_kernel = kernel;
+    if (g->sync) RD_TRY(rd_cuda_result(g, cudaStreamSynchronize(g->current), kernel, RD_HERE, st));
+done:
+    return st->code;
+}
+
+/* ---- time ---- */
+
+rd_code rd_gpu_mark(rd_gpu *g, int mark, rd_status *st)
+{
+    RD_TRY(rd_gpu_alive(g, st));
+    CUDA(g, cudaEventRecord(g->mark[mark], g->stream));
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_between(rd_gpu *g, int from, int to, double *seconds, rd_status *st)
+{
+    float ms = 0.0f;
+    *seconds = 0.0;
+    RD_TRY(rd_gpu_alive(g, st));
+    CUDA(g, cudaEventSynchronize(g->mark[to]));
+    CUDA(g, cudaEventElapsedTime(&ms, g->mark[from], g->mark[to]));
+    *seconds = (double)ms / 1e3;
+done:
+    return st->code;
+}

@@ -1,0 +1,130 @@
+/* gpu_impl.h -- what the files of the CUDA driver share: the gpu itself, results of the CUDA runtime as a status,
+ * device memory that grows. */
+#ifndef RD_GPU_IMPL_H
+#define RD_GPU_IMPL_H
+
+#include "rd/gpu.h"
+#include <cuda_runtime_api.h>
+#include <string.h>
+
+/* Device memory that is kept from call to call and grows; contents are lost when it does. */
+typedef struct rd_gpu_room {
+    void *p;
+    size_t bytes;
+} rd_gpu_room;
+
+typedef struct rd_gpu_memory { /* one rd_gpu_get, or rd_gpu_host_get */
+    void *p;
+    size_t bytes;
+} rd_gpu_memory;
+
+/* Pinned memory that arrays pass on their way up, in pieces that are used again once the GPU has read them; see
+ * gpu_cuda.c. */
+enum { UP_PIECES = 8, DOWN_PIECES = 2, PIECE_BYTES = 2 << 20, MARKS = 16 };
+typedef struct rd_gpu_stage {
+    unsigned char *host;
+    cudaEvent_t done[UP_PIECES];
+    int piece;
+    size_t used; /* of that piece */
+} rd_gpu_stage;
+
+typedef struct rd_gpu_blas rd_gpu_blas; /* gpu_blas.c */
+typedef struct rd_gpu_dnn rd_gpu_dnn;   /* gpu_dnn.c */
+typedef struct rd_gpu_held rd_gpu_held; /* gpu_hold.c */
+
+struct rd_gpu {
+    int index;
+    rd_gpu_options options;
+    rd_gpu_info info;
+    cudaStream_t stream, current; /* of the ops; where kernels are started now: see rd_gpu_on_stream */
+    rd_status failure;            /* of the device: sticks */
+    bool lost; /* work on it hangs with a lost peer, and so would whoever waits for it or frees its memory */
+    bool sync; /* RD_CUDA_SYNC: each kernel is waited for */
+    const char *last_kernel; /* started last; NULL: none yet */
+    uint64_t short_asked, short_left;
+    rd_gpu_memory *memory;
+    int n_memory, cap_memory;
+    rd_gpu_memory *pinned; /* rd_gpu_host_get */
+    int n_pinned, cap_pinned;
+    uint64_t in_use, peak;
+    rd_gpu_stage up, down;
+    cudaEvent_t mark[MARKS];
+    rd_gpu_room narrow[2], room[3]; /* 16-bit operands of a product; copies of a convolution's arrays */
+    rd_gpu_blas *blas;
+    rd_gpu_dnn *dnn;
+    rd_gpu_held *held;
+    uint64_t generation; /* of the weights: rd_gpu_weights_changed */
+    char text[400];
+};
+
+/* ---- results ---- */
+/* e as a status, with the library's words and what helps. All but what is told to be harmless sticks to g (NULL: there
+ * is none). */
+rd_code rd_cuda_result(rd_gpu *g, cudaError_t e, const char *call, const char *where, rd_status *st);
+#define RD_CUDA_OK(g, call, st) rd_cuda_result((g), (call), #call, RD_HERE, (st))
+#define CUDA(g, call) RD_TRY(RD_CUDA_OK(g, call, st))
+/* RD_OK, or the failure that stuck. First in each function that queues work. */
+static inline rd_code rd_gpu_alive(const rd_gpu *g, rd_status *st)
+{
+    if (g->failure.code != RD_OK && st->code == RD_OK) *st = g->failure;
+    return st->code;
+}
+/* "cudaMalloc" of "cudaMalloc(&p, bytes)": the name of a call as #call spells it. */
+static inline int rd_call_name(const char *call)
+{
+    return (int)strcspn(call, "(");
+}
+
+/* ---- memory ---- */
+rd_code rd_gpu_room_get(rd_gpu *g, rd_gpu_room *r, size_t bytes, rd_status *st);
+void rd_gpu_room_free(rd_gpu *g, rd_gpu_room *r);
+
+/* What kernel.h declares for .cu files. */
+cudaStream_t rd_gpu_stream(rd_gpu *g);
+rd_code rd_gpu_launched(rd_gpu *g, cudaError_t e, const char *kernel, rd_status *st);
+/* Kernels are started on s until the next call; NULL: the ops' stream again. */
+static inline void rd_gpu_on_stream(rd_gpu *g, cudaStream_t s)
+{
+    g->current = s ? s : g->stream;
+}
+
+/* Whether this card has bfloat16 and TF32. */
+static inline bool rd_gpu_is_ampere(const rd_gpu *g)
+{
+    return g->info.major >= 8;
+}
+
+/* This process has made a context on that card (gpu_cards.c). */
+void rd_gpu_taken(int index);
+
+/* ---- weights that are kept in another form (gpu_hold.c) ---- */
+/* *out: the 16-bit copy of x, up to date, where x lies in a held range; else NULL. */
+rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_status *st);
+/* *out: filters (kh, kw, ci, co) as (co, kh, kw, ci): kept where W lies in a held range, else in *room until its next
+ * use. */
+rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co, rd_gpu_room *room,
+                            const float **out, rd_status *st);
+void rd_gpu_held_forget(rd_gpu *g, const void *p); /* the ranges that begin at p: their memory is given back */
+void rd_gpu_held_free(rd_gpu *g);
+
+/* ---- products (gpu_blas.c) ---- */
+typedef struct rd_product {
+    bool ta, tb;
+    int64_t m, n, k;
+    float alpha, beta;
+    const float *A, *B;
+    float *C;
+    int64_t lda, ldb, ldc;
+    int64_t batch, stride_a, stride_b, stride_c; /* batch 1: the strides are not looked at */
+} rd_product;
+/* narrow: operands are rounded to 16 bits; else float32, or TF32 where the options allow it or are mixed. */
+rd_code rd_gpu_multiply(rd_gpu *g, const rd_product *p, bool narrow, rd_status *st);
+void rd_gpu_blas_free(rd_gpu *g);
+void rd_gpu_dnn_free(rd_gpu *g);
+
+/* Versions of the libraries, 0 where they cannot be loaded: major * 10000 + minor * 100 + patch. */
+int rd_gpu_blas_version(void);
+int rd_gpu_dnn_version(void);
+int rd_gpu_nccl_version(void);
+
+#endif

@@ -1,0 +1,372 @@
+/* gpu_nccl.c -- sums over ranks by NCCL, on a stream of their own beside the ops'.
+ *
+ * The order of the sums: NCCL may add along a ring, along trees, or in the switch (NVLS), by the size of the message
+ * and by what it finds of the machine. In a ring, whose order of ranks follows from the machine's topology, each
+ * element is added in an order that its place in the message fixes; the protocol and the number of channels follow from
+ * the size. So a job of the same ranks on the same kind of machines gives the same bytes in every run. The switch
+ * promises no order. Hence NCCL_ALGO=Ring and NCCL_NVLS_ENABLE=0, unless the environment has them already; NCCL_PROTO
+ * is left alone.
+ *
+ * The communicator does not block: each of its calls may come back before it is done, and is then asked for, up to a
+ * limit of time. So a lost peer becomes a message and no hang. (What NCCL has put on the stream does hang with the
+ * peer; rd_gpu_group_wait sees it, and ncclCommAbort ends it.) */
+#include "gpu_impl.h"
+#include "convert.h"
+#include "gpu_library.h"
+#include "rd/clock.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#else
+#error "nccl.h is missing: CUDA=1 needs NCCL's header (Debian's name: libnccl-dev; or CPPFLAGS=-I/path/to/include)"
+#endif
+
+#define CALLS(X)                                                                                                       \
+    X(ncclGetVersion)                                                                                                  \
+    X(ncclGetUniqueId)                                                                                                 \
+    X(ncclGetErrorString)                                                                                              \
+    X(ncclGetLastError)                                                                                                \
+    X(ncclCommInitRankConfig)                                                                                          \
+    X(ncclCommFinalize)                                                                                                \
+    X(ncclCommDestroy)                                                                                                 \
+    X(ncclCommAbort)                                                                                                   \
+    X(ncclCommGetAsyncError)                                                                                           \
+    X(ncclAllReduce)
+static struct {
+    CALLS(RD_FIELD)
+} nccl;
+#define ENTRY(f) RD_ENTRY_OF(nccl, f)
+static const rd_symbol symbols[] = {CALLS(ENTRY)};
+static rd_library library = {.title = "NCCL",
+                             .names = {"libnccl.so.2"},
+                             .package = "NCCL (libnccl2, or nvidia-nccl-cu13 by pip)",
+                             .symbol = symbols,
+                             .n_symbol = sizeof symbols / sizeof *symbols,
+                             .table = &nccl};
+
+_Static_assert(sizeof(ncclUniqueId) == RD_GPU_ID_BYTES, "the id of a group has other bytes");
+
+static const double end_s = 10.0; /* for leaving a group */
+
+struct rd_gpu_group {
+    rd_gpu *g;
+    ncclComm_t comm; /* NULL: aborted */
+    cudaStream_t stream;
+    cudaEvent_t ready, end;        /* the ops' stream has come so far; all sums so far */
+    cudaEvent_t begin[2], last[2]; /* with times: of the rounds between joins, in turn */
+    int round;                     /* of the sums to come */
+    bool summed[2];                /* the round had a sum */
+    bool failed;                   /* it was never whole */
+    double timeout_s;
+    rd_gpu_room wire;
+    int size;
+};
+
+static rd_code load(rd_status *st)
+{
+    if (!library.handle) { /* NCCL reads them once, when it first wants them */
+        setenv("NCCL_ALGO", "Ring", 0);
+        setenv("NCCL_NVLS_ENABLE", "0", 0);
+    }
+    return rd_library_load(&library, st);
+}
+
+int rd_gpu_nccl_version(void)
+{
+    rd_status own = {.code = RD_OK};
+    int v = 0;
+    if (load(&own) != RD_OK || nccl.ncclGetVersion(&v) != ncclSuccess) return 0;
+    return v;
+}
+
+static const char *remedy(ncclResult_t r)
+{
+    switch (r) {
+    case ncclUnhandledCudaError:
+        return "; NCCL_DEBUG=WARN in the environment makes NCCL say which call of CUDA it was";
+    case ncclSystemError:
+        return "; NCCL_DEBUG=WARN says which; often it is /dev/shm being too small, or the wrong network: "
+               "NCCL_SOCKET_IFNAME names the one "
+               "to take";
+    case ncclInvalidUsage:
+        return "; NCCL_DEBUG=WARN says why; two ranks on one GPU are not possible, nor are different versions of NCCL";
+    case ncclRemoteError:
+        return "; another rank ended or its network failed: its own message says why";
+    default:
+        return "; NCCL_DEBUG=WARN in the environment makes NCCL say more";
+    }
+}
+
+static rd_code result(rd_gpu_group *q, ncclResult_t r, const char *call, const char *where, rd_status *st)
+{
+    if (r == ncclSuccess) return st->code;
+    const char *more = nccl.ncclGetLastError(q ? q->comm : NULL);
+    const rd_code code = r == ncclRemoteError ? RD_EPEER : r == ncclInvalidArgument ? RD_EBUG : RD_EENV;
+    return rd_fail_(st, code, where, "NCCL: %.*s: %s%s%.300s%s", rd_call_name(call), call, nccl.ncclGetErrorString(r),
+                    more && more[0] ? ": " : "", more ? more : "", remedy(r));
+}
+#define NCCL(q, call) RD_TRY(result((q), (nccl.call), #call, RD_HERE, st))
+
+/* ---- waiting ---- */
+
+typedef struct patience {
+    int64_t end_ns; /* 0: for ever */
+    int turns;
+} patience;
+
+static patience patience_of(double timeout_s)
+{
+    return (patience){timeout_s > 0.0 ? rd_now_ns() + (int64_t)(timeout_s * 1e9) : 0, 0};
+}
+
+/* A short rest that grows: what ends within microseconds is seen at once. False: the time is over. */
+static bool rest(patience *p)
+{
+    if (p->end_ns && rd_now_ns() > p->end_ns) return false;
+    if (p->turns++ < 2000) {
+        sched_yield();
+        return true;
+    }
+    const struct timespec pause = {.tv_nsec = p->turns < 20000 ? 20000 : 500000};
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+/* Waits until the communicator's last call is done, which came back with r. */
+static rd_code settle(rd_gpu_group *q, ncclResult_t r, const char *call, const char *where, double timeout_s,
+                      rd_status *st)
+{
+    patience p = patience_of(timeout_s);
+    while (r == ncclInProgress) {
+        ncclResult_t state = ncclInProgress;
+        const ncclResult_t asked = nccl.ncclCommGetAsyncError(q->comm, &state);
+        r = asked == ncclSuccess ? state : asked;
+        if (r == ncclInProgress && !rest(&p))
+            return rd_fail_(st, RD_ESTALL, where,
+                            "NCCL: %.*s was not done after %.3g s: some of the %d ranks did not come, or cannot be "
+                            "reached over the network "
+                            "that NCCL chose (NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names another)",
+                            rd_call_name(call), call, timeout_s, q->size);
+    }
+    return result(q, r, call, where, st);
+}
+#define SETTLE(q, call, timeout_s) RD_TRY(settle((q), (nccl.call), #call, RD_HERE, (timeout_s), st))
+
+/* What NCCL's own threads have seen: RD_EPEER. */
+static rd_code async_error(rd_gpu_group *q, rd_status *st)
+{
+    ncclResult_t state = ncclSuccess;
+    NCCL(q, ncclCommGetAsyncError(q->comm, &state));
+    if (state == ncclSuccess || state == ncclInProgress) return st->code;
+    const char *more = nccl.ncclGetLastError(q->comm);
+    rd_fail(st, RD_EPEER, "NCCL: a sum over ranks failed: %s%s%.300s; another rank ended, or the network to it failed",
+            nccl.ncclGetErrorString(state), more && more[0] ? ": " : "", more ? more : "");
+done:
+    return st->code;
+}
+
+/* ---- groups ---- */
+
+rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status *st)
+{
+    ncclUniqueId u;
+    memset(id, 0, RD_GPU_ID_BYTES);
+    RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(load(st));
+    NCCL(NULL, ncclGetUniqueId(&u));
+    memcpy(id, &u, sizeof u);
+done:
+    return st->code;
+}
+
+/* ncclCommAbort waits for NCCL's threads, which may themselves hang with the network: on a thread of its own, and for
+ * so long. */
+typedef struct abort_job {
+    ncclComm_t comm;
+    int device;
+    atomic_bool over; /* set by the thread and by who waits for it; the second of them frees the job */
+} abort_job;
+
+static void *abort_main(void *arg)
+{
+    abort_job *j = arg;
+    (void)cudaSetDevice(j->device);
+    (void)nccl.ncclCommAbort(j->comm);
+    if (atomic_exchange(&j->over, true)) free(j);
+    return NULL;
+}
+
+/* False: it does not end. What it has put on the stream hangs there, and all that waits for the device would too. */
+static bool abort_comm(rd_gpu_group *q)
+{
+    pthread_t thread;
+    if (!q->comm) return true;
+    abort_job *j = calloc(1, sizeof *j);
+    if (!j) return false;
+    j->comm = q->comm;
+    j->device = q->g->index;
+    q->comm = NULL;
+    if (pthread_create(&thread, NULL, abort_main, j) != 0) {
+        free(j);
+        return false;
+    }
+    pthread_detach(thread);
+    patience p = patience_of(end_s);
+    while (!atomic_load(&j->over) && rest(&p)) continue;
+    const bool ended = atomic_exchange(&j->over, true);
+    if (ended) free(j);
+    return ended;
+}
+
+rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int rank, int size, double timeout_s,
+                         rd_gpu_group **out, rd_status *st)
+{
+    ncclUniqueId u;
+    int low = 0, high = 0;
+    rd_gpu_group *q = *out = calloc(1, sizeof *q);
+    if (!q) return rd_fail(st, RD_EENV, "out of memory for a group of ranks");
+    q->g = g;
+    q->size = size;
+    q->timeout_s = timeout_s;
+    memcpy(&u, id, sizeof u);
+    RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(load(st));
+    CUDA(g, cudaDeviceGetStreamPriorityRange(&low, &high)); /* sums go first: the ops behind them wait */
+    CUDA(g, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, high));
+    CUDA(g, cudaEventCreateWithFlags(&q->ready, cudaEventDisableTiming));
+    CUDA(g, cudaEventCreateWithFlags(&q->end, cudaEventDisableTiming));
+    for (int i = 0; i < 2; i++) {
+        CUDA(g, cudaEventCreate(&q->begin[i]));
+        CUDA(g, cudaEventCreate(&q->last[i]));
+    }
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    SETTLE(q, ncclCommInitRankConfig(&q->comm, size, u, rank, &config), timeout_s);
+done:
+    if (st->code != RD_OK) {
+        q->failed = true;
+        rd_gpu_group_free(q);
+        *out = NULL;
+    }
+    return st->code;
+}
+
+void rd_gpu_group_free(rd_gpu_group *q)
+{
+    if (!q) return;
+    rd_status own = {.code = RD_OK};
+    if (q->comm && !q->failed && rd_gpu_group_wait(q, end_s, &own) == RD_OK &&
+        settle(q, nccl.ncclCommFinalize(q->comm), "ncclCommFinalize", RD_HERE, end_s, &own) == RD_OK) {
+        (void)nccl.ncclCommDestroy(q->comm);
+        q->comm = NULL;
+    }
+    if (!abort_comm(q)) {
+        q->g->lost = true; /* q stays, too: the other thread or the device may still use it */
+        return;
+    }
+    if (q->stream) (void)cudaStreamSynchronize(q->stream);
+    rd_gpu_room_free(q->g, &q->wire);
+    for (int i = 0; i < 2; i++) {
+        if (q->begin[i]) (void)cudaEventDestroy(q->begin[i]);
+        if (q->last[i]) (void)cudaEventDestroy(q->last[i]);
+    }
+    if (q->ready) (void)cudaEventDestroy(q->ready);
+    if (q->end) (void)cudaEventDestroy(q->end);
+    if (q->stream) (void)cudaStreamDestroy(q->stream);
+    (void)cudaGetLastError();
+    free(q);
+}
+
+/* ---- sums ---- */
+
+static rd_code sum_narrow(rd_gpu_group *q, float *x, int64_t n, rd_narrow to, ncclDataType_t type, rd_status *st)
+{
+    rd_gpu *g = q->g;
+    if (q->wire.bytes < (size_t)n * sizeof(uint16_t))
+        RD_TRY(rd_gpu_group_wait(q, q->timeout_s, st)); /* it is in use there */
+    RD_TRY(rd_gpu_room_get(g, &q->wire, (size_t)((n + 7) / 8 * 8) * sizeof(uint16_t), st));
+    const rd_narrow_job job = {
+        .x = x, .y = q->wire.p, .batch = 1, .rows = 1, .cols = n, .ld_x = n, .ld_y = (n + 7) / 8 * 8};
+    rd_gpu_on_stream(g, q->stream);
+    RD_TRY(rd_convert_narrow(g, to, &job, 1, st));
+    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, (size_t)n, type, ncclSum, q->comm, q->stream), q->timeout_s);
+    RD_TRY(rd_convert_widen(g, to, q->wire.p, n, x, st));
+done:
+    rd_gpu_on_stream(g, NULL);
+    return st->code;
+}
+
+rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
+{
+    rd_gpu *g = q->g;
+    RD_TRY(rd_gpu_alive(g, st));
+    if (n == 0) return st->code;
+    if (!q->comm) return rd_fail(st, RD_EPEER, "NCCL: a sum in a group that was given up");
+    CUDA(g, cudaEventRecord(q->ready, g->stream));
+    CUDA(g, cudaStreamWaitEvent(q->stream, q->ready, 0));
+    if (!q->summed[q->round]) CUDA(g, cudaEventRecord(q->begin[q->round], q->stream));
+    q->summed[q->round] = true;
+    if (wire == RD_GPU_WIRE_BF16)
+        RD_TRY(sum_narrow(q, x, n, RD_NARROW_BF16, ncclBfloat16, st));
+    else if (wire == RD_GPU_WIRE_F16)
+        RD_TRY(sum_narrow(q, x, n, RD_NARROW_WIRE16, ncclFloat16, st));
+    else
+        SETTLE(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream), q->timeout_s);
+    CUDA(g, cudaEventRecord(q->end, q->stream));
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st)
+{
+    rd_gpu *g = q->g;
+    RD_TRY(rd_gpu_alive(g, st));
+    if (q->comm) RD_TRY(async_error(q, st));
+    CUDA(g, cudaEventRecord(q->last[q->round], q->stream));
+    CUDA(g, cudaStreamWaitEvent(g->stream, q->last[q->round], 0));
+    q->round = !q->round;
+    q->summed[q->round] = false;
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
+{
+    rd_gpu *g = q->g;
+    patience p = patience_of(timeout_s);
+    RD_TRY(rd_gpu_alive(g, st));
+    for (;;) {
+        const cudaError_t e = cudaEventQuery(q->end);
+        if (e != cudaErrorNotReady) return rd_cuda_result(g, e, "cudaEventQuery", RD_HERE, st);
+        (void)cudaGetLastError(); /* not ready is no error of the next kernel */
+        if (q->comm) RD_TRY(async_error(q, st));
+        if (!rest(&p))
+            return rd_fail(st, RD_ESTALL,
+                           "NCCL: a sum over %d ranks was not done after %.3g s: a rank does not take part in it any "
+                           "more, or its network hangs",
+                           q->size, timeout_s);
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_group_busy(rd_gpu_group *q, double *seconds, rd_status *st)
+{
+    rd_gpu *g = q->g;
+    const int joined = !q->round;
+    float ms = 0.0f;
+    *seconds = 0.0;
+    RD_TRY(rd_gpu_alive(g, st));
+    if (!q->summed[joined]) return st->code;
+    CUDA(g, cudaEventSynchronize(q->last[joined]));
+    CUDA(g, cudaEventElapsedTime(&ms, q->begin[joined], q->last[joined]));
+    *seconds = (double)ms / 1e3;
+done:
+    return st->code;
+}

@@ -1,0 +1,101 @@
+/* kernel.h -- what .cu files share: how a kernel is started, sums over a block, philox on the device.
+ *
+ * A .cu file holds kernels and, as extern "C", the functions that start them. Host code in it leaves with RD_DO (C++ has no goto
+ * over initialisations). It is also compiled as host code by tests/support/emulated, so it keeps to what that has: threadIdx,
+ * blockIdx, blockDim, gridDim (x, y, z), RD_SHARED, __shared__ arrays of constant size, __syncthreads, __shfl_xor_sync,
+ * __shfl_down_sync, __shfl_sync, __ballot_sync with all 32 lanes, atomicAdd on float and int, atomicMax, atomicOr on int, and the
+ * mathematical functions. Threads of a block must all reach the same __syncthreads.
+ *
+ * Sums are in a fixed order: no atomicAdd on floating-point numbers whose order could show in a result. */
+#ifndef RD_KERNEL_H
+#define RD_KERNEL_H
+
+#include "rd/gpu.h"
+#include "rd/status.h"
+#include <math.h>
+#include <stdint.h>
+
+#define RD_DO(call)                                    \
+    do {                                               \
+        if ((call) != RD_OK) return st->code;          \
+    } while (0)
+
+/* RD_LAUNCH(gpu, st, kernel, grid, block, shared bytes, arguments...): an expression of type rd_code. grid and block: dim3 or
+ * a number. Nothing happens for an empty grid (0). */
+#ifdef RD_EMULATED
+#define RD_LAUNCH(gpu, st, kernel, grid, block, shared, ...) \
+    rd_emulate((gpu), (st), #kernel, dim3(grid), dim3(block), (shared), [=](auto... a) { kernel(a...); }, __VA_ARGS__)
+#else
+#include <cuda_runtime.h>
+/* What gpu_cuda.c lends to these files. */
+extern "C" cudaStream_t rd_gpu_stream(rd_gpu *g);
+extern "C" rd_code rd_gpu_launched(rd_gpu *g, cudaError_t e, const char *kernel, rd_status *st);
+template <typename Kernel, typename... Args>
+static inline rd_code rd_launch(rd_gpu *gpu, rd_status *st, const char *name, dim3 grid, dim3 block, size_t shared, Kernel kernel,
+                                Args... args)
+{
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return RD_OK;
+    kernel<<<grid, block, shared, rd_gpu_stream(gpu)>>>(args...);
+    return rd_gpu_launched(gpu, cudaGetLastError(), name, st);
+}
+#define RD_LAUNCH(gpu, st, kernel, grid, block, shared, ...) \
+    rd_launch((gpu), (st), #kernel, dim3(grid), dim3(block), (shared), kernel, __VA_ARGS__)
+/* Dynamic shared memory of a kernel, in one or several arrays cut by hand. */
+#define RD_SHARED(type, name)                                 \
+    extern __shared__ __align__(16) unsigned char rd_smem[];  \
+    type *name = reinterpret_cast<type *>(rd_smem)
+#endif
+
+enum { RD_BLOCK = 256 };
+/* Blocks of a grid-stride loop over n elements: enough to fill any GPU, few enough to be started at once. */
+static inline unsigned rd_grid(int64_t n, int per_block = RD_BLOCK)
+{
+    const int64_t b = (n + per_block - 1) / per_block;
+    return (unsigned)(b < 4096 ? b : 4096);
+}
+/* for (RD_EACH(i, n)) in a kernel started with rd_grid(n). */
+#define RD_EACH(i, n)                                                        \
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);     \
+    i += (int64_t)gridDim.x * blockDim.x
+
+/* Sum (maximum) of x over the block, in a fixed tree; every thread gets it. The block has a multiple of 32 threads, at most
+ * 1024; all of them call it. */
+template <typename T> static __device__ inline T rd_warp_sum(T x)
+{
+    for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+    return x;
+}
+static __device__ inline float rd_warp_max(float x)
+{
+    for (int d = 16; d > 0; d >>= 1) {
+        const float y = __shfl_xor_sync(0xffffffffu, x, d);
+        x = y > x || isnan(y) ? y : x;
+    }
+    return x;
+}
+template <typename T> static __device__ inline T rd_block_sum(T x)
+{
+    __shared__ T part[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = (blockDim.x + 31) / 32;
+    x = rd_warp_sum(x);
+    __syncthreads();
+    if (lane == 0) part[warp] = x;
+    __syncthreads();
+    T sum = part[0];
+    for (int w = 1; w < n; w++) sum += part[w];
+    return sum;
+}
+static __device__ inline float rd_block_max(float x)
+{
+    __shared__ float part[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = (blockDim.x + 31) / 32;
+    x = rd_warp_max(x);
+    __syncthreads();
+    if (lane == 0) part[warp] = x;
+    __syncthreads();
+    float top = part[0];
+    for (int w = 1; w < n; w++) top = part[w] > top || isnan(part[w]) ? part[w] : top;
+    return top;
+}
+
+#endif

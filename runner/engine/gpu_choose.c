@@ -1,0 +1,161 @@
+/* gpu_choose.c -- see gpu_choose.h. */
+#include "rd/gpu_choose.h"
+#include "rd/strbuf.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_ROWS = 6 /* of the table: a message has RD_MSG_BYTES */ };
+
+const char *rd_device_name(rd_device d)
+{
+    static const char *const name[] = {"auto", "cpu", "cuda"};
+    return name[d];
+}
+
+int rd_gpu_choose_index(int local_rank, int n_visible)
+{
+    return n_visible > 0 ? local_rank % n_visible : -1;
+}
+
+static bool same_gpu(const rd_gpu_seat *a, const rd_gpu_seat *b)
+{
+    return a->host_index == b->host_index && strcmp(a->uuid, b->uuid) == 0;
+}
+
+/* The first rank that has the GPU of rank r. */
+static int owner_of(const rd_gpu_seat *seat, int r)
+{
+    int first = 0;
+    while (!same_gpu(&seat[first], &seat[r])) first++;
+    return first;
+}
+
+static int ranks_on(const rd_gpu_seat *seat, int n, int owner)
+{
+    int k = 0;
+    for (int r = owner; r < n; r++) k += same_gpu(&seat[r], &seat[owner]);
+    return k;
+}
+
+/* How many GPUs the ranks of one host have. */
+static int gpus_of(const rd_gpu_seat *seat, int n, int host_index)
+{
+    int k = 0;
+    for (int r = 0; r < n; r++) k += seat[r].host_index == host_index && owner_of(seat, r) == r;
+    return k;
+}
+
+/* The ranks of the first host that has too many, GPU by GPU. */
+static rd_code refuse(const rd_gpu_seat *seat, int n, int clash, rd_status *st)
+{
+    rd_strbuf b = {0};
+    const int host = seat[clash].host_index, gpus = gpus_of(seat, n, host);
+    int rows = 0, ranks = 0;
+    for (int owner = 0; owner < n; owner++) {
+        if (seat[owner].host_index != host || owner_of(seat, owner) != owner || ranks_on(seat, n, owner) == 1) continue;
+        for (int r = owner; r < n; r++) {
+            if (!same_gpu(&seat[r], &seat[owner])) continue;
+            ranks++;
+            if (rows == MOST_ROWS) continue;
+            rows++;
+            rd_strbuf_printf(&b, "\n  rank %-4d %.24s  GPU %d  %.47s", r, seat[r].host, seat[r].index, seat[r].uuid);
+        }
+    }
+    if (ranks > rows) rd_strbuf_printf(&b, "\n  and %d ranks more", ranks - rows);
+    rd_fail(st, RD_EENV,
+            "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks more GPUs "
+            "(CUDA_VISIBLE_DEVICES; srun "
+            "--gpus-per-node); \"allow_shared_gpu\": true lets them share, \"device\": \"cpu\" does without",
+            rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s", seat[clash].host);
+    rd_strbuf_release(&b);
+    return st->code;
+}
+
+static bool one_host(const rd_gpu_seat *seat, int n)
+{
+    for (int r = 1; r < n; r++)
+        if (seat[r].host_index != seat[0].host_index) return false;
+    return true;
+}
+
+/* "2 x NVIDIA H100 80GB HBM3 on node07, one rank each" */
+static void say_gpus(const rd_gpu_seat *seat, int n, rd_gpu_choice *out)
+{
+    int gpus = 0, hosts = 0, most = 0;
+    bool same_name = true;
+    for (int r = 0; r < n; r++) {
+        bool new_host = true;
+        for (int s = 0; s < r && new_host; s++) new_host = seat[s].host_index != seat[r].host_index;
+        hosts += new_host;
+        same_name &= strcmp(seat[r].name, seat[0].name) == 0;
+        if (owner_of(seat, r) != r) continue;
+        const int here = ranks_on(seat, n, r);
+        most = here > most ? here : most;
+        gpus++;
+    }
+    char where[96], ranks[64] = "";
+    if (one_host(seat, n))
+        snprintf(where, sizeof where, "%s", seat[0].host);
+    else
+        snprintf(where, sizeof where, "%d hosts", hosts);
+    if (most > 1)
+        snprintf(ranks, sizeof ranks, ", up to %d ranks on each", most);
+    else if (n > 1)
+        snprintf(ranks, sizeof ranks, ", one rank each");
+    char count[32] = "";
+    if (gpus > 1) snprintf(count, sizeof count, "%d x ", gpus);
+    snprintf(out->say, sizeof out->say, "%s%s%s on %s%s", count, seat[0].name, same_name ? "" : " and others", where,
+             ranks);
+}
+
+rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat, int n,
+                      rd_gpu_choice *out, rd_status *st)
+{
+    int with = 0, without = -1, has = -1;
+    *out = (rd_gpu_choice){.device = RD_DEVICE_CPU};
+    if (asked == RD_DEVICE_CPU || (asked == RD_DEVICE_AUTO && !compiled)) return st->code;
+    if (!compiled)
+        return rd_fail(st, RD_EENV,
+                       "\"device\" is \"cuda\", and this program has no GPU backend; build it with `make CUDA=1` (it "
+                       "needs the CUDA "
+                       "Toolkit), or set \"device\": \"cpu\"");
+    for (int r = n - 1; r >= 0; r--) {
+        const bool one = seat[r].n_visible > 0;
+        with += one;
+        if (one)
+            has = r;
+        else
+            without = r;
+    }
+    if (with == 0 && asked == RD_DEVICE_AUTO) {
+        snprintf(out->say, sizeof out->say, "the CPU, for no GPU can be used: %.200s", seat[0].why);
+        return st->code;
+    }
+    if (with == 0)
+        return rd_fail(st, RD_EENV, "\"device\" is \"cuda\", and there is no GPU that can be used: %s",
+                       seat[without].why);
+    if (with < n)
+        return rd_fail(st, RD_EENV,
+                       "rank %d on '%s' has no GPU (%s), while rank %d on '%s' has one: %d of %d ranks do; put all "
+                       "ranks where there "
+                       "are GPUs, or set \"device\": \"cpu\"",
+                       without, seat[without].host, seat[without].why, has, seat[has].host, with, n);
+    for (int r = 0; r < n; r++) {
+        if (owner_of(seat, r) == r) continue;
+        if (!allow_shared) return refuse(seat, n, r, st);
+        out->shared = true;
+    }
+    out->device = RD_DEVICE_CUDA;
+    say_gpus(seat, n, out);
+    return st->code;
+}
+
+int64_t rd_gpu_batch_that_fits(int64_t batch, uint64_t fixed, uint64_t used, uint64_t asked, uint64_t left)
+{
+    const double need = (double)used + (double)asked - (double)fixed; /* at least, of the step */
+    const double room = 0.9 * ((double)used + (double)left) - (double)fixed;
+    if (batch < 1 || need <= 0.0 || room <= 0.0) return 0;
+    int64_t fits = (int64_t)((double)batch * room / need);
+    if (fits >= batch) fits = batch - 1; /* free memory in pieces: less is needed all the same */
+    return fits >= 16 ? fits / 8 * 8 : fits;
+}

@@ -1,0 +1,414 @@
+/* batch_norm.cu -- batch_norm on a GPU; the formulas are those of batch_norm.c.
+ *
+ * Forward: sums of every slice of a group's pixels, a kernel that makes mean and variance of them, and one that normalises, adds
+ * and rectifies. Backward: sums of every slice, a kernel that adds them up, and one that writes the gradients.
+ *
+ * A slice gives its mean and its sum of squares about that mean, computed about the mean of some of its values: each thread sums
+ * its pixels in float32, over short runs and then over the runs; threads and slices are joined in double, in a fixed order. So a
+ * mean far from 0 costs no digits.
+ *
+ * Memory: forward reads x twice and writes y (with what is added, reads that once). Backward reads x and d twice and writes dx;
+ * where y > 0 is computed from x again if nothing was added, else y is read, in the first pass alone where the gradient that is
+ * passed on to what was added is d itself. The last kernel goes through every slice from its end, which the sums have read last and
+ * the cache may still hold. */
+#include "rd/image.h"
+#include "shared/channels.h"
+
+enum { RUN = 64 /* pixels of a float32 sum */ };
+
+/* Of a group and channel, kept for backward: [groups, C]. */
+typedef struct stats {
+    float *mean, *r;
+    float *var;   /* unbiased */
+    float *scale; /* gamma r */
+} stats;
+
+typedef struct job {
+    rd_columns k;
+    stats s;
+    bool batch; /* statistics of the batch, not the running ones */
+    bool relu;  /* forward: rectify; backward: d is dy where y > 0 */
+    float epsilon;
+    int64_t P; /* pixels of a sample */
+    const float *x, *gamma, *beta, *run_mean, *run_var;
+    const float *add;
+    float *y;
+    double *part[2]; /* [groups slices, C]: forward mean and squares, backward sum d and sum d (x - m) */
+    /* backward */
+    float *d;         /* dy; with keep_d it becomes d */
+    float *dx, *dadd; /* dx may be d; NULL: not wanted */
+    bool add_dx, add_dadd, keep_d;
+    float *dgamma, *dbeta, *dmean, *dvar;
+    float *shift, *slope; /* [groups, C]: mean(d), r^2 mean(d (x - m)); 0 with running statistics */
+    double *sum[2];       /* [groups, C], of several groups: what they give to dgamma and dbeta */
+    float seed;
+} job;
+
+/* y before it is rectified: one formula, so that backward sees the sign that forward saw. */
+static __device__ inline float normalised(float x, float mean, float scale, float beta)
+{
+    return fmaf(x - mean, scale, beta);
+}
+
+template <int V> static __global__ void __launch_bounds__(RD_BLOCK) statistics(job j)
+{
+    enum { SOME = 4 };
+    const rd_columns &k = j.k;
+    const rd_strip s = rd_strip_of<V>(k);
+    const int64_t n = s.end - s.begin;
+    float about[V] = {};
+    float runs[2 * V] = {};
+    if (s.inside && n > 0) {
+        for (int i = 0; i < SOME; i++) {
+            const rd_lanes<V> x = rd_lanes_get<V>(j.x + (s.begin + i * n / SOME) * k.C + s.c);
+            for (int l = 0; l < V; l++) about[l] += x.at[l] * (1.0f / SOME);
+        }
+    }
+    const int64_t end = s.end * k.C + s.c, step = s.step * k.C;
+    for (int64_t e = s.first * k.C + s.c; e < end;) {
+        const int64_t stop = e + RUN * step < end ? e + RUN * step : end;
+        float a[V] = {}, q[V] = {};
+#pragma unroll 4
+        for (; e < stop; e += step) {
+            const rd_lanes<V> x = rd_lanes_get<V>(j.x + e);
+            for (int l = 0; l < V; l++) {
+                const float u = x.at[l] - about[l];
+                a[l] += u;
+                q[l] = fmaf(u, u, q[l]);
+            }
+        }
+        for (int l = 0; l < V; l++) {
+            runs[l] += a[l];
+            runs[V + l] += q[l];
+        }
+    }
+    double sum[2 * V];
+    for (int l = 0; l < 2 * V; l++) sum[l] = (double)runs[l];
+    rd_down_sum(sum, k.across);
+    if ((int)threadIdx.x >= k.across || !s.inside) return;
+    for (int l = 0; l < V; l++) {
+        const double e = n > 0 ? sum[l] / (double)n : 0.0, square = sum[V + l] - e * sum[l];
+        j.part[0][s.part * k.C + s.c + l] = (double)about[l] + e;
+        j.part[1][s.part * k.C + s.c + l] = square < 0.0 ? 0.0 : square; /* NaN stays */
+    }
+}
+
+static __device__ inline double group_pixels(const job &j, int64_t g)
+{
+    const int64_t left = j.k.total - g * j.k.rows;
+    return (double)(left < j.k.rows ? left : j.k.rows);
+}
+
+/* Mean and variance of a group, from its slices or as they run, and what the next kernels take of them. */
+static __global__ void __launch_bounds__(RD_BLOCK) join_statistics(job j)
+{
+    const rd_columns &k = j.k;
+    const int64_t g = blockIdx.x, c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS, at = g * k.C + c;
+    const double M = group_pixels(j, g);
+    double mean = 0.0, var = 0.0;
+    if (j.batch) {
+        double sum[1] = {0.0}, square[1] = {0.0};
+        for (int64_t i = threadIdx.x / RD_SLICES_ACROSS; i < k.slices && c < k.C; i += RD_BLOCK / RD_SLICES_ACROSS)
+            sum[0] += (double)rd_slice_rows(k, g, i) * j.part[0][(g * k.slices + i) * k.C + c];
+        rd_down_sum(sum, RD_SLICES_ACROSS);
+        mean = sum[0] / M;
+        for (int64_t i = threadIdx.x / RD_SLICES_ACROSS; i < k.slices && c < k.C; i += RD_BLOCK / RD_SLICES_ACROSS) {
+            const int64_t p = (g * k.slices + i) * k.C + c;
+            const double off = j.part[0][p] - mean;
+            square[0] += j.part[1][p] + (double)rd_slice_rows(k, g, i) * off * off;
+        }
+        rd_down_sum(square, RD_SLICES_ACROSS);
+        var = square[0] / M;
+    } else if (c < k.C) {
+        mean = (double)j.run_mean[c];
+        var = (double)j.run_var[c];
+    }
+    if (threadIdx.x >= RD_SLICES_ACROSS || c >= k.C) return;
+    const double r = 1.0 / sqrt(var + (double)j.epsilon);
+    j.s.mean[at] = (float)mean;
+    j.s.r[at] = (float)r;
+    j.s.var[at] = (float)(M > 1.0 ? var * M / (M - 1.0) : var);
+    j.s.scale[at] = (float)(r * (double)j.gamma[c]);
+}
+
+template <int V> static __global__ void __launch_bounds__(RD_BLOCK) normalise(job j)
+{
+    enum { U = 2 };
+    const rd_columns &k = j.k;
+    const rd_strip s = rd_strip_of<V>(k);
+    rd_lanes<V> mean = {}, scale = {}, beta = {};
+    if (s.inside) {
+        mean = rd_lanes_get<V>(j.s.mean + s.group * k.C + s.c);
+        scale = rd_lanes_get<V>(j.s.scale + s.group * k.C + s.c);
+        beta = rd_lanes_get<V>(j.beta + s.c);
+    }
+    const int64_t rows = s.end - s.begin, last = (s.end - 1) * k.C + s.c;
+    for (int64_t r = s.first - s.begin; r < rows; r += U * s.step) {
+        rd_lanes<V> x[U] = {}, add[U] = {};
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            if (r + u * s.step < rows) {
+                const int64_t e = last - (r + u * s.step) * k.C;
+                x[u] = rd_lanes_get<V>(j.x + e);
+                if (j.add) add[u] = rd_lanes_get<V>(j.add + e);
+            }
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            if (r + u * s.step >= rows) break;
+            for (int l = 0; l < V; l++) {
+                float y = normalised(x[u].at[l], mean.at[l], scale.at[l], beta.at[l]);
+                if (j.add) y += add[u].at[l];
+                x[u].at[l] = j.relu && y < 0.0f ? 0.0f : y; /* NaN stays */
+            }
+            rd_lanes_put<V>(j.y + last - (r + u * s.step) * k.C, x[u]);
+        }
+    }
+}
+
+/* d of a vector: dy where y > 0. */
+template <int V>
+static __device__ inline rd_lanes<V> where_positive(const job &j, rd_lanes<V> d, const rd_lanes<V> &x, const rd_lanes<V> &y,
+                                                    const rd_lanes<V> &mean, const rd_lanes<V> &scale, const rd_lanes<V> &beta)
+{
+    for (int l = 0; l < V; l++) {
+        const float v = j.add ? y.at[l] : normalised(x.at[l], mean.at[l], scale.at[l], beta.at[l]);
+        if (!(v > 0.0f)) d.at[l] = 0.0f;
+    }
+    return d;
+}
+
+template <int V> static __global__ void __launch_bounds__(RD_BLOCK, 4) gradient_sums(job j)
+{
+    const rd_columns &k = j.k;
+    const rd_strip s = rd_strip_of<V>(k);
+    float runs[2 * V] = {};
+    rd_lanes<V> mean = {}, scale = {}, beta = {};
+    if (s.inside) {
+        mean = rd_lanes_get<V>(j.s.mean + s.group * k.C + s.c);
+        scale = rd_lanes_get<V>(j.s.scale + s.group * k.C + s.c);
+        beta = rd_lanes_get<V>(j.beta + s.c);
+    }
+    const int64_t end = s.end * k.C + s.c, step = s.step * k.C;
+    for (int64_t e = s.first * k.C + s.c; e < end;) {
+        const int64_t stop = e + RUN * step < end ? e + RUN * step : end;
+        float a[V] = {}, q[V] = {};
+        for (; e < stop; e += step) {
+            rd_lanes<V> d = rd_lanes_get<V>(j.d + e), y = {};
+            const rd_lanes<V> x = rd_lanes_get<V>(j.x + e);
+            if (j.relu && j.add) y = rd_lanes_get<V>(j.y + e);
+            if (j.relu) d = where_positive<V>(j, d, x, y, mean, scale, beta);
+            if (j.keep_d) rd_lanes_put<V>(j.d + e, d);
+            for (int l = 0; l < V; l++) {
+                a[l] += d.at[l];
+                q[l] = fmaf(d.at[l], x.at[l] - mean.at[l], q[l]);
+            }
+        }
+        for (int l = 0; l < V; l++) {
+            runs[l] += a[l];
+            runs[V + l] += q[l];
+        }
+    }
+    double sum[2 * V];
+    for (int l = 0; l < 2 * V; l++) sum[l] = (double)runs[l];
+    rd_down_sum(sum, k.across);
+    if ((int)threadIdx.x >= k.across || !s.inside) return;
+    for (int l = 0; l < V; l++) {
+        j.part[0][s.part * k.C + s.c + l] = sum[l];
+        j.part[1][s.part * k.C + s.c + l] = sum[V + l];
+    }
+}
+
+/* What the groups give to the parameters: the gradients, and the measured statistics times the number of samples. */
+static __device__ inline void give(const job &j, int64_t c, double dgamma, double dbeta)
+{
+    if (j.dgamma) j.dgamma[c] += (float)dgamma;
+    if (j.dbeta) j.dbeta[c] += (float)dbeta;
+    if (!j.batch || !j.dmean || !j.dvar) return;
+    double mean = 0.0, var = 0.0;
+    for (int64_t g = 0; g < j.k.groups; g++) {
+        const double n = group_pixels(j, g) / (double)j.P;
+        mean += n * (double)j.s.mean[g * j.k.C + c];
+        var += n * (double)j.s.var[g * j.k.C + c];
+    }
+    j.dmean[c] += (float)((double)j.seed * mean);
+    j.dvar[c] += (float)((double)j.seed * var);
+}
+
+static __global__ void __launch_bounds__(RD_BLOCK) join_gradient_sums(job j)
+{
+    const rd_columns &k = j.k;
+    const int64_t g = blockIdx.x, c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS, at = g * k.C + c;
+    const double sd = rd_slices_sum(k, j.part[0], c), sdx = rd_slices_sum(k, j.part[1], c);
+    if (threadIdx.x >= RD_SLICES_ACROSS || c >= k.C) return;
+    const double r = (double)j.s.r[at], M = group_pixels(j, g);
+    j.shift[at] = j.batch ? (float)(sd / M) : 0.0f;
+    j.slope[at] = j.batch ? (float)(sdx / M * r * r) : 0.0f;
+    if (k.groups == 1) {
+        give(j, c, sdx * r, sd);
+    } else {
+        j.sum[0][at] = sdx * r;
+        j.sum[1][at] = sd;
+    }
+}
+
+static __global__ void __launch_bounds__(RD_BLOCK) join_groups(job j)
+{
+    for (RD_EACH(c, j.k.C)) {
+        double dgamma = 0.0, dbeta = 0.0;
+        for (int64_t g = 0; g < j.k.groups; g++) {
+            dgamma += j.sum[0][g * j.k.C + c];
+            dbeta += j.sum[1][g * j.k.C + c];
+        }
+        give(j, c, dgamma, dbeta);
+    }
+}
+
+/* dx (+)= scale (d - shift - (x - mean) slope), dadd (+)= d */
+template <int V> static __global__ void __launch_bounds__(RD_BLOCK) gradient(job j)
+{
+    enum { U = 2 };
+    const rd_columns &k = j.k;
+    const rd_strip s = rd_strip_of<V>(k);
+    const bool relu = j.relu && !j.keep_d; /* else d is masked already */
+    const bool reads_y = relu && j.add, reads_x = j.dx || (relu && !j.add);
+    rd_lanes<V> mean = {}, scale = {}, beta = {}, shift = {}, slope = {};
+    if (s.inside) {
+        const int64_t at = s.group * k.C + s.c;
+        mean = rd_lanes_get<V>(j.s.mean + at);
+        scale = rd_lanes_get<V>(j.s.scale + at);
+        beta = rd_lanes_get<V>(j.beta + s.c);
+        shift = rd_lanes_get<V>(j.shift + at);
+        slope = rd_lanes_get<V>(j.slope + at);
+    }
+    const int64_t rows = s.end - s.begin, last = (s.end - 1) * k.C + s.c;
+    for (int64_t r = s.first - s.begin; r < rows; r += U * s.step) {
+        rd_lanes<V> d[U] = {}, x[U] = {}, y[U] = {};
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            if (r + u * s.step < rows) {
+                const int64_t e = last - (r + u * s.step) * k.C;
+                d[u] = rd_lanes_get<V>(j.d + e);
+                if (reads_x) x[u] = rd_lanes_get<V>(j.x + e);
+                if (reads_y) y[u] = rd_lanes_get<V>(j.y + e);
+            }
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            if (r + u * s.step >= rows) break;
+            const int64_t e = last - (r + u * s.step) * k.C;
+            if (relu) d[u] = where_positive<V>(j, d[u], x[u], y[u], mean, scale, beta);
+            if (j.dadd) {
+                rd_lanes<V> sum = {};
+                if (j.add_dadd) sum = rd_lanes_get<V>(j.dadd + e);
+                for (int l = 0; l < V; l++) sum.at[l] += d[u].at[l];
+                rd_lanes_put<V>(j.dadd + e, sum);
+            }
+            if (!j.dx) continue;
+            rd_lanes<V> sum = {};
+            if (j.add_dx) sum = rd_lanes_get<V>(j.dx + e); /* which may be dadd, or d */
+            for (int l = 0; l < V; l++)
+                sum.at[l] += (d[u].at[l] - shift.at[l] - (x[u].at[l] - mean.at[l]) * slope.at[l]) * scale.at[l];
+            rd_lanes_put<V>(j.dx + e, sum);
+        }
+    }
+}
+
+static job job_of(const rd_call *c)
+{
+    const rd_batch_norm *a = (const rd_batch_norm *)c->attr;
+    const rd_var *x = c->in[0];
+    const int64_t n = x->dim[0], group = a->group > 0 && c->training && a->group < n ? a->group : n;
+    job j = {};
+    j.P = x->dim[1] * x->dim[2];
+    j.k = rd_columns_of(x->dim[3], x->rows, group * j.P);
+    j.batch = c->training;
+    j.epsilon = a->epsilon;
+    j.x = x->v;
+    j.y = c->out[0]->v;
+    j.gamma = c->in[1]->v;
+    j.beta = c->in[2]->v;
+    j.add = c->in[3] ? c->in[3]->v : NULL;
+    j.run_mean = c->in[4]->v;
+    j.run_var = c->in[5]->v;
+    j.seed = c->seed;
+    return j;
+}
+
+/* Elements of an array [rows, C], rounded up so that the one behind it is aligned. */
+static int64_t table(const job &j, int64_t rows)
+{
+    return (rows * j.k.C + 3) / 4 * 4;
+}
+
+static rd_code new_parts(rd_call *c, job *j, rd_status *st)
+{
+    const int64_t n = table(*j, j->k.groups * j->k.slices);
+    RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &j->part[0], st));
+    j->part[1] = j->part[0] + n;
+    return RD_OK;
+}
+
+extern "C" rd_code rd_cuda_batch_norm_forward(rd_call *c, rd_status *st)
+{
+    rd_gpu *gpu = rd_backend_gpu(c->be);
+    stats *s;
+    float *mem;
+    if (c->in[0]->rows == 0) return RD_OK;
+    job j = job_of(c);
+    const int64_t n = table(j, j.k.groups);
+    RD_DO(rd_arena_get(c->kept, sizeof *s, &s, st));
+    RD_DO(rd_arena_get(c->device_kept, (size_t)(4 * n) * sizeof *mem, &mem, st));
+    s->mean = mem;
+    s->r = mem + n;
+    s->var = mem + 2 * n;
+    s->scale = mem + 3 * n;
+    c->saved = s;
+    j.s = *s;
+    j.relu = ((const rd_batch_norm *)c->attr)->relu;
+    if (j.batch) {
+        RD_DO(new_parts(c, &j, st));
+        RD_LANES(j.k.C, RD_LAUNCH(gpu, st, statistics<V>, rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    }
+    RD_DO(RD_LAUNCH(gpu, st, join_statistics, rd_slices_grid(j.k), RD_BLOCK, 0, j));
+    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, normalise<V>, rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    return RD_OK;
+}
+
+extern "C" rd_code rd_cuda_batch_norm_backward(rd_call *c, rd_status *st)
+{
+    rd_gpu *gpu = rd_backend_gpu(c->be);
+    const rd_batch_norm *a = (const rd_batch_norm *)c->attr;
+    const rd_var *y = c->out[0], *add = c->in[3];
+    bool had;
+    if (y->rows == 0) return RD_OK;
+    job j = job_of(c);
+    j.s = *(const stats *)c->saved;
+    j.relu = a->relu && !y->g_masked;
+    j.d = y->g;
+    j.dmean = c->in[4]->g;
+    j.dvar = c->in[5]->g;
+    RD_DO(rd_call_grad(c, 1, &j.dgamma, &had, st));
+    RD_DO(rd_call_grad(c, 2, &j.dbeta, &had, st));
+    if (add && add->needs_grad) {
+        if (rd_call_pass_grad(c, 3))
+            j.keep_d = j.relu;
+        else
+            RD_DO(rd_call_grad(c, 3, &j.dadd, &j.add_dadd, st));
+    }
+    if (rd_call_pass_grad(c, 0))
+        j.dx = y->g;
+    else
+        RD_DO(rd_call_grad(c, 0, &j.dx, &j.add_dx, st));
+    const int64_t n = table(j, j.k.groups);
+    RD_DO(new_parts(c, &j, st));
+    RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(float), &j.shift, st));
+    j.slope = j.shift + n;
+    if (j.k.groups > 1) {
+        RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &j.sum[0], st));
+        j.sum[1] = j.sum[0] + n;
+    }
+    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, gradient_sums<V>, rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    RD_DO(RD_LAUNCH(gpu, st, join_gradient_sums, rd_slices_grid(j.k), RD_BLOCK, 0, j));
+    if (j.k.groups > 1) RD_DO(RD_LAUNCH(gpu, st, join_groups, rd_grid(j.k.C), RD_BLOCK, 0, j));
+    if (j.dx || j.dadd) RD_LANES(j.k.C, RD_LAUNCH(gpu, st, gradient<V>, rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    return RD_OK;
+}

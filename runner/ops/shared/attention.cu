@@ -1,0 +1,454 @@
+/* attention.cu -- see attention_cuda.h. Of a step, a block is a row: its warps share the positions where a score is a sum over
+ * the width, its threads the columns where a row is a sum over the positions. So keys and memory are read once, in whole lines.
+ * After the loop, a block is a tile of columns and positions of one sequence, whose sums over time stay in registers. */
+#include "attention_cuda.h"
+#include "../../engine/cuda/kernel.h"
+
+enum { MOST_THREADS = 512 };                        /* of a block that is a row */
+enum { TILE = 64, WARPS = 8, EACH = TILE / WARPS }; /* positions of a tile, its warps, and at most of each of them */
+enum { STEPS = 32 };                                /* so many steps' weights of a tile lie in shared memory at a time */
+
+/* ---- V neighbouring floats, one access ---- */
+template <int V> struct pack {
+    float x[V];
+};
+template <int V> static __device__ inline pack<V> load(const float *p)
+{
+    pack<V> r;
+    if constexpr (V == 4) {
+        const float4 f = *reinterpret_cast<const float4 *>(p);
+        r.x[0] = f.x, r.x[1] = f.y, r.x[2] = f.z, r.x[3] = f.w;
+    } else {
+        r.x[0] = *p;
+    }
+    return r;
+}
+template <int V> static __device__ inline void store(float *p, const pack<V> &r)
+{
+    if constexpr (V == 4)
+        *reinterpret_cast<float4 *>(p) = make_float4(r.x[0], r.x[1], r.x[2], r.x[3]);
+    else
+        *p = r.x[0];
+}
+
+/* ---- a step ---- */
+typedef struct rows {
+    int64_t A, M;
+    const float *memory, *keys, *ve, *gain; /* gain NULL: 1 */
+    const int64_t *first, *len, *place;
+    int64_t max_len;
+} rows;
+
+static rows rows_of(const rd_attention *at)
+{
+    rows r = {at->A, at->M, at->memory, at->keys, at->ve, at->kind == RD_ATT_LUONG_SCALED ? at->g->v : NULL,
+              at->first, at->len, at->place, at->max_len};
+    return r;
+}
+
+static bool by_four(const rd_attention *at)
+{
+    return at->A % 4 == 0 && at->M % 4 == 0;
+}
+
+/* As many threads as have some loads each, up to MOST_THREADS. */
+static unsigned threads_of(const rd_attention *at)
+{
+    const int64_t loads = at->max_len * (at->A > at->M ? at->A : at->M) / (by_four(at) ? 4 : 1);
+    unsigned n = 32;
+    while (n < MOST_THREADS && n * 4 < loads) n *= 2;
+    return n;
+}
+
+static __device__ inline float *weights_of(const rows &r, int64_t i, int64_t t, float *al)
+{
+    return al + (r.place ? r.place[i] + t * r.len[i] : i * r.max_len);
+}
+
+/* out[s] = sum over the width of term(columns of position s, c), s < S: a warp takes two positions at a time, so that enough loads
+ * are under way. */
+template <int V, typename Term>
+static __device__ inline void over_width(int64_t width, int64_t S, const float *m, float *out, Term term)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
+    for (int64_t s = 2 * warp; s < S; s += 2 * n_warps) {
+        const float *m0 = m + s * width, *m1 = s + 1 < S ? m0 + width : m0;
+        float s0 = 0.0f, s1 = 0.0f;
+#pragma unroll 4
+        for (int64_t c = lane * V; c < width; c += 32 * V) {
+            const pack<V> x0 = load<V>(m0 + c), x1 = load<V>(m1 + c);
+            term(x0, x1, c, s0, s1);
+        }
+        s0 = rd_warp_sum(s0);
+        s1 = rd_warp_sum(s1);
+        if (lane == 0) {
+            out[s] = s0;
+            if (s + 1 < S) out[s + 1] = s1;
+        }
+    }
+}
+
+/* done(sum over positions of term(s, c), c) for all columns c. Where there are more threads than columns, groups of threads share
+ * the positions; their sums are added in order. part [MOST_THREADS * V] of shared memory. */
+template <int V, typename Term, typename Done>
+static __device__ inline void over_positions(int64_t width, int64_t S, float *part, Term term, Done done)
+{
+    const int64_t packs = width / V;
+    const int cols = packs < blockDim.x ? (int)packs : (int)blockDim.x, groups = blockDim.x / cols;
+    const int col = threadIdx.x % cols, group = threadIdx.x / cols;
+    for (int64_t c0 = 0; c0 < packs; c0 += cols) {
+        const int64_t c = (c0 + col) * V;
+        const bool mine = group < groups && c < width;
+        pack<V> sum = {};
+        if (mine) {
+#pragma unroll 4
+            for (int64_t s = group; s < S; s += groups) term(sum, s, c);
+        }
+        if (groups > 1) { /* and so there is one pass */
+            store<V>(part + threadIdx.x * V, sum);
+            __syncthreads();
+            for (int k = 1; mine && group == 0 && k < groups; k++) {
+                const pack<V> more = load<V>(part + (k * cols + col) * V);
+                for (int v = 0; v < V; v++) sum.x[v] += more.x[v];
+            }
+        }
+        if (mine && group == 0) done(sum, c);
+    }
+}
+
+template <int V>
+static __global__ void __launch_bounds__(MOST_THREADS)
+    attend(rows r, int64_t t, const float *q, float *qp, const float *b, float *al, float *ctx, float *feed, int64_t ld_feed,
+           int64_t n_feed)
+{
+    __shared__ __align__(16) float part[MOST_THREADS * V];
+    const int64_t i = blockIdx.x, S = r.len[i], A = r.A, M = r.M;
+    const float *keys = r.keys + r.first[i] * A, *memory = r.memory + r.first[i] * M;
+    float *w = weights_of(r, i, t, al);
+    if (r.ve) {
+        float *x = qp + i * A;
+        if (b) {
+            for (int64_t c = threadIdx.x; c < A; c += blockDim.x) x[c] += b[c];
+            __syncthreads();
+        }
+        over_width<V>(A, S, keys, w, [=](const pack<V> &k0, const pack<V> &k1, int64_t c, float &s0, float &s1) {
+            const pack<V> y = load<V>(x + c), v = load<V>(r.ve + c);
+            for (int j = 0; j < V; j++) {
+                s0 += v.x[j] * tanhf(k0.x[j] + y.x[j]);
+                s1 += v.x[j] * tanhf(k1.x[j] + y.x[j]);
+            }
+        });
+    } else {
+        const float *x = q + i * A;
+        over_width<V>(A, S, keys, w, [=](const pack<V> &k0, const pack<V> &k1, int64_t c, float &s0, float &s1) {
+            const pack<V> y = load<V>(x + c);
+            for (int j = 0; j < V; j++) {
+                s0 += y.x[j] * k0.x[j];
+                s1 += y.x[j] * k1.x[j];
+            }
+        });
+    }
+    __syncthreads();
+    const float gain = r.gain ? *r.gain : 1.0f;
+    float top = -INFINITY, sum = 0.0f;
+    for (int64_t s = threadIdx.x; s < S; s += blockDim.x) {
+        w[s] *= gain;
+        top = w[s] > top ? w[s] : top;
+    }
+    top = rd_block_max(top);
+    for (int64_t s = threadIdx.x; s < S; s += blockDim.x) sum += w[s] = expf(w[s] - top);
+    sum = rd_block_sum(sum);
+    for (int64_t s = threadIdx.x; s < S; s += blockDim.x) w[s] /= sum;
+    __syncthreads();
+    over_positions<V>(
+        M, S, part,
+        [=](pack<V> &to, int64_t s, int64_t c) {
+            const pack<V> m = load<V>(memory + s * M + c);
+            for (int j = 0; j < V; j++) to.x[j] += w[s] * m.x[j];
+        },
+        [=](const pack<V> &y, int64_t c) {
+            store<V>(ctx + i * M + c, y);
+            for (int j = 0; i < n_feed && j < V; j++) feed[i * ld_feed + c + j] = y.x[j];
+        });
+}
+
+rd_code rd_cuda_attention_step(rd_gpu *g, const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp, float *al,
+                               float *ctx, float *feed, int64_t ld_feed, int64_t n_feed, rd_status *st)
+{
+    const rows r = rows_of(at);
+    const float *b = at->b ? at->b->v : NULL;
+    return by_four(at)
+               ? RD_LAUNCH(g, st, attend<4>, (unsigned)n, threads_of(at), 0, r, t, q, qp, b, al, ctx, feed, ld_feed, n_feed)
+               : RD_LAUNCH(g, st, attend<1>, (unsigned)n, threads_of(at), 0, r, t, q, qp, b, al, ctx, feed, ld_feed, n_feed);
+}
+
+typedef struct step_back {
+    const float *x; /* queries: qp, or q (luong) */
+    const float *al, *dctx, *carry;
+    int64_t ld_carry, n_carry;
+    const int64_t *slot0;
+    float *ds, *dctx_all, *x_all, *dx, *dg; /* dx: dqp, or dq; dg NULL: not wanted */
+} step_back;
+
+template <int V> static __global__ void __launch_bounds__(MOST_THREADS) attend_back(rows r, int64_t t, step_back b)
+{
+    __shared__ __align__(16) float part[MOST_THREADS * V];
+    const int64_t i = blockIdx.x, S = r.len[i], A = r.A, M = r.M, slot = b.slot0[i] + t;
+    const float *keys = r.keys + r.first[i] * A, *memory = r.memory + r.first[i] * M, *x = b.x + i * A;
+    const float *w = weights_of(r, i, t, const_cast<float *>(b.al));
+    float *ds = weights_of(r, i, t, b.ds), *dctx = b.dctx_all + slot * M;
+    for (int64_t c = threadIdx.x; c < M; c += blockDim.x)
+        dctx[c] = b.dctx[i * M + c] + (i < b.n_carry ? b.carry[i * b.ld_carry + c] : 0.0f);
+    for (int64_t c = threadIdx.x; c < A; c += blockDim.x) b.x_all[slot * A + c] = x[c];
+    __syncthreads();
+    over_width<V>(M, S, memory, ds, [=](const pack<V> &m0, const pack<V> &m1, int64_t c, float &s0, float &s1) {
+        const pack<V> d = load<V>(dctx + c);
+        for (int j = 0; j < V; j++) {
+            s0 += d.x[j] * m0.x[j];
+            s1 += d.x[j] * m1.x[j];
+        }
+    });
+    __syncthreads();
+    float mean = 0.0f;
+    for (int64_t s = threadIdx.x; s < S; s += blockDim.x) mean += w[s] * ds[s];
+    mean = rd_block_sum(mean);
+    for (int64_t s = threadIdx.x; s < S; s += blockDim.x) ds[s] = w[s] * (ds[s] - mean);
+    __syncthreads();
+    if (r.ve) {
+        over_positions<V>(
+            A, S, part,
+            [=](pack<V> &to, int64_t s, int64_t c) {
+                const pack<V> k = load<V>(keys + s * A + c), y = load<V>(x + c);
+                for (int j = 0; j < V; j++) {
+                    const float u = tanhf(k.x[j] + y.x[j]);
+                    to.x[j] += ds[s] * (1.0f - u * u);
+                }
+            },
+            [=](const pack<V> &sum, int64_t c) {
+                const pack<V> v = load<V>(r.ve + c);
+                pack<V> d;
+                for (int j = 0; j < V; j++) d.x[j] = sum.x[j] * v.x[j];
+                store<V>(b.dx + i * A + c, d);
+            });
+        return;
+    }
+    const float gain = r.gain ? *r.gain : 1.0f;
+    float dg = 0.0f; /* sum over positions of ds_s q . K_s */
+    over_positions<V>(
+        A, S, part,
+        [=](pack<V> &to, int64_t s, int64_t c) {
+            const pack<V> k = load<V>(keys + s * A + c);
+            for (int j = 0; j < V; j++) to.x[j] += ds[s] * k.x[j];
+        },
+        [=, &dg](const pack<V> &sum, int64_t c) {
+            const pack<V> y = load<V>(x + c);
+            pack<V> d = load<V>(b.dx + i * A + c);
+            for (int j = 0; j < V; j++) {
+                d.x[j] += gain * sum.x[j];
+                dg += y.x[j] * sum.x[j];
+            }
+            store<V>(b.dx + i * A + c, d);
+        });
+    if (!b.dg) return;
+    dg = rd_block_sum(dg);
+    if (threadIdx.x == 0) b.dg[i] += dg;
+}
+
+rd_code rd_cuda_attention_step_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b, int64_t n, int64_t t,
+                                    const float *q, const float *qp, const float *al, const float *dctx, const float *carry,
+                                    int64_t ld_carry, int64_t n_carry, float *dqp, float *dq, rd_status *st)
+{
+    const rows r = rows_of(at);
+    const step_back s = {at->ve ? qp : q, al, dctx, carry, ld_carry, n_carry, b->slot0, b->ds, b->dctx, b->q, at->ve ? dqp : dq,
+                         at->kind == RD_ATT_LUONG_SCALED ? b->dg_rows : NULL};
+    return by_four(at) ? RD_LAUNCH(g, st, attend_back<4>, (unsigned)n, threads_of(at), 0, r, t, s)
+                       : RD_LAUNCH(g, st, attend_back<1>, (unsigned)n, threads_of(at), 0, r, t, s);
+}
+
+/* ---- after the loop ---- */
+/* The positions of a tile: `here` of them from base on, dealt out to the warps in runs of `each`. */
+typedef struct tile {
+    int64_t S, base, steps; /* steps of the sequence */
+    int here, each, mine;   /* mine: of this warp */
+} tile;
+
+static __device__ inline tile tile_of(const rows &r, int64_t i, const int64_t *slot0)
+{
+    tile k;
+    const int warp = threadIdx.x / 32;
+    k.S = r.len[i];
+    k.base = (int64_t)blockIdx.z * TILE;
+    k.steps = slot0[i + 1] - slot0[i];
+    k.here = k.S - k.base < TILE ? (int)(k.S - k.base) : TILE;
+    k.each = (k.here + WARPS - 1) / WARPS;
+    k.mine = k.here - warp * k.each;
+    k.mine = k.mine < 0 ? 0 : k.mine < k.each ? k.mine : k.each;
+    return k;
+}
+
+/* Weights of steps t0 .. t0 + STEPS - 1: to[step][EACH warp + e], zeros where there is no such step or position. */
+static __device__ inline void fill(const tile &k, const float *w, int64_t t0, float (*to)[TILE])
+{
+    __syncthreads();
+    for (int n = threadIdx.x; n < STEPS * TILE; n += blockDim.x) {
+        const int step = n / TILE, e = n % EACH, j = n % TILE / EACH * k.each + e;
+        to[step][n % TILE] = t0 + step < k.steps && e < k.each && j < k.here ? w[(t0 + step) * k.S + k.base + j] : 0.0f;
+    }
+    __syncthreads();
+}
+
+/* out_j += gain sum_t w_tj x_t */
+template <int V>
+static __global__ void __launch_bounds__(32 * WARPS, 4)
+    over_time(rows r, const int64_t *slot0, const float *al, const float *x, int64_t width, const float *gain_at, float *out)
+{
+    __shared__ __align__(16) float w[STEPS][TILE];
+    const int64_t i = blockIdx.x, c = ((int64_t)blockIdx.y * 32 + threadIdx.x % 32) * V;
+    if ((int64_t)blockIdx.z * TILE >= r.len[i]) return;
+    const tile k = tile_of(r, i, slot0);
+    const int warp = threadIdx.x / 32;
+    const float gain = gain_at ? *gain_at : 1.0f;
+    float sum[EACH][V] = {};
+    for (int64_t t0 = 0; t0 < k.steps; t0 += STEPS) {
+        fill(k, al + r.place[i], t0, w);
+        const int n = k.steps - t0 < STEPS ? (int)(k.steps - t0) : STEPS;
+        for (int t = 0; c < width && t < n; t++) {
+            const pack<V> y = load<V>(x + (slot0[i] + t0 + t) * width + c);
+#pragma unroll
+            for (int e = 0; e < EACH; e += 4) {
+                const pack<4> a = load<4>(&w[t][EACH * warp + e]);
+                for (int f = 0; f < 4; f++)
+                    for (int v = 0; v < V; v++) sum[e + f][v] += a.x[f] * y.x[v];
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        if (e >= k.mine || c >= width) continue;
+        float *to = out + (r.first[i] + k.base + warp * k.each + e) * width + c;
+        pack<V> y = load<V>(to);
+        for (int v = 0; v < V; v++) y.x[v] += gain * sum[e][v];
+        store<V>(to, y);
+    }
+}
+
+static int64_t tiles_of(const rd_attention *at)
+{
+    return (at->max_len + TILE - 1) / TILE;
+}
+
+/* Sequences, tiles of columns, tiles of positions: a sequence that is shorter leaves the last ones empty. */
+static dim3 tiles_grid(const rd_attention *at, int64_t n_seq, int64_t width, int v)
+{
+    return dim3((unsigned)n_seq, (unsigned)((width + 32 * v - 1) / (32 * v)), (unsigned)tiles_of(at));
+}
+
+static rd_code sums_over_time(rd_gpu *g, const rd_attention *at, int64_t n_seq, const int64_t *slot0, const float *w,
+                              const float *x, int64_t width, const float *gain, float *out, rd_status *st)
+{
+    const rows r = rows_of(at);
+    return width % 4 == 0
+               ? RD_LAUNCH(g, st, over_time<4>, tiles_grid(at, n_seq, width, 4), 32 * WARPS, 0, r, slot0, w, x, width, gain, out)
+               : RD_LAUNCH(g, st, over_time<1>, tiles_grid(at, n_seq, width, 1), 32 * WARPS, 0, r, slot0, w, x, width, gain, out);
+}
+
+rd_code rd_cuda_attention_memory_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b, int64_t n_seq, const float *al,
+                                      float *dmemory, rd_status *st)
+{
+    const float *gain = rows_of(at).gain;
+    if (dmemory) RD_DO(sums_over_time(g, at, n_seq, b->slot0, al, b->dctx, at->M, NULL, dmemory, st));
+    if (!at->ve && b->dkeys) RD_DO(sums_over_time(g, at, n_seq, b->slot0, b->ds, b->q, at->A, gain, b->dkeys, st));
+    return RD_OK;
+}
+
+/* dkeys_j += ve sum_t ds_tj (1 - u^2),  dv = sum_tj ds_tj u  with u = tanh(K_j + qp_t): a lane is a column, since tanh takes the
+ * time. */
+static __global__ void __launch_bounds__(32 * WARPS)
+    keys_back(rows r, const int64_t *slot0, const float *ds, const float *qp, float *dkeys, float *dv)
+{
+    __shared__ __align__(16) float w[STEPS][TILE];
+    __shared__ float part[WARPS][32];
+    const int64_t i = blockIdx.x, c = (int64_t)blockIdx.y * 32 + threadIdx.x % 32;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    float *share = dv + (i * gridDim.z + blockIdx.z) * r.A + c;
+    if ((int64_t)blockIdx.z * TILE >= r.len[i]) {
+        if (warp == 0 && c < r.A) *share = 0.0f;
+        return;
+    }
+    const tile k = tile_of(r, i, slot0);
+    const int64_t at = (r.first[i] + k.base + warp * k.each) * r.A + c;
+    float key[EACH], sum[EACH] = {}, along = 0.0f;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) key[e] = e < k.mine && c < r.A ? r.keys[at + e * r.A] : 0.0f;
+    for (int64_t t0 = 0; t0 < k.steps; t0 += STEPS) {
+        fill(k, ds + r.place[i], t0, w);
+        const int n = k.steps - t0 < STEPS ? (int)(k.steps - t0) : STEPS;
+        for (int t = 0; c < r.A && t < n; t++) {
+            const float y = qp[(slot0[i] + t0 + t) * r.A + c];
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                if (e >= k.mine) continue;
+                const float u = tanhf(key[e] + y), d = w[t][EACH * warp + e];
+                sum[e] += d * (1.0f - u * u);
+                along += d * u;
+            }
+        }
+    }
+    part[warp][lane] = along;
+    __syncthreads();
+    if (c >= r.A) return;
+    if (warp == 0) {
+        for (int n = 1; n < WARPS; n++) along += part[n][lane];
+        *share = along;
+    }
+    const float v = r.ve[c];
+#pragma unroll
+    for (int e = 0; e < EACH; e++)
+        if (dkeys && e < k.mine) dkeys[at + e * r.A] += v * sum[e];
+}
+
+int64_t rd_cuda_attention_shares(const rd_attention *at, int64_t n_seq)
+{
+    return n_seq * tiles_of(at);
+}
+
+rd_code rd_cuda_attention_keys_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b, int64_t n_seq, float *dv,
+                                    rd_status *st)
+{
+    const rows r = rows_of(at);
+    return RD_LAUNCH(g, st, keys_back, tiles_grid(at, n_seq, at->A, 1), 32 * WARPS, 0, r, b->slot0, b->ds, b->q, b->dkeys, dv);
+}
+
+/* ---- the norm of v: one block ---- */
+static __device__ inline double square_sum(int64_t n, const float *x)
+{
+    double s = 0.0;
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) s += (double)x[i] * (double)x[i];
+    return rd_block_sum(s);
+}
+
+static __global__ void normalise(int64_t A, const float *v, const float *g, float *ve)
+{
+    const float scale = (float)((double)*g / sqrt(square_sum(A, v)));
+    for (int64_t c = threadIdx.x; c < A; c += blockDim.x) ve[c] = v[c] * scale;
+}
+
+rd_code rd_cuda_attention_norm(rd_gpu *g, const rd_attention *at, float *ve, rd_status *st)
+{
+    return RD_LAUNCH(g, st, normalise, 1, RD_BLOCK, 0, at->A, at->v->v, at->g->v, ve);
+}
+
+static __global__ void normalise_back(int64_t A, const float *dve, const float *v, const float *g, float *dv, float *dg)
+{
+    const double len = sqrt(square_sum(A, v)), f = (double)*g / len;
+    double along = 0.0;
+    for (int64_t c = threadIdx.x; c < A; c += blockDim.x) along += (double)dve[c] * (double)v[c] / len;
+    along = rd_block_sum(along);
+    for (int64_t c = threadIdx.x; c < A; c += blockDim.x) dv[c] += (float)(f * ((double)dve[c] - along * (double)v[c] / len));
+    if (threadIdx.x == 0) *dg += (float)along;
+}
+
+rd_code rd_cuda_attention_norm_back(rd_gpu *g, const rd_attention *at, const float *dve, rd_status *st)
+{
+    return RD_LAUNCH(g, st, normalise_back, 1, RD_BLOCK, 0, at->A, dve, at->v->v, at->g->v, at->v->g, at->g->g);
+}

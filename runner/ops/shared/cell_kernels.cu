@@ -1,0 +1,172 @@
+/* cell_kernels.cu -- the elementwise parts of recurrent cells on a GPU: a thread has one unit of one row. Formulas in
+ * cell.h and gru.c. A step has few elements, so that it waits for memory rather than fill it: one unit a thread keeps
+ * the most loads in flight. */
+#include "cell_kernels.h"
+#include "rows_grid.h"
+
+static __device__ inline float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+typedef struct lstm {
+    int64_t n, H, width; /* width of a group's gates */
+    const float *bias[4], *c_prev, *dm;
+    float *z, *c, *tc, *m, *dc, *dz;
+} lstm;
+
+/* Where row i of z has unit q of the first gate; the other gates lie `width` apart. */
+static __device__ inline int64_t first_gate(const lstm &a, int64_t i, int64_t q)
+{
+    const unsigned width = (unsigned)a.width, group = (unsigned)q / width;
+    return i * 4 * a.H + group * 4 * a.width + ((unsigned)q - group * width);
+}
+
+static __global__ void lstm_gates(lstm a)
+{
+    for (RD_EACH_ROW(row, a.n))
+        for (RD_EACH_COLUMN(q, a.H)) {
+            const int64_t at = row * a.H + q;
+            float *z = a.z + first_gate(a, row, q);
+            const float i = sigmoid(z[0] + a.bias[0][q]), j = tanhf(z[a.width] + a.bias[1][q]),
+                        f = sigmoid(z[2 * a.width] + a.bias[2][q] + 1.0f), o = sigmoid(z[3 * a.width] + a.bias[3][q]);
+            const float c = a.c_prev ? a.c_prev[at] * f + i * j : i * j, tc = tanhf(c);
+            z[0] = i;
+            z[a.width] = j;
+            z[2 * a.width] = f;
+            z[3 * a.width] = o;
+            a.c[at] = c;
+            a.tc[at] = tc;
+            a.m[at] = o * tc;
+        }
+}
+
+extern "C" rd_code rd_cuda_lstm_gates(rd_gpu *g, int64_t n, int64_t H, int64_t groups, const float *const bias[4],
+                                      const float *c_prev, const rd_cell_rows *r, rd_status *st)
+{
+    lstm a = {};
+    a.n = n;
+    a.H = H;
+    a.width = H / groups;
+    for (int k = 0; k < 4; k++) a.bias[k] = bias[k];
+    a.c_prev = c_prev;
+    a.z = r->z;
+    a.c = r->c;
+    a.tc = r->tc;
+    a.m = r->m ? r->m : r->h;
+    return RD_LAUNCH(g, st, lstm_gates, rd_rows_grid(n, H), rd_rows_block(H), 0, a);
+}
+
+static __global__ void lstm_gates_back(lstm a)
+{
+    for (RD_EACH_ROW(row, a.n))
+        for (RD_EACH_COLUMN(q, a.H)) {
+            const int64_t at = row * a.H + q, gate = first_gate(a, row, q);
+            const float *z = a.z + gate;
+            float *dz = a.dz + gate;
+            const float i = z[0], j = z[a.width], f = z[2 * a.width], o = z[3 * a.width], tc = a.tc[at], dm = a.dm[at];
+            const float dtc = dm * o * (1.0f - tc * tc) + a.dc[at];
+            dz[0] = dtc * j * i * (1.0f - i);
+            dz[a.width] = dtc * i * (1.0f - j * j);
+            dz[2 * a.width] = a.c_prev ? dtc * f * (1.0f - f) * a.c_prev[at] : 0.0f;
+            dz[3 * a.width] = dm * tc * o * (1.0f - o);
+            a.dc[at] = dtc * f;
+        }
+}
+
+extern "C" rd_code rd_cuda_lstm_gates_back(rd_gpu *g, int64_t n, int64_t H, int64_t groups, const float *dm, float *dc,
+                                           const float *c_prev, const rd_cell_rows *r, float *dz, rd_status *st)
+{
+    lstm a = {};
+    a.n = n;
+    a.H = H;
+    a.width = H / groups;
+    a.c_prev = c_prev;
+    a.dm = dm;
+    a.z = r->z;
+    a.tc = r->tc;
+    a.dc = dc;
+    a.dz = dz;
+    return RD_LAUNCH(g, st, lstm_gates_back, rd_rows_grid(n, H), rd_rows_block(H), 0, a);
+}
+
+static __global__ void gru_gates(int64_t n, int64_t H, const float *__restrict__ bias, const float *__restrict__ h_prev,
+                                 float *__restrict__ z, float *__restrict__ rh)
+{
+    for (RD_EACH_ROW(i, n))
+        for (RD_EACH_COLUMN(q, H)) {
+            float *row = z + i * 3 * H;
+            const float r = sigmoid(row[q] + bias[q]), u = sigmoid(row[H + q] + bias[H + q]);
+            row[q] = r;
+            row[H + q] = u;
+            rh[i * H + q] = h_prev ? r * h_prev[i * H + q] : 0.0f;
+        }
+}
+
+extern "C" rd_code rd_cuda_gru_gates(rd_gpu *g, int64_t n, int64_t H, const float *bias, const float *h_prev, float *z,
+                                     float *rh, rd_status *st)
+{
+    return RD_LAUNCH(g, st, gru_gates, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev, z, rh);
+}
+
+static __global__ void gru_output(int64_t n, int64_t H, const float *__restrict__ bias,
+                                  const float *__restrict__ h_prev, float *__restrict__ z, float *__restrict__ h)
+{
+    for (RD_EACH_ROW(i, n))
+        for (RD_EACH_COLUMN(q, H)) {
+            float *row = z + i * 3 * H;
+            const float u = row[H + q], cand = tanhf(row[2 * H + q] + bias[q]);
+            row[2 * H + q] = cand;
+            h[i * H + q] = (h_prev ? u * h_prev[i * H + q] : 0.0f) + (1.0f - u) * cand;
+        }
+}
+
+extern "C" rd_code rd_cuda_gru_output(rd_gpu *g, int64_t n, int64_t H, const float *bias, const float *h_prev, float *z,
+                                      float *h, rd_status *st)
+{
+    return RD_LAUNCH(g, st, gru_output, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev, z, h);
+}
+
+static __global__ void gru_output_back(int64_t n, int64_t H, const float *__restrict__ dh,
+                                       const float *__restrict__ h_prev, const float *__restrict__ z,
+                                       float *__restrict__ dz)
+{
+    for (RD_EACH_ROW(i, n))
+        for (RD_EACH_COLUMN(q, H)) {
+            const float *row = z + i * 3 * H;
+            float *to = dz + i * 3 * H;
+            const float u = row[H + q], cand = row[2 * H + q], d = dh[i * H + q],
+                        hp = h_prev ? h_prev[i * H + q] : 0.0f;
+            to[H + q] = d * (hp - cand) * u * (1.0f - u);
+            to[2 * H + q] = d * (1.0f - u) * (1.0f - cand * cand);
+        }
+}
+
+extern "C" rd_code rd_cuda_gru_output_back(rd_gpu *g, int64_t n, int64_t H, const float *dh, const float *h_prev,
+                                           const float *z, float *dz, rd_status *st)
+{
+    return RD_LAUNCH(g, st, gru_output_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh, h_prev, z, dz);
+}
+
+static __global__ void gru_gates_back(int64_t n, int64_t H, const float *__restrict__ dh, const float *__restrict__ drh,
+                                      const float *__restrict__ h_prev, const float *__restrict__ z,
+                                      float *__restrict__ dz, float *__restrict__ dh_prev, bool add)
+{
+    for (RD_EACH_ROW(i, n))
+        for (RD_EACH_COLUMN(q, H)) {
+            const int64_t at = i * H + q;
+            const float r = z[i * 3 * H + q];
+            dz[i * 3 * H + q] = h_prev ? drh[at] * h_prev[at] * r * (1.0f - r) : 0.0f;
+            if (!dh_prev) continue;
+            const float back = dh[at] * z[i * 3 * H + H + q] + drh[at] * r;
+            dh_prev[at] = add ? dh_prev[at] + back : back;
+        }
+}
+
+extern "C" rd_code rd_cuda_gru_gates_back(rd_gpu *g, int64_t n, int64_t H, const float *dh, const float *drh,
+                                          const float *h_prev, const float *z, float *dz, float *dh_prev, bool add,
+                                          rd_status *st)
+{
+    return RD_LAUNCH(g, st, gru_gates_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh, drh, h_prev, z, dz,
+                     dh_prev, add);
+}

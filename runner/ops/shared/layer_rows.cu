@@ -1,0 +1,41 @@
+/* layer_rows.cu -- see layer_rows.h: one kernel for a junction, one thread for an element. */
+#include "layer_rows.h"
+#include "../../engine/cuda/kernel.h"
+
+static __global__ void between(rd_between r)
+{
+    const float scale_out = 1.0f / r.keep_out, scale_in = 1.0f / r.keep_in;
+    for (RD_EACH(i, r.n * r.width)) {
+        float y = r.h[i];
+        if (r.bias) y += r.bias[i % r.width];
+        if (r.mask_out) y = r.mask_out[i] ? y * scale_out : 0.0f;
+        if (r.skip) y += r.skip[i];
+        if (r.y) r.y[i] = y;
+        if (r.next) r.next[i] = !r.mask_in ? y : r.mask_in[i] ? y * scale_in : 0.0f;
+    }
+}
+
+rd_code rd_cuda_between_layers(rd_gpu *g, const rd_between *r, rd_status *st)
+{
+    return RD_LAUNCH(g, st, between, rd_grid(r->n * r->width), RD_BLOCK, 0, *r);
+}
+
+static __global__ void between_back(rd_between_back r)
+{
+    const float scale_out = 1.0f / r.keep_out, scale_in = 1.0f / r.keep_in;
+    const int64_t later = r.dh_later ? r.n_later * r.width : 0;
+    for (RD_EACH(i, r.n * r.width)) {
+        float d = r.dnext[i];
+        if (r.mask_in) d = r.mask_in[i] ? d * scale_in : 0.0f;
+        if (r.dskip) d += r.dskip[i];
+        if (r.dy) r.dy[i] = d;
+        if (!r.dh) continue;
+        if (r.mask_out) d = r.mask_out[i] ? d * scale_out : 0.0f;
+        r.dh[i] = i < later ? d + r.dh_later[i] : d;
+    }
+}
+
+rd_code rd_cuda_between_layers_back(rd_gpu *g, const rd_between_back *r, rd_status *st)
+{
+    return RD_LAUNCH(g, st, between_back, rd_grid(r->n * r->width), RD_BLOCK, 0, *r);
+}

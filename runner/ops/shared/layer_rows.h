@@ -1,0 +1,43 @@
+/* layer_rows.h -- what lies between two layers of one time step, in one pass over its rows: bias, dropout of what leaves a layer,
+ * residual sum, dropout of what enters the next one; and back. Rows are contiguous; a mask has a byte per element. */
+#ifndef RD_LAYER_ROWS_H
+#define RD_LAYER_ROWS_H
+
+#include "rd/backend.h"
+
+RD_C_BEGIN
+
+typedef struct rd_between { /* y = dropout(h + bias) + skip,  next = dropout(y); what is NULL does not occur */
+    int64_t n, width;
+    const float *h, *bias; /* [n, width], [width] */
+    const uint8_t *mask_out;
+    float keep_out;
+    const float *skip;
+    float *y; /* may be h */
+    const uint8_t *mask_in;
+    float keep_in;
+    float *next;
+} rd_between;
+rd_code rd_between_layers(rd_backend *be, const rd_between *r, rd_status *st);
+
+typedef struct rd_between_back { /* dy = dropout'(dnext) + dskip,  dh = dropout'(dy) + dh_later */
+    int64_t n, width;
+    const float *dnext;
+    const uint8_t *mask_in;
+    float keep_in;
+    const float *dskip;
+    float *dy; /* may be dnext or dskip */
+    const uint8_t *mask_out;
+    float keep_out;
+    const float *dh_later; /* [n_later, width]: of the sequences that have a later step */
+    int64_t n_later;
+    float *dh;
+} rd_between_back;
+rd_code rd_between_layers_back(rd_backend *be, const rd_between_back *r, rd_status *st);
+
+/* layer_rows.cu */
+rd_code rd_cuda_between_layers(rd_gpu *g, const rd_between *r, rd_status *st);
+rd_code rd_cuda_between_layers_back(rd_gpu *g, const rd_between_back *r, rd_status *st);
+
+RD_C_END
+#endif

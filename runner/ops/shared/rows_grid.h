@@ -1,0 +1,32 @@
+/* rows_grid.h -- kernels over (rows, columns): neighbouring threads take neighbouring columns, a block as many rows as its columns
+ * leave room for. A thread may see several rows and columns: RD_EACH_ROW and RD_EACH_COLUMN are grid-stride loops. */
+#ifndef RD_ROWS_GRID_H
+#define RD_ROWS_GRID_H
+
+#include "../../engine/cuda/kernel.h"
+
+static inline dim3 rd_rows_block(int64_t columns)
+{
+    unsigned x = 1;
+    while (x < RD_BLOCK && x < columns) x *= 2;
+    return dim3(x, RD_BLOCK / x);
+}
+/* Of such blocks; empty where there are no rows or no columns. */
+static inline dim3 rd_rows_grid(int64_t rows, int64_t columns)
+{
+    const dim3 b = rd_rows_block(columns);
+    const int64_t x = (columns + b.x - 1) / b.x, y = (rows + b.y - 1) / b.y;
+    return dim3((unsigned)(x < 4096 ? x : 4096), (unsigned)(y < 32768 ? y : 32768));
+}
+#define RD_EACH_ROW(i, n)                                                \
+    int64_t i = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; i < (n); \
+    i += (int64_t)gridDim.y * blockDim.y
+#define RD_EACH_COLUMN(j, n) RD_EACH(j, n)
+
+/* Arrays that kernels may read and write four floats at a time. */
+static inline bool rd_by_four(const void *p)
+{
+    return ((uintptr_t)p & 15) == 0;
+}
+
+#endif

@@ -1,0 +1,305 @@
+/* optim_gpu.cu -- the update of optim.c on a GPU. All of it is queued at once: the factors of clipping and LARS, and whether the
+ * step is skipped, stay in the device's memory, where the update reads them; one small copy tells the host in the end.
+ *
+ * Sums of squares are in double and in a fixed order: of blocks of 4096 elements, of a parameter's blocks, of parameters. */
+#include "optim_gpu.h"
+#include "../engine/cuda/kernel.h"
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rd_optim_gpu {
+    rd_gpu *gpu; /* borrowed */
+    void *base;  /* owned, of the device; what follows lies in it */
+    rd_gpu_block *norm, *update;
+    rd_gpu_param *param;
+    double *g_sq, *w_sq; /* by block of norm */
+    double *param_w_sq;  /* by parameter */
+    float *factor;       /* by parameter */
+    uint64_t *sum;       /* by block of update */
+    rd_gpu_outcome *outcome; /* and behind it the sums of squares of each parameter's gradient */
+    rd_gpu_outcome *back;    /* owned, of the host: the same */
+};
+
+static __host__ __device__ inline double *param_g_sq(rd_gpu_outcome *o)
+{
+    return reinterpret_cast<double *>(o + 1);
+}
+
+/* ---- first sweep ---- */
+
+/* w NULL: not of weights. */
+static __global__ void square_blocks(const rd_gpu_block *block, int64_t n, const float *g, float scale, const float *w, double *g_sq,
+                                     double *w_sq)
+{
+    for (int64_t at = blockIdx.x; at < n; at += gridDim.x) {
+        const rd_gpu_block b = block[at];
+        double g_sum = 0.0, w_sum = 0.0;
+        for (int i = threadIdx.x; i < b.n; i += blockDim.x) {
+            const double y = (double)(g[b.lo + i] * scale);
+            g_sum += y * y;
+            if (w) w_sum += (double)w[b.lo + i] * (double)w[b.lo + i];
+        }
+        g_sum = rd_block_sum(g_sum);
+        if (w) w_sum = rd_block_sum(w_sum);
+        if (threadIdx.x != 0) continue;
+        g_sq[at] = g_sum;
+        if (w) w_sq[at] = w_sum;
+    }
+}
+
+static __device__ double sum_of(const double *x, int n)
+{
+    double sum = 0.0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) sum += x[i];
+    return rd_block_sum(sum);
+}
+
+/* A block of threads for each parameter. */
+static __global__ void square_params(const rd_gpu_param *param, const double *g_sq, const double *w_sq, double *param_g,
+                                     double *param_w)
+{
+    const rd_gpu_param p = param[blockIdx.x];
+    const double g = sum_of(g_sq + p.first, p.n), w = w_sq ? sum_of(w_sq + p.first, p.n) : 0.0;
+    if (threadIdx.x != 0) return;
+    param_g[blockIdx.x] = g;
+    param_w[blockIdx.x] = w;
+}
+
+typedef struct lars_rule {
+    bool ratio; /* the optimizer lars; else the key lars_nu */
+    double nu, eta, epsilon, unknown;
+} lars_rule;
+
+/* As lars_factor of optim.c; g and w: norms. */
+static __device__ float lars_factor(const lars_rule &l, const rd_gpu_param &p, double g, double w)
+{
+    const bool known = g > 0.0 && w > 0.0;
+    double f = 1.0;
+    if (!l.ratio)
+        f = known ? l.nu * w / g : l.unknown;
+    else if (known && !p.no_decay)
+        f = l.eta * w / (g + (double)p.decay * w + l.epsilon);
+    return f < (double)FLT_MAX ? (float)f : FLT_MAX;
+}
+
+/* One block of threads. factor NULL: no LARS. */
+static __global__ void decide(const rd_gpu_param *param, int n, double max_norm, lars_rule lars, const double *param_w, float *factor,
+                              rd_gpu_outcome *out)
+{
+    double total = 0.0, state = 0.0, decayed = 0.0;
+    const double *param_g = param_g_sq(out);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const rd_gpu_param p = param[i];
+        (p.state ? state : total) += param_g[i];
+        if (!p.state && p.decay != 0.0f) decayed += param_w[i];
+        if (factor && !p.state) factor[i] = lars_factor(lars, p, sqrt(param_g[i]), sqrt(param_w[i]));
+    }
+    total = rd_block_sum(total);
+    state = rd_block_sum(state);
+    decayed = rd_block_sum(decayed);
+    if (threadIdx.x != 0) return;
+    const double norm = sqrt(total);
+    out->total = total;
+    out->decayed = decayed;
+    out->clip = max_norm > 0.0 && norm > max_norm ? (float)(max_norm / norm) : 1.0f;
+    out->finite = isfinite(total) && isfinite(state);
+}
+
+/* ---- checksums ---- */
+
+static __device__ uint64_t fold(uint64_t h, uint32_t v)
+{
+    h = (h ^ v) * 1099511628211u;
+    return h ^ h >> 31;
+}
+
+/* rd_optim_block_sum, a warp for each block: its 32 chains are the lanes. */
+static __global__ void sum_blocks(const rd_gpu_block *block, int64_t n, const float *w, uint64_t *sum)
+{
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    for (int64_t at = (int64_t)blockIdx.x * warps + threadIdx.x / 32; at < n; at += (int64_t)gridDim.x * warps) {
+        const rd_gpu_block b = block[at];
+        uint32_t one = 0, both = 0;
+        for (int i = lane; i < (b.n + 31) / 32 * 32; i += 32) {
+            one += i < b.n ? __float_as_uint(w[b.lo + i]) : 0;
+            both += one;
+        }
+        uint64_t h = 14695981039346656037u;
+        for (int k = 0; k < 4; k++) {
+            for (int j = 0; j < 8; j++) h = fold(h, __shfl_sync(0xffffffffu, one, 8 * k + j));
+            for (int j = 0; j < 8; j++) h = fold(h, __shfl_sync(0xffffffffu, both, 8 * k + j));
+        }
+        if (lane == 0) sum[at] = h;
+    }
+}
+
+/* ---- the host's part ---- */
+
+/* Room in the one piece of memory: of size 0 it only counts. */
+typedef struct room {
+    unsigned char *base;
+    size_t used;
+} room;
+
+template <typename T> static void take(room *r, int64_t n, T **out)
+{
+    if (r->base) *out = reinterpret_cast<T *>(r->base + r->used);
+    r->used += ((size_t)n * sizeof(T) + 255) / 256 * 256;
+}
+
+static void lay_out(rd_optim_gpu *d, const rd_optim *o, room *r)
+{
+    const int n = rd_params_n(o->p);
+    take(r, o->norm.n, &d->norm);
+    take(r, o->update.n, &d->update);
+    take(r, n, &d->param);
+    take(r, o->norm.n, &d->g_sq);
+    take(r, o->norm.n, &d->w_sq);
+    take(r, n, &d->param_w_sq);
+    take(r, n, &d->factor);
+    take(r, o->update.n, &d->sum);
+    double *outcome = NULL;
+    take(r, (int64_t)(sizeof(rd_gpu_outcome) / sizeof(double)) + n, &outcome);
+    d->outcome = reinterpret_cast<rd_gpu_outcome *>(outcome);
+}
+
+static rd_code send_blocks(rd_optim_gpu *d, const rd_optim_blocks *from, rd_gpu_block *to, rd_status *st)
+{
+    const size_t bytes = (size_t)from->n * sizeof *to;
+    rd_gpu_block *list = static_cast<rd_gpu_block *>(malloc(bytes + 1));
+    if (!list) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
+    for (int64_t b = 0; b < from->n; b++) {
+        const rd_optim_block *k = &from->at[b];
+        list[b].lo = k->lo;
+        list[b].n = (int32_t)k->n;
+        list[b].param = k->param;
+        list[b].row = (int32_t)k->row;
+    }
+    (void)rd_gpu_up(d->gpu, to, list, bytes, st);
+    free(list);
+    return st->code;
+}
+
+static rd_code send_params(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
+{
+    const int n = rd_params_n(o->p);
+    rd_gpu_param *list = static_cast<rd_gpu_param *>(calloc((size_t)n + 1, sizeof *list));
+    if (!list) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
+    int64_t b = 0;
+    for (int i = 0; i < n; i++) {
+        const rd_param *p = rd_params_at(o->p, i);
+        rd_gpu_param *q = &list[i];
+        q->decay = rd_optim_decays(o, i) ? (float)o->c.weight_decay : 0.0f;
+        q->keep = (float)p->momentum;
+        q->rest = (float)(1.0 - p->momentum);
+        q->state = (p->flags & RD_PARAM_STATE) != 0;
+        q->no_decay = (p->flags & RD_PARAM_NO_DECAY) != 0;
+        q->first = (int32_t)b;
+        while (b < o->norm.n && o->norm.at[b].param == i) b++;
+        q->n = (int32_t)b - q->first;
+    }
+    (void)rd_gpu_up(d->gpu, d->param, list, (size_t)n * sizeof *list, st);
+    free(list);
+    return st->code;
+}
+
+static size_t outcome_bytes(const rd_optim *o)
+{
+    return sizeof(rd_gpu_outcome) + (size_t)rd_params_n(o->p) * sizeof(double);
+}
+
+static rd_code fill(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
+{
+    room r = {NULL, 0};
+    lay_out(d, o, &r);
+    d->back = static_cast<rd_gpu_outcome *>(malloc(outcome_bytes(o)));
+    if (!d->back) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
+    RD_DO(rd_gpu_get(d->gpu, r.used, &d->base, st));
+    r.base = static_cast<unsigned char *>(d->base);
+    r.used = 0;
+    lay_out(d, o, &r);
+    RD_DO(send_blocks(d, &o->norm, d->norm, st));
+    RD_DO(send_blocks(d, &o->update, d->update, st));
+    return send_params(d, o, st);
+}
+
+rd_code rd_optim_gpu_new(const rd_optim *o, rd_optim_gpu **out, rd_status *st)
+{
+    rd_optim_gpu *d = *out = static_cast<rd_optim_gpu *>(calloc(1, sizeof **out));
+    if (!d) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
+    d->gpu = rd_params_gpu(o->p);
+    if (fill(d, o, st) == RD_OK) return RD_OK;
+    rd_optim_gpu_free(d);
+    *out = NULL;
+    return st->code;
+}
+
+void rd_optim_gpu_free(rd_optim_gpu *d)
+{
+    if (!d) return;
+    rd_gpu_put(d->gpu, d->base);
+    free(d->back);
+    free(d);
+}
+
+static rd_code first_sweep(const rd_optim *o, float scale, bool weights, rd_status *st)
+{
+    const rd_optim_gpu *d = o->gpu;
+    const int n = rd_params_n(o->p);
+    const float *g = rd_params_device_grads(o->p), *w = weights ? rd_params_device_values(o->p) : NULL;
+    const lars_rule lars = {o->def->trust_ratio, o->c.lars_nu, o->c.lars_eta, o->c.lars_epsilon, rd_optim_lars_unknown};
+    const double max_norm = o->c.has_max_grad_norm ? o->c.max_grad_norm : 0.0;
+    const unsigned grid = (unsigned)(o->norm.n < (1 << 20) ? o->norm.n : 1 << 20);
+    RD_DO(RD_LAUNCH(d->gpu, st, square_blocks, grid, RD_BLOCK, 0, d->norm, o->norm.n, g, scale, w, d->g_sq, d->w_sq));
+    RD_DO(RD_LAUNCH(d->gpu, st, square_params, (unsigned)n, RD_BLOCK, 0, d->param, d->g_sq, weights ? d->w_sq : (double *)nullptr,
+                    param_g_sq(d->outcome), d->param_w_sq));
+    return RD_LAUNCH(d->gpu, st, decide, 1, RD_BLOCK, 0, d->param, n, max_norm, lars, d->param_w_sq, o->trust ? d->factor : (float *)nullptr,
+                     d->outcome);
+}
+
+static rd_code second_sweep(const rd_optim *o, int64_t t, double lr, float scale, rd_status *st)
+{
+    const rd_optim_gpu *d = o->gpu;
+    rd_optim_sweep s = rd_optim_sweep();
+    s.on.block = d->update;
+    s.on.n_blocks = o->update.n;
+    s.on.param = d->param;
+    s.on.factor = o->trust ? d->factor : NULL;
+    s.on.outcome = d->outcome;
+    s.on.w = rd_params_device_values(o->p);
+    s.on.g = rd_params_device_grads(o->p);
+    for (int k = 0; k < o->def->n_slots; k++) s.on.slot[k] = rd_params_device_slot(o->p, o->first_slot + k);
+    s.on.scale = scale;
+    s.c = &o->c;
+    s.lr = lr;
+    s.t = t;
+    return o->def->cuda(d->gpu, &s, st);
+}
+
+rd_code rd_optim_gpu_step(rd_optim *o, int64_t t, double lr, float scale, bool weights, rd_optim_stats *stats, rd_status *st)
+{
+    const rd_optim_gpu *d = o->gpu;
+    const int n = rd_params_n(o->p);
+    RD_DO(first_sweep(o, scale, weights, st));
+    RD_DO(second_sweep(o, t, lr, scale, st));
+    RD_DO(rd_gpu_down(d->gpu, d->back, d->outcome, stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
+    const double *g_sq = param_g_sq(d->back);
+    stats->finite = d->back->finite != 0;
+    stats->grad_norm = sqrt(d->back->total);
+    stats->l2 = weights ? 0.5 * o->c.weight_decay * d->back->decayed : 0.0;
+    for (int i = 0; i < n && stats->param_norm; i++)
+        o->g_norm[i] = rd_params_at(o->p, i)->flags & RD_PARAM_STATE ? 0.0 : sqrt(g_sq[i]);
+    if (!stats->finite) return RD_OK;
+    rd_params_device_changed_grads(o->p);
+    rd_params_device_changed(o->p);
+    return RD_OK;
+}
+
+rd_code rd_optim_gpu_sums(const rd_optim *o, uint64_t *sum, rd_status *st)
+{
+    const rd_optim_gpu *d = o->gpu;
+    const int64_t n = o->update.n;
+    RD_DO(RD_LAUNCH(d->gpu, st, sum_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0, d->update, n, rd_params_device_values(o->p), d->sum));
+    return rd_gpu_down(d->gpu, sum, d->sum, (size_t)n * sizeof *sum, st);
+}

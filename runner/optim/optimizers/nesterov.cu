@@ -1,0 +1,18 @@
+/* nesterov.cu -- the rule of nesterov.c on a GPU. */
+#include "../update_kernel.h"
+
+namespace
+{
+struct nesterov {
+    enum { SLOTS = 1 };
+    float lr, mu;
+    nesterov(const rd_optim_sweep *s) : lr((float)s->lr), mu((float)s->c->opt_momentum) {}
+    __device__ void operator()(float &w, float g, float *slot) const
+    {
+        slot[0] = mu * slot[0] + g;
+        w -= lr * (g + mu * slot[0]);
+    }
+};
+} // namespace
+
+RD_CUDA_RULE(nesterov)

@@ -1,0 +1,114 @@
+/* update_kernel.h -- the second sweep of optim.c on a GPU, for optimizers/x.cu: a rule says what happens to one element.
+ *
+ *     struct momentum {
+ *         enum { SLOTS = 1 };
+ *         float lr, mu;
+ *         momentum(const rd_optim_sweep *s) : lr((float)s->lr), mu((float)s->c->opt_momentum) {}
+ *         __device__ void operator()(float &w, float g, float *slot) const { ... }
+ *     };
+ *     RD_CUDA_RULE(momentum)
+ *
+ * A block of threads does a block of at most 4096 elements: the gradient is scaled and clipped in place, decay and LARS' factor go
+ * into what the rule is given. Blocks of rows (of optimizers that skip rows without a gradient) are done a warp a row: the row is
+ * looked through first, and what is zero costs 4 bytes an element. */
+#ifndef RD_UPDATE_KERNEL_H
+#define RD_UPDATE_KERNEL_H
+
+#include "optim_gpu.h"
+#include "../engine/cuda/kernel.h"
+
+/* What the optimizer is given for the gradient. */
+static __device__ inline float rd_prepared(float g, float w, float decay, float factor)
+{
+    return (decay != 0.0f ? g + decay * w : g) * factor;
+}
+
+template <class Rule>
+static __device__ inline void rd_update_one(const Rule &rule, const rd_gpu_arrays &s, int64_t i, float clip, float decay,
+                                            float factor)
+{
+    float slot[Rule::SLOTS + 1], w = s.w[i];
+    const float g = s.g[i] * s.scale * clip;
+    for (int k = 0; k < Rule::SLOTS; k++) slot[k] = s.slot[k][i];
+    rule(w, rd_prepared(g, w, decay, factor), slot);
+    s.g[i] = g;
+    s.w[i] = w;
+    for (int k = 0; k < Rule::SLOTS; k++) s.slot[k][i] = slot[k];
+}
+
+struct alignas(16) rd_four { /* moves as one vector */
+    float at[4];
+};
+
+/* Four neighbours, 16-byte aligned. */
+template <class Rule>
+static __device__ inline void rd_update_four(const Rule &rule, const rd_gpu_arrays &s, int64_t i, float clip, float decay,
+                                             float factor)
+{
+    rd_four w = *reinterpret_cast<const rd_four *>(s.w + i), g = *reinterpret_cast<const rd_four *>(s.g + i);
+    rd_four slots[Rule::SLOTS + 1];
+    for (int k = 0; k < Rule::SLOTS; k++) slots[k] = *reinterpret_cast<const rd_four *>(s.slot[k] + i);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        float slot[Rule::SLOTS + 1];
+        for (int k = 0; k < Rule::SLOTS; k++) slot[k] = slots[k].at[j];
+        g.at[j] = g.at[j] * s.scale * clip;
+        rule(w.at[j], rd_prepared(g.at[j], w.at[j], decay, factor), slot);
+        for (int k = 0; k < Rule::SLOTS; k++) slots[k].at[j] = slot[k];
+    }
+    *reinterpret_cast<rd_four *>(s.g + i) = g;
+    *reinterpret_cast<rd_four *>(s.w + i) = w;
+    for (int k = 0; k < Rule::SLOTS; k++) *reinterpret_cast<rd_four *>(s.slot[k] + i) = slots[k];
+}
+
+template <class Rule>
+static __device__ void rd_update_rows(const Rule &rule, const rd_gpu_arrays &s, const rd_gpu_block &b, float clip, float decay,
+                                      float factor)
+{
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    for (int r = threadIdx.x / 32; r < b.n / b.row; r += warps) {
+        const int64_t lo = b.lo + (int64_t)r * b.row;
+        bool any = false;
+        for (int i = lane; i < b.row; i += 32) {
+            const float g = s.g[lo + i] * s.scale * clip;
+            any = any || rd_prepared(g, decay != 0.0f ? s.w[lo + i] : 0.0f, decay, factor) != 0.0f;
+        }
+        if (__ballot_sync(0xffffffffu, any) == 0) continue;
+        for (int i = lane; i < b.row; i += 32) rd_update_one(rule, s, lo + i, clip, decay, factor);
+    }
+}
+
+template <class Rule> static __global__ void __launch_bounds__(RD_BLOCK) rd_update_all(Rule rule, rd_gpu_arrays s)
+{
+    if (!s.outcome->finite) return;
+    const float clip = s.outcome->clip;
+    for (int64_t at = blockIdx.x; at < s.n_blocks; at += gridDim.x) {
+        const rd_gpu_block b = s.block[at];
+        const rd_gpu_param p = s.param[b.param];
+        if (p.state) {
+            for (int64_t i = b.lo + threadIdx.x; i < b.lo + b.n; i += blockDim.x) {
+                s.g[i] = s.g[i] * s.scale;
+                s.w[i] = p.keep * s.w[i] + p.rest * s.g[i];
+            }
+            continue;
+        }
+        const float factor = s.factor ? s.factor[b.param] : 1.0f;
+        if (b.row > 0) {
+            rd_update_rows(rule, s, b, clip, p.decay, factor);
+            continue;
+        }
+        const int whole = b.n / 4 * 4;
+        for (int i = 4 * threadIdx.x; i < whole; i += 4 * blockDim.x)
+            rd_update_four(rule, s, b.lo + i, clip, p.decay, factor);
+        if (whole + (int)threadIdx.x < b.n) rd_update_one(rule, s, b.lo + whole + threadIdx.x, clip, p.decay, factor);
+    }
+}
+
+#define RD_CUDA_RULE(name)                                                                                        \
+    extern "C" rd_code rd_cuda_update_##name(rd_gpu *gpu, const rd_optim_sweep *s, rd_status *st)                  \
+    {                                                                                                             \
+        const unsigned grid = (unsigned)(s->on.n_blocks < (1 << 20) ? s->on.n_blocks : 1 << 20);                  \
+        return RD_LAUNCH(gpu, st, rd_update_all<name>, grid, RD_BLOCK, 0, name(s), s->on);                        \
+    }
+
+#endif

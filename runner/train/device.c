@@ -1,0 +1,184 @@
+/* device.c -- which device the ranks take, and what is different where it is a GPU: computing for a person's sentences stays on the
+ * processor, a card's memory has an end that a message has to explain, and the loss is scaled where gradients are float16. */
+#include "run_impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef RD_CUDA
+static const bool compiled = true;
+#else
+static const bool compiled = false;
+#endif
+
+static rd_device asked_for(const rd_run *r)
+{
+    rd_device d = RD_DEVICE_AUTO;
+    while (strcmp(rd_device_name(d), r->c.device) != 0 && d < RD_DEVICE_CUDA) d++;
+    return d;
+}
+
+#ifdef RD_CUDA
+/* What this rank finds. */
+static rd_code look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
+{
+    rd_gpu_info info;
+    memset(s, 0, sizeof *s);
+    (void)snprintf(s->host, sizeof s->host, "%s", r->world->host);
+    s->host_index = r->world->host_index;
+    s->local_rank = r->world->local_rank;
+    s->n_visible = rd_gpu_count(s->why);
+    s->index = rd_gpu_choose_index(s->local_rank, s->n_visible);
+    if (s->index < 0) return st->code;
+    RD_TRY(rd_gpu_query(s->index, &info, st));
+    memcpy(s->name, info.name, sizeof s->name);
+    memcpy(s->uuid, info.uuid, sizeof s->uuid);
+done:
+    return st->code;
+}
+
+/* Collective. What all ranks find, by rank; the caller frees it. */
+static rd_code look_together(rd_run *r, rd_gpu_seat **out, rd_status *st)
+{
+    rd_gpu_seat mine = {0};
+    *out = calloc((size_t)r->world->size, sizeof **out);
+    if (*out)
+        (void)look(r, &mine, st);
+    else
+        rd_fail(st, RD_EENV, "out of memory for the GPUs of %d ranks", r->world->size);
+    RD_TRY(run_agree(r, st));
+    r->gpu_index = mine.index;
+    RD_TRY(rd_comm_allgather(r->comm, &mine, *out, (int64_t)sizeof mine, st));
+done:
+    return st->code;
+}
+#else
+static rd_code look_together(rd_run *r, rd_gpu_seat **out, rd_status *st)
+{
+    (void)r;
+    *out = NULL;
+    return st->code;
+}
+#endif
+
+rd_code device_choose(rd_run *r, rd_status *st)
+{
+    const rd_device asked = asked_for(r);
+    rd_gpu_seat *seat = NULL;
+    r->device.device = RD_DEVICE_CPU;
+    if (r->mode == RD_MODE_INFER && r->model->decode) { /* nothing of it runs on a GPU */
+        if (asked == RD_DEVICE_CUDA) rd_info(r->log, "device cuda has no effect in infer mode: sentences are decoded by the processor");
+        return st->code;
+    }
+    if (compiled && asked != RD_DEVICE_CPU) RD_TRY(look_together(r, &seat, st));
+    (void)rd_gpu_choose(asked, r->c.allow_shared_gpu, compiled, seat, r->world->size, &r->device, st);
+    RD_TRY(run_agree(r, st));
+    if (r->device.say[0] && (r->world->size > 1 || r->device.device == RD_DEVICE_CPU))
+        rd_strbuf_printf(&r->notices, "device %s: %s\n", r->c.device, r->device.say);
+done:
+    free(seat);
+    return st->code;
+}
+
+rd_code device_open(rd_run *r, int threads, rd_status *st)
+{
+    const bool mixed = strcmp(r->c.dtype, "mixed") == 0;
+    RD_TRY(rd_backend_cpu_new(threads, mixed, &r->host_backend, st));
+    r->backend = r->host_backend;
+#ifdef RD_CUDA
+    if (r->device.device == RD_DEVICE_CUDA) {
+        rd_backend *b;
+        RD_TRY(rd_gpu_new(r->gpu_index, &(rd_gpu_options){.mixed = mixed, .tf32 = r->c.tf32}, &r->gpu, st));
+        RD_TRY(rd_backend_gpu_new(r->gpu, threads, &b, st));
+        r->backend = b;
+    }
+#endif
+done:
+    return st->code;
+}
+
+void device_close(rd_run *r)
+{
+    if (r->backend != r->host_backend) rd_backend_free(r->backend);
+    rd_backend_free(r->host_backend);
+#ifdef RD_CUDA
+    rd_gpu_free(r->gpu);
+#endif
+}
+
+rd_code device_tape(rd_run *r, rd_tape **out, rd_status *st)
+{
+    *out = r->tape;
+    if (r->backend == r->host_backend) return st->code;
+    if (!r->host_tape) (void)rd_tape_new(r->host_backend, r->params, &r->host_tape, st);
+    *out = r->host_tape;
+    return st->code;
+}
+
+rd_code device_check(const rd_run *r, rd_status *st)
+{
+    return run_gpu(r) ? rd_gpu_wait(run_gpu(r), st) : st->code;
+}
+
+/* ---- memory ---- */
+
+double device_peak_bytes(const rd_run *r)
+{
+    return run_gpu(r) ? (double)rd_gpu_peak(run_gpu(r)) : 0.0;
+}
+
+void device_note_fixed(rd_run *r)
+{
+    if (run_gpu(r)) r->fixed_bytes = rd_gpu_in_use(run_gpu(r));
+}
+
+rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_status *st)
+{
+    uint64_t asked, left;
+    char remedy[160];
+    if (!run_gpu(r) || st->code != RD_EENV || !rd_gpu_short(run_gpu(r), &asked, &left)) return st->code;
+    const uint64_t used = rd_gpu_in_use(run_gpu(r));
+    const int64_t fits = rd_gpu_batch_that_fits(batch, r->fixed_bytes, used, asked, left);
+    if (fits > 0)
+        (void)snprintf(remedy, sizeof remedy, "'%s' %" PRId64 " may fit", key, fits);
+    else
+        (void)snprintf(remedy, sizeof remedy, "not even one sample does: a smaller model, or a card with more memory");
+    rd_status_prefix(st, "'%s' %" PRId64 " is too much for the memory of the GPU (%.1f MiB of weights, gradients and optimizer, "
+                     "%.1f MiB of the step so far, %.1f MiB more wanted, %.1f MiB free); %s", key, batch,
+                     (double)r->fixed_bytes / 1048576.0, (double)(used - r->fixed_bytes) / 1048576.0, (double)asked / 1048576.0,
+                     (double)left / 1048576.0, remedy);
+    return st->code;
+}
+
+/* ---- loss scale ---- */
+
+enum { SCALE_FIRST = 1 << 15, SCALE_MOST = 1 << 24, GOOD_STEPS = 2000 };
+
+bool device_scales_loss(const rd_run *r)
+{
+    return run_gpu(r) && rd_gpu_uses_float16(run_gpu(r));
+}
+
+const char *device_product(const rd_run *r)
+{
+    if (strcmp(r->c.dtype, "mixed") != 0) return run_gpu(r) && r->c.tf32 ? "TF32" : "float32";
+    if (run_gpu(r)) return rd_gpu_uses_float16(run_gpu(r)) ? "float16" : "bfloat16";
+    return rd_backend_has_bf16(r->backend) ? "bfloat16" : "float32";
+}
+
+double device_first_scale(const rd_run *r)
+{
+    return device_scales_loss(r) && !r->oc.has_loss_scale ? SCALE_FIRST : r->oc.loss_scale;
+}
+
+void device_adapt_scale(rd_run *r, bool finite)
+{
+    run_progress *at = &r->at;
+    if (!device_scales_loss(r)) return;
+    at->good_steps = finite ? at->good_steps + 1 : 0;
+    if (!finite && at->loss_scale > 1.0) at->loss_scale *= 0.5;
+    if (at->good_steps < GOOD_STEPS) return;
+    at->good_steps = 0;
+    if (at->loss_scale < SCALE_MOST) at->loss_scale *= 2.0;
+}

@@ -1,0 +1,469 @@
+/* gpu_basics.c -- gpu.h itself: memory, products and convolutions against sums in double, sums over ranks, marks. Without a GPU
+ * all is skipped, but with RD_REQUIRE_GPU=1. */
+#include "rd/gpu.h"
+#include "rd/philox.h"
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static rd_gpu *gpu;
+
+static void must(const rd_status *st)
+{
+    if (st->code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
+}
+
+static int open_gpu(void **state)
+{
+    rd_status st = {0};
+    char why[256];
+    const char *required = getenv("RD_REQUIRE_GPU");
+    const rd_gpu_options o = {.mixed = *state != NULL};
+    if (rd_gpu_count(why) == 0) {
+        if (required && strcmp(required, "1") == 0) fail_msg("no GPU: %s", why);
+        skip();
+    }
+    rd_gpu_new(0, &o, &gpu, &st);
+    must(&st);
+    return 0;
+}
+
+static int close_gpu(void **state)
+{
+    (void)state;
+    if (gpu) assert_int_equal(rd_gpu_in_use(gpu), 0);
+    rd_gpu_free(gpu);
+    gpu = NULL;
+    return 0;
+}
+
+/* Numbers in [-1, 1) that bfloat16 and float16 hold. */
+static float *numbers(int64_t n, uint64_t seed)
+{
+    float *x = malloc((size_t)(n + 8) * sizeof *x);
+    rd_philox_uniform(rd_key_make(seed, RD_RNG_TEST, 0, 0), 0, n, x);
+    for (int64_t i = 0; i < n; i++) x[i] = rintf((2.0f * x[i] - 1.0f) * 64.0f) / 64.0f;
+    return x;
+}
+
+static float *on_device(const float *x, int64_t n)
+{
+    rd_status st = {0};
+    float *d;
+    rd_gpu_get(gpu, (size_t)n * sizeof *x, &d, &st);
+    rd_gpu_up(gpu, d, x, (size_t)n * sizeof *x, &st);
+    must(&st);
+    return d;
+}
+
+/* ---- devices ---- */
+static void test_device(void **state)
+{
+    rd_status st = {0};
+    rd_gpu_info info;
+    (void)state;
+    rd_gpu_query(0, &info, &st);
+    must(&st);
+    assert_true(info.name[0] && strncmp(info.uuid, "GPU-", 4) == 0 && info.major >= 5 && info.n_sm > 0);
+    assert_true(info.memory > 0 && info.memory >= info.free_memory);
+    assert_string_equal(rd_gpu_about(gpu)->uuid, info.uuid);
+    if (!strstr(rd_gpu_describe(gpu), info.name)) fail_msg("'%s' does not name '%s'", rd_gpu_describe(gpu), info.name);
+    assert_true(rd_gpu_libraries()[0]);
+    assert_int_equal(rd_gpu_query(100, &info, &st), RD_EENV);
+}
+
+/* ---- memory ---- */
+static void test_memory(void **state)
+{
+    static const int64_t sizes[] = {1, 3, 1000, 65537, (int64_t)5 << 20}; /* below and above what is copied at once */
+    rd_status st = {0};
+    (void)state;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const int64_t n = sizes[k];
+        float *x = numbers(n, k), *back = malloc((size_t)n * sizeof *back), *a = on_device(x, n), *b;
+        memcpy(back, x, (size_t)n * sizeof *x);
+        memset(x, 0, (size_t)n * sizeof *x); /* the host's memory is free again */
+        rd_gpu_get(gpu, (size_t)n * sizeof *b, &b, &st);
+        must(&st);
+        assert_int_equal((uintptr_t)a % 256, 0);
+        assert_int_equal((uintptr_t)b % 256, 0);
+        rd_gpu_copy(gpu, b, a, (size_t)n * sizeof *b, &st);
+        rd_gpu_zero(gpu, a, (size_t)n * sizeof *a, &st);
+        rd_gpu_down(gpu, x, b, (size_t)n * sizeof *x, &st);
+        must(&st);
+        assert_memory_equal(x, back, (size_t)n * sizeof *x);
+        rd_gpu_down(gpu, x, a, (size_t)n * sizeof *x, &st);
+        must(&st);
+        for (int64_t i = 0; i < n; i++) assert_true(x[i] == 0.0f);
+        assert_true(rd_gpu_in_use(gpu) >= 2 * (uint64_t)n * sizeof *x && rd_gpu_peak(gpu) >= rd_gpu_in_use(gpu));
+        rd_gpu_put(gpu, a);
+        rd_gpu_put(gpu, b);
+        free(x);
+        free(back);
+    }
+    rd_gpu_put(gpu, NULL);
+    rd_gpu_wait(gpu, &st);
+    must(&st);
+}
+
+/* More than there is: a message with numbers, and the GPU works on. */
+static void test_short(void **state)
+{
+    rd_status st = {0}, later = {0};
+    uint64_t asked, left;
+    void *p;
+    (void)state;
+    assert_false(rd_gpu_short(gpu, &asked, &left));
+    assert_int_equal(rd_gpu_get(gpu, (size_t)1 << 50, &p, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "memory"));
+    assert_true(rd_gpu_short(gpu, &asked, &left));
+    assert_true(asked == (uint64_t)1 << 50 && left > 0 && left <= rd_gpu_about(gpu)->memory);
+    float *x = on_device((const float[]){1.0f}, 1);
+    rd_gpu_wait(gpu, &later);
+    must(&later);
+    rd_gpu_put(gpu, x);
+}
+
+/* ---- products ---- */
+typedef struct product {
+    int64_t m, n, k, more; /* more: how much wider the leading dimensions are */
+    float alpha, beta;
+} product;
+static const product products[] = {
+    {1, 1, 1, 0, 1, 0},      {5, 7, 3, 0, 1, 1},     {64, 32, 16, 0, 1, 0},   {70, 24, 40, 3, 0.5f, 0},  {13, 8, 72, 8, 1, -1.5f},
+    {1, 300, 65, 0, 1, 1},   {257, 1, 33, 1, 1, 0},  {129, 131, 517, 5, 1, 1}, {3, 5, 0, 0, 1, 0.5f},    {3, 5, 0, 0, 1, 0},
+    {40, 40, 8, 0, 0, 0.5f}, {0, 5, 4, 0, 1, 0},     {5, 0, 4, 0, 1, 1},
+};
+
+static void test_products(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof products / sizeof *products; c++)
+        for (int t = 0; t < 4; t++) {
+            const product p = products[c];
+            const bool ta = t & 1, tb = t & 2;
+            enum { BATCH = 3 };
+            const int64_t lda = (ta ? p.m : p.k) + p.more, ldb = (tb ? p.k : p.n) + p.more, ldc = p.n + p.more + (p.n == 0),
+                          sa = lda * (ta ? p.k : p.m) + 4, sb = ldb * (tb ? p.n : p.k) + 4, sc = ldc * p.m + 4;
+            rd_status st = {0};
+            float *A = numbers(BATCH * sa, 1), *B = numbers(BATCH * sb, 2), *C = numbers(BATCH * sc, 3);
+            if (p.beta == 0.0f) /* C is not read */
+                for (int64_t i = 0; i < BATCH * sc; i++) C[i] = NAN;
+            float *a = on_device(A, BATCH * sa), *b = on_device(B, BATCH * sb), *d = on_device(C, BATCH * sc), *got = malloc((size_t)(BATCH * sc) * sizeof *got);
+            for (int batched = 0; batched < 2; batched++) {
+                rd_gpu_up(gpu, d, C, (size_t)(BATCH * sc) * sizeof *C, &st);
+                if (batched)
+                    rd_gpu_gemm_batched(gpu, ta, tb, p.m, p.n, p.k, p.alpha, a, lda, sa, b, ldb, sb, p.beta, d, ldc, sc, BATCH, &st);
+                else
+                    rd_gpu_gemm(gpu, ta, tb, p.m, p.n, p.k, p.alpha, a, lda, b, ldb, p.beta, d, ldc, &st);
+                rd_gpu_down(gpu, got, d, (size_t)(BATCH * sc) * sizeof *got, &st);
+                must(&st);
+                for (int64_t q = 0; q < BATCH; q++)
+                    for (int64_t i = 0; i < sc; i++) {
+                        const int64_t row = i / ldc, col = i % ldc;
+                        const bool within = row < p.m && col < p.n && (batched || q == 0);
+                        double want = (double)C[q * sc + i], size = 0.0;
+                        if (within) {
+                            double sum = 0.0;
+                            for (int64_t k = 0; k < p.k; k++) {
+                                const double x = (double)A[q * sa + (ta ? k * lda + row : row * lda + k)] *
+                                                 (double)B[q * sb + (tb ? col * ldb + k : k * ldb + col)];
+                                sum += x;
+                                size += fabs(x);
+                            }
+                            want = (double)p.alpha * sum + (p.beta == 0.0f ? 0.0 : (double)p.beta * want);
+                        }
+                        const double have = (double)got[q * sc + i];
+                        if (!(fabs(have - want) <= 1e-6 * (size + 1.0)) && !(!within && isnan(have) && isnan(want)))
+                            fail_msg("product %d%d of %d x %d x %d%s, element %d: %.9g, want %.9g", ta, tb, (int)p.m, (int)p.n,
+                                     (int)p.k, batched ? ", batched" : "", (int)i, have, want);
+                    }
+            }
+            rd_gpu_put(gpu, a);
+            rd_gpu_put(gpu, b);
+            rd_gpu_put(gpu, d);
+            free(A);
+            free(B);
+            free(C);
+            free(got);
+        }
+}
+
+/* Weights that are held: what products keep of them follows a change. */
+static void test_held(void **state)
+{
+    enum { N = 24 };
+    rd_status st = {0};
+    float *W = numbers(N * N, 1), *x = numbers(N, 2), y[N];
+    float *w = on_device(W, N * N), *in = on_device(x, N), *out = on_device(x, N);
+    (void)state;
+    rd_gpu_hold(gpu, w, N * N, &st);
+    for (int round = 0; round < 3; round++) {
+        for (int again = 0; again < 2; again++) {
+            rd_gpu_gemm(gpu, false, false, 1, N, N, 1.0f, in, N, w, N, 0.0f, out, N, &st);
+            rd_gpu_down(gpu, y, out, sizeof y, &st);
+            must(&st);
+            for (int j = 0; j < N; j++) {
+                double want = 0.0;
+                for (int k = 0; k < N; k++) want += (double)x[k] * (double)W[k * N + j];
+                if (!(fabs((double)y[j] - want) < 1e-5 * (1.0 + fabs(want)))) fail_msg("round %d: %g, want %g", round, (double)y[j], want);
+            }
+        }
+        for (int i = 0; i < N * N; i++) W[i] *= -0.5f;
+        rd_gpu_up(gpu, w, W, (size_t)(N * N) * sizeof *W, &st);
+        rd_gpu_weights_changed(gpu);
+    }
+    rd_gpu_put(gpu, w);
+    rd_gpu_put(gpu, in);
+    rd_gpu_put(gpu, out);
+    free(W);
+    free(x);
+}
+
+/* ---- convolutions ---- */
+typedef struct conv_case {
+    int64_t n, h, w, ci, co, kh, kw, stride, pad[4]; /* top, left, bottom, right */
+} conv_case;
+static const conv_case convs[] = {
+    {2, 9, 9, 1, 32, 3, 3, 1, {0}},           {2, 15, 13, 3, 16, 7, 7, 2, {3, 3, 3, 3}}, {1, 5, 7, 16, 64, 1, 1, 1, {0}},
+    {2, 8, 8, 16, 16, 3, 3, 2, {0, 0, 1, 1}}, {2, 6, 7, 16, 24, 5, 5, 1, {2, 1, 0, 3}},  {2, 5, 5, 17, 17, 3, 3, 1, {1, 1, 1, 1}},
+    {3, 6, 5, 3, 5, 3, 3, 1, {1, 0, 1, 2}},   {3, 1, 1, 16, 16, 3, 3, 1, {1, 1, 1, 1}},  {2, 6, 6, 8, 16, 1, 5, 1, {0, 2, 0, 2}},
+    {1, 23, 27, 3, 8, 11, 11, 4, {2, 2, 2, 2}}, {1, 25, 26, 3, 8, 11, 11, 4, {0}},
+};
+
+typedef struct conv_sums {
+    double *y, *dx, *dW;
+} conv_sums;
+
+static void naive_conv(const rd_gpu_conv *c, const float *x, const float *W, const float *dy, conv_sums *s)
+{
+    for (int64_t i = 0; i < c->n; i++)
+        for (int64_t p = 0; p < c->oh; p++)
+            for (int64_t q = 0; q < c->ow; q++)
+                for (int64_t a = 0; a < c->kh; a++)
+                    for (int64_t b = 0; b < c->kw; b++) {
+                        const int64_t u = p * c->stride + a - c->pad_top, v = q * c->stride + b - c->pad_left;
+                        if (u < 0 || v < 0 || u >= c->h || v >= c->w) continue;
+                        for (int64_t k = 0; k < c->ci; k++)
+                            for (int64_t o = 0; o < c->co; o++) {
+                                const int64_t ix = ((i * c->h + u) * c->w + v) * c->ci + k, iw = ((a * c->kw + b) * c->ci + k) * c->co + o,
+                                              iy = ((i * c->oh + p) * c->ow + q) * c->co + o;
+                                s->y[iy] += (double)x[ix] * (double)W[iw];
+                                s->dx[ix] += (double)dy[iy] * (double)W[iw];
+                                s->dW[iw] += (double)dy[iy] * (double)x[ix];
+                            }
+                    }
+}
+
+static void check_sums(const char *what, size_t c, int64_t n, const double *want, const float *before, const float *device)
+{
+    rd_status st = {0};
+    float *got = malloc((size_t)n * sizeof *got);
+    double most = 1.0;
+    rd_gpu_down(gpu, got, device, (size_t)n * sizeof *got, &st);
+    must(&st);
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(want[i]));
+    for (int64_t i = 0; i < n; i++) {
+        const double w = want[i] + (before ? (double)before[i] : 0.0);
+        if (!(fabs((double)got[i] - w) <= 1e-5 * most)) fail_msg("convolution %d, %s, element %d: %g, want %g", (int)c, what, (int)i, (double)got[i], w);
+    }
+    free(got);
+}
+
+static void test_convs(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof convs / sizeof *convs; c++) {
+        const conv_case *k = &convs[c];
+        rd_status st = {0};
+        rd_gpu_conv v = {k->n, k->h, k->w, k->ci, k->co, k->kh, k->kw, (k->h + k->pad[0] + k->pad[2] - k->kh) / k->stride + 1,
+                         (k->w + k->pad[1] + k->pad[3] - k->kw) / k->stride + 1, k->stride, k->pad[0], k->pad[1], k->pad[2], k->pad[3]};
+        const int64_t nx = v.n * v.h * v.w * v.ci, nw = v.kh * v.kw * v.ci * v.co, ny = v.n * v.oh * v.ow * v.co;
+        float *x = numbers(nx, 1), *W = numbers(nw, 2), *dy = numbers(ny, 3), *old = numbers(nx, 4), *bad = malloc((size_t)(nx + ny) * sizeof *bad);
+        for (int64_t i = 0; i < nx + ny; i++) bad[i] = NAN; /* what is written and not added to is not read */
+        conv_sums s = {calloc((size_t)ny, sizeof(double)), calloc((size_t)nx, sizeof(double)), calloc((size_t)nw, sizeof(double))};
+        float *d_x = on_device(x, nx), *d_W = on_device(W, nw), *d_dy = on_device(dy, ny), *y = on_device(bad, ny), *dx = on_device(bad, nx), *dW = on_device(W, nw);
+        naive_conv(&v, x, W, dy, &s);
+        rd_gpu_conv_forward(gpu, &v, d_x, d_W, y, &st);
+        rd_gpu_conv_data(gpu, &v, d_dy, d_W, dx, false, &st);
+        rd_gpu_conv_weights(gpu, &v, d_x, d_dy, dW, &st);
+        must(&st);
+        check_sums("result", c, ny, s.y, NULL, y);
+        check_sums("gradient of x", c, nx, s.dx, NULL, dx);
+        check_sums("gradient of W", c, nw, s.dW, W, dW);
+        rd_gpu_up(gpu, dx, old, (size_t)nx * sizeof *old, &st);
+        rd_gpu_conv_data(gpu, &v, d_dy, d_W, dx, true, &st);
+        must(&st);
+        check_sums("gradient of x, added", c, nx, s.dx, old, dx);
+        float *const device[] = {d_x, d_W, d_dy, y, dx, dW};
+        for (int i = 0; i < 6; i++) rd_gpu_put(gpu, device[i]);
+        void *const host[] = {x, W, dy, old, bad, s.y, s.dx, s.dW};
+        for (int i = 0; i < 8; i++) free(host[i]);
+    }
+}
+
+/* ---- sums over ranks ---- */
+static float at_rank(int64_t i, int rank) { return (float)((i * 7 + rank * 3) % 64 - 32) / 64.0f; } /* exact on every wire */
+
+/* Some sums behind each other, and once more after a join. */
+static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
+{
+    static const int64_t counts[] = {1, 1000, 70001, 0, 16};
+    enum { N = sizeof counts / sizeof *counts };
+    float *x[N], *h = malloc(70001 * sizeof *h);
+    double busy = -1.0;
+    for (int wire = RD_GPU_WIRE_F32; wire <= RD_GPU_WIRE_F16; wire++) {
+        for (int k = 0; k < N; k++) {
+            for (int64_t i = 0; i < counts[k]; i++) h[i] = at_rank(i + k, rank);
+            rd_gpu_get(gpu, (size_t)counts[k] * sizeof *h, &x[k], st);
+            rd_gpu_up(gpu, x[k], h, (size_t)counts[k] * sizeof *h, st);
+            rd_gpu_group_sum(q, x[k], counts[k], (rd_gpu_wire)wire, st);
+        }
+        rd_gpu_group_join(q, st);
+        if (wire) rd_gpu_group_wait(q, 60.0, st);
+        for (int k = 0; k < N; k++) {
+            rd_gpu_down(gpu, h, x[k], (size_t)counts[k] * sizeof *h, st);
+            for (int64_t i = 0; i < counts[k] && st->code == RD_OK; i++) {
+                float want = 0.0f;
+                for (int r = 0; r < size; r++) want += at_rank(i + k, r);
+                if (h[i] != want) rd_fail(st, RD_EBUG, "wire %d, sum %d, element %d: %g, want %g", wire, k, (int)i, (double)h[i], (double)want);
+            }
+            rd_gpu_put(gpu, x[k]);
+        }
+        rd_gpu_group_busy(q, &busy, st);
+        if (st->code == RD_OK && !(busy >= 0.0 && busy < 60.0)) rd_fail(st, RD_EBUG, "%g s for sums", busy);
+    }
+    free(h);
+}
+
+static void test_one_rank(void **state)
+{
+    rd_status st = {0};
+    unsigned char id[RD_GPU_ID_BYTES];
+    rd_gpu_group *q = NULL;
+    (void)state;
+    if (rd_gpu_group_id(gpu, id, &st) == RD_OK && rd_gpu_group_new(gpu, id, 0, 1, 60.0, &q, &st) == RD_OK) sum_as(q, 0, 1, &st);
+    rd_gpu_group_free(q);
+    must(&st);
+}
+
+/* ---- time ---- */
+static void test_marks(void **state)
+{
+    rd_status st = {0};
+    double seconds = -1.0;
+    float *x = numbers(1 << 16, 1), *a = on_device(x, 1 << 16);
+    (void)state;
+    rd_gpu_mark(gpu, 0, &st);
+    for (int k = 0; k < 4; k++) rd_gpu_gemm(gpu, false, false, 256, 256, 256, 1.0f, a, 256, a, 256, 0.0f, a, 256, &st);
+    rd_gpu_mark(gpu, 15, &st);
+    rd_gpu_between(gpu, 0, 15, &seconds, &st);
+    must(&st);
+    assert_true(seconds > 0.0 && seconds < 60.0);
+    rd_gpu_put(gpu, a);
+    free(x);
+}
+
+/* ---- several ranks, a process each: where they can share a machine without a GPU ---- */
+static bool emulated(void) { return strcmp(rd_gpu_libraries(), "emulated") == 0; }
+
+typedef struct shared {
+    unsigned char id[RD_GPU_ID_BYTES];
+    rd_status result[4];
+} shared;
+
+/* lost: this rank ends before its sums; late: it stays away for ever. */
+static void as_ranks(int size, int lost, int late, shared *s)
+{
+    rd_status st = {0};
+    pid_t child[4];
+    rd_gpu_group_id(gpu, s->id, &st);
+    must(&st);
+    for (int r = 0; r < size; r++) {
+        child[r] = fork();
+        if (child[r] != 0) continue;
+        rd_gpu_group *q;
+        rd_status *own = &s->result[r];
+        rd_gpu_group_new(gpu, s->id, r, size, 60.0, &q, own);
+        if (r == lost) _exit(0);
+        if (r == late) {
+            pause();
+            _exit(0);
+        }
+        if (late >= 0) {
+            float *x = on_device((const float[]){1.0f}, 1);
+            rd_gpu_group_sum(q, x, 1, RD_GPU_WIRE_F32, own);
+            rd_gpu_group_wait(q, 0.3, own);
+        } else {
+            sum_as(q, r, size, own);
+        }
+        rd_gpu_group_free(q);
+        _exit(0);
+    }
+    for (int r = 0; r < size; r++) {
+        assert_true(child[r] > 0);
+        if (r == late) continue;
+        assert_int_equal(waitpid(child[r], NULL, 0), child[r]);
+    }
+    if (late < 0) return;
+    kill(child[late], SIGKILL);
+    waitpid(child[late], NULL, 0);
+}
+
+static void test_ranks(void **state)
+{
+    (void)state;
+    if (!emulated()) skip();
+    shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(s != MAP_FAILED);
+    as_ranks(3, -1, -1, s);
+    for (int r = 0; r < 3; r++) must(&s->result[r]);
+    memset(s, 0, sizeof *s);
+    as_ranks(3, 1, -1, s);
+    assert_int_equal(s->result[0].code, RD_EPEER);
+    assert_int_equal(s->result[2].code, RD_EPEER);
+    memset(s, 0, sizeof *s);
+    as_ranks(2, -1, 1, s);
+    assert_int_equal(s->result[0].code, RD_ESTALL);
+    munmap(s, sizeof *s);
+}
+
+/* Nobody else comes. */
+static void test_alone(void **state)
+{
+    rd_status st = {0}, later = {0};
+    unsigned char id[RD_GPU_ID_BYTES];
+    rd_gpu_group *q;
+    (void)state;
+    if (!emulated()) skip();
+    rd_gpu_group_id(gpu, id, &st);
+    must(&st);
+    assert_int_equal(rd_gpu_group_new(gpu, id, 0, 2, 0.2, &q, &st), RD_ESTALL);
+    assert_null(q);
+    rd_gpu_wait(gpu, &later); /* does not stick */
+    must(&later);
+}
+
+int main(void)
+{
+    static int mixed;
+#define ON_GPU(name, test, as) {name, test, open_gpu, close_gpu, as}
+    const struct CMUnitTest t[] = {
+        ON_GPU("what a GPU says of itself", test_device, NULL), ON_GPU("memory", test_memory, NULL),
+        ON_GPU("memory is short", test_short, NULL),            ON_GPU("products", test_products, NULL),
+        ON_GPU("products, mixed", test_products, &mixed),       ON_GPU("held weights", test_held, NULL),
+        ON_GPU("held weights, mixed", test_held, &mixed),       ON_GPU("convolutions", test_convs, NULL),
+        ON_GPU("convolutions, mixed", test_convs, &mixed),      ON_GPU("sums of one rank", test_one_rank, NULL),
+        ON_GPU("marks", test_marks, NULL),                      ON_GPU("sums of several ranks", test_ranks, NULL),
+        ON_GPU("a rank that nobody joins", test_alone, NULL),
+    };
+    return cmocka_run_group_tests_name("gpu.h", t, NULL, NULL) != 0;
+}

@@ -1,0 +1,44 @@
+#!/bin/sh
+# on_gpu.sh -- the tests that are for either backend, on the GPU's: ops against references in double, golden values, optimizers. On
+# the emulator the ops once more with blocks and threads in other orders, and networks of images with CASES=all. Run by tests/run, which sets BUILD.
+# timeout: 600
+build=$PWD/${BUILD:-build/cuda}
+log=$(mktemp "${TMPDIR:-/tmp}/on_gpu.XXXXXX") || exit 2
+trap 'rm -f "$log"' EXIT
+passed=0 failed=0 skipped=0
+
+count() { # a word of cmocka's closing lines
+    sed -n "s/^\[ *$1 *\] \([0-9]*\) test(s).*/\1/p" "$log" | awk '{ n += $1 } END { print n + 0 }'
+}
+
+on_gpu() { # name, program and arguments
+    name=$1
+    shift
+    "$@" > "$log" 2>&1
+    rc=$? p=$(count PASSED) f=$(count FAILED) s=$(count SKIPPED)
+    if [ $rc -ne 0 ] || [ "$f" -gt 0 ]; then
+        [ "$f" -gt 0 ] || f=1
+        printf '%s on the GPU: status %d\n' "$name" $rc
+        grep -v -e '^\[ RUN ' -e '^\[ *OK ' "$log"
+    fi
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+
+on_gpu gpu_basics "$build/tests/gpu/gpu_basics"
+if [ $passed -eq 0 ] && [ $failed -eq 0 ]; then
+    echo "no GPU here"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+export RD_TEST_DEVICE=cuda
+images=tests/golden/images.c
+[ ! -e "$build/tests/support/emulated/blocks_emulated.cc.o" ] || [ "${CASES:-}" = all ] || images= # a minute there
+for t in tests/ops/*.c $images tests/golden/optim.c tests/golden/seq2seq.c tests/unit/optim_step.c; do
+    on_gpu "${t%.c}" "$build/${t%.c}"
+done
+if [ -e "$build/tests/support/emulated/blocks_emulated.cc.o" ]; then
+    for order in backwards random; do on_gpu "ops, $order" env RD_EMULATED_ORDER=$order "$build/tests/gpu/ops"; done
+    on_gpu "ops, float16" env RD_EMULATED_SM=75 "$build/tests/gpu/ops"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]

@@ -1,0 +1,91 @@
+#!/bin/sh
+# train.sh -- training on GPUs keeps what it promises on processors: the same losses, on one GPU, on several by NCCL or through the
+# hosts, from one device's checkpoint to the other's; and what it says where it cannot be. Run by tests/run, which sets BUILD, PROG and
+# MPIRUN, on a machine with a GPU or on the emulated build; a program without a GPU backend skips it.
+# timeout: 900
+. "$(dirname "$0")/../support/toy.sh"
+"$PROG" --version | grep -q '^backends: .*cuda' || { echo "skipped: $PROG has no GPU backend"; exit 77; }
+same=$PWD/${BUILD:-build/cuda}/tests/support/npz_same
+work=$(mktemp -d "${TMPDIR:-/tmp}/gpu_train.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+toy 410 11
+# Not emulated: a machine with one GPU has its ranks share it.
+emulated=$(RD_EMULATED_GPUS=0 "$PROG" --config_file=toy.json --logdir=none --max_steps=1 --set device=cuda 2>&1 | grep -c 'RD_EMULATED_GPUS is 0')
+t() { # np, folder, arguments: trains
+    n=$1 dir=$2
+    shift 2
+    ranks "$n" "$PROG" --config_file=toy.json --logdir="$dir" --summary_frequency=1 "$@"
+}
+cuda='--set device=cuda'
+two="$cuda --set batch_size=8"
+share="$two --set allow_shared_gpu=true"
+
+# shellcheck disable=SC2086 # these are several words
+{
+expect "the processor" 0 "" t 1 cpu --max_steps=20 --set device=cpu
+expect "a GPU" 0 "device: .*GPU" t 1 gpu --max_steps=20 $cuda
+for key in loss grad_norm accuracy; do
+    expect "$key of the GPU" 0 "" close_curves $key 1e-4 20 cpu gpu
+done
+expect "two ranks share a GPU" 0 "through the hosts' memory, after backward: ranks share a GPU" t 2 shared --max_steps=20 $share
+expect "their losses" 0 "" close_curves loss 1e-4 20 gpu shared
+expect "two ranks on one GPU are refused" 3 "two ranks on one GPU" t 2 refused --max_steps=2 $two
+expect "with a table" 3 "rank 1 .*GPU 0  *GPU-" t 2 refused --max_steps=2 $two
+expect "micro-batches, one rank" 0 "" t 1 any1 --max_steps=5 $cuda --set deterministic=any --set micro_batches=4
+expect "micro-batches, two ranks" 0 "deterministic any" t 2 any2 --max_steps=5 $share --set deterministic=any --set micro_batches=4
+expect "their losses" 0 "" close_curves loss 1e-12 5 any1 any2
+expect "their weights are the same bytes" 0 "" "$same" any1/model-5.npz any2/model-5.npz
+expect "iter_size" 0 "" t 1 iter --max_steps=4 $cuda --set iter_size=2
+expect "iter_size on the processor" 0 "" t 1 iter_cpu --max_steps=4 --set device=cpu --set iter_size=2
+expect "losses with iter_size" 0 "" close_curves loss 1e-4 4 iter iter_cpu
+
+# From one device to the other and back.
+expect "begin on the processor" 0 "" t 1 mix --max_steps=6 --set device=cpu
+expect "go on on the GPU" 0 "resuming from mix/model-6.npz" t 1 mix --max_steps=14 $cuda
+expect "end on the processor" 0 "resuming from mix/model-14.npz" t 1 mix --max_steps=20 --set device=cpu
+expect "losses across devices" 0 "" close_curves loss 1e-4 20 cpu mix
+
+# Killed in a step, started again: as if nothing had been.
+kill_and_go_on() {
+    RD_FAULT=kill:0:9:compute t 1 killed --max_steps=20 $cuda --checkpoint_frequency=1 > /dev/null 2>&1
+    [ ! -f killed/model-20.npz ] && t 1 killed --max_steps=20 $cuda
+}
+expect "killed in a step" 0 "done: step 20" kill_and_go_on
+expect "losses after the kill" 0 "" close_curves loss 1e-4 20 gpu killed
+expect "a gradient that is not finite is skipped" 0 "step 3 skipped" env RD_FAULT=nan:0:3:compute "$PROG" --config_file=toy.json \
+    --logdir=nan --max_steps=4 $cuda
+
+# Evaluation and inference of the same weights.
+expect "evaluation on the processor" 0 "BLEU" t 1 cpu --mode=eval --set device=cpu
+sed -n 's/,"eval_s".*//p' cpu/eval/metrics.jsonl > eval_cpu
+expect "evaluation on the GPU" 0 "BLEU" t 1 cpu --mode=eval $cuda
+figure() { sed -n '$s/.*"'"$2"'":\([^,}]*\).*/\1/p' "$1"; }
+expect "the same score" 0 "" [ "$(figure eval_cpu accuracy)" = "$(figure cpu/eval/metrics.jsonl accuracy)" ]
+t 1 cpu --mode=infer --set device=cpu > lines_cpu 2> /dev/null
+t 1 cpu --mode=infer $cuda > lines_gpu 2> words
+expect "the same translations" 0 "" cmp lines_cpu lines_gpu
+expect "and who makes them is said" 0 "decoded by the processor" cat words
+expect "train_eval" 0 "evaluation at step 4" t 1 te --mode=train_eval --max_steps=5 $cuda --set eval_frequency=4
+
+if [ "$emulated" -gt 0 ]; then
+    RD_EMULATED_GPUS=2
+    export RD_EMULATED_GPUS
+    expect "two GPUs" 0 "summed by NCCL, as float32" t 2 nccl --max_steps=20 $two
+    expect "losses of two GPUs" 0 "" close_curves loss 1e-4 20 gpu nccl
+    expect "many buckets, narrow" 0 "as bfloat16 in 3 buckets" t 2 narrow --max_steps=8 $two --set bucket_mb=0.01 --set allreduce_dtype=bfloat16
+    expect "losses of narrow sums" 0 "" close_curves loss 1e-3 8 gpu narrow
+    expect "without NCCL" 0 "RD_COMM_NCCL=0" env RD_COMM_NCCL=0 sh -c "$MPIRUN -np 2 '$PROG' --config_file=toy.json --logdir=hosts \
+        --summary_frequency=1 --max_steps=8 $two"
+    expect "losses without NCCL" 0 "" close_curves loss 1e-4 8 gpu hosts
+    RD_EMULATED_GPUS=0
+    expect "no GPU" 3 '"device" is "cuda", and there is no GPU' t 1 none --max_steps=2 $cuda
+    expect "no GPU, auto" 0 "device auto: the CPU, for no GPU can be used" t 1 none --max_steps=2
+    RD_EMULATED_GPUS=1
+    expect "float16 scales the loss" 0 "scaled by" env RD_EMULATED_SM=75 "$PROG" --config_file=toy.json --logdir=half --max_steps=3 \
+        $cuda --set dtype=mixed --set loss_scale=1e9
+    expect "memory too small" 3 "'batch_size' 16 is too much for the memory of the GPU" env RD_EMULATED_MEMORY=100000000 "$PROG" \
+        --config_file=toy.json --logdir=small --max_steps=3 $cuda
+fi
+}
+summary

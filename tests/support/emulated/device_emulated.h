@@ -1,0 +1,33 @@
+/* device_emulated.h -- what the files of the emulated GPU share. */
+#ifndef RD_DEVICE_EMULATED_H
+#define RD_DEVICE_EMULATED_H
+
+#include "rd/gpu.h"
+#include <stddef.h>
+
+extern "C" {
+/* Host code cannot touch device memory but between these two; they nest. */
+void rd_emulated_open(void);
+void rd_emulated_close(void);
+/* bytes at p lie in one piece that rd_gpu_get gave. */
+bool rd_emulated_is_device(const void *p, size_t bytes);
+/* The failure that sticks; else this call's, which then sticks. */
+rd_code rd_emulated_stuck(rd_gpu *g, rd_status *st);
+rd_code rd_emulated_stick(rd_gpu *g, rd_status *st);
+/* False: of the n numbers at p some are held weights (rd_gpu_hold) that changed without rd_gpu_weights_changed. */
+bool rd_emulated_current(rd_gpu *g, const float *p, int64_t n);
+bool rd_emulated_mixed(const rd_gpu *g);
+/* x rounded to the 16-bit type of mixed products. */
+float rd_emulated_round(const rd_gpu *g, float x);
+float rd_emulated_bfloat16(float x); /* nearest, ties to even */
+float rd_emulated_float16(float x);  /* the same; above 65504 infinite */
+void rd_emulated_watch_faults(void); /* from now on: a line on stderr that says who touched what */
+}
+
+/* For a function of the device: open while it is on the stack. */
+struct rd_emulated_access {
+    rd_emulated_access() { rd_emulated_open(); }
+    ~rd_emulated_access() { rd_emulated_close(); }
+};
+
+#endif

@@ -1,0 +1,396 @@
+/* gpu_emulated.cc -- devices and memory of gpu.h for tests on a machine without a GPU. All work is done at once, in the caller's
+ * thread. Device memory is one range of addresses that host code cannot touch.
+ *
+ * RD_EMULATED_GPUS=n: so many GPUs, 1 if not said. RD_EMULATED_MEMORY=bytes: of each, 8 GiB. RD_EMULATED_SM=75: its compute
+ * capability, 90; below 80 it has float16 and no bfloat16. */
+#include "device_emulated.h"
+#include <new>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+namespace {
+
+enum { MARKS = 16, ALIGN = 256 };
+const size_t FILLED = (size_t)1 << 20;
+const uint64_t GIB = (uint64_t)1 << 30;
+
+/* Pieces of the range in order of address, free ones joined. */
+struct piece {
+    piece *next;
+    char *at;
+    size_t bytes;
+    rd_gpu *owner; /* nullptr: free */
+};
+
+char *range;
+size_t range_bytes, range_used; /* the first so many bytes have been given away at some time */
+piece *pieces;
+int open_depth;
+
+void out_of_order(const char *what)
+{
+    fprintf(stderr, "emulated GPU: %s\n", what);
+    abort();
+}
+
+uint64_t number_of_environment(const char *name, uint64_t otherwise)
+{
+    const char *e = getenv(name);
+    return e && *e ? strtoull(e, nullptr, 10) : otherwise;
+}
+
+bool make_range()
+{
+    if (range) return true;
+    const size_t bytes = number_of_environment("RD_EMULATED_GPUS", 1) * number_of_environment("RD_EMULATED_MEMORY", 8 * GIB) * 2 + 16 * GIB;
+    void *p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    piece *all = new (std::nothrow) piece{nullptr, nullptr, 0, nullptr};
+    if (p == MAP_FAILED || !all) return false;
+    (void)madvise(p, bytes, MADV_HUGEPAGE); /* fewer pages to open and close */
+    range = (char *)p;
+    range_bytes = bytes;
+    all->at = range;
+    all->bytes = bytes;
+    pieces = all;
+    return true;
+}
+
+void protect(int how)
+{
+    if (range_used && mprotect(range, range_used, how) != 0) out_of_order("the kernel refuses to protect device memory");
+}
+
+} // namespace
+
+/* Parameters as they were when a product first wanted them after a change: a GPU keeps converted copies, so a change that nobody
+ * told of would go unseen there. */
+struct held {
+    held *next;
+    const float *p;
+    int64_t n;
+    float *copy;
+    bool fresh;
+};
+
+struct rd_gpu {
+    rd_gpu_info info;
+    rd_gpu_options options;
+    uint64_t in_use, peak;
+    uint64_t asked, left; /* when memory was short */
+    bool was_short;
+    double mark[MARKS];
+    char text[256];
+    held *held_first;
+    rd_status failure; /* sticks */
+};
+
+static void release_held(rd_gpu *g, const char *from, size_t bytes) /* those that begin there */
+{
+    for (held **at = &g->held_first; *at;) {
+        held *h = *at;
+        if ((const char *)h->p < from || (const char *)h->p >= from + bytes) {
+            at = &h->next;
+            continue;
+        }
+        *at = h->next;
+        free(h->copy);
+        free(h);
+    }
+}
+
+extern "C" {
+
+void rd_emulated_open(void)
+{
+    if (open_depth++ == 0) protect(PROT_READ | PROT_WRITE);
+}
+
+void rd_emulated_close(void)
+{
+    if (--open_depth == 0) protect(PROT_NONE);
+}
+
+bool rd_emulated_is_device(const void *p, size_t bytes)
+{
+    const char *at = (const char *)p;
+    if (!range || at < range || at >= range + range_bytes) return false;
+    if (bytes == 0) return true;
+    for (const piece *q = pieces; q; q = q->next)
+        if (q->owner && at >= q->at && at + bytes <= q->at + q->bytes) return true;
+    return false;
+}
+
+rd_code rd_emulated_stuck(rd_gpu *g, rd_status *st)
+{
+    if (g->failure.code != RD_OK && st->code == RD_OK) *st = g->failure;
+    return g->failure.code != RD_OK ? st->code : RD_OK;
+}
+
+rd_code rd_emulated_stick(rd_gpu *g, rd_status *st)
+{
+    if (g->failure.code == RD_OK) g->failure = *st;
+    return st->code;
+}
+
+bool rd_emulated_mixed(const rd_gpu *g) { return g->options.mixed; }
+
+float rd_emulated_round(const rd_gpu *g, float x)
+{
+    return rd_gpu_uses_float16(g) ? rd_emulated_float16(x) : rd_emulated_bfloat16(x);
+}
+
+float rd_emulated_bfloat16(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    if ((u & 0x7fffffffu) > 0x7f800000u)
+        u = (u | 0x400000u) & 0xffff0000u; /* NaN stays NaN */
+    else
+        u = (u + 0x7fffu + (u >> 16 & 1)) & 0xffff0000u;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+float rd_emulated_float16(float x)
+{
+    const float size = __builtin_fabsf(x);
+    if (!(size < __builtin_inff())) return x;
+    if (size >= 65520.0f) return __builtin_copysignf(__builtin_inff(), x);
+    /* Adding a number whose last bit is the last bit of float16 here rounds to it. */
+    int e;
+    __builtin_frexpf(size, &e);
+    const float big = __builtin_ldexpf(1.5f, (e < -13 ? -13 : e) + 12);
+    volatile float sum = size + big;
+    return __builtin_copysignf(sum - big, x);
+}
+
+/* ---- devices ---- */
+int rd_gpu_count(char why[256])
+{
+    const int n = (int)number_of_environment("RD_EMULATED_GPUS", 1);
+    snprintf(why, 256, "%s", n ? "" : "RD_EMULATED_GPUS is 0");
+    return n;
+}
+
+rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
+{
+    char why[256];
+    const int n = rd_gpu_count(why), sm = (int)number_of_environment("RD_EMULATED_SM", 90);
+    if (index < 0 || index >= n) return rd_fail(st, RD_EENV, "there is no GPU %d; this process sees %d", index, n);
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "emulated GPU");
+    snprintf(out->uuid, sizeof out->uuid, "GPU-00000000-0000-0000-0000-%012d", index);
+    out->major = sm / 10;
+    out->minor = sm % 10;
+    out->n_sm = 4;
+    out->memory = out->free_memory = number_of_environment("RD_EMULATED_MEMORY", 8 * GIB);
+    return RD_OK;
+}
+
+const char *rd_gpu_libraries(void) { return "emulated"; }
+
+rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *st)
+{
+    *out = nullptr;
+    rd_gpu *g = (rd_gpu *)calloc(1, sizeof *g);
+    if (!g || !make_range()) {
+        free(g);
+        return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
+    }
+    if (rd_gpu_query(index, &g->info, st) != RD_OK) {
+        free(g);
+        return st->code;
+    }
+    rd_emulated_watch_faults();
+    g->options = *o;
+    snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s", g->info.name, index, g->info.major, g->info.minor,
+             (double)g->info.memory / (double)GIB, rd_gpu_libraries(),
+             !o->mixed                ? "float32"
+             : rd_gpu_uses_float16(g) ? "mixed (float16)"
+                                      : "mixed (bfloat16)");
+    *out = g;
+    return RD_OK;
+}
+
+void rd_gpu_free(rd_gpu *g)
+{
+    if (g && g->in_use) fprintf(stderr, "emulated GPU: %llu bytes of device memory were not given back\n", (unsigned long long)g->in_use);
+    if (g) release_held(g, range, range_bytes);
+    free(g);
+}
+
+const rd_gpu_info *rd_gpu_about(const rd_gpu *g) { return &g->info; }
+const char *rd_gpu_describe(const rd_gpu *g) { return g->text; }
+bool rd_gpu_uses_float16(const rd_gpu *g) { return g->options.mixed && g->info.major < 8; }
+
+/* ---- memory ---- */
+rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+{
+    void *none = nullptr;
+    memcpy(out, &none, sizeof none);
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    const size_t need = (bytes + ALIGN) / ALIGN * ALIGN; /* at least one */
+    if (bytes > g->info.memory || g->in_use + need > g->info.memory) {
+        g->was_short = true;
+        g->asked = bytes;
+        g->left = g->info.memory - g->in_use;
+        return rd_fail(st, RD_EENV,
+                       "out of GPU memory: %.1f MiB asked for, %.1f MiB in use, %.1f of %.1f MiB free; a smaller batch_size needs less",
+                       (double)bytes / 1048576, (double)g->in_use / 1048576, (double)(g->info.memory - g->in_use) / 1048576,
+                       (double)g->info.memory / 1048576);
+    }
+    piece *p = pieces;
+    while (p && (p->owner || p->bytes < need)) p = p->next;
+    piece *rest = p ? new (std::nothrow) piece{p->next, p->at + need, p->bytes - need, nullptr} : nullptr;
+    if (!rest) return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
+    p->next = rest;
+    p->bytes = need;
+    p->owner = g;
+    g->in_use += need;
+    if (g->in_use > g->peak) g->peak = g->in_use;
+    const size_t used = (size_t)(rest->at - range);
+    if (used > range_used) range_used = (used + 4095) / 4096 * 4096;
+    rd_emulated_access access;
+    memset(p->at, 0xff, need < FILLED ? need : FILLED); /* undefined: not a number */
+    memcpy(out, &p->at, sizeof p->at);
+    return RD_OK;
+}
+
+void rd_gpu_put(rd_gpu *g, void *at)
+{
+    if (!at) return;
+    piece *before = nullptr, *p = pieces;
+    for (; p && p->at != (char *)at; p = p->next) before = p;
+    if (!p || p->owner != g) out_of_order("what is given back was not given by this GPU");
+    release_held(g, p->at, p->bytes);
+    p->owner = nullptr;
+    g->in_use -= p->bytes;
+    for (piece *q = before && !before->owner ? before : p; q->next && !q->next->owner;) {
+        piece *next = q->next;
+        q->bytes += next->bytes;
+        q->next = next->next;
+        delete next;
+    }
+}
+
+static rd_code outside(rd_gpu *g, const char *call, const void *p, size_t bytes, rd_status *st)
+{
+    rd_fail(st, RD_EBUG, "%s: %zu bytes at %p are no memory of the device", call, bytes, p);
+    return rd_emulated_stick(g, st);
+}
+
+rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
+    if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
+    if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the source is memory of the device", __func__);
+    rd_emulated_access access;
+    memcpy(device, host, bytes);
+    return RD_OK;
+}
+
+rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
+    if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
+    if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the target is memory of the device", __func__);
+    rd_emulated_access access;
+    memcpy(host, device, bytes);
+    return RD_OK;
+}
+
+rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
+    if (!rd_emulated_is_device(to, bytes)) return outside(g, __func__, to, bytes, st);
+    if (!rd_emulated_is_device(from, bytes)) return outside(g, __func__, from, bytes, st);
+    rd_emulated_access access;
+    memmove(to, from, bytes);
+    return RD_OK;
+}
+
+rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
+    if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
+    rd_emulated_access access;
+    memset(device, 0, bytes);
+    return RD_OK;
+}
+
+rd_code rd_gpu_wait(rd_gpu *g, rd_status *st) { return rd_emulated_stuck(g, st); }
+uint64_t rd_gpu_in_use(const rd_gpu *g) { return g->in_use; }
+uint64_t rd_gpu_peak(const rd_gpu *g) { return g->peak; }
+
+rd_code rd_gpu_host_get(rd_gpu *, size_t bytes, void *out, rd_status *st)
+{
+    void *p = aligned_alloc(ALIGN, (bytes + ALIGN) / ALIGN * ALIGN);
+    memcpy(out, &p, sizeof p);
+    return p ? RD_OK : rd_fail(st, RD_EENV, "out of memory: %zu bytes", bytes);
+}
+
+void rd_gpu_host_put(rd_gpu *, void *p) { free(p); }
+
+bool rd_gpu_short(const rd_gpu *g, uint64_t *asked, uint64_t *left)
+{
+    *asked = g->asked;
+    *left = g->left;
+    return g->was_short;
+}
+
+rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK || n == 0) return st->code;
+    if (!rd_emulated_is_device(p, (size_t)n * sizeof *p)) return outside(g, __func__, p, (size_t)n * sizeof *p, st);
+    held *h = (held *)calloc(1, sizeof *h);
+    if (h) *h = {g->held_first, p, n, (float *)malloc((size_t)n * sizeof *p), false};
+    if (!h || !h->copy) {
+        free(h);
+        return rd_fail(st, RD_EENV, "out of memory for copies of the weights");
+    }
+    g->held_first = h;
+    return RD_OK;
+}
+
+void rd_gpu_weights_changed(rd_gpu *g)
+{
+    for (held *h = g->held_first; h; h = h->next) h->fresh = false;
+}
+
+bool rd_emulated_current(rd_gpu *g, const float *p, int64_t n)
+{
+    for (held *h = g->held_first; h; h = h->next) {
+        if (p < h->p || p >= h->p + h->n) continue;
+        if (!h->fresh) memcpy(h->copy, h->p, (size_t)h->n * sizeof *p);
+        h->fresh = true;
+        if (n > h->p + h->n - p) n = h->p + h->n - p;
+        if (memcmp(h->copy + (p - h->p), p, (size_t)n * sizeof *p) != 0) return false;
+    }
+    return true;
+}
+
+/* ---- time ---- */
+rd_code rd_gpu_mark(rd_gpu *g, int mark, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    if (mark < 0 || mark >= MARKS) return rd_fail(st, RD_EBUG, "there is no mark %d", mark);
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    g->mark[mark] = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return RD_OK;
+}
+
+rd_code rd_gpu_between(rd_gpu *g, int from, int to, double *seconds, rd_status *st)
+{
+    *seconds = 0.0;
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    if (from < 0 || from >= MARKS || to < 0 || to >= MARKS || g->mark[from] == 0.0 || g->mark[to] == 0.0)
+        return rd_fail(st, RD_EBUG, "marks %d and %d were not set", from, to);
+    *seconds = g->mark[to] - g->mark[from];
+    return RD_OK;
+}
+
+} // extern "C"

@@ -1,0 +1,257 @@
+/* group_emulated.cc -- sums over ranks, through memory that their processes share. Added in the order of ranks; with a wire of 16
+ * bits each number and each partial sum is rounded, as on the way round a ring. A sum is begun by rd_gpu_group_sum, which copies
+ * its numbers, and done in rd_gpu_group_join or _wait. */
+#include "device_emulated.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace {
+
+enum { MOST_RANKS = 64 };
+const int64_t PIECE = 16 << 10; /* floats of a rank at a time */
+
+struct board { /* shared; zeros at first */
+    int joined[MOST_RANKS]; /* process id */
+    uint64_t phase[MOST_RANKS]; /* how many times a rank has said that it got so far */
+    int left[MOST_RANKS]; /* it will do no more */
+    float slot[][PIECE];
+};
+
+struct sum {
+    sum *next;
+    float *x, *copy;
+    int64_t n;
+    rd_gpu_wire wire;
+};
+
+double now()
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void doze()
+{
+    const struct timespec t = {0, 100000};
+    nanosleep(&t, nullptr);
+}
+
+float on_wire(rd_gpu_wire wire, float x)
+{
+    return wire == RD_GPU_WIRE_BF16 ? rd_emulated_bfloat16(x) : wire == RD_GPU_WIRE_F16 ? rd_emulated_float16(x) : x;
+}
+
+} // namespace
+
+struct rd_gpu_group {
+    rd_gpu *g;
+    int rank, size;
+    double timeout;
+    board *b;
+    size_t bytes;
+    uint64_t phase;
+    sum *first, *last;
+    double began, busy; /* of the sums since the last join; of those before it */
+    rd_status failure; /* sticks */
+};
+
+namespace {
+
+/* The process of rank r has ended, whether its parent has asked how or not. */
+bool gone(const rd_gpu_group *q, int r)
+{
+    char path[64], text[512];
+    const int pid = __atomic_load_n(&q->b->joined[r], __ATOMIC_ACQUIRE);
+    if (kill(pid, 0) != 0) return errno == ESRCH;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0) return false;
+    text[n] = '\0';
+    const char *after = strrchr(text, ')'); /* of the name */
+    return after && strncmp(after, ") Z", 3) == 0;
+}
+
+/* Waits until all have got as far as this rank. until: a time of now(). */
+rd_code meet(rd_gpu_group *q, double until, double waited, rd_status *st)
+{
+    __atomic_store_n(&q->b->phase[q->rank], ++q->phase, __ATOMIC_RELEASE);
+    for (int r = 0; r < q->size; r++)
+        for (int tries = 0; __atomic_load_n(&q->b->phase[r], __ATOMIC_ACQUIRE) < q->phase; tries++) {
+            const bool lost = tries % 64 == 63 && (__atomic_load_n(&q->b->left[r], __ATOMIC_ACQUIRE) || gone(q, r));
+            if (lost && __atomic_load_n(&q->b->phase[r], __ATOMIC_ACQUIRE) < q->phase)
+                return rd_fail(st, RD_EPEER, "rank %d was lost while gradients were summed", r);
+            if (now() > until) return rd_fail(st, RD_ESTALL, "rank %d did not sum its gradients within %.1f s", r, waited);
+            if (tries < 32)
+                sched_yield();
+            else
+                doze();
+        }
+    return RD_OK;
+}
+
+rd_code add_up(rd_gpu_group *q, sum *s, double until, double waited, rd_status *st)
+{
+    rd_emulated_access access;
+    if (s->n && memcmp(s->x, s->copy, (size_t)s->n * sizeof *s->x) != 0)
+        return rd_fail(st, RD_EBUG, "numbers changed while their sum was on its way");
+    for (int64_t at = 0; at < s->n; at += PIECE) {
+        const int64_t n = s->n - at < PIECE ? s->n - at : PIECE;
+        memcpy(q->b->slot[q->rank], s->x + at, (size_t)n * sizeof *s->x);
+        if (meet(q, until, waited, st) != RD_OK) return st->code;
+        for (int64_t i = 0; i < n; i++) {
+            float total = on_wire(s->wire, q->b->slot[0][i]);
+            for (int r = 1; r < q->size; r++) total = on_wire(s->wire, total + on_wire(s->wire, q->b->slot[r][i]));
+            s->x[at + i] = total;
+        }
+        if (meet(q, until, waited, st) != RD_OK) return st->code;
+    }
+    return RD_OK;
+}
+
+void drop_first(rd_gpu_group *q)
+{
+    sum *s = q->first;
+    q->first = s->next;
+    if (!q->first) q->last = nullptr;
+    free(s->copy);
+    free(s);
+}
+
+rd_code add_up_all(rd_gpu_group *q, double timeout, rd_status *st)
+{
+    if (rd_emulated_stuck(q->g, st) != RD_OK) return st->code;
+    if (q->failure.code != RD_OK) {
+        if (st->code == RD_OK) *st = q->failure;
+        return st->code;
+    }
+    const double until = timeout > 0.0 ? now() + timeout : 1e300;
+    while (q->first) {
+        if (add_up(q, q->first, until, timeout, st) != RD_OK) {
+            q->failure = *st;
+            return st->code;
+        }
+        drop_first(q);
+    }
+    return RD_OK;
+}
+
+} // namespace
+
+extern "C" {
+
+rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status *st)
+{
+    unsigned char dice[16];
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    if (getrandom(dice, sizeof dice, 0) != sizeof dice) return rd_fail(st, RD_EENV, "no random numbers: %s", strerror(errno));
+    memset(id, 0, RD_GPU_ID_BYTES);
+    strcpy((char *)id, "/rd_emulated_");
+    for (size_t i = 0; i < sizeof dice; i++) snprintf((char *)id + 13 + 2 * i, 3, "%02x", dice[i]);
+    return RD_OK;
+}
+
+rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int rank, int size, double timeout_s,
+                         rd_gpu_group **out, rd_status *st)
+{
+    *out = nullptr;
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size) return rd_fail(st, RD_EBUG, "rank %d of %d", rank, size);
+    rd_gpu_group *q = (rd_gpu_group *)calloc(1, sizeof *q);
+    if (!q) return rd_fail(st, RD_EENV, "out of memory for a group");
+    const char *name = (const char *)id;
+    const size_t bytes = sizeof(board) + (size_t)size * sizeof(float[PIECE]);
+    const int fd = shm_open(name, O_RDWR | O_CREAT, 0600);
+    void *p = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (fd >= 0) close(fd);
+    if (p == MAP_FAILED) {
+        rd_fail(st, RD_EENV, "no shared memory for sums over ranks: %s", strerror(errno));
+        free(q);
+        return st->code;
+    }
+    q->g = g;
+    q->rank = rank;
+    q->size = size;
+    q->timeout = timeout_s;
+    q->b = (board *)p;
+    q->bytes = bytes;
+    __atomic_store_n(&q->b->joined[rank], (int)getpid(), __ATOMIC_RELEASE);
+    const double until = timeout_s > 0.0 ? now() + timeout_s : 1e300;
+    for (int r = 0; r < size && st->code == RD_OK; r++)
+        while (!__atomic_load_n(&q->b->joined[r], __ATOMIC_ACQUIRE) && st->code == RD_OK) {
+            if (now() > until) rd_fail(st, RD_ESTALL, "rank %d did not join the sums of gradients within %.1f s", r, timeout_s);
+            doze();
+        }
+    /* Once all have joined nobody opens it any more; after a timeout nobody should. */
+    (void)shm_unlink(name);
+    if (st->code != RD_OK) {
+        munmap(p, bytes);
+        free(q);
+        return st->code;
+    }
+    *out = q;
+    return RD_OK;
+}
+
+void rd_gpu_group_free(rd_gpu_group *q)
+{
+    if (!q) return;
+    __atomic_store_n(&q->b->left[q->rank], 1, __ATOMIC_RELEASE);
+    while (q->first) drop_first(q);
+    munmap(q->b, q->bytes);
+    free(q);
+}
+
+rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
+{
+    if (rd_emulated_stuck(q->g, st) != RD_OK) return st->code;
+    if (n && !rd_emulated_is_device(x, (size_t)n * sizeof *x))
+        return rd_fail(st, RD_EBUG, "%lld numbers to sum at %p are no memory of the device", (long long)n, (void *)x);
+    sum *s = (sum *)calloc(1, sizeof *s);
+    float *copy = (float *)malloc((size_t)(n + 1) * sizeof *copy);
+    if (!s || !copy) {
+        free(s);
+        free(copy);
+        return rd_fail(st, RD_EENV, "out of memory for a sum over ranks");
+    }
+    if (q->began == 0.0) q->began = now();
+    rd_emulated_access access;
+    if (n) memcpy(copy, x, (size_t)n * sizeof *copy);
+    *s = {nullptr, x, copy, n, wire};
+    if (q->last)
+        q->last->next = s;
+    else
+        q->first = s;
+    q->last = s;
+    return RD_OK;
+}
+
+rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st)
+{
+    if (add_up_all(q, q->timeout, st) != RD_OK) return st->code;
+    q->busy = q->began > 0.0 ? now() - q->began : 0.0;
+    q->began = 0.0;
+    return RD_OK;
+}
+
+rd_code rd_gpu_group_busy(rd_gpu_group *q, double *seconds, rd_status *st)
+{
+    *seconds = q->busy;
+    return rd_emulated_stuck(q->g, st);
+}
+
+rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st) { return add_up_all(q, timeout_s, st); }
+
+} // extern "C"

@@ -1,0 +1,59 @@
+/* test_device.h -- tests of parameters and what works on them, on the GPU that RD_TEST_DEVICE=cuda asks for, else on the host. */
+#ifndef RD_TEST_DEVICE_H
+#define RD_TEST_DEVICE_H
+
+#include "rd/params.h"
+#include <stdlib.h>
+#include <string.h>
+
+static inline bool test_on_gpu(void)
+{
+    const char *device = getenv("RD_TEST_DEVICE");
+    return device && strcmp(device, "cuda") == 0;
+}
+
+#ifdef RD_CUDA
+static rd_gpu *test_gpu;
+
+static inline void test_gpu_free(void)
+{
+    rd_gpu_free(test_gpu);
+}
+
+/* Sealed parameters also live on the GPU from now on. */
+static inline rd_code test_use_device(rd_params *p, rd_status *st)
+{
+    if (!test_on_gpu()) return RD_OK;
+    if (!test_gpu) {
+        RD_TRY(rd_gpu_new(0, &(rd_gpu_options){0}, &test_gpu, st));
+        (void)atexit(test_gpu_free);
+    }
+    RD_TRY(rd_params_use_gpu(p, test_gpu, st));
+done:
+    return st->code;
+}
+#else
+static inline rd_code test_use_device(rd_params *p, rd_status *st)
+{
+    (void)p;
+    return test_on_gpu() ? rd_fail(st, RD_EENV, "RD_TEST_DEVICE=cuda, and this build has no GPU backend") : RD_OK;
+}
+#endif
+
+/* The test has written values, gradients or slots. */
+static inline void test_written(rd_params *p)
+{
+    rd_params_touch(p);
+    rd_params_touch_grads(p);
+    rd_params_touch_slots(p);
+}
+
+/* Afterwards the host's arrays are what the last update left, where they have been since before. */
+static inline void test_fetch(const rd_params *p)
+{
+    (void)rd_params_values(p);
+    (void)rd_params_grads(p);
+    for (int k = 0; k < rd_params_n_slots(p); k++) (void)rd_params_slot(p, k);
+}
+
+#endif

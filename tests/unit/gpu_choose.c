@@ -1,0 +1,149 @@
+/* Which device a run takes: from what every rank has found. No GPU is needed. */
+#include "rd/gpu_choose.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+static rd_gpu_seat seat_of(int host, int local_rank, int n_visible, int gpu)
+{
+    rd_gpu_seat s = {.host_index = host, .local_rank = local_rank, .n_visible = n_visible};
+    snprintf(s.host, sizeof s.host, "node%02d", host);
+    s.index = rd_gpu_choose_index(local_rank, n_visible);
+    if (n_visible == 0) {
+        snprintf(s.why, sizeof s.why, "no driver");
+        return s;
+    }
+    snprintf(s.name, sizeof s.name, "NVIDIA H100 80GB HBM3");
+    snprintf(s.uuid, sizeof s.uuid, "GPU-%d-%d", host, gpu);
+    return s;
+}
+
+static void test_index(void **state)
+{
+    (void)state;
+    assert_int_equal(rd_gpu_choose_index(0, 0), -1);
+    assert_int_equal(rd_gpu_choose_index(3, 8), 3);
+    assert_int_equal(rd_gpu_choose_index(5, 1), 0);
+    assert_int_equal(rd_gpu_choose_index(5, 4), 1);
+}
+
+static void test_cpu(void **state)
+{
+    (void)state;
+    rd_gpu_seat s[] = {seat_of(0, 0, 1, 0)};
+    rd_gpu_choice c;
+    rd_status st = {0};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_CPU, false, true, s, 1, &c, &st), RD_OK);
+    assert_int_equal(c.device, RD_DEVICE_CPU);
+    assert_string_equal(c.say, "");
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, false, s, 1, &c, &st), RD_OK);
+    assert_int_equal(c.device, RD_DEVICE_CPU);
+    assert_string_equal(c.say, "");
+    s[0] = seat_of(0, 0, 0, 0);
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 1, &c, &st), RD_OK);
+    assert_int_equal(c.device, RD_DEVICE_CPU);
+    assert_string_equal(c.say, "the CPU, for no GPU can be used: no driver");
+    assert_string_equal(rd_device_name(RD_DEVICE_CPU), "cpu");
+}
+
+static void test_cuda_is_not_there(void **state)
+{
+    (void)state;
+    rd_gpu_seat s[] = {seat_of(0, 0, 1, 0), seat_of(1, 0, 0, 0), seat_of(2, 0, 0, 0)};
+    rd_gpu_choice c;
+    rd_status st = {0};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, false, s, 1, &c, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "make CUDA=1"));
+    st = (rd_status){0};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s + 1, 1, &c, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "no GPU that can be used: no driver"));
+    for (rd_device d = RD_DEVICE_AUTO; d <= RD_DEVICE_CUDA; d += 2) {
+        st = (rd_status){0};
+        assert_int_equal(rd_gpu_choose(d, true, true, s, 3, &c, &st), RD_EENV);
+        assert_non_null(
+            strstr(st.msg, "rank 1 on 'node01' has no GPU (no driver), while rank 0 on 'node00' has one: 1 of 3"));
+    }
+}
+
+static void test_one_each(void **state)
+{
+    (void)state;
+    rd_gpu_choice c;
+    rd_status st = {0};
+    rd_gpu_seat s[] = {seat_of(0, 0, 2, 0), seat_of(0, 1, 2, 1), seat_of(1, 0, 1, 0), seat_of(1, 1, 1, 1)};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 1, &c, &st), RD_OK);
+    assert_string_equal(c.say, "NVIDIA H100 80GB HBM3 on node00");
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_OK);
+    assert_string_equal(c.say, "2 x NVIDIA H100 80GB HBM3 on node00, one rank each");
+    /* The launcher of the second host shows each rank one GPU: index 0 twice, two uuids. */
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s, 4, &c, &st), RD_OK);
+    assert_int_equal(c.device, RD_DEVICE_CUDA);
+    assert_false(c.shared);
+    assert_string_equal(c.say, "4 x NVIDIA H100 80GB HBM3 on 2 hosts, one rank each");
+    snprintf(s[3].name, sizeof s[3].name, "NVIDIA A100");
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s, 4, &c, &st), RD_OK);
+    assert_string_equal(c.say, "4 x NVIDIA H100 80GB HBM3 and others on 2 hosts, one rank each");
+}
+
+static void test_shared(void **state)
+{
+    (void)state;
+    rd_gpu_choice c;
+    rd_status st = {0};
+    rd_gpu_seat s[3] = {seat_of(0, 0, 2, 0), seat_of(0, 1, 2, 1), seat_of(0, 2, 2, 0)};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 3, &c, &st), RD_EENV);
+    assert_string_equal(
+        st.msg,
+        "two ranks on one GPU:\n"
+        "  rank 0    node00  GPU 0  GPU-0-0\n"
+        "  rank 2    node00  GPU 0  GPU-0-0\n"
+        "start at most 2 ranks on 'node00', or show the ranks more GPUs (CUDA_VISIBLE_DEVICES; srun --gpus-per-node); "
+        "\"allow_shared_gpu\": true lets them share, \"device\": \"cpu\" does without");
+    st = (rd_status){0};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, true, true, s, 3, &c, &st), RD_OK);
+    assert_true(c.shared);
+    assert_string_equal(c.say, "2 x NVIDIA H100 80GB HBM3 on node00, up to 2 ranks on each");
+}
+
+static void test_table_is_cut(void **state)
+{
+    (void)state;
+    rd_gpu_choice c;
+    rd_status st = {0};
+    static rd_gpu_seat s[64];
+    for (int r = 0; r < 64; r++) {
+        s[r] = seat_of(r / 32, r % 32, 1, 0);
+        memset(s[r].host, 'h', sizeof s[r].host - 1);
+        memset(s[r].uuid, 'u', sizeof s[r].uuid - 1);
+    }
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s, 64, &c, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "and 26 ranks more\nstart at most 1 rank on "));
+    assert_non_null(strstr(st.msg, "does without"));
+}
+
+static void test_batch(void **state)
+{
+    (void)state;
+    const uint64_t G = (uint64_t)1 << 30;
+    /* 10 GiB fixed; 100 samples take 80: 72 - 10 = 62 GiB of room, 77 samples. */
+    assert_int_equal(rd_gpu_batch_that_fits(100, 10 * G, 70 * G, 20 * G, 10 * G), 72);
+    assert_int_equal(rd_gpu_batch_that_fits(10, 10 * G, 70 * G, 20 * G, 10 * G), 7);
+    assert_int_equal(rd_gpu_batch_that_fits(100, 79 * G, 79 * G, 20 * G, 1 * G), 0);
+    assert_int_equal(rd_gpu_batch_that_fits(64, 1 * G, 2 * G, 1 * G, 70 * G), 56);
+    assert_int_equal(rd_gpu_batch_that_fits(1, 1 * G, 2 * G, 80 * G, 70 * G), 0);
+    assert_int_equal(rd_gpu_batch_that_fits(0, 0, 0, 0, 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_index),    cmocka_unit_test(test_cpu),    cmocka_unit_test(test_cuda_is_not_there),
+        cmocka_unit_test(test_one_each), cmocka_unit_test(test_shared), cmocka_unit_test(test_table_is_cut),
+        cmocka_unit_test(test_batch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL) != 0;
+}
