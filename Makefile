@@ -156,12 +156,12 @@ demo: ## installs what is missing, builds, trains spelling to sound with 2 ranks
 	@PROG=$(PROG) configs/demo.sh
 
 # What a suite runs: make test SUITE=unit (cmocka and fuzz corpora), mpi (programs under mpirun), cli, gpu, or all of these. hosts takes
-# minutes of waiting and is for CI and test-all; ranks is what the sanitizers see but in test-all: nothing that mostly waits, computes
-# golden networks, or ends processes.
+# minutes of waiting and is for CI and test-all; ranks is what the sanitizers see but in test-all: nothing that mostly waits or ends
+# processes, no golden networks, no command line.
 TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/golden/%,$(SHELLS))
 HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts rows_hosts slurm update_hosts)
 LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images) $(wildcard tests/fault/*.sh) \
-              $(BUILD)/tests/golden/images
+              $(BUILD)/tests/golden/images tests/cli/run
 TESTS_hosts := $(HOSTS)
 TESTS_mpi  := $(filter-out $(HOSTS),$(filter tests/mpi/% tests/fault/%,$(SHELLS)))
 TESTS_cli  := $(if $(wildcard tests/cli/*/cmd),tests/cli/run)
