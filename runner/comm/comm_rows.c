@@ -24,7 +24,7 @@
 
 enum {
     GAP_BYTES = 512,      /* a gap of so much is cheaper to sum than a run to begin */
-    PACK_FLOATS = 1 << 20 /* at a time, so that they stay in the last cache */
+    PACK_FLOATS = 1 << 22 /* at a time: the pipeline between hosts runs empty behind each */
 };
 
 struct rd_comm_rows {
