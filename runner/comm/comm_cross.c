@@ -34,7 +34,7 @@ struct rd_cross_job {
     rd_wire wire;
     int step, tag, n_req; /* step: levels up, then down */
     range at[RD_CROSS_LEVELS + 1];
-    MPI_Request *req, *own_req;
+    MPI_Request *req, *own_req; /* own_req: NULL where req is borrowed */
     unsigned char *give, *take;
     float *wide; /* a block of each member of a group; narrow types */
     const float **src;
@@ -204,7 +204,7 @@ static int widest_level(const rd_cross *c)
     return widest;
 }
 
-rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, rd_cross_job **out, rd_status *st)
+rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, MPI_Request *req, rd_cross_job **out, rd_status *st)
 {
     rd_cross_job *j = calloc(1, sizeof *j);
     const int widest = widest_level(c);
@@ -212,7 +212,7 @@ rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, rd_cross_job *
     if (j) {
         const size_t size = rd_wire_bytes(wire);
         *j = (rd_cross_job){.c = c, .wire = wire, .room = room};
-        j->req = j->own_req = malloc(2 * (size_t)widest * sizeof *j->req);
+        j->req = req ? req : (j->own_req = malloc((size_t)c->n_requests * sizeof *j->req));
         j->take = malloc((size_t)(room + widest) * size);
         j->src = calloc((size_t)widest, sizeof *j->src);
         if (wire != RD_WIRE_F32) {
@@ -274,9 +274,9 @@ done:
 /* Job k of this wire type, whose requests stand beside those of the others. */
 static rd_code take_job(rd_cross *c, rd_wire wire, int k, rd_cross_job **out, rd_status *st)
 {
-    if (!c->job[wire][k]) RD_TRY(rd_cross_job_new(c, RD_CROSS_CHUNK, wire, &c->job[wire][k], st));
+    if (!c->job[wire][k])
+        RD_TRY(rd_cross_job_new(c, RD_CROSS_CHUNK, wire, c->request + k * c->n_requests, &c->job[wire][k], st));
     *out = c->job[wire][k];
-    (*out)->req = c->request + k * c->n_requests;
 done:
     return st->code;
 }

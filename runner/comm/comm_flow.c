@@ -24,9 +24,7 @@
 #include <time.h>
 
 enum {
-    CHUNK_FLOATS = 1 << 18, /* of a slice, in one message or two */
-    UNDER_WAY = 6,          /* chunks */
-    TAGS = 512,             /* chunks until tags repeat */
+    TAGS = 512, /* chunks until tags repeat */
     LOOK_NS = 100000,
 };
 
@@ -47,8 +45,8 @@ struct rd_flow {
     bool moves; /* the rest is there: several hosts */
     MPI_Comm comm;
     rd_cross *cross; /* NULL for no owner */
-    rd_cross_job *job[UNDER_WAY];
-    bool finished[UNDER_WAY];
+    rd_cross_job *job[RD_CROSS_DEEP];
+    bool finished[RD_CROSS_DEEP];
     int n_local, me, n_owners, spins;
     float **to;           /* [n_local]: x, of each rank of the host */
     rd_arena_flag **flag; /* [n_local] */
@@ -99,7 +97,7 @@ static bool all_done(const rd_flow *f, int part)
 
 static void begin_chunk(rd_flow *f, const chunk *k)
 {
-    const int slot = f->begun % UNDER_WAY;
+    const int slot = f->begun % RD_CROSS_DEEP;
     float *mine = f->to[f->me] + k->from;
     if (f->begun == f->retired) f->since_ns = rd_now_ns();
     if (f->begun == 0 || f->chunk[f->begun - 1].part != k->part) f->part[k->part].begin_ns = rd_now_ns();
@@ -130,17 +128,17 @@ static void retire_chunk(rd_flow *f, const chunk *k)
 static bool look(rd_flow *f)
 {
     bool moved = false;
-    while (f->begun < f->n_chunks && f->begun - f->retired < UNDER_WAY && all_ready(f, f->chunk[f->begun].part)) {
+    while (f->begun < f->n_chunks && f->begun - f->retired < RD_CROSS_DEEP && all_ready(f, f->chunk[f->begun].part)) {
         begin_chunk(f, &f->chunk[f->begun]);
         moved = true;
     }
     for (int i = f->retired; i < f->begun; i++) {
-        const int slot = i % UNDER_WAY;
+        const int slot = i % RD_CROSS_DEEP;
         if (f->finished[slot]) continue;
         if (rd_cross_poll(f->job[slot], &f->finished[slot], &f->status) != RD_OK) f->finished[slot] = true;
         moved |= f->finished[slot];
     }
-    while (f->retired < f->begun && f->finished[f->retired % UNDER_WAY]) retire_chunk(f, &f->chunk[f->retired]);
+    while (f->retired < f->begun && f->finished[f->retired % RD_CROSS_DEEP]) retire_chunk(f, &f->chunk[f->retired]);
     while (f->seen < f->n_parts && all_done(f, f->seen)) f->part[f->seen++].end_ns = rd_now_ns();
     return moved;
 }
@@ -262,7 +260,7 @@ void rd_flow_free(rd_flow *f)
     }
     /* After a failure MPI may still write into what is under way: the job ends soon, and takes it along. */
     if (f->begun == f->retired) {
-        for (int i = 0; i < UNDER_WAY; i++) rd_cross_job_free(f->job[i]);
+        for (int i = 0; i < RD_CROSS_DEEP; i++) rd_cross_job_free(f->job[i]);
         rd_cross_free(f->cross);
         if (f->comm != MPI_COMM_NULL) MPI_Comm_free(&f->comm);
     }
@@ -284,7 +282,7 @@ static rd_code cut(rd_flow *f, const rd_window *w, rd_status *st)
             int64_t lo = 0, hi = f->part[i].n;
             if (w) rd_arena_slice(w, f->part[i].n, &lo, &hi);
             do {
-                const int64_t m = hi - lo < CHUNK_FLOATS ? hi - lo : CHUNK_FLOATS;
+                const int64_t m = hi - lo < RD_CROSS_CHUNK ? hi - lo : RD_CROSS_CHUNK;
                 if (f->chunk != none)
                     f->chunk[n] = (chunk){.from = f->part[i].from + lo, .n = m, .part = i, .last = lo + m == hi};
                 n++;
@@ -326,7 +324,7 @@ static rd_code prepare(rd_flow *f, const rd_window *w, const rd_shared_arena *a,
 static rd_code connect(rd_flow *f, rd_status *st)
 {
     RD_TRY(rd_cross_new(f->comm, &f->cross, st));
-    for (int i = 0; i < UNDER_WAY; i++) RD_TRY(rd_cross_job_new(f->cross, CHUNK_FLOATS, f->wire, &f->job[i], st));
+    for (int i = 0; i < RD_CROSS_DEEP; i++) RD_TRY(rd_cross_job_new(f->cross, RD_CROSS_CHUNK, f->wire, NULL, &f->job[i], st));
 done:
     return st->code;
 }

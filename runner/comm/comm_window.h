@@ -76,7 +76,8 @@ rd_code rd_cross_sum_f64(rd_cross *c, double *x, int64_t n, rd_status *st);
 /* One such sum of at most `room` numbers under way. Between start and done the array is the job's. tag: a multiple of
  * RD_CROSS_TAGS, the same on all ranks, and not that of another job under way on this communicator. */
 enum { RD_CROSS_TAGS = 32 };
-rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, rd_cross_job **out, rd_status *st);
+rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, MPI_Request *req /* [c->n_requests], borrowed; NULL: its own */,
+                         rd_cross_job **out, rd_status *st);
 void rd_cross_job_free(rd_cross_job *j); /* NULL is fine */
 rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status *st);
 rd_code rd_cross_poll(rd_cross_job *j, bool *done, rd_status *st); /* does not wait */

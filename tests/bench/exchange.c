@@ -10,6 +10,7 @@
  *                of 1/k of the size into all of them
  * and the ratios. Before it the round trip of a cache line between two ranks, which moves the results of small sizes.
  * Variants of MPI_Allreduce are chosen outside: --mca coll_sm_priority 100; -x MALLOC_MMAP_THRESHOLD_=... */
+#include "median.h"
 #include "rd/clock.h"
 #include "rd/comm.h"
 #include <mpi.h>
@@ -62,12 +63,6 @@ static rd_code without_barriers(bench *b, rd_status *st)
     return st->code;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Median over calls of the slowest rank's time, as GB/s. Small sizes: many calls in a row count as one. */
 static rd_code measure(bench *b, rd_code (*f)(bench *, rd_status *), double *gb_per_s, rd_status *st)
 {
@@ -82,8 +77,7 @@ static rd_code measure(bench *b, rd_code (*f)(bench *, rd_status *), double *gb_
         RD_TRY(rd_comm_max_f64(b->comm, &s, 1, st));
         if (i >= 2) t[i - 2] = s;
     }
-    qsort(t, (size_t)calls, sizeof *t, by_value);
-    *gb_per_s = bytes / t[calls / 2] * 1e-9;
+    *gb_per_s = bytes / median(t, calls) * 1e-9;
 done:
     return st->code;
 }

@@ -11,6 +11,7 @@
  *     could     max(0, total alone - backward), at the least what one bucket takes: nothing can be less, since the last bucket is
  *               ready when backward ends
  *     MB        sent between hosts, all ranks together */
+#include "median.h"
 #include "rd/clock.h"
 #include "rd/comm.h"
 #include <math.h>
@@ -33,18 +34,6 @@ static void sleep_s(double s)
 {
     struct timespec t = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
     while (s > 0.0 && nanosleep(&t, &t) != 0) continue;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return x[n / 2];
 }
 
 typedef struct figures {

@@ -9,6 +9,7 @@
  *     rows       ms of rd_comm_sum_rows_f32, the exchange of the sets of rows included
  *     zero       ms of zeroing the whole table before the next step, and of its touched rows
  * Times are the slowest rank's, medians over calls; whole and rows take turns. Works on any number of hosts. */
+#include "median.h"
 #include "rd/clock.h"
 #include "rd/comm_rows.h"
 #include "rd/philox.h"
@@ -29,12 +30,6 @@ typedef struct bench {
     uint64_t *mine, *all; /* sets of rows: of this rank, of a call */
     double *sum;          /* [rows]: Zipf's law, summed up */
 } bench;
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void draw_zipf(bench *b)
 {
@@ -89,7 +84,7 @@ static rd_code once(bench *b, int kind, rd_status *st)
 static rd_code one_line(bench *b, const char *label, rd_status *st)
 {
     static double t[N_KINDS][MAX_CALLS];
-    double median[N_KINDS];
+    double ms[N_KINDS];
     const size_t words = (size_t)rd_row_set_words(b->rows);
     static const int order[N_KINDS] = {WHOLE, ZERO_WHOLE, ROWS, ZERO_ROWS};
     for (int i = -1; i < b->calls; i++) /* one to warm up */
@@ -103,15 +98,12 @@ static rd_code one_line(bench *b, const char *label, rd_status *st)
             RD_TRY(rd_comm_max_f64(b->comm, &s, 1, st));
             if (i >= 0) t[order[k]][i] = s;
         }
-    for (int k = 0; k < N_KINDS; k++) {
-        qsort(t[k], (size_t)b->calls, sizeof *t[k], by_value);
-        median[k] = t[k][b->calls / 2];
-    }
+    for (int k = 0; k < N_KINDS; k++) ms[k] = median(t[k], b->calls);
     if (b->w->rank == 0) {
         printf("%8s %8lld %8lld %10.3f %10.3f %7.2fx %10.3f %10.3f\n", label,
                (long long)rd_row_set_count(b->mine, b->rows), (long long)rd_row_set_count(b->all, b->rows),
-               median[WHOLE], median[ROWS], median[WHOLE] / median[ROWS],
-               median[ZERO_WHOLE], median[ZERO_ROWS]);
+               ms[WHOLE], ms[ROWS], ms[WHOLE] / ms[ROWS],
+               ms[ZERO_WHOLE], ms[ZERO_ROWS]);
         fflush(stdout);
     }
 done:

@@ -447,6 +447,15 @@ done:
     return st->code;
 }
 
+/* A 1x1 convolution with stride 1: C = op(A) op(B) + beta C, in float32 (or TF32). */
+static rd_code multiply(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *A, int64_t lda, const float *B,
+                        int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+{
+    const rd_product p = {.ta = ta, .tb = tb, .m = m, .n = n, .k = k, .alpha = 1.0f, .beta = beta, .A = A, .lda = lda,
+                          .B = B, .ldb = ldb, .C = C, .ldc = ldc, .batch = 1};
+    return rd_gpu_multiply(g, &p, false, st);
+}
+
 rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *shape, const float *x, const float *W, float *y,
                             rd_status *st)
 {
@@ -455,18 +464,7 @@ rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *shape, const float *x,
     const float *w;
     if (is_empty(&c)) return st->code;
     if (is_product(&c)) {
-        const rd_product p = {.m = pixels,
-                              .n = c.co,
-                              .k = c.ci,
-                              .alpha = 1.0f,
-                              .A = x,
-                              .lda = c.ci,
-                              .B = W,
-                              .ldb = c.co,
-                              .C = y,
-                              .ldc = c.co,
-                              .batch = 1};
-        return rd_gpu_multiply(g, &p, false, st);
+        return multiply(g, false, false, pixels, c.co, c.ci, x, c.ci, W, c.co, 0.0f, y, c.co, st);
     }
     RD_TRY(begin(g, st));
     RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, &g->room[1], &w, st));
@@ -484,20 +482,7 @@ rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *shape, const float *dy, c
     const float *w;
     if (is_empty(&c)) return add ? st->code : rd_gpu_zero(g, dx, image_bytes(&c), st);
     if (is_product(&c)) {
-        const rd_product p = {.tb = true,
-                              .m = pixels,
-                              .n = c.ci,
-                              .k = c.co,
-                              .alpha = 1.0f,
-                              .beta = add ? 1.0f : 0.0f,
-                              .A = dy,
-                              .lda = c.co,
-                              .B = W,
-                              .ldb = c.co,
-                              .C = dx,
-                              .ldc = c.ci,
-                              .batch = 1};
-        return rd_gpu_multiply(g, &p, false, st);
+        return multiply(g, false, true, pixels, c.ci, c.co, dy, c.co, W, c.co, add ? 1.0f : 0.0f, dx, c.ci, st);
     }
     RD_TRY(begin(g, st));
     RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, &g->room[1], &w, st));
@@ -521,20 +506,7 @@ rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *shape, const float *x,
     const int64_t pixels = c.n * c.oh * c.ow, taps = c.kh * c.kw;
     if (is_empty(&c)) return st->code;
     if (is_product(&c)) {
-        const rd_product p = {.ta = true,
-                              .m = c.ci,
-                              .n = c.co,
-                              .k = pixels,
-                              .alpha = 1.0f,
-                              .beta = 1.0f,
-                              .A = x,
-                              .lda = c.ci,
-                              .B = dy,
-                              .ldb = c.co,
-                              .C = dW,
-                              .ldc = c.co,
-                              .batch = 1};
-        return rd_gpu_multiply(g, &p, false, st);
+        return multiply(g, true, false, c.ci, c.co, pixels, x, c.ci, dy, c.co, 1.0f, dW, c.co, st);
     }
     RD_TRY(begin(g, st));
     RD_TRY(rd_gpu_room_get(g, &g->room[1], (size_t)(taps * c.ci * c.co) * sizeof(float), st));

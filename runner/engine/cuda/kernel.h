@@ -58,44 +58,38 @@ static inline unsigned rd_grid(int64_t n, int per_block = RD_BLOCK)
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);     \
     i += (int64_t)gridDim.x * blockDim.x
 
-/* Sum (maximum) of x over the block, in a fixed tree; every thread gets it. The block has a multiple of 32 threads, at most
- * 1024; all of them call it. */
+/* Sum over the threads of a warp, in a fixed tree; each gets it. */
 template <typename T> static __device__ inline T rd_warp_sum(T x)
 {
     for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
     return x;
 }
-static __device__ inline float rd_warp_max(float x)
-{
-    for (int d = 16; d > 0; d >>= 1) {
-        const float y = __shfl_xor_sync(0xffffffffu, x, d);
-        x = y > x || isnan(y) ? y : x;
-    }
-    return x;
-}
-template <typename T> static __device__ inline T rd_block_sum(T x)
+
+/* x of all threads of the block, joined two at a time in a fixed tree; every thread gets the result. The block has a multiple of 32
+ * threads, at most 1024; all of them call it. Join: a struct with static T of(T, T). */
+template <typename Join, typename T> static __device__ inline T rd_block_join(T x)
 {
     __shared__ T part[32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = (blockDim.x + 31) / 32;
-    x = rd_warp_sum(x);
+    for (int d = 16; d > 0; d >>= 1) x = Join::of(x, __shfl_xor_sync(0xffffffffu, x, d));
     __syncthreads();
     if (lane == 0) part[warp] = x;
     __syncthreads();
-    T sum = part[0];
-    for (int w = 1; w < n; w++) sum += part[w];
-    return sum;
+    T all = part[0];
+    for (int w = 1; w < n; w++) all = Join::of(all, part[w]);
+    return all;
 }
-static __device__ inline float rd_block_max(float x)
-{
-    __shared__ float part[32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = (blockDim.x + 31) / 32;
-    x = rd_warp_max(x);
-    __syncthreads();
-    if (lane == 0) part[warp] = x;
-    __syncthreads();
-    float top = part[0];
-    for (int w = 1; w < n; w++) top = part[w] > top || isnan(part[w]) ? part[w] : top;
-    return top;
-}
+struct rd_join_sum {
+    template <typename T> static __device__ inline T of(T x, T y) { return x + y; }
+};
+struct rd_join_max { /* NaN wins */
+    static __device__ inline float of(float x, float y) { return y > x || isnan(y) ? y : x; }
+};
+struct rd_join_least {
+    static __device__ inline int of(int x, int y) { return y < x ? y : x; }
+};
+template <typename T> static __device__ inline T rd_block_sum(T x) { return rd_block_join<rd_join_sum>(x); }
+static __device__ inline float rd_block_max(float x) { return rd_block_join<rd_join_max>(x); }
+static __device__ inline int rd_block_least(int x) { return rd_block_join<rd_join_least>(x); }
 
 #endif

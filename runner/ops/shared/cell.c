@@ -122,40 +122,36 @@ done:
     return st->code;
 }
 
-rd_code rd_mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, int64_t ldx,
-                       float *y, int64_t ldy, bool add, rd_status *st)
+/* y = x W (back: x = y W^T) with rows apart: in [n, in_cols] has leading dimension ld_in, out [n, out_cols] ld_out. */
+static rd_code mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bool back, int64_t n, const float *in,
+                           int64_t ld_in, float *out, int64_t ld_out, bool add, rd_status *st)
 {
-    const int64_t width = w->cols;
+    const int64_t width = w->cols, in_cols = back ? width : rows, out_cols = back ? rows : width;
     if (rd_backend_gpu(k->be))
-        return rd_gemm(k->be, false, false, n, width, rows, 1.0f, x, ldx, w->v + row0 * width, width, add, y, ldy, st);
+        return rd_gemm(k->be, false, back, n, out_cols, in_cols, 1.0f, in, ld_in, w->v + row0 * width, width, add, out,
+                       ld_out, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
-    const bool gaps = ldy != width;
-    float *product = y;
-    RD_TRY(rd_mul_operand(k, n, rows, x, ldx, &x, &ldx, st));
-    if (gaps) RD_TRY(rd_rows_get(k->scratch, n, width, &product, st));
-    RD_TRY(rd_mul_rows(k, w, row0, rows, n, x, product, add && !gaps, st));
-    if (gaps) RD_TRY(rd_rows_copy(k->be, n, width, product, width, y, ldy, add, st));
+    const bool gaps = ld_out != out_cols;
+    float *product = out;
+    RD_TRY(rd_mul_operand(k, n, in_cols, in, ld_in, &in, &ld_in, st));
+    if (gaps) RD_TRY(rd_rows_get(k->scratch, n, out_cols, &product, st));
+    RD_TRY((back ? rd_mul_rows_t : rd_mul_rows)(k, w, row0, rows, n, in, product, add && !gaps, st));
+    if (gaps) RD_TRY(rd_rows_copy(k->be, n, out_cols, product, out_cols, out, ld_out, add, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
 }
 
+rd_code rd_mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, int64_t ldx,
+                       float *y, int64_t ldy, bool add, rd_status *st)
+{
+    return mul_strided(k, w, row0, rows, false, n, x, ldx, y, ldy, add, st);
+}
+
 rd_code rd_mul_strided_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, int64_t ldy,
                          float *x, int64_t ldx, bool add, rd_status *st)
 {
-    const int64_t width = w->cols;
-    if (rd_backend_gpu(k->be))
-        return rd_gemm(k->be, false, true, n, rows, width, 1.0f, y, ldy, w->v + row0 * width, width, add, x, ldx, st);
-    const rd_mark mark = rd_arena_mark(k->scratch);
-    const bool gaps = ldx != rows;
-    float *product = x;
-    RD_TRY(rd_mul_operand(k, n, width, y, ldy, &y, &ldy, st));
-    if (gaps) RD_TRY(rd_rows_get(k->scratch, n, rows, &product, st));
-    RD_TRY(rd_mul_rows_t(k, w, row0, rows, n, y, product, add && !gaps, st));
-    if (gaps) RD_TRY(rd_rows_copy(k->be, n, rows, product, rows, x, ldx, add, st));
-done:
-    rd_arena_rewind(k->scratch, mark);
-    return st->code;
+    return mul_strided(k, w, row0, rows, true, n, y, ldy, x, ldx, add, st);
 }
 
 rd_code rd_mul_strided_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x, int64_t ldx,

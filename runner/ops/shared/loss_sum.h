@@ -18,21 +18,4 @@ static __global__ void rd_loss_sum(int64_t n, const double *__restrict__ x, doub
     if (blockIdx.x == 0) *loss = (float)s;
 }
 
-/* The smallest of the block's numbers, and every thread gets it. */
-static __device__ inline int rd_block_least(int x)
-{
-    __shared__ int part[32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = (blockDim.x + 31) / 32;
-    for (int d = 16; d > 0; d >>= 1) {
-        const int y = __shfl_xor_sync(0xffffffffu, x, d);
-        x = y < x ? y : x;
-    }
-    __syncthreads();
-    if (lane == 0) part[warp] = x;
-    __syncthreads();
-    int least = part[0];
-    for (int w = 1; w < n; w++) least = part[w] < least ? part[w] : least;
-    return least;
-}
-
 #endif
