@@ -458,6 +458,7 @@ extern "C" rd_code rd_emulated_run(rd_gpu *gpu, rd_status *st, const char *kerne
                 grid.x, grid.y, grid.z, block.x, block.y, block.z, bytes, wrong);
         return rd_emulated_stick(gpu, st);
     }
+    rd_emulated_count(RD_EMULATED_KERNEL);
     read_environment();
     if (!shared_end) {
         char *p = guarded(MOST_SHARED);

@@ -16,6 +16,9 @@ rd_code rd_emulated_stuck(rd_gpu *g, rd_status *st);
 rd_code rd_emulated_stick(rd_gpu *g, rd_status *st);
 /* False: of the n numbers at p some are held weights (rd_gpu_hold) that changed without rd_gpu_weights_changed. */
 bool rd_emulated_current(rd_gpu *g, const float *p, int64_t n);
+/* RD_EMULATED_COUNT=1: how many there were of each is said on stderr when the process ends. */
+enum rd_emulated_work { RD_EMULATED_KERNEL, RD_EMULATED_PRODUCT, RD_EMULATED_CONVOLUTION, RD_EMULATED_COPY, RD_EMULATED_WORKS };
+void rd_emulated_count(enum rd_emulated_work what);
 bool rd_emulated_mixed(const rd_gpu *g);
 /* x rounded to the 16-bit type of mixed products. */
 float rd_emulated_round(const rd_gpu *g, float x);

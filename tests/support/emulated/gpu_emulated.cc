@@ -2,7 +2,7 @@
  * thread. Device memory is one range of addresses that host code cannot touch.
  *
  * RD_EMULATED_GPUS=n: so many GPUs, 1 if not said. RD_EMULATED_MEMORY=bytes: of each, 8 GiB. RD_EMULATED_SM=75: its compute
- * capability, 90; below 80 it has float16 and no bfloat16. */
+ * capability, 90; below 80 it has float16 and no bfloat16. RD_EMULATED_COUNT=1: says at the end what was launched. */
 #include "device_emulated.h"
 #include <new>
 #include <stdio.h>
@@ -58,6 +58,14 @@ bool make_range()
     return true;
 }
 
+uint64_t works[RD_EMULATED_WORKS];
+
+void say_works()
+{
+    fprintf(stderr, "emulated GPU: kernels %llu, products %llu, convolutions %llu, copies %llu\n", (unsigned long long)works[0],
+            (unsigned long long)works[1], (unsigned long long)works[2], (unsigned long long)works[3]);
+}
+
 void protect(int how)
 {
     if (range_used && mprotect(range, range_used, how) != 0) out_of_order("the kernel refuses to protect device memory");
@@ -102,6 +110,13 @@ static void release_held(rd_gpu *g, const char *from, size_t bytes) /* those tha
 }
 
 extern "C" {
+
+void rd_emulated_count(enum rd_emulated_work what)
+{
+    static const bool wanted = number_of_environment("RD_EMULATED_COUNT", 0) != 0 && atexit(say_works) == 0;
+    if (wanted) works[what]++;
+}
+
 
 void rd_emulated_open(void)
 {
@@ -287,6 +302,7 @@ rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_st
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
     if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the source is memory of the device", __func__);
+    rd_emulated_count(RD_EMULATED_COPY);
     rd_emulated_access access;
     memcpy(device, host, bytes);
     return RD_OK;
@@ -297,6 +313,7 @@ rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
     if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the target is memory of the device", __func__);
+    rd_emulated_count(RD_EMULATED_COPY);
     rd_emulated_access access;
     memcpy(host, device, bytes);
     return RD_OK;
@@ -307,6 +324,7 @@ rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_stat
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(to, bytes)) return outside(g, __func__, to, bytes, st);
     if (!rd_emulated_is_device(from, bytes)) return outside(g, __func__, from, bytes, st);
+    rd_emulated_count(RD_EMULATED_COPY);
     rd_emulated_access access;
     memmove(to, from, bytes);
     return RD_OK;
@@ -316,6 +334,7 @@ rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
+    rd_emulated_count(RD_EMULATED_COPY);
     rd_emulated_access access;
     memset(device, 0, bytes);
     return RD_OK;

@@ -101,6 +101,7 @@ rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, i
                 (long long)k, (long long)lda, (long long)ldb, (long long)ldc);
         return rd_emulated_stick(g, st);
     }
+    rd_emulated_count(RD_EMULATED_PRODUCT);
     rd_emulated_access access;
     for (int64_t i = 0; i < batch; i++) {
         const float *a = A + i * stride_a, *b = B + i * stride_b;
@@ -182,6 +183,7 @@ extern "C" {
 rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *W, float *y, rd_status *st)
 {
     if (check_conv(g, c, x, W, y, st) != RD_OK) return st->code;
+    rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
     float *a = rounded(g, x, size_x(c)), *b = rounded(g, W, size_W(c));
     if (a && b) {
@@ -200,6 +202,7 @@ rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const float *x, con
 rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const float *dy, const float *W, float *dx, bool add, rd_status *st)
 {
     if (check_conv(g, c, dx, W, dy, st) != RD_OK) return st->code;
+    rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
     float *a = rounded(g, dy, size_y(c)), *b = rounded(g, W, size_W(c));
     if (a && b) {
@@ -221,6 +224,7 @@ rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const float *dy, const
 rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *dy, float *dW, rd_status *st)
 {
     if (check_conv(g, c, x, dW, dy, st) != RD_OK) return st->code;
+    rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
     float *a = rounded(g, x, size_x(c)), *b = rounded(g, dy, size_y(c));
     double *sum = (double *)calloc((size_t)size_W(c) + 1, sizeof *sum);
