@@ -11,6 +11,7 @@
  * say), the error is of the size of the terms: no gradient counts as smaller than 1/100 of the case's largest. mixed: operands keep 8 bits (bfloat16), 2^-9
  * each; inputs are multiples of 1/64, which it holds, so that what a first op computes, and so the sign at a relu, is exact, and
  * the gradients of a chain are off by a few 2^-9. */
+#include "gpu_here.h"
 #include "../ops/image_harness.h"
 #include "../../runner/ops/shared/cell.h"
 
@@ -740,26 +741,18 @@ static void test_all_have_cases(void **state)
     }
 }
 
-static int needs_gpu(void **state)
-{
-    char why[256];
-    const char *required = getenv("RD_REQUIRE_GPU");
-    (void)state;
-    if (rd_gpu_count(why) > 0) return 0;
-    if (required && strcmp(required, "1") == 0) fail_msg("no GPU: %s", why);
-    skip();
-    return 0;
-}
-
 int main(void)
 {
     static op_case copies[N_CASES]; /* cmocka's state is not const */
     static char names[N_CASES][128];
-    struct CMUnitTest t[N_CASES + 1] = {cmocka_unit_test(test_all_have_cases)};
+    const struct CMUnitTest complete[] = {cmocka_unit_test(test_all_have_cases)};
+    struct CMUnitTest t[N_CASES];
+    int status = cmocka_run_group_tests_name("cases", complete, NULL, NULL);
+    if (status != 0 || !gpu_here(1, &status)) return status != 0;
     memcpy(copies, cases, sizeof copies);
     for (int i = 0; i < N_CASES; i++) {
         snprintf(names[i], sizeof names[i], "%s: %s", cases[i].op, cases[i].name);
-        t[i + 1] = (struct CMUnitTest){names[i], test_case, needs_gpu, NULL, &copies[i]};
+        t[i] = (struct CMUnitTest){names[i], test_case, NULL, NULL, &copies[i]};
     }
     return cmocka_run_group_tests_name("ops: the GPU against the CPU", t, NULL, NULL) != 0;
 }
