@@ -265,6 +265,9 @@ static void set_defaults(void)
 {
     setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
     if (!may_read_peers()) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    /* Over TCP "put" has the receiver ask for each piece: its words queue behind what the link is full of, and the link runs
+     * dry meanwhile. Send in place alone: 2 x 32 MiB over 1 Gbit/s in 281 ms instead of 365 (tests/bench/links). */
+    setenv("OMPI_MCA_btl_tcp_flags", "0x9", 0);
     const char *n_local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (n_local && atol(n_local) > sysconf(_SC_NPROCESSORS_ONLN)) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
