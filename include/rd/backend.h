@@ -26,7 +26,7 @@ enum { RD_SLACK_ROWS = 8 };
 rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_status *st);
 #ifdef RD_CUDA
 /* A backend whose ops run on g (borrowed, outlives *out), for tapes: the functions of this header take device pointers with it,
- * but for rd_packed, which the ops on a GPU do not use. Host code that computes, decoding say, takes a backend of its own. */
+ * but for rd_packed, which the ops on a GPU do not use. */
 rd_code rd_backend_gpu_new(rd_gpu *g, int n_threads, rd_backend **out, rd_status *st);
 #endif
 void rd_backend_free(rd_backend *b); /* NULL is fine. Frees all packed copies: before or after their rd_params */

@@ -86,23 +86,36 @@ rd_var *rd_decoder_apply(rd_tape *t, rd_decoder *d, const rd_packing *p, uint64_
                          rd_var *memory, const int64_t *first, const int64_t *len);
 
 /* ---- search ---- */
+enum { RD_SEARCH_WIDEST = 1024 };
+/* What a step finds for each of its rows: the n best tokens but the end token, and how good that is. */
+typedef struct rd_search_best {
+    int64_t n;       /* the width of the beam, or all tokens but one */
+    int32_t end;     /* the end token */
+    int32_t *id;     /* [rows, n], in any order; of tokens that are as good as each other, the lowest ids */
+    float *logp;     /* [rows, n] their log probabilities; -INFINITY where that is no number */
+    float *end_logp; /* [rows] the same of the end token */
+} rd_search_best;
+/* Rows first .. first + n - 1 of out, from their logits [n, V], which are gone afterwards. */
+void rd_search_best_rows(const rd_search_best *out, int64_t first, int64_t n, int64_t V, float *logits);
 /* One step of n hypotheses: row i continues row parent[i] of the call before (ignored in the first call) for the
- * sentence sentence[i] with token ids[i]; logits [n, V] out. */
+ * sentence sentence[i] with token ids[i]. */
 typedef rd_code rd_search_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence,
-                               float *logits, rd_status *st);
+                               const rd_search_best *out, rd_status *st);
 typedef struct rd_hypothesis {
     const int32_t *ids; /* without the end token */
     int64_t n;
     double score; /* log probability, by the length penalty for beams */
 } rd_hypothesis;
 /* Greedy for beam_width 1 and length_penalty 0, else beam search (OpenSeq2Seq 4.10: hypotheses are followed, not
- * slots). Sentence s ends after limit[s] tokens at the latest (0: at once, empty). start, end: token ids.
- * out[n_sentences], memory of the arena. Logits that are not finite end no sentence early, and break nothing. */
+ * slots). Sentence s ends after limit[s] tokens at the latest (0: at once, empty). start, end: token ids, below V. Of equal scores
+ * the one of the better hypothesis counts, then the lower id. out[n_sentences], memory of the arena. Logits that are not finite end no
+ * sentence early, and break nothing. */
 rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start, int32_t end,
                   int64_t beam_width, double length_penalty, rd_search_step *step, void *ctx, rd_hypothesis *out,
                   rd_status *st);
 /* Decodes n sentences given their memory (as of rd_encoder_apply); sentence s ends after 2 len[s] tokens at the latest.
- * out[n], memory of the tape's arena. */
+ * out[n], memory of the tape's arena. On a GPU the host sees a step's best tokens alone; beam_width is at most
+ * RD_SEARCH_WIDEST there (RD_EUSAGE). */
 rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory, const int64_t *first,
                           const int64_t *len, int64_t max_len, int64_t beam_width, double length_penalty,
                           rd_hypothesis *out, rd_status *st);

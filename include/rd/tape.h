@@ -88,6 +88,7 @@ void rd_tape_free(rd_tape *t); /* NULL is fine */
 void rd_tape_reset(rd_tape *t, bool with_grad, bool training);
 rd_backend *rd_tape_backend(rd_tape *t);
 rd_arena *rd_tape_arena(rd_tape *t); /* the step's arena, for index lists and attributes */
+rd_arena *rd_tape_device_arena(rd_tape *t); /* the step's arena of the memory that v and g lie in; on a CPU the same */
 bool rd_tape_training(const rd_tape *t);
 bool rd_tape_with_grad(const rd_tape *t);
 rd_status *rd_tape_status(rd_tape *t);            /* the sticky status */

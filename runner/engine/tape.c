@@ -148,6 +148,10 @@ rd_arena *rd_tape_arena(rd_tape *t)
 {
     return t->step;
 }
+rd_arena *rd_tape_device_arena(rd_tape *t)
+{
+    return t->device_step;
+}
 bool rd_tape_training(const rd_tape *t)
 {
     return t->training;

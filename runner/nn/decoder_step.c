@@ -1,31 +1,109 @@
 /* decoder_step.c -- the decoder one step at a time, for search: the same formulas as rd_decoder_apply, on rows that are
- * hypotheses. */
+ * hypotheses. One source for both devices. On a GPU a step is queued as a whole: up go a row's token, parent and place of its memory,
+ * down come its best tokens, which the host waits for. */
 #include "rd/nn.h"
 #include "../ops/shared/attention.h"
+#include "../ops/shared/pick_rows.h"
+#include "search_kernels.h"
 #include <string.h>
+
+/* Logits of a GPU: so many bytes at a time. */
+static const size_t BLOCK_BYTES = (size_t)256 << 20;
 
 typedef struct state { /* after a step, by row */
     float *c[RD_MAX_LAYERS], *h[RD_MAX_LAYERS], *ctx;
 } state;
+
+/* What a step tells of its rows, one after the other in one block of memory. */
+typedef struct step_rows {
+    int64_t *first, *len; /* their memory */
+    int32_t *ids, *parent; /* parent -1: there was no step before */
+} step_rows;
 
 typedef struct stepper {
     rd_decoder *d;
     rd_cell cell[RD_MAX_LAYERS];
     rd_attention at;
     const int64_t *first, *len; /* by sentence */
-    int64_t *row_first, *row_len, most;
     rd_var *emb, *W_in, *b_in, *W_out;
-    state now, before; /* before: gathered by parent */
-    float *x, *y, *z, *tc, *m, *qp, *al;
+    state now, before;   /* before: what the rows of this step continue */
+    unsigned char *told; /* rows, of the host; lent: the same where kernels read it */
+    unsigned char *lent;
+    float *x, *y, *z, *tc, *m, *qp, *al, *logits;
+    int64_t block;        /* rows whose logits are there at a time */
+    rd_search_best found; /* of a GPU, in one block of memory that begins with id; got: the same of the host */
+    unsigned char *got;
     bool started;
 } stepper;
 
-static void gather(int64_t n, const int64_t *parent, int64_t width, const float *from, float *to)
+enum { START = 1, END = 2 }; /* ids */
+enum { ROW_BYTES = 2 * sizeof(int64_t) + 2 * sizeof(int32_t) };
+
+static step_rows rows_at(unsigned char *block, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) memcpy(to + i * width, from + parent[i] * width, (size_t)width * sizeof(float));
+    int64_t *first = (int64_t *)(void *)block;
+    int32_t *ids = (int32_t *)(void *)(first + 2 * n);
+    return (step_rows){first, first + n, ids, ids + n};
 }
 
-static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *att, float *out, rd_status *st)
+#define gpu_of(s) rd_backend_gpu((s)->at.be)
+
+/* The states in front of this step: those of the parents, moved only where a row is not its own parent's. */
+static rd_code follow(stepper *s, int64_t n, const step_rows *r, const int32_t *lent_parent, rd_status *st)
+{
+    const rd_decoder *d = s->d;
+    rd_states a = {0};
+    bool same = true;
+    for (int64_t i = 0; i < n; i++) same &= r->parent[i] == i;
+    if (same) {
+        const state swap = s->now;
+        s->now = s->before;
+        s->before = swap;
+        return st->code;
+    }
+    for (int l = 0; l < d->n_layers; l++) {
+        const rd_cell_shape *h = &d->layer[l].l.shape;
+        a.from[a.n_arrays] = s->now.h[l];
+        a.to[a.n_arrays] = s->before.h[l];
+        a.width[a.n_arrays++] = h->R;
+        if (!d->layer[l].l.cell->has_c) continue;
+        a.from[a.n_arrays] = s->now.c[l];
+        a.to[a.n_arrays] = s->before.c[l];
+        a.width[a.n_arrays++] = h->H;
+    }
+    if (d->style == RD_DEC_GNMT) { /* elsewhere the context before is in x alone */
+        a.from[a.n_arrays] = s->now.ctx;
+        a.to[a.n_arrays] = s->before.ctx;
+        a.width[a.n_arrays++] = d->M;
+    }
+    if (gpu_of(s)) return rd_cuda_follow(gpu_of(s), &a, n, lent_parent, st);
+    for (int k = 0; k < a.n_arrays; k++)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(a.to[k] + i * a.width[k], a.from[k] + r->parent[i] * a.width[k], (size_t)a.width[k] * sizeof(float));
+    return st->code;
+}
+
+/* x = [emb; the parent's ctx] */
+static rd_code input(stepper *s, int64_t n, const step_rows *r, const step_rows *lent, rd_status *st)
+{
+    const int64_t E = s->d->E, M = s->d->M;
+    if (gpu_of(s)) {
+        const rd_picked part[2] = {{s->emb->v, E, lent->ids}, {s->now.ctx, M, lent->parent}};
+        return rd_pick_rows(gpu_of(s), 2, part, n, s->x, st);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float *x = s->x + i * (E + M);
+        memcpy(x, s->emb->v + r->ids[i] * E, (size_t)E * sizeof(float));
+        if (s->started)
+            memcpy(x + E, s->now.ctx + r->parent[i] * M, (size_t)M * sizeof(float));
+        else
+            memset(x + E, 0, (size_t)M * sizeof(float));
+    }
+    return st->code;
+}
+
+/* *out: the layer's output, in `room` where it is not h itself. */
+static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *att, float *room, const float **out, rd_status *st)
 {
     const rd_layer *L = &s->d->layer[l].l;
     rd_cell *k = &s->cell[l];
@@ -34,56 +112,125 @@ static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *
     RD_TRY(L->cell->input(k, n, x, att, s->z, st));
     RD_TRY(rd_cell_step(k, n, s->started ? s->before.h[l] : NULL, s->started && L->cell->has_c ? s->before.c[l] : NULL,
                         &r, st));
-    for (int64_t i = 0; i < n * L->shape.R; i++) out[i] = s->now.h[l][i] + (L->residual ? x[i] : 0.0f);
+    *out = L->residual ? room : s->now.h[l];
+    if (L->residual) RD_TRY(rd_vec_sum(k->be, n * L->shape.R, s->now.h[l], x, room, st));
+done:
+    return st->code;
+}
+
+typedef struct best_job {
+    const rd_search_best *out;
+    int64_t V;
+    float *logits;
+} best_job;
+
+static void best_rows(void *ctx, int64_t lo, int64_t hi)
+{
+    const best_job *j = ctx;
+    rd_search_best_rows(j->out, lo, hi - lo, j->V, j->logits + lo * j->V);
+}
+
+/* The best tokens of n rows of what W_out multiplies. */
+static rd_code find_best(stepper *s, int64_t n, const float *x, const rd_search_best *out, rd_status *st)
+{
+    const rd_decoder *d = s->d;
+    const int64_t V = d->V;
+    for (int64_t i = 0; i < n; i += s->block) {
+        const int64_t rows = n - i < s->block ? n - i : s->block;
+        RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, rows, x + i * s->W_out->rows, s->logits, false, st));
+        if (!gpu_of(s)) continue;
+        s->found.logp = (float *)(void *)(s->found.id + n * out->n);
+        s->found.end_logp = s->found.logp + n * out->n;
+        RD_TRY(rd_cuda_search_best(gpu_of(s), &s->found, i, rows, V, d->temperature, s->logits, st));
+    }
+    if (gpu_of(s)) {
+        const size_t each = (size_t)(n * out->n) * sizeof(float);
+        RD_TRY(rd_gpu_down(gpu_of(s), s->got, s->found.id, 2 * each + (size_t)n * sizeof(float), st));
+        memcpy(out->id, s->got, each);
+        memcpy(out->logp, s->got + each, each);
+        memcpy(out->end_logp, s->got + 2 * each, (size_t)n * sizeof(float));
+        return st->code;
+    }
+    if (d->temperature != 1.0f)
+        for (int64_t i = 0; i < n * V; i++) s->logits[i] /= d->temperature;
+    best_job j = {out, V, s->logits};
+    rd_parallel(s->at.be, n, 1, best_rows, &j);
 done:
     return st->code;
 }
 
 static rd_code step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence,
-                    float *logits, rd_status *st)
+                    const rd_search_best *out, rd_status *st)
 {
     stepper *s = ctx;
     rd_decoder *d = s->d;
-    const int64_t wide = d->E + d->M;
+    const step_rows r = rows_at(s->told, n), lent = rows_at(s->lent, n);
     for (int64_t i = 0; i < n; i++) {
-        s->row_first[i] = s->first[sentence[i]];
-        s->row_len[i] = s->len[sentence[i]];
+        r.first[i] = s->first[sentence[i]];
+        r.len[i] = s->len[sentence[i]];
+        r.ids[i] = ids[i];
+        r.parent[i] = s->started ? (int32_t)parent[i] : -1;
     }
-    if (s->started) {
-        for (int l = 0; l < d->n_layers; l++) {
-            const rd_cell_shape *h = &d->layer[l].l.shape;
-            gather(n, parent, h->R, s->now.h[l], s->before.h[l]);
-            if (d->layer[l].l.cell->has_c) gather(n, parent, h->H, s->now.c[l], s->before.c[l]);
-        }
-        gather(n, parent, d->M, s->now.ctx, s->before.ctx);
-    } else {
-        memset(s->before.ctx, 0, (size_t)(n * d->M) * sizeof(float));
-    }
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(s->x + i * wide, s->emb->v + ids[i] * d->E, (size_t)d->E * sizeof(float));
-        memcpy(s->x + i * wide + d->E, s->before.ctx + i * d->M, (size_t)d->M * sizeof(float));
-    }
-    float *cur = s->x, *next = s->y;
+    if (gpu_of(s)) RD_TRY(rd_gpu_up(gpu_of(s), s->lent, s->told, (size_t)n * ROW_BYTES, st));
+    s->at.first = lent.first;
+    s->at.len = lent.len;
+    RD_TRY(input(s, n, &r, &lent, st));
+    if (s->started) RD_TRY(follow(s, n, &r, lent.parent, st));
+    const float *cur = s->x;
     if (s->W_in) {
-        RD_TRY(rd_mul_rows(&s->cell[0], s->W_in, 0, wide, n, cur, next, false, st));
-        RD_TRY(rd_add_bias(s->at.be, n, d->H, s->b_in->v, next, st));
+        RD_TRY(rd_mul_rows(&s->cell[0], s->W_in, 0, d->E + d->M, n, s->x, s->y, false, st));
+        RD_TRY(rd_add_bias(s->at.be, n, d->H, s->b_in->v, s->y, st));
         cur = s->y;
-        next = s->x;
     }
     const int in_loop = d->style == RD_DEC_WRAPPED ? d->n_layers : 1;
     for (int l = 0; l < d->n_layers; l++) {
         const float *att = l < in_loop ? NULL : d->style == RD_DEC_GNMT_V2 ? s->now.ctx : s->before.ctx;
-        RD_TRY(layer(s, l, n, cur, att, next, st));
-        float *swap = cur;
-        cur = next;
-        next = swap;
+        RD_TRY(layer(s, l, n, cur, att, cur == s->x ? s->y : s->x, &cur, st));
         if (l + 1 == in_loop) RD_TRY(rd_attention_step(&s->at, n, 0, cur, s->qp, s->al, s->now.ctx, NULL, 0, 0, st));
     }
     s->started = true;
-    RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, n, d->style == RD_DEC_WRAPPED ? s->now.ctx : cur,
-                       logits, false, st));
-    if (d->temperature != 1.0f)
-        for (int64_t i = 0; i < n * d->V; i++) logits[i] /= d->temperature;
+    RD_TRY(find_best(s, n, d->style == RD_DEC_WRAPPED ? s->now.ctx : cur, out, st));
+done:
+    return st->code;
+}
+
+/* Memory that kernels compute in is of `dev`, that of the host of `a`: one arena on a CPU. */
+static rd_code make_room(stepper *s, rd_arena *a, rd_arena *dev, int64_t most, int64_t max_len, rd_status *st)
+{
+    const rd_decoder *d = s->d;
+    int64_t widest = d->E + d->M > d->H ? d->E + d->M : d->H, z = 1, h = 1;
+    for (int l = 0; l < d->n_layers; l++) {
+        const rd_cell_shape *L = &d->layer[l].l.shape;
+        widest = L->R > widest ? L->R : widest;
+        h = L->H > h ? L->H : h;
+        z = s->cell[l].Z > z ? s->cell[l].Z : z;
+        for (int w = 0; w < 2; w++) {
+            state *to = w ? &s->before : &s->now;
+            RD_TRY(rd_arena_get(dev, (size_t)(most * L->R) * sizeof(float), &to->h[l], st));
+            RD_TRY(rd_arena_get(dev, (size_t)(most * L->H) * sizeof(float), &to->c[l], st));
+        }
+    }
+    RD_TRY(rd_arena_get(dev, (size_t)(most * d->M) * sizeof(float), &s->now.ctx, st));
+    RD_TRY(rd_arena_zero(dev, (size_t)(most * d->M) * sizeof(float), &s->before.ctx, st)); /* none before the first step */
+    RD_TRY(rd_arena_get(dev, (size_t)(most * widest) * sizeof(float), &s->x, st));
+    RD_TRY(rd_arena_get(dev, (size_t)(most * widest) * sizeof(float), &s->y, st));
+    RD_TRY(rd_arena_get(dev, (size_t)(most * z) * sizeof(float), &s->z, st));
+    RD_TRY(rd_arena_get(dev, (size_t)(most * h) * sizeof(float), &s->tc, st));
+    RD_TRY(rd_arena_get(dev, (size_t)(most * h) * sizeof(float), &s->m, st));
+    RD_TRY(rd_arena_get(dev, (size_t)(most * d->A) * sizeof(float), &s->qp, st));
+    RD_TRY(rd_arena_get(dev, (size_t)(most * max_len) * sizeof(float), &s->al, st));
+    RD_TRY(rd_arena_get(a, (size_t)most * ROW_BYTES, &s->told, st));
+    s->lent = s->told;
+    s->block = most;
+    if (gpu_of(s)) {
+        const int64_t fit = (int64_t)(BLOCK_BYTES / sizeof(float)) / d->V;
+        const size_t bytes = (size_t)(most * (2 * s->found.n + 1)) * sizeof(float);
+        if (s->block > fit) s->block = fit > 64 ? fit : 64;
+        RD_TRY(rd_arena_get(dev, (size_t)most * ROW_BYTES, &s->lent, st));
+        RD_TRY(rd_arena_get(dev, bytes, &s->found.id, st));
+        RD_TRY(rd_arena_get(a, bytes, &s->got, st));
+    }
+    RD_TRY(rd_arena_get(dev, (size_t)(s->block * d->V) * sizeof(float), &s->logits, st));
 done:
     return st->code;
 }
@@ -92,13 +239,20 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
                           const int64_t *len, int64_t max_len, int64_t beam_width, double length_penalty,
                           rd_hypothesis *out, rd_status *st)
 {
-    rd_arena *a = rd_tape_arena(t), *scratch = NULL;
+    rd_arena *a = rd_tape_arena(t), *dev = rd_tape_device_arena(t), *own = NULL, *scratch = dev;
+    rd_backend *be = rd_tape_backend(t);
+    const int64_t width = beam_width < 1 ? 1 : beam_width;
     stepper *s;
     int64_t *limit;
     RD_TRY(rd_tape_check(t, st));
-    RD_TRY(rd_arena_new((size_t)1 << 20, &scratch, st));
+    if (rd_backend_gpu(be) && width > RD_SEARCH_WIDEST)
+        return rd_fail(st, RD_EUSAGE, "beam_width %lld; a GPU takes %d: make it smaller, or set \"device\": \"cpu\"",
+                       (long long)width, RD_SEARCH_WIDEST);
+    if (dev == a) { /* what a step takes is given back after it */
+        RD_TRY(rd_arena_new((size_t)1 << 20, &own, st));
+        scratch = own;
+    }
     RD_TRY(rd_arena_zero(a, sizeof *s, &s, st));
-    const int64_t most = n * (beam_width < 1 ? 1 : beam_width) + 8;
     s->d = d;
     s->first = first;
     s->len = len;
@@ -106,36 +260,9 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     s->W_in = rd_tape_param(t, d->W_in);
     s->b_in = rd_tape_param(t, d->b_in);
     s->W_out = rd_tape_param(t, d->W_out);
+    s->found = (rd_search_best){.n = width < d->V - 1 ? width : d->V - 1, .end = END};
     rd_var *keys = rd_op_linear(t, memory, rd_tape_param(t, d->memory_kernel), NULL);
     RD_TRY(rd_tape_check(t, st));
-    int64_t widest = d->E + d->M > d->H ? d->E + d->M : d->H, z = 1, h = 1;
-    for (int l = 0; l < d->n_layers; l++) {
-        rd_var *w[RD_LAYER_PARAMS];
-        rd_stack_layer *L = &d->layer[l];
-        for (int i = 0; i < L->n_w; i++) w[i] = rd_tape_param(t, L->w[i]);
-        RD_TRY(rd_cell_init(&s->cell[l], L->l.cell, &L->l.shape, rd_tape_backend(t), ps, scratch, w, L->n_w, st));
-        widest = L->l.shape.R > widest ? L->l.shape.R : widest;
-        h = L->l.shape.H > h ? L->l.shape.H : h;
-        z = s->cell[l].Z > z ? s->cell[l].Z : z;
-        for (int w2 = 0; w2 < 2; w2++) {
-            state *to = w2 ? &s->before : &s->now;
-            RD_TRY(rd_arena_get(a, (size_t)(most * L->l.shape.R) * sizeof(float), &to->h[l], st));
-            RD_TRY(rd_arena_get(a, (size_t)(most * L->l.shape.H) * sizeof(float), &to->c[l], st));
-        }
-    }
-    RD_TRY(rd_arena_get(a, (size_t)(most * d->M) * sizeof(float), &s->now.ctx, st));
-    RD_TRY(rd_arena_get(a, (size_t)(most * d->M) * sizeof(float), &s->before.ctx, st));
-    RD_TRY(rd_arena_get(a, (size_t)(most * widest) * sizeof(float), &s->x, st));
-    RD_TRY(rd_arena_get(a, (size_t)(most * widest) * sizeof(float), &s->y, st));
-    RD_TRY(rd_arena_get(a, (size_t)(most * z) * sizeof(float), &s->z, st));
-    RD_TRY(rd_arena_get(a, (size_t)(most * h) * sizeof(float), &s->tc, st));
-    RD_TRY(rd_arena_get(a, (size_t)(most * h) * sizeof(float), &s->m, st));
-    RD_TRY(rd_arena_get(a, (size_t)(most * d->A) * sizeof(float), &s->qp, st));
-    RD_TRY(rd_arena_get(a, (size_t)(most * max_len) * sizeof(float), &s->al, st));
-    RD_TRY(rd_arena_get(a, (size_t)most * sizeof(int64_t), &s->row_first, st));
-    RD_TRY(rd_arena_get(a, (size_t)most * sizeof(int64_t), &s->row_len, st));
-    RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *limit, &limit, st));
-    for (int64_t i = 0; i < n; i++) limit[i] = 2 * len[i];
     s->at = (rd_attention){.kind = d->kind,
                            .A = d->A,
                            .R = d->R,
@@ -146,16 +273,23 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
                            .b = rd_tape_param(t, d->b),
                            .memory = memory->v,
                            .keys = keys->v,
-                           .first = s->row_first,
-                           .len = s->row_len,
                            .max_len = max_len,
-                           .be = rd_tape_backend(t),
+                           .be = be,
                            .ps = ps,
                            .scratch = scratch};
+    for (int l = 0; l < d->n_layers; l++) {
+        rd_var *w[RD_LAYER_PARAMS];
+        rd_stack_layer *L = &d->layer[l];
+        for (int i = 0; i < L->n_w; i++) w[i] = rd_tape_param(t, L->w[i]);
+        RD_TRY(rd_cell_init(&s->cell[l], L->l.cell, &L->l.shape, be, ps, scratch, w, L->n_w, st));
+    }
     RD_TRY(rd_tape_check(t, st));
-    RD_TRY(rd_attention_begin(&s->at, a, st));
-    RD_TRY(rd_search(a, n, limit, d->V, 1, 2, beam_width, length_penalty, step, s, out, st));
+    RD_TRY(make_room(s, a, dev, n * width + RD_SLACK_ROWS, max_len, st));
+    RD_TRY(rd_attention_begin(&s->at, dev, st));
+    RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *limit, &limit, st));
+    for (int64_t i = 0; i < n; i++) limit[i] = 2 * len[i];
+    RD_TRY(rd_search(a, n, limit, d->V, START, END, beam_width, length_penalty, step, s, out, st));
 done:
-    rd_arena_free(scratch);
+    rd_arena_free(own);
     return st->code;
 }

@@ -1,9 +1,14 @@
-/* search.c -- greedy and beam search, OpenSeq2Seq 4.10, over any model that gives logits step by step. Unfinished
+/* search.c -- greedy and beam search, OpenSeq2Seq 4.10, over any model that gives the best tokens step by step. Unfinished
  * hypotheses alone are computed; a finished one stays in its beam with its score. Per sentence nothing depends on the
- * other sentences of the batch. */
+ * other sentences of the batch.
+ *
+ * Why a row's W best words and the end token are enough: all words of a row share one length penalty, so that their
+ * scores are in the order of their log probabilities, and no more than W of them can be among the W best of the
+ * sentence. Two words whose log probabilities differ have different scores: the probabilities of a row sum up to 1, so
+ * at most one of them is above -0.69, the others are floats at least 2^-24 apart, and a sum in double keeps that up to a
+ * log probability of -2^24 of the whole sentence. */
 #include "rd/nn.h"
 #include "rd/vecmath.h"
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -26,36 +31,79 @@ typedef struct candidate {
     int32_t id;
 } candidate;
 
-/* Turns a row of logits into log probabilities. */
-static void log_softmax(float *x, int64_t V)
+/* ---- the best tokens of a row ---- */
+
+/* One more in place of the worst, which is the root of a heap: a token is worse than its children's, of equal ones the higher id. */
+static void replace_worst(int64_t n, float *logp, int32_t *id, float x, int32_t v)
 {
+    int64_t i = 0;
+    for (int64_t c = 1; c < n; c = 2 * i + 1) {
+        if (c + 1 < n && (logp[c + 1] < logp[c] || (logp[c + 1] == logp[c] && id[c + 1] > id[c]))) c++;
+        if (x < logp[c] || (x == logp[c] && v > id[c])) break;
+        logp[i] = logp[c];
+        id[i] = id[c];
+        i = c;
+    }
+    logp[i] = x;
+    id[i] = v;
+}
+
+static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float *restrict x)
+{
+    enum { PART = 128 };
+    float *logp = out->logp + row * out->n;
+    int32_t *id = out->id + row * out->n;
     const float top = rd_maxf(x, V);
     float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
     for (int64_t v = 0; v < V; v++) sum += rd_expf(x[v] - top);
     const float lse = top + logf(sum);
-    for (int64_t v = 0; v < V; v++) x[v] -= lse;
+    const bool fine = lse == lse; /* else no number of the row is */
+    out->end_logp[row] = fine ? x[out->end] - lse : -INFINITY;
+    x[out->end] = -INFINITY;
+    for (int64_t i = 0; i < out->n; i++) {
+        logp[i] = -INFINITY;
+        id[i] = INT32_MAX; /* nobody's: worse than all */
+    }
+    for (int64_t first = 0; out->n > 0 && first < V; first += PART) {
+        const int64_t n = V - first < PART ? V - first : PART;
+        float *restrict y = x + first;
+        for (int64_t j = 0; j < n; j++) y[j] = fine ? y[j] - lse : -INFINITY;
+        if (id[0] != INT32_MAX && !(rd_maxf(y, n) > logp[0])) continue;
+        for (int64_t j = 0; j < n; j++) {
+            const int32_t v = (int32_t)(first + j);
+            if ((y[j] > logp[0] || (y[j] == logp[0] && v < id[0])) && v != out->end) replace_worst(out->n, logp, id, y[j], v);
+        }
+    }
 }
 
-static double penalty(int64_t length, double a)
+void rd_search_best_rows(const rd_search_best *out, int64_t first, int64_t n, int64_t V, float *logits)
 {
-    return a == 0.0 ? 1.0 : pow((5.0 + (double)length) / 6.0, a);
+    for (int64_t i = 0; i < n; i++) best_of_row(out, first + i, V, logits + i * V);
 }
 
-/* Keeps the W best in best[], best first; candidates come in the order of ties. */
+/* ---- search ---- */
+
+static bool beats(const candidate *a, const candidate *b)
+{
+    if (a->score != b->score) return a->score > b->score;
+    return a->k != b->k ? a->k < b->k : a->id < b->id;
+}
+
+/* Keeps the W best in best[], best first. Of equal scores the better beam's comes first, then the lower id. */
 static void offer(candidate *best, int64_t *n, int64_t W, candidate c)
 {
-    if (*n == W && c.score <= best[W - 1].score) return;
+    if (*n == W && !beats(&c, &best[W - 1])) return;
     int64_t i = *n < W ? (*n)++ : W - 1;
-    for (; i > 0 && best[i - 1].score < c.score; i--) best[i] = best[i - 1];
+    for (; i > 0 && beats(&c, &best[i - 1]); i--) best[i] = best[i - 1];
     best[i] = c;
 }
 
 typedef struct search {
     rd_arena *a;
-    int64_t V, W;
+    int64_t W;
     int32_t end;
-    double alpha;
+    double *penalty; /* by length */
     node *nodes;
     int64_t n_nodes, cap_nodes;
 } search;
@@ -75,21 +123,21 @@ static rd_code add_node(search *s, int64_t parent, int32_t id, int64_t *out, rd_
     return RD_OK;
 }
 
-/* New beams of one sentence from the log probabilities of its unfinished ones. b[0 .. *n) in and out, best first. */
-static rd_code extend(search *s, beam *b, int64_t *n, const float *logp, candidate *best, beam *next, rd_status *st)
+/* New beams of one sentence from the best tokens of its unfinished ones. b[0 .. *n) in and out, best first. */
+static rd_code extend(search *s, beam *b, int64_t *n, const rd_search_best *rows, candidate *best, beam *next, rd_status *st)
 {
     int64_t kept = 0;
     for (int64_t k = 0; k < *n; k++) {
+        const double with_end = s->penalty[b[k].length], with_word = s->penalty[b[k].length + 1];
         if (b[k].finished) {
-            offer(best, &kept, s->W, (candidate){b[k].logp / penalty(b[k].length, s->alpha), b[k].logp, k, s->end});
+            offer(best, &kept, s->W, (candidate){b[k].logp / with_end, b[k].logp, k, s->end});
             continue;
         }
-        const float *row = logp + b[k].row * s->V;
-        const double with_end = penalty(b[k].length, s->alpha), with_word = penalty(b[k].length + 1, s->alpha);
-        for (int64_t v = 0; v < s->V; v++) {
-            const double total = b[k].logp + (double)row[v], score = total / (v == s->end ? with_end : with_word);
-            if (kept == s->W && score <= best[s->W - 1].score) continue;
-            offer(best, &kept, s->W, (candidate){score, total, k, (int32_t)v});
+        const double ended = b[k].logp + (double)rows->end_logp[b[k].row];
+        offer(best, &kept, s->W, (candidate){ended / with_end, ended, k, s->end});
+        for (int64_t i = b[k].row * rows->n; i < (b[k].row + 1) * rows->n; i++) {
+            const double total = b[k].logp + (double)rows->logp[i];
+            offer(best, &kept, s->W, (candidate){total / with_word, total, k, rows->id[i]});
         }
     }
     for (int64_t i = 0; i < kept; i++) {
@@ -129,13 +177,13 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
                   rd_status *st)
 {
     search s = {
-        .a = a, .V = V, .W = beam_width < 1 ? 1 : beam_width, .end = end, .alpha = length_penalty, .cap_nodes = 1024};
+        .a = a, .W = beam_width < 1 ? 1 : beam_width, .end = end, .cap_nodes = 1024};
     const int64_t most = n_sentences * s.W;
+    rd_search_best found = {.n = s.W < V - 1 ? s.W : V - 1, .end = end};
     beam *b, *next;
     candidate *best;
-    int64_t *n, *parent, *sentence;
+    int64_t *n, *parent, *sentence, longest = 0;
     int32_t *ids;
-    float *logits;
     RD_TRY(rd_arena_get(a, (size_t)s.cap_nodes * sizeof *s.nodes, &s.nodes, st));
     RD_TRY(rd_arena_zero(a, (size_t)(most + 1) * sizeof *b, &b, st));
     RD_TRY(rd_arena_get(a, (size_t)(s.W + 1) * sizeof *next, &next, st));
@@ -144,11 +192,17 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *parent, &parent, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof *sentence, &sentence, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 8) * sizeof *ids, &ids, st));
-    RD_TRY(rd_arena_get(a, (size_t)((most + 8) * V) * sizeof *logits, &logits, st));
+    RD_TRY(rd_arena_get(a, (size_t)(most * found.n + 1) * sizeof(int32_t), &found.id, st));
+    RD_TRY(rd_arena_get(a, (size_t)(most * found.n + 1) * sizeof(float), &found.logp, st));
+    RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof(float), &found.end_logp, st));
     for (int64_t i = 0; i < n_sentences; i++) { /* one hypothesis at first: the empty one */
         n[i] = 1;
         b[i * s.W] = (beam){.last = -1};
+        longest = limit[i] > longest ? limit[i] : longest;
     }
+    RD_TRY(rd_arena_get(a, (size_t)(longest + 2) * sizeof *s.penalty, &s.penalty, st));
+    for (int64_t i = 0; i < longest + 2; i++)
+        s.penalty[i] = length_penalty == 0.0 ? 1.0 : pow((5.0 + (double)i) / 6.0, length_penalty);
     for (int64_t t = 0;; t++) {
         int64_t rows = 0;
         for (int64_t i = 0; i < n_sentences; i++)
@@ -161,12 +215,11 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
                 h->row = rows++;
             }
         if (rows == 0) break;
-        RD_TRY(step(ctx, rows, ids, parent, sentence, logits, st));
-        for (int64_t r = 0; r < rows; r++) log_softmax(logits + r * V, V);
+        RD_TRY(step(ctx, rows, ids, parent, sentence, &found, st));
         for (int64_t i = 0; i < n_sentences; i++) {
             bool running = false;
             for (int64_t k = 0; k < n[i]; k++) running |= !b[i * s.W + k].finished;
-            if (running && t < limit[i]) RD_TRY(extend(&s, b + i * s.W, &n[i], logits, best, next, st));
+            if (running && t < limit[i]) RD_TRY(extend(&s, b + i * s.W, &n[i], &found, best, next, st));
         }
     }
     for (int64_t i = 0; i < n_sentences; i++) RD_TRY(trace_back(&s, b + i * s.W, &out[i], st));

@@ -3,6 +3,7 @@
  * the second time mostly from the cache. */
 #include "rd/ops.h"
 #include "shared/loss_sum.h"
+#include "shared/softmax_row.h"
 #include "shared/vec.h"
 #include <string.h>
 
@@ -75,39 +76,20 @@ static __global__ void __launch_bounds__(256) softmax_4096(xent_rows r) { whole_
 static __global__ void __launch_bounds__(512) softmax_16384(xent_rows r) { whole_row<512, 32>(r); }
 static __global__ void __launch_bounds__(1024) softmax_32768(xent_rows r) { whole_row<1024, 32>(r); }
 
-/* A row of any length: each thread's sum is relative to its own largest logit so far, which rarely changes. */
 static __global__ void __launch_bounds__(512) softmax_long(xent_rows r)
 {
-    enum { THREADS = 512, PER = 8 };
+    enum { THREADS = 512 };
     const int64_t i = r.first + blockIdx.x, V = r.V;
     float *l = r.l + blockIdx.x * V;
     const int y = r.target[i];
     const float l_y = l[y];
-    float top = -INFINITY, sum = 0.0f;
-    int64_t best = INT32_MAX;
-    for (int64_t v0 = threadIdx.x; v0 < V; v0 += THREADS * PER) {
-        float x[PER], high = -INFINITY;
-#pragma unroll
-        for (int k = 0; k < PER; k++) x[k] = v0 + k * THREADS < V ? l[v0 + k * THREADS] : -INFINITY;
-#pragma unroll
-        for (int k = 0; k < PER; k++) high = fmaxf(high, x[k]);
-        if (high > top) {
-#pragma unroll
-            for (int k = PER - 1; k >= 0; k--) best = x[k] == high ? v0 + k * THREADS : best;
-            sum *= expf((top - high) * r.inv);
-            top = high;
-        }
-#pragma unroll
-        for (int k = 0; k < PER; k++)
-            if (x[k] != -INFINITY) sum += expf((x[k] - top) * r.inv);
-    }
-    const float all = rd_block_max(top);
+    const rd_softmax_row of = rd_softmax_of_row<THREADS>(l, V, r.inv);
+    const float all = of.top;
     int first = INT32_MAX;
-    if (r.argmax) first = rd_block_least(top == all ? (int)best : INT32_MAX);
-    sum = rd_block_sum(top == -INFINITY ? sum : sum * expf((top - all) * r.inv));
-    if (threadIdx.x == 0) row_done(r, i, l_y, all, sum, first);
+    if (r.argmax) first = rd_block_least(of.own == all ? (int)of.own_best : INT32_MAX);
+    if (threadIdx.x == 0) row_done(r, i, l_y, all, of.sum, first);
     if (!r.grad) return;
-    const float s = r.seed * r.inv / sum, right = r.seed * r.inv;
+    const float s = r.seed * r.inv / of.sum, right = r.seed * r.inv;
 #pragma unroll 8
     for (int64_t v = threadIdx.x; v < V; v += THREADS) {
         const float p = expf((l[v] - all) * r.inv) * s;

@@ -69,14 +69,15 @@ rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, deco
 {
     rd_decoded *out = NULL;
     rd_tape *t = r->tape;
-    if (r->model->decode) RD_TRY(device_tape(r, &t, st));
     rd_tape_reset(t, false, false);
     RD_TRY(rd_arena_zero(rd_tape_arena(t), (size_t)(b->n + 1) * sizeof *out, &out, st));
     if (r->model->decode)
-        RD_TRY(r->model->decode(r->model_self, t, b, c, out, st));
+        (void)r->model->decode(r->model_self, t, b, c, out, st);
     else
-        RD_TRY(classify(r, b, out, st));
-    RD_TRY(rd_tape_check(t, st));
+        (void)classify(r, b, out, st);
+    (void)rd_tape_check(t, st);
+    const bool infer = r->mode == RD_MODE_INFER;
+    RD_TRY(device_explain(r, infer ? "infer_batch_size" : "eval_batch_size", infer ? r->c.infer_batch_size : r->c.eval_batch_size, st));
     for (int64_t i = 0; i < b->n; i++) RD_TRY(fn(ctx, b->sample[i], &out[i], st));
 done:
     return st->code;

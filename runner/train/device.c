@@ -1,5 +1,5 @@
-/* device.c -- which device the ranks take, and what is different where it is a GPU: computing for a person's sentences stays on the
- * processor, a card's memory has an end that a message has to explain, and the loss is scaled where gradients are float16. */
+/* device.c -- which device the ranks take, and what is different where it is a GPU: a card's memory has an end that a message has to
+ * explain, and the loss is scaled where gradients are float16. */
 #include "run_impl.h"
 
 #include <inttypes.h>
@@ -67,10 +67,6 @@ rd_code device_choose(rd_run *r, rd_status *st)
     const rd_device asked = asked_for(r);
     rd_gpu_seat *seat = NULL;
     r->device.device = RD_DEVICE_CPU;
-    if (r->mode == RD_MODE_INFER && r->model->decode) { /* nothing of it runs on a GPU */
-        if (asked == RD_DEVICE_CUDA) rd_info(r->log, "device cuda has no effect in infer mode: sentences are decoded by the processor");
-        return st->code;
-    }
     if (compiled && asked != RD_DEVICE_CPU) RD_TRY(look_together(r, &seat, st));
     (void)rd_gpu_choose(asked, r->c.allow_shared_gpu, compiled, seat, r->world->size, &r->device, st);
     RD_TRY(run_agree(r, st));
@@ -84,36 +80,24 @@ done:
 rd_code device_open(rd_run *r, int threads, rd_status *st)
 {
     const bool mixed = strcmp(r->c.dtype, "mixed") == 0;
-    RD_TRY(rd_backend_cpu_new(threads, mixed, &r->host_backend, st));
-    r->backend = r->host_backend;
 #ifdef RD_CUDA
     if (r->device.device == RD_DEVICE_CUDA) {
-        rd_backend *b;
         RD_TRY(rd_gpu_new(r->gpu_index, &(rd_gpu_options){.mixed = mixed, .tf32 = r->c.tf32}, &r->gpu, st));
-        RD_TRY(rd_backend_gpu_new(r->gpu, threads, &b, st));
-        r->backend = b;
+        RD_TRY(rd_backend_gpu_new(r->gpu, threads, &r->backend, st));
+        return st->code;
     }
 #endif
+    RD_TRY(rd_backend_cpu_new(threads, mixed, &r->backend, st));
 done:
     return st->code;
 }
 
 void device_close(rd_run *r)
 {
-    if (r->backend != r->host_backend) rd_backend_free(r->backend);
-    rd_backend_free(r->host_backend);
+    rd_backend_free(r->backend);
 #ifdef RD_CUDA
     rd_gpu_free(r->gpu);
 #endif
-}
-
-rd_code device_tape(rd_run *r, rd_tape **out, rd_status *st)
-{
-    *out = r->tape;
-    if (r->backend == r->host_backend) return st->code;
-    if (!r->host_tape) (void)rd_tape_new(r->host_backend, r->params, &r->host_tape, st);
-    *out = r->host_tape;
-    return st->code;
 }
 
 rd_code device_check(const rd_run *r, rd_status *st)

@@ -264,7 +264,6 @@ static void release(rd_run *r)
     rd_arena_free(r->data);
     exchange_free(r->exchange);
     rd_tape_free(r->tape);
-    rd_tape_free(r->host_tape);
     rd_optim_free(r->optim);
     if (r->model_self) r->model->destroy(r->model_self);
     rd_params_free(r->params);

@@ -75,8 +75,6 @@ typedef struct rd_run {
     int gpu_index;
     uint64_t fixed_bytes;     /* of the GPU's memory, in use before the first step */
     rd_backend *backend;      /* of the tape */
-    rd_backend *host_backend; /* the processor's; the same without a GPU */
-    rd_tape *host_tape;       /* NULL: not needed yet, or none of its own */
     rd_params *params;
     const rd_model_def *model;
     void *model_self;
@@ -118,9 +116,8 @@ void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
 #endif
 /* Collective, once the config is read: the same device on all ranks, and a line for the banner. RD_EENV: see rd_gpu_choose. */
 rd_code device_choose(rd_run *r, rd_status *st);
-rd_code device_open(rd_run *r, int threads, rd_status *st); /* the backends */
+rd_code device_open(rd_run *r, int threads, rd_status *st); /* the backend */
 void device_close(rd_run *r);                               /* after all that lives on it */
-rd_code device_tape(rd_run *r, rd_tape **out, rd_status *st); /* a tape of the processor, with the run's parameters; borrowed */
 rd_code device_check(const rd_run *r, rd_status *st); /* has something failed on the GPU? Waits for it */
 double device_peak_bytes(const rd_run *r);            /* of the GPU's memory; 0: none */
 void device_note_fixed(rd_run *r);                    /* all that outlives a step has its memory */

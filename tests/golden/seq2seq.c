@@ -4,7 +4,7 @@
  * Tolerances: losses 1e-5 relative (float32 PyTorch is within 1e-7 of float64; ours sums in another order); gradients
  * 1e-4 of the largest element of the same parameter; sums of squares after ten updates 1e-3 (Adam turns a gradient near
  * zero into a full step); scores 1e-4 relative plus 1e-5, since log softmax subtracts float32 numbers of the size of
- * the logits, up to some 20. RD_TEST_DEVICE=cuda: training on a GPU; search is the host's work. */
+ * the logits, up to some 20. RD_TEST_DEVICE=cuda: all of it on a GPU. */
 #include "rd/model.h"
 #include "rd/npz.h"
 #include "rd/optim.h"
@@ -26,7 +26,7 @@ typedef struct fixture {
     json_t *info;
     rd_config *config;
     rd_params *ps;
-    rd_backend *be, *device; /* device NULL: training is the host's work, too */
+    rd_backend *be, *device; /* device NULL: be computes */
     rd_tape *tape;
     void *model;
     rd_batch batch;
@@ -215,22 +215,20 @@ static void test_search(void **state)
 {
     fixture *f = open_case(*state);
     rd_status st = {0};
-    rd_tape *tape;
     const json_t *searches = json_object_get(f->info, "decode_searches");
     const int32_t *ids = member(f->z, "decode_ids")->data;
     const int64_t *off = member(f->z, "decode_off")->data;
     const double *score = member(f->z, "decode_score")->data;
     const int64_t n = f->batch.n;
     set_params(f, info_number(f, "decode_scale"));
-    must(rd_tape_new(f->be, f->ps, &tape, &st), &st);
     for (size_t s = 0; s < json_array_size(searches); s++) {
         const json_t *row = json_array_get(searches, s);
         const int64_t width = json_integer_value(json_array_get(row, 0));
         const rd_decode_config c = {.beam_width = width ? width : 1,
                                     .length_penalty = json_number_value(json_array_get(row, 1))};
         rd_decoded out[MOST_ROWS];
-        rd_tape_reset(tape, false, false);
-        must(rd_model_find("seq2seq")->decode(f->model, tape, &f->batch, &c, out, &st), &st);
+        rd_tape_reset(f->tape, false, false);
+        must(rd_model_find("seq2seq")->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
         for (int64_t i = 0; i < n; i++) {
             const int64_t piece = (int64_t)s * n + i, len = off[piece + 1] - off[piece];
             if (out[i].n != len || memcmp(out[i].ids, ids + off[piece], (size_t)len * sizeof *ids) != 0)
@@ -240,7 +238,6 @@ static void test_search(void **state)
                 fail_msg("score: got %.9g, want %.9g", out[i].score, score[piece]);
         }
     }
-    rd_tape_free(tape);
     close_case(f);
 }
 

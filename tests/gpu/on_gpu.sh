@@ -37,7 +37,10 @@ for t in tests/ops/*.c $images tests/golden/optim.c tests/golden/seq2seq.c tests
     on_gpu "${t%.c}" "$build/${t%.c}"
 done
 if [ -e "$build/tests/support/emulated/blocks_emulated.cc.o" ]; then
-    for order in backwards random; do on_gpu "ops, $order" env RD_EMULATED_ORDER=$order "$build/tests/gpu/ops"; done
+    for order in backwards random; do
+        on_gpu "ops, $order" env RD_EMULATED_ORDER=$order "$build/tests/gpu/ops"
+        on_gpu "search, $order" env RD_EMULATED_ORDER=$order "$build/tests/ops/search"
+    done
     on_gpu "ops, float16" env RD_EMULATED_SM=75 "$build/tests/gpu/ops"
 fi
 echo "$passed passed, $failed failed, $skipped skipped"

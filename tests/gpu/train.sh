@@ -72,7 +72,17 @@ expect "the same score" 0 "" [ "$(figure eval_cpu accuracy)" = "$(figure cpu/eva
 t 1 cpu --mode=infer --set device=cpu > lines_cpu 2> /dev/null
 t 1 cpu --mode=infer $cuda > lines_gpu 2> words
 expect "the same translations" 0 "" cmp lines_cpu lines_gpu
-expect "and who makes them is said" 0 "decoded by the processor" cat words
+t 2 cpu --mode=infer $cuda --set allow_shared_gpu=true --set infer_batch_size=3 > lines_two 2> words
+expect "of two ranks, in other batches" 0 "" cmp lines_cpu lines_two
+for device in cpu cuda; do
+    t 1 cpu --mode=infer --set device=$device --beam_width=4 --set length_penalty=0.6 > beam_$device 2> words
+    t 1 cpu --mode=infer --set device=$device --beam_width=3 --set dtype=mixed > mixed_$device 2> words
+done
+expect "the same translations of a beam" 0 "" cmp beam_cpu beam_cuda
+expect "which greedy does not find" 1 "differ" cmp lines_cpu beam_cpu
+expect "the same translations in mixed" 0 "" cmp mixed_cpu mixed_cuda
+say_one() { echo "a b c" | t 1 cpu --mode=infer --input=- "$@"; }
+expect "a sentence from a pipe" 0 "^$(say_one --set device=cpu 2> words)$" say_one $cuda
 expect "train_eval" 0 "evaluation at step 4" t 1 te --mode=train_eval --max_steps=5 $cuda --set eval_frequency=4
 
 if [ "$emulated" -gt 0 ]; then
@@ -91,6 +101,10 @@ if [ "$emulated" -gt 0 ]; then
     RD_EMULATED_GPUS=1
     expect "float16 scales the loss" 0 "scaled by" env RD_EMULATED_SM=75 "$PROG" --config_file=toy.json --logdir=half --max_steps=3 \
         $cuda --set dtype=mixed --set loss_scale=1e9
+    wide="--set decoder_cell_units=256 --set attention_layer_size=256"
+    t 1 wide --max_steps=1 --set device=cpu $wide > words 2>&1
+    expect "memory too small for sentences" 3 "'infer_batch_size' 11 is too much for the memory of the GPU.*'infer_batch_size' [0-9]* may fit" \
+        env RD_EMULATED_MEMORY=180000000 "$PROG" --config_file=toy.json --logdir=wide --mode=infer $cuda $wide --beam_width=1000 --set infer_batch_size=11
     expect "memory too small" 3 "'batch_size' 16 is too much for the memory of the GPU" env RD_EMULATED_MEMORY=100000000 "$PROG" \
         --config_file=toy.json --logdir=small --max_steps=3 $cuda
 fi

@@ -1,0 +1,162 @@
+/* search_kernels.cu -- see search_kernels.h. A block has a row of logits. Its threads' best words give a bound that the row's n best
+ * reach, and few others do: what reaches it is listed in shared memory, and each of these counts how many are better. A row that
+ * lists too many (wide beams) narrows the bound down by bisection. So a row is read twice, the second time from the cache. */
+#include "search_kernels.h"
+#include "../ops/shared/rows_grid.h"
+#include "../ops/shared/softmax_row.h"
+
+enum { LISTED = 2 * RD_SEARCH_WIDEST };
+
+struct best_rows {
+    int64_t V, n, first; /* of a row; wanted of it; in out */
+    const float *l;      /* [rows, V] */
+    int32_t *id;
+    float *logp, *end_logp;
+    float inv; /* 1 / temperature */
+    int32_t end;
+};
+
+/* A word and its log probability as one number, greater for the better one of two, of equal ones for the lower id; never 0. */
+typedef unsigned long long merit;
+static __device__ inline merit merit_of(float logp, int64_t v)
+{
+    const unsigned bits = __float_as_uint(logp + 0.0f); /* -0 is 0 */
+    return (merit)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (0xffffffffu - (unsigned)v);
+}
+static __device__ inline int32_t word_of(merit m)
+{
+    return (int32_t)(0xffffffffu - (unsigned)m);
+}
+static __device__ inline float logp_of(merit m)
+{
+    const unsigned up = (unsigned)(m >> 32);
+    return __uint_as_float(up >> 31 ? up & 0x7fffffffu : ~up);
+}
+
+static __device__ inline float log_probability(float l, float inv, float lse)
+{
+    const float x = __fmaf_rn(l, inv, -lse); /* by name, so that it is the same number wherever it is computed */
+    return isnan(x) ? -INFINITY : x;
+}
+
+/* How many words reach `least`; LISTED of them at most are in list[] then. */
+template <int THREADS>
+static __device__ inline int gather(const best_rows &r, const float *l, float lse, merit least, merit *list, int *count)
+{
+    enum { PER = 8 };
+    __syncthreads();
+    if (threadIdx.x == 0) *count = 0;
+    __syncthreads();
+    for (int64_t v0 = threadIdx.x; v0 < r.V; v0 += THREADS * PER) {
+        float x[PER];
+#pragma unroll
+        for (int k = 0; k < PER; k++) x[k] = v0 + k * THREADS < r.V ? l[v0 + k * THREADS] : 0.0f;
+#pragma unroll
+        for (int k = 0; k < PER; k++) {
+            const int64_t v = v0 + k * THREADS;
+            const merit m = merit_of(log_probability(x[k], r.inv, lse), v);
+            if (v >= r.V || v == r.end || m < least) continue;
+            const int at = atomicAdd(count, 1);
+            if (at < LISTED) list[at] = m;
+        }
+    }
+    __syncthreads();
+    return *count;
+}
+
+/* The n-th best of the best words of groups of threads, of which there are some times n; 0: there are not so many. */
+template <int THREADS> static __device__ inline merit bound_of(int64_t n, merit own, merit *list, merit *bound)
+{
+    const int t = (int)threadIdx.x;
+    int width = 32, better = 0;
+    while (width > 1 && THREADS / width < 4 * n) width /= 2;
+    for (int d = 1; d < width; d *= 2) {
+        const merit other = __shfl_xor_sync(0xffffffffu, own, d);
+        own = other > own ? other : own;
+    }
+    if (t == 0) *bound = 0;
+    if (t % width == 0) list[t / width] = own;
+    __syncthreads();
+    if (t < THREADS / width) {
+        const merit mine = list[t];
+        for (int k = 0; k < THREADS / width; k++) better += list[k] > mine;
+        if (mine > 0 && better == n - 1) *bound = mine;
+    }
+    __syncthreads();
+    return *bound;
+}
+
+template <int THREADS> static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(best_rows r)
+{
+    __shared__ merit list[LISTED], bound;
+    __shared__ int count;
+    const int64_t row = r.first + blockIdx.x;
+    const float *l = r.l + blockIdx.x * r.V;
+    const rd_softmax_row of = rd_softmax_of_row<THREADS>(l, r.V, r.inv);
+    const float lse = __fmaf_rn(of.top, r.inv, logf(of.sum));
+    if (threadIdx.x == 0) r.end_logp[row] = log_probability(l[r.end], r.inv, lse);
+    const bool has_word = of.own_best < r.V && of.own_best != r.end;
+    const merit own = has_word ? merit_of(log_probability(of.own, r.inv, lse), of.own_best) : 0;
+    merit low = bound_of<THREADS>(r.n, own, list, &bound), high = ~(merit)0, at = low;
+    int n;
+    /* Too many reach low, too few high; as no two words are alike, a bound between them has a number that fits. */
+    while (n = gather<THREADS>(r, l, lse, at, list, &count), n > LISTED || n < r.n) {
+        if (n > LISTED) low = at;
+        else high = at;
+        at = low + (high - low) / 2;
+    }
+    for (int i = threadIdx.x; i < n; i += THREADS) {
+        const merit mine = list[i];
+        int better = 0;
+        for (int k = 0; k < n; k++) better += list[k] > mine;
+        if (better >= r.n) continue;
+        r.id[row * r.n + better] = word_of(mine);
+        r.logp[row * r.n + better] = logp_of(mine);
+    }
+}
+
+extern "C" rd_code rd_cuda_search_best(rd_gpu *g, const rd_search_best *out, int64_t first, int64_t n, int64_t V, float temperature,
+                                       const float *logits, rd_status *st)
+{
+    best_rows r = {};
+    r.V = V;
+    r.n = out->n;
+    r.first = first;
+    r.l = logits;
+    r.id = out->id;
+    r.logp = out->logp;
+    r.end_logp = out->end_logp;
+    r.inv = 1.0f / temperature;
+    r.end = out->end;
+    const unsigned blocks = (unsigned)n;
+    if (out->n > 100) return RD_LAUNCH(g, st, search_best<1024>, blocks, 1024, 0, r);
+    return V > 4096 ? RD_LAUNCH(g, st, search_best<512>, blocks, 512, 0, r) : RD_LAUNCH(g, st, search_best<128>, blocks, 128, 0, r);
+}
+
+/* The array of blockIdx.z; T as wide as all of them allow. */
+template <typename T> static __global__ void follow(rd_states s, int64_t n, const int32_t *__restrict__ parent)
+{
+    const T *from = reinterpret_cast<const T *>(s.from[blockIdx.z]);
+    T *to = reinterpret_cast<T *>(s.to[blockIdx.z]);
+    const int64_t width = s.width[blockIdx.z] / (int64_t)(sizeof(T) / sizeof(float));
+    for (RD_EACH_ROW(i, n)) {
+        const T *x = from + parent[i] * width;
+        for (RD_EACH_COLUMN(j, width)) to[i * width + j] = x[j];
+    }
+}
+
+extern "C" rd_code rd_cuda_follow(rd_gpu *g, const rd_states *states, int64_t n, const int32_t *parent, rd_status *st)
+{
+    const rd_states s = *states;
+    int64_t widest = 0;
+    bool four = true;
+    for (int k = 0; k < s.n_arrays; k++) {
+        widest = s.width[k] > widest ? s.width[k] : widest;
+        four = four && s.width[k] % 4 == 0 && rd_by_four(s.from[k]) && rd_by_four(s.to[k]);
+    }
+    const int64_t columns = four ? widest / 4 : widest;
+    dim3 grid = rd_rows_grid(n, columns);
+    grid.z = (unsigned)s.n_arrays;
+    return four ? RD_LAUNCH(g, st, follow<float4>, grid, rd_rows_block(columns), 0, s, n, parent)
+                : RD_LAUNCH(g, st, follow<float>, grid, rd_rows_block(columns), 0, s, n, parent);
+}
