@@ -107,9 +107,9 @@ typedef struct rd_hypothesis {
     double score; /* log probability, by the length penalty for beams */
 } rd_hypothesis;
 /* Greedy for beam_width 1 and length_penalty 0, else beam search (OpenSeq2Seq 4.10: hypotheses are followed, not
- * slots). Sentence s ends after limit[s] tokens at the latest (0: at once, empty). start, end: token ids, below V. Of equal scores
- * the one of the better hypothesis counts, then the lower id. out[n_sentences], memory of the arena. Logits that are not finite end no
- * sentence early, and break nothing. */
+ * slots). Sentence s ends after limit[s] tokens at the latest (0: at once, empty). start, end: token ids, below V. Of equal
+ * scores that of the better hypothesis counts, then the lower id. out[n_sentences], memory of the arena. Logits that are not
+ * finite end no sentence early, and break nothing. */
 rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start, int32_t end,
                   int64_t beam_width, double length_penalty, rd_search_step *step, void *ctx, rd_hypothesis *out,
                   rd_status *st);

@@ -1,6 +1,6 @@
 /* decoder_step.c -- the decoder one step at a time, for search: the same formulas as rd_decoder_apply, on rows that are
- * hypotheses. One source for both devices. On a GPU a step is queued as a whole: up go a row's token, parent and place of its memory,
- * down come its best tokens, which the host waits for. */
+ * hypotheses. One source for both devices. On a GPU a step is queued as a whole: up go a row's token, parent and place of
+ * its memory, down come its best tokens, which the host waits for. */
 #include "rd/nn.h"
 #include "../ops/shared/attention.h"
 #include "../ops/shared/pick_rows.h"
@@ -103,7 +103,8 @@ static rd_code input(stepper *s, int64_t n, const step_rows *r, const step_rows 
 }
 
 /* *out: the layer's output, in `room` where it is not h itself. */
-static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *att, float *room, const float **out, rd_status *st)
+static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *att, float *room, const float **out,
+                     rd_status *st)
 {
     const rd_layer *L = &s->d->layer[l].l;
     rd_cell *k = &s->cell[l];

@@ -33,7 +33,8 @@ typedef struct candidate {
 
 /* ---- the best tokens of a row ---- */
 
-/* One more in place of the worst, which is the root of a heap: a token is worse than its children's, of equal ones the higher id. */
+/* One more in place of the worst, which is the root of a heap: a token is worse than those below it, of equal ones the higher
+ * id. */
 static void replace_worst(int64_t n, float *logp, int32_t *id, float x, int32_t v)
 {
     int64_t i = 0;
@@ -72,7 +73,8 @@ static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float
         if (id[0] != INT32_MAX && !(rd_maxf(y, n) > logp[0])) continue;
         for (int64_t j = 0; j < n; j++) {
             const int32_t v = (int32_t)(first + j);
-            if ((y[j] > logp[0] || (y[j] == logp[0] && v < id[0])) && v != out->end) replace_worst(out->n, logp, id, y[j], v);
+            if ((y[j] > logp[0] || (y[j] == logp[0] && v < id[0])) && v != out->end)
+                replace_worst(out->n, logp, id, y[j], v);
         }
     }
 }

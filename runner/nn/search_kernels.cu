@@ -1,6 +1,7 @@
-/* search_kernels.cu -- see search_kernels.h. A block has a row of logits. Its threads' best words give a bound that the row's n best
- * reach, and few others do: what reaches it is listed in shared memory, and each of these counts how many are better. A row that
- * lists too many (wide beams) narrows the bound down by bisection. So a row is read twice, the second time from the cache. */
+/* search_kernels.cu -- see search_kernels.h. A block has a row of logits. Its threads' best words give a bound that the row's n
+ * best reach, and few others do: what reaches it is listed in shared memory, and each of these counts how many are better. A
+ * row that lists too many (wide beams) narrows the bound down by bisection. So a row is read twice, the second time from the
+ * cache. */
 #include "search_kernels.h"
 #include "../ops/shared/rows_grid.h"
 #include "../ops/shared/softmax_row.h"
@@ -86,7 +87,8 @@ template <int THREADS> static __device__ inline merit bound_of(int64_t n, merit 
     return *bound;
 }
 
-template <int THREADS> static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(best_rows r)
+template <int THREADS>
+static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(best_rows r)
 {
     __shared__ merit list[LISTED], bound;
     __shared__ int count;
@@ -115,8 +117,8 @@ template <int THREADS> static __global__ void __launch_bounds__(THREADS, 1024 / 
     }
 }
 
-extern "C" rd_code rd_cuda_search_best(rd_gpu *g, const rd_search_best *out, int64_t first, int64_t n, int64_t V, float temperature,
-                                       const float *logits, rd_status *st)
+extern "C" rd_code rd_cuda_search_best(rd_gpu *g, const rd_search_best *out, int64_t first, int64_t n, int64_t V,
+                                       float temperature, const float *logits, rd_status *st)
 {
     best_rows r = {};
     r.V = V;
@@ -130,7 +132,8 @@ extern "C" rd_code rd_cuda_search_best(rd_gpu *g, const rd_search_best *out, int
     r.end = out->end;
     const unsigned blocks = (unsigned)n;
     if (out->n > 100) return RD_LAUNCH(g, st, search_best<1024>, blocks, 1024, 0, r);
-    return V > 4096 ? RD_LAUNCH(g, st, search_best<512>, blocks, 512, 0, r) : RD_LAUNCH(g, st, search_best<128>, blocks, 128, 0, r);
+    if (V > 4096) return RD_LAUNCH(g, st, search_best<512>, blocks, 512, 0, r);
+    return RD_LAUNCH(g, st, search_best<128>, blocks, 128, 0, r);
 }
 
 /* The array of blockIdx.z; T as wide as all of them allow. */

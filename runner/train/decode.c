@@ -76,8 +76,10 @@ rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, deco
     else
         (void)classify(r, b, out, st);
     (void)rd_tape_check(t, st);
-    const bool infer = r->mode == RD_MODE_INFER;
-    RD_TRY(device_explain(r, infer ? "infer_batch_size" : "eval_batch_size", infer ? r->c.infer_batch_size : r->c.eval_batch_size, st));
+    if (r->mode == RD_MODE_INFER)
+        RD_TRY(device_explain(r, "infer_batch_size", r->c.infer_batch_size, st));
+    else
+        RD_TRY(device_explain(r, "eval_batch_size", r->c.eval_batch_size, st));
     for (int64_t i = 0; i < b->n; i++) RD_TRY(fn(ctx, b->sample[i], &out[i], st));
 done:
     return st->code;

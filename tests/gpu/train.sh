@@ -85,6 +85,17 @@ say_one() { echo "a b c" | t 1 cpu --mode=infer --input=- "$@"; }
 expect "a sentence from a pipe" 0 "^$(say_one --set device=cpu 2> words)$" say_one $cuda
 expect "train_eval" 0 "evaluation at step 4" t 1 te --mode=train_eval --max_steps=5 $cuda --set eval_frequency=4
 
+# What TensorBoard gets of each variable.
+for device in cpu cuda; do
+    t 1 hist_$device --max_steps=2 --set device=$device --set histogram_frequency=1 > words 2>&1
+    "$PROG" --events="$(echo hist_$device/events*)" | grep -E 'gradient_norm/|,histogram' | cut -d, -f1,3- | sort > variables_$device
+done
+same_variables() {
+    paste -d, variables_cpu variables_cuda | awk -F, '{ d = $4 - $8; if (d < 0) d = -d
+        if ($1 $2 $3 != $5 $6 $7 || d > 1e-4 * ($4 < 0 ? -$4 : $4)) { print; bad = 1 } } END { exit bad || NR < 40 }'
+}
+expect "norms and histograms of each variable" 0 "" same_variables
+
 if [ "$emulated" -gt 0 ]; then
     RD_EMULATED_GPUS=2
     export RD_EMULATED_GPUS

@@ -1,6 +1,6 @@
-/* search.c -- what decoding rests on: the best tokens of a row of logits, against sorting all of them; beam search that sees these
- * alone, against one that sees every token; states that follow their hypotheses. RD_TEST_DEVICE=cuda: the kernels of a GPU, and
- * decoding there against the CPU's. */
+/* search.c -- what decoding rests on: the best tokens of a row of logits, against sorting all of them; beam search that sees
+ * these alone, against one that sees every token; states that follow their hypotheses. RD_TEST_DEVICE=cuda: the kernels of a
+ * GPU, and decoding there against the CPU's. */
 #include "rd/nn.h"
 #include "harness.h"
 #ifdef RD_CUDA
@@ -23,7 +23,18 @@ static void *memory(size_t n, size_t size)
 
 /* ---- the best tokens of a row ---- */
 
-typedef enum kind { MANY_LEVELS, FEW_LEVELS, EQUAL, FALLING, ONE_CORNER, HALF_MINUS_INFINITE, END_IS_BEST, NOT_A_NUMBER, INFINITE, ALL_MINUS_INFINITE } kind;
+typedef enum kind {
+    MANY_LEVELS,
+    FEW_LEVELS,
+    EQUAL,
+    FALLING,
+    ONE_CORNER,
+    HALF_MINUS_INFINITE,
+    END_IS_BEST,
+    NOT_A_NUMBER,
+    INFINITE,
+    ALL_MINUS_INFINITE
+} kind;
 
 typedef struct best_case {
     const char *name;
@@ -140,7 +151,8 @@ static void test_best(void **state)
     float *logits = memory((size_t)(ROWS * c->V), sizeof *logits), *work = memory((size_t)(ROWS * c->V), sizeof *work);
     int32_t *id = memory((size_t)c->n, sizeof *id);
     double *logp = memory((size_t)c->n, sizeof *logp), end_logp;
-    const rd_search_best out = {c->n, END, memory(n, sizeof(int32_t)), memory(n, sizeof(float)), memory(FIRST + ROWS, sizeof(float))};
+    const rd_search_best out = {c->n, END, memory(n, sizeof(int32_t)), memory(n, sizeof(float)),
+                                memory(FIRST + ROWS, sizeof(float))};
     for (int64_t i = 0; i < ROWS * c->V; i++) logits[i] = logit_of(c, i / c->V, i % c->V);
     h_backend(1, false, &be);
 #ifdef RD_CUDA
@@ -387,7 +399,8 @@ static rd_decoder *many_tokens(rd_params *ps)
     must(&st);
     float *w = rd_params_values(ps) + d->W_out->offset;
     memset(w, 0, (size_t)d->W_out->n * sizeof *w);
-    for (int64_t i = 0; i < 60 * WIDTH; i++) w[i % WIDTH * MANY + 17 + i / WIDTH * 18000] = (float)uniform(8, (uint32_t)i, 0) * 20.0f - 10.0f;
+    for (int64_t i = 0; i < 60 * WIDTH; i++)
+        w[i % WIDTH * MANY + 17 + i / WIDTH * 18000] = (float)uniform(8, (uint32_t)i, 0) * 20.0f - 10.0f;
     rd_params_touch(ps);
     return d;
 }
