@@ -54,6 +54,9 @@ typedef struct rd_batch {
 } rd_batch;
 
 const rd_field *rd_batch_field(const rd_batch *b, const char *name); /* NULL: none */
+/* Hash of what the work on a batch is shaped by: how many samples it has, and how many of each field are of which length. The order
+ * of samples, ids and contents do not matter. */
+uint64_t rd_batch_shape(const rd_batch *b);
 
 /* ---- datasets: one file each in runner/data/datasets; make writes the registry ---- */
 typedef enum rd_split { RD_SPLIT_TRAIN, RD_SPLIT_EVAL, RD_SPLIT_TEST } rd_split;

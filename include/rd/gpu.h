@@ -40,6 +40,7 @@ const char *rd_gpu_libraries(void);
 typedef struct rd_gpu_options {
     bool mixed; /* products of bfloat16 (float16 before compute capability 8.0), sums in float32 */
     bool tf32;  /* float32 products may round their inputs to TF32 */
+    bool graphs; /* work that recurs (rd_gpu_recurs) is started as CUDA graphs */
 } rd_gpu_options;
 /* The caller owns *out. */
 rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *st);
@@ -113,6 +114,26 @@ rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st);
 /* Seconds from the begin of the first to the end of the last sum before the last rd_gpu_group_join (those since the join before
  * it), on their stream; 0 where there was none. Waits. */
 rd_code rd_gpu_group_busy(rd_gpu_group *q, double *seconds, rd_status *st);
+
+/* ---- work that recurs (CUDA graphs; see runner/engine/gpu_graph.h) ---- */
+/* What is queued from here to rd_gpu_recurred may be kept back until a result is waited for, and is then started all at once where
+ * the same came under this key before. Its results are the same bytes either way. key: of what the work depends on; one that leaves
+ * something out costs time, not correctness. Without rd_gpu_options.graphs both do nothing. */
+rd_code rd_gpu_recurs(rd_gpu *g, uint64_t key, rd_status *st);
+rd_code rd_gpu_recurred(rd_gpu *g, rd_status *st); /* is called after failures, too */
+typedef struct rd_gpu_graph_counts {
+    int64_t graphs;   /* that exist now */
+    uint64_t bytes;   /* of device memory that they take */
+    int64_t started;  /* graphs */
+    int64_t all;      /* launches, products, copies of work that recurs */
+    int64_t tasks;    /* of these, started in graphs */
+    int64_t set;      /* of those, had other arguments than the time before */
+    int64_t left;     /* times that other work came than the graph has */
+    int64_t given_up; /* keys */
+} rd_gpu_graph_counts;
+void rd_gpu_count_graphs(const rd_gpu *g, rd_gpu_graph_counts *out);
+/* One line for the log, once, when work that recurs is no graph for a reason that is worth knowing; else NULL. */
+const char *rd_gpu_graph_note(rd_gpu *g);
 
 /* ---- time ---- */
 /* Seconds that the device took between two marks (0 .. 15) set on the ops' stream; waits. */

@@ -82,7 +82,8 @@ rd_code device_open(rd_run *r, int threads, rd_status *st)
     const bool mixed = strcmp(r->c.dtype, "mixed") == 0;
 #ifdef RD_CUDA
     if (r->device.device == RD_DEVICE_CUDA) {
-        RD_TRY(rd_gpu_new(r->gpu_index, &(rd_gpu_options){.mixed = mixed, .tf32 = r->c.tf32}, &r->gpu, st));
+        const rd_gpu_options o = {.mixed = mixed, .tf32 = r->c.tf32, .graphs = strcmp(r->c.cuda_graphs, "off") != 0};
+        RD_TRY(rd_gpu_new(r->gpu_index, &o, &r->gpu, st));
         RD_TRY(rd_backend_gpu_new(r->gpu, threads, &r->backend, st));
         return st->code;
     }

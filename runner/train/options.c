@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+static const char *const graphs[] = {"auto", "off", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const dtypes[] = {"float32", "mixed", NULL};
 static const char *const levels[] = {"np", "any", NULL};
@@ -63,6 +64,9 @@ static const rd_option run_rows[] = {
     RD_OPT_BOOL(run_config, tf32, tf32, "false",
                 "on a GPU: float32 products may round their inputs to TF32, which has 10 bits: several times faster, and no longer "
                 "as exact as on a processor"),
+    RD_OPT_CHOICE(run_config, cuda_graphs, cuda_graphs, "\"auto\"", graphs,
+                  "on a GPU: auto: what a step starts is kept as CUDA graphs where batches of its shape come again, and started "
+                  "all at once; results are the same bytes. off: each kernel by itself"),
     RD_OPT_INT(run_config, threads, threads, "0", 0, 4096,
                "threads per rank; 0: the rank's own share of the processors"),
     RD_OPT_INT(run_config, seed, seed, "0", 0, 9007199254740992.0,

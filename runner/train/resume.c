@@ -128,7 +128,7 @@ static bool harmless(const char *key)
         "source_file_eval",    "target_file_eval", "source_file_test", "target_file_test", "checkpoint",
         "eval_frequency",      "eval_epochs",      "image_frequency",  "data_dir",         "data_threads",
         "histogram_frequency", "beam_width",       "length_penalty",   "decoder_type",     "device",
-        "allow_shared_gpu",    NULL};
+        "allow_shared_gpu",    "cuda_graphs",      NULL};
     for (int i = 0; keys[i]; i++)
         if (strcmp(key, keys[i]) == 0) return true;
     return false;

@@ -31,7 +31,7 @@ typedef struct run_config {
     const char *allreduce_dtype, *overlap;
     bool trace_ops, allow_shared_gpu, tf32, has_bucket_mb;
     const char *trace_steps, *sparse_embeddings;
-    const char *device, *dtype, *metric, *model, *dataset, *checkpoint, *mode, *deterministic, *sampling;
+    const char *cuda_graphs, *device, *dtype, *metric, *model, *dataset, *checkpoint, *mode, *deterministic, *sampling;
 } run_config;
 
 /* Where the run stands. The next global batch is number `batch` of epoch `epoch` (or the first of the next epoch, when

@@ -244,6 +244,35 @@ done:
     return st->code;
 }
 
+/* Work that a GPU may keep as a graph. first: the weights have changed since the last batch, and copies of them are made again;
+ * ends: sums over ranks begin in between. */
+static uint64_t graph_key(const rd_batch *b, bool first, bool ends)
+{
+    return rd_batch_shape(b) * 8 + (uint64_t)first * 4 + (uint64_t)ends * 2;
+}
+enum { UPDATE_KEY = 1 };
+
+/* After rd_gpu_recurs, also when something failed. */
+static rd_code graph_ends(const rd_run *r, rd_status *st)
+{
+    const char *note;
+    if (!run_gpu(r)) return st->code;
+    (void)rd_gpu_recurred(run_gpu(r), st);
+    note = rd_gpu_graph_note(run_gpu(r));
+    if (note) rd_info(r->log, "%s", note);
+    return st->code;
+}
+
+static rd_code update(stepper *s, double lr, double scale, rd_optim_stats *stats, rd_status *st)
+{
+    rd_run *r = s->run;
+    if (run_gpu(r)) RD_TRY(rd_gpu_recurs(run_gpu(r), UPDATE_KEY, st));
+    (void)rd_optim_step(r->optim, r->at.updates + 1, lr, scale, stats, st);
+    RD_TRY(graph_ends(r, st));
+done:
+    return st->code;
+}
+
 static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, rd_status *st)
 {
     rd_run *r = s->run;
@@ -312,8 +341,8 @@ done:
     return st->code;
 }
 
-/* One global batch: this rank's parts of it. ends: the step does; last: no batch follows. */
-static rd_code one_batch(stepper *s, bool ends, bool last, step_sums *out, rd_status *st)
+/* One global batch: this rank's parts of it. first: of the step; ends: the step does; last: no batch follows. */
+static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums *out, rd_status *st)
 {
     rd_run *r = s->run;
     for (int64_t j = 0; j < s->mine; j++) {
@@ -325,7 +354,9 @@ static rd_code one_batch(stepper *s, bool ends, bool last, step_sums *out, rd_st
             RD_TRY(next_batch(s, j, last, &b, st));
         RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->at.step + 1, st));
         if (ends && j + 1 == s->mine) exchange_last(r->exchange, s->mine > 1 ? add_last_part : NULL, s);
+        if (run_gpu(r)) RD_TRY(rd_gpu_recurs(run_gpu(r), graph_key(&b, first && j == 0, ends && j + 1 == s->mine), st));
         (void)forward_backward(s, &b, out, st);
+        (void)graph_ends(r, st);
         RD_TRY(device_explain(r, "batch_size", r->c.batch_size, st));
         if (j + 1 < s->mine) RD_TRY(add_part(s, j, st));
     }
@@ -369,7 +400,7 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
             if (stepper_done(s)) break;
         }
         const bool ends = i + 1 == r->c.iter_size;
-        RD_TRY(one_batch(s, ends, ends && r->at.step + 1 >= s->last_step, out, st));
+        RD_TRY(one_batch(s, i == 0, ends, ends && r->at.step + 1 >= s->last_step, out, st));
     }
     exchange_settle(r->exchange);
     double sums[N_SUMS];
@@ -390,7 +421,7 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     stats->grad_norm = stats->clipped_norm = NAN;
     /* The sums are the same bytes on every rank, so all of them skip or none. */
     if (isfinite(out->loss) && out->weight > 0.0)
-        RD_TRY(rd_optim_step(r->optim, r->at.updates + 1, lr, 1.0 / (r->at.loss_scale * out->weight), stats, st));
+        RD_TRY(update(s, lr, 1.0 / (r->at.loss_scale * out->weight), stats, st));
     if (stats->finite)
         r->at.updates++;
     else

@@ -62,6 +62,7 @@ typedef struct plan {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
+    uint64_t id; /* of no other, also later at the same address */
     struct plan *next;
 } plan;
 
@@ -71,7 +72,16 @@ struct rd_gpu_blas {
     void *workspace;
     plan **bucket;
     int n_buckets, n_plans;
+    uint64_t last_id;
 };
+
+typedef struct matmul { /* a product as a task */
+    const plan *plan;
+    uint64_t id;
+    const void *A, *B;
+    float *C;
+    float alpha, beta;
+} matmul;
 
 static rd_code result(rd_gpu *g, cublasStatus_t r, const char *call, const char *where, rd_status *st)
 {
@@ -233,7 +243,10 @@ static rd_code plan_for(rd_gpu *g, const shape *s, plan **out, rd_status *st)
         b->bucket = calloc((size_t)b->n_buckets, sizeof *b->bucket);
         if (!b->bucket) return rd_fail(st, RD_EENV, "out of memory for products' plans");
     }
-    if (b->n_plans == MOST_SHAPES) drop_plans(b);
+    if (b->n_plans == MOST_SHAPES) {
+        RD_TRY(rd_gpu_flush(g, st)); /* what is written down names them */
+        drop_plans(b);
+    }
     plan **at = &b->bucket[hash_of(s) % (uint64_t)b->n_buckets];
     for (plan *p = *at; p; p = p->next)
         if (memcmp(&p->key, s, sizeof *s) == 0) {
@@ -241,6 +254,7 @@ static rd_code plan_for(rd_gpu *g, const shape *s, plan **out, rd_status *st)
             return st->code;
         }
     RD_TRY(plan_new(g, s, out, st));
+    (*out)->id = ++b->last_id;
     (*out)->next = *at;
     *at = *out;
     b->n_plans++;
@@ -299,6 +313,18 @@ done:
 
 /* ---- products ---- */
 
+static rd_code run_matmul(rd_gpu *g, const void *args, rd_status *st)
+{
+    const matmul *m = args;
+    const plan *q = m->plan;
+    g->last_kernel = "cublasLtMatmul";
+    LT(cublasLtMatmul(g->blas->handle, q->desc, &m->alpha, m->B, q->b, m->A, q->a, &m->beta, m->C, q->c, m->C, q->c, &q->algo,
+                      g->blas->workspace, WORKSPACE, g->stream));
+    if (g->sync) CUDA(g, cudaStreamSynchronize(g->stream));
+done:
+    return st->code;
+}
+
 static rd_code multiply(rd_gpu *g, const rd_product *p, operand type, rd_status *st)
 {
     const int64_t batch = p->batch;
@@ -325,10 +351,9 @@ static rd_code multiply(rd_gpu *g, const rd_product *p, operand type, rd_status 
                      .align_b = alignment(of[1].use, of[1].ld, batch, of[1].stride, size),
                      .align_c = alignment(p->C, p->ldc, batch, p->stride_c, sizeof(float))};
     RD_TRY(plan_for(g, &s, &q, st));
-    g->last_kernel = "cublasLtMatmul";
-    LT(cublasLtMatmul(g->blas->handle, q->desc, &p->alpha, of[1].use, q->b, of[0].use, q->a, &p->beta, p->C, q->c, p->C,
-                      q->c, &q->algo, g->blas->workspace, WORKSPACE, g->stream));
-    if (g->sync) CUDA(g, cudaStreamSynchronize(g->stream));
+    const matmul m = {
+        .plan = q, .id = q->id, .A = of[0].use, .B = of[1].use, .C = p->C, .alpha = p->alpha, .beta = p->beta};
+    RD_TRY(rd_gpu_task_of(g, run_matmul, &m, sizeof m, sizeof m, st));
 done:
     return st->code;
 }

@@ -7,6 +7,7 @@
  * pieces take turns: one is filled by the GPU while the other is emptied. */
 #include "gpu_impl.h"
 #include "convert.h"
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -59,6 +60,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
     RD_TRY(stage_new(g, &g->up, UP_PIECES, st));
     RD_TRY(stage_new(g, &g->down, DOWN_PIECES, st));
     for (int i = 0; i < MARKS; i++) CUDA(g, cudaEventCreate(&g->mark[i]));
+    if (o->graphs && !g->sync) RD_TRY(rd_graphs_new(g, &rd_cuda_graph_maker, &g->graphs, st));
     RD_TRY(rd_gpu_query(index, &g->info, st)); /* again: what is free now */
     snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s%s", g->info.name, index, g->info.major,
              g->info.minor, (double)g->info.memory / 1073741824.0, rd_gpu_libraries(), precision(g),
@@ -76,6 +78,8 @@ void rd_gpu_free(rd_gpu *g)
     if (!g) return;
     if (g->lost) return; /* the driver takes it all back when the process ends */
     if (g->stream) (void)cudaStreamSynchronize(g->stream);
+    rd_graphs_free(g->graphs);
+    g->graphs = NULL;
     rd_gpu_blas_free(g);
     rd_gpu_dnn_free(g);
     rd_gpu_held_free(g);
@@ -169,7 +173,9 @@ done:
 
 void rd_gpu_put(rd_gpu *g, void *p)
 {
+    rd_status own = {.code = RD_OK};
     if (!p || g->lost) return;
+    (void)rd_gpu_flush(g, &own); /* a failure sticks */
     rd_gpu_held_forget(g, p);
     (void)cudaStreamSynchronize(g->stream);
     g->in_use -= list_take(g->memory, &g->n_memory, p);
@@ -197,7 +203,9 @@ done:
 
 void rd_gpu_host_put(rd_gpu *g, void *p)
 {
+    rd_status own = {.code = RD_OK};
     if (!p || g->lost) return;
+    (void)rd_gpu_flush(g, &own);
     (void)cudaStreamSynchronize(g->stream);
     (void)list_take(g->pinned, &g->n_pinned, p);
     (void)cudaFreeHost(p);
@@ -259,6 +267,14 @@ done:
 
 rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
 {
+    RD_TRY(rd_gpu_alive(g, st));
+    if (bytes > 0 && !rd_graphs_up(g->graphs, device, host, bytes, st)) RD_TRY(rd_gpu_up_now(g, device, host, bytes, st));
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_up_now(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
+{
     rd_gpu_stage *s = &g->up;
     const unsigned char *from = host;
     unsigned char *to = device;
@@ -293,6 +309,7 @@ rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_
     const unsigned char *from = device;
     unsigned char *to = host;
     RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(rd_gpu_flush(g, st));
     const size_t pieces = (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
     for (size_t i = 0; i < pieces + 1; i++) {
         if (i < pieces) {
@@ -311,18 +328,36 @@ done:
     return st->code;
 }
 
+rd_code rd_gpu_run_copy(rd_gpu *g, const void *args, rd_status *st)
+{
+    const rd_gpu_move *m = args;
+    CUDA(g, cudaMemcpyAsync(m->to, m->from, m->bytes, cudaMemcpyDeviceToDevice, g->stream));
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_run_zero(rd_gpu *g, const void *args, rd_status *st)
+{
+    const rd_gpu_move *m = args;
+    CUDA(g, cudaMemsetAsync(m->to, 0, m->bytes, g->stream));
+done:
+    return st->code;
+}
+
 rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st)
 {
+    const rd_gpu_move m = {to, from, bytes};
     RD_TRY(rd_gpu_alive(g, st));
-    if (bytes > 0) CUDA(g, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, g->stream));
+    if (bytes > 0) RD_TRY(rd_gpu_task_of(g, rd_gpu_run_copy, &m, sizeof m, 0, st));
 done:
     return st->code;
 }
 
 rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st)
 {
+    const rd_gpu_move m = {device, NULL, bytes};
     RD_TRY(rd_gpu_alive(g, st));
-    if (bytes > 0) CUDA(g, cudaMemsetAsync(device, 0, bytes, g->stream));
+    if (bytes > 0) RD_TRY(rd_gpu_task_of(g, rd_gpu_run_zero, &m, sizeof m, 0, st));
 done:
     return st->code;
 }
@@ -330,6 +365,7 @@ done:
 rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
 {
     RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(rd_gpu_flush(g, st));
     CUDA(g, cudaStreamSynchronize(g->stream));
 done:
     return st->code;
@@ -337,19 +373,28 @@ done:
 
 /* ---- kernels ---- */
 
-cudaStream_t rd_gpu_stream(rd_gpu *g)
+rd_code rd_gpu_run_kernel(rd_gpu *g, const void *args, rd_status *st)
 {
-    return g->current;
-}
-
-rd_code rd_gpu_launched(rd_gpu *g, cudaError_t e, const char *kernel, rd_status *st)
-{
+    const rd_kernel_call *c = args;
+    const dim3 grid = {c->grid[0], c->grid[1], c->grid[2]}, block = {c->block[0], c->block[1], c->block[2]};
+    void *param[RD_MOST_PARAMS];
     RD_TRY(rd_gpu_alive(g, st));
-    RD_TRY(rd_cuda_result(g, e, kernel, RD_HERE, st));
-    g->last_kernel = kernel;
-    if (g->sync) RD_TRY(rd_cuda_result(g, cudaStreamSynchronize(g->current), kernel, RD_HERE, st));
+    rd_kernel_params(c, param);
+    RD_TRY(rd_cuda_result(g, cudaLaunchKernel(c->function, grid, block, param, c->shared, g->current), c->name, RD_HERE, st));
+    g->last_kernel = c->name;
+    if (g->sync) RD_TRY(rd_cuda_result(g, cudaStreamSynchronize(g->current), c->name, RD_HERE, st));
 done:
     return st->code;
+}
+
+rd_code rd_gpu_launch(rd_gpu *g, const rd_kernel_call *c, size_t bytes, rd_status *st)
+{
+    return rd_gpu_task_of(g, rd_gpu_run_kernel, c, bytes, offsetof(rd_kernel_call, grid), st);
+}
+
+rd_graphs *rd_gpu_graphs(const rd_gpu *g)
+{
+    return g->graphs;
 }
 
 /* ---- time ---- */
@@ -357,6 +402,7 @@ done:
 rd_code rd_gpu_mark(rd_gpu *g, int mark, rd_status *st)
 {
     RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(rd_gpu_flush(g, st));
     CUDA(g, cudaEventRecord(g->mark[mark], g->stream));
 done:
     return st->code;

@@ -68,6 +68,7 @@ typedef struct plan {
     int n_made;
     part run;
     int64_t workspace;
+    uint64_t id; /* of no other, also later at the same address */
     struct plan *next;
 } plan;
 
@@ -75,7 +76,15 @@ struct rd_gpu_dnn {
     cudnnHandle_t handle;
     plan *first;
     int n_plans;
+    uint64_t last_id;
 };
+
+typedef struct convolution { /* as a task */
+    const plan *plan;
+    uint64_t id;
+    const void *data[3]; /* x, w, y */
+    void *workspace;
+} convolution;
 
 /* A failure of a call that cannot fail because of the shape. */
 static rd_code result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, rd_status *st)
@@ -345,8 +354,12 @@ static rd_code plan_for(rd_gpu *g, const key *k, plan **out, rd_status *st)
         *out = d->first = p;
         return st->code;
     }
-    if (d->n_plans == MOST_PLANS) drop_plans(d);
+    if (d->n_plans == MOST_PLANS) {
+        RD_TRY(rd_gpu_flush(g, st)); /* what is written down names them */
+        drop_plans(d);
+    }
     RD_TRY(plan_new(g, k, out, st));
+    (*out)->id = ++d->last_id;
     (*out)->next = d->first;
     d->first = *out;
     d->n_plans++;
@@ -357,6 +370,24 @@ done:
 static int64_t alignment(const void *x, const void *w, const void *y)
 {
     return ((uintptr_t)x | (uintptr_t)w | (uintptr_t)y) % 16 == 0 ? 16 : 4;
+}
+
+static rd_code run_convolution(rd_gpu *g, const void *args, rd_status *st)
+{
+    static const int64_t uid[] = {UID_X, UID_W, UID_Y};
+    const convolution *c = args;
+    part pack = NULL;
+    DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
+    SET(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uid);
+    SET(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, c->data);
+    SET(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &c->workspace);
+    DNN(cudnnBackendFinalize(pack));
+    g->last_kernel = "cudnnBackendExecute";
+    DNN(cudnnBackendExecute(g->dnn->handle, c->plan->run, pack));
+    if (g->sync) CUDA(g, cudaStreamSynchronize(g->stream));
+done:
+    if (pack) (void)dnn.cudnnBackendDestroyDescriptor(pack);
+    return st->code;
 }
 
 /* Two of the three are read, the third is written. w: (co, kh, kw, ci). The border is the same on both sides. */
@@ -377,22 +408,12 @@ static rd_code run(rd_gpu *g, kind what, const rd_gpu_conv *c, const float *x, c
                    .left = c->pad_left,
                    .align = alignment(x, w, y),
                    .kind = what};
-    static const int64_t uid[] = {UID_X, UID_W, UID_Y};
-    const void *const data[] = {x, w, y};
-    part pack = NULL;
     plan *p;
     RD_TRY(plan_for(g, &k, &p, st));
     RD_TRY(rd_gpu_room_get(g, &g->room[2], (size_t)p->workspace, st));
-    DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
-    SET(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uid);
-    SET(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data);
-    SET(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &g->room[2].p);
-    DNN(cudnnBackendFinalize(pack));
-    g->last_kernel = "cudnnBackendExecute";
-    DNN(cudnnBackendExecute(g->dnn->handle, p->run, pack));
-    if (g->sync) CUDA(g, cudaStreamSynchronize(g->stream));
+    const convolution j = {.plan = p, .id = p->id, .data = {x, w, y}, .workspace = g->room[2].p};
+    RD_TRY(rd_gpu_task_of(g, run_convolution, &j, sizeof j, sizeof j, st));
 done:
-    if (pack) (void)dnn.cudnnBackendDestroyDescriptor(pack);
     return st->code;
 }
 

@@ -3,7 +3,8 @@
 #ifndef RD_GPU_IMPL_H
 #define RD_GPU_IMPL_H
 
-#include "rd/gpu.h"
+#include "../gpu_graph.h"
+#include "kernel_call.h"
 #include <cuda_runtime_api.h>
 #include <string.h>
 
@@ -53,6 +54,7 @@ struct rd_gpu {
     rd_gpu_blas *blas;
     rd_gpu_dnn *dnn;
     rd_gpu_held *held;
+    rd_graphs *graphs; /* NULL: not wanted */
     uint64_t generation; /* of the weights: rd_gpu_weights_changed */
     char text[400];
 };
@@ -79,9 +81,29 @@ static inline int rd_call_name(const char *call)
 rd_code rd_gpu_room_get(rd_gpu *g, rd_gpu_room *r, size_t bytes, rd_status *st);
 void rd_gpu_room_free(rd_gpu *g, rd_gpu_room *r);
 
-/* What kernel.h declares for .cu files. */
-cudaStream_t rd_gpu_stream(rd_gpu *g);
-rd_code rd_gpu_launched(rd_gpu *g, cudaError_t e, const char *kernel, rd_status *st);
+/* ---- tasks: what is queued, at once or as part of a graph ---- */
+extern const rd_graph_maker rd_cuda_graph_maker; /* gpu_graph.c */
+typedef struct rd_gpu_move {
+    void *to;
+    const void *from; /* of rd_gpu_run_copy */
+    uint64_t bytes;
+} rd_gpu_move;
+/* args: rd_kernel_call, rd_gpu_move, rd_gpu_move. */
+rd_code rd_gpu_run_kernel(rd_gpu *g, const void *args, rd_status *st);
+rd_code rd_gpu_run_copy(rd_gpu *g, const void *args, rd_status *st);
+rd_code rd_gpu_run_zero(rd_gpu *g, const void *args, rd_status *st);
+rd_code rd_gpu_up_now(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st);
+/* All that was written down is on the stream: before something waits for it, records an event, gives memory back. */
+static inline rd_code rd_gpu_flush(rd_gpu *g, rd_status *st)
+{
+    return rd_graphs_flush(g->graphs, st);
+}
+/* Kernels on another stream are not written down. */
+static inline rd_code rd_gpu_task_of(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed, rd_status *st)
+{
+    return rd_graphs_task(g->current == g->stream ? g->graphs : NULL, g, run, args, bytes, fixed, st);
+}
+
 /* Kernels are started on s until the next call; NULL: the ops' stream again. */
 static inline void rd_gpu_on_stream(rd_gpu *g, cudaStream_t s)
 {

@@ -308,6 +308,7 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
     RD_TRY(rd_gpu_alive(g, st));
     if (n == 0) return st->code;
     if (!q->comm) return rd_fail(st, RD_EPEER, "NCCL: a sum in a group that was given up");
+    RD_TRY(rd_gpu_flush(g, st));
     CUDA(g, cudaEventRecord(q->ready, g->stream));
     CUDA(g, cudaStreamWaitEvent(q->stream, q->ready, 0));
     if (!q->summed[q->round]) CUDA(g, cudaEventRecord(q->begin[q->round], q->stream));
@@ -328,6 +329,7 @@ rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st)
     rd_gpu *g = q->g;
     RD_TRY(rd_gpu_alive(g, st));
     if (q->comm) RD_TRY(async_error(q, st));
+    RD_TRY(rd_gpu_flush(g, st));
     CUDA(g, cudaEventRecord(q->last[q->round], q->stream));
     CUDA(g, cudaStreamWaitEvent(g->stream, q->last[q->round], 0));
     q->round = !q->round;

@@ -10,41 +10,63 @@
 #ifndef RD_KERNEL_H
 #define RD_KERNEL_H
 
-#include "rd/gpu.h"
-#include "rd/status.h"
+#include "kernel_call.h"
 #include <math.h>
-#include <stdint.h>
+#include <string.h>
+#include <type_traits>
 
 #define RD_DO(call)                                    \
     do {                                               \
         if ((call) != RD_OK) return st->code;          \
     } while (0)
 
-/* RD_LAUNCH(gpu, st, kernel, grid, block, shared bytes, arguments...): an expression of type rd_code. grid and block: dim3 or
- * a number. Nothing happens for an empty grid (0). */
-#ifdef RD_EMULATED
-#define RD_LAUNCH(gpu, st, kernel, grid, block, shared, ...) \
-    rd_emulate((gpu), (st), #kernel, dim3(grid), dim3(block), (shared), [=](auto... a) { kernel(a...); }, __VA_ARGS__)
-#else
+#ifndef RD_EMULATED
 #include <cuda_runtime.h>
-/* What gpu_cuda.c lends to these files. */
-extern "C" cudaStream_t rd_gpu_stream(rd_gpu *g);
-extern "C" rd_code rd_gpu_launched(rd_gpu *g, cudaError_t e, const char *kernel, rd_status *st);
-template <typename Kernel, typename... Args>
-static inline rd_code rd_launch(rd_gpu *gpu, rd_status *st, const char *name, dim3 grid, dim3 block, size_t shared, Kernel kernel,
-                                Args... args)
-{
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return RD_OK;
-    kernel<<<grid, block, shared, rd_gpu_stream(gpu)>>>(args...);
-    return rd_gpu_launched(gpu, cudaGetLastError(), name, st);
-}
-#define RD_LAUNCH(gpu, st, kernel, grid, block, shared, ...) \
-    rd_launch((gpu), (st), #kernel, dim3(grid), dim3(block), (shared), kernel, __VA_ARGS__)
 /* Dynamic shared memory of a kernel, in one or several arrays cut by hand. */
 #define RD_SHARED(type, name)                                 \
     extern __shared__ __align__(16) unsigned char rd_smem[];  \
     type *name = reinterpret_cast<type *>(rd_smem)
 #endif
+
+/* RD_LAUNCH(gpu, st, kernel, grid, block, shared bytes, arguments...): an expression of type rd_code. grid and block: dim3 or
+ * a number. Nothing happens for an empty grid (0). */
+#define RD_LAUNCH(gpu, st, kernel, grid, block, shared, ...) \
+    rd_launch((gpu), (st), #kernel, dim3(grid), dim3(block), (shared), kernel, __VA_ARGS__)
+
+template <typename P> static inline void rd_pack(rd_kernel_call *c, size_t *at, P x)
+{
+    static_assert(std::is_trivially_copyable<P>::value && alignof(P) <= RD_PARAM_ALIGN, "a kernel gets plain values");
+    if constexpr (std::is_class<P>::value) __builtin_clear_padding(&x);
+    c->at[c->n++] = (uint32_t)*at;
+    memcpy(reinterpret_cast<char *>(c) + *at, &x, sizeof x);
+    *at += (sizeof x + RD_PARAM_ALIGN - 1) / RD_PARAM_ALIGN * RD_PARAM_ALIGN;
+}
+
+template <typename... P, typename... A>
+static inline rd_code rd_launch(rd_gpu *gpu, rd_status *st, const char *name, dim3 grid, dim3 block, size_t shared,
+                                void (*kernel)(P...), A... a)
+{
+    static_assert(sizeof...(P) == sizeof...(A) && sizeof...(P) <= RD_MOST_PARAMS, "as many arguments as parameters");
+    constexpr size_t head = (sizeof(rd_kernel_call) + RD_PARAM_ALIGN - 1) / RD_PARAM_ALIGN * RD_PARAM_ALIGN;
+    alignas(RD_PARAM_ALIGN) unsigned char room[head + ((sizeof(P) + RD_PARAM_ALIGN) + ... + 0)] = {};
+    rd_kernel_call *c = reinterpret_cast<rd_kernel_call *>(room);
+    size_t at = head;
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return RD_OK;
+    c->name = name;
+    c->function = reinterpret_cast<const void *>(kernel);
+    c->grid[0] = grid.x, c->grid[1] = grid.y, c->grid[2] = grid.z;
+    c->block[0] = block.x, c->block[1] = block.y, c->block[2] = block.z;
+    c->shared = (uint32_t)shared;
+#ifdef RD_EMULATED
+    c->call = rd_emulated_call<P...>;
+    int i = 0;
+    bool fine = true;
+    ((fine = fine && rd_emulated_check<P>(gpu, st, name, ++i, a)), ...);
+    if (!fine) return st->code;
+#endif
+    (rd_pack<P>(c, &at, a), ...);
+    return rd_gpu_launch(gpu, c, at, st);
+}
 
 enum { RD_BLOCK = 256 };
 /* Blocks of a grid-stride loop over n elements: enough to fill any GPU, few enough to be started at once. */

@@ -102,8 +102,8 @@ unsigned warp_living[MOST_THREADS / LANES];
 thread *ready[MOST_THREADS];
 int n_ready;
 thread *now; /* runs */
-rd_emulated_thread *body;
-void *body_ctx;
+const rd_kernel_call *body;
+void *body_param[RD_MOST_PARAMS];
 char *shared_end; /* a page that nobody may touch follows */
 size_t shared_bytes;
 const char *kernel_name;
@@ -275,7 +275,7 @@ void fiber_main()
         t->on = self;
         now = t;
         threadIdx = t->idx;
-        body(body_ctx);
+        body->call(body->function, body_param);
         ended(t);
         t = next_thread();
         if (t && !t->on) {
@@ -442,9 +442,18 @@ extern "C" bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *ker
     return false;
 }
 
-extern "C" rd_code rd_emulated_run(rd_gpu *gpu, rd_status *st, const char *kernel, dim3 grid, dim3 block, size_t bytes,
-                                   rd_emulated_thread *thread_body, void *ctx)
+extern "C" rd_code rd_gpu_launch(rd_gpu *g, const rd_kernel_call *c, size_t bytes, rd_status *st)
 {
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    return rd_graphs_task(rd_gpu_graphs(g), g, rd_emulated_run, c, bytes, offsetof(rd_kernel_call, grid), st);
+}
+
+extern "C" rd_code rd_emulated_run(rd_gpu *gpu, const void *args, rd_status *st)
+{
+    const rd_kernel_call *c = (const rd_kernel_call *)args;
+    const char *kernel = c->name;
+    const dim3 grid(c->grid[0], c->grid[1], c->grid[2]), block(c->block[0], c->block[1], c->block[2]);
+    const size_t bytes = c->shared;
     if (rd_emulated_stuck(gpu, st) != RD_OK) return st->code;
     const uint64_t n = (uint64_t)block.x * block.y * block.z;
     const char *wrong = n == 0 || n > MOST_THREADS || block.z > 64    ? "a block has 1 to 1024 threads"
@@ -468,8 +477,8 @@ extern "C" rd_code rd_emulated_run(rd_gpu *gpu, rd_status *st, const char *kerne
     rd_emulated_access access;
     gridDim = grid;
     blockDim = block;
-    body = thread_body;
-    body_ctx = ctx;
+    body = c;
+    rd_kernel_params(c, body_param);
     shared_bytes = bytes;
     kernel_name = kernel;
     trouble[0] = '\0';

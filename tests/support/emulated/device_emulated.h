@@ -2,7 +2,8 @@
 #ifndef RD_DEVICE_EMULATED_H
 #define RD_DEVICE_EMULATED_H
 
-#include "rd/gpu.h"
+#include "../../../runner/engine/cuda/kernel_call.h"
+#include "../../../runner/engine/gpu_graph.h"
 #include <stddef.h>
 
 extern "C" {
@@ -17,13 +18,25 @@ rd_code rd_emulated_stick(rd_gpu *g, rd_status *st);
 /* False: of the n numbers at p some are held weights (rd_gpu_hold) that changed without rd_gpu_weights_changed. */
 bool rd_emulated_current(rd_gpu *g, const float *p, int64_t n);
 /* RD_EMULATED_COUNT=1: how many there were of each is said on stderr when the process ends. */
-enum rd_emulated_work { RD_EMULATED_KERNEL, RD_EMULATED_PRODUCT, RD_EMULATED_CONVOLUTION, RD_EMULATED_COPY, RD_EMULATED_WORKS };
+enum rd_emulated_work {
+    RD_EMULATED_KERNEL,
+    RD_EMULATED_PRODUCT,
+    RD_EMULATED_CONVOLUTION,
+    RD_EMULATED_COPY,
+    RD_EMULATED_GRAPH,
+    RD_EMULATED_IN_GRAPH, /* of those before */
+    RD_EMULATED_WORKS
+};
 void rd_emulated_count(enum rd_emulated_work what);
 bool rd_emulated_mixed(const rd_gpu *g);
 /* x rounded to the 16-bit type of mixed products. */
 float rd_emulated_round(const rd_gpu *g, float x);
 float rd_emulated_bfloat16(float x); /* nearest, ties to even */
 float rd_emulated_float16(float x);  /* the same; above 65504 infinite */
+/* A task of the stream: done at once, or written down for a graph. None of its arguments can change in a graph. */
+rd_code rd_emulated_task(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, rd_status *st);
+rd_code rd_emulated_flush(rd_gpu *g, rd_status *st); /* what is written down is done */
+rd_code rd_emulated_run(rd_gpu *g, const void *kernel_call, rd_status *st);
 void rd_emulated_watch_faults(void); /* from now on: a line on stderr that says who touched what */
 }
 

@@ -2,7 +2,10 @@
  * thread. Device memory is one range of addresses that host code cannot touch.
  *
  * RD_EMULATED_GPUS=n: so many GPUs, 1 if not said. RD_EMULATED_MEMORY=bytes: of each, 8 GiB. RD_EMULATED_SM=75: its compute
- * capability, 90; below 80 it has float16 and no bfloat16. RD_EMULATED_COUNT=1: says at the end what was launched. */
+ * capability, 90; below 80 it has float16 and no bfloat16. RD_EMULATED_COUNT=1: says at the end what was launched.
+ *
+ * A graph has its own copy of the arguments that its tasks were made with or set to, and runs with these: one that was changed in the
+ * list and not set shows as a wrong result. */
 #include "device_emulated.h"
 #include <new>
 #include <stdio.h>
@@ -62,8 +65,9 @@ uint64_t works[RD_EMULATED_WORKS];
 
 void say_works()
 {
-    fprintf(stderr, "emulated GPU: kernels %llu, products %llu, convolutions %llu, copies %llu\n", (unsigned long long)works[0],
-            (unsigned long long)works[1], (unsigned long long)works[2], (unsigned long long)works[3]);
+    fprintf(stderr, "emulated GPU: kernels %llu, products %llu, convolutions %llu, copies %llu, graphs %llu with %llu of these\n",
+            (unsigned long long)works[0], (unsigned long long)works[1], (unsigned long long)works[2], (unsigned long long)works[3],
+            (unsigned long long)works[4], (unsigned long long)works[5]);
 }
 
 void protect(int how)
@@ -93,6 +97,7 @@ struct rd_gpu {
     char text[256];
     held *held_first;
     rd_status failure; /* sticks */
+    rd_graphs *graphs; /* nullptr: none wanted */
 };
 
 static void release_held(rd_gpu *g, const char *from, size_t bytes) /* those that begin there */
@@ -150,6 +155,14 @@ rd_code rd_emulated_stick(rd_gpu *g, rd_status *st)
     return st->code;
 }
 
+rd_graphs *rd_gpu_graphs(const rd_gpu *g) { return g->graphs; }
+rd_code rd_emulated_flush(rd_gpu *g, rd_status *st) { return rd_graphs_flush(g->graphs, st); }
+
+rd_code rd_emulated_task(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, rd_status *st)
+{
+    return rd_graphs_task(g->graphs, g, run, args, bytes, bytes, st);
+}
+
 bool rd_emulated_mixed(const rd_gpu *g) { return g->options.mixed; }
 
 float rd_emulated_round(const rd_gpu *g, float x)
@@ -181,6 +194,98 @@ float rd_emulated_float16(float x)
     volatile float sum = size + big;
     return __builtin_copysignf(sum - big, x);
 }
+
+/* ---- tasks and graphs ---- */
+struct copy { /* from nullptr: zeros */
+    void *to;
+    const void *from;
+    uint64_t bytes;
+};
+
+static rd_code run_copy(rd_gpu *, const void *args, rd_status *)
+{
+    const copy *c = (const copy *)args;
+    rd_emulated_count(RD_EMULATED_COPY);
+    rd_emulated_access access;
+    if (c->from)
+        memmove(c->to, c->from, c->bytes);
+    else
+        memset(c->to, 0, c->bytes);
+    return RD_OK;
+}
+
+static rd_code up_now(rd_gpu *, void *device, const void *host, size_t bytes, rd_status *)
+{
+    rd_emulated_count(RD_EMULATED_COPY);
+    rd_emulated_access access;
+    memcpy(device, host, bytes);
+    return RD_OK;
+}
+
+} // extern "C"
+
+struct rd_gpu_graph {
+    rd_gpu_tasks tasks; /* owned copies */
+    char *letter;       /* of the device */
+};
+
+static rd_code make_graph(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_graph **out, uint64_t *bytes, rd_status *st)
+{
+    *out = nullptr;
+    *bytes = letter;
+    if (number_of_environment("RD_EMULATED_GRAPHS", 1) == 0) return rd_fail(st, RD_EENV, "RD_EMULATED_GRAPHS is 0");
+    void *at;
+    if (rd_gpu_get(g, letter, &at, st) != RD_OK) return st->code;
+    rd_gpu_graph *q = new rd_gpu_graph{*t, (char *)at};
+    q->tasks.task = (rd_gpu_task *)malloc((size_t)t->n * sizeof *t->task);
+    q->tasks.args = (unsigned char *)aligned_alloc(16, t->used);
+    if (!q->tasks.task || !q->tasks.args) abort();
+    memcpy(q->tasks.task, t->task, (size_t)t->n * sizeof *t->task);
+    memcpy(q->tasks.args, t->args, t->used);
+    *out = q;
+    return RD_OK;
+}
+
+static rd_code set_graph(rd_gpu *, rd_gpu_graph *q, int i, const rd_gpu_task *task, const void *args, rd_status *st)
+{
+    const rd_gpu_task *own = &q->tasks.task[i];
+    unsigned char *to = q->tasks.args + own->at;
+    if (own->run != task->run || own->bytes != task->bytes || memcmp(to, args, own->fixed) != 0)
+        return rd_fail(st, RD_EBUG, "task %d of a graph is set to what it cannot be", i);
+    memcpy(to, args, own->bytes);
+    return RD_OK;
+}
+
+static rd_code start_graph(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    rd_emulated_count(RD_EMULATED_GRAPH);
+    if (bytes && up_now(g, q->letter, letter, bytes, st) != RD_OK) return st->code;
+    for (int i = 0; i < q->tasks.n; i++) {
+        const void *args = rd_gpu_args(&q->tasks, i);
+        rd_emulated_count(RD_EMULATED_IN_GRAPH);
+        if (!q->tasks.task[i].run) {
+            const rd_gpu_post *p = (const rd_gpu_post *)args;
+            const copy c = {p->to, q->letter + p->from, p->bytes};
+            if (run_copy(g, &c, st) != RD_OK) return st->code;
+        } else if (q->tasks.task[i].run(g, args, st) != RD_OK) {
+            return st->code;
+        }
+    }
+    return RD_OK;
+}
+
+static void drop_graph(rd_gpu *g, rd_gpu_graph *q)
+{
+    rd_gpu_put(g, q->letter);
+    free(q->tasks.task);
+    free(q->tasks.args);
+    delete q;
+}
+
+static const rd_graph_maker maker = {make_graph, set_graph, start_graph, drop_graph, up_now};
+
+extern "C" {
 
 /* ---- devices ---- */
 int rd_gpu_count(char why[256])
@@ -221,6 +326,10 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
     }
     rd_emulated_watch_faults();
     g->options = *o;
+    if (o->graphs && rd_graphs_new(g, &maker, &g->graphs, st) != RD_OK) {
+        free(g);
+        return st->code;
+    }
     snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s", g->info.name, index, g->info.major, g->info.minor,
              (double)g->info.memory / (double)GIB, rd_gpu_libraries(),
              !o->mixed                ? "float32"
@@ -232,6 +341,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
 
 void rd_gpu_free(rd_gpu *g)
 {
+    if (g) rd_graphs_free(g->graphs);
     if (g && g->in_use) fprintf(stderr, "emulated GPU: %llu bytes of device memory were not given back\n", (unsigned long long)g->in_use);
     if (g) release_held(g, range, range_bytes);
     free(g);
@@ -277,6 +387,8 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 void rd_gpu_put(rd_gpu *g, void *at)
 {
     if (!at) return;
+    rd_status own = {};
+    (void)rd_emulated_flush(g, &own);
     piece *before = nullptr, *p = pieces;
     for (; p && p->at != (char *)at; p = p->next) before = p;
     if (!p || p->owner != g) out_of_order("what is given back was not given by this GPU");
@@ -302,10 +414,8 @@ rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_st
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
     if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the source is memory of the device", __func__);
-    rd_emulated_count(RD_EMULATED_COPY);
-    rd_emulated_access access;
-    memcpy(device, host, bytes);
-    return RD_OK;
+    if (rd_graphs_up(g->graphs, device, host, bytes, st)) return st->code;
+    return up_now(g, device, host, bytes, st);
 }
 
 rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
@@ -313,6 +423,7 @@ rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
     if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the target is memory of the device", __func__);
+    if (rd_emulated_flush(g, st) != RD_OK) return st->code;
     rd_emulated_count(RD_EMULATED_COPY);
     rd_emulated_access access;
     memcpy(host, device, bytes);
@@ -324,23 +435,22 @@ rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_stat
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(to, bytes)) return outside(g, __func__, to, bytes, st);
     if (!rd_emulated_is_device(from, bytes)) return outside(g, __func__, from, bytes, st);
-    rd_emulated_count(RD_EMULATED_COPY);
-    rd_emulated_access access;
-    memmove(to, from, bytes);
-    return RD_OK;
+    const copy c = {to, from, bytes};
+    return rd_graphs_task(g->graphs, g, run_copy, &c, sizeof c, 0, st);
 }
 
 rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
-    rd_emulated_count(RD_EMULATED_COPY);
-    rd_emulated_access access;
-    memset(device, 0, bytes);
-    return RD_OK;
+    const copy c = {device, nullptr, bytes};
+    return rd_graphs_task(g->graphs, g, run_copy, &c, sizeof c, 0, st);
 }
 
-rd_code rd_gpu_wait(rd_gpu *g, rd_status *st) { return rd_emulated_stuck(g, st); }
+rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
+{
+    return rd_emulated_stuck(g, st) == RD_OK ? rd_emulated_flush(g, st) : st->code;
+}
 uint64_t rd_gpu_in_use(const rd_gpu *g) { return g->in_use; }
 uint64_t rd_gpu_peak(const rd_gpu *g) { return g->peak; }
 
@@ -395,6 +505,7 @@ bool rd_emulated_current(rd_gpu *g, const float *p, int64_t n)
 rd_code rd_gpu_mark(rd_gpu *g, int mark, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    if (rd_emulated_flush(g, st) != RD_OK) return st->code;
     if (mark < 0 || mark >= MARKS) return rd_fail(st, RD_EBUG, "there is no mark %d", mark);
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

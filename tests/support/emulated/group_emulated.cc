@@ -132,7 +132,7 @@ void drop_first(rd_gpu_group *q)
 
 rd_code add_up_all(rd_gpu_group *q, double timeout, rd_status *st)
 {
-    if (rd_emulated_stuck(q->g, st) != RD_OK) return st->code;
+    if (rd_emulated_stuck(q->g, st) != RD_OK || rd_emulated_flush(q->g, st) != RD_OK) return st->code;
     if (q->failure.code != RD_OK) {
         if (st->code == RD_OK) *st = q->failure;
         return st->code;
@@ -216,7 +216,7 @@ void rd_gpu_group_free(rd_gpu_group *q)
 
 rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
 {
-    if (rd_emulated_stuck(q->g, st) != RD_OK) return st->code;
+    if (rd_emulated_stuck(q->g, st) != RD_OK || rd_emulated_flush(q->g, st) != RD_OK) return st->code;
     if (n && !rd_emulated_is_device(x, (size_t)n * sizeof *x))
         return rd_fail(st, RD_EBUG, "%lld numbers to sum at %p are no memory of the device", (long long)n, (void *)x);
     sum *s = (sum *)calloc(1, sizeof *s);

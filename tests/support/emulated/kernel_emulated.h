@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <type_traits>
+#include <utility>
 
 #define RD_EMULATED 1
 
@@ -56,9 +57,6 @@ enum { warpSize = 32 };
 
 /* ---- launches ---- */
 extern "C" {
-typedef void rd_emulated_thread(void *ctx);
-rd_code rd_emulated_run(rd_gpu *gpu, rd_status *st, const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                        rd_emulated_thread *thread, void *ctx);
 /* False, and a failure in st: p is memory of the host. */
 bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *kernel, int i, const void *p, bool sure);
 void *rd_emulated_shared(void);
@@ -85,18 +83,14 @@ template <typename T> static inline bool rd_emulated_check(rd_gpu *gpu, rd_statu
     return true;
 }
 
-template <typename Body, typename... Args>
-static inline rd_code rd_emulate(rd_gpu *gpu, rd_status *st, const char *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                                 Body body, Args... args)
+template <typename... P, size_t... I> static inline void rd_emulated_call_of(const void *f, void *const *param, std::index_sequence<I...>)
 {
-    int i = 0;
-    bool fine = true;
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return RD_OK;
-    ((fine = fine && rd_emulated_check(gpu, st, kernel, ++i, args)), ...);
-    if (!fine) return st->code;
-    auto thread = [=] { body(args...); };
-    return rd_emulated_run(gpu, st, kernel, grid, block, shared_bytes,
-                           [](void *ctx) { (*static_cast<decltype(thread) *>(ctx))(); }, &thread);
+    (void)param;
+    reinterpret_cast<void (*)(P...)>(const_cast<void *>(f))(*static_cast<P *>(param[I])...);
+}
+template <typename... P> static void rd_emulated_call(const void *f, void *const *param)
+{
+    rd_emulated_call_of<P...>(f, param, std::index_sequence_for<P...>());
 }
 
 #define RD_SHARED(type, name) type *name = reinterpret_cast<type *>(rd_emulated_shared())

@@ -29,9 +29,12 @@ void tile(int64_t k, const float *A, const float *B, float sum[ROWS][COLS])
 }
 
 struct product {
-    bool ta, tb;
     int64_t m, n, k, lda, ldb, ldc;
+    int64_t batch, stride_a, stride_b, stride_c;
+    const float *A, *B;
+    float *C;
     float alpha, beta;
+    int64_t ta, tb; /* no gap */
 };
 
 /* Sums of DEPTH products in float32, these in double. */
@@ -86,6 +89,24 @@ rd_code check_operand(rd_gpu *g, const char *what, const float *x, int64_t rows,
     return st->code == RD_OK ? RD_OK : rd_emulated_stick(g, st);
 }
 
+rd_code run_product(rd_gpu *g, const void *args, rd_status *st)
+{
+    const product &p = *(const product *)args;
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    rd_emulated_count(RD_EMULATED_PRODUCT);
+    rd_emulated_access access;
+    for (int64_t i = 0; i < p.batch; i++) {
+        const float *a = p.A + i * p.stride_a, *b = p.B + i * p.stride_b;
+        float *c = p.C + i * p.stride_c;
+        if (check_operand(g, "A of a product", a, p.ta ? p.k : p.m, p.ta ? p.m : p.k, p.lda, st) != RD_OK ||
+            check_operand(g, "B of a product", b, p.tb ? p.n : p.k, p.tb ? p.k : p.n, p.ldb, st) != RD_OK ||
+            check_operand(g, "C of a product", c, p.m, p.n, p.ldc, st) != RD_OK)
+            return st->code;
+        if (!multiply(g, p, a, b, c)) return rd_fail(st, RD_EENV, "out of memory for a product");
+    }
+    return RD_OK;
+}
+
 } // namespace
 
 extern "C" {
@@ -95,24 +116,13 @@ rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, i
                             int64_t ldc, int64_t stride_c, int64_t batch, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK || m == 0 || n == 0) return st->code;
-    const product p = {ta, tb, m, n, k, lda, ldb, ldc, alpha, beta};
     if (m < 0 || n < 0 || k < 0 || lda < (ta ? m : k) || ldb < (tb ? k : n) || ldc < n) {
         rd_fail(st, RD_EBUG, "product of %lld x %lld x %lld with leading dimensions %lld, %lld, %lld", (long long)m, (long long)n,
                 (long long)k, (long long)lda, (long long)ldb, (long long)ldc);
         return rd_emulated_stick(g, st);
     }
-    rd_emulated_count(RD_EMULATED_PRODUCT);
-    rd_emulated_access access;
-    for (int64_t i = 0; i < batch; i++) {
-        const float *a = A + i * stride_a, *b = B + i * stride_b;
-        float *c = C + i * stride_c;
-        if (check_operand(g, "A of a product", a, ta ? k : m, ta ? m : k, lda, st) != RD_OK ||
-            check_operand(g, "B of a product", b, tb ? n : k, tb ? k : n, ldb, st) != RD_OK ||
-            check_operand(g, "C of a product", c, m, n, ldc, st) != RD_OK)
-            return st->code;
-        if (!multiply(g, p, a, b, c)) return rd_fail(st, RD_EENV, "out of memory for a product");
-    }
-    return RD_OK;
+    const product p = {m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c, A, B, C, alpha, beta, ta, tb};
+    return rd_emulated_task(g, run_product, &p, sizeof p, st);
 }
 
 rd_code rd_gpu_gemm(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A, int64_t lda,
@@ -176,12 +186,20 @@ rd_code finish(rd_status *st, float *a, float *b)
     return lacks ? rd_fail(st, RD_EENV, "out of memory for a convolution") : RD_OK;
 }
 
-} // namespace
+/* A convolution as a task: two of the arrays are read. */
+struct convolution {
+    rd_gpu_conv c;
+    const float *x, *W, *y;
+    float *out;
+    int64_t add;
+};
 
-extern "C" {
-
-rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *W, float *y, rd_status *st)
+rd_code run_forward(rd_gpu *g, const void *args, rd_status *st)
 {
+    const convolution *j = (const convolution *)args;
+    const rd_gpu_conv *c = &j->c;
+    const float *x = j->x, *W = j->W;
+    float *y = j->out;
     if (check_conv(g, c, x, W, y, st) != RD_OK) return st->code;
     rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
@@ -199,8 +217,13 @@ rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const float *x, con
     return finish(st, a, b);
 }
 
-rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const float *dy, const float *W, float *dx, bool add, rd_status *st)
+rd_code run_data(rd_gpu *g, const void *args, rd_status *st)
 {
+    const convolution *j = (const convolution *)args;
+    const rd_gpu_conv *c = &j->c;
+    const float *dy = j->y, *W = j->W;
+    float *dx = j->out;
+    const bool add = j->add;
     if (check_conv(g, c, dx, W, dy, st) != RD_OK) return st->code;
     rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
@@ -221,8 +244,12 @@ rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const float *dy, const
 }
 
 /* Sums over all pixels: in double. */
-rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *dy, float *dW, rd_status *st)
+rd_code run_weights(rd_gpu *g, const void *args, rd_status *st)
 {
+    const convolution *j = (const convolution *)args;
+    const rd_gpu_conv *c = &j->c;
+    const float *x = j->x, *dy = j->y;
+    float *dW = j->out;
     if (check_conv(g, c, x, dW, dy, st) != RD_OK) return st->code;
     rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
@@ -245,6 +272,28 @@ rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const float *x, con
     }
     free(sum);
     return finish(st, a, b);
+}
+
+} // namespace
+
+extern "C" {
+
+rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *W, float *y, rd_status *st)
+{
+    const convolution j = {*c, x, W, y, y, 0};
+    return rd_emulated_task(g, run_forward, &j, sizeof j, st);
+}
+
+rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const float *dy, const float *W, float *dx, bool add, rd_status *st)
+{
+    const convolution j = {*c, dx, W, dy, dx, add};
+    return rd_emulated_task(g, run_data, &j, sizeof j, st);
+}
+
+rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *dy, float *dW, rd_status *st)
+{
+    const convolution j = {*c, x, dW, dy, dW, 0};
+    return rd_emulated_task(g, run_weights, &j, sizeof j, st);
 }
 
 } // extern "C"
