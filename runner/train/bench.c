@@ -262,6 +262,7 @@ static void tell(const bench *b)
                 v->skipped, RD_S(v->skipped));
     rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
     if (r->gpu) rd_info(log, "peak memory of a rank's GPU: %.0f MB", v->device_bytes * 1e-6);
+    device_say_graphs(r);
 }
 
 /* How many steps are counted. */

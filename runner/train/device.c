@@ -113,6 +113,16 @@ double device_peak_bytes(const rd_run *r)
     return run_gpu(r) ? (double)rd_gpu_peak(run_gpu(r)) : 0.0;
 }
 
+void device_say_graphs(const rd_run *r)
+{
+    if (!run_gpu(r)) return;
+    rd_gpu_graph_counts c;
+    rd_gpu_count_graphs(run_gpu(r), &c);
+    if (c.started > 0)
+        rd_info(r->log, "CUDA graphs: %" PRId64 " of %" PRId64 " launches of the steps (%.1f %%) in %" PRId64 " starts; %" PRId64 " graph%s, %.1f MB",
+                c.tasks, c.all, 100.0 * (double)c.tasks / (double)c.all, c.started, c.graphs, RD_S(c.graphs), (double)c.bytes * 1e-6);
+}
+
 void device_note_fixed(rd_run *r)
 {
     if (run_gpu(r)) r->fixed_bytes = rd_gpu_in_use(run_gpu(r));

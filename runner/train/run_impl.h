@@ -120,6 +120,7 @@ rd_code device_open(rd_run *r, int threads, rd_status *st); /* the backend */
 void device_close(rd_run *r);                               /* after all that lives on it */
 rd_code device_check(const rd_run *r, rd_status *st); /* has something failed on the GPU? Waits for it */
 double device_peak_bytes(const rd_run *r);            /* of the GPU's memory; 0: none */
+void device_say_graphs(const rd_run *r);              /* what CUDA graphs did so far, where there were any */
 void device_note_fixed(rd_run *r);                    /* all that outlives a step has its memory */
 /* A failure of a step: where the GPU's memory was short, a batch size (of this key) that may fit is said, too. */
 rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_status *st);

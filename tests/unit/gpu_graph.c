@@ -197,6 +197,12 @@ static void test_arguments(void **state)
     assert_int_equal(counts().set, 6 + 2 + 2);
     once(7, "A8 b2 ^3 C5 ^4 | D2");
     assert_int_equal(counts().left, 0);
+    once(8, "^1 ^2 ^3 A1");
+    once(8, "^1 ^2 ^3 A1");
+    once(8, "^101 ^102 ^103 A1"); /* more than it has room for */
+    assert_int_equal(counts().left, 1);
+    once(8, "^4 ^5 ^6 A1");
+    assert_int_equal(counts().left, 1);
 }
 
 /* Another way once: nothing is lost, and the graph serves again. What it had written down by then is set when it does. */
@@ -339,6 +345,19 @@ static void test_failure(void **state)
     assert_string_equal(device.did.s ? device.did.s : "", "");
     once(7, "A6 b2 | C3");
     once(7, "A6 b2 | C3");
+    /* When a graph was to be made. */
+    const int graphed = device.n_graphs;
+    own.code = RD_OK;
+    once(8, "A1 | A2");
+    rd_graphs_begin(graphs, 8, &own);
+    steps(graphs, "A1 |", &own);
+    assert_int_equal(device.n_graphs, graphed + 1);
+    rd_fail(&own, RD_ENUMERIC, "elsewhere");
+    rd_graphs_end(graphs, &own);
+    assert_int_equal(device.n_graphs, graphed);
+    once(8, "A1 | A2");
+    once(8, "A1 | A2");
+    assert_int_equal(device.n_graphs, graphed + 2);
 }
 
 /* ---- keys ---- */
