@@ -52,15 +52,19 @@ bool rd_gpu_uses_float16(const rd_gpu *g);     /* mixed on a card without bfloat
 /* ---- memory ---- */
 rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st); /* out: address of any object pointer; 256-byte aligned, undefined */
 void rd_gpu_put(rd_gpu *g, void *p);                                    /* NULL is fine; waits */
-/* Host to device: host memory is free again at return (it is copied into pinned memory first, where small enough). */
+/* Host to device: host memory is free again at return (it is copied into page-locked memory first), but for larger arrays (above
+ * 64 KiB) in memory of rd_gpu_host_get: these are read later, at their turn. */
 rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st);
 rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st); /* waits */
 rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st);     /* on the device */
 rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st);
 rd_code rd_gpu_wait(rd_gpu *g, rd_status *st); /* waits for all that was queued */
-/* Page-locked memory of the host, 256-byte aligned, undefined: rd_gpu_up from within it needs no copy on the way, and waits until it
- * was read. out: address of any object pointer. A failure (RD_EENV) does not stick: ordinary memory does, too. */
+/* Page-locked memory of the host, 256-byte aligned, undefined: rd_gpu_up from within it needs no copy on the way, nor waits. out: address
+ * of any object pointer. A failure (RD_EENV) does not stick: ordinary memory does, too. */
 rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st);
+/* Returns when every rd_gpu_up from the page-locked memory that p lies in has read it, so that it may be written again; at once where p
+ * lies in none. Does not wait for work that was queued after those. */
+rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st);
 void rd_gpu_host_put(rd_gpu *g, void *p); /* NULL is fine; waits */
 uint64_t rd_gpu_in_use(const rd_gpu *g);       /* bytes of rd_gpu_get now, and at most so far */
 uint64_t rd_gpu_peak(const rd_gpu *g);

@@ -130,6 +130,14 @@ void rd_arena_rewind(rd_arena *a, rd_mark m)
     }
 }
 
+rd_code rd_arena_settle(rd_arena *a, rd_status *st)
+{
+    for (const chunk *c = a->first; c && a->source && a->source->settle; c = c->next)
+        RD_TRY(a->source->settle(a->source->ctx, c->mem, st));
+done:
+    return st->code;
+}
+
 void rd_arena_reset(rd_arena *a)
 {
     if (a->first &&

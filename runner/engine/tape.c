@@ -63,7 +63,7 @@ static rd_code device_arenas(rd_tape *t, rd_status *st)
 {
     rd_gpu *g = rd_backend_gpu(t->be);
     if (!g) return RD_OK;
-    t->source = (rd_arena_source){g, device_get, device_put, device_zero};
+    t->source = (rd_arena_source){g, device_get, device_put, device_zero, NULL};
     t->device_step = t->device_scratch = NULL;
     RD_TRY(rd_arena_new_from(&t->source, (size_t)64 << 20, &t->device_step, st));
     RD_TRY(rd_arena_new_from(&t->source, (size_t)64 << 20, &t->device_scratch, st));

@@ -145,7 +145,7 @@ rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st)
         out->step = out->epoch = r->at.step; /* the epoch: other dropout masks in each step */
         return RD_OK;
     }
-    rd_arena_reset(r->data);
+    RD_TRY(run_fresh_data(r, st));
     RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *sample, &sample, st));
     for (int64_t i = 0; i < n; i++) sample[i] = first + i;
     *out = (rd_batch){.step = r->at.step, .n_global = r->global_batch, .n = n, .sample = sample, .n_fields = 2};

@@ -44,7 +44,7 @@ rd_code held_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n
     RD_TRY(run_phase(r, RD_PHASE_EVALUATE, r->at.step, st));
     /* In train_eval alone; the other ranks learn of it where they agree on how this part ended. */
     if (signals_stop()) return rd_fail(st, RD_ESTOP, "stopped on request during an evaluation");
-    rd_arena_reset(r->data);
+    RD_TRY(run_fresh_data(r, st));
     RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, batch_n(n, size, k), r->data, b, st));
     b->n_global = b->n;
     if (def->prepare && n_next > 0) def->prepare(rd_dataset_self(d), ids + next * size, n_next, b->epoch);

@@ -123,6 +123,91 @@ void device_say_graphs(const rd_run *r)
                 c.tasks, c.all, 100.0 * (double)c.tasks / (double)c.all, c.started, c.graphs, RD_S(c.graphs), (double)c.bytes * 1e-6);
 }
 
+/* ---- batches ---- */
+
+#ifdef RD_CUDA
+/* Where no memory can be page-locked, ordinary memory does: the first byte says which it is. */
+enum { HEAD = 256 };
+
+static void *locked_get(void *gpu, size_t bytes, rd_status *st)
+{
+    rd_status own = {.code = RD_OK};
+    unsigned char *p;
+    const bool locked = rd_gpu_host_get(gpu, bytes + HEAD, &p, &own) == RD_OK;
+    if (!locked) p = aligned_alloc(HEAD, (bytes + 2 * HEAD - 1) / HEAD * HEAD);
+    if (!p) {
+        rd_fail(st, RD_EENV, "out of memory for a batch: %zu bytes", bytes);
+        return NULL;
+    }
+    *p = locked;
+    return p + HEAD;
+}
+
+static void locked_put(void *gpu, void *p)
+{
+    if (!p) return;
+    unsigned char *at = (unsigned char *)p - HEAD;
+    if (*at)
+        rd_gpu_host_put(gpu, at);
+    else
+        free(at);
+}
+
+static rd_code locked_zero(void *gpu, void *p, size_t bytes, rd_status *st)
+{
+    (void)gpu;
+    memset(p, 0, bytes);
+    return st->code;
+}
+
+static rd_code locked_settle(void *gpu, void *p, rd_status *st)
+{
+    return rd_gpu_host_wait(gpu, p, st);
+}
+#endif
+
+rd_code device_batches(rd_run *r, rd_status *st)
+{
+    enum { CHUNK = 1 << 20 };
+#ifdef RD_CUDA
+    if (run_gpu(r)) {
+        r->locked = (rd_arena_source){r->gpu, locked_get, locked_put, locked_zero, locked_settle};
+        RD_TRY(rd_arena_new_from(&r->locked, CHUNK, &r->data, st));
+        RD_TRY(rd_arena_new_from(&r->locked, CHUNK, &r->data_other, st));
+        return st->code;
+    }
+#endif
+    RD_TRY(rd_arena_new(CHUNK, &r->data, st));
+done:
+    return st->code;
+}
+
+void device_free_batches(rd_run *r)
+{
+    rd_arena_free(r->data);
+    rd_arena_free(r->data_other);
+}
+
+void run_turn_data(rd_run *r)
+{
+    rd_arena *last = r->data;
+    r->data_turns++;
+    if (!r->data_other) return;
+    r->data = r->data_other;
+    r->data_other = last;
+}
+
+rd_code run_fresh_data(rd_run *r, rd_status *st)
+{
+    run_turn_data(r);
+    RD_TRY(rd_arena_settle(r->data, st));
+    rd_arena_reset(r->data);
+done:
+    return st->code;
+}
+
+/* ---- what is said ---- */
+
 void device_note_fixed(rd_run *r)
 {
     if (run_gpu(r)) r->fixed_bytes = rd_gpu_in_use(run_gpu(r));

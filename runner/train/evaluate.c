@@ -126,7 +126,7 @@ static rd_code group_sources(rd_run *r, int64_t *ids, int64_t *n, groups *g, rd_
     if (!key) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " samples", *n);
     for (int64_t i = 0; i < *n; i++) {
         rd_batch b = {0};
-        rd_arena_reset(r->data);
+        RD_TRY(run_fresh_data(r, st));
         RD_TRY(def->fetch(rd_dataset_self(r->held), &ids[i], 1, r->data, &b, st));
         const rd_field *f = rd_batch_field(&b, "source");
         if (!f || f->dtype != RD_I32) {

@@ -245,7 +245,7 @@ rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_
     if (with_optim) RD_TRY(rd_optim_new(&r->oc, r->params, threads, &r->optim, st));
     RD_TRY(rd_tape_new(r->backend, r->params, &r->tape, st));
     if (with_optim) r->at.loss_scale = device_first_scale(r);
-    RD_TRY(rd_arena_new((size_t)1 << 20, &r->data, st));
+    RD_TRY(device_batches(r, st));
 done:
     if (run_agree(r, st) == RD_OK && with_optim && r->world->size > 1 && !run_gpu(r) && run_share_gradients(r, st) == RD_OK)
         (void)share_weights(r, st);
@@ -261,7 +261,7 @@ static void release(rd_run *r)
 {
     rd_watch_stop(r->watch);
     trace_free(r->trace);
-    rd_arena_free(r->data);
+    device_free_batches(r);
     exchange_free(r->exchange);
     rd_tape_free(r->tape);
     rd_optim_free(r->optim);

@@ -80,7 +80,10 @@ typedef struct rd_run {
     void *model_self;
     rd_tape *tape;
     rd_optim *optim;
-    rd_arena *data; /* of one batch */
+    rd_arena *data;          /* of one batch */
+    rd_arena *data_other;    /* with a GPU: of the batch before, or the one after; see run_fresh_data. NULL: none */
+    rd_arena_source locked;  /* of both: page-locked memory */
+    int64_t data_turns;      /* how often r->data became another, or empty */
     rd_watch *watch;
     const rd_metric_def *metric;
     int64_t global_batch; /* of one forward pass, all ranks */
@@ -120,6 +123,13 @@ rd_code device_open(rd_run *r, int threads, rd_status *st); /* the backend */
 void device_close(rd_run *r);                               /* after all that lives on it */
 rd_code device_check(const rd_run *r, rd_status *st); /* has something failed on the GPU? Waits for it */
 double device_peak_bytes(const rd_run *r);            /* of the GPU's memory; 0: none */
+/* r->data, with a GPU in page-locked memory where there is enough of it, and twice: what one batch lies in is read by the GPU while the
+ * other is filled. */
+rd_code device_batches(rd_run *r, rd_status *st);
+void device_free_batches(rd_run *r);
+/* r->data is empty and may be written; what the batch before the last lay in is gone. */
+rd_code run_fresh_data(rd_run *r, rd_status *st);
+void run_turn_data(rd_run *r); /* r->data is what was r->data_other, as it is */
 void device_say_graphs(const rd_run *r);              /* what CUDA graphs did so far, where there were any */
 void device_note_fixed(rd_run *r);                    /* all that outlives a step has its memory */
 /* A failure of a step: where the GPU's memory was short, a batch size (of this key) that may fit is said, too. */
@@ -275,6 +285,10 @@ struct stepper {
     rd_plan *plan, *next_plan; /* owned; of epochs plan_epoch and plan_epoch + 1; NULL: not made yet */
     int64_t plan_epoch;        /* -1: none yet */
     step_share now, next;      /* next: announced to the dataset */
+    step_share behind;         /* announced when `next` was fetched ahead; batch -1: nothing */
+    rd_batch ahead;            /* of `next`, in run->data_other, while run->data_turns is ahead_turns (0: nothing) */
+    int64_t ahead_turns;
+    double ahead_s, late_s;    /* that its fetching took; of this, the GPU had nothing to do meanwhile: counts for the next step */
     int64_t parts, mine;       /* parts of a global batch: one a rank, or micro_batches; how many of them are this rank's */
     float *sum[32];            /* owned; [span] where gradients lie, of 1, 2, 4, ... parts: see add_part. NULL: not needed yet */
     int64_t n_epochs;          /* ends before this epoch; INT64_MAX: does not end */

@@ -10,7 +10,8 @@
  * accumulation need no special case. Which samples a step uses follows from the plan of the epoch and the position
  * alone.
  *
- * A GPU runs behind: backward only queues its work. Marks on the device's own clock tell later how long it took. */
+ * A GPU runs behind: backward only queues its work, and the next batch is fetched meanwhile. Marks on the device's own clock tell later
+ * how long it took. */
 #include "run_impl.h"
 #include "../ops/shared/vec.h"
 
@@ -27,7 +28,8 @@ void stepper_init(stepper *s, rd_run *r)
                    .n_epochs = INT64_MAX,
                    .last_step = INT64_MAX,
                    .now = {.batch = -1},
-                   .next = {.batch = -1}};
+                   .next = {.batch = -1},
+                   .behind = {.batch = -1}};
     if (run_any(r) && r->mode != RD_MODE_BENCH) {
         s->parts = r->c.micro_batches;
         s->mine = s->parts / r->world->size;
@@ -40,6 +42,7 @@ void stepper_release(stepper *s)
     rd_plan_free(s->next_plan);
     free(s->now.ids);
     free(s->next.ids);
+    free(s->behind.ids);
     for (size_t k = 0; k < sizeof s->sum / sizeof *s->sum; k++) {
         if (run_gpu(s->run))
             rd_gpu_put(run_gpu(s->run), s->sum[k]);
@@ -166,22 +169,45 @@ static rd_code deal(stepper *s, const rd_plan *plan, int64_t epoch, int64_t batc
     return RD_OK;
 }
 
-/* Worker threads of the dataset may begin with what comes after part j of the batch before the position. */
-static rd_code announce(stepper *s, int64_t j, rd_status *st)
+/* Worker threads of the dataset may begin with what comes after `from`; *out says what that is, if the plans reach so far. */
+static rd_code announce(stepper *s, const step_share *from, step_share *out, rd_status *st)
 {
     rd_run *r = s->run;
     const rd_dataset_def *def = rd_dataset_def_of(r->train);
-    const run_progress *at = &r->at;
-    if (j + 1 < s->mine) {
-        RD_TRY(deal(s, s->plan, at->epoch, at->batch, j + 1, &s->next, st));
-    } else if (at->batch < rd_plan_n_batches(s->plan)) {
-        RD_TRY(deal(s, s->plan, at->epoch, at->batch, 0, &s->next, st));
+    const rd_plan *plan = from->epoch == s->plan_epoch ? s->plan : s->next_plan;
+    out->batch = -1;
+    if (from->part + 1 < s->mine) {
+        RD_TRY(deal(s, plan, from->epoch, from->batch, from->part + 1, out, st));
+    } else if (from->batch + 1 < rd_plan_n_batches(plan)) {
+        RD_TRY(deal(s, plan, from->epoch, from->batch + 1, 0, out, st));
     } else {
-        if (at->epoch + 1 >= s->n_epochs) return RD_OK;
-        if (!s->next_plan) RD_TRY(new_plan(r, at->epoch + 1, &s->next_plan, st));
-        RD_TRY(deal(s, s->next_plan, at->epoch + 1, 0, 0, &s->next, st));
+        if (from->epoch + 1 >= s->n_epochs || from->epoch != s->plan_epoch) return RD_OK;
+        if (!s->next_plan) RD_TRY(new_plan(r, from->epoch + 1, &s->next_plan, st));
+        RD_TRY(deal(s, s->next_plan, from->epoch + 1, 0, 0, out, st));
     }
-    def->prepare(rd_dataset_self(r->train), s->next.ids, s->next.n, s->next.epoch);
+    def->prepare(rd_dataset_self(r->train), out->ids, out->n, out->epoch);
+done:
+    return st->code;
+}
+
+/* While a GPU is at work on this batch: the one that comes next is fetched, and what follows it announced. A failure is that of the
+ * batch, and waits until its turn: then it is fetched again. */
+static rd_code fetch_ahead(stepper *s, rd_status *st)
+{
+    rd_run *r = s->run;
+    rd_status own = {.code = RD_OK};
+    const rd_dataset_def *def = rd_dataset_def_of(r->train);
+    if (!r->data_other || s->next.batch < 0) return st->code;
+    RD_TRY(run_phase(r, RD_PHASE_INPUT, r->at.step + 1, st));
+    const int64_t begin_ns = rd_now_ns();
+    RD_TRY(rd_arena_settle(r->data_other, st));
+    rd_arena_reset(r->data_other);
+    s->ahead = (rd_batch){.step = r->at.step + 1, .epoch = s->next.epoch, .n_global = s->next.n_global};
+    if (def->fetch(rd_dataset_self(r->train), s->next.ids, s->next.n, r->data_other, &s->ahead, &own) == RD_OK) {
+        s->ahead_turns = r->data_turns;
+        if (r->at.step + 2 < s->last_step) RD_TRY(announce(s, &s->next, &s->behind, st));
+    }
+    s->ahead_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
 done:
     return st->code;
 }
@@ -194,19 +220,27 @@ static rd_code next_batch(stepper *s, int64_t j, bool last, rd_batch *b, rd_stat
     run_progress *at = &r->at;
     const rd_dataset_def *def = rd_dataset_def_of(r->train);
     const int64_t begin_ns = rd_now_ns();
+    bool ahead = false;
     if (s->next.batch == at->batch && s->next.epoch == at->epoch && s->next.part == j) {
         const step_share spare = s->now;
         s->now = s->next;
         s->next = spare;
+        ahead = s->ahead_turns > 0 && s->ahead_turns == r->data_turns; /* else an evaluation came between */
     } else {
         RD_TRY(deal(s, s->plan, at->epoch, at->batch, j, &s->now, st));
     }
     s->next.batch = -1;
-    rd_arena_reset(r->data);
-    b->step = at->step;
-    b->epoch = at->epoch;
-    b->n_global = s->now.n_global;
-    RD_TRY(def->fetch(rd_dataset_self(r->train), s->now.ids, s->now.n, r->data, b, st));
+    s->ahead_turns = 0;
+    if (ahead) {
+        run_turn_data(r);
+        *b = s->ahead;
+    } else {
+        RD_TRY(run_fresh_data(r, st));
+        b->step = at->step;
+        b->epoch = at->epoch;
+        b->n_global = s->now.n_global;
+        RD_TRY(def->fetch(rd_dataset_self(r->train), s->now.ids, s->now.n, r->data, b, st));
+    }
     b->step = at->step;
     b->epoch = at->epoch;
     b->n_global = s->now.n_global;
@@ -214,7 +248,14 @@ static rd_code next_batch(stepper *s, int64_t j, bool last, rd_batch *b, rd_stat
         at->batch++;
         at->samples += b->n_global;
     }
-    if (def->prepare && (!last || j + 1 < s->mine)) RD_TRY(announce(s, j, st));
+    if (ahead) {
+        const step_share spare = s->next;
+        s->next = s->behind;
+        s->behind = spare;
+        s->behind.batch = -1;
+    } else if (def->prepare && (!last || j + 1 < s->mine)) {
+        RD_TRY(announce(s, &s->now, &s->next, st));
+    }
     s->input_s += (double)(rd_now_ns() - begin_ns) * 1e-9;
 done:
     return st->code;
@@ -358,6 +399,7 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
         (void)forward_backward(s, &b, out, st);
         (void)graph_ends(r, st);
         RD_TRY(device_explain(r, "batch_size", r->c.batch_size, st));
+        if (!s->make) RD_TRY(fetch_ahead(s, st));
         if (j + 1 < s->mine) RD_TRY(add_part(s, j, st));
     }
 done:
@@ -375,6 +417,11 @@ static rd_code deal_times(stepper *s, rd_status *st)
     if (!run_gpu(r) || s->backward_s == 0.0) return st->code;
     RD_TRY(rd_gpu_between(run_gpu(r), MARK_BACKWARD, MARK_BACKWARD_DONE, &seconds, st));
     trace_enter(r, t->what); /* up to now */
+    const double hidden = fmax(0.0, fmin(seconds - s->backward_s, s->ahead_s));
+    t->seconds[TRACE_INPUT] -= hidden;
+    t->seconds[TRACE_BACKWARD] += hidden;
+    s->backward_s += hidden;
+    s->late_s = s->ahead_s - hidden;
     for (int i = 0; i < 3; i++) {
         const double more = fmax(0.0, fmin(seconds - s->backward_s, t->seconds[after[i]] - s->since[after[i]]));
         t->seconds[after[i]] -= more;
@@ -391,7 +438,8 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     enum { N_SUMS = sizeof(step_sums) / sizeof(double) };
     rd_run *r = s->run;
     *out = *in;
-    s->input_s = s->comm_s = s->backward_s = 0.0;
+    s->input_s = s->late_s;
+    s->comm_s = s->backward_s = s->ahead_s = s->late_s = 0.0;
     memcpy(s->since, r->times.seconds, sizeof s->since);
     exchange_begin(r->exchange);
     for (int64_t i = 0; i < r->c.iter_size; i++) {

@@ -21,6 +21,8 @@ static void must(const rd_status *st)
     if (st->code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
 }
 
+static bool emulated(void) { return strcmp(rd_gpu_libraries(), "emulated") == 0; }
+
 static int open_gpu(void **state)
 {
     rd_status st = {0};
@@ -106,6 +108,54 @@ static void test_memory(void **state)
     rd_gpu_put(gpu, NULL);
     rd_gpu_wait(gpu, &st);
     must(&st);
+}
+
+/* Page-locked memory: what has gone up is what was in it when rd_gpu_up was called, large or small. Written too early it would not be:
+ * the emulator ends a process that does. */
+static void test_page_locked(void **state)
+{
+    static const int64_t sizes[] = {1, 1000, 20000, (int64_t)3 << 20};
+    (void)state;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const int64_t n = sizes[k];
+        const size_t bytes = (size_t)n * sizeof(float);
+        rd_status st = {0};
+        float *x = numbers(n, k), *back = malloc(bytes), *d, *pinned;
+        rd_gpu_get(gpu, bytes, &d, &st);
+        rd_gpu_host_get(gpu, bytes, &pinned, &st);
+        must(&st);
+        for (int round = 0; round < 3; round++) {
+            rd_gpu_host_wait(gpu, pinned + n / 2, &st);
+            must(&st);
+            for (int64_t i = 0; i < n; i++) pinned[i] = x[i] * (float)(round + 1);
+            rd_gpu_up(gpu, d, pinned, bytes, &st);
+        }
+        rd_gpu_host_wait(gpu, pinned, &st);
+        memset(pinned, 0, bytes);
+        rd_gpu_down(gpu, back, d, bytes, &st);
+        must(&st);
+        for (int64_t i = 0; i < n; i++) assert_true(back[i] == 3.0f * x[i]);
+        rd_gpu_host_wait(gpu, back, &st); /* ordinary memory: nothing to wait for */
+        must(&st);
+        if (emulated() && bytes > 1 << 16) {
+            const pid_t child = fork();
+            if (child == 0) {
+                (void)freopen("/dev/null", "w", stderr);
+                rd_gpu_up(gpu, d, pinned, bytes, &st);
+                signal(SIGSEGV, SIG_DFL);
+                pinned[n / 2] = 1.0f;
+                _exit(0);
+            }
+            int status = 0;
+            assert_true(child > 0 && waitpid(child, &status, 0) == child);
+            assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        }
+        rd_gpu_host_put(gpu, pinned);
+        rd_gpu_put(gpu, d);
+        free(x);
+        free(back);
+    }
+    rd_gpu_host_put(gpu, NULL);
 }
 
 /* More than there is: a message with numbers, and the GPU works on. */
@@ -367,8 +417,6 @@ static void test_marks(void **state)
 }
 
 /* ---- several ranks, a process each: where they can share a machine without a GPU ---- */
-static bool emulated(void) { return strcmp(rd_gpu_libraries(), "emulated") == 0; }
-
 typedef struct shared {
     unsigned char id[RD_GPU_ID_BYTES];
     rd_status result[4];
@@ -452,6 +500,7 @@ int main(void)
 #define ON_GPU(name, test, as) {name, test, open_gpu, close_gpu, as}
     const struct CMUnitTest t[] = {
         ON_GPU("what a GPU says of itself", test_device, NULL), ON_GPU("memory", test_memory, NULL),
+        ON_GPU("page-locked memory", test_page_locked, NULL),
         ON_GPU("memory is short", test_short, NULL),            ON_GPU("products", test_products, NULL),
         ON_GPU("products, mixed", test_products, &mixed),       ON_GPU("held weights", test_held, NULL),
         ON_GPU("held weights, mixed", test_held, &mixed),       ON_GPU("convolutions", test_convs, NULL),

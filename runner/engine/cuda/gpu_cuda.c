@@ -3,7 +3,8 @@
  * All work is queued on one stream of its own, in the order of the calls. Copies pass through pinned memory: from
  * pageable memory the driver would copy in the caller's time too, and wait for the stream before it begins. Upwards the
  * pinned memory is a ring of pieces; small arrays (ids, offsets) share a piece, and a piece is used again when the
- * event behind its last copy has passed, so that the host waits only when it is a whole ring ahead. Downwards two
+ * event behind its last copy has passed, so that the host waits only when it is a whole ring ahead. Large arrays that
+ * lie in page-locked memory go up from there, and who writes it again waits for the event behind them. Downwards two
  * pieces take turns: one is filled by the GPU while the other is emptied. */
 #include "gpu_impl.h"
 #include "convert.h"
@@ -17,6 +18,12 @@ static rd_code stage_new(rd_gpu *g, rd_gpu_stage *s, int pieces, rd_status *st)
     for (int i = 0; i < pieces; i++) CUDA(g, cudaEventCreateWithFlags(&s->done[i], cudaEventDisableTiming));
 done:
     return st->code;
+}
+
+static void pinned_free(const rd_gpu_memory *m)
+{
+    if (m->read) (void)cudaEventDestroy(m->read);
+    (void)cudaFreeHost(m->p);
 }
 
 static void stage_free(rd_gpu_stage *s)
@@ -84,7 +91,7 @@ void rd_gpu_free(rd_gpu *g)
     rd_gpu_dnn_free(g);
     rd_gpu_held_free(g);
     for (int i = 0; i < g->n_memory; i++) (void)cudaFree(g->memory[i].p);
-    for (int i = 0; i < g->n_pinned; i++) (void)cudaFreeHost(g->pinned[i].p);
+    for (int i = 0; i < g->n_pinned; i++) pinned_free(&g->pinned[i]);
     free(g->memory);
     free(g->pinned);
     stage_free(&g->up);
@@ -130,16 +137,16 @@ static rd_code list_grow(rd_gpu_memory **list, int n, int *cap, rd_status *st)
     return st->code;
 }
 
-/* Takes p off the list; its bytes. */
-static size_t list_take(rd_gpu_memory *list, int *n, const void *p)
+/* Takes p off the list; its bytes are 0 where it is not on it. */
+static rd_gpu_memory list_take(rd_gpu_memory *list, int *n, const void *p)
 {
     for (int i = 0; i < *n; i++) {
         if (list[i].p != p) continue;
-        const size_t bytes = list[i].bytes;
+        const rd_gpu_memory m = list[i];
         list[i] = list[--*n];
-        return bytes;
+        return m;
     }
-    return 0;
+    return (rd_gpu_memory){0};
 }
 
 rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
@@ -163,7 +170,7 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
             gib(total) - gib(left) > gib(g->in_use) + 2.0 ? ", or end the other programs on it (`nvidia-smi`)" : "");
     }
     RD_TRY(rd_cuda_result(g, e, "cudaMalloc", RD_HERE, st));
-    g->memory[g->n_memory++] = (rd_gpu_memory){p, bytes};
+    g->memory[g->n_memory++] = (rd_gpu_memory){.p = p, .bytes = bytes};
     g->in_use += bytes;
     if (g->in_use > g->peak) g->peak = g->in_use;
     memcpy(out, &p, sizeof p);
@@ -178,7 +185,7 @@ void rd_gpu_put(rd_gpu *g, void *p)
     (void)rd_gpu_flush(g, &own); /* a failure sticks */
     rd_gpu_held_forget(g, p);
     (void)cudaStreamSynchronize(g->stream);
-    g->in_use -= list_take(g->memory, &g->n_memory, p);
+    g->in_use -= list_take(g->memory, &g->n_memory, p).bytes;
     (void)cudaFree(p);
     (void)cudaGetLastError(); /* what failed here fails again in the next call that has a status */
 }
@@ -195,7 +202,9 @@ rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
         return rd_fail(st, RD_EENV, "no %zu bytes of page-locked memory (`ulimit -l` may limit it)", bytes);
     }
     RD_TRY(rd_cuda_result(g, e, "cudaMallocHost", RD_HERE, st));
-    g->pinned[g->n_pinned++] = (rd_gpu_memory){p, bytes};
+    rd_gpu_memory *m = &g->pinned[g->n_pinned++];
+    *m = (rd_gpu_memory){.p = p, .bytes = bytes};
+    CUDA(g, cudaEventCreateWithFlags(&m->read, cudaEventDisableTiming));
     memcpy(out, &p, sizeof p);
 done:
     return st->code;
@@ -207,18 +216,29 @@ void rd_gpu_host_put(rd_gpu *g, void *p)
     if (!p || g->lost) return;
     (void)rd_gpu_flush(g, &own);
     (void)cudaStreamSynchronize(g->stream);
-    (void)list_take(g->pinned, &g->n_pinned, p);
-    (void)cudaFreeHost(p);
+    const rd_gpu_memory m = list_take(g->pinned, &g->n_pinned, p);
+    if (m.p) pinned_free(&m);
     (void)cudaGetLastError();
 }
 
-static bool is_pinned(const rd_gpu *g, const unsigned char *p, size_t bytes)
+/* The page-locked memory that the bytes at p lie in; NULL: none. */
+static rd_gpu_memory *pinned_of(const rd_gpu *g, const unsigned char *p, size_t bytes)
 {
     for (int i = 0; i < g->n_pinned; i++) {
         const unsigned char *from = g->pinned[i].p;
-        if (p >= from && p + bytes <= from + g->pinned[i].bytes) return true;
+        if (p >= from && p + bytes <= from + g->pinned[i].bytes) return &g->pinned[i];
     }
-    return false;
+    return NULL;
+}
+
+rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st)
+{
+    rd_gpu_memory *m = pinned_of(g, p, 1);
+    RD_TRY(rd_gpu_alive(g, st));
+    if (m && m->pending) CUDA(g, cudaEventSynchronize(m->read));
+    if (m) m->pending = false;
+done:
+    return st->code;
 }
 
 bool rd_gpu_short(const rd_gpu *g, uint64_t *asked, uint64_t *left)
@@ -279,9 +299,11 @@ rd_code rd_gpu_up_now(rd_gpu *g, void *device, const void *host, size_t bytes, r
     const unsigned char *from = host;
     unsigned char *to = device;
     RD_TRY(rd_gpu_alive(g, st));
-    if (bytes > PIECE_BYTES && is_pinned(g, from, bytes)) { /* else the wait costs more than the copy */
+    rd_gpu_memory *m = bytes > DIRECT ? pinned_of(g, from, bytes) : NULL;
+    if (m) {
         CUDA(g, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, g->stream));
-        CUDA(g, cudaStreamSynchronize(g->stream));
+        CUDA(g, cudaEventRecord(m->read, g->stream));
+        m->pending = true;
         return st->code;
     }
     while (bytes > 0) {

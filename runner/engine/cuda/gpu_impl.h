@@ -17,11 +17,14 @@ typedef struct rd_gpu_room {
 typedef struct rd_gpu_memory { /* one rd_gpu_get, or rd_gpu_host_get */
     void *p;
     size_t bytes;
+    cudaEvent_t read; /* of the host's: behind the last copy from it, where `pending` */
+    bool pending;
 } rd_gpu_memory;
 
 /* Pinned memory that arrays pass on their way up, in pieces that are used again once the GPU has read them; see
  * gpu_cuda.c. */
-enum { UP_PIECES = 8, DOWN_PIECES = 2, PIECE_BYTES = 2 << 20, MARKS = 16 };
+enum { UP_PIECES = 8, DOWN_PIECES = 2, PIECE_BYTES = 2 << 20, MARKS = 16,
+       DIRECT = 64 << 10 /* bytes: larger arrays in page-locked memory are read from there */ };
 typedef struct rd_gpu_stage {
     unsigned char *host;
     cudaEvent_t done[UP_PIECES];

@@ -368,6 +368,9 @@ void on_fault(int signal, siginfo_t *info, void *)
     if (kernel_name)
         snprintf(text, sizeof text, "emulated GPU: kernel %s, block (%u, %u, %u), thread (%u, %u, %u) touches %p, which it may not\n",
                  kernel_name, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, info->si_addr);
+    else if (rd_emulated_is_read(info->si_addr))
+        snprintf(text, sizeof text, "emulated GPU: page-locked memory at %p is written, and was not waited for with rd_gpu_host_wait\n",
+                 info->si_addr);
     else if (rd_emulated_is_device(info->si_addr, 1))
         snprintf(text, sizeof text, "emulated GPU: host code touches device memory at %p\n", info->si_addr);
     else

@@ -12,6 +12,8 @@ void rd_emulated_open(void);
 void rd_emulated_close(void);
 /* bytes at p lie in one piece that rd_gpu_get gave. */
 bool rd_emulated_is_device(const void *p, size_t bytes);
+/* Page-locked memory that a GPU may not have read yet. */
+bool rd_emulated_is_read(const void *p);
 /* The failure that sticks; else this call's, which then sticks. */
 rd_code rd_emulated_stuck(rd_gpu *g, rd_status *st);
 rd_code rd_emulated_stick(rd_gpu *g, rd_status *st);

@@ -16,7 +16,7 @@
 
 namespace {
 
-enum { MARKS = 16, ALIGN = 256 };
+enum { MARKS = 16, ALIGN = 256, PAGE = 4096, DIRECT = 64 << 10 /* bytes: copied at once below, as into a ring */ };
 const size_t FILLED = (size_t)1 << 20;
 const uint64_t GIB = (uint64_t)1 << 30;
 
@@ -87,6 +87,13 @@ struct held {
     bool fresh;
 };
 
+struct locked { /* of rd_gpu_host_get */
+    locked *next;
+    char *at;
+    size_t bytes;
+    bool read; /* from it, at some time until rd_gpu_host_wait */
+};
+
 struct rd_gpu {
     rd_gpu_info info;
     rd_gpu_options options;
@@ -98,7 +105,10 @@ struct rd_gpu {
     held *held_first;
     rd_status failure; /* sticks */
     rd_graphs *graphs; /* nullptr: none wanted */
+    locked *locked_first;
 };
+
+static rd_gpu *opened; /* last */
 
 static void release_held(rd_gpu *g, const char *from, size_t bytes) /* those that begin there */
 {
@@ -335,7 +345,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
              !o->mixed                ? "float32"
              : rd_gpu_uses_float16(g) ? "mixed (float16)"
                                       : "mixed (bfloat16)");
-    *out = g;
+    *out = opened = g;
     return RD_OK;
 }
 
@@ -344,6 +354,8 @@ void rd_gpu_free(rd_gpu *g)
     if (g) rd_graphs_free(g->graphs);
     if (g && g->in_use) fprintf(stderr, "emulated GPU: %llu bytes of device memory were not given back\n", (unsigned long long)g->in_use);
     if (g) release_held(g, range, range_bytes);
+    if (g && g->locked_first) fprintf(stderr, "emulated GPU: page-locked memory was not given back\n");
+    if (opened == g) opened = nullptr;
     free(g);
 }
 
@@ -352,6 +364,70 @@ const char *rd_gpu_describe(const rd_gpu *g) { return g->text; }
 bool rd_gpu_uses_float16(const rd_gpu *g) { return g->options.mixed && g->info.major < 8; }
 
 /* ---- memory ---- */
+/* Page-locked memory: what an array that goes up lies in cannot be written until rd_gpu_host_wait, as a GPU may not have read it. */
+rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
+{
+    void *none = nullptr;
+    memcpy(out, &none, sizeof none);
+    if (number_of_environment("RD_EMULATED_PAGE_LOCKED", 1) == 0) return rd_fail(st, RD_EENV, "no page-locked memory");
+    bytes = (bytes + PAGE) / PAGE * PAGE;
+    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    locked *l = p == MAP_FAILED ? nullptr : (locked *)calloc(1, sizeof *l);
+    if (!l) return rd_fail(st, RD_EENV, "out of memory: %zu bytes", bytes);
+    *l = {g->locked_first, (char *)p, bytes, false};
+    g->locked_first = l;
+    memcpy(out, &p, sizeof p);
+    return RD_OK;
+}
+
+static locked *locked_of(const rd_gpu *g, const char *p)
+{
+    locked *l = g->locked_first;
+    while (l && (p < l->at || p >= l->at + l->bytes)) l = l->next;
+    return l;
+}
+
+static void unlock(locked *l)
+{
+    if (l->read && mprotect(l->at, l->bytes, PROT_READ | PROT_WRITE) != 0) out_of_order("the kernel refuses to protect memory");
+    l->read = false;
+}
+
+/* The whole pages of the array. */
+static void lock(locked *l, const char *from, size_t bytes)
+{
+    char *first = l->at + (size_t)(from - l->at + PAGE - 1) / PAGE * PAGE, *end = l->at + (size_t)(from + bytes - l->at) / PAGE * PAGE;
+    if (first < end && mprotect(first, (size_t)(end - first), PROT_READ) != 0) out_of_order("the kernel refuses to protect memory");
+    l->read = true;
+}
+
+bool rd_emulated_is_read(const void *p)
+{
+    const locked *l = opened ? locked_of(opened, (const char *)p) : nullptr;
+    return l && l->read;
+}
+
+rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st)
+{
+    locked *l = locked_of(g, (const char *)p);
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    if (l) unlock(l);
+    return RD_OK;
+}
+
+void rd_gpu_host_put(rd_gpu *g, void *p)
+{
+    for (locked **at = &g->locked_first; *at; at = &(*at)->next) {
+        locked *l = *at;
+        if (l->at != (char *)p) continue;
+        *at = l->next;
+        munmap(l->at, l->bytes);
+        free(l);
+        return;
+    }
+    if (p) out_of_order("page-locked memory that is given back was not given by this GPU");
+}
+
 rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 {
     void *none = nullptr;
@@ -415,6 +491,8 @@ rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_st
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
     if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the source is memory of the device", __func__);
     if (rd_graphs_up(g->graphs, device, host, bytes, st)) return st->code;
+    locked *l = bytes > DIRECT ? locked_of(g, (const char *)host) : nullptr;
+    if (l) lock(l, (const char *)host, bytes);
     return up_now(g, device, host, bytes, st);
 }
 
@@ -453,15 +531,6 @@ rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
 }
 uint64_t rd_gpu_in_use(const rd_gpu *g) { return g->in_use; }
 uint64_t rd_gpu_peak(const rd_gpu *g) { return g->peak; }
-
-rd_code rd_gpu_host_get(rd_gpu *, size_t bytes, void *out, rd_status *st)
-{
-    void *p = aligned_alloc(ALIGN, (bytes + ALIGN) / ALIGN * ALIGN);
-    memcpy(out, &p, sizeof p);
-    return p ? RD_OK : rd_fail(st, RD_EENV, "out of memory: %zu bytes", bytes);
-}
-
-void rd_gpu_host_put(rd_gpu *, void *p) { free(p); }
 
 bool rd_gpu_short(const rd_gpu *g, uint64_t *asked, uint64_t *left)
 {
