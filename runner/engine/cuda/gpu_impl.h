@@ -85,7 +85,7 @@ rd_code rd_gpu_room_get(rd_gpu *g, rd_gpu_room *r, size_t bytes, rd_status *st);
 void rd_gpu_room_free(rd_gpu *g, rd_gpu_room *r);
 
 /* ---- tasks: what is queued, at once or as part of a graph ---- */
-extern const rd_graph_maker rd_cuda_graph_maker; /* gpu_graph.c */
+extern const rd_graph_maker rd_cuda_graph_maker; /* gpu_cuda_graph.c */
 typedef struct rd_gpu_move {
     void *to;
     const void *from; /* of rd_gpu_run_copy */
