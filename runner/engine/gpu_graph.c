@@ -6,13 +6,13 @@
 #include <string.h>
 
 enum {
-    MOST_KEYS = 256,        /* remembered; the one not used for longest makes room */
-    MOST_GRAPHED = 32,      /* of these have graphs */
-    MOST_TASKS = 512,       /* of a segment: the GPU begins while the host goes on */
-    POST_MOST = 64 << 10,   /* bytes of an array that goes with the letter */
+    MOST_KEYS = 256,      /* remembered; the one not used for longest makes room */
+    MOST_GRAPHED = 32,    /* of these have graphs */
+    MOST_TASKS = 512,     /* of a segment: the GPU begins while the host goes on */
+    POST_MOST = 64 << 10, /* bytes of an array that goes with the letter */
     LETTER_MOST = 1 << 20,
-    STRIKES = 2,            /* one after the other: the graphs of a key are made anew */
-    RENEWALS = 3            /* then the key has had its chances */
+    STRIKES = 2, /* one after the other: the graphs of a key are made anew */
+    RENEWALS = 3 /* then the key has had its chances */
 };
 
 typedef struct segment {
@@ -155,8 +155,9 @@ static void give_up(rd_graphs *q, entry *e, const char *why)
     drop_segments(q, e);
     e->never = true;
     q->count.given_up++;
-    if (!q->note[0]) (void)snprintf(q->note, sizeof q->note, "CUDA graphs: steps of one shape are launched one by one from here on: %.160s",
-                                     why);
+    if (!q->note[0])
+        (void)snprintf(q->note, sizeof q->note,
+                       "CUDA graphs: steps of one shape are launched one by one from here on: %.160s", why);
 }
 
 /* ---- segments ---- */
@@ -177,8 +178,8 @@ done:
     return st->code;
 }
 
-/* The program took another way than the last time, or the graph does not take what is new: what was written down of this segment, and
- * what comes, is launched one by one. */
+/* The program took another way than the last time, or the graph does not take what is new: what was written down of
+ * this segment, and what comes, is launched one by one. */
 static rd_code leave(rd_graphs *q, rd_status *st)
 {
     entry *e = q->now;
@@ -297,7 +298,8 @@ static bool accept(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes
     rd_gpu_tasks *t = &q->now->segment[q->segment].tasks;
     if (q->i == t->n) return false;
     rd_gpu_task *k = &t->task[q->i];
-    if (k->run != run || k->bytes != bytes || k->fixed != fixed || memcmp(t->args + k->at, args, fixed) != 0) return false;
+    if (k->run != run || k->bytes != bytes || k->fixed != fixed || memcmp(t->args + k->at, args, fixed) != 0)
+        return false;
     if (memcmp(t->args + k->at, args, bytes) != 0) {
         memcpy(t->args + k->at, args, bytes);
         k->changed = true;
@@ -324,7 +326,8 @@ static bool write_down(rd_graphs *q, rd_gpu_run *run, const void *args, size_t b
     return true;
 }
 
-rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed, rd_status *st)
+rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed,
+                       rd_status *st)
 {
     if (q && write_down(q, run, args, bytes, fixed, st)) return st->code;
     return st->code == RD_OK ? run(g, args, st) : st->code;

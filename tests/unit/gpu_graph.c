@@ -1,5 +1,5 @@
-/* Work that recurs, written down and started as graphs: engine/gpu_graph.c with a device of which everything is known. No GPU is
- * needed. What was done is a text, and must be the same text as without graphs. */
+/* Work that recurs, written down and started as graphs: engine/gpu_graph.c with a device of which everything is known.
+ * No GPU is needed. What was done is a text, and must be the same text as without graphs. */
 #include "../../runner/engine/gpu_graph.h"
 #include "rd/data.h"
 #include "rd/strbuf.h"
@@ -116,8 +116,8 @@ static int close_device(void **state)
     return 0;
 }
 
-/* Upper case: the number can be set in a graph; lower case: it cannot. "^3": three bytes of value 3 go up; "|": a result is waited
- * for. */
+/* Upper case: the number can be set in a graph; lower case: it cannot. "^3": three bytes of value 3 go up; "|": a
+ * result is waited for. */
 static void steps(rd_graphs *q, const char *program, rd_status *st)
 {
     for (const char *p = program; *p; p++) {
@@ -130,7 +130,8 @@ static void steps(rd_graphs *q, const char *program, rd_status *st)
         } else if (*p == '^') {
             unsigned char bytes[600];
             memset(bytes, (int)x, sizeof bytes);
-            if (!rd_graphs_up(q, device.memory, bytes, x > 99 ? sizeof bytes : 3, st)) (void)up(&device, device.memory, bytes, 3, st);
+            if (!rd_graphs_up(q, device.memory, bytes, x > 99 ? sizeof bytes : 3, st))
+                (void)up(&device, device.memory, bytes, 3, st);
         } else {
             (void)rd_graphs_task(q, &device, run_op, &o, sizeof o, *p >= 'a' ? sizeof o : sizeof o.name, st);
         }
@@ -205,7 +206,8 @@ static void test_arguments(void **state)
     assert_int_equal(counts().left, 1);
 }
 
-/* Another way once: nothing is lost, and the graph serves again. What it had written down by then is set when it does. */
+/* Another way once: nothing is lost, and the graph serves again. What it had written down by then is set when it does.
+ */
 static void test_other_way(void **state)
 {
     (void)state;
@@ -286,7 +288,8 @@ static void test_cut(void **state)
     (void)state;
     for (int round = 0; round < 4; round++) {
         size_t at = 0;
-        for (int i = 0; i < N; i++) at += (size_t)sprintf(program + at, i % 100 == 50 ? "^%d " : "A%d ", (i + round) % 90);
+        for (int i = 0; i < N; i++)
+            at += (size_t)sprintf(program + at, i % 100 == 50 ? "^%d " : "A%d ", (i + round) % 90);
         once(7, program);
     }
     free(program);
@@ -401,9 +404,9 @@ int main(void)
 {
 #define DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
     const struct CMUnitTest t[] = {
-        DEVICE(test_second_time), DEVICE(test_arguments), DEVICE(test_other_way), DEVICE(test_anew),
-        DEVICE(test_no_graph),    DEVICE(test_cut),       DEVICE(test_room),      DEVICE(test_failure),
-        cmocka_unit_test(test_keys),
+        DEVICE(test_second_time), DEVICE(test_arguments), DEVICE(test_other_way),
+        DEVICE(test_anew),        DEVICE(test_no_graph),  DEVICE(test_cut),
+        DEVICE(test_room),        DEVICE(test_failure),   cmocka_unit_test(test_keys),
     };
     return cmocka_run_group_tests_name("graphs", t, NULL, NULL) != 0;
 }

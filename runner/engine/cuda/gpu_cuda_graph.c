@@ -1,8 +1,8 @@
 /* gpu_cuda_graph.c -- what engine/gpu_graph.c writes down, as graphs of CUDA.
  *
- * The graph is a chain, built node by node, so that each task has the node whose arguments it sets: kernels, copies and zeroing as
- * such; what a library starts (a product, a convolution) is captured by itself and becomes a child graph, which is never changed.
- * Nothing else happens while a capture is on. */
+ * The graph is a chain, built node by node, so that each task has the node whose arguments it sets: kernels, copies and
+ * zeroing as such; what a library starts (a product, a convolution) is captured by itself and becomes a child graph,
+ * which is never changed. Nothing else happens while a capture is on. */
 #include "gpu_impl.h"
 #include <stdlib.h>
 
@@ -96,7 +96,8 @@ static uint64_t free_now(void)
     return left;
 }
 
-static rd_code make(rd_gpu *g, const rd_gpu_tasks *list, size_t letter, rd_gpu_graph **out, uint64_t *bytes, rd_status *st)
+static rd_code make(rd_gpu *g, const rd_gpu_tasks *list, size_t letter, rd_gpu_graph **out, uint64_t *bytes,
+                    rd_status *st)
 {
     rd_gpu_graph *q = *out = calloc(1, sizeof *q);
     const uint64_t before = free_now();
@@ -133,7 +134,8 @@ static rd_code set(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *t, cons
                                                  cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_copy) {
         const rd_gpu_move *m = args;
-        GRAPH(cudaGraphExecMemcpyNodeSetParams1D(q->exec, q->node[i], m->to, m->from, m->bytes, cudaMemcpyDeviceToDevice));
+        GRAPH(cudaGraphExecMemcpyNodeSetParams1D(q->exec, q->node[i], m->to, m->from, m->bytes,
+                                                 cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_zero) {
         const struct cudaMemsetParams p = zero_node(args);
         GRAPH(cudaGraphExecMemsetNodeSetParams(q->exec, q->node[i], &p));

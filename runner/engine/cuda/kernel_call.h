@@ -1,5 +1,5 @@
-/* kernel_call.h -- a launch of a kernel as bytes: what kernel.h makes of it, and what a gpu starts, at once or as part of a graph.
- * Padding is zero, so that equal launches are equal bytes. */
+/* kernel_call.h -- a launch of a kernel as bytes: what kernel.h makes of it, and what a gpu starts, at once or as part
+ * of a graph. Padding is zero, so that equal launches are equal bytes. */
 #ifndef RD_KERNEL_CALL_H
 #define RD_KERNEL_CALL_H
 
@@ -11,7 +11,7 @@ enum { RD_MOST_PARAMS = 16, RD_PARAM_ALIGN = 16 };
 
 typedef struct rd_kernel_call {
     const char *name;
-    const void *function; /* for CUDA */
+    const void *function;                                   /* for CUDA */
     void (*call)(const void *function, void *const *param); /* of host code: one thread; else NULL */
     uint32_t n, at[RD_MOST_PARAMS]; /* parameters, and where they begin behind the start of this */
     /* What is above stays the same in a graph. */
