@@ -206,7 +206,7 @@ static rd_code converse(rd_run *r, rd_status *st)
         while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r' || line[n - 1] == ' ')) n--;
         int32_t *ids = NULL;
         int64_t off[2] = {0, 0};
-        rd_arena_reset(r->data);
+        RD_TRY(run_fresh_data(r, st));
         RD_TRY(ids_of_line(r->spec.src_vocab, line, (size_t)n, r->data, &ids, &off[1], st));
         const rd_batch b = {.n_global = 1,
                             .n = 1,
