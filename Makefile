@@ -46,7 +46,7 @@ CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-point
 LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%)
 LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) -lm -lpthread
 
-SRC   := $(filter-out runner/main.c $(if $(filter 1,$(CUDA)),,runner/engine/cuda/%),$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
+SRC   := $(filter-out runner/main.c $(if $(filter 1,$(CUDA)),,runner/engine/cuda/%) $(if $(CUDA),,runner/engine/gpu/%),$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
 # Device kernels: compiled by nvcc, or (emulated) by g++ with tests/support/emulated/kernel_emulated.h in front.
 KERNELS := $(filter-out $(if $(filter 1,$(CUDA)),,runner/engine/cuda/%),$(if $(CUDA),$(wildcard runner/*/*.cu runner/*/*/*.cu)))
 EMULATED := $(if $(filter emulated,$(CUDA)),$(wildcard tests/support/emulated/*.cc))
@@ -68,6 +68,9 @@ SHELLS := $(wildcard tests/unit/*.sh tests/golden/*.sh tests/mpi/*.sh tests/faul
 ifneq ($(CUDA),)
   CPPFLAGS += -DRD_CUDA
   LDLIBS   += -lstdc++
+endif
+ifeq ($(CUDA),emulated)
+  CPPFLAGS += -Itests/support/emulated
 endif
 ifeq ($(CUDA),1)
   NVCC      ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -126,7 +129,7 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/flags | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)$(NVCC) $(NVFLAGS) $(filter -D% -I%,$(CPPFLAGS)) -MMD -MP -MF $@.d -c $< -o $@
 else
-CXX_EMULATED = g++ $(CPPFLAGS) -Itests/support/emulated -std=c++17 -g $(OPT) $(ARCH) -fopenmp -Wall -Wextra -Werror -Wno-unknown-pragmas \
+CXX_EMULATED = g++ $(CPPFLAGS) -std=c++17 -g $(OPT) $(ARCH) -fopenmp -Wall -Wextra -Werror -Wno-unknown-pragmas \
                $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer)
 $(BUILD)/%.cu.o: %.cu $(BUILD)/flags | $(GEN)
 	@mkdir -p $(@D)

@@ -10,6 +10,7 @@
 #ifndef RD_GPU_H
 #define RD_GPU_H
 
+#include "rd/rnn_choose.h"
 #include "rd/status.h"
 #include <stdint.h>
 
@@ -41,6 +42,7 @@ typedef struct rd_gpu_options {
     bool mixed; /* products of bfloat16 (float16 before compute capability 8.0), sums in float32 */
     bool tf32;  /* float32 products may round their inputs to TF32 */
     bool graphs; /* work that recurs (rd_gpu_recurs) is started as CUDA graphs */
+    rd_rnn_asked rnn; /* recurrent layers by cuDNN */
 } rd_gpu_options;
 /* The caller owns *out. */
 rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *st);
@@ -48,6 +50,8 @@ void rd_gpu_free(rd_gpu *g); /* NULL is fine */
 const rd_gpu_info *rd_gpu_about(const rd_gpu *g);
 const char *rd_gpu_describe(const rd_gpu *g); /* "NVIDIA H100 80GB HBM3 (GPU 0, sm_90, 79.6 GiB), CUDA 13.0, ..., mixed (bfloat16)" */
 bool rd_gpu_uses_float16(const rd_gpu *g);     /* mixed on a card without bfloat16: losses want a scale */
+/* What a person should know of how ops are computed, told once; NULL: nothing new. Borrowed until the next call of an op. */
+const char *rd_gpu_note(rd_gpu *g);
 
 /* ---- memory ---- */
 rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st); /* out: address of any object pointer; 256-byte aligned, undefined */
@@ -77,6 +81,10 @@ bool rd_gpu_short(const rd_gpu *g, uint64_t *asked, uint64_t *left);
  * fine. */
 rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st);
 void rd_gpu_weights_changed(rd_gpu *g);
+/* Memory for a copy in another form, `bytes` long, of the weights at w: kept as long as the range that w lies in is held, and found
+ * again by w and `form`, a number of the caller's other than 0. *current: it was handed out since the last change, and the caller has
+ * filled it; else the caller now does. *out: address of any object pointer; NULL where w is not held. */
+rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void *out, bool *current, rd_status *st);
 
 /* ---- products ---- */
 /* As rd_gemm: C[m, n] = alpha op(A)[m, k] op(B)[k, n] + beta C, row major. mixed: operands are rounded to the 16-bit type. */

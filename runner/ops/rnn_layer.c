@@ -2,7 +2,9 @@
  *   out = x + drop_out(cell(drop_in(x)))          (x only with residual)
  * The input's share of all time steps is one product before the loop, the weight gradients one product after it; in the
  * loop stay h W_h and the elementwise part. A step computes only the sequences that still run. One source for both
- * devices: float arrays are of the arenas that the products compute in. */
+ * devices: float arrays are of the arenas that the products compute in. On a GPU cuDNN may have the cell's whole loop
+ * (see rnn_choose.h); dropout and residual stay here. */
+#include "../engine/gpu/gpu_rnn.h"
 #include "shared/cell.h"
 
 typedef struct attr {
@@ -15,7 +17,8 @@ typedef struct saved {
     rd_packing_lent p;
     const float *xd; /* input after dropout */
     uint8_t *mask_in, *mask_out;
-    rd_cell_rows r; /* all N rows */
+    rd_cell_rows r;         /* all N rows; h alone where cuDNN has computed them */
+    rd_gpu_lstm_kept whole; /* what cuDNN's backward wants; zeros: our own loop's results are in r */
 } saved;
 
 static rd_code infer(rd_call *c, rd_status *st)
@@ -33,6 +36,43 @@ static rd_code infer(rd_call *c, rd_status *st)
     c->out[0]->cols = s->R;
 done:
     return st->code;
+}
+
+/* All rows of r but h, from `memory`, and all time steps one by one. */
+static rd_code steps(rd_call *c, rd_cell *k, const float *xd, rd_arena *memory, rd_cell_rows *all, rd_status *st)
+{
+    const attr *a = c->attr;
+    const rd_cell_shape *s = &a->l.shape;
+    const int64_t N = c->out[0]->rows;
+    RD_TRY(rd_rows_get(memory, N, k->Z, &all->z, st));
+    RD_TRY(rd_rows_get(memory, N, s->H, &all->tc, st));
+    if (a->l.cell->has_c) RD_TRY(rd_rows_get(memory, N, s->H, &all->c, st));
+    if (s->projects) RD_TRY(rd_rows_get(memory, N, s->H, &all->m, st));
+    RD_TRY(a->l.cell->input(k, N, xd, c->in[1] ? c->in[1]->v : NULL, all->z, st));
+    for (int64_t t = 0; t < a->p.n_steps; t++) {
+        const rd_cell_rows r = rd_cell_rows_at(k, all, a->p.off[t]);
+        const int64_t n = a->p.off[t + 1] - a->p.off[t], prev = t ? a->p.off[t - 1] : 0;
+        RD_TRY(rd_cell_step(k, n, t ? all->h + prev * s->R : NULL, t && all->c ? all->c + prev * s->H : NULL, &r, st));
+    }
+done:
+    return st->code;
+}
+
+static rd_gpu_lstm whole_layer(const rd_call *c, const rd_cell *k, const saved *v)
+{
+    const attr *a = c->attr;
+    const rd_cell_shape *s = &a->l.shape;
+    return (rd_gpu_lstm){.in = s->in,
+                         .extra = s->extra,
+                         .H = s->H,
+                         .n_steps = a->p.n_steps,
+                         .off = a->p.off,
+                         .device_off = v->p.off,
+                         .W = k->w[0]->v,
+                         .b = k->w[1]->v,
+                         .dW = k->w[0]->g,
+                         .db = k->w[1]->g,
+                         .projects = s->projects};
 }
 
 static rd_code forward(rd_call *c, rd_status *st)
@@ -58,20 +98,16 @@ static rd_code forward(rd_call *c, rd_status *st)
                                st));
         v->xd = xd;
     }
-    RD_TRY(rd_rows_get(kept, N, k.Z, &v->r.z, st));
-    RD_TRY(rd_rows_get(kept, N, s->H, &v->r.tc, st));
-    if (a->l.cell->has_c) RD_TRY(rd_rows_get(kept, N, s->H, &v->r.c, st));
-    if (s->projects) RD_TRY(rd_rows_get(kept, N, s->H, &v->r.m, st));
     if (drop_out || a->l.residual)
         RD_TRY(rd_rows_get(kept, N, s->R, &v->r.h, st));
     else
         v->r.h = c->out[0]->v;
-    RD_TRY(a->l.cell->input(&k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, v->r.z, st));
-    for (int64_t t = 0; t < a->p.n_steps; t++) {
-        const rd_cell_rows r = rd_cell_rows_at(&k, &v->r, a->p.off[t]);
-        const int64_t n = a->p.off[t + 1] - a->p.off[t], prev = t ? a->p.off[t - 1] : 0;
-        RD_TRY(rd_cell_step(&k, n, t ? v->r.h + prev * s->R : NULL, t && v->r.c ? v->r.c + prev * s->H : NULL, &r, st));
+    if (rd_backend_gpu(c->be)) {
+        const rd_gpu_lstm l = whole_layer(c, &k, v);
+        RD_TRY(rd_gpu_lstm_forward(rd_backend_gpu(c->be), a->l.cell->name, &l, v->xd, c->in[1] ? c->in[1]->v : NULL,
+                                   v->r.h, c->keep, kept, c->device_scratch, &v->whole, st));
     }
+    if (v->whole.choice.algo == RD_RNN_OWN) RD_TRY(steps(c, &k, v->xd, kept, &v->r, st));
     const float *x = a->l.residual ? c->in[0]->v : NULL;
     float *y = c->out[0]->v;
     if (drop_out) {
@@ -84,15 +120,54 @@ done:
     return st->code;
 }
 
+/* All of backward between the gradient of the cell's outputs dh and those of its inputs dx (+)= (add), which may be
+ * NULL. */
+static rd_code cell_back(rd_call *c, rd_cell *k, float *dh, float *dx, bool add, rd_status *st)
+{
+    const attr *a = c->attr;
+    const rd_cell_shape *s = &a->l.shape;
+    const saved *v = c->saved;
+    const int64_t N = c->out[0]->rows, n0 = a->p.off[1];
+    rd_arena *scratch = c->device_scratch;
+    float *da = c->in[1] ? c->in[1]->g : NULL, *dc, *dz, *h_prev;
+    rd_cell_rows all = v->r;
+    if (v->whole.choice.algo != RD_RNN_OWN) {
+        const rd_gpu_lstm l = whole_layer(c, k, v);
+        bool refused = false;
+        if (rd_backend_gpu(c->be))
+            RD_TRY(rd_gpu_lstm_backward(rd_backend_gpu(c->be), &l, &v->whole, dh, dx, add, da, scratch, &refused, st));
+        if (!refused) goto done;
+        RD_TRY(rd_rows_get(scratch, N, s->R, &all.h, st));
+        RD_TRY(steps(c, k, v->xd, scratch, &all, st));
+    }
+    RD_TRY(rd_rows_zero(scratch, n0, s->H, &dc, st));
+    RD_TRY(rd_rows_get(scratch, N, k->Z, &dz, st));
+    for (int64_t t = a->p.n_steps - 1; t >= 0;
+         t--) { /* dh of earlier steps takes up what flows back: the sum stays in place */
+        const int64_t at = a->p.off[t], n = a->p.off[t + 1] - at, prev = t ? a->p.off[t - 1] : 0;
+        const rd_cell_rows r = rd_cell_rows_at(k, &all, at);
+        RD_TRY(rd_cell_step_back(k, n, dh + at * s->R, dc, t ? all.h + prev * s->R : NULL,
+                                 t && all.c ? all.c + prev * s->H : NULL, &r, dz + at * k->Z,
+                                 t ? dh + prev * s->R : NULL, true, st));
+    }
+    RD_TRY(rd_rows_get(scratch, N, s->R, &h_prev, st));
+    RD_TRY(rd_shift_rows(c->be, &v->p, s->R, all.h, h_prev, st));
+    RD_TRY(k->def->weights_back(k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, h_prev, all.tc, dz, st));
+    RD_TRY(rd_cell_projection_back(k, N, all.m, dh, st));
+    RD_TRY(k->def->input_back(k, N, dz, dx, add, da, st));
+done:
+    return st->code;
+}
+
 static rd_code backward(rd_call *c, rd_status *st)
 {
     const attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
     const saved *v = c->saved;
-    const int64_t N = c->out[0]->rows, n0 = a->p.n_steps ? a->p.off[1] : 0;
+    const int64_t N = c->out[0]->rows;
     rd_arena *scratch = c->device_scratch;
     rd_cell k;
-    float *dh = c->out[0]->g, *dc, *dz, *h_prev;
+    float *dh = c->out[0]->g, *dxd = NULL;
     if (N == 0) return RD_OK;
     RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, scratch, c->in + 2, a->n_w, st));
     float *gx = c->in[0]->g;
@@ -101,29 +176,9 @@ static rd_code backward(rd_call *c, rd_status *st)
         RD_TRY(rd_rows_get(scratch, N, s->R, &dh, st));
         RD_TRY(rd_dropout_back(c->be, a->l.drop_out.keep, N * s->R, c->out[0]->g, v->mask_out, dh, false, st));
     }
-    RD_TRY(rd_rows_zero(scratch, n0, s->H, &dc, st));
-    RD_TRY(rd_rows_get(scratch, N, k.Z, &dz, st));
-    for (int64_t t = a->p.n_steps - 1; t >= 0;
-         t--) { /* dh of earlier steps takes up what flows back: the sum stays in place */
-        const int64_t at = a->p.off[t], n = a->p.off[t + 1] - at, prev = t ? a->p.off[t - 1] : 0;
-        const rd_cell_rows r = rd_cell_rows_at(&k, &v->r, at);
-        RD_TRY(rd_cell_step_back(&k, n, dh + at * s->R, dc, t ? v->r.h + prev * s->R : NULL,
-                                 t && v->r.c ? v->r.c + prev * s->H : NULL, &r, dz + at * k.Z,
-                                 t ? dh + prev * s->R : NULL, true, st));
-    }
-    RD_TRY(rd_rows_get(scratch, N, s->R, &h_prev, st));
-    RD_TRY(rd_shift_rows(c->be, &v->p, s->R, v->r.h, h_prev, st));
-    RD_TRY(k.def->weights_back(&k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, h_prev, v->r.tc, dz, st));
-    RD_TRY(rd_cell_projection_back(&k, N, v->r.m, dh, st));
-    float *da = c->in[1] ? c->in[1]->g : NULL;
-    if (v->mask_in) {
-        float *dxd;
-        RD_TRY(rd_rows_get(scratch, N, s->in, &dxd, st));
-        RD_TRY(k.def->input_back(&k, N, dz, dxd, false, da, st));
-        if (gx) RD_TRY(rd_dropout_back(c->be, a->l.drop_in.keep, N * s->in, dxd, v->mask_in, gx, true, st));
-    } else {
-        RD_TRY(k.def->input_back(&k, N, dz, gx, true, da, st));
-    }
+    if (v->mask_in) RD_TRY(rd_rows_get(scratch, N, s->in, &dxd, st));
+    RD_TRY(cell_back(c, &k, dh, dxd ? dxd : gx, !dxd, st));
+    if (dxd && gx) RD_TRY(rd_dropout_back(c->be, a->l.drop_in.keep, N * s->in, dxd, v->mask_in, gx, true, st));
 done:
     return st->code;
 }

@@ -80,6 +80,7 @@ rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, deco
         RD_TRY(device_explain(r, "infer_batch_size", r->c.infer_batch_size, st));
     else
         RD_TRY(device_explain(r, "eval_batch_size", r->c.eval_batch_size, st));
+    device_tell(r);
     for (int64_t i = 0; i < b->n; i++) RD_TRY(fn(ctx, b->sample[i], &out[i], st));
 done:
     return st->code;

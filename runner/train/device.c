@@ -82,7 +82,10 @@ rd_code device_open(rd_run *r, int threads, rd_status *st)
     const bool mixed = strcmp(r->c.dtype, "mixed") == 0;
 #ifdef RD_CUDA
     if (r->device.device == RD_DEVICE_CUDA) {
-        const rd_gpu_options o = {.mixed = mixed, .tf32 = r->c.tf32, .graphs = strcmp(r->c.cuda_graphs, "off") != 0};
+        const rd_gpu_options o = {.mixed = mixed,
+                                  .tf32 = r->c.tf32,
+                                  .graphs = strcmp(r->c.cuda_graphs, "off") != 0,
+                                  .rnn = rd_rnn_asked_of(r->c.cudnn_rnn)};
         RD_TRY(rd_gpu_new(r->gpu_index, &o, &r->gpu, st));
         RD_TRY(rd_backend_gpu_new(r->gpu, threads, &r->backend, st));
         return st->code;
@@ -104,6 +107,12 @@ void device_close(rd_run *r)
 rd_code device_check(const rd_run *r, rd_status *st)
 {
     return run_gpu(r) ? rd_gpu_wait(run_gpu(r), st) : st->code;
+}
+
+void device_tell(const rd_run *r)
+{
+    const char *note = run_gpu(r) ? rd_gpu_note(run_gpu(r)) : NULL;
+    if (note) rd_info(r->log, "%s", note);
 }
 
 /* ---- memory ---- */

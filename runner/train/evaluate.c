@@ -43,6 +43,7 @@ static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *
         (void)r->model->loss(r->model_self, r->tape, &b, &out, st);
         (void)rd_tape_check(r->tape, st);
         RD_TRY(device_explain(r, "eval_batch_size", r->c.eval_batch_size, st));
+        device_tell(r);
         mine[(*n_mine)++] =
             (batch_sums){k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct, out.n_top5};
         if (v->classes) note_classes(r, &b, &out, v);

@@ -10,6 +10,7 @@ static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const dtypes[] = {"float32", "mixed", NULL};
 static const char *const levels[] = {"np", "any", NULL};
 static const char *const wires[] = {"float32", "bfloat16", "float16", NULL};
+static const char *const cudnn_rnns[] = {"auto", "off", "on", NULL};
 static const char *const overlaps[] = {"auto", "off", "calls", "thread", NULL};
 static const char *const sparse[] = {"auto", "never", "always", NULL};
 static const char *const samplings[] = {"shard", "independent", NULL};
@@ -67,6 +68,9 @@ static const rd_option run_rows[] = {
     RD_OPT_CHOICE(run_config, cuda_graphs, cuda_graphs, "\"auto\"", graphs,
                   "on a GPU: auto: what a step starts is kept as CUDA graphs where batches of its shape come again, and started "
                   "all at once; results are the same bytes. off: each kernel by itself"),
+    RD_OPT_CHOICE(run_config, cudnn_rnn, cudnn_rnn, "\"auto\"", cudnn_rnns,
+                  "on a GPU: LSTM layers outside a decoder's loop by cuDNN, all time steps at once; auto: in training, where it has a "
+                  "persistent algorithm for the sizes, on: wherever it computes the same model, off: never"),
     RD_OPT_INT(run_config, threads, threads, "0", 0, 4096,
                "threads per rank; 0: the rank's own share of the processors"),
     RD_OPT_INT(run_config, seed, seed, "0", 0, 9007199254740992.0,

@@ -28,7 +28,7 @@ typedef struct run_config {
     bool has_num_epochs, has_eval_batch_size, has_eval_frequency, print_samples, reset_optimizer, shuffle;
     bool multi_reference, drop_last_batch;
     double stall_warn_s, stall_abort_s, bucket_mb;
-    const char *allreduce_dtype, *overlap;
+    const char *allreduce_dtype, *overlap, *cudnn_rnn;
     bool trace_ops, allow_shared_gpu, tf32, has_bucket_mb;
     const char *trace_steps, *sparse_embeddings;
     const char *cuda_graphs, *device, *dtype, *metric, *model, *dataset, *checkpoint, *mode, *deterministic, *sampling;
@@ -122,6 +122,7 @@ rd_code device_choose(rd_run *r, rd_status *st);
 rd_code device_open(rd_run *r, int threads, rd_status *st); /* the backend */
 void device_close(rd_run *r);                               /* after all that lives on it */
 rd_code device_check(const rd_run *r, rd_status *st); /* has something failed on the GPU? Waits for it */
+void device_tell(const rd_run *r);                    /* a line for what the last pass did otherwise than was wanted */
 double device_peak_bytes(const rd_run *r);            /* of the GPU's memory; 0: none */
 /* r->data, with a GPU in page-locked memory where there is enough of it, and twice: what one batch lies in is read by the GPU while the
  * other is filled. */

@@ -325,6 +325,7 @@ static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, r
     if (b->n == 0) goto done;
     trace_enter(r, TRACE_BACKWARD);
     RD_TRY(backward(s, out.loss, st));
+    device_tell(r);
     sum->loss += out.loss_sum;
     sum->weight += out.weight;
     sum->nll += out.nll_sum;

@@ -60,6 +60,8 @@ resumed() { # the same run in two starts
 # Dropout, Adam with its step number, clipping, a rate that decays in steps, three epochs with an uneven last batch.
 both "sentences" 1 toy 60 80 --set begin_decay_at=10 --set decay_steps=7 --set decay_rate=0.7
 both "sentences of many lengths" 1 ragged 40 5
+both "recurrent layers by own kernels" 1 toy 30 80 --set cudnn_rnn=off
+both "recurrent layers by cuDNN, of many lengths" 1 ragged 30 5 --set cudnn_rnn=on
 both "accumulated batches" 1 toy 24 60 --set iter_size=2
 both "micro-batches" 1 toy 24 60 --set deterministic=any --set micro_batches=4
 both "mixed" 1 toy 30 70 --set dtype=mixed

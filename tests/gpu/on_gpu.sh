@@ -30,18 +30,22 @@ if [ $passed -eq 0 ] && [ $failed -eq 0 ]; then
     echo "0 passed, 0 failed, 1 skipped"
     exit 0
 fi
+on_gpu lstm "$build/tests/gpu/lstm"
 export RD_TEST_DEVICE=cuda
 images=tests/golden/images.c
 [ ! -e "$build/tests/support/emulated/blocks_emulated.cc.o" ] || [ "${CASES:-}" = all ] || images= # a minute there
 for t in tests/ops/*.c $images tests/golden/optim.c tests/golden/seq2seq.c tests/unit/optim_step.c; do
     on_gpu "${t%.c}" "$build/${t%.c}"
 done
+for rnn in off on; do on_gpu "ops, cudnn_rnn $rnn" env RD_TEST_CUDNN_RNN=$rnn "$build/tests/gpu/ops"; done
+on_gpu "tests/golden/seq2seq, cudnn_rnn off" env RD_TEST_CUDNN_RNN=off "$build/tests/golden/seq2seq"
 if [ -e "$build/tests/support/emulated/blocks_emulated.cc.o" ]; then
     for order in backwards random; do
         on_gpu "ops, $order" env RD_EMULATED_ORDER=$order "$build/tests/gpu/ops"
         on_gpu "search, $order" env RD_EMULATED_ORDER=$order "$build/tests/ops/search"
     done
     on_gpu "ops, float16" env RD_EMULATED_SM=75 "$build/tests/gpu/ops"
+    on_gpu "ops, cudnn_rnn on, float16" env RD_EMULATED_SM=75 RD_TEST_CUDNN_RNN=on "$build/tests/gpu/ops"
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

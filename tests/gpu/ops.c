@@ -3,7 +3,8 @@
  *   - on parameters; on results of other ops, where gradients are first written and not added; twice on the same ones, where
  *     they are added; without recording;
  *   - with mixed products, against float32 of the CPU.
- * An op or a cell of the registries that has no case is a failure. Without a GPU all is skipped, but with RD_REQUIRE_GPU=1.
+ * With RD_TEST_CUDNN_RNN=off or on, recurrent layers alone: by our kernels, or by cuDNN where it computes the same model; else the
+ * rule of "auto" decides. An op or a cell of the registries that has no case is a failure. Without a GPU all is skipped, but with RD_REQUIRE_GPU=1.
  *
  * Tolerance, of the largest number in an array. float32: both sides round each of K products and sums of a dot product, in
  * different orders; rounding errors add up like a random walk, sqrt(K) 2^-24 of the largest sum: 2e-6 at K = 1000, and a chain of
@@ -749,6 +750,7 @@ int main(void)
     struct CMUnitTest t[N_CASES];
     int status = cmocka_run_group_tests_name("cases", complete, NULL, NULL);
     if (status != 0 || !gpu_here(1, &status)) return status != 0;
+    if (getenv("RD_TEST_CUDNN_RNN")) cmocka_set_test_filter("rnn_layer: *");
     memcpy(copies, cases, sizeof copies);
     for (int i = 0; i < N_CASES; i++) {
         snprintf(names[i], sizeof names[i], "%s: %s", cases[i].op, cases[i].name);

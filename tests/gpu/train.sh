@@ -106,6 +106,18 @@ if [ "$emulated" -gt 0 ]; then
     expect "without NCCL" 0 "RD_COMM_NCCL=0" env RD_COMM_NCCL=0 sh -c "$MPIRUN -np 2 '$PROG' --config_file=toy.json --logdir=hosts \
         --summary_frequency=1 --max_steps=8 $two"
     expect "losses without NCCL" 0 "" close_curves loss 1e-4 8 gpu hosts
+    RD_EMULATED_GPUS=1
+    expect "recurrent layers step by step" 0 "" t 1 own --max_steps=20 $cuda --set cudnn_rnn=off
+    expect "losses of these" 0 "" close_curves loss 1e-4 20 gpu own
+    expect "recurrent layers all at once" 0 "" t 1 whole --max_steps=20 $cuda --set cudnn_rnn=on
+    expect "losses of these" 0 "" close_curves loss 1e-4 20 own whole
+    expect "evaluation all at once" 0 "BLEU" t 1 cpu --mode=eval $cuda --set cudnn_rnn=on
+    expect "the same score again" 0 "" [ "$(figure eval_cpu accuracy)" = "$(figure cpu/eval/metrics.jsonl accuracy)" ]
+    expect "what cuDNN refuses" 0 "recurrent layer of .* not by cuDNN, .*cudnnRNNForward" env RD_EMULATED_CUDNN_REFUSES=cudnnRNNForward \
+        "$PROG" --config_file=toy.json --logdir=refused_rnn --summary_frequency=1 --max_steps=20 $cuda --set cudnn_rnn=on
+    expect "losses without it" 0 "" close_curves loss 1e-12 20 own refused_rnn
+    expect "where cuDNN fails" 3 "cuDNN: cudnnRNNForward: " env RD_EMULATED_CUDNN_FAILS=cudnnRNNForward "$PROG" --config_file=toy.json \
+        --logdir=fails_rnn --max_steps=2 $cuda --set cudnn_rnn=on
     RD_EMULATED_GPUS=0
     expect "no GPU" 3 '"device" is "cuda", and there is no GPU' t 1 none --max_steps=2 $cuda
     expect "no GPU, auto" 0 "device auto: the CPU, for no GPU can be used" t 1 none --max_steps=2

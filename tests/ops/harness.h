@@ -44,7 +44,7 @@ static inline void h_free_gpus(void)
 static inline void h_gpu_backend(int threads, bool mixed, rd_backend **be, rd_status *st)
 {
     if (!h_gpus[0] && !h_gpus[1]) (void)atexit(h_free_gpus);
-    if (!h_gpus[mixed]) rd_gpu_new(0, &(rd_gpu_options){.mixed = mixed}, &h_gpus[mixed], st);
+    if (!h_gpus[mixed]) rd_gpu_new(0, &(rd_gpu_options){.mixed = mixed, .rnn = rnn_asked()}, &h_gpus[mixed], st);
     must(st);
     rd_backend_gpu_new(h_gpus[mixed], threads, be, st);
 }

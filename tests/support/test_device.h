@@ -12,6 +12,13 @@ static inline bool test_on_gpu(void)
     return device && strcmp(device, "cuda") == 0;
 }
 
+/* Recurrent layers by cuDNN, as RD_TEST_CUDNN_RNN says: auto, off or on. */
+static inline rd_rnn_asked rnn_asked(void)
+{
+    const char *asked = getenv("RD_TEST_CUDNN_RNN");
+    return rd_rnn_asked_of(asked ? asked : "auto");
+}
+
 #ifdef RD_CUDA
 static rd_gpu *test_gpu;
 
@@ -25,7 +32,7 @@ static inline rd_code test_use_device(rd_params *p, rd_status *st)
 {
     if (!test_on_gpu()) return RD_OK;
     if (!test_gpu) {
-        RD_TRY(rd_gpu_new(0, &(rd_gpu_options){0}, &test_gpu, st));
+        RD_TRY(rd_gpu_new(0, &(rd_gpu_options){.rnn = rnn_asked()}, &test_gpu, st));
         (void)atexit(test_gpu_free);
     }
     RD_TRY(rd_params_use_gpu(p, test_gpu, st));

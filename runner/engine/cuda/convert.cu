@@ -2,6 +2,7 @@
  * let them. */
 #include "convert.h"
 #include "kernel.h"
+#include "narrow_device.h"
 #include <stdio.h>
 
 /* i / by and i % by; the 64-bit division, several times slower, only where the numbers need it. */
@@ -16,47 +17,15 @@ static __device__ inline void split(int64_t i, int64_t by, int64_t *quotient, in
     }
 }
 
-/* ---- 16 bits: the formulas of comm_wire.c, so that the numbers are those of a CPU, bit for bit ---- */
-
-static __device__ inline unsigned bf16_of(float x)
-{
-    const uint32_t u = __float_as_uint(x), rounded = u + 0x7fffu + (u >> 16 & 1u);
-    return ((u & 0x7fffffffu) > 0x7f800000u ? u | 0x400000u : rounded) >> 16;
-}
-
-template <bool saturate> static __device__ inline unsigned f16_of(float x)
-{
-    const uint32_t all = __float_as_uint(x), u = all & 0x7fffffffu;
-    const uint32_t normal = (u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13;
-    /* Added to one half, a number below 2^-14 is rounded to a multiple of 2^-24, float16's smallest. */
-    const uint32_t tiny = __float_as_uint(__uint_as_float(u) + 0.5f) - 0x3f000000u;
-    uint32_t h = u < 0x38800000u ? tiny : normal;
-    if (saturate)
-        h = u >= 0x477fe000u ? 0x7bffu : h;
-    else
-        h = u >= 0x477ff000u ? 0x7c00u : h; /* from 65520 on infinity is nearer */
-    h = u == 0x7f800000u ? 0x7c00u : h;
-    h = u > 0x7f800000u ? 0x7e00u : h;
-    return h | (all >> 16 & 0x8000u);
-}
-
-static __device__ inline float float_of_f16(unsigned h)
-{
-    const uint32_t low = h & 0x7fffu, sign = (h & 0x8000u) << 16;
-    const uint32_t normal = (low << 13) + 0x38000000u, special = (low << 13) + 0x70000000u;
-    const uint32_t tiny = __float_as_uint((float)low * 0x1p-24f);
-    uint32_t u = low < 0x400u ? tiny : normal;
-    u = low >= 0x7c00u ? special : u;
-    return __uint_as_float(u | sign);
-}
+/* ---- 16 bits ---- */
 
 template <int to> static __device__ inline unsigned narrow(float x)
 {
-    return to == RD_NARROW_BF16 ? bf16_of(x) : f16_of<to == RD_NARROW_WIRE16>(x);
+    return to == RD_NARROW_BF16 ? rd_bf16_of(x) : rd_f16_of<to == RD_NARROW_WIRE16>(x);
 }
 template <int from> static __device__ inline float widen(unsigned h)
 {
-    return from == RD_NARROW_BF16 ? __uint_as_float(h << 16) : float_of_f16(h);
+    return from == RD_NARROW_BF16 ? rd_float_of_bf16(h) : rd_float_of_f16(h);
 }
 
 /* Eight elements of a row a turn. first: turns of job a. */

@@ -1,5 +1,6 @@
 /* gpu_cards.c -- which GPUs there are, and which libraries. */
 #include "gpu_impl.h"
+#include "../gpu/gpu_rnn.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  * pieces take turns: one is filled by the GPU while the other is emptied. */
 #include "gpu_impl.h"
 #include "convert.h"
+#include "../gpu/gpu_rnn.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
         rd_fail(st, RD_EENV, "there is no GPU %d: this process sees %d (`nvidia-smi -L` lists them)", index, n);
         goto done;
     }
+    rd_gpu_rnn_begin();
     RD_TRY(rd_gpu_query(index, &g->info, st));
     CUDA(g, cudaSetDevice(index));
     CUDA(g, cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking)); /* makes the context */
@@ -88,6 +90,7 @@ void rd_gpu_free(rd_gpu *g)
     rd_graphs_free(g->graphs);
     g->graphs = NULL;
     rd_gpu_blas_free(g);
+    rd_gpu_rnn_free(g);
     rd_gpu_dnn_free(g);
     rd_gpu_held_free(g);
     for (int i = 0; i < g->n_memory; i++) (void)cudaFree(g->memory[i].p);

@@ -1,4 +1,4 @@
-/* gpu_dnn.c -- convolutions by cuDNN 9's graph interface, one operation a graph.
+/* gpu_dnn.c -- cuDNN: the library and its handle, and convolutions by version 9's graph interface, one operation a graph.
  *
  * Arrays are float32 and NHWC on both sides; products round to TF32 where the options allow it or are mixed. (Rounding
  * the operands to 16 bits would cost a pass over each, and a third over the result, for which cuDNN has no float32:
@@ -12,13 +12,9 @@
 #include "gpu_impl.h"
 #include "convert.h"
 #include "gpu_library.h"
+#include "../gpu/dnn_rnn.h"
+#include "../gpu/gpu_rnn.h"
 #include <stdlib.h>
-
-#if __has_include(<cudnn.h>)
-#include <cudnn.h>
-#else
-#error "cudnn.h is missing: CUDA=1 needs cuDNN 9's headers (Debian's name: libcudnn9-dev-cuda-13; or CPPFLAGS=-I/path/to/include)"
-#endif
 
 #define CALLS(X)                                                                                                       \
     X(cudnnGetVersion)                                                                                                 \
@@ -32,7 +28,8 @@
     X(cudnnBackendFinalize)                                                                                            \
     X(cudnnBackendSetAttribute)                                                                                        \
     X(cudnnBackendGetAttribute)                                                                                        \
-    X(cudnnBackendExecute)
+    X(cudnnBackendExecute)                                                                                             \
+    RD_DNN_RNN_CALLS(X)
 static struct {
     CALLS(RD_FIELD)
 } dnn;
@@ -74,6 +71,7 @@ typedef struct plan {
 
 struct rd_gpu_dnn {
     cudnnHandle_t handle;
+    rd_dnn_rnn rnn;
     plan *first;
     int n_plans;
     uint64_t last_id;
@@ -87,7 +85,7 @@ typedef struct convolution { /* as a task */
 } convolution;
 
 /* A failure of a call that cannot fail because of the shape. */
-static rd_code result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, rd_status *st)
+rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, rd_status *st)
 {
     if (r == CUDNN_STATUS_SUCCESS) return st->code;
     char more[200] = "";
@@ -98,7 +96,7 @@ static rd_code result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *
     if (g->failure.code == RD_OK) g->failure = *st;
     return st->code;
 }
-#define DNN(call) RD_TRY(result(g, (dnn.call), #call, RD_HERE, st))
+#define DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn.call), #call, RD_HERE, st))
 
 int rd_gpu_dnn_version(void)
 {
@@ -115,8 +113,45 @@ static rd_code begin(rd_gpu *g, rd_status *st)
     if (!g->dnn) return rd_fail(st, RD_EENV, "out of memory for cuDNN");
     DNN(cudnnCreate(&g->dnn->handle));
     DNN(cudnnSetStream(g->dnn->handle, g->stream));
+    g->dnn->rnn.handle = g->dnn->handle;
+#define FILL(f) g->dnn->rnn.f = dnn.f;
+    RD_DNN_RNN_CALLS(FILL)
 done:
     return st->code;
+}
+
+/* ---- what gpu_rnn.c is lent ---- */
+
+rd_code rd_gpu_dnn_rnn(rd_gpu *g, const rd_dnn_rnn **out, rd_status *st)
+{
+    RD_TRY(begin(g, st));
+    *out = &g->dnn->rnn;
+done:
+    return st->code;
+}
+
+const char *rd_gpu_dnn_text(rd_gpu *g, cudnnStatus_t r)
+{
+    (void)g;
+    return dnn.cudnnGetErrorString(r);
+}
+
+rd_code rd_gpu_dnn_queued(rd_gpu *g, const char *call, rd_status *st)
+{
+    g->last_kernel = call;
+    if (g->sync) CUDA(g, cudaStreamSynchronize(g->stream));
+done:
+    return st->code;
+}
+
+rd_gpu_rnn **rd_gpu_rnn_of(rd_gpu *g)
+{
+    return &g->rnn;
+}
+
+const rd_gpu_options *rd_gpu_options_of(const rd_gpu *g)
+{
+    return &g->options;
 }
 
 static void parts_free(plan *p)

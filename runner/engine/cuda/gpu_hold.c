@@ -1,5 +1,5 @@
 /* gpu_hold.c -- weights that are kept in another form until they change: as 16 bits for products, as (co, kh, kw, ci)
- * for cuDNN. */
+ * for cuDNN's convolutions, in the order of its recurrent layers. */
 #include "gpu_impl.h"
 #include "convert.h"
 #include <stdlib.h>
@@ -11,17 +11,18 @@ typedef struct range {
     uint64_t generation;
 } range;
 
-typedef struct filters {
+typedef struct copy { /* found by W, form and bytes */
     const float *W;
-    int64_t n;
-    float *out;
+    int form;
+    size_t bytes;
+    void *out;
     uint64_t generation;
-} filters;
+} copy;
 
 struct rd_gpu_held {
     range *range;
-    filters *filters;
-    int n_range, cap_range, n_filters, cap_filters;
+    copy *copy;
+    int n_range, cap_range, n_copy, cap_copy;
 };
 
 static bool grow(void **list, int n, int *cap, size_t size)
@@ -80,36 +81,45 @@ done:
     return st->code;
 }
 
+rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void *out, bool *current, rd_status *st)
+{
+    rd_gpu_held *h = g->held;
+    copy *c = NULL;
+    void *p = NULL;
+    *current = false;
+    memcpy(out, &p, sizeof p);
+    if (!range_of(g, w)) return st->code;
+    for (int i = 0; i < h->n_copy && !c; i++)
+        if (h->copy[i].W == w && h->copy[i].form == form && h->copy[i].bytes == bytes) c = &h->copy[i];
+    if (!c) {
+        void *list = h->copy;
+        if (!grow(&list, h->n_copy, &h->cap_copy, sizeof *h->copy))
+            return rd_fail(st, RD_EENV, "out of memory for the list of weights in other forms");
+        h->copy = list;
+        RD_TRY(rd_gpu_get(g, bytes, &p, st));
+        c = &h->copy[h->n_copy++];
+        *c = (copy){.W = w, .form = form, .bytes = bytes, .out = p, .generation = g->generation - 1};
+    }
+    *current = c->generation == g->generation;
+    c->generation = g->generation;
+    memcpy(out, &c->out, sizeof c->out);
+done:
+    return st->code;
+}
+
 rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co, rd_gpu_room *room,
                             const float **out, rd_status *st)
 {
-    const int64_t n = taps * ci * co;
-    *out = NULL;
-    if (!range_of(g, W)) {
-        RD_TRY(rd_gpu_room_get(g, room, (size_t)n * sizeof(float), st));
-        RD_TRY(rd_convert_filters(g, taps, ci, co, W, room->p, st));
-        *out = room->p;
-        return st->code;
+    const size_t bytes = (size_t)(taps * ci * co) * sizeof(float);
+    bool current;
+    float *to;
+    RD_TRY(rd_gpu_hold_copy(g, W, 0, bytes, &to, &current, st));
+    if (!to) {
+        RD_TRY(rd_gpu_room_get(g, room, bytes, st));
+        to = room->p;
     }
-    rd_gpu_held *h = g->held;
-    filters *f = NULL;
-    for (int i = 0; i < h->n_filters && !f; i++)
-        if (h->filters[i].W == W && h->filters[i].n == n) f = &h->filters[i];
-    if (!f) {
-        void *list = h->filters;
-        if (!grow(&list, h->n_filters, &h->cap_filters, sizeof *h->filters))
-            return rd_fail(st, RD_EENV, "out of memory for the list of filters");
-        h->filters = list;
-        float *own;
-        RD_TRY(rd_gpu_get(g, (size_t)n * sizeof *own, &own, st));
-        f = &h->filters[h->n_filters++];
-        *f = (filters){.W = W, .n = n, .out = own, .generation = g->generation - 1};
-    }
-    if (f->generation != g->generation) {
-        RD_TRY(rd_convert_filters(g, taps, ci, co, W, f->out, st));
-        f->generation = g->generation;
-    }
-    *out = f->out;
+    if (!current) RD_TRY(rd_convert_filters(g, taps, ci, co, W, to, st));
+    *out = to;
 done:
     return st->code;
 }
@@ -121,11 +131,11 @@ void rd_gpu_held_forget(rd_gpu *g, const void *p)
         if (h->range[i].p != p) continue;
         const range r = h->range[i];
         h->range[i] = h->range[--h->n_range];
-        for (int k = h->n_filters - 1; k >= 0; k--) {
-            const filters f = h->filters[k];
-            if (f.W < r.p || f.W >= r.p + r.n) continue;
-            h->filters[k] = h->filters[--h->n_filters];
-            rd_gpu_put(g, f.out);
+        for (int k = h->n_copy - 1; k >= 0; k--) {
+            const copy c = h->copy[k];
+            if (c.W < r.p || c.W >= r.p + r.n) continue;
+            h->copy[k] = h->copy[--h->n_copy];
+            rd_gpu_put(g, c.out);
         }
         rd_gpu_put(g, r.narrow);
     }
@@ -135,7 +145,7 @@ void rd_gpu_held_free(rd_gpu *g)
 {
     if (!g->held) return;
     free(g->held->range); /* device memory goes with the gpu's own list */
-    free(g->held->filters);
+    free(g->held->copy);
     free(g->held);
     g->held = NULL;
 }

@@ -35,6 +35,7 @@ typedef struct rd_gpu_stage {
 typedef struct rd_gpu_blas rd_gpu_blas; /* gpu_blas.c */
 typedef struct rd_gpu_dnn rd_gpu_dnn;   /* gpu_dnn.c */
 typedef struct rd_gpu_held rd_gpu_held; /* gpu_hold.c */
+typedef struct rd_gpu_rnn rd_gpu_rnn;   /* engine/gpu/gpu_rnn.c */
 
 struct rd_gpu {
     int index;
@@ -58,6 +59,7 @@ struct rd_gpu {
     rd_gpu_dnn *dnn;
     rd_gpu_held *held;
     rd_graphs *graphs; /* NULL: not wanted */
+    rd_gpu_rnn *rnn;
     uint64_t generation; /* of the weights: rd_gpu_weights_changed */
     char text[400];
 };
@@ -147,9 +149,8 @@ rd_code rd_gpu_multiply(rd_gpu *g, const rd_product *p, bool narrow, rd_status *
 void rd_gpu_blas_free(rd_gpu *g);
 void rd_gpu_dnn_free(rd_gpu *g);
 
-/* Versions of the libraries, 0 where they cannot be loaded: major * 10000 + minor * 100 + patch. */
+/* Versions of the libraries, 0 where they cannot be loaded: major * 10000 + minor * 100 + patch. cuDNN's: gpu_rnn.h. */
 int rd_gpu_blas_version(void);
-int rd_gpu_dnn_version(void);
 int rd_gpu_nccl_version(void);
 
 #endif

@@ -25,12 +25,15 @@ enum rd_emulated_work {
     RD_EMULATED_PRODUCT,
     RD_EMULATED_CONVOLUTION,
     RD_EMULATED_COPY,
+    RD_EMULATED_RECURRENT, /* all steps of a layer */
     RD_EMULATED_GRAPH,
     RD_EMULATED_IN_GRAPH, /* of those before */
     RD_EMULATED_WORKS
 };
 void rd_emulated_count(enum rd_emulated_work what);
 bool rd_emulated_mixed(const rd_gpu *g);
+/* What cudnn_emulated.cc keeps with g, of malloc; freed with it. */
+void **rd_emulated_dnn_of(rd_gpu *g);
 /* x rounded to the 16-bit type of mixed products. */
 float rd_emulated_round(const rd_gpu *g, float x);
 float rd_emulated_bfloat16(float x); /* nearest, ties to even */

@@ -6,6 +6,8 @@
  *
  * A graph has its own copy of the arguments that its tasks were made with or set to, and runs with these: one that was changed in the
  * list and not set shows as a wrong result. */
+#include "../../../runner/engine/gpu/dnn_rnn.h"
+#include "../../../runner/engine/gpu/gpu_rnn.h"
 #include "device_emulated.h"
 #include <new>
 #include <stdio.h>
@@ -65,9 +67,9 @@ uint64_t works[RD_EMULATED_WORKS];
 
 void say_works()
 {
-    fprintf(stderr, "emulated GPU: kernels %llu, products %llu, convolutions %llu, copies %llu, graphs %llu with %llu of these\n",
+    fprintf(stderr, "emulated GPU: kernels %llu, products %llu, convolutions %llu, copies %llu, recurrent %llu, graphs %llu with %llu of these\n",
             (unsigned long long)works[0], (unsigned long long)works[1], (unsigned long long)works[2], (unsigned long long)works[3],
-            (unsigned long long)works[4], (unsigned long long)works[5]);
+            (unsigned long long)works[4], (unsigned long long)works[5], (unsigned long long)works[6]);
 }
 
 void protect(int how)
@@ -79,12 +81,23 @@ void protect(int how)
 
 /* Parameters as they were when a product first wanted them after a change: a GPU keeps converted copies, so a change that nobody
  * told of would go unseen there. */
+/* The weights at w in another form, made since the last change (current) or not. */
+struct form {
+    form *next;
+    const float *w;
+    int number;
+    size_t bytes;
+    void *at;
+    bool current;
+};
+
 struct held {
     held *next;
     const float *p;
     int64_t n;
     float *copy;
     bool fresh;
+    form *forms;
 };
 
 struct locked { /* of rd_gpu_host_get */
@@ -103,6 +116,8 @@ struct rd_gpu {
     double mark[MARKS];
     char text[256];
     held *held_first;
+    rd_gpu_rnn *rnn;
+    void *dnn;
     rd_status failure; /* sticks */
     rd_graphs *graphs; /* nullptr: none wanted */
     locked *locked_first;
@@ -119,6 +134,12 @@ static void release_held(rd_gpu *g, const char *from, size_t bytes) /* those tha
             continue;
         }
         *at = h->next;
+        while (h->forms) {
+            form *f = h->forms;
+            h->forms = f->next;
+            rd_gpu_put(g, f->at);
+            delete f;
+        }
         free(h->copy);
         free(h);
     }
@@ -174,6 +195,9 @@ rd_code rd_emulated_task(rd_gpu *g, rd_gpu_run *run, const void *args, size_t by
 }
 
 bool rd_emulated_mixed(const rd_gpu *g) { return g->options.mixed; }
+void **rd_emulated_dnn_of(rd_gpu *g) { return &g->dnn; }
+rd_gpu_rnn **rd_gpu_rnn_of(rd_gpu *g) { return &g->rnn; }
+const rd_gpu_options *rd_gpu_options_of(const rd_gpu *g) { return &g->options; }
 
 float rd_emulated_round(const rd_gpu *g, float x)
 {
@@ -335,6 +359,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
         return st->code;
     }
     rd_emulated_watch_faults();
+    rd_gpu_rnn_begin();
     g->options = *o;
     if (o->graphs && rd_graphs_new(g, &maker, &g->graphs, st) != RD_OK) {
         free(g);
@@ -351,10 +376,13 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
 
 void rd_gpu_free(rd_gpu *g)
 {
-    if (g) rd_graphs_free(g->graphs);
-    if (g && g->in_use) fprintf(stderr, "emulated GPU: %llu bytes of device memory were not given back\n", (unsigned long long)g->in_use);
-    if (g) release_held(g, range, range_bytes);
-    if (g && g->locked_first) fprintf(stderr, "emulated GPU: page-locked memory was not given back\n");
+    if (!g) return;
+    rd_graphs_free(g->graphs);
+    release_held(g, range, range_bytes);
+    if (g->in_use) fprintf(stderr, "emulated GPU: %llu bytes of device memory were not given back\n", (unsigned long long)g->in_use);
+    rd_gpu_rnn_free(g);
+    free(g->dnn);
+    if (g->locked_first) fprintf(stderr, "emulated GPU: page-locked memory was not given back\n");
     if (opened == g) opened = nullptr;
     free(g);
 }
@@ -465,10 +493,12 @@ void rd_gpu_put(rd_gpu *g, void *at)
     if (!at) return;
     rd_status own = {};
     (void)rd_emulated_flush(g, &own);
+    const piece *whole = pieces;
+    while (whole && whole->at != (char *)at) whole = whole->next;
+    if (whole) release_held(g, whole->at, whole->bytes); /* gives back pieces of its own */
     piece *before = nullptr, *p = pieces;
     for (; p && p->at != (char *)at; p = p->next) before = p;
     if (!p || p->owner != g) out_of_order("what is given back was not given by this GPU");
-    release_held(g, p->at, p->bytes);
     p->owner = nullptr;
     g->in_use -= p->bytes;
     for (piece *q = before && !before->owner ? before : p; q->next && !q->next->owner;) {
@@ -544,7 +574,7 @@ rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st)
     if (rd_emulated_stuck(g, st) != RD_OK || n == 0) return st->code;
     if (!rd_emulated_is_device(p, (size_t)n * sizeof *p)) return outside(g, __func__, p, (size_t)n * sizeof *p, st);
     held *h = (held *)calloc(1, sizeof *h);
-    if (h) *h = {g->held_first, p, n, (float *)malloc((size_t)n * sizeof *p), false};
+    if (h) *h = {g->held_first, p, n, (float *)malloc((size_t)n * sizeof *p), false, nullptr};
     if (!h || !h->copy) {
         free(h);
         return rd_fail(st, RD_EENV, "out of memory for copies of the weights");
@@ -555,7 +585,40 @@ rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st)
 
 void rd_gpu_weights_changed(rd_gpu *g)
 {
-    for (held *h = g->held_first; h; h = h->next) h->fresh = false;
+    for (held *h = g->held_first; h; h = h->next) {
+        h->fresh = false;
+        for (form *f = h->forms; f; f = f->next) f->current = false;
+    }
+}
+
+rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int number, size_t bytes, void *out, bool *current, rd_status *st)
+{
+    void *none = nullptr;
+    held *h = g->held_first;
+    *current = false;
+    memcpy(out, &none, sizeof none);
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    while (h && (w < h->p || w >= h->p + h->n)) h = h->next;
+    if (!h) return RD_OK;
+    {
+        rd_emulated_access access;
+        if (!rd_emulated_current(g, w, (int64_t)(bytes / 2))) {
+            rd_fail(st, RD_EBUG, "%s: weights changed, and nobody called rd_gpu_weights_changed", __func__);
+            return rd_emulated_stick(g, st);
+        }
+    }
+    form *f = h->forms;
+    while (f && (f->w != w || f->number != number || f->bytes != bytes)) f = f->next;
+    if (!f) {
+        void *at;
+        if (rd_gpu_get(g, bytes, &at, st) != RD_OK) return st->code;
+        f = h->forms = new (std::nothrow) form{h->forms, w, number, bytes, at, false};
+        if (!f) return rd_fail(st, RD_EENV, "out of memory for copies of the weights");
+    }
+    *current = f->current;
+    f->current = true;
+    memcpy(out, &f->at, sizeof f->at);
+    return RD_OK;
 }
 
 bool rd_emulated_current(rd_gpu *g, const float *p, int64_t n)

@@ -1,0 +1,73 @@
+/* rnn_choose.c -- see rnn_choose.h.
+ *
+ * Which model cuDNN computes: its LSTM is ours with the forget bias added to f's. Its GRU multiplies by r after the
+ * recurrent product, ours before it (TensorFlow's GRUCell); slstm and glstm it has not; a projection it computes with
+ * its standard algorithm alone, which takes a product and a pass for each step as our kernels do.
+ *
+ * What auto takes: passes that train, for what is decoded is not to depend on how sentences are put into batches, and
+ * the choice does. Of these, only the persistent algorithms save launches and reading the weights again at each step.
+ * They want sequences of one length. A layer runs forward in time, so that rows behind the end of a sequence change
+ * nothing before it, and their gradients are zero: a batch is filled up to half as much again, or to four times its
+ * rows where a layer is narrow, so that launches are what it costs. The other limits are those within which PyTorch
+ * takes these algorithms on cards from compute capability 8.0 on. */
+#include "rd/rnn_choose.h"
+#include <string.h>
+
+enum {
+    BFLOAT16_SINCE = 91300, /* recurrent layers of cuDNN */
+    SMALL_H = 128,
+    STATIC_H = 1024,
+    STATIC_UNIT = 128, /* widths are multiples */
+    STATIC_BATCH = 128,
+    BATCH_UNIT = 8, /* sequences of a persistent kernel are a multiple */
+    STATIC_SM = 98, /* smaller cards cannot hold the weights */
+    MOST_WIDTH = 1 << 20
+};
+
+rd_rnn_asked rd_rnn_asked_of(const char *value)
+{
+    return strcmp(value, "off") == 0 ? RD_RNN_OFF : strcmp(value, "on") == 0 ? RD_RNN_ON : RD_RNN_AUTO;
+}
+
+bool rd_rnn_one_buffer(const char *value)
+{
+    int colons = 0;
+    for (const char *c = value ? value : ""; *c; c++) colons += *c == ':';
+    return value && value[0] == ':' && colons == 2;
+}
+
+static rd_rnn_choice own(const char *why)
+{
+    return (rd_rnn_choice){.algo = RD_RNN_OWN, .why = why};
+}
+
+static rd_rnn_choice filled(rd_rnn_algo algo, const rd_rnn_case *c, int64_t n_seq)
+{
+    return (rd_rnn_choice){.algo = algo, .n_seq = n_seq, .padded = n_seq * c->n_steps != c->rows, .why = ""};
+}
+
+static bool fits_static(const rd_rnn_case *c, int64_t n_seq)
+{
+    return c->mixed && c->H <= STATIC_H && c->H % STATIC_UNIT == 0 && c->in % STATIC_UNIT == 0 &&
+           n_seq <= STATIC_BATCH && c->major >= 8 && c->n_sm >= STATIC_SM && !(c->major == 8 && c->minor == 6);
+}
+
+rd_rnn_choice rd_rnn_choose(const rd_rnn_case *c)
+{
+    const int64_t n_seq = (c->n_seq + BATCH_UNIT - 1) / BATCH_UNIT * BATCH_UNIT, all = n_seq * c->n_steps;
+    if (c->asked == RD_RNN_OFF) return own("cudnn_rnn is off");
+    if (c->asked == RD_RNN_AUTO && !c->trains) return own("no training");
+    if (strcmp(c->cell, "lstm") != 0) return own("cuDNN has no such cell");
+    if (c->projects) return own("a projection");
+    if (c->rows == 0) return own("no rows");
+    if (all > INT32_MAX || c->in > MOST_WIDTH || c->H > MOST_WIDTH || c->in < 1)
+        return own("sizes beyond those of the library");
+    if (c->library < 90000) return own("no cuDNN 9");
+    if (c->major < 6) return own("compute capability below 6.0");
+    if (!c->one_buffer) return own("CUBLAS_WORKSPACE_CONFIG has several sizes: sums could differ from run to run");
+    if (c->mixed && c->major >= 8 && c->library < BFLOAT16_SINCE) return own("bfloat16 needs cuDNN 9.13");
+    if (c->H <= SMALL_H && all <= 4 * c->rows) return filled(RD_RNN_SMALL_H, c, n_seq);
+    if (2 * all <= 3 * c->rows && fits_static(c, n_seq)) return filled(RD_RNN_PERSIST_STATIC, c, n_seq);
+    if (c->asked == RD_RNN_AUTO) return own("no persistent algorithm for these sizes");
+    return (rd_rnn_choice){.algo = RD_RNN_STANDARD, .n_seq = c->n_seq, .why = ""};
+}
