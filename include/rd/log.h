@@ -1,5 +1,6 @@
 /* log.h -- what a person reads: stdout and, on rank 0, run.log. One write call per line, so that lines of many ranks
- * do not mix. Ranks other than 0 print warnings and errors only, with "[rank r, host] " in front. */
+ * do not mix. Ranks other than 0 print warnings and errors only, with "[rank r, host] " in front. A terminal or pipe that
+ * takes nothing for ten seconds holds nobody up: lines are left out there until it does, and then it says how many. */
 #ifndef RD_LOG_H
 #define RD_LOG_H
 
@@ -18,6 +19,8 @@ rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_statu
 void rd_log_free(rd_log *l);                                        /* NULL is fine; ends a live line */
 rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st);     /* rank 0: also append to this file */
 bool rd_log_is_tty(const rd_log *l);
+/* From now on a terminal or pipe has a tenth of a second for what it is behind. For signal handlers; of all logs. */
+void rd_log_hurry(void);
 
 void rd_info(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3); /* rank 0 only; others: nothing */
 void rd_warn(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3); /* any rank: "warning: ..." on stderr and in run.log */

@@ -1,26 +1,46 @@
 /* log.c -- see log.h. A line is put together first and leaves in one write(2), with the escape that clears the live
- * line in front where there is one. A mutex keeps the watchdog's warning and the main thread's line apart. */
+ * line in front where there is one. A mutex keeps the watchdog's warning and the main thread's line apart.
+ *
+ * Terminals and pipes are opened a second time, not to wait for them: mpirun that was asked to stop reads no more, and
+ * a rank that waits for it would never save. */
 #include "rd/log.h"
+#include "rd/clock.h"
 #include "rd/strbuf.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { PATIENCE_MS = 10000, HURRY_MS = 100, SLICE_MS = 50 };
+
+typedef struct console {
+    int fd, own; /* own: fd, where it was opened here; else -1 */
+    bool stuck;  /* took nothing for so long; lines are left out until it does */
+    long lost;   /* lines since then */
+} console;
 
 static const char clear_line[] = "\r\033[K";
 
 struct rd_log {
     pthread_mutex_t lock;
     FILE *out;
+    console to_out, to_err;
     int rank, tee_fd; /* tee_fd: -1 without run.log */
     bool tty, err_tty, live, tee_failed;
     char host[64];
 };
+
+/* Set by a signal's handler, which has nothing else to write to. */
+static volatile sig_atomic_t hurried;
+
+void rd_log_hurry(void) { hurried = 1; }
 
 /* All bytes, whatever it takes; a reader that has gone away is no reason to stop a run. */
 static bool put(int fd, const char *s, size_t n)
@@ -28,16 +48,70 @@ static bool put(int fd, const char *s, size_t n)
     while (n > 0) {
         const ssize_t w = write(fd, s, n);
         if (w < 0 && errno == EINTR) continue;
-        if (w < 0 && errno == EAGAIN) { /* a launcher's pipe may be set non-blocking */
-            struct pollfd p = {.fd = fd, .events = POLLOUT};
-            if (poll(&p, 1, 10000) <= 0) return false;
-            continue;
-        }
         if (w <= 0) return false;
         s += w;
         n -= (size_t)w;
     }
     return true;
+}
+
+static void console_open(console *c, int fd)
+{
+    struct stat s;
+    char path[40];
+    *c = (console){.fd = fd, .own = -1};
+    if (fstat(fd, &s) != 0 || !(S_ISFIFO(s.st_mode) || S_ISCHR(s.st_mode))) return;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    c->own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (c->own >= 0) c->fd = c->own;
+}
+
+static bool takes(const console *c, int ms)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+    return poll(&p, 1, ms) > 0;
+}
+
+/* n bytes, as far as they are taken in time. False: they are not all there, and the console is stuck. */
+static bool show(console *c, const char *s, size_t n)
+{
+    const int64_t begin = rd_now_ns();
+    int64_t hurry = 0;
+    while (n > 0) {
+        const ssize_t w = write(c->fd, s, n);
+        if (w > 0) {
+            s += w;
+            n -= (size_t)w;
+            continue;
+        }
+        if (w < 0 && errno == EINTR) continue;
+        if (w == 0 || errno != EAGAIN) return true; /* nobody will ever read it */
+        const int64_t now = rd_now_ns();
+        if (hurried && hurry == 0) hurry = now;
+        if (now - begin > PATIENCE_MS * INT64_C(1000000) || (hurry && now - hurry > HURRY_MS * INT64_C(1000000))) {
+            c->stuck = true;
+            return false;
+        }
+        (void)takes(c, SLICE_MS);
+    }
+    return true;
+}
+
+/* A line, or that some were left out; nothing while the console is stuck. */
+static void show_line(console *c, const char *s, size_t n)
+{
+    char gap[120];
+    if (c->stuck && !takes(c, 0)) {
+        c->lost++;
+        return;
+    }
+    if (c->stuck) {
+        const int m = snprintf(gap, sizeof gap, "\n(%ld line%s not shown: nothing was read here for a while; run.log has them)\n",
+                               c->lost, c->lost == 1 ? " was" : "s were");
+        c->stuck = false;
+        if (show(c, gap, (size_t)m)) c->lost = 0;
+    }
+    if (c->stuck || !show(c, s, n)) c->lost++;
 }
 
 rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_status *st)
@@ -50,6 +124,8 @@ rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_statu
     l->tee_fd = -1;
     l->tty = isatty(fileno(out)) == 1;
     l->err_tty = isatty(STDERR_FILENO) == 1;
+    console_open(&l->to_out, fileno(out));
+    console_open(&l->to_err, STDERR_FILENO);
     snprintf(l->host, sizeof l->host, "%s", host ? host : "");
     return RD_OK;
 }
@@ -58,7 +134,7 @@ static void end_live(rd_log *l)
 {
     if (!l->live) return;
     l->live = false;
-    put(fileno(l->out), clear_line, sizeof clear_line - 1);
+    if (!l->to_out.stuck) (void)show(&l->to_out, clear_line, sizeof clear_line - 1);
 }
 
 void rd_log_free(rd_log *l)
@@ -66,6 +142,8 @@ void rd_log_free(rd_log *l)
     if (!l) return;
     end_live(l);
     if (l->tee_fd >= 0) close(l->tee_fd);
+    if (l->to_out.own >= 0) close(l->to_out.own);
+    if (l->to_err.own >= 0) close(l->to_err.own);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
@@ -99,13 +177,15 @@ static void put_line(rd_log *l, bool to_err, const char *text)
     rd_strbuf_puts(&b, text);
     rd_strbuf_add(&b, "\n", 1);
     fflush(f); /* what others printed through stdio comes first */
-    if (b.failed) put(fileno(f), "out of memory for a log line\n", 29);
-    else {
-        put(fileno(f), b.s, b.n);
+    const char *line = b.failed ? "out of memory for a log line\n" : b.s;
+    const size_t n = b.failed ? strlen(line) : b.n;
+    if (l) show_line(f == l->out ? &l->to_out : &l->to_err, line, n);
+    else put(fileno(f), line, n);
+    if (!b.failed) {
         if (l && l->tee_fd >= 0 && !put(l->tee_fd, b.s + head, b.n - head) && !l->tee_failed) {
             static const char lost[] = "warning: run.log cannot be written any more (is the disk full?)\n";
             l->tee_failed = true;
-            put(STDERR_FILENO, lost, sizeof lost - 1);
+            show_line(&l->to_err, lost, sizeof lost - 1);
         }
     }
     if (l) pthread_mutex_unlock(&l->lock);
@@ -192,7 +272,7 @@ void rd_live(rd_log *l, const char *fmt, ...)
         const int columns = ioctl(fileno(l->out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;
         const int n = snprintf(line, sizeof line, "\r%.*s\033[K", (int)fit(text, strlen(text), columns), text);
         fflush(l->out);
-        put(fileno(l->out), line, (size_t)n);
+        if (!l->to_out.stuck) (void)show(&l->to_out, line, (size_t)n);
         l->live = true;
     }
     pthread_mutex_unlock(&l->lock);

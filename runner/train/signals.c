@@ -22,6 +22,7 @@ static void on_stop(int sig)
     if (!stop_signal) {
         stopped_ns = now;
         stop_signal = sig;
+        rd_log_hurry();
     } else if (now - stopped_ns > repeat_ns) {
         rd_tmpfile_abandon();
         _exit(128 + sig);

@@ -1,5 +1,6 @@
 /* base_log.c -- which line goes where, for which rank; and the live line of a terminal, on a pseudo-terminal. */
 #include "rd/log.h"
+#include "rd/clock.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -18,6 +19,18 @@ static void slurp(int fd, char *into)
     lseek(fd, 0, SEEK_SET);
     const ssize_t n = read(fd, into, 19999);
     into[n > 0 ? n : 0] = '\0';
+}
+
+/* What comes within so many ms of the last byte, which comes in pieces. */
+static void drain(int fd, int ms, char *into, size_t room)
+{
+    size_t n = 0;
+    for (struct pollfd p = {.fd = fd, .events = POLLIN}; n < room - 1 && poll(&p, 1, ms) > 0;) {
+        const ssize_t more = read(fd, into + n, room - 1 - n);
+        if (more <= 0) break;
+        n += (size_t)more;
+    }
+    into[n] = '\0';
 }
 
 /* Runs body on a log of this rank, and fills got_out, got_err, got_tee. */
@@ -148,13 +161,7 @@ static void test_live_line(void **state)
     rd_live(l, NULL);
     rd_live(l, "end");
     rd_log_free(l);
-    size_t n = 0;
-    for (struct pollfd p = {.fd = master, .events = POLLIN}; poll(&p, 1, 300) > 0;) { /* comes in pieces */
-        const ssize_t more = read(master, got_out + n, sizeof got_out - 1 - n);
-        if (more <= 0) break;
-        n += (size_t)more;
-    }
-    got_out[n] = '\0';
+    drain(master, 300, got_out, sizeof got_out);
     wide[2 * 79] = '\0';
     char want[1000];
     snprintf(want, sizeof want, "\rat 1\033[K\r\033[Kline\nnext\n\r%s\033[K\r\033[K\rend\033[K\r\033[K", wide);
@@ -168,6 +175,70 @@ static void test_live_line(void **state)
     assert_string_equal(got_tee, "line\nnext\n"); /* neither live line nor escapes */
 }
 
+/* Nobody reads: after a request to stop lines are left out at once, and all are in run.log; with a reader again it says how many. */
+static void stuck_console(int in, FILE *to)
+{
+    rd_status st = {0};
+    rd_log *l;
+    char word[200];
+    memset(word, 'x', sizeof word - 1);
+    word[sizeof word - 1] = '\0';
+    assert_int_equal(rd_log_new(0, "h", to, &l, &st), RD_OK);
+    assert_int_equal(rd_log_tee(l, path, &st), RD_OK);
+    rd_log_hurry();
+    const int64_t begin = rd_now_ns();
+    for (int i = 0; i < 2000; i++) rd_info(l, "%d %s", i, word);
+    assert_true(rd_now_ns() - begin < INT64_C(3000000000));
+    assert_int_equal(fcntl(fileno(to), F_GETFL) & O_NONBLOCK, 0); /* what others write to is as it was */
+    static char text[600000];
+    drain(in, 100, text, sizeof text);
+    const char *end = strrchr(text, '\n');
+    assert_non_null(end);
+    int lines = 0;
+    for (const char *s = text; (s = strchr(s, '\n')); s++) lines++;
+    assert_in_range(lines, 1, 1999);
+    rd_info(l, "again");
+    drain(in, 100, text, sizeof text);
+    char want[200];
+    snprintf(want, sizeof want, "\n(%d lines were not shown: nothing was read here for a while; run.log has them)\nagain\n", 2000 - lines);
+    assert_string_equal(text, want);
+    rd_log_free(l);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    int n = 0;
+    while (fgets(text, sizeof text, f)) n++;
+    fclose(f);
+    unlink(path);
+    assert_int_equal(n, 2001);
+}
+
+static void test_stuck_pipe(void **state)
+{
+    int fd[2];
+    (void)state;
+    assert_int_equal(pipe(fd), 0);
+    FILE *to = fdopen(fd[1], "w");
+    stuck_console(fd[0], to);
+    fclose(to);
+    close(fd[0]);
+}
+
+static void test_stuck_terminal(void **state)
+{
+    (void)state;
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) skip();
+    FILE *tty = fopen(ptsname(master), "r+");
+    if (!tty) skip();
+    struct termios t;
+    tcgetattr(fileno(tty), &t);
+    cfmakeraw(&t);
+    tcsetattr(fileno(tty), TCSANOW, &t);
+    stuck_console(master, tty);
+    fclose(tty);
+    close(master);
+}
+
 int main(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -177,6 +248,7 @@ int main(void)
     const struct CMUnitTest t[] = {
         cmocka_unit_test(test_rank0),       cmocka_unit_test(test_rank3),     cmocka_unit_test(test_long_line),
         cmocka_unit_test(test_tee_appends), cmocka_unit_test(test_live_line),
+        cmocka_unit_test(test_stuck_pipe),  cmocka_unit_test(test_stuck_terminal), /* last: hurry is for good */
     };
     const int failures = cmocka_run_group_tests_name("base_log", t, NULL, NULL);
     rmdir(folder);
