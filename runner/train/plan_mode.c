@@ -20,7 +20,6 @@ static rd_code one_step(stepper *s, plan_sums *sums, rd_status *st)
     rd_optim_stats stats = {0};
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(stepper_step(s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum, &stats, st));
-    trace_enter(r, TRACE_NONE);
     plan_sums_add(sums, s, (double)(rd_now_ns() - begin_ns) * 1e-9, sum.samples,
                   r->model->unit ? sum.samples : sum.tokens_src + sum.tokens_tgt);
 done:

@@ -477,6 +477,7 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
         r->at.skipped++;
     device_adapt_scale(r, stats->finite);
     RD_TRY(deal_times(s, st));
+    trace_enter(r, TRACE_NONE); /* what is printed and recorded of it is no update */
 done:
     return st->code;
 }
