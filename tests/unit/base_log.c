@@ -135,19 +135,27 @@ static void test_tee_appends(void **state)
     rd_live(NULL, "nowhere");
 }
 
+/* A pseudo-terminal, or the test is skipped. Returns the side that a person sees. */
+static int terminal(FILE **tty)
+{
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) skip();
+    *tty = fopen(ptsname(master), "r+");
+    if (!*tty) skip();
+    struct termios t;
+    tcgetattr(fileno(*tty), &t);
+    cfmakeraw(&t); /* "\n" stays "\n" */
+    tcsetattr(fileno(*tty), TCSANOW, &t);
+    return master;
+}
+
 static void test_live_line(void **state)
 {
     (void)state;
     rd_status st = {0};
     rd_log *l;
-    const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) skip();
-    FILE *tty = fopen(ptsname(master), "r+");
-    if (!tty) skip();
-    struct termios t;
-    tcgetattr(fileno(tty), &t);
-    cfmakeraw(&t); /* "\n" stays "\n" */
-    tcsetattr(fileno(tty), TCSANOW, &t);
+    FILE *tty;
+    const int master = terminal(&tty);
     assert_int_equal(rd_log_new(0, "h", tty, &l, &st), RD_OK);
     assert_true(rd_log_is_tty(l));
     assert_int_equal(rd_log_tee(l, path, &st), RD_OK);
@@ -225,15 +233,9 @@ static void test_stuck_pipe(void **state)
 
 static void test_stuck_terminal(void **state)
 {
+    FILE *tty;
     (void)state;
-    const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) skip();
-    FILE *tty = fopen(ptsname(master), "r+");
-    if (!tty) skip();
-    struct termios t;
-    tcgetattr(fileno(tty), &t);
-    cfmakeraw(&t);
-    tcsetattr(fileno(tty), TCSANOW, &t);
+    const int master = terminal(&tty);
     stuck_console(master, tty);
     fclose(tty);
     close(master);
