@@ -32,7 +32,9 @@ static int make_memory(size_t bytes, offer *o)
 static void *map_memory(int fd, size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return p == MAP_FAILED ? NULL : p;
+    if (p == MAP_FAILED) return NULL;
+    (void)madvise(p, bytes, MADV_HUGEPAGE); /* where the system lets shared memory have large pages when asked */
+    return p;
 }
 
 void rd_share_why(int err, size_t bytes, char why[200])

@@ -17,7 +17,6 @@ rd_code rd_comm_shared(rd_comm *c, size_t bytes, void **out, char why[200], rd_s
     }
     bytes = (bytes + MARK_BYTES - 1) / MARK_BYTES * MARK_BYTES;
     if (c->vt->share(c, bytes + MARK_BYTES, bytes, out, why, st) != RD_OK) return st->code;
-    if (*out) (void)madvise(*out, bytes, MADV_HUGEPAGE); /* where the system lets shared memory have large pages when asked */
     return st->code;
 }
 

@@ -41,9 +41,7 @@ static int open_gpu(void **state)
 static int close_gpu(void **state)
 {
     (void)state;
-    if (gpu) assert_int_equal(rd_gpu_in_use(gpu), 0);
-    rd_gpu_free(gpu);
-    gpu = NULL;
+    assert_int_equal(gpu_close(&gpu), 0);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* gpu_here.h -- for main of tests of a GPU: whether there is one. */
+/* gpu_here.h -- for tests of a GPU: whether there is one, and its end. */
 #ifndef RD_GPU_HERE_H
 #define RD_GPU_HERE_H
 
@@ -19,6 +19,15 @@ static inline bool gpu_here(int passed, int *status)
     *status = must;
     printf("%s: no GPU: %s\n%d passed, %d failed, %d skipped\n", must ? "failed" : "skip", why, passed, must, !must);
     return false;
+}
+
+/* *g is NULL then, as it may be before. Returns the bytes of its memory that nobody had given back. */
+static inline uint64_t gpu_close(rd_gpu **g)
+{
+    const uint64_t left = *g ? rd_gpu_in_use(*g) : 0;
+    rd_gpu_free(*g);
+    *g = NULL;
+    return left;
 }
 
 #endif
