@@ -55,10 +55,16 @@ static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float
     float *logp = out->logp + row * out->n;
     int32_t *id = out->id + row * out->n;
     const float top = rd_maxf(x, V);
-    float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t v = 0; v < V; v++) sum += rd_expf(x[v] - top);
-    const float lse = top + logf(sum);
+    double sum = 0.0; /* of sums of parts: 200,000 additions in float32 would cost four digits */
+    for (int64_t first = 0; first < V; first += PART) {
+        const int64_t n = V - first < PART ? V - first : PART;
+        const float *restrict y = x + first;
+        float part = 0.0f;
+#pragma omp simd reduction(+ : part)
+        for (int64_t j = 0; j < n; j++) part += rd_expf(y[j] - top);
+        sum += (double)part;
+    }
+    const float lse = top + (float)log(sum);
     const bool fine = lse == lse; /* else no number of the row is */
     out->end_logp[row] = fine ? x[out->end] - lse : -INFINITY;
     x[out->end] = -INFINITY;
