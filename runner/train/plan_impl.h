@@ -48,8 +48,8 @@ void plan_cost(int hosts, double bytes, double wire, double *alphas, double *lin
 double plan_inside_bytes(int per_host, double bytes);
 double plan_exchange_s(const plan_run *m, int hosts, int per_host);
 /* alpha_s and bytes_per_s so that seconds[i] is about alphas[i] * alpha_s + bytes[i] / bytes_per_s: least squares of
- * relative errors, neither negative. With one size alone, or sizes that tell nothing of it, alpha_s stays as it was.
- * False: nothing to fit, *out is as it was. */
+ * relative errors, neither negative. With one size alone, or sizes that tell nothing of it, alpha_s stays as it
+ * was, up to half of the time of that size. False: nothing to fit, *out is as it was. */
 bool plan_fit(const double *alphas, const double *bytes, const double *seconds, int n, plan_link *out);
 /* Scales both links so that an exchange takes by the model what it took in the steps, and returns by how much:
  * exchanges of steps are buckets that travel together, while ranks work. */

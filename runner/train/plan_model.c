@@ -83,8 +83,10 @@ bool plan_fit(const double *alphas, const double *bytes, const double *seconds, 
     if (det > 1e-6 * aa * bb) {
         x = (a1 * bb - b1 * ab) / det;
         y = (b1 * aa - a1 * ab) / det;
-    } else { /* one size: the latency is what is known of it */
-        x = out->alpha_s;
+    } else {
+        /* One size: the latency is what is known of it. Messages of a busy machine may have taken longer than all of
+         * the exchange: half of that is the most which is believed. */
+        x = aa > 0.0 ? fmin(out->alpha_s, 0.5 * a1 / aa) : out->alpha_s;
         y = (b1 - x * ab) / bb;
     }
     if (x < 0.0) {

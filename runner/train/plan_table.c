@@ -129,8 +129,8 @@ void plan_short(const plan_run *m, rd_strbuf *out)
         rd_strbuf_printf(out, "%s%d%s %.0f %%", k ? ", " : "", h, k ? "" : " hosts", 100.0 * r.weak);
     }
     if (!m->between.measured)
-        rd_strbuf_printf(out, " (no network was measured: %g Gbit/s and %g us a message are taken)", m->between.bytes_per_s * 8e-9,
-                         m->between.alpha_s * 1e6);
+        rd_strbuf_printf(out, " (no network was measured: %g Gbit/s and %g us a message are taken)",
+                         m->between.bytes_per_s * 8e-9, m->between.alpha_s * 1e6);
 }
 
 static void say_link(FILE *out, const char *where, const plan_link *l, const char *of)

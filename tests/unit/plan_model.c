@@ -101,6 +101,10 @@ static void poor_fits(void **state)
     assert_true(plan_fit(alphas, bytes, seconds, 3, &l));
     CHECK_NEAR("one size, alpha", l.alpha_s, 2e-4, 0.0);
     CHECK_NEAR("one size, bandwidth", l.bytes_per_s, 1e8, 1e-9);
+    l.alpha_s = 1e-2; /* two of them are more than an exchange took */
+    assert_true(plan_fit(alphas, bytes, seconds, 3, &l));
+    CHECK_NEAR("a latency out of all proportion", l.alpha_s, 0.25 * 1.04e-2, 1e-9);
+    CHECK_NEAR("and its bandwidth", l.bytes_per_s, 1e6 / (0.5 * 1.04e-2), 1e-9);
     const plan_link before = l;
     assert_false(plan_fit(alphas, bytes, none, 3, &l));
     assert_false(plan_fit(alphas, zero, seconds, 3, &l));
