@@ -16,7 +16,7 @@
 
 enum {
     SMALL_BYTES = 4096,      /* up to here every rank sums all of it */
-    BLOCK_BYTES = 4096,      /* summed at a time, so that the partial sums stay in the first cache */
+    BLOCK_BYTES = 8192,      /* summed at a time: partial sums stay in the first cache, and memory is read and written in long runs */
     MAX_LEVELS = 16,         /* of a tree over 2^15 terms, and one */
     SLICE_ALIGN = 64,
 };
@@ -43,6 +43,12 @@ static void let_mpi_work(void)
     static const T *name(const void *const *x, int lo, int hi, size_t at, size_t n, T (*acc)[BLOCK_BYTES / sizeof(T)]) \
     {                                                                                                                  \
         if (hi - lo == 1) return (const T *)x[lo] + at;                                                                \
+        if (hi - lo == 4) { /* in registers */                                                                         \
+            const T *p = (const T *)x[lo] + at, *q = (const T *)x[lo + 1] + at, *r = (const T *)x[lo + 2] + at,        \
+                    *s = (const T *)x[lo + 3] + at;                                                                    \
+            for (size_t i = 0; i < n; i++) acc[0][i] = (p[i] + q[i]) + (r[i] + s[i]);                                  \
+            return acc[0];                                                                                             \
+        }                                                                                                              \
         const int mid = lo + rd_tree_split(hi - lo);                                                                   \
         const T *a = name(x, lo, mid, at, n, acc), *b = name(x, mid, hi, at, n, acc + 1);                              \
         for (size_t i = 0; i < n; i++) acc[0][i] = a[i] + b[i];                                                        \

@@ -3,7 +3,8 @@
  *     mpirun -np 2 build/release/tests/bench/exchange [--max_mib=512] [--label=default]
  *
  * One line per size, GB/s of gradient (bytes of one rank's array by the time from the first rank's begin to the last
- * one's end, median over calls; so that ranks which wait for a processor count in every column):
+ * one's end, median over calls; so that ranks which wait for a processor count in every column). The columns are measured in
+ * turns:
  *     in place   the arena that trainings use: rd_comm_sum_f32 on rd_comm_arena_new
  *     slots      the same sum of an array that lies elsewhere
  *     MPI        MPI_Allreduce with MPI_IN_PLACE
@@ -21,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RANKS = 64, MAX_CALLS = 400 };
+enum { MAX_RANKS = 64, MAX_CALLS = 32 };
 
 typedef struct bench {
     rd_comm *comm;
@@ -64,21 +65,28 @@ static rd_code without_barriers(bench *b, rd_status *st)
     return st->code;
 }
 
-/* Median over calls of the time between the first begin and the last end, as GB/s. Small sizes: many calls in a row count as one. */
-static rd_code measure(bench *b, rd_code (*f)(bench *, rd_status *), double *gb_per_s, rd_status *st)
+enum { KINDS = 4 };
+static rd_code (*const kinds[KINDS])(bench *, rd_status *) = {in_place, slots, by_mpi, without_barriers};
+
+/* Each takes some calls in a row, behind one that brings its memory into the caches, then the next: what else the machine does
+ * falls on all. Small sizes: many calls count as one. */
+static rd_code measure(bench *b, double gb_per_s[KINDS], rd_status *st)
 {
-    double t[MAX_CALLS];
+    double t[KINDS][MAX_CALLS];
     const double bytes = (double)b->n * 4.0;
-    const int in_a_row = bytes < 1e6 ? 50 : 1, calls = bytes < 1e6 ? 20 : bytes < 6e7 ? 30 : 7;
-    for (int i = 0; i < calls + 2; i++) { /* two to warm up */
-        RD_TRY(rd_comm_barrier(b->comm, st));
-        const int64_t begin = rd_now_ns();
-        for (int k = 0; k < in_a_row; k++) RD_TRY(f(b, st));
-        double s[2] = {-(double)begin, (double)rd_now_ns()}; /* one clock: they are on one host */
-        RD_TRY(rd_comm_max_f64(b->comm, s, 2, st));
-        if (i >= 2) t[i - 2] = (s[0] + s[1]) * 1e-9 / in_a_row;
+    const int in_a_row = bytes < 1e6 ? 50 : 1, turns = bytes < 6e7 ? 8 : 5, calls = bytes < 6e7 ? 4 : 2;
+    for (int i = 0; i < turns * KINDS; i++) {
+        const int kind = i % KINDS;
+        for (int j = -1; j < calls; j++) {
+            RD_TRY(rd_comm_barrier(b->comm, st));
+            const int64_t begin = rd_now_ns();
+            for (int k = 0; k < in_a_row; k++) RD_TRY(kinds[kind](b, st));
+            double s[2] = {-(double)begin, (double)rd_now_ns()}; /* one clock: they are on one host */
+            RD_TRY(rd_comm_max_f64(b->comm, s, 2, st));
+            if (j >= 0) t[kind][i / KINDS * calls + j] = (s[0] + s[1]) * 1e-9 / in_a_row;
+        }
     }
-    *gb_per_s = bytes / median(t, calls) * 1e-9;
+    for (int kind = 0; kind < KINDS; kind++) gb_per_s[kind] = bytes / median(t[kind], turns * calls) * 1e-9;
 done:
     return st->code;
 }
@@ -131,12 +139,9 @@ static rd_code run(bench *b, int64_t max_mib, const char *label, rd_status *st)
         printf("%10s %10s %10s %10s %10s %10s %10s\n", "KiB", "in place", "slots", "MPI", "bound", "over MPI", "of bound");
     }
     for (int64_t kib = 64; kib <= max_mib << 10; kib *= kib == 64 || kib >= 262144 ? 2 : kib == 128 ? 2 : 4) {
-        double g[4];
+        double g[KINDS];
         b->n = kib * 256;
-        RD_TRY(measure(b, in_place, &g[0], st));
-        RD_TRY(measure(b, slots, &g[1], st));
-        RD_TRY(measure(b, by_mpi, &g[2], st));
-        RD_TRY(measure(b, without_barriers, &g[3], st));
+        RD_TRY(measure(b, g, st));
         if (b->w->rank == 0) {
             printf("%10lld %10.2f %10.2f %10.2f %10.2f %9.2fx %9.0f%%\n", (long long)kib, g[0], g[1], g[2], g[3],
                    g[0] / g[2], 100.0 * g[0] / g[3]);
