@@ -6,8 +6,8 @@
  * and counts the part as done. When all owners have done all parts, the round is over. Parts are issued in the order of
  * the list on every rank, so no two ranks wait for each other's other part.
  *
- * Who moves it on: the caller, in rd_flow_finish or, between its own work, in rd_flow_poll; or a thread, which looks every tenth of a
- * millisecond, so that it needs no processor of its own, from the first rd_flow_ready of a round to rd_flow_take.
+ * Who moves it on: the caller, in rd_flow_finish or, between its own work, in rd_flow_poll; or a thread, from the first rd_flow_ready of a
+ * round to rd_flow_take. It looks when a part is ready and every tenth of a millisecond, so that it needs no processor of its own.
  *
  * Without memory in common every rank counts as a host. On one host there is nothing that waiting could hide: the parts are summed as
  * rd_comm_sum_f32 does, neighbours together. */
@@ -60,7 +60,7 @@ struct rd_flow {
     pthread_t thread;
     bool has_thread, awake;
     atomic_bool give_back, quit;
-    sem_t go, idle;
+    sem_t go, poke, idle; /* poke: the thread has something new to look at */
 };
 
 const char *rd_wire_name(rd_wire w)
@@ -151,6 +151,19 @@ static void nap(int64_t ns)
     nanosleep(&t, NULL);
 }
 
+/* Until something is to be done, or it is time to look at what came from other hosts. */
+static void rest(rd_flow *f)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += LOOK_NS;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_nsec -= 1000000000;
+        t.tv_sec++;
+    }
+    (void)sem_clockwait(&f->poke, CLOCK_MONOTONIC, &t);
+}
+
 static void *carry(void *p)
 {
     rd_flow *f = p;
@@ -158,7 +171,7 @@ static void *carry(void *p)
         while (sem_wait(&f->go) != 0) continue;
         if (atomic_load(&f->quit)) return NULL;
         while (!atomic_load(&f->give_back))
-            if (!look(f)) nap(LOOK_NS);
+            if (!look(f)) rest(f);
         sem_post(&f->idle);
     }
 }
@@ -167,6 +180,7 @@ static rd_code start_thread(rd_flow *f, rd_status *st)
 {
     sigset_t all, before;
     sem_init(&f->go, 0, 0);
+    sem_init(&f->poke, 0, 0);
     sem_init(&f->idle, 0, 0);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
@@ -183,7 +197,11 @@ void rd_flow_ready(rd_flow *f, int n)
     for (int i = f->n_ready; i < n; i++) f->part[i].begin_ns = rd_now_ns();
     f->n_ready = n;
     atomic_store_explicit(&f->flag[f->me]->ready, count(f, n), memory_order_release);
-    if (!f->has_thread || f->awake || n == f->n_parts) return; /* the last part: the caller will take it at once */
+    if (!f->has_thread || n == f->n_parts) return; /* the last part: the caller will take it at once */
+    if (f->awake) {
+        sem_post(&f->poke);
+        return;
+    }
     f->awake = true;
     atomic_store(&f->give_back, false);
     sem_post(&f->go);
@@ -198,6 +216,7 @@ void rd_flow_take(rd_flow *f)
 {
     if (!f->awake) return;
     atomic_store(&f->give_back, true);
+    sem_post(&f->poke);
     while (sem_wait(&f->idle) != 0) continue;
     f->awake = false;
 }
@@ -256,6 +275,7 @@ void rd_flow_free(rd_flow *f)
         sem_post(&f->go);
         pthread_join(f->thread, NULL);
         sem_destroy(&f->go);
+        sem_destroy(&f->poke);
         sem_destroy(&f->idle);
     }
     /* After a failure MPI may still write into what is under way: the job ends soon, and takes it along. */

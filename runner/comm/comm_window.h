@@ -52,8 +52,8 @@ void rd_wire_round(rd_wire w, float *x, int64_t n); /* there and back */
 /* ---- sums between hosts (comm_cross.c) ---- */
 enum {
     RD_CROSS_FLOATS = 1 << 20, /* at a time, so that they stay in the last cache */
-    RD_CROSS_CHUNK = 1 << 18,  /* of these, in one job */
-    RD_CROSS_DEEP = 6,         /* jobs at once: one phase of a job leaves a link idle while it turns round */
+    RD_CROSS_CHUNK = 1 << 17,  /* of these, in one job: a bucket of some MiB is several, or the link rests while one turns round */
+    RD_CROSS_DEEP = 12,        /* jobs at once: one phase of a job leaves a link idle while it turns round */
     RD_CROSS_LEVELS = 12
 };
 typedef struct rd_cross_job rd_cross_job;

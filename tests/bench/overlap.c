@@ -6,9 +6,10 @@
  * Backward is pretended: the rank sleeps, and a bucket becomes ready after each equal part of that time, so that ranks which share
  * too few cores do not measure each other. Backwards of 0, 1/2, 1 and 2 times the sum's own duration, for each way a bucket may
  * travel (see rd_flow_mode) and each wire type. One line each, of the slowest rank, medians over calls:
+ *     alone     the sum with nothing to hide behind, in turns with the others
  *     total     from the first bucket's begin to the last one's end
  *     exposed   of it, behind the end of backward
- *     could     max(0, total alone - backward), at the least what one bucket takes: nothing can be less, since the last bucket is
+ *     could     max(0, alone - backward), at the least what one bucket takes: nothing can be less, since the last bucket is
  *               ready when backward ends
  *     MB        sent between hosts, all ranks together */
 #include "median.h"
@@ -37,35 +38,47 @@ static void sleep_s(double s)
 }
 
 typedef struct figures {
-    double total_s, exposed_s, bytes;
+    double alone_s, total_s, exposed_s, bytes;
 } figures;
 
-/* Parts as the training loop cuts them; in CALLS mode it polls between ops, here a hundred times. */
+/* Parts as the training loop cuts them; in CALLS mode it polls between ops, here a hundred times. backward_s 0: nothing moves
+ * before the end. */
+static rd_code step(bench *b, rd_flow *f, double backward_s, double s[2], rd_status *st)
+{
+    enum { SLICES = 100 };
+    RD_TRY(rd_comm_barrier(b->comm, st));
+    const int64_t begin_ns = rd_now_ns();
+    for (int k = 1; k <= SLICES && backward_s > 0.0; k++) {
+        sleep_s(backward_s * k / SLICES - (double)(rd_now_ns() - begin_ns) * 1e-9);
+        rd_flow_ready(f, b->n_parts * k / SLICES);
+        rd_flow_poll(f);
+    }
+    rd_flow_take(f);
+    RD_TRY(rd_flow_finish(f, st));
+    s[0] = rd_flow_last(f)->total_s;
+    s[1] = rd_flow_last(f)->exposed_s;
+    RD_TRY(rd_comm_max_f64(b->comm, s, 2, st));
+done:
+    return st->code;
+}
+
+/* Steps without and with a backward take turns, so that what else the machine does falls on both. */
 static rd_code measure(bench *b, rd_wire wire, rd_flow_mode mode, double backward_s, figures *out, rd_status *st)
 {
-    double total[MAX_CALLS], exposed[MAX_CALLS];
+    double alone[MAX_CALLS], total[MAX_CALLS], exposed[MAX_CALLS], s[2];
     rd_flow *f = NULL;
     RD_TRY(rd_flow_new(b->comm, b->x, b->part, b->n_parts, wire, mode, &f, st));
-    for (int i = -1; i < b->calls; i++) { /* one to warm up */
-        enum { SLICES = 100 };
-        RD_TRY(rd_comm_barrier(b->comm, st));
-        const int64_t begin_ns = rd_now_ns();
-        for (int k = 1; k <= SLICES && backward_s > 0.0; k++) {
-            sleep_s(backward_s * k / SLICES - (double)(rd_now_ns() - begin_ns) * 1e-9);
-            rd_flow_ready(f, b->n_parts * k / SLICES);
-            if (mode == RD_FLOW_CALLS) rd_flow_poll(f);
-        }
-        rd_flow_take(f);
-        RD_TRY(rd_flow_finish(f, st));
-        double s[2] = {rd_flow_last(f)->total_s, rd_flow_last(f)->exposed_s};
-        RD_TRY(rd_comm_max_f64(b->comm, s, 2, st));
-        if (i < 0) continue;
+    for (int i = 0; i < 2; i++) RD_TRY(step(b, f, 0.0, s, st)); /* to warm up */
+    for (int i = 0; i < b->calls; i++) {
+        RD_TRY(step(b, f, 0.0, s, st));
+        alone[i] = s[0];
+        RD_TRY(step(b, f, backward_s, s, st));
         total[i] = s[0];
         exposed[i] = s[1];
     }
     double bytes = (double)rd_flow_last(f)->wire_bytes;
     RD_TRY(rd_comm_sum_f64(b->comm, &bytes, 1, st));
-    *out = (figures){median(total, b->calls), median(exposed, b->calls), bytes};
+    *out = (figures){median(alone, b->calls), median(total, b->calls), median(exposed, b->calls), bytes};
 done:
     rd_flow_free(f);
     return st->code;
@@ -75,17 +88,18 @@ static rd_code sweep(bench *b, rd_wire wire, rd_status *st)
 {
     static const double shares[] = {0.0, 0.5, 1.0, 2.0};
     static const char *const names[] = {"late", "calls", "thread"};
-    figures alone = {0};
-    RD_TRY(measure(b, wire, RD_FLOW_LATE, 0.0, &alone, st));
+    figures f = {0};
+    RD_TRY(measure(b, wire, RD_FLOW_LATE, 0.0, &f, st));
+    const double whole = f.alone_s;
     for (int mode = RD_FLOW_LATE; mode <= RD_FLOW_THREAD; mode++)
-        for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-            const double backward = shares[i] * alone.total_s, bucket = alone.total_s / b->n_parts;
-            const double could = mode == RD_FLOW_LATE ? alone.total_s : fmax(bucket, alone.total_s - backward);
-            figures f = {0};
+        for (size_t i = mode == RD_FLOW_LATE ? 0 : 1; i < sizeof shares / sizeof *shares; i++) {
+            const double backward = shares[i] * whole;
             RD_TRY(measure(b, wire, (rd_flow_mode)mode, backward, &f, st));
+            const double hidden = mode == RD_FLOW_LATE ? 0.0 : backward;
+            const double could = fmax(f.alone_s / b->n_parts, f.alone_s - hidden);
             if (b->w->rank == 0)
-                printf("%-9s %-7s %9.1f %9.1f %9.1f %9.1f %8.2f %9.1f\n", rd_wire_name(wire), names[mode], backward * 1e3,
-                       f.total_s * 1e3, f.exposed_s * 1e3, could * 1e3, f.exposed_s / could, f.bytes * 1e-6);
+                printf("%-9s %-7s %9.1f %9.1f %9.1f %9.1f %9.1f %8.2f %9.1f\n", rd_wire_name(wire), names[mode], backward * 1e3,
+                       f.alone_s * 1e3, f.total_s * 1e3, f.exposed_s * 1e3, could * 1e3, f.exposed_s / could, f.bytes * 1e-6);
         }
     if (b->w->rank == 0) fflush(stdout);
 done:
@@ -122,8 +136,8 @@ int main(int argc, char **argv)
         goto done;
     }
     if (b.w->rank == 0)
-        printf("%d ranks on %d hosts, %.0f MiB in buckets of %.1f MiB\n%-9s %-7s %9s %9s %9s %9s %8s %9s\n", b.w->size, b.w->n_hosts,
-               mib, bucket, "wire", "way", "backward", "total ms", "exposed", "could", "ratio", "MB sent");
+        printf("%d ranks on %d hosts, %.0f MiB in buckets of %.1f MiB\n%-9s %-7s %9s %9s %9s %9s %9s %8s %9s\n", b.w->size, b.w->n_hosts,
+               mib, bucket, "wire", "way", "backward", "alone ms", "total ms", "exposed", "could", "ratio", "MB sent");
     for (int wire = RD_WIRE_F32; wire <= RD_WIRE_F16; wire++) RD_TRY(sweep(&b, (rd_wire)wire, &st));
 done:
     if (st.code != RD_OK) fprintf(stderr, "overlap: %s\n", st.msg);
