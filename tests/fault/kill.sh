@@ -59,7 +59,11 @@ request() { # signal
     while ! grep -q "first step done" asked.txt && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
     [ "$1" != LOCK ] || { timeout 60 "$PROG" --config_file=toy.json --logdir=asked; locked=$?; set -- USR2; }
     kill -"$1" $job
-    [ "$1" != USR1 ] || { sleep 1; grep -q "checkpoint model-" asked.txt || echo "USR1 did not save"; kill -USR2 $job; }
+    if [ "$1" = USR1 ]; then
+        n=0
+        while ! grep -q "checkpoint model-" asked.txt && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+        kill -USR2 $job
+    fi
     wait $job
     status=$?
     tail -n 20 asked.txt

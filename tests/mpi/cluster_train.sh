@@ -40,11 +40,10 @@ on "${mpirun[@]}" -H "$(hosts 4)" -np 8 "${args[@]}" --set batch_size=2 --max_st
 job=$!
 for _ in $(seq 300); do grep -q "^checkpoint model-" cut.txt && break || sleep 0.2; done
 "$nodes" cut node4
-begin=$(date +%s)
-wait $job
+timed wait $job
 status=$?
 expect "a host cut off: the run fails" 0 "" [ "$status" -ne 0 ]
-expect "in time" 0 "" [ $(($(date +%s) - begin)) -le 40 ]
+expect "in time" 0 "" in_time 40
 expect "the host is named" 0 "node4" cat cut.txt
 expect "no rank is left, there neither" 0 "^0 are" gone 15 "^$PROG .*--logdir=logs/cut"
 last=$(sed -n 's/^model-\([0-9]*\)\.npz.*/\1/p' logs/cut/checkpoint)

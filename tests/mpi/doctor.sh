@@ -12,11 +12,11 @@ made_hosts 2
 
 on() { "$nodes" exec "node$1" "${@:2}"; } # K COMMAND...
 both() { on 1 "$@"; on 2 "$@"; }
-doctor() { timeout 45 "$nodes" exec node1 "$PROG" --mode=doctor --hosts=node1:2,node2:2 --ssh_port=12345 "$@"; }
+doctor() { timeout 100 "$nodes" exec node1 "$PROG" --mode=doctor --hosts=node1:2,node2:2 --ssh_port=12345 "$@"; }
 job() { # the same inside a job; first the words for mpirun, up to --
     local words=()
     while [ "$1" != -- ]; do words+=("$1"); shift; done
-    timeout 60 "$nodes" exec node1 mpirun --allow-run-as-root -mca plm_rsh_args "-p 12345" -H node1:2,node2:2 -np 4 \
+    timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root -mca plm_rsh_args "-p 12345" -H node1:2,node2:2 -np 4 \
         -x ASAN_OPTIONS -x LSAN_OPTIONS "${words[@]}" "$PROG" "${@:2}"
 }
 left() { # processes of the program or of mpirun on the two hosts, after some seconds at most
@@ -32,10 +32,9 @@ left() { # processes of the program or of mpirun on the two hosts, after some se
 # examine NAME STATUS ARGS...: one examination from the launching host; then finds TEXT... in what it said. Faults do not hide each
 # other, so that one examination can have several.
 examine() {
-    start=$SECONDS
-    doctor "${@:3}" > "$work/said" 2>&1
+    timed doctor "${@:3}" > "$work/said" 2>&1
     expect "$1: exit code" 0 "" test $? -eq "$2"
-    expect "$1: in half a minute" 0 "" test $((SECONDS - start)) -le $((30 * ${RD_TIMEOUT_SCALE:-1}))
+    expect "$1: in half a minute" 0 "" in_time $((30 * ${RD_TIMEOUT_SCALE:-1}))
 }
 finds() {
     # shellcheck disable=SC2154 # of toy.sh
@@ -46,6 +45,7 @@ finds() {
 
 # All is well; what it says, to people and to programs.
 examine "two hosts in order" 0 --logdir="$work/logs"
+usual=$naps
 finds '^0 .*node1 ' '^3 .*node2 ' '^ok *root ' '^ok *ssh ' '^ok *names .*2 hosts' '^ok *ports ' '^ok *allreduce ' "^ok *logdir .*$work" '^ok *clocks ' \
     "^ok *line .*-H node1:2,node2:2 .*btl_tcp_if_include $FAKECLUSTER_SUBNET" '^verdict: \(ok\|warning\) '
 

@@ -13,7 +13,7 @@ made_hosts 2
 shown=$work/out
 
 start() { # WHAT STEPS
-    timeout 60 "$nodes" exec node1 mpirun --allow-run-as-root --hostfile "$FAKECLUSTER_DIR/hostfile" -mca plm_rsh_args "-p 12345" \
+    timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root --hostfile "$FAKECLUSTER_DIR/hostfile" -mca plm_rsh_args "-p 12345" \
         -x ASAN_OPTIONS -x LSAN_OPTIONS -np 4 "$PWD/$watch" "$@" > "$shown" 2>&1
 }
 said() { # NAME TEXT
@@ -32,7 +32,7 @@ expect "after all this" 0 "^0 are" gone 5 "^$PWD/$watch "
 for how in cut kill; do
     start fine 2000 &
     job=$!
-    for _ in $(seq 100); do grep -q "^step 20" "$shown" && break || sleep 0.2; done
+    for _ in $(seq 300); do grep -q "^step 20" "$shown" && break || sleep 0.2; done
     "$nodes" $how node2
     expect "node2 $how: gone from both hosts within 8 s" 0 "^0 are" gone 8 "^$PWD/$watch "
     wait $job

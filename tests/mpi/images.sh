@@ -59,9 +59,9 @@ expect "resume ends with the same bytes" 0 "" cmp parts/model-18.npz undisturbed
 expect "resume keeps the rates" 0 "" close_curves learning_rate 0 18 undisturbed parts
 expect "the rate fell" 0 "" sh -c "[ \"\$(sed -n 's/.*\"learning_rate\":\([^,]*\).*/\1/p' parts/metrics.jsonl | sort -u | wc -l)\" -eq 2 ]"
 
-# Killed inside a run that saves after every step.
+# Killed inside a run that saves after every step; it does not come to its end however late the kill is.
 kill_job() {
-    te killed --checkpoint_frequency=0 > killed.txt 2>&1 &
+    RD_FAULT=hang:1:14:compute te killed --checkpoint_frequency=0 > killed.txt 2>&1 &
     job=$!
     n=0
     while ! grep -q "^step 8 " killed.txt && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done
@@ -77,12 +77,16 @@ expect "with one evaluation an epoch" 0 "" sh -c "[ \$(wc -l < killed/eval/metri
 
 # Stopped at a step that an evaluation should follow: the next start begins with it.
 each() { te "$@" --set eval_frequency=1 --set eval_epochs=0 --set max_eval_samples=4 --set plateau_patience=5; }
-stop_job() {
-    each stopped > stopped.txt 2>&1 &
+stop_job() { # a rank that stops keeps it from its end until it is asked
+    RD_FAULT=stop:1:14:compute each stopped > stopped.txt 2>&1 &
     job=$!
     n=0
     while ! grep -q "^step 4 " stopped.txt && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done
     kill -USR2 "$(tr -c '0-9' ' ' < stopped/.lock | awk '{ print $1 }')"
+    while kill -0 $job; do
+        pgrep -f "^$PROG .*--logdir=stopped" | xargs -r kill -CONT
+        sleep 0.1
+    done 2> /dev/null
     wait $job
 }
 expect "an evaluation after each step" 0 "the rate falls" each whole_each

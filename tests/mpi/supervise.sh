@@ -20,7 +20,7 @@ sed -i 1d plan
 mkdir -p f
 [ "$step" = - ] || echo "model-$step.npz" > f/checkpoint
 case $status in
-sleep) exec sleep 60 ;;
+sleep) exec sleep "$NAP" ;;
 said) echo "stopped on request at step $step, checkpoint saved" >> f/run.log; exit 1 ;;
 killed) kill -9 $$ ;;
 *) exit "$status" ;;
@@ -113,7 +113,8 @@ started() { # flags: a supervised fake in the background; its pid in $sup, once 
     for _ in $(seq 100); do [ -s calls ] && break || sleep 0.05; done
     sleep 0.2
 }
-sleepers() { pgrep -f "^sleep 60$" | wc -l; }
+export NAP=60.$$ # seconds, as nobody else sleeps
+sleepers() { pgrep -f "^sleep $NAP$" | wc -l; }
 ended() { # SIGNAL: tells it, and waits
     kill -"$1" "$(pgrep -P $sup | head -n 1)"
     wait $sup
@@ -124,12 +125,11 @@ report() {
     echo "left: $(sleepers)"
     return $status
 }
-before=$(sleepers)
 for s in TERM INT HUP; do
     echo "sleep 3" > plan
     started --restarts=5 "${line[@]}"
     ended $s
-    expect "$s goes to the launcher, which is not started again" $((128 + $(kill -l $s))) "left: $before" report
+    expect "$s goes to the launcher, which is not started again" $((128 + $(kill -l $s))) "left: 0" report
 done
 echo "9 3" > plan
 started --restarts=5 "${line[@]}"
@@ -140,15 +140,14 @@ echo "sleep 3" > plan
 started --restarts=5 "${line[@]}"
 kill -9 "$(pgrep -P $sup | head -n 1)"
 wait $sup 2> /dev/null
-sleep 0.3
-expect "killed itself: the launcher goes too" 0 "^$before$" sleepers
+expect "killed itself: the launcher goes too" 0 "^0 are" gone 2 "^sleep $NAP$"
 orphan() { # a launcher that fails and leaves a process in a session of its own
-    timeout 60 "$PROG" --restarts=0 -- bash -c 'mkdir -p f; setsid sleep 60 & sleep 0.2; exit 9' x --logdir=f
+    timeout 60 "$PROG" --restarts=0 -- bash -c 'mkdir -p f; setsid sleep "$NAP" & sleep 0.2; exit 9' x --logdir=f
     local status=$?
     echo "left: $(sleepers)"
     return $status
 }
-expect "an orphan is ended" 9 "left: $before" orphan
+expect "an orphan is ended" 9 "left: 0" orphan
 
 export OMPI_MCA_plm_rsh_agent=sh
 # mpirun. A save after every step; rank 1 is killed on the way.

@@ -4,7 +4,6 @@
 #   made_hosts N    makes node1 ... nodeN on this machine (tests/support/fakecluster), or skips the test with the reason. Sets work, a folder
 #                   of the test's own; hosts and folder go when the test ends.
 #   $nodes          fakecluster itself: "$nodes" exec node1 COMMAND...
-#   gone S PATTERN  how many processes of that command line are left after at most S seconds, as "N are left"
 nodes=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/fakecluster
 [[ $PROG = /* ]] || PROG=$PWD/$PROG
 
@@ -28,14 +27,4 @@ made_hosts() {
     export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
     unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # tests on one machine do without ssh; hosts have it, and their own slots
     "$nodes" up "$1" > "$work/up.log" 2>&1 || skip "no $1 hosts on this machine: $(tail -n 1 "$work/up.log")"
-}
-
-gone() {
-    local n=1
-    for _ in $(seq $(($1 * 4 + 1))); do
-        n=$(pgrep -fc "$2")
-        [ "$n" -eq 0 ] && break
-        sleep 0.25
-    done
-    echo "$n are left"
 }

@@ -3,6 +3,10 @@
 #   toy 400 60            data/{train,dev,test}.{src,tgt} with 400 and 60 sentences, data/vocab.txt, toy.json
 #   ranks 2 PROG ARGS     runs it under mpirun with two ranks (1: without mpirun)
 #   expect "name" STATUS "text" COMMAND...    status and, when not "", a piece of what it prints
+#   gone S PATTERN        how many processes of that command line are left after at most S seconds, as "N are left"
+#   timed COMMAND...      runs it; $naps is how long it took, in naps of 0.1 s: these, too, take longer on a busy machine, and none passes
+#                         while the machine stands still
+#   in_time SECONDS       the last timed command took no longer, or no longer than twice $usual, the naps of one that is undisturbed
 PROG=${PROG:-$PWD/build/release/run_dist}
 MPIRUN=${MPIRUN:-mpirun --allow-run-as-root --oversubscribe --bind-to none}
 export OMP_NUM_THREADS=1
@@ -54,6 +58,35 @@ ranks() { # np, program and arguments
         # shellcheck disable=SC2086 # $MPIRUN is several words
         timeout 100 $MPIRUN -np "$np" "$@"
     fi
+}
+
+gone() {
+    left=1 tries=$(($1 * 4 + 1))
+    while left=$(pgrep -fc "$2"); [ "$left" -gt 0 ] && [ $tries -gt 0 ]; do
+        sleep 0.25
+        tries=$((tries - 1))
+    done
+    echo "$left are left"
+}
+
+timed() {
+    awake=$(mktemp) || return 2
+    (while [ -e "$awake" ] && kill -0 $$; do sleep 0.1; echo; done > "$awake.naps" 2> /dev/null) &
+    napper=$!
+    "$@"
+    timed_status=$?
+    rm "$awake"
+    wait $napper
+    naps=$(wc -l < "$awake.naps")
+    rm "$awake.naps"
+    return $timed_status
+}
+
+usual=0
+in_time() {
+    most=$(($1 * 10 * ${RD_TIMEOUT_SCALE:-1}))
+    [ $most -ge $((2 * usual)) ] || most=$((2 * usual))
+    [ "$naps" -le $most ] || { echo "took $naps naps of 0.1 s, $most are allowed"; return 1; }
 }
 
 expect() { # name, wanted status, wanted text or "", command...
