@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <signal.h>
 #include <unistd.h>
@@ -265,11 +266,35 @@ static void test_no_room(void **state)
     no_temporary_is_left();
 }
 
+static _Atomic pid_t writer;
+
 static void *write_for_ever(void *name)
 {
     rd_status st = {0};
+    writer = gettid();
     while (rd_file_write_atomic(name, "whole", 5, &st) == RD_OK) continue;
     _exit(3); /* no failure is to be seen: the thread waits */
+}
+
+#ifdef SYS_pause
+enum { PAUSE = SYS_pause };
+#else
+enum { PAUSE = SYS_ppoll };
+#endif
+
+/* Until that thread is in pause(), or, where the kernel does not tell, for a moment. */
+static void wait_for_pause(pid_t tid)
+{
+    char name[64], text[32];
+    snprintf(name, sizeof name, "/proc/self/task/%d/syscall", (int)tid);
+    for (int i = 0; i < 10000; i++) {
+        FILE *f = fopen(name, "r");
+        const bool told = f && fgets(text, sizeof text, f);
+        if (f) fclose(f);
+        usleep(told ? 1000 : 20000);
+        if (!told || (text[0] >= '0' && text[0] <= '9' && atoi(text) == PAUSE)) return;
+    }
+    _exit(4);
 }
 
 /* A process that ends in the middle of things: one file open, another being written again and again by a thread. */
@@ -289,10 +314,10 @@ static void test_abandoned(void **state)
             if (rd_tmpfile_open(&f, at("a"), &st) != RD_OK || rd_tmpfile_write(&f, "half", 4, &st) != RD_OK ||
                 pthread_create(&thread, NULL, write_for_ever, busy) != 0)
                 _exit(2);
-            while (access(busy, F_OK) != 0) usleep(100); /* it has begun */
+            while (!writer || access(busy, F_OK) != 0) usleep(100); /* it has begun */
             usleep(500 * (unsigned)i);
             rd_tmpfile_abandon();
-            usleep(20000); /* the thread may still be at it, and comes to its wait */
+            wait_for_pause(writer);
             _exit(7);
         }
         int status;

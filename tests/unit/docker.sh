@@ -179,7 +179,7 @@ END
         chown 0 keys
     fi
     # It runs, takes the key alone, and ends on TERM with its sshd.
-    port=$((20000 + RANDOM % 20000))
+    while port=$((20000 + RANDOM % 12000)) && (: < "/dev/tcp/127.0.0.1/$port") 2> /dev/null; do :; done # from 32768 on the kernel takes them itself
     if [ "$(id -u)" -eq 0 ] && command -v setpriv > /dev/null; then # without root, as in a container
         chmod 755 "$work"
         chown -R 65534:65534 keys
