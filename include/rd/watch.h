@@ -41,8 +41,8 @@ typedef struct rd_watch_limits {
 
 typedef enum rd_verdict { RD_WATCH_FINE, RD_WATCH_WARN, RD_WATCH_STALL, RD_WATCH_LOST } rd_verdict;
 /* Looks at all ranks. Ranks that wait for others are not to blame while one does not wait; of those the one that has
- * been silent longest is. Phases that may take long (start, save, evaluate) have ten times the limits. *culprit: index
- * into b; *n_waiting: ranks that wait. */
+ * been silent longest is, where all wait: since the last of them came. Phases that may take long (start, save, evaluate)
+ * have ten times the limits. *culprit: index into b; *n_waiting: ranks that wait. */
 rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int *culprit, int *n_waiting);
 /* "rank 3 (node2, process 812) has been computing step 41 for 63 s; 7 ranks wait for it" */
 void rd_watch_say(const rd_beat *b, rd_verdict v, int n_waiting, char *out, size_t n);
@@ -50,7 +50,7 @@ void rd_watch_say(const rd_beat *b, rd_verdict v, int n_waiting, char *out, size
 /* ---- the thread ---- */
 typedef struct rd_watch rd_watch;
 /* Collective. comm and log are borrowed and outlive *out. A host whose ranks cannot share memory, and a connection that
- * cannot be made, cost a warning and that part of the watch. */
+ * cannot be made, cost a warning and that part of the watch: each host still watches its own ranks. */
 rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits, rd_watch **out, rd_status *st);
 /* This rank is at work: some 30 ns. NULL is fine. Of the rank's main thread. */
 void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step);

@@ -1,11 +1,12 @@
 /* watch.c -- the thread that watches the ranks. See watch.h for what it is for, watch_rules.c for who is to blame.
  *
- * Per host one rank judges: the lowest whose own watch ticks (a stopped process stops its thread too). On rank 0's host it
- * sees all ranks when it is rank 0 itself, else those of its host. On other hosts it is the leader, which tells rank 0 and
- * judges only when rank 0 is silent, or another rank when the leader is. So a job ends by whoever is left.
+ * Per host one rank judges: the lowest whose own watch ticks (a stopped process stops its thread too). On rank 0's host
+ * it sees all ranks when it is rank 0 itself, else those of its host. On other hosts it is the leader, which tells rank
+ * 0 and judges only when rank 0 is silent, or another rank when the leader is. So a job ends by whoever is left.
  *
- * A process that ends makes its pidfd readable at once. One that was stopped and goes on (Ctrl-Z, a suspended laptop) finds
- * that time has passed: ages count from then. */
+ * A process that ends makes its pidfd readable at once. Ages are of time in which this thread ticks: in a job that was
+ * stopped and goes on (Ctrl-Z, a suspended laptop), or on a machine that stood still for a second, nobody has been
+ * slow. */
 #include "rd/watch.h"
 #include "comm_impl.h"
 #include "watch_net.h"
@@ -52,13 +53,16 @@ struct rd_watch {
     rd_net *net;
     int *pidfd;    /* [local_size], -1: none */
     bool *ended;   /* [local_size]: its process has ended */
+    int64_t *beat_ns, *still_ns; /* [local_size]: its last beat, and for how long this thread has not run since then */
     rd_beat *all;  /* rank 0: [size], else [local_size] */
     rd_beat *told; /* rank 0, several hosts: [size], as it came */
     bool root_done; /* a leader: rank 0 has said that it is */
+    bool blind;     /* some host has no connection: nobody sees all ranks */
     int wake[2];   /* a pipe: rd_watch_stop */
     pthread_t thread;
     bool running;
-    int64_t resumed_ns, told_ns;
+    int64_t still_from_ns, still_to_ns; /* when this thread did not run last */
+    int64_t told_ns;
     int warned;    /* culprit of the last warning; -1: none */
     int64_t warned_step;
 };
@@ -71,13 +75,19 @@ static void look(rd_watch *w, int64_t now)
     for (int i = 0; i < n; i++) {
         const slot *s = &w->board->at[i];
         rd_beat *b = &w->all[w->w->rank == 0 ? atomic_load(&s->rank) : i];
-        const int64_t beat = atomic_load(&s->beat_ns), from = beat > w->resumed_ns ? beat : w->resumed_ns;
+        const int64_t beat = atomic_load(&s->beat_ns);
+        if (beat != w->beat_ns[i]) { /* since the last look: before, in or after the last time without one */
+            const int64_t from = beat > w->still_from_ns ? beat : w->still_from_ns;
+            w->still_ns[i] = w->still_to_ns > from ? w->still_to_ns - from : 0;
+        }
+        w->beat_ns[i] = beat;
+        const int64_t age_ns = now - beat - w->still_ns[i];
         b->rank = atomic_load(&s->rank);
         b->host_index = w->w->host_index;
         b->phase = atomic_load(&s->phase);
         b->step = atomic_load(&s->step);
         b->pid = atomic_load(&s->pid);
-        b->age_s = now > from ? (double)(now - from) * 1e-9 : 0.0;
+        b->age_s = age_ns > 0 ? (double)age_ns * 1e-9 : 0.0;
         b->gone = w->ended[i] && b->phase != RD_PHASE_END;
         snprintf(b->host, sizeof b->host, "%s", w->w->host);
     }
@@ -157,11 +167,14 @@ static void judge(rd_watch *w, int n)
     int culprit, n_waiting;
     char text[600];
     const rd_verdict v = rd_watch_judge(w->all, n, &w->limits, &culprit, &n_waiting);
-    if (v == RD_WATCH_FINE) {
+    const rd_beat *b = culprit >= 0 ? &w->all[culprit] : NULL;
+    /* Where all that are seen wait, one that is not seen may be at a long save or evaluation; its own host watches it.
+     */
+    if (v == RD_WATCH_FINE ||
+        (w->blind && v != RD_WATCH_LOST && (b->phase == RD_PHASE_WAIT || b->phase == RD_PHASE_EXCHANGE))) {
         w->warned = -1;
         return;
     }
-    const rd_beat *b = &w->all[culprit];
     rd_watch_say(b, v, n_waiting, text, sizeof text);
     if (v == RD_WATCH_WARN) {
         if (w->warned != b->rank || w->warned_step != b->step) rd_warn(w->log, "no progress: %s", text);
@@ -187,9 +200,11 @@ static void hear_hosts(rd_watch *w)
         const int line = w->told[r].host_index - 1;
         if (line < 0) continue; /* rank 0's host, or nothing came yet */
         const double silent = rd_net_silence_s(w->net, line);
-        w->all[r] = w->told[r];
-        w->all[r].age_s += silent;
-        if (rd_net_broken(w->net, line) || (w->limits.abort_s > 0.0 && silent > w->limits.abort_s)) w->all[r].gone = true;
+        w->all[r] = w->told[r]; /* of a second ago: what it has done since is not known, and no fault of its own */
+        if (rd_net_broken(w->net, line) || (w->limits.abort_s > 0.0 && silent > w->limits.abort_s)) {
+            w->all[r].gone = true;
+            w->all[r].age_s += silent;
+        }
     }
 }
 
@@ -241,6 +256,15 @@ static void one_look(rd_watch *w, int64_t now)
     judge(w, w->w->rank == 0 ? w->w->size : w->w->local_size);
 }
 
+/* This thread comes so much later than it should: that is of this process or of all the machine. */
+static void stood_still(rd_watch *w, int64_t from_ns, int64_t to_ns)
+{
+    w->still_from_ns = from_ns;
+    w->still_to_ns = to_ns;
+    for (int i = 0; i < w->w->local_size; i++) w->still_ns[i] += to_ns - from_ns;
+    rd_net_stood_still(w->net, to_ns - from_ns);
+}
+
 static void *watch(void *arg)
 {
     rd_watch *w = arg;
@@ -257,7 +281,7 @@ static void *watch(void *arg)
         for (int i = 0; i < w->w->local_size; i++)
             if (p[1 + i].revents) w->ended[i] = true;
         const int64_t now = rd_now_ns();
-        if ((double)(now - last) * 1e-9 > fresh_s) w->resumed_ns = now;
+        if (now - last > (int64_t)2 * TICK_MS * 1000000) stood_still(w, last + (int64_t)TICK_MS * 1000000, now);
         last = now;
         atomic_store(&w->board->at[w->w->local_rank].tick_ns, now);
         one_look(w, now);
@@ -294,7 +318,6 @@ static void fill_own(rd_watch *w)
     atomic_store(&s->beat_ns, now);
     atomic_store(&s->tick_ns, now);
     atomic_store(&s->phase, RD_PHASE_START);
-    w->resumed_ns = now;
 }
 
 static rd_code start_thread(rd_watch *w, rd_status *st)
@@ -318,12 +341,15 @@ rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits
         const size_t n_local = (size_t)w->w->local_size, n_all = w->w->rank == 0 ? (size_t)w->w->size : n_local;
         w->pidfd = malloc(n_local * sizeof *w->pidfd);
         w->ended = calloc(n_local, sizeof *w->ended);
+        w->beat_ns = calloc(n_local, sizeof *w->beat_ns);
+        w->still_ns = calloc(n_local, sizeof *w->still_ns);
         w->all = calloc(n_all, sizeof *w->all);
         w->told = calloc(n_all, sizeof *w->told);
         for (size_t i = 0; w->pidfd && i < n_local; i++) w->pidfd[i] = -1;
         for (size_t i = 0; w->all && i < n_all; i++) w->all[i].phase = RD_PHASE_END; /* nothing is known of it yet */
     }
-    if (!w || !w->pidfd || !w->ended || !w->all || !w->told || pipe(w->wake) != 0) rd_fail(st, RD_EENV, "out of memory for the watch");
+    if (!w || !w->pidfd || !w->ended || !w->beat_ns || !w->still_ns || !w->all || !w->told || pipe(w->wake) != 0)
+        rd_fail(st, RD_EENV, "out of memory for the watch");
     RD_TRY(rd_comm_agree(comm, st));
     (void)open_board(w, st);
     RD_TRY(rd_comm_agree(comm, st));
@@ -334,7 +360,8 @@ rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits
             if (i != w->w->local_rank)
                 w->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)atomic_load(&w->board->at[i].pid), 0);
     RD_TRY(rd_net_open(comm, &w->net, why, st));
-    if (why[0] && w->w->rank == 0) rd_warn(log, "hosts cannot watch each other: %s", why);
+    w->blind = why[0] != '\0';
+    if (w->blind && w->w->rank == 0) rd_warn(log, "hosts cannot watch each other: %s", why);
     fill_own(w);
     (void)start_thread(w, st);
     RD_TRY(rd_comm_agree(comm, st));
@@ -393,6 +420,8 @@ void rd_watch_stop(rd_watch *w)
     if (w->board && !w->shared) free(w->board);
     free(w->pidfd);
     free(w->ended);
+    free(w->beat_ns);
+    free(w->still_ns);
     free(w->all);
     free(w->told);
     free(w);

@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_ADDRESSES = 16, OPEN_MS = 3000 };
+enum { MAX_ADDRESSES = 16, SLICE_MS = 100, OPEN_SLICES = 30, WORD_SLICES = 5 };
 
 typedef struct invitation {
     uint64_t word;
@@ -60,25 +60,26 @@ static void set_up(int fd)
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-static bool wait_fd(int fd, short what, int64_t until_ns)
+/* *slices: how often to look, at most. Not a moment in time: on a machine that stands still meanwhile, what came is
+ * still taken. */
+static bool wait_fd(int fd, short what, int *slices)
 {
-    for (;;) {
-        const int64_t ms = (until_ns - rd_now_ns()) / 1000000;
+    for (; *slices > 0; --*slices) {
         struct pollfd p = {.fd = fd, .events = what};
-        if (ms <= 0) return false;
-        const int r = poll(&p, 1, (int)ms);
+        const int r = poll(&p, 1, SLICE_MS);
         if (r > 0) return true;
         if (r < 0 && errno != EINTR) return false;
     }
+    return false;
 }
 
-static bool move_all(int fd, void *p, size_t n, bool out, int64_t until_ns)
+static bool move_all(int fd, void *p, size_t n, bool out, int slices)
 {
     for (size_t at = 0; at < n;) {
         const ssize_t r = out ? send(fd, (char *)p + at, n - at, MSG_NOSIGNAL) : recv(fd, (char *)p + at, n - at, 0);
         if (r > 0)
             at += (size_t)r;
-        else if (r == 0 || (errno != EAGAIN && errno != EINTR) || !wait_fd(fd, out ? POLLOUT : POLLIN, until_ns))
+        else if (r == 0 || (errno != EAGAIN && errno != EINTR) || !wait_fd(fd, out ? POLLOUT : POLLIN, &slices))
             return false;
     }
     return true;
@@ -110,69 +111,77 @@ static int invite(invitation *v)
     return fd;
 }
 
+/* All at once: an address may be that of a bridge nobody reaches. Returns how many are under way. */
+static int dial(const invitation *v, struct pollfd p[MAX_ADDRESSES])
+{
+    int n = 0;
+    for (int i = 0; i < v->n; i++) {
+        const struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = v->port, .sin_addr.s_addr = v->address[i]};
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof to) != 0 && errno != EINPROGRESS) {
+            close(fd);
+            fd = -1;
+        }
+        p[i] = (struct pollfd){.fd = fd, .events = POLLOUT};
+        n += fd >= 0;
+    }
+    return n;
+}
+
+/* Calls again when rank 0 hung up: it does not wait long for a caller that says nothing, as a busy machine may make
+ * this one. */
 static int call_root(const invitation *v, const hello *h)
 {
-    const int64_t until = rd_now_ns() + (int64_t)OPEN_MS * 1000000;
-    int fd[MAX_ADDRESSES], found = -1;
-    for (int i = 0; i < v->n; i++) { /* all at once: an address may be that of a bridge nobody reaches */
-        const struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = v->port, .sin_addr.s_addr = v->address[i]};
-        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fd[i] >= 0 && connect(fd[i], (const struct sockaddr *)&to, sizeof to) != 0 && errno != EINPROGRESS) {
-            close(fd[i]);
-            fd[i] = -1;
-        }
-    }
-    while (found < 0 && rd_now_ns() < until) {
-        struct pollfd p[MAX_ADDRESSES];
-        int left = 0;
-        for (int i = 0; i < v->n; i++) {
-            p[i] = (struct pollfd){.fd = fd[i], .events = POLLOUT};
-            left += fd[i] >= 0;
-        }
-        if (left == 0 || poll(p, (nfds_t)v->n, 100) < 0) break;
+    struct pollfd p[MAX_ADDRESSES];
+    int found = -1, under_way = 0;
+    for (int left = OPEN_SLICES; found < 0 && left > 0; left--) {
+        if (under_way == 0) under_way = dial(v, p);
+        if (poll(p, (nfds_t)v->n, SLICE_MS) < 0 && errno != EINTR) break;
         for (int i = 0; i < v->n && found < 0; i++) {
-            if (fd[i] < 0 || !p[i].revents) continue;
+            if (p[i].fd < 0 || !p[i].revents) continue;
             int err = 0;
             uint64_t echo = 0;
             socklen_t n = sizeof err;
             hello mine = *h;
-            (void)getsockopt(fd[i], SOL_SOCKET, SO_ERROR, &err, &n);
-            if (err == 0 && move_all(fd[i], &mine, sizeof mine, true, until) &&
-                move_all(fd[i], &echo, sizeof echo, false, until) && echo == ~v->word) {
-                found = fd[i];
-                fd[i] = -1;
-            } else {
-                close(fd[i]);
-                fd[i] = -1;
-            }
+            (void)getsockopt(p[i].fd, SOL_SOCKET, SO_ERROR, &err, &n);
+            if (err == 0 && move_all(p[i].fd, &mine, sizeof mine, true, WORD_SLICES) &&
+                move_all(p[i].fd, &echo, sizeof echo, false, OPEN_SLICES) && echo == ~v->word)
+                found = p[i].fd;
+            else
+                close(p[i].fd);
+            p[i].fd = -1;
+            under_way--;
         }
+        if (found < 0 && under_way == 0) (void)poll(NULL, 0, SLICE_MS); /* refused at once */
     }
-    for (int i = 0; i < v->n; i++)
-        if (fd[i] >= 0) close(fd[i]);
+    for (int i = 0; under_way > 0 && i < v->n; i++)
+        if (p[i].fd >= 0) close(p[i].fd);
     if (found >= 0) set_up(found);
     return found;
 }
 
-/* Takes the calls of the other hosts' leaders, up to the deadline. */
+/* Takes the calls of the other hosts' leaders. One that calls again has given its first call up. */
 static void answer_leaders(rd_net *net, int listener, uint64_t word)
 {
-    const int64_t until = rd_now_ns() + (int64_t)(OPEN_MS + 500) * 1000000;
-    int missing = net->n_lines;
-    while (missing > 0 && wait_fd(listener, POLLIN, until)) {
+    int missing = net->n_lines, slices = OPEN_SLICES + WORD_SLICES;
+    while (missing > 0 && wait_fd(listener, POLLIN, &slices)) {
         const int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         hello h = {0};
         uint64_t echo = ~word;
-        if (fd < 0) continue;
-        const int64_t soon = rd_now_ns() + 500000000;
-        if (!move_all(fd, &h, sizeof h, false, soon < until ? soon : until) || h.word != word || h.host < 1 ||
-            h.host > net->n_lines || net->at[h.host - 1].fd >= 0 || !move_all(fd, &echo, sizeof echo, true, soon)) {
-            close(fd);
+        if (fd < 0 || !move_all(fd, &h, sizeof h, false, WORD_SLICES) || h.word != word || h.host < 1 ||
+            h.host > net->n_lines || !move_all(fd, &echo, sizeof echo, true, WORD_SLICES)) {
+            if (fd >= 0) close(fd);
+            slices--;
             continue;
         }
         set_up(fd);
-        net->at[h.host - 1].fd = fd;
-        net->at[h.host - 1].want = (size_t)h.n_local * sizeof(rd_beat) + sizeof(head);
-        missing--;
+        line *l = &net->at[h.host - 1];
+        if (l->fd >= 0)
+            close(l->fd);
+        else
+            missing--;
+        l->fd = fd;
+        l->want = (size_t)h.n_local * sizeof(rd_beat) + sizeof(head);
     }
 }
 
@@ -182,11 +191,14 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
     const bool root = w->rank == 0, leader = w->local_rank == 0 && w->host_index > 0;
     invitation v = {0};
     int listener = -1;
-    double missing = 0.0;
+    double *missing = NULL; /* [n_hosts]: 1: has no connection to rank 0's host */
+    int n_missing = 0;
     rd_net *net = NULL;
     *out = NULL;
     why[0] = '\0';
     if (w->n_hosts == 1) return st->code;
+    missing = calloc((size_t)w->n_hosts, sizeof *missing);
+    if (!missing) rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
     if (root || leader) {
         net = calloc(1, sizeof *net);
         if (net) net->at = calloc((size_t)w->n_hosts, sizeof *net->at);
@@ -212,20 +224,32 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
         line *l = &net->at[i];
         l->heard_ns = rd_now_ns();
         if (l->fd < 0) {
-            if (root) missing += 1.0;
+            missing[root ? i + 1 : w->host_index] = 1.0;
             continue;
         }
         l->in = malloc(l->want);
         if (!l->in) rd_fail(st, RD_EENV, "out of memory for the watch");
     }
     RD_TRY(rd_comm_agree(c, st));
-    RD_TRY(rd_comm_max_f64(c, &missing, 1, st));
-    if (missing > 0.0)
-        snprintf(why, 200, "%.0f of %d other hosts cannot open a TCP connection to rank 0's host (%s); let a firewall pass "
-                 "all ports between the hosts", missing, w->n_hosts - 1, v.port ? "no answer in 3 s" : "it cannot listen");
+    RD_TRY(rd_comm_max_f64(c, missing, w->n_hosts, st)); /* one end may have it and the other not */
+    for (int i = 1; i < w->n_hosts; i++) {
+        if (missing[i] == 0.0) continue;
+        n_missing++;
+        if (root && net->at[i - 1].fd >= 0) {
+            close(net->at[i - 1].fd);
+            net->at[i - 1].fd = -1;
+        }
+    }
+    if (n_missing > 0)
+        snprintf(why, 200,
+                 "%d of %d other hosts cannot open a TCP connection to rank 0's host (%s); let a firewall pass "
+                 "all ports between the hosts",
+                 n_missing, w->n_hosts - 1, v.port ? "no answer in 3 s" : "it cannot listen");
+    if (leader && missing[w->host_index] != 0.0) goto done; /* it watches its own host alone */
     *out = net;
     net = NULL;
 done:
+    free(missing);
     if (listener >= 0) close(listener);
     rd_net_close(net);
     return st->code;
@@ -329,6 +353,11 @@ void rd_net_take(rd_net *n, rd_beat *all, int n_all, int *abort_code)
 double rd_net_silence_s(const rd_net *n, int k)
 {
     return n && k < n->n_lines ? (double)(rd_now_ns() - n->at[k].heard_ns) * 1e-9 : 0.0;
+}
+
+void rd_net_stood_still(rd_net *n, int64_t ns)
+{
+    for (int i = 0; n && i < n->n_lines; i++) n->at[i].heard_ns += ns;
 }
 
 bool rd_net_broken(const rd_net *n, int k)

@@ -29,5 +29,7 @@ void rd_net_take(rd_net *n, rd_beat *all, int n_all, int *abort_code);
 /* Connection k (rank 0: to host k + 1; a leader: 0): seconds since something came; whether the other end has closed. */
 double rd_net_silence_s(const rd_net *n, int k);
 bool rd_net_broken(const rd_net *n, int k);
+/* For so long nobody here could hear anything: no silence of the others. */
+void rd_net_stood_still(rd_net *n, int64_t ns);
 
 #endif

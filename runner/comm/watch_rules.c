@@ -27,6 +27,7 @@ const char *rd_phase_name(rd_phase p)
 rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int *culprit, int *n_waiting)
 {
     int busy = -1, behind = -1; /* the one longest at work; of those that wait, the one that is furthest behind */
+    int last = -1;              /* and the one that came last */
     *culprit = -1;
     *n_waiting = 0;
     for (int i = 0; i < n; i++) {
@@ -35,6 +36,7 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
             if (*culprit < 0 || b[i].age_s > b[*culprit].age_s) *culprit = i;
         } else if (b[i].phase == RD_PHASE_WAIT || b[i].phase == RD_PHASE_EXCHANGE) {
             ++*n_waiting;
+            if (last < 0 || b[i].age_s < b[last].age_s) last = i;
             if (behind < 0 || b[i].step < b[behind].step ||
                 (b[i].step == b[behind].step && b[i].age_s > b[behind].age_s))
                 behind = i;
@@ -46,7 +48,8 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
     if (*culprit >= 0) return RD_WATCH_LOST;
     *culprit = busy >= 0 ? busy : behind;
     if (*culprit < 0) return RD_WATCH_FINE;
-    const double age = b[*culprit].age_s / phases[known(b[*culprit].phase)].patience;
+    /* Where all wait, the sum is at work since the last one came. */
+    const double age = busy >= 0 ? b[busy].age_s / phases[known(b[busy].phase)].patience : b[last].age_s;
     if (*culprit == behind) --*n_waiting;
     if (l->abort_s > 0.0 && age > l->abort_s) return RD_WATCH_STALL;
     if (l->warn_s > 0.0 && age > l->warn_s) return RD_WATCH_WARN;

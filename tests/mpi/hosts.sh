@@ -1,8 +1,8 @@
 #!/bin/bash
 # hosts.sh -- the watch on two hosts with a network between them, made on this machine by tests/support/fakecluster: a rank is stopped
 # or killed on the other host, its cable is cut, its power fails. Each time the job is gone on both hosts within seconds, and the
-# first line says who was to blame.
-# timeout: 200
+# first line says who was to blame. Where a firewall keeps the watch's connection from being made, each host watches its own ranks.
+# timeout: 400
 # beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
@@ -13,9 +13,11 @@ made_hosts 2
 shown=$work/out
 
 start() { # WHAT STEPS
-    timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root --hostfile "$FAKECLUSTER_DIR/hostfile" -mca plm_rsh_args "-p 12345" \
+    # shellcheck disable=SC2086 # $pinned is several words
+    timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root --hostfile "$FAKECLUSTER_DIR/hostfile" -mca plm_rsh_args "-p 12345" $pinned \
         -x ASAN_OPTIONS -x LSAN_OPTIONS -np 4 "$PWD/$watch" "$@" > "$shown" 2>&1
 }
+pinned=
 said() { # NAME TEXT
     expect "$1" 0 "" grep -q -- "$2" "$shown" || cat "$shown"
 }
@@ -39,4 +41,20 @@ for how in cut kill; do
     said "node2 $how: the loss is named" "(node2, .*) is gone"
     "$nodes" heal node2 > /dev/null 2>&1
 done
+
+# A firewall that lets pass ssh and the ports MPI is pinned to. The job takes longer than stall_abort_s.
+pinned="-mca oob_tcp_dynamic_ipv4_ports 46000-46049 -mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 100"
+fence() { # K: TCP from ports that the kernel gives to such ports is dropped
+    "$nodes" exec "node$1" sh -c 'echo 50000 60000 > /proc/sys/net/ipv4/ip_local_port_range && ip rule add pref 100 lookup local &&
+        ip rule del pref 0 && ip rule add pref 50 iif eth0 ipproto tcp dport 50000-60000 sport 50000-60000 blackhole' 2> /dev/null
+}
+if PATH=$PATH:/usr/sbin:/sbin && fence 1 && fence 2; then
+    expect "behind a firewall a job goes on" 0 "" start fine 100
+    said "it is told" "1 of 1 other hosts cannot open a TCP connection to rank 0's host"
+    said "to its end" "^done"
+    expect "a rank of the other host is stopped there" 8 "" start stop 10
+    said "its own host names it" "rank 3 (node2, .*) has been computing step 5 for .* more than stall_abort_s"
+else
+    echo "skip: no firewall can be made here"
+fi
 summary

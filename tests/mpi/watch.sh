@@ -30,6 +30,21 @@ quiet() { # NAME NP WHAT: ends well, and the watch warned (WARNS yes) or not
 quiet "all is well, 1 rank" 1 fine "no word" "-eq 0"
 quiet "all is well, 3 ranks" 3 fine "no word" "-eq 0"
 usual=$naps
+paused() { # all of them for 2 s, in the middle; rank 0 goes on a moment before the others
+    run -np 3 "$watch" fine 40 &
+    local job=$! n=0 pid
+    while ! grep -q "^step 10" "$work/out" && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done
+    pgrep -f "^$watch fine 40\$" | xargs kill -STOP
+    sleep 2
+    for pid in $(pgrep -f "^$watch fine 40\$"); do
+        kill -CONT "$pid"
+        sleep 0.02
+    done
+    wait $job
+}
+paused > "$work/out" 2>&1
+expect "a paused job goes on" 0 "^done" cat "$work/out"
+expect "a paused job: no word" 1 "" grep "no progress" "$work/out"
 quiet "a save that takes longer than a step may" 3 save "no word" "-eq 0"
 quiet "an evaluation that takes longer than a step may" 3 evaluate "no word" "-eq 0"
 quiet "a straggler" 3 straggle "a warning" "-ge 1"

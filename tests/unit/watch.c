@@ -29,6 +29,7 @@ static const row rows[] = {
     {"one evaluates, another hangs", RD_WATCH_STALL, 1, 0, "evaluate 5 400, compute 5 301"},
     {"all wait: the one behind", RD_WATCH_STALL, 1, 2, "wait 6 310, wait 5 305, wait 6 320"},
     {"all wait in one step: the longest", RD_WATCH_WARN, 2, 2, "wait 6 61, wait 6 62, wait 6 63"},
+    {"all wait, one since a moment ago", RD_WATCH_FINE, 0, 2, "wait 6 400, wait 6 0.1, exchange 6 399"},
     {"one is gone", RD_WATCH_LOST, 1, 1, "wait 5 1, gone compute 5 1"},
     {"gone, and another hangs", RD_WATCH_LOST, 1, 0, "compute 5 999, gone wait 5 1"},
     {"gone after its end", RD_WATCH_FINE, 0, 0, "compute 5 1, gone end 5 9"},
