@@ -1,7 +1,7 @@
 /* backend.h -- a device and its math. "cpu" (oneDNN) exists; the table is what a GPU backend fills in. No library's
  * type shows.
  *
- * Matrices are float32, row major, contiguous unless a leading dimension is given. All functions are of the calling
+ * Matrices are float32 (but for variables of tape.h, on a GPU), row major, contiguous unless a leading dimension is given. All functions are of the calling
  * rank alone; a backend and what it lends belong to one thread. Failures: RD_EENV (memory), RD_EBUG (a shape, or the
  * library's own word). */
 #ifndef RD_BACKEND_H
@@ -34,6 +34,8 @@ void rd_backend_free(rd_backend *b); /* NULL is fine. Frees all packed copies: b
 const char *rd_backend_describe(const rd_backend *b); /* "cpu, oneDNN 2.6.3, AVX2, 1 thread, float32" */
 bool rd_backend_has_bf16(const rd_backend *b);        /* by instructions, not emulated */
 int rd_backend_threads(const rd_backend *b);
+/* What networks of images keep between their layers: on a GPU with mixed products rd_gpu_narrow's type, else float32. */
+rd_element rd_backend_activations(const rd_backend *b);
 const char *rd_backend_library(void); /* "oneDNN 2.6.3"; borrowed for ever */
 
 /* C[m, n] = alpha op(A)[m, k] op(B)[k, n] + beta C; ta, tb: the operand is stored transposed. Leading dimensions in

@@ -10,6 +10,7 @@
 #ifndef RD_GPU_H
 #define RD_GPU_H
 
+#include "rd/element.h"
 #include "rd/rnn_choose.h"
 #include "rd/status.h"
 #include <stdint.h>
@@ -39,7 +40,7 @@ rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st);
 const char *rd_gpu_libraries(void);
 
 typedef struct rd_gpu_options {
-    bool mixed; /* products of bfloat16 (float16 before compute capability 8.0), sums in float32 */
+    bool mixed; /* products and convolutions of bfloat16 (float16 before compute capability 8.0), sums in float32 */
     bool tf32;  /* float32 products may round their inputs to TF32 */
     bool graphs; /* work that recurs (rd_gpu_recurs) is started as CUDA graphs */
     rd_rnn_asked rnn; /* recurrent layers by cuDNN */
@@ -50,6 +51,7 @@ void rd_gpu_free(rd_gpu *g); /* NULL is fine */
 const rd_gpu_info *rd_gpu_about(const rd_gpu *g);
 const char *rd_gpu_describe(const rd_gpu *g); /* "NVIDIA H100 80GB HBM3 (GPU 0, sm_90, 79.6 GiB), CUDA 13.0, ..., mixed (bfloat16)" */
 bool rd_gpu_uses_float16(const rd_gpu *g);     /* mixed on a card without bfloat16: losses want a scale */
+rd_element rd_gpu_narrow(const rd_gpu *g);     /* the 16-bit type of mixed products; RD_FLOAT32 where it is not mixed */
 /* What a person should know of how ops are computed, told once; NULL: nothing new. Borrowed until the next call of an op. */
 const char *rd_gpu_note(rd_gpu *g);
 
@@ -95,16 +97,34 @@ rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, i
                             int64_t lda, int64_t stride_a, const float *B, int64_t ldb, int64_t stride_b, float beta, float *C,
                             int64_t ldc, int64_t stride_c, int64_t batch, rd_status *st);
 
-/* ---- convolutions: NHWC, weights (kh, kw, ci, co) as rd_op_conv2d has them; mixed and tf32: inputs may be rounded to TF32 ---- */
+/* Operands of 16 bits are read as they are, a float32 one beside such a one is rounded to its type; two of float32: as rd_gpu_gemm. The
+ * 16-bit type is rd_gpu_narrow's. */
+typedef struct rd_gpu_operand {
+    void *at;
+    rd_element type;
+    int64_t ld; /* elements */
+} rd_gpu_operand;
+/* C[m, n] = op(A)[m, k] op(B)[k, n] + beta C, sums in float32; C is rounded once where it has 16 bits. A and B are only read. */
+rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, rd_gpu_operand A, rd_gpu_operand B, float beta,
+                       rd_gpu_operand C, rd_status *st);
+
+/* ---- convolutions: NHWC, weights (kh, kw, ci, co) as rd_op_conv2d has them ---- */
 typedef struct rd_gpu_conv {
     int64_t n, h, w, ci, co, kh, kw, oh, ow, stride;
     int64_t pad_top, pad_left, pad_bottom, pad_right;
+    rd_element type; /* of x, y and their gradients: float32 (mixed and tf32: inputs may be rounded to TF32), or rd_gpu_narrow's, to
+                        which the weights are rounded, too. Sums are float32. W and dW are float32 arrays; what is added to dW may
+                        have been rounded to 16 bits before */
 } rd_gpu_conv;
 /* y = conv(x, W). No bias. */
-rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *W, float *y, rd_status *st);
+rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *W, void *y, rd_status *st);
 /* dx (+)= ; dW += . */
-rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const float *dy, const float *W, float *dx, bool add, rd_status *st);
-rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *dy, float *dW, rd_status *st);
+rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const void *dy, const float *W, void *dx, bool add, rd_status *st);
+rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const void *x, const void *dy, float *dW, rd_status *st);
+
+/* ---- elements ---- */
+/* y[0, n) (+)= x[0, n), of any two types; nearest, ties to even. x may be y where the types are equal. */
+rd_code rd_gpu_cast(rd_gpu *g, int64_t n, const void *x, rd_element from, void *y, rd_element to, bool add, rd_status *st);
 
 /* ---- sums over ranks (NCCL) ---- */
 typedef enum rd_gpu_wire { RD_GPU_WIRE_F32, RD_GPU_WIRE_BF16, RD_GPU_WIRE_F16 } rd_gpu_wire;

@@ -4,7 +4,10 @@
  * An image variable has dim = {n, h, w, c}, rows = n h w, cols = c. Where var->layout is NULL its elements lie as NHWC;
  * otherwise they lie in an order of the backend's own, which only the ops of this header read (v and g in the same
  * order; rows * cols says nothing about its bytes). Each of them takes either kind. rd_op_flatten and
- * rd_op_global_mean return plain matrices. */
+ * rd_op_global_mean return plain matrices.
+ *
+ * On a GPU x may have 16-bit elements but in rd_op_class_loss; the result then has its type. Each op computes in float32 and
+ * rounds what it stores, once (a convolution with bias or relu: before these, too). */
 #ifndef RD_IMAGE_H
 #define RD_IMAGE_H
 
@@ -12,6 +15,8 @@
 
 RD_C_BEGIN
 
+/* x with elements of another type (x itself where it has it), the gradient turned back. RD_EBUG: 16 bits on a CPU. */
+rd_var *rd_op_cast(rd_tape *t, rd_var *x, rd_element type);
 /* The batch itself: x is NHWC, borrowed until the reset. No gradient. */
 rd_var *rd_op_image(rd_tape *t, const float *x, int64_t n, int64_t h, int64_t w, int64_t c);
 

@@ -13,7 +13,7 @@ RD_C_BEGIN
 
 /* y[i] = W[ids[i]], i < n: W (V, k), y (n, k). */
 rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n);
-/* y = x W (+ b): x (N, k), W (k, n), b (n) or NULL; W and b are parameters. */
+/* y = x W (+ b): x (N, k), W (k, n), b (n) or NULL; W and b are parameters. y is float32, also where x has 16 bits. */
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b);
 /* Row i of y is x[0][idx[0][i]] followed by x[1][idx[1][i]] ...: picks and joins rows of 1 to 4
  * inputs. -1: zeros. */

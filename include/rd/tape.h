@@ -2,8 +2,9 @@
  * records in reverse. Errors stick: after a failure each call does nothing, and the caller asks once with
  * rd_tape_check.
  *
- * Variables are float32 matrices (rows, cols) with an optional shape of more dimensions, RD_SLACK_ROWS rows of room
- * behind v and g (parameters have none: see rd_tape_param). Memory is of the step's arena and gone at rd_tape_reset. A
+ * Variables are matrices (rows, cols) with an optional shape of more dimensions, RD_SLACK_ROWS rows of room behind v and
+ * g (parameters have none: see rd_tape_param), of float32; on a GPU also of a 16-bit type, value and gradient alike, which
+ * rd_op_cast makes and which ops pass on that say so (rd_op.narrow). Memory is of the step's arena and gone at rd_tape_reset. A
  * tape is of the calling rank alone, and of one thread. */
 #ifndef RD_TAPE_H
 #define RD_TAPE_H
@@ -14,8 +15,15 @@
 RD_C_BEGIN
 
 typedef struct rd_var {
-    float *v; /* value */
-    float *g; /* gradient, zeroed before the first contribution; NULL: not needed */
+    union { /* value: v where type is RD_FLOAT32 */
+        float *v;
+        void *values;
+    };
+    union { /* gradient, zeroed before the first contribution; NULL: not needed */
+        float *g;
+        void *grads;
+    };
+    rd_element type; /* of the elements */
     int64_t rows, cols;
     int n_dim; /* 0: a plain matrix */
     int64_t dim[5];
@@ -40,9 +48,12 @@ typedef struct rd_op {
     rd_code (*infer)(rd_call *c, rd_status *st); /* checks shapes, sets rows and cols of out[] */
     rd_kernel cpu;
     rd_kernel cuda; /* the same on a GPU: device pointers in in[] and out[], memory from device, device_kept */
+    unsigned narrow; /* RD_NARROW(i): in[i] may have 16-bit elements. Others get float32: RD_EBUG else */
     bool marks_rows; /* backward says with rd_tape_touched which rows of an embedding got a gradient */
     bool own_grads; /* backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g afterwards */
 } rd_op;
+
+#define RD_NARROW(i) (1u << (i))
 
 enum { RD_MAX_IN = 320, RD_MAX_OUT = 4 };
 
@@ -65,11 +76,12 @@ struct rd_call {
     bool keep;     /* backward will follow: save what it needs */
 };
 
-/* For the backward of ops with own_grads. *g: where the gradient of in[i] is to go, NULL when none is needed. *add: it has
- * contributions already; else its contents are undefined, and all of it must be written (channels that pad a block, too:
- * zeros). An input that occurs twice is asked for twice, and the first time filled before the second. */
-rd_code rd_call_grad(rd_call *c, int i, float **g, bool *add, rd_status *st);
-/* Makes the memory of out[0]->g the gradient of in[i], as it is: where none is there yet, the two are of one shape, and it
+/* For the backward of ops with own_grads. g: address of any object pointer; it gets where the gradient of in[i] is to go,
+ * elements of in[i]->type, NULL when none is needed. *add: it has contributions already; else its contents are undefined,
+ * and all of it must be written (channels that pad a block, too: zeros). An input that occurs twice is asked for twice, and
+ * the first time filled before the second. */
+rd_code rd_call_grad(rd_call *c, int i, void *g, bool *add, rd_status *st);
+/* Makes the memory of out[0]->g the gradient of in[i], as it is: where none is there yet, the two are of one shape and type, and it
  * has not been passed to another input. False: nothing was done. The caller may have changed out[0]->g before, and may
  * until it returns. */
 bool rd_call_pass_grad(rd_call *c, int i);
@@ -119,7 +131,7 @@ void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx);
 typedef void rd_op_hook(void *ctx, const rd_op *op, bool backward, bool ends);
 void rd_tape_on_op(rd_tape *t, rd_op_hook *hook, void *ctx);
 
-/* Values (or gradients) of x to the host: rows * cols elements, of an image n h w c in its variable's order. Waits for a GPU. */
+/* Values (or gradients) of x to the host as float32: rows * cols elements, of an image n h w c in its variable's order. Waits for a GPU. */
 rd_code rd_tape_read(rd_tape *t, const rd_var *x, bool gradient, float *out, rd_status *st);
 /* A host array of this call where the op's kernels can read it, in `a` (device_scratch or device_kept); on a CPU the array itself.
  * *out: address of any object pointer. */

@@ -139,6 +139,11 @@ rd_gpu *(rd_backend_gpu)(const rd_backend *b)
 }
 #endif
 
+rd_element rd_backend_activations(const rd_backend *b)
+{
+    return rd_backend_gpu(b) ? rd_gpu_narrow(rd_backend_gpu(b)) : RD_FLOAT32;
+}
+
 static void product_free(product *p)
 {
     if (p->src) dnnl_memory_destroy(p->src);

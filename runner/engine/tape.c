@@ -14,10 +14,10 @@ typedef struct record {
 enum { MOST_HOOKS = 4 };
 
 /* Memory of gradients that nobody needs any more, for those still to come: of ops with own_grads, where they are large. */
-enum { MOST_SPARE = 32, SPARE_LEAST = 4096 /* elements */ };
+enum { MOST_SPARE = 32, SPARE_LEAST = 4096 * 4 /* bytes */ };
 typedef struct spare {
-    float *g;
-    int64_t n;
+    void *g;
+    size_t bytes;
 } spare;
 
 struct rd_tape {
@@ -217,11 +217,24 @@ rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols)
 
 rd_code rd_tape_read(rd_tape *t, const rd_var *x, bool gradient, float *out, rd_status *st)
 {
-    const float *from = gradient ? x->g : x->v;
-    const size_t bytes = (size_t)(x->rows * x->cols) * sizeof *out;
+    const void *from = gradient ? x->grads : x->values;
+    const int64_t n = x->rows * x->cols;
+    const size_t bytes = (size_t)n * sizeof *out;
     if (!from) return rd_fail(st, RD_EBUG, "a variable without %s is read", gradient ? "gradient" : "values");
-    if (rd_backend_gpu(t->be)) return rd_gpu_down(rd_backend_gpu(t->be), out, from, bytes, st);
-    memcpy(out, from, bytes);
+    if (rd_backend_gpu(t->be)) {
+        const rd_mark mark = rd_arena_mark(t->device_scratch);
+        if (x->type != RD_FLOAT32) {
+            float *wide;
+            RD_TRY(rd_arena_get(t->device_scratch, bytes, &wide, st));
+            RD_TRY(rd_gpu_cast(rd_backend_gpu(t->be), n, from, x->type, wide, RD_FLOAT32, false, st));
+            from = wide;
+        }
+        RD_TRY(rd_gpu_down(rd_backend_gpu(t->be), out, from, bytes, st));
+        rd_arena_rewind(t->device_scratch, mark);
+    } else {
+        memcpy(out, from, bytes);
+    }
+done:
     return st->code;
 }
 
@@ -275,6 +288,12 @@ static rd_code run_kernel(rd_tape *t, rd_call *c, rd_code (*fn)(rd_call *, rd_st
     return RD_OK;
 }
 
+/* Behind v and g. */
+static size_t bytes_of(const rd_var *x)
+{
+    return (size_t)rd_var_elements(x) * rd_element_bytes(x->type);
+}
+
 rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes, rd_var *const *in, int n_in,
                       rd_var **out, int n_out)
 {
@@ -308,6 +327,10 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     for (int i = 0; i < n_in; i++) {
         c->in[i] = in[i];
         needs |= in[i] && in[i]->needs_grad;
+        if (!in[i] || in[i]->type == RD_FLOAT32 || (i < 32 && op->narrow >> i & 1)) continue;
+        rd_fail(st, RD_EBUG, "op '%s' takes float32, and its input %d has elements of 16 bits; rd_op_cast makes float32 of them",
+                op->name, i);
+        goto done;
     }
     const rd_kernel *k = kernel_of(t, op);
     if (!k->forward) {
@@ -324,9 +347,8 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
     }
     RD_TRY(op->infer(c, st));
     for (int i = 0; i < n_out; i++)
-        if (!c->out[i]->v)
-            RD_TRY(
-                rd_arena_get(t->device_step, (size_t)rd_var_elements(c->out[i]) * sizeof(float), &c->out[i]->v, st));
+        if (!c->out[i]->values)
+            RD_TRY(rd_arena_get(t->device_step, bytes_of(c->out[i]), &c->out[i]->values, st));
     RD_TRY(run_kernel(t, c, k->forward, false, st));
     if (c->keep) {
         r->prev = t->last;
@@ -353,35 +375,41 @@ static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
 {
     if (!x || !x->needs_grad) return RD_OK;
     x->g_masked = false;
-    return x->g ? RD_OK : rd_arena_zero(t->device_step, (size_t)rd_var_elements(x) * sizeof(float), &x->g, st);
+    return x->grads ? RD_OK : rd_arena_zero(t->device_step, bytes_of(x), &x->grads, st);
 }
 
-rd_code rd_call_grad(rd_call *c, int i, float **g, bool *add, rd_status *st)
+/* Undefined memory for x->grads. */
+static rd_code grad_memory(rd_tape *t, rd_var *x, rd_status *st)
 {
-    rd_var *x = c->in[i];
-    rd_tape *t = c->tape;
-    *g = NULL;
-    *add = false;
-    if (!x || !x->needs_grad) return RD_OK;
-    x->g_masked = false;
-    *g = x->g;
-    *add = x->g != NULL;
-    if (x->g) return RD_OK;
-    const int64_t n = rd_var_elements(x);
+    const size_t bytes = bytes_of(x);
     for (int k = t->n_spare - 1; k >= 0; k--)
-        if (t->spare[k].n == n) {
-            *g = x->g = t->spare[k].g;
+        if (t->spare[k].bytes == bytes) {
+            x->grads = t->spare[k].g;
             t->spare[k] = t->spare[--t->n_spare];
             return RD_OK;
         }
-    if (rd_arena_get(t->device_step, (size_t)n * sizeof(float), &x->g, st) == RD_OK) *g = x->g;
+    return rd_arena_get(t->device_step, bytes, &x->grads, st);
+}
+
+rd_code rd_call_grad(rd_call *c, int i, void *g, bool *add, rd_status *st)
+{
+    rd_var *x = c->in[i];
+    void *none = NULL;
+    memcpy(g, &none, sizeof none);
+    *add = false;
+    if (!x || !x->needs_grad) return RD_OK;
+    x->g_masked = false;
+    *add = x->grads != NULL;
+    if (!x->grads) RD_TRY(grad_memory(c->tape, x, st));
+    memcpy(g, &x->grads, sizeof x->grads);
+done:
     return st->code;
 }
 
 bool rd_call_pass_grad(rd_call *c, int i)
 {
     rd_var *x = c->in[i], *y = c->out[0];
-    if (!x || !x->needs_grad || x->g || x->layout != y->layout || x->rows != y->rows || x->cols != y->cols ||
+    if (!x || !x->needs_grad || x->g || x->type != y->type || x->layout != y->layout || x->rows != y->rows || x->cols != y->cols ||
         rd_var_elements(x) != rd_var_elements(y))
         return false;
     for (int k = 0; k < c->n_in; k++)
@@ -401,9 +429,9 @@ static void keep_spare(rd_tape *t, rd_call *c)
 {
     for (int k = 0; k < c->n_out; k++) {
         rd_var *y = c->out[k];
-        bool passed = !y->g || rd_var_elements(y) < SPARE_LEAST || t->n_spare == MOST_SPARE;
+        bool passed = !y->g || bytes_of(y) < SPARE_LEAST || t->n_spare == MOST_SPARE;
         for (int i = 0; i < c->n_in; i++) passed |= c->in[i] && c->in[i]->g == y->g;
-        if (!passed) t->spare[t->n_spare++] = (spare){y->g, rd_var_elements(y)};
+        if (!passed) t->spare[t->n_spare++] = (spare){y->grads, bytes_of(y)};
         y->g = NULL;
     }
 }
@@ -416,7 +444,7 @@ void rd_tape_set_seed(rd_tape *t, float seed)
 rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
 {
     RD_TRY(rd_tape_check(t, st));
-    if (!loss || loss->rows != 1 || loss->cols != 1 || !t->with_grad)
+    if (!loss || loss->rows != 1 || loss->cols != 1 || loss->type != RD_FLOAT32 || !t->with_grad)
         return rd_fail(st, RD_EBUG, "backward wants a scalar loss of a tape that records");
     RD_TRY(want_grad(t, loss, st));
     if (loss->g && rd_backend_gpu(t->be))

@@ -1,5 +1,8 @@
 /* image_net.c -- a network as a function that is run twice: see image_net.h. What the first run declares is kept as a
- * list of layers; the later runs walk it again, so build must call the same layers each time. */
+ * list of layers; the later runs walk it again, so build must call the same layers each time.
+ *
+ * What passes between layers has the type of the batch, which is cast once to the one that the backend prefers. The results
+ * of dense layers, and so the logits, are float32. */
 #include "rd/image_net.h"
 #include "image_layers_impl.h"
 #include <stdarg.h>
@@ -149,7 +152,8 @@ rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b, 
     n->batch = b;
     n->at = 0;
     n->site = 0;
-    const rd_feature x = {rd_op_image(t, b->image, b->n, b->h, b->w, b->c), b->h, b->w, b->c};
+    rd_var *image = rd_op_image(t, b->image, b->n, b->h, b->w, b->c);
+    const rd_feature x = {rd_op_cast(t, image, rd_backend_activations(rd_tape_backend(t))), b->h, b->w, b->c};
     const rd_feature y = n->a.arch.build(n, x);
     n->tape = NULL;
     n->batch = NULL;

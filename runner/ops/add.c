@@ -11,6 +11,7 @@ static rd_code infer(rd_call *c, rd_status *st)
         return rd_fail(st, RD_EBUG, "add: images of %lldx%lldx%lld and %lldx%lldx%lld", (long long)a->dim[1],
                        (long long)a->dim[2], (long long)a->dim[3], (long long)b->dim[1], (long long)b->dim[2],
                        (long long)b->dim[3]);
+    if (a->type != b->type) return rd_fail(st, RD_EBUG, "add: images of two types");
     rd_op_like(c->out[0], a->layout ? a : b);
     c->out[0]->rectified = *(const bool *)c->attr;
 done:
@@ -42,7 +43,7 @@ static rd_code forward(rd_call *c, rd_status *st)
     RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[0], &j.a, st));
     RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[1], &j.b, st));
     const int64_t n = rd_op_elements(c->out[0]);
-    if (rd_backend_gpu(c->be)) return rd_cuda_sum(rd_backend_gpu(c->be), n, j.a, j.b, j.relu, j.y, st);
+    if (rd_backend_gpu(c->be)) return rd_cuda_sum(rd_backend_gpu(c->be), c->out[0]->type, n, j.a, j.b, j.relu, j.y, st);
     rd_parallel(c->be, n, 16384, part, &j);
 done:
     return st->code;
@@ -53,7 +54,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     const rd_var *y = c->out[0];
     const int64_t n = rd_op_elements(y);
     const bool mask = *(const bool *)c->attr && !y->g_masked;
-    if (mask) RD_TRY(rd_op_mask(c->be, n, y->v, y->g, st));
+    if (mask) RD_TRY(rd_op_mask(c->be, y->type, n, y->values, y->grads, st));
     for (int k = 0; k < 2; k++) {
         float *dx;
         bool add;
@@ -61,7 +62,7 @@ static rd_code backward(rd_call *c, rd_status *st)
         RD_TRY(rd_call_grad(c, k, &dx, &add, st));
         if (!dx) continue;
         if (c->in[k]->layout == y->layout)
-            RD_TRY(rd_op_copy(c->be, n, y->g, dx, add, st));
+            RD_TRY(rd_op_copy(c->be, y->type, n, y->grads, dx, add, st));
         else
             RD_TRY(rd_op_to_order(y, c->in[k], y->g, dx, add, st));
     }
@@ -75,6 +76,7 @@ const rd_op rd_op_def_add = {.name = "add",
                              .infer = infer,
                              .cpu = {forward, backward},
                              .cuda = {forward, backward},
+                             .narrow = RD_NARROW(0) | RD_NARROW(1),
                              .own_grads = true};
 
 rd_var *rd_op_add(rd_tape *t, rd_var *a, rd_var *b, bool relu)

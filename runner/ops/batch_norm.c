@@ -33,6 +33,7 @@ static rd_code infer(rd_call *c, rd_status *st)
                            (long long)x->dim[3]);
     if (c->in[3] && (c->in[3]->n_dim != 4 || memcmp(c->in[3]->dim, x->dim, 4 * sizeof *x->dim) != 0))
         return rd_fail(st, RD_EBUG, "batch_norm: what is added has another shape");
+    if (c->in[3] && c->in[3]->type != x->type) return rd_fail(st, RD_EBUG, "batch_norm: what is added has another type");
     rd_op_like(c->out[0], x);
     c->out[0]->rectified = a->relu;
 done:
@@ -421,6 +422,7 @@ const rd_op rd_op_def_batch_norm = {.name = "batch_norm",
                                     .infer = infer,
                                     .cpu = {forward, backward},
                                     .cuda = {RD_CUDA_KERNEL(batch_norm)},
+                                    .narrow = RD_NARROW(0) | RD_NARROW(3),
                                     .own_grads = true};
 
 rd_var *rd_op_batch_norm(rd_tape *t, const rd_batch_norm *bn, rd_var *x, rd_var *gamma, rd_var *beta, rd_var *add)

@@ -23,34 +23,35 @@ typedef struct stats {
     float *scale; /* gamma r */
 } stats;
 
-typedef struct job {
+/* T: of images. */
+template <typename T> struct job {
     rd_columns k;
     stats s;
     bool batch; /* statistics of the batch, not the running ones */
     bool relu;  /* forward: rectify; backward: d is dy where y > 0 */
     float epsilon;
     int64_t P; /* pixels of a sample */
-    const float *x, *gamma, *beta, *run_mean, *run_var;
-    const float *add;
-    float *y;
+    const T *x, *add;
+    const float *gamma, *beta, *run_mean, *run_var;
+    T *y;
     double *part[2]; /* [groups slices, C]: forward mean and squares, backward sum d and sum d (x - m) */
     /* backward */
-    float *d;         /* dy; with keep_d it becomes d */
-    float *dx, *dadd; /* dx may be d; NULL: not wanted */
+    T *d;         /* dy; with keep_d it becomes d */
+    T *dx, *dadd; /* dx may be d; NULL: not wanted */
     bool add_dx, add_dadd, keep_d;
     float *dgamma, *dbeta, *dmean, *dvar;
     float *shift, *slope; /* [groups, C]: mean(d), r^2 mean(d (x - m)); 0 with running statistics */
     double *sum[2];       /* [groups, C], of several groups: what they give to dgamma and dbeta */
     float seed;
-} job;
+};
 
-/* y before it is rectified: one formula, so that backward sees the sign that forward saw. */
+/* y before it is rectified, and rounded: one formula, so that backward sees the sign that forward saw. */
 static __device__ inline float normalised(float x, float mean, float scale, float beta)
 {
     return fmaf(x - mean, scale, beta);
 }
 
-template <int V> static __global__ void __launch_bounds__(RD_BLOCK) statistics(job j)
+template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) statistics(job<T> j)
 {
     enum { SOME = 4 };
     const rd_columns &k = j.k;
@@ -93,14 +94,14 @@ template <int V> static __global__ void __launch_bounds__(RD_BLOCK) statistics(j
     }
 }
 
-static __device__ inline double group_pixels(const job &j, int64_t g)
+template <typename T> static __device__ inline double group_pixels(const job<T> &j, int64_t g)
 {
     const int64_t left = j.k.total - g * j.k.rows;
     return (double)(left < j.k.rows ? left : j.k.rows);
 }
 
 /* Mean and variance of a group, from its slices or as they run, and what the next kernels take of them. */
-static __global__ void __launch_bounds__(RD_BLOCK) join_statistics(job j)
+template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_statistics(job<T> j)
 {
     const rd_columns &k = j.k;
     const int64_t g = blockIdx.x, c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS, at = g * k.C + c;
@@ -131,7 +132,7 @@ static __global__ void __launch_bounds__(RD_BLOCK) join_statistics(job j)
     j.s.scale[at] = (float)(r * (double)j.gamma[c]);
 }
 
-template <int V> static __global__ void __launch_bounds__(RD_BLOCK) normalise(job j)
+template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) normalise(job<T> j)
 {
     enum { U = 2 };
     const rd_columns &k = j.k;
@@ -166,19 +167,20 @@ template <int V> static __global__ void __launch_bounds__(RD_BLOCK) normalise(jo
 }
 
 /* d of a vector: dy where y > 0. */
-template <int V>
-static __device__ inline rd_lanes<V> where_positive(const job &j, rd_lanes<V> d, const rd_lanes<V> &x, const rd_lanes<V> &y,
+template <int V, typename T>
+static __device__ inline rd_lanes<V> where_positive(const job<T> &j, rd_lanes<V> d, const rd_lanes<V> &x, const rd_lanes<V> &y,
                                                     const rd_lanes<V> &mean, const rd_lanes<V> &scale, const rd_lanes<V> &beta)
 {
     for (int l = 0; l < V; l++) {
         const float v = j.add ? y.at[l] : normalised(x.at[l], mean.at[l], scale.at[l], beta.at[l]);
-        if (!(v > 0.0f)) d.at[l] = 0.0f;
+        if (!(v > rd_rounds_to_zero<T>())) d.at[l] = 0.0f;
     }
     return d;
 }
 
-template <int V> static __global__ void __launch_bounds__(RD_BLOCK, 4) gradient_sums(job j)
+template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, sizeof(T) == 2 ? 3 : 4) gradient_sums(job<T> j)
 {
+    enum { U = sizeof(T) == 2 ? 2 : 1 }; /* as many bytes on their way for either type */
     const rd_columns &k = j.k;
     const rd_strip s = rd_strip_of<V>(k);
     float runs[2 * V] = {};
@@ -192,15 +194,24 @@ template <int V> static __global__ void __launch_bounds__(RD_BLOCK, 4) gradient_
     for (int64_t e = s.first * k.C + s.c; e < end;) {
         const int64_t stop = e + RUN * step < end ? e + RUN * step : end;
         float a[V] = {}, q[V] = {};
-        for (; e < stop; e += step) {
-            rd_lanes<V> d = rd_lanes_get<V>(j.d + e), y = {};
-            const rd_lanes<V> x = rd_lanes_get<V>(j.x + e);
-            if (j.relu && j.add) y = rd_lanes_get<V>(j.y + e);
-            if (j.relu) d = where_positive<V>(j, d, x, y, mean, scale, beta);
-            if (j.keep_d) rd_lanes_put<V>(j.d + e, d);
-            for (int l = 0; l < V; l++) {
-                a[l] += d.at[l];
-                q[l] = fmaf(d.at[l], x.at[l] - mean.at[l], q[l]);
+        for (; e < stop; e += U * step) {
+            rd_lanes<V> d[U] = {}, x[U] = {}, y[U] = {};
+#pragma unroll
+            for (int u = 0; u < U; u++)
+                if (u == 0 || e + u * step < stop) {
+                    d[u] = rd_lanes_get<V>(j.d + e + u * step);
+                    x[u] = rd_lanes_get<V>(j.x + e + u * step);
+                    if (j.relu && j.add) y[u] = rd_lanes_get<V>(j.y + e + u * step);
+                }
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                if (u > 0 && e + u * step >= stop) break;
+                if (j.relu) d[u] = where_positive<V>(j, d[u], x[u], y[u], mean, scale, beta);
+                if (j.keep_d) rd_lanes_put<V>(j.d + e + u * step, d[u]);
+                for (int l = 0; l < V; l++) {
+                    a[l] += d[u].at[l];
+                    q[l] = fmaf(d[u].at[l], x[u].at[l] - mean.at[l], q[l]);
+                }
             }
         }
         for (int l = 0; l < V; l++) {
@@ -219,7 +230,7 @@ template <int V> static __global__ void __launch_bounds__(RD_BLOCK, 4) gradient_
 }
 
 /* What the groups give to the parameters: the gradients, and the measured statistics times the number of samples. */
-static __device__ inline void give(const job &j, int64_t c, double dgamma, double dbeta)
+template <typename T> static __device__ inline void give(const job<T> &j, int64_t c, double dgamma, double dbeta)
 {
     if (j.dgamma) j.dgamma[c] += (float)dgamma;
     if (j.dbeta) j.dbeta[c] += (float)dbeta;
@@ -234,7 +245,7 @@ static __device__ inline void give(const job &j, int64_t c, double dgamma, doubl
     j.dvar[c] += (float)((double)j.seed * var);
 }
 
-static __global__ void __launch_bounds__(RD_BLOCK) join_gradient_sums(job j)
+template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_gradient_sums(job<T> j)
 {
     const rd_columns &k = j.k;
     const int64_t g = blockIdx.x, c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS, at = g * k.C + c;
@@ -251,7 +262,7 @@ static __global__ void __launch_bounds__(RD_BLOCK) join_gradient_sums(job j)
     }
 }
 
-static __global__ void __launch_bounds__(RD_BLOCK) join_groups(job j)
+template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_groups(job<T> j)
 {
     for (RD_EACH(c, j.k.C)) {
         double dgamma = 0.0, dbeta = 0.0;
@@ -264,7 +275,7 @@ static __global__ void __launch_bounds__(RD_BLOCK) join_groups(job j)
 }
 
 /* dx (+)= scale (d - shift - (x - mean) slope), dadd (+)= d */
-template <int V> static __global__ void __launch_bounds__(RD_BLOCK) gradient(job j)
+template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) gradient(job<T> j)
 {
     enum { U = 2 };
     const rd_columns &k = j.k;
@@ -312,21 +323,21 @@ template <int V> static __global__ void __launch_bounds__(RD_BLOCK) gradient(job
     }
 }
 
-static job job_of(const rd_call *c)
+template <typename T> static job<T> job_of(const rd_call *c)
 {
     const rd_batch_norm *a = (const rd_batch_norm *)c->attr;
     const rd_var *x = c->in[0];
     const int64_t n = x->dim[0], group = a->group > 0 && c->training && a->group < n ? a->group : n;
-    job j = {};
+    job<T> j = {};
     j.P = x->dim[1] * x->dim[2];
     j.k = rd_columns_of(x->dim[3], x->rows, group * j.P);
     j.batch = c->training;
     j.epsilon = a->epsilon;
-    j.x = x->v;
-    j.y = c->out[0]->v;
+    j.x = static_cast<const T *>(x->values);
+    j.y = static_cast<T *>(c->out[0]->values);
     j.gamma = c->in[1]->v;
     j.beta = c->in[2]->v;
-    j.add = c->in[3] ? c->in[3]->v : NULL;
+    j.add = c->in[3] ? static_cast<const T *>(c->in[3]->values) : NULL;
     j.run_mean = c->in[4]->v;
     j.run_var = c->in[5]->v;
     j.seed = c->seed;
@@ -334,12 +345,12 @@ static job job_of(const rd_call *c)
 }
 
 /* Elements of an array [rows, C], rounded up so that the one behind it is aligned. */
-static int64_t table(const job &j, int64_t rows)
+template <typename T> static int64_t table(const job<T> &j, int64_t rows)
 {
     return (rows * j.k.C + 3) / 4 * 4;
 }
 
-static rd_code new_parts(rd_call *c, job *j, rd_status *st)
+template <typename T> static rd_code new_parts(rd_call *c, job<T> *j, rd_status *st)
 {
     const int64_t n = table(*j, j->k.groups * j->k.slices);
     RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &j->part[0], st));
@@ -347,13 +358,13 @@ static rd_code new_parts(rd_call *c, job *j, rd_status *st)
     return RD_OK;
 }
 
-extern "C" rd_code rd_cuda_batch_norm_forward(rd_call *c, rd_status *st)
+template <typename T> static rd_code forward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_backend_gpu(c->be);
     stats *s;
     float *mem;
     if (c->in[0]->rows == 0) return RD_OK;
-    job j = job_of(c);
+    job<T> j = job_of<T>(c);
     const int64_t n = table(j, j.k.groups);
     RD_DO(rd_arena_get(c->kept, sizeof *s, &s, st));
     RD_DO(rd_arena_get(c->device_kept, (size_t)(4 * n) * sizeof *mem, &mem, st));
@@ -366,24 +377,24 @@ extern "C" rd_code rd_cuda_batch_norm_forward(rd_call *c, rd_status *st)
     j.relu = ((const rd_batch_norm *)c->attr)->relu;
     if (j.batch) {
         RD_DO(new_parts(c, &j, st));
-        RD_LANES(j.k.C, RD_LAUNCH(gpu, st, statistics<V>, rd_columns_grid(j.k), RD_BLOCK, 0, j));
+        RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (statistics<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
     }
-    RD_DO(RD_LAUNCH(gpu, st, join_statistics, rd_slices_grid(j.k), RD_BLOCK, 0, j));
-    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, normalise<V>, rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    RD_DO(RD_LAUNCH(gpu, st, join_statistics<T>, rd_slices_grid(j.k), RD_BLOCK, 0, j));
+    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (normalise<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
     return RD_OK;
 }
 
-extern "C" rd_code rd_cuda_batch_norm_backward(rd_call *c, rd_status *st)
+template <typename T> static rd_code backward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_backend_gpu(c->be);
     const rd_batch_norm *a = (const rd_batch_norm *)c->attr;
     const rd_var *y = c->out[0], *add = c->in[3];
     bool had;
     if (y->rows == 0) return RD_OK;
-    job j = job_of(c);
+    job<T> j = job_of<T>(c);
     j.s = *(const stats *)c->saved;
     j.relu = a->relu && !y->g_masked;
-    j.d = y->g;
+    j.d = static_cast<T *>(y->grads);
     j.dmean = c->in[4]->g;
     j.dvar = c->in[5]->g;
     RD_DO(rd_call_grad(c, 1, &j.dgamma, &had, st));
@@ -395,7 +406,7 @@ extern "C" rd_code rd_cuda_batch_norm_backward(rd_call *c, rd_status *st)
             RD_DO(rd_call_grad(c, 3, &j.dadd, &j.add_dadd, st));
     }
     if (rd_call_pass_grad(c, 0))
-        j.dx = y->g;
+        j.dx = j.d;
     else
         RD_DO(rd_call_grad(c, 0, &j.dx, &j.add_dx, st));
     const int64_t n = table(j, j.k.groups);
@@ -406,9 +417,21 @@ extern "C" rd_code rd_cuda_batch_norm_backward(rd_call *c, rd_status *st)
         RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &j.sum[0], st));
         j.sum[1] = j.sum[0] + n;
     }
-    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, gradient_sums<V>, rd_columns_grid(j.k), RD_BLOCK, 0, j));
-    RD_DO(RD_LAUNCH(gpu, st, join_gradient_sums, rd_slices_grid(j.k), RD_BLOCK, 0, j));
-    if (j.k.groups > 1) RD_DO(RD_LAUNCH(gpu, st, join_groups, rd_grid(j.k.C), RD_BLOCK, 0, j));
-    if (j.dx || j.dadd) RD_LANES(j.k.C, RD_LAUNCH(gpu, st, gradient<V>, rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (gradient_sums<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    RD_DO(RD_LAUNCH(gpu, st, join_gradient_sums<T>, rd_slices_grid(j.k), RD_BLOCK, 0, j));
+    if (j.k.groups > 1) RD_DO(RD_LAUNCH(gpu, st, join_groups<T>, rd_grid(j.k.C), RD_BLOCK, 0, j));
+    if (j.dx || j.dadd) RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (gradient<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    return RD_OK;
+}
+
+extern "C" rd_code rd_cuda_batch_norm_forward(rd_call *c, rd_status *st)
+{
+    RD_BY_ELEMENT(c->in[0]->type, forward<T>(c, st));
+    return RD_OK;
+}
+
+extern "C" rd_code rd_cuda_batch_norm_backward(rd_call *c, rd_status *st)
+{
+    RD_BY_ELEMENT(c->in[0]->type, backward<T>(c, st));
     return RD_OK;
 }

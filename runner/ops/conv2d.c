@@ -49,6 +49,7 @@ static rd_code infer(rd_call *c, rd_status *st)
     RD_TRY(shape_of(c, &s, &oh, &ow, st));
     if (!rd_backend_gpu(c->be)) RD_TRY(rd_conv_layout(c->be, &layout, st));
     rd_image_set(c->out[0], s.n, oh, ow, s.co, layout);
+    c->out[0]->type = c->in[0]->type;
     c->out[0]->rectified = a->relu;
 done:
     return st->code;
@@ -73,7 +74,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     float *dx, *dW, *db;
     bool add, had;
     RD_TRY(shape_of(c, &s, &oh, &ow, st));
-    if (s.relu && !y->g_masked) RD_TRY(rd_op_mask(c->be, rd_op_elements(y), y->v, y->g, st));
+    if (s.relu && !y->g_masked) RD_TRY(rd_op_mask(c->be, y->type, rd_op_elements(y), y->values, y->grads, st));
     RD_TRY(rd_call_grad(c, 1, &dW, &had, st));
     RD_TRY(rd_call_grad(c, 2, &db, &had, st));
     RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
@@ -89,6 +90,7 @@ const rd_op rd_op_def_conv2d = {.name = "conv2d",
                                 .infer = infer,
                                 .cpu = {forward, backward},
                                 .cuda = {RD_CUDA_KERNEL(conv2d)},
+                                .narrow = RD_NARROW(0),
                                 .own_grads = true};
 
 rd_var *rd_op_conv2d(rd_tape *t, const rd_conv *c, rd_var *x, rd_var *W, rd_var *b)

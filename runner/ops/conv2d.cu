@@ -5,8 +5,8 @@
 #include "rd/image.h"
 #include "shared/channels.h"
 
-template <int V>
-static __global__ void __launch_bounds__(RD_BLOCK) bias_relu(rd_columns k, const float *bias, bool relu, float *y)
+template <int V, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK) bias_relu(rd_columns k, const float *bias, bool relu, T *y)
 {
     enum { U = 4 };
     const rd_strip s = rd_strip_of<V>(k);
@@ -30,8 +30,8 @@ static __global__ void __launch_bounds__(RD_BLOCK) bias_relu(rd_columns k, const
 }
 
 /* g = g where y > 0, with y; the sums of g over the rows of a slice, with part. */
-template <int V>
-static __global__ void __launch_bounds__(RD_BLOCK) mask_and_sum(rd_columns k, const float *y, float *g, double *part)
+template <int V, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK) mask_and_sum(rd_columns k, const T *y, T *g, double *part)
 {
     enum { U = 2, RUN = 32 /* times U rows of a float32 sum */ };
     const rd_strip s = rd_strip_of<V>(k);
@@ -82,8 +82,22 @@ static rd_gpu_conv conv_of(const rd_call *c)
     g.kh = W->dim[0], g.kw = W->dim[1], g.co = W->dim[3];
     g.oh = y->dim[1], g.ow = y->dim[2];
     g.stride = a->stride;
+    g.type = x->type;
     g.pad_top = a->pad_top, g.pad_left = a->pad_left, g.pad_bottom = a->pad_bottom, g.pad_right = a->pad_right;
     return g;
+}
+
+template <typename T> static rd_code finish(rd_gpu *gpu, const rd_columns &k, const rd_var *b, bool relu, void *y, rd_status *st)
+{
+    RD_LANES(k.C, RD_LAUNCH(gpu, st, (bias_relu<V, T>), rd_columns_grid(k), RD_BLOCK, 0, k, b ? b->v : NULL, relu, static_cast<T *>(y)));
+    return RD_OK;
+}
+
+template <typename T> static rd_code go_back(rd_gpu *gpu, const rd_columns &k, const void *y, void *g, double *part, rd_status *st)
+{
+    RD_LANES(k.C, RD_LAUNCH(gpu, st, (mask_and_sum<V, T>), rd_columns_grid(k), RD_BLOCK, 0, k, static_cast<const T *>(y),
+                            static_cast<T *>(g), part));
+    return RD_OK;
 }
 
 extern "C" rd_code rd_cuda_conv2d_forward(rd_call *c, rd_status *st)
@@ -93,10 +107,10 @@ extern "C" rd_code rd_cuda_conv2d_forward(rd_call *c, rd_status *st)
     const bool relu = ((const rd_conv *)c->attr)->relu;
     const rd_var *y = c->out[0], *b = c->in[2];
     if (g.n == 0) return RD_OK;
-    RD_DO(rd_gpu_conv_forward(gpu, &g, c->in[0]->v, c->in[1]->v, y->v, st));
+    RD_DO(rd_gpu_conv_forward(gpu, &g, c->in[0]->values, c->in[1]->v, y->values, st));
     if (!b && !relu) return RD_OK;
     const rd_columns k = rd_columns_of(g.co, y->rows, y->rows);
-    RD_LANES(g.co, RD_LAUNCH(gpu, st, bias_relu<V>, rd_columns_grid(k), RD_BLOCK, 0, k, b ? b->v : NULL, relu, y->v));
+    RD_BY_ELEMENT(g.type, finish<T>(gpu, k, b, relu, y->values, st));
     return RD_OK;
 }
 
@@ -106,7 +120,8 @@ extern "C" rd_code rd_cuda_conv2d_backward(rd_call *c, rd_status *st)
     const rd_gpu_conv g = conv_of(c);
     const rd_var *y = c->out[0];
     const bool mask = ((const rd_conv *)c->attr)->relu && !y->g_masked;
-    float *dx, *dW, *db;
+    float *dW, *db;
+    void *dx;
     bool add, had;
     RD_DO(rd_call_grad(c, 1, &dW, &had, st));
     RD_DO(rd_call_grad(c, 2, &db, &had, st));
@@ -116,10 +131,10 @@ extern "C" rd_code rd_cuda_conv2d_backward(rd_call *c, rd_status *st)
         const rd_columns k = rd_columns_of(g.co, y->rows, y->rows);
         double *part = NULL;
         if (db) RD_DO(rd_arena_get(c->device_scratch, (size_t)(k.slices * k.C) * sizeof *part, &part, st));
-        RD_LANES(g.co, RD_LAUNCH(gpu, st, mask_and_sum<V>, rd_columns_grid(k), RD_BLOCK, 0, k, mask ? y->v : NULL, y->g, part));
+        RD_BY_ELEMENT(g.type, go_back<T>(gpu, k, mask ? y->values : NULL, y->grads, part, st));
         if (db) RD_DO(RD_LAUNCH(gpu, st, add_slices, rd_slices_grid(k), RD_BLOCK, 0, k, part, db));
     }
-    if (dW) RD_DO(rd_gpu_conv_weights(gpu, &g, c->in[0]->v, y->g, dW, st));
-    if (dx) RD_DO(rd_gpu_conv_data(gpu, &g, y->g, c->in[1]->v, dx, add, st));
+    if (dW) RD_DO(rd_gpu_conv_weights(gpu, &g, c->in[0]->values, y->grads, dW, st));
+    if (dx) RD_DO(rd_gpu_conv_data(gpu, &g, y->grads, c->in[1]->v, dx, add, st));
     return RD_OK;
 }

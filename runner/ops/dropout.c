@@ -23,7 +23,7 @@ static rd_code infer(rd_call *c, rd_status *st)
     if (!(keep > 0.0f)) return rd_fail(st, RD_EBUG, "dropout: %g kept", (double)keep);
     rd_op_like(y, x);
     y->rectified = x->rectified;
-    if (!active(c) && !x->param) y->v = x->v; /* a parameter's array has no slack */
+    if (!active(c) && !x->param) y->values = x->values; /* a parameter's array has no slack */
     return RD_OK;
 }
 
@@ -87,7 +87,7 @@ static rd_code forward(rd_call *c, rd_status *st)
     const attr *a = c->attr;
     job j = {.a = a, .v = view_of(c->in[0]), .x = c->in[0]->v, .y = c->out[0]->v};
     if (!active(c)) {
-        if (j.y != j.x) RD_TRY(rd_op_copy(c->be, j.v.n * j.v.sample, j.x, j.y, false, st));
+        if (j.y != j.x) RD_TRY(rd_op_copy(c->be, c->in[0]->type, j.v.n * j.v.sample, j.x, j.y, false, st));
         goto done;
     }
     j.key = rd_key_make(a->d.seed, RD_RNG_DROPOUT, a->d.site, a->d.epoch);
@@ -96,7 +96,7 @@ static rd_code forward(rd_call *c, rd_status *st)
         RD_TRY(rd_arena_get(c->device_kept, rd_cuda_mask_bytes(j.v.n, j.v.sample), &j.mask, st));
         RD_TRY(rd_call_lend(c, c->device_scratch, a->sample, (size_t)j.v.n * sizeof *sample, &sample, st));
         c->saved = j.mask;
-        return rd_cuda_image_dropout(rd_backend_gpu(c->be), j.key, a->d.keep, j.v.n, j.v.sample, sample, j.x, j.y, j.mask, st);
+        return rd_cuda_image_dropout(rd_backend_gpu(c->be), c->in[0]->type, j.key, a->d.keep, j.v.n, j.v.sample, sample, j.x, j.y, j.mask, st);
     }
     RD_TRY(rd_arena_get(c->kept, (size_t)(j.v.n * j.v.sample), &j.mask, st));
     if (c->in[0]->layout) RD_TRY(rd_arena_get(c->scratch, (size_t)(j.v.n * j.v.P * j.v.c), &j.row, st));
@@ -122,9 +122,9 @@ static rd_code backward(rd_call *c, rd_status *st)
     }
     if (!j.y) goto done;
     if (!active(c)) {
-        if (j.y != j.x) RD_TRY(rd_op_copy(c->be, n, j.x, j.y, j.add, st));
+        if (j.y != j.x) RD_TRY(rd_op_copy(c->be, x->type, n, j.x, j.y, j.add, st));
     } else if (rd_backend_gpu(c->be)) {
-        RD_TRY(rd_cuda_image_dropout_back(rd_backend_gpu(c->be), j.a->d.keep, j.v.n, j.v.sample, j.mask, j.x, j.y, j.add, st));
+        RD_TRY(rd_cuda_image_dropout_back(rd_backend_gpu(c->be), x->type, j.a->d.keep, j.v.n, j.v.sample, j.mask, j.x, j.y, j.add, st));
     } else {
         rd_parallel(c->be, n, 16384, backward_part, &j);
     }
@@ -140,6 +140,7 @@ const rd_op rd_op_def_dropout = {.name = "dropout",
                                  .infer = infer,
                                  .cpu = {forward, backward},
                                  .cuda = {forward, backward},
+                                 .narrow = RD_NARROW(0),
                                  .own_grads = true};
 
 rd_var *rd_op_dropout(rd_tape *t, const rd_dropout *d, const int64_t *sample, rd_var *x)

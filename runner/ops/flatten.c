@@ -7,7 +7,8 @@ static rd_code infer(rd_call *c, rd_status *st)
     RD_TRY(rd_op_image_check("flatten", x, st));
     c->out[0]->rows = x->dim[0];
     c->out[0]->cols = x->dim[1] * x->dim[2] * x->dim[3];
-    if (rd_backend_gpu(c->be)) c->out[0]->v = x->v; /* it lies so; products on a GPU want no slack behind it */
+    c->out[0]->type = x->type;
+    if (rd_backend_gpu(c->be)) c->out[0]->values = x->values; /* it lies so; products on a GPU want no slack behind it */
 done:
     return st->code;
 }
@@ -45,7 +46,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     RD_TRY(rd_call_grad(c, 0, &j.y, &j.add, st));
     if (!j.y) goto done;
     if (rd_backend_gpu(c->be))
-        RD_TRY(rd_op_copy(c->be, j.v.n * j.v.sample, j.x, j.y, j.add, st));
+        RD_TRY(rd_op_copy(c->be, c->out[0]->type, j.v.n * j.v.sample, j.x, j.y, j.add, st));
     else
         rd_parallel(c->be, j.v.n, 1, part, &j);
 done:
@@ -58,6 +59,7 @@ const rd_op rd_op_def_flatten = {.name = "flatten",
                                  .infer = infer,
                                  .cpu = {forward, backward},
                                  .cuda = {forward, backward},
+                                 .narrow = RD_NARROW(0),
                                  .own_grads = true};
 
 rd_var *rd_op_flatten(rd_tape *t, rd_var *x)

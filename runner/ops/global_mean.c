@@ -8,6 +8,7 @@ static rd_code infer(rd_call *c, rd_status *st)
     RD_TRY(rd_op_image_check("global_mean", x, st));
     c->out[0]->rows = x->dim[0];
     c->out[0]->cols = x->dim[3];
+    c->out[0]->type = x->type;
 done:
     return st->code;
 }
@@ -63,7 +64,7 @@ static void backward_part(void *ctx, int64_t lo, int64_t hi)
 static rd_code forward(rd_call *c, rd_status *st)
 {
     job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false};
-    if (rd_backend_gpu(c->be)) return rd_cuda_mean(rd_backend_gpu(c->be), j.v.n, j.v.P, j.v.c, j.x, j.y, st);
+    if (rd_backend_gpu(c->be)) return rd_cuda_mean(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.x, j.y, st);
     rd_parallel(c->be, j.v.n, 1, forward_part, &j);
     return RD_OK;
 }
@@ -74,7 +75,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     RD_TRY(rd_call_grad(c, 0, &j.x, &j.add, st));
     if (!j.x) goto done;
     if (rd_backend_gpu(c->be))
-        RD_TRY(rd_cuda_mean_back(rd_backend_gpu(c->be), j.v.n, j.v.P, j.v.c, j.y, j.x, j.add, st));
+        RD_TRY(rd_cuda_mean_back(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.y, j.x, j.add, st));
     else
         rd_parallel(c->be, j.v.n, 1, backward_part, &j);
 done:
@@ -87,6 +88,7 @@ const rd_op rd_op_def_global_mean = {.name = "global_mean",
                                      .infer = infer,
                                      .cpu = {forward, backward},
                                      .cuda = {forward, backward},
+                                     .narrow = RD_NARROW(0),
                                      .own_grads = true};
 
 rd_var *rd_op_global_mean(rd_tape *t, rd_var *x)

@@ -30,6 +30,7 @@ static rd_code infer(rd_call *c, rd_status *st)
         return rd_fail(st, RD_EUSAGE, "a pool of %lldx%lld has a window that lies whole in the padding",
                        (long long)a->size, (long long)a->size);
     rd_image_set(c->out[0], x->dim[0], oh, ow, x->dim[3], x->layout);
+    c->out[0]->type = x->type;
     c->out[0]->rectified = a->kind == RD_POOL_MAX && x->rectified;
 done:
     return st->code;
@@ -245,6 +246,7 @@ const rd_op rd_op_def_pool2d = {.name = "pool2d",
                                 .infer = infer,
                                 .cpu = {forward, backward},
                                 .cuda = {RD_CUDA_KERNEL(pool2d)},
+                                .narrow = RD_NARROW(0),
                                 .own_grads = true};
 
 rd_var *rd_op_pool2d(rd_tape *t, const rd_pool *p, rd_var *x)

@@ -12,18 +12,18 @@ template <typename P, int V> struct alignas(sizeof(P) * V) places {
     P at[V];
 };
 
-typedef struct pool {
+template <typename T> struct pool {
     int64_t C, total; /* total: vectors of the result; in backward of x */
     int h, w, oh, ow;
     int size, stride, top, left;
-    const float *x;
-    float *y;
+    const T *x;
+    T *y;
     void *place; /* as y */
     bool rectified;
-    const float *dy;
-    float *dx;
+    const T *dy;
+    T *dx;
     bool add;
-} pool;
+};
 
 /* Rows or columns [first, end) of a window that begins at `at` in an image of `most`, counted from the window's own first one. */
 static __device__ inline int window_first(int at)
@@ -36,12 +36,12 @@ static __device__ inline int window_end(int at, int size, int most)
 }
 
 /* Windows [first, last] of those that begin at i stride - pad and hold `at`. */
-static __device__ inline int first_with(const pool &j, int at, int pad)
+template <typename T> static __device__ inline int first_with(const pool<T> &j, int at, int pad)
 {
     const int before = at + pad - j.size; /* the last place that a window without it begins at, counted with the padding */
     return before < 0 ? 0 : before / j.stride + 1;
 }
-static __device__ inline int last_with(const pool &j, int at, int pad, int windows)
+template <typename T> static __device__ inline int last_with(const pool<T> &j, int at, int pad, int windows)
 {
     const int i = (at + pad) / j.stride;
     return i < windows ? i : windows - 1;
@@ -63,7 +63,7 @@ template <int V> static __device__ inline pixel pixel_of(int64_t e, int64_t C, i
     return x;
 }
 
-template <int V, typename P> static __global__ void __launch_bounds__(RD_BLOCK) max_forward(pool j)
+template <int V, typename P, typename T> static __global__ void __launch_bounds__(RD_BLOCK) max_forward(pool<T> j)
 {
     for (RD_EACH(e, j.total)) {
         const pixel o = pixel_of<V>(e, j.C, j.oh, j.ow);
@@ -89,7 +89,7 @@ template <int V, typename P> static __global__ void __launch_bounds__(RD_BLOCK) 
     }
 }
 
-template <int V, typename P> static __global__ void __launch_bounds__(RD_BLOCK) max_backward(pool j)
+template <int V, typename P, typename T> static __global__ void __launch_bounds__(RD_BLOCK) max_backward(pool<T> j)
 {
     for (RD_EACH(e, j.total)) {
         const pixel x = pixel_of<V>(e, j.C, j.h, j.w);
@@ -109,7 +109,7 @@ template <int V, typename P> static __global__ void __launch_bounds__(RD_BLOCK) 
     }
 }
 
-template <int V> static __global__ void __launch_bounds__(RD_BLOCK) mean_forward(pool j)
+template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) mean_forward(pool<T> j)
 {
     for (RD_EACH(e, j.total)) {
         const pixel o = pixel_of<V>(e, j.C, j.oh, j.ow);
@@ -126,7 +126,7 @@ template <int V> static __global__ void __launch_bounds__(RD_BLOCK) mean_forward
     }
 }
 
-template <int V> static __global__ void __launch_bounds__(RD_BLOCK) mean_backward(pool j)
+template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) mean_backward(pool<T> j)
 {
     for (RD_EACH(e, j.total)) {
         const pixel x = pixel_of<V>(e, j.C, j.h, j.w);
@@ -145,16 +145,16 @@ template <int V> static __global__ void __launch_bounds__(RD_BLOCK) mean_backwar
     }
 }
 
-static bool small_place(const pool &j)
+template <typename T> static bool small_place(const pool<T> &j)
 {
     return j.size <= 15;
 }
 
-static pool pool_of(const rd_call *c)
+template <typename T> static pool<T> pool_of(const rd_call *c)
 {
     const rd_pool *a = (const rd_pool *)c->attr;
     const rd_var *x = c->in[0], *y = c->out[0];
-    pool j = {};
+    pool<T> j = {};
     j.C = x->dim[3];
     j.h = (int)x->dim[1];
     j.w = (int)x->dim[2];
@@ -168,45 +168,57 @@ static pool pool_of(const rd_call *c)
     return j;
 }
 
-extern "C" rd_code rd_cuda_pool2d_forward(rd_call *c, rd_status *st)
+template <typename T> static rd_code forward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_backend_gpu(c->be);
     const rd_var *x = c->in[0], *y = c->out[0];
     const bool max = ((const rd_pool *)c->attr)->kind == RD_POOL_MAX;
     const int64_t n = y->rows * y->cols;
-    pool j = pool_of(c);
-    j.x = x->v;
-    j.y = y->v;
+    pool<T> j = pool_of<T>(c);
+    j.x = static_cast<const T *>(x->values);
+    j.y = static_cast<T *>(y->values);
     j.total = n / rd_columns_lanes(j.C);
     if (max && c->keep) RD_DO(rd_arena_get(c->device_kept, (size_t)n * (small_place(j) ? 1 : 2), &j.place, st));
     c->saved = j.place;
     if (!max)
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, mean_forward<V>, rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (mean_forward<V, T>), rd_grid(j.total), RD_BLOCK, 0, j));
     else if (small_place(j))
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_forward<V, uint8_t>), rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_forward<V, uint8_t, T>), rd_grid(j.total), RD_BLOCK, 0, j));
     else
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_forward<V, uint16_t>), rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_forward<V, uint16_t, T>), rd_grid(j.total), RD_BLOCK, 0, j));
     return RD_OK;
 }
 
-extern "C" rd_code rd_cuda_pool2d_backward(rd_call *c, rd_status *st)
+template <typename T> static rd_code backward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_backend_gpu(c->be);
     rd_var *x = c->in[0];
     const rd_var *y = c->out[0];
     const bool max = ((const rd_pool *)c->attr)->kind == RD_POOL_MAX;
-    pool j = pool_of(c);
-    j.dy = y->g;
+    pool<T> j = pool_of<T>(c);
+    j.dy = static_cast<const T *>(y->grads);
     j.place = c->saved;
     RD_DO(rd_call_grad(c, 0, &j.dx, &j.add, st));
     if (!j.dx) return RD_OK;
     j.total = x->rows * x->cols / rd_columns_lanes(j.C);
     if (!max)
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, mean_backward<V>, rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (mean_backward<V, T>), rd_grid(j.total), RD_BLOCK, 0, j));
     else if (small_place(j))
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_backward<V, uint8_t>), rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_backward<V, uint8_t, T>), rd_grid(j.total), RD_BLOCK, 0, j));
     else
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_backward<V, uint16_t>), rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_backward<V, uint16_t, T>), rd_grid(j.total), RD_BLOCK, 0, j));
     x->g_masked = y->rectified && !j.add;
+    return RD_OK;
+}
+
+extern "C" rd_code rd_cuda_pool2d_forward(rd_call *c, rd_status *st)
+{
+    RD_BY_ELEMENT(c->in[0]->type, forward<T>(c, st));
+    return RD_OK;
+}
+
+extern "C" rd_code rd_cuda_pool2d_backward(rd_call *c, rd_status *st)
+{
+    RD_BY_ELEMENT(c->in[0]->type, backward<T>(c, st));
     return RD_OK;
 }

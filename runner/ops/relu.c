@@ -26,7 +26,7 @@ static rd_code forward(rd_call *c, rd_status *st)
 {
     job j = {c->in[0]->v, c->out[0]->v};
     const int64_t n = rd_op_elements(c->in[0]);
-    if (rd_backend_gpu(c->be)) return rd_cuda_relu(rd_backend_gpu(c->be), n, j.x, j.y, st);
+    if (rd_backend_gpu(c->be)) return rd_cuda_relu(rd_backend_gpu(c->be), c->in[0]->type, n, j.x, j.y, st);
     rd_parallel(c->be, n, 16384, part, &j);
     return RD_OK;
 }
@@ -38,11 +38,11 @@ static rd_code backward(rd_call *c, rd_status *st)
     float *dx;
     bool add;
     if (rd_call_pass_grad(c, 0)) {
-        if (!y->g_masked) RD_TRY(rd_op_mask(c->be, n, y->v, y->g, st));
+        if (!y->g_masked) RD_TRY(rd_op_mask(c->be, y->type, n, y->values, y->grads, st));
         goto done;
     }
     RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
-    if (dx) RD_TRY(rd_op_masked(c->be, n, y->v, y->g, dx, add, st));
+    if (dx) RD_TRY(rd_op_masked(c->be, y->type, n, y->values, y->grads, dx, add, st));
 done:
     return st->code;
 }
@@ -53,6 +53,7 @@ const rd_op rd_op_def_relu = {.name = "relu",
                               .infer = infer,
                               .cpu = {forward, backward},
                               .cuda = {forward, backward},
+                              .narrow = RD_NARROW(0),
                               .own_grads = true};
 
 rd_var *rd_op_relu(rd_tape *t, rd_var *x)

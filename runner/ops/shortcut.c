@@ -19,6 +19,7 @@ static rd_code infer(rd_call *c, rd_status *st)
                        (long long)a->c_out, (long long)x->dim[3]);
     rd_image_set(c->out[0], x->dim[0], (x->dim[1] - 1) / a->stride + 1, (x->dim[2] - 1) / a->stride + 1, a->c_out,
                  x->layout);
+    c->out[0]->type = x->type;
 done:
     return st->code;
 }
@@ -71,7 +72,7 @@ static rd_code forward(rd_call *c, rd_status *st)
     j.vy = c->out[0]->v;
     if (rd_backend_gpu(c->be)) {
         const rd_shortcut s = on_gpu(&j);
-        return rd_cuda_shortcut(rd_backend_gpu(c->be), &s, j.vx, j.vy, st);
+        return rd_cuda_shortcut(rd_backend_gpu(c->be), c->in[0]->type, &s, j.vx, j.vy, st);
     }
     memset(j.vy, 0, (size_t)(j.y.n * j.y.sample) * sizeof(float));
     rd_parallel(c->be, j.x.n, 1, part, &j);
@@ -87,7 +88,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     j.vy = c->out[0]->g;
     if (rd_backend_gpu(c->be)) {
         const rd_shortcut s = on_gpu(&j);
-        return rd_cuda_shortcut_back(rd_backend_gpu(c->be), &s, j.vy, j.vx, add, st);
+        return rd_cuda_shortcut_back(rd_backend_gpu(c->be), c->in[0]->type, &s, j.vy, j.vx, add, st);
     }
     if (!add) memset(j.vx, 0, (size_t)(j.x.n * j.x.sample) * sizeof(float));
     j.back = true;
@@ -102,6 +103,7 @@ const rd_op rd_op_def_shortcut = {.name = "shortcut",
                                   .infer = infer,
                                   .cpu = {forward, backward},
                                   .cuda = {forward, backward},
+                                  .narrow = RD_NARROW(0),
                                   .own_grads = true};
 
 rd_var *rd_op_shortcut(rd_tape *t, rd_var *x, int64_t stride, int64_t c_out)

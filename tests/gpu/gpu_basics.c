@@ -58,6 +58,106 @@ static float *on_device(const float *x, int64_t n)
     return d;
 }
 
+/* ---- elements of 16 bits ---- */
+/* The same, rounded to a type. */
+static void *on_device_as(const float *x, int64_t n, rd_element type)
+{
+    rd_status st = {0};
+    float *d = on_device(x, n);
+    void *narrow;
+    if (type == RD_FLOAT32) return d;
+    rd_gpu_get(gpu, (size_t)n * rd_element_bytes(type), &narrow, &st);
+    rd_gpu_cast(gpu, n, d, RD_FLOAT32, narrow, type, false, &st);
+    rd_gpu_put(gpu, d);
+    must(&st);
+    return narrow;
+}
+
+/* n numbers of the device as float32; the caller frees them. */
+static float *on_host(const void *device, int64_t n, rd_element type)
+{
+    rd_status st = {0};
+    float *x = malloc((size_t)(n + 1) * sizeof *x), *wide;
+    rd_gpu_get(gpu, (size_t)n * sizeof *x, &wide, &st);
+    rd_gpu_cast(gpu, n, device, type, wide, RD_FLOAT32, false, &st);
+    rd_gpu_down(gpu, x, wide, (size_t)n * sizeof *x, &st);
+    must(&st);
+    rd_gpu_put(gpu, wide);
+    return x;
+}
+
+/* Half of the distance from a number to the next, in parts of it: what one rounding may change. */
+static double roundoff(rd_element type)
+{
+    return type == RD_FLOAT32 ? 0x1p-24 : type == RD_BFLOAT16 ? 0x1p-8 : 0x1p-11;
+}
+
+/* The nearest number of a type, ties to even. */
+static double nearest(double x, rd_element type)
+{
+    const int digits = type == RD_BFLOAT16 ? 8 : 11, least = type == RD_BFLOAT16 ? -133 : -24; /* exponent of the smallest number */
+    const double most = type == RD_BFLOAT16 ? 0x1.fep127 : 65504.0, past = type == RD_BFLOAT16 ? 0x1.ffp127 : 65520.0;
+    int e;
+    if (x == 0.0 || !isfinite(x)) return x;
+    frexp(x, &e);
+    const double unit = ldexp(1.0, e - digits > least ? e - digits : least), y = rint(x / unit) * unit;
+    return fabs(y) <= most ? y : fabs(x) >= past ? copysign(INFINITY, x) : copysign(most, x);
+}
+
+static void check_cast(rd_element from, rd_element to, const double *x, int64_t n, int64_t skip, bool add)
+{
+    rd_status st = {0};
+    float *v = malloc((size_t)n * sizeof *v), *old = numbers(n, 5);
+    for (int64_t i = 0; i < n; i++) v[i] = (float)x[i];
+    char *a = on_device_as(v, n, from), *b = on_device_as(old, n, to);
+    rd_gpu_cast(gpu, n - skip, a + skip * (int64_t)rd_element_bytes(from), from, b + skip * (int64_t)rd_element_bytes(to), to, add, &st);
+    must(&st);
+    float *got = on_host(b, n, to);
+    for (int64_t i = 0; i < n; i++) {
+        const double in = from == RD_FLOAT32 ? (double)v[i] : nearest((double)v[i], from),
+                     sum = i < skip ? (double)old[i] : add ? (double)((float)in + old[i]) : in,
+                     want = to == RD_FLOAT32 || i < skip ? (double)(float)sum : nearest(sum, to);
+        if (!((double)got[i] == want && !signbit(got[i]) == !signbit(want)) && !(isnan(got[i]) && isnan(want)))
+            fail_msg("%a of type %d as type %d%s: %a, want %a", (double)v[i], from, to, add ? ", added" : "", (double)got[i], want);
+    }
+    rd_gpu_put(gpu, a);
+    rd_gpu_put(gpu, b);
+    free(v);
+    free(old);
+    free(got);
+}
+
+/* Every number of either 16-bit type, its neighbours' middles and what lies beside these, what overflows, NaN. */
+static void test_cast(void **state)
+{
+    enum { EACH = 5, N = 65536 * EACH + 3 };
+    static const rd_element narrow[] = {RD_BFLOAT16, RD_FLOAT16};
+    double *x = malloc(N * sizeof *x);
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        int64_t n = 0;
+        for (uint32_t h = 0; h < 65536; h++) {
+            const int bits = narrow[t] == RD_BFLOAT16 ? 7 : 10, bias = narrow[t] == RD_BFLOAT16 ? 127 : 15;
+            const int e = (int)(h >> bits) & (narrow[t] == RD_BFLOAT16 ? 255 : 31), m = (int)(h & ((1u << bits) - 1));
+            const double unit = ldexp(1.0, (e ? e : 1) - bias - bits), sign = h >> 15 ? -1.0 : 1.0;
+            const double value = sign * (e ? m + (1 << bits) : m) * unit;
+            if (e == (narrow[t] == RD_BFLOAT16 ? 255 : 31)) { /* infinite, or none */
+                x[n++] = m ? NAN : sign * INFINITY;
+                continue;
+            }
+            for (int k = 0; k < EACH; k++) x[n++] = value + sign * unit * (0.5 * (k / 2) + (k % 2 ? 0.4 : 0.0));
+        }
+        for (int to = RD_FLOAT32; to <= RD_FLOAT16; to++) {
+            check_cast(RD_FLOAT32, (rd_element)to, x, n, 0, false);
+            check_cast(RD_FLOAT32, (rd_element)to, x, n - 3, 1, true);
+            check_cast(narrow[t], (rd_element)to, x, n, 0, true);
+            check_cast(narrow[t], (rd_element)to, x, n - 1, 3, false);
+        }
+        check_cast(RD_FLOAT32, narrow[t], x, 3, 0, false);
+    }
+    free(x);
+}
+
 /* ---- devices ---- */
 static void test_device(void **state)
 {
@@ -239,6 +339,45 @@ static void test_products(void **state)
         }
 }
 
+/* Operands of 16 bits, each alone and together, in a result of either type; a result of 16 bits is rounded once. */
+static void test_narrow_products(void **state)
+{
+    const rd_element type = rd_gpu_narrow(gpu);
+    (void)state;
+    assert_true(type != RD_FLOAT32);
+    for (size_t c = 0; c < sizeof products / sizeof *products; c++)
+        for (int way = 0; way < 32; way++) {
+            const product p = products[c];
+            const bool ta = way & 1, tb = way & 2;
+            const float beta = p.beta == 0.0f ? 0.0f : 1.0f;
+            const rd_element type_a = way & 4 || !(way & 8) ? type : RD_FLOAT32, type_b = way & 8 ? type : RD_FLOAT32,
+                             type_c = way & 16 ? type : RD_FLOAT32;
+            const int64_t lda = (ta ? p.m : p.k) + p.more, ldb = (tb ? p.k : p.n) + p.more, ldc = p.n + (p.n == 0);
+            const int64_t na = lda * (ta ? p.k : p.m), nb = ldb * (tb ? p.n : p.k), nc = ldc * p.m;
+            rd_status st = {0};
+            float *A = numbers(na, 1), *B = numbers(nb, 2), *C = numbers(nc, 3);
+            void *a = on_device_as(A, na, type_a), *b = on_device_as(B, nb, type_b), *d = on_device_as(C, nc, type_c);
+            rd_gpu_product(gpu, ta, tb, p.m, p.n, p.k, (rd_gpu_operand){a, type_a, lda}, (rd_gpu_operand){b, type_b, ldb}, beta,
+                           (rd_gpu_operand){d, type_c, ldc}, &st);
+            must(&st);
+            float *got = on_host(d, nc, type_c);
+            for (int64_t i = 0; i < p.m * p.n; i++) {
+                const int64_t row = i / p.n, col = i % p.n;
+                double want = (double)beta * (double)C[row * ldc + col], size = 0.0;
+                for (int64_t k = 0; k < p.k; k++) {
+                    const double x = (double)A[ta ? k * lda + row : row * lda + k] * (double)B[tb ? col * ldb + k : k * ldb + col];
+                    want += x;
+                    size += fabs(x);
+                }
+                if (!(fabs((double)got[row * ldc + col] - want) <= 1e-6 * (size + 1.0) + roundoff(type_c) * fabs(want)))
+                    fail_msg("product %d, way %d, element %d: %.9g, want %.9g", (int)c, way, (int)i, (double)got[row * ldc + col], want);
+            }
+            void *const device[] = {a, b, d}, *const host[] = {A, B, C, got};
+            for (int i = 0; i < 3; i++) rd_gpu_put(gpu, device[i]);
+            for (int i = 0; i < 4; i++) free(host[i]);
+        }
+}
+
 /* Weights that are held: what products keep of them follows a change. */
 static void test_held(void **state)
 {
@@ -305,51 +444,65 @@ static void naive_conv(const rd_gpu_conv *c, const float *x, const float *W, con
                     }
 }
 
-static void check_sums(const char *what, size_t c, int64_t n, const double *want, const float *before, const float *device)
+/* The sum, and what it was added to, may have been rounded to 16 bits. device: of that type. */
+static void check_sums(const char *what, size_t c, int64_t n, const double *want, const float *before, const void *device, rd_element type,
+                       bool rounds)
 {
-    rd_status st = {0};
-    float *got = malloc((size_t)n * sizeof *got);
+    float *got = on_host(device, n, type);
     double most = 1.0;
-    rd_gpu_down(gpu, got, device, (size_t)n * sizeof *got, &st);
-    must(&st);
     for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(want[i]));
     for (int64_t i = 0; i < n; i++) {
-        const double w = want[i] + (before ? (double)before[i] : 0.0);
-        if (!(fabs((double)got[i] - w) <= 1e-5 * most)) fail_msg("convolution %d, %s, element %d: %g, want %g", (int)c, what, (int)i, (double)got[i], w);
+        const double w = want[i] + (before ? (double)before[i] : 0.0), u = roundoff(rounds ? rd_gpu_narrow(gpu) : RD_FLOAT32),
+                     bound = 1e-5 * most + u * fabs(want[i]) + (before && type != RD_FLOAT32 ? u * (1.0 + u) * fabs(w) : 0.0);
+        if (!(fabs((double)got[i] - w) <= bound)) fail_msg("convolution %d, %s, element %d: %g, want %g", (int)c, what, (int)i, (double)got[i], w);
     }
     free(got);
 }
 
-static void test_convs(void **state)
+/* Images of a type. */
+static void convs_of(rd_element type)
 {
-    (void)state;
+    const bool rounds = type != RD_FLOAT32;
     for (size_t c = 0; c < sizeof convs / sizeof *convs; c++) {
         const conv_case *k = &convs[c];
         rd_status st = {0};
         rd_gpu_conv v = {k->n, k->h, k->w, k->ci, k->co, k->kh, k->kw, (k->h + k->pad[0] + k->pad[2] - k->kh) / k->stride + 1,
-                         (k->w + k->pad[1] + k->pad[3] - k->kw) / k->stride + 1, k->stride, k->pad[0], k->pad[1], k->pad[2], k->pad[3]};
+                         (k->w + k->pad[1] + k->pad[3] - k->kw) / k->stride + 1, k->stride, k->pad[0], k->pad[1], k->pad[2], k->pad[3], type};
         const int64_t nx = v.n * v.h * v.w * v.ci, nw = v.kh * v.kw * v.ci * v.co, ny = v.n * v.oh * v.ow * v.co;
         float *x = numbers(nx, 1), *W = numbers(nw, 2), *dy = numbers(ny, 3), *old = numbers(nx, 4), *bad = malloc((size_t)(nx + ny) * sizeof *bad);
         for (int64_t i = 0; i < nx + ny; i++) bad[i] = NAN; /* what is written and not added to is not read */
         conv_sums s = {calloc((size_t)ny, sizeof(double)), calloc((size_t)nx, sizeof(double)), calloc((size_t)nw, sizeof(double))};
-        float *d_x = on_device(x, nx), *d_W = on_device(W, nw), *d_dy = on_device(dy, ny), *y = on_device(bad, ny), *dx = on_device(bad, nx), *dW = on_device(W, nw);
+        void *d_x = on_device_as(x, nx, type), *d_dy = on_device_as(dy, ny, type), *y = on_device_as(bad, ny, type), *dx = on_device_as(bad, nx, type),
+             *added = on_device_as(old, nx, type);
+        float *d_W = on_device(W, nw), *dW = on_device(W, nw);
         naive_conv(&v, x, W, dy, &s);
         rd_gpu_conv_forward(gpu, &v, d_x, d_W, y, &st);
         rd_gpu_conv_data(gpu, &v, d_dy, d_W, dx, false, &st);
         rd_gpu_conv_weights(gpu, &v, d_x, d_dy, dW, &st);
         must(&st);
-        check_sums("result", c, ny, s.y, NULL, y);
-        check_sums("gradient of x", c, nx, s.dx, NULL, dx);
-        check_sums("gradient of W", c, nw, s.dW, W, dW);
-        rd_gpu_up(gpu, dx, old, (size_t)nx * sizeof *old, &st);
-        rd_gpu_conv_data(gpu, &v, d_dy, d_W, dx, true, &st);
+        check_sums("result", c, ny, s.y, NULL, y, type, rounds);
+        check_sums("gradient of x", c, nx, s.dx, NULL, dx, type, rounds);
+        check_sums("gradient of W", c, nw, s.dW, W, dW, RD_FLOAT32, rounds);
+        rd_gpu_conv_data(gpu, &v, d_dy, d_W, added, true, &st);
         must(&st);
-        check_sums("gradient of x, added", c, nx, s.dx, old, dx);
-        float *const device[] = {d_x, d_W, d_dy, y, dx, dW};
-        for (int i = 0; i < 6; i++) rd_gpu_put(gpu, device[i]);
+        check_sums("gradient of x, added", c, nx, s.dx, old, added, type, rounds);
+        void *const device[] = {d_x, d_W, d_dy, y, dx, dW, added};
+        for (int i = 0; i < 7; i++) rd_gpu_put(gpu, device[i]);
         void *const host[] = {x, W, dy, old, bad, s.y, s.dx, s.dW};
         for (int i = 0; i < 8; i++) free(host[i]);
     }
+}
+
+static void test_convs(void **state)
+{
+    (void)state;
+    convs_of(RD_FLOAT32);
+}
+
+static void test_narrow_convs(void **state)
+{
+    (void)state;
+    convs_of(rd_gpu_narrow(gpu));
 }
 
 /* ---- sums over ranks ---- */
@@ -503,6 +656,8 @@ int main(void)
         ON_GPU("products, mixed", test_products, &mixed),       ON_GPU("held weights", test_held, NULL),
         ON_GPU("held weights, mixed", test_held, &mixed),       ON_GPU("convolutions", test_convs, NULL),
         ON_GPU("convolutions, mixed", test_convs, &mixed),      ON_GPU("sums of one rank", test_one_rank, NULL),
+        ON_GPU("elements of other types", test_cast, NULL),     ON_GPU("products of 16 bits", test_narrow_products, &mixed),
+        ON_GPU("convolutions of 16 bits", test_narrow_convs, &mixed),
         ON_GPU("marks", test_marks, NULL),                      ON_GPU("sums of several ranks", test_ranks, NULL),
         ON_GPU("a rank that nobody joins", test_alone, NULL),
     };

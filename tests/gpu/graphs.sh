@@ -66,6 +66,7 @@ both "accumulated batches" 1 toy 24 60 --set iter_size=2
 both "micro-batches" 1 toy 24 60 --set deterministic=any --set micro_batches=4
 both "mixed" 1 toy 30 70 --set dtype=mixed
 both "images" 1 net 24 70 # fetched ahead into page-locked memory; whole batches are read from there, the last one goes with the letter
+both "images of 16 bits" 1 net 24 70 --set dtype=mixed
 expect "images on the processor" 0 "" ranks 1 "$PROG" --config_file=net.json --logdir=cpu --summary_frequency=1 --max_steps=24 --set device=cpu
 expect "their losses" 0 "" close_curves loss 1e-4 24 cpu images
 expect "in two starts" 0 "resuming" resumed two
@@ -84,6 +85,7 @@ if grep -q emulated first.txt; then
     RD_EMULATED_SM=75
     export RD_EMULATED_SM
     both "float16" 1 toy 30 70 --set dtype=mixed --set loss_scale=1e9
+    both "images of float16" 1 net 16 60 --set dtype=mixed --set loss_scale=1e9
     unset RD_EMULATED_SM
     RD_EMULATED_GPUS=2
     export RD_EMULATED_GPUS

@@ -10,6 +10,14 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/gpu_train.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 toy 410 11
+cat > net.json << 'END'
+{
+    "model": "resnet_cifar", "depth": 8, "dataset": "synthetic_images", "synthetic_samples": 96, "synthetic_eval_samples": 32, "image_size": 16,
+    "image_channels": 3, "n_classes": 10, "batch_size": 16, "optimizer": "Momentum", "opt_momentum": 0.9, "learning_rate": 0.02,
+    "lr_scaling": "none", "augmentation": "none", "print_samples": false, "histogram_frequency": 4, "image_frequency": 0, "threads": 1,
+    "data_threads": 1, "num_gpus": 1, "seed": 3
+}
+END
 # Not emulated: a machine with one GPU has its ranks share it.
 emulated=$(RD_EMULATED_GPUS=0 "$PROG" --config_file=toy.json --logdir=none --max_steps=1 --set device=cuda 2>&1 | grep -c 'RD_EMULATED_GPUS is 0')
 if [ "$emulated" -eq 0 ]; then
@@ -46,6 +54,14 @@ expect "their weights are the same bytes" 0 "" "$same" any1/model-5.npz any2/mod
 expect "iter_size" 0 "" t 1 iter --max_steps=4 $cuda --set iter_size=2
 expect "iter_size on the processor" 0 "" t 1 iter_cpu --max_steps=4 --set device=cpu --set iter_size=2
 expect "losses with iter_size" 0 "" close_curves loss 1e-4 4 iter iter_cpu
+
+# Images, which mixed keeps in 16 bits between layers. A number has 8 bits there, and its rounding moves the loss by some parts of that.
+for type in float32 mixed; do
+    expect "images, $type" 0 "done: step 12" ranks 1 "$PROG" --config_file=net.json --logdir=net_$type --summary_frequency=1 --max_steps=12 $cuda --set dtype=$type
+done
+expect "the curve of mixed beside float32" 0 "" close_curves loss 2e-2 12 net_float32 net_mixed
+expect "which is not that of float32" 1 "" close_curves loss 1e-6 12 net_float32 net_mixed
+expect "evaluation in mixed" 0 "" ranks 1 "$PROG" --config_file=net.json --logdir=net_mixed --mode=eval $cuda --set dtype=mixed
 
 # From one device to the other and back.
 expect "begin on the processor" 0 "" t 1 mix --max_steps=6 --set device=cpu
@@ -124,6 +140,11 @@ if [ "$emulated" -gt 0 ]; then
     RD_EMULATED_GPUS=1
     expect "float16 scales the loss" 0 "scaled by" env RD_EMULATED_SM=75 "$PROG" --config_file=toy.json --logdir=half --max_steps=3 \
         $cuda --set dtype=mixed --set loss_scale=1e9
+    expect "images of float16 scale it, too" 0 "step [0-9]* skipped" env RD_EMULATED_SM=75 "$PROG" --config_file=net.json --logdir=net_half \
+        --summary_frequency=1 --max_steps=12 $cuda --set dtype=mixed --set loss_scale=1e9
+    expect "and train" 0 "done: step 12" env RD_EMULATED_SM=75 "$PROG" --config_file=net.json --logdir=net_half16 --summary_frequency=1 \
+        --max_steps=12 $cuda --set dtype=mixed --set loss_scale=16
+    expect "the curve of float16 beside float32" 0 "" close_curves loss 2e-2 12 net_float32 net_half16
     wide="--set decoder_cell_units=256 --set attention_layer_size=256"
     t 1 wide --max_steps=1 --set device=cpu $wide > words 2>&1
     expect "memory too small for sentences" 3 "'infer_batch_size' 11 is too much for the memory of the GPU.*'infer_batch_size' [0-9]* may fit" \

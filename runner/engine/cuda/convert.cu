@@ -1,8 +1,7 @@
 /* convert.cu -- see convert.h. All of these move memory and little else: 16 bytes a thread and access where the strides
  * let them. */
 #include "convert.h"
-#include "kernel.h"
-#include "narrow_device.h"
+#include "element_device.h"
 #include <stdio.h>
 
 /* i / by and i % by; the 64-bit division, several times slower, only where the numbers need it. */
@@ -138,32 +137,32 @@ extern "C" rd_code rd_convert_scale(rd_gpu *g, int64_t batch, int64_t rows, int6
 enum { TILE = 32, LINES = 8 };
 
 /* y[c stride_y + r] (+)= x[r stride_x + c] of a matrix of rows x cols. */
-template <bool add>
-static __device__ inline void transpose_tile(const float *x, int64_t stride_x, float *y, int64_t stride_y, int64_t rows,
+template <bool add, typename From, typename To>
+static __device__ inline void transpose_tile(const From *x, int64_t stride_x, To *y, int64_t stride_y, int64_t rows,
                                              int64_t cols)
 {
     __shared__ float tile[TILE][TILE + 1];
     const int64_t r0 = (int64_t)blockIdx.x * TILE, c0 = (int64_t)blockIdx.y * TILE;
     for (int i = threadIdx.y; i < TILE; i += LINES) {
         const int64_t r = r0 + i, c = c0 + threadIdx.x;
-        if (r < rows && c < cols) tile[i][threadIdx.x] = x[r * stride_x + c];
+        if (r < rows && c < cols) tile[i][threadIdx.x] = rd_get(x + r * stride_x + c);
     }
     __syncthreads();
     for (int i = threadIdx.y; i < TILE; i += LINES) {
         const int64_t c = c0 + i, r = r0 + threadIdx.x;
         if (r >= rows || c >= cols) continue;
-        float *p = y + c * stride_y + r;
-        *p = add ? *p + tile[threadIdx.x][i] : tile[threadIdx.x][i];
+        To *p = y + c * stride_y + r;
+        rd_put(p, add ? rd_get(p) + tile[threadIdx.x][i] : tile[threadIdx.x][i]);
     }
 }
 
-static __global__ void filters_out(int64_t taps, int64_t ci, int64_t co, const float *W, float *out)
+template <typename T> static __global__ void filters_out(int64_t taps, int64_t ci, int64_t co, const float *W, T *out)
 {
     const int64_t t = blockIdx.z;
     transpose_tile<false>(W + t * ci * co, co, out + t * ci, taps * ci, ci, co);
 }
 
-static __global__ void filters_back(int64_t taps, int64_t ci, int64_t co, const float *from, float *dW)
+template <typename T> static __global__ void filters_back(int64_t taps, int64_t ci, int64_t co, const T *from, float *dW)
 {
     const int64_t t = blockIdx.z;
     transpose_tile<true>(from + t * ci, taps * ci, dW + t * ci * co, co, co, ci);
@@ -174,40 +173,26 @@ static dim3 tiles(int64_t rows, int64_t cols, int64_t taps)
     return dim3((unsigned)((rows + TILE - 1) / TILE), (unsigned)((cols + TILE - 1) / TILE), (unsigned)taps);
 }
 
-extern "C" rd_code rd_convert_filters(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const float *W, float *out,
+extern "C" rd_code rd_convert_filters(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const float *W, rd_element type, void *out,
                                       rd_status *st)
 {
-    return RD_LAUNCH(g, st, filters_out, tiles(ci, co, taps), dim3(TILE, LINES), 0, taps, ci, co, W, out);
+    RD_BY_ELEMENT(type, RD_LAUNCH(g, st, filters_out<T>, tiles(ci, co, taps), dim3(TILE, LINES), 0, taps, ci, co, W,
+                                  static_cast<T *>(out)));
+    return st->code;
 }
 
-extern "C" rd_code rd_convert_filters_add(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const float *from, float *dW,
-                                          rd_status *st)
+extern "C" rd_code rd_convert_filters_add(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const void *from, rd_element type,
+                                          float *dW, rd_status *st)
 {
-    return RD_LAUNCH(g, st, filters_back, tiles(co, ci, taps), dim3(TILE, LINES), 0, taps, ci, co, from, dW);
+    RD_BY_ELEMENT(type, RD_LAUNCH(g, st, filters_back<T>, tiles(co, ci, taps), dim3(TILE, LINES), 0, taps, ci, co,
+                                  static_cast<const T *>(from), dW));
+    return st->code;
 }
 
 /* ---- borders ---- */
 
-template <typename Vector> static __device__ inline Vector nothing();
-template <> __device__ inline float nothing<float>()
-{
-    return 0.0f;
-}
-template <> __device__ inline float4 nothing<float4>()
-{
-    return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-}
-static __device__ inline float sum(float a, float b)
-{
-    return a + b;
-}
-static __device__ inline float4 sum(float4 a, float4 b)
-{
-    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-}
-
-/* b.c counts vectors. One of the wide image a turn. */
-template <typename Vector> static __global__ void pad_images(rd_borders b, int64_t n, const Vector *x, Vector *out)
+/* V elements a turn, b.c counts vectors. One of the wide image a turn. */
+template <int V, typename T> static __global__ void pad_images(rd_borders b, int64_t n, const T *x, T *out)
 {
     for (RD_EACH(i, n)) {
         int64_t pixel, c, row, q, p;
@@ -216,14 +201,14 @@ template <typename Vector> static __global__ void pad_images(rd_borders b, int64
         split(row, b.h + b.top + b.bottom, &row, &p);
         p -= b.top;
         q -= b.left;
-        const bool inside = p >= 0 && p < b.h && q >= 0 && q < b.w;
-        out[i] = inside ? x[((row * b.h + p) * b.w + q) * b.c + c] : nothing<Vector>();
+        rd_lanes<V> v = {};
+        if (p >= 0 && p < b.h && q >= 0 && q < b.w) v = rd_lanes_get<V>(x + (((row * b.h + p) * b.w + q) * b.c + c) * V);
+        rd_lanes_put<V>(out + i * V, v);
     }
 }
 
 /* One of the narrow image a turn. */
-template <typename Vector>
-static __global__ void crop_images(rd_borders b, int64_t n, const Vector *x, bool add, Vector *y)
+template <int V, typename T> static __global__ void crop_images(rd_borders b, int64_t n, const T *x, bool add, T *y)
 {
     for (RD_EACH(i, n)) {
         int64_t pixel, c, image, p, q;
@@ -231,40 +216,54 @@ static __global__ void crop_images(rd_borders b, int64_t n, const Vector *x, boo
         split(pixel, b.w, &p, &q);
         split(p, b.h, &image, &p);
         const int64_t wide = b.w + b.left + b.right, high = b.h + b.top + b.bottom;
-        const Vector v = x[((image * high + p + b.top) * wide + q + b.left) * b.c + c];
-        y[i] = add ? sum(y[i], v) : v;
+        rd_lanes<V> v = rd_lanes_get<V>(x + (((image * high + p + b.top) * wide + q + b.left) * b.c + c) * V);
+        if (add) {
+            const rd_lanes<V> old = rd_lanes_get<V>(y + i * V);
+            for (int l = 0; l < V; l++) v.at[l] = old.at[l] + v.at[l];
+        }
+        rd_lanes_put<V>(y + i * V, v);
     }
 }
 
-static bool in_vectors(const rd_borders *b, const void *x, const void *y)
+/* 16 bytes at a time, where rows of channels let them. */
+template <typename T> static bool in_vectors(const rd_borders *b, const void *x, const void *y)
 {
-    return b->c % 4 == 0 && (uintptr_t)x % 16 == 0 && (uintptr_t)y % 16 == 0;
+    return b->c % (int64_t)(16 / sizeof(T)) == 0 && (uintptr_t)x % 16 == 0 && (uintptr_t)y % 16 == 0;
 }
 
-extern "C" rd_code rd_convert_pad(rd_gpu *g, const rd_borders *b, const float *x, float *out, rd_status *st)
+template <int V, typename T> static rd_code pad_by(rd_gpu *g, rd_borders b, const void *x, void *out, rd_status *st)
 {
-    rd_borders v = *b;
-    const bool by_four = in_vectors(b, x, out);
-    if (by_four) v.c /= 4;
-    const int64_t n = v.n * (v.h + v.top + v.bottom) * (v.w + v.left + v.right) * v.c;
-    if (by_four)
-        RD_DO(RD_LAUNCH(g, st, pad_images<float4>, rd_grid(n), RD_BLOCK, 0, v, n, (const float4 *)x, (float4 *)out));
-    else
-        RD_DO(RD_LAUNCH(g, st, pad_images<float>, rd_grid(n), RD_BLOCK, 0, v, n, x, out));
+    b.c /= V;
+    const int64_t n = b.n * (b.h + b.top + b.bottom) * (b.w + b.left + b.right) * b.c;
+    return RD_LAUNCH(g, st, (pad_images<V, T>), rd_grid(n), RD_BLOCK, 0, b, n, static_cast<const T *>(x), static_cast<T *>(out));
+}
+
+template <typename T> static rd_code pad_of(rd_gpu *g, const rd_borders *b, const void *x, void *out, rd_status *st)
+{
+    return in_vectors<T>(b, x, out) ? pad_by<16 / sizeof(T), T>(g, *b, x, out, st) : pad_by<1, T>(g, *b, x, out, st);
+}
+
+extern "C" rd_code rd_convert_pad(rd_gpu *g, const rd_borders *b, rd_element type, const void *x, void *out, rd_status *st)
+{
+    RD_BY_ELEMENT(type, pad_of<T>(g, b, x, out, st));
     return st->code;
 }
 
-extern "C" rd_code rd_convert_crop(rd_gpu *g, const rd_borders *b, const float *x, bool add, float *y, rd_status *st)
+template <int V, typename T> static rd_code crop_by(rd_gpu *g, rd_borders b, const void *x, bool add, void *y, rd_status *st)
 {
-    rd_borders v = *b;
-    const bool by_four = in_vectors(b, x, y);
-    if (by_four) v.c /= 4;
-    const int64_t n = v.n * v.h * v.w * v.c;
-    if (by_four)
-        RD_DO(
-            RD_LAUNCH(g, st, crop_images<float4>, rd_grid(n), RD_BLOCK, 0, v, n, (const float4 *)x, add, (float4 *)y));
-    else
-        RD_DO(RD_LAUNCH(g, st, crop_images<float>, rd_grid(n), RD_BLOCK, 0, v, n, x, add, y));
+    b.c /= V;
+    const int64_t n = b.n * b.h * b.w * b.c;
+    return RD_LAUNCH(g, st, (crop_images<V, T>), rd_grid(n), RD_BLOCK, 0, b, n, static_cast<const T *>(x), add, static_cast<T *>(y));
+}
+
+template <typename T> static rd_code crop_of(rd_gpu *g, const rd_borders *b, const void *x, bool add, void *y, rd_status *st)
+{
+    return in_vectors<T>(b, x, y) ? crop_by<16 / sizeof(T), T>(g, *b, x, add, y, st) : crop_by<1, T>(g, *b, x, add, y, st);
+}
+
+extern "C" rd_code rd_convert_crop(rd_gpu *g, const rd_borders *b, rd_element type, const void *x, bool add, void *y, rd_status *st)
+{
+    RD_BY_ELEMENT(type, crop_of<T>(g, b, x, add, y, st));
     return st->code;
 }
 

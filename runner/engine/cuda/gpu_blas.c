@@ -54,7 +54,7 @@ typedef enum operand { FLOAT32, TF32, NARROW } operand;
 
 typedef struct shape { /* compared by bytes: no gaps that are not zero */
     int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
-    uint8_t ta, tb, type, align_a, align_b, align_c, pad[2];
+    uint8_t ta, tb, type, align_a, align_b, align_c, narrow_c, pad;
 } shape;
 
 typedef struct plan {
@@ -79,7 +79,7 @@ typedef struct matmul { /* a product as a task */
     const plan *plan;
     uint64_t id;
     const void *A, *B;
-    float *C;
+    void *C;
     float alpha, beta;
 } matmul;
 
@@ -217,7 +217,7 @@ static rd_code plan_new(rd_gpu *g, const shape *s, plan **out, rd_status *st)
     plan *p = *out = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for a product's plan");
     p->key = *s;
-    const cudaDataType in = s->type != NARROW ? CUDA_R_32F : rd_gpu_is_ampere(g) ? CUDA_R_16BF : CUDA_R_16F;
+    const cudaDataType narrow = rd_gpu_is_ampere(g) ? CUDA_R_16BF : CUDA_R_16F, in = s->type == NARROW ? narrow : CUDA_R_32F;
     const cublasOperation_t first = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     LT(cublasLtMatmulDescCreate(&p->desc, s->type == TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                 CUDA_R_32F));
@@ -225,7 +225,7 @@ static rd_code plan_new(rd_gpu *g, const shape *s, plan **out, rd_status *st)
     LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
     RD_TRY(layout(g, &p->b, in, s->tb ? s->k : s->n, s->tb ? s->n : s->k, s->ldb, s->batch, s->stride_b, st));
     RD_TRY(layout(g, &p->a, in, s->ta ? s->m : s->k, s->ta ? s->k : s->m, s->lda, s->batch, s->stride_a, st));
-    RD_TRY(layout(g, &p->c, CUDA_R_32F, s->n, s->m, s->ldc, s->batch, s->stride_c, st));
+    RD_TRY(layout(g, &p->c, s->narrow_c ? narrow : CUDA_R_32F, s->n, s->m, s->ldc, s->batch, s->stride_c, st));
     RD_TRY(choose(g, p, st));
 done:
     if (st->code != RD_OK) {
@@ -274,18 +274,20 @@ static uint8_t alignment(const void *p, int64_t ld, int64_t batch, int64_t strid
 /* ---- operands of 16 bits ---- */
 
 typedef struct side {
-    const float *x;
+    const void *x;
+    rd_element type;
     int64_t rows, cols, ld, stride;
     const void *use; /* what the product reads, with the strides above changed to its own */
 } side;
 
-/* Weights that are held are there already, unless their rows do not begin where the fast kernels want them. */
+/* What has 16 bits is read as it is. Weights that are held are there already, unless their rows do not begin where the fast kernels want them. */
 static rd_code narrow_sides(rd_gpu *g, int64_t batch, side *of, rd_status *st)
 {
     rd_narrow_job job[2];
     int n = 0;
     for (int i = 0; i < 2; i++) {
         const uint16_t *kept;
+        if (of[i].type != RD_FLOAT32) continue;
         RD_TRY(rd_gpu_held_narrow(g, of[i].x, &kept, st));
         if (kept && alignment(kept, of[i].ld, batch, of[i].stride, sizeof *kept) == ALIGNED) {
             of[i].use = kept;
@@ -328,8 +330,8 @@ done:
 static rd_code multiply(rd_gpu *g, const rd_product *p, operand type, rd_status *st)
 {
     const int64_t batch = p->batch;
-    side of[2] = {{p->A, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->stride_a, p->A},
-                  {p->B, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->stride_b, p->B}};
+    side of[2] = {{p->A, p->type_a, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->stride_a, p->A},
+                  {p->B, p->type_b, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->stride_b, p->B}};
     const size_t size = type == NARROW ? sizeof(uint16_t) : sizeof(float);
     plan *q;
     RD_TRY(begin(g, st));
@@ -349,7 +351,8 @@ static rd_code multiply(rd_gpu *g, const rd_product *p, operand type, rd_status 
                      .type = (uint8_t)type,
                      .align_a = alignment(of[0].use, of[0].ld, batch, of[0].stride, size),
                      .align_b = alignment(of[1].use, of[1].ld, batch, of[1].stride, size),
-                     .align_c = alignment(p->C, p->ldc, batch, p->stride_c, sizeof(float))};
+                     .align_c = alignment(p->C, p->ldc, batch, p->stride_c, rd_element_bytes(p->type_c)),
+                     .narrow_c = p->type_c != RD_FLOAT32};
     RD_TRY(plan_for(g, &s, &q, st));
     const matmul m = {
         .plan = q, .id = q->id, .A = of[0].use, .B = of[1].use, .C = p->C, .alpha = p->alpha, .beta = p->beta};
@@ -358,20 +361,41 @@ done:
     return st->code;
 }
 
+/* i elements behind x. */
+static const void *behind(const void *x, rd_element type, int64_t i)
+{
+    return (const char *)x + i * (int64_t)rd_element_bytes(type);
+}
+
+/* C = beta C of 16 bits. */
+static rd_code scale_narrow(rd_gpu *g, const rd_product *p, rd_status *st)
+{
+    if (p->beta == 1.0f) return st->code;
+    if (p->beta == 0.0f && p->batch == 1 && p->ldc == p->n)
+        return rd_gpu_zero(g, p->C, (size_t)(p->m * p->n) * rd_element_bytes(p->type_c), st);
+    return rd_fail(st, RD_EBUG, "an empty product scales 16-bit numbers by %g", (double)p->beta);
+}
+
 rd_code rd_gpu_multiply(rd_gpu *g, const rd_product *p, bool narrow, rd_status *st)
 {
     const bool tf32 = (g->options.tf32 || g->options.mixed) && rd_gpu_is_ampere(g);
+    const rd_element own = rd_gpu_narrow(g), type[] = {p->type_a, p->type_b, p->type_c};
     RD_TRY(rd_gpu_alive(g, st));
+    for (int i = 0; i < 3; i++) {
+        if (type[i] != RD_FLOAT32 && (type[i] != own || !narrow))
+            return rd_fail(st, RD_EBUG, "a product has an operand of another 16-bit type than the GPU's products");
+    }
     if (p->m == 0 || p->n == 0 || p->batch == 0) return st->code;
+    if (p->k == 0 && p->type_c != RD_FLOAT32) return scale_narrow(g, p, st);
     if (p->k == 0)
         return p->beta == 1.0f ? st->code
                                : rd_convert_scale(g, p->batch, p->m, p->n, p->beta, p->C, p->ldc, p->stride_c, st);
     rd_product part = *p;
     for (int64_t done = 0; done < p->batch; done += part.batch) {
         part.batch = p->batch - done < MOST_BATCH ? p->batch - done : MOST_BATCH;
-        part.A = p->A + done * p->stride_a;
-        part.B = p->B + done * p->stride_b;
-        part.C = p->C + done * p->stride_c;
+        part.A = behind(p->A, p->type_a, done * p->stride_a);
+        part.B = behind(p->B, p->type_b, done * p->stride_b);
+        part.C = (char *)p->C + done * p->stride_c * (int64_t)rd_element_bytes(p->type_c);
         RD_TRY(multiply(g, &part, narrow ? NARROW : tf32 ? TF32 : FLOAT32, st));
     }
 done:
@@ -405,5 +429,28 @@ rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, i
                           .stride_a = stride_a,
                           .stride_b = stride_b,
                           .stride_c = stride_c};
+    return rd_gpu_multiply(g, &p, g->options.mixed, st);
+}
+
+rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, rd_gpu_operand A, rd_gpu_operand B,
+                       float beta, rd_gpu_operand C, rd_status *st)
+{
+    const rd_product p = {.ta = ta,
+                          .tb = tb,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .alpha = 1.0f,
+                          .beta = beta,
+                          .A = A.at,
+                          .B = B.at,
+                          .C = C.at,
+                          .type_a = A.type,
+                          .type_b = B.type,
+                          .type_c = C.type,
+                          .lda = A.ld,
+                          .ldb = B.ld,
+                          .ldc = C.ld,
+                          .batch = 1};
     return rd_gpu_multiply(g, &p, g->options.mixed, st);
 }

@@ -116,6 +116,11 @@ const char *rd_gpu_describe(const rd_gpu *g)
     return g->text;
 }
 
+rd_element rd_gpu_narrow(const rd_gpu *g)
+{
+    return !g->options.mixed ? RD_FLOAT32 : rd_gpu_is_ampere(g) ? RD_BFLOAT16 : RD_FLOAT16;
+}
+
 bool rd_gpu_uses_float16(const rd_gpu *g)
 {
     return g->options.mixed && !rd_gpu_is_ampere(g);

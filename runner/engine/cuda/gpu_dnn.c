@@ -1,9 +1,9 @@
 /* gpu_dnn.c -- cuDNN: the library and its handle, and convolutions by version 9's graph interface, one operation a graph.
  *
- * Arrays are float32 and NHWC on both sides; products round to TF32 where the options allow it or are mixed. (Rounding
- * the operands to 16 bits would cost a pass over each, and a third over the result, for which cuDNN has no float32:
- * what the faster product saves. Before compute capability 8.0 there is no TF32, and mixed convolutions are float32.)
- * Filters are turned into cuDNN's order by a kernel, and gradients of filters back. A border that differs between top
+ * Images are NHWC on both sides and of one type: float32, where products round to TF32 if the options allow it or are mixed
+ * (before compute capability 8.0 there is no TF32, and they are float32), or the GPU's 16-bit type, which cuDNN then wants
+ * for filters and their gradients, too; it sums in float32 all the same. Filters are turned into cuDNN's order and type by a
+ * kernel, and gradients of filters back, added in float32. A border that differs between top
  * and bottom or left and right is written out before and cut off after: for such cuDNN has few and slow engines. A
  * kernel of one pixel that leaves none out is a plain product of cuBLAS.
  *
@@ -56,7 +56,7 @@ enum {
 static const int64_t most_workspace = (int64_t)1 << 30;
 
 typedef struct key { /* compared by bytes */
-    int64_t n, h, w, ci, co, kh, kw, oh, ow, stride, top, left, align, kind;
+    int64_t n, h, w, ci, co, kh, kw, oh, ow, stride, top, left, align, kind, type;
 } key;
 
 typedef struct plan {
@@ -71,6 +71,7 @@ typedef struct plan {
 
 struct rd_gpu_dnn {
     cudnnHandle_t handle;
+    part card; /* of one that is not here, for plans that are never run (tests/gpu/dnn_plans.c); NULL: the handle's */
     rd_dnn_rnn rnn;
     plan *first;
     int n_plans;
@@ -191,12 +192,17 @@ done:
 
 #define SET(d, attribute, type, n, values) DNN(cudnnBackendSetAttribute((d), (attribute), (type), (n), (values)))
 
-/* NHWC: as cuDNN counts dimensions, (n, c, h, w) with c innermost. */
-static rd_code tensor(rd_gpu *g, plan *p, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w, int64_t align,
-                      part *out, rd_status *st)
+static cudnnDataType_t type_of(int64_t element)
 {
-    const int64_t dim[] = {n, c, h, w}, stride[] = {h * w * c, 1, w * c, c};
-    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    return element == RD_FLOAT32 ? CUDNN_DATA_FLOAT : element == RD_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+}
+
+/* NHWC: as cuDNN counts dimensions, (n, c, h, w) with c innermost. */
+static rd_code tensor(rd_gpu *g, plan *p, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w, part *out,
+                      rd_status *st)
+{
+    const int64_t dim[] = {n, c, h, w}, stride[] = {h * w * c, 1, w * c, c}, align = p->key.align;
+    const cudnnDataType_t type = type_of(p->key.type);
     RD_TRY(part_new(g, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, out, st));
     SET(*out, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
     SET(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
@@ -252,9 +258,9 @@ static rd_code graph_new(rd_gpu *g, plan *p, part *out, rd_status *st)
     const struct names *a = &names[k->kind];
     const float one = 1.0f, zero = 0.0f;
     part x, w, y, how, op;
-    RD_TRY(tensor(g, p, UID_X, k->n, k->ci, k->h, k->w, k->align, &x, st));
-    RD_TRY(tensor(g, p, UID_W, k->co, k->ci, k->kh, k->kw, k->align, &w, st));
-    RD_TRY(tensor(g, p, UID_Y, k->n, k->co, k->oh, k->ow, k->align, &y, st));
+    RD_TRY(tensor(g, p, UID_X, k->n, k->ci, k->h, k->w, &x, st));
+    RD_TRY(tensor(g, p, UID_W, k->co, k->ci, k->kh, k->kw, &w, st));
+    RD_TRY(tensor(g, p, UID_Y, k->n, k->co, k->oh, k->ow, &y, st));
     RD_TRY(geometry(g, p, &how, st));
     RD_TRY(part_new(g, p, a->type, &op, st));
     SET(op, a->x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
@@ -266,7 +272,7 @@ static rd_code graph_new(rd_gpu *g, plan *p, part *out, rd_status *st)
     DNN(cudnnBackendFinalize(op));
     RD_TRY(part_new(g, p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, out, st));
     SET(*out, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &op);
-    SET(*out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->dnn->handle);
+    if (!g->dnn->card) SET(*out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->dnn->handle);
     DNN(cudnnBackendFinalize(*out));
 done:
     return st->code;
@@ -274,8 +280,8 @@ done:
 
 /* ---- engines ---- */
 
-/* The same bytes in every run, and float32's accuracy, or TF32's where that is allowed. */
-static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, bool tf32)
+/* The same bytes in every run, and the accuracy of float32's sums; tensor cores where operands may be rounded for them. */
+static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, bool tensor_cores)
 {
     for (int64_t i = 0; i < n; i++)
         switch ((int)note[i]) {
@@ -288,13 +294,22 @@ static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, boo
         case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
             return false;
         case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-            if (!tf32) return false;
+            if (!tensor_cores) return false;
         }
     return true;
 }
 
 /* Makes p->run of one engine; false: not with this one. */
-static bool plan_of(rd_gpu *g, plan *p, part config, bool tf32)
+/* Which card the plan is for. */
+static cudnnStatus_t place(const rd_gpu_dnn *d, part run)
+{
+    if (d->card)
+        return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                            &d->card);
+    return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &d->handle);
+}
+
+static bool plan_of(rd_gpu *g, plan *p, part config, bool tensor_cores)
 {
     enum { MOST_NOTES = 32 };
     cudnnBackendNumericalNote_t note[MOST_NOTES];
@@ -306,10 +321,10 @@ static bool plan_of(rd_gpu *g, plan *p, part config, bool tf32)
                        !dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                                      CUDNN_TYPE_NUMERICAL_NOTE, MOST_NOTES, &n, note);
     (void)dnn.cudnnBackendDestroyDescriptor(engine);
-    if (!known || !exact_enough(note, n, tf32) ||
+    if (!known || !exact_enough(note, n, tensor_cores) ||
         dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &run))
         return false;
-    if (dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->dnn->handle) ||
+    if (place(g->dnn, run) ||
         dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                      &config) ||
         dnn.cudnnBackendFinalize(run) ||
@@ -324,20 +339,23 @@ static bool plan_of(rd_gpu *g, plan *p, part config, bool tf32)
 }
 
 /* The first acceptable engine of one of the library's rankings; p->run stays NULL when there is none. */
-static rd_code choose(rd_gpu *g, plan *p, part graph, cudnnBackendHeurMode_t mode, bool tf32, rd_status *st)
+static rd_code choose(rd_gpu *g, plan *p, part graph, cudnnBackendHeurMode_t mode, bool tensor_cores,
+                      rd_status *st)
 {
     part ranking = NULL, config[MOST_ENGINES] = {NULL};
     int64_t n = 0, used = -1;
     DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &ranking));
     SET(ranking, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
     SET(ranking, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (g->dnn->card)
+        SET(ranking, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->dnn->card);
     for (int i = 0; i < MOST_ENGINES; i++)
         DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[i]));
     if (dnn.cudnnBackendFinalize(ranking) == CUDNN_STATUS_SUCCESS &&
         dnn.cudnnBackendGetAttribute(ranking, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                      MOST_ENGINES, &n, config) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < n && i < MOST_ENGINES && used < 0; i++)
-            if (plan_of(g, p, config[i], tf32)) used = i;
+            if (plan_of(g, p, config[i], tensor_cores)) used = i;
     if (used >= 0) { /* the plan may look at it later */
         p->made[p->n_made++] = config[used];
         p->made[p->n_made++] = p->run;
@@ -354,19 +372,22 @@ static rd_code plan_new(rd_gpu *g, const key *k, plan **out, rd_status *st)
 {
     static const char *const what[] = {"convolution", "gradient of a convolution's input",
                                        "gradient of a convolution's kernel"};
-    const bool tf32 = (g->options.tf32 || g->options.mixed) && rd_gpu_is_ampere(g);
+    static const char *const types[] = {[RD_FLOAT32] = "float32", [RD_BFLOAT16] = "bfloat16", [RD_FLOAT16] = "float16"};
+    const bool tensor_cores =
+        k->type != RD_FLOAT32 || ((g->options.tf32 || g->options.mixed) && rd_gpu_is_ampere(g));
     part graph;
     plan *p = *out = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for a convolution's plan");
     p->key = *k;
     RD_TRY(graph_new(g, p, &graph, st));
-    RD_TRY(choose(g, p, graph, CUDNN_HEUR_MODE_A, tf32, st));
-    if (!p->run) RD_TRY(choose(g, p, graph, CUDNN_HEUR_MODE_FALLBACK, tf32, st));
+    RD_TRY(choose(g, p, graph, CUDNN_HEUR_MODE_A, tensor_cores, st));
+    if (!p->run) RD_TRY(choose(g, p, graph, CUDNN_HEUR_MODE_FALLBACK, tensor_cores, st));
     if (!p->run)
         rd_fail(st, RD_EENV,
-                "cuDNN %d.%d has no reproducible %s for %lldx%lldx%lldx%lld, a kernel of %lldx%lld to %lld channels, "
+                "cuDNN %d.%d has no reproducible %s for %s of %lldx%lldx%lldx%lld, a kernel of %lldx%lld to %lld channels, "
                 "stride %lld on %s; a newer version may, \"device\": \"cpu\" does without",
                 (int)dnn.cudnnGetVersion() / 10000, (int)dnn.cudnnGetVersion() % 10000 / 100, what[k->kind],
+                types[k->type],
                 (long long)k->n, (long long)k->h, (long long)k->w, (long long)k->ci, (long long)k->kh, (long long)k->kw,
                 (long long)k->co, (long long)k->stride, g->info.name);
 done:
@@ -402,9 +423,9 @@ done:
     return st->code;
 }
 
-static int64_t alignment(const void *x, const void *w, const void *y)
+static int64_t alignment(rd_element type, const void *x, const void *w, const void *y)
 {
-    return ((uintptr_t)x | (uintptr_t)w | (uintptr_t)y) % 16 == 0 ? 16 : 4;
+    return ((uintptr_t)x | (uintptr_t)w | (uintptr_t)y) % 16 == 0 ? 16 : (int64_t)rd_element_bytes(type);
 }
 
 static rd_code run_convolution(rd_gpu *g, const void *args, rd_status *st)
@@ -426,7 +447,7 @@ done:
 }
 
 /* Two of the three are read, the third is written. w: (co, kh, kw, ci). The border is the same on both sides. */
-static rd_code run(rd_gpu *g, kind what, const rd_gpu_conv *c, const float *x, const float *w, const float *y,
+static rd_code run(rd_gpu *g, kind what, const rd_gpu_conv *c, const void *x, const void *w, const void *y,
                    rd_status *st)
 {
     const key k = {.n = c->n,
@@ -441,8 +462,9 @@ static rd_code run(rd_gpu *g, kind what, const rd_gpu_conv *c, const float *x, c
                    .stride = c->stride,
                    .top = c->pad_top,
                    .left = c->pad_left,
-                   .align = alignment(x, w, y),
-                   .kind = what};
+                   .align = alignment(c->type, x, w, y),
+                   .kind = what,
+                   .type = c->type};
     plan *p;
     RD_TRY(plan_for(g, &k, &p, st));
     RD_TRY(rd_gpu_room_get(g, &g->room[2], (size_t)p->workspace, st));
@@ -487,61 +509,64 @@ static rd_gpu_conv with_borders(const rd_gpu_conv *c)
 
 static size_t image_bytes(const rd_gpu_conv *c)
 {
-    return (size_t)(c->n * c->h * c->w * c->ci) * sizeof(float);
+    return (size_t)(c->n * c->h * c->w * c->ci) * rd_element_bytes(c->type);
 }
 
 /* *x: with borders written out where they are uneven, and *c for that. */
-static rd_code even_input(rd_gpu *g, rd_gpu_conv *c, const float **x, rd_status *st)
+static rd_code even_input(rd_gpu *g, rd_gpu_conv *c, const void **x, rd_status *st)
 {
     if (!is_uneven(c)) return st->code;
     const rd_borders b = borders_of(c);
     *c = with_borders(c);
     RD_TRY(rd_gpu_room_get(g, &g->room[0], image_bytes(c), st));
-    RD_TRY(rd_convert_pad(g, &b, *x, g->room[0].p, st));
+    RD_TRY(rd_convert_pad(g, &b, c->type, *x, g->room[0].p, st));
     *x = g->room[0].p;
 done:
     return st->code;
 }
 
-/* A 1x1 convolution with stride 1: C = op(A) op(B) + beta C, in float32 (or TF32). */
-static rd_code multiply(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *A, int64_t lda, const float *B,
-                        int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+/* A 1x1 convolution with stride 1: C = op(A) op(B) + beta C, of 16-bit operands, or in float32 or TF32. */
+static rd_code multiply(rd_gpu *g, const rd_product *shape, rd_status *st)
 {
-    const rd_product p = {.ta = ta, .tb = tb, .m = m, .n = n, .k = k, .alpha = 1.0f, .beta = beta, .A = A, .lda = lda,
-                          .B = B, .ldb = ldb, .C = C, .ldc = ldc, .batch = 1};
-    return rd_gpu_multiply(g, &p, false, st);
+    rd_product p = *shape;
+    p.alpha = 1.0f;
+    p.batch = 1;
+    return rd_gpu_multiply(g, &p, p.type_a != RD_FLOAT32, st);
 }
 
-rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *shape, const float *x, const float *W, float *y,
-                            rd_status *st)
+rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *shape, const void *x, const float *W, void *y, rd_status *st)
 {
     rd_gpu_conv c = *shape;
     const int64_t pixels = c.n * c.oh * c.ow;
-    const float *w;
+    const void *w;
     if (is_empty(&c)) return st->code;
     if (is_product(&c)) {
-        return multiply(g, false, false, pixels, c.co, c.ci, x, c.ci, W, c.co, 0.0f, y, c.co, st);
+        const rd_product p = {.m = pixels, .n = c.co, .k = c.ci, .A = x, .type_a = c.type, .lda = c.ci, .B = W,
+                              .ldb = c.co, .C = y, .type_c = c.type, .ldc = c.co};
+        return multiply(g, &p, st);
     }
     RD_TRY(begin(g, st));
-    RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, &g->room[1], &w, st));
+    RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, c.type, &g->room[1], &w, st));
     RD_TRY(even_input(g, &c, &x, st));
     RD_TRY(run(g, FORWARD, &c, x, w, y, st));
 done:
     return st->code;
 }
 
-rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *shape, const float *dy, const float *W, float *dx, bool add,
+rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *shape, const void *dy, const float *W, void *dx, bool add,
                          rd_status *st)
 {
     rd_gpu_conv c = *shape;
     const int64_t pixels = c.n * c.oh * c.ow;
-    const float *w;
+    const void *w;
     if (is_empty(&c)) return add ? st->code : rd_gpu_zero(g, dx, image_bytes(&c), st);
     if (is_product(&c)) {
-        return multiply(g, false, true, pixels, c.ci, c.co, dy, c.co, W, c.co, add ? 1.0f : 0.0f, dx, c.ci, st);
+        const rd_product p = {.tb = true, .m = pixels, .n = c.ci, .k = c.co, .A = dy, .type_a = c.type, .lda = c.co,
+                              .B = W, .ldb = c.co, .beta = add ? 1.0f : 0.0f, .C = dx, .type_c = c.type, .ldc = c.ci};
+        return multiply(g, &p, st);
     }
     RD_TRY(begin(g, st));
-    RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, &g->room[1], &w, st));
+    RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, c.type, &g->room[1], &w, st));
     if (!is_uneven(&c) && !add) return run(g, DATA, &c, dx, w, dy, st);
     rd_borders b = borders_of(&c);
     if (is_uneven(&c))
@@ -550,25 +575,26 @@ rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *shape, const float *dy, c
         b.top = b.left = b.bottom = b.right = 0; /* cuDNN leaves them out */
     RD_TRY(rd_gpu_room_get(g, &g->room[0], image_bytes(&c), st));
     RD_TRY(run(g, DATA, &c, g->room[0].p, w, dy, st));
-    RD_TRY(rd_convert_crop(g, &b, g->room[0].p, add, dx, st));
+    RD_TRY(rd_convert_crop(g, &b, c.type, g->room[0].p, add, dx, st));
 done:
     return st->code;
 }
 
-rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *shape, const float *x, const float *dy, float *dW,
-                            rd_status *st)
+rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *shape, const void *x, const void *dy, float *dW, rd_status *st)
 {
     rd_gpu_conv c = *shape;
     const int64_t pixels = c.n * c.oh * c.ow, taps = c.kh * c.kw;
     if (is_empty(&c)) return st->code;
     if (is_product(&c)) {
-        return multiply(g, true, false, c.ci, c.co, pixels, x, c.ci, dy, c.co, 1.0f, dW, c.co, st);
+        const rd_product p = {.ta = true, .m = c.ci, .n = c.co, .k = pixels, .A = x, .type_a = c.type, .lda = c.ci,
+                              .B = dy, .type_b = c.type, .ldb = c.co, .beta = 1.0f, .C = dW, .ldc = c.co};
+        return multiply(g, &p, st);
     }
     RD_TRY(begin(g, st));
-    RD_TRY(rd_gpu_room_get(g, &g->room[1], (size_t)(taps * c.ci * c.co) * sizeof(float), st));
+    RD_TRY(rd_gpu_room_get(g, &g->room[1], (size_t)(taps * c.ci * c.co) * rd_element_bytes(c.type), st));
     RD_TRY(even_input(g, &c, &x, st));
     RD_TRY(run(g, WEIGHTS, &c, x, g->room[1].p, dy, st));
-    RD_TRY(rd_convert_filters_add(g, taps, c.ci, c.co, g->room[1].p, dW, st));
+    RD_TRY(rd_convert_filters_add(g, taps, c.ci, c.co, g->room[1].p, c.type, dW, st));
 done:
     return st->code;
 }

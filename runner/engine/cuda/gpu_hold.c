@@ -107,18 +107,18 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co, rd_gpu_room *room,
-                            const float **out, rd_status *st)
+rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co, rd_element type,
+                            rd_gpu_room *room, const void **out, rd_status *st)
 {
-    const size_t bytes = (size_t)(taps * ci * co) * sizeof(float);
+    const size_t bytes = (size_t)(taps * ci * co) * rd_element_bytes(type);
     bool current;
-    float *to;
-    RD_TRY(rd_gpu_hold_copy(g, W, 0, bytes, &to, &current, st));
+    void *to;
+    RD_TRY(rd_gpu_hold_copy(g, W, 0, bytes, &to, &current, st)); /* the types have different sizes */
     if (!to) {
         RD_TRY(rd_gpu_room_get(g, room, bytes, st));
         to = room->p;
     }
-    if (!current) RD_TRY(rd_convert_filters(g, taps, ci, co, W, to, st));
+    if (!current) RD_TRY(rd_convert_filters(g, taps, ci, co, W, type, to, st));
     *out = to;
 done:
     return st->code;

@@ -127,10 +127,10 @@ void rd_gpu_taken(int index);
 /* ---- weights that are kept in another form (gpu_hold.c) ---- */
 /* *out: the 16-bit copy of x, up to date, where x lies in a held range; else NULL. */
 rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_status *st);
-/* *out: filters (kh, kw, ci, co) as (co, kh, kw, ci): kept where W lies in a held range, else in *room until its next
- * use. */
-rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co, rd_gpu_room *room,
-                            const float **out, rd_status *st);
+/* *out: filters (kh, kw, ci, co) as (co, kh, kw, ci), of that type: kept where W lies in a held range, else in *room until
+ * its next use. */
+rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co, rd_element type,
+                            rd_gpu_room *room, const void **out, rd_status *st);
 void rd_gpu_held_forget(rd_gpu *g, const void *p); /* the ranges that begin at p: their memory is given back */
 void rd_gpu_held_free(rd_gpu *g);
 
@@ -139,12 +139,13 @@ typedef struct rd_product {
     bool ta, tb;
     int64_t m, n, k;
     float alpha, beta;
-    const float *A, *B;
-    float *C;
+    const void *A, *B;
+    void *C;
+    rd_element type_a, type_b, type_c; /* 16 bits: rd_gpu_narrow's type, and the product is a narrow one */
     int64_t lda, ldb, ldc;
     int64_t batch, stride_a, stride_b, stride_c; /* batch 1: the strides are not looked at */
 } rd_product;
-/* narrow: operands are rounded to 16 bits; else float32, or TF32 where the options allow it or are mixed. */
+/* narrow: operands are rounded to 16 bits where they have not as many; else float32, or TF32 where the options allow it or are mixed. */
 rd_code rd_gpu_multiply(rd_gpu *g, const rd_product *p, bool narrow, rd_status *st);
 void rd_gpu_blas_free(rd_gpu *g);
 void rd_gpu_dnn_free(rd_gpu *g);

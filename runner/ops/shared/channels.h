@@ -8,20 +8,7 @@
 #ifndef RD_CHANNELS_H
 #define RD_CHANNELS_H
 
-#include "../../engine/cuda/kernel.h"
-
-/* V floats that are loaded and stored at once. */
-template <int V> struct alignas(4 * V) rd_lanes {
-    float at[V];
-};
-template <int V> static __device__ inline rd_lanes<V> rd_lanes_get(const float *x)
-{
-    return *reinterpret_cast<const rd_lanes<V> *>(x);
-}
-template <int V> static __device__ inline void rd_lanes_put(float *x, const rd_lanes<V> &v)
-{
-    *reinterpret_cast<rd_lanes<V> *>(x) = v;
-}
+#include "../../engine/cuda/element_device.h"
 
 typedef struct rd_columns {
     int64_t C, total, rows;      /* channels, rows in all and of a group (the last one may have fewer) */
@@ -34,7 +21,7 @@ enum {
     RD_COLUMNS_LEAST = 4     /* rows of a thread, where there are so many */
 };
 
-/* Vectors of four where every row begins at a multiple of 16 bytes. */
+/* Vectors of four where every row begins at a multiple of four elements. */
 static inline int rd_columns_lanes(int64_t C)
 {
     return C % 4 == 0 ? 4 : 1;

@@ -25,6 +25,7 @@ void rd_op_like(rd_var *out, const rd_var *x)
     out->n_dim = x->n_dim;
     for (int i = 0; i < x->n_dim; i++) out->dim[i] = x->dim[i];
     out->layout = x->layout;
+    out->type = x->type;
 }
 
 typedef struct job {
@@ -63,25 +64,25 @@ static void copy_part(void *ctx, int64_t lo, int64_t hi)
         memcpy(out + lo, g + lo, (size_t)(hi - lo) * sizeof(float));
 }
 
-rd_code rd_op_mask(rd_backend *be, int64_t n, const float *y, float *g, rd_status *st)
+rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g, rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_mask(rd_backend_gpu(be), n, y, g, st);
+    if (rd_backend_gpu(be)) return rd_cuda_mask(rd_backend_gpu(be), type, n, y, g, st);
     job j = {y, NULL, g, false};
     rd_parallel(be, n, GRAIN, mask_part, &j);
     return st->code;
 }
 
-rd_code rd_op_masked(rd_backend *be, int64_t n, const float *y, const float *g, float *out, bool add, rd_status *st)
+rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g, void *out, bool add, rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_masked(rd_backend_gpu(be), n, y, g, out, add, st);
+    if (rd_backend_gpu(be)) return rd_cuda_masked(rd_backend_gpu(be), type, n, y, g, out, add, st);
     job j = {y, g, out, add};
     rd_parallel(be, n, GRAIN, masked_part, &j);
     return st->code;
 }
 
-rd_code rd_op_copy(rd_backend *be, int64_t n, const float *x, float *out, bool add, rd_status *st)
+rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add, rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_copy(rd_backend_gpu(be), n, x, out, add, st);
+    if (rd_backend_gpu(be)) return rd_cuda_copy(rd_backend_gpu(be), type, n, x, out, add, st);
     job j = {NULL, x, out, add};
     rd_parallel(be, n, GRAIN, copy_part, &j);
     return st->code;

@@ -93,56 +93,19 @@ cudnnStatus_t wanted(const char *call)
 
 size_t bytes_of(cudnnDataType_t t) { return t == CUDNN_DATA_FLOAT ? 4 : 2; }
 
+rd_element element_of(cudnnDataType_t t)
+{
+    return t == CUDNN_DATA_FLOAT ? RD_FLOAT32 : t == CUDNN_DATA_BFLOAT16 ? RD_BFLOAT16 : RD_FLOAT16;
+}
+
+double get(cudnnDataType_t t, const void *p, size_t i) { return (double)rd_emulated_get(element_of(t), p, (int64_t)i); }
+void put(cudnnDataType_t t, void *p, size_t i, double x) { rd_emulated_put(element_of(t), p, (int64_t)i, (float)x); }
+
 float rounded(cudnnDataType_t t, double x)
 {
     return t == CUDNN_DATA_FLOAT      ? (float)x
            : t == CUDNN_DATA_BFLOAT16 ? rd_emulated_bfloat16((float)x)
                                       : rd_emulated_float16((float)x);
-}
-
-double get(cudnnDataType_t t, const void *p, size_t i)
-{
-    if (t == CUDNN_DATA_FLOAT) return (double)((const float *)p)[i];
-    const uint16_t h = ((const uint16_t *)p)[i];
-    if (t == CUDNN_DATA_BFLOAT16) {
-        const uint32_t u = (uint32_t)h << 16;
-        float x;
-        memcpy(&x, &u, sizeof x);
-        return (double)x;
-    }
-    const int e = h >> 10 & 31, m = h & 1023;
-    const double size = e == 31 ? (m ? NAN : INFINITY) : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
-    return h & 0x8000 ? -size : size;
-}
-
-void put(cudnnDataType_t t, void *p, size_t i, double x)
-{
-    const float r = rounded(t, x);
-    uint32_t u;
-    memcpy(&u, &r, sizeof u);
-    if (t == CUDNN_DATA_FLOAT) {
-        ((float *)p)[i] = r;
-        return;
-    }
-    uint16_t h;
-    if (t == CUDNN_DATA_BFLOAT16) {
-        h = (uint16_t)(u >> 16);
-    } else {
-        int e;
-        const float f = frexpf(fabsf(r), &e); /* in [1/2, 1) */
-        if (isnan(r))
-            h = 0x7e00;
-        else if (isinf(r))
-            h = 0x7c00;
-        else if (r == 0.0f)
-            h = 0;
-        else if (e < -13)
-            h = (uint16_t)ldexpf(fabsf(r), 24);
-        else
-            h = (uint16_t)((e + 14) << 10 | ((int)(f * 2048.0f) - 1024));
-        h = (uint16_t)(h | (signbit(r) ? 0x8000 : 0));
-    }
-    ((uint16_t *)p)[i] = h;
 }
 
 bool on_device(const void *p, size_t bytes) { return p && rd_emulated_is_device(p, bytes); }

@@ -38,6 +38,9 @@ void **rd_emulated_dnn_of(rd_gpu *g);
 float rd_emulated_round(const rd_gpu *g, float x);
 float rd_emulated_bfloat16(float x); /* nearest, ties to even */
 float rd_emulated_float16(float x);  /* the same; above 65504 infinite */
+/* Element i of an array of 16 or 32 bits, and x stored there, rounded. */
+float rd_emulated_get(rd_element type, const void *p, int64_t i);
+void rd_emulated_put(rd_element type, void *p, int64_t i, float x);
 /* A task of the stream: done at once, or written down for a graph. None of its arguments can change in a graph. */
 rd_code rd_emulated_task(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, rd_status *st);
 rd_code rd_emulated_flush(rd_gpu *g, rd_status *st); /* what is written down is done */

@@ -390,6 +390,7 @@ void rd_gpu_free(rd_gpu *g)
 const rd_gpu_info *rd_gpu_about(const rd_gpu *g) { return &g->info; }
 const char *rd_gpu_describe(const rd_gpu *g) { return g->text; }
 bool rd_gpu_uses_float16(const rd_gpu *g) { return g->options.mixed && g->info.major < 8; }
+rd_element rd_gpu_narrow(const rd_gpu *g) { return !g->options.mixed ? RD_FLOAT32 : g->info.major < 8 ? RD_FLOAT16 : RD_BFLOAT16; }
 
 /* ---- memory ---- */
 /* Page-locked memory: what an array that goes up lies in cannot be written until rd_gpu_host_wait, as a GPU may not have read it. */
@@ -473,14 +474,17 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     }
     piece *p = pieces;
     while (p && (p->owner || p->bytes < need)) p = p->next;
-    piece *rest = p ? new (std::nothrow) piece{p->next, p->at + need, p->bytes - need, nullptr} : nullptr;
-    if (!rest) return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
-    p->next = rest;
-    p->bytes = need;
+    if (!p) return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
+    if (p->bytes > need) { /* none of no bytes, which would begin where the next one does */
+        piece *rest = new (std::nothrow) piece{p->next, p->at + need, p->bytes - need, nullptr};
+        if (!rest) return rd_fail(st, RD_EENV, "out of memory for the emulated GPU");
+        p->next = rest;
+        p->bytes = need;
+    }
     p->owner = g;
     g->in_use += need;
     if (g->in_use > g->peak) g->peak = g->in_use;
-    const size_t used = (size_t)(rest->at - range);
+    const size_t used = (size_t)(p->at + need - range);
     if (used > range_used) range_used = (used + 4095) / 4096 * 4096;
     rd_emulated_access access;
     memset(p->at, 0xff, need < FILLED ? need : FILLED); /* undefined: not a number */

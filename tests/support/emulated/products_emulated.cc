@@ -1,10 +1,74 @@
-/* products_emulated.cc -- matrix products and convolutions of gpu.h, on one core. */
+/* products_emulated.cc -- matrix products and convolutions of gpu.h, on one core. What has 16 bits is rounded where the real ones
+ * round: results once, gradients of filters and what is added to an image after a convolution that is no plain product once before. */
 #include "device_emulated.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+extern "C" {
+
+float rd_emulated_get(rd_element type, const void *p, int64_t i)
+{
+    if (type == RD_FLOAT32) return ((const float *)p)[i];
+    const uint16_t h = ((const uint16_t *)p)[i];
+    if (type == RD_BFLOAT16) {
+        const uint32_t u = (uint32_t)h << 16;
+        float x;
+        memcpy(&x, &u, sizeof x);
+        return x;
+    }
+    const int e = h >> 10 & 31, m = h & 1023;
+    const float size = e == 31 ? (m ? NAN : INFINITY) : e ? ldexpf((float)(1024 + m), e - 25) : ldexpf((float)m, -24);
+    return h & 0x8000 ? -size : size;
+}
+
+void rd_emulated_put(rd_element type, void *p, int64_t i, float x)
+{
+    if (type == RD_FLOAT32) {
+        ((float *)p)[i] = x;
+        return;
+    }
+    const float r = type == RD_BFLOAT16 ? rd_emulated_bfloat16(x) : rd_emulated_float16(x);
+    uint32_t u;
+    uint16_t h;
+    memcpy(&u, &r, sizeof u);
+    if (type == RD_BFLOAT16) {
+        h = (uint16_t)(u >> 16);
+    } else {
+        int e;
+        const float f = frexpf(fabsf(r), &e); /* in [1/2, 1) */
+        if (isnan(r))
+            h = 0x7e00;
+        else if (isinf(r))
+            h = 0x7c00;
+        else if (r == 0.0f)
+            h = 0;
+        else if (e < -13)
+            h = (uint16_t)ldexpf(fabsf(r), 24);
+        else
+            h = (uint16_t)((e + 14) << 10 | ((int)(f * 2048.0f) - 1024));
+        h = (uint16_t)(h | (signbit(r) ? 0x8000 : 0));
+    }
+    ((uint16_t *)p)[i] = h;
+}
+
+} // extern "C"
+
 namespace {
+
+/* n elements as float32, rounded to 16 bits with `narrow`; of malloc. */
+float *wide(const rd_gpu *g, const void *x, rd_element type, int64_t n, bool narrow)
+{
+    float *y = (float *)malloc((size_t)(n + 1) * sizeof *y);
+    for (int64_t i = 0; y && i < n; i++) {
+        const float v = rd_emulated_get(type, x, i);
+        y[i] = narrow ? rd_emulated_round(g, v) : v;
+    }
+    return y;
+}
+
+/* Of 16 bits there is one type, that of mixed products. */
+bool fits(const rd_gpu *g, rd_element type) { return type == RD_FLOAT32 || type == rd_gpu_narrow(g); }
 
 const int ROWS = 4, COLS = 64;
 const int64_t DEPTH = 256;
@@ -31,10 +95,10 @@ void tile(int64_t k, const float *A, const float *B, float sum[ROWS][COLS])
 struct product {
     int64_t m, n, k, lda, ldb, ldc;
     int64_t batch, stride_a, stride_b, stride_c;
-    const float *A, *B;
-    float *C;
+    const void *A, *B;
+    void *C;
     float alpha, beta;
-    int64_t ta, tb; /* no gap */
+    int64_t ta, tb, type_a, type_b, type_c; /* no gap */
 };
 
 /* Sums of DEPTH products in float32, these in double. */
@@ -77,14 +141,20 @@ bool multiply(const rd_gpu *g, const product &p, const float *A, const float *B,
     return true;
 }
 
+int64_t span(int64_t rows, int64_t cols, int64_t ld) { return rows && cols ? (rows - 1) * ld + cols : 0; }
+
 /* A matrix of rows x cols, to its last element. */
-rd_code check_operand(rd_gpu *g, const char *what, const float *x, int64_t rows, int64_t cols, int64_t ld, rd_status *st)
+rd_code check_operand(rd_gpu *g, const char *what, const void *x, rd_element type, int64_t rows, int64_t cols, int64_t ld, rd_status *st)
 {
-    const int64_t n = rows && cols ? (rows - 1) * ld + cols : 0;
+    const int64_t n = span(rows, cols, ld);
     if (n == 0) return RD_OK;
-    if (!rd_emulated_is_device(x, (size_t)n * sizeof *x))
+    if (!fits(g, type))
+        rd_fail(st, RD_EBUG, "operand %s has a type that this GPU's products do not have", what);
+    else if ((uintptr_t)x % rd_element_bytes(type) != 0)
+        rd_fail(st, RD_EBUG, "operand %s is not aligned to its elements", what);
+    else if (!rd_emulated_is_device(x, (size_t)n * rd_element_bytes(type)))
         rd_fail(st, RD_EBUG, "operand %s is no memory of the device", what);
-    else if (!rd_emulated_current(g, x, n))
+    else if (type == RD_FLOAT32 && !rd_emulated_current(g, (const float *)x, n))
         rd_fail(st, RD_EBUG, "operand %s: weights changed, and nobody called rd_gpu_weights_changed", what);
     return st->code == RD_OK ? RD_OK : rd_emulated_stick(g, st);
 }
@@ -96,13 +166,25 @@ rd_code run_product(rd_gpu *g, const void *args, rd_status *st)
     rd_emulated_count(RD_EMULATED_PRODUCT);
     rd_emulated_access access;
     for (int64_t i = 0; i < p.batch; i++) {
-        const float *a = p.A + i * p.stride_a, *b = p.B + i * p.stride_b;
-        float *c = p.C + i * p.stride_c;
-        if (check_operand(g, "A of a product", a, p.ta ? p.k : p.m, p.ta ? p.m : p.k, p.lda, st) != RD_OK ||
-            check_operand(g, "B of a product", b, p.tb ? p.n : p.k, p.tb ? p.k : p.n, p.ldb, st) != RD_OK ||
-            check_operand(g, "C of a product", c, p.m, p.n, p.ldc, st) != RD_OK)
+        const rd_element ta = (rd_element)p.type_a, tb = (rd_element)p.type_b, tc = (rd_element)p.type_c;
+        const void *a = (const char *)p.A + i * p.stride_a * (int64_t)rd_element_bytes(ta),
+                   *b = (const char *)p.B + i * p.stride_b * (int64_t)rd_element_bytes(tb);
+        void *c = (char *)p.C + i * p.stride_c * (int64_t)rd_element_bytes(tc);
+        const int64_t ra = p.ta ? p.k : p.m, ca = p.ta ? p.m : p.k, rb = p.tb ? p.n : p.k, cb = p.tb ? p.k : p.n;
+        if (check_operand(g, "A of a product", a, ta, ra, ca, p.lda, st) != RD_OK ||
+            check_operand(g, "B of a product", b, tb, rb, cb, p.ldb, st) != RD_OK ||
+            check_operand(g, "C of a product", c, tc, p.m, p.n, p.ldc, st) != RD_OK)
             return st->code;
-        if (!multiply(g, p, a, b, c)) return rd_fail(st, RD_EENV, "out of memory for a product");
+        float *wa = ta == RD_FLOAT32 ? nullptr : wide(g, a, ta, span(ra, ca, p.lda), false),
+              *wb = tb == RD_FLOAT32 ? nullptr : wide(g, b, tb, span(rb, cb, p.ldb), false),
+              *wc = tc == RD_FLOAT32 ? nullptr : wide(g, c, tc, span(p.m, p.n, p.ldc), false);
+        const bool done = multiply(g, p, wa ? wa : (const float *)a, wb ? wb : (const float *)b, wc ? wc : (float *)c);
+        for (int64_t r = 0; wc && r < p.m; r++)
+            for (int64_t k = 0; k < p.n; k++) rd_emulated_put(tc, c, r * p.ldc + k, wc[r * p.ldc + k]);
+        free(wa);
+        free(wb);
+        free(wc);
+        if (!done) return rd_fail(st, RD_EENV, "out of memory for a product");
     }
     return RD_OK;
 }
@@ -111,18 +193,28 @@ rd_code run_product(rd_gpu *g, const void *args, rd_status *st)
 
 extern "C" {
 
+static rd_code queue(rd_gpu *g, const product &p, rd_status *st)
+{
+    if (rd_emulated_stuck(g, st) != RD_OK || p.m == 0 || p.n == 0) return st->code;
+    if (p.m < 0 || p.n < 0 || p.k < 0 || p.lda < (p.ta ? p.m : p.k) || p.ldb < (p.tb ? p.k : p.n) || p.ldc < p.n) {
+        rd_fail(st, RD_EBUG, "product of %lld x %lld x %lld with leading dimensions %lld, %lld, %lld", (long long)p.m, (long long)p.n,
+                (long long)p.k, (long long)p.lda, (long long)p.ldb, (long long)p.ldc);
+        return rd_emulated_stick(g, st);
+    }
+    return rd_emulated_task(g, run_product, &p, sizeof p, st);
+}
+
 rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
                             int64_t lda, int64_t stride_a, const float *B, int64_t ldb, int64_t stride_b, float beta, float *C,
                             int64_t ldc, int64_t stride_c, int64_t batch, rd_status *st)
 {
-    if (rd_emulated_stuck(g, st) != RD_OK || m == 0 || n == 0) return st->code;
-    if (m < 0 || n < 0 || k < 0 || lda < (ta ? m : k) || ldb < (tb ? k : n) || ldc < n) {
-        rd_fail(st, RD_EBUG, "product of %lld x %lld x %lld with leading dimensions %lld, %lld, %lld", (long long)m, (long long)n,
-                (long long)k, (long long)lda, (long long)ldb, (long long)ldc);
-        return rd_emulated_stick(g, st);
-    }
-    const product p = {m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c, A, B, C, alpha, beta, ta, tb};
-    return rd_emulated_task(g, run_product, &p, sizeof p, st);
+    return queue(g, {m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c, A, B, C, alpha, beta, ta, tb, RD_FLOAT32, RD_FLOAT32, RD_FLOAT32}, st);
+}
+
+rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, rd_gpu_operand A, rd_gpu_operand B, float beta,
+                       rd_gpu_operand C, rd_status *st)
+{
+    return queue(g, {m, n, k, A.ld, B.ld, C.ld, 1, 0, 0, 0, A.at, B.at, C.at, 1.0f, beta, ta, tb, A.type, B.type, C.type}, st);
 }
 
 rd_code rd_gpu_gemm(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A, int64_t lda,
@@ -140,12 +232,10 @@ int64_t size_x(const rd_gpu_conv *c) { return c->n * c->h * c->w * c->ci; }
 int64_t size_W(const rd_gpu_conv *c) { return c->kh * c->kw * c->ci * c->co; }
 int64_t size_y(const rd_gpu_conv *c) { return c->n * c->oh * c->ow * c->co; }
 
-float *rounded(const rd_gpu *g, const float *x, int64_t n)
-{
-    float *y = (float *)malloc((size_t)(n + 1) * sizeof *y);
-    for (int64_t i = 0; y && i < n; i++) y[i] = rd_emulated_mixed(g) ? rd_emulated_round(g, x[i]) : x[i];
-    return y;
-}
+bool is_product(const rd_gpu_conv *c) { return c->kh == 1 && c->kw == 1 && c->stride == 1 && c->oh == c->h && c->ow == c->w && !c->pad_top && !c->pad_left; }
+
+/* What a convolution reads. */
+float *rounded(const rd_gpu *g, const void *x, rd_element type, int64_t n) { return wide(g, x, type, n, rd_emulated_mixed(g)); }
 
 /* use(pixel of x, tap, pixel of y) for all that meet. */
 template <typename Use> void each_meeting(const rd_gpu_conv *c, Use use)
@@ -161,7 +251,7 @@ template <typename Use> void each_meeting(const rd_gpu_conv *c, Use use)
                     }
 }
 
-rd_code check_conv(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *W, const float *y, rd_status *st)
+rd_code check_conv(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *W, const void *y, rd_status *st)
 {
     const int64_t oh = (c->h + c->pad_top + c->pad_bottom - c->kh) / c->stride + 1,
                   ow = (c->w + c->pad_left + c->pad_right - c->kw) / c->stride + 1;
@@ -172,75 +262,82 @@ rd_code check_conv(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float 
         return rd_emulated_stick(g, st);
     }
     rd_emulated_access access;
-    if (check_operand(g, "x of a convolution", x, 1, size_x(c), 0, st) != RD_OK ||
-        check_operand(g, "W of a convolution", W, 1, size_W(c), 0, st) != RD_OK)
+    if (check_operand(g, "x of a convolution", x, c->type, 1, size_x(c), 0, st) != RD_OK ||
+        check_operand(g, "W of a convolution", W, RD_FLOAT32, 1, size_W(c), 0, st) != RD_OK)
         return st->code;
-    return check_operand(g, "y of a convolution", y, 1, size_y(c), 0, st);
+    return check_operand(g, "y of a convolution", y, c->type, 1, size_y(c), 0, st);
 }
 
-rd_code finish(rd_status *st, float *a, float *b)
+/* Frees the two. */
+rd_code finish(rd_status *st, float *a, float *b, bool lacks)
 {
-    const bool lacks = !a || !b;
+    lacks = lacks || !a || !b;
     free(a);
     free(b);
     return lacks ? rd_fail(st, RD_EENV, "out of memory for a convolution") : RD_OK;
 }
 
-/* A convolution as a task: two of the arrays are read. */
+/* A convolution as a task: two of the arrays are read, the third is written. */
 struct convolution {
     rd_gpu_conv c;
-    const float *x, *W, *y;
-    float *out;
     int64_t add;
+    void *x;
+    float *W;
+    void *y;
 };
 
 rd_code run_forward(rd_gpu *g, const void *args, rd_status *st)
 {
     const convolution *j = (const convolution *)args;
     const rd_gpu_conv *c = &j->c;
-    const float *x = j->x, *W = j->W;
-    float *y = j->out;
-    if (check_conv(g, c, x, W, y, st) != RD_OK) return st->code;
+    if (check_conv(g, c, j->x, j->W, j->y, st) != RD_OK) return st->code;
     rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
-    float *a = rounded(g, x, size_x(c)), *b = rounded(g, W, size_W(c));
-    if (a && b) {
-        memset(y, 0, (size_t)size_y(c) * sizeof *y);
+    float *a = rounded(g, j->x, c->type, size_x(c)), *b = rounded(g, j->W, RD_FLOAT32, size_W(c));
+    float *y = (float *)calloc((size_t)size_y(c) + 1, sizeof *y);
+    if (a && b && y) {
         each_meeting(c, [=](int64_t ix, int64_t iw, int64_t iy) {
             for (int64_t k = 0; k < c->ci; k++) {
                 const float v = a[ix + k], *w = b + iw + k * c->co;
 #pragma omp simd
-                for (int64_t j = 0; j < c->co; j++) y[iy + j] += v * w[j];
+                for (int64_t i = 0; i < c->co; i++) y[iy + i] += v * w[i];
             }
         });
+        for (int64_t i = 0; i < size_y(c); i++) rd_emulated_put(c->type, j->y, i, y[i]);
     }
-    return finish(st, a, b);
+    const bool lacks = !y;
+    free(y);
+    return finish(st, a, b, lacks);
 }
 
 rd_code run_data(rd_gpu *g, const void *args, rd_status *st)
 {
     const convolution *j = (const convolution *)args;
     const rd_gpu_conv *c = &j->c;
-    const float *dy = j->y, *W = j->W;
-    float *dx = j->out;
-    const bool add = j->add;
-    if (check_conv(g, c, dx, W, dy, st) != RD_OK) return st->code;
+    if (check_conv(g, c, j->x, j->W, j->y, st) != RD_OK) return st->code;
     rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
-    float *a = rounded(g, dy, size_y(c)), *b = rounded(g, W, size_W(c));
-    if (a && b) {
-        if (!add) memset(dx, 0, (size_t)size_x(c) * sizeof *dx);
+    float *a = rounded(g, j->y, c->type, size_y(c)), *b = rounded(g, j->W, RD_FLOAT32, size_W(c));
+    const bool at_once = c->type == RD_FLOAT32 || is_product(c); /* the sum begins with what is there */
+    float *dx = j->add && at_once ? wide(g, j->x, c->type, size_x(c), false) : (float *)calloc((size_t)size_x(c) + 1, sizeof *dx);
+    if (a && b && dx) {
         each_meeting(c, [=](int64_t ix, int64_t iw, int64_t iy) {
             for (int64_t k = 0; k < c->ci; k++) {
                 const float *w = b + iw + k * c->co;
                 float s = 0.0f;
 #pragma omp simd reduction(+ : s)
-                for (int64_t j = 0; j < c->co; j++) s += a[iy + j] * w[j];
+                for (int64_t i = 0; i < c->co; i++) s += a[iy + i] * w[i];
                 dx[ix + k] += s;
             }
         });
+        for (int64_t i = 0; i < size_x(c); i++) {
+            const bool later = j->add && !at_once;
+            rd_emulated_put(c->type, j->x, i, later ? rd_emulated_get(c->type, j->x, i) + rd_emulated_round(g, dx[i]) : dx[i]);
+        }
     }
-    return finish(st, a, b);
+    const bool lacks = !dx;
+    free(dx);
+    return finish(st, a, b, lacks);
 }
 
 /* Sums over all pixels: in double. */
@@ -248,52 +345,52 @@ rd_code run_weights(rd_gpu *g, const void *args, rd_status *st)
 {
     const convolution *j = (const convolution *)args;
     const rd_gpu_conv *c = &j->c;
-    const float *x = j->x, *dy = j->y;
-    float *dW = j->out;
-    if (check_conv(g, c, x, dW, dy, st) != RD_OK) return st->code;
+    if (check_conv(g, c, j->x, j->W, j->y, st) != RD_OK) return st->code;
     rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
-    float *a = rounded(g, x, size_x(c)), *b = rounded(g, dy, size_y(c));
+    float *a = rounded(g, j->x, c->type, size_x(c)), *b = rounded(g, j->y, c->type, size_y(c));
     double *sum = (double *)calloc((size_t)size_W(c) + 1, sizeof *sum);
-    if (!sum) {
-        free(a);
-        a = nullptr;
-    }
-    if (a && b) {
+    if (a && b && sum) {
         each_meeting(c, [=](int64_t ix, int64_t iw, int64_t iy) {
             for (int64_t k = 0; k < c->ci; k++) {
                 const double v = (double)a[ix + k];
                 double *w = sum + iw + k * c->co;
 #pragma omp simd
-                for (int64_t j = 0; j < c->co; j++) w[j] += v * (double)b[iy + j];
+                for (int64_t i = 0; i < c->co; i++) w[i] += v * (double)b[iy + i];
             }
         });
-        for (int64_t i = 0; i < size_W(c); i++) dW[i] += (float)sum[i];
+        const bool narrow = c->type != RD_FLOAT32 && !is_product(c);
+        for (int64_t i = 0; i < size_W(c); i++) j->W[i] += narrow ? rd_emulated_round(g, (float)sum[i]) : (float)sum[i];
     }
+    const bool lacks = !sum;
     free(sum);
-    return finish(st, a, b);
+    return finish(st, a, b, lacks);
+}
+
+rd_code queue_conv(rd_gpu *g, rd_gpu_run *run, const rd_gpu_conv *c, const void *x, const float *W, const void *y, bool add, rd_status *st)
+{
+    convolution j = {*c, add, const_cast<void *>(x), const_cast<float *>(W), const_cast<void *>(y)};
+    __builtin_clear_padding(&j); /* graphs compare bytes */
+    return rd_emulated_task(g, run, &j, sizeof j, st);
 }
 
 } // namespace
 
 extern "C" {
 
-rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *W, float *y, rd_status *st)
+rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *W, void *y, rd_status *st)
 {
-    const convolution j = {*c, x, W, y, y, 0};
-    return rd_emulated_task(g, run_forward, &j, sizeof j, st);
+    return queue_conv(g, run_forward, c, x, W, y, false, st);
 }
 
-rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const float *dy, const float *W, float *dx, bool add, rd_status *st)
+rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const void *dy, const float *W, void *dx, bool add, rd_status *st)
 {
-    const convolution j = {*c, dx, W, dy, dx, add};
-    return rd_emulated_task(g, run_data, &j, sizeof j, st);
+    return queue_conv(g, run_data, c, dx, W, dy, add, st);
 }
 
-rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const float *x, const float *dy, float *dW, rd_status *st)
+rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const void *x, const void *dy, float *dW, rd_status *st)
 {
-    const convolution j = {*c, x, dW, dy, dW, 0};
-    return rd_emulated_task(g, run_weights, &j, sizeof j, st);
+    return queue_conv(g, run_weights, c, x, dW, dy, false, st);
 }
 
 } // extern "C"

@@ -1,0 +1,44 @@
+/* cast.c -- y = x in elements of another type, dx = dy in those of x. On a CPU all elements are float32. */
+#include "shared/image_op.h"
+#include "rd/gpu.h"
+
+static rd_code infer(rd_call *c, rd_status *st)
+{
+    if (!rd_backend_gpu(c->be)) return rd_fail(st, RD_EBUG, "cast: elements of 16 bits on a CPU");
+    rd_op_like(c->out[0], c->in[0]);
+    c->out[0]->type = *(const rd_element *)c->attr;
+    return RD_OK;
+}
+
+static rd_code forward(rd_call *c, rd_status *st)
+{
+    const rd_var *x = c->in[0], *y = c->out[0];
+    if (!rd_backend_gpu(c->be)) return RD_OK;
+    return rd_gpu_cast(rd_backend_gpu(c->be), rd_op_elements(x), x->values, x->type, y->values, y->type, false, st);
+}
+
+static rd_code backward(rd_call *c, rd_status *st)
+{
+    const rd_var *x = c->in[0], *y = c->out[0];
+    void *dx;
+    bool add;
+    RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
+    if (dx && rd_backend_gpu(c->be))
+        RD_TRY(rd_gpu_cast(rd_backend_gpu(c->be), rd_op_elements(x), y->grads, y->type, dx, x->type, add, st));
+done:
+    return st->code;
+}
+
+extern const rd_op rd_op_def_cast;
+const rd_op rd_op_def_cast = {.name = "cast",
+                              .about = "elements of another type",
+                              .infer = infer,
+                              .cpu = {forward, backward},
+                              .cuda = {forward, backward},
+                              .narrow = RD_NARROW(0),
+                              .own_grads = true};
+
+rd_var *rd_op_cast(rd_tape *t, rd_var *x, rd_element type)
+{
+    return !x || x->type == type ? x : rd_tape_apply(t, &rd_op_def_cast, &type, sizeof type, &x, 1, NULL, 1);
+}
