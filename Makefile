@@ -57,7 +57,9 @@ PROG  := $(BUILD)/run_dist
 EXTRA := $(if $(findstring address,$(SAN)),$(BUILD)/tests/support/asan/mpi_leaks.c.o)
 # A test is one .c file with cmocka, or one shell script. Files of tests/support and tests/bench with a main are programs, those
 # without are shared by all tests.
-UNIT  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*.c tests/ops/*.c tests/golden/*.c tests/fault/*.c $(if $(CUDA),tests/gpu/*.c)))
+# dnn_plans.c calls the real cuDNN.
+UNIT  := $(patsubst %.c,$(BUILD)/%,$(filter-out $(if $(filter 1,$(CUDA)),,tests/gpu/dnn_plans.c),\
+         $(wildcard tests/unit/*.c tests/ops/*.c tests/golden/*.c tests/fault/*.c $(if $(CUDA),tests/gpu/*.c))))
 MPI   := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/mpi/*.c))
 FUZZ  := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/fuzz/replay.c,$(wildcard tests/fuzz/*.c)))
 MAINS := $(shell grep -l '^int main' tests/support/*.c tests/bench/*.c 2>/dev/null)
@@ -201,7 +203,8 @@ gpu-bundle: ## all that such a machine needs for that, in one folder to copy: bu
 	@$(MAKE) --no-print-directory CUDA=1 VARIANT=cuda-v3 ARCH=-march=x86-64-v3 $@
 else
 gpu-test: gpu-programs
-	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(filter tests/gpu/%,$(SHELLS)) $(BUILD)/tests/gpu/ops
+	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(filter tests/gpu/%,$(SHELLS)) $(BUILD)/tests/gpu/ops \
+	    $(filter %/dnn_plans,$(UNIT))
 gpu-check: gpu-programs
 	@BUILD=$(BUILD) tests/gpu/check $(CHECK)
 gpu-bundle: gpu-programs

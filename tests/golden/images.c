@@ -6,7 +6,9 @@
  * rounding more in a deep network than in a shallow one: the largest difference from PyTorch's float64 of PyTorch's own float32 and
  * of float64 runs whose weights are off by some units in the last place of a float32. Eight times that is allowed, because ours
  * sums in other orders and has another algorithm (Winograd) for some convolutions. No wrong formula passes: an epsilon of 1e-5 for
- * 1e-3 moves the first loss by 3e-6, a wrong momentum the later ones by percents. */
+ * 1e-3 moves the first loss by 3e-6, a wrong momentum the later ones by percents.
+ *
+ * On a GPU in mixed, where images have bfloat16 between their layers, also against PyTorch in float64 that rounds at the same places. */
 #include "rd/image_net.h"
 #include "rd/model.h"
 #include "rd/optim.h"
@@ -21,6 +23,7 @@
 #include <string.h>
 
 #define FOLDER "tests/golden/images"
+#define NARROW_FOLDER "tests/golden/images_narrow"
 #define ALLOWED 8.0 /* times the rounding that the case names */
 enum { MOST_CASES = 64, MOST_IMAGES = 32 };
 
@@ -329,9 +332,9 @@ static void test_gradients(void **state)
     close_case(f);
 }
 
-static void test_training(void **state)
+/* The losses that the case has, from the initial weights on. */
+static void check_losses(fixture *f)
 {
-    fixture *f = open_case(*state);
     rd_status st = {0};
     rd_optim *o;
     const rd_optim_config c = {.optimizer = json_string_value(info(f->info, "optimizer")),
@@ -351,6 +354,13 @@ static void test_training(void **state)
         must(rd_optim_step(o, (int64_t)i + 1, number(f->info, "lr"), 1.0 / out.weight, &stats, &st), &st);
     }
     rd_optim_free(o);
+}
+
+static void test_training(void **state)
+{
+    fixture *f = open_case(*state);
+    const double tolerance = allowed(f, "training");
+    check_losses(f);
     check_tables(f, "states", 1, rd_params_values(f->ps), 1.0, allowed(f, "state"));
     const rd_loss_out out = forward(f, false);
     const double eval = fmax(allowed(f, "eval"), tolerance);
@@ -559,6 +569,37 @@ static void test_mixed(void **state)
     }
 }
 
+static bool has_bfloat16(void)
+{
+    if (!test_on_gpu()) return false;
+    rd_status st = {0};
+    rd_backend *be = NULL;
+    new_gpu_backend(true, &be, &st);
+    const bool has = rd_backend_activations(be) == RD_BFLOAT16;
+    rd_backend_free(be);
+    return has;
+}
+
+/* state: a file of images_narrow, which has the results of the case of that name. */
+static void test_narrow(void **state)
+{
+    if (!has_bfloat16()) skip();
+    fixture *f = open_with(*state, true);
+    char path[512];
+    json_error_t e;
+    snprintf(path, sizeof path, NARROW_FOLDER "/%s", (const char *)*state);
+    json_t *narrow = json_load_file(path, 0, &e);
+    if (!narrow) fail_msg("%s:%d: %s", path, e.line, e.text);
+    json_object_update(f->info, narrow);
+    json_decref(narrow);
+    const rd_loss_out out = forward_backward(f);
+    near(out.loss_sum, number(f->info, "loss_sum"), allowed(f, "loss"), "loss");
+    near(out.nll_sum, number(f->info, "nll_sum"), allowed(f, "loss"), "negative log likelihood");
+    check_tables(f, "parameters", 1, rd_params_grads(f->ps), (double)f->batch.n, allowed(f, "gradient"));
+    check_losses(f);
+    close_case(f);
+}
+
 static const rd_param *created(fixture *f, const char *model, const char *keys, const char *name)
 {
     rd_status st = {0};
@@ -642,23 +683,32 @@ static bool too_large(const char *name)
     return false;
 }
 
-int main(void)
+/* The cases of a folder, by name; fewer than `least`: -1. */
+static int cases_of(const char *folder, int least, char **names)
 {
-    static struct CMUnitTest tests[2 * MOST_CASES + 8];
-    static char title[2 * MOST_CASES][128];
-    char *names[MOST_CASES];
-    int n = 0, k = 0;
-    DIR *d = opendir(FOLDER);
+    int n = 0;
+    DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));)
         if (strlen(e->d_name) > 5 && strcmp(e->d_name + strlen(e->d_name) - 5, ".json") == 0 && n < MOST_CASES &&
             strcmp(e->d_name, "parameter_counts.json") != 0)
             names[n++] = strdup(e->d_name);
     if (d) closedir(d);
-    if (n < 16) {
-        fprintf(stderr, "%s holds %d cases, at least 16 are expected; run from the project's folder\n", FOLDER, n);
-        return 1;
+    if (n < least) {
+        fprintf(stderr, "%s holds %d cases, at least %d are expected; run from the project's folder\n", folder, n, least);
+        return -1;
     }
     qsort(names, (size_t)n, sizeof *names, by_name);
+    return n;
+}
+
+int main(void)
+{
+    static struct CMUnitTest tests[3 * MOST_CASES + 8];
+    static char title[3 * MOST_CASES][128];
+    char *names[MOST_CASES], *narrow[MOST_CASES];
+    int k = 0;
+    const int n = cases_of(FOLDER, 16, names), n_narrow = cases_of(NARROW_FOLDER, 5, narrow);
+    if (n < 0 || n_narrow < 0) return 1;
     static const struct {
         const char *what;
         CMUnitTestFunction fn;
@@ -668,13 +718,20 @@ int main(void)
             snprintf(title[k], sizeof title[k], "%.80s: %s", names[i], kinds[w].what);
             tests[k] = (struct CMUnitTest){title[k], kinds[w].fn, NULL, NULL, names[i]};
         }
+    for (int i = 0; i < n_narrow; i++, k++) {
+        snprintf(title[k], sizeof title[k], "16 bits: %.80s", narrow[i]);
+        tests[k] = (struct CMUnitTest){title[k], test_narrow, NULL, NULL, narrow[i]};
+    }
     const struct CMUnitTest others[] = {cmocka_unit_test(test_counts),  cmocka_unit_test(test_known_counts),
                                         cmocka_unit_test(test_refused), cmocka_unit_test(test_batches),
                                         cmocka_unit_test(test_dropout), cmocka_unit_test(test_mixed),
                                         cmocka_unit_test(test_initial)};
     memcpy(&tests[k], others, sizeof others);
+    const char *only = getenv("RD_TEST_ONLY"); /* names of tests, with * and ? */
+    if (only) cmocka_set_test_filter(only);
     const int failures =
         _cmocka_run_group_tests("golden images", tests, (size_t)k + sizeof others / sizeof others[0], NULL, NULL);
     for (int i = 0; i < n; i++) free(names[i]);
+    for (int i = 0; i < n_narrow; i++) free(narrow[i]);
     return failures != 0;
 }

@@ -59,11 +59,35 @@ def initial(name, shape):
     return v.astype(np.float32).reshape(shape)
 
 
+# ---- 16 bits ----
+
+def bfloat16(x):
+    """The nearest bfloat16."""
+    return x.to(torch.bfloat16).to(x.dtype)
+
+
+class Rounded(torch.autograd.Function):
+    """Numbers, or their gradients, or both, as bfloat16."""
+
+    @staticmethod
+    def forward(ctx, x, there, back):
+        ctx.back = back
+        return bfloat16(x) if there else x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return bfloat16(g) if ctx.back else g, None, None
+
+
 # ---- networks ----
 
 class Model:
-    def __init__(self, case, dtype):
-        self.case, self.dtype, self.params, self.states, self.seen = case, dtype, {}, {}, {}
+    """narrow: results of layers on images and their gradients are rounded to bfloat16 when they are stored, and so are operands of products
+    and convolutions, and gradients of convolutions' kernels, but not those of a convolution that is a plain product. Dense layers give full
+    numbers. All is computed in dtype."""
+
+    def __init__(self, case, dtype, narrow=False):
+        self.case, self.dtype, self.params, self.states, self.seen, self.narrow = case, dtype, {}, {}, {}, narrow
         self.config = dict(dict(batch_norm_samples=0, batch_norm_epsilon=1e-5, batch_norm_momentum=0.9, label_smoothing=0.0,
                                 pool_padding="symmetric"), **case["config"])
         self.macs, self.first_macs = 0, 0
@@ -79,10 +103,24 @@ class Model:
         self.first_macs = self.first_macs or macs
         self.macs += macs
 
+    def rounded(self, x, there, back):
+        return Rounded.apply(x, there, back) if self.narrow else x
+
+    def keep(self, x):
+        return self.rounded(x, True, True)
+
+    def relu(self, x):
+        return self.keep(F.relu(x))
+
+    def pool(self, x, *how):
+        return self.keep(F.max_pool2d(x, *how))
+
     def conv(self, name, x, size, out, stride=1, pad=0, bias=False):
         k = self.param(name + "/kernel", (size, size, x.shape[1], out))
         b = self.param(name + "/bias", (out,)) if bias else None
-        y = F.conv2d(x, k.permute(3, 2, 0, 1), b, stride, pad)
+        k = self.rounded(k, True, size > 1 or stride > 1)
+        y = self.keep(F.conv2d(x, k.permute(3, 2, 0, 1), None, stride, pad))
+        y = y if b is None else y + b[None, :, None, None]
         self.count(y.shape[2] * y.shape[3] * size * size * x.shape[1] * out)
         return y
 
@@ -112,7 +150,8 @@ class Model:
 
     def dense(self, name, x, out):
         self.count(x.shape[1] * out)
-        return x @ self.param(name + "/kernel", (x.shape[1], out)) + self.param(name + "/bias", (out,))
+        w = self.rounded(self.param(name + "/kernel", (x.shape[1], out)), True, False)
+        return self.rounded(self.rounded(x, True, False) @ w, False, True) + self.param(name + "/bias", (out,))
 
     @staticmethod
     def flatten(x):
@@ -120,27 +159,27 @@ class Model:
 
     def logits(self, x, training):
         self.training = training
-        x, model, classes = x.permute(0, 3, 1, 2), self.case["model"], self.case["classes"]
+        x, model, classes = self.keep(x.permute(0, 3, 1, 2)), self.case["model"], self.case["classes"]
         if model == "mnist_cnn":
-            x = F.relu(self.conv("mnist_cnn/conv1", x, 3, 32, bias=True))
-            x = F.relu(self.conv("mnist_cnn/conv2", x, 3, 64, bias=True))
-            x = F.relu(self.dense("mnist_cnn/dense1", self.flatten(F.max_pool2d(x, 2)), 128))
+            x = self.relu(self.conv("mnist_cnn/conv1", x, 3, 32, bias=True))
+            x = self.relu(self.conv("mnist_cnn/conv2", x, 3, 64, bias=True))
+            x = F.relu(self.dense("mnist_cnn/dense1", self.flatten(self.pool(x, 2)), 128))
             return self.dense("mnist_cnn/dense2", x, classes)
         if model == "lenet":
-            x = F.max_pool2d(F.relu(self.conv("lenet/conv1", x, 5, 32, pad=2, bias=True)), 2)
-            x = F.max_pool2d(F.relu(self.conv("lenet/conv2", x, 5, 64, pad=2, bias=True)), 2)
+            x = self.pool(self.relu(self.conv("lenet/conv1", x, 5, 32, pad=2, bias=True)), 2)
+            x = self.pool(self.relu(self.conv("lenet/conv2", x, 5, 64, pad=2, bias=True)), 2)
             return self.dense("lenet/dense2", F.relu(self.dense("lenet/dense1", self.flatten(x), 512)), classes)
         if model == "alexnet":
-            x = F.max_pool2d(F.relu(self.conv("alexnet/conv1", x, 11, 64, 4, bias=True)), 3, 2)
-            x = F.max_pool2d(F.relu(self.conv("alexnet/conv2", x, 5, 192, pad=2, bias=True)), 3, 2)
+            x = self.pool(self.relu(self.conv("alexnet/conv1", x, 11, 64, 4, bias=True)), 3, 2)
+            x = self.pool(self.relu(self.conv("alexnet/conv2", x, 5, 192, pad=2, bias=True)), 3, 2)
             for i, out in ((3, 384), (4, 384), (5, 256)):
-                x = F.relu(self.conv("alexnet/conv%d" % i, x, 3, out, pad=1, bias=True))
-            return self.head("alexnet", F.max_pool2d(x, 3, 2))
+                x = self.relu(self.conv("alexnet/conv%d" % i, x, 3, out, pad=1, bias=True))
+            return self.head("alexnet", self.pool(x, 3, 2))
         if model in VGG:
             for s, n in enumerate(VGG[model]):
                 for i in range(n):
-                    x = F.relu(self.conv("vgg/stage%d/conv%d" % (s + 1, i + 1), x, 3, (64, 128, 256, 512, 512)[s], pad=1, bias=True))
-                x = F.max_pool2d(x, 2)
+                    x = self.relu(self.conv("vgg/stage%d/conv%d" % (s + 1, i + 1), x, 3, (64, 128, 256, 512, 512)[s], pad=1, bias=True))
+                x = self.pool(x, 2)
             return self.head("vgg", x)
         depth = self.config.get("depth") or int(model[len("resnet"):].split("_")[0])
         return self.resnet(x, depth) if depth in DEPTHS else self.cifar(x, depth)
@@ -151,48 +190,48 @@ class Model:
         return self.dense(family + "/dense3", x, self.case["classes"])
 
     def cifar(self, x, depth):
-        x = F.relu(self.norm("resnet_cifar/norm1", self.conv("resnet_cifar/conv1", x, 3, 16, pad=1)))
+        x = self.relu(self.norm("resnet_cifar/norm1", self.conv("resnet_cifar/conv1", x, 3, 16, pad=1)))
         for stage in (1, 2, 3):
             for b in range(1, (depth - 2) // 6 + 1):
                 at, width, stride = "resnet_cifar/stage%d/block%d/" % (stage, b), 8 << stage, 2 if stage > 1 and b == 1 else 1
-                y = F.relu(self.norm(at + "norm1", self.conv(at + "conv1", x, 3, width, stride, 1)))
+                y = self.relu(self.norm(at + "norm1", self.conv(at + "conv1", x, 3, width, stride, 1)))
                 y = self.norm(at + "norm2", self.conv(at + "conv2", y, 3, width, 1, 1))
                 if stride == 2:                               # option A
                     more = (width - x.shape[1]) // 2
-                    x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, more, more))
-                x = F.relu(x + y)
-        return self.dense("resnet_cifar/dense", x.mean((2, 3)), self.case["classes"])
+                    x = self.keep(F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, more, more)))
+                x = self.relu(x + y)
+        return self.dense("resnet_cifar/dense", self.keep(x.mean((2, 3))), self.case["classes"])
 
     def version(self):
         return self.config.get("resnet_version") or ("v1.5" if self.case["model"] in ("resnet",) or
                                                      self.case["model"].endswith("v1.5") else "v1")
 
     def resnet(self, x, depth):
-        x = F.relu(self.norm("resnet/norm1", self.conv("resnet/conv1", x, 7, 64, 2, 3)))
+        x = self.relu(self.norm("resnet/norm1", self.conv("resnet/conv1", x, 7, 64, 2, 3)))
         if self.config["pool_padding"] == "same":             # zeros are as good as minus infinity behind a ReLU
             for d in (2, 3):
                 total = max((-(-x.shape[d] // 2) - 1) * 2 + 3 - x.shape[d], 0)
                 pad = (total // 2, total - total // 2)
                 x = F.pad(x, pad + (0, 0) if d == 3 else (0, 0) + pad)
-            x = F.max_pool2d(x, 3, 2)
+            x = self.pool(x, 3, 2)
         else:
-            x = F.max_pool2d(x, 3, 2, 1)
+            x = self.pool(x, 3, 2, 1)
         late = self.version() == "v1.5"
         for stage, n in enumerate(DEPTHS[depth]):
             for b in range(n):
                 at, width, stride = "resnet/stage%d/block%d/" % (stage + 2, b + 1), 64 << stage, 2 if stage and b == 0 else 1
                 out = width if depth < 50 else 4 * width
                 if depth < 50:
-                    y = F.relu(self.norm(at + "norm1", self.conv(at + "conv1", x, 3, width, stride, 1)))
+                    y = self.relu(self.norm(at + "norm1", self.conv(at + "conv1", x, 3, width, stride, 1)))
                     y = self.conv(at + "conv2", y, 3, out, 1, 1)
                 else:
-                    y = F.relu(self.norm(at + "norm1", self.conv(at + "conv1", x, 1, width, 1 if late else stride)))
-                    y = F.relu(self.norm(at + "norm2", self.conv(at + "conv2", y, 3, width, stride if late else 1, 1)))
+                    y = self.relu(self.norm(at + "norm1", self.conv(at + "conv1", x, 1, width, 1 if late else stride)))
+                    y = self.relu(self.norm(at + "norm2", self.conv(at + "conv2", y, 3, width, stride if late else 1, 1)))
                     y = self.conv(at + "conv3", y, 1, out)
                 if stride == 2 or x.shape[1] != out:
-                    x = self.norm(at + "projection_norm", self.conv(at + "projection", x, 1, out, stride))
-                x = F.relu(self.norm(at + ("norm2" if depth < 50 else "norm3"), y) + x)
-        return self.dense("resnet/dense", x.mean((2, 3)), self.case["classes"])
+                    x = self.keep(self.norm(at + "projection_norm", self.conv(at + "projection", x, 1, out, stride)))
+                x = self.relu(self.norm(at + ("norm2" if depth < 50 else "norm3"), y) + x)
+        return self.dense("resnet/dense", self.keep(x.mean((2, 3))), self.case["classes"])
 
     def loss(self, x, label, training):
         """Sum over the samples of the smoothed loss, sum of -log p(label), logits."""

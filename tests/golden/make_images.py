@@ -1,10 +1,11 @@
 """Golden values of the image models: losses, gradients, running statistics and the first steps of training, one .json a case.
 
-    python make_images.py [--only PART_OF_A_NAME] [--check]
+    python make_images.py [--only PART_OF_A_NAME] [--check] [--narrow]
 
 Needs numpy, torch and torchvision. Written without any code of run_dist; images_torch.py has the networks, in float64. Weights,
 images and labels are made by formula (see README.md), so that the files hold results alone. The resnets and VGG are compared
 with torchvision's modules before anything is written. --check writes nothing. Also writes images/parameter_counts.json.
+--narrow writes images_narrow/ alone: some of the cases with what lies between layers rounded to bfloat16.
 """
 
 import argparse
@@ -48,6 +49,10 @@ CASES = {
 }
 
 
+NARROW = ("mnist_cnn", "mnist_cnn_smoothing", "lenet", "resnet20", "resnet_cifar_groups")
+NARROW_STEPS, NARROW_SHAKES = 3, 12
+
+
 def measures(name, x):
     """Norm, and product with the fixed vector of that name."""
     x = np.asarray(x, np.float64)
@@ -61,10 +66,10 @@ def batch_of(c, dtype):
     return torch.tensor(x, dtype=dtype), torch.tensor(label)
 
 
-def run(c, dtype, shaken=None):
+def run(c, dtype, shaken=None, narrow=False, steps=STEPS):
     """All that is kept of a case, computed in one precision. shaken: a seed; each weight is off by up to SHAKE of itself."""
     x, label = batch_of(c, dtype)
-    m = net.Model(c, dtype)
+    m = net.Model(c, dtype, narrow)
     if shaken is not None:
         rng = torch.Generator().manual_seed(shaken)
         with torch.no_grad():
@@ -76,7 +81,7 @@ def run(c, dtype, shaken=None):
     make = {"momentum": lambda p: torch.optim.SGD(p, lr=c["lr"], momentum=0.9),
             "adadelta": lambda p: torch.optim.Adadelta(p, lr=c["lr"], rho=0.95, eps=1e-7)}[c["optimizer"]]
     losses, opt = [], None
-    for step in range(STEPS):
+    for step in range(steps):
         loss, nll, logits = m.loss(x, label, training=True)
         if opt is None:
             opt = make(list(m.params.values()))
@@ -137,6 +142,21 @@ def make(name, c):
         states=[[k] + short(v) for k, v in exact["states"].items()])
 
 
+def make_narrow(name, c):
+    """The first pass and some losses. How far they move when the weights are off by some units in the last place of a float32 tells what it
+    does that some numbers near the middle of two of bfloat16's go to the other one."""
+    exact = run(c, torch.float64, narrow=True, steps=NARROW_STEPS)
+    rs = [rounding(exact, run(c, torch.float64, seed, True, NARROW_STEPS)) for seed in range(NARROW_SHAKES)]
+    r = {k: max(one[k] for one in rs) for k in ("loss", "gradient", "training")}
+    wide = rounding(run(c, torch.float64, steps=NARROW_STEPS), exact)
+    print("%-20s loss %.4f  rounding: %s  from float64: %s" % (name, exact["losses"][0], "  ".join("%s %.0e" % kv for kv in r.items()),
+                                                              "  ".join("%s %.0e" % (k, wide[k]) for k in r)), flush=True)
+    short = lambda v: [float("%.10g" % x) for x in v]
+    return dict(loss_sum=exact["loss_sum"], nll_sum=exact["nll_sum"], losses=exact["losses"], optimizer=c["optimizer"], lr=c["lr"],
+                rounding={k: float("%.2g" % v) for k, v in r.items()}, from_float64={k: float("%.2g" % wide[k]) for k in r},
+                parameters=[[k] + short(v) for k, v in exact["gradients"].items()])
+
+
 def text(d):
     """JSON with one line for each parameter."""
     rows = []
@@ -170,19 +190,21 @@ def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--only", default="")
     a.add_argument("--check", action="store_true")
+    a.add_argument("--narrow", action="store_true")
     args = a.parse_args()
     torch.set_num_threads(1)
-    os.makedirs(os.path.join(HERE, "images"), exist_ok=True)
-    if not args.only:
+    folder = "images_narrow" if args.narrow else "images"
+    os.makedirs(os.path.join(HERE, folder), exist_ok=True)
+    if not args.only and not args.narrow:
         rows = counts()
         if not args.check:
             with open(os.path.join(HERE, "images", "parameter_counts.json"), "w") as f:
                 f.write("[\n" + ",\n".join("  " + json.dumps(r) for r in rows) + "\n]\n")
     for name, c in CASES.items():
-        if args.only in name:
-            made = text(make(name, c))
+        if args.only in name and (not args.narrow or name in NARROW):
+            made = text(make_narrow(name, c) if args.narrow else make(name, c))
             if not args.check:
-                with open(os.path.join(HERE, "images", name + ".json"), "w") as f:
+                with open(os.path.join(HERE, folder, name + ".json"), "w") as f:
                     f.write(made)
 
 

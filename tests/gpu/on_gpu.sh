@@ -37,6 +37,7 @@ images=tests/golden/images.c
 for t in tests/ops/*.c $images tests/golden/optim.c tests/golden/seq2seq.c tests/unit/optim_step.c; do
     on_gpu "${t%.c}" "$build/${t%.c}"
 done
+[ -n "$images" ] || on_gpu "tests/golden/images of 16 bits" env RD_TEST_ONLY='16 bits: *' "$build/tests/golden/images"
 for rnn in off on; do on_gpu "ops, cudnn_rnn $rnn" env RD_TEST_CUDNN_RNN=$rnn "$build/tests/gpu/ops"; done
 on_gpu "tests/golden/seq2seq, cudnn_rnn off" env RD_TEST_CUDNN_RNN=off "$build/tests/golden/seq2seq"
 if [ -e "$build/tests/support/emulated/blocks_emulated.cc.o" ]; then
