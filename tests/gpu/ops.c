@@ -857,12 +857,37 @@ static void test_all_have_cases(void **state)
     }
 }
 
+/* An op that does not say it takes 16 bits never sees them; a variable of them is read as float32. */
+static void test_guard(void **state)
+{
+    (void)state;
+    trial t = {.how = NARROW, .gpu = true};
+    rd_status st = {0};
+    rd_backend *be;
+    h_gpu_backend(1, true, &be, &st);
+    must(&st);
+    h_init_with(&t.h, be);
+    matrix(&t, 3, 5);
+    h_fill(&t.h, 0.6, MOST_ELEMENTS);
+    rd_var *x = input(&t, 0);
+    rd_tape_check(t.h.tape, &st);
+    must(&st);
+    assert_int_equal(x->type, narrow_type);
+    float *got = h_read(&t.h, x, false);
+    for (int i = 0; i < 15; i++) assert_true(got[i] == rounded((float)t.h.x[0][i]));
+    free(got);
+    assert_null(rd_op_pick(t.h.tape, 1, &x, (const int64_t *[]){rows_in_order(&t, 3)}, 3));
+    assert_int_equal(rd_tape_check(t.h.tape, &st), RD_EBUG);
+    assert_non_null(strstr(st.msg, "op 'pick' takes float32"));
+    h_free(&t.h);
+}
+
 int main(void)
 {
     static op_case copies[N_CASES]; /* cmocka's state is not const */
     static char names[N_CASES][128];
     const struct CMUnitTest complete[] = {cmocka_unit_test(test_all_have_cases)};
-    struct CMUnitTest t[N_CASES];
+    struct CMUnitTest t[N_CASES + 1];
     int status = cmocka_run_group_tests_name("cases", complete, NULL, NULL);
     if (status != 0 || !gpu_here(1, &status)) return status != 0;
     if (getenv("RD_TEST_CUDNN_RNN")) cmocka_set_test_filter("rnn_layer: *");
@@ -876,5 +901,6 @@ int main(void)
         snprintf(names[i], sizeof names[i], "%s: %s", cases[i].op, cases[i].name);
         t[i] = (struct CMUnitTest){names[i], test_case, NULL, NULL, &copies[i]};
     }
+    t[N_CASES] = (struct CMUnitTest){"16 bits for an op of float32", test_guard, NULL, NULL, NULL};
     return cmocka_run_group_tests_name("ops: the GPU against the CPU", t, NULL, NULL) != 0;
 }
