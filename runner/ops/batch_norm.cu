@@ -132,7 +132,7 @@ template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_st
     j.s.scale[at] = (float)(r * (double)j.gamma[c]);
 }
 
-template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) normalise(job<T> j)
+template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 4) normalise(job<T> j)
 {
     enum { U = 2 };
     const rd_columns &k = j.k;

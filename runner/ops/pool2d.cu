@@ -126,7 +126,7 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) 
     }
 }
 
-template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) mean_backward(pool<T> j)
+template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 4) mean_backward(pool<T> j)
 {
     for (RD_EACH(e, j.total)) {
         const pixel x = pixel_of<V>(e, j.C, j.h, j.w);
