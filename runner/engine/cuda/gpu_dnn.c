@@ -299,7 +299,6 @@ static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, boo
     return true;
 }
 
-/* Makes p->run of one engine; false: not with this one. */
 /* Which card the plan is for. */
 static cudnnStatus_t place(const rd_gpu_dnn *d, part run)
 {
@@ -309,6 +308,7 @@ static cudnnStatus_t place(const rd_gpu_dnn *d, part run)
     return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &d->handle);
 }
 
+/* Makes p->run of one engine; false: not with this one. */
 static bool plan_of(rd_gpu *g, plan *p, part config, bool tensor_cores)
 {
     enum { MOST_NOTES = 32 };
