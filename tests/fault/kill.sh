@@ -62,6 +62,7 @@ request() { # signal
     if [ "$1" = USR1 ]; then
         n=0
         while ! grep -q "checkpoint model-" asked.txt && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+        cp asked.txt before.txt # the stop saves, too
         kill -USR2 $job
     fi
     wait $job
@@ -72,7 +73,7 @@ request() { # signal
 }
 expect "USR2 stops and saves" 75 "stopped on request" request USR2
 expect "USR1 saves and goes on" 75 "stopped on request" request USR1
-expect "USR1 saved" 0 "checkpoint model-" grep "checkpoint model-" asked.txt
+expect "USR1 saved" 0 "checkpoint model-" grep "checkpoint model-" before.txt
 # mpirun makes its own exit status when it is the one that gets TERM; the checkpoint is what counts.
 expect "TERM stops and saves" 1 "stopped on request" request TERM
 expect "so does Ctrl-C" 1 "stopped on request" request INT
