@@ -79,9 +79,10 @@ typedef enum rd_wire { RD_WIRE_F32, RD_WIRE_BF16, RD_WIRE_F16 } rd_wire; /* how 
 const char *rd_wire_name(rd_wire w);                                     /* "float32" */
 
 typedef enum rd_flow_mode {
-    RD_FLOW_LATE,  /* nothing moves before rd_flow_finish */
-    RD_FLOW_CALLS, /* rd_flow_poll moves it on */
-    RD_FLOW_THREAD /* a thread of its own does, from rd_flow_ready to rd_flow_take; nobody else may call MPI in between */
+    RD_FLOW_LATE,   /* nothing moves before rd_flow_finish */
+    RD_FLOW_CALLS,  /* rd_flow_poll moves it on */
+    RD_FLOW_THREAD, /* a thread of its own does, from rd_flow_ready to rd_flow_take; nobody else may call MPI in between */
+    RD_FLOW_CORE    /* so does one that has a processor of its own, and uses it */
 } rd_flow_mode;
 
 typedef struct rd_flow rd_flow;

@@ -159,6 +159,8 @@ static void end_step(rd_cross_job *j)
     else end_collect(j, 2 * levels - 1 - j->step);
 }
 
+int64_t rd_cross_chunk(rd_wire w) { return RD_CROSS_CHUNK / (int64_t)rd_wire_bytes(w); }
+
 rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status *st)
 {
     if (n > j->room) return rd_fail(st, RD_EBUG, "a sum of %lld numbers, room for %lld", (long long)n, (long long)j->room);
@@ -275,7 +277,7 @@ done:
 static rd_code take_job(rd_cross *c, rd_wire wire, int k, rd_cross_job **out, rd_status *st)
 {
     if (!c->job[wire][k])
-        RD_TRY(rd_cross_job_new(c, RD_CROSS_CHUNK, wire, c->request + k * c->n_requests, &c->job[wire][k], st));
+        RD_TRY(rd_cross_job_new(c, rd_cross_chunk(wire), wire, c->request + k * c->n_requests, &c->job[wire][k], st));
     *out = c->job[wire][k];
 done:
     return st->code;
@@ -283,15 +285,15 @@ done:
 
 rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_status *st)
 {
-    const int64_t n_chunks = (n + RD_CROSS_CHUNK - 1) / RD_CROSS_CHUNK;
+    const int64_t chunk = rd_cross_chunk(wire), n_chunks = (n + chunk - 1) / chunk;
     bool done[RD_CROSS_DEEP] = {false};
     rd_cross_job *j = NULL;
     for (int64_t begun = 0, retired = 0; retired < n_chunks;) {
         for (; begun < n_chunks && begun - retired < RD_CROSS_DEEP; begun++) {
             const int k = (int)(begun % RD_CROSS_DEEP);
-            const int64_t at = begun * RD_CROSS_CHUNK;
+            const int64_t at = begun * chunk;
             RD_TRY(take_job(c, wire, k, &j, st));
-            RD_TRY(rd_cross_start(j, x + at, n - at < RD_CROSS_CHUNK ? n - at : RD_CROSS_CHUNK, RD_CROSS_TAGS * (1 + k), st));
+            RD_TRY(rd_cross_start(j, x + at, n - at < chunk ? n - at : chunk, RD_CROSS_TAGS * (1 + k), st));
             done[k] = false;
         }
         for (int64_t i = retired; i < begun; i++) {

@@ -7,7 +7,8 @@
  * the list on every rank, so no two ranks wait for each other's other part.
  *
  * Who moves it on: the caller, in rd_flow_finish or, between its own work, in rd_flow_poll; or a thread, from the first rd_flow_ready of a
- * round to rd_flow_take. It looks when a part is ready and every tenth of a millisecond, so that it needs no processor of its own.
+ * round to rd_flow_take. It looks when a part is ready and every tenth of a millisecond, so that it needs no processor of its own; or,
+ * where it has one, all the time: a link of 10 Gbit/s carries half a bucket in that tenth.
  *
  * Without memory in common every rank counts as a host. On one host there is nothing that waiting could hide: the parts are summed as
  * rd_comm_sum_f32 does, neighbours together. */
@@ -26,6 +27,7 @@
 enum {
     TAGS = 512, /* chunks until tags repeat */
     LOOK_NS = 100000,
+    LOOKS = 1000, /* of a thread with a processor of its own, a millisecond or more, until it rests all the same */
 };
 
 typedef struct chunk { /* of this rank's slices */
@@ -167,11 +169,16 @@ static void rest(rd_flow *f)
 static void *carry(void *p)
 {
     rd_flow *f = p;
+    const int looks = f->mode == RD_FLOW_CORE ? LOOKS : 0;
     for (;;) {
         while (sem_wait(&f->go) != 0) continue;
         if (atomic_load(&f->quit)) return NULL;
-        while (!atomic_load(&f->give_back))
-            if (!look(f)) rest(f);
+        int idle = 0; /* looks that found nothing */
+        while (!atomic_load(&f->give_back)) {
+            idle = look(f) ? 0 : idle + 1;
+            if (idle > looks) rest(f);
+            else if (idle > 0) sched_yield();
+        }
         sem_post(&f->idle);
     }
 }
@@ -243,6 +250,7 @@ done:
 
 rd_code rd_flow_finish(rd_flow *f, rd_status *st)
 {
+    const int looks = f->mode == RD_FLOW_CORE ? LOOKS : 50;
     int idle = 0;
     if (!f->moves) return sum_at_once(f, st);
     const int64_t begin_ns = rd_now_ns();
@@ -250,7 +258,7 @@ rd_code rd_flow_finish(rd_flow *f, rd_status *st)
     rd_flow_take(f);
     while (f->seen < f->n_parts) {
         idle = look(f) ? 0 : idle + 1;
-        if (idle > f->spins + 50) nap(LOOK_NS / 2);
+        if (idle > f->spins + looks) nap(LOOK_NS / 2);
         else if (idle > f->spins) sched_yield();
     }
     f->last.exposed_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
@@ -295,6 +303,7 @@ void rd_flow_free(rd_flow *f)
 static rd_code cut(rd_flow *f, const rd_window *w, rd_status *st)
 {
     const chunk *none = NULL;
+    const int64_t most = rd_cross_chunk(f->wire);
     int n = 0;
     for (int twice = 0; twice < 2; twice++) {
         n = 0;
@@ -302,7 +311,7 @@ static rd_code cut(rd_flow *f, const rd_window *w, rd_status *st)
             int64_t lo = 0, hi = f->part[i].n;
             if (w) rd_arena_slice(w, f->part[i].n, &lo, &hi);
             do {
-                const int64_t m = hi - lo < RD_CROSS_CHUNK ? hi - lo : RD_CROSS_CHUNK;
+                const int64_t m = hi - lo < most ? hi - lo : most;
                 if (f->chunk != none)
                     f->chunk[n] = (chunk){.from = f->part[i].from + lo, .n = m, .part = i, .last = lo + m == hi};
                 n++;
@@ -344,7 +353,7 @@ static rd_code prepare(rd_flow *f, const rd_window *w, const rd_shared_arena *a,
 static rd_code connect(rd_flow *f, rd_status *st)
 {
     RD_TRY(rd_cross_new(f->comm, &f->cross, st));
-    for (int i = 0; i < RD_CROSS_DEEP; i++) RD_TRY(rd_cross_job_new(f->cross, RD_CROSS_CHUNK, f->wire, NULL, &f->job[i], st));
+    for (int i = 0; i < RD_CROSS_DEEP; i++) RD_TRY(rd_cross_job_new(f->cross, rd_cross_chunk(f->wire), f->wire, NULL, &f->job[i], st));
 done:
     return st->code;
 }
@@ -368,7 +377,7 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
     memcpy(f->part, part, (size_t)n_parts * sizeof *part);
     f->moves = c->w.n_hosts > 1 && n_parts > 0;
     if (f->moves) {
-        f->mode = mode == RD_FLOW_THREAD && !c->threads ? RD_FLOW_CALLS : mode;
+        f->mode = mode >= RD_FLOW_THREAD && !c->threads ? RD_FLOW_CALLS : mode;
         rd_mpi_inside(c, &world, &w, &a);
         (void)prepare(f, w, a, st);
         RD_TRY(rd_comm_agree(c, st));
@@ -378,7 +387,7 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
             RD_TRY(RD_MPI(MPI_Comm_set_errhandler(f->comm, MPI_ERRORS_RETURN), st));
             (void)connect(f, st);
         }
-        if (st->code == RD_OK && f->mode == RD_FLOW_THREAD && f->n_chunks > 0) (void)start_thread(f, st);
+        if (st->code == RD_OK && f->mode >= RD_FLOW_THREAD && f->n_chunks > 0) (void)start_thread(f, st);
         RD_TRY(rd_comm_agree(c, st));
     }
     *out = f;

@@ -52,7 +52,7 @@ void rd_wire_round(rd_wire w, float *x, int64_t n); /* there and back */
 /* ---- sums between hosts (comm_cross.c) ---- */
 enum {
     RD_CROSS_FLOATS = 1 << 20, /* at a time, so that they stay in the last cache */
-    RD_CROSS_CHUNK = 1 << 17,  /* of these, in one job: a bucket of some MiB is several, or the link rests while one turns round */
+    RD_CROSS_CHUNK = 1 << 19,  /* bytes on the wire, in one job: a bucket of some MiB is several, or the link rests while one turns round */
     RD_CROSS_DEEP = 12,        /* jobs at once: one phase of a job leaves a link idle while it turns round */
     RD_CROSS_LEVELS = 12
 };
@@ -73,6 +73,7 @@ void rd_cross_free(rd_cross *c);                                    /* NULL is f
 rd_code rd_cross_sum(rd_cross *c, float *x, int64_t n, rd_status *st);
 rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_status *st);
 rd_code rd_cross_sum_f64(rd_cross *c, double *x, int64_t n, rd_status *st);
+int64_t rd_cross_chunk(rd_wire w); /* numbers in RD_CROSS_CHUNK */
 /* One such sum of at most `room` numbers under way. Between start and done the array is the job's. tag: a multiple of
  * RD_CROSS_TAGS, the same on all ranks, and not that of another job under way on this communicator. */
 enum { RD_CROSS_TAGS = 32 };

@@ -2,8 +2,12 @@
  *
  * bfloat16 has float32's range. float16 ends at 65504: finite numbers beyond become that, because a gradient that is cut off is
  * a clipped one, while infinity would skip the step; what was infinite or no number stays so, and skips it. The loops have
- * no branches, so that the compiler makes vectors of them. */
+ * no branches, so that the compiler makes vectors of them; of float16's it does not know the processor's own instructions, which
+ * are ten times as fast and give the same bytes. */
 #include "comm_window.h"
+#if defined __AVX2__ && defined __F16C__
+#include <immintrin.h>
+#endif
 #include <string.h>
 
 static uint32_t bits_of(float x)
@@ -51,6 +55,47 @@ static float from_f16(uint16_t h)
     return float_of(u | sign);
 }
 
+#if defined __AVX2__ && defined __F16C__
+enum { LANES = 8 };
+
+static __m128i lanes_to_f16(__m256 x)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f), infinite = _mm256_set1_ps(__builtin_inff());
+    const __m256 u = _mm256_andnot_ps(sign, x);
+    const __m256 most = _mm256_min_ps(u, _mm256_set1_ps(65504.0f));
+    const __m256 finite = _mm256_cmp_ps(u, infinite, _CMP_LT_OQ), none = _mm256_cmp_ps(u, u, _CMP_UNORD_Q);
+    __m256 y = _mm256_blendv_ps(u, most, finite);
+    y = _mm256_blendv_ps(y, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)), none);
+    return _mm256_cvtps_ph(_mm256_or_ps(y, _mm256_and_ps(sign, x)), _MM_FROUND_TO_NEAREST_INT);
+}
+
+/* These do the first multiple of LANES numbers, and return how many. */
+static int64_t narrow_lanes(const float *x, int64_t n, uint16_t *h)
+{
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) _mm_storeu_si128((__m128i *)(void *)(h + i), lanes_to_f16(_mm256_loadu_ps(x + i)));
+    return i;
+}
+
+static int64_t widen_lanes(const uint16_t *h, int64_t n, float *x)
+{
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) _mm256_storeu_ps(x + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(h + i))));
+    return i;
+}
+
+static int64_t round_lanes(float *x, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) _mm256_storeu_ps(x + i, _mm256_cvtph_ps(lanes_to_f16(_mm256_loadu_ps(x + i))));
+    return i;
+}
+#else
+static int64_t narrow_lanes(const float *x, int64_t n, uint16_t *h) { return (void)x, (void)n, (void)h, 0; }
+static int64_t widen_lanes(const uint16_t *h, int64_t n, float *x) { return (void)x, (void)n, (void)h, 0; }
+static int64_t round_lanes(float *x, int64_t n) { return (void)x, (void)n, 0; }
+#endif
+
 size_t rd_wire_bytes(rd_wire w) { return w == RD_WIRE_F32 ? 4 : 2; }
 
 void rd_wire_narrow(rd_wire w, const float *restrict x, int64_t n, void *restrict out)
@@ -61,7 +106,7 @@ void rd_wire_narrow(rd_wire w, const float *restrict x, int64_t n, void *restric
     else if (w == RD_WIRE_BF16)
         for (int64_t i = 0; i < n; i++) h[i] = to_bf16(x[i]);
     else
-        for (int64_t i = 0; i < n; i++) h[i] = to_f16(x[i]);
+        for (int64_t i = narrow_lanes(x, n, h); i < n; i++) h[i] = to_f16(x[i]);
 }
 
 void rd_wire_widen(rd_wire w, const void *restrict in, int64_t n, float *restrict x)
@@ -72,7 +117,7 @@ void rd_wire_widen(rd_wire w, const void *restrict in, int64_t n, float *restric
     else if (w == RD_WIRE_BF16)
         for (int64_t i = 0; i < n; i++) x[i] = from_bf16(h[i]);
     else
-        for (int64_t i = 0; i < n; i++) x[i] = from_f16(h[i]);
+        for (int64_t i = widen_lanes(h, n, x); i < n; i++) x[i] = from_f16(h[i]);
 }
 
 void rd_wire_round(rd_wire w, float *x, int64_t n)
@@ -80,5 +125,5 @@ void rd_wire_round(rd_wire w, float *x, int64_t n)
     if (w == RD_WIRE_BF16)
         for (int64_t i = 0; i < n; i++) x[i] = from_bf16(to_bf16(x[i]));
     else if (w == RD_WIRE_F16)
-        for (int64_t i = 0; i < n; i++) x[i] = from_f16(to_f16(x[i]));
+        for (int64_t i = round_lanes(x, n); i < n; i++) x[i] = from_f16(to_f16(x[i]));
 }

@@ -314,12 +314,14 @@ done:
 
 /* ---- making one ---- */
 
-/* A thread where that pays: see rd_flow_mode. */
+/* See rd_flow_mode. A processor that computes nothing is better used for looking at what came. */
 static rd_flow_mode wanted_mode(const rd_run *r)
 {
     if (strcmp(r->c.overlap, "off") == 0) return RD_FLOW_LATE;
     if (strcmp(r->c.overlap, "calls") == 0) return RD_FLOW_CALLS;
-    return RD_FLOW_THREAD;
+    if (strcmp(r->c.overlap, "thread") == 0) return RD_FLOW_THREAD;
+    if (strcmp(r->c.overlap, "core") == 0) return RD_FLOW_CORE;
+    return r->world->n_cpus > rd_backend_threads(r->backend) ? RD_FLOW_CORE : RD_FLOW_THREAD;
 }
 
 static void describe_on_gpus(const exchange *x, rd_strbuf *out)
@@ -341,6 +343,7 @@ void exchange_describe(const exchange *x, rd_strbuf *out)
                      x->n, RD_S(x->n), x->run->c.bucket_mb,
                      mode == RD_FLOW_LATE    ? ", after backward"
                      : mode == RD_FLOW_CALLS ? ", during backward between its ops"
+                     : mode == RD_FLOW_CORE  ? ", during backward by a thread with a processor of its own"
                                              : ", during backward by a thread");
     if (tables > 0) rd_strbuf_printf(out, ", and %d embedding%s by rows after it", tables, RD_S(tables));
     rd_strbuf_printf(out, "\n");

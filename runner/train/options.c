@@ -11,7 +11,7 @@ static const char *const dtypes[] = {"float32", "mixed", NULL};
 static const char *const levels[] = {"np", "any", NULL};
 static const char *const wires[] = {"float32", "bfloat16", "float16", NULL};
 static const char *const cudnn_rnns[] = {"auto", "off", "on", NULL};
-static const char *const overlaps[] = {"auto", "off", "calls", "thread", NULL};
+static const char *const overlaps[] = {"auto", "off", "calls", "thread", "core", NULL};
 static const char *const sparse[] = {"auto", "never", "always", NULL};
 static const char *const samplings[] = {"shard", "independent", NULL};
 /* A metric's file has its name. */
@@ -97,8 +97,9 @@ static const rd_option run_rows[] = {
                   "of gradients on their way between hosts, or GPUs; sums of a host stay float32. bfloat16 and float16 halve the "
                   "bytes; float16 cuts off at 65504, so choose loss_scale with care"),
     RD_OPT_CHOICE(run_config, overlap, overlap, "\"auto\"", overlaps,
-                  "gradients between hosts: thread: on their way while backward runs, looked after by a thread; calls: by the "
-                  "rank itself between ops; off: after backward. Results do not depend on it; on one host it is off. Between "
+                  "gradients between hosts: thread: on their way while backward runs, looked after by a thread; core: by one "
+                  "that has a processor of its own and looks all the time, what auto takes where 'threads' leaves a rank one; calls: by "
+                  "the rank itself between ops; off: after backward. Results do not depend on it; on one host it is off. Between "
                   "GPUs they are on their way unless it is off"),
     RD_OPT_CHOICE(run_config, sparse_embeddings, sparse_embeddings, "\"auto\"", sparse,
                   "gradients of embeddings: auto: only the rows that a step used are summed over ranks, unless these are "

@@ -1,16 +1,20 @@
 /* overlap.c -- how much of the gradients' sum between hosts hides behind backward, and what narrow numbers on the wire save.
  *
  *     tests/bench/links                      on made-up hosts with links of 1 and 10 Gbit/s
- *     mpirun -np 2 -H a,b build/release/tests/bench/overlap [--mib=64] [--bucket_mib=4] [--calls=9]
+ *     mpirun -np 2 -H a,b build/release/tests/bench/overlap [--mib=64] [--bucket_mib=4] [--calls=5]
+ *                                                                  [--ways=late,calls,thread,core] [--wires=float32,bfloat16,float16]
  *
  * Backward is pretended: the rank sleeps, and a bucket becomes ready after each equal part of that time, so that ranks which share
  * too few cores do not measure each other. Backwards of 0, 1/2, 1 and 2 times the sum's own duration, for each way a bucket may
  * travel (see rd_flow_mode) and each wire type. One line each, of the slowest rank, medians over calls:
  *     alone     the sum with nothing to hide behind, in turns with the others
  *     total     from the first bucket's begin to the last one's end
- *     exposed   of it, behind the end of backward
+ *     exposed   what the step takes beyond backward, so that a backward which polling makes longer counts too
  *     could     max(0, alone - backward), at the least what one bucket takes: nothing can be less, since the last bucket is
  *               ready when backward ends
+ *     ratio     exposed / could
+ *     over      exposed - could, as a share of alone: where backward takes as long as the sum, could is one bucket, and a ratio to it
+ *               says little
  *     MB        sent between hosts, all ranks together */
 #include "median.h"
 #include "rd/clock.h"
@@ -56,7 +60,7 @@ static rd_code step(bench *b, rd_flow *f, double backward_s, double s[2], rd_sta
     rd_flow_take(f);
     RD_TRY(rd_flow_finish(f, st));
     s[0] = rd_flow_last(f)->total_s;
-    s[1] = rd_flow_last(f)->exposed_s;
+    s[1] = (double)(rd_now_ns() - begin_ns) * 1e-9 - backward_s;
     RD_TRY(rd_comm_max_f64(b->comm, s, 2, st));
 done:
     return st->code;
@@ -84,33 +88,42 @@ done:
     return st->code;
 }
 
-static rd_code sweep(bench *b, rd_wire wire, rd_status *st)
+static rd_code sweep(bench *b, rd_wire wire, const char *ways, rd_status *st)
 {
     static const double shares[] = {0.0, 0.5, 1.0, 2.0};
-    static const char *const names[] = {"late", "calls", "thread"};
+    static const char *const names[] = {"late", "calls", "thread", "core"};
     figures f = {0};
     RD_TRY(measure(b, wire, RD_FLOW_LATE, 0.0, &f, st));
     const double whole = f.alone_s;
-    for (int mode = RD_FLOW_LATE; mode <= RD_FLOW_THREAD; mode++)
+    for (int mode = RD_FLOW_LATE; mode <= RD_FLOW_CORE; mode++) {
+        if (ways && !strstr(ways, names[mode])) continue;
         for (size_t i = mode == RD_FLOW_LATE ? 0 : 1; i < sizeof shares / sizeof *shares; i++) {
             const double backward = shares[i] * whole;
             RD_TRY(measure(b, wire, (rd_flow_mode)mode, backward, &f, st));
             const double hidden = mode == RD_FLOW_LATE ? 0.0 : backward;
             const double could = fmax(f.alone_s / b->n_parts, f.alone_s - hidden);
             if (b->w->rank == 0)
-                printf("%-9s %-7s %9.1f %9.1f %9.1f %9.1f %9.1f %8.2f %9.1f\n", rd_wire_name(wire), names[mode], backward * 1e3,
-                       f.alone_s * 1e3, f.total_s * 1e3, f.exposed_s * 1e3, could * 1e3, f.exposed_s / could, f.bytes * 1e-6);
+                printf("%-9s %-7s %9.1f %9.1f %9.1f %9.1f %9.1f %8.2f %5.0f %% %9.1f\n", rd_wire_name(wire), names[mode], backward * 1e3,
+                       f.alone_s * 1e3, f.total_s * 1e3, f.exposed_s * 1e3, could * 1e3, f.exposed_s / could,
+                       100.0 * (f.exposed_s - could) / f.alone_s, f.bytes * 1e-6);
         }
+    }
     if (b->w->rank == 0) fflush(stdout);
 done:
     return st->code;
 }
 
-static double option(int argc, char **argv, const char *name, double dflt)
+static const char *text_option(int argc, char **argv, const char *name)
 {
     for (int i = 1; i < argc; i++)
-        if (strncmp(argv[i], name, strlen(name)) == 0) return atof(argv[i] + strlen(name));
-    return dflt;
+        if (strncmp(argv[i], name, strlen(name)) == 0) return argv[i] + strlen(name);
+    return NULL;
+}
+
+static double option(int argc, char **argv, const char *name, double dflt)
+{
+    const char *text = text_option(argc, argv, name);
+    return text ? atof(text) : dflt;
 }
 
 int main(int argc, char **argv)
@@ -118,11 +131,13 @@ int main(int argc, char **argv)
     rd_status st = {0};
     bench b = {0};
     char why[200];
+    const char *ways = text_option(argc, argv, "--ways="), *wires = text_option(argc, argv, "--wires=");
     const double mib = option(argc, argv, "--mib=", 64.0), bucket = option(argc, argv, "--bucket_mib=", 4.0);
     const int64_t n = (int64_t)(mib * 262144.0), piece = (int64_t)(bucket * 262144.0);
     b.calls = (int)option(argc, argv, "--calls=", 5.0);
     if (b.calls < 1 || b.calls > MAX_CALLS || piece < 1 || n < piece || n / piece >= MAX_PARTS) {
-        fprintf(stderr, "usage: overlap [--mib=64] [--bucket_mib=4] [--calls=5, at most %d]\n", MAX_CALLS);
+        fprintf(stderr, "usage: overlap [--mib=64] [--bucket_mib=4] [--calls=5, at most %d] [--ways=late,calls,thread,core] "
+                "[--wires=float32,bfloat16,float16]\n", MAX_CALLS);
         return 2;
     }
     for (int64_t at = 0; at < n; at += piece)
@@ -136,9 +151,10 @@ int main(int argc, char **argv)
         goto done;
     }
     if (b.w->rank == 0)
-        printf("%d ranks on %d hosts, %.0f MiB in buckets of %.1f MiB\n%-9s %-7s %9s %9s %9s %9s %9s %8s %9s\n", b.w->size, b.w->n_hosts,
-               mib, bucket, "wire", "way", "backward", "alone ms", "total ms", "exposed", "could", "ratio", "MB sent");
-    for (int wire = RD_WIRE_F32; wire <= RD_WIRE_F16; wire++) RD_TRY(sweep(&b, (rd_wire)wire, &st));
+        printf("%d ranks on %d hosts, %.0f MiB in buckets of %.1f MiB\n%-9s %-7s %9s %9s %9s %9s %9s %8s %7s %9s\n", b.w->size, b.w->n_hosts,
+               mib, bucket, "wire", "way", "backward", "alone ms", "total ms", "exposed", "could", "ratio", "over", "MB sent");
+    for (int wire = RD_WIRE_F32; wire <= RD_WIRE_F16; wire++)
+        if (!wires || strstr(wires, rd_wire_name((rd_wire)wire))) RD_TRY(sweep(&b, (rd_wire)wire, ways, &st));
 done:
     if (st.code != RD_OK) fprintf(stderr, "overlap: %s\n", st.msg);
     if (st.code != RD_OK && b.comm) rd_comm_abort(b.comm, (int)st.code);

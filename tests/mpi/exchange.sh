@@ -24,6 +24,8 @@ expect "between ops" 0 "bfloat16\|during backward between its ops" t 4 2 calls -
 equal "between ops" calls
 expect "by a thread" 0 "during backward by a thread" t 4 2 thread --set overlap=thread
 equal "by a thread" thread
+expect "by a thread that looks all the time" 0 "during backward by a thread with a processor of its own" t 4 2 core --set overlap=core
+equal "by a thread that looks all the time" core
 expect "another cut" 0 "" t 4 2 cut --set overlap=thread --set bucket_mb=0.005
 equal "another cut" cut
 expect "whole tables by rows" 0 "by rows after it" t 4 2 rows --set sparse_embeddings=always

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 static const rd_wire wires[] = {RD_WIRE_F32, RD_WIRE_BF16, RD_WIRE_F16};
-static const rd_flow_mode modes[] = {RD_FLOW_LATE, RD_FLOW_CALLS, RD_FLOW_THREAD};
+static const rd_flow_mode modes[] = {RD_FLOW_LATE, RD_FLOW_CALLS, RD_FLOW_THREAD, RD_FLOW_CORE};
 
 static bool all_cases(void)
 {
@@ -94,6 +94,43 @@ static void test_rounding(void **state)
     }
 }
 
+/* Many at once are what each is alone, whatever its kind and however many there are: processors do them in vectors where they can. */
+static void test_many_at_once(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    enum { N = 1 << 16 };
+    float *x = malloc(2 * N * sizeof *x), *many = x + N;
+    uint16_t *h = malloc(N * sizeof *h);
+    CHECK(x && h);
+    for (int w = RD_WIRE_BF16; w <= RD_WIRE_F16; w++)
+        for (uint32_t k = 0; k < 16; k++) {
+            const int n = N - (int)k;
+            for (uint32_t i = 0; i < N; i++) {
+                const uint32_t u = (i << 16) + (k % 4 == 3 ? 0xffffu : k % 4 << 14) + k / 4 * 0x555u; /* every sign, exponent, infinity, NaN */
+                memcpy(&x[i], &u, sizeof u);
+            }
+            rd_wire_narrow((rd_wire)w, x, n, h);
+            memcpy(many, x, N * sizeof *x);
+            rd_wire_round((rd_wire)w, many, n);
+            for (int i = 0; i < n; i++) {
+                uint16_t one;
+                float back = x[i];
+                rd_wire_narrow((rd_wire)w, &x[i], 1, &one);
+                rd_wire_round((rd_wire)w, &back, 1);
+                CHECK(h[i] == one && memcmp(&many[i], &back, sizeof back) == 0);
+            }
+            rd_wire_widen((rd_wire)w, h, n, many);
+            for (int i = 0; i < n; i++) {
+                float one;
+                rd_wire_widen((rd_wire)w, &h[i], 1, &one);
+                CHECK(memcmp(&many[i], &one, sizeof one) == 0);
+            }
+        }
+    free(x);
+    free(h);
+}
+
 /* ---- flows ---- */
 
 /* Parts that follow each other, of sizes first, first + step, ... up to last; returns how many. */
@@ -138,7 +175,7 @@ static void test_known_answers(void **state)
     const int64_t total = p[n - 1].from + p[n - 1].n;
     CHECK(rd_comm_arena_new(comm, total + 5, &x, NULL, &st) == RD_OK);
     for (int w = 0; w < 3; w++)
-        for (int m = 0; m < 3; m++) {
+        for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
             rd_flow *f = NULL;
             CHECK(rd_flow_new(comm, x, p, n, wires[w], modes[m], &f, &st) == RD_OK && f);
             CHECK(rd_flow_mode_of(f) == (world->n_hosts > 1 ? modes[m] : RD_FLOW_LATE));
@@ -203,7 +240,7 @@ static void test_same_bytes(void **state)
             int n_parts = 0;
             for (int64_t at = 0; at < n; at += sizes[k])
                 p[n_parts++] = (rd_flow_part){.from = at, .n = n - at < sizes[k] ? n - at : sizes[k]};
-            CHECK(rd_flow_new(comm, x, p, n_parts, wires[w], modes[k % 3], &f, &st) == RD_OK);
+            CHECK(rd_flow_new(comm, x, p, n_parts, wires[w], modes[k % 4], &f, &st) == RD_OK);
             for (int64_t i = 0; i < n; i++) x[i] = uneven(world->rank, i);
             CHECK(round_of(f, n_parts, 1, k, &st) == RD_OK);
             if (k == 0) {
@@ -342,8 +379,9 @@ int main(int argc, char **argv)
     if (world->rank != 0 && !freopen("/dev/null", "w", stdout)) return 1; /* rank 0 alone prints the closing lines */
     if (world->rank == 0) printf("%d ranks on %d hosts: %s\n", world->size, world->n_hosts, rd_comm_note(comm));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounding),   cmocka_unit_test(test_known_answers), cmocka_unit_test(test_gaps),
-        cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_not_finite),    cmocka_unit_test(test_large),
+        cmocka_unit_test(test_rounding),   cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_known_answers),
+        cmocka_unit_test(test_gaps),       cmocka_unit_test(test_same_bytes),   cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_large),
     };
     const int failures = cmocka_run_group_tests_name("flow", tests, NULL, NULL);
     rd_comm_free(comm);
