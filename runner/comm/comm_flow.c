@@ -8,7 +8,7 @@
  *
  * Who moves it on: the caller, in rd_flow_finish or, between its own work, in rd_flow_poll; or a thread, from the first rd_flow_ready of a
  * round to rd_flow_take. It looks when a part is ready and every tenth of a millisecond, so that it needs no processor of its own; or,
- * where it has one, all the time: a link of 10 Gbit/s carries half a bucket in that tenth.
+ * where it has one, all the time: in a tenth of a millisecond a link of 10 Gbit/s carries a quarter of a chunk.
  *
  * Without memory in common every rank counts as a host. On one host there is nothing that waiting could hide: the parts are summed as
  * rd_comm_sum_f32 does, neighbours together. */

@@ -358,6 +358,21 @@ static int end_job(const char *how)
     return 0;
 }
 
+/* So many sums of few numbers, each with a barrier before and behind it, of which each round gives another result. */
+static int many_rounds(int rounds)
+{
+    rd_status st = {0};
+    for (int i = 0; i < rounds; i++) {
+        float x[3] = {(float)(i + world->rank), (float)(i * 3), (float)world->rank};
+        const float n = (float)world->size, ranks = n * (n - 1.0f) / 2.0f;
+        CHECK(rd_comm_sum_f32(comm, x, 3, &st) == RD_OK && rd_comm_barrier(comm, &st) == RD_OK);
+        CHECK(x[0] == n * (float)i + ranks && x[1] == n * (float)(i * 3) && x[2] == ranks);
+    }
+    if (world->rank == 0) printf("%d rounds\n", rounds);
+    rd_comm_free(comm);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     rd_status st = {0};
@@ -366,6 +381,7 @@ int main(int argc, char **argv)
         return st.code;
     }
     world = rd_comm_world(comm);
+    if (argc > 1 && strcmp(argv[1], "rounds") == 0) return many_rounds(argc > 2 ? atoi(argv[2]) : 10000);
     if (argc > 1) return end_job(argv[1]);
     if (world->rank != 0 && !freopen("/dev/null", "w", stdout)) return 1; /* rank 0 alone prints the closing lines */
     const struct CMUnitTest tests[] = {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # comm.sh -- the communicator's tests on 1 to 4 ranks, with shared memory and without, and the ways in which a start or
-# a run ends. Run by tests/run, which sets BUILD and MPIRUN.
+# a run ends. CASES=all: 10,000 rounds beside other programs, too. Run by tests/run, which sets BUILD and MPIRUN.
 # timeout: 400
 . "$(dirname "$0")/../support/toy.sh"
 prog=${BUILD:-build/release}/tests/mpi/comm
@@ -13,6 +13,20 @@ for np in 1 2 3 4; do
     # shellcheck disable=SC2086
     expect "np $np by MPI alone" 0 "$([ $np -eq 1 ] || echo RD_COMM_SHARED=0)" $run -x RD_COMM_SHARED=0 -np $np "$prog"
 done
+: "${CASES:=}"
+# shellcheck disable=SC2086
+expect "10,000 rounds, four ranks" 0 "10000 rounds" $run -np 4 "$prog" rounds
+if [ "$CASES" = all ]; then # beside three programs that never rest: some ten milliseconds a round on two processors
+    loops=
+    for _ in 1 2 3; do
+        (exec sh -c 'while :; do :; done') &
+        loops="$loops $!"
+    done
+    # shellcheck disable=SC2086
+    expect "10,000 rounds under load" 0 "10000 rounds" timeout 1500 $MPIRUN -np 4 "$prog" rounds
+    # shellcheck disable=SC2086
+    kill $loops
+fi
 # shellcheck disable=SC2086
 expect "an abort ends all ranks" 7 "" $run -np 3 "$prog" abort
 # shellcheck disable=SC2086
