@@ -4,9 +4,9 @@
  * CUDA=emulated`, where kernels run as host code for the tests. Elsewhere rd_backend_gpu is NULL at compile time, and what
  * follows an `if (rd_backend_gpu(be))` is not compiled into calls.
  *
- * Everything is queued on one stream in the order of the calls and returns at once, but what says "waits". Device pointers
- * are never read or written by the host. A device failure sticks: every later call returns it again (RD_EENV: which call,
- * where, the library's words, what to do). A gpu is of the calling rank alone, and of one thread. */
+ * Everything is queued in the order of the calls, on one stream unless something else is said, and returns at once, but what
+ * says "waits". Device pointers are never read or written by the host. A device failure sticks: every later call returns it
+ * again (RD_EENV: which call, where, the library's words, what to do). A gpu is of the calling rank alone, and of one thread. */
 #ifndef RD_GPU_H
 #define RD_GPU_H
 
@@ -72,6 +72,18 @@ rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st);
  * lies in none. Does not wait for work that was queued after those. */
 rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st);
 void rd_gpu_host_put(rd_gpu *g, void *p); /* NULL is fine; waits */
+/* An array in memory of rd_gpu_host_get begins to go up now, on a stream of its own, beside what was queued before: the next rd_gpu_up of it, or
+ * of its first bytes, finds it on the device, and what is queued from there on waits for it. rd_gpu_host_wait takes it back: an rd_gpu_up after that
+ * takes what is then there. Nothing happens to arrays of up to 64 KiB, of other memory, and where the device has no memory for it. */
+rd_code rd_gpu_up_ahead(rd_gpu *g, const void *host, size_t bytes, rd_status *st);
+typedef struct rd_gpu_ahead_counts {
+    int64_t sent;   /* arrays of rd_gpu_up_ahead */
+    int64_t taken;  /* of these, found by rd_gpu_up */
+    int64_t late;   /* arrays that rd_gpu_up took from page-locked memory itself */
+    uint64_t bytes; /* of device memory */
+    bool is_short;  /* the device had no memory for it; it is not asked again */
+} rd_gpu_ahead_counts;
+void rd_gpu_count_ahead(const rd_gpu *g, rd_gpu_ahead_counts *out);
 uint64_t rd_gpu_in_use(const rd_gpu *g);       /* bytes of rd_gpu_get now, and at most so far */
 uint64_t rd_gpu_peak(const rd_gpu *g);
 /* Has memory been asked for that the card did not have? The last time: bytes asked for, bytes free then. Such a failure does not

@@ -262,7 +262,7 @@ static void tell(const bench *b)
                 v->skipped, RD_S(v->skipped));
     rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
     if (r->gpu) rd_info(log, "peak memory of a rank's GPU: %.0f MB", v->device_bytes * 1e-6);
-    device_say_graphs(r);
+    device_say_work(r);
 }
 
 /* How many steps are counted. */
@@ -313,7 +313,6 @@ rd_code run_bench(rd_run *r, rd_status *st)
     }
 done:
     stepper_release(&b.s);
-    rd_arena_free(b.kept);
     free(b.r.step);
     free(b.rates);
     return st->code;

@@ -83,12 +83,11 @@ static rd_code make_images(bench *b, rd_status *st)
     if (__builtin_mul_overflow((size_t)n * sizeof *x, (size_t)each, &bytes))
         return rd_fail(st, RD_EUSAGE, "a batch of %lld images of %lld x %lld does not fit into memory", (long long)n,
                        (long long)h, (long long)w);
-    RD_TRY(rd_arena_new((size_t)1 << 20, &b->kept, st));
-    RD_TRY(rd_arena_get(b->kept, bytes, &x, st));
-    RD_TRY(rd_arena_get(b->kept, (size_t)n * sizeof *label, &label, st));
-    RD_TRY(rd_arena_get(b->kept, (size_t)n * sizeof *sample, &sample, st));
-    RD_TRY(rd_arena_get(b->kept, (size_t)(n + 1) * sizeof *off, &off, st));
-    RD_TRY(rd_arena_get(b->kept, (size_t)(n + 1) * sizeof *one, &one, st));
+    RD_TRY(rd_arena_get(r->data, bytes, &x, st));
+    RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *label, &label, st));
+    RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *sample, &sample, st));
+    RD_TRY(rd_arena_get(r->data, (size_t)(n + 1) * sizeof *off, &off, st));
+    RD_TRY(rd_arena_get(r->data, (size_t)(n + 1) * sizeof *one, &one, st));
     for (int64_t i = 0; i < n; i++) {
         float u = 0.0f;
         rd_philox_uniform(classes, (uint64_t)(first + i), 1, &u);

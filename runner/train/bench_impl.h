@@ -39,8 +39,7 @@ typedef struct bench {
     rd_run *run;
     bench_config c;
     bench_result r;
-    rd_batch fixed;    /* synthetic images: the same batch in every step; n 0: not made yet */
-    rd_arena *kept;    /* owned: its memory */
+    rd_batch fixed;    /* synthetic images: the same batch in every step, of run->data; n 0: not made yet */
     bool images;       /* else tokens */
     const char *data;  /* "imagenet (synthetic)" */
     int64_t n_epoch;   /* samples of an epoch; 0: the data has no end */

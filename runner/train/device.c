@@ -122,9 +122,14 @@ double device_peak_bytes(const rd_run *r)
     return run_gpu(r) ? (double)rd_gpu_peak(run_gpu(r)) : 0.0;
 }
 
-void device_say_graphs(const rd_run *r)
+void device_say_work(const rd_run *r)
 {
     if (!run_gpu(r)) return;
+    rd_gpu_ahead_counts a;
+    rd_gpu_count_ahead(run_gpu(r), &a);
+    if (a.taken > 0 || a.is_short)
+        rd_info(r->log, "batches: %" PRId64 " of %" PRId64 " went up to the GPU beside the step before, by %.1f MB of its memory%s",
+                a.taken, a.taken + a.late, (double)a.bytes * 1e-6, a.is_short ? ", which had no room for more" : "");
     rd_gpu_graph_counts c;
     rd_gpu_count_graphs(run_gpu(r), &c);
     if (c.started > 0)
@@ -187,6 +192,18 @@ rd_code device_batches(rd_run *r, rd_status *st)
     }
 #endif
     RD_TRY(rd_arena_new(CHUNK, &r->data, st));
+done:
+    return st->code;
+}
+
+rd_code device_send_ahead(rd_run *r, const rd_batch *b, rd_status *st)
+{
+    if (!run_gpu(r)) return st->code;
+    for (int i = 0; i < b->n_fields; i++) {
+        const rd_field *f = &b->field[i];
+        if (f->dtype == RD_F32 && b->n > 0)
+            RD_TRY(rd_gpu_up_ahead(run_gpu(r), f->data, (size_t)f->off[b->n] * sizeof(float), st));
+    }
 done:
     return st->code;
 }

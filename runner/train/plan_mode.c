@@ -124,7 +124,6 @@ rd_code run_plan(rd_run *r, rd_status *st)
     RD_TRY(measure(&b, st));
 done:
     stepper_release(&b.s);
-    rd_arena_free(b.kept);
     return st->code;
 }
 

@@ -128,10 +128,12 @@ double device_peak_bytes(const rd_run *r);            /* of the GPU's memory; 0:
  * other is filled. */
 rd_code device_batches(rd_run *r, rd_status *st);
 void device_free_batches(rd_run *r);
+/* What an op will take to the GPU as it is begins to go up, beside the work that is queued there. */
+rd_code device_send_ahead(rd_run *r, const rd_batch *b, rd_status *st);
 /* r->data is empty and may be written; what the batch before the last lay in is gone. */
 rd_code run_fresh_data(rd_run *r, rd_status *st);
 void run_turn_data(rd_run *r); /* r->data is what was r->data_other, as it is */
-void device_say_graphs(const rd_run *r);              /* what CUDA graphs did so far, where there were any */
+void device_say_work(const rd_run *r);                /* what went up ahead and what CUDA graphs did so far, where there was any */
 void device_note_fixed(rd_run *r);                    /* all that outlives a step has its memory */
 /* A failure of a step: where the GPU's memory was short, a batch size (of this key) that may fit is said, too. */
 rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_status *st);

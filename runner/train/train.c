@@ -527,7 +527,7 @@ rd_code run_train(rd_run *r, rd_status *st)
     RD_TRY(trace_open(r, r->at.step + 1, st));
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(loop(&t, st));
-    device_say_graphs(r);
+    device_say_work(r);
     if (r->gpu) (void)snprintf(memory, sizeof memory, ", of its GPU %.0f MB", device_peak_bytes(r) * 1e-6);
     rd_info(r->log, "done: step %" PRId64 " in %s, peak memory of rank 0 %.0f MB%s; look with: tensorboard --logdir %s",
             r->at.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), run_peak_bytes() * 1e-6, memory,

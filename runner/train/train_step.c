@@ -190,8 +190,8 @@ done:
     return st->code;
 }
 
-/* While a GPU is at work on this batch: the one that comes next is fetched, and what follows it announced. A failure is that of the
- * batch, and waits until its turn: then it is fetched again. */
+/* While a GPU is at work on this batch: the one that comes next is fetched and goes up, and what follows it is announced. A
+ * failure is that of the batch, and waits until its turn: then it is fetched again. */
 static rd_code fetch_ahead(stepper *s, rd_status *st)
 {
     rd_run *r = s->run;
@@ -205,6 +205,7 @@ static rd_code fetch_ahead(stepper *s, rd_status *st)
     s->ahead = (rd_batch){.step = r->at.step + 1, .epoch = s->next.epoch, .n_global = s->next.n_global};
     if (def->fetch(rd_dataset_self(r->train), s->next.ids, s->next.n, r->data_other, &s->ahead, &own) == RD_OK) {
         s->ahead_turns = r->data_turns;
+        RD_TRY(device_send_ahead(r, &s->ahead, st));
         if (r->at.step + 2 < s->last_step) RD_TRY(announce(s, &s->next, &s->behind, st));
     }
     s->ahead_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
@@ -400,7 +401,10 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
         (void)forward_backward(s, &b, out, st);
         (void)graph_ends(r, st);
         RD_TRY(device_explain(r, "batch_size", r->c.batch_size, st));
-        if (!s->make) RD_TRY(fetch_ahead(s, st));
+        if (!s->make)
+            RD_TRY(fetch_ahead(s, st));
+        else if (!last || j + 1 < s->mine)
+            RD_TRY(device_send_ahead(r, &b, st)); /* images that are made are the same ones in every step */
         if (j + 1 < s->mine) RD_TRY(add_part(s, j, st));
     }
 done:

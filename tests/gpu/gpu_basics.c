@@ -208,6 +208,28 @@ static void test_memory(void **state)
     must(&st);
 }
 
+/* On the emulator: page-locked memory is written before the copy from it was waited for. Another process tries, and is ended. */
+static void writes_too_early(float *d, float *pinned, int64_t n, bool ahead)
+{
+    const size_t bytes = (size_t)n * sizeof *pinned;
+    const pid_t child = emulated() ? fork() : -1;
+    rd_status st = {0};
+    int status = 0;
+    if (child == 0) {
+        (void)freopen("/dev/null", "w", stderr);
+        if (ahead)
+            rd_gpu_up_ahead(gpu, pinned, bytes, &st);
+        else
+            rd_gpu_up(gpu, d, pinned, bytes, &st);
+        signal(SIGSEGV, SIG_DFL);
+        pinned[n / 2] = 1.0f;
+        _exit(0);
+    }
+    if (!emulated()) return;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* Page-locked memory: what has gone up is what was in it when rd_gpu_up was called, large or small. Written too early it would not be:
  * the emulator ends a process that does. */
 static void test_page_locked(void **state)
@@ -235,25 +257,85 @@ static void test_page_locked(void **state)
         for (int64_t i = 0; i < n; i++) assert_true(back[i] == 3.0f * x[i]);
         rd_gpu_host_wait(gpu, back, &st); /* ordinary memory: nothing to wait for */
         must(&st);
-        if (emulated() && bytes > 1 << 16) {
-            const pid_t child = fork();
-            if (child == 0) {
-                (void)freopen("/dev/null", "w", stderr);
-                rd_gpu_up(gpu, d, pinned, bytes, &st);
-                signal(SIGSEGV, SIG_DFL);
-                pinned[n / 2] = 1.0f;
-                _exit(0);
-            }
-            int status = 0;
-            assert_true(child > 0 && waitpid(child, &status, 0) == child);
-            assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-        }
+        for (int ahead = 0; ahead < 2 && bytes > 1 << 16; ahead++) writes_too_early(d, pinned, n, ahead);
         rd_gpu_host_put(gpu, pinned);
         rd_gpu_put(gpu, d);
         free(x);
         free(back);
     }
     rd_gpu_host_put(gpu, NULL);
+}
+
+static rd_gpu_ahead_counts ahead_counts(void)
+{
+    rd_gpu_ahead_counts c;
+    rd_gpu_count_ahead(gpu, &c);
+    return c;
+}
+
+/* Arrays go up on a stream of their own. In every other round that one is late, in the others the ops' stream is, as far as a card lets
+ * itself be told; the emulator is as late as nothing waits. */
+static void test_ahead(void **state)
+{
+    enum { ROUNDS = 8 };
+    const int64_t n = emulated() ? 20000 : (int64_t)8 << 20;
+    const size_t bytes = (size_t)n * sizeof(float);
+    rd_status st = {0};
+    float *x = numbers(n, 5), *back = malloc(bytes), *d[ROUNDS], *busy[2], *host[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        rd_gpu_host_get(gpu, bytes, &host[i], &st);
+        rd_gpu_get(gpu, bytes, &busy[i], &st);
+    }
+    for (int k = 0; k < ROUNDS; k++) {
+        float *h = host[k % 2];
+        rd_gpu_get(gpu, bytes, &d[k], &st);
+        rd_gpu_host_wait(gpu, h, &st);
+        must(&st);
+        for (int64_t i = 0; i < n; i++) h[i] = x[i] * (float)(k + 1);
+        if (k % 4 < 2) rd_gpu_wait(gpu, &st);
+        rd_gpu_up_ahead(gpu, h, bytes, &st);
+        for (int i = 0; i < 200 && k % 4 >= 2 && !emulated(); i++) rd_gpu_copy(gpu, busy[1], busy[0], bytes, &st);
+        rd_gpu_up(gpu, d[k], h, bytes, &st);
+    }
+    for (int k = 0; k < ROUNDS; k++) {
+        rd_gpu_down(gpu, back, d[k], bytes, &st);
+        must(&st);
+        for (int64_t i = 0; i < n; i++) assert_true(back[i] == (float)(k + 1) * x[i]);
+    }
+    rd_gpu_ahead_counts c = ahead_counts();
+    assert_true(c.sent == ROUNDS && c.taken == ROUNDS && c.late == 0 && !c.is_short);
+    assert_true(c.bytes >= bytes && c.bytes <= rd_gpu_in_use(gpu));
+
+    rd_gpu_up_ahead(gpu, host[0], bytes, &st); /* taken back: other numbers go up in its place */
+    rd_gpu_host_wait(gpu, host[0] + n / 2, &st);
+    memcpy(host[0], x, bytes);
+    rd_gpu_up(gpu, d[0], host[0], bytes, &st);
+    rd_gpu_up_ahead(gpu, x, bytes, &st);         /* ordinary memory */
+    rd_gpu_up_ahead(gpu, host[1], 1 << 16, &st); /* too few */
+    rd_gpu_down(gpu, back, d[0], bytes, &st);
+    must(&st);
+    assert_memory_equal(back, x, bytes);
+    c = ahead_counts();
+    assert_true(c.sent == ROUNDS + 1 && c.taken == ROUNDS && c.late == 1);
+    rd_gpu_up_ahead(gpu, host[0], bytes, &st); /* never taken */
+    must(&st);
+    for (int i = 0; i < 2; i++) {
+        rd_gpu_host_put(gpu, host[i]);
+        rd_gpu_put(gpu, busy[i]);
+    }
+    for (int k = 0; k < ROUNDS; k++) rd_gpu_put(gpu, d[k]);
+    free(x);
+    free(back);
+}
+
+/* The room is the GPU's own until it is closed. */
+static int close_with_room(void **state)
+{
+    const uint64_t room = ahead_counts().bytes;
+    (void)state;
+    assert_true(gpu_close(&gpu) - room < 4096);
+    return 0;
 }
 
 /* More than there is: a message with numbers, and the GPU works on. */
@@ -651,7 +733,7 @@ int main(void)
 #define ON_GPU(name, test, as) {name, test, open_gpu, close_gpu, as}
     const struct CMUnitTest t[] = {
         ON_GPU("what a GPU says of itself", test_device, NULL), ON_GPU("memory", test_memory, NULL),
-        ON_GPU("page-locked memory", test_page_locked, NULL),
+        ON_GPU("page-locked memory", test_page_locked, NULL),   {"arrays ahead of their turn", test_ahead, open_gpu, close_with_room, NULL},
         ON_GPU("memory is short", test_short, NULL),            ON_GPU("products", test_products, NULL),
         ON_GPU("products, mixed", test_products, &mixed),       ON_GPU("held weights", test_held, NULL),
         ON_GPU("held weights, mixed", test_held, &mixed),       ON_GPU("convolutions", test_convs, NULL),

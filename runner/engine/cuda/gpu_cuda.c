@@ -1,11 +1,12 @@
 /* gpu_cuda.c -- one GPU: its memory, copies to and from it, waiting, time.
  *
- * All work is queued on one stream of its own, in the order of the calls. Copies pass through pinned memory: from
- * pageable memory the driver would copy in the caller's time too, and wait for the stream before it begins. Upwards the
- * pinned memory is a ring of pieces; small arrays (ids, offsets) share a piece, and a piece is used again when the
- * event behind its last copy has passed, so that the host waits only when it is a whole ring ahead. Large arrays that
- * lie in page-locked memory go up from there, and who writes it again waits for the event behind them. Downwards two
- * pieces take turns: one is filled by the GPU while the other is emptied. */
+ * All work is queued on one stream of its own, in the order of the calls, but for arrays that go up ahead of their turn
+ * (gpu_cuda_ahead.c). Copies pass through pinned memory: from pageable memory the driver would copy in the caller's
+ * time too, and wait for the stream before it begins. Upwards the pinned memory is a ring of pieces; small arrays (ids,
+ * offsets) share a piece, and a piece is used again when the event behind its last copy has passed, so that the host
+ * waits only when it is a whole ring ahead. Large arrays that lie in page-locked memory go up from there, and who
+ * writes it again waits for the event behind them. Downwards two pieces take turns: one is filled by the GPU while the
+ * other is emptied. */
 #include "gpu_impl.h"
 #include "convert.h"
 #include "../gpu/gpu_rnn.h"
@@ -23,7 +24,8 @@ done:
 
 static void pinned_free(const rd_gpu_memory *m)
 {
-    if (m->read) (void)cudaEventDestroy(m->read);
+    for (int i = 0; i < RD_QUEUES; i++)
+        if (m->read[i]) (void)cudaEventDestroy(m->read[i]);
     (void)cudaFreeHost(m->p);
 }
 
@@ -68,6 +70,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
     RD_TRY(rd_cuda_result(g, (cudaError_t)rd_convert_probe(), "cudaFuncGetAttributes", RD_HERE, st));
     RD_TRY(stage_new(g, &g->up, UP_PIECES, st));
     RD_TRY(stage_new(g, &g->down, DOWN_PIECES, st));
+    RD_TRY(rd_gpu_ahead_new(g, st));
     for (int i = 0; i < MARKS; i++) CUDA(g, cudaEventCreate(&g->mark[i]));
     if (o->graphs && !g->sync) RD_TRY(rd_graphs_new(g, &rd_cuda_graph_maker, &g->graphs, st));
     RD_TRY(rd_gpu_query(index, &g->info, st)); /* again: what is free now */
@@ -89,6 +92,7 @@ void rd_gpu_free(rd_gpu *g)
     if (g->stream) (void)cudaStreamSynchronize(g->stream);
     rd_graphs_free(g->graphs);
     g->graphs = NULL;
+    rd_gpu_ahead_free(g);
     rd_gpu_blas_free(g);
     rd_gpu_rnn_free(g);
     rd_gpu_dnn_free(g);
@@ -212,7 +216,7 @@ rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     RD_TRY(rd_cuda_result(g, e, "cudaMallocHost", RD_HERE, st));
     rd_gpu_memory *m = &g->pinned[g->n_pinned++];
     *m = (rd_gpu_memory){.p = p, .bytes = bytes};
-    CUDA(g, cudaEventCreateWithFlags(&m->read, cudaEventDisableTiming));
+    for (int i = 0; i < RD_QUEUES; i++) CUDA(g, cudaEventCreateWithFlags(&m->read[i], cudaEventDisableTiming));
     memcpy(out, &p, sizeof p);
 done:
     return st->code;
@@ -223,28 +227,41 @@ void rd_gpu_host_put(rd_gpu *g, void *p)
     rd_status own = {.code = RD_OK};
     if (!p || g->lost) return;
     (void)rd_gpu_flush(g, &own);
-    (void)cudaStreamSynchronize(g->stream);
+    for (int i = 0; i < RD_QUEUES; i++) (void)cudaStreamSynchronize(rd_gpu_stream(g, i));
     const rd_gpu_memory m = list_take(g->pinned, &g->n_pinned, p);
+    rd_ahead_forget(g->ahead, m.p, m.bytes);
     if (m.p) pinned_free(&m);
     (void)cudaGetLastError();
 }
 
-/* The page-locked memory that the bytes at p lie in; NULL: none. */
-static rd_gpu_memory *pinned_of(const rd_gpu *g, const unsigned char *p, size_t bytes)
+rd_gpu_memory *rd_gpu_pinned_of(const rd_gpu *g, const void *p, size_t bytes)
 {
+    const unsigned char *at = p;
     for (int i = 0; i < g->n_pinned; i++) {
         const unsigned char *from = g->pinned[i].p;
-        if (p >= from && p + bytes <= from + g->pinned[i].bytes) return &g->pinned[i];
+        if (at >= from && at + bytes <= from + g->pinned[i].bytes) return &g->pinned[i];
     }
     return NULL;
 }
 
+rd_code rd_gpu_will_read(rd_gpu *g, rd_gpu_memory *m, rd_gpu_queue stream, rd_status *st)
+{
+    CUDA(g, cudaEventRecord(m->read[stream], rd_gpu_stream(g, stream)));
+    m->pending[stream] = true;
+done:
+    return st->code;
+}
+
 rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st)
 {
-    rd_gpu_memory *m = pinned_of(g, p, 1);
+    rd_gpu_memory *m = rd_gpu_pinned_of(g, p, 1);
     RD_TRY(rd_gpu_alive(g, st));
-    if (m && m->pending) CUDA(g, cudaEventSynchronize(m->read));
-    if (m) m->pending = false;
+    if (!m) return st->code;
+    for (int i = 0; i < RD_QUEUES; i++) {
+        if (m->pending[i]) CUDA(g, cudaEventSynchronize(m->read[i]));
+        m->pending[i] = false;
+    }
+    rd_ahead_forget(g->ahead, m->p, m->bytes);
 done:
     return st->code;
 }
@@ -296,7 +313,9 @@ done:
 rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st)
 {
     RD_TRY(rd_gpu_alive(g, st));
-    if (bytes > 0 && !rd_graphs_up(g->graphs, device, host, bytes, st)) RD_TRY(rd_gpu_up_now(g, device, host, bytes, st));
+    if (bytes > 0 && !rd_graphs_up(g->graphs, device, host, bytes, st) &&
+        !rd_ahead_take(g->ahead, device, host, bytes, st))
+        RD_TRY(rd_gpu_up_now(g, device, host, bytes, st));
 done:
     return st->code;
 }
@@ -307,12 +326,11 @@ rd_code rd_gpu_up_now(rd_gpu *g, void *device, const void *host, size_t bytes, r
     const unsigned char *from = host;
     unsigned char *to = device;
     RD_TRY(rd_gpu_alive(g, st));
-    rd_gpu_memory *m = bytes > DIRECT ? pinned_of(g, from, bytes) : NULL;
+    rd_gpu_memory *m = bytes > DIRECT ? rd_gpu_pinned_of(g, from, bytes) : NULL;
     if (m) {
         CUDA(g, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, g->stream));
-        CUDA(g, cudaEventRecord(m->read, g->stream));
-        m->pending = true;
-        return st->code;
+        rd_ahead_late(g->ahead);
+        return rd_gpu_will_read(g, m, RD_QUEUE_OPS, st);
     }
     while (bytes > 0) {
         const size_t room = PIECE_BYTES - s->used;
@@ -396,7 +414,7 @@ rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
 {
     RD_TRY(rd_gpu_alive(g, st));
     RD_TRY(rd_gpu_flush(g, st));
-    CUDA(g, cudaStreamSynchronize(g->stream));
+    for (int i = 0; i < RD_QUEUES; i++) CUDA(g, cudaStreamSynchronize(rd_gpu_stream(g, i)));
 done:
     return st->code;
 }

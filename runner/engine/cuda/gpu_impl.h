@@ -3,6 +3,7 @@
 #ifndef RD_GPU_IMPL_H
 #define RD_GPU_IMPL_H
 
+#include "../gpu_ahead.h"
 #include "../gpu_graph.h"
 #include "kernel_call.h"
 #include <cuda_runtime_api.h>
@@ -17,8 +18,9 @@ typedef struct rd_gpu_room {
 typedef struct rd_gpu_memory { /* one rd_gpu_get, or rd_gpu_host_get */
     void *p;
     size_t bytes;
-    cudaEvent_t read; /* of the host's: behind the last copy from it, where `pending` */
-    bool pending;
+    /* of the host's, by stream: behind the last copy from it, where `pending` */
+    cudaEvent_t read[RD_QUEUES];
+    bool pending[RD_QUEUES];
 } rd_gpu_memory;
 
 /* Pinned memory that arrays pass on their way up, in pieces that are used again once the GPU has read them; see
@@ -59,6 +61,9 @@ struct rd_gpu {
     rd_gpu_dnn *dnn;
     rd_gpu_held *held;
     rd_graphs *graphs; /* NULL: not wanted */
+    cudaStream_t copies; /* gpu_cuda_ahead.c */
+    cudaEvent_t ahead_event[RD_AHEAD_EVENTS];
+    rd_ahead *ahead;
     rd_gpu_rnn *rnn;
     uint64_t generation; /* of the weights: rd_gpu_weights_changed */
     char text[400];
@@ -85,6 +90,17 @@ static inline int rd_call_name(const char *call)
 /* ---- memory ---- */
 rd_code rd_gpu_room_get(rd_gpu *g, rd_gpu_room *r, size_t bytes, rd_status *st);
 void rd_gpu_room_free(rd_gpu *g, rd_gpu_room *r);
+
+/* The page-locked memory that the bytes at p lie in; NULL: none. */
+rd_gpu_memory *rd_gpu_pinned_of(const rd_gpu *g, const void *p, size_t bytes);
+/* A copy from m was queued on that stream. */
+rd_code rd_gpu_will_read(rd_gpu *g, rd_gpu_memory *m, rd_gpu_queue stream, rd_status *st);
+static inline cudaStream_t rd_gpu_stream(const rd_gpu *g, rd_gpu_queue stream)
+{
+    return stream == RD_QUEUE_COPIES ? g->copies : g->stream;
+}
+rd_code rd_gpu_ahead_new(rd_gpu *g, rd_status *st); /* fills g->copies, g->ahead_event, g->ahead */
+void rd_gpu_ahead_free(rd_gpu *g);
 
 /* ---- tasks: what is queued, at once or as part of a graph ---- */
 extern const rd_graph_maker rd_cuda_graph_maker; /* gpu_cuda_graph.c */

@@ -1,5 +1,5 @@
 /* gpu_emulated.cc -- devices and memory of gpu.h for tests on a machine without a GPU. All work is done at once, in the caller's
- * thread. Device memory is one range of addresses that host code cannot touch.
+ * thread, but for arrays that go up ahead of their turn (copies_emulated.cc). Device memory is one range of addresses that host code cannot touch.
  *
  * RD_EMULATED_GPUS=n: so many GPUs, 1 if not said. RD_EMULATED_MEMORY=bytes: of each, 8 GiB. RD_EMULATED_SM=75: its compute
  * capability, 90; below 80 it has float16 and no bfloat16. RD_EMULATED_COUNT=1: says at the end what was launched.
@@ -121,6 +121,8 @@ struct rd_gpu {
     rd_status failure; /* sticks */
     rd_graphs *graphs; /* nullptr: none wanted */
     locked *locked_first;
+    rd_emulated_copies *copies;
+    rd_ahead *ahead;
 };
 
 static rd_gpu *opened; /* last */
@@ -236,9 +238,10 @@ struct copy { /* from nullptr: zeros */
     uint64_t bytes;
 };
 
-static rd_code run_copy(rd_gpu *, const void *args, rd_status *)
+static rd_code run_copy(rd_gpu *g, const void *args, rd_status *)
 {
     const copy *c = (const copy *)args;
+    if (c->from) rd_emulated_copies_read(g->copies, c->from, c->bytes);
     rd_emulated_count(RD_EMULATED_COPY);
     rd_emulated_access access;
     if (c->from)
@@ -319,6 +322,68 @@ static void drop_graph(rd_gpu *g, rd_gpu_graph *q)
 
 static const rd_graph_maker maker = {make_graph, set_graph, start_graph, drop_graph, up_now};
 
+/* ---- page-locked memory, and arrays that go up ahead of their turn ---- */
+static locked *locked_of(const rd_gpu *g, const char *p)
+{
+    locked *l = g->locked_first;
+    while (l && (p < l->at || p >= l->at + l->bytes)) l = l->next;
+    return l;
+}
+
+/* The whole pages of the array. */
+static void lock(locked *l, const char *from, size_t bytes)
+{
+    char *first = l->at + (size_t)(from - l->at + PAGE - 1) / PAGE * PAGE, *end = l->at + (size_t)(from + bytes - l->at) / PAGE * PAGE;
+    if (first < end && mprotect(first, (size_t)(end - first), PROT_READ) != 0) out_of_order("the kernel refuses to protect memory");
+    l->read = true;
+}
+
+static void *ahead_get(rd_gpu *g, size_t bytes)
+{
+    rd_status own = {};
+    const uint64_t asked = g->asked, left = g->left;
+    const bool was_short = g->was_short;
+    void *p;
+    if (rd_gpu_get(g, bytes, &p, &own) == RD_OK) return p;
+    g->was_short = was_short;
+    g->asked = asked;
+    g->left = left;
+    return nullptr;
+}
+
+static void ahead_put(rd_gpu *g, void *p)
+{
+    rd_emulated_copies_finish(g->copies, nullptr, 0);
+    rd_gpu_put(g, p);
+}
+
+static rd_code ahead_up(rd_gpu *g, void *to, const void *host, size_t bytes, rd_status *)
+{
+    lock(locked_of(g, (const char *)host), (const char *)host, bytes);
+    rd_emulated_copies_up(g->copies, to, host, bytes);
+    return RD_OK;
+}
+
+static rd_code ahead_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st)
+{
+    const copy c = {to, from, bytes};
+    return run_copy(g, &c, st);
+}
+
+static rd_code ahead_record(rd_gpu *g, rd_gpu_queue stream, int event, rd_status *)
+{
+    rd_emulated_copies_record(g->copies, stream, event);
+    return RD_OK;
+}
+
+static rd_code ahead_wait(rd_gpu *g, rd_gpu_queue stream, int event, rd_status *)
+{
+    rd_emulated_copies_wait(g->copies, stream, event);
+    return RD_OK;
+}
+
+static const rd_ahead_device ahead_device = {ahead_get, ahead_put, ahead_up, ahead_copy, ahead_record, ahead_wait};
+
 extern "C" {
 
 /* ---- devices ---- */
@@ -361,8 +426,9 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
     rd_emulated_watch_faults();
     rd_gpu_rnn_begin();
     g->options = *o;
-    if (o->graphs && rd_graphs_new(g, &maker, &g->graphs, st) != RD_OK) {
-        free(g);
+    g->copies = rd_emulated_copies_new();
+    if (rd_ahead_new(g, &ahead_device, &g->ahead, st) != RD_OK || (o->graphs && rd_graphs_new(g, &maker, &g->graphs, st) != RD_OK)) {
+        rd_gpu_free(g);
         return st->code;
     }
     snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s", g->info.name, index, g->info.major, g->info.minor,
@@ -378,12 +444,15 @@ void rd_gpu_free(rd_gpu *g)
 {
     if (!g) return;
     rd_graphs_free(g->graphs);
+    g->graphs = nullptr;
+    rd_ahead_free(g->ahead);
     release_held(g, range, range_bytes);
     if (g->in_use) fprintf(stderr, "emulated GPU: %llu bytes of device memory were not given back\n", (unsigned long long)g->in_use);
     rd_gpu_rnn_free(g);
     free(g->dnn);
     if (g->locked_first) fprintf(stderr, "emulated GPU: page-locked memory was not given back\n");
     if (opened == g) opened = nullptr;
+    rd_emulated_copies_free(g->copies);
     free(g);
 }
 
@@ -409,25 +478,10 @@ rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     return RD_OK;
 }
 
-static locked *locked_of(const rd_gpu *g, const char *p)
-{
-    locked *l = g->locked_first;
-    while (l && (p < l->at || p >= l->at + l->bytes)) l = l->next;
-    return l;
-}
-
 static void unlock(locked *l)
 {
     if (l->read && mprotect(l->at, l->bytes, PROT_READ | PROT_WRITE) != 0) out_of_order("the kernel refuses to protect memory");
     l->read = false;
-}
-
-/* The whole pages of the array. */
-static void lock(locked *l, const char *from, size_t bytes)
-{
-    char *first = l->at + (size_t)(from - l->at + PAGE - 1) / PAGE * PAGE, *end = l->at + (size_t)(from + bytes - l->at) / PAGE * PAGE;
-    if (first < end && mprotect(first, (size_t)(end - first), PROT_READ) != 0) out_of_order("the kernel refuses to protect memory");
-    l->read = true;
 }
 
 bool rd_emulated_is_read(const void *p)
@@ -440,7 +494,11 @@ rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st)
 {
     locked *l = locked_of(g, (const char *)p);
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
-    if (l) unlock(l);
+    if (l) {
+        rd_emulated_copies_finish(g->copies, l->at, l->bytes);
+        rd_ahead_forget(g->ahead, l->at, l->bytes);
+        unlock(l);
+    }
     return RD_OK;
 }
 
@@ -450,6 +508,8 @@ void rd_gpu_host_put(rd_gpu *g, void *p)
         locked *l = *at;
         if (l->at != (char *)p) continue;
         *at = l->next;
+        rd_emulated_copies_finish(g->copies, l->at, l->bytes);
+        rd_ahead_forget(g->ahead, l->at, l->bytes);
         munmap(l->at, l->bytes);
         free(l);
         return;
@@ -503,6 +563,7 @@ void rd_gpu_put(rd_gpu *g, void *at)
     piece *before = nullptr, *p = pieces;
     for (; p && p->at != (char *)at; p = p->next) before = p;
     if (!p || p->owner != g) out_of_order("what is given back was not given by this GPU");
+    rd_emulated_copies_forget(g->copies, p->at, p->bytes);
     p->owner = nullptr;
     g->in_use -= p->bytes;
     for (piece *q = before && !before->owner ? before : p; q->next && !q->next->owner;) {
@@ -524,11 +585,24 @@ rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_st
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
     if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the source is memory of the device", __func__);
-    if (rd_graphs_up(g->graphs, device, host, bytes, st)) return st->code;
+    if (rd_graphs_up(g->graphs, device, host, bytes, st) || rd_ahead_take(g->ahead, device, host, bytes, st)) return st->code;
     locked *l = bytes > DIRECT ? locked_of(g, (const char *)host) : nullptr;
-    if (l) lock(l, (const char *)host, bytes);
+    if (l) {
+        lock(l, (const char *)host, bytes);
+        rd_ahead_late(g->ahead);
+    }
     return up_now(g, device, host, bytes, st);
 }
+
+rd_code rd_gpu_up_ahead(rd_gpu *g, const void *host, size_t bytes, rd_status *st)
+{
+    locked *l = bytes > DIRECT ? locked_of(g, (const char *)host) : nullptr;
+    if (rd_emulated_stuck(g, st) != RD_OK || !l) return st->code;
+    if ((const char *)host + bytes > l->at + l->bytes) return rd_fail(st, RD_EBUG, "%s: the array ends outside of its memory", __func__);
+    return rd_ahead_send(g->ahead, host, bytes, st);
+}
+
+void rd_gpu_count_ahead(const rd_gpu *g, rd_gpu_ahead_counts *out) { rd_ahead_count(g->ahead, out); }
 
 rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
 {
@@ -561,8 +635,11 @@ rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st)
 
 rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
 {
-    return rd_emulated_stuck(g, st) == RD_OK ? rd_emulated_flush(g, st) : st->code;
+    if (rd_emulated_stuck(g, st) != RD_OK || rd_emulated_flush(g, st) != RD_OK) return st->code;
+    rd_emulated_copies_finish(g->copies, nullptr, 0);
+    return RD_OK;
 }
+
 uint64_t rd_gpu_in_use(const rd_gpu *g) { return g->in_use; }
 uint64_t rd_gpu_peak(const rd_gpu *g) { return g->peak; }
 

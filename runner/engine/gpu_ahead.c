@@ -1,0 +1,116 @@
+/* gpu_ahead.c -- see gpu_ahead.h. */
+#include "gpu_ahead.h"
+#include <stdlib.h>
+
+struct rd_ahead {
+    rd_gpu *gpu;
+    const rd_ahead_device *device;
+    rd_ahead_room room[RD_AHEAD_ROOMS];
+    rd_gpu_ahead_counts count;
+};
+
+static int sent_event(int room)
+{
+    return 2 * room;
+}
+static int taken_event(int room)
+{
+    return 2 * room + 1;
+}
+
+int rd_ahead_place(const rd_ahead_room room[RD_AHEAD_ROOMS], size_t bytes)
+{
+    int best = -1;
+    for (int i = 0; i < RD_AHEAD_ROOMS; i++) {
+        if (room[i].host) continue;
+        const bool fits = room[i].bytes >= bytes, best_fits = best >= 0 && room[best].bytes >= bytes;
+        if (best < 0 ||
+            (fits ? !best_fits || room[i].bytes < room[best].bytes : !best_fits && room[i].bytes > room[best].bytes))
+            best = i;
+    }
+    return best;
+}
+
+int rd_ahead_find(const rd_ahead_room room[RD_AHEAD_ROOMS], const void *host, size_t bytes)
+{
+    for (int i = 0; i < RD_AHEAD_ROOMS; i++)
+        if (host && room[i].host == host && bytes <= room[i].sent) return i;
+    return -1;
+}
+
+rd_code rd_ahead_new(rd_gpu *g, const rd_ahead_device *d, rd_ahead **out, rd_status *st)
+{
+    rd_ahead *a = *out = calloc(1, sizeof *a);
+    if (!a) return rd_fail(st, RD_EENV, "out of memory for the list of arrays on their way to a GPU");
+    a->gpu = g;
+    a->device = d;
+    return st->code;
+}
+
+void rd_ahead_free(rd_ahead *a)
+{
+    if (!a) return;
+    for (int i = 0; i < RD_AHEAD_ROOMS; i++) a->device->put(a->gpu, a->room[i].at);
+    free(a);
+}
+
+/* False: it cannot be had, now and later. */
+static bool grow(rd_ahead *a, rd_ahead_room *r, size_t bytes)
+{
+    if (r->bytes >= bytes) return true;
+    a->device->put(a->gpu, r->at);
+    a->count.bytes -= r->bytes;
+    *r = (rd_ahead_room){.at = a->device->get(a->gpu, bytes)};
+    a->count.is_short = !r->at;
+    if (r->at) r->bytes = bytes;
+    a->count.bytes += r->bytes;
+    return r->at != NULL;
+}
+
+rd_code rd_ahead_send(rd_ahead *a, const void *host, size_t bytes, rd_status *st)
+{
+    rd_ahead_forget(a, host, bytes);
+    const int i = rd_ahead_place(a->room, bytes);
+    if (i < 0 || a->count.is_short || !grow(a, &a->room[i], bytes)) return st->code;
+    RD_TRY(a->device->wait(a->gpu, RD_QUEUE_COPIES, taken_event(i), st));
+    RD_TRY(a->device->up(a->gpu, a->room[i].at, host, bytes, st));
+    RD_TRY(a->device->record(a->gpu, RD_QUEUE_COPIES, sent_event(i), st));
+    a->room[i].host = host;
+    a->room[i].sent = bytes;
+    a->count.sent++;
+done:
+    return st->code;
+}
+
+bool rd_ahead_take(rd_ahead *a, void *device, const void *host, size_t bytes, rd_status *st)
+{
+    const int i = rd_ahead_find(a->room, host, bytes);
+    if (i < 0) return false;
+    a->room[i].host = NULL;
+    RD_TRY(a->device->wait(a->gpu, RD_QUEUE_OPS, sent_event(i), st));
+    RD_TRY(a->device->copy(a->gpu, device, a->room[i].at, bytes, st));
+    RD_TRY(a->device->record(a->gpu, RD_QUEUE_OPS, taken_event(i), st));
+    a->count.taken++;
+done:
+    return true;
+}
+
+void rd_ahead_forget(rd_ahead *a, const void *host, size_t bytes)
+{
+    const unsigned char *from = host;
+    for (int i = 0; i < RD_AHEAD_ROOMS; i++) {
+        rd_ahead_room *r = &a->room[i];
+        const unsigned char *at = r->host;
+        if (at && at < from + bytes && from < at + r->sent) r->host = NULL;
+    }
+}
+
+void rd_ahead_late(rd_ahead *a)
+{
+    a->count.late++;
+}
+
+void rd_ahead_count(const rd_ahead *a, rd_gpu_ahead_counts *out)
+{
+    *out = a->count;
+}
