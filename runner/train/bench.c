@@ -114,8 +114,7 @@ static rd_code forward_step(bench *b, step_sums *sum, rd_status *st)
     rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->at.step + 1);
     RD_TRY(b->s.make(&b->s, &batch, st));
     rd_tape_reset(r->tape, false, false);
-    RD_TRY(r->model->loss(r->model_self, r->tape, &batch, &out, st));
-    RD_TRY(rd_tape_check(r->tape, st));
+    RD_TRY(run_forward(r, &batch, &out, st));
     const double size = r->world->size;
     *sum = (step_sums){.loss = out.loss_sum,
                        .weight = out.weight,

@@ -52,12 +52,23 @@ done:
     return st->code;
 }
 
+/* Of images alone as graphs: sentences are hardly ever of the same lengths twice, and keys of theirs would push out those of the training. */
+rd_code run_forward(rd_run *r, const rd_batch *b, rd_loss_out *out, rd_status *st)
+{
+    const bool recurs = run_is_image(r);
+    if (recurs) RD_TRY(device_recurs(r, rd_batch_shape(b) * 8 + 1, st)); /* train_step.c has the even keys, and 1 */
+    (void)r->model->loss(r->model_self, r->tape, b, out, st);
+    (void)rd_tape_check(r->tape, st);
+    if (recurs) (void)device_recurred(r, st);
+done:
+    return st->code;
+}
+
 /* The class of every sample, as a sequence of one. */
 static rd_code classify(rd_run *r, const rd_batch *b, rd_decoded *out, rd_status *st)
 {
     rd_loss_out loss = {0};
-    RD_TRY(r->model->loss(r->model_self, r->tape, b, &loss, st));
-    RD_TRY(rd_tape_check(r->tape, st));
+    RD_TRY(run_forward(r, b, &loss, st));
     for (int64_t i = 0; i < b->n; i++)
         out[i] = (rd_decoded){
             .ids = &loss.argmax[i], .n = 1, .score = loss.probability ? log((double)loss.probability[i]) : 0.0};

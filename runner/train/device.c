@@ -137,6 +137,21 @@ void device_say_work(const rd_run *r)
                 c.tasks, c.all, 100.0 * (double)c.tasks / (double)c.all, c.started, c.graphs, RD_S(c.graphs), (double)c.bytes * 1e-6);
 }
 
+rd_code device_recurs(const rd_run *r, uint64_t key, rd_status *st)
+{
+    return run_gpu(r) ? rd_gpu_recurs(run_gpu(r), key, st) : st->code;
+}
+
+rd_code device_recurred(const rd_run *r, rd_status *st)
+{
+    const char *note;
+    if (!run_gpu(r)) return st->code;
+    (void)rd_gpu_recurred(run_gpu(r), st);
+    note = rd_gpu_graph_note(run_gpu(r));
+    if (note) rd_info(r->log, "%s", note);
+    return st->code;
+}
+
 /* ---- batches ---- */
 
 #ifdef RD_CUDA

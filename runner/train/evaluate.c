@@ -40,8 +40,7 @@ static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *
         rd_loss_out out = {0};
         RD_TRY(held_batch(r, r->held, ids, n, r->c.eval_batch_size, k, &b, st));
         rd_tape_reset(r->tape, false, false);
-        (void)r->model->loss(r->model_self, r->tape, &b, &out, st);
-        (void)rd_tape_check(r->tape, st);
+        (void)run_forward(r, &b, &out, st);
         RD_TRY(device_explain(r, "eval_batch_size", r->c.eval_batch_size, st));
         device_tell(r);
         mine[(*n_mine)++] =
@@ -424,6 +423,7 @@ rd_code run_eval(rd_run *r, rd_status *st)
     RD_TRY(run_load_required(r, st));
     world_banner(r, 0, 0, 0);
     RD_TRY(run_evaluate(r, &v, st));
+    device_say_work(r);
     if (r->world->rank == 0 && eval_records_open(r, &e, st) == RD_OK) (void)eval_report(r, &e, &v, st);
     (void)run_agree(r, st);
 done:

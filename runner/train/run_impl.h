@@ -133,6 +133,9 @@ rd_code device_send_ahead(rd_run *r, const rd_batch *b, rd_status *st);
 /* r->data is empty and may be written; what the batch before the last lay in is gone. */
 rd_code run_fresh_data(rd_run *r, rd_status *st);
 void run_turn_data(rd_run *r); /* r->data is what was r->data_other, as it is */
+/* Work from here to device_recurred, which is called after failures, too: a GPU may keep it as graphs under this key (rd_gpu_recurs). */
+rd_code device_recurs(const rd_run *r, uint64_t key, rd_status *st);
+rd_code device_recurred(const rd_run *r, rd_status *st);
 void device_say_work(const rd_run *r);                /* what went up ahead and what CUDA graphs did so far, where there was any */
 void device_note_fixed(rd_run *r);                    /* all that outlives a step has its memory */
 /* A failure of a step: where the GPU's memory was short, a batch size (of this key) that may fit is said, too. */
@@ -229,6 +232,8 @@ void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n); /* by length, lo
 /* Batch k of them; announces the one that this rank takes next. Memory of run->data. */
 rd_code held_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size, int64_t k, rd_batch *b,
                    rd_status *st);
+/* The forward pass of a batch, on a tape that does not record. */
+rd_code run_forward(rd_run *r, const rd_batch *b, rd_loss_out *out, rd_status *st);
 typedef rd_code decode_fn(void *ctx, int64_t id, const rd_decoded *out, rd_status *st);
 /* Not collective. Decodes this rank's batches and hands each sample to fn. */
 rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,

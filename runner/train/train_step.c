@@ -294,23 +294,12 @@ static uint64_t graph_key(const rd_batch *b, bool first, bool ends)
 }
 enum { UPDATE_KEY = 1 };
 
-/* After rd_gpu_recurs, also when something failed. */
-static rd_code graph_ends(const rd_run *r, rd_status *st)
-{
-    const char *note;
-    if (!run_gpu(r)) return st->code;
-    (void)rd_gpu_recurred(run_gpu(r), st);
-    note = rd_gpu_graph_note(run_gpu(r));
-    if (note) rd_info(r->log, "%s", note);
-    return st->code;
-}
-
 static rd_code update(stepper *s, double lr, double scale, rd_optim_stats *stats, rd_status *st)
 {
     rd_run *r = s->run;
-    if (run_gpu(r)) RD_TRY(rd_gpu_recurs(run_gpu(r), UPDATE_KEY, st));
+    RD_TRY(device_recurs(r, UPDATE_KEY, st));
     (void)rd_optim_step(r->optim, r->at.updates + 1, lr, scale, stats, st);
-    RD_TRY(graph_ends(r, st));
+    RD_TRY(device_recurred(r, st));
 done:
     return st->code;
 }
@@ -397,9 +386,9 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
             RD_TRY(next_batch(s, j, last, &b, st));
         RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->at.step + 1, st));
         if (ends && j + 1 == s->mine) exchange_last(r->exchange, s->mine > 1 ? add_last_part : NULL, s);
-        if (run_gpu(r)) RD_TRY(rd_gpu_recurs(run_gpu(r), graph_key(&b, first && j == 0, ends && j + 1 == s->mine), st));
+        RD_TRY(device_recurs(r, graph_key(&b, first && j == 0, ends && j + 1 == s->mine), st));
         (void)forward_backward(s, &b, out, st);
-        (void)graph_ends(r, st);
+        (void)device_recurred(r, st);
         RD_TRY(device_explain(r, "batch_size", r->c.batch_size, st));
         if (!s->make)
             RD_TRY(fetch_ahead(s, st));

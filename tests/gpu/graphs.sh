@@ -1,8 +1,8 @@
 #!/bin/sh
-# graphs.sh -- training with CUDA graphs gives the same bytes as without, while everything changes that may: batches, ids, masks, learning
-# rate, loss scale, the last batch, ranks, the device's memory. Run by tests/run, which sets BUILD, PROG and MPIRUN; without a GPU backend
-# it is skipped.
-# timeout: 600
+# graphs.sh -- training, and evaluation of images, with CUDA graphs gives the same bytes as without, while everything changes that may:
+# batches, ids, masks, learning rate, loss scale, the last batch, ranks, the device's memory; and batches that go up ahead are the same
+# ones. Run by tests/run, which sets BUILD, PROG and MPIRUN; without a GPU backend it is skipped.
+# timeout: 900
 . "$(dirname "$0")/../support/toy.sh"
 skip() { printf 'skip: %s\n0 passed, 0 failed, 1 skipped\n' "$1"; exit 0; }
 "$PROG" --version | grep -q '^backends: .*cuda' || skip "$PROG has no GPU backend"
@@ -53,6 +53,10 @@ both() {
 id=0
 
 # shellcheck disable=SC2317 # called by name
+evaluated() {
+    t 1 images net --mode=eval --set synthetic_eval_samples=160 --set eval_batch_size=32 "$@"
+}
+# shellcheck disable=SC2317 # called by name
 resumed() { # the same run in two starts
     t 1 "$1" toy --max_steps=11 && t 1 "$1" toy --max_steps=34
 }
@@ -72,6 +76,11 @@ both "accumulated images" 1 net 6 50 --set iter_size=2
 # An evaluation takes the place of a batch that went up.
 both "images with evaluations" 1 net 24 60 --mode=train_eval --set eval_frequency=8 --set synthetic_eval_samples=70 --set eval_batch_size=32
 expect "the same weights as without evaluations" 0 "" "$same" "images with evaluations/model-24.npz" images/model-24.npz
+expect "the same evaluations" 0 "" close_curves loss 0 3 "images with evaluations/eval" "without$((id - 1))/eval"
+expect "evaluation, four batches of five in graphs" 0 "CUDA graphs: .* ([78][0-9.]* %)" evaluated
+mv images/eval evaluated
+expect "evaluation, single launches" 0 "accuracy" evaluated --set cuda_graphs=off
+expect "the same evaluation" 0 "" close_curves loss 0 1 evaluated images/eval
 expect "images that are made" 0 "batches: 6 of 7 went up" "$PROG" --mode=bench --config_file=net.json --set device=cuda --set bench_synthetic=true \
     --set bench_warmup=2 --set bench_steps=5
 expect "images on the processor" 0 "" ranks 1 "$PROG" --config_file=net.json --logdir=cpu --summary_frequency=1 --max_steps=24 --set device=cpu
