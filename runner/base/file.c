@@ -1,6 +1,5 @@
 /* file.c -- see file.h. Plain files are read straight into their buffer; what begins with gzip's two magic bytes
- * goes through libarchive, which does not check the CRC that ends a gzip member: that is done here, so that a
- * damaged corpus is not trained on. */
+ * goes through libarchive, which does not check the CRC that ends a gzip member: that is done here. */
 #include "rd/file.h"
 #include <archive.h>
 #include <ctype.h>
@@ -31,6 +30,7 @@ static const char *remedy(int err)
     case EACCES:
     case EPERM: return "; check the permissions of the file and its folders";
     case ENOSPC: return "; make room on that disk";
+    case EFBIG: return "; raise the limit of the size of files (ulimit -f)";
     case EDQUOT: return "; make room in your quota";
     case EROFS: return "; choose a place that can be written";
     case EMFILE:
@@ -92,27 +92,6 @@ static la_ssize_t deliver(struct archive *a, void *ctx, const void **p)
     return n;
 }
 
-/* CRC-32 of gzip (reflected polynomial 0xEDB88320), eight bytes a turn; the tables cost 2 us and stay on the stack. */
-static uint32_t crc32_gzip(const unsigned char *p, size_t n)
-{
-    uint32_t t[8][256];
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int k = 0; k < 8; k++) c = c >> 1 ^ (c & 1 ? 0xEDB88320u : 0u);
-        t[0][i] = c;
-    }
-    for (int k = 1; k < 8; k++)
-        for (int i = 0; i < 256; i++) t[k][i] = t[k - 1][i] >> 8 ^ t[0][t[k - 1][i] & 255];
-    uint32_t c = ~0u;
-    for (; n >= 8; p += 8, n -= 8) {
-        const uint32_t a = c ^ (p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
-        c = t[7][a & 255] ^ t[6][a >> 8 & 255] ^ t[5][a >> 16 & 255] ^ t[4][a >> 24] ^ t[3][p[4]] ^ t[2][p[5]] ^
-            t[1][p[6]] ^ t[0][p[7]];
-    }
-    while (n--) c = c >> 8 ^ t[0][(c ^ *p++) & 255];
-    return ~c;
-}
-
 /* Whether the last member's CRC and length fit the end of what came out. A file may hold several members. */
 static bool gzip_end_fits(const source *s, const char *p, size_t n)
 {
@@ -122,7 +101,7 @@ static bool gzip_end_fits(const source *s, const char *p, size_t n)
     memcpy(&len, s->tail + 4, 4);
     if (len > n) return false;
     const size_t member = (uint32_t)n == len ? n : len; /* the length is kept modulo 2^32 */
-    return crc32_gzip((const unsigned char *)p + (n - member), member) == crc;
+    return rd_crc32(0, p + (n - member), member) == crc;
 }
 
 typedef struct bytes {

@@ -1,6 +1,7 @@
 /* byte_stream.c -- the bytes of a file, plain or compressed, as libarchive's "raw" format gives them. Which it is, the
  * first bytes say, not the name. */
 #include "images_impl.h"
+#include "rd/file.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -17,7 +18,9 @@ struct rd_stream {
     struct archive *archive;
     const uint8_t *mem; /* plain bytes in memory */
     size_t mem_left;
-    bool compressed, ended;
+    bool compressed, ended, gzip; /* gzip: of a file, whose checksum is compared at its end */
+    uint32_t crc;                 /* of the unpacked bytes, and their number */
+    uint64_t unpacked;
     int64_t size; /* of the file */
 };
 
@@ -45,6 +48,7 @@ static rd_code start_archive(rd_stream *s, int fd, const void *p, size_t n, rd_s
     (void)archive_read_support_filter_bzip2(s->archive);
     (void)archive_read_support_filter_zstd(s->archive);
     (void)archive_read_support_format_raw(s->archive);
+    (void)archive_read_support_format_empty(s->archive); /* raw does not take a file without content */
     const int rc = fd >= 0 ? archive_read_open_fd(s->archive, fd, BLOCK) : archive_read_open_memory(s->archive, p, n);
     if (rc != ARCHIVE_OK) return damaged(s, st);
     const int head = archive_read_next_header(s->archive, &e);
@@ -52,6 +56,7 @@ static rd_code start_archive(rd_stream *s, int fd, const void *p, size_t n, rd_s
         s->ended = true; /* compressed, without content */
     else if (head != ARCHIVE_OK && head != ARCHIVE_WARN)
         return damaged(s, st);
+    s->gzip = fd >= 0 && archive_filter_code(s->archive, 0) == ARCHIVE_FILTER_GZIP;
     return RD_OK;
 }
 
@@ -116,6 +121,9 @@ static rd_code read_once(rd_stream *s, uint8_t *p, size_t n, size_t *got, rd_sta
     if (s->archive) {
         const la_ssize_t k = s->ended ? 0 : archive_read_data(s->archive, p, n);
         if (k < 0) return damaged(s, st);
+        if (s->gzip && k == 0 && n > 0) RD_TRY(rd_gzip_end_check(s->name, s->unpacked, s->crc, RD_EDATA, st));
+        if (s->gzip) s->crc = rd_crc32(s->crc, p, (size_t)k);
+        s->unpacked += (uint64_t)k;
         *got = (size_t)k;
     } else if (s->fd >= 0) {
         ssize_t k;
@@ -129,7 +137,8 @@ static rd_code read_once(rd_stream *s, uint8_t *p, size_t n, size_t *got, rd_sta
         s->mem += *got;
         s->mem_left -= *got;
     }
-    return RD_OK;
+done:
+    return st->code;
 }
 
 rd_code rd_stream_some(rd_stream *s, void *p, size_t n, size_t *got, rd_status *st)

@@ -5,6 +5,7 @@
  * Lines: LF ends one. With cr_ends, CR LF and a lone CR do too. No other character does, so that line k of a file is
  * what wc, sed and head call line k. A byte order mark at the start is skipped. */
 #include "data_impl.h"
+#include "rd/file.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -21,6 +22,8 @@ struct rd_lines {
     rd_lines_opts o;
     int fd;                  /* -1: none */
     struct archive *archive; /* NULL: none */
+    bool gzip;               /* the archive is a file of that kind, whose checksum is compared at its end */
+    uint32_t crc;            /* of what came out of it */
     const char *mem;         /* with neither */
     size_t mem_left;
     char *buf, *fix;
@@ -86,15 +89,18 @@ static rd_code open_archive(rd_lines *l, const char *path, const char *member, r
     l->archive = archive_read_new();
     if (!l->archive) return no_memory(l->name, st);
     archive_read_support_filter_all(l->archive);
-    if (member)
+    if (member) {
         archive_read_support_format_all(l->archive);
-    else
+    } else {
         archive_read_support_format_raw(l->archive);
+        archive_read_support_format_empty(l->archive); /* raw does not take a file without content */
+    }
     if (archive_read_open_filename(l->archive, path, 1 << 16) != ARCHIVE_OK) return archive_fails(l, st);
     if (member) return find_member(l, path, member, st);
     struct archive_entry *e;
     const int rc = archive_read_next_header(l->archive, &e);
     if (rc == ARCHIVE_EOF) l->eof = true; /* a compressed file without content */
+    l->gzip = archive_filter_code(l->archive, 0) == ARCHIVE_FILTER_GZIP;
     return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || rc == ARCHIVE_EOF ? RD_OK : archive_fails(l, st);
 }
 
@@ -105,6 +111,8 @@ static rd_code read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_status 
     if (l->archive) {
         const la_ssize_t k = archive_read_data(l->archive, p, n);
         if (k < 0) return archive_fails(l, st);
+        if (l->gzip && k == 0) RD_TRY(rd_gzip_end_check(l->name, (uint64_t)l->bytes, l->crc, RD_EDATA, st));
+        if (l->gzip) l->crc = rd_crc32(l->crc, p, (size_t)k);
         *got = (size_t)k;
     } else if (l->fd >= 0) {
         ssize_t k;
@@ -119,7 +127,8 @@ static rd_code read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_status 
         l->mem_left -= *got;
     }
     l->bytes += (int64_t)*got;
-    return RD_OK;
+done:
+    return st->code;
 }
 
 /* More bytes behind buf[end]; sets eof. */
