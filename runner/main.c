@@ -11,6 +11,7 @@
 #include "rd/train.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -45,10 +46,18 @@ static bool speaks(void)
     return true;
 }
 
+/* Whoever read standard output has seen enough and gone (`| head`), which is no failure. */
+static bool reader_left(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
+}
+
 static rd_code finish_stdout(rd_status *st)
 {
-    /* A reader that has seen enough (`| head`) is no failure. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && errno != EPIPE) rd_fail(st, RD_EENV, "cannot write to standard output: %s", strerror(errno));
+    errno = 0; /* an earlier write may have failed, of which only ferror knows */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && !reader_left())
+        rd_fail(st, RD_EENV, "cannot write to standard output: %s", errno ? strerror(errno) : "not all of it was taken; is its disk full?");
     return st->code;
 }
 
@@ -109,6 +118,7 @@ static rd_code doctor(rd_comm *comm, rd_log *log, rd_guard *guard, const rd_cli 
     rd_versions(&versions);
     if (cli->config_file) (void)rd_run_config_read(comm, log, cli, &config, &unread);
     (void)rd_doctor_ranks(comm, guard, cli, config, &unread, groups, n, rd_strbuf_str(&versions), st);
+    if (rd_comm_world(comm)->rank == 0) (void)finish_stdout(st);
     rd_strbuf_release(&versions);
     rd_config_free(config);
     return st->code;
@@ -157,7 +167,7 @@ static rd_code doctor_alone(const rd_cli *cli, bool *answered, rd_status *st)
     if (rd_doctor_is_agent()) (void)rd_doctor_agent(rd_strbuf_str(&versions), st);
     else (void)rd_doctor_hosts(cli, st);
     rd_strbuf_release(&versions);
-    return st->code;
+    return finish_stdout(st);
 }
 
 /* MPI, with what is known to make it hang looked for first, and a time limit that it does not have itself. A training may
@@ -197,6 +207,7 @@ int main(int argc, char **argv)
     rd_guard *guard = NULL;
     bool answered = false;
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
+    (void)signal(SIGXFSZ, SIG_IGN); /* so is a file beyond ulimit -f */
     if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK && answer(&cli, &answered, &st) == RD_OK && !answered)
         (void)rd_cli_check(&cli, &st);
     if (st.code == RD_OK && !answered) (void)doctor_alone(&cli, &answered, &st);

@@ -61,6 +61,7 @@ static void become(char *const *argv, int tell, pid_t parent, bool quiet)
     if (null > 2) (void)close(null);
     (void)signal(SIGTTOU, SIG_IGN);
     (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGXFSZ, SIG_DFL);
     (void)signal(SIGINT, SIG_DFL);
     taken_set(&set);
     (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
