@@ -6,34 +6,73 @@
  * output does too. */
 #include "run_impl.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CHUNK = 8192 };
 
-/* ---- where lines go: standard output, or a file that appears whole ---- */
+/* ---- where lines go: standard output, a device or pipe, or a file that appears whole ---- */
 
 typedef struct sink {
-    rd_tmpfile file; /* path empty: standard output */
+    rd_tmpfile file; /* when to_file */
+    int fd;          /* else */
     bool to_file;
+    const char *name; /* NULL: standard output */
 } sink;
 
+static bool is_stdout(const char *path)
+{
+    return !path || !path[0] || strcmp(path, "stdout") == 0 || strcmp(path, "-") == 0;
+}
+
+static rd_code sink_fails(const sink *o, int err, rd_status *st)
+{
+    if (!o->name) return rd_fail(st, RD_EENV, "cannot write to standard output: %s", strerror(err));
+    return rd_fail(st, RD_EENV, "cannot write '%s': %s", o->name, strerror(err));
+}
+
+/* A file renamed to the name of a pipe or a device (/dev/null) would take its place, and one renamed to a link the link's: so the first are
+ * written to, and a link is followed. A folder is refused before the work. */
 static rd_code sink_open(sink *o, const char *path, rd_status *st)
 {
-    o->to_file = path && path[0] && strcmp(path, "stdout") != 0 && strcmp(path, "-") != 0;
-    return o->to_file ? rd_tmpfile_open(&o->file, path, st) : RD_OK;
+    struct stat there, out;
+    char *real = NULL;
+    o->fd = STDOUT_FILENO;
+    if (is_stdout(path)) return RD_OK;
+    if (stat(path, &there) == 0) {
+        if (S_ISDIR(there.st_mode)) return rd_fail(st, RD_EENV, "cannot write '%s': it is a folder; name a file in it", path);
+        if (fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == there.st_dev && out.st_ino == there.st_ino) return RD_OK;
+        o->to_file = S_ISREG(there.st_mode);
+        real = o->to_file ? realpath(path, NULL) : NULL;
+    } else {
+        o->to_file = true;
+    }
+    o->name = path;
+    if (o->to_file) (void)rd_tmpfile_open(&o->file, real ? real : path, st);
+    else if ((o->fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC)) < 0) (void)sink_fails(o, errno, st);
+    free(real);
+    return st->code;
+}
+
+static void sink_release(sink *o)
+{
+    rd_tmpfile_release(&o->file);
+    if (o->name && !o->to_file && o->fd >= 0) (void)close(o->fd);
 }
 
 static rd_code sink_write(sink *o, const char *p, size_t n, rd_status *st)
 {
     if (o->to_file) return rd_tmpfile_write(&o->file, p, n, st);
     while (n > 0) {
-        const ssize_t got = write(STDOUT_FILENO, p, n);
+        const ssize_t got = write(o->fd, p, n);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return rd_fail(st, RD_EENV, "cannot write to standard output: %s", strerror(errno));
+        if (got < 0) return sink_fails(o, errno, st);
         p += got;
         n -= (size_t)got;
     }
@@ -148,10 +187,10 @@ static rd_code translate(rd_run *r, rd_status *st)
     if (r->world->rank == 0 && o.to_file) (void)rd_tmpfile_commit(&o.file, st);
     RD_TRY(run_agree(r, st));
     rd_info(r->log, "%s %s%s in %.1f s%s%s", console_count((double)n, a), noun, RD_S(n),
-            (double)(rd_now_ns() - begin_ns) * 1e-9, o.to_file ? ", written to " : "",
-            o.to_file ? r->cli->inference_out : "");
+            (double)(rd_now_ns() - begin_ns) * 1e-9, o.name ? ", written to " : "",
+            o.name ? o.name : "");
 done:
-    rd_tmpfile_release(&o.file);
+    sink_release(&o);
     free(ids);
     return st->code;
 }
@@ -182,7 +221,7 @@ static rd_code say(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
 {
     rd_run *r = ctx;
     rd_strbuf text = {0};
-    sink o = {0};
+    sink o = {.fd = STDOUT_FILENO};
     (void)id;
     run_text(r->held, 1, d->ids, d->n, false, &text);
     rd_strbuf_puts(&text, "\n");
@@ -203,7 +242,7 @@ static rd_code converse(rd_run *r, rd_status *st)
     run_decode_config(r, true, &dc);
     rd_info(r->log, "one sentence a line, tokens separated by single blanks; end with ctrl-D");
     while ((n = getline(&line, &cap, stdin)) >= 0) {
-        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r' || line[n - 1] == ' ')) n--;
+        while (n > 0 && isspace((unsigned char)line[n - 1])) n--;
         int32_t *ids = NULL;
         int64_t off[2] = {0, 0};
         RD_TRY(run_fresh_data(r, st));
@@ -224,7 +263,7 @@ done:
 rd_code run_infer(rd_run *r, rd_status *st)
 {
     const bool talk = r->world->size == 1 && r->model->decode && r->cli->input && strcmp(r->cli->input, "-") == 0 &&
-                      isatty(STDIN_FILENO);
+                      isatty(STDIN_FILENO) && is_stdout(r->cli->inference_out);
     rd_data_spec spec = {0};
     /* The reader of files opens on nothing; it still gives the vocabularies. */
     if (talk) (void)rd_config_put(r->config, "source_file_test", json_string("/dev/null"), "--input", st);
