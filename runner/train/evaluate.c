@@ -424,7 +424,10 @@ rd_code run_eval(rd_run *r, rd_status *st)
     world_banner(r, 0, 0, 0);
     RD_TRY(run_evaluate(r, &v, st));
     device_say_work(r);
-    if (r->world->rank == 0 && eval_records_open(r, &e, st) == RD_OK) (void)eval_report(r, &e, &v, st);
+    if (r->world->rank == 0) { /* a folder that cannot be written, or is in use, does not take the figures along */
+        (void)eval_records_open(r, &e, st);
+        (void)eval_report(r, &e, &v, st);
+    }
     (void)run_agree(r, st);
 done:
     eval_result_release(&v);
