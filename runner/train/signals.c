@@ -2,7 +2,7 @@
  * block of the training loop (train.c), or where they agree on how a part of an evaluation ended (evaluate.c), so that all of them save
  * and stop at the same step.
  *
- * USR1: save and go on. TERM, INT, USR2: save and stop; a second one: leave at once. One request may come twice, through the process
+ * USR1: save and go on. TERM, INT, USR2, HUP: save and stop; a second one: leave at once. One request may come twice, through the process
  * group and from the launcher, so what follows within a fifth of a second is no second one. */
 #include "run_impl.h"
 
@@ -37,12 +37,15 @@ static void on_save(int sig)
 
 void signals_start(void)
 {
-    struct sigaction sa = {.sa_flags = SA_RESTART};
+    struct sigaction sa = {.sa_flags = SA_RESTART}, now;
     sigemptyset(&sa.sa_mask);
     sigaddset(&sa.sa_mask, SIGTERM);
     sigaddset(&sa.sa_mask, SIGINT);
     sigaddset(&sa.sa_mask, SIGUSR2);
+    sigaddset(&sa.sa_mask, SIGHUP);
     sa.sa_handler = on_stop;
+    /* The terminal is closed. nohup means what it says. */
+    if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN) (void)sigaction(SIGHUP, &sa, NULL);
     (void)sigaction(SIGTERM, &sa, NULL);
     (void)sigaction(SIGINT, &sa, NULL);
     (void)sigaction(SIGUSR2, &sa, NULL);

@@ -1,6 +1,6 @@
 #!/bin/bash
-# signals.sh -- requests at any moment: in a start, between steps, while saving, in an evaluation. USR1 saves and goes on; TERM, INT and
-# USR2 save and stop with 75 at one step on all ranks; a second one leaves at once. Then SIGTERM to mpirun at random moments and with
+# signals.sh -- requests at any moment: in a start, between steps, while saving, in an evaluation. USR1 saves and goes on; TERM, INT, USR2
+# and HUP save and stop with 75 at one step on all ranks; a second one leaves at once. Then SIGTERM to mpirun at random moments and with
 # different kill delays: what was reported as saved is there, and in the end the bytes are those of an undisturbed run.
 #
 #   CASES=all tests/run tests/mpi/signals.sh     twenty moments; else six
@@ -50,7 +50,7 @@ tell USR1
 until_said "checkpoint model-"
 expect "USR1 has saved" 0 "checkpoint model-" cat said
 until_said "^step [0-9]*[05] "
-for s in TERM INT USR2; do
+for s in TERM INT USR2 HUP; do
     tell $s
     ends "$s, alone" 75 "stopped on request"
     start "$PROG" "${base[@]}" --logdir=one
@@ -60,6 +60,14 @@ pid=$(pgrep -P $job)
 kill -TERM "$pid"
 kill -TERM "$pid"
 ends "the same request twice within a moment is one" 75 "stopped on request"
+start nohup "$PROG" "${base[@]}" --logdir=one
+until_said "^step [0-9]*[05] "
+n=$(grep -c "^step" said)
+tell HUP
+for _ in $(seq 1200); do [ "$(grep -c "^step" said)" -gt $((n + 3)) ] && break || sleep 0.05; done
+expect "under nohup HUP is nothing" 0 "" pgrep -P $job
+tell TERM
+ends "and TERM is what it was" 75 "stopped on request"
 
 # A second one while the first cannot be obeyed: leave at once.
 RD_FAULT=hang:0:7:input start "$PROG" "${base[@]}" --logdir=hangs
