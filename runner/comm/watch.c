@@ -348,8 +348,10 @@ rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits
         for (size_t i = 0; w->pidfd && i < n_local; i++) w->pidfd[i] = -1;
         for (size_t i = 0; w->all && i < n_all; i++) w->all[i].phase = RD_PHASE_END; /* nothing is known of it yet */
     }
-    if (!w || !w->pidfd || !w->ended || !w->beat_ns || !w->still_ns || !w->all || !w->told || pipe(w->wake) != 0)
+    if (!w || !w->pidfd || !w->ended || !w->beat_ns || !w->still_ns || !w->all || !w->told)
         rd_fail(st, RD_EENV, "out of memory for the watch");
+    else if (pipe(w->wake) != 0)
+        rd_fail(st, RD_EENV, "the watch gets no pipe: %s%s", strerror(errno), errno == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
     RD_TRY(rd_comm_agree(comm, st));
     (void)open_board(w, st);
     RD_TRY(rd_comm_agree(comm, st));

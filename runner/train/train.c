@@ -71,8 +71,7 @@ done:
 
 static void plan_save(trainer *t, int64_t in_s)
 {
-    const int64_t every = t->run->cli->checkpoint_frequency;
-    t->next_save_ns = rd_now_ns() + (in_s < every ? in_s : every) * INT64_C(1000000000);
+    t->next_save_ns = rd_now_ns() + in_s * INT64_C(1000000000);
 }
 
 /* Collective. A failure of a periodic save is a warning; of the last one (must) an error on all ranks. */
@@ -92,8 +91,9 @@ static rd_code save(trainer *t, bool must, rd_status *st)
         } else if (must) {
             *st = own;
         } else {
-            rd_warn(r->log, "%s; training goes on, next try in %" PRId64 " s", own.msg, retry_s);
-            plan_save(t, retry_s);
+            const int64_t every = r->cli->checkpoint_frequency, in_s = retry_s < every ? retry_s : every;
+            rd_warn(r->log, "%s; training goes on, next try in %" PRId64 " s", own.msg, in_s);
+            plan_save(t, in_s);
         }
     }
     if (must) (void)run_agree(r, st);
