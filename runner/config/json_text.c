@@ -141,6 +141,7 @@ static const char *remedy(const char *text, size_t n, size_t at, const json_erro
     const char last = before ? text[before - 1] : '\0', here = at < n ? text[at] : '\0';
     const size_t word = at < n ? word_bytes(text + at, n - at) : 0;
     if (code == json_error_invalid_utf8) return "save the file as UTF-8";
+    if (strstr(e->text, "end of file") && memchr(text, '\0', n)) return "a NUL byte stands there; save the file as UTF-8";
     if (code == json_error_null_character || code == json_error_null_byte_in_key) return "take the NUL character out";
     if (code == json_error_stack_overflow) return "a config is one flat object";
     if (code == json_error_numeric_overflow) return "integers go to 9223372036854775807, other numbers to 1.79e308";
