@@ -272,6 +272,9 @@ rd_code run_infer(rd_run *r, rd_status *st)
     RD_TRY(run_open_data(r, RD_SPLIT_TEST, &r->held, st));
     rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &spec);
     RD_TRY(run_open_model(r, &spec, false, st));
+    if (run_is_image(r) && r->cli->input)
+        rd_fail(st, RD_EUSAGE, "--input is text to translate, and model %s classes images; name these with --set test_data=FOLDER, or as the "
+                "dataset wants it", r->model->name);
     if (!run_is_image(r) && (!r->model->decode || !rd_dataset_def_of(r->held)->text))
         rd_fail(st, RD_EUSAGE, "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
                 r->model->name);
