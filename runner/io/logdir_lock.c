@@ -68,7 +68,7 @@ rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st)
     warning[0] = '\0';
     if (snprintf(path, sizeof path, "%s/.lock", dir) >= (int)sizeof path)
         return rd_fail(st, RD_EUSAGE, "the name of log folder '%.200s...' is too long; choose a shorter --logdir", dir);
-    const int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    const int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (f < 0)
         return rd_fail(st, RD_EENV, "cannot write '%s': %s; choose a --logdir that this user may write to", path,
                        strerror(errno));

@@ -124,7 +124,7 @@ static rd_code create_file(run_trace *t, rd_status *st)
 {
     rd_strbuf b = {0};
     rd_status own = {0};
-    t->fd = open(t->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    t->fd = open(t->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (t->fd < 0)
         return rd_fail(st, RD_EENV, "cannot write --trace '%.512s': %s; name a file in a folder that exists", t->path,
                        strerror(errno));
