@@ -31,6 +31,7 @@ typedef struct rd_beat { /* of one rank, as seen now */
     int32_t rank, phase, host_index;
     int64_t step, pid;
     double age_s;  /* since the rank last said something */
+    bool still;    /* its watch does not run either: the process is stopped, or its machine swaps */
     bool gone;     /* its process has ended, or its host cannot be heard, and it had not said RD_PHASE_END */
     char host[64];
 } rd_beat;
@@ -42,7 +43,8 @@ typedef struct rd_watch_limits {
 typedef enum rd_verdict { RD_WATCH_FINE, RD_WATCH_WARN, RD_WATCH_STALL, RD_WATCH_LOST } rd_verdict;
 /* Looks at all ranks. Ranks that wait for others are not to blame while one does not wait; of those the one that has
  * been silent longest is, where all wait: since the last of them came. Phases that may take long (start, save, evaluate)
- * have ten times the limits. *culprit: index into b; *n_waiting: ranks that wait. */
+ * have ten times the limits. When one of these limits is passed and a rank's process stands still, that one is to blame, whatever the
+ * others say they do: an update, too, waits for ranks. *culprit: index into b; *n_waiting: ranks that wait. */
 rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int *culprit, int *n_waiting);
 /* "rank 3 (node2, process 812) has been computing step 41 for 63 s; 7 ranks wait for it" */
 void rd_watch_say(const rd_beat *b, rd_verdict v, int n_waiting, char *out, size_t n);

@@ -28,6 +28,7 @@
 
 enum { TICK_MS = 250, TELL_MS = 1000, SLOT_BYTES = 128, MAX_FDS = 1100 };
 static const double fresh_s = 3.0; /* a watch that has ticked so recently is at work */
+static const double still_s = 1.0; /* and one that has not for so long belongs to a process that stands still */
 
 typedef struct slot { /* of one rank, in memory that its host shares */
     _Atomic int64_t step, beat_ns, tick_ns, pid;
@@ -57,7 +58,7 @@ struct rd_watch {
     rd_beat *all;  /* rank 0: [size], else [local_size] */
     rd_beat *told; /* rank 0, several hosts: [size], as it came */
     bool root_done; /* a leader: rank 0 has said that it is */
-    bool blind;     /* some host has no connection: nobody sees all ranks */
+    bool blind;     /* some host has no connection, or shares no memory: nobody sees all ranks */
     int wake[2];   /* a pipe: rd_watch_stop */
     pthread_t thread;
     bool running;
@@ -74,6 +75,7 @@ static void look(rd_watch *w, int64_t now)
     const int n = w->w->local_size;
     for (int i = 0; i < n; i++) {
         const slot *s = &w->board->at[i];
+        if (!w->shared && i != w->w->local_rank) continue; /* what it says is not to be seen here */
         rd_beat *b = &w->all[w->w->rank == 0 ? atomic_load(&s->rank) : i];
         const int64_t beat = atomic_load(&s->beat_ns);
         if (beat != w->beat_ns[i]) { /* since the last look: before, in or after the last time without one */
@@ -88,6 +90,7 @@ static void look(rd_watch *w, int64_t now)
         b->step = atomic_load(&s->step);
         b->pid = atomic_load(&s->pid);
         b->age_s = age_ns > 0 ? (double)age_ns * 1e-9 : 0.0;
+        b->still = i != w->w->local_rank && (double)(now - atomic_load(&s->tick_ns)) * 1e-9 > still_s;
         b->gone = w->ended[i] && b->phase != RD_PHASE_END;
         snprintf(b->host, sizeof b->host, "%s", w->w->host);
     }
@@ -362,8 +365,10 @@ rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits
             if (i != w->w->local_rank)
                 w->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)atomic_load(&w->board->at[i].pid), 0);
     RD_TRY(rd_net_open(comm, &w->net, why, st));
-    w->blind = why[0] != '\0';
-    if (w->blind && w->w->rank == 0) rd_warn(log, "hosts cannot watch each other: %s", why);
+    int64_t n_apart = !w->shared && w->w->local_size > 1;
+    RD_TRY(rd_comm_sum_i64(comm, &n_apart, 1, st));
+    w->blind = why[0] != '\0' || n_apart > 0;
+    if (why[0] && w->w->rank == 0) rd_warn(log, "hosts cannot watch each other: %s", why);
     fill_own(w);
     (void)start_thread(w, st);
     RD_TRY(rd_comm_agree(comm, st));

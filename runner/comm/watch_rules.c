@@ -28,10 +28,13 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
 {
     int busy = -1, behind = -1; /* the one longest at work; of those that wait, the one that is furthest behind */
     int last = -1;              /* and the one that came last */
+    int still = -1, live = 0;   /* the one that stands still, longest; all that are at work or wait */
     *culprit = -1;
     *n_waiting = 0;
     for (int i = 0; i < n; i++) {
         if (b[i].phase == RD_PHASE_END) continue;
+        live += !b[i].gone;
+        if (b[i].still && (still < 0 || b[i].age_s > b[still].age_s)) still = i;
         if (b[i].gone) {
             if (*culprit < 0 || b[i].age_s > b[*culprit].age_s) *culprit = i;
         } else if (b[i].phase == RD_PHASE_WAIT || b[i].phase == RD_PHASE_EXCHANGE) {
@@ -51,9 +54,11 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
     /* Where all wait, the sum is at work since the last one came. */
     const double age = busy >= 0 ? b[busy].age_s / phases[known(b[busy].phase)].patience : b[last].age_s;
     if (*culprit == behind) --*n_waiting;
-    if (l->abort_s > 0.0 && age > l->abort_s) return RD_WATCH_STALL;
-    if (l->warn_s > 0.0 && age > l->warn_s) return RD_WATCH_WARN;
-    return RD_WATCH_FINE;
+    const rd_verdict v = l->abort_s > 0.0 && age > l->abort_s ? RD_WATCH_STALL : l->warn_s > 0.0 && age > l->warn_s ? RD_WATCH_WARN : RD_WATCH_FINE;
+    if (v == RD_WATCH_FINE || still < 0) return v;
+    *culprit = still;
+    *n_waiting = live - 1;
+    return v;
 }
 
 void rd_watch_say(const rd_beat *b, rd_verdict v, int n_waiting, char *out, size_t n)

@@ -1,6 +1,8 @@
 /* watch.c -- a job of ten or more short steps whose rank `size - 1` meets with something. tests/mpi/watch.sh runs it.
  *
- *     watch fine|kill|root_kill|stop|root_stop|hang|input|save|evaluate|straggle|leave [STEPS]
+ *     watch fine|kill|root_kill|stop|root_stop|stop_waiting|hang|input|save|evaluate|straggle|leave|unshared [STEPS]
+ *
+ * unshared: the ranks cannot share memory, as where memfd_create is forbidden.
  *
  * Limits: a warning after 1 s, the end after 2.5 s. Steps take 50 ms and end in a sum over ranks. */
 #include "rd/clock.h"
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +35,13 @@ static void happen(const char *what, rd_comm *c, rd_watch *w, rd_log *log, int64
     if (strcmp(what, "root_kill") == 0 && root) (void)raise(SIGKILL);
     if (strcmp(what, "stop") == 0 && last) (void)raise(SIGSTOP);
     if (strcmp(what, "root_stop") == 0 && root) (void)raise(SIGSTOP);
+    if (strcmp(what, "stop_waiting") == 0) { /* the others are in an update by then, which waits as well */
+        rd_status own = {0};
+        float x = 0.0f;
+        rd_watch_beat(w, last ? RD_PHASE_WAIT : RD_PHASE_UPDATE, step);
+        if (last) (void)raise(SIGSTOP);
+        (void)rd_comm_sum_f32(c, &x, 1, &own);
+    }
     if (strcmp(what, "hang") == 0 && last) nap(60.0);
     if (strcmp(what, "input") == 0 && last) {
         rd_watch_beat(w, RD_PHASE_INPUT, step);
@@ -67,7 +77,14 @@ int main(int argc, char **argv)
     const rd_world *world = rd_comm_world(c);
     const char *what = argc > 1 ? argv[1] : "fine";
     RD_TRY(rd_log_new(world->rank, world->host, stdout, &log, &st));
+    struct rlimit files;
+    (void)getrlimit(RLIMIT_FSIZE, &files);
+    if (strcmp(what, "unshared") == 0) { /* a limit on the size of files is one on shared memory, too */
+        (void)signal(SIGXFSZ, SIG_IGN);
+        (void)setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 0, .rlim_max = files.rlim_max});
+    }
     RD_TRY(rd_watch_start(c, log, &limits, &w, &st));
+    (void)setrlimit(RLIMIT_FSIZE, &files);
     for (int64_t step = 1; step <= n_steps; step++) {
         float x[2] = {1.0f, (float)world->rank};
         rd_watch_beat(w, RD_PHASE_COMPUTE, step);

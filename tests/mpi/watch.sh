@@ -30,6 +30,8 @@ quiet() { # NAME NP WHAT: ends well, and the watch warned (WARNS yes) or not
 quiet "all is well, 1 rank" 1 fine "no word" "-eq 0"
 quiet "all is well, 3 ranks" 3 fine "no word" "-eq 0"
 usual=$naps
+quiet "ranks that share no memory" 3 unshared "no word" "-eq 0"
+expect "and that is said" 0 "cannot watch each other" cat "$work/out"
 paused() { # all of them for 2 s, in the middle; rank 0 goes on a moment before the others
     run -np 3 "$watch" fine 40 &
     local job=$! n=0 pid
@@ -49,6 +51,7 @@ quiet "a save that takes longer than a step may" 3 save "no word" "-eq 0"
 quiet "an evaluation that takes longer than a step may" 3 evaluate "no word" "-eq 0"
 quiet "a straggler" 3 straggle "a warning" "-ge 1"
 check "a stopped rank" 8 "rank 2 (.*) has been computing step 5 for [2-5] s; 2 ranks wait for it; that is more than stall_abort_s" 15 3 stop
+check "a rank that is stopped while it waits" 8 "rank 2 (.*) has been waiting for the others in step 5 for [1-5] s; 2 ranks wait for it; that is more" 15 3 stop_waiting
 check "a rank that hangs" 8 "no progress: rank 2 (.*) has been computing step 5 for [1-3] s; 2 ranks wait" 15 3 hang
 check "a rank that hangs in its input" 8 "rank 1 (.*) has been reading the batch of step 5" 15 2 input
 check "rank 0 is stopped" 8 "rank 0 (.*) has been computing step 5" 15 3 root_stop

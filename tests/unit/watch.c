@@ -11,7 +11,7 @@ typedef struct row {
     const char *name;
     rd_verdict verdict;
     int culprit, n_waiting;
-    const char *ranks; /* "phase step age" of each; "gone" before it */
+    const char *ranks; /* "phase step age" of each; "gone" or "still" before it */
 } row;
 
 /* Limits: 60 and 300. */
@@ -30,6 +30,9 @@ static const row rows[] = {
     {"all wait: the one behind", RD_WATCH_STALL, 1, 2, "wait 6 310, wait 5 305, wait 6 320"},
     {"all wait in one step: the longest", RD_WATCH_WARN, 2, 2, "wait 6 61, wait 6 62, wait 6 63"},
     {"all wait, one since a moment ago", RD_WATCH_FINE, 0, 2, "wait 6 400, wait 6 0.1, exchange 6 399"},
+    {"one stands still, and others update", RD_WATCH_STALL, 0, 2, "still wait 5 301, update 5 302, update 5 302"},
+    {"two stand still: the longer one", RD_WATCH_WARN, 2, 2, "still wait 5 61, update 5 62, still wait 5 63"},
+    {"one stands still while another saves", RD_WATCH_FINE, 1, 1, "still wait 5 400, save 5 401"},
     {"one is gone", RD_WATCH_LOST, 1, 1, "wait 5 1, gone compute 5 1"},
     {"gone, and another hangs", RD_WATCH_LOST, 1, 0, "compute 5 999, gone wait 5 1"},
     {"gone after its end", RD_WATCH_FINE, 0, 0, "compute 5 1, gone end 5 9"},
@@ -45,7 +48,8 @@ static int fill(const char *text, rd_beat b[4])
         int used = 0;
         b[n].rank = n;
         b[n].gone = strncmp(text, "gone ", 5) == 0;
-        text += b[n].gone ? 5 : 0;
+        b[n].still = strncmp(text, "still ", 6) == 0;
+        text += b[n].gone ? 5 : b[n].still ? 6 : 0;
         assert_int_equal(sscanf(text, "%15s %lld %lf%n", phase, &step, &b[n].age_s, &used), 3);
         text += used + (text[used] == ',' ? 2 : 0);
         b[n].step = step;
