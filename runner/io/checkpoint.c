@@ -27,8 +27,8 @@ static rd_code check_space(const char *dir, const rd_array *a, int n, size_t met
     const uint64_t have = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
     if (v.f_blocks > 0 && have < need) /* some network file systems tell no sizes */
         rd_fail(st, RD_EENV,
-                "no space for a checkpoint in '%s': %" PRIu64 " bytes needed, %" PRIu64 " free; the previous "
-                "checkpoint is whole; make room and start the same command again",
+                "no space for a checkpoint in '%s': %" PRIu64 " bytes needed, %" PRIu64 " free; what was saved before "
+                "is whole; make room and start the same command again",
                 dir, need, have);
     return st->code;
 }
@@ -109,7 +109,7 @@ rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, con
     free(text);
     RD_TRY(check_space(dir, a, n, meta_bytes, st));
     if (write_archive(path, a, n, manifest, st) != RD_OK) {
-        rd_status_prefix(st, "checkpoint not saved, the previous one is whole");
+        rd_status_prefix(st, "checkpoint not saved, what was saved before is whole");
         goto done;
     }
     if (rd_ckpt_has_pointer(name_prefix)) RD_TRY(write_pointer(dir, name_prefix, step, st));

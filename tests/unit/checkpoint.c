@@ -360,7 +360,7 @@ static void full_disk_keeps_the_previous_one(void **state)
         (void)save("model", 2, 5000, 5, &one);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
         assert_int_equal(one.code, RD_EENV);
-        assert_non_null(strstr(one.msg, "the previous one is whole"));
+        assert_non_null(strstr(one.msg, "what was saved before is whole"));
         assert_string_equal(listing(), "checkpoint model-1.npz");
     }
     (void)signal(SIGXFSZ, old);
