@@ -119,18 +119,21 @@ static void shape_text(const int64_t *dim, int n, rd_strbuf *out)
     rd_strbuf_puts(out, ")");
 }
 
-/* Keys that change no shape and no meaning of the weights. */
+/* Keys that change no shape and no meaning of the weights: the trainer's own, but what is trained on which data; where data lies; how
+ * sentences are decoded. That a key changes what the next steps compute does not matter here. */
 static bool harmless(const char *key)
 {
-    static const char *const keys[] = {
-        "batch_size",          "eval_batch_size",  "infer_batch_size", "num_epochs",       "num_gpus",
-        "learning_rate",       "data_location",    "threads",          "source_file",      "target_file",
-        "source_file_eval",    "target_file_eval", "source_file_test", "target_file_test", "checkpoint",
-        "eval_frequency",      "eval_epochs",      "image_frequency",  "data_dir",         "data_threads",
-        "histogram_frequency", "beam_width",       "length_penalty",   "decoder_type",     "device",
-        "allow_shared_gpu",    "cuda_graphs",      NULL};
+    static const char *const keys[] = {"data_location",    "data_dir",         "data_threads",     "source_file",      "target_file",
+                                       "source_file_eval", "target_file_eval", "source_file_test", "target_file_test", "beam_width",
+                                       "length_penalty",   "decoder_type",     NULL};
+    const rd_option_group *own[RD_MAX_GROUPS];
+    const int n = rd_training_groups(own);
+    if (strcmp(key, "model") == 0 || strcmp(key, "dataset") == 0) return false;
     for (int i = 0; keys[i]; i++)
         if (strcmp(key, keys[i]) == 0) return true;
+    for (int i = 0; i < n; i++)
+        for (const rd_option *o = own[i]->options; o->key; o++)
+            if (strcmp(key, o->key) == 0) return true;
     return false;
 }
 

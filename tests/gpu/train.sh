@@ -127,6 +127,9 @@ if [ "$emulated" -gt 0 ]; then
     expect "losses of these" 0 "" close_curves loss 1e-4 20 gpu own
     expect "recurrent layers all at once" 0 "" t 1 whole --max_steps=20 $cuda --set cudnn_rnn=on
     expect "losses of these" 0 "" close_curves loss 1e-4 20 own whole
+    expect "the other way from its checkpoint on" 0 "resuming from whole/model-20.npz, step 20" t 1 whole --max_steps=26 $cuda --set cudnn_rnn=off
+    expect "step by step, further" 0 "resuming from own/model-20.npz, step 20" t 1 own --max_steps=26 $cuda --set cudnn_rnn=off
+    expect "losses of these" 0 "" close_curves loss 1e-4 26 own whole
     expect "evaluation all at once" 0 "BLEU" t 1 cpu --mode=eval $cuda --set cudnn_rnn=on
     expect "the same score again" 0 "" [ "$(figure eval_cpu accuracy)" = "$(figure cpu/eval/metrics.jsonl accuracy)" ]
     expect "what cuDNN refuses" 0 "recurrent layer of .* not by cuDNN, .*cudnnRNNForward" env RD_EMULATED_CUDNN_REFUSES=cudnnRNNForward \
