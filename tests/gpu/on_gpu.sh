@@ -46,6 +46,7 @@ if [ -e "$build/tests/support/emulated/blocks_emulated.cc.o" ]; then
         on_gpu "search, $order" env RD_EMULATED_ORDER=$order "$build/tests/ops/search"
     done
     on_gpu "ops, float16" env RD_EMULATED_SM=75 "$build/tests/gpu/ops"
+    for t in image_ops image_conv; do on_gpu "$t, float16" env RD_EMULATED_SM=75 "$build/tests/ops/$t"; done
     on_gpu "ops, cudnn_rnn on, float16" env RD_EMULATED_SM=75 RD_TEST_CUDNN_RNN=on "$build/tests/gpu/ops"
 fi
 echo "$passed passed, $failed failed, $skipped skipped"

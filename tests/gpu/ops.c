@@ -170,19 +170,6 @@ static void keep_results(trial *t)
     memcpy(t->grads, rd_params_grads(t->h.ps), bytes);
 }
 
-/* To numbers that bfloat16 and float16 hold. */
-static void shorten(trial *t)
-{
-    float *v = rd_params_values(t->h.ps);
-    for (int i = 0; i < t->h.n; i++)
-        for (int64_t k = 0; k < t->h.p[i]->n; k++) {
-            float *x = &v[t->h.p[i]->offset + k];
-            *x = rintf(*x * 64.0f) / 64.0f;
-        }
-    for (int64_t k = 0; k < t->h.n_r; k++) t->h.r[k] = rintf(t->h.r[k] * 64.0f) / 64.0f;
-    rd_params_touch(t->h.ps);
-}
-
 static void run(trial *t, const op_case *c, way how, bool gpu)
 {
     rd_status st = {0};
@@ -197,7 +184,7 @@ static void run(trial *t, const op_case *c, way how, bool gpu)
     h_init_with(&t->h, be);
     c->declare(t);
     h_fill(&t->h, 0.6, MOST_ELEMENTS);
-    if (how >= MIXED_PRODUCTS) shorten(t);
+    if (how >= MIXED_PRODUCTS) h_shorten(&t->h);
     rd_tape_reset(t->h.tape, grad, grad);
     c->apply(t);
     if (how == TWICE || how == NARROW_TWICE) c->apply(t);

@@ -28,22 +28,34 @@ static double linear_reference(void *ctx)
     return total;
 }
 
-static void test_linear(void **state)
+static void check_linear(const int64_t *s, bool narrow)
 {
-    const int64_t *s = *state;
     basic t = {.n = s[0], .k = s[1], .m = s[2]};
     int64_t same[N_ROWS];
     for (int64_t i = 0; i < t.n; i++) same[i] = i;
-    h_init(&t.h);
+    h_init_as(&t.h, 1, narrow);
     t.a = h_input(&t.h, t.n, t.k);
     t.b = h_input(&t.h, t.k, t.m);
     t.c = h_input(&t.h, 0, t.m);
     h_fill(&t.h, 1.0, t.n * t.m);
+    if (narrow) h_shorten(&t.h);
     rd_var *a = h_var(&t.h, t.a);
-    rd_var *y = rd_op_linear(t.h.tape, rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n), h_var(&t.h, t.b),
-                             h_var(&t.h, t.c));
-    h_check(&t.h, h_weighted(&t.h, &y, 1), linear_reference, &t, TOLERANCE);
+    a = rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n);
+    if (narrow) a = h_narrowed(&t.h, a);
+    rd_var *y = rd_op_linear(t.h.tape, a, h_var(&t.h, t.b), h_var(&t.h, t.c));
+    h_check_stored(&t.h, h_weighted(&t.h, &y, 1), linear_reference, &t, TOLERANCE,
+                   (h_stored){.unit = h_roundoff(&t.h), .gradients = 1u << t.a});
     h_free(&t.h);
+}
+
+static void test_linear(void **state)
+{
+    check_linear(*state, false);
+}
+
+static void test_linear_narrow(void **state)
+{
+    check_linear(*state, true);
 }
 
 static double embed_reference(void *ctx)
@@ -335,7 +347,8 @@ int main(void)
     static const char *const xent_names[] = {"softmax_xent 3x5x7", "softmax_xent 9x16x24, temperature",
                                              "softmax_xent 70x24x40", "softmax_xent 1x8x8",
                                              "softmax_xent of one class"};
-    struct CMUnitTest tests[16] = {
+    static char narrow_names[5][48];
+    struct CMUnitTest tests[24] = {
         cmocka_unit_test(test_embed),    cmocka_unit_test(test_pick),           cmocka_unit_test(test_seed),
         cmocka_unit_test(test_products), cmocka_unit_test(test_products_mixed),
     };
@@ -345,6 +358,9 @@ int main(void)
         memcpy(copy[i], sizes[i], sizeof copy[i]);
         tests[n++] = (struct CMUnitTest){linear_names[i], test_linear, NULL, NULL, copy[i]};
         tests[n++] = (struct CMUnitTest){xent_names[i], test_xent, NULL, NULL, copy[i]};
+        if (!test_on_gpu()) continue;
+        snprintf(narrow_names[i], sizeof narrow_names[i], "%s, 16 bits", linear_names[i]);
+        tests[n++] = (struct CMUnitTest){narrow_names[i], test_linear_narrow, NULL, NULL, copy[i]};
     }
     return _cmocka_run_group_tests("ops: embed, linear, pick, softmax_xent, products", tests, (size_t)n, NULL, NULL) !=
            0;

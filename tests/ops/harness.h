@@ -1,9 +1,17 @@
 /* harness.h -- one way to test any op: its inputs are parameters, its result is weighted with fixed random numbers and
  * summed. The fast op's value and gradients are held against a naive reference in double: the value directly, the
- * gradients against central differences of the reference. RD_TEST_DEVICE=cuda: the same on a GPU. */
+ * gradients against central differences of the reference. RD_TEST_DEVICE=cuda: the same on a GPU.
+ *
+ * On 16-bit elements (a GPU in mixed) differences of the op itself say nothing: it is a staircase, whose steps are as high as the number's
+ * last place. The reference has none, and where inputs and weights of the result are such that 16 bits hold them (h_shorten), all that
+ * the op rounds is what it stores: each number of its result and of its gradients once, by at most the unit roundoff u of itself,
+ * 2^-8 for the 8 digits of bfloat16 and 2^-11 for the 11 of float16. So |g - difference| <= u |difference|, for each element
+ * by itself, beside what float32 sums are allowed, and the same for elements of the result. What stays float32 (gradients of gamma, beta,
+ * bias) is allowed no u. */
 #ifndef RD_TESTS_OPS_HARNESS_H
 #define RD_TESTS_OPS_HARNESS_H
 
+#include "rd/image.h"
 #include "rd/ops.h"
 #include "rd/philox.h"
 #include "test_device.h"
@@ -26,6 +34,7 @@ typedef struct harness {
     double *x[MOST_INPUTS]; /* the inputs in double, for the reference */
     float *r;               /* weights of the result */
     int64_t n_r;
+    rd_var *y[2]; /* what was last weighted */
 } harness;
 
 static inline void must(const rd_status *st)
@@ -140,6 +149,19 @@ static inline void h_fill(harness *h, double scale, int64_t n_r)
     rd_tape_reset(h->tape, true, true);
 }
 
+/* Inputs and weights of the result become multiples of 1/64, which 16 bits hold exactly. */
+static inline void h_shorten(harness *h)
+{
+    float *v = rd_params_values(h->ps);
+    for (int i = 0; i < h->n; i++)
+        for (int64_t k = 0; k < h->p[i]->n; k++) {
+            float *x = &v[h->p[i]->offset + k];
+            h->x[i][k] = *x = rintf(*x * 64.0f) / 64.0f;
+        }
+    for (int64_t k = 0; k < h->n_r; k++) h->r[k] = rintf(h->r[k] * 64.0f) / 64.0f;
+    rd_params_touch(h->ps);
+}
+
 static inline void h_free(harness *h)
 {
     rd_tape_free(h->tape);
@@ -240,11 +262,54 @@ static const rd_op weighted_sum = {
 
 static inline rd_var *h_weighted(harness *h, rd_var *const *y, int n)
 {
+    for (int k = 0; k < n && k < 2; k++) h->y[k] = y[k];
     return rd_tape_apply(h->tape, &weighted_sum, &h->r, sizeof h->r, y, n, NULL, 1);
 }
 
+/* ---- 16-bit elements ---- */
+/* Of the backend in mixed; 0: it has none. */
+static inline double h_roundoff(const harness *h)
+{
+    const rd_element e = rd_backend_activations(h->be);
+    return e == RD_BFLOAT16 ? 0x1p-8 : e == RD_FLOAT16 ? 0x1p-11 : 0.0;
+}
+
+/* x in these. */
+static inline rd_var *h_narrowed(harness *h, rd_var *x)
+{
+    return rd_op_cast(h->tape, x, rd_backend_activations(h->be));
+}
+
+/* What an op stored as 16 bits; unit 0: nothing. */
+typedef struct h_stored {
+    double unit;        /* roundoff */
+    unsigned gradients; /* bit i: that of input i */
+    int result;         /* roundings of each element of the result */
+} h_stored;
+
+/* The result's elements, one by one: the reference is linear in their weights. */
+static inline void h_check_result(harness *h, double (*reference)(void *ctx), void *ctx, double rtol, double unit)
+{
+    const int64_t n = h->y[0]->rows * h->y[0]->cols;
+    float *y = h_read(h, h->y[0], false);
+    double most = 1e-3;
+    for (int64_t k = 0; k < n; k++) most = fmax(most, fabs((double)y[k]));
+    for (int64_t probe = 0; probe < PROBES && probe < n; probe++) {
+        const int64_t k = (int64_t)rd_permute(rd_key_make(10, RD_RNG_TEST, 0, 0), (uint64_t)n, (uint64_t)probe);
+        const float r = h->r[k];
+        h->r[k] = 1.0f;
+        const double with = reference(ctx);
+        h->r[k] = 0.0f;
+        const double want = with - reference(ctx);
+        h->r[k] = r;
+        if (!(fabs((double)y[k] - want) <= rtol * most + unit * fabs(want)))
+            fail_msg("element %d of the result: got %.9g, want %.9g", (int)k, (double)y[k], want);
+    }
+    free(y);
+}
+
 /* reference(ctx): the same scalar from h->x in double. */
-static inline void h_check(harness *h, rd_var *loss, double (*reference)(void *ctx), void *ctx, double rtol)
+static inline void h_check_stored(harness *h, rd_var *loss, double (*reference)(void *ctx), void *ctx, double rtol, h_stored stored)
 {
     rd_status st = {0};
     rd_tape_check(h->tape, &st);
@@ -252,7 +317,10 @@ static inline void h_check(harness *h, rd_var *loss, double (*reference)(void *c
     rd_tape_backward(h->tape, loss, &st);
     must(&st);
     const double want = reference(ctx), got = (double)h_scalar(h, loss);
-    if (!(fabs(got - want) <= rtol * fmax(1.0, fabs(want)))) fail_msg("value: got %.9g, want %.9g", got, want);
+    if (stored.unit > 0.0)
+        h_check_result(h, reference, ctx, rtol, stored.result * stored.unit);
+    else if (!(fabs(got - want) <= rtol * fmax(1.0, fabs(want))))
+        fail_msg("value: got %.9g, want %.9g", got, want);
     for (int i = 0; i < h->n; i++) {
         const float *g = rd_params_grads(h->ps) + h->p[i]->offset;
         double most = 1e-3, worst = 0.0;
@@ -269,11 +337,17 @@ static inline void h_check(harness *h, rd_var *loss, double (*reference)(void *c
             h->x[i][k] = x - step;
             const double down = reference(ctx);
             h->x[i][k] = x;
-            const double gap = fabs((up - down) / (2.0 * step) - (double)g[k]);
+            const double slope = (up - down) / (2.0 * step), rounds = stored.gradients >> i & 1 ? stored.unit * fabs(slope) : 0.0;
+            const double gap = fabs(slope - (double)g[k]) - rounds;
             worst = gap > worst || isnan(gap) ? gap : worst;
         }
         if (!(worst <= rtol * most)) fail_msg("gradient of input %d: off by %.3g of %.3g", i, worst, most);
     }
+}
+
+static inline void h_check(harness *h, rd_var *loss, double (*reference)(void *ctx), void *ctx, double rtol)
+{
+    h_check_stored(h, loss, reference, ctx, rtol, (h_stored){0});
 }
 
 #endif

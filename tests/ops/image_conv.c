@@ -1,5 +1,5 @@
 /* image_conv.c -- conv2d against a naive convolution in double: values, and gradients by differences; shapes that the
- * library has fast kernels for and such that it has none for. */
+ * library has fast kernels for and such that it has none for; on a GPU also on 16-bit elements. */
 #include "image_harness.h"
 
 typedef struct row {
@@ -81,17 +81,19 @@ static double reference(void *ctx)
     return total;
 }
 
-/* Inputs that bfloat16 holds exactly leave nothing to round but the gradient of the result, to 8 bits. */
-static void make_short(float *x, int64_t n)
+/* A GPU adds bias and relu to what it has stored as 16 bits. Products of what h_shorten leaves are multiples of 2^-12, so with odd multiples of
+ * 2^-13 as biases no sum is zero, and below 2^-5 the last place of 8 digits is 2^-13: the stored sum is on the same side of a relu's kink. */
+static void small_bias(conv_test *t)
 {
-    for (int64_t i = 0; i < n; i++) x[i] = rintf(x[i] * 64.0f) / 64.0f;
+    float *b = rd_params_values(t->h.ps) + t->h.p[t->b]->offset;
+    for (int64_t o = 0; o < t->r->co; o++) t->h.x[t->b][o] = b[o] = (float)(2 * (o * 83 % 256) - 255) * 0x1p-13f;
+    rd_params_touch(t->h.ps);
 }
 
-static void test_conv(void **state)
+static void convolve(const row *r, bool narrow)
 {
-    conv_test t = {.r = *state};
-    const row *r = t.r;
-    h_init_as(&t.h, r->threads, r->mixed);
+    conv_test t = {.r = r};
+    h_init_as(&t.h, r->threads, r->mixed || narrow);
     t.x = h_image(&t.h, r->x);
     t.w = h_input4(&t.h, r->kh, r->kw, r->x.c, r->co);
     t.b = r->bias ? h_input(&t.h, 0, r->co) : -1;
@@ -100,21 +102,32 @@ static void test_conv(void **state)
                   ow = out_size(r->x.w, r->pad[1] + r->pad[3], r->kw, r->stride);
     h_fill(&t.h, 1.0, r->x.n * oh * ow * r->co);
     h_identity_fill(&t.h, same);
-    if (r->mixed)
-        for (int i = 0; i < t.h.n; i++) {
-            float *w = rd_params_values(t.h.ps) + t.h.p[i]->offset;
-            make_short(w, t.h.p[i]->n);
-            for (int64_t k = 0; k < t.h.p[i]->n; k++) t.h.x[i][k] = (double)w[k];
-        }
-    if (r->mixed) make_short(t.h.r, t.h.n_r);
-    rd_params_touch(t.h.ps);
+    /* Inputs that bfloat16 holds exactly leave nothing to round but the gradient of the result, to 8 bits. */
+    if (r->mixed || narrow) h_shorten(&t.h);
+    if (narrow && r->bias) small_bias(&t);
     const rd_conv c = {r->stride, r->pad[0], r->pad[1], r->pad[2], r->pad[3], r->relu};
     rd_var *x = h_var(&t.h, t.x);
-    if (r->blocked) x = h_blocked(&t.h, same, x);
+    if (narrow)
+        x = h_narrowed(&t.h, x);
+    else if (r->blocked)
+        x = h_blocked(&t.h, same, x);
     rd_var *y = rd_op_conv2d(t.h.tape, &c, x, h_var(&t.h, t.w), h_var(&t.h, t.b));
-    /* bfloat16 keeps 8 bits: the gradient that goes into a second convolution is off by up to 1/512. */
-    h_check(&t.h, h_weighted_image(&t.h, y), reference, &t, r->mixed ? 4e-3 : 1e-4);
+    if (narrow) /* the kernel's gradient is rounded before it is added, the result before and after the bias */
+        h_check_stored(&t.h, h_weighted_image(&t.h, rd_op_cast(t.h.tape, y, RD_FLOAT32)), reference, &t, 1e-4,
+                       (h_stored){h_roundoff(&t.h), 1u << t.x | 1u << t.w, r->bias ? 2 : 1});
+    else /* bfloat16 keeps 8 bits: the gradient that goes into a second convolution is off by up to 1/512. */
+        h_check(&t.h, h_weighted_image(&t.h, y), reference, &t, r->mixed ? 4e-3 : 1e-4);
     h_free(&t.h);
+}
+
+static void test_conv(void **state)
+{
+    convolve(*state, false);
+}
+
+static void test_narrow(void **state)
+{
+    convolve(*state, true);
 }
 
 /* ---- more than one use, another version of the weights, the same bytes again ---- */
@@ -186,16 +199,21 @@ static void test_too_small(void **state)
 int main(void)
 {
     enum { N = sizeof rows / sizeof *rows };
-    struct CMUnitTest t[N + 3];
+    static char names[N][96];
+    struct CMUnitTest t[2 * N + 3];
+    size_t n = 0;
     memset(t, 0, sizeof t);
     for (int i = 0; i < N; i++) {
         void *r;
         const row *at = &rows[i];
         memcpy(&r, &at, sizeof r);
-        t[i] = (struct CMUnitTest){rows[i].name, test_conv, NULL, NULL, r};
+        t[n++] = (struct CMUnitTest){rows[i].name, test_conv, NULL, NULL, r};
+        if (!test_on_gpu() || rows[i].mixed) continue;
+        snprintf(names[i], sizeof names[i], "%s, 16 bits", rows[i].name);
+        t[n++] = (struct CMUnitTest){names[i], test_narrow, NULL, NULL, r};
     }
-    t[N] = (struct CMUnitTest){"twice", test_twice, NULL, NULL, NULL};
-    t[N + 1] = (struct CMUnitTest){"new weights", test_new_weights, NULL, NULL, NULL};
-    t[N + 2] = (struct CMUnitTest){"too small", test_too_small, NULL, NULL, NULL};
-    return _cmocka_run_group_tests("ops: conv2d", t, N + 3, NULL, NULL) != 0;
+    t[n++] = (struct CMUnitTest){"twice", test_twice, NULL, NULL, NULL};
+    t[n++] = (struct CMUnitTest){"new weights", test_new_weights, NULL, NULL, NULL};
+    t[n++] = (struct CMUnitTest){"too small", test_too_small, NULL, NULL, NULL};
+    return _cmocka_run_group_tests("ops: conv2d", t, n, NULL, NULL) != 0;
 }

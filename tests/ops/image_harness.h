@@ -4,7 +4,6 @@
 #define RD_TESTS_OPS_IMAGE_HARNESS_H
 
 #include "harness.h"
-#include "rd/image.h"
 
 typedef struct size4 {
     int64_t n, h, w, c;

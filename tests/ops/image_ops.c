@@ -1,5 +1,5 @@
 /* image_ops.c -- the ops on images but for the convolution, against naive references in double; each on images as they
- * are written (NHWC) and in the order that convolutions write. */
+ * are written (NHWC) and in the order that convolutions write, on a GPU also on 16-bit elements. */
 #include "image_harness.h"
 
 static const double TOLERANCE = 1e-4;
@@ -73,7 +73,8 @@ static const row rows[] = {
 };
 enum {
     N_ROWS = sizeof rows / sizeof *rows,
-    N_ORDERS = 3 /* as written, blocked, what is added written and x blocked */
+    N_ORDERS = 3, /* as written, blocked, what is added written and x blocked */
+    NARROW = N_ORDERS /* as written, of 16 bits */
 };
 
 typedef struct op_case {
@@ -228,13 +229,30 @@ static rd_var *apply(op_test *t, rd_var *x, rd_var *add)
     }
 }
 
+/* Numbers that 16 bits hold. No two of a sample's channel are equal, where a pool has a kink; none is zero, and none of `halves` cancels one
+ * of the others, where a relu has. */
+static void fill_distinct(harness *h, int input, size4 s, bool halves)
+{
+    float *v = rd_params_values(h->ps) + h->p[input]->offset;
+    const uint64_t n = halves ? 256 : 512;
+    assert_true((uint64_t)(s.h * s.w) <= n);
+    for (int64_t e = 0; e < count4(s); e++) {
+        const int64_t c = e % s.c, i = e / s.c / (s.h * s.w), at = e / s.c % (s.h * s.w);
+        const int64_t k = (int64_t)rd_permute(rd_key_make(11, RD_RNG_TEST, (uint64_t)(i * s.c + c), 0), n, (uint64_t)at);
+        h->x[input][e] = halves ? (double)(2 * k - 255) / 512.0 : (double)(k < 256 ? k - 256 : k - 255) / 256.0;
+        v[e] = (float)h->x[input][e];
+    }
+    rd_params_touch(h->ps);
+}
+
 static void test_op(void **state)
 {
     const op_case *k = *state;
+    const bool narrow = k->order == NARROW;
     const row *r = k->r;
     op_test t = {.r = r, .x = -1, .add = -1, .gamma = -1, .beta = -1, .y = r->x};
     rd_status st = {0};
-    h_init_as(&t.h, r->threads > 1 ? r->threads : 1, false);
+    h_init_as(&t.h, r->threads > 1 ? r->threads : 1, narrow);
     t.x = h_image(&t.h, r->x);
     if (r->with_add || r->op == ADD) t.add = h_image(&t.h, r->x);
     if (r->op == NORM) {
@@ -254,15 +272,26 @@ static void test_op(void **state)
     t.same = h_identity(&t.h, r->x.c);
     h_fill(&t.h, 1.0, count4(t.y));
     h_identity_fill(&t.h, t.same);
+    if (narrow) {
+        h_shorten(&t.h);
+        fill_distinct(&t.h, t.x, r->x, false);
+        if (t.add >= 0) fill_distinct(&t.h, t.add, r->x, true);
+    }
     rd_tape_reset(t.h.tape, true, !r->eval);
     rd_var *x = h_var(&t.h, t.x), *add = h_var(&t.h, t.add);
-    if (k->order > 0) x = h_blocked(&t.h, t.same, x);
-    if (add && k->order == 1) add = h_blocked(&t.h, t.same, add);
-    rd_var *y = apply(&t, x, add);
+    if (narrow) {
+        x = h_narrowed(&t.h, x);
+        add = h_narrowed(&t.h, add);
+    } else if (k->order > 0) {
+        x = h_blocked(&t.h, t.same, x);
+        if (add && k->order == 1) add = h_blocked(&t.h, t.same, add);
+    }
+    rd_var *y = rd_op_cast(t.h.tape, apply(&t, x, add), RD_FLOAT32);
     rd_tape_check(t.h.tape, &st);
     must(&st);
     rd_var *loss = r->op == GLOBAL_MEAN ? h_weighted(&t.h, &y, 1) : h_weighted_image(&t.h, y);
-    h_check(&t.h, loss, reference, &t, TOLERANCE);
+    const unsigned images = 1u << t.x | (t.add >= 0 ? 1u << t.add : 0);
+    h_check_stored(&t.h, loss, reference, &t, TOLERANCE, (h_stored){h_roundoff(&t.h), images, 1});
     if (r->op == NORM) check_statistics(&t, 1.0f);
     h_free(&t.h);
 }
@@ -279,20 +308,26 @@ static double sum_reference(void *ctx)
     return total;
 }
 
+/* With 16 bits two roundings each, for 2 r is exact: r + 2 r and that + 2 r of the gradient, y and 2 y + x of the value. */
 static void test_many_uses(void **state)
 {
+    const bool narrow = *(const int *)*state == NARROW;
     op_test t = {.y = {2, 40, 8, 17}, .x = -1};
-    (void)state;
-    h_init(&t.h);
+    h_init_as(&t.h, 1, narrow);
     t.x = h_image(&t.h, t.y);
     t.same = h_identity(&t.h, t.y.c);
     h_fill(&t.h, 1.0, count4(t.y));
     h_identity_fill(&t.h, t.same);
+    if (narrow) {
+        h_shorten(&t.h);
+        fill_distinct(&t.h, t.x, t.y, false);
+    }
     rd_tape *tape = t.h.tape;
-    rd_var *x = h_blocked(&t.h, t.same, h_var(&t.h, t.x));
+    rd_var *x = narrow ? h_narrowed(&t.h, h_var(&t.h, t.x)) : h_blocked(&t.h, t.same, h_var(&t.h, t.x));
     rd_var *y = rd_op_add(tape, rd_op_relu(tape, x), x, false);
-    h_check(&t.h, h_weighted_image(&t.h, rd_op_add(tape, rd_op_add(tape, y, y, false), x, false)), sum_reference, &t,
-            TOLERANCE);
+    y = rd_op_add(tape, rd_op_add(tape, y, y, false), x, false);
+    h_check_stored(&t.h, h_weighted_image(&t.h, rd_op_cast(tape, y, RD_FLOAT32)), sum_reference, &t, TOLERANCE,
+                   (h_stored){2.0 * h_roundoff(&t.h), 1u << t.x, 1});
     h_free(&t.h);
 }
 
@@ -369,7 +404,7 @@ static void test_ties(void **state)
 /* ---- dropout ---- */
 static void test_dropout(void **state)
 {
-    const int order = *(const int *)*state; /* 0: NHWC, 1: blocked, 2: rows */
+    const int order = *(const int *)*state; /* 0: NHWC, 1: blocked, 2: rows; of 16 bits NHWC */
     static const int64_t sample[] = {7, 1000003, 2, 7};
     const size4 s = {4, 3, 5, 17};
     const rd_dropout d = {.seed = 3, .epoch = 2, .site = 9, .keep = 0.75f};
@@ -377,14 +412,17 @@ static void test_dropout(void **state)
     rd_status st = {0};
     uint8_t want[4][3 * 5 * 17];
     int64_t kept = 0;
-    h_init(&h);
+    h_init_as(&h, 1, order == NARROW);
+    const double unit = h_roundoff(&h);
     const int x = order == 2 ? h_input(&h, s.n, s.h * s.w * s.c) : h_image(&h, s);
     rd_param *same = h_identity(&h, s.c);
     h_fill(&h, 1.0, count4(s));
     h_identity_fill(&h, same);
+    if (order == NARROW) h_shorten(&h);
     rd_var *in = h_var(&h, x);
     if (order == 1) in = h_blocked(&h, same, in);
-    rd_var *y = rd_op_dropout(h.tape, &d, sample, in);
+    if (order == NARROW) in = h_narrowed(&h, in);
+    rd_var *y = rd_op_cast(h.tape, rd_op_dropout(h.tape, &d, sample, in), RD_FLOAT32);
     if (order != 2) y = rd_op_flatten(h.tape, y);
     rd_var *loss = h_weighted(&h, &y, 1);
     rd_tape_check(h.tape, &st);
@@ -396,12 +434,12 @@ static void test_dropout(void **state)
     float *result = h_read(&h, y, false);
     for (int64_t i = 0; i < s.n; i++)
         for (int64_t e = 0; e < 255; e++) {
-            const double v = h.x[x][i * 255 + e] / 0.75, r = (double)h.r[i * 255 + e] / 0.75;
+            const double v = want[i][e] ? h.x[x][i * 255 + e] / 0.75 : 0.0, r = want[i][e] ? (double)h.r[i * 255 + e] / 0.75 : 0.0;
             const double got = (double)result[i * 255 + e],
                          g = (double)rd_params_grads(h.ps)[h.p[x]->offset + i * 255 + e];
             kept += want[i][e];
-            if (fabs(got - (want[i][e] ? v : 0.0)) > 1e-6) fail_msg("sample %d, element %d: %g", (int)i, (int)e, got);
-            if (fabs(g - (want[i][e] ? r : 0.0)) > 1e-6) fail_msg("gradient %d, element %d: %g", (int)i, (int)e, g);
+            if (fabs(got - v) > 1e-6 + unit * fabs(v)) fail_msg("sample %d, element %d: %g", (int)i, (int)e, got);
+            if (fabs(g - r) > 1e-6 + unit * fabs(r)) fail_msg("gradient %d, element %d: %g", (int)i, (int)e, g);
         }
     assert_true(kept > 4 * 255 * 7 / 10 && kept < 4 * 255 * 8 / 10);
     assert_memory_equal(want[0], want[3], 255);
@@ -409,7 +447,8 @@ static void test_dropout(void **state)
     rd_tape_reset(h.tape, false, false);
     in = h_var(&h, x);
     if (order == 1) in = h_blocked(&h, same, in);
-    y = rd_op_dropout(h.tape, &d, sample, in);
+    if (order == NARROW) in = h_narrowed(&h, in);
+    y = rd_op_cast(h.tape, rd_op_dropout(h.tape, &d, sample, in), RD_FLOAT32);
     if (order != 2) y = rd_op_flatten(h.tape, y);
     rd_tape_check(h.tape, &st);
     must(&st);
@@ -579,32 +618,35 @@ static void test_far_from_zero(void **state)
 
 int main(void)
 {
-    static op_case cases[N_ROWS * N_ORDERS];
-    static char names[N_ROWS * N_ORDERS][96];
-    static int use[] = {1, 2}, order[] = {0, 1, 2};
+    static op_case cases[N_ROWS * (N_ORDERS + 1)];
+    static char names[N_ROWS * (N_ORDERS + 1)][96];
+    static int use[] = {1, 2}, order[] = {0, 1, 2, NARROW};
     static double smoothing[] = {0.0, 0.1};
-    struct CMUnitTest t[N_ROWS * N_ORDERS + 16];
+    struct CMUnitTest t[N_ROWS * (N_ORDERS + 1) + 18];
     size_t n = 0;
     memset(t, 0, sizeof t);
     for (int i = 0; i < N_ROWS; i++)
-        for (int o = 0; o < N_ORDERS; o++) {
+        for (int o = 0; o < N_ORDERS + test_on_gpu(); o++) {
             const bool two = rows[i].with_add || rows[i].op == ADD;
             if (o == 2 && !two) continue;
             snprintf(names[n], sizeof names[n], "%s%s", rows[i].name,
-                     o == 0   ? ", NHWC"
-                     : o == 1 ? ", blocked"
-                              : ", both orders");
+                     o == 0        ? ", NHWC"
+                     : o == 1      ? ", blocked"
+                     : o == NARROW ? ", 16 bits"
+                                   : ", both orders");
             cases[n] = (op_case){&rows[i], o};
             t[n] = (struct CMUnitTest){names[n], test_op, NULL, NULL, &cases[n]};
             n++;
         }
-    t[n++] = (struct CMUnitTest){"many uses", test_many_uses, NULL, NULL, NULL};
+    t[n++] = (struct CMUnitTest){"many uses", test_many_uses, NULL, NULL, &order[0]};
+    if (test_on_gpu()) t[n++] = (struct CMUnitTest){"many uses, 16 bits", test_many_uses, NULL, NULL, &order[NARROW]};
     t[n++] = (struct CMUnitTest){"relu and pool", test_chain, NULL, NULL, &use[0]};
     t[n++] = (struct CMUnitTest){"relu, pool and another use", test_chain, NULL, NULL, &use[1]};
     t[n++] = (struct CMUnitTest){"ties of a pool", test_ties, NULL, NULL, NULL};
     t[n++] = (struct CMUnitTest){"dropout, NHWC", test_dropout, NULL, NULL, &order[0]};
     t[n++] = (struct CMUnitTest){"dropout, blocked", test_dropout, NULL, NULL, &order[1]};
     t[n++] = (struct CMUnitTest){"dropout, rows", test_dropout, NULL, NULL, &order[2]};
+    if (test_on_gpu()) t[n++] = (struct CMUnitTest){"dropout, 16 bits", test_dropout, NULL, NULL, &order[NARROW]};
     t[n++] = (struct CMUnitTest){"class_loss", test_class_loss, NULL, NULL, &smoothing[0]};
     t[n++] = (struct CMUnitTest){"class_loss, smoothing", test_class_loss, NULL, NULL, &smoothing[1]};
     t[n++] = (struct CMUnitTest){"class_loss, ties", test_class_ties, NULL, NULL, NULL};
