@@ -8,7 +8,8 @@
  * sums in other orders and has another algorithm (Winograd) for some convolutions. No wrong formula passes: an epsilon of 1e-5 for
  * 1e-3 moves the first loss by 3e-6, a wrong momentum the later ones by percents.
  *
- * On a GPU in mixed, where images have bfloat16 between their layers, also against PyTorch in float64 that rounds at the same places. */
+ * On a GPU in mixed, where images have bfloat16 between their layers, also against PyTorch in float64 that rounds at the same places. What is allowed
+ * there is of each number by itself: README.md says what it follows from. Builds without a GPU have none of these tests; the emulated one has. */
 #include "rd/image_net.h"
 #include "rd/model.h"
 #include "rd/optim.h"
@@ -25,6 +26,7 @@
 #define FOLDER "tests/golden/images"
 #define NARROW_FOLDER "tests/golden/images_narrow"
 #define ALLOWED 8.0 /* times the rounding that the case names */
+#define NARROW_ALLOWED 6.0 /* times the root mean square of 16 runs, of each number by itself: beyond that by chance is one in 50,000 */
 enum { MOST_CASES = 64, MOST_IMAGES = 32 };
 
 static void must(rd_code code, const rd_status *st)
@@ -146,9 +148,14 @@ static double number(const json_t *o, const char *key)
     return json_number_value(info(o, key));
 }
 
+static double rounding(const fixture *f, const char *kind)
+{
+    return fmax(number(info(f->info, "rounding"), kind), 0x1p-23);
+}
+
 static double allowed(const fixture *f, const char *kind)
 {
-    return ALLOWED * fmax(number(info(f->info, "rounding"), kind), 0x1p-23);
+    return ALLOWED * rounding(f, kind);
 }
 
 /* keys: the case's; dropout off. quick: the initial values do not matter, and uniform ones are drawn fastest. */
@@ -196,7 +203,8 @@ static rd_code create(fixture *f, const char *model, const json_t *image, int64_
     return st->code;
 }
 
-static fixture *open_with(const char *name, bool mixed)
+/* first: number of the first sample. */
+static fixture *open_with(const char *name, bool mixed, int64_t first)
 {
     rd_status st = {0};
     fixture *f = calloc(1, sizeof *f);
@@ -232,14 +240,14 @@ static fixture *open_with(const char *name, bool mixed)
     f->label = malloc((size_t)n * sizeof *f->label);
     assert_true(f->image && f->label);
     const uint64_t hash = fnv1a("", "image"), square = fnv1a("", "square"), label_hash = fnv1a("", "label");
-    for (int64_t i = 0, at = 0; i < n; i++)
+    for (int64_t i = first, at = 0; i < first + n; i++)
         for (int64_t y = 0; y < dim[0]; y++)
             for (int64_t x = 0; x < dim[1]; x++)
                 for (int64_t c = 0; c < dim[2]; c++, at++)
                     f->image[at] = (float)(0.75 * formula(square, ((i * 64 + y / 8) * 64 + x / 8) * dim[2] + c) +
-                                           0.25 * formula(hash, at));
+                                           0.25 * formula(hash, first * size + at));
     for (int64_t i = 0; i < n; i++) {
-        f->label[i] = (int32_t)(bits(label_hash, i) % (uint32_t)classes);
+        f->label[i] = (int32_t)(bits(label_hash, first + i) % (uint32_t)classes);
         f->sample[i] = i;
         f->off[i + 1] = (i + 1) * size;
         f->label_off[i + 1] = i + 1;
@@ -253,7 +261,7 @@ static fixture *open_with(const char *name, bool mixed)
 
 static fixture *open_case(const char *name)
 {
-    return open_with(name, false);
+    return open_with(name, false, 0);
 }
 
 static void close_case(fixture *f)
@@ -293,8 +301,9 @@ static rd_loss_out forward_backward(fixture *f)
     return out;
 }
 
-/* rows: [name, ..., norm, product with the fixed vector of that name]; x is divided by `by`. */
-static void check_tables(const fixture *f, const char *list, size_t at, const float *x, double by, double tolerance)
+/* rows: [name, ..., norm, product with the fixed vector of that name]; x is divided by `by`. tolerance: in parts of the norm; with `own` times
+ * what the row has behind each of the two. */
+static void check_rows(const fixture *f, const char *list, size_t at, const float *x, double by, double tolerance, bool own)
 {
     const json_t *rows = info(f->info, list);
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -312,11 +321,18 @@ static void check_tables(const fixture *f, const char *list, size_t at, const fl
             got_dot += v * formula(h, k);
         }
         got_norm = sqrt(got_norm);
-        const double most = tolerance * fmax(norm, 0.01); /* some betas have no gradient but rounding */
-        if (!(fabs(got_norm - norm) <= most) || !(fabs(got_dot - dot) <= most))
-            fail_msg("%s: norm %.7g and product %.7g, want %.7g and %.7g to %.1e", name, got_norm, got_dot, norm, dot,
-                     most);
+        const double part = tolerance * fmax(norm, 0.01); /* some betas have no gradient but rounding */
+        const double most[2] = {part * (own ? json_number_value(json_array_get(row, at + 2)) : 1.0),
+                                part * (own ? json_number_value(json_array_get(row, at + 3)) : 1.0)};
+        if (!(fabs(got_norm - norm) <= most[0]) || !(fabs(got_dot - dot) <= most[1]))
+            fail_msg("%s: norm %.7g and product %.7g, want %.7g to %.1e and %.7g to %.1e", name, got_norm, got_dot, norm, most[0],
+                     dot, most[1]);
     }
+}
+
+static void check_tables(const fixture *f, const char *list, size_t at, const float *x, double by, double tolerance)
+{
+    check_rows(f, list, at, x, by, tolerance, false);
 }
 
 static void test_gradients(void **state)
@@ -333,7 +349,7 @@ static void test_gradients(void **state)
 }
 
 /* The losses that the case has, from the initial weights on. */
-static void check_losses(fixture *f)
+static void check_losses(fixture *f, double tolerance)
 {
     rd_status st = {0};
     rd_optim *o;
@@ -343,7 +359,6 @@ static void check_losses(fixture *f)
                                .adadelta_epsilon = 1e-7,
                                .loss_scale = 1.0};
     const json_t *want = info(f->info, "losses");
-    const double tolerance = allowed(f, "training");
     must(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
     for (size_t i = 0; i < json_array_size(want); i++) {
         const rd_loss_out out = forward_backward(f);
@@ -360,7 +375,7 @@ static void test_training(void **state)
 {
     fixture *f = open_case(*state);
     const double tolerance = allowed(f, "training");
-    check_losses(f);
+    check_losses(f, tolerance);
     check_tables(f, "states", 1, rd_params_values(f->ps), 1.0, allowed(f, "state"));
     const rd_loss_out out = forward(f, false);
     const double eval = fmax(allowed(f, "eval"), tolerance);
@@ -559,7 +574,7 @@ static void test_mixed(void **state)
     (void)state;
     static const char *const names[] = {"lenet.json", "mnist_cnn.json", "resnet20.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        fixture *f = open_with(names[i], true);
+        fixture *f = open_with(names[i], true, 0);
         const rd_loss_out out = forward_backward(f);
         const double want = number(f->info, "loss_sum");
         near(out.loss_sum, want, 0.02, "loss in mixed precision");
@@ -571,7 +586,6 @@ static void test_mixed(void **state)
 
 static bool has_bfloat16(void)
 {
-    if (!test_on_gpu()) return false;
     rd_status st = {0};
     rd_backend *be = NULL;
     new_gpu_backend(true, &be, &st);
@@ -584,19 +598,20 @@ static bool has_bfloat16(void)
 static void test_narrow(void **state)
 {
     if (!has_bfloat16()) skip();
-    fixture *f = open_with(*state, true);
     char path[512];
     json_error_t e;
     snprintf(path, sizeof path, NARROW_FOLDER "/%s", (const char *)*state);
     json_t *narrow = json_load_file(path, 0, &e);
     if (!narrow) fail_msg("%s:%d: %s", path, e.line, e.text);
+    fixture *f = open_with(*state, true, (int64_t)number(narrow, "first"));
     json_object_update(f->info, narrow);
     json_decref(narrow);
     const rd_loss_out out = forward_backward(f);
-    near(out.loss_sum, number(f->info, "loss_sum"), allowed(f, "loss"), "loss");
-    near(out.nll_sum, number(f->info, "nll_sum"), allowed(f, "loss"), "negative log likelihood");
-    check_tables(f, "parameters", 1, rd_params_grads(f->ps), (double)f->batch.n, allowed(f, "gradient"));
-    check_losses(f);
+    const double loss = NARROW_ALLOWED * rounding(f, "loss");
+    near(out.loss_sum, number(f->info, "loss_sum"), loss, "loss");
+    near(out.nll_sum, number(f->info, "nll_sum"), loss, "negative log likelihood");
+    check_rows(f, "parameters", 1, rd_params_grads(f->ps), (double)f->batch.n, NARROW_ALLOWED, true);
+    check_losses(f, NARROW_ALLOWED * rounding(f, "training"));
     close_case(f);
 }
 
@@ -718,7 +733,7 @@ int main(void)
             snprintf(title[k], sizeof title[k], "%.80s: %s", names[i], kinds[w].what);
             tests[k] = (struct CMUnitTest){title[k], kinds[w].fn, NULL, NULL, names[i]};
         }
-    for (int i = 0; i < n_narrow; i++, k++) {
+    for (int i = 0; i < n_narrow && test_on_gpu(); i++, k++) {
         snprintf(title[k], sizeof title[k], "16 bits: %.80s", narrow[i]);
         tests[k] = (struct CMUnitTest){title[k], test_narrow, NULL, NULL, narrow[i]};
     }

@@ -67,27 +67,36 @@ def bfloat16(x):
 
 
 class Rounded(torch.autograd.Function):
-    """Numbers, or their gradients, or both, as bfloat16."""
+    """Numbers, or their gradients, or both, as a model stores them."""
 
     @staticmethod
-    def forward(ctx, x, there, back):
-        ctx.back = back
-        return bfloat16(x) if there else x.clone()
+    def forward(ctx, x, there, back, store):
+        ctx.back, ctx.store = back, store
+        return store(x, not x.is_leaf) if there else x.clone()      # a leaf is the same for everyone
 
     @staticmethod
     def backward(ctx, g):
-        return bfloat16(g) if ctx.back else g, None, None
+        return ctx.store(g, True) if ctx.back else g, None, None, None
+
+
+def jitter(seed):
+    """What float32 sums in another order do to a number, at most: 2^-22 of itself and of the root mean square of its array. None: nothing."""
+    if seed is None:
+        return lambda x: x
+    rng = torch.Generator().manual_seed(seed)
+    return lambda x: x + 2.0 ** -22 * (x != 0) * (x.abs() + x.square().mean().sqrt()) * (2.0 * torch.rand(x.shape, generator=rng, dtype=x.dtype) - 1.0)
 
 
 # ---- networks ----
 
 class Model:
     """narrow: results of layers on images and their gradients are rounded to bfloat16 when they are stored, and so are operands of products
-    and convolutions, and gradients of convolutions' kernels, but not those of a convolution that is a plain product. Dense layers give full
-    numbers. All is computed in dtype."""
+    and convolutions, and what a convolution adds to the gradients of its kernel and image, but not where it is a plain product. Dense layers
+    give full numbers. All is computed in dtype. seed: of jitter, the same network by other sums."""
 
-    def __init__(self, case, dtype, narrow=False):
+    def __init__(self, case, dtype, narrow=False, seed=None):
         self.case, self.dtype, self.params, self.states, self.seen, self.narrow = case, dtype, {}, {}, {}, narrow
+        self.jitter, self.stored = jitter(seed), None
         self.config = dict(dict(batch_norm_samples=0, batch_norm_epsilon=1e-5, batch_norm_momentum=0.9, label_smoothing=0.0,
                                 pool_padding="symmetric"), **case["config"])
         self.macs, self.first_macs = 0, 0
@@ -104,7 +113,14 @@ class Model:
         self.macs += macs
 
     def rounded(self, x, there, back):
-        return Rounded.apply(x, there, back) if self.narrow else x
+        return Rounded.apply(x, there, back, self.store) if self.narrow else x
+
+    def store(self, x, moves):
+        """x as bfloat16; self.stored, where it is a list, gets it too."""
+        y = bfloat16(self.jitter(x) if moves else x)
+        if self.stored is not None:
+            self.stored.append(y.detach())
+        return y
 
     def keep(self, x):
         return self.rounded(x, True, True)
@@ -118,7 +134,8 @@ class Model:
     def conv(self, name, x, size, out, stride=1, pad=0, bias=False):
         k = self.param(name + "/kernel", (size, size, x.shape[1], out))
         b = self.param(name + "/bias", (out,)) if bias else None
-        k = self.rounded(k, True, size > 1 or stride > 1)
+        product = size == 1 and stride == 1
+        k, x = self.rounded(k, True, not product), self.rounded(x, False, not product)
         y = self.keep(F.conv2d(x, k.permute(3, 2, 0, 1), None, stride, pad))
         y = y if b is None else y + b[None, :, None, None]
         self.count(y.shape[2] * y.shape[3] * size * size * x.shape[1] * out)
