@@ -1,7 +1,7 @@
 """Speed of PyTorch at the models that `make bench` times, on the CPU or a GPU, as one JSON line.
 
     python torch_seq2seq.py FILE.json [--lengths RULE] [--batch B] [--vocab V] [--dtype float32|bfloat16] [--threads N]
-                            [--warmup N] [--steps N] [--device cpu|cuda] [--tf32]
+                            [--warmup N] [--steps N] [--device cpu|cuda] [--tf32] [--compile]
     python torch_seq2seq.py --check
 
 FILE.json is an experiment of ../ (toy, nmt_one, gnmt_4x512, gnmt_8x1024); what the options leave out is taken from its keys. The model is
@@ -13,6 +13,10 @@ the reference implementation of tests/golden on small sizes, and times nothing.
 
 On a GPU nn.LSTM is cuDNN's. The batches lie on the device before the clock starts, and nothing waits for the device between the steps
 that are counted; step_seconds_median is by its own clock. Without --tf32 float32 products are float32.
+
+--compile is torch.compile of the decoder's time step (cells and attention), the only part that is not already one call of a
+library for all steps; for sentences of several lengths with their number left open, so that it is compiled once. The whole
+model would be a graph of as many steps as the longest sentence has, for each length anew.
 
 Data: pair i of an endless stream; batch b holds the pairs b B .. b B + B - 1. With splitmix64 of the counter 1000003 i + k,
 the upper 53 bits as a fraction, as u(i, k) in [0, 1):
@@ -134,7 +138,7 @@ class Seq2Seq(nn.Module):
         super().__init__()
         assert c["encoder_cell_type"] == c["decoder_cell_type"] == "lstm" and "proj_size" not in c
         h_e, h_d, e_s, e_t = (c[k] for k in ("encoder_cell_units", "decoder_cell_units", "src_emb_size", "tgt_emb_size"))
-        a, n_e, self.c = c["attention_layer_size"], c["encoder_layers"], c
+        a, n_e, self.c, self.run_step = c["attention_layer_size"], c["encoder_layers"], c, self.step
         self.drop_e = 1 - c["encoder_dp_input_keep_prob"]
         self.drop_d = 1 - c["decoder_dp_input_keep_prob"]
         self.gnmt = c["attention_type"].startswith("gnmt")
@@ -184,33 +188,37 @@ class Seq2Seq(nn.Module):
         live = torch.arange(x.shape[1], device=x.device)[None, :] < length[:, None]
         return memory * live[:, :, None], live
 
+    def step(self, word, ctx, state, mask, keys, memory, hide, v):
+        """One time step of the loop: the last cell's output, the new context, the new states."""
+        cur, states = torch.cat([word.to(ctx.dtype), ctx], 1), []
+        if self.skip:
+            cur = self.joint(cur)
+        for l, cell in enumerate(self.cells):
+            states.append(cell(cur if mask[l] is None else cur * mask[l], state[l]))
+            cur = cur + states[l][0] if self.skip else states[l][0]
+        if self.luong:
+            score = torch.bmm(cur.to(keys.dtype)[:, None], keys.transpose(1, 2))[:, 0]
+            if hasattr(self, "g"):
+                score = self.g * score
+        else:
+            score = torch.tanh(keys + self.query_layer(cur)[:, None]) @ v.to(keys.dtype)
+        weights = torch.softmax(score + hide, 1)
+        return cur, torch.bmm(weights[:, None].to(memory.dtype), memory)[:, 0], states
+
     def forward(self, x, len_x, y, len_y, real=None):
         """Loss summed over words, averaged over sentences. real: target positions that are no padding, sentence by sentence."""
         memory, live = self.encode(x, len_x)
         keys = self.memory_layer(memory)
         hide = torch.zeros(live.shape, device=x.device).masked_fill(~live, float("-inf"))
-        if not self.luong:
-            v = self.g * self.v / self.v.norm() if self.normalised else self.v
+        v = None if self.luong else self.g * self.v / self.v.norm() if self.normalised else self.v
         words = self.tgt(y[:, :-1]).unbind(1)
         state = [None] * len(self.cells)
         ctx = memory.new_zeros(memory.shape[0], memory.shape[2])
         queries, contexts = [], []
         masks = [dropout(memory.new_empty(len(x), cell.input_size), self.drop_d, self.training, len(words)) for cell in self.cells]
         for t, word in enumerate(words):
-            cur = torch.cat([word.to(ctx.dtype), ctx], 1)
-            if self.skip:
-                cur = self.joint(cur)
-            for l, cell in enumerate(self.cells):
-                state[l] = cell(cur if masks[l] is None else cur * masks[l][t], state[l])
-                cur = cur + state[l][0] if self.skip else state[l][0]
-            if self.luong:
-                score = torch.bmm(cur.to(keys.dtype)[:, None], keys.transpose(1, 2))[:, 0]
-                if hasattr(self, "g"):
-                    score = self.g * score
-            else:
-                score = torch.tanh(keys + self.query_layer(cur)[:, None]) @ v.to(keys.dtype)
-            weights = torch.softmax(score + hide, 1)
-            new = torch.bmm(weights[:, None].to(memory.dtype), memory)[:, 0]
+            mask = [None if m is None else m[t] for m in masks]
+            cur, new, state = self.run_step(word, ctx, state, mask, keys, memory, hide, v)
             queries.append(cur)
             contexts.append(ctx if self.c["attention_type"] == "gnmt" else new)
             ctx = new
@@ -332,6 +340,7 @@ def main():
     args.add_argument("--steps", type=int)
     args.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     args.add_argument("--tf32", action="store_true")
+    args.add_argument("--compile", action="store_true")
     args.add_argument("--check", action="store_true")
     args = args.parse_args()
     warnings.filterwarnings("ignore", message="TF32")
@@ -349,6 +358,8 @@ def main():
     lengths = args.lengths or "uniform:%d:%d" % (c["bench_min_len"] - 2, c["bench_max_len"] - 2)
     torch.manual_seed(1)
     model = Seq2Seq(c, vocab, vocab).train().to(args.device)
+    if args.compile:
+        model.run_step = torch.compile(model.step, dynamic=None if lengths.startswith("fixed") else True)
     opt = torch.optim.Adam(model.parameters(), lr=c["learning_rate"], fused=True)
     batches = [batch_of(b, size, vocab, lengths) for b in range(args.warmup + steps)]
     tokens = [int(b[1].sum() + b[3].sum()) for b in batches]
@@ -370,7 +381,7 @@ def main():
     hidden = sum(p.numel() for k, p in model.named_parameters() if "bias_hh" in k)   # torch has every bias twice
     print(json.dumps(dict(
         peer="torch", version=torch.__version__, config=args.config, dtype=args.dtype, device=args.device, tf32=args.tf32,
-        threads=args.threads, batch=size, vocab=vocab, lengths=lengths, steps=steps,
+        threads=args.threads, batch=size, vocab=vocab, lengths=lengths, compiled=args.compile, steps=steps,
         parameters=sum(p.numel() for p in model.parameters()) - hidden,
         tokens_per_s=round(sum(tokens[args.warmup:]) / clock.seconds, 1),
         target_tokens_per_s=round(sum(targets[args.warmup:]) / clock.seconds, 1), step_seconds_median=round(clock.median(), 5),
