@@ -6,10 +6,12 @@
  * forward, 4 N X V for gradients; a block must be high enough that reading and writing dW (X V floats) once per block
  * does not count: at 512 rows it is 1/128 float per operation. */
 #include "shared/cell.h"
+#include "shared/xent_block.h"
 #include "rd/vecmath.h"
 #include <math.h>
 
 static const size_t BLOCK_BYTES = (size_t)32 << 20;
+size_t rd_xent_block_bytes;
 
 typedef struct saved {
     float *dx; /* [N, X] and slack */
@@ -74,8 +76,7 @@ static rd_code forward(rd_call *c, rd_status *st)
     const rd_xent *a = c->attr;
     const rd_var *x = c->in[0], *W = c->in[1];
     const int64_t N = x->rows, X = W->rows, V = W->cols;
-    int64_t block = (int64_t)(BLOCK_BYTES / sizeof(float)) / V / 64 * 64;
-    if (block < 64) block = 64;
+    int64_t block = rd_xent_block_rows(BLOCK_BYTES, V);
     if (block > N) block = N;
     saved *s;
     float *l;

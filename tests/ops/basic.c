@@ -1,5 +1,6 @@
 /* basic.c -- embed, linear, pick, softmax_xent against naive references in double; products against sums in double. */
 #include "harness.h"
+#include "../../runner/ops/shared/xent_block.h"
 
 enum { N_ROWS = 70 };
 static const double TOLERANCE = 3e-5;
@@ -334,6 +335,21 @@ static void test_products(void **state)
     products(false);
 }
 
+/* Of 70 rows 64, then 6. */
+static int small_blocks(void **state)
+{
+    (void)state;
+    rd_xent_block_bytes = 1;
+    return 0;
+}
+
+static int usual_blocks(void **state)
+{
+    (void)state;
+    rd_xent_block_bytes = 0;
+    return 0;
+}
+
 static void test_products_mixed(void **state)
 {
     (void)state;
@@ -353,6 +369,8 @@ int main(void)
         cmocka_unit_test(test_products), cmocka_unit_test(test_products_mixed),
     };
     int n = 5;
+    static int64_t two_blocks[] = {N_ROWS, 24, 40};
+    tests[n++] = (struct CMUnitTest){"softmax_xent 70x24x40 in two blocks", test_xent, small_blocks, usual_blocks, two_blocks};
     for (int i = 0; i < 5; i++) {
         static int64_t copy[5][3];
         memcpy(copy[i], sizes[i], sizeof copy[i]);
