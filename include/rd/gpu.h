@@ -35,6 +35,9 @@ typedef struct rd_gpu_info {
 } rd_gpu_info;
 /* GPUs this process sees. 0: why says the reason (no driver, no GPU, CUDA_VISIBLE_DEVICES empty, driver too old). */
 int rd_gpu_count(char why[256]);
+/* Loads the libraries that a run cannot do without: cuBLAS, and cuDNN where there are convolutions. RD_EENV: which is not there, and what
+ * to install. */
+rd_code rd_gpu_need_libraries(bool convolutions, rd_status *st);
 rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st);
 /* "CUDA 13.0, driver 13.0, cuBLAS 13.1, cuDNN 9.15, NCCL 2.28", what is not there is left out; borrowed for ever. */
 const char *rd_gpu_libraries(void);
@@ -86,9 +89,9 @@ typedef struct rd_gpu_ahead_counts {
 void rd_gpu_count_ahead(const rd_gpu *g, rd_gpu_ahead_counts *out);
 uint64_t rd_gpu_in_use(const rd_gpu *g);       /* bytes of rd_gpu_get now, and at most so far */
 uint64_t rd_gpu_peak(const rd_gpu *g);
-/* Has memory been asked for that the card did not have? The last time: bytes asked for, bytes free then. Such a failure does not
- * stick. */
-bool rd_gpu_short(const rd_gpu *g, uint64_t *asked, uint64_t *left);
+/* Is st the failure of a rd_gpu_get for which the card had too little memory? Then the bytes that the last such one asked for, and those
+ * free then. Such a failure does not stick. */
+bool rd_gpu_short(const rd_gpu *g, const rd_status *st, uint64_t *asked, uint64_t *left);
 
 /* Parameters lie in [p, p + n), until the range is put with rd_gpu_put, and change only before rd_gpu_weights_changed: copies of them
  * in other types or orders are kept, and made again when a product or convolution wants them after a change. Several ranges are

@@ -19,7 +19,7 @@ typedef struct rd_gpu_seat {
     int n_visible;           /* GPUs that this rank sees: rd_gpu_count */
     int index;               /* the one it takes: rd_gpu_choose_index */
     char name[96], uuid[48]; /* of that one */
-    char why[256];           /* n_visible 0: the reason */
+    char why[400];           /* why it cannot take one: it sees none, or a library is not there; "": it can */
 } rd_gpu_seat;
 
 /* The node-local rank among the visible GPUs; -1 where there are none. More ranks than GPUs go round, which
@@ -30,11 +30,11 @@ int rd_gpu_choose_index(int local_rank, int n_visible);
 typedef struct rd_gpu_choice {
     rd_device device; /* RD_DEVICE_CPU or RD_DEVICE_CUDA */
     bool shared;      /* two ranks have one GPU: NCCL refuses them */
-    char say[320]; /* for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each"; "" when there is nothing to
+    char say[560]; /* for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each"; "" when there is nothing to
                       say: a program without a GPU backend that is not asked for one */
 } rd_gpu_choice;
-/* seat[n]: one per rank, in rank order. compiled: the program has a GPU backend. auto takes GPUs where every rank has
- * one, CPUs where none has. RD_EENV: cuda is asked for and not to be had; only some ranks have a GPU; two ranks on one
+/* seat[n]: one per rank, in rank order. compiled: the program has a GPU backend. auto takes GPUs where every rank can use
+ * one, CPUs where none can. RD_EENV: cuda is asked for and not to be had; only some ranks can; two ranks on one
  * GPU (by uuid, on one host) without allow_shared, with a table of rank, host, GPU, uuid. */
 rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat, int n,
                       rd_gpu_choice *out, rd_status *st);

@@ -120,7 +120,7 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
                        "needs the CUDA "
                        "Toolkit), or set \"device\": \"cpu\"");
     for (int r = n - 1; r >= 0; r--) {
-        const bool one = seat[r].n_visible > 0;
+        const bool one = seat[r].n_visible > 0 && !seat[r].why[0];
         with += one;
         if (one)
             has = r;
@@ -128,18 +128,25 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
             without = r;
     }
     if (with == 0 && asked == RD_DEVICE_AUTO) {
-        snprintf(out->say, sizeof out->say, "the CPU, for no GPU can be used: %.200s", seat[0].why);
+        if (seat[0].n_visible > 0)
+            snprintf(out->say, sizeof out->say, "the CPU, for %s cannot be used: %.400s", seat[0].name, seat[0].why);
+        else
+            snprintf(out->say, sizeof out->say, "the CPU, for no GPU can be used: %.400s", seat[0].why);
         return st->code;
     }
+    if (with == 0 && seat[without].n_visible > 0)
+        return rd_fail(st, RD_EENV, "\"device\" is \"cuda\", and %s cannot be used: %s", seat[without].name,
+                       seat[without].why);
     if (with == 0)
         return rd_fail(st, RD_EENV, "\"device\" is \"cuda\", and there is no GPU that can be used: %s",
                        seat[without].why);
     if (with < n)
         return rd_fail(st, RD_EENV,
-                       "rank %d on '%s' has no GPU (%s), while rank %d on '%s' has one: %d of %d ranks do; put all "
+                       "rank %d on '%s' %s (%s), while rank %d on '%s' has one: %d of %d ranks do; put all "
                        "ranks where there "
                        "are GPUs, or set \"device\": \"cpu\"",
-                       without, seat[without].host, seat[without].why, has, seat[has].host, with, n);
+                       without, seat[without].host, seat[without].n_visible ? "cannot use its GPU" : "has no GPU", seat[without].why, has,
+                       seat[has].host, with, n);
     for (int r = 0; r < n; r++) {
         if (owner_of(seat, r) == r) continue;
         if (!allow_shared) return refuse(seat, n, r, st);

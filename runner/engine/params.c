@@ -95,7 +95,7 @@ static float *device_side(const rd_params *p, arena *a, int64_t n)
 static rd_code give_device(rd_params *p, arena *a, int64_t n, const char *what, rd_status *st)
 {
     if (rd_gpu_get(p->gpu, (size_t)(n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
-        rd_fail(st, RD_EENV, "out of GPU memory for %s", what);
+        rd_status_prefix(st, "%s do not fit, whatever the batch_size; take a smaller model, or a card with more memory", what);
     a->newer = HOST_NEWER;
     return st->code;
 }
@@ -277,7 +277,7 @@ rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
             return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)",
                            (double)p->trained_span * 4 / 1048576);
 #ifdef RD_CUDA
-        if (p->gpu && give_device(p, &p->slot[p->n_slots], p->trained_span, "the optimizer's state", st) != RD_OK)
+        if (p->gpu && give_device(p, &p->slot[p->n_slots], p->trained_span, "the optimizer's numbers", st) != RD_OK)
             return st->code;
 #endif
         p->n_slots++;
@@ -363,7 +363,7 @@ rd_code rd_params_use_gpu(rd_params *p, rd_gpu *g, rd_status *st)
     RD_TRY(give_device(p, &p->values, p->span, "the weights", st));
     RD_TRY(rd_gpu_hold(g, p->values.device, p->span, st));
     RD_TRY(give_device(p, &p->grads, p->span, "the gradients", st));
-    for (int k = 0; k < p->n_slots; k++) RD_TRY(give_device(p, &p->slot[k], p->trained_span, "the optimizer's state", st));
+    for (int k = 0; k < p->n_slots; k++) RD_TRY(give_device(p, &p->slot[k], p->trained_span, "the optimizer's numbers", st));
 done:
     return st->code;
 }

@@ -20,10 +20,11 @@ static rd_device asked_for(const rd_run *r)
 }
 
 #ifdef RD_CUDA
-/* What this rank finds. */
+/* What this rank finds. A card without the libraries is no failure yet: with "device" auto the CPU does. */
 static rd_code look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
 {
     rd_gpu_info info;
+    rd_status own = {.code = RD_OK};
     memset(s, 0, sizeof *s);
     (void)snprintf(s->host, sizeof s->host, "%s", r->world->host);
     s->host_index = r->world->host_index;
@@ -34,6 +35,8 @@ static rd_code look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
     RD_TRY(rd_gpu_query(s->index, &info, st));
     memcpy(s->name, info.name, sizeof s->name);
     memcpy(s->uuid, info.uuid, sizeof s->uuid);
+    const bool images = r->model->unit != NULL;
+    if (rd_gpu_need_libraries(images, &own) != RD_OK) (void)snprintf(s->why, sizeof s->why, "%.390s", own.msg);
 done:
     return st->code;
 }
@@ -258,7 +261,7 @@ rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_statu
 {
     uint64_t asked, left;
     char remedy[160];
-    if (!run_gpu(r) || st->code != RD_EENV || !rd_gpu_short(run_gpu(r), &asked, &left)) return st->code;
+    if (!run_gpu(r) || st->code != RD_EENV || !rd_gpu_short(run_gpu(r), st, &asked, &left)) return st->code;
     const uint64_t used = rd_gpu_in_use(run_gpu(r));
     const int64_t fits = rd_gpu_batch_that_fits(batch, r->fixed_bytes, used, asked, left);
     if (fits > 0)

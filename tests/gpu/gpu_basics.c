@@ -345,15 +345,20 @@ static void test_short(void **state)
     uint64_t asked, left;
     void *p;
     (void)state;
-    assert_false(rd_gpu_short(gpu, &asked, &left));
+    assert_false(rd_gpu_short(gpu, &st, &asked, &left));
     assert_int_equal(rd_gpu_get(gpu, (size_t)1 << 50, &p, &st), RD_EENV);
     assert_non_null(strstr(st.msg, "memory"));
-    assert_true(rd_gpu_short(gpu, &asked, &left));
+    assert_true(rd_gpu_short(gpu, &st, &asked, &left));
     assert_true(asked == (uint64_t)1 << 50 && left > 0 && left <= rd_gpu_about(gpu)->memory);
     float *x = on_device((const float[]){1.0f}, 1);
     rd_gpu_wait(gpu, &later);
     must(&later);
     rd_gpu_put(gpu, x);
+    rd_status_prefix(&st, "the weights");
+    assert_true(rd_gpu_short(gpu, &st, &asked, &left));
+    assert_false(rd_gpu_short(gpu, &later, &asked, &left));
+    rd_fail(&later, RD_EENV, "something else"); /* that shortage was borne: a later failure has nothing to do with it */
+    assert_false(rd_gpu_short(gpu, &later, &asked, &left));
 }
 
 /* ---- products ---- */

@@ -69,6 +69,32 @@ static void test_cuda_is_not_there(void **state)
     }
 }
 
+/* A card, and a library that is not there. */
+static void test_library_is_not_there(void **state)
+{
+    (void)state;
+    rd_gpu_choice c;
+    rd_status st = {0};
+    rd_gpu_seat s[] = {seat_of(0, 0, 1, 0), seat_of(1, 0, 1, 0)};
+    const char *why = "cuDNN is needed and cannot be loaded (libcudnn.so.9: no such file); install cuDNN 9";
+    snprintf(s[0].why, sizeof s[0].why, "%s", why);
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 1, &c, &st), RD_OK);
+    assert_int_equal(c.device, RD_DEVICE_CPU);
+    assert_string_equal(c.say, "the CPU, for NVIDIA H100 80GB HBM3 cannot be used: cuDNN is needed and cannot be loaded (libcudnn.so.9: no such "
+                               "file); install cuDNN 9");
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s, 1, &c, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "\"device\" is \"cuda\", and NVIDIA H100 80GB HBM3 cannot be used: cuDNN is needed"));
+    assert_non_null(strstr(st.msg, "install cuDNN 9"));
+    st = (rd_status){0};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_EENV);
+    assert_non_null(strstr(st.msg, "rank 0 on 'node00' cannot use its GPU (cuDNN is needed and"));
+    assert_non_null(strstr(st.msg, "while rank 1 on 'node01' has one: 1 of 2"));
+    snprintf(s[1].why, sizeof s[1].why, "%s", why);
+    st = (rd_status){0};
+    assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_OK);
+    assert_int_equal(c.device, RD_DEVICE_CPU);
+}
+
 static void test_one_each(void **state)
 {
     (void)state;
@@ -143,7 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_index),    cmocka_unit_test(test_cpu),    cmocka_unit_test(test_cuda_is_not_there),
         cmocka_unit_test(test_one_each), cmocka_unit_test(test_shared), cmocka_unit_test(test_table_is_cut),
-        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_batch),    cmocka_unit_test(test_library_is_not_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }

@@ -7,6 +7,7 @@
 #include "gpu_impl.h"
 #include "convert.h"
 #include "gpu_library.h"
+#include "../gpu_remedy.h"
 #include <stdlib.h>
 
 #if __has_include(<cublasLt.h>)
@@ -18,6 +19,7 @@
 #define CALLS(X)                                                                                                       \
     X(cublasLtGetVersion)                                                                                              \
     X(cublasLtGetStatusString)                                                                                         \
+    X(cublasLtGetStatusName)                                                                                           \
     X(cublasLtCreate)                                                                                                  \
     X(cublasLtDestroy)                                                                                                 \
     X(cublasLtMatmul)                                                                                                  \
@@ -89,12 +91,18 @@ static rd_code result(rd_gpu *g, cublasStatus_t r, const char *call, const char 
     /* A kernel that failed before shows here as "execution failed". */
     if (r == CUBLAS_STATUS_EXECUTION_FAILED && RD_CUDA_OK(g, cudaPeekAtLastError(), st) != RD_OK) return st->code;
     const rd_code code = r == CUBLAS_STATUS_INVALID_VALUE ? RD_EBUG : RD_EENV;
-    rd_fail_(st, code, where, "GPU %d: cuBLAS: %.*s: %s", g->index, rd_call_name(call), call,
-             lt.cublasLtGetStatusString(r));
+    const char *name = lt.cublasLtGetStatusName(r), *help = rd_gpu_remedy(name);
+    rd_fail_(st, code, where, "GPU %d: cuBLAS: %.*s: %s (%s)%s%s", g->index, rd_call_name(call), call, lt.cublasLtGetStatusString(r), name,
+             help ? "; " : "", help ? help : "");
     if (g->failure.code == RD_OK) g->failure = *st;
     return st->code;
 }
 #define LT(call) RD_TRY(result(g, (lt.call), #call, RD_HERE, st))
+
+rd_code rd_gpu_blas_load(rd_status *st)
+{
+    return rd_library_load(&library, st);
+}
 
 int rd_gpu_blas_version(void)
 {
@@ -217,7 +225,7 @@ static rd_code plan_new(rd_gpu *g, const shape *s, plan **out, rd_status *st)
     plan *p = *out = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for a product's plan");
     p->key = *s;
-    const cudaDataType narrow = rd_gpu_is_ampere(g) ? CUDA_R_16BF : CUDA_R_16F, in = s->type == NARROW ? narrow : CUDA_R_32F;
+    const cudaDataType narrow = rd_gpu_is_bfloat16(g) ? CUDA_R_16BF : CUDA_R_16F, in = s->type == NARROW ? narrow : CUDA_R_32F;
     const cublasOperation_t first = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     LT(cublasLtMatmulDescCreate(&p->desc, s->type == TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                 CUDA_R_32F));
@@ -308,7 +316,7 @@ static rd_code narrow_sides(rd_gpu *g, int64_t batch, side *of, rd_status *st)
         of[i].ld = ld;
         if (of[i].stride != 0) of[i].stride = of[i].rows * ld;
     }
-    if (n > 0) RD_TRY(rd_convert_narrow(g, rd_gpu_is_ampere(g) ? RD_NARROW_BF16 : RD_NARROW_HALF16, job, n, st));
+    if (n > 0) RD_TRY(rd_convert_narrow(g, rd_gpu_is_bfloat16(g) ? RD_NARROW_BF16 : RD_NARROW_HALF16, job, n, st));
 done:
     return st->code;
 }

@@ -1,6 +1,7 @@
 /* gpu_cards.c -- which GPUs there are, and which libraries. */
 #include "gpu_impl.h"
 #include "../gpu/gpu_rnn.h"
+#include "../gpu_remedy.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,19 +10,6 @@
 static void version_text(int v, char out[16])
 {
     snprintf(out, 16, "%d.%d", v / 1000, v % 1000 / 10);
-}
-
-/* The driver's branch that a CUDA of this major version came with; older drivers do not run it. */
-static int driver_branch(int runtime)
-{
-    switch (runtime / 1000) {
-    case 11:
-        return 450;
-    case 12:
-        return 525;
-    default:
-        return 580;
-    }
 }
 
 int rd_gpu_count(char why[256])
@@ -33,25 +21,7 @@ int rd_gpu_count(char why[256])
     (void)cudaGetLastError();
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
-    char has[16], wants[16];
-    version_text(driver, has);
-    version_text(runtime, wants);
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    if (driver == 0)
-        snprintf(why, 256,
-                 "NVIDIA's driver is not installed, or libcuda.so.1 is not found (in a container: start it with --gpus "
-                 "all)");
-    else if (e == cudaErrorInsufficientDriver || driver < runtime / 1000 * 1000)
-        snprintf(why, 256,
-                 "the driver is too old: it is for CUDA %s, this program was built with CUDA %s and wants driver %d or "
-                 "newer",
-                 has, wants, driver_branch(runtime));
-    else if (visible && (e == cudaErrorNoDevice || e == cudaSuccess || e == cudaErrorInvalidDevice))
-        snprintf(why, 256, "CUDA_VISIBLE_DEVICES is '%.64s', which leaves none (`nvidia-smi -L` lists them)", visible);
-    else if (e == cudaErrorNoDevice || e == cudaSuccess)
-        snprintf(why, 256, "the driver sees no GPU (`nvidia-smi -L` lists them)");
-    else
-        snprintf(why, 256, "%s (%s)", cudaGetErrorString(e), cudaGetErrorName(e));
+    rd_gpu_no_gpu(cudaGetErrorName(e), cudaGetErrorString(e), driver, runtime, getenv("CUDA_VISIBLE_DEVICES"), why);
     return 0;
 }
 
@@ -113,6 +83,14 @@ rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
     else if (!nvml_free(out->uuid,
                         &out->free_memory)) /* cudaMemGetInfo would make a context there, of some hundred MiB */
         out->free_memory = 0;
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_need_libraries(bool convolutions, rd_status *st)
+{
+    RD_TRY(rd_gpu_blas_load(st));
+    if (convolutions) RD_TRY(rd_gpu_dnn_load(st));
 done:
     return st->code;
 }

@@ -39,7 +39,7 @@ static void stage_free(rd_gpu_stage *s)
 /* "mixed (bfloat16)" */
 static const char *precision(const rd_gpu *g)
 {
-    if (g->options.mixed) return rd_gpu_is_ampere(g) ? "mixed (bfloat16)" : "mixed (float16)";
+    if (g->options.mixed) return rd_gpu_is_bfloat16(g) ? "mixed (bfloat16)" : "mixed (float16)";
     return g->options.tf32 && rd_gpu_is_ampere(g) ? "float32 (products in TF32)" : "float32";
 }
 
@@ -47,12 +47,13 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
 {
     rd_gpu *g = *out = calloc(1, sizeof *g);
     if (!g) return rd_fail(st, RD_EENV, "out of memory for a GPU");
-    const char *sync = getenv("RD_CUDA_SYNC");
+    const char *sync = getenv("RD_CUDA_SYNC"), *float16 = getenv("RD_CUDA_FLOAT16");
     char why[256];
     const int n = rd_gpu_count(why);
     g->index = index;
     g->options = *o;
     g->sync = sync && strcmp(sync, "0") != 0;
+    g->float16 = float16 && strcmp(float16, "0") != 0;
     if (n == 0) {
         rd_fail(st, RD_EENV, "there is no GPU that can be used: %s", why);
         goto done;
@@ -122,15 +123,17 @@ const char *rd_gpu_describe(const rd_gpu *g)
 
 rd_element rd_gpu_narrow(const rd_gpu *g)
 {
-    return !g->options.mixed ? RD_FLOAT32 : rd_gpu_is_ampere(g) ? RD_BFLOAT16 : RD_FLOAT16;
+    return !g->options.mixed ? RD_FLOAT32 : rd_gpu_is_bfloat16(g) ? RD_BFLOAT16 : RD_FLOAT16;
 }
 
 bool rd_gpu_uses_float16(const rd_gpu *g)
 {
-    return g->options.mixed && !rd_gpu_is_ampere(g);
+    return g->options.mixed && !rd_gpu_is_bfloat16(g);
 }
 
 /* ---- memory ---- */
+
+#define SHORT_HERE "gpu_cuda.c:rd_gpu_get" /* the place of a failure that rd_gpu_short knows again */
 
 static double gib(uint64_t bytes)
 {
@@ -174,12 +177,10 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
         (void)cudaMemGetInfo(&left, &total);
         g->short_asked = bytes;
         g->short_left = left;
-        return rd_fail(
-            st, RD_EENV,
-            "GPU %d is out of memory: %.3f GiB asked for, %.2f GiB in use by this rank, %.2f of %.2f GiB free on %s; "
-            "make batch_size smaller%s",
-            g->index, gib(bytes), gib(g->in_use), gib(left), gib(total), g->info.name,
-            gib(total) - gib(left) > gib(g->in_use) + 2.0 ? ", or end the other programs on it (`nvidia-smi`)" : "");
+        return rd_fail_(st, RD_EENV, SHORT_HERE,
+                        "GPU %d is out of memory: %.3f GiB asked for, %.2f GiB in use by this rank, %.2f of %.2f GiB free on %s%s", g->index,
+                        gib(bytes), gib(g->in_use), gib(left), gib(total), g->info.name,
+                        gib(total) - gib(left) > gib(g->in_use) + 2.0 ? "; other programs on it hold memory (`nvidia-smi`)" : "");
     }
     RD_TRY(rd_cuda_result(g, e, "cudaMalloc", RD_HERE, st));
     g->memory[g->n_memory++] = (rd_gpu_memory){.p = p, .bytes = bytes};
@@ -266,11 +267,11 @@ done:
     return st->code;
 }
 
-bool rd_gpu_short(const rd_gpu *g, uint64_t *asked, uint64_t *left)
+bool rd_gpu_short(const rd_gpu *g, const rd_status *st, uint64_t *asked, uint64_t *left)
 {
     *asked = g->short_asked;
     *left = g->short_left;
-    return g->short_asked > 0;
+    return st->code == RD_EENV && strcmp(st->where, SHORT_HERE) == 0;
 }
 
 uint64_t rd_gpu_in_use(const rd_gpu *g)

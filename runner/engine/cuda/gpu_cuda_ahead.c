@@ -4,12 +4,8 @@
 static void *get(rd_gpu *g, size_t bytes)
 {
     rd_status own = {.code = RD_OK};
-    const uint64_t asked = g->short_asked, left = g->short_left;
     void *p;
-    if (rd_gpu_get(g, bytes, &p, &own) == RD_OK) return p;
-    g->short_asked = asked; /* the step needs less */
-    g->short_left = left;
-    return NULL;
+    return rd_gpu_get(g, bytes, &p, &own) == RD_OK ? p : NULL;
 }
 
 static void put(rd_gpu *g, void *p)

@@ -12,6 +12,7 @@
 #include "gpu_impl.h"
 #include "convert.h"
 #include "gpu_library.h"
+#include "../gpu_remedy.h"
 #include "../gpu/dnn_rnn.h"
 #include "../gpu/gpu_rnn.h"
 #include <stdlib.h>
@@ -90,14 +91,20 @@ rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const ch
 {
     if (r == CUDNN_STATUS_SUCCESS) return st->code;
     char more[200] = "";
+    const char *name = dnn.cudnnGetErrorString(r), *help = rd_gpu_remedy(name);
     dnn.cudnnGetLastErrorString(more, sizeof more);
     rd_fail_(st, CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_BAD_PARAM ? RD_EBUG : RD_EENV, where,
-             "GPU %d: cuDNN: %.*s: %s%s%s", g->index, rd_call_name(call), call, dnn.cudnnGetErrorString(r),
-             more[0] ? ": " : "", more);
+             "GPU %d: cuDNN: %.*s: %s%s%s%s%s", g->index, rd_call_name(call), call, name, more[0] ? ": " : "", more, help ? "; " : "",
+             help ? help : "");
     if (g->failure.code == RD_OK) g->failure = *st;
     return st->code;
 }
 #define DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn.call), #call, RD_HERE, st))
+
+rd_code rd_gpu_dnn_load(rd_status *st)
+{
+    return rd_library_load(&library, st);
+}
 
 int rd_gpu_dnn_version(void)
 {

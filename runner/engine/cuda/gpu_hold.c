@@ -73,7 +73,7 @@ rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_s
         if (!r->narrow) RD_TRY(rd_gpu_get(g, (size_t)room * sizeof *r->narrow, &r->narrow, st));
         const rd_narrow_job job = {
             .x = r->p, .y = r->narrow, .batch = 1, .rows = 1, .cols = r->n, .ld_x = r->n, .ld_y = room};
-        RD_TRY(rd_convert_narrow(g, rd_gpu_is_ampere(g) ? RD_NARROW_BF16 : RD_NARROW_HALF16, &job, 1, st));
+        RD_TRY(rd_convert_narrow(g, rd_gpu_is_bfloat16(g) ? RD_NARROW_BF16 : RD_NARROW_HALF16, &job, 1, st));
         r->generation = g->generation;
     }
     *out = r->narrow + (x - r->p);

@@ -47,6 +47,7 @@ struct rd_gpu {
     rd_status failure;            /* of the device: sticks */
     bool lost; /* work on it hangs with a lost peer, and so would whoever waits for it or frees its memory */
     bool sync; /* RD_CUDA_SYNC: each kernel is waited for */
+    bool float16; /* RD_CUDA_FLOAT16 */
     const char *last_kernel; /* started last; NULL: none yet */
     uint64_t short_asked, short_left;
     rd_gpu_memory *memory;
@@ -131,10 +132,16 @@ static inline void rd_gpu_on_stream(rd_gpu *g, cudaStream_t s)
     g->current = s ? s : g->stream;
 }
 
-/* Whether this card has bfloat16 and TF32. */
+/* Whether this card has TF32, and bfloat16. */
 static inline bool rd_gpu_is_ampere(const rd_gpu *g)
 {
     return g->info.major >= 8;
+}
+
+/* Whether mixed takes bfloat16 here; else float16. RD_CUDA_FLOAT16=1: float16 on every card, for tests. */
+static inline bool rd_gpu_is_bfloat16(const rd_gpu *g)
+{
+    return rd_gpu_is_ampere(g) && !g->float16;
 }
 
 /* This process has made a context on that card (gpu_cards.c). */
@@ -166,6 +173,8 @@ rd_code rd_gpu_multiply(rd_gpu *g, const rd_product *p, bool narrow, rd_status *
 void rd_gpu_blas_free(rd_gpu *g);
 void rd_gpu_dnn_free(rd_gpu *g);
 
+rd_code rd_gpu_blas_load(rd_status *st);
+rd_code rd_gpu_dnn_load(rd_status *st);
 /* Versions of the libraries, 0 where they cannot be loaded: major * 10000 + minor * 100 + patch. cuDNN's: gpu_rnn.h. */
 int rd_gpu_blas_version(void);
 int rd_gpu_nccl_version(void);

@@ -13,6 +13,7 @@
 #include "gpu_impl.h"
 #include "convert.h"
 #include "gpu_library.h"
+#include "../gpu_remedy.h"
 #include "rd/clock.h"
 #include <pthread.h>
 #include <sched.h>
@@ -85,21 +86,20 @@ int rd_gpu_nccl_version(void)
     return v;
 }
 
-static const char *remedy(ncclResult_t r)
+/* NCCL says it in words alone. */
+static const char *name_of(ncclResult_t r)
 {
     switch (r) {
     case ncclUnhandledCudaError:
-        return "; NCCL_DEBUG=WARN in the environment makes NCCL say which call of CUDA it was";
+        return "ncclUnhandledCudaError";
     case ncclSystemError:
-        return "; NCCL_DEBUG=WARN says which; often it is /dev/shm being too small, or the wrong network: "
-               "NCCL_SOCKET_IFNAME names the one "
-               "to take";
+        return "ncclSystemError";
     case ncclInvalidUsage:
-        return "; NCCL_DEBUG=WARN says why; two ranks on one GPU are not possible, nor are different versions of NCCL";
+        return "ncclInvalidUsage";
     case ncclRemoteError:
-        return "; another rank ended or its network failed: its own message says why";
+        return "ncclRemoteError";
     default:
-        return "; NCCL_DEBUG=WARN in the environment makes NCCL say more";
+        return "ncclInternalError";
     }
 }
 
@@ -108,8 +108,8 @@ static rd_code result(rd_gpu_group *q, ncclResult_t r, const char *call, const c
     if (r == ncclSuccess) return st->code;
     const char *more = nccl.ncclGetLastError(q ? q->comm : NULL);
     const rd_code code = r == ncclRemoteError ? RD_EPEER : r == ncclInvalidArgument ? RD_EBUG : RD_EENV;
-    return rd_fail_(st, code, where, "NCCL: %.*s: %s%s%.300s%s", rd_call_name(call), call, nccl.ncclGetErrorString(r),
-                    more && more[0] ? ": " : "", more ? more : "", remedy(r));
+    return rd_fail_(st, code, where, "NCCL: %.*s: %s%s%.300s; %s", rd_call_name(call), call, nccl.ncclGetErrorString(r),
+                    more && more[0] ? ": " : "", more ? more : "", rd_gpu_remedy(name_of(r)));
 }
 #define NCCL(q, call) RD_TRY(result((q), (nccl.call), #call, RD_HERE, st))
 

@@ -2,7 +2,8 @@
  * thread, but for arrays that go up ahead of their turn (copies_emulated.cc). Device memory is one range of addresses that host code cannot touch.
  *
  * RD_EMULATED_GPUS=n: so many GPUs, 1 if not said. RD_EMULATED_MEMORY=bytes: of each, 8 GiB. RD_EMULATED_SM=75: its compute
- * capability, 90; below 80 it has float16 and no bfloat16. RD_EMULATED_COUNT=1: says at the end what was launched.
+ * capability, 90; below 80 it has float16 and no bfloat16. RD_EMULATED_CUBLAS=0: as if it were not installed. RD_EMULATED_COUNT=1:
+ * says at the end what was launched.
  *
  * A graph has its own copy of the arguments that its tasks were made with or set to, and runs with these: one that was changed in the
  * list and not set shows as a wrong result. */
@@ -21,6 +22,7 @@ namespace {
 enum { MARKS = 16, ALIGN = 256, PAGE = 4096, DIRECT = 64 << 10 /* bytes: copied at once below, as into a ring */ };
 const size_t FILLED = (size_t)1 << 20;
 const uint64_t GIB = (uint64_t)1 << 30;
+const char *const short_here = "gpu_emulated.cc:rd_gpu_get";
 
 /* Pieces of the range in order of address, free ones joined. */
 struct piece {
@@ -110,9 +112,9 @@ struct locked { /* of rd_gpu_host_get */
 struct rd_gpu {
     rd_gpu_info info;
     rd_gpu_options options;
+    bool float16;
     uint64_t in_use, peak;
     uint64_t asked, left; /* when memory was short */
-    bool was_short;
     double mark[MARKS];
     char text[256];
     held *held_first;
@@ -341,14 +343,8 @@ static void lock(locked *l, const char *from, size_t bytes)
 static void *ahead_get(rd_gpu *g, size_t bytes)
 {
     rd_status own = {};
-    const uint64_t asked = g->asked, left = g->left;
-    const bool was_short = g->was_short;
     void *p;
-    if (rd_gpu_get(g, bytes, &p, &own) == RD_OK) return p;
-    g->was_short = was_short;
-    g->asked = asked;
-    g->left = left;
-    return nullptr;
+    return rd_gpu_get(g, bytes, &p, &own) == RD_OK ? p : nullptr;
 }
 
 static void ahead_put(rd_gpu *g, void *p)
@@ -394,6 +390,13 @@ int rd_gpu_count(char why[256])
     return n;
 }
 
+rd_code rd_gpu_need_libraries(bool convolutions, rd_status *st)
+{
+    if (number_of_environment("RD_EMULATED_CUBLAS", 1) == 0) return rd_fail(st, RD_EENV, "cuBLAS is needed and RD_EMULATED_CUBLAS is 0");
+    if (convolutions && rd_gpu_dnn_version() == 0) return rd_fail(st, RD_EENV, "cuDNN is needed and RD_EMULATED_CUDNN is 0");
+    return st->code;
+}
+
 rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
 {
     char why[256];
@@ -426,6 +429,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
     rd_emulated_watch_faults();
     rd_gpu_rnn_begin();
     g->options = *o;
+    g->float16 = number_of_environment("RD_CUDA_FLOAT16", 0) != 0;
     g->copies = rd_emulated_copies_new();
     if (rd_ahead_new(g, &ahead_device, &g->ahead, st) != RD_OK || (o->graphs && rd_graphs_new(g, &maker, &g->graphs, st) != RD_OK)) {
         rd_gpu_free(g);
@@ -458,8 +462,8 @@ void rd_gpu_free(rd_gpu *g)
 
 const rd_gpu_info *rd_gpu_about(const rd_gpu *g) { return &g->info; }
 const char *rd_gpu_describe(const rd_gpu *g) { return g->text; }
-bool rd_gpu_uses_float16(const rd_gpu *g) { return g->options.mixed && g->info.major < 8; }
-rd_element rd_gpu_narrow(const rd_gpu *g) { return !g->options.mixed ? RD_FLOAT32 : g->info.major < 8 ? RD_FLOAT16 : RD_BFLOAT16; }
+bool rd_gpu_uses_float16(const rd_gpu *g) { return g->options.mixed && (g->info.major < 8 || g->float16); }
+rd_element rd_gpu_narrow(const rd_gpu *g) { return !g->options.mixed ? RD_FLOAT32 : rd_gpu_uses_float16(g) ? RD_FLOAT16 : RD_BFLOAT16; }
 
 /* ---- memory ---- */
 /* Page-locked memory: what an array that goes up lies in cannot be written until rd_gpu_host_wait, as a GPU may not have read it. */
@@ -524,13 +528,11 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
     const size_t need = (bytes + ALIGN) / ALIGN * ALIGN; /* at least one */
     if (bytes > g->info.memory || g->in_use + need > g->info.memory) {
-        g->was_short = true;
         g->asked = bytes;
         g->left = g->info.memory - g->in_use;
-        return rd_fail(st, RD_EENV,
-                       "out of GPU memory: %.1f MiB asked for, %.1f MiB in use, %.1f of %.1f MiB free; a smaller batch_size needs less",
-                       (double)bytes / 1048576, (double)g->in_use / 1048576, (double)(g->info.memory - g->in_use) / 1048576,
-                       (double)g->info.memory / 1048576);
+        return rd_fail_(st, RD_EENV, short_here, "out of GPU memory: %.1f MiB asked for, %.1f MiB in use, %.1f of %.1f MiB free",
+                        (double)bytes / 1048576, (double)g->in_use / 1048576, (double)(g->info.memory - g->in_use) / 1048576,
+                        (double)g->info.memory / 1048576);
     }
     piece *p = pieces;
     while (p && (p->owner || p->bytes < need)) p = p->next;
@@ -643,11 +645,11 @@ rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
 uint64_t rd_gpu_in_use(const rd_gpu *g) { return g->in_use; }
 uint64_t rd_gpu_peak(const rd_gpu *g) { return g->peak; }
 
-bool rd_gpu_short(const rd_gpu *g, uint64_t *asked, uint64_t *left)
+bool rd_gpu_short(const rd_gpu *g, const rd_status *st, uint64_t *asked, uint64_t *left)
 {
     *asked = g->asked;
     *left = g->left;
-    return g->was_short;
+    return st->code == RD_EENV && strcmp(st->where, short_here) == 0;
 }
 
 rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st)
