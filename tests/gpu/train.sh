@@ -143,6 +143,8 @@ if [ "$emulated" -gt 0 ]; then
     RD_EMULATED_GPUS=1
     expect "float16 scales the loss" 0 "scaled by" env RD_EMULATED_SM=75 "$PROG" --config_file=toy.json --logdir=half --max_steps=3 \
         $cuda --set dtype=mixed --set loss_scale=1e9
+    expect "float16 that is asked for" 0 "mixed (float16)" env RD_CUDA_FLOAT16=1 "$PROG" --config_file=toy.json --logdir=half_asked --max_steps=1 \
+        $cuda --set dtype=mixed
     expect "images of float16 scale it, too" 0 "step [0-9]* skipped" env RD_EMULATED_SM=75 "$PROG" --config_file=net.json --logdir=net_half \
         --summary_frequency=1 --max_steps=12 $cuda --set dtype=mixed --set loss_scale=1e9
     expect "and train" 0 "done: step 12" env RD_EMULATED_SM=75 "$PROG" --config_file=net.json --logdir=net_half16 --summary_frequency=1 \
