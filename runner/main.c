@@ -133,7 +133,7 @@ static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int
                          cli->mode_bit == RD_MODE_PLAN || cli->mode_bit == RD_MODE_DOCTOR || cli->print_config;
     rd_log *log = NULL;
     rd_config *config = NULL;
-    bool agreed = true;
+    bool agreed = true, told = false;
     if (rd_log_new(w->rank, w->host, results ? stderr : stdout, &log, st) != RD_OK) agreed = false;
     RD_TRY(st->code);
     if (cli->mode_bit == RD_MODE_DOCTOR) {
@@ -146,12 +146,10 @@ static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int
         (void)finish_stdout(st);
     } else {
         (void)rd_run_go(comm, log, cli, config, started_ns, &agreed, st);
+        told = true;
     }
 done:
-    if (st->code != RD_OK && st->code != RD_ESTOP && (w->rank == 0 || !agreed)) {
-        rd_error(log, st);
-        if (cli->verbose) rd_info(log, "seen at %s", st->where);
-    }
+    if (!told) rd_run_tell(comm, log, cli, agreed, st);
     if (!agreed && st->code != RD_OK && w->size > 1) rd_comm_abort(comm, (int)st->code);
     rd_config_free(config);
     rd_log_free(log);

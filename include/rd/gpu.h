@@ -150,7 +150,10 @@ typedef struct rd_gpu_group rd_gpu_group;
 rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status *st);
 rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int rank, int size, double timeout_s,
                          rd_gpu_group **out, rd_status *st);
-void rd_gpu_group_free(rd_gpu_group *q); /* NULL is fine; aborts what has not ended */
+void rd_gpu_group_free(rd_gpu_group *q); /* NULL is fine; aborts what does not end within some seconds */
+/* In place of rd_gpu_group_free, after a failure of any rank: waits for no sum. A sum that lacks a rank never ends, and whoever waits for
+ * the device, or gives memory back, hangs with it until here. */
+void rd_gpu_group_abort(rd_gpu_group *q); /* NULL is fine */
 /* x[0, n) becomes its sum over all ranks, on a stream of its own, after what has been queued so far. All ranks call it in the
  * same order. */
 rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st);

@@ -30,9 +30,11 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
 
 /* Collective. Runs the mode. started_ns: rd_now_ns() when the process began. *agreed: a failure is the same on all
  * ranks, so that each may leave by itself; when false, only this rank knows of it and the job has to be ended.
- * RD_ESTOP: stopped on request, checkpoint saved. */
+ * RD_ESTOP: stopped on request, checkpoint saved. A failure has been told. */
 rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config, int64_t started_ns, bool *agreed,
                   rd_status *st);
+/* A failure, by rank 0 or, where it is not the same on all ranks, by this one. */
+void rd_run_tell(rd_comm *comm, rd_log *log, const rd_cli *cli, bool agreed, const rd_status *st);
 
 RD_C_END
 #endif

@@ -309,6 +309,7 @@ rd_code exchange_alone(exchange *x, int64_t n, double *seconds, rd_status *st)
     }
     *seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
 done:
+    if (st->code != RD_OK) exchange_abort(x);
     return st->code;
 }
 
@@ -347,6 +348,12 @@ void exchange_describe(const exchange *x, rd_strbuf *out)
                                              : ", during backward by a thread");
     if (tables > 0) rd_strbuf_printf(out, ", and %d embedding%s by rows after it", tables, RD_S(tables));
     rd_strbuf_printf(out, "\n");
+}
+
+void exchange_abort(exchange *x)
+{
+    if (run_gpu(x->run)) rd_gpu_group_abort(x->group);
+    x->group = NULL;
 }
 
 void exchange_free(exchange *x)

@@ -257,12 +257,12 @@ done:
     return st->code;
 }
 
+/* Sums between GPUs end first: all that waits for the device would hang with one that lacks a rank. The watch ends last. */
 static void release(rd_run *r)
 {
-    rd_watch_stop(r->watch);
+    exchange_free(r->exchange);
     trace_free(r->trace);
     device_free_batches(r);
-    exchange_free(r->exchange);
     rd_tape_free(r->tape);
     rd_optim_free(r->optim);
     if (r->model_self) r->model->destroy(r->model_self);
@@ -271,6 +271,7 @@ static void release(rd_run *r)
     rd_dataset_free(r->train);
     rd_dataset_free(r->held);
     rd_strbuf_release(&r->notices);
+    rd_watch_stop(r->watch);
 }
 
 /* errors/rank_<r>.json in the log folder, where that is to be seen: the one file a rank other than 0 may write. */
@@ -292,6 +293,13 @@ static void leave_error(const rd_run *r, const rd_status *st)
         (void)rd_file_write_atomic(path, text, strlen(text), &own);
     }
     free(text);
+}
+
+void rd_run_tell(rd_comm *comm, rd_log *log, const rd_cli *cli, bool agreed, const rd_status *st)
+{
+    if (st->code == RD_OK || st->code == RD_ESTOP || (rd_comm_world(comm)->rank != 0 && agreed)) return;
+    rd_error(log, st);
+    if (cli->verbose) rd_info(log, "seen at %s", st->where);
 }
 
 rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config, int64_t started_ns, bool *agreed,
@@ -339,6 +347,7 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
 done:
     if (st->code != RD_OK && st->code != RD_ESTOP) leave_error(&r, st);
     *agreed = r.agreed;
+    rd_run_tell(comm, log, cli, r.agreed, st); /* what is released may hang with what has failed */
     release(&r);
     return st->code;
 }

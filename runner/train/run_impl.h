@@ -261,6 +261,8 @@ rd_code embeddings_sum(embeddings *e, int i, embeddings_sent *sent, rd_status *s
 rd_wire run_wire(const rd_run *r); /* allreduce_dtype */
 rd_code exchange_new(rd_run *r, exchange **out, rd_status *st); /* Collective, after the gradients have their place */
 void exchange_free(exchange *x);                                /* NULL is fine; before the tape */
+/* A rank has failed, and the run ends: sums that others may never come to are ended, before something waits for the GPU. */
+void exchange_abort(exchange *x);
 void exchange_describe(const exchange *x, rd_strbuf *out);      /* a line for the banner, or nothing */
 void exchange_begin(exchange *x); /* of a step: gradients are zero */
 void exchange_clear(exchange *x); /* they are again, between the parts of a step */

@@ -472,5 +472,6 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     RD_TRY(deal_times(s, st));
     trace_enter(r, TRACE_NONE); /* what is printed and recorded of it is no update */
 done:
+    if (st->code != RD_OK) exchange_abort(r->exchange);
     return st->code;
 }

@@ -611,6 +611,7 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
         }
         rd_gpu_group_join(q, st);
         if (wire) rd_gpu_group_wait(q, 60.0, st);
+        if (st->code != RD_OK) break; /* whoever waits for the device hangs */
         for (int k = 0; k < N; k++) {
             rd_gpu_down(gpu, h, x[k], (size_t)counts[k] * sizeof *h, st);
             for (int64_t i = 0; i < counts[k] && st->code == RD_OK; i++) {

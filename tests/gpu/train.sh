@@ -122,6 +122,9 @@ if [ "$emulated" -gt 0 ]; then
     expect "without NCCL" 0 "RD_COMM_NCCL=0" env RD_COMM_NCCL=0 sh -c "$MPIRUN -np 2 '$PROG' --config_file=toy.json --logdir=hosts \
         --summary_frequency=1 --max_steps=8 $two"
     expect "losses without NCCL" 0 "" close_curves loss 1e-4 8 gpu hosts
+    # Where waiting for the GPU would hang from then on: the process ends by itself, and says why before it gives back what it has.
+    expect "a sum fails" 9 "a sum over ranks failed" env RD_EMULATED_NCCL_FAILS=8 sh -c "$MPIRUN -np 2 '$PROG' --config_file=toy.json \
+        --logdir=fails --summary_frequency=1 --max_steps=20 $two"
     RD_EMULATED_GPUS=1
     expect "recurrent layers step by step" 0 "" t 1 own --max_steps=20 $cuda --set cudnn_rnn=off
     expect "losses of these" 0 "" close_curves loss 1e-4 20 gpu own

@@ -63,7 +63,7 @@ struct rd_gpu_group {
     cudaEvent_t begin[2], last[2]; /* with times: of the rounds between joins, in turn */
     int round;                     /* of the sums to come */
     bool summed[2];                /* the round had a sum */
-    bool failed;                   /* it was never whole */
+    bool failed;                   /* it was never whole, or is no more */
     double timeout_s;
     rd_gpu_room wire;
     int size;
@@ -165,6 +165,7 @@ static rd_code async_error(rd_gpu_group *q, rd_status *st)
     NCCL(q, ncclCommGetAsyncError(q->comm, &state));
     if (state == ncclSuccess || state == ncclInProgress) return st->code;
     const char *more = nccl.ncclGetLastError(q->comm);
+    q->failed = true;
     rd_fail(st, RD_EPEER, "NCCL: a sum over ranks failed: %s%s%.300s; another rank ended, or the network to it failed",
             nccl.ncclGetErrorString(state), more && more[0] ? ": " : "", more ? more : "");
 done:
@@ -250,11 +251,16 @@ rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int
     SETTLE(q, ncclCommInitRankConfig(&q->comm, size, u, rank, &config), timeout_s);
 done:
     if (st->code != RD_OK) {
-        q->failed = true;
-        rd_gpu_group_free(q);
+        rd_gpu_group_abort(q);
         *out = NULL;
     }
     return st->code;
+}
+
+void rd_gpu_group_abort(rd_gpu_group *q)
+{
+    if (q) q->failed = true;
+    rd_gpu_group_free(q);
 }
 
 void rd_gpu_group_free(rd_gpu_group *q)
@@ -348,11 +354,12 @@ rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
         if (e != cudaErrorNotReady) return rd_cuda_result(g, e, "cudaEventQuery", RD_HERE, st);
         (void)cudaGetLastError(); /* not ready is no error of the next kernel */
         if (q->comm) RD_TRY(async_error(q, st));
-        if (!rest(&p))
-            return rd_fail(st, RD_ESTALL,
-                           "NCCL: a sum over %d ranks was not done after %.3g s: a rank does not take part in it any "
-                           "more, or its network hangs",
-                           q->size, timeout_s);
+        if (rest(&p)) continue;
+        q->failed = true;
+        return rd_fail(st, RD_ESTALL,
+                       "NCCL: a sum over %d ranks was not done after %.3g s: a rank does not take part in it any "
+                       "more, or its network hangs",
+                       q->size, timeout_s);
     }
 done:
     return st->code;

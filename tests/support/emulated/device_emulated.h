@@ -57,6 +57,8 @@ void rd_emulated_copies_wait(rd_emulated_copies *q, rd_gpu_queue stream, int eve
 /* The host waits until what goes up from there has been read; from nullptr: for all. */
 void rd_emulated_copies_finish(rd_emulated_copies *q, const void *from, size_t bytes);
 void rd_emulated_copies_forget(rd_emulated_copies *q, const void *to, size_t bytes); /* that device memory is given back */
+/* by 1: a sum will never end, and whoever waits for the device from now on ends the process in place of hanging; by -1: it was aborted. */
+void rd_emulated_hang(int by);
 void rd_emulated_watch_faults(void); /* from now on: a line on stderr that says who touched what */
 }
 

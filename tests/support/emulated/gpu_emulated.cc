@@ -128,6 +128,14 @@ struct rd_gpu {
 };
 
 static rd_gpu *opened; /* last */
+static int hanging;    /* groups with a sum that never ends */
+
+static void waits(const char *call)
+{
+    if (!hanging) return;
+    fprintf(stderr, "emulated GPU: %s waits for a sum over ranks that never ends\n", call);
+    abort();
+}
 
 static void release_held(rd_gpu *g, const char *from, size_t bytes) /* those that begin there */
 {
@@ -157,6 +165,8 @@ void rd_emulated_count(enum rd_emulated_work what)
     if (wanted) works[what]++;
 }
 
+
+void rd_emulated_hang(int by) { hanging += by; }
 
 void rd_emulated_open(void)
 {
@@ -497,6 +507,7 @@ bool rd_emulated_is_read(const void *p)
 rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st)
 {
     locked *l = locked_of(g, (const char *)p);
+    waits(__func__);
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
     if (l) {
         rd_emulated_copies_finish(g->copies, l->at, l->bytes);
@@ -508,6 +519,7 @@ rd_code rd_gpu_host_wait(rd_gpu *g, const void *p, rd_status *st)
 
 void rd_gpu_host_put(rd_gpu *g, void *p)
 {
+    if (p) waits(__func__);
     for (locked **at = &g->locked_first; *at; at = &(*at)->next) {
         locked *l = *at;
         if (l->at != (char *)p) continue;
@@ -557,6 +569,7 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 void rd_gpu_put(rd_gpu *g, void *at)
 {
     if (!at) return;
+    waits(__func__);
     rd_status own = {};
     (void)rd_emulated_flush(g, &own);
     const piece *whole = pieces;
@@ -612,6 +625,7 @@ rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
     if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the target is memory of the device", __func__);
     if (rd_emulated_flush(g, st) != RD_OK) return st->code;
+    waits(__func__);
     rd_emulated_count(RD_EMULATED_COPY);
     rd_emulated_access access;
     memcpy(host, device, bytes);
@@ -637,6 +651,7 @@ rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st)
 
 rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
 {
+    waits(__func__);
     if (rd_emulated_stuck(g, st) != RD_OK || rd_emulated_flush(g, st) != RD_OK) return st->code;
     rd_emulated_copies_finish(g->copies, nullptr, 0);
     return RD_OK;

@@ -1,6 +1,9 @@
 /* group_emulated.cc -- sums over ranks, through memory that their processes share. Added in the order of ranks; with a wire of 16
  * bits each number and each partial sum is rounded, as on the way round a ring. A sum is begun by rd_gpu_group_sum, which copies
- * its numbers, and done in rd_gpu_group_join or _wait. */
+ * its numbers, and done in rd_gpu_group_join or _wait.
+ *
+ * RD_EMULATED_NCCL_FAILS=n: sum number n of this process, from 1 on, fails as with a lost peer. From a failure on until the group is
+ * given up, waiting for the device ends the process: see rd_emulated_hang. */
 #include "device_emulated.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -121,6 +124,12 @@ rd_code add_up(rd_gpu_group *q, sum *s, double until, double waited, rd_status *
     return RD_OK;
 }
 
+rd_code fail_by_order(rd_status *st)
+{
+    static long left = getenv("RD_EMULATED_NCCL_FAILS") ? atol(getenv("RD_EMULATED_NCCL_FAILS")) : 0;
+    return left > 0 && --left == 0 ? rd_fail(st, RD_EPEER, "a sum over ranks failed: RD_EMULATED_NCCL_FAILS") : RD_OK;
+}
+
 void drop_first(rd_gpu_group *q)
 {
     sum *s = q->first;
@@ -139,8 +148,9 @@ rd_code add_up_all(rd_gpu_group *q, double timeout, rd_status *st)
     }
     const double until = timeout > 0.0 ? now() + timeout : 1e300;
     while (q->first) {
-        if (add_up(q, q->first, until, timeout, st) != RD_OK) {
+        if (fail_by_order(st) != RD_OK || add_up(q, q->first, until, timeout, st) != RD_OK) {
             q->failure = *st;
+            rd_emulated_hang(1);
             return st->code;
         }
         drop_first(q);
@@ -209,10 +219,13 @@ void rd_gpu_group_free(rd_gpu_group *q)
 {
     if (!q) return;
     __atomic_store_n(&q->b->left[q->rank], 1, __ATOMIC_RELEASE);
+    if (q->failure.code != RD_OK) rd_emulated_hang(-1);
     while (q->first) drop_first(q);
     munmap(q->b, q->bytes);
     free(q);
 }
+
+void rd_gpu_group_abort(rd_gpu_group *q) { rd_gpu_group_free(q); }
 
 rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
 {
