@@ -12,6 +12,7 @@
  * Gradients of GPUs go through NCCL in the same way, tables too, on a stream of its own. Where NCCL cannot be (ranks that share a
  * GPU, no library) or must not (deterministic any: its order of additions is its own), they are copied to the hosts, summed there,
  * and copied back. */
+#include "bucket_plan.h"
 #include "run_impl.h"
 
 #include <inttypes.h>
@@ -66,55 +67,35 @@ static double bucket_mb(const exchange *x)
     return x->group && !x->run->c.has_bucket_mb ? 25.0 : x->run->c.bucket_mb;
 }
 
-/* Running statistics have buckets of their own: no record of the tape says when they are ready. */
-static void cut(exchange *x, const rd_param *const *p, int n_params)
-{
-    const rd_params *ps = x->run->params;
-    const double bytes = bucket_mb(x) * 1048576.0, first = fmin(bytes, 1048576.0);
-    bool open = false;
-    for (int i = 0; i < n_params; i++) {
-        const int64_t end = i + 1 < n_params ? p[i + 1]->offset : rd_params_span(ps);
-        rd_flow_part *b = &x->bucket[x->n - open];
-        x->bucket_of[p[i]->index] = -1;
-        if (is_table(x->tables, p[i])) {
-            open = false;
-            continue;
-        }
-        if (open && ((double)b->n * 4.0 >= (x->n == 1 ? first : bytes) ||
-                     ((p[i]->flags ^ p[i - 1]->flags) & RD_PARAM_STATE))) {
-            open = false;
-            b++;
-        }
-        if (!open) {
-            *b = (rd_flow_part){.from = p[i]->offset};
-            x->n++;
-            open = true;
-        }
-        b->n = end - b->from;
-        x->bucket_of[p[i]->index] = x->n - 1;
-        x->size[x->n - 1]++;
-    }
-}
-
 static rd_code make_buckets(exchange *x, rd_status *st)
 {
     const rd_params *ps = x->run->params;
+    const double bytes = bucket_mb(x) * 1048576.0;
+    const bucket_sizes sizes = {.span = rd_params_span(ps), .first = fmin(bytes, 1048576.0), .bytes = bytes};
     const int n = rd_params_n(ps);
     const size_t room = (size_t)n + 1;
     const rd_param **p = malloc(room * sizeof *p);
+    bucket_param *place = calloc(room, sizeof *place);
+    int *of = calloc(room, sizeof *of);
     x->bucket = calloc(room, sizeof *x->bucket);
     x->bucket_of = calloc(room, sizeof *x->bucket_of);
     x->size = calloc(room, sizeof *x->size);
     x->left = calloc(room, sizeof *x->left);
-    if (!p || !x->bucket || !x->bucket_of || !x->size || !x->left) {
-        free(p);
-        return rd_fail(st, RD_EENV, "out of memory for the buckets of %d parameters", n);
+    if (!p || !place || !of || !x->bucket || !x->bucket_of || !x->size || !x->left) {
+        rd_fail(st, RD_EENV, "out of memory for the buckets of %d parameters", n);
+        goto done;
     }
     for (int i = 0; i < n; i++) p[i] = rd_params_at(ps, i);
     qsort(p, (size_t)n, sizeof *p, by_offset);
-    cut(x, p, n);
+    for (int i = 0; i < n; i++)
+        place[i] = (bucket_param){.offset = p[i]->offset, .table = is_table(x->tables, p[i]), .state = p[i]->flags & RD_PARAM_STATE};
+    x->n = bucket_plan(place, n, &sizes, x->bucket, x->size, of);
+    for (int i = 0; i < n; i++) x->bucket_of[p[i]->index] = of[i];
+done:
     free(p);
-    return RD_OK;
+    free(place);
+    free(of);
+    return st->code;
 }
 
 /* ---- while backward runs ---- */
