@@ -45,6 +45,7 @@ const char *rd_gpu_libraries(void);
 typedef struct rd_gpu_options {
     bool mixed; /* products and convolutions of bfloat16 (float16 before compute capability 8.0), sums in float32 */
     bool tf32;  /* float32 products may round their inputs to TF32 */
+    bool shared; /* another rank has this GPU, too */
     bool graphs; /* work that recurs (rd_gpu_recurs) is started as CUDA graphs */
     rd_rnn_asked rnn; /* recurrent layers by cuDNN */
 } rd_gpu_options;
@@ -145,11 +146,23 @@ rd_code rd_gpu_cast(rd_gpu *g, int64_t n, const void *x, rd_element from, void *
 typedef enum rd_gpu_wire { RD_GPU_WIRE_F32, RD_GPU_WIRE_BF16, RD_GPU_WIRE_F16 } rd_gpu_wire;
 enum { RD_GPU_ID_BYTES = 128 };
 typedef struct rd_gpu_group rd_gpu_group;
-/* Rank 0 makes the id, all get its bytes (MPI), then all call rd_gpu_group_new, which waits for the others up to timeout_s. Failures
- * of both, a missing library among them (RD_EENV), do not stick to g. */
+typedef struct rd_gpu_nccl {
+    int version;        /* 22809: 2.28.9 */
+    char settings[160]; /* see rd_nccl_settings */
+    bool overridden;
+} rd_gpu_nccl;
+rd_code rd_gpu_nccl_about(rd_gpu *g, rd_gpu_nccl *out, rd_status *st); /* RD_EENV: it cannot be loaded; does not stick */
+typedef struct rd_gpu_group_options {
+    unsigned char id[RD_GPU_ID_BYTES];
+    int rank, size;
+    double open_s; /* how long to wait for the others until the first sum, of one number, is done; 0: for ever */
+    double sum_s;  /* the same, in the calls for each later one */
+    bool shared;   /* ranks have one GPU: rd_nccl_serves, and rd_gpu_options.shared, of each of them */
+} rd_gpu_group_options;
+/* Rank 0 makes the id, all get its bytes (MPI), then all call rd_gpu_group_new. When it returns, ranks have summed. Failures of both, a
+ * missing library among them (RD_EENV), do not stick to g. */
 rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status *st);
-rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int rank, int size, double timeout_s,
-                         rd_gpu_group **out, rd_status *st);
+rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group **out, rd_status *st);
 void rd_gpu_group_free(rd_gpu_group *q); /* NULL is fine; aborts what does not end within some seconds */
 /* In place of rd_gpu_group_free, after a failure of any rank: waits for no sum. A sum that lacks a rank never ends, and whoever waits for
  * the device, or gives memory back, hangs with it until here. */

@@ -29,7 +29,7 @@ int rd_gpu_choose_index(int local_rank, int n_visible);
 
 typedef struct rd_gpu_choice {
     rd_device device; /* RD_DEVICE_CPU or RD_DEVICE_CUDA */
-    bool shared;      /* two ranks have one GPU: NCCL refuses them */
+    bool shared;      /* two ranks have one GPU */
     char say[560]; /* for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each"; "" when there is nothing to
                       say: a program without a GPU backend that is not asked for one */
 } rd_gpu_choice;
@@ -38,6 +38,13 @@ typedef struct rd_gpu_choice {
  * GPU (by uuid, on one host) without allow_shared, with a table of rank, host, GPU, uuid. */
 rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat, int n,
                       rd_gpu_choice *out, rd_status *st);
+
+/* Does NCCL of that version (22809: 2.28.9) sum for these ranks? It refuses ranks that share a GPU before 2.30. False: why. */
+bool rd_nccl_serves(bool shared, int version, char why[200]);
+
+/* Before NCCL is loaded: what fixes the order in which it adds goes into the environment, where that does not have it already. out:
+ * "NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_NVLS_ENABLE=0", as it is then. Returns whether it is otherwise. */
+bool rd_nccl_settings(char out[160]);
 
 /* A batch_size that would fit, after `asked` bytes could not be had with `used` in use and `left` free, in steps of
  * `batch` samples of which `fixed` bytes do not depend on the batch (weights, optimizer): from the bytes a sample

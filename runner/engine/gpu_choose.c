@@ -2,6 +2,7 @@
 #include "rd/gpu_choose.h"
 #include "rd/strbuf.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_ROWS = 6 /* of the table: a message has RD_MSG_BYTES */ };
@@ -155,6 +156,30 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
     out->device = RD_DEVICE_CUDA;
     say_gpus(seat, n, out);
     return st->code;
+}
+
+bool rd_nccl_serves(bool shared, int version, char why[200])
+{
+    enum { SHARES = 23000 };
+    if (!shared || version >= SHARES) return true;
+    snprintf(why, 200, "ranks share a GPU, which NCCL allows from 2.30 on; here is %d.%d", version / 10000, version % 10000 / 100);
+    return false;
+}
+
+bool rd_nccl_settings(char out[160])
+{
+    static const struct {
+        const char *name, *value;
+    } set[] = {{"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}, {"NCCL_NVLS_ENABLE", "0"}};
+    bool other = false;
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+        setenv(set[i].name, set[i].value, 0);
+        const char *v = getenv(set[i].name);
+        other |= !v || strcmp(v, set[i].value) != 0;
+        n += (size_t)snprintf(out + n, 160 - n, "%s%s=%.24s", i ? " " : "", set[i].name, v ? v : "");
+    }
+    return other;
 }
 
 int64_t rd_gpu_batch_that_fits(int64_t batch, uint64_t fixed, uint64_t used, uint64_t asked, uint64_t left)

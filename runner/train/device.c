@@ -87,6 +87,7 @@ rd_code device_open(rd_run *r, int threads, rd_status *st)
     if (r->device.device == RD_DEVICE_CUDA) {
         const rd_gpu_options o = {.mixed = mixed,
                                   .tf32 = r->c.tf32,
+                                  .shared = r->device.shared,
                                   .graphs = strcmp(r->c.cuda_graphs, "off") != 0,
                                   .rnn = rd_rnn_asked_of(r->c.cudnn_rnn)};
         RD_TRY(rd_gpu_new(r->gpu_index, &o, &r->gpu, st));

@@ -9,9 +9,9 @@
  * backward of a step: with micro_batches, the sums of the parts before are added to a bucket right before it goes. What no op
  * used, and everything on a rank without samples, is ready when backward would be over.
  *
- * Gradients of GPUs go through NCCL in the same way, tables too, on a stream of its own. Where NCCL cannot be (ranks that share a
- * GPU, no library) or must not (deterministic any: its order of additions is its own), they are copied to the hosts, summed there,
- * and copied back. */
+ * Gradients of GPUs go through NCCL in the same way, tables too, on a stream of its own. Where NCCL cannot be (no library, an old one
+ * and ranks that share a GPU) or must not (deterministic any: its order of additions is its own), they are copied to the hosts, summed
+ * there, and copied back; see gpu_group.c. */
 #include "bucket_plan.h"
 #include "run_impl.h"
 
@@ -309,8 +309,8 @@ static rd_flow_mode wanted_mode(const rd_run *r)
 static void describe_on_gpus(const exchange *x, rd_strbuf *out)
 {
     if (x->group)
-        rd_strbuf_printf(out, "between GPUs: gradients are summed by NCCL, as %s in %d bucket%s of about %g MB, %s backward\n",
-                         x->run->c.allreduce_dtype, x->n, RD_S(x->n), bucket_mb(x), overlaps(x) ? "during" : "after");
+        rd_strbuf_printf(out, "between %s: gradients are summed by NCCL, as %s in %d bucket%s of about %g MB, %s backward\n",
+                         x->run->device.shared ? "ranks, of which several have one GPU" : "GPUs", x->run->c.allreduce_dtype, x->n, RD_S(x->n), bucket_mb(x), overlaps(x) ? "during" : "after");
     else
         rd_strbuf_printf(out, "between GPUs: gradients go through the hosts' memory, after backward: %s\n", x->why);
 }
@@ -351,53 +351,6 @@ void exchange_free(exchange *x)
     free(x);
 }
 
-/* Collective. Does one of the ranks have a failure? Then why says whose and which, the lowest rank's; nobody fails. */
-static rd_code any_failed(exchange *x, const rd_status *mine, bool *failed, rd_status *st)
-{
-    const rd_world *w = x->run->world;
-    rd_status *all = calloc((size_t)w->size, sizeof *all);
-    *failed = false;
-    if (!all) rd_fail(st, RD_EENV, "out of memory for the words of %d ranks", w->size);
-    RD_TRY(rd_comm_agree(x->run->comm, st));
-    RD_TRY(rd_comm_allgather(x->run->comm, mine, all, sizeof *mine, st));
-    for (int i = 0; i < w->size && !*failed; i++) {
-        if (all[i].code == RD_OK) continue;
-        *failed = true;
-        (void)snprintf(x->why, sizeof x->why, "rank %d has no NCCL: %.160s", i, all[i].msg);
-    }
-done:
-    free(all);
-    return st->code;
-}
-
-/* Collective. NCCL, where it can be had; else x->why. */
-static rd_code open_group(exchange *x, rd_status *st)
-{
-    enum { PATIENCE_S = 120 };
-    rd_run *r = x->run;
-    const char *env = getenv("RD_COMM_NCCL");
-    unsigned char id[RD_GPU_ID_BYTES] = {0};
-    rd_status own = {.rank = -1};
-    bool failed = false;
-    if (r->device.shared) (void)snprintf(x->why, sizeof x->why, "ranks share a GPU");
-    if (run_any(r)) (void)snprintf(x->why, sizeof x->why, "deterministic any adds them in one order for every number of ranks");
-    if (env && strcmp(env, "0") == 0) (void)snprintf(x->why, sizeof x->why, "RD_COMM_NCCL=0");
-    if (x->why[0] || !run_gpu(r)) return st->code;
-    /* Every rank asks for an id, to learn whether the library is there; rank 0's counts. */
-    (void)rd_gpu_group_id(run_gpu(r), id, &own);
-    RD_TRY(any_failed(x, &own, &failed, st));
-    if (failed) goto done;
-    RD_TRY(rd_comm_bcast(r->comm, id, sizeof id, 0, st));
-    (void)rd_gpu_group_new(run_gpu(r), id, r->world->rank, r->world->size, PATIENCE_S, &x->group, &own);
-    RD_TRY(any_failed(x, &own, &failed, st));
-    if (!failed) goto done;
-    rd_gpu_group_free(x->group);
-    x->group = NULL;
-    rd_warn(r->log, "gradients go through the hosts' memory, which is slower: %s", x->why);
-done:
-    return st->code;
-}
-
 /* Collective. The hosts' way. */
 static rd_code open_flow(exchange *x, rd_status *st)
 {
@@ -417,7 +370,7 @@ rd_code exchange_new(rd_run *r, exchange **out, rd_status *st)
     if (rd_comm_agree(r->comm, st) != RD_OK || !x) return st->code;
     x->run = r;
     x->algorithm = r->world->n_hosts > 1 ? "shared memory inside hosts, direct exchange between them" : "shared memory";
-    if (run_gpu(r) && r->world->size > 1) RD_TRY(open_group(x, st));
+    RD_TRY(gpu_group_open(r, &x->group, x->why, st));
     if (x->group) x->algorithm = "NCCL";
     if (run_gpu(r) && r->world->size > 1 && !x->group) RD_TRY(run_share_gradients(r, st));
     RD_TRY(embeddings_new(r, x->group != NULL, &x->tables, st));

@@ -263,6 +263,8 @@ rd_code exchange_new(rd_run *r, exchange **out, rd_status *st); /* Collective, a
 void exchange_free(exchange *x);                                /* NULL is fine; before the tape */
 /* A rank has failed, and the run ends: sums that others may never come to are ended, before something waits for the GPU. */
 void exchange_abort(exchange *x);
+/* gpu_group.c. Collective. *out NULL: the hosts sum, and why says why, where that is worth a word. The caller owns *out. */
+rd_code gpu_group_open(rd_run *r, rd_gpu_group **out, char why[200], rd_status *st);
 void exchange_describe(const exchange *x, rd_strbuf *out);      /* a line for the banner, or nothing */
 void exchange_begin(exchange *x); /* of a step: gradients are zero */
 void exchange_clear(exchange *x); /* they are again, between the parts of a step */

@@ -630,10 +630,10 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
 static void test_one_rank(void **state)
 {
     rd_status st = {0};
-    unsigned char id[RD_GPU_ID_BYTES];
+    rd_gpu_group_options o = {.size = 1, .open_s = 60.0, .sum_s = 60.0};
     rd_gpu_group *q = NULL;
     (void)state;
-    if (rd_gpu_group_id(gpu, id, &st) == RD_OK && rd_gpu_group_new(gpu, id, 0, 1, 60.0, &q, &st) == RD_OK) sum_as(q, 0, 1, &st);
+    if (rd_gpu_group_id(gpu, o.id, &st) == RD_OK && rd_gpu_group_new(gpu, &o, &q, &st) == RD_OK) sum_as(q, 0, 1, &st);
     rd_gpu_group_free(q);
     must(&st);
 }
@@ -673,7 +673,9 @@ static void as_ranks(int size, int lost, int late, shared *s)
         if (child[r] != 0) continue;
         rd_gpu_group *q;
         rd_status *own = &s->result[r];
-        rd_gpu_group_new(gpu, s->id, r, size, 60.0, &q, own);
+        rd_gpu_group_options o = {.rank = r, .size = size, .open_s = 60.0, .sum_s = 60.0};
+        memcpy(o.id, s->id, sizeof o.id);
+        rd_gpu_group_new(gpu, &o, &q, own);
         if (r == lost) _exit(0);
         if (r == late) {
             pause();
@@ -721,13 +723,13 @@ static void test_ranks(void **state)
 static void test_alone(void **state)
 {
     rd_status st = {0}, later = {0};
-    unsigned char id[RD_GPU_ID_BYTES];
+    rd_gpu_group_options o = {.size = 2, .open_s = 0.2, .sum_s = 60.0};
     rd_gpu_group *q;
     (void)state;
     if (!emulated()) skip();
-    rd_gpu_group_id(gpu, id, &st);
+    rd_gpu_group_id(gpu, o.id, &st);
     must(&st);
-    assert_int_equal(rd_gpu_group_new(gpu, id, 0, 2, 0.2, &q, &st), RD_ESTALL);
+    assert_int_equal(rd_gpu_group_new(gpu, &o, &q, &st), RD_ESTALL);
     assert_null(q);
     rd_gpu_wait(gpu, &later); /* does not stick */
     must(&later);

@@ -32,6 +32,18 @@ t() { # np, folder, arguments: trains
     shift 2
     ranks "$n" "$PROG" --config_file=toy.json --logdir="$dir" --summary_frequency=1 "$@"
 }
+one() { # rank, NAME=value, folder, arguments: trains with two ranks, of which that one has this in its environment
+    rank=$1 alone=$2 dir=$3
+    shift 3
+    # shellcheck disable=SC2016 # the rank's shell fills them in
+    ranks 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" != "$1" ] || export "$2"; shift 2; exec "$@"' sh "$rank" "$alone" \
+        "$PROG" --config_file=toy.json --logdir="$dir" --summary_frequency=1 "$@"
+}
+both() { # NAME=value, folder, arguments: the same, on both
+    both=$1 dir=$2
+    shift 2
+    ranks 2 env "$both" "$PROG" --config_file=toy.json --logdir="$dir" --summary_frequency=1 "$@"
+}
 cuda='--set device=cuda'
 two="$cuda --set batch_size=8"
 share="$two --set allow_shared_gpu=true"
@@ -43,7 +55,7 @@ expect "a GPU" 0 "device: .*GPU" t 1 gpu --max_steps=20 $cuda
 for key in loss grad_norm accuracy; do
     expect "$key of the GPU" 0 "" close_curves $key 1e-4 20 cpu gpu
 done
-expect "two ranks share a GPU" 0 "through the hosts' memory, after backward: ranks share a GPU" t 2 shared --max_steps=20 $share
+expect "two ranks share a GPU" 0 "through the hosts' memory, after backward: ranks share a GPU\|of which several have one GPU: .* by NCCL" t 2 shared --max_steps=20 $share
 expect "their losses" 0 "" close_curves loss 1e-4 20 gpu shared
 expect "two ranks on one GPU are refused" 3 "two ranks on one GPU" t 2 refused --max_steps=2 $two
 expect "with a table" 3 "rank 1 .*GPU 0  *GPU-" t 2 refused --max_steps=2 $two
@@ -119,13 +131,27 @@ if [ "$emulated" -gt 0 ]; then
     expect "losses of two GPUs" 0 "" close_curves loss 1e-4 20 gpu nccl
     expect "many buckets, narrow" 0 "as bfloat16 in 3 buckets" t 2 narrow --max_steps=8 $two --set bucket_mb=0.01 --set allreduce_dtype=bfloat16
     expect "losses of narrow sums" 0 "" close_curves loss 1e-3 8 gpu narrow
-    expect "without NCCL" 0 "RD_COMM_NCCL=0" env RD_COMM_NCCL=0 sh -c "$MPIRUN -np 2 '$PROG' --config_file=toy.json --logdir=hosts \
-        --summary_frequency=1 --max_steps=8 $two"
+    expect "without NCCL" 0 "RD_COMM_NCCL=0" both RD_COMM_NCCL=0 hosts --max_steps=8 $two
     expect "losses without NCCL" 0 "" close_curves loss 1e-4 8 gpu hosts
     # Where waiting for the GPU would hang from then on: the process ends by itself, and says why before it gives back what it has.
-    expect "a sum fails" 9 "a sum over ranks failed" env RD_EMULATED_NCCL_FAILS=8 sh -c "$MPIRUN -np 2 '$PROG' --config_file=toy.json \
-        --logdir=fails --summary_frequency=1 --max_steps=20 $two"
+    expect "a sum fails" 9 "a sum over ranks failed" both RD_EMULATED_NCCL_FAILS=8 fails --max_steps=20 $two
+    expect "the first sum fails, of no step" 0 "hosts' memory, which is slower: rank [01] has no NCCL: a sum over ranks failed" \
+        both RD_EMULATED_NCCL_FAILS=1 first --max_steps=2 $two
+    # All ranks take the same way, or none sets out.
+    expect "NCCL that one rank does not want" 0 "after backward: RD_COMM_NCCL=0 on rank 1" one 1 RD_COMM_NCCL=0 alone --max_steps=2 $two
+    expect "NCCL that one rank does not have" 0 "after backward: rank 1 has no NCCL" one 1 RD_EMULATED_NCCL=0 alone --max_steps=3 $two
+    expect "another NCCL" 4 "NCCL and its settings differs: rank 1 .*'22703" one 1 RD_EMULATED_NCCL=22703 alone --max_steps=4 $two
+    expect "other settings of NCCL" 4 "rank 1 .*NCCL_PROTO=LL .*rank 0 .*NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_NVLS_ENABLE=0" \
+        one 1 NCCL_PROTO=LL alone --max_steps=4 $two
+    expect "settings of a person" 0 "warning: the environment has NCCL_ALGO=Ring NCCL_PROTO=LL " both NCCL_PROTO=LL alone --max_steps=4 $two
+    expect "another type of 16 bits" 4 "rank 1 .* float16', rank 0 .* bfloat16'" one 1 RD_EMULATED_SM=75 alone --max_steps=5 $two --set dtype=mixed
+    expect "other GPUs of the same type" 0 "warning: GPUs of several kinds (rank 0: sm_90, rank 1: sm_80)" \
+        one 1 RD_EMULATED_SM=80 alone --max_steps=5 $two --set dtype=mixed
     RD_EMULATED_GPUS=1
+    expect "NCCL between ranks that share a GPU" 0 "of which several have one GPU: gradients are summed by NCCL" \
+        both RD_EMULATED_NCCL=23000 shared_nccl --max_steps=8 $share
+    expect "their losses" 0 "" close_curves loss 1e-4 8 gpu shared_nccl
+    expect "or the hosts' memory, if wanted" 0 "RD_COMM_NCCL=0" both RD_COMM_NCCL=0 shared_hosts --max_steps=2 $share
     expect "recurrent layers step by step" 0 "" t 1 own --max_steps=20 $cuda --set cudnn_rnn=off
     expect "losses of these" 0 "" close_curves loss 1e-4 20 gpu own
     expect "recurrent layers all at once" 0 "" t 1 whole --max_steps=20 $cuda --set cudnn_rnn=on

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static rd_gpu_seat seat_of(int host, int local_rank, int n_visible, int gpu)
@@ -151,6 +152,36 @@ static void test_table_is_cut(void **state)
     assert_non_null(strstr(st.msg, "does without"));
 }
 
+static void test_nccl(void **state)
+{
+    (void)state;
+    char why[200] = "";
+    assert_true(rd_nccl_serves(false, 21800, why));
+    assert_true(rd_nccl_serves(true, 23000, why));
+    assert_string_equal(why, "");
+    assert_false(rd_nccl_serves(true, 22999, why));
+    assert_false(rd_nccl_serves(true, 22809, why));
+    assert_string_equal(why, "ranks share a GPU, which NCCL allows from 2.30 on; here is 2.28");
+}
+
+static void test_nccl_settings(void **state)
+{
+    (void)state;
+    static const char ours[] = "NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_NVLS_ENABLE=0";
+    char text[160];
+    unsetenv("NCCL_ALGO");
+    unsetenv("NCCL_PROTO");
+    unsetenv("NCCL_NVLS_ENABLE");
+    assert_false(rd_nccl_settings(text));
+    assert_string_equal(text, ours);
+    assert_string_equal(getenv("NCCL_PROTO"), "Simple");
+    assert_false(rd_nccl_settings(text)); /* what it has put there itself is no choice of a person */
+    setenv("NCCL_PROTO", "LL", 1);
+    assert_true(rd_nccl_settings(text));
+    assert_string_equal(text, "NCCL_ALGO=Ring NCCL_PROTO=LL NCCL_NVLS_ENABLE=0");
+    assert_string_equal(getenv("NCCL_PROTO"), "LL");
+}
+
 static void test_batch(void **state)
 {
     (void)state;
@@ -170,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_index),    cmocka_unit_test(test_cpu),    cmocka_unit_test(test_cuda_is_not_there),
         cmocka_unit_test(test_one_each), cmocka_unit_test(test_shared), cmocka_unit_test(test_table_is_cut),
         cmocka_unit_test(test_batch),    cmocka_unit_test(test_library_is_not_there),
+        cmocka_unit_test(test_nccl),     cmocka_unit_test(test_nccl_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }

@@ -4,8 +4,9 @@
  * and by what it finds of the machine. In a ring, whose order of ranks follows from the machine's topology, each
  * element is added in an order that its place in the message fixes; the protocol and the number of channels follow from
  * the size. So a job of the same ranks on the same kind of machines gives the same bytes in every run. The switch
- * promises no order. Hence NCCL_ALGO=Ring and NCCL_NVLS_ENABLE=0, unless the environment has them already; NCCL_PROTO
- * is left alone.
+ * promises no order. Hence NCCL_ALGO=Ring and NCCL_NVLS_ENABLE=0. NCCL_PROTO=Simple: which of the protocols is taken else
+ * follows from a model of times that differs between versions, and LL128 is there on some machines only; Simple is
+ * everywhere, and the fastest for buckets of many MB. What the environment has already stays (rd_nccl_settings).
  *
  * The communicator does not block: each of its calls may come back before it is done, and is then asked for, up to a
  * limit of time. So a lost peer becomes a message and no hang. (What NCCL has put on the stream does hang with the
@@ -15,6 +16,7 @@
 #include "gpu_library.h"
 #include "../gpu_remedy.h"
 #include "rd/clock.h"
+#include "rd/gpu_choose.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -54,6 +56,7 @@ static rd_library library = {.title = "NCCL",
 _Static_assert(sizeof(ncclUniqueId) == RD_GPU_ID_BYTES, "the id of a group has other bytes");
 
 static const double end_s = 10.0; /* for leaving a group */
+enum { SHARED_CTAS = 4 }; /* of ranks that share a GPU: they leave it to the others' work while they wait for one another */
 
 struct rd_gpu_group {
     rd_gpu *g;
@@ -64,17 +67,15 @@ struct rd_gpu_group {
     int round;                     /* of the sums to come */
     bool summed[2];                /* the round had a sum */
     bool failed;                   /* it was never whole, or is no more */
-    double timeout_s;
+    double sum_s; /* limit of a call for a sum; 0: none */
     rd_gpu_room wire;
     int size;
 };
 
 static rd_code load(rd_status *st)
 {
-    if (!library.handle) { /* NCCL reads them once, when it first wants them */
-        setenv("NCCL_ALGO", "Ring", 0);
-        setenv("NCCL_NVLS_ENABLE", "0", 0);
-    }
+    char settings[160];
+    if (!library.handle) (void)rd_nccl_settings(settings); /* it reads them once, when it first wants them */
     return rd_library_load(&library, st);
 }
 
@@ -174,6 +175,17 @@ done:
 
 /* ---- groups ---- */
 
+rd_code rd_gpu_nccl_about(rd_gpu *g, rd_gpu_nccl *out, rd_status *st)
+{
+    *out = (rd_gpu_nccl){.version = 0};
+    RD_TRY(rd_gpu_alive(g, st));
+    RD_TRY(load(st));
+    NCCL(NULL, ncclGetVersion(&out->version));
+    out->overridden = rd_nccl_settings(out->settings);
+done:
+    return st->code;
+}
+
 rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status *st)
 {
     ncclUniqueId u;
@@ -225,17 +237,29 @@ static bool abort_comm(rd_gpu_group *q)
     return ended;
 }
 
-rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int rank, int size, double timeout_s,
-                         rd_gpu_group **out, rd_status *st)
+/* NCCL connects ranks when the first sum wants it, which on many hosts takes longer than any sum: one number. */
+static rd_code first_sum(rd_gpu_group *q, double timeout_s, rd_status *st)
+{
+    rd_gpu *g = q->g;
+    RD_TRY(rd_gpu_room_get(g, &q->wire, sizeof(float), st));
+    CUDA(g, cudaMemsetAsync(q->wire.p, 0, sizeof(float), q->stream));
+    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, 1, ncclFloat32, ncclSum, q->comm, q->stream), timeout_s);
+    CUDA(g, cudaEventRecord(q->end, q->stream));
+    RD_TRY(rd_gpu_group_wait(q, timeout_s, st));
+done:
+    return st->code;
+}
+
+rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group **out, rd_status *st)
 {
     ncclUniqueId u;
     int low = 0, high = 0;
     rd_gpu_group *q = *out = calloc(1, sizeof *q);
     if (!q) return rd_fail(st, RD_EENV, "out of memory for a group of ranks");
     q->g = g;
-    q->size = size;
-    q->timeout_s = timeout_s;
-    memcpy(&u, id, sizeof u);
+    q->size = o->size;
+    q->sum_s = o->sum_s;
+    memcpy(&u, o->id, sizeof u);
     RD_TRY(rd_gpu_alive(g, st));
     RD_TRY(load(st));
     CUDA(g, cudaDeviceGetStreamPriorityRange(&low, &high)); /* sums go first: the ops behind them wait */
@@ -248,7 +272,9 @@ rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int
     }
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    SETTLE(q, ncclCommInitRankConfig(&q->comm, size, u, rank, &config), timeout_s);
+    if (o->shared) config.maxCTAs = SHARED_CTAS;
+    SETTLE(q, ncclCommInitRankConfig(&q->comm, o->size, u, o->rank, &config), o->open_s);
+    RD_TRY(first_sum(q, o->open_s, st));
 done:
     if (st->code != RD_OK) {
         rd_gpu_group_abort(q);
@@ -295,13 +321,13 @@ static rd_code sum_narrow(rd_gpu_group *q, float *x, int64_t n, rd_narrow to, nc
 {
     rd_gpu *g = q->g;
     if (q->wire.bytes < (size_t)n * sizeof(uint16_t))
-        RD_TRY(rd_gpu_group_wait(q, q->timeout_s, st)); /* it is in use there */
+        RD_TRY(rd_gpu_group_wait(q, q->sum_s, st)); /* it is in use there */
     RD_TRY(rd_gpu_room_get(g, &q->wire, (size_t)((n + 7) / 8 * 8) * sizeof(uint16_t), st));
     const rd_narrow_job job = {
         .x = x, .y = q->wire.p, .batch = 1, .rows = 1, .cols = n, .ld_x = n, .ld_y = (n + 7) / 8 * 8};
     rd_gpu_on_stream(g, q->stream);
     RD_TRY(rd_convert_narrow(g, to, &job, 1, st));
-    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, (size_t)n, type, ncclSum, q->comm, q->stream), q->timeout_s);
+    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, (size_t)n, type, ncclSum, q->comm, q->stream), q->sum_s);
     RD_TRY(rd_convert_widen(g, to, q->wire.p, n, x, st));
 done:
     rd_gpu_on_stream(g, NULL);
@@ -324,7 +350,7 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
     else if (wire == RD_GPU_WIRE_F16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_WIRE16, ncclFloat16, st));
     else
-        SETTLE(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream), q->timeout_s);
+        SETTLE(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream), q->sum_s);
     CUDA(g, cudaEventRecord(q->end, q->stream));
 done:
     return st->code;

@@ -2,9 +2,10 @@
  * bits each number and each partial sum is rounded, as on the way round a ring. A sum is begun by rd_gpu_group_sum, which copies
  * its numbers, and done in rd_gpu_group_join or _wait.
  *
- * RD_EMULATED_NCCL_FAILS=n: sum number n of this process, from 1 on, fails as with a lost peer. From a failure on until the group is
+ * RD_EMULATED_NCCL=23000: its version, 2.28.9 where it is not said; 0: there is none. RD_EMULATED_NCCL_FAILS=n: sum number n of this process, from 1 on (the one of rd_gpu_group_new is the first), fails as with a lost peer. From a failure on until the group is
  * given up, waiting for the device ends the process: see rd_emulated_hang. */
 #include "device_emulated.h"
+#include "rd/gpu_choose.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -162,6 +163,17 @@ rd_code add_up_all(rd_gpu_group *q, double timeout, rd_status *st)
 
 extern "C" {
 
+rd_code rd_gpu_nccl_about(rd_gpu *g, rd_gpu_nccl *out, rd_status *st)
+{
+    const char *version = getenv("RD_EMULATED_NCCL");
+    memset(out, 0, sizeof *out);
+    if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
+    out->version = version ? atoi(version) : 22809;
+    if (out->version == 0) return rd_fail(st, RD_EENV, "RD_EMULATED_NCCL is 0");
+    out->overridden = rd_nccl_settings(out->settings);
+    return RD_OK;
+}
+
 rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status *st)
 {
     unsigned char dice[16];
@@ -173,15 +185,15 @@ rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status 
     return RD_OK;
 }
 
-rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int rank, int size, double timeout_s,
-                         rd_gpu_group **out, rd_status *st)
+rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group **out, rd_status *st)
 {
+    const int rank = o->rank, size = o->size;
     *out = nullptr;
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
     if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size) return rd_fail(st, RD_EBUG, "rank %d of %d", rank, size);
     rd_gpu_group *q = (rd_gpu_group *)calloc(1, sizeof *q);
     if (!q) return rd_fail(st, RD_EENV, "out of memory for a group");
-    const char *name = (const char *)id;
+    const char *name = (const char *)o->id;
     const size_t bytes = sizeof(board) + (size_t)size * sizeof(float[PIECE]);
     const int fd = shm_open(name, O_RDWR | O_CREAT, 0600);
     void *p = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
@@ -194,19 +206,21 @@ rd_code rd_gpu_group_new(rd_gpu *g, const unsigned char id[RD_GPU_ID_BYTES], int
     q->g = g;
     q->rank = rank;
     q->size = size;
-    q->timeout = timeout_s;
+    q->timeout = o->sum_s;
     q->b = (board *)p;
     q->bytes = bytes;
     __atomic_store_n(&q->b->joined[rank], (int)getpid(), __ATOMIC_RELEASE);
-    const double until = timeout_s > 0.0 ? now() + timeout_s : 1e300;
+    const double until = o->open_s > 0.0 ? now() + o->open_s : 1e300;
     for (int r = 0; r < size && st->code == RD_OK; r++)
         while (!__atomic_load_n(&q->b->joined[r], __ATOMIC_ACQUIRE) && st->code == RD_OK) {
-            if (now() > until) rd_fail(st, RD_ESTALL, "rank %d did not join the sums of gradients within %.1f s", r, timeout_s);
+            if (now() > until) rd_fail(st, RD_ESTALL, "rank %d did not join the sums of gradients within %.1f s", r, o->open_s);
             doze();
         }
     /* Once all have joined nobody opens it any more; after a timeout nobody should. */
     (void)shm_unlink(name);
+    if (st->code == RD_OK && fail_by_order(st) == RD_OK) (void)meet(q, until, o->open_s, st);
     if (st->code != RD_OK) {
+        __atomic_store_n(&q->b->left[rank], 1, __ATOMIC_RELEASE);
         munmap(p, bytes);
         free(q);
         return st->code;
