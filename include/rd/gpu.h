@@ -174,9 +174,12 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
 rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st);
 /* Waits for all sums so far, up to timeout_s (0: for ever); RD_EPEER or RD_ESTALL. */
 rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st);
-/* Seconds from the begin of the first to the end of the last sum before the last rd_gpu_group_join (those since the join before
- * it), on their stream; 0 where there was none. Waits. */
-rd_code rd_gpu_group_busy(rd_gpu_group *q, double *seconds, rd_status *st);
+typedef struct rd_gpu_sum_time { /* on the device's clock */
+    double begin_s, end_s;       /* so many seconds before now: what it waited for was there; it was done */
+} rd_gpu_sum_time;
+/* Of the sums before the last rd_gpu_group_join (those since the join before it), in their order: the first `most` of them; *n: how many
+ * these are. A sum of nothing is none. Waits. */
+rd_code rd_gpu_group_times(rd_gpu_group *q, rd_gpu_sum_time *out, int most, int *n, rd_status *st);
 
 /* ---- work that recurs (CUDA graphs; see runner/engine/gpu_graph.h) ---- */
 /* What is queued from here to rd_gpu_recurred may be kept back until a result is waited for, and is then started all at once where

@@ -36,7 +36,7 @@ struct exchange {
     /* gradients of GPUs */
     rd_gpu_group *group; /* owned; NULL: they go through the hosts, or nowhere */
     char why[200];       /* that, "" where there is one */
-    int64_t begin_ns;    /* the first bucket of the step went then; 0: none yet */
+    rd_gpu_sum_time *time; /* [n], owned */
 };
 
 rd_wire run_wire(const rd_run *r)
@@ -81,7 +81,8 @@ static rd_code make_buckets(exchange *x, rd_status *st)
     x->bucket_of = calloc(room, sizeof *x->bucket_of);
     x->size = calloc(room, sizeof *x->size);
     x->left = calloc(room, sizeof *x->left);
-    if (!p || !place || !of || !x->bucket || !x->bucket_of || !x->size || !x->left) {
+    x->time = calloc(room, sizeof *x->time);
+    if (!p || !place || !of || !x->bucket || !x->bucket_of || !x->size || !x->left || !x->time) {
         rd_fail(st, RD_EENV, "out of memory for the buckets of %d parameters", n);
         goto done;
     }
@@ -104,7 +105,6 @@ done:
 static inline void sum_on_gpus(exchange *x, int64_t from, int64_t n)
 {
     static const rd_gpu_wire wire[] = {[RD_WIRE_F32] = RD_GPU_WIRE_F32, [RD_WIRE_BF16] = RD_GPU_WIRE_BF16, [RD_WIRE_F16] = RD_GPU_WIRE_F16};
-    if (x->begin_ns == 0) x->begin_ns = rd_now_ns();
     if (x->status.code == RD_OK)
         (void)rd_gpu_group_sum(x->group, rd_params_device_grads(x->run->params) + from, n, wire[run_wire(x->run)], &x->status);
 }
@@ -150,7 +150,6 @@ void exchange_begin(exchange *x)
 {
     embeddings_zero_grads(x->tables, false);
     x->n_whole = 0;
-    x->begin_ns = 0;
     x->last_backward = false;
     x->before = NULL;
 }
@@ -217,17 +216,24 @@ static inline rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
     rd_run *r = x->run;
     rd_gpu *gpu = run_gpu(r);
     double waited = 0.0, busy = 0.0;
+    int n = 0;
     RD_TRY(rd_gpu_mark(gpu, MARK_BEFORE, st));
     RD_TRY(rd_gpu_group_join(x->group, st));
     RD_TRY(rd_gpu_mark(gpu, MARK_AFTER, st));
     RD_TRY(rd_gpu_group_wait(x->group, r->c.stall_abort_s, st));
     RD_TRY(rd_gpu_between(gpu, MARK_BEFORE, MARK_AFTER, &waited, st));
-    RD_TRY(rd_gpu_group_busy(x->group, &busy, st));
+    RD_TRY(rd_gpu_group_times(x->group, x->time, x->n, &n, st));
+    const int64_t now_ns = rd_now_ns();
     rd_params_device_changed_grads(r->params);
-    *out = (step_comm){.total_s = busy, .exposed_s = waited, .overlaps = overlaps(x), .algorithm = x->algorithm};
-    for (int i = 0; i < x->n; i++) out->bytes += 4.0 * (double)x->bucket[i].n;
+    *out = (step_comm){.exposed_s = waited, .overlaps = overlaps(x), .algorithm = x->algorithm};
+    for (int i = 0; i < n; i++) {
+        const double bytes = 4.0 * (double)x->bucket[i].n;
+        busy += x->time[i].begin_s - x->time[i].end_s;
+        out->bytes += bytes;
+        trace_bucket(r, i, bytes, now_ns - (int64_t)(x->time[i].begin_s * 1e9), now_ns - (int64_t)(x->time[i].end_s * 1e9));
+    }
+    out->total_s = fmax(busy, waited); /* the sums, not the gaps between them, in which NCCL waits for the next bucket */
     out->wire_bytes = ring_bytes(r, out->bytes);
-    trace_bucket(r, 0, out->bytes, x->begin_ns, x->begin_ns + (int64_t)(busy * 1e9));
 done:
     return st->code;
 }
@@ -348,6 +354,7 @@ void exchange_free(exchange *x)
     free(x->bucket_of);
     free(x->size);
     free(x->left);
+    free(x->time);
     free(x);
 }
 

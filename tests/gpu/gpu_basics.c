@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -601,7 +602,8 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
     static const int64_t counts[] = {1, 1000, 70001, 0, 16};
     enum { N = sizeof counts / sizeof *counts };
     float *x[N], *h = malloc(70001 * sizeof *h);
-    double busy = -1.0;
+    rd_gpu_sum_time time[N];
+    int n = -1;
     for (int wire = RD_GPU_WIRE_F32; wire <= RD_GPU_WIRE_F16; wire++) {
         for (int k = 0; k < N; k++) {
             for (int64_t i = 0; i < counts[k]; i++) h[i] = at_rank(i + k, rank);
@@ -621,10 +623,31 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
             }
             rd_gpu_put(gpu, x[k]);
         }
-        rd_gpu_group_busy(q, &busy, st);
-        if (st->code == RD_OK && !(busy >= 0.0 && busy < 60.0)) rd_fail(st, RD_EBUG, "%g s for sums", busy);
+        rd_gpu_group_times(q, time, N, &n, st);
+        if (st->code == RD_OK && n != N - 1) rd_fail(st, RD_EBUG, "times of %d sums", n);
+        for (int k = 0; k < n && st->code == RD_OK; k++)
+            if (!(time[k].end_s >= 0.0 && time[k].begin_s >= time[k].end_s && time[k].begin_s < 60.0 &&
+                  (k == 0 || time[k].begin_s <= time[k - 1].end_s)))
+                rd_fail(st, RD_EBUG, "sum %d from %g to %g s ago", k, time[k].begin_s, time[k].end_s);
     }
     free(h);
+}
+
+/* The time between two sums is of neither. */
+static void sum_with_gap(rd_gpu_group *q, rd_status *st)
+{
+    const struct timespec gap = {.tv_nsec = 300000000};
+    float *x = on_device((const float[]){1.0f}, 1);
+    rd_gpu_sum_time time[2];
+    int n = 0;
+    rd_gpu_group_sum(q, x, 1, RD_GPU_WIRE_F32, st);
+    rd_gpu_group_wait(q, 60.0, st);
+    nanosleep(&gap, NULL);
+    rd_gpu_group_sum(q, x, 1, RD_GPU_WIRE_F32, st);
+    rd_gpu_group_join(q, st);
+    rd_gpu_group_times(q, time, 2, &n, st);
+    if (st->code == RD_OK && !(n == 2 && time[0].end_s - time[1].begin_s > 0.29)) rd_fail(st, RD_EBUG, "no gap between %d sums", n);
+    rd_gpu_put(gpu, x);
 }
 
 static void test_one_rank(void **state)
@@ -633,7 +656,10 @@ static void test_one_rank(void **state)
     rd_gpu_group_options o = {.size = 1, .open_s = 60.0, .sum_s = 60.0};
     rd_gpu_group *q = NULL;
     (void)state;
-    if (rd_gpu_group_id(gpu, o.id, &st) == RD_OK && rd_gpu_group_new(gpu, &o, &q, &st) == RD_OK) sum_as(q, 0, 1, &st);
+    if (rd_gpu_group_id(gpu, o.id, &st) == RD_OK && rd_gpu_group_new(gpu, &o, &q, &st) == RD_OK) {
+        sum_as(q, 0, 1, &st);
+        sum_with_gap(q, &st);
+    }
     rd_gpu_group_free(q);
     must(&st);
 }

@@ -58,16 +58,25 @@ _Static_assert(sizeof(ncclUniqueId) == RD_GPU_ID_BYTES, "the id of a group has o
 static const double end_s = 10.0; /* for leaving a group */
 enum { SHARED_CTAS = 4 }; /* of ranks that share a GPU: they leave it to the others' work while they wait for one another */
 
+typedef struct sum_events { /* with times */
+    cudaEvent_t begin, end;
+} sum_events;
+
+typedef struct sums { /* between two joins */
+    sum_events *of;   /* owned */
+    int n, room;
+} sums;
+
 struct rd_gpu_group {
     rd_gpu *g;
     ncclComm_t comm; /* NULL: aborted */
     cudaStream_t stream;
-    cudaEvent_t ready, end;        /* the ops' stream has come so far; all sums so far */
-    cudaEvent_t begin[2], last[2]; /* with times: of the rounds between joins, in turn */
-    int round;                     /* of the sums to come */
-    bool summed[2];                /* the round had a sum */
-    bool failed;                   /* it was never whole, or is no more */
-    double sum_s; /* limit of a call for a sum; 0: none */
+    cudaEvent_t ready, end; /* the ops' stream has come so far; all sums so far */
+    cudaEvent_t now;        /* with time */
+    sums round[2];          /* in turn */
+    int turn;               /* of the sums to come */
+    bool failed;            /* it was never whole, or is no more */
+    double sum_s;           /* limit of a call for a sum; 0: none */
     rd_gpu_room wire;
     int size;
 };
@@ -266,10 +275,7 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     CUDA(g, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, high));
     CUDA(g, cudaEventCreateWithFlags(&q->ready, cudaEventDisableTiming));
     CUDA(g, cudaEventCreateWithFlags(&q->end, cudaEventDisableTiming));
-    for (int i = 0; i < 2; i++) {
-        CUDA(g, cudaEventCreate(&q->begin[i]));
-        CUDA(g, cudaEventCreate(&q->last[i]));
-    }
+    CUDA(g, cudaEventCreate(&q->now));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     if (o->shared) config.maxCTAs = SHARED_CTAS;
@@ -305,9 +311,13 @@ void rd_gpu_group_free(rd_gpu_group *q)
     if (q->stream) (void)cudaStreamSynchronize(q->stream);
     rd_gpu_room_free(q->g, &q->wire);
     for (int i = 0; i < 2; i++) {
-        if (q->begin[i]) (void)cudaEventDestroy(q->begin[i]);
-        if (q->last[i]) (void)cudaEventDestroy(q->last[i]);
+        for (int k = 0; k < q->round[i].room; k++) {
+            if (q->round[i].of[k].begin) (void)cudaEventDestroy(q->round[i].of[k].begin);
+            if (q->round[i].of[k].end) (void)cudaEventDestroy(q->round[i].of[k].end);
+        }
+        free(q->round[i].of);
     }
+    if (q->now) (void)cudaEventDestroy(q->now);
     if (q->ready) (void)cudaEventDestroy(q->ready);
     if (q->end) (void)cudaEventDestroy(q->end);
     if (q->stream) (void)cudaStreamDestroy(q->stream);
@@ -334,24 +344,47 @@ done:
     return st->code;
 }
 
+/* The events of the next sum. */
+static rd_code next_events(rd_gpu_group *q, sum_events **out, rd_status *st)
+{
+    rd_gpu *g = q->g;
+    sums *r = &q->round[q->turn];
+    if (r->n == r->room) {
+        const int room = r->room ? 2 * r->room : 16;
+        sum_events *grown = realloc(r->of, (size_t)room * sizeof *grown);
+        if (!grown) return rd_fail(st, RD_EENV, "out of memory for the events of %d sums", room);
+        memset(grown + r->room, 0, (size_t)(room - r->room) * sizeof *grown);
+        r->of = grown;
+        r->room = room;
+    }
+    *out = &r->of[r->n];
+    if (!(*out)->begin) CUDA(g, cudaEventCreate(&(*out)->begin));
+    if (!(*out)->end) CUDA(g, cudaEventCreate(&(*out)->end));
+done:
+    return st->code;
+}
+
 rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
 {
     rd_gpu *g = q->g;
+    sum_events *e = NULL;
     RD_TRY(rd_gpu_alive(g, st));
     if (n == 0) return st->code;
     if (!q->comm) return rd_fail(st, RD_EPEER, "NCCL: a sum in a group that was given up");
     RD_TRY(rd_gpu_flush(g, st));
     CUDA(g, cudaEventRecord(q->ready, g->stream));
     CUDA(g, cudaStreamWaitEvent(q->stream, q->ready, 0));
-    if (!q->summed[q->round]) CUDA(g, cudaEventRecord(q->begin[q->round], q->stream));
-    q->summed[q->round] = true;
+    RD_TRY(next_events(q, &e, st));
+    CUDA(g, cudaEventRecord(e->begin, q->stream)); /* it has its time when the stream is through with what it waits for */
     if (wire == RD_GPU_WIRE_BF16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_BF16, ncclBfloat16, st));
     else if (wire == RD_GPU_WIRE_F16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_WIRE16, ncclFloat16, st));
     else
         SETTLE(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream), q->sum_s);
+    CUDA(g, cudaEventRecord(e->end, q->stream));
     CUDA(g, cudaEventRecord(q->end, q->stream));
+    q->round[q->turn].n++;
 done:
     return st->code;
 }
@@ -362,10 +395,9 @@ rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st)
     RD_TRY(rd_gpu_alive(g, st));
     if (q->comm) RD_TRY(async_error(q, st));
     RD_TRY(rd_gpu_flush(g, st));
-    CUDA(g, cudaEventRecord(q->last[q->round], q->stream));
-    CUDA(g, cudaStreamWaitEvent(g->stream, q->last[q->round], 0));
-    q->round = !q->round;
-    q->summed[q->round] = false;
+    CUDA(g, cudaStreamWaitEvent(g->stream, q->end, 0));
+    q->turn = !q->turn;
+    q->round[q->turn].n = 0;
 done:
     return st->code;
 }
@@ -391,17 +423,20 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_group_busy(rd_gpu_group *q, double *seconds, rd_status *st)
+rd_code rd_gpu_group_times(rd_gpu_group *q, rd_gpu_sum_time *out, int most, int *n, rd_status *st)
 {
     rd_gpu *g = q->g;
-    const int joined = !q->round;
-    float ms = 0.0f;
-    *seconds = 0.0;
+    const sums *r = &q->round[!q->turn];
+    *n = 0;
     RD_TRY(rd_gpu_alive(g, st));
-    if (!q->summed[joined]) return st->code;
-    CUDA(g, cudaEventSynchronize(q->last[joined]));
-    CUDA(g, cudaEventElapsedTime(&ms, q->begin[joined], q->last[joined]));
-    *seconds = (double)ms / 1e3;
+    CUDA(g, cudaEventRecord(q->now, q->stream));
+    CUDA(g, cudaEventSynchronize(q->now));
+    for (int i = 0; i < r->n && i < most; i++) {
+        float begin_ms = 0.0f, end_ms = 0.0f;
+        CUDA(g, cudaEventElapsedTime(&begin_ms, r->of[i].begin, q->now));
+        CUDA(g, cudaEventElapsedTime(&end_ms, r->of[i].end, q->now));
+        out[(*n)++] = (rd_gpu_sum_time){(double)begin_ms / 1e3, (double)end_ms / 1e3};
+    }
 done:
     return st->code;
 }

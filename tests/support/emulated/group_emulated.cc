@@ -8,6 +8,7 @@
 #include "rd/gpu_choose.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <new>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -65,7 +67,7 @@ struct rd_gpu_group {
     size_t bytes;
     uint64_t phase;
     sum *first, *last;
-    double began, busy; /* of the sums since the last join; of those before it */
+    std::vector<rd_gpu_sum_time> done, joined; /* since the last join; before it. Times of now() */
     rd_status failure; /* sticks */
 };
 
@@ -149,11 +151,13 @@ rd_code add_up_all(rd_gpu_group *q, double timeout, rd_status *st)
     }
     const double until = timeout > 0.0 ? now() + timeout : 1e300;
     while (q->first) {
+        const double begin = now();
         if (fail_by_order(st) != RD_OK || add_up(q, q->first, until, timeout, st) != RD_OK) {
             q->failure = *st;
             rd_emulated_hang(1);
             return st->code;
         }
+        q->done.push_back({begin, now()});
         drop_first(q);
     }
     return RD_OK;
@@ -191,7 +195,7 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     *out = nullptr;
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
     if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size) return rd_fail(st, RD_EBUG, "rank %d of %d", rank, size);
-    rd_gpu_group *q = (rd_gpu_group *)calloc(1, sizeof *q);
+    rd_gpu_group *q = new (std::nothrow) rd_gpu_group{};
     if (!q) return rd_fail(st, RD_EENV, "out of memory for a group");
     const char *name = (const char *)o->id;
     const size_t bytes = sizeof(board) + (size_t)size * sizeof(float[PIECE]);
@@ -200,7 +204,7 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     if (fd >= 0) close(fd);
     if (p == MAP_FAILED) {
         rd_fail(st, RD_EENV, "no shared memory for sums over ranks: %s", strerror(errno));
-        free(q);
+        delete q;
         return st->code;
     }
     q->g = g;
@@ -222,7 +226,7 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     if (st->code != RD_OK) {
         __atomic_store_n(&q->b->left[rank], 1, __ATOMIC_RELEASE);
         munmap(p, bytes);
-        free(q);
+        delete q;
         return st->code;
     }
     *out = q;
@@ -236,7 +240,7 @@ void rd_gpu_group_free(rd_gpu_group *q)
     if (q->failure.code != RD_OK) rd_emulated_hang(-1);
     while (q->first) drop_first(q);
     munmap(q->b, q->bytes);
-    free(q);
+    delete q;
 }
 
 void rd_gpu_group_abort(rd_gpu_group *q) { rd_gpu_group_free(q); }
@@ -244,7 +248,8 @@ void rd_gpu_group_abort(rd_gpu_group *q) { rd_gpu_group_free(q); }
 rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
 {
     if (rd_emulated_stuck(q->g, st) != RD_OK || rd_emulated_flush(q->g, st) != RD_OK) return st->code;
-    if (n && !rd_emulated_is_device(x, (size_t)n * sizeof *x))
+    if (n == 0) return RD_OK;
+    if (!rd_emulated_is_device(x, (size_t)n * sizeof *x))
         return rd_fail(st, RD_EBUG, "%lld numbers to sum at %p are no memory of the device", (long long)n, (void *)x);
     sum *s = (sum *)calloc(1, sizeof *s);
     float *copy = (float *)malloc((size_t)(n + 1) * sizeof *copy);
@@ -253,9 +258,8 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
         free(copy);
         return rd_fail(st, RD_EENV, "out of memory for a sum over ranks");
     }
-    if (q->began == 0.0) q->began = now();
     rd_emulated_access access;
-    if (n) memcpy(copy, x, (size_t)n * sizeof *copy);
+    memcpy(copy, x, (size_t)n * sizeof *copy);
     *s = {nullptr, x, copy, n, wire};
     if (q->last)
         q->last->next = s;
@@ -268,14 +272,17 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
 rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st)
 {
     if (add_up_all(q, q->timeout, st) != RD_OK) return st->code;
-    q->busy = q->began > 0.0 ? now() - q->began : 0.0;
-    q->began = 0.0;
+    q->joined.swap(q->done);
+    q->done.clear();
     return RD_OK;
 }
 
-rd_code rd_gpu_group_busy(rd_gpu_group *q, double *seconds, rd_status *st)
+rd_code rd_gpu_group_times(rd_gpu_group *q, rd_gpu_sum_time *out, int most, int *n, rd_status *st)
 {
-    *seconds = q->busy;
+    const double t = now();
+    *n = 0;
+    for (const rd_gpu_sum_time &s : q->joined)
+        if (*n < most) out[(*n)++] = {t - s.begin_s, t - s.end_s};
     return rd_emulated_stuck(q->g, st);
 }
 
