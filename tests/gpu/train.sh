@@ -147,6 +147,16 @@ if [ "$emulated" -gt 0 ]; then
     expect "another type of 16 bits" 4 "rank 1 .* float16', rank 0 .* bfloat16'" one 1 RD_EMULATED_SM=75 alone --max_steps=5 $two --set dtype=mixed
     expect "other GPUs of the same type" 0 "warning: GPUs of several kinds (rank 0: sm_90, rank 1: sm_80)" \
         one 1 RD_EMULATED_SM=80 alone --max_steps=5 $two --set dtype=mixed
+    # A loss scale that adapts: an overflow on one rank is one on all, which go on with one scale.
+    RD_EMULATED_SM=75 RD_FAULT=nan:0:3:compute
+    export RD_EMULATED_SM RD_FAULT
+    half="--set dtype=mixed --set loss_scale=512"
+    expect "float16 overflows" 0 "step 3 skipped .* scaled by 256" t 1 half_one --max_steps=8 $cuda $half
+    RD_FAULT=nan:1:3:compute
+    expect "float16 overflows on one of two ranks" 0 "step 3 skipped .* scaled by 256" t 2 half_two --max_steps=8 $two $half \
+        --set check_replicas_every=1
+    unset RD_EMULATED_SM RD_FAULT
+    expect "their losses" 0 "" close_curves loss 1e-3 8 half_one half_two
     RD_EMULATED_GPUS=1
     expect "NCCL between ranks that share a GPU" 0 "of which several have one GPU: gradients are summed by NCCL" \
         both RD_EMULATED_NCCL=23000 shared_nccl --max_steps=8 $share
