@@ -91,7 +91,7 @@ static const remedy remedies[] = {
     {"ncclSystemError", "NCCL_DEBUG=WARN says which; often it is /dev/shm being too small, or the wrong network: NCCL_SOCKET_IFNAME names "
                         "the one to take"},
     {"ncclInvalidUsage", "NCCL_DEBUG=WARN says why; two ranks on one GPU need NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1, and all "
-                          "ranks the same version"},
+                         "ranks the same version"},
     {"ncclRemoteError", "another rank ended or its network failed: its own message says why"},
     {"ncclInternalError", nccl_says},
     {"ncclInvalidArgument", nccl_says},

@@ -71,11 +71,12 @@ static bool by_nccl(const rd_run *r, const offer *all, char why[200], bool *warn
     return rd_nccl_serves(r->device.shared, all[0].nccl.version, why);
 }
 
-/* Collective. What changes the bytes of a run and is no matter of the card. */
+/* Collective. What changes the bytes of a run and is no matter of the card. NCCL, the last in the list, may be missing on some. */
 static rd_code same_libraries(const rd_run *r, rd_status *st)
 {
     char text[256];
-    (void)snprintf(text, sizeof text, "%.200s, %s", rd_gpu_libraries(), device_product(r));
+    const char *all = rd_gpu_libraries(), *nccl = strstr(all, ", NCCL");
+    (void)snprintf(text, sizeof text, "%.*s, %s", (int)(nccl ? nccl - all : 200), all, device_product(r));
     return rd_comm_same(r->comm, "GPU libraries and type of products", text, st);
 }
 

@@ -61,7 +61,7 @@ static const rd_option run_rows[] = {
                   "where a rank computes; auto: on a GPU of its own if all ranks see one, on the processor if none does. cuda: on a "
                   "GPU, or not at all"),
     RD_OPT_BOOL(run_config, allow_shared_gpu, allow_shared_gpu, "false",
-                "ranks of a host may share a GPU; each has its own weights in its memory, and gradients go through the host"),
+                "ranks of a host may share a GPU; each has its own weights in its memory, and gradients go by NCCL from 2.30 on, else through the host"),
     RD_OPT_BOOL(run_config, tf32, tf32, "false",
                 "on a GPU: float32 products may round their inputs to TF32, which has 10 bits: several times faster, and no longer "
                 "as exact as on a processor"),
