@@ -199,7 +199,7 @@ gpu-programs: $(PROG) $(filter $(BUILD)/tests/gpu/% $(BUILD)/tests/ops/% $(BUILD
 ifeq ($(CUDA),)
 gpu-test: ## the GPU backend's tests: without a GPU, its kernels as host code (build/emulated); with one: make CUDA=1 gpu-test
 	@$(MAKE) --no-print-directory CUDA=emulated OPT=-O2 $@
-gpu-check: ## on a machine with a GPU: ops, tests, loss curves, speed, sanitizers, and a report, in nine minutes
+gpu-check: ## on a machine with a GPU: ops, tests, loss curves, speed, sanitizers, and a report, in eight minutes
 	@$(MAKE) --no-print-directory CUDA=1 $@
 gpu-bundle: ## all that such a machine needs for that, in one folder to copy: build/gpu-bundle
 	@$(MAKE) --no-print-directory CUDA=1 VARIANT=cuda-v3 ARCH=-march=x86-64-v3 $@
