@@ -38,6 +38,10 @@ typedef struct rd_beat { /* of one rank, as seen now */
 
 typedef struct rd_watch_limits {
     double warn_s, abort_s; /* without progress; 0: never */
+    /* May be NULL. Called in the watch's thread by the rank whose watch ends the job, after it has said why: step is the one this rank is
+     * at. The process ends when it returns. */
+    void (*ends)(void *ctx, int64_t step, const rd_status *why);
+    void *ctx;
 } rd_watch_limits;
 
 typedef enum rd_verdict { RD_WATCH_FINE, RD_WATCH_WARN, RD_WATCH_STALL, RD_WATCH_LOST } rd_verdict;

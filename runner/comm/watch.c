@@ -137,8 +137,8 @@ static void kill_launcher(void)
 static void end_job(rd_watch *w, rd_code code, const char *text, bool cut) __attribute__((noreturn));
 static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
 {
+    rd_status st = {.rank = w->w->rank};
     if (text) {
-        rd_status st = {.rank = w->w->rank};
         rd_fail(&st, code, "%s", text);
         rd_live(w->log, NULL);
         rd_error(w->log, &st);
@@ -151,6 +151,8 @@ static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
     } else if (w->net) {
         rd_net_tell(w->net, w->all, 0, (int)code);
     }
+    /* A disk may hang: the others know by now. */
+    if (text && w->limits.ends) w->limits.ends(w->limits.ctx, atomic_load(&w->board->at[w->w->local_rank].step), &st);
     if (cut) {
         nap(4000);
         rd_tmpfile_abandon();

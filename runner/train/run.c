@@ -275,14 +275,14 @@ static void release(rd_run *r)
 }
 
 /* errors/rank_<r>.json in the log folder, where that is to be seen: the one file a rank other than 0 may write. */
-static void leave_error(const rd_run *r, const rd_status *st)
+static void leave_error(const rd_run *r, int64_t step, const rd_status *st)
 {
     char path[4200];
     rd_status own = {0};
     if (!r->owns_logdir || (r->agreed && (st->rank > 0 ? st->rank : 0) != r->world->rank)) return;
     if (access(r->cli->logdir, F_OK) != 0) return; /* another host's disk: rank 0's folder is not to be seen here */
     json_t *o = json_pack("{s:i, s:s, s:i, s:I, s:f, s:s, s:s}", "rank", r->world->rank, "host", r->world->host,
-                          "exit_code", (int)st->code, "step", (json_int_t)r->at.step, "time", rd_wall_s(), "where",
+                          "exit_code", (int)st->code, "step", (json_int_t)step, "time", rd_wall_s(), "where",
                           st->where, "message", st->msg);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
@@ -294,6 +294,8 @@ static void leave_error(const rd_run *r, const rd_status *st)
     }
     free(text);
 }
+
+static void watch_ends(void *ctx, int64_t step, const rd_status *why) { leave_error(ctx, step, why); }
 
 void rd_run_tell(rd_comm *comm, rd_log *log, const rd_cli *cli, bool agreed, const rd_status *st)
 {
@@ -323,7 +325,7 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
     RD_TRY(device_choose(&r, st));
     /* Alone in infer mode, a rank may be waiting for a person to type. */
     if (r.mode != RD_MODE_INFER || r.world->size > 1) {
-        (void)rd_watch_start(comm, log, &(rd_watch_limits){r.c.stall_warn_s, r.c.stall_abort_s}, &r.watch, st);
+        (void)rd_watch_start(comm, log, &(rd_watch_limits){r.c.stall_warn_s, r.c.stall_abort_s, watch_ends, &r}, &r.watch, st);
         RD_TRY(run_agree(&r, st));
     }
     switch (r.mode) {
@@ -345,7 +347,7 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
         break;
     }
 done:
-    if (st->code != RD_OK && st->code != RD_ESTOP) leave_error(&r, st);
+    if (st->code != RD_OK && st->code != RD_ESTOP) leave_error(&r, r.at.step, st);
     *agreed = r.agreed;
     rd_run_tell(comm, log, cli, r.agreed, st); /* what is released may hang with what has failed */
     release(&r);

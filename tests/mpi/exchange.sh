@@ -69,7 +69,9 @@ done
 for mode in off thread; do
     killed() { (export RD_FAULT=kill:3:7:exchange && t 4 2 killed$mode --set overlap=$mode --set stall_warn_s=1 --set stall_abort_s=3) || echo ended; }
     expect "rank 3 is killed in the exchange, overlap $mode" 0 "rank 3 .*is gone.*last exchanging gradients in step 7" killed
+    expect "that is left in errors/ as well, overlap $mode" 0 '"exit_code":9,"step":[67],.*rank 3 .*is gone' sh -c "cat killed$mode/errors/rank_*.json"
 done
 stopped() { (export RD_FAULT=stop:1:7:exchange && t 4 2 stopped --set stall_warn_s=1 --set stall_abort_s=3) || echo ended; }
 expect "rank 1 is stopped in the exchange" 0 "stall_abort_s allows" stopped
+expect "and that" 0 '"exit_code":8,.*stall_abort_s allows' sh -c "cat stopped/errors/rank_*.json"
 summary

@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     rd_comm *c = NULL;
     rd_log *log = NULL;
     rd_watch *w = NULL;
-    const rd_watch_limits limits = {1.0, 2.5};
+    const rd_watch_limits limits = {.warn_s = 1.0, .abort_s = 2.5};
     const int64_t n_steps = argc > 2 ? strtoll(argv[2], NULL, 10) : 10;
     if (rd_comm_start(&argc, &argv, &c, &st) != RD_OK) return st.code;
     const rd_world *world = rd_comm_world(c);

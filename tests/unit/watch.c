@@ -62,7 +62,7 @@ static int fill(const char *text, rd_beat b[4])
 static void test_judge(void **state)
 {
     (void)state;
-    const rd_watch_limits l = {60.0, 300.0};
+    const rd_watch_limits l = {.warn_s = 60.0, .abort_s = 300.0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rd_beat b[4];
         int culprit = 0, n_waiting = 0;
@@ -79,9 +79,9 @@ static void test_limits_off(void **state)
     rd_beat b[4];
     int culprit, n_waiting;
     const int n = fill("wait 5 301, input 5 302, wait 5 303", b);
-    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){0, 0}, &culprit, &n_waiting), RD_WATCH_FINE);
-    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){1, 0}, &culprit, &n_waiting), RD_WATCH_WARN);
-    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){0, 1}, &culprit, &n_waiting), RD_WATCH_STALL);
+    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){.warn_s = 0, .abort_s = 0}, &culprit, &n_waiting), RD_WATCH_FINE);
+    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){.warn_s = 1, .abort_s = 0}, &culprit, &n_waiting), RD_WATCH_WARN);
+    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){.warn_s = 0, .abort_s = 1}, &culprit, &n_waiting), RD_WATCH_STALL);
 }
 
 static void test_say(void **state)
