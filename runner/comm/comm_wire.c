@@ -3,7 +3,7 @@
  * bfloat16 has float32's range. float16 ends at 65504: finite numbers beyond become that, because a gradient that is cut off is
  * a clipped one, while infinity would skip the step; what was infinite or no number stays so, and skips it. The loops have
  * no branches, so that the compiler makes vectors of them; of float16's it does not know the processor's own instructions, which
- * are ten times as fast and give the same bytes. */
+ * give the same bytes. */
 #include "comm_window.h"
 #if defined __AVX2__ && defined __F16C__
 #include <immintrin.h>

@@ -302,21 +302,23 @@ done:
 
 /* ---- making one ---- */
 
-/* See rd_flow_mode. A processor that computes nothing is better used for looking at what came. */
+/* See rd_flow_mode. A processor that computes nothing is better used for looking at what came; images have threads that decode them
+ * there. */
 static rd_flow_mode wanted_mode(const rd_run *r)
 {
     if (strcmp(r->c.overlap, "off") == 0) return RD_FLOW_LATE;
     if (strcmp(r->c.overlap, "calls") == 0) return RD_FLOW_CALLS;
     if (strcmp(r->c.overlap, "thread") == 0) return RD_FLOW_THREAD;
     if (strcmp(r->c.overlap, "core") == 0) return RD_FLOW_CORE;
-    return r->world->n_cpus > rd_backend_threads(r->backend) ? RD_FLOW_CORE : RD_FLOW_THREAD;
+    return r->world->n_cpus > rd_backend_threads(r->backend) && !run_is_image(r) ? RD_FLOW_CORE : RD_FLOW_THREAD;
 }
 
 static void describe_on_gpus(const exchange *x, rd_strbuf *out)
 {
     if (x->group)
         rd_strbuf_printf(out, "between %s: gradients are summed by NCCL, as %s in %d bucket%s of about %g MB, %s backward\n",
-                         x->run->device.shared ? "ranks, of which several have one GPU" : "GPUs", x->run->c.allreduce_dtype, x->n, RD_S(x->n), bucket_mb(x), overlaps(x) ? "during" : "after");
+                         x->run->device.shared ? "ranks, of which several have one GPU" : "GPUs", x->run->c.allreduce_dtype, x->n,
+                         RD_S(x->n), bucket_mb(x), overlaps(x) ? "during" : "after");
     else
         rd_strbuf_printf(out, "between GPUs: gradients go through the hosts' memory, after backward: %s\n", x->why);
 }

@@ -98,7 +98,8 @@ static const rd_option run_rows[] = {
                   "bytes; float16 cuts off at 65504, so choose loss_scale with care"),
     RD_OPT_CHOICE(run_config, overlap, overlap, "\"auto\"", overlaps,
                   "gradients between hosts: thread: on their way while backward runs, looked after by a thread; core: by one "
-                  "that has a processor of its own and looks all the time, what auto takes where 'threads' leaves a rank one; calls: by "
+                  "that has a processor of its own and looks all the time, what auto takes where 'threads' leaves a rank one and no images "
+                  "are decoded there; calls: by "
                   "the rank itself between ops; off: after backward. Results do not depend on it; on one host it is off. Between "
                   "GPUs they are on their way unless it is off"),
     RD_OPT_CHOICE(run_config, sparse_embeddings, sparse_embeddings, "\"auto\"", sparse,
