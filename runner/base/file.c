@@ -280,6 +280,9 @@ rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
                        sizeof f->path - 1);
     snprintf(f->tmp, sizeof f->tmp, "%s.tmp.%ld", path, (long)getpid());
     f->listed = list_temporary(f->tmp);
+    /* Nothing is begun any more: the launcher, which may already be killing this process, would leave the file behind. It wakes stopped
+     * ranks before that, and what waited for them gets as far as the next checkpoint. */
+    if (atomic_load(&abandoned)) wait_for_the_end(f->tmp);
     int fd = open(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd == 0) { /* standard input was closed; 0 means empty here */
         fd = fcntl(0, F_DUPFD_CLOEXEC, 3);
@@ -292,7 +295,7 @@ rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
         unlist_temporary(f);
         return st->code;
     }
-    if (atomic_load(&abandoned)) wait_for_the_end(f->tmp); /* the list may have been read before this one was in it */
+    if (atomic_load(&abandoned)) wait_for_the_end(f->tmp); /* the list may have been read before this one was there */
     f->fd = fd;
     return RD_OK;
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -330,6 +331,31 @@ static void test_abandoned(void **state)
     }
 }
 
+/* What a thread begins after that does not appear for a moment either: the process may be killed in it. */
+static void test_begun_after_the_end(void **state)
+{
+    (void)state;
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char late[512], event[4096];
+        pthread_t thread;
+        snprintf(late, sizeof late, "%s", at("late"));
+        const int seen = inotify_init1(IN_NONBLOCK);
+        if (seen < 0 || inotify_add_watch(seen, at("."), IN_CREATE | IN_DELETE) < 0) _exit(2);
+        rd_tmpfile_abandon();
+        if (pthread_create(&thread, NULL, write_for_ever, late) != 0) _exit(3);
+        while (!writer) usleep(100);
+        wait_for_pause(writer);
+        _exit(read(seen, event, sizeof event) < 0 && errno == EAGAIN ? 7 : 5);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    no_temporary_is_left();
+}
+
 static void test_mkdirs(void **state)
 {
     (void)state;
@@ -357,7 +383,7 @@ int main(void)
         cmocka_unit_test(test_plain),         cmocka_unit_test(test_gzip),     cmocka_unit_test(test_gzip_large),
         cmocka_unit_test(test_damaged_gzip),  cmocka_unit_test(test_messages), cmocka_unit_test(test_stdin),
         cmocka_unit_test(test_atomic),        cmocka_unit_test(test_no_room),  cmocka_unit_test(test_mkdirs),
-        cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_abandoned), cmocka_unit_test(test_begun_after_the_end),
     };
     return cmocka_run_group_tests_name("base_file", t, set_up, tear_down) != 0;
 }
