@@ -123,6 +123,10 @@ while read -r moment delay first; do
     [ -z "$first" ] || until_said "$first"
     sleep "$moment"
     tell TERM
+    if [ "$delay" -ge 20 ]; then # its ranks are soon gone, and mpirun would wait for the rest of twice as long
+        for _ in $(seq 1200); do pgrep -f "^$PROG .*--logdir=term" > /dev/null || break; sleep 0.05; done
+        tell KILL
+    fi
     wait $job
     status=$?
     for _ in $(seq 50); do pgrep -f "^$PROG .*--logdir=term" > /dev/null || break; sleep 0.1; done

@@ -61,7 +61,7 @@ ranks() { # np, program and arguments
 }
 
 gone() {
-    left=1 tries=$(($1 * 4 + 1))
+    local left=1 tries=$(($1 * 4 + 1))
     while left=$(pgrep -fc "$2"); [ "$left" -gt 0 ] && [ $tries -gt 0 ]; do
         sleep 0.25
         tries=$((tries - 1))
@@ -90,7 +90,7 @@ in_time() {
 }
 
 expect() { # name, wanted status, wanted text or "", command...
-    name=$1 want=$2 text=$3
+    local name=$1 want=$2 text=$3 out got
     shift 3
     out=$("$@" 2>&1)
     got=$?
