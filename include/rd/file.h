@@ -31,12 +31,6 @@ rd_code rd_file_write_atomic(const char *path, const void *p, size_t n, rd_statu
 
 rd_code rd_mkdirs(const char *path, rd_status *st); /* like mkdir -p; RD_EENV */
 
-/* CRC-32, as gzip has it; continues from a previous value. */
-uint32_t rd_crc32(uint32_t crc, const void *p, size_t n);
-/* The n bytes that were unpacked from the gzip file `path`, of this CRC-32, are they what the checksum at its end was made of? Fails with
- * `code`. What more than 4 GiB hold is compared as far as a length of 32 bits goes. */
-rd_code rd_gzip_end_check(const char *path, uint64_t n, uint32_t crc, rd_code code, rd_status *st);
-
 /* CRC32C (Castagnoli), as event files and checkpoints use it. rd_crc32c(0, "123456789", 9) == 0xE3069283. Continues
  * from a previous value; uses the processor's instruction where there is one. */
 uint32_t rd_crc32c(uint32_t crc, const void *p, size_t n);

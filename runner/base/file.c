@@ -1,6 +1,7 @@
 /* file.c -- see file.h. Plain files are read straight into their buffer; what begins with gzip's two magic bytes
  * goes through libarchive, which does not check the CRC that ends a gzip member: that is done here. */
 #include "rd/file.h"
+#include "rd/gunzip.h"
 #include <archive.h>
 #include <ctype.h>
 #include <errno.h>
@@ -207,7 +208,7 @@ rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_s
         if (got == 0) break;
         s.n_held += (size_t)got;
     }
-    const bool gzip = s.n_held >= 2 && s.block[0] == 0x1F && s.block[1] == 0x8B;
+    const bool gzip = rd_gzip_begins(s.block, s.n_held);
     const size_t known = S_ISREG(info.st_mode) && info.st_size > 0 ? (size_t)info.st_size : 0;
     RD_TRY(bytes_room(&b, gzip ? 3 * known + 1 : known > s.n_held ? known + 1 : s.n_held + 1, s.name, st));
     RD_TRY(gzip ? read_gzip(&s, code, &b, st) : read_plain(&s, code, &b, st));

@@ -1,7 +1,7 @@
 /* byte_stream.c -- the bytes of a file, plain or compressed, as libarchive's "raw" format gives them. Which it is, the
  * first bytes say, not the name. */
 #include "images_impl.h"
-#include "rd/file.h"
+#include "rd/gunzip.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -16,11 +16,10 @@ struct rd_stream {
     char *name;
     int fd; /* of a plain file; -1: none */
     struct archive *archive;
+    rd_gunzip *gunzip;  /* what the archive reads; NULL: the file itself */
     const uint8_t *mem; /* plain bytes in memory */
     size_t mem_left;
-    bool compressed, ended, gzip; /* gzip: of a file, whose checksum is compared at its end */
-    uint32_t crc;                 /* of the unpacked bytes, and their number */
-    uint64_t unpacked;
+    bool compressed, ended;
     int64_t size; /* of the file */
 };
 
@@ -38,7 +37,8 @@ static rd_code damaged(const rd_stream *s, rd_status *st)
                    why ? why : "unknown error");
 }
 
-static rd_code start_archive(rd_stream *s, int fd, const void *p, size_t n, rd_status *st)
+/* head: its first bytes. */
+static rd_code start_archive(rd_stream *s, const void *head, size_t n_head, rd_status *st)
 {
     struct archive_entry *e;
     s->archive = archive_read_new();
@@ -49,15 +49,19 @@ static rd_code start_archive(rd_stream *s, int fd, const void *p, size_t n, rd_s
     (void)archive_read_support_filter_zstd(s->archive);
     (void)archive_read_support_format_raw(s->archive);
     (void)archive_read_support_format_empty(s->archive); /* raw does not take a file without content */
-    const int rc = fd >= 0 ? archive_read_open_fd(s->archive, fd, BLOCK) : archive_read_open_memory(s->archive, p, n);
+    if (rd_gzip_begins(head, n_head))
+        RD_TRY(rd_gunzip_new(s->name, &(rd_packed){.fd = s->fd, .size = s->size, .mem = s->mem}, RD_EDATA, &s->gunzip, st));
+    const int rc = s->gunzip ? rd_gunzip_open(s->gunzip, s->archive)
+                   : s->fd >= 0 ? archive_read_open_fd(s->archive, s->fd, BLOCK)
+                                : archive_read_open_memory(s->archive, s->mem, s->mem_left);
     if (rc != ARCHIVE_OK) return damaged(s, st);
-    const int head = archive_read_next_header(s->archive, &e);
-    if (head == ARCHIVE_EOF)
+    const int first = archive_read_next_header(s->archive, &e);
+    if (first == ARCHIVE_EOF)
         s->ended = true; /* compressed, without content */
-    else if (head != ARCHIVE_OK && head != ARCHIVE_WARN)
+    else if (first != ARCHIVE_OK && first != ARCHIVE_WARN)
         return damaged(s, st);
-    s->gzip = fd >= 0 && archive_filter_code(s->archive, 0) == ARCHIVE_FILTER_GZIP;
-    return RD_OK;
+done:
+    return st->code;
 }
 
 static rd_code make(const char *name, rd_stream **out, rd_status *st)
@@ -83,7 +87,7 @@ rd_code rd_stream_new(const char *path, rd_stream **out, rd_status *st)
     const ssize_t k = pread(s->fd, head, sizeof head, 0);
     if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", path, strerror(errno));
     s->compressed = rd_compressed(head, (size_t)k);
-    if (s->compressed) RD_TRY(start_archive(s, s->fd, NULL, 0, st));
+    if (s->compressed) RD_TRY(start_archive(s, head, (size_t)k, st));
 done:
     return st->code;
 }
@@ -96,7 +100,7 @@ rd_code rd_stream_new_mem(const char *name, const void *p, size_t n, rd_stream *
     s->compressed = rd_compressed(p, n);
     s->mem = p;
     s->mem_left = n;
-    if (s->compressed) RD_TRY(start_archive(s, -1, p, n, st));
+    if (s->compressed) RD_TRY(start_archive(s, p, n, st));
 done:
     return st->code;
 }
@@ -105,6 +109,7 @@ void rd_stream_free(rd_stream *s)
 {
     if (!s) return;
     (void)archive_read_free(s->archive);
+    rd_gunzip_free(s->gunzip);
     if (s->fd >= 0) close(s->fd);
     free(s->name);
     free(s);
@@ -121,9 +126,7 @@ static rd_code read_once(rd_stream *s, uint8_t *p, size_t n, size_t *got, rd_sta
     if (s->archive) {
         const la_ssize_t k = s->ended ? 0 : archive_read_data(s->archive, p, n);
         if (k < 0) return damaged(s, st);
-        if (s->gzip && k == 0 && n > 0) RD_TRY(rd_gzip_end_check(s->name, s->unpacked, s->crc, RD_EDATA, st));
-        if (s->gzip) s->crc = rd_crc32(s->crc, p, (size_t)k);
-        s->unpacked += (uint64_t)k;
+        if (s->gunzip && k == 0 && n > 0) RD_TRY(rd_gunzip_end(s->gunzip, st));
         *got = (size_t)k;
     } else if (s->fd >= 0) {
         ssize_t k;

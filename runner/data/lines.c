@@ -5,7 +5,7 @@
  * Lines: LF ends one. With cr_ends, CR LF and a lone CR do too. No other character does, so that line k of a file is
  * what wc, sed and head call line k. A byte order mark at the start is skipped. */
 #include "data_impl.h"
-#include "rd/file.h"
+#include "rd/gunzip.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -22,8 +22,7 @@ struct rd_lines {
     rd_lines_opts o;
     int fd;                  /* -1: none */
     struct archive *archive; /* NULL: none */
-    bool gzip;               /* the archive is a file of that kind, whose checksum is compared at its end */
-    uint32_t crc;            /* of what came out of it */
+    rd_gunzip *gunzip;       /* what the archive reads; NULL: the file itself */
     const char *mem;         /* with neither */
     size_t mem_left;
     char *buf, *fix;
@@ -57,7 +56,7 @@ static bool is_compressed(const unsigned char *p, size_t n)
 static rd_code archive_fails(const rd_lines *l, rd_status *st)
 {
     const char *why = archive_error_string(l->archive);
-    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be truncated or damaged", l->name,
+    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be cut short or damaged", l->name,
                    why ? why : "unknown error");
 }
 
@@ -86,6 +85,8 @@ static rd_code find_member(rd_lines *l, const char *path, const char *member, rd
 
 static rd_code open_archive(rd_lines *l, const char *path, const char *member, rd_status *st)
 {
+    unsigned char head[2];
+    struct stat s;
     l->archive = archive_read_new();
     if (!l->archive) return no_memory(l->name, st);
     archive_read_support_filter_all(l->archive);
@@ -95,13 +96,20 @@ static rd_code open_archive(rd_lines *l, const char *path, const char *member, r
         archive_read_support_format_raw(l->archive);
         archive_read_support_format_empty(l->archive); /* raw does not take a file without content */
     }
-    if (archive_read_open_filename(l->archive, path, 1 << 16) != ARCHIVE_OK) return archive_fails(l, st);
+    l->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (l->fd < 0 || fstat(l->fd, &s) != 0)
+        return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
+    if (pread(l->fd, head, sizeof head, 0) == sizeof head && rd_gzip_begins(head, sizeof head))
+        RD_TRY(rd_gunzip_new(path, &(rd_packed){.fd = l->fd, .size = s.st_size}, RD_EDATA, &l->gunzip, st));
+    const int opened = l->gunzip ? rd_gunzip_open(l->gunzip, l->archive) : archive_read_open_fd(l->archive, l->fd, 1 << 16);
+    if (opened != ARCHIVE_OK) return archive_fails(l, st);
     if (member) return find_member(l, path, member, st);
     struct archive_entry *e;
     const int rc = archive_read_next_header(l->archive, &e);
     if (rc == ARCHIVE_EOF) l->eof = true; /* a compressed file without content */
-    l->gzip = archive_filter_code(l->archive, 0) == ARCHIVE_FILTER_GZIP;
-    return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || rc == ARCHIVE_EOF ? RD_OK : archive_fails(l, st);
+    if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN && rc != ARCHIVE_EOF) return archive_fails(l, st);
+done:
+    return st->code;
 }
 
 /* Bytes into [p, p + n): *got is 0 at the end only. */
@@ -111,8 +119,7 @@ static rd_code read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_status 
     if (l->archive) {
         const la_ssize_t k = archive_read_data(l->archive, p, n);
         if (k < 0) return archive_fails(l, st);
-        if (l->gzip && k == 0) RD_TRY(rd_gzip_end_check(l->name, (uint64_t)l->bytes, l->crc, RD_EDATA, st));
-        if (l->gzip) l->crc = rd_crc32(l->crc, p, (size_t)k);
+        if (l->gunzip && k == 0) RD_TRY(rd_gunzip_end(l->gunzip, st));
         *got = (size_t)k;
     } else if (l->fd >= 0) {
         ssize_t k;
@@ -236,6 +243,7 @@ void rd_lines_free(rd_lines *l)
     if (!l) return;
     if (l->fd >= 0) close(l->fd);
     if (l->archive) archive_read_free(l->archive);
+    rd_gunzip_free(l->gunzip);
     free(l->name);
     free(l->buf);
     free(l->fix);

@@ -5,6 +5,7 @@
  * the two blocks of zeros follow with which POSIX ends an archive: else a copy that broke off would train on a part of
  * the data and say nothing. */
 #include "images_impl.h"
+#include "rd/gunzip.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -27,6 +28,7 @@ enum {
 struct rd_tar {
     char *name;
     struct archive *archive;
+    rd_gunzip *gunzip; /* what the archive reads; NULL: read_at */
     int fd; /* -1: in memory */
     bool own_fd, compressed;
     const uint8_t *mem; /* borrowed */
@@ -101,11 +103,17 @@ static rd_code start(rd_tar *t, rd_status *st)
         (void)archive_read_support_filter_zstd(t->archive);
     }
     (void)archive_read_support_format_tar(t->archive);
+    if (rd_gzip_begins(head, (size_t)k)) {
+        RD_TRY(rd_gunzip_new(t->name, &(rd_packed){t->fd, t->base, t->size, t->mem}, RD_EDATA, &t->gunzip, st));
+        if (rd_gunzip_open(t->gunzip, t->archive) != ARCHIVE_OK) return fails(t, st);
+        return RD_OK;
+    }
     (void)archive_read_set_read_callback(t->archive, on_read);
     (void)archive_read_set_skip_callback(t->archive, on_skip);
     (void)archive_read_set_callback_data(t->archive, t);
     if (archive_read_open1(t->archive) != ARCHIVE_OK) return fails(t, st);
-    return RD_OK;
+done:
+    return st->code;
 }
 
 static rd_code make(const char *name, rd_tar **out, rd_status *st)
@@ -164,6 +172,7 @@ void rd_tar_free(rd_tar *t)
 {
     if (!t) return;
     (void)archive_read_free(t->archive);
+    rd_gunzip_free(t->gunzip);
     if (t->own_fd && t->fd >= 0) close(t->fd);
     free(t->member);
     free(t->name);
@@ -187,7 +196,7 @@ static rd_code check_end(rd_tar *t, rd_status *st)
         whole = read_at(t, t->end, zero, sizeof zero) == (int64_t)sizeof zero;
         for (size_t i = 0; i < sizeof zero && whole; i++) whole = zero[i] == 0;
     }
-    if (whole) return RD_OK;
+    if (whole) return t->gunzip ? rd_gunzip_end(t->gunzip, st) : RD_OK;
     return rd_fail(st, RD_EDATA,
                    "'%s' ends at byte %" PRId64
                    " without the two empty blocks that end a tar archive: it is cut short, copy "

@@ -311,10 +311,9 @@ static void test_cut_compressed(void **state)
     char a[1024];
     size_t n;
     char *p = files_get(at(f, a, "c-00.tar.gz"), &n);
-    for (size_t k = 0; k < n - 1; k += 1 + n / 60) { /* the checksum at the end is not looked at by libarchive */
+    for (size_t k = 0; k < n; k += n - k > 16 ? 1 + n / 60 : 1) {
         rd_status st = {0};
         rd_dataset *d;
-        if (n - k < 16) break;
         files_put(at(f, a, "cut.tar.gz"), p, k);
         assert_int_equal(images_open("webdataset", f->dir,
                                      "{'data_dir': '@', 'train_data': 'cut.tar.gz', 'n_classes': 3}", RD_MODE_TRAIN,
@@ -323,6 +322,35 @@ static void test_cut_compressed(void **state)
     }
     unlink(at(f, a, "cut.tar.gz"));
     free(p);
+}
+
+/* The checksum at the end is another; in inside.tar it is that of the archive that comes first, whose end is what lies before the next header. */
+static void test_flipped(void **state)
+{
+    const fixture *f = shared_fixture;
+    (void)state;
+    static const struct {
+        const char *file, *dataset, *says;
+    } rows[] = {{"c-00.tar.gz", "webdataset", "flipped.tar': its "},
+                {"packed.tar.gz", "imagenet_tar", "flipped.tar': its "},
+                {"inside.tar", "imagenet_tar", "flipped.tar!bee.tar.gz': its "}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        char a[1024];
+        size_t n;
+        rd_status st = {0};
+        rd_dataset *d;
+        char *p = files_get(at(f, a, rows[k].file), &n);
+        const bool inside = p[0] != 0x1F;
+        size_t end = inside ? 512 + strtoul(p + 124, NULL, 8) : n;
+        p[end - 8] ^= 1;
+        files_put(at(f, a, "flipped.tar"), p, n);
+        free(p);
+        assert_int_equal(images_open(rows[k].dataset, f->dir, "{'data_dir': '@', 'train_data': 'flipped.tar', 'n_classes': 3}",
+                                     RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st), RD_EDATA);
+        assert_non_null(strstr(st.msg, "cannot trust '"));
+        if (!strstr(st.msg, rows[k].says)) fail_msg("%s", st.msg);
+        unlink(at(f, a, "flipped.tar"));
+    }
 }
 
 /* The compressed stream is whole, what is in it is not. */
@@ -499,6 +527,7 @@ int main(void)
                                       cmocka_unit_test(test_more_classes),
                                       cmocka_unit_test(test_cut),
                                       cmocka_unit_test(test_cut_compressed),
+                                      cmocka_unit_test(test_flipped),
                                       cmocka_unit_test(test_cut_then_compressed),
                                       cmocka_unit_test(test_refused),
                                       cmocka_unit_test(test_bomb),
