@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,27 +61,51 @@ static rd_code archive_fails(const rd_lines *l, rd_status *st)
                    why ? why : "unknown error");
 }
 
-/* Moves to the member, or says which members there are. */
-static rd_code find_member(rd_lines *l, const char *path, const char *member, rd_status *st)
+enum { NAMES_BYTES = 256 };
+
+/* What does not fit any more is dots. Names are shown as far as they are UTF-8. */
+static void list_name(char names[NAMES_BYTES], const char *name, int64_t *replaced)
+{
+    char shown[3 * NAMES_BYTES];
+    const size_t have = strlen(names), n = strlen(name);
+    const size_t more = n < NAMES_BYTES ? rd_utf8_replace(name, n, shown, replaced) : n;
+    if (have + more + 8 < NAMES_BYTES) {
+        if (have) strcat(names, ", ");
+        strncat(names, shown, more);
+    } else if (have && names[have - 1] != '.') {
+        strcat(names, ", ...");
+    }
+}
+
+static rd_code seek_member(rd_lines *l, const char *path, const char *member, rd_status *st)
 {
     struct archive_entry *e;
-    char names[256] = "";
+    char names[NAMES_BYTES] = "";
+    int64_t replaced = 0;
     int rc;
     while ((rc = archive_read_next_header(l->archive, &e)) == ARCHIVE_OK || rc == ARCHIVE_WARN) {
         const char *name = archive_entry_pathname(e);
-        if (!name || archive_entry_filetype(e) != AE_IFREG) continue;
+        if (archive_entry_filetype(e) != AE_IFREG) continue;
+        if (!name) name = "\xFF"; /* it cannot be read */
         if (strncmp(name, "./", 2) == 0) name += 2;
         if (strcmp(name, member) == 0) return RD_OK;
-        const size_t have = strlen(names), more = strlen(name);
-        if (have + more + 8 < sizeof names) {
-            if (have) strcat(names, ", ");
-            strcat(names, name);
-        } else if (have && names[have - 1] != '.') {
-            strcat(names, ", ...");
-        }
+        list_name(names, name, &replaced);
     }
     if (rc != ARCHIVE_EOF) return archive_fails(l, st);
-    return rd_fail(st, RD_EDATA, "'%s' has no member '%s'; it has: %s", path, member, names[0] ? names : "nothing");
+    return rd_fail(st, RD_EDATA, "'%s' has no member '%s'; it has: %s%s", path, member, names[0] ? names : "nothing",
+                   replaced ? "; a name that is not UTF-8 cannot be given here, pack these files again" : "");
+}
+
+/* Moves to the member, or says which members there are. libarchive hands out names that are marked as UTF-8 in a locale of that kind alone;
+ * the program's is C. */
+static rd_code find_member(rd_lines *l, const char *path, const char *member, rd_status *st)
+{
+    const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    const locale_t before = uselocale(utf8); /* the one there is, if utf8 is none */
+    (void)seek_member(l, path, member, st);
+    (void)uselocale(before);
+    if (utf8) freelocale(utf8);
+    return st->code;
 }
 
 static rd_code open_archive(rd_lines *l, const char *path, const char *member, rd_status *st)

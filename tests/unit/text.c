@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "../../runner/data/text_impl.h"
+#include "rd/gunzip.h"
 #include "rd/strbuf.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -47,6 +48,31 @@ static void put_archive(const char *name, int filter, bool raw, const char *cons
     }
     assert_int_equal(archive_write_close(a), ARCHIVE_OK);
     archive_write_free(a);
+}
+
+/* A zip archive with one stored member, whose name is marked as UTF-8 or not. */
+static void put_zip(const char *name, const char *member, bool utf8, const char *text)
+{
+    char b[512];
+    const size_t n_member = strlen(member), n = strlen(text);
+    const uint32_t crc = rd_crc32(0, text, n);
+    char about[26] = {10, 0, 0, utf8 ? 8 : 0, [14] = (char)n, [18] = (char)n, [22] = (char)n_member};
+    for (int i = 0; i < 4; i++) about[10 + i] = (char)(crc >> 8 * i);
+    size_t at = 0;
+#define ADD(from, bytes) (memcpy(b + at, from, bytes), at += (bytes))
+    ADD("PK\3\4", 4);
+    ADD(about, sizeof about);
+    ADD(member, n_member);
+    ADD(text, n);
+    const size_t list = at;
+    ADD("PK\1\2\12\0", 6);
+    ADD(about, sizeof about);
+    ADD(((const char[14]){0}), 14);
+    ADD(member, n_member);
+    const char end[22] = {'P', 'K', 5, 6, [8] = 1, [10] = 1, [12] = (char)(at - list), [16] = (char)list};
+    ADD(end, sizeof end);
+#undef ADD
+    put(name, b, at);
 }
 
 /* Opens the dataset of a config in which every "@" stands for the folder. */
@@ -194,6 +220,8 @@ static struct bad_row {
      "x\n", 2, RD_EUSAGE, "cannot be standard input", 0, 0},
     {"a member that is not there", "{" VOCABS ", " BUCKETS ", 'source_file': '@/t.tar.gz!no', 'target_file': '@/b'}",
      "a\n", "x\n", 2, RD_EDATA, "has no member 'no'; it has: deep/src, tgt", 0, 0},
+    {"a member whose name is not UTF-8", "{" VOCABS ", " BUCKETS ", 'source_file': '@/latin.zip!größe', 'target_file': '@/b'}",
+     "a\n", "x\n", 2, RD_EDATA, "it has: gr\xEF\xBF\xBD\xEF\xBF\xBD" "e; a name that is not UTF-8 cannot be given here", 0, 0},
     {"an archive cut short", "{" VOCABS ", " BUCKETS ", 'source_file': '@/cut.gz', 'target_file': '@/b'}", "a\n", "x\n",
      2, RD_EDATA, "cut.gz': truncated gzip input", 0, 0},
 };
@@ -218,6 +246,9 @@ static struct from_row {
     {"xz", "@/xz"},
     {"tar.gz", "@/t.tar.gz!deep/src"},
     {"tar.xz", "@/t.tar.xz!deep/src"},
+    {"zip", "@/ascii.zip!dir/src"},
+    {"zip, a name marked as UTF-8", "@/marked.zip!größe"},
+    {"zip, UTF-8 without the mark", "@/unmarked.zip!größe"},
     {"a plain file with ! in its name", "@/odd!name"},
 };
 
@@ -471,6 +502,10 @@ static int make_files(void **state)
     put("v.src", BYTES("a\t9\nb\t5\nc\t1\ndd\n"));
     put("v.tgt", BYTES("x\ny\n"));
     put("odd!name", BYTES("a\nb\nc a\n"));
+    put_zip("ascii.zip", "dir/src", false, one[0][1]);
+    put_zip("marked.zip", "gr\xC3\xB6\xC3\x9F" "e", true, one[0][1]);
+    put_zip("unmarked.zip", "gr\xC3\xB6\xC3\x9F" "e", false, one[0][1]);
+    put_zip("latin.zip", "gr\xF6\xDF" "e", false, one[0][1]);
     put_archive("gz", ARCHIVE_FILTER_GZIP, true, one);
     put_archive("xz", ARCHIVE_FILTER_XZ, true, one);
     put_archive("t.tar.gz", ARCHIVE_FILTER_GZIP, false, tar);
@@ -488,7 +523,8 @@ static int remove_files(void **state)
 {
     (void)state;
     static const char *const names[] = {"a",  "b",  "v.src",    "v.tgt",    "v.wide", "odd!name",
-                                        "gz", "xz", "t.tar.gz", "t.tar.xz", "cut.gz"};
+                                        "gz", "xz", "t.tar.gz", "t.tar.xz", "cut.gz",
+                                        "ascii.zip", "marked.zip", "unmarked.zip", "latin.zip"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[256];
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
