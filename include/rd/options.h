@@ -63,7 +63,7 @@ typedef struct rd_config rd_config;
 
 /* Parses JSON text (Jansson). path: for messages only. Errors, all RD_EUSAGE, as "path:line:column: what; what to do":
  * syntax, not an object, duplicate key, unknown key (with the nearest known key), wrong type (a JSON integer is fine for a
- * RD_REAL, an integral real like 64.0 for a RD_INT), out of range, not one of the choices. All keys are checked against
+ * RD_REAL, an integral real like 64.0 for a RD_INT), out of range, an empty list, not one of the choices. All keys are checked against
  * all groups at once. With allow_unknown, unknown keys are collected instead (rd_config_unknown) and kept. UTF-8 BOM and
  * CRLF are accepted. The key "$schema" (for editors) is passed over. A key may be in several groups, with the same type
  * and default (else RD_EBUG, as for a default that breaks its own row); its value must please all of them. The caller

@@ -80,7 +80,7 @@ static bool fits(const rd_option *o, const json_t *v, size_t *bad_element)
     case RD_STRING:
         return json_is_string(v) && (!o->choices || rd_option_choice(o, json_string_value(v)));
     case RD_INTS:
-        if (!json_is_array(v)) return false;
+        if (json_array_size(v) == 0) return false; /* no list, or an empty one */
         for (size_t i = 0; i < json_array_size(v); i++)
             if (!is_int(o, json_array_get(v, i))) {
                 *bad_element = i + 1;
@@ -97,6 +97,7 @@ rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_
     size_t bad_element = 0;
     if (fits(o, v, &bad_element)) return RD_OK;
     if (bad_element) snprintf(nth, sizeof nth, " (element %zu)", bad_element);
+    else if (json_is_array(v) && json_array_size(v) == 0) snprintf(nth, sizeof nth, " (an empty list)");
     rd_shown_json(bad_element ? json_array_get(v, bad_element - 1) : v, shown);
     if (o->type == RD_STRING && o->choices && json_is_string(v)) {
         int n = 0;

@@ -176,7 +176,7 @@ static json_t *schema_of(const rd_option *o)
     if (o->type == RD_INTS) {
         json_t *items = json_pack("{s:s}", "type", "integer");
         ok &= items && put_limits(items, o);
-        ok &= put(obj, "items", items);
+        ok &= put(obj, "items", items) && put(obj, "minItems", json_integer(1));
     }
     if (o->type == RD_STRING && o->choices) ok &= put_choices(obj, o->choices);
     if (o->def) ok &= put(obj, "default", json_loads(o->def, JSON_DECODE_ANY, NULL));

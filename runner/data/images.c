@@ -39,8 +39,8 @@ rd_code rd_images_path(const rd_images *m, const char *name, char out[RD_PATH_BY
     } else {
         if (!dir || !dir[0])
             return rd_fail(st, RD_EUSAGE,
-                           "missing key 'data_dir': the folder of the images; add it to the config, or "
-                           "--set data_dir=FOLDER");
+                           "%s key 'data_dir': the folder of the images; give it in the config, or by "
+                           "--set data_dir=FOLDER", dir ? "empty" : "missing");
         n = snprintf(out, RD_PATH_BYTES, name[0] ? "%s/%s" : "%s%s", dir, name);
     }
     if (n < 0 || n >= RD_PATH_BYTES) return rd_fail(st, RD_EDATA, "too long a path: '%.200s...'", name);

@@ -163,6 +163,8 @@ static row file_rows[] = {
     {"list: element", "{\"bucket_src\": [10, 20, \"x\"]}", 0,
      "x.json:1:16: 'bucket_src' must be a list of integers, each 1 .. 10000, not \"x\" (element 3); meaning: length "
      "limits"},
+    {"list: empty", "{\"bucket_src\": []}", 0,
+     "x.json:1:16: 'bucket_src' must be a list of integers, each 1 .. 10000, not [] (an empty list); meaning: length limits"},
     {"long value is cut",
      "{\"use_decay\": "
      "\"\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3"
@@ -232,6 +234,8 @@ static row set_rows[] = {
      "--set bucket_src=10,0: 'bucket_src' must be a list of integers, each 1 .. 10000, not 0 (element 2); meaning: "
      "length "
      "limits"},
+    {"set: empty list", "bucket_src=", 0,
+     "--set bucket_src=: 'bucket_src' must be a list of integers, each 1 .. 10000, not [] (an empty list); meaning: length limits"},
     {"set: list of words", "bucket_src=a,b", 0,
      "--set bucket_src=a,b: 'bucket_src' must be a list of integers, each 1 .. 10000, not \"a,b\"; meaning: length "
      "limits"},

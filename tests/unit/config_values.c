@@ -121,7 +121,7 @@ static void values_of_a_file(void **state)
     (void)state;
     rd_config *c =
         config_of("\xEF\xBB\xBF{\r\n \"$schema\": \"schema.json\",\r\n \"batch_size\": 64.0, \"learning_rate\": 1,\r\n"
-                  "  \"max_grad_norm\": 0.5, \"use_decay\": false, \"cell_type\": \"LSTM\", \"bucket_src\": [],\r\n"
+                  "  \"max_grad_norm\": 0.5, \"use_decay\": false, \"cell_type\": \"LSTM\", \"bucket_src\": [7, 9],\r\n"
                   "  \"wide\": 9223372036854775807, \"delimiter\": \"\", \"source_f\\u0069le\": \"\\u03b1/\\\"\"}\r\n",
                   false);
     const train_config t = read_train(c);
@@ -132,7 +132,8 @@ static void values_of_a_file(void **state)
     assert_string_equal(t.cell, "lstm");
     assert_string_equal(d.delimiter, "");
     assert_string_equal(d.source_file, "\xCE\xB1/\"");
-    assert_int_equal(d.buckets.n, 0);
+    assert_int_equal(d.buckets.n, 2);
+    assert_int_equal(d.buckets.at[1], 9);
     assert_string_equal(rd_config_where(c, "batch_size"), "x.json:3:2");
     assert_string_equal(rd_config_where(c, "cell_type"), "x.json:4:45");
     assert_string_equal(rd_config_where(c, "source_file"), "x.json:5:49");

@@ -159,6 +159,7 @@ static void test_idx_elsewhere(void **state)
     refuse("idx", "{'data_dir': '@'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "has no train-images-idx3-ubyte(.gz)");
     refuse("idx", "{'data_dir': '@/none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "there is no folder");
     refuse("idx", "{}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EUSAGE, "missing key 'data_dir'");
+    refuse("idx", "{'data_dir': ''}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EUSAGE, "empty key 'data_dir'");
     refuse("idx", "{'data_dir': '[MNIST_DATA_LOCATION]'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "--set data_location=FOLDER");
     files_put(files_at("x.idx"), b, idx_images(b, N));

@@ -117,7 +117,7 @@ static void schema(void **state)
         "\"gnmt_v2\"]}, {\"pattern\": \"^(?:[lL][sS][tT][mM]|[gG][nN][mM][tT]_[vV]2)$\"}]},"
         "\"bucket_src\": {\"type\": \"array\", \"default\": [50], \"description\": \"length limits\", \"items\": "
         "{\"type\": \"integer\", "
-        "\"minimum\": 1, \"maximum\": 10000}},"
+        "\"minimum\": 1, \"maximum\": 10000}, \"minItems\": 1},"
         "\"use_swap_memory\": {\"type\": \"boolean\", \"default\": false, \"description\": \"swaps memory (read for "
         "compatibility, "
         "without effect)\"},"

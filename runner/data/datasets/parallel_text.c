@@ -122,13 +122,13 @@ static rd_code take_config(text *t, const rd_dataset_args *a, rd_status *st)
     const char *const vocab_file[2] = {t->c.src_vocab_file, t->c.tgt_vocab_file};
     for (int s = 0; s < 2; s++) {
         if (!vocab_file[s] || !vocab_file[s][0])
-            return rd_fail(st, RD_EUSAGE, "missing key '%s_vocab_file': the %s vocabulary; add it to the config",
-                           s == 0 ? "src" : "tgt", side_name[s]);
+            return rd_fail(st, RD_EUSAGE, "%s key '%s_vocab_file': the %s vocabulary; give it in the config",
+                           vocab_file[s] ? "empty" : "missing", s == 0 ? "src" : "tgt", side_name[s]);
         if (s == 1 && t->no_target) continue;
         const char *f = t->c.file[a->split][s];
         if (!f || !f[0])
-            return rd_fail(st, RD_EUSAGE, "missing key '%s': the text of the %s side; add it to the config",
-                           file_key[a->split][s], side_name[s]);
+            return rd_fail(st, RD_EUSAGE, "%s key '%s': the text of the %s side; give it in the config",
+                           f ? "empty" : "missing", file_key[a->split][s], side_name[s]);
         if (strcmp(f, "-") == 0 && !(t->no_target && s == 0))
             return rd_fail(st, RD_EUSAGE, "%s: '%s' cannot be standard input; only the text to translate can",
                            rd_config_where(a->config, file_key[a->split][s]), file_key[a->split][s]);
