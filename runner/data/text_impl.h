@@ -23,7 +23,7 @@ typedef struct rd_side {
         struct {
             rd_block ids;     /* start w1 .. wn end, of all lines that are here */
             rd_block off;     /* int64_t [n_here + 1] */
-            rd_block len;     /* uint16_t [n_lines]: start and end included, at most 65535; only when size > 1 */
+            rd_block len;     /* uint32_t [n_lines]: start and end included; only when size > 1 */
             rd_block raw;     /* the lines themselves, where kept */
             rd_block raw_off; /* int64_t [n_lines + 1] */
         };
@@ -37,7 +37,7 @@ rd_code rd_side_read(rd_side *side, rd_lines *l, const rd_vocab *v, int rank, in
                      rd_status *st);
 void rd_side_release(rd_side *side);
 
-int64_t rd_side_length(const rd_side *side, int64_t i);             /* start and end included, at most 65535 */
+int64_t rd_side_length(const rd_side *side, int64_t i);             /* start and end included */
 int64_t rd_side_n_ids(const rd_side *side, int64_t i);              /* of a line that is here: exact */
 void rd_side_ids(const rd_side *side, int64_t i, int32_t *out);     /* of a line that is here */
 const char *rd_side_raw(const rd_side *side, int64_t i, size_t *n); /* NULL: not kept */

@@ -5,8 +5,6 @@
  * an empty line is one empty token. Each line becomes  start w1 .. wn end. */
 #include "text_impl.h"
 
-enum { LENGTH_MAX = UINT16_MAX };
-
 static int64_t count_tokens(const char *line, size_t n)
 {
     int64_t k = 1;
@@ -107,8 +105,8 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
             tokens = count_tokens(line, n) + 2;
         }
         if (size > 1) {
-            RD_TRY(rd_block_grow(&s->len, (size_t)(i + 1) * sizeof(uint16_t), st));
-            ((uint16_t *)(void *)s->len.p)[i] = (uint16_t)(tokens < LENGTH_MAX ? tokens : LENGTH_MAX);
+            RD_TRY(rd_block_grow(&s->len, (size_t)(i + 1) * sizeof(uint32_t), st));
+            ((uint32_t *)(void *)s->len.p)[i] = (uint32_t)tokens; /* max_line_bytes is far below */
         }
         s->head.n_tokens += tokens - 2;
         if (tokens > s->head.longest) s->head.longest = tokens;
@@ -125,7 +123,7 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
         RD_TRY(rd_block_trim(&s->raw, (size_t)((const int64_t *)(const void *)s->raw_off.p)[i], st));
         RD_TRY(rd_block_trim(&s->raw_off, (size_t)(i + 1) * sizeof(int64_t), st));
     }
-    if (size > 1) RD_TRY(rd_block_trim(&s->len, (size_t)i * sizeof(uint16_t), st));
+    if (size > 1) RD_TRY(rd_block_trim(&s->len, (size_t)i * sizeof(uint32_t), st));
 done:
     return st->code;
 }
@@ -150,9 +148,7 @@ int64_t rd_side_n_ids(const rd_side *s, int64_t i)
 
 int64_t rd_side_length(const rd_side *s, int64_t i)
 {
-    if (s->size > 1) return ((const uint16_t *)(const void *)s->len.p)[i];
-    const int64_t n = rd_side_n_ids(s, i);
-    return n < LENGTH_MAX ? n : LENGTH_MAX;
+    return s->size > 1 ? ((const uint32_t *)(const void *)s->len.p)[i] : rd_side_n_ids(s, i);
 }
 
 void rd_side_ids(const rd_side *s, int64_t i, int32_t *out)

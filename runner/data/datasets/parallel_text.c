@@ -26,7 +26,7 @@ typedef struct text_config {
 static const char *const utf8_choices[] = {"error", "replace", NULL};
 enum {
     ALL_MODES = RD_MODE_TRAIN | RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_TRAIN_EVAL,
-    BUCKET_MAX = UINT16_MAX - 1 /* lengths are kept in 16 bits, the largest standing for all above */
+    BUCKET_MAX = 65534 /* more is taken for a slip */
 };
 
 static const rd_option options[] = {
