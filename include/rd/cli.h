@@ -30,6 +30,7 @@ typedef struct rd_cli {
     int n_set;
     rd_cli_word *bench; /* owned; each flag at most once */
     int n_bench;
+    uint64_t given; /* a bit for each flag, in the order of --help; not for --noflag */
     int64_t max_steps, summary_frequency, checkpoint_frequency, seed;
     bool max_steps_given, seed_given, lr_given, beam_width_given;
     double lr;
@@ -48,8 +49,10 @@ typedef struct rd_cli {
 /* Fills *out (whatever it held) from argv[1 ..]. Errors are RD_EUSAGE: unknown flag (with the nearest), ambiguous
  * prefix, missing or wrong value, a word that belongs to no flag. Release *out also after a failure. */
 rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st);
-/* What flags ask of each other: a run needs --config_file (bench mode: that or --model), --input needs --mode=infer. */
+/* What flags ask of each other and of the mode: a run needs --config_file (bench mode: that or --model), --input needs --mode=infer. */
 rd_code rd_cli_check(const rd_cli *c, rd_status *st);
+/* Which flags have no effect in this mode, as a line for people; nothing where all have one. */
+void rd_cli_idle(const rd_cli *c, rd_strbuf *out);
 /* Puts what the flags of bench mode say into the config, and a line for each into *said: "--num_batches=100 is
  * bench_steps=100", or why it has no effect. RD_EUSAGE: a value that does not fit its key; a flag that asks for what
  * this program does not do, where that would change the result. */

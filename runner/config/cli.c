@@ -88,6 +88,42 @@ static const flag flags[] = {
     {"help", FLAG_BOOL, AT(help), NO_FIELD, 0, 0, NULL, "print this text and the keys of the config, and stop"},
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
+_Static_assert(N_FLAGS <= 64, "rd_cli.given has a bit for each");
+
+/* Flags that have an effect in some modes alone. In another one they are refused, but for those that may be left from the command that
+ * trained: of these it is said that they have none. */
+#define TRAINS (RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL)
+#define STEPS (TRAINS | RD_MODE_BENCH | RD_MODE_PLAN)
+static const struct {
+    const char *name;
+    unsigned modes;
+    bool may_idle;
+} only_in[] = {
+    {"max_steps", TRAINS, true},
+    {"summary_frequency", TRAINS, true},
+    {"checkpoint_frequency", TRAINS, true},
+    {"lr", STEPS, true},
+    {"split_data_per_rank", STEPS, true},
+    {"inference_out", RD_MODE_INFER, false},
+    {"input", RD_MODE_INFER, false},
+    {"beam_width", RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_TRAIN_EVAL, true},
+    {"eval_frequency", RD_MODE_TRAIN_EVAL, true},
+    {"trace", TRAINS, false},
+    {"json", RD_MODE_PLAN | RD_MODE_DOCTOR, false},
+    {"hosts", RD_MODE_DOCTOR, false},
+    {"hostfile", RD_MODE_DOCTOR, false},
+    {"ssh_port", RD_MODE_DOCTOR, false},
+    {"mpirun_args", RD_MODE_DOCTOR, false},
+    {"link_gbit", TRAINS | RD_MODE_PLAN, true},
+    {"latency_us", TRAINS | RD_MODE_PLAN, true},
+    {"ranks_per_host", TRAINS | RD_MODE_PLAN, true},
+};
+enum { N_ONLY_IN = sizeof only_in / sizeof *only_in };
+
+static uint64_t bit_of(const flag *f)
+{
+    return (uint64_t)1 << (f - flags);
+}
 
 static const struct {
     const char *name;
@@ -269,6 +305,7 @@ static rd_code set_value(rd_cli *c, const flag *f, const char *value, rd_status 
         break;
     }
     if (f->given_at != NO_FIELD) *(bool *)(void *)((char *)c + f->given_at) = true;
+    c->given |= bit_of(f);
 done:
     return st->code;
 }
@@ -356,7 +393,9 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
     } else if (find_flag(arg, word, n, &f, &b.negated, st) != RD_OK || !f) {
         return st->code;
     } else if (f->type == FLAG_BOOL) {
-        RD_TRY(take_truth(f->name, f->help, &b, (bool *)(void *)((char *)c + f->at), st));
+        bool *to = (bool *)(void *)((char *)c + f->at);
+        RD_TRY(take_truth(f->name, f->help, &b, to, st));
+        c->given = *to ? c->given | bit_of(f) : c->given & ~bit_of(f);
     } else {
         const char *value = NULL;
         RD_TRY(take_text(f->name, f->value, false, &b, &value, st));
@@ -404,10 +443,44 @@ static bool names_model(const rd_cli *c)
     return rd_cli_bench_value(c, "model") != NULL;
 }
 
+/* Is this flag given, and without effect in this mode? */
+static bool idles(const rd_cli *c, int i)
+{
+    return (c->given & bit_of(named(only_in[i].name, strlen(only_in[i].name)))) && !(only_in[i].modes & (unsigned)c->mode_bit);
+}
+
+static rd_code check_modes(const rd_cli *c, rd_status *st)
+{
+    for (int i = 0; i < N_ONLY_IN; i++) {
+        char in[128] = "";
+        int n = 0;
+        if (!idles(c, i) || only_in[i].may_idle) continue;
+        for (int k = 0; k < N_MODES; k++)
+            if (only_in[i].modes & (unsigned)modes[k].bit) strcat(strcat(in, n++ ? " and " : ""), modes[k].name);
+        return rd_fail(st, RD_EUSAGE, "--%s is for --mode=%s, but the mode is %s; leave it out, or give %s mode", only_in[i].name, in, c->mode,
+                       n > 1 ? "such a" : "that");
+    }
+    return RD_OK;
+}
+
+void rd_cli_idle(const rd_cli *c, rd_strbuf *out)
+{
+    int n = 0;
+    for (int i = 0; i < N_ONLY_IN; i++)
+        if (idles(c, i)) rd_strbuf_printf(out, "%s--%s", n++ ? ", " : "", only_in[i].name);
+    if (n) rd_strbuf_printf(out, ": without effect in mode %s\n", c->mode);
+}
+
 /* A command to start again, or none. */
 static rd_code check_restarts(const rd_cli *c, rd_status *st)
 {
-    const char *odd = c->config_file ? "config_file" : c->n_set > 0 ? "set" : c->max_steps_given ? "max_steps" : NULL;
+    static const char *const ours[] = {"restarts", "restart_delay", "drop_dead_hosts", "logdir", NULL};
+    const char *odd = c->n_bench > 0 ? rd_bench_flag_name(c->bench[0].flag) : NULL;
+    for (int i = 0; i < N_FLAGS && !odd; i++) {
+        int k = 0;
+        while (ours[k] && strcmp(ours[k], flags[i].name)) k++;
+        if (!ours[k] && (c->given & bit_of(&flags[i]))) odd = flags[i].name;
+    }
     if (!c->restarts_given && (c->restart_delay_given || c->drop_dead_hosts))
         return rd_fail(st, RD_EUSAGE, "--%s is for --restarts=N; give that too, or leave it out",
                        c->drop_dead_hosts ? "drop_dead_hosts" : "restart_delay");
@@ -434,23 +507,15 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
     }
     if (!c->config_file && c->mode_bit == RD_MODE_BENCH && !names_model(c))
         return rd_fail(st, RD_EUSAGE, "nothing to measure: give --model=NAME or --config_file=FILE; --help explains");
-    if (c->trace && !(c->mode_bit & (RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL)))
-        return rd_fail(st, RD_EUSAGE, "--trace is for --mode=train and train_eval, but the mode is %s; leave it out", c->mode);
+    if (check_modes(c, st) != RD_OK) return st->code;
     const char *of_doctor = c->hosts ? "hosts" : c->hostfile ? "hostfile" : c->ssh_port ? "ssh_port" : c->mpirun_args ? "mpirun_args" : NULL;
-    if (of_doctor && c->mode_bit != RD_MODE_DOCTOR)
-        return rd_fail(st, RD_EUSAGE, "--%s is for --mode=doctor, but the mode is %s; leave it out", of_doctor, c->mode);
     if (of_doctor && !c->hosts && !c->hostfile)
         return rd_fail(st, RD_EUSAGE, "--%s needs the hosts: --hosts=name:slots,name:slots or --hostfile=FILE", of_doctor);
     if (c->hosts && c->hostfile) return rd_fail(st, RD_EUSAGE, "--hosts and --hostfile both name the hosts; leave one out");
-    if (c->json && !(c->mode_bit & (RD_MODE_PLAN | RD_MODE_DOCTOR)))
-        return rd_fail(st, RD_EUSAGE, "--json is for --mode=plan and --mode=doctor, but the mode is %s; leave it out", c->mode);
     if (c->mode_bit == RD_MODE_PLAN && !c->config_file && !(c->logdir && c->logdir[0]))
         return rd_fail(st, RD_EUSAGE, "nothing to plan from: give --logdir=DIR of a run, or --config_file=FILE to measure now");
     if (!c->config_file && !(c->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN | RD_MODE_DOCTOR)))
         return rd_fail(st, RD_EUSAGE, "no experiment: give --config_file=FILE; --help explains");
-    if (c->input && c->mode_bit != RD_MODE_INFER)
-        return rd_fail(st, RD_EUSAGE, "--input is for --mode=infer, but the mode is %s; leave one of them out",
-                       c->mode);
     return RD_OK;
 }
 

@@ -85,6 +85,7 @@ static rd_code find_metric(rd_run *r, rd_status *st)
 static rd_code force_keys(rd_run *r, rd_status *st)
 {
     static const char *const eval_keys[] = {"source_file_eval", "target_file_eval", NULL};
+    rd_cli_idle(r->cli, &r->notices);
     if (rd_config_has(r->config, "num_gpus")) {
         const json_t *v = rd_config_get(r->config, "num_gpus");
         if (json_is_integer(v) && json_integer_value(v) != 1)

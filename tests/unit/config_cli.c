@@ -249,7 +249,19 @@ static struct check_row {
     {"check: input to translate", {"--config=x", "--input=-", "--mode=infer"}, ""},
     {"check: input to train",
      {"--config=x", "--input=-"},
-     "--input is for --mode=infer, but the mode is train; leave one of them out"},
+     "--input is for --mode=infer, but the mode is train; leave it out, or give that mode"},
+    {"check: output of another mode",
+     {"--config=x", "--inference_out=o"},
+     "--inference_out is for --mode=infer, but the mode is train; leave it out, or give that mode"},
+    {"check: trace of another mode",
+     {"--config=x", "--mode=bench", "--trace=t"},
+     "--trace is for --mode=train and train_eval, but the mode is bench; leave it out, or give such a mode"},
+    {"check: what is left from the training", {"--config=x", "--mode=eval", "--max_steps=7", "--lr=1", "--split_data_per_rank"}, ""},
+    {"check: switched off", {"--config=x", "--json", "--nojson"}, ""},
+    {"check: in front of a command", {"--restarts=1", "--logdir=l", "--restart_delay=2", "--", "x"}, ""},
+    {"check: a flag in front of a command",
+     {"--restarts=1", "--seed=3", "--", "x"},
+     "--seed stands in front of --, where it has no effect; put it behind the run_dist of the command"},
 };
 
 static void check_check(void **state)
@@ -261,6 +273,30 @@ static void check_check(void **state)
     assert_int_equal(rd_cli_check(&c, &st), r->want[0] ? RD_EUSAGE : RD_OK);
     assert_string_equal(st.msg, r->want);
     rd_cli_release(&c);
+}
+
+static void idle(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words[MAX_WORDS], *want;
+    } rows[] = {
+        {{"--config=x", "--max_steps=7", "--lr=1"}, ""},
+        {{"--mode=eval", "--lr=1", "--max_steps=7", "--split", "--seed=1", "--beam_width=2"},
+         "--max_steps, --lr, --split_data_per_rank: without effect in mode eval\n"},
+        {{"--mode=eval", "--split", "--nosplit"}, ""},
+        {{"--beam_width=2", "--eval_frequency=3"}, "--beam_width, --eval_frequency: without effect in mode train\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rd_status st = {0};
+        rd_cli c;
+        rd_strbuf b = {0};
+        assert_int_equal(parse(rows[i].words, &c, &st), RD_OK);
+        rd_cli_idle(&c, &b);
+        assert_string_equal(rd_strbuf_str(&b), rows[i].want);
+        rd_strbuf_release(&b);
+        rd_cli_release(&c);
+    }
 }
 
 static void help(void **state)
@@ -285,7 +321,7 @@ int main(void)
 {
     enum { BAD = sizeof bad_rows / sizeof *bad_rows, GOOD = sizeof good_rows / sizeof *good_rows };
     enum { CHECK = sizeof check_rows / sizeof *check_rows };
-    struct CMUnitTest t[BAD + GOOD + CHECK + 2];
+    struct CMUnitTest t[BAD + GOOD + CHECK + 3];
     int n = 0;
     for (int i = 0; i < BAD; i++) t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad, NULL, NULL, &bad_rows[i]};
     for (int i = 0; i < GOOD; i++)
@@ -293,6 +329,7 @@ int main(void)
     for (int i = 0; i < CHECK; i++)
         t[n++] = (struct CMUnitTest){check_rows[i].name, check_check, NULL, NULL, &check_rows[i]};
     t[n++] = (struct CMUnitTest)cmocka_unit_test(many_sets);
+    t[n++] = (struct CMUnitTest)cmocka_unit_test(idle);
     t[n++] = (struct CMUnitTest)cmocka_unit_test(help);
     return cmocka_run_group_tests(t, NULL, NULL) != 0;
 }
