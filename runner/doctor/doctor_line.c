@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_SLOTS = 4096 };
+
 static rd_code add_host(doc_hosts *h, const doc_host *one, rd_status *st)
 {
     doc_host *more = realloc(h->at, (size_t)(h->n + 1) * sizeof *more);
@@ -15,6 +17,14 @@ static rd_code add_host(doc_hosts *h, const doc_host *one, rd_status *st)
     h->at[h->n++] = *one;
     h->slots += one->slots;
     return st->code;
+}
+
+/* A number from 1 to `most` and nothing else; 0: that it is not. */
+static int count_of(const char *s, int most)
+{
+    char *end;
+    const long n = isdigit((unsigned char)*s) ? strtol(s, &end, 10) : 0;
+    return n >= 1 && n <= most && !*end ? (int)n : 0;
 }
 
 /* Takes "user@" off, and ":slots". */
@@ -32,16 +42,7 @@ static rd_code parse_entry(const char *where, const char *entry, doc_host *out, 
     }
     char *name = at ? at + 1 : s;
     colon = strrchr(name, ':');
-    if (colon) {
-        char *end;
-        const long n = strtol(colon + 1, &end, 10);
-        if (*end || n < 1 || n > 4096)
-            return rd_fail(st, RD_EUSAGE,
-                           "%s: '%s' of the entry '%.100s' is no number of slots; write %.100s:4 for four ranks there",
-                           where, colon + 1, entry, s);
-        out->slots = (int)n;
-        *colon = '\0';
-    }
+    if (colon) *colon = '\0';
     for (const char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
             return rd_fail(st, RD_EUSAGE,
@@ -49,6 +50,9 @@ static rd_code parse_entry(const char *where, const char *entry, doc_host *out, 
                            entry);
     if (!*name || *name == '-')
         return rd_fail(st, RD_EUSAGE, "%s: an entry without a name; write name:slots,name:slots", where);
+    if (colon && !(out->slots = count_of(colon + 1, MOST_SLOTS)))
+        return rd_fail(st, RD_EUSAGE, "%s: the slots of '%.100s' must be a number, 1 .. %d, not '%.40s'; write %.*s:4 for four ranks there",
+                       where, entry, MOST_SLOTS, colon + 1, (int)(strrchr(entry, ':') - entry), entry);
     (void)snprintf(out->name, sizeof out->name, "%.127s", name);
     return st->code;
 }
@@ -79,10 +83,13 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
     (void)snprintf(where, sizeof where, "%.150s:%d", path, number);
     RD_TRY(parse_entry(where, word, &one, st));
     while ((word = strtok_r(NULL, " \t\r\n", &save))) {
-        int n = 0;
-        if (sscanf(word, "slots=%d", &n) == 1 && n > 0)
+        const bool slots = strncmp(word, "slots=", 6) == 0, port = strncmp(word, "port=", 5) == 0;
+        const int most = slots ? MOST_SLOTS : 65535, n = slots || port ? count_of(strchr(word, '=') + 1, most) : 0;
+        if ((slots || port) && n == 0)
+            return rd_fail(st, RD_EUSAGE, "%s: '%.60s' must be a number, 1 .. %d; write: name slots=2 port=12345 user=name", where, word, most);
+        if (slots)
             one.slots = n;
-        else if (sscanf(word, "port=%d", &n) == 1 && n > 0 && n < 65536)
+        else if (port)
             one.port = n;
         else if (strncmp(word, "user=", 5) == 0 && word[5])
             (void)snprintf(one.user, sizeof one.user, "%.63s", word + 5);

@@ -290,22 +290,27 @@ static void test_host_lists(void **state)
     static const struct {
         const char *list;
         int hosts, slots; /* 0: an error */
-    } cases[] = {{"node1:2,node2:4", 2, 6},
-                 {"node1", 1, 1},
-                 {"me@10.0.0.7:2", 1, 2},
-                 {"a:2, b:2", 0, 0},
-                 {"a:two", 0, 0},
-                 {"a:0", 0, 0},
-                 {"", 0, 0},
-                 {"a:2,,b", 0, 0},
-                 {"-oProxyCommand=x:2", 0, 0},
-                 {"a;b", 0, 0}};
+        const char *says;
+    } cases[] = {{"node1:2,node2:4", 2, 6, ""},
+                 {"node1", 1, 1, ""},
+                 {"me@10.0.0.7:2", 1, 2, ""},
+                 {"a:2, b:2", 0, 0, ""},
+                 {"a:two", 0, 0, "the slots of 'a:two' must be a number, 1 .. 4096, not 'two'; write a:4 for four ranks there"},
+                 {"b:2,me@a:0", 0, 0, "the slots of 'me@a:0' must be a number, 1 .. 4096, not '0'; write me@a:4 for four ranks there"},
+                 {"a:4097", 0, 0, "1 .. 4096, not '4097'; write a:4 "},
+                 {"a:", 0, 0, "1 .. 4096, not ''; write a:4 "},
+                 {":0", 0, 0, "an entry without a name"},
+                 {"", 0, 0, ""},
+                 {"a:2,,b", 0, 0, ""},
+                 {"-oProxyCommand=x:2", 0, 0, ""},
+                 {"a;b", 0, 0, ""}};
     (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
         rd_status st = {0};
         doc_hosts h;
         (void)doc_hosts_parse(cases[i].list, &h, &st);
         assert_int_equal(st.code, cases[i].hosts ? RD_OK : RD_EUSAGE);
+        if (!strstr(st.msg, cases[i].says)) fail_msg("%s", st.msg);
         if (cases[i].hosts) {
             assert_int_equal(h.n, cases[i].hosts);
             assert_int_equal(h.slots, cases[i].slots);
@@ -333,6 +338,20 @@ static void test_host_file(void **state)
     assert_int_equal(doc_hosts_read(path, &h, &st), RD_EUSAGE);
     assert_non_null(strstr(st.msg, ":5: 'speed=9' is not understood"));
     doc_hosts_release(&h);
+    static const struct {
+        const char *line, *says;
+    } bad[] = {{"x slots=0\n", ":1: 'slots=0' must be a number, 1 .. 4096; write: name slots=2"},
+               {"x slots=2x\n", "'slots=2x' must be"},
+               {"x slots=100000\n", "'slots=100000' must be"},
+               {"x slots=2 port=0\n", "'port=0' must be a number, 1 .. 65535"}};
+    for (int i = 0; i < COUNT(bad); i++) {
+        st = (rd_status){0};
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, bad[i].line, strlen(bad[i].line), 0), strlen(bad[i].line));
+        assert_int_equal(doc_hosts_read(path, &h, &st), RD_EUSAGE);
+        if (!strstr(st.msg, bad[i].says)) fail_msg("%s", st.msg);
+        doc_hosts_release(&h);
+    }
     (void)close(fd);
     (void)unlink(path);
 }
