@@ -30,6 +30,8 @@ void rd_tmpfile_abandon(void);
 rd_code rd_file_write_atomic(const char *path, const void *p, size_t n, rd_status *st);
 
 rd_code rd_mkdirs(const char *path, rd_status *st); /* like mkdir -p; RD_EENV */
+/* Is path a symbolic link to something that is not there? target: what it leads to, as far as there is room. */
+bool rd_link_dangles(const char *path, char *target, size_t room);
 
 /* CRC32C (Castagnoli), as event files and checkpoints use it. rd_crc32c(0, "123456789", 9) == 0xE3069283. Continues
  * from a previous value; uses the processor's instruction where there is one. */

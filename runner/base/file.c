@@ -373,6 +373,14 @@ done:
     return st->code;
 }
 
+bool rd_link_dangles(const char *path, char *target, size_t room)
+{
+    struct stat info;
+    const ssize_t n = readlink(path, target, room - 1);
+    target[n > 0 ? n : 0] = '\0';
+    return n > 0 && stat(path, &info) != 0 && errno == ENOENT;
+}
+
 rd_code rd_mkdirs(const char *path, rd_status *st)
 {
     char part[4096];
@@ -388,7 +396,11 @@ rd_code rd_mkdirs(const char *path, rd_status *st)
         part[i] = '\0';
         if (mkdir(part, 0777) != 0) { /* EEXIST, but also EACCES or EROFS above a folder that is there */
             const int err = errno;
-            if (stat(part, &info) != 0) return fail_errno(st, RD_EENV, RD_HERE, "make folder", part, err);
+            char target[256];
+            if (rd_link_dangles(part, target, sizeof target))
+                return rd_fail(st, RD_EENV, "cannot make folder '%s': '%s' is a link to '%s', which is not there; make that folder, or "
+                               "remove the link", path, part, target);
+            if (stat(part, &info) != 0) return fail_errno(st, RD_EENV, RD_HERE, "make folder", part, err == EEXIST ? errno : err);
             if (!S_ISDIR(info.st_mode))
                 return rd_fail(st, RD_EENV, "cannot make folder '%s': '%s' is a file; choose another place", path,
                                part);

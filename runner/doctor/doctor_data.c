@@ -2,6 +2,7 @@
  * ends with an agreement, so that a fault of one rank is known to all and none waits. */
 #include "doctor_impl.h"
 #include "rd/data.h"
+#include "rd/file.h"
 #include "rd/model.h"
 #include <dirent.h>
 #include <errno.h>
@@ -81,12 +82,15 @@ void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config, const rd_
 
 /* ---- log folder ---- */
 
-/* The folder, or the nearest one above that is there. */
-static void nearest_folder(const char *dir, char out[4096])
+/* The folder, or the nearest one above that is there; or a link on the way that leads to nothing, and what it is to lead to. */
+static void nearest_folder(const char *dir, char out[4096], char target[256])
 {
     struct stat s;
     (void)snprintf(out, 4096, "%.4095s", dir);
+    target[0] = '\0';
     while (stat(out, &s) != 0) {
+        if (rd_link_dangles(out, target, 256)) return;
+        target[0] = '\0';
         char *slash = strrchr(out, '/');
         if (!slash) {
             (void)snprintf(out, 4096, ".");
@@ -150,19 +154,25 @@ void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t 
         char path[4200];
         int err;
     } token = {.err = 0};
-    char dir[4096];
+    char dir[4096], target[256];
     rd_status st = {0};
     double seen = 0.0;
     if (w->rank == 0) {
-        nearest_folder(logdir, dir);
+        nearest_folder(logdir, dir, target);
         (void)snprintf(token.path, sizeof token.path, "%s/.doctor.%ld", dir, (long)getpid());
-        if (!try_write(token.path)) token.err = errno ? errno : EIO;
+        if (target[0]) token.err = ENOENT;
+        else if (!try_write(token.path)) token.err = errno ? errno : EIO;
     }
     if (rd_comm_bcast(comm, &token, sizeof token, 0, &st) != RD_OK) return;
     if (w->local_rank == 0 && !token.err) seen = access(token.path, F_OK) == 0 ? 1.0 : 0.0;
     if (rd_comm_sum_f64(comm, &seen, 1, &st) != RD_OK) return;
     if (w->rank != 0) return;
     (void)unlink(token.path);
+    if (target[0]) {
+        doc_add(r, DOC_FAIL, "logdir", "make that folder, or remove the link", "%.300s is a link to %.200s, which is not there (rank 0, %s)", dir,
+                target, w->host);
+        return;
+    }
     if (token.err) {
         doc_add(r, DOC_FAIL, "logdir", "give a folder that rank 0 may write to: --logdir=DIR",
                 "rank 0 (%s) cannot write to %.300s: %s", w->host, dir, strerror(token.err));

@@ -372,8 +372,11 @@ rd_code run_check_source(rd_run *r, rd_status *st)
 rd_code run_load_required(rd_run *r, rd_status *st)
 {
     bool found = false;
+    char target[256];
     const char *what = r->c.checkpoint;
     RD_TRY(run_load(r, what, &found, st));
+    if (!found && rd_link_dangles(r->cli->logdir, target, sizeof target))
+        rd_fail(st, RD_ECKPT, "log folder '%s' is a link to '%s', which is not there; is a disk not mounted?", r->cli->logdir, target);
     if (!found)
         rd_fail(st, RD_ECKPT,
                 "there is no %s-<step>.npz in '%s'; train first with the same --logdir, or name a file with --set "
