@@ -25,6 +25,9 @@ void rd_log_hurry(void);
 void rd_info(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3); /* rank 0 only; others: nothing */
 void rd_warn(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3); /* any rank: "warning: ..." on stderr and in run.log */
 void rd_error(rd_log *l, const rd_status *st);                 /* "run_dist: error: ..." on stderr and in run.log */
+/* The same line at the end of a file that is there, in one write, and nowhere else: for run.log, by a rank that ends the job in rank 0's
+ * place. It waits for no other thread. */
+void rd_error_append(const rd_log *l, const char *path, const rd_status *st);
 /* The live line of a terminal: rewritten in place, never in run.log; NULL clears it. No-op where out is no terminal. */
 void rd_live(rd_log *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -192,11 +192,17 @@ static void put_line(rd_log *l, bool to_err, const char *text)
     rd_strbuf_release(&b);
 }
 
+/* Who speaks, where that is not rank 0. */
+static void add_speaker(rd_strbuf *b, const rd_log *l)
+{
+    if (l && l->rank != 0) rd_strbuf_printf(b, "[rank %d, %s] ", l->rank, l->host);
+}
+
 static void say(rd_log *l, bool to_err, const char *before, const char *fmt, va_list ap)
 {
     char text[4096];
     rd_strbuf b = {0};
-    if (l && l->rank != 0) rd_strbuf_printf(&b, "[rank %d, %s] ", l->rank, l->host);
+    add_speaker(&b, l);
     rd_strbuf_puts(&b, before);
     va_list again;
     va_copy(again, ap);
@@ -230,20 +236,33 @@ void rd_warn(rd_log *l, const char *fmt, ...)
     va_end(ap);
 }
 
-static void say_error(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);
-static void say_error(rd_log *l, const char *fmt, ...)
+static void add_error(rd_strbuf *b, const rd_log *l, const rd_status *st)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    say(l, true, "run_dist: error: ", fmt, ap);
-    va_end(ap);
+    const bool elsewhere = st->rank > 0 && (!l || st->rank != l->rank);
+    add_speaker(b, l);
+    rd_strbuf_puts(b, "run_dist: error: ");
+    if (elsewhere) rd_strbuf_printf(b, "rank %d: ", st->rank);
+    rd_strbuf_puts(b, st->msg);
 }
 
 void rd_error(rd_log *l, const rd_status *st)
 {
-    const bool elsewhere = st->rank > 0 && (!l || st->rank != l->rank);
-    if (elsewhere) say_error(l, "rank %d: %s", st->rank, st->msg);
-    else say_error(l, "%s", st->msg);
+    rd_strbuf b = {0};
+    add_error(&b, l, st);
+    put_line(l, true, rd_strbuf_str(&b));
+    rd_strbuf_release(&b);
+}
+
+void rd_error_append(const rd_log *l, const char *path, const rd_status *st)
+{
+    rd_strbuf b = {0};
+    const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return;
+    add_error(&b, l, st);
+    rd_strbuf_add(&b, "\n", 1);
+    if (!b.failed) (void)put(fd, b.s, b.n);
+    (void)close(fd);
+    rd_strbuf_release(&b);
 }
 
 /* Cuts s to `columns` characters of UTF-8, one column each: a line that wraps could not be rewritten in place. */

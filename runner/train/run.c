@@ -296,7 +296,20 @@ static void leave_error(const rd_run *r, int64_t step, const rd_status *st)
     free(text);
 }
 
-static void watch_ends(void *ctx, int64_t step, const rd_status *why) { leave_error(ctx, step, why); }
+/* The reason in run.log, by another rank than 0, which does not hear of it any more. */
+static void leave_line(const rd_run *r, const rd_status *why)
+{
+    char path[4200];
+    if (!r->owns_logdir || r->world->rank == 0) return;
+    (void)snprintf(path, sizeof path, "%.4000s/run.log", r->cli->logdir);
+    rd_error_append(r->log, path, why);
+}
+
+static void watch_ends(void *ctx, int64_t step, const rd_status *why)
+{
+    leave_line(ctx, why); /* first: it waits for no disk */
+    leave_error(ctx, step, why);
+}
 
 void rd_run_tell(rd_comm *comm, rd_log *log, const rd_cli *cli, bool agreed, const rd_status *st)
 {
@@ -348,7 +361,11 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
         break;
     }
 done:
-    if (st->code != RD_OK && st->code != RD_ESTOP) leave_error(&r, r.at.step, st);
+    if (st->code != RD_OK && st->code != RD_ESTOP) {
+        /* Rank 0 may be writing, and two hosts of a network file system do not see each other's end of a file. */
+        if (!r.agreed && r.world->host_index == 0) leave_line(&r, st);
+        leave_error(&r, r.at.step, st);
+    }
     *agreed = r.agreed;
     rd_run_tell(comm, log, cli, r.agreed, st); /* what is released may hang with what has failed */
     release(&r);

@@ -45,6 +45,7 @@ one() { # np rank step phase kind status text seconds
     expect "$name" 0 "" bash -c '
         { [ "$1" = any ] && [ "$2" -ne 0 ] && [ "$2" -ne 124 ]; } || [ "$1" = "$2" ] || { echo "status $2, not $1"; tail -n 8 said.txt; exit 1; }
         grep -q -- "$3" said.txt || { echo "no \"$3\""; tail -n 8 said.txt; exit 1; }
+        grep -q -- "$3" run/run.log || { echo "no \"$3\" in run.log"; tail -n 8 run/run.log; exit 1; }
         [ -z "$4" ] || { echo "$4"; exit 1; }
         [ -z "$(ls run/*.tmp.* 2> /dev/null)" ] || [ "$5" = kill ] || { echo "half a file"; ls run; exit 1; }' \
         bash "$6" "$status" "$7" "$(in_time "$8")" "$5"

@@ -242,6 +242,30 @@ static void test_stuck_pipe(void **state)
     close(fd[0]);
 }
 
+static void append_error(rd_log *l)
+{
+    rd_status st = {.rank = 3};
+    rd_fail(&st, RD_EPEER, "rank 0 is gone");
+    rd_error_append(l, path, &st);
+    st.rank = 5;
+    rd_error_append(l, path, &st);
+}
+
+/* Behind what is there, and never a new file. */
+static void test_append(void **state)
+{
+    (void)state;
+    with_log(3, false, append_error);
+    assert_string_equal(got_tee, "");
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_int_equal(write(fd, "a line\n", 7), 7);
+    close(fd);
+    with_log(3, false, append_error);
+    assert_string_equal(got_tee, "a line\n[rank 3, node7] run_dist: error: rank 0 is gone\n"
+                                 "[rank 3, node7] run_dist: error: rank 5: rank 0 is gone\n");
+    assert_string_equal(got_err, "");
+}
+
 static void test_stuck_terminal(void **state)
 {
     FILE *tty;
@@ -260,7 +284,7 @@ int main(void)
     snprintf(path, sizeof path, "%s/run.log", folder);
     const struct CMUnitTest t[] = {
         cmocka_unit_test(test_rank0),       cmocka_unit_test(test_rank3),     cmocka_unit_test(test_long_line),
-        cmocka_unit_test(test_tee_appends), cmocka_unit_test(test_live_line),
+        cmocka_unit_test(test_tee_appends), cmocka_unit_test(test_live_line), cmocka_unit_test(test_append),
         cmocka_unit_test(test_stuck_pipe),  cmocka_unit_test(test_stuck_terminal), /* last: hurry is for good */
     };
     const int failures = cmocka_run_group_tests_name("base_log", t, NULL, NULL);
