@@ -133,7 +133,11 @@ static rd_code check_any(rd_run *r, rd_status *st)
 {
     const rd_world *w = r->world;
     const char *at = rd_config_where(r->config, "deterministic");
-    if (!run_any(r)) return st->code;
+    if (!run_any(r)) {
+        if (r->c.micro_batches > 0)
+            rd_strbuf_printf(&r->notices, "micro_batches is without effect: deterministic is %s, not any\n", r->c.deterministic);
+        return st->code;
+    }
     if (!power_of_two(r->c.micro_batches))
         return rd_fail(st, RD_EUSAGE, "%s: 'deterministic' any needs 'micro_batches', a power of two: the parts of a global batch; "
                        "8 serves 1, 2, 4 and 8 ranks", at);

@@ -31,7 +31,7 @@ expect "three numbers of ranks, the same bytes" 0 "" "$same" one/model-50.npz mo
 # The test can fail: another cut of the batch is another order of sums, another seed another mask.
 expect "4 parts" 0 "" t 1 32 cut4 --max_steps=50 --set micro_batches=4
 expect "are other bytes" 1 "" "$same" one/model-50.npz cut4/model-50.npz
-expect "level np" 0 "" t 2 16 np2 --max_steps=50 --set deterministic=np
+expect "level np" 0 "micro_batches is without effect: deterministic is np" t 2 16 np2 --max_steps=50 --set deterministic=np
 expect "is other bytes" 1 "" "$same" one/model-50.npz np2/model-50.npz
 # What is refused.
 expect "no micro_batches" 2 "needs 'micro_batches'" t 1 32 no --set micro_batches=0
