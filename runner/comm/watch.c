@@ -167,6 +167,12 @@ static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
 
 /* ---- one look ---- */
 
+/* Rank 0: a host of which nothing is heard, though its connection stands. */
+static bool fallen_silent(const rd_watch *w, int line)
+{
+    return !rd_net_broken(w->net, line) && w->limits.abort_s > 0.0 && rd_net_silence_s(w->net, line) > w->limits.abort_s;
+}
+
 static void judge(rd_watch *w, int n)
 {
     int culprit, n_waiting;
@@ -192,7 +198,7 @@ static void judge(rd_watch *w, int n)
         snprintf(text + used, sizeof text - used, "; that is more than stall_abort_s allows (%g s)", w->limits.abort_s);
     }
     end_job(w, v == RD_WATCH_LOST ? RD_EPEER : RD_ESTALL, text,
-            v == RD_WATCH_LOST && b->host_index != w->w->host_index && !rd_net_broken(w->net, b->host_index - 1));
+            v == RD_WATCH_LOST && b->host_index != w->w->host_index && fallen_silent(w, b->host_index - 1));
 }
 
 /* Rank 0: what the leaders sent. A host that closed its connection, or is silent for too long, is lost with its ranks. */
@@ -204,11 +210,10 @@ static void hear_hosts(rd_watch *w)
     for (int r = 0; r < w->w->size; r++) {
         const int line = w->told[r].host_index - 1;
         if (line < 0) continue; /* rank 0's host, or nothing came yet */
-        const double silent = rd_net_silence_s(w->net, line);
         w->all[r] = w->told[r]; /* of a second ago: what it has done since is not known, and no fault of its own */
-        if (rd_net_broken(w->net, line) || (w->limits.abort_s > 0.0 && silent > w->limits.abort_s)) {
+        if (rd_net_broken(w->net, line) || fallen_silent(w, line)) {
             w->all[r].gone = true;
-            w->all[r].age_s += silent;
+            w->all[r].age_s += rd_net_silence_s(w->net, line);
         }
     }
 }
@@ -225,6 +230,25 @@ static void speak_up(rd_watch *w, int64_t now)
     rd_net_tell(w->net, w->all, w->w->local_size, 0);
 }
 
+/* The connection to rank 0 has closed. Where a rank of this host is gone as well, the launcher, which hears of that as soon as this thread
+ * does, may have taken down rank 0 for it, and before it came to say so. */
+static void root_is_gone(rd_watch *w) __attribute__((noreturn));
+static void root_is_gone(rd_watch *w)
+{
+    int culprit, n_waiting;
+    char text[800] = "rank 0 is gone";
+    size_t n = strlen(text);
+    if (rd_watch_judge(w->all, w->w->local_size, &w->limits, &culprit, &n_waiting) == RD_WATCH_LOST) {
+        rd_watch_say(&w->all[culprit], RD_WATCH_LOST, 0, text, sizeof text);
+        n = strlen(text);
+        snprintf(text + n, sizeof text - n, "; rank 0 is gone, too: its connection to this host has closed");
+    } else {
+        snprintf(text + n, sizeof text - n, ": its connection to host %s has closed; start the same command again to go on from the last "
+                 "checkpoint", w->w->host);
+    }
+    end_job(w, RD_EPEER, text, false);
+}
+
 static void leader_listens(rd_watch *w)
 {
     rd_net_order o;
@@ -235,11 +259,7 @@ static void leader_listens(rd_watch *w)
     }
     if (w->root_done) return;
     const double silent = rd_net_silence_s(w->net, 0);
-    if (rd_net_broken(w->net, 0)) {
-        snprintf(text, sizeof text, "rank 0 is gone: its connection to host %s has closed; start the same command again to go "
-                 "on from the last checkpoint", w->w->host);
-        end_job(w, RD_EPEER, text, false);
-    }
+    if (rd_net_broken(w->net, 0)) root_is_gone(w);
     if (w->limits.abort_s > 0.0 && silent > w->limits.abort_s) {
         snprintf(text, sizeof text, "nothing has been heard from rank 0 on host %s for %.0f s; its host, or the network to it, "
                  "is down", w->w->host, silent);
@@ -284,7 +304,10 @@ static void *watch(void *arg)
         (void)poll(p, (nfds_t)n, TICK_MS);
         if (p[0].revents) return NULL;
         for (int i = 0; i < w->w->local_size; i++)
-            if (p[1 + i].revents) w->ended[i] = true;
+            if (p[1 + i].revents) {
+                w->ended[i] = true;
+                w->told_ns = 0; /* rank 0 is to hear of it before the launcher comes to it */
+            }
         const int64_t now = rd_now_ns();
         if (now - last > (int64_t)2 * TICK_MS * 1000000) stood_still(w, last + (int64_t)TICK_MS * 1000000, now);
         last = now;
