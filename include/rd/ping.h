@@ -17,6 +17,9 @@ typedef struct rd_clock_offset {
  * middle of the way. Ranks of one host have one clock: each host's lowest rank asks for all of them. */
 rd_code rd_clock_compare(rd_comm *c, int n, rd_clock_offset *out, rd_status *st);
 
+/* Rank 0's clock when this rank's showed x, between the comparisons a and b: a clock is taken to drift evenly. */
+int64_t rd_clock_shared(const rd_clock_offset *a, const rd_clock_offset *b, int64_t x);
+
 /* Collective. seconds[i]: of a sum of n[i] floats over the ranks of this host alone, in memory they share; the mean of
  * `times`, after two more. NAN: this host has one rank, or its ranks do not share memory. n grows. */
 rd_code rd_time_inside(rd_comm *c, const int64_t *n, int n_sizes, int times, double *seconds, rd_status *st);

@@ -58,6 +58,14 @@ done:
     return st->code;
 }
 
+int64_t rd_clock_shared(const rd_clock_offset *a, const rd_clock_offset *b, int64_t x)
+{
+    double offset = (double)a->offset_ns;
+    if (b->at_ns > a->at_ns)
+        offset += (double)(b->offset_ns - a->offset_ns) * ((double)(x - a->at_ns) / (double)(b->at_ns - a->at_ns));
+    return x - (int64_t)offset;
+}
+
 /* The sums of one host, on a window and an arena of its own. */
 static rd_code time_host(MPI_Comm local, bool crowded, const int64_t *n, int n_sizes, int times, double *seconds,
                          rd_status *st)

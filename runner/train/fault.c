@@ -6,7 +6,8 @@
  *     hang, slow           sleeps for ever; for 1.5 seconds
  *     data, memory         a failure with the code of bad data, of missing memory
  *     nan, flip            a gradient that is not finite; one bit of one weight, in memory
- *     wrong                the same, as if it were what an update has worked out
+ *     wrong, wrongfirst    the same, as if it were what an update has worked out; in the model's first array
+ *     grad                 one number of the gradient, where it is that rank's own
  *     disk                 no file may grow beyond 1 KB from now on */
 #include "run_impl.h"
 
@@ -51,11 +52,16 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
         rd_params_grads(r->params)[0] = NAN;
         rd_params_touch_grads(r->params);
     }
-    if (strcmp(f->kind, "flip") == 0 || strcmp(f->kind, "wrong") == 0) {
+    if (strcmp(f->kind, "grad") == 0) {
+        rd_params_grads(r->params)[0] += 1.0f;
+        rd_params_touch_grads(r->params);
+    }
+    if (strcmp(f->kind, "flip") == 0 || strncmp(f->kind, "wrong", 5) == 0) {
+        float *w = rd_params_values(r->params) + (strcmp(f->kind, "wrongfirst") == 0 ? rd_params_at(r->params, 0)->offset : 0);
         uint32_t bits;
-        memcpy(&bits, rd_params_values(r->params), sizeof bits);
+        memcpy(&bits, w, sizeof bits);
         bits ^= 1u << 12;
-        memcpy(rd_params_values(r->params), &bits, sizeof bits);
+        memcpy(w, &bits, sizeof bits);
         if (f->kind[0] == 'w' || run_gpu(r)) rd_params_touch(r->params); /* memory that flips a bit does not say so */
     }
     if (strcmp(f->kind, "disk") == 0) {

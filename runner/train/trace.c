@@ -175,15 +175,6 @@ void trace_free(run_trace *t)
 
 /* ---- spans become lines ---- */
 
-/* Rank 0's clock when this rank's showed x, between the comparisons a and b. */
-static int64_t shared_clock(const rd_clock_offset *a, const rd_clock_offset *b, int64_t x)
-{
-    double offset = (double)a->offset_ns;
-    if (b->at_ns > a->at_ns)
-        offset += (double)(b->offset_ns - a->offset_ns) * ((double)(x - a->at_ns) / (double)(b->at_ns - a->at_ns));
-    return x - (int64_t)offset;
-}
-
 /* Nanoseconds as the microseconds of a trace. */
 static void put_us(rd_strbuf *b, const char *key, int64_t ns)
 {
@@ -232,8 +223,8 @@ static void put_spans(run_trace *t, const rd_clock_offset *to, rd_strbuf *b)
     qsort(t->spans, (size_t)t->n, sizeof *t->spans, by_begin);
     for (int64_t i = 0; i < t->n; i++) {
         const span *s = &t->spans[i];
-        const int64_t begin = shared_clock(&t->from, to, s->begin_ns) - t->origin_ns;
-        const int64_t end = shared_clock(&t->from, to, s->end_ns) - t->origin_ns;
+        const int64_t begin = rd_clock_shared(&t->from, to, s->begin_ns) - t->origin_ns;
+        const int64_t end = rd_clock_shared(&t->from, to, s->end_ns) - t->origin_ns;
         const int row = s->row == TRACE_ROW_STEPS ? 0 : 1 + free_lane(busy_until, s->begin_ns, s->end_ns);
         rd_strbuf_printf(b, ",\n{\"name\":\"%s", s->name);
         if (s->id >= 0) rd_strbuf_printf(b, " %" PRId64, s->id);

@@ -44,8 +44,7 @@ expect "one worker on each host" 0 "^2$" pgrep -fc "^sh .*/worker --keys $work/r
 expect "known_hosts has each host once" 0 "^2$" grep -c "^\[node[12]\]:12346 ssh-ed25519 " own/known_hosts
 expect "status" 0 "up   node2 port 12346 slots 2" cluster status
 expect "doctor" 0 "ok   all hosts: ranks exchange gradients" cluster doctor
-# shellcheck disable=SC2154 # expect sets out
-expect "and shows where the ranks are" 0 "^ .*node2" echo "$out"
+expect "and shows where the ranks are" 0 "^ .*node2" cluster doctor
 
 run=(run toy.json "--logdir=$work/two" --max_steps=4 --summary_frequency=1 --set deterministic=any --set micro_batches=4 --set batch_size=4)
 expect "run" 0 "world: 4 ranks on 2 hosts" cluster "${run[@]}"

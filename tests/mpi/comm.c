@@ -5,10 +5,12 @@
 #include "../../runner/comm/comm_window.h"
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -89,11 +91,21 @@ static float tree_sum(int lo, int hi, int64_t i)
     return left + right;
 }
 
+/* The same, which float does not hold. */
+static double fine(int rank, int64_t i) { return uneven(rank, i) * 1.1; }
+
+static double tree_sum_f64(int lo, int hi, int64_t i)
+{
+    int half = 1;
+    if (hi - lo == 1) return fine(lo, i);
+    while (2 * half < hi - lo) half *= 2;
+    return tree_sum_f64(lo, lo + half, i) + tree_sum_f64(lo + half, hi, i);
+}
+
 static void test_same_bytes(void **state)
 {
     (void)state;
     rd_status st = {0};
-    const bool shared = strstr(rd_comm_note(comm), "shared") != NULL && world->n_hosts == 1;
     const int64_t n = 300001;
     const size_t bytes = (size_t)n * sizeof(float);
     float *a = malloc(bytes), *b = malloc(bytes);
@@ -102,13 +114,19 @@ static void test_same_bytes(void **state)
     CHECK(rd_comm_sum_f32(comm, a, n, &st) == RD_OK);
     CHECK(rd_comm_sum_f32(comm, b, n, &st) == RD_OK);
     CHECK(memcmp(a, b, bytes) == 0);
-    for (int64_t i = 0; shared && i < n; i++) {
-        CHECK(a[i] == tree_sum(0, world->size, i));
-    }
+    for (int64_t i = 0; world->n_hosts == 1 && i < n; i++) CHECK(a[i] == tree_sum(0, world->size, i));
     CHECK(rd_comm_bcast(comm, b, (int64_t)bytes, world->size - 1, &st) == RD_OK);
     CHECK(memcmp(a, b, bytes) == 0);
     free(a);
     free(b);
+    double *d = malloc((size_t)n * sizeof *d);
+    CHECK(d);
+    for (int64_t m = 1; m <= n; m += 100000) {
+        for (int64_t i = 0; i < m; i++) d[i] = fine(world->rank, i);
+        CHECK(rd_comm_sum_f64(comm, d, m, &st) == RD_OK);
+        for (int64_t i = 0; world->n_hosts == 1 && i < m; i++) CHECK(d[i] == tree_sum_f64(0, world->size, i));
+    }
+    free(d);
 }
 
 static void fill(float *x, int64_t n)
@@ -199,6 +217,35 @@ static void test_arena(void **state)
     CHECK(rd_comm_arena_new(comm, 0, &x, why, &st) == RD_OK && x);
     rd_comm_arena_free(comm);
     rd_comm_arena_free(comm);
+}
+
+/* A host that has no room for an arena: no host gets one in common, all are told, and sums are right. A limit on the size of files
+ * is one on shared memory, too. */
+static void test_no_room(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    const bool shared = strstr(rd_comm_note(comm), "shared") != NULL;
+    const bool lacks = world->host_index == world->n_hosts - 1;
+    double others = 0.0;
+    struct rlimit before;
+    float *x;
+    char why[200];
+    if (!shared) skip();
+    for (int again = 0; again < 2; again++) {
+        CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+        (void)signal(SIGXFSZ, SIG_IGN);
+        if (!again && lacks) CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max}) == 0);
+        CHECK(rd_comm_arena_new(comm, LARGEST, &x, why, &st) == RD_OK && x);
+        CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+        others = why[0] != '\0';
+        if (!again && lacks && world->local_size > 1) CHECK(strstr(why, "cannot share") && strstr(why, "MiB"));
+        CHECK(rd_comm_sum_f64(comm, &others, 1, &st) == RD_OK && others == (again ? 0.0 : world->size));
+        fill(x, LARGEST);
+        CHECK(rd_comm_sum_f32(comm, x + 5, 70000, &st) == RD_OK);
+        CHECK(is_own(x, 0, 5) && is_sum(x, 5, 70005) && is_own(x, 70005, LARGEST));
+        rd_comm_arena_free(comm);
+    }
 }
 
 /* tree: as many neighbours on each host, a power of two of them. */
@@ -368,7 +415,7 @@ static int many_rounds(int rounds)
         CHECK(rd_comm_sum_f32(comm, x, 3, &st) == RD_OK && rd_comm_barrier(comm, &st) == RD_OK);
         CHECK(x[0] == n * (float)i + ranks && x[1] == n * (float)(i * 3) && x[2] == ranks);
     }
-    if (world->rank == 0) printf("%d rounds\n", rounds);
+    if (world->rank == 0) printf("%d rounds, %s\n", rounds, rd_comm_note(comm));
     rd_comm_free(comm);
     return 0;
 }
@@ -387,7 +434,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_world),     cmocka_unit_test(test_sums),   cmocka_unit_test(test_max_min),
         cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_window_on_hosts), cmocka_unit_test(test_bcast),
-        cmocka_unit_test(test_arena), cmocka_unit_test(test_cross),
+        cmocka_unit_test(test_arena), cmocka_unit_test(test_no_room), cmocka_unit_test(test_cross),
         cmocka_unit_test(test_gather),    cmocka_unit_test(test_agree),  cmocka_unit_test(test_same),
     };
     const int failures = cmocka_run_group_tests_name("comm", tests, NULL, NULL);

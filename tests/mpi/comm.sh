@@ -13,6 +13,12 @@ for np in 1 2 3 4; do
     # shellcheck disable=SC2086
     expect "np $np by MPI alone" 0 "$([ $np -eq 1 ] || echo RD_COMM_SHARED=0)" $run -x RD_COMM_SHARED=0 -np $np "$prog"
 done
+# shellcheck disable=SC2086
+expect "two hosts" 0 "through shared memory" $run -x RD_COMM_HOSTS=2 -np 4 "$prog"
+# No file may have a byte, memory in common neither: messages, then. MPI's own go through the loopback.
+# shellcheck disable=SC2086,SC2016
+expect "no memory to share" 0 "100 rounds, sums by messages (a host's ranks cannot share .* MiB: " $run -mca btl self,tcp -np 3 \
+    sh -c 'trap "" XFSZ; ulimit -f 0; exec "$0" rounds 100' "$prog"
 : "${CASES:=}"
 # shellcheck disable=SC2086
 expect "10,000 rounds, four ranks" 0 "10000 rounds" $run -np 4 "$prog" rounds

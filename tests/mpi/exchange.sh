@@ -20,7 +20,7 @@ equal() { # what, folder: ends as the first one did
     expect "$1: the same bytes" 0 "" "$same" late/model-12.npz "$2/model-12.npz"
 }
 expect "after backward" 0 "on 2 hosts" t 4 2 late --set overlap=off
-expect "between ops" 0 "bfloat16\|during backward between its ops" t 4 2 calls --set overlap=calls
+expect "between ops" 0 "during backward between its ops" t 4 2 calls --set overlap=calls
 equal "between ops" calls
 expect "by a thread" 0 "during backward by a thread" t 4 2 thread --set overlap=thread
 equal "by a thread" thread
@@ -37,6 +37,39 @@ expect "one host" 0 "on 1 host" t 4 1 one
 equal "one host" one
 expect "4 hosts" 0 "on 4 hosts" t 4 4 four
 equal "4 hosts" four
+
+# Bytes in the metrics: all parameters in float32, and what rounds their arrays up; of these 2 (1 - 1/h) from each of h hosts.
+count() { # folder, hosts
+    awk -v n="$(sed -n 's/^model: .*, \([0-9,]*\) parameters.*/\1/p' "$1/run.log" | tr -d , | tail -n 1)" -v h="$2" \
+        -v b="$(column comm_bytes "$1" | tail -n 1)" -v w="$(column comm_wire_bytes "$1" | tail -n 1)" \
+        'BEGIN { print n, b, w; exit !(n > 1000 && b >= 4 * n && b < 4.05 * n && w == 2 * (h - 1) * b) }'
+}
+while read -r folder hosts; do expect "bytes of $folder" 0 "" count "$folder" "$hosts"; done << 'END'
+late 2
+thread 2
+four 4
+messages 4
+one 1
+END
+# A step's sentences touch all six letters, of ten rows of 16 numbers in each of two tables.
+expect "bytes of rows" 0 "" awk -v a="$(column comm_bytes late | tail -n 1)" -v b="$(column comm_bytes rows | tail -n 1)" \
+    'BEGIN { print a, b; exit !(a > 1000 && b <= a && b >= a - 2 * 4 * 16 * 4) }'
+{ cat data/vocab.txt && seq -f 'word%g' 6000; } > data/large.txt
+auto() { # hosts, arguments: by the program's own rule, with one large table
+    local hosts=$1
+    shift
+    STEPS=4 t 4 "$hosts" auto --set sparse_embeddings=auto --set src_vocab_file=data/large.txt "$@"
+    local status=$?
+    cat auto/metrics.jsonl
+    rm -rf auto
+    return $status
+}
+expect "a large table goes by rows by itself" 0 "and 1 embedding by rows after it" auto 2
+expect "unless a step touches most of it" 0 '"comm_bytes":4[0-9]\{5\}\.' auto 2 --set batch_size=160
+expect "on one host all the same" 0 '"comm_bytes":[0-9]\{5\}\.' auto 1 --set batch_size=160
+late_rank() { (export RD_FAULT=slow:2:7:compute && t 4 2 slow); }
+expect "a slow rank" 0 "" late_rank
+expect "is told" 0 '"slowest_rank":2' sed -n 's/.*"step":8,.*\("slowest_rank":[0-9]*\).*/\1/p' slow/metrics.jsonl
 some() { (export STEPS=5 && t 4 2 half); }
 expect "stopped at 5" 0 "" some
 expect "goes on" 0 "step 12" t 4 2 half

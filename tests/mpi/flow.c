@@ -5,6 +5,7 @@
  *     flow         the tests; with CASES=all every size from 1 to 5,000, and an odd size past 2^31 bytes if there is memory
  *     flow error   the largest and the mean error of the wire types, against float64 */
 #include "rank_check.h"
+#include "rd/clock.h"
 #include "../../runner/comm/comm_window.h"
 #include <math.h>
 #include <setjmp.h>
@@ -47,6 +48,12 @@ static double rounded(double x, int digits, int least)
 {
     const int e = x != 0.0 ? ilogb(x) : 0, step = e - digits + 1 > least ? e - digits + 1 : least;
     return ldexp(rint(ldexp(x, -step)), step);
+}
+
+/* What a number becomes on its way. */
+static float sent_as(rd_wire w, float x)
+{
+    return w == RD_WIRE_F32 ? x : (float)(w == RD_WIRE_BF16 ? rounded(x, 8, -133) : rounded(x, 11, -24));
 }
 
 static float there_and_back(rd_wire w, float x)
@@ -220,6 +227,52 @@ static void test_gaps(void **state)
     rd_comm_arena_free(comm);
 }
 
+/* ---- the order of a sum, worked out from what comm_window.c and comm_cross.c say of it ---- */
+
+static float tree(const float *x, int n)
+{
+    int left = 1;
+    if (n == 1) return x[0];
+    while (2 * left < n) left *= 2;
+    const float a = tree(x, left), b = tree(x + left, n - left);
+    return a + b;
+}
+
+enum { MOST_RANKS = 64 };
+static int host_of[MOST_RANKS];
+
+static void ask_hosts(void)
+{
+    rd_status st = {0};
+    const bool shared = strstr(rd_comm_note(comm), "shared") != NULL;
+    const int mine = shared ? world->host_index : world->rank;
+    CHECK(world->size <= MOST_RANKS);
+    CHECK(rd_comm_allgather(comm, &mine, host_of, sizeof mine, &st) == RD_OK);
+}
+
+/* Element i of the sum of uneven(): inside hosts; then among hosts in groups of 8, 4 or 2 while their number is even, and all that are
+ * left at once. What travels is rounded, and so is the sum. */
+static float ordered_sum(rd_wire w, int64_t i)
+{
+    float x[MOST_RANKS];
+    int n = 0;
+    for (int host = 0; host < world->size; host++) {
+        float of_host[MOST_RANKS];
+        int k = 0;
+        for (int r = 0; r < world->size; r++)
+            if (host_of[r] == host) of_host[k++] = uneven(r, i);
+        if (k > 0) x[n++] = tree(of_host, k);
+    }
+    if (world->n_hosts == 1) return tree(x, n);
+    while (n > 1) {
+        const int group = n % 8 == 0 ? 8 : n % 4 == 0 ? 4 : n % 2 == 0 ? 2 : n;
+        for (int k = 0; k < n; k++) x[k] = sent_as(w, x[k]);
+        for (int k = 0; k < n / group; k++) x[k] = tree(x + k * group, group);
+        n /= group;
+    }
+    return sent_as(w, x[0]);
+}
+
 /* The same bytes whenever parts become ready and wherever they are cut; on all ranks; with float32 those of rd_comm_sum_f32. */
 static void test_same_bytes(void **state)
 {
@@ -231,6 +284,7 @@ static void test_same_bytes(void **state)
     float *x, *first = malloc(bytes), *plain = malloc(bytes);
     rd_flow_part *p = malloc(32 * sizeof *p);
     CHECK(first && plain && p);
+    ask_hosts();
     CHECK(rd_comm_arena_new(comm, n, &x, NULL, &st) == RD_OK);
     for (int64_t i = 0; i < n; i++) plain[i] = uneven(world->rank, i);
     CHECK(rd_comm_sum_f32(comm, plain, n, &st) == RD_OK);
@@ -241,9 +295,12 @@ static void test_same_bytes(void **state)
             for (int64_t at = 0; at < n; at += sizes[k])
                 p[n_parts++] = (rd_flow_part){.from = at, .n = n - at < sizes[k] ? n - at : sizes[k]};
             CHECK(rd_flow_new(comm, x, p, n_parts, wires[w], modes[k % 4], &f, &st) == RD_OK);
-            for (int64_t i = 0; i < n; i++) x[i] = uneven(world->rank, i);
-            CHECK(round_of(f, n_parts, 1, k, &st) == RD_OK);
+            for (int round = 0; round < 2; round++) {
+                for (int64_t i = 0; i < n; i++) x[i] = uneven(world->rank, i);
+                CHECK(round_of(f, n_parts, 1, k, &st) == RD_OK);
+            }
             if (k == 0) {
+                for (int64_t i = 0; i < n; i += 11) CHECK(x[i] == ordered_sum(wires[w], i));
                 memcpy(first, x, bytes);
                 CHECK(rd_comm_bcast(comm, first, (int64_t)bytes, world->size - 1, &st) == RD_OK);
             }
@@ -264,6 +321,78 @@ static void test_same_bytes(void **state)
     free(first);
     free(plain);
     free(p);
+}
+
+/* A part of many chunks is there when finish returns, on ranks that carry none of it, too. */
+static void test_long_part(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    const int64_t n = 8 * rd_cross_chunk(RD_WIRE_F32) * 2 + 3;
+    const rd_flow_part p[] = {{.from = 0, .n = n}};
+    rd_flow *f = NULL;
+    float *x;
+    if (world->n_hosts == 1 || world->n_hosts == world->size) skip();
+    CHECK(rd_comm_arena_new(comm, n, &x, NULL, &st) == RD_OK);
+    CHECK(rd_flow_new(comm, x, p, 1, RD_WIRE_F32, RD_FLOW_LATE, &f, &st) == RD_OK);
+    for (int round = 0; round < 3; round++) {
+        for (int64_t i = 0; i < n; i++) x[i] = (float)value(world->rank, i);
+        CHECK(rd_flow_finish(f, &st) == RD_OK);
+        for (int64_t i = n - 1; i >= 0; i--) CHECK(x[i] == (float)sum_of(i)); /* what comes last first */
+    }
+    rd_flow_free(f);
+    rd_comm_arena_free(comm);
+}
+
+static void sleep_ms(int ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+/* All but "late" end with a part while the caller is at something else; and what finish waits for is the time that is exposed. On a
+ * busy machine one try in ten has to do. */
+static void test_overlap(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    const rd_flow_part p[] = {{.from = 0, .n = 5000}, {.from = 5000, .n = 5000}};
+    const bool shared = strstr(rd_comm_note(comm), "shared") != NULL;
+    double owners = world->local_size;
+    float *x;
+    if (world->n_hosts == 1) skip();
+    CHECK(rd_comm_min_f64(comm, &owners, 1, &st) == RD_OK);
+    const bool owner = !shared || world->local_rank < owners; /* the others have nothing to do in between */
+    CHECK(rd_comm_arena_new(comm, 10000, &x, NULL, &st) == RD_OK);
+    for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+        rd_flow *f = NULL;
+        double early = 0.0, waited = 0.0;
+        CHECK(rd_flow_new(comm, x, p, 2, RD_WIRE_F32, modes[m], &f, &st) == RD_OK);
+        for (int tries = 0; tries < 10 && (early == 0.0 || waited == 0.0) && (tries == 0 || modes[m] != RD_FLOW_LATE); tries++) {
+            CHECK(rd_comm_barrier(comm, &st) == RD_OK);
+            rd_flow_ready(f, 1);
+            for (int i = 0; i < 20; i++) {
+                sleep_ms(5);
+                rd_flow_poll(f);
+            }
+            int64_t now = rd_now_ns();
+            CHECK(rd_flow_finish(f, &st) == RD_OK);
+            early = !owner || rd_flow_parts(f)[0].end_ns < now;
+            CHECK(rd_comm_min_f64(comm, &early, 1, &st) == RD_OK);
+            /* Rank 0 waits for all others. */
+            if (world->rank > 0) sleep_ms(100);
+            now = rd_now_ns();
+            CHECK(rd_flow_finish(f, &st) == RD_OK);
+            const double whole_s = (double)(rd_now_ns() - now) * 1e-9;
+            const rd_flow_times *t = rd_flow_last(f);
+            CHECK(t->exposed_s <= whole_s && (!owner || t->total_s > 0.0));
+            if (modes[m] == RD_FLOW_LATE) CHECK(t->total_s <= t->exposed_s);
+            waited = world->rank > 0 || t->exposed_s > 0.09;
+            CHECK(rd_comm_min_f64(comm, &waited, 1, &st) == RD_OK);
+        }
+        CHECK(modes[m] == RD_FLOW_LATE ? early == 0.0 : early == 1.0 && waited == 1.0);
+        rd_flow_free(f);
+    }
+    rd_comm_arena_free(comm);
 }
 
 /* What is not finite arrives as such, with every type. */
@@ -380,8 +509,8 @@ int main(int argc, char **argv)
     if (world->rank == 0) printf("%d ranks on %d hosts: %s\n", world->size, world->n_hosts, rd_comm_note(comm));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounding),   cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_known_answers),
-        cmocka_unit_test(test_gaps),       cmocka_unit_test(test_same_bytes),   cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_gaps),       cmocka_unit_test(test_same_bytes),   cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_long_part),  cmocka_unit_test(test_not_finite), cmocka_unit_test(test_large),
     };
     const int failures = cmocka_run_group_tests_name("flow", tests, NULL, NULL);
     rd_comm_free(comm);

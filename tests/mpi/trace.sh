@@ -55,6 +55,16 @@ expect "no such steps" 2 "'trace_steps' is '9-12'" t 2 steps --max_steps=9 --tra
 expect "records of the exchange" 0 "" grep -q '"comm_s":[0-9.e-]*,"comm_exposed_s":[0-9.e-]*,"comm_bytes":[0-9.]*,.*"slowest_rank":[01]' \
     two/metrics.jsonl
 expect "none for one rank" 1 "" grep -q comm_s one/metrics.jsonl
+traced() { # bytes of the exchanges of rank 0's sixty steps, against what the metrics say of one
+    sed -n 's/.*"name":"bucket [0-9]*","ph":"X","pid":0,.*"bytes":\([0-9]*\).*/\1/p' two.json |
+        awk -v want="$(column comm_bytes two | tail -n 1)" '{ sum += $1 } END { print sum, want; exit !(want > 1000 && sum == 60 * want) }'
+}
+expect "bytes of the trace and of the metrics" 0 "" traced
+recorded() { # 16 samples a step, but for the last ones of an epoch
+    tr -d ' \n' < two/step.json | sed 's/.*"bytes":\([^,]*\),.*"samples":\([^,]*\),.*/\1 \2/' |
+        awk -v want="$(column comm_bytes two | tail -n 1)" '{ print; exit !(want > 1000 && $1 == want && $2 > 8 && $2 <= 16) }'
+}
+expect "bytes and samples of a step" 0 "" recorded
 expect "the summary at the end" 0 "" grep -q "a step of .* communication .* %" two/run.log
 expect "it says what was not measured" 0 "" grep -q "efficiency by the model .*no network was measured: 10 Gbit/s and 30 us" two/run.log
 # The link that is fitted to neighbouring buckets, which go together on one host, gives the time that the exchange took.

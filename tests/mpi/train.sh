@@ -3,6 +3,7 @@
 # evaluation and translation. Run by tests/run, which sets BUILD, PROG and MPIRUN.
 # timeout: 600
 . "$(dirname "$0")/../support/toy.sh"
+same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/train.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
@@ -25,6 +26,7 @@ expect "samples of np 4 and 1" 0 "" close_curves epoch_samples_hash 0 200 one fo
 expect "another seed is another curve" 1 "" quiet sh -c "
     '$PROG' --config_file=toy.json --logdir=seed --max_steps=3 --summary_frequency=1 --seed=6 > /dev/null
     sed -n 's/.*\"loss\":\([^,]*\).*/\1/p' seed/metrics.jsonl > s.col
+    [ \$(wc -l < s.col) -eq 3 ] || exit 2
     sed -n 's/.*\"loss\":\([^,]*\).*/\1/p' one/metrics.jsonl | head -n 3 | cmp - s.col"
 
 # Each rank keeps its share only; accumulation.
@@ -116,6 +118,7 @@ beam="--set decoder_type=beam_search --beam_width=3 --set length_penalty=1.0"
 lines 1 $beam > b1.txt
 # shellcheck disable=SC2086
 lines 3 $beam --set infer_batch_size=5 > b3.txt
+expect "beam search: a line for each line" 0 "" sh -c "[ $(wc -l < b1.txt) -eq 61 ]"
 expect "beam search of np 3" 0 "" cmp b1.txt b3.txt
 printf 'a b c\n\nd e f f\n' > in.txt
 expect "standard input, an empty line" 0 "" sh -c \
@@ -139,7 +142,7 @@ expect "evaluation of the best" 0 "BLEU" t 1 te --mode=eval --set checkpoint=bes
 expect "evaluation changes no step" 0 "" sh -c "
     $(command -v sh) -c 'exec \"\$0\" \"\$@\"' '$PROG' --config_file=toy.json --logdir=tt --max_steps=45 > /dev/null &&
     $(command -v sh) -c 'exec \"\$0\" \"\$@\"' '$PROG' --config_file=toy.json --logdir=tu --max_steps=45 --mode=train_eval \
-        --set eval_frequency=10 > /dev/null && [ -s tt/model-45.npz ] && [ -s tu/model-45.npz ]"
+        --set eval_frequency=10 > /dev/null && '$same' tt/model-45.npz tu/model-45.npz"
 expect "bench" 0 '"tokens_per_s":' ranks 2 "$PROG" --config_file=toy.json --mode=bench --set bench_format=json \
     --set bench_steps=3 --set bench_warmup=1 --set bench_synthetic=true --set bench_vocab=50
 summary

@@ -43,4 +43,14 @@ RD_COMM_HOSTS=2 && export RD_COMM_HOSTS
 expect "a host's copy goes another way" 7 "host .* (2 ranks, one copy) holds other weights than rank 0's host, first in '" flip wrong:2 4 f4
 unset RD_COMM_HOSTS
 expect "with two ranks, rank 0 counts" 7 "rank 1 holds other weights than rank 0, first in '" alone flip wrong:1 2 f3
+expect "whichever array it is" 7 "rank 1 holds other weights than most ranks, first in '" alone flip wrongfirst:1 3 f5
+expect "which is another one" 0 "^2$" sh -c "grep -h 'holds other weights' f2/errors/*.json f5/errors/*.json | sed \"s/.*first in '\([^']*\)'.*/\1/\" | sort -u | wc -l"
+small() { (export RD_FAULT=grad:1:7:update && t 3 f6 --set optimizer=sgd --set learning_rate=1e-30); } # no weight shows it
+expect "a rank's gradient is not that of the others" 7 "at step 7 rank 1 (.*) has a gradient of norm .*, rank 0 one of" alone small
+
+# A copy of more than a mebi of numbers goes to the other ranks in pieces.
+{ cat data/vocab.txt && seq -f 'word%g' 70000; } > data/large.txt
+large() { t 2 large --set src_vocab_file=data/large.txt "$@"; }
+expect "a large table" 0 "done: step 2" alone large --max_steps=2
+expect "from a checkpoint to all ranks" 0 "done: step 4" alone large --max_steps=4
 summary

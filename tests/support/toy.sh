@@ -110,8 +110,9 @@ close_curves() {
     column "$1" "$4" > a.col
     column "$1" "$5" > b.col
     paste a.col b.col | head -n "$3" | awk -v bound="$2" -v n="$3" '
+        $1 !~ /^-?[0-9]/ || $2 !~ /^-?[0-9]/ { none++ } # null, nothing
         { d = $1 - $2; if (d < 0) d = -d; m = $1 < 0 ? -$1 : $1; if (m > 0) d /= m; if (d > worst) worst = d }
-        END { printf "%d values, largest gap %g\n", NR, worst; exit !(NR == n && worst <= bound) }'
+        END { printf "%d values, largest gap %g\n", NR, worst; exit !(NR == n && !none && worst <= bound) }'
 }
 
 summary() {

@@ -2,6 +2,7 @@
 #include "rd/comm.h"
 #include "rd/clock.h"
 #include "rd/file.h"
+#include "rd/ping.h"
 #include "../../runner/comm/comm_impl.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -183,14 +184,27 @@ static void test_quota(void **state)
     drop_root();
 }
 
+/* A clock that is 5 s ahead of rank 0's at first, and gains 1 ms in the 10 s that rank 0's clock takes from one comparison to the next. */
+static void test_clock(void **state)
+{
+    (void)state;
+    const int64_t s = 1000000000, ms = 1000000;
+    const rd_clock_offset a = {.offset_ns = 5 * s, .at_ns = 105 * s}, b = {.offset_ns = 5 * s + ms, .at_ns = 115 * s + ms};
+    assert_int_equal(rd_clock_shared(&a, &b, 105 * s), 100 * s);
+    assert_int_equal(rd_clock_shared(&a, &b, 110 * s + ms / 2), 105 * s);
+    assert_int_equal(rd_clock_shared(&a, &b, 115 * s + ms), 110 * s);
+    assert_int_equal(rd_clock_shared(&a, &a, 110 * s), 105 * s);
+}
+
 int main(void)
 {
     enum { N = sizeof shares / sizeof *shares };
-    struct CMUnitTest t[N + 3] = {
+    struct CMUnitTest t[N + 4] = {
         cmocka_unit_test_setup(test_collectives, forget_launcher),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_clock),
     };
-    for (int i = 0; i < N; i++) t[3 + i] = (struct CMUnitTest){shares[i].name, test_share, NULL, NULL, &shares[i]};
+    for (int i = 0; i < N; i++) t[4 + i] = (struct CMUnitTest){shares[i].name, test_share, NULL, NULL, &shares[i]};
     return cmocka_run_group_tests_name("comm_self", t, NULL, NULL) != 0;
 }

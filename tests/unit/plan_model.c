@@ -117,6 +117,33 @@ static void poor_fits(void **state)
     assert_true(l.alpha_s >= 0.0 && l.bytes_per_s > 0.0);
 }
 
+/* Exchanges of two hosts with four ranks each that took what the model's formula says, in two bytes a number: inside a host, by a link
+ * that is known, 2 us and 2 3/4 n / 1e10; between them twice 40 us and 2 1/2 n/2 / 1e8. The same without shared memory: eight hosts of
+ * a rank. And on one host. */
+static void links(void **state)
+{
+    static rd_run r;
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        plan_run m = {.hosts = way == 2 ? 1 : 2, .ranks = 8, .wire = 0.5, .shared = way != 1};
+        if (way == 0) m.inside = (plan_link){2e-6, 1e10, true};
+        r.times.n_sizes = 4;
+        for (int i = 0; i < 4; i++) {
+            const double n = 1e5 * pow(4.0, i), rounds = 2.0;
+            const double between = rounds * 40e-6 + 2.0 * (way == 1 ? 7.0 / 8.0 : 1.0 / 2.0) * n * 0.5 / 1e8;
+            const double inside = (way == 0 ? 2e-6 : 40e-6) + 2.0 * 7.0 / 8.0 * n / 1e8, part = 2e-6 + 2.0 * 3.0 / 4.0 * n / 1e10;
+            exchange_size *e = &r.times.sizes[i];
+            *e = (exchange_size){.bytes = n, .count = 10};
+            for (int k = 0; k < 10; k++) e->kept[k] = (float)(way == 0 ? between + part : way == 1 ? between : inside);
+        }
+        plan_fit_links(&r, &m);
+        const plan_link *got = way == 2 ? &m.inside : &m.between;
+        assert_true(got->measured);
+        CHECK_NEAR("latency", got->alpha_s, 40e-6, 1e-4);
+        CHECK_NEAR("bandwidth", got->bytes_per_s, 1e8, 1e-4);
+    }
+}
+
 /* Afterwards the model gives what was measured, and what it says of other sizes has changed in proportion. */
 static void calibration(void **state)
 {
@@ -196,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rounds),      cmocka_unit_test(tables),
                                        cmocka_unit_test(fits),        cmocka_unit_test(poor_fits),
-                                       cmocka_unit_test(calibration), cmocka_unit_test(file)};
+                                       cmocka_unit_test(calibration), cmocka_unit_test(file),
+                                       cmocka_unit_test(links)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
