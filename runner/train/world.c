@@ -89,7 +89,7 @@ done:
 
 rd_code world_check_start(rd_run *r, rd_status *st)
 {
-    char text[256], id[64];
+    char text[256], id[64], steps[40] = "";
     rd_strbuf all = {0};
     json_t *effective = rd_config_effective(r->config);
     char *dump = effective ? json_dumps(effective, JSON_COMPACT) : NULL;
@@ -99,9 +99,10 @@ rd_code world_check_start(rd_run *r, rd_status *st)
     rd_program_id(id);
     (void)snprintf(text, sizeof text, "%.40s, %s, libraries %016" PRIx64, RD_VERSION, id, fnv(fnv_start, all.s, all.n));
     RD_TRY(same(r, "program file and library versions", text, st));
-    (void)snprintf(text, sizeof text, "--mode=%s --max_steps=%" PRId64 " --summary_frequency=%" PRId64 "%s",
-                   r->cli->mode, r->cli->max_steps, r->cli->summary_frequency,
-                   r->cli->split_data_per_rank ? " --split_data_per_rank" : "");
+    if (r->cli->max_steps_given) (void)snprintf(steps, sizeof steps, " --max_steps=%" PRId64, r->cli->max_steps);
+    (void)snprintf(text, sizeof text, "--mode=%s%s --summary_frequency=%" PRId64 "%s%s%s", r->cli->mode, steps, r->cli->summary_frequency,
+                   r->cli->split_data_per_rank ? " --split_data_per_rank" : "", r->cli->trace ? " --trace" : "",
+                   r->cli->mode_bit == RD_MODE_PLAN && r->cli->config_file ? " --config_file" : "");
     RD_TRY(same(r, "flags", text, st));
     RD_TRY(same_config(r, effective, dump, st));
 done:

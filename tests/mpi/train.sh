@@ -84,6 +84,10 @@ expect "another config on one rank" 4 "config" timeout 60 $MPIRUN -np 1 "$PROG" 
 expect "another flag on one rank" 4 "max_steps=7" timeout 60 $MPIRUN -np 1 "$PROG" --config_file=toy.json --logdir=odd --max_steps=6 : \
     -np 1 "$PROG" --config_file=toy.json --logdir=odd --max_steps=7
 
+# shellcheck disable=SC2086
+expect "a trace on one rank" 4 "has '[^']*', rank 0 (.*) has '[^']* --trace" timeout 60 $MPIRUN -np 1 "$PROG" --config_file=toy.json \
+    --logdir=odd --max_steps=6 --trace=odd.json : -np 1 "$PROG" --config_file=toy.json --logdir=odd --max_steps=6
+
 # Evaluation and inference: the same figures and lines for every number of ranks.
 figures() { # np: the line of the score and the sums, without times
     rm -rf one/eval
