@@ -77,7 +77,8 @@ static void look(rd_watch *w, int64_t now)
         const slot *s = &w->board->at[i];
         if (!w->shared && i != w->w->local_rank) continue; /* what it says is not to be seen here */
         rd_beat *b = &w->all[w->w->rank == 0 ? atomic_load(&s->rank) : i];
-        const int64_t beat = atomic_load(&s->beat_ns);
+        const int32_t phase = atomic_load(&s->phase);
+        const int64_t step = atomic_load(&s->step), beat = atomic_load(&s->beat_ns); /* last, see rd_watch_beat */
         if (beat != w->beat_ns[i]) { /* since the last look: before, in or after the last time without one */
             const int64_t from = beat > w->still_from_ns ? beat : w->still_from_ns;
             w->still_ns[i] = w->still_to_ns > from ? w->still_to_ns - from : 0;
@@ -86,8 +87,8 @@ static void look(rd_watch *w, int64_t now)
         const int64_t age_ns = now - beat - w->still_ns[i];
         b->rank = atomic_load(&s->rank);
         b->host_index = w->w->host_index;
-        b->phase = atomic_load(&s->phase);
-        b->step = atomic_load(&s->step);
+        b->phase = phase;
+        b->step = step;
         b->pid = atomic_load(&s->pid);
         b->age_s = age_ns > 0 ? (double)age_ns * 1e-9 : 0.0;
         b->still = i != w->w->local_rank && (double)(now - atomic_load(&s->tick_ns)) * 1e-9 > still_s;
@@ -143,8 +144,8 @@ static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
         rd_live(w->log, NULL);
         rd_error(w->log, &st);
     }
+    atomic_store(&w->board->cut, cut ? 1 : 0); /* who sees the code looks for it */
     atomic_store(&w->board->abort_code, (int32_t)code);
-    atomic_store(&w->board->cut, cut ? 1 : 0);
     if (w->net && w->w->rank == 0) {
         const rd_net_order o = {(int32_t)code};
         rd_net_order_all(w->net, &o);
@@ -408,9 +409,10 @@ void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step)
 {
     if (!w) return;
     slot *s = &w->board->at[w->w->local_rank];
-    atomic_store_explicit(&s->phase, (int32_t)phase, memory_order_relaxed);
-    atomic_store_explicit(&s->step, step, memory_order_relaxed);
-    atomic_store_explicit(&s->beat_ns, rd_now_ns(), memory_order_release);
+    /* Whoever sees the new phase sees its time, too: a step is not judged by the age of the long save or evaluation before it. */
+    atomic_store_explicit(&s->beat_ns, rd_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&s->step, step, memory_order_release);
+    atomic_store_explicit(&s->phase, (int32_t)phase, memory_order_release);
 }
 
 void rd_watch_leaving(rd_watch *w)
