@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TICK_MS = 250, TELL_MS = 1000, SLOT_BYTES = 128, MAX_FDS = 1100 };
+enum { TICK_MS = 250, TELL_MS = 1000, SLOT_BYTES = 128, MAX_NET = 64, MAX_FDS = 1100 };
 static const double fresh_s = 3.0; /* a watch that has ticked so recently is at work */
 static const double still_s = 1.0; /* and one that has not for so long belongs to a process that stands still */
 
@@ -297,16 +297,20 @@ static void *watch(void *arg)
     int64_t last = rd_now_ns();
     for (;;) {
         struct pollfd p[MAX_FDS] = {{.fd = w->wake[0], .events = POLLIN}};
-        int net_fd[64], n = 1;
-        for (int i = 0; i < w->w->local_size; i++, n++)
-            p[n] = (struct pollfd){.fd = w->ended[i] ? -1 : w->pidfd[i], .events = POLLIN};
-        const int n_net = rd_net_fds(w->net, net_fd, 64);
+        int net_fd[MAX_NET], of[MAX_FDS], n = 1;
+        /* Those that there are: poll takes no more entries than a process may have files open. */
+        for (int i = 0; i < w->w->local_size && n < MAX_FDS - MAX_NET; i++) {
+            if (w->ended[i] || w->pidfd[i] < 0) continue;
+            of[n] = i;
+            p[n++] = (struct pollfd){.fd = w->pidfd[i], .events = POLLIN};
+        }
+        const int n_ranks = n, n_net = rd_net_fds(w->net, net_fd, MAX_NET);
         for (int i = 0; i < n_net; i++) p[n++] = (struct pollfd){.fd = net_fd[i], .events = POLLIN};
         (void)poll(p, (nfds_t)n, TICK_MS);
         if (p[0].revents) return NULL;
-        for (int i = 0; i < w->w->local_size; i++)
-            if (p[1 + i].revents) {
-                w->ended[i] = true;
+        for (int i = 1; i < n_ranks; i++)
+            if (p[i].revents) {
+                w->ended[of[i]] = true;
                 w->told_ns = 0; /* rank 0 is to hear of it before the launcher comes to it */
             }
         const int64_t now = rd_now_ns();

@@ -1,10 +1,13 @@
-/* watch.c -- who is to blame: rd_watch_judge and rd_watch_say on made-up jobs. */
+/* watch.c -- who is to blame: rd_watch_judge and rd_watch_say on made-up jobs; and the thread on a host of many ranks. */
 #include "rd/watch.h"
+#include "../../runner/comm/comm_impl.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <cmocka.h>
 
 typedef struct row {
@@ -99,9 +102,31 @@ static void test_say(void **state)
     assert_string_equal(rd_phase_name(RD_PHASE_SAVE), "save");
 }
 
+/* More ranks than the thread has entries to wait on, and fewer files that may be open than ranks: it waits all the same. */
+static void test_many_ranks(void **state)
+{
+    (void)state;
+    rd_status st = {0};
+    rd_comm *c = NULL;
+    rd_watch *w = NULL;
+    struct rlimit files;
+    assert_int_equal(rd_comm_self_new(&c, &st), RD_OK);
+    c->w.local_size = c->w.size = 4000;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 64, .rlim_max = files.rlim_max}), 0);
+    const clock_t before = clock();
+    assert_int_equal(rd_watch_start(c, NULL, &(rd_watch_limits){.warn_s = 60, .abort_s = 300}, &w, &st), RD_OK);
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    rd_watch_stop(w);
+    const double busy_s = (double)(clock() - before) / CLOCKS_PER_SEC;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    rd_comm_free(c);
+    if (busy_s > 0.3) fail_msg("the watch was busy for %.2f s of one", busy_s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_judge), cmocka_unit_test(test_limits_off),
-                                       cmocka_unit_test(test_say)};
+                                       cmocka_unit_test(test_say), cmocka_unit_test(test_many_ranks)};
     return cmocka_run_group_tests_name("watch", tests, NULL, NULL) != 0;
 }
