@@ -49,6 +49,7 @@ typedef struct line { /* one connection */
 struct rd_net {
     bool root;
     int n_lines; /* rank 0: the other hosts; a leader: 1 */
+    int n_local; /* beats that a message of this leader has: rank 0 waits for so many */
     line *at;
 };
 
@@ -205,6 +206,7 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
         if (!net || !net->at) rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
         if (net && net->at) {
             net->root = root;
+            net->n_local = w->local_size;
             net->n_lines = root ? w->n_hosts - 1 : 1;
             for (int i = 0; i < net->n_lines; i++) net->at[i].fd = -1;
             if (root) listener = invite(&v);
@@ -308,12 +310,12 @@ static bool take_one(line *l)
 
 void rd_net_tell(rd_net *n, const rd_beat *b, int n_beats, int abort_code)
 {
-    const size_t bytes = sizeof(head) + (size_t)n_beats * sizeof *b;
-    unsigned char *m = n && n->at[0].fd >= 0 ? malloc(bytes) : NULL;
+    const size_t bytes = n ? sizeof(head) + (size_t)n->n_local * sizeof *b : 0;
+    unsigned char *m = n && n_beats <= n->n_local && n->at[0].fd >= 0 ? calloc(1, bytes) : NULL;
     const head h = {n_beats, abort_code};
     if (!m) return;
     memcpy(m, &h, sizeof h);
-    memcpy(m + sizeof h, b, (size_t)n_beats * sizeof *b);
+    if (n_beats > 0) memcpy(m + sizeof h, b, (size_t)n_beats * sizeof *b);
     send_whole(&n->at[0], m, bytes);
     free(m);
 }

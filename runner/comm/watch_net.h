@@ -19,7 +19,7 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st);
 void rd_net_close(rd_net *n); /* NULL is fine */
 /* File descriptors to wait on, at most cap; returns their number. */
 int rd_net_fds(const rd_net *n, int *fd, int cap);
-/* A leader: sends this host's beats, or the code with which it ends the job; takes rank 0's order, false: none came. */
+/* A leader: sends this host's beats, or none and the code with which it ends the job; takes rank 0's order, false: none came. */
 void rd_net_tell(rd_net *n, const rd_beat *b, int n_beats, int abort_code);
 bool rd_net_ordered(rd_net *n, rd_net_order *o);
 /* Rank 0: sends the order to every leader; takes what came from them: all[rank] is replaced, *abort_code set when a leader

@@ -1,12 +1,14 @@
 /* watch.c -- a job of ten or more short steps whose rank `size - 1` meets with something. tests/mpi/watch.sh runs it.
  *
- *     watch fine|kill|root_kill|stop|root_stop|stop_waiting|hang|input|save|evaluate|straggle|leave|unshared [STEPS]
+ *     watch fine|kill|root_kill|stop|root_stop|stop_waiting|hang|input|save|evaluate|straggle|leave|unshared|code [STEPS]
  *
- * unshared: the ranks cannot share memory, as where memfd_create is forbidden.
+ * unshared: the ranks cannot share memory, as where memfd_create is forbidden. code: on two hosts; what the leader of the second one
+ * ends the job with comes to rank 0.
  *
  * Limits: a warning after 1 s, the end after 2.5 s. Steps take 50 ms and end in a sum over ranks. */
 #include "rd/clock.h"
 #include "rd/watch.h"
+#include "../../runner/comm/watch_net.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +67,26 @@ static void happen(const char *what, rd_comm *c, rd_watch *w, rd_log *log, int64
     }
 }
 
+static rd_code tell_code(rd_comm *c, rd_status *st)
+{
+    const rd_world *world = rd_comm_world(c);
+    rd_net *net = NULL;
+    rd_beat all[16];
+    char why[200];
+    int code = 0;
+    RD_TRY(rd_net_open(c, &net, why, st));
+    if (net && world->rank != 0) rd_net_tell(net, NULL, 0, RD_ESTALL);
+    for (int i = 0; i < 50 && world->rank == 0 && !why[0] && code == 0; i++) {
+        nap(0.1);
+        rd_net_take(net, all, world->size, &code);
+    }
+    if (world->rank == 0) printf("told %d %s\n", code, why);
+    RD_TRY(rd_comm_barrier(c, st));
+done:
+    rd_net_close(net);
+    return st->code;
+}
+
 int main(int argc, char **argv)
 {
     rd_status st = {0};
@@ -77,6 +99,10 @@ int main(int argc, char **argv)
     const rd_world *world = rd_comm_world(c);
     const char *what = argc > 1 ? argv[1] : "fine";
     RD_TRY(rd_log_new(world->rank, world->host, stdout, &log, &st));
+    if (strcmp(what, "code") == 0) {
+        RD_TRY(tell_code(c, &st));
+        goto done;
+    }
     struct rlimit files;
     (void)getrlimit(RLIMIT_FSIZE, &files);
     if (strcmp(what, "unshared") == 0) { /* a limit on the size of files is one on shared memory, too */
