@@ -60,8 +60,9 @@ typedef struct rd_watch rd_watch;
 rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits, rd_watch **out, rd_status *st);
 /* This rank is at work: some 30 ns. NULL is fine. Of the rank's main thread. */
 void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step);
-/* This rank is about to end the job by itself, and has said why: the others' watch stays silent. NULL is fine. */
-void rd_watch_leaving(rd_watch *w);
+/* This rank is about to end the job with this code, and has said why: the others' watch stays silent, and ends it in two seconds if
+ * this rank does not come to that. NULL is fine. */
+void rd_watch_leaving(rd_watch *w, rd_code code);
 /* Says RD_PHASE_END and joins the thread. Not collective. NULL is fine. */
 void rd_watch_stop(rd_watch *w);
 

@@ -62,6 +62,8 @@ struct rd_watch {
     int wake[2];   /* a pipe: rd_watch_stop */
     pthread_t thread;
     bool running;
+    atomic_bool leaving; /* the main thread ends the job */
+    bool passed_on;      /* and that has been told to the other hosts */
     int64_t still_from_ns, still_to_ns; /* when this thread did not run last */
     int64_t told_ns;
     int warned;    /* culprit of the last warning; -1: none */
@@ -133,6 +135,14 @@ static void kill_launcher(void)
         if (strcmp(name, names[i]) == 0) (void)kill(getppid(), SIGKILL);
 }
 
+/* To the other hosts: how the job ends. */
+static void pass_on(rd_watch *w, rd_code code)
+{
+    const rd_net_order o = {(int32_t)code};
+    if (w->net && w->w->rank == 0) rd_net_order_all(w->net, &o);
+    else if (w->net) rd_net_tell(w->net, w->all, 0, (int)code);
+}
+
 /* text: what to say; NULL: it has been said. cut: a host cannot be reached, see above; the launcher gets time to notice by
  * itself, which it does in some seconds with oob_tcp_keepalive_time set. */
 static void end_job(rd_watch *w, rd_code code, const char *text, bool cut) __attribute__((noreturn));
@@ -146,12 +156,7 @@ static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
     }
     atomic_store(&w->board->cut, cut ? 1 : 0); /* who sees the code looks for it */
     atomic_store(&w->board->abort_code, (int32_t)code);
-    if (w->net && w->w->rank == 0) {
-        const rd_net_order o = {(int32_t)code};
-        rd_net_order_all(w->net, &o);
-    } else if (w->net) {
-        rd_net_tell(w->net, w->all, 0, (int)code);
-    }
+    pass_on(w, code);
     /* A disk may hang: the others know by now. */
     if (text && w->limits.ends) w->limits.ends(w->limits.ctx, atomic_load(&w->board->at[w->w->local_rank].step), &st);
     if (cut) {
@@ -273,6 +278,11 @@ static void one_look(rd_watch *w, int64_t now)
     const int32_t code = atomic_load(&w->board->abort_code);
     look(w, now);
     speak_up(w, now);
+    if (atomic_load(&w->leaving)) {
+        if (code && !w->passed_on) pass_on(w, (rd_code)code);
+        w->passed_on = code != 0;
+        return;
+    }
     if (code) end_job(w, (rd_code)code, NULL, atomic_load(&w->board->cut) != 0);
     if (w->net && w->w->rank == 0) hear_hosts(w);
     if (w->net && w->w->rank != 0) leader_listens(w);
@@ -419,11 +429,14 @@ void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step)
     atomic_store_explicit(&s->phase, (int32_t)phase, memory_order_release);
 }
 
-void rd_watch_leaving(rd_watch *w)
+void rd_watch_leaving(rd_watch *w, rd_code code)
 {
+    int32_t none = 0;
     if (!w) return;
+    atomic_store(&w->leaving, true);
+    (void)atomic_compare_exchange_strong(&w->board->abort_code, &none, (int32_t)code);
     rd_watch_beat(w, RD_PHASE_END, atomic_load(&w->board->at[w->w->local_rank].step));
-    nap(2 * TICK_MS); /* rank 0 hears of it before the process is gone */
+    nap(2 * TICK_MS); /* the others hear of it before the launcher ends them, one after the other */
 }
 
 /* So that a connection that closes is no loss. */
@@ -431,6 +444,10 @@ static void last_word(rd_watch *w)
 {
     const rd_net_order done = {RD_NET_DONE};
     if (!w->net) return;
+    if (atomic_load(&w->leaving)) { /* the thread may not have come to it */
+        if (!w->passed_on) pass_on(w, (rd_code)atomic_load(&w->board->abort_code));
+        return;
+    }
     if (w->w->rank == 0) {
         rd_net_order_all(w->net, &done);
         return;

@@ -372,6 +372,7 @@ done:
     }
     *agreed = r.agreed;
     rd_run_tell(comm, log, cli, r.agreed, st); /* what is released may hang with what has failed */
+    if (st->code != RD_OK && !r.agreed && r.world->size > 1) rd_watch_leaving(r.watch, st->code);
     release(&r);
     return st->code;
 }

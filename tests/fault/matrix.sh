@@ -46,6 +46,7 @@ one() { # np rank step phase kind status text seconds
         { [ "$1" = any ] && [ "$2" -ne 0 ] && [ "$2" -ne 124 ]; } || [ "$1" = "$2" ] || { echo "status $2, not $1"; tail -n 8 said.txt; exit 1; }
         grep -q -- "$3" said.txt || { echo "no \"$3\""; tail -n 8 said.txt; exit 1; }
         grep -q -- "$3" run/run.log || { echo "no \"$3\" in run.log"; tail -n 8 run/run.log; exit 1; }
+        case $5 in data | memory) ! grep -n "is gone" said.txt || exit 1 ;; esac # the others, whom the launcher ends
         [ -z "$4" ] || { echo "$4"; exit 1; }
         [ -z "$(ls run/*.tmp.* 2> /dev/null)" ] || [ "$5" = kill ] || { echo "half a file"; ls run; exit 1; }' \
         bash "$6" "$status" "$7" "$(in_time "$8")" "$5"

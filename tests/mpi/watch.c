@@ -1,8 +1,8 @@
 /* watch.c -- a job of ten or more short steps whose rank `size - 1` meets with something. tests/mpi/watch.sh runs it.
  *
- *     watch fine|kill|root_kill|stop|root_stop|stop_waiting|hang|input|save|evaluate|straggle|leave|unshared|code [STEPS]
+ *     watch fine|kill|root_kill|stop|root_stop|stop_waiting|hang|input|save|evaluate|straggle|leave|leave_late|unshared|code [STEPS]
  *
- * unshared: the ranks cannot share memory, as where memfd_create is forbidden. code: on two hosts; what the leader of the second one
+ * leave: the rank ends the job; leave_late: it has said so, and hangs. unshared: the ranks cannot share memory, as where memfd_create is forbidden. code: on two hosts; what the leader of the second one
  * ends the job with comes to rank 0.
  *
  * Limits: a warning after 1 s, the end after 2.5 s. Steps take 50 ms and end in a sum over ranks. */
@@ -58,11 +58,12 @@ static void happen(const char *what, rd_comm *c, rd_watch *w, rd_log *log, int64
         be_long(4.0);
     }
     if (strcmp(what, "straggle") == 0 && last) be_long(1.8);
-    if (strcmp(what, "leave") == 0 && last) {
+    if (strncmp(what, "leave", 5) == 0 && last) {
         rd_status st = {.rank = world->rank};
         rd_fail(&st, RD_EDATA, "line 7 of a file is no good");
         rd_error(log, &st);
-        rd_watch_leaving(w);
+        rd_watch_leaving(w, RD_EDATA);
+        if (strcmp(what, "leave_late") == 0) nap(60.0);
         rd_comm_abort(c, RD_EDATA);
     }
 }

@@ -59,5 +59,11 @@ check "a killed rank" any "rank 2 (.*) is gone: .* last computing step 5" 6 3 ki
 check "rank 0 is killed" any "rank 0 (.*) is gone" 6 3 root_kill
 check "a rank that leaves with its own message" 5 "line 7 of a file" 6 3 leave
 expect "nobody adds to that message" 1 "" grep -q "is gone" "$work/out"
+for hosts in 1 2 3; do
+    export RD_COMM_HOSTS=$hosts
+    check "a rank that hangs on its way out, $hosts hosts" 5 "line 7 of a file" 10 3 leave_late
+    expect "nobody adds to that message, $hosts hosts" 1 "" grep -q "is gone\|no progress\|stall_abort_s" "$work/out"
+done
+unset RD_COMM_HOSTS
 expect "another host ends the job" 0 "^told \(8 \|0 .*no answer\)" run -x RD_COMM_HOSTS=2 -np 4 "$watch" code
 summary
