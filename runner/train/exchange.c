@@ -375,9 +375,9 @@ done:
 rd_code exchange_new(rd_run *r, exchange **out, rd_status *st)
 {
     exchange *x = *out = calloc(1, sizeof *x);
-    if (!x) rd_fail(st, RD_EENV, "out of memory for the exchange of gradients");
+    if (x) x->run = r;
+    else rd_fail(st, RD_EENV, "out of memory for the exchange of gradients");
     if (rd_comm_agree(r->comm, st) != RD_OK || !x) return st->code;
-    x->run = r;
     x->algorithm = r->world->n_hosts > 1 ? "shared memory inside hosts, direct exchange between them" : "shared memory";
     RD_TRY(gpu_group_open(r, &x->group, x->why, st));
     if (x->group) x->algorithm = "NCCL";
