@@ -168,7 +168,7 @@ static bool read_all(const json_t *o, plan_run *m)
     (void)snprintf(m->model, sizeof m->model, "%s", model);
     (void)snprintf(m->unit, sizeof m->unit, "%s", unit);
     const json_int_t n_hosts = json_integer_value(hosts), n_ranks = json_integer_value(ranks);
-    if (n_hosts < 1 || n_ranks < n_hosts || n_ranks > 1 << 24) return false;
+    if (n_hosts < 1 || n_ranks < n_hosts || n_ranks > 1 << 24 || n_ranks / n_hosts > 1 << 20) return false;
     m->hosts = (int)n_hosts;
     m->ranks = (int)n_ranks;
     m->overlaps = json_is_true(json_object_get(o, "overlaps"));

@@ -205,6 +205,12 @@ static void file(void **state)
     CHECK_NEAR("units", got.units, m.units, 1e-8);
     CHECK_NEAR("bytes_per_s", got.between.bytes_per_s, m.between.bytes_per_s, 1e-8);
     assert_true(got.overlaps && got.shared && got.between.measured && !got.inside.measured);
+    plan_run many = m; /* on 1,024 such hosts there would be more ranks than an int can count */
+    many.hosts = 1;
+    many.ranks = 1 << 21;
+    assert_int_equal(plan_write(&many, dir, &st), RD_OK);
+    assert_int_equal(plan_read(dir, &got, &st), RD_EDATA);
+    st = (rd_status){0};
     (void)snprintf(path, sizeof path, "%s/step.json", dir);
     static const char *const wrong[] = {"", "{", "[]", "{\"model\":\"x\",\"unit\":\"y\",\"hosts\":0,\"ranks\":0}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
