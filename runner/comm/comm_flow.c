@@ -287,7 +287,7 @@ void rd_flow_free(rd_flow *f)
         sem_destroy(&f->idle);
     }
     /* After a failure MPI may still write into what is under way: the job ends soon, and takes it along. */
-    if (f->begun == f->retired) {
+    if (f->begun == f->retired && f->status.code == RD_OK) {
         for (int i = 0; i < RD_CROSS_DEEP; i++) rd_cross_job_free(f->job[i]);
         rd_cross_free(f->cross);
         if (f->comm != MPI_COMM_NULL) MPI_Comm_free(&f->comm);
