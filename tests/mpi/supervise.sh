@@ -3,6 +3,7 @@
 # hosts it leaves out, and that nothing outlives it. First with a launcher of a few lines that ends as it is told, then with mpirun: a
 # rank is killed, and the run ends with the bytes of the undisturbed one.
 # timeout: 400
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same

@@ -2,6 +2,7 @@
 # watch.sh -- what the watch says and how soon the job is gone when a rank dies, stops, hangs; and that it leaves a slow save, a
 # long evaluation and a paused job alone.
 # timeout: 600
+# beside
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 watch=$PWD/${BUILD:-build/release}/tests/mpi/watch
