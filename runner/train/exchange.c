@@ -302,15 +302,11 @@ done:
 
 /* ---- making one ---- */
 
-/* See rd_flow_mode. A processor that computes nothing is better used for looking at what came; images have threads that decode them
- * there. */
 static rd_flow_mode wanted_mode(const rd_run *r)
 {
     if (strcmp(r->c.overlap, "off") == 0) return RD_FLOW_LATE;
     if (strcmp(r->c.overlap, "calls") == 0) return RD_FLOW_CALLS;
-    if (strcmp(r->c.overlap, "thread") == 0) return RD_FLOW_THREAD;
-    if (strcmp(r->c.overlap, "core") == 0) return RD_FLOW_CORE;
-    return r->world->n_cpus > rd_backend_threads(r->backend) && !run_is_image(r) ? RD_FLOW_CORE : RD_FLOW_THREAD;
+    return strcmp(r->c.overlap, "core") == 0 ? RD_FLOW_CORE : RD_FLOW_THREAD;
 }
 
 static void describe_on_gpus(const exchange *x, rd_strbuf *out)

@@ -97,9 +97,8 @@ static const rd_option run_rows[] = {
                   "of gradients on their way between hosts, or GPUs; sums of a host stay float32. bfloat16 and float16 halve the "
                   "bytes; float16 cuts off at 65504, so choose loss_scale with care"),
     RD_OPT_CHOICE(run_config, overlap, overlap, "\"auto\"", overlaps,
-                  "gradients between hosts: thread: on their way while backward runs, looked after by a thread; core: by one "
-                  "that has a processor of its own and looks all the time, what auto takes where 'threads' leaves a rank one and no images "
-                  "are decoded there; calls: by "
+                  "gradients between hosts: thread, what auto takes: on their way while backward runs, looked after by a thread; core: by one "
+                  "that looks all the time, and needs a processor of its own for that; calls: by "
                   "the rank itself between ops; off: after backward. Results do not depend on it; on one host it is off. Between "
                   "GPUs they are on their way unless it is off"),
     RD_OPT_CHOICE(run_config, sparse_embeddings, sparse_embeddings, "\"auto\"", sparse,

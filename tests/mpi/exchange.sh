@@ -22,7 +22,9 @@ equal() { # what, folder: ends as the first one did
 expect "after backward" 0 "on 2 hosts" t 4 2 late --set overlap=off
 expect "between ops" 0 "during backward between its ops" t 4 2 calls --set overlap=calls
 equal "between ops" calls
-expect "by a thread" 0 "during backward by a thread" t 4 2 thread --set overlap=thread
+expect "by a thread" 0 "during backward by a thread$" t 4 2 thread --set overlap=thread
+expect "which auto takes" 0 "during backward by a thread$" t 4 2 auto --set overlap=auto
+rm -r auto
 equal "by a thread" thread
 expect "by a thread that looks all the time" 0 "during backward by a thread with a processor of its own" t 4 2 core --set overlap=core
 equal "by a thread that looks all the time" core
