@@ -46,9 +46,11 @@ CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-point
 LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%)
 LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) -lm -lpthread
 
-SRC   := $(filter-out runner/main.c $(if $(filter 1,$(CUDA)),,runner/engine/cuda/%) $(if $(CUDA),,runner/engine/gpu/%),$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
+# runner/engine/gpu: cuda_* calls the CUDA libraries (CUDA=1), gpu_rnn.c needs a GPU backend (CUDA=1 or emulated), the rest is host logic.
+NO_GPU := $(if $(filter 1,$(CUDA)),,runner/engine/gpu/cuda_%) $(if $(CUDA),,runner/engine/gpu/gpu_rnn.c)
+SRC   := $(filter-out runner/main.c $(NO_GPU),$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
 # Device kernels: compiled by nvcc, or (emulated) by g++ with tests/support/emulated/kernel_emulated.h in front.
-KERNELS := $(filter-out $(if $(filter 1,$(CUDA)),,runner/engine/cuda/%),$(if $(CUDA),$(wildcard runner/*/*.cu runner/*/*/*.cu)))
+KERNELS := $(filter-out $(NO_GPU),$(if $(CUDA),$(wildcard runner/*/*.cu runner/*/*/*.cu)))
 EMULATED := $(if $(filter emulated,$(CUDA)),$(wildcard tests/support/emulated/*.cc))
 OBJ   := $(patsubst %,$(BUILD)/%.o,$(SRC) $(KERNELS) $(EMULATED))
 LIB   := $(BUILD)/librd.a
@@ -104,7 +106,7 @@ $(BUILD)/gen/version.h: FORCE
 # The registries: one line per file. Written where the folder is empty too.
 define registry
 $(BUILD)/gen/$(1).inc: FORCE
-	$$(call replace,$(if $(wildcard $(2)/*.c),RD_ENTRY(%s)),$$(basename $$(notdir $$(sort $$(wildcard $(2)/*.c)))))
+	$$(call replace,$(if $(wildcard $(2)/*.c),RD_ENTRY(%s)),$$(filter-out registry,$$(basename $$(notdir $$(sort $$(wildcard $(2)/*.c))))))
 GEN += $(BUILD)/gen/$(1).inc
 endef
 $(eval $(call registry,models,models))

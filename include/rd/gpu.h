@@ -181,7 +181,7 @@ typedef struct rd_gpu_sum_time { /* on the device's clock */
  * these are. A sum of nothing is none. Waits. */
 rd_code rd_gpu_group_times(rd_gpu_group *q, rd_gpu_sum_time *out, int most, int *n, rd_status *st);
 
-/* ---- work that recurs (CUDA graphs; see runner/engine/gpu_graph.h) ---- */
+/* ---- work that recurs (CUDA graphs; see runner/engine/gpu/gpu_graph.h) ---- */
 /* What is queued from here to rd_gpu_recurred may be kept back until a result is waited for, and is then started all at once where
  * the same came under this key before. Its results are the same bytes either way. key: of what the work depends on; one that leaves
  * something out costs time, not correctness. Without rd_gpu_options.graphs both do nothing. */

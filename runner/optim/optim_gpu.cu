@@ -3,7 +3,7 @@
  *
  * Sums of squares are in double and in a fixed order: of blocks of 4096 elements, of a parameter's blocks, of parameters. */
 #include "optim_gpu.h"
-#include "../engine/cuda/kernel.h"
+#include "../engine/gpu/kernel.h"
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
 #define RD_UPDATE_KERNEL_H
 
 #include "optim_gpu.h"
-#include "../engine/cuda/kernel.h"
+#include "../engine/gpu/kernel.h"
 
 /* What the optimizer is given for the gradient. */
 static __device__ inline float rd_prepared(float g, float w, float decay, float factor)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# matrix.sh -- one rank meets with a fault at a step, in a phase (RD_FAULT, runner/train/fault.c): each job ends with its exit code and its
+# matrix.sh -- one rank meets with a fault at a step, in a phase (RD_FAULT, runner/run/fault.c): each job ends with its exit code and its
 # message, in time, with no process left, and the same command without the fault goes on to the bytes of the undisturbed run.
 #
 #   CASES=all tests/run tests/fault/matrix.sh     every case; else a selection

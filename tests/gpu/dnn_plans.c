@@ -1,8 +1,8 @@
-/* dnn_plans.c -- the plans of gpu_dnn.c for convolutions, asked of the real cuDNN for cards that are not here: the library plans for a
+/* dnn_plans.c -- the plans of cuda_dnn.c for convolutions, asked of the real cuDNN for cards that are not here: the library plans for a
  * card that is described to it, and needs no GPU for that. For every convolution of ResNet-50 that is no plain product, those of the small
  * networks, odd sizes and alignments, in float32 and in the 16-bit type: forward and both gradients have a reproducible engine, which uses
  * tensor cores where operands are of 16 bits and channels multiples of 8. Without cuDNN, or one too old for that, all is skipped. */
-#include "../../runner/engine/cuda/gpu_dnn.c"
+#include "../../runner/engine/gpu/cuda_dnn.c"
 #include <math.h>
 #include <stdarg.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* How the gradient arena is cut into buckets. */
-#include "../../runner/train/bucket_plan.h"
+#include "../../runner/run/bucket_plan.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

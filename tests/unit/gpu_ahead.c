@@ -1,6 +1,6 @@
-/* gpu_ahead.c -- arrays that go up ahead of their turn: engine/gpu_ahead.c with a device whose two streams are late as
+/* gpu_ahead.c -- arrays that go up ahead of their turn: engine/gpu/gpu_ahead.c with a device whose two streams are late as
  * dice have it. No GPU is needed. What comes out must be what was sent, whoever was late. */
-#include "../../runner/engine/gpu_ahead.h"
+#include "../../runner/engine/gpu/gpu_ahead.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Work that recurs, written down and started as graphs: engine/gpu_graph.c with a device of which everything is known.
+/* Work that recurs, written down and started as graphs: engine/gpu/gpu_graph.c with a device of which everything is known.
  * No GPU is needed. What was done is a text, and must be the same text as without graphs. */
-#include "../../runner/engine/gpu_graph.h"
+#include "../../runner/engine/gpu/gpu_graph.h"
 #include "rd/data.h"
 #include "rd/strbuf.h"
 #include <setjmp.h>

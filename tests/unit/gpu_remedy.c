@@ -1,5 +1,5 @@
 /* What is said of failures of CUDA and its libraries. No GPU and no header of theirs is needed. */
-#include "../../runner/engine/gpu_remedy.h"
+#include "../../runner/engine/gpu/gpu_remedy.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* supervise.c -- how the supervisor reads a launcher's line, what it makes of it without some hosts, and what it thinks of a status. */
-#include "../../runner/train/supervise_impl.h"
+#include "../../runner/supervise/supervise_impl.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* gpu_cast.cu -- elements of one type to another: eight a thread where both arrays begin at a multiple of 16 bytes. */
-#include "../cuda/element_device.h"
+#include "element_device.h"
 
 template <int V, typename From, typename To> static __global__ void __launch_bounds__(RD_BLOCK, 4) cast(int64_t n, const From *x, To *y, bool add)
 {

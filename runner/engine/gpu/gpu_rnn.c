@@ -11,7 +11,7 @@
  * length the padded layout, too: x, y and dy are used where they lie, but for another type or a batch that is filled
  * up. */
 #include "gpu_rnn.h"
-#include "../gpu_graph.h"
+#include "gpu_graph.h"
 #include "dnn_rnn.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * the width, its threads the columns where a row is a sum over the positions. So keys and memory are read once, in whole lines.
  * After the loop, a block is a tile of columns and positions of one sequence, whose sums over time stay in registers. */
 #include "attention_cuda.h"
-#include "../../engine/cuda/kernel.h"
+#include "../../engine/gpu/kernel.h"
 
 enum { MOST_THREADS = 512 };                        /* of a block that is a row */
 enum { TILE = 64, WARPS = 8, EACH = TILE / WARPS }; /* positions of a tile, its warps, and at most of each of them */

@@ -8,7 +8,7 @@
 #ifndef RD_CHANNELS_H
 #define RD_CHANNELS_H
 
-#include "../../engine/cuda/element_device.h"
+#include "../../engine/gpu/element_device.h"
 
 typedef struct rd_columns {
     int64_t C, total, rows;      /* channels, rows in all and of a group (the last one may have fewer) */

@@ -1,7 +1,7 @@
 /* image_cuda.cu -- see image_cuda.h. All of it is bound by memory: each tensor is read once and written once. */
 #include "image_cuda.h"
-#include "../../engine/cuda/element_device.h"
-#include "../../engine/cuda/philox_device.h"
+#include "../../engine/gpu/element_device.h"
+#include "../../engine/gpu/philox_device.h"
 #include "rows_grid.h"
 
 /* ---- elementwise: y = f(a, b, y) ---- */

@@ -1,6 +1,6 @@
 /* layer_rows.cu -- see layer_rows.h: one kernel for a junction, one thread for an element. */
 #include "layer_rows.h"
-#include "../../engine/cuda/kernel.h"
+#include "../../engine/gpu/kernel.h"
 
 static __global__ void between(rd_between r)
 {

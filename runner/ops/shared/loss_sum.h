@@ -2,7 +2,7 @@
 #ifndef RD_LOSS_SUM_H
 #define RD_LOSS_SUM_H
 
-#include "../../engine/cuda/kernel.h"
+#include "../../engine/gpu/kernel.h"
 
 enum { RD_LOSS_THREADS = 512 };
 

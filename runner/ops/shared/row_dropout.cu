@@ -1,5 +1,5 @@
 /* row_dropout.cu -- masks of packed rows on a GPU, bit for bit those of row_dropout.c; rows of the step before. */
-#include "../../engine/cuda/philox_device.h"
+#include "../../engine/gpu/philox_device.h"
 #include "cell_kernels.h"
 #include "rows_grid.h"
 

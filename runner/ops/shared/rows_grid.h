@@ -3,7 +3,7 @@
 #ifndef RD_ROWS_GRID_H
 #define RD_ROWS_GRID_H
 
-#include "../../engine/cuda/kernel.h"
+#include "../../engine/gpu/kernel.h"
 
 static inline dim3 rd_rows_block(int64_t columns)
 {

@@ -2,7 +2,7 @@
 #ifndef RD_SOFTMAX_ROW_H
 #define RD_SOFTMAX_ROW_H
 
-#include "../../engine/cuda/kernel.h"
+#include "../../engine/gpu/kernel.h"
 
 struct rd_softmax_row {
     float top, sum;   /* of the row: the largest logit (none is a number: -INFINITY), the sum of exp((l - top) inv) */

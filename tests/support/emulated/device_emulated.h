@@ -2,9 +2,9 @@
 #ifndef RD_DEVICE_EMULATED_H
 #define RD_DEVICE_EMULATED_H
 
-#include "../../../runner/engine/cuda/kernel_call.h"
-#include "../../../runner/engine/gpu_ahead.h"
-#include "../../../runner/engine/gpu_graph.h"
+#include "../../../runner/engine/gpu/kernel_call.h"
+#include "../../../runner/engine/gpu/gpu_ahead.h"
+#include "../../../runner/engine/gpu/gpu_graph.h"
 #include <stddef.h>
 
 extern "C" {

@@ -1,4 +1,4 @@
-/* gpu_library.h -- libraries that are looked for when they are first needed, so that one program also runs where they
+/* cuda_library.h -- libraries that are looked for when they are first needed, so that one program also runs where they
  * are not. */
 #ifndef RD_GPU_LIBRARY_H
 #define RD_GPU_LIBRARY_H

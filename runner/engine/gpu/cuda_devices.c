@@ -1,7 +1,7 @@
-/* gpu_cards.c -- which GPUs there are, and which libraries. */
-#include "gpu_impl.h"
-#include "../gpu/gpu_rnn.h"
-#include "../gpu_remedy.h"
+/* cuda_devices.c -- which GPUs there are, and which libraries. */
+#include "cuda_impl.h"
+#include "gpu_rnn.h"
+#include "gpu_remedy.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* convert.cu -- see convert.h. All of these move memory and little else: 16 bytes a thread and access where the strides
+/* cuda_convert.cu -- see cuda_convert.h. All of these move memory and little else: 16 bytes a thread and access where the strides
  * let them. */
-#include "convert.h"
+#include "cuda_convert.h"
 #include "element_device.h"
 #include <stdio.h>
 

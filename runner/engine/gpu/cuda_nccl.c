@@ -1,4 +1,4 @@
-/* gpu_nccl.c -- sums over ranks by NCCL, on a stream of their own beside the ops'.
+/* cuda_nccl.c -- sums over ranks by NCCL, on a stream of their own beside the ops'.
  *
  * The order of the sums: NCCL may add along a ring, along trees, or in the switch (NVLS), by the size of the message
  * and by what it finds of the machine. In a ring, whose order of ranks follows from the machine's topology, each
@@ -11,10 +11,10 @@
  * The communicator does not block: each of its calls may come back before it is done, and is then asked for, up to a
  * limit of time. So a lost peer becomes a message and no hang. (What NCCL has put on the stream does hang with the
  * peer; rd_gpu_group_wait sees it, and ncclCommAbort ends it.) */
-#include "gpu_impl.h"
-#include "convert.h"
-#include "gpu_library.h"
-#include "../gpu_remedy.h"
+#include "cuda_impl.h"
+#include "cuda_convert.h"
+#include "cuda_library.h"
+#include "gpu_remedy.h"
 #include "rd/clock.h"
 #include "rd/gpu_choose.h"
 #include <pthread.h>

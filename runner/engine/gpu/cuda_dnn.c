@@ -1,4 +1,4 @@
-/* gpu_dnn.c -- cuDNN: the library and its handle, and convolutions by version 9's graph interface, one operation a graph.
+/* cuda_dnn.c -- cuDNN: the library and its handle, and convolutions by version 9's graph interface, one operation a graph.
  *
  * Images are NHWC on both sides and of one type: float32, where products round to TF32 if the options allow it or are mixed
  * (before compute capability 8.0 there is no TF32, and they are float32), or the GPU's 16-bit type, which cuDNN then wants
@@ -9,12 +9,12 @@
  *
  * The engine is the first of the library's own ranking that gives the same bytes in every run and sums in float32.
  * Nothing is timed: what wins a race differs from run to run, and with it the sums. Each shape is asked for once. */
-#include "gpu_impl.h"
-#include "convert.h"
-#include "gpu_library.h"
-#include "../gpu_remedy.h"
-#include "../gpu/dnn_rnn.h"
-#include "../gpu/gpu_rnn.h"
+#include "cuda_impl.h"
+#include "cuda_convert.h"
+#include "cuda_library.h"
+#include "gpu_remedy.h"
+#include "dnn_rnn.h"
+#include "gpu_rnn.h"
 #include <stdlib.h>
 
 #define CALLS(X)                                                                                                       \

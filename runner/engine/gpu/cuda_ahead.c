@@ -1,5 +1,5 @@
-/* gpu_cuda_ahead.c -- the streams and events of CUDA behind engine/gpu_ahead.c. */
-#include "gpu_impl.h"
+/* cuda_ahead.c -- the streams and events of CUDA behind engine/gpu/gpu_ahead.c. */
+#include "cuda_impl.h"
 
 static void *get(rd_gpu *g, size_t bytes)
 {

@@ -1,7 +1,7 @@
-/* gpu_error.c -- results of the CUDA runtime as a status: the call, the library's words, what to do. */
-#include "gpu_impl.h"
-#include "convert.h"
-#include "../gpu_remedy.h"
+/* cuda_error.c -- results of the CUDA runtime as a status: the call, the library's words, what to do. */
+#include "cuda_impl.h"
+#include "cuda_convert.h"
+#include "gpu_remedy.h"
 #include <stdio.h>
 
 /* Whether the device works on after e. */

@@ -1,9 +1,9 @@
-/* gpu_cuda_graph.c -- what engine/gpu_graph.c writes down, as graphs of CUDA.
+/* cuda_graph.c -- what engine/gpu/gpu_graph.c writes down, as graphs of CUDA.
  *
  * The graph is a chain, built node by node, so that each task has the node whose arguments it sets: kernels, copies and
  * zeroing as such; what a library starts (a product, a convolution) is captured by itself and becomes a child graph,
  * which is never changed. Nothing else happens while a capture is on. */
-#include "gpu_impl.h"
+#include "cuda_impl.h"
 #include <stdlib.h>
 
 struct rd_gpu_graph {

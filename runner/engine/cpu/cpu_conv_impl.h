@@ -3,7 +3,7 @@
 #define RD_CPU_CONV_IMPL_H
 
 #include "cpu_impl.h"
-#include "image_kernels.h"
+#include "../image_kernels.h"
 
 typedef enum role { FORWARD, DATA, WEIGHTS } role;
 

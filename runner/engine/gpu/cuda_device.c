@@ -1,15 +1,15 @@
-/* gpu_cuda.c -- one GPU: its memory, copies to and from it, waiting, time.
+/* cuda_device.c -- one GPU: its memory, copies to and from it, waiting, time.
  *
  * All work is queued on one stream of its own, in the order of the calls, but for arrays that go up ahead of their turn
- * (gpu_cuda_ahead.c). Copies pass through pinned memory: from pageable memory the driver would copy in the caller's
+ * (cuda_ahead.c). Copies pass through pinned memory: from pageable memory the driver would copy in the caller's
  * time too, and wait for the stream before it begins. Upwards the pinned memory is a ring of pieces; small arrays (ids,
  * offsets) share a piece, and a piece is used again when the event behind its last copy has passed, so that the host
  * waits only when it is a whole ring ahead. Large arrays that lie in page-locked memory go up from there, and who
  * writes it again waits for the event behind them. Downwards two pieces take turns: one is filled by the GPU while the
  * other is emptied. */
-#include "gpu_impl.h"
-#include "convert.h"
-#include "../gpu/gpu_rnn.h"
+#include "cuda_impl.h"
+#include "cuda_convert.h"
+#include "gpu_rnn.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ bool rd_gpu_uses_float16(const rd_gpu *g)
 
 /* ---- memory ---- */
 
-#define SHORT_HERE "gpu_cuda.c:rd_gpu_get" /* the place of a failure that rd_gpu_short knows again */
+#define SHORT_HERE "cuda_device.c:rd_gpu_get" /* the place of a failure that rd_gpu_short knows again */
 
 static double gib(uint64_t bytes)
 {

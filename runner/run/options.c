@@ -1,5 +1,5 @@
 /* options.c -- the trainer's own keys, and the list of all option groups of the program. */
-#include "bench_impl.h"
+#include "../bench/bench_impl.h"
 #include "plan_impl.h"
 
 #include <string.h>

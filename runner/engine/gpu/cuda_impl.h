@@ -1,10 +1,10 @@
-/* gpu_impl.h -- what the files of the CUDA driver share: the gpu itself, results of the CUDA runtime as a status,
+/* cuda_impl.h -- what the files of the CUDA driver share: the gpu itself, results of the CUDA runtime as a status,
  * device memory that grows. */
 #ifndef RD_GPU_IMPL_H
 #define RD_GPU_IMPL_H
 
-#include "../gpu_ahead.h"
-#include "../gpu_graph.h"
+#include "gpu_ahead.h"
+#include "gpu_graph.h"
 #include "kernel_call.h"
 #include <cuda_runtime_api.h>
 #include <string.h>
@@ -24,7 +24,7 @@ typedef struct rd_gpu_memory { /* one rd_gpu_get, or rd_gpu_host_get */
 } rd_gpu_memory;
 
 /* Pinned memory that arrays pass on their way up, in pieces that are used again once the GPU has read them; see
- * gpu_cuda.c. */
+ * cuda_device.c. */
 enum { UP_PIECES = 8, DOWN_PIECES = 2, PIECE_BYTES = 2 << 20, MARKS = 16,
        DIRECT = 64 << 10 /* bytes: larger arrays in page-locked memory are read from there */ };
 typedef struct rd_gpu_stage {
@@ -34,9 +34,9 @@ typedef struct rd_gpu_stage {
     size_t used; /* of that piece */
 } rd_gpu_stage;
 
-typedef struct rd_gpu_blas rd_gpu_blas; /* gpu_blas.c */
-typedef struct rd_gpu_dnn rd_gpu_dnn;   /* gpu_dnn.c */
-typedef struct rd_gpu_held rd_gpu_held; /* gpu_hold.c */
+typedef struct rd_gpu_blas rd_gpu_blas; /* cuda_blas.c */
+typedef struct rd_gpu_dnn rd_gpu_dnn;   /* cuda_dnn.c */
+typedef struct rd_gpu_held rd_gpu_held; /* cuda_hold.c */
 typedef struct rd_gpu_rnn rd_gpu_rnn;   /* engine/gpu/gpu_rnn.c */
 
 struct rd_gpu {
@@ -62,7 +62,7 @@ struct rd_gpu {
     rd_gpu_dnn *dnn;
     rd_gpu_held *held;
     rd_graphs *graphs; /* NULL: not wanted */
-    cudaStream_t copies; /* gpu_cuda_ahead.c */
+    cudaStream_t copies; /* cuda_ahead.c */
     cudaEvent_t ahead_event[RD_AHEAD_EVENTS];
     rd_ahead *ahead;
     rd_gpu_rnn *rnn;
@@ -104,7 +104,7 @@ rd_code rd_gpu_ahead_new(rd_gpu *g, rd_status *st); /* fills g->copies, g->ahead
 void rd_gpu_ahead_free(rd_gpu *g);
 
 /* ---- tasks: what is queued, at once or as part of a graph ---- */
-extern const rd_graph_maker rd_cuda_graph_maker; /* gpu_cuda_graph.c */
+extern const rd_graph_maker rd_cuda_graph_maker; /* cuda_graph.c */
 typedef struct rd_gpu_move {
     void *to;
     const void *from; /* of rd_gpu_run_copy */
@@ -144,10 +144,10 @@ static inline bool rd_gpu_is_bfloat16(const rd_gpu *g)
     return rd_gpu_is_ampere(g) && !g->float16;
 }
 
-/* This process has made a context on that card (gpu_cards.c). */
+/* This process has made a context on that card (cuda_devices.c). */
 void rd_gpu_taken(int index);
 
-/* ---- weights that are kept in another form (gpu_hold.c) ---- */
+/* ---- weights that are kept in another form (cuda_hold.c) ---- */
 /* *out: the 16-bit copy of x, up to date, where x lies in a held range; else NULL. */
 rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_status *st);
 /* *out: filters (kh, kw, ci, co) as (co, kh, kw, ci), of that type: kept where W lies in a held range, else in *room until
@@ -157,7 +157,7 @@ rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci,
 void rd_gpu_held_forget(rd_gpu *g, const void *p); /* the ranges that begin at p: their memory is given back */
 void rd_gpu_held_free(rd_gpu *g);
 
-/* ---- products (gpu_blas.c) ---- */
+/* ---- products (cuda_blas.c) ---- */
 typedef struct rd_product {
     bool ta, tb;
     int64_t m, n, k;

@@ -3,7 +3,7 @@
 #define RD_CPU_WINOGRAD_H
 
 #include "cpu_impl.h"
-#include "image_kernels.h"
+#include "../image_kernels.h"
 
 /* What goes in and comes out: of the forward convolution, or of the gradient of its data (flip: dy in, dx out). */
 typedef struct rd_winograd {

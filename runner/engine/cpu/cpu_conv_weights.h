@@ -3,7 +3,7 @@
 #define RD_CPU_CONV_WEIGHTS_H
 
 #include "cpu_impl.h"
-#include "image_kernels.h"
+#include "../image_kernels.h"
 
 /* Is there a kernel for results in blocks of so many channels in this build? */
 bool rd_conv_weights_can(const rd_conv_shape *s, int64_t block);

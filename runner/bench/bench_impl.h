@@ -2,7 +2,7 @@
 #ifndef RD_BENCH_IMPL_H
 #define RD_BENCH_IMPL_H
 
-#include "run_impl.h"
+#include "../run/run_impl.h"
 
 typedef struct bench_config {
     int64_t bench_steps, bench_warmup, bench_display, bench_min_len, bench_max_len, bench_vocab;

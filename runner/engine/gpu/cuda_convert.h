@@ -1,4 +1,4 @@
-/* convert.h -- kernels of the driver's own: float32 to 16 bits and back, filters from one order to another, borders of
+/* cuda_convert.h -- kernels of the driver's own: float32 to 16 bits and back, filters from one order to another, borders of
  * zeros. */
 #ifndef RD_CONVERT_H
 #define RD_CONVERT_H

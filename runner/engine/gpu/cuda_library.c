@@ -1,5 +1,5 @@
-/* gpu_library.c -- see gpu_library.h. */
-#include "gpu_library.h"
+/* cuda_library.c -- see cuda_library.h. */
+#include "cuda_library.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

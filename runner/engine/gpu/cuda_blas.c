@@ -1,13 +1,13 @@
-/* gpu_blas.c -- products by cuBLASLt. The library counts columns first, so C = A B in rows is C^T = B^T A^T there: the
+/* cuda_blas.c -- products by cuBLASLt. The library counts columns first, so C = A B in rows is C^T = B^T A^T there: the
  * operands change places and nothing is transposed.
  *
  * How a shape is computed is asked once (the library's heuristic, no trial runs: these would choose differently from
  * run to run, and with the choice the order of the sums) and kept in a hash table. Split sums are allowed only by way
  * of the workspace, in a fixed order and in float32. */
-#include "gpu_impl.h"
-#include "convert.h"
-#include "gpu_library.h"
-#include "../gpu_remedy.h"
+#include "cuda_impl.h"
+#include "cuda_convert.h"
+#include "cuda_library.h"
+#include "gpu_remedy.h"
 #include <stdlib.h>
 
 #if __has_include(<cublasLt.h>)

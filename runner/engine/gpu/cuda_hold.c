@@ -1,7 +1,7 @@
-/* gpu_hold.c -- weights that are kept in another form until they change: as 16 bits for products, as (co, kh, kw, ci)
+/* cuda_hold.c -- weights that are kept in another form until they change: as 16 bits for products, as (co, kh, kw, ci)
  * for cuDNN's convolutions, in the order of its recurrent layers. */
-#include "gpu_impl.h"
-#include "convert.h"
+#include "cuda_impl.h"
+#include "cuda_convert.h"
 #include <stdlib.h>
 
 typedef struct range {
