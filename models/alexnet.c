@@ -9,7 +9,7 @@ static rd_feature conv(rd_image_net *n, const char *name, int64_t size, int64_t 
     return rd_net_conv2d(n, name, &c, x);
 }
 
-static rd_feature build(rd_image_net *n, rd_feature x)
+static rd_feature alexnet_build(rd_image_net *n, rd_feature x)
 {
     const double rate = rd_net_config(n)->dropout_dense;
     x = rd_net_conv2d(n, "conv1", &(rd_net_conv){.size = 11, .out = 64, .stride = 4, .bias = true, .relu = true}, x);
@@ -27,9 +27,9 @@ static rd_feature build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense3", rd_net_classes(n), false, x);
 }
 
-static rd_code create(const rd_model_args *a, void **self, rd_status *st)
+static rd_code alexnet_create(const rd_model_args *a, void **self, rd_status *st)
 {
-    const rd_image_arch arch = {.name = "alexnet", .initializer = "truncated_fan_in", .build = build};
+    const rd_image_arch arch = {.name = "alexnet", .initializer = "truncated_fan_in", .build = alexnet_build};
     return rd_image_model_create(a, &arch, self, st);
 }
 

@@ -65,7 +65,7 @@ static inline double rd_image_model_flops(void *self, const rd_batch *b)
     return rd_image_net_flops(self, b->n);
 }
 
-/* The definition of model `id`, whose file has a function `create`. */
+/* The definition of model `id`, whose file has a function `id_create`. */
 #define RD_IMAGE_MODEL(id, text, what, data)                                                                           \
     const rd_model_def rd_model_##id = {                                                                               \
         .name = (text),                                                                                                \
@@ -73,7 +73,7 @@ static inline double rd_image_model_flops(void *self, const rd_batch *b)
         .group = &rd_group_image_model,                                                                                \
         .default_dataset = (data),                                                                                     \
         .unit = "images",                                                                                              \
-        .create = create,                                                                                              \
+        .create = id##_create,                                                                                              \
         .destroy = rd_image_model_destroy,                                                                             \
         .loss = rd_image_model_loss,                                                                                   \
         .flops = rd_image_model_flops,                                                                                 \

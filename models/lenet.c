@@ -8,7 +8,7 @@ static rd_feature conv_and_pool(rd_image_net *n, const char *name, int64_t out, 
     return rd_net_max_pool(n, 2, 2, RD_PAD_NONE, rd_net_conv2d(n, name, &c, x));
 }
 
-static rd_feature build(rd_image_net *n, rd_feature x)
+static rd_feature lenet_build(rd_image_net *n, rd_feature x)
 {
     x = conv_and_pool(n, "conv1", 32, x);
     x = conv_and_pool(n, "conv2", 64, x);
@@ -16,9 +16,9 @@ static rd_feature build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense2", rd_net_classes(n), false, x);
 }
 
-static rd_code create(const rd_model_args *a, void **self, rd_status *st)
+static rd_code lenet_create(const rd_model_args *a, void **self, rd_status *st)
 {
-    const rd_image_arch arch = {.name = "lenet", .initializer = "truncated_fan_in", .build = build};
+    const rd_image_arch arch = {.name = "lenet", .initializer = "truncated_fan_in", .build = lenet_build};
     return rd_image_model_create(a, &arch, self, st);
 }
 

@@ -2,7 +2,7 @@
  * classes. */
 #include "image_model.h"
 
-static rd_feature build(rd_image_net *n, rd_feature x)
+static rd_feature mnist_cnn_build(rd_image_net *n, rd_feature x)
 {
     x = rd_net_conv2d(n, "conv1", &(rd_net_conv){.size = 3, .out = 32, .stride = 1, .bias = true, .relu = true}, x);
     x = rd_net_conv2d(n, "conv2", &(rd_net_conv){.size = 3, .out = 64, .stride = 1, .bias = true, .relu = true}, x);
@@ -13,9 +13,9 @@ static rd_feature build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense2", rd_net_classes(n), false, x);
 }
 
-static rd_code create(const rd_model_args *a, void **self, rd_status *st)
+static rd_code mnist_cnn_create(const rd_model_args *a, void **self, rd_status *st)
 {
-    const rd_image_arch arch = {.name = "mnist_cnn", .initializer = "glorot_uniform", .build = build};
+    const rd_image_arch arch = {.name = "mnist_cnn", .initializer = "glorot_uniform", .build = mnist_cnn_build};
     return rd_image_model_create(a, &arch, self, st);
 }
 

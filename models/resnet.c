@@ -4,17 +4,17 @@
 #include "resnet.h"
 #include <string.h>
 
-typedef struct shape {
+typedef struct resnet_shape {
     int64_t depth;
     int n_blocks[4];
     bool bottleneck;
-} shape;
-static const shape shapes[] = {
+} resnet_shape;
+static const resnet_shape shapes[] = {
     {18, {2, 2, 2, 2}, false},  {34, {3, 4, 6, 3}, false},  {50, {3, 4, 6, 3}, true},
     {101, {3, 4, 23, 3}, true}, {152, {3, 8, 36, 3}, true},
 };
 
-static const shape *find(int64_t depth)
+static const resnet_shape *resnet_find(int64_t depth)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         if (shapes[i].depth == depth) return &shapes[i];
@@ -29,7 +29,7 @@ static rd_feature conv_norm(rd_image_net *n, const char *conv, const char *norm,
 }
 
 /* relu(F(x) + shortcut(x)). The projection comes last before the sum, so that its memory is the next to be used. */
-static rd_feature block(rd_image_net *n, const shape *s, int64_t width, int64_t stride, rd_feature x)
+static rd_feature resnet_block(rd_image_net *n, const resnet_shape *s, int64_t width, int64_t stride, rd_feature x)
 {
     const bool late = rd_net_arch(n)->stride_on_3x3;
     const int64_t out = s->bottleneck ? 4 * width : width;
@@ -48,9 +48,9 @@ static rd_feature block(rd_image_net *n, const shape *s, int64_t width, int64_t 
                              &shortcut);
 }
 
-static rd_feature build(rd_image_net *n, rd_feature x)
+static rd_feature resnet_build(rd_image_net *n, rd_feature x)
 {
-    const shape *s = find(rd_net_arch(n)->depth);
+    const resnet_shape *s = resnet_find(rd_net_arch(n)->depth);
     const bool same = strcmp(rd_net_config(n)->pool_padding, "same") == 0;
     rd_net_scope(n, "%s", "");
     x = conv_norm(n, "conv1", "norm1", 7, 64, 2, true, x);
@@ -58,7 +58,7 @@ static rd_feature build(rd_image_net *n, rd_feature x)
     for (int stage = 0; stage < 4; stage++)
         for (int b = 0; b < s->n_blocks[stage]; b++) {
             rd_net_scope(n, "stage%d/block%d", stage + 2, b + 1);
-            x = block(n, s, (int64_t)64 << stage, stage > 0 && b == 0 ? 2 : 1, x);
+            x = resnet_block(n, s, (int64_t)64 << stage, stage > 0 && b == 0 ? 2 : 1, x);
         }
     rd_net_scope(n, "%s", "");
     return rd_net_dense(n, "dense", rd_net_classes(n), false, rd_net_global_mean(n, x));
@@ -75,13 +75,13 @@ rd_code rd_resnet_check_depth(const rd_config *c, int64_t depth, const char *fam
 
 rd_code rd_resnet_create(const rd_model_args *a, int64_t depth, const char *version, void **self, rd_status *st)
 {
-    rd_image_arch arch = {.name = "resnet", .initializer = "he_normal_fan_out", .build = build, .depth = depth};
+    rd_image_arch arch = {.name = "resnet", .initializer = "he_normal_fan_out", .build = resnet_build, .depth = depth};
     rd_image_config c;
     *self = NULL;
     if (rd_config_read(a->config, &rd_group_image_model, a->mode, &c, st) != RD_OK) return st->code;
     if (depth == 0) arch.depth = c.has_depth ? c.depth : 50;
     if (depth != 0 && rd_resnet_check_depth(a->config, depth, "resnet", st) != RD_OK) return st->code;
-    if (!find(arch.depth))
+    if (!resnet_find(arch.depth))
         return rd_fail(
             st, RD_EUSAGE,
             "%s: 'depth' is %lld; model resnet has 18, 34, 50, 101 or 152 layers, and model resnet_cifar those of "

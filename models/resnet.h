@@ -14,14 +14,14 @@ rd_code rd_resnet_cifar_create(const rd_model_args *a, int64_t depth, void **sel
 rd_code rd_resnet_check_depth(const rd_config *c, int64_t depth, const char *family, rd_status *st);
 
 #define RD_RESNET(id, text, depth, version, what)                                                                      \
-    static rd_code create(const rd_model_args *a, void **self, rd_status *st)                                          \
+    static rd_code id##_create(const rd_model_args *a, void **self, rd_status *st)                                          \
     {                                                                                                                  \
         return rd_resnet_create(a, (depth), (version), self, st);                                                      \
     }                                                                                                                  \
     RD_IMAGE_MODEL(id, text, what, "image_folder")
 
 #define RD_RESNET_CIFAR(id, depth, what)                                                                               \
-    static rd_code create(const rd_model_args *a, void **self, rd_status *st)                                          \
+    static rd_code id##_create(const rd_model_args *a, void **self, rd_status *st)                                          \
     {                                                                                                                  \
         return rd_resnet_cifar_create(a, (depth), self, st);                                                           \
     }                                                                                                                  \

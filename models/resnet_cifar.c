@@ -2,7 +2,7 @@
  * shortcuts without parameters (option A). */
 #include "resnet.h"
 
-static rd_feature block(rd_image_net *n, int64_t width, int64_t stride, rd_feature x)
+static rd_feature resnet_cifar_block(rd_image_net *n, int64_t width, int64_t stride, rd_feature x)
 {
     const rd_net_conv first = {.size = 3, .out = width, .stride = stride, .padding = RD_PAD_SYMMETRIC},
                       second = {.size = 3, .out = width, .stride = 1, .padding = RD_PAD_SYMMETRIC};
@@ -13,7 +13,7 @@ static rd_feature block(rd_image_net *n, int64_t width, int64_t stride, rd_featu
     return rd_net_batch_norm(n, "norm2", &(rd_net_norm){.relu = true, .zero_gamma = true}, y, &shortcut);
 }
 
-static rd_feature build(rd_image_net *n, rd_feature x)
+static rd_feature resnet_cifar_build(rd_image_net *n, rd_feature x)
 {
     const int64_t n_blocks = (rd_net_arch(n)->depth - 2) / 6;
     const rd_net_conv first = {.size = 3, .out = 16, .stride = 1, .padding = RD_PAD_SYMMETRIC};
@@ -23,7 +23,7 @@ static rd_feature build(rd_image_net *n, rd_feature x)
     for (int stage = 0; stage < 3; stage++)
         for (int64_t b = 0; b < n_blocks; b++) {
             rd_net_scope(n, "stage%d/block%lld", stage + 1, (long long)b + 1);
-            x = block(n, (int64_t)16 << stage, stage > 0 && b == 0 ? 2 : 1, x);
+            x = resnet_cifar_block(n, (int64_t)16 << stage, stage > 0 && b == 0 ? 2 : 1, x);
         }
     rd_net_scope(n, "%s", "");
     return rd_net_dense(n, "dense", rd_net_classes(n), false, rd_net_global_mean(n, x));
@@ -31,7 +31,7 @@ static rd_feature build(rd_image_net *n, rd_feature x)
 
 rd_code rd_resnet_cifar_create(const rd_model_args *a, int64_t depth, void **self, rd_status *st)
 {
-    rd_image_arch arch = {.name = "resnet_cifar", .initializer = "he_normal_fan_out", .build = build, .depth = depth};
+    rd_image_arch arch = {.name = "resnet_cifar", .initializer = "he_normal_fan_out", .build = resnet_cifar_build, .depth = depth};
     rd_image_config c;
     *self = NULL;
     if (rd_config_read(a->config, &rd_group_image_model, a->mode, &c, st) != RD_OK) return st->code;

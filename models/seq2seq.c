@@ -169,7 +169,7 @@ static void destroy(void *self)
     free(self);
 }
 
-static rd_code create(const rd_model_args *a, void **self, rd_status *st)
+static rd_code seq2seq_create(const rd_model_args *a, void **self, rd_status *st)
 {
     seq2seq *m = *self = calloc(1, sizeof *m);
     if (!m) return rd_fail(st, RD_EENV, "out of memory for the model");
@@ -278,7 +278,7 @@ done:
     return st->code;
 }
 
-static rd_code decode(void *self, rd_tape *t, const rd_batch *b, const rd_decode_config *c, rd_decoded *out,
+static rd_code seq2seq_decode(void *self, rd_tape *t, const rd_batch *b, const rd_decode_config *c, rd_decoded *out,
                       rd_status *st)
 {
     seq2seq *m = self;
@@ -335,9 +335,9 @@ const rd_model_def rd_model_seq2seq = {
     .about = "OpenSeq2Seq's recurrent encoder and attention decoder",
     .group = &group,
     .default_dataset = "parallel_text",
-    .create = create,
+    .create = seq2seq_create,
     .destroy = destroy,
     .loss = loss,
-    .decode = decode,
+    .decode = seq2seq_decode,
     .flops = flops,
 };

@@ -8,7 +8,7 @@
 rd_code rd_vgg_create(const rd_model_args *a, int64_t depth, void **self, rd_status *st);
 
 #define RD_VGG(id, depth, what)                                                                                        \
-    static rd_code create(const rd_model_args *a, void **self, rd_status *st)                                          \
+    static rd_code id##_create(const rd_model_args *a, void **self, rd_status *st)                                          \
     {                                                                                                                  \
         return rd_vgg_create(a, (depth), self, st);                                                                    \
     }                                                                                                                  \

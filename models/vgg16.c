@@ -2,7 +2,7 @@
  * pool, three dense layers. 138,357,544 parameters for 224 x 224 and 1000 classes. */
 #include "vgg.h"
 
-static rd_feature build(rd_image_net *n, rd_feature x)
+static rd_feature vgg16_build(rd_image_net *n, rd_feature x)
 {
     const int64_t depth = rd_net_arch(n)->depth;
     const double rate = rd_net_config(n)->dropout_dense;
@@ -26,7 +26,7 @@ static rd_feature build(rd_image_net *n, rd_feature x)
 
 rd_code rd_vgg_create(const rd_model_args *a, int64_t depth, void **self, rd_status *st)
 {
-    const rd_image_arch arch = {.name = "vgg", .initializer = "truncated_fan_in", .build = build, .depth = depth};
+    const rd_image_arch arch = {.name = "vgg", .initializer = "truncated_fan_in", .build = vgg16_build, .depth = depth};
     return rd_image_model_create(a, &arch, self, st);
 }
 

@@ -75,7 +75,7 @@ static void let_speak(void)
 }
 
 /* Answers that need neither ranks nor a config. *answered false: there is none to give. */
-static rd_code answer(const rd_cli *cli, bool *answered, rd_status *st)
+static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
 {
     const rd_option_group *groups[RD_MAX_GROUPS];
     const int n = rd_option_groups(groups);
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
     bool answered = false;
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
     (void)signal(SIGXFSZ, SIG_IGN); /* so is a file beyond ulimit -f */
-    if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK && answer(&cli, &answered, &st) == RD_OK && !answered)
+    if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK && main_answer(&cli, &answered, &st) == RD_OK && !answered)
         (void)rd_cli_check(&cli, &st);
     if (st.code == RD_OK && !answered) (void)doctor_alone(&cli, &answered, &st);
     if (st.code != RD_OK || answered) {

@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct chunk {
-    struct chunk *prev, *next;
+typedef struct arena_chunk {
+    struct arena_chunk *prev, *next;
     size_t cap, used; /* bytes after the header */
     unsigned char *mem;
-} chunk;
+} arena_chunk;
 
 struct rd_arena {
-    chunk *first, *cur;
+    arena_chunk *first, *cur;
     size_t chunk_bytes, used, peak, align;
     const rd_arena_source *source; /* NULL: the process' own memory */
 };
@@ -35,10 +35,10 @@ rd_code rd_arena_new_from(const rd_arena_source *source, size_t chunk_bytes, rd_
     return st->code;
 }
 
-static void free_chunks(const rd_arena *a, chunk *c)
+static void free_chunks(const rd_arena *a, arena_chunk *c)
 {
     while (c) {
-        chunk *next = c->next;
+        arena_chunk *next = c->next;
         if (a->source)
             a->source->put(a->source->ctx, c->mem);
         else
@@ -55,9 +55,9 @@ void rd_arena_free(rd_arena *a)
     free(a);
 }
 
-static chunk *new_chunk(const rd_arena *a, size_t cap, rd_status *st)
+static arena_chunk *new_chunk(const rd_arena *a, size_t cap, rd_status *st)
 {
-    chunk *c = calloc(1, sizeof *c);
+    arena_chunk *c = calloc(1, sizeof *c);
     if (!c) return NULL;
     c->cap = (cap + a->align - 1) / a->align * a->align;
     c->mem = a->source ? a->source->get(a->source->ctx, c->cap, st) : aligned_alloc(ALIGN, c->cap);
@@ -75,9 +75,9 @@ rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st)
     if (bytes > SIZE_MAX / 2) return rd_fail(st, RD_EENV, "an array of %zu bytes does not fit in memory", bytes);
     const size_t need = (bytes + SLACK + a->align - 1) / a->align * a->align;
     while (!a->cur || a->cur->cap - a->cur->used < need) {
-        chunk *next = a->cur ? a->cur->next : a->first;
+        arena_chunk *next = a->cur ? a->cur->next : a->first;
         if (!next || next->cap < need) { /* a new chunk goes between cur and next */
-            chunk *c = new_chunk(a, need > a->chunk_bytes ? need : a->chunk_bytes, st);
+            arena_chunk *c = new_chunk(a, need > a->chunk_bytes ? need : a->chunk_bytes, st);
             if (!c)
                 return rd_fail(st, RD_EENV,
                                "out of memory: %zu bytes asked for with %zu in use; make batch_size smaller", bytes,
@@ -132,7 +132,7 @@ void rd_arena_rewind(rd_arena *a, rd_mark m)
 
 rd_code rd_arena_settle(rd_arena *a, rd_status *st)
 {
-    for (const chunk *c = a->first; c && a->source && a->source->settle; c = c->next)
+    for (const arena_chunk *c = a->first; c && a->source && a->source->settle; c = c->next)
         RD_TRY(a->source->settle(a->source->ctx, c->mem, st));
 done:
     return st->code;

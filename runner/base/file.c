@@ -23,7 +23,7 @@ static const char *reason(int err, char buf[128])
     return buf;
 }
 
-static const char *remedy(int err)
+static const char *file_remedy(int err)
 {
     switch (err) {
     case ENOENT: return "; check the path";
@@ -45,7 +45,7 @@ static const char *remedy(int err)
 static rd_code fail_errno(rd_status *st, rd_code code, const char *where, const char *verb, const char *path, int err)
 {
     char buf[128];
-    return rd_fail_(st, code, where, "cannot %s '%s': %s%s", verb, path, reason(err, buf), remedy(err));
+    return rd_fail_(st, code, where, "cannot %s '%s': %s%s", verb, path, reason(err, buf), file_remedy(err));
 }
 
 /* ---- reading ---- */
@@ -60,7 +60,7 @@ typedef struct source {
     size_t n_tail;
 } source;
 
-static ssize_t read_some(int fd, void *p, size_t n)
+static ssize_t file_read_some(int fd, void *p, size_t n)
 {
     ssize_t got;
     do got = read(fd, p, n > (1u << 30) ? 1u << 30 : n); /* Linux reads less than 2 GiB a call */
@@ -73,7 +73,7 @@ static la_ssize_t deliver(struct archive *a, void *ctx, const void **p)
     source *s = ctx;
     ssize_t n = (ssize_t)s->n_held;
     s->n_held = 0;
-    if (n == 0) n = read_some(s->fd, s->block, BLOCK);
+    if (n == 0) n = file_read_some(s->fd, s->block, BLOCK);
     if (n < 0) {
         s->err = errno;
         archive_set_error(a, s->err, "read error");
@@ -166,7 +166,7 @@ static rd_code read_plain(source *s, rd_code code, bytes *b, rd_status *st)
     for (;;) {
         /* A file of known size has its room already; one byte more shows the end. */
         RD_TRY(bytes_room(b, b->cap - b->n > 1 ? 1 : BLOCK, s->name, st));
-        const ssize_t got = read_some(s->fd, b->p + b->n, b->cap - b->n - 1);
+        const ssize_t got = file_read_some(s->fd, b->p + b->n, b->cap - b->n - 1);
         if (got < 0) return fail_errno(st, code, RD_HERE, "read", s->name, errno);
         if (got == 0) break;
         b->n += (size_t)got;
@@ -200,7 +200,7 @@ rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_s
         goto done;
     }
     while (s.n_held < 2) { /* a pipe may give one byte at a time */
-        const ssize_t got = read_some(s.fd, s.block + s.n_held, BLOCK - s.n_held);
+        const ssize_t got = file_read_some(s.fd, s.block + s.n_held, BLOCK - s.n_held);
         if (got < 0) {
             fail_errno(st, code, RD_HERE, "read", s.name, errno);
             goto done;

@@ -89,7 +89,7 @@ static rd_code cannot_unpack(const rd_gunzip *g, rd_status *st)
     return rd_fail(st, g->code, "cannot read '%s': %s; the file may be cut short or damaged", g->name, why ? why : "unknown error");
 }
 
-static rd_code start(rd_gunzip *g, rd_status *st)
+static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
 {
     struct archive_entry *e;
     struct archive *a = g->archive = archive_read_new();
@@ -113,7 +113,7 @@ rd_code rd_gunzip_new(const char *name, const rd_packed *from, rd_code code, rd_
     if (!g || !(g->name = strdup(name))) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
     g->from = *from;
     g->code = code;
-    return start(g, st);
+    return gunzip_start(g, st);
 }
 
 void rd_gunzip_free(rd_gunzip *g)

@@ -43,7 +43,7 @@ static volatile sig_atomic_t hurried;
 void rd_log_hurry(void) { hurried = 1; }
 
 /* All bytes, whatever it takes; a reader that has gone away is no reason to stop a run. */
-static bool put(int fd, const char *s, size_t n)
+static bool log_put(int fd, const char *s, size_t n)
 {
     while (n > 0) {
         const ssize_t w = write(fd, s, n);
@@ -163,7 +163,7 @@ rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st)
 bool rd_log_is_tty(const rd_log *l) { return l->tty; }
 
 /* text without its '\n'. to_err: stderr, else the log's own stream. l may be NULL: then stderr alone. */
-static void put_line(rd_log *l, bool to_err, const char *text)
+static void log_put_line(rd_log *l, bool to_err, const char *text)
 {
     rd_strbuf b = {0};
     FILE *f = to_err || !l ? stderr : l->out;
@@ -180,9 +180,9 @@ static void put_line(rd_log *l, bool to_err, const char *text)
     const char *line = b.failed ? "out of memory for a log line\n" : b.s;
     const size_t n = b.failed ? strlen(line) : b.n;
     if (l) show_line(f == l->out ? &l->to_out : &l->to_err, line, n);
-    else put(fileno(f), line, n);
+    else log_put(fileno(f), line, n);
     if (!b.failed) {
-        if (l && l->tee_fd >= 0 && !put(l->tee_fd, b.s + head, b.n - head) && !l->tee_failed) {
+        if (l && l->tee_fd >= 0 && !log_put(l->tee_fd, b.s + head, b.n - head) && !l->tee_failed) {
             static const char lost[] = "warning: run.log cannot be written any more (is the disk full?)\n";
             l->tee_failed = true;
             show_line(&l->to_err, lost, sizeof lost - 1);
@@ -198,7 +198,7 @@ static void add_speaker(rd_strbuf *b, const rd_log *l)
     if (l && l->rank != 0) rd_strbuf_printf(b, "[rank %d, %s] ", l->rank, l->host);
 }
 
-static void say(rd_log *l, bool to_err, const char *before, const char *fmt, va_list ap)
+static void log_report(rd_log *l, bool to_err, const char *before, const char *fmt, va_list ap)
 {
     char text[4096];
     rd_strbuf b = {0};
@@ -215,7 +215,7 @@ static void say(rd_log *l, bool to_err, const char *before, const char *fmt, va_
         free(big);
     }
     va_end(again);
-    put_line(l, to_err, rd_strbuf_str(&b));
+    log_put_line(l, to_err, rd_strbuf_str(&b));
     rd_strbuf_release(&b);
 }
 
@@ -224,7 +224,7 @@ void rd_info(rd_log *l, const char *fmt, ...)
     if (!l || l->rank != 0) return;
     va_list ap;
     va_start(ap, fmt);
-    say(l, false, "", fmt, ap);
+    log_report(l, false, "", fmt, ap);
     va_end(ap);
 }
 
@@ -232,7 +232,7 @@ void rd_warn(rd_log *l, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    say(l, true, "warning: ", fmt, ap);
+    log_report(l, true, "warning: ", fmt, ap);
     va_end(ap);
 }
 
@@ -249,7 +249,7 @@ void rd_error(rd_log *l, const rd_status *st)
 {
     rd_strbuf b = {0};
     add_error(&b, l, st);
-    put_line(l, true, rd_strbuf_str(&b));
+    log_put_line(l, true, rd_strbuf_str(&b));
     rd_strbuf_release(&b);
 }
 
@@ -260,7 +260,7 @@ void rd_error_append(const rd_log *l, const char *path, const rd_status *st)
     if (fd < 0) return;
     add_error(&b, l, st);
     rd_strbuf_add(&b, "\n", 1);
-    if (!b.failed) (void)put(fd, b.s, b.n);
+    if (!b.failed) (void)log_put(fd, b.s, b.n);
     (void)close(fd);
     rd_strbuf_release(&b);
 }

@@ -133,7 +133,7 @@ done:
     return st->code;
 }
 
-static rd_code one_step(bench *b, bool counted, rd_status *st)
+static rd_code bench_one_step(bench *b, bool counted, rd_status *st)
 {
     rd_run *r = b->run;
     bench_result *v = &b->r;
@@ -169,7 +169,7 @@ done:
     return st->code;
 }
 
-static rd_code measure(bench *b, const bench_style *style, rd_status *st)
+static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
 {
     rd_run *r = b->run;
     bench_result *v = &b->r;
@@ -181,14 +181,14 @@ static rd_code measure(bench *b, const bench_style *style, rd_status *st)
     RD_TRY(run_agree(r, st));
     RD_TRY(measure_peak(r, 6, v, st));
     if (speaks && style->warm) style->warm(b);
-    for (int64_t i = 0; i < b->c.bench_warmup; i++) RD_TRY(one_step(b, false, st));
+    for (int64_t i = 0; i < b->c.bench_warmup; i++) RD_TRY(bench_one_step(b, false, st));
     rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
     RD_TRY(rd_comm_barrier(r->comm, st));
     if (speaks && style->ready) style->ready(b);
     const int64_t begin_ns = rd_now_ns();
     const double begin_cpu = cpu_s();
     for (int64_t i = 1; i <= v->n_room; i++) {
-        RD_TRY(one_step(b, true, st));
+        RD_TRY(bench_one_step(b, true, st));
         if (speaks && style->step) style->step(b, i);
         if (speaks && !style->step && rd_now_ns() - live_ns > 100000000) {
             live_ns = rd_now_ns();
@@ -220,7 +220,7 @@ done:
 }
 
 /* For people, whatever the format: on standard error, with the banner. */
-static void tell(const bench *b)
+static void bench_report(const bench *b)
 {
     rd_log *log = b->run->log;
     const rd_run *r = b->run;
@@ -305,13 +305,13 @@ rd_code run_bench(rd_run *r, rd_status *st)
     if (b.n_epoch > 0) r->sc.epoch_steps = (double)b.n_epoch / (double)(r->global_batch * r->c.iter_size);
     world_banner(r, 0, b.s.plan ? rd_plan_n_batches(b.s.plan) : 0, b.s.plan ? rd_plan_n_samples(b.s.plan) : 0);
     if (r->world->rank == 0 && style->begin) style->begin(&b);
-    RD_TRY(measure(&b, style, st));
+    RD_TRY(bench_measure(&b, style, st));
     if (r->world->rank == 0) {
         if (style->end) style->end(&b);
         if (fflush(stdout) != 0 || ferror(stdout))
             rd_fail(st, RD_EENV, "cannot write the result to standard output");
         else
-            tell(&b);
+            bench_report(&b);
     }
 done:
     stepper_release(&b.s);

@@ -57,7 +57,7 @@ static const char *dataset_of(const char *name, const char *path)
 }
 
 /* Unless it has been said otherwise. Takes v. */
-static rd_code put(rd_config *c, const char *key, json_t *v, const char *source, rd_status *st)
+static rd_code bench_config_put(rd_config *c, const char *key, json_t *v, const char *source, rd_status *st)
 {
     if (rd_config_has(c, key)) {
         json_decref(v);
@@ -73,17 +73,17 @@ static rd_code put_data(rd_config *c, const char *dataset, const char *path, boo
     const bool cifar = strcmp(dataset, "cifar") == 0, digits = strcmp(dataset, "idx") == 0 || ends_with(path, ".npz");
     const char *slash = strrchr(path, '/');
     const char *file = slash ? slash + 1 : path;
-    RD_TRY(put(c, "dataset", json_string(dataset), source, st));
+    RD_TRY(bench_config_put(c, "dataset", json_string(dataset), source, st));
     if (!cifar && (contains(file, ".tar") || ends_with(file, ".npz"))) {
         json_t *dir = slash ? json_stringn(path, slash > path ? (size_t)(slash - path) : 1) : json_string(".");
-        (void)put(c, "train_data", json_string(file), source, st);
+        (void)bench_config_put(c, "train_data", json_string(file), source, st);
         (void)rd_config_put(c, "data_dir", dir, source, st); /* last: path may be the value that this frees */
         RD_TRY(st->code);
     }
-    if (strcmp(dataset, "webdataset") == 0) RD_TRY(put(c, "n_classes", json_integer(1000), source, st));
+    if (strcmp(dataset, "webdataset") == 0) RD_TRY(bench_config_put(c, "n_classes", json_integer(1000), source, st));
     if (digits || !augment) return RD_OK;
-    RD_TRY(put(c, "augmentation", json_string(cifar ? "pad_crop_flip" : "crop_flip"), source, st));
-    RD_TRY(put(c, "normalization", json_string("symmetric"), source, st));
+    RD_TRY(bench_config_put(c, "augmentation", json_string(cifar ? "pad_crop_flip" : "crop_flip"), source, st));
+    RD_TRY(bench_config_put(c, "normalization", json_string("symmetric"), source, st));
 done:
     return st->code;
 }
@@ -98,7 +98,7 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_
         for (int i = 0; bench_data_names[i]; i++)
             if (strcmp(bench_data_names[i], name) == 0) {
                 rd_strbuf_printf(said, "--data_name=%s is bench_data=%s\n", name, name);
-                return put(c, "bench_data", json_string(name), "--data_name", st);
+                return bench_config_put(c, "bench_data", json_string(name), "--data_name", st);
             }
         return rd_fail(st, RD_EUSAGE,
                        "--data_name=%.64s: there are no synthetic images of that name; one of imagenet, cifar10, "
@@ -149,21 +149,21 @@ rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_stat
     RD_TRY(choose_data(cli, c, said, st));
     if (!rd_config_has(c, "batch_size") && (!cli->config_file || size)) {
         rd_strbuf_printf(said, "batch_size is %lld, the usual one of %s\n", (long long)n, model ? model : "it");
-        RD_TRY(put(c, "batch_size", json_integer((json_int_t)n), "the model's usual one", st));
+        RD_TRY(bench_config_put(c, "batch_size", json_integer((json_int_t)n), "the model's usual one", st));
     }
-    if (horovod) RD_TRY(put(c, "bench_format", json_string("horovod"), "Horovod's flags", st));
+    if (horovod) RD_TRY(bench_config_put(c, "bench_format", json_string("horovod"), "Horovod's flags", st));
     if (cli->config_file) goto done;
-    RD_TRY(put(c, "bench_format", json_string("tfcnn"), tf, st));
-    if (!rd_config_has(c, "bench_epochs")) RD_TRY(put(c, "bench_steps", json_integer(100), tf, st));
-    RD_TRY(put(c, "bench_warmup", json_integer(10), tf, st));
+    RD_TRY(bench_config_put(c, "bench_format", json_string("tfcnn"), tf, st));
+    if (!rd_config_has(c, "bench_epochs")) RD_TRY(bench_config_put(c, "bench_steps", json_integer(100), tf, st));
+    RD_TRY(bench_config_put(c, "bench_warmup", json_integer(10), tf, st));
     RD_TRY(
-        put(c, "bench_synthetic", json_boolean(!rd_config_has(c, "dataset") && !rd_config_has(c, "data_dir")), tf, st));
-    RD_TRY(put(c, "optimizer", json_string("sgd"), tf, st));
+        bench_config_put(c, "bench_synthetic", json_boolean(!rd_config_has(c, "dataset") && !rd_config_has(c, "data_dir")), tf, st));
+    RD_TRY(bench_config_put(c, "optimizer", json_string("sgd"), tf, st));
     /* As large as the rate is there in the first steps, so that the loss stays what it is at the start. */
     if (!rd_config_has(c, "piecewise_learning_rate_schedule"))
-        RD_TRY(put(c, "learning_rate", json_real(3e-5), "bench mode", st));
-    RD_TRY(put(c, "weight_decay", json_real(4e-5), tf, st));
-    if (imagenet_of(c, model) && !horovod) RD_TRY(put(c, "n_classes", json_integer(1001), tf, st));
+        RD_TRY(bench_config_put(c, "learning_rate", json_real(3e-5), "bench mode", st));
+    RD_TRY(bench_config_put(c, "weight_decay", json_real(4e-5), tf, st));
+    if (imagenet_of(c, model) && !horovod) RD_TRY(bench_config_put(c, "n_classes", json_integer(1001), tf, st));
 done:
     if (said->failed) rd_fail(st, RD_EENV, "out of memory for the command line");
     return st->code;

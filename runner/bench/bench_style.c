@@ -16,7 +16,7 @@ static double unit_rate(const bench_step *s, int size)
     return s->units / (double)size / s->seconds;
 }
 
-static int by_value(const void *a, const void *b)
+static int bench_style_by_value(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -25,7 +25,7 @@ static int by_value(const void *a, const void *b)
 /* Sorts x. As numpy.median: the mean of the two in the middle where n is even. */
 static double median(double *x, int64_t n)
 {
-    qsort(x, (size_t)n, sizeof *x, by_value);
+    qsort(x, (size_t)n, sizeof *x, bench_style_by_value);
     return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
 }
 

@@ -11,21 +11,21 @@
 
 enum { LINE = 128 /* bytes between two flags: neighbouring cache lines are fetched in pairs */ };
 
-typedef struct flag {
+typedef struct comm_barrier_flag {
     _Atomic uint32_t n;        /* barriers this rank has come to, modulo 2^32 */
     _Atomic uint32_t sleepers; /* ranks that asked the kernel to be woken when n changes */
     char pad[LINE - 2 * sizeof(uint32_t)];
-} flag;
+} comm_barrier_flag;
 
 size_t rd_barrier_bytes(int n_local) { return (size_t)n_local * LINE; }
 
-static flag *flag_of(const rd_window *w, int r) { return (flag *)(void *)w->map + r; }
+static comm_barrier_flag *flag_of(const rd_window *w, int r) { return (comm_barrier_flag *)(void *)w->map + r; }
 
-static bool has_come(const rd_window *w, flag *f) { return (int32_t)(atomic_load(&f->n) - w->n_barriers) >= 0; }
+static bool has_come(const rd_window *w, comm_barrier_flag *f) { return (int32_t)(atomic_load(&f->n) - w->n_barriers) >= 0; }
 
 /* Waits for one peer. Spinning is fastest while each rank has a processor; on a crowded host the peer needs this
  * one, and the scheduler lets a sleeper on again sooner than one who only yields. */
-static void wait_for(const rd_window *w, flag *f)
+static void comm_barrier_wait_for(const rd_window *w, comm_barrier_flag *f)
 {
     for (int i = 0; i < w->spins; i++) {
         if (has_come(w, f)) return;
@@ -49,10 +49,10 @@ static void wait_for(const rd_window *w, flag *f)
 
 void rd_window_barrier(rd_window *w)
 {
-    flag *mine = flag_of(w, w->me);
+    comm_barrier_flag *mine = flag_of(w, w->me);
     w->n_barriers++;
     atomic_store(&mine->n, w->n_barriers);
     if (atomic_load(&mine->sleepers) != 0) syscall(SYS_futex, &mine->n, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     for (int r = 0; r < w->n_local; r++)
-        if (r != w->me) wait_for(w, flag_of(w, r));
+        if (r != w->me) comm_barrier_wait_for(w, flag_of(w, r));
 }

@@ -18,14 +18,14 @@
 
 enum { EIGHT = 8, F64_LEAST = 512, F64_MOST = 16384, F64_ROOM = 1 << 20, BLOCK = 1024 };
 
-typedef struct range {
+typedef struct cross_sum_range {
     int64_t from, n;
-} range;
+} cross_sum_range;
 
-static range piece(range r, int radix, int q)
+static cross_sum_range piece(cross_sum_range r, int radix, int q)
 {
     const int64_t lo = r.n * q / radix, hi = r.n * (q + 1) / radix;
-    return (range){r.from + lo, hi - lo};
+    return (cross_sum_range){r.from + lo, hi - lo};
 }
 
 struct rd_cross_job {
@@ -33,7 +33,7 @@ struct rd_cross_job {
     float *x;    /* of the caller */
     rd_wire wire;
     int step, tag, n_req; /* step: levels up, then down */
-    range at[RD_CROSS_LEVELS + 1];
+    cross_sum_range at[RD_CROSS_LEVELS + 1];
     MPI_Request *req, *own_req; /* own_req: NULL where req is borrowed */
     unsigned char *give, *take;
     float *wide; /* a block of each member of a group; narrow types */
@@ -64,14 +64,14 @@ static rd_code begin_sum(rd_cross_job *j, int l, rd_status *st)
     const rd_cross *c = j->c;
     const size_t size = rd_wire_bytes(j->wire);
     const int me = digit(c, l), radix = c->radix[l];
-    const range mine = piece(j->at[l], radix, me);
+    const cross_sum_range mine = piece(j->at[l], radix, me);
     for (int q = 0, slot = 0; q < radix; q++) {
         if (q == me) continue;
         if (mine.n > 0) RD_TRY(receive(j, member(c, l, q), j->take + (size_t)(slot++ * mine.n) * size, mine.n, st));
     }
     for (int i = 1; i < radix; i++) { /* not all to the same one first */
         const int q = (me + i) % radix;
-        const range p = piece(j->at[l], radix, q);
+        const cross_sum_range p = piece(j->at[l], radix, q);
         const void *from = j->x + p.from;
         if (p.n == 0) continue;
         if (j->wire != RD_WIRE_F32) {
@@ -89,7 +89,7 @@ static void end_sum(rd_cross_job *j, int l)
 {
     const rd_cross *c = j->c;
     const int me = digit(c, l), radix = c->radix[l];
-    const range mine = piece(j->at[l], radix, me);
+    const cross_sum_range mine = piece(j->at[l], radix, me);
     const size_t size = rd_wire_bytes(j->wire);
     float *x = j->x + mine.from;
     for (int64_t i = 0; i < mine.n; i += BLOCK) {
@@ -115,10 +115,10 @@ static rd_code begin_collect(rd_cross_job *j, int l, rd_status *st)
     const rd_cross *c = j->c;
     const size_t size = rd_wire_bytes(j->wire);
     const int me = digit(c, l), radix = c->radix[l];
-    const range mine = piece(j->at[l], radix, me);
+    const cross_sum_range mine = piece(j->at[l], radix, me);
     const void *from = j->x + mine.from;
     for (int q = 0; q < radix; q++) {
-        const range p = piece(j->at[l], radix, q);
+        const cross_sum_range p = piece(j->at[l], radix, q);
         void *to = j->x + p.from;
         if (q == me || p.n == 0) continue;
         if (j->wire != RD_WIRE_F32) to = j->take + (size_t)(p.from - j->at[l].from) * size;
@@ -138,7 +138,7 @@ static void end_collect(rd_cross_job *j, int l)
 {
     const int me = digit(j->c, l), radix = j->c->radix[l];
     for (int q = 0; q < radix && j->wire != RD_WIRE_F32; q++) {
-        const range p = piece(j->at[l], radix, q);
+        const cross_sum_range p = piece(j->at[l], radix, q);
         if (q == me) continue;
         rd_wire_widen(j->wire, j->take + (size_t)(p.from - j->at[l].from) * rd_wire_bytes(j->wire), p.n,
                       j->x + p.from);
@@ -165,7 +165,7 @@ rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status 
 {
     if (n > j->room) return rd_fail(st, RD_EBUG, "a sum of %lld numbers, room for %lld", (long long)n, (long long)j->room);
     j->x = x;
-    j->at[0] = (range){0, n};
+    j->at[0] = (cross_sum_range){0, n};
     j->tag = tag;
     j->step = 0;
     return j->c->n_levels > 0 ? begin_step(j, st) : st->code;

@@ -76,14 +76,14 @@ const rd_flow_times *rd_flow_last(const rd_flow *f) { return &f->last; }
 
 /* ---- one look at what can go on ---- */
 
-static uint64_t count(const rd_flow *f, int parts)
+static uint64_t cross_flow_count(const rd_flow *f, int parts)
 {
     return f->rounds * (uint64_t)f->n_parts + (uint64_t)parts;
 }
 
 static bool all_ready(const rd_flow *f, int part)
 {
-    const uint64_t want = count(f, part + 1);
+    const uint64_t want = cross_flow_count(f, part + 1);
     for (int r = 0; r < f->n_local; r++)
         if (atomic_load_explicit(&f->flag[r]->ready, memory_order_acquire) < want) return false;
     return true;
@@ -91,7 +91,7 @@ static bool all_ready(const rd_flow *f, int part)
 
 static bool all_done(const rd_flow *f, int part)
 {
-    const uint64_t want = count(f, part + 1);
+    const uint64_t want = cross_flow_count(f, part + 1);
     for (int r = 0; r < f->n_owners; r++)
         if (atomic_load_explicit(&f->flag[r]->done, memory_order_acquire) < want) return false;
     return true;
@@ -121,13 +121,13 @@ static void retire_chunk(rd_flow *f, const chunk *k)
     for (int r = 0; r < f->n_local && f->status.code == RD_OK; r++)
         if (r != f->me) memcpy(f->to[r] + k->from, f->to[f->me] + k->from, (size_t)k->n * sizeof(float));
     if (k->last)
-        atomic_store_explicit(&f->flag[f->me]->done, count(f, k->part + 1), memory_order_release);
+        atomic_store_explicit(&f->flag[f->me]->done, cross_flow_count(f, k->part + 1), memory_order_release);
     f->retired++;
     if (f->retired == f->begun) f->busy_ns += rd_now_ns() - f->since_ns;
 }
 
 /* True: something moved. */
-static bool look(rd_flow *f)
+static bool cross_flow_look(rd_flow *f)
 {
     bool moved = false;
     while (f->begun < f->n_chunks && f->begun - f->retired < RD_CROSS_DEEP && all_ready(f, f->chunk[f->begun].part)) {
@@ -147,14 +147,14 @@ static bool look(rd_flow *f)
 
 /* ---- the thread ---- */
 
-static void nap(int64_t ns)
+static void cross_flow_nap(int64_t ns)
 {
     const struct timespec t = {.tv_nsec = ns};
     nanosleep(&t, NULL);
 }
 
 /* Until something is to be done, or it is time to look at what came from other hosts. */
-static void rest(rd_flow *f)
+static void cross_flow_rest(rd_flow *f)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -166,7 +166,7 @@ static void rest(rd_flow *f)
     (void)sem_clockwait(&f->poke, CLOCK_MONOTONIC, &t);
 }
 
-static void *carry(void *p)
+static void *cross_flow_carry(void *p)
 {
     rd_flow *f = p;
     const int looks = f->mode == RD_FLOW_CORE ? LOOKS : 0;
@@ -175,15 +175,15 @@ static void *carry(void *p)
         if (atomic_load(&f->quit)) return NULL;
         int idle = 0; /* looks that found nothing */
         while (!atomic_load(&f->give_back)) {
-            idle = look(f) ? 0 : idle + 1;
-            if (idle > looks) rest(f);
+            idle = cross_flow_look(f) ? 0 : idle + 1;
+            if (idle > looks) cross_flow_rest(f);
             else if (idle > 0) sched_yield();
         }
         sem_post(&f->idle);
     }
 }
 
-static rd_code start_thread(rd_flow *f, rd_status *st)
+static rd_code cross_flow_start_thread(rd_flow *f, rd_status *st)
 {
     sigset_t all, before;
     sem_init(&f->go, 0, 0);
@@ -191,7 +191,7 @@ static rd_code start_thread(rd_flow *f, rd_status *st)
     sem_init(&f->idle, 0, 0);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
-    f->has_thread = pthread_create(&f->thread, NULL, carry, f) == 0;
+    f->has_thread = pthread_create(&f->thread, NULL, cross_flow_carry, f) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return f->has_thread ? RD_OK : rd_fail(st, RD_EENV, "no thread for the sums between hosts; set overlap to calls");
 }
@@ -203,7 +203,7 @@ void rd_flow_ready(rd_flow *f, int n)
     if (!f->moves || n <= f->n_ready) return;
     for (int i = f->n_ready; i < n; i++) f->part[i].begin_ns = rd_now_ns();
     f->n_ready = n;
-    atomic_store_explicit(&f->flag[f->me]->ready, count(f, n), memory_order_release);
+    atomic_store_explicit(&f->flag[f->me]->ready, cross_flow_count(f, n), memory_order_release);
     if (!f->has_thread || n == f->n_parts) return; /* the last part: the caller will take it at once */
     if (f->awake) {
         sem_post(&f->poke);
@@ -216,7 +216,7 @@ void rd_flow_ready(rd_flow *f, int n)
 
 void rd_flow_poll(rd_flow *f)
 {
-    if (f->moves && f->mode == RD_FLOW_CALLS) (void)look(f);
+    if (f->moves && f->mode == RD_FLOW_CALLS) (void)cross_flow_look(f);
 }
 
 void rd_flow_take(rd_flow *f)
@@ -257,8 +257,8 @@ rd_code rd_flow_finish(rd_flow *f, rd_status *st)
     rd_flow_ready(f, f->n_parts);
     rd_flow_take(f);
     while (f->seen < f->n_parts) {
-        idle = look(f) ? 0 : idle + 1;
-        if (idle > f->spins + looks) nap(LOOK_NS / 2);
+        idle = cross_flow_look(f) ? 0 : idle + 1;
+        if (idle > f->spins + looks) cross_flow_nap(LOOK_NS / 2);
         else if (idle > f->spins) sched_yield();
     }
     f->last.exposed_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
@@ -300,7 +300,7 @@ void rd_flow_free(rd_flow *f)
 }
 
 /* Which elements of each part are this rank's slice, in chunks; in the array's own elements. */
-static rd_code cut(rd_flow *f, const rd_window *w, rd_status *st)
+static rd_code cross_flow_cut(rd_flow *f, const rd_window *w, rd_status *st)
 {
     const chunk *none = NULL;
     const int64_t most = rd_cross_chunk(f->wire);
@@ -347,7 +347,7 @@ static rd_code prepare(rd_flow *f, const rd_window *w, const rd_shared_arena *a,
     atomic_store(&f->flag[f->me]->ready, 0);
     atomic_store(&f->flag[f->me]->done, 0);
     if (f->me >= f->n_owners) return RD_OK; /* others do it all */
-    return cut(f, a ? w : NULL, st);
+    return cross_flow_cut(f, a ? w : NULL, st);
 }
 
 static rd_code connect(rd_flow *f, rd_status *st)
@@ -387,7 +387,7 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
             RD_TRY(RD_MPI(MPI_Comm_set_errhandler(f->comm, MPI_ERRORS_RETURN), st));
             (void)connect(f, st);
         }
-        if (st->code == RD_OK && f->mode >= RD_FLOW_THREAD && f->n_chunks > 0) (void)start_thread(f, st);
+        if (st->code == RD_OK && f->mode >= RD_FLOW_THREAD && f->n_chunks > 0) (void)cross_flow_start_thread(f, st);
         RD_TRY(rd_comm_agree(c, st));
     }
     *out = f;

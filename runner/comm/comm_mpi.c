@@ -49,14 +49,14 @@ done:
     return st->code;
 }
 
-static rd_code sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
+static rd_code comm_mpi_sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
 {
     if (rd_arena_holds(of(c)->arena, x)) return rd_arena_sum(of(c)->arena, x, n, st);
     if (of(c)->window) return rd_window_sum_f32(of(c)->window, x, n, st);
     return of(c)->cross ? rd_cross_sum(of(c)->cross, x, n, st) : st->code;
 }
 
-static rd_code sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
+static rd_code comm_mpi_sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
 {
     if (of(c)->window) return rd_window_sum_f64(of(c)->window, x, n, st);
     return of(c)->cross ? rd_cross_sum_f64(of(c)->cross, x, n, st) : st->code;
@@ -106,7 +106,7 @@ static rd_code local_barrier(rd_comm *c, rd_status *st)
     return st->code;
 }
 
-static rd_code gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st)
+static rd_code comm_mpi_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st)
 {
     const MPI_Comm world = of(c)->world;
     const bool root = c->w.rank == 0;
@@ -151,7 +151,7 @@ done:
     return st->code;
 }
 
-static rd_code allgather(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st)
+static rd_code comm_mpi_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st)
 {
     if (bytes <= INT_MAX / c->w.size)
         return RD_MPI(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, of(c)->world), st);
@@ -161,7 +161,7 @@ done:
     return st->code;
 }
 
-static rd_code arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st)
+static rd_code comm_mpi_arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st)
 {
     mpi_comm *m = of(c);
     if (!m->window && c->w.size > c->w.n_hosts) snprintf(why, 200, "the ranks of a host share no memory");
@@ -228,18 +228,18 @@ static void mpi_free(rd_comm *c)
     MPI_Finalize();
 }
 
-static const rd_comm_vt mpi_vt = {.sum_f32 = sum_f32,
-                                  .sum_f64 = sum_f64,
+static const rd_comm_vt mpi_vt = {.sum_f32 = comm_mpi_sum_f32,
+                                  .sum_f64 = comm_mpi_sum_f64,
                                   .sum_i64 = sum_i64,
                                   .max_f64 = max_f64,
                                   .min_f64 = min_f64,
                                   .bcast = bcast,
                                   .barrier = barrier,
-                                  .gather = gather,
-                                  .allgather = allgather,
+                                  .gather = comm_mpi_gather,
+                                  .allgather = comm_mpi_allgather,
                                   .local_bcast = local_bcast,
                                   .local_barrier = local_barrier,
-                                  .arena_new = arena_new,
+                                  .arena_new = comm_mpi_arena_new,
                                   .arena_free = arena_free,
                                   .share = share,
                                   .abort = mpi_abort,

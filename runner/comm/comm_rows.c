@@ -85,12 +85,12 @@ static int64_t next_row(const uint64_t *set, uint64_t flip, int64_t from, int64_
     return end;
 }
 
-typedef struct run {
+typedef struct comm_rows_run {
     int64_t lo, hi;
-} run;
+} comm_rows_run;
 
 /* The next run of rows of the set behind *r and before end; gaps of up to `gap` rows count as part of it. */
-static bool next_run(const uint64_t *set, int64_t end, int64_t gap, run *r)
+static bool next_run(const uint64_t *set, int64_t end, int64_t gap, comm_rows_run *r)
 {
     r->lo = next_row(set, 0, r->hi, end);
     if (r->lo == end) return false;
@@ -104,7 +104,7 @@ static bool next_run(const uint64_t *set, int64_t end, int64_t gap, run *r)
 void rd_row_set_zero(float *x, int64_t rows, int64_t dim, const uint64_t *set)
 {
     const int64_t gap = (int64_t)(GAP_BYTES / sizeof *x) / dim;
-    run r = {0, 0};
+    comm_rows_run r = {0, 0};
     /* Long stretches are written without being read first, so from here on it is faster to zero all of it. */
     if (rd_row_set_count(set, rows) > rows / 4) {
         memset(x, 0, (size_t)rows * (size_t)dim * sizeof *x);
@@ -131,9 +131,9 @@ static int64_t row_at(const uint64_t *set, int64_t rows, int64_t k)
 }
 
 /* The rows of owner o of n: those between which 1/n of the set lies. */
-static run share_of(const rd_comm_rows *t, int64_t count, int o, int n)
+static comm_rows_run share_of(const rd_comm_rows *t, int64_t count, int o, int n)
 {
-    return (run){row_at(t->unite, t->rows, count * o / n), row_at(t->unite, t->rows, count * (o + 1) / n)};
+    return (comm_rows_run){row_at(t->unite, t->rows, count * o / n), row_at(t->unite, t->rows, count * (o + 1) / n)};
 }
 
 /* ---- a table ---- */
@@ -224,7 +224,7 @@ static int64_t each_packed(const rd_comm_rows *t, int64_t *at, int64_t end, move
                            int64_t first, const uint64_t *here)
 {
     int64_t n = 0;
-    run r = {*at, *at};
+    comm_rows_run r = {*at, *at};
     while (n < t->pack_rows && next_run(t->unite, end, 0, &r)) {
         if (r.hi - r.lo > t->pack_rows - n) r.hi = r.lo + t->pack_rows - n;
         for (int64_t lo = r.lo; lo < r.hi;) { /* cut where this host has rows and has none */
@@ -244,7 +244,7 @@ static int64_t each_packed(const rd_comm_rows *t, int64_t *at, int64_t end, move
     return n;
 }
 
-static void take(float *const *part, int k, size_t at, float *packed, size_t n, bool empty)
+static void comm_rows_take(float *const *part, int k, size_t at, float *packed, size_t n, bool empty)
 {
     const float *from[RD_MAX_LOCAL];
     for (int r = 0; r < k && !empty; r++) from[r] = part[r] + at;
@@ -253,7 +253,7 @@ static void take(float *const *part, int k, size_t at, float *packed, size_t n, 
     else rd_tree_sum(packed, from, k, n);
 }
 
-static void give(float *const *part, int k, size_t at, float *packed, size_t n, bool empty)
+static void comm_rows_give(float *const *part, int k, size_t at, float *packed, size_t n, bool empty)
 {
     (void)empty;
     for (int r = 0; r < k; r++) memcpy(part[r] + at, packed, n * sizeof *packed);
@@ -278,8 +278,8 @@ static void unite_local(const rd_comm_rows *t, int n_local, uint64_t *set)
 static void sum_in_place(const rd_comm_rows *t, const rd_window *w, float *const *part, int64_t first)
 {
     const int64_t gap = (int64_t)(GAP_BYTES / sizeof(float)) / t->dim;
-    const run share = share_of(t, count_words(t->unite, t->n_words), w->me, w->n_owners);
-    for (run r = {share.lo, share.lo}; w->n_local > 1 && next_run(t->unite, share.hi, gap, &r);)
+    const comm_rows_run share = share_of(t, count_words(t->unite, t->n_words), w->me, w->n_owners);
+    for (comm_rows_run r = {share.lo, share.lo}; w->n_local > 1 && next_run(t->unite, share.hi, gap, &r);)
         rd_tree_sum_all(part, w->n_local, (size_t)(first + r.lo * t->dim), (size_t)((r.hi - r.lo) * t->dim));
 }
 
@@ -298,14 +298,14 @@ static bool nearly_all(const rd_comm_rows *t, int64_t count)
 }
 
 /* Rows [r.lo, r.hi) of k ranks' parts, added up where they lie, between hosts too, and written into every part. */
-static rd_code sum_run(rd_comm_rows *t, rd_cross *cross, float *const *part, int k, int me, int64_t first, run r,
+static rd_code sum_run(rd_comm_rows *t, rd_cross *cross, float *const *part, int k, int me, int64_t first, comm_rows_run r,
                        rd_status *st)
 {
     const int64_t before = cross->sent;
     for (int64_t lo = r.lo; lo < r.hi; lo += t->pack_rows) {
         const int64_t hi = lo + t->pack_rows < r.hi ? lo + t->pack_rows : r.hi, at = first + lo * t->dim;
         const size_t n = (size_t)((hi - lo) * t->dim);
-        if (k > 1) take(part, k, (size_t)at, part[me] + at, n, false);
+        if (k > 1) comm_rows_take(part, k, (size_t)at, part[me] + at, n, false);
         RD_TRY(rd_cross_sum_wire(cross, t->wire, part[me] + at, (int64_t)n, st));
         for (int q = 0; q < k; q++)
             if (q != me) memcpy(part[q] + at, part[me] + at, n * sizeof(float));
@@ -320,13 +320,13 @@ static rd_code sum_packed(rd_comm_rows *t, const rd_window *w, float *const *par
                           rd_status *st)
 {
     if (w->me >= w->n_owners) return RD_OK;
-    const run share = share_of(t, count, w->me, w->n_owners);
+    const comm_rows_run share = share_of(t, count, w->me, w->n_owners);
     if (nearly_all(t, count)) return sum_run(t, w->cross, part, w->n_local, w->me, first, share, st);
     for (int64_t at = share.lo; at < share.hi;) {
         int64_t from = at;
-        const int64_t n = each_packed(t, &at, share.hi, take, part, w->n_local, first, t->here);
+        const int64_t n = each_packed(t, &at, share.hi, comm_rows_take, part, w->n_local, first, t->here);
         RD_TRY(sum_pack(t, w->cross, n, st));
-        (void)each_packed(t, &from, at, give, part, w->n_local, first, NULL);
+        (void)each_packed(t, &from, at, comm_rows_give, part, w->n_local, first, NULL);
     }
 done:
     return st->code;
@@ -383,13 +383,13 @@ static rd_code sum_elsewhere(rd_comm_rows *t, MPI_Comm world, float *x, uint64_t
     const int64_t count = count_words(t->unite, t->n_words);
     if (t->cross) t->sent += t->n_words * (int64_t)sizeof *t->unite;
     const bool dense = t->cross && nearly_all(t, count);
-    if (dense) RD_TRY(sum_run(t, t->cross, &x, 1, 0, 0, (run){0, t->rows}, st));
+    if (dense) RD_TRY(sum_run(t, t->cross, &x, 1, 0, 0, (comm_rows_run){0, t->rows}, st));
     for (int64_t at = dense ? t->rows : 0; at < t->rows;) {
         int64_t from = at;
-        const int64_t n = each_packed(t, &at, t->rows, take, &x, 1, 0, NULL);
+        const int64_t n = each_packed(t, &at, t->rows, comm_rows_take, &x, 1, 0, NULL);
         if (t->cross) RD_TRY(sum_pack(t, t->cross, n, st));
         else RD_TRY(rd_comm_sum_f32(t->c, t->pack, n * t->dim, st));
-        (void)each_packed(t, &from, at, give, &x, 1, 0, NULL);
+        (void)each_packed(t, &from, at, comm_rows_give, &x, 1, 0, NULL);
     }
     memcpy(touched, t->unite, (size_t)t->n_words * sizeof *touched);
     *n_summed = count;

@@ -35,7 +35,7 @@ static rd_code no_wait(rd_comm *c, rd_status *st)
     return st->code;
 }
 
-static rd_code gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st)
+static rd_code comm_self_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st)
 {
     (void)c;
     *out = malloc((size_t)n + 1);
@@ -53,7 +53,7 @@ static rd_code gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t 
     return st->code;
 }
 
-static rd_code allgather(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st)
+static rd_code comm_self_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st)
 {
     (void)c;
     memcpy(all, mine, (size_t)bytes);
@@ -70,8 +70,8 @@ static const rd_comm_vt self_vt = {.sum_f32 = leave_f32,
                                    .min_f64 = leave_f64,
                                    .bcast = leave_bytes,
                                    .barrier = no_wait,
-                                   .gather = gather,
-                                   .allgather = allgather,
+                                   .gather = comm_self_gather,
+                                   .allgather = comm_self_allgather,
                                    .local_bcast = leave_bytes,
                                    .local_barrier = no_wait,
                                    .abort = no_abort,

@@ -15,16 +15,16 @@
 
 /* What rank 0 of a host tells the others about the memory it made. The mark stands in it too: a process of the same
  * number in another container would have other memory. */
-typedef struct offer {
+typedef struct host_share_offer {
     int64_t pid, fd, err, mark;
-} offer;
+} host_share_offer;
 
-static int make_memory(size_t bytes, offer *o)
+static int make_memory(size_t bytes, host_share_offer *o)
 {
     const int fd = memfd_create("run_dist", MFD_CLOEXEC);
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    *o = (offer){.pid = getpid(), .fd = fd, .mark = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec};
+    *o = (host_share_offer){.pid = getpid(), .fd = fd, .mark = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec};
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) o->err = errno;
     return fd;
 }
@@ -50,7 +50,7 @@ void rd_share_why(int err, size_t bytes, char why[200])
 
 int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map, rd_status *st)
 {
-    offer o = {0};
+    host_share_offer o = {0};
     int fd = -1, err = 0, me = 0;
     *map = NULL;
     MPI_Comm_rank(local, &me);

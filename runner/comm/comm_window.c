@@ -65,7 +65,7 @@ int rd_tree_split(int n)
 }
 
 /* dst = sum over ranks of src[r], n elements. src[r] may be dst. */
-static void sum_f32(void *dst, const void *const *src, int n_src, size_t n)
+static void host_window_sum_f32(void *dst, const void *const *src, int n_src, size_t n)
 {
     float acc[MAX_LEVELS][BLOCK_BYTES / sizeof(float)];
     const size_t block = BLOCK_BYTES / sizeof(float);
@@ -75,7 +75,7 @@ static void sum_f32(void *dst, const void *const *src, int n_src, size_t n)
     }
 }
 
-static void sum_f64(void *dst, const void *const *src, int n_src, size_t n)
+static void host_window_sum_f64(void *dst, const void *const *src, int n_src, size_t n)
 {
     double acc[MAX_LEVELS][BLOCK_BYTES / sizeof(double)];
     const size_t block = BLOCK_BYTES / sizeof(double);
@@ -87,7 +87,7 @@ static void sum_f64(void *dst, const void *const *src, int n_src, size_t n)
 
 void rd_tree_sum(float *dst, const float *const *src, int k, size_t n)
 {
-    sum_f32(dst, (const void *const *)src, k, n);
+    host_window_sum_f32(dst, (const void *const *)src, k, n);
 }
 
 double rd_tree_sum_f64(const double *x, int64_t stride, int lo, int hi)
@@ -173,13 +173,13 @@ done:
 
 rd_code rd_window_sum_f32(rd_window *w, float *x, int64_t n, rd_status *st)
 {
-    const kind k = {sizeof *x, sum_f32, cross_f32};
+    const kind k = {sizeof *x, host_window_sum_f32, cross_f32};
     return sum(w, &k, x, n, st);
 }
 
 rd_code rd_window_sum_f64(rd_window *w, double *x, int64_t n, rd_status *st)
 {
-    const kind k = {sizeof *x, sum_f64, cross_f64};
+    const kind k = {sizeof *x, host_window_sum_f64, cross_f64};
     return sum(w, &k, x, n, st);
 }
 

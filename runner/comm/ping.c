@@ -11,7 +11,7 @@
 enum { TAG = 7 };
 
 /* Answers n questions of a rank with the time of this one. */
-static rd_code answer(int rank, int n, rd_status *st)
+static rd_code ping_answer(int rank, int n, rd_status *st)
 {
     for (int i = 0; i < n; i++) {
         int64_t now = 0;
@@ -51,7 +51,7 @@ rd_code rd_clock_compare(rd_comm *c, int n, rd_clock_offset *out, rd_status *st)
     RD_TRY(rd_comm_allgather(c, &mine, all, 1, st));
     if (asks) RD_TRY(ask(n, out, st));
     for (int i = 0; w->rank == 0 && i < w->size; i++)
-        if (all[i]) RD_TRY(answer(i, n, st));
+        if (all[i]) RD_TRY(ping_answer(i, n, st));
     RD_TRY(rd_comm_local_bcast(c, out, sizeof *out, 0, st));
 done:
     free(all);

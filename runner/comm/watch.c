@@ -30,17 +30,17 @@ enum { TICK_MS = 250, TELL_MS = 1000, SLOT_BYTES = 128, MAX_NET = 64, MAX_FDS = 
 static const double fresh_s = 3.0; /* a watch that has ticked so recently is at work */
 static const double still_s = 1.0; /* and one that has not for so long belongs to a process that stands still */
 
-typedef struct slot { /* of one rank, in memory that its host shares */
+typedef struct watch_slot { /* of one rank, in memory that its host shares */
     _Atomic int64_t step, beat_ns, tick_ns, pid;
     _Atomic int32_t phase, rank;
     char pad[SLOT_BYTES - 4 * sizeof(int64_t) - 2 * sizeof(int32_t)];
-} slot;
+} watch_slot;
 
 typedef struct board {
     _Atomic int32_t abort_code; /* the job is being ended: by whoever wrote this */
     _Atomic int32_t cut;        /* because a host cannot be reached */
     char pad[SLOT_BYTES - 2 * sizeof(int32_t)];
-    slot at[];
+    watch_slot at[];
 } board;
 
 struct rd_watch {
@@ -72,11 +72,11 @@ struct rd_watch {
 
 /* ---- what the others do ---- */
 
-static void look(rd_watch *w, int64_t now)
+static void watch_look(rd_watch *w, int64_t now)
 {
     const int n = w->w->local_size;
     for (int i = 0; i < n; i++) {
-        const slot *s = &w->board->at[i];
+        const watch_slot *s = &w->board->at[i];
         if (!w->shared && i != w->w->local_rank) continue; /* what it says is not to be seen here */
         rd_beat *b = &w->all[w->w->rank == 0 ? atomic_load(&s->rank) : i];
         const int32_t phase = atomic_load(&s->phase);
@@ -103,7 +103,7 @@ static void look(rd_watch *w, int64_t now)
 static bool judges(const rd_watch *w, int64_t now)
 {
     for (int i = 0; i < w->w->local_rank; i++) {
-        const slot *s = &w->board->at[i];
+        const watch_slot *s = &w->board->at[i];
         if (!w->ended[i] && atomic_load(&s->phase) != RD_PHASE_END &&
             (double)(now - atomic_load(&s->tick_ns)) * 1e-9 < fresh_s)
             return false;
@@ -113,7 +113,7 @@ static bool judges(const rd_watch *w, int64_t now)
 
 /* ---- ending the job ---- */
 
-static void nap(int64_t ms)
+static void watch_nap(int64_t ms)
 {
     const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
     nanosleep(&t, NULL);
@@ -160,14 +160,14 @@ static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
     /* A disk may hang: the others know by now. */
     if (text && w->limits.ends) w->limits.ends(w->limits.ctx, atomic_load(&w->board->at[w->w->local_rank].step), &st);
     if (cut) {
-        nap(4000);
+        watch_nap(4000);
         rd_tmpfile_abandon();
         kill_launcher();
         _exit((int)code);
     }
-    nap(500); /* a checkpoint may still become whole; a second after the first rank has gone the launcher kills */
+    watch_nap(500); /* a checkpoint may still become whole; a second after the first rank has gone the launcher kills */
     rd_tmpfile_abandon();
-    if (!text) nap(1000); /* a message of the rank that failed may be on its way, and the launcher may be at it */
+    if (!text) watch_nap(1000); /* a message of the rank that failed may be on its way, and the launcher may be at it */
     rd_comm_abort(w->comm, (int)code);
 }
 
@@ -276,7 +276,7 @@ static void leader_listens(rd_watch *w)
 static void one_look(rd_watch *w, int64_t now)
 {
     const int32_t code = atomic_load(&w->board->abort_code);
-    look(w, now);
+    watch_look(w, now);
     speak_up(w, now);
     if (atomic_load(&w->leaving)) {
         if (code && !w->passed_on) pass_on(w, (rd_code)code);
@@ -337,9 +337,9 @@ static rd_code open_board(rd_watch *w, rd_status *st)
 {
     char why[200] = "";
     void *p = NULL;
-    w->bytes = sizeof(board) + ((size_t)w->w->local_size + 1) * sizeof(slot); /* the last one is for the mapping's mark */
+    w->bytes = sizeof(board) + ((size_t)w->w->local_size + 1) * sizeof(watch_slot); /* the last one is for the mapping's mark */
     if (w->comm->vt->share && w->w->local_size > 1) {
-        RD_TRY(w->comm->vt->share(w->comm, w->bytes, w->bytes - sizeof(slot), &p, why, st));
+        RD_TRY(w->comm->vt->share(w->comm, w->bytes, w->bytes - sizeof(watch_slot), &p, why, st));
         w->shared = p != NULL;
         if (!p && w->w->local_rank == 0)
             rd_warn(w->log, "the ranks of host %s cannot watch each other: %s", w->w->host, why);
@@ -354,7 +354,7 @@ done:
 
 static void fill_own(rd_watch *w)
 {
-    slot *s = &w->board->at[w->w->local_rank];
+    watch_slot *s = &w->board->at[w->w->local_rank];
     const int64_t now = rd_now_ns();
     atomic_store(&s->rank, w->w->rank);
     atomic_store(&s->pid, getpid());
@@ -363,7 +363,7 @@ static void fill_own(rd_watch *w)
     atomic_store(&s->phase, RD_PHASE_START);
 }
 
-static rd_code start_thread(rd_watch *w, rd_status *st)
+static rd_code watch_start_thread(rd_watch *w, rd_status *st)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -410,7 +410,7 @@ rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits
     w->blind = why[0] != '\0' || n_apart > 0;
     if (why[0] && w->w->rank == 0) rd_warn(log, "hosts cannot watch each other: %s", why);
     fill_own(w);
-    (void)start_thread(w, st);
+    (void)watch_start_thread(w, st);
     RD_TRY(rd_comm_agree(comm, st));
     *out = w;
     return RD_OK;
@@ -422,7 +422,7 @@ done:
 void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step)
 {
     if (!w) return;
-    slot *s = &w->board->at[w->w->local_rank];
+    watch_slot *s = &w->board->at[w->w->local_rank];
     /* Whoever sees the new phase sees its time, too: a step is not judged by the age of the long save or evaluation before it. */
     atomic_store_explicit(&s->beat_ns, rd_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&s->step, step, memory_order_release);
@@ -436,7 +436,7 @@ void rd_watch_leaving(rd_watch *w, rd_code code)
     atomic_store(&w->leaving, true);
     (void)atomic_compare_exchange_strong(&w->board->abort_code, &none, (int32_t)code);
     rd_watch_beat(w, RD_PHASE_END, atomic_load(&w->board->at[w->w->local_rank].step));
-    nap(2 * TICK_MS); /* the others hear of it before the launcher ends them, one after the other */
+    watch_nap(2 * TICK_MS); /* the others hear of it before the launcher ends them, one after the other */
 }
 
 /* So that a connection that closes is no loss. */
@@ -452,7 +452,7 @@ static void last_word(rd_watch *w)
         rd_net_order_all(w->net, &done);
         return;
     }
-    look(w, rd_now_ns());
+    watch_look(w, rd_now_ns());
     for (int i = 0; i < w->w->local_size; i++) w->all[i].phase = RD_PHASE_END;
     rd_net_tell(w->net, w->all, w->w->local_size, 0);
 }

@@ -34,23 +34,23 @@ typedef struct hello {
     int32_t host, n_local;
 } hello;
 
-typedef struct head {
+typedef struct watch_net_head {
     int32_t n, abort_code;
-} head;
+} watch_net_head;
 
-typedef struct line { /* one connection */
+typedef struct watch_net_line { /* one connection */
     int fd;           /* -1: closed */
     bool lost;        /* closed by the other end or given up */
     int64_t heard_ns;
     unsigned char *in; /* of a message that is on its way */
     size_t have, want;
-} line;
+} watch_net_line;
 
 struct rd_net {
     bool root;
     int n_lines; /* rank 0: the other hosts; a leader: 1 */
     int n_local; /* beats that a message of this leader has: rank 0 waits for so many */
-    line *at;
+    watch_net_line *at;
 };
 
 static void set_up(int fd)
@@ -176,13 +176,13 @@ static void answer_leaders(rd_net *net, int listener, uint64_t word)
             continue;
         }
         set_up(fd);
-        line *l = &net->at[h.host - 1];
+        watch_net_line *l = &net->at[h.host - 1];
         if (l->fd >= 0)
             close(l->fd);
         else
             missing--;
         l->fd = fd;
-        l->want = (size_t)h.n_local * sizeof(rd_beat) + sizeof(head);
+        l->want = (size_t)h.n_local * sizeof(rd_beat) + sizeof(watch_net_head);
     }
 }
 
@@ -223,7 +223,7 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
         }
     }
     for (int i = 0; net && i < net->n_lines; i++) {
-        line *l = &net->at[i];
+        watch_net_line *l = &net->at[i];
         l->heard_ns = rd_now_ns();
         if (l->fd < 0) {
             missing[root ? i + 1 : w->host_index] = 1.0;
@@ -278,20 +278,20 @@ int rd_net_fds(const rd_net *n, int *fd, int cap)
     return k;
 }
 
-static void give_up(line *l)
+static void watch_net_give_up(watch_net_line *l)
 {
     if (l->fd >= 0) close(l->fd);
     l->fd = -1;
     l->lost = true;
 }
 
-static void send_whole(line *l, const void *p, size_t n)
+static void send_whole(watch_net_line *l, const void *p, size_t n)
 {
-    if (l->fd >= 0 && send(l->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n) give_up(l);
+    if (l->fd >= 0 && send(l->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n) watch_net_give_up(l);
 }
 
 /* Is there a whole message in l->in? Then the next call takes the next one. */
-static bool take_one(line *l)
+static bool take_one(watch_net_line *l)
 {
     if (l->have == l->want) l->have = 0;
     while (l->fd >= 0 && l->have < l->want) {
@@ -300,7 +300,7 @@ static bool take_one(line *l)
             l->have += (size_t)r;
             l->heard_ns = rd_now_ns();
         } else if (r == 0 || (errno != EAGAIN && errno != EINTR)) {
-            give_up(l);
+            watch_net_give_up(l);
         } else {
             return false;
         }
@@ -310,9 +310,9 @@ static bool take_one(line *l)
 
 void rd_net_tell(rd_net *n, const rd_beat *b, int n_beats, int abort_code)
 {
-    const size_t bytes = n ? sizeof(head) + (size_t)n->n_local * sizeof *b : 0;
+    const size_t bytes = n ? sizeof(watch_net_head) + (size_t)n->n_local * sizeof *b : 0;
     unsigned char *m = n && n_beats <= n->n_local && n->at[0].fd >= 0 ? calloc(1, bytes) : NULL;
-    const head h = {n_beats, abort_code};
+    const watch_net_head h = {n_beats, abort_code};
     if (!m) return;
     memcpy(m, &h, sizeof h);
     if (n_beats > 0) memcpy(m + sizeof h, b, (size_t)n_beats * sizeof *b);
@@ -338,9 +338,9 @@ void rd_net_order_all(rd_net *n, const rd_net_order *o)
 void rd_net_take(rd_net *n, rd_beat *all, int n_all, int *abort_code)
 {
     for (int i = 0; n && i < n->n_lines; i++) {
-        line *l = &n->at[i];
+        watch_net_line *l = &n->at[i];
         while (take_one(l)) {
-            head h;
+            watch_net_head h;
             memcpy(&h, l->in, sizeof h);
             if (h.abort_code && !*abort_code) *abort_code = h.abort_code;
             for (int k = 0; k < h.n && sizeof h + (size_t)(k + 1) * sizeof *all <= l->want; k++) {

@@ -14,14 +14,14 @@ static const struct {
     {"evaluate", "evaluating at step", 10.0}, {"end", "done at step", 1.0},
 };
 
-static int known(int32_t phase)
+static int watch_rules_known(int32_t phase)
 {
     return phase >= 0 && phase < RD_N_PHASES ? phase : RD_PHASE_START;
 }
 
 const char *rd_phase_name(rd_phase p)
 {
-    return phases[known(p)].name;
+    return phases[watch_rules_known(p)].name;
 }
 
 rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int *culprit, int *n_waiting)
@@ -43,8 +43,8 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
             if (behind < 0 || b[i].step < b[behind].step ||
                 (b[i].step == b[behind].step && b[i].age_s > b[behind].age_s))
                 behind = i;
-        } else if (busy < 0 || b[i].age_s / phases[known(b[i].phase)].patience >
-                                   b[busy].age_s / phases[known(b[busy].phase)].patience) {
+        } else if (busy < 0 || b[i].age_s / phases[watch_rules_known(b[i].phase)].patience >
+                                   b[busy].age_s / phases[watch_rules_known(b[busy].phase)].patience) {
             busy = i;
         }
     }
@@ -52,7 +52,7 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
     *culprit = busy >= 0 ? busy : behind;
     if (*culprit < 0) return RD_WATCH_FINE;
     /* Where all wait, the sum is at work since the last one came. */
-    const double age = busy >= 0 ? b[busy].age_s / phases[known(b[busy].phase)].patience : b[last].age_s;
+    const double age = busy >= 0 ? b[busy].age_s / phases[watch_rules_known(b[busy].phase)].patience : b[last].age_s;
     if (*culprit == behind) --*n_waiting;
     const rd_verdict v = l->abort_s > 0.0 && age > l->abort_s ? RD_WATCH_STALL : l->warn_s > 0.0 && age > l->warn_s ? RD_WATCH_WARN : RD_WATCH_FINE;
     if (v == RD_WATCH_FINE || still < 0) return v;
@@ -70,8 +70,8 @@ void rd_watch_say(const rd_beat *b, rd_verdict v, int n_waiting, char *out, size
     if (v == RD_WATCH_LOST)
         snprintf(out, n, "%s is gone: its process has ended or its host cannot be reached; it was last %s %" PRId64
                  ", %.0f s ago; start the same command again to go on from the last checkpoint", who,
-                 phases[known(b->phase)].doing, b->step, b->age_s);
+                 phases[watch_rules_known(b->phase)].doing, b->step, b->age_s);
     else
-        snprintf(out, n, "%s has been %s %" PRId64 " for %.0f s%s", who, phases[known(b->phase)].doing, b->step, b->age_s,
+        snprintf(out, n, "%s has been %s %" PRId64 " for %.0f s%s", who, phases[watch_rules_known(b->phase)].doing, b->step, b->age_s,
                  wait);
 }

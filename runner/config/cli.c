@@ -20,17 +20,17 @@ typedef enum flag_type {
     FLAG_KEY  /* short for --set <name>=value */
 } flag_type;
 
-typedef struct flag {
+typedef struct cli_flag {
     const char *name;
     flag_type type;
     size_t at, given_at; /* offsets in rd_cli; given_at NO_FIELD: none (no bool is the first field) */
     double min, max;     /* of numbers; a real one has no max */
     const char *value, *help;
-} flag;
+} cli_flag;
 
 #define AT(field) offsetof(rd_cli, field)
 
-static const flag flags[] = {
+static const cli_flag flags[] = {
     {"config_file", FLAG_TEXT, AT(config_file), NO_FIELD, 0, 0, "FILE", "the experiment, a JSON file"},
     {"logdir", FLAG_TEXT, AT(logdir), NO_FIELD, 0, 0, "DIR", "folder for checkpoints and summaries"},
     {"mode", FLAG_MODE, AT(mode), NO_FIELD, 0, 0, "MODE",
@@ -120,7 +120,7 @@ static const struct {
 };
 enum { N_ONLY_IN = sizeof only_in / sizeof *only_in };
 
-static uint64_t bit_of(const flag *f)
+static uint64_t bit_of(const cli_flag *f)
 {
     return (uint64_t)1 << (f - flags);
 }
@@ -138,7 +138,7 @@ enum { N_MODES = sizeof modes / sizeof *modes };
 /* ---- names ---- */
 
 /* Flags whose name begins with word[0..n), only bools if asked; an exact name wins. *first: one of them. */
-static int matches(const char *word, size_t n, bool only_bool, const flag **first)
+static int cli_matches(const char *word, size_t n, bool only_bool, const cli_flag **first)
 {
     int found = 0;
     for (int i = 0; i < N_FLAGS; i++) {
@@ -186,21 +186,21 @@ static rd_code ambiguous(const char *word, size_t n, bool only_bool, rd_status *
 }
 
 /* word[0..n): the name after the dashes. *negated: it was --noflag. *out is NULL only after a failure. */
-static rd_code find_flag(const char *arg, const char *word, size_t n, const flag **out, bool *negated, rd_status *st)
+static rd_code find_flag(const char *arg, const char *word, size_t n, const cli_flag **out, bool *negated, rd_status *st)
 {
     const size_t dashes = (size_t)(word - arg);
     *negated = false;
     *out = NULL;
     if (dashes == 1 && n == 1 && *word == 'h') {
-        (void)matches("help", 4, true, out);
+        (void)cli_matches("help", 4, true, out);
         return RD_OK;
     }
     if (dashes != 2 || n == 0) return unknown_flag(arg, dashes, word, n, st);
-    int found = matches(word, n, false, out);
+    int found = cli_matches(word, n, false, out);
     if (found > 1) return ambiguous(word, n, false, st);
     if (found == 1) return RD_OK;
     if (n > 2 && !strncmp(word, "no", 2)) {
-        found = matches(word + 2, n - 2, true, out);
+        found = cli_matches(word + 2, n - 2, true, out);
         if (found > 1) return ambiguous(word + 2, n - 2, true, st);
         *negated = true;
     }
@@ -208,7 +208,7 @@ static rd_code find_flag(const char *arg, const char *word, size_t n, const flag
 }
 
 /* The flag of exactly this name; NULL: none. */
-static const flag *named(const char *word, size_t n)
+static const cli_flag *named(const char *word, size_t n)
 {
     for (int i = 0; i < N_FLAGS; i++)
         if (!strncmp(flags[i].name, word, n) && !flags[i].name[n]) return &flags[i];
@@ -235,7 +235,7 @@ static bool parse_bool(const char *s, bool *out)
     return false;
 }
 
-static rd_code set_number(rd_cli *c, const flag *f, const char *value, rd_status *st)
+static rd_code set_number(rd_cli *c, const cli_flag *f, const char *value, rd_status *st)
 {
     char *end, must[128];
     const bool whole = f->type == FLAG_INT;
@@ -261,7 +261,7 @@ static rd_code set_number(rd_cli *c, const flag *f, const char *value, rd_status
     return RD_OK;
 }
 
-static rd_code set_mode(rd_cli *c, const flag *f, const char *value, rd_status *st)
+static rd_code set_mode(rd_cli *c, const cli_flag *f, const char *value, rd_status *st)
 {
     for (int i = 0; i < N_MODES; i++)
         if (!strcmp(modes[i].name, value)) {
@@ -283,7 +283,7 @@ static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status 
     return RD_OK;
 }
 
-static rd_code set_value(rd_cli *c, const flag *f, const char *value, rd_status *st)
+static rd_code set_value(rd_cli *c, const cli_flag *f, const char *value, rd_status *st)
 {
     switch (f->type) {
     case FLAG_BOOL: /* done by the caller */
@@ -328,7 +328,7 @@ static rd_code take_truth(const char *name, const char *help, behind *b, bool *o
 }
 
 /* kind: what --help calls the value. */
-static rd_code take_text(const char *name, const char *kind, bool may_be_empty, behind *b, const char **out,
+static rd_code cli_take_text(const char *name, const char *kind, bool may_be_empty, behind *b, const char **out,
                          rd_status *st)
 {
     char shown[RD_SHOWN_BYTES];
@@ -355,7 +355,7 @@ static rd_code parse_bench(int flag_index, behind *b, rd_cli *c, rd_status *st)
     if (type == RD_BENCH_BOOL) {
         if (take_truth(name, help, b, &truth, st) != RD_OK) return st->code;
         value = truth ? "true" : "false";
-    } else if (take_text(name, rd_bench_flag_value(flag_index), type == RD_BENCH_TEXT, b, &value, st) != RD_OK) {
+    } else if (cli_take_text(name, rd_bench_flag_value(flag_index), type == RD_BENCH_TEXT, b, &value, st) != RD_OK) {
         return st->code;
     }
     const bool blank = *value == ' ' || *value == '\t' || *value == '\n';
@@ -386,7 +386,7 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
     const char *word = arg + (arg[1] == '-' ? 2 : 1), *eq = strchr(word, '=');
     const size_t n = eq ? (size_t)(eq - word) : strlen(word);
     behind b = {.value = eq ? eq + 1 : NULL, .next = *i + 1 < argc ? argv[*i + 1] : NULL};
-    const flag *f = NULL;
+    const cli_flag *f = NULL;
     const int of_bench = word - arg == 2 && !named(word, n) ? rd_bench_flag_find(word, n, &b.negated) : -1;
     if (of_bench >= 0) {
         RD_TRY(parse_bench(of_bench, &b, c, st));
@@ -398,7 +398,7 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
         c->given = *to ? c->given | bit_of(f) : c->given & ~bit_of(f);
     } else {
         const char *value = NULL;
-        RD_TRY(take_text(f->name, f->value, false, &b, &value, st));
+        RD_TRY(cli_take_text(f->name, f->value, false, &b, &value, st));
         RD_TRY(set_value(c, f, value, st));
     }
     if (b.took_next) ++*i;

@@ -298,14 +298,14 @@ static bool is_fine(const char *fine, const char *value)
     }
 }
 
-static void say(rd_strbuf *said, const bench_flag *f, const char *value, const char *key, const json_t *v)
+static void cli_bench_report(rd_strbuf *said, const bench_flag *f, const char *value, const char *key, const json_t *v)
 {
     char shown[RD_SHOWN_BYTES], json[RD_SHOWN_BYTES];
     const char *text = json_is_string(v) ? rd_shown(json_string_value(v), json) : rd_shown_json(v, json);
     rd_strbuf_printf(said, "--%s=%s is %s=%s\n", f->name, rd_shown(value, shown), key, text);
 }
 
-static rd_code put(rd_config *c, const bench_flag *f, const char *value, const char *key, json_t *v, rd_strbuf *said,
+static rd_code cli_bench_put(rd_config *c, const bench_flag *f, const char *value, const char *key, json_t *v, rd_strbuf *said,
                    rd_status *st)
 {
     char source[80], shown[RD_SHOWN_BYTES];
@@ -317,7 +317,7 @@ static rd_code put(rd_config *c, const bench_flag *f, const char *value, const c
     }
     snprintf(source, sizeof source, "--%s", f->name);
     RD_TRY(rd_config_put(c, key, v, source, st));
-    say(said, f, value, key, rd_config_get(c, key));
+    cli_bench_report(said, f, value, key, rd_config_get(c, key));
     return RD_OK;
 done:
     return st->code;
@@ -345,13 +345,13 @@ static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f,
     const char *per_iter = rd_cli_bench_value(cli, "num_batches_per_iter");
     *done = true;
     if (!strcmp(f->name, "use_fp16"))
-        return put(c, f, value, "dtype", json_string(!strcmp(value, "true") ? "mixed" : "float32"), said, st);
+        return cli_bench_put(c, f, value, "dtype", json_string(!strcmp(value, "true") ? "mixed" : "float32"), said, st);
     if (!strcmp(f->name, "device") && (!strcasecmp(value, "gpu") || !strcasecmp(value, "cpu")))
-        return put(c, f, value, "device", json_string(!strcasecmp(value, "gpu") ? "cuda" : "cpu"), said, st);
+        return cli_bench_put(c, f, value, "device", json_string(!strcasecmp(value, "gpu") ? "cuda" : "cpu"), said, st);
     if (!strcmp(f->name, "cuda"))
-        return put(c, f, value, "device", json_string(!strcmp(value, "true") ? "cuda" : "cpu"), said, st);
+        return cli_bench_put(c, f, value, "device", json_string(!strcmp(value, "true") ? "cuda" : "cpu"), said, st);
     if (!strcmp(f->name, "optimizer") && !strcmp(value, "momentum"))
-        return put(c, f, value, "optimizer", json_string("nesterov"), said, st);
+        return cli_bench_put(c, f, value, "optimizer", json_string("nesterov"), said, st);
     if (!strcmp(f->name, "batch_size") && strtoll(value, NULL, 10) == 0) {
         rd_config_drop(c, "batch_size"); /* who started the run puts the model's own */
         return RD_OK;
@@ -360,15 +360,15 @@ static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f,
         const int64_t each = per_iter ? strtoll(per_iter, NULL, 10) : 10;
         int64_t n = 0;
         if (__builtin_mul_overflow(strtoll(value, NULL, 10), each, &n)) n = INT64_MAX;
-        return put(c, f, value, "bench_steps", json_integer((json_int_t)n), said, st);
+        return cli_bench_put(c, f, value, "bench_steps", json_integer((json_int_t)n), said, st);
     }
     if (!strcmp(f->name, "data_name")) return RD_OK; /* which dataset that is depends on the folder, too */
     if (!strcmp(f->name, "piecewise_learning_rate_schedule")) {
-        RD_TRY(put(c, f, value, "lr_policy", json_string("piecewise"), said, st));
+        RD_TRY(cli_bench_put(c, f, value, "lr_policy", json_string("piecewise"), said, st));
     } else if (!strcmp(f->name, "num_learning_rate_warmup_epochs")) {
-        RD_TRY(put(c, f, value, "warmup_start", json_real(0.0), said, st));
+        RD_TRY(cli_bench_put(c, f, value, "warmup_start", json_real(0.0), said, st));
     } else if (!strcmp(f->name, "data_dir")) {
-        RD_TRY(put(c, f, value, "bench_synthetic", json_false(), said, st));
+        RD_TRY(cli_bench_put(c, f, value, "bench_synthetic", json_false(), said, st));
     }
     *done = false;
 done:
@@ -388,7 +388,7 @@ static rd_code put_one(const rd_cli *cli, rd_config *c, const bench_flag *f, con
         return RD_OK;
     }
     if (put_special(cli, c, f, value, &done, said, st) != RD_OK || done) return st->code;
-    return put(c, f, value, f->key, json_of(f, value), said, st);
+    return cli_bench_put(c, f, value, f->key, json_of(f, value), said, st);
 }
 
 /* Pairs of which only one can be meant. */

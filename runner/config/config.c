@@ -9,7 +9,7 @@
 
 enum { PATH_BYTES = 512 }; /* of a message half a page long; a longer path is cut in messages */
 
-static rd_code no_memory(rd_status *st)
+static rd_code config_no_memory(rd_status *st)
 {
     return rd_fail(st, RD_EENV, "out of memory for the config");
 }
@@ -49,7 +49,7 @@ static rd_code add_row(rd_config *c, const rd_option *o, const char *group, rd_s
     if (!o->def) return RD_OK;
     json_error_t why;
     e->def = json_loads(o->def, JSON_DECODE_ANY, &why);
-    if (!e->def && rd_json_no_memory(&why)) return no_memory(st);
+    if (!e->def && rd_json_no_memory(&why)) return config_no_memory(st);
     if (!e->def)
         return rd_fail(st, RD_EBUG, "default of '%s' in option group '%s' is not JSON: %s", o->key, group, o->def);
     rd_status bad = {0};
@@ -66,7 +66,7 @@ static rd_code read_tables(rd_config *c, const rd_option_group *const *groups, i
     c->entry = calloc(n, sizeof *c->entry);
     c->keys = calloc(n, sizeof *c->keys);
     c->groups = calloc((size_t)n_groups + 1, sizeof *c->groups);
-    if (!c->entry || !c->keys || !c->groups) return no_memory(st);
+    if (!c->entry || !c->keys || !c->groups) return config_no_memory(st);
     for (int i = 0; i < n_groups; i++) {
         c->groups[i] = groups[i];
         for (const rd_option *o = groups[i]->options; o->key; o++)
@@ -91,7 +91,7 @@ static rd_code take_value(rd_entry *e, json_t *value, char *where, rd_status *st
 {
     if (!where) {
         json_decref(value);
-        return no_memory(st);
+        return config_no_memory(st);
     }
     json_decref(e->value);
     free(e->where);
@@ -121,7 +121,7 @@ static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *w
 {
     char shown[RD_SHOWN_BYTES], near[2 * RD_SHOWN_BYTES + 48];
     if (!where) {
-        (void)no_memory(st);
+        (void)config_no_memory(st);
         goto drop;
     }
     if (!c->allow_unknown) {
@@ -143,7 +143,7 @@ static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *w
     if (more) c->unknown = more;
     char *copy = more ? strdup(key) : NULL;
     if (!copy) {
-        (void)no_memory(st);
+        (void)config_no_memory(st);
         goto drop;
     }
     c->unknown[c->n_unknown++] = (rd_unknown){.key = copy, .where = where, .value = value};
@@ -154,7 +154,7 @@ drop:
     return st->code;
 }
 
-static rd_code read_text(rd_config *c, const char *text, size_t n, rd_status *st)
+static rd_code config_read_text(rd_config *c, const char *text, size_t n, rd_status *st)
 {
     json_t *root = NULL;
     rd_places places;
@@ -186,18 +186,18 @@ rd_code rd_config_new(const char *path, const char *text, size_t n, const rd_opt
 {
     rd_config *c = calloc(1, sizeof *c);
     *out = NULL;
-    if (!c) return no_memory(st);
+    if (!c) return config_no_memory(st);
     c->allow_unknown = allow_unknown;
     c->path = calloc(1, PATH_BYTES);
     if (!c->path) {
-        (void)no_memory(st);
+        (void)config_no_memory(st);
         goto done;
     }
     if (!path) path = "config";
     rd_shown_bytes(path, strlen(path), c->path, PATH_BYTES);
     RD_TRY(rd_arena_new(4096, &c->pool, st));
     RD_TRY(read_tables(c, groups, n_groups, st));
-    RD_TRY(read_text(c, text, n, st));
+    RD_TRY(config_read_text(c, text, n, st));
     *out = c;
     return RD_OK;
 done:
@@ -230,7 +230,7 @@ void rd_config_free(rd_config *c)
 rd_code rd_config_put(rd_config *c, const char *key, json_t *value, const char *source, rd_status *st)
 {
     rd_entry *e = rd_config_entry(c, key);
-    if (!value) return no_memory(st); /* json_real(...) of the caller failed */
+    if (!value) return config_no_memory(st); /* json_real(...) of the caller failed */
     if (!e) {
         json_decref(value);
         return rd_fail(st, RD_EBUG, "the program sets key '%s', which is in no option table", key);
@@ -252,7 +252,7 @@ static rd_code parse_word(const rd_option *o, const char *s, const char *at, jso
     *out = NULL;
     if (o && o->type == RD_STRING && !quoted) {
         *out = json_string(s);
-        return *out ? RD_OK : no_memory(st);
+        return *out ? RD_OK : config_no_memory(st);
     }
     *out = json_loads(s, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
     if (*out && (!o || o->type != RD_INTS || json_is_array(*out))) return RD_OK;
@@ -262,12 +262,12 @@ static rd_code parse_word(const rd_option *o, const char *s, const char *at, jso
         *out = list ? json_loads(list, 0, &e) : NULL;
         free(list);
         if (*out) return RD_OK;
-        if (!list || rd_json_no_memory(&e)) return no_memory(st);
+        if (!list || rd_json_no_memory(&e)) return config_no_memory(st);
     }
-    if (rd_json_no_memory(&e)) return no_memory(st);
+    if (rd_json_no_memory(&e)) return config_no_memory(st);
     if (quoted) return rd_fail(st, RD_EUSAGE, "%s: the value begins with a double quote but is not a JSON string", at);
     *out = json_string(s); /* a wrong type, which the check tells in full */
-    return *out ? RD_OK : no_memory(st);
+    return *out ? RD_OK : config_no_memory(st);
 }
 
 rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
@@ -281,7 +281,7 @@ rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
     if (!rd_utf8_valid(assignment, strlen(assignment)))
         return rd_fail(st, RD_EUSAGE, "%s: not valid UTF-8; the config knows no other text", at);
     key = strndup(assignment, (size_t)(eq - assignment));
-    if (!key) return no_memory(st);
+    if (!key) return config_no_memory(st);
     rd_entry *e = rd_config_entry(c, key);
     if (!e && !c->allow_unknown) {
         (void)unknown_key(c, key, NULL, strdup("--set"), at, st);

@@ -57,7 +57,7 @@ static rd_code copy_ints(const rd_config *c, const json_t *list, rd_ints *out, r
     return RD_OK;
 }
 
-static rd_code fill(const rd_config *c, const rd_option *o, const json_t *v, const char *location, char *to,
+static rd_code config_read_fill(const rd_config *c, const rd_option *o, const json_t *v, const char *location, char *to,
                     rd_status *st)
 {
     switch (o->type) {
@@ -125,7 +125,7 @@ rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mod
         if (!e) return rd_fail(st, RD_EBUG, "option group '%s' is not among the groups of the config", g->name);
         const json_t *v = e->value ? e->value : e->def;
         if (!v && (o->required & (unsigned)mode)) return missing(c, o, mode, st);
-        if (v && fill(c, o, v, location, (char *)out + o->at, st) != RD_OK) {
+        if (v && config_read_fill(c, o, v, location, (char *)out + o->at, st) != RD_OK) {
             rd_status_prefix(st, "%s: '%s'", rd_config_where(c, o->key), o->key);
             return st->code;
         }

@@ -13,7 +13,7 @@ typedef struct cursor {
     int64_t line, col;
 } cursor;
 
-static void step(cursor *c)
+static void json_text_step(cursor *c)
 {
     const unsigned char u = (unsigned char)c->s[c->at++];
     if (u == '\n') {
@@ -31,17 +31,17 @@ static bool is_blank(char c)
 
 static void skip_blanks(cursor *c)
 {
-    while (c->at < c->n && is_blank(c->s[c->at])) step(c);
+    while (c->at < c->n && is_blank(c->s[c->at])) json_text_step(c);
 }
 
 static void skip_string(cursor *c) /* from its opening quote to past the closing one */
 {
-    step(c);
+    json_text_step(c);
     while (c->at < c->n && c->s[c->at] != '"') {
-        if (c->s[c->at] == '\\') step(c);
-        if (c->at < c->n) step(c);
+        if (c->s[c->at] == '\\') json_text_step(c);
+        if (c->at < c->n) json_text_step(c);
     }
-    if (c->at < c->n) step(c);
+    if (c->at < c->n) json_text_step(c);
 }
 
 static void skip_value(cursor *c) /* up to the ',' or '}' of the outermost object; no recursion, however deep */
@@ -56,7 +56,7 @@ static void skip_value(cursor *c) /* up to the ',' or '}' of the outermost objec
         if (depth == 0 && (k == ',' || k == '}')) return;
         if (k == '{' || k == '[') depth++;
         if (k == '}' || k == ']') depth--;
-        step(c);
+        json_text_step(c);
     }
 }
 
@@ -67,7 +67,7 @@ void rd_places_release(rd_places *p)
     *p = (rd_places){0};
 }
 
-static rd_code no_memory(const char *path, rd_status *st)
+static rd_code json_text_no_memory(const char *path, rd_status *st)
 {
     return rd_fail(st, RD_EENV, "%s: out of memory for the config", path);
 }
@@ -78,14 +78,14 @@ static rd_code add_place(rd_places *p, const cursor *key, size_t key_bytes, rd_p
     if (p->n == p->cap) {
         const int cap = p->cap ? 2 * p->cap : 64;
         rd_place *at = realloc(p->at, (size_t)cap * sizeof *at);
-        if (!at) return no_memory(path, st);
+        if (!at) return json_text_no_memory(path, st);
         p->at = at;
         p->cap = cap;
     }
     json_t *word = json_loadb(key->s + key->at, key_bytes, JSON_DECODE_ANY, NULL); /* undoes the escapes */
     char *copy = word ? strdup(json_string_value(word)) : NULL;
     json_decref(word);
-    if (!copy) return no_memory(path, st);
+    if (!copy) return json_text_no_memory(path, st);
     p->at[p->n] = (rd_place){.key = copy, .line = key->line, .col = key->col};
     *out = &p->at[p->n++];
     return RD_OK;
@@ -95,7 +95,7 @@ static rd_code find_places(const char *path, const char *text, size_t n, rd_plac
 {
     cursor c = {.s = text, .n = n, .line = 1, .col = 1};
     skip_blanks(&c);
-    step(&c); /* { */
+    json_text_step(&c); /* { */
     for (;;) {
         skip_blanks(&c);
         if (c.at >= c.n || c.s[c.at] != '"') return RD_OK;
@@ -104,12 +104,12 @@ static rd_code find_places(const char *path, const char *text, size_t n, rd_plac
         skip_string(&c);
         if (add_place(out, &key, c.at - key.at, &p, path, st) != RD_OK) return st->code;
         skip_blanks(&c);
-        if (c.at < c.n) step(&c); /* : */
+        if (c.at < c.n) json_text_step(&c); /* : */
         skip_blanks(&c);
         p->value_line = c.line;
         p->value_col = c.col;
         skip_value(&c);
-        if (c.at < c.n) step(&c); /* , or the last } */
+        if (c.at < c.n) json_text_step(&c); /* , or the last } */
     }
 }
 
@@ -133,7 +133,7 @@ bool rd_json_no_memory(const json_error_t *e)
 }
 
 /* What to do about the usual slips, from the text at the place of the error. */
-static const char *remedy(const char *text, size_t n, size_t at, const json_error_t *e)
+static const char *json_text_remedy(const char *text, size_t n, size_t at, const json_error_t *e)
 {
     const enum json_error_code code = json_error_code(e);
     size_t before = at;
@@ -165,7 +165,7 @@ static const char *remedy(const char *text, size_t n, size_t at, const json_erro
 static void locate(const char *text, size_t n, size_t at, int64_t *line, int64_t *col)
 {
     cursor c = {.s = text, .n = n, .line = 1, .col = 1};
-    while (c.at < at && c.at < n) step(&c);
+    while (c.at < at && c.at < n) json_text_step(&c);
     *line = c.line;
     *col = c.col;
 }
@@ -174,7 +174,7 @@ static rd_code syntax_error(const char *path, const char *text, size_t n, const 
 {
     char shown[2 * RD_SHOWN_BYTES];
     const enum json_error_code code = json_error_code(e);
-    if (rd_json_no_memory(e)) return no_memory(path, st);
+    if (rd_json_no_memory(e)) return json_text_no_memory(path, st);
     size_t at = e->position > 0 ? (size_t)e->position : 0;
     if (at > n) at = n;
     /* Jansson points past the token it could not use; a person looks for its first letter. */
@@ -191,7 +191,7 @@ static rd_code syntax_error(const char *path, const char *text, size_t n, const 
     const char *what = e->text;
     if (code == json_error_null_character) what = "a string holds the NUL character \\u0000";
     return rd_fail(st, RD_EUSAGE, "%s:%" PRId64 ":%" PRId64 ": not valid JSON: %s; %s", path, line, col,
-                   rd_shown_bytes(what, strlen(what), shown, sizeof shown), remedy(text, n, at, e));
+                   rd_shown_bytes(what, strlen(what), shown, sizeof shown), json_text_remedy(text, n, at, e));
 }
 
 static rd_code duplicate_key(const char *path, const rd_places *p, rd_status *st)

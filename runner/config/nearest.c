@@ -13,7 +13,7 @@
 
 enum { LONGEST = 80 }; /* no key is longer: beyond it nothing is near */
 
-static int distance(const unsigned char *a, int n, const unsigned char *b, int m)
+static int nearest_distance(const unsigned char *a, int n, const unsigned char *b, int m)
 {
     int d[LONGEST + 2][LONGEST + 2], last_row[256] = {0};
     const int far = n + m;
@@ -58,7 +58,7 @@ const char *rd_nearest(const char *word, const char *const *known, int n)
     for (int i = 0; i < n; i++) {
         const int m = lower(known[i], b);
         if (m < 0) continue;
-        const int d = distance(a, len, b, m);
+        const int d = nearest_distance(a, len, b, m);
         if (d < least) least = d, best = known[i];
     }
     return best;

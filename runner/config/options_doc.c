@@ -110,7 +110,7 @@ void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out)
 
 /* ---- schema: a NULL anywhere makes json_object_set_new fail, which `ok` collects ---- */
 
-static bool put(json_t *obj, const char *key, json_t *v)
+static bool options_doc_put(json_t *obj, const char *key, json_t *v)
 {
     return json_object_set_new(obj, key, v) == 0;
 }
@@ -120,9 +120,9 @@ static bool put_limits(json_t *obj, const rd_option *o)
     const bool whole = o->type != RD_REAL;
     bool ok = true;
     if (o->min > -INFINITY && !(whole && o->min <= -0x1p63))
-        ok &= put(obj, "minimum", whole ? json_integer((json_int_t)o->min) : json_real(o->min));
+        ok &= options_doc_put(obj, "minimum", whole ? json_integer((json_int_t)o->min) : json_real(o->min));
     if (o->max < INFINITY && !(whole && o->max >= 0x1p63))
-        ok &= put(obj, "maximum", whole ? json_integer((json_int_t)o->max) : json_real(o->max));
+        ok &= options_doc_put(obj, "maximum", whole ? json_integer((json_int_t)o->max) : json_real(o->max));
     return ok;
 }
 
@@ -149,7 +149,7 @@ static bool put_choices(json_t *obj, const char *const *choices)
     const bool written = fclose(f) == 0;
     f = NULL;
     if (!written) goto fail;
-    const bool ok = put(obj, "anyOf", json_pack("[{s:o},{s:s}]", "enum", list, "pattern", text));
+    const bool ok = options_doc_put(obj, "anyOf", json_pack("[{s:o},{s:s}]", "enum", list, "pattern", text));
     free(text);
     return ok;
 fail:
@@ -166,20 +166,20 @@ static json_t *schema_of(const rd_option *o)
     };
     json_t *obj = json_object();
     char *about = NULL;
-    bool ok = put(obj, "type", json_string(types[o->type]));
+    bool ok = options_doc_put(obj, "type", json_string(types[o->type]));
     if (asprintf(&about, "%s%s", o->help ? o->help : "",
                  o->flags & RD_OPT_ACCEPTED ? " (read for compatibility, without effect)" : "") < 0)
         about = NULL;
-    ok &= put(obj, "description", about ? json_string(about) : NULL);
+    ok &= options_doc_put(obj, "description", about ? json_string(about) : NULL);
     free(about);
     if (o->type == RD_INT || o->type == RD_REAL) ok &= put_limits(obj, o);
     if (o->type == RD_INTS) {
         json_t *items = json_pack("{s:s}", "type", "integer");
         ok &= items && put_limits(items, o);
-        ok &= put(obj, "items", items) && put(obj, "minItems", json_integer(1));
+        ok &= options_doc_put(obj, "items", items) && options_doc_put(obj, "minItems", json_integer(1));
     }
     if (o->type == RD_STRING && o->choices) ok &= put_choices(obj, o->choices);
-    if (o->def) ok &= put(obj, "default", json_loads(o->def, JSON_DECODE_ANY, NULL));
+    if (o->def) ok &= options_doc_put(obj, "default", json_loads(o->def, JSON_DECODE_ANY, NULL));
     if (ok) return obj;
     json_decref(obj);
     return NULL;
@@ -188,11 +188,11 @@ static json_t *schema_of(const rd_option *o)
 json_t *rd_options_schema(const rd_option_group *const *groups, int n)
 {
     json_t *keys = json_object();
-    bool ok = put(keys, "$schema",
+    bool ok = options_doc_put(keys, "$schema",
                   json_pack("{s:s,s:s}", "type", "string", "description", "where an editor finds this schema"));
     for (int i = 0; i < n; i++)
         for (const rd_option *o = groups[i]->options; o->key; o++)
-            if (!seen_before(groups, i, o->key)) ok &= put(keys, o->key, schema_of(o));
+            if (!seen_before(groups, i, o->key)) ok &= options_doc_put(keys, o->key, schema_of(o));
     json_t *root =
         ok ? json_pack("{s:s,s:s,s:s,s:O,s:b}", "$schema", "https://json-schema.org/draft/2020-12/schema", "title",
                        "run_dist experiment", "type", "object", "properties", keys, "additionalProperties", 0)
@@ -210,11 +210,11 @@ json_t *rd_config_effective(const rd_config *c)
     for (int i = 0; i < c->n; i++) {
         const char *key = c->entry[i].o->key;
         json_t *v = c->entry[i].value ? c->entry[i].value : c->entry[i].def;
-        ok &= put(root, key,
+        ok &= options_doc_put(root, key,
                   json_pack("{s:o,s:s}", "value", v ? json_incref(v) : json_null(), "source", rd_config_where(c, key)));
     }
     for (int i = 0; i < c->n_unknown; i++)
-        ok &= put(root, c->unknown[i].key,
+        ok &= options_doc_put(root, c->unknown[i].key,
                   json_pack("{s:O,s:s}", "value", c->unknown[i].value, "source", c->unknown[i].where));
     if (ok) return root;
     json_decref(root);

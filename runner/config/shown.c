@@ -64,14 +64,14 @@ const char *rd_shown_real(double x, char out[32])
     return out;
 }
 
-typedef struct sink {
+typedef struct shown_sink {
     char s[256];
     size_t n;
-} sink;
+} shown_sink;
 
 static int to_sink(const char *s, size_t n, void *ctx)
 {
-    sink *k = ctx;
+    shown_sink *k = ctx;
     const size_t room = sizeof k->s - k->n, put = n < room ? n : room;
     memcpy(k->s + k->n, s, put);
     k->n += put;
@@ -81,7 +81,7 @@ static int to_sink(const char *s, size_t n, void *ctx)
 const char *rd_shown_json(const json_t *v, char out[RD_SHOWN_BYTES])
 {
     if (json_is_real(v)) return rd_shown_real(json_real_value(v), out);
-    sink k = {.n = 0};
+    shown_sink k = {.n = 0};
     (void)json_dump_callback(v, to_sink, &k, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
     return rd_shown_bytes(k.s, k.n, out, RD_SHOWN_BYTES);
 }

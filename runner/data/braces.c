@@ -16,7 +16,7 @@ typedef struct expansion {
     int64_t n;
 } expansion;
 
-static rd_code matches(expansion *x, const char *path, rd_status *st)
+static rd_code braces_matches(expansion *x, const char *path, rd_status *st)
 {
     glob_t g = {0};
     if (!strpbrk(path, "*?[")) {
@@ -77,7 +77,7 @@ static rd_code expand(expansion *x, const char *done_part, const char *rest, int
         if (b.failed)
             rd_fail(st, RD_EENV, "out of memory");
         else
-            (void)matches(x, rd_strbuf_str(&b), st);
+            (void)braces_matches(x, rd_strbuf_str(&b), st);
         rd_strbuf_release(&b);
         return st->code;
     }

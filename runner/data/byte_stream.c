@@ -64,7 +64,7 @@ done:
     return st->code;
 }
 
-static rd_code make(const char *name, rd_stream **out, rd_status *st)
+static rd_code byte_stream_make(const char *name, rd_stream **out, rd_status *st)
 {
     rd_stream *s = calloc(1, sizeof *s);
     *out = s;
@@ -77,7 +77,7 @@ rd_code rd_stream_new(const char *path, rd_stream **out, rd_status *st)
 {
     unsigned char head[16];
     struct stat sb;
-    RD_TRY(make(path, out, st));
+    RD_TRY(byte_stream_make(path, out, st));
     rd_stream *s = *out;
     s->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (s->fd < 0 || fstat(s->fd, &sb) != 0)
@@ -94,7 +94,7 @@ done:
 
 rd_code rd_stream_new_mem(const char *name, const void *p, size_t n, rd_stream **out, rd_status *st)
 {
-    RD_TRY(make(name, out, st));
+    RD_TRY(byte_stream_make(name, out, st));
     rd_stream *s = *out;
     s->size = (int64_t)n;
     s->compressed = rd_compressed(p, n);

@@ -37,7 +37,7 @@ const rd_field *rd_batch_field(const rd_batch *b, const char *name)
     return NULL;
 }
 
-static uint64_t hash_of(int64_t what, uint32_t field, int64_t times)
+static uint64_t dataset_hash_of(int64_t what, uint32_t field, int64_t times)
 {
     const rd_key k = rd_key_make((uint64_t)what, field, (uint64_t)times, 0);
     return (uint64_t)k.k[1] << 32 | k.k[0];
@@ -45,12 +45,12 @@ static uint64_t hash_of(int64_t what, uint32_t field, int64_t times)
 
 uint64_t rd_batch_shape(const rd_batch *b)
 {
-    uint64_t h = hash_of(b->n, 0, b->n_fields);
+    uint64_t h = dataset_hash_of(b->n, 0, b->n_fields);
     for (int i = 0; i < b->n_fields; i++) {
         const rd_field *f = &b->field[i];
         const uint32_t which = (uint32_t)i + 1;
-        for (int k = 0; k < f->n_dim; k++) h += hash_of(f->dim[k], which, k + 1);
-        for (int64_t j = 0; j < b->n && f->n_dim == 0; j++) h += hash_of(f->off[j + 1] - f->off[j], which, 0);
+        for (int k = 0; k < f->n_dim; k++) h += dataset_hash_of(f->dim[k], which, k + 1);
+        for (int64_t j = 0; j < b->n && f->n_dim == 0; j++) h += dataset_hash_of(f->off[j + 1] - f->off[j], which, 0);
     }
     return h;
 }

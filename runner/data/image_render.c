@@ -83,7 +83,7 @@ static rd_box choose_box(const rd_render *r, int64_t h, int64_t w, const float *
 
 /* ---- floats ---- */
 
-static void normalise(const rd_render *r, float *x)
+static void image_render_normalise(const rd_render *r, float *x)
 {
     const int64_t n = r->h * r->w;
     if (r->c == 1) {
@@ -129,7 +129,7 @@ static bool flips(const rd_render *r, const float *u)
 }
 
 /* From pixel units at the result's size, in x, to the sample in out. x may be out, except where it is moved. */
-static void finish(const rd_render *r, float *x, const float *u, bool mirrored, float *out)
+static void image_render_finish(const rd_render *r, float *x, const float *u, bool mirrored, float *out)
 {
     const int64_t n = r->h * r->w * r->c;
     if (r->augment == RD_AUGMENT_AFFINE) {
@@ -145,7 +145,7 @@ static void finish(const rd_render *r, float *x, const float *u, bool mirrored, 
         memcpy(out, x, (size_t)n * sizeof *out);
     }
     if (mirrored) mirror(r, out);
-    normalise(r, out);
+    image_render_normalise(r, out);
 }
 
 /* ---- pixels of the result's size and channels ---- */
@@ -155,7 +155,7 @@ static bool moves(const rd_render *r)
     return r->augment == RD_AUGMENT_AFFINE || r->augment == RD_AUGMENT_PAD_CROP;
 }
 
-static rd_code widen(const rd_pixels *in, rd_scratch *s, rd_pixels *out, rd_status *st) /* RGB to RGBx */
+static rd_code image_render_widen(const rd_pixels *in, rd_scratch *s, rd_pixels *out, rd_status *st) /* RGB to RGBx */
 {
     const int64_t n = in->h * in->w;
     RD_TRY(rd_scratch_room(&s->wide, &s->n_wide, (size_t)n * 4, st));
@@ -184,11 +184,11 @@ static rd_code render_pixels(const rd_render *r, const rd_pixels *in, const floa
     } else {
         rd_pixels wide = *in;
         const rd_box box = choose_box(r, in->h, in->w, u);
-        if (in->c == 3) RD_TRY(widen(in, s, &wide, st));
+        if (in->c == 3) RD_TRY(image_render_widen(in, s, &wide, st));
         RD_TRY(rd_resample(&wide, &box, r->h, r->w, mirrored && !moves(r), s, x, st));
         mirrored = mirrored && moves(r);
     }
-    finish(r, x, u, mirrored, out);
+    image_render_finish(r, x, u, mirrored, out);
 done:
     return st->code;
 }
@@ -199,7 +199,7 @@ typedef struct found {
     rd_box box;
 } found;
 
-static rd_code decode(const rd_render *r, const uint8_t *bytes, size_t n, const float *u, rd_scratch *s, found *f,
+static rd_code image_render_decode(const rd_render *r, const uint8_t *bytes, size_t n, const float *u, rd_scratch *s, found *f,
                       rd_rendered *told, rd_status *st)
 {
     const int64_t c = r->c == 1 ? 1 : 4;
@@ -225,17 +225,17 @@ static rd_code render_encoded(const rd_render *r, const uint8_t *bytes, size_t n
 {
     found f = {0};
     const bool mirrored = flips(r, u);
-    RD_TRY(decode(r, bytes, n, u, s, &f, told, st));
+    RD_TRY(image_render_decode(r, bytes, n, u, s, &f, told, st));
     if (told->answer == RD_DECODE_NONE) {
         for (int64_t i = 0; i < r->h * r->w * r->c; i++) out[i] = neutral;
-        normalise(r, out);
+        image_render_normalise(r, out);
         return RD_OK;
     }
     float *x = out;
     RD_TRY(rd_scratch_room(&s->plane, &s->n_plane, (size_t)(r->h * r->w * r->c) * sizeof *s->plane, st));
     if (moves(r)) x = s->plane;
     RD_TRY(rd_resample(&f.px, &f.box, r->h, r->w, mirrored && !moves(r), s, x, st));
-    finish(r, x, u, mirrored && moves(r), out);
+    image_render_finish(r, x, u, mirrored && moves(r), out);
 done:
     return st->code;
 }

@@ -19,7 +19,7 @@ typedef struct note {
     rd_rendered what;
 } note;
 
-typedef struct job {
+typedef struct image_workers_job {
     bool active;
     int64_t *ids;
     int64_t n, cap, epoch;
@@ -27,7 +27,7 @@ typedef struct job {
     int64_t next, running, done; /* samples: first not yet dealt, in work, ready */
     int64_t failed_at;           /* place of the sample that st is about; INT64_MAX: none */
     rd_status st;
-} job;
+} image_workers_job;
 
 struct rd_workers {
     const rd_images *m;
@@ -35,7 +35,7 @@ struct rd_workers {
     pthread_mutex_t fetching; /* one fetch at a time */
     pthread_mutex_t lock;     /* all below */
     pthread_cond_t work, ready;
-    job now, ahead;
+    image_workers_job now, ahead;
     float *buffer; /* of ahead */
     size_t buffer_floats;
     bool stop;
@@ -58,7 +58,7 @@ static void take_note(rd_workers *w, int64_t sample, const rd_rendered *what)
 }
 
 /* Renders one run of j, if there is one. The lock is held on entry and on return, and not in between. */
-static bool render_run(rd_workers *w, job *j, rd_scratch *s)
+static bool render_run(rd_workers *w, image_workers_job *j, rd_scratch *s)
 {
     if (!j->active || j->next >= j->n) return false;
     const int64_t from = j->next, end = from + w->run < j->n ? from + w->run : j->n;
@@ -151,7 +151,7 @@ void rd_workers_free(rd_workers *w)
 }
 
 /* An idle job becomes this one; false: out of memory. With the lock held. */
-static bool set_job(job *j, const int64_t *ids, int64_t n, int64_t epoch, float *out)
+static bool set_job(image_workers_job *j, const int64_t *ids, int64_t n, int64_t epoch, float *out)
 {
     if (j->cap < n) {
         free(j->ids);
@@ -172,7 +172,7 @@ static bool set_job(job *j, const int64_t *ids, int64_t n, int64_t epoch, float 
 }
 
 /* What is in work is finished, what is not yet dealt is dropped. With the lock held. */
-static void drop_job(rd_workers *w, job *j)
+static void drop_job(rd_workers *w, image_workers_job *j)
 {
     j->next = j->n;
     while (j->running > 0) (void)pthread_cond_wait(&w->ready, &w->lock);
@@ -195,14 +195,14 @@ void rd_workers_prepare(rd_workers *w, const int64_t *ids, int64_t n, int64_t ep
 }
 
 /* The fetching thread takes part, then waits for the others. With the lock held. */
-static void finish_job(rd_workers *w, job *j)
+static void finish_job(rd_workers *w, image_workers_job *j)
 {
     while (render_run(w, j, &w->scratch)) {
     }
     while (j->running > 0) (void)pthread_cond_wait(&w->ready, &w->lock);
 }
 
-static void tell(rd_workers *w, const note *notes, int n)
+static void image_workers_report(rd_workers *w, const note *notes, int n)
 {
     for (int i = 0; i < n && w->m->log; i++) {
         char name[512];
@@ -221,7 +221,7 @@ rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t e
     int n_notes;
     (void)pthread_mutex_lock(&w->fetching);
     (void)pthread_mutex_lock(&w->lock);
-    job *j = &w->ahead;
+    image_workers_job *j = &w->ahead;
     const bool same =
         j->active && j->n == n && j->epoch == epoch && (n == 0 || memcmp(j->ids, ids, (size_t)n * sizeof *ids) == 0);
     if (!same) {
@@ -240,7 +240,7 @@ rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t e
     (void)pthread_mutex_unlock(&w->lock);
     /* The buffer changes only in prepare, which the thread that fetches calls. */
     if (same && st->code == RD_OK && n > 0) memcpy(out, w->buffer, (size_t)(n * w->each) * sizeof *out);
-    tell(w, notes, n_notes);
+    image_workers_report(w, notes, n_notes);
     (void)pthread_mutex_unlock(&w->fetching);
     return st->code;
 }

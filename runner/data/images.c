@@ -86,7 +86,7 @@ rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classe
 }
 
 /* n bytes behind the `used` ones of a block. */
-static rd_code append(rd_block *b, size_t *used, const void *p, size_t n, rd_status *st)
+static rd_code images_append(rd_block *b, size_t *used, const void *p, size_t n, rd_status *st)
 {
     RD_TRY(rd_block_grow(b, *used + n, st));
     if (n > 0) memcpy(b->p + *used, p, n);
@@ -97,7 +97,7 @@ done:
 
 rd_code rd_images_add_class(rd_images *m, const char *name, rd_status *st)
 {
-    RD_TRY(append(&m->block[RD_BLOCK_CLASSES], &m->head.classes, name, strlen(name) + 1, st));
+    RD_TRY(images_append(&m->block[RD_BLOCK_CLASSES], &m->head.classes, name, strlen(name) + 1, st));
     m->head.n_classes++;
 done:
     return st->code;
@@ -107,7 +107,7 @@ rd_code rd_images_add_shard(rd_images *m, const char *path, uint32_t *index, rd_
 {
     if (m->head.n_shards >= (int64_t)RD_IN_MEMORY) return rd_fail(st, RD_EDATA, "too many shards");
     *index = (uint32_t)m->head.n_shards;
-    RD_TRY(append(&m->block[RD_BLOCK_SHARDS], &m->head.shards, path, strlen(path) + 1, st));
+    RD_TRY(images_append(&m->block[RD_BLOCK_SHARDS], &m->head.shards, path, strlen(path) + 1, st));
     m->head.n_shards++;
 done:
     return st->code;
@@ -123,8 +123,8 @@ rd_code rd_images_add(rd_images *m, uint32_t shard, int64_t at, int64_t bytes, i
         return rd_fail(st, RD_EDATA, "'%s': too many images, or label %" PRId64 " is out of range", name, label);
     const rd_sample e = {at, (uint32_t)bytes, shard, (uint32_t)m->head.names, (int32_t)label};
     size_t used = (size_t)m->head.n * sizeof e;
-    RD_TRY(append(&m->block[RD_BLOCK_NAMES], &m->head.names, name, strlen(name) + 1, st));
-    RD_TRY(append(&m->block[RD_BLOCK_SAMPLES], &used, &e, sizeof e, st));
+    RD_TRY(images_append(&m->block[RD_BLOCK_NAMES], &m->head.names, name, strlen(name) + 1, st));
+    RD_TRY(images_append(&m->block[RD_BLOCK_SAMPLES], &used, &e, sizeof e, st));
     m->head.n++;
 done:
     return st->code;
@@ -133,7 +133,7 @@ done:
 rd_code rd_images_add_bytes(rd_images *m, const void *p, size_t n, int64_t label, const char *name, rd_status *st)
 {
     const int64_t at = (int64_t)m->head.pixels;
-    RD_TRY(append(&m->block[RD_BLOCK_PIXELS], &m->head.pixels, p, n, st));
+    RD_TRY(images_append(&m->block[RD_BLOCK_PIXELS], &m->head.pixels, p, n, st));
     RD_TRY(rd_images_add(m, RD_IN_MEMORY, at, (int64_t)n, label, name, st));
 done:
     return st->code;
@@ -209,7 +209,7 @@ done:
     return st->code;
 }
 
-static rd_code load(rd_images *m, bool shared, rd_status *st)
+static rd_code images_load(rd_images *m, bool shared, rd_status *st)
 {
     for (int k = 0; k < RD_IMAGE_BLOCKS; k++) {
         rd_block_free(&m->block[k]);
@@ -236,12 +236,12 @@ static rd_code load_on_host(rd_images *m, rd_comm *comm, rd_status *st)
 {
     bool have = true;
     const bool shared = rd_local_size_of(comm) > 1;
-    if (rd_local_rank_of(comm) == 0) (void)load(m, shared, st);
+    if (rd_local_rank_of(comm) == 0) (void)images_load(m, shared, st);
     RD_TRY(rd_agree(comm, st));
     if (!shared) return RD_OK;
     RD_TRY(rd_comm_local_bcast(comm, &m->head, sizeof m->head, 0, st));
     RD_TRY(rd_block_share(comm, m->block, RD_IMAGE_BLOCKS, &have, st));
-    if (!have) (void)load(m, false, st);
+    if (!have) (void)images_load(m, false, st);
 done:
     return rd_agree(comm, st);
 }
@@ -301,7 +301,7 @@ static int auto_threads(const rd_images *m, rd_comm *comm)
     return comm && rd_comm_world(comm)->n_cpus > 1 ? 1 : 0;
 }
 
-static void say(const rd_images *m, rd_comm *comm, int n_threads)
+static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
 {
     char a[64], b[64];
     const rd_render *r = &m->render;
@@ -349,7 +349,7 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void *
     snprintf(m->fingerprint, sizeof m->fingerprint, "%s %" PRId64 " images, %" PRId64 " classes, %016" PRIx64, k->name,
              m->head.n, m->head.n_classes + m->label_offset, m->head.hash);
     RD_TRY(rd_agree(a->comm, st));
-    say(m, a->comm, n_threads);
+    images_report(m, a->comm, n_threads);
     memset(&m->c, 0, sizeof m->c); /* its strings are the config's */
     *self = m;
     return RD_OK;

@@ -30,7 +30,7 @@ static const char *kind_of(const uint8_t *p, size_t n)
     return n == 0 ? "empty" : NULL;
 }
 
-static rd_decode refuse(char why[RD_WHY_BYTES], const char *text)
+static rd_decode jpeg_refuse(char why[RD_WHY_BYTES], const char *text)
 {
     snprintf(why, RD_WHY_BYTES, "%s", text);
     return RD_DECODE_NONE;
@@ -53,16 +53,16 @@ rd_decode rd_jpeg_look(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[R
     for (size_t at = 2;;) {
         while (at < n && p[at] != 0xFF) at++; /* stray bytes between segments: the decoder passes them over too */
         while (at < n && p[at] == 0xFF) at++;
-        if (at + 3 > n) return refuse(why, "the JPEG ends before its picture begins");
+        if (at + 3 > n) return jpeg_refuse(why, "the JPEG ends before its picture begins");
         const int marker = p[at++];
         if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) continue; /* no length follows */
-        if (marker == 0xD9 || marker == 0xDA) return refuse(why, "the JPEG has no frame header");
+        if (marker == 0xD9 || marker == 0xDA) return jpeg_refuse(why, "the JPEG has no frame header");
         const size_t length = (size_t)p[at] << 8 | p[at + 1];
-        if (length < 2 || length > n - at) return refuse(why, "the JPEG ends before its picture begins");
+        if (length < 2 || length > n - at) return jpeg_refuse(why, "the JPEG ends before its picture begins");
         const uint8_t *seg = p + at + 2;
         if (marker == 0xEE && length >= 14 && memcmp(seg, "Adobe", 5) == 0) out->adobe = true;
         if (is_frame(marker)) {
-            if (length < 8) return refuse(why, "the JPEG's frame header is too short");
+            if (length < 8) return jpeg_refuse(why, "the JPEG's frame header is too short");
             out->h = (int64_t)seg[1] << 8 | seg[2];
             out->w = (int64_t)seg[3] << 8 | seg[4];
             out->n_components = seg[5];
@@ -70,7 +70,7 @@ rd_decode rd_jpeg_look(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[R
         }
         at += length;
     }
-    if (out->h == 0 || out->w == 0) return refuse(why, "the JPEG's header gives no size");
+    if (out->h == 0 || out->w == 0) return jpeg_refuse(why, "the JPEG's header gives no size");
     if (out->h > RD_JPEG_SIDE_MAX || out->w > RD_JPEG_SIDE_MAX || out->h * out->w > RD_JPEG_PIXELS_MAX) {
         snprintf(why, RD_WHY_BYTES, "a JPEG of %d x %d pixels, too many", (int)out->w, (int)out->h);
         return RD_DECODE_NONE;

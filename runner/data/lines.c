@@ -32,7 +32,7 @@ struct rd_lines {
     int64_t line, bytes, replaced, first_replaced;
 };
 
-static rd_code no_memory(const char *name, rd_status *st)
+static rd_code lines_no_memory(const char *name, rd_status *st)
 {
     return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
 }
@@ -113,7 +113,7 @@ static rd_code open_archive(rd_lines *l, const char *path, const char *member, r
     unsigned char head[2];
     struct stat s;
     l->archive = archive_read_new();
-    if (!l->archive) return no_memory(l->name, st);
+    if (!l->archive) return lines_no_memory(l->name, st);
     archive_read_support_filter_all(l->archive);
     if (member) {
         archive_read_support_format_all(l->archive);
@@ -138,7 +138,7 @@ done:
 }
 
 /* Bytes into [p, p + n): *got is 0 at the end only. */
-static rd_code read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_status *st)
+static rd_code lines_read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_status *st)
 {
     *got = 0;
     if (l->archive) {
@@ -164,7 +164,7 @@ done:
 }
 
 /* More bytes behind buf[end]; sets eof. */
-static rd_code fill(rd_lines *l, rd_status *st)
+static rd_code lines_fill(rd_lines *l, rd_status *st)
 {
     if (l->begin > 0) {
         memmove(l->buf, l->buf + l->begin, l->end - l->begin);
@@ -175,12 +175,12 @@ static rd_code fill(rd_lines *l, rd_status *st)
         const bool small = l->fd < 0 && !l->archive && l->mem_left < CHUNK_BYTES;
         const size_t cap = l->cap ? l->cap * 2 : small ? l->mem_left / 4 + 16 : CHUNK_BYTES;
         char *p = realloc(l->buf, cap + SLACK_BYTES);
-        if (!p) return no_memory(l->name, st);
+        if (!p) return lines_no_memory(l->name, st);
         l->buf = p;
         l->cap = cap;
     }
     size_t got = 0;
-    RD_TRY(read_some(l, l->buf + l->end, l->cap - l->end, &got, st));
+    RD_TRY(lines_read_some(l, l->buf + l->end, l->cap - l->end, &got, st));
     if (got == 0) l->eof = true;
     l->end += got;
     memset(l->buf + l->end, 0, SLACK_BYTES);
@@ -194,7 +194,7 @@ static rd_code lines_make(const char *name, rd_lines_opts o, rd_lines **out, rd_
     *out = NULL;
     if (!l || !(l->name = strdup(name))) {
         free(l);
-        return no_memory(name, st);
+        return lines_no_memory(name, st);
     }
     l->fd = -1;
     l->o = o;
@@ -230,7 +230,7 @@ static rd_code lines_open(rd_lines *l, const char *path, rd_status *st)
     if (l->fd < 0) return cannot_open(path, errno, st);
     struct stat s;
     if (fstat(l->fd, &s) == 0 && S_ISDIR(s.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is a folder, not a file", path);
-    RD_TRY(fill(l, st)); /* enough to see how it begins */
+    RD_TRY(lines_fill(l, st)); /* enough to see how it begins */
     if (S_ISREG(s.st_mode) && is_compressed((const unsigned char *)l->buf, l->end)) {
         close(l->fd);
         l->fd = -1;
@@ -299,7 +299,7 @@ static rd_code clean_line(rd_lines *l, const char **line, size_t *n, rd_status *
     }
     if (l->fix_cap < *n * 3) {
         char *q = realloc(l->fix, *n * 3 + SLACK_BYTES);
-        if (!q) return no_memory(l->name, st);
+        if (!q) return lines_no_memory(l->name, st);
         l->fix = q;
         l->fix_cap = *n * 3;
     }
@@ -338,7 +338,7 @@ rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st)
                            "%s:%" PRId64 ": a line of more than %" PRId64 " bytes; split it, or raise max_line_bytes",
                            l->name, l->line + 1, l->o.max_line_bytes);
         if (!e && !l->eof) {
-            RD_TRY(fill(l, st));
+            RD_TRY(lines_fill(l, st));
             continue;
         }
         if (!e && length == 0) return RD_OK;
@@ -393,7 +393,7 @@ rd_code rd_lines_slurp(const char *path, char **out, size_t *n, rd_status *st)
     *out = NULL;
     *n = 0;
     RD_TRY(rd_lines_new(path, (rd_lines_opts){0}, &l, st));
-    while (!l->eof) RD_TRY(fill(l, st));
+    while (!l->eof) RD_TRY(lines_fill(l, st));
     *out = l->buf;
     *n = l->end;
     l->buf = NULL;

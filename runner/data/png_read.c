@@ -40,7 +40,7 @@ static int samples_of(int colour)
     return colour == RGB ? 3 : colour == GREY_ALPHA ? 2 : colour == RGBA ? 4 : 1;
 }
 
-static rd_decode refuse(char why[RD_WHY_BYTES], const char *text)
+static rd_decode png_read_refuse(char why[RD_WHY_BYTES], const char *text)
 {
     snprintf(why, RD_WHY_BYTES, "%s", text);
     return RD_DECODE_NONE;
@@ -51,7 +51,7 @@ rd_decode rd_png_look(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_
     *out = (rd_png_head){0};
     why[0] = '\0';
     if (n < SIGNATURE + CHUNK_HEAD + 13 + CHUNK_TAIL || memcmp(p + 12, "IHDR", 4) != 0)
-        return refuse(why, "the PNG ends within its header");
+        return png_read_refuse(why, "the PNG ends within its header");
     const uint8_t *h = p + SIGNATURE + CHUNK_HEAD;
     const uint32_t w = be32(h), rows = be32(h + 4);
     out->depth = h[8];
@@ -61,9 +61,9 @@ rd_decode rd_png_look(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_
     const bool small = out->depth == 1 || out->depth == 2 || out->depth == 4;
     const bool depth = out->depth == 8 || (out->depth == 16 && out->colour != PALETTE) ||
                        (small && (out->colour == GREY || out->colour == PALETTE));
-    if (!known || !depth || h[10] != 0 || h[11] != 0) return refuse(why, "a PNG of an unknown kind");
-    if (h[12] != 0) return refuse(why, "an interlaced PNG");
-    if (w == 0 || rows == 0) return refuse(why, "the PNG's header gives no size");
+    if (!known || !depth || h[10] != 0 || h[11] != 0) return png_read_refuse(why, "a PNG of an unknown kind");
+    if (h[12] != 0) return png_read_refuse(why, "an interlaced PNG");
+    if (w == 0 || rows == 0) return png_read_refuse(why, "the PNG's header gives no size");
     if (w > RD_JPEG_SIDE_MAX || rows > RD_JPEG_SIDE_MAX || (int64_t)w * rows > RD_JPEG_DECODED_MAX ||
         (((int64_t)w * samples_of(out->colour) * out->depth + 7) / 8 + 1) * rows > RAW_MAX) {
         snprintf(why, RD_WHY_BYTES, "a PNG of %u x %u pixels, too many", w, rows);
@@ -76,7 +76,7 @@ rd_decode rd_png_look(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_
 
 /* All IDAT chunks behind a zip header at out, which has room for ZIP_HEAD + n bytes; the palette into palette. Returns
  * the length of the deflate stream; 0: none. */
-static size_t collect(const uint8_t *p, size_t n, uint8_t *out, uint8_t palette[PALETTE_MAX])
+static size_t png_read_collect(const uint8_t *p, size_t n, uint8_t *out, uint8_t palette[PALETTE_MAX])
 {
     size_t used = 0;
     for (size_t at = SIGNATURE; n - at >= CHUNK_HEAD;) {
@@ -179,11 +179,11 @@ rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *h, int64_t 
     RD_TRY(rd_scratch_room(&s->pixels, &s->n_pixels, (size_t)(h->h * h->w) * 4, st));
     RD_TRY(rd_scratch_room(&s->wide, &s->n_wide, ZIP_HEAD + n + n_raw, st));
     uint8_t *raw = s->wide + ZIP_HEAD + n;
-    const size_t n_stream = collect(p, n, s->wide, palette);
+    const size_t n_stream = png_read_collect(p, n, s->wide, palette);
     const size_t got = n_stream > 0 ? inflate_member(s->wide, n_stream, raw, n_raw) : 0;
     const int64_t n_rows = (int64_t)(got / (n_row + 1));
     if (n_rows == 0) {
-        (void)refuse(why, "the PNG has no pixels that could be decoded");
+        (void)png_read_refuse(why, "the PNG has no pixels that could be decoded");
         return RD_OK;
     }
     memset(s->pixels, 128, (size_t)(h->h * h->w) * 4); /* what a file that breaks off does not reach */

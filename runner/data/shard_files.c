@@ -68,7 +68,7 @@ static slot *find_slot(rd_shard_files *f, uint32_t shard)
     }
 }
 
-static rd_code take(rd_shard_files *f, uint32_t shard, slot **out, rd_status *st)
+static rd_code shard_files_take(rd_shard_files *f, uint32_t shard, slot **out, rd_status *st)
 {
     if (shard >= f->n) return rd_fail(st, RD_EBUG, "shard %u of %" PRId64, shard, f->n);
     (void)pthread_mutex_lock(&f->lock);
@@ -97,7 +97,7 @@ static void give_back(rd_shard_files *f, slot *s)
 rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_t n, uint8_t *out, rd_status *st)
 {
     slot *s;
-    RD_TRY(take(f, shard, &s, st));
+    RD_TRY(shard_files_take(f, shard, &s, st));
     while (n > 0) {
         const ssize_t k = pread(s->fd, out, n, (off_t)at);
         if (k < 0 && errno == EINTR) continue;

@@ -87,7 +87,7 @@ static rd_code fails(const rd_tar *t, rd_status *st)
                    t->name, why ? why : "unknown error");
 }
 
-static rd_code start(rd_tar *t, rd_status *st)
+static rd_code tar_walk_start(rd_tar *t, rd_status *st)
 {
     unsigned char head[16];
     const int64_t k = read_at(t, 0, head, sizeof head);
@@ -116,7 +116,7 @@ done:
     return st->code;
 }
 
-static rd_code make(const char *name, rd_tar **out, rd_status *st)
+static rd_code tar_walk_make(const char *name, rd_tar **out, rd_status *st)
 {
     rd_tar *t = calloc(1, sizeof *t);
     *out = t;
@@ -128,7 +128,7 @@ static rd_code make(const char *name, rd_tar **out, rd_status *st)
 rd_code rd_tar_new(const char *path, rd_tar **out, rd_status *st)
 {
     struct stat sb;
-    RD_TRY(make(path, out, st));
+    RD_TRY(tar_walk_make(path, out, st));
     rd_tar *t = *out;
     t->own_fd = true;
     t->fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -136,7 +136,7 @@ rd_code rd_tar_new(const char *path, rd_tar **out, rd_status *st)
         return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
     if (!S_ISREG(sb.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is no regular file", path);
     t->size = sb.st_size;
-    RD_TRY(start(t, st));
+    RD_TRY(tar_walk_start(t, st));
 done:
     return st->code;
 }
@@ -146,13 +146,13 @@ rd_code rd_tar_new_inner(rd_tar *outer, const rd_tar_member *m, rd_tar **out, rd
     rd_strbuf name = {0};
     *out = NULL;
     rd_strbuf_printf(&name, "%s!%s", outer->name, m->name);
-    RD_TRY(make(rd_strbuf_str(&name), out, st));
+    RD_TRY(tar_walk_make(rd_strbuf_str(&name), out, st));
     rd_tar *t = *out;
     t->fd = outer->fd;
     t->mem = outer->mem ? outer->mem + m->at : NULL;
     t->base = outer->base + (outer->mem ? 0 : m->at - outer->base);
     t->size = m->bytes;
-    RD_TRY(start(t, st));
+    RD_TRY(tar_walk_start(t, st));
 done:
     rd_strbuf_release(&name);
     return st->code;
@@ -160,10 +160,10 @@ done:
 
 rd_code rd_tar_new_mem(const char *name, const void *p, size_t n, rd_tar **out, rd_status *st)
 {
-    RD_TRY(make(name, out, st));
+    RD_TRY(tar_walk_make(name, out, st));
     (*out)->mem = p;
     (*out)->size = (int64_t)n;
-    RD_TRY(start(*out, st));
+    RD_TRY(tar_walk_start(*out, st));
 done:
     return st->code;
 }

@@ -39,7 +39,7 @@ static inline uint64_t spaces(uint64_t x)
 }
 
 /* Appends the line's ids at `at`; returns the place after them. Bytes behind the line can be read (rd_lines_next). */
-static int64_t put_line(rd_side *s, const rd_vocab *v, const char *line, size_t n, int64_t at)
+static int64_t text_side_put_line(rd_side *s, const rd_vocab *v, const char *line, size_t n, int64_t at)
 {
     rd_piece piece[RD_PIECES];
     int k = 0;
@@ -97,7 +97,7 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
         if (i % size == rank) {
             RD_TRY(rd_block_grow(&s->ids, ((size_t)at + n + 3) * id_bytes, st)); /* n spaces at most: n + 1 tokens */
             RD_TRY(rd_block_grow(&s->off, (size_t)(here + 2) * sizeof(int64_t), st));
-            const int64_t end = put_line(s, v, line, n, at);
+            const int64_t end = text_side_put_line(s, v, line, n, at);
             ((int64_t *)(void *)s->off.p)[++here] = end;
             tokens = end - at;
             at = end;

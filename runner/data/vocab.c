@@ -10,16 +10,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-typedef struct key {
+typedef struct vocab_key {
     uint64_t a, b; /* bytes 0 to 7 and 8 to 15, zeros behind the end; a longer word: two hashes */
     uint64_t hash;
-} key;
+} vocab_key;
 
-typedef struct slot {
+typedef struct vocab_slot {
     uint64_t a, b;
     uint32_t n;
     int32_t id; /* 0: empty (the id of UNK, which is no word) */
-} slot;
+} vocab_slot;
 
 enum { INLINE_BYTES = 16 };
 
@@ -29,7 +29,7 @@ struct rd_vocab {
     int64_t *off;   /* word k (line k) is bytes[off[k]] .. bytes[off[k + 1] - 1], and a '\0' that off counts */
     int64_t n, cap; /* lines */
     int64_t duplicates;
-    slot *table;
+    vocab_slot *table;
     uint64_t mask;
     uint64_t hash;
     bool bom;
@@ -46,18 +46,18 @@ static const char *word_at(const rd_vocab *v, int64_t line, size_t *n)
     return v->bytes + v->off[line];
 }
 
-static inline key key_of_long(const char *word, size_t n)
+static inline vocab_key key_of_long(const char *word, size_t n)
 {
     const uint64_t a = rd_hash(1, word, n), b = rd_hash(2, word, n);
-    return (key){a, b, a};
+    return (vocab_key){a, b, a};
 }
 
-static inline key key_of_short(uint64_t a, uint64_t b, size_t n)
+static inline vocab_key key_of_short(uint64_t a, uint64_t b, size_t n)
 {
-    return (key){a, b, rd_fold(a ^ 0xa0761d6478bd642fu, b ^ 0xe7037ed1a0b428dbu ^ n)};
+    return (vocab_key){a, b, rd_fold(a ^ 0xa0761d6478bd642fu, b ^ 0xe7037ed1a0b428dbu ^ n)};
 }
 
-static key key_of(const char *word, size_t n)
+static vocab_key key_of(const char *word, size_t n)
 {
     uint64_t ab[2] = {0, 0};
     if (n > INLINE_BYTES) return key_of_long(word, n);
@@ -66,7 +66,7 @@ static key key_of(const char *word, size_t n)
 }
 
 /* The same, where 16 bytes from word on can be read. Little endian: later bytes are higher. */
-static inline key key_of_padded(const char *word, size_t n)
+static inline vocab_key key_of_padded(const char *word, size_t n)
 {
     if (n > INLINE_BYTES) return key_of_long(word, n);
     const uint64_t all = ~(uint64_t)0;
@@ -75,10 +75,10 @@ static inline key key_of_padded(const char *word, size_t n)
 }
 
 /* The slot of the word, or the empty one where it belongs. */
-static inline slot *find(const rd_vocab *v, const key *k, const char *word, size_t n)
+static inline vocab_slot *vocab_find(const rd_vocab *v, const vocab_key *k, const char *word, size_t n)
 {
     for (uint64_t i = k->hash & v->mask;; i = (i + 1) & v->mask) {
-        slot *s = &v->table[i];
+        vocab_slot *s = &v->table[i];
         if (s->id == 0) return s;
         if (s->a != k->a || s->b != k->b || s->n != n) continue;
         if (n <= INLINE_BYTES) return s;
@@ -88,7 +88,7 @@ static inline slot *find(const rd_vocab *v, const key *k, const char *word, size
     }
 }
 
-static rd_code add_word(rd_vocab *v, const char *path, const char *word, size_t n, rd_status *st)
+static rd_code vocab_add_word(rd_vocab *v, const char *path, const char *word, size_t n, rd_status *st)
 {
     if (!v->bytes || v->n_bytes + n + 1 > v->cap_bytes) {
         const size_t cap = (v->n_bytes + n + 1) * 2;
@@ -127,10 +127,10 @@ static rd_code make_table(rd_vocab *v, const char *path, rd_status *st)
     for (int64_t k = 0; k < v->n; k++) {
         size_t n;
         const char *w = word_at(v, k, &n);
-        const key h = key_of(w, n);
-        slot *s = find(v, &h, w, n);
+        const vocab_key h = key_of(w, n);
+        vocab_slot *s = vocab_find(v, &h, w, n);
         if (s->id != 0) v->duplicates++;
-        *s = (slot){h.a, h.b, (uint32_t)n, (int32_t)(k + RD_N_SPECIAL)};
+        *s = (vocab_slot){h.a, h.b, (uint32_t)n, (int32_t)(k + RD_N_SPECIAL)};
         v->hash = rd_hash(v->hash, w, n);
     }
     return RD_OK;
@@ -151,7 +151,7 @@ static rd_code read_words(rd_lines *l, const char *path, rd_vocab **out, rd_stat
         const char *tab = n > 0 ? memchr(line, '\t', n) : NULL;
         if (tab) n = (size_t)(tab - line);
         any |= n > 0;
-        RD_TRY(add_word(v, path, line, n, st));
+        RD_TRY(vocab_add_word(v, path, line, n, st));
     }
     if (!any) RD_TRY(rd_fail(st, RD_EDATA, "the vocabulary '%s' has no word; it needs one word a line", path));
     RD_TRY(make_table(v, path, st));
@@ -221,18 +221,18 @@ uint64_t rd_vocab_hash(const rd_vocab *v)
 
 int32_t rd_vocab_id(const rd_vocab *v, const char *word, size_t n)
 {
-    const key k = key_of(word, n);
-    return find(v, &k, word, n)->id; /* an empty slot has id 0, RD_UNK */
+    const vocab_key k = key_of(word, n);
+    return vocab_find(v, &k, word, n)->id; /* an empty slot has id 0, RD_UNK */
 }
 
 void rd_vocab_ids(const rd_vocab *v, const rd_piece *piece, int n, int32_t *ids)
 {
-    key k[RD_PIECES];
+    vocab_key k[RD_PIECES];
     for (int i = 0; i < n; i++) {
         k[i] = key_of_padded(piece[i].at, piece[i].n);
         __builtin_prefetch(&v->table[k[i].hash & v->mask]);
     }
-    for (int i = 0; i < n; i++) ids[i] = find(v, &k[i], piece[i].at, piece[i].n)->id;
+    for (int i = 0; i < n; i++) ids[i] = vocab_find(v, &k[i], piece[i].at, piece[i].n)->id;
 }
 
 const char *rd_vocab_word(const rd_vocab *v, int32_t id, size_t *n)

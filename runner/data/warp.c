@@ -28,14 +28,14 @@ void rd_affine_matrix(const rd_affine *a, int64_t h, int64_t w, const float u[RD
     m[5] = m12 + ox - m10 * oy - m11 * ox;
 }
 
-typedef struct run { /* where the columns of a run are read: the upper left neighbour, and the weight of the others */
+typedef struct warp_run { /* where the columns of a run are read: the upper left neighbour, and the weight of the others */
     int32_t at[RUN];
     float fy[RUN], fx[RUN];
-} run;
+} warp_run;
 
 /* Coordinates (y0 + dy j, x0 + dx j), clamped, with the upper left neighbour at most the last but one: then the right
  * and the lower one are in the image too, with weight 1 at the edge. */
-static void run_places(run *q, int n, float y0, float dy, float x0, float dx, int32_t h, int32_t w)
+static void run_places(warp_run *q, int n, float y0, float dy, float x0, float dx, int32_t h, int32_t w)
 {
     const float ymax = (float)(h - 1), xmax = (float)(w - 1), ylast = (float)(h > 1 ? h - 2 : 0),
                 xlast = (float)(w > 1 ? w - 2 : 0);
@@ -57,7 +57,7 @@ static void run_places(run *q, int n, float y0, float dy, float x0, float dx, in
 void rd_warp(const float *in, int64_t h, int64_t w, int64_t c, const double m[6], float *out)
 {
     const int64_t right = w > 1 ? c : 0, below = h > 1 ? w * c : 0;
-    run q;
+    warp_run q;
     for (int64_t i = 0; i < h; i++)
         for (int64_t from = 0; from < w; from += RUN) {
             const int n = (int)(w - from < RUN ? w - from : RUN);

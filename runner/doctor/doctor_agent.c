@@ -47,7 +47,7 @@ static bool file_has(const char *path, const char *what)
     return found;
 }
 
-static int sweep(const char *job)
+static int doctor_agent_sweep(const char *job)
 {
     int ended = 0;
     DIR *d = strlen(job) >= 8 ? opendir("/proc") : NULL;
@@ -102,7 +102,7 @@ rd_code rd_doctor_agent(const char *versions, rd_status *st)
         else if (strcmp(what, "time") == 0)
             reply(json_pack("{s:f}", "wall_s", rd_wall_s()));
         else if (strcmp(what, "sweep") == 0)
-            reply(json_pack("{s:i}", "ended", sweep(doc_text(ask, "job"))));
+            reply(json_pack("{s:i}", "ended", doctor_agent_sweep(doc_text(ask, "job"))));
         else if (strcmp(what, "call") == 0)
             reply(json_pack("{s:o}", "results",
                             doc_calls_json(json_object_get(ask, "targets"), doc_number(ask, "deadline_s"))));

@@ -37,7 +37,7 @@ static const char *dataset_name(const rd_config *c)
     return *name || !model ? name : model->default_dataset;
 }
 
-static rd_code read_config(const rd_config *c, const rd_option_group *const *groups, int n_groups, rd_status *st)
+static rd_code doctor_data_read_config(const rd_config *c, const rd_option_group *const *groups, int n_groups, rd_status *st)
 {
     const rd_model_def *model = rd_model_find(text_key(c, "model"));
     for (int i = 0; i < n_groups; i++) RD_TRY(read_group(c, groups[i], st));
@@ -55,7 +55,7 @@ void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config, const rd_
     rd_status st = {0};
     rd_dataset *d = NULL;
     const rd_dataset_args a = {.config = config, .mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .comm = comm};
-    (void)read_config(config, groups, n_groups, &st);
+    (void)doctor_data_read_config(config, groups, n_groups, &st);
     if (rd_comm_agree(comm, &st) != RD_OK) {
         doc_add(r, DOC_FAIL, "config", "correct the config; run_dist --print_config shows it with all its keys", "%s",
                 st.msg);
@@ -131,7 +131,7 @@ static double checkpoint_bytes(const char *dir)
     return most;
 }
 
-static void check_space(doc_report *r, const char *dir, int64_t keep)
+static void doctor_data_check_space(doc_report *r, const char *dir, int64_t keep)
 {
     struct statvfs v;
     const double one = checkpoint_bytes(dir), gib = 1073741824.0;
@@ -183,5 +183,5 @@ void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t 
             : (int)seen == w->n_hosts
                 ? ", which all hosts see"
                 : ", which other hosts do not see: a restart on another host would not find the checkpoints");
-    check_space(r, dir, keep);
+    doctor_data_check_space(r, dir, keep);
 }

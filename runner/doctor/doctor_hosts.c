@@ -25,7 +25,7 @@ typedef struct exam {
     doc_report report;
 } exam;
 
-static int64_t after(double seconds)
+static int64_t doctor_hosts_after(double seconds)
 {
     return rd_now_ns() + (int64_t)(seconds * 1e9);
 }
@@ -45,7 +45,7 @@ static bool mpirun_version(char out[128])
     rd_status own = {0};
     out[0] = '\0';
     if (doc_child_start(&c, argv, &own) != RD_OK) return false;
-    doc_children_poll(&one, 1, after(8.0), has_ended, &c);
+    doc_children_poll(&one, 1, doctor_hosts_after(8.0), has_ended, &c);
     const char *text = rd_strbuf_str(&c.said), *open = strstr(text, "(Open MPI) ");
     if (open)
         (void)snprintf(out, 128, "Open MPI %.*s", (int)strcspn(open + 11, "\n "), open + 11);
@@ -159,7 +159,7 @@ static void ask_facts(exam *e)
 {
     json_t *request = facts_request(e);
     const int port = (int)e->cli->ssh_port;
-    doc_peers_start(e->peers, e->hosts.n, port, e->ssh, e->n_ssh, request, after(facts_s));
+    doc_peers_start(e->peers, e->hosts.n, port, e->ssh, e->n_ssh, request, doctor_hosts_after(facts_s));
     json_decref(request);
     int n = 0;
     for (int i = 0; i < e->hosts.n; i++) {
@@ -182,7 +182,7 @@ static void ask_clocks(exam *e)
 {
     json_t *request = json_pack("{s:s}", "ask", "time");
     const double before = rd_wall_s();
-    doc_peers_ask(e->peers, e->hosts.n, &request, true, after(3.0));
+    doc_peers_ask(e->peers, e->hosts.n, &request, true, doctor_hosts_after(3.0));
     const double now = rd_wall_s();
     size_t k;
     json_t *h;
@@ -207,7 +207,7 @@ static void ask_ways(exam *e)
         requests[e->who[k]] =
             json_pack("{s:s, s:o, s:f}", "ask", "call", "targets", doc_targets(e->facts, k), "deadline_s", calls_s);
     }
-    doc_peers_ask(e->peers, e->hosts.n, requests, false, after(calls_s + 5.0));
+    doc_peers_ask(e->peers, e->hosts.n, requests, false, doctor_hosts_after(calls_s + 5.0));
     json_array_foreach(e->facts, k, h)
     {
         json_t *list = json_object_get(e->peers[e->who[k]].answer, "results");
@@ -325,7 +325,7 @@ static void run_job(exam *e)
         doc_add(&e->report, DOC_FAIL, "job", NULL, "%s", own.msg);
         goto done;
     }
-    doc_children_poll(&one, 1, after(job_s), has_ended, &c);
+    doc_children_poll(&one, 1, doctor_hosts_after(job_s), has_ended, &c);
     const bool in_time = c.ended;
     if (!c.ended) doc_child_end(&c);
     const char *object = strstr(rd_strbuf_str(&c.said), "{\"");
@@ -339,7 +339,7 @@ static void run_job(exam *e)
     }
     if (!said || !in_time) {
         sweep = json_pack("{s:s, s:s}", "ask", "sweep", "job", job);
-        doc_peers_ask(e->peers, e->hosts.n, &sweep, true, after(3.0));
+        doc_peers_ask(e->peers, e->hosts.n, &sweep, true, doctor_hosts_after(3.0));
     }
 done:
     json_decref(said);

@@ -9,7 +9,7 @@
 
 enum { MOST_SLOTS = 4096 };
 
-static rd_code add_host(doc_hosts *h, const doc_host *one, rd_status *st)
+static rd_code doctor_line_add_host(doc_hosts *h, const doc_host *one, rd_status *st)
 {
     doc_host *more = realloc(h->at, (size_t)(h->n + 1) * sizeof *more);
     if (!more) return rd_fail(st, RD_EENV, "out of memory for a list of hosts");
@@ -66,7 +66,7 @@ rd_code doc_hosts_parse(const char *list, doc_hosts *out, rd_status *st)
         const size_t n = strcspn(s, ",");
         (void)snprintf(entry, sizeof entry, "%.*s", n < 255 ? (int)n : 255, s);
         RD_TRY(parse_entry("--hosts", entry, &one, st));
-        RD_TRY(add_host(out, &one, st));
+        RD_TRY(doctor_line_add_host(out, &one, st));
         if (!s[n]) break;
         s += n + 1;
     }
@@ -97,7 +97,7 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
             return rd_fail(st, RD_EUSAGE, "%s: '%.60s' is not understood; write: name slots=2 port=12345 user=name",
                            where, word);
     }
-    RD_TRY(add_host(out, &one, st));
+    RD_TRY(doctor_line_add_host(out, &one, st));
 done:
     return st->code;
 }
@@ -129,7 +129,7 @@ void doc_hosts_release(doc_hosts *h)
 }
 
 /* The word's name without its dashes; NULL: no option. */
-static const char *option(const char *word)
+static const char *doctor_line_option(const char *word)
 {
     if (word[0] != '-') return NULL;
     return word + (word[1] == '-' ? 2 : 1);
@@ -138,8 +138,8 @@ static const char *option(const char *word)
 static bool has(char *const *words, int n, const char *const *names)
 {
     for (int i = 0; i < n; i++)
-        for (int k = 0; names[k] && option(words[i]); k++)
-            if (strcmp(option(words[i]), names[k]) == 0) return true;
+        for (int k = 0; names[k] && doctor_line_option(words[i]); k++)
+            if (strcmp(doctor_line_option(words[i]), names[k]) == 0) return true;
     return false;
 }
 
@@ -147,8 +147,8 @@ int64_t doc_line_ranks(char *const *words, int n)
 {
     static const char *const names[] = {"np", "n", "c"};
     for (int i = 0; i + 1 < n; i++)
-        for (int k = 0; k < 3 && option(words[i]); k++)
-            if (strcmp(option(words[i]), names[k]) == 0) return atoll(words[i + 1]);
+        for (int k = 0; k < 3 && doctor_line_option(words[i]); k++)
+            if (strcmp(doctor_line_option(words[i]), names[k]) == 0) return atoll(words[i + 1]);
     return 0;
 }
 
@@ -158,8 +158,8 @@ typedef struct line {
     rd_status *st;
 } line;
 
-static void add_word(line *l, const char *fmt, ...) RD_PRINTF(2, 3);
-static void add_word(line *l, const char *fmt, ...)
+static void doctor_line_add_word(line *l, const char *fmt, ...) RD_PRINTF(2, 3);
+static void doctor_line_add_word(line *l, const char *fmt, ...)
 {
     va_list ap;
     if (l->n + 2 > l->room) {
@@ -183,9 +183,9 @@ static void add_word(line *l, const char *fmt, ...)
 
 static void add_setting(line *l, const char *how, const char *name, const char *value)
 {
-    add_word(l, "%s", how);
-    add_word(l, "%s", name);
-    add_word(l, "%s", value);
+    doctor_line_add_word(l, "%s", how);
+    doctor_line_add_word(l, "%s", name);
+    doctor_line_add_word(l, "%s", value);
 }
 
 /* The same on all hosts, or 0: then ssh's own settings have to say it. */
@@ -211,26 +211,26 @@ rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char 
     *out = NULL;
     *n = 0;
     if (args) RD_TRY(doc_words(args, &more, &n_more, st));
-    add_word(&l, "mpirun");
-    if (root && !has(more, n_more, as_root)) add_word(&l, "--allow-run-as-root");
+    doctor_line_add_word(&l, "mpirun");
+    if (root && !has(more, n_more, as_root)) doctor_line_add_word(&l, "--allow-run-as-root");
     if (!has(more, n_more, count)) {
-        add_word(&l, "-np");
-        add_word(&l, "%d", h->slots);
+        doctor_line_add_word(&l, "-np");
+        doctor_line_add_word(&l, "%d", h->slots);
     }
     if (!has(more, n_more, where)) {
         rd_strbuf list = {0};
         for (int i = 0; i < h->n; i++) rd_strbuf_printf(&list, "%s%s:%d", i ? "," : "", h->at[i].name, h->at[i].slots);
-        add_word(&l, "-H");
-        add_word(&l, "%s", rd_strbuf_str(&list));
+        doctor_line_add_word(&l, "-H");
+        doctor_line_add_word(&l, "%s", rd_strbuf_str(&list));
         rd_strbuf_release(&list);
     }
     if (!has(more, n_more, map)) {
-        add_word(&l, "--map-by");
-        add_word(&l, "slot");
+        doctor_line_add_word(&l, "--map-by");
+        doctor_line_add_word(&l, "slot");
     }
     if (!has(more, n_more, bind)) {
-        add_word(&l, "--bind-to");
-        add_word(&l, "none");
+        doctor_line_add_word(&l, "--bind-to");
+        doctor_line_add_word(&l, "none");
     }
     if (h->n > 1 && common_port(h, ssh_port) && !doc_mca(mca, "plm_rsh_args")) {
         char port[32];
@@ -241,7 +241,7 @@ rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char 
         add_setting(&l, "--mca", "btl_tcp_if_include", network);
     if (h->n > 1 && network[0] && !doc_mca(mca, "oob_tcp_if_include") && !doc_mca(mca, "oob_tcp_if_exclude"))
         add_setting(&l, five ? "--prtemca" : "--mca", five ? "if_include" : "oob_tcp_if_include", network);
-    for (int i = 0; i < n_more; i++) add_word(&l, "%s", more[i]);
+    for (int i = 0; i < n_more; i++) doctor_line_add_word(&l, "%s", more[i]);
 done:
     json_decref(mca);
     doc_words_free(more, n_more);

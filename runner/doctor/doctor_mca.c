@@ -24,16 +24,16 @@ static const char *const names[] = {"btl",
                                     "mpi_yield_when_idle",
                                     NULL};
 
-static bool known(const char *name)
+static bool doctor_mca_known(const char *name)
 {
     for (int i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
 }
 
-static void put(json_t *mca, const char *name, const char *value, const char *source)
+static void doctor_mca_put(json_t *mca, const char *name, const char *value, const char *source)
 {
-    if (!known(name)) return;
+    if (!doctor_mca_known(name)) return;
     json_object_set_new(mca, name, json_pack("{s:s, s:s}", "value", value, "source", source));
 }
 
@@ -49,7 +49,7 @@ static char *trimmed(char *s)
     return s;
 }
 
-static void read_file(json_t *mca, const char *path)
+static void doctor_mca_read_file(json_t *mca, const char *path)
 {
     char line[4096];
     FILE *f = fopen(path, "re");
@@ -61,7 +61,7 @@ static void read_file(json_t *mca, const char *path)
         if (!eq) continue;
         *eq = '\0';
         key = trimmed(key);
-        put(mca, key, trimmed(eq + 1), path);
+        doctor_mca_put(mca, key, trimmed(eq + 1), path);
     }
     fclose(f);
 }
@@ -75,7 +75,7 @@ static void read_args(json_t *mca, const char *args)
         for (int i = 0; i + 2 < n; i++) {
             const char *s = w[i] + (w[i][0] == '-') + (w[i][0] == '-' && w[i][1] == '-');
             if (s != w[i] && (strcmp(s, "mca") == 0 || strcmp(s, "gmca") == 0))
-                put(mca, w[i + 1], w[i + 2], "mpirun's line");
+                doctor_mca_put(mca, w[i + 1], w[i + 2], "mpirun's line");
         }
     doc_words_free(w, n);
 }
@@ -86,19 +86,19 @@ json_t *doc_mca_new(const char *args)
     char path[4200], name[128];
     json_t *mca = json_object();
     if (!mca) return NULL;
-    read_file(mca, "/etc/openmpi/openmpi-mca-params.conf");
+    doctor_mca_read_file(mca, "/etc/openmpi/openmpi-mca-params.conf");
     for (int i = 0; i < 2; i++)
         if (getenv(folders[i])) {
             (void)snprintf(path, sizeof path, "%.4096s/etc/openmpi-mca-params.conf", getenv(folders[i]));
-            read_file(mca, path);
+            doctor_mca_read_file(mca, path);
         }
     if (getenv("HOME")) {
         (void)snprintf(path, sizeof path, "%.4096s/.openmpi/mca-params.conf", getenv("HOME"));
-        read_file(mca, path);
+        doctor_mca_read_file(mca, path);
     }
     for (int i = 0; names[i]; i++) {
         (void)snprintf(name, sizeof name, "OMPI_MCA_%s", names[i]);
-        if (getenv(name)) put(mca, names[i], getenv(name), "environment");
+        if (getenv(name)) doctor_mca_put(mca, names[i], getenv(name), "environment");
     }
     if (args) read_args(mca, args);
     return mca;

@@ -142,7 +142,7 @@ done:
     return st->code;
 }
 
-static void rest(double seconds) /* a rank that waits in MPI takes a core from one that measures */
+static void doctor_ranks_rest(double seconds) /* a rank that waits in MPI takes a core from one that measures */
 {
     const struct timespec pause = {.tv_sec = (time_t)seconds,
                                    .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
@@ -184,7 +184,7 @@ static rd_code try_links(inside *in, rd_status *st)
         int port;
         const size_t to = (me + k) % n;
         if (!in->leader)
-            rest(stream_s + 0.1);
+            doctor_ranks_rest(stream_s + 0.1);
         else if (reached(calls, to, &addr, &port))
             gbit[me * n + to] = doc_stream_gbit_per_s(addr, port, stream_s);
         RD_TRY(rd_comm_barrier(in->comm, st));
@@ -216,7 +216,7 @@ static float term(int rank, int64_t i)
     return (float)((i % 251 + 1) * (rank % 16 + 1));
 }
 
-static float answer(int size, int64_t i)
+static float doctor_ranks_answer(int size, int64_t i)
 {
     int64_t sum = 0;
     for (int r = 0; r < size; r++) sum += r % 16 + 1;
@@ -234,7 +234,7 @@ static rd_code time_sum(inside *in, float *x, int64_t n, int times, double *seco
         RD_TRY(rd_comm_sum_f32(in->comm, x, n, st));
         double took = (double)(rd_now_ns() - from) * 1e-9;
         for (int64_t i = n - 1; i >= 0; i--)
-            if (x[i] != answer(in->w->size, i)) bad = (double)i;
+            if (x[i] != doctor_ranks_answer(in->w->size, i)) bad = (double)i;
         RD_TRY(rd_comm_max_f64(in->comm, &took, 1, st));
         if (took < best) best = took;
     }

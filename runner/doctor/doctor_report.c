@@ -30,7 +30,7 @@ void doc_report_release(doc_report *r)
     r->checks = NULL;
 }
 
-static void add(doc_report *r, doc_level level, const char *id, const char *remedy, const char *text)
+static void doctor_report_add(doc_report *r, doc_level level, const char *id, const char *remedy, const char *text)
 {
     json_t *o =
         json_pack("{s:s, s:s, s:s, s:s?}", "id", id, "level", level_names[level], "text", text, "remedy", remedy);
@@ -48,7 +48,7 @@ void doc_add(doc_report *r, doc_level level, const char *id, const char *remedy,
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    add(r, level, id, remedy, text);
+    doctor_report_add(r, level, id, remedy, text);
 }
 
 void doc_merge(doc_report *r, const json_t *checks)

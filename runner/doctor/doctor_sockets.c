@@ -26,7 +26,7 @@ struct doc_server {
     char *block; /* owned */
 };
 
-static bool wait_for(int fd, short what, int64_t until_ns)
+static bool doctor_sockets_wait_for(int fd, short what, int64_t until_ns)
 {
     struct pollfd p = {.fd = fd, .events = what};
     for (;;) {
@@ -46,7 +46,7 @@ static bool send_all(int fd, const void *p, size_t n, int64_t until_ns)
             s += k;
             n -= (size_t)k;
         } else if (k < 0 && (errno == EAGAIN || errno == EINTR)) {
-            if (!wait_for(fd, POLLOUT, until_ns)) return false;
+            if (!doctor_sockets_wait_for(fd, POLLOUT, until_ns)) return false;
         } else {
             return false;
         }
@@ -63,7 +63,7 @@ static bool recv_all(int fd, void *p, size_t n, int64_t until_ns)
             s += k;
             n -= (size_t)k;
         } else if (k < 0 && (errno == EAGAIN || errno == EINTR)) {
-            if (!wait_for(fd, POLLIN, until_ns)) return false;
+            if (!doctor_sockets_wait_for(fd, POLLIN, until_ns)) return false;
         } else {
             return false;
         }
@@ -71,7 +71,7 @@ static bool recv_all(int fd, void *p, size_t n, int64_t until_ns)
     return true;
 }
 
-static int64_t after(double seconds)
+static int64_t doctor_sockets_after(double seconds)
 {
     return rd_now_ns() + (int64_t)(seconds * 1e9);
 }
@@ -90,7 +90,7 @@ void doc_token(char out[33])
  */
 static void count_stream(doc_server *s, int fd)
 {
-    const int64_t until = after(5.0);
+    const int64_t until = doctor_sockets_after(5.0);
     int64_t sum[2] = {0, 0}, first = 0;
     for (;;) {
         const ssize_t k = recv(fd, s->block, BLOCK, MSG_DONTWAIT);
@@ -104,7 +104,7 @@ static void count_stream(doc_server *s, int fd)
             sum[1] = now - first;
         } else if (errno != EAGAIN && errno != EINTR) {
             return;
-        } else if (!wait_for(fd, POLLIN, until)) {
+        } else if (!doctor_sockets_wait_for(fd, POLLIN, until)) {
             return;
         }
     }
@@ -116,7 +116,7 @@ static void serve_one(doc_server *s, int listener)
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     char command = 'q';
     if (fd < 0) return;
-    const int64_t until = after(1.0);
+    const int64_t until = doctor_sockets_after(1.0);
     if (send_all(fd, s->token, sizeof s->token, until) && recv_all(fd, &command, 1, until) && command == 's')
         count_stream(s, fd);
     (void)close(fd);
@@ -203,7 +203,7 @@ int doc_server_port(const doc_server *s)
 /* ---- callers ---- */
 
 /* Begins to connect; -1 with call->way set when that failed at once. */
-static int begin(uint32_t addr, int port, doc_way *way)
+static int doctor_sockets_begin(uint32_t addr, int port, doc_way *way)
 {
     const struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(addr)};
@@ -254,7 +254,7 @@ void doc_call_all(doc_call *calls, int n, double deadline_s)
         for (int i = 0; i < m; i++) {
             doc_call *c = &calls[from + i];
             got[i] = 0;
-            p[i] = (struct pollfd){.fd = begin(c->addr, c->port, &c->way), .events = POLLOUT};
+            p[i] = (struct pollfd){.fd = doctor_sockets_begin(c->addr, c->port, &c->way), .events = POLLOUT};
             open += p[i].fd >= 0;
         }
         while (open > 0 && slices > 0) {
@@ -288,13 +288,13 @@ double doc_stream_gbit_per_s(uint32_t addr, int port, double seconds)
     int64_t sum[2] = {0, 0};
     double rate = 0.0;
     char *block = calloc(1, BLOCK);
-    const int fd = block ? begin(addr, port, &way) : -1;
+    const int fd = block ? doctor_sockets_begin(addr, port, &way) : -1;
     if (fd < 0) goto done;
-    if (!recv_all(fd, token, sizeof token, after(2.0)) || !send_all(fd, "s", 1, after(1.0))) goto done;
-    for (const int64_t until = after(seconds); rd_now_ns() < until;)
-        if (!send_all(fd, block, BLOCK, after(2.0))) goto done;
+    if (!recv_all(fd, token, sizeof token, doctor_sockets_after(2.0)) || !send_all(fd, "s", 1, doctor_sockets_after(1.0))) goto done;
+    for (const int64_t until = doctor_sockets_after(seconds); rd_now_ns() < until;)
+        if (!send_all(fd, block, BLOCK, doctor_sockets_after(2.0))) goto done;
     (void)shutdown(fd, SHUT_WR);
-    if (recv_all(fd, sum, sizeof sum, after(3.0)) && sum[1] > 0) rate = (double)sum[0] * 8.0 / (double)sum[1];
+    if (recv_all(fd, sum, sizeof sum, doctor_sockets_after(3.0)) && sum[1] > 0) rate = (double)sum[0] * 8.0 / (double)sum[1];
 done:
     if (fd >= 0) (void)close(fd);
     free(block);

@@ -104,7 +104,7 @@ struct rd_guard {
     char host[64];
 };
 
-static void tell(rd_guard *g, const char *phase, double after_s, bool last)
+static void doctor_start_report(rd_guard *g, const char *phase, double after_s, bool last)
 {
     char line[1024];
     const int n =
@@ -136,7 +136,7 @@ static void *look_on(void *arg)
         }
         if (pthread_cond_timedwait(&g->ended, &g->lock, &until) != ETIMEDOUT || g->end) continue;
         const bool last = g->warned || (g->abort_s > 0.0 && g->abort_s <= g->warn_s);
-        if (my_number(false) == 0) tell(g, g->phase, next, last);
+        if (my_number(false) == 0) doctor_start_report(g, g->phase, next, last);
         if (last) {
             if (my_number(false) != 0) (void)usleep(300000); /* the first to end ends all: rank 0 shall have spoken */
             _exit(RD_EENV);

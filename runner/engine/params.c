@@ -29,7 +29,7 @@ struct rd_params {
 
 /* Zeros, 64-byte aligned. Large ones take no memory before they are used, and give it back at once: ranks that share replace
  * most of them. */
-static bool arena_new(arena *a, int64_t n)
+static bool params_arena_new(arena *a, int64_t n)
 {
     const size_t bytes = (size_t)n * sizeof(float) + 192; /* a vector of slack, and what aligning costs */
     *a = (arena){0};
@@ -260,7 +260,7 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
         }
         if (!state) p->trained_span = p->span;
     }
-    if (!arena_new(&p->values, p->span) || !arena_new(&p->grads, p->span))
+    if (!params_arena_new(&p->values, p->span) || !params_arena_new(&p->grads, p->span))
         return rd_fail(st, RD_EENV, "out of memory for %lld parameters (%.1f MiB, and as much for gradients)",
                        (long long)p->count, (double)p->span * 4 / 1048576);
     p->sealed = true;
@@ -273,7 +273,7 @@ rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
 {
     if (!p->sealed || p->n_slots + n_slots > MAX_SLOTS) return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
     for (int k = 0; k < n_slots; k++) {
-        if (!arena_new(&p->slot[p->n_slots], p->trained_span))
+        if (!params_arena_new(&p->slot[p->n_slots], p->trained_span))
             return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)",
                            (double)p->trained_span * 4 / 1048576);
 #ifdef RD_CUDA
@@ -321,34 +321,34 @@ int64_t rd_params_trained_span(const rd_params *p)
     return p->trained_span;
 }
 /* The accessors take a const rd_params: which side is newer is no part of what callers see. */
-static rd_params *own(const rd_params *p)
+static rd_params *params_own(const rd_params *p)
 {
     return (rd_params *)(uintptr_t)p;
 }
 
 float *rd_params_values(const rd_params *p)
 {
-    return host_side(p, &own(p)->values, p->span);
+    return host_side(p, &params_own(p)->values, p->span);
 }
 float *rd_params_grads(const rd_params *p)
 {
-    return host_side(p, &own(p)->grads, p->span);
+    return host_side(p, &params_own(p)->grads, p->span);
 }
 float *rd_params_slot(const rd_params *p, int k)
 {
-    return host_side(p, &own(p)->slot[k], p->trained_span);
+    return host_side(p, &params_own(p)->slot[k], p->trained_span);
 }
 float *rd_params_device_values(const rd_params *p)
 {
-    return device_side(p, &own(p)->values, p->span);
+    return device_side(p, &params_own(p)->values, p->span);
 }
 float *rd_params_device_grads(const rd_params *p)
 {
-    return device_side(p, &own(p)->grads, p->span);
+    return device_side(p, &params_own(p)->grads, p->span);
 }
 float *rd_params_device_slot(const rd_params *p, int k)
 {
-    return device_side(p, &own(p)->slot[k], p->trained_span);
+    return device_side(p, &params_own(p)->slot[k], p->trained_span);
 }
 
 #ifdef RD_CUDA

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct record {
+typedef struct tape_record {
     rd_call call;
-    struct record *prev;
-} record;
+    struct tape_record *prev;
+} tape_record;
 
 enum { MOST_HOOKS = 4 };
 
@@ -26,7 +26,7 @@ struct rd_tape {
     rd_arena *step, *scratch;
     rd_arena_source source; /* of a GPU */
     rd_arena *device_step, *device_scratch; /* on a CPU those above */
-    record *last;
+    tape_record *last;
     const rd_var *loss; /* of rd_tape_backward */
     rd_var **leaf; /* by param index: one variable per parameter and step */
     int *uses;     /* by param index: records that still have to give a gradient */
@@ -298,7 +298,7 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
                       rd_var **out, int n_out)
 {
     rd_status *st = &t->status;
-    record *r = NULL;
+    tape_record *r = NULL;
     bool needs = false;
     if (st->code != RD_OK) return NULL;
     if (n_in > RD_MAX_IN || n_out > RD_MAX_OUT) {
@@ -453,7 +453,7 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
         loss->g[0] += t->seed;
     t->loss = loss;
     if (t->params) rd_params_device_changed_grads(t->params);
-    for (record *r = t->last; r; r = r->prev) {
+    for (tape_record *r = t->last; r; r = r->prev) {
         rd_call *c = &r->call;
         bool any = false;
         for (int i = 0; i < c->n_out; i++) any |= c->out[i]->g != NULL;

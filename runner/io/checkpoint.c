@@ -15,7 +15,7 @@
 enum { format_version = 1 };
 static const char manifest_name[] = "manifest.json";
 
-static rd_code check_space(const char *dir, const rd_array *a, int n, size_t meta_bytes, rd_status *st)
+static rd_code checkpoint_check_space(const char *dir, const rd_array *a, int n, size_t meta_bytes, rd_status *st)
 {
     /* Per member: both zip headers with the name twice, the NPY header, the manifest's entry. */
     uint64_t need = (uint64_t)meta_bytes + (64 << 10) + (uint64_t)n * 1536;
@@ -107,7 +107,7 @@ rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, con
     }
     const size_t meta_bytes = strlen(text);
     free(text);
-    RD_TRY(check_space(dir, a, n, meta_bytes, st));
+    RD_TRY(checkpoint_check_space(dir, a, n, meta_bytes, st));
     if (write_archive(path, a, n, manifest, st) != RD_OK) {
         rd_status_prefix(st, "checkpoint not saved, what was saved before is whole");
         goto done;
@@ -126,7 +126,7 @@ void rd_ckpt_release(rd_ckpt *c)
     memset(c, 0, sizeof *c);
 }
 
-static rd_code check_array(const rd_npz *z, const json_t *entry, rd_status *st)
+static rd_code checkpoint_check_array(const rd_npz *z, const json_t *entry, rd_status *st)
 {
     const char *name = json_string_value(json_object_get(entry, "name"));
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
@@ -176,11 +176,11 @@ static rd_code check_manifest(rd_ckpt *c, bool *newer, rd_status *st)
         return rd_fail(st, RD_ECKPT, "%d arrays in the archive, %zu in its manifest", rd_npz_n(c->npz) - 1,
                        json_array_size(arrays));
     for (size_t i = 0; i < json_array_size(arrays); i++)
-        if (check_array(c->npz, json_array_get(arrays, i), st) != RD_OK) return st->code;
+        if (checkpoint_check_array(c->npz, json_array_get(arrays, i), st) != RD_OK) return st->code;
     return st->code;
 }
 
-static rd_code load(const char *path, rd_ckpt *out, bool *newer, rd_status *st)
+static rd_code checkpoint_load(const char *path, rd_ckpt *out, bool *newer, rd_status *st)
 {
     *newer = false;
     memset(out, 0, sizeof *out);
@@ -195,7 +195,7 @@ static rd_code load(const char *path, rd_ckpt *out, bool *newer, rd_status *st)
 rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st)
 {
     bool newer;
-    return load(path, out, &newer, st);
+    return checkpoint_load(path, out, &newer, st);
 }
 
 static void warn(char *warning, const char *text)
@@ -223,7 +223,7 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
         if (i >= 0 && l.step[i] == named) continue;
         rd_status one = {0};
         RD_TRY(rd_ckpt_path(dir, name_prefix, i < 0 ? named : l.step[i], path, st));
-        if (load(path, out, &newer, &one) == RD_OK) goto done;
+        if (checkpoint_load(path, out, &newer, &one) == RD_OK) goto done;
         /* Falling back is for damage. A newer format, a lack of memory or of permission is for the person to mend. */
         if (newer || one.code != RD_ECKPT) {
             *st = one;

@@ -15,7 +15,7 @@ typedef struct value {
     int64_t first_dim;
 } value;
 
-static void take_text(char *out, size_t cap, const rd_pb *c)
+static void events_read_take_text(char *out, size_t cap, const rd_pb *c)
 {
     const size_t n = c->value < cap ? (size_t)c->value : cap - 1;
     memcpy(out, c->bytes, n);
@@ -30,7 +30,7 @@ static bool read_metadata(const rd_pb *at, value *v)
         if (m.field != 1 || m.wire != 2) continue;
         rd_pb d = rd_pb_over(m.bytes, m.value);
         while (rd_pb_next(&d))
-            if (d.field == 1 && d.wire == 2) take_text(v->plugin, sizeof v->plugin, &d);
+            if (d.field == 1 && d.wire == 2) events_read_take_text(v->plugin, sizeof v->plugin, &d);
         if (d.bad) return false;
     }
     return !m.bad;
@@ -127,7 +127,7 @@ static bool read_value(const rd_pb *at, value *v)
     memset(v, 0, sizeof *v);
     while (rd_pb_next(&c)) {
         if (c.field == 1 && c.wire == 2) {
-            take_text(v->tag, sizeof v->tag, &c);
+            events_read_take_text(v->tag, sizeof v->tag, &c);
         } else if (c.field == 2 && c.wire == 5) {
             v->kind = "scalar";
             v->value = (double)rd_pb_as_float(&c);

@@ -23,7 +23,7 @@ struct rd_events {
     char path[4096];
 };
 
-static rd_code put(rd_events *e, int64_t step, int field, const rd_strbuf *body, rd_status *st)
+static rd_code events_write_put(rd_events *e, int64_t step, int field, const rd_strbuf *body, rd_status *st)
 {
     rd_strbuf record = {0};
     if (e->torn) return rd_fail(st, RD_EENV, "'%s' ends in a half record since its disk was full", e->path);
@@ -49,7 +49,7 @@ done:
 
 static rd_code put_summary(rd_events *e, int64_t step, rd_strbuf *summary, rd_status *st)
 {
-    (void)put(e, step, RD_EVENT_SUMMARY, summary, st);
+    (void)events_write_put(e, step, RD_EVENT_SUMMARY, summary, st);
     rd_strbuf_release(summary);
     return st->code;
 }
@@ -62,8 +62,8 @@ static rd_code put_start(rd_events *e, int64_t start_step, rd_status *st)
     rd_strbuf version = {0}, start = {0};
     rd_strbuf_puts(&version, "brain.Event:2");
     rd_pb_uint(&start, 1, 1); /* SessionLog.START */
-    RD_TRY(put(e, 0, RD_EVENT_FILE_VERSION, &version, st));
-    RD_TRY(put(e, first, RD_EVENT_SESSION_LOG, &start, st));
+    RD_TRY(events_write_put(e, 0, RD_EVENT_FILE_VERSION, &version, st));
+    RD_TRY(events_write_put(e, first, RD_EVENT_SESSION_LOG, &start, st));
 done:
     rd_strbuf_release(&version);
     rd_strbuf_release(&start);

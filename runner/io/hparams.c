@@ -6,7 +6,7 @@
 
 enum { TYPE_STRING = 1, TYPE_BOOL = 2, TYPE_FLOAT64 = 3 };
 
-static int type_of(const json_t *v)
+static int hparams_type_of(const json_t *v)
 {
     return json_is_number(v) ? TYPE_FLOAT64 : json_is_boolean(v) ? TYPE_BOOL : TYPE_STRING;
 }
@@ -58,7 +58,7 @@ void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *c
     {
         rd_strbuf_reset(&info);
         rd_pb_string(&info, 1, key);
-        rd_pb_uint(&info, 4, (uint64_t)type_of(v));
+        rd_pb_uint(&info, 4, (uint64_t)hparams_type_of(v));
         rd_pb_message(&experiment, 4, &info);
     }
     for (int i = 0; metric_tags && metric_tags[i]; i++) {

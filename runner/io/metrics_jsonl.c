@@ -30,7 +30,7 @@ static bool stands(const char *line, size_t n, int64_t start_step)
     return yes;
 }
 
-static rd_code cut(const char *path, int64_t start_step, rd_status *st)
+static rd_code metrics_jsonl_cut(const char *path, int64_t start_step, rd_status *st)
 {
     char *old = NULL;
     size_t n = 0;
@@ -60,7 +60,7 @@ rd_code rd_metrics_new(const char *path, int64_t start_step, rd_metrics **out, r
 {
     *out = NULL;
     if (strlen(path) >= sizeof(*out)->path) return rd_fail(st, RD_EUSAGE, "'%.200s...' is too long a path", path);
-    if (cut(path, start_step, st) != RD_OK) return st->code;
+    if (metrics_jsonl_cut(path, start_step, st) != RD_OK) return st->code;
     rd_metrics *m = calloc(1, sizeof *m);
     if (!m) return rd_fail(st, RD_EENV, "out of memory while opening '%s'", path);
     memcpy(m->path, path, strlen(path) + 1);

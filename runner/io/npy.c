@@ -65,16 +65,16 @@ size_t rd_npy_prefix(const unsigned char *p)
 }
 
 /* A cursor over the dictionary's text. */
-typedef struct text {
+typedef struct npy_text {
     const char *p, *end;
-} text;
+} npy_text;
 
-static void skip_space(text *t)
+static void skip_space(npy_text *t)
 {
     while (t->p < t->end && strchr(" \t\r\n", *t->p) && *t->p) t->p++;
 }
 
-static bool take(text *t, char c)
+static bool npy_take(npy_text *t, char c)
 {
     skip_space(t);
     if (t->p >= t->end || *t->p != c) return false;
@@ -83,12 +83,12 @@ static bool take(text *t, char c)
 }
 
 /* A quoted word without escapes, at most cap - 1 bytes. */
-static bool take_string(text *t, char *out, size_t cap)
+static bool take_string(npy_text *t, char *out, size_t cap)
 {
     char quote;
-    if (take(t, '\''))
+    if (npy_take(t, '\''))
         quote = '\'';
-    else if (take(t, '"'))
+    else if (npy_take(t, '"'))
         quote = '"';
     else
         return false;
@@ -98,7 +98,7 @@ static bool take_string(text *t, char *out, size_t cap)
     return t->p < t->end && *t->p++ == quote;
 }
 
-static bool take_word(text *t, const char *w)
+static bool take_word(npy_text *t, const char *w)
 {
     const size_t n = strlen(w);
     skip_space(t);
@@ -107,7 +107,7 @@ static bool take_word(text *t, const char *w)
     return true;
 }
 
-static bool take_int(text *t, int64_t *out)
+static bool take_int(npy_text *t, int64_t *out)
 {
     skip_space(t);
     int64_t v = 0;
@@ -119,17 +119,17 @@ static bool take_int(text *t, int64_t *out)
     return digits > 0;
 }
 
-static rd_code take_shape(text *t, rd_array *a, rd_status *st)
+static rd_code take_shape(npy_text *t, rd_array *a, rd_status *st)
 {
-    if (!take(t, '(')) return rd_fail(st, RD_ECKPT, "the array's shape is not a tuple");
+    if (!npy_take(t, '(')) return rd_fail(st, RD_ECKPT, "the array's shape is not a tuple");
     a->n_dim = 0;
-    while (!take(t, ')')) {
+    while (!npy_take(t, ')')) {
         if (a->n_dim == RD_NPY_MAX_DIM)
             return rd_fail(st, RD_ECKPT, "the array has more than %d dimensions", RD_NPY_MAX_DIM);
         if (!take_int(t, &a->dim[a->n_dim])) return rd_fail(st, RD_ECKPT, "the array's shape is not a tuple of counts");
         a->n_dim++;
-        if (!take(t, ',')) {
-            if (!take(t, ')')) return rd_fail(st, RD_ECKPT, "the array's shape has no closing parenthesis");
+        if (!npy_take(t, ',')) {
+            if (!npy_take(t, ')')) return rd_fail(st, RD_ECKPT, "the array's shape has no closing parenthesis");
             break;
         }
     }
@@ -138,12 +138,12 @@ static rd_code take_shape(text *t, rd_array *a, rd_status *st)
 
 rd_code rd_npy_parse(const char *s, size_t n, rd_array *a, rd_status *st)
 {
-    text t = {s, s + n};
+    npy_text t = {s, s + n};
     bool has_descr = false, has_order = false, has_shape = false, fortran = false, closed = false;
-    if (!take(&t, '{')) return rd_fail(st, RD_ECKPT, "the array's header is not a dictionary");
-    while (!(closed = take(&t, '}'))) {
+    if (!npy_take(&t, '{')) return rd_fail(st, RD_ECKPT, "the array's header is not a dictionary");
+    while (!(closed = npy_take(&t, '}'))) {
         char key[32];
-        if (!take_string(&t, key, sizeof key) || !take(&t, ':'))
+        if (!take_string(&t, key, sizeof key) || !npy_take(&t, ':'))
             return rd_fail(st, RD_ECKPT, "the array's header is not a dictionary of known form");
         if (strcmp(key, "descr") == 0 && !has_descr) {
             if (!take_string(&t, a->descr, sizeof a->descr))
@@ -162,8 +162,8 @@ rd_code rd_npy_parse(const char *s, size_t n, rd_array *a, rd_status *st)
         } else {
             return rd_fail(st, RD_ECKPT, "the array's header has an unknown or repeated key '%s'", key);
         }
-        if (!take(&t, ',')) {
-            closed = take(&t, '}');
+        if (!npy_take(&t, ',')) {
+            closed = npy_take(&t, '}');
             break;
         }
     }

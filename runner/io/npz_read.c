@@ -124,7 +124,7 @@ done:
     return st->code;
 }
 
-static rd_code read_member(rd_npz *z, struct archive *zip, const char *path, size_t size, rd_status *st)
+static rd_code npz_read_read_member(rd_npz *z, struct archive *zip, const char *path, size_t size, rd_status *st)
 {
     if (z->n == z->cap) {
         const int cap = z->cap ? 2 * z->cap : 32;
@@ -166,7 +166,7 @@ static rd_code not_a_zip(struct archive *zip, rd_status *st)
     return rd_fail(st, RD_ECKPT, "not a whole zip archive (%s); it may be cut short", rd_archive_text(zip));
 }
 
-static rd_code read_all(rd_npz *z, struct archive *zip, size_t file_bytes, rd_status *st)
+static rd_code npz_read_read_all(rd_npz *z, struct archive *zip, size_t file_bytes, rd_status *st)
 {
     /* The small constant lets a tiny compressed file of zeros through. */
     const uint64_t limit = (uint64_t)file_bytes * max_ratio + (1 << 20);
@@ -190,7 +190,7 @@ static rd_code read_all(rd_npz *z, struct archive *zip, size_t file_bytes, rd_st
         char name[256];
         snprintf(name, sizeof name, "%s", path); /* libarchive's own string may move while data is read */
         if (strlen(path) >= sizeof name) return rd_fail(st, RD_ECKPT, "member '%s...' has too long a name", name);
-        if (read_member(z, zip, name, (size_t)size, st) != RD_OK) {
+        if (npz_read_read_member(z, zip, name, (size_t)size, st) != RD_OK) {
             rd_status_prefix(st, "member '%s'", name);
             return st->code;
         }
@@ -217,7 +217,7 @@ rd_code rd_npz_new_mem(const void *p, size_t n, rd_npz **out, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory while reading an archive");
     } else if (archive_read_open_memory(zip, p, n) != ARCHIVE_OK) {
         not_a_zip(zip, st);
-    } else if (read_all(z, zip, n, st) == RD_OK) {
+    } else if (npz_read_read_all(z, zip, n, st) == RD_OK) {
         *out = z;
         z = NULL;
     }
@@ -250,7 +250,7 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory while reading an archive");
     else if (archive_read_open_fd(zip, fd, 1 << 20) != ARCHIVE_OK)
         not_a_zip(zip, st);
-    else if (read_all(z, zip, (size_t)sb.st_size, st) == RD_OK) {
+    else if (npz_read_read_all(z, zip, (size_t)sb.st_size, st) == RD_OK) {
         *out = z;
         z = NULL;
     }

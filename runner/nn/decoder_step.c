@@ -49,7 +49,7 @@ static step_rows rows_at(unsigned char *block, int64_t n)
 #define gpu_of(s) rd_backend_gpu((s)->at.be)
 
 /* The states in front of this step: those of the parents, moved only where a row is not its own parent's. */
-static rd_code follow(stepper *s, int64_t n, const step_rows *r, const int32_t *lent_parent, rd_status *st)
+static rd_code decoder_step_follow(stepper *s, int64_t n, const step_rows *r, const int32_t *lent_parent, rd_status *st)
 {
     const rd_decoder *d = s->d;
     rd_states a = {0};
@@ -84,7 +84,7 @@ static rd_code follow(stepper *s, int64_t n, const step_rows *r, const int32_t *
 }
 
 /* x = [emb; the parent's ctx] */
-static rd_code input(stepper *s, int64_t n, const step_rows *r, const step_rows *lent, rd_status *st)
+static rd_code decoder_step_input(stepper *s, int64_t n, const step_rows *r, const step_rows *lent, rd_status *st)
 {
     const int64_t E = s->d->E, M = s->d->M;
     if (gpu_of(s)) {
@@ -160,7 +160,7 @@ done:
     return st->code;
 }
 
-static rd_code step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence,
+static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence,
                     const rd_search_best *out, rd_status *st)
 {
     stepper *s = ctx;
@@ -175,8 +175,8 @@ static rd_code step(void *ctx, int64_t n, const int32_t *ids, const int64_t *par
     if (gpu_of(s)) RD_TRY(rd_gpu_up(gpu_of(s), s->lent, s->told, (size_t)n * ROW_BYTES, st));
     s->at.first = lent.first;
     s->at.len = lent.len;
-    RD_TRY(input(s, n, &r, &lent, st));
-    if (s->started) RD_TRY(follow(s, n, &r, lent.parent, st));
+    RD_TRY(decoder_step_input(s, n, &r, &lent, st));
+    if (s->started) RD_TRY(decoder_step_follow(s, n, &r, lent.parent, st));
     const float *cur = s->x;
     if (s->W_in) {
         RD_TRY(rd_mul_rows(&s->cell[0], s->W_in, 0, d->E + d->M, n, s->x, s->y, false, st));
@@ -196,7 +196,7 @@ done:
 }
 
 /* Memory that kernels compute in is of `dev`, that of the host of `a`: one arena on a CPU. */
-static rd_code make_room(stepper *s, rd_arena *a, rd_arena *dev, int64_t most, int64_t max_len, rd_status *st)
+static rd_code decoder_step_make_room(stepper *s, rd_arena *a, rd_arena *dev, int64_t most, int64_t max_len, rd_status *st)
 {
     const rd_decoder *d = s->d;
     int64_t widest = d->E + d->M > d->H ? d->E + d->M : d->H, z = 1, h = 1;
@@ -285,11 +285,11 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
         RD_TRY(rd_cell_init(&s->cell[l], L->l.cell, &L->l.shape, be, ps, scratch, w, L->n_w, st));
     }
     RD_TRY(rd_tape_check(t, st));
-    RD_TRY(make_room(s, a, dev, n * width + RD_SLACK_ROWS, max_len, st));
+    RD_TRY(decoder_step_make_room(s, a, dev, n * width + RD_SLACK_ROWS, max_len, st));
     RD_TRY(rd_attention_begin(&s->at, dev, st));
     RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *limit, &limit, st));
     for (int64_t i = 0; i < n; i++) limit[i] = 2 * len[i];
-    RD_TRY(rd_search(a, n, limit, d->V, START, END, beam_width, length_penalty, step, s, out, st));
+    RD_TRY(rd_search(a, n, limit, d->V, START, END, beam_width, length_penalty, decoder_step, s, out, st));
 done:
     rd_arena_free(own);
     return st->code;

@@ -46,7 +46,7 @@ static void full_name(const rd_image_net *n, const char *name, const char *part,
     (void)snprintf(out, 160, "%s/%s%s%s/%s", n->a.arch.name, n->scope, n->scope[0] ? "/" : "", name, part);
 }
 
-static void add(rd_image_net *n, const char *name, const char *part, int n_dim, const int64_t *dim, rd_init init,
+static void image_layers_add(rd_image_net *n, const char *name, const char *part, int n_dim, const int64_t *dim, rd_init init,
                 unsigned flags, rd_param **out)
 {
     char full[160];
@@ -56,7 +56,7 @@ static void add(rd_image_net *n, const char *name, const char *part, int n_dim, 
 
 static void add_vector(rd_image_net *n, const char *name, const char *part, int64_t size, rd_init init, rd_param **out)
 {
-    add(n, name, part, 1, &size, init, RD_PARAM_NO_DECAY, out);
+    image_layers_add(n, name, part, 1, &size, init, RD_PARAM_NO_DECAY, out);
 }
 
 static const rd_init zero = {.kind = RD_INIT_CONST, .value = 0.0};
@@ -85,7 +85,7 @@ static rd_init dense_init(const rd_image_net *n, int64_t in, int64_t out, bool r
 }
 
 /* Zeros before and behind one direction. */
-static void pad_of(rd_net_padding padding, int64_t in, int64_t size, int64_t stride, int64_t *before, int64_t *behind)
+static void image_layers_pad_of(rd_net_padding padding, int64_t in, int64_t size, int64_t stride, int64_t *before, int64_t *behind)
 {
     *before = *behind = 0;
     if (padding == RD_PAD_SYMMETRIC) *before = *behind = (size - 1) / 2;
@@ -115,7 +115,7 @@ static bool too_small(rd_image_net *n, const char *what, int64_t size, rd_featur
     return true;
 }
 
-static void count(rd_image_net *n, double macs)
+static void image_layers_count(rd_image_net *n, double macs)
 {
     if (!declares(n)) return;
     if (n->macs == 0.0) n->first_macs = macs;
@@ -127,16 +127,16 @@ rd_feature rd_net_conv2d(rd_image_net *n, const char *name, const rd_net_conv *c
     net_layer *l = next_layer(n);
     rd_conv op = {.stride = c->stride, .relu = c->relu};
     if (!l) return nothing;
-    pad_of(c->padding, x.h, c->size, c->stride, &op.pad_top, &op.pad_bottom);
-    pad_of(c->padding, x.w, c->size, c->stride, &op.pad_left, &op.pad_right);
+    image_layers_pad_of(c->padding, x.h, c->size, c->stride, &op.pad_top, &op.pad_bottom);
+    image_layers_pad_of(c->padding, x.w, c->size, c->stride, &op.pad_left, &op.pad_right);
     rd_feature y = {NULL, windows(x.h, c->size, c->stride, op.pad_top, op.pad_bottom),
                     windows(x.w, c->size, c->stride, op.pad_left, op.pad_right), c->out};
     if (too_small(n, name, c->size, x, y)) return nothing;
     if (declares(n)) {
         const int64_t dim[] = {c->size, c->size, x.c, c->out}, area = c->size * c->size;
-        add(n, name, "kernel", 4, dim, conv_init(n, area * x.c, area * c->out), 0, &l->p[0]);
+        image_layers_add(n, name, "kernel", 4, dim, conv_init(n, area * x.c, area * c->out), 0, &l->p[0]);
         if (c->bias) add_vector(n, name, "bias", c->out, zero, &l->p[1]);
-        count(n, (double)(y.h * y.w) * (double)(area * x.c) * (double)c->out);
+        image_layers_count(n, (double)(y.h * y.w) * (double)(area * x.c) * (double)c->out);
         return y;
     }
     y.var = rd_op_conv2d(n->tape, &op, x.var, rd_tape_param(n->tape, l->p[0]), rd_tape_param(n->tape, l->p[1]));
@@ -174,8 +174,8 @@ rd_feature rd_net_max_pool(rd_image_net *n, int64_t size, int64_t stride, rd_net
 {
     rd_pool op = {.kind = RD_POOL_MAX, .size = size, .stride = stride};
     if (failed(n)) return nothing;
-    pad_of(padding, x.h, size, stride, &op.pad_top, &op.pad_bottom);
-    pad_of(padding, x.w, size, stride, &op.pad_left, &op.pad_right);
+    image_layers_pad_of(padding, x.h, size, stride, &op.pad_top, &op.pad_bottom);
+    image_layers_pad_of(padding, x.w, size, stride, &op.pad_left, &op.pad_right);
     rd_feature y = {NULL, windows(x.h, size, stride, op.pad_top, op.pad_bottom),
                     windows(x.w, size, stride, op.pad_left, op.pad_right), x.c};
     if (too_small(n, "a pool", size, x, y)) return nothing;
@@ -211,9 +211,9 @@ rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool rel
     if (declares(n)) {
         const int64_t dim[] = {x.c, out};
         const rd_init w = dense_init(n, x.c, out, relu);
-        add(n, name, "kernel", 2, dim, w, 0, &l->p[0]);
+        image_layers_add(n, name, "kernel", 2, dim, w, 0, &l->p[0]);
         add_vector(n, name, "bias", out, w.kind == RD_INIT_UNIFORM ? w : zero, &l->p[1]); /* PyTorch draws both */
-        count(n, (double)x.c * (double)out);
+        image_layers_count(n, (double)x.c * (double)out);
         return y;
     }
     y.var = rd_op_linear(n->tape, x.var, rd_tape_param(n->tape, l->p[0]), rd_tape_param(n->tape, l->p[1]));

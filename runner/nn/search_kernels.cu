@@ -42,7 +42,7 @@ static __device__ inline float log_probability(float l, float inv, float lse)
 
 /* How many words reach `least`; LISTED of them at most are in list[] then. */
 template <int THREADS>
-static __device__ inline int gather(const best_rows &r, const float *l, float lse, merit least, merit *list, int *count)
+static __device__ inline int search_kernels_gather(const best_rows &r, const float *l, float lse, merit least, merit *list, int *count)
 {
     enum { PER = 8 };
     __syncthreads();
@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(be
     merit low = bound_of<THREADS>(r.n, own, list, &bound), high = ~(merit)0, at = low;
     int n;
     /* Too many reach low, too few high; as no two words are alike, a bound between them has a number that fits. */
-    while (n = gather<THREADS>(r, l, lse, at, list, &count), n > LISTED || n < r.n) {
+    while (n = search_kernels_gather<THREADS>(r, l, lse, at, list, &count), n > LISTED || n < r.n) {
         if (n > LISTED) low = at;
         else high = at;
         at = low + (high - low) / 2;
@@ -137,7 +137,7 @@ extern "C" rd_code rd_cuda_search_best(rd_gpu *g, const rd_search_best *out, int
 }
 
 /* The array of blockIdx.z; T as wide as all of them allow. */
-template <typename T> static __global__ void follow(rd_states s, int64_t n, const int32_t *__restrict__ parent)
+template <typename T> static __global__ void search_kernels_follow(rd_states s, int64_t n, const int32_t *__restrict__ parent)
 {
     const T *from = reinterpret_cast<const T *>(s.from[blockIdx.z]);
     T *to = reinterpret_cast<T *>(s.to[blockIdx.z]);
@@ -160,6 +160,6 @@ extern "C" rd_code rd_cuda_follow(rd_gpu *g, const rd_states *states, int64_t n,
     const int64_t columns = four ? widest / 4 : widest;
     dim3 grid = rd_rows_grid(n, columns);
     grid.z = (unsigned)s.n_arrays;
-    return four ? RD_LAUNCH(g, st, follow<float4>, grid, rd_rows_block(columns), 0, s, n, parent)
-                : RD_LAUNCH(g, st, follow<float>, grid, rd_rows_block(columns), 0, s, n, parent);
+    return four ? RD_LAUNCH(g, st, search_kernels_follow<float4>, grid, rd_rows_block(columns), 0, s, n, parent)
+                : RD_LAUNCH(g, st, search_kernels_follow<float>, grid, rd_rows_block(columns), 0, s, n, parent);
 }

@@ -3,7 +3,7 @@
 #include "shared/image_op.h"
 #include <string.h>
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code add_infer(rd_call *c, rd_status *st)
 {
     const rd_var *a = c->in[0], *b = c->in[1];
     RD_TRY(rd_op_image_check("add", a, st));
@@ -18,14 +18,14 @@ done:
     return st->code;
 }
 
-typedef struct job {
+typedef struct add_job {
     const float *a, *b;
     float *y;
     bool relu;
-} job;
-static void part(void *ctx, int64_t lo, int64_t hi)
+} add_job;
+static void add_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const add_job *j = ctx;
     const float *a = j->a, *b = j->b;
     float *restrict y = j->y;
     if (j->relu)
@@ -37,19 +37,19 @@ static void part(void *ctx, int64_t lo, int64_t hi)
         for (int64_t i = lo; i < hi; i++) y[i] = a[i] + b[i];
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code add_forward(rd_call *c, rd_status *st)
 {
-    job j = {.y = c->out[0]->v, .relu = *(const bool *)c->attr};
+    add_job j = {.y = c->out[0]->v, .relu = *(const bool *)c->attr};
     RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[0], &j.a, st));
     RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[1], &j.b, st));
     const int64_t n = rd_op_elements(c->out[0]);
     if (rd_backend_gpu(c->be)) return rd_cuda_sum(rd_backend_gpu(c->be), c->out[0]->type, n, j.a, j.b, j.relu, j.y, st);
-    rd_parallel(c->be, n, 16384, part, &j);
+    rd_parallel(c->be, n, 16384, add_part, &j);
 done:
     return st->code;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code add_backward(rd_call *c, rd_status *st)
 {
     const rd_var *y = c->out[0];
     const int64_t n = rd_op_elements(y);
@@ -73,9 +73,9 @@ done:
 extern const rd_op rd_op_def_add;
 const rd_op rd_op_def_add = {.name = "add",
                              .about = "a + b of images, relu",
-                             .infer = infer,
-                             .cpu = {forward, backward},
-                             .cuda = {forward, backward},
+                             .infer = add_infer,
+                             .cpu = {add_forward, add_backward},
+                             .cuda = {add_forward, add_backward},
                              .narrow = RD_NARROW(0) | RD_NARROW(1),
                              .own_grads = true};
 

@@ -15,13 +15,13 @@ typedef struct layer_rows { /* what a layer keeps, all N rows */
     rd_cell_rows r; /* r.h: the next layer's x, where nothing comes between */
 } layer_rows;
 
-typedef struct saved {
+typedef struct attention_decoder_saved {
     float *cat;     /* [N, E + M]; the first layer's x when there is no W_in */
     float *qp, *al; /* [N, A]; attention weights, sequence by sequence, src_len of them a step */
     const int64_t *first, *len, *place, *slot0; /* as rd_attention has them, where it reads them */
     int64_t n_weights, max_len;
     layer_rows l[RD_MAX_LAYERS];
-} saved;
+} attention_decoder_saved;
 
 typedef struct ctx { /* both directions set this up alike */
     const rd_attn_decoder *d;
@@ -30,7 +30,7 @@ typedef struct ctx { /* both directions set this up alike */
     int64_t N, n0, E, M, R, A;
 } ctx;
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code attention_decoder_infer(rd_call *c, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
     const int64_t N = d->packing.off[d->packing.n_steps], wide = c->in[IN_EMB]->cols + c->in[IN_MEMORY]->cols;
@@ -54,7 +54,7 @@ static rd_code infer(rd_call *c, rd_status *st)
 }
 
 /* The memory of each sequence, and the places of its weights and steps. */
-static rd_code lend_places(rd_call *c, saved *v, rd_status *st)
+static rd_code lend_places(rd_call *c, attention_decoder_saved *v, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
     const rd_packing *p = &d->packing;
@@ -81,7 +81,7 @@ done:
     return st->code;
 }
 
-static rd_code setup(rd_call *c, ctx *x, const saved *v, rd_status *st)
+static rd_code setup(rd_call *c, ctx *x, const attention_decoder_saved *v, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
     int w = IN_CELLS;
@@ -120,7 +120,7 @@ done:
     return st->code;
 }
 
-static rd_code make_room(rd_call *c, const ctx *x, saved *v, rd_status *st)
+static rd_code attention_decoder_make_room(rd_call *c, const ctx *x, attention_decoder_saved *v, rd_status *st)
 {
     const int64_t N = x->N;
     rd_arena *a = c->device_kept;
@@ -158,7 +158,7 @@ done:
 }
 
 /* The dropout of all steps. */
-static rd_code make_masks(rd_call *c, const ctx *x, const saved *v, rd_status *st)
+static rd_code make_masks(rd_call *c, const ctx *x, const attention_decoder_saved *v, rd_status *st)
 {
     const rd_attn_decoder *d = x->d;
     const int64_t T = d->packing.n_steps;
@@ -180,7 +180,7 @@ done:
 }
 
 /* Layer l's input of a step, n rows from `at` on: h + bias, or what layer l - 1 made of h. l = n_layers: the op's result. */
-static rd_code enter_layer(rd_call *c, const ctx *x, const saved *v, int l, int64_t at, int64_t n, rd_status *st)
+static rd_code enter_layer(rd_call *c, const ctx *x, const attention_decoder_saved *v, int l, int64_t at, int64_t n, rd_status *st)
 {
     const rd_attn_decoder *d = x->d;
     const layer_rows *under = l > 0 ? &v->l[l - 1] : NULL, *over = l < d->n_layers ? &v->l[l] : NULL;
@@ -202,17 +202,17 @@ static rd_code enter_layer(rd_call *c, const ctx *x, const saved *v, int l, int6
     return r.y || r.next ? rd_between_layers(c->be, &r, st) : RD_OK;
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code attention_decoder_forward(rd_call *c, rd_status *st)
 {
     ctx x;
-    saved *v;
+    attention_decoder_saved *v;
     const rd_attn_decoder *d = c->attr;
     const rd_packing *p = &d->packing;
     RD_TRY(rd_arena_zero(c->kept, sizeof *v, &v, st));
     c->saved = v;
     RD_TRY(lend_places(c, v, st));
     RD_TRY(setup(c, &x, v, st));
-    RD_TRY(make_room(c, &x, v, st));
+    RD_TRY(attention_decoder_make_room(c, &x, v, st));
     RD_TRY(make_masks(c, &x, v, st));
     const int64_t wide = x.E + x.M;
     RD_TRY(rd_vec_zero(c->be, x.n0 * wide, v->cat, st)); /* no context before the first step */
@@ -251,7 +251,7 @@ typedef struct rows_back { /* what goes down the layers of a step, [n0, ..] */
 
 /* From the gradient of what layer l + 1 got (dx; after the last layer, of the op's result) to the gradient of layer l's output, and
  * on to dx of layer l, which goes to `to`. */
-static rd_code layer_step_back(rd_call *c, ctx *x, const saved *v, const layer_back *b, const rows_back *rows, int l, int64_t t,
+static rd_code layer_step_back(rd_call *c, ctx *x, const attention_decoder_saved *v, const layer_back *b, const rows_back *rows, int l, int64_t t,
                                const float *dx, float *to, rd_status *st)
 {
     const rd_attn_decoder *d = x->d;
@@ -285,7 +285,7 @@ done:
 }
 
 /* The gradient of the first layer's input, before its dropout, to `to`, from that after it. */
-static rd_code leave_layers(rd_call *c, const ctx *x, const saved *v, const rows_back *rows, int64_t at, int64_t n, const float *dx,
+static rd_code leave_layers(rd_call *c, const ctx *x, const attention_decoder_saved *v, const rows_back *rows, int64_t at, int64_t n, const float *dx,
                             float *to, rd_status *st)
 {
     const rd_layer *L = &x->d->layer[0];
@@ -299,12 +299,12 @@ static rd_code leave_layers(rd_call *c, const ctx *x, const saved *v, const rows
     return r.mask_in || r.dskip || dx != to ? rd_between_layers_back(c->be, &r, st) : RD_OK;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
 {
     ctx x;
     const rd_attn_decoder *d = c->attr;
     const rd_packing *p = &d->packing;
-    const saved *v = c->saved;
+    const attention_decoder_saved *v = c->saved;
     layer_back b[RD_MAX_LAYERS] = {{0}};
     rows_back rows;
     rd_attention_back ab;
@@ -384,9 +384,9 @@ done:
 extern const rd_op rd_op_def_attention_decoder;
 const rd_op rd_op_def_attention_decoder = {.name = "attention_decoder",
                                            .about = "decoder loop with input feeding and attention",
-                                           .infer = infer,
-                                           .cpu = {forward, backward},
-                                           .cuda = {forward, backward}};
+                                           .infer = attention_decoder_infer,
+                                           .cpu = {attention_decoder_forward, attention_decoder_backward},
+                                           .cuda = {attention_decoder_forward, attention_decoder_backward}};
 
 rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory, rd_var *keys,
                                 rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b, rd_var *W_in, rd_var *b_in,

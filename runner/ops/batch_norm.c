@@ -22,7 +22,7 @@ enum {
     RUN = 64 /* pixels of a float32 sum */
 };
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code batch_norm_infer(rd_call *c, rd_status *st)
 {
     const rd_batch_norm *a = c->attr;
     const rd_var *x = c->in[0];
@@ -41,16 +41,16 @@ done:
 }
 
 /* Of one group and channel, kept for backward. */
-typedef struct stats {
+typedef struct batch_norm_stats {
     float *mean, *r; /* [groups, K B] */
     float *var;      /* unbiased */
-} stats;
+} batch_norm_stats;
 
-typedef struct job {
+typedef struct batch_norm_job {
     const rd_batch_norm *a;
     rd_image_view v;
     int64_t group, n_groups, C; /* C: channels with those that pad the last block */
-    stats s;
+    batch_norm_stats s;
     bool batch; /* statistics of the batch, not the running ones */
     bool relu;  /* forward: rectify; backward: d is dy where y > 0 */
     const float *x, *gamma, *beta, *run_mean, *run_var;
@@ -62,7 +62,7 @@ typedef struct job {
     float *dadd; /* NULL: none, or d itself is */
     bool add_dx, add_dadd, keep_d;
     float *dgamma, *dbeta;
-} job;
+} batch_norm_job;
 
 /* Channels that are worked on together: `n_vec` vectors that lie side by side, or fewer than a vector's lanes. */
 typedef struct strip {
@@ -83,19 +83,19 @@ static strip strip_at(const rd_image_view *v, int64_t i)
     return (strip){k * v->B + l, k * v->P * v->B + l, v->B - l < LANES ? v->B - l : LANES};
 }
 
-static inline rd_v8 get(const float *x, int64_t lanes)
+static inline rd_v8 batch_norm_get(const float *x, int64_t lanes)
 {
     rd_v8 v = {0};
     memcpy(&v, x, (size_t)lanes * sizeof(float));
     return v;
 }
-static inline void put(float *x, rd_v8 v, int64_t lanes)
+static inline void batch_norm_put(float *x, rd_v8 v, int64_t lanes)
 {
     memcpy(x, &v, (size_t)lanes * sizeof(float));
 }
 
 typedef int32_t mask8 __attribute__((vector_size(32)));
-static inline rd_v8 where_positive(rd_v8 y, rd_v8 g)
+static inline rd_v8 batch_norm_where_positive(rd_v8 y, rd_v8 g)
 {
     return (rd_v8)((mask8)g & (y > 0.0f));
 }
@@ -107,7 +107,7 @@ static inline rd_v8 rectify(rd_v8 y) /* NaN stays */
 /* The loops take the stride of a pixel, the lanes and the vectors as arguments, and are called with constants. */
 #define LOOP static inline __attribute__((always_inline)) void
 
-LOOP sums_of(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes, const int W,
+LOOP sums_of(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes, const int W,
              double *mean, double *var)
 {
     const int64_t P = j->v.P;
@@ -117,7 +117,7 @@ LOOP sums_of(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t 
     const int64_t some = P < 16 ? P : 16;
     for (int w = 0; w < W; w++) {
         k[w] = rd_v8_all(0.0f);
-        for (int64_t p = 0; p < some; p++) k[w] += get(first + p * B + w * LANES, lanes);
+        for (int64_t p = 0; p < some; p++) k[w] += batch_norm_get(first + p * B + w * LANES, lanes);
         k[w] /= (float)some;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -128,8 +128,8 @@ LOOP sums_of(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t 
             int64_t p = p0;
             for (; p + 2 <= p1; p += 2)
                 for (int w = 0; w < W; w++) {
-                    const rd_v8 u = get(x + p * B + w * LANES, lanes) - k[w],
-                                v = get(x + (p + 1) * B + w * LANES, lanes) - k[w];
+                    const rd_v8 u = batch_norm_get(x + p * B + w * LANES, lanes) - k[w],
+                                v = batch_norm_get(x + (p + 1) * B + w * LANES, lanes) - k[w];
                     a[w][0] += u;
                     q[w][0] += u * u;
                     a[w][1] += v;
@@ -137,7 +137,7 @@ LOOP sums_of(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t 
                 }
             for (; p < p1; p++)
                 for (int w = 0; w < W; w++) {
-                    const rd_v8 u = get(x + p * B + w * LANES, lanes) - k[w];
+                    const rd_v8 u = batch_norm_get(x + p * B + w * LANES, lanes) - k[w];
                     a[w][0] += u;
                     q[w][0] += u * u;
                 }
@@ -159,7 +159,7 @@ LOOP sums_of(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t 
         }
 }
 
-LOOP apply(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes, const int W,
+LOOP apply(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes, const int W,
            const float *mean, const float *scale, const float *beta)
 {
     rd_v8 m[MOST], a[MOST], b[MOST];
@@ -175,14 +175,14 @@ LOOP apply(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t B,
         for (int64_t p = 0; p < j->v.P; p++)
             for (int w = 0; w < W; w++) {
                 const int64_t e = p * B + w * LANES;
-                rd_v8 v = (get(x + e, lanes) - m[w]) * a[w] + b[w];
-                if (add) v += get(add + e, lanes);
-                put(y + e, j->relu ? rectify(v) : v, lanes);
+                rd_v8 v = (batch_norm_get(x + e, lanes) - m[w]) * a[w] + b[w];
+                if (add) v += batch_norm_get(add + e, lanes);
+                batch_norm_put(y + e, j->relu ? rectify(v) : v, lanes);
             }
     }
 }
 
-LOOP strip_forward(const job *j, const strip *s, const int64_t B, const int64_t lanes, const int W)
+LOOP strip_forward(const batch_norm_job *j, const strip *s, const int64_t B, const int64_t lanes, const int W)
 {
     const int64_t real = j->v.c - s->c < W * lanes ? j->v.c - s->c : W * lanes;
     for (int64_t g = 0; g < j->n_groups; g++) {
@@ -209,7 +209,7 @@ LOOP strip_forward(const job *j, const strip *s, const int64_t B, const int64_t 
 }
 
 /* sum d and sum d (x - m); with keep_d the masked gradient goes back to memory. */
-LOOP gradient_sums(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes,
+LOOP gradient_sums(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes,
                    const int W, const float *mean, double *sd, double *sdx)
 {
     const int64_t P = j->v.P;
@@ -226,11 +226,11 @@ LOOP gradient_sums(const job *j, const strip *s, int64_t i0, int64_t n, const in
             for (int64_t p = p0; p < p1; p++)
                 for (int w = 0; w < W; w++) {
                     const int64_t e = p * B + w * LANES;
-                    rd_v8 d = get(dp + e, lanes);
-                    if (relu) d = where_positive(get(y + e, lanes), d);
-                    if (keep) put(dp + e, d, lanes);
+                    rd_v8 d = batch_norm_get(dp + e, lanes);
+                    if (relu) d = batch_norm_where_positive(batch_norm_get(y + e, lanes), d);
+                    if (keep) batch_norm_put(dp + e, d, lanes);
                     a[w] += d;
-                    q[w] += d * (get(x + e, lanes) - m[w]);
+                    q[w] += d * (batch_norm_get(x + e, lanes) - m[w]);
                 }
             for (int w = 0; w < W; w++)
                 for (int l = 0; l < LANES; l++) {
@@ -242,7 +242,7 @@ LOOP gradient_sums(const job *j, const strip *s, int64_t i0, int64_t n, const in
 }
 
 /* dx = a (d - b - (x - m) k) */
-LOOP gradient(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes, const int W,
+LOOP gradient(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes, const int W,
               const float *mean, const float *scale, const float *shift, const float *slope)
 {
     const bool relu = j->relu && !j->keep_d; /* else d is masked already */
@@ -260,17 +260,17 @@ LOOP gradient(const job *j, const strip *s, int64_t i0, int64_t n, const int64_t
         for (int64_t p = 0; p < j->v.P; p++)
             for (int w = 0; w < W; w++) {
                 const int64_t e = p * B + w * LANES;
-                rd_v8 d = get(dp + e, lanes);
-                if (relu) d = where_positive(get(y + e, lanes), d);
-                if (dadd) put(dadd + e, j->add_dadd ? get(dadd + e, lanes) + d : d, lanes);
+                rd_v8 d = batch_norm_get(dp + e, lanes);
+                if (relu) d = batch_norm_where_positive(batch_norm_get(y + e, lanes), d);
+                if (dadd) batch_norm_put(dadd + e, j->add_dadd ? batch_norm_get(dadd + e, lanes) + d : d, lanes);
                 if (!dx) continue;
-                const rd_v8 t = (d - b[w] - (get(x + e, lanes) - m[w]) * k[w]) * a[w];
-                put(dx + e, j->add_dx ? get(dx + e, lanes) + t : t, lanes);
+                const rd_v8 t = (d - b[w] - (batch_norm_get(x + e, lanes) - m[w]) * k[w]) * a[w];
+                batch_norm_put(dx + e, j->add_dx ? batch_norm_get(dx + e, lanes) + t : t, lanes);
             }
     }
 }
 
-LOOP strip_backward(const job *j, const strip *s, const int64_t B, const int64_t lanes, const int W)
+LOOP strip_backward(const batch_norm_job *j, const strip *s, const int64_t B, const int64_t lanes, const int W)
 {
     const int64_t real = j->v.c - s->c < W * lanes ? j->v.c - s->c : W * lanes;
     double dgamma[MOST * LANES] = {0}, dbeta[MOST * LANES] = {0};
@@ -297,9 +297,9 @@ LOOP strip_backward(const job *j, const strip *s, const int64_t B, const int64_t
     }
 }
 
-static void forward_part(void *ctx, int64_t lo, int64_t hi)
+static void batch_norm_forward_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const batch_norm_job *j = ctx;
     for (int64_t i = lo; i < hi; i++) {
         const strip s = strip_at(&j->v, i);
         if (j->v.B == 8)
@@ -313,9 +313,9 @@ static void forward_part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-static void backward_part(void *ctx, int64_t lo, int64_t hi)
+static void batch_norm_backward_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const batch_norm_job *j = ctx;
     for (int64_t i = lo; i < hi; i++) {
         const strip s = strip_at(&j->v, i);
         if (j->v.B == 8)
@@ -329,10 +329,10 @@ static void backward_part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-static job job_of(const rd_call *c)
+static batch_norm_job batch_norm_job_of(const rd_call *c)
 {
     const rd_batch_norm *a = c->attr;
-    job j = {.a = a, .v = rd_image_view_of(c->in[0]), .batch = c->training, .x = c->in[0]->v, .y = c->out[0]->v};
+    batch_norm_job j = {.a = a, .v = rd_image_view_of(c->in[0]), .batch = c->training, .x = c->in[0]->v, .y = c->out[0]->v};
     j.group = a->group > 0 && c->training && a->group < j.v.n ? a->group : j.v.n;
     j.n_groups = (j.v.n + j.group - 1) / j.group;
     j.C = j.v.K * j.v.B;
@@ -343,12 +343,12 @@ static job job_of(const rd_call *c)
     return j;
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code batch_norm_forward(rd_call *c, rd_status *st)
 {
     const rd_batch_norm *a = c->attr;
     const rd_var *add = c->in[3];
-    job j = job_of(c);
-    stats *s;
+    batch_norm_job j = batch_norm_job_of(c);
+    batch_norm_stats *s;
     RD_TRY(rd_arena_zero(c->kept, sizeof *s, &s, st));
     const size_t bytes = (size_t)(j.n_groups * j.C) * sizeof(float);
     RD_TRY(rd_arena_zero(c->kept, bytes, &s->mean, st));
@@ -358,13 +358,13 @@ static rd_code forward(rd_call *c, rd_status *st)
     j.s = *s;
     j.relu = a->relu;
     if (add) RD_TRY(rd_op_in_order(c->scratch, c->in[0], add, &j.add, st));
-    rd_parallel(c->be, n_strips(&j.v), 1, forward_part, &j);
+    rd_parallel(c->be, n_strips(&j.v), 1, batch_norm_forward_part, &j);
 done:
     return st->code;
 }
 
 /* The running statistics follow sums over groups of samples times what they measured. */
-static void give_statistics(const rd_call *c, const job *j)
+static void give_statistics(const rd_call *c, const batch_norm_job *j)
 {
     float *mean = c->in[4]->g, *var = c->in[5]->g;
     for (int64_t k = 0; k < j->v.c && mean && var; k++) {
@@ -379,14 +379,14 @@ static void give_statistics(const rd_call *c, const job *j)
     }
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code batch_norm_backward(rd_call *c, rd_status *st)
 {
     const rd_batch_norm *a = c->attr;
     rd_var *y = c->out[0], *add = c->in[3];
-    job j = job_of(c);
+    batch_norm_job j = batch_norm_job_of(c);
     float *other = NULL; /* gradient of an `add` in another order */
     bool had;
-    j.s = *(const stats *)c->saved;
+    j.s = *(const batch_norm_stats *)c->saved;
     j.relu = a->relu && !y->g_masked;
     j.d = y->g;
     RD_TRY(rd_call_grad(c, 1, &j.dgamma, &had, st));
@@ -409,7 +409,7 @@ static rd_code backward(rd_call *c, rd_status *st)
         RD_TRY(rd_call_grad(c, 0, &j.dx, &j.add_dx, st));
     }
     if (j.batch) give_statistics(c, &j);
-    rd_parallel(c->be, n_strips(&j.v), 1, backward_part, &j);
+    rd_parallel(c->be, n_strips(&j.v), 1, batch_norm_backward_part, &j);
     if (other) RD_TRY(rd_op_to_order(c->in[0], add, y->g, other, j.add_dadd, st));
 done:
     return st->code;
@@ -419,8 +419,8 @@ RD_CUDA_DECLARE(batch_norm)
 extern const rd_op rd_op_def_batch_norm;
 const rd_op rd_op_def_batch_norm = {.name = "batch_norm",
                                     .about = "batch normalisation of images, addition, relu",
-                                    .infer = infer,
-                                    .cpu = {forward, backward},
+                                    .infer = batch_norm_infer,
+                                    .cpu = {batch_norm_forward, batch_norm_backward},
                                     .cuda = {RD_CUDA_KERNEL(batch_norm)},
                                     .narrow = RD_NARROW(0) | RD_NARROW(3),
                                     .own_grads = true};

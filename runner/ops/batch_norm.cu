@@ -17,16 +17,16 @@
 enum { RUN = 64 /* pixels of a float32 sum */ };
 
 /* Of a group and channel, kept for backward: [groups, C]. */
-typedef struct stats {
+typedef struct batch_norm_cuda_stats {
     float *mean, *r;
     float *var;   /* unbiased */
     float *scale; /* gamma r */
-} stats;
+} batch_norm_cuda_stats;
 
 /* T: of images. */
 template <typename T> struct job {
     rd_columns k;
-    stats s;
+    batch_norm_cuda_stats s;
     bool batch; /* statistics of the batch, not the running ones */
     bool relu;  /* forward: rectify; backward: d is dy where y > 0 */
     float epsilon;
@@ -132,7 +132,7 @@ template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_st
     j.s.scale[at] = (float)(r * (double)j.gamma[c]);
 }
 
-template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 4) normalise(job<T> j)
+template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 4) batch_norm_normalise(job<T> j)
 {
     enum { U = 2 };
     const rd_columns &k = j.k;
@@ -168,7 +168,7 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 
 
 /* d of a vector: dy where y > 0. */
 template <int V, typename T>
-static __device__ inline rd_lanes<V> where_positive(const job<T> &j, rd_lanes<V> d, const rd_lanes<V> &x, const rd_lanes<V> &y,
+static __device__ inline rd_lanes<V> batch_norm_cuda_where_positive(const job<T> &j, rd_lanes<V> d, const rd_lanes<V> &x, const rd_lanes<V> &y,
                                                     const rd_lanes<V> &mean, const rd_lanes<V> &scale, const rd_lanes<V> &beta)
 {
     for (int l = 0; l < V; l++) {
@@ -206,7 +206,7 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 
 #pragma unroll
             for (int u = 0; u < U; u++) {
                 if (u > 0 && e + u * step >= stop) break;
-                if (j.relu) d[u] = where_positive<V>(j, d[u], x[u], y[u], mean, scale, beta);
+                if (j.relu) d[u] = batch_norm_cuda_where_positive<V>(j, d[u], x[u], y[u], mean, scale, beta);
                 if (j.keep_d) rd_lanes_put<V>(j.d + e + u * step, d[u]);
                 for (int l = 0; l < V; l++) {
                     a[l] += d[u].at[l];
@@ -230,7 +230,7 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 
 }
 
 /* What the groups give to the parameters: the gradients, and the measured statistics times the number of samples. */
-template <typename T> static __device__ inline void give(const job<T> &j, int64_t c, double dgamma, double dbeta)
+template <typename T> static __device__ inline void batch_norm_give(const job<T> &j, int64_t c, double dgamma, double dbeta)
 {
     if (j.dgamma) j.dgamma[c] += (float)dgamma;
     if (j.dbeta) j.dbeta[c] += (float)dbeta;
@@ -255,7 +255,7 @@ template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_gr
     j.shift[at] = j.batch ? (float)(sd / M) : 0.0f;
     j.slope[at] = j.batch ? (float)(sdx / M * r * r) : 0.0f;
     if (k.groups == 1) {
-        give(j, c, sdx * r, sd);
+        batch_norm_give(j, c, sdx * r, sd);
     } else {
         j.sum[0][at] = sdx * r;
         j.sum[1][at] = sd;
@@ -270,7 +270,7 @@ template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_gr
             dgamma += j.sum[0][g * j.k.C + c];
             dbeta += j.sum[1][g * j.k.C + c];
         }
-        give(j, c, dgamma, dbeta);
+        batch_norm_give(j, c, dgamma, dbeta);
     }
 }
 
@@ -306,7 +306,7 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) 
         for (int u = 0; u < U; u++) {
             if (r + u * s.step >= rows) break;
             const int64_t e = last - (r + u * s.step) * k.C;
-            if (relu) d[u] = where_positive<V>(j, d[u], x[u], y[u], mean, scale, beta);
+            if (relu) d[u] = batch_norm_cuda_where_positive<V>(j, d[u], x[u], y[u], mean, scale, beta);
             if (j.dadd) {
                 rd_lanes<V> sum = {};
                 if (j.add_dadd) sum = rd_lanes_get<V>(j.dadd + e);
@@ -323,7 +323,7 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) 
     }
 }
 
-template <typename T> static job<T> job_of(const rd_call *c)
+template <typename T> static job<T> batch_norm_cuda_job_of(const rd_call *c)
 {
     const rd_batch_norm *a = (const rd_batch_norm *)c->attr;
     const rd_var *x = c->in[0];
@@ -358,13 +358,13 @@ template <typename T> static rd_code new_parts(rd_call *c, job<T> *j, rd_status 
     return RD_OK;
 }
 
-template <typename T> static rd_code forward(rd_call *c, rd_status *st)
+template <typename T> static rd_code batch_norm_cuda_forward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_backend_gpu(c->be);
-    stats *s;
+    batch_norm_cuda_stats *s;
     float *mem;
     if (c->in[0]->rows == 0) return RD_OK;
-    job<T> j = job_of<T>(c);
+    job<T> j = batch_norm_cuda_job_of<T>(c);
     const int64_t n = table(j, j.k.groups);
     RD_DO(rd_arena_get(c->kept, sizeof *s, &s, st));
     RD_DO(rd_arena_get(c->device_kept, (size_t)(4 * n) * sizeof *mem, &mem, st));
@@ -380,19 +380,19 @@ template <typename T> static rd_code forward(rd_call *c, rd_status *st)
         RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (statistics<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
     }
     RD_DO(RD_LAUNCH(gpu, st, join_statistics<T>, rd_slices_grid(j.k), RD_BLOCK, 0, j));
-    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (normalise<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (batch_norm_normalise<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
     return RD_OK;
 }
 
-template <typename T> static rd_code backward(rd_call *c, rd_status *st)
+template <typename T> static rd_code batch_norm_cuda_backward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_backend_gpu(c->be);
     const rd_batch_norm *a = (const rd_batch_norm *)c->attr;
     const rd_var *y = c->out[0], *add = c->in[3];
     bool had;
     if (y->rows == 0) return RD_OK;
-    job<T> j = job_of<T>(c);
-    j.s = *(const stats *)c->saved;
+    job<T> j = batch_norm_cuda_job_of<T>(c);
+    j.s = *(const batch_norm_cuda_stats *)c->saved;
     j.relu = a->relu && !y->g_masked;
     j.d = static_cast<T *>(y->grads);
     j.dmean = c->in[4]->g;
@@ -426,12 +426,12 @@ template <typename T> static rd_code backward(rd_call *c, rd_status *st)
 
 extern "C" rd_code rd_cuda_batch_norm_forward(rd_call *c, rd_status *st)
 {
-    RD_BY_ELEMENT(c->in[0]->type, forward<T>(c, st));
+    RD_BY_ELEMENT(c->in[0]->type, batch_norm_cuda_forward<T>(c, st));
     return RD_OK;
 }
 
 extern "C" rd_code rd_cuda_batch_norm_backward(rd_call *c, rd_status *st)
 {
-    RD_BY_ELEMENT(c->in[0]->type, backward<T>(c, st));
+    RD_BY_ELEMENT(c->in[0]->type, batch_norm_cuda_backward<T>(c, st));
     return RD_OK;
 }

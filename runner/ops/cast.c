@@ -2,7 +2,7 @@
 #include "shared/image_op.h"
 #include "rd/gpu.h"
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code cast_infer(rd_call *c, rd_status *st)
 {
     if (!rd_backend_gpu(c->be)) return rd_fail(st, RD_EBUG, "cast: elements of 16 bits on a CPU");
     rd_op_like(c->out[0], c->in[0]);
@@ -10,14 +10,14 @@ static rd_code infer(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code cast_forward(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *y = c->out[0];
     if (!rd_backend_gpu(c->be)) return RD_OK;
     return rd_gpu_cast(rd_backend_gpu(c->be), rd_op_elements(x), x->values, x->type, y->values, y->type, false, st);
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code cast_backward(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *y = c->out[0];
     void *dx;
@@ -32,9 +32,9 @@ done:
 extern const rd_op rd_op_def_cast;
 const rd_op rd_op_def_cast = {.name = "cast",
                               .about = "elements of another type",
-                              .infer = infer,
-                              .cpu = {forward, backward},
-                              .cuda = {forward, backward},
+                              .infer = cast_infer,
+                              .cpu = {cast_forward, cast_backward},
+                              .cuda = {cast_forward, cast_backward},
                               .narrow = RD_NARROW(0),
                               .own_grads = true};
 

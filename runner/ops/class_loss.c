@@ -5,7 +5,7 @@
 #include "rd/vecmath.h"
 #include <math.h>
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code class_loss_infer(rd_call *c, rd_status *st)
 {
     const rd_class_loss *a = c->attr;
     const rd_var *l = c->in[0];
@@ -17,17 +17,17 @@ static rd_code infer(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-typedef struct job {
+typedef struct class_loss_job {
     const rd_class_loss *a;
     int64_t V;
     const float *l;
     float *p; /* NULL: not wanted */
     double *loss, *nll;
-} job;
+} class_loss_job;
 
-static void part(void *ctx, int64_t lo, int64_t hi)
+static void class_loss_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const class_loss_job *j = ctx;
     const int64_t V = j->V;
     for (int64_t i = lo; i < hi; i++) {
         const float *l = j->l + i * V;
@@ -60,17 +60,17 @@ static void part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code class_loss_forward(rd_call *c, rd_status *st)
 {
     const rd_class_loss *a = c->attr;
     const int64_t n = c->in[0]->rows, V = c->in[0]->cols;
-    job j = {.a = a, .V = V, .l = c->in[0]->v};
+    class_loss_job j = {.a = a, .V = V, .l = c->in[0]->v};
     double sum = 0.0, nll = 0.0;
     RD_TRY(rd_arena_get(c->kept, (size_t)(n * V) * sizeof(float), &j.p, st));
     RD_TRY(rd_arena_get(c->scratch, (size_t)n * sizeof(double), &j.loss, st));
     RD_TRY(rd_arena_get(c->scratch, (size_t)n * sizeof(double), &j.nll, st));
     c->saved = j.p;
-    rd_parallel(c->be, n, 8, part, &j);
+    rd_parallel(c->be, n, 8, class_loss_part, &j);
     for (int64_t i = 0; i < n; i++) {
         sum += j.loss[i];
         nll += j.nll[i];
@@ -82,7 +82,7 @@ done:
     return st->code;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code class_loss_backward(rd_call *c, rd_status *st)
 {
     const rd_class_loss *a = c->attr;
     const int64_t n = c->in[0]->rows, V = c->in[0]->cols;
@@ -109,8 +109,8 @@ RD_CUDA_DECLARE(class_loss)
 extern const rd_op rd_op_def_class_loss;
 const rd_op rd_op_def_class_loss = {.name = "class_loss",
                                     .about = "softmax and cross-entropy of classes",
-                                    .infer = infer,
-                                    .cpu = {forward, backward},
+                                    .infer = class_loss_infer,
+                                    .cpu = {class_loss_forward, class_loss_backward},
                                     .cuda = {RD_CUDA_KERNEL(class_loss)},
                                     .own_grads = true};
 

@@ -92,7 +92,7 @@ struct wanted {
     size_t argmax, rank, probability, bytes; /* where they begin; bytes in all */
 };
 
-static wanted wanted_of(const rd_class_loss *a, int64_t n)
+static wanted class_loss_wanted_of(const rd_class_loss *a, int64_t n)
 {
     wanted w = {};
     w.argmax = 2 * sizeof(double);
@@ -107,7 +107,7 @@ extern "C" rd_code rd_cuda_class_loss_forward(rd_call *c, rd_status *st)
     const rd_class_loss *a = static_cast<const rd_class_loss *>(c->attr);
     rd_gpu *gpu = rd_backend_gpu(c->be);
     const int64_t n = c->in[0]->rows, V = c->in[0]->cols;
-    const wanted w = wanted_of(a, n);
+    const wanted w = class_loss_wanted_of(a, n);
     saved *s;
     class_rows r = {};
     unsigned char *out, *got;

@@ -40,7 +40,7 @@ done:
     return st->code;
 }
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code conv2d_infer(rd_call *c, rd_status *st)
 {
     const rd_conv *a = c->attr;
     rd_conv_shape s = {0};
@@ -55,7 +55,7 @@ done:
     return st->code;
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code conv2d_forward(rd_call *c, rd_status *st)
 {
     rd_conv_shape s = {0};
     int64_t oh = 0, ow = 0;
@@ -66,7 +66,7 @@ done:
     return st->code;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code conv2d_backward(rd_call *c, rd_status *st)
 {
     rd_conv_shape s = {0};
     int64_t oh = 0, ow = 0;
@@ -87,8 +87,8 @@ RD_CUDA_DECLARE(conv2d)
 extern const rd_op rd_op_def_conv2d;
 const rd_op rd_op_def_conv2d = {.name = "conv2d",
                                 .about = "convolution of images, bias, relu",
-                                .infer = infer,
-                                .cpu = {forward, backward},
+                                .infer = conv2d_infer,
+                                .cpu = {conv2d_forward, conv2d_backward},
                                 .cuda = {RD_CUDA_KERNEL(conv2d)},
                                 .narrow = RD_NARROW(0),
                                 .own_grads = true};

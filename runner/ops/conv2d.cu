@@ -66,7 +66,7 @@ static __global__ void __launch_bounds__(RD_BLOCK) mask_and_sum(rd_columns k, co
         for (int l = 0; l < V; l++) part[s.part * k.C + s.c + l] = sum[l];
 }
 
-static __global__ void __launch_bounds__(RD_BLOCK) add_slices(rd_columns k, const double *part, float *out)
+static __global__ void __launch_bounds__(RD_BLOCK) conv2d_add_slices(rd_columns k, const double *part, float *out)
 {
     const int64_t c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS;
     const double sum = rd_slices_sum(k, part, c);
@@ -87,7 +87,7 @@ static rd_gpu_conv conv_of(const rd_call *c)
     return g;
 }
 
-template <typename T> static rd_code finish(rd_gpu *gpu, const rd_columns &k, const rd_var *b, bool relu, void *y, rd_status *st)
+template <typename T> static rd_code conv2d_finish(rd_gpu *gpu, const rd_columns &k, const rd_var *b, bool relu, void *y, rd_status *st)
 {
     RD_LANES(k.C, RD_LAUNCH(gpu, st, (bias_relu<V, T>), rd_columns_grid(k), RD_BLOCK, 0, k, b ? b->v : NULL, relu, static_cast<T *>(y)));
     return RD_OK;
@@ -110,7 +110,7 @@ extern "C" rd_code rd_cuda_conv2d_forward(rd_call *c, rd_status *st)
     RD_DO(rd_gpu_conv_forward(gpu, &g, c->in[0]->values, c->in[1]->v, y->values, st));
     if (!b && !relu) return RD_OK;
     const rd_columns k = rd_columns_of(g.co, y->rows, y->rows);
-    RD_BY_ELEMENT(g.type, finish<T>(gpu, k, b, relu, y->values, st));
+    RD_BY_ELEMENT(g.type, conv2d_finish<T>(gpu, k, b, relu, y->values, st));
     return RD_OK;
 }
 
@@ -132,7 +132,7 @@ extern "C" rd_code rd_cuda_conv2d_backward(rd_call *c, rd_status *st)
         double *part = NULL;
         if (db) RD_DO(rd_arena_get(c->device_scratch, (size_t)(k.slices * k.C) * sizeof *part, &part, st));
         RD_BY_ELEMENT(g.type, go_back<T>(gpu, k, mask ? y->values : NULL, y->grads, part, st));
-        if (db) RD_DO(RD_LAUNCH(gpu, st, add_slices, rd_slices_grid(k), RD_BLOCK, 0, k, part, db));
+        if (db) RD_DO(RD_LAUNCH(gpu, st, conv2d_add_slices, rd_slices_grid(k), RD_BLOCK, 0, k, part, db));
     }
     if (dW) RD_DO(rd_gpu_conv_weights(gpu, &g, c->in[0]->values, y->grads, dW, st));
     if (dx) RD_DO(rd_gpu_conv_data(gpu, &g, y->grads, c->in[1]->v, dx, add, st));

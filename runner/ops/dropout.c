@@ -6,20 +6,20 @@
 #include "rd/philox.h"
 #include <string.h>
 
-typedef struct attr {
+typedef struct dropout_attr {
     rd_dropout d;
     const int64_t *sample;
-} attr;
+} dropout_attr;
 
 static bool active(const rd_call *c)
 {
-    return c->training && ((const attr *)c->attr)->d.keep < 1.0f;
+    return c->training && ((const dropout_attr *)c->attr)->d.keep < 1.0f;
 }
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code dropout_infer(rd_call *c, rd_status *st)
 {
     rd_var *x = c->in[0], *y = c->out[0];
-    const float keep = ((const attr *)c->attr)->d.keep;
+    const float keep = ((const dropout_attr *)c->attr)->d.keep;
     if (!(keep > 0.0f)) return rd_fail(st, RD_EBUG, "dropout: %g kept", (double)keep);
     rd_op_like(y, x);
     y->rectified = x->rectified;
@@ -27,8 +27,8 @@ static rd_code infer(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-typedef struct job {
-    const attr *a;
+typedef struct dropout_job {
+    const dropout_attr *a;
     rd_key key;
     rd_image_view v;
     const float *x;
@@ -36,7 +36,7 @@ typedef struct job {
     uint8_t *mask;
     uint8_t *row; /* [threads' samples] of masks in the order h, w, c, where that is another one */
     bool add;
-} job;
+} dropout_job;
 
 static rd_image_view view_of(const rd_var *x)
 {
@@ -44,9 +44,9 @@ static rd_image_view view_of(const rd_var *x)
     return (rd_image_view){.n = x->rows, .h = 1, .w = 1, .c = x->cols, .K = 1, .P = 1, .B = x->cols, .sample = x->cols};
 }
 
-static void forward_part(void *ctx, int64_t lo, int64_t hi)
+static void dropout_forward_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const dropout_job *j = ctx;
     const rd_image_view *v = &j->v;
     const float scale = 1.0f / j->a->d.keep;
     const int64_t row = v->P * v->c;
@@ -69,9 +69,9 @@ static void forward_part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-static void backward_part(void *ctx, int64_t lo, int64_t hi)
+static void dropout_backward_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const dropout_job *j = ctx;
     const float scale = 1.0f / j->a->d.keep;
     const uint8_t *m = j->mask;
     const float *dy = j->x; /* may be dx itself */
@@ -82,10 +82,10 @@ static void backward_part(void *ctx, int64_t lo, int64_t hi)
         for (int64_t e = lo; e < hi; e++) dx[e] = m[e] ? dy[e] * scale : 0.0f;
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code dropout_forward(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
-    job j = {.a = a, .v = view_of(c->in[0]), .x = c->in[0]->v, .y = c->out[0]->v};
+    const dropout_attr *a = c->attr;
+    dropout_job j = {.a = a, .v = view_of(c->in[0]), .x = c->in[0]->v, .y = c->out[0]->v};
     if (!active(c)) {
         if (j.y != j.x) RD_TRY(rd_op_copy(c->be, c->in[0]->type, j.v.n * j.v.sample, j.x, j.y, false, st));
         goto done;
@@ -101,15 +101,15 @@ static rd_code forward(rd_call *c, rd_status *st)
     RD_TRY(rd_arena_get(c->kept, (size_t)(j.v.n * j.v.sample), &j.mask, st));
     if (c->in[0]->layout) RD_TRY(rd_arena_get(c->scratch, (size_t)(j.v.n * j.v.P * j.v.c), &j.row, st));
     c->saved = j.mask;
-    rd_parallel(c->be, j.v.n, 1, forward_part, &j);
+    rd_parallel(c->be, j.v.n, 1, dropout_forward_part, &j);
 done:
     return st->code;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code dropout_backward(rd_call *c, rd_status *st)
 {
     rd_var *x = c->in[0];
-    job j = {.a = c->attr, .v = view_of(x), .x = c->out[0]->g, .mask = c->saved};
+    dropout_job j = {.a = c->attr, .v = view_of(x), .x = c->out[0]->g, .mask = c->saved};
     const int64_t n = j.v.n * j.v.sample;
     const bool masked = c->out[0]->g_masked && x->rectified;
     bool fresh = false;
@@ -126,7 +126,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     } else if (rd_backend_gpu(c->be)) {
         RD_TRY(rd_cuda_image_dropout_back(rd_backend_gpu(c->be), x->type, j.a->d.keep, j.v.n, j.v.sample, j.mask, j.x, j.y, j.add, st));
     } else {
-        rd_parallel(c->be, n, 16384, backward_part, &j);
+        rd_parallel(c->be, n, 16384, dropout_backward_part, &j);
     }
     /* Where x is 0, y is; the other way round a dropped element has no gradient either. */
     x->g_masked = masked && fresh;
@@ -137,14 +137,14 @@ done:
 extern const rd_op rd_op_def_dropout;
 const rd_op rd_op_def_dropout = {.name = "dropout",
                                  .about = "inverted dropout of images and rows",
-                                 .infer = infer,
-                                 .cpu = {forward, backward},
-                                 .cuda = {forward, backward},
+                                 .infer = dropout_infer,
+                                 .cpu = {dropout_forward, dropout_backward},
+                                 .cuda = {dropout_forward, dropout_backward},
                                  .narrow = RD_NARROW(0),
                                  .own_grads = true};
 
 rd_var *rd_op_dropout(rd_tape *t, const rd_dropout *d, const int64_t *sample, rd_var *x)
 {
-    const attr a = {*d, sample};
+    const dropout_attr a = {*d, sample};
     return x ? rd_tape_apply(t, &rd_op_def_dropout, &a, sizeof a, &x, 1, NULL, 1) : NULL;
 }

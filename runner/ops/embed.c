@@ -5,14 +5,14 @@
 #include "shared/pick_rows.h"
 #include <string.h>
 
-typedef struct attr {
+typedef struct embed_attr {
     const int32_t *ids;
     int64_t n;
-} attr;
+} embed_attr;
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code embed_infer(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const embed_attr *a = c->attr;
     for (int64_t i = 0; i < a->n; i++)
         if (a->ids[i] < 0 || a->ids[i] >= c->in[0]->rows)
             return rd_fail(st, RD_EBUG, "token id %d is outside an embedding of %lld rows", a->ids[i],
@@ -22,9 +22,9 @@ static rd_code infer(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code embed_forward(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const embed_attr *a = c->attr;
     const int64_t w = c->in[0]->cols;
     if (rd_backend_gpu(c->be)) {
         RD_TRY(rd_call_lend(c, c->device_kept, a->ids, (size_t)a->n * sizeof *a->ids, &c->saved, st));
@@ -37,10 +37,10 @@ done:
     return st->code;
 }
 
-static void backward_part(void *ctx, int64_t lo, int64_t hi)
+static void embed_backward_part(void *ctx, int64_t lo, int64_t hi)
 {
     const rd_call *c = ctx;
-    const attr *a = c->attr;
+    const embed_attr *a = c->attr;
     const int64_t w = c->in[0]->cols;
     for (int64_t i = 0; i < a->n; i++) {
         float *restrict g = c->in[0]->g + a->ids[i] * w;
@@ -49,9 +49,9 @@ static void backward_part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code embed_backward(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const embed_attr *a = c->attr;
     uint64_t *touched = c->in[0]->param ? rd_tape_touched(c->tape, c->in[0]->param) : NULL;
     const int64_t w = c->in[0]->cols;
     float *g = c->in[0]->g;
@@ -59,7 +59,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     if (rd_backend_gpu(c->be))
         RD_TRY(rd_add_picked(c, a->n, a->ids, c->saved, c->in[0]->rows, w, c->out[0]->g, w, g, st));
     else
-        rd_parallel(c->be, w, 64, backward_part, c);
+        rd_parallel(c->be, w, 64, embed_backward_part, c);
     for (int64_t i = 0; i < a->n && touched; i++) touched[a->ids[i] / 64] |= UINT64_C(1) << a->ids[i] % 64;
 done:
     return st->code;
@@ -68,13 +68,13 @@ done:
 extern const rd_op rd_op_def_embed;
 const rd_op rd_op_def_embed = {.name = "embed",
                                .about = "rows of a table",
-                               .infer = infer,
-                               .cpu = {forward, backward},
-                               .cuda = {forward, backward},
+                               .infer = embed_infer,
+                               .cpu = {embed_forward, embed_backward},
+                               .cuda = {embed_forward, embed_backward},
                                .marks_rows = true};
 
 rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n)
 {
-    const attr a = {ids, n};
+    const embed_attr a = {ids, n};
     return rd_tape_apply(t, &rd_op_def_embed, &a, sizeof a, &W, 1, NULL, 1);
 }

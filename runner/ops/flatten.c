@@ -1,7 +1,7 @@
 /* flatten.c -- a row per image: its elements in the order h, w, c. */
 #include "shared/image_op.h"
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code flatten_infer(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0];
     RD_TRY(rd_op_image_check("flatten", x, st));
@@ -13,15 +13,15 @@ done:
     return st->code;
 }
 
-typedef struct job {
+typedef struct flatten_job {
     rd_image_view v;
     const float *x;
     float *y;
     bool back, add;
-} job;
-static void part(void *ctx, int64_t lo, int64_t hi)
+} flatten_job;
+static void flatten_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const flatten_job *j = ctx;
     const rd_image_view *v = &j->v;
     const int64_t row = v->P * v->c;
     for (int64_t i = lo; i < hi; i++)
@@ -31,24 +31,24 @@ static void part(void *ctx, int64_t lo, int64_t hi)
             rd_image_to_nhwc(v, j->x + i * v->sample, j->y + i * row, false);
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code flatten_forward(rd_call *c, rd_status *st)
 {
     (void)st;
     if (rd_backend_gpu(c->be)) return RD_OK;
-    job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false, false};
-    rd_parallel(c->be, j.v.n, 1, part, &j);
+    flatten_job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false, false};
+    rd_parallel(c->be, j.v.n, 1, flatten_part, &j);
     return RD_OK;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code flatten_backward(rd_call *c, rd_status *st)
 {
-    job j = {.v = rd_image_view_of(c->in[0]), .x = c->out[0]->g, .back = true};
+    flatten_job j = {.v = rd_image_view_of(c->in[0]), .x = c->out[0]->g, .back = true};
     RD_TRY(rd_call_grad(c, 0, &j.y, &j.add, st));
     if (!j.y) goto done;
     if (rd_backend_gpu(c->be))
         RD_TRY(rd_op_copy(c->be, c->out[0]->type, j.v.n * j.v.sample, j.x, j.y, j.add, st));
     else
-        rd_parallel(c->be, j.v.n, 1, part, &j);
+        rd_parallel(c->be, j.v.n, 1, flatten_part, &j);
 done:
     return st->code;
 }
@@ -56,9 +56,9 @@ done:
 extern const rd_op rd_op_def_flatten;
 const rd_op rd_op_def_flatten = {.name = "flatten",
                                  .about = "images as rows",
-                                 .infer = infer,
-                                 .cpu = {forward, backward},
-                                 .cuda = {forward, backward},
+                                 .infer = flatten_infer,
+                                 .cpu = {flatten_forward, flatten_backward},
+                                 .cuda = {flatten_forward, flatten_backward},
                                  .narrow = RD_NARROW(0),
                                  .own_grads = true};
 

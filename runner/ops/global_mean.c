@@ -2,7 +2,7 @@
 #include "shared/image_cuda.h"
 #include "shared/image_op.h"
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code global_mean_infer(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0];
     RD_TRY(rd_op_image_check("global_mean", x, st));
@@ -13,20 +13,20 @@ done:
     return st->code;
 }
 
-typedef struct job {
+typedef struct global_mean_job {
     rd_image_view v;
     float *x, *y;
     bool add;
-} job;
+} global_mean_job;
 
 static int64_t lanes_of(const rd_image_view *v, int64_t k)
 {
     return v->c - k * v->B < v->B ? v->c - k * v->B : v->B;
 }
 
-static void forward_part(void *ctx, int64_t lo, int64_t hi)
+static void global_mean_forward_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const global_mean_job *j = ctx;
     const rd_image_view *v = &j->v;
     for (int64_t i = lo; i < hi; i++)
         for (int64_t k = 0; k < v->K; k++) {
@@ -40,9 +40,9 @@ static void forward_part(void *ctx, int64_t lo, int64_t hi)
         }
 }
 
-static void backward_part(void *ctx, int64_t lo, int64_t hi)
+static void global_mean_backward_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const global_mean_job *j = ctx;
     const rd_image_view *v = &j->v;
     const float scale = 1.0f / (float)v->P;
     for (int64_t i = lo; i < hi; i++)
@@ -61,23 +61,23 @@ static void backward_part(void *ctx, int64_t lo, int64_t hi)
         }
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code global_mean_forward(rd_call *c, rd_status *st)
 {
-    job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false};
+    global_mean_job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false};
     if (rd_backend_gpu(c->be)) return rd_cuda_mean(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.x, j.y, st);
-    rd_parallel(c->be, j.v.n, 1, forward_part, &j);
+    rd_parallel(c->be, j.v.n, 1, global_mean_forward_part, &j);
     return RD_OK;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code global_mean_backward(rd_call *c, rd_status *st)
 {
-    job j = {.v = rd_image_view_of(c->in[0]), .y = c->out[0]->g};
+    global_mean_job j = {.v = rd_image_view_of(c->in[0]), .y = c->out[0]->g};
     RD_TRY(rd_call_grad(c, 0, &j.x, &j.add, st));
     if (!j.x) goto done;
     if (rd_backend_gpu(c->be))
         RD_TRY(rd_cuda_mean_back(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.y, j.x, j.add, st));
     else
-        rd_parallel(c->be, j.v.n, 1, backward_part, &j);
+        rd_parallel(c->be, j.v.n, 1, global_mean_backward_part, &j);
 done:
     return st->code;
 }
@@ -85,9 +85,9 @@ done:
 extern const rd_op rd_op_def_global_mean;
 const rd_op rd_op_def_global_mean = {.name = "global_mean",
                                      .about = "mean over the pixels of images",
-                                     .infer = infer,
-                                     .cpu = {forward, backward},
-                                     .cuda = {forward, backward},
+                                     .infer = global_mean_infer,
+                                     .cpu = {global_mean_forward, global_mean_backward},
+                                     .cuda = {global_mean_forward, global_mean_backward},
                                      .narrow = RD_NARROW(0),
                                      .own_grads = true};
 

@@ -2,7 +2,7 @@
  * Where x has 16 bits, on a GPU, dx has, too, and the products read x as it is; y and dy are float32. */
 #include "shared/cell.h"
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code linear_infer(rd_call *c, rd_status *st)
 {
     if (!c->in[1]->param || (c->in[2] && c->in[2]->cols != c->in[1]->cols))
         return rd_fail(st, RD_EBUG, "linear: W of %lld columns is no parameter, or its bias has other ones",
@@ -19,7 +19,7 @@ static rd_gpu_operand operand(void *at, rd_element type, int64_t ld)
     return (rd_gpu_operand){at, type, ld};
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code linear_forward(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
     const int64_t N = x->rows;
@@ -47,7 +47,7 @@ done:
     return st->code;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code linear_backward(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
     const float *dy = c->out[0]->g;
@@ -65,7 +65,7 @@ done:
 
 extern const rd_op rd_op_def_linear;
 const rd_op rd_op_def_linear = {
-    .name = "linear", .about = "x W + b", .infer = infer, .cpu = {forward, backward}, .cuda = {forward, backward}, .narrow = RD_NARROW(0)};
+    .name = "linear", .about = "x W + b", .infer = linear_infer, .cpu = {linear_forward, linear_backward}, .cuda = {linear_forward, linear_backward}, .narrow = RD_NARROW(0)};
 
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b)
 {

@@ -6,14 +6,14 @@
 #include <string.h>
 
 enum { MOST = RD_MOST_PICKED };
-typedef struct attr {
+typedef struct pick_attr {
     const int64_t *idx[MOST];
     int64_t n;
-} attr;
+} pick_attr;
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code pick_infer(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const pick_attr *a = c->attr;
     c->out[0]->rows = a->n;
     for (int k = 0; k < c->n_in; k++) {
         c->out[0]->cols += c->in[k]->cols;
@@ -26,16 +26,16 @@ static rd_code infer(rd_call *c, rd_status *st)
 }
 
 /* The indices of all inputs, one after the other, as the kernels of a GPU take them. */
-typedef struct saved {
+typedef struct pick_saved {
     int32_t *row; /* [n_in, n] */
     const int32_t *lent;
-} saved;
+} pick_saved;
 
 static rd_code lend_rows(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const pick_attr *a = c->attr;
     const size_t n = (size_t)(c->n_in * a->n);
-    saved *s;
+    pick_saved *s;
     RD_TRY(rd_arena_zero(c->kept, sizeof *s, &s, st));
     c->saved = s;
     RD_TRY(rd_arena_get(c->kept, n * sizeof *s->row, &s->row, st));
@@ -50,13 +50,13 @@ done:
     return st->code;
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code pick_forward(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const pick_attr *a = c->attr;
     if (rd_backend_gpu(c->be)) {
         rd_picked part[MOST];
         RD_TRY(lend_rows(c, st));
-        const saved *s = c->saved;
+        const pick_saved *s = c->saved;
         for (int k = 0; k < c->n_in; k++) part[k] = (rd_picked){c->in[k]->v, c->in[k]->cols, s->lent + k * a->n};
         return rd_pick_rows(rd_backend_gpu(c->be), c->n_in, part, a->n, c->out[0]->v, st);
     }
@@ -74,12 +74,12 @@ done:
     return st->code;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code pick_backward(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const pick_attr *a = c->attr;
     const float *dy = c->out[0]->g;
     if (rd_backend_gpu(c->be)) {
-        const saved *s = c->saved;
+        const pick_saved *s = c->saved;
         for (int k = 0; k < c->n_in; dy += c->in[k++]->cols)
             if (c->in[k]->g)
                 RD_TRY(rd_add_picked(c, a->n, s->row + k * a->n, s->lent + k * a->n, c->in[k]->rows, c->in[k]->cols, dy,
@@ -100,13 +100,13 @@ done:
 extern const rd_op rd_op_def_pick;
 const rd_op rd_op_def_pick = {.name = "pick",
                               .about = "picks rows, joins columns",
-                              .infer = infer,
-                              .cpu = {forward, backward},
-                              .cuda = {forward, backward}};
+                              .infer = pick_infer,
+                              .cpu = {pick_forward, pick_backward},
+                              .cuda = {pick_forward, pick_backward}};
 
 rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const *idx, int64_t n)
 {
-    attr a = {.n = n};
+    pick_attr a = {.n = n};
     if (n_in > MOST) {
         rd_fail(rd_tape_status(t), RD_EBUG, "pick: %d inputs, %d fit", n_in, MOST);
         return NULL;

@@ -9,7 +9,7 @@ typedef int32_t i8v __attribute__((vector_size(32)));
 typedef uint16_t u8v __attribute__((vector_size(16)));
 enum { MOST_SIZE = 255 };
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code pool2d_infer(rd_call *c, rd_status *st)
 {
     const rd_pool *a = c->attr;
     const rd_var *x = c->in[0];
@@ -36,7 +36,7 @@ done:
     return st->code;
 }
 
-typedef struct job {
+typedef struct pool2d_job {
     const rd_pool *a;
     rd_image_view x, y;
     float *vx, *vy;
@@ -44,25 +44,25 @@ typedef struct job {
     uint16_t *place; /* as y */
     bool add, mask;  /* backward: gradient where y > 0 alone */
     bool whole;      /* every pixel is in just one window, and nothing is added to: windows write, not add */
-} job;
+} pool2d_job;
 
-typedef struct window {
+typedef struct pool2d_window {
     int64_t r0, r1, s0, s1; /* inside of the image: rows and columns of the window */
     int64_t at;             /* its first pixel, which may lie in the padding */
-} window;
+} pool2d_window;
 
-static inline window window_at(const job *j, int64_t p, int64_t q)
+static inline pool2d_window window_at(const pool2d_job *j, int64_t p, int64_t q)
 {
     const rd_pool *a = j->a;
     const int64_t top = p * a->stride - a->pad_top, left = q * a->stride - a->pad_left;
-    return (window){.r0 = top < 0 ? -top : 0,
+    return (pool2d_window){.r0 = top < 0 ? -top : 0,
                     .r1 = a->size < j->x.h - top ? a->size : j->x.h - top,
                     .s0 = left < 0 ? -left : 0,
                     .s1 = a->size < j->x.w - left ? a->size : j->x.w - left,
                     .at = top * j->x.w + left};
 }
 
-static inline rd_v8 load(const float *x, int64_t lanes)
+static inline rd_v8 pool2d_load(const float *x, int64_t lanes)
 {
     rd_v8 v = {0};
     memcpy(&v, x, (size_t)lanes * sizeof(float));
@@ -75,14 +75,14 @@ static inline rd_v8 pick(i8v m, rd_v8 a, rd_v8 b)
 }
 
 /* One window of up to eight channels. */
-static inline void max_of(const job *j, const window *w, int64_t size, const float *x, int64_t B, int64_t lanes,
+static inline void max_of(const pool2d_job *j, const pool2d_window *w, int64_t size, const float *x, int64_t B, int64_t lanes,
                           float *y, uint16_t *place)
 {
     rd_v8 best = {0};
     i8v at = {0};
     for (int64_t r = w->r0; r < w->r1; r++)
         for (int64_t s = w->s0; s < w->s1; s++) {
-            const rd_v8 v = load(x + (r * j->x.w + s) * B, lanes);
+            const rd_v8 v = pool2d_load(x + (r * j->x.w + s) * B, lanes);
             const int32_t here = (int32_t)(r * size + s);
             const i8v all = {here, here, here, here, here, here, here, here};
             i8v m = (v > best) | (v != v);
@@ -96,56 +96,56 @@ static inline void max_of(const job *j, const window *w, int64_t size, const flo
     memcpy(place, &small, (size_t)lanes * sizeof *place);
 }
 
-static inline void max_back(const job *j, const window *w, int64_t size, float *dx, int64_t B, int64_t lanes,
+static inline void max_back(const pool2d_job *j, const pool2d_window *w, int64_t size, float *dx, int64_t B, int64_t lanes,
                             const float *y, const float *dy, const uint16_t *place)
 {
     u8v small = {0};
     memcpy(&small, place, (size_t)lanes * sizeof *place);
     const i8v at = __builtin_convertvector(small, i8v);
-    rd_v8 g = load(dy, lanes);
-    if (j->mask) g = (rd_v8)((i8v)g & (load(y, lanes) > 0.0f));
+    rd_v8 g = pool2d_load(dy, lanes);
+    if (j->mask) g = (rd_v8)((i8v)g & (pool2d_load(y, lanes) > 0.0f));
     for (int64_t r = w->r0; r < w->r1; r++)
         for (int64_t s = w->s0; s < w->s1; s++) {
             float *to = dx + (r * j->x.w + s) * B;
             const int32_t here = (int32_t)(r * size + s);
             const i8v all = {here, here, here, here, here, here, here, here};
             rd_v8 sum = (rd_v8)((i8v)g & (at == all));
-            if (!j->whole) sum += load(to, lanes);
+            if (!j->whole) sum += pool2d_load(to, lanes);
             memcpy(to, &sum, (size_t)lanes * sizeof(float));
         }
 }
 
-static inline void mean_of(const job *j, const window *w, const float *x, int64_t B, int64_t lanes, float *y)
+static inline void pool2d_mean_of(const pool2d_job *j, const pool2d_window *w, const float *x, int64_t B, int64_t lanes, float *y)
 {
     rd_v8 sum = {0};
     for (int64_t r = w->r0; r < w->r1; r++)
-        for (int64_t s = w->s0; s < w->s1; s++) sum += load(x + (r * j->x.w + s) * B, lanes);
+        for (int64_t s = w->s0; s < w->s1; s++) sum += pool2d_load(x + (r * j->x.w + s) * B, lanes);
     sum /= (float)((w->r1 - w->r0) * (w->s1 - w->s0));
     memcpy(y, &sum, (size_t)lanes * sizeof(float));
 }
 
-static inline void mean_back(const job *j, const window *w, float *dx, int64_t B, int64_t lanes, const float *dy)
+static inline void pool2d_mean_back(const pool2d_job *j, const pool2d_window *w, float *dx, int64_t B, int64_t lanes, const float *dy)
 {
-    const rd_v8 g = load(dy, lanes) / (float)((w->r1 - w->r0) * (w->s1 - w->s0));
+    const rd_v8 g = pool2d_load(dy, lanes) / (float)((w->r1 - w->r0) * (w->s1 - w->s0));
     for (int64_t r = w->r0; r < w->r1; r++)
         for (int64_t s = w->s0; s < w->s1; s++) {
             float *to = dx + (r * j->x.w + s) * B;
-            const rd_v8 sum = j->whole ? g : load(to, lanes) + g;
+            const rd_v8 sum = j->whole ? g : pool2d_load(to, lanes) + g;
             memcpy(to, &sum, (size_t)lanes * sizeof(float));
         }
 }
 
 /* One plane: all windows of a sample's block of channels. What the compiler is to know comes as a constant: `full` is
  * the size of windows none of which reaches the padding; 0: look at each. */
-static inline __attribute__((always_inline)) void plane(const job *j, bool back, int64_t full, int64_t at_x,
+static inline __attribute__((always_inline)) void plane(const pool2d_job *j, bool back, int64_t full, int64_t at_x,
                                                         int64_t at_y, int64_t B, int64_t l, int64_t lanes)
 {
     const bool max = j->a->kind == RD_POOL_MAX;
     const int64_t size = full ? full : j->a->size;
     for (int64_t p = 0; p < j->y.h; p++)
         for (int64_t q = 0; q < j->y.w; q++) {
-            window w = window_at(j, p, q);
-            if (full) w = (window){0, full, 0, full, w.at};
+            pool2d_window w = window_at(j, p, q);
+            if (full) w = (pool2d_window){0, full, 0, full, w.at};
             float *x = j->vx + at_x + w.at * B + l;
             const int64_t e = at_y + (p * j->y.w + q) * B + l;
             uint16_t *place = j->place ? j->place + e : NULL;
@@ -154,13 +154,13 @@ static inline __attribute__((always_inline)) void plane(const job *j, bool back,
             else if (max)
                 max_back(j, &w, size, x, B, lanes, j->vy + e, j->dy + e, place);
             else if (!back)
-                mean_of(j, &w, x, B, lanes, j->vy + e);
+                pool2d_mean_of(j, &w, x, B, lanes, j->vy + e);
             else
-                mean_back(j, &w, x, B, lanes, j->dy + e);
+                pool2d_mean_back(j, &w, x, B, lanes, j->dy + e);
         }
 }
 
-static inline __attribute__((always_inline)) void part(const job *j, const bool back, const int64_t full, int64_t lo,
+static inline __attribute__((always_inline)) void pool2d_part(const pool2d_job *j, const bool back, const int64_t full, int64_t lo,
                                                        int64_t hi)
 {
     for (int64_t u = lo; u < hi; u++) {
@@ -180,7 +180,7 @@ static inline __attribute__((always_inline)) void part(const job *j, const bool 
 }
 
 /* The common pools without padding have their size as a constant. */
-static int64_t full_size(const job *j)
+static int64_t full_size(const pool2d_job *j)
 {
     const rd_pool *a = j->a;
     const bool inside = !a->pad_top && !a->pad_left && (j->y.h - 1) * a->stride + a->size <= j->x.h &&
@@ -188,52 +188,52 @@ static int64_t full_size(const job *j)
     return inside && a->size <= 3 ? a->size : 0;
 }
 
-static void forward_part(void *ctx, int64_t lo, int64_t hi)
+static void pool2d_forward_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const pool2d_job *j = ctx;
     if (full_size(j) == 2)
-        part(j, false, 2, lo, hi);
+        pool2d_part(j, false, 2, lo, hi);
     else if (full_size(j) == 3)
-        part(j, false, 3, lo, hi);
+        pool2d_part(j, false, 3, lo, hi);
     else
-        part(j, false, 0, lo, hi);
+        pool2d_part(j, false, 0, lo, hi);
 }
-static void backward_part(void *ctx, int64_t lo, int64_t hi)
+static void pool2d_backward_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const pool2d_job *j = ctx;
     if (full_size(j) == 2)
-        part(j, true, 2, lo, hi);
+        pool2d_part(j, true, 2, lo, hi);
     else if (full_size(j) == 3)
-        part(j, true, 3, lo, hi);
+        pool2d_part(j, true, 3, lo, hi);
     else
-        part(j, true, 0, lo, hi);
+        pool2d_part(j, true, 0, lo, hi);
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code pool2d_forward(rd_call *c, rd_status *st)
 {
-    job j = {.a = c->attr, .x = rd_image_view_of(c->in[0]), .y = rd_image_view_of(c->out[0])};
+    pool2d_job j = {.a = c->attr, .x = rd_image_view_of(c->in[0]), .y = rd_image_view_of(c->out[0])};
     j.vx = c->in[0]->v;
     j.vy = c->out[0]->v;
     if (j.a->kind == RD_POOL_MAX && c->keep)
         RD_TRY(rd_arena_get(c->kept, (size_t)(j.y.n * j.y.sample) * sizeof *j.place, &j.place, st));
     c->saved = j.place;
-    rd_parallel(c->be, j.x.n * j.x.K, 1, forward_part, &j);
+    rd_parallel(c->be, j.x.n * j.x.K, 1, pool2d_forward_part, &j);
 done:
     return st->code;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code pool2d_backward(rd_call *c, rd_status *st)
 {
     rd_var *x = c->in[0];
     const rd_var *y = c->out[0];
-    job j = {
+    pool2d_job j = {
         .a = c->attr, .x = rd_image_view_of(x), .y = rd_image_view_of(y), .vy = y->v, .dy = y->g, .place = c->saved};
     RD_TRY(rd_call_grad(c, 0, &j.vx, &j.add, st));
     if (!j.vx) goto done;
     /* A window whose largest element is 0 gives its gradient to a place where x is 0: what made x drops it anyway. */
     j.mask = y->rectified && !y->g_masked;
     j.whole = !j.add && j.a->size == j.a->stride && j.y.P * j.a->size * j.a->size == j.x.P && full_size(&j) != 0;
-    rd_parallel(c->be, j.x.n * j.x.K, 1, backward_part, &j);
+    rd_parallel(c->be, j.x.n * j.x.K, 1, pool2d_backward_part, &j);
     x->g_masked = y->rectified && !j.add;
 done:
     return st->code;
@@ -243,8 +243,8 @@ RD_CUDA_DECLARE(pool2d)
 extern const rd_op rd_op_def_pool2d;
 const rd_op rd_op_def_pool2d = {.name = "pool2d",
                                 .about = "largest value or mean of windows of images",
-                                .infer = infer,
-                                .cpu = {forward, backward},
+                                .infer = pool2d_infer,
+                                .cpu = {pool2d_forward, pool2d_backward},
                                 .cuda = {RD_CUDA_KERNEL(pool2d)},
                                 .narrow = RD_NARROW(0),
                                 .own_grads = true};

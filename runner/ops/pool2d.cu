@@ -168,7 +168,7 @@ template <typename T> static pool<T> pool_of(const rd_call *c)
     return j;
 }
 
-template <typename T> static rd_code forward(rd_call *c, rd_status *st)
+template <typename T> static rd_code pool2d_cuda_forward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_backend_gpu(c->be);
     const rd_var *x = c->in[0], *y = c->out[0];
@@ -189,7 +189,7 @@ template <typename T> static rd_code forward(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-template <typename T> static rd_code backward(rd_call *c, rd_status *st)
+template <typename T> static rd_code pool2d_cuda_backward(rd_call *c, rd_status *st)
 {
     rd_gpu *gpu = rd_backend_gpu(c->be);
     rd_var *x = c->in[0];
@@ -213,12 +213,12 @@ template <typename T> static rd_code backward(rd_call *c, rd_status *st)
 
 extern "C" rd_code rd_cuda_pool2d_forward(rd_call *c, rd_status *st)
 {
-    RD_BY_ELEMENT(c->in[0]->type, forward<T>(c, st));
+    RD_BY_ELEMENT(c->in[0]->type, pool2d_cuda_forward<T>(c, st));
     return RD_OK;
 }
 
 extern "C" rd_code rd_cuda_pool2d_backward(rd_call *c, rd_status *st)
 {
-    RD_BY_ELEMENT(c->in[0]->type, backward<T>(c, st));
+    RD_BY_ELEMENT(c->in[0]->type, pool2d_cuda_backward<T>(c, st));
     return RD_OK;
 }

@@ -2,7 +2,7 @@
 #include "shared/image_cuda.h"
 #include "shared/image_op.h"
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code relu_infer(rd_call *c, rd_status *st)
 {
     (void)st;
     rd_op_like(c->out[0], c->in[0]);
@@ -10,28 +10,28 @@ static rd_code infer(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-typedef struct job {
+typedef struct relu_job {
     const float *x;
     float *y;
-} job;
-static void part(void *ctx, int64_t lo, int64_t hi)
+} relu_job;
+static void relu_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const relu_job *j = ctx;
     const float *restrict x = j->x;
     float *restrict y = j->y;
     for (int64_t i = lo; i < hi; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code relu_forward(rd_call *c, rd_status *st)
 {
-    job j = {c->in[0]->v, c->out[0]->v};
+    relu_job j = {c->in[0]->v, c->out[0]->v};
     const int64_t n = rd_op_elements(c->in[0]);
     if (rd_backend_gpu(c->be)) return rd_cuda_relu(rd_backend_gpu(c->be), c->in[0]->type, n, j.x, j.y, st);
-    rd_parallel(c->be, n, 16384, part, &j);
+    rd_parallel(c->be, n, 16384, relu_part, &j);
     return RD_OK;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code relu_backward(rd_call *c, rd_status *st)
 {
     const rd_var *y = c->out[0];
     const int64_t n = rd_op_elements(y);
@@ -50,9 +50,9 @@ done:
 extern const rd_op rd_op_def_relu;
 const rd_op rd_op_def_relu = {.name = "relu",
                               .about = "max(x, 0)",
-                              .infer = infer,
-                              .cpu = {forward, backward},
-                              .cuda = {forward, backward},
+                              .infer = relu_infer,
+                              .cpu = {relu_forward, relu_backward},
+                              .cuda = {relu_forward, relu_backward},
                               .narrow = RD_NARROW(0),
                               .own_grads = true};
 

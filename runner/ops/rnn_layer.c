@@ -7,23 +7,23 @@
 #include "../engine/gpu/gpu_rnn.h"
 #include "shared/cell.h"
 
-typedef struct attr {
+typedef struct rnn_layer_attr {
     rd_layer l;
     rd_packing p;
     int n_w;
-} attr;
+} rnn_layer_attr;
 
-typedef struct saved {
+typedef struct rnn_layer_saved {
     rd_packing_lent p;
     const float *xd; /* input after dropout */
     uint8_t *mask_in, *mask_out;
     rd_cell_rows r;         /* all N rows; h alone where cuDNN has computed them */
     rd_gpu_lstm_kept whole; /* what cuDNN's backward wants; zeros: our own loop's results are in r */
-} saved;
+} rnn_layer_saved;
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code rnn_layer_infer(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
     const int64_t N = a->p.off[a->p.n_steps];
     RD_TRY(rd_rows_check("rnn_layer", c->in[0], s->in, st));
@@ -41,7 +41,7 @@ done:
 /* All rows of r but h, from `memory`, and all time steps one by one. */
 static rd_code steps(rd_call *c, rd_cell *k, const float *xd, rd_arena *memory, rd_cell_rows *all, rd_status *st)
 {
-    const attr *a = c->attr;
+    const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
     const int64_t N = c->out[0]->rows;
     RD_TRY(rd_rows_get(memory, N, k->Z, &all->z, st));
@@ -58,9 +58,9 @@ done:
     return st->code;
 }
 
-static rd_gpu_lstm whole_layer(const rd_call *c, const rd_cell *k, const saved *v)
+static rd_gpu_lstm whole_layer(const rd_call *c, const rd_cell *k, const rnn_layer_saved *v)
 {
-    const attr *a = c->attr;
+    const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
     return (rd_gpu_lstm){.in = s->in,
                          .extra = s->extra,
@@ -75,14 +75,14 @@ static rd_gpu_lstm whole_layer(const rd_call *c, const rd_cell *k, const saved *
                          .projects = s->projects};
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
     const int64_t N = c->out[0]->rows;
     const bool drop_in = c->training && a->l.drop_in.keep < 1.0f, drop_out = c->training && a->l.drop_out.keep < 1.0f;
     rd_arena *kept = c->device_kept;
-    saved *v;
+    rnn_layer_saved *v;
     rd_cell k;
     RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, c->device_scratch, c->in + 2, a->n_w, st));
     RD_TRY(rd_arena_zero(c->kept, sizeof *v, &v, st));
@@ -124,9 +124,9 @@ done:
  * NULL. */
 static rd_code cell_back(rd_call *c, rd_cell *k, float *dh, float *dx, bool add, rd_status *st)
 {
-    const attr *a = c->attr;
+    const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
-    const saved *v = c->saved;
+    const rnn_layer_saved *v = c->saved;
     const int64_t N = c->out[0]->rows, n0 = a->p.off[1];
     rd_arena *scratch = c->device_scratch;
     float *da = c->in[1] ? c->in[1]->g : NULL, *dc, *dz, *h_prev;
@@ -159,11 +159,11 @@ done:
     return st->code;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code rnn_layer_backward(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
-    const saved *v = c->saved;
+    const rnn_layer_saved *v = c->saved;
     const int64_t N = c->out[0]->rows;
     rd_arena *scratch = c->device_scratch;
     rd_cell k;
@@ -186,14 +186,14 @@ done:
 extern const rd_op rd_op_def_rnn_layer;
 const rd_op rd_op_def_rnn_layer = {.name = "rnn_layer",
                                    .about = "recurrent layer with dropout and residual",
-                                   .infer = infer,
-                                   .cpu = {forward, backward},
-                                   .cuda = {forward, backward}};
+                                   .infer = rnn_layer_infer,
+                                   .cpu = {rnn_layer_forward, rnn_layer_backward},
+                                   .cuda = {rnn_layer_forward, rnn_layer_backward}};
 
 rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att, rd_var *const *w,
                         int n_w)
 {
-    const attr a = {*l, *p, n_w};
+    const rnn_layer_attr a = {*l, *p, n_w};
     rd_var *in[RD_MAX_IN] = {x, att};
     if (!x) return NULL;
     if (n_w + 2 > RD_MAX_IN) {

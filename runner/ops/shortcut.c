@@ -5,13 +5,13 @@
 #include "shared/image_op.h"
 #include <string.h>
 
-typedef struct attr {
+typedef struct shortcut_attr {
     int64_t stride, c_out;
-} attr;
+} shortcut_attr;
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code shortcut_infer(rd_call *c, rd_status *st)
 {
-    const attr *a = c->attr;
+    const shortcut_attr *a = c->attr;
     const rd_var *x = c->in[0];
     RD_TRY(rd_op_image_check("shortcut", x, st));
     if (a->stride < 1 || a->c_out < x->dim[3])
@@ -24,16 +24,16 @@ done:
     return st->code;
 }
 
-typedef struct job {
+typedef struct shortcut_job {
     rd_image_view x, y;
     int64_t stride, before;
     float *vx, *vy;
     bool back;
-} job;
+} shortcut_job;
 
-static void part(void *ctx, int64_t lo, int64_t hi)
+static void shortcut_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const shortcut_job *j = ctx;
     const rd_image_view *x = &j->x, *y = &j->y;
     for (int64_t i = lo; i < hi; i++)
         for (int64_t c = 0; c < x->c; c++) {
@@ -51,23 +51,23 @@ static void part(void *ctx, int64_t lo, int64_t hi)
         }
 }
 
-static job job_of(const rd_call *c)
+static shortcut_job shortcut_job_of(const rd_call *c)
 {
-    const attr *a = c->attr;
-    return (job){.x = rd_image_view_of(c->in[0]),
+    const shortcut_attr *a = c->attr;
+    return (shortcut_job){.x = rd_image_view_of(c->in[0]),
                  .y = rd_image_view_of(c->out[0]),
                  .stride = a->stride,
                  .before = (a->c_out - c->in[0]->dim[3]) / 2};
 }
 
-static rd_shortcut on_gpu(const job *j)
+static rd_shortcut on_gpu(const shortcut_job *j)
 {
     return (rd_shortcut){j->x.n, j->x.h, j->x.w, j->x.c, j->stride, j->y.h, j->y.w, j->y.c, j->before};
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code shortcut_forward(rd_call *c, rd_status *st)
 {
-    job j = job_of(c);
+    shortcut_job j = shortcut_job_of(c);
     j.vx = c->in[0]->v;
     j.vy = c->out[0]->v;
     if (rd_backend_gpu(c->be)) {
@@ -75,13 +75,13 @@ static rd_code forward(rd_call *c, rd_status *st)
         return rd_cuda_shortcut(rd_backend_gpu(c->be), c->in[0]->type, &s, j.vx, j.vy, st);
     }
     memset(j.vy, 0, (size_t)(j.y.n * j.y.sample) * sizeof(float));
-    rd_parallel(c->be, j.x.n, 1, part, &j);
+    rd_parallel(c->be, j.x.n, 1, shortcut_part, &j);
     return RD_OK;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code shortcut_backward(rd_call *c, rd_status *st)
 {
-    job j = job_of(c);
+    shortcut_job j = shortcut_job_of(c);
     bool add;
     RD_TRY(rd_call_grad(c, 0, &j.vx, &add, st));
     if (!j.vx) goto done;
@@ -92,7 +92,7 @@ static rd_code backward(rd_call *c, rd_status *st)
     }
     if (!add) memset(j.vx, 0, (size_t)(j.x.n * j.x.sample) * sizeof(float));
     j.back = true;
-    rd_parallel(c->be, j.x.n, 1, part, &j);
+    rd_parallel(c->be, j.x.n, 1, shortcut_part, &j);
 done:
     return st->code;
 }
@@ -100,14 +100,14 @@ done:
 extern const rd_op rd_op_def_shortcut;
 const rd_op rd_op_def_shortcut = {.name = "shortcut",
                                   .about = "every stride-th pixel, channels padded with zeros",
-                                  .infer = infer,
-                                  .cpu = {forward, backward},
-                                  .cuda = {forward, backward},
+                                  .infer = shortcut_infer,
+                                  .cpu = {shortcut_forward, shortcut_backward},
+                                  .cuda = {shortcut_forward, shortcut_backward},
                                   .narrow = RD_NARROW(0),
                                   .own_grads = true};
 
 rd_var *rd_op_shortcut(rd_tape *t, rd_var *x, int64_t stride, int64_t c_out)
 {
-    const attr a = {stride, c_out};
+    const shortcut_attr a = {stride, c_out};
     return x ? rd_tape_apply(t, &rd_op_def_shortcut, &a, sizeof a, &x, 1, NULL, 1) : NULL;
 }

@@ -13,11 +13,11 @@
 static const size_t BLOCK_BYTES = (size_t)32 << 20;
 size_t rd_xent_block_bytes;
 
-typedef struct saved {
+typedef struct softmax_xent_saved {
     float *dx; /* [N, X] and slack */
-} saved;
+} softmax_xent_saved;
 
-static rd_code infer(rd_call *c, rd_status *st)
+static rd_code softmax_xent_infer(rd_call *c, rd_status *st)
 {
     const rd_xent *a = c->attr;
     if (!c->in[1]->param) return rd_fail(st, RD_EBUG, "softmax_xent: W is no parameter");
@@ -31,18 +31,18 @@ done:
     return st->code;
 }
 
-typedef struct job {
+typedef struct softmax_xent_job {
     const rd_xent *a;
     int64_t first, V;
     float *l;
     double *loss; /* [rows] */
     bool grad;
     float seed;
-} job;
+} softmax_xent_job;
 
-static void rows_part(void *ctx, int64_t lo, int64_t hi)
+static void softmax_xent_rows_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const softmax_xent_job *j = ctx;
     const int64_t V = j->V;
     const float inv = 1.0f / j->a->temperature;
     for (int64_t i = lo; i < hi; i++) {
@@ -71,14 +71,14 @@ static void rows_part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-static rd_code forward(rd_call *c, rd_status *st)
+static rd_code softmax_xent_forward(rd_call *c, rd_status *st)
 {
     const rd_xent *a = c->attr;
     const rd_var *x = c->in[0], *W = c->in[1];
     const int64_t N = x->rows, X = W->rows, V = W->cols;
     int64_t block = rd_xent_block_rows(BLOCK_BYTES, V);
     if (block > N) block = N;
-    saved *s;
+    softmax_xent_saved *s;
     float *l;
     double *loss, sum = 0.0;
     rd_packed *p = rd_backend_packed(c->be, c->params, W->param, 0, X, st);
@@ -91,8 +91,8 @@ static rd_code forward(rd_call *c, rd_status *st)
     for (int64_t i = 0; i < N; i += block) {
         const int64_t n = N - i < block ? N - i : block;
         RD_TRY(rd_packed_mul(p, n, x->v + i * X, l, false, st));
-        job j = {a, i, V, l, loss, c->keep, c->seed};
-        rd_parallel(c->be, n, 8, rows_part, &j);
+        softmax_xent_job j = {a, i, V, l, loss, c->keep, c->seed};
+        rd_parallel(c->be, n, 8, softmax_xent_rows_part, &j);
         for (int64_t r = 0; r < n; r++) sum += loss[r];
         if (!c->keep) continue;
         RD_TRY(rd_packed_mul_t(p, n, l, s->dx + i * X, false, st));
@@ -104,9 +104,9 @@ done:
     return st->code;
 }
 
-static rd_code backward(rd_call *c, rd_status *st)
+static rd_code softmax_xent_backward(rd_call *c, rd_status *st)
 {
-    const saved *s = c->saved;
+    const softmax_xent_saved *s = c->saved;
     const int64_t n = c->in[0]->rows * c->in[0]->cols;
     if (c->out[0]->g[0] != c->seed)
         return rd_fail(st, RD_EBUG, "softmax_xent: its loss must be the tape's loss (gradient %g, seed %g)",
@@ -121,8 +121,8 @@ RD_CUDA_DECLARE(softmax_xent)
 extern const rd_op rd_op_def_softmax_xent;
 const rd_op rd_op_def_softmax_xent = {.name = "softmax_xent",
                                       .about = "projection, softmax, cross-entropy",
-                                      .infer = infer,
-                                      .cpu = {forward, backward},
+                                      .infer = softmax_xent_infer,
+                                      .cpu = {softmax_xent_forward, softmax_xent_backward},
                                       .cuda = {RD_CUDA_KERNEL(softmax_xent)}};
 
 rd_var *rd_op_softmax_xent(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W)

@@ -113,7 +113,7 @@ struct wanted {
     size_t argmax, nll, bytes; /* where they begin; bytes in all */
 };
 
-static wanted wanted_of(const rd_xent *a, int64_t N)
+static wanted softmax_xent_wanted_of(const rd_xent *a, int64_t N)
 {
     wanted w = {};
     w.argmax = sizeof(double);
@@ -132,7 +132,7 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
     /* Blocks of about one height: a last one of few rows would leave the GPU idle. */
     const int64_t n_blocks = (N + most - 1) / most;
     const int64_t block = n_blocks > 1 ? ((N + n_blocks - 1) / n_blocks + 63) / 64 * 64 : N;
-    const wanted w = wanted_of(a, N);
+    const wanted w = softmax_xent_wanted_of(a, N);
     saved *s;
     xent_rows r = {};
     unsigned char *out, *got;

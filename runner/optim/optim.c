@@ -47,7 +47,7 @@ static void restore_denormals(unsigned old)
 #endif
 }
 
-static rd_code cut(const rd_params *p, bool at_rows, rd_optim_blocks *out, rd_status *st)
+static rd_code optim_cut(const rd_params *p, bool at_rows, rd_optim_blocks *out, rd_status *st)
 {
     for (int pass = 0; pass < 2; pass++) { /* count, then fill */
         int64_t n = 0;
@@ -100,8 +100,8 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     o->n_threads = n_threads < 1 ? 1 : n_threads;
     o->trust = c->has_lars_nu || def->trust_ratio;
     o->decay = c->weight_decay != 0.0;
-    RD_TRY(cut(p, false, &o->norm, st));
-    RD_TRY(cut(p, def->skips_zero_rows, &o->update, st));
+    RD_TRY(optim_cut(p, false, &o->norm, st));
+    RD_TRY(optim_cut(p, def->skips_zero_rows, &o->update, st));
     const size_t n_params = (size_t)rd_params_n(p) + 1;
     o->g_sq = calloc((size_t)o->norm.n + 1, sizeof(double));
     o->w_sq = calloc((size_t)o->norm.n + 1, sizeof(double));
@@ -328,7 +328,7 @@ static void run_sweep(sweep *s)
     for (int i = 0; i < n; i++) sweep_share(s, i, n);
 }
 
-static float lars_factor(const rd_optim *o, int param, double g, double w)
+static float optim_lars_factor(const rd_optim *o, int param, double g, double w)
 {
     if (!o->def->trust_ratio) {
         const double f = g > 0.0 && w > 0.0 ? o->c.lars_nu * w / g : rd_optim_lars_unknown;
@@ -358,7 +358,7 @@ static bool gather_norms(rd_optim *o, bool weights, rd_optim_stats *stats)
         }
         total += g_sq;
         o->g_norm[i] = sqrt(g_sq);
-        if (o->trust) o->factor[i] = lars_factor(o, i, sqrt(g_sq), sqrt(w_sq));
+        if (o->trust) o->factor[i] = optim_lars_factor(o, i, sqrt(g_sq), sqrt(w_sq));
         if (rd_optim_decays(o, i)) decayed += w_sq;
     }
     stats->grad_norm = sqrt(total);
@@ -367,7 +367,7 @@ static bool gather_norms(rd_optim *o, bool weights, rd_optim_stats *stats)
 }
 
 /* What the caller learns of the first sweep. Returns the factor of clipping. */
-static double tell(rd_optim *o, rd_optim_stats *stats)
+static double optim_report(rd_optim *o, rd_optim_stats *stats)
 {
     const double norm = o->last_norm = stats->grad_norm;
     double clip = 1.0;
@@ -383,7 +383,7 @@ rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_o
     const bool weights = o->trust || (stats->want_l2 && o->decay);
     if (rd_params_gpu(o->p)) {
         RD_TRY(rd_optim_gpu_step(o, t, lr, (float)grad_scale, weights, stats, st));
-        (void)tell(o, stats);
+        (void)optim_report(o, stats);
         goto done;
     }
     sweep s = {.o = o, .scale = (float)grad_scale, .clip = 1.0f, .lr = lr, .t = t, .norms = true, .weights = weights};
@@ -391,7 +391,7 @@ rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_o
     /* Behind this barrier all ranks of the host have gone backward: nobody reads the values that now change. */
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     stats->finite = gather_norms(o, weights, stats);
-    const double clip = tell(o, stats);
+    const double clip = optim_report(o, stats);
     if (stats->finite) {
         s.norms = false;
         s.clip = (float)clip;

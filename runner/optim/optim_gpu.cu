@@ -72,7 +72,7 @@ typedef struct lars_rule {
 } lars_rule;
 
 /* As lars_factor of optim.c; g and w: norms. */
-static __device__ float lars_factor(const lars_rule &l, const rd_gpu_param &p, double g, double w)
+static __device__ float optim_gpu_lars_factor(const lars_rule &l, const rd_gpu_param &p, double g, double w)
 {
     const bool known = g > 0.0 && w > 0.0;
     double f = 1.0;
@@ -93,7 +93,7 @@ static __global__ void decide(const rd_gpu_param *param, int n, double max_norm,
         const rd_gpu_param p = param[i];
         (p.state ? state : total) += param_g[i];
         if (!p.state && p.decay != 0.0f) decayed += param_w[i];
-        if (factor && !p.state) factor[i] = lars_factor(lars, p, sqrt(param_g[i]), sqrt(param_w[i]));
+        if (factor && !p.state) factor[i] = optim_gpu_lars_factor(lars, p, sqrt(param_g[i]), sqrt(param_w[i]));
     }
     total = rd_block_sum(total);
     state = rd_block_sum(state);
@@ -108,7 +108,7 @@ static __global__ void decide(const rd_gpu_param *param, int n, double max_norm,
 
 /* ---- checksums ---- */
 
-static __device__ uint64_t fold(uint64_t h, uint32_t v)
+static __device__ uint64_t optim_gpu_fold(uint64_t h, uint32_t v)
 {
     h = (h ^ v) * 1099511628211u;
     return h ^ h >> 31;
@@ -127,8 +127,8 @@ static __global__ void sum_blocks(const rd_gpu_block *block, int64_t n, const fl
         }
         uint64_t h = 14695981039346656037u;
         for (int k = 0; k < 4; k++) {
-            for (int j = 0; j < 8; j++) h = fold(h, __shfl_sync(0xffffffffu, one, 8 * k + j));
-            for (int j = 0; j < 8; j++) h = fold(h, __shfl_sync(0xffffffffu, both, 8 * k + j));
+            for (int j = 0; j < 8; j++) h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, one, 8 * k + j));
+            for (int j = 0; j < 8; j++) h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, both, 8 * k + j));
         }
         if (lane == 0) sum[at] = h;
     }
@@ -142,7 +142,7 @@ typedef struct room {
     size_t used;
 } room;
 
-template <typename T> static void take(room *r, int64_t n, T **out)
+template <typename T> static void optim_gpu_take(room *r, int64_t n, T **out)
 {
     if (r->base) *out = reinterpret_cast<T *>(r->base + r->used);
     r->used += ((size_t)n * sizeof(T) + 255) / 256 * 256;
@@ -151,16 +151,16 @@ template <typename T> static void take(room *r, int64_t n, T **out)
 static void lay_out(rd_optim_gpu *d, const rd_optim *o, room *r)
 {
     const int n = rd_params_n(o->p);
-    take(r, o->norm.n, &d->norm);
-    take(r, o->update.n, &d->update);
-    take(r, n, &d->param);
-    take(r, o->norm.n, &d->g_sq);
-    take(r, o->norm.n, &d->w_sq);
-    take(r, n, &d->param_w_sq);
-    take(r, n, &d->factor);
-    take(r, o->update.n, &d->sum);
+    optim_gpu_take(r, o->norm.n, &d->norm);
+    optim_gpu_take(r, o->update.n, &d->update);
+    optim_gpu_take(r, n, &d->param);
+    optim_gpu_take(r, o->norm.n, &d->g_sq);
+    optim_gpu_take(r, o->norm.n, &d->w_sq);
+    optim_gpu_take(r, n, &d->param_w_sq);
+    optim_gpu_take(r, n, &d->factor);
+    optim_gpu_take(r, o->update.n, &d->sum);
     double *outcome = NULL;
-    take(r, (int64_t)(sizeof(rd_gpu_outcome) / sizeof(double)) + n, &outcome);
+    optim_gpu_take(r, (int64_t)(sizeof(rd_gpu_outcome) / sizeof(double)) + n, &outcome);
     d->outcome = reinterpret_cast<rd_gpu_outcome *>(outcome);
 }
 
@@ -209,7 +209,7 @@ static size_t outcome_bytes(const rd_optim *o)
     return sizeof(rd_gpu_outcome) + (size_t)rd_params_n(o->p) * sizeof(double);
 }
 
-static rd_code fill(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
+static rd_code optim_gpu_fill(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
 {
     room r = {NULL, 0};
     lay_out(d, o, &r);
@@ -229,7 +229,7 @@ rd_code rd_optim_gpu_new(const rd_optim *o, rd_optim_gpu **out, rd_status *st)
     rd_optim_gpu *d = *out = static_cast<rd_optim_gpu *>(calloc(1, sizeof **out));
     if (!d) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
     d->gpu = rd_params_gpu(o->p);
-    if (fill(d, o, st) == RD_OK) return RD_OK;
+    if (optim_gpu_fill(d, o, st) == RD_OK) return RD_OK;
     rd_optim_gpu_free(d);
     *out = NULL;
     return st->code;

@@ -19,7 +19,7 @@ enum { LANES = 8, AT_ONCE = 4 * LANES };
 typedef uint32_t lanes __attribute__((vector_size(LANES * 4)));
 typedef uint32_t loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias)); /* floats as they lie in an arena */
 
-static uint64_t fold(uint64_t h, const lanes *v)
+static uint64_t optim_share_fold(uint64_t h, const lanes *v)
 {
     for (int j = 0; j < LANES; j++) {
         h = (h ^ (*v)[j]) * 1099511628211u;
@@ -32,7 +32,7 @@ typedef struct chains { /* four of them, independent: sums, and sums of sums, so
     lanes a[4], b[4];
 } chains;
 
-static inline void add(chains *c, const loose *v)
+static inline void optim_share_add(chains *c, const loose *v)
 {
     for (int k = 0; k < 4; k++) {
         c->a[k] += (lanes)v[k];
@@ -45,13 +45,13 @@ uint64_t rd_optim_block_sum(const float *x, int64_t n)
     chains c = {0};
     float rest[AT_ONCE] = {0};
     int64_t i = 0;
-    for (; i + AT_ONCE <= n; i += AT_ONCE) add(&c, (const loose *)(const void *)(x + i));
+    for (; i + AT_ONCE <= n; i += AT_ONCE) optim_share_add(&c, (const loose *)(const void *)(x + i));
     if (i < n) {
         memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
-        add(&c, (const loose *)(const void *)rest);
+        optim_share_add(&c, (const loose *)(const void *)rest);
     }
     uint64_t h = 14695981039346656037u;
-    for (int k = 0; k < 4; k++) h = fold(fold(h, &c.a[k]), &c.b[k]);
+    for (int k = 0; k < 4; k++) h = optim_share_fold(optim_share_fold(h, &c.a[k]), &c.b[k]);
     return h;
 }
 
@@ -68,7 +68,7 @@ bool rd_optim_is_shared(const rd_optim *o)
 /* ---- the memory ---- */
 
 /* Puts a part of n * size bytes behind those before it; the whole counts up in *bytes. */
-static bool put(size_t *bytes, int64_t n, size_t size, size_t *at)
+static bool optim_share_put(size_t *bytes, int64_t n, size_t size, size_t *at)
 {
     size_t more;
     *at = *bytes;
@@ -76,7 +76,7 @@ static bool put(size_t *bytes, int64_t n, size_t size, size_t *at)
            !__builtin_add_overflow(*bytes, more / PAGE * PAGE, bytes); /* and a vector of slack */
 }
 
-static void *place(const rd_optim *o, size_t at)
+static void *optim_share_place(const rd_optim *o, size_t at)
 {
     return (unsigned char *)o->shared + at;
 }
@@ -103,10 +103,10 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
     size_t bytes = 0, values_at, slot_at[3] = {0}, g_at, w_at, sum_at;
     why[0] = '\0';
     if (o->shared) return rd_fail(st, RD_EBUG, "weights are shared twice");
-    bool fits = put(&bytes, span, sizeof(float), &values_at);
-    for (int k = 0; k < o->def->n_slots; k++) fits = fits && put(&bytes, trained, sizeof(float), &slot_at[k]);
-    fits = fits && put(&bytes, o->norm.n, sizeof(double), &g_at) && put(&bytes, o->norm.n, sizeof(double), &w_at) &&
-           put(&bytes, o->update.n, sizeof(uint64_t), &sum_at);
+    bool fits = optim_share_put(&bytes, span, sizeof(float), &values_at);
+    for (int k = 0; k < o->def->n_slots; k++) fits = fits && optim_share_put(&bytes, trained, sizeof(float), &slot_at[k]);
+    fits = fits && optim_share_put(&bytes, o->norm.n, sizeof(double), &g_at) && optim_share_put(&bytes, o->norm.n, sizeof(double), &w_at) &&
+           optim_share_put(&bytes, o->update.n, sizeof(uint64_t), &sum_at);
     if (!fits) return rd_fail(st, RD_EENV, "%lld parameters are more than memory can hold", (long long)span);
     RD_TRY(rd_comm_shared(c, bytes, &o->shared, why, st));
     if (!o->shared) return RD_OK;
@@ -118,14 +118,14 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
     take_own(o, &o->update);
     free(o->g_sq);
     free(o->w_sq);
-    o->g_sq = place(o, g_at);
-    o->w_sq = place(o, w_at);
-    o->sum = place(o, sum_at);
-    float *values = place(o, values_at);
+    o->g_sq = optim_share_place(o, g_at);
+    o->w_sq = optim_share_place(o, w_at);
+    o->sum = optim_share_place(o, sum_at);
+    float *values = optim_share_place(o, values_at);
     copy_own(o, values, rd_params_values(o->p), span);
     rd_params_use_values(o->p, values);
     for (int k = 0; k < o->def->n_slots; k++) {
-        float *slot = place(o, slot_at[k]);
+        float *slot = optim_share_place(o, slot_at[k]);
         copy_own(o, slot, rd_params_slot(o->p, o->first_slot + k), trained);
         rd_params_use_slot(o->p, o->first_slot + k, slot);
     }

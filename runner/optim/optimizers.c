@@ -74,7 +74,7 @@ static const rd_option rows[] = {
 
 const rd_option_group rd_group_optim = {"optimizer", "Optimizer, clipping, LARS", rows, sizeof(T)};
 
-static const char *where(const rd_config *cfg, const char *key)
+static const char *optimizers_where(const rd_config *cfg, const char *key)
 {
     return cfg ? rd_config_where(cfg, key) : "config";
 }
@@ -88,18 +88,18 @@ rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status
             st, RD_EUSAGE,
             "'lars_nu' %g (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the size of every gradient "
             "itself; remove one of the two keys, as --set max_grad_norm=null does",
-            c->lars_nu, where(cfg, "lars_nu"), c->max_grad_norm, where(cfg, "max_grad_norm"));
+            c->lars_nu, optimizers_where(cfg, "lars_nu"), c->max_grad_norm, optimizers_where(cfg, "max_grad_norm"));
     if (c->has_lars_nu && (lars || c->weight_decay != 0.0))
         return rd_fail(st, RD_EUSAGE,
                        "'lars_nu' %g (%s) and '%s' (%s) exclude each other: \"optimizer\": \"lars\" with 'lars_eta' "
                        "has a trust ratio that knows of the decay; remove 'lars_nu', as --set lars_nu=null does",
-                       c->lars_nu, where(cfg, "lars_nu"), lars ? "optimizer" : "weight_decay",
-                       where(cfg, lars ? "optimizer" : "weight_decay"));
+                       c->lars_nu, optimizers_where(cfg, "lars_nu"), lars ? "optimizer" : "weight_decay",
+                       optimizers_where(cfg, lars ? "optimizer" : "weight_decay"));
     if (lars && c->has_max_grad_norm)
         return rd_fail(st, RD_EUSAGE,
                        "'optimizer' %s (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the size of "
                        "every gradient itself; remove 'max_grad_norm', as --set max_grad_norm=null does",
-                       def->name, where(cfg, "optimizer"), c->max_grad_norm, where(cfg, "max_grad_norm"));
+                       def->name, optimizers_where(cfg, "optimizer"), c->max_grad_norm, optimizers_where(cfg, "max_grad_norm"));
     return RD_OK;
 }
 

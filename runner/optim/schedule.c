@@ -142,14 +142,14 @@ static double base_rate(const rd_schedule_config *c, double step, double epoch)
     return decayed(c, step);
 }
 
-static bool scaled(const rd_schedule_config *c)
+static bool schedule_scaled(const rd_schedule_config *c)
 {
     return !c->lr_scaling || strcasecmp(c->lr_scaling, "none") != 0;
 }
 
 double rd_schedule_factor(const rd_schedule_config *c, int n_ranks)
 {
-    if (!scaled(c)) return 1.0;
+    if (!schedule_scaled(c)) return 1.0;
     return c->lr_scaling && strcasecmp(c->lr_scaling, "sqrt") == 0 ? sqrt((double)n_ranks) : (double)n_ranks;
 }
 
@@ -158,7 +158,7 @@ static double ramp(const rd_schedule_config *c, const rd_schedule_point *p, doub
 {
     const double f = rd_schedule_factor(c, p->n_ranks);
     const double first = c->has_warmup_start ? c->warmup_start * f : 1.0;
-    if (step < (double)c->warmup_steps && (scaled(c) || c->has_warmup_start))
+    if (step < (double)c->warmup_steps && (schedule_scaled(c) || c->has_warmup_start))
         return first + (f - first) * step / (double)c->warmup_steps;
     if (p->epoch < c->warmup_epochs) return first + (f - first) * fmin(1.0, (p->epoch + p->part) / c->warmup_epochs);
     return f;
@@ -166,7 +166,7 @@ static double ramp(const rd_schedule_config *c, const rd_schedule_point *p, doub
 
 double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p)
 {
-    const double step = scaled(c) ? (double)p->step * p->n_ranks : (double)p->step;
+    const double step = schedule_scaled(c) ? (double)p->step * p->n_ranks : (double)p->step;
     double lr = base_rate(c, step, p->epoch);
     if (p->multiplier > 0.0 && p->multiplier < 1.0) lr = fmax(lr * p->multiplier, fmin(lr, c->plateau_min_lr));
     return ramp(c, p, step) * lr;

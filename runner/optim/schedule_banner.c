@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <strings.h>
 
-static bool scaled(const rd_schedule_config *c)
+static bool schedule_banner_scaled(const rd_schedule_config *c)
 {
     return !c->lr_scaling || strcasecmp(c->lr_scaling, "none") != 0;
 }
@@ -30,7 +30,7 @@ static int64_t floor_step(const rd_schedule_config *c)
 
 static void boundary(const rd_schedule_config *c, int n_ranks, const char *what, int64_t base, rd_strbuf *b)
 {
-    const int64_t step = scaled(c) ? (base + n_ranks - 1) / n_ranks : base;
+    const int64_t step = schedule_banner_scaled(c) ? (base + n_ranks - 1) / n_ranks : base;
     rd_strbuf_printf(b, "  %-18s step %lld", what, (long long)step);
     if (step != base) rd_strbuf_printf(b, " (config: %lld)", (long long)base);
     rd_strbuf_printf(b, ", rate %.6g\n", rd_schedule_at(c, step, n_ranks));
@@ -105,7 +105,7 @@ static void warmup_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
 {
     const double f = rd_schedule_factor(c, n_ranks);
     if (c->warmup_steps == 0 && c->warmup_epochs == 0.0) return;
-    if (!scaled(c) && !c->has_warmup_start) {
+    if (!schedule_banner_scaled(c) && !c->has_warmup_start) {
         rd_strbuf_puts(b, "  no warm-up: lr_scaling none has no factor to grow; warmup_start says where it begins\n");
         return;
     }

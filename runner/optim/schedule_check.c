@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *where(const rd_config *cfg, const char *key)
+static const char *schedule_check_where(const rd_config *cfg, const char *key)
 {
     return cfg ? rd_config_where(cfg, key) : "config";
 }
@@ -73,13 +73,13 @@ static rd_code check_decay(const rd_schedule_config *c, const rd_config *cfg, rd
         }
     if (n == 0) return RD_OK;
     return rd_fail(st, RD_EUSAGE, "%s: 'use_decay' is true and %s %s missing; add %s or set 'use_decay' to false",
-                   where(cfg, "use_decay"), missing, n == 1 ? "is" : "are", n == 1 ? "it" : "them");
+                   schedule_check_where(cfg, "use_decay"), missing, n == 1 ? "is" : "are", n == 1 ? "it" : "them");
 }
 
 /* Two keys of which one makes no sense beside the other. */
 static rd_code exclude(const rd_config *cfg, const char *a, const char *b, const char *what, rd_status *st)
 {
-    return rd_fail(st, RD_EUSAGE, "'%s' (%s) and '%s' (%s) exclude each other: %s", a, where(cfg, a), b, where(cfg, b),
+    return rd_fail(st, RD_EUSAGE, "'%s' (%s) and '%s' (%s) exclude each other: %s", a, schedule_check_where(cfg, a), b, schedule_check_where(cfg, b),
                    what);
 }
 
@@ -89,7 +89,7 @@ static rd_code check_piecewise(const rd_schedule_config *c, const rd_config *cfg
     rd_pieces p;
     if (!c->piecewise_learning_rate_schedule)
         return rd_fail(st, RD_EUSAGE, "%s: 'lr_policy' is piecewise and '%s' is missing; add it, as \"0.1;30;0.01\"",
-                       where(cfg, "lr_policy"), key);
+                       schedule_check_where(cfg, "lr_policy"), key);
     if (c->has_min)
         return exclude(cfg, "min_learning_rate", key, "its last rate is the lowest; remove one of them", st);
     if (rd_schedule_pieces(c->piecewise_learning_rate_schedule, &p, st) != RD_OK) return st->code;
@@ -97,7 +97,7 @@ static rd_code check_piecewise(const rd_schedule_config *c, const rd_config *cfg
         return rd_fail(st, RD_EUSAGE,
                        "'learning_rate' is %g (%s) and '%s' (%s) begins with %g; make them equal, or leave "
                        "'learning_rate' out",
-                       c->learning_rate, where(cfg, "learning_rate"), key, where(cfg, key), p.rate[0]);
+                       c->learning_rate, schedule_check_where(cfg, "learning_rate"), key, schedule_check_where(cfg, key), p.rate[0]);
     return RD_OK;
 }
 
@@ -114,13 +114,13 @@ static rd_code check_smooth(const rd_schedule_config *c, const rd_config *cfg, r
     if (c->has_begin && !c->has_steps)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'begin_decay_at' is set and 'decay_steps', the length of the way, is missing",
-                       where(cfg, "begin_decay_at"));
+                       schedule_check_where(cfg, "begin_decay_at"));
     if (c->has_begin_epoch && c->has_end_epoch && c->decay_end_epoch <= c->decay_begin_epoch)
         return rd_fail(st, RD_EUSAGE, "'decay_end_epoch' %g (%s) does not come after 'decay_begin_epoch' %g",
-                       c->decay_end_epoch, where(cfg, "decay_end_epoch"), c->decay_begin_epoch);
+                       c->decay_end_epoch, schedule_check_where(cfg, "decay_end_epoch"), c->decay_begin_epoch);
     if (c->min_learning_rate > c->learning_rate)
         return rd_fail(st, RD_EUSAGE, "'min_learning_rate' %g (%s), where the rate ends, is above 'learning_rate' %g",
-                       c->min_learning_rate, where(cfg, "min_learning_rate"), c->learning_rate);
+                       c->min_learning_rate, schedule_check_where(cfg, "min_learning_rate"), c->learning_rate);
     return RD_OK;
 }
 
@@ -132,7 +132,7 @@ static rd_code check_plateau(const rd_schedule_config *c, const rd_config *cfg, 
     for (int i = 0; keys[i]; i++)
         if (rd_config_has(cfg, keys[i]))
             return rd_fail(st, RD_EUSAGE, "%s: '%s' is set and 'plateau_factor', which turns the rule on, is missing",
-                           where(cfg, keys[i]), keys[i]);
+                           schedule_check_where(cfg, keys[i]), keys[i]);
     return RD_OK;
 }
 
@@ -144,14 +144,14 @@ rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_
         return exclude(cfg, "warmup_steps", "warmup_epochs", "the warm-up has one length; remove one of them", st);
     if (c->has_warmup_start && c->warmup_steps == 0 && c->warmup_epochs == 0.0)
         return rd_fail(st, RD_EUSAGE, "%s: 'warmup_start' is set and 'warmup_epochs' (or 'warmup_steps') is missing",
-                       where(cfg, "warmup_start"));
+                       schedule_check_where(cfg, "warmup_start"));
     if (c->use_decay && policy != RD_LR_DECAY)
         return exclude(cfg, c->lr_policy ? "lr_policy" : "piecewise_learning_rate_schedule", "use_decay",
                        "use_decay belongs to the policy decay; remove one of them", st);
     if (!smooth && (c->has_begin_epoch || c->has_end_epoch))
         return rd_fail(st, RD_EUSAGE,
                        "%s: '%s' is of \"lr_policy\": \"polynomial\" or \"cosine\"; remove it, or set that",
-                       where(cfg, c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch"),
+                       schedule_check_where(cfg, c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch"),
                        c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch");
     if (policy == RD_LR_DECAY && c->piecewise_learning_rate_schedule)
         return exclude(cfg, "lr_policy", "piecewise_learning_rate_schedule", "remove one of them", st);

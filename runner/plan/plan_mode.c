@@ -12,7 +12,7 @@
 /* Sizes of the sweep: 16 KiB and four times as much each, up to the gradients or 64 MiB. */
 enum { SWEEP_FIRST = 1 << 12, SWEEP_MOST = 1 << 24, SWEEP_SIZES = 8, SWEEP_TIMES = 24 };
 
-static rd_code one_step(stepper *s, plan_sums *sums, rd_status *st)
+static rd_code plan_mode_one_step(stepper *s, plan_sums *sums, rd_status *st)
 {
     rd_run *r = s->run;
     const step_sums in = {0};
@@ -50,7 +50,7 @@ done:
     return st->code;
 }
 
-static int by_value(const void *a, const void *b)
+static int plan_mode_by_value(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -58,7 +58,7 @@ static int by_value(const void *a, const void *b)
 
 /* Exchanges of many sizes by themselves, each begun together: they tell latency and bandwidth apart. They travel as
  * float32. The median counts: nothing else is to be seen of a machine that others use, too. */
-static rd_code sweep(rd_run *r, plan_run *m, rd_status *st)
+static rd_code plan_mode_sweep(rd_run *r, plan_run *m, rd_status *st)
 {
     run_times *t = &r->times;
     int64_t n[SWEEP_SIZES];
@@ -77,7 +77,7 @@ static rd_code sweep(rd_run *r, plan_run *m, rd_status *st)
             budget_s -= spent_s;
             seconds[done++] = spent_s;
         }
-        qsort(seconds, (size_t)done, sizeof *seconds, by_value);
+        qsort(seconds, (size_t)done, sizeof *seconds, plan_mode_by_value);
         t->sizes[t->n_sizes++] =
             (exchange_size){.bytes = 4.0 * (double)n[k], .count = 1.0, .kept = {(float)seconds[done / 2]}};
     }
@@ -91,20 +91,20 @@ done:
     return st->code;
 }
 
-static rd_code measure(bench *b, rd_status *st)
+static rd_code plan_mode_measure(bench *b, rd_status *st)
 {
     rd_run *r = b->run;
     plan_sums sums = {0};
     plan_run m;
-    for (int64_t i = 0; i < b->c.bench_warmup; i++) RD_TRY(one_step(&b->s, &sums, st));
+    for (int64_t i = 0; i < b->c.bench_warmup; i++) RD_TRY(plan_mode_one_step(&b->s, &sums, st));
     plan_sums_start(&sums, r);
     for (int64_t i = 0; i < b->c.bench_steps; i++) {
-        RD_TRY(one_step(&b->s, &sums, st));
+        RD_TRY(plan_mode_one_step(&b->s, &sums, st));
         if (r->world->rank == 0) rd_live(r->log, "step %" PRId64 " of %" PRId64, i + 1, b->c.bench_steps);
     }
     rd_live(r->log, NULL);
     RD_TRY(plan_collect(r, &sums, &m, st));
-    RD_TRY(sweep(r, &m, st));
+    RD_TRY(plan_mode_sweep(r, &m, st));
     if (r->world->size > 1)
         rd_info(r->log, "exchanges of the steps took %.2f times what they take by themselves; the model follows them",
                 plan_calibrate(&m));
@@ -121,7 +121,7 @@ rd_code run_plan(rd_run *r, rd_status *st)
     RD_TRY(bench_open(&b, st));
     b.s.last_step = b.c.bench_warmup + b.c.bench_steps;
     world_banner(r, 0, 0, 0);
-    RD_TRY(measure(&b, st));
+    RD_TRY(plan_mode_measure(&b, st));
 done:
     stepper_release(&b.s);
     return st->code;

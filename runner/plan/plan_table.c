@@ -44,7 +44,7 @@ static double bucket_count(double bytes, double bucket_mb)
     return bytes <= mb ? 1.0 : 1.0 + ceil((bytes - mb) / (bucket_mb * mb));
 }
 
-static double number_of(const rd_config *c, const char *key, double dflt)
+static double plan_table_number_of(const rd_config *c, const char *key, double dflt)
 {
     const json_t *v = rd_config_get(c, key);
     return json_is_number(v) ? json_number_value(v) : dflt;
@@ -90,7 +90,7 @@ rd_code plan_change(const rd_config *config, plan_run *m, int *per_host, rd_strb
     }
     change_links(&c, m, *per_host, notes);
     if (m->hosts == 1 || rd_config_has(config, "bucket_mb"))
-        m->buckets = bucket_count(m->bytes, number_of(config, "bucket_mb", 4.0));
+        m->buckets = bucket_count(m->bytes, plan_table_number_of(config, "bucket_mb", 4.0));
     if (m->hosts == 1) {
         m->overlaps = true;
         if (m->ranks > 1) m->shared = true;
@@ -178,7 +178,7 @@ static void print_table(const plan_run *measured, const plan_run *m, int per_hos
                   m->samples);
 }
 
-static void put(json_t *o, const char *key, double v)
+static void plan_table_put(json_t *o, const char *key, double v)
 {
     (void)json_object_set_new(o, key, isfinite(v) ? json_real(v) : json_null());
 }
@@ -189,21 +189,21 @@ static rd_code print_json(const plan_run *measured, const plan_run *m, int per_h
     char *text = NULL;
     (void)json_object_set_new(o, "measured", plan_to_json(measured));
     (void)json_object_set_new(o, "ranks_per_host", json_integer(per_host));
-    put(o, "latency_s", m->between.alpha_s);
-    put(o, "link_bytes_per_s", m->between.bytes_per_s);
-    put(o, "measured_comm_s_model", plan_exchange_s(measured, measured->hosts, measured->ranks / measured->hosts));
+    plan_table_put(o, "latency_s", m->between.alpha_s);
+    plan_table_put(o, "link_bytes_per_s", m->between.bytes_per_s);
+    plan_table_put(o, "measured_comm_s_model", plan_exchange_s(measured, measured->hosts, measured->ranks / measured->hosts));
     for (int h = 1; h <= 1 << (PLAN_ROWS - 1); h *= 2) {
         plan_row r;
         plan_at(m, h, per_host, &r);
         json_t *row = json_pack("{s:i, s:i}", "hosts", r.hosts, "ranks", r.ranks);
-        put(row, "step_s", r.step_s);
-        put(row, "comm_s", r.comm_s);
-        put(row, "exposed_s", r.exposed_s);
-        put(row, "samples_per_s", r.samples_per_s);
-        put(row, "units_per_s", r.units_per_s);
-        put(row, "weak", r.weak);
-        put(row, "strong_step_s", r.strong_step_s);
-        put(row, "strong", r.strong);
+        plan_table_put(row, "step_s", r.step_s);
+        plan_table_put(row, "comm_s", r.comm_s);
+        plan_table_put(row, "exposed_s", r.exposed_s);
+        plan_table_put(row, "samples_per_s", r.samples_per_s);
+        plan_table_put(row, "units_per_s", r.units_per_s);
+        plan_table_put(row, "weak", r.weak);
+        plan_table_put(row, "strong_step_s", r.strong_step_s);
+        plan_table_put(row, "strong", r.strong);
         (void)json_array_append_new(list, row);
     }
     (void)json_object_set_new(o, "hosts", list);

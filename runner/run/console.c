@@ -64,7 +64,7 @@ static void describe_text(const step_record *s, char *out, size_t n)
 }
 
 /* The live line is cut where the terminal ends, so the time left comes early there. */
-static void describe(const rd_run *r, const step_record *s, bool live, char *out, size_t n)
+static void console_describe(const rd_run *r, const step_record *s, bool live, char *out, size_t n)
 {
     char figures[384], count[32], time[32], eta[48];
     if (run_is_image(r)) describe_image(r, s, figures, sizeof figures);
@@ -77,7 +77,7 @@ static void describe(const rd_run *r, const step_record *s, bool live, char *out
 void console_step(rd_run *r, const step_record *s)
 {
     char line[512], comm[48] = "";
-    describe(r, s, false, line, sizeof line);
+    console_describe(r, s, false, line, sizeof line);
     if (s->ranks && s->step_s > 0.0)
         (void)snprintf(comm, sizeof comm, "  exchange %.1f %%", 100.0 * s->ranks->exposed_s / s->step_s);
     rd_info(r->log, "%s  norm %.4g  %.4g s/step%s", line, console_real(s->grad_norm), s->step_s, comm);
@@ -99,7 +99,7 @@ bool console_watched(const rd_run *r)
 void console_live(rd_run *r, const step_record *s)
 {
     char line[512];
-    describe(r, s, true, line, sizeof line);
+    console_describe(r, s, true, line, sizeof line);
     rd_live(r->log, "%s", line);
 }
 

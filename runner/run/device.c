@@ -21,7 +21,7 @@ static rd_device asked_for(const rd_run *r)
 
 #ifdef RD_CUDA
 /* What this rank finds. A card without the libraries is no failure yet: with "device" auto the CPU does. */
-static rd_code look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
+static rd_code device_look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
 {
     rd_gpu_info info;
     rd_status own = {.code = RD_OK};
@@ -47,7 +47,7 @@ static rd_code look_together(rd_run *r, rd_gpu_seat **out, rd_status *st)
     rd_gpu_seat mine = {0};
     *out = calloc((size_t)r->world->size, sizeof **out);
     if (*out)
-        (void)look(r, &mine, st);
+        (void)device_look(r, &mine, st);
     else
         rd_fail(st, RD_EENV, "out of memory for the GPUs of %d ranks", r->world->size);
     RD_TRY(run_agree(r, st));

@@ -16,16 +16,16 @@
 
 enum { LEAST_BYTES = 256 << 10, LEAST_ROWS = 10 /* between hosts, per sample of a step */ };
 
-typedef struct table {
+typedef struct embeddings_table {
     const rd_param *p;
     uint64_t *touched;  /* borrowed from the tape */
     rd_comm_rows *rows; /* owned */
-} table;
+} embeddings_table;
 
 struct embeddings {
     rd_run *run;
     int n;
-    table *at; /* owned; by offset in the arenas */
+    embeddings_table *at; /* owned; by offset in the arenas */
 };
 
 static bool by_rows(const rd_run *r, const rd_param *p)
@@ -38,9 +38,9 @@ static bool by_rows(const rd_run *r, const rd_param *p)
            (r->world->n_hosts == 1 || (double)p->dim[0] >= LEAST_ROWS * samples);
 }
 
-static int by_offset(const void *a, const void *b)
+static int embeddings_by_offset(const void *a, const void *b)
 {
-    const int64_t x = ((const table *)a)->p->offset, y = ((const table *)b)->p->offset;
+    const int64_t x = ((const embeddings_table *)a)->p->offset, y = ((const embeddings_table *)b)->p->offset;
     return (x > y) - (x < y);
 }
 
@@ -54,9 +54,9 @@ rd_code embeddings_new(rd_run *r, bool none, embeddings **out, rd_status *st)
     e->run = r;
     for (int i = 0; i < n_params && !none; i++) {
         const rd_param *p = rd_params_at(r->params, i);
-        if (by_rows(r, p)) e->at[e->n++] = (table){.p = p, .touched = rd_tape_touched(r->tape, p)};
+        if (by_rows(r, p)) e->at[e->n++] = (embeddings_table){.p = p, .touched = rd_tape_touched(r->tape, p)};
     }
-    qsort(e->at, (size_t)e->n, sizeof *e->at, by_offset);
+    qsort(e->at, (size_t)e->n, sizeof *e->at, embeddings_by_offset);
     for (int i = 0; i < e->n; i++)
         RD_TRY(rd_comm_rows_new(r->comm, e->at[i].p->dim[0], e->at[i].p->dim[1], run_wire(r), &e->at[i].rows, st));
 done:
@@ -90,7 +90,7 @@ static inline void zero_on_gpu(embeddings *e)
                       (size_t)rd_params_span(e->run->params) * sizeof(float), &own);
 }
 
-static void clear_marks(table *t)
+static void clear_marks(embeddings_table *t)
 {
     memset(t->touched, 0, (size_t)rd_row_set_words(t->p->dim[0]) * sizeof *t->touched);
 }
@@ -105,7 +105,7 @@ void embeddings_zero_grads(embeddings *e, bool keep_marks)
     float *g = rd_params_grads(e->run->params);
     int64_t at = 0;
     for (int i = 0; i < e->n; i++) {
-        table *t = &e->at[i];
+        embeddings_table *t = &e->at[i];
         memset(g + at, 0, (size_t)(t->p->offset - at) * sizeof *g);
         rd_row_set_zero(g + t->p->offset, t->p->dim[0], t->p->dim[1], t->touched);
         if (!keep_marks) clear_marks(t);
@@ -116,7 +116,7 @@ void embeddings_zero_grads(embeddings *e, bool keep_marks)
 
 rd_code embeddings_sum(embeddings *e, int i, embeddings_sent *sent, rd_status *st)
 {
-    const table *t = &e->at[i];
+    const embeddings_table *t = &e->at[i];
     const int64_t before = rd_comm_rows_sent(t->rows);
     int64_t rows = 0;
     (void)rd_comm_sum_rows_f32(t->rows, rd_params_grads(e->run->params) + t->p->offset, t->touched, &rows, st);

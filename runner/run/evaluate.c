@@ -179,7 +179,7 @@ done:
     return st->code;
 }
 
-static rd_code score(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+static rd_code evaluate_score(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
 {
     scorer *s = ctx;
     const rd_metric_def *m = s->run->metric;
@@ -224,7 +224,7 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
             (void)group_sources(r, ids, &n, &s.groups, st);
         decode_sort(r->held, ids, n);
     }
-    if (st->code == RD_OK) (void)decode_share(r, r->held, ids, n, r->c.eval_batch_size, &c, score, &s, st);
+    if (st->code == RD_OK) (void)decode_share(r, r->held, ids, n, r->c.eval_batch_size, &c, evaluate_score, &s, st);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_sum_i64(r->comm, s.counts, RD_METRIC_COUNTS, st));
     memcpy(out->counts, s.counts, sizeof out->counts);
@@ -341,7 +341,7 @@ static json_t *real_or_null(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
-static void say(rd_run *r, const eval_result *v)
+static void evaluate_report(rd_run *r, const eval_result *v)
 {
     char count[32], right[32];
     rd_live(r->log, NULL);
@@ -402,7 +402,7 @@ static void write_events(const rd_run *r, eval_records *e, const eval_result *v,
 
 rd_code eval_report(rd_run *r, eval_records *e, const eval_result *v, rd_status *st)
 {
-    say(r, v);
+    evaluate_report(r, v);
     if (!e->events) return RD_OK;
     RD_TRY(rd_metrics_write(e->metrics, as_json(r, v), st));
     write_events(r, e, v, st);

@@ -48,7 +48,7 @@ rd_wire run_wire(const rd_run *r)
 
 /* ---- buckets ---- */
 
-static int by_offset(const void *a, const void *b)
+static int exchange_by_offset(const void *a, const void *b)
 {
     const int64_t x = (*(const rd_param *const *)a)->offset, y = (*(const rd_param *const *)b)->offset;
     return (x > y) - (x < y);
@@ -87,7 +87,7 @@ static rd_code make_buckets(exchange *x, rd_status *st)
         goto done;
     }
     for (int i = 0; i < n; i++) p[i] = rd_params_at(ps, i);
-    qsort(p, (size_t)n, sizeof *p, by_offset);
+    qsort(p, (size_t)n, sizeof *p, exchange_by_offset);
     for (int i = 0; i < n; i++)
         place[i] = (bucket_param){.offset = p[i]->offset, .table = is_table(x->tables, p[i]), .state = p[i]->flags & RD_PARAM_STATE};
     x->n = bucket_plan(place, n, &sizes, x->bucket, x->size, of);

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct offer { /* of a rank; plain data */
+typedef struct gpu_group_offer { /* of a rank; plain data */
     rd_gpu_nccl nccl;
     rd_status failure; /* it has no NCCL */
     int sm;            /* 90: compute capability 9.0 */
     bool off;          /* RD_COMM_NCCL=0 */
-} offer;
+} gpu_group_offer;
 
-static void own_offer(const rd_run *r, offer *out)
+static void own_offer(const rd_run *r, gpu_group_offer *out)
 {
     const rd_gpu_info *about = rd_gpu_about(r->gpu);
     const char *env = getenv("RD_COMM_NCCL");
@@ -25,9 +25,9 @@ static void own_offer(const rd_run *r, offer *out)
 }
 
 /* Collective. By rank; the caller frees them. */
-static rd_code gather(const rd_run *r, offer **out, rd_status *st)
+static rd_code gpu_group_gather(const rd_run *r, gpu_group_offer **out, rd_status *st)
 {
-    offer mine;
+    gpu_group_offer mine;
     own_offer(r, &mine);
     *out = calloc((size_t)r->world->size, sizeof **out);
     if (!*out) rd_fail(st, RD_EENV, "out of memory for what %d ranks have of NCCL", r->world->size);
@@ -37,7 +37,7 @@ done:
     return st->code;
 }
 
-static void warn_of_cards(const rd_run *r, const offer *all)
+static void warn_of_cards(const rd_run *r, const gpu_group_offer *all)
 {
     for (int i = 1; i < r->world->size && r->world->rank == 0; i++) {
         if (all[i].sm == all[0].sm) continue;
@@ -49,7 +49,7 @@ static void warn_of_cards(const rd_run *r, const offer *all)
 }
 
 /* False: why says what is against NCCL. *warn: it was expected. */
-static bool by_nccl(const rd_run *r, const offer *all, char why[200], bool *warn)
+static bool by_nccl(const rd_run *r, const gpu_group_offer *all, char why[200], bool *warn)
 {
     const int n = r->world->size;
     *warn = false;
@@ -121,13 +121,13 @@ done:
 
 rd_code gpu_group_open(rd_run *r, rd_gpu_group **out, char why[200], rd_status *st)
 {
-    offer *all = NULL;
+    gpu_group_offer *all = NULL;
     bool warn = false;
     *out = NULL;
     why[0] = '\0';
     if (!run_gpu(r) || r->world->size == 1) return st->code;
     RD_TRY(same_libraries(r, st));
-    RD_TRY(gather(r, &all, st));
+    RD_TRY(gpu_group_gather(r, &all, st));
     warn_of_cards(r, all);
     if (by_nccl(r, all, why, &warn)) {
         warn = true;

@@ -19,19 +19,19 @@ enum { CHUNK = 8192 };
 
 /* ---- where lines go: standard output, a device or pipe, or a file that appears whole ---- */
 
-typedef struct sink {
+typedef struct infer_sink {
     rd_tmpfile file; /* when to_file */
     int fd;          /* else */
     bool to_file;
     const char *name; /* NULL: standard output */
-} sink;
+} infer_sink;
 
 static bool is_stdout(const char *path)
 {
     return !path || !path[0] || strcmp(path, "stdout") == 0 || strcmp(path, "-") == 0;
 }
 
-static rd_code sink_fails(const sink *o, int err, rd_status *st)
+static rd_code sink_fails(const infer_sink *o, int err, rd_status *st)
 {
     if (!o->name) return rd_fail(st, RD_EENV, "cannot write to standard output: %s", strerror(err));
     return rd_fail(st, RD_EENV, "cannot write '%s': %s", o->name, strerror(err));
@@ -39,7 +39,7 @@ static rd_code sink_fails(const sink *o, int err, rd_status *st)
 
 /* A file renamed to the name of a pipe or a device (/dev/null) would take its place, and one renamed to a link the link's: so the first are
  * written to, and a link is followed. A folder is refused before the work. */
-static rd_code sink_open(sink *o, const char *path, rd_status *st)
+static rd_code sink_open(infer_sink *o, const char *path, rd_status *st)
 {
     struct stat there, out;
     char *real = NULL;
@@ -60,13 +60,13 @@ static rd_code sink_open(sink *o, const char *path, rd_status *st)
     return st->code;
 }
 
-static void sink_release(sink *o)
+static void sink_release(infer_sink *o)
 {
     rd_tmpfile_release(&o->file);
     if (o->name && !o->to_file && o->fd >= 0) (void)close(o->fd);
 }
 
-static rd_code sink_write(sink *o, const char *p, size_t n, rd_status *st)
+static rd_code sink_write(infer_sink *o, const char *p, size_t n, rd_status *st)
 {
     if (o->to_file) return rd_tmpfile_write(&o->file, p, n, st);
     while (n > 0) {
@@ -92,7 +92,7 @@ typedef struct collector {
     rd_strbuf text;
 } collector;
 
-static rd_code collect(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+static rd_code infer_collect(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
 {
     collector *c = ctx;
     const rd_dataset_def *def = rd_dataset_def_of(c->d);
@@ -109,7 +109,7 @@ static rd_code collect(void *ctx, int64_t id, const rd_decoded *d, rd_status *st
 }
 
 /* Rank 0: the lines of ids [first, first + n), from the gathered bytes, in order. */
-static rd_code put_lines(sink *o, const char *all, int64_t bytes, int64_t first, int64_t n, rd_status *st)
+static rd_code put_lines(infer_sink *o, const char *all, int64_t bytes, int64_t first, int64_t n, rd_status *st)
 {
     const char **at = calloc((size_t)n + 1, sizeof *at);
     rd_strbuf lines = {0};
@@ -137,7 +137,7 @@ static rd_code put_lines(sink *o, const char *all, int64_t bytes, int64_t first,
     return st->code;
 }
 
-static rd_code translate_chunk(rd_run *r, sink *o, int64_t first, int64_t n, int64_t *ids, rd_status *st)
+static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t n, int64_t *ids, rd_status *st)
 {
     collector c = {.d = r->held, .classes = !r->model->decode};
     rd_decode_config dc;
@@ -146,7 +146,7 @@ static rd_code translate_chunk(rd_run *r, sink *o, int64_t first, int64_t n, int
     run_decode_config(r, true, &dc);
     for (int64_t i = 0; i < n; i++) ids[i] = first + i;
     decode_sort(r->held, ids, n);
-    (void)decode_share(r, r->held, ids, n, r->c.infer_batch_size, &dc, collect, &c, st);
+    (void)decode_share(r, r->held, ids, n, r->c.infer_batch_size, &dc, infer_collect, &c, st);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_gather(r->comm, c.out.s, (int64_t)c.out.n, &all, &lens, st));
     if (r->world->rank == 0) {
@@ -169,7 +169,7 @@ static rd_code translate(rd_run *r, rd_status *st)
     int64_t *ids = malloc(CHUNK * sizeof *ids);
     const bool watched = console_watched(r);
     const char *noun = run_is_image(r) ? "image" : "line";
-    sink o = {0};
+    infer_sink o = {0};
     char a[32], b[32];
     if (!ids) rd_fail(st, RD_EENV, "out of memory");
     if (st->code == RD_OK && r->world->rank == 0) (void)sink_open(&o, r->cli->inference_out, st);
@@ -217,11 +217,11 @@ done:
     return st->code;
 }
 
-static rd_code say(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
+static rd_code infer_report(void *ctx, int64_t id, const rd_decoded *d, rd_status *st)
 {
     rd_run *r = ctx;
     rd_strbuf text = {0};
-    sink o = {.fd = STDOUT_FILENO};
+    infer_sink o = {.fd = STDOUT_FILENO};
     (void)id;
     run_text(r->held, 1, d->ids, d->n, false, &text);
     rd_strbuf_puts(&text, "\n");
@@ -253,7 +253,7 @@ static rd_code converse(rd_run *r, rd_status *st)
                             .n_fields = 2,
                             .field = {{.name = "source", .dtype = RD_I32, .data = ids, .off = off},
                                       {.name = "target", .dtype = RD_I32, .data = ends, .off = ends_off}}};
-        RD_TRY(decode_one(r, &b, &dc, say, r, st));
+        RD_TRY(decode_one(r, &b, &dc, infer_report, r, st));
     }
 done:
     free(line);

@@ -163,7 +163,7 @@ static bool canvas_new(canvas *k, int64_t w, int64_t h, int64_t c)
 }
 
 /* A rectangle of one colour. */
-static void fill(canvas *k, int64_t x, int64_t y, int64_t w, int64_t h, const uint8_t *colour)
+static void pictures_fill(canvas *k, int64_t x, int64_t y, int64_t w, int64_t h, const uint8_t *colour)
 {
     for (int64_t j = y; j < y + h && j < k->h; j++)
         for (int64_t i = x; i < x + w && i < k->w; i++) memcpy(k->at + (j * k->w + i) * k->c, colour, (size_t)k->c);
@@ -206,7 +206,7 @@ void gallery_write(rd_events *e, int64_t step, const char *tag, const gallery *g
         const uint8_t *from = g->pixels + (size_t)i * picture_bytes(g);
         for (int64_t y = 0; y < g->h; y++)
             for (int64_t x = 0; x < g->w; x++)
-                fill(&k, i % cols * w + x * zoom, i / cols * h + y * zoom, zoom, zoom, from + (y * g->w + x) * g->c);
+                pictures_fill(&k, i % cols * w + x * zoom, i / cols * h + y * zoom, zoom, zoom, from + (y * g->w + x) * g->c);
     }
     (void)rd_events_image(e, step, tag, (int)k.w, (int)k.h, (int)k.c, k.at, st);
     free(k.at);
@@ -265,7 +265,7 @@ void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t 
             const double share = row > 0 ? sqrt((double)counts[i * n + j] / (double)row) : 0.0;
             const uint8_t pale = (uint8_t)(240.0 - 240.0 * share), full = (uint8_t)(240.0 - 90.0 * share);
             const uint8_t colour[3] = {i == j ? pale : full, i == j ? full : pale, pale};
-            fill(&k, j * cell + GAP, i * cell + GAP, cell - GAP, cell - GAP, colour);
+            pictures_fill(&k, j * cell + GAP, i * cell + GAP, cell - GAP, cell - GAP, colour);
         }
     }
     (void)rd_events_image(e, step, "confusion_matrix", (int)k.w, (int)k.h, 3, k.at, st);

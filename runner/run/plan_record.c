@@ -159,7 +159,7 @@ static bool read_link(const json_t *o, plan_link *l)
     return isfinite(l->alpha_s) && l->alpha_s >= 0.0 && isfinite(l->bytes_per_s) && l->bytes_per_s > 0.0;
 }
 
-static bool read_all(const json_t *o, plan_run *m)
+static bool plan_record_read_all(const json_t *o, plan_run *m)
 {
     const char *model = json_string_value(json_object_get(o, "model")),
                *unit = json_string_value(json_object_get(o, "unit"));
@@ -196,7 +196,7 @@ rd_code plan_read(const char *logdir, plan_run *out, rd_status *st)
         goto done;
     }
     o = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
-    if (!o || !read_all(o, out))
+    if (!o || !plan_record_read_all(o, out))
         rd_fail(st, RD_EDATA,
                 "%.512s is not what a training leaves there; train again, or measure with --config_file=FILE", path);
 done:

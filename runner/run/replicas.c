@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct record { /* of one rank */
+typedef struct replicas_record { /* of one rank */
     uint64_t sum;       /* of all values */
     double norm;
     int32_t damaged; /* parameter; -1: none */
@@ -19,7 +19,7 @@ typedef struct record { /* of one rank */
     bool votes; /* one rank for each copy */
     bool shared;
     char host[64];
-} record;
+} replicas_record;
 
 static bool is_shared(const rd_run *r)
 {
@@ -32,7 +32,7 @@ static bool same_norm(double a, double b)
 }
 
 /* Does rank i hold what most copies are? With two of them nobody knows, and rank 0 counts. */
-static bool is_of_most(const record *all, const uint64_t *sum, int n, int i)
+static bool is_of_most(const replicas_record *all, const uint64_t *sum, int n, int i)
 {
     int same = 0, copies = 0;
     for (int k = 0; k < n; k++) {
@@ -42,14 +42,14 @@ static bool is_of_most(const record *all, const uint64_t *sum, int n, int i)
     return 2 * same > copies || (2 * same == copies && sum[i] == sum[0]);
 }
 
-static int first_odd(const record *all, const uint64_t *sum, int n)
+static int first_odd(const replicas_record *all, const uint64_t *sum, int n)
 {
     for (int i = 0; i < n; i++)
         if (all[i].votes && !is_of_most(all, sum, n, i)) return i;
     return -1;
 }
 
-static int n_copies(const record *all, int n)
+static int n_copies(const replicas_record *all, int n)
 {
     int copies = 0;
     for (int k = 0; k < n; k++) copies += all[k].votes;
@@ -57,7 +57,7 @@ static int n_copies(const record *all, int n)
 }
 
 /* The first array whose checksums differ, by name. of_param: this rank's. */
-static rd_code name_array(rd_run *r, const record *all, const uint64_t *of_param, int *odd, const char **name,
+static rd_code name_array(rd_run *r, const replicas_record *all, const uint64_t *of_param, int *odd, const char **name,
                           rd_status *st)
 {
     const int n = rd_params_n(r->params), size = r->world->size;
@@ -81,7 +81,7 @@ done:
 }
 
 /* The owner of a copy, for people. */
-static void who(const record *c, int rank, char out[128])
+static void who(const replicas_record *c, int rank, char out[128])
 {
     if (c->shared)
         (void)snprintf(out, 128, "host %s (%d ranks, one copy)", c->host, c->local_size);
@@ -89,7 +89,7 @@ static void who(const record *c, int rank, char out[128])
         (void)snprintf(out, 128, "rank %d", rank);
 }
 
-static rd_code compare(rd_run *r, const record *all, const uint64_t *of_param, rd_status *st)
+static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of_param, rd_status *st)
 {
     const int size = r->world->size;
     const char *name = "?", *other = all[0].shared ? "most hosts" : "most ranks",
@@ -137,14 +137,14 @@ rd_code run_check_replicas(rd_run *r, rd_status *st)
     const rd_world *w = r->world;
     const int n = rd_params_n(r->params);
     const bool shared = is_shared(r);
-    record mine = {.norm = rd_optim_norm(r->optim),
+    replicas_record mine = {.norm = rd_optim_norm(r->optim),
                    .damaged = -1,
                    .votes = !shared || w->local_rank == 0,
                    .shared = shared,
                    .local_size = w->local_size};
     int damaged = -1;
     if (w->size == 1) return st->code;
-    record *all = calloc((size_t)w->size, sizeof *all);
+    replicas_record *all = calloc((size_t)w->size, sizeof *all);
     uint64_t *of_param = calloc((size_t)n + 1, sizeof *of_param);
     if (!all || !of_param) rd_fail(st, RD_EENV, "out of memory for checksums of the weights");
     RD_TRY(run_agree(r, st));

@@ -29,7 +29,7 @@ static json_t *config_values(const rd_run *r)
     return flat;
 }
 
-static json_t *describe(const rd_run *r)
+static json_t *resume_describe(const rd_run *r)
 {
     char src[20], tgt[20];
     const run_progress *p = &r->at;
@@ -78,7 +78,7 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
     const rd_params *ps = r->params;
     const int n_params = rd_params_n(ps), n_slots = rd_params_n_slots(ps);
     rd_array *a = calloc((size_t)n_params * (size_t)(n_slots + 1) + 1, sizeof *a);
-    json_t *meta = describe(r);
+    json_t *meta = resume_describe(r);
     int n = 0;
     if (!a || !meta) {
         rd_fail(st, RD_EENV, "out of memory for the list of arrays of a checkpoint");
@@ -121,7 +121,7 @@ static void shape_text(const int64_t *dim, int n, rd_strbuf *out)
 
 /* Keys that change no shape and no meaning of the weights: the trainer's own, but what is trained on which data; where data lies; how
  * sentences are decoded. That a key changes what the next steps compute does not matter here. */
-static bool harmless(const char *key)
+static bool resume_harmless(const char *key)
 {
     static const char *const keys[] = {"data_location",    "data_dir",         "data_threads",     "source_file",      "target_file",
                                        "source_file_eval", "target_file_eval", "source_file_test", "target_file_test", "beam_width",
@@ -146,7 +146,7 @@ static void changed_keys(const rd_run *r, const json_t *meta, rd_strbuf *out)
     json_object_foreach(old, key, v)
     {
         const json_t *w = json_object_get(now, key);
-        if (harmless(key) || (w && json_equal(v, w)) || (!w && json_is_null(v))) continue;
+        if (resume_harmless(key) || (w && json_equal(v, w)) || (!w && json_is_null(v))) continue;
         char *a = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY),
              *b = w ? json_dumps(w, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
         rd_strbuf_printf(out, "%s%s %.60s -> %.60s", n ? ", " : "", key, a ? a : "?", b ? b : "not set");
@@ -158,7 +158,7 @@ static void changed_keys(const rd_run *r, const json_t *meta, rd_strbuf *out)
 }
 
 /* Refuses with the reason, the keys that have changed, and the two ways out. */
-static rd_code refuse(const rd_run *r, const rd_ckpt *c, rd_status *st, const char *why)
+static rd_code resume_refuse(const rd_run *r, const rd_ckpt *c, rd_status *st, const char *why)
 {
     rd_strbuf keys = {0};
     changed_keys(r, meta_of(c), &keys);
@@ -179,10 +179,10 @@ static rd_code check_vocab(const rd_run *r, const rd_ckpt *c, const char *key, c
     if (!json_is_string(v) || strcmp(json_string_value(v), have) == 0) return RD_OK;
     (void)snprintf(why, sizeof why, "the %s vocabulary is not the one it was trained with, so the ids mean other words",
                    side);
-    return refuse(r, c, st, why);
+    return resume_refuse(r, c, st, why);
 }
 
-static rd_code check_array(const rd_run *r, const rd_ckpt *c, const rd_param *p, const rd_array *a, rd_status *st)
+static rd_code resume_check_array(const rd_run *r, const rd_ckpt *c, const rd_param *p, const rd_array *a, rd_status *st)
 {
     rd_strbuf why = {0};
     bool same = a && a->n_dim == p->n_dim;
@@ -198,7 +198,7 @@ static rd_code check_array(const rd_run *r, const rd_ckpt *c, const rd_param *p,
     } else if (strcmp(a->descr, "<f4") != 0) {
         rd_strbuf_printf(&why, "'%s' has type %s, not <f4", p->name, a->descr);
     }
-    if (why.n) (void)refuse(r, c, st, rd_strbuf_str(&why));
+    if (why.n) (void)resume_refuse(r, c, st, rd_strbuf_str(&why));
     rd_strbuf_release(&why);
     return st->code;
 }
@@ -215,7 +215,7 @@ static rd_code check_extra(const rd_run *r, const rd_ckpt *c, rd_status *st)
         (void)snprintf(owner, sizeof owner, "%.*s", slash ? (int)(slash - a->name) : 0, a->name);
         if (slash && rd_params_find(r->params, owner)) continue; /* an optimizer array */
         (void)snprintf(why, sizeof why, "the model has no '%s'", a->name);
-        return refuse(r, c, st, why);
+        return resume_refuse(r, c, st, why);
     }
     return RD_OK;
 }
@@ -225,7 +225,7 @@ static rd_code copy_values(rd_run *r, const rd_ckpt *c, rd_status *st)
     for (int i = 0; i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
         const rd_array *a = rd_npz_find(c->npz, p->name);
-        RD_TRY(check_array(r, c, p, a, st));
+        RD_TRY(resume_check_array(r, c, p, a, st));
         memcpy(rd_params_values(r->params) + p->offset, a->data, (size_t)p->n * sizeof(float));
     }
 done:

@@ -166,7 +166,7 @@ static rd_code check_any(rd_run *r, rd_status *st)
     return st->code;
 }
 
-static rd_code read_config(rd_run *r, rd_status *st)
+static rd_code run_read_config(rd_run *r, rd_status *st)
 {
     r->mode = r->cli->mode_bit == RD_MODE_PLAN ? RD_MODE_BENCH : r->cli->mode_bit; /* the steps of bench mode */
     RD_TRY(force_keys(r, st));
@@ -263,7 +263,7 @@ done:
 }
 
 /* Sums between GPUs end first: all that waits for the device would hang with one that lacks a rank. The watch ends last. */
-static void release(rd_run *r)
+static void run_release(rd_run *r)
 {
     exchange_free(r->exchange);
     trace_free(r->trace);
@@ -339,7 +339,7 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
         (void)run_plan_recorded(&r, st);
         goto done;
     }
-    RD_TRY(read_config(&r, st));
+    RD_TRY(run_read_config(&r, st));
     RD_TRY(device_choose(&r, st));
     /* Alone in infer mode, a rank may be waiting for a person to type. */
     if (r.mode != RD_MODE_INFER || r.world->size > 1) {
@@ -373,6 +373,6 @@ done:
     *agreed = r.agreed;
     rd_run_tell(comm, log, cli, r.agreed, st); /* what is released may hang with what has failed */
     if (st->code != RD_OK && !r.agreed && r.world->size > 1) rd_watch_leaving(r.watch, st->code);
-    release(&r);
+    run_release(&r);
     return st->code;
 }

@@ -73,7 +73,7 @@ void trace_bucket(rd_run *r, int64_t index, double bytes, int64_t begin_ns, int6
         trace_span(r->trace, "bucket", TRACE_ROW_EXCHANGE, index, bytes, begin_ns, end_ns);
 }
 
-static int by_value(const void *a, const void *b)
+static int times_by_value(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -85,7 +85,7 @@ double times_exchange(const exchange_size *e)
     const int n = e->count < EXCHANGE_KEPT ? (int)e->count : EXCHANGE_KEPT, used = n - n / 20;
     double sum = 0.0;
     memcpy(s, e->kept, sizeof s);
-    qsort(s, (size_t)n, sizeof *s, by_value);
+    qsort(s, (size_t)n, sizeof *s, times_by_value);
     for (int i = 0; i < used; i++) sum += s[i];
     return used > 0 ? sum / used : NAN;
 }

@@ -15,10 +15,10 @@
 static const int64_t retry_s = 300;
 
 /* Sums over steps. */
-typedef struct window {
+typedef struct train_window {
     double seconds, input_s, loss, weight, targets, correct, top5, src, tgt, samples;
     int64_t steps;
-} window;
+} train_window;
 
 typedef struct trainer {
     rd_run *run;
@@ -33,7 +33,7 @@ typedef struct trainer {
     int64_t next_save_ns, last_save_ns, last_live_ns;
     int64_t skipped_in_row;
     /* since the last record, and since the epoch began */
-    window since_record, since_epoch;
+    train_window since_record, since_epoch;
     times_window mine; /* since the last record, of this rank */
     rank_times ranks;  /* of the last record */
     plan_sums sums;    /* for the summary at the end */
@@ -194,7 +194,7 @@ static bool eval_due(const trainer *t, int64_t step, int64_t done_before)
 
 /* ---- records ---- */
 
-static void window_add(window *w, const step_sums *sum, double seconds)
+static void window_add(train_window *w, const step_sums *sum, double seconds)
 {
     w->seconds += seconds;
     w->steps++;
@@ -219,7 +219,7 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
 {
     const rd_run *r = t->run;
     const int64_t n_batches = t->stepper.plan ? rd_plan_n_batches(t->stepper.plan) : 0;
-    const window *w = &t->since_record;
+    const train_window *w = &t->since_record;
     const double wall = w->seconds > 0.0 ? w->seconds : 1e-9;
     *s = (step_record){.step = r->at.step,
                        .epoch = r->at.epoch,
@@ -256,7 +256,7 @@ static void note_epoch(trainer *t, int64_t done_before)
 {
     rd_run *r = t->run;
     char time[32], count[32], speed[32], more[128] = "";
-    const window *w = &t->since_epoch;
+    const train_window *w = &t->since_epoch;
     const int64_t done = epochs_done(t);
     if (done == done_before) return;
     const double mean = ratio(w->loss, w->weight), right = ratio(w->correct, w->targets);
@@ -272,12 +272,12 @@ static void note_epoch(trainer *t, int64_t done_before)
         recorder_epoch(t->records, done - 1, mean, right);
     }
     t->epoch_ns = rd_now_ns();
-    t->since_epoch = (window){0};
+    t->since_epoch = (train_window){0};
     t->epoch_whole = true;
 }
 
 /* Rank 0, after each step. */
-static void record(trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr, bool due)
+static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr, bool due)
 {
     rd_run *r = t->run;
     step_record s;
@@ -302,7 +302,7 @@ static void record(trainer *t, const step_sums *sum, const rd_optim_stats *stats
         if (r->c.print_samples) console_sample(r, source, target, predicted);
         recorder_sample(t->records, s.step, source, target, predicted);
     }
-    t->since_record = (window){0};
+    t->since_record = (train_window){0};
 }
 
 /* ---- the loop ---- */
@@ -385,7 +385,7 @@ static rd_code check_skips(trainer *t, int64_t before, double all, rd_status *st
                    before, RD_S(before), r->at.step - 1);
 }
 
-static rd_code one_step(trainer *t, bool *stop, rd_status *st)
+static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
     const bool root = r->world->rank == 0;
@@ -421,7 +421,7 @@ static rd_code one_step(trainer *t, bool *stop, rd_status *st)
         RD_TRY(times_gather(r, &t->mine, &t->ranks, st));
         t->mine = (times_window){0};
     }
-    if (root) record(t, &sum, &stats, lr, due);
+    if (root) train_record(t, &sum, &stats, lr, due);
     if (stats.finite)
         t->skipped_in_row = 0;
     else
@@ -448,7 +448,7 @@ static rd_code loop(trainer *t, rd_status *st)
         RD_TRY(evaluate(t, true, &stop, st));
         if (!stop) t->saved_step = -1; /* that checkpoint says that it is due */
     }
-    while (r->at.step < t->last_step && !stop) RD_TRY(one_step(t, &stop, st));
+    while (r->at.step < t->last_step && !stop) RD_TRY(train_one_step(t, &stop, st));
     rd_live(r->log, NULL);
     if (t->saved_step != r->at.step) RD_TRY(save(t, true, st));
     RD_TRY(summarize(t, st));

@@ -274,7 +274,7 @@ done:
 
 enum { MARK_BACKWARD, MARK_BACKWARD_DONE }; /* exchange.c has the next two */
 
-static rd_code backward(stepper *s, rd_var *loss, rd_status *st)
+static rd_code train_step_backward(stepper *s, rd_var *loss, rd_status *st)
 {
     rd_run *r = s->run;
     const int64_t begin_ns = rd_now_ns();
@@ -294,7 +294,7 @@ static uint64_t graph_key(const rd_batch *b, bool first, bool ends)
 }
 enum { UPDATE_KEY = 1 };
 
-static rd_code update(stepper *s, double lr, double scale, rd_optim_stats *stats, rd_status *st)
+static rd_code train_step_update(stepper *s, double lr, double scale, rd_optim_stats *stats, rd_status *st)
 {
     rd_run *r = s->run;
     RD_TRY(device_recurs(r, UPDATE_KEY, st));
@@ -314,7 +314,7 @@ static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, r
     RD_TRY(rd_tape_check(r->tape, st));
     if (b->n == 0) goto done;
     trace_enter(r, TRACE_BACKWARD);
-    RD_TRY(backward(s, out.loss, st));
+    RD_TRY(train_step_backward(s, out.loss, st));
     device_tell(r);
     sum->loss += out.loss_sum;
     sum->weight += out.weight;
@@ -336,7 +336,7 @@ done:
 /* Elements [from, from + n) of the gradient arena hold part j: adds the sums of the parts before it as a binary counter
  * carries, so that parts are added along the tree ((0 + 1) + (2 + 3)) + ..., whose upper levels are the sum over ranks.
  * *level: the first one that part j does not complete. */
-static rd_code carry(const stepper *s, int64_t j, int64_t from, int64_t n, int *level, rd_status *st)
+static rd_code train_step_carry(const stepper *s, int64_t j, int64_t from, int64_t n, int *level, rd_status *st)
 {
     float *g = rd_params_device_grads(s->run->params) + from;
     for (*level = 0; j >> *level & 1; ++*level) RD_TRY(rd_vec_add(s->run->backend, n, s->sum[*level] + from, g, st));
@@ -348,7 +348,7 @@ static rd_code add_last_part(void *ctx, int64_t from, int64_t n, rd_status *st)
 {
     const stepper *s = ctx;
     int level;
-    return carry(s, s->mine - 1, from, n, &level, st);
+    return train_step_carry(s, s->mine - 1, from, n, &level, st);
 }
 
 /* Where gradients lie. */
@@ -361,11 +361,11 @@ static rd_code room_for_sum(stepper *s, int level, rd_status *st)
 }
 
 /* Any but the last: afterwards the arena is zero. */
-static rd_code add_part(stepper *s, int64_t j, rd_status *st)
+static rd_code train_step_add_part(stepper *s, int64_t j, rd_status *st)
 {
     const int64_t span = rd_params_span(s->run->params);
     int level;
-    RD_TRY(carry(s, j, 0, span, &level, st));
+    RD_TRY(train_step_carry(s, j, 0, span, &level, st));
     if (!s->sum[level]) RD_TRY(room_for_sum(s, level, st));
     RD_TRY(rd_vec_copy(s->run->backend, span, rd_params_device_grads(s->run->params), s->sum[level], st));
     exchange_clear(s->run->exchange);
@@ -394,7 +394,7 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
             RD_TRY(fetch_ahead(s, st));
         else if (!last || j + 1 < s->mine)
             RD_TRY(device_send_ahead(r, &b, st)); /* images that are made are the same ones in every step */
-        if (j + 1 < s->mine) RD_TRY(add_part(s, j, st));
+        if (j + 1 < s->mine) RD_TRY(train_step_add_part(s, j, st));
     }
 done:
     return st->code;
@@ -463,7 +463,7 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     stats->grad_norm = stats->clipped_norm = NAN;
     /* The sums are the same bytes on every rank, so all of them skip or none. */
     if (isfinite(out->loss) && out->weight > 0.0)
-        RD_TRY(update(s, lr, 1.0 / (r->at.loss_scale * out->weight), stats, st));
+        RD_TRY(train_step_update(s, lr, 1.0 / (r->at.loss_scale * out->weight), stats, st));
     if (stats->finite)
         r->at.updates++;
     else

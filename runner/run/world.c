@@ -43,7 +43,7 @@ static uint64_t fnv(uint64_t h, const void *p, size_t n)
 }
 
 /* Collective. A rank that differs is named with its value; all ranks know. */
-static rd_code same(rd_run *r, const char *name, const char *text, rd_status *st)
+static rd_code world_same(rd_run *r, const char *name, const char *text, rd_status *st)
 {
     if (rd_comm_same(r->comm, name, text, st) != RD_OK) r->agreed = true;
     return st->code;
@@ -98,12 +98,12 @@ rd_code world_check_start(rd_run *r, rd_status *st)
     RD_TRY(run_agree(r, st));
     rd_program_id(id);
     (void)snprintf(text, sizeof text, "%.40s, %s, libraries %016" PRIx64, RD_VERSION, id, fnv(fnv_start, all.s, all.n));
-    RD_TRY(same(r, "program file and library versions", text, st));
+    RD_TRY(world_same(r, "program file and library versions", text, st));
     if (r->cli->max_steps_given) (void)snprintf(steps, sizeof steps, " --max_steps=%" PRId64, r->cli->max_steps);
     (void)snprintf(text, sizeof text, "--mode=%s%s --summary_frequency=%" PRId64 "%s%s%s", r->cli->mode, steps, r->cli->summary_frequency,
                    r->cli->split_data_per_rank ? " --split_data_per_rank" : "", r->cli->trace ? " --trace" : "",
                    r->cli->mode_bit == RD_MODE_PLAN && r->cli->config_file ? " --config_file" : "");
-    RD_TRY(same(r, "flags", text, st));
+    RD_TRY(world_same(r, "flags", text, st));
     RD_TRY(same_config(r, effective, dump, st));
 done:
     rd_strbuf_release(&all);
@@ -123,9 +123,9 @@ rd_code world_check(rd_run *r, rd_status *st)
         h = fnv(h, &p->offset, sizeof p->offset);
     }
     (void)snprintf(text, sizeof text, "%" PRId64 " parameters, %016" PRIx64, rd_params_count(r->params), h);
-    RD_TRY(same(r, "parameters", text, st));
+    RD_TRY(world_same(r, "parameters", text, st));
     const rd_dataset *d = r->train ? r->train : r->held;
-    if (d) RD_TRY(same(r, "data", rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)), st));
+    if (d) RD_TRY(world_same(r, "data", rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)), st));
 done:
     return st->code;
 }

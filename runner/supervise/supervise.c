@@ -199,7 +199,7 @@ done:
 
 /* ---- again or not ---- */
 
-static int give_up(supervisor *s, int status, const char *why)
+static int supervise_give_up(supervisor *s, int status, const char *why)
 {
     bool again;
     char text[160];
@@ -225,18 +225,18 @@ static bool next(supervisor *s, int status, double seconds, int *code)
         return false;
     }
     if (!again) {
-        *code = give_up(s, status, "that would be the same at another start");
+        *code = supervise_give_up(s, status, "that would be the same at another start");
         return false;
     }
     if (s->n_restarts >= s->cli->restarts) {
         (void)snprintf(why, sizeof why, "no start is left of --restarts=%" PRId64, s->cli->restarts);
-        *code = give_up(s, status, why);
+        *code = supervise_give_up(s, status, why);
         return false;
     }
     if (s->without_gain >= MOST_WITHOUT_GAIN) {
         (void)snprintf(why, sizeof why, "%d starts in a row have left no new checkpoint: see above why, or save more often "
                        "(--checkpoint_frequency)", s->without_gain);
-        *code = give_up(s, status, why);
+        *code = supervise_give_up(s, status, why);
         return false;
     }
     if (seconds > long_run_s) s->pause_s = s->cli->restart_delay;

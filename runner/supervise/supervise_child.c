@@ -71,7 +71,7 @@ static void become(char *const *argv, int tell, pid_t parent, bool quiet)
     _exit(127);
 }
 
-static pid_t start(char *const *argv, bool quiet, int *err)
+static pid_t supervise_child_start(char *const *argv, bool quiet, int *err)
 {
     int tell[2];
     const pid_t parent = getpid();
@@ -93,7 +93,7 @@ static pid_t start(char *const *argv, bool quiet, int *err)
 rd_code child_start(child *c, char *const *argv, rd_status *st)
 {
     int err;
-    c->pid = start(argv, false, &err);
+    c->pid = supervise_child_start(argv, false, &err);
     if (c->pid > 0) return st->code;
     c->pid = 0;
     if (err == ENOENT || err == EACCES || err == ENOTDIR || err == ENOEXEC)
@@ -131,7 +131,7 @@ static void ask_to_stop(child *c, int sig)
     if (c->n_stops > 2) kill_children(SIGKILL);
 }
 
-static void take(child *c, int sig)
+static void supervise_child_take(child *c, int sig)
 {
     switch (sig) {
     case SIGUSR1: /* save and go on */
@@ -160,7 +160,7 @@ static void wait_signal(child *c, double seconds)
     sigset_t set;
     taken_set(&set);
     const int sig = sigtimedwait(&set, NULL, &t);
-    if (sig > 0) take(c, sig);
+    if (sig > 0) supervise_child_take(c, sig);
 }
 
 static int as_shell(int status)
@@ -228,7 +228,7 @@ bool child_run_all(child *c, char **const *argv, int n, double seconds, int *sta
     for (int i = 0; i < n; i++) {
         status[i] = -1;
         if (!pid || !argv[i]) continue;
-        pid[i] = start(argv[i], true, &err);
+        pid[i] = supervise_child_start(argv[i], true, &err);
         if (pid[i] > 0) left++;
         else status[i] = 127;
     }

@@ -38,7 +38,7 @@ static bool is_mpirun(const char *word)
 }
 
 /* Is argv[i] an option of one of these names, with its value behind '=' or in the next word? */
-static bool option(const launch_line *l, int i, const char *const *names, int *at, size_t *skip)
+static bool supervise_line_option(const launch_line *l, int i, const char *const *names, int *at, size_t *skip)
 {
     const char *word = l->argv[i];
     for (int k = 0; names[k]; k++) {
@@ -105,9 +105,9 @@ void launch_read(char *const *argv, int n, launch_line *out)
             continue;
         }
         /* The first of each: behind it the program's own options may have such names. */
-        if (out->hosts_at < 0 && option(out, i, hosts, &out->hosts_at, &out->hosts_skip)) i = out->hosts_at;
-        else if (out->file_at < 0 && option(out, i, files, &out->file_at, &out->file_skip)) i = out->file_at;
-        else if (out->np_at < 0 && option(out, i, counts, &out->np_at, &out->np_skip)) i = out->np_at;
+        if (out->hosts_at < 0 && supervise_line_option(out, i, hosts, &out->hosts_at, &out->hosts_skip)) i = out->hosts_at;
+        else if (out->file_at < 0 && supervise_line_option(out, i, files, &out->file_at, &out->file_skip)) i = out->file_at;
+        else if (out->np_at < 0 && supervise_line_option(out, i, counts, &out->np_at, &out->np_skip)) i = out->np_at;
     }
 }
 
@@ -149,7 +149,7 @@ static bool is_local(const char *name)
 }
 
 /* counted: a host that is named again has so many slots more. */
-static rd_code add_host(launch_line *l, const char *name, size_t n, int64_t slots, rd_status *st)
+static rd_code supervise_line_add_host(launch_line *l, const char *name, size_t n, int64_t slots, rd_status *st)
 {
     if (n == 0 || n >= sizeof l->host->name)
         return rd_fail(st, RD_EUSAGE, "'%.*s' is no name of a host", (int)(n > 80 ? 80 : n), name);
@@ -179,7 +179,7 @@ static rd_code read_list(launch_line *l, const char *list, rd_status *st)
             slots = strtoll(p + name + 1, &end, 10);
             if (end != p + n || slots <= 0) slots = 0; /* "a:*", and what mpirun will complain about */
         }
-        if (n > 0) RD_TRY(add_host(l, p, name, slots, st));
+        if (n > 0) RD_TRY(supervise_line_add_host(l, p, name, slots, st));
         p += n + (p[n] == ',');
     }
 done:
@@ -205,7 +205,7 @@ static rd_code read_hostfile(launch_line *l, const char *path, rd_status *st)
     RD_TRY(rd_file_read(path, RD_EUSAGE, &text, &size, st));
     for (const char *p = text; *p;) {
         const size_t whole = strcspn(p, "\n"), n = strcspn(p, "#\n"), lead = strspn(p, " \t\r");
-        if (lead < n) RD_TRY(add_host(l, p + lead, strcspn(p + lead, " \t\r\n#:"), slots_of(p, n), st));
+        if (lead < n) RD_TRY(supervise_line_add_host(l, p + lead, strcspn(p + lead, " \t\r\n#:"), slots_of(p, n), st));
         p += whole + (p[whole] == '\n');
     }
 done:

@@ -117,7 +117,7 @@ static void check(const card *c, const shape *s, bool mixed, rd_element type)
         const key k = {.n = s->n, .h = s->h, .w = s->w, .ci = s->ci, .co = s->co, .kh = s->size, .kw = s->size, .oh = oh, .ow = ow,
                        .stride = s->stride, .top = s->pad, .left = s->pad, .align = s->align ? (int64_t)rd_element_bytes(type) : 16,
                        .kind = what, .type = type};
-        if (plan_new(&gpu, &k, &p, &st) != RD_OK) fail_msg("%s, %s, kind %d, type %d: %s", c->name, s->what, what, type, st.msg);
+        if (cuda_dnn_plan_new(&gpu, &k, &p, &st) != RD_OK) fail_msg("%s, %s, kind %d, type %d: %s", c->name, s->what, what, type, st.msg);
         const bool tensor = uses_tensor_cores(p);
         if (type == RD_FLOAT32 && !mixed && tensor) fail_msg("%s, %s, kind %d: float32 on tensor cores", c->name, s->what, what);
         if (type != RD_FLOAT32 && s->ci % 8 == 0 && s->co % 8 == 0 && s->n >= 32 && !tensor)

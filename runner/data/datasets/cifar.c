@@ -29,7 +29,7 @@ typedef struct parts {
     char *names; /* text of the file with the names of the classes */
 } parts;
 
-static void release(parts *x)
+static void cifar_release(parts *x)
 {
     for (int k = 0; k < x->n; k++) free(x->part[k].p);
     free(x->names);
@@ -60,7 +60,7 @@ static bool find_role(const parts *x, const char *path, role *out)
 }
 
 /* Room for n bytes of a part, or of the names, at *p. */
-static rd_code add_part(parts *x, const role *r, const char *name, size_t n, uint8_t **p, rd_status *st)
+static rd_code cifar_add_part(parts *x, const role *r, const char *name, size_t n, uint8_t **p, rd_status *st)
 {
     if (x->n_fine && x->n_fine != r->n_fine)
         return rd_fail(st, RD_EDATA,
@@ -93,14 +93,14 @@ static rd_code read_archive(parts *x, rd_tar *t, rd_status *st)
         RD_TRY(rd_tar_next(t, &e, st));
         if (!e.name) break;
         if (!find_role(x, e.name, &r)) continue;
-        RD_TRY(add_part(x, &r, e.name, (size_t)e.bytes, &p, st));
+        RD_TRY(cifar_add_part(x, &r, e.name, (size_t)e.bytes, &p, st));
         RD_TRY(rd_tar_read(t, &e, p, st));
     }
 done:
     return st->code;
 }
 
-static rd_code read_file(parts *x, const char *name, const role *r, rd_status *st)
+static rd_code cifar_read_file(parts *x, const char *name, const role *r, rd_status *st)
 {
     char path[RD_PATH_BYTES];
     struct stat sb;
@@ -110,7 +110,7 @@ static rd_code read_file(parts *x, const char *name, const role *r, rd_status *s
     const int k = snprintf(path, sizeof path, "%s/%s", x->from, name);
     if (k >= (int)sizeof path || stat(path, &sb) != 0) return RD_OK; /* not there: looked for below */
     RD_TRY(rd_stream_new(path, &s, st));
-    RD_TRY(add_part(x, r, name, (size_t)sb.st_size, &p, st));
+    RD_TRY(cifar_add_part(x, r, name, (size_t)sb.st_size, &p, st));
     RD_TRY(rd_stream_some(s, p, (size_t)sb.st_size, &got, st));
     if (got < (size_t)sb.st_size) return rd_fail(st, RD_EDATA, "'%s' became shorter while it was read", path);
 done:
@@ -127,10 +127,10 @@ static rd_code read_folder(parts *x, rd_status *st)
     char name[32];
     for (int k = 0; k <= 9; k++) {
         snprintf(name, sizeof name, "data_batch_%d.bin", k);
-        if (find_role(x, name, &r)) RD_TRY(read_file(x, name, &r, st));
+        if (find_role(x, name, &r)) RD_TRY(cifar_read_file(x, name, &r, st));
     }
     for (size_t k = 0; k < sizeof fixed / sizeof fixed[0]; k++)
-        if (find_role(x, fixed[k], &r)) RD_TRY(read_file(x, fixed[k], &r, st));
+        if (find_role(x, fixed[k], &r)) RD_TRY(cifar_read_file(x, fixed[k], &r, st));
 done:
     return st->code;
 }
@@ -256,7 +256,7 @@ rd_code rd_cifar_load(rd_images *m, rd_tar *archive, const char *from, rd_status
     RD_TRY(archive ? read_archive(x, archive, st) : read_folder(x, st));
     RD_TRY(take_parts(m, x, st));
 done:
-    release(x);
+    cifar_release(x);
     free(x);
     return st->code;
 }

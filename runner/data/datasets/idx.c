@@ -73,7 +73,7 @@ done:
     return st->code;
 }
 
-static rd_code read_labels(rd_images *m, rd_stream *s, const char *path, const char *images, rd_status *st)
+static rd_code idx_read_labels(rd_images *m, rd_stream *s, const char *path, const char *images, rd_status *st)
 {
     idx_head h = {0};
     uint8_t some[4096];
@@ -174,7 +174,7 @@ rd_code rd_idx_load(rd_images *m, rd_stream *images, const char *images_name, rd
                     const char *labels_name, rd_status *st)
 {
     RD_TRY(read_images(m, images, images_name, st));
-    RD_TRY(read_labels(m, labels, labels_name, images_name, st));
+    RD_TRY(idx_read_labels(m, labels, labels_name, images_name, st));
 done:
     return st->code;
 }

@@ -353,7 +353,7 @@ done:
     return st->code;
 }
 
-static rd_code read_labels(rd_images *m, labels *x, rd_status *st)
+static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
 {
     char train[RD_PATH_BYTES], synsets[RD_PATH_BYTES];
     const char *given = m->c.data[RD_SPLIT_TRAIN], *file = rd_images_labels_given(m);
@@ -435,7 +435,7 @@ static rd_code load_flat(rd_images *m, const char *path, rd_status *st)
             m->head.n_ignored++;
     }
     m->head.n_ignored += rd_tar_ignored(t);
-    RD_TRY(read_labels(m, &x, st));
+    RD_TRY(imagenet_tar_read_labels(m, &x, st));
     RD_TRY(add_classes(m, &x.classes, st));
     RD_TRY(give_labels(m, &x, st));
 done:
@@ -448,7 +448,7 @@ done:
 }
 
 /* Is it a tar of tars? By its first member. */
-static rd_code look(const char *path, bool *nested, rd_status *st)
+static rd_code imagenet_tar_look(const char *path, bool *nested, rd_status *st)
 {
     rd_tar *t = NULL;
     rd_tar_member e;
@@ -468,7 +468,7 @@ static rd_code imagenet_tar_load(rd_images *m, rd_status *st)
     const char *given = rd_images_given(m);
     const char *usual = rd_images_train_like(m) ? "ILSVRC2012_img_train.tar" : "ILSVRC2012_img_val.tar";
     RD_TRY(rd_images_path(m, given ? given : usual, path, st));
-    RD_TRY(look(path, &nested, st));
+    RD_TRY(imagenet_tar_look(path, &nested, st));
     if (!nested && rd_images_train_like(m))
         return rd_fail(st, RD_EDATA, "'%s' is no tar of one tar for each class", path);
     RD_TRY(nested ? load_nested(m, path, st) : load_flat(m, path, st));

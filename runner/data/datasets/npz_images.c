@@ -33,7 +33,7 @@ static int64_t integer_at(const rd_array *a, int64_t i)
     }
 }
 
-static const rd_array *find(const rd_npz *z, const char *path, const char *name, rd_status *st)
+static const rd_array *npz_images_find(const rd_npz *z, const char *path, const char *name, rd_status *st)
 {
     const rd_array *a = rd_npz_find(z, name);
     if (a) return a;
@@ -44,11 +44,11 @@ static const rd_array *find(const rd_npz *z, const char *path, const char *name,
     return NULL;
 }
 
-static rd_code take(rd_images *m, const rd_npz *z, const char *path, rd_status *st)
+static rd_code npz_images_take(rd_images *m, const rd_npz *z, const char *path, rd_status *st)
 {
     const bool train = rd_images_train_like(m);
-    const rd_array *x = find(z, path, train ? "x_train" : "x_test", st);
-    const rd_array *y = x ? find(z, path, train ? "y_train" : "y_test", st) : NULL;
+    const rd_array *x = npz_images_find(z, path, train ? "x_train" : "x_test", st);
+    const rd_array *y = x ? npz_images_find(z, path, train ? "y_train" : "y_test", st) : NULL;
     if (!x || !y) return st->code;
     if (strcmp(x->descr, "|u1") != 0 || (x->n_dim != 3 && x->n_dim != 4))
         return rd_fail(st, RD_EDATA,
@@ -85,7 +85,7 @@ static rd_code npz_images_load(rd_images *m, rd_status *st)
         goto done;
     }
     RD_TRY(st->code);
-    RD_TRY(take(m, z, path, st));
+    RD_TRY(npz_images_take(m, z, path, st));
 done:
     rd_npz_free(z);
     return st->code;

@@ -64,7 +64,7 @@ static const rd_option options[] = {
 static const rd_option_group group = {"parallel_text", "two text files, line by line translations of each other",
                                       options, sizeof(text_config)};
 
-typedef struct text {
+typedef struct parallel_text {
     text_config c;
     rd_vocab *vocab[2];
     rd_side side[2];
@@ -74,7 +74,7 @@ typedef struct text {
     char delimiter[64], fingerprint[256]; /* the config may be freed before the dataset */
     bool print_unk;
     rd_ints limit[2]; /* n 0: none */
-} text;
+} parallel_text;
 
 static const char *const file_key[3][2] = {
     {"source_file", "target_file"}, {"source_file_eval", "target_file_eval"}, {"source_file_test", "target_file_test"}};
@@ -83,7 +83,7 @@ static const char *const bucket_key[2][2] = {{"bucket_src", "bucket_src_test"}, 
 
 /* ---- config ---- */
 
-static rd_code take_limits(text *t, const rd_dataset_args *a, rd_status *st)
+static rd_code take_limits(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
     for (int s = 0; s < 2; s++) {
         const bool test = a->split != RD_SPLIT_TRAIN && t->c.bucket_test[s].n > 0;
@@ -109,7 +109,7 @@ static rd_code take_limits(text *t, const rd_dataset_args *a, rd_status *st)
     return RD_OK;
 }
 
-static rd_code take_config(text *t, const rd_dataset_args *a, rd_status *st)
+static rd_code take_config(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
     RD_TRY(rd_config_read(a->config, &group, a->mode, &t->c, st));
     t->keep_all = a->keep_all;
@@ -140,7 +140,7 @@ done:
 
 /* ---- reading ---- */
 
-static rd_code read_side(text *t, const rd_dataset_args *a, int s, const char *in, size_t n_in, rd_status *st)
+static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, const char *in, size_t n_in, rd_status *st)
 {
     rd_lines *l = NULL;
     const char *path = t->c.file[a->split][s];
@@ -180,7 +180,7 @@ done:
 }
 
 /* Local rank 0 reads, the others map; a rank that cannot map reads too. Collective. */
-static rd_code read_text(text *t, const rd_dataset_args *a, rd_status *st)
+static rd_code parallel_text_read_text(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
     char *in = NULL;
     size_t n_in = 0;
@@ -212,14 +212,14 @@ static int bucket_of(const rd_ints *limit, int64_t length)
     return -1;
 }
 
-static int64_t side_length(const text *t, int s, int64_t i)
+static int64_t side_length(const parallel_text *t, int s, int64_t i)
 {
     return s == 1 && t->no_target ? 2 : rd_side_length(&t->side[s], i);
 }
 
 static int text_bucket(void *self, int64_t i)
 {
-    const text *t = self;
+    const parallel_text *t = self;
     int b = 0;
     for (int s = 0; s < 2; s++) {
         if (t->limit[s].n == 0) continue; /* no limit: bucket 0 */
@@ -230,7 +230,7 @@ static int text_bucket(void *self, int64_t i)
     return b;
 }
 
-static void count_skipped(text *t)
+static void count_skipped(parallel_text *t)
 {
     if (t->keep_all) return;
     for (int64_t i = 0; i < t->count; i++) {
@@ -243,7 +243,7 @@ static void count_skipped(text *t)
     }
 }
 
-static void say(const text *t, const rd_dataset_args *a)
+static void parallel_text_report(const parallel_text *t, const rd_dataset_args *a)
 {
     static const char *const split[] = {"training", "evaluation", "test"};
     if (!a->log || rd_rank_of(a->comm) != 0) return;
@@ -287,7 +287,7 @@ static void say(const text *t, const rd_dataset_args *a)
                 t->skipped, t->count, t->skipped_longest[0], t->skipped_longest[1]);
 }
 
-static rd_code check_text(text *t, const rd_dataset_args *a, rd_status *st)
+static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
     const char *const *file = t->c.file[a->split];
     const int64_t n[2] = {t->side[0].head.n_lines, t->no_target ? t->side[0].head.n_lines : t->side[1].head.n_lines};
@@ -318,7 +318,7 @@ static rd_code check_text(text *t, const rd_dataset_args *a, rd_status *st)
 
 static void text_close(void *self)
 {
-    text *t = self;
+    parallel_text *t = self;
     if (!t) return;
     for (int s = 0; s < 2; s++) {
         rd_vocab_free(t->vocab[s]);
@@ -330,7 +330,7 @@ static void text_close(void *self)
 
 static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
 {
-    text *t = calloc(1, sizeof *t);
+    parallel_text *t = calloc(1, sizeof *t);
     *self = NULL;
     if (!t) {
         rd_fail(st, RD_EENV, "out of memory");
@@ -343,10 +343,10 @@ static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
     }
     RD_TRY(rd_agree(a->comm, st));
     if (!t) return rd_fail(st, RD_EBUG, "ranks agree without a dataset"); /* never: the failure is shared */
-    RD_TRY(read_text(t, a, st));
+    RD_TRY(parallel_text_read_text(t, a, st));
     (void)check_text(t, a, st);
     RD_TRY(rd_agree(a->comm, st));
-    say(t, a);
+    parallel_text_report(t, a);
     memset(&t->c, 0, sizeof t->c); /* its strings are the config's */
     *self = t;
     return RD_OK;
@@ -357,32 +357,32 @@ done:
 
 static int64_t text_count(void *self)
 {
-    return ((const text *)self)->count;
+    return ((const parallel_text *)self)->count;
 }
 static int text_n_buckets(void *self)
 {
-    return ((const text *)self)->n_buckets;
+    return ((const parallel_text *)self)->n_buckets;
 }
 static const char *text_fingerprint(void *self)
 {
-    return ((const text *)self)->fingerprint;
+    return ((const parallel_text *)self)->fingerprint;
 }
 
 static int64_t text_length(void *self, int64_t i)
 {
-    const text *t = self;
+    const parallel_text *t = self;
     return side_length(t, 0, i) + side_length(t, 1, i);
 }
 
 static bool text_here(void *self, int64_t i)
 {
-    const text *t = self;
+    const parallel_text *t = self;
     return i % t->side[0].size == t->side[0].rank;
 }
 
 static rd_code text_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out, rd_status *st)
 {
-    text *t = self;
+    parallel_text *t = self;
     int64_t *sample;
     RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *sample, &sample, st));
     for (int64_t k = 0; k < n; k++) {
@@ -417,7 +417,7 @@ done:
 
 static void text_spec(void *self, rd_data_spec *out)
 {
-    const text *t = self;
+    const parallel_text *t = self;
     *out = (rd_data_spec){.src_vocab_size = rd_vocab_size(t->vocab[0]),
                           .tgt_vocab_size = rd_vocab_size(t->vocab[1]),
                           .src_vocab_hash = rd_vocab_hash(t->vocab[0]),
@@ -428,7 +428,7 @@ static void text_spec(void *self, rd_data_spec *out)
 
 static void text_text(void *self, int side, const int32_t *ids, int64_t n, bool specials, void *strbuf)
 {
-    const text *t = self;
+    const parallel_text *t = self;
     const rd_vocab *v = t->vocab[side];
     rd_strbuf *b = strbuf;
     bool any = false;
@@ -447,7 +447,7 @@ static void text_text(void *self, int side, const int32_t *ids, int64_t n, bool 
 
 static const char *text_reference(void *self, int64_t i, size_t *n)
 {
-    const text *t = self;
+    const parallel_text *t = self;
     return t->no_target ? NULL : rd_side_raw(&t->side[1], i, n);
 }
 

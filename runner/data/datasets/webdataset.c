@@ -18,10 +18,10 @@ typedef struct sample { /* the one being put together */
     uint8_t *copy; /* compressed shards: the image; owned */
 } sample;
 
-typedef struct walk {
+typedef struct webdataset_walk {
     rd_images *m;
     sample s;
-} walk;
+} webdataset_walk;
 
 static void sample_clear(sample *s)
 {
@@ -33,7 +33,7 @@ static void sample_clear(sample *s)
 }
 
 /* Ends the sample at hand, if there is one. */
-static rd_code sample_end(walk *w, const char *path, uint32_t shard, rd_status *st)
+static rd_code sample_end(webdataset_walk *w, const char *path, uint32_t shard, rd_status *st)
 {
     sample *s = &w->s;
     if (!s->any) return RD_OK;
@@ -51,7 +51,7 @@ done:
     return st->code;
 }
 
-static rd_code read_class(walk *w, rd_tar *t, const rd_tar_member *e, const char *path, rd_status *st)
+static rd_code read_class(webdataset_walk *w, rd_tar *t, const rd_tar_member *e, const char *path, rd_status *st)
 {
     char text[CLASS_BYTES + 1] = "", *end;
     const int64_t n_classes = w->m->config_classes - w->m->label_offset;
@@ -70,7 +70,7 @@ done:
     return st->code;
 }
 
-static rd_code read_image(walk *w, rd_tar *t, const rd_tar_member *e, rd_status *st)
+static rd_code read_image(webdataset_walk *w, rd_tar *t, const rd_tar_member *e, rd_status *st)
 {
     sample *s = &w->s;
     s->at = e->at;
@@ -91,7 +91,7 @@ done:
     return st->code;
 }
 
-static rd_code read_member(walk *w, rd_tar *t, const rd_tar_member *e, const char *path, uint32_t shard, rd_status *st)
+static rd_code webdataset_read_member(webdataset_walk *w, rd_tar *t, const rd_tar_member *e, const char *path, uint32_t shard, rd_status *st)
 {
     const char *slash = strrchr(e->name, '/'), *base = slash ? slash + 1 : e->name, *dot = strchr(base, '.');
     sample *s = &w->s;
@@ -120,12 +120,12 @@ done:
 
 rd_code rd_webdataset_walk(rd_images *m, rd_tar *t, const char *path, uint32_t shard, rd_status *st)
 {
-    walk w = {.m = m};
+    webdataset_walk w = {.m = m};
     rd_tar_member e;
     for (;;) {
         RD_TRY(rd_tar_next(t, &e, st));
         if (!e.name) break;
-        RD_TRY(read_member(&w, t, &e, path, shard, st));
+        RD_TRY(webdataset_read_member(&w, t, &e, path, shard, st));
     }
     RD_TRY(sample_end(&w, path, shard, st));
 done:

@@ -20,12 +20,12 @@ typedef struct gram {
     int32_t hyp, ref;
 } gram;
 
-typedef struct table {
+typedef struct bleu_table {
     gram *slot;
     uint32_t mask;
-} table;
+} bleu_table;
 
-static uint32_t gram_at(const table *t, uint32_t before, uint32_t token)
+static uint32_t gram_at(const bleu_table *t, uint32_t before, uint32_t token)
 {
     const uint64_t pair = (uint64_t)before << 32 | token;
     uint32_t i = (uint32_t)((pair * 0x9e3779b97f4a7c15u) >> 32) & t->mask;
@@ -35,23 +35,23 @@ static uint32_t gram_at(const table *t, uint32_t before, uint32_t token)
 }
 
 /* Numbers the tokens of both sides, from 1; `heads` has mask + 1 empty entries. */
-typedef struct head {
+typedef struct bleu_head {
     const char *at; /* NULL: empty */
     int32_t len;
     uint32_t number;
-} head;
+} bleu_head;
 
-static uint32_t number_of(head *heads, uint32_t mask, const char *at, int32_t len, uint32_t *n)
+static uint32_t bleu_number_of(bleu_head *heads, uint32_t mask, const char *at, int32_t len, uint32_t *n)
 {
     uint64_t h = 1469598103934665603u;
     for (int32_t i = 0; i < len; i++) h = (h ^ (unsigned char)at[i]) * 1099511628211u;
     uint32_t k = (uint32_t)(h ^ h >> 32) & mask;
     while (heads[k].at && !(heads[k].len == len && memcmp(heads[k].at, at, (size_t)len) == 0)) k = (k + 1) & mask;
-    if (!heads[k].at) heads[k] = (head){at, len, ++*n};
+    if (!heads[k].at) heads[k] = (bleu_head){at, len, ++*n};
     return heads[k].number;
 }
 
-static void count_grams(const table *t, const uint32_t *token, int64_t n, bool hyp)
+static void count_grams(const bleu_table *t, const uint32_t *token, int64_t n, bool hyp)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t before = 0;
@@ -67,7 +67,7 @@ static void count_grams(const table *t, const uint32_t *token, int64_t n, bool h
 }
 
 /* Matches of order k + 1: at each distinct n-gram of the hypothesis, once. */
-static void sum_matches(const table *t, const uint32_t *token, int64_t n, int64_t counts[RD_METRIC_COUNTS])
+static void sum_matches(const bleu_table *t, const uint32_t *token, int64_t n, int64_t counts[RD_METRIC_COUNTS])
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t before = 0;
@@ -87,12 +87,12 @@ static void bleu_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, con
     uint64_t slots = 64;
     while (slots < (uint64_t)both * ORDER * 2) slots *= 2;
     gram *grams = calloc(slots, sizeof *grams);
-    head *heads = calloc(slots, sizeof *heads);
+    bleu_head *heads = calloc(slots, sizeof *heads);
     uint32_t *token = malloc((size_t)(both + 1) * sizeof *token), n = 0;
     if (grams && heads && token && slots <= UINT32_MAX) {
-        const table t = {grams, (uint32_t)(slots - 1)};
-        for (int64_t i = 0; i < hyp->n; i++) token[i] = number_of(heads, t.mask, hyp->at[i], hyp->len[i], &n);
-        for (int64_t i = 0; i < ref->n; i++) token[hyp->n + i] = number_of(heads, t.mask, ref->at[i], ref->len[i], &n);
+        const bleu_table t = {grams, (uint32_t)(slots - 1)};
+        for (int64_t i = 0; i < hyp->n; i++) token[i] = bleu_number_of(heads, t.mask, hyp->at[i], hyp->len[i], &n);
+        for (int64_t i = 0; i < ref->n; i++) token[hyp->n + i] = bleu_number_of(heads, t.mask, ref->at[i], ref->len[i], &n);
         count_grams(&t, token, hyp->n, true);
         count_grams(&t, token + hyp->n, ref->n, false);
         sum_matches(&t, token, hyp->n, counts);
@@ -117,7 +117,7 @@ static double brevity(const int64_t *c)
 }
 
 /* 0 to 1. */
-static double score(const int64_t *c, int total)
+static double bleu_score(const int64_t *c, int total)
 {
     double sum = 0.0;
     for (int k = 0; k < ORDER; k++) {
@@ -129,12 +129,12 @@ static double score(const int64_t *c, int total)
 
 static int bleu_figures(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES])
 {
-    out[0] = (rd_figure){"BLEU", 100.0 * score(counts, TOTAL), true};
-    out[1] = (rd_figure){"Eval_BLEU_Score", round(score(counts, NLTK_TOTAL) * 1e4) / 1e4, true};
+    out[0] = (rd_figure){"BLEU", 100.0 * bleu_score(counts, TOTAL), true};
+    out[1] = (rd_figure){"Eval_BLEU_Score", round(bleu_score(counts, NLTK_TOTAL) * 1e4) / 1e4, true};
     return 2;
 }
 
-static double percent(int64_t part, int64_t whole)
+static double bleu_percent(int64_t part, int64_t whole)
 {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
 }
@@ -147,10 +147,10 @@ static void bleu_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t 
     snprintf(out, n,
              "BLEU = %.2f, %.1f/%.1f/%.1f/%.1f (BP=%.3f, ratio=%.3f, hyp_len=%" PRId64 ", ref_len=%" PRId64 ") "
              "[multi-bleu, tok:none, smooth:none, case:mixed, refs:1] Eval_BLEU_Score = %.4f%s",
-             100.0 * score(c, TOTAL), percent(c[MATCH], c[TOTAL]), percent(c[MATCH + 1], c[TOTAL + 1]),
-             percent(c[MATCH + 2], c[TOTAL + 2]), percent(c[MATCH + 3], c[TOTAL + 3]), brevity(c),
+             100.0 * bleu_score(c, TOTAL), bleu_percent(c[MATCH], c[TOTAL]), bleu_percent(c[MATCH + 1], c[TOTAL + 1]),
+             bleu_percent(c[MATCH + 2], c[TOTAL + 2]), bleu_percent(c[MATCH + 3], c[TOTAL + 3]), brevity(c),
              c[REF_LEN] > 0 ? (double)c[HYP_LEN] / (double)c[REF_LEN] : 0.0, c[HYP_LEN], c[REF_LEN],
-             score(c, NLTK_TOTAL), lost);
+             bleu_score(c, NLTK_TOTAL), lost);
 }
 
 extern const rd_metric_def rd_metric_bleu;

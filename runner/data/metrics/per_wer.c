@@ -9,13 +9,13 @@
 
 enum { EDITS = 0, PHONEMES = 1, WRONG = 2, WORDS = 3, LOST = 15, STACK_TOKENS = 256 };
 
-static bool same(const rd_tokens *a, int64_t i, const rd_tokens *b, int64_t k)
+static bool per_wer_same(const rd_tokens *a, int64_t i, const rd_tokens *b, int64_t k)
 {
     return a->len[i] == b->len[k] && memcmp(a->at[i], b->at[k], (size_t)a->len[i]) == 0;
 }
 
 /* row: room for b->n + 1. */
-static int64_t distance(const rd_tokens *a, const rd_tokens *b, int64_t *row)
+static int64_t per_wer_distance(const rd_tokens *a, const rd_tokens *b, int64_t *row)
 {
     row[0] = 0;
     for (int64_t k = 1; k <= b->n; k++) row[k] = k;
@@ -23,7 +23,7 @@ static int64_t distance(const rd_tokens *a, const rd_tokens *b, int64_t *row)
         int64_t diagonal = row[0];
         row[0] = i + 1;
         for (int64_t k = 0; k < b->n; k++) {
-            int64_t best = diagonal + !same(a, i, b, k);
+            int64_t best = diagonal + !per_wer_same(a, i, b, k);
             if (row[k] + 1 < best) best = row[k] + 1;
             if (row[k + 1] + 1 < best) best = row[k + 1] + 1;
             diagonal = row[k + 1];
@@ -41,7 +41,7 @@ static void per_wer_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, 
         counts[LOST]++; /* out of memory for one sentence: said in the line, never silent */
         return;
     }
-    const int64_t d = distance(hyp, ref, row);
+    const int64_t d = per_wer_distance(hyp, ref, row);
     if (row != small) free(row);
     counts[EDITS] += d;
     counts[PHONEMES] += ref->n;
@@ -49,15 +49,15 @@ static void per_wer_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, 
     counts[WORDS]++;
 }
 
-static double percent(int64_t part, int64_t whole)
+static double per_wer_percent(int64_t part, int64_t whole)
 {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
 }
 
 static int per_wer_figures(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES])
 {
-    out[0] = (rd_figure){"phoneme_error_rate", percent(counts[EDITS], counts[PHONEMES]), false};
-    out[1] = (rd_figure){"word_error_rate", percent(counts[WRONG], counts[WORDS]), false};
+    out[0] = (rd_figure){"phoneme_error_rate", per_wer_percent(counts[EDITS], counts[PHONEMES]), false};
+    out[1] = (rd_figure){"word_error_rate", per_wer_percent(counts[WRONG], counts[WORDS]), false};
     return 2;
 }
 
@@ -68,8 +68,8 @@ static void per_wer_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size
     snprintf(out, n,
              "phoneme error %.2f %% (%" PRId64 " edits, %" PRId64 " phonemes), word error %.2f %% (%" PRId64
              " of %" PRId64 " words) [Levenshtein, refs:1]%s",
-             percent(counts[EDITS], counts[PHONEMES]), counts[EDITS], counts[PHONEMES],
-             percent(counts[WRONG], counts[WORDS]), counts[WRONG], counts[WORDS], lost);
+             per_wer_percent(counts[EDITS], counts[PHONEMES]), counts[EDITS], counts[PHONEMES],
+             per_wer_percent(counts[WRONG], counts[WORDS]), counts[WRONG], counts[WORDS], lost);
 }
 
 extern const rd_metric_def rd_metric_per_wer;

@@ -52,7 +52,7 @@ static bool same_shape(const rd_conv_shape *a, const rd_conv_shape *b)
            a->relu == b->relu;
 }
 
-static rd_code find(rd_backend *b, const rd_conv_shape *s, role r, kernel **out, rd_status *st)
+static rd_code cpu_conv_find(rd_backend *b, const rd_conv_shape *s, role r, kernel **out, rd_status *st)
 {
     if (!b->convs) RD_TRY(conv_start(b, st));
     conv *p = b->convs->conv;
@@ -173,7 +173,7 @@ static int64_t image_elements(int64_t n, int64_t h, int64_t w, int64_t c, int64_
 
 /* An image as the kernel takes it: rounded where bfloat16 is emulated, in the kernel's order and type (m NULL: as it
  * is). */
-static rd_code take(rd_backend *b, const float *x, int64_t elements, mover *m, md_in md, rd_room *room,
+static rd_code cpu_conv_take(rd_backend *b, const float *x, int64_t elements, mover *m, md_in md, rd_room *room,
                     const void **out, rd_status *st)
 {
     *out = x;
@@ -193,7 +193,7 @@ done:
     return st->code;
 }
 
-static rd_code run(rd_backend *b, kernel *k, role r, const void *x, const void *w, const void *y, const void *bias,
+static rd_code cpu_conv_run(rd_backend *b, kernel *k, role r, const void *x, const void *w, const void *y, const void *bias,
                    rd_status *st)
 {
     static const int arg[3][4] = {
@@ -231,18 +231,18 @@ rd_code rd_conv_forward(rd_backend *b, const rd_conv_shape *s, const rd_params *
     if (conv_own(b) && rd_winograd_of(s, b->convs->block, false, &g)) {
         const float *u;
         RD_TRY(spread_get(b, &g, ps, W, &u, st));
-        RD_TRY(take(b, x, image_elements(s->n, s->h, s->w, s->ci, s->block), NULL, NULL, &b->convs->x, &in, st));
+        RD_TRY(cpu_conv_take(b, x, image_elements(s->n, s->h, s->w, s->ci, s->block), NULL, NULL, &b->convs->x, &in, st));
         return rd_winograd_run(b, &g, in, u, bias, y, &b->convs->own, st);
     }
-    RD_TRY(find(b, s, FORWARD, &k, st));
+    RD_TRY(cpu_conv_find(b, s, FORWARD, &k, st));
     RD_TRY(weights_get(b, s, ps, W, k, &w, st));
     RD_TRY(
-        take(b, x, image_elements(s->n, s->h, s->w, s->ci, s->block), &k->move_x, MD_REF(k->x), &b->convs->x, &in, st));
+        cpu_conv_take(b, x, image_elements(s->n, s->h, s->w, s->ci, s->block), &k->move_x, MD_REF(k->x), &b->convs->x, &in, st));
     if (k->move_y.prim) {
         RD_TRY(rd_room_get(&b->convs->y, md_size(MD_REF(k->y)), st));
         out = b->convs->y.p;
     }
-    RD_TRY(run(b, k, FORWARD, in, w, out, bias, st));
+    RD_TRY(cpu_conv_run(b, k, FORWARD, in, w, out, bias, st));
     if (k->move_y.prim) RD_TRY(conv_move(b, &k->move_y, out, y, st));
 done:
     return st->code;
@@ -252,7 +252,7 @@ typedef struct add_job {
     const float *x;
     float *y;
 } add_job;
-static void add_part(void *ctx, int64_t lo, int64_t hi)
+static void cpu_conv_add_part(void *ctx, int64_t lo, int64_t hi)
 {
     const add_job *j = ctx;
     const float *restrict x = j->x;
@@ -272,20 +272,20 @@ rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params 
     if (!b->convs) RD_TRY(conv_start(b, st));
     if (dW && conv_own(b) && rd_conv_weights_can(s, b->convs->block)) {
         const int64_t block = b->convs->block;
-        RD_TRY(take(b, x, n_x, NULL, NULL, &b->convs->x, &in, st));
-        RD_TRY(take(b, dy, image_elements(s->n, oh, ow, s->co, block), NULL, NULL, &b->convs->y, &g, st));
+        RD_TRY(cpu_conv_take(b, x, n_x, NULL, NULL, &b->convs->x, &in, st));
+        RD_TRY(cpu_conv_take(b, dy, image_elements(s->n, oh, ow, s->co, block), NULL, NULL, &b->convs->y, &g, st));
         if (rd_winograd_of(s, block, false, &wino))
             RD_TRY(rd_winograd_gradient(b, &wino, in, g, &b->convs->own, dW, dbias, st));
         else
             RD_TRY(rd_conv_weights(b, s, block, oh, ow, in, g, &b->convs->own, dW, dbias, st));
     } else if (dW) {
-        RD_TRY(find(b, s, WEIGHTS, &k, st));
+        RD_TRY(cpu_conv_find(b, s, WEIGHTS, &k, st));
         const int64_t n_y = image_elements(s->n, oh, ow, s->co, b->convs->block);
-        RD_TRY(take(b, x, n_x, &k->move_x, MD_REF(k->x), &b->convs->x, &in, st));
-        RD_TRY(take(b, dy, n_y, &k->move_y, MD_REF(k->y), &b->convs->y, &g, st));
+        RD_TRY(cpu_conv_take(b, x, n_x, &k->move_x, MD_REF(k->x), &b->convs->x, &in, st));
+        RD_TRY(cpu_conv_take(b, dy, n_y, &k->move_y, MD_REF(k->y), &b->convs->y, &g, st));
         RD_TRY(rd_room_get(&b->convs->w, md_size(MD_REF(k->w)), st));
         RD_TRY(rd_room_get(&b->convs->bias, (size_t)(s->co + 16) * sizeof(float), st));
-        RD_TRY(run(b, k, WEIGHTS, in, b->convs->w.p, g, b->convs->bias.p, st));
+        RD_TRY(cpu_conv_run(b, k, WEIGHTS, in, b->convs->w.p, g, b->convs->bias.p, st));
         RD_TRY(conv_move(b, &k->move_w, b->convs->w.p, dW, st));
         const float *db = b->convs->bias.p;
         for (int64_t i = 0; i < s->co && dbias; i++) dbias[i] += db[i];
@@ -294,14 +294,14 @@ rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params 
         const float *u;
         wino.add = add;
         RD_TRY(spread_get(b, &wino, ps, W, &u, st));
-        RD_TRY(take(b, dy, image_elements(s->n, oh, ow, s->co, b->convs->block), NULL, NULL, &b->convs->y, &g, st));
+        RD_TRY(cpu_conv_take(b, dy, image_elements(s->n, oh, ow, s->co, b->convs->block), NULL, NULL, &b->convs->y, &g, st));
         RD_TRY(rd_winograd_run(b, &wino, g, u, NULL, dx, &b->convs->own, st));
     } else if (dx) {
         void *w = NULL;
-        RD_TRY(find(b, s, DATA, &k, st));
+        RD_TRY(cpu_conv_find(b, s, DATA, &k, st));
         const int64_t n_y = image_elements(s->n, oh, ow, s->co, b->convs->block);
         RD_TRY(weights_get(b, s, ps, W, k, &w, st));
-        RD_TRY(take(b, dy, n_y, &k->move_y, MD_REF(k->y), &b->convs->y, &g, st));
+        RD_TRY(cpu_conv_take(b, dy, n_y, &k->move_y, MD_REF(k->y), &b->convs->y, &g, st));
         float *to = dx, *own = dx;
         if (k->move_x.prim) { /* first in the kernel's order */
             RD_TRY(rd_room_get(&b->convs->x, md_size(MD_REF(k->x)), st));
@@ -312,10 +312,10 @@ rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params 
             own = k->move_x.prim ? b->convs->soft.p : b->convs->x.p;
             if (!k->move_x.prim) to = own;
         }
-        RD_TRY(run(b, k, DATA, to, w, g, NULL, st));
+        RD_TRY(cpu_conv_run(b, k, DATA, to, w, g, NULL, st));
         if (k->move_x.prim) RD_TRY(conv_move(b, &k->move_x, to, own, st));
         add_job j = {own, dx};
-        if (add) rd_parallel(b, n_x, 16384, add_part, &j);
+        if (add) rd_parallel(b, n_x, 16384, cpu_conv_add_part, &j);
     }
 done:
     return st->code;

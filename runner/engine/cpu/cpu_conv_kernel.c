@@ -77,7 +77,7 @@ done:
 }
 
 /* ---- kernels ---- */
-static bool fast(const char *impl)
+static bool cpu_conv_kernel_fast(const char *impl)
 {
     return (strstr(impl, "jit") || strstr(impl, "brg")) && !strstr(impl, "gemm");
 }
@@ -92,7 +92,7 @@ done:
 }
 
 /* The primitive descriptor of one direction for these orders of images; *pd NULL where the library has none. */
-static rd_code describe(rd_backend *b, const rd_conv_shape *s, role r, dnnl_format_tag_t x_tag, dnnl_format_tag_t y_tag,
+static rd_code cpu_conv_kernel_describe(rd_backend *b, const rd_conv_shape *s, role r, dnnl_format_tag_t x_tag, dnnl_format_tag_t y_tag,
                         dnnl_primitive_desc_t *pd, rd_status *st)
 {
     const int64_t oh = conv_out_size(s->h, s->top, s->bottom, s->kh, s->stride),
@@ -157,7 +157,7 @@ done:
 }
 
 /* The best descriptor: fast and without reorders, fast with them, any. */
-static rd_code choose(rd_backend *b, const rd_conv_shape *s, role r, dnnl_primitive_desc_t *pd, rd_status *st)
+static rd_code cpu_conv_kernel_choose(rd_backend *b, const rd_conv_shape *s, role r, dnnl_primitive_desc_t *pd, rd_status *st)
 {
     const dnnl_format_tag_t own_x = tag_of(s->block), own_y = tag_of(b->convs->block), any = dnnl_format_tag_any;
     const dnnl_format_tag_t tags[][2] = {{own_x, own_y}, {any, own_y}, {any, any}};
@@ -165,10 +165,10 @@ static rd_code choose(rd_backend *b, const rd_conv_shape *s, role r, dnnl_primit
     *pd = NULL;
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
         const char *impl = "";
-        RD_TRY(describe(b, s, r, tags[i][0], tags[i][1], pd, st));
+        RD_TRY(cpu_conv_kernel_describe(b, s, r, tags[i][0], tags[i][1], pd, st));
         if (!*pd) continue;
         DNNL(dnnl_primitive_desc_query(*pd, dnnl_query_impl_info_str, 0, (void *)&impl));
-        if (fast(impl)) break;
+        if (cpu_conv_kernel_fast(impl)) break;
         if (slow) dnnl_primitive_desc_destroy(slow); /* the last one: with the layouts that the library chose */
         slow = *pd;
         *pd = NULL;
@@ -195,7 +195,7 @@ rd_code conv_kernel_make(rd_backend *b, const rd_conv_shape *s, role r, kernel *
     md_ptr x, y, w, bias;
     int n_md = 0;
     dnnl_primitive_desc_t pd = NULL;
-    RD_TRY(choose(b, s, r, &pd, st));
+    RD_TRY(cpu_conv_kernel_choose(b, s, r, &pd, st));
     DNNL(md_copy(&k->x, dnnl_primitive_desc_query_md(pd, r == DATA ? dnnl_query_diff_src_md : dnnl_query_src_md, 0)));
     k->has_x = true;
     DNNL(
@@ -258,7 +258,7 @@ rd_code conv_start(rd_backend *b, rd_status *st)
     if (!c) return rd_fail(st, RD_EENV, "out of memory for convolutions");
     const char *own = getenv("RD_OWN_KERNELS");
     c->library_only = own && strcmp(own, "0") == 0;
-    RD_TRY(describe(b, &probe, FORWARD, dnnl_format_tag_any, dnnl_format_tag_any, &pd, st));
+    RD_TRY(cpu_conv_kernel_describe(b, &probe, FORWARD, dnnl_format_tag_any, dnnl_format_tag_any, &pd, st));
     for (int64_t block = 8; pd && block <= 16; block += 8) {
         md_ptr y;
         RD_TRY(md_of_image(&y, probe.n, probe.h, probe.w, probe.co, dnnl_f32, tag_of(block), st));

@@ -42,26 +42,26 @@ typedef struct tap {
     int64_t p0, p1, q0, q1; /* pixels of the result for which the tap is inside of the image */
 } tap;
 
-typedef struct job {
+typedef struct cpu_conv_weights_job {
     geometry g;
     const tap *taps;
     float *sum;            /* [strips][groups][TAPS][BLOCKS][B] */
     float *bias;           /* [K B] or NULL */
     int64_t rows, samples; /* of a chunk */
     int64_t n_strips;
-} job;
+} cpu_conv_weights_job;
 
-typedef struct walk {
+typedef struct cpu_conv_weights_walk {
     const float *x, *dy;
     int64_t samples, rows, cols;
     int64_t x_sample, x_row, x_pixel, dy_sample, dy_row, dy_block;
-} walk;
+} cpu_conv_weights_walk;
 
 /* Else the compiler loads dy again for each of the four taps, and the loads are what the loop then waits for. */
 #define IN_REGISTER(v) __asm__("" : "+x"(v))
 
 #define TILE(name, vec, B, N, load, store, spread, fma)                                                                \
-    static void name(const walk *w, const int64_t at[TAPS], float *sum)                                                \
+    static void name(const cpu_conv_weights_walk *w, const int64_t at[TAPS], float *sum)                                                \
     {                                                                                                                  \
         vec s[TAPS][N];                                                                                                \
         for (int t = 0; t < TAPS; t++)                                                                                 \
@@ -95,7 +95,7 @@ typedef struct walk {
             for (int b = 0; b < (N); b++) store(sum + (t * BLOCKS + b) * (B), s[t][b]);                                \
     }
 
-typedef void tile_fn(const walk *w, const int64_t at[TAPS], float *sum);
+typedef void tile_fn(const cpu_conv_weights_walk *w, const int64_t at[TAPS], float *sum);
 #if defined __AVX2__ && defined __FMA__
 TILE(tile8_1, __m256, 8, 1, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps)
 TILE(tile8_2, __m256, 8, 2, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps)
@@ -129,7 +129,7 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static inline __attribute__((always_inline)) void bias_sums(const job *j, int64_t i0, int64_t i1, int64_t p0,
+static inline __attribute__((always_inline)) void bias_sums(const cpu_conv_weights_job *j, int64_t i0, int64_t i1, int64_t p0,
                                                             int64_t p1, int64_t b0, int64_t n_b, const int64_t B)
 {
     const geometry *g = &j->g;
@@ -149,7 +149,7 @@ static inline __attribute__((always_inline)) void bias_sums(const job *j, int64_
 }
 
 /* Strips lo .. hi of all; a strip is up to three blocks of the result by all taps. */
-static inline __attribute__((always_inline)) void units(const job *j, int64_t lo, int64_t hi, const int64_t B)
+static inline __attribute__((always_inline)) void units(const cpu_conv_weights_job *j, int64_t lo, int64_t hi, const int64_t B)
 {
     const geometry *g = &j->g;
     tile_fn *const *tiles = B == 8 ? tiles8 : tiles16;
@@ -167,7 +167,7 @@ static inline __attribute__((always_inline)) void units(const job *j, int64_t lo
                 if (j->bias && group == 0 && strip != last_strip) bias_sums(j, i0, i1, r0, r1, b0, b1 - b0, B);
                 last_strip = strip;
                 if (p0 >= p1 || t->q0 >= t->q1) continue;
-                const walk w = {
+                const cpu_conv_weights_walk w = {
                     .x = g->x + i0 * g->sample + p0 * g->stride * g->row + t->q0 * g->stride * g->pixel,
                     .dy = g->dy + i0 * g->dy_sample + b0 * g->dy_block + (p0 * g->ow + t->q0) * B,
                     .samples = i1 - i0,
@@ -188,7 +188,7 @@ static inline __attribute__((always_inline)) void units(const job *j, int64_t lo
 
 static void units_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const cpu_conv_weights_job *j = ctx;
     if (j->g.dy_block == j->g.oh * j->g.ow * 8)
         units(j, lo, hi, 8);
     else
@@ -283,7 +283,7 @@ rd_code rd_conv_weights(rd_backend *b, const rd_conv_shape *s, int64_t block, in
     memset(bias_sum, 0, bias * sizeof(float));
     const int64_t row_bytes = (BLOCKS * ow * B + s->stride * g.row) * (int64_t)sizeof(float);
     const int64_t rows = most(1, CHUNK_BYTES / row_bytes);
-    job j = {.g = g,
+    cpu_conv_weights_job j = {.g = g,
              .taps = t,
              .sum = sum,
              .bias = dbias ? bias_sum : NULL,

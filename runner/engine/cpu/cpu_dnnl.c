@@ -37,7 +37,7 @@ typedef struct product {
 } product;
 
 /* W [k, n] in one orientation: Y[m, n] = X[m, k] W. */
-typedef struct side {
+typedef struct cpu_dnnl_side {
     product p[2][N_SIZES]; /* [add][m / 8 - 1] */
     md_ptr wmd;            /* the blocked layout, chosen at m = BLOCK */
     bool has_wmd, conv;    /* conv: the convolution is fast for this shape; else sgemm */
@@ -45,14 +45,14 @@ typedef struct side {
     int64_t k, n;
     bool transposed; /* of the parameter */
     uint64_t version;
-} side;
+} cpu_dnnl_side;
 
 struct rd_packed {
     rd_backend *be;
     const rd_params *ps;
     const rd_param *w;
     int64_t row0, k, n;
-    side fwd, bwd;
+    cpu_dnnl_side fwd, bwd;
     float *rounded; /* mixed without instructions: the rows, rounded to bfloat16 */
     uint64_t rounded_version;
     rd_packed *next;
@@ -153,7 +153,7 @@ static void product_free(product *p)
     memset(p, 0, sizeof *p);
 }
 
-static void side_free(side *s)
+static void side_free(cpu_dnnl_side *s)
 {
     for (int a = 0; a < 2; a++)
         for (int i = 0; i < N_SIZES; i++) product_free(&s->p[a][i]);
@@ -244,13 +244,13 @@ static dnnl_data_type_t in_type(const rd_backend *b)
     return b->mixed && b->bf16_hw ? dnnl_bf16 : dnnl_f32;
 }
 
-static bool fast(const char *impl)
+static bool cpu_dnnl_fast(const char *impl)
 {
     return strstr(impl, "jit") || strstr(impl, "brg");
 }
 
 /* Makes the product for m rows; leaves prim NULL where the library has nothing fast for it. */
-static rd_code product_make(rd_backend *b, side *s, int64_t m, bool add, product *p, rd_status *st)
+static rd_code product_make(rd_backend *b, cpu_dnnl_side *s, int64_t m, bool add, product *p, rd_status *st)
 {
     const dnnl_dims_t ds = {1, s->k, 1, m}, dw = {s->n, s->k, 1, 1}, dd = {1, s->n, 1, m};
     md_ptr src, wei, dst;
@@ -277,7 +277,7 @@ static rd_code product_make(rd_backend *b, side *s, int64_t m, bool add, product
     const char *impl = "";
     DNNL(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
     md_in w = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    if (!fast(impl) || strstr(impl, "gemm") || (s->has_wmd && !md_equal(w, MD_REF(s->wmd)))) goto done;
+    if (!cpu_dnnl_fast(impl) || strstr(impl, "gemm") || (s->has_wmd && !md_equal(w, MD_REF(s->wmd)))) goto done;
     if (!s->has_wmd) {
 #if DNNL_VERSION_MAJOR >= 3
         DNNL(dnnl_memory_desc_clone(&s->wmd, w));
@@ -306,7 +306,7 @@ done:
 }
 
 /* Brings the blocked copy up to date with the parameter. */
-static rd_code side_refresh(rd_packed *q, side *s, rd_status *st)
+static rd_code side_refresh(rd_packed *q, cpu_dnnl_side *s, rd_status *st)
 {
     rd_backend *b = q->be;
     const uint64_t now = rd_params_version(q->ps);
@@ -348,7 +348,7 @@ done:
     return st->code;
 }
 
-static rd_code side_init(rd_packed *q, side *s, bool transposed, rd_status *st)
+static rd_code side_init(rd_packed *q, cpu_dnnl_side *s, bool transposed, rd_status *st)
 {
     s->transposed = transposed;
     s->k = transposed ? q->n : q->k;
@@ -394,7 +394,7 @@ rd_packed *rd_backend_packed(rd_backend *b, const rd_params *ps, rd_param *w, in
     return b->packed = p;
 }
 
-static rd_code run(rd_backend *b, product *p, const void *x, float *y, rd_status *st)
+static rd_code cpu_dnnl_run(rd_backend *b, product *p, const void *x, float *y, rd_status *st)
 {
     void *src;
     memcpy(&src, &x, sizeof src); /* the library's interface has no const */
@@ -406,7 +406,7 @@ done:
     return st->code;
 }
 
-static rd_code side_mul(rd_packed *q, side *s, int64_t m, const float *X, float *Y, bool add, rd_status *st)
+static rd_code side_mul(rd_packed *q, cpu_dnnl_side *s, int64_t m, const float *X, float *Y, bool add, rd_status *st)
 {
     rd_backend *b = q->be;
     const float *plain = rd_params_values(q->ps) + q->w->offset + q->row0 * q->n;
@@ -433,7 +433,7 @@ static rd_code side_mul(rd_packed *q, side *s, int64_t m, const float *X, float 
             rd_to_soft(x, b->soft[0].p, rows * s->k);
             x = b->soft[0].p;
         }
-        RD_TRY(run(b, p, x, Y + i * s->n, st));
+        RD_TRY(cpu_dnnl_run(b, p, x, Y + i * s->n, st));
     }
     DNNL(dnnl_stream_wait(b->stream));
 done:
@@ -528,7 +528,7 @@ static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, 
     product *p = gemm_find(b, ta, tb, add, m, n, kk, st);
     if (!p) return st->code;
     DNNL(dnnl_memory_set_data_handle(p->wei, b->half[1].p));
-    RD_TRY(run(b, p, b->half[0].p, C, st));
+    RD_TRY(cpu_dnnl_run(b, p, b->half[0].p, C, st));
     DNNL(dnnl_stream_wait(b->stream));
 done:
     return st->code;

@@ -25,7 +25,7 @@ enum {
     LEAST_SUMMED = 144
 };
 
-typedef struct job {
+typedef struct cpu_winograd_job {
     int64_t n, h, w, oh, ow, top, left, th, tw, tiles;
     int64_t in_K, out_K, n_strips; /* blocks of channels */
     int64_t T;                     /* tiles of a chunk */
@@ -35,7 +35,7 @@ typedef struct job {
     const float *x, *U, *bias;
     float *y, *room;
     bool relu, add;
-} job;
+} cpu_winograd_job;
 
 typedef struct weights_job {
     int64_t ci, co, in_K, out_K, n_strips;
@@ -46,7 +46,7 @@ typedef struct weights_job {
 
 /* x: what it says of images and tiles, x being the input and y the result. */
 typedef struct gradient_job {
-    job x;
+    cpu_winograd_job x;
     const float *dy;
     float *V, *D, *S; /* a chunk's tiles, and sums [16][strips][C][BLOCKS][B] */
     float *bias;      /* NULL: not wanted */
@@ -118,7 +118,7 @@ typedef int32_t mask_8 __attribute__((vector_size(32)));
 #define HAVE_8 true
 #else
 #define HAVE_8 false
-static void chunks_8(const job *j, int64_t slot)
+static void chunks_8(const cpu_winograd_job *j, int64_t slot)
 {
     (void)j;
     (void)slot;
@@ -129,7 +129,7 @@ static void weights_8(const weights_job *j, int64_t lo, int64_t hi)
     (void)lo;
     (void)hi;
 }
-static void in_tiles_8(const job *j, int64_t t0, int64_t t1, float *V)
+static void in_tiles_8(const cpu_winograd_job *j, int64_t t0, int64_t t1, float *V)
 {
     (void)j;
     (void)t0;
@@ -173,7 +173,7 @@ typedef int32_t mask_16 __attribute__((vector_size(64)));
 #define HAVE_16 true
 #else
 #define HAVE_16 false
-static void chunks_16(const job *j, int64_t slot)
+static void chunks_16(const cpu_winograd_job *j, int64_t slot)
 {
     (void)j;
     (void)slot;
@@ -184,7 +184,7 @@ static void weights_16(const weights_job *j, int64_t lo, int64_t hi)
     (void)lo;
     (void)hi;
 }
-static void in_tiles_16(const job *j, int64_t t0, int64_t t1, float *V)
+static void in_tiles_16(const cpu_winograd_job *j, int64_t t0, int64_t t1, float *V)
 {
     (void)j;
     (void)t0;
@@ -315,9 +315,9 @@ static void fold_part(void *ctx, int64_t lo, int64_t hi)
         fold_16(g, lo, hi);
 }
 
-static job job_of(const rd_winograd *g)
+static cpu_winograd_job cpu_winograd_job_of(const rd_winograd *g)
 {
-    job j = {.n = g->n,
+    cpu_winograd_job j = {.n = g->n,
              .h = g->h,
              .w = g->w,
              .oh = g->oh,
@@ -335,7 +335,7 @@ static job job_of(const rd_winograd *g)
     return j;
 }
 
-static void cut(job *j, int64_t block, int64_t least)
+static void cpu_winograd_cut(cpu_winograd_job *j, int64_t block, int64_t least)
 {
     j->T = CHUNK_BYTES / (16 * (j->in_K + j->out_K) * block * (int64_t)sizeof(float)) / STEP_TILES * STEP_TILES;
     j->T = j->T < least ? least : j->T > MOST_TILES ? MOST_TILES : j->T;
@@ -346,10 +346,10 @@ static void cut(job *j, int64_t block, int64_t least)
 rd_code rd_winograd_gradient(rd_backend *b, const rd_winograd *w, const float *x, const float *dy, rd_room *room,
                              float *dW, float *dbias, rd_status *st)
 {
-    gradient_job g = {.x = job_of(w), .dy = dy, .dW = dW, .ci = w->ci, .co = w->co, .block = w->block};
-    job *j = &g.x;
+    gradient_job g = {.x = cpu_winograd_job_of(w), .dy = dy, .dW = dW, .ci = w->ci, .co = w->co, .block = w->block};
+    cpu_winograd_job *j = &g.x;
     j->x = x;
-    cut(j, w->block, LEAST_SUMMED);
+    cpu_winograd_cut(j, w->block, LEAST_SUMMED);
     const int64_t D = j->out_K * w->block, sums = 16 * j->n_strips * j->in_K * w->block * BLOCKS * w->block;
     RD_TRY(rd_room_get(room, (size_t)(sums + D + 16 * (j->in_step + j->out_step)) * sizeof(float), st));
     g.S = room->p;
@@ -372,11 +372,11 @@ done:
 rd_code rd_winograd_run(rd_backend *b, const rd_winograd *g, const float *x, const float *U, const float *bias,
                         float *y, rd_room *room, rd_status *st)
 {
-    job j = job_of(g);
+    cpu_winograd_job j = cpu_winograd_job_of(g);
     j.x = x;
     j.U = U;
     j.y = y;
-    cut(&j, g->block, LEAST_TILES);
+    cpu_winograd_cut(&j, g->block, LEAST_TILES);
     j.slot = 16 * (j.in_step + j.out_step);
     const int64_t chunks = (j.tiles + j.T - 1) / j.T;
     j.n_slots = rd_backend_threads(b) < chunks ? rd_backend_threads(b) : chunks;

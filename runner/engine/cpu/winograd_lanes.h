@@ -34,7 +34,7 @@ static inline void NAME(spread_tile)(VEC d[4][4], float *out, int64_t step)
 }
 
 /* Tiles t0 .. t1 of all images into V [16][T][C]. */
-static void NAME(in_tiles)(const job *j, int64_t t0, int64_t t1, float *V)
+static void NAME(in_tiles)(const cpu_winograd_job *j, int64_t t0, int64_t t1, float *V)
 {
     const int64_t C = j->in_K * LANES, step = j->in_step, P = j->h * j->w;
     for (int64_t t = t0; t < t1; t++) {
@@ -58,7 +58,7 @@ static void NAME(in_tiles)(const job *j, int64_t t0, int64_t t1, float *V)
 }
 
 /* Y = A^T M A (+ bias), then max(., 0). */
-static void NAME(out_tiles)(const job *j, int64_t t0, int64_t t1, const float *M)
+static void NAME(out_tiles)(const cpu_winograd_job *j, int64_t t0, int64_t t1, const float *M)
 {
     const int64_t C = j->out_K * LANES, step = j->out_step, P = j->oh * j->ow;
     for (int64_t t = t0; t < t1; t++) {
@@ -86,7 +86,7 @@ static void NAME(out_tiles)(const job *j, int64_t t0, int64_t t1, const float *M
 }
 
 /* M = V U for n tiles, rounded up to four or six. A panel of U is C by up to three vectors. */
-static void NAME(products)(const job *j, int64_t n, const float *V, float *M)
+static void NAME(products)(const cpu_winograd_job *j, int64_t n, const float *V, float *M)
 {
     const int64_t C = j->in_K * LANES, D = j->out_K * LANES, panel = C * BLOCKS * LANES;
     for (int64_t pos = 0; pos < 16; pos++)
@@ -105,7 +105,7 @@ static void NAME(products)(const job *j, int64_t n, const float *V, float *M)
         }
 }
 
-static void NAME(chunks)(const job *j, int64_t slot)
+static void NAME(chunks)(const cpu_winograd_job *j, int64_t slot)
 {
     float *V = j->room + slot * j->slot, *M = V + 16 * j->in_step;
     for (int64_t c = slot; c * j->T < j->tiles; c += j->n_slots) {
@@ -170,7 +170,7 @@ static void NAME(weights)(const weights_job *j, int64_t lo, int64_t hi)
 /* D = G dy G^T of tiles t0 .. t1, into the places t0 - first .. of a chunk. */
 static void NAME(result_tiles)(const gradient_job *g, int64_t t0, int64_t t1, int64_t first)
 {
-    const job *j = &g->x;
+    const cpu_winograd_job *j = &g->x;
     const int64_t C = j->out_K * LANES, step = j->out_step, P = j->oh * j->ow;
     for (int64_t t = t0; t < t1; t++) {
         const int64_t i = t / (j->th * j->tw), ty = t / j->tw % j->th, tx = t % j->tw;
@@ -196,7 +196,7 @@ static void NAME(result_tiles)(const gradient_job *g, int64_t t0, int64_t t1, in
 /* S += V^T D for units lo .. hi, place by strip, over n tiles of a chunk. */
 static void NAME(gradient_sums)(const gradient_job *g, int64_t n, int64_t lo, int64_t hi)
 {
-    const job *j = &g->x;
+    const cpu_winograd_job *j = &g->x;
     const int64_t C = j->in_K * LANES, D = j->out_K * LANES;
     for (int64_t u = lo; u < hi; u++) {
         const int64_t pos = u / j->n_strips, s = u % j->n_strips;
@@ -220,7 +220,7 @@ static void NAME(gradient_sums)(const gradient_job *g, int64_t n, int64_t lo, in
 /* dW += A^T S A for input channels lo .. hi. */
 static void NAME(fold)(const gradient_job *g, int64_t lo, int64_t hi)
 {
-    const job *j = &g->x;
+    const cpu_winograd_job *j = &g->x;
     const int64_t panel = j->in_K * LANES * BLOCKS * LANES;
     for (int64_t i = lo; i < hi; i++)
         for (int64_t o = 0; o < g->co; o += LANES) {

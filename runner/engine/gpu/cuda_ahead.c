@@ -1,14 +1,14 @@
 /* cuda_ahead.c -- the streams and events of CUDA behind engine/gpu/gpu_ahead.c. */
 #include "cuda_impl.h"
 
-static void *get(rd_gpu *g, size_t bytes)
+static void *cuda_ahead_get(rd_gpu *g, size_t bytes)
 {
     rd_status own = {.code = RD_OK};
     void *p;
     return rd_gpu_get(g, bytes, &p, &own) == RD_OK ? p : NULL;
 }
 
-static void put(rd_gpu *g, void *p)
+static void cuda_ahead_put(rd_gpu *g, void *p)
 {
     if (!p || g->lost) return;
     (void)cudaStreamSynchronize(g->copies);
@@ -31,7 +31,7 @@ static rd_code copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_stat
     return rd_gpu_run_copy(g, &m, st);
 }
 
-static rd_code record(rd_gpu *g, rd_gpu_queue stream, int event, rd_status *st)
+static rd_code cuda_ahead_record(rd_gpu *g, rd_gpu_queue stream, int event, rd_status *st)
 {
     CUDA(g, cudaEventRecord(g->ahead_event[event], rd_gpu_stream(g, stream)));
 done:
@@ -45,7 +45,7 @@ done:
     return st->code;
 }
 
-static const rd_ahead_device device = {get, put, up, copy, record, wait};
+static const rd_ahead_device device = {cuda_ahead_get, cuda_ahead_put, up, copy, cuda_ahead_record, wait};
 
 rd_code rd_gpu_ahead_new(rd_gpu *g, rd_status *st)
 {

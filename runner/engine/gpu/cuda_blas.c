@@ -54,13 +54,13 @@ enum {
 
 typedef enum operand { FLOAT32, TF32, NARROW } operand;
 
-typedef struct shape { /* compared by bytes: no gaps that are not zero */
+typedef struct cuda_blas_shape { /* compared by bytes: no gaps that are not zero */
     int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
     uint8_t ta, tb, type, align_a, align_b, align_c, narrow_c, pad;
-} shape;
+} cuda_blas_shape;
 
 typedef struct plan {
-    shape key;
+    cuda_blas_shape key;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
@@ -85,7 +85,7 @@ typedef struct matmul { /* a product as a task */
     float alpha, beta;
 } matmul;
 
-static rd_code result(rd_gpu *g, cublasStatus_t r, const char *call, const char *where, rd_status *st)
+static rd_code cuda_blas_result(rd_gpu *g, cublasStatus_t r, const char *call, const char *where, rd_status *st)
 {
     if (r == CUBLAS_STATUS_SUCCESS) return st->code;
     /* A kernel that failed before shows here as "execution failed". */
@@ -97,7 +97,7 @@ static rd_code result(rd_gpu *g, cublasStatus_t r, const char *call, const char 
     if (g->failure.code == RD_OK) g->failure = *st;
     return st->code;
 }
-#define LT(call) RD_TRY(result(g, (lt.call), #call, RD_HERE, st))
+#define LT(call) RD_TRY(cuda_blas_result(g, (lt.call), #call, RD_HERE, st))
 
 rd_code rd_gpu_blas_load(rd_status *st)
 {
@@ -110,7 +110,7 @@ int rd_gpu_blas_version(void)
     return rd_library_load(&library, &own) == RD_OK ? (int)lt.cublasLtGetVersion() : 0;
 }
 
-static rd_code begin(rd_gpu *g, rd_status *st)
+static rd_code cuda_blas_begin(rd_gpu *g, rd_status *st)
 {
     if (g->blas && g->blas->workspace) return st->code;
     RD_TRY(rd_library_load(&library, st));
@@ -141,7 +141,7 @@ static void plan_free(plan *p)
     free(p);
 }
 
-static void drop_plans(rd_gpu_blas *b)
+static void cuda_blas_drop_plans(rd_gpu_blas *b)
 {
     for (int i = 0; i < b->n_buckets; i++)
         while (b->bucket[i]) {
@@ -156,7 +156,7 @@ void rd_gpu_blas_free(rd_gpu *g)
 {
     rd_gpu_blas *b = g->blas;
     if (!b) return;
-    drop_plans(b);
+    cuda_blas_drop_plans(b);
     free(b->bucket);
     if (b->preference) (void)lt.cublasLtMatmulPreferenceDestroy(b->preference);
     if (b->handle) (void)lt.cublasLtDestroy(b->handle);
@@ -164,7 +164,7 @@ void rd_gpu_blas_free(rd_gpu *g)
     g->blas = NULL;
 }
 
-static uint64_t hash_of(const shape *s)
+static uint64_t cuda_blas_hash_of(const cuda_blas_shape *s)
 {
     const unsigned char *p = (const unsigned char *)s;
     uint64_t h = 14695981039346656037u; /* FNV-1a, by words */
@@ -190,11 +190,11 @@ done:
     return st->code;
 }
 
-static rd_code choose(rd_gpu *g, plan *p, rd_status *st)
+static rd_code cuda_blas_choose(rd_gpu *g, plan *p, rd_status *st)
 {
     enum { MOST = 8 };
     rd_gpu_blas *b = g->blas;
-    const shape *s = &p->key;
+    const cuda_blas_shape *s = &p->key;
     cublasLtMatmulHeuristicResult_t found[MOST];
     int n = 0;
     const uint32_t align[] = {s->align_b, s->align_a, s->align_c, s->align_c};
@@ -205,7 +205,7 @@ static rd_code choose(rd_gpu *g, plan *p, rd_status *st)
         LT(cublasLtMatmulPreferenceSetAttribute(b->preference, at[i], &align[i], sizeof align[i]));
     const cublasStatus_t r =
         lt.cublasLtMatmulAlgoGetHeuristic(b->handle, p->desc, p->b, p->a, p->c, p->c, b->preference, MOST, found, &n);
-    if (r != CUBLAS_STATUS_NOT_SUPPORTED) RD_TRY(result(g, r, "cublasLtMatmulAlgoGetHeuristic", RD_HERE, st));
+    if (r != CUBLAS_STATUS_NOT_SUPPORTED) RD_TRY(cuda_blas_result(g, r, "cublasLtMatmulAlgoGetHeuristic", RD_HERE, st));
     for (int i = 0; i < n; i++) {
         if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
         p->algo = found[i].algo;
@@ -220,7 +220,7 @@ done:
     return st->code;
 }
 
-static rd_code plan_new(rd_gpu *g, const shape *s, plan **out, rd_status *st)
+static rd_code cuda_blas_plan_new(rd_gpu *g, const cuda_blas_shape *s, plan **out, rd_status *st)
 {
     plan *p = *out = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for a product's plan");
@@ -234,7 +234,7 @@ static rd_code plan_new(rd_gpu *g, const shape *s, plan **out, rd_status *st)
     RD_TRY(layout(g, &p->b, in, s->tb ? s->k : s->n, s->tb ? s->n : s->k, s->ldb, s->batch, s->stride_b, st));
     RD_TRY(layout(g, &p->a, in, s->ta ? s->m : s->k, s->ta ? s->k : s->m, s->lda, s->batch, s->stride_a, st));
     RD_TRY(layout(g, &p->c, s->narrow_c ? narrow : CUDA_R_32F, s->n, s->m, s->ldc, s->batch, s->stride_c, st));
-    RD_TRY(choose(g, p, st));
+    RD_TRY(cuda_blas_choose(g, p, st));
 done:
     if (st->code != RD_OK) {
         plan_free(p);
@@ -243,7 +243,7 @@ done:
     return st->code;
 }
 
-static rd_code plan_for(rd_gpu *g, const shape *s, plan **out, rd_status *st)
+static rd_code cuda_blas_plan_for(rd_gpu *g, const cuda_blas_shape *s, plan **out, rd_status *st)
 {
     rd_gpu_blas *b = g->blas;
     if (!b->bucket) {
@@ -253,15 +253,15 @@ static rd_code plan_for(rd_gpu *g, const shape *s, plan **out, rd_status *st)
     }
     if (b->n_plans == MOST_SHAPES) {
         RD_TRY(rd_gpu_flush(g, st)); /* what is written down names them */
-        drop_plans(b);
+        cuda_blas_drop_plans(b);
     }
-    plan **at = &b->bucket[hash_of(s) % (uint64_t)b->n_buckets];
+    plan **at = &b->bucket[cuda_blas_hash_of(s) % (uint64_t)b->n_buckets];
     for (plan *p = *at; p; p = p->next)
         if (memcmp(&p->key, s, sizeof *s) == 0) {
             *out = p;
             return st->code;
         }
-    RD_TRY(plan_new(g, s, out, st));
+    RD_TRY(cuda_blas_plan_new(g, s, out, st));
     (*out)->id = ++b->last_id;
     (*out)->next = *at;
     *at = *out;
@@ -272,7 +272,7 @@ done:
 
 /* The largest power of two up to 16 that divides the place and the distances between rows and matrices, in bytes. The
  * library's preference is 256 when nothing is said, which a row of a larger matrix need not keep. */
-static uint8_t alignment(const void *p, int64_t ld, int64_t batch, int64_t stride, size_t size)
+static uint8_t cuda_blas_alignment(const void *p, int64_t ld, int64_t batch, int64_t stride, size_t size)
 {
     const uint64_t all =
         (uint64_t)(uintptr_t)p | (uint64_t)ld * size | (batch > 1 ? (uint64_t)stride * size : 0) | ALIGNED;
@@ -281,15 +281,15 @@ static uint8_t alignment(const void *p, int64_t ld, int64_t batch, int64_t strid
 
 /* ---- operands of 16 bits ---- */
 
-typedef struct side {
+typedef struct cuda_blas_side {
     const void *x;
     rd_element type;
     int64_t rows, cols, ld, stride;
     const void *use; /* what the product reads, with the strides above changed to its own */
-} side;
+} cuda_blas_side;
 
 /* What has 16 bits is read as it is. Weights that are held are there already, unless their rows do not begin where the fast kernels want them. */
-static rd_code narrow_sides(rd_gpu *g, int64_t batch, side *of, rd_status *st)
+static rd_code narrow_sides(rd_gpu *g, int64_t batch, cuda_blas_side *of, rd_status *st)
 {
     rd_narrow_job job[2];
     int n = 0;
@@ -297,7 +297,7 @@ static rd_code narrow_sides(rd_gpu *g, int64_t batch, side *of, rd_status *st)
         const uint16_t *kept;
         if (of[i].type != RD_FLOAT32) continue;
         RD_TRY(rd_gpu_held_narrow(g, of[i].x, &kept, st));
-        if (kept && alignment(kept, of[i].ld, batch, of[i].stride, sizeof *kept) == ALIGNED) {
+        if (kept && cuda_blas_alignment(kept, of[i].ld, batch, of[i].stride, sizeof *kept) == ALIGNED) {
             of[i].use = kept;
             continue;
         }
@@ -335,16 +335,16 @@ done:
     return st->code;
 }
 
-static rd_code multiply(rd_gpu *g, const rd_product *p, operand type, rd_status *st)
+static rd_code cuda_blas_multiply(rd_gpu *g, const rd_product *p, operand type, rd_status *st)
 {
     const int64_t batch = p->batch;
-    side of[2] = {{p->A, p->type_a, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->stride_a, p->A},
+    cuda_blas_side of[2] = {{p->A, p->type_a, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->stride_a, p->A},
                   {p->B, p->type_b, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->stride_b, p->B}};
     const size_t size = type == NARROW ? sizeof(uint16_t) : sizeof(float);
     plan *q;
-    RD_TRY(begin(g, st));
+    RD_TRY(cuda_blas_begin(g, st));
     if (type == NARROW) RD_TRY(narrow_sides(g, batch, of, st));
-    const shape s = {.m = p->m,
+    const cuda_blas_shape s = {.m = p->m,
                      .n = p->n,
                      .k = p->k,
                      .lda = of[0].ld,
@@ -357,11 +357,11 @@ static rd_code multiply(rd_gpu *g, const rd_product *p, operand type, rd_status 
                      .ta = p->ta,
                      .tb = p->tb,
                      .type = (uint8_t)type,
-                     .align_a = alignment(of[0].use, of[0].ld, batch, of[0].stride, size),
-                     .align_b = alignment(of[1].use, of[1].ld, batch, of[1].stride, size),
-                     .align_c = alignment(p->C, p->ldc, batch, p->stride_c, rd_element_bytes(p->type_c)),
+                     .align_a = cuda_blas_alignment(of[0].use, of[0].ld, batch, of[0].stride, size),
+                     .align_b = cuda_blas_alignment(of[1].use, of[1].ld, batch, of[1].stride, size),
+                     .align_c = cuda_blas_alignment(p->C, p->ldc, batch, p->stride_c, rd_element_bytes(p->type_c)),
                      .narrow_c = p->type_c != RD_FLOAT32};
-    RD_TRY(plan_for(g, &s, &q, st));
+    RD_TRY(cuda_blas_plan_for(g, &s, &q, st));
     const matmul m = {
         .plan = q, .id = q->id, .A = of[0].use, .B = of[1].use, .C = p->C, .alpha = p->alpha, .beta = p->beta};
     RD_TRY(rd_gpu_task_of(g, run_matmul, &m, sizeof m, sizeof m, st));
@@ -404,7 +404,7 @@ rd_code rd_gpu_multiply(rd_gpu *g, const rd_product *p, bool narrow, rd_status *
         part.A = behind(p->A, p->type_a, done * p->stride_a);
         part.B = behind(p->B, p->type_b, done * p->stride_b);
         part.C = (char *)p->C + done * p->stride_c * (int64_t)rd_element_bytes(p->type_c);
-        RD_TRY(multiply(g, &part, narrow ? NARROW : tf32 ? TF32 : FLOAT32, st));
+        RD_TRY(cuda_blas_multiply(g, &part, narrow ? NARROW : tf32 ? TF32 : FLOAT32, st));
     }
 done:
     return st->code;

@@ -22,7 +22,7 @@ template <int to> static __device__ inline unsigned narrow(float x)
 {
     return to == RD_NARROW_BF16 ? rd_bf16_of(x) : rd_f16_of<to == RD_NARROW_WIRE16>(x);
 }
-template <int from> static __device__ inline float widen(unsigned h)
+template <int from> static __device__ inline float cuda_convert_widen(unsigned h)
 {
     return from == RD_NARROW_BF16 ? rd_float_of_bf16(h) : rd_float_of_f16(h);
 }
@@ -88,14 +88,14 @@ template <int from> static __global__ void widen_row(const uint16_t *x, int64_t 
         if (left >= 8 && aligned) {
             const uint4 h = *reinterpret_cast<const uint4 *>(x + i * 8);
             float4 p, q;
-            p.x = widen<from>(h.x & 0xffffu), p.y = widen<from>(h.x >> 16);
-            p.z = widen<from>(h.y & 0xffffu), p.w = widen<from>(h.y >> 16);
-            q.x = widen<from>(h.z & 0xffffu), q.y = widen<from>(h.z >> 16);
-            q.z = widen<from>(h.w & 0xffffu), q.w = widen<from>(h.w >> 16);
+            p.x = cuda_convert_widen<from>(h.x & 0xffffu), p.y = cuda_convert_widen<from>(h.x >> 16);
+            p.z = cuda_convert_widen<from>(h.y & 0xffffu), p.w = cuda_convert_widen<from>(h.y >> 16);
+            q.x = cuda_convert_widen<from>(h.z & 0xffffu), q.y = cuda_convert_widen<from>(h.z >> 16);
+            q.z = cuda_convert_widen<from>(h.w & 0xffffu), q.w = cuda_convert_widen<from>(h.w >> 16);
             reinterpret_cast<float4 *>(y + i * 8)[0] = p;
             reinterpret_cast<float4 *>(y + i * 8)[1] = q;
         } else {
-            for (int64_t k = i * 8; k < n && k < i * 8 + 8; k++) y[k] = widen<from>(x[k]);
+            for (int64_t k = i * 8; k < n && k < i * 8 + 8; k++) y[k] = cuda_convert_widen<from>(x[k]);
         }
     }
 }
@@ -168,7 +168,7 @@ template <typename T> static __global__ void filters_back(int64_t taps, int64_t 
     transpose_tile<true>(from + t * ci, taps * ci, dW + t * ci * co, co, co, ci);
 }
 
-static dim3 tiles(int64_t rows, int64_t cols, int64_t taps)
+static dim3 cuda_convert_tiles(int64_t rows, int64_t cols, int64_t taps)
 {
     return dim3((unsigned)((rows + TILE - 1) / TILE), (unsigned)((cols + TILE - 1) / TILE), (unsigned)taps);
 }
@@ -176,7 +176,7 @@ static dim3 tiles(int64_t rows, int64_t cols, int64_t taps)
 extern "C" rd_code rd_convert_filters(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const float *W, rd_element type, void *out,
                                       rd_status *st)
 {
-    RD_BY_ELEMENT(type, RD_LAUNCH(g, st, filters_out<T>, tiles(ci, co, taps), dim3(TILE, LINES), 0, taps, ci, co, W,
+    RD_BY_ELEMENT(type, RD_LAUNCH(g, st, filters_out<T>, cuda_convert_tiles(ci, co, taps), dim3(TILE, LINES), 0, taps, ci, co, W,
                                   static_cast<T *>(out)));
     return st->code;
 }
@@ -184,7 +184,7 @@ extern "C" rd_code rd_convert_filters(rd_gpu *g, int64_t taps, int64_t ci, int64
 extern "C" rd_code rd_convert_filters_add(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const void *from, rd_element type,
                                           float *dW, rd_status *st)
 {
-    RD_BY_ELEMENT(type, RD_LAUNCH(g, st, filters_back<T>, tiles(co, ci, taps), dim3(TILE, LINES), 0, taps, ci, co,
+    RD_BY_ELEMENT(type, RD_LAUNCH(g, st, filters_back<T>, cuda_convert_tiles(co, ci, taps), dim3(TILE, LINES), 0, taps, ci, co,
                                   static_cast<const T *>(from), dW));
     return st->code;
 }
@@ -238,14 +238,14 @@ template <int V, typename T> static rd_code pad_by(rd_gpu *g, rd_borders b, cons
     return RD_LAUNCH(g, st, (pad_images<V, T>), rd_grid(n), RD_BLOCK, 0, b, n, static_cast<const T *>(x), static_cast<T *>(out));
 }
 
-template <typename T> static rd_code pad_of(rd_gpu *g, const rd_borders *b, const void *x, void *out, rd_status *st)
+template <typename T> static rd_code cuda_convert_pad_of(rd_gpu *g, const rd_borders *b, const void *x, void *out, rd_status *st)
 {
     return in_vectors<T>(b, x, out) ? pad_by<16 / sizeof(T), T>(g, *b, x, out, st) : pad_by<1, T>(g, *b, x, out, st);
 }
 
 extern "C" rd_code rd_convert_pad(rd_gpu *g, const rd_borders *b, rd_element type, const void *x, void *out, rd_status *st)
 {
-    RD_BY_ELEMENT(type, pad_of<T>(g, b, x, out, st));
+    RD_BY_ELEMENT(type, cuda_convert_pad_of<T>(g, b, x, out, st));
     return st->code;
 }
 

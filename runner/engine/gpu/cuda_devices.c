@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Versions as CUDA counts them: 13020 is 13.2. */
-static void version_text(int v, char out[16])
+static void cuda_devices_version_text(int v, char out[16])
 {
     snprintf(out, 16, "%d.%d", v / 1000, v % 1000 / 10);
 }
@@ -109,9 +109,9 @@ const char *rd_gpu_libraries(void)
     char v[16];
     (void)cudaRuntimeGetVersion(&runtime);
     (void)cudaDriverGetVersion(&driver);
-    version_text(runtime, v);
+    cuda_devices_version_text(runtime, v);
     size_t n = (size_t)snprintf(text, sizeof text, "CUDA %s", v);
-    version_text(driver, v);
+    cuda_devices_version_text(driver, v);
     if (driver > 0) snprintf(text + n, sizeof text - n, ", driver %s", v);
     add_version(text, sizeof text, "cuBLAS", rd_gpu_blas_version());
     add_version(text, sizeof text, "cuDNN", rd_gpu_dnn_version());

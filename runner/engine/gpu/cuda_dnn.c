@@ -112,7 +112,7 @@ int rd_gpu_dnn_version(void)
     return rd_library_load(&library, &own) == RD_OK ? (int)dnn.cudnnGetVersion() : 0;
 }
 
-static rd_code begin(rd_gpu *g, rd_status *st)
+static rd_code cuda_dnn_begin(rd_gpu *g, rd_status *st)
 {
     RD_TRY(rd_gpu_alive(g, st));
     if (g->dnn && g->dnn->handle) return st->code;
@@ -132,7 +132,7 @@ done:
 
 rd_code rd_gpu_dnn_rnn(rd_gpu *g, const rd_dnn_rnn **out, rd_status *st)
 {
-    RD_TRY(begin(g, st));
+    RD_TRY(cuda_dnn_begin(g, st));
     *out = &g->dnn->rnn;
 done:
     return st->code;
@@ -167,7 +167,7 @@ static void parts_free(plan *p)
     while (p->n_made > 0) (void)dnn.cudnnBackendDestroyDescriptor(p->made[--p->n_made]);
 }
 
-static void drop_plans(rd_gpu_dnn *d)
+static void cuda_dnn_drop_plans(rd_gpu_dnn *d)
 {
     while (d->first) {
         plan *p = d->first;
@@ -181,7 +181,7 @@ static void drop_plans(rd_gpu_dnn *d)
 void rd_gpu_dnn_free(rd_gpu *g)
 {
     if (!g->dnn) return;
-    drop_plans(g->dnn);
+    cuda_dnn_drop_plans(g->dnn);
     if (g->dnn->handle) (void)dnn.cudnnDestroy(g->dnn->handle);
     free(g->dnn);
     g->dnn = NULL;
@@ -199,7 +199,7 @@ done:
 
 #define SET(d, attribute, type, n, values) DNN(cudnnBackendSetAttribute((d), (attribute), (type), (n), (values)))
 
-static cudnnDataType_t type_of(int64_t element)
+static cudnnDataType_t cuda_dnn_type_of(int64_t element)
 {
     return element == RD_FLOAT32 ? CUDNN_DATA_FLOAT : element == RD_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
 }
@@ -209,7 +209,7 @@ static rd_code tensor(rd_gpu *g, plan *p, int64_t uid, int64_t n, int64_t c, int
                       rd_status *st)
 {
     const int64_t dim[] = {n, c, h, w}, stride[] = {h * w * c, 1, w * c, c}, align = p->key.align;
-    const cudnnDataType_t type = type_of(p->key.type);
+    const cudnnDataType_t type = cuda_dnn_type_of(p->key.type);
     RD_TRY(part_new(g, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, out, st));
     SET(*out, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
     SET(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
@@ -307,7 +307,7 @@ static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, boo
 }
 
 /* Which card the plan is for. */
-static cudnnStatus_t place(const rd_gpu_dnn *d, part run)
+static cudnnStatus_t cuda_dnn_place(const rd_gpu_dnn *d, part run)
 {
     if (d->card)
         return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
@@ -331,7 +331,7 @@ static bool plan_of(rd_gpu *g, plan *p, part config, bool tensor_cores)
     if (!known || !exact_enough(note, n, tensor_cores) ||
         dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &run))
         return false;
-    if (place(g->dnn, run) ||
+    if (cuda_dnn_place(g->dnn, run) ||
         dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                      &config) ||
         dnn.cudnnBackendFinalize(run) ||
@@ -346,7 +346,7 @@ static bool plan_of(rd_gpu *g, plan *p, part config, bool tensor_cores)
 }
 
 /* The first acceptable engine of one of the library's rankings; p->run stays NULL when there is none. */
-static rd_code choose(rd_gpu *g, plan *p, part graph, cudnnBackendHeurMode_t mode, bool tensor_cores,
+static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, part graph, cudnnBackendHeurMode_t mode, bool tensor_cores,
                       rd_status *st)
 {
     part ranking = NULL, config[MOST_ENGINES] = {NULL};
@@ -375,7 +375,7 @@ done:
     return st->code;
 }
 
-static rd_code plan_new(rd_gpu *g, const key *k, plan **out, rd_status *st)
+static rd_code cuda_dnn_plan_new(rd_gpu *g, const key *k, plan **out, rd_status *st)
 {
     static const char *const what[] = {"convolution", "gradient of a convolution's input",
                                        "gradient of a convolution's kernel"};
@@ -387,8 +387,8 @@ static rd_code plan_new(rd_gpu *g, const key *k, plan **out, rd_status *st)
     if (!p) return rd_fail(st, RD_EENV, "out of memory for a convolution's plan");
     p->key = *k;
     RD_TRY(graph_new(g, p, &graph, st));
-    RD_TRY(choose(g, p, graph, CUDNN_HEUR_MODE_A, tensor_cores, st));
-    if (!p->run) RD_TRY(choose(g, p, graph, CUDNN_HEUR_MODE_FALLBACK, tensor_cores, st));
+    RD_TRY(cuda_dnn_choose(g, p, graph, CUDNN_HEUR_MODE_A, tensor_cores, st));
+    if (!p->run) RD_TRY(cuda_dnn_choose(g, p, graph, CUDNN_HEUR_MODE_FALLBACK, tensor_cores, st));
     if (!p->run)
         rd_fail(st, RD_EENV,
                 "cuDNN %d.%d has no reproducible %s for %s of %lldx%lldx%lldx%lld, a kernel of %lldx%lld to %lld channels, "
@@ -406,7 +406,7 @@ done:
     return st->code;
 }
 
-static rd_code plan_for(rd_gpu *g, const key *k, plan **out, rd_status *st)
+static rd_code cuda_dnn_plan_for(rd_gpu *g, const key *k, plan **out, rd_status *st)
 {
     rd_gpu_dnn *d = g->dnn;
     for (plan **at = &d->first; *at; at = &(*at)->next) {
@@ -419,9 +419,9 @@ static rd_code plan_for(rd_gpu *g, const key *k, plan **out, rd_status *st)
     }
     if (d->n_plans == MOST_PLANS) {
         RD_TRY(rd_gpu_flush(g, st)); /* what is written down names them */
-        drop_plans(d);
+        cuda_dnn_drop_plans(d);
     }
-    RD_TRY(plan_new(g, k, out, st));
+    RD_TRY(cuda_dnn_plan_new(g, k, out, st));
     (*out)->id = ++d->last_id;
     (*out)->next = d->first;
     d->first = *out;
@@ -430,7 +430,7 @@ done:
     return st->code;
 }
 
-static int64_t alignment(rd_element type, const void *x, const void *w, const void *y)
+static int64_t cuda_dnn_alignment(rd_element type, const void *x, const void *w, const void *y)
 {
     return ((uintptr_t)x | (uintptr_t)w | (uintptr_t)y) % 16 == 0 ? 16 : (int64_t)rd_element_bytes(type);
 }
@@ -454,7 +454,7 @@ done:
 }
 
 /* Two of the three are read, the third is written. w: (co, kh, kw, ci). The border is the same on both sides. */
-static rd_code run(rd_gpu *g, kind what, const rd_gpu_conv *c, const void *x, const void *w, const void *y,
+static rd_code cuda_dnn_run(rd_gpu *g, kind what, const rd_gpu_conv *c, const void *x, const void *w, const void *y,
                    rd_status *st)
 {
     const key k = {.n = c->n,
@@ -469,11 +469,11 @@ static rd_code run(rd_gpu *g, kind what, const rd_gpu_conv *c, const void *x, co
                    .stride = c->stride,
                    .top = c->pad_top,
                    .left = c->pad_left,
-                   .align = alignment(c->type, x, w, y),
+                   .align = cuda_dnn_alignment(c->type, x, w, y),
                    .kind = what,
                    .type = c->type};
     plan *p;
-    RD_TRY(plan_for(g, &k, &p, st));
+    RD_TRY(cuda_dnn_plan_for(g, &k, &p, st));
     RD_TRY(rd_gpu_room_get(g, &g->room[2], (size_t)p->workspace, st));
     const convolution j = {.plan = p, .id = p->id, .data = {x, w, y}, .workspace = g->room[2].p};
     RD_TRY(rd_gpu_task_of(g, run_convolution, &j, sizeof j, sizeof j, st));
@@ -533,7 +533,7 @@ done:
 }
 
 /* A 1x1 convolution with stride 1: C = op(A) op(B) + beta C, of 16-bit operands, or in float32 or TF32. */
-static rd_code multiply(rd_gpu *g, const rd_product *shape, rd_status *st)
+static rd_code cuda_dnn_multiply(rd_gpu *g, const rd_product *shape, rd_status *st)
 {
     rd_product p = *shape;
     p.alpha = 1.0f;
@@ -550,12 +550,12 @@ rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *shape, const void *x, 
     if (is_product(&c)) {
         const rd_product p = {.m = pixels, .n = c.co, .k = c.ci, .A = x, .type_a = c.type, .lda = c.ci, .B = W,
                               .ldb = c.co, .C = y, .type_c = c.type, .ldc = c.co};
-        return multiply(g, &p, st);
+        return cuda_dnn_multiply(g, &p, st);
     }
-    RD_TRY(begin(g, st));
+    RD_TRY(cuda_dnn_begin(g, st));
     RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, c.type, &g->room[1], &w, st));
     RD_TRY(even_input(g, &c, &x, st));
-    RD_TRY(run(g, FORWARD, &c, x, w, y, st));
+    RD_TRY(cuda_dnn_run(g, FORWARD, &c, x, w, y, st));
 done:
     return st->code;
 }
@@ -570,18 +570,18 @@ rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *shape, const void *dy, co
     if (is_product(&c)) {
         const rd_product p = {.tb = true, .m = pixels, .n = c.ci, .k = c.co, .A = dy, .type_a = c.type, .lda = c.co,
                               .B = W, .ldb = c.co, .beta = add ? 1.0f : 0.0f, .C = dx, .type_c = c.type, .ldc = c.ci};
-        return multiply(g, &p, st);
+        return cuda_dnn_multiply(g, &p, st);
     }
-    RD_TRY(begin(g, st));
+    RD_TRY(cuda_dnn_begin(g, st));
     RD_TRY(rd_gpu_held_filters(g, W, c.kh * c.kw, c.ci, c.co, c.type, &g->room[1], &w, st));
-    if (!is_uneven(&c) && !add) return run(g, DATA, &c, dx, w, dy, st);
+    if (!is_uneven(&c) && !add) return cuda_dnn_run(g, DATA, &c, dx, w, dy, st);
     rd_borders b = borders_of(&c);
     if (is_uneven(&c))
         c = with_borders(&c);
     else
         b.top = b.left = b.bottom = b.right = 0; /* cuDNN leaves them out */
     RD_TRY(rd_gpu_room_get(g, &g->room[0], image_bytes(&c), st));
-    RD_TRY(run(g, DATA, &c, g->room[0].p, w, dy, st));
+    RD_TRY(cuda_dnn_run(g, DATA, &c, g->room[0].p, w, dy, st));
     RD_TRY(rd_convert_crop(g, &b, c.type, g->room[0].p, add, dx, st));
 done:
     return st->code;
@@ -595,12 +595,12 @@ rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *shape, const void *x, 
     if (is_product(&c)) {
         const rd_product p = {.ta = true, .m = c.ci, .n = c.co, .k = pixels, .A = x, .type_a = c.type, .lda = c.ci,
                               .B = dy, .type_b = c.type, .ldb = c.co, .beta = 1.0f, .C = dW, .ldc = c.co};
-        return multiply(g, &p, st);
+        return cuda_dnn_multiply(g, &p, st);
     }
-    RD_TRY(begin(g, st));
+    RD_TRY(cuda_dnn_begin(g, st));
     RD_TRY(rd_gpu_room_get(g, &g->room[1], (size_t)(taps * c.ci * c.co) * rd_element_bytes(c.type), st));
     RD_TRY(even_input(g, &c, &x, st));
-    RD_TRY(run(g, WEIGHTS, &c, x, g->room[1].p, dy, st));
+    RD_TRY(cuda_dnn_run(g, WEIGHTS, &c, x, g->room[1].p, dy, st));
     RD_TRY(rd_convert_filters_add(g, taps, c.ci, c.co, g->room[1].p, c.type, dW, st));
 done:
     return st->code;

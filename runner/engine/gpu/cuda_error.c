@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* Whether the device works on after e. */
-static bool harmless(cudaError_t e)
+static bool cuda_error_harmless(cudaError_t e)
 {
     return e == cudaErrorMemoryAllocation || e == cudaErrorInvalidDevice || e == cudaErrorNoDevice;
 }
@@ -27,6 +27,6 @@ rd_code rd_cuda_result(rd_gpu *g, cudaError_t e, const char *call, const char *w
         snprintf(after, sizeof after, ", seen after kernel %.64s", g->last_kernel);
     rd_fail_(st, RD_EENV, where, "GPU %d: %.*s: %s (%s%s)%s%s", g ? g->index : 0, rd_call_name(call), call,
              cudaGetErrorString(e), cudaGetErrorName(e), after, help[0] ? "; " : "", help);
-    if (g && g->failure.code == RD_OK && !harmless(e)) g->failure = *st;
+    if (g && g->failure.code == RD_OK && !cuda_error_harmless(e)) g->failure = *st;
     return st->code;
 }

@@ -47,7 +47,7 @@ done:
     return st->code;
 }
 
-static rd_code add(rd_gpu *g, rd_gpu_graph *q, const rd_gpu_tasks *list, int i, rd_status *st)
+static rd_code cuda_graph_add(rd_gpu *g, rd_gpu_graph *q, const rd_gpu_tasks *list, int i, rd_status *st)
 {
     const rd_gpu_task *t = &list->task[i];
     const void *args = rd_gpu_args(list, i);
@@ -78,7 +78,7 @@ done:
     return st->code;
 }
 
-static void drop(rd_gpu *g, rd_gpu_graph *q)
+static void cuda_graph_drop(rd_gpu *g, rd_gpu_graph *q)
 {
     if (!g->lost) (void)cudaStreamSynchronize(g->stream);
     if (q->exec) (void)cudaGraphExecDestroy(q->exec);
@@ -96,7 +96,7 @@ static uint64_t free_now(void)
     return left;
 }
 
-static rd_code make(rd_gpu *g, const rd_gpu_tasks *list, size_t letter, rd_gpu_graph **out, uint64_t *bytes,
+static rd_code cuda_graph_make(rd_gpu *g, const rd_gpu_tasks *list, size_t letter, rd_gpu_graph **out, uint64_t *bytes,
                     rd_status *st)
 {
     rd_gpu_graph *q = *out = calloc(1, sizeof *q);
@@ -108,14 +108,14 @@ static rd_code make(rd_gpu *g, const rd_gpu_tasks *list, size_t letter, rd_gpu_g
     }
     RD_TRY(rd_gpu_get(g, letter, &q->letter, st));
     GRAPH(cudaGraphCreate(&q->graph, 0));
-    for (int i = 0; i < list->n; i++) RD_TRY(add(g, q, list, i, st));
+    for (int i = 0; i < list->n; i++) RD_TRY(cuda_graph_add(g, q, list, i, st));
     GRAPH(cudaGraphInstantiate(&q->exec, q->graph, 0));
     GRAPH(cudaGraphUpload(q->exec, g->stream));
     const uint64_t after = free_now();
     *bytes = before > after ? before - after : 0;
 done:
     if (st->code != RD_OK && q) {
-        drop(g, q);
+        cuda_graph_drop(g, q);
         *out = NULL;
     }
     return st->code;
@@ -146,7 +146,7 @@ done:
     return st->code;
 }
 
-static rd_code start(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes, rd_status *st)
+static rd_code cuda_graph_start(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes, rd_status *st)
 {
     RD_TRY(rd_gpu_up_now(g, q->letter, letter, bytes, st));
     g->last_kernel = "cudaGraphLaunch";
@@ -155,4 +155,4 @@ done:
     return st->code;
 }
 
-const rd_graph_maker rd_cuda_graph_maker = {make, set, start, drop, rd_gpu_up_now};
+const rd_graph_maker rd_cuda_graph_maker = {cuda_graph_make, set, cuda_graph_start, cuda_graph_drop, rd_gpu_up_now};

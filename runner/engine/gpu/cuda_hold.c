@@ -25,7 +25,7 @@ struct rd_gpu_held {
     int n_range, cap_range, n_copy, cap_copy;
 };
 
-static bool grow(void **list, int n, int *cap, size_t size)
+static bool cuda_hold_grow(void **list, int n, int *cap, size_t size)
 {
     if (n < *cap) return true;
     const int more = *cap ? 2 * *cap : 16;
@@ -41,7 +41,7 @@ rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st)
     if (!g->held) g->held = calloc(1, sizeof *g->held);
     rd_gpu_held *h = g->held;
     void *list = h ? h->range : NULL;
-    if (!h || !grow(&list, h->n_range, &h->cap_range, sizeof *h->range))
+    if (!h || !cuda_hold_grow(&list, h->n_range, &h->cap_range, sizeof *h->range))
         return rd_fail(st, RD_EENV, "out of memory for the list of weights");
     h->range = list;
     h->range[h->n_range++] = (range){.p = p, .n = n};
@@ -93,7 +93,7 @@ rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void
         if (h->copy[i].W == w && h->copy[i].form == form && h->copy[i].bytes == bytes) c = &h->copy[i];
     if (!c) {
         void *list = h->copy;
-        if (!grow(&list, h->n_copy, &h->cap_copy, sizeof *h->copy))
+        if (!cuda_hold_grow(&list, h->n_copy, &h->cap_copy, sizeof *h->copy))
             return rd_fail(st, RD_EENV, "out of memory for the list of weights in other forms");
         h->copy = list;
         RD_TRY(rd_gpu_get(g, bytes, &p, st));

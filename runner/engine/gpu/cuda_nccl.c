@@ -81,7 +81,7 @@ struct rd_gpu_group {
     int size;
 };
 
-static rd_code load(rd_status *st)
+static rd_code cuda_nccl_load(rd_status *st)
 {
     char settings[160];
     if (!library.handle) (void)rd_nccl_settings(settings); /* it reads them once, when it first wants them */
@@ -92,7 +92,7 @@ int rd_gpu_nccl_version(void)
 {
     rd_status own = {.code = RD_OK};
     int v = 0;
-    if (load(&own) != RD_OK || nccl.ncclGetVersion(&v) != ncclSuccess) return 0;
+    if (cuda_nccl_load(&own) != RD_OK || nccl.ncclGetVersion(&v) != ncclSuccess) return 0;
     return v;
 }
 
@@ -113,7 +113,7 @@ static const char *name_of(ncclResult_t r)
     }
 }
 
-static rd_code result(rd_gpu_group *q, ncclResult_t r, const char *call, const char *where, rd_status *st)
+static rd_code cuda_nccl_result(rd_gpu_group *q, ncclResult_t r, const char *call, const char *where, rd_status *st)
 {
     if (r == ncclSuccess) return st->code;
     const char *more = nccl.ncclGetLastError(q ? q->comm : NULL);
@@ -121,7 +121,7 @@ static rd_code result(rd_gpu_group *q, ncclResult_t r, const char *call, const c
     return rd_fail_(st, code, where, "NCCL: %.*s: %s%s%.300s; %s", rd_call_name(call), call, nccl.ncclGetErrorString(r),
                     more && more[0] ? ": " : "", more ? more : "", rd_gpu_remedy(name_of(r)));
 }
-#define NCCL(q, call) RD_TRY(result((q), (nccl.call), #call, RD_HERE, st))
+#define NCCL(q, call) RD_TRY(cuda_nccl_result((q), (nccl.call), #call, RD_HERE, st))
 
 /* ---- waiting ---- */
 
@@ -136,7 +136,7 @@ static patience patience_of(double timeout_s)
 }
 
 /* A short rest that grows: what ends within microseconds is seen at once. False: the time is over. */
-static bool rest(patience *p)
+static bool cuda_nccl_rest(patience *p)
 {
     if (p->end_ns && rd_now_ns() > p->end_ns) return false;
     if (p->turns++ < 2000) {
@@ -157,14 +157,14 @@ static rd_code settle(rd_gpu_group *q, ncclResult_t r, const char *call, const c
         ncclResult_t state = ncclInProgress;
         const ncclResult_t asked = nccl.ncclCommGetAsyncError(q->comm, &state);
         r = asked == ncclSuccess ? state : asked;
-        if (r == ncclInProgress && !rest(&p))
+        if (r == ncclInProgress && !cuda_nccl_rest(&p))
             return rd_fail_(st, RD_ESTALL, where,
                             "NCCL: %.*s was not done after %.3g s: some of the %d ranks did not come, or cannot be "
                             "reached over the network "
                             "that NCCL chose (NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names another)",
                             rd_call_name(call), call, timeout_s, q->size);
     }
-    return result(q, r, call, where, st);
+    return cuda_nccl_result(q, r, call, where, st);
 }
 #define SETTLE(q, call, timeout_s) RD_TRY(settle((q), (nccl.call), #call, RD_HERE, (timeout_s), st))
 
@@ -188,7 +188,7 @@ rd_code rd_gpu_nccl_about(rd_gpu *g, rd_gpu_nccl *out, rd_status *st)
 {
     *out = (rd_gpu_nccl){.version = 0};
     RD_TRY(rd_gpu_alive(g, st));
-    RD_TRY(load(st));
+    RD_TRY(cuda_nccl_load(st));
     NCCL(NULL, ncclGetVersion(&out->version));
     out->overridden = rd_nccl_settings(out->settings);
 done:
@@ -200,7 +200,7 @@ rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status 
     ncclUniqueId u;
     memset(id, 0, RD_GPU_ID_BYTES);
     RD_TRY(rd_gpu_alive(g, st));
-    RD_TRY(load(st));
+    RD_TRY(cuda_nccl_load(st));
     NCCL(NULL, ncclGetUniqueId(&u));
     memcpy(id, &u, sizeof u);
 done:
@@ -240,7 +240,7 @@ static bool abort_comm(rd_gpu_group *q)
     }
     pthread_detach(thread);
     patience p = patience_of(end_s);
-    while (!atomic_load(&j->over) && rest(&p)) continue;
+    while (!atomic_load(&j->over) && cuda_nccl_rest(&p)) continue;
     const bool ended = atomic_exchange(&j->over, true);
     if (ended) free(j);
     return ended;
@@ -270,7 +270,7 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     q->sum_s = o->sum_s;
     memcpy(&u, o->id, sizeof u);
     RD_TRY(rd_gpu_alive(g, st));
-    RD_TRY(load(st));
+    RD_TRY(cuda_nccl_load(st));
     CUDA(g, cudaDeviceGetStreamPriorityRange(&low, &high)); /* sums go first: the ops behind them wait */
     CUDA(g, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, high));
     CUDA(g, cudaEventCreateWithFlags(&q->ready, cudaEventDisableTiming));
@@ -412,7 +412,7 @@ rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
         if (e != cudaErrorNotReady) return rd_cuda_result(g, e, "cudaEventQuery", RD_HERE, st);
         (void)cudaGetLastError(); /* not ready is no error of the next kernel */
         if (q->comm) RD_TRY(async_error(q, st));
-        if (rest(&p)) continue;
+        if (cuda_nccl_rest(&p)) continue;
         q->failed = true;
         return rd_fail(st, RD_ESTALL,
                        "NCCL: a sum over %d ranks was not done after %.3g s: a rank does not take part in it any "

@@ -55,7 +55,7 @@ void rd_ahead_free(rd_ahead *a)
 }
 
 /* False: it cannot be had, now and later. */
-static bool grow(rd_ahead *a, rd_ahead_room *r, size_t bytes)
+static bool gpu_ahead_grow(rd_ahead *a, rd_ahead_room *r, size_t bytes)
 {
     if (r->bytes >= bytes) return true;
     a->device->put(a->gpu, r->at);
@@ -71,7 +71,7 @@ rd_code rd_ahead_send(rd_ahead *a, const void *host, size_t bytes, rd_status *st
 {
     rd_ahead_forget(a, host, bytes);
     const int i = rd_ahead_place(a->room, bytes);
-    if (i < 0 || a->count.is_short || !grow(a, &a->room[i], bytes)) return st->code;
+    if (i < 0 || a->count.is_short || !gpu_ahead_grow(a, &a->room[i], bytes)) return st->code;
     RD_TRY(a->device->wait(a->gpu, RD_QUEUE_COPIES, taken_event(i), st));
     RD_TRY(a->device->up(a->gpu, a->room[i].at, host, bytes, st));
     RD_TRY(a->device->record(a->gpu, RD_QUEUE_COPIES, sent_event(i), st));

@@ -47,7 +47,7 @@ static int gpus_of(const rd_gpu_seat *seat, int n, int host_index)
 }
 
 /* The ranks of the first host that has too many, GPU by GPU. */
-static rd_code refuse(const rd_gpu_seat *seat, int n, int clash, rd_status *st)
+static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_status *st)
 {
     rd_strbuf b = {0};
     const int host = seat[clash].host_index, gpus = gpus_of(seat, n, host);
@@ -150,7 +150,7 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
                        seat[has].host, with, n);
     for (int r = 0; r < n; r++) {
         if (owner_of(seat, r) == r) continue;
-        if (!allow_shared) return refuse(seat, n, r, st);
+        if (!allow_shared) return gpu_choose_refuse(seat, n, r, st);
         out->shared = true;
     }
     out->device = RD_DEVICE_CUDA;

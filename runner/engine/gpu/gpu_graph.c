@@ -69,7 +69,7 @@ static rd_code enlarge(void *list, size_t each, size_t least, size_t *room, rd_s
     return st->code;
 }
 
-static rd_code append(rd_gpu_tasks *t, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed, rd_status *st)
+static rd_code gpu_graph_append(rd_gpu_tasks *t, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed, rd_status *st)
 {
     const size_t room = (bytes + 15) / 16 * 16;
     size_t cap = (size_t)t->cap;
@@ -140,7 +140,7 @@ static entry *entry_of(rd_graphs *q, uint64_t key)
     return e;
 }
 
-static void make_room(rd_graphs *q)
+static void gpu_graph_make_room(rd_graphs *q)
 {
     int graphed = 0;
     for (int i = 0; i < q->n_entries; i++) graphed += q->entry[i].n > 0;
@@ -150,7 +150,7 @@ static void make_room(rd_graphs *q)
     e->seen = 0;
 }
 
-static void give_up(rd_graphs *q, entry *e, const char *why)
+static void gpu_graph_give_up(rd_graphs *q, entry *e, const char *why)
 {
     drop_segments(q, e);
     e->never = true;
@@ -190,13 +190,13 @@ static rd_code leave(rd_graphs *q, rd_status *st)
     drop_segments(q, e);
     e->seen = 1;
     e->strikes = 0;
-    if (++e->renewals == RENEWALS) give_up(q, e, "their work is never the same twice");
+    if (++e->renewals == RENEWALS) gpu_graph_give_up(q, e, "their work is never the same twice");
 done:
     q->letter_used = 0;
     return st->code;
 }
 
-static rd_code start(rd_graphs *q, segment *s, rd_status *st)
+static rd_code gpu_graph_start(rd_graphs *q, segment *s, rd_status *st)
 {
     q->count.started++;
     q->count.tasks += s->tasks.n;
@@ -220,12 +220,12 @@ static rd_code flush_record(rd_graphs *q, rd_status *st)
     if (q->maker->make(q->gpu, &s->tasks, s->letter, &s->graph, &s->bytes, &own) == RD_OK) {
         q->count.graphs++;
         q->count.bytes += s->bytes;
-        return start(q, s, st);
+        return gpu_graph_start(q, s, st);
     }
     q->state = PLAIN;
     RD_TRY(play(q, &s->tasks, s->tasks.n, st));
     q->letter_used = 0;
-    give_up(q, e, own.msg);
+    gpu_graph_give_up(q, e, own.msg);
 done:
     return st->code;
 }
@@ -249,7 +249,7 @@ static rd_code flush_replay(rd_graphs *q, rd_status *st)
     }
     q->segment++;
     q->i = 0;
-    return start(q, s, st);
+    return gpu_graph_start(q, s, st);
 }
 
 rd_code rd_graphs_flush(rd_graphs *q, rd_status *st)
@@ -271,7 +271,7 @@ rd_code rd_graphs_begin(rd_graphs *q, uint64_t key, rd_status *st)
     q->state = PLAIN;
     if (e->never || e->seen++ == 0) return st->code;
     q->state = e->n > 0 ? REPLAY : RECORD;
-    if (q->state == RECORD) make_room(q);
+    if (q->state == RECORD) gpu_graph_make_room(q);
     return st->code;
 }
 
@@ -314,7 +314,7 @@ static bool write_down(rd_graphs *q, rd_gpu_run *run, const void *args, size_t b
     if (q->state == CLOSED) return false;
     q->count.all++;
     if (q->state == RECORD) {
-        if (append(&q->rec, run, args, bytes, fixed, st) == RD_OK && q->rec.n == MOST_TASKS) (void)flush_record(q, st);
+        if (gpu_graph_append(&q->rec, run, args, bytes, fixed, st) == RD_OK && q->rec.n == MOST_TASKS) (void)flush_record(q, st);
         return true;
     }
     if (q->state != REPLAY) return false;

@@ -104,7 +104,7 @@ const char *rd_gpu_remedy(const char *name)
     return NULL;
 }
 
-static void version_text(int v, char out[16])
+static void gpu_remedy_version_text(int v, char out[16])
 {
     (void)snprintf(out, 16, "%d.%d", v / 1000, v % 1000 / 10);
 }
@@ -126,8 +126,8 @@ void rd_gpu_no_gpu(const char *name, const char *words, int driver, int runtime,
 {
     char has[16], wants[16];
     const bool none = strcmp(name, "cudaErrorNoDevice") == 0 || strcmp(name, "cudaSuccess") == 0;
-    version_text(driver, has);
-    version_text(runtime, wants);
+    gpu_remedy_version_text(driver, has);
+    gpu_remedy_version_text(runtime, wants);
     if (driver == 0)
         (void)snprintf(why, RD_GPU_WHY_BYTES,
                        "NVIDIA's driver is not installed, or libcuda.so.1 is not found (in a container: start it with --gpus all)");

@@ -122,7 +122,7 @@ static bool was_refused(const struct rd_gpu_rnn *s, const refusal *r)
 }
 
 /* The same sizes are not tried again, so that a resumed run computes as the first. One line tells of all. */
-static rd_code refuse(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const rd_rnn_choice *c, rd_status *st)
+static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const rd_rnn_choice *c, rd_status *st)
 {
     if (s->n_refused == s->cap_refused) {
         const int more = s->cap_refused ? 2 * s->cap_refused : 16;
@@ -143,7 +143,7 @@ static rd_code refuse(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const rd_rnn_c
 
 /* ---- descriptors ---- */
 
-static rd_rnn_type type_of(const rd_gpu *g)
+static rd_rnn_type gpu_rnn_type_of(const rd_gpu *g)
 {
     return !rd_gpu_options_of(g)->mixed ? RD_RNN_F32 : rd_gpu_uses_float16(g) ? RD_RNN_F16 : RD_RNN_BF16;
 }
@@ -173,7 +173,7 @@ static cudnnRNNAlgo_t algorithm(rd_rnn_algo a)
 
 /* Where a matrix or a bias begins, counted from `base`, a weight space. *no: its shape is not what the weights are
  * rearranged for. */
-static rd_code place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, const void *base, int gate, bool bias,
+static rd_code gpu_rnn_place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, const void *base, int gate, bool bias,
                      int64_t cols, int64_t *at, bool *no, rd_status *st)
 {
     enum { DIMS = 3 };
@@ -186,9 +186,9 @@ static rd_code place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, const voi
     else
         DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, s->state, &p, NULL, NULL));
     DNN(cudnnGetTensorNdDescriptor(s->state, DIMS, &type, &n, dim, stride));
-    const size_t offset = (size_t)((uintptr_t)p - (uintptr_t)base), size = element(type_of(g));
+    const size_t offset = (size_t)((uintptr_t)p - (uintptr_t)base), size = element(gpu_rnn_type_of(g));
     const bool row_major = bias || ((dim[1] == 1 || stride[1] == cols) && (cols == 1 || stride[2] == 1));
-    if (!p || type != data_type(type_of(g)) || n != DIMS || (int64_t)dim[0] * dim[1] * dim[2] != l->H * cols ||
+    if (!p || type != data_type(gpu_rnn_type_of(g)) || n != DIMS || (int64_t)dim[0] * dim[1] * dim[2] != l->H * cols ||
         (!bias && (dim[1] != l->H || dim[2] != cols)) || !row_major || offset % size != 0 ||
         offset + (size_t)(l->H * cols) * size > l->bytes) {
         *no = true;
@@ -211,7 +211,7 @@ static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_gpu_lstm *sh
     const uint32_t io = algo == RD_RNN_STANDARD ? CUDNN_RNN_PADDED_IO_DISABLED : CUDNN_RNN_PADDED_IO_ENABLED;
     DNN(cudnnCreateRNNDescriptor(&l->desc));
     MAY_REFUSE(cudnnSetRNNDescriptor_v8(l->desc, algorithm(algo), CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS,
-                                        CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, data_type(type_of(g)),
+                                        CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, data_type(gpu_rnn_type_of(g)),
                                         CUDNN_DATA_FLOAT, math_type(g), (int32_t)l->in, (int32_t)l->H, (int32_t)l->H, 1,
                                         NULL, io),
                no);
@@ -220,8 +220,8 @@ static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_gpu_lstm *sh
     for (int side = 0; side < 2; side++)
         for (int k = 0; k < GATES; k++) {
             const int gate = side * GATES + k;
-            RD_TRY(place(g, dnn, l, base, gate, false, side ? l->H : l->in, &l->at[gate], no, st));
-            RD_TRY(place(g, dnn, l, base, gate, true, 1, &l->at[2 * GATES + gate], no, st));
+            RD_TRY(gpu_rnn_place(g, dnn, l, base, gate, false, side ? l->H : l->in, &l->at[gate], no, st));
+            RD_TRY(gpu_rnn_place(g, dnn, l, base, gate, true, 1, &l->at[2 * GATES + gate], no, st));
         }
 done:
     rd_gpu_put(g, base);
@@ -277,7 +277,7 @@ typedef struct batch {
     size_t work, reserve;
 } batch;
 
-static rd_code begin(rd_gpu *g, const rd_gpu_lstm *l, const rd_rnn_choice *c, bool keep, batch *b, bool *no,
+static rd_code gpu_rnn_begin(rd_gpu *g, const rd_gpu_lstm *l, const rd_rnn_choice *c, bool keep, batch *b, bool *no,
                      rd_status *st)
 {
     struct rd_gpu_rnn **slot = rd_gpu_rnn_of(g);
@@ -294,7 +294,7 @@ static rd_code begin(rd_gpu *g, const rd_gpu_lstm *l, const rd_rnn_choice *c, bo
     RD_TRY(layer_for(g, dnn, l, c->algo, &b->l, no, st));
     if (*no) goto done;
     RD_TRY(lengths(s, l, c, st));
-    const cudnnDataType_t type = data_type(type_of(g));
+    const cudnnDataType_t type = data_type(gpu_rnn_type_of(g));
     const cudnnRNNDataLayout_t layout =
         c->algo == RD_RNN_STANDARD ? CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
     const int dim[] = {1, (int)c->n_seq, (int)l->H}, stride[] = {(int)(c->n_seq * l->H), (int)l->H, 1};
@@ -340,14 +340,14 @@ static rd_code weight_space(rd_gpu *g, const rd_gpu_lstm *l, const layer *at, rd
     if (!*out) RD_TRY(rd_arena_get(scratch, at->bytes, out, st));
     if (current) goto done;
     const rd_rnn_weights w = matrices(l, at);
-    RD_TRY(rd_cuda_rnn_weights_in(g, type_of(g), &w, *out, st));
+    RD_TRY(rd_cuda_rnn_weights_in(g, gpu_rnn_type_of(g), &w, *out, st));
 done:
     return st->code;
 }
 
 /* ---- the layer ---- */
 
-static rd_rnn_rows rows_of(const rd_gpu_lstm *l, const rd_rnn_choice *c, int64_t width, int64_t extra)
+static rd_rnn_rows gpu_rnn_rows_of(const rd_gpu_lstm *l, const rd_rnn_choice *c, int64_t width, int64_t extra)
 {
     const bool packed = !c->padded;
     const int64_t rows = l->off[l->n_steps];
@@ -363,7 +363,7 @@ static size_t rows_bytes(const rd_rnn_rows *r, rd_rnn_type t)
     return (size_t)(r->n_steps * r->n_seq * (r->in + r->extra)) * element(t);
 }
 
-static rd_rnn_choice choose(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, bool trains)
+static rd_rnn_choice gpu_rnn_choose(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, bool trains)
 {
     const rd_gpu_info *i = rd_gpu_about(g);
     const rd_gpu_options *o = rd_gpu_options_of(g);
@@ -389,12 +389,12 @@ rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, c
                             bool keep, rd_arena *kept, rd_arena *scratch, rd_gpu_lstm_kept *v, rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(scratch), mark_kept = rd_arena_mark(kept);
-    const rd_rnn_type type = type_of(g);
+    const rd_rnn_type type = gpu_rnn_type_of(g);
     const rd_dnn_rnn *dnn;
     bool no = false;
     batch b;
     void *w, *work;
-    *v = (rd_gpu_lstm_kept){.choice = choose(g, cell, l, keep)};
+    *v = (rd_gpu_lstm_kept){.choice = gpu_rnn_choose(g, cell, l, keep)};
     const rd_rnn_choice c = v->choice;
     if (c.algo == RD_RNN_OWN) return st->code;
     const refusal key = refusal_of(l, &c);
@@ -402,11 +402,11 @@ rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, c
         v->choice.algo = RD_RNN_OWN;
         return st->code;
     }
-    RD_TRY(begin(g, l, &c, keep, &b, &no, st));
+    RD_TRY(gpu_rnn_begin(g, l, &c, keep, &b, &no, st));
     if (no) goto done;
     dnn = b.dnn;
     RD_TRY(weight_space(g, l, b.l, scratch, &w, st));
-    const rd_rnn_rows in = rows_of(l, &c, l->in, l->extra), out = rows_of(l, &c, l->H, 0);
+    const rd_rnn_rows in = gpu_rnn_rows_of(l, &c, l->in, l->extra), out = gpu_rnn_rows_of(l, &c, l->H, 0);
     const bool as_it_is = type == RD_RNN_F32 && !c.padded;
     void *to = y;
     v->x = x;
@@ -433,7 +433,7 @@ done:
     if (no && st->code == RD_OK) {
         rd_arena_rewind(kept, mark_kept);
         v->choice.algo = RD_RNN_OWN;
-        return refuse(*rd_gpu_rnn_of(g), l, &c, st);
+        return gpu_rnn_refuse(*rd_gpu_rnn_of(g), l, &c, st);
     }
     return st->code;
 }
@@ -442,18 +442,18 @@ rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_
                              bool add_dx, float *da, rd_arena *scratch, bool *refused, rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(scratch);
-    const rd_rnn_type type = type_of(g);
+    const rd_rnn_type type = gpu_rnn_type_of(g);
     const rd_rnn_choice c = v->choice;
     const rd_dnn_rnn *dnn;
     batch b;
     void *w, *work, *dx_all, *dw = NULL;
     const void *dy_all = dy;
     *refused = false;
-    RD_TRY(begin(g, l, &c, true, &b, refused, st));
+    RD_TRY(gpu_rnn_begin(g, l, &c, true, &b, refused, st));
     if (*refused) goto done;
     dnn = b.dnn;
     RD_TRY(weight_space(g, l, b.l, scratch, &w, st));
-    const rd_rnn_rows in = rows_of(l, &c, l->in, l->extra), out = rows_of(l, &c, l->H, 0);
+    const rd_rnn_rows in = gpu_rnn_rows_of(l, &c, l->in, l->extra), out = gpu_rnn_rows_of(l, &c, l->H, 0);
     if (type != RD_RNN_F32 || c.padded) {
         void *own;
         RD_TRY(rd_arena_get(scratch, rows_bytes(&out, type), &own, st));
@@ -482,6 +482,6 @@ rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_
     if (dx || da) RD_TRY(rd_cuda_rnn_rows_out(g, type, &in, dx_all, dx, add_dx, da, st));
 done:
     rd_arena_rewind(scratch, mark);
-    if (*refused && st->code == RD_OK) return refuse(*rd_gpu_rnn_of(g), l, &c, st);
+    if (*refused && st->code == RD_OK) return gpu_rnn_refuse(*rd_gpu_rnn_of(g), l, &c, st);
     return st->code;
 }

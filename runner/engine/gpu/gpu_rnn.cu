@@ -3,14 +3,14 @@
 #include "../../ops/shared/rows_grid.h"
 #include "narrow_device.h"
 
-template <int type> static __device__ inline float load(const void *p, int64_t i)
+template <int type> static __device__ inline float gpu_rnn_load(const void *p, int64_t i)
 {
     if (type == RD_RNN_F32) return static_cast<const float *>(p)[i];
     const unsigned h = static_cast<const uint16_t *>(p)[i];
     return type == RD_RNN_BF16 ? rd_float_of_bf16(h) : rd_float_of_f16(h);
 }
 
-template <int type> static __device__ inline void store(void *p, int64_t i, float x)
+template <int type> static __device__ inline void gpu_rnn_store(void *p, int64_t i, float x)
 {
     if (type == RD_RNN_F32)
         static_cast<float *>(p)[i] = x;
@@ -33,7 +33,7 @@ template <int type> static __global__ void rows_in(rd_rnn_rows r, const float *x
     for (RD_EACH_ROW(i, r.n_steps * r.n_seq)) {
         const int64_t row = packed_row(r, i);
         for (RD_EACH_COLUMN(k, width))
-            store<type>(to, i * width + k, row < 0 ? 0.0f : k < r.in ? x[row * r.in + k] : a[row * r.extra + k - r.in]);
+            gpu_rnn_store<type>(to, i * width + k, row < 0 ? 0.0f : k < r.in ? x[row * r.in + k] : a[row * r.extra + k - r.in]);
     }
 }
 
@@ -46,7 +46,7 @@ template <int type> static __global__ void rows_out(rd_rnn_rows r, const void *f
         for (RD_EACH_COLUMN(k, width)) {
             float *p = k < r.in ? x ? &x[row * r.in + k] : nullptr : a ? &a[row * r.extra + k - r.in] : nullptr;
             if (!p) continue;
-            const float v = load<type>(from, i * width + k);
+            const float v = gpu_rnn_load<type>(from, i * width + k);
             *p = k < r.in && !add_x ? v : *p + v;
         }
     }
@@ -73,7 +73,7 @@ template <int type> static __global__ void weights_in(rd_rnn_weights w, void *sp
     __syncthreads();
     for (int y = threadIdx.y; y < TILE; y += TILE_ROWS) {
         const int64_t h = h0 + y, k = k0 + threadIdx.x;
-        if (k < m.cols && h < w.H) store<type>(space, m.at + h * m.cols + k, tile[threadIdx.x][y]);
+        if (k < m.cols && h < w.H) gpu_rnn_store<type>(space, m.at + h * m.cols + k, tile[threadIdx.x][y]);
     }
 }
 
@@ -85,7 +85,7 @@ template <int type> static __global__ void weights_out(rd_rnn_weights w, const v
     if (k0 >= m.cols || !m.to) return;
     for (int y = threadIdx.y; y < TILE; y += TILE_ROWS) {
         const int64_t h = h0 + y, k = k0 + threadIdx.x;
-        if (k < m.cols && h < w.H) tile[y][threadIdx.x] = load<type>(space, m.at + h * m.cols + k);
+        if (k < m.cols && h < w.H) tile[y][threadIdx.x] = gpu_rnn_load<type>(space, m.at + h * m.cols + k);
     }
     __syncthreads();
     for (int y = threadIdx.y; y < TILE; y += TILE_ROWS) {
@@ -113,7 +113,7 @@ extern "C" rd_code rd_cuda_rnn_rows_out(rd_gpu *g, rd_rnn_type type, const rd_rn
     return BY_TYPE(rows_out, rd_rows_grid(r->n_steps * r->n_seq, width), rd_rows_block(width), *r, from, x, add_x, a);
 }
 
-static dim3 tiles(const rd_rnn_weights *w)
+static dim3 gpu_rnn_tiles(const rd_rnn_weights *w)
 {
     return dim3((unsigned)((w->most_cols + TILE - 1) / TILE), (unsigned)((w->H + TILE - 1) / TILE), RD_RNN_MATRICES);
 }
@@ -121,11 +121,11 @@ static dim3 tiles(const rd_rnn_weights *w)
 extern "C" rd_code rd_cuda_rnn_weights_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w, void *space,
                                           rd_status *st)
 {
-    return BY_TYPE(weights_in, tiles(w), dim3(TILE, TILE_ROWS), *w, space);
+    return BY_TYPE(weights_in, gpu_rnn_tiles(w), dim3(TILE, TILE_ROWS), *w, space);
 }
 
 extern "C" rd_code rd_cuda_rnn_weights_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w, const void *space,
                                            rd_status *st)
 {
-    return BY_TYPE(weights_out, tiles(w), dim3(TILE, TILE_ROWS), *w, space);
+    return BY_TYPE(weights_out, gpu_rnn_tiles(w), dim3(TILE, TILE_ROWS), *w, space);
 }

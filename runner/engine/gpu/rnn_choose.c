@@ -36,7 +36,7 @@ bool rd_rnn_one_buffer(const char *value)
     return value && value[0] == ':' && colons == 2;
 }
 
-static rd_rnn_choice own(const char *why)
+static rd_rnn_choice rnn_choose_own(const char *why)
 {
     return (rd_rnn_choice){.algo = RD_RNN_OWN, .why = why};
 }
@@ -55,19 +55,19 @@ static bool fits_static(const rd_rnn_case *c, int64_t n_seq)
 rd_rnn_choice rd_rnn_choose(const rd_rnn_case *c)
 {
     const int64_t n_seq = (c->n_seq + BATCH_UNIT - 1) / BATCH_UNIT * BATCH_UNIT, all = n_seq * c->n_steps;
-    if (c->asked == RD_RNN_OFF) return own("cudnn_rnn is off");
-    if (c->asked == RD_RNN_AUTO && !c->trains) return own("no training");
-    if (strcmp(c->cell, "lstm") != 0) return own("cuDNN has no such cell");
-    if (c->projects) return own("a projection");
-    if (c->rows == 0) return own("no rows");
+    if (c->asked == RD_RNN_OFF) return rnn_choose_own("cudnn_rnn is off");
+    if (c->asked == RD_RNN_AUTO && !c->trains) return rnn_choose_own("no training");
+    if (strcmp(c->cell, "lstm") != 0) return rnn_choose_own("cuDNN has no such cell");
+    if (c->projects) return rnn_choose_own("a projection");
+    if (c->rows == 0) return rnn_choose_own("no rows");
     if (all > INT32_MAX || c->in > MOST_WIDTH || c->H > MOST_WIDTH || c->in < 1)
-        return own("sizes beyond those of the library");
-    if (c->library < 90000) return own("no cuDNN 9");
-    if (c->major < 6) return own("compute capability below 6.0");
-    if (!c->one_buffer) return own("CUBLAS_WORKSPACE_CONFIG has several sizes: sums could differ from run to run");
-    if (c->mixed && c->major >= 8 && c->library < BFLOAT16_SINCE) return own("bfloat16 needs cuDNN 9.13");
+        return rnn_choose_own("sizes beyond those of the library");
+    if (c->library < 90000) return rnn_choose_own("no cuDNN 9");
+    if (c->major < 6) return rnn_choose_own("compute capability below 6.0");
+    if (!c->one_buffer) return rnn_choose_own("CUBLAS_WORKSPACE_CONFIG has several sizes: sums could differ from run to run");
+    if (c->mixed && c->major >= 8 && c->library < BFLOAT16_SINCE) return rnn_choose_own("bfloat16 needs cuDNN 9.13");
     if (c->H <= SMALL_H && all <= 4 * c->rows) return filled(RD_RNN_SMALL_H, c, n_seq);
     if (2 * all <= 3 * c->rows && fits_static(c, n_seq)) return filled(RD_RNN_PERSIST_STATIC, c, n_seq);
-    if (c->asked == RD_RNN_AUTO) return own("no persistent algorithm for these sizes");
+    if (c->asked == RD_RNN_AUTO) return rnn_choose_own("no persistent algorithm for these sizes");
     return (rd_rnn_choice){.algo = RD_RNN_STANDARD, .n_seq = c->n_seq, .why = ""};
 }

@@ -5,7 +5,7 @@
 #include "../shared/cell.h"
 #include <stdio.h>
 
-static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
+static rd_code glstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {
     const int64_t G = s->groups;
     if (G < 1 || G > RD_CELL_MAX_GROUPS || s->H % G || s->in % G || (s->R + s->extra) % G || (s->projects && s->R % G))
@@ -31,24 +31,24 @@ done:
 }
 
 /* Columns of an operand that group g multiplies, and the first row of W_g they meet. */
-typedef struct part {
+typedef struct glstm_part {
     int64_t col, n, row;
-} part;
+} glstm_part;
 
-static part x_part(const rd_cell_shape *s, int64_t g)
+static glstm_part x_part(const rd_cell_shape *s, int64_t g)
 {
-    return (part){g * (s->in / s->groups), s->in / s->groups, 0};
+    return (glstm_part){g * (s->in / s->groups), s->in / s->groups, 0};
 }
 
 /* first: where the operand begins in [h; a]; width: its columns. */
-static part rec_part(const rd_cell_shape *s, int64_t g, int64_t first, int64_t width)
+static glstm_part rec_part(const rd_cell_shape *s, int64_t g, int64_t first, int64_t width)
 {
     const int64_t w = (s->R + s->extra) / s->groups, lo0 = g * w, hi0 = lo0 + w;
     const int64_t lo = lo0 > first ? lo0 : first, hi = hi0 < first + width ? hi0 : first + width;
-    return (part){lo - first, hi > lo ? hi - lo : 0, s->in / s->groups + lo - lo0};
+    return (glstm_part){lo - first, hi > lo ? hi - lo : 0, s->in / s->groups + lo - lo0};
 }
 
-static void take(int64_t n, const float *x, int64_t ld, part p, float *y)
+static void glstm_take(int64_t n, const float *x, int64_t ld, glstm_part p, float *y)
 {
     for (int64_t i = 0; i < n; i++) memcpy(y + i * p.n, x + i * ld + p.col, (size_t)p.n * sizeof(float));
 }
@@ -73,32 +73,32 @@ static void group_in(const rd_cell_shape *s, int64_t n, int64_t g, const float *
             memcpy(y + i * 4 * w + q * w, z + i * 4 * s->H + q * s->H + g * w, (size_t)w * sizeof(float));
 }
 
-typedef part part_fn(const rd_cell_shape *s, int64_t g);
-static part h_part(const rd_cell_shape *s, int64_t g)
+typedef glstm_part part_fn(const rd_cell_shape *s, int64_t g);
+static glstm_part h_part(const rd_cell_shape *s, int64_t g)
 {
     return rec_part(s, g, 0, s->R);
 }
-static part a_part(const rd_cell_shape *s, int64_t g)
+static glstm_part a_part(const rd_cell_shape *s, int64_t g)
 {
     return rec_part(s, g, s->R, s->extra);
 }
 
 /* ---- on a GPU: z lies group by group (see rd_lstm_gates), so that a group's columns are an operand as they are ---- */
 /* Groups first .. first + n - 1, whose operands, kernels and gradients lie evenly apart: one batch of products. */
-typedef struct run {
+typedef struct glstm_run {
     int64_t first, n;
-    part p;             /* of the first */
+    glstm_part p;             /* of the first */
     int64_t col, w, dw; /* elements from one to the next: operand, kernel, its gradient */
-} run;
+} glstm_run;
 
 /* From `first` on the longest run of groups that have a part of the operand; n 0: none is left. */
-static run run_from(const rd_cell *k, int64_t first, part_fn *fn)
+static glstm_run run_from(const rd_cell *k, int64_t first, part_fn *fn)
 {
     const int64_t G = k->s.groups;
     while (first < G && fn(&k->s, first).n == 0) first++;
-    run r = {.first = first};
+    glstm_run r = {.first = first};
     for (int64_t g = first; g < G; g++, r.n++) {
-        const part p = fn(&k->s, g);
+        const glstm_part p = fn(&k->s, g);
         if (g == first) {
             r.p = p;
             continue;
@@ -120,7 +120,7 @@ static rd_code gpu_mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_f
                        rd_status *st)
 {
     const int64_t wide = 4 * (k->s.H / k->s.groups);
-    for (run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
+    for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
         if (rd_backend_gpu(k->be))
             RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, false, n, wide, r.p.n, 1.0f, x + r.p.col, ld,
                                        r.col, k->w[r.first]->v + r.p.row * wide, wide, r.w, add, z + r.first * wide,
@@ -133,7 +133,7 @@ static rd_code gpu_mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, par
                          rd_status *st)
 {
     const int64_t wide = 4 * (k->s.H / k->s.groups);
-    for (run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
+    for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
         if (rd_backend_gpu(k->be))
             RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, true, n, r.p.n, wide, 1.0f, dz + r.first * wide,
                                        k->Z, wide, k->w[r.first]->v + r.p.row * wide, wide, r.w, add, dx + r.p.col, ld,
@@ -145,7 +145,7 @@ done:
 static rd_code gpu_grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn, const float *dz, rd_status *st)
 {
     const int64_t wide = 4 * (k->s.H / k->s.groups);
-    for (run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
+    for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
         if (rd_backend_gpu(k->be) && k->w[r.first]->g)
             RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), true, false, r.p.n, wide, N, 1.0f, x + r.p.col, ld, r.col,
                                        dz + r.first * wide, k->Z, wide, 1.0f, k->w[r.first]->g + r.p.row * wide, wide,
@@ -183,7 +183,7 @@ static rd_code mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *f
     float *xs, *ys;
     RD_TRY(two(k, n, ld, &xs, &ys, st));
     for (int64_t g = 0; g < k->s.groups; g++) {
-        const part p = fn(&k->s, g);
+        const glstm_part p = fn(&k->s, g);
         if (p.n == 0) {
             if (!add) {
                 memset(ys, 0, (size_t)(n * 4 * (k->s.H / k->s.groups)) * sizeof(float));
@@ -191,7 +191,7 @@ static rd_code mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *f
             }
             continue;
         }
-        take(n, x, ld, p, xs);
+        glstm_take(n, x, ld, p, xs);
         RD_TRY(rd_mul_rows(k, k->w[g], p.row, p.n, n, xs, ys, false, st));
         group_out(&k->s, n, g, ys, z, add);
     }
@@ -208,7 +208,7 @@ static rd_code mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn
     float *xs, *ys;
     RD_TRY(two(k, n, ld, &xs, &ys, st));
     for (int64_t g = 0; g < k->s.groups; g++) {
-        const part p = fn(&k->s, g);
+        const glstm_part p = fn(&k->s, g);
         if (p.n == 0) continue; /* the columns are another group's */
         group_in(&k->s, n, g, dz, ys);
         RD_TRY(rd_mul_rows_t(k, k->w[g], p.row, p.n, n, ys, xs, false, st));
@@ -230,9 +230,9 @@ static rd_code grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *
     float *xs, *ys;
     RD_TRY(two(k, N, ld, &xs, &ys, st));
     for (int64_t g = 0; g < k->s.groups; g++) {
-        const part p = fn(&k->s, g);
+        const glstm_part p = fn(&k->s, g);
         if (p.n == 0) continue;
-        take(N, x, ld, p, xs);
+        glstm_take(N, x, ld, p, xs);
         group_in(&k->s, N, g, dz, ys);
         RD_TRY(rd_mul_grad(k, k->w[g], p.row, p.n, N, xs, ys, st));
     }
@@ -241,7 +241,7 @@ done:
     return st->code;
 }
 
-static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+static rd_code glstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
 {
     RD_TRY(mul(k, n, x, k->s.in, x_part, z, false, st));
     if (a) RD_TRY(mul(k, n, a, k->s.extra, a_part, z, true, st));
@@ -249,7 +249,7 @@ done:
     return st->code;
 }
 
-static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+static rd_code glstm_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
                     rd_status *st)
 {
     const int64_t G = k->s.groups;
@@ -260,7 +260,7 @@ done:
     return st->code;
 }
 
-static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
+static rd_code glstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
                          const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
 {
     RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, k->s.groups, dm, dc, c_prev, r, dz, st));
@@ -269,7 +269,7 @@ done:
     return st->code;
 }
 
-static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+static rd_code glstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
 {
     if (dx) RD_TRY(mul_t(k, n, dz, k->s.in, x_part, dx, add_dx, st));
     if (da) RD_TRY(mul_t(k, n, dz, k->s.extra, a_part, da, true, st));
@@ -277,7 +277,7 @@ done:
     return st->code;
 }
 
-static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
+static rd_code glstm_weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
                             const float *dz, rd_status *st)
 {
     (void)tc;
@@ -294,10 +294,10 @@ done:
 const rd_cell_def rd_cell_glstm = {.name = "glstm",
                                    .has_c = true,
                                    .can_project = true,
-                                   .declare = declare,
+                                   .declare = glstm_declare,
                                    .n_gates = 4,
-                                   .input = input,
-                                   .step = step,
-                                   .step_back = step_back,
-                                   .input_back = input_back,
-                                   .weights_back = weights_back};
+                                   .input = glstm_input,
+                                   .step = glstm_step,
+                                   .step_back = glstm_step_back,
+                                   .input_back = glstm_input_back,
+                                   .weights_back = glstm_weights_back};

@@ -8,7 +8,7 @@
 #include "../shared/cell_kernels.h"
 #include "rd/vecmath.h"
 
-static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
+static rd_code gru_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {
     const int64_t rows = s->in + s->H, two = 2 * s->H;
     if (s->extra)
@@ -23,7 +23,7 @@ done:
     return st->code;
 }
 
-static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+static rd_code gru_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
     (void)a;
@@ -72,7 +72,7 @@ static rd_code output(rd_cell *k, int64_t n, const float *ch, const float *h_pre
     return RD_OK;
 }
 
-static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+static rd_code gru_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
                     rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
@@ -124,7 +124,7 @@ static void state_back(int64_t n, int64_t H, const float *dh, const float *drh, 
     }
 }
 
-static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
+static rd_code gru_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
                          const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
@@ -149,7 +149,7 @@ done:
     return st->code;
 }
 
-static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+static rd_code gru_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
     (void)da;
@@ -160,7 +160,7 @@ done:
     return st->code;
 }
 
-static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
+static rd_code gru_weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
                             const float *dz, rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
@@ -184,10 +184,10 @@ done:
 const rd_cell_def rd_cell_gru = {.name = "gru",
                                  .has_c = false,
                                  .can_project = false,
-                                 .declare = declare,
+                                 .declare = gru_declare,
                                  .n_gates = 3,
-                                 .input = input,
-                                 .step = step,
-                                 .step_back = step_back,
-                                 .input_back = input_back,
-                                 .weights_back = weights_back};
+                                 .input = gru_input,
+                                 .step = gru_step,
+                                 .step_back = gru_step_back,
+                                 .input_back = gru_input_back,
+                                 .weights_back = gru_weights_back};

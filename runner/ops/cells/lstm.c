@@ -4,7 +4,7 @@
  * z holds the four gates, activated in place. */
 #include "../shared/cell.h"
 
-static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
+static rd_code lstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {
     const int64_t rows = s->in + s->R + s->extra, wide = 4 * s->H;
     const rd_init glorot = {RD_INIT_GLOROT, 0, rows, wide}, zero = {RD_INIT_CONST, 0, 0, 0},
@@ -16,7 +16,7 @@ done:
     return st->code;
 }
 
-static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+static rd_code lstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
 {
     RD_TRY(rd_mul_rows(k, k->w[0], 0, k->s.in, n, x, z, false, st));
     if (a) RD_TRY(rd_mul_rows(k, k->w[0], k->s.in + k->s.R, k->s.extra, n, a, z, true, st));
@@ -24,7 +24,7 @@ done:
     return st->code;
 }
 
-static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+static rd_code lstm_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
                     rd_status *st)
 {
     const int64_t H = k->s.H;
@@ -38,7 +38,7 @@ done:
     return st->code;
 }
 
-static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
+static rd_code lstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
                          const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
 {
     RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, 1, dm, dc, c_prev, r, dz, st));
@@ -47,7 +47,7 @@ done:
     return st->code;
 }
 
-static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+static rd_code lstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
 {
     if (dx) RD_TRY(rd_mul_rows_t(k, k->w[0], 0, k->s.in, n, dz, dx, add_dx, st));
     if (da) RD_TRY(rd_mul_rows_t(k, k->w[0], k->s.in + k->s.R, k->s.extra, n, dz, da, true, st));
@@ -55,7 +55,7 @@ done:
     return st->code;
 }
 
-static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
+static rd_code lstm_weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
                             const float *dz, rd_status *st)
 {
     (void)tc;
@@ -70,10 +70,10 @@ done:
 const rd_cell_def rd_cell_lstm = {.name = "lstm",
                                   .has_c = true,
                                   .can_project = true,
-                                  .declare = declare,
+                                  .declare = lstm_declare,
                                   .n_gates = 4,
-                                  .input = input,
-                                  .step = step,
-                                  .step_back = step_back,
-                                  .input_back = input_back,
-                                  .weights_back = weights_back};
+                                  .input = lstm_input,
+                                  .step = lstm_step,
+                                  .step_back = lstm_step_back,
+                                  .input_back = lstm_input_back,
+                                  .weights_back = lstm_weights_back};

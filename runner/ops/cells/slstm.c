@@ -4,7 +4,7 @@
  * The previous h is not used, nor what gnmt attention joins to it. */
 #include "../shared/cell.h"
 
-static rd_code declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
+static rd_code slstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {
     const int64_t wide = 4 * s->H;
     RD_TRY(emit(ctx, "kernel", 2, (int64_t[]){s->in, wide}, (rd_init){RD_INIT_GLOROT, 0, s->in, wide}, st));
@@ -13,13 +13,13 @@ done:
     return st->code;
 }
 
-static rd_code input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+static rd_code slstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
 {
     (void)a;
     return rd_mul_rows(k, k->w[0], 0, k->s.in, n, x, z, false, st);
 }
 
-static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+static rd_code slstm_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
                     rd_status *st)
 {
     const int64_t H = k->s.H;
@@ -28,7 +28,7 @@ static rd_code step(rd_cell *k, int64_t n, const float *h_prev, const float *c_p
     return rd_lstm_gates(k->be, n, H, 1, NULL, bias, c_prev, r, st);
 }
 
-static rd_code step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
+static rd_code slstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
                          const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
 {
     RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, 1, dm, dc, c_prev, r, dz, st));
@@ -37,13 +37,13 @@ done:
     return st->code;
 }
 
-static rd_code input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+static rd_code slstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
 {
     (void)da;
     return dx ? rd_mul_rows_t(k, k->w[0], 0, k->s.in, n, dz, dx, add_dx, st) : RD_OK;
 }
 
-static rd_code weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
+static rd_code slstm_weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
                             const float *dz, rd_status *st)
 {
     (void)a;
@@ -58,10 +58,10 @@ done:
 const rd_cell_def rd_cell_slstm = {.name = "slstm",
                                    .has_c = true,
                                    .can_project = false,
-                                   .declare = declare,
+                                   .declare = slstm_declare,
                                    .n_gates = 4,
-                                   .input = input,
-                                   .step = step,
-                                   .step_back = step_back,
-                                   .input_back = input_back,
-                                   .weights_back = weights_back};
+                                   .input = slstm_input,
+                                   .step = slstm_step,
+                                   .step_back = slstm_step_back,
+                                   .input_back = slstm_input_back,
+                                   .weights_back = slstm_weights_back};

@@ -37,13 +37,13 @@ rd_code rd_attention_begin(rd_attention *at, rd_arena *a, rd_status *st)
     return RD_OK;
 }
 
-typedef struct job {
+typedef struct attention_job {
     const rd_attention *at;
     const rd_attention_back *b;
     int64_t t, ld_feed, n_feed; /* backward: of carry */
     const float *q, *qp, *cal, *dctx, *carry;
     float *al, *ctx, *feed, *dqp, *dq;
-} job;
+} attention_job;
 
 static inline int64_t place_of(const rd_attention *at, int64_t i, int64_t t)
 {
@@ -68,7 +68,7 @@ static inline float tanh_dot(const float *restrict k, const float *restrict q, c
 
 static void step_rows(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const attention_job *j = ctx;
     const rd_attention *at = j->at;
     for (int64_t i = lo; i < hi; i++) {
         const int64_t S = at->len[i], s0 = at->first[i];
@@ -98,7 +98,7 @@ rd_code rd_attention_step(const rd_attention *at, int64_t n, int64_t t, const fl
     if (rd_backend_gpu(at->be))
         return rd_cuda_attention_step(rd_backend_gpu(at->be), at, n, t, q, qp, al, ctx, feed, ld_feed, n_feed, st);
     if (at->b) RD_TRY(rd_add_bias(at->be, n, at->A, at->b->v, qp, st));
-    job j = {.at = at, .t = t, .q = q, .qp = qp, .al = al, .ctx = ctx, .feed = feed, .ld_feed = ld_feed, .n_feed = n_feed};
+    attention_job j = {.at = at, .t = t, .q = q, .qp = qp, .al = al, .ctx = ctx, .feed = feed, .ld_feed = ld_feed, .n_feed = n_feed};
     rd_parallel(at->be, n, 1, step_rows, &j);
 done:
     return st->code;
@@ -124,9 +124,9 @@ done:
     return st->code;
 }
 
-static void back_rows(void *ctx, int64_t lo, int64_t hi)
+static void attention_back_rows(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const attention_job *j = ctx;
     const rd_attention *at = j->at;
     const rd_attention_back *b = j->b;
     const int64_t A = at->A, M = at->M;
@@ -179,9 +179,9 @@ rd_code rd_attention_step_back(const rd_attention *at, const rd_attention_back *
         RD_TRY(rd_cuda_attention_step_back(rd_backend_gpu(at->be), at, b, n, t, q, qp, al, dctx, carry, ld_carry, n_carry, dqp, dq,
                                            st));
     } else {
-        job j = {.at = at, .b = b, .t = t, .q = q, .qp = qp, .cal = al, .dctx = dctx, .carry = carry, .ld_feed = ld_carry,
+        attention_job j = {.at = at, .b = b, .t = t, .q = q, .qp = qp, .cal = al, .dctx = dctx, .carry = carry, .ld_feed = ld_carry,
                  .n_feed = n_carry, .dqp = dqp, .dq = dq};
-        rd_parallel(at->be, n, 1, back_rows, &j);
+        rd_parallel(at->be, n, 1, attention_back_rows, &j);
     }
     if (additive(at)) RD_TRY(rd_param_mul_t(at->be, at->ps, at->query_kernel, 0, at->R, n, dqp, dq, true, st));
 done:

@@ -12,7 +12,7 @@ enum { STEPS = 32 };                                /* so many steps' weights of
 template <int V> struct pack {
     float x[V];
 };
-template <int V> static __device__ inline pack<V> load(const float *p)
+template <int V> static __device__ inline pack<V> attention_load(const float *p)
 {
     pack<V> r;
     if constexpr (V == 4) {
@@ -23,7 +23,7 @@ template <int V> static __device__ inline pack<V> load(const float *p)
     }
     return r;
 }
-template <int V> static __device__ inline void store(float *p, const pack<V> &r)
+template <int V> static __device__ inline void attention_store(float *p, const pack<V> &r)
 {
     if constexpr (V == 4)
         *reinterpret_cast<float4 *>(p) = make_float4(r.x[0], r.x[1], r.x[2], r.x[3]);
@@ -39,14 +39,14 @@ typedef struct rows {
     int64_t max_len;
 } rows;
 
-static rows rows_of(const rd_attention *at)
+static rows attention_rows_of(const rd_attention *at)
 {
     rows r = {at->A, at->M, at->memory, at->keys, at->ve, at->kind == RD_ATT_LUONG_SCALED ? at->g->v : NULL,
               at->first, at->len, at->place, at->max_len};
     return r;
 }
 
-static bool by_four(const rd_attention *at)
+static bool attention_by_four(const rd_attention *at)
 {
     return at->A % 4 == 0 && at->M % 4 == 0;
 }
@@ -54,7 +54,7 @@ static bool by_four(const rd_attention *at)
 /* As many threads as have some loads each, up to MOST_THREADS. */
 static unsigned threads_of(const rd_attention *at)
 {
-    const int64_t loads = at->max_len * (at->A > at->M ? at->A : at->M) / (by_four(at) ? 4 : 1);
+    const int64_t loads = at->max_len * (at->A > at->M ? at->A : at->M) / (attention_by_four(at) ? 4 : 1);
     unsigned n = 32;
     while (n < MOST_THREADS && n * 4 < loads) n *= 2;
     return n;
@@ -76,7 +76,7 @@ static __device__ inline void over_width(int64_t width, int64_t S, const float *
         float s0 = 0.0f, s1 = 0.0f;
 #pragma unroll 4
         for (int64_t c = lane * V; c < width; c += 32 * V) {
-            const pack<V> x0 = load<V>(m0 + c), x1 = load<V>(m1 + c);
+            const pack<V> x0 = attention_load<V>(m0 + c), x1 = attention_load<V>(m1 + c);
             term(x0, x1, c, s0, s1);
         }
         s0 = rd_warp_sum(s0);
@@ -105,10 +105,10 @@ static __device__ inline void over_positions(int64_t width, int64_t S, float *pa
             for (int64_t s = group; s < S; s += groups) term(sum, s, c);
         }
         if (groups > 1) { /* and so there is one pass */
-            store<V>(part + threadIdx.x * V, sum);
+            attention_store<V>(part + threadIdx.x * V, sum);
             __syncthreads();
             for (int k = 1; mine && group == 0 && k < groups; k++) {
-                const pack<V> more = load<V>(part + (k * cols + col) * V);
+                const pack<V> more = attention_load<V>(part + (k * cols + col) * V);
                 for (int v = 0; v < V; v++) sum.x[v] += more.x[v];
             }
         }
@@ -132,7 +132,7 @@ static __global__ void __launch_bounds__(MOST_THREADS)
             __syncthreads();
         }
         over_width<V>(A, S, keys, w, [=](const pack<V> &k0, const pack<V> &k1, int64_t c, float &s0, float &s1) {
-            const pack<V> y = load<V>(x + c), v = load<V>(r.ve + c);
+            const pack<V> y = attention_load<V>(x + c), v = attention_load<V>(r.ve + c);
             for (int j = 0; j < V; j++) {
                 s0 += v.x[j] * tanhf(k0.x[j] + y.x[j]);
                 s1 += v.x[j] * tanhf(k1.x[j] + y.x[j]);
@@ -141,7 +141,7 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     } else {
         const float *x = q + i * A;
         over_width<V>(A, S, keys, w, [=](const pack<V> &k0, const pack<V> &k1, int64_t c, float &s0, float &s1) {
-            const pack<V> y = load<V>(x + c);
+            const pack<V> y = attention_load<V>(x + c);
             for (int j = 0; j < V; j++) {
                 s0 += y.x[j] * k0.x[j];
                 s1 += y.x[j] * k1.x[j];
@@ -163,11 +163,11 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     over_positions<V>(
         M, S, part,
         [=](pack<V> &to, int64_t s, int64_t c) {
-            const pack<V> m = load<V>(memory + s * M + c);
+            const pack<V> m = attention_load<V>(memory + s * M + c);
             for (int j = 0; j < V; j++) to.x[j] += w[s] * m.x[j];
         },
         [=](const pack<V> &y, int64_t c) {
-            store<V>(ctx + i * M + c, y);
+            attention_store<V>(ctx + i * M + c, y);
             for (int j = 0; i < n_feed && j < V; j++) feed[i * ld_feed + c + j] = y.x[j];
         });
 }
@@ -175,9 +175,9 @@ static __global__ void __launch_bounds__(MOST_THREADS)
 rd_code rd_cuda_attention_step(rd_gpu *g, const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp, float *al,
                                float *ctx, float *feed, int64_t ld_feed, int64_t n_feed, rd_status *st)
 {
-    const rows r = rows_of(at);
+    const rows r = attention_rows_of(at);
     const float *b = at->b ? at->b->v : NULL;
-    return by_four(at)
+    return attention_by_four(at)
                ? RD_LAUNCH(g, st, attend<4>, (unsigned)n, threads_of(at), 0, r, t, q, qp, b, al, ctx, feed, ld_feed, n_feed)
                : RD_LAUNCH(g, st, attend<1>, (unsigned)n, threads_of(at), 0, r, t, q, qp, b, al, ctx, feed, ld_feed, n_feed);
 }
@@ -202,7 +202,7 @@ template <int V> static __global__ void __launch_bounds__(MOST_THREADS) attend_b
     for (int64_t c = threadIdx.x; c < A; c += blockDim.x) b.x_all[slot * A + c] = x[c];
     __syncthreads();
     over_width<V>(M, S, memory, ds, [=](const pack<V> &m0, const pack<V> &m1, int64_t c, float &s0, float &s1) {
-        const pack<V> d = load<V>(dctx + c);
+        const pack<V> d = attention_load<V>(dctx + c);
         for (int j = 0; j < V; j++) {
             s0 += d.x[j] * m0.x[j];
             s1 += d.x[j] * m1.x[j];
@@ -218,17 +218,17 @@ template <int V> static __global__ void __launch_bounds__(MOST_THREADS) attend_b
         over_positions<V>(
             A, S, part,
             [=](pack<V> &to, int64_t s, int64_t c) {
-                const pack<V> k = load<V>(keys + s * A + c), y = load<V>(x + c);
+                const pack<V> k = attention_load<V>(keys + s * A + c), y = attention_load<V>(x + c);
                 for (int j = 0; j < V; j++) {
                     const float u = tanhf(k.x[j] + y.x[j]);
                     to.x[j] += ds[s] * (1.0f - u * u);
                 }
             },
             [=](const pack<V> &sum, int64_t c) {
-                const pack<V> v = load<V>(r.ve + c);
+                const pack<V> v = attention_load<V>(r.ve + c);
                 pack<V> d;
                 for (int j = 0; j < V; j++) d.x[j] = sum.x[j] * v.x[j];
-                store<V>(b.dx + i * A + c, d);
+                attention_store<V>(b.dx + i * A + c, d);
             });
         return;
     }
@@ -237,17 +237,17 @@ template <int V> static __global__ void __launch_bounds__(MOST_THREADS) attend_b
     over_positions<V>(
         A, S, part,
         [=](pack<V> &to, int64_t s, int64_t c) {
-            const pack<V> k = load<V>(keys + s * A + c);
+            const pack<V> k = attention_load<V>(keys + s * A + c);
             for (int j = 0; j < V; j++) to.x[j] += ds[s] * k.x[j];
         },
         [=, &dg](const pack<V> &sum, int64_t c) {
-            const pack<V> y = load<V>(x + c);
-            pack<V> d = load<V>(b.dx + i * A + c);
+            const pack<V> y = attention_load<V>(x + c);
+            pack<V> d = attention_load<V>(b.dx + i * A + c);
             for (int j = 0; j < V; j++) {
                 d.x[j] += gain * sum.x[j];
                 dg += y.x[j] * sum.x[j];
             }
-            store<V>(b.dx + i * A + c, d);
+            attention_store<V>(b.dx + i * A + c, d);
         });
     if (!b.dg) return;
     dg = rd_block_sum(dg);
@@ -258,10 +258,10 @@ rd_code rd_cuda_attention_step_back(rd_gpu *g, const rd_attention *at, const rd_
                                     const float *q, const float *qp, const float *al, const float *dctx, const float *carry,
                                     int64_t ld_carry, int64_t n_carry, float *dqp, float *dq, rd_status *st)
 {
-    const rows r = rows_of(at);
+    const rows r = attention_rows_of(at);
     const step_back s = {at->ve ? qp : q, al, dctx, carry, ld_carry, n_carry, b->slot0, b->ds, b->dctx, b->q, at->ve ? dqp : dq,
                          at->kind == RD_ATT_LUONG_SCALED ? b->dg_rows : NULL};
-    return by_four(at) ? RD_LAUNCH(g, st, attend_back<4>, (unsigned)n, threads_of(at), 0, r, t, s)
+    return attention_by_four(at) ? RD_LAUNCH(g, st, attend_back<4>, (unsigned)n, threads_of(at), 0, r, t, s)
                        : RD_LAUNCH(g, st, attend_back<1>, (unsigned)n, threads_of(at), 0, r, t, s);
 }
 
@@ -287,7 +287,7 @@ static __device__ inline tile tile_of(const rows &r, int64_t i, const int64_t *s
 }
 
 /* Weights of steps t0 .. t0 + STEPS - 1: to[step][EACH warp + e], zeros where there is no such step or position. */
-static __device__ inline void fill(const tile &k, const float *w, int64_t t0, float (*to)[TILE])
+static __device__ inline void attention_fill(const tile &k, const float *w, int64_t t0, float (*to)[TILE])
 {
     __syncthreads();
     for (int n = threadIdx.x; n < STEPS * TILE; n += blockDim.x) {
@@ -310,13 +310,13 @@ static __global__ void __launch_bounds__(32 * WARPS, 4)
     const float gain = gain_at ? *gain_at : 1.0f;
     float sum[EACH][V] = {};
     for (int64_t t0 = 0; t0 < k.steps; t0 += STEPS) {
-        fill(k, al + r.place[i], t0, w);
+        attention_fill(k, al + r.place[i], t0, w);
         const int n = k.steps - t0 < STEPS ? (int)(k.steps - t0) : STEPS;
         for (int t = 0; c < width && t < n; t++) {
-            const pack<V> y = load<V>(x + (slot0[i] + t0 + t) * width + c);
+            const pack<V> y = attention_load<V>(x + (slot0[i] + t0 + t) * width + c);
 #pragma unroll
             for (int e = 0; e < EACH; e += 4) {
-                const pack<4> a = load<4>(&w[t][EACH * warp + e]);
+                const pack<4> a = attention_load<4>(&w[t][EACH * warp + e]);
                 for (int f = 0; f < 4; f++)
                     for (int v = 0; v < V; v++) sum[e + f][v] += a.x[f] * y.x[v];
             }
@@ -326,9 +326,9 @@ static __global__ void __launch_bounds__(32 * WARPS, 4)
     for (int e = 0; e < EACH; e++) {
         if (e >= k.mine || c >= width) continue;
         float *to = out + (r.first[i] + k.base + warp * k.each + e) * width + c;
-        pack<V> y = load<V>(to);
+        pack<V> y = attention_load<V>(to);
         for (int v = 0; v < V; v++) y.x[v] += gain * sum[e][v];
-        store<V>(to, y);
+        attention_store<V>(to, y);
     }
 }
 
@@ -346,7 +346,7 @@ static dim3 tiles_grid(const rd_attention *at, int64_t n_seq, int64_t width, int
 static rd_code sums_over_time(rd_gpu *g, const rd_attention *at, int64_t n_seq, const int64_t *slot0, const float *w,
                               const float *x, int64_t width, const float *gain, float *out, rd_status *st)
 {
-    const rows r = rows_of(at);
+    const rows r = attention_rows_of(at);
     return width % 4 == 0
                ? RD_LAUNCH(g, st, over_time<4>, tiles_grid(at, n_seq, width, 4), 32 * WARPS, 0, r, slot0, w, x, width, gain, out)
                : RD_LAUNCH(g, st, over_time<1>, tiles_grid(at, n_seq, width, 1), 32 * WARPS, 0, r, slot0, w, x, width, gain, out);
@@ -355,7 +355,7 @@ static rd_code sums_over_time(rd_gpu *g, const rd_attention *at, int64_t n_seq, 
 rd_code rd_cuda_attention_memory_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b, int64_t n_seq, const float *al,
                                       float *dmemory, rd_status *st)
 {
-    const float *gain = rows_of(at).gain;
+    const float *gain = attention_rows_of(at).gain;
     if (dmemory) RD_DO(sums_over_time(g, at, n_seq, b->slot0, al, b->dctx, at->M, NULL, dmemory, st));
     if (!at->ve && b->dkeys) RD_DO(sums_over_time(g, at, n_seq, b->slot0, b->ds, b->q, at->A, gain, b->dkeys, st));
     return RD_OK;
@@ -381,7 +381,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
 #pragma unroll
     for (int e = 0; e < EACH; e++) key[e] = e < k.mine && c < r.A ? r.keys[at + e * r.A] : 0.0f;
     for (int64_t t0 = 0; t0 < k.steps; t0 += STEPS) {
-        fill(k, ds + r.place[i], t0, w);
+        attention_fill(k, ds + r.place[i], t0, w);
         const int n = k.steps - t0 < STEPS ? (int)(k.steps - t0) : STEPS;
         for (int t = 0; c < r.A && t < n; t++) {
             const float y = qp[(slot0[i] + t0 + t) * r.A + c];
@@ -415,7 +415,7 @@ int64_t rd_cuda_attention_shares(const rd_attention *at, int64_t n_seq)
 rd_code rd_cuda_attention_keys_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b, int64_t n_seq, float *dv,
                                     rd_status *st)
 {
-    const rows r = rows_of(at);
+    const rows r = attention_rows_of(at);
     return RD_LAUNCH(g, st, keys_back, tiles_grid(at, n_seq, at->A, 1), 32 * WARPS, 0, r, b->slot0, b->ds, b->q, b->dkeys, dv);
 }
 
@@ -427,7 +427,7 @@ static __device__ inline double square_sum(int64_t n, const float *x)
     return rd_block_sum(s);
 }
 
-static __global__ void normalise(int64_t A, const float *v, const float *g, float *ve)
+static __global__ void attention_normalise(int64_t A, const float *v, const float *g, float *ve)
 {
     const float scale = (float)((double)*g / sqrt(square_sum(A, v)));
     for (int64_t c = threadIdx.x; c < A; c += blockDim.x) ve[c] = v[c] * scale;
@@ -435,7 +435,7 @@ static __global__ void normalise(int64_t A, const float *v, const float *g, floa
 
 rd_code rd_cuda_attention_norm(rd_gpu *g, const rd_attention *at, float *ve, rd_status *st)
 {
-    return RD_LAUNCH(g, st, normalise, 1, RD_BLOCK, 0, at->A, at->v->v, at->g->v, ve);
+    return RD_LAUNCH(g, st, attention_normalise, 1, RD_BLOCK, 0, at->A, at->v->v, at->g->v, ve);
 }
 
 static __global__ void normalise_back(int64_t A, const float *dve, const float *v, const float *g, float *dv, float *dg)

@@ -121,7 +121,7 @@ template <typename T> static __global__ void mean(int64_t n, int64_t P, int64_t 
 }
 
 template <bool ADD, typename T>
-static __global__ void mean_back(int64_t pixels, int64_t P, int64_t C, float scale, const T *__restrict__ dy, T *__restrict__ dx)
+static __global__ void image_cuda_mean_back(int64_t pixels, int64_t P, int64_t C, float scale, const T *__restrict__ dy, T *__restrict__ dx)
 {
     for (RD_EACH_ROW(p, pixels)) {
         const int64_t i = p / P;
@@ -133,7 +133,7 @@ static __global__ void mean_back(int64_t pixels, int64_t P, int64_t C, float sca
 }
 
 template <typename T>
-static rd_code mean_of(rd_gpu *gpu, int64_t n, int64_t pixels, int64_t channels, const void *x, void *y, rd_status *st)
+static rd_code image_cuda_mean_of(rd_gpu *gpu, int64_t n, int64_t pixels, int64_t channels, const void *x, void *y, rd_status *st)
 {
     return RD_LAUNCH(gpu, st, mean<T>, rd_rows_grid(n, channels), rd_rows_block(channels), 0, n, pixels, channels,
                      static_cast<const T *>(x), static_cast<T *>(y));
@@ -142,7 +142,7 @@ static rd_code mean_of(rd_gpu *gpu, int64_t n, int64_t pixels, int64_t channels,
 extern "C" rd_code rd_cuda_mean(rd_gpu *gpu, rd_element type, int64_t n, int64_t pixels, int64_t channels, const void *x, void *y,
                                 rd_status *st)
 {
-    RD_BY_ELEMENT(type, mean_of<T>(gpu, n, pixels, channels, x, y, st));
+    RD_BY_ELEMENT(type, image_cuda_mean_of<T>(gpu, n, pixels, channels, x, y, st));
     return RD_OK;
 }
 
@@ -153,8 +153,8 @@ static rd_code mean_back_of(rd_gpu *gpu, int64_t n, int64_t pixels, int64_t chan
     const float scale = 1.0f / (float)pixels;
     const T *d = static_cast<const T *>(dy);
     T *to = static_cast<T *>(dx);
-    if (add) return RD_LAUNCH(gpu, st, (mean_back<true, T>), grid, block, 0, n * pixels, pixels, channels, scale, d, to);
-    return RD_LAUNCH(gpu, st, (mean_back<false, T>), grid, block, 0, n * pixels, pixels, channels, scale, d, to);
+    if (add) return RD_LAUNCH(gpu, st, (image_cuda_mean_back<true, T>), grid, block, 0, n * pixels, pixels, channels, scale, d, to);
+    return RD_LAUNCH(gpu, st, (image_cuda_mean_back<false, T>), grid, block, 0, n * pixels, pixels, channels, scale, d, to);
 }
 
 extern "C" rd_code rd_cuda_mean_back(rd_gpu *gpu, rd_element type, int64_t n, int64_t pixels, int64_t channels, const void *dy, void *dx,
@@ -248,7 +248,7 @@ template <int V, typename T> static __device__ inline void dropped_some(const dr
 }
 
 /* DRAW: the mask is made, else it is there. FOUR: rows are whole vectors of four. */
-template <bool DRAW, bool FOUR, typename T> static __global__ void drop(dropped<T> d)
+template <bool DRAW, bool FOUR, typename T> static __global__ void image_cuda_drop(dropped<T> d)
 {
     const int64_t blocks = (d.width + 7) / 8;
     for (RD_EACH_ROW(i, d.n)) {
@@ -278,8 +278,8 @@ template <bool DRAW, bool FOUR, typename T> static __global__ void drop(dropped<
 template <bool DRAW, typename T> static rd_code drop_of(rd_gpu *gpu, const dropped<T> &d, rd_status *st)
 {
     const dim3 grid = rd_rows_grid(d.n, (d.width + 7) / 8), block = rd_rows_block((d.width + 7) / 8);
-    if (d.width % 4 == 0 && rd_by_four(d.x) && rd_by_four(d.y)) return RD_LAUNCH(gpu, st, (drop<DRAW, true, T>), grid, block, 0, d);
-    return RD_LAUNCH(gpu, st, (drop<DRAW, false, T>), grid, block, 0, d);
+    if (d.width % 4 == 0 && rd_by_four(d.x) && rd_by_four(d.y)) return RD_LAUNCH(gpu, st, (image_cuda_drop<DRAW, true, T>), grid, block, 0, d);
+    return RD_LAUNCH(gpu, st, (image_cuda_drop<DRAW, false, T>), grid, block, 0, d);
 }
 
 extern "C" rd_code rd_cuda_image_dropout(rd_gpu *gpu, rd_element type, rd_key key, float keep, int64_t n, int64_t width,

@@ -28,15 +28,15 @@ void rd_op_like(rd_var *out, const rd_var *x)
     out->type = x->type;
 }
 
-typedef struct job {
+typedef struct image_op_job {
     const float *y, *g;
     float *out;
     bool add;
-} job;
+} image_op_job;
 
 static void mask_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const image_op_job *j = ctx;
     const float *restrict y = j->y;
     float *restrict g = j->out;
     for (int64_t i = lo; i < hi; i++) g[i] = y[i] > 0.0f ? g[i] : 0.0f;
@@ -44,7 +44,7 @@ static void mask_part(void *ctx, int64_t lo, int64_t hi)
 
 static void masked_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const image_op_job *j = ctx;
     const float *restrict y = j->y, *restrict g = j->g;
     float *restrict out = j->out;
     if (j->add)
@@ -55,7 +55,7 @@ static void masked_part(void *ctx, int64_t lo, int64_t hi)
 
 static void copy_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const image_op_job *j = ctx;
     const float *g = j->g; /* add(x, x): out may be g */
     float *out = j->out;
     if (j->add)
@@ -67,7 +67,7 @@ static void copy_part(void *ctx, int64_t lo, int64_t hi)
 rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g, rd_status *st)
 {
     if (rd_backend_gpu(be)) return rd_cuda_mask(rd_backend_gpu(be), type, n, y, g, st);
-    job j = {y, NULL, g, false};
+    image_op_job j = {y, NULL, g, false};
     rd_parallel(be, n, GRAIN, mask_part, &j);
     return st->code;
 }
@@ -75,7 +75,7 @@ rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, vo
 rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g, void *out, bool add, rd_status *st)
 {
     if (rd_backend_gpu(be)) return rd_cuda_masked(rd_backend_gpu(be), type, n, y, g, out, add, st);
-    job j = {y, g, out, add};
+    image_op_job j = {y, g, out, add};
     rd_parallel(be, n, GRAIN, masked_part, &j);
     return st->code;
 }
@@ -83,7 +83,7 @@ rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, 
 rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add, rd_status *st)
 {
     if (rd_backend_gpu(be)) return rd_cuda_copy(rd_backend_gpu(be), type, n, x, out, add, st);
-    job j = {NULL, x, out, add};
+    image_op_job j = {NULL, x, out, add};
     rd_parallel(be, n, GRAIN, copy_part, &j);
     return st->code;
 }

@@ -43,7 +43,7 @@ rd_code rd_between_layers(rd_backend *be, const rd_between *r, rd_status *st)
     return RD_OK;
 }
 
-static void back_rows(void *ctx, int64_t lo, int64_t hi)
+static void layer_rows_back_rows(void *ctx, int64_t lo, int64_t hi)
 {
     const rd_between_back *r = ctx;
     const int64_t at = lo * r->width, n = (hi - lo) * r->width, last = hi < r->n_later ? hi : r->n_later;
@@ -58,6 +58,6 @@ rd_code rd_between_layers_back(rd_backend *be, const rd_between_back *r, rd_stat
 {
     if (rd_backend_gpu(be)) return rd_cuda_between_layers_back(rd_backend_gpu(be), r, st);
     rd_between_back job = *r;
-    rd_parallel(be, r->n, grain(r->width), back_rows, &job);
+    rd_parallel(be, r->n, grain(r->width), layer_rows_back_rows, &job);
     return RD_OK;
 }

@@ -2,16 +2,16 @@
 #include "cell_kernels.h"
 #include "rd/vecmath.h"
 
-typedef struct job {
+typedef struct lstm_gates_job {
     int64_t H;
     const float *hz, *const *bias, *c_prev, *dm;
     rd_cell_rows r;
     float *m, *dc, *dz;
-} job;
+} lstm_gates_job;
 
 static void gates_rows(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const lstm_gates_job *j = ctx;
     const int64_t H = j->H;
     for (int64_t row = lo; row < hi; row++) {
         float *restrict z = j->r.z + row * 4 * H, *restrict c = j->r.c + row * H, *restrict tc = j->r.tc + row * H,
@@ -47,14 +47,14 @@ rd_code rd_lstm_gates(rd_backend *be, int64_t n, int64_t H, int64_t groups, cons
                       const float *c_prev, const rd_cell_rows *r, rd_status *st)
 {
     if (rd_backend_gpu(be)) return rd_cuda_lstm_gates(rd_backend_gpu(be), n, H, groups, bias, c_prev, r, st);
-    job j = {.H = H, .hz = hz, .bias = bias, .c_prev = c_prev, .r = *r, .m = r->m ? r->m : r->h};
+    lstm_gates_job j = {.H = H, .hz = hz, .bias = bias, .c_prev = c_prev, .r = *r, .m = r->m ? r->m : r->h};
     rd_parallel(be, n, 8, gates_rows, &j);
     return RD_OK;
 }
 
-static void back_rows(void *ctx, int64_t lo, int64_t hi)
+static void lstm_gates_back_rows(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const lstm_gates_job *j = ctx;
     const int64_t H = j->H;
     for (int64_t row = lo; row < hi; row++) {
         const float *restrict i = j->r.z + row * 4 * H, *restrict g = i + H, *restrict f = i + 2 * H,
@@ -84,7 +84,7 @@ rd_code rd_lstm_gates_back(rd_backend *be, int64_t n, int64_t H, int64_t groups,
                            const float *c_prev, const rd_cell_rows *r, float *dz, rd_status *st)
 {
     if (rd_backend_gpu(be)) return rd_cuda_lstm_gates_back(rd_backend_gpu(be), n, H, groups, dm, dc, c_prev, r, dz, st);
-    job j = {.H = H, .c_prev = c_prev, .dm = dm, .r = *r, .dc = dc, .dz = dz};
-    rd_parallel(be, n, 8, back_rows, &j);
+    lstm_gates_job j = {.H = H, .c_prev = c_prev, .dm = dm, .r = *r, .dc = dc, .dz = dz};
+    rd_parallel(be, n, 8, lstm_gates_back_rows, &j);
     return RD_OK;
 }

@@ -19,17 +19,17 @@ done:
     return st->code;
 }
 
-typedef struct job {
+typedef struct row_dropout_job {
     const rd_packing *p;
     rd_mask_rows m;
     const float *x, *residual;
     float *y;
     uint8_t *mask;
-} job;
+} row_dropout_job;
 
-static void rows_part(void *ctx, int64_t lo, int64_t hi)
+static void row_dropout_rows_part(void *ctx, int64_t lo, int64_t hi)
 {
-    const job *j = ctx;
+    const row_dropout_job *j = ctx;
     const int64_t width = j->m.width;
     const float scale = 1.0f / j->m.keep;
     int64_t t = j->m.t0;
@@ -55,8 +55,8 @@ rd_code rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing_le
     const rd_key key = rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
     const rd_mask_rows m = {p->off, p->sample, t0, t1, first, n, width, key, d->keep};
     if (rd_backend_gpu(be)) return rd_cuda_dropout_rows(rd_backend_gpu(be), &m, x, residual, y, mask, st);
-    job j = {p->p, m, x, residual, y, mask};
-    rd_parallel(be, n, 16, rows_part, &j);
+    row_dropout_job j = {p->p, m, x, residual, y, mask};
+    rd_parallel(be, n, 16, row_dropout_rows_part, &j);
     return RD_OK;
 }
 

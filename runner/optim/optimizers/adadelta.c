@@ -4,7 +4,7 @@
 #include "rd/optim.h"
 #include <math.h>
 
-static void update(const rd_update *u)
+static void adadelta_update(const rd_update *u)
 {
     const float lr = (float)u->lr, eps = (float)u->c->adadelta_epsilon;
     const float rho = (float)u->c->adadelta_rho, rest = (float)(1.0 - u->c->adadelta_rho);
@@ -26,6 +26,6 @@ const rd_optimizer_def rd_optimizer_adadelta = {
     .n_slots = 2,
     .slot_name = {"accumulator", "update"},
     .skips_zero_rows = true,
-    .update = update,
+    .update = adadelta_update,
     RD_CUDA_UPDATE(adadelta)
 };

@@ -3,7 +3,7 @@
 #include "rd/optim.h"
 #include <math.h>
 
-static void update(const rd_update *u)
+static void adagrad_update(const rd_update *u)
 {
     const float lr = (float)u->lr;
     float *restrict w = u->w, *restrict a = u->slot[0];
@@ -15,7 +15,7 @@ static void update(const rd_update *u)
     }
 }
 
-static double slot_init(const rd_optim_config *c, int slot)
+static double adagrad_slot_init(const rd_optim_config *c, int slot)
 {
     (void)slot;
     return c->adagrad_init;
@@ -27,7 +27,7 @@ const rd_optimizer_def rd_optimizer_adagrad = {
     .about = "a += g^2; w -= lr g / sqrt(a)",
     .n_slots = 1,
     .slot_name = {"accumulator"},
-    .slot_init = slot_init,
-    .update = update,
+    .slot_init = adagrad_slot_init,
+    .update = adagrad_update,
     RD_CUDA_UPDATE(adagrad)
 };

@@ -6,7 +6,7 @@
 #include "rd/optim.h"
 #include <math.h>
 
-static void update(const rd_update *u)
+static void adam_update(const rd_update *u)
 {
     const rd_optim_config *c = u->c;
     const double t = (double)u->t;
@@ -31,6 +31,6 @@ const rd_optimizer_def rd_optimizer_adam = {
     .about = "Kingma and Ba 2015, epsilon outside the bias correction",
     .n_slots = 2,
     .slot_name = {"m", "v"},
-    .update = update,
+    .update = adam_update,
     RD_CUDA_UPDATE(adam)
 };

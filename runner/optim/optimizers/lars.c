@@ -4,7 +4,7 @@
  * factors of norms come as plain g. */
 #include "rd/optim.h"
 
-static void update(const rd_update *u)
+static void lars_update(const rd_update *u)
 {
     const float lr = (float)u->lr, mu = (float)u->c->opt_momentum;
     float *restrict w = u->w, *restrict v = u->slot[0];
@@ -23,6 +23,6 @@ const rd_optimizer_def rd_optimizer_lars = {
     .n_slots = 1,
     .slot_name = {"momentum"},
     .trust_ratio = true,
-    .update = update,
+    .update = lars_update,
     RD_CUDA_UPDATE(lars)
 };

@@ -3,7 +3,7 @@
  * TensorFlow hands it sparse gradients of embeddings: rows that no token of the batch used keep weight and a. */
 #include "rd/optim.h"
 
-static void update(const rd_update *u)
+static void momentum_update(const rd_update *u)
 {
     const float lr = (float)u->lr, mu = (float)u->c->opt_momentum;
     float *restrict w = u->w, *restrict a = u->slot[0];
@@ -22,6 +22,6 @@ const rd_optimizer_def rd_optimizer_momentum = {
     .n_slots = 1,
     .slot_name = {"momentum"},
     .skips_zero_rows = true,
-    .update = update,
+    .update = momentum_update,
     RD_CUDA_UPDATE(momentum)
 };

@@ -3,7 +3,7 @@
  * without a token keep weight and a, as with momentum. */
 #include "rd/optim.h"
 
-static void update(const rd_update *u)
+static void nesterov_update(const rd_update *u)
 {
     const float lr = (float)u->lr, mu = (float)u->c->opt_momentum;
     float *restrict w = u->w, *restrict a = u->slot[0];
@@ -22,6 +22,6 @@ const rd_optimizer_def rd_optimizer_nesterov = {
     .n_slots = 1,
     .slot_name = {"momentum"},
     .skips_zero_rows = true,
-    .update = update,
+    .update = nesterov_update,
     RD_CUDA_UPDATE(nesterov)
 };

@@ -4,13 +4,13 @@
 #include "rd/optim.h"
 #include <math.h>
 
-static double slot_init(const rd_optim_config *c, int slot)
+static double rmsprop_slot_init(const rd_optim_config *c, int slot)
 {
     (void)c;
     return slot == 0 ? 1.0 : 0.0;
 }
 
-static void update(const rd_update *u)
+static void rmsprop_update(const rd_update *u)
 {
     const rd_optim_config *c = u->c;
     const float lr = (float)u->lr, mu = (float)c->rmsprop_momentum, eps = (float)c->rmsprop_epsilon;
@@ -32,8 +32,8 @@ const rd_optimizer_def rd_optimizer_rmsprop = {
     .about = "Tieleman and Hinton 2012, with momentum",
     .n_slots = 2,
     .slot_name = {"rms", "momentum"},
-    .slot_init = slot_init,
+    .slot_init = rmsprop_slot_init,
     .skips_zero_rows = true,
-    .update = update,
+    .update = rmsprop_update,
     RD_CUDA_UPDATE(rmsprop)
 };

@@ -1,7 +1,7 @@
 /* sgd.c -- plain gradient descent.   w -= lr g */
 #include "rd/optim.h"
 
-static void update(const rd_update *u)
+static void sgd_update(const rd_update *u)
 {
     const float lr = (float)u->lr;
     float *restrict w = u->w;
@@ -13,6 +13,6 @@ RD_CUDA_DECLARE_UPDATE(sgd)
 const rd_optimizer_def rd_optimizer_sgd = {
     .name = "sgd",
     .about = "w -= lr g",
-    .update = update,
+    .update = sgd_update,
     RD_CUDA_UPDATE(sgd)
 };
