@@ -4,15 +4,21 @@
 
 static rd_feature conv(rd_image_net *n, const char *name, int64_t size, int64_t out, rd_feature x)
 {
-    const rd_net_conv c = {
-        .size = size, .out = out, .stride = 1, .padding = RD_PAD_SYMMETRIC, .bias = true, .relu = true};
+    const rd_net_conv c = {.size = size,
+                           .out = out,
+                           .stride = 1,
+                           .padding = RD_PAD_SYMMETRIC,
+                           .bias = true,
+                           .relu = true};
     return rd_net_conv2d(n, name, &c, x);
 }
 
 static rd_feature alexnet_build(rd_image_net *n, rd_feature x)
 {
     const double rate = rd_net_config(n)->dropout_dense;
-    x = rd_net_conv2d(n, "conv1", &(rd_net_conv){.size = 11, .out = 64, .stride = 4, .bias = true, .relu = true}, x);
+    x = rd_net_conv2d(
+        n, "conv1", &(rd_net_conv){.size = 11, .out = 64, .stride = 4, .bias = true, .relu = true},
+        x);
     x = rd_net_max_pool(n, 3, 2, RD_PAD_NONE, x);
     x = conv(n, "conv2", 5, 192, x);
     x = rd_net_max_pool(n, 3, 2, RD_PAD_NONE, x);
@@ -29,8 +35,10 @@ static rd_feature alexnet_build(rd_image_net *n, rd_feature x)
 
 static rd_code alexnet_create(const rd_model_args *a, void **self, rd_status *st)
 {
-    const rd_image_arch arch = {.name = "alexnet", .initializer = "truncated_fan_in", .build = alexnet_build};
+    const rd_image_arch arch = {
+        .name = "alexnet", .initializer = "truncated_fan_in", .build = alexnet_build};
     return rd_image_model_create(a, &arch, self, st);
 }
 
-RD_IMAGE_MODEL(alexnet, "alexnet", "five convolutions, three dense layers, as in tf_cnn_benchmarks", "image_folder");
+RD_IMAGE_MODEL(alexnet, "alexnet", "five convolutions, three dense layers, as in tf_cnn_benchmarks",
+               "image_folder");

@@ -6,8 +6,8 @@
 #include "rd/image_net.h"
 #include "rd/model.h"
 
-static inline rd_code rd_image_model_create(const rd_model_args *a, const rd_image_arch *arch, void **self,
-                                            rd_status *st)
+static inline rd_code rd_image_model_create(const rd_model_args *a, const rd_image_arch *arch,
+                                            void **self, rd_status *st)
 {
     rd_image_net_args n = {.arch = *arch,
                            .n_classes = a->data->n_classes,
@@ -18,7 +18,8 @@ static inline rd_code rd_image_model_create(const rd_model_args *a, const rd_ima
                            .params = a->params};
     rd_image_net *net = NULL;
     *self = NULL;
-    if (rd_config_read(a->config, &rd_group_image_model, a->mode, &n.config, st) != RD_OK) return st->code;
+    if (rd_config_read(a->config, &rd_group_image_model, a->mode, &n.config, st) != RD_OK)
+        return st->code;
     if (rd_image_net_new(&n, &net, st) == RD_OK) *self = net;
     return st->code;
 }
@@ -28,18 +29,20 @@ static inline void rd_image_model_destroy(void *self)
     rd_image_net_free(self);
 }
 
-static inline rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out, rd_status *st)
+static inline rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b,
+                                          rd_loss_out *out, rd_status *st)
 {
     const rd_field *image = rd_batch_field(b, "image"), *label = rd_batch_field(b, "label");
     rd_image_batch x = {.n = b->n, .sample = b->sample, .epoch = (uint64_t)b->epoch};
     rd_image_result r;
     *out = (rd_loss_out){.loss = NULL};
     if (b->n > 0) {
-        if (!image || !label || image->dtype != RD_F32 || label->dtype != RD_I32 || image->n_dim != 3)
-            return rd_fail(
-                st, RD_EUSAGE,
-                "the dataset does not give images with labels, which an image model needs; take another one (key "
-                "'dataset')");
+        if (!image || !label || image->dtype != RD_F32 || label->dtype != RD_I32 ||
+            image->n_dim != 3)
+            return rd_fail(st, RD_EUSAGE,
+                           "the dataset does not give images with labels, which an image model "
+                           "needs; take another one (key "
+                           "'dataset')");
         x.h = image->dim[0];
         x.w = image->dim[1];
         x.c = image->dim[2];
@@ -66,17 +69,17 @@ static inline double rd_image_model_flops(void *self, const rd_batch *b)
 }
 
 /* The definition of model `id`, whose file has a function `id_create`. */
-#define RD_IMAGE_MODEL(id, text, what, data)                                                                           \
-    const rd_model_def rd_model_##id = {                                                                               \
-        .name = (text),                                                                                                \
-        .about = (what),                                                                                               \
-        .group = &rd_group_image_model,                                                                                \
-        .default_dataset = (data),                                                                                     \
-        .unit = "images",                                                                                              \
-        .create = id##_create,                                                                                              \
-        .destroy = rd_image_model_destroy,                                                                             \
-        .loss = rd_image_model_loss,                                                                                   \
-        .flops = rd_image_model_flops,                                                                                 \
+#define RD_IMAGE_MODEL(id, text, what, data) \
+    const rd_model_def rd_model_##id = {     \
+        .name = (text),                      \
+        .about = (what),                     \
+        .group = &rd_group_image_model,      \
+        .default_dataset = (data),           \
+        .unit = "images",                    \
+        .create = id##_create,               \
+        .destroy = rd_image_model_destroy,   \
+        .loss = rd_image_model_loss,         \
+        .flops = rd_image_model_flops,       \
     }
 
 #endif

@@ -4,7 +4,12 @@
 
 static rd_feature conv_and_pool(rd_image_net *n, const char *name, int64_t out, rd_feature x)
 {
-    const rd_net_conv c = {.size = 5, .out = out, .stride = 1, .padding = RD_PAD_SYMMETRIC, .bias = true, .relu = true};
+    const rd_net_conv c = {.size = 5,
+                           .out = out,
+                           .stride = 1,
+                           .padding = RD_PAD_SYMMETRIC,
+                           .bias = true,
+                           .relu = true};
     return rd_net_max_pool(n, 2, 2, RD_PAD_NONE, rd_net_conv2d(n, name, &c, x));
 }
 
@@ -18,8 +23,10 @@ static rd_feature lenet_build(rd_image_net *n, rd_feature x)
 
 static rd_code lenet_create(const rd_model_args *a, void **self, rd_status *st)
 {
-    const rd_image_arch arch = {.name = "lenet", .initializer = "truncated_fan_in", .build = lenet_build};
+    const rd_image_arch arch = {
+        .name = "lenet", .initializer = "truncated_fan_in", .build = lenet_build};
     return rd_image_model_create(a, &arch, self, st);
 }
 
-RD_IMAGE_MODEL(lenet, "lenet", "two 5x5 convolutions, two dense layers, as in tf_cnn_benchmarks", "idx");
+RD_IMAGE_MODEL(lenet, "lenet", "two 5x5 convolutions, two dense layers, as in tf_cnn_benchmarks",
+               "idx");

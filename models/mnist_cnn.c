@@ -4,8 +4,12 @@
 
 static rd_feature mnist_cnn_build(rd_image_net *n, rd_feature x)
 {
-    x = rd_net_conv2d(n, "conv1", &(rd_net_conv){.size = 3, .out = 32, .stride = 1, .bias = true, .relu = true}, x);
-    x = rd_net_conv2d(n, "conv2", &(rd_net_conv){.size = 3, .out = 64, .stride = 1, .bias = true, .relu = true}, x);
+    x = rd_net_conv2d(n, "conv1",
+                      &(rd_net_conv){.size = 3, .out = 32, .stride = 1, .bias = true, .relu = true},
+                      x);
+    x = rd_net_conv2d(n, "conv2",
+                      &(rd_net_conv){.size = 3, .out = 64, .stride = 1, .bias = true, .relu = true},
+                      x);
     x = rd_net_max_pool(n, 2, 2, RD_PAD_NONE, x);
     x = rd_net_dropout(n, rd_net_config(n)->dropout_conv, x);
     x = rd_net_dense(n, "dense1", 128, true, rd_net_flatten(n, x));
@@ -15,8 +19,10 @@ static rd_feature mnist_cnn_build(rd_image_net *n, rd_feature x)
 
 static rd_code mnist_cnn_create(const rd_model_args *a, void **self, rd_status *st)
 {
-    const rd_image_arch arch = {.name = "mnist_cnn", .initializer = "glorot_uniform", .build = mnist_cnn_build};
+    const rd_image_arch arch = {
+        .name = "mnist_cnn", .initializer = "glorot_uniform", .build = mnist_cnn_build};
     return rd_image_model_create(a, &arch, self, st);
 }
 
-RD_IMAGE_MODEL(mnist_cnn, "mnist_cnn", "Horovod's MNIST example: two convolutions, two dense layers", "idx");
+RD_IMAGE_MODEL(mnist_cnn, "mnist_cnn",
+               "Horovod's MNIST example: two convolutions, two dense layers", "idx");

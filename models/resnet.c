@@ -21,15 +21,17 @@ static const resnet_shape *resnet_find(int64_t depth)
     return NULL;
 }
 
-static rd_feature conv_norm(rd_image_net *n, const char *conv, const char *norm, int64_t size, int64_t out,
-                            int64_t stride, bool relu, rd_feature x)
+static rd_feature conv_norm(rd_image_net *n, const char *conv, const char *norm, int64_t size,
+                            int64_t out, int64_t stride, bool relu, rd_feature x)
 {
     const rd_net_conv c = {.size = size, .out = out, .stride = stride, .padding = RD_PAD_SYMMETRIC};
-    return rd_net_batch_norm(n, norm, &(rd_net_norm){.relu = relu}, rd_net_conv2d(n, conv, &c, x), NULL);
+    return rd_net_batch_norm(n, norm, &(rd_net_norm){.relu = relu}, rd_net_conv2d(n, conv, &c, x),
+                             NULL);
 }
 
 /* relu(F(x) + shortcut(x)). The projection comes last before the sum, so that its memory is the next to be used. */
-static rd_feature resnet_block(rd_image_net *n, const resnet_shape *s, int64_t width, int64_t stride, rd_feature x)
+static rd_feature resnet_block(rd_image_net *n, const resnet_shape *s, int64_t width,
+                               int64_t stride, rd_feature x)
 {
     const bool late = rd_net_arch(n)->stride_on_3x3;
     const int64_t out = s->bottleneck ? 4 * width : width;
@@ -43,9 +45,10 @@ static rd_feature resnet_block(rd_image_net *n, const resnet_shape *s, int64_t w
         y = conv_norm(n, "conv1", "norm1", 3, width, stride, true, y);
         y = rd_net_conv2d(n, "conv2", &c, y);
     }
-    if (stride != 1 || x.c != out) shortcut = conv_norm(n, "projection", "projection_norm", 1, out, stride, false, x);
-    return rd_net_batch_norm(n, s->bottleneck ? "norm3" : "norm2", &(rd_net_norm){.relu = true, .zero_gamma = true}, y,
-                             &shortcut);
+    if (stride != 1 || x.c != out)
+        shortcut = conv_norm(n, "projection", "projection_norm", 1, out, stride, false, x);
+    return rd_net_batch_norm(n, s->bottleneck ? "norm3" : "norm2",
+                             &(rd_net_norm){.relu = true, .zero_gamma = true}, y, &shortcut);
 }
 
 static rd_feature resnet_build(rd_image_net *n, rd_feature x)
@@ -68,31 +71,41 @@ rd_code rd_resnet_check_depth(const rd_config *c, int64_t depth, const char *fam
 {
     const json_t *v = rd_config_has(c, "depth") ? rd_config_get(c, "depth") : NULL;
     if (!v || !json_is_number(v) || (int64_t)json_number_value(v) == depth) return RD_OK;
-    return rd_fail(st, RD_EUSAGE,
-                   "%s: 'depth' is %lld, but the model's name says %lld; remove 'depth', or take model %s",
-                   rd_config_where(c, "depth"), (long long)json_number_value(v), (long long)depth, family);
+    return rd_fail(
+        st, RD_EUSAGE,
+        "%s: 'depth' is %lld, but the model's name says %lld; remove 'depth', or take model %s",
+        rd_config_where(c, "depth"), (long long)json_number_value(v), (long long)depth, family);
 }
 
-rd_code rd_resnet_create(const rd_model_args *a, int64_t depth, const char *version, void **self, rd_status *st)
+rd_code rd_resnet_create(const rd_model_args *a, int64_t depth, const char *version, void **self,
+                         rd_status *st)
 {
-    rd_image_arch arch = {.name = "resnet", .initializer = "he_normal_fan_out", .build = resnet_build, .depth = depth};
+    rd_image_arch arch = {.name = "resnet",
+                          .initializer = "he_normal_fan_out",
+                          .build = resnet_build,
+                          .depth = depth};
     rd_image_config c;
     *self = NULL;
     if (rd_config_read(a->config, &rd_group_image_model, a->mode, &c, st) != RD_OK) return st->code;
     if (depth == 0) arch.depth = c.has_depth ? c.depth : 50;
-    if (depth != 0 && rd_resnet_check_depth(a->config, depth, "resnet", st) != RD_OK) return st->code;
+    if (depth != 0 && rd_resnet_check_depth(a->config, depth, "resnet", st) != RD_OK)
+        return st->code;
     if (!resnet_find(arch.depth))
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'depth' is %lld; model resnet has 18, 34, 50, 101 or 152 layers, and "
+                       "model resnet_cifar those of "
+                       "CIFAR",
+                       rd_config_where(a->config, "depth"), (long long)arch.depth);
+    if (version && strcmp(version, "v1.5") == 0 && c.has_resnet_version &&
+        strcmp(c.resnet_version, version) != 0)
         return rd_fail(
             st, RD_EUSAGE,
-            "%s: 'depth' is %lld; model resnet has 18, 34, 50, 101 or 152 layers, and model resnet_cifar those of "
-            "CIFAR",
-            rd_config_where(a->config, "depth"), (long long)arch.depth);
-    if (version && strcmp(version, "v1.5") == 0 && c.has_resnet_version && strcmp(c.resnet_version, version) != 0)
-        return rd_fail(st, RD_EUSAGE, "%s: 'resnet_version' is %s, but the model's name says v1.5; remove one of them",
-                       rd_config_where(a->config, "resnet_version"), c.resnet_version);
+            "%s: 'resnet_version' is %s, but the model's name says v1.5; remove one of them",
+            rd_config_where(a->config, "resnet_version"), c.resnet_version);
     if (c.has_resnet_version) version = c.resnet_version;
     arch.stride_on_3x3 = !version || strcmp(version, "v1.5") == 0;
     return rd_image_model_create(a, &arch, self, st);
 }
 
-RD_RESNET(resnet, "resnet", 0, NULL, "residual network for ImageNet; keys depth and resnet_version say which");
+RD_RESNET(resnet, "resnet", 0, NULL,
+          "residual network for ImageNet; keys depth and resnet_version say which");

@@ -1,4 +1,5 @@
 /* resnet152.c -- see resnet.c. */
 #include "resnet.h"
 
-RD_RESNET(resnet152, "resnet152", 152, "v1", "residual network for ImageNet, 152 layers, v1 as in tf_cnn_benchmarks");
+RD_RESNET(resnet152, "resnet152", 152, "v1",
+          "residual network for ImageNet, 152 layers, v1 as in tf_cnn_benchmarks");

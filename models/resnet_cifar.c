@@ -4,13 +4,17 @@
 
 static rd_feature resnet_cifar_block(rd_image_net *n, int64_t width, int64_t stride, rd_feature x)
 {
-    const rd_net_conv first = {.size = 3, .out = width, .stride = stride, .padding = RD_PAD_SYMMETRIC},
+    const rd_net_conv first = {.size = 3,
+                               .out = width,
+                               .stride = stride,
+                               .padding = RD_PAD_SYMMETRIC},
                       second = {.size = 3, .out = width, .stride = 1, .padding = RD_PAD_SYMMETRIC};
     rd_feature y = rd_net_conv2d(n, "conv1", &first, x), shortcut = x;
     y = rd_net_batch_norm(n, "norm1", &(rd_net_norm){.relu = true}, y, NULL);
     y = rd_net_conv2d(n, "conv2", &second, y);
     if (stride != 1 || x.c != width) shortcut = rd_net_shortcut(n, stride, width, x);
-    return rd_net_batch_norm(n, "norm2", &(rd_net_norm){.relu = true, .zero_gamma = true}, y, &shortcut);
+    return rd_net_batch_norm(n, "norm2", &(rd_net_norm){.relu = true, .zero_gamma = true}, y,
+                             &shortcut);
 }
 
 static rd_feature resnet_cifar_build(rd_image_net *n, rd_feature x)
@@ -31,18 +35,23 @@ static rd_feature resnet_cifar_build(rd_image_net *n, rd_feature x)
 
 rd_code rd_resnet_cifar_create(const rd_model_args *a, int64_t depth, void **self, rd_status *st)
 {
-    rd_image_arch arch = {.name = "resnet_cifar", .initializer = "he_normal_fan_out", .build = resnet_cifar_build, .depth = depth};
+    rd_image_arch arch = {.name = "resnet_cifar",
+                          .initializer = "he_normal_fan_out",
+                          .build = resnet_cifar_build,
+                          .depth = depth};
     rd_image_config c;
     *self = NULL;
     if (rd_config_read(a->config, &rd_group_image_model, a->mode, &c, st) != RD_OK) return st->code;
     if (depth == 0) arch.depth = c.has_depth ? c.depth : 20;
-    if (depth != 0 && rd_resnet_check_depth(a->config, depth, "resnet_cifar", st) != RD_OK) return st->code;
+    if (depth != 0 && rd_resnet_check_depth(a->config, depth, "resnet_cifar", st) != RD_OK)
+        return st->code;
     if (arch.depth < 8 || arch.depth % 6 != 2)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "%s: 'depth' is %lld; model resnet_cifar has 6 n + 2 layers: 20, 32, 44, 56, 110 are the paper's",
-            rd_config_where(a->config, "depth"), (long long)arch.depth);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'depth' is %lld; model resnet_cifar has 6 n + 2 layers: 20, 32, 44, "
+                       "56, 110 are the paper's",
+                       rd_config_where(a->config, "depth"), (long long)arch.depth);
     return rd_image_model_create(a, &arch, self, st);
 }
 
-RD_RESNET_CIFAR(resnet_cifar, 0, "residual network for small images, shortcut option A; key depth says which");
+RD_RESNET_CIFAR(resnet_cifar, 0,
+                "residual network for small images, shortcut option A; key depth says which");

@@ -7,12 +7,13 @@
 #include <string.h>
 
 typedef struct seq2seq_config {
-    const char *encoder_type, *encoder_cell_type, *decoder_cell_type, *attention_type, *decoder_type;
-    int64_t encoder_cell_units, encoder_layers, src_emb_size, decoder_cell_units, decoder_layers, tgt_emb_size,
-        attention_layer_size;
+    const char *encoder_type, *encoder_cell_type, *decoder_cell_type, *attention_type,
+        *decoder_type;
+    int64_t encoder_cell_units, encoder_layers, src_emb_size, decoder_cell_units, decoder_layers,
+        tgt_emb_size, attention_layer_size;
     double enc_in, enc_out, dec_in, dec_out, softmax_temperature, length_penalty, init_scale;
-    bool enc_skip, dec_skip, has_enc_skip, has_dec_skip, bahdanau_normalize, luong_scale, use_attention,
-        use_swap_memory;
+    bool enc_skip, dec_skip, has_enc_skip, has_dec_skip, bahdanau_normalize, luong_scale,
+        use_attention, use_swap_memory;
     bool average_across_timesteps;
     int64_t proj_size, num_groups, beam_width, num_units;
 } seq2seq_config;
@@ -20,24 +21,25 @@ typedef struct seq2seq_config {
 #define ALWAYS (RD_MODE_TRAIN | RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH)
 #define TRAINING (RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH)
 #define AT(f) offsetof(seq2seq_config, f)
-#define ROW_INT(k, f, d, req, lo, hi, h)                                                                               \
-    {                                                                                                                  \
-        .key = #k, .type = RD_INT, .at = AT(f), .given_at = SIZE_MAX, .def = (d), .required = (req), .min = (lo),      \
-        .max = (hi), .help = (h)                                                                                       \
+#define ROW_INT(k, f, d, req, lo, hi, h)                                          \
+    {                                                                             \
+        .key = #k, .type = RD_INT, .at = AT(f), .given_at = SIZE_MAX, .def = (d), \
+        .required = (req), .min = (lo), .max = (hi), .help = (h)                  \
     }
-#define ROW_REAL(k, f, d, req, lo, hi, h)                                                                              \
-    {                                                                                                                  \
-        .key = #k, .type = RD_REAL, .at = AT(f), .given_at = SIZE_MAX, .def = (d), .required = (req), .min = (lo),     \
-        .max = (hi), .help = (h)                                                                                       \
+#define ROW_REAL(k, f, d, req, lo, hi, h)                                          \
+    {                                                                              \
+        .key = #k, .type = RD_REAL, .at = AT(f), .given_at = SIZE_MAX, .def = (d), \
+        .required = (req), .min = (lo), .max = (hi), .help = (h)                   \
     }
-#define ROW_CHOICE(k, f, d, req, c, h)                                                                                 \
-    {                                                                                                                  \
-        .key = #k, .type = RD_STRING, .at = AT(f), .given_at = SIZE_MAX, .def = (d), .required = (req),                \
-        .choices = (c), .help = (h)                                                                                    \
+#define ROW_CHOICE(k, f, d, req, c, h)                                               \
+    {                                                                                \
+        .key = #k, .type = RD_STRING, .at = AT(f), .given_at = SIZE_MAX, .def = (d), \
+        .required = (req), .choices = (c), .help = (h)                               \
     }
-#define ROW_BOOL(k, f, given, d, fl, h)                                                                                \
-    {                                                                                                                  \
-        .key = #k, .type = RD_BOOL, .at = AT(f), .given_at = (given), .def = (d), .flags = (fl), .help = (h)           \
+#define ROW_BOOL(k, f, given, d, fl, h)                                                          \
+    {                                                                                            \
+        .key = #k, .type = RD_BOOL, .at = AT(f), .given_at = (given), .def = (d), .flags = (fl), \
+        .help = (h)                                                                              \
     }
 
 static const char *const encoder_types[] = {"unidirectional", "bidirectional", "gnmt", NULL};
@@ -45,9 +47,12 @@ static const char *const cell_types[] = {"lstm", "gru", "glstm", "slstm", NULL};
 static const char *const attention_types[] = {"bahdanau", "luong", "gnmt", "gnmt_v2", NULL};
 
 static const rd_option rows[] = {
-    ROW_CHOICE(encoder_type, encoder_type, "\"unidirectional\"", 0, encoder_types, "structure of the encoder"),
-    ROW_CHOICE(encoder_cell_type, encoder_cell_type, NULL, ALWAYS, cell_types, "recurrent cell of the encoder"),
-    ROW_INT(encoder_cell_units, encoder_cell_units, NULL, ALWAYS, 1, 65536, "units of an encoder cell"),
+    ROW_CHOICE(encoder_type, encoder_type, "\"unidirectional\"", 0, encoder_types,
+               "structure of the encoder"),
+    ROW_CHOICE(encoder_cell_type, encoder_cell_type, NULL, ALWAYS, cell_types,
+               "recurrent cell of the encoder"),
+    ROW_INT(encoder_cell_units, encoder_cell_units, NULL, ALWAYS, 1, 65536,
+            "units of an encoder cell"),
     ROW_INT(encoder_layers, encoder_layers, NULL, ALWAYS, 1, RD_MAX_LAYERS,
             "layers of the encoder; gnmt counts the bidirectional layer as one"),
     ROW_REAL(encoder_dp_input_keep_prob, enc_in, NULL, TRAINING, 0.001, 1,
@@ -57,8 +62,10 @@ static const rd_option rows[] = {
     ROW_BOOL(encoder_use_skip_connections, enc_skip, AT(has_enc_skip), NULL, 0,
              "residual around every encoder layer; must be given unless encoder_type is gnmt"),
     ROW_INT(src_emb_size, src_emb_size, NULL, ALWAYS, 1, 65536, "width of the source embedding"),
-    ROW_CHOICE(decoder_cell_type, decoder_cell_type, NULL, ALWAYS, cell_types, "recurrent cell of the decoder"),
-    ROW_INT(decoder_cell_units, decoder_cell_units, NULL, ALWAYS, 1, 65536, "units of a decoder cell"),
+    ROW_CHOICE(decoder_cell_type, decoder_cell_type, NULL, ALWAYS, cell_types,
+               "recurrent cell of the decoder"),
+    ROW_INT(decoder_cell_units, decoder_cell_units, NULL, ALWAYS, 1, 65536,
+            "units of a decoder cell"),
     ROW_INT(decoder_layers, decoder_layers, NULL, ALWAYS, 1, RD_MAX_LAYERS,
             "layers of the decoder; with gnmt attention the attended bottom layer counts"),
     ROW_REAL(decoder_dp_input_keep_prob, dec_in, NULL, TRAINING, 0.001, 1,
@@ -66,16 +73,20 @@ static const rd_option rows[] = {
     ROW_REAL(decoder_dp_output_keep_prob, dec_out, NULL, TRAINING, 0.001, 1,
              "keep probability on layer outputs of the decoder"),
     ROW_BOOL(decoder_use_skip_connections, dec_skip, AT(has_dec_skip), NULL, 0,
-             "residual around every decoder layer and a dense layer in front; must be given unless attention_type is "
+             "residual around every decoder layer and a dense layer in front; must be given unless "
+             "attention_type is "
              "gnmt or gnmt_v2"),
     ROW_INT(tgt_emb_size, tgt_emb_size, NULL, ALWAYS, 1, 65536, "width of the target embedding"),
-    ROW_CHOICE(attention_type, attention_type, NULL, ALWAYS, attention_types, "score function and decoder structure"),
+    ROW_CHOICE(attention_type, attention_type, NULL, ALWAYS, attention_types,
+               "score function and decoder structure"),
     ROW_INT(attention_layer_size, attention_layer_size, NULL, ALWAYS, 1, 65536,
             "depth of the attention score; for luong the width of the decoder's output"),
     ROW_BOOL(bahdanau_normalize, bahdanau_normalize, SIZE_MAX, "false", 0,
              "weight-normalised score (bahdanau; gnmt types always)"),
-    ROW_BOOL(luong_scale, luong_scale, SIZE_MAX, "false", 0, "multiply the luong score by a learned scalar"),
-    ROW_BOOL(use_attention, use_attention, SIZE_MAX, "false", RD_OPT_ACCEPTED, "attention is always on"),
+    ROW_BOOL(luong_scale, luong_scale, SIZE_MAX, "false", 0,
+             "multiply the luong score by a learned scalar"),
+    ROW_BOOL(use_attention, use_attention, SIZE_MAX, "false", RD_OPT_ACCEPTED,
+             "attention is always on"),
     {.key = "decoder_type",
      .type = RD_STRING,
      .at = AT(decoder_type),
@@ -87,17 +98,20 @@ static const rd_option rows[] = {
              "exponent of the length penalty in infer mode; 0 in eval"),
     ROW_REAL(softmax_temperature, softmax_temperature, "1.0", 0, 1e-3, 1e3,
              "logits are divided by it, training included"),
-    ROW_BOOL(use_swap_memory, use_swap_memory, SIZE_MAX, "false", RD_OPT_ACCEPTED, "was a hint about GPU memory"),
-    ROW_INT(proj_size, proj_size, "0", 0, 0, 65536, "recurrent projection of lstm and glstm cells; 0: none"),
+    ROW_BOOL(use_swap_memory, use_swap_memory, SIZE_MAX, "false", RD_OPT_ACCEPTED,
+             "was a hint about GPU memory"),
+    ROW_INT(proj_size, proj_size, "0", 0, 0, 65536,
+            "recurrent projection of lstm and glstm cells; 0: none"),
     ROW_INT(num_groups, num_groups, "0", 0, 0, 64, "groups of glstm cells"),
     ROW_INT(num_units, num_units, "0", 0, 0, 65536, "of no effect: the *_cell_units keys count"),
-    ROW_REAL(init_scale, init_scale, NULL, 0, 0, 100, "uniform(-s, s) instead of Glorot for kernels and embeddings"),
+    ROW_REAL(init_scale, init_scale, NULL, 0, 0, 100,
+             "uniform(-s, s) instead of Glorot for kernels and embeddings"),
     ROW_BOOL(average_across_timesteps, average_across_timesteps, SIZE_MAX, "false", 0,
              "loss: mean over target tokens instead of sum over time, mean over sentences"),
     RD_OPT_END,
 };
-static const rd_option_group group = {"seq2seq", "model seq2seq: recurrent encoder, attention decoder", rows,
-                                      sizeof(seq2seq_config)};
+static const rd_option_group group = {
+    "seq2seq", "model seq2seq: recurrent encoder, attention decoder", rows, sizeof(seq2seq_config)};
 
 typedef struct seq2seq {
     seq2seq_config c;
@@ -118,48 +132,55 @@ static int64_t maybe_pad(const rd_config *cfg, int64_t v)
 }
 
 /* OpenSeq2Seq 4.11: what does not fit together, by the names of the keys. */
-static rd_code check(const seq2seq_config *c, const rd_config *cfg, int64_t R_enc, int64_t R_dec, rd_status *st)
+static rd_code check(const seq2seq_config *c, const rd_config *cfg, int64_t R_enc, int64_t R_dec,
+                     rd_status *st)
 {
     const bool gnmt_att = is(c->attention_type, "gnmt") || is(c->attention_type, "gnmt_v2"),
                gnmt_enc = is(c->encoder_type, "gnmt");
     if (!gnmt_enc && !c->has_enc_skip)
-        return rd_fail(st, RD_EUSAGE,
-                       "key 'encoder_use_skip_connections' is missing; encoder_type %s needs true or false",
-                       c->encoder_type);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "key 'encoder_use_skip_connections' is missing; encoder_type %s needs true or false",
+            c->encoder_type);
     if (!gnmt_att && !c->has_dec_skip)
-        return rd_fail(st, RD_EUSAGE,
-                       "key 'decoder_use_skip_connections' is missing; attention_type %s needs true or false",
-                       c->attention_type);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "key 'decoder_use_skip_connections' is missing; attention_type %s needs true or false",
+            c->attention_type);
     if (is(c->attention_type, "luong") && c->attention_layer_size != R_dec)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'attention_layer_size' is %lld, but luong attention needs the decoder's output width, %lld",
-                       rd_config_where(cfg, "attention_layer_size"), (long long)c->attention_layer_size,
-                       (long long)R_dec);
+                       "%s: 'attention_layer_size' is %lld, but luong attention needs the "
+                       "decoder's output width, %lld",
+                       rd_config_where(cfg, "attention_layer_size"),
+                       (long long)c->attention_layer_size, (long long)R_dec);
     if (!gnmt_enc && c->enc_skip && c->src_emb_size != R_enc)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "%s: 'encoder_use_skip_connections' needs 'src_emb_size' (%lld) equal to the encoder cell's output width "
-            "(%lld): proj_size, else encoder_cell_units",
-            rd_config_where(cfg, "encoder_use_skip_connections"), (long long)c->src_emb_size, (long long)R_enc);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'encoder_use_skip_connections' needs 'src_emb_size' (%lld) equal to "
+                       "the encoder cell's output width "
+                       "(%lld): proj_size, else encoder_cell_units",
+                       rd_config_where(cfg, "encoder_use_skip_connections"),
+                       (long long)c->src_emb_size, (long long)R_enc);
     if (!gnmt_att && c->dec_skip && c->decoder_cell_units != R_dec)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'decoder_use_skip_connections' needs 'decoder_cell_units' (%lld) equal to the decoder "
+                       "%s: 'decoder_use_skip_connections' needs 'decoder_cell_units' (%lld) equal "
+                       "to the decoder "
                        "cell's output width "
                        "(%lld); remove proj_size or the skip connections",
-                       rd_config_where(cfg, "decoder_use_skip_connections"), (long long)c->decoder_cell_units,
-                       (long long)R_dec);
+                       rd_config_where(cfg, "decoder_use_skip_connections"),
+                       (long long)c->decoder_cell_units, (long long)R_dec);
     if (gnmt_att && is(c->decoder_cell_type, "gru"))
-        return rd_fail(
-            st, RD_EUSAGE,
-            "%s: 'decoder_cell_type' gru does not go with attention_type %s, which needs an LSTM-type state; use lstm, "
-            "glstm or slstm, or attention_type bahdanau",
-            rd_config_where(cfg, "decoder_cell_type"), c->attention_type);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'decoder_cell_type' gru does not go with attention_type %s, which "
+                       "needs an LSTM-type state; use lstm, "
+                       "glstm or slstm, or attention_type bahdanau",
+                       rd_config_where(cfg, "decoder_cell_type"), c->attention_type);
     if (gnmt_enc && c->encoder_layers < 2)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "%s: 'encoder_layers' is %lld; encoder_type gnmt needs 2 or more (a bidirectional one and one above it)",
-            rd_config_where(cfg, "encoder_layers"), (long long)c->encoder_layers);
-    if ((is(c->encoder_cell_type, "glstm") || is(c->decoder_cell_type, "glstm")) && c->num_groups < 1)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'encoder_layers' is %lld; encoder_type gnmt needs 2 or more (a "
+                       "bidirectional one and one above it)",
+                       rd_config_where(cfg, "encoder_layers"), (long long)c->encoder_layers);
+    if ((is(c->encoder_cell_type, "glstm") || is(c->decoder_cell_type, "glstm")) &&
+        c->num_groups < 1)
         return rd_fail(st, RD_EUSAGE, "key 'num_groups' is missing; glstm cells need it");
     return RD_OK;
 }
@@ -176,15 +197,24 @@ static rd_code seq2seq_create(const rd_model_args *a, void **self, rd_status *st
     seq2seq_config *c = &m->c;
     m->ps = a->params;
     RD_TRY(rd_config_read(a->config, &group, a->mode, c, st));
-    const rd_cell_config ec = {
-        c->encoder_cell_type, c->encoder_cell_units, c->proj_size, c->num_groups, c->enc_in, c->enc_out};
-    const rd_cell_config dc = {
-        c->decoder_cell_type, c->decoder_cell_units, c->proj_size, c->num_groups, c->dec_in, c->dec_out};
+    const rd_cell_config ec = {c->encoder_cell_type,
+                               c->encoder_cell_units,
+                               c->proj_size,
+                               c->num_groups,
+                               c->enc_in,
+                               c->enc_out};
+    const rd_cell_config dc = {c->decoder_cell_type,
+                               c->decoder_cell_units,
+                               c->proj_size,
+                               c->num_groups,
+                               c->dec_in,
+                               c->dec_out};
     RD_TRY(check(c, a->config, rd_cell_output_width(&ec), rd_cell_output_width(&dc), st));
     const rd_encoder_type et = is(c->encoder_type, "gnmt")            ? RD_ENC_GNMT
                                : is(c->encoder_type, "bidirectional") ? RD_ENC_BI
                                                                       : RD_ENC_UNI;
-    const bool luong = is(c->attention_type, "luong"), wrapped = luong || is(c->attention_type, "bahdanau");
+    const bool luong = is(c->attention_type, "luong"),
+               wrapped = luong || is(c->attention_type, "bahdanau");
     const rd_attention_kind kind = luong ? (c->luong_scale ? RD_ATT_LUONG_SCALED : RD_ATT_LUONG)
                                    : wrapped && !c->bahdanau_normalize ? RD_ATT_BAHDANAU
                                                                        : RD_ATT_BAHDANAU_NORM;
@@ -193,14 +223,17 @@ static rd_code seq2seq_create(const rd_model_args *a, void **self, rd_status *st
                                                                       : RD_DEC_GNMT;
     if (!wrapped && is(c->decoder_cell_type, "slstm") && c->decoder_layers > 1)
         rd_warn(a->log,
-                "decoder_cell_type slstm has no recurrent input, so that with attention_type %s its upper layers never "
+                "decoder_cell_type slstm has no recurrent input, so that with attention_type %s "
+                "its upper layers never "
                 "see the source",
                 c->attention_type);
     uint32_t site = 0;
-    RD_TRY(rd_encoder_add(a->params, et, (int)c->encoder_layers, maybe_pad(a->config, a->data->src_vocab_size),
-                          c->src_emb_size, &ec, c->enc_skip, a->seed, &site, &m->enc, st));
-    RD_TRY(rd_decoder_add(a->params, style, kind, (int)c->decoder_layers, maybe_pad(a->config, a->data->tgt_vocab_size),
-                          c->tgt_emb_size, m->enc.M, c->attention_layer_size, &dc, c->dec_skip, c->softmax_temperature,
+    RD_TRY(rd_encoder_add(a->params, et, (int)c->encoder_layers,
+                          maybe_pad(a->config, a->data->src_vocab_size), c->src_emb_size, &ec,
+                          c->enc_skip, a->seed, &site, &m->enc, st));
+    RD_TRY(rd_decoder_add(a->params, style, kind, (int)c->decoder_layers,
+                          maybe_pad(a->config, a->data->tgt_vocab_size), c->tgt_emb_size, m->enc.M,
+                          c->attention_layer_size, &dc, c->dec_skip, c->softmax_temperature,
                           a->seed, &site, &m->dec, st));
 done:
     if (st->code != RD_OK) {
@@ -214,10 +247,10 @@ static rd_code fields(const rd_batch *b, const rd_field **src, const rd_field **
 {
     *src = rd_batch_field(b, "source");
     *tgt = rd_batch_field(b, "target");
-    return *src && *tgt
-               ? RD_OK
-               : rd_fail(st, RD_EBUG,
-                         "model seq2seq got a batch without source and target; it needs a dataset of sentence pairs");
+    return *src && *tgt ? RD_OK
+                        : rd_fail(st, RD_EBUG,
+                                  "model seq2seq got a batch without source and target; it needs a "
+                                  "dataset of sentence pairs");
 }
 
 static rd_code loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out, rd_status *st)
@@ -256,12 +289,14 @@ static rd_code loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out,
             in[p.p.off[s] + i] = y[0];
             target[p.p.off[s] + i] = y[1];
         }
-    rd_var *memory = rd_encoder_apply(t, &m->enc, b->n, src, sf->off, b->sample, (uint64_t)b->epoch, p.order, &first,
-                                      &len, &max_len);
+    rd_var *memory = rd_encoder_apply(t, &m->enc, b->n, src, sf->off, b->sample, (uint64_t)b->epoch,
+                                      p.order, &first, &len, &max_len);
     RD_TRY(rd_tape_check(t, st));
     rd_var *top = rd_decoder_apply(t, &m->dec, &p.p, (uint64_t)b->epoch, in, memory, first, len);
-    const rd_xent x = {
-        .target = target, .temperature = m->dec.temperature, .loss_sum = &out->loss_sum, .argmax = argmax};
+    const rd_xent x = {.target = target,
+                       .temperature = m->dec.temperature,
+                       .loss_sum = &out->loss_sum,
+                       .argmax = argmax};
     out->loss = rd_op_softmax_xent(t, &x, top, rd_tape_param(t, m->dec.W_out));
     RD_TRY(rd_tape_check(t, st));
     out->nll_sum = out->loss_sum;
@@ -278,8 +313,8 @@ done:
     return st->code;
 }
 
-static rd_code seq2seq_decode(void *self, rd_tape *t, const rd_batch *b, const rd_decode_config *c, rd_decoded *out,
-                      rd_status *st)
+static rd_code seq2seq_decode(void *self, rd_tape *t, const rd_batch *b, const rd_decode_config *c,
+                              rd_decoded *out, rd_status *st)
 {
     seq2seq *m = self;
     rd_arena *a = rd_tape_arena(t);
@@ -292,10 +327,11 @@ static rd_code seq2seq_decode(void *self, rd_tape *t, const rd_batch *b, const r
     RD_TRY(rd_arena_get(a, (size_t)b->n * sizeof *same, &same, st));
     RD_TRY(rd_arena_get(a, (size_t)b->n * sizeof *h, &h, st));
     for (int64_t i = 0; i < b->n; i++) same[i] = i;
-    rd_var *memory = rd_encoder_apply(t, &m->enc, b->n, sf->data, sf->off, b->sample, 0, same, &first, &len, &max_len);
+    rd_var *memory = rd_encoder_apply(t, &m->enc, b->n, sf->data, sf->off, b->sample, 0, same,
+                                      &first, &len, &max_len);
     RD_TRY(rd_tape_check(t, st));
-    RD_TRY(rd_decoder_search(t, &m->dec, m->ps, b->n, memory, first, len, max_len, c->beam_width, c->length_penalty, h,
-                             st));
+    RD_TRY(rd_decoder_search(t, &m->dec, m->ps, b->n, memory, first, len, max_len, c->beam_width,
+                             c->length_penalty, h, st));
     for (int64_t i = 0; i < b->n; i++) out[i] = (rd_decoded){h[i].ids, h[i].n, h[i].score};
 done:
     return st->code;
@@ -319,12 +355,14 @@ static double flops(void *self, const rd_batch *b)
     rd_status st = {0};
     double enc = (double)d->memory_kernel->n, dec = (double)d->W_out->n, total = 0.0;
     if (b->n == 0 || fields(b, &sf, &tf, &st) != RD_OK) return 0.0;
-    for (int l = 0; l < m->enc.n_layers; l++) enc += matrix_elements(&m->enc.fw[l]) + matrix_elements(&m->enc.bw[l]);
+    for (int l = 0; l < m->enc.n_layers; l++)
+        enc += matrix_elements(&m->enc.fw[l]) + matrix_elements(&m->enc.bw[l]);
     for (int l = 0; l < d->n_layers; l++) dec += matrix_elements(&d->layer[l]);
     if (d->query_kernel) dec += (double)d->query_kernel->n;
     if (d->W_in) dec += (double)d->W_in->n;
     for (int64_t i = 0; i < b->n; i++) {
-        const double S = (double)(sf->off[i + 1] - sf->off[i]), T = (double)(tf->off[i + 1] - tf->off[i] - 1);
+        const double S = (double)(sf->off[i + 1] - sf->off[i]),
+                     T = (double)(tf->off[i + 1] - tf->off[i] - 1);
         total += S * enc + T * dec + S * T * (double)(d->A + d->M);
     }
     return 6.0 * total;

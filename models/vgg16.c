@@ -9,8 +9,12 @@ static rd_feature vgg16_build(rd_image_net *n, rd_feature x)
     static const int64_t width[] = {64, 128, 256, 512, 512};
     for (int s = 0; s < 5; s++) {
         const int n_conv = s < 2 ? (depth == 11 ? 1 : 2) : depth == 11 ? 2 : depth == 16 ? 3 : 4;
-        const rd_net_conv c = {
-            .size = 3, .out = width[s], .stride = 1, .padding = RD_PAD_SYMMETRIC, .bias = true, .relu = true};
+        const rd_net_conv c = {.size = 3,
+                               .out = width[s],
+                               .stride = 1,
+                               .padding = RD_PAD_SYMMETRIC,
+                               .bias = true,
+                               .relu = true};
         rd_net_scope(n, "stage%d", s + 1);
         static const char *const name[] = {"conv1", "conv2", "conv3", "conv4"};
         for (int i = 0; i < n_conv; i++) x = rd_net_conv2d(n, name[i], &c, x);
@@ -26,8 +30,10 @@ static rd_feature vgg16_build(rd_image_net *n, rd_feature x)
 
 rd_code rd_vgg_create(const rd_model_args *a, int64_t depth, void **self, rd_status *st)
 {
-    const rd_image_arch arch = {.name = "vgg", .initializer = "truncated_fan_in", .build = vgg16_build, .depth = depth};
+    const rd_image_arch arch = {
+        .name = "vgg", .initializer = "truncated_fan_in", .build = vgg16_build, .depth = depth};
     return rd_image_model_create(a, &arch, self, st);
 }
 
-RD_VGG(vgg16, 16, "13 convolutions and 3 dense layers, Simonyan and Zisserman 2014, configuration D");
+RD_VGG(vgg16, 16,
+       "13 convolutions and 3 dense layers, Simonyan and Zisserman 2014, configuration D");

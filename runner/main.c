@@ -38,7 +38,8 @@ static void calm_threads(char **argv)
 /* Is this the process that speaks? Known from the launcher's environment, without MPI. */
 static bool speaks(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID", NULL};
     for (int i = 0; names[i]; i++) {
         const char *v = getenv(names[i]);
         if (v) return atoi(v) == 0;
@@ -57,11 +58,13 @@ static rd_code finish_stdout(rd_status *st)
 {
     errno = 0; /* an earlier write may have failed, of which only ferror knows */
     if ((fflush(stdout) != 0 || ferror(stdout)) && !reader_left())
-        rd_fail(st, RD_EENV, "cannot write to standard output: %s", errno ? strerror(errno) : "not all of it was taken; is its disk full?");
+        rd_fail(st, RD_EENV, "cannot write to standard output: %s",
+                errno ? strerror(errno) : "not all of it was taken; is its disk full?");
     return st->code;
 }
 
-static void print_scalar(void *ctx, int64_t step, double wall, const char *tag, const char *kind, double value)
+static void print_scalar(void *ctx, int64_t step, double wall, const char *tag, const char *kind,
+                         double value)
 {
     (void)ctx;
     (void)printf("%lld,%.6f,%s,%s,%.9g\n", (long long)step, wall, tag, kind, value);
@@ -117,7 +120,8 @@ static rd_code doctor(rd_comm *comm, rd_log *log, rd_guard *guard, const rd_cli 
     const int n = rd_training_groups(groups);
     rd_versions(&versions);
     if (cli->config_file) (void)rd_run_config_read(comm, log, cli, &config, &unread);
-    (void)rd_doctor_ranks(comm, guard, cli, config, &unread, groups, n, rd_strbuf_str(&versions), st);
+    (void)rd_doctor_ranks(comm, guard, cli, config, &unread, groups, n, rd_strbuf_str(&versions),
+                          st);
     if (rd_comm_world(comm)->rank == 0) (void)finish_stdout(st);
     rd_strbuf_release(&versions);
     rd_config_free(config);
@@ -125,12 +129,14 @@ static rd_code doctor(rd_comm *comm, rd_log *log, rd_guard *guard, const rd_cli 
 }
 
 /* Everything between the start and the end of MPI. */
-static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int64_t started_ns, rd_status *st)
+static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int64_t started_ns,
+                          rd_status *st)
 {
     const rd_world *w = rd_comm_world(comm);
     /* Results own standard output in these modes; whatever else is said goes to standard error. */
     const bool results = cli->mode_bit == RD_MODE_INFER || cli->mode_bit == RD_MODE_BENCH ||
-                         cli->mode_bit == RD_MODE_PLAN || cli->mode_bit == RD_MODE_DOCTOR || cli->print_config;
+                         cli->mode_bit == RD_MODE_PLAN || cli->mode_bit == RD_MODE_DOCTOR ||
+                         cli->print_config;
     rd_log *log = NULL;
     rd_config *config = NULL;
     bool agreed = true, told = false;
@@ -160,17 +166,22 @@ done:
 static rd_code doctor_alone(const rd_cli *cli, bool *answered, rd_status *st)
 {
     rd_strbuf versions = {0};
-    if (cli->mode_bit != RD_MODE_DOCTOR || !(*answered = rd_doctor_is_agent() || cli->hosts || cli->hostfile)) return st->code;
+    if (cli->mode_bit != RD_MODE_DOCTOR ||
+        !(*answered = rd_doctor_is_agent() || cli->hosts || cli->hostfile))
+        return st->code;
     rd_versions(&versions);
-    if (rd_doctor_is_agent()) (void)rd_doctor_agent(rd_strbuf_str(&versions), st);
-    else (void)rd_doctor_hosts(cli, st);
+    if (rd_doctor_is_agent())
+        (void)rd_doctor_agent(rd_strbuf_str(&versions), st);
+    else
+        (void)rd_doctor_hosts(cli, st);
     rd_strbuf_release(&versions);
     return finish_stdout(st);
 }
 
 /* MPI, with what is known to make it hang looked for first, and a time limit that it does not have itself. A training may
  * wait for a large job to come up; the doctor is asked because something does not. */
-static rd_code start_ranks(int *argc, char ***argv, const rd_cli *cli, rd_comm **comm, rd_guard **guard, rd_status *st)
+static rd_code start_ranks(int *argc, char ***argv, const rd_cli *cli, rd_comm **comm,
+                           rd_guard **guard, rd_status *st)
 {
     const bool impatient = cli->mode_bit == RD_MODE_DOCTOR;
     rd_strbuf warnings = {0};
@@ -206,7 +217,8 @@ int main(int argc, char **argv)
     bool answered = false;
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, with a message */
     (void)signal(SIGXFSZ, SIG_IGN); /* so is a file beyond ulimit -f */
-    if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK && main_answer(&cli, &answered, &st) == RD_OK && !answered)
+    if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK &&
+        main_answer(&cli, &answered, &st) == RD_OK && !answered)
         (void)rd_cli_check(&cli, &st);
     if (st.code == RD_OK && !answered) (void)doctor_alone(&cli, &answered, &st);
     if (st.code != RD_OK || answered) {

@@ -14,8 +14,8 @@ RD_C_BEGIN
  * each one's name, shape, type, CRC32C. keep <= 0: all; else the newest, the one just written first, and those of later
  * steps (of a run that was taken up from an earlier one) last. No space, disk full: RD_EENV, the previous one is whole,
  * nothing is left behind. */
-rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a, int n,
-                     const json_t *meta, int keep, rd_status *st);
+rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a,
+                     int n, const json_t *meta, int keep, rd_status *st);
 
 typedef struct rd_ckpt {
     rd_npz *npz;  /* owned */
@@ -27,7 +27,8 @@ typedef struct rd_ckpt {
  * CRC; a damaged one is reported through *warning (RD_MSG_BYTES long, may be "") and the next older one is tried. None
  * at all: RD_OK with out->npz NULL; all damaged, or the newest of a later format: RD_ECKPT; no permission or memory:
  * RD_EENV. Left-over temporary files of dead processes are removed, unless another process holds the folder's lock. */
-rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning, rd_status *st);
+rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning,
+                            rd_status *st);
 rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st);
 void rd_ckpt_release(rd_ckpt *c); /* an empty one (all zero) is fine */
 /* From outside of a run: the step of the checkpoint that the file `checkpoint` names; -1: none. */

@@ -60,7 +60,8 @@ rd_code rd_cli_bench_put(const rd_cli *c, rd_config *config, rd_strbuf *said, rd
 /* The value of such a flag as it was written; NULL: not given. */
 const char *rd_cli_bench_value(const rd_cli *c, const char *flag);
 void rd_cli_release(rd_cli *c);
-void rd_cli_help(FILE *out); /* usage and flags; the keys of the config follow from rd_options_help */
+void rd_cli_help(
+    FILE *out); /* usage and flags; the keys of the config follow from rd_options_help */
 
 RD_C_END
 #endif

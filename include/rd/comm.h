@@ -14,10 +14,10 @@ typedef struct rd_world {
     int rank, size;             /* of the job */
     int local_rank, local_size; /* of this rank's host */
     int n_hosts, host_index;
-    int n_cpus;                 /* processors this rank may use alone: its binding, or its share of the host's */
+    int n_cpus; /* processors this rank may use alone: its binding, or its share of the host's */
     char host[64];
-    const char *comm;           /* "self" or "mpi" */
-    char library[128];          /* "Open MPI 4.1.4", or "" */
+    const char *comm;  /* "self" or "mpi" */
+    char library[128]; /* "Open MPI 4.1.4", or "" */
 } rd_world;
 
 /* Collective, the first call of the program that touches MPI; takes MPI's arguments out of argv. Started without a
@@ -34,8 +34,8 @@ void rd_comm_free(rd_comm *c);
 void rd_comm_abort(rd_comm *c, int exit_code) __attribute__((noreturn));
 
 const rd_world *rd_comm_world(const rd_comm *c); /* borrowed until rd_comm_free */
-const char *rd_comm_note(const rd_comm *c);       /* how sums travel, one line for the banner; borrowed */
-const char *rd_comm_library_version(void);        /* "Open MPI 4.1.4", known without MPI_Init */
+const char *rd_comm_note(const rd_comm *c); /* how sums travel, one line for the banner; borrowed */
+const char *rd_comm_library_version(void);  /* "Open MPI 4.1.4", known without MPI_Init */
 
 /* Collective. In place, the same bytes on every rank. Deterministic: the same np and input give the same bytes in
  * every run. Any n, also 0 and above 2^31 (cut in pieces). Float sums of the ranks of one host go through shared
@@ -51,7 +51,8 @@ rd_code rd_comm_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *s
 rd_code rd_comm_barrier(rd_comm *c, rd_status *st);
 /* Collective. Every rank gives n bytes of its own length; rank 0 gets all, in rank order, in one malloc'd block (*out,
  * the caller frees) with *lens (malloc'd, size entries). Others get NULL. */
-rd_code rd_comm_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st);
+rd_code rd_comm_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens,
+                       rd_status *st);
 /* Collective. Fixed-size records of every rank, to every rank: all[size * bytes]. */
 rd_code rd_comm_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st);
 
@@ -75,8 +76,12 @@ void rd_comm_unshare(void *p, size_t bytes); /* bytes as in rd_comm_shared; NULL
 
 /* ---- flows: the sum of one array in parts, begun while the rest of it is still being computed ---- */
 
-typedef enum rd_wire { RD_WIRE_F32, RD_WIRE_BF16, RD_WIRE_F16 } rd_wire; /* how numbers travel between hosts */
-const char *rd_wire_name(rd_wire w);                                     /* "float32" */
+typedef enum rd_wire {
+    RD_WIRE_F32,
+    RD_WIRE_BF16,
+    RD_WIRE_F16
+} rd_wire;                           /* how numbers travel between hosts */
+const char *rd_wire_name(rd_wire w); /* "float32" */
 
 typedef enum rd_flow_mode {
     RD_FLOW_LATE,   /* nothing moves before rd_flow_finish */
@@ -87,8 +92,9 @@ typedef enum rd_flow_mode {
 
 typedef struct rd_flow rd_flow;
 typedef struct rd_flow_part {
-    int64_t from, n;          /* elements of the array; n > 0 */
-    int64_t begin_ns, end_ns; /* of the last round on this rank's clock: this rank began with it; every slice of it was there */
+    int64_t from, n; /* elements of the array; n > 0 */
+    int64_t begin_ns,
+        end_ns; /* of the last round on this rank's clock: this rank began with it; every slice of it was there */
 } rd_flow_part;
 typedef struct rd_flow_times { /* of the last round, on this rank */
     double total_s;            /* at least one part was on its way */
@@ -100,15 +106,17 @@ typedef struct rd_flow_times { /* of the last round, on this rank */
  * rounds, one a step. One flow at a time. Same bytes in every mode, for every cut into parts, and, with RD_WIRE_F32, as rd_comm_sum_f32. On one
  * host RD_FLOW_LATE is the only mode, and wire is not asked. With a narrow wire every host's sum is rounded to it, and so is the
  * result, to the nearest even; additions are float32. The parts are copied. */
-rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts, rd_wire wire, rd_flow_mode mode,
-                    rd_flow **out, rd_status *st);
+rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts, rd_wire wire,
+                    rd_flow_mode mode, rd_flow **out, rd_status *st);
 void rd_flow_free(rd_flow *f); /* not collective; NULL is fine */
 rd_flow_mode rd_flow_mode_of(const rd_flow *f);
 /* The first n parts are whole on this rank, and nobody touches them before rd_flow_finish. n never falls in a round. Does
  * not wait. */
 void rd_flow_ready(rd_flow *f, int n);
-void rd_flow_poll(rd_flow *f);  /* does not wait; a failure is told by rd_flow_finish */
-void rd_flow_take(rd_flow *f);  /* from here on the caller's thread may call MPI again; it carries on where the other one was */
+void rd_flow_poll(rd_flow *f); /* does not wait; a failure is told by rd_flow_finish */
+void rd_flow_take(
+    rd_flow *
+        f); /* from here on the caller's thread may call MPI again; it carries on where the other one was */
 /* Collective, once a round: all parts are ready, and are the sums afterwards. */
 rd_code rd_flow_finish(rd_flow *f, rd_status *st);
 const rd_flow_part *rd_flow_parts(const rd_flow *f); /* borrowed; as given, with times */

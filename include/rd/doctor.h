@@ -19,7 +19,8 @@ RD_C_BEGIN
  * hang. RD_EENV with the remedy. What may be fine goes to *warnings, a line each. Nothing to say without a launcher. */
 rd_code rd_doctor_before_mpi(rd_strbuf *warnings, rd_status *st);
 
-bool rd_doctor_speaks_for_host(void); /* is this the first rank of its host, as the launcher counts? */
+bool rd_doctor_speaks_for_host(
+    void); /* is this the first rank of its host, as the launcher counts? */
 
 /* A thread that looks on while MPI connects the ranks, for that has no time limit of its own: after warn_s it says what
  * is amiss and how to find out, after abort_s it ends the process with RD_EENV (0: never). NULL: no thread was to be
@@ -45,8 +46,9 @@ rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st);
 
 /* Collective, after MPI is up. config may be NULL; groups: those that a training reads. The report goes to standard
  * output of rank 0. unread: why the config could not be read, if so. The same status on all ranks, codes as above. */
-rd_code rd_doctor_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, rd_config *config, const rd_status *unread,
-                        const rd_option_group *const *groups, int n_groups, const char *versions, rd_status *st);
+rd_code rd_doctor_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, rd_config *config,
+                        const rd_status *unread, const rd_option_group *const *groups, int n_groups,
+                        const char *versions, rd_status *st);
 
 RD_C_END
 #endif

@@ -43,30 +43,39 @@ rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st);
 const char *rd_gpu_libraries(void);
 
 typedef struct rd_gpu_options {
-    bool mixed; /* products and convolutions of bfloat16 (float16 before compute capability 8.0), sums in float32 */
-    bool tf32;  /* float32 products may round their inputs to TF32 */
-    bool shared; /* another rank has this GPU, too */
-    bool graphs; /* work that recurs (rd_gpu_recurs) is started as CUDA graphs */
+    bool
+        mixed; /* products and convolutions of bfloat16 (float16 before compute capability 8.0), sums in float32 */
+    bool tf32;        /* float32 products may round their inputs to TF32 */
+    bool shared;      /* another rank has this GPU, too */
+    bool graphs;      /* work that recurs (rd_gpu_recurs) is started as CUDA graphs */
     rd_rnn_asked rnn; /* recurrent layers by cuDNN */
 } rd_gpu_options;
 /* The caller owns *out. */
 rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *st);
 void rd_gpu_free(rd_gpu *g); /* NULL is fine */
 const rd_gpu_info *rd_gpu_about(const rd_gpu *g);
-const char *rd_gpu_describe(const rd_gpu *g); /* "NVIDIA H100 80GB HBM3 (GPU 0, sm_90, 79.6 GiB), CUDA 13.0, ..., mixed (bfloat16)" */
-bool rd_gpu_uses_float16(const rd_gpu *g);     /* mixed on a card without bfloat16: losses want a scale */
-rd_element rd_gpu_narrow(const rd_gpu *g);     /* the 16-bit type of mixed products; RD_FLOAT32 where it is not mixed */
+const char *rd_gpu_describe(
+    const rd_gpu *
+        g); /* "NVIDIA H100 80GB HBM3 (GPU 0, sm_90, 79.6 GiB), CUDA 13.0, ..., mixed (bfloat16)" */
+bool rd_gpu_uses_float16(
+    const rd_gpu *g); /* mixed on a card without bfloat16: losses want a scale */
+rd_element rd_gpu_narrow(
+    const rd_gpu *g); /* the 16-bit type of mixed products; RD_FLOAT32 where it is not mixed */
 /* What a person should know of how ops are computed, told once; NULL: nothing new. Borrowed until the next call of an op. */
 const char *rd_gpu_note(rd_gpu *g);
 
 /* ---- memory ---- */
-rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st); /* out: address of any object pointer; 256-byte aligned, undefined */
-void rd_gpu_put(rd_gpu *g, void *p);                                    /* NULL is fine; waits */
+rd_code rd_gpu_get(
+    rd_gpu *g, size_t bytes, void *out,
+    rd_status *st); /* out: address of any object pointer; 256-byte aligned, undefined */
+void rd_gpu_put(rd_gpu *g, void *p); /* NULL is fine; waits */
 /* Host to device: host memory is free again at return (it is copied into page-locked memory first), but for larger arrays (above
  * 64 KiB) in memory of rd_gpu_host_get: these are read later, at their turn. */
 rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st);
-rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st); /* waits */
-rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st);     /* on the device */
+rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes,
+                    rd_status *st); /* waits */
+rd_code rd_gpu_copy(rd_gpu *g, void *to, const void *from, size_t bytes,
+                    rd_status *st); /* on the device */
 rd_code rd_gpu_zero(rd_gpu *g, void *device, size_t bytes, rd_status *st);
 rd_code rd_gpu_wait(rd_gpu *g, rd_status *st); /* waits for all that was queued */
 /* Page-locked memory of the host, 256-byte aligned, undefined: rd_gpu_up from within it needs no copy on the way, nor waits. out: address
@@ -88,7 +97,7 @@ typedef struct rd_gpu_ahead_counts {
     bool is_short;  /* the device had no memory for it; it is not asked again */
 } rd_gpu_ahead_counts;
 void rd_gpu_count_ahead(const rd_gpu *g, rd_gpu_ahead_counts *out);
-uint64_t rd_gpu_in_use(const rd_gpu *g);       /* bytes of rd_gpu_get now, and at most so far */
+uint64_t rd_gpu_in_use(const rd_gpu *g); /* bytes of rd_gpu_get now, and at most so far */
 uint64_t rd_gpu_peak(const rd_gpu *g);
 /* Is st the failure of a rd_gpu_get for which the card had too little memory? Then the bytes that the last such one asked for, and those
  * free then. Such a failure does not stick. */
@@ -102,15 +111,18 @@ void rd_gpu_weights_changed(rd_gpu *g);
 /* Memory for a copy in another form, `bytes` long, of the weights at w: kept as long as the range that w lies in is held, and found
  * again by w and `form`, a number of the caller's other than 0. *current: it was handed out since the last change, and the caller has
  * filled it; else the caller now does. *out: address of any object pointer; NULL where w is not held. */
-rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void *out, bool *current, rd_status *st);
+rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void *out,
+                         bool *current, rd_status *st);
 
 /* ---- products ---- */
 /* As rd_gemm: C[m, n] = alpha op(A)[m, k] op(B)[k, n] + beta C, row major. mixed: operands are rounded to the 16-bit type. */
-rd_code rd_gpu_gemm(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A, int64_t lda,
-                    const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st);
+rd_code rd_gpu_gemm(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                    const float *A, int64_t lda, const float *B, int64_t ldb, float beta, float *C,
+                    int64_t ldc, rd_status *st);
 /* `batch` products of one shape, operands stride_* elements apart. */
-rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
-                            int64_t lda, int64_t stride_a, const float *B, int64_t ldb, int64_t stride_b, float beta, float *C,
+rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                            float alpha, const float *A, int64_t lda, int64_t stride_a,
+                            const float *B, int64_t ldb, int64_t stride_b, float beta, float *C,
                             int64_t ldc, int64_t stride_c, int64_t batch, rd_status *st);
 
 /* Operands of 16 bits are read as they are, a float32 one beside such a one is rounded to its type; two of float32: as rd_gpu_gemm. The
@@ -121,26 +133,32 @@ typedef struct rd_gpu_operand {
     int64_t ld; /* elements */
 } rd_gpu_operand;
 /* C[m, n] = op(A)[m, k] op(B)[k, n] + beta C, sums in float32; C is rounded once where it has 16 bits. A and B are only read. */
-rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, rd_gpu_operand A, rd_gpu_operand B, float beta,
-                       rd_gpu_operand C, rd_status *st);
+rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                       rd_gpu_operand A, rd_gpu_operand B, float beta, rd_gpu_operand C,
+                       rd_status *st);
 
 /* ---- convolutions: NHWC, weights (kh, kw, ci, co) as rd_op_conv2d has them ---- */
 typedef struct rd_gpu_conv {
     int64_t n, h, w, ci, co, kh, kw, oh, ow, stride;
     int64_t pad_top, pad_left, pad_bottom, pad_right;
-    rd_element type; /* of x, y and their gradients: float32 (mixed and tf32: inputs may be rounded to TF32), or rd_gpu_narrow's, to
+    rd_element
+        type; /* of x, y and their gradients: float32 (mixed and tf32: inputs may be rounded to TF32), or rd_gpu_narrow's, to
                         which the weights are rounded, too. Sums are float32. W and dW are float32 arrays; what is added to dW may
                         have been rounded to 16 bits before */
 } rd_gpu_conv;
 /* y = conv(x, W). No bias. */
-rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *W, void *y, rd_status *st);
+rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *W, void *y,
+                            rd_status *st);
 /* dx (+)= ; dW += . */
-rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const void *dy, const float *W, void *dx, bool add, rd_status *st);
-rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const void *x, const void *dy, float *dW, rd_status *st);
+rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const void *dy, const float *W, void *dx,
+                         bool add, rd_status *st);
+rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const void *x, const void *dy,
+                            float *dW, rd_status *st);
 
 /* ---- elements ---- */
 /* y[0, n) (+)= x[0, n), of any two types; nearest, ties to even. x may be y where the types are equal. */
-rd_code rd_gpu_cast(rd_gpu *g, int64_t n, const void *x, rd_element from, void *y, rd_element to, bool add, rd_status *st);
+rd_code rd_gpu_cast(rd_gpu *g, int64_t n, const void *x, rd_element from, void *y, rd_element to,
+                    bool add, rd_status *st);
 
 /* ---- sums over ranks (NCCL) ---- */
 typedef enum rd_gpu_wire { RD_GPU_WIRE_F32, RD_GPU_WIRE_BF16, RD_GPU_WIRE_F16 } rd_gpu_wire;
@@ -151,19 +169,24 @@ typedef struct rd_gpu_nccl {
     char settings[160]; /* see rd_nccl_settings */
     bool overridden;
 } rd_gpu_nccl;
-rd_code rd_gpu_nccl_about(rd_gpu *g, rd_gpu_nccl *out, rd_status *st); /* RD_EENV: it cannot be loaded; does not stick */
+rd_code rd_gpu_nccl_about(rd_gpu *g, rd_gpu_nccl *out,
+                          rd_status *st); /* RD_EENV: it cannot be loaded; does not stick */
 typedef struct rd_gpu_group_options {
     unsigned char id[RD_GPU_ID_BYTES];
     int rank, size;
-    double open_s; /* how long to wait for the others until the first sum, of one number, is done; 0: for ever */
-    double sum_s;  /* the same, in the calls for each later one */
-    bool shared;   /* ranks have one GPU: rd_nccl_serves, and rd_gpu_options.shared, of each of them */
+    double
+        open_s; /* how long to wait for the others until the first sum, of one number, is done; 0: for ever */
+    double sum_s; /* the same, in the calls for each later one */
+    bool
+        shared; /* ranks have one GPU: rd_nccl_serves, and rd_gpu_options.shared, of each of them */
 } rd_gpu_group_options;
 /* Rank 0 makes the id, all get its bytes (MPI), then all call rd_gpu_group_new. When it returns, ranks have summed. Failures of both, a
  * missing library among them (RD_EENV), do not stick to g. */
 rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status *st);
-rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group **out, rd_status *st);
-void rd_gpu_group_free(rd_gpu_group *q); /* NULL is fine; aborts what does not end within some seconds */
+rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group **out,
+                         rd_status *st);
+void rd_gpu_group_free(
+    rd_gpu_group *q); /* NULL is fine; aborts what does not end within some seconds */
 /* In place of rd_gpu_group_free, after a failure of any rank: waits for no sum. A sum that lacks a rank never ends, and whoever waits for
  * the device, or gives memory back, hangs with it until here. */
 void rd_gpu_group_abort(rd_gpu_group *q); /* NULL is fine */
@@ -175,7 +198,8 @@ rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st);
 /* Waits for all sums so far, up to timeout_s (0: for ever); RD_EPEER or RD_ESTALL. */
 rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st);
 typedef struct rd_gpu_sum_time { /* on the device's clock */
-    double begin_s, end_s;       /* so many seconds before now: what it waited for was there; it was done */
+    double begin_s,
+        end_s; /* so many seconds before now: what it waited for was there; it was done */
 } rd_gpu_sum_time;
 /* Of the sums before the last rd_gpu_group_join (those since the join before it), in their order: the first `most` of them; *n: how many
  * these are. A sum of nothing is none. Waits. */

@@ -9,8 +9,12 @@
 
 RD_C_BEGIN
 
-typedef enum rd_device { RD_DEVICE_AUTO, RD_DEVICE_CPU, RD_DEVICE_CUDA } rd_device; /* the key "device" */
-const char *rd_device_name(rd_device d);                                            /* "auto", "cpu", "cuda" */
+typedef enum rd_device {
+    RD_DEVICE_AUTO,
+    RD_DEVICE_CPU,
+    RD_DEVICE_CUDA
+} rd_device;                             /* the key "device" */
+const char *rd_device_name(rd_device d); /* "auto", "cpu", "cuda" */
 
 /* What one rank found. Plain data: all bytes are set (memset first), for sending and comparing. */
 typedef struct rd_gpu_seat {
@@ -19,7 +23,7 @@ typedef struct rd_gpu_seat {
     int n_visible;           /* GPUs that this rank sees: rd_gpu_count */
     int index;               /* the one it takes: rd_gpu_choose_index */
     char name[96], uuid[48]; /* of that one */
-    char why[400];           /* why it cannot take one: it sees none, or a library is not there; "": it can */
+    char why[400]; /* why it cannot take one: it sees none, or a library is not there; "": it can */
 } rd_gpu_seat;
 
 /* The node-local rank among the visible GPUs; -1 where there are none. More ranks than GPUs go round, which
@@ -30,14 +34,15 @@ int rd_gpu_choose_index(int local_rank, int n_visible);
 typedef struct rd_gpu_choice {
     rd_device device; /* RD_DEVICE_CPU or RD_DEVICE_CUDA */
     bool shared;      /* two ranks have one GPU */
-    char say[560]; /* for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each"; "" when there is nothing to
+    char say
+        [560]; /* for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each"; "" when there is nothing to
                       say: a program without a GPU backend that is not asked for one */
 } rd_gpu_choice;
 /* seat[n]: one per rank, in rank order. compiled: the program has a GPU backend. auto takes GPUs where every rank can use
  * one, CPUs where none can. RD_EENV: cuda is asked for and not to be had; only some ranks can; two ranks on one
  * GPU (by uuid, on one host) without allow_shared, with a table of rank, host, GPU, uuid. */
-rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat, int n,
-                      rd_gpu_choice *out, rd_status *st);
+rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat,
+                      int n, rd_gpu_choice *out, rd_status *st);
 
 /* Does NCCL of that version (22809: 2.28.9) sum for these ranks? It refuses ranks that share a GPU before 2.30. False: why. */
 bool rd_nccl_serves(bool shared, int version, char why[200]);
@@ -50,7 +55,8 @@ bool rd_nccl_settings(char out[160]);
  * `batch` samples of which `fixed` bytes do not depend on the batch (weights, optimizer): from the bytes a sample
  * takes, with a tenth of the memory in reserve, rounded down to a multiple of 8 from 16 on. The step had not ended, so
  * it may still be too large. 0: not even one. */
-int64_t rd_gpu_batch_that_fits(int64_t batch, uint64_t fixed, uint64_t used, uint64_t asked, uint64_t left);
+int64_t rd_gpu_batch_that_fits(int64_t batch, uint64_t fixed, uint64_t used, uint64_t asked,
+                               uint64_t left);
 
 RD_C_END
 #endif

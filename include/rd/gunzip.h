@@ -11,7 +11,8 @@ RD_C_BEGIN
 /* CRC-32, as gzip has it; continues from a previous value. */
 uint32_t rd_crc32(uint32_t crc, const void *p, size_t n);
 
-bool rd_gzip_begins(const void *p, size_t n); /* do bytes that begin like this look packed with gzip? */
+bool rd_gzip_begins(const void *p,
+                    size_t n); /* do bytes that begin like this look packed with gzip? */
 
 /* `size` bytes from `at` on of an open file, or (fd < 0) of memory. */
 typedef struct rd_packed {
@@ -22,7 +23,8 @@ typedef struct rd_packed {
 
 typedef struct rd_gunzip rd_gunzip;
 /* What `from` refers to is borrowed and outlives *out, which the caller owns; `name` is for messages, `code` for what is wrong with the file. */
-rd_code rd_gunzip_new(const char *name, const rd_packed *from, rd_code code, rd_gunzip **out, rd_status *st);
+rd_code rd_gunzip_new(const char *name, const rd_packed *from, rd_code code, rd_gunzip **out,
+                      rd_status *st);
 /* Opens `to`, whose formats are set, on what is unpacked; returns libarchive's code. g outlives its use. */
 struct archive;
 int rd_gunzip_open(rd_gunzip *g, struct archive *to);

@@ -21,9 +21,9 @@ rd_var *rd_op_cast(rd_tape *t, rd_var *x, rd_element type);
 rd_var *rd_op_image(rd_tape *t, const float *x, int64_t n, int64_t h, int64_t w, int64_t c);
 
 typedef struct rd_conv {
-    int64_t stride;                            /* of both directions */
+    int64_t stride;                                   /* of both directions */
     int64_t pad_top, pad_left, pad_bottom, pad_right; /* zeros around the input */
-    bool relu;                                 /* y = max(y, 0) in the same pass */
+    bool relu;                                        /* y = max(y, 0) in the same pass */
 } rd_conv;
 /* y = conv(x, W) (+ b): x (n, h, w, ci), W (kh, kw, ci, co), b (co) or NULL; cross-correlation, as everywhere in this
  * field. Output height floor((h + pad_top + pad_bottom - kh) / stride) + 1, width alike; none: RD_EUSAGE. */
@@ -31,16 +31,18 @@ rd_var *rd_op_conv2d(rd_tape *t, const rd_conv *c, rd_var *x, rd_var *W, rd_var 
 
 typedef struct rd_batch_norm {
     float epsilon;
-    int64_t group;  /* statistics over so many samples that follow each other (the last group may be smaller);
+    int64_t
+        group; /* statistics over so many samples that follow each other (the last group may be smaller);
                        0: over all samples of the call */
-    bool relu;      /* y = max(y, 0) after everything */
+    bool relu;                 /* y = max(y, 0) after everything */
     rd_param *mean, *variance; /* running statistics, (c), declared by rd_params_add_state */
 } rd_batch_norm;
 /* y = gamma (x - m) / sqrt(s + epsilon) + beta (+ add), gamma, beta (c), add an image like x or NULL (the shortcut of a
  * residual block). While the tape is training m and s are mean and biased variance over n, h, w of the group, and the
  * gradient arenas of `mean` and `variance` get seed * sum over groups of (samples of the group) * (mean, unbiased
  * variance); else m and s are the running values. */
-rd_var *rd_op_batch_norm(rd_tape *t, const rd_batch_norm *bn, rd_var *x, rd_var *gamma, rd_var *beta, rd_var *add);
+rd_var *rd_op_batch_norm(rd_tape *t, const rd_batch_norm *bn, rd_var *x, rd_var *gamma,
+                         rd_var *beta, rd_var *add);
 
 typedef enum rd_pool_kind { RD_POOL_MAX, RD_POOL_MEAN /* padding does not count */ } rd_pool_kind;
 typedef struct rd_pool {
@@ -69,14 +71,16 @@ rd_var *rd_op_shortcut(rd_tape *t, rd_var *x, int64_t stride, int64_t c_out);
 rd_var *rd_op_dropout(rd_tape *t, const rd_dropout *d, const int64_t *sample, rd_var *x);
 
 typedef struct rd_class_loss {
-    const int32_t *label;   /* [n] */
-    float smoothing;        /* target distribution: (1 - smoothing) on the label, smoothing / V on every class */
-    double *loss_sum;       /* out: sum over samples of the cross-entropy with that distribution */
-    double *nll_sum;        /* out: sum of -log p(label); NULL: not wanted */
-    int32_t *argmax;        /* out, [n]: lowest class on ties; NULL: not wanted */
-    int32_t *rank;          /* out, [n]: how many classes score higher than the label (ties with lower number count): top-k is rank < k;
+    const int32_t *label; /* [n] */
+    float
+        smoothing; /* target distribution: (1 - smoothing) on the label, smoothing / V on every class */
+    double *loss_sum; /* out: sum over samples of the cross-entropy with that distribution */
+    double *nll_sum;  /* out: sum of -log p(label); NULL: not wanted */
+    int32_t *argmax;  /* out, [n]: lowest class on ties; NULL: not wanted */
+    int32_t *
+        rank; /* out, [n]: how many classes score higher than the label (ties with lower number count): top-k is rank < k;
                                NULL: not wanted */
-    float *probability;     /* out, [n]: of the argmax; NULL: not wanted */
+    float *probability; /* out, [n]: of the argmax; NULL: not wanted */
 } rd_class_loss;
 /* Softmax and cross-entropy of logits (n, V), plain; returns (1, 1), the sum. */
 rd_var *rd_op_class_loss(rd_tape *t, const rd_class_loss *a, rd_var *logits);

@@ -24,17 +24,18 @@ extern const rd_option_group rd_group_image_model;
 
 /* ---- a network ---- */
 typedef struct rd_image_net rd_image_net;
-typedef struct rd_feature { /* what goes from layer to layer: an image, or a row of c numbers (h = w = 1) */
-    rd_var *var;            /* NULL while parameters are declared */
+typedef struct
+    rd_feature { /* what goes from layer to layer: an image, or a row of c numbers (h = w = 1) */
+    rd_var *var; /* NULL while parameters are declared */
     int64_t h, w, c;
 } rd_feature;
 
 typedef struct rd_image_arch {
-    const char *name;                                       /* in messages, and first part of the parameters' names */
-    const char *initializer;                                /* where the config has none */
+    const char *name;        /* in messages, and first part of the parameters' names */
+    const char *initializer; /* where the config has none */
     rd_feature (*build)(rd_image_net *n, rd_feature image); /* returns the logits */
-    int64_t depth;                                          /* of families with several: for build */
-    bool stride_on_3x3;                                     /* ResNet v1.5: for build */
+    int64_t depth;      /* of families with several: for build */
+    bool stride_on_3x3; /* ResNet v1.5: for build */
 } rd_image_arch;
 
 typedef struct rd_image_net_args {
@@ -63,7 +64,8 @@ typedef struct rd_image_result { /* sums over the batch; memory of the tape's ar
 } rd_image_result;
 /* Forward pass and loss; without samples (1, 1) zero and no record. RD_EDATA: the batch has other sizes or classes than
  * the network. */
-rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b, rd_image_result *out, rd_status *st);
+rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b,
+                          rd_image_result *out, rd_status *st);
 /* Of products and convolutions, forward and backward, of so many images: 2 per multiply-add, backward twice forward,
  * but no gradient of the image. */
 double rd_image_net_flops(const rd_image_net *n, int64_t n_images);
@@ -93,8 +95,10 @@ typedef struct rd_net_norm {
 /* Batch norm, then + add where it is not NULL, then ReLU. */
 rd_feature rd_net_batch_norm(rd_image_net *n, const char *name, const rd_net_norm *c, rd_feature x,
                              const rd_feature *add);
-rd_feature rd_net_max_pool(rd_image_net *n, int64_t size, int64_t stride, rd_net_padding padding, rd_feature x);
-rd_feature rd_net_shortcut(rd_image_net *n, int64_t stride, int64_t c_out, rd_feature x); /* option A */
+rd_feature rd_net_max_pool(rd_image_net *n, int64_t size, int64_t stride, rd_net_padding padding,
+                           rd_feature x);
+rd_feature rd_net_shortcut(rd_image_net *n, int64_t stride, int64_t c_out,
+                           rd_feature x); /* option A */
 rd_feature rd_net_global_mean(rd_image_net *n, rd_feature x);
 rd_feature rd_net_flatten(rd_image_net *n, rd_feature x);
 rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool relu, rd_feature x);

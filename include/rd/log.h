@@ -16,15 +16,17 @@ typedef struct rd_log rd_log;
 
 /* out: where info lines go (stdout; stderr when stdout carries results). tty is asked from out itself. */
 rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_status *st);
-void rd_log_free(rd_log *l);                                        /* NULL is fine; ends a live line */
-rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st);     /* rank 0: also append to this file */
+void rd_log_free(rd_log *l); /* NULL is fine; ends a live line */
+rd_code rd_log_tee(rd_log *l, const char *path,
+                   rd_status *st); /* rank 0: also append to this file */
 bool rd_log_is_tty(const rd_log *l);
 /* From now on a terminal or pipe has a tenth of a second for what it is behind. For signal handlers; of all logs. */
 void rd_log_hurry(void);
 
 void rd_info(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3); /* rank 0 only; others: nothing */
-void rd_warn(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3); /* any rank: "warning: ..." on stderr and in run.log */
-void rd_error(rd_log *l, const rd_status *st);                 /* "run_dist: error: ..." on stderr and in run.log */
+void rd_warn(rd_log *l, const char *fmt, ...)
+    RD_PRINTF(2, 3); /* any rank: "warning: ..." on stderr and in run.log */
+void rd_error(rd_log *l, const rd_status *st); /* "run_dist: error: ..." on stderr and in run.log */
 /* The same line at the end of a file that is there, in one write, and nowhere else: for run.log, by a rank that ends the job in rank 0's
  * place. It waits for no other thread. */
 void rd_error_append(const rd_log *l, const char *path, const rd_status *st);

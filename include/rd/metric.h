@@ -34,7 +34,8 @@ typedef struct rd_metric_def {
 
 /* The tokens of a text: split at ASCII white space. bpe: as rd_tokens_bpe. The text is borrowed where no join is
  * needed. */
-rd_code rd_tokens_split(const char *text, size_t n, bool bpe, rd_arena *a, rd_tokens *out, rd_status *st);
+rd_code rd_tokens_split(const char *text, size_t n, bool bpe, rd_arena *a, rd_tokens *out,
+                        rd_status *st);
 /* Joins subwords: a token that ends in "@@" is joined to the next one, as if every "@@ " of the line were deleted. A
  * mark on the last token stays. Memory of the arena; borrows the tokens of `in`. */
 rd_code rd_tokens_bpe(const rd_tokens *in, rd_arena *a, rd_tokens *out, rd_status *st);

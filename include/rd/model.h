@@ -13,20 +13,23 @@ typedef struct rd_model_args {
     rd_mode mode;
     const rd_data_spec *data; /* borrowed for the call */
     uint64_t seed;            /* of dropout */
-    rd_params *params;        /* borrowed for the life of the model; parameters are declared in it */
+    rd_params *params; /* borrowed for the life of the model; parameters are declared in it */
     rd_backend *backend;
     rd_log *log; /* warnings (rank 0 speaks) */
 } rd_model_args;
 
 /* What one batch gives: sums over this rank's samples, never means. */
 typedef struct rd_loss_out {
-    rd_var *loss; /* (1, 1): sum of the loss over the rank's samples; its gradient is that of the sum */
+    rd_var *
+        loss; /* (1, 1): sum of the loss over the rank's samples; its gradient is that of the sum */
     double loss_sum;
-    double weight;                     /* what loss_sum is divided by, summed over ranks: sentences, or tokens */
+    double weight; /* what loss_sum is divided by, summed over ranks: sentences, or tokens */
     double n_tokens_src, n_tokens_tgt; /* real tokens (start and end included), for tokens/s */
     double n_targets, n_correct;       /* target positions with weight 1; of these, argmax right */
-    double nll_sum;           /* plain negative log likelihood over targets: perplexity = exp(nll_sum / n_targets) */
-    const int32_t *predicted; /* argmax ids of sample `shown` of the batch, n_predicted of them; step arena */
+    double
+        nll_sum; /* plain negative log likelihood over targets: perplexity = exp(nll_sum / n_targets) */
+    const int32_t
+        *predicted; /* argmax ids of sample `shown` of the batch, n_predicted of them; step arena */
     int64_t n_predicted, shown;
     /* images; one target a sample, and weight is the number of samples */
     double n_top5;            /* samples whose label is among the five best */
@@ -57,8 +60,8 @@ typedef struct rd_model_def {
      * What out points to is of the tape's arena. */
     rd_code (*loss)(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out, rd_status *st);
     /* Optional (sequence models): decodes every sample of the batch; out[n], memory of the tape's arena. */
-    rd_code (*decode)(void *self, rd_tape *t, const rd_batch *b, const rd_decode_config *c, rd_decoded *out,
-                      rd_status *st);
+    rd_code (*decode)(void *self, rd_tape *t, const rd_batch *b, const rd_decode_config *c,
+                      rd_decoded *out, rd_status *st);
     /* Floating-point operations of forward and backward of this batch, of products alone (2 per multiply-add; backward
      * twice forward), real tokens only. */
     double (*flops)(void *self, const rd_batch *b);

@@ -24,7 +24,8 @@ rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const 
  * packed order. */
 typedef struct rd_packing {
     int64_t n_steps;
-    const int64_t *off; /* [n_steps + 1], off[0] = 0, of N = off[n_steps] rows; no step has more than the one before */
+    const int64_t *
+        off; /* [n_steps + 1], off[0] = 0, of N = off[n_steps] rows; no step has more than the one before */
     const int64_t *sample; /* [off[1]] global sample ids: keys of dropout */
 } rd_packing;
 
@@ -44,7 +45,8 @@ typedef struct rd_cell_shape {
     bool projects;
 } rd_cell_shape;
 
-typedef struct rd_layer { /* OpenSeq2Seq 4.3: out = x + drop_out(cell(drop_in(x))), x only with residual */
+typedef struct
+    rd_layer { /* OpenSeq2Seq 4.3: out = x + drop_out(cell(drop_in(x))), x only with residual */
     const rd_cell_def *cell;
     rd_cell_shape shape;
     rd_dropout drop_in, drop_out;
@@ -53,8 +55,8 @@ typedef struct rd_layer { /* OpenSeq2Seq 4.3: out = x + drop_out(cell(drop_in(x)
 
 /* One recurrent layer over a packed batch. x (N, in); att (N, extra) joined on the recurrent side, or NULL; w: the
  * cell's parameters in the order of its declaration. Returns (N, R). */
-rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att, rd_var *const *w,
-                        int n_w);
+rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att,
+                        rd_var *const *w, int n_w);
 
 typedef enum rd_attention_kind {
     RD_ATT_BAHDANAU,
@@ -66,8 +68,9 @@ typedef enum rd_attention_kind {
 enum { RD_MAX_LAYERS = 32 };
 typedef struct rd_attn_decoder {
     rd_attention_kind kind;
-    rd_packing packing;       /* of the target */
-    const int64_t *src_first; /* [off[1]] first memory row of each sequence of the packed order, and how many */
+    rd_packing packing; /* of the target */
+    const int64_t *
+        src_first; /* [off[1]] first memory row of each sequence of the packed order, and how many */
     const int64_t *src_len;
     int n_layers;
     rd_layer layer[RD_MAX_LAYERS];
@@ -79,9 +82,9 @@ typedef struct rd_attn_decoder {
  * W_in (E + M, units), b_in (units): NULL where the kind or the config has none; w: all layers' parameters, one after
  * the other. src_len[i] >= 1. Kept for backward: sum over sequences of steps times src_len weights. Returns q (N, R)
  * and, in *ctx, (N, M). */
-rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory, rd_var *keys,
-                                rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b, rd_var *W_in, rd_var *b_in,
-                                rd_var *const *w, rd_var **ctx);
+rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory,
+                                rd_var *keys, rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b,
+                                rd_var *W_in, rd_var *b_in, rd_var *const *w, rd_var **ctx);
 
 typedef struct rd_xent {
     const int32_t *target; /* [N] */

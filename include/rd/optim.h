@@ -13,28 +13,37 @@ RD_C_BEGIN
 /* ---- schedule: pure functions ---- */
 typedef struct rd_schedule_config {
     double learning_rate;
-    const char *lr_policy;      /* "decay" "piecewise" "polynomial" "cosine"; NULL: see rd_schedule_policy */
+    const char
+        *lr_policy; /* "decay" "piecewise" "polynomial" "cosine"; NULL: see rd_schedule_policy */
     bool use_decay, use_staircase_decay;
     int64_t begin_decay_at, decay_steps;
     double decay_rate, min_learning_rate;
     const char *piecewise_learning_rate_schedule; /* "rate;boundary;rate;...;rate" */
-    const char *lr_boundary_unit; /* "epochs" "steps" */
+    const char *lr_boundary_unit;                 /* "epochs" "steps" */
     double decay_begin_epoch, decay_end_epoch, lr_power;
-    const char *lr_scaling;     /* "linear" "sqrt" "none" */
-    int64_t warmup_steps;       /* of one rank's schedule; the factor ramps from 1 to f(N) */
+    const char *lr_scaling; /* "linear" "sqrt" "none" */
+    int64_t warmup_steps;   /* of one rank's schedule; the factor ramps from 1 to f(N) */
     double warmup_epochs, warmup_start;
     double plateau_factor, plateau_min_delta, plateau_min_lr;
     int64_t plateau_patience, plateau_cooldown;
     const char *plateau_monitor; /* "loss" "figure" */
-    bool has_begin, has_steps, has_rate, has_staircase, has_min, has_begin_epoch, has_end_epoch, has_warmup_start, has_plateau;
+    bool has_begin, has_steps, has_rate, has_staircase, has_min, has_begin_epoch, has_end_epoch,
+        has_warmup_start, has_plateau;
     /* no keys, known once the data is: */
-    double epoch_steps;         /* steps of all ranks in an epoch; 0: unknown, what goes by epochs stays at epoch 0 */
-    double end_epoch;           /* where polynomial and cosine end without decay_end_epoch */
+    double
+        epoch_steps; /* steps of all ranks in an epoch; 0: unknown, what goes by epochs stays at epoch 0 */
+    double end_epoch; /* where polynomial and cosine end without decay_end_epoch */
 } rd_schedule_config;
 extern const rd_option_group rd_group_schedule;
-typedef enum rd_lr_policy { RD_LR_DECAY, RD_LR_PIECEWISE, RD_LR_POLYNOMIAL, RD_LR_COSINE } rd_lr_policy;
+typedef enum rd_lr_policy {
+    RD_LR_DECAY,
+    RD_LR_PIECEWISE,
+    RD_LR_POLYNOMIAL,
+    RD_LR_COSINE
+} rd_lr_policy;
 rd_lr_policy rd_schedule_policy(const rd_schedule_config *c);
-rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_status *st); /* conditional keys, RD_EUSAGE */
+rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg,
+                          rd_status *st); /* conditional keys, RD_EUSAGE */
 /* First rate of piecewise_learning_rate_schedule; false: it is NULL or no number stands there. */
 bool rd_schedule_first_rate(const char *piecewise, double *out);
 enum { RD_MAX_PIECES = 32 };
@@ -45,11 +54,11 @@ typedef struct rd_pieces { /* rate[i] holds until at[i]; the last one for ever *
 rd_code rd_schedule_pieces(const char *text, rd_pieces *out, rd_status *st); /* RD_EUSAGE */
 
 typedef struct rd_schedule_point {
-    int64_t step;       /* from 0: the step whose update the rate is for */
+    int64_t step; /* from 0: the step whose update the rate is for */
     int n_ranks;
-    double epoch;       /* passes over the data before this step: e + b / S for batch b of S in epoch e */
-    double part;        /* of an epoch that this step is: 1 / S */
-    double multiplier;  /* rd_plateau.factor; 0: 1 */
+    double epoch; /* passes over the data before this step: e + b / S for batch b of S in epoch e */
+    double part;  /* of an epoch that this step is: 1 / S */
+    double multiplier; /* rd_plateau.factor; 0: 1 */
 } rd_schedule_point;
 /* lr_N = F(N) lr_1(s N, epoch), where F is the warm-up's ramp up to f(N); lr_1(s, epoch) for lr_scaling none.
  *   warmup_steps W:  F = b + (f(N) - b) s N / W            while s N < W
@@ -73,12 +82,14 @@ typedef struct rd_plateau { /* all of it is saved in checkpoints; all ranks hold
 } rd_plateau;
 void rd_plateau_start(rd_plateau *p);
 /* One evaluation. rate: the present one, before lr_scaling. True: the factor falls. Without plateau_factor nothing happens. */
-bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value, bool higher_is_better, double rate);
+bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value,
+                       bool higher_is_better, double rate);
 
 /* ---- optimizers ---- */
 typedef struct rd_optim_config {
     const char *optimizer;
-    double opt_momentum, adam_beta1, adam_beta2, adam_epsilon, adagrad_init, adadelta_rho, adadelta_epsilon;
+    double opt_momentum, adam_beta1, adam_beta2, adam_epsilon, adagrad_init, adadelta_rho,
+        adadelta_epsilon;
     double rmsprop_decay, rmsprop_momentum, rmsprop_epsilon, lars_eta, lars_epsilon;
     double max_grad_norm, lars_nu, loss_scale, weight_decay;
     bool has_max_grad_norm, has_lars_nu, has_loss_scale;
@@ -89,54 +100,64 @@ extern const rd_option_group rd_group_optim;
  * or the optimizer lars. */
 rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status *st);
 
-typedef struct rd_update {      /* one call of an optimizer: elements [lo, hi) of arrays that begin at one and the same parameter element */
+typedef struct
+    rd_update { /* one call of an optimizer: elements [lo, hi) of arrays that begin at one and the same parameter element */
     const rd_optim_config *c;
     double lr;
-    int64_t t;                  /* from 1 */
-    float *w, *g;               /* g is read only: histograms want it afterwards */
+    int64_t t;    /* from 1 */
+    float *w, *g; /* g is read only: histograms want it afterwards */
     float *slot[3];
     int64_t lo, hi;
-    int64_t row;                /* > 0: [lo, hi) is whole rows of this many elements; the caller left out those without a gradient */
+    int64_t
+        row; /* > 0: [lo, hi) is whole rows of this many elements; the caller left out those without a gradient */
 } rd_update;
 typedef struct rd_optim_sweep rd_optim_sweep; /* runner/optim/optim_gpu.h */
 typedef struct rd_optimizer_def {
     const char *name, *about;
     int n_slots;
-    const char *slot_name[3];   /* "m" "v": names in checkpoints are <param>/<slot> */
+    const char *slot_name[3]; /* "m" "v": names in checkpoints are <param>/<slot> */
     double (*slot_init)(const rd_optim_config *c, int slot); /* NULL: 0 */
-    bool skips_zero_rows;       /* wants update.row for RD_PARAM_ROWS */
-    bool trust_ratio;           /* g comes times LARS' ratio r = lars_eta |w| / (|g| + weight_decay |w| + lars_epsilon), of each
+    bool skips_zero_rows; /* wants update.row for RD_PARAM_ROWS */
+    bool
+        trust_ratio; /* g comes times LARS' ratio r = lars_eta |w| / (|g| + weight_decay |w| + lars_epsilon), of each
                                    parameter without RD_PARAM_NO_DECAY; r = 1 where a norm is zero */
-    void (*update)(const rd_update *u); /* vectorisable loop; the arithmetic is the same for every way of cutting [lo, hi) */
-    rd_code (*cuda)(rd_gpu *g, const rd_optim_sweep *s, rd_status *st); /* queues the same for all parameters; x.cu. NULL: no GPU */
+    void (*update)(
+        const rd_update *
+            u); /* vectorisable loop; the arithmetic is the same for every way of cutting [lo, hi) */
+    rd_code (*cuda)(rd_gpu *g, const rd_optim_sweep *s,
+                    rd_status *st); /* queues the same for all parameters; x.cu. NULL: no GPU */
 } rd_optimizer_def;
 /* For x.c of an optimizer. */
 #ifdef RD_CUDA
-#define RD_CUDA_DECLARE_UPDATE(name) rd_code rd_cuda_update_##name(rd_gpu *g, const rd_optim_sweep *s, rd_status *st);
+#define RD_CUDA_DECLARE_UPDATE(name) \
+    rd_code rd_cuda_update_##name(rd_gpu *g, const rd_optim_sweep *s, rd_status *st);
 #define RD_CUDA_UPDATE(name) .cuda = rd_cuda_update_##name,
 #else
 #define RD_CUDA_DECLARE_UPDATE(name)
 #define RD_CUDA_UPDATE(name)
 #endif
-const rd_optimizer_def *rd_optimizer_find(const char *name); /* without regard to case; NULL: unknown */
+const rd_optimizer_def *rd_optimizer_find(
+    const char *name); /* without regard to case; NULL: unknown */
 const rd_optimizer_def *const *rd_optimizer_defs(int *n);
 
 typedef struct rd_optim rd_optim;
 /* Makes the slots in `p` (sealed). Both borrowed. n_threads: of own loops. Where p has a GPU (rd_params_use_gpu, before) the update
  * is done there; results agree with the host's to the rounding of float32. */
-rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out, rd_status *st);
+rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out,
+                     rd_status *st);
 void rd_optim_free(rd_optim *o);
 const rd_optimizer_def *rd_optim_def(const rd_optim *o);
 
 typedef struct rd_optim_stats {
-    bool finite;                  /* false: nothing was changed */
-    double grad_norm;             /* after scaling by grad_scale, before clipping; without weight decay */
+    bool finite;      /* false: nothing was changed */
+    double grad_norm; /* after scaling by grad_scale, before clipping; without weight decay */
     double clipped_norm;
-    double *param_norm;           /* in, optional, [rd_params_n]: gradient norm of each parameter after clipping, before weight
+    double *
+        param_norm; /* in, optional, [rd_params_n]: gradient norm of each parameter after clipping, before weight
                                      decay and LARS; 0 of running statistics */
-    bool want_l2;                 /* in: fill l2; the same on all ranks that share */
-    bool want_grads;              /* in: see rd_optim_step; for ranks that share */
-    double l2;                    /* weight_decay / 2 * sum of squares of the decayed weights, before the update */
+    bool want_l2;    /* in: fill l2; the same on all ranks that share */
+    bool want_grads; /* in: see rd_optim_step; for ranks that share */
+    double l2; /* weight_decay / 2 * sum of squares of the decayed weights, before the update */
 } rd_optim_stats;
 /* One update, in the order of OpenSeq2Seq 5.1: grads *= grad_scale (1 / (loss_scale * weight)); norm; clip; g + weight_decay w
  * (L2, so adam's moments see it; not in the printed loss); LARS; update; running statistics v = momentum v + (1 - momentum) g;
@@ -146,7 +167,8 @@ typedef struct rd_optim_stats {
  * After rd_optim_share: collective among the ranks of a host, with the same t, lr, grad_scale and gradients; each updates its
  * share and all see the whole. The bytes are the same as without. Then a rank's gradients outside its share stay unscaled, but
  * where it asks for all with want_grads. */
-rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats, rd_status *st);
+rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats,
+                      rd_status *st);
 double rd_optim_norm(const rd_optim *o); /* grad_norm of the last step; NAN: none yet */
 
 /* Collective among the ranks of a host, which hold the same values and slots: from now on there is one copy of both, in memory
@@ -154,7 +176,9 @@ double rd_optim_norm(const rd_optim *o); /* grad_norm of the last step; NAN: non
  * shared. Where that cannot be, nothing changes and why says the reason ("" for a rank that is alone). Whoever writes values
  * afterwards does so with no other rank reading them, and rd_params_touch on all. */
 rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st);
-void rd_optim_unshare(rd_optim *o); /* as rd_optim_free does; not collective, nothing happens where nothing is shared */
+void rd_optim_unshare(
+    rd_optim
+        *o); /* as rd_optim_free does; not collective, nothing happens where nothing is shared */
 bool rd_optim_is_shared(const rd_optim *o);
 /* A checksum of each parameter's values, [rd_params_n]: the same wherever the bytes are. Collective among the ranks of a host that
  * share. *damaged: a parameter of whose values this rank has seen that they are not what the last update left (now, or before an

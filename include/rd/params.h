@@ -11,7 +11,7 @@
 RD_C_BEGIN
 
 typedef enum rd_init_kind {
-    RD_INIT_GLOROT,    /* U(-l, l), l = sqrt(6 / (fan_in + fan_out)); or U(-init_scale, init_scale) where the config has
+    RD_INIT_GLOROT, /* U(-l, l), l = sqrt(6 / (fan_in + fan_out)); or U(-init_scale, init_scale) where the config has
                           one */
     RD_INIT_CONST,     /* value; init_scale does not apply to this and the following */
     RD_INIT_NORMAL,    /* normal with standard deviation `value` */
@@ -25,9 +25,10 @@ typedef struct rd_init {
 } rd_init;
 
 enum {
-    RD_PARAM_ROWS = 1,     /* an embedding: rows that no token of the batch used have gradient zero */
-    RD_PARAM_NO_DECAY = 2, /* a bias or a norm's factor: weight_decay and the trust ratio of LARS pass it over */
-    RD_PARAM_STATE = 4     /* not trained: see rd_params_add_state */
+    RD_PARAM_ROWS = 1, /* an embedding: rows that no token of the batch used have gradient zero */
+    RD_PARAM_NO_DECAY =
+        2, /* a bias or a norm's factor: weight_decay and the trust ratio of LARS pass it over */
+    RD_PARAM_STATE = 4 /* not trained: see rd_params_add_state */
 };
 
 typedef struct rd_param {
@@ -49,15 +50,15 @@ void rd_params_free(rd_params *p); /* NULL is fine */
 /* Declares a parameter of up to 4 dimensions (n_dim 0: a scalar); name is copied. *out is borrowed until
  * rd_params_free. RD_EBUG: the name is taken or too long, or the arenas are laid out; RD_EUSAGE: a size that the config
  * asks for and no memory holds. */
-rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *dim, rd_init init, unsigned flags,
-                      rd_param **out, rd_status *st);
+rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *dim, rd_init init,
+                      unsigned flags, rd_param **out, rd_status *st);
 /* Declares a running mean (n elements, all `value` at first) that follows statistics of the batches: what backward adds
  * to its gradient arena is summed over ranks and scaled as gradients are, so that it becomes the mean m over the
  * samples of the step, and the update is v = momentum v + (1 - momentum) m. So it is the same on all ranks at every
  * step. It lies behind all trained parameters in the arenas (from rd_params_trained_span on), does not count in
  * rd_params_count, norms, clipping or decay, has no optimizer slots, and is saved like a parameter. */
-rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double value, double momentum, rd_param **out,
-                            rd_status *st);
+rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double value,
+                            double momentum, rd_param **out, rd_status *st);
 /* Lays the arenas out (values, gradients; gaps stay zero) and initialises the values: element
  * i of a parameter is a function of (seed, name, i). init_scale: NAN when the config has none. Once, and no
  * rd_params_add afterwards: RD_EBUG. Out of memory: RD_EENV. */
@@ -77,9 +78,10 @@ void rd_params_use_slot(rd_params *p, int k, float *x);
 int rd_params_n(const rd_params *p);
 rd_param *rd_params_at(const rd_params *p, int i);              /* in order of declaration */
 rd_param *rd_params_find(const rd_params *p, const char *name); /* NULL: none of this name */
-int64_t rd_params_count(const rd_params *p);                    /* trainable parameters, without gaps */
-int64_t rd_params_span(const rd_params *p);                     /* elements of an arena, with gaps; gaps are zero */
-int64_t rd_params_trained_span(const rd_params *p); /* the trained parameters lie in [0, this), state behind it */
+int64_t rd_params_count(const rd_params *p); /* trainable parameters, without gaps */
+int64_t rd_params_span(const rd_params *p);  /* elements of an arena, with gaps; gaps are zero */
+int64_t rd_params_trained_span(
+    const rd_params *p); /* the trained parameters lie in [0, this), state behind it */
 /* The arenas, [span] each ([trained_span] of a slot), 64-byte aligned; borrowed until rd_params_free. NULL before
  * rd_params_seal. */
 float *rd_params_values(const rd_params *p);
@@ -103,7 +105,8 @@ float *rd_params_device_grads(const rd_params *p);
 float *rd_params_device_slot(const rd_params *p, int k);
 void rd_params_touch_slots(rd_params *p);
 void rd_params_touch_grads(rd_params *p);
-void rd_params_device_changed(rd_params *p); /* values and slots, after an update; counts as rd_params_touch */
+void rd_params_device_changed(
+    rd_params *p); /* values and slots, after an update; counts as rd_params_touch */
 void rd_params_device_changed_grads(rd_params *p);
 
 /* Grows by one whenever values change; packed copies compare it. Call rd_params_touch after each write to values. */

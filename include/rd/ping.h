@@ -22,7 +22,8 @@ int64_t rd_clock_shared(const rd_clock_offset *a, const rd_clock_offset *b, int6
 
 /* Collective. seconds[i]: of a sum of n[i] floats over the ranks of this host alone, in memory they share; the mean of
  * `times`, after two more. NAN: this host has one rank, or its ranks do not share memory. n grows. */
-rd_code rd_time_inside(rd_comm *c, const int64_t *n, int n_sizes, int times, double *seconds, rd_status *st);
+rd_code rd_time_inside(rd_comm *c, const int64_t *n, int n_sizes, int times, double *seconds,
+                       rd_status *st);
 
 RD_C_END
 #endif

@@ -49,7 +49,8 @@ typedef struct rd_status {
 
 /* Fills *st unless it already holds a failure; returns st->code, never RD_OK (a code RD_OK becomes RD_EBUG). A too long
  * message is cut at a character border. */
-rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...) RD_PRINTF(4, 5);
+rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
+    RD_PRINTF(4, 5);
 /* Tells compilers and analysers what rd_fail_ promises. */
 static inline rd_code rd_failed_(rd_code code)
 {
@@ -62,9 +63,9 @@ static inline rd_code rd_failed_(rd_code code)
 void rd_status_prefix(rd_status *st, const char *fmt, ...) RD_PRINTF(2, 3);
 
 /* Jumps to the label `done` of the function when expr is not RD_OK. */
-#define RD_TRY(expr)                                                                                                   \
-    do {                                                                                                               \
-        if ((expr) != RD_OK) goto done;                                                                                \
+#define RD_TRY(expr)                    \
+    do {                                \
+        if ((expr) != RD_OK) goto done; \
     } while (0)
 
 RD_C_END

@@ -27,11 +27,13 @@ typedef struct rd_var {
     int64_t rows, cols;
     int n_dim; /* 0: a plain matrix */
     int64_t dim[5];
-    const void *layout; /* images: the backend's own order of elements (see image.h); NULL: as they are written */
-    rd_param *param;    /* leaf of this parameter, else NULL */
+    const void *
+        layout; /* images: the backend's own order of elements (see image.h); NULL: as they are written */
+    rd_param *param; /* leaf of this parameter, else NULL */
     bool needs_grad;
-    bool rectified; /* the op that made it ends in max(., 0), and its backward passes g on where v > 0 alone */
-    bool g_masked;  /* of a rectified one: g is zero already where v is */
+    bool
+        rectified; /* the op that made it ends in max(., 0), and its backward passes g on where v > 0 alone */
+    bool g_masked; /* of a rectified one: g is zero already where v is */
 } rd_var;
 
 typedef struct rd_tape rd_tape;
@@ -39,7 +41,8 @@ typedef struct rd_call rd_call;
 
 typedef struct rd_kernel {
     rd_code (*forward)(rd_call *c, rd_status *st);
-    rd_code (*backward)(rd_call *c, rd_status *st); /* adds to the gradients of in[]; NULL: no gradient flows */
+    rd_code (*backward)(rd_call *c,
+                        rd_status *st); /* adds to the gradients of in[]; NULL: no gradient flows */
 } rd_kernel;
 
 /* An op is one constant in one file (runner/ops/x.c defines rd_op_x); make writes the registry. */
@@ -47,10 +50,14 @@ typedef struct rd_op {
     const char *name, *about;
     rd_code (*infer)(rd_call *c, rd_status *st); /* checks shapes, sets rows and cols of out[] */
     rd_kernel cpu;
-    rd_kernel cuda; /* the same on a GPU: device pointers in in[] and out[], memory from device, device_kept */
-    unsigned narrow; /* RD_NARROW(i): in[i] may have 16-bit elements. Others get float32: RD_EBUG else */
-    bool marks_rows; /* backward says with rd_tape_touched which rows of an embedding got a gradient */
-    bool own_grads; /* backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g afterwards */
+    rd_kernel
+        cuda; /* the same on a GPU: device pointers in in[] and out[], memory from device, device_kept */
+    unsigned
+        narrow; /* RD_NARROW(i): in[i] may have 16-bit elements. Others get float32: RD_EBUG else */
+    bool
+        marks_rows; /* backward says with rd_tape_touched which rows of an embedding got a gradient */
+    bool
+        own_grads; /* backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g afterwards */
 } rd_op;
 
 #define RD_NARROW(i) (1u << (i))
@@ -63,12 +70,15 @@ struct rd_call {
     rd_backend *be;
     rd_arena *step;    /* outputs */
     rd_arena *scratch; /* rewound after the call */
-    rd_arena *kept;    /* for what backward alone needs: the step's arena, or scratch when no backward follows */
-    rd_arena *device_scratch, *device_kept; /* the same of the memory that v and g lie in: on a CPU, the arenas above */
+    rd_arena *
+        kept; /* for what backward alone needs: the step's arena, or scratch when no backward follows */
+    rd_arena *device_scratch,
+        *device_kept; /* the same of the memory that v and g lie in: on a CPU, the arenas above */
     const rd_params *params;
-    float seed;       /* gradient that the loss will get: see rd_tape_set_seed */
-    const void *attr; /* copied into the step arena; pointers inside it must live as long as the step */
-    void *saved;      /* set by forward for backward */
+    float seed; /* gradient that the loss will get: see rd_tape_set_seed */
+    const void
+        *attr;   /* copied into the step arena; pointers inside it must live as long as the step */
+    void *saved; /* set by forward for backward */
     int n_in, n_out;
     rd_var *in[RD_MAX_IN]; /* an optional input may be NULL */
     rd_var *out[RD_MAX_OUT];
@@ -100,7 +110,8 @@ void rd_tape_free(rd_tape *t); /* NULL is fine */
 void rd_tape_reset(rd_tape *t, bool with_grad, bool training);
 rd_backend *rd_tape_backend(rd_tape *t);
 rd_arena *rd_tape_arena(rd_tape *t); /* the step's arena, for index lists and attributes */
-rd_arena *rd_tape_device_arena(rd_tape *t); /* the step's arena of the memory that v and g lie in; on a CPU the same */
+rd_arena *rd_tape_device_arena(
+    rd_tape *t); /* the step's arena of the memory that v and g lie in; on a CPU the same */
 bool rd_tape_training(const rd_tape *t);
 bool rd_tape_with_grad(const rd_tape *t);
 rd_status *rd_tape_status(rd_tape *t);            /* the sticky status */
@@ -113,8 +124,8 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p);
 rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols);
 /* Runs op. attr is copied. Returns out[0] (and fills out when not NULL); NULL after a failure. RD_EBUG: more than
  * RD_MAX_IN inputs or RD_MAX_OUT outputs. */
-rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes, rd_var *const *in, int n_in,
-                      rd_var **out, int n_out);
+rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes,
+                      rd_var *const *in, int n_in, rd_var **out, int n_out);
 /* The gradient that the loss gets in rd_tape_backward, usually the config's loss_scale; 1 at first, kept over resets.
  * It must be known before the forward pass: softmax_xent writes its gradients while it has the logits. */
 void rd_tape_set_seed(rd_tape *t, float seed);
@@ -135,12 +146,13 @@ void rd_tape_on_op(rd_tape *t, rd_op_hook *hook, void *ctx);
 rd_code rd_tape_read(rd_tape *t, const rd_var *x, bool gradient, float *out, rd_status *st);
 /* A host array of this call where the op's kernels can read it, in `a` (device_scratch or device_kept); on a CPU the array itself.
  * *out: address of any object pointer. */
-rd_code rd_call_lend(rd_call *c, rd_arena *a, const void *host, size_t bytes, void *out, rd_status *st);
+rd_code rd_call_lend(rd_call *c, rd_arena *a, const void *host, size_t bytes, void *out,
+                     rd_status *st);
 
 /* For x.c of an op whose kernels are in x.cu. */
 #ifdef RD_CUDA
 #define RD_CUDA_KERNEL(name) rd_cuda_##name##_forward, rd_cuda_##name##_backward
-#define RD_CUDA_DECLARE(name) \
+#define RD_CUDA_DECLARE(name)                                    \
     rd_code rd_cuda_##name##_forward(rd_call *c, rd_status *st); \
     rd_code rd_cuda_##name##_backward(rd_call *c, rd_status *st);
 #else

@@ -26,13 +26,14 @@ void rd_versions(rd_strbuf *out);
 
 /* Collective. Reads --config_file on rank 0, gives its bytes to all ranks, parses them there, applies --lr, --seed and
  * --set. A failure is the same on all ranks. The caller owns *out. */
-rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out, rd_status *st);
+rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,
+                           rd_status *st);
 
 /* Collective. Runs the mode. started_ns: rd_now_ns() when the process began. *agreed: a failure is the same on all
  * ranks, so that each may leave by itself; when false, only this rank knows of it and the job has to be ended.
  * RD_ESTOP: stopped on request, checkpoint saved. A failure has been told. */
-rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config, int64_t started_ns, bool *agreed,
-                  rd_status *st);
+rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config,
+                  int64_t started_ns, bool *agreed, rd_status *st);
 /* A failure, by rank 0 or, where it is not the same on all ranks, by this one. */
 void rd_run_tell(rd_comm *comm, rd_log *log, const rd_cli *cli, bool agreed, const rd_status *st);
 

@@ -30,9 +30,10 @@ const char *rd_phase_name(rd_phase p); /* "computing" */
 typedef struct rd_beat { /* of one rank, as seen now */
     int32_t rank, phase, host_index;
     int64_t step, pid;
-    double age_s;  /* since the rank last said something */
-    bool still;    /* its watch does not run either: the process is stopped, or its machine swaps */
-    bool gone;     /* its process has ended, or its host cannot be heard, and it had not said RD_PHASE_END */
+    double age_s; /* since the rank last said something */
+    bool still;   /* its watch does not run either: the process is stopped, or its machine swaps */
+    bool
+        gone; /* its process has ended, or its host cannot be heard, and it had not said RD_PHASE_END */
     char host[64];
 } rd_beat;
 
@@ -49,7 +50,8 @@ typedef enum rd_verdict { RD_WATCH_FINE, RD_WATCH_WARN, RD_WATCH_STALL, RD_WATCH
  * been silent longest is, where all wait: since the last of them came. Phases that may take long (start, save, evaluate)
  * have ten times the limits. When one of these limits is passed and a rank's process stands still, that one is to blame, whatever the
  * others say they do: an update, too, waits for ranks. *culprit: index into b; *n_waiting: ranks that wait. */
-rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int *culprit, int *n_waiting);
+rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int *culprit,
+                          int *n_waiting);
 /* "rank 3 (node2, process 812) has been computing step 41 for 63 s; 7 ranks wait for it" */
 void rd_watch_say(const rd_beat *b, rd_verdict v, int n_waiting, char *out, size_t n);
 
@@ -57,7 +59,8 @@ void rd_watch_say(const rd_beat *b, rd_verdict v, int n_waiting, char *out, size
 typedef struct rd_watch rd_watch;
 /* Collective. comm and log are borrowed and outlive *out. A host whose ranks cannot share memory, and a connection that
  * cannot be made, cost a warning and that part of the watch: each host still watches its own ranks. */
-rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits, rd_watch **out, rd_status *st);
+rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits, rd_watch **out,
+                       rd_status *st);
 /* This rank is at work: some 30 ns. NULL is fine. Of the rank's main thread. */
 void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step);
 /* This rank is about to end the job with this code, and has said why: the others' watch stays silent, and ends it in two seconds if

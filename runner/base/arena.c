@@ -26,7 +26,8 @@ rd_code rd_arena_new(size_t chunk_bytes, rd_arena **out, rd_status *st)
     return RD_OK;
 }
 
-rd_code rd_arena_new_from(const rd_arena_source *source, size_t chunk_bytes, rd_arena **out, rd_status *st)
+rd_code rd_arena_new_from(const rd_arena_source *source, size_t chunk_bytes, rd_arena **out,
+                          rd_status *st)
 {
     if (rd_arena_new(chunk_bytes, out, st) == RD_OK) {
         (*out)->source = source;
@@ -72,16 +73,18 @@ rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st)
 {
     void *null = NULL;
     memcpy(out, &null, sizeof null);
-    if (bytes > SIZE_MAX / 2) return rd_fail(st, RD_EENV, "an array of %zu bytes does not fit in memory", bytes);
+    if (bytes > SIZE_MAX / 2)
+        return rd_fail(st, RD_EENV, "an array of %zu bytes does not fit in memory", bytes);
     const size_t need = (bytes + SLACK + a->align - 1) / a->align * a->align;
     while (!a->cur || a->cur->cap - a->cur->used < need) {
         arena_chunk *next = a->cur ? a->cur->next : a->first;
         if (!next || next->cap < need) { /* a new chunk goes between cur and next */
             arena_chunk *c = new_chunk(a, need > a->chunk_bytes ? need : a->chunk_bytes, st);
             if (!c)
-                return rd_fail(st, RD_EENV,
-                               "out of memory: %zu bytes asked for with %zu in use; make batch_size smaller", bytes,
-                               a->used);
+                return rd_fail(
+                    st, RD_EENV,
+                    "out of memory: %zu bytes asked for with %zu in use; make batch_size smaller",
+                    bytes, a->used);
             c->prev = a->cur;
             c->next = next;
             if (next) next->prev = c;
@@ -141,10 +144,12 @@ done:
 void rd_arena_reset(rd_arena *a)
 {
     if (a->first &&
-        a->first->next) { /* the last step needed several chunks: one as large as the peak serves the next */
+        a->first
+            ->next) { /* the last step needed several chunks: one as large as the peak serves the next */
         rd_status own = {0};
         free_chunks(a, a->first);
-        a->first = new_chunk(a, a->peak + a->chunk_bytes, &own); /* NULL: the next get tries again and reports */
+        a->first = new_chunk(a, a->peak + a->chunk_bytes,
+                             &own); /* NULL: the next get tries again and reports */
     }
     if (a->first) a->first->used = 0;
     a->cur = a->first;

@@ -4,9 +4,10 @@
 #include <string.h>
 
 #define BIT(n, b, x) ((n) & (b) ? (x) : 0u)
-#define ROW(n) \
-    (BIT(n, 128, 0x82F63B78u) ^ BIT(n, 64, 0x417B1DBCu) ^ BIT(n, 32, 0x20BD8EDEu) ^ BIT(n, 16, 0x105EC76Fu) ^ \
-     BIT(n, 8, 0x8AD958CFu) ^ BIT(n, 4, 0xC79A971Fu) ^ BIT(n, 2, 0xE13B70F7u) ^ BIT(n, 1, 0xF26B8303u))
+#define ROW(n)                                                                      \
+    (BIT(n, 128, 0x82F63B78u) ^ BIT(n, 64, 0x417B1DBCu) ^ BIT(n, 32, 0x20BD8EDEu) ^ \
+     BIT(n, 16, 0x105EC76Fu) ^ BIT(n, 8, 0x8AD958CFu) ^ BIT(n, 4, 0xC79A971Fu) ^    \
+     BIT(n, 2, 0xE13B70F7u) ^ BIT(n, 1, 0xF26B8303u))
 #define ROWS4(n) ROW(n), ROW((n) + 1), ROW((n) + 2), ROW((n) + 3)
 #define ROWS16(n) ROWS4(n), ROWS4((n) + 4), ROWS4((n) + 8), ROWS4((n) + 12)
 #define ROWS64(n) ROWS16(n), ROWS16((n) + 16), ROWS16((n) + 32), ROWS16((n) + 48)
@@ -20,7 +21,8 @@ static uint32_t by_table(uint32_t c, const unsigned char *p, size_t n)
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t c, const unsigned char *p, size_t n)
+__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t c, const unsigned char *p,
+                                                                 size_t n)
 {
     uint64_t c64 = c;
     for (; n >= 8; p += 8, n -= 8) {
@@ -32,7 +34,10 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t c, con
     while (n--) c = _mm_crc32_u8(c, *p++);
     return c;
 }
-static bool has_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
+static bool has_instruction(void)
+{
+    return __builtin_cpu_supports("sse4.2");
+}
 #elif defined(__ARM_FEATURE_CRC32)
 #include <arm_acle.h>
 static uint32_t by_instruction(uint32_t c, const unsigned char *p, size_t n)
@@ -45,13 +50,25 @@ static uint32_t by_instruction(uint32_t c, const unsigned char *p, size_t n)
     while (n--) c = __crc32cb(c, *p++);
     return c;
 }
-static bool has_instruction(void) { return true; }
+static bool has_instruction(void)
+{
+    return true;
+}
 #else
-static uint32_t by_instruction(uint32_t c, const unsigned char *p, size_t n) { return by_table(c, p, n); }
-static bool has_instruction(void) { return false; }
+static uint32_t by_instruction(uint32_t c, const unsigned char *p, size_t n)
+{
+    return by_table(c, p, n);
+}
+static bool has_instruction(void)
+{
+    return false;
+}
 #endif
 
-uint32_t rd_crc32c_table(uint32_t crc, const void *p, size_t n) { return ~by_table(~crc, p, n); }
+uint32_t rd_crc32c_table(uint32_t crc, const void *p, size_t n)
+{
+    return ~by_table(~crc, p, n);
+}
 
 uint32_t rd_crc32c(uint32_t crc, const void *p, size_t n)
 {

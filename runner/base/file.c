@@ -26,26 +26,38 @@ static const char *reason(int err, char buf[128])
 static const char *file_remedy(int err)
 {
     switch (err) {
-    case ENOENT: return "; check the path";
-    case ENOTDIR: return "; a part of the path is no folder";
+    case ENOENT:
+        return "; check the path";
+    case ENOTDIR:
+        return "; a part of the path is no folder";
     case EACCES:
-    case EPERM: return "; check the permissions of the file and its folders";
-    case ENOSPC: return "; make room on that disk";
-    case EFBIG: return "; raise the limit of the size of files (ulimit -f)";
-    case EDQUOT: return "; make room in your quota";
-    case EROFS: return "; choose a place that can be written";
+    case EPERM:
+        return "; check the permissions of the file and its folders";
+    case ENOSPC:
+        return "; make room on that disk";
+    case EFBIG:
+        return "; raise the limit of the size of files (ulimit -f)";
+    case EDQUOT:
+        return "; make room in your quota";
+    case EROFS:
+        return "; choose a place that can be written";
     case EMFILE:
-    case ENFILE: return "; raise the limit of open files (ulimit -n)";
-    case EIO: return "; the disk or the network file system reports a fault";
-    default: return "";
+    case ENFILE:
+        return "; raise the limit of open files (ulimit -n)";
+    case EIO:
+        return "; the disk or the network file system reports a fault";
+    default:
+        return "";
     }
 }
 
 /* "cannot <verb> '<path>': <reason>; <remedy>" */
-static rd_code fail_errno(rd_status *st, rd_code code, const char *where, const char *verb, const char *path, int err)
+static rd_code fail_errno(rd_status *st, rd_code code, const char *where, const char *verb,
+                          const char *path, int err)
 {
     char buf[128];
-    return rd_fail_(st, code, where, "cannot %s '%s': %s%s", verb, path, reason(err, buf), file_remedy(err));
+    return rd_fail_(st, code, where, "cannot %s '%s': %s%s", verb, path, reason(err, buf),
+                    file_remedy(err));
 }
 
 /* ---- reading ---- */
@@ -53,10 +65,11 @@ static rd_code fail_errno(rd_status *st, rd_code code, const char *where, const 
 typedef struct source {
     int fd;
     const char *name;
-    unsigned char *block;   /* BLOCK bytes */
-    size_t n_held;          /* bytes of block read ahead, not yet delivered */
-    int err;                /* errno of a failed read */
-    unsigned char tail[8];  /* the last bytes delivered: a gzip member ends with its CRC and length */
+    unsigned char *block; /* BLOCK bytes */
+    size_t n_held;        /* bytes of block read ahead, not yet delivered */
+    int err;              /* errno of a failed read */
+    unsigned char
+        tail[8]; /* the last bytes delivered: a gzip member ends with its CRC and length */
     size_t n_tail;
 } source;
 
@@ -113,7 +126,8 @@ typedef struct bytes {
 static rd_code bytes_room(bytes *b, size_t more, const char *name, rd_status *st)
 {
     if (b->cap - b->n > more) return RD_OK; /* one byte stays free for the '\0' */
-    if (more > SIZE_MAX / 4) return rd_fail(st, RD_EENV, "'%s' is too large for this machine's memory", name);
+    if (more > SIZE_MAX / 4)
+        return rd_fail(st, RD_EENV, "'%s' is too large for this machine's memory", name);
     size_t cap = b->cap + b->cap / 2;
     if (cap < b->n + more + 1) cap = b->n + more + 1;
     char *p = realloc(b->p, cap);
@@ -128,9 +142,11 @@ static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
     struct archive *a = archive_read_new();
     struct archive_entry *entry;
     if (!a) return rd_fail(st, RD_EENV, "out of memory reading '%s'", s->name);
-    if (archive_read_support_filter_gzip(a) != ARCHIVE_OK || archive_read_support_format_raw(a) != ARCHIVE_OK ||
+    if (archive_read_support_filter_gzip(a) != ARCHIVE_OK ||
+        archive_read_support_format_raw(a) != ARCHIVE_OK ||
         archive_read_support_format_empty(a) != ARCHIVE_OK) {
-        rd_fail(st, RD_EENV, "libarchive lacks gzip, needed for '%s': %s", s->name, archive_error_string(a));
+        rd_fail(st, RD_EENV, "libarchive lacks gzip, needed for '%s': %s", s->name,
+                archive_error_string(a));
         goto done;
     }
     int rc = archive_read_open(a, s, NULL, deliver, NULL);
@@ -140,19 +156,30 @@ static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
     while (rc == ARCHIVE_OK && unpacks) {
         RD_TRY(bytes_room(b, BLOCK, s->name, st));
         const la_ssize_t got = archive_read_data(a, b->p + b->n, b->cap - b->n - 1);
-        if (got == 0) rc = ARCHIVE_EOF;
-        else if (got == ARCHIVE_RETRY) continue;
-        else if (got < 0) rc = (int)got;
-        else b->n += (size_t)got;
+        if (got == 0)
+            rc = ARCHIVE_EOF;
+        else if (got == ARCHIVE_RETRY)
+            continue;
+        else if (got < 0)
+            rc = (int)got;
+        else
+            b->n += (size_t)got;
     }
-    if (s->err != 0) fail_errno(st, code, RD_HERE, "read", s->name, s->err);
+    if (s->err != 0)
+        fail_errno(st, code, RD_HERE, "read", s->name, s->err);
     else if (rc != ARCHIVE_EOF || !unpacks)
-        rd_fail(st, code, "cannot unpack '%s' after %zu bytes: %s; it is cut off or damaged, get it again", s->name,
-                b->n, archive_error_string(a) ? archive_error_string(a) :
-                unpacks ? "its end is missing" : "its first bytes are no gzip header");
+        rd_fail(st, code,
+                "cannot unpack '%s' after %zu bytes: %s; it is cut off or damaged, get it again",
+                s->name, b->n,
+                archive_error_string(a) ? archive_error_string(a)
+                : unpacks               ? "its end is missing"
+                                        : "its first bytes are no gzip header");
     else if (!gzip_end_fits(s, b->p, b->n))
-        rd_fail(st, code, "cannot trust '%s': its %zu unpacked bytes do not have the checksum at its end; it is "
-                "damaged, get it again", s->name, b->n);
+        rd_fail(
+            st, code,
+            "cannot trust '%s': its %zu unpacked bytes do not have the checksum at its end; it is "
+            "damaged, get it again",
+            s->name, b->n);
 done:
     archive_read_free(a);
     return st->code;
@@ -210,7 +237,11 @@ rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_s
     }
     const bool gzip = rd_gzip_begins(s.block, s.n_held);
     const size_t known = S_ISREG(info.st_mode) && info.st_size > 0 ? (size_t)info.st_size : 0;
-    RD_TRY(bytes_room(&b, gzip ? 3 * known + 1 : known > s.n_held ? known + 1 : s.n_held + 1, s.name, st));
+    RD_TRY(bytes_room(&b,
+                      gzip               ? 3 * known + 1
+                      : known > s.n_held ? known + 1
+                                         : s.n_held + 1,
+                      s.name, st));
     RD_TRY(gzip ? read_gzip(&s, code, &b, st) : read_plain(&s, code, &b, st));
     b.p[b.n] = '\0';
     if (b.cap - b.n > 4096) { /* a guess too high: give the rest back */
@@ -234,7 +265,7 @@ done:
 enum { MAX_OPEN = 8, SLOT_FREE = 0, SLOT_FILLING, SLOT_LISTED };
 static struct {
     _Atomic int state;
-    char tmp[sizeof ((rd_tmpfile *)NULL)->tmp];
+    char tmp[sizeof((rd_tmpfile *)NULL)->tmp];
 } open_now[MAX_OPEN];
 static atomic_bool abandoned;
 
@@ -277,8 +308,9 @@ rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
     f->fd = f->listed = 0;
     const int len = snprintf(f->path, sizeof f->path, "%s", path);
     if (len <= 0 || (size_t)len >= sizeof f->path)
-        return rd_fail(st, RD_EENV, "cannot write '%.80s': its name has %d bytes, 1 to %zu are possible", path, len,
-                       sizeof f->path - 1);
+        return rd_fail(st, RD_EENV,
+                       "cannot write '%.80s': its name has %d bytes, 1 to %zu are possible", path,
+                       len, sizeof f->path - 1);
     snprintf(f->tmp, sizeof f->tmp, "%s.tmp.%ld", path, (long)getpid());
     f->listed = list_temporary(f->tmp);
     /* Nothing is begun any more: the launcher, which may already be killing this process, would leave the file behind. It wakes stopped
@@ -296,7 +328,8 @@ rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
         unlist_temporary(f);
         return st->code;
     }
-    if (atomic_load(&abandoned)) wait_for_the_end(f->tmp); /* the list may have been read before this one was there */
+    if (atomic_load(&abandoned))
+        wait_for_the_end(f->tmp); /* the list may have been read before this one was there */
     f->fd = fd;
     return RD_OK;
 }
@@ -307,14 +340,16 @@ rd_code rd_tmpfile_write(rd_tmpfile *f, const void *p, size_t n, rd_status *st)
     while (n > 0) {
         const ssize_t put = write(f->fd, at, n > (1u << 30) ? 1u << 30 : n);
         if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) return fail_errno(st, RD_EENV, RD_HERE, "write", f->path, put < 0 ? errno : ENOSPC);
+        if (put <= 0)
+            return fail_errno(st, RD_EENV, RD_HERE, "write", f->path, put < 0 ? errno : ENOSPC);
         at += put;
         n -= (size_t)put;
     }
     return RD_OK;
 }
 
-static int sync_fd(int fd) /* a pipe, or a folder on some file systems, cannot be synced: not a failure */
+static int sync_fd(
+    int fd) /* a pipe, or a folder on some file systems, cannot be synced: not a failure */
 {
     int rc;
     do rc = fsync(fd);
@@ -327,10 +362,14 @@ static rd_code sync_folder_of(const char *path, rd_status *st)
     char dir[4096];
     snprintf(dir, sizeof dir, "%s", path);
     char *slash = strrchr(dir, '/');
-    if (!slash) snprintf(dir, sizeof dir, ".");
-    else slash[slash == dir ? 1 : 0] = '\0';
+    if (!slash)
+        snprintf(dir, sizeof dir, ".");
+    else
+        slash[slash == dir ? 1 : 0] = '\0';
     const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return errno == EACCES ? RD_OK : fail_errno(st, RD_EENV, RD_HERE, "sync folder", dir, errno);
+    if (fd < 0)
+        return errno == EACCES ? RD_OK
+                               : fail_errno(st, RD_EENV, RD_HERE, "sync folder", dir, errno);
     if (sync_fd(fd) != 0) fail_errno(st, RD_EENV, RD_HERE, "sync folder", dir, errno);
     close(fd);
     return st->code;
@@ -340,7 +379,8 @@ rd_code rd_tmpfile_commit(rd_tmpfile *f, rd_status *st)
 {
     if (f->fd <= 0) return rd_fail(st, RD_EBUG, "a file was committed that is not open");
     int err = sync_fd(f->fd) == 0 ? 0 : errno;
-    if (close(f->fd) != 0 && err == 0 && errno != EINTR) err = errno; /* NFS tells a full disk here */
+    if (close(f->fd) != 0 && err == 0 && errno != EINTR)
+        err = errno; /* NFS tells a full disk here */
     f->fd = 0;
     if (err == 0 && rename(f->tmp, f->path) != 0) err = errno;
     if (err != 0 && atomic_load(&abandoned)) wait_for_the_end(f->tmp);
@@ -387,23 +427,31 @@ rd_code rd_mkdirs(const char *path, rd_status *st)
     struct stat info;
     const size_t len = strlen(path);
     if (len == 0 || len >= sizeof part)
-        return rd_fail(st, RD_EENV, "cannot make folder '%.80s': its name has %zu bytes, 1 to %zu are possible", path,
-                       len, sizeof part - 1);
+        return rd_fail(st, RD_EENV,
+                       "cannot make folder '%.80s': its name has %zu bytes, 1 to %zu are possible",
+                       path, len, sizeof part - 1);
     memcpy(part, path, len + 1);
     for (size_t i = 1; i <= len; i++) {
         if (part[i] != '/' && part[i] != '\0') continue;
         const char was = part[i];
         part[i] = '\0';
-        if (mkdir(part, 0777) != 0) { /* EEXIST, but also EACCES or EROFS above a folder that is there */
+        if (mkdir(part, 0777) !=
+            0) { /* EEXIST, but also EACCES or EROFS above a folder that is there */
             const int err = errno;
             char target[256];
             if (rd_link_dangles(part, target, sizeof target))
-                return rd_fail(st, RD_EENV, "cannot make folder '%s': '%s' is a link to '%s', which is not there; make that folder, or "
-                               "remove the link", path, part, target);
-            if (stat(part, &info) != 0) return fail_errno(st, RD_EENV, RD_HERE, "make folder", part, err == EEXIST ? errno : err);
+                return rd_fail(st, RD_EENV,
+                               "cannot make folder '%s': '%s' is a link to '%s', which is not "
+                               "there; make that folder, or "
+                               "remove the link",
+                               path, part, target);
+            if (stat(part, &info) != 0)
+                return fail_errno(st, RD_EENV, RD_HERE, "make folder", part,
+                                  err == EEXIST ? errno : err);
             if (!S_ISDIR(info.st_mode))
-                return rd_fail(st, RD_EENV, "cannot make folder '%s': '%s' is a file; choose another place", path,
-                               part);
+                return rd_fail(st, RD_EENV,
+                               "cannot make folder '%s': '%s' is a file; choose another place",
+                               path, part);
         }
         part[i] = was;
     }

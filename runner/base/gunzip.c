@@ -40,9 +40,10 @@ uint32_t rd_crc32(uint32_t crc, const void *bytes, size_t n)
         for (int i = 0; i < 256; i++) t[k][i] = t[k - 1][i] >> 8 ^ t[0][t[k - 1][i] & 255];
     uint32_t c = ~crc;
     for (; n >= 8; p += 8, n -= 8) {
-        const uint32_t a = c ^ (p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
-        c = t[7][a & 255] ^ t[6][a >> 8 & 255] ^ t[5][a >> 16 & 255] ^ t[4][a >> 24] ^ t[3][p[4]] ^ t[2][p[5]] ^
-            t[1][p[6]] ^ t[0][p[7]];
+        const uint32_t a = c ^ (p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+                                (uint32_t)p[3] << 24);
+        c = t[7][a & 255] ^ t[6][a >> 8 & 255] ^ t[5][a >> 16 & 255] ^ t[4][a >> 24] ^ t[3][p[4]] ^
+            t[2][p[5]] ^ t[1][p[6]] ^ t[0][p[7]];
     }
     while (n--) c = c >> 8 ^ t[0][(c ^ *p++) & 255];
     return ~c;
@@ -86,7 +87,8 @@ static la_ssize_t on_packed(struct archive *a, void *self, const void **p)
 static rd_code cannot_unpack(const rd_gunzip *g, rd_status *st)
 {
     const char *why = archive_error_string(g->archive);
-    return rd_fail(st, g->code, "cannot read '%s': %s; the file may be cut short or damaged", g->name, why ? why : "unknown error");
+    return rd_fail(st, g->code, "cannot read '%s': %s; the file may be cut short or damaged",
+                   g->name, why ? why : "unknown error");
 }
 
 static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
@@ -100,17 +102,23 @@ static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
     if (archive_read_open(a, g, NULL, on_packed, NULL) != ARCHIVE_OK) return cannot_unpack(g, st);
     const int filters = archive_filter_count(a) - 1;
     if (filters == 0) /* the packed bytes would be handed out */
-        return rd_fail(st, g->code, "cannot unpack '%s': its first bytes are no gzip header; it is damaged, get it again", g->name);
+        return rd_fail(
+            st, g->code,
+            "cannot unpack '%s': its first bytes are no gzip header; it is damaged, get it again",
+            g->name);
     g->once = filters == 1;
     const int rc = archive_read_next_header(a, &e);
     g->ended = rc == ARCHIVE_EOF;
-    return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || rc == ARCHIVE_EOF ? RD_OK : cannot_unpack(g, st);
+    return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || rc == ARCHIVE_EOF ? RD_OK
+                                                                       : cannot_unpack(g, st);
 }
 
-rd_code rd_gunzip_new(const char *name, const rd_packed *from, rd_code code, rd_gunzip **out, rd_status *st)
+rd_code rd_gunzip_new(const char *name, const rd_packed *from, rd_code code, rd_gunzip **out,
+                      rd_status *st)
 {
     rd_gunzip *g = *out = calloc(1, sizeof *g);
-    if (!g || !(g->name = strdup(name))) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
+    if (!g || !(g->name = strdup(name)))
+        return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
     g->from = *from;
     g->code = code;
     return gunzip_start(g, st);
@@ -131,8 +139,10 @@ static la_ssize_t unpack(rd_gunzip *g, const void **p)
     la_int64_t at;
     if (g->ended) return 0;
     const int rc = archive_read_data_block(g->archive, p, &n, &at);
-    if (rc == ARCHIVE_EOF) g->ended = true;
-    else if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) return -1;
+    if (rc == ARCHIVE_EOF)
+        g->ended = true;
+    else if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN)
+        return -1;
     if (n > 0) g->crc = rd_crc32(g->crc, *p, n);
     g->n += n;
     return (la_ssize_t)n;
@@ -167,7 +177,9 @@ static bool crc_behind(const rd_gunzip *g, uint64_t at, uint32_t *crc)
     while (whole && !again->ended) {
         const uint64_t before = again->n;
         const la_ssize_t n = unpack(again, &p);
-        const size_t skip = n <= 0 || at <= before ? 0 : at - before < (uint64_t)n ? (size_t)(at - before) : (size_t)n;
+        const size_t skip = n <= 0 || at <= before      ? 0
+                            : at - before < (uint64_t)n ? (size_t)(at - before)
+                                                        : (size_t)n;
         whole = n >= 0;
         if (n > 0) *crc = rd_crc32(*crc, (const unsigned char *)p + skip, (size_t)n - skip);
     }
@@ -185,9 +197,11 @@ static bool end_fits(const rd_gunzip *g)
     unsigned char end[TRAILER];
     uint32_t last;
     if (packed_at(&g->from, g->from.size - TRAILER, end, TRAILER) != TRAILER) return false;
-    const uint32_t want = little32(end), length = little32(end + 4); /* the length is kept modulo 2^32 */
+    const uint32_t want = little32(end),
+                   length = little32(end + 4); /* the length is kept modulo 2^32 */
     if (length == (uint32_t)g->n && want == g->crc) return true;
-    if (length == 0 && want == 0) return true; /* bgzip ends with an empty member, which tells nothing */
+    if (length == 0 && want == 0)
+        return true; /* bgzip ends with an empty member, which tells nothing */
     return length <= g->n && crc_behind(g, g->n - length, &last) && want == last;
 }
 
@@ -197,6 +211,9 @@ rd_code rd_gunzip_end(rd_gunzip *g, rd_status *st)
     while (!g->ended)
         if (unpack(g, &p) < 0) return cannot_unpack(g, st);
     if (!g->once || end_fits(g)) return RD_OK;
-    return rd_fail(st, g->code, "cannot trust '%s': its %" PRIu64 " unpacked bytes do not have the checksum at its end; it is damaged, get it "
-                   "again", g->name, g->n);
+    return rd_fail(st, g->code,
+                   "cannot trust '%s': its %" PRIu64
+                   " unpacked bytes do not have the checksum at its end; it is damaged, get it "
+                   "again",
+                   g->name, g->n);
 }

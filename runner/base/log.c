@@ -40,7 +40,10 @@ struct rd_log {
 /* Set by a signal's handler, which has nothing else to write to. */
 static volatile sig_atomic_t hurried;
 
-void rd_log_hurry(void) { hurried = 1; }
+void rd_log_hurry(void)
+{
+    hurried = 1;
+}
 
 /* All bytes, whatever it takes; a reader that has gone away is no reason to stop a run. */
 static bool log_put(int fd, const char *s, size_t n)
@@ -88,7 +91,8 @@ static bool show(console *c, const char *s, size_t n)
         if (w == 0 || errno != EAGAIN) return true; /* nobody will ever read it */
         const int64_t now = rd_now_ns();
         if (hurried && hurry == 0) hurry = now;
-        if (now - begin > PATIENCE_MS * INT64_C(1000000) || (hurry && now - hurry > HURRY_MS * INT64_C(1000000))) {
+        if (now - begin > PATIENCE_MS * INT64_C(1000000) ||
+            (hurry && now - hurry > HURRY_MS * INT64_C(1000000))) {
             c->stuck = true;
             return false;
         }
@@ -106,8 +110,10 @@ static void show_line(console *c, const char *s, size_t n)
         return;
     }
     if (c->stuck) {
-        const int m = snprintf(gap, sizeof gap, "\n(%ld line%s not shown: nothing was read here for a while; run.log has them)\n",
-                               c->lost, c->lost == 1 ? " was" : "s were");
+        const int m = snprintf(
+            gap, sizeof gap,
+            "\n(%ld line%s not shown: nothing was read here for a while; run.log has them)\n",
+            c->lost, c->lost == 1 ? " was" : "s were");
         c->stuck = false;
         if (show(c, gap, (size_t)m)) c->lost = 0;
     }
@@ -152,7 +158,8 @@ rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st)
 {
     const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0)
-        return rd_fail(st, RD_EENV, "cannot write '%s': %s; choose another --logdir", path, strerrordesc_np(errno));
+        return rd_fail(st, RD_EENV, "cannot write '%s': %s; choose another --logdir", path,
+                       strerrordesc_np(errno));
     pthread_mutex_lock(&l->lock);
     if (l->tee_fd >= 0) close(l->tee_fd);
     l->tee_fd = fd;
@@ -160,7 +167,10 @@ rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st)
     return RD_OK;
 }
 
-bool rd_log_is_tty(const rd_log *l) { return l->tty; }
+bool rd_log_is_tty(const rd_log *l)
+{
+    return l->tty;
+}
 
 /* text without its '\n'. to_err: stderr, else the log's own stream. l may be NULL: then stderr alone. */
 static void log_put_line(rd_log *l, bool to_err, const char *text)
@@ -169,8 +179,10 @@ static void log_put_line(rd_log *l, bool to_err, const char *text)
     FILE *f = to_err || !l ? stderr : l->out;
     if (l) pthread_mutex_lock(&l->lock);
     if (l && l->live) {
-        if (to_err && fileno(l->out) != STDERR_FILENO) end_live(l); /* the live line is on another stream */
-        else rd_strbuf_add(&b, clear_line, sizeof clear_line - 1);
+        if (to_err && fileno(l->out) != STDERR_FILENO)
+            end_live(l); /* the live line is on another stream */
+        else
+            rd_strbuf_add(&b, clear_line, sizeof clear_line - 1);
         l->live = false;
     }
     const size_t head = b.n;
@@ -179,11 +191,14 @@ static void log_put_line(rd_log *l, bool to_err, const char *text)
     fflush(f); /* what others printed through stdio comes first */
     const char *line = b.failed ? "out of memory for a log line\n" : b.s;
     const size_t n = b.failed ? strlen(line) : b.n;
-    if (l) show_line(f == l->out ? &l->to_out : &l->to_err, line, n);
-    else log_put(fileno(f), line, n);
+    if (l)
+        show_line(f == l->out ? &l->to_out : &l->to_err, line, n);
+    else
+        log_put(fileno(f), line, n);
     if (!b.failed) {
         if (l && l->tee_fd >= 0 && !log_put(l->tee_fd, b.s + head, b.n - head) && !l->tee_failed) {
-            static const char lost[] = "warning: run.log cannot be written any more (is the disk full?)\n";
+            static const char lost[] =
+                "warning: run.log cannot be written any more (is the disk full?)\n";
             l->tee_failed = true;
             show_line(&l->to_err, lost, sizeof lost - 1);
         }
@@ -207,7 +222,8 @@ static void log_report(rd_log *l, bool to_err, const char *before, const char *f
     va_list again;
     va_copy(again, ap);
     const int n = vsnprintf(text, sizeof text, fmt, ap);
-    if (n >= 0 && (size_t)n < sizeof text) rd_strbuf_add(&b, text, (size_t)n);
+    if (n >= 0 && (size_t)n < sizeof text)
+        rd_strbuf_add(&b, text, (size_t)n);
     else if (n >= 0) {
         char *big = malloc((size_t)n + 1);
         if (big) vsnprintf(big, (size_t)n + 1, fmt, again);
@@ -280,7 +296,8 @@ void rd_live(rd_log *l, const char *fmt, ...)
 {
     if (!l || !l->tty || l->rank != 0) return;
     pthread_mutex_lock(&l->lock);
-    if (!fmt) end_live(l);
+    if (!fmt)
+        end_live(l);
     else {
         char text[1024], line[1100];
         va_list ap;
@@ -288,8 +305,11 @@ void rd_live(rd_log *l, const char *fmt, ...)
         vsnprintf(text, sizeof text, fmt, ap);
         va_end(ap);
         struct winsize w = {0};
-        const int columns = ioctl(fileno(l->out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;
-        const int n = snprintf(line, sizeof line, "\r%.*s\033[K", (int)fit(text, strlen(text), columns), text);
+        const int columns = ioctl(fileno(l->out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1
+                                ? w.ws_col - 1
+                                : 79;
+        const int n = snprintf(line, sizeof line, "\r%.*s\033[K",
+                               (int)fit(text, strlen(text), columns), text);
         fflush(l->out);
         if (!l->to_out.stuck) (void)show(&l->to_out, line, (size_t)n);
         l->live = true;

@@ -8,9 +8,11 @@
 enum { LANES = 16, ROUNDS = 10 };
 
 static const uint32_t mul0 = 0xD2511F53u, mul1 = 0xCD9E8D57u; /* the paper's multipliers for 4x32 */
-static const uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u; /* key schedule: golden ratio, sqrt(3) - 1 */
+static const uint32_t weyl0 = 0x9E3779B9u,
+                      weyl1 = 0xBB67AE85u; /* key schedule: golden ratio, sqrt(3) - 1 */
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "rd_philox_keep packs flags in little-endian order");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "rd_philox_keep packs flags in little-endian order");
 
 static uint64_t mix64(uint64_t z) /* SplitMix64's finaliser (Steele et al. 2014) */
 {
@@ -86,8 +88,7 @@ void rd_philox_uniform(rd_key key, uint64_t hi, int64_t n, float *out)
         }
         philox_lanes(&x, key);
         for (int i = 0; i < LANES; i++)
-            for (int j = 0; j < 4; j++)
-                u[4 * i + j] = (float)(x.w[j][i] >> 8) * 0x1p-24f;
+            for (int j = 0; j < 4; j++) u[4 * i + j] = (float)(x.w[j][i] >> 8) * 0x1p-24f;
         const int64_t left = n - at;
         memcpy(out + at, u, sizeof(float) * (size_t)(left < 4 * LANES ? left : 4 * LANES));
     }
@@ -113,13 +114,17 @@ void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n,
         for (int i = 0; i < LANES; i++) {
             for (int j = 0; j < 2; j++) {
                 const uint32_t a = x.w[2 * j][i], b = x.w[2 * j + 1][i];
-                flags[2 * i + j] = (uint32_t)((a & 0xFFFFu) < limit) | (uint32_t)((a >> 16) < limit) << 8 |
-                                   (uint32_t)((b & 0xFFFFu) < limit) << 16 | (uint32_t)((b >> 16) < limit) << 24;
+                flags[2 * i + j] = (uint32_t)((a & 0xFFFFu) < limit) |
+                                   (uint32_t)((a >> 16) < limit) << 8 |
+                                   (uint32_t)((b & 0xFFFFu) < limit) << 16 |
+                                   (uint32_t)((b >> 16) < limit) << 24;
             }
         }
         const int64_t left = n - at;
-        if (left >= 8 * LANES) memcpy(keep + at, flags, 8 * LANES);
-        else memcpy(keep + at, flags, (size_t)left);
+        if (left >= 8 * LANES)
+            memcpy(keep + at, flags, 8 * LANES);
+        else
+            memcpy(keep + at, flags, (size_t)left);
     }
 }
 
@@ -130,7 +135,8 @@ uint64_t rd_permute(rd_key key, uint64_t n, uint64_t i)
 {
     if (n < 2) return 0;
     const int bits = 64 - __builtin_clzll(n - 1), l = bits / 2, r = bits - l;
-    const uint64_t lmask = ((uint64_t)1 << l) - 1, rmask = ((uint64_t)1 << r) - 1; /* r is at most 32 */
+    const uint64_t lmask = ((uint64_t)1 << l) - 1,
+                   rmask = ((uint64_t)1 << r) - 1; /* r is at most 32 */
     const uint64_t k = (uint64_t)key.k[1] << 32 | key.k[0];
     const uint64_t n_rounds = bits < 10 ? 24 : 8; /* parts of one or two bits mix slowly */
     uint64_t x = i;

@@ -8,7 +8,8 @@ static void cut_at_char(char *s, size_t cap, int wanted)
 {
     if (wanted < 0 || (size_t)wanted < cap) return;
     size_t n = cap - 1;
-    while (n > 0 && ((unsigned char)s[n - 1] & 0xC0) == 0x80) n--; /* continuation bytes of a cut character */
+    while (n > 0 && ((unsigned char)s[n - 1] & 0xC0) == 0x80)
+        n--; /* continuation bytes of a cut character */
     if (n > 0 && (unsigned char)s[n - 1] >= 0xC0) n--;
     s[n] = '\0';
 }
@@ -35,5 +36,6 @@ void rd_status_prefix(rd_status *st, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(head, sizeof head, fmt, ap);
     va_end(ap);
-    cut_at_char(st->msg, sizeof st->msg, snprintf(st->msg, sizeof st->msg, "%.480s: %.540s", head, old));
+    cut_at_char(st->msg, sizeof st->msg,
+                snprintf(st->msg, sizeof st->msg, "%.480s: %.540s", head, old));
 }

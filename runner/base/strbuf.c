@@ -29,7 +29,10 @@ void rd_strbuf_add(rd_strbuf *b, const void *p, size_t n)
     b->s[b->n] = '\0';
 }
 
-void rd_strbuf_puts(rd_strbuf *b, const char *s) { rd_strbuf_add(b, s, strlen(s)); }
+void rd_strbuf_puts(rd_strbuf *b, const char *s)
+{
+    rd_strbuf_add(b, s, strlen(s));
+}
 
 void rd_strbuf_printf(rd_strbuf *b, const char *fmt, ...)
 {
@@ -58,4 +61,7 @@ void rd_strbuf_release(rd_strbuf *b)
     *b = (rd_strbuf){0};
 }
 
-const char *rd_strbuf_str(const rd_strbuf *b) { return b->s ? b->s : ""; }
+const char *rd_strbuf_str(const rd_strbuf *b)
+{
+    return b->s ? b->s : "";
+}

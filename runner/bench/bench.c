@@ -38,18 +38,21 @@ static inline rd_code measure_gpu_peak(rd_run *r, int n, bench_result *v, rd_sta
         unsigned char *x = NULL;
         if (rd_gpu_get(g, 3 * bytes, &x, &own) != RD_OK) break;
         best_s = INFINITY;
-        const rd_gpu_operand a = {x, type, size}, b = {x + bytes, type, size}, c = {x + 2 * bytes, type, size};
+        const rd_gpu_operand a = {x, type, size}, b = {x + bytes, type, size},
+                             c = {x + 2 * bytes, type, size};
         (void)rd_gpu_up(g, c.at, pattern, sizeof pattern, st);
         (void)rd_gpu_cast(g, PATTERN, c.at, RD_FLOAT32, x, type, false, st);
         for (size_t have = PATTERN * one; have < 2 * bytes && st->code == RD_OK; have *= 2)
-            (void)rd_gpu_copy(g, x + have, x, have < 2 * bytes - have ? have : 2 * bytes - have, st);
+            (void)rd_gpu_copy(g, x + have, x, have < 2 * bytes - have ? have : 2 * bytes - have,
+                              st);
         for (int i = 0; i <= n && st->code == RD_OK; i++) {
             double seconds = INFINITY;
             rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->at.step);
             (void)rd_gpu_mark(g, MARK_BEGIN, st);
             (void)rd_gpu_product(g, false, false, size, size, size, a, b, 0.0f, c, st);
             (void)rd_gpu_mark(g, MARK_END, st);
-            if (rd_gpu_between(g, MARK_BEGIN, MARK_END, &seconds, st) == RD_OK && i > 0) best_s = fmin(best_s, seconds);
+            if (rd_gpu_between(g, MARK_BEGIN, MARK_END, &seconds, st) == RD_OK && i > 0)
+                best_s = fmin(best_s, seconds);
         }
         rd_gpu_put(g, x);
         RD_TRY(st->code);
@@ -146,7 +149,8 @@ static rd_code bench_one_step(bench *b, bool counted, rd_status *st)
         stats.finite = true;
         RD_TRY(forward_step(b, &sum, st));
     } else {
-        RD_TRY(stepper_step(&b->s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum, &stats, st));
+        RD_TRY(stepper_step(&b->s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum,
+                            &stats, st));
     }
     const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
     if (r->started_ns) v->start_s = (double)(rd_now_ns() - r->started_ns) * 1e-9;
@@ -177,7 +181,9 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
     int64_t live_ns = 0;
     v->step = calloc((size_t)v->n_room, sizeof *v->step);
     if (!v->step)
-        rd_fail(st, RD_EENV, "out of memory for the times of %" PRId64 " steps; take fewer (bench_steps)", v->n_room);
+        rd_fail(st, RD_EENV,
+                "out of memory for the times of %" PRId64 " steps; take fewer (bench_steps)",
+                v->n_room);
     RD_TRY(run_agree(r, st));
     RD_TRY(measure_peak(r, 6, v, st));
     if (speaks && style->warm) style->warm(b);
@@ -193,15 +199,19 @@ static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
         if (speaks && !style->step && rd_now_ns() - live_ns > 100000000) {
             live_ns = rd_now_ns();
             rd_live(r->log, "step %" PRId64 " of %" PRId64 ", %.1f %s/s", i, v->n_room,
-                    v->units / ((double)(rd_now_ns() - begin_ns) * 1e-9), b->images ? "images" : "tokens");
+                    v->units / ((double)(rd_now_ns() - begin_ns) * 1e-9),
+                    b->images ? "images" : "tokens");
         }
     }
     rd_live(r->log, NULL);
     rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
-    if (b->c.bench_forward_only) RD_TRY(rd_comm_barrier(r->comm, st)); /* nothing else keeps the ranks together */
+    if (b->c.bench_forward_only)
+        RD_TRY(rd_comm_barrier(r->comm, st)); /* nothing else keeps the ranks together */
     v->wall_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
     v->cpu_s = cpu_s() - begin_cpu;
-    v->reduced_bytes = r->world->size > 1 && !b->c.bench_forward_only ? 4.0 * (double)rd_params_span(r->params) : 0.0;
+    v->reduced_bytes = r->world->size > 1 && !b->c.bench_forward_only
+                           ? 4.0 * (double)rd_params_span(r->params)
+                           : 0.0;
     v->peak_bytes = run_peak_bytes();
     v->device_bytes = device_peak_bytes(r);
     RD_TRY(measure_sum(b, st));
@@ -232,35 +242,43 @@ static void bench_report(const bench *b)
         sum += v->step[i].seconds;
         if (v->step[i].seconds < best) best = v->step[i].seconds;
     }
-    for (int64_t i = 0; i < v->n; i++) sq += (v->step[i].seconds - sum / n) * (v->step[i].seconds - sum / n);
-    rd_info(log, "%" PRId64 " step%s of %.4f s (best %.4f, deviation %.4f)", v->n, RD_S(v->n), sum / n, best,
-            sqrt(sq / n));
+    for (int64_t i = 0; i < v->n; i++)
+        sq += (v->step[i].seconds - sum / n) * (v->step[i].seconds - sum / n);
+    rd_info(log, "%" PRId64 " step%s of %.4f s (best %.4f, deviation %.4f)", v->n, RD_S(v->n),
+            sum / n, best, sqrt(sq / n));
     if (b->images)
-        rd_info(log, "%.1f images/s (%.1f per rank)", v->units / v->wall_s, v->units / v->wall_s / ranks);
+        rd_info(log, "%.1f images/s (%.1f per rank)", v->units / v->wall_s,
+                v->units / v->wall_s / ranks);
     else
         rd_info(log, "%s tokens/s (%s target)", console_count(v->units / v->wall_s, x),
                 console_count(v->units_tgt / v->wall_s, y));
-    rd_info(log, "%.1f model GFLOP/s (%.1f GFLOP a step), %.1f %% of the %s peak of %.1f GFLOP/s (%d rank%s)",
-            rate * 1e-9, v->flops / n * 1e-9, 100.0 * rate / v->peak, device_product(r), v->peak * 1e-9,
-            r->world->size, RD_S(r->world->size));
+    rd_info(log,
+            "%.1f model GFLOP/s (%.1f GFLOP a step), %.1f %% of the %s peak of %.1f GFLOP/s (%d "
+            "rank%s)",
+            rate * 1e-9, v->flops / n * 1e-9, 100.0 * rate / v->peak, device_product(r),
+            v->peak * 1e-9, r->world->size, RD_S(r->world->size));
     if (v->reduced_bytes > 0.0)
         rd_info(log,
-                "gradients: %.1f MB a step and rank, summed by themselves in %.2f ms (bus bandwidth %.2f GB/s); "
+                "gradients: %.1f MB a step and rank, summed by themselves in %.2f ms (bus "
+                "bandwidth %.2f GB/s); "
                 "%.2f ms of a step, %.1f %%, waited for the sum",
                 v->reduced_bytes * 1e-6, v->alone_s * 1e3,
-                2.0 * (ranks - 1.0) / ranks * v->reduced_bytes / v->alone_s * 1e-9, v->exposed_s / n * 1e3,
-                100.0 * v->exposed_s / sum);
+                2.0 * (ranks - 1.0) / ranks * v->reduced_bytes / v->alone_s * 1e-9,
+                v->exposed_s / n * 1e3, 100.0 * v->exposed_s / sum);
     if (!b->s.make)
-        rd_info(log, "input: %.2f ms of a step, %.1f %%, waited for", v->input_s / n * 1e3, 100.0 * v->input_s / sum);
+        rd_info(log, "input: %.2f ms of a step, %.1f %%, waited for", v->input_s / n * 1e3,
+                100.0 * v->input_s / sum);
     const double share = v->cpu_s / v->wall_s / rd_backend_threads(r->backend);
     if (share < 0.9 && !r->gpu)
         rd_info(log,
-                "a rank's threads had %.0f %% of their processors: others use them, or input or ranks were waited for; "
+                "a rank's threads had %.0f %% of their processors: others use them, or input or "
+                "ranks were waited for; "
                 "by processor time the share of the peak is %.1f %%",
                 100.0 * share, 100.0 * v->flops / v->cpu_s / v->peak_cpu);
     if (v->skipped > 0)
         rd_info(log,
-                "%" PRId64 " step%s without update, for the gradient was not finite; a smaller learning_rate helps",
+                "%" PRId64 " step%s without update, for the gradient was not finite; a smaller "
+                "learning_rate helps",
                 v->skipped, RD_S(v->skipped));
     rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
     if (r->gpu) rd_info(log, "peak memory of a rank's GPU: %.0f MB", v->device_bytes * 1e-6);
@@ -275,13 +293,15 @@ static rd_code count_steps(bench *b, rd_status *st)
     b->r.n_room = b->c.bench_steps;
     if (!b->c.has_epochs) return RD_OK;
     if (b->n_epoch == 0)
-        return rd_fail(st, RD_EUSAGE,
-                       "%s: 'bench_epochs' needs data with an end, and synthetic sentences have none; "
-                       "give bench_steps",
-                       rd_config_where(r->config, "bench_epochs"));
+        return rd_fail(
+            st, RD_EUSAGE,
+            "%s: 'bench_epochs' needs data with an end, and synthetic sentences have none; "
+            "give bench_steps",
+            rd_config_where(r->config, "bench_epochs"));
     const double steps = ceil(b->c.bench_epochs * (double)b->n_epoch / batch - 1e-9);
     if (steps > 1e9)
-        return rd_fail(st, RD_EUSAGE, "bench_epochs %g are %.0f steps; at most 1e9", b->c.bench_epochs, steps);
+        return rd_fail(st, RD_EUSAGE, "bench_epochs %g are %.0f steps; at most 1e9",
+                       b->c.bench_epochs, steps);
     b->r.n_room = (int64_t)fmax(1.0, steps);
     return RD_OK;
 }
@@ -294,16 +314,20 @@ rd_code run_bench(rd_run *r, rd_status *st)
     if (rd_config_read(r->config, &rd_group_bench, r->mode, &b.c, st) == RD_OK) {
         style = bench_style_find(b.c.bench_format);
         if (b.c.bench_forward_only && !b.c.bench_synthetic)
-            rd_fail(st, RD_EUSAGE, "%s: 'bench_forward_only' is for synthetic data; add --set bench_synthetic=true",
-                    rd_config_where(r->config, "bench_forward_only"));
+            rd_fail(
+                st, RD_EUSAGE,
+                "%s: 'bench_forward_only' is for synthetic data; add --set bench_synthetic=true",
+                rd_config_where(r->config, "bench_forward_only"));
     }
     RD_TRY(bench_open(&b, st));
     if (!b.s.make && stepper_plan(&b.s, st) == RD_OK) b.n_epoch = rd_plan_n_samples(b.s.plan);
     if (st->code == RD_OK) (void)count_steps(&b, st);
     RD_TRY(run_agree(r, st));
     b.s.last_step = b.c.bench_warmup + b.r.n_room;
-    if (b.n_epoch > 0) r->sc.epoch_steps = (double)b.n_epoch / (double)(r->global_batch * r->c.iter_size);
-    world_banner(r, 0, b.s.plan ? rd_plan_n_batches(b.s.plan) : 0, b.s.plan ? rd_plan_n_samples(b.s.plan) : 0);
+    if (b.n_epoch > 0)
+        r->sc.epoch_steps = (double)b.n_epoch / (double)(r->global_batch * r->c.iter_size);
+    world_banner(r, 0, b.s.plan ? rd_plan_n_batches(b.s.plan) : 0,
+                 b.s.plan ? rd_plan_n_samples(b.s.plan) : 0);
     if (r->world->rank == 0 && style->begin) style->begin(&b);
     RD_TRY(bench_measure(&b, style, st));
     if (r->world->rank == 0) {

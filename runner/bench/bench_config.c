@@ -10,10 +10,11 @@
 static const struct {
     const char *model;
     int64_t n;
-} usual[] = {{"resnet50", 64},      {"resnet101", 32}, {"resnet152", 32}, {"resnet18", 64},  {"resnet34", 64},
-             {"resnet_cifar", 128}, {"resnet20", 128}, {"resnet32", 128}, {"resnet44", 128}, {"resnet56", 128},
-             {"resnet110", 128},    {"resnet", 64},    {"vgg", 64},       {"alexnet", 512},  {"lenet", 32},
-             {"mnist_cnn", 128},    {"trivial", 32},   {"seq2seq", 64}};
+} usual[] = {{"resnet50", 64},  {"resnet101", 32},     {"resnet152", 32},  {"resnet18", 64},
+             {"resnet34", 64},  {"resnet_cifar", 128}, {"resnet20", 128},  {"resnet32", 128},
+             {"resnet44", 128}, {"resnet56", 128},     {"resnet110", 128}, {"resnet", 64},
+             {"vgg", 64},       {"alexnet", 512},      {"lenet", 32},      {"mnist_cnn", 128},
+             {"trivial", 32},   {"seq2seq", 64}};
 
 static int64_t usual_batch(const char *model)
 {
@@ -50,14 +51,16 @@ static const char *dataset_of(const char *name, const char *path)
 {
     const bool tar = strstr(path, ".tar") != NULL, many = strpbrk(path, "{*?[") != NULL;
     if (known_dataset(name)) return name;
-    if (strcmp(name, "imagenet") == 0) return tar && many ? "webdataset" : tar ? "imagenet_tar" : "image_folder";
+    if (strcmp(name, "imagenet") == 0)
+        return tar && many ? "webdataset" : tar ? "imagenet_tar" : "image_folder";
     if (strcmp(name, "cifar10") == 0 || strcmp(name, "cifar100") == 0) return "cifar";
     if (strcmp(name, "mnist") == 0) return ends_with(path, ".npz") ? "npz_images" : "idx";
     return NULL;
 }
 
 /* Unless it has been said otherwise. Takes v. */
-static rd_code bench_config_put(rd_config *c, const char *key, json_t *v, const char *source, rd_status *st)
+static rd_code bench_config_put(rd_config *c, const char *key, json_t *v, const char *source,
+                                rd_status *st)
 {
     if (rd_config_has(c, key)) {
         json_decref(v);
@@ -67,22 +70,27 @@ static rd_code bench_config_put(rd_config *c, const char *key, json_t *v, const 
 }
 
 /* What tf_cnn_benchmarks does with images of this dataset. Archives and patterns are files of a folder here. */
-static rd_code put_data(rd_config *c, const char *dataset, const char *path, bool augment, const char *source,
-                        rd_status *st)
+static rd_code put_data(rd_config *c, const char *dataset, const char *path, bool augment,
+                        const char *source, rd_status *st)
 {
-    const bool cifar = strcmp(dataset, "cifar") == 0, digits = strcmp(dataset, "idx") == 0 || ends_with(path, ".npz");
+    const bool cifar = strcmp(dataset, "cifar") == 0,
+               digits = strcmp(dataset, "idx") == 0 || ends_with(path, ".npz");
     const char *slash = strrchr(path, '/');
     const char *file = slash ? slash + 1 : path;
     RD_TRY(bench_config_put(c, "dataset", json_string(dataset), source, st));
     if (!cifar && (contains(file, ".tar") || ends_with(file, ".npz"))) {
-        json_t *dir = slash ? json_stringn(path, slash > path ? (size_t)(slash - path) : 1) : json_string(".");
+        json_t *dir = slash ? json_stringn(path, slash > path ? (size_t)(slash - path) : 1)
+                            : json_string(".");
         (void)bench_config_put(c, "train_data", json_string(file), source, st);
-        (void)rd_config_put(c, "data_dir", dir, source, st); /* last: path may be the value that this frees */
+        (void)rd_config_put(c, "data_dir", dir, source,
+                            st); /* last: path may be the value that this frees */
         RD_TRY(st->code);
     }
-    if (strcmp(dataset, "webdataset") == 0) RD_TRY(bench_config_put(c, "n_classes", json_integer(1000), source, st));
+    if (strcmp(dataset, "webdataset") == 0)
+        RD_TRY(bench_config_put(c, "n_classes", json_integer(1000), source, st));
     if (digits || !augment) return RD_OK;
-    RD_TRY(bench_config_put(c, "augmentation", json_string(cifar ? "pad_crop_flip" : "crop_flip"), source, st));
+    RD_TRY(bench_config_put(c, "augmentation", json_string(cifar ? "pad_crop_flip" : "crop_flip"),
+                            source, st));
     RD_TRY(bench_config_put(c, "normalization", json_string("symmetric"), source, st));
 done:
     return st->code;
@@ -92,7 +100,8 @@ done:
 static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_status *st)
 {
     static const char *const guesses[] = {"imagenet", "cifar100", "cifar10", "mnist", NULL};
-    const char *name = rd_cli_bench_value(cli, "data_name"), *dir = rd_cli_bench_value(cli, "data_dir");
+    const char *name = rd_cli_bench_value(cli, "data_name"),
+               *dir = rd_cli_bench_value(cli, "data_dir");
     const bool given = name != NULL;
     if (!dir && name && !rd_config_has(c, "data_dir")) {
         for (int i = 0; bench_data_names[i]; i++)
@@ -101,7 +110,8 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_
                 return bench_config_put(c, "bench_data", json_string(name), "--data_name", st);
             }
         return rd_fail(st, RD_EUSAGE,
-                       "--data_name=%.64s: there are no synthetic images of that name; one of imagenet, cifar10, "
+                       "--data_name=%.64s: there are no synthetic images of that name; one of "
+                       "imagenet, cifar10, "
                        "cifar100, mnist, or give --data_dir",
                        name);
     }
@@ -113,12 +123,14 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_
     const char *dataset = name ? dataset_of(name, dir) : NULL;
     if (!name)
         return rd_fail(st, RD_EUSAGE,
-                       "--data_dir=%.200s: the path does not say which data is there; give --data_name=imagenet, "
+                       "--data_dir=%.200s: the path does not say which data is there; give "
+                       "--data_name=imagenet, "
                        "cifar10, cifar100 or mnist, or the name of a dataset (--help)",
                        dir);
     if (!dataset)
         return rd_fail(st, RD_EUSAGE,
-                       "--data_name=%.64s is unknown; imagenet, cifar10, cifar100, mnist, or the name of a dataset "
+                       "--data_name=%.64s is unknown; imagenet, cifar10, cifar100, mnist, or the "
+                       "name of a dataset "
                        "(--help)",
                        name);
     if (given)
@@ -142,28 +154,35 @@ static bool imagenet_of(const rd_config *c, const char *model)
 rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_status *st)
 {
     static const char tf[] = "tf_cnn_benchmarks' default";
-    const bool horovod = rd_cli_bench_value(cli, "num_iters") || rd_cli_bench_value(cli, "num_batches_per_iter");
+    const bool horovod = rd_cli_bench_value(cli, "num_iters") ||
+                         rd_cli_bench_value(cli, "num_batches_per_iter");
     const char *size = rd_cli_bench_value(cli, "batch_size");
     const char *model = json_string_value(rd_config_get(c, "model"));
     const int64_t n = usual_batch(model ? model : "");
     RD_TRY(choose_data(cli, c, said, st));
     if (!rd_config_has(c, "batch_size") && (!cli->config_file || size)) {
-        rd_strbuf_printf(said, "batch_size is %lld, the usual one of %s\n", (long long)n, model ? model : "it");
-        RD_TRY(bench_config_put(c, "batch_size", json_integer((json_int_t)n), "the model's usual one", st));
+        rd_strbuf_printf(said, "batch_size is %lld, the usual one of %s\n", (long long)n,
+                         model ? model : "it");
+        RD_TRY(bench_config_put(c, "batch_size", json_integer((json_int_t)n),
+                                "the model's usual one", st));
     }
-    if (horovod) RD_TRY(bench_config_put(c, "bench_format", json_string("horovod"), "Horovod's flags", st));
+    if (horovod)
+        RD_TRY(bench_config_put(c, "bench_format", json_string("horovod"), "Horovod's flags", st));
     if (cli->config_file) goto done;
     RD_TRY(bench_config_put(c, "bench_format", json_string("tfcnn"), tf, st));
-    if (!rd_config_has(c, "bench_epochs")) RD_TRY(bench_config_put(c, "bench_steps", json_integer(100), tf, st));
+    if (!rd_config_has(c, "bench_epochs"))
+        RD_TRY(bench_config_put(c, "bench_steps", json_integer(100), tf, st));
     RD_TRY(bench_config_put(c, "bench_warmup", json_integer(10), tf, st));
-    RD_TRY(
-        bench_config_put(c, "bench_synthetic", json_boolean(!rd_config_has(c, "dataset") && !rd_config_has(c, "data_dir")), tf, st));
+    RD_TRY(bench_config_put(
+        c, "bench_synthetic",
+        json_boolean(!rd_config_has(c, "dataset") && !rd_config_has(c, "data_dir")), tf, st));
     RD_TRY(bench_config_put(c, "optimizer", json_string("sgd"), tf, st));
     /* As large as the rate is there in the first steps, so that the loss stays what it is at the start. */
     if (!rd_config_has(c, "piecewise_learning_rate_schedule"))
         RD_TRY(bench_config_put(c, "learning_rate", json_real(3e-5), "bench mode", st));
     RD_TRY(bench_config_put(c, "weight_decay", json_real(4e-5), tf, st));
-    if (imagenet_of(c, model) && !horovod) RD_TRY(bench_config_put(c, "n_classes", json_integer(1001), tf, st));
+    if (imagenet_of(c, model) && !horovod)
+        RD_TRY(bench_config_put(c, "n_classes", json_integer(1001), tf, st));
 done:
     if (said->failed) rd_fail(st, RD_EENV, "out of memory for the command line");
     return st->code;

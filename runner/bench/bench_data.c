@@ -22,12 +22,13 @@ const char *const bench_data_names[] = {"imagenet", "cifar10", "cifar100", "mnis
 
 rd_code bench_synthetic_spec(bench *b, rd_data_spec *out, rd_status *st)
 {
-    static const char *const labels[N_SHAPES] = {"imagenet (synthetic)", "cifar10 (synthetic)", "cifar100 (synthetic)",
-                                                 "mnist (synthetic)"};
+    static const char *const labels[N_SHAPES] = {"imagenet (synthetic)", "cifar10 (synthetic)",
+                                                 "cifar100 (synthetic)", "mnist (synthetic)"};
     const char *want = b->c.bench_data, *dataset = b->run->model->default_dataset;
     int k = -1;
     if (!b->images) {
-        *out = (rd_data_spec){.src_vocab_size = b->c.bench_vocab, .tgt_vocab_size = b->c.bench_vocab};
+        *out = (rd_data_spec){.src_vocab_size = b->c.bench_vocab,
+                              .tgt_vocab_size = b->c.bench_vocab};
         b->data = "sentences (synthetic)";
         return RD_OK;
     }
@@ -37,11 +38,14 @@ rd_code bench_synthetic_spec(bench *b, rd_data_spec *out, rd_status *st)
     }
     if (k < 0)
         return rd_fail(st, RD_EUSAGE,
-                       "nothing says which images model '%s' takes; give the key 'bench_data', or real data (key "
+                       "nothing says which images model '%s' takes; give the key 'bench_data', or "
+                       "real data (key "
                        "'dataset')",
                        b->run->model->name);
-    const int64_t h = (int64_t)run_real(b->run, "image_size", 0.0), w = (int64_t)run_real(b->run, "image_width", 0.0),
-                  c = (int64_t)run_real(b->run, "image_channels", 0.0), v = (int64_t)run_real(b->run, "n_classes", 0.0);
+    const int64_t h = (int64_t)run_real(b->run, "image_size", 0.0),
+                  w = (int64_t)run_real(b->run, "image_width", 0.0),
+                  c = (int64_t)run_real(b->run, "image_channels", 0.0),
+                  v = (int64_t)run_real(b->run, "n_classes", 0.0);
     *out = (rd_data_spec){.n_classes = v > 0 ? v : shapes[k].n_classes,
                           .image_h = h > 0 ? h : shapes[k].h,
                           .image_w = w > 0   ? w
@@ -73,16 +77,18 @@ static void normal(rd_key key, uint64_t sample, int64_t n, float *out)
 static rd_code make_images(bench *b, rd_status *st)
 {
     const rd_run *r = b->run;
-    const int64_t n = r->c.batch_size, first = r->world->rank * n, h = r->spec.image_h, w = r->spec.image_w,
-                  c = r->spec.image_c, each = h * w * c;
-    const rd_key pixels = rd_key_make(r->seed, RD_RNG_TEST, 2, 0), classes = rd_key_make(r->seed, RD_RNG_TEST, 3, 0);
+    const int64_t n = r->c.batch_size, first = r->world->rank * n, h = r->spec.image_h,
+                  w = r->spec.image_w, c = r->spec.image_c, each = h * w * c;
+    const rd_key pixels = rd_key_make(r->seed, RD_RNG_TEST, 2, 0),
+                 classes = rd_key_make(r->seed, RD_RNG_TEST, 3, 0);
     int64_t *off = NULL, *one = NULL, *sample = NULL;
     float *x = NULL;
     int32_t *label = NULL;
     size_t bytes = 0;
     if (__builtin_mul_overflow((size_t)n * sizeof *x, (size_t)each, &bytes))
-        return rd_fail(st, RD_EUSAGE, "a batch of %lld images of %lld x %lld does not fit into memory", (long long)n,
-                       (long long)h, (long long)w);
+        return rd_fail(st, RD_EUSAGE,
+                       "a batch of %lld images of %lld x %lld does not fit into memory",
+                       (long long)n, (long long)h, (long long)w);
     RD_TRY(rd_arena_get(r->data, bytes, &x, st));
     RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *label, &label, st));
     RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *sample, &sample, st));
@@ -92,21 +98,22 @@ static rd_code make_images(bench *b, rd_status *st)
         float u = 0.0f;
         rd_philox_uniform(classes, (uint64_t)(first + i), 1, &u);
         label[i] = (int32_t)(u * (float)r->spec.n_classes);
-        if (label[i] >= r->spec.n_classes) label[i] = (int32_t)r->spec.n_classes - 1; /* the product was rounded up */
+        if (label[i] >= r->spec.n_classes)
+            label[i] = (int32_t)r->spec.n_classes - 1; /* the product was rounded up */
         normal(pixels, (uint64_t)(first + i), each, x + i * each);
         sample[i] = first + i;
     }
     for (int64_t i = 0; i <= n; i++) off[i] = i * each, one[i] = i;
     b->fixed = (rd_batch){.n_global = r->global_batch, .n = n, .sample = sample, .n_fields = 2};
-    b->fixed.field[0] =
-        (rd_field){.name = "image", .dtype = RD_F32, .data = x, .off = off, .n_dim = 3, .dim = {h, w, c}};
+    b->fixed.field[0] = (rd_field){
+        .name = "image", .dtype = RD_F32, .data = x, .off = off, .n_dim = 3, .dim = {h, w, c}};
     b->fixed.field[1] = (rd_field){.name = "label", .dtype = RD_I32, .data = label, .off = one};
 done:
     return st->code;
 }
 
-static rd_code make_side(const bench *b, const char *name, int64_t first, int64_t n, uint64_t side, rd_field *f,
-                         rd_status *st)
+static rd_code make_side(const bench *b, const char *name, int64_t first, int64_t n, uint64_t side,
+                         rd_field *f, rd_status *st)
 {
     rd_run *r = b->run;
     const int64_t lo = b->c.bench_min_len, hi = b->c.bench_max_len > lo ? b->c.bench_max_len : lo;
@@ -122,7 +129,8 @@ static rd_code make_side(const bench *b, const char *name, int64_t first, int64_
         const int64_t len = lo + (int64_t)(u[hi] * (float)(hi - lo + 1));
         off[i] = total;
         for (int64_t t = 0; t < len; t++)
-            ids[total++] = (int32_t)(RD_N_SPECIAL + (int64_t)(u[t] * (float)(b->c.bench_vocab - RD_N_SPECIAL)));
+            ids[total++] = (int32_t)(RD_N_SPECIAL +
+                                     (int64_t)(u[t] * (float)(b->c.bench_vocab - RD_N_SPECIAL)));
         ids[off[i]] = RD_SOS;
         ids[total - 1] = RD_EOS;
     }
@@ -147,7 +155,8 @@ rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st)
     RD_TRY(run_fresh_data(r, st));
     RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *sample, &sample, st));
     for (int64_t i = 0; i < n; i++) sample[i] = first + i;
-    *out = (rd_batch){.step = r->at.step, .n_global = r->global_batch, .n = n, .sample = sample, .n_fields = 2};
+    *out = (rd_batch){
+        .step = r->at.step, .n_global = r->global_batch, .n = n, .sample = sample, .n_fields = 2};
     RD_TRY(make_side(b, "source", first, n, 0, &out->field[0], st));
     RD_TRY(make_side(b, "target", first, n, 1, &out->field[1], st));
 done:

@@ -23,15 +23,16 @@ typedef struct bench_result {
     double wall_s; /* of all counted steps, with what is between them */
     double units, units_tgt, samples, flops;
     double loss, l2, top1, top5; /* of the last step; shares, NAN where the model has none */
-    double peak, peak_cpu;       /* FLOP/s of all ranks, by the clock and by a second of processor time of each */
-    double cpu_s;                /* processor time of the counted steps, all threads; mean over the ranks */
-    double peak_bytes;           /* largest memory of a rank */
-    double device_bytes;         /* the same of its GPU; 0: none */
-    double start_s;              /* from the start of the process to the end of the first step; NAN: not known */
-    double input_s, exposed_s;   /* mean over the ranks, sum over the counted steps */
-    double alone_s;              /* best time of a sum of the gradients by itself; NAN: one rank */
-    double reduced_bytes;        /* per step and rank */
-    int64_t skipped;             /* counted steps whose gradient was not finite */
+    double peak,
+        peak_cpu; /* FLOP/s of all ranks, by the clock and by a second of processor time of each */
+    double cpu_s; /* processor time of the counted steps, all threads; mean over the ranks */
+    double peak_bytes;   /* largest memory of a rank */
+    double device_bytes; /* the same of its GPU; 0: none */
+    double start_s; /* from the start of the process to the end of the first step; NAN: not known */
+    double input_s, exposed_s; /* mean over the ranks, sum over the counted steps */
+    double alone_s;            /* best time of a sum of the gradients by itself; NAN: one rank */
+    double reduced_bytes;      /* per step and rank */
+    int64_t skipped;           /* counted steps whose gradient was not finite */
 } bench_result;
 
 typedef struct bench {
@@ -39,7 +40,8 @@ typedef struct bench {
     rd_run *run;
     bench_config c;
     bench_result r;
-    rd_batch fixed;    /* synthetic images: the same batch in every step, of run->data; n 0: not made yet */
+    rd_batch
+        fixed; /* synthetic images: the same batch in every step, of run->data; n 0: not made yet */
     bool images;       /* else tokens */
     const char *data;  /* "imagenet (synthetic)" */
     int64_t n_epoch;   /* samples of an epoch; 0: the data has no end */

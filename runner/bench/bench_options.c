@@ -10,27 +10,31 @@ static const rd_option rows[] = {
      .min = 1e-9,
      .max = 1e6,
      .help = "in place of bench_steps: passes over the data, rounded up to whole batches"},
-    RD_OPT_INT(bench_config, bench_warmup, bench_warmup, "5", 0, 1e9, "steps before counting starts"),
+    RD_OPT_INT(bench_config, bench_warmup, bench_warmup, "5", 0, 1e9,
+               "steps before counting starts"),
     RD_OPT_INT(bench_config, bench_display, bench_display, "10", 1, 1e9,
                "steps between lines of format tfcnn, steps of one measurement of format horovod"),
-    RD_OPT_CHOICE(bench_config, bench_format, bench_format, "\"text\"", bench_style_names,
-                  "text: a summary; tfcnn, horovod: as those programs print; json: one line for programs"),
+    RD_OPT_CHOICE(
+        bench_config, bench_format, bench_format, "\"text\"", bench_style_names,
+        "text: a summary; tfcnn, horovod: as those programs print; json: one line for programs"),
     RD_OPT_BOOL(bench_config, bench_accuracy, bench_accuracy, "false",
                 "format tfcnn: top-1 and top-5 of the step beside its loss"),
     RD_OPT_BOOL(bench_config, bench_forward_only, bench_forward_only, "false",
-                "measure the forward pass as evaluation runs it: no gradients, no sum over ranks, no update"),
+                "measure the forward pass as evaluation runs it: no gradients, no sum over ranks, "
+                "no update"),
     RD_OPT_BOOL(bench_config, bench_synthetic, bench_synthetic, "false",
                 "random sentences, or one batch of random images, in place of the config's data"),
-    RD_OPT_CHOICE(
-        bench_config, bench_data, bench_data, NULL, bench_data_names,
-        "what synthetic images are like, unless image_size, image_channels and n_classes say it; default: the "
-        "model's own data"),
+    RD_OPT_CHOICE(bench_config, bench_data, bench_data, NULL, bench_data_names,
+                  "what synthetic images are like, unless image_size, image_channels and n_classes "
+                  "say it; default: the "
+                  "model's own data"),
     RD_OPT_INT(bench_config, bench_min_len, bench_min_len, "40", 3, 100000,
                "shortest synthetic sentence, both ends included"),
     RD_OPT_INT(bench_config, bench_max_len, bench_max_len, "40", 3, 100000,
                "longest synthetic sentence, both ends included"),
-    RD_OPT_INT(bench_config, bench_vocab, bench_vocab, "16000", 5, 1 << 30, "size of both synthetic vocabularies"),
+    RD_OPT_INT(bench_config, bench_vocab, bench_vocab, "16000", 5, 1 << 30,
+               "size of both synthetic vocabularies"),
     RD_OPT_END};
 
-const rd_option_group rd_group_bench = {"bench", "Bench mode: what is measured and how it is printed", rows,
-                                        sizeof(bench_config)};
+const rd_option_group rd_group_bench = {
+    "bench", "Bench mode: what is measured and how it is printed", rows, sizeof(bench_config)};

@@ -58,9 +58,11 @@ static void tfcnn_begin(bench *b)
     (void)printf("             %" PRId64 " per device\n", r->c.batch_size * r->c.iter_size);
     (void)printf("Num batches: %" PRId64 "\n", b->r.n_room);
     if (b->n_epoch > 0)
-        (void)printf("Num epochs:  %.2f\n", steps * (double)(r->global_batch * r->c.iter_size) / (double)b->n_epoch);
+        (void)printf("Num epochs:  %.2f\n",
+                     steps * (double)(r->global_batch * r->c.iter_size) / (double)b->n_epoch);
     (void)printf("Devices:     [");
-    for (int i = 0; i < r->world->size; i++) (void)printf("%s'horovod/%s:%d'", i ? ", " : "", r->gpu ? "gpu" : "cpu", i);
+    for (int i = 0; i < r->world->size; i++)
+        (void)printf("%s'horovod/%s:%d'", i ? ", " : "", r->gpu ? "gpu" : "cpu", i);
     (void)printf("]\nNUMA bind:   False\n");
     if (b->images) (void)printf("Data format: %s\n", r->gpu ? "NHWC" : "blocked");
     (void)printf("Optimizer:   %s\n", r->optim ? rd_optim_def(r->optim)->name : "none");
@@ -95,11 +97,14 @@ static void tfcnn_step(bench *b, int64_t done)
         units += r->step[i].units / (double)size;
         seconds += r->step[i].seconds;
     }
-    const double uncertainty = deviation(x, done, &mean) / sqrt((double)done), middle = median(x, done);
+    const double uncertainty = deviation(x, done, &mean) / sqrt((double)done),
+                 middle = median(x, done);
     for (int64_t i = 0; i < done; i++) x[i] = fabs(x[i] - middle);
-    (void)printf("%" PRId64 "\t%s/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f", done, b->images ? "images" : "tokens",
-                 units / seconds, uncertainty, 1.4826 * median(x, done), console_real(r->loss + r->l2));
-    if (b->c.bench_accuracy) (void)printf("\t%.3f\t%.3f", console_real(r->top1), console_real(r->top5));
+    (void)printf("%" PRId64 "\t%s/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f", done,
+                 b->images ? "images" : "tokens", units / seconds, uncertainty,
+                 1.4826 * median(x, done), console_real(r->loss + r->l2));
+    if (b->c.bench_accuracy)
+        (void)printf("\t%.3f\t%.3f", console_real(r->top1), console_real(r->top5));
     (void)printf("\n");
     (void)fflush(stdout);
     free(x);
@@ -110,7 +115,8 @@ static void tfcnn_end(bench *b)
     char line[65];
     memset(line, '-', 64);
     line[64] = '\0';
-    (void)printf("%s\ntotal %s/sec: %.2f\n%s\n", line, b->images ? "images" : "tokens", b->r.units / b->r.wall_s, line);
+    (void)printf("%s\ntotal %s/sec: %.2f\n%s\n", line, b->images ? "images" : "tokens",
+                 b->r.units / b->r.wall_s, line);
 }
 
 /* ---- horovod ---- */
@@ -159,7 +165,8 @@ static void horovod_step(bench *b, int64_t done)
     if (!more) return;
     b->rates = more;
     b->rates[b->n_rates] = units / seconds;
-    (void)printf("Iter #%" PRId64 ": %.1f %s/sec per %s\n", b->n_rates, units / seconds, short_unit(b), device_word(b));
+    (void)printf("Iter #%" PRId64 ": %.1f %s/sec per %s\n", b->n_rates, units / seconds,
+                 short_unit(b), device_word(b));
     (void)fflush(stdout);
     b->n_rates++;
 }
@@ -172,7 +179,8 @@ static void horovod_end(bench *b)
     if (b->n_rates == 0) return;
     const double conf = 1.96 * deviation(b->rates, b->n_rates, &mean);
     (void)printf("%s/sec per %s: %.1f +-%.1f\n", unit, device_word(b), mean, conf);
-    (void)printf("Total %s/sec on %d %s(s): %.1f +-%.1f\n", short_unit(b), size, device_word(b), size * mean, size * conf);
+    (void)printf("Total %s/sec on %d %s(s): %.1f +-%.1f\n", short_unit(b), size, device_word(b),
+                 size * mean, size * conf);
 }
 
 /* ---- json ---- */
@@ -180,7 +188,8 @@ static void horovod_end(bench *b)
 /* What says nothing where a GPU computes. */
 static bool of_cpu(const char *key)
 {
-    return strcmp(key, "share_of_peak_cpu") == 0 || strcmp(key, "cpu_share") == 0 || strstr(key, "_per_cpu_s") != NULL;
+    return strcmp(key, "share_of_peak_cpu") == 0 || strcmp(key, "cpu_share") == 0 ||
+           strstr(key, "_per_cpu_s") != NULL;
 }
 
 static void json_end(bench *b)
@@ -194,40 +203,46 @@ static void json_end(bench *b)
         if (v->step[i].seconds < min) min = v->step[i].seconds;
     }
     mean = seconds / n;
-    for (int64_t i = 0; i < v->n; i++) sq += (v->step[i].seconds - mean) * (v->step[i].seconds - mean);
-    json_t *o = json_pack("{s:s?, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:s}", "config", r->cli->config_file,
-                          "model", r->model->name, "dtype", r->c.dtype, "ranks", r->world->size, "threads",
-                          rd_backend_threads(r->backend), "batch_size", (json_int_t)r->c.batch_size, "parameters",
-                          (json_int_t)rd_params_count(r->params), "steps", (json_int_t)v->n, "steps_skipped",
-                          (json_int_t)v->skipped, "data", b->data, "unit", b->images ? "images" : "tokens");
+    for (int64_t i = 0; i < v->n; i++)
+        sq += (v->step[i].seconds - mean) * (v->step[i].seconds - mean);
+    json_t *o = json_pack("{s:s?, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:s}", "config",
+                          r->cli->config_file, "model", r->model->name, "dtype", r->c.dtype,
+                          "ranks", r->world->size, "threads", rd_backend_threads(r->backend),
+                          "batch_size", (json_int_t)r->c.batch_size, "parameters",
+                          (json_int_t)rd_params_count(r->params), "steps", (json_int_t)v->n,
+                          "steps_skipped", (json_int_t)v->skipped, "data", b->data, "unit",
+                          b->images ? "images" : "tokens");
     const double ranks = r->world->size;
     const struct {
         const char *key;
         double v;
-    } rows[] = {{"step_s", mean},
-                {"step_s_min", min},
-                {"step_s_std", sqrt(sq / n)},
-                {"samples_per_s", v->samples / v->wall_s},
-                {b->images ? "images_per_s" : "tokens_per_s", v->units / v->wall_s},
-                {"target_tokens_per_s", b->images ? NAN : v->units_tgt / v->wall_s},
-                {"model_gflop_per_step", v->flops / n * 1e-9},
-                {"model_gflop_per_s", rate * 1e-9},
-                {"peak_gflop_per_s", v->peak * 1e-9},
-                {"share_of_peak", rate / v->peak},
-                {"share_of_peak_cpu", v->flops / v->cpu_s / v->peak_cpu},
-                {b->images ? "images_per_cpu_s" : "tokens_per_cpu_s", v->units / v->cpu_s / ranks},
-                {"cpu_share", v->cpu_s / v->wall_s / rd_backend_threads(r->backend)},
-                {"reduced_bytes_per_step", v->reduced_bytes},
-                {"reduce_alone_s", v->alone_s},
-                {"bus_gb_per_s", 2.0 * (ranks - 1.0) / ranks * v->reduced_bytes / v->alone_s * 1e-9},
-                {"exposed_comm_s", v->exposed_s / n},
-                {"input_wait_s", v->input_s / n},
-                {"peak_memory_bytes", v->peak_bytes},
-                {"loss", v->loss},
-                {"loss_l2", v->l2}};
+    } rows[] = {
+        {"step_s", mean},
+        {"step_s_min", min},
+        {"step_s_std", sqrt(sq / n)},
+        {"samples_per_s", v->samples / v->wall_s},
+        {b->images ? "images_per_s" : "tokens_per_s", v->units / v->wall_s},
+        {"target_tokens_per_s", b->images ? NAN : v->units_tgt / v->wall_s},
+        {"model_gflop_per_step", v->flops / n * 1e-9},
+        {"model_gflop_per_s", rate * 1e-9},
+        {"peak_gflop_per_s", v->peak * 1e-9},
+        {"share_of_peak", rate / v->peak},
+        {"share_of_peak_cpu", v->flops / v->cpu_s / v->peak_cpu},
+        {b->images ? "images_per_cpu_s" : "tokens_per_cpu_s", v->units / v->cpu_s / ranks},
+        {"cpu_share", v->cpu_s / v->wall_s / rd_backend_threads(r->backend)},
+        {"reduced_bytes_per_step", v->reduced_bytes},
+        {"reduce_alone_s", v->alone_s},
+        {"bus_gb_per_s", 2.0 * (ranks - 1.0) / ranks * v->reduced_bytes / v->alone_s * 1e-9},
+        {"exposed_comm_s", v->exposed_s / n},
+        {"input_wait_s", v->input_s / n},
+        {"peak_memory_bytes", v->peak_bytes},
+        {"loss", v->loss},
+        {"loss_l2", v->l2}};
     for (size_t i = 0; o && i < sizeof rows / sizeof rows[0]; i++)
-        if (!(b->images && strcmp(rows[i].key, "target_tokens_per_s") == 0) && !(r->gpu && of_cpu(rows[i].key)))
-            (void)json_object_set_new(o, rows[i].key, isfinite(rows[i].v) ? json_real(rows[i].v) : json_null());
+        if (!(b->images && strcmp(rows[i].key, "target_tokens_per_s") == 0) &&
+            !(r->gpu && of_cpu(rows[i].key)))
+            (void)json_object_set_new(o, rows[i].key,
+                                      isfinite(rows[i].v) ? json_real(rows[i].v) : json_null());
     if (run_gpu(r) && o) {
         (void)json_object_set_new(o, "device", json_string(rd_device_name(r->device.device)));
         (void)json_object_set_new(o, "device_name", json_string(rd_gpu_about(run_gpu(r))->name));
@@ -241,10 +256,10 @@ static void json_end(bench *b)
 }
 
 /* The names stand here once; the key's choices are the same list. */
-#define STYLES(X)                                                                                                      \
-    X("text", NULL, NULL, NULL, NULL, NULL)                                                                            \
-    X("tfcnn", tfcnn_begin, tfcnn_warm, tfcnn_ready, tfcnn_step, tfcnn_end)                                            \
-    X("horovod", horovod_begin, horovod_warm, horovod_ready, horovod_step, horovod_end)                                \
+#define STYLES(X)                                                                       \
+    X("text", NULL, NULL, NULL, NULL, NULL)                                             \
+    X("tfcnn", tfcnn_begin, tfcnn_warm, tfcnn_ready, tfcnn_step, tfcnn_end)             \
+    X("horovod", horovod_begin, horovod_warm, horovod_ready, horovod_step, horovod_end) \
     X("json", NULL, NULL, NULL, NULL, json_end)
 
 #define NAME(name, ...) name,

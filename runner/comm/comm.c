@@ -41,8 +41,11 @@ rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st)
     *out = NULL;
     ask_launcher(&launched, &n, &srun);
     if (srun && n > 1)
-        return rd_fail(st, RD_EENV, "srun started %d ranks but nothing connects them; start with srun --mpi=pmix "
-                       "(srun --mpi=list shows what there is), or with mpirun", n);
+        return rd_fail(
+            st, RD_EENV,
+            "srun started %d ranks but nothing connects them; start with srun --mpi=pmix "
+            "(srun --mpi=list shows what there is), or with mpirun",
+            n);
     if (!launched || srun) return rd_comm_self_new(out, st);
     return rd_comm_mpi_new(argc, argv, n, out, st);
 }
@@ -68,12 +71,19 @@ void rd_comm_abort(rd_comm *c, int exit_code)
     if (exit_code == 0) exit_code = RD_EBUG;
     while (atomic_flag_test_and_set(&begun)) pause(); /* another thread is at it */
     rd_tmpfile_abandon();
-    if (c && pthread_create(&timer, NULL, exit_soon, (void *)(intptr_t)exit_code) == 0) c->vt->abort(c, exit_code);
+    if (c && pthread_create(&timer, NULL, exit_soon, (void *)(intptr_t)exit_code) == 0)
+        c->vt->abort(c, exit_code);
     _exit(exit_code);
 }
 
-const rd_world *rd_comm_world(const rd_comm *c) { return &c->w; }
-const char *rd_comm_note(const rd_comm *c) { return c->note; }
+const rd_world *rd_comm_world(const rd_comm *c)
+{
+    return &c->w;
+}
+const char *rd_comm_note(const rd_comm *c)
+{
+    return c->note;
+}
 
 rd_code rd_comm_sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
 {
@@ -105,9 +115,13 @@ rd_code rd_comm_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *s
     return bytes > 0 ? c->vt->bcast(c, p, bytes, root, st) : st->code;
 }
 
-rd_code rd_comm_barrier(rd_comm *c, rd_status *st) { return c->vt->barrier(c, st); }
+rd_code rd_comm_barrier(rd_comm *c, rd_status *st)
+{
+    return c->vt->barrier(c, st);
+}
 
-rd_code rd_comm_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st)
+rd_code rd_comm_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens,
+                       rd_status *st)
 {
     *out = NULL;
     *lens = NULL;
@@ -124,20 +138,26 @@ rd_code rd_comm_local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_sta
     return bytes > 0 ? c->vt->local_bcast(c, p, bytes, root, st) : st->code;
 }
 
-rd_code rd_comm_local_barrier(rd_comm *c, rd_status *st) { return c->vt->local_barrier(c, st); }
+rd_code rd_comm_local_barrier(rd_comm *c, rd_status *st)
+{
+    return c->vt->local_barrier(c, st);
+}
 
 rd_code rd_comm_arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st)
 {
     char reason[200] = "";
     *out = NULL;
     if (c->has_arena) return rd_fail(st, RD_EBUG, "a communicator's second arena");
-    if (n < 0 || n > INT64_MAX / 16) return rd_fail(st, RD_EBUG, "an arena of %lld numbers", (long long)n);
+    if (n < 0 || n > INT64_MAX / 16)
+        return rd_fail(st, RD_EBUG, "an arena of %lld numbers", (long long)n);
     if (c->vt->arena_new && n > 0) RD_TRY(c->vt->arena_new(c, n, out, reason, st));
     if (!*out) {
         const size_t bytes = ((size_t)n * sizeof(float) + 127) / 64 * 64;
         *out = c->private_arena = aligned_alloc(64, bytes);
-        if (*out) memset(*out, 0, bytes);
-        else rd_fail(st, RD_EENV, "out of memory for %.1f MiB", (double)bytes / 1048576);
+        if (*out)
+            memset(*out, 0, bytes);
+        else
+            rd_fail(st, RD_EENV, "out of memory for %.1f MiB", (double)bytes / 1048576);
         if (c->w.size > 1) RD_TRY(rd_comm_agree(c, st));
     }
     c->has_arena = st->code == RD_OK;
@@ -194,8 +214,11 @@ rd_code rd_comm_same(rd_comm *c, const char *name, const char *text, rd_status *
     if (c->w.rank == 0) memcpy(theirs, text, (size_t)head.n);
     RD_TRY(rd_comm_bcast(c, theirs, head.n, 0, st));
     if (strcmp(theirs, text) != 0)
-        rd_fail(st, RD_EDISAGREE, "%s differs: rank %d (%s) has '%.300s', rank 0 (%s) has '%.300s'; all ranks need the "
-                "same program, config and data", name, c->w.rank, c->w.host, text, head.host, theirs);
+        rd_fail(
+            st, RD_EDISAGREE,
+            "%s differs: rank %d (%s) has '%.300s', rank 0 (%s) has '%.300s'; all ranks need the "
+            "same program, config and data",
+            name, c->w.rank, c->w.host, text, head.host, theirs);
     RD_TRY(rd_comm_agree(c, st));
 done:
     free(theirs);

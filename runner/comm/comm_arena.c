@@ -15,7 +15,7 @@
 
 enum {
     PART_ALIGN = 4096,
-    SLICE_FLOATS = 1024,      /* slices begin at pages: two ranks never write into one page or line */
+    SLICE_FLOATS = 1024, /* slices begin at pages: two ranks never write into one page or line */
 };
 
 struct rd_shared_arena {
@@ -45,7 +45,8 @@ bool rd_arena_holds(const rd_shared_arena *a, const float *x)
     return a && x >= rd_arena_mine(a) && x < rd_arena_mine(a) + a->n;
 }
 
-static rd_code sum_cross(const rd_shared_arena *a, float *const *to, int64_t at, int64_t n, rd_status *st)
+static rd_code sum_cross(const rd_shared_arena *a, float *const *to, int64_t at, int64_t n,
+                         rd_status *st)
 {
     const int k = a->w->n_local, me = a->w->me;
     for (int64_t i = 0; i < n; i += RD_CROSS_FLOATS) {
@@ -80,7 +81,8 @@ rd_code rd_arena_sum(rd_shared_arena *a, float *x, int64_t n, rd_status *st)
     rd_arena_slice(w, n, &lo, &hi);
     rd_window_barrier(w);
     if (hi > lo) {
-        if (w->n_hosts > 1) /* a failure is told after the barrier, or the peers would wait for ever */
+        if (w->n_hosts >
+            1) /* a failure is told after the barrier, or the peers would wait for ever */
             (void)sum_cross(a, to, at + lo, hi - lo, st);
         else if (w->n_local > 1)
             rd_tree_sum_all(to, w->n_local, (size_t)(at + lo), (size_t)(hi - lo));
@@ -96,8 +98,8 @@ void rd_arena_unshare(rd_shared_arena *a)
     free(a);
 }
 
-rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n, rd_shared_arena **out, char why[200],
-                       rd_status *st)
+rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n,
+                       rd_shared_arena **out, char why[200], rd_status *st)
 {
     int no[2] = {0, RD_OK}; /* an errno of some rank, a status of some rank */
     rd_shared_arena *a = calloc(1, sizeof *a);
@@ -106,9 +108,11 @@ rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n, 
         a->w = w;
         a->n = n;
         a->stride = ((size_t)n * sizeof(float) + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
-        a->head = ((size_t)(w->n_local + 1) * sizeof(rd_arena_flag) + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
+        a->head = ((size_t)(w->n_local + 1) * sizeof(rd_arena_flag) + PART_ALIGN - 1) / PART_ALIGN *
+                  PART_ALIGN;
         a->bytes = a->head + (size_t)w->n_local * a->stride;
-        no[0] = rd_share_memory(local, a->bytes, (size_t)w->n_local * sizeof(rd_arena_flag), &a->map, st);
+        no[0] = rd_share_memory(local, a->bytes, (size_t)w->n_local * sizeof(rd_arena_flag),
+                                &a->map, st);
         /* Touched by its owner first, a part lies in the memory near that rank's processor. */
         if (no[0] == 0) memset(rd_arena_mine(a), 0, a->stride);
         no[1] = (int)st->code;
@@ -116,7 +120,8 @@ rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n, 
         no[1] = (int)rd_fail(st, RD_EENV, "out of memory for an arena");
     }
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, no, 2, MPI_INT, MPI_MAX, world), st));
-    if (no[1] != RD_OK && st->code == RD_OK) rd_fail(st, (rd_code)no[1], "another rank could not share memory");
+    if (no[1] != RD_OK && st->code == RD_OK)
+        rd_fail(st, (rd_code)no[1], "another rank could not share memory");
     if (no[1] != RD_OK) goto done;
     if (no[0] != 0) {
         rd_share_why(no[0], a->bytes, why);

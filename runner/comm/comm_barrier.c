@@ -17,11 +17,20 @@ typedef struct comm_barrier_flag {
     char pad[LINE - 2 * sizeof(uint32_t)];
 } comm_barrier_flag;
 
-size_t rd_barrier_bytes(int n_local) { return (size_t)n_local * LINE; }
+size_t rd_barrier_bytes(int n_local)
+{
+    return (size_t)n_local * LINE;
+}
 
-static comm_barrier_flag *flag_of(const rd_window *w, int r) { return (comm_barrier_flag *)(void *)w->map + r; }
+static comm_barrier_flag *flag_of(const rd_window *w, int r)
+{
+    return (comm_barrier_flag *)(void *)w->map + r;
+}
 
-static bool has_come(const rd_window *w, comm_barrier_flag *f) { return (int32_t)(atomic_load(&f->n) - w->n_barriers) >= 0; }
+static bool has_come(const rd_window *w, comm_barrier_flag *f)
+{
+    return (int32_t)(atomic_load(&f->n) - w->n_barriers) >= 0;
+}
 
 /* Waits for one peer. Spinning is fastest while each rank has a processor; on a crowded host the peer needs this
  * one, and the scheduler lets a sleeper on again sooner than one who only yields. */
@@ -42,7 +51,8 @@ static void comm_barrier_wait_for(const rd_window *w, comm_barrier_flag *f)
         if (w->idle) w->idle(); /* a peer may wait for bytes that this rank still holds back */
         atomic_fetch_add(&f->sleepers, 1);
         const uint32_t seen = atomic_load(&f->n);
-        if ((int32_t)(seen - w->n_barriers) < 0) syscall(SYS_futex, &f->n, FUTEX_WAIT, seen, &nap, NULL, 0);
+        if ((int32_t)(seen - w->n_barriers) < 0)
+            syscall(SYS_futex, &f->n, FUTEX_WAIT, seen, &nap, NULL, 0);
         atomic_fetch_sub(&f->sleepers, 1);
     }
 }
@@ -52,7 +62,8 @@ void rd_window_barrier(rd_window *w)
     comm_barrier_flag *mine = flag_of(w, w->me);
     w->n_barriers++;
     atomic_store(&mine->n, w->n_barriers);
-    if (atomic_load(&mine->sleepers) != 0) syscall(SYS_futex, &mine->n, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (atomic_load(&mine->sleepers) != 0)
+        syscall(SYS_futex, &mine->n, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     for (int r = 0; r < w->n_local; r++)
         if (r != w->me) comm_barrier_wait_for(w, flag_of(w, r));
 }

@@ -13,7 +13,8 @@ rd_cpu_set rd_cpus_mine(void)
     rd_cpu_set s = {0};
     if (sched_getaffinity(0, sizeof s.bits, (cpu_set_t *)s.bits) != 0) {
         const long n = sysconf(_SC_NPROCESSORS_ONLN);
-        for (long i = 0; i < n && i < 64 * RD_CPU_WORDS; i++) s.bits[i / 64] |= (uint64_t)1 << (i % 64);
+        for (long i = 0; i < n && i < 64 * RD_CPU_WORDS; i++)
+            s.bits[i / 64] |= (uint64_t)1 << (i % 64);
     }
     return s;
 }
@@ -31,7 +32,10 @@ double rd_cpus_share(const rd_cpu_set *all, int n, int me, double quota)
     return share;
 }
 
-int rd_cpus_whole(double share) { return share < 1.0 ? 1 : (int)(share + 1e-6); }
+int rd_cpus_whole(double share)
+{
+    return share < 1.0 ? 1 : (int)(share + 1e-6);
+}
 
 static bool read_line(const char *path, char *line, int cap)
 {
@@ -48,7 +52,9 @@ static double quota_v2(const char *dir)
     char path[4400], line[128];
     double quota, period;
     snprintf(path, sizeof path, "%s/cpu.max", dir);
-    if (!read_line(path, line, sizeof line) || sscanf(line, "%lf %lf", &quota, &period) != 2 || period <= 0) return 0;
+    if (!read_line(path, line, sizeof line) || sscanf(line, "%lf %lf", &quota, &period) != 2 ||
+        period <= 0)
+        return 0;
     return quota / period;
 }
 
@@ -96,7 +102,8 @@ double rd_cpus_quota(const char *root)
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *f = fopen(path, "re");
     if (!f) return 0;
-    while (fgets(line, sizeof line, f)) { /* "0::/a/b" of version 2, "4:cpu,cpuacct:/a/b" of version 1 */
+    while (fgets(line, sizeof line,
+                 f)) { /* "0::/a/b" of version 2, "4:cpu,cpuacct:/a/b" of version 1 */
         line[strcspn(line, "\n")] = '\0';
         char *controllers = strchr(line, ':');
         char *group = controllers ? strchr(controllers + 1, ':') : NULL;

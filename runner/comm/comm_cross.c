@@ -41,21 +41,31 @@ struct rd_cross_job {
     int64_t room;
 };
 
-static int digit(const rd_cross *c, int l) { return c->me / c->stride[l] % c->radix[l]; }
+static int digit(const rd_cross *c, int l)
+{
+    return c->me / c->stride[l] % c->radix[l];
+}
 
-static int member(const rd_cross *c, int l, int q) { return c->me + (q - digit(c, l)) * c->stride[l]; }
+static int member(const rd_cross *c, int l, int q)
+{
+    return c->me + (q - digit(c, l)) * c->stride[l];
+}
 
 static rd_code send(rd_cross_job *j, int to, const void *p, int64_t n, rd_status *st)
 {
     const int64_t bytes = n * (int64_t)rd_wire_bytes(j->wire);
     j->c->sent += bytes;
-    return RD_MPI(MPI_Isend(p, (int)bytes, MPI_BYTE, to, j->tag + j->step, j->c->comm, &j->req[j->n_req++]), st);
+    return RD_MPI(MPI_Isend(p, (int)bytes, MPI_BYTE, to, j->tag + j->step, j->c->comm,
+                            &j->req[j->n_req++]),
+                  st);
 }
 
 static rd_code receive(rd_cross_job *j, int from, void *p, int64_t n, rd_status *st)
 {
     const int64_t bytes = n * (int64_t)rd_wire_bytes(j->wire);
-    return RD_MPI(MPI_Irecv(p, (int)bytes, MPI_BYTE, from, j->tag + j->step, j->c->comm, &j->req[j->n_req++]), st);
+    return RD_MPI(MPI_Irecv(p, (int)bytes, MPI_BYTE, from, j->tag + j->step, j->c->comm,
+                            &j->req[j->n_req++]),
+                  st);
 }
 
 /* Every member's piece to that member; theirs of mine come into slots of take, in order. */
@@ -67,7 +77,9 @@ static rd_code begin_sum(rd_cross_job *j, int l, rd_status *st)
     const cross_sum_range mine = piece(j->at[l], radix, me);
     for (int q = 0, slot = 0; q < radix; q++) {
         if (q == me) continue;
-        if (mine.n > 0) RD_TRY(receive(j, member(c, l, q), j->take + (size_t)(slot++ * mine.n) * size, mine.n, st));
+        if (mine.n > 0)
+            RD_TRY(receive(j, member(c, l, q), j->take + (size_t)(slot++ * mine.n) * size, mine.n,
+                           st));
     }
     for (int i = 1; i < radix; i++) { /* not all to the same one first */
         const int q = (me + i) % radix;
@@ -126,10 +138,12 @@ static rd_code begin_collect(rd_cross_job *j, int l, rd_status *st)
     }
     if (mine.n == 0) goto done;
     if (j->wire != RD_WIRE_F32) {
-        rd_wire_narrow(j->wire, j->x + mine.from, mine.n, j->give); /* they are rounded already: nothing is lost */
+        rd_wire_narrow(j->wire, j->x + mine.from, mine.n,
+                       j->give); /* they are rounded already: nothing is lost */
         from = j->give;
     }
-    for (int i = 1; i < radix; i++) RD_TRY(send(j, member(c, l, (me + i) % radix), from, mine.n, st));
+    for (int i = 1; i < radix; i++)
+        RD_TRY(send(j, member(c, l, (me + i) % radix), from, mine.n, st));
 done:
     return st->code;
 }
@@ -140,8 +154,8 @@ static void end_collect(rd_cross_job *j, int l)
     for (int q = 0; q < radix && j->wire != RD_WIRE_F32; q++) {
         const cross_sum_range p = piece(j->at[l], radix, q);
         if (q == me) continue;
-        rd_wire_widen(j->wire, j->take + (size_t)(p.from - j->at[l].from) * rd_wire_bytes(j->wire), p.n,
-                      j->x + p.from);
+        rd_wire_widen(j->wire, j->take + (size_t)(p.from - j->at[l].from) * rd_wire_bytes(j->wire),
+                      p.n, j->x + p.from);
     }
 }
 
@@ -149,21 +163,29 @@ static rd_code begin_step(rd_cross_job *j, rd_status *st)
 {
     const int levels = j->c->n_levels;
     j->n_req = 0;
-    return j->step < levels ? begin_sum(j, j->step, st) : begin_collect(j, 2 * levels - 1 - j->step, st);
+    return j->step < levels ? begin_sum(j, j->step, st)
+                            : begin_collect(j, 2 * levels - 1 - j->step, st);
 }
 
 static void end_step(rd_cross_job *j)
 {
     const int levels = j->c->n_levels;
-    if (j->step < levels) end_sum(j, j->step);
-    else end_collect(j, 2 * levels - 1 - j->step);
+    if (j->step < levels)
+        end_sum(j, j->step);
+    else
+        end_collect(j, 2 * levels - 1 - j->step);
 }
 
-int64_t rd_cross_chunk(rd_wire w) { return RD_CROSS_CHUNK / (int64_t)rd_wire_bytes(w); }
+int64_t rd_cross_chunk(rd_wire w)
+{
+    return RD_CROSS_CHUNK / (int64_t)rd_wire_bytes(w);
+}
 
 rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status *st)
 {
-    if (n > j->room) return rd_fail(st, RD_EBUG, "a sum of %lld numbers, room for %lld", (long long)n, (long long)j->room);
+    if (n > j->room)
+        return rd_fail(st, RD_EBUG, "a sum of %lld numbers, room for %lld", (long long)n,
+                       (long long)j->room);
     j->x = x;
     j->at[0] = (cross_sum_range){0, n};
     j->tag = tag;
@@ -206,7 +228,8 @@ static int widest_level(const rd_cross *c)
     return widest;
 }
 
-rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, MPI_Request *req, rd_cross_job **out, rd_status *st)
+rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, MPI_Request *req,
+                         rd_cross_job **out, rd_status *st)
 {
     rd_cross_job *j = calloc(1, sizeof *j);
     const int widest = widest_level(c);
@@ -258,7 +281,9 @@ rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st)
     }
     c->n_requests = 2 * widest_level(c);
     c->request = malloc((size_t)(RD_CROSS_DEEP * c->n_requests) * sizeof *c->request);
-    c->f64_piece = F64_ROOM / c->size < F64_LEAST ? F64_LEAST : F64_ROOM / c->size > F64_MOST ? F64_MOST : F64_ROOM / c->size;
+    c->f64_piece = F64_ROOM / c->size < F64_LEAST  ? F64_LEAST
+                   : F64_ROOM / c->size > F64_MOST ? F64_MOST
+                                                   : F64_ROOM / c->size;
     c->all = malloc((size_t)c->size * (size_t)c->f64_piece * sizeof *c->all);
     if (!c->all || !c->request) {
         rd_fail(st, RD_EENV, "out of memory for sums between hosts");
@@ -277,7 +302,8 @@ done:
 static rd_code take_job(rd_cross *c, rd_wire wire, int k, rd_cross_job **out, rd_status *st)
 {
     if (!c->job[wire][k])
-        RD_TRY(rd_cross_job_new(c, rd_cross_chunk(wire), wire, c->request + k * c->n_requests, &c->job[wire][k], st));
+        RD_TRY(rd_cross_job_new(c, rd_cross_chunk(wire), wire, c->request + k * c->n_requests,
+                                &c->job[wire][k], st));
     *out = c->job[wire][k];
 done:
     return st->code;
@@ -293,7 +319,8 @@ rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_sta
             const int k = (int)(begun % RD_CROSS_DEEP);
             const int64_t at = begun * chunk;
             RD_TRY(take_job(c, wire, k, &j, st));
-            RD_TRY(rd_cross_start(j, x + at, n - at < chunk ? n - at : chunk, RD_CROSS_TAGS * (1 + k), st));
+            RD_TRY(rd_cross_start(j, x + at, n - at < chunk ? n - at : chunk,
+                                  RD_CROSS_TAGS * (1 + k), st));
             done[k] = false;
         }
         for (int64_t i = retired; i < begun; i++) {
@@ -304,7 +331,9 @@ rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_sta
         while (retired < begun && done[retired % RD_CROSS_DEEP]) retired++;
         int which;
         if (retired == before)
-            RD_TRY(RD_MPI(MPI_Waitany(RD_CROSS_DEEP * c->n_requests, c->request, &which, MPI_STATUS_IGNORE), st));
+            RD_TRY(RD_MPI(MPI_Waitany(RD_CROSS_DEEP * c->n_requests, c->request, &which,
+                                      MPI_STATUS_IGNORE),
+                          st));
     }
 done:
     return st->code;
@@ -320,7 +349,8 @@ rd_code rd_cross_sum_f64(rd_cross *c, double *x, int64_t n, rd_status *st)
 {
     for (int64_t i = 0; i < n; i += c->f64_piece) {
         const int64_t m = n - i < c->f64_piece ? n - i : c->f64_piece;
-        RD_TRY(RD_MPI(MPI_Allgather(x + i, (int)m, MPI_DOUBLE, c->all, (int)m, MPI_DOUBLE, c->comm), st));
+        RD_TRY(RD_MPI(MPI_Allgather(x + i, (int)m, MPI_DOUBLE, c->all, (int)m, MPI_DOUBLE, c->comm),
+                      st));
         for (int64_t k = 0; k < m; k++) c->all[k] = rd_tree_sum_f64(c->all + k, m, 0, c->size);
         memcpy(x + i, c->all, (size_t)m * sizeof *x);
     }

@@ -27,13 +27,14 @@
 enum {
     TAGS = 512, /* chunks until tags repeat */
     LOOK_NS = 100000,
-    LOOKS = 1000, /* of a thread with a processor of its own, a millisecond or more, until it rests all the same */
+    LOOKS =
+        1000, /* of a thread with a processor of its own, a millisecond or more, until it rests all the same */
 };
 
 typedef struct chunk { /* of this rank's slices */
     int64_t from, n;   /* elements of a part of an arena; n 0: the slice of `part` is empty */
     int part;
-    bool last;         /* of this part */
+    bool last; /* of this part */
 } chunk;
 
 struct rd_flow {
@@ -70,9 +71,18 @@ const char *rd_wire_name(rd_wire w)
     return w == RD_WIRE_BF16 ? "bfloat16" : w == RD_WIRE_F16 ? "float16" : "float32";
 }
 
-rd_flow_mode rd_flow_mode_of(const rd_flow *f) { return f->mode; }
-const rd_flow_part *rd_flow_parts(const rd_flow *f) { return f->part; }
-const rd_flow_times *rd_flow_last(const rd_flow *f) { return &f->last; }
+rd_flow_mode rd_flow_mode_of(const rd_flow *f)
+{
+    return f->mode;
+}
+const rd_flow_part *rd_flow_parts(const rd_flow *f)
+{
+    return f->part;
+}
+const rd_flow_times *rd_flow_last(const rd_flow *f)
+{
+    return &f->last;
+}
 
 /* ---- one look at what can go on ---- */
 
@@ -102,7 +112,8 @@ static void begin_chunk(rd_flow *f, const chunk *k)
     const int slot = f->begun % RD_CROSS_DEEP;
     float *mine = f->to[f->me] + k->from;
     if (f->begun == f->retired) f->since_ns = rd_now_ns();
-    if (f->begun == 0 || f->chunk[f->begun - 1].part != k->part) f->part[k->part].begin_ns = rd_now_ns();
+    if (f->begun == 0 || f->chunk[f->begun - 1].part != k->part)
+        f->part[k->part].begin_ns = rd_now_ns();
     f->finished[slot] = k->n == 0 || f->status.code != RD_OK;
     f->begun++;
     if (f->finished[slot]) return;
@@ -112,16 +123,19 @@ static void begin_chunk(rd_flow *f, const chunk *k)
         rd_tree_sum(mine, src, f->n_local, (size_t)k->n);
     }
     const int tag = RD_CROSS_TAGS * (1 + (f->begun - 1) % TAGS);
-    if (rd_cross_start(f->job[slot], mine, k->n, tag, &f->status) != RD_OK) f->finished[slot] = true;
+    if (rd_cross_start(f->job[slot], mine, k->n, tag, &f->status) != RD_OK)
+        f->finished[slot] = true;
 }
 
 /* After a failure the sums are wrong and are never used, but nobody of this host is left waiting for them. */
 static void retire_chunk(rd_flow *f, const chunk *k)
 {
     for (int r = 0; r < f->n_local && f->status.code == RD_OK; r++)
-        if (r != f->me) memcpy(f->to[r] + k->from, f->to[f->me] + k->from, (size_t)k->n * sizeof(float));
+        if (r != f->me)
+            memcpy(f->to[r] + k->from, f->to[f->me] + k->from, (size_t)k->n * sizeof(float));
     if (k->last)
-        atomic_store_explicit(&f->flag[f->me]->done, cross_flow_count(f, k->part + 1), memory_order_release);
+        atomic_store_explicit(&f->flag[f->me]->done, cross_flow_count(f, k->part + 1),
+                              memory_order_release);
     f->retired++;
     if (f->retired == f->begun) f->busy_ns += rd_now_ns() - f->since_ns;
 }
@@ -130,17 +144,20 @@ static void retire_chunk(rd_flow *f, const chunk *k)
 static bool cross_flow_look(rd_flow *f)
 {
     bool moved = false;
-    while (f->begun < f->n_chunks && f->begun - f->retired < RD_CROSS_DEEP && all_ready(f, f->chunk[f->begun].part)) {
+    while (f->begun < f->n_chunks && f->begun - f->retired < RD_CROSS_DEEP &&
+           all_ready(f, f->chunk[f->begun].part)) {
         begin_chunk(f, &f->chunk[f->begun]);
         moved = true;
     }
     for (int i = f->retired; i < f->begun; i++) {
         const int slot = i % RD_CROSS_DEEP;
         if (f->finished[slot]) continue;
-        if (rd_cross_poll(f->job[slot], &f->finished[slot], &f->status) != RD_OK) f->finished[slot] = true;
+        if (rd_cross_poll(f->job[slot], &f->finished[slot], &f->status) != RD_OK)
+            f->finished[slot] = true;
         moved |= f->finished[slot];
     }
-    while (f->retired < f->begun && f->finished[f->retired % RD_CROSS_DEEP]) retire_chunk(f, &f->chunk[f->retired]);
+    while (f->retired < f->begun && f->finished[f->retired % RD_CROSS_DEEP])
+        retire_chunk(f, &f->chunk[f->retired]);
     while (f->seen < f->n_parts && all_done(f, f->seen)) f->part[f->seen++].end_ns = rd_now_ns();
     return moved;
 }
@@ -176,8 +193,10 @@ static void *cross_flow_carry(void *p)
         int idle = 0; /* looks that found nothing */
         while (!atomic_load(&f->give_back)) {
             idle = cross_flow_look(f) ? 0 : idle + 1;
-            if (idle > looks) cross_flow_rest(f);
-            else if (idle > 0) sched_yield();
+            if (idle > looks)
+                cross_flow_rest(f);
+            else if (idle > 0)
+                sched_yield();
         }
         sem_post(&f->idle);
     }
@@ -193,7 +212,9 @@ static rd_code cross_flow_start_thread(rd_flow *f, rd_status *st)
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
     f->has_thread = pthread_create(&f->thread, NULL, cross_flow_carry, f) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return f->has_thread ? RD_OK : rd_fail(st, RD_EENV, "no thread for the sums between hosts; set overlap to calls");
+    return f->has_thread
+               ? RD_OK
+               : rd_fail(st, RD_EENV, "no thread for the sums between hosts; set overlap to calls");
 }
 
 /* ---- a round ---- */
@@ -204,7 +225,8 @@ void rd_flow_ready(rd_flow *f, int n)
     for (int i = f->n_ready; i < n; i++) f->part[i].begin_ns = rd_now_ns();
     f->n_ready = n;
     atomic_store_explicit(&f->flag[f->me]->ready, cross_flow_count(f, n), memory_order_release);
-    if (!f->has_thread || n == f->n_parts) return; /* the last part: the caller will take it at once */
+    if (!f->has_thread || n == f->n_parts)
+        return; /* the last part: the caller will take it at once */
     if (f->awake) {
         sem_post(&f->poke);
         return;
@@ -235,12 +257,14 @@ static rd_code sum_at_once(rd_flow *f, rd_status *st)
     for (int i = 0; i < f->n_parts;) {
         int k = i + 1;
         while (k < f->n_parts && f->part[k].from == f->part[k - 1].from + f->part[k - 1].n) k++;
-        const int64_t part_ns = rd_now_ns(), n = f->part[k - 1].from + f->part[k - 1].n - f->part[i].from;
+        const int64_t part_ns = rd_now_ns(),
+                      n = f->part[k - 1].from + f->part[k - 1].n - f->part[i].from;
         RD_TRY(rd_comm_sum_f32(f->c, f->x + f->part[i].from, n, st));
         const int64_t end_ns = rd_now_ns();
         for (; i < k; i++) {
             f->part[i].begin_ns = part_ns;
-            f->part[i].end_ns = end_ns; /* one time, by which exchange.c knows that they went together */
+            f->part[i].end_ns =
+                end_ns; /* one time, by which exchange.c knows that they went together */
         }
     }
     f->last.total_s = f->last.exposed_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
@@ -258,8 +282,10 @@ rd_code rd_flow_finish(rd_flow *f, rd_status *st)
     rd_flow_take(f);
     while (f->seen < f->n_parts) {
         idle = cross_flow_look(f) ? 0 : idle + 1;
-        if (idle > f->spins + looks) cross_flow_nap(LOOK_NS / 2);
-        else if (idle > f->spins) sched_yield();
+        if (idle > f->spins + looks)
+            cross_flow_nap(LOOK_NS / 2);
+        else if (idle > f->spins)
+            sched_yield();
     }
     f->last.exposed_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
     f->last.total_s = (double)f->busy_ns * 1e-9;
@@ -313,7 +339,8 @@ static rd_code cross_flow_cut(rd_flow *f, const rd_window *w, rd_status *st)
             do {
                 const int64_t m = hi - lo < most ? hi - lo : most;
                 if (f->chunk != none)
-                    f->chunk[n] = (chunk){.from = f->part[i].from + lo, .n = m, .part = i, .last = lo + m == hi};
+                    f->chunk[n] = (chunk){
+                        .from = f->part[i].from + lo, .n = m, .part = i, .last = lo + m == hi};
                 n++;
                 lo += m;
             } while (lo < hi);
@@ -353,13 +380,14 @@ static rd_code prepare(rd_flow *f, const rd_window *w, const rd_shared_arena *a,
 static rd_code connect(rd_flow *f, rd_status *st)
 {
     RD_TRY(rd_cross_new(f->comm, &f->cross, st));
-    for (int i = 0; i < RD_CROSS_DEEP; i++) RD_TRY(rd_cross_job_new(f->cross, rd_cross_chunk(f->wire), f->wire, NULL, &f->job[i], st));
+    for (int i = 0; i < RD_CROSS_DEEP; i++)
+        RD_TRY(rd_cross_job_new(f->cross, rd_cross_chunk(f->wire), f->wire, NULL, &f->job[i], st));
 done:
     return st->code;
 }
 
-rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts, rd_wire wire, rd_flow_mode mode,
-                    rd_flow **out, rd_status *st)
+rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts, rd_wire wire,
+                    rd_flow_mode mode, rd_flow **out, rd_status *st)
 {
     MPI_Comm world = MPI_COMM_NULL;
     rd_window *w = NULL;
@@ -371,8 +399,10 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
         f->part = malloc(((size_t)n_parts + 1) * sizeof *part);
     }
     if (!f || !f->part) rd_fail(st, RD_EENV, "out of memory for the sums of %d parts", n_parts);
-    if (c->w.size > 1) RD_TRY(rd_comm_agree(c, st));
-    else RD_TRY(st->code);
+    if (c->w.size > 1)
+        RD_TRY(rd_comm_agree(c, st));
+    else
+        RD_TRY(st->code);
     if (!f || !f->part) goto done;
     memcpy(f->part, part, (size_t)n_parts * sizeof *part);
     f->moves = c->w.n_hosts > 1 && n_parts > 0;
@@ -381,13 +411,16 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
         rd_mpi_inside(c, &world, &w, &a);
         (void)prepare(f, w, a, st);
         RD_TRY(rd_comm_agree(c, st));
-        if (!a) RD_TRY(RD_MPI(MPI_Comm_dup(world, &f->comm), st));
-        else if (w->cross) RD_TRY(RD_MPI(MPI_Comm_dup(w->cross_comm, &f->comm), st));
+        if (!a)
+            RD_TRY(RD_MPI(MPI_Comm_dup(world, &f->comm), st));
+        else if (w->cross)
+            RD_TRY(RD_MPI(MPI_Comm_dup(w->cross_comm, &f->comm), st));
         if (f->comm != MPI_COMM_NULL) {
             RD_TRY(RD_MPI(MPI_Comm_set_errhandler(f->comm, MPI_ERRORS_RETURN), st));
             (void)connect(f, st);
         }
-        if (st->code == RD_OK && f->mode >= RD_FLOW_THREAD && f->n_chunks > 0) (void)cross_flow_start_thread(f, st);
+        if (st->code == RD_OK && f->mode >= RD_FLOW_THREAD && f->n_chunks > 0)
+            (void)cross_flow_start_thread(f, st);
         RD_TRY(rd_comm_agree(c, st));
     }
     *out = f;

@@ -14,7 +14,8 @@ typedef struct rd_comm_vt {
     rd_code (*min_f64)(rd_comm *c, double *x, int64_t n, rd_status *st);
     rd_code (*bcast)(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st);
     rd_code (*barrier)(rd_comm *c, rd_status *st);
-    rd_code (*gather)(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st);
+    rd_code (*gather)(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens,
+                      rd_status *st);
     rd_code (*allgather)(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st);
     rd_code (*local_bcast)(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st);
     rd_code (*local_barrier)(rd_comm *c, rd_status *st);
@@ -23,7 +24,8 @@ typedef struct rd_comm_vt {
     void (*arena_free)(rd_comm *c);
     /* NULL: none. Collective. bytes of zeros that the ranks of a host share (8 of them, at mark_at, are used); *out NULL with
      * RD_OK on all ranks of a host where that cannot be, see why. The caller unmaps. */
-    rd_code (*share)(rd_comm *c, size_t bytes, size_t mark_at, void **out, char why[200], rd_status *st);
+    rd_code (*share)(rd_comm *c, size_t bytes, size_t mark_at, void **out, char why[200],
+                     rd_status *st);
     void (*abort)(rd_comm *c, int exit_code); /* may return */
     void (*free)(rd_comm *c);
 } rd_comm_vt;
@@ -33,8 +35,8 @@ struct rd_comm {
     rd_world w;
     char note[256];
     bool has_arena;
-    bool threads; /* any one thread at a time may call the library */
-    bool shares; /* the ranks of a host may share memory */
+    bool threads;         /* any one thread at a time may call the library */
+    bool shares;          /* the ranks of a host may share memory */
     float *private_arena; /* owned; where the table has none to give */
 };
 

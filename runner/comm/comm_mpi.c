@@ -23,7 +23,10 @@ typedef struct mpi_comm {
     rd_shared_arena *arena;
 } mpi_comm;
 
-static mpi_comm *of(rd_comm *c) { return (mpi_comm *)c; }
+static mpi_comm *of(rd_comm *c)
+{
+    return (mpi_comm *)c;
+}
 
 enum { PIECE = 1 << 28 }; /* elements, or bytes, of one MPI call */
 
@@ -33,17 +36,22 @@ rd_code rd_mpi_result(int rc, const char *call, const char *where, rd_status *st
     char text[MPI_MAX_ERROR_STRING] = "";
     int n = 0;
     MPI_Error_string(rc, text, &n);
-    return rd_fail_(st, RD_EPEER, where, "the ranks cannot reach each other: %.160s: %s; another rank may have ended, "
-                    "see above", call, text);
+    return rd_fail_(st, RD_EPEER, where,
+                    "the ranks cannot reach each other: %.160s: %s; another rank may have ended, "
+                    "see above",
+                    call, text);
 }
 
 /* ---- collectives ---- */
 
-static rd_code reduce(rd_comm *c, void *x, int64_t n, size_t size, MPI_Datatype type, MPI_Op op, rd_status *st)
+static rd_code reduce(rd_comm *c, void *x, int64_t n, size_t size, MPI_Datatype type, MPI_Op op,
+                      rd_status *st)
 {
     for (int64_t at = 0; at < n; at += PIECE) {
         const int m = (int)(n - at < PIECE ? n - at : PIECE);
-        RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, (char *)x + (size_t)at * size, m, type, op, of(c)->world), st));
+        RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, (char *)x + (size_t)at * size, m, type, op,
+                                    of(c)->world),
+                      st));
     }
 done:
     return st->code;
@@ -97,7 +105,10 @@ static rd_code local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_stat
     return bcast_on(of(c)->local, p, bytes, root, st);
 }
 
-static rd_code barrier(rd_comm *c, rd_status *st) { return RD_MPI(MPI_Barrier(of(c)->world), st); }
+static rd_code barrier(rd_comm *c, rd_status *st)
+{
+    return RD_MPI(MPI_Barrier(of(c)->world), st);
+}
 
 static rd_code local_barrier(rd_comm *c, rd_status *st)
 {
@@ -106,7 +117,8 @@ static rd_code local_barrier(rd_comm *c, rd_status *st)
     return st->code;
 }
 
-static rd_code comm_mpi_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st)
+static rd_code comm_mpi_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens,
+                               rd_status *st)
 {
     const MPI_Comm world = of(c)->world;
     const bool root = c->w.rank == 0;
@@ -151,10 +163,12 @@ done:
     return st->code;
 }
 
-static rd_code comm_mpi_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st)
+static rd_code comm_mpi_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes,
+                                  rd_status *st)
 {
     if (bytes <= INT_MAX / c->w.size)
-        return RD_MPI(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, of(c)->world), st);
+        return RD_MPI(
+            MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, of(c)->world), st);
     memcpy((char *)all + bytes * c->w.rank, mine, (size_t)bytes);
     for (int r = 0; r < c->w.size; r++) RD_TRY(bcast(c, (char *)all + bytes * r, bytes, r, st));
 done:
@@ -164,11 +178,13 @@ done:
 static rd_code comm_mpi_arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st)
 {
     mpi_comm *m = of(c);
-    if (!m->window && c->w.size > c->w.n_hosts) snprintf(why, 200, "the ranks of a host share no memory");
+    if (!m->window && c->w.size > c->w.n_hosts)
+        snprintf(why, 200, "the ranks of a host share no memory");
     if (m->window) RD_TRY(rd_arena_share(m->window, m->world, m->local, n, &m->arena, why, st));
     if (m->arena) {
         *out = rd_arena_mine(m->arena);
-        snprintf(c->note, sizeof c->note, "gradients are summed in place, in memory shared by the ranks of a host%s",
+        snprintf(c->note, sizeof c->note,
+                 "gradients are summed in place, in memory shared by the ranks of a host%s",
                  c->w.n_hosts > 1 ? ", and on between hosts" : "");
     }
 done:
@@ -181,13 +197,16 @@ static void arena_free(rd_comm *c)
     of(c)->arena = NULL;
 }
 
-static rd_code share(rd_comm *c, size_t bytes, size_t mark_at, void **out, char why[200], rd_status *st)
+static rd_code share(rd_comm *c, size_t bytes, size_t mark_at, void **out, char why[200],
+                     rd_status *st)
 {
     unsigned char *map = NULL;
     int err = rd_share_memory(of(c)->local, bytes, mark_at, &map, st);
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &err, 1, MPI_INT, MPI_MAX, of(c)->local), st));
-    if (err == 0) *out = map;
-    else rd_share_why(err, bytes, why);
+    if (err == 0)
+        *out = map;
+    else
+        rd_share_why(err, bytes, why);
 done:
     if (map && !*out) munmap(map, bytes);
     return st->code;
@@ -269,7 +288,8 @@ static void set_defaults(void)
      * dry meanwhile. Send in place alone: 2 x 32 MiB over 1 Gbit/s in 281 ms instead of 365 (tests/bench/links). */
     setenv("OMPI_MCA_btl_tcp_flags", "0x9", 0);
     const char *n_local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    if (n_local && atol(n_local) > sysconf(_SC_NPROCESSORS_ONLN)) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    if (n_local && atol(n_local) > sysconf(_SC_NPROCESSORS_ONLN))
+        setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
 static char library[64]; /* written once, by the function below */
@@ -316,13 +336,16 @@ static rd_code find_world(mpi_comm *m, bool *crowded, rd_status *st)
     rd_cpu_set *sets = NULL;
     MPI_Comm leaders = MPI_COMM_NULL;
     int host[2] = {0, 1};
-    RD_TRY(RD_MPI(MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, w->rank, MPI_INFO_NULL, &m->local), st));
+    RD_TRY(RD_MPI(MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, w->rank, MPI_INFO_NULL,
+                                      &m->local),
+                  st));
     RD_TRY(make_up_hosts(m, crowded, st));
     RD_TRY(RD_MPI(MPI_Comm_set_errhandler(m->local, MPI_ERRORS_RETURN), st));
     RD_TRY(RD_MPI(MPI_Comm_rank(m->local, &w->local_rank), st));
     RD_TRY(RD_MPI(MPI_Comm_size(m->local, &w->local_size), st));
     /* Hosts are numbered by their lowest rank. */
-    RD_TRY(RD_MPI(MPI_Comm_split(m->world, w->local_rank == 0 ? 0 : MPI_UNDEFINED, w->rank, &leaders), st));
+    RD_TRY(RD_MPI(
+        MPI_Comm_split(m->world, w->local_rank == 0 ? 0 : MPI_UNDEFINED, w->rank, &leaders), st));
     if (leaders != MPI_COMM_NULL) {
         MPI_Comm_rank(leaders, &host[0]);
         MPI_Comm_size(leaders, &host[1]);
@@ -335,7 +358,9 @@ static rd_code find_world(mpi_comm *m, bool *crowded, rd_status *st)
     if (!sets) rd_fail(st, RD_EENV, "out of memory for %d sets of processors", w->local_size);
     RD_TRY(rd_comm_agree(&m->base, st));
     const rd_cpu_set mine = rd_cpus_mine();
-    RD_TRY(RD_MPI(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, sets, (int)sizeof mine, MPI_BYTE, m->local), st));
+    RD_TRY(RD_MPI(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, sets, (int)sizeof mine, MPI_BYTE,
+                                m->local),
+                  st));
     const double share = rd_cpus_share(sets, w->local_size, w->local_rank, rd_cpus_quota(""));
     w->n_cpus = rd_cpus_whole(share);
     int any = share < 1.0 - 1e-6;
@@ -359,12 +384,14 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
     rd_world *w = &m->base.w;
     w->size = w->local_size = w->n_hosts = w->n_cpus = 1;
     w->comm = "mpi";
-    if (gethostname(w->host, sizeof w->host - 1) != 0) snprintf(w->host, sizeof w->host, "localhost");
+    if (gethostname(w->host, sizeof w->host - 1) != 0)
+        snprintf(w->host, sizeof w->host, "localhost");
     snprintf(w->library, sizeof w->library, "%s", rd_comm_library_version());
     set_defaults();
     const int rc = MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
     if (rc != MPI_SUCCESS) {
-        rd_fail(st, RD_EENV, "MPI_Init_thread failed with code %d; see the launcher's messages above", rc);
+        rd_fail(st, RD_EENV,
+                "MPI_Init_thread failed with code %d; see the launcher's messages above", rc);
         goto done;
     }
     m->base.threads = level >= MPI_THREAD_SERIALIZED;
@@ -375,8 +402,11 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
     RD_TRY(RD_MPI(MPI_Comm_rank(m->world, &w->rank), st));
     RD_TRY(RD_MPI(MPI_Comm_size(m->world, &w->size), st));
     if (launched > w->size) {
-        rd_fail(st, RD_EENV, "the launcher started %d ranks but MPI sees %d; the program (%s) and mpirun use different "
-                "MPI libraries, start it with the mpirun of that library", launched, w->size, w->library);
+        rd_fail(st, RD_EENV,
+                "the launcher started %d ranks but MPI sees %d; the program (%s) and mpirun use "
+                "different "
+                "MPI libraries, start it with the mpirun of that library",
+                launched, w->size, w->library);
         goto done;
     }
     RD_TRY(find_world(m, &crowded, st));
@@ -386,11 +416,15 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
         (void)rd_cross_new(m->world, &m->cross, st);
         RD_TRY(rd_comm_agree(&m->base, st));
     }
-    if (w->size == 1) snprintf(m->base.note, sizeof m->base.note, "one rank, nothing to sum");
-    else if (!m->window) snprintf(m->base.note, sizeof m->base.note, "sums by messages (%s)", why);
+    if (w->size == 1)
+        snprintf(m->base.note, sizeof m->base.note, "one rank, nothing to sum");
+    else if (!m->window)
+        snprintf(m->base.note, sizeof m->base.note, "sums by messages (%s)", why);
     else
-        snprintf(m->base.note, sizeof m->base.note, "sums through shared memory in pieces of %zu KiB%s",
-                 rd_window_piece_bytes(m->window) >> 10, w->n_hosts > 1 ? ", and on between hosts" : "");
+        snprintf(m->base.note, sizeof m->base.note,
+                 "sums through shared memory in pieces of %zu KiB%s",
+                 rd_window_piece_bytes(m->window) >> 10,
+                 w->n_hosts > 1 ? ", and on between hosts" : "");
     *out = &m->base;
     return RD_OK;
 done:

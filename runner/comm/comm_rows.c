@@ -133,7 +133,8 @@ static int64_t row_at(const uint64_t *set, int64_t rows, int64_t k)
 /* The rows of owner o of n: those between which 1/n of the set lies. */
 static comm_rows_run share_of(const rd_comm_rows *t, int64_t count, int o, int n)
 {
-    return (comm_rows_run){row_at(t->unite, t->rows, count * o / n), row_at(t->unite, t->rows, count * (o + 1) / n)};
+    return (comm_rows_run){row_at(t->unite, t->rows, count * o / n),
+                           row_at(t->unite, t->rows, count * (o + 1) / n)};
 }
 
 /* ---- a table ---- */
@@ -167,14 +168,17 @@ done:
     return st->code;
 }
 
-rd_code rd_comm_rows_new(rd_comm *c, int64_t rows, int64_t dim, rd_wire wire, rd_comm_rows **out, rd_status *st)
+rd_code rd_comm_rows_new(rd_comm *c, int64_t rows, int64_t dim, rd_wire wire, rd_comm_rows **out,
+                         rd_status *st)
 {
     rd_comm_rows *t = calloc(1, sizeof *t);
     int64_t n;
     *out = NULL;
-    if (!t) rd_fail(st, RD_EENV, "out of memory for a table's rows");
+    if (!t)
+        rd_fail(st, RD_EENV, "out of memory for a table's rows");
     else if (rows <= 0 || dim <= 0 || __builtin_mul_overflow(rows, dim, &n) || n > INT64_MAX / 16)
-        rd_fail(st, RD_EBUG, "a table of %lld rows and %lld columns", (long long)rows, (long long)dim);
+        rd_fail(st, RD_EBUG, "a table of %lld rows and %lld columns", (long long)rows,
+                (long long)dim);
     if (c->w.size > 1 && rd_comm_agree(c, st) != RD_OK) goto done;
     if (!t || st->code != RD_OK) goto done;
     t->c = c;
@@ -196,7 +200,8 @@ rd_code rd_comm_rows_new(rd_comm *c, int64_t rows, int64_t dim, rd_wire wire, rd
             t->pack_rows = PACK_FLOATS / dim < rows ? PACK_FLOATS / dim : rows;
             t->pack = malloc((size_t)(t->pack_rows * dim) * sizeof *t->pack);
         }
-        if (!t->unite || (t->pack_rows && !t->pack)) rd_fail(st, RD_EENV, "out of memory for sums of rows");
+        if (!t->unite || (t->pack_rows && !t->pack))
+            rd_fail(st, RD_EENV, "out of memory for sums of rows");
         if (rd_comm_agree(c, st) != RD_OK) goto done;
     }
     *out = t;
@@ -208,7 +213,8 @@ done:
 
 /* ---- sums ---- */
 
-static rd_code sum_whole(rd_comm_rows *t, float *x, uint64_t *touched, int64_t *n_summed, rd_status *st)
+static rd_code sum_whole(rd_comm_rows *t, float *x, uint64_t *touched, int64_t *n_summed,
+                         rd_status *st)
 {
     rd_row_set_fill(touched, t->rows);
     *n_summed = t->rows;
@@ -220,8 +226,8 @@ typedef void move_rows(float *const *part, int k, size_t at, float *packed, size
 
 /* Calls it for the rows of the union from *at on, before end, as many as the packed array holds, and moves *at behind
  * them. The parts hold zeros in rows that are not in `here` (NULL: that is not known). Returns the number of rows. */
-static int64_t each_packed(const rd_comm_rows *t, int64_t *at, int64_t end, move_rows *move, float *const *part, int k,
-                           int64_t first, const uint64_t *here)
+static int64_t each_packed(const rd_comm_rows *t, int64_t *at, int64_t end, move_rows *move,
+                           float *const *part, int k, int64_t first, const uint64_t *here)
 {
     int64_t n = 0;
     comm_rows_run r = {*at, *at};
@@ -234,7 +240,8 @@ static int64_t each_packed(const rd_comm_rows *t, int64_t *at, int64_t end, move
                 empty = !(here[lo / 64] >> lo % 64 & 1);
                 hi = next_row(here, empty ? 0 : UINT64_MAX, lo, r.hi);
             }
-            move(part, k, (size_t)(first + lo * t->dim), t->pack + n * t->dim, (size_t)((hi - lo) * t->dim), empty);
+            move(part, k, (size_t)(first + lo * t->dim), t->pack + n * t->dim,
+                 (size_t)((hi - lo) * t->dim), empty);
             n += hi - lo;
             lo = hi;
         }
@@ -244,16 +251,21 @@ static int64_t each_packed(const rd_comm_rows *t, int64_t *at, int64_t end, move
     return n;
 }
 
-static void comm_rows_take(float *const *part, int k, size_t at, float *packed, size_t n, bool empty)
+static void comm_rows_take(float *const *part, int k, size_t at, float *packed, size_t n,
+                           bool empty)
 {
     const float *from[RD_MAX_LOCAL];
     for (int r = 0; r < k && !empty; r++) from[r] = part[r] + at;
-    if (empty) memset(packed, 0, n * sizeof *packed);
-    else if (k == 1) memcpy(packed, from[0], n * sizeof *packed);
-    else rd_tree_sum(packed, from, k, n);
+    if (empty)
+        memset(packed, 0, n * sizeof *packed);
+    else if (k == 1)
+        memcpy(packed, from[0], n * sizeof *packed);
+    else
+        rd_tree_sum(packed, from, k, n);
 }
 
-static void comm_rows_give(float *const *part, int k, size_t at, float *packed, size_t n, bool empty)
+static void comm_rows_give(float *const *part, int k, size_t at, float *packed, size_t n,
+                           bool empty)
 {
     (void)empty;
     for (int r = 0; r < k; r++) memcpy(part[r] + at, packed, n * sizeof *packed);
@@ -275,12 +287,15 @@ static void unite_local(const rd_comm_rows *t, int n_local, uint64_t *set)
     }
 }
 
-static void sum_in_place(const rd_comm_rows *t, const rd_window *w, float *const *part, int64_t first)
+static void sum_in_place(const rd_comm_rows *t, const rd_window *w, float *const *part,
+                         int64_t first)
 {
     const int64_t gap = (int64_t)(GAP_BYTES / sizeof(float)) / t->dim;
     const comm_rows_run share = share_of(t, count_words(t->unite, t->n_words), w->me, w->n_owners);
-    for (comm_rows_run r = {share.lo, share.lo}; w->n_local > 1 && next_run(t->unite, share.hi, gap, &r);)
-        rd_tree_sum_all(part, w->n_local, (size_t)(first + r.lo * t->dim), (size_t)((r.hi - r.lo) * t->dim));
+    for (comm_rows_run r = {share.lo, share.lo};
+         w->n_local > 1 && next_run(t->unite, share.hi, gap, &r);)
+        rd_tree_sum_all(part, w->n_local, (size_t)(first + r.lo * t->dim),
+                        (size_t)((r.hi - r.lo) * t->dim));
 }
 
 /* The sum of n packed rows between hosts. */
@@ -298,12 +313,13 @@ static bool nearly_all(const rd_comm_rows *t, int64_t count)
 }
 
 /* Rows [r.lo, r.hi) of k ranks' parts, added up where they lie, between hosts too, and written into every part. */
-static rd_code sum_run(rd_comm_rows *t, rd_cross *cross, float *const *part, int k, int me, int64_t first, comm_rows_run r,
-                       rd_status *st)
+static rd_code sum_run(rd_comm_rows *t, rd_cross *cross, float *const *part, int k, int me,
+                       int64_t first, comm_rows_run r, rd_status *st)
 {
     const int64_t before = cross->sent;
     for (int64_t lo = r.lo; lo < r.hi; lo += t->pack_rows) {
-        const int64_t hi = lo + t->pack_rows < r.hi ? lo + t->pack_rows : r.hi, at = first + lo * t->dim;
+        const int64_t hi = lo + t->pack_rows < r.hi ? lo + t->pack_rows : r.hi,
+                      at = first + lo * t->dim;
         const size_t n = (size_t)((hi - lo) * t->dim);
         if (k > 1) comm_rows_take(part, k, (size_t)at, part[me] + at, n, false);
         RD_TRY(rd_cross_sum_wire(cross, t->wire, part[me] + at, (int64_t)n, st));
@@ -316,15 +332,17 @@ done:
 }
 
 /* The rows of this rank's share: packed, added up between hosts, and written into every rank's part. */
-static rd_code sum_packed(rd_comm_rows *t, const rd_window *w, float *const *part, int64_t first, int64_t count,
-                          rd_status *st)
+static rd_code sum_packed(rd_comm_rows *t, const rd_window *w, float *const *part, int64_t first,
+                          int64_t count, rd_status *st)
 {
     if (w->me >= w->n_owners) return RD_OK;
     const comm_rows_run share = share_of(t, count, w->me, w->n_owners);
-    if (nearly_all(t, count)) return sum_run(t, w->cross, part, w->n_local, w->me, first, share, st);
+    if (nearly_all(t, count))
+        return sum_run(t, w->cross, part, w->n_local, w->me, first, share, st);
     for (int64_t at = share.lo; at < share.hi;) {
         int64_t from = at;
-        const int64_t n = each_packed(t, &at, share.hi, comm_rows_take, part, w->n_local, first, t->here);
+        const int64_t n = each_packed(t, &at, share.hi, comm_rows_take, part, w->n_local, first,
+                                      t->here);
         RD_TRY(sum_pack(t, w->cross, n, st));
         (void)each_packed(t, &from, at, comm_rows_give, part, w->n_local, first, NULL);
     }
@@ -337,21 +355,25 @@ static rd_code unite_hosts(rd_comm_rows *t, rd_window *w, rd_status *st)
 {
     uint64_t *all = common_set(t, w->n_local), *failed = all + t->n_words;
     unite_local(t, w->n_local, t->here);
-    if (w->me == 0) { /* it is one of the owners on every host; a failure is told after the barrier */
+    if (w->me ==
+        0) { /* it is one of the owners on every host; a failure is told after the barrier */
         memcpy(all, t->here, (size_t)t->n_words * sizeof *all);
-        (void)RD_MPI(MPI_Allreduce(MPI_IN_PLACE, all, (int)t->n_words, MPI_UINT64_T, MPI_BOR, w->cross_comm), st);
+        (void)RD_MPI(MPI_Allreduce(MPI_IN_PLACE, all, (int)t->n_words, MPI_UINT64_T, MPI_BOR,
+                                   w->cross_comm),
+                     st);
         t->sent += t->n_words * (int64_t)sizeof *all;
         *failed = (uint64_t)st->code;
     }
     rd_window_barrier(w);
     memcpy(t->unite, all, (size_t)t->n_words * sizeof *all);
     if (*failed && st->code == RD_OK)
-        rd_fail(st, (rd_code)*failed, "the first rank of this host cannot reach the other hosts; see its message");
+        rd_fail(st, (rd_code)*failed,
+                "the first rank of this host cannot reach the other hosts; see its message");
     return st->code;
 }
 
-static rd_code sum_in_arena(rd_comm_rows *t, rd_window *w, rd_shared_arena *a, float *x, uint64_t *touched,
-                            int64_t *n_summed, rd_status *st)
+static rd_code sum_in_arena(rd_comm_rows *t, rd_window *w, rd_shared_arena *a, float *x,
+                            uint64_t *touched, int64_t *n_summed, rd_status *st)
 {
     float *part[RD_MAX_LOCAL];
     const int64_t first = x - rd_arena_mine(a);
@@ -360,11 +382,15 @@ static rd_code sum_in_arena(rd_comm_rows *t, rd_window *w, rd_shared_arena *a, f
     memcpy(mine, touched, (size_t)t->n_words * sizeof *mine);
     mine[t->n_words - 1] &= tail(t->rows);
     rd_window_barrier(w);
-    if (w->n_hosts > 1) RD_TRY(unite_hosts(t, w, st));
-    else unite_local(t, w->n_local, t->unite);
+    if (w->n_hosts > 1)
+        RD_TRY(unite_hosts(t, w, st));
+    else
+        unite_local(t, w->n_local, t->unite);
     const int64_t count = count_words(t->unite, t->n_words);
-    if (w->n_hosts > 1) (void)sum_packed(t, w, part, first, count, st);
-    else sum_in_place(t, w, part, first);
+    if (w->n_hosts > 1)
+        (void)sum_packed(t, w, part, first, count, st);
+    else
+        sum_in_place(t, w, part, first);
     rd_window_barrier(w);
     memcpy(touched, t->unite, (size_t)t->n_words * sizeof *touched);
     *n_summed = count;
@@ -374,12 +400,13 @@ done:
 
 /* ---- elsewhere ---- */
 
-static rd_code sum_elsewhere(rd_comm_rows *t, MPI_Comm world, float *x, uint64_t *touched, int64_t *n_summed,
-                             rd_status *st)
+static rd_code sum_elsewhere(rd_comm_rows *t, MPI_Comm world, float *x, uint64_t *touched,
+                             int64_t *n_summed, rd_status *st)
 {
     memcpy(t->unite, touched, (size_t)t->n_words * sizeof *touched);
     t->unite[t->n_words - 1] &= tail(t->rows);
-    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, t->unite, (int)t->n_words, MPI_UINT64_T, MPI_BOR, world), st));
+    RD_TRY(RD_MPI(
+        MPI_Allreduce(MPI_IN_PLACE, t->unite, (int)t->n_words, MPI_UINT64_T, MPI_BOR, world), st));
     const int64_t count = count_words(t->unite, t->n_words);
     if (t->cross) t->sent += t->n_words * (int64_t)sizeof *t->unite;
     const bool dense = t->cross && nearly_all(t, count);
@@ -387,8 +414,10 @@ static rd_code sum_elsewhere(rd_comm_rows *t, MPI_Comm world, float *x, uint64_t
     for (int64_t at = dense ? t->rows : 0; at < t->rows;) {
         int64_t from = at;
         const int64_t n = each_packed(t, &at, t->rows, comm_rows_take, &x, 1, 0, NULL);
-        if (t->cross) RD_TRY(sum_pack(t, t->cross, n, st));
-        else RD_TRY(rd_comm_sum_f32(t->c, t->pack, n * t->dim, st));
+        if (t->cross)
+            RD_TRY(sum_pack(t, t->cross, n, st));
+        else
+            RD_TRY(rd_comm_sum_f32(t->c, t->pack, n * t->dim, st));
         (void)each_packed(t, &from, at, comm_rows_give, &x, 1, 0, NULL);
     }
     memcpy(touched, t->unite, (size_t)t->n_words * sizeof *touched);
@@ -397,7 +426,8 @@ done:
     return st->code;
 }
 
-rd_code rd_comm_sum_rows_f32(rd_comm_rows *t, float *x, uint64_t *touched, int64_t *n_summed, rd_status *st)
+rd_code rd_comm_sum_rows_f32(rd_comm_rows *t, float *x, uint64_t *touched, int64_t *n_summed,
+                             rd_status *st)
 {
     int64_t n = 0;
     if (t->c->w.size > 1) {
@@ -405,9 +435,12 @@ rd_code rd_comm_sum_rows_f32(rd_comm_rows *t, float *x, uint64_t *touched, int64
         rd_window *w;
         rd_shared_arena *a;
         rd_mpi_inside(t->c, &world, &w, &a);
-        if (t->common && rd_arena_holds(a, x)) (void)sum_in_arena(t, w, a, x, touched, &n, st);
-        else if (t->pack) (void)sum_elsewhere(t, world, x, touched, &n, st);
-        else (void)sum_whole(t, x, touched, &n, st);
+        if (t->common && rd_arena_holds(a, x))
+            (void)sum_in_arena(t, w, a, x, touched, &n, st);
+        else if (t->pack)
+            (void)sum_elsewhere(t, world, x, touched, &n, st);
+        else
+            (void)sum_whole(t, x, touched, &n, st);
     }
     if (n_summed) *n_summed = n;
     return st->code;

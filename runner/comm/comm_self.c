@@ -35,7 +35,8 @@ static rd_code no_wait(rd_comm *c, rd_status *st)
     return st->code;
 }
 
-static rd_code comm_self_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens, rd_status *st)
+static rd_code comm_self_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens,
+                                rd_status *st)
 {
     (void)c;
     *out = malloc((size_t)n + 1);
@@ -53,15 +54,22 @@ static rd_code comm_self_gather(rd_comm *c, const void *p, int64_t n, char **out
     return st->code;
 }
 
-static rd_code comm_self_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st)
+static rd_code comm_self_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes,
+                                   rd_status *st)
 {
     (void)c;
     memcpy(all, mine, (size_t)bytes);
     return st->code;
 }
 
-static void no_abort(rd_comm *c, int exit_code) { (void)c, (void)exit_code; }
-static void self_free(rd_comm *c) { free(c); }
+static void no_abort(rd_comm *c, int exit_code)
+{
+    (void)c, (void)exit_code;
+}
+static void self_free(rd_comm *c)
+{
+    free(c);
+}
 
 static const rd_comm_vt self_vt = {.sum_f32 = leave_f32,
                                    .sum_f64 = leave_f64,
@@ -84,7 +92,8 @@ rd_code rd_comm_self_new(rd_comm **out, rd_status *st)
     c->vt = &self_vt;
     c->w.size = c->w.local_size = c->w.n_hosts = 1;
     c->w.comm = "self";
-    if (gethostname(c->w.host, sizeof c->w.host - 1) != 0) snprintf(c->w.host, sizeof c->w.host, "localhost");
+    if (gethostname(c->w.host, sizeof c->w.host - 1) != 0)
+        snprintf(c->w.host, sizeof c->w.host, "localhost");
     const rd_cpu_set mine = rd_cpus_mine();
     c->w.n_cpus = rd_cpus_whole(rd_cpus_share(&mine, 1, 0, rd_cpus_quota("")));
     snprintf(c->note, sizeof c->note, "one rank, nothing to sum");

@@ -24,7 +24,8 @@ static int make_memory(size_t bytes, host_share_offer *o)
     const int fd = memfd_create("run_dist", MFD_CLOEXEC);
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    *o = (host_share_offer){.pid = getpid(), .fd = fd, .mark = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec};
+    *o = (host_share_offer){
+        .pid = getpid(), .fd = fd, .mark = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec};
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) o->err = errno;
     return fd;
 }
@@ -33,22 +34,29 @@ static void *map_memory(int fd, size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED) return NULL;
-    (void)madvise(p, bytes, MADV_HUGEPAGE); /* where the system lets shared memory have large pages when asked */
+    (void)madvise(
+        p, bytes,
+        MADV_HUGEPAGE); /* where the system lets shared memory have large pages when asked */
     return p;
 }
 
 void rd_share_why(int err, size_t bytes, char why[200])
 {
-    const char *remedy = err == ENOMEM || err == ENOSPC ? "; raise the memory limit of the job or its container"
+    const char *remedy = err == ENOMEM || err == ENOSPC
+                             ? "; raise the memory limit of the job or its container"
                          : err == EACCES || err == EPERM
                              ? "; start all ranks of a host as one user and in one container"
                          : err == ENOENT || err == ESTALE
-                             ? "; start all ranks of a host in one container, or let their containers share processes (--pid=host)"
-                         : err == ENOSYS ? "; let the sandbox allow memfd_create" : "";
-    snprintf(why, 200, "a host's ranks cannot share %.1f MiB: %s%s", (double)bytes / 1048576, strerrordesc_np(err), remedy);
+                             ? "; start all ranks of a host in one container, or let their "
+                               "containers share processes (--pid=host)"
+                         : err == ENOSYS ? "; let the sandbox allow memfd_create"
+                                         : "";
+    snprintf(why, 200, "a host's ranks cannot share %.1f MiB: %s%s", (double)bytes / 1048576,
+             strerrordesc_np(err), remedy);
 }
 
-int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map, rd_status *st)
+int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map,
+                    rd_status *st)
 {
     host_share_offer o = {0};
     int fd = -1, err = 0, me = 0;
@@ -65,12 +73,16 @@ int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char 
         char path[64];
         snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)o.pid, (long long)o.fd);
         fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd < 0 || lseek(fd, 0, SEEK_END) != (off_t)bytes) err = fd < 0 ? errno : ESTALE;
-        else if (!(*map = map_memory(fd, bytes))) err = errno;
-        else if (memcmp(*map + mark_at, &o.mark, sizeof o.mark) != 0) err = ESTALE;
+        if (fd < 0 || lseek(fd, 0, SEEK_END) != (off_t)bytes)
+            err = fd < 0 ? errno : ESTALE;
+        else if (!(*map = map_memory(fd, bytes)))
+            err = errno;
+        else if (memcmp(*map + mark_at, &o.mark, sizeof o.mark) != 0)
+            err = ESTALE;
     }
     if (err == 0 && !*map) err = EIO;
-    (void)RD_MPI(MPI_Barrier(local), st); /* rank 0's descriptor stays open until all have opened it */
+    (void)RD_MPI(MPI_Barrier(local),
+                 st); /* rank 0's descriptor stays open until all have opened it */
     if (fd >= 0) close(fd);
     return err;
 }

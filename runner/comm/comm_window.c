@@ -15,15 +15,22 @@
 #include <sys/mman.h>
 
 enum {
-    SMALL_BYTES = 4096,      /* up to here every rank sums all of it */
-    BLOCK_BYTES = 8192,      /* summed at a time: partial sums stay in the first cache, and memory is read and written in long runs */
-    MAX_LEVELS = 16,         /* of a tree over 2^15 terms, and one */
+    SMALL_BYTES = 4096, /* up to here every rank sums all of it */
+    BLOCK_BYTES =
+        8192, /* summed at a time: partial sums stay in the first cache, and memory is read and written in long runs */
+    MAX_LEVELS = 16, /* of a tree over 2^15 terms, and one */
     SLICE_ALIGN = 64,
 };
 
-size_t rd_window_piece_bytes(const rd_window *w) { return w->piece; }
+size_t rd_window_piece_bytes(const rd_window *w)
+{
+    return w->piece;
+}
 
-static size_t slots_at(int n_local) { return (rd_barrier_bytes(n_local) + sizeof(int64_t) + 4095) / 4096 * 4096; }
+static size_t slots_at(int n_local)
+{
+    return (rd_barrier_bytes(n_local) + sizeof(int64_t) + 4095) / 4096 * 4096;
+}
 
 static unsigned char *slot(const rd_window *w, int r)
 {
@@ -39,20 +46,21 @@ static void let_mpi_work(void)
 /* One block of the sum of x[lo .. hi), each n elements from `at`, along a binary tree that splits at the largest power of
  * two: ((0 + 1) + (2 + 3)) + 4. The same for every way that a power of two of ranks shares a power of two of terms. acc: a
  * block for each level of the tree. Returns where the sum is: in acc, or the only term. */
-#define TREE(name, T)                                                                                                  \
-    static const T *name(const void *const *x, int lo, int hi, size_t at, size_t n, T (*acc)[BLOCK_BYTES / sizeof(T)]) \
-    {                                                                                                                  \
-        if (hi - lo == 1) return (const T *)x[lo] + at;                                                                \
-        if (hi - lo == 4) { /* in registers */                                                                         \
-            const T *p = (const T *)x[lo] + at, *q = (const T *)x[lo + 1] + at, *r = (const T *)x[lo + 2] + at,        \
-                    *s = (const T *)x[lo + 3] + at;                                                                    \
-            for (size_t i = 0; i < n; i++) acc[0][i] = (p[i] + q[i]) + (r[i] + s[i]);                                  \
-            return acc[0];                                                                                             \
-        }                                                                                                              \
-        const int mid = lo + rd_tree_split(hi - lo);                                                                   \
-        const T *a = name(x, lo, mid, at, n, acc), *b = name(x, mid, hi, at, n, acc + 1);                              \
-        for (size_t i = 0; i < n; i++) acc[0][i] = a[i] + b[i];                                                        \
-        return acc[0];                                                                                                 \
+#define TREE(name, T)                                                                     \
+    static const T *name(const void *const *x, int lo, int hi, size_t at, size_t n,       \
+                         T(*acc)[BLOCK_BYTES / sizeof(T)])                                \
+    {                                                                                     \
+        if (hi - lo == 1) return (const T *)x[lo] + at;                                   \
+        if (hi - lo == 4) { /* in registers */                                            \
+            const T *p = (const T *)x[lo] + at, *q = (const T *)x[lo + 1] + at,           \
+                    *r = (const T *)x[lo + 2] + at, *s = (const T *)x[lo + 3] + at;       \
+            for (size_t i = 0; i < n; i++) acc[0][i] = (p[i] + q[i]) + (r[i] + s[i]);     \
+            return acc[0];                                                                \
+        }                                                                                 \
+        const int mid = lo + rd_tree_split(hi - lo);                                      \
+        const T *a = name(x, lo, mid, at, n, acc), *b = name(x, mid, hi, at, n, acc + 1); \
+        for (size_t i = 0; i < n; i++) acc[0][i] = a[i] + b[i];                           \
+        return acc[0];                                                                    \
     }
 TREE(tree_f32, float)
 TREE(tree_f64, double)
@@ -114,8 +122,14 @@ typedef struct kind {
     rd_code (*between)(rd_cross *c, void *x, int64_t n, rd_status *st); /* hosts */
 } kind;
 
-static rd_code cross_f32(rd_cross *c, void *x, int64_t n, rd_status *st) { return rd_cross_sum(c, x, n, st); }
-static rd_code cross_f64(rd_cross *c, void *x, int64_t n, rd_status *st) { return rd_cross_sum_f64(c, x, n, st); }
+static rd_code cross_f32(rd_cross *c, void *x, int64_t n, rd_status *st)
+{
+    return rd_cross_sum(c, x, n, st);
+}
+static rd_code cross_f64(rd_cross *c, void *x, int64_t n, rd_status *st)
+{
+    return rd_cross_sum_f64(c, x, n, st);
+}
 
 static rd_code sum_small(rd_window *w, const kind *k, unsigned char *x, size_t n)
 {
@@ -131,7 +145,8 @@ static rd_code sum_small(rd_window *w, const kind *k, unsigned char *x, size_t n
 static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n, rd_status *st)
 {
     const size_t align = SLICE_ALIGN / k->size;
-    const size_t per = ((n + (size_t)w->n_owners - 1) / (size_t)w->n_owners + align - 1) / align * align;
+    const size_t per = ((n + (size_t)w->n_owners - 1) / (size_t)w->n_owners + align - 1) / align *
+                       align;
 #define FROM(o) ((size_t)(o)*per < n ? (size_t)(o)*per : n) /* where slice o begins */
     const bool owner = w->me < w->n_owners;
     const size_t from = owner ? FROM(w->me) : n, to = owner ? FROM(w->me + 1) : n;
@@ -142,15 +157,20 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
     rd_window_barrier(w);
     if (to > from) {
         const void *src[RD_MAX_LOCAL];
-        for (int r = 0; r < w->n_local; r++) src[r] = (r == w->me ? x : slot(w, r)) + from * k->size;
-        if (w->n_local > 1) k->sum(mine + from * k->size, src, w->n_local, to - from);
-        else memcpy(mine + from * k->size, x + from * k->size, (to - from) * k->size);
+        for (int r = 0; r < w->n_local; r++)
+            src[r] = (r == w->me ? x : slot(w, r)) + from * k->size;
+        if (w->n_local > 1)
+            k->sum(mine + from * k->size, src, w->n_local, to - from);
+        else
+            memcpy(mine + from * k->size, x + from * k->size, (to - from) * k->size);
         /* A failure is told after the barrier, or the peers would wait for ever. */
-        if (w->n_hosts > 1) (void)k->between(w->cross, mine + from * k->size, (int64_t)(to - from), st);
+        if (w->n_hosts > 1)
+            (void)k->between(w->cross, mine + from * k->size, (int64_t)(to - from), st);
     }
     rd_window_barrier(w);
     for (int o = 0; o < w->n_owners; o++)
-        memcpy(x + FROM(o) * k->size, slot(w, o) + FROM(o) * k->size, (FROM(o + 1) - FROM(o)) * k->size);
+        memcpy(x + FROM(o) * k->size, slot(w, o) + FROM(o) * k->size,
+               (FROM(o + 1) - FROM(o)) * k->size);
 #undef FROM
     return st->code;
 }
@@ -162,8 +182,10 @@ static rd_code sum(rd_window *w, const kind *k, void *x, int64_t n, rd_status *s
     for (size_t left = (size_t)n; left > 0;) {
         const size_t m = left < per_piece ? left : per_piece;
         w->turn ^= 1;
-        if (w->n_hosts == 1 && m * k->size <= SMALL_BYTES) (void)sum_small(w, k, p, m);
-        else RD_TRY(sum_piece(w, k, p, m, st));
+        if (w->n_hosts == 1 && m * k->size <= SMALL_BYTES)
+            (void)sum_small(w, k, p, m);
+        else
+            RD_TRY(sum_piece(w, k, p, m, st));
         p += m * k->size;
         left -= m;
     }
@@ -192,7 +214,8 @@ void rd_window_free(rd_window *w)
     free(w);
 }
 
-rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200], rd_status *st)
+rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200],
+                      rd_status *st)
 {
     rd_window *w = calloc(1, sizeof *w);
     int size = 0, rank = 0, n_local = 0, me = 0, n_leaders = 0;
@@ -204,7 +227,8 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     RD_TRY(RD_MPI(MPI_Comm_rank(world, &rank), st));
     RD_TRY(RD_MPI(MPI_Comm_size(local, &n_local), st));
     RD_TRY(RD_MPI(MPI_Comm_rank(local, &me), st));
-    int no[2] = {w ? 0 : ENOMEM, env && env[0] == '0'}; /* an errno of some rank, wish of some rank */
+    int no[2] = {w ? 0 : ENOMEM,
+                 env && env[0] == '0'}; /* an errno of some rank, wish of some rank */
     range[0] = -n_local;
     range[1] = n_local;
     n_leaders = me == 0;
@@ -212,8 +236,11 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &n_leaders, 1, MPI_INT, MPI_SUM, world), st));
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, no, 2, MPI_INT, MPI_MAX, world), st));
     if (no[0] || no[1] || w == NULL || range[1] == 1 || range[1] > RD_MAX_LOCAL) {
-        snprintf(why, 200, "%s", no[0] ? "out of memory" : no[1] ? "RD_COMM_SHARED=0 in the environment" :
-                 range[1] == 1 ? "one rank a host" : "too many ranks on a host");
+        snprintf(why, 200, "%s",
+                 no[0]           ? "out of memory"
+                 : no[1]         ? "RD_COMM_SHARED=0 in the environment"
+                 : range[1] == 1 ? "one rank a host"
+                                 : "too many ranks on a host");
         goto done;
     }
     w->me = me;
@@ -231,21 +258,25 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     if (no[0] == 0) memset(w->map + slots_at(n_local) + 2 * (size_t)me * w->piece, 0, 2 * w->piece);
     no[1] = st->code;
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, no, 2, MPI_INT, MPI_MAX, world), st));
-    if (no[1] != RD_OK && st->code == RD_OK) rd_fail(st, (rd_code)no[1], "another rank could not share memory");
+    if (no[1] != RD_OK && st->code == RD_OK)
+        rd_fail(st, (rd_code)no[1], "another rank could not share memory");
     if (no[1] != RD_OK) goto done;
     if (no[0] != 0) {
         rd_share_why(no[0], w->bytes, why);
         goto done;
     }
     if (w->n_hosts > 1)
-        RD_TRY(RD_MPI(MPI_Comm_split(world, me < w->n_owners ? me : MPI_UNDEFINED, rank, &w->cross_comm), st));
+        RD_TRY(RD_MPI(MPI_Comm_split(world, me < w->n_owners ? me : MPI_UNDEFINED, rank,
+                                     &w->cross_comm),
+                      st));
     if (w->cross_comm != MPI_COMM_NULL) {
         MPI_Comm_set_errhandler(w->cross_comm, MPI_ERRORS_RETURN);
         (void)rd_cross_new(w->cross_comm, &w->cross, st);
     }
     no[1] = st->code;
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &no[1], 1, MPI_INT, MPI_MAX, world), st));
-    if (no[1] != RD_OK && st->code == RD_OK) rd_fail(st, (rd_code)no[1], "another rank has no memory for sums");
+    if (no[1] != RD_OK && st->code == RD_OK)
+        rd_fail(st, (rd_code)no[1], "another rank has no memory for sums");
     RD_TRY(st->code);
     *out = w;
     w = NULL;

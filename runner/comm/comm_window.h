@@ -12,20 +12,21 @@ enum { RD_MAX_LOCAL = 1024 }; /* ranks of a host that share memory */
 
 typedef struct rd_window rd_window;
 struct rd_window {
-    struct rd_cross *cross; /* owned; among the owners of the same slice on all hosts; NULL on one host or for no owner */
-    MPI_Comm cross_comm;    /* owned; its ranks */
+    struct rd_cross *
+        cross; /* owned; among the owners of the same slice on all hosts; NULL on one host or for no owner */
+    MPI_Comm cross_comm; /* owned; its ranks */
     int me, n_local, n_owners, n_hosts, spins;
-    unsigned turn;      /* which of the two slots comes next */
+    unsigned turn; /* which of the two slots comes next */
     uint32_t n_barriers;
     void (*idle)(void); /* called now and then while a barrier waits; NULL: nothing to do */
     size_t piece, bytes;
     unsigned char *map;
 };
 
-
 /* Collective on world. local: the ranks of this host; crowded: they are more than its processors. *out is NULL, with
  * RD_OK and the reason in why, when some host cannot share memory; then it is NULL on all ranks. */
-rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200], rd_status *st);
+rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200],
+                      rd_status *st);
 void rd_window_free(rd_window *w); /* NULL is fine */
 
 /* Collective. In place, along a fixed binary tree over the ranks of a host; the same bytes on all ranks. */
@@ -41,7 +42,8 @@ int rd_tree_split(int n); /* n > 1 terms: how many the left branch of the tree h
 void rd_tree_sum_all(float *const *x, int k, size_t at, size_t n);
 /* dst[n] = sum over r < k of src[r][n], along the tree. src[r] may be dst. */
 void rd_tree_sum(float *dst, const float *const *src, int k, size_t n);
-double rd_tree_sum_f64(const double *x, int64_t stride, int lo, int hi); /* of x[r * stride], r in [lo, hi) */
+double rd_tree_sum_f64(const double *x, int64_t stride, int lo,
+                       int hi); /* of x[r * stride], r in [lo, hi) */
 
 /* ---- numbers of two bytes (comm_wire.c) ---- */
 size_t rd_wire_bytes(rd_wire w);
@@ -52,19 +54,22 @@ void rd_wire_round(rd_wire w, float *x, int64_t n); /* there and back */
 /* ---- sums between hosts (comm_cross.c) ---- */
 enum {
     RD_CROSS_FLOATS = 1 << 20, /* at a time, so that they stay in the last cache */
-    RD_CROSS_CHUNK = 1 << 19,  /* bytes on the wire, in one job: a bucket of some MiB is several, or the link rests while one turns round */
-    RD_CROSS_DEEP = 12,        /* jobs at once: one phase of a job leaves a link idle while it turns round */
+    RD_CROSS_CHUNK =
+        1
+        << 19, /* bytes on the wire, in one job: a bucket of some MiB is several, or the link rests while one turns round */
+    RD_CROSS_DEEP =
+        12, /* jobs at once: one phase of a job leaves a link idle while it turns round */
     RD_CROSS_LEVELS = 12
 };
 typedef struct rd_cross_job rd_cross_job;
 typedef struct rd_cross { /* one rank of each host */
     MPI_Comm comm;        /* borrowed */
     int me, size, n_levels, radix[RD_CROSS_LEVELS], stride[RD_CROSS_LEVELS];
-    int64_t sent;         /* bytes, by this rank, so far */
+    int64_t sent;                        /* bytes, by this rank, so far */
     rd_cross_job *job[3][RD_CROSS_DEEP]; /* owned; by wire type, made when first wanted */
-    MPI_Request *request; /* owned; [RD_CROSS_DEEP][n_requests], of the jobs above */
+    MPI_Request *request;                /* owned; [RD_CROSS_DEEP][n_requests], of the jobs above */
     int n_requests;
-    double *all;          /* owned; [size][f64_piece] */
+    double *all; /* owned; [size][f64_piece] */
     int f64_piece;
 } rd_cross;
 rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st); /* not collective */
@@ -77,7 +82,8 @@ int64_t rd_cross_chunk(rd_wire w); /* numbers in RD_CROSS_CHUNK */
 /* One such sum of at most `room` numbers under way. Between start and done the array is the job's. tag: a multiple of
  * RD_CROSS_TAGS, the same on all ranks, and not that of another job under way on this communicator. */
 enum { RD_CROSS_TAGS = 32 };
-rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, MPI_Request *req /* [c->n_requests], borrowed; NULL: its own */,
+rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire,
+                         MPI_Request *req /* [c->n_requests], borrowed; NULL: its own */,
                          rd_cross_job **out, rd_status *st);
 void rd_cross_job_free(rd_cross_job *j); /* NULL is fine */
 rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status *st);
@@ -87,19 +93,20 @@ rd_code rd_cross_poll(rd_cross_job *j, bool *done, rd_status *st); /* does not w
 typedef struct rd_shared_arena rd_shared_arena;
 /* Collective on world. n floats a rank, zero. *out is NULL on all ranks, with RD_OK and the reason in why, where some
  * host cannot share so much. The window is borrowed. */
-rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n, rd_shared_arena **out, char why[200],
-                       rd_status *st);
+rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n,
+                       rd_shared_arena **out, char why[200], rd_status *st);
 void rd_arena_unshare(rd_shared_arena *a); /* NULL is fine; not collective */
 float *rd_arena_mine(const rd_shared_arena *a);
 bool rd_arena_holds(const rd_shared_arena *a, const float *x); /* does x lie in this rank's part? */
-float *rd_arena_part(const rd_shared_arena *a, int r); /* of local rank r */
+float *rd_arena_part(const rd_shared_arena *a, int r);         /* of local rank r */
 /* Collective. Elements x .. x + n of this rank's part, at the same place on every rank, become the sum over all ranks. */
 rd_code rd_arena_sum(rd_shared_arena *a, float *x, int64_t n, rd_status *st);
 /* The slice of n elements, from the first one on, that this rank sums; empty for no owner. */
 void rd_arena_slice(const rd_window *w, int64_t n, int64_t *lo, int64_t *hi);
-typedef struct rd_arena_flag { /* one of each rank, for sums in parts (comm_flow.c); counts since the flow was made */
-    _Atomic uint64_t ready;    /* parts of this rank that are whole */
-    _Atomic uint64_t done;     /* parts whose slice this rank has summed and handed out */
+typedef struct
+    rd_arena_flag { /* one of each rank, for sums in parts (comm_flow.c); counts since the flow was made */
+    _Atomic uint64_t ready; /* parts of this rank that are whole */
+    _Atomic uint64_t done;  /* parts whose slice this rank has summed and handed out */
     char pad[128 - 2 * sizeof(uint64_t)];
 } rd_arena_flag;
 rd_arena_flag *rd_arena_flag_of(const rd_shared_arena *a, int r);
@@ -110,8 +117,10 @@ void rd_mpi_inside(struct rd_comm *c, MPI_Comm *world, rd_window **w, rd_shared_
 
 /* Collective on local. bytes of zeros that all ranks of the host map; the 8 bytes at mark_at are used by this call.
  * Returns 0 or an errno, this rank's alone. The caller unmaps. */
-int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map, rd_status *st);
-void rd_share_why(int err, size_t bytes, char why[200]); /* what the errno means, and what to change */
+int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map,
+                    rd_status *st);
+void rd_share_why(int err, size_t bytes,
+                  char why[200]); /* what the errno means, and what to change */
 
 /* The one place that knows MPI's errors: "MPI_Allreduce(...): <the library's text>". */
 rd_code rd_mpi_result(int rc, const char *call, const char *where, rd_status *st);

@@ -30,7 +30,10 @@ static uint16_t to_bf16(float x)
     return (uint16_t)(((u & 0x7fffffffu) > 0x7f800000u ? u | 0x400000u : rounded) >> 16);
 }
 
-static float from_bf16(uint16_t h) { return float_of((uint32_t)h << 16); }
+static float from_bf16(uint16_t h)
+{
+    return float_of((uint32_t)h << 16);
+}
 
 static uint16_t to_f16(float x)
 {
@@ -63,7 +66,8 @@ static __m128i lanes_to_f16(__m256 x)
     const __m256 sign = _mm256_set1_ps(-0.0f), infinite = _mm256_set1_ps(__builtin_inff());
     const __m256 u = _mm256_andnot_ps(sign, x);
     const __m256 most = _mm256_min_ps(u, _mm256_set1_ps(65504.0f));
-    const __m256 finite = _mm256_cmp_ps(u, infinite, _CMP_LT_OQ), none = _mm256_cmp_ps(u, u, _CMP_UNORD_Q);
+    const __m256 finite = _mm256_cmp_ps(u, infinite, _CMP_LT_OQ),
+                 none = _mm256_cmp_ps(u, u, _CMP_UNORD_Q);
     __m256 y = _mm256_blendv_ps(u, most, finite);
     y = _mm256_blendv_ps(y, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)), none);
     return _mm256_cvtps_ph(_mm256_or_ps(y, _mm256_and_ps(sign, x)), _MM_FROUND_TO_NEAREST_INT);
@@ -73,30 +77,46 @@ static __m128i lanes_to_f16(__m256 x)
 static int64_t narrow_lanes(const float *x, int64_t n, uint16_t *h)
 {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) _mm_storeu_si128((__m128i *)(void *)(h + i), lanes_to_f16(_mm256_loadu_ps(x + i)));
+    for (; i + LANES <= n; i += LANES)
+        _mm_storeu_si128((__m128i *)(void *)(h + i), lanes_to_f16(_mm256_loadu_ps(x + i)));
     return i;
 }
 
 static int64_t widen_lanes(const uint16_t *h, int64_t n, float *x)
 {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) _mm256_storeu_ps(x + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(h + i))));
+    for (; i + LANES <= n; i += LANES)
+        _mm256_storeu_ps(x + i,
+                         _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(h + i))));
     return i;
 }
 
 static int64_t round_lanes(float *x, int64_t n)
 {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) _mm256_storeu_ps(x + i, _mm256_cvtph_ps(lanes_to_f16(_mm256_loadu_ps(x + i))));
+    for (; i + LANES <= n; i += LANES)
+        _mm256_storeu_ps(x + i, _mm256_cvtph_ps(lanes_to_f16(_mm256_loadu_ps(x + i))));
     return i;
 }
 #else
-static int64_t narrow_lanes(const float *x, int64_t n, uint16_t *h) { return (void)x, (void)n, (void)h, 0; }
-static int64_t widen_lanes(const uint16_t *h, int64_t n, float *x) { return (void)x, (void)n, (void)h, 0; }
-static int64_t round_lanes(float *x, int64_t n) { return (void)x, (void)n, 0; }
+static int64_t narrow_lanes(const float *x, int64_t n, uint16_t *h)
+{
+    return (void)x, (void)n, (void)h, 0;
+}
+static int64_t widen_lanes(const uint16_t *h, int64_t n, float *x)
+{
+    return (void)x, (void)n, (void)h, 0;
+}
+static int64_t round_lanes(float *x, int64_t n)
+{
+    return (void)x, (void)n, 0;
+}
 #endif
 
-size_t rd_wire_bytes(rd_wire w) { return w == RD_WIRE_F32 ? 4 : 2; }
+size_t rd_wire_bytes(rd_wire w)
+{
+    return w == RD_WIRE_F32 ? 4 : 2;
+}
 
 void rd_wire_narrow(rd_wire w, const float *restrict x, int64_t n, void *restrict out)
 {

@@ -15,7 +15,8 @@ static rd_code ping_answer(int rank, int n, rd_status *st)
 {
     for (int i = 0; i < n; i++) {
         int64_t now = 0;
-        RD_TRY(RD_MPI(MPI_Recv(&now, 1, MPI_INT64_T, rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), st));
+        RD_TRY(RD_MPI(MPI_Recv(&now, 1, MPI_INT64_T, rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                      st));
         now = rd_now_ns();
         RD_TRY(RD_MPI(MPI_Send(&now, 1, MPI_INT64_T, rank, TAG, MPI_COMM_WORLD), st));
     }
@@ -30,7 +31,8 @@ static rd_code ask(int n, rd_clock_offset *out, rd_status *st)
         int64_t theirs = 0;
         const int64_t begin = rd_now_ns();
         RD_TRY(RD_MPI(MPI_Send(&theirs, 1, MPI_INT64_T, 0, TAG, MPI_COMM_WORLD), st));
-        RD_TRY(RD_MPI(MPI_Recv(&theirs, 1, MPI_INT64_T, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE), st));
+        RD_TRY(RD_MPI(MPI_Recv(&theirs, 1, MPI_INT64_T, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                      st));
         const int64_t round = rd_now_ns() - begin, middle = begin + round / 2;
         if (round < out->round_ns) *out = (rd_clock_offset){middle - theirs, round, middle};
     }
@@ -62,13 +64,14 @@ int64_t rd_clock_shared(const rd_clock_offset *a, const rd_clock_offset *b, int6
 {
     double offset = (double)a->offset_ns;
     if (b->at_ns > a->at_ns)
-        offset += (double)(b->offset_ns - a->offset_ns) * ((double)(x - a->at_ns) / (double)(b->at_ns - a->at_ns));
+        offset += (double)(b->offset_ns - a->offset_ns) *
+                  ((double)(x - a->at_ns) / (double)(b->at_ns - a->at_ns));
     return x - (int64_t)offset;
 }
 
 /* The sums of one host, on a window and an arena of its own. */
-static rd_code time_host(MPI_Comm local, bool crowded, const int64_t *n, int n_sizes, int times, double *seconds,
-                         rd_status *st)
+static rd_code time_host(MPI_Comm local, bool crowded, const int64_t *n, int n_sizes, int times,
+                         double *seconds, rd_status *st)
 {
     rd_window *w = NULL;
     rd_shared_arena *a = NULL;
@@ -93,7 +96,8 @@ done:
     return st->code;
 }
 
-rd_code rd_time_inside(rd_comm *c, const int64_t *n, int n_sizes, int times, double *seconds, rd_status *st)
+rd_code rd_time_inside(rd_comm *c, const int64_t *n, int n_sizes, int times, double *seconds,
+                       rd_status *st)
 {
     const rd_world *w = rd_comm_world(c);
     MPI_Comm local = MPI_COMM_NULL;
@@ -101,7 +105,8 @@ rd_code rd_time_inside(rd_comm *c, const int64_t *n, int n_sizes, int times, dou
     if (strcmp(w->comm, "mpi") != 0 || n_sizes < 1 || times < 1) return RD_OK;
     RD_TRY(RD_MPI(MPI_Comm_split(MPI_COMM_WORLD, w->host_index, w->rank, &local), st));
     if (w->local_size > 1)
-        (void)time_host(local, w->local_size > sysconf(_SC_NPROCESSORS_ONLN), n, n_sizes, times, seconds, st);
+        (void)time_host(local, w->local_size > sysconf(_SC_NPROCESSORS_ONLN), n, n_sizes, times,
+                        seconds, st);
 done:
     if (local != MPI_COMM_NULL) MPI_Comm_free(&local);
     return rd_comm_agree(c, st);

@@ -28,7 +28,8 @@
 
 enum { TICK_MS = 250, TELL_MS = 1000, SLOT_BYTES = 128, MAX_NET = 64, MAX_FDS = 1100 };
 static const double fresh_s = 3.0; /* a watch that has ticked so recently is at work */
-static const double still_s = 1.0; /* and one that has not for so long belongs to a process that stands still */
+static const double still_s =
+    1.0; /* and one that has not for so long belongs to a process that stands still */
 
 typedef struct watch_slot { /* of one rank, in memory that its host shares */
     _Atomic int64_t step, beat_ns, tick_ns, pid;
@@ -52,21 +53,22 @@ struct rd_watch {
     size_t bytes;
     bool shared; /* board is a mapping of all ranks of the host */
     rd_net *net;
-    int *pidfd;    /* [local_size], -1: none */
-    bool *ended;   /* [local_size]: its process has ended */
-    int64_t *beat_ns, *still_ns; /* [local_size]: its last beat, and for how long this thread has not run since then */
-    rd_beat *all;  /* rank 0: [size], else [local_size] */
-    rd_beat *told; /* rank 0, several hosts: [size], as it came */
+    int *pidfd;  /* [local_size], -1: none */
+    bool *ended; /* [local_size]: its process has ended */
+    int64_t *beat_ns,
+        *still_ns; /* [local_size]: its last beat, and for how long this thread has not run since then */
+    rd_beat *all;   /* rank 0: [size], else [local_size] */
+    rd_beat *told;  /* rank 0, several hosts: [size], as it came */
     bool root_done; /* a leader: rank 0 has said that it is */
     bool blind;     /* some host has no connection, or shares no memory: nobody sees all ranks */
-    int wake[2];   /* a pipe: rd_watch_stop */
+    int wake[2];    /* a pipe: rd_watch_stop */
     pthread_t thread;
     bool running;
-    atomic_bool leaving; /* the main thread ends the job */
-    bool passed_on;      /* and that has been told to the other hosts */
+    atomic_bool leaving;                /* the main thread ends the job */
+    bool passed_on;                     /* and that has been told to the other hosts */
     int64_t still_from_ns, still_to_ns; /* when this thread did not run last */
     int64_t told_ns;
-    int warned;    /* culprit of the last warning; -1: none */
+    int warned; /* culprit of the last warning; -1: none */
     int64_t warned_step;
 };
 
@@ -80,8 +82,11 @@ static void watch_look(rd_watch *w, int64_t now)
         if (!w->shared && i != w->w->local_rank) continue; /* what it says is not to be seen here */
         rd_beat *b = &w->all[w->w->rank == 0 ? atomic_load(&s->rank) : i];
         const int32_t phase = atomic_load(&s->phase);
-        const int64_t step = atomic_load(&s->step), beat = atomic_load(&s->beat_ns); /* last, see rd_watch_beat */
-        if (beat != w->beat_ns[i]) { /* since the last look: before, in or after the last time without one */
+        const int64_t step = atomic_load(&s->step),
+                      beat = atomic_load(&s->beat_ns); /* last, see rd_watch_beat */
+        if (beat !=
+            w->beat_ns
+                [i]) { /* since the last look: before, in or after the last time without one */
             const int64_t from = beat > w->still_from_ns ? beat : w->still_from_ns;
             w->still_ns[i] = w->still_to_ns > from ? w->still_to_ns - from : 0;
         }
@@ -93,7 +98,8 @@ static void watch_look(rd_watch *w, int64_t now)
         b->step = step;
         b->pid = atomic_load(&s->pid);
         b->age_s = age_ns > 0 ? (double)age_ns * 1e-9 : 0.0;
-        b->still = i != w->w->local_rank && (double)(now - atomic_load(&s->tick_ns)) * 1e-9 > still_s;
+        b->still = i != w->w->local_rank &&
+                   (double)(now - atomic_load(&s->tick_ns)) * 1e-9 > still_s;
         b->gone = w->ended[i] && b->phase != RD_PHASE_END;
         snprintf(b->host, sizeof b->host, "%s", w->w->host);
     }
@@ -124,7 +130,8 @@ static void watch_nap(int64_t ms)
  * at once. */
 static void kill_launcher(void)
 {
-    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "orted", "prted"};
+    static const char *const names[] = {"mpirun",  "mpiexec", "orterun",
+                                        "prterun", "orted",   "prted"};
     char path[64], name[32] = "";
     snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
     FILE *f = fopen(path, "re");
@@ -139,13 +146,16 @@ static void kill_launcher(void)
 static void pass_on(rd_watch *w, rd_code code)
 {
     const rd_net_order o = {(int32_t)code};
-    if (w->net && w->w->rank == 0) rd_net_order_all(w->net, &o);
-    else if (w->net) rd_net_tell(w->net, w->all, 0, (int)code);
+    if (w->net && w->w->rank == 0)
+        rd_net_order_all(w->net, &o);
+    else if (w->net)
+        rd_net_tell(w->net, w->all, 0, (int)code);
 }
 
 /* text: what to say; NULL: it has been said. cut: a host cannot be reached, see above; the launcher gets time to notice by
  * itself, which it does in some seconds with oob_tcp_keepalive_time set. */
-static void end_job(rd_watch *w, rd_code code, const char *text, bool cut) __attribute__((noreturn));
+static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
+    __attribute__((noreturn));
 static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
 {
     rd_status st = {.rank = w->w->rank};
@@ -158,16 +168,20 @@ static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
     atomic_store(&w->board->abort_code, (int32_t)code);
     pass_on(w, code);
     /* A disk may hang: the others know by now. */
-    if (text && w->limits.ends) w->limits.ends(w->limits.ctx, atomic_load(&w->board->at[w->w->local_rank].step), &st);
+    if (text && w->limits.ends)
+        w->limits.ends(w->limits.ctx, atomic_load(&w->board->at[w->w->local_rank].step), &st);
     if (cut) {
         watch_nap(4000);
         rd_tmpfile_abandon();
         kill_launcher();
         _exit((int)code);
     }
-    watch_nap(500); /* a checkpoint may still become whole; a second after the first rank has gone the launcher kills */
+    watch_nap(
+        500); /* a checkpoint may still become whole; a second after the first rank has gone the launcher kills */
     rd_tmpfile_abandon();
-    if (!text) watch_nap(1000); /* a message of the rank that failed may be on its way, and the launcher may be at it */
+    if (!text)
+        watch_nap(
+            1000); /* a message of the rank that failed may be on its way, and the launcher may be at it */
     rd_comm_abort(w->comm, (int)code);
 }
 
@@ -176,7 +190,8 @@ static void end_job(rd_watch *w, rd_code code, const char *text, bool cut)
 /* Rank 0: a host of which nothing is heard, though its connection stands. */
 static bool fallen_silent(const rd_watch *w, int line)
 {
-    return !rd_net_broken(w->net, line) && w->limits.abort_s > 0.0 && rd_net_silence_s(w->net, line) > w->limits.abort_s;
+    return !rd_net_broken(w->net, line) && w->limits.abort_s > 0.0 &&
+           rd_net_silence_s(w->net, line) > w->limits.abort_s;
 }
 
 static void judge(rd_watch *w, int n)
@@ -187,24 +202,27 @@ static void judge(rd_watch *w, int n)
     const rd_beat *b = culprit >= 0 ? &w->all[culprit] : NULL;
     /* Where all that are seen wait, one that is not seen may be at a long save or evaluation; its own host watches it.
      */
-    if (v == RD_WATCH_FINE ||
-        (w->blind && v != RD_WATCH_LOST && (b->phase == RD_PHASE_WAIT || b->phase == RD_PHASE_EXCHANGE))) {
+    if (v == RD_WATCH_FINE || (w->blind && v != RD_WATCH_LOST &&
+                               (b->phase == RD_PHASE_WAIT || b->phase == RD_PHASE_EXCHANGE))) {
         w->warned = -1;
         return;
     }
     rd_watch_say(b, v, n_waiting, text, sizeof text);
     if (v == RD_WATCH_WARN) {
-        if (w->warned != b->rank || w->warned_step != b->step) rd_warn(w->log, "no progress: %s", text);
+        if (w->warned != b->rank || w->warned_step != b->step)
+            rd_warn(w->log, "no progress: %s", text);
         w->warned = b->rank;
         w->warned_step = b->step;
         return;
     }
     if (v == RD_WATCH_STALL) {
         const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "; that is more than stall_abort_s allows (%g s)", w->limits.abort_s);
+        snprintf(text + used, sizeof text - used, "; that is more than stall_abort_s allows (%g s)",
+                 w->limits.abort_s);
     }
     end_job(w, v == RD_WATCH_LOST ? RD_EPEER : RD_ESTALL, text,
-            v == RD_WATCH_LOST && b->host_index != w->w->host_index && fallen_silent(w, b->host_index - 1));
+            v == RD_WATCH_LOST && b->host_index != w->w->host_index &&
+                fallen_silent(w, b->host_index - 1));
 }
 
 /* Rank 0: what the leaders sent. A host that closed its connection, or is silent for too long, is lost with its ranks. */
@@ -216,7 +234,9 @@ static void hear_hosts(rd_watch *w)
     for (int r = 0; r < w->w->size; r++) {
         const int line = w->told[r].host_index - 1;
         if (line < 0) continue; /* rank 0's host, or nothing came yet */
-        w->all[r] = w->told[r]; /* of a second ago: what it has done since is not known, and no fault of its own */
+        w->all[r] =
+            w->told
+                [r]; /* of a second ago: what it has done since is not known, and no fault of its own */
         if (rd_net_broken(w->net, line) || fallen_silent(w, line)) {
             w->all[r].gone = true;
             w->all[r].age_s += rd_net_silence_s(w->net, line);
@@ -244,13 +264,18 @@ static void root_is_gone(rd_watch *w)
     int culprit, n_waiting;
     char text[800] = "rank 0 is gone";
     size_t n = strlen(text);
-    if (rd_watch_judge(w->all, w->w->local_size, &w->limits, &culprit, &n_waiting) == RD_WATCH_LOST) {
+    if (rd_watch_judge(w->all, w->w->local_size, &w->limits, &culprit, &n_waiting) ==
+        RD_WATCH_LOST) {
         rd_watch_say(&w->all[culprit], RD_WATCH_LOST, 0, text, sizeof text);
         n = strlen(text);
-        snprintf(text + n, sizeof text - n, "; rank 0 is gone, too: its connection to this host has closed");
+        snprintf(text + n, sizeof text - n,
+                 "; rank 0 is gone, too: its connection to this host has closed");
     } else {
-        snprintf(text + n, sizeof text - n, ": its connection to host %s has closed; start the same command again to go on from the last "
-                 "checkpoint", w->w->host);
+        snprintf(text + n, sizeof text - n,
+                 ": its connection to host %s has closed; start the same command again to go on "
+                 "from the last "
+                 "checkpoint",
+                 w->w->host);
     }
     end_job(w, RD_EPEER, text, false);
 }
@@ -267,8 +292,11 @@ static void leader_listens(rd_watch *w)
     const double silent = rd_net_silence_s(w->net, 0);
     if (rd_net_broken(w->net, 0)) root_is_gone(w);
     if (w->limits.abort_s > 0.0 && silent > w->limits.abort_s) {
-        snprintf(text, sizeof text, "nothing has been heard from rank 0 on host %s for %.0f s; its host, or the network to it, "
-                 "is down", w->w->host, silent);
+        snprintf(text, sizeof text,
+                 "nothing has been heard from rank 0 on host %s for %.0f s; its host, or the "
+                 "network to it, "
+                 "is down",
+                 w->w->host, silent);
         end_job(w, RD_EPEER, text, true);
     }
 }
@@ -324,7 +352,8 @@ static void *watch(void *arg)
                 w->told_ns = 0; /* rank 0 is to hear of it before the launcher comes to it */
             }
         const int64_t now = rd_now_ns();
-        if (now - last > (int64_t)2 * TICK_MS * 1000000) stood_still(w, last + (int64_t)TICK_MS * 1000000, now);
+        if (now - last > (int64_t)2 * TICK_MS * 1000000)
+            stood_still(w, last + (int64_t)TICK_MS * 1000000, now);
         last = now;
         atomic_store(&w->board->at[w->w->local_rank].tick_ns, now);
         one_look(w, now);
@@ -337,7 +366,8 @@ static rd_code open_board(rd_watch *w, rd_status *st)
 {
     char why[200] = "";
     void *p = NULL;
-    w->bytes = sizeof(board) + ((size_t)w->w->local_size + 1) * sizeof(watch_slot); /* the last one is for the mapping's mark */
+    w->bytes = sizeof(board) + ((size_t)w->w->local_size + 1) *
+                                   sizeof(watch_slot); /* the last one is for the mapping's mark */
     if (w->comm->vt->share && w->w->local_size > 1) {
         RD_TRY(w->comm->vt->share(w->comm, w->bytes, w->bytes - sizeof(watch_slot), &p, why, st));
         w->shared = p != NULL;
@@ -371,17 +401,25 @@ static rd_code watch_start_thread(rd_watch *w, rd_status *st)
     const int err = pthread_create(&w->thread, NULL, watch, w);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     w->running = err == 0;
-    return err == 0 ? st->code : rd_fail(st, RD_EENV, "cannot start the watch's thread: %s", strerror(err));
+    return err == 0 ? st->code
+                    : rd_fail(st, RD_EENV, "cannot start the watch's thread: %s", strerror(err));
 }
 
-rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits, rd_watch **out, rd_status *st)
+rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits, rd_watch **out,
+                       rd_status *st)
 {
     rd_watch *w = calloc(1, sizeof *w);
     char why[200] = "";
     *out = NULL;
     if (w) {
-        *w = (rd_watch){.comm = comm, .log = log, .limits = *limits, .w = rd_comm_world(comm), .wake = {-1, -1}, .warned = -1};
-        const size_t n_local = (size_t)w->w->local_size, n_all = w->w->rank == 0 ? (size_t)w->w->size : n_local;
+        *w = (rd_watch){.comm = comm,
+                        .log = log,
+                        .limits = *limits,
+                        .w = rd_comm_world(comm),
+                        .wake = {-1, -1},
+                        .warned = -1};
+        const size_t n_local = (size_t)w->w->local_size,
+                     n_all = w->w->rank == 0 ? (size_t)w->w->size : n_local;
         w->pidfd = malloc(n_local * sizeof *w->pidfd);
         w->ended = calloc(n_local, sizeof *w->ended);
         w->beat_ns = calloc(n_local, sizeof *w->beat_ns);
@@ -389,12 +427,14 @@ rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits
         w->all = calloc(n_all, sizeof *w->all);
         w->told = calloc(n_all, sizeof *w->told);
         for (size_t i = 0; w->pidfd && i < n_local; i++) w->pidfd[i] = -1;
-        for (size_t i = 0; w->all && i < n_all; i++) w->all[i].phase = RD_PHASE_END; /* nothing is known of it yet */
+        for (size_t i = 0; w->all && i < n_all; i++)
+            w->all[i].phase = RD_PHASE_END; /* nothing is known of it yet */
     }
     if (!w || !w->pidfd || !w->ended || !w->beat_ns || !w->still_ns || !w->all || !w->told)
         rd_fail(st, RD_EENV, "out of memory for the watch");
     else if (pipe(w->wake) != 0)
-        rd_fail(st, RD_EENV, "the watch gets no pipe: %s%s", strerror(errno), errno == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
+        rd_fail(st, RD_EENV, "the watch gets no pipe: %s%s", strerror(errno),
+                errno == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
     RD_TRY(rd_comm_agree(comm, st));
     (void)open_board(w, st);
     RD_TRY(rd_comm_agree(comm, st));
@@ -403,7 +443,8 @@ rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits
     if (w->shared)
         for (int i = 0; i < w->w->local_size; i++)
             if (i != w->w->local_rank)
-                w->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)atomic_load(&w->board->at[i].pid), 0);
+                w->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)atomic_load(&w->board->at[i].pid),
+                                           0);
     RD_TRY(rd_net_open(comm, &w->net, why, st));
     int64_t n_apart = !w->shared && w->w->local_size > 1;
     RD_TRY(rd_comm_sum_i64(comm, &n_apart, 1, st));
@@ -436,7 +477,8 @@ void rd_watch_leaving(rd_watch *w, rd_code code)
     atomic_store(&w->leaving, true);
     (void)atomic_compare_exchange_strong(&w->board->abort_code, &none, (int32_t)code);
     rd_watch_beat(w, RD_PHASE_END, atomic_load(&w->board->at[w->w->local_rank].step));
-    watch_nap(2 * TICK_MS); /* the others hear of it before the launcher ends them, one after the other */
+    watch_nap(
+        2 * TICK_MS); /* the others hear of it before the launcher ends them, one after the other */
 }
 
 /* So that a connection that closes is no loss. */

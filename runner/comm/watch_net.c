@@ -39,8 +39,8 @@ typedef struct watch_net_head {
 } watch_net_head;
 
 typedef struct watch_net_line { /* one connection */
-    int fd;           /* -1: closed */
-    bool lost;        /* closed by the other end or given up */
+    int fd;                     /* -1: closed */
+    bool lost;                  /* closed by the other end or given up */
     int64_t heard_ns;
     unsigned char *in; /* of a message that is on its way */
     size_t have, want;
@@ -77,10 +77,12 @@ static bool wait_fd(int fd, short what, int *slices)
 static bool move_all(int fd, void *p, size_t n, bool out, int slices)
 {
     for (size_t at = 0; at < n;) {
-        const ssize_t r = out ? send(fd, (char *)p + at, n - at, MSG_NOSIGNAL) : recv(fd, (char *)p + at, n - at, 0);
+        const ssize_t r = out ? send(fd, (char *)p + at, n - at, MSG_NOSIGNAL)
+                              : recv(fd, (char *)p + at, n - at, 0);
         if (r > 0)
             at += (size_t)r;
-        else if (r == 0 || (errno != EAGAIN && errno != EINTR) || !wait_fd(fd, out ? POLLOUT : POLLIN, &slices))
+        else if (r == 0 || (errno != EAGAIN && errno != EINTR) ||
+                 !wait_fd(fd, out ? POLLOUT : POLLIN, &slices))
             return false;
     }
     return true;
@@ -104,7 +106,8 @@ static int invite(invitation *v)
     for (const struct ifaddrs *i = all; i && v->n < MAX_ADDRESSES; i = i->ifa_next) {
         if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET) continue;
         if ((i->ifa_flags & IFF_LOOPBACK) || !(i->ifa_flags & IFF_UP)) continue;
-        v->address[v->n++] = ((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr.s_addr;
+        v->address[v->n++] =
+            ((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr.s_addr;
     }
     freeifaddrs(all);
     v->port = any.sin_port;
@@ -117,9 +120,11 @@ static int dial(const invitation *v, struct pollfd p[MAX_ADDRESSES])
 {
     int n = 0;
     for (int i = 0; i < v->n; i++) {
-        const struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = v->port, .sin_addr.s_addr = v->address[i]};
+        const struct sockaddr_in to = {
+            .sin_family = AF_INET, .sin_port = v->port, .sin_addr.s_addr = v->address[i]};
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof to) != 0 && errno != EINPROGRESS) {
+        if (fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof to) != 0 &&
+            errno != EINPROGRESS) {
             close(fd);
             fd = -1;
         }
@@ -169,8 +174,9 @@ static void answer_leaders(rd_net *net, int listener, uint64_t word)
         const int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         hello h = {0};
         uint64_t echo = ~word;
-        if (fd < 0 || !move_all(fd, &h, sizeof h, false, WORD_SLICES) || h.word != word || h.host < 1 ||
-            h.host > net->n_lines || !move_all(fd, &echo, sizeof echo, true, WORD_SLICES)) {
+        if (fd < 0 || !move_all(fd, &h, sizeof h, false, WORD_SLICES) || h.word != word ||
+            h.host < 1 || h.host > net->n_lines ||
+            !move_all(fd, &echo, sizeof echo, true, WORD_SLICES)) {
             if (fd >= 0) close(fd);
             slices--;
             continue;
@@ -203,7 +209,8 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
     if (root || leader) {
         net = calloc(1, sizeof *net);
         if (net) net->at = calloc((size_t)w->n_hosts, sizeof *net->at);
-        if (!net || !net->at) rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
+        if (!net || !net->at)
+            rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
         if (net && net->at) {
             net->root = root;
             net->n_local = w->local_size;
@@ -215,7 +222,8 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
     RD_TRY(rd_comm_agree(c, st));
     RD_TRY(rd_comm_bcast(c, &v, sizeof v, 0, st));
     if (net && v.port) {
-        if (root) answer_leaders(net, listener, v.word);
+        if (root)
+            answer_leaders(net, listener, v.word);
         else {
             const hello h = {v.word, w->host_index, w->local_size};
             net->at[0].fd = call_root(&v, &h);
@@ -244,7 +252,8 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
     }
     if (n_missing > 0)
         snprintf(why, 200,
-                 "%d of %d other hosts cannot open a TCP connection to rank 0's host (%s); let a firewall pass "
+                 "%d of %d other hosts cannot open a TCP connection to rank 0's host (%s); let a "
+                 "firewall pass "
                  "all ports between the hosts",
                  n_missing, w->n_hosts - 1, v.port ? "no answer in 3 s" : "it cannot listen");
     if (leader && missing[w->host_index] != 0.0) goto done; /* it watches its own host alone */
@@ -287,7 +296,8 @@ static void watch_net_give_up(watch_net_line *l)
 
 static void send_whole(watch_net_line *l, const void *p, size_t n)
 {
-    if (l->fd >= 0 && send(l->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n) watch_net_give_up(l);
+    if (l->fd >= 0 && send(l->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
+        watch_net_give_up(l);
 }
 
 /* Is there a whole message in l->in? Then the next call takes the next one. */

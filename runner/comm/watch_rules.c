@@ -7,11 +7,15 @@ static const struct {
     const char *name, *doing;
     double patience; /* factor on the limits */
 } phases[RD_N_PHASES] = {
-    {"start", "starting, before step", 10.0}, {"input", "reading the batch of step", 1.0},
-    {"compute", "computing step", 1.0},       {"wait", "waiting for the others in step", 1.0},
+    {"start", "starting, before step", 10.0},
+    {"input", "reading the batch of step", 1.0},
+    {"compute", "computing step", 1.0},
+    {"wait", "waiting for the others in step", 1.0},
     {"exchange", "exchanging gradients in step", 1.0},
-    {"update", "updating weights in step", 1.0}, {"save", "saving a checkpoint at step", 10.0},
-    {"evaluate", "evaluating at step", 10.0}, {"end", "done at step", 1.0},
+    {"update", "updating weights in step", 1.0},
+    {"save", "saving a checkpoint at step", 10.0},
+    {"evaluate", "evaluating at step", 10.0},
+    {"end", "done at step", 1.0},
 };
 
 static int watch_rules_known(int32_t phase)
@@ -24,11 +28,14 @@ const char *rd_phase_name(rd_phase p)
     return phases[watch_rules_known(p)].name;
 }
 
-rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int *culprit, int *n_waiting)
+rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int *culprit,
+                          int *n_waiting)
 {
-    int busy = -1, behind = -1; /* the one longest at work; of those that wait, the one that is furthest behind */
-    int last = -1;              /* and the one that came last */
-    int still = -1, live = 0;   /* the one that stands still, longest; all that are at work or wait */
+    int busy = -1,
+        behind =
+            -1; /* the one longest at work; of those that wait, the one that is furthest behind */
+    int last = -1;            /* and the one that came last */
+    int still = -1, live = 0; /* the one that stands still, longest; all that are at work or wait */
     *culprit = -1;
     *n_waiting = 0;
     for (int i = 0; i < n; i++) {
@@ -43,8 +50,9 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
             if (behind < 0 || b[i].step < b[behind].step ||
                 (b[i].step == b[behind].step && b[i].age_s > b[behind].age_s))
                 behind = i;
-        } else if (busy < 0 || b[i].age_s / phases[watch_rules_known(b[i].phase)].patience >
-                                   b[busy].age_s / phases[watch_rules_known(b[busy].phase)].patience) {
+        } else if (busy < 0 ||
+                   b[i].age_s / phases[watch_rules_known(b[i].phase)].patience >
+                       b[busy].age_s / phases[watch_rules_known(b[busy].phase)].patience) {
             busy = i;
         }
     }
@@ -52,9 +60,12 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
     *culprit = busy >= 0 ? busy : behind;
     if (*culprit < 0) return RD_WATCH_FINE;
     /* Where all wait, the sum is at work since the last one came. */
-    const double age = busy >= 0 ? b[busy].age_s / phases[watch_rules_known(b[busy].phase)].patience : b[last].age_s;
+    const double age = busy >= 0 ? b[busy].age_s / phases[watch_rules_known(b[busy].phase)].patience
+                                 : b[last].age_s;
     if (*culprit == behind) --*n_waiting;
-    const rd_verdict v = l->abort_s > 0.0 && age > l->abort_s ? RD_WATCH_STALL : l->warn_s > 0.0 && age > l->warn_s ? RD_WATCH_WARN : RD_WATCH_FINE;
+    const rd_verdict v = l->abort_s > 0.0 && age > l->abort_s ? RD_WATCH_STALL
+                         : l->warn_s > 0.0 && age > l->warn_s ? RD_WATCH_WARN
+                                                              : RD_WATCH_FINE;
     if (v == RD_WATCH_FINE || still < 0) return v;
     *culprit = still;
     *n_waiting = live - 1;
@@ -64,14 +75,18 @@ rd_verdict rd_watch_judge(const rd_beat *b, int n, const rd_watch_limits *l, int
 void rd_watch_say(const rd_beat *b, rd_verdict v, int n_waiting, char *out, size_t n)
 {
     char who[160], wait[64] = "";
-    snprintf(who, sizeof who, "rank %" PRId32 " (%.63s, process %" PRId64 ")", b->rank, b->host, b->pid);
+    snprintf(who, sizeof who, "rank %" PRId32 " (%.63s, process %" PRId64 ")", b->rank, b->host,
+             b->pid);
     if (n_waiting > 0)
-        snprintf(wait, sizeof wait, "; %d rank%s wait%s for it", n_waiting, RD_S(n_waiting), n_waiting == 1 ? "s" : "");
+        snprintf(wait, sizeof wait, "; %d rank%s wait%s for it", n_waiting, RD_S(n_waiting),
+                 n_waiting == 1 ? "s" : "");
     if (v == RD_WATCH_LOST)
-        snprintf(out, n, "%s is gone: its process has ended or its host cannot be reached; it was last %s %" PRId64
-                 ", %.0f s ago; start the same command again to go on from the last checkpoint", who,
-                 phases[watch_rules_known(b->phase)].doing, b->step, b->age_s);
+        snprintf(out, n,
+                 "%s is gone: its process has ended or its host cannot be reached; it was last %s "
+                 "%" PRId64
+                 ", %.0f s ago; start the same command again to go on from the last checkpoint",
+                 who, phases[watch_rules_known(b->phase)].doing, b->step, b->age_s);
     else
-        snprintf(out, n, "%s has been %s %" PRId64 " for %.0f s%s", who, phases[watch_rules_known(b->phase)].doing, b->step, b->age_s,
-                 wait);
+        snprintf(out, n, "%s has been %s %" PRId64 " for %.0f s%s", who,
+                 phases[watch_rules_known(b->phase)].doing, b->step, b->age_s, wait);
 }

@@ -23,16 +23,19 @@ typedef enum flag_type {
 typedef struct cli_flag {
     const char *name;
     flag_type type;
-    size_t at, given_at; /* offsets in rd_cli; given_at NO_FIELD: none (no bool is the first field) */
-    double min, max;     /* of numbers; a real one has no max */
+    size_t at,
+        given_at;    /* offsets in rd_cli; given_at NO_FIELD: none (no bool is the first field) */
+    double min, max; /* of numbers; a real one has no max */
     const char *value, *help;
 } cli_flag;
 
 #define AT(field) offsetof(rd_cli, field)
 
 static const cli_flag flags[] = {
-    {"config_file", FLAG_TEXT, AT(config_file), NO_FIELD, 0, 0, "FILE", "the experiment, a JSON file"},
-    {"logdir", FLAG_TEXT, AT(logdir), NO_FIELD, 0, 0, "DIR", "folder for checkpoints and summaries"},
+    {"config_file", FLAG_TEXT, AT(config_file), NO_FIELD, 0, 0, "FILE",
+     "the experiment, a JSON file"},
+    {"logdir", FLAG_TEXT, AT(logdir), NO_FIELD, 0, 0, "DIR",
+     "folder for checkpoints and summaries"},
     {"mode", FLAG_MODE, AT(mode), NO_FIELD, 0, 0, "MODE",
      "what to do: train, eval, infer, train_eval, bench, plan or doctor; default train"},
     {"max_steps", FLAG_INT, AT(max_steps), AT(max_steps_given), 0, 1e15, "N",
@@ -41,8 +44,10 @@ static const cli_flag flags[] = {
      "steps between summaries; default 50"},
     {"checkpoint_frequency", FLAG_INT, AT(checkpoint_frequency), NO_FIELD, 0, 1e9, "S",
      "seconds between checkpoints, 0: one after every step; default 7200"},
-    {"lr", FLAG_REAL, AT(lr), AT(lr_given), 0, INFINITY, "X", "in place of the config's learning_rate"},
-    {"seed", FLAG_INT, AT(seed), AT(seed_given), 0, 0x1p53, "N", "of weights, data order and dropout; default 0"},
+    {"lr", FLAG_REAL, AT(lr), AT(lr_given), 0, INFINITY, "X",
+     "in place of the config's learning_rate"},
+    {"seed", FLAG_INT, AT(seed), AT(seed_given), 0, 0x1p53, "N",
+     "of weights, data order and dropout; default 0"},
     {"split_data_per_rank", FLAG_BOOL, AT(split_data_per_rank), NO_FIELD, 0, 0, NULL,
      "each rank keeps only its share of the data in memory"},
     {"inference_out", FLAG_TEXT, AT(inference_out), NO_FIELD, 0, 0, "FILE",
@@ -54,16 +59,22 @@ static const cli_flag flags[] = {
     {"eval_frequency", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N", "short for --set eval_frequency=N"},
     {"trace", FLAG_TEXT, AT(trace), NO_FIELD, 0, 0, "FILE",
      "write what all ranks do in some steps (trace_steps) as a Chrome trace, for Perfetto"},
-    {"json", FLAG_BOOL, AT(json), NO_FIELD, 0, 0, NULL, "the answer of --mode=plan and --mode=doctor as one JSON object"},
+    {"json", FLAG_BOOL, AT(json), NO_FIELD, 0, 0, NULL,
+     "the answer of --mode=plan and --mode=doctor as one JSON object"},
     {"hosts", FLAG_TEXT, AT(hosts), NO_FIELD, 0, 0, "LIST",
      "--mode=doctor without mpirun: hosts to examine over ssh, name:slots,name:slots"},
-    {"hostfile", FLAG_TEXT, AT(hostfile), NO_FIELD, 0, 0, "FILE", "the same as lines of a file: name slots=2"},
-    {"ssh_port", FLAG_INT, AT(ssh_port), NO_FIELD, 1, 65535, "N", "where sshd listens on these hosts; default: as ssh is configured"},
+    {"hostfile", FLAG_TEXT, AT(hostfile), NO_FIELD, 0, 0, "FILE",
+     "the same as lines of a file: name slots=2"},
+    {"ssh_port", FLAG_INT, AT(ssh_port), NO_FIELD, 1, 65535, "N",
+     "where sshd listens on these hosts; default: as ssh is configured"},
     {"mpirun_args", FLAG_TEXT, AT(mpirun_args), NO_FIELD, 0, 0, "WORDS",
      "words of the run's mpirun line, to be examined, as \"-mca btl_tcp_if_include eth0\""},
-    {"link_gbit", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "X", "short for --set link_gbit=X, for --mode=plan"},
-    {"latency_us", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "X", "short for --set latency_us=X, for --mode=plan"},
-    {"ranks_per_host", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N", "short for --set ranks_per_host=N, for --mode=plan"},
+    {"link_gbit", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "X",
+     "short for --set link_gbit=X, for --mode=plan"},
+    {"latency_us", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "X",
+     "short for --set latency_us=X, for --mode=plan"},
+    {"ranks_per_host", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N",
+     "short for --set ranks_per_host=N, for --mode=plan"},
     {"set", FLAG_SET, NO_FIELD, NO_FIELD, 0, 0, "KEY=VALUE",
      "any key of the config, in place of the file's value; may be repeated"},
     {"allow_unknown_keys", FLAG_BOOL, AT(allow_unknown_keys), NO_FIELD, 0, 0, NULL,
@@ -82,10 +93,12 @@ static const cli_flag flags[] = {
      "seconds before the first restart, doubled each time up to 60; default 1"},
     {"drop_dead_hosts", FLAG_BOOL, AT(drop_dead_hosts), NO_FIELD, 0, 0, NULL,
      "a restart leaves out the hosts of -H or --hostfile that ssh cannot reach"},
-    {"verbose", FLAG_BOOL, AT(verbose), NO_FIELD, 0, 0, NULL, "errors say where in the program they were found"},
+    {"verbose", FLAG_BOOL, AT(verbose), NO_FIELD, 0, 0, NULL,
+     "errors say where in the program they were found"},
     {"version", FLAG_BOOL, AT(version), NO_FIELD, 0, 0, NULL,
      "print the versions of the program and its libraries, and stop"},
-    {"help", FLAG_BOOL, AT(help), NO_FIELD, 0, 0, NULL, "print this text and the keys of the config, and stop"},
+    {"help", FLAG_BOOL, AT(help), NO_FIELD, 0, 0, NULL,
+     "print this text and the keys of the config, and stop"},
 };
 enum { N_FLAGS = sizeof flags / sizeof *flags };
 _Static_assert(N_FLAGS <= 64, "rd_cli.given has a bit for each");
@@ -130,8 +143,8 @@ static const struct {
     rd_mode bit;
 } modes[] = {
     {"train", RD_MODE_TRAIN},           {"eval", RD_MODE_EVAL},   {"infer", RD_MODE_INFER},
-    {"train_eval", RD_MODE_TRAIN_EVAL}, {"bench", RD_MODE_BENCH},
-    {"plan", RD_MODE_PLAN},             {"doctor", RD_MODE_DOCTOR},
+    {"train_eval", RD_MODE_TRAIN_EVAL}, {"bench", RD_MODE_BENCH}, {"plan", RD_MODE_PLAN},
+    {"doctor", RD_MODE_DOCTOR},
 };
 enum { N_MODES = sizeof modes / sizeof *modes };
 
@@ -142,7 +155,8 @@ static int cli_matches(const char *word, size_t n, bool only_bool, const cli_fla
 {
     int found = 0;
     for (int i = 0; i < N_FLAGS; i++) {
-        if (strncmp(flags[i].name, word, n) != 0 || (only_bool && flags[i].type != FLAG_BOOL)) continue;
+        if (strncmp(flags[i].name, word, n) != 0 || (only_bool && flags[i].type != FLAG_BOOL))
+            continue;
         if (!found++ || !flags[i].name[n]) *first = &flags[i];
         if (!flags[i].name[n]) return 1;
     }
@@ -157,7 +171,8 @@ bool rd_cli_is_flag(const char *name, const char **key)
     return false;
 }
 
-static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, size_t n, rd_status *st)
+static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, size_t n,
+                            rd_status *st)
 {
     char shown[RD_SHOWN_BYTES], name[RD_SHOWN_BYTES],
         near[160] = "--help lists the flags, and --set key=value is for keys of the config";
@@ -170,7 +185,8 @@ static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, si
         nearest = rd_nearest(name, known + N_FLAGS, 1);
     }
     if (nearest) snprintf(near, sizeof near, "did you mean '--%s'?", nearest);
-    return rd_fail(st, RD_EUSAGE, "unknown flag '%s'; %s", rd_shown_bytes(arg, dashes + n, shown, sizeof shown), near);
+    return rd_fail(st, RD_EUSAGE, "unknown flag '%s'; %s",
+                   rd_shown_bytes(arg, dashes + n, shown, sizeof shown), near);
 }
 
 static rd_code ambiguous(const char *word, size_t n, bool only_bool, rd_status *st)
@@ -181,12 +197,13 @@ static rd_code ambiguous(const char *word, size_t n, bool only_bool, rd_status *
         if (!strncmp(flags[i].name, word, n) && (!only_bool || flags[i].type == FLAG_BOOL))
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s%s", used ? ", " : "",
                                      only_bool ? "no" : "", flags[i].name);
-    return rd_fail(st, RD_EUSAGE, "flag '--%s%s' is ambiguous: %s; write more of it", only_bool ? "no" : "",
-                   rd_shown_bytes(word, n, shown, sizeof shown), list);
+    return rd_fail(st, RD_EUSAGE, "flag '--%s%s' is ambiguous: %s; write more of it",
+                   only_bool ? "no" : "", rd_shown_bytes(word, n, shown, sizeof shown), list);
 }
 
 /* word[0..n): the name after the dashes. *negated: it was --noflag. *out is NULL only after a failure. */
-static rd_code find_flag(const char *arg, const char *word, size_t n, const cli_flag **out, bool *negated, rd_status *st)
+static rd_code find_flag(const char *arg, const char *word, size_t n, const cli_flag **out,
+                         bool *negated, rd_status *st)
 {
     const size_t dashes = (size_t)(word - arg);
     *negated = false;
@@ -217,11 +234,12 @@ static const cli_flag *named(const char *word, size_t n)
 
 /* ---- values ---- */
 
-static rd_code wrong_value(const char *name, const char *help, const char *value, const char *must, rd_status *st)
+static rd_code wrong_value(const char *name, const char *help, const char *value, const char *must,
+                           rd_status *st)
 {
     char shown[RD_SHOWN_BYTES];
-    return rd_fail(st, RD_EUSAGE, "flag '--%s' must be %s, not '%s'; meaning: %s", name, must, rd_shown(value, shown),
-                   help);
+    return rd_fail(st, RD_EUSAGE, "flag '--%s' must be %s, not '%s'; meaning: %s", name, must,
+                   rd_shown(value, shown), help);
 }
 
 static bool parse_bool(const char *s, bool *out)
@@ -239,7 +257,8 @@ static rd_code set_number(rd_cli *c, const cli_flag *f, const char *value, rd_st
 {
     char *end, must[128];
     const bool whole = f->type == FLAG_INT;
-    const bool blank = *value == '\0' || *value == ' ' || *value == '\t' || *value == '\n'; /* strtod would skip it */
+    const bool blank = *value == '\0' || *value == ' ' || *value == '\t' ||
+                       *value == '\n'; /* strtod would skip it */
     double x = 0.0;
     int64_t k = 0;
     if (whole)
@@ -269,7 +288,8 @@ static rd_code set_mode(rd_cli *c, const cli_flag *f, const char *value, rd_stat
             c->mode_bit = modes[i].bit;
             return RD_OK;
         }
-    return wrong_value(f->name, f->help, value, "one of train, eval, infer, train_eval, bench, plan, doctor", st);
+    return wrong_value(f->name, f->help, value,
+                       "one of train, eval, infer, train_eval, bench, plan, doctor", st);
 }
 
 static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status *st)
@@ -321,41 +341,48 @@ static rd_code take_truth(const char *name, const char *help, behind *b, bool *o
     *out = true;
     if (b->negated && b->value)
         return rd_fail(st, RD_EUSAGE, "flag '--no%s' takes no value; write --%s=false", name, name);
-    if (b->value && !parse_bool(b->value, out)) return wrong_value(name, help, b->value, "true or false", st);
+    if (b->value && !parse_bool(b->value, out))
+        return wrong_value(name, help, b->value, "true or false", st);
     if (!b->value && !b->negated && b->next && parse_bool(b->next, out)) b->took_next = true;
     if (b->negated) *out = false;
     return RD_OK;
 }
 
 /* kind: what --help calls the value. */
-static rd_code cli_take_text(const char *name, const char *kind, bool may_be_empty, behind *b, const char **out,
-                         rd_status *st)
+static rd_code cli_take_text(const char *name, const char *kind, bool may_be_empty, behind *b,
+                             const char **out, rd_status *st)
 {
     char shown[RD_SHOWN_BYTES];
     *out = b->value;
     if (!b->value) {
-        if (!b->next) return rd_fail(st, RD_EUSAGE, "flag '--%s' has no value; write --%s=%s", name, name, kind);
+        if (!b->next)
+            return rd_fail(st, RD_EUSAGE, "flag '--%s' has no value; write --%s=%s", name, name,
+                           kind);
         if (!strncmp(b->next, "--", 2))
-            return rd_fail(st, RD_EUSAGE, "flag '--%s' has no value: the next word is '%s'; write --%s=%s", name,
+            return rd_fail(st, RD_EUSAGE,
+                           "flag '--%s' has no value: the next word is '%s'; write --%s=%s", name,
                            rd_shown(b->next, shown), name, kind);
         *out = b->next;
         b->took_next = true;
     }
     if (!**out && !may_be_empty)
-        return rd_fail(st, RD_EUSAGE, "flag '--%s' has an empty value; write --%s=%s", name, name, kind);
+        return rd_fail(st, RD_EUSAGE, "flag '--%s' has an empty value; write --%s=%s", name, name,
+                       kind);
     return RD_OK;
 }
 
 static rd_code parse_bench(int flag_index, behind *b, rd_cli *c, rd_status *st)
 {
-    const char *name = rd_bench_flag_name(flag_index), *help = rd_bench_flag_help(flag_index), *value = NULL;
+    const char *name = rd_bench_flag_name(flag_index), *help = rd_bench_flag_help(flag_index),
+               *value = NULL;
     const rd_bench_type type = rd_bench_flag_type(flag_index);
     bool truth = false;
     char *end = NULL;
     if (type == RD_BENCH_BOOL) {
         if (take_truth(name, help, b, &truth, st) != RD_OK) return st->code;
         value = truth ? "true" : "false";
-    } else if (cli_take_text(name, rd_bench_flag_value(flag_index), type == RD_BENCH_TEXT, b, &value, st) != RD_OK) {
+    } else if (cli_take_text(name, rd_bench_flag_value(flag_index), type == RD_BENCH_TEXT, b,
+                             &value, st) != RD_OK) {
         return st->code;
     }
     const bool blank = *value == ' ' || *value == '\t' || *value == '\n';
@@ -387,7 +414,9 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
     const size_t n = eq ? (size_t)(eq - word) : strlen(word);
     behind b = {.value = eq ? eq + 1 : NULL, .next = *i + 1 < argc ? argv[*i + 1] : NULL};
     const cli_flag *f = NULL;
-    const int of_bench = word - arg == 2 && !named(word, n) ? rd_bench_flag_find(word, n, &b.negated) : -1;
+    const int of_bench = word - arg == 2 && !named(word, n)
+                             ? rd_bench_flag_find(word, n, &b.negated)
+                             : -1;
     if (of_bench >= 0) {
         RD_TRY(parse_bench(of_bench, &b, c, st));
     } else if (find_flag(arg, word, n, &f, &b.negated, st) != RD_OK || !f) {
@@ -421,15 +450,17 @@ rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st)
             out->launch = argv + i + 1;
             out->n_launch = argc - i - 1;
             if (!out->restarts_given)
-                return rd_fail(st, RD_EUSAGE, "'--' ends the flags, and what follows is a command for --restarts=N; give that in front of it, "
+                return rd_fail(st, RD_EUSAGE,
+                               "'--' ends the flags, and what follows is a command for "
+                               "--restarts=N; give that in front of it, "
                                "or leave '--' out");
             break;
         }
         if (argv[i][0] != '-' || !argv[i][1])
-            return rd_fail(
-                st, RD_EUSAGE,
-                "'%s' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags",
-                rd_shown(argv[i], shown));
+            return rd_fail(st, RD_EUSAGE,
+                           "'%s' belongs to no flag; a config is given as --config_file=FILE, and "
+                           "--help lists the flags",
+                           rd_shown(argv[i], shown));
         RD_TRY(parse_one(argc, argv, &i, out, st));
     }
 done:
@@ -446,7 +477,8 @@ static bool names_model(const rd_cli *c)
 /* Is this flag given, and without effect in this mode? */
 static bool idles(const rd_cli *c, int i)
 {
-    return (c->given & bit_of(named(only_in[i].name, strlen(only_in[i].name)))) && !(only_in[i].modes & (unsigned)c->mode_bit);
+    return (c->given & bit_of(named(only_in[i].name, strlen(only_in[i].name)))) &&
+           !(only_in[i].modes & (unsigned)c->mode_bit);
 }
 
 static rd_code check_modes(const rd_cli *c, rd_status *st)
@@ -456,9 +488,11 @@ static rd_code check_modes(const rd_cli *c, rd_status *st)
         int n = 0;
         if (!idles(c, i) || only_in[i].may_idle) continue;
         for (int k = 0; k < N_MODES; k++)
-            if (only_in[i].modes & (unsigned)modes[k].bit) strcat(strcat(in, n++ ? " and " : ""), modes[k].name);
-        return rd_fail(st, RD_EUSAGE, "--%s is for --mode=%s, but the mode is %s; leave it out, or give %s mode", only_in[i].name, in, c->mode,
-                       n > 1 ? "such a" : "that");
+            if (only_in[i].modes & (unsigned)modes[k].bit)
+                strcat(strcat(in, n++ ? " and " : ""), modes[k].name);
+        return rd_fail(st, RD_EUSAGE,
+                       "--%s is for --mode=%s, but the mode is %s; leave it out, or give %s mode",
+                       only_in[i].name, in, c->mode, n > 1 ? "such a" : "that");
     }
     return RD_OK;
 }
@@ -474,7 +508,8 @@ void rd_cli_idle(const rd_cli *c, rd_strbuf *out)
 /* A command to start again, or none. */
 static rd_code check_restarts(const rd_cli *c, rd_status *st)
 {
-    static const char *const ours[] = {"restarts", "restart_delay", "drop_dead_hosts", "logdir", NULL};
+    static const char *const ours[] = {"restarts", "restart_delay", "drop_dead_hosts", "logdir",
+                                       NULL};
     const char *odd = c->n_bench > 0 ? rd_bench_flag_name(c->bench[0].flag) : NULL;
     for (int i = 0; i < N_FLAGS && !odd; i++) {
         int k = 0;
@@ -485,10 +520,15 @@ static rd_code check_restarts(const rd_cli *c, rd_status *st)
         return rd_fail(st, RD_EUSAGE, "--%s is for --restarts=N; give that too, or leave it out",
                        c->drop_dead_hosts ? "drop_dead_hosts" : "restart_delay");
     if (c->restarts_given && c->n_launch == 0)
-        return rd_fail(st, RD_EUSAGE, "--restarts=N needs the command to start: run_dist --restarts=5 -- mpirun -np 4 run_dist "
+        return rd_fail(st, RD_EUSAGE,
+                       "--restarts=N needs the command to start: run_dist --restarts=5 -- mpirun "
+                       "-np 4 run_dist "
                        "--config_file=FILE --logdir=DIR");
     if (c->restarts_given && odd)
-        return rd_fail(st, RD_EUSAGE, "--%s stands in front of --, where it has no effect; put it behind the run_dist of the command", odd);
+        return rd_fail(st, RD_EUSAGE,
+                       "--%s stands in front of --, where it has no effect; put it behind the "
+                       "run_dist of the command",
+                       odd);
     return RD_OK;
 }
 
@@ -500,20 +540,33 @@ rd_code rd_cli_check(const rd_cli *c, rd_status *st)
         const int i = c->bench[0].flag;
         char shown[RD_SHOWN_BYTES];
         if (rd_bench_flag_key(i))
-            return rd_fail(st, RD_EUSAGE, "--%s is for --mode=bench, but the mode is %s; here it is --set %s=%s",
-                           rd_bench_flag_name(i), c->mode, rd_bench_flag_key(i), rd_shown(c->bench[0].value, shown));
+            return rd_fail(st, RD_EUSAGE,
+                           "--%s is for --mode=bench, but the mode is %s; here it is --set %s=%s",
+                           rd_bench_flag_name(i), c->mode, rd_bench_flag_key(i),
+                           rd_shown(c->bench[0].value, shown));
         return rd_fail(st, RD_EUSAGE, "--%s is for --mode=bench, but the mode is %s; leave it out",
                        rd_bench_flag_name(i), c->mode);
     }
     if (!c->config_file && c->mode_bit == RD_MODE_BENCH && !names_model(c))
-        return rd_fail(st, RD_EUSAGE, "nothing to measure: give --model=NAME or --config_file=FILE; --help explains");
+        return rd_fail(
+            st, RD_EUSAGE,
+            "nothing to measure: give --model=NAME or --config_file=FILE; --help explains");
     if (check_modes(c, st) != RD_OK) return st->code;
-    const char *of_doctor = c->hosts ? "hosts" : c->hostfile ? "hostfile" : c->ssh_port ? "ssh_port" : c->mpirun_args ? "mpirun_args" : NULL;
+    const char *of_doctor = c->hosts         ? "hosts"
+                            : c->hostfile    ? "hostfile"
+                            : c->ssh_port    ? "ssh_port"
+                            : c->mpirun_args ? "mpirun_args"
+                                             : NULL;
     if (of_doctor && !c->hosts && !c->hostfile)
-        return rd_fail(st, RD_EUSAGE, "--%s needs the hosts: --hosts=name:slots,name:slots or --hostfile=FILE", of_doctor);
-    if (c->hosts && c->hostfile) return rd_fail(st, RD_EUSAGE, "--hosts and --hostfile both name the hosts; leave one out");
+        return rd_fail(st, RD_EUSAGE,
+                       "--%s needs the hosts: --hosts=name:slots,name:slots or --hostfile=FILE",
+                       of_doctor);
+    if (c->hosts && c->hostfile)
+        return rd_fail(st, RD_EUSAGE, "--hosts and --hostfile both name the hosts; leave one out");
     if (c->mode_bit == RD_MODE_PLAN && !c->config_file && !(c->logdir && c->logdir[0]))
-        return rd_fail(st, RD_EUSAGE, "nothing to plan from: give --logdir=DIR of a run, or --config_file=FILE to measure now");
+        return rd_fail(st, RD_EUSAGE,
+                       "nothing to plan from: give --logdir=DIR of a run, or --config_file=FILE to "
+                       "measure now");
     if (!c->config_file && !(c->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN | RD_MODE_DOCTOR)))
         return rd_fail(st, RD_EUSAGE, "no experiment: give --config_file=FILE; --help explains");
     return RD_OK;
@@ -535,8 +588,10 @@ void rd_cli_help(FILE *out)
           "       mpirun -np 4 run_dist --config_file=FILE --logdir=DIR [flags]\n"
           "       mpirun -np 4 run_dist --mode=bench --model=resnet50 --batch_size=16\n"
           "       run_dist --mode=doctor --hosts=host1:2,host2:2\n"
-          "       run_dist --restarts=5 -- mpirun -np 4 run_dist --config_file=FILE --logdir=DIR [flags]\n\n"
-          "flags (--flag=value or --flag value; the beginning of a flag is enough; --flag or --noflag for those "
+          "       run_dist --restarts=5 -- mpirun -np 4 run_dist --config_file=FILE --logdir=DIR "
+          "[flags]\n\n"
+          "flags (--flag=value or --flag value; the beginning of a flag is enough; --flag or "
+          "--noflag for those "
           "without value):\n",
           out);
     for (int i = 0; i < N_FLAGS; i++) {

@@ -18,8 +18,9 @@
 typedef struct bench_flag {
     const char *name;
     rd_bench_type type;
-    const char *key;   /* of the config; NULL: none */
-    const char *fine;  /* values without effect, "a|b"; NULL: any. An empty value is written as an empty piece */
+    const char *key; /* of the config; NULL: none */
+    const char *
+        fine; /* values without effect, "a|b"; NULL: any. An empty value is written as an empty piece */
     const char *why;   /* without a key: why it is without effect, or cannot be had */
     const char *value; /* for the help; NULL: a bool */
     const char *help;  /* NULL: not in the help; "": by name alone */
@@ -29,12 +30,14 @@ typedef struct bench_flag {
 static const char saves_nothing[] = "bench mode writes no files; --mode=train with --logdir does";
 static const char own_way[] = "a setting of TensorFlow, for which there is nothing here";
 static const char own_input[] = "a setting of TensorFlow's input; here it is data_threads";
-static const char own_sums[] = "how gradients are summed is the program's own choice; it says which at the start";
+static const char own_sums[] =
+    "how gradients are summed is the program's own choice; it says which at the start";
 static const char by_mpirun[] = "ranks and hosts are given to mpirun or srun (mpirun -np 4 ...)";
 static const char no_eval[] = "evaluation has modes of its own: --mode=eval and --mode=train_eval";
-static const char no_colours[] = "images are cropped and flipped (key augmentation), their colours never changed";
-static const char bf16_range[] =
-    "mixed is bfloat16 here, which has the range of float32; where a GPU has float16 alone the scale adjusts itself";
+static const char no_colours[] =
+    "images are cropped and flipped (key augmentation), their colours never changed";
+static const char bf16_range[] = "mixed is bfloat16 here, which has the range of float32; where a "
+                                 "GPU has float16 alone the scale adjusts itself";
 static const char schedule_keys[] =
     "the learning rate has keys: --set learning_rate=..., use_decay, lr_policy (--help)";
 
@@ -261,16 +264,17 @@ const char *rd_cli_bench_value(const rd_cli *c, const char *flag)
 void rd_bench_flags_help(FILE *out)
 {
     int column = 0, more = 0;
-    fputs(
-        "\n--mode=bench also takes flags of tf_cnn_benchmarks and of Horovod's synthetic benchmark, in full, and says "
-        "the key that\neach stands for; then no --config_file is needed:\n",
-        out);
+    fputs("\n--mode=bench also takes flags of tf_cnn_benchmarks and of Horovod's synthetic "
+          "benchmark, in full, and says "
+          "the key that\neach stands for; then no --config_file is needed:\n",
+          out);
     for (int i = 0; i < N_BENCH; i++) {
         char left[64];
         if (!table[i].help || !table[i].help[0]) continue;
         snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].value ? "=" : "",
                  table[i].value ? table[i].value : "");
-        fprintf(out, strlen(left) > 28 ? "  %s\n%-31s%s\n" : "  %-28s%s %s\n", left, "", table[i].help);
+        fprintf(out, strlen(left) > 28 ? "  %s\n%-31s%s\n" : "  %-28s%s %s\n", left, "",
+                table[i].help);
     }
     fputs("and these, without effect here or refused with the reason:", out);
     for (int i = 0; i < N_BENCH; i++) {
@@ -298,22 +302,25 @@ static bool is_fine(const char *fine, const char *value)
     }
 }
 
-static void cli_bench_report(rd_strbuf *said, const bench_flag *f, const char *value, const char *key, const json_t *v)
+static void cli_bench_report(rd_strbuf *said, const bench_flag *f, const char *value,
+                             const char *key, const json_t *v)
 {
     char shown[RD_SHOWN_BYTES], json[RD_SHOWN_BYTES];
-    const char *text = json_is_string(v) ? rd_shown(json_string_value(v), json) : rd_shown_json(v, json);
+    const char *text = json_is_string(v) ? rd_shown(json_string_value(v), json)
+                                         : rd_shown_json(v, json);
     rd_strbuf_printf(said, "--%s=%s is %s=%s\n", f->name, rd_shown(value, shown), key, text);
 }
 
-static rd_code cli_bench_put(rd_config *c, const bench_flag *f, const char *value, const char *key, json_t *v, rd_strbuf *said,
-                   rd_status *st)
+static rd_code cli_bench_put(rd_config *c, const bench_flag *f, const char *value, const char *key,
+                             json_t *v, rd_strbuf *said, rd_status *st)
 {
     char source[80], shown[RD_SHOWN_BYTES];
     if (!rd_config_entry(c, key)) {
         json_decref(v);
-        return rd_fail(st, RD_EUSAGE,
-                       "--%s=%s stands for the key '%s', which no part of this program has; leave it out", f->name,
-                       rd_shown(value, shown), key);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "--%s=%s stands for the key '%s', which no part of this program has; leave it out",
+            f->name, rd_shown(value, shown), key);
     }
     snprintf(source, sizeof source, "--%s", f->name);
     RD_TRY(rd_config_put(c, key, v, source, st));
@@ -339,17 +346,20 @@ static json_t *json_of(const bench_flag *f, const char *value)
 }
 
 /* The flags whose key has another value than they have. *done: it was one of them. */
-static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f, const char *value, bool *done,
-                           rd_strbuf *said, rd_status *st)
+static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f, const char *value,
+                           bool *done, rd_strbuf *said, rd_status *st)
 {
     const char *per_iter = rd_cli_bench_value(cli, "num_batches_per_iter");
     *done = true;
     if (!strcmp(f->name, "use_fp16"))
-        return cli_bench_put(c, f, value, "dtype", json_string(!strcmp(value, "true") ? "mixed" : "float32"), said, st);
+        return cli_bench_put(c, f, value, "dtype",
+                             json_string(!strcmp(value, "true") ? "mixed" : "float32"), said, st);
     if (!strcmp(f->name, "device") && (!strcasecmp(value, "gpu") || !strcasecmp(value, "cpu")))
-        return cli_bench_put(c, f, value, "device", json_string(!strcasecmp(value, "gpu") ? "cuda" : "cpu"), said, st);
+        return cli_bench_put(c, f, value, "device",
+                             json_string(!strcasecmp(value, "gpu") ? "cuda" : "cpu"), said, st);
     if (!strcmp(f->name, "cuda"))
-        return cli_bench_put(c, f, value, "device", json_string(!strcmp(value, "true") ? "cuda" : "cpu"), said, st);
+        return cli_bench_put(c, f, value, "device",
+                             json_string(!strcmp(value, "true") ? "cuda" : "cpu"), said, st);
     if (!strcmp(f->name, "optimizer") && !strcmp(value, "momentum"))
         return cli_bench_put(c, f, value, "optimizer", json_string("nesterov"), said, st);
     if (!strcmp(f->name, "batch_size") && strtoll(value, NULL, 10) == 0) {
@@ -362,7 +372,8 @@ static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f,
         if (__builtin_mul_overflow(strtoll(value, NULL, 10), each, &n)) n = INT64_MAX;
         return cli_bench_put(c, f, value, "bench_steps", json_integer((json_int_t)n), said, st);
     }
-    if (!strcmp(f->name, "data_name")) return RD_OK; /* which dataset that is depends on the folder, too */
+    if (!strcmp(f->name, "data_name"))
+        return RD_OK; /* which dataset that is depends on the folder, too */
     if (!strcmp(f->name, "piecewise_learning_rate_schedule")) {
         RD_TRY(cli_bench_put(c, f, value, "lr_policy", json_string("piecewise"), said, st));
     } else if (!strcmp(f->name, "num_learning_rate_warmup_epochs")) {
@@ -375,16 +386,17 @@ done:
     return st->code;
 }
 
-static rd_code put_one(const rd_cli *cli, rd_config *c, const bench_flag *f, const char *value, rd_strbuf *said,
-                       rd_status *st)
+static rd_code put_one(const rd_cli *cli, rd_config *c, const bench_flag *f, const char *value,
+                       rd_strbuf *said, rd_status *st)
 {
     char shown[RD_SHOWN_BYTES];
     bool done = false;
     if (!f->key) {
         if (f->fine && !is_fine(f->fine, value))
-            return rd_fail(st, RD_EUSAGE, "--%s=%s would change the result, and cannot be had: %s", f->name,
-                           rd_shown(value, shown), f->why);
-        rd_strbuf_printf(said, "--%s=%s has no effect: %s\n", f->name, rd_shown(value, shown), f->why);
+            return rd_fail(st, RD_EUSAGE, "--%s=%s would change the result, and cannot be had: %s",
+                           f->name, rd_shown(value, shown), f->why);
+        rd_strbuf_printf(said, "--%s=%s has no effect: %s\n", f->name, rd_shown(value, shown),
+                         f->why);
         return RD_OK;
     }
     if (put_special(cli, c, f, value, &done, said, st) != RD_OK || done) return st->code;
@@ -394,16 +406,18 @@ static rd_code put_one(const rd_cli *cli, rd_config *c, const bench_flag *f, con
 /* Pairs of which only one can be meant. */
 static rd_code check_pairs(const rd_cli *c, rd_status *st)
 {
-    static const char *const pairs[][2] = {{"num_batches", "num_epochs"},
-                                           {"num_batches", "num_iters"},
-                                           {"num_epochs", "num_iters"},
-                                           {"display_every", "num_batches_per_iter"},
-                                           {"init_learning_rate", "piecewise_learning_rate_schedule"},
-                                           {"device", "cuda"}};
+    static const char *const pairs[][2] = {
+        {"num_batches", "num_epochs"},
+        {"num_batches", "num_iters"},
+        {"num_epochs", "num_iters"},
+        {"display_every", "num_batches_per_iter"},
+        {"init_learning_rate", "piecewise_learning_rate_schedule"},
+        {"device", "cuda"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (rd_cli_bench_value(c, pairs[i][0]) && rd_cli_bench_value(c, pairs[i][1]))
-            return rd_fail(st, RD_EUSAGE, "--%s and --%s say the same thing twice; leave one of them out", pairs[i][0],
-                           pairs[i][1]);
+            return rd_fail(st, RD_EUSAGE,
+                           "--%s and --%s say the same thing twice; leave one of them out",
+                           pairs[i][0], pairs[i][1]);
     return RD_OK;
 }
 

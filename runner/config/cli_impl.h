@@ -7,7 +7,12 @@
 
 RD_C_BEGIN
 
-typedef enum rd_bench_type { RD_BENCH_BOOL, RD_BENCH_INT, RD_BENCH_REAL, RD_BENCH_TEXT } rd_bench_type;
+typedef enum rd_bench_type {
+    RD_BENCH_BOOL,
+    RD_BENCH_INT,
+    RD_BENCH_REAL,
+    RD_BENCH_TEXT
+} rd_bench_type;
 
 /* The flag with the name word[0..n), '-' for '_' allowed; -1: none. *negated: it was no<flag>, of a bool. */
 int rd_bench_flag_find(const char *word, size_t n, bool *negated);

@@ -14,7 +14,8 @@ static rd_code config_no_memory(rd_status *st)
     return rd_fail(st, RD_EENV, "out of memory for the config");
 }
 
-static RD_PRINTF(1, 2) char *text_of(const char *fmt, ...) /* the caller owns it; NULL: out of memory */
+static RD_PRINTF(1, 2) char *text_of(const char *fmt,
+                                     ...) /* the caller owns it; NULL: out of memory */
 {
     char *s = NULL;
     va_list ap;
@@ -37,11 +38,13 @@ static rd_code add_row(rd_config *c, const rd_option *o, const char *group, rd_s
 {
     rd_entry *e = rd_config_entry(c, o->key);
     if (e) {
-        const bool same_default = (!e->o->def && !o->def) || (e->o->def && o->def && !strcmp(e->o->def, o->def));
+        const bool same_default = (!e->o->def && !o->def) ||
+                                  (e->o->def && o->def && !strcmp(e->o->def, o->def));
         if (e->o->type == o->type && same_default) return RD_OK;
-        return rd_fail(st, RD_EBUG,
-                       "key '%s' of option group '%s' has another type or default than in an earlier group", o->key,
-                       group);
+        return rd_fail(
+            st, RD_EBUG,
+            "key '%s' of option group '%s' has another type or default than in an earlier group",
+            o->key, group);
     }
     e = &c->entry[c->n];
     *e = (rd_entry){.o = o};
@@ -51,14 +54,16 @@ static rd_code add_row(rd_config *c, const rd_option *o, const char *group, rd_s
     e->def = json_loads(o->def, JSON_DECODE_ANY, &why);
     if (!e->def && rd_json_no_memory(&why)) return config_no_memory(st);
     if (!e->def)
-        return rd_fail(st, RD_EBUG, "default of '%s' in option group '%s' is not JSON: %s", o->key, group, o->def);
+        return rd_fail(st, RD_EBUG, "default of '%s' in option group '%s' is not JSON: %s", o->key,
+                       group, o->def);
     rd_status bad = {0};
     if (rd_option_check(o, e->def, "default", &bad) != RD_OK)
         return rd_fail(st, RD_EBUG, "option group '%s': %s", group, bad.msg);
     return RD_OK;
 }
 
-static rd_code read_tables(rd_config *c, const rd_option_group *const *groups, int n_groups, rd_status *st)
+static rd_code read_tables(rd_config *c, const rd_option_group *const *groups, int n_groups,
+                           rd_status *st)
 {
     size_t n = 1;
     for (int i = 0; i < n_groups; i++)
@@ -78,7 +83,8 @@ static rd_code read_tables(rd_config *c, const rd_option_group *const *groups, i
 
 /* ---- values ---- */
 
-static rd_code check_all(const rd_config *c, const char *key, const json_t *v, const char *at, rd_status *st)
+static rd_code check_all(const rd_config *c, const char *key, const json_t *v, const char *at,
+                         rd_status *st)
 {
     for (int i = 0; i < c->n_groups; i++)
         for (const rd_option *o = c->groups[i]->options; o->key; o++)
@@ -117,7 +123,8 @@ static void meant_instead(const rd_config *c, const char *key, char *out, size_t
 }
 
 /* Unknown key: an error that names the nearest known one, or kept aside. Takes value and where. */
-static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *where, const char *at, rd_status *st)
+static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *where,
+                           const char *at, rd_status *st)
 {
     char shown[RD_SHOWN_BYTES], near[2 * RD_SHOWN_BYTES + 48];
     if (!where) {
@@ -126,8 +133,9 @@ static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *w
     }
     if (!c->allow_unknown) {
         meant_instead(c, key, near, sizeof near);
-        (void)rd_fail(st, RD_EUSAGE, "%s: unknown key '%s'; %s (--allow_unknown_keys turns this into a warning)", at,
-                      rd_shown(key, shown), near);
+        (void)rd_fail(st, RD_EUSAGE,
+                      "%s: unknown key '%s'; %s (--allow_unknown_keys turns this into a warning)",
+                      at, rd_shown(key, shown), near);
         goto drop;
     }
     for (int i = 0; i < c->n_unknown; i++) {
@@ -162,7 +170,8 @@ static rd_code config_read_text(rd_config *c, const char *text, size_t n, rd_sta
     for (int i = 0; i < places.n; i++) {
         const rd_place *p = &places.at[i];
         json_t *v = json_object_get(root, p->key);
-        if (!strcmp(p->key, "$schema") && json_is_string(v)) continue; /* tells editors where schema.json is */
+        if (!strcmp(p->key, "$schema") && json_is_string(v))
+            continue; /* tells editors where schema.json is */
         rd_entry *e = rd_config_entry(c, p->key);
         char at[PATH_BYTES + 48];
         snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->line, p->col);
@@ -181,8 +190,9 @@ done:
     return st->code;
 }
 
-rd_code rd_config_new(const char *path, const char *text, size_t n, const rd_option_group *const *groups, int n_groups,
-                      bool allow_unknown, rd_config **out, rd_status *st)
+rd_code rd_config_new(const char *path, const char *text, size_t n,
+                      const rd_option_group *const *groups, int n_groups, bool allow_unknown,
+                      rd_config **out, rd_status *st)
 {
     rd_config *c = calloc(1, sizeof *c);
     *out = NULL;
@@ -227,7 +237,8 @@ void rd_config_free(rd_config *c)
     free(c);
 }
 
-rd_code rd_config_put(rd_config *c, const char *key, json_t *value, const char *source, rd_status *st)
+rd_code rd_config_put(rd_config *c, const char *key, json_t *value, const char *source,
+                      rd_status *st)
 {
     rd_entry *e = rd_config_entry(c, key);
     if (!value) return config_no_memory(st); /* json_real(...) of the caller failed */
@@ -245,7 +256,8 @@ rd_code rd_config_put(rd_config *c, const char *key, json_t *value, const char *
 /* ---- --set ---- */
 
 /* The right side of --set as JSON: as it stands, or a bare word where a string is wanted, or 10,20 for a list. */
-static rd_code parse_word(const rd_option *o, const char *s, const char *at, json_t **out, rd_status *st)
+static rd_code parse_word(const rd_option *o, const char *s, const char *at, json_t **out,
+                          rd_status *st)
 {
     const bool quoted = s[0] == '"';
     json_error_t e;
@@ -265,7 +277,9 @@ static rd_code parse_word(const rd_option *o, const char *s, const char *at, jso
         if (!list || rd_json_no_memory(&e)) return config_no_memory(st);
     }
     if (rd_json_no_memory(&e)) return config_no_memory(st);
-    if (quoted) return rd_fail(st, RD_EUSAGE, "%s: the value begins with a double quote but is not a JSON string", at);
+    if (quoted)
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: the value begins with a double quote but is not a JSON string", at);
     *out = json_string(s); /* a wrong type, which the check tells in full */
     return *out ? RD_OK : config_no_memory(st);
 }
@@ -277,7 +291,8 @@ rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
     rd_shown(assignment, at + strlen(at));
     const char *eq = strchr(assignment, '=');
     if (!eq || eq == assignment)
-        return rd_fail(st, RD_EUSAGE, "%s: not of the form key=value; an example: --set batch_size=32", at);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: not of the form key=value; an example: --set batch_size=32", at);
     if (!rd_utf8_valid(assignment, strlen(assignment)))
         return rd_fail(st, RD_EUSAGE, "%s: not valid UTF-8; the config knows no other text", at);
     key = strndup(assignment, (size_t)(eq - assignment));

@@ -34,16 +34,19 @@ void rd_places_release(rd_places *p);
  * token", which cannot be told from a real one. */
 bool rd_json_no_memory(const json_error_t *e);
 /* Parses one JSON object; the caller owns *root and *places. path: for messages. */
-rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places, rd_status *st);
+rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places,
+                     rd_status *st);
 
 /* ---- option_value.c ---- */
 /* What a value of this option must be: "an integer, 1 .. 1000", "true or false", "one of a, b". Returns out. */
 const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES]);
 /* RD_EUSAGE "at: 'key' must be ..." unless v fits the row. */
 rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_status *st);
-const char *rd_option_choice(const rd_option *o, const char *s);   /* s in the spelling of the list; NULL: not in it */
-int64_t rd_option_int(const json_t *checked);                      /* an integer, or an integral real */
-bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES]); /* "1 .. 1000"; false: no limit */
+const char *rd_option_choice(const rd_option *o,
+                             const char *s);  /* s in the spelling of the list; NULL: not in it */
+int64_t rd_option_int(const json_t *checked); /* an integer, or an integral real */
+bool rd_option_range(const rd_option *o,
+                     char out[RD_KIND_BYTES]); /* "1 .. 1000"; false: no limit */
 
 /* ---- cli.c ---- */
 /* Is it the name of a flag? Then *key is the key that the flag stands for, NULL: none. */

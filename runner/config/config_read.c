@@ -22,7 +22,8 @@ const char *rd_config_placeholder(const char *path)
 }
 
 /* A copy of s in the pool, with the placeholders replaced by `location` where that is not NULL. */
-static rd_code copy_string(const rd_config *c, const char *s, const char *location, const char **out, rd_status *st)
+static rd_code copy_string(const rd_config *c, const char *s, const char *location,
+                           const char **out, rd_status *st)
 {
     size_t n = 1;
     for (size_t i = 0; s[i];) {
@@ -50,15 +51,16 @@ static rd_code copy_ints(const rd_config *c, const json_t *list, rd_ints *out, r
 {
     const size_t n = json_array_size(list);
     int64_t *at = NULL;
-    if (n > 1000000) return rd_fail(st, RD_EUSAGE, "a list of %zu numbers; 1000000 are the most", n);
+    if (n > 1000000)
+        return rd_fail(st, RD_EUSAGE, "a list of %zu numbers; 1000000 are the most", n);
     if (rd_arena_get(c->pool, (n ? n : 1) * sizeof *at, &at, st) != RD_OK) return st->code;
     for (size_t i = 0; i < n; i++) at[i] = rd_option_int(json_array_get(list, i));
     *out = (rd_ints){.n = (int)n, .at = at};
     return RD_OK;
 }
 
-static rd_code config_read_fill(const rd_config *c, const rd_option *o, const json_t *v, const char *location, char *to,
-                    rd_status *st)
+static rd_code config_read_fill(const rd_config *c, const rd_option *o, const json_t *v,
+                                const char *location, char *to, rd_status *st)
 {
     switch (o->type) {
     case RD_BOOL:
@@ -75,7 +77,8 @@ static rd_code config_read_fill(const rd_config *c, const rd_option *o, const js
     case RD_STRING: {
         const char **s = (const char **)(void *)to;
         if (!o->choices)
-            return copy_string(c, json_string_value(v), strcmp(o->key, "data_location") ? location : NULL, s, st);
+            return copy_string(c, json_string_value(v),
+                               strcmp(o->key, "data_location") ? location : NULL, s, st);
         *s = rd_option_choice(o, json_string_value(v));
     }
     }
@@ -109,27 +112,33 @@ static rd_code missing(const rd_config *c, const rd_option *o, rd_mode mode, rd_
     size_t n = 0;
     for (const rd_option *k = o + 1; k->key && n + 1 < sizeof also; k++)
         if ((k->required & (unsigned)mode) && !rd_config_get(c, k->key))
-            n += (size_t)snprintf(also + n, sizeof also - n, "%s'%s'", n ? ", " : "; missing too: ", k->key);
+            n += (size_t)snprintf(also + n, sizeof also - n, "%s'%s'",
+                                  n ? ", " : "; missing too: ", k->key);
     return rd_fail(st, RD_EUSAGE,
-                   "%s: key '%s' is missing, which mode %s needs; meaning: %.200s; add it, or give --set %s=VALUE%s",
+                   "%s: key '%s' is missing, which mode %s needs; meaning: %.200s; add it, or give "
+                   "--set %s=VALUE%s",
                    c->path, o->key, mode_name(mode), o->help ? o->help : "", o->key, also);
 }
 
-rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out, rd_status *st)
+rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out,
+                       rd_status *st)
 {
     const char *location = json_string_value(rd_config_get(c, "data_location"));
     if (location && !*location) location = NULL;
     memset(out, 0, g->struct_bytes);
     for (const rd_option *o = g->options; o->key; o++) {
         const rd_entry *e = rd_config_entry(c, o->key);
-        if (!e) return rd_fail(st, RD_EBUG, "option group '%s' is not among the groups of the config", g->name);
+        if (!e)
+            return rd_fail(st, RD_EBUG, "option group '%s' is not among the groups of the config",
+                           g->name);
         const json_t *v = e->value ? e->value : e->def;
         if (!v && (o->required & (unsigned)mode)) return missing(c, o, mode, st);
         if (v && config_read_fill(c, o, v, location, (char *)out + o->at, st) != RD_OK) {
             rd_status_prefix(st, "%s: '%s'", rd_config_where(c, o->key), o->key);
             return st->code;
         }
-        if (o->given_at != SIZE_MAX) *(bool *)(void *)((char *)out + o->given_at) = e->value != NULL;
+        if (o->given_at != SIZE_MAX)
+            *(bool *)(void *)((char *)out + o->given_at) = e->value != NULL;
     }
     return RD_OK;
 }

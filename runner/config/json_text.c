@@ -44,7 +44,8 @@ static void skip_string(cursor *c) /* from its opening quote to past the closing
     if (c->at < c->n) json_text_step(c);
 }
 
-static void skip_value(cursor *c) /* up to the ',' or '}' of the outermost object; no recursion, however deep */
+static void skip_value(
+    cursor *c) /* up to the ',' or '}' of the outermost object; no recursion, however deep */
 {
     int64_t depth = 0;
     while (c->at < c->n) {
@@ -72,8 +73,8 @@ static rd_code json_text_no_memory(const char *path, rd_status *st)
     return rd_fail(st, RD_EENV, "%s: out of memory for the config", path);
 }
 
-static rd_code add_place(rd_places *p, const cursor *key, size_t key_bytes, rd_place **out, const char *path,
-                         rd_status *st)
+static rd_code add_place(rd_places *p, const cursor *key, size_t key_bytes, rd_place **out,
+                         const char *path, rd_status *st)
 {
     if (p->n == p->cap) {
         const int cap = p->cap ? 2 * p->cap : 64;
@@ -82,7 +83,8 @@ static rd_code add_place(rd_places *p, const cursor *key, size_t key_bytes, rd_p
         p->at = at;
         p->cap = cap;
     }
-    json_t *word = json_loadb(key->s + key->at, key_bytes, JSON_DECODE_ANY, NULL); /* undoes the escapes */
+    json_t *word = json_loadb(key->s + key->at, key_bytes, JSON_DECODE_ANY,
+                              NULL); /* undoes the escapes */
     char *copy = word ? strdup(json_string_value(word)) : NULL;
     json_decref(word);
     if (!copy) return json_text_no_memory(path, st);
@@ -91,7 +93,8 @@ static rd_code add_place(rd_places *p, const cursor *key, size_t key_bytes, rd_p
     return RD_OK;
 }
 
-static rd_code find_places(const char *path, const char *text, size_t n, rd_places *out, rd_status *st)
+static rd_code find_places(const char *path, const char *text, size_t n, rd_places *out,
+                           rd_status *st)
 {
     cursor c = {.s = text, .n = n, .line = 1, .col = 1};
     skip_blanks(&c);
@@ -141,21 +144,29 @@ static const char *json_text_remedy(const char *text, size_t n, size_t at, const
     const char last = before ? text[before - 1] : '\0', here = at < n ? text[at] : '\0';
     const size_t word = at < n ? word_bytes(text + at, n - at) : 0;
     if (code == json_error_invalid_utf8) return "save the file as UTF-8";
-    if (strstr(e->text, "end of file") && memchr(text, '\0', n)) return "a NUL byte stands there; save the file as UTF-8";
-    if (code == json_error_null_character || code == json_error_null_byte_in_key) return "take the NUL character out";
+    if (strstr(e->text, "end of file") && memchr(text, '\0', n))
+        return "a NUL byte stands there; save the file as UTF-8";
+    if (code == json_error_null_character || code == json_error_null_byte_in_key)
+        return "take the NUL character out";
     if (code == json_error_stack_overflow) return "a config is one flat object";
-    if (code == json_error_numeric_overflow) return "integers go to 9223372036854775807, other numbers to 1.79e308";
-    if (strstr(e->text, "unexpected newline")) return "close the string before the end of its line, or write \\n";
-    if (strstr(e->text, "control character")) return "write such a character as \\u and four hex digits";
-    if (at >= n || code == json_error_premature_end_of_input) return "a bracket or a quote is not closed";
+    if (code == json_error_numeric_overflow)
+        return "integers go to 9223372036854775807, other numbers to 1.79e308";
+    if (strstr(e->text, "unexpected newline"))
+        return "close the string before the end of its line, or write \\n";
+    if (strstr(e->text, "control character"))
+        return "write such a character as \\u and four hex digits";
+    if (at >= n || code == json_error_premature_end_of_input)
+        return "a bracket or a quote is not closed";
     if (last == ',' && (here == '}' || here == ']')) return "remove the comma before it";
     if (here == '#' || here == '/') return "JSON has no comments";
     if (here == '\'') return "JSON strings have double quotes";
     if (is_word(text + at, word, "True") || is_word(text + at, word, "False"))
         return "write true or false in lower case";
     if (is_word(text + at, word, "None")) return "leave the key out instead";
-    if (is_word(text + at, word, "NaN") || is_word(text + at, word, "Infinity")) return "JSON has finite numbers only";
-    if (here == '"' && last != ',' && last != '{' && last != '[' && last != ':') return "is a comma missing before it?";
+    if (is_word(text + at, word, "NaN") || is_word(text + at, word, "Infinity"))
+        return "JSON has finite numbers only";
+    if (here == '"' && last != ',' && last != '{' && last != '[' && last != ':')
+        return "is a comma missing before it?";
     if (last == ':' && word > 0) return "strings need double quotes";
     if ((last == '{' || last == ',') && word > 0) return "keys and strings need double quotes";
     if (here == '.' || here == '+') return "a number begins with a digit or -";
@@ -170,7 +181,8 @@ static void locate(const char *text, size_t n, size_t at, int64_t *line, int64_t
     *col = c.col;
 }
 
-static rd_code syntax_error(const char *path, const char *text, size_t n, const json_error_t *e, rd_status *st)
+static rd_code syntax_error(const char *path, const char *text, size_t n, const json_error_t *e,
+                            rd_status *st)
 {
     char shown[2 * RD_SHOWN_BYTES];
     const enum json_error_code code = json_error_code(e);
@@ -190,8 +202,9 @@ static rd_code syntax_error(const char *path, const char *text, size_t n, const 
     locate(text, n, at, &line, &col);
     const char *what = e->text;
     if (code == json_error_null_character) what = "a string holds the NUL character \\u0000";
-    return rd_fail(st, RD_EUSAGE, "%s:%" PRId64 ":%" PRId64 ": not valid JSON: %s; %s", path, line, col,
-                   rd_shown_bytes(what, strlen(what), shown, sizeof shown), json_text_remedy(text, n, at, e));
+    return rd_fail(st, RD_EUSAGE, "%s:%" PRId64 ":%" PRId64 ": not valid JSON: %s; %s", path, line,
+                   col, rd_shown_bytes(what, strlen(what), shown, sizeof shown),
+                   json_text_remedy(text, n, at, e));
 }
 
 static rd_code duplicate_key(const char *path, const rd_places *p, rd_status *st)
@@ -201,13 +214,16 @@ static rd_code duplicate_key(const char *path, const rd_places *p, rd_status *st
         for (int j = 0; j < i; j++)
             if (!strcmp(p->at[i].key, p->at[j].key))
                 return rd_fail(st, RD_EUSAGE,
-                               "%s:%" PRId64 ":%" PRId64 ": key '%s' is written twice, first in line %" PRId64
+                               "%s:%" PRId64 ":%" PRId64
+                               ": key '%s' is written twice, first in line %" PRId64
                                "; remove one of them",
-                               path, p->at[i].line, p->at[i].col, rd_shown(p->at[i].key, shown), p->at[j].line);
+                               path, p->at[i].line, p->at[i].col, rd_shown(p->at[i].key, shown),
+                               p->at[j].line);
     return RD_OK; /* inside a value: the check of the value tells */
 }
 
-rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places, rd_status *st)
+rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places,
+                     rd_status *st)
 {
     json_error_t e;
     *root = NULL;
@@ -216,24 +232,32 @@ rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root
     size_t first = 0;
     while (first < n && is_blank(text[first])) first++;
     if (first == n)
-        return rd_fail(st, RD_EUSAGE, "%s: the config is empty; write one JSON object, {\"key\": value, ...}", path);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: the config is empty; write one JSON object, {\"key\": value, ...}",
+                       path);
     if (text[first] != '{') {
         int64_t line, col;
         char shown[16];
         locate(text, n, first, &line, &col);
         return rd_fail(st, RD_EUSAGE,
-                       "%s:%" PRId64 ":%" PRId64 ": a config is one JSON object, {\"key\": value, ...}, in UTF-8, "
+                       "%s:%" PRId64 ":%" PRId64
+                       ": a config is one JSON object, {\"key\": value, ...}, in UTF-8, "
                        "but this begins with '%s'",
-                       path, line, col, rd_shown_bytes(text + first, n - first, shown, sizeof shown));
+                       path, line, col,
+                       rd_shown_bytes(text + first, n - first, shown, sizeof shown));
     }
     *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
     const bool twice = !*root && json_error_code(&e) == json_error_duplicate_key;
     if (twice) *root = json_loadb(text, n, 0, &e); /* to say where both are */
     if (!*root) return syntax_error(path, text, n, &e, st);
-    if (find_places(path, text, n, places, st) == RD_OK && twice && duplicate_key(path, places, st) == RD_OK)
-        (void)rd_fail(st, RD_EUSAGE, "%s: an object inside a value has a key twice; a config is one flat object", path);
+    if (find_places(path, text, n, places, st) == RD_OK && twice &&
+        duplicate_key(path, places, st) == RD_OK)
+        (void)rd_fail(st, RD_EUSAGE,
+                      "%s: an object inside a value has a key twice; a config is one flat object",
+                      path);
     if (st->code == RD_OK && (size_t)places->n != json_object_size(*root))
-        (void)rd_fail(st, RD_EBUG, "%s: found %d of %zu keys in the text", path, places->n, json_object_size(*root));
+        (void)rd_fail(st, RD_EBUG, "%s: found %d of %zu keys in the text", path, places->n,
+                      json_object_size(*root));
     if (st->code != RD_OK) {
         json_decref(*root);
         *root = NULL;

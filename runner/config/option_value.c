@@ -32,7 +32,8 @@ const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES])
     };
     char range[RD_KIND_BYTES];
     if (rd_option_range(o, range)) {
-        snprintf(out, RD_KIND_BYTES, "%s, %s%.80s", what[o->type], o->type == RD_INTS ? "each " : "", range);
+        snprintf(out, RD_KIND_BYTES, "%s, %s%.80s", what[o->type],
+                 o->type == RD_INTS ? "each " : "", range);
     } else if (o->type == RD_STRING && o->choices) {
         size_t n = (size_t)snprintf(out, RD_KIND_BYTES, "one of ");
         for (int i = 0; o->choices[i] && n < RD_KIND_BYTES; i++)
@@ -96,8 +97,10 @@ rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_
     char kind[RD_KIND_BYTES], shown[RD_SHOWN_BYTES], near[RD_SHOWN_BYTES] = "", nth[48] = "";
     size_t bad_element = 0;
     if (fits(o, v, &bad_element)) return RD_OK;
-    if (bad_element) snprintf(nth, sizeof nth, " (element %zu)", bad_element);
-    else if (json_is_array(v) && json_array_size(v) == 0) snprintf(nth, sizeof nth, " (an empty list)");
+    if (bad_element)
+        snprintf(nth, sizeof nth, " (element %zu)", bad_element);
+    else if (json_is_array(v) && json_array_size(v) == 0)
+        snprintf(nth, sizeof nth, " (an empty list)");
     rd_shown_json(bad_element ? json_array_get(v, bad_element - 1) : v, shown);
     if (o->type == RD_STRING && o->choices && json_is_string(v)) {
         int n = 0;
@@ -106,6 +109,7 @@ rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_
         if (nearest) snprintf(near, sizeof near, "; did you mean \"%s\"?", nearest);
     }
     const bool meant = o->help && !near[0];
-    return rd_fail(st, RD_EUSAGE, "%s: '%s' must be %s, not %s%s%s%s%.200s", at, o->key, rd_option_kind(o, kind), shown,
-                   nth, near, meant ? "; meaning: " : "", meant ? o->help : "");
+    return rd_fail(st, RD_EUSAGE, "%s: '%s' must be %s, not %s%s%s%s%.200s", at, o->key,
+                   rd_option_kind(o, kind), shown, nth, near, meant ? "; meaning: " : "",
+                   meant ? o->help : "");
 }

@@ -64,8 +64,8 @@ void rd_options_help(const rd_option_group *const *groups, int n, FILE *out)
             fprintf(out, "  %s%s%*s", o->key, long_key ? "\n" : "",
                     long_key ? INDENT : INDENT - 2 - (int)strlen(o->key), "");
             const char *after = o->def ? ", default " : o->required ? ", required" : "";
-            snprintf(line, sizeof line, "%s%s(%s%s%s%s)", o->help ? o->help : "", o->help ? " " : "",
-                     rd_option_kind(o, kind), after, o->def ? o->def : "",
+            snprintf(line, sizeof line, "%s%s(%s%s%s%s)", o->help ? o->help : "",
+                     o->help ? " " : "", rd_option_kind(o, kind), after, o->def ? o->def : "",
                      o->flags & RD_OPT_ACCEPTED ? "; read for compatibility, without effect" : "");
             wrapped(out, line, INDENT, INDENT);
         }
@@ -99,7 +99,8 @@ void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out)
             }
             fputs(" | ", out);
             if (rd_option_range(o, range)) cell(out, range);
-            for (int k = 0; o->choices && o->choices[k]; k++) fprintf(out, "%s`%s`", k ? ", " : "", o->choices[k]);
+            for (int k = 0; o->choices && o->choices[k]; k++)
+                fprintf(out, "%s`%s`", k ? ", " : "", o->choices[k]);
             fputs(" | ", out);
             cell(out, o->help ? o->help : "");
             if (o->flags & RD_OPT_ACCEPTED) fputs(" (read for compatibility, without effect)", out);
@@ -120,9 +121,11 @@ static bool put_limits(json_t *obj, const rd_option *o)
     const bool whole = o->type != RD_REAL;
     bool ok = true;
     if (o->min > -INFINITY && !(whole && o->min <= -0x1p63))
-        ok &= options_doc_put(obj, "minimum", whole ? json_integer((json_int_t)o->min) : json_real(o->min));
+        ok &= options_doc_put(obj, "minimum",
+                              whole ? json_integer((json_int_t)o->min) : json_real(o->min));
     if (o->max < INFINITY && !(whole && o->max >= 0x1p63))
-        ok &= options_doc_put(obj, "maximum", whole ? json_integer((json_int_t)o->max) : json_real(o->max));
+        ok &= options_doc_put(obj, "maximum",
+                              whole ? json_integer((json_int_t)o->max) : json_real(o->max));
     return ok;
 }
 
@@ -142,14 +145,16 @@ static bool put_choices(json_t *obj, const char *const *choices)
             if (isalpha((unsigned char)*s))
                 fprintf(f, "[%c%c]", tolower((unsigned char)*s), toupper((unsigned char)*s));
             else
-                fprintf(f, "%s%c", isalnum((unsigned char)*s) || *s == '_' || *s == '-' ? "" : "\\", *s);
+                fprintf(f, "%s%c", isalnum((unsigned char)*s) || *s == '_' || *s == '-' ? "" : "\\",
+                        *s);
         }
     }
     fputs(")$", f);
     const bool written = fclose(f) == 0;
     f = NULL;
     if (!written) goto fail;
-    const bool ok = options_doc_put(obj, "anyOf", json_pack("[{s:o},{s:s}]", "enum", list, "pattern", text));
+    const bool ok = options_doc_put(obj, "anyOf",
+                                    json_pack("[{s:o},{s:s}]", "enum", list, "pattern", text));
     free(text);
     return ok;
 fail:
@@ -162,7 +167,8 @@ fail:
 static json_t *schema_of(const rd_option *o)
 {
     static const char *const types[] = {
-        [RD_BOOL] = "boolean", [RD_INT] = "integer", [RD_REAL] = "number", [RD_STRING] = "string", [RD_INTS] = "array",
+        [RD_BOOL] = "boolean",  [RD_INT] = "integer", [RD_REAL] = "number",
+        [RD_STRING] = "string", [RD_INTS] = "array",
     };
     json_t *obj = json_object();
     char *about = NULL;
@@ -176,7 +182,8 @@ static json_t *schema_of(const rd_option *o)
     if (o->type == RD_INTS) {
         json_t *items = json_pack("{s:s}", "type", "integer");
         ok &= items && put_limits(items, o);
-        ok &= options_doc_put(obj, "items", items) && options_doc_put(obj, "minItems", json_integer(1));
+        ok &= options_doc_put(obj, "items", items) &&
+              options_doc_put(obj, "minItems", json_integer(1));
     }
     if (o->type == RD_STRING && o->choices) ok &= put_choices(obj, o->choices);
     if (o->def) ok &= options_doc_put(obj, "default", json_loads(o->def, JSON_DECODE_ANY, NULL));
@@ -189,14 +196,16 @@ json_t *rd_options_schema(const rd_option_group *const *groups, int n)
 {
     json_t *keys = json_object();
     bool ok = options_doc_put(keys, "$schema",
-                  json_pack("{s:s,s:s}", "type", "string", "description", "where an editor finds this schema"));
+                              json_pack("{s:s,s:s}", "type", "string", "description",
+                                        "where an editor finds this schema"));
     for (int i = 0; i < n; i++)
         for (const rd_option *o = groups[i]->options; o->key; o++)
             if (!seen_before(groups, i, o->key)) ok &= options_doc_put(keys, o->key, schema_of(o));
-    json_t *root =
-        ok ? json_pack("{s:s,s:s,s:s,s:O,s:b}", "$schema", "https://json-schema.org/draft/2020-12/schema", "title",
-                       "run_dist experiment", "type", "object", "properties", keys, "additionalProperties", 0)
-           : NULL;
+    json_t *root = ok ? json_pack("{s:s,s:s,s:s,s:O,s:b}", "$schema",
+                                  "https://json-schema.org/draft/2020-12/schema", "title",
+                                  "run_dist experiment", "type", "object", "properties", keys,
+                                  "additionalProperties", 0)
+                      : NULL;
     json_decref(keys);
     return root;
 }
@@ -211,11 +220,13 @@ json_t *rd_config_effective(const rd_config *c)
         const char *key = c->entry[i].o->key;
         json_t *v = c->entry[i].value ? c->entry[i].value : c->entry[i].def;
         ok &= options_doc_put(root, key,
-                  json_pack("{s:o,s:s}", "value", v ? json_incref(v) : json_null(), "source", rd_config_where(c, key)));
+                              json_pack("{s:o,s:s}", "value", v ? json_incref(v) : json_null(),
+                                        "source", rd_config_where(c, key)));
     }
     for (int i = 0; i < c->n_unknown; i++)
         ok &= options_doc_put(root, c->unknown[i].key,
-                  json_pack("{s:O,s:s}", "value", c->unknown[i].value, "source", c->unknown[i].where));
+                              json_pack("{s:O,s:s}", "value", c->unknown[i].value, "source",
+                                        c->unknown[i].where));
     if (ok) return root;
     json_decref(root);
     return NULL;
@@ -264,7 +275,8 @@ void rd_config_write(const rd_config *c, FILE *out)
                   i + 1 == c->n && !c->n_unknown);
     }
     for (int i = 0; i < c->n_unknown; i++)
-        write_row(out, c->unknown[i].key, c->unknown[i].value, c->unknown[i].where, i + 1 == c->n_unknown);
+        write_row(out, c->unknown[i].key, c->unknown[i].value, c->unknown[i].where,
+                  i + 1 == c->n_unknown);
     fputs("}\n", out);
 }
 

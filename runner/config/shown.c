@@ -15,8 +15,10 @@ size_t rd_utf8_bytes(const char *s, size_t n)
     if (u[0] < 0xC2 || u[0] > 0xF4 || n < len) return 0;
     for (size_t i = 1; i < len; i++)
         if ((u[i] & 0xC0) != 0x80) return 0;
-    if ((u[0] == 0xE0 && u[1] < 0xA0) || (u[0] == 0xF0 && u[1] < 0x90)) return 0; /* too long a form */
-    if ((u[0] == 0xED && u[1] > 0x9F) || (u[0] == 0xF4 && u[1] > 0x8F)) return 0; /* surrogates, past U+10FFFF */
+    if ((u[0] == 0xE0 && u[1] < 0xA0) || (u[0] == 0xF0 && u[1] < 0x90))
+        return 0; /* too long a form */
+    if ((u[0] == 0xED && u[1] > 0x9F) || (u[0] == 0xF4 && u[1] > 0x8F))
+        return 0; /* surrogates, past U+10FFFF */
     return len;
 }
 
@@ -33,7 +35,8 @@ const char *rd_shown_bytes(const char *s, size_t n, char *out, size_t cap)
     for (size_t i = 0; i < n;) {
         size_t len = rd_utf8_bytes(s + i, n - i);
         const unsigned char u = (unsigned char)s[i];
-        const bool c1 = len == 2 && u == 0xC2 && (unsigned char)s[i + 1] < 0xA0; /* U+0080 .. U+009F */
+        const bool c1 = len == 2 && u == 0xC2 &&
+                        (unsigned char)s[i + 1] < 0xA0; /* U+0080 .. U+009F */
         const bool bad = len == 0 || u < 0x20 || u == 0x7F || c1;
         const char *from = bad ? "?" : s + i;
         const size_t put = bad ? 1 : len;

@@ -28,16 +28,18 @@ static rd_code braces_matches(expansion *x, const char *path, rd_status *st)
         rd_fail(st, RD_EDATA, "no file is named like '%s'", path);
     else if (rc != 0)
         rd_fail(st, RD_EDATA, "cannot look for files like '%s'", path);
-    for (size_t k = 0; k < g.gl_pathc && st->code == RD_OK; k++) (void)x->each(x->ctx, g.gl_pathv[k], st);
+    for (size_t k = 0; k < g.gl_pathc && st->code == RD_OK; k++)
+        (void)x->each(x->ctx, g.gl_pathv[k], st);
 done:
     globfree(&g);
     return st->code;
 }
 
-static rd_code expand(expansion *x, const char *done_part, const char *rest, int depth, rd_status *st);
+static rd_code expand(expansion *x, const char *done_part, const char *rest, int depth,
+                      rd_status *st);
 
-static rd_code go_on(expansion *x, const char *done_part, const char *word, size_t n_word, const char *rest, int depth,
-                     rd_status *st)
+static rd_code go_on(expansion *x, const char *done_part, const char *word, size_t n_word,
+                     const char *rest, int depth, rd_status *st)
 {
     rd_strbuf b = {0};
     rd_strbuf_puts(&b, done_part);
@@ -58,20 +60,24 @@ static bool is_range(const char *p, size_t n, int64_t *from, int64_t *to, int *w
     if (n >= sizeof text) return false;
     memcpy(text, p, n);
     text[n] = '\0';
-    if (sscanf(text, "%n%18" SCNd64 "%n..%n%18" SCNd64 "%n", &a0, from, &a1, &b0, to, &b1) != 2) return false;
+    if (sscanf(text, "%n%18" SCNd64 "%n..%n%18" SCNd64 "%n", &a0, from, &a1, &b0, to, &b1) != 2)
+        return false;
     used = b1;
-    if (used != (int)n || text[0] == '-' || text[0] == '+' || text[0] == ' ' || text[b0] < '0' || text[b0] > '9')
+    if (used != (int)n || text[0] == '-' || text[0] == '+' || text[0] == ' ' || text[b0] < '0' ||
+        text[b0] > '9')
         return false;
     const bool padded = (text[a0] == '0' && a1 - a0 > 1) || (text[b0] == '0' && b1 - b0 > 1);
     *width = !padded ? 1 : a1 - a0 > b1 - b0 ? a1 - a0 : b1 - b0;
     return true;
 }
 
-static rd_code expand(expansion *x, const char *done_part, const char *rest, int depth, rd_status *st)
+static rd_code expand(expansion *x, const char *done_part, const char *rest, int depth,
+                      rd_status *st)
 {
     const char *open = strchr(rest, '{');
     if (!open) {
-        if (++x->n > MAX_NAMES) return rd_fail(st, RD_EUSAGE, "'%s' names more than %d files", x->pattern, MAX_NAMES);
+        if (++x->n > MAX_NAMES)
+            return rd_fail(st, RD_EUSAGE, "'%s' names more than %d files", x->pattern, MAX_NAMES);
         rd_strbuf b = {0};
         rd_strbuf_printf(&b, "%s%s", done_part, rest);
         if (b.failed)
@@ -83,8 +89,10 @@ static rd_code expand(expansion *x, const char *done_part, const char *rest, int
     }
     const char *close = strchr(open, '}');
     if (!close || memchr(open + 1, '{', (size_t)(close - open - 1)) || depth >= MAX_DEPTH)
-        return rd_fail(st, RD_EUSAGE, "'%s': braces that do not close, or lie in each other; write {000..012} or {a,b}",
-                       x->pattern);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "'%s': braces that do not close, or lie in each other; write {000..012} or {a,b}",
+            x->pattern);
     const size_t n_head = (size_t)(open - rest), n_in = (size_t)(close - open - 1);
     const char *in = open + 1;
     rd_strbuf head = {0};
@@ -95,7 +103,9 @@ static rd_code expand(expansion *x, const char *done_part, const char *rest, int
     if (head.failed) {
         rd_fail(st, RD_EENV, "out of memory");
     } else if (is_range(in, n_in, &from, &to, &width)) {
-        if (to < from) rd_fail(st, RD_EUSAGE, "'%s': {%" PRId64 "..%" PRId64 "} goes down", x->pattern, from, to);
+        if (to < from)
+            rd_fail(st, RD_EUSAGE, "'%s': {%" PRId64 "..%" PRId64 "} goes down", x->pattern, from,
+                    to);
         for (int64_t k = from; k <= to && st->code == RD_OK; k++) {
             char word[32];
             const int n = snprintf(word, sizeof word, "%0*" PRId64, width, k);

@@ -25,16 +25,18 @@ struct rd_stream {
 
 bool rd_compressed(const unsigned char *p, size_t n)
 {
-    return (n >= 2 && p[0] == 0x1F && p[1] == 0x8B) || (n >= 6 && memcmp(p, "\xFD\x37zXZ\0", 6) == 0) ||
-           (n >= 10 && memcmp(p, "BZh", 3) == 0 && memcmp(p + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0) ||
+    return (n >= 2 && p[0] == 0x1F && p[1] == 0x8B) ||
+           (n >= 6 && memcmp(p, "\xFD\x37zXZ\0", 6) == 0) ||
+           (n >= 10 && memcmp(p, "BZh", 3) == 0 &&
+            memcmp(p + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0) ||
            (n >= 4 && memcmp(p, "\x28\xB5\x2F\xFD", 4) == 0);
 }
 
 static rd_code damaged(const rd_stream *s, rd_status *st)
 {
     const char *why = archive_error_string(s->archive);
-    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be cut short or damaged", s->name,
-                   why ? why : "unknown error");
+    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be cut short or damaged",
+                   s->name, why ? why : "unknown error");
 }
 
 /* head: its first bytes. */
@@ -48,10 +50,12 @@ static rd_code start_archive(rd_stream *s, const void *head, size_t n_head, rd_s
     (void)archive_read_support_filter_bzip2(s->archive);
     (void)archive_read_support_filter_zstd(s->archive);
     (void)archive_read_support_format_raw(s->archive);
-    (void)archive_read_support_format_empty(s->archive); /* raw does not take a file without content */
+    (void)archive_read_support_format_empty(
+        s->archive); /* raw does not take a file without content */
     if (rd_gzip_begins(head, n_head))
-        RD_TRY(rd_gunzip_new(s->name, &(rd_packed){.fd = s->fd, .size = s->size, .mem = s->mem}, RD_EDATA, &s->gunzip, st));
-    const int rc = s->gunzip ? rd_gunzip_open(s->gunzip, s->archive)
+        RD_TRY(rd_gunzip_new(s->name, &(rd_packed){.fd = s->fd, .size = s->size, .mem = s->mem},
+                             RD_EDATA, &s->gunzip, st));
+    const int rc = s->gunzip    ? rd_gunzip_open(s->gunzip, s->archive)
                    : s->fd >= 0 ? archive_read_open_fd(s->archive, s->fd, BLOCK)
                                 : archive_read_open_memory(s->archive, s->mem, s->mem_left);
     if (rc != ARCHIVE_OK) return damaged(s, st);
@@ -68,7 +72,8 @@ static rd_code byte_stream_make(const char *name, rd_stream **out, rd_status *st
 {
     rd_stream *s = calloc(1, sizeof *s);
     *out = s;
-    if (!s || !(s->name = strdup(name))) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
+    if (!s || !(s->name = strdup(name)))
+        return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
     s->fd = -1;
     return RD_OK;
 }

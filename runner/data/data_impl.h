@@ -35,7 +35,8 @@ static inline uint64_t rd_hash(uint64_t seed, const void *bytes, size_t n)
     const unsigned char *p = bytes;
     uint64_t h = seed ^ (n * 0x9e3779b97f4a7c15u), a = 0, b = 0;
     size_t left = n;
-    for (; left > 16; left -= 16, p += 16) h = rd_fold(rd_load64(p) ^ 0xa0761d6478bd642fu, rd_load64(p + 8) ^ h);
+    for (; left > 16; left -= 16, p += 16)
+        h = rd_fold(rd_load64(p) ^ 0xa0761d6478bd642fu, rd_load64(p + 8) ^ h);
     if (left >= 8) {
         a = rd_load64(p);
         b = rd_load64(p + left - 8);
@@ -53,7 +54,8 @@ typedef struct rd_lines rd_lines;
 typedef struct rd_lines_opts {
     bool
         cr_ends; /* a lone CR ends a line too (vocabularies); else LF alone does, and CR LF is stripped by the reader */
-    bool replace;           /* invalid UTF-8 and NUL become U+FFFD; else they are errors with file:line:byte */
+    bool
+        replace; /* invalid UTF-8 and NUL become U+FFFD; else they are errors with file:line:byte */
     int64_t max_line_bytes; /* a longer line is an error */
 } rd_lines_opts;
 
@@ -62,23 +64,24 @@ typedef struct rd_lines_opts {
  * "-", standard input. The caller owns *out. */
 rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_status *st);
 /* The same over bytes in memory, borrowed. name: for messages. */
-rd_code rd_lines_new_mem(const char *name, const char *p, size_t n, rd_lines_opts o, rd_lines **out, rd_status *st);
+rd_code rd_lines_new_mem(const char *name, const char *p, size_t n, rd_lines_opts o, rd_lines **out,
+                         rd_status *st);
 void rd_lines_free(rd_lines *l);
 /* Next line without its end; *line is NULL after the last one. A last line without LF counts; a final LF starts no
  * line. The line is borrowed until the next call, valid UTF-8 without NUL, and 64 readable bytes follow it. */
 rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st);
-int64_t rd_lines_number(const rd_lines *l);         /* of the line last returned, from 1 */
-int64_t rd_lines_bytes(const rd_lines *l);          /* read so far, after decompression */
-bool rd_lines_bom(const rd_lines *l);               /* the file began with a byte order mark (skipped) */
-int64_t rd_lines_replaced(const rd_lines *l);       /* characters replaced by U+FFFD */
+int64_t rd_lines_number(const rd_lines *l);   /* of the line last returned, from 1 */
+int64_t rd_lines_bytes(const rd_lines *l);    /* read so far, after decompression */
+bool rd_lines_bom(const rd_lines *l);         /* the file began with a byte order mark (skipped) */
+int64_t rd_lines_replaced(const rd_lines *l); /* characters replaced by U+FFFD */
 int64_t rd_lines_first_replaced(const rd_lines *l); /* line of the first one */
 /* All that is left of path, with no rule for lines: for standard input, which one rank reads for all. The caller frees
  * *out. */
 rd_code rd_lines_slurp(const char *path, char **out, size_t *n, rd_status *st);
 
 /* ---- vocabulary (vocab.c) ---- */
-rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8, rd_vocab **out,
-                         rd_status *st);
+rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8,
+                         rd_vocab **out, rd_status *st);
 bool rd_vocab_bom(const rd_vocab *v);
 int64_t rd_vocab_replaced(const rd_vocab *v);
 enum { RD_PIECES = 32 };
@@ -86,7 +89,8 @@ typedef struct rd_piece {
     const char *at; /* 16 bytes from here on can be read, whatever n is */
     size_t n;
 } rd_piece;
-void rd_vocab_ids(const rd_vocab *v, const rd_piece *piece, int n, int32_t *ids); /* n <= RD_PIECES */
+void rd_vocab_ids(const rd_vocab *v, const rd_piece *piece, int n,
+                  int32_t *ids); /* n <= RD_PIECES */
 
 /* ---- UTF-8 (utf8.c) ---- */
 /* Offset of the first byte that is not part of valid UTF-8, or is NUL; n when all is well. */
@@ -105,7 +109,8 @@ typedef struct rd_block {
     bool shared;
 } rd_block;
 
-void rd_block_init(rd_block *b, bool shared); /* empty; the memory file comes with the first growth */
+void rd_block_init(rd_block *b,
+                   bool shared); /* empty; the memory file comes with the first growth */
 rd_code rd_block_grow(rd_block *b, size_t bytes,
                       rd_status *st); /* at least this size; p may move; new bytes are zero */
 rd_code rd_block_trim(rd_block *b, size_t bytes, rd_status *st); /* gives the rest back */
@@ -143,8 +148,9 @@ struct rd_dataset {
     bool sharded, keep_all;
     int64_t count, kept;
     int n_buckets;
-    const int64_t *start;    /* [n_buckets + 1] in members */
-    const uint32_t *members; /* ids of bucket 0 in file order, then of bucket 1, ...; NULL: 0 .. count - 1 */
+    const int64_t *start; /* [n_buckets + 1] in members */
+    const uint32_t
+        *members; /* ids of bucket 0 in file order, then of bucket 1, ...; NULL: 0 .. count - 1 */
     rd_block block[2];
 };
 

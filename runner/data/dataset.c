@@ -50,7 +50,8 @@ uint64_t rd_batch_shape(const rd_batch *b)
         const rd_field *f = &b->field[i];
         const uint32_t which = (uint32_t)i + 1;
         for (int k = 0; k < f->n_dim; k++) h += dataset_hash_of(f->dim[k], which, k + 1);
-        for (int64_t j = 0; j < b->n && f->n_dim == 0; j++) h += dataset_hash_of(f->off[j + 1] - f->off[j], which, 0);
+        for (int64_t j = 0; j < b->n && f->n_dim == 0; j++)
+            h += dataset_hash_of(f->off[j + 1] - f->off[j], which, 0);
     }
     return h;
 }
@@ -130,7 +131,9 @@ rd_code rd_dataset_new(const char *name, const rd_dataset_args *a, rd_dataset **
         rd_fail(st, RD_EENV, "out of memory");
     }
     RD_TRY(rd_agree(a->comm, st));
-    if (!d || !d->def) return rd_fail(st, RD_EBUG, "ranks agree without a dataset"); /* never: the failure is shared */
+    if (!d || !d->def)
+        return rd_fail(st, RD_EBUG,
+                       "ranks agree without a dataset"); /* never: the failure is shared */
     RD_TRY(d->def->open(a, &d->self, st));
     d->sharded = a->shard && rd_size_of(a->comm) > 1;
     d->keep_all = a->keep_all;

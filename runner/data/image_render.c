@@ -43,8 +43,10 @@ rd_code rd_scratch_room(void *at, size_t *have, size_t n, rd_status *st)
 /* The middle: the largest box of the result's shape in the image, or of eval_resize's part of it. */
 static rd_box central_box(const rd_render *r, double h, double w)
 {
-    const double to = r->eval_resize > 0 ? (double)r->eval_resize : (double)(r->h < r->w ? r->h : r->w);
-    const double short_side = h < w ? h : w, step = short_side / to; /* pixels of the image a pixel of the result */
+    const double to = r->eval_resize > 0 ? (double)r->eval_resize
+                                         : (double)(r->h < r->w ? r->h : r->w);
+    const double short_side = h < w ? h : w,
+                 step = short_side / to; /* pixels of the image a pixel of the result */
     rd_box b = {.h = (double)r->h * step, .w = (double)r->w * step};
     const double over = fmax(b.h / h, b.w / w); /* a result wider than the image */
     if (over > 1.0) {
@@ -65,7 +67,8 @@ static rd_box random_box(const rd_render *r, double h, double w, const float *u)
         const double ratio = exp(lo + (hi - lo) * (double)u[1]);
         const double bw = nearbyint(sqrt(area * ratio)), bh = nearbyint(sqrt(area / ratio));
         if (bw < 1.0 || bh < 1.0 || bw > w || bh > h) continue;
-        return (rd_box){floor((h - bh + 1.0) * (double)u[2]), floor((w - bw + 1.0) * (double)u[3]), bh, bw};
+        return (rd_box){floor((h - bh + 1.0) * (double)u[2]), floor((w - bw + 1.0) * (double)u[3]),
+                        bh, bw};
     }
     rd_box b = {.h = h, .w = w};
     if (w / h < r->ratio_min) b.h = nearbyint(w / r->ratio_min);
@@ -129,7 +132,8 @@ static bool flips(const rd_render *r, const float *u)
 }
 
 /* From pixel units at the result's size, in x, to the sample in out. x may be out, except where it is moved. */
-static void image_render_finish(const rd_render *r, float *x, const float *u, bool mirrored, float *out)
+static void image_render_finish(const rd_render *r, float *x, const float *u, bool mirrored,
+                                float *out)
 {
     const int64_t n = r->h * r->w * r->c;
     if (r->augment == RD_AUGMENT_AFFINE) {
@@ -155,7 +159,8 @@ static bool moves(const rd_render *r)
     return r->augment == RD_AUGMENT_AFFINE || r->augment == RD_AUGMENT_PAD_CROP;
 }
 
-static rd_code image_render_widen(const rd_pixels *in, rd_scratch *s, rd_pixels *out, rd_status *st) /* RGB to RGBx */
+static rd_code image_render_widen(const rd_pixels *in, rd_scratch *s, rd_pixels *out,
+                                  rd_status *st) /* RGB to RGBx */
 {
     const int64_t n = in->h * in->w;
     RD_TRY(rd_scratch_room(&s->wide, &s->n_wide, (size_t)n * 4, st));
@@ -169,8 +174,8 @@ done:
 }
 
 /* Pixels in memory that are all of one size. */
-static rd_code render_pixels(const rd_render *r, const rd_pixels *in, const float *u, rd_scratch *s, float *out,
-                             rd_status *st)
+static rd_code render_pixels(const rd_render *r, const rd_pixels *in, const float *u, rd_scratch *s,
+                             float *out, rd_status *st)
 {
     const int64_t n = r->h * r->w * r->c;
     const bool same = in->h == r->h && in->w == r->w && r->augment != RD_AUGMENT_CROP &&
@@ -199,8 +204,9 @@ typedef struct found {
     rd_box box;
 } found;
 
-static rd_code image_render_decode(const rd_render *r, const uint8_t *bytes, size_t n, const float *u, rd_scratch *s, found *f,
-                      rd_rendered *told, rd_status *st)
+static rd_code image_render_decode(const rd_render *r, const uint8_t *bytes, size_t n,
+                                   const float *u, rd_scratch *s, found *f, rd_rendered *told,
+                                   rd_status *st)
 {
     const int64_t c = r->c == 1 ? 1 : 4;
     if (rd_png_is(bytes, n)) {
@@ -215,13 +221,14 @@ static rd_code image_render_decode(const rd_render *r, const uint8_t *bytes, siz
     told->answer = rd_jpeg_look(bytes, n, &head, told->why);
     if (told->answer == RD_DECODE_NONE) return RD_OK;
     f->box = choose_box(r, head.h, head.w, u);
-    while (den < 8 && f->box.h >= (double)(r->h * den * 2) && f->box.w >= (double)(r->w * den * 2)) den *= 2;
+    while (den < 8 && f->box.h >= (double)(r->h * den * 2) && f->box.w >= (double)(r->w * den * 2))
+        den *= 2;
     f->box = (rd_box){f->box.y / den, f->box.x / den, f->box.h / den, f->box.w / den};
     return rd_jpeg_decode(bytes, n, &head, den, c, s, &f->px, &told->answer, told->why, st);
 }
 
-static rd_code render_encoded(const rd_render *r, const uint8_t *bytes, size_t n, const float *u, rd_scratch *s,
-                              float *out, rd_rendered *told, rd_status *st)
+static rd_code render_encoded(const rd_render *r, const uint8_t *bytes, size_t n, const float *u,
+                              rd_scratch *s, float *out, rd_rendered *told, rd_status *st)
 {
     found f = {0};
     const bool mirrored = flips(r, u);
@@ -232,7 +239,8 @@ static rd_code render_encoded(const rd_render *r, const uint8_t *bytes, size_t n
         return RD_OK;
     }
     float *x = out;
-    RD_TRY(rd_scratch_room(&s->plane, &s->n_plane, (size_t)(r->h * r->w * r->c) * sizeof *s->plane, st));
+    RD_TRY(rd_scratch_room(&s->plane, &s->n_plane, (size_t)(r->h * r->w * r->c) * sizeof *s->plane,
+                           st));
     if (moves(r)) x = s->plane;
     RD_TRY(rd_resample(&f.px, &f.box, r->h, r->w, mirrored && !moves(r), s, x, st));
     image_render_finish(r, x, u, mirrored && moves(r), out);
@@ -240,8 +248,8 @@ done:
     return st->code;
 }
 
-static rd_code read_encoded(const rd_images *m, int64_t i, rd_scratch *s, const uint8_t **bytes, size_t *n,
-                            rd_status *st)
+static rd_code read_encoded(const rd_images *m, int64_t i, rd_scratch *s, const uint8_t **bytes,
+                            size_t *n, rd_status *st)
 {
     const rd_sample *e = rd_images_sample(m, i);
     *n = e->bytes;
@@ -260,14 +268,15 @@ done:
     return st->code;
 }
 
-rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratch *s, float *out, rd_rendered *told,
-                         rd_status *st)
+rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratch *s, float *out,
+                         rd_rendered *told, rd_status *st)
 {
     const rd_render *r = &m->render;
     float u[DRAWS] = {0};
     told->answer = RD_DECODE_OK;
     if (r->augment != RD_AUGMENT_NONE)
-        rd_philox_uniform(rd_key_make(r->seed, RD_RNG_AUGMENT, (uint64_t)epoch, (uint64_t)i), 0, DRAWS, u);
+        rd_philox_uniform(rd_key_make(r->seed, RD_RNG_AUGMENT, (uint64_t)epoch, (uint64_t)i), 0,
+                          DRAWS, u);
     if (m->head.h > 0) {
         rd_pixels px = {NULL, m->head.h, m->head.w, m->head.c};
         const int64_t n = px.h * px.w * px.c;

@@ -69,7 +69,8 @@ static bool render_run(rd_workers *w, image_workers_job *j, rd_scratch *s)
     rd_rendered told[64]; /* run is at most so many */
     int64_t k = from;
     for (; k < end && st.code == RD_OK; k++)
-        (void)rd_render_sample(w->m, j->ids[k], j->epoch, s, j->out + k * w->each, &told[k - from], &st);
+        (void)rd_render_sample(w->m, j->ids[k], j->epoch, s, j->out + k * w->each, &told[k - from],
+                               &st);
     (void)pthread_mutex_lock(&w->lock);
     const int64_t good = st.code == RD_OK ? k : k - 1;
     for (int64_t i = from; i < good; i++)
@@ -90,7 +91,8 @@ static void *worker(void *arg)
     rd_scratch s = {0};
     (void)pthread_mutex_lock(&w->lock);
     while (!w->stop)
-        if (!render_run(w, &w->now, &s) && !render_run(w, &w->ahead, &s)) (void)pthread_cond_wait(&w->work, &w->lock);
+        if (!render_run(w, &w->now, &s) && !render_run(w, &w->ahead, &s))
+            (void)pthread_cond_wait(&w->work, &w->lock);
     (void)pthread_mutex_unlock(&w->lock);
     rd_scratch_release(&s);
     return NULL;
@@ -117,12 +119,14 @@ rd_code rd_workers_new(const rd_images *m, int n_threads, rd_workers **out, rd_s
     (void)sigfillset(&all); /* signals are for the main thread */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = 0;
-    while (w->n_started < n_threads && (rc = pthread_create(&w->thread[w->n_started], NULL, worker, w)) == 0)
+    while (w->n_started < n_threads &&
+           (rc = pthread_create(&w->thread[w->n_started], NULL, worker, w)) == 0)
         w->n_started++;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
-        return rd_fail(st, RD_EENV, "cannot start thread %d of %d for input: %s; lower data_threads", w->n_started + 1,
-                       n_threads, strerror(rc));
+        return rd_fail(st, RD_EENV,
+                       "cannot start thread %d of %d for input: %s; lower data_threads",
+                       w->n_started + 1, n_threads, strerror(rc));
     return RD_OK;
 }
 
@@ -135,8 +139,9 @@ void rd_workers_free(rd_workers *w)
     (void)pthread_mutex_unlock(&w->lock);
     for (int i = 0; i < w->n_started; i++) (void)pthread_join(w->thread[i], NULL);
     if (w->n_named > 0 && w->m->log)
-        rd_warn(w->m->log, "%" PRId64 " damaged image%s decoded in part, %" PRId64 " replaced by grey", w->n_damaged,
-                RD_S(w->n_damaged), w->n_neutral);
+        rd_warn(w->m->log,
+                "%" PRId64 " damaged image%s decoded in part, %" PRId64 " replaced by grey",
+                w->n_damaged, RD_S(w->n_damaged), w->n_neutral);
     rd_scratch_release(&w->scratch);
     (void)pthread_cond_destroy(&w->ready);
     (void)pthread_cond_destroy(&w->work);
@@ -190,8 +195,10 @@ void rd_workers_prepare(rd_workers *w, const int64_t *ids, int64_t n, int64_t ep
         w->buffer = aligned_alloc(64, (floats * sizeof *w->buffer + 127) / 64 * 64);
         w->buffer_floats = w->buffer ? floats : 0;
     }
-    if (w->buffer && set_job(&w->ahead, ids, n, epoch, w->buffer)) (void)pthread_cond_broadcast(&w->work);
-    (void)pthread_mutex_unlock(&w->lock); /* without memory nothing is prepared, and fetch says so */
+    if (w->buffer && set_job(&w->ahead, ids, n, epoch, w->buffer))
+        (void)pthread_cond_broadcast(&w->work);
+    (void)pthread_mutex_unlock(
+        &w->lock); /* without memory nothing is prepared, and fetch says so */
 }
 
 /* The fetching thread takes part, then waits for the others. With the lock held. */
@@ -206,27 +213,31 @@ static void image_workers_report(rd_workers *w, const note *notes, int n)
 {
     for (int i = 0; i < n && w->m->log; i++) {
         char name[512];
-        if (w->n_named == MAX_NAMED) rd_warn(w->m->log, "further damaged images are counted, not named");
+        if (w->n_named == MAX_NAMED)
+            rd_warn(w->m->log, "further damaged images are counted, not named");
         if (w->n_named++ >= MAX_NAMED) continue;
         rd_images_name(w->m, notes[i].sample, name, sizeof name);
-        rd_warn(w->m->log, "'%s': %s; %s", name, notes[i].what.why[0] ? notes[i].what.why : "damaged",
+        rd_warn(w->m->log, "'%s': %s; %s", name,
+                notes[i].what.why[0] ? notes[i].what.why : "damaged",
                 notes[i].what.answer == RD_DECODE_NONE ? "a grey image takes its place"
                                                        : "used as far as it could be decoded");
     }
 }
 
-rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t epoch, float *out, rd_status *st)
+rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t epoch, float *out,
+                         rd_status *st)
 {
     note notes[NOTES];
     int n_notes;
     (void)pthread_mutex_lock(&w->fetching);
     (void)pthread_mutex_lock(&w->lock);
     image_workers_job *j = &w->ahead;
-    const bool same =
-        j->active && j->n == n && j->epoch == epoch && (n == 0 || memcmp(j->ids, ids, (size_t)n * sizeof *ids) == 0);
+    const bool same = j->active && j->n == n && j->epoch == epoch &&
+                      (n == 0 || memcmp(j->ids, ids, (size_t)n * sizeof *ids) == 0);
     if (!same) {
         j = &w->now;
-        if (!set_job(j, ids, n, epoch, out)) rd_fail(st, RD_EENV, "out of memory for a batch of %" PRId64, n);
+        if (!set_job(j, ids, n, epoch, out))
+            rd_fail(st, RD_EENV, "out of memory for a batch of %" PRId64, n);
         (void)pthread_cond_broadcast(&w->work);
     }
     if (st->code == RD_OK) {
@@ -239,7 +250,8 @@ rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t e
     w->n_notes = 0;
     (void)pthread_mutex_unlock(&w->lock);
     /* The buffer changes only in prepare, which the thread that fetches calls. */
-    if (same && st->code == RD_OK && n > 0) memcpy(out, w->buffer, (size_t)(n * w->each) * sizeof *out);
+    if (same && st->code == RD_OK && n > 0)
+        memcpy(out, w->buffer, (size_t)(n * w->each) * sizeof *out);
     image_workers_report(w, notes, n_notes);
     (void)pthread_mutex_unlock(&w->fetching);
     return st->code;

@@ -20,7 +20,8 @@ const char *rd_images_given(const rd_images *m)
 const char *rd_images_labels_given(const rd_images *m)
 {
     const char *s = m->c.labels[m->split];
-    const bool own_data = m->split == RD_SPLIT_TEST && m->c.data[RD_SPLIT_TEST] && m->c.data[RD_SPLIT_TEST][0];
+    const bool own_data = m->split == RD_SPLIT_TEST && m->c.data[RD_SPLIT_TEST] &&
+                          m->c.data[RD_SPLIT_TEST][0];
     if ((!s || !s[0]) && m->split == RD_SPLIT_TEST && !own_data) s = m->c.labels[RD_SPLIT_EVAL];
     return s && s[0] ? s : NULL;
 }
@@ -38,25 +39,32 @@ rd_code rd_images_path(const rd_images *m, const char *name, char out[RD_PATH_BY
         n = snprintf(out, RD_PATH_BYTES, "%s", name);
     } else {
         if (!dir || !dir[0])
-            return rd_fail(st, RD_EUSAGE,
-                           "%s key 'data_dir': the folder of the images; give it in the config, or by "
-                           "--set data_dir=FOLDER", dir ? "empty" : "missing");
+            return rd_fail(
+                st, RD_EUSAGE,
+                "%s key 'data_dir': the folder of the images; give it in the config, or by "
+                "--set data_dir=FOLDER",
+                dir ? "empty" : "missing");
         n = snprintf(out, RD_PATH_BYTES, name[0] ? "%s/%s" : "%s%s", dir, name);
     }
-    if (n < 0 || n >= RD_PATH_BYTES) return rd_fail(st, RD_EDATA, "too long a path: '%.200s...'", name);
+    if (n < 0 || n >= RD_PATH_BYTES)
+        return rd_fail(st, RD_EDATA, "too long a path: '%.200s...'", name);
     if (rd_config_placeholder(out))
-        return rd_fail(st, RD_EDATA, "'%s' names no folder yet; give the folder with --set data_location=FOLDER", out);
+        return rd_fail(st, RD_EDATA,
+                       "'%s' names no folder yet; give the folder with --set data_location=FOLDER",
+                       out);
     return RD_OK;
 }
 
 rd_code rd_images_reserve(rd_images *m, int64_t n, int64_t h, int64_t w, int64_t c, rd_status *st)
 {
     int64_t bytes;
-    if (n < 0 || h < 1 || w < 1 || c < 1 || n >= INT32_MAX || __builtin_mul_overflow(h, w, &bytes) ||
-        __builtin_mul_overflow(bytes, c, &bytes) || __builtin_mul_overflow(bytes, n, &bytes) || bytes > INT64_MAX / 2)
+    if (n < 0 || h < 1 || w < 1 || c < 1 || n >= INT32_MAX ||
+        __builtin_mul_overflow(h, w, &bytes) || __builtin_mul_overflow(bytes, c, &bytes) ||
+        __builtin_mul_overflow(bytes, n, &bytes) || bytes > INT64_MAX / 2)
         return rd_fail(st, RD_EDATA,
-                       "%" PRId64 " images of %" PRId64 " x %" PRId64 " x %" PRId64 " do not fit in memory", n, h, w,
-                       c);
+                       "%" PRId64 " images of %" PRId64 " x %" PRId64 " x %" PRId64
+                       " do not fit in memory",
+                       n, h, w, c);
     m->head.n = n;
     m->head.h = h;
     m->head.w = w;
@@ -74,11 +82,13 @@ uint8_t *rd_images_pixels(rd_images *m, int64_t i)
     return (uint8_t *)m->block[RD_BLOCK_PIXELS].p + i * m->head.h * m->head.w * m->head.c;
 }
 
-rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classes, const char *from, rd_status *st)
+rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classes, const char *from,
+                        rd_status *st)
 {
     if (label < 0 || label >= n_classes)
         return rd_fail(st, RD_EDATA,
-                       "'%s': label %" PRId64 " of sample %" PRId64 " is out of range, for there are %" PRId64
+                       "'%s': label %" PRId64 " of sample %" PRId64
+                       " is out of range, for there are %" PRId64
                        " classes; the file may be damaged, or set n_classes",
                        from, label, i, n_classes);
     ((int32_t *)(void *)m->block[RD_BLOCK_LABELS].p)[i] = (int32_t)label;
@@ -97,7 +107,8 @@ done:
 
 rd_code rd_images_add_class(rd_images *m, const char *name, rd_status *st)
 {
-    RD_TRY(images_append(&m->block[RD_BLOCK_CLASSES], &m->head.classes, name, strlen(name) + 1, st));
+    RD_TRY(images_append(&m->block[RD_BLOCK_CLASSES], &m->head.classes, name, strlen(name) + 1,
+                         st));
     m->head.n_classes++;
 done:
     return st->code;
@@ -113,14 +124,16 @@ done:
     return st->code;
 }
 
-rd_code rd_images_add(rd_images *m, uint32_t shard, int64_t at, int64_t bytes, int64_t label, const char *name,
-                      rd_status *st)
+rd_code rd_images_add(rd_images *m, uint32_t shard, int64_t at, int64_t bytes, int64_t label,
+                      const char *name, rd_status *st)
 {
     if (bytes > RD_ENCODED_MAX)
-        return rd_fail(st, RD_EDATA, "'%s' has %" PRId64 " bytes, more than the %d of an image", name, bytes,
-                       RD_ENCODED_MAX);
-    if (m->head.names > UINT32_MAX || m->head.n >= INT32_MAX - 1 || label < 0 || label > INT32_MAX / 2)
-        return rd_fail(st, RD_EDATA, "'%s': too many images, or label %" PRId64 " is out of range", name, label);
+        return rd_fail(st, RD_EDATA, "'%s' has %" PRId64 " bytes, more than the %d of an image",
+                       name, bytes, RD_ENCODED_MAX);
+    if (m->head.names > UINT32_MAX || m->head.n >= INT32_MAX - 1 || label < 0 ||
+        label > INT32_MAX / 2)
+        return rd_fail(st, RD_EDATA, "'%s': too many images, or label %" PRId64 " is out of range",
+                       name, label);
     const rd_sample e = {at, (uint32_t)bytes, shard, (uint32_t)m->head.names, (int32_t)label};
     size_t used = (size_t)m->head.n * sizeof e;
     RD_TRY(images_append(&m->block[RD_BLOCK_NAMES], &m->head.names, name, strlen(name) + 1, st));
@@ -130,7 +143,8 @@ done:
     return st->code;
 }
 
-rd_code rd_images_add_bytes(rd_images *m, const void *p, size_t n, int64_t label, const char *name, rd_status *st)
+rd_code rd_images_add_bytes(rd_images *m, const void *p, size_t n, int64_t label, const char *name,
+                            rd_status *st)
 {
     const int64_t at = (int64_t)m->head.pixels;
     RD_TRY(images_append(&m->block[RD_BLOCK_PIXELS], &m->head.pixels, p, n, st));
@@ -149,8 +163,8 @@ static int by_label_and_name(const void *a, const void *b, void *names)
 rd_code rd_images_sort(rd_images *m, rd_status *st)
 {
     if (m->head.n > 1)
-        qsort_r(m->block[RD_BLOCK_SAMPLES].p, (size_t)m->head.n, sizeof(rd_sample), by_label_and_name,
-                m->block[RD_BLOCK_NAMES].p);
+        qsort_r(m->block[RD_BLOCK_SAMPLES].p, (size_t)m->head.n, sizeof(rd_sample),
+                by_label_and_name, m->block[RD_BLOCK_NAMES].p);
     return st->code;
 }
 
@@ -169,7 +183,10 @@ bool rd_image_named(const char *name)
 
 static const char *count_text(char buf[64], int64_t n, const char *what)
 {
-    snprintf(buf, 64, "%" PRId64 " %s%s", n, what, n == 1 ? "" : strcmp(what, "class") == 0 ? "es" : "s");
+    snprintf(buf, 64, "%" PRId64 " %s%s", n, what,
+             n == 1                       ? ""
+             : strcmp(what, "class") == 0 ? "es"
+                                          : "s");
     return buf;
 }
 
@@ -184,7 +201,8 @@ static rd_code check_loaded(rd_images *m, rd_status *st)
         return rd_fail(st, RD_EDATA,
                        "the data has %" PRId64 " classes%s, but n_classes is %" PRId64
                        "; leave it out or make it larger",
-                       h->n_classes, m->label_offset ? " besides label_offset" : "", m->config_classes);
+                       h->n_classes, m->label_offset ? " besides label_offset" : "",
+                       m->config_classes);
     uint64_t hash = rd_hash(1, m->block[RD_BLOCK_CLASSES].p, h->classes);
     if (h->h == 0) {
         RD_TRY(rd_block_trim(&m->block[RD_BLOCK_LABELS], (size_t)h->n * sizeof(int32_t), st));
@@ -194,7 +212,8 @@ static rd_code check_loaded(rd_images *m, rd_status *st)
             const char *name = m->block[RD_BLOCK_NAMES].p + e->name;
             if (e->label >= h->n_classes)
                 return rd_fail(st, RD_EDATA,
-                               "label %d of '%s' is out of range, for there are %" PRId64 " classes; set n_classes",
+                               "label %d of '%s' is out of range, for there are %" PRId64
+                               " classes; set n_classes",
                                e->label, name, h->n_classes);
             label[i] = e->label;
             hash = rd_hash(hash ^ (uint64_t)e->bytes, name, strlen(name));
@@ -265,7 +284,8 @@ static rd_code name_classes(rd_images *m, rd_status *st)
     const char **known = NULL;
     RD_TRY(list_strings(&m->block[RD_BLOCK_CLASSES], m->head.n_named, &known, st));
     m->class_names = malloc((size_t)(n + 1) * sizeof *m->class_names);
-    if (!m->class_names) RD_TRY(rd_fail(st, RD_EENV, "out of memory for %" PRId64 " names of classes", n));
+    if (!m->class_names)
+        RD_TRY(rd_fail(st, RD_EENV, "out of memory for %" PRId64 " names of classes", n));
     for (int64_t i = 0; i < n; i++) {
         const int64_t k = i - m->label_offset;
         m->class_names[i] = known && k >= 0 && k < m->head.n_named ? known[k] : "";
@@ -282,15 +302,21 @@ static rd_code choose_size(rd_images *m, rd_status *st)
     const rd_images_head *h = &m->head;
     const int64_t side = m->c.image_size;
     r->h = side > 0 ? side : h->h > 0 ? h->h : m->kind->side;
-    r->w = m->c.image_width > 0 ? m->c.image_width : side > 0 ? side : h->w > 0 ? h->w : m->kind->side;
+    r->w = m->c.image_width > 0 ? m->c.image_width
+           : side > 0           ? side
+           : h->w > 0           ? h->w
+                                : m->kind->side;
     r->c = m->c.image_channels > 0 ? m->c.image_channels : h->c > 0 ? h->c : 3;
     if (h->c > 0 && r->c != h->c)
         return rd_fail(st, RD_EUSAGE,
-                       "'image_channels' is %" PRId64 ", but the images of '%s' have %" PRId64 "; leave the key out",
+                       "'image_channels' is %" PRId64 ", but the images of '%s' have %" PRId64
+                       "; leave the key out",
                        r->c, m->kind->name, h->c);
-    if (h->h == 0 && r->eval_resize == 0) r->eval_resize = ((r->h < r->w ? r->h : r->w) * 256 + 112) / 224;
+    if (h->h == 0 && r->eval_resize == 0)
+        r->eval_resize = ((r->h < r->w ? r->h : r->w) * 256 + 112) / 224;
     if (r->eval_resize > 0 && r->eval_resize < (r->h < r->w ? r->h : r->w))
-        return rd_fail(st, RD_EUSAGE, "'eval_resize' is %" PRId64 ", less than the image size of %" PRId64,
+        return rd_fail(st, RD_EUSAGE,
+                       "'eval_resize' is %" PRId64 ", less than the image size of %" PRId64,
                        r->eval_resize, r->h < r->w ? r->h : r->w);
     return RD_OK;
 }
@@ -306,17 +332,20 @@ static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
     char a[64], b[64];
     const rd_render *r = &m->render;
     if (!m->log || rd_rank_of(comm) != 0) return;
-    rd_info(m->log, "%s data: %s of %s, %" PRId64 " x %" PRId64 " x %" PRId64 "%s%s; %s", split_name[m->split],
-            count_text(a, m->head.n, "image"), count_text(b, m->head.n_classes + m->label_offset, "class"), r->h, r->w,
-            r->c, r->augment != RD_AUGMENT_NONE ? ", augmentation " : "",
+    rd_info(m->log, "%s data: %s of %s, %" PRId64 " x %" PRId64 " x %" PRId64 "%s%s; %s",
+            split_name[m->split], count_text(a, m->head.n, "image"),
+            count_text(b, m->head.n_classes + m->label_offset, "class"), r->h, r->w, r->c,
+            r->augment != RD_AUGMENT_NONE ? ", augmentation " : "",
             r->augment != RD_AUGMENT_NONE ? m->c.augmentation : "",
-            n_threads > 0 ? count_text((char[64]){0}, n_threads, "thread") : "no threads of their own");
+            n_threads > 0 ? count_text((char[64]){0}, n_threads, "thread")
+                          : "no threads of their own");
     if (m->head.n_ignored > 0)
         rd_warn(m->log, "%s data: %s passed over, no .jpg, .jpeg or .png", split_name[m->split],
                 count_text(a, m->head.n_ignored, "file"));
 }
 
-rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void **self, rd_status *st)
+rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void **self,
+                       rd_status *st)
 {
     rd_images *m = calloc(1, sizeof *m);
     *self = NULL;
@@ -332,22 +361,27 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void *
         m->config_classes = m->c.n_classes;
         m->label_offset = m->c.label_offset;
         if (st->code == RD_OK && m->config_classes > 0 && m->config_classes <= m->label_offset)
-            rd_fail(st, RD_EUSAGE, "%s: 'n_classes' counts the ones below label_offset too, and must be larger",
+            rd_fail(st, RD_EUSAGE,
+                    "%s: 'n_classes' counts the ones below label_offset too, and must be larger",
                     rd_config_where(a->config, "n_classes"));
     } else {
         rd_fail(st, RD_EENV, "out of memory");
     }
     RD_TRY(rd_agree(a->comm, st));
-    if (!m) return rd_fail(st, RD_EBUG, "ranks agree without a dataset"); /* never: the failure is shared */
+    if (!m)
+        return rd_fail(st, RD_EBUG,
+                       "ranks agree without a dataset"); /* never: the failure is shared */
     RD_TRY(load_on_host(m, a->comm, st));
     if (choose_size(m, st) == RD_OK &&
-        list_strings(&m->block[RD_BLOCK_SHARDS], m->head.n_shards, &m->shards, st) == RD_OK && m->head.n_named > 0)
+        list_strings(&m->block[RD_BLOCK_SHARDS], m->head.n_shards, &m->shards, st) == RD_OK &&
+        m->head.n_named > 0)
         (void)name_classes(m, st);
     if (st->code == RD_OK) (void)rd_shard_files_new(m->shards, m->head.n_shards, &m->files, st);
     const int n_threads = auto_threads(m, a->comm);
     if (st->code == RD_OK) (void)rd_workers_new(m, n_threads, &m->workers, st);
-    snprintf(m->fingerprint, sizeof m->fingerprint, "%s %" PRId64 " images, %" PRId64 " classes, %016" PRIx64, k->name,
-             m->head.n, m->head.n_classes + m->label_offset, m->head.hash);
+    snprintf(m->fingerprint, sizeof m->fingerprint,
+             "%s %" PRId64 " images, %" PRId64 " classes, %016" PRIx64, k->name, m->head.n,
+             m->head.n_classes + m->label_offset, m->head.hash);
     RD_TRY(rd_agree(a->comm, st));
     images_report(m, a->comm, n_threads);
     memset(&m->c, 0, sizeof m->c); /* its strings are the config's */
@@ -396,7 +430,8 @@ bool rd_images_here(void *self, int64_t i)
     return i % m->size == m->rank % m->size;
 }
 
-rd_code rd_images_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out, rd_status *st)
+rd_code rd_images_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out,
+                        rd_status *st)
 {
     const rd_images *m = self;
     const rd_render *r = &m->render;
@@ -424,9 +459,14 @@ rd_code rd_images_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a, 
     out->n = n;
     out->sample = sample;
     out->n_fields = 2;
-    out->field[0] =
-        (rd_field){.name = "image", .dtype = RD_F32, .data = x, .off = off, .n_dim = 3, .dim = {r->h, r->w, r->c}};
-    out->field[1] = (rd_field){.name = "label", .dtype = RD_I32, .data = labels, .off = one, .n_dim = 1, .dim = {1}};
+    out->field[0] = (rd_field){.name = "image",
+                               .dtype = RD_F32,
+                               .data = x,
+                               .off = off,
+                               .n_dim = 3,
+                               .dim = {r->h, r->w, r->c}};
+    out->field[1] = (rd_field){
+        .name = "label", .dtype = RD_I32, .data = labels, .off = one, .n_dim = 1, .dim = {1}};
 done:
     return st->code;
 }
@@ -475,7 +515,8 @@ void rd_images_name(const rd_images *m, int64_t i, char *out, size_t n)
         snprintf(out, n, "%s!%s", m->shards[e->shard], name);
 }
 
-void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool specials, void *strbuf)
+void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool specials,
+                    void *strbuf)
 {
     const rd_images *m = self;
     rd_strbuf *b = strbuf;
@@ -487,7 +528,8 @@ void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool sp
         if (side == 0) {
             rd_images_name(m, ids[k], name, sizeof name);
             rd_strbuf_puts(b, name);
-        } else if (m->class_names && ids[k] >= 0 && ids[k] < n_classes && m->class_names[ids[k]][0]) {
+        } else if (m->class_names && ids[k] >= 0 && ids[k] < n_classes &&
+                   m->class_names[ids[k]][0]) {
             rd_strbuf_puts(b, m->class_names[ids[k]]);
         } else {
             rd_strbuf_printf(b, "%d", ids[k]);

@@ -6,84 +6,109 @@
 #include <stdlib.h>
 
 #define T rd_images_config
-static const char *const augmentations[] = {"none", "affine", "crop_flip", "pad_crop_flip", "flip", NULL};
+static const char *const augmentations[] = {"none",          "affine", "crop_flip",
+                                            "pad_crop_flip", "flip",   NULL};
 static const char *const units[] = {"degrees", "radians", NULL};
-static const char *const normalizations[] = {"unit",    "symmetric", "none",   "imagenet", "imagenet_mean",
-                                             "cifar10", "mnist",     "custom", NULL};
+static const char *const normalizations[] = {
+    "unit", "symmetric", "none", "imagenet", "imagenet_mean", "cifar10", "mnist", "custom", NULL};
 static const char *const kinds[] = {"learnable", "random", NULL};
 
 static const rd_option options[] = {
-    RD_OPT_STRING(T, data_dir, data_dir, NULL, "folder of the data (cifar: also the archive itself)"),
-    RD_OPT_STRING(T, train_data, data[RD_SPLIT_TRAIN], NULL,
-                  "training data where it has not its usual name: a file, a folder, or shards such as "
-                  "train-{000..012}.tar, below data_dir"),
+    RD_OPT_STRING(T, data_dir, data_dir, NULL,
+                  "folder of the data (cifar: also the archive itself)"),
+    RD_OPT_STRING(
+        T, train_data, data[RD_SPLIT_TRAIN], NULL,
+        "training data where it has not its usual name: a file, a folder, or shards such as "
+        "train-{000..012}.tar, below data_dir"),
     RD_OPT_STRING(T, eval_data, data[RD_SPLIT_EVAL], NULL, "evaluation data, likewise"),
-    RD_OPT_STRING(T, test_data, data[RD_SPLIT_TEST], NULL, "data of infer mode, likewise; none: that of evaluation"),
-    RD_OPT_STRING(T, train_labels, labels[RD_SPLIT_TRAIN], NULL, "idx: label file where the name is not the usual one"),
+    RD_OPT_STRING(T, test_data, data[RD_SPLIT_TEST], NULL,
+                  "data of infer mode, likewise; none: that of evaluation"),
+    RD_OPT_STRING(T, train_labels, labels[RD_SPLIT_TRAIN], NULL,
+                  "idx: label file where the name is not the usual one"),
     RD_OPT_STRING(T, eval_labels, labels[RD_SPLIT_EVAL], NULL,
-                  "idx: likewise; imagenet_tar: labels of the flat validation archive, a line an image: WordNet id, or "
+                  "idx: likewise; imagenet_tar: labels of the flat validation archive, a line an "
+                  "image: WordNet id, or "
                   "ILSVRC id (with synsets_file), or file name and class"),
     RD_OPT_STRING(T, test_labels, labels[RD_SPLIT_TEST], NULL, "likewise for test_data"),
-    RD_OPT_STRING(
-        T, synsets_file, synsets_file, NULL,
-        "imagenet_tar: WordNet id of each ILSVRC id, a line a class (\"n02119789 1 kit_fox\", or line k for id k)"),
-    RD_OPT_STRING(T, data_location, data_location, NULL, "folder that replaces [..._DATA_LOCATION] in file names"),
+    RD_OPT_STRING(T, synsets_file, synsets_file, NULL,
+                  "imagenet_tar: WordNet id of each ILSVRC id, a line a class (\"n02119789 1 "
+                  "kit_fox\", or line k for id k)"),
+    RD_OPT_STRING(T, data_location, data_location, NULL,
+                  "folder that replaces [..._DATA_LOCATION] in file names"),
     RD_OPT_INT(T, n_classes, n_classes, "0", 0, 1 << 24,
-               "classes; 0: as the data says (idx, npz_images 10, synthetic_images 1000; webdataset wants the number)"),
+               "classes; 0: as the data says (idx, npz_images 10, synthetic_images 1000; "
+               "webdataset wants the number)"),
     RD_OPT_INT(T, label_offset, label_offset, "0", 0, 1000,
                "added to every label; 1: class 0 is TensorFlow's background"),
-    RD_OPT_INT(
-        T, image_size, image_size, "0", 0, 16384,
-        "height, and width, of the images as the model gets them; 0: as they are, 224 for JPEG and synthetic ones"),
-    RD_OPT_INT(T, image_width, image_width, "0", 0, 16384, "width where it differs from image_size; 0: the same"),
+    RD_OPT_INT(T, image_size, image_size, "0", 0, 16384,
+               "height, and width, of the images as the model gets them; 0: as they are, 224 for "
+               "JPEG and synthetic ones"),
+    RD_OPT_INT(T, image_width, image_width, "0", 0, 16384,
+               "width where it differs from image_size; 0: the same"),
     RD_OPT_INT(T, image_channels, image_channels, "0", 0, 3,
                "1 grey, 3 colour; 0: as the data has, 3 for JPEG and synthetic"),
     RD_OPT_CHOICE(
         T, augmentation, augmentation, "\"none\"", augmentations,
-        "of training images. affine: rotated, shifted, sheared, zoomed as in Keras; crop_flip: random resized crop, "
+        "of training images. affine: rotated, shifted, sheared, zoomed as in Keras; crop_flip: "
+        "random resized crop, "
         "mirrored half of the time; pad_crop_flip: shifted by up to crop_pad pixels, mirrored"),
-    RD_OPT_REAL(T, affine_rotation, affine_rotation, "8", 0, 360, "affine: largest angle, in degrees"),
-    RD_OPT_REAL(T, affine_shift, affine_shift, "0.08", 0, 1, "affine: largest shift, in parts of the height and width"),
-    RD_OPT_REAL(T, affine_shear, affine_shear, "0.3", 0, 360, "affine: largest shear angle, in affine_shear_unit"),
+    RD_OPT_REAL(T, affine_rotation, affine_rotation, "8", 0, 360,
+                "affine: largest angle, in degrees"),
+    RD_OPT_REAL(T, affine_shift, affine_shift, "0.08", 0, 1,
+                "affine: largest shift, in parts of the height and width"),
+    RD_OPT_REAL(T, affine_shear, affine_shear, "0.3", 0, 360,
+                "affine: largest shear angle, in affine_shear_unit"),
     RD_OPT_CHOICE(T, affine_shear_unit, affine_shear_unit, "\"degrees\"", units,
                   "Keras took the same number as radians before version 2.2"),
     RD_OPT_REAL(T, affine_zoom, affine_zoom, "0.08", 0, 0.99,
                 "affine: height and width are scaled by 1 - this .. 1 + this"),
-    RD_OPT_REAL(T, affine_center_offset, affine_center_offset, "0.5", -1, 1,
-                "affine: the centre is half the size plus this; 0.5: Keras of 2018, -0.5: later versions"),
-    RD_OPT_REAL(T, crop_scale_min, crop_scale_min, "0.08", 0.0001, 1, "crop_flip: smallest part of the area"),
-    RD_OPT_REAL(T, crop_scale_max, crop_scale_max, "1", 0.0001, 1, "crop_flip: largest part of the area"),
-    RD_OPT_REAL(T, crop_ratio_min, crop_ratio_min, "0.75", 0.01, 100, "crop_flip: smallest width by height"),
+    RD_OPT_REAL(
+        T, affine_center_offset, affine_center_offset, "0.5", -1, 1,
+        "affine: the centre is half the size plus this; 0.5: Keras of 2018, -0.5: later versions"),
+    RD_OPT_REAL(T, crop_scale_min, crop_scale_min, "0.08", 0.0001, 1,
+                "crop_flip: smallest part of the area"),
+    RD_OPT_REAL(T, crop_scale_max, crop_scale_max, "1", 0.0001, 1,
+                "crop_flip: largest part of the area"),
+    RD_OPT_REAL(T, crop_ratio_min, crop_ratio_min, "0.75", 0.01, 100,
+                "crop_flip: smallest width by height"),
     RD_OPT_REAL(T, crop_ratio_max, crop_ratio_max, "1.3333333333333333", 0.01, 100,
                 "crop_flip: largest width by height"),
-    RD_OPT_INT(T, crop_pad, crop_pad, "4", 0, 1024, "pad_crop_flip: pixels of black around the image"),
+    RD_OPT_INT(T, crop_pad, crop_pad, "4", 0, 1024,
+               "pad_crop_flip: pixels of black around the image"),
     RD_OPT_INT(T, eval_resize, eval_resize, "0", 0, 65536,
-               "short side before the centre crop of image_size, outside training; 0: image_size * 256 / 224 for JPEG"),
-    RD_OPT_CHOICE(
-        T, normalization, normalization, "\"unit\"", normalizations,
-        "of pixels x in 0..255. unit: x / 255; symmetric: x / 127.5 - 1; none: x; imagenet, cifar10, mnist: (x / 255 "
-        "- mean) / std of that data; imagenet_mean: x - (123.68, 116.78, 103.94); custom: image_mean, image_std"),
-    RD_OPT_STRING(T, image_mean, image_mean, NULL,
-                  "custom: mean of x / 255, one number or one a channel, as in \"0.485 0.456 0.406\""),
+               "short side before the centre crop of image_size, outside training; 0: image_size * "
+               "256 / 224 for JPEG"),
+    RD_OPT_CHOICE(T, normalization, normalization, "\"unit\"", normalizations,
+                  "of pixels x in 0..255. unit: x / 255; symmetric: x / 127.5 - 1; none: x; "
+                  "imagenet, cifar10, mnist: (x / 255 "
+                  "- mean) / std of that data; imagenet_mean: x - (123.68, 116.78, 103.94); "
+                  "custom: image_mean, image_std"),
+    RD_OPT_STRING(
+        T, image_mean, image_mean, NULL,
+        "custom: mean of x / 255, one number or one a channel, as in \"0.485 0.456 0.406\""),
     RD_OPT_STRING(T, image_std, image_std, NULL, "custom: standard deviation of x / 255, likewise"),
-    RD_OPT_INT(
-        T, data_threads, data_threads, "-1", -1, 256,
-        "threads a rank that decode and augment the next batch; 0: none, the training thread does it; -1: one where "
-        "the rank has more than one processor"),
+    RD_OPT_INT(T, data_threads, data_threads, "-1", -1, 256,
+               "threads a rank that decode and augment the next batch; 0: none, the training "
+               "thread does it; -1: one where "
+               "the rank has more than one processor"),
     RD_OPT_INT(T, seed, seed, "0", 0, 9007199254740992.0, "also of augmentation"),
-    RD_OPT_INT(T, synthetic_samples, synthetic_samples, "1281167", 1, 1LL << 31, "synthetic_images: training samples"),
+    RD_OPT_INT(T, synthetic_samples, synthetic_samples, "1281167", 1, 1LL << 31,
+               "synthetic_images: training samples"),
     RD_OPT_INT(T, synthetic_eval_samples, synthetic_eval_samples, "1000", 1, 1LL << 31,
                "synthetic_images: evaluation samples"),
     RD_OPT_CHOICE(T, synthetic_kind, synthetic_kind, "\"learnable\"", kinds,
-                  "synthetic_images: a pattern for each class under noise, or noise alone with labels at random"),
+                  "synthetic_images: a pattern for each class under noise, or noise alone with "
+                  "labels at random"),
     RD_OPT_END};
 #undef T
 
-const rd_option_group rd_group_images = {"images", "Image datasets: where the data is, sizes, augmentation", options,
-                                         sizeof(rd_images_config)};
+const rd_option_group rd_group_images = {"images",
+                                         "Image datasets: where the data is, sizes, augmentation",
+                                         options, sizeof(rd_images_config)};
 
 /* One number for all channels, or three. */
-static rd_code read_numbers(const rd_dataset_args *a, const char *key, const char *text, double out[3], rd_status *st)
+static rd_code read_numbers(const rd_dataset_args *a, const char *key, const char *text,
+                            double out[3], rd_status *st)
 {
     int n = 0;
     const char *p = text ? text : "";
@@ -101,14 +126,15 @@ static rd_code read_numbers(const rd_dataset_args *a, const char *key, const cha
     }
     if (n == 1) out[1] = out[2] = out[0];
     if (n != 1 && n != 3)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "%s: '%s' is \"%s\", but normalization \"custom\" wants one number or three, as in \"0.485 0.456 0.406\"",
-            rd_config_where(a->config, key), key, text ? text : "");
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: '%s' is \"%s\", but normalization \"custom\" wants one number or "
+                       "three, as in \"0.485 0.456 0.406\"",
+                       rd_config_where(a->config, key), key, text ? text : "");
     return RD_OK;
 }
 
-static rd_code take_normalization(const rd_dataset_args *a, const rd_images_config *c, rd_render *r, rd_status *st)
+static rd_code take_normalization(const rd_dataset_args *a, const rd_images_config *c, rd_render *r,
+                                  rd_status *st)
 {
     static const struct {
         const char *name;
@@ -135,7 +161,8 @@ static rd_code take_normalization(const rd_dataset_args *a, const rd_images_conf
     }
     for (int i = 0; i < 3; i++) {
         if (!(std[i] > 0.0))
-            return rd_fail(st, RD_EUSAGE, "%s: 'image_std' must be above 0", rd_config_where(a->config, "image_std"));
+            return rd_fail(st, RD_EUSAGE, "%s: 'image_std' must be above 0",
+                           rd_config_where(a->config, "image_std"));
         r->mean[i] = (float)(mean[i] * unit);
         r->std[i] = (float)(std[i] * unit);
     }
@@ -144,15 +171,16 @@ done:
     return st->code;
 }
 
-static rd_code in_order(const rd_dataset_args *a, const char *low_key, double low, const char *high_key, double high,
-                        rd_status *st)
+static rd_code in_order(const rd_dataset_args *a, const char *low_key, double low,
+                        const char *high_key, double high, rd_status *st)
 {
     if (low <= high) return RD_OK;
-    return rd_fail(st, RD_EUSAGE, "%s: '%s' is %g, above '%s', %g", rd_config_where(a->config, low_key), low_key, low,
-                   high_key, high);
+    return rd_fail(st, RD_EUSAGE, "%s: '%s' is %g, above '%s', %g",
+                   rd_config_where(a->config, low_key), low_key, low, high_key, high);
 }
 
-rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_render *r, rd_status *st)
+rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_render *r,
+                              rd_status *st)
 {
     const double degree = 3.14159265358979323846 / 180.0;
     RD_TRY(rd_config_read(a->config, &rd_group_images, a->mode, c, st));
@@ -162,24 +190,28 @@ rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_
     if (c->image_width > 0 && c->image_size == 0)
         return rd_fail(st, RD_EUSAGE, "%s: 'image_width' without 'image_size', the height; add it",
                        rd_config_where(a->config, "image_width"));
-    RD_TRY(in_order(a, "crop_scale_min", c->crop_scale_min, "crop_scale_max", c->crop_scale_max, st));
-    RD_TRY(in_order(a, "crop_ratio_min", c->crop_ratio_min, "crop_ratio_max", c->crop_ratio_max, st));
-    *r =
-        (rd_render){.augment = RD_AUGMENT_NONE,
-                    .affine = {.rotation = c->affine_rotation * degree,
-                               .shift = c->affine_shift,
-                               .shear = c->affine_shear * (strcmp(c->affine_shear_unit, "degrees") == 0 ? degree : 1.0),
-                               .zoom = c->affine_zoom,
-                               .center_offset = c->affine_center_offset},
-                    .scale_min = c->crop_scale_min,
-                    .scale_max = c->crop_scale_max,
-                    .ratio_min = c->crop_ratio_min,
-                    .ratio_max = c->crop_ratio_max,
-                    .pad = c->crop_pad,
-                    .eval_resize = c->eval_resize,
-                    .seed = (uint64_t)c->seed};
+    RD_TRY(in_order(a, "crop_scale_min", c->crop_scale_min, "crop_scale_max", c->crop_scale_max,
+                    st));
+    RD_TRY(in_order(a, "crop_ratio_min", c->crop_ratio_min, "crop_ratio_max", c->crop_ratio_max,
+                    st));
+    *r = (rd_render){
+        .augment = RD_AUGMENT_NONE,
+        .affine = {.rotation = c->affine_rotation * degree,
+                   .shift = c->affine_shift,
+                   .shear = c->affine_shear *
+                            (strcmp(c->affine_shear_unit, "degrees") == 0 ? degree : 1.0),
+                   .zoom = c->affine_zoom,
+                   .center_offset = c->affine_center_offset},
+        .scale_min = c->crop_scale_min,
+        .scale_max = c->crop_scale_max,
+        .ratio_min = c->crop_ratio_min,
+        .ratio_max = c->crop_ratio_max,
+        .pad = c->crop_pad,
+        .eval_resize = c->eval_resize,
+        .seed = (uint64_t)c->seed};
     for (int k = 0; a->split == RD_SPLIT_TRAIN && augmentations[k]; k++)
-        if (strcmp(augmentations[k], c->augmentation) == 0) r->augment = (rd_augment)k; /* in the order of rd_augment */
+        if (strcmp(augmentations[k], c->augmentation) == 0)
+            r->augment = (rd_augment)k; /* in the order of rd_augment */
     RD_TRY(take_normalization(a, c, r, st));
 done:
     return st->code;

@@ -54,7 +54,8 @@ typedef struct rd_render {
 } rd_render;
 
 /* Reads the group and fills everything but h, w and c. */
-rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_render *r, rd_status *st);
+rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_render *r,
+                              rd_status *st);
 
 /* ---- pixels ---- */
 typedef struct rd_pixels {
@@ -81,14 +82,15 @@ rd_code rd_scratch_room(void *p, size_t *have, size_t n, rd_status *st);
 /* ---- resample.c ---- */
 /* Bilinear with antialiasing, as Pillow's resize(box=...): a triangle filter, widened where the image shrinks. in->c is
  * 1 or 4; out gets h x w x min(in->c, 3) floats in units of pixels, mirrored where flip says so. */
-rd_code rd_resample(const rd_pixels *in, const rd_box *box, int64_t h, int64_t w, bool flip, rd_scratch *s, float *out,
-                    rd_status *st);
+rd_code rd_resample(const rd_pixels *in, const rd_box *box, int64_t h, int64_t w, bool flip,
+                    rd_scratch *s, float *out, rd_status *st);
 
 /* ---- warp.c: the affine warp of Keras (2018), as its MNIST example uses it ---- */
 enum { RD_AFFINE_DRAWS = 6 };
 /* m: rows of the 2 x 3 matrix that takes an output (row, column, 1) to the place it is read from. u: draws in [0, 1)
  * for rotation, shift of rows, shift of columns, shear, zoom of rows, zoom of columns. */
-void rd_affine_matrix(const rd_affine *a, int64_t h, int64_t w, const float u[RD_AFFINE_DRAWS], double m[6]);
+void rd_affine_matrix(const rd_affine *a, int64_t h, int64_t w, const float u[RD_AFFINE_DRAWS],
+                      double m[6]);
 /* Bilinear, coordinates outside clamped to the edge. in and out: h x w x c floats, not the same memory. */
 void rd_warp(const float *in, int64_t h, int64_t w, int64_t c, const double m[6], float *out);
 
@@ -105,13 +107,19 @@ typedef struct rd_jpeg_head {
     bool adobe; /* an APP14 marker: four components are inverted CMYK or YCCK */
 } rd_jpeg_head;
 
-enum { RD_JPEG_SIDE_MAX = 65500, RD_JPEG_PIXELS_MAX = 1 << 27, RD_JPEG_DECODED_MAX = 1 << 26, RD_WHY_BYTES = 160 };
+enum {
+    RD_JPEG_SIDE_MAX = 65500,
+    RD_JPEG_PIXELS_MAX = 1 << 27,
+    RD_JPEG_DECODED_MAX = 1 << 26,
+    RD_WHY_BYTES = 160
+};
 /* From the markers up to the first frame header. RD_DECODE_OK or RD_DECODE_NONE, then why says what the bytes are. */
 rd_decode rd_jpeg_look(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[RD_WHY_BYTES]);
 /* Decodes at 1 / den of the size (1, 2, 4, 8), to grey (c 1) or RGBx (c 4), into memory of s. RD_EENV when there is
  * none. */
-rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int den, int64_t c, rd_scratch *s,
-                       rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES], rd_status *st);
+rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int den, int64_t c,
+                       rd_scratch *s, rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES],
+                       rd_status *st);
 
 /* In place: pixels of four bytes to one byte each. */
 void rd_rgbx_to_grey(uint8_t *p, int64_t n);
@@ -123,12 +131,13 @@ typedef struct rd_png_head {
 } rd_png_head;
 bool rd_png_is(const uint8_t *p, size_t n);
 rd_decode rd_png_look(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_WHY_BYTES]);
-rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *head, int64_t c, rd_scratch *s, rd_pixels *out,
-                      rd_decode *answer, char why[RD_WHY_BYTES], rd_status *st);
+rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *head, int64_t c, rd_scratch *s,
+                      rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES], rd_status *st);
 
 /* ---- the images of one split (images.c) ---- */
 enum {
-    RD_IN_FILE = UINT32_MAX,       /* rd_sample.shard: a file of its own, its name the path below the root */
+    RD_IN_FILE =
+        UINT32_MAX, /* rd_sample.shard: a file of its own, its name the path below the root */
     RD_IN_MEMORY = UINT32_MAX - 1, /* in block RD_BLOCK_PIXELS */
     RD_ENCODED_MAX = 1 << 28       /* bytes of one encoded image */
 };
@@ -198,20 +207,23 @@ rd_code rd_images_reserve(rd_images *m, int64_t n, int64_t h, int64_t w, int64_t
                           rd_status *st); /* n images of one size */
 uint8_t *rd_images_pixels(rd_images *m, int64_t i);
 /* label as the data has it; RD_EDATA when it is not one of n_classes. from: the file, for the message. */
-rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classes, const char *from, rd_status *st);
+rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classes, const char *from,
+                        rd_status *st);
 rd_code rd_images_add_class(rd_images *m, const char *name, rd_status *st);
 rd_code rd_images_add_shard(rd_images *m, const char *path, uint32_t *index, rd_status *st);
 /* An encoded image; the label is checked later, against the classes there are then. */
-rd_code rd_images_add(rd_images *m, uint32_t shard, int64_t at, int64_t bytes, int64_t label, const char *name,
-                      rd_status *st);
+rd_code rd_images_add(rd_images *m, uint32_t shard, int64_t at, int64_t bytes, int64_t label,
+                      const char *name, rd_status *st);
 /* The same with its bytes copied into memory. */
-rd_code rd_images_add_bytes(rd_images *m, const void *p, size_t n, int64_t label, const char *name, rd_status *st);
+rd_code rd_images_add_bytes(rd_images *m, const void *p, size_t n, int64_t label, const char *name,
+                            rd_status *st);
 /* Sorts by label, then name: the order of a folder. */
 rd_code rd_images_sort(rd_images *m, rd_status *st);
 /* Path of name below data_dir (name alone where it is absolute) into out. RD_EUSAGE without data_dir; RD_EDATA when too
  * long. */
 enum { RD_PATH_BYTES = 4096 };
-rd_code rd_images_path(const rd_images *m, const char *name, char out[RD_PATH_BYTES], rd_status *st);
+rd_code rd_images_path(const rd_images *m, const char *name, char out[RD_PATH_BYTES],
+                       rd_status *st);
 /* train_data, eval_data or test_data (then eval_data); NULL: not given. */
 const char *rd_images_given(const rd_images *m);
 const char *rd_images_labels_given(const rd_images *m);
@@ -226,47 +238,52 @@ static inline const rd_sample *rd_images_sample(const rd_images *m, int64_t i)
 void rd_images_name(const rd_images *m, int64_t i, char *out, size_t n);
 
 /* ---- the rd_dataset functions of all of them ---- */
-rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void **self, rd_status *st);
+rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void **self,
+                       rd_status *st);
 void rd_images_close(void *self);
 int64_t rd_images_count(void *self);
 int rd_images_n_buckets(void *self);
 int rd_images_bucket(void *self, int64_t i);
 bool rd_images_here(void *self, int64_t i);
-rd_code rd_images_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out, rd_status *st);
+rd_code rd_images_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out,
+                        rd_status *st);
 void rd_images_prepare(void *self, const int64_t *ids, int64_t n, int64_t epoch);
 void rd_images_spec(void *self, rd_data_spec *out);
 const char *rd_images_fingerprint(void *self);
-void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool specials, void *strbuf);
+void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool specials,
+                    void *strbuf);
 
 /* Defines rd_dataset_NAME with its open function; kind_ is the file's rd_images_kind. */
-#define RD_IMAGE_DATASET(name_, about_, kind_)                                                                         \
-    static rd_code name_##_open(const rd_dataset_args *a, void **self, rd_status *st)                                  \
-    {                                                                                                                  \
-        return rd_images_open(&(kind_), a, self, st);                                                                  \
-    }                                                                                                                  \
-    extern const rd_dataset_def rd_dataset_##name_;                                                                    \
-    const rd_dataset_def rd_dataset_##name_ = {                                                                        \
-        .name = #name_,                                                                                                \
-        .about = (about_),                                                                                             \
-        .group = &rd_group_images,                                                                                     \
-        .open = name_##_open,                                                                                          \
-        .close = rd_images_close,                                                                                      \
-        .count = rd_images_count,                                                                                      \
-        .n_buckets = rd_images_n_buckets,                                                                              \
-        .bucket = rd_images_bucket,                                                                                    \
-        .here = rd_images_here,                                                                                        \
-        .fetch = rd_images_fetch,                                                                                      \
-        .prepare = rd_images_prepare,                                                                                  \
-        .spec = rd_images_spec,                                                                                        \
-        .fingerprint = rd_images_fingerprint,                                                                          \
-        .text = rd_images_text,                                                                                        \
+#define RD_IMAGE_DATASET(name_, about_, kind_)                                        \
+    static rd_code name_##_open(const rd_dataset_args *a, void **self, rd_status *st) \
+    {                                                                                 \
+        return rd_images_open(&(kind_), a, self, st);                                 \
+    }                                                                                 \
+    extern const rd_dataset_def rd_dataset_##name_;                                   \
+    const rd_dataset_def rd_dataset_##name_ = {                                       \
+        .name = #name_,                                                               \
+        .about = (about_),                                                            \
+        .group = &rd_group_images,                                                    \
+        .open = name_##_open,                                                         \
+        .close = rd_images_close,                                                     \
+        .count = rd_images_count,                                                     \
+        .n_buckets = rd_images_n_buckets,                                             \
+        .bucket = rd_images_bucket,                                                   \
+        .here = rd_images_here,                                                       \
+        .fetch = rd_images_fetch,                                                     \
+        .prepare = rd_images_prepare,                                                 \
+        .spec = rd_images_spec,                                                       \
+        .fingerprint = rd_images_fingerprint,                                         \
+        .text = rd_images_text,                                                       \
     }
 
 /* ---- shard_files.c: encoded bytes, read in place ---- */
-rd_code rd_shard_files_new(const char *const *paths, int64_t n, rd_shard_files **out, rd_status *st);
+rd_code rd_shard_files_new(const char *const *paths, int64_t n, rd_shard_files **out,
+                           rd_status *st);
 void rd_shard_files_free(rd_shard_files *f);
 /* Exactly n bytes; thread-safe. */
-rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_t n, uint8_t *out, rd_status *st);
+rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_t n, uint8_t *out,
+                            rd_status *st);
 /* All of root/name into s->bytes. */
 rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t *n, rd_status *st);
 
@@ -276,21 +293,24 @@ typedef struct rd_rendered { /* what is to be told of a sample */
     char why[RD_WHY_BYTES];
 } rd_rendered;
 /* Sample i as the model takes it, h x w x c floats. Thread-safe with a scratch of the thread's own. */
-rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratch *s, float *out, rd_rendered *told,
-                         rd_status *st);
+rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratch *s, float *out,
+                         rd_rendered *told, rd_status *st);
 
 /* ---- image_workers.c ---- */
 rd_code rd_workers_new(const rd_images *m, int n_threads, rd_workers **out, rd_status *st);
 void rd_workers_free(rd_workers *w); /* all threads have ended */
 void rd_workers_prepare(rd_workers *w, const int64_t *ids, int64_t n, int64_t epoch);
-rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t epoch, float *out, rd_status *st);
+rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t epoch, float *out,
+                         rd_status *st);
 
 /* ---- byte_stream.c: bytes of a file, plain or compressed (gzip, xz, bzip2, zstd, by content) ---- */
 typedef struct rd_stream rd_stream;
 rd_code rd_stream_new(const char *path, rd_stream **out, rd_status *st);
-rd_code rd_stream_new_mem(const char *name, const void *p, size_t n, rd_stream **out, rd_status *st); /* p borrowed */
+rd_code rd_stream_new_mem(const char *name, const void *p, size_t n, rd_stream **out,
+                          rd_status *st); /* p borrowed */
 void rd_stream_free(rd_stream *s);
-rd_code rd_stream_some(rd_stream *s, void *p, size_t n, size_t *got, rd_status *st); /* less than n at the end alone */
+rd_code rd_stream_some(rd_stream *s, void *p, size_t n, size_t *got,
+                       rd_status *st); /* less than n at the end alone */
 /* What may come out of it: the file's size, or so many times that where it is compressed. To be asked before memory of
  * a claimed size is taken. */
 int64_t rd_stream_limit(const rd_stream *s);
@@ -306,8 +326,10 @@ typedef struct rd_tar_member {
 /* RD_EDATA: not a tar archive, damaged, cut short (also where a header would begin), a name that is absolute or has
  * "..". The caller owns *out. */
 rd_code rd_tar_new(const char *path, rd_tar **out, rd_status *st);
-rd_code rd_tar_new_inner(rd_tar *outer, const rd_tar_member *m, rd_tar **out, rd_status *st);   /* outer borrowed */
-rd_code rd_tar_new_mem(const char *name, const void *p, size_t n, rd_tar **out, rd_status *st); /* p borrowed */
+rd_code rd_tar_new_inner(rd_tar *outer, const rd_tar_member *m, rd_tar **out,
+                         rd_status *st); /* outer borrowed */
+rd_code rd_tar_new_mem(const char *name, const void *p, size_t n, rd_tar **out,
+                       rd_status *st); /* p borrowed */
 void rd_tar_free(rd_tar *t);
 rd_code rd_tar_next(rd_tar *t, rd_tar_member *m, rd_status *st); /* regular files only */
 rd_code rd_tar_read(rd_tar *t, const rd_tar_member *m, void *out,
@@ -320,13 +342,14 @@ rd_code rd_idx_load(rd_images *m, rd_stream *images, const char *images_name, rd
 /* CIFAR from an archive, or (NULL) from the folder `from`. datasets/cifar.c */
 rd_code rd_cifar_load(rd_images *m, rd_tar *archive, const char *from, rd_status *st);
 /* The samples of one shard; images are read later from shard number `shard`. datasets/webdataset.c */
-rd_code rd_webdataset_walk(rd_images *m, rd_tar *t, const char *path, uint32_t shard, rd_status *st);
+rd_code rd_webdataset_walk(rd_images *m, rd_tar *t, const char *path, uint32_t shard,
+                           rd_status *st);
 
 /* ---- braces.c ---- */
 /* "a-{000..012}-{x,y}.tar" as a shell expands it, and * ? [ matched against the files there are. Calls each(ctx, path)
  * in order. RD_EUSAGE: braces that do not close, more than a million names. */
-rd_code rd_braces(const char *pattern, rd_code (*each)(void *ctx, const char *path, rd_status *st), void *ctx,
-                  rd_status *st);
+rd_code rd_braces(const char *pattern, rd_code (*each)(void *ctx, const char *path, rd_status *st),
+                  void *ctx, rd_status *st);
 
 /* True for .jpg .jpeg .png, whatever the case; by the end of the name. */
 bool rd_image_named(const char *name);

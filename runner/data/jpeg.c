@@ -51,14 +51,18 @@ rd_decode rd_jpeg_look(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[R
         return RD_DECODE_NONE;
     }
     for (size_t at = 2;;) {
-        while (at < n && p[at] != 0xFF) at++; /* stray bytes between segments: the decoder passes them over too */
+        while (at < n && p[at] != 0xFF)
+            at++; /* stray bytes between segments: the decoder passes them over too */
         while (at < n && p[at] == 0xFF) at++;
         if (at + 3 > n) return jpeg_refuse(why, "the JPEG ends before its picture begins");
         const int marker = p[at++];
-        if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) continue; /* no length follows */
-        if (marker == 0xD9 || marker == 0xDA) return jpeg_refuse(why, "the JPEG has no frame header");
+        if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8))
+            continue; /* no length follows */
+        if (marker == 0xD9 || marker == 0xDA)
+            return jpeg_refuse(why, "the JPEG has no frame header");
         const size_t length = (size_t)p[at] << 8 | p[at + 1];
-        if (length < 2 || length > n - at) return jpeg_refuse(why, "the JPEG ends before its picture begins");
+        if (length < 2 || length > n - at)
+            return jpeg_refuse(why, "the JPEG ends before its picture begins");
         const uint8_t *seg = p + at + 2;
         if (marker == 0xEE && length >= 14 && memcmp(seg, "Adobe", 5) == 0) out->adobe = true;
         if (is_frame(marker)) {
@@ -71,7 +75,8 @@ rd_decode rd_jpeg_look(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[R
         at += length;
     }
     if (out->h == 0 || out->w == 0) return jpeg_refuse(why, "the JPEG's header gives no size");
-    if (out->h > RD_JPEG_SIDE_MAX || out->w > RD_JPEG_SIDE_MAX || out->h * out->w > RD_JPEG_PIXELS_MAX) {
+    if (out->h > RD_JPEG_SIDE_MAX || out->w > RD_JPEG_SIDE_MAX ||
+        out->h * out->w > RD_JPEG_PIXELS_MAX) {
         snprintf(why, RD_WHY_BYTES, "a JPEG of %d x %d pixels, too many", (int)out->w, (int)out->h);
         return RD_DECODE_NONE;
     }
@@ -91,11 +96,14 @@ static void cmyk_to_rgbx(uint8_t *p, int64_t n, bool inverted)
 void rd_rgbx_to_grey(uint8_t *p, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        p[i] = (uint8_t)((19595u * p[4 * i] + 38470u * p[4 * i + 1] + 7471u * p[4 * i + 2] + 32768u) >> 16);
+        p[i] =
+            (uint8_t)((19595u * p[4 * i] + 38470u * p[4 * i + 1] + 7471u * p[4 * i + 2] + 32768u) >>
+                      16);
 }
 
-rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int den, int64_t c, rd_scratch *s,
-                       rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES], rd_status *st)
+rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int den, int64_t c,
+                       rd_scratch *s, rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES],
+                       rd_status *st)
 {
     const bool cmyk = head->n_components == 4;
     const int64_t h = (head->h + den - 1) / den, w = (head->w + den - 1) / den, item = cmyk ? 4 : c;
@@ -103,8 +111,8 @@ rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int
     *out = (rd_pixels){0};
     why[0] = '\0';
     if (h * w > RD_JPEG_DECODED_MAX) {
-        snprintf(why, RD_WHY_BYTES, "a JPEG of %d x %d pixels, too many to take a small part of", (int)head->w,
-                 (int)head->h);
+        snprintf(why, RD_WHY_BYTES, "a JPEG of %d x %d pixels, too many to take a small part of",
+                 (int)head->w, (int)head->h);
         return RD_OK;
     }
     if (!s->jpeg && !(s->jpeg = tjInitDecompress()))
@@ -112,7 +120,8 @@ rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int
     RD_TRY(rd_scratch_room(&s->pixels, &s->n_pixels, (size_t)(h * w * item), st));
     memset(s->pixels, 128, (size_t)(h * w * item)); /* what a file that breaks off does not reach */
     const int format = cmyk ? TJPF_CMYK : c == 1 ? TJPF_GRAY : TJPF_RGBX;
-    const int rc = tjDecompress2(s->jpeg, p, n, s->pixels, (int)w, (int)(w * item), (int)h, format, TJFLAG_LIMITSCANS);
+    const int rc = tjDecompress2(s->jpeg, p, n, s->pixels, (int)w, (int)(w * item), (int)h, format,
+                                 TJFLAG_LIMITSCANS);
     if (rc != 0) {
         snprintf(why, RD_WHY_BYTES, "%s", tjGetErrorStr2(s->jpeg));
         if (tjGetErrorCode(s->jpeg) != TJERR_WARNING) return RD_OK;

@@ -50,15 +50,16 @@ static bool is_compressed(const unsigned char *p, size_t n)
                              "\xFD"
                              "7zXZ\0",
                              6) == 0) ||
-           (n >= 10 && memcmp(p, "BZh", 3) == 0 && memcmp(p + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0) ||
+           (n >= 10 && memcmp(p, "BZh", 3) == 0 &&
+            memcmp(p + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0) ||
            (n >= 4 && memcmp(p, "\x28\xB5\x2F\xFD", 4) == 0);
 }
 
 static rd_code archive_fails(const rd_lines *l, rd_status *st)
 {
     const char *why = archive_error_string(l->archive);
-    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be cut short or damaged", l->name,
-                   why ? why : "unknown error");
+    return rd_fail(st, RD_EDATA, "cannot read '%s': %s; the file may be cut short or damaged",
+                   l->name, why ? why : "unknown error");
 }
 
 enum { NAMES_BYTES = 256 };
@@ -92,8 +93,10 @@ static rd_code seek_member(rd_lines *l, const char *path, const char *member, rd
         list_name(names, name, &replaced);
     }
     if (rc != ARCHIVE_EOF) return archive_fails(l, st);
-    return rd_fail(st, RD_EDATA, "'%s' has no member '%s'; it has: %s%s", path, member, names[0] ? names : "nothing",
-                   replaced ? "; a name that is not UTF-8 cannot be given here, pack these files again" : "");
+    return rd_fail(
+        st, RD_EDATA, "'%s' has no member '%s'; it has: %s%s", path, member,
+        names[0] ? names : "nothing",
+        replaced ? "; a name that is not UTF-8 cannot be given here, pack these files again" : "");
 }
 
 /* Moves to the member, or says which members there are. libarchive hands out names that are marked as UTF-8 in a locale of that kind alone;
@@ -119,14 +122,17 @@ static rd_code open_archive(rd_lines *l, const char *path, const char *member, r
         archive_read_support_format_all(l->archive);
     } else {
         archive_read_support_format_raw(l->archive);
-        archive_read_support_format_empty(l->archive); /* raw does not take a file without content */
+        archive_read_support_format_empty(
+            l->archive); /* raw does not take a file without content */
     }
     l->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (l->fd < 0 || fstat(l->fd, &s) != 0)
         return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
     if (pread(l->fd, head, sizeof head, 0) == sizeof head && rd_gzip_begins(head, sizeof head))
-        RD_TRY(rd_gunzip_new(path, &(rd_packed){.fd = l->fd, .size = s.st_size}, RD_EDATA, &l->gunzip, st));
-    const int opened = l->gunzip ? rd_gunzip_open(l->gunzip, l->archive) : archive_read_open_fd(l->archive, l->fd, 1 << 16);
+        RD_TRY(rd_gunzip_new(path, &(rd_packed){.fd = l->fd, .size = s.st_size}, RD_EDATA,
+                             &l->gunzip, st));
+    const int opened = l->gunzip ? rd_gunzip_open(l->gunzip, l->archive)
+                                 : archive_read_open_fd(l->archive, l->fd, 1 << 16);
     if (opened != ARCHIVE_OK) return archive_fails(l, st);
     if (member) return find_member(l, path, member, st);
     struct archive_entry *e;
@@ -205,7 +211,9 @@ static rd_code lines_make(const char *name, rd_lines_opts o, rd_lines **out, rd_
 static rd_code cannot_open(const char *path, int err, rd_status *st)
 {
     if (strchr(path, '[') && strstr(path, "DATA_LOCATION]"))
-        return rd_fail(st, RD_EDATA, "'%s' names no folder yet; give the folder with --set data_location=FOLDER", path);
+        return rd_fail(st, RD_EDATA,
+                       "'%s' names no folder yet; give the folder with --set data_location=FOLDER",
+                       path);
     return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(err));
 }
 
@@ -229,7 +237,8 @@ static rd_code lines_open(rd_lines *l, const char *path, rd_status *st)
     l->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (l->fd < 0) return cannot_open(path, errno, st);
     struct stat s;
-    if (fstat(l->fd, &s) == 0 && S_ISDIR(s.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is a folder, not a file", path);
+    if (fstat(l->fd, &s) == 0 && S_ISDIR(s.st_mode))
+        return rd_fail(st, RD_EDATA, "'%s' is a folder, not a file", path);
     RD_TRY(lines_fill(l, st)); /* enough to see how it begins */
     if (S_ISREG(s.st_mode) && is_compressed((const unsigned char *)l->buf, l->end)) {
         close(l->fd);
@@ -254,7 +263,8 @@ rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_statu
     return *out ? RD_OK : rd_failed_(st->code);
 }
 
-rd_code rd_lines_new_mem(const char *name, const char *p, size_t n, rd_lines_opts o, rd_lines **out, rd_status *st)
+rd_code rd_lines_new_mem(const char *name, const char *p, size_t n, rd_lines_opts o, rd_lines **out,
+                         rd_status *st)
 {
     RD_TRY(lines_make(name, o, out, st));
     (*out)->mem = p;
@@ -282,18 +292,21 @@ static rd_code clean_line(rd_lines *l, const char **line, size_t *n, rd_status *
     if (bad == *n) return RD_OK;
     const unsigned char *p = (const unsigned char *)*line;
     if (!l->o.replace) {
-        const bool utf16 =
-            l->line == 1 && *n >= 2 && ((p[0] == 0xFF && p[1] == 0xFE) || (p[0] == 0xFE && p[1] == 0xFF));
+        const bool utf16 = l->line == 1 && *n >= 2 &&
+                           ((p[0] == 0xFF && p[1] == 0xFE) || (p[0] == 0xFE && p[1] == 0xFF));
         if (utf16)
-            return rd_fail(st, RD_EDATA, "%s:1:1: UTF-16 text, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
+            return rd_fail(st, RD_EDATA,
+                           "%s:1:1: UTF-16 text, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
                            l->name);
         if (p[bad] == 0)
             return rd_fail(st, RD_EDATA,
-                           "%s:%" PRId64 ":%zu: a NUL byte; is this a text file? \"invalid_utf8\": \"replace\" "
+                           "%s:%" PRId64
+                           ":%zu: a NUL byte; is this a text file? \"invalid_utf8\": \"replace\" "
                            "puts U+FFFD in its place",
                            l->name, l->line, bad + 1);
         return rd_fail(st, RD_EDATA,
-                       "%s:%" PRId64 ":%zu: invalid UTF-8 (byte 0x%02X); convert the file, or put U+FFFD in "
+                       "%s:%" PRId64
+                       ":%zu: invalid UTF-8 (byte 0x%02X); convert the file, or put U+FFFD in "
                        "its place with \"invalid_utf8\": \"replace\"",
                        l->name, l->line, bad + 1, p[bad]);
     }
@@ -335,7 +348,8 @@ rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st)
         const size_t length = e ? (size_t)(e - (l->buf + l->begin)) : seen;
         if ((int64_t)length > l->o.max_line_bytes)
             return rd_fail(st, RD_EDATA,
-                           "%s:%" PRId64 ": a line of more than %" PRId64 " bytes; split it, or raise max_line_bytes",
+                           "%s:%" PRId64 ": a line of more than %" PRId64
+                           " bytes; split it, or raise max_line_bytes",
                            l->name, l->line + 1, l->o.max_line_bytes);
         if (!e && !l->eof) {
             RD_TRY(lines_fill(l, st));

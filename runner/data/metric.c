@@ -41,7 +41,8 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-rd_code rd_tokens_split(const char *text, size_t n, bool bpe, rd_arena *a, rd_tokens *out, rd_status *st)
+rd_code rd_tokens_split(const char *text, size_t n, bool bpe, rd_arena *a, rd_tokens *out,
+                        rd_status *st)
 {
     const char **at;
     int32_t *len;
@@ -105,8 +106,8 @@ done:
     return st->code;
 }
 
-rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool print_unk, bool bpe, rd_arena *a,
-                        rd_tokens *out, rd_status *st)
+rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool print_unk, bool bpe,
+                        rd_arena *a, rd_tokens *out, rd_status *st)
 {
     const char **at;
     int32_t *len;
@@ -114,7 +115,8 @@ rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool p
     *out = (rd_tokens){0};
     RD_TRY(tokens_make(n, a, &at, &len, st));
     for (int64_t i = 0; i < n && ids[i] != RD_EOS; i++) {
-        if (ids[i] < 0 || ids[i] >= rd_vocab_size(v) || (ids[i] < RD_N_SPECIAL && !(ids[i] == RD_UNK && print_unk)))
+        if (ids[i] < 0 || ids[i] >= rd_vocab_size(v) ||
+            (ids[i] < RD_N_SPECIAL && !(ids[i] == RD_UNK && print_unk)))
             continue;
         size_t m;
         at[k] = rd_vocab_word(v, ids[i], &m);

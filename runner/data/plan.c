@@ -19,8 +19,9 @@ struct rd_plan {
     uint64_t seed;
     int64_t epoch, global_batch, n_batches;
     rd_plan_rules rules;
-    int64_t *first_batch; /* [n_buckets + 1]: batches before bucket b in unpermuted order; shuffle only */
-    uint32_t *kept;       /* unshuffled, some skipped: the kept ids in file order; else NULL */
+    int64_t *
+        first_batch; /* [n_buckets + 1]: batches before bucket b in unpermuted order; shuffle only */
+    uint32_t *kept;  /* unshuffled, some skipped: the kept ids in file order; else NULL */
     rd_key batch_key;
     int64_t ids_of; /* batch that ids holds; -1: none */
     int64_t n_ids;
@@ -35,31 +36,36 @@ static rd_code keep_file_order(rd_plan *p, rd_status *st)
     const rd_dataset *d = p->d;
     if (d->kept == d->count) return RD_OK;
     p->kept = malloc((size_t)(d->kept + 1) * sizeof *p->kept);
-    if (!p->kept) return rd_fail(st, RD_EENV, "out of memory for the order of %" PRId64 " samples", d->kept);
+    if (!p->kept)
+        return rd_fail(st, RD_EENV, "out of memory for the order of %" PRId64 " samples", d->kept);
     int64_t n = 0;
     for (int64_t i = 0; i < d->count; i++)
         if (d->def->bucket(d->self, i) >= 0) p->kept[n++] = (uint32_t)i;
     return RD_OK;
 }
 
-static rd_code check_rules(const rd_dataset *d, int64_t global_batch, const rd_plan_rules *r, rd_status *st)
+static rd_code check_rules(const rd_dataset *d, int64_t global_batch, const rd_plan_rules *r,
+                           rd_status *st)
 {
-    if (global_batch < 1) return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " samples", global_batch);
+    if (global_batch < 1)
+        return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " samples", global_batch);
     if (r->unit < 0) return rd_fail(st, RD_EBUG, "a unit of %" PRId64 " samples", r->unit);
     if (d->kept == 0 && !d->keep_all && d->count == 0)
         return rd_fail(st, RD_EDATA, "no sample to train on: '%s' is empty", d->def->name);
     if (d->kept == 0 && !d->keep_all)
         return rd_fail(st, RD_EDATA,
-                       "no sample to train on: all %" PRId64 " of '%s' are skipped for their length; raise the bucket "
+                       "no sample to train on: all %" PRId64
+                       " of '%s' are skipped for their length; raise the bucket "
                        "limits",
                        d->count, d->def->name);
     if (!r->independent) return RD_OK;
     if (r->size < 1 || global_batch % r->size != 0)
-        return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " for %d ranks", global_batch, r->size);
+        return rd_fail(st, RD_EBUG, "a global batch of %" PRId64 " for %d ranks", global_batch,
+                       r->size);
     if (d->sharded)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "\"sampling\": \"independent\" wants all samples on every rank; leave --split_data_per_rank out");
+        return rd_fail(st, RD_EUSAGE,
+                       "\"sampling\": \"independent\" wants all samples on every rank; leave "
+                       "--split_data_per_rank out");
     return RD_OK;
 }
 
@@ -84,14 +90,15 @@ static rd_code count_batches(rd_plan *p, rd_status *st)
     }
     if (p->n_batches == 0 && d->kept > 0)
         return rd_fail(st, RD_EUSAGE,
-                       "an epoch without a batch: %" PRId64 " sample%s, a global batch of %" PRId64 "%s; lower "
+                       "an epoch without a batch: %" PRId64 " sample%s, a global batch of %" PRId64
+                       "%s; lower "
                        "batch_size or use fewer ranks",
                        d->kept, RD_S(d->kept), gb, r->drop_last ? " and no smaller last one" : "");
     return RD_OK;
 }
 
-rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch, const rd_plan_rules *rules,
-                    rd_plan **out, rd_status *st)
+rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
+                    const rd_plan_rules *rules, rd_plan **out, rd_status *st)
 {
     *out = NULL;
     rd_plan *p = NULL;
@@ -150,11 +157,13 @@ static int64_t fill_shuffled(const rd_plan *p, int64_t k)
     const int64_t at = (int64_t)rd_permute(p->batch_key, (uint64_t)p->n_batches, (uint64_t)k);
     int b = 0;
     while (at >= p->first_batch[b + 1]) b++;
-    const int64_t n = d->start[b + 1] - d->start[b], from = (at - p->first_batch[b]) * p->global_batch;
+    const int64_t n = d->start[b + 1] - d->start[b],
+                  from = (at - p->first_batch[b]) * p->global_batch;
     const int64_t m = n - from < p->global_batch ? n - from : p->global_batch;
     const rd_key key = rd_key_make(p->seed, RD_RNG_ORDER, (uint64_t)p->epoch, (uint64_t)b + 1);
     for (int64_t i = 0; i < m; i++) {
-        const int64_t place = d->start[b] + (int64_t)rd_permute(key, (uint64_t)n, (uint64_t)(from + i));
+        const int64_t place = d->start[b] +
+                              (int64_t)rd_permute(key, (uint64_t)n, (uint64_t)(from + i));
         p->ids[i] = d->members ? d->members[place] : place;
     }
     return m;
@@ -165,13 +174,15 @@ static int64_t fill_shuffled(const rd_plan *p, int64_t k)
 static int64_t fill_independent(const rd_plan *p, int64_t k)
 {
     const rd_dataset *d = p->d;
-    const int64_t step = p->epoch * p->n_batches + k, pass = step / p->per_pass, own = p->global_batch / p->rules.size;
+    const int64_t step = p->epoch * p->n_batches + k, pass = step / p->per_pass,
+                  own = p->global_batch / p->rules.size;
     int64_t m = 0;
     for (int r = 0; r < p->rules.size; r++) {
         const uint64_t stream = (uint64_t)(r + 1) << 32; /* above the numbers of buckets */
         const rd_key order = rd_key_make(p->seed, RD_RNG_ORDER, (uint64_t)pass, stream);
         const rd_key places = rd_key_make(p->seed, RD_RNG_ORDER, (uint64_t)pass, stream + 1);
-        const int64_t from = own * (int64_t)rd_permute(order, (uint64_t)p->per_pass, (uint64_t)(step % p->per_pass));
+        const int64_t from = own * (int64_t)rd_permute(order, (uint64_t)p->per_pass,
+                                                       (uint64_t)(step % p->per_pass));
         p->from[r] = m;
         for (int64_t i = from; i < from + own && i < d->kept; i++) {
             const int64_t place = (int64_t)rd_permute(places, (uint64_t)d->kept, (uint64_t)i);
@@ -193,7 +204,8 @@ static int64_t fill_in_order(const rd_plan *p, int64_t k)
 const int64_t *rd_plan_batch(const rd_plan *p, int64_t k, int64_t *n)
 {
     if (k != p->ids_of) {
-        rd_plan *w = (rd_plan *)(uintptr_t)p; /* the last batch is kept: callers ask for its size and then deal it */
+        rd_plan *w = (rd_plan *)(uintptr_t)
+            p; /* the last batch is kept: callers ask for its size and then deal it */
         w->n_ids = p->rules.independent ? fill_independent(p, k)
                    : p->rules.shuffle   ? fill_shuffled(p, k)
                                         : fill_in_order(p, k);
@@ -224,10 +236,12 @@ static int64_t deal_run(const rd_plan *p, int64_t n, int rank, int size, int64_t
     return (end < n ? end : n) - *from;
 }
 
-static int64_t deal_by_length(const rd_plan *p, const int64_t *batch, int64_t n, int rank, int size, int64_t *ids)
+static int64_t deal_by_length(const rd_plan *p, const int64_t *batch, int64_t n, int rank, int size,
+                              int64_t *ids)
 {
     int64_t mine = 0;
-    for (int64_t i = 0; i < n; i++) p->items[i] = (item){batch[i], p->d->def->length(p->d->self, batch[i]), i};
+    for (int64_t i = 0; i < n; i++)
+        p->items[i] = (item){batch[i], p->d->def->length(p->d->self, batch[i]), i};
     qsort(p->items, (size_t)n, sizeof *p->items, longest_first);
     for (int64_t i = 0; i < n; i++) {
         if (p->d->sharded) {

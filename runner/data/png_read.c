@@ -61,10 +61,12 @@ rd_decode rd_png_look(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_
     const bool small = out->depth == 1 || out->depth == 2 || out->depth == 4;
     const bool depth = out->depth == 8 || (out->depth == 16 && out->colour != PALETTE) ||
                        (small && (out->colour == GREY || out->colour == PALETTE));
-    if (!known || !depth || h[10] != 0 || h[11] != 0) return png_read_refuse(why, "a PNG of an unknown kind");
+    if (!known || !depth || h[10] != 0 || h[11] != 0)
+        return png_read_refuse(why, "a PNG of an unknown kind");
     if (h[12] != 0) return png_read_refuse(why, "an interlaced PNG");
     if (w == 0 || rows == 0) return png_read_refuse(why, "the PNG's header gives no size");
-    if (w > RD_JPEG_SIDE_MAX || rows > RD_JPEG_SIDE_MAX || (int64_t)w * rows > RD_JPEG_DECODED_MAX ||
+    if (w > RD_JPEG_SIDE_MAX || rows > RD_JPEG_SIDE_MAX ||
+        (int64_t)w * rows > RD_JPEG_DECODED_MAX ||
         (((int64_t)w * samples_of(out->colour) * out->depth + 7) / 8 + 1) * rows > RAW_MAX) {
         snprintf(why, RD_WHY_BYTES, "a PNG of %u x %u pixels, too many", w, rows);
         return RD_DECODE_NONE;
@@ -76,14 +78,17 @@ rd_decode rd_png_look(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_
 
 /* All IDAT chunks behind a zip header at out, which has room for ZIP_HEAD + n bytes; the palette into palette. Returns
  * the length of the deflate stream; 0: none. */
-static size_t png_read_collect(const uint8_t *p, size_t n, uint8_t *out, uint8_t palette[PALETTE_MAX])
+static size_t png_read_collect(const uint8_t *p, size_t n, uint8_t *out,
+                               uint8_t palette[PALETTE_MAX])
 {
     size_t used = 0;
     for (size_t at = SIGNATURE; n - at >= CHUNK_HEAD;) {
-        const size_t claimed = be32(p + at), left = n - at - CHUNK_HEAD, k = claimed < left ? claimed : left;
+        const size_t claimed = be32(p + at), left = n - at - CHUNK_HEAD,
+                     k = claimed < left ? claimed : left;
         const uint8_t *data = p + at + CHUNK_HEAD;
         if (memcmp(p + at + 4, "IEND", 4) == 0) break;
-        if (memcmp(p + at + 4, "PLTE", 4) == 0) memcpy(palette, data, k < PALETTE_MAX ? k : PALETTE_MAX);
+        if (memcmp(p + at + 4, "PLTE", 4) == 0)
+            memcpy(palette, data, k < PALETTE_MAX ? k : PALETTE_MAX);
         if (memcmp(p + at + 4, "IDAT", 4) == 0) {
             memcpy(out + ZIP_HEAD + used, data, k);
             used += k;
@@ -101,7 +106,8 @@ static size_t png_read_collect(const uint8_t *p, size_t n, uint8_t *out, uint8_t
  * with a complaint about what follows the stream. */
 static size_t inflate_member(uint8_t *zip, size_t n, uint8_t *raw, size_t n_raw)
 {
-    static const uint8_t head[10] = {'P', 'K', 3, 4, 20, 0, 0, 0, 8, 0}; /* version 2.0, no flags, deflate */
+    static const uint8_t head[10] = {'P', 'K', 3, 4, 20,
+                                     0,   0,   0, 8, 0}; /* version 2.0, no flags, deflate */
     struct archive_entry *e;
     size_t got = 0;
     int rc = ARCHIVE_FATAL;
@@ -132,7 +138,8 @@ static size_t inflate_member(uint8_t *zip, size_t n, uint8_t *raw, size_t n_raw)
 
 static uint8_t paeth(int a, int b, int c)
 {
-    const int p = a + b - c, pa = p > a ? p - a : a - p, pb = p > b ? p - b : b - p, pc = p > c ? p - c : c - p;
+    const int p = a + b - c, pa = p > a ? p - a : a - p, pb = p > b ? p - b : b - p,
+              pc = p > c ? p - c : c - p;
     return (uint8_t)(pa <= pb && pa <= pc ? a : pb <= pc ? b : c);
 }
 
@@ -140,8 +147,13 @@ static uint8_t paeth(int a, int b, int c)
 static void unfilter(int kind, uint8_t *row, const uint8_t *up, size_t n, size_t bpp)
 {
     for (size_t i = 0; i < n; i++) {
-        const int a = i >= bpp ? row[i - bpp] : 0, b = up ? up[i] : 0, c = up && i >= bpp ? up[i - bpp] : 0;
-        const int add = kind == 1 ? a : kind == 2 ? b : kind == 3 ? (a + b) / 2 : kind == 4 ? paeth(a, b, c) : 0;
+        const int a = i >= bpp ? row[i - bpp] : 0, b = up ? up[i] : 0,
+                  c = up && i >= bpp ? up[i - bpp] : 0;
+        const int add = kind == 1   ? a
+                        : kind == 2 ? b
+                        : kind == 3 ? (a + b) / 2
+                        : kind == 4 ? paeth(a, b, c)
+                                    : 0;
         row[i] = (uint8_t)(row[i] + add);
     }
 }
@@ -155,7 +167,8 @@ static uint8_t sample_at(const uint8_t *row, int64_t i, int depth, bool scale)
     return (uint8_t)(scale ? v * 255 / ((1 << depth) - 1) : v);
 }
 
-static void row_to_rgbx(const rd_png_head *h, const uint8_t *row, const uint8_t *palette, uint8_t *out)
+static void row_to_rgbx(const rd_png_head *h, const uint8_t *row, const uint8_t *palette,
+                        uint8_t *out)
 {
     const int n = samples_of(h->colour);
     for (int64_t x = 0; x < h->w; x++, out += 4) {
@@ -163,14 +176,16 @@ static void row_to_rgbx(const rd_png_head *h, const uint8_t *row, const uint8_t 
             memcpy(out, palette + 3 * sample_at(row, x, h->depth, false), 3);
             continue;
         }
-        for (int k = 0; k < 3; k++) out[k] = sample_at(row, x * n + (n >= 3 ? k : 0), h->depth, true);
+        for (int k = 0; k < 3; k++)
+            out[k] = sample_at(row, x * n + (n >= 3 ? k : 0), h->depth, true);
     }
 }
 
-rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *h, int64_t c, rd_scratch *s, rd_pixels *out,
-                      rd_decode *answer, char why[RD_WHY_BYTES], rd_status *st)
+rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *h, int64_t c, rd_scratch *s,
+                      rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES], rd_status *st)
 {
-    const size_t bits = (size_t)samples_of(h->colour) * (size_t)h->depth, bpp = bits < 8 ? 1 : bits / 8;
+    const size_t bits = (size_t)samples_of(h->colour) * (size_t)h->depth,
+                 bpp = bits < 8 ? 1 : bits / 8;
     const size_t n_row = ((size_t)h->w * bits + 7) / 8, n_raw = (n_row + 1) * (size_t)h->h;
     uint8_t palette[PALETTE_MAX] = {0};
     *answer = RD_DECODE_NONE;
@@ -186,7 +201,8 @@ rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *h, int64_t 
         (void)png_read_refuse(why, "the PNG has no pixels that could be decoded");
         return RD_OK;
     }
-    memset(s->pixels, 128, (size_t)(h->h * h->w) * 4); /* what a file that breaks off does not reach */
+    memset(s->pixels, 128,
+           (size_t)(h->h * h->w) * 4); /* what a file that breaks off does not reach */
     for (int64_t y = 0; y < n_rows; y++) {
         uint8_t *row = raw + (size_t)y * (n_row + 1);
         unfilter(row[0], row + 1, y > 0 ? row - n_row : NULL, n_row, bpp);

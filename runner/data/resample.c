@@ -23,8 +23,8 @@ static int64_t taps_of(double scale)
 }
 
 /* n outputs over [from, from + extent) of `size` elements. */
-static void make_filter(double from, double extent, int64_t size, int64_t n, int64_t taps, int32_t *first,
-                        float *weight)
+static void make_filter(double from, double extent, int64_t size, int64_t n, int64_t taps,
+                        int32_t *first, float *weight)
 {
     const double scale = extent / (double)n, wide = scale > 1.0 ? scale : 1.0;
     for (int64_t k = 0; k < n; k++) {
@@ -97,15 +97,16 @@ static void columns_of_1(const float *row, const filter *f, int64_t w, bool flip
     }
 }
 
-rd_code rd_resample(const rd_pixels *in, const rd_box *box, int64_t h, int64_t w, bool flip, rd_scratch *s, float *out,
-                    rd_status *st)
+rd_code rd_resample(const rd_pixels *in, const rd_box *box, int64_t h, int64_t w, bool flip,
+                    rd_scratch *s, float *out, rd_status *st)
 {
     const int64_t in_c = in->c, out_c = in_c == 4 ? 3 : 1;
     int64_t ty = taps_of(box->h / (double)h), tx = taps_of(box->w / (double)w);
     ty = ty < in->h ? ty : in->h;
     tx = tx < in->w ? tx : in->w;
     RD_TRY(rd_scratch_room(&s->index, &s->n_index, (size_t)(h + w) * sizeof *s->index, st));
-    RD_TRY(rd_scratch_room(&s->weight, &s->n_weight, (size_t)(h * ty + w * tx) * sizeof *s->weight, st));
+    RD_TRY(rd_scratch_room(&s->weight, &s->n_weight, (size_t)(h * ty + w * tx) * sizeof *s->weight,
+                           st));
     make_filter(box->y, box->h, in->h, h, ty, s->index, s->weight);
     make_filter(box->x, box->w, in->w, w, tx, s->index + h, s->weight + h * ty);
     /* Only the columns that are read: from the first tap of the first one to the last tap of the last one. */

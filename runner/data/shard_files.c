@@ -78,8 +78,8 @@ static rd_code shard_files_take(rd_shard_files *f, uint32_t shard, slot **out, r
         if (s->fd >= 0)
             s->shard = shard;
         else
-            rd_fail(st, RD_EDATA, "cannot open '%s': %s; it was there when the run began", f->paths[shard],
-                    strerror(errno));
+            rd_fail(st, RD_EDATA, "cannot open '%s': %s; it was there when the run began",
+                    f->paths[shard], strerror(errno));
     }
     if (st->code == RD_OK) s->users++;
     (void)pthread_mutex_unlock(&f->lock);
@@ -94,7 +94,8 @@ static void give_back(rd_shard_files *f, slot *s)
     (void)pthread_mutex_unlock(&f->lock);
 }
 
-rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_t n, uint8_t *out, rd_status *st)
+rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_t n, uint8_t *out,
+                            rd_status *st)
 {
     slot *s;
     RD_TRY(shard_files_take(f, shard, &s, st));
@@ -132,7 +133,8 @@ rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t 
         goto done;
     }
     if (!S_ISREG(sb.st_mode) || sb.st_size > RD_ENCODED_MAX) {
-        rd_fail(st, RD_EDATA, "'%s' is no file, or has more than the %d bytes of an image", path.s, RD_ENCODED_MAX);
+        rd_fail(st, RD_EDATA, "'%s' is no file, or has more than the %d bytes of an image", path.s,
+                RD_ENCODED_MAX);
         goto done;
     }
     RD_TRY(rd_scratch_room(&s->bytes, &s->n_bytes, (size_t)sb.st_size, st));

@@ -39,13 +39,15 @@ static rd_code resize(rd_block *b, size_t bytes, rd_status *st)
     if (b->p)
         p = mremap(b->p, b->bytes, bytes, MREMAP_MAYMOVE);
     else
-        p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, b->fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, b->fd, 0);
+        p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                 b->fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, b->fd, 0);
     if (p == MAP_FAILED) goto failed;
     b->p = p;
     b->bytes = bytes;
     return RD_OK;
 failed:
-    return rd_fail(st, RD_EENV, "no memory for %zu MiB of training data: %s", bytes >> 20, strerror(errno));
+    return rd_fail(st, RD_EENV, "no memory for %zu MiB of training data: %s", bytes >> 20,
+                   strerror(errno));
 }
 
 rd_code rd_block_grow(rd_block *b, size_t bytes, rd_status *st)
@@ -74,8 +76,11 @@ static bool map_block(rd_block *b, const message *m, int64_t i)
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)m->pid, (long long)m->fd[i]);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
-    const off_t size = lseek(fd, 0, SEEK_END); /* another process may have this number in another namespace */
-    void *p = size == (off_t)m->bytes[i] ? mmap(NULL, (size_t)m->bytes[i], PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+    const off_t size =
+        lseek(fd, 0, SEEK_END); /* another process may have this number in another namespace */
+    void *p = size == (off_t)m->bytes[i]
+                  ? mmap(NULL, (size_t)m->bytes[i], PROT_READ, MAP_SHARED, fd, 0)
+                  : MAP_FAILED;
     close(fd);
     if (p == MAP_FAILED) return false;
     b->p = p;
@@ -87,7 +92,8 @@ rd_code rd_block_share(rd_comm *c, rd_block *b, int n, bool *have, rd_status *st
 {
     *have = true;
     if (rd_local_size_of(c) == 1) return RD_OK;
-    if (n > MAX_SHARED) return rd_fail(st, RD_EBUG, "%d blocks to share, room for %d", n, MAX_SHARED);
+    if (n > MAX_SHARED)
+        return rd_fail(st, RD_EBUG, "%d blocks to share, room for %d", n, MAX_SHARED);
     const bool root = rd_local_rank_of(c) == 0;
     message m = {.pid = getpid(), .n = n};
     for (int i = 0; root && i < n; i++) {

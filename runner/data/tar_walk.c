@@ -29,7 +29,7 @@ struct rd_tar {
     char *name;
     struct archive *archive;
     rd_gunzip *gunzip; /* what the archive reads; NULL: read_at */
-    int fd; /* -1: in memory */
+    int fd;            /* -1: in memory */
     bool own_fd, compressed;
     const uint8_t *mem; /* borrowed */
     int64_t base, size; /* of the archive in the file, in bytes */
@@ -83,8 +83,10 @@ static la_int64_t on_skip(struct archive *a, void *self, la_int64_t n)
 static rd_code fails(const rd_tar *t, rd_status *st)
 {
     const char *why = archive_error_string(t->archive);
-    return rd_fail(st, RD_EDATA, "'%s' is no whole tar archive: %s; it may be cut short or damaged, copy it again",
-                   t->name, why ? why : "unknown error");
+    return rd_fail(
+        st, RD_EDATA,
+        "'%s' is no whole tar archive: %s; it may be cut short or damaged, copy it again", t->name,
+        why ? why : "unknown error");
 }
 
 static rd_code tar_walk_start(rd_tar *t, rd_status *st)
@@ -104,7 +106,8 @@ static rd_code tar_walk_start(rd_tar *t, rd_status *st)
     }
     (void)archive_read_support_format_tar(t->archive);
     if (rd_gzip_begins(head, (size_t)k)) {
-        RD_TRY(rd_gunzip_new(t->name, &(rd_packed){t->fd, t->base, t->size, t->mem}, RD_EDATA, &t->gunzip, st));
+        RD_TRY(rd_gunzip_new(t->name, &(rd_packed){t->fd, t->base, t->size, t->mem}, RD_EDATA,
+                             &t->gunzip, st));
         if (rd_gunzip_open(t->gunzip, t->archive) != ARCHIVE_OK) return fails(t, st);
         return RD_OK;
     }
@@ -120,7 +123,8 @@ static rd_code tar_walk_make(const char *name, rd_tar **out, rd_status *st)
 {
     rd_tar *t = calloc(1, sizeof *t);
     *out = t;
-    if (!t || !(t->name = strdup(name))) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
+    if (!t || !(t->name = strdup(name)))
+        return rd_fail(st, RD_EENV, "out of memory while reading '%s'", name);
     t->fd = -1;
     return RD_OK;
 }
@@ -216,10 +220,12 @@ static rd_code take_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m,
 {
     const char *name = archive_entry_pathname(e);
     if (!name) name = archive_entry_pathname_utf8(e);
-    if (!name || !name[0]) return rd_fail(st, RD_EDATA, "'%s' has a member whose name cannot be read", t->name);
+    if (!name || !name[0])
+        return rd_fail(st, RD_EDATA, "'%s' has a member whose name cannot be read", t->name);
     if (leads_out(name))
-        return rd_fail(st, RD_EDATA, "'%s': the member '%s' leads out of the archive; that is no data set", t->name,
-                       name);
+        return rd_fail(st, RD_EDATA,
+                       "'%s': the member '%s' leads out of the archive; that is no data set",
+                       t->name, name);
     while (strncmp(name, "./", 2) == 0) name += 2;
     free(t->member);
     t->member = strdup(name);
@@ -228,7 +234,8 @@ static rd_code take_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m,
     m->bytes = archive_entry_size(e);
     const int64_t at = archive_filter_bytes(t->archive, 0);
     if (m->bytes < 0 || archive_entry_sparse_count(e) > 0)
-        return rd_fail(st, RD_EDATA, "'%s': the member '%s' has holes, or no size", t->name, m->name);
+        return rd_fail(st, RD_EDATA, "'%s': the member '%s' has holes, or no size", t->name,
+                       m->name);
     if (!t->compressed && (at > t->size || m->bytes > t->size - at))
         return rd_fail(st, RD_EDATA,
                        "'%s': the member '%s' has %" PRId64 " bytes, but %" PRId64
@@ -236,8 +243,9 @@ static rd_code take_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m,
                        t->name, m->name, m->bytes, t->size > at ? t->size - at : 0);
     const int64_t limit = t->compressed ? t->size * MAX_RATIO + SMALL : t->size;
     if (m->bytes > limit - t->total)
-        return rd_fail(st, RD_EDATA, "'%s' claims to hold more than %" PRId64 " bytes, in a file of %" PRId64, t->name,
-                       limit, t->size);
+        return rd_fail(st, RD_EDATA,
+                       "'%s' claims to hold more than %" PRId64 " bytes, in a file of %" PRId64,
+                       t->name, limit, t->size);
     t->total += m->bytes;
     m->at = t->compressed ? -1 : t->base + at;
     t->end = at + (m->bytes + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
@@ -252,7 +260,8 @@ rd_code rd_tar_next(rd_tar *t, rd_tar_member *m, rd_status *st)
         const int rc = archive_read_next_header(t->archive, &e);
         if (rc == ARCHIVE_EOF) return check_end(t, st);
         if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) return fails(t, st);
-        if (archive_entry_filetype(e) == AE_IFREG && !archive_entry_hardlink(e)) return take_member(t, e, m, st);
+        if (archive_entry_filetype(e) == AE_IFREG && !archive_entry_hardlink(e))
+            return take_member(t, e, m, st);
         t->ignored += archive_entry_filetype(e) != AE_IFDIR;
         t->end = archive_filter_bytes(t->archive, 0);
     }
@@ -265,7 +274,8 @@ rd_code rd_tar_read(rd_tar *t, const rd_tar_member *m, void *out, rd_status *st)
     while (left > 0) {
         const la_ssize_t k = archive_read_data(t->archive, p, (size_t)left);
         if (k < 0) return fails(t, st);
-        if (k == 0) return rd_fail(st, RD_EDATA, "'%s': the member '%s' ends early", t->name, m->name);
+        if (k == 0)
+            return rd_fail(st, RD_EDATA, "'%s': the member '%s' ends early", t->name, m->name);
         p += k;
         left -= k;
     }

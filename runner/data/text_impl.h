@@ -33,13 +33,13 @@ typedef struct rd_side {
 
 /* Reads l to its end. keep_raw: for rd_side_raw. shared: in memory that other ranks of the host can map. *side may be
  * all zero or released before; the caller owns it also after a failure. */
-rd_code rd_side_read(rd_side *side, rd_lines *l, const rd_vocab *v, int rank, int size, bool keep_raw, bool shared,
-                     rd_status *st);
+rd_code rd_side_read(rd_side *side, rd_lines *l, const rd_vocab *v, int rank, int size,
+                     bool keep_raw, bool shared, rd_status *st);
 void rd_side_release(rd_side *side);
 
-int64_t rd_side_length(const rd_side *side, int64_t i);             /* start and end included */
-int64_t rd_side_n_ids(const rd_side *side, int64_t i);              /* of a line that is here: exact */
-void rd_side_ids(const rd_side *side, int64_t i, int32_t *out);     /* of a line that is here */
+int64_t rd_side_length(const rd_side *side, int64_t i);         /* start and end included */
+int64_t rd_side_n_ids(const rd_side *side, int64_t i);          /* of a line that is here: exact */
+void rd_side_ids(const rd_side *side, int64_t i, int32_t *out); /* of a line that is here */
 const char *rd_side_raw(const rd_side *side, int64_t i, size_t *n); /* NULL: not kept */
 
 #endif

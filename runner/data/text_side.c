@@ -39,7 +39,8 @@ static inline uint64_t spaces(uint64_t x)
 }
 
 /* Appends the line's ids at `at`; returns the place after them. Bytes behind the line can be read (rd_lines_next). */
-static int64_t text_side_put_line(rd_side *s, const rd_vocab *v, const char *line, size_t n, int64_t at)
+static int64_t text_side_put_line(rd_side *s, const rd_vocab *v, const char *line, size_t n,
+                                  int64_t at)
 {
     rd_piece piece[RD_PIECES];
     int k = 0;
@@ -76,8 +77,8 @@ done:
     return st->code;
 }
 
-rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int size, bool keep_raw, bool shared,
-                     rd_status *st)
+rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int size, bool keep_raw,
+                     bool shared, rd_status *st)
 {
     memset(s, 0, sizeof *s);
     for (int i = 0; i < RD_SIDE_BLOCKS; i++) rd_block_init(&s->block[i], shared);
@@ -95,7 +96,8 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
         s->head.hash = rd_hash(s->head.hash, line, n);
         int64_t tokens;
         if (i % size == rank) {
-            RD_TRY(rd_block_grow(&s->ids, ((size_t)at + n + 3) * id_bytes, st)); /* n spaces at most: n + 1 tokens */
+            RD_TRY(rd_block_grow(&s->ids, ((size_t)at + n + 3) * id_bytes,
+                                 st)); /* n spaces at most: n + 1 tokens */
             RD_TRY(rd_block_grow(&s->off, (size_t)(here + 2) * sizeof(int64_t), st));
             const int64_t end = text_side_put_line(s, v, line, n, at);
             ((int64_t *)(void *)s->off.p)[++here] = end;
@@ -120,7 +122,8 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
     RD_TRY(rd_block_trim(&s->ids, (size_t)at * id_bytes, st));
     RD_TRY(rd_block_trim(&s->off, (size_t)(here + 1) * sizeof(int64_t), st));
     if (keep_raw && i > 0) {
-        RD_TRY(rd_block_trim(&s->raw, (size_t)((const int64_t *)(const void *)s->raw_off.p)[i], st));
+        RD_TRY(rd_block_trim(&s->raw, (size_t)((const int64_t *)(const void *)s->raw_off.p)[i],
+                             st));
         RD_TRY(rd_block_trim(&s->raw_off, (size_t)(i + 1) * sizeof(int64_t), st));
     }
     if (size > 1) RD_TRY(rd_block_trim(&s->len, (size_t)i * sizeof(uint32_t), st));
@@ -157,7 +160,8 @@ void rd_side_ids(const rd_side *s, int64_t i, int32_t *out)
     if (s->head.wide)
         memcpy(out, (const int32_t *)(const void *)s->ids.p + o[0], (size_t)n * sizeof *out);
     else
-        for (int64_t k = 0; k < n; k++) out[k] = ((const uint16_t *)(const void *)s->ids.p)[o[0] + k];
+        for (int64_t k = 0; k < n; k++)
+            out[k] = ((const uint16_t *)(const void *)s->ids.p)[o[0] + k];
 }
 
 const char *rd_side_raw(const rd_side *s, int64_t i, size_t *n)

@@ -26,7 +26,8 @@ enum { INLINE_BYTES = 16 };
 struct rd_vocab {
     char *bytes;
     size_t n_bytes, cap_bytes;
-    int64_t *off;   /* word k (line k) is bytes[off[k]] .. bytes[off[k + 1] - 1], and a '\0' that off counts */
+    int64_t *
+        off; /* word k (line k) is bytes[off[k]] .. bytes[off[k + 1] - 1], and a '\0' that off counts */
     int64_t n, cap; /* lines */
     int64_t duplicates;
     vocab_slot *table;
@@ -70,12 +71,15 @@ static inline vocab_key key_of_padded(const char *word, size_t n)
 {
     if (n > INLINE_BYTES) return key_of_long(word, n);
     const uint64_t all = ~(uint64_t)0;
-    const uint64_t low = n >= 8 ? all : ~(all << (8 * n)), high = n >= 16 ? all : n > 8 ? ~(all << (8 * (n - 8))) : 0;
+    const uint64_t low = n >= 8 ? all : ~(all << (8 * n)), high = n >= 16 ? all
+                                                                  : n > 8 ? ~(all << (8 * (n - 8)))
+                                                                          : 0;
     return key_of_short(rd_load64(word) & low, rd_load64(word + 8) & high, n);
 }
 
 /* The slot of the word, or the empty one where it belongs. */
-static inline vocab_slot *vocab_find(const rd_vocab *v, const vocab_key *k, const char *word, size_t n)
+static inline vocab_slot *vocab_find(const rd_vocab *v, const vocab_key *k, const char *word,
+                                     size_t n)
 {
     for (uint64_t i = k->hash & v->mask;; i = (i + 1) & v->mask) {
         vocab_slot *s = &v->table[i];
@@ -88,7 +92,8 @@ static inline vocab_slot *vocab_find(const rd_vocab *v, const vocab_key *k, cons
     }
 }
 
-static rd_code vocab_add_word(rd_vocab *v, const char *path, const char *word, size_t n, rd_status *st)
+static rd_code vocab_add_word(rd_vocab *v, const char *path, const char *word, size_t n,
+                              rd_status *st)
 {
     if (!v->bytes || v->n_bytes + n + 1 > v->cap_bytes) {
         const size_t cap = (v->n_bytes + n + 1) * 2;
@@ -105,7 +110,9 @@ static rd_code vocab_add_word(rd_vocab *v, const char *path, const char *word, s
         v->cap = cap;
     }
     if (v->n >= INT32_MAX - RD_N_SPECIAL - 8)
-        return rd_fail(st, RD_EDATA, "'%s' has more than %" PRId64 " lines, too many for a vocabulary", path, v->n);
+        return rd_fail(st, RD_EDATA,
+                       "'%s' has more than %" PRId64 " lines, too many for a vocabulary", path,
+                       v->n);
     if (n > 0) memcpy(v->bytes + v->n_bytes, word, n);
     v->bytes[v->n_bytes + n] = '\0';
     v->off[v->n++] = (int64_t)v->n_bytes;
@@ -153,7 +160,9 @@ static rd_code read_words(rd_lines *l, const char *path, rd_vocab **out, rd_stat
         any |= n > 0;
         RD_TRY(vocab_add_word(v, path, line, n, st));
     }
-    if (!any) RD_TRY(rd_fail(st, RD_EDATA, "the vocabulary '%s' has no word; it needs one word a line", path));
+    if (!any)
+        RD_TRY(rd_fail(st, RD_EDATA, "the vocabulary '%s' has no word; it needs one word a line",
+                       path));
     RD_TRY(make_table(v, path, st));
     v->bom = rd_lines_bom(l);
     v->replaced = rd_lines_replaced(l);
@@ -168,7 +177,8 @@ rd_code rd_vocab_new(const char *path, bool replace_invalid_utf8, rd_vocab **out
 {
     rd_lines *l = NULL;
     *out = NULL;
-    const rd_lines_opts o = {.cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES};
+    const rd_lines_opts o = {
+        .cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES};
     RD_TRY(rd_lines_new(path, o, &l, st));
     RD_TRY(read_words(l, path, out, st));
 done:
@@ -176,12 +186,13 @@ done:
     return st->code;
 }
 
-rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8, rd_vocab **out,
-                         rd_status *st)
+rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8,
+                         rd_vocab **out, rd_status *st)
 {
     rd_lines *l = NULL;
     *out = NULL;
-    const rd_lines_opts o = {.cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES};
+    const rd_lines_opts o = {
+        .cr_ends = true, .replace = replace_invalid_utf8, .max_line_bytes = VOCAB_LINE_BYTES};
     RD_TRY(rd_lines_new_mem(name, p, n, o, &l, st));
     RD_TRY(read_words(l, name, out, st));
 done:

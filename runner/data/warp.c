@@ -8,11 +8,13 @@
 
 enum { RUN = 64 }; /* columns at a time: the coordinates stay in registers and the first cache */
 
-void rd_affine_matrix(const rd_affine *a, int64_t h, int64_t w, const float u[RD_AFFINE_DRAWS], double m[6])
+void rd_affine_matrix(const rd_affine *a, int64_t h, int64_t w, const float u[RD_AFFINE_DRAWS],
+                      double m[6])
 {
     double d[RD_AFFINE_DRAWS]; /* uniform in -1 .. 1 */
     for (int i = 0; i < RD_AFFINE_DRAWS; i++) d[i] = 2.0 * (double)u[i] - 1.0;
-    const double theta = a->rotation * d[0], tx = a->shift * (double)h * d[1], ty = a->shift * (double)w * d[2];
+    const double theta = a->rotation * d[0], tx = a->shift * (double)h * d[1],
+                 ty = a->shift * (double)w * d[2];
     const double shear = a->shear * d[3], zx = 1.0 + a->zoom * d[4], zy = 1.0 + a->zoom * d[5];
     const double c = cos(theta), s = sin(theta), sc = cos(shear), ss = sin(shear);
     /* R T Sh Z with R = [c -s; s c], T = + (tx, ty), Sh = [1 -ss; 0 sc], Z = diag(zx, zy) */
@@ -28,14 +30,16 @@ void rd_affine_matrix(const rd_affine *a, int64_t h, int64_t w, const float u[RD
     m[5] = m12 + ox - m10 * oy - m11 * ox;
 }
 
-typedef struct warp_run { /* where the columns of a run are read: the upper left neighbour, and the weight of the others */
+typedef struct
+    warp_run { /* where the columns of a run are read: the upper left neighbour, and the weight of the others */
     int32_t at[RUN];
     float fy[RUN], fx[RUN];
 } warp_run;
 
 /* Coordinates (y0 + dy j, x0 + dx j), clamped, with the upper left neighbour at most the last but one: then the right
  * and the lower one are in the image too, with weight 1 at the edge. */
-static void run_places(warp_run *q, int n, float y0, float dy, float x0, float dx, int32_t h, int32_t w)
+static void run_places(warp_run *q, int n, float y0, float dy, float x0, float dx, int32_t h,
+                       int32_t w)
 {
     const float ymax = (float)(h - 1), xmax = (float)(w - 1), ylast = (float)(h > 1 ? h - 2 : 0),
                 xlast = (float)(w > 1 ? w - 2 : 0);
@@ -63,7 +67,8 @@ void rd_warp(const float *in, int64_t h, int64_t w, int64_t c, const double m[6]
             const int n = (int)(w - from < RUN ? w - from : RUN);
             const double y0 = m[0] * (double)i + m[1] * (double)from + m[2];
             const double x0 = m[3] * (double)i + m[4] * (double)from + m[5];
-            run_places(&q, n, (float)y0, (float)m[1], (float)x0, (float)m[4], (int32_t)h, (int32_t)w);
+            run_places(&q, n, (float)y0, (float)m[1], (float)x0, (float)m[4], (int32_t)h,
+                       (int32_t)w);
             float *row = out + (i * w + from) * c;
             if (c == 1) {
                 for (int j = 0; j < n; j++) {

@@ -74,7 +74,8 @@ static json_t *facts(const json_t *ask, const char *versions, doc_server **serve
     size_t i;
     json_t *p;
     rd_status st = {0};
-    json_t *o = doc_facts(versions, doc_mca_new(doc_text(ask, "args")), true), *listens = json_array();
+    json_t *o = doc_facts(versions, doc_mca_new(doc_text(ask, "args")), true),
+           *listens = json_array();
     json_array_foreach(json_object_get(ask, "ports"), i, p)
     {
         if (n < 8) ports[n++] = (int)json_integer_value(p);
@@ -105,7 +106,8 @@ rd_code rd_doctor_agent(const char *versions, rd_status *st)
             reply(json_pack("{s:i}", "ended", doctor_agent_sweep(doc_text(ask, "job"))));
         else if (strcmp(what, "call") == 0)
             reply(json_pack("{s:o}", "results",
-                            doc_calls_json(json_object_get(ask, "targets"), doc_number(ask, "deadline_s"))));
+                            doc_calls_json(json_object_get(ask, "targets"),
+                                           doc_number(ask, "deadline_s"))));
         else
             reply(json_pack("{s:s}", "error", "an unknown request"));
         json_decref(ask);

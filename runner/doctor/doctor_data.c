@@ -37,35 +37,41 @@ static const char *dataset_name(const rd_config *c)
     return *name || !model ? name : model->default_dataset;
 }
 
-static rd_code doctor_data_read_config(const rd_config *c, const rd_option_group *const *groups, int n_groups, rd_status *st)
+static rd_code doctor_data_read_config(const rd_config *c, const rd_option_group *const *groups,
+                                       int n_groups, rd_status *st)
 {
     const rd_model_def *model = rd_model_find(text_key(c, "model"));
     for (int i = 0; i < n_groups; i++) RD_TRY(read_group(c, groups[i], st));
     if (!model)
-        return rd_fail(st, RD_EUSAGE, "%s: 'model' is '%s', which does not exist; run_dist --help lists the models",
-                       rd_config_where(c, "model"), text_key(c, "model"));
+        return rd_fail(
+            st, RD_EUSAGE,
+            "%s: 'model' is '%s', which does not exist; run_dist --help lists the models",
+            rd_config_where(c, "model"), text_key(c, "model"));
     RD_TRY(read_group(c, model->group, st));
 done:
     return st->code;
 }
 
-void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config, const rd_option_group *const *groups,
-                      int n_groups)
+void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config,
+                      const rd_option_group *const *groups, int n_groups)
 {
     rd_status st = {0};
     rd_dataset *d = NULL;
-    const rd_dataset_args a = {.config = config, .mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .comm = comm};
+    const rd_dataset_args a = {
+        .config = config, .mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .comm = comm};
     (void)doctor_data_read_config(config, groups, n_groups, &st);
     if (rd_comm_agree(comm, &st) != RD_OK) {
-        doc_add(r, DOC_FAIL, "config", "correct the config; run_dist --print_config shows it with all its keys", "%s",
+        doc_add(r, DOC_FAIL, "config",
+                "correct the config; run_dist --print_config shows it with all its keys", "%s",
                 st.msg);
         return;
     }
-    doc_add(r, DOC_OK, "config", NULL, "model %s, dataset %s", text_key(config, "model"), dataset_name(config));
+    doc_add(r, DOC_OK, "config", NULL, "model %s, dataset %s", text_key(config, "model"),
+            dataset_name(config));
     (void)rd_dataset_new(dataset_name(config), &a, &d, &st);
     if (rd_comm_agree(comm, &st) != RD_OK) {
-        doc_add(r, DOC_FAIL, "data", "every host needs the data, at the path that the config says", "rank %d: %s",
-                st.rank > 0 ? st.rank : 0, st.msg);
+        doc_add(r, DOC_FAIL, "data", "every host needs the data, at the path that the config says",
+                "rank %d: %s", st.rank > 0 ? st.rank : 0, st.msg);
         rd_dataset_free(d);
         return;
     }
@@ -160,8 +166,10 @@ void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t 
     if (w->rank == 0) {
         nearest_folder(logdir, dir, target);
         (void)snprintf(token.path, sizeof token.path, "%s/.doctor.%ld", dir, (long)getpid());
-        if (target[0]) token.err = ENOENT;
-        else if (!try_write(token.path)) token.err = errno ? errno : EIO;
+        if (target[0])
+            token.err = ENOENT;
+        else if (!try_write(token.path))
+            token.err = errno ? errno : EIO;
     }
     if (rd_comm_bcast(comm, &token, sizeof token, 0, &st) != RD_OK) return;
     if (w->local_rank == 0 && !token.err) seen = access(token.path, F_OK) == 0 ? 1.0 : 0.0;
@@ -169,8 +177,9 @@ void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t 
     if (w->rank != 0) return;
     (void)unlink(token.path);
     if (target[0]) {
-        doc_add(r, DOC_FAIL, "logdir", "make that folder, or remove the link", "%.300s is a link to %.200s, which is not there (rank 0, %s)", dir,
-                target, w->host);
+        doc_add(r, DOC_FAIL, "logdir", "make that folder, or remove the link",
+                "%.300s is a link to %.200s, which is not there (rank 0, %s)", dir, target,
+                w->host);
         return;
     }
     if (token.err) {
@@ -179,9 +188,9 @@ void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t 
         return;
     }
     doc_add(r, DOC_OK, "logdir", NULL, "rank 0 (%s) may write to %.300s%s", w->host, dir,
-            w->n_hosts == 1 ? ""
-            : (int)seen == w->n_hosts
-                ? ", which all hosts see"
-                : ", which other hosts do not see: a restart on another host would not find the checkpoints");
+            w->n_hosts == 1           ? ""
+            : (int)seen == w->n_hosts ? ", which all hosts see"
+                                      : ", which other hosts do not see: a restart on another host "
+                                        "would not find the checkpoints");
     doctor_data_check_space(r, dir, keep);
 }

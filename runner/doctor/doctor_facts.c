@@ -31,7 +31,8 @@ void rd_program_id(char out[64])
     if (fd >= 0 && fstat(fd, &s) == 0 && s.st_size > 0)
         p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p != MAP_FAILED) {
-        (void)snprintf(out, 64, "%lld bytes, crc32c %08x", (long long)s.st_size, rd_crc32c(0, p, (size_t)s.st_size));
+        (void)snprintf(out, 64, "%lld bytes, crc32c %08x", (long long)s.st_size,
+                       rd_crc32c(0, p, (size_t)s.st_size));
         (void)munmap(p, (size_t)s.st_size);
     }
     if (fd >= 0) (void)close(fd);
@@ -59,9 +60,11 @@ json_t *doc_interfaces(void)
         memcpy(&a, i->ifa_addr, sizeof a);
         memcpy(&m, i->ifa_netmask, sizeof m);
         doc_show_ipv4(ntohl(a.sin_addr.s_addr), text);
-        json_array_append_new(nets, json_pack("{s:s, s:s, s:i, s:b, s:b}", "name", i->ifa_name, "addr", text, "prefix",
-                                              __builtin_popcount(m.sin_addr.s_addr), "up", (i->ifa_flags & IFF_UP) != 0,
-                                              "loopback", (i->ifa_flags & IFF_LOOPBACK) != 0));
+        json_array_append_new(nets,
+                              json_pack("{s:s, s:s, s:i, s:b, s:b}", "name", i->ifa_name, "addr",
+                                        text, "prefix", __builtin_popcount(m.sin_addr.s_addr), "up",
+                                        (i->ifa_flags & IFF_UP) != 0, "loopback",
+                                        (i->ifa_flags & IFF_LOOPBACK) != 0));
     }
     freeifaddrs(all);
     return nets;
@@ -96,9 +99,11 @@ static double memory_bytes(void)
         if (!at) continue;
         const bool two = strncmp(line, "0::", 3) == 0, one = strstr(line, ":memory:") != NULL;
         for (int top = 0; top < 2 && (one || two); top++) {
-            (void)snprintf(path, sizeof path, "/sys/fs/cgroup/%s%s/%s", one ? "memory" : "", top ? "" : at + 1,
-                           one ? "memory.limit_in_bytes" : "memory.max");
-            const double v = isdigit((unsigned char)first_line(path, text, sizeof text)[0]) ? atof(text) : 0.0;
+            (void)snprintf(path, sizeof path, "/sys/fs/cgroup/%s%s/%s", one ? "memory" : "",
+                           top ? "" : at + 1, one ? "memory.limit_in_bytes" : "memory.max");
+            const double v = isdigit((unsigned char)first_line(path, text, sizeof text)[0])
+                                 ? atof(text)
+                                 : 0.0;
             if (v > 0.0 && v < least) least = v;
         }
     }
@@ -127,14 +132,15 @@ static json_t *gpus(bool full)
     char line[512], tool[4200];
     FILE *p = NULL;
     if (full && access("/dev/nvidiactl", F_OK) == 0 && in_path("nvidia-smi", tool, sizeof tool))
-        p = popen("timeout 5 nvidia-smi --query-gpu=name,uuid,memory.total --format=csv,noheader,nounits 2>/dev/null",
+        p = popen("timeout 5 nvidia-smi --query-gpu=name,uuid,memory.total "
+                  "--format=csv,noheader,nounits 2>/dev/null",
                   "re");
     while (p && fgets(line, sizeof line, p)) {
         char name[128] = "", uuid[128] = "";
         double mib = 0.0;
         if (sscanf(line, "%127[^,], %127[^,], %lf", name, uuid, &mib) >= 2)
-            json_array_append_new(all,
-                                  json_pack("{s:s, s:s, s:f}", "name", name, "uuid", uuid, "memory", mib * 1048576.0));
+            json_array_append_new(all, json_pack("{s:s, s:s, s:f}", "name", name, "uuid", uuid,
+                                                 "memory", mib * 1048576.0));
     }
     if (p) (void)pclose(p);
     if (json_array_size(all) > 0) return all;
@@ -149,7 +155,8 @@ static json_t *gpus(bool full)
             (void)sscanf(line, "GPU UUID: %127s", uuid);
         }
         if (f) fclose(f);
-        json_array_append_new(all, json_pack("{s:s, s:s, s:f}", "name", name, "uuid", uuid, "memory", 0.0));
+        json_array_append_new(all, json_pack("{s:s, s:s, s:f}", "name", name, "uuid", uuid,
+                                             "memory", 0.0));
     }
     if (d) closedir(d);
     return all;
@@ -167,7 +174,8 @@ static json_t *daemons(void)
         struct stat s;
         if (!isdigit((unsigned char)e->d_name[0])) continue;
         (void)snprintf(path, sizeof path, "/proc/%s/comm", e->d_name);
-        if (strcmp(first_line(path, text, sizeof text), "orted") != 0 && strcmp(text, "prted") != 0) continue;
+        if (strcmp(first_line(path, text, sizeof text), "orted") != 0 && strcmp(text, "prted") != 0)
+            continue;
         if (stat(path, &s) != 0 || s.st_uid != getuid()) continue;
         char name[32];
         (void)snprintf(name, sizeof name, "%.31s", text);
@@ -178,7 +186,8 @@ static json_t *daemons(void)
         for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
         if (at) ticks = strtoull(at, NULL, 10);
         const double age = (double)now.tv_sec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
-        json_array_append_new(left, json_pack("{s:s, s:i, s:f}", "name", name, "pid", atoi(e->d_name), "age_s", age));
+        json_array_append_new(left, json_pack("{s:s, s:i, s:f}", "name", name, "pid",
+                                              atoi(e->d_name), "age_s", age));
     }
     if (d) closedir(d);
     return left;
@@ -206,7 +215,8 @@ static void machine_id(char out[160])
     char boot[64], net[64] = "";
     const ssize_t n = readlink("/proc/self/ns/net", net, sizeof net - 1);
     if (n >= 0) net[n] = '\0';
-    (void)snprintf(out, 160, "%s %s", first_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot), net);
+    (void)snprintf(out, 160, "%s %s",
+                   first_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot), net);
 }
 
 static bool may_copy(void)
@@ -234,9 +244,10 @@ json_t *doc_facts(const char *versions, json_t *mca, bool full)
     (void)getrlimit(RLIMIT_MEMLOCK, &lock);
     if (!in_path("orted", daemon, sizeof daemon)) (void)in_path("prted", daemon, sizeof daemon);
     const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "host", host, "listed", host, "machine",
-                          machine, "resolves", own, "versions", versions, "program", id, "mpi",
-                          rd_comm_library_version(), "daemon", daemon, "cpu", cpu);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "host", host, "listed",
+                          host, "machine", machine, "resolves", own, "versions", versions,
+                          "program", id, "mpi", rd_comm_library_version(), "daemon", daemon, "cpu",
+                          cpu);
     if (!o) {
         json_decref(mca);
         return NULL;
@@ -244,7 +255,8 @@ json_t *doc_facts(const char *versions, json_t *mca, bool full)
     json_object_set_new(o, "processors", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
     json_object_set_new(o, "allowed", json_integer(allowed));
     json_object_set_new(o, "memory", json_real(memory_bytes()));
-    json_object_set_new(o, "memlock", json_real(lock.rlim_cur == RLIM_INFINITY ? -1.0 : (double)lock.rlim_cur));
+    json_object_set_new(o, "memlock",
+                        json_real(lock.rlim_cur == RLIM_INFINITY ? -1.0 : (double)lock.rlim_cur));
     json_object_set_new(o, "shm_total", json_real((double)shm.f_blocks * (double)shm.f_frsize));
     json_object_set_new(o, "shm_free", json_real((double)shm.f_bavail * (double)shm.f_frsize));
     json_object_set_new(o, "tmpdir", json_string(tmpdir));

@@ -50,7 +50,8 @@ static bool mpirun_version(char out[128])
     if (open)
         (void)snprintf(out, 128, "Open MPI %.*s", (int)strcspn(open + 11, "\n "), open + 11);
     else
-        (void)snprintf(out, 128, "%.*s", (int)(strcspn(text, "\n") < 100 ? strcspn(text, "\n") : 100), text);
+        (void)snprintf(out, 128, "%.*s",
+                       (int)(strcspn(text, "\n") < 100 ? strcspn(text, "\n") : 100), text);
     doc_child_release(&c);
     return out[0] != '\0';
 }
@@ -68,14 +69,19 @@ static void check_mpirun(exam *e)
     const char *library = rd_comm_library_version();
     char launcher[128];
     if (!mpirun_version(launcher)) {
-        doc_add(&e->report, DOC_FAIL, "mpirun", "install openmpi-bin, or put its bin folder into PATH",
+        doc_add(&e->report, DOC_FAIL, "mpirun",
+                "install openmpi-bin, or put its bin folder into PATH",
                 "there is no mpirun in PATH on this host");
     } else if (strncmp(launcher, "Open MPI ", 9) == 0 && atof(launcher + 9) < 3.0) {
         doc_add(&e->report, DOC_FAIL, "mpirun", "install Open MPI 4.1 or newer",
-                "mpirun is %s, which does not understand host:slots; 4.1 or newer is needed", launcher);
-    } else if (series(launcher) != series(library) || strncmp(launcher, library, series(library)) != 0) {
-        doc_add(&e->report, DOC_FAIL, "mpirun", "start with the mpirun of the library that the program was built with",
-                "mpirun is %s, the program's library %s: the ranks would not find each other", launcher, library);
+                "mpirun is %s, which does not understand host:slots; 4.1 or newer is needed",
+                launcher);
+    } else if (series(launcher) != series(library) ||
+               strncmp(launcher, library, series(library)) != 0) {
+        doc_add(&e->report, DOC_FAIL, "mpirun",
+                "start with the mpirun of the library that the program was built with",
+                "mpirun is %s, the program's library %s: the ranks would not find each other",
+                launcher, library);
     } else {
         doc_add(&e->report, DOC_OK, "mpirun", NULL, "%s, as the program's library", launcher);
     }
@@ -92,13 +98,16 @@ static void check_root(exam *e, char **args, int n_args)
 {
     bool said = one_in("OMPI_ALLOW_RUN_AS_ROOT") && one_in("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
     if (geteuid() != 0) return;
-    for (int i = 0; i < n_args; i++) said = said || strcmp(args[i] + strspn(args[i], "-"), "allow-run-as-root") == 0;
+    for (int i = 0; i < n_args; i++)
+        said = said || strcmp(args[i] + strspn(args[i], "-"), "allow-run-as-root") == 0;
     if (said)
         doc_add(&e->report, DOC_OK, "root", NULL, "you are root, and mpirun is told so");
     else
-        doc_add(&e->report, DOC_WARN, "root",
-                "add --allow-run-as-root to your line, or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                "you are root: mpirun refuses to start a job without being told that this is meant");
+        doc_add(
+            &e->report, DOC_WARN, "root",
+            "add --allow-run-as-root to your line, or export OMPI_ALLOW_RUN_AS_ROOT=1 "
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+            "you are root: mpirun refuses to start a job without being told that this is meant");
 }
 
 static void check_slots(exam *e, int64_t n)
@@ -112,11 +121,11 @@ static void check_slots(exam *e, int64_t n)
     }
     if (n > e->hosts.slots)
         doc_add(&e->report, DOC_FAIL, "slots", "more slots or hosts, or a smaller -np",
-                "-np %lld asks for more than the %d slots of %s (%.300s)", (long long)n, e->hosts.slots, flag,
-                rd_strbuf_str(&list));
+                "-np %lld asks for more than the %d slots of %s (%.300s)", (long long)n,
+                e->hosts.slots, flag, rd_strbuf_str(&list));
     else
-        doc_add(&e->report, DOC_OK, "slots", NULL, "%d on %d host%s (%.300s)", e->hosts.slots, e->hosts.n,
-                e->hosts.n == 1 ? "" : "s", rd_strbuf_str(&list));
+        doc_add(&e->report, DOC_OK, "slots", NULL, "%d on %d host%s (%.300s)", e->hosts.slots,
+                e->hosts.n, e->hosts.n == 1 ? "" : "s", rd_strbuf_str(&list));
     if (local && e->hosts.n > 1)
         doc_add(&e->report, DOC_WARN, "slots", "write the host's name",
                 "'localhost' in a list of several hosts: the others cannot call it by that name");
@@ -134,24 +143,28 @@ static json_t *facts_request(exam *e)
         if (!doc_mca_ports(mca, kinds[k], &first, &last)) continue;
         json_array_append_new(ports, json_integer(first));
         if (last > first) json_array_append_new(ports, json_integer(last));
-        if (last > first + 1) json_array_append_new(ports, json_integer(first + (last - first) / 2));
+        if (last > first + 1)
+            json_array_append_new(ports, json_integer(first + (last - first) / 2));
     }
     json_decref(mca);
-    return json_pack("{s:s, s:s, s:o}", "ask", "facts", "args", e->cli->mpirun_args ? e->cli->mpirun_args : "", "ports",
-                     ports);
+    return json_pack("{s:s, s:s, s:o}", "ask", "facts", "args",
+                     e->cli->mpirun_args ? e->cli->mpirun_args : "", "ports", ports);
 }
 
 static void check_login(exam *e, const doc_peer *p)
 {
     const char *noise = rd_strbuf_str(&p->noise);
     if (*noise)
-        doc_add(&e->report, DOC_WARN, "ssh", "let the shell's start files print nothing where there is no terminal",
+        doc_add(&e->report, DOC_WARN, "ssh",
+                "let the shell's start files print nothing where there is no terminal",
                 "%s: the shell's start files print "
                 "'%.*s' at each login, which confuses programs that talk over ssh",
-                p->host->name, (int)(strcspn(noise, "\r\n") < 100 ? strcspn(noise, "\r\n") : 100), noise);
+                p->host->name, (int)(strcspn(noise, "\r\n") < 100 ? strcspn(noise, "\r\n") : 100),
+                noise);
     if (!*doc_text(p->facts, "daemon"))
         doc_add(&e->report, DOC_FAIL, "mpirun",
-                "install the same Open MPI there; where it has a folder of its own: mpirun --prefix FOLDER",
+                "install the same Open MPI there; where it has a folder of its own: mpirun "
+                "--prefix FOLDER",
                 "%s: mpirun's daemon (orted) is not in the PATH of a login by ssh", p->host->name);
 }
 
@@ -159,7 +172,8 @@ static void ask_facts(exam *e)
 {
     json_t *request = facts_request(e);
     const int port = (int)e->cli->ssh_port;
-    doc_peers_start(e->peers, e->hosts.n, port, e->ssh, e->n_ssh, request, doctor_hosts_after(facts_s));
+    doc_peers_start(e->peers, e->hosts.n, port, e->ssh, e->n_ssh, request,
+                    doctor_hosts_after(facts_s));
     json_decref(request);
     int n = 0;
     for (int i = 0; i < e->hosts.n; i++) {
@@ -175,7 +189,8 @@ static void ask_facts(exam *e)
         check_login(e, p);
     }
     if (n == e->hosts.n)
-        doc_add(&e->report, DOC_OK, "ssh", NULL, "%s", n == 1 ? "the host answers" : "all hosts answer");
+        doc_add(&e->report, DOC_OK, "ssh", NULL, "%s",
+                n == 1 ? "the host answers" : "all hosts answer");
 }
 
 static void ask_clocks(exam *e)
@@ -190,7 +205,8 @@ static void ask_clocks(exam *e)
     {
         const json_t *answer = e->peers[e->who[k]].answer;
         if (!answer) continue;
-        json_object_set_new(h, "clock_ahead_s", json_real(doc_number(answer, "wall_s") - (before + now) / 2));
+        json_object_set_new(h, "clock_ahead_s",
+                            json_real(doc_number(answer, "wall_s") - (before + now) / 2));
         json_object_set_new(h, "clock_error_s", json_real((now - before) / 2 + 0.05));
     }
     json_decref(request);
@@ -204,8 +220,8 @@ static void ask_ways(exam *e)
     if (!requests) return;
     json_array_foreach(e->facts, k, h)
     {
-        requests[e->who[k]] =
-            json_pack("{s:s, s:o, s:f}", "ask", "call", "targets", doc_targets(e->facts, k), "deadline_s", calls_s);
+        requests[e->who[k]] = json_pack("{s:s, s:o, s:f}", "ask", "call", "targets",
+                                        doc_targets(e->facts, k), "deadline_s", calls_s);
     }
     doc_peers_ask(e->peers, e->hosts.n, requests, false, doctor_hosts_after(calls_s + 5.0));
     json_array_foreach(e->facts, k, h)
@@ -248,7 +264,8 @@ static rd_code make_line(exam *e, char ***argv, int *n, const char *job, rd_stat
     *argv = NULL;
     *n = 0;
     doc_common_network(e->facts, network);
-    RD_TRY(doc_line(&e->hosts, (int)e->cli->ssh_port, e->cli->mpirun_args, network, root, &e->line, &e->n_line, st));
+    RD_TRY(doc_line(&e->hosts, (int)e->cli->ssh_port, e->cli->mpirun_args, network, root, &e->line,
+                    &e->n_line, st));
     const ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
     path[len > 0 ? len : 0] = '\0';
     w = calloc((size_t)e->n_line + (size_t)e->cli->n_set * 2 + 16, sizeof *w);
@@ -288,7 +305,9 @@ static void tail_of(const char *text, char out[600])
     for (const char *s = text + (n > most ? n - most : 0); *s && k < 598; s++) {
         const bool blank = *s == '\n' || *s == ' ' || *s == '-';
         if (blank && (k == 0 || out[k - 1] == ' ')) continue;
-        out[k++] = blank && *s != '-' ? ' ' : (unsigned char)*s < 0x20 || (unsigned char)*s >= 0x7f ? '?' : *s;
+        out[k++] = blank && *s != '-'                                      ? ' '
+                   : (unsigned char)*s < 0x20 || (unsigned char)*s >= 0x7f ? '?'
+                                                                           : *s;
     }
     out[k] = '\0';
 }
@@ -299,7 +318,8 @@ static void job_failed(exam *e, const doc_child *c, bool in_time)
     char tail[600];
     tail_of(complaint, tail);
     if (!in_time)
-        doc_add(&e->report, DOC_FAIL, "job", "see the checks above; mpirun's settings may hide one of the causes",
+        doc_add(&e->report, DOC_FAIL, "job",
+                "see the checks above; mpirun's settings may hide one of the causes",
                 "mpirun's job did not answer within %.0f s and was "
                 "ended%s%s",
                 job_s, *tail ? ": " : "", tail);
@@ -364,9 +384,11 @@ rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st)
     int n_args = 0;
     json_t *mca = doc_mca_new(cli->mpirun_args);
     RD_TRY(doc_report_init(&e.report, st));
-    RD_TRY(cli->hosts ? doc_hosts_parse(cli->hosts, &e.hosts, st) : doc_hosts_read(cli->hostfile, &e.hosts, st));
+    RD_TRY(cli->hosts ? doc_hosts_parse(cli->hosts, &e.hosts, st)
+                      : doc_hosts_read(cli->hostfile, &e.hosts, st));
     RD_TRY(doc_words(cli->mpirun_args ? cli->mpirun_args : "", &args, &n_args, st));
-    if (doc_mca(mca, "plm_rsh_args")) RD_TRY(doc_words(doc_mca(mca, "plm_rsh_args"), &e.ssh, &e.n_ssh, st));
+    if (doc_mca(mca, "plm_rsh_args"))
+        RD_TRY(doc_words(doc_mca(mca, "plm_rsh_args"), &e.ssh, &e.n_ssh, st));
     e.peers = calloc((size_t)e.hosts.n, sizeof *e.peers);
     e.who = calloc((size_t)e.hosts.n, sizeof *e.who);
     if (!e.peers || !e.who || !e.facts) {

@@ -20,16 +20,21 @@ typedef struct doc_report {
 rd_code doc_report_init(doc_report *r, rd_status *st);
 void doc_report_release(doc_report *r);
 /* remedy: what to do, or NULL. */
-void doc_add(doc_report *r, doc_level level, const char *id, const char *remedy, const char *fmt, ...) RD_PRINTF(5, 6);
-void doc_merge(doc_report *r,
-               const json_t *checks); /* adds those of another report; what is fine and known already is left out */
+void doc_add(doc_report *r, doc_level level, const char *id, const char *remedy, const char *fmt,
+             ...) RD_PRINTF(5, 6);
+void doc_merge(
+    doc_report *r,
+    const json_t
+        *checks); /* adds those of another report; what is fine and known already is left out */
 const char *doc_verdict(const doc_report *r); /* "ok", "warning" or "failure" */
 void doc_print_checks(const doc_report *r, FILE *out);
 void doc_print_ranks(const json_t *ranks, FILE *out);
 void doc_print_verdict(const doc_report *r, FILE *out);
 /* One object: hosts (where not NULL), ranks, checks, verdict. */
-rd_code doc_print_json(const doc_report *r, const json_t *hosts, const json_t *ranks, FILE *out, rd_status *st);
-rd_code doc_result(const doc_report *r, rd_status *st); /* the report as a status: its first failure */
+rd_code doc_print_json(const doc_report *r, const json_t *hosts, const json_t *ranks, FILE *out,
+                       rd_status *st);
+rd_code doc_result(const doc_report *r,
+                   rd_status *st); /* the report as a status: its first failure */
 
 /* Fields of facts, with "" or 0 where they are missing. */
 const char *doc_text(const json_t *o, const char *key);
@@ -57,8 +62,9 @@ bool doc_parse_ipv4(const char *s, uint32_t *out);
 void doc_show_ipv4(uint32_t a, char out[16]);
 /* Does a list like "eth0,10.0.0.0/8" name this interface? */
 bool doc_listed(const char *list, const json_t *net);
-bool doc_net_used(const json_t *mca, const json_t *net);         /* would MPI send data through it? */
-bool doc_shared_address(const json_t *hosts, const json_t *net); /* is its address on another host, too? */
+bool doc_net_used(const json_t *mca, const json_t *net); /* would MPI send data through it? */
+bool doc_shared_address(const json_t *hosts,
+                        const json_t *net); /* is its address on another host, too? */
 /* The network all hosts have a usable address of their own in, "10.0.0.0/24"; "" when there is none. */
 void doc_common_network(const json_t *hosts, char out[32]);
 void doc_check_interfaces(doc_report *r, const json_t *hosts);
@@ -69,12 +75,14 @@ bool doc_is_bridge(const char *name);
 /* ---- doctor_rules.c ---- */
 void doc_check_program(doc_report *r, const json_t *hosts);
 void doc_check_names(doc_report *r, const json_t *hosts);
-void doc_check_space(doc_report *r, const json_t *hosts); /* /dev/shm, memory, locked memory, TMPDIR */
+void doc_check_space(doc_report *r,
+                     const json_t *hosts); /* /dev/shm, memory, locked memory, TMPDIR */
 void doc_check_gpus(doc_report *r, const json_t *hosts);
 void doc_check_left(doc_report *r, const json_t *hosts);
 void doc_check_copy(doc_report *r, const json_t *hosts);
 void doc_check_cpus(doc_report *r, const json_t *hosts, const json_t *ranks);
-void doc_check_clocks(doc_report *r, const json_t *hosts); /* "clock_ahead_s" and "clock_error_s" of each */
+void doc_check_clocks(doc_report *r,
+                      const json_t *hosts); /* "clock_ahead_s" and "clock_error_s" of each */
 /* gbit_per_s[n * n], from row to column; 0: not measured. */
 void doc_check_links(doc_report *r, const json_t *hosts, const double *gbit_per_s);
 
@@ -89,7 +97,13 @@ int doc_server_port(const doc_server *s);
 /* k-th port that it listens on, 0 past the end; the first is doc_server_port. */
 int doc_server_listens(const doc_server *s, int k);
 
-typedef enum doc_way { DOC_WAY_OPEN, DOC_WAY_REFUSED, DOC_WAY_SILENT, DOC_WAY_NONE, DOC_WAY_WRONG } doc_way;
+typedef enum doc_way {
+    DOC_WAY_OPEN,
+    DOC_WAY_REFUSED,
+    DOC_WAY_SILENT,
+    DOC_WAY_NONE,
+    DOC_WAY_WRONG
+} doc_way;
 typedef struct doc_call {
     uint32_t addr;
     int port;
@@ -127,14 +141,15 @@ void doc_hosts_release(doc_hosts *h);
 int64_t doc_line_ranks(char *const *words, int n);
 /* Adds words to *out until "mpirun ... PROGRAM" is there; network: what to include, "" for none. NULL-ended, freed with
  * doc_words_free. */
-rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char *network, bool root, char ***out,
-                 int *n, rd_status *st);
+rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char *network, bool root,
+                 char ***out, int *n, rd_status *st);
 void doc_line_text(char *const *words, int n, rd_strbuf *out); /* as one types it */
 
 /* ---- doctor_data.c ---- */
 /* Collective: keys of the config, then the training data on every rank. Adds on rank 0. */
-void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config, const rd_option_group *const *groups,
-                      int n_groups);
-void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t keep); /* Collective */
+void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config,
+                      const rd_option_group *const *groups, int n_groups);
+void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir,
+                      int64_t keep); /* Collective */
 
 #endif

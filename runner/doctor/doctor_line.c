@@ -32,7 +32,8 @@ static rd_code parse_entry(const char *where, const char *entry, doc_host *out, 
 {
     char s[256], *at, *colon;
     if (strlen(entry) >= sizeof s)
-        return rd_fail(st, RD_EUSAGE, "%s: the entry '%.40s...' is too long for a host", where, entry);
+        return rd_fail(st, RD_EUSAGE, "%s: the entry '%.40s...' is too long for a host", where,
+                       entry);
     (void)snprintf(s, sizeof s, "%s", entry);
     *out = (doc_host){.slots = 1};
     at = strchr(s, '@');
@@ -45,14 +46,19 @@ static rd_code parse_entry(const char *where, const char *entry, doc_host *out, 
     if (colon) *colon = '\0';
     for (const char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
-            return rd_fail(st, RD_EUSAGE,
-                           "%s: '%.100s' is no name of a host; write name:slots,name:slots without blanks", where,
-                           entry);
+            return rd_fail(
+                st, RD_EUSAGE,
+                "%s: '%.100s' is no name of a host; write name:slots,name:slots without blanks",
+                where, entry);
     if (!*name || *name == '-')
-        return rd_fail(st, RD_EUSAGE, "%s: an entry without a name; write name:slots,name:slots", where);
+        return rd_fail(st, RD_EUSAGE, "%s: an entry without a name; write name:slots,name:slots",
+                       where);
     if (colon && !(out->slots = count_of(colon + 1, MOST_SLOTS)))
-        return rd_fail(st, RD_EUSAGE, "%s: the slots of '%.100s' must be a number, 1 .. %d, not '%.40s'; write %.*s:4 for four ranks there",
-                       where, entry, MOST_SLOTS, colon + 1, (int)(strrchr(entry, ':') - entry), entry);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: the slots of '%.100s' must be a number, 1 .. %d, not '%.40s'; write "
+                       "%.*s:4 for four ranks there",
+                       where, entry, MOST_SLOTS, colon + 1, (int)(strrchr(entry, ':') - entry),
+                       entry);
     (void)snprintf(out->name, sizeof out->name, "%.127s", name);
     return st->code;
 }
@@ -84,9 +90,13 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
     RD_TRY(parse_entry(where, word, &one, st));
     while ((word = strtok_r(NULL, " \t\r\n", &save))) {
         const bool slots = strncmp(word, "slots=", 6) == 0, port = strncmp(word, "port=", 5) == 0;
-        const int most = slots ? MOST_SLOTS : 65535, n = slots || port ? count_of(strchr(word, '=') + 1, most) : 0;
+        const int most = slots ? MOST_SLOTS : 65535,
+                  n = slots || port ? count_of(strchr(word, '=') + 1, most) : 0;
         if ((slots || port) && n == 0)
-            return rd_fail(st, RD_EUSAGE, "%s: '%.60s' must be a number, 1 .. %d; write: name slots=2 port=12345 user=name", where, word, most);
+            return rd_fail(
+                st, RD_EUSAGE,
+                "%s: '%.60s' must be a number, 1 .. %d; write: name slots=2 port=12345 user=name",
+                where, word, most);
         if (slots)
             one.slots = n;
         else if (port)
@@ -94,8 +104,10 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
         else if (strncmp(word, "user=", 5) == 0 && word[5])
             (void)snprintf(one.user, sizeof one.user, "%.63s", word + 5);
         else if (strncmp(word, "max_slots=", 10) != 0 && strncmp(word, "max-slots=", 10) != 0)
-            return rd_fail(st, RD_EUSAGE, "%s: '%.60s' is not understood; write: name slots=2 port=12345 user=name",
-                           where, word);
+            return rd_fail(
+                st, RD_EUSAGE,
+                "%s: '%.60s' is not understood; write: name slots=2 port=12345 user=name", where,
+                word);
     }
     RD_TRY(doctor_line_add_host(out, &one, st));
 done:
@@ -196,13 +208,15 @@ static int common_port(const doc_hosts *h, int ssh_port)
     return h->at[0].port ? h->at[0].port : ssh_port;
 }
 
-rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char *network, bool root, char ***out,
-                 int *n, rd_status *st)
+rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char *network, bool root,
+                 char ***out, int *n, rd_status *st)
 {
-    static const char *const as_root[] = {"allow-run-as-root", NULL}, *const count[] = {"np", "n", "c", NULL},
-                             *const where[] = {"H", "host", "hostfile", "machinefile", "default-hostfile", NULL},
-                             *const map[] = {"map-by", "npernode", "N", "ppr", "rankfile", "rf", NULL},
-                             *const bind[] = {"bind-to", "bind-to-none", "bind-to-core", NULL};
+    static const char
+        *const as_root[] = {"allow-run-as-root", NULL},
+               *const count[] = {"np", "n", "c", NULL},
+               *const where[] = {"H", "host", "hostfile", "machinefile", "default-hostfile", NULL},
+               *const map[] = {"map-by", "npernode", "N", "ppr", "rankfile", "rf", NULL},
+               *const bind[] = {"bind-to", "bind-to-none", "bind-to-core", NULL};
     line l = {.st = st};
     char **more = NULL;
     int n_more = 0;
@@ -219,7 +233,8 @@ rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char 
     }
     if (!has(more, n_more, where)) {
         rd_strbuf list = {0};
-        for (int i = 0; i < h->n; i++) rd_strbuf_printf(&list, "%s%s:%d", i ? "," : "", h->at[i].name, h->at[i].slots);
+        for (int i = 0; i < h->n; i++)
+            rd_strbuf_printf(&list, "%s%s:%d", i ? "," : "", h->at[i].name, h->at[i].slots);
         doctor_line_add_word(&l, "-H");
         doctor_line_add_word(&l, "%s", rd_strbuf_str(&list));
         rd_strbuf_release(&list);
@@ -237,10 +252,13 @@ rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char 
         (void)snprintf(port, sizeof port, "-p %d", common_port(h, ssh_port));
         add_setting(&l, five ? "--prtemca" : "--mca", five ? "plm_ssh_args" : "plm_rsh_args", port);
     }
-    if (h->n > 1 && network[0] && !doc_mca(mca, "btl_tcp_if_include") && !doc_mca(mca, "btl_tcp_if_exclude"))
+    if (h->n > 1 && network[0] && !doc_mca(mca, "btl_tcp_if_include") &&
+        !doc_mca(mca, "btl_tcp_if_exclude"))
         add_setting(&l, "--mca", "btl_tcp_if_include", network);
-    if (h->n > 1 && network[0] && !doc_mca(mca, "oob_tcp_if_include") && !doc_mca(mca, "oob_tcp_if_exclude"))
-        add_setting(&l, five ? "--prtemca" : "--mca", five ? "if_include" : "oob_tcp_if_include", network);
+    if (h->n > 1 && network[0] && !doc_mca(mca, "oob_tcp_if_include") &&
+        !doc_mca(mca, "oob_tcp_if_exclude"))
+        add_setting(&l, five ? "--prtemca" : "--mca", five ? "if_include" : "oob_tcp_if_include",
+                    network);
     for (int i = 0; i < n_more; i++) doctor_line_add_word(&l, "%s", more[i]);
 done:
     json_decref(mca);

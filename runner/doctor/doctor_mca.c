@@ -89,7 +89,8 @@ json_t *doc_mca_new(const char *args)
     doctor_mca_read_file(mca, "/etc/openmpi/openmpi-mca-params.conf");
     for (int i = 0; i < 2; i++)
         if (getenv(folders[i])) {
-            (void)snprintf(path, sizeof path, "%.4096s/etc/openmpi-mca-params.conf", getenv(folders[i]));
+            (void)snprintf(path, sizeof path, "%.4096s/etc/openmpi-mca-params.conf",
+                           getenv(folders[i]));
             doctor_mca_read_file(mca, path);
         }
     if (getenv("HOME")) {
@@ -122,7 +123,8 @@ bool doc_mca_ports(const json_t *mca, const char *which, int *first, int *last)
         if (n == 1) *last = *first;
         return n >= 1 && *first > 0 && *last >= *first && *last < 65536;
     }
-    const char *least = doc_mca(mca, "btl_tcp_port_min_v4"), *range = doc_mca(mca, "btl_tcp_port_range_v4");
+    const char *least = doc_mca(mca, "btl_tcp_port_min_v4"),
+               *range = doc_mca(mca, "btl_tcp_port_range_v4");
     *first = least ? atoi(least) : 0;
     *last = *first + (range ? atoi(range) : 64511) - 1;
     if (*last > 65535) *last = 65535;

@@ -84,7 +84,8 @@ bool doc_listed(const char *list, const json_t *net)
 
 bool doc_net_used(const json_t *mca, const json_t *net)
 {
-    const char *include = doc_mca(mca, "btl_tcp_if_include"), *exclude = doc_mca(mca, "btl_tcp_if_exclude");
+    const char *include = doc_mca(mca, "btl_tcp_if_include"),
+               *exclude = doc_mca(mca, "btl_tcp_if_exclude");
     if (!json_is_true(json_object_get(net, "up"))) return false;
     if (include && *include) return doc_listed(include, net);
     return !doc_listed(exclude ? exclude : default_exclude, net);
@@ -104,7 +105,8 @@ static bool is_again(const json_t *hosts, size_t i)
 {
     const char *machine = doc_text(json_array_get(hosts, i), "machine");
     for (size_t k = 0; k < i; k++)
-        if (*machine && strcmp(machine, doc_text(json_array_get(hosts, k), "machine")) == 0) return true;
+        if (*machine && strcmp(machine, doc_text(json_array_get(hosts, k), "machine")) == 0)
+            return true;
     return false;
 }
 
@@ -142,7 +144,8 @@ static bool in_network(const json_t *hosts, const json_t *host, uint32_t network
     json_array_foreach(json_object_get(host, "nets"), k, net)
     {
         if (loopback(net) || !json_is_true(json_object_get(net, "up"))) continue;
-        if ((addr_of(net) & mask_of(prefix)) == network && (int)doc_number(net, "prefix") == prefix &&
+        if ((addr_of(net) & mask_of(prefix)) == network &&
+            (int)doc_number(net, "prefix") == prefix &&
             holders(hosts, addr_of(net), NULL, NULL) == 1)
             return true;
     }
@@ -178,8 +181,10 @@ static const char *remedy_network(const json_t *hosts, char out[160])
     char network[32];
     doc_common_network(hosts, network);
     if (!network[0])
-        return "name the network that all hosts have in common: mpirun --mca btl_tcp_if_include NETWORK/BITS";
-    (void)snprintf(out, 160, "mpirun --mca btl_tcp_if_include %s --mca oob_tcp_if_include %s", network, network);
+        return "name the network that all hosts have in common: mpirun --mca btl_tcp_if_include "
+               "NETWORK/BITS";
+    (void)snprintf(out, 160, "mpirun --mca btl_tcp_if_include %s --mca oob_tcp_if_include %s",
+                   network, network);
     return out;
 }
 
@@ -197,7 +202,8 @@ static void check_include(doc_report *r, const json_t *hosts, const char *settin
             uint32_t a, b;
             json_array_foreach(json_object_get(h, "nets"), k, net)
             {
-                there = there || (entry_fits(entry, net) && json_is_true(json_object_get(net, "up")));
+                there = there ||
+                        (entry_fits(entry, net) && json_is_true(json_object_get(net, "up")));
             }
             if (there) continue;
             doc_add(r, DOC_FAIL, "interfaces", remedy_network(hosts, remedy),
@@ -212,7 +218,8 @@ static void check_include(doc_report *r, const json_t *hosts, const char *settin
 static bool check_loopback(doc_report *r, const json_t *host, bool many, const json_t *hosts)
 {
     const json_t *mca = json_object_get(host, "mca"), *lo = NULL;
-    const char *list = doc_mca(mca, "btl_tcp_if_exclude"), *include = doc_mca(mca, "btl_tcp_if_include");
+    const char *list = doc_mca(mca, "btl_tcp_if_exclude"),
+               *include = doc_mca(mca, "btl_tcp_if_include");
     char remedy[160];
     size_t k;
     json_t *net;
@@ -228,12 +235,12 @@ static bool check_loopback(doc_report *r, const json_t *host, bool many, const j
         return false;
     }
     if (!list || !lo || doc_listed(list, lo)) return true;
-    doc_add(
-        r, many ? DOC_FAIL : DOC_WARN, "interfaces", remedy_network(hosts, remedy),
-        "lo is missing in btl_tcp_if_exclude (%.200s, from %s): the "
-        "setting replaces the library's own, so that other hosts are looked for at 127.0.0.1, and MPI hangs; exclude "
-        "lo,%.200s, or better name what to include",
-        list, doc_mca_source(mca, "btl_tcp_if_exclude"), list);
+    doc_add(r, many ? DOC_FAIL : DOC_WARN, "interfaces", remedy_network(hosts, remedy),
+            "lo is missing in btl_tcp_if_exclude (%.200s, from %s): the "
+            "setting replaces the library's own, so that other hosts are looked for at 127.0.0.1, "
+            "and MPI hangs; exclude "
+            "lo,%.200s, or better name what to include",
+            list, doc_mca_source(mca, "btl_tcp_if_exclude"), list);
     return false;
 }
 
@@ -241,7 +248,8 @@ void doc_check_interfaces(doc_report *r, const json_t *hosts)
 {
     const int before = r->n[DOC_FAIL] + r->n[DOC_WARN];
     /* Facts of one host may say that it is one of several. */
-    const bool many = json_array_size(hosts) > 1 || json_is_true(json_object_get(json_array_get(hosts, 0), "others"));
+    const bool many = json_array_size(hosts) > 1 ||
+                      json_is_true(json_object_get(json_array_get(hosts, 0), "others"));
     size_t i, k;
     json_t *h, *net;
     rd_strbuf used = {0};
@@ -249,7 +257,8 @@ void doc_check_interfaces(doc_report *r, const json_t *hosts)
     if (many) check_include(r, hosts, "oob_tcp_if_include");
     json_array_foreach(hosts, i, h)
     {
-        if (!check_loopback(r, h, many, hosts)) break; /* one setting, the same everywhere: said once */
+        if (!check_loopback(r, h, many, hosts))
+            break; /* one setting, the same everywhere: said once */
     }
     json_array_foreach(hosts, i, h)
     {
@@ -258,8 +267,8 @@ void doc_check_interfaces(doc_report *r, const json_t *hosts)
         json_array_foreach(json_object_get(h, "nets"), k, net)
         {
             if (!doc_net_used(json_object_get(h, "mca"), net)) continue;
-            rd_strbuf_printf(&used, "%s%s (%s/%.0f)", any ? ", " : "", doc_text(net, "name"), doc_text(net, "addr"),
-                             doc_number(net, "prefix"));
+            rd_strbuf_printf(&used, "%s%s (%s/%.0f)", any ? ", " : "", doc_text(net, "name"),
+                             doc_text(net, "addr"), doc_number(net, "prefix"));
             any = true;
         }
         if (any) continue;
@@ -302,8 +311,8 @@ void doc_check_addresses(doc_report *r, const json_t *hosts)
                 {
                     json_array_foreach(json_object_get(h2, "nets"), k2, net2)
                     {
-                        used =
-                            used || (addr_of(net2) == addr_of(net) && doc_net_used(json_object_get(h2, "mca"), net2));
+                        used = used || (addr_of(net2) == addr_of(net) &&
+                                        doc_net_used(json_object_get(h2, "mca"), net2));
                     }
                 }
                 if (used) {
@@ -313,8 +322,8 @@ void doc_check_addresses(doc_report *r, const json_t *hosts)
                             "take it for a way from one to the other, and hang",
                             doc_text(net, "addr"), name, rd_strbuf_str(&who));
                 } else {
-                    rd_strbuf_printf(&unused, "%s%s (%s) on %s", unused.n ? "; " : "", doc_text(net, "addr"), name,
-                                     rd_strbuf_str(&who));
+                    rd_strbuf_printf(&unused, "%s%s (%s) on %s", unused.n ? "; " : "",
+                                     doc_text(net, "addr"), name, rd_strbuf_str(&who));
                 }
             }
             rd_strbuf_release(&who);
@@ -324,6 +333,7 @@ void doc_check_addresses(doc_report *r, const json_t *hosts)
     if (!same)
         doc_add(r, DOC_OK, "addresses", NULL, "no address is on two hosts");
     else if (!failed)
-        doc_add(r, DOC_OK, "addresses", NULL, "left out by the settings: %s", rd_strbuf_str(&unused));
+        doc_add(r, DOC_OK, "addresses", NULL, "left out by the settings: %s",
+                rd_strbuf_str(&unused));
     rd_strbuf_release(&unused);
 }

@@ -27,7 +27,8 @@ rd_code doc_child_start(doc_child *c, char *const *argv, rd_status *st)
     int p[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
     *c = (doc_child){.in = -1, .out = -1, .err = -1};
     for (int i = 0; i < 3; i++)
-        if (pipe2(p[i], O_CLOEXEC) != 0) rd_fail(st, RD_EENV, "no pipe for a child process: %s", strerror(errno));
+        if (pipe2(p[i], O_CLOEXEC) != 0)
+            rd_fail(st, RD_EENV, "no pipe for a child process: %s", strerror(errno));
     if (st->code == RD_OK) {
         c->pid = fork();
         if (c->pid < 0) {
@@ -37,7 +38,8 @@ rd_code doc_child_start(doc_child *c, char *const *argv, rd_status *st)
     }
     if (st->code == RD_OK && c->pid == 0) {
         (void)setpgid(0, 0);
-        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* who is ended by the keyboard leaves nobody behind */
+        (void)prctl(PR_SET_PDEATHSIG,
+                    SIGTERM); /* who is ended by the keyboard leaves nobody behind */
         (void)dup2(p[0][0], 0);
         (void)dup2(p[1][1], 1);
         (void)dup2(p[2][1], 2);
@@ -85,7 +87,8 @@ static void reap(doc_child *c)
     if (c->pid > 0 && !c->ended && waitpid(c->pid, &c->status, WNOHANG) == c->pid) c->ended = true;
 }
 
-void doc_children_poll(doc_child *const *c, int n, int64_t until_ns, bool (*done)(void *ctx), void *ctx)
+void doc_children_poll(doc_child *const *c, int n, int64_t until_ns, bool (*done)(void *ctx),
+                       void *ctx)
 {
     struct pollfd *p = calloc((size_t)n * 2 + 1, sizeof *p);
     if (!p) return;
@@ -198,8 +201,9 @@ static void start_one(doc_peer *p, int ssh_port, char *const *ssh, int n_ssh, co
     doc_child_release(&p->child);
     (void)snprintf(port, sizeof port, "%d", p->host->port ? p->host->port : ssh_port);
     (void)snprintf(remote, sizeof remote, "exec env RD_DOCTOR_AGENT=1 '%s' --mode=doctor", path);
-    char program[] = "ssh", opt[] = "-o", batch[] = "BatchMode=yes", limit[] = "ConnectTimeout=8", tty[] = "-T",
-         dash_p[] = "-p", dash_l[] = "-l", env[] = "env", agent[] = "RD_DOCTOR_AGENT=1", mode[] = "--mode=doctor";
+    char program[] = "ssh", opt[] = "-o", batch[] = "BatchMode=yes", limit[] = "ConnectTimeout=8",
+         tty[] = "-T", dash_p[] = "-p", dash_l[] = "-l", env[] = "env",
+         agent[] = "RD_DOCTOR_AGENT=1", mode[] = "--mode=doctor";
     if (p->here) {
         argv[n++] = env;
         argv[n++] = agent;
@@ -254,7 +258,8 @@ typedef struct asking {
 static bool may_come_up(const doc_peer *p) /* the worker, or its name, may be about to be there */
 {
     const char *e = rd_strbuf_str(&p->child.complaint);
-    return p->tries < 3 && !p->here && (strstr(e, "refused") || strstr(e, "not resolve") || strstr(e, "No route"));
+    return p->tries < 3 && !p->here &&
+           (strstr(e, "refused") || strstr(e, "not resolve") || strstr(e, "No route"));
 }
 
 static bool all_answered(void *ctx)
@@ -266,7 +271,8 @@ static bool all_answered(void *ctx)
         if (!r->asked[i]) continue;
         take_answer(p);
         if (p->answer) continue;
-        if (p->child.ended && r->request && may_come_up(p) && r->until_ns - rd_now_ns() > 3000000000) {
+        if (p->child.ended && r->request && may_come_up(p) &&
+            r->until_ns - rd_now_ns() > 3000000000) {
             const struct timespec pause = {.tv_nsec = 700000000};
             (void)nanosleep(&pause, NULL);
             start_one(p, r->ssh_port, r->ssh, r->n_ssh, r->request);
@@ -288,8 +294,8 @@ static void wait_answers(asking *r, int64_t until_ns)
     free(c);
 }
 
-void doc_peers_start(doc_peer *p, int n, int ssh_port, char *const *ssh, int n_ssh, const json_t *request,
-                     int64_t until_ns)
+void doc_peers_start(doc_peer *p, int n, int ssh_port, char *const *ssh, int n_ssh,
+                     const json_t *request, int64_t until_ns)
 {
     bool *asked = calloc((size_t)n + 1, sizeof *asked);
     if (!asked) return;
@@ -299,7 +305,13 @@ void doc_peers_start(doc_peer *p, int n, int ssh_port, char *const *ssh, int n_s
         start_one(&p[i], ssh_port, ssh, n_ssh, request);
         asked[i] = true;
     }
-    asking r = {.p = p, .n = n, .ssh_port = ssh_port, .ssh = ssh, .n_ssh = n_ssh, .request = request, .asked = asked};
+    asking r = {.p = p,
+                .n = n,
+                .ssh_port = ssh_port,
+                .ssh = ssh,
+                .n_ssh = n_ssh,
+                .request = request,
+                .asked = asked};
     wait_answers(&r, until_ns);
     for (int i = 0; i < n; i++) {
         p[i].facts = p[i].answer;
@@ -357,27 +369,34 @@ void doc_peer_explain(const doc_peer *p, int ssh_port, doc_report *r)
     if (strstr(e, "not resolve") || strstr(e, "not known")) {
         size_t digits = strlen(name);
         while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
-        (void)snprintf(remedy, sizeof remedy, "write the host's name as DNS or /etc/hosts has it, or its address");
+        (void)snprintf(remedy, sizeof remedy,
+                       "write the host's name as DNS or /etc/hosts has it, or its address");
         if (name[digits] && name[digits + 1] && p->host->slots == 1)
-            (void)snprintf(remedy, sizeof remedy, "the entry has no ':slots'; did you mean %.*s:%s?",
+            (void)snprintf(remedy, sizeof remedy,
+                           "the entry has no ':slots'; did you mean %.*s:%s?",
                            (int)strlen(name) - 1, name, name + strlen(name) - 1);
         doc_add(r, DOC_FAIL, "ssh", remedy, "%s: the name cannot be resolved", name);
     } else if (strstr(e, "Connection refused")) {
         doc_add(r, DOC_FAIL, "ssh",
-                "start the worker's sshd there, or give its port: --ssh_port=12345 (mpirun: --mca plm_rsh_args \"-p "
+                "start the worker's sshd there, or give its port: --ssh_port=12345 (mpirun: --mca "
+                "plm_rsh_args \"-p "
                 "12345\")",
                 "%s: ssh to %s is refused: no sshd listens there", name, port);
     } else if (strstr(e, "timed out") || strstr(e, "No route") || strstr(e, "unreachable")) {
         doc_add(r, DOC_FAIL, "ssh", "is the host up, and does its firewall let this port in?",
-                "%s: ssh to %s gets no answer: the host is down, or a firewall drops it", name, port);
+                "%s: ssh to %s gets no answer: the host is down, or a firewall drops it", name,
+                port);
     } else if (strstr(e, "Permission denied") || strstr(e, "Too many authentication")) {
         doc_add(r, DOC_FAIL, "ssh",
-                "put the public key into .ssh/authorized_keys there; .ssh belongs to that user, mode 700, the files in "
+                "put the public key into .ssh/authorized_keys there; .ssh belongs to that user, "
+                "mode 700, the files in "
                 "it 600",
-                "%s: ssh refuses the login%s%s without a password: %s", name, p->host->user[0] ? " of " : "",
-                p->host->user, last);
-    } else if (strstr(e, "Host key verification failed") || strstr(e, "HOST IDENTIFICATION HAS CHANGED")) {
-        (void)snprintf(remedy, sizeof remedy, "look at the key, then: ssh-keyscan%s%.20s %.128s >> ~/.ssh/known_hosts",
+                "%s: ssh refuses the login%s%s without a password: %s", name,
+                p->host->user[0] ? " of " : "", p->host->user, last);
+    } else if (strstr(e, "Host key verification failed") ||
+               strstr(e, "HOST IDENTIFICATION HAS CHANGED")) {
+        (void)snprintf(remedy, sizeof remedy,
+                       "look at the key, then: ssh-keyscan%s%.20s %.128s >> ~/.ssh/known_hosts",
                        given ? " -p " : "", given ? port + 5 : "", name);
         doc_add(r, DOC_FAIL, "ssh", remedy, "%s: ssh does not know the host's key", name);
     } else if (strstr(e, "No such file") || strstr(e, "not found")) {
@@ -388,11 +407,13 @@ void doc_peer_explain(const doc_peer *p, int ssh_port, doc_report *r)
             doc_add(r, DOC_FAIL, "program", "install the same build on all hosts, at the same path",
                     "%s: the program is not there: %s", name, last);
     } else if (p->child.ended) {
-        doc_add(r, DOC_FAIL, "ssh", "try it by hand: ssh HOST true", "%s: ssh, or the program there, ended at once: %s",
-                name, *last ? last : "without a word");
+        doc_add(r, DOC_FAIL, "ssh", "try it by hand: ssh HOST true",
+                "%s: ssh, or the program there, ended at once: %s", name,
+                *last ? last : "without a word");
     } else {
         doc_add(r, DOC_FAIL, "ssh",
-                "does ssh HOST true end by hand? if not: the host, its firewall, or the start files of the shell there",
+                "does ssh HOST true end by hand? if not: the host, its firewall, or the start "
+                "files of the shell there",
                 "%s: no answer over ssh (%s) in time%s%s", name, port, *last ? ": " : "", last);
     }
 }

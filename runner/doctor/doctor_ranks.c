@@ -33,7 +33,9 @@ static void cores_text(char out[512], int *n)
         if (!CPU_ISSET(a, &set)) continue;
         int b = a;
         while (b + 1 < CPU_SETSIZE && CPU_ISSET(b + 1, &set)) b++;
-        if (at < 480) at += (size_t)snprintf(out + at, 512 - at, b > a ? "%s%d-%d" : "%s%d", at ? "," : "", a, b);
+        if (at < 480)
+            at += (size_t)snprintf(out + at, 512 - at, b > a ? "%s%d-%d" : "%s%d", at ? "," : "", a,
+                                   b);
         *n += b - a + 1;
         a = b;
     }
@@ -52,7 +54,8 @@ static json_t *rank_facts(const inside *in, const rd_config *config, const char 
     json_object_set_new(f, "ranks", json_integer(in->w->local_size));
     json_object_set_new(f, "pid", json_integer(getpid()));
     json_object_set_new(f, "cores", json_string(cores));
-    json_object_set_new(f, "threads", json_integer(threads > 0.0 ? (json_int_t)threads : in->w->n_cpus));
+    json_object_set_new(f, "threads",
+                        json_integer(threads > 0.0 ? (json_int_t)threads : in->w->n_cpus));
     json_object_set_new(f, "device", json_string(doc_text(f, "cpu")));
     if (in->leader && in->server) {
         json_object_set_new(f, "ports", json_pack("[i]", doc_server_port(in->server)));
@@ -66,7 +69,8 @@ static json_t *shown(const json_t *f)
     static const char *const keys[] = {"rank",    "host",    "local_rank", "pid",     "cores",
                                        "allowed", "threads", "device",     "program", "host_index"};
     json_t *o = json_object();
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) json_object_set(o, keys[i], json_object_get(f, keys[i]));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        json_object_set(o, keys[i], json_object_get(f, keys[i]));
     return o;
 }
 
@@ -128,7 +132,8 @@ static rd_code gather_json(inside *in, json_t *mine_stolen, json_t **out, rd_sta
     int64_t *lens = NULL;
     json_decref(mine_stolen);
     *out = NULL;
-    RD_TRY(rd_comm_gather(in->comm, text ? text : "", text ? (int64_t)strlen(text) : 0, &all, &lens, st));
+    RD_TRY(rd_comm_gather(in->comm, text ? text : "", text ? (int64_t)strlen(text) : 0, &all, &lens,
+                          st));
     if (in->w->rank == 0) {
         *out = json_array();
         const char *at = all;
@@ -142,7 +147,8 @@ done:
     return st->code;
 }
 
-static void doctor_ranks_rest(double seconds) /* a rank that waits in MPI takes a core from one that measures */
+static void doctor_ranks_rest(
+    double seconds) /* a rank that waits in MPI takes a core from one that measures */
 {
     const struct timespec pause = {.tv_sec = (time_t)seconds,
                                    .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
@@ -157,7 +163,8 @@ static bool reached(const json_t *calls, size_t to, uint32_t *addr, int *port)
     bool found = false;
     json_array_foreach(calls, k, t)
     {
-        if ((size_t)doc_number(t, "to") != to || (doc_way)doc_number(t, "way") != DOC_WAY_OPEN) continue;
+        if ((size_t)doc_number(t, "to") != to || (doc_way)doc_number(t, "way") != DOC_WAY_OPEN)
+            continue;
         if (found && !json_is_true(json_object_get(t, "used"))) continue;
         found = doc_parse_ipv4(doc_text(t, "addr"), addr);
         *port = (int)doc_number(t, "port");
@@ -171,11 +178,13 @@ static rd_code try_links(inside *in, rd_status *st)
     static const double stream_s = 0.15;
     const size_t n = json_array_size(in->hosts), rounds = n - 1 < 8 ? n - 1 : 8;
     const size_t me = (size_t)in->w->host_index;
-    json_t *targets = in->leader ? doc_targets(in->hosts, me) : NULL, *calls = NULL, *results = NULL, *rates = NULL;
+    json_t *targets = in->leader ? doc_targets(in->hosts, me) : NULL, *calls = NULL,
+           *results = NULL, *rates = NULL;
     double *gbit = calloc(n * n, sizeof *gbit);
     if (!gbit) rd_fail(st, RD_EENV, "out of memory for %zu links", n * n);
     RD_TRY(rd_comm_agree(in->comm, st));
-    rd_guard_phase(in->guard, "the doctor's connections between hosts have been waited for", 12, 20);
+    rd_guard_phase(in->guard, "the doctor's connections between hosts have been waited for", 12,
+                   20);
     if (in->leader) calls = doc_calls_json(targets, 3.0);
     RD_TRY(gather_json(in, in->leader ? json_incref(calls) : NULL, &results, st));
     if (in->w->rank == 0) doc_check_ways(&in->report, in->hosts, results);
@@ -224,7 +233,8 @@ static float doctor_ranks_answer(int size, int64_t i)
 }
 
 /* Collective. The slowest rank's time; *wrong: first element whose sum is wrong on some rank, or -1. */
-static rd_code time_sum(inside *in, float *x, int64_t n, int times, double *seconds, int64_t *wrong, rd_status *st)
+static rd_code time_sum(inside *in, float *x, int64_t n, int times, double *seconds, int64_t *wrong,
+                        rd_status *st)
 {
     double best = INFINITY, bad = -1.0;
     for (int t = 0; t < times; t++) {
@@ -252,14 +262,16 @@ static rd_code try_sums(inside *in, rd_status *st)
     double s[2] = {0}, one = 1.0, latency;
     const int np = in->w->size;
     const double factor =
-        2.0 * (np - 1) / np; /* an all-reduce moves so much of its size over each link: nccl-tests' bus bandwidth */
+        2.0 * (np - 1) /
+        np; /* an all-reduce moves so much of its size over each link: nccl-tests' bus bandwidth */
     float *x = NULL;
     if (np == 1) {
         doc_add(&in->report, DOC_OK, "allreduce", NULL, "one rank, nothing to sum");
         return st->code;
     }
     rd_guard_phase(in->guard, "the doctor's sums over all ranks have been waited for", 12, 20);
-    if (sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE) / in->w->local_size < ((int64_t)1 << 28)) n = small;
+    if (sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE) / in->w->local_size < ((int64_t)1 << 28))
+        n = small;
     double most = -(double)n; /* the smallest of all */
     RD_TRY(rd_comm_max_f64(in->comm, &most, 1, st));
     n = (int64_t)-most;
@@ -275,7 +287,8 @@ static rd_code try_sums(inside *in, rd_status *st)
     latency = (double)(rd_now_ns() - from) / 20e3;
     RD_TRY(rd_comm_max_f64(in->comm, &latency, 1, st));
     RD_TRY(time_sum(in, x, small, 3, &s[0], &wrong[0], st));
-    while (n > small && s[0] * (double)(n / small) > 1.5) n /= 2; /* s[0] is the same on all ranks */
+    while (n > small && s[0] * (double)(n / small) > 1.5)
+        n /= 2; /* s[0] is the same on all ranks */
     RD_TRY(time_sum(in, x, n, 1, &s[1], &wrong[1], st));
     if (in->w->rank != 0) goto done;
     if (wrong[0] >= 0 || wrong[1] >= 0)
@@ -283,12 +296,14 @@ static rd_code try_sums(inside *in, rd_status *st)
                 "look for faulty memory or network hardware, and for two builds of MPI",
                 "a sum over the ranks is wrong at "
                 "element %lld of %lld",
-                (long long)(wrong[0] >= 0 ? wrong[0] : wrong[1]), (long long)(wrong[0] >= 0 ? small : n));
+                (long long)(wrong[0] >= 0 ? wrong[0] : wrong[1]),
+                (long long)(wrong[0] >= 0 ? small : n));
     else
         doc_add(&in->report, DOC_OK, "allreduce", NULL,
-                "8 bytes in %.0f us; 1 MiB in %.2f ms, %.3f GB/s bus bandwidth; %lld MiB in %.1f ms, %.3f GB/s",
-                latency, s[0] * 1e3, (double)small * 4e-9 / s[0] * factor, (long long)(n >> 18), s[1] * 1e3,
-                (double)n * 4e-9 / s[1] * factor);
+                "8 bytes in %.0f us; 1 MiB in %.2f ms, %.3f GB/s bus bandwidth; %lld MiB in %.1f "
+                "ms, %.3f GB/s",
+                latency, s[0] * 1e3, (double)small * 4e-9 / s[0] * factor, (long long)(n >> 18),
+                s[1] * 1e3, (double)n * 4e-9 / s[1] * factor);
 done:
     free(x);
     return st->code;
@@ -309,20 +324,25 @@ static void apply_rules(inside *in)
         const int host = (int)doc_number(p, "host_index");
         together = together && host >= last;
         last = host;
-        if (strcmp(doc_text(p, "program"), doc_text(json_array_get(in->ranks, 0), "program")) == 0 || r->differ)
+        if (strcmp(doc_text(p, "program"), doc_text(json_array_get(in->ranks, 0), "program")) ==
+                0 ||
+            r->differ)
             continue;
         r->differ = true;
         doc_add(r, DOC_FAIL, "program", "install the same build on all hosts, at the same path",
                 "the program file differs: rank %zu (%s) has '%s', rank 0 (%s) has "
                 "'%s'",
-                i, doc_text(p, "host"), doc_text(p, "program"), doc_text(json_array_get(in->ranks, 0), "host"),
+                i, doc_text(p, "host"), doc_text(p, "program"),
+                doc_text(json_array_get(in->ranks, 0), "host"),
                 doc_text(json_array_get(in->ranks, 0), "program"));
     }
     doc_check_names(r, in->hosts);
     doc_add(r, together ? DOC_OK : DOC_WARN, "world", together ? NULL : "mpirun --map-by slot",
-            "%d rank%s on %d host%s, as the launcher said%s", in->w->size, in->w->size == 1 ? "" : "s", in->w->n_hosts,
-            in->w->n_hosts == 1 ? "" : "s",
-            together ? "" : "; ranks of a host are not neighbours, and sums take more steps between hosts");
+            "%d rank%s on %d host%s, as the launcher said%s", in->w->size,
+            in->w->size == 1 ? "" : "s", in->w->n_hosts, in->w->n_hosts == 1 ? "" : "s",
+            together
+                ? ""
+                : "; ranks of a host are not neighbours, and sums take more steps between hosts");
     if (in->w->n_hosts > 1) {
         doc_check_interfaces(r, in->hosts);
         doc_check_addresses(r, in->hosts);
@@ -335,7 +355,8 @@ static void apply_rules(inside *in)
 }
 
 static rd_code examine(inside *in, const rd_cli *cli, rd_config *config, const rd_status *unread,
-                       const rd_option_group *const *groups, int n_groups, const char *versions, rd_status *st)
+                       const rd_option_group *const *groups, int n_groups, const char *versions,
+                       rd_status *st)
 {
     const int64_t keep = config ? json_integer_value(rd_config_get(config, "checkpoint_keep")) : 5;
     rd_guard_phase(in->guard, "the facts of all ranks have been waited for", 12, 20);
@@ -346,15 +367,17 @@ static rd_code examine(inside *in, const rd_cli *cli, rd_config *config, const r
     rd_guard_phase(in->guard, "the doctor has been reading config and data", 60, 600);
     if (unread->code != RD_OK)
         doc_add(&in->report, DOC_FAIL, "config",
-                "correct the config; run_dist --print_config shows it with all its keys", "%s", unread->msg);
+                "correct the config; run_dist --print_config shows it with all its keys", "%s",
+                unread->msg);
     if (config) doc_check_config(&in->report, in->comm, config, groups, n_groups);
     if (cli->logdir && cli->logdir[0]) doc_check_logdir(&in->report, in->comm, cli->logdir, keep);
 done:
     return st->code;
 }
 
-rd_code rd_doctor_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, rd_config *config, const rd_status *unread,
-                        const rd_option_group *const *groups, int n_groups, const char *versions, rd_status *st)
+rd_code rd_doctor_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, rd_config *config,
+                        const rd_status *unread, const rd_option_group *const *groups, int n_groups,
+                        const char *versions, rd_status *st)
 {
     const rd_world *w = rd_comm_world(comm);
     inside in = {.comm = comm, .w = w, .guard = guard, .leader = w->local_rank == 0};

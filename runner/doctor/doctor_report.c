@@ -30,18 +30,21 @@ void doc_report_release(doc_report *r)
     r->checks = NULL;
 }
 
-static void doctor_report_add(doc_report *r, doc_level level, const char *id, const char *remedy, const char *text)
+static void doctor_report_add(doc_report *r, doc_level level, const char *id, const char *remedy,
+                              const char *text)
 {
-    json_t *o =
-        json_pack("{s:s, s:s, s:s, s:s?}", "id", id, "level", level_names[level], "text", text, "remedy", remedy);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s?}", "id", id, "level", level_names[level], "text",
+                          text, "remedy", remedy);
     /* Text of other programs may be no UTF-8: say the rest. */
     if (!o)
-        o = json_pack("{s:s, s:s, s:s}", "id", id, "level", level_names[level], "text", "(a text that is not UTF-8)");
+        o = json_pack("{s:s, s:s, s:s}", "id", id, "level", level_names[level], "text",
+                      "(a text that is not UTF-8)");
     json_array_append_new(r->checks, o);
     r->n[level]++;
 }
 
-void doc_add(doc_report *r, doc_level level, const char *id, const char *remedy, const char *fmt, ...)
+void doc_add(doc_report *r, doc_level level, const char *id, const char *remedy, const char *fmt,
+             ...)
 {
     char text[2048];
     va_list ap;
@@ -84,8 +87,10 @@ void doc_print_checks(const doc_report *r, FILE *out)
     json_array_foreach(r->checks, i, o)
     {
         const bool bad = strcmp(doc_text(o, "level"), "failure") == 0;
-        fprintf(out, "%-8s %-11s %s\n", bad ? "FAILURE" : doc_text(o, "level"), doc_text(o, "id"), doc_text(o, "text"));
-        if (*doc_text(o, "remedy")) fprintf(out, "%-8s %-11s do: %s\n", "", "", doc_text(o, "remedy"));
+        fprintf(out, "%-8s %-11s %s\n", bad ? "FAILURE" : doc_text(o, "level"), doc_text(o, "id"),
+                doc_text(o, "text"));
+        if (*doc_text(o, "remedy"))
+            fprintf(out, "%-8s %-11s do: %s\n", "", "", doc_text(o, "remedy"));
     }
 }
 
@@ -97,7 +102,8 @@ static void print_row(FILE *out, const char *const cells[7], const int width[7])
 
 void doc_print_ranks(const json_t *ranks, FILE *out)
 {
-    static const char *const head[7] = {"rank", "host", "local", "pid", "cores", "threads", "device"};
+    static const char *const head[7] = {"rank",  "host",    "local", "pid",
+                                        "cores", "threads", "device"};
     int width[7];
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 0)
@@ -110,9 +116,11 @@ void doc_print_ranks(const json_t *ranks, FILE *out)
         {
             char number[4][24];
             static const char *const keys[] = {"rank", "local_rank", "pid", "threads"};
-            for (int k = 0; k < 4; k++) snprintf(number[k], sizeof number[k], "%.0f", doc_number(o, keys[k]));
-            const char *cells[7] = {number[0], doc_text(o, "host"),  number[1], number[2], doc_text(o, "cores"),
-                                    number[3], doc_text(o, "device")};
+            for (int k = 0; k < 4; k++)
+                snprintf(number[k], sizeof number[k], "%.0f", doc_number(o, keys[k]));
+            const char *cells[7] = {
+                number[0], doc_text(o, "host"),  number[1], number[2], doc_text(o, "cores"),
+                number[3], doc_text(o, "device")};
             for (int c = 0; c < 7 && pass == 0; c++)
                 if ((int)strlen(cells[c]) > width[c]) width[c] = (int)strlen(cells[c]);
             if (pass == 1) print_row(out, cells, width);
@@ -123,11 +131,13 @@ void doc_print_ranks(const json_t *ranks, FILE *out)
 void doc_print_verdict(const doc_report *r, FILE *out)
 {
     const int n = r->n[DOC_OK] + r->n[DOC_WARN] + r->n[DOC_FAIL];
-    fprintf(out, "verdict: %s (%d check%s, %d warning%s, %d failure%s)\n", doc_verdict(r), n, n == 1 ? "" : "s",
-            r->n[DOC_WARN], r->n[DOC_WARN] == 1 ? "" : "s", r->n[DOC_FAIL], r->n[DOC_FAIL] == 1 ? "" : "s");
+    fprintf(out, "verdict: %s (%d check%s, %d warning%s, %d failure%s)\n", doc_verdict(r), n,
+            n == 1 ? "" : "s", r->n[DOC_WARN], r->n[DOC_WARN] == 1 ? "" : "s", r->n[DOC_FAIL],
+            r->n[DOC_FAIL] == 1 ? "" : "s");
 }
 
-rd_code doc_print_json(const doc_report *r, const json_t *hosts, const json_t *ranks, FILE *out, rd_status *st)
+rd_code doc_print_json(const doc_report *r, const json_t *hosts, const json_t *ranks, FILE *out,
+                       rd_status *st)
 {
     json_t *o = json_object();
     if (hosts) json_object_set(o, "hosts", (json_t *)(uintptr_t)hosts);
@@ -154,7 +164,8 @@ rd_code doc_result(const doc_report *r, rd_status *st)
     {
         if (strcmp(doc_text(o, "level"), "failure") != 0) continue;
         if (n < 250 && strcmp(last, doc_text(o, "id")) != 0)
-            n += (size_t)snprintf(ids + n, sizeof ids - n, "%s%.40s", n ? ", " : "", doc_text(o, "id"));
+            n += (size_t)snprintf(ids + n, sizeof ids - n, "%s%.40s", n ? ", " : "",
+                                  doc_text(o, "id"));
         last = doc_text(o, "id");
     }
     if (n)

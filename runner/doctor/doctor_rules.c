@@ -32,8 +32,9 @@ static bool same_fact(doc_report *r, const json_t *hosts, const char *key, const
     json_array_foreach(hosts, i, h)
     {
         if (strcmp(doc_text(h, key), doc_text(first, key)) == 0) continue;
-        doc_add(r, DOC_FAIL, "program", program_remedy, "%s differs: %s has '%.200s', %s has '%.200s'", what,
-                doc_text(h, "listed"), doc_text(h, key), doc_text(first, "listed"), doc_text(first, key));
+        doc_add(r, DOC_FAIL, "program", program_remedy,
+                "%s differs: %s has '%.200s', %s has '%.200s'", what, doc_text(h, "listed"),
+                doc_text(h, key), doc_text(first, "listed"), doc_text(first, key));
         r->differ = true;
         return false;
     }
@@ -48,8 +49,8 @@ void doc_check_program(doc_report *r, const json_t *hosts)
         !same_fact(r, hosts, "versions", "the version of program or libraries") ||
         !same_fact(r, hosts, "program", "the program file"))
         return;
-    doc_add(r, DOC_OK, "program", NULL, "%.*s; %s; the same everywhere", (int)strcspn(versions, "\n"), versions,
-            doc_text(first, "program"));
+    doc_add(r, DOC_OK, "program", NULL, "%.*s; %s; the same everywhere",
+            (int)strcspn(versions, "\n"), versions, doc_text(first, "program"));
     doc_add(r, DOC_OK, "mpi", NULL, "%s", doc_text(first, "mpi"));
 }
 
@@ -68,21 +69,25 @@ void doc_check_names(doc_report *r, const json_t *hosts)
             const bool one = strcmp(doc_text(a, "machine"), doc_text(b, "machine")) == 0;
             if (strcmp(doc_text(a, "host"), doc_text(b, "host")) != 0) continue;
             if (!one)
-                doc_add(r, DOC_FAIL, "names",
-                        "give each host a name of its own (hostnamectl; docker run --hostname NAME)",
-                        "%s and %s both call themselves '%s'; MPI takes them for one machine, and crashes or hangs",
-                        doc_text(b, "listed"), doc_text(a, "listed"), doc_text(a, "host"));
+                doc_add(
+                    r, DOC_FAIL, "names",
+                    "give each host a name of its own (hostnamectl; docker run --hostname NAME)",
+                    "%s and %s both call themselves '%s'; MPI takes them for one machine, and "
+                    "crashes or hangs",
+                    doc_text(b, "listed"), doc_text(a, "listed"), doc_text(a, "host"));
             else if (strcmp(doc_text(a, "listed"), doc_text(b, "listed")) != 0)
                 doc_add(r, DOC_WARN, "names", "list each machine once, with all its slots",
-                        "%s and %s are one machine, '%s'", doc_text(b, "listed"), doc_text(a, "listed"),
-                        doc_text(a, "host"));
+                        "%s and %s are one machine, '%s'", doc_text(b, "listed"),
+                        doc_text(a, "listed"), doc_text(a, "host"));
         }
     }
     if (r->n[DOC_FAIL] + r->n[DOC_WARN] > before) return;
     if (json_array_size(hosts) > 1)
-        doc_add(r, DOC_OK, "names", NULL, "%zu hosts, each with a name of its own", json_array_size(hosts));
+        doc_add(r, DOC_OK, "names", NULL, "%zu hosts, each with a name of its own",
+                json_array_size(hosts));
     else
-        doc_add(r, DOC_OK, "names", NULL, "one host, '%s'", doc_text(json_array_get(hosts, 0), "host"));
+        doc_add(r, DOC_OK, "names", NULL, "one host, '%s'",
+                doc_text(json_array_get(hosts, 0), "host"));
 }
 
 /* ---- memory and space ---- */
@@ -90,8 +95,8 @@ void doc_check_names(doc_report *r, const json_t *hosts)
 /* Shared memory: MPI's own segments, and the sums of gradients. A container has 64 MB in all unless told otherwise. */
 static void check_shm(doc_report *r, const json_t *hosts)
 {
-    static const char *const remedy =
-        "start the container with --shm-size=1g or --ipc=host; elsewhere: mount -o remount,size=1g /dev/shm";
+    static const char *const remedy = "start the container with --shm-size=1g or --ipc=host; "
+                                      "elsewhere: mount -o remount,size=1g /dev/shm";
     const int before = r->n[DOC_FAIL] + r->n[DOC_WARN];
     double least = INFINITY;
     char text[32], total[32];
@@ -104,10 +109,11 @@ static void check_shm(doc_report *r, const json_t *hosts)
         if (each >= 64 * mib) continue;
         doc_add(r, each < 8 * mib ? DOC_FAIL : DOC_WARN, "shm", remedy,
                 "/dev/shm of %s has %s free of %s, for %d rank%s; %s", doc_text(h, "listed"),
-                bytes_text(free_bytes, text), bytes_text(doc_number(h, "shm_total"), total), ranks_of(h),
-                ranks_of(h) == 1 ? "" : "s",
-                each < 8 * mib ? "MPI itself does not start with so little"
-                               : "large models will not find room for their sums, and use slower ways");
+                bytes_text(free_bytes, text), bytes_text(doc_number(h, "shm_total"), total),
+                ranks_of(h), ranks_of(h) == 1 ? "" : "s",
+                each < 8 * mib
+                    ? "MPI itself does not start with so little"
+                    : "large models will not find room for their sums, and use slower ways");
     }
     if (r->n[DOC_FAIL] + r->n[DOC_WARN] == before)
         doc_add(r, DOC_OK, "shm", NULL, "/dev/shm has %s free%s", bytes_text(least, text),
@@ -126,7 +132,8 @@ static void check_memory(doc_report *r, const json_t *hosts)
         const double each = doc_number(h, "memory") / ranks_of(h);
         least = fmin(least, each);
         if (each < 512 * mib)
-            doc_add(r, DOC_WARN, "memory", "raise the container's limit (docker run --memory), or use fewer slots",
+            doc_add(r, DOC_WARN, "memory",
+                    "raise the container's limit (docker run --memory), or use fewer slots",
                     "%s allows %s a rank", doc_text(h, "listed"), bytes_text(each, text));
     }
     if (r->n[DOC_WARN] == before)
@@ -154,7 +161,9 @@ static void check_memlock(doc_report *r, const json_t *hosts)
         doc_add(r, DOC_OK, "memlock", NULL, "no limit on locked memory");
     else
         doc_add(r, gpus && least < 64 * mib ? DOC_WARN : DOC_OK, "memlock",
-                gpus && least < 64 * mib ? "docker run --ulimit memlock=-1; elsewhere /etc/security/limits.conf" : NULL,
+                gpus && least < 64 * mib
+                    ? "docker run --ulimit memlock=-1; elsewhere /etc/security/limits.conf"
+                    : NULL,
                 "%s of locked memory on %s%s", bytes_text(least, text), doc_text(first, "listed"),
                 gpus ? "" : "; only GPUs and InfiniBand would need more");
 }
@@ -214,20 +223,25 @@ void doc_check_gpus(doc_report *r, const json_t *hosts)
         json_array_foreach(gpus, k, g)
         {
             n++;
-            rd_strbuf_printf(&list, "; %s: %s, %s, %.0f MiB", doc_text(h, "listed"), doc_text(g, "name"),
-                             doc_text(g, "uuid"), doc_number(g, "memory") / mib);
+            rd_strbuf_printf(&list, "; %s: %s, %s, %.0f MiB", doc_text(h, "listed"),
+                             doc_text(g, "name"), doc_text(g, "uuid"),
+                             doc_number(g, "memory") / mib);
         }
         if (used && here > 0 && (size_t)ranks_of(h) > here)
-            doc_add(r, DOC_WARN, "gpus", "fewer ranks a host; allow_shared_gpu lets ranks share, device cpu does without",
-                    "%d ranks of %s have %zu GPU%s: a training refuses that", ranks_of(h), doc_text(h, "listed"), here,
-                    here == 1 ? "" : "s");
+            doc_add(
+                r, DOC_WARN, "gpus",
+                "fewer ranks a host; allow_shared_gpu lets ranks share, device cpu does without",
+                "%d ranks of %s have %zu GPU%s: a training refuses that", ranks_of(h),
+                doc_text(h, "listed"), here, here == 1 ? "" : "s");
     }
     if (n > 0)
         doc_add(r, DOC_OK, "gpus", NULL, "%zu GPU%s, %s%.1500s", n, n == 1 ? "" : "s",
-                used ? "each of a rank's own, by its number on the host" : "not used: this program computes on processors",
+                used ? "each of a rank's own, by its number on the host"
+                     : "not used: this program computes on processors",
                 rd_strbuf_str(&list));
     else
-        doc_add(r, DOC_OK, "gpus", NULL, "none; %s", used ? "ranks compute on processors" : "this program computes on processors");
+        doc_add(r, DOC_OK, "gpus", NULL, "none; %s",
+                used ? "ranks compute on processors" : "this program computes on processors");
     rd_strbuf_release(&list);
 }
 
@@ -239,7 +253,8 @@ void doc_check_copy(doc_report *r, const json_t *hosts)
     {
         if (json_is_true(json_object_get(h, "copy"))) continue;
         doc_add(r, DOC_OK, "copy", NULL,
-                "process_vm_readv is not permitted on %s; MPI copies twice between ranks instead (docker run "
+                "process_vm_readv is not permitted on %s; MPI copies twice between ranks instead "
+                "(docker run "
                 "--cap-add SYS_PTRACE allows it)",
                 doc_text(h, "listed"));
         return;
@@ -259,7 +274,8 @@ void doc_check_left(doc_report *r, const json_t *hosts)
             doc_add(r, DOC_WARN, "left", "if no job of yours runs there: kill it",
                     "%s of %s, pid %.0f, has been running for %.0f min: another job of "
                     "yours, or what a job left behind",
-                    doc_text(d, "name"), doc_text(h, "listed"), doc_number(d, "pid"), doc_number(d, "age_s") / 60.0);
+                    doc_text(d, "name"), doc_text(h, "listed"), doc_number(d, "pid"),
+                    doc_number(d, "age_s") / 60.0);
         }
     }
     if (r->n[DOC_WARN] == before) doc_add(r, DOC_OK, "left", NULL, "no daemon of an earlier job");
@@ -310,18 +326,22 @@ void doc_check_cpus(doc_report *r, const json_t *hosts, const json_t *ranks)
                     "launchers, were bound to the same ones",
                     n, doc_text(h, "listed"), together, together == 1 ? "" : "s", processors);
         else if (together < n)
-            doc_add(r, DOC_WARN, "cpus", "as many slots as processors", "%d ranks share %d processor%s of %s", n,
-                    together, together == 1 ? "" : "s", doc_text(h, "listed"));
+            doc_add(r, DOC_WARN, "cpus", "as many slots as processors",
+                    "%d ranks share %d processor%s of %s", n, together, together == 1 ? "" : "s",
+                    doc_text(h, "listed"));
         else if (bound > 0 && processors >= 2 * n) {
             char remedy[128];
-            (void)snprintf(remedy, sizeof remedy, "mpirun --bind-to none, or --map-by slot:PE=%d", processors / n);
+            (void)snprintf(remedy, sizeof remedy, "mpirun --bind-to none, or --map-by slot:PE=%d",
+                           processors / n);
             doc_add(r, DOC_WARN, "binding", remedy,
-                    "each rank of %s is bound to one processor, and so are all its threads: %d of %d are used",
+                    "each rank of %s is bound to one processor, and so are all its threads: %d of "
+                    "%d are used",
                     doc_text(h, "listed"), bound, processors);
         }
     }
     if (r->n[DOC_WARN] == before)
-        doc_add(r, DOC_OK, "cpus", NULL, "no rank shares its processors with another, none is bound too tightly");
+        doc_add(r, DOC_OK, "cpus", NULL,
+                "no rank shares its processors with another, none is bound too tightly");
     free(set);
 }
 
@@ -335,7 +355,8 @@ void doc_check_clocks(doc_report *r, const json_t *hosts)
     json_array_foreach(hosts, i, h)
     {
         /* What the way there may have cost is no difference. */
-        const double ahead = fmax(0.0, fabs(doc_number(h, "clock_ahead_s")) - doc_number(h, "clock_error_s"));
+        const double ahead = fmax(0.0, fabs(doc_number(h, "clock_ahead_s")) -
+                                           doc_number(h, "clock_error_s"));
         if (ahead <= most) continue;
         most = ahead;
         worst = h;
@@ -344,7 +365,8 @@ void doc_check_clocks(doc_report *r, const json_t *hosts)
         doc_add(r, most > 60.0 ? DOC_FAIL : DOC_WARN, "clocks",
                 "let all hosts keep time by NTP (chrony, systemd-timesyncd)",
                 "the clock of %s is %.1f s %s that of %s; event files and logs will be wrong",
-                doc_text(worst, "listed"), most, doc_number(worst, "clock_ahead_s") > 0.0 ? "ahead of" : "behind",
+                doc_text(worst, "listed"), most,
+                doc_number(worst, "clock_ahead_s") > 0.0 ? "ahead of" : "behind",
                 doc_text(json_array_get(hosts, 0), "listed"));
     else
         doc_add(r, DOC_OK, "clocks", NULL, "no more than %.1f s apart", fmax(0.1, most));
@@ -362,7 +384,8 @@ void doc_check_links(doc_report *r, const json_t *hosts, const double *gbit_per_
         any = 1;
     }
     if (!any) {
-        doc_add(r, DOC_WARN, "links", "see the checks above", "the links between hosts could not be measured");
+        doc_add(r, DOC_WARN, "links", "see the checks above",
+                "the links between hosts could not be measured");
         return;
     }
     const double least = gbit_per_s[slow], most = gbit_per_s[fast];
@@ -373,12 +396,15 @@ void doc_check_links(doc_report *r, const json_t *hosts, const double *gbit_per_
     const char *from = doc_text(json_array_get(hosts, slow / n), "listed"),
                *to = doc_text(json_array_get(hosts, slow % n), "listed");
     if (*level)
-        doc_add(r, DOC_WARN, "links", "a faster network between the hosts, fewer hosts, or a larger batch per rank",
-                "%s -> %s carries %.2f Gbit/s, %s: the sum of 100 MB of gradients takes about %.1f s", from, to, least,
-                level, 1.6 / least * (double)(n - 1) / (double)n);
+        doc_add(
+            r, DOC_WARN, "links",
+            "a faster network between the hosts, fewer hosts, or a larger batch per rank",
+            "%s -> %s carries %.2f Gbit/s, %s: the sum of 100 MB of gradients takes about %.1f s",
+            from, to, least, level, 1.6 / least * (double)(n - 1) / (double)n);
     else if (least < 0.5 * most && n > 2)
         doc_add(r, DOC_WARN, "links", "look at that host's cable, switch port and interface",
-                "%s -> %s is the slowest link, %.2f Gbit/s; the fastest carries %.2f", from, to, least, most);
+                "%s -> %s is the slowest link, %.2f Gbit/s; the fastest carries %.2f", from, to,
+                least, most);
     else
         doc_add(r, DOC_OK, "links", NULL, "slowest link %s -> %s, %.2f Gbit/s", from, to, least);
 }

@@ -117,7 +117,8 @@ static void serve_one(doc_server *s, int listener)
     char command = 'q';
     if (fd < 0) return;
     const int64_t until = doctor_sockets_after(1.0);
-    if (send_all(fd, s->token, sizeof s->token, until) && recv_all(fd, &command, 1, until) && command == 's')
+    if (send_all(fd, s->token, sizeof s->token, until) && recv_all(fd, &command, 1, until) &&
+        command == 's')
         count_stream(s, fd);
     (void)close(fd);
 }
@@ -138,14 +139,16 @@ static void *serve(void *arg)
 
 static void listen_on(doc_server *s, int port)
 {
-    const struct sockaddr_in want = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_ANY)};
+    const struct sockaddr_in want = {.sin_family = AF_INET,
+                                     .sin_port = htons((uint16_t)port),
+                                     .sin_addr.s_addr = htonl(INADDR_ANY)};
     struct sockaddr_in got = {0};
     socklen_t n = sizeof got;
     const int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || s->n == MAX_PORTS) goto fail;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, (const struct sockaddr *)&want, sizeof want) != 0 || listen(fd, 128) != 0) goto fail;
+    if (bind(fd, (const struct sockaddr *)&want, sizeof want) != 0 || listen(fd, 128) != 0)
+        goto fail;
     if (getsockname(fd, (struct sockaddr *)&got, &n) != 0) goto fail;
     s->fd[s->n] = fd;
     s->port[s->n++] = ntohs(got.sin_port);
@@ -213,7 +216,8 @@ static int doctor_sockets_begin(uint32_t addr, int port, doc_way *way)
         *way = DOC_WAY_NONE;
         return -1;
     }
-    if (connect(fd, (const struct sockaddr *)&to, sizeof to) == 0 || errno == EINPROGRESS) return fd;
+    if (connect(fd, (const struct sockaddr *)&to, sizeof to) == 0 || errno == EINPROGRESS)
+        return fd;
     *way = errno == ECONNREFUSED ? DOC_WAY_REFUSED : DOC_WAY_NONE;
     (void)close(fd);
     return -1;
@@ -225,7 +229,9 @@ static bool advance(doc_call *c, int fd, char *token, size_t *got, int64_t began
     int err = 0;
     socklen_t n = sizeof err;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &n) != 0 || err != 0) {
-        c->way = err == ECONNREFUSED ? DOC_WAY_REFUSED : err == ETIMEDOUT ? DOC_WAY_SILENT : DOC_WAY_NONE;
+        c->way = err == ECONNREFUSED ? DOC_WAY_REFUSED
+                 : err == ETIMEDOUT  ? DOC_WAY_SILENT
+                                     : DOC_WAY_NONE;
         return true;
     }
     const ssize_t k = recv(fd, token + *got, TOKEN_BYTES - *got, MSG_DONTWAIT);
@@ -254,7 +260,8 @@ void doc_call_all(doc_call *calls, int n, double deadline_s)
         for (int i = 0; i < m; i++) {
             doc_call *c = &calls[from + i];
             got[i] = 0;
-            p[i] = (struct pollfd){.fd = doctor_sockets_begin(c->addr, c->port, &c->way), .events = POLLOUT};
+            p[i] = (struct pollfd){.fd = doctor_sockets_begin(c->addr, c->port, &c->way),
+                                   .events = POLLOUT};
             open += p[i].fd >= 0;
         }
         while (open > 0 && slices > 0) {
@@ -277,7 +284,8 @@ void doc_call_all(doc_call *calls, int n, double deadline_s)
 
 const char *doc_way_text(doc_way w)
 {
-    static const char *const texts[] = {"open", "refused", "no answer", "no way there", "another host answers"};
+    static const char *const texts[] = {"open", "refused", "no answer", "no way there",
+                                        "another host answers"};
     return texts[w];
 }
 
@@ -290,11 +298,14 @@ double doc_stream_gbit_per_s(uint32_t addr, int port, double seconds)
     char *block = calloc(1, BLOCK);
     const int fd = block ? doctor_sockets_begin(addr, port, &way) : -1;
     if (fd < 0) goto done;
-    if (!recv_all(fd, token, sizeof token, doctor_sockets_after(2.0)) || !send_all(fd, "s", 1, doctor_sockets_after(1.0))) goto done;
+    if (!recv_all(fd, token, sizeof token, doctor_sockets_after(2.0)) ||
+        !send_all(fd, "s", 1, doctor_sockets_after(1.0)))
+        goto done;
     for (const int64_t until = doctor_sockets_after(seconds); rd_now_ns() < until;)
         if (!send_all(fd, block, BLOCK, doctor_sockets_after(2.0))) goto done;
     (void)shutdown(fd, SHUT_WR);
-    if (recv_all(fd, sum, sizeof sum, doctor_sockets_after(3.0)) && sum[1] > 0) rate = (double)sum[0] * 8.0 / (double)sum[1];
+    if (recv_all(fd, sum, sizeof sum, doctor_sockets_after(3.0)) && sum[1] > 0)
+        rate = (double)sum[0] * 8.0 / (double)sum[1];
 done:
     if (fd >= 0) (void)close(fd);
     free(block);
@@ -341,14 +352,19 @@ json_t *doc_targets(const json_t *hosts, size_t i)
         bool pinned = false;
         json_array_foreach(json_object_get(h, "nets"), m, net)
         {
-            if (json_is_true(json_object_get(net, "loopback")) || !json_is_true(json_object_get(net, "up"))) continue;
-            const bool used = doc_net_used(json_object_get(h, "mca"), net) && !doc_shared_address(hosts, net);
+            if (json_is_true(json_object_get(net, "loopback")) ||
+                !json_is_true(json_object_get(net, "up")))
+                continue;
+            const bool used = doc_net_used(json_object_get(h, "mca"), net) &&
+                              !doc_shared_address(hosts, net);
             json_array_foreach(ports, q, port)
             {
                 if (q > 0 && (pinned || !used)) continue;
-                json_array_append_new(out, json_pack("{s:I, s:s, s:s, s:O, s:s, s:b, s:b}", "to", (json_int_t)k, "addr",
-                                                     doc_text(net, "addr"), "name", doc_text(net, "name"), "port", port,
-                                                     "token", doc_text(h, "token"), "used", used, "pinned", q > 0));
+                json_array_append_new(out, json_pack("{s:I, s:s, s:s, s:O, s:s, s:b, s:b}", "to",
+                                                     (json_int_t)k, "addr", doc_text(net, "addr"),
+                                                     "name", doc_text(net, "name"), "port", port,
+                                                     "token", doc_text(h, "token"), "used", used,
+                                                     "pinned", q > 0));
             }
             pinned = pinned || used;
         }
@@ -386,19 +402,22 @@ void doc_check_ways(doc_report *r, const json_t *hosts, const json_t *results)
             if (strcmp(key, said) == 0) continue;
             (void)snprintf(said, sizeof said, "%s", key);
             if (pinned)
-                doc_add(r, DOC_FAIL, "ports",
-                        "open the pinned ports between all hosts (btl_tcp_port_min_v4 and _range_v4, "
-                        "oob_tcp_dynamic_ipv4_ports)",
-                        "%s -> %s: port %.0f of the range set for MPI: %s: a firewall", from, host,
-                        doc_number(t, "port"), doc_way_text(way));
-            else
                 doc_add(
                     r, DOC_FAIL, "ports",
-                    "open all ports between the hosts; or pin some and open those: --mca oob_tcp_dynamic_ipv4_ports "
-                    "46000-46049 "
-                    "--mca btl_tcp_port_min_v4 46050 --mca btl_tcp_port_range_v4 100",
-                    "%s -> %s: %s (%s) port %.0f: %s, though ssh is open: a firewall; MPI would hang without a word",
-                    from, host, doc_text(t, "addr"), doc_text(t, "name"), doc_number(t, "port"), doc_way_text(way));
+                    "open the pinned ports between all hosts (btl_tcp_port_min_v4 and _range_v4, "
+                    "oob_tcp_dynamic_ipv4_ports)",
+                    "%s -> %s: port %.0f of the range set for MPI: %s: a firewall", from, host,
+                    doc_number(t, "port"), doc_way_text(way));
+            else
+                doc_add(r, DOC_FAIL, "ports",
+                        "open all ports between the hosts; or pin some and open those: --mca "
+                        "oob_tcp_dynamic_ipv4_ports "
+                        "46000-46049 "
+                        "--mca btl_tcp_port_min_v4 46050 --mca btl_tcp_port_range_v4 100",
+                        "%s -> %s: %s (%s) port %.0f: %s, though ssh is open: a firewall; MPI "
+                        "would hang without a word",
+                        from, host, doc_text(t, "addr"), doc_text(t, "name"), doc_number(t, "port"),
+                        doc_way_text(way));
         }
     }
     if (r->n[DOC_FAIL] == before && json_array_size(hosts) > 1)

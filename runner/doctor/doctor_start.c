@@ -19,7 +19,8 @@ static int env_number(const char *const *names, int otherwise)
 
 static int launched_ranks(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
+                                        NULL};
     return env_number(names, 0);
 }
 
@@ -31,7 +32,8 @@ static int ranks_here(void)
 
 static int my_number(bool of_host)
 {
-    static const char *const all[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
+    static const char *const all[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                      "SLURM_PROCID", NULL};
     static const char *const here[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", NULL};
     return env_number(of_host ? here : all, 0);
 }
@@ -59,11 +61,12 @@ static void warn_of_bridges(const json_t *hosts, rd_strbuf *warnings)
     json_array_foreach(json_object_get(h, "nets"), k, net)
     {
         if (!doc_is_bridge(doc_text(net, "name")) || !doc_net_used(mca, net)) continue;
-        rd_strbuf_printf(
-            warnings,
-            "%s: MPI will also use %s (%s), a bridge whose address other hosts may have too, and then hang; mpirun "
-            "--mca btl_tcp_if_include %s leaves it out\n",
-            doc_text(h, "host"), doc_text(net, "name"), doc_text(net, "addr"), network[0] ? network : "NETWORK/BITS");
+        rd_strbuf_printf(warnings,
+                         "%s: MPI will also use %s (%s), a bridge whose address other hosts may "
+                         "have too, and then hang; mpirun "
+                         "--mca btl_tcp_if_include %s leaves it out\n",
+                         doc_text(h, "host"), doc_text(net, "name"), doc_text(net, "addr"),
+                         network[0] ? network : "NETWORK/BITS");
     }
 }
 
@@ -75,8 +78,8 @@ rd_code rd_doctor_before_mpi(rd_strbuf *warnings, rd_status *st)
     if (launched_ranks() < 2 || !several_hosts()) return st->code;
     char host[128] = "localhost";
     (void)gethostname(host, sizeof host - 1);
-    json_t *hosts = json_pack("[{s:s, s:s, s:o, s:o, s:b}]", "host", host, "listed", host, "nets", doc_interfaces(),
-                              "mca", doc_mca_new(NULL), "others", 1);
+    json_t *hosts = json_pack("[{s:s, s:s, s:o, s:o, s:b}]", "host", host, "listed", host, "nets",
+                              doc_interfaces(), "mca", doc_mca_new(NULL), "others", 1);
     if (doc_report_init(&r, st) != RD_OK || !hosts) goto done;
     doc_check_interfaces(&r, hosts);
     if (my_number(true) == 0) warn_of_bridges(hosts, warnings);
@@ -107,13 +110,17 @@ struct rd_guard {
 static void doctor_start_report(rd_guard *g, const char *phase, double after_s, bool last)
 {
     char line[1024];
-    const int n =
-        snprintf(line, sizeof line,
-                 "%s: [rank %d, %s] %s for %.0f s; a firewall between the hosts, an interface that leads nowhere, or "
-                 "two hosts of one name do that: run_dist --mode=doctor --hosts=HOST:SLOTS,... on the launching host "
-                 "finds out which\n",
-                 last ? "run_dist: error" : "warning", my_number(false), g->host, phase, after_s);
-    if (n > 0 && write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0) return;
+    const int n = snprintf(line, sizeof line,
+                           "%s: [rank %d, %s] %s for %.0f s; a firewall between the hosts, an "
+                           "interface that leads nowhere, or "
+                           "two hosts of one name do that: run_dist --mode=doctor "
+                           "--hosts=HOST:SLOTS,... on the launching host "
+                           "finds out which\n",
+                           last ? "run_dist: error" : "warning", my_number(false), g->host, phase,
+                           after_s);
+    if (n > 0 &&
+        write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0)
+        return;
 }
 
 static void *look_on(void *arg)
@@ -138,7 +145,8 @@ static void *look_on(void *arg)
         const bool last = g->warned || (g->abort_s > 0.0 && g->abort_s <= g->warn_s);
         if (my_number(false) == 0) doctor_start_report(g, g->phase, next, last);
         if (last) {
-            if (my_number(false) != 0) (void)usleep(300000); /* the first to end ends all: rank 0 shall have spoken */
+            if (my_number(false) != 0)
+                (void)usleep(300000); /* the first to end ends all: rank 0 shall have spoken */
             _exit(RD_EENV);
         }
         g->warned = true;
@@ -149,10 +157,11 @@ static void *look_on(void *arg)
 
 static void on_crash(int number)
 {
-    static const char text[] =
-        "run_dist: error: MPI crashed while it connected the ranks; two hosts of one name do that, and different "
-        "builds of "
-        "MPI: run_dist --mode=doctor --hosts=HOST:SLOTS,... on the launching host finds out which\n";
+    static const char text[] = "run_dist: error: MPI crashed while it connected the ranks; two "
+                               "hosts of one name do that, and different "
+                               "builds of "
+                               "MPI: run_dist --mode=doctor --hosts=HOST:SLOTS,... on the "
+                               "launching host finds out which\n";
     _exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? 128 + number : RD_EENV);
 }
 

@@ -17,12 +17,14 @@ typedef struct rd_conv_shape {
 /* The layout that convolutions write. NULL st: none. */
 rd_code rd_conv_layout(rd_backend *b, const void **layout, rd_status *st);
 /* y = conv(x, W) + bias, then max(., 0) with s->relu. y lies in the layout above. ps: of the parameter W. */
-rd_code rd_conv_forward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps, const rd_param *W, const float *x,
-                        const float *bias, float *y, rd_status *st);
+rd_code rd_conv_forward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
+                        const rd_param *W, const float *x, const float *bias, float *y,
+                        rd_status *st);
 /* dy: of the result before the relu. dx is written, or added to with add; dW and dbias are added to; NULL: not wanted.
  */
-rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps, const rd_param *W, const float *x,
-                         const float *dy, float *dx, bool add, float *dW, float *dbias, rd_status *st);
+rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
+                         const rd_param *W, const float *x, const float *dy, float *dx, bool add,
+                         float *dW, float *dbias, rd_status *st);
 
 RD_C_END
 #endif

@@ -7,11 +7,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MAX_SLOTS = 8, ROUND = 16 /* elements: 64 bytes */, MAPPED = 1 << 20 /* bytes of an arena from which on it is mapped */ };
+enum {
+    MAX_SLOTS = 8,
+    ROUND = 16 /* elements: 64 bytes */,
+    MAPPED = 1 << 20 /* bytes of an arena from which on it is mapped */
+};
 
 typedef struct arena {
     float *x;
-    void *base; /* owned; NULL: x is borrowed */
+    void *base;    /* owned; NULL: x is borrowed */
     size_t mapped; /* bytes; 0: base came from malloc */
     float *device; /* the same on a GPU; NULL: none */
     enum { SAME, HOST_NEWER, DEVICE_NEWER } newer;
@@ -31,12 +35,15 @@ struct rd_params {
  * most of them. */
 static bool params_arena_new(arena *a, int64_t n)
 {
-    const size_t bytes = (size_t)n * sizeof(float) + 192; /* a vector of slack, and what aligning costs */
+    const size_t bytes = (size_t)n * sizeof(float) +
+                         192; /* a vector of slack, and what aligning costs */
     *a = (arena){0};
     if (bytes >= MAPPED) {
         a->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (a->base == MAP_FAILED) a->base = NULL;
-        if (a->base) (void)madvise(a->base, bytes, MADV_HUGEPAGE); /* sweeps over all of it: fewer pages to look up */
+        if (a->base)
+            (void)madvise(a->base, bytes,
+                          MADV_HUGEPAGE); /* sweeps over all of it: fewer pages to look up */
         a->mapped = bytes;
     } else {
         a->base = calloc(1, bytes);
@@ -80,7 +87,8 @@ static float *device_side(const rd_params *p, arena *a, int64_t n)
 #ifdef RD_CUDA
     rd_status own = {.code = RD_OK};
     if (!p->gpu) return a->x;
-    if (a->newer == HOST_NEWER && rd_gpu_up(p->gpu, a->device, a->x, (size_t)n * sizeof(float), &own) == RD_OK) {
+    if (a->newer == HOST_NEWER &&
+        rd_gpu_up(p->gpu, a->device, a->x, (size_t)n * sizeof(float), &own) == RD_OK) {
         a->newer = SAME;
         rd_gpu_weights_changed(p->gpu);
     }
@@ -95,7 +103,10 @@ static float *device_side(const rd_params *p, arena *a, int64_t n)
 static rd_code give_device(rd_params *p, arena *a, int64_t n, const char *what, rd_status *st)
 {
     if (rd_gpu_get(p->gpu, (size_t)(n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
-        rd_status_prefix(st, "%s do not fit, whatever the batch_size; take a smaller model, or a card with more memory", what);
+        rd_status_prefix(st,
+                         "%s do not fit, whatever the batch_size; take a smaller model, or a card "
+                         "with more memory",
+                         what);
     a->newer = HOST_NEWER;
     return st->code;
 }
@@ -136,12 +147,14 @@ rd_param *rd_params_find(const rd_params *p, const char *name)
     return NULL;
 }
 
-rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *dim, rd_init init, unsigned flags,
-                      rd_param **out, rd_status *st)
+rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *dim, rd_init init,
+                      unsigned flags, rd_param **out, rd_status *st)
 {
     *out = NULL;
-    if (p->sealed) return rd_fail(st, RD_EBUG, "parameter '%s' declared after the arenas were laid out", name);
-    if (rd_params_find(p, name)) return rd_fail(st, RD_EBUG, "parameter '%s' is declared twice", name);
+    if (p->sealed)
+        return rd_fail(st, RD_EBUG, "parameter '%s' declared after the arenas were laid out", name);
+    if (rd_params_find(p, name))
+        return rd_fail(st, RD_EBUG, "parameter '%s' is declared twice", name);
     if (n_dim < 0 || n_dim > 4 || strlen(name) >= sizeof((*out)->name))
         return rd_fail(st, RD_EBUG, "parameter '%s' has a bad shape or name", name);
     if (p->n == p->cap) {
@@ -160,10 +173,11 @@ rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *
         q->dim[i] = dim[i];
         if (dim[i] <= 0 || __builtin_mul_overflow(q->n, dim[i], &q->n) || q->n > INT64_MAX / 64) {
             free(q);
-            return rd_fail(st, RD_EUSAGE,
-                           "parameter '%s' would have a size that no memory holds; look at the sizes in the "
-                           "config",
-                           name);
+            return rd_fail(
+                st, RD_EUSAGE,
+                "parameter '%s' would have a size that no memory holds; look at the sizes in the "
+                "config",
+                name);
         }
     }
     q->init = init;
@@ -175,8 +189,8 @@ rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *
     return RD_OK;
 }
 
-rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double value, double momentum, rd_param **out,
-                            rd_status *st)
+rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double value,
+                            double momentum, rd_param **out, rd_status *st)
 {
     const rd_init init = {.kind = RD_INIT_CONST, .value = value};
     if (rd_params_add(p, name, 1, &n, init, RD_PARAM_STATE | RD_PARAM_NO_DECAY, out, st) == RD_OK)
@@ -221,7 +235,8 @@ static void fill_truncated(rd_key key, int64_t n, double std, float *w)
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) {
         double z[2] = {3.0, 3.0};
-        for (uint32_t try = 0; fabs(z[0]) > 2.0 && fabs(z[1]) > 2.0; try++) draw_normals(key, i, try, z);
+        for (uint32_t try = 0; fabs(z[0]) > 2.0 && fabs(z[1]) > 2.0; try++)
+            draw_normals(key, i, try, z);
         w[i] = (float)(std * (fabs(z[0]) <= 2.0 ? z[0] : z[1]));
     }
 }
@@ -261,7 +276,8 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
         if (!state) p->trained_span = p->span;
     }
     if (!params_arena_new(&p->values, p->span) || !params_arena_new(&p->grads, p->span))
-        return rd_fail(st, RD_EENV, "out of memory for %lld parameters (%.1f MiB, and as much for gradients)",
+        return rd_fail(st, RD_EENV,
+                       "out of memory for %lld parameters (%.1f MiB, and as much for gradients)",
                        (long long)p->count, (double)p->span * 4 / 1048576);
     p->sealed = true;
     for (int i = 0; i < p->n; i++) init_one(p, p->at[i], seed, init_scale);
@@ -271,13 +287,15 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
 
 rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
 {
-    if (!p->sealed || p->n_slots + n_slots > MAX_SLOTS) return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
+    if (!p->sealed || p->n_slots + n_slots > MAX_SLOTS)
+        return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
     for (int k = 0; k < n_slots; k++) {
         if (!params_arena_new(&p->slot[p->n_slots], p->trained_span))
             return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)",
                            (double)p->trained_span * 4 / 1048576);
 #ifdef RD_CUDA
-        if (p->gpu && give_device(p, &p->slot[p->n_slots], p->trained_span, "the optimizer's numbers", st) != RD_OK)
+        if (p->gpu && give_device(p, &p->slot[p->n_slots], p->trained_span,
+                                  "the optimizer's numbers", st) != RD_OK)
             return st->code;
 #endif
         p->n_slots++;
@@ -363,7 +381,8 @@ rd_code rd_params_use_gpu(rd_params *p, rd_gpu *g, rd_status *st)
     RD_TRY(give_device(p, &p->values, p->span, "the weights", st));
     RD_TRY(rd_gpu_hold(g, p->values.device, p->span, st));
     RD_TRY(give_device(p, &p->grads, p->span, "the gradients", st));
-    for (int k = 0; k < p->n_slots; k++) RD_TRY(give_device(p, &p->slot[k], p->trained_span, "the optimizer's numbers", st));
+    for (int k = 0; k < p->n_slots; k++)
+        RD_TRY(give_device(p, &p->slot[k], p->trained_span, "the optimizer's numbers", st));
 done:
     return st->code;
 }

@@ -24,12 +24,12 @@ struct rd_tape {
     rd_backend *be;
     rd_params *params;
     rd_arena *step, *scratch;
-    rd_arena_source source; /* of a GPU */
+    rd_arena_source source;                 /* of a GPU */
     rd_arena *device_step, *device_scratch; /* on a CPU those above */
     tape_record *last;
     const rd_var *loss; /* of rd_tape_backward */
-    rd_var **leaf; /* by param index: one variable per parameter and step */
-    int *uses;     /* by param index: records that still have to give a gradient */
+    rd_var **leaf;      /* by param index: one variable per parameter and step */
+    int *uses;          /* by param index: records that still have to give a gradient */
     uint64_t **touched; /* by param index; NULL: no embedding */
     int n_leaf;
     spare spare[MOST_SPARE];
@@ -56,8 +56,14 @@ static void *device_get(void *gpu, size_t bytes, rd_status *st)
     return rd_gpu_get(gpu, bytes, &p, st) == RD_OK ? p : NULL;
 }
 
-static void device_put(void *gpu, void *p) { rd_gpu_put(gpu, p); }
-static rd_code device_zero(void *gpu, void *p, size_t bytes, rd_status *st) { return rd_gpu_zero(gpu, p, bytes, st); }
+static void device_put(void *gpu, void *p)
+{
+    rd_gpu_put(gpu, p);
+}
+static rd_code device_zero(void *gpu, void *p, size_t bytes, rd_status *st)
+{
+    return rd_gpu_zero(gpu, p, bytes, st);
+}
 
 static rd_code device_arenas(rd_tape *t, rd_status *st)
 {
@@ -71,7 +77,10 @@ done:
     return st->code;
 }
 #else
-static rd_code device_arenas(rd_tape *t, rd_status *st) { return (void)t, st->code; }
+static rd_code device_arenas(rd_tape *t, rd_status *st)
+{
+    return (void)t, st->code;
+}
 #endif
 
 rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status *st)
@@ -197,7 +206,8 @@ static void say_op(const rd_tape *t, const rd_op *op, bool backward, bool ends)
 static rd_var *new_var(rd_tape *t, float *v, int64_t rows, int64_t cols)
 {
     rd_var *x;
-    if (t->status.code != RD_OK || rd_arena_zero(t->step, sizeof *x, &x, &t->status) != RD_OK) return NULL;
+    if (t->status.code != RD_OK || rd_arena_zero(t->step, sizeof *x, &x, &t->status) != RD_OK)
+        return NULL;
     x->v = v;
     x->rows = rows;
     x->cols = cols;
@@ -220,13 +230,16 @@ rd_code rd_tape_read(rd_tape *t, const rd_var *x, bool gradient, float *out, rd_
     const void *from = gradient ? x->grads : x->values;
     const int64_t n = x->rows * x->cols;
     const size_t bytes = (size_t)n * sizeof *out;
-    if (!from) return rd_fail(st, RD_EBUG, "a variable without %s is read", gradient ? "gradient" : "values");
+    if (!from)
+        return rd_fail(st, RD_EBUG, "a variable without %s is read",
+                       gradient ? "gradient" : "values");
     if (rd_backend_gpu(t->be)) {
         const rd_mark mark = rd_arena_mark(t->device_scratch);
         if (x->type != RD_FLOAT32) {
             float *wide;
             RD_TRY(rd_arena_get(t->device_scratch, bytes, &wide, st));
-            RD_TRY(rd_gpu_cast(rd_backend_gpu(t->be), n, from, x->type, wide, RD_FLOAT32, false, st));
+            RD_TRY(rd_gpu_cast(rd_backend_gpu(t->be), n, from, x->type, wide, RD_FLOAT32, false,
+                               st));
             from = wide;
         }
         RD_TRY(rd_gpu_down(rd_backend_gpu(t->be), out, from, bytes, st));
@@ -238,7 +251,8 @@ done:
     return st->code;
 }
 
-rd_code rd_call_lend(rd_call *c, rd_arena *a, const void *host, size_t bytes, void *out, rd_status *st)
+rd_code rd_call_lend(rd_call *c, rd_arena *a, const void *host, size_t bytes, void *out,
+                     rd_status *st)
 {
     memcpy(out, &host, sizeof host);
     if (!host || !rd_backend_gpu(c->be)) return st->code;
@@ -254,12 +268,16 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
 {
     if (!p || t->status.code != RD_OK) return NULL;
     if (p->index >= t->n_leaf) {
-        rd_fail(&t->status, RD_EBUG, "parameter '%s' was declared after the tape was made", p->name);
+        rd_fail(&t->status, RD_EBUG, "parameter '%s' was declared after the tape was made",
+                p->name);
         return NULL;
     }
     if (t->leaf[p->index]) return t->leaf[p->index];
-    const bool on_gpu = rd_backend_gpu(t->be) != NULL; /* else the host's side, also of parameters that a GPU has */
-    rd_var *x = new_var(t, (on_gpu ? rd_params_device_values(t->params) : rd_params_values(t->params)) + p->offset, 1, 1);
+    const bool on_gpu = rd_backend_gpu(t->be) !=
+                        NULL; /* else the host's side, also of parameters that a GPU has */
+    rd_var *x = new_var(
+        t, (on_gpu ? rd_params_device_values(t->params) : rd_params_values(t->params)) + p->offset,
+        1, 1);
     if (!x) return NULL;
     x->cols = p->n_dim ? p->dim[p->n_dim - 1] : 1;
     x->rows = p->n / x->cols;
@@ -267,7 +285,9 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
     for (int i = 0; i < p->n_dim; i++) x->dim[i] = p->dim[i];
     x->param = p;
     x->needs_grad = t->with_grad;
-    if (x->needs_grad) x->g = (on_gpu ? rd_params_device_grads(t->params) : rd_params_grads(t->params)) + p->offset;
+    if (x->needs_grad)
+        x->g = (on_gpu ? rd_params_device_grads(t->params) : rd_params_grads(t->params)) +
+               p->offset;
     return t->leaf[p->index] = x;
 }
 
@@ -277,7 +297,8 @@ static const rd_kernel *kernel_of(const rd_tape *t, const rd_op *op)
 }
 
 /* Scratch memory is the call's alone. Work that a GPU has queued on it comes before what the next call queues. */
-static rd_code run_kernel(rd_tape *t, rd_call *c, rd_code (*fn)(rd_call *, rd_status *), bool backward, rd_status *st)
+static rd_code run_kernel(rd_tape *t, rd_call *c, rd_code (*fn)(rd_call *, rd_status *),
+                          bool backward, rd_status *st)
 {
     const rd_mark host = rd_arena_mark(t->scratch), device = rd_arena_mark(t->device_scratch);
     say_op(t, c->op, backward, false);
@@ -294,16 +315,16 @@ static size_t bytes_of(const rd_var *x)
     return (size_t)rd_var_elements(x) * rd_element_bytes(x->type);
 }
 
-rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes, rd_var *const *in, int n_in,
-                      rd_var **out, int n_out)
+rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr_bytes,
+                      rd_var *const *in, int n_in, rd_var **out, int n_out)
 {
     rd_status *st = &t->status;
     tape_record *r = NULL;
     bool needs = false;
     if (st->code != RD_OK) return NULL;
     if (n_in > RD_MAX_IN || n_out > RD_MAX_OUT) {
-        rd_fail(st, RD_EBUG, "op '%s' has %d inputs and %d outputs; %d and %d fit", op->name, n_in, n_out, RD_MAX_IN,
-                RD_MAX_OUT);
+        rd_fail(st, RD_EBUG, "op '%s' has %d inputs and %d outputs; %d and %d fit", op->name, n_in,
+                n_out, RD_MAX_IN, RD_MAX_OUT);
         return NULL;
     }
     RD_TRY(rd_arena_zero(t->step, sizeof *r, &r, st));
@@ -328,7 +349,9 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
         c->in[i] = in[i];
         needs |= in[i] && in[i]->needs_grad;
         if (!in[i] || in[i]->type == RD_FLOAT32 || (i < 32 && op->narrow >> i & 1)) continue;
-        rd_fail(st, RD_EBUG, "op '%s' takes float32, and its input %d has elements of 16 bits; rd_op_cast makes float32 of them",
+        rd_fail(st, RD_EBUG,
+                "op '%s' takes float32, and its input %d has elements of 16 bits; rd_op_cast makes "
+                "float32 of them",
                 op->name, i);
         goto done;
     }
@@ -409,8 +432,8 @@ done:
 bool rd_call_pass_grad(rd_call *c, int i)
 {
     rd_var *x = c->in[i], *y = c->out[0];
-    if (!x || !x->needs_grad || x->g || x->type != y->type || x->layout != y->layout || x->rows != y->rows || x->cols != y->cols ||
-        rd_var_elements(x) != rd_var_elements(y))
+    if (!x || !x->needs_grad || x->g || x->type != y->type || x->layout != y->layout ||
+        x->rows != y->rows || x->cols != y->cols || rd_var_elements(x) != rd_var_elements(y))
         return false;
     for (int k = 0; k < c->n_in; k++)
         if (c->in[k] && c->in[k]->g == y->g) return false;
@@ -460,7 +483,8 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
         if (any) { /* else nothing that leads to the loss used it */
             for (int i = 0; i < c->n_out; i++)
                 if (!c->out[i]->g) RD_TRY(want_grad(t, c->out[i], st));
-            for (int i = 0; i < c->n_in && !c->op->own_grads; i++) RD_TRY(want_grad(t, c->in[i], st));
+            for (int i = 0; i < c->n_in && !c->op->own_grads; i++)
+                RD_TRY(want_grad(t, c->in[i], st));
             RD_TRY(run_kernel(t, c, kernel_of(t, c->op)->backward, true, st));
             if (c->op->own_grads) keep_spare(t, c);
         }

@@ -15,19 +15,22 @@
 enum { format_version = 1 };
 static const char manifest_name[] = "manifest.json";
 
-static rd_code checkpoint_check_space(const char *dir, const rd_array *a, int n, size_t meta_bytes, rd_status *st)
+static rd_code checkpoint_check_space(const char *dir, const rd_array *a, int n, size_t meta_bytes,
+                                      rd_status *st)
 {
     /* Per member: both zip headers with the name twice, the NPY header, the manifest's entry. */
     uint64_t need = (uint64_t)meta_bytes + (64 << 10) + (uint64_t)n * 1536;
     for (int i = 0; i < n; i++) need += a[i].bytes;
     struct statvfs v;
     if (statvfs(dir, &v) != 0)
-        return rd_fail(st, RD_EENV, "cannot save a checkpoint in '%s': %s; is the log folder still there?", dir,
+        return rd_fail(st, RD_EENV,
+                       "cannot save a checkpoint in '%s': %s; is the log folder still there?", dir,
                        strerror(errno));
     const uint64_t have = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
     if (v.f_blocks > 0 && have < need) /* some network file systems tell no sizes */
         rd_fail(st, RD_EENV,
-                "no space for a checkpoint in '%s': %" PRIu64 " bytes needed, %" PRIu64 " free; what was saved before "
+                "no space for a checkpoint in '%s': %" PRIu64 " bytes needed, %" PRIu64
+                " free; what was saved before "
                 "is whole; make room and start the same command again",
                 dir, need, have);
     return st->code;
@@ -36,10 +39,12 @@ static rd_code checkpoint_check_space(const char *dir, const rd_array *a, int n,
 static json_t *array_entry(const rd_array *a, uint32_t crc)
 {
     json_t *shape = json_array();
-    for (int d = 0; shape && d < a->n_dim; d++) json_array_append_new(shape, json_integer(a->dim[d]));
+    for (int d = 0; shape && d < a->n_dim; d++)
+        json_array_append_new(shape, json_integer(a->dim[d]));
     char hex[16];
     snprintf(hex, sizeof hex, "%08" PRIx32, crc);
-    return json_pack("{s:s, s:o, s:s, s:s}", "name", a->name, "shape", shape, "dtype", a->descr, "crc32c", hex);
+    return json_pack("{s:s, s:o, s:s, s:s}", "name", a->name, "shape", shape, "dtype", a->descr,
+                     "crc32c", hex);
 }
 
 /* The caller's entries first come, ours win: nobody reads a manifest with two steps. */
@@ -55,7 +60,8 @@ static json_t *manifest_begin(const json_t *meta, int64_t step)
     return m;
 }
 
-static rd_code write_archive(const char *path, const rd_array *a, int n, json_t *manifest, rd_status *st)
+static rd_code write_archive(const char *path, const rd_array *a, int n, json_t *manifest,
+                             rd_status *st)
 {
     rd_npz_out o = {0};
     char *text = NULL;
@@ -89,13 +95,14 @@ static rd_code write_pointer(const char *dir, const char *prefix, int64_t step, 
     return rd_file_write_atomic(path, line, (size_t)n, st);
 }
 
-rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a, int n,
-                     const json_t *meta, int keep, rd_status *st)
+rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a,
+                     int n, const json_t *meta, int keep, rd_status *st)
 {
     char path[4096];
     json_t *manifest = NULL;
     RD_TRY(rd_ckpt_path(dir, name_prefix, step, path, st));
-    if (step < 0 || rd_ckpt_step_of(strrchr(path, '/') + 1, name_prefix) != step || strlen(name_prefix) > 64) {
+    if (step < 0 || rd_ckpt_step_of(strrchr(path, '/') + 1, name_prefix) != step ||
+        strlen(name_prefix) > 64) {
         rd_fail(st, RD_EBUG, "'%s' is no name of a checkpoint", path);
         goto done;
     }
@@ -133,7 +140,8 @@ static rd_code checkpoint_check_array(const rd_npz *z, const json_t *entry, rd_s
     const char *hex = json_string_value(json_object_get(entry, "crc32c"));
     const json_t *shape = json_object_get(entry, "shape");
     if (!name || !dtype || !hex || !json_is_array(shape))
-        return rd_fail(st, RD_ECKPT, "the manifest has an entry without name, shape, dtype and crc32c");
+        return rd_fail(st, RD_ECKPT,
+                       "the manifest has an entry without name, shape, dtype and crc32c");
     const rd_array *a = rd_npz_find(z, name);
     if (!a) return rd_fail(st, RD_ECKPT, "array '%s' is missing", name);
     bool same = strcmp(a->descr, dtype) == 0 && json_array_size(shape) == (size_t)a->n_dim;
@@ -141,11 +149,13 @@ static rd_code checkpoint_check_array(const rd_npz *z, const json_t *entry, rd_s
         const json_t *v = json_array_get(shape, (size_t)d);
         same = json_is_integer(v) && json_integer_value(v) == a->dim[d];
     }
-    if (!same) return rd_fail(st, RD_ECKPT, "array '%s' differs from the manifest in type or shape", name);
+    if (!same)
+        return rd_fail(st, RD_ECKPT, "array '%s' differs from the manifest in type or shape", name);
     char ours[16];
     snprintf(ours, sizeof ours, "%08" PRIx32, rd_crc32c(0, a->data, a->bytes));
     if (strcmp(ours, hex) != 0)
-        return rd_fail(st, RD_ECKPT, "array '%s' is damaged: CRC32C %s, the manifest says %.16s", name, ours, hex);
+        return rd_fail(st, RD_ECKPT, "array '%s' is damaged: CRC32C %s, the manifest says %.16s",
+                       name, ours, hex);
     return st->code;
 }
 
@@ -154,18 +164,23 @@ static rd_code check_manifest(rd_ckpt *c, bool *newer, rd_status *st)
 {
     const rd_array *text = rd_npz_find(c->npz, manifest_name);
     json_error_t err;
-    if (!text) return rd_fail(st, RD_ECKPT, "holds no %s: not a checkpoint of run_dist", manifest_name);
+    if (!text)
+        return rd_fail(st, RD_ECKPT, "holds no %s: not a checkpoint of run_dist", manifest_name);
     c->meta = json_loadb(text->data, text->bytes, JSON_REJECT_DUPLICATES, &err);
     if (!json_is_object(c->meta))
-        return rd_fail(st, RD_ECKPT, "%s is not a JSON object: line %d: %s", manifest_name, err.line, err.text);
-    const json_t *version = json_object_get(c->meta, "format_version"), *step = json_object_get(c->meta, "step");
+        return rd_fail(st, RD_ECKPT, "%s is not a JSON object: line %d: %s", manifest_name,
+                       err.line, err.text);
+    const json_t *version = json_object_get(c->meta, "format_version"),
+                 *step = json_object_get(c->meta, "step");
     const json_t *arrays = json_object_get(c->meta, "arrays");
     if (!json_is_integer(version) || json_integer_value(version) < 1)
-        return rd_fail(st, RD_ECKPT, "%s has no 'format_version': not a checkpoint of run_dist", manifest_name);
+        return rd_fail(st, RD_ECKPT, "%s has no 'format_version': not a checkpoint of run_dist",
+                       manifest_name);
     if (json_integer_value(version) > format_version) {
         *newer = true;
         return rd_fail(st, RD_ECKPT,
-                       "written by a newer run_dist (checkpoint format %" JSON_INTEGER_FORMAT ", this program reads up "
+                       "written by a newer run_dist (checkpoint format %" JSON_INTEGER_FORMAT
+                       ", this program reads up "
                        "to %d); use that program, or another --logdir",
                        json_integer_value(version), format_version);
     }
@@ -173,8 +188,8 @@ static rd_code check_manifest(rd_ckpt *c, bool *newer, rd_status *st)
         return rd_fail(st, RD_ECKPT, "%s lacks 'step' or 'arrays'", manifest_name);
     c->step = json_integer_value(step);
     if (json_array_size(arrays) + 1 != (size_t)rd_npz_n(c->npz))
-        return rd_fail(st, RD_ECKPT, "%d arrays in the archive, %zu in its manifest", rd_npz_n(c->npz) - 1,
-                       json_array_size(arrays));
+        return rd_fail(st, RD_ECKPT, "%d arrays in the archive, %zu in its manifest",
+                       rd_npz_n(c->npz) - 1, json_array_size(arrays));
     for (size_t i = 0; i < json_array_size(arrays); i++)
         if (checkpoint_check_array(c->npz, json_array_get(arrays, i), st) != RD_OK) return st->code;
     return st->code;
@@ -184,7 +199,8 @@ static rd_code checkpoint_load(const char *path, rd_ckpt *out, bool *newer, rd_s
 {
     *newer = false;
     memset(out, 0, sizeof *out);
-    if (strlen(path) >= sizeof out->path) return rd_fail(st, RD_ECKPT, "'%.200s...' is too long a path", path);
+    if (strlen(path) >= sizeof out->path)
+        return rd_fail(st, RD_ECKPT, "'%.200s...' is too long a path", path);
     memcpy(out->path, path, strlen(path) + 1);
     if (rd_npz_new(path, &out->npz, st) == RD_OK && check_manifest(out, newer, st) != RD_OK)
         rd_status_prefix(st, "'%s'", path);
@@ -202,10 +218,12 @@ static void warn(char *warning, const char *text)
 {
     const size_t n = strlen(warning);
     if (n + 3 < RD_MSG_BYTES)
-        snprintf(warning + n, RD_MSG_BYTES - n, "%s%.*s", n ? "; " : "", (int)(RD_MSG_BYTES - n - 3), text);
+        snprintf(warning + n, RD_MSG_BYTES - n, "%s%.*s", n ? "; " : "",
+                 (int)(RD_MSG_BYTES - n - 3), text);
 }
 
-rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning, rd_status *st)
+rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning,
+                            rd_status *st)
 {
     rd_ckpt_list l = {0};
     rd_status last = {0};
@@ -215,7 +233,8 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
     rd_ckpt_remove_stale(dir);
     RD_TRY(rd_ckpt_list_new(dir, name_prefix, &l, st));
     const int64_t named = rd_ckpt_pointer_read(dir, name_prefix, &odd);
-    if (odd) warn(warning, "the file 'checkpoint' names no checkpoint; taking the newest by number");
+    if (odd)
+        warn(warning, "the file 'checkpoint' names no checkpoint; taking the newest by number");
     /* i = -1: the one that is named. */
     for (int i = named >= 0 ? -1 : 0; i < l.n; i++) {
         char path[4096];
@@ -234,7 +253,8 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
     }
     if (last.code != RD_OK)
         rd_fail(st, RD_ECKPT,
-                "no whole checkpoint is left in '%s' (%.300s); move them and the file 'checkpoint' away to start anew",
+                "no whole checkpoint is left in '%s' (%.300s); move them and the file 'checkpoint' "
+                "away to start anew",
                 dir, last.msg);
 done:
     rd_ckpt_list_release(&l);

@@ -24,14 +24,19 @@ int64_t rd_ckpt_step_of(const char *file_name, const char *prefix)
     if (*p < '0' || *p > '9' || (*p == '0' && p[1] != '.')) return -1;
     int64_t step = 0;
     for (; *p >= '0' && *p <= '9'; p++)
-        if (__builtin_mul_overflow(step, 10, &step) || __builtin_add_overflow(step, *p - '0', &step)) return -1;
+        if (__builtin_mul_overflow(step, 10, &step) ||
+            __builtin_add_overflow(step, *p - '0', &step))
+            return -1;
     return strcmp(p, ".npz") == 0 ? step : -1;
 }
 
-rd_code rd_ckpt_path(const char *dir, const char *prefix, int64_t step, char out[4096], rd_status *st)
+rd_code rd_ckpt_path(const char *dir, const char *prefix, int64_t step, char out[4096],
+                     rd_status *st)
 {
     if (snprintf(out, 4096, "%s/%s-%" PRId64 ".npz", dir, prefix, step) >= 4096)
-        return rd_fail(st, RD_EUSAGE, "the name of log folder '%.200s...' is too long; choose a shorter --logdir", dir);
+        return rd_fail(st, RD_EUSAGE,
+                       "the name of log folder '%.200s...' is too long; choose a shorter --logdir",
+                       dir);
     return st->code;
 }
 
@@ -46,8 +51,9 @@ rd_code rd_ckpt_list_new(const char *dir, const char *prefix, rd_ckpt_list *out,
     *out = (rd_ckpt_list){0};
     DIR *d = opendir(dir);
     if (!d)
-        return errno == ENOENT ? st->code
-                               : rd_fail(st, RD_EENV, "cannot list log folder '%s': %s", dir, strerror(errno));
+        return errno == ENOENT
+                   ? st->code
+                   : rd_fail(st, RD_EENV, "cannot list log folder '%s': %s", dir, strerror(errno));
     int cap = 0;
     for (const struct dirent *e; (e = readdir(d));) {
         const int64_t step = rd_ckpt_step_of(e->d_name, prefix);
@@ -97,7 +103,8 @@ int64_t rd_ckpt_named_step(const char *dir)
     return rd_ckpt_pointer_read(dir, "model", &odd);
 }
 
-rd_code rd_ckpt_retain(const char *dir, const char *prefix, int64_t written, int keep, rd_status *st)
+rd_code rd_ckpt_retain(const char *dir, const char *prefix, int64_t written, int keep,
+                       rd_status *st)
 {
     rd_ckpt_list l = {0};
     if (keep <= 0) return st->code;
@@ -113,7 +120,8 @@ rd_code rd_ckpt_retain(const char *dir, const char *prefix, int64_t written, int
             }
             char path[4096];
             RD_TRY(rd_ckpt_path(dir, prefix, s, path, st));
-            (void)unlink(path); /* one that will not go is tried again at the next save; a run does not end for it */
+            (void)unlink(
+                path); /* one that will not go is tried again at the next save; a run does not end for it */
         }
     }
 done:
@@ -142,7 +150,8 @@ static pid_t temporary_of(const char *name)
         prefix[dash - what] = '\0';
     }
     const bool ours = strcmp(what, "checkpoint") == 0 || strcmp(what, "metrics.jsonl") == 0 ||
-                      strcmp(what, "config.json") == 0 || (dash && rd_ckpt_step_of(what, prefix) >= 0);
+                      strcmp(what, "config.json") == 0 ||
+                      (dash && rd_ckpt_step_of(what, prefix) >= 0);
     return ours ? (pid_t)pid : 0;
 }
 
@@ -156,7 +165,8 @@ void rd_ckpt_remove_stale(const char *dir)
     for (const struct dirent *e; (e = readdir(d));) {
         const pid_t pid = temporary_of(e->d_name);
         if (pid <= 0) continue;
-        if (owner == RD_LOCK_OURS || (kill(pid, 0) != 0 && errno == ESRCH)) (void)unlinkat(dirfd(d), e->d_name, 0);
+        if (owner == RD_LOCK_OURS || (kill(pid, 0) != 0 && errno == ESRCH))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
     }
     (void)closedir(d);
 }

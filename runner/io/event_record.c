@@ -62,8 +62,8 @@ static void tensor_head(rd_strbuf *t, int dtype, int n_dim, const int64_t *dim)
 
 /* Readers take the plugin from a tag's first event in a run; a resumed run's file may be the one they see first, so
  * that each value carries it. The class of data (tensor, blobs) follows from these plugins' names. */
-static void tensor_value(rd_strbuf *out, const char *tag, const char *plugin, const rd_strbuf *content,
-                         const rd_strbuf *tensor)
+static void tensor_value(rd_strbuf *out, const char *tag, const char *plugin,
+                         const rd_strbuf *content, const rd_strbuf *tensor)
 {
     rd_strbuf v = {0}, data = {0}, meta = {0};
     rd_pb_string(&data, 1, plugin);
@@ -131,7 +131,8 @@ void rd_summary_histogram(rd_strbuf *out, const char *tag, const float *x, int64
         if (!(width > 0)) count[BUCKETS - 1] = n_finite;
         for (int k = 0; k < BUCKETS; k++) {
             const double left = k * width,
-                         right = (k + 1) * width; /* apart, for no compiler to fuse: NumPy rounds twice */
+                         right = (k + 1) *
+                                 width; /* apart, for no compiler to fuse: NumPy rounds twice */
             rows[k][0] = lo + left;
             rows[k][1] = k + 1 < BUCKETS ? lo + right : hi;
             rows[k][2] = (double)count[k];
@@ -167,10 +168,13 @@ void rd_summary_image(rd_strbuf *out, const char *tag, int w, int h, const rd_st
     rd_strbuf_release(&t);
 }
 
-void rd_summary_plugin(rd_strbuf *out, const char *tag, const char *plugin, const rd_strbuf *content)
+void rd_summary_plugin(rd_strbuf *out, const char *tag, const char *plugin,
+                       const rd_strbuf *content)
 {
     rd_strbuf t = {0};
-    tensor_head(&t, DT_FLOAT, 1, (const int64_t[]){0}); /* the empty vector that the plugin's own writer puts there */
+    tensor_head(&t, DT_FLOAT, 1,
+                (const int64_t[]){
+                    0}); /* the empty vector that the plugin's own writer puts there */
     tensor_value(out, tag, plugin, content, &t);
     rd_strbuf_release(&t);
 }

@@ -37,12 +37,14 @@ void rd_summary_histogram(rd_strbuf *out, const char *tag, const float *x, int64
 void rd_summary_text(rd_strbuf *out, const char *tag, const char *markdown);
 void rd_summary_image(rd_strbuf *out, const char *tag, int w, int h, const rd_strbuf *png);
 /* A value that carries only the content of its plugin (hparams). */
-void rd_summary_plugin(rd_strbuf *out, const char *tag, const char *plugin, const rd_strbuf *content);
+void rd_summary_plugin(rd_strbuf *out, const char *tag, const char *plugin,
+                       const rd_strbuf *content);
 uint32_t rd_event_mask(uint32_t crc32c);
 
 /* ---- hparams.c ---- */
 void rd_hparams_start(rd_strbuf *content, const json_t *flat, double wall);
-void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *metric_tags, double wall);
+void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *metric_tags,
+                           double wall);
 void rd_hparams_end(rd_strbuf *content, int status, double wall);
 
 /* ---- png.c ---- */

@@ -184,11 +184,13 @@ rd_code rd_events_read_mem(const void *p, size_t n, rd_event_fn *fn, void *ctx, 
         uint64_t len;
         memcpy(&len, s + at, 8);
         if (u32_at(s + at + 8) != rd_event_mask(rd_crc32c(0, s + at, 8)))
-            return rd_fail(st, RD_EDATA, "bad record at byte %zu: the checksum of its length is wrong", at);
+            return rd_fail(st, RD_EDATA,
+                           "bad record at byte %zu: the checksum of its length is wrong", at);
         if (n - at - 12 < 4 || len > n - at - 16) break;
         if (u32_at(s + at + 12 + len) != rd_event_mask(rd_crc32c(0, s + at + 12, len)))
-            return rd_fail(st, RD_EDATA, "bad record at byte %zu: the checksum of its %" PRIu64 " bytes is wrong", at,
-                           len);
+            return rd_fail(st, RD_EDATA,
+                           "bad record at byte %zu: the checksum of its %" PRIu64 " bytes is wrong",
+                           at, len);
         if (!read_event(s + at + 12, len, fn, ctx))
             return rd_fail(st, RD_EDATA, "bad record at byte %zu: not an event", at);
         at += 16 + len;
@@ -201,7 +203,8 @@ rd_code rd_events_read(const char *path, rd_event_fn *fn, void *ctx, rd_status *
     char *p = NULL;
     size_t n;
     RD_TRY(rd_file_read(path, RD_EDATA, &p, &n, st));
-    if (rd_events_read_mem(p, n, fn, ctx, st) != RD_OK) rd_status_prefix(st, "'%s' is no whole event file", path);
+    if (rd_events_read_mem(p, n, fn, ctx, st) != RD_OK)
+        rd_status_prefix(st, "'%s' is no whole event file", path);
 done:
     free(p);
     return st->code;

@@ -19,14 +19,17 @@ struct rd_events {
     int fd;
     off_t size; /* whole records so far */
     int64_t synced_ns;
-    bool torn; /* a half record could not be cut off: readers stop at it, so that nothing more is written */
+    bool
+        torn; /* a half record could not be cut off: readers stop at it, so that nothing more is written */
     char path[4096];
 };
 
-static rd_code events_write_put(rd_events *e, int64_t step, int field, const rd_strbuf *body, rd_status *st)
+static rd_code events_write_put(rd_events *e, int64_t step, int field, const rd_strbuf *body,
+                                rd_status *st)
 {
     rd_strbuf record = {0};
-    if (e->torn) return rd_fail(st, RD_EENV, "'%s' ends in a half record since its disk was full", e->path);
+    if (e->torn)
+        return rd_fail(st, RD_EENV, "'%s' ends in a half record since its disk was full", e->path);
     rd_event_record(&record, rd_wall_s(), step, field, body);
     if (record.failed) {
         rd_fail(st, RD_EENV, "out of memory while writing '%s'", e->path);
@@ -40,7 +43,8 @@ static rd_code events_write_put(rd_events *e, int64_t step, int field, const rd_
     } else {
         const int err = n < 0 ? errno : ENOSPC;
         e->torn = n > 0 && ftruncate(e->fd, e->size) != 0;
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", e->path, strerror(err));
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", e->path,
+                strerror(err));
     }
 done:
     rd_strbuf_release(&record);
@@ -81,16 +85,19 @@ rd_code rd_events_new(const char *dir, int64_t start_step, rd_events **out, rd_s
     if (gethostname(host, sizeof host - 1) != 0 || !host[0]) snprintf(host, sizeof host, "unknown");
     const int64_t second = (int64_t)rd_wall_s();
     for (int n = 0; e->fd < 0 && n < 1000; n++) {
-        if (snprintf(e->path, sizeof e->path, "%s/events.out.tfevents.%010" PRId64 ".%s.%ld.%d", dir, second, host,
-                     (long)getpid(), n) >= (int)sizeof e->path) {
-            rd_fail(st, RD_EUSAGE, "the name of log folder '%.200s...' is too long; choose a shorter --logdir", dir);
+        if (snprintf(e->path, sizeof e->path, "%s/events.out.tfevents.%010" PRId64 ".%s.%ld.%d",
+                     dir, second, host, (long)getpid(), n) >= (int)sizeof e->path) {
+            rd_fail(st, RD_EUSAGE,
+                    "the name of log folder '%.200s...' is too long; choose a shorter --logdir",
+                    dir);
             goto done;
         }
         e->fd = open(e->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
         if (e->fd < 0 && errno != EEXIST) break;
     }
     if (e->fd < 0) {
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", e->path,
+        rd_fail(st, RD_EENV,
+                "cannot write '%s': %s; see to space and permissions in the log folder", e->path,
                 strerror(errno));
         goto done;
     }
@@ -108,7 +115,8 @@ rd_code rd_events_flush(rd_events *e, rd_status *st)
     if (e->synced_ns != 0 && now - e->synced_ns < sync_every_ns) return st->code;
     e->synced_ns = now;
     if (fsync(e->fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EINTR)
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", e->path, strerror(errno));
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", e->path,
+                strerror(errno));
     return st->code;
 }
 
@@ -129,26 +137,29 @@ rd_code rd_events_scalar(rd_events *e, int64_t step, const char *tag, double val
     return put_summary(e, step, &s, st);
 }
 
-rd_code rd_events_histogram(rd_events *e, int64_t step, const char *tag, const float *x, int64_t n, rd_status *st)
+rd_code rd_events_histogram(rd_events *e, int64_t step, const char *tag, const float *x, int64_t n,
+                            rd_status *st)
 {
     rd_strbuf s = {0};
     rd_summary_histogram(&s, tag, x, n);
     return put_summary(e, step, &s, st);
 }
 
-rd_code rd_events_text(rd_events *e, int64_t step, const char *tag, const char *markdown, rd_status *st)
+rd_code rd_events_text(rd_events *e, int64_t step, const char *tag, const char *markdown,
+                       rd_status *st)
 {
     rd_strbuf s = {0};
     rd_summary_text(&s, tag, markdown);
     return put_summary(e, step, &s, st);
 }
 
-rd_code rd_events_image(rd_events *e, int64_t step, const char *tag, int w, int h, int channels, const uint8_t *pixels,
-                        rd_status *st)
+rd_code rd_events_image(rd_events *e, int64_t step, const char *tag, int w, int h, int channels,
+                        const uint8_t *pixels, rd_status *st)
 {
     /* 4096 squared keeps every length of PNG far from its limits, and the event file usable. */
     if (w < 1 || h < 1 || w > 4096 || h > 4096 || (channels != 1 && channels != 3 && channels != 4))
-        return rd_fail(st, RD_EBUG, "image '%s' of %d x %d pixels with %d channels", tag, w, h, channels);
+        return rd_fail(st, RD_EBUG, "image '%s' of %d x %d pixels with %d channels", tag, w, h,
+                       channels);
     rd_strbuf s = {0}, png = {0};
     rd_png(&png, w, h, channels, pixels);
     rd_summary_image(&s, tag, w, h, &png);
@@ -156,7 +167,8 @@ rd_code rd_events_image(rd_events *e, int64_t step, const char *tag, int w, int 
     return put_summary(e, step, &s, st);
 }
 
-rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *metric_tags, rd_status *st)
+rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *metric_tags,
+                          rd_status *st)
 {
     rd_strbuf s = {0}, content = {0};
     const double wall = rd_wall_s();

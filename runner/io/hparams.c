@@ -48,7 +48,8 @@ void rd_hparams_start(rd_strbuf *content, const json_t *flat, double wall)
     rd_strbuf_release(&value);
 }
 
-void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *metric_tags, double wall)
+void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *const *metric_tags,
+                           double wall)
 {
     rd_strbuf experiment = {0}, info = {0}, name = {0};
     const char *key;

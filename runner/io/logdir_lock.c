@@ -33,7 +33,8 @@ static rd_code write_owner(int fd, const char *path, rd_status *st)
     host_name(host);
     const int n = snprintf(line, sizeof line, "%ld %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, line, (size_t)n, 0) != n)
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", path,
+        rd_fail(st, RD_EENV,
+                "cannot write '%s': %s; see to space and permissions in the log folder", path,
                 strerror(errno));
     return st->code;
 }
@@ -49,8 +50,9 @@ rd_lock_owner rd_logdir_lock_owner(const char *dir)
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK) {
         host_name(here);
-        owner = read_owner(fd, &pid, host) && pid == (long)getpid() && strcmp(host, here) == 0 ? RD_LOCK_OURS
-                                                                                               : RD_LOCK_OTHER;
+        owner = read_owner(fd, &pid, host) && pid == (long)getpid() && strcmp(host, here) == 0
+                    ? RD_LOCK_OURS
+                    : RD_LOCK_OTHER;
     }
     (void)close(fd);
     return owner;
@@ -67,10 +69,13 @@ rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st)
     *fd = -1;
     warning[0] = '\0';
     if (snprintf(path, sizeof path, "%s/.lock", dir) >= (int)sizeof path)
-        return rd_fail(st, RD_EUSAGE, "the name of log folder '%.200s...' is too long; choose a shorter --logdir", dir);
+        return rd_fail(st, RD_EUSAGE,
+                       "the name of log folder '%.200s...' is too long; choose a shorter --logdir",
+                       dir);
     const int f = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (f < 0)
-        return rd_fail(st, RD_EENV, "cannot write '%s': %s; choose a --logdir that this user may write to", path,
+        return rd_fail(st, RD_EENV,
+                       "cannot write '%s': %s; choose a --logdir that this user may write to", path,
                        strerror(errno));
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int rc;
@@ -84,19 +89,22 @@ rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st)
             (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
         if (known)
             rd_fail(st, RD_EUSAGE,
-                    "log folder '%s' is in use by process %ld on host '%s'; wait for it to end, stop it, or "
+                    "log folder '%s' is in use by process %ld on host '%s'; wait for it to end, "
+                    "stop it, or "
                     "choose another --logdir",
                     dir, pid, host);
         else
             rd_fail(st, RD_EUSAGE,
-                    "log folder '%s' is in use by another process; wait for it to end, stop it, or choose "
+                    "log folder '%s' is in use by another process; wait for it to end, stop it, or "
+                    "choose "
                     "another --logdir",
                     dir);
     } else if (rc != 0) {
-        snprintf(warning, RD_MSG_BYTES,
-                 "the file system of log folder '%s' has no locks (%s): see to it that only one run "
-                 "writes there",
-                 dir, strerror(errno));
+        snprintf(
+            warning, RD_MSG_BYTES,
+            "the file system of log folder '%s' has no locks (%s): see to it that only one run "
+            "writes there",
+            dir, strerror(errno));
         *fd = f;
         return st->code;
     } else {

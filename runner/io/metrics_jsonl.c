@@ -16,7 +16,8 @@
 
 struct rd_metrics {
     int fd;
-    bool torn; /* the file ends in half a line that could not be cut off: the next one begins with a newline */
+    bool
+        torn; /* the file ends in half a line that could not be cut off: the next one begins with a newline */
     char path[4096];
 };
 
@@ -25,7 +26,8 @@ static bool stands(const char *line, size_t n, int64_t start_step)
 {
     json_t *o = json_loadb(line, n, 0, NULL);
     const json_t *step = json_object_get(o, "step");
-    const bool yes = json_is_object(o) && !(json_is_integer(step) && json_integer_value(step) > start_step);
+    const bool yes = json_is_object(o) &&
+                     !(json_is_integer(step) && json_integer_value(step) > start_step);
     json_decref(o);
     return yes;
 }
@@ -59,14 +61,16 @@ done:
 rd_code rd_metrics_new(const char *path, int64_t start_step, rd_metrics **out, rd_status *st)
 {
     *out = NULL;
-    if (strlen(path) >= sizeof(*out)->path) return rd_fail(st, RD_EUSAGE, "'%.200s...' is too long a path", path);
+    if (strlen(path) >= sizeof(*out)->path)
+        return rd_fail(st, RD_EUSAGE, "'%.200s...' is too long a path", path);
     if (metrics_jsonl_cut(path, start_step, st) != RD_OK) return st->code;
     rd_metrics *m = calloc(1, sizeof *m);
     if (!m) return rd_fail(st, RD_EENV, "out of memory while opening '%s'", path);
     memcpy(m->path, path, strlen(path) + 1);
     m->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (m->fd < 0) {
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space and permissions in the log folder", path,
+        rd_fail(st, RD_EENV,
+                "cannot write '%s': %s; see to space and permissions in the log folder", path,
                 strerror(errno));
         free(m);
         return st->code;
@@ -79,7 +83,8 @@ rd_code rd_metrics_write(rd_metrics *m, json_t *object_stolen, rd_status *st)
 {
     rd_strbuf line = {0};
     /* 15 digits give every decimal back as it was typed (0.1, not 0.10000000000000001), and more than a float holds. */
-    char *text = object_stolen ? json_dumps(object_stolen, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    char *text = object_stolen ? json_dumps(object_stolen, JSON_COMPACT | JSON_REAL_PRECISION(15))
+                               : NULL;
     json_decref(object_stolen);
     if (text) {
         if (m->torn) rd_strbuf_puts(&line, "\n");
@@ -99,7 +104,8 @@ rd_code rd_metrics_write(rd_metrics *m, json_t *object_stolen, rd_status *st)
         const int err = n < 0 ? errno : ENOSPC;
         struct stat sb;
         if (n > 0) m->torn = fstat(m->fd, &sb) != 0 || ftruncate(m->fd, sb.st_size - n) != 0;
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", m->path, strerror(err));
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", m->path,
+                strerror(err));
     }
 done:
     free(text);

@@ -31,7 +31,8 @@ bool rd_npy_bytes(const rd_array *a, size_t *out)
         fits = a->dim[i] >= 0;
         empty = empty || a->dim[i] == 0;
     }
-    for (int i = 0; fits && !empty && i < a->n_dim; i++) fits = !__builtin_mul_overflow(n, (size_t)a->dim[i], &n);
+    for (int i = 0; fits && !empty && i < a->n_dim; i++)
+        fits = !__builtin_mul_overflow(n, (size_t)a->dim[i], &n);
     *out = empty ? 0 : n;
     return fits && n <= INT64_MAX;
 }
@@ -39,16 +40,18 @@ bool rd_npy_bytes(const rd_array *a, size_t *out)
 size_t rd_npy_header(const rd_array *a, char out[RD_NPY_HEADER_MAX])
 {
     size_t n = 10;
-    n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                          a->descr);
+    n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n,
+                          "{'descr': '%s', 'fortran_order': False, 'shape': (", a->descr);
     for (int i = 0; i < a->n_dim; i++)
-        n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "%s%" PRId64, i ? ", " : "", a->dim[i]);
+        n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "%s%" PRId64, i ? ", " : "",
+                              a->dim[i]);
     n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "%s), }", a->n_dim == 1 ? "," : "");
     /* NumPy keeps room for a first dimension of 20 digits (rewriting in place), then pads to 64; so do we, byte for
      * byte. */
     if (a->n_dim > 0) {
         char first[32];
-        for (int pad = 21 - snprintf(first, sizeof first, "%" PRId64, a->dim[0]); pad > 0; pad--) out[n++] = ' ';
+        for (int pad = 21 - snprintf(first, sizeof first, "%" PRId64, a->dim[0]); pad > 0; pad--)
+            out[n++] = ' ';
     }
     while ((n + 1) % 64 != 0) out[n++] = ' ';
     out[n++] = '\n';
@@ -93,7 +96,8 @@ static bool take_string(npy_text *t, char *out, size_t cap)
     else
         return false;
     size_t n = 0;
-    while (t->p < t->end && *t->p != quote && *t->p != '\\' && *t->p && n + 1 < cap) out[n++] = *t->p++;
+    while (t->p < t->end && *t->p != quote && *t->p != '\\' && *t->p && n + 1 < cap)
+        out[n++] = *t->p++;
     out[n] = '\0';
     return t->p < t->end && *t->p++ == quote;
 }
@@ -113,7 +117,8 @@ static bool take_int(npy_text *t, int64_t *out)
     int64_t v = 0;
     int digits = 0;
     for (; t->p < t->end && *t->p >= '0' && *t->p <= '9'; t->p++, digits++)
-        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *t->p - '0', &v)) return false;
+        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *t->p - '0', &v))
+            return false;
     if (t->p < t->end && *t->p == 'L') t->p++; /* Python 2 wrote 3L */
     *out = v;
     return digits > 0;
@@ -126,10 +131,12 @@ static rd_code take_shape(npy_text *t, rd_array *a, rd_status *st)
     while (!npy_take(t, ')')) {
         if (a->n_dim == RD_NPY_MAX_DIM)
             return rd_fail(st, RD_ECKPT, "the array has more than %d dimensions", RD_NPY_MAX_DIM);
-        if (!take_int(t, &a->dim[a->n_dim])) return rd_fail(st, RD_ECKPT, "the array's shape is not a tuple of counts");
+        if (!take_int(t, &a->dim[a->n_dim]))
+            return rd_fail(st, RD_ECKPT, "the array's shape is not a tuple of counts");
         a->n_dim++;
         if (!npy_take(t, ',')) {
-            if (!npy_take(t, ')')) return rd_fail(st, RD_ECKPT, "the array's shape has no closing parenthesis");
+            if (!npy_take(t, ')'))
+                return rd_fail(st, RD_ECKPT, "the array's shape has no closing parenthesis");
             break;
         }
     }
@@ -147,20 +154,22 @@ rd_code rd_npy_parse(const char *s, size_t n, rd_array *a, rd_status *st)
             return rd_fail(st, RD_ECKPT, "the array's header is not a dictionary of known form");
         if (strcmp(key, "descr") == 0 && !has_descr) {
             if (!take_string(&t, a->descr, sizeof a->descr))
-                return rd_fail(
-                    st, RD_ECKPT,
-                    "the array's type is no plain one (one of '<f4', '<f8', '<i4', '<i8', '|u1' and the like)");
+                return rd_fail(st, RD_ECKPT,
+                               "the array's type is no plain one (one of '<f4', '<f8', '<i4', "
+                               "'<i8', '|u1' and the like)");
             has_descr = true;
         } else if (strcmp(key, "fortran_order") == 0 && !has_order) {
             fortran = take_word(&t, "True");
             if (!fortran && !take_word(&t, "False"))
-                return rd_fail(st, RD_ECKPT, "the array's 'fortran_order' is neither True nor False");
+                return rd_fail(st, RD_ECKPT,
+                               "the array's 'fortran_order' is neither True nor False");
             has_order = true;
         } else if (strcmp(key, "shape") == 0 && !has_shape) {
             if (take_shape(&t, a, st) != RD_OK) return st->code;
             has_shape = true;
         } else {
-            return rd_fail(st, RD_ECKPT, "the array's header has an unknown or repeated key '%s'", key);
+            return rd_fail(st, RD_ECKPT, "the array's header has an unknown or repeated key '%s'",
+                           key);
         }
         if (!npy_take(&t, ',')) {
             closed = npy_take(&t, '}');
@@ -168,20 +177,23 @@ rd_code rd_npy_parse(const char *s, size_t n, rd_array *a, rd_status *st)
         }
     }
     skip_space(&t);
-    if (!closed || t.p != t.end) return rd_fail(st, RD_ECKPT, "the array's header does not end where its length says");
+    if (!closed || t.p != t.end)
+        return rd_fail(st, RD_ECKPT, "the array's header does not end where its length says");
     if (!has_descr || !has_order || !has_shape)
-        return rd_fail(st, RD_ECKPT, "the array's header lacks one of 'descr', 'fortran_order', 'shape'");
+        return rd_fail(st, RD_ECKPT,
+                       "the array's header lacks one of 'descr', 'fortran_order', 'shape'");
     if (rd_npy_item(a->descr) == 0)
-        return rd_fail(
-            st, RD_ECKPT,
-            "the array's type '%s' is not read here (little-endian floats and integers are); convert it with "
-            "numpy's astype",
-            a->descr);
+        return rd_fail(st, RD_ECKPT,
+                       "the array's type '%s' is not read here (little-endian floats and integers "
+                       "are); convert it with "
+                       "numpy's astype",
+                       a->descr);
     if (!rd_npy_bytes(a, &a->bytes))
         return rd_fail(st, RD_ECKPT, "the array's shape has more elements than memory can hold");
     int long_dims = 0;
     for (int i = 0; i < a->n_dim; i++) long_dims += a->dim[i] > 1;
     if (fortran && long_dims > 1)
-        return rd_fail(st, RD_ECKPT, "the array is in Fortran order; save numpy.ascontiguousarray of it");
+        return rd_fail(st, RD_ECKPT,
+                       "the array is in Fortran order; save numpy.ascontiguousarray of it");
     return st->code;
 }

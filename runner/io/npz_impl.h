@@ -35,7 +35,8 @@ rd_code rd_npz_out_array(rd_npz_out *o, const rd_array *a, uint32_t *crc32c,
                          rd_status *st); /* CRC32C of the data; may be NULL */
 rd_code rd_npz_out_text(rd_npz_out *o, const char *name, const char *text, rd_status *st);
 rd_code rd_npz_out_commit(rd_npz_out *o, rd_status *st);
-void rd_npz_out_release(rd_npz_out *o); /* removes what was not committed; an empty struct is fine */
+void rd_npz_out_release(
+    rd_npz_out *o); /* removes what was not committed; an empty struct is fine */
 
 /* The library's own words, never NULL. */
 const char *rd_archive_text(struct archive *a);

@@ -63,7 +63,8 @@ static int compare_names(const void *a, const void *b)
 static rd_code index_names(rd_npz *z, rd_status *st)
 {
     z->by_name = malloc(sizeof *z->by_name * (size_t)(z->n + 1));
-    if (!z->by_name) return rd_fail(st, RD_EENV, "out of memory while reading an archive of %d arrays", z->n);
+    if (!z->by_name)
+        return rd_fail(st, RD_EENV, "out of memory while reading an archive of %d arrays", z->n);
     for (int i = 0; i < z->n; i++) z->by_name[i] = &z->a[i];
     qsort(z->by_name, (size_t)z->n, sizeof *z->by_name, compare_names);
     for (int i = 1; i < z->n; i++)
@@ -104,7 +105,8 @@ static rd_code read_header(struct archive *zip, size_t size, rd_array *a, rd_sta
     if (size < 12) return rd_fail(st, RD_ECKPT, "the member is too short for an array");
     RD_TRY(member_read(zip, prefix, 10, st));
     const size_t prefix_bytes = rd_npy_prefix(prefix);
-    if (prefix_bytes == 0) return rd_fail(st, RD_ECKPT, "the member is no NPY array of version 1, 2 or 3");
+    if (prefix_bytes == 0)
+        return rd_fail(st, RD_ECKPT, "the member is no NPY array of version 1, 2 or 3");
     size_t head_bytes = prefix[8] | (size_t)prefix[9] << 8;
     if (prefix_bytes == 12) {
         RD_TRY(member_read(zip, prefix + 10, 2, st));
@@ -124,12 +126,15 @@ done:
     return st->code;
 }
 
-static rd_code npz_read_read_member(rd_npz *z, struct archive *zip, const char *path, size_t size, rd_status *st)
+static rd_code npz_read_read_member(rd_npz *z, struct archive *zip, const char *path, size_t size,
+                                    rd_status *st)
 {
     if (z->n == z->cap) {
         const int cap = z->cap ? 2 * z->cap : 32;
         rd_array *more = realloc(z->a, sizeof *more * (size_t)cap);
-        if (!more) return rd_fail(st, RD_EENV, "out of memory while reading an archive of more than %d arrays", z->n);
+        if (!more)
+            return rd_fail(st, RD_EENV,
+                           "out of memory while reading an archive of more than %d arrays", z->n);
         z->a = more;
         z->cap = cap;
     }
@@ -138,7 +143,8 @@ static rd_code npz_read_read_member(rd_npz *z, struct archive *zip, const char *
     size_t n = strlen(path);
     const bool npy = n > 4 && strcmp(path + n - 4, ".npy") == 0;
     if (npy) n -= 4;
-    if (n == 0 || n >= sizeof a->name) return rd_fail(st, RD_ECKPT, "the member's name has %zu bytes", n);
+    if (n == 0 || n >= sizeof a->name)
+        return rd_fail(st, RD_ECKPT, "the member's name has %zu bytes", n);
     memcpy(a->name, path, n);
     if (npy) {
         RD_TRY(read_header(zip, size, a, st));
@@ -163,7 +169,8 @@ done:
 /* Also an archive of no members at all: libarchive 3.6 does not take it for one. */
 static rd_code not_a_zip(struct archive *zip, rd_status *st)
 {
-    return rd_fail(st, RD_ECKPT, "not a whole zip archive (%s); it may be cut short", rd_archive_text(zip));
+    return rd_fail(st, RD_ECKPT, "not a whole zip archive (%s); it may be cut short",
+                   rd_archive_text(zip));
 }
 
 static rd_code npz_read_read_all(rd_npz *z, struct archive *zip, size_t file_bytes, rd_status *st)
@@ -178,18 +185,22 @@ static rd_code npz_read_read_all(rd_npz *z, struct archive *zip, size_t file_byt
         if (rc != ARCHIVE_OK) return not_a_zip(zip, st);
         const char *path = archive_entry_pathname(e);
         if (!path) path = archive_entry_pathname_utf8(e);
-        if (!path) return rd_fail(st, RD_ECKPT, "the archive has a member whose name cannot be read");
+        if (!path)
+            return rd_fail(st, RD_ECKPT, "the archive has a member whose name cannot be read");
         if (archive_entry_filetype(e) == AE_IFDIR) continue;
-        if (archive_entry_filetype(e) != AE_IFREG || !archive_entry_size_is_set(e) || archive_entry_size(e) < 0)
+        if (archive_entry_filetype(e) != AE_IFREG || !archive_entry_size_is_set(e) ||
+            archive_entry_size(e) < 0)
             return rd_fail(st, RD_ECKPT, "member '%s' is no plain file", path);
         const uint64_t size = (uint64_t)archive_entry_size(e);
         if (size > limit - total)
-            return rd_fail(st, RD_ECKPT, "member '%s' claims %" PRIu64 " bytes in a file of %zu", path, size,
-                           file_bytes);
+            return rd_fail(st, RD_ECKPT, "member '%s' claims %" PRIu64 " bytes in a file of %zu",
+                           path, size, file_bytes);
         total += size;
         char name[256];
-        snprintf(name, sizeof name, "%s", path); /* libarchive's own string may move while data is read */
-        if (strlen(path) >= sizeof name) return rd_fail(st, RD_ECKPT, "member '%s...' has too long a name", name);
+        snprintf(name, sizeof name, "%s",
+                 path); /* libarchive's own string may move while data is read */
+        if (strlen(path) >= sizeof name)
+            return rd_fail(st, RD_ECKPT, "member '%s...' has too long a name", name);
         if (npz_read_read_member(z, zip, name, (size_t)size, st) != RD_OK) {
             rd_status_prefix(st, "member '%s'", name);
             return st->code;
@@ -236,8 +247,8 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
     if (fd < 0 || fstat(fd, &sb) != 0) {
         /* A file that is there but closed to us is the machine's fault: no reason to fall back to an older one. */
         const int err = errno;
-        rd_fail(st, err == ENOENT || err == ENOTDIR || err == ELOOP ? RD_ECKPT : RD_EENV, "cannot open '%s': %s", path,
-                strerror(err));
+        rd_fail(st, err == ENOENT || err == ENOTDIR || err == ELOOP ? RD_ECKPT : RD_EENV,
+                "cannot open '%s': %s", path, strerror(err));
         goto done;
     }
     if (!S_ISREG(sb.st_mode)) {

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const size_t piece_bytes = (size_t)256
-                                  << 10; /* fits the second-level cache of any processor of the last ten years */
+static const size_t piece_bytes =
+    (size_t)256 << 10; /* fits the second-level cache of any processor of the last ten years */
 
 const char *rd_archive_text(struct archive *a)
 {
@@ -29,7 +29,8 @@ static la_ssize_t on_write(struct archive *a, void *ctx, const void *p, size_t n
 
 static rd_code zip_failed(rd_npz_out *o, rd_status *st)
 {
-    return rd_fail(st, RD_EENV, "cannot write '%s': libarchive: %s", o->file.path, rd_archive_text(o->zip));
+    return rd_fail(st, RD_EENV, "cannot write '%s': libarchive: %s", o->file.path,
+                   rd_archive_text(o->zip));
 }
 
 rd_code rd_npz_out_open(rd_npz_out *o, const char *path, rd_status *st)
@@ -48,11 +49,13 @@ done:
     return st->code;
 }
 
-static rd_code member_begin(rd_npz_out *o, const char *name, const char *ending, size_t bytes, rd_status *st)
+static rd_code member_begin(rd_npz_out *o, const char *name, const char *ending, size_t bytes,
+                            rd_status *st)
 {
     char full[256];
     for (const char *p = name; *p; p++)
-        if (*p < 0x21 || *p > 0x7E) return rd_fail(st, RD_EBUG, "array name '%s' is not plain ASCII", name);
+        if (*p < 0x21 || *p > 0x7E)
+            return rd_fail(st, RD_EBUG, "array name '%s' is not plain ASCII", name);
     if (!name[0] || name[0] == '/' || strstr(name, ".."))
         return rd_fail(st, RD_EBUG, "array name '%s' is no relative path", name);
     snprintf(full, sizeof full, "%s%s", name, ending);
@@ -91,7 +94,8 @@ rd_code rd_npz_out_array(rd_npz_out *o, const rd_array *a, uint32_t *crc32c, rd_
     o->st = st;
     if (!memchr(a->descr, '\0', sizeof a->descr) || !memchr(a->name, '\0', sizeof a->name) ||
         !rd_npy_bytes(a, &bytes) || bytes != a->bytes)
-        return rd_fail(st, RD_EBUG, "array '%.199s': its type, shape and %zu bytes do not match", a->name, a->bytes);
+        return rd_fail(st, RD_EBUG, "array '%.199s': its type, shape and %zu bytes do not match",
+                       a->name, a->bytes);
     const size_t head_bytes = rd_npy_header(a, head);
     if (crc32c) *crc32c = 0;
     RD_TRY(member_begin(o, a->name, ".npy", head_bytes + bytes, st));
@@ -129,7 +133,8 @@ void rd_npz_out_release(rd_npz_out *o)
     rd_tmpfile_release(&o->file);
 }
 
-rd_code rd_npz_write(const char *path, const rd_array *a, int n, const char *manifest, rd_status *st)
+rd_code rd_npz_write(const char *path, const rd_array *a, int n, const char *manifest,
+                     rd_status *st)
 {
     rd_npz_out o = {0};
     RD_TRY(rd_npz_out_open(&o, path, st));

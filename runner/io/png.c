@@ -6,8 +6,9 @@
 /* CRC-32 as zip and PNG have it (reflected 0xEDB88320), four bits a turn: a table of 16 is short enough to be read. */
 static uint32_t crc32_png(uint32_t crc, const unsigned char *p, size_t n)
 {
-    static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
-                                       0x4DB26158, 0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
+    static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC,
+                                       0x76DC4190, 0x6B6B51F4, 0x4DB26158, 0x5005713C,
+                                       0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
                                        0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
     crc = ~crc;
     for (size_t i = 0; i < n; i++) {

@@ -16,7 +16,7 @@ typedef struct state { /* after a step, by row */
 
 /* What a step tells of its rows, one after the other in one block of memory. */
 typedef struct step_rows {
-    int64_t *first, *len; /* their memory */
+    int64_t *first, *len;  /* their memory */
     int32_t *ids, *parent; /* parent -1: there was no step before */
 } step_rows;
 
@@ -30,8 +30,9 @@ typedef struct stepper {
     unsigned char *told; /* rows, of the host; lent: the same where kernels read it */
     unsigned char *lent;
     float *x, *y, *z, *tc, *m, *qp, *al, *logits;
-    int64_t block;        /* rows whose logits are there at a time */
-    rd_search_best found; /* of a GPU, in one block of memory that begins with id; got: the same of the host */
+    int64_t block; /* rows whose logits are there at a time */
+    rd_search_best
+        found; /* of a GPU, in one block of memory that begins with id; got: the same of the host */
     unsigned char *got;
     bool started;
 } stepper;
@@ -49,7 +50,8 @@ static step_rows rows_at(unsigned char *block, int64_t n)
 #define gpu_of(s) rd_backend_gpu((s)->at.be)
 
 /* The states in front of this step: those of the parents, moved only where a row is not its own parent's. */
-static rd_code decoder_step_follow(stepper *s, int64_t n, const step_rows *r, const int32_t *lent_parent, rd_status *st)
+static rd_code decoder_step_follow(stepper *s, int64_t n, const step_rows *r,
+                                   const int32_t *lent_parent, rd_status *st)
 {
     const rd_decoder *d = s->d;
     rd_states a = {0};
@@ -79,12 +81,14 @@ static rd_code decoder_step_follow(stepper *s, int64_t n, const step_rows *r, co
     if (gpu_of(s)) return rd_cuda_follow(gpu_of(s), &a, n, lent_parent, st);
     for (int k = 0; k < a.n_arrays; k++)
         for (int64_t i = 0; i < n; i++)
-            memcpy(a.to[k] + i * a.width[k], a.from[k] + r->parent[i] * a.width[k], (size_t)a.width[k] * sizeof(float));
+            memcpy(a.to[k] + i * a.width[k], a.from[k] + r->parent[i] * a.width[k],
+                   (size_t)a.width[k] * sizeof(float));
     return st->code;
 }
 
 /* x = [emb; the parent's ctx] */
-static rd_code decoder_step_input(stepper *s, int64_t n, const step_rows *r, const step_rows *lent, rd_status *st)
+static rd_code decoder_step_input(stepper *s, int64_t n, const step_rows *r, const step_rows *lent,
+                                  rd_status *st)
 {
     const int64_t E = s->d->E, M = s->d->M;
     if (gpu_of(s)) {
@@ -103,16 +107,16 @@ static rd_code decoder_step_input(stepper *s, int64_t n, const step_rows *r, con
 }
 
 /* *out: the layer's output, in `room` where it is not h itself. */
-static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *att, float *room, const float **out,
-                     rd_status *st)
+static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *att, float *room,
+                     const float **out, rd_status *st)
 {
     const rd_layer *L = &s->d->layer[l].l;
     rd_cell *k = &s->cell[l];
-    const rd_cell_rows r = {s->z, L->cell->has_c ? s->now.c[l] : NULL, s->tc, L->shape.projects ? s->m : NULL,
-                            s->now.h[l]};
+    const rd_cell_rows r = {s->z, L->cell->has_c ? s->now.c[l] : NULL, s->tc,
+                            L->shape.projects ? s->m : NULL, s->now.h[l]};
     RD_TRY(L->cell->input(k, n, x, att, s->z, st));
-    RD_TRY(rd_cell_step(k, n, s->started ? s->before.h[l] : NULL, s->started && L->cell->has_c ? s->before.c[l] : NULL,
-                        &r, st));
+    RD_TRY(rd_cell_step(k, n, s->started ? s->before.h[l] : NULL,
+                        s->started && L->cell->has_c ? s->before.c[l] : NULL, &r, st));
     *out = L->residual ? room : s->now.h[l];
     if (L->residual) RD_TRY(rd_vec_sum(k->be, n * L->shape.R, s->now.h[l], x, room, st));
 done:
@@ -132,21 +136,25 @@ static void best_rows(void *ctx, int64_t lo, int64_t hi)
 }
 
 /* The best tokens of n rows of what W_out multiplies. */
-static rd_code find_best(stepper *s, int64_t n, const float *x, const rd_search_best *out, rd_status *st)
+static rd_code find_best(stepper *s, int64_t n, const float *x, const rd_search_best *out,
+                         rd_status *st)
 {
     const rd_decoder *d = s->d;
     const int64_t V = d->V;
     for (int64_t i = 0; i < n; i += s->block) {
         const int64_t rows = n - i < s->block ? n - i : s->block;
-        RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, rows, x + i * s->W_out->rows, s->logits, false, st));
+        RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, rows, x + i * s->W_out->rows,
+                           s->logits, false, st));
         if (!gpu_of(s)) continue;
         s->found.logp = (float *)(void *)(s->found.id + n * out->n);
         s->found.end_logp = s->found.logp + n * out->n;
-        RD_TRY(rd_cuda_search_best(gpu_of(s), &s->found, i, rows, V, d->temperature, s->logits, st));
+        RD_TRY(rd_cuda_search_best(gpu_of(s), &s->found, i, rows, V, d->temperature, s->logits,
+                                   st));
     }
     if (gpu_of(s)) {
         const size_t each = (size_t)(n * out->n) * sizeof(float);
-        RD_TRY(rd_gpu_down(gpu_of(s), s->got, s->found.id, 2 * each + (size_t)n * sizeof(float), st));
+        RD_TRY(rd_gpu_down(gpu_of(s), s->got, s->found.id, 2 * each + (size_t)n * sizeof(float),
+                           st));
         memcpy(out->id, s->got, each);
         memcpy(out->logp, s->got + each, each);
         memcpy(out->end_logp, s->got + 2 * each, (size_t)n * sizeof(float));
@@ -160,8 +168,8 @@ done:
     return st->code;
 }
 
-static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence,
-                    const rd_search_best *out, rd_status *st)
+static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent,
+                            const int64_t *sentence, const rd_search_best *out, rd_status *st)
 {
     stepper *s = ctx;
     rd_decoder *d = s->d;
@@ -185,9 +193,12 @@ static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int6
     }
     const int in_loop = d->style == RD_DEC_WRAPPED ? d->n_layers : 1;
     for (int l = 0; l < d->n_layers; l++) {
-        const float *att = l < in_loop ? NULL : d->style == RD_DEC_GNMT_V2 ? s->now.ctx : s->before.ctx;
+        const float *att = l < in_loop                  ? NULL
+                           : d->style == RD_DEC_GNMT_V2 ? s->now.ctx
+                                                        : s->before.ctx;
         RD_TRY(layer(s, l, n, cur, att, cur == s->x ? s->y : s->x, &cur, st));
-        if (l + 1 == in_loop) RD_TRY(rd_attention_step(&s->at, n, 0, cur, s->qp, s->al, s->now.ctx, NULL, 0, 0, st));
+        if (l + 1 == in_loop)
+            RD_TRY(rd_attention_step(&s->at, n, 0, cur, s->qp, s->al, s->now.ctx, NULL, 0, 0, st));
     }
     s->started = true;
     RD_TRY(find_best(s, n, d->style == RD_DEC_WRAPPED ? s->now.ctx : cur, out, st));
@@ -196,7 +207,8 @@ done:
 }
 
 /* Memory that kernels compute in is of `dev`, that of the host of `a`: one arena on a CPU. */
-static rd_code decoder_step_make_room(stepper *s, rd_arena *a, rd_arena *dev, int64_t most, int64_t max_len, rd_status *st)
+static rd_code decoder_step_make_room(stepper *s, rd_arena *a, rd_arena *dev, int64_t most,
+                                      int64_t max_len, rd_status *st)
 {
     const rd_decoder *d = s->d;
     int64_t widest = d->E + d->M > d->H ? d->E + d->M : d->H, z = 1, h = 1;
@@ -212,7 +224,8 @@ static rd_code decoder_step_make_room(stepper *s, rd_arena *a, rd_arena *dev, in
         }
     }
     RD_TRY(rd_arena_get(dev, (size_t)(most * d->M) * sizeof(float), &s->now.ctx, st));
-    RD_TRY(rd_arena_zero(dev, (size_t)(most * d->M) * sizeof(float), &s->before.ctx, st)); /* none before the first step */
+    RD_TRY(rd_arena_zero(dev, (size_t)(most * d->M) * sizeof(float), &s->before.ctx,
+                         st)); /* none before the first step */
     RD_TRY(rd_arena_get(dev, (size_t)(most * widest) * sizeof(float), &s->x, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * widest) * sizeof(float), &s->y, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * z) * sizeof(float), &s->z, st));
@@ -236,9 +249,10 @@ done:
     return st->code;
 }
 
-rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory, const int64_t *first,
-                          const int64_t *len, int64_t max_len, int64_t beam_width, double length_penalty,
-                          rd_hypothesis *out, rd_status *st)
+rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, rd_var *memory,
+                          const int64_t *first, const int64_t *len, int64_t max_len,
+                          int64_t beam_width, double length_penalty, rd_hypothesis *out,
+                          rd_status *st)
 {
     rd_arena *a = rd_tape_arena(t), *dev = rd_tape_device_arena(t), *own = NULL, *scratch = dev;
     rd_backend *be = rd_tape_backend(t);
@@ -247,8 +261,10 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     int64_t *limit;
     RD_TRY(rd_tape_check(t, st));
     if (rd_backend_gpu(be) && width > RD_SEARCH_WIDEST)
-        return rd_fail(st, RD_EUSAGE, "beam_width %lld; a GPU takes %d: make it smaller, or set \"device\": \"cpu\"",
-                       (long long)width, RD_SEARCH_WIDEST);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "beam_width %lld; a GPU takes %d: make it smaller, or set \"device\": \"cpu\"",
+            (long long)width, RD_SEARCH_WIDEST);
     if (dev == a) { /* what a step takes is given back after it */
         RD_TRY(rd_arena_new((size_t)1 << 20, &own, st));
         scratch = own;
@@ -289,7 +305,8 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     RD_TRY(rd_attention_begin(&s->at, dev, st));
     RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *limit, &limit, st));
     for (int64_t i = 0; i < n; i++) limit[i] = 2 * len[i];
-    RD_TRY(rd_search(a, n, limit, d->V, START, END, beam_width, length_penalty, decoder_step, s, out, st));
+    RD_TRY(rd_search(a, n, limit, d->V, START, END, beam_width, length_penalty, decoder_step, s,
+                     out, st));
 done:
     rd_arena_free(own);
     return st->code;

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-rd_code rd_encoder_add(rd_params *ps, rd_encoder_type type, int n_layers, int64_t vocab, int64_t emb,
-                       const rd_cell_config *c, bool skip, uint64_t seed, uint32_t *site, rd_encoder *e, rd_status *st)
+rd_code rd_encoder_add(rd_params *ps, rd_encoder_type type, int n_layers, int64_t vocab,
+                       int64_t emb, const rd_cell_config *c, bool skip, uint64_t seed,
+                       uint32_t *site, rd_encoder *e, rd_status *st)
 {
     const int64_t R = rd_cell_output_width(c);
     char name[64];
@@ -13,22 +14,27 @@ rd_code rd_encoder_add(rd_params *ps, rd_encoder_type type, int n_layers, int64_
     e->type = type;
     e->n_layers = n_layers;
     e->M = type == RD_ENC_BI ? 2 * R : R;
-    RD_TRY(rd_params_add(ps, "src_embedding", 2, (int64_t[]){vocab, emb}, (rd_init){RD_INIT_GLOROT, 0, vocab, emb},
-                         RD_PARAM_ROWS, &e->embedding, st));
+    RD_TRY(rd_params_add(ps, "src_embedding", 2, (int64_t[]){vocab, emb},
+                         (rd_init){RD_INIT_GLOROT, 0, vocab, emb}, RD_PARAM_ROWS, &e->embedding,
+                         st));
     for (int l = 0; l < n_layers; l++) {
         const int64_t below = l == 0 ? emb : R;
         if (type == RD_ENC_UNI) {
             snprintf(name, sizeof name, "encoder/layer%d", l);
-            RD_TRY(rd_stack_layer_add(ps, name, c, below, 0, true, skip, seed, site, &e->fw[l], st));
+            RD_TRY(rd_stack_layer_add(ps, name, c, below, 0, true, skip, seed, site, &e->fw[l],
+                                      st));
         } else if (type == RD_ENC_BI || l == 0) {
             const bool gnmt = type == RD_ENC_GNMT;
             snprintf(name, sizeof name, gnmt ? "encoder/layer%d/fw" : "encoder/fw/layer%d", l);
-            RD_TRY(rd_stack_layer_add(ps, name, c, below, 0, !gnmt, skip && !gnmt, seed, site, &e->fw[l], st));
+            RD_TRY(rd_stack_layer_add(ps, name, c, below, 0, !gnmt, skip && !gnmt, seed, site,
+                                      &e->fw[l], st));
             snprintf(name, sizeof name, gnmt ? "encoder/layer%d/bw" : "encoder/bw/layer%d", l);
-            RD_TRY(rd_stack_layer_add(ps, name, c, below, 0, !gnmt, skip && !gnmt, seed, site, &e->bw[l], st));
+            RD_TRY(rd_stack_layer_add(ps, name, c, below, 0, !gnmt, skip && !gnmt, seed, site,
+                                      &e->bw[l], st));
         } else {
             snprintf(name, sizeof name, "encoder/layer%d", l);
-            RD_TRY(rd_stack_layer_add(ps, name, c, l == 1 ? 2 * R : R, 0, true, l >= 2, seed, site, &e->fw[l], st));
+            RD_TRY(rd_stack_layer_add(ps, name, c, l == 1 ? 2 * R : R, 0, true, l >= 2, seed, site,
+                                      &e->fw[l], st));
         }
     }
 done:
@@ -41,8 +47,9 @@ static int64_t row_of(const rd_packed_batch *b, int64_t i, int64_t pos, bool bac
     return b->p.off[backward ? b->len[i] - 1 - pos : pos] + i;
 }
 
-rd_var *rd_encoder_apply(rd_tape *t, rd_encoder *e, int64_t n, const int32_t *src, const int64_t *off,
-                         const int64_t *sample, uint64_t epoch, const int64_t *sentence, const int64_t **first_out,
+rd_var *rd_encoder_apply(rd_tape *t, rd_encoder *e, int64_t n, const int32_t *src,
+                         const int64_t *off, const int64_t *sample, uint64_t epoch,
+                         const int64_t *sentence, const int64_t **first_out,
                          const int64_t **len_out, int64_t *max_len)
 {
     rd_arena *a = rd_tape_arena(t);
@@ -66,7 +73,8 @@ rd_var *rd_encoder_apply(rd_tape *t, rd_encoder *e, int64_t n, const int32_t *sr
             for (int w = 0; w < 2; w++) ids[w][row_of(&b, i, pos, w)] = src[off[b.order[i]] + pos];
 
     const rd_packing *p = &b.p;
-    rd_var *table = rd_tape_param(t, e->embedding), *fw = rd_op_embed(t, table, ids[0], N), *bw = NULL;
+    rd_var *table = rd_tape_param(t, e->embedding), *fw = rd_op_embed(t, table, ids[0], N),
+           *bw = NULL;
     if (e->type != RD_ENC_UNI) bw = rd_op_embed(t, table, ids[1], N);
     for (int l = 0; l < e->n_layers; l++) {
         fw = rd_stack_layer_apply(t, &e->fw[l], p, epoch, fw, NULL);

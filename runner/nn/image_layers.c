@@ -24,7 +24,8 @@ static net_layer *next_layer(rd_image_net *n)
     if (failed(n)) return NULL;
     if (!declares(n)) {
         if (n->at < n->n_layers) return &n->layer[n->at++];
-        rd_fail(rd_tape_status(n->tape), RD_EBUG, "model %s has more layers than it declared", n->a.arch.name);
+        rd_fail(rd_tape_status(n->tape), RD_EBUG, "model %s has more layers than it declared",
+                n->a.arch.name);
         return NULL;
     }
     if (n->n_layers == n->cap) {
@@ -43,18 +44,21 @@ static net_layer *next_layer(rd_image_net *n)
 
 static void full_name(const rd_image_net *n, const char *name, const char *part, char out[160])
 {
-    (void)snprintf(out, 160, "%s/%s%s%s/%s", n->a.arch.name, n->scope, n->scope[0] ? "/" : "", name, part);
+    (void)snprintf(out, 160, "%s/%s%s%s/%s", n->a.arch.name, n->scope, n->scope[0] ? "/" : "", name,
+                   part);
 }
 
-static void image_layers_add(rd_image_net *n, const char *name, const char *part, int n_dim, const int64_t *dim, rd_init init,
-                unsigned flags, rd_param **out)
+static void image_layers_add(rd_image_net *n, const char *name, const char *part, int n_dim,
+                             const int64_t *dim, rd_init init, unsigned flags, rd_param **out)
 {
     char full[160];
     full_name(n, name, part, full);
-    if (n->st->code == RD_OK) (void)rd_params_add(n->a.params, full, n_dim, dim, init, flags, out, n->st);
+    if (n->st->code == RD_OK)
+        (void)rd_params_add(n->a.params, full, n_dim, dim, init, flags, out, n->st);
 }
 
-static void add_vector(rd_image_net *n, const char *name, const char *part, int64_t size, rd_init init, rd_param **out)
+static void add_vector(rd_image_net *n, const char *name, const char *part, int64_t size,
+                       rd_init init, rd_param **out)
 {
     image_layers_add(n, name, part, 1, &size, init, RD_PARAM_NO_DECAY, out);
 }
@@ -70,22 +74,26 @@ static rd_init conv_init(const rd_image_net *n, int64_t fan_in, int64_t fan_out)
     if (strcmp(kind, "glorot_uniform") == 0)
         return (rd_init){.kind = RD_INIT_GLOROT, .fan_in = fan_in, .fan_out = fan_out};
     if (strcmp(kind, "truncated_fan_in") == 0)
-        return (rd_init){.kind = RD_INIT_TRUNCATED, .value = sqrt(1.0 / (double)fan_in) / cut_at_two};
-    return (rd_init){.kind = RD_INIT_NORMAL,
-                     .value = sqrt(2.0 / (double)(strcmp(kind, "he_normal_fan_in") == 0 ? fan_in : fan_out))};
+        return (rd_init){.kind = RD_INIT_TRUNCATED,
+                         .value = sqrt(1.0 / (double)fan_in) / cut_at_two};
+    return (rd_init){
+        .kind = RD_INIT_NORMAL,
+        .value = sqrt(2.0 / (double)(strcmp(kind, "he_normal_fan_in") == 0 ? fan_in : fan_out))};
 }
 
 static rd_init dense_init(const rd_image_net *n, int64_t in, int64_t out, bool relu)
 {
     const char *kind = n->a.config.initializer;
-    if (strcmp(kind, "glorot_uniform") == 0) return (rd_init){.kind = RD_INIT_GLOROT, .fan_in = in, .fan_out = out};
+    if (strcmp(kind, "glorot_uniform") == 0)
+        return (rd_init){.kind = RD_INIT_GLOROT, .fan_in = in, .fan_out = out};
     if (strcmp(kind, "truncated_fan_in") == 0) /* tf_cnn_benchmarks does not divide here */
         return (rd_init){.kind = RD_INIT_TRUNCATED, .value = sqrt((relu ? 2.0 : 1.0) / (double)in)};
     return (rd_init){.kind = RD_INIT_UNIFORM, .value = sqrt(1.0 / (double)in)};
 }
 
 /* Zeros before and behind one direction. */
-static void image_layers_pad_of(rd_net_padding padding, int64_t in, int64_t size, int64_t stride, int64_t *before, int64_t *behind)
+static void image_layers_pad_of(rd_net_padding padding, int64_t in, int64_t size, int64_t stride,
+                                int64_t *before, int64_t *behind)
 {
     *before = *behind = 0;
     if (padding == RD_PAD_SYMMETRIC) *before = *behind = (size - 1) / 2;
@@ -107,11 +115,12 @@ static bool too_small(rd_image_net *n, const char *what, int64_t size, rd_featur
     if (failed(n)) return true;
     if (y.h > 0 && y.w > 0) return false;
     rd_fail(declares(n) ? n->st : rd_tape_status(n->tape), RD_EUSAGE,
-            "images of %lld x %lld are too small for model %s: %lld x %lld are left where %s needs %lld x %lld; take "
+            "images of %lld x %lld are too small for model %s: %lld x %lld are left where %s needs "
+            "%lld x %lld; take "
             "larger "
             "images or another model",
-            (long long)n->a.h, (long long)n->a.w, n->a.arch.name, (long long)x.h, (long long)x.w, what, (long long)size,
-            (long long)size);
+            (long long)n->a.h, (long long)n->a.w, n->a.arch.name, (long long)x.h, (long long)x.w,
+            what, (long long)size, (long long)size);
     return true;
 }
 
@@ -134,12 +143,14 @@ rd_feature rd_net_conv2d(rd_image_net *n, const char *name, const rd_net_conv *c
     if (too_small(n, name, c->size, x, y)) return nothing;
     if (declares(n)) {
         const int64_t dim[] = {c->size, c->size, x.c, c->out}, area = c->size * c->size;
-        image_layers_add(n, name, "kernel", 4, dim, conv_init(n, area * x.c, area * c->out), 0, &l->p[0]);
+        image_layers_add(n, name, "kernel", 4, dim, conv_init(n, area * x.c, area * c->out), 0,
+                         &l->p[0]);
         if (c->bias) add_vector(n, name, "bias", c->out, zero, &l->p[1]);
         image_layers_count(n, (double)(y.h * y.w) * (double)(area * x.c) * (double)c->out);
         return y;
     }
-    y.var = rd_op_conv2d(n->tape, &op, x.var, rd_tape_param(n->tape, l->p[0]), rd_tape_param(n->tape, l->p[1]));
+    y.var = rd_op_conv2d(n->tape, &op, x.var, rd_tape_param(n->tape, l->p[0]),
+                         rd_tape_param(n->tape, l->p[1]));
     return y;
 }
 
@@ -150,13 +161,15 @@ rd_feature rd_net_batch_norm(rd_image_net *n, const char *name, const rd_net_nor
     const rd_image_config *g = &n->a.config;
     if (!l) return nothing;
     if (declares(n)) {
-        const rd_init gamma = {.kind = RD_INIT_CONST, .value = c->zero_gamma && g->zero_gamma ? 0.0 : 1.0};
+        const rd_init gamma = {.kind = RD_INIT_CONST,
+                               .value = c->zero_gamma && g->zero_gamma ? 0.0 : 1.0};
         char full[160];
         add_vector(n, name, "gamma", x.c, gamma, &l->p[0]);
         add_vector(n, name, "beta", x.c, zero, &l->p[1]);
         for (int k = 0; k < 2 && n->st->code == RD_OK; k++) {
             full_name(n, name, k ? "variance" : "mean", full);
-            (void)rd_params_add_state(n->a.params, full, x.c, k, g->batch_norm_momentum, &l->p[2 + k], n->st);
+            (void)rd_params_add_state(n->a.params, full, x.c, k, g->batch_norm_momentum,
+                                      &l->p[2 + k], n->st);
         }
         return x;
     }
@@ -165,12 +178,13 @@ rd_feature rd_net_batch_norm(rd_image_net *n, const char *name, const rd_net_nor
                               .relu = c->relu,
                               .mean = l->p[2],
                               .variance = l->p[3]};
-    x.var = rd_op_batch_norm(n->tape, &op, x.var, rd_tape_param(n->tape, l->p[0]), rd_tape_param(n->tape, l->p[1]),
-                             shortcut ? shortcut->var : NULL);
+    x.var = rd_op_batch_norm(n->tape, &op, x.var, rd_tape_param(n->tape, l->p[0]),
+                             rd_tape_param(n->tape, l->p[1]), shortcut ? shortcut->var : NULL);
     return x;
 }
 
-rd_feature rd_net_max_pool(rd_image_net *n, int64_t size, int64_t stride, rd_net_padding padding, rd_feature x)
+rd_feature rd_net_max_pool(rd_image_net *n, int64_t size, int64_t stride, rd_net_padding padding,
+                           rd_feature x)
 {
     rd_pool op = {.kind = RD_POOL_MAX, .size = size, .stride = stride};
     if (failed(n)) return nothing;
@@ -212,11 +226,13 @@ rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool rel
         const int64_t dim[] = {x.c, out};
         const rd_init w = dense_init(n, x.c, out, relu);
         image_layers_add(n, name, "kernel", 2, dim, w, 0, &l->p[0]);
-        add_vector(n, name, "bias", out, w.kind == RD_INIT_UNIFORM ? w : zero, &l->p[1]); /* PyTorch draws both */
+        add_vector(n, name, "bias", out, w.kind == RD_INIT_UNIFORM ? w : zero,
+                   &l->p[1]); /* PyTorch draws both */
         image_layers_count(n, (double)x.c * (double)out);
         return y;
     }
-    y.var = rd_op_linear(n->tape, x.var, rd_tape_param(n->tape, l->p[0]), rd_tape_param(n->tape, l->p[1]));
+    y.var = rd_op_linear(n->tape, x.var, rd_tape_param(n->tape, l->p[0]),
+                         rd_tape_param(n->tape, l->p[1]));
     if (relu) y.var = rd_op_relu(n->tape, y.var);
     return y;
 }
@@ -224,7 +240,10 @@ rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool rel
 rd_feature rd_net_dropout(rd_image_net *n, double rate, rd_feature x)
 {
     if (failed(n) || declares(n)) return failed(n) ? nothing : x;
-    const rd_dropout op = {.seed = n->a.seed, .epoch = n->batch->epoch, .site = n->site++, .keep = (float)(1.0 - rate)};
+    const rd_dropout op = {.seed = n->a.seed,
+                           .epoch = n->batch->epoch,
+                           .site = n->site++,
+                           .keep = (float)(1.0 - rate)};
     if (rate > 0.0) x.var = rd_op_dropout(n->tape, &op, n->batch->sample, x.var);
     return x;
 }

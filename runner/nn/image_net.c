@@ -10,55 +10,62 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const initializers[] = {"glorot_uniform", "he_normal_fan_out", "he_normal_fan_in",
-                                           "truncated_fan_in", NULL};
+static const char *const initializers[] = {"glorot_uniform", "he_normal_fan_out",
+                                           "he_normal_fan_in", "truncated_fan_in", NULL};
 static const char *const pool_paddings[] = {"symmetric", "same", NULL};
 static const char *const resnet_versions[] = {"v1", "v1.5", NULL};
 
 static const rd_option rows[] = {
-    RD_OPT_CHOICE(
-        rd_image_config, initializer, initializer, NULL, initializers,
-        "of kernels: glorot_uniform (Keras; default of mnist_cnn), he_normal_fan_out (default of the resnets) or "
-        "he_normal_fan_in with dense layers uniform in 1/sqrt(inputs), truncated_fan_in (tf_cnn_benchmarks; "
-        "default of lenet, vgg, alexnet)"),
+    RD_OPT_CHOICE(rd_image_config, initializer, initializer, NULL, initializers,
+                  "of kernels: glorot_uniform (Keras; default of mnist_cnn), he_normal_fan_out "
+                  "(default of the resnets) or "
+                  "he_normal_fan_in with dense layers uniform in 1/sqrt(inputs), truncated_fan_in "
+                  "(tf_cnn_benchmarks; "
+                  "default of lenet, vgg, alexnet)"),
     {.key = "depth",
      .type = RD_INT,
      .at = offsetof(rd_image_config, depth),
      .given_at = offsetof(rd_image_config, has_depth),
      .min = 8,
      .max = 1202,
-     .help = "layers of model resnet (18, 34, 50, 101, 152; default 50) and of resnet_cifar (20, 32, 44, 56, 110, or "
+     .help = "layers of model resnet (18, 34, 50, 101, 152; default 50) and of resnet_cifar (20, "
+             "32, 44, 56, 110, or "
              "another 6 n + 2; default 20)"},
     {.key = "resnet_version",
      .type = RD_STRING,
      .at = offsetof(rd_image_config, resnet_version),
      .given_at = offsetof(rd_image_config, has_resnet_version),
      .choices = resnet_versions,
-     .help = "bottleneck blocks have their stride on the first 1x1 (v1) or on the 3x3 (v1.5); default: v1.5 for model "
+     .help = "bottleneck blocks have their stride on the first 1x1 (v1) or on the 3x3 (v1.5); "
+             "default: v1.5 for model "
              "resnet, else as the model's name says (resnet50 is v1)"},
     RD_OPT_CHOICE(rd_image_config, pool_padding, pool_padding, "\"symmetric\"", pool_paddings,
-                  "of the resnets' max pool: symmetric as in PyTorch, or same as in TensorFlow (the odd row behind)"),
-    RD_OPT_BOOL(
-        rd_image_config, zero_gamma, zero_gamma, "false",
-        "the last batch norm of each residual block begins with factor 0, so that the block begins as identity"),
+                  "of the resnets' max pool: symmetric as in PyTorch, or same as in TensorFlow "
+                  "(the odd row behind)"),
+    RD_OPT_BOOL(rd_image_config, zero_gamma, zero_gamma, "false",
+                "the last batch norm of each residual block begins with factor 0, so that the "
+                "block begins as identity"),
     RD_OPT_REAL(rd_image_config, label_smoothing, label_smoothing, "0.0", 0.0, 0.999,
                 "share of the target distribution that is spread evenly over all classes"),
-    RD_OPT_REAL(
-        rd_image_config, batch_norm_momentum, batch_norm_momentum, "0.9", 0.0, 1.0,
-        "of running mean and variance: the share of the old value that stays (PyTorch's momentum is 1 minus this)"),
+    RD_OPT_REAL(rd_image_config, batch_norm_momentum, batch_norm_momentum, "0.9", 0.0, 1.0,
+                "of running mean and variance: the share of the old value that stays (PyTorch's "
+                "momentum is 1 minus this)"),
     RD_OPT_REAL(rd_image_config, batch_norm_epsilon, batch_norm_epsilon, "1e-5", 1e-12, 1.0,
                 "added to the variance in batch norm"),
     RD_OPT_INT(rd_image_config, batch_norm_samples, batch_norm_samples, "0", 0, 1 << 24,
-               "batch norm in training takes its statistics over so many samples that follow each other, so that the "
+               "batch norm in training takes its statistics over so many samples that follow each "
+               "other, so that the "
                "curve does not depend on the number of ranks; 0: over the rank's whole batch"),
     RD_OPT_REAL(rd_image_config, dropout_conv, dropout_conv, "0.25", 0.0, 0.999,
                 "share of the values dropped behind the convolutions (mnist_cnn); 0: no dropout"),
     RD_OPT_REAL(rd_image_config, dropout_dense, dropout_dense, "0.5", 0.0, 0.999,
-                "share of the values dropped behind hidden dense layers (mnist_cnn, vgg, alexnet); 0: no dropout"),
+                "share of the values dropped behind hidden dense layers (mnist_cnn, vgg, alexnet); "
+                "0: no dropout"),
     RD_OPT_END,
 };
-const rd_option_group rd_group_image_model = {"image_model", "image models: mnist_cnn, lenet, alexnet, vgg, resnet",
-                                              rows, sizeof(rd_image_config)};
+const rd_option_group rd_group_image_model = {
+    "image_model", "image models: mnist_cnn, lenet, alexnet, vgg, resnet", rows,
+    sizeof(rd_image_config)};
 
 void rd_image_net_free(rd_image_net *n)
 {
@@ -75,17 +82,20 @@ rd_code rd_image_net_new(const rd_image_net_args *a, rd_image_net **out, rd_stat
     if (!n->a.config.initializer) n->a.config.initializer = a->arch.initializer;
     if (a->n_classes < 1 || a->h < 1 || a->w < 1 || a->c < 1) {
         rd_fail(st, RD_EUSAGE,
-                "model %s classes images, but the dataset has %lld classes and images of %lld x %lld x %lld; take a "
+                "model %s classes images, but the dataset has %lld classes and images of %lld x "
+                "%lld x %lld; take a "
                 "dataset of images (key 'dataset')",
-                a->arch.name, (long long)a->n_classes, (long long)a->h, (long long)a->w, (long long)a->c);
+                a->arch.name, (long long)a->n_classes, (long long)a->h, (long long)a->w,
+                (long long)a->c);
         goto done;
     }
     n->st = st;
     const rd_feature y = a->arch.build(n, (rd_feature){NULL, a->h, a->w, a->c});
     n->st = NULL;
     if (st->code == RD_OK && (y.h != 1 || y.w != 1 || y.c != a->n_classes))
-        rd_fail(st, RD_EBUG, "model %s ends with %lld x %lld x %lld instead of %lld classes", a->arch.name,
-                (long long)y.h, (long long)y.w, (long long)y.c, (long long)a->n_classes);
+        rd_fail(st, RD_EBUG, "model %s ends with %lld x %lld x %lld instead of %lld classes",
+                a->arch.name, (long long)y.h, (long long)y.w, (long long)y.c,
+                (long long)a->n_classes);
 done:
     if (st->code != RD_OK) {
         rd_image_net_free(n);
@@ -120,19 +130,22 @@ static rd_code check_batch(const rd_image_net *n, const rd_image_batch *b, rd_st
 {
     const rd_image_net_args *a = &n->a;
     if (b->h != a->h || b->w != a->w || b->c != a->c)
-        return rd_fail(
-            st, RD_EDATA,
-            "images of %lld x %lld x %lld (height, width, channels), but the model was made for %lld x %lld x "
-            "%lld; all splits need one size",
-            (long long)b->h, (long long)b->w, (long long)b->c, (long long)a->h, (long long)a->w, (long long)a->c);
+        return rd_fail(st, RD_EDATA,
+                       "images of %lld x %lld x %lld (height, width, channels), but the model was "
+                       "made for %lld x %lld x "
+                       "%lld; all splits need one size",
+                       (long long)b->h, (long long)b->w, (long long)b->c, (long long)a->h,
+                       (long long)a->w, (long long)a->c);
     for (int64_t i = 0; i < b->n; i++)
         if (b->label[i] < 0 || b->label[i] >= a->n_classes)
-            return rd_fail(st, RD_EDATA, "sample %lld has label %d, but the model has classes 0 to %lld",
+            return rd_fail(st, RD_EDATA,
+                           "sample %lld has label %d, but the model has classes 0 to %lld",
                            (long long)b->sample[i], (int)b->label[i], (long long)a->n_classes - 1);
     return RD_OK;
 }
 
-rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b, rd_image_result *out, rd_status *st)
+rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b,
+                          rd_image_result *out, rd_status *st)
 {
     rd_arena *arena = rd_tape_arena(t);
     int32_t *argmax, *rank;
@@ -153,7 +166,8 @@ rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b, 
     n->at = 0;
     n->site = 0;
     rd_var *image = rd_op_image(t, b->image, b->n, b->h, b->w, b->c);
-    const rd_feature x = {rd_op_cast(t, image, rd_backend_activations(rd_tape_backend(t))), b->h, b->w, b->c};
+    const rd_feature x = {rd_op_cast(t, image, rd_backend_activations(rd_tape_backend(t))), b->h,
+                          b->w, b->c};
     const rd_feature y = n->a.arch.build(n, x);
     n->tape = NULL;
     n->batch = NULL;

@@ -39,7 +39,8 @@ static void replace_worst(int64_t n, float *logp, int32_t *id, float x, int32_t 
 {
     int64_t i = 0;
     for (int64_t c = 1; c < n; c = 2 * i + 1) {
-        if (c + 1 < n && (logp[c + 1] < logp[c] || (logp[c + 1] == logp[c] && id[c + 1] > id[c]))) c++;
+        if (c + 1 < n && (logp[c + 1] < logp[c] || (logp[c + 1] == logp[c] && id[c + 1] > id[c])))
+            c++;
         if (x < logp[c] || (x == logp[c] && v > id[c])) break;
         logp[i] = logp[c];
         id[i] = id[c];
@@ -85,7 +86,8 @@ static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float
     }
 }
 
-void rd_search_best_rows(const rd_search_best *out, int64_t first, int64_t n, int64_t V, float *logits)
+void rd_search_best_rows(const rd_search_best *out, int64_t first, int64_t n, int64_t V,
+                         float *logits)
 {
     for (int64_t i = 0; i < n; i++) best_of_row(out, first + i, V, logits + i * V);
 }
@@ -132,7 +134,8 @@ static rd_code add_node(search *s, int64_t parent, int32_t id, int64_t *out, rd_
 }
 
 /* New beams of one sentence from the best tokens of its unfinished ones. b[0 .. *n) in and out, best first. */
-static rd_code extend(search *s, beam *b, int64_t *n, const rd_search_best *rows, candidate *best, beam *next, rd_status *st)
+static rd_code extend(search *s, beam *b, int64_t *n, const rd_search_best *rows, candidate *best,
+                      beam *next, rd_status *st)
 {
     int64_t kept = 0;
     for (int64_t k = 0; k < *n; k++) {
@@ -180,12 +183,11 @@ done:
     return st->code;
 }
 
-rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start, int32_t end,
-                  int64_t beam_width, double length_penalty, rd_search_step *step, void *ctx, rd_hypothesis *out,
-                  rd_status *st)
+rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_t V, int32_t start,
+                  int32_t end, int64_t beam_width, double length_penalty, rd_search_step *step,
+                  void *ctx, rd_hypothesis *out, rd_status *st)
 {
-    search s = {
-        .a = a, .W = beam_width < 1 ? 1 : beam_width, .end = end, .cap_nodes = 1024};
+    search s = {.a = a, .W = beam_width < 1 ? 1 : beam_width, .end = end, .cap_nodes = 1024};
     const int64_t most = n_sentences * s.W;
     rd_search_best found = {.n = s.W < V - 1 ? s.W : V - 1, .end = end};
     beam *b, *next;
@@ -227,7 +229,8 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
         for (int64_t i = 0; i < n_sentences; i++) {
             bool running = false;
             for (int64_t k = 0; k < n[i]; k++) running |= !b[i * s.W + k].finished;
-            if (running && t < limit[i]) RD_TRY(extend(&s, b + i * s.W, &n[i], &found, best, next, st));
+            if (running && t < limit[i])
+                RD_TRY(extend(&s, b + i * s.W, &n[i], &found, best, next, st));
         }
     }
     for (int64_t i = 0; i < n_sentences; i++) RD_TRY(trace_back(&s, b + i * s.W, &out[i], st));

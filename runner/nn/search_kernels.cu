@@ -36,13 +36,15 @@ static __device__ inline float logp_of(merit m)
 
 static __device__ inline float log_probability(float l, float inv, float lse)
 {
-    const float x = __fmaf_rn(l, inv, -lse); /* by name, so that it is the same number wherever it is computed */
+    const float x = __fmaf_rn(
+        l, inv, -lse); /* by name, so that it is the same number wherever it is computed */
     return isnan(x) ? -INFINITY : x;
 }
 
 /* How many words reach `least`; LISTED of them at most are in list[] then. */
 template <int THREADS>
-static __device__ inline int search_kernels_gather(const best_rows &r, const float *l, float lse, merit least, merit *list, int *count)
+static __device__ inline int search_kernels_gather(const best_rows &r, const float *l, float lse,
+                                                   merit least, merit *list, int *count)
 {
     enum { PER = 8 };
     __syncthreads();
@@ -66,7 +68,8 @@ static __device__ inline int search_kernels_gather(const best_rows &r, const flo
 }
 
 /* The n-th best of the best words of groups of threads, of which there are some times n; 0: there are not so many. */
-template <int THREADS> static __device__ inline merit bound_of(int64_t n, merit own, merit *list, merit *bound)
+template <int THREADS>
+static __device__ inline merit bound_of(int64_t n, merit own, merit *list, merit *bound)
 {
     const int t = (int)threadIdx.x;
     int width = 32, better = 0;
@@ -103,8 +106,10 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(be
     int n;
     /* Too many reach low, too few high; as no two words are alike, a bound between them has a number that fits. */
     while (n = search_kernels_gather<THREADS>(r, l, lse, at, list, &count), n > LISTED || n < r.n) {
-        if (n > LISTED) low = at;
-        else high = at;
+        if (n > LISTED)
+            low = at;
+        else
+            high = at;
         at = low + (high - low) / 2;
     }
     for (int i = threadIdx.x; i < n; i += THREADS) {
@@ -117,8 +122,9 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(be
     }
 }
 
-extern "C" rd_code rd_cuda_search_best(rd_gpu *g, const rd_search_best *out, int64_t first, int64_t n, int64_t V,
-                                       float temperature, const float *logits, rd_status *st)
+extern "C" rd_code rd_cuda_search_best(rd_gpu *g, const rd_search_best *out, int64_t first,
+                                       int64_t n, int64_t V, float temperature, const float *logits,
+                                       rd_status *st)
 {
     best_rows r = {};
     r.V = V;
@@ -137,7 +143,9 @@ extern "C" rd_code rd_cuda_search_best(rd_gpu *g, const rd_search_best *out, int
 }
 
 /* The array of blockIdx.z; T as wide as all of them allow. */
-template <typename T> static __global__ void search_kernels_follow(rd_states s, int64_t n, const int32_t *__restrict__ parent)
+template <typename T>
+static __global__ void search_kernels_follow(rd_states s, int64_t n,
+                                             const int32_t *__restrict__ parent)
 {
     const T *from = reinterpret_cast<const T *>(s.from[blockIdx.z]);
     T *to = reinterpret_cast<T *>(s.to[blockIdx.z]);
@@ -148,7 +156,8 @@ template <typename T> static __global__ void search_kernels_follow(rd_states s, 
     }
 }
 
-extern "C" rd_code rd_cuda_follow(rd_gpu *g, const rd_states *states, int64_t n, const int32_t *parent, rd_status *st)
+extern "C" rd_code rd_cuda_follow(rd_gpu *g, const rd_states *states, int64_t n,
+                                  const int32_t *parent, rd_status *st)
 {
     const rd_states s = *states;
     int64_t widest = 0;
@@ -160,6 +169,8 @@ extern "C" rd_code rd_cuda_follow(rd_gpu *g, const rd_states *states, int64_t n,
     const int64_t columns = four ? widest / 4 : widest;
     dim3 grid = rd_rows_grid(n, columns);
     grid.z = (unsigned)s.n_arrays;
-    return four ? RD_LAUNCH(g, st, search_kernels_follow<float4>, grid, rd_rows_block(columns), 0, s, n, parent)
-                : RD_LAUNCH(g, st, search_kernels_follow<float>, grid, rd_rows_block(columns), 0, s, n, parent);
+    return four ? RD_LAUNCH(g, st, search_kernels_follow<float4>, grid, rd_rows_block(columns), 0,
+                            s, n, parent)
+                : RD_LAUNCH(g, st, search_kernels_follow<float>, grid, rd_rows_block(columns), 0, s,
+                            n, parent);
 }

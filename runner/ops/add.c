@@ -8,9 +8,9 @@ static rd_code add_infer(rd_call *c, rd_status *st)
     const rd_var *a = c->in[0], *b = c->in[1];
     RD_TRY(rd_op_image_check("add", a, st));
     if (b->n_dim != 4 || memcmp(a->dim, b->dim, 4 * sizeof *a->dim) != 0)
-        return rd_fail(st, RD_EBUG, "add: images of %lldx%lldx%lld and %lldx%lldx%lld", (long long)a->dim[1],
-                       (long long)a->dim[2], (long long)a->dim[3], (long long)b->dim[1], (long long)b->dim[2],
-                       (long long)b->dim[3]);
+        return rd_fail(st, RD_EBUG, "add: images of %lldx%lldx%lld and %lldx%lldx%lld",
+                       (long long)a->dim[1], (long long)a->dim[2], (long long)a->dim[3],
+                       (long long)b->dim[1], (long long)b->dim[2], (long long)b->dim[3]);
     if (a->type != b->type) return rd_fail(st, RD_EBUG, "add: images of two types");
     rd_op_like(c->out[0], a->layout ? a : b);
     c->out[0]->rectified = *(const bool *)c->attr;
@@ -43,7 +43,8 @@ static rd_code add_forward(rd_call *c, rd_status *st)
     RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[0], &j.a, st));
     RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[1], &j.b, st));
     const int64_t n = rd_op_elements(c->out[0]);
-    if (rd_backend_gpu(c->be)) return rd_cuda_sum(rd_backend_gpu(c->be), c->out[0]->type, n, j.a, j.b, j.relu, j.y, st);
+    if (rd_backend_gpu(c->be))
+        return rd_cuda_sum(rd_backend_gpu(c->be), c->out[0]->type, n, j.a, j.b, j.relu, j.y, st);
     rd_parallel(c->be, n, 16384, add_part, &j);
 done:
     return st->code;

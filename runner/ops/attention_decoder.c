@@ -33,11 +33,14 @@ typedef struct ctx { /* both directions set this up alike */
 static rd_code attention_decoder_infer(rd_call *c, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
-    const int64_t N = d->packing.off[d->packing.n_steps], wide = c->in[IN_EMB]->cols + c->in[IN_MEMORY]->cols;
+    const int64_t N = d->packing.off[d->packing.n_steps],
+                  wide = c->in[IN_EMB]->cols + c->in[IN_MEMORY]->cols;
     if (d->n_layers < 1 || d->n_layers > RD_MAX_LAYERS)
-        return rd_fail(st, RD_EBUG, "attention_decoder: %d layers; 1 to %d fit", d->n_layers, RD_MAX_LAYERS);
+        return rd_fail(st, RD_EBUG, "attention_decoder: %d layers; 1 to %d fit", d->n_layers,
+                       RD_MAX_LAYERS);
     const rd_layer *top = &d->layer[d->n_layers - 1];
-    if (c->in[IN_EMB]->rows != N || d->layer[0].shape.in != (c->in[IN_W] ? c->in[IN_W]->cols : wide) ||
+    if (c->in[IN_EMB]->rows != N ||
+        d->layer[0].shape.in != (c->in[IN_W] ? c->in[IN_W]->cols : wide) ||
         (c->in[IN_W] && c->in[IN_W]->rows != wide))
         return rd_fail(st, RD_EBUG, "attention_decoder: %lld rows of width %lld do not fit",
                        (long long)c->in[IN_EMB]->rows, (long long)wide);
@@ -45,7 +48,8 @@ static rd_code attention_decoder_infer(rd_call *c, rd_status *st)
     const int64_t depth = c->in[IN_KEYS]->cols;
     if ((query ? query->rows : depth) != top->shape.R || (query && query->cols != depth) ||
         c->in[IN_KEYS]->rows != c->in[IN_MEMORY]->rows)
-        return rd_fail(st, RD_EBUG, "attention_decoder: a query of width %lld does not fit keys of %lld",
+        return rd_fail(st, RD_EBUG,
+                       "attention_decoder: a query of width %lld does not fit keys of %lld",
                        (long long)top->shape.R, (long long)depth);
     c->out[0]->rows = c->out[1]->rows = N;
     c->out[0]->cols = top->shape.R;
@@ -93,8 +97,8 @@ static rd_code setup(rd_call *c, ctx *x, const attention_decoder_saved *v, rd_st
     x->R = c->out[0]->cols;
     x->A = c->in[IN_KEYS]->cols;
     for (int l = 0; l < d->n_layers; l++) {
-        RD_TRY(rd_cell_init(&x->cell[l], d->layer[l].cell, &d->layer[l].shape, c->be, c->params, c->device_scratch,
-                            c->in + w, d->n_w[l], st));
+        RD_TRY(rd_cell_init(&x->cell[l], d->layer[l].cell, &d->layer[l].shape, c->be, c->params,
+                            c->device_scratch, c->in + w, d->n_w[l], st));
         w += d->n_w[l];
     }
     x->at = (rd_attention){.kind = d->kind,
@@ -120,7 +124,8 @@ done:
     return st->code;
 }
 
-static rd_code attention_decoder_make_room(rd_call *c, const ctx *x, attention_decoder_saved *v, rd_status *st)
+static rd_code attention_decoder_make_room(rd_call *c, const ctx *x, attention_decoder_saved *v,
+                                           rd_status *st)
 {
     const int64_t N = x->N;
     rd_arena *a = c->device_kept;
@@ -139,7 +144,8 @@ static rd_code attention_decoder_make_room(rd_call *c, const ctx *x, attention_d
             RD_TRY(rd_rows_get(a, N, L->shape.in, &y->xd, st));
             RD_TRY(rd_arena_get(a, (size_t)(N * L->shape.in), &y->mask_in, st));
         }
-        if (c->training && L->drop_out.keep < 1.0f) RD_TRY(rd_arena_get(a, (size_t)(N * L->shape.R), &y->mask_out, st));
+        if (c->training && L->drop_out.keep < 1.0f)
+            RD_TRY(rd_arena_get(a, (size_t)(N * L->shape.R), &y->mask_out, st));
         RD_TRY(rd_rows_get(a, N, x->cell[l].Z, &y->r.z, st));
         RD_TRY(rd_rows_get(a, N, L->shape.H, &y->r.tc, st));
         if (L->cell->has_c) RD_TRY(rd_rows_get(a, N, L->shape.H, &y->r.c, st));
@@ -171,22 +177,30 @@ static rd_code make_masks(rd_call *c, const ctx *x, const attention_decoder_save
         const rd_layer *L = &d->layer[l];
         const layer_rows *y = &v->l[l];
         if (y->mask_in)
-            RD_TRY(rd_dropout_rows(c->be, &L->drop_in, &p, 0, T, L->shape.in, NULL, NULL, NULL, y->mask_in, st));
+            RD_TRY(rd_dropout_rows(c->be, &L->drop_in, &p, 0, T, L->shape.in, NULL, NULL, NULL,
+                                   y->mask_in, st));
         if (y->mask_out)
-            RD_TRY(rd_dropout_rows(c->be, &L->drop_out, &p, 0, T, L->shape.R, NULL, NULL, NULL, y->mask_out, st));
+            RD_TRY(rd_dropout_rows(c->be, &L->drop_out, &p, 0, T, L->shape.R, NULL, NULL, NULL,
+                                   y->mask_out, st));
     }
 done:
     return st->code;
 }
 
 /* Layer l's input of a step, n rows from `at` on: h + bias, or what layer l - 1 made of h. l = n_layers: the op's result. */
-static rd_code enter_layer(rd_call *c, const ctx *x, const attention_decoder_saved *v, int l, int64_t at, int64_t n, rd_status *st)
+static rd_code enter_layer(rd_call *c, const ctx *x, const attention_decoder_saved *v, int l,
+                           int64_t at, int64_t n, rd_status *st)
 {
     const rd_attn_decoder *d = x->d;
-    const layer_rows *under = l > 0 ? &v->l[l - 1] : NULL, *over = l < d->n_layers ? &v->l[l] : NULL;
+    const layer_rows *under = l > 0 ? &v->l[l - 1] : NULL,
+                     *over = l < d->n_layers ? &v->l[l] : NULL;
     const int64_t width = over ? d->layer[l].shape.in : x->R;
     float *to = over ? over->x : c->out[0]->v;
-    rd_between r = {.n = n, .width = width, .h = (under ? under->r.h : to) + at * width, .keep_in = 1.0f, .keep_out = 1.0f};
+    rd_between r = {.n = n,
+                    .width = width,
+                    .h = (under ? under->r.h : to) + at * width,
+                    .keep_in = 1.0f,
+                    .keep_out = 1.0f};
     if (!under && c->in[IN_W]) r.bias = c->in[IN_BIAS]->v;
     if (under && under->mask_out) {
         r.mask_out = under->mask_out + at * width;
@@ -221,8 +235,8 @@ static rd_code attention_decoder_forward(rd_call *c, rd_status *st)
         const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0;
         const int64_t later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
         if (c->in[IN_W])
-            RD_TRY(rd_mul_rows(&x.cell[0], c->in[IN_W], 0, wide, n, v->cat + at * wide, v->l[0].x + at * c->in[IN_W]->cols,
-                               false, st));
+            RD_TRY(rd_mul_rows(&x.cell[0], c->in[IN_W], 0, wide, n, v->cat + at * wide,
+                               v->l[0].x + at * c->in[IN_W]->cols, false, st));
         for (int l = 0; l < d->n_layers; l++) {
             const rd_cell_shape *s = &d->layer[l].shape;
             rd_cell *k = &x.cell[l];
@@ -230,28 +244,32 @@ static rd_code attention_decoder_forward(rd_call *c, rd_status *st)
             const rd_cell_rows r = rd_cell_rows_at(k, &y->r, at);
             RD_TRY(enter_layer(c, &x, v, l, at, n, st));
             RD_TRY(k->def->input(k, n, y->xd + at * s->in, NULL, r.z, st));
-            RD_TRY(rd_cell_step(k, n, t ? y->r.h + prev * s->R : NULL, t && y->r.c ? y->r.c + prev * s->H : NULL, &r, st));
+            RD_TRY(rd_cell_step(k, n, t ? y->r.h + prev * s->R : NULL,
+                                t && y->r.c ? y->r.c + prev * s->H : NULL, &r, st));
         }
         RD_TRY(enter_layer(c, &x, v, d->n_layers, at, n, st));
-        RD_TRY(rd_attention_step(&x.at, n, t, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->al,
-                                 c->out[1]->v + at * x.M, v->cat + p->off[t + 1] * wide + x.E, wide, later, st));
+        RD_TRY(rd_attention_step(&x.at, n, t, c->out[0]->v + at * x.R,
+                                 v->qp ? v->qp + at * x.A : NULL, v->al, c->out[1]->v + at * x.M,
+                                 v->cat + p->off[t + 1] * wide + x.E, wide, later, st));
     }
 done:
     return st->code;
 }
 
 typedef struct layer_back {
-    float *dz, *dc, *dh, *dh_later; /* [N, Z]; [n0, H]; [N, R] for the projection, else [n0, R]; [n0, R] from the later step */
+    float *dz, *dc, *dh,
+        *dh_later; /* [N, Z]; [n0, H]; [N, R] for the projection, else [n0, R]; [n0, R] from the later step */
 } layer_back;
 
 typedef struct rows_back { /* what goes down the layers of a step, [n0, ..] */
-    float *dx; /* gradient of a layer's input after its dropout */
-    float *dy; /* of a layer's output, where the layer's input is added to it */
+    float *dx;             /* gradient of a layer's input after its dropout */
+    float *dy;             /* of a layer's output, where the layer's input is added to it */
 } rows_back;
 
 /* From the gradient of what layer l + 1 got (dx; after the last layer, of the op's result) to the gradient of layer l's output, and
  * on to dx of layer l, which goes to `to`. */
-static rd_code layer_step_back(rd_call *c, ctx *x, const attention_decoder_saved *v, const layer_back *b, const rows_back *rows, int l, int64_t t,
+static rd_code layer_step_back(rd_call *c, ctx *x, const attention_decoder_saved *v,
+                               const layer_back *b, const rows_back *rows, int l, int64_t t,
                                const float *dx, float *to, rd_status *st)
 {
     const rd_attn_decoder *d = x->d;
@@ -259,10 +277,12 @@ static rd_code layer_step_back(rd_call *c, ctx *x, const attention_decoder_saved
     const rd_layer *L = &d->layer[l];
     const layer_rows *y = &v->l[l], *over = l + 1 < d->n_layers ? &v->l[l + 1] : NULL;
     rd_cell *k = &x->cell[l];
-    const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0, R = L->shape.R, H = L->shape.H;
+    const int64_t at = p->off[t], n = p->off[t + 1] - at, prev = t ? p->off[t - 1] : 0,
+                  R = L->shape.R, H = L->shape.H;
     const int64_t later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
     float *dh = L->shape.projects ? b->dh + at * R : b->dh, *dz = b->dz + at * k->Z;
-    rd_between_back r = {.n = n, .width = R, .dnext = dx, .keep_in = 1.0f, .keep_out = 1.0f, .dh = dh};
+    rd_between_back r = {
+        .n = n, .width = R, .dnext = dx, .keep_in = 1.0f, .keep_out = 1.0f, .dh = dh};
     if (over && over->mask_in) {
         r.mask_in = over->mask_in + at * R;
         r.keep_in = d->layer[l + 1].drop_in.keep;
@@ -277,20 +297,23 @@ static rd_code layer_step_back(rd_call *c, ctx *x, const attention_decoder_saved
     r.n_later = later;
     RD_TRY(rd_between_layers_back(c->be, &r, st));
     const rd_cell_rows h = rd_cell_rows_at(k, &y->r, at);
-    RD_TRY(rd_cell_step_back(k, n, dh, b->dc, t ? y->r.h + prev * R : NULL, t && y->r.c ? y->r.c + prev * H : NULL, &h, dz,
-                             b->dh_later, false, st));
+    RD_TRY(rd_cell_step_back(k, n, dh, b->dc, t ? y->r.h + prev * R : NULL,
+                             t && y->r.c ? y->r.c + prev * H : NULL, &h, dz, b->dh_later, false,
+                             st));
     RD_TRY(k->def->input_back(k, n, dz, to, false, NULL, st));
 done:
     return st->code;
 }
 
 /* The gradient of the first layer's input, before its dropout, to `to`, from that after it. */
-static rd_code leave_layers(rd_call *c, const ctx *x, const attention_decoder_saved *v, const rows_back *rows, int64_t at, int64_t n, const float *dx,
+static rd_code leave_layers(rd_call *c, const ctx *x, const attention_decoder_saved *v,
+                            const rows_back *rows, int64_t at, int64_t n, const float *dx,
                             float *to, rd_status *st)
 {
     const rd_layer *L = &x->d->layer[0];
     const int64_t width = L->shape.in;
-    rd_between_back r = {.n = n, .width = width, .dnext = dx, .keep_in = 1.0f, .keep_out = 1.0f, .dy = to};
+    rd_between_back r = {
+        .n = n, .width = width, .dnext = dx, .keep_in = 1.0f, .keep_out = 1.0f, .dy = to};
     if (v->l[0].mask_in) {
         r.mask_in = v->l[0].mask_in + at * width;
         r.keep_in = L->drop_in.keep;
@@ -331,15 +354,17 @@ static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
     RD_TRY(rd_rows_get(s, whole ? N : n0, wide, &dcat, st));
     if (x.at.ve) RD_TRY(rd_rows_get(s, N, x.A, &dqp, st));
     if (c->in[IN_W]) RD_TRY(rd_rows_get(s, N, c->in[IN_W]->cols, &dx0_all, st));
-    RD_TRY(rd_attention_back_begin(&x.at, n0, N, v->n_weights, v->slot0, c->in[IN_KEYS]->g, &ab, st));
+    RD_TRY(rd_attention_back_begin(&x.at, n0, N, v->n_weights, v->slot0, c->in[IN_KEYS]->g, &ab,
+                                   st));
 
     const float *carry = NULL; /* gradient of what the later step got of ctx */
     for (int64_t t = p->n_steps - 1; t >= 0; t--) {
         const int64_t at = p->off[t], n = p->off[t + 1] - at,
                       later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
         float *dq = c->out[0]->g + at * x.R, *dcat_t = whole ? dcat + at * wide : dcat, *dx = dq;
-        RD_TRY(rd_attention_step_back(&x.at, &ab, n, t, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->al,
-                                      c->out[1]->g + at * x.M, carry, wide, later, dqp ? dqp + at * x.A : NULL, dq, st));
+        RD_TRY(rd_attention_step_back(
+            &x.at, &ab, n, t, c->out[0]->v + at * x.R, v->qp ? v->qp + at * x.A : NULL, v->al,
+            c->out[1]->g + at * x.M, carry, wide, later, dqp ? dqp + at * x.A : NULL, dq, st));
         for (int l = d->n_layers - 1; l >= 0; l--) {
             float *to = l > 0 || c->in[IN_W] ? rows.dx : dcat_t;
             RD_TRY(layer_step_back(c, &x, v, &b[l], &rows, l, t, dx, to, st));
@@ -356,14 +381,16 @@ static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
         if (c->in[IN_EMB]->g && !whole)
             RD_TRY(rd_rows_copy(c->be, n, E, dcat_t, wide, c->in[IN_EMB]->g + at * E, E, true, st));
     }
-    if (c->in[IN_EMB]->g && whole) RD_TRY(rd_rows_copy(c->be, N, E, dcat, wide, c->in[IN_EMB]->g, E, true, st));
+    if (c->in[IN_EMB]->g && whole)
+        RD_TRY(rd_rows_copy(c->be, N, E, dcat, wide, c->in[IN_EMB]->g, E, true, st));
     RD_TRY(rd_packing_lend(c, p, s, &lent, st));
     for (int l = 0; l < d->n_layers; l++) {
         const int64_t R = d->layer[l].shape.R;
         const rd_mark mark = rd_arena_mark(s);
         RD_TRY(rd_rows_get(s, N, R, &h_prev, st));
         RD_TRY(rd_shift_rows(c->be, &lent, R, v->l[l].r.h, h_prev, st));
-        RD_TRY(d->layer[l].cell->weights_back(&x.cell[l], N, v->l[l].xd, NULL, h_prev, v->l[l].r.tc, b[l].dz, st));
+        RD_TRY(d->layer[l].cell->weights_back(&x.cell[l], N, v->l[l].xd, NULL, h_prev, v->l[l].r.tc,
+                                              b[l].dz, st));
         RD_TRY(rd_cell_projection_back(&x.cell[l], N, v->l[l].r.m, b[l].dh, st));
         rd_arena_rewind(s, mark);
     }
@@ -382,25 +409,28 @@ done:
 }
 
 extern const rd_op rd_op_def_attention_decoder;
-const rd_op rd_op_def_attention_decoder = {.name = "attention_decoder",
-                                           .about = "decoder loop with input feeding and attention",
-                                           .infer = attention_decoder_infer,
-                                           .cpu = {attention_decoder_forward, attention_decoder_backward},
-                                           .cuda = {attention_decoder_forward, attention_decoder_backward}};
+const rd_op rd_op_def_attention_decoder = {
+    .name = "attention_decoder",
+    .about = "decoder loop with input feeding and attention",
+    .infer = attention_decoder_infer,
+    .cpu = {attention_decoder_forward, attention_decoder_backward},
+    .cuda = {attention_decoder_forward, attention_decoder_backward}};
 
-rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory, rd_var *keys,
-                                rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b, rd_var *W_in, rd_var *b_in,
-                                rd_var *const *w, rd_var **ctx_out)
+rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory,
+                                rd_var *keys, rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b,
+                                rd_var *W_in, rd_var *b_in, rd_var *const *w, rd_var **ctx_out)
 {
-    rd_var *in[RD_MAX_IN] = {emb, memory, keys, query_kernel, v, g, b, W_in, b_in}, *out[2] = {NULL, NULL};
+    rd_var *in[RD_MAX_IN] = {emb, memory, keys, query_kernel, v, g, b, W_in, b_in},
+           *out[2] = {NULL, NULL};
     int n = IN_CELLS, n_w = 0;
     for (int l = 0; l < d->n_layers; l++) n_w += d->n_w[l];
     *ctx_out = NULL;
     if (!emb || !memory || !keys) return NULL;
     if (n + n_w > RD_MAX_IN) {
-        rd_fail(rd_tape_status(t), RD_EUSAGE,
-                "the decoder has %d parameters, more than the %d that fit; use fewer layers or groups", n_w,
-                RD_MAX_IN - n);
+        rd_fail(
+            rd_tape_status(t), RD_EUSAGE,
+            "the decoder has %d parameters, more than the %d that fit; use fewer layers or groups",
+            n_w, RD_MAX_IN - n);
         return NULL;
     }
     for (int i = 0; i < n_w; i++)

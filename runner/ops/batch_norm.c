@@ -29,11 +29,14 @@ static rd_code batch_norm_infer(rd_call *c, rd_status *st)
     RD_TRY(rd_op_image_check("batch_norm", x, st));
     for (int i = 1; i < 6; i++)
         if (i != 3 && (!c->in[i] || c->in[i]->rows * c->in[i]->cols != x->dim[3]))
-            return rd_fail(st, RD_EBUG, "batch_norm: %lld channels, and a parameter that has others",
+            return rd_fail(st, RD_EBUG,
+                           "batch_norm: %lld channels, and a parameter that has others",
                            (long long)x->dim[3]);
-    if (c->in[3] && (c->in[3]->n_dim != 4 || memcmp(c->in[3]->dim, x->dim, 4 * sizeof *x->dim) != 0))
+    if (c->in[3] &&
+        (c->in[3]->n_dim != 4 || memcmp(c->in[3]->dim, x->dim, 4 * sizeof *x->dim) != 0))
         return rd_fail(st, RD_EBUG, "batch_norm: what is added has another shape");
-    if (c->in[3] && c->in[3]->type != x->type) return rd_fail(st, RD_EBUG, "batch_norm: what is added has another type");
+    if (c->in[3] && c->in[3]->type != x->type)
+        return rd_fail(st, RD_EBUG, "batch_norm: what is added has another type");
     rd_op_like(c->out[0], x);
     c->out[0]->rectified = a->relu;
 done:
@@ -107,8 +110,8 @@ static inline rd_v8 rectify(rd_v8 y) /* NaN stays */
 /* The loops take the stride of a pixel, the lanes and the vectors as arguments, and are called with constants. */
 #define LOOP static inline __attribute__((always_inline)) void
 
-LOOP sums_of(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes, const int W,
-             double *mean, double *var)
+LOOP sums_of(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B,
+             const int64_t lanes, const int W, double *mean, double *var)
 {
     const int64_t P = j->v.P;
     rd_v8 k[MOST];
@@ -159,8 +162,9 @@ LOOP sums_of(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, con
         }
 }
 
-LOOP apply(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes, const int W,
-           const float *mean, const float *scale, const float *beta)
+LOOP apply(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B,
+           const int64_t lanes, const int W, const float *mean, const float *scale,
+           const float *beta)
 {
     rd_v8 m[MOST], a[MOST], b[MOST];
     for (int w = 0; w < W; w++) {
@@ -182,7 +186,8 @@ LOOP apply(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const
     }
 }
 
-LOOP strip_forward(const batch_norm_job *j, const strip *s, const int64_t B, const int64_t lanes, const int W)
+LOOP strip_forward(const batch_norm_job *j, const strip *s, const int64_t B, const int64_t lanes,
+                   const int W)
 {
     const int64_t real = j->v.c - s->c < W * lanes ? j->v.c - s->c : W * lanes;
     for (int64_t g = 0; g < j->n_groups; g++) {
@@ -209,8 +214,8 @@ LOOP strip_forward(const batch_norm_job *j, const strip *s, const int64_t B, con
 }
 
 /* sum d and sum d (x - m); with keep_d the masked gradient goes back to memory. */
-LOOP gradient_sums(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes,
-                   const int W, const float *mean, double *sd, double *sdx)
+LOOP gradient_sums(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B,
+                   const int64_t lanes, const int W, const float *mean, double *sd, double *sdx)
 {
     const int64_t P = j->v.P;
     const bool relu = j->relu, keep = j->keep_d;
@@ -242,8 +247,9 @@ LOOP gradient_sums(const batch_norm_job *j, const strip *s, int64_t i0, int64_t 
 }
 
 /* dx = a (d - b - (x - m) k) */
-LOOP gradient(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B, const int64_t lanes, const int W,
-              const float *mean, const float *scale, const float *shift, const float *slope)
+LOOP gradient(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B,
+              const int64_t lanes, const int W, const float *mean, const float *scale,
+              const float *shift, const float *slope)
 {
     const bool relu = j->relu && !j->keep_d; /* else d is masked already */
     rd_v8 m[MOST], a[MOST], b[MOST], k[MOST];
@@ -262,7 +268,9 @@ LOOP gradient(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, co
                 const int64_t e = p * B + w * LANES;
                 rd_v8 d = batch_norm_get(dp + e, lanes);
                 if (relu) d = batch_norm_where_positive(batch_norm_get(y + e, lanes), d);
-                if (dadd) batch_norm_put(dadd + e, j->add_dadd ? batch_norm_get(dadd + e, lanes) + d : d, lanes);
+                if (dadd)
+                    batch_norm_put(dadd + e, j->add_dadd ? batch_norm_get(dadd + e, lanes) + d : d,
+                                   lanes);
                 if (!dx) continue;
                 const rd_v8 t = (d - b[w] - (batch_norm_get(x + e, lanes) - m[w]) * k[w]) * a[w];
                 batch_norm_put(dx + e, j->add_dx ? batch_norm_get(dx + e, lanes) + t : t, lanes);
@@ -270,7 +278,8 @@ LOOP gradient(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, co
     }
 }
 
-LOOP strip_backward(const batch_norm_job *j, const strip *s, const int64_t B, const int64_t lanes, const int W)
+LOOP strip_backward(const batch_norm_job *j, const strip *s, const int64_t B, const int64_t lanes,
+                    const int W)
 {
     const int64_t real = j->v.c - s->c < W * lanes ? j->v.c - s->c : W * lanes;
     double dgamma[MOST * LANES] = {0}, dbeta[MOST * LANES] = {0};
@@ -278,7 +287,8 @@ LOOP strip_backward(const batch_norm_job *j, const strip *s, const int64_t B, co
         const int64_t i0 = g * j->group, n = j->v.n - i0 < j->group ? j->v.n - i0 : j->group;
         const double M = (double)(n * j->v.P);
         double sd[MOST * LANES] = {0}, sdx[MOST * LANES] = {0};
-        float m[MOST * LANES] = {0}, a[MOST * LANES] = {0}, b[MOST * LANES] = {0}, k[MOST * LANES] = {0};
+        float m[MOST * LANES] = {0}, a[MOST * LANES] = {0}, b[MOST * LANES] = {0},
+                       k[MOST * LANES] = {0};
         for (int64_t l = 0; l < real; l++) m[l] = j->s.mean[g * j->C + s->c + l];
         gradient_sums(j, s, i0, n, B, lanes, W, m, sd, sdx);
         for (int64_t l = 0; l < real; l++) {
@@ -332,7 +342,11 @@ static void batch_norm_backward_part(void *ctx, int64_t lo, int64_t hi)
 static batch_norm_job batch_norm_job_of(const rd_call *c)
 {
     const rd_batch_norm *a = c->attr;
-    batch_norm_job j = {.a = a, .v = rd_image_view_of(c->in[0]), .batch = c->training, .x = c->in[0]->v, .y = c->out[0]->v};
+    batch_norm_job j = {.a = a,
+                        .v = rd_image_view_of(c->in[0]),
+                        .batch = c->training,
+                        .x = c->in[0]->v,
+                        .y = c->out[0]->v};
     j.group = a->group > 0 && c->training && a->group < j.v.n ? a->group : j.v.n;
     j.n_groups = (j.v.n + j.group - 1) / j.group;
     j.C = j.v.K * j.v.B;
@@ -425,8 +439,12 @@ const rd_op rd_op_def_batch_norm = {.name = "batch_norm",
                                     .narrow = RD_NARROW(0) | RD_NARROW(3),
                                     .own_grads = true};
 
-rd_var *rd_op_batch_norm(rd_tape *t, const rd_batch_norm *bn, rd_var *x, rd_var *gamma, rd_var *beta, rd_var *add)
+rd_var *rd_op_batch_norm(rd_tape *t, const rd_batch_norm *bn, rd_var *x, rd_var *gamma,
+                         rd_var *beta, rd_var *add)
 {
-    rd_var *in[] = {x, gamma, beta, add, rd_tape_param(t, bn->mean), rd_tape_param(t, bn->variance)};
-    return x && gamma && beta ? rd_tape_apply(t, &rd_op_def_batch_norm, bn, sizeof *bn, in, 6, NULL, 1) : NULL;
+    rd_var *in[] = {
+        x, gamma, beta, add, rd_tape_param(t, bn->mean), rd_tape_param(t, bn->variance)};
+    return x && gamma && beta
+               ? rd_tape_apply(t, &rd_op_def_batch_norm, bn, sizeof *bn, in, 6, NULL, 1)
+               : NULL;
 }

@@ -34,7 +34,8 @@ template <typename T> struct job {
     const T *x, *add;
     const float *gamma, *beta, *run_mean, *run_var;
     T *y;
-    double *part[2]; /* [groups slices, C]: forward mean and squares, backward sum d and sum d (x - m) */
+    double *part
+        [2]; /* [groups slices, C]: forward mean and squares, backward sum d and sum d (x - m) */
     /* backward */
     T *d;         /* dy; with keep_d it becomes d */
     T *dx, *dadd; /* dx may be d; NULL: not wanted */
@@ -104,16 +105,20 @@ template <typename T> static __device__ inline double group_pixels(const job<T> 
 template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_statistics(job<T> j)
 {
     const rd_columns &k = j.k;
-    const int64_t g = blockIdx.x, c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS, at = g * k.C + c;
+    const int64_t g = blockIdx.x,
+                  c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS,
+                  at = g * k.C + c;
     const double M = group_pixels(j, g);
     double mean = 0.0, var = 0.0;
     if (j.batch) {
         double sum[1] = {0.0}, square[1] = {0.0};
-        for (int64_t i = threadIdx.x / RD_SLICES_ACROSS; i < k.slices && c < k.C; i += RD_BLOCK / RD_SLICES_ACROSS)
+        for (int64_t i = threadIdx.x / RD_SLICES_ACROSS; i < k.slices && c < k.C;
+             i += RD_BLOCK / RD_SLICES_ACROSS)
             sum[0] += (double)rd_slice_rows(k, g, i) * j.part[0][(g * k.slices + i) * k.C + c];
         rd_down_sum(sum, RD_SLICES_ACROSS);
         mean = sum[0] / M;
-        for (int64_t i = threadIdx.x / RD_SLICES_ACROSS; i < k.slices && c < k.C; i += RD_BLOCK / RD_SLICES_ACROSS) {
+        for (int64_t i = threadIdx.x / RD_SLICES_ACROSS; i < k.slices && c < k.C;
+             i += RD_BLOCK / RD_SLICES_ACROSS) {
             const int64_t p = (g * k.slices + i) * k.C + c;
             const double off = j.part[0][p] - mean;
             square[0] += j.part[1][p] + (double)rd_slice_rows(k, g, i) * off * off;
@@ -132,7 +137,8 @@ template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_st
     j.s.scale[at] = (float)(r * (double)j.gamma[c]);
 }
 
-template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 4) batch_norm_normalise(job<T> j)
+template <int V, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK, 4) batch_norm_normalise(job<T> j)
 {
     enum { U = 2 };
     const rd_columns &k = j.k;
@@ -168,8 +174,9 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 
 
 /* d of a vector: dy where y > 0. */
 template <int V, typename T>
-static __device__ inline rd_lanes<V> batch_norm_cuda_where_positive(const job<T> &j, rd_lanes<V> d, const rd_lanes<V> &x, const rd_lanes<V> &y,
-                                                    const rd_lanes<V> &mean, const rd_lanes<V> &scale, const rd_lanes<V> &beta)
+static __device__ inline rd_lanes<V> batch_norm_cuda_where_positive(
+    const job<T> &j, rd_lanes<V> d, const rd_lanes<V> &x, const rd_lanes<V> &y,
+    const rd_lanes<V> &mean, const rd_lanes<V> &scale, const rd_lanes<V> &beta)
 {
     for (int l = 0; l < V; l++) {
         const float v = j.add ? y.at[l] : normalised(x.at[l], mean.at[l], scale.at[l], beta.at[l]);
@@ -178,7 +185,8 @@ static __device__ inline rd_lanes<V> batch_norm_cuda_where_positive(const job<T>
     return d;
 }
 
-template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, sizeof(T) == 2 ? 3 : 4) gradient_sums(job<T> j)
+template <int V, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK, sizeof(T) == 2 ? 3 : 4) gradient_sums(job<T> j)
 {
     enum { U = sizeof(T) == 2 ? 2 : 1 }; /* as many bytes on their way for either type */
     const rd_columns &k = j.k;
@@ -206,7 +214,9 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 
 #pragma unroll
             for (int u = 0; u < U; u++) {
                 if (u > 0 && e + u * step >= stop) break;
-                if (j.relu) d[u] = batch_norm_cuda_where_positive<V>(j, d[u], x[u], y[u], mean, scale, beta);
+                if (j.relu)
+                    d[u] = batch_norm_cuda_where_positive<V>(j, d[u], x[u], y[u], mean, scale,
+                                                             beta);
                 if (j.keep_d) rd_lanes_put<V>(j.d + e + u * step, d[u]);
                 for (int l = 0; l < V; l++) {
                     a[l] += d[u].at[l];
@@ -230,7 +240,9 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 
 }
 
 /* What the groups give to the parameters: the gradients, and the measured statistics times the number of samples. */
-template <typename T> static __device__ inline void batch_norm_give(const job<T> &j, int64_t c, double dgamma, double dbeta)
+template <typename T>
+static __device__ inline void batch_norm_give(const job<T> &j, int64_t c, double dgamma,
+                                              double dbeta)
 {
     if (j.dgamma) j.dgamma[c] += (float)dgamma;
     if (j.dbeta) j.dbeta[c] += (float)dbeta;
@@ -245,10 +257,13 @@ template <typename T> static __device__ inline void batch_norm_give(const job<T>
     j.dvar[c] += (float)((double)j.seed * var);
 }
 
-template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_gradient_sums(job<T> j)
+template <typename T>
+static __global__ void __launch_bounds__(RD_BLOCK) join_gradient_sums(job<T> j)
 {
     const rd_columns &k = j.k;
-    const int64_t g = blockIdx.x, c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS, at = g * k.C + c;
+    const int64_t g = blockIdx.x,
+                  c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS,
+                  at = g * k.C + c;
     const double sd = rd_slices_sum(k, j.part[0], c), sdx = rd_slices_sum(k, j.part[1], c);
     if (threadIdx.x >= RD_SLICES_ACROSS || c >= k.C) return;
     const double r = (double)j.s.r[at], M = group_pixels(j, g);
@@ -306,7 +321,8 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) 
         for (int u = 0; u < U; u++) {
             if (r + u * s.step >= rows) break;
             const int64_t e = last - (r + u * s.step) * k.C;
-            if (relu) d[u] = batch_norm_cuda_where_positive<V>(j, d[u], x[u], y[u], mean, scale, beta);
+            if (relu)
+                d[u] = batch_norm_cuda_where_positive<V>(j, d[u], x[u], y[u], mean, scale, beta);
             if (j.dadd) {
                 rd_lanes<V> sum = {};
                 if (j.add_dadd) sum = rd_lanes_get<V>(j.dadd + e);
@@ -317,7 +333,8 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) 
             rd_lanes<V> sum = {};
             if (j.add_dx) sum = rd_lanes_get<V>(j.dx + e); /* which may be dadd, or d */
             for (int l = 0; l < V; l++)
-                sum.at[l] += (d[u].at[l] - shift.at[l] - (x[u].at[l] - mean.at[l]) * slope.at[l]) * scale.at[l];
+                sum.at[l] += (d[u].at[l] - shift.at[l] - (x[u].at[l] - mean.at[l]) * slope.at[l]) *
+                             scale.at[l];
             rd_lanes_put<V>(j.dx + e, sum);
         }
     }
@@ -377,10 +394,12 @@ template <typename T> static rd_code batch_norm_cuda_forward(rd_call *c, rd_stat
     j.relu = ((const rd_batch_norm *)c->attr)->relu;
     if (j.batch) {
         RD_DO(new_parts(c, &j, st));
-        RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (statistics<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
+        RD_LANES(j.k.C,
+                 RD_LAUNCH(gpu, st, (statistics<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
     }
     RD_DO(RD_LAUNCH(gpu, st, join_statistics<T>, rd_slices_grid(j.k), RD_BLOCK, 0, j));
-    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (batch_norm_normalise<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (batch_norm_normalise<V, T>), rd_columns_grid(j.k), RD_BLOCK,
+                              0, j));
     return RD_OK;
 }
 
@@ -417,10 +436,12 @@ template <typename T> static rd_code batch_norm_cuda_backward(rd_call *c, rd_sta
         RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &j.sum[0], st));
         j.sum[1] = j.sum[0] + n;
     }
-    RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (gradient_sums<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    RD_LANES(j.k.C,
+             RD_LAUNCH(gpu, st, (gradient_sums<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
     RD_DO(RD_LAUNCH(gpu, st, join_gradient_sums<T>, rd_slices_grid(j.k), RD_BLOCK, 0, j));
     if (j.k.groups > 1) RD_DO(RD_LAUNCH(gpu, st, join_groups<T>, rd_grid(j.k.C), RD_BLOCK, 0, j));
-    if (j.dx || j.dadd) RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (gradient<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
+    if (j.dx || j.dadd)
+        RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (gradient<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
     return RD_OK;
 }
 

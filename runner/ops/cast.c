@@ -14,7 +14,8 @@ static rd_code cast_forward(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *y = c->out[0];
     if (!rd_backend_gpu(c->be)) return RD_OK;
-    return rd_gpu_cast(rd_backend_gpu(c->be), rd_op_elements(x), x->values, x->type, y->values, y->type, false, st);
+    return rd_gpu_cast(rd_backend_gpu(c->be), rd_op_elements(x), x->values, x->type, y->values,
+                       y->type, false, st);
 }
 
 static rd_code cast_backward(rd_call *c, rd_status *st)
@@ -24,7 +25,8 @@ static rd_code cast_backward(rd_call *c, rd_status *st)
     bool add;
     RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
     if (dx && rd_backend_gpu(c->be))
-        RD_TRY(rd_gpu_cast(rd_backend_gpu(c->be), rd_op_elements(x), y->grads, y->type, dx, x->type, add, st));
+        RD_TRY(rd_gpu_cast(rd_backend_gpu(c->be), rd_op_elements(x), y->grads, y->type, dx, x->type,
+                           add, st));
 done:
     return st->code;
 }
@@ -40,5 +42,7 @@ const rd_op rd_op_def_cast = {.name = "cast",
 
 rd_var *rd_op_cast(rd_tape *t, rd_var *x, rd_element type)
 {
-    return !x || x->type == type ? x : rd_tape_apply(t, &rd_op_def_cast, &type, sizeof type, &x, 1, NULL, 1);
+    return !x || x->type == type
+               ? x
+               : rd_tape_apply(t, &rd_op_def_cast, &type, sizeof type, &x, 1, NULL, 1);
 }

@@ -9,10 +9,12 @@ static rd_code class_loss_infer(rd_call *c, rd_status *st)
 {
     const rd_class_loss *a = c->attr;
     const rd_var *l = c->in[0];
-    if (l->layout || l->cols < 1) return rd_fail(st, RD_EBUG, "class_loss: the logits are no matrix");
+    if (l->layout || l->cols < 1)
+        return rd_fail(st, RD_EBUG, "class_loss: the logits are no matrix");
     for (int64_t i = 0; i < l->rows; i++)
         if (a->label[i] < 0 || a->label[i] >= l->cols)
-            return rd_fail(st, RD_EBUG, "label %d is outside %lld classes", a->label[i], (long long)l->cols);
+            return rd_fail(st, RD_EBUG, "label %d is outside %lld classes", a->label[i],
+                           (long long)l->cols);
     c->out[0]->rows = c->out[0]->cols = 1;
     return RD_OK;
 }
@@ -116,5 +118,6 @@ const rd_op rd_op_def_class_loss = {.name = "class_loss",
 
 rd_var *rd_op_class_loss(rd_tape *t, const rd_class_loss *a, rd_var *logits)
 {
-    return logits ? rd_tape_apply(t, &rd_op_def_class_loss, a, sizeof *a, &logits, 1, NULL, 1) : NULL;
+    return logits ? rd_tape_apply(t, &rd_op_def_class_loss, a, sizeof *a, &logits, 1, NULL, 1)
+                  : NULL;
 }

@@ -81,7 +81,8 @@ static __global__ void class_back_kernel(class_back b)
         const int32_t y = b.label[i];
         for (RD_EACH_COLUMN(v, b.V)) {
             const int64_t at = i * b.V + v;
-            const float d = v == y ? g * (b.p[at] - even - (1.0f - b.smoothing)) : g * (b.p[at] - even);
+            const float d = v == y ? g * (b.p[at] - even - (1.0f - b.smoothing))
+                                   : g * (b.p[at] - even);
             b.dl[at] = b.add ? b.dl[at] + d : d;
         }
     }
@@ -138,7 +139,8 @@ extern "C" rd_code rd_cuda_class_loss_forward(rd_call *c, rd_status *st)
     if (a->nll_sum) memcpy(a->nll_sum, got + sizeof(double), sizeof *a->nll_sum);
     if (a->argmax) memcpy(a->argmax, got + w.argmax, (size_t)n * sizeof *a->argmax);
     if (a->rank) memcpy(a->rank, got + w.rank, (size_t)n * sizeof *a->rank);
-    if (a->probability) memcpy(a->probability, got + w.probability, (size_t)n * sizeof *a->probability);
+    if (a->probability)
+        memcpy(a->probability, got + w.probability, (size_t)n * sizeof *a->probability);
     return RD_OK;
 }
 
@@ -155,5 +157,6 @@ extern "C" rd_code rd_cuda_class_loss_backward(rd_call *c, rd_status *st)
     b.label = s->label;
     b.g = c->out[0]->g;
     b.smoothing = a->smoothing;
-    return RD_LAUNCH(rd_backend_gpu(c->be), st, class_back_kernel, rd_rows_grid(b.n, b.V), rd_rows_block(b.V), 0, b);
+    return RD_LAUNCH(rd_backend_gpu(c->be), st, class_back_kernel, rd_rows_grid(b.n, b.V),
+                     rd_rows_block(b.V), 0, b);
 }

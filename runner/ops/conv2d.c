@@ -8,8 +8,10 @@ static rd_code shape_of(const rd_call *c, rd_conv_shape *s, int64_t *oh, int64_t
     const rd_conv *a = c->attr;
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
     RD_TRY(rd_op_image_check("conv2d", x, st));
-    if (!W->param || W->n_dim != 4 || W->dim[2] != x->dim[3] || (b && (!b->param || b->rows * b->cols != W->dim[3])))
-        return rd_fail(st, RD_EBUG, "conv2d: an image of %lld channels does not fit kernel '%s' and its bias",
+    if (!W->param || W->n_dim != 4 || W->dim[2] != x->dim[3] ||
+        (b && (!b->param || b->rows * b->cols != W->dim[3])))
+        return rd_fail(st, RD_EBUG,
+                       "conv2d: an image of %lld channels does not fit kernel '%s' and its bias",
                        (long long)x->dim[3], W->param ? W->param->name : "(no parameter)");
     *s = (rd_conv_shape){.n = x->dim[0],
                          .h = x->dim[1],
@@ -31,9 +33,11 @@ static rd_code shape_of(const rd_call *c, rd_conv_shape *s, int64_t *oh, int64_t
         return rd_fail(st, RD_EBUG, "conv2d: a stride below 1 or a padding below 0");
     if (h < 0 || w < 0)
         return rd_fail(st, RD_EUSAGE,
-                       "a convolution of %lldx%lld ('%s') does not fit on images of %lldx%lld with their padding; the "
+                       "a convolution of %lldx%lld ('%s') does not fit on images of %lldx%lld with "
+                       "their padding; the "
                        "model needs larger images",
-                       (long long)s->kh, (long long)s->kw, W->param->name, (long long)s->h, (long long)s->w);
+                       (long long)s->kh, (long long)s->kw, W->param->name, (long long)s->h,
+                       (long long)s->w);
     *oh = h / s->stride + 1;
     *ow = w / s->stride + 1;
 done:
@@ -60,8 +64,8 @@ static rd_code conv2d_forward(rd_call *c, rd_status *st)
     rd_conv_shape s = {0};
     int64_t oh = 0, ow = 0;
     RD_TRY(shape_of(c, &s, &oh, &ow, st));
-    RD_TRY(rd_conv_forward(c->be, &s, c->params, c->in[1]->param, c->in[0]->v, c->in[2] ? c->in[2]->v : NULL,
-                           c->out[0]->v, st));
+    RD_TRY(rd_conv_forward(c->be, &s, c->params, c->in[1]->param, c->in[0]->v,
+                           c->in[2] ? c->in[2]->v : NULL, c->out[0]->v, st));
 done:
     return st->code;
 }
@@ -74,11 +78,13 @@ static rd_code conv2d_backward(rd_call *c, rd_status *st)
     float *dx, *dW, *db;
     bool add, had;
     RD_TRY(shape_of(c, &s, &oh, &ow, st));
-    if (s.relu && !y->g_masked) RD_TRY(rd_op_mask(c->be, y->type, rd_op_elements(y), y->values, y->grads, st));
+    if (s.relu && !y->g_masked)
+        RD_TRY(rd_op_mask(c->be, y->type, rd_op_elements(y), y->values, y->grads, st));
     RD_TRY(rd_call_grad(c, 1, &dW, &had, st));
     RD_TRY(rd_call_grad(c, 2, &db, &had, st));
     RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
-    RD_TRY(rd_conv_backward(c->be, &s, c->params, c->in[1]->param, c->in[0]->v, y->g, dx, add, dW, db, st));
+    RD_TRY(rd_conv_backward(c->be, &s, c->params, c->in[1]->param, c->in[0]->v, y->g, dx, add, dW,
+                            db, st));
 done:
     return st->code;
 }

@@ -6,7 +6,8 @@
 #include "shared/channels.h"
 
 template <int V, typename T>
-static __global__ void __launch_bounds__(RD_BLOCK) bias_relu(rd_columns k, const float *bias, bool relu, T *y)
+static __global__ void __launch_bounds__(RD_BLOCK)
+    bias_relu(rd_columns k, const float *bias, bool relu, T *y)
 {
     enum { U = 4 };
     const rd_strip s = rd_strip_of<V>(k);
@@ -31,7 +32,8 @@ static __global__ void __launch_bounds__(RD_BLOCK) bias_relu(rd_columns k, const
 
 /* g = g where y > 0, with y; the sums of g over the rows of a slice, with part. */
 template <int V, typename T>
-static __global__ void __launch_bounds__(RD_BLOCK) mask_and_sum(rd_columns k, const T *y, T *g, double *part)
+static __global__ void __launch_bounds__(RD_BLOCK)
+    mask_and_sum(rd_columns k, const T *y, T *g, double *part)
 {
     enum { U = 2, RUN = 32 /* times U rows of a float32 sum */ };
     const rd_strip s = rd_strip_of<V>(k);
@@ -66,7 +68,8 @@ static __global__ void __launch_bounds__(RD_BLOCK) mask_and_sum(rd_columns k, co
         for (int l = 0; l < V; l++) part[s.part * k.C + s.c + l] = sum[l];
 }
 
-static __global__ void __launch_bounds__(RD_BLOCK) conv2d_add_slices(rd_columns k, const double *part, float *out)
+static __global__ void __launch_bounds__(RD_BLOCK)
+    conv2d_add_slices(rd_columns k, const double *part, float *out)
 {
     const int64_t c = (int64_t)blockIdx.y * RD_SLICES_ACROSS + threadIdx.x % RD_SLICES_ACROSS;
     const double sum = rd_slices_sum(k, part, c);
@@ -83,20 +86,26 @@ static rd_gpu_conv conv_of(const rd_call *c)
     g.oh = y->dim[1], g.ow = y->dim[2];
     g.stride = a->stride;
     g.type = x->type;
-    g.pad_top = a->pad_top, g.pad_left = a->pad_left, g.pad_bottom = a->pad_bottom, g.pad_right = a->pad_right;
+    g.pad_top = a->pad_top, g.pad_left = a->pad_left, g.pad_bottom = a->pad_bottom,
+    g.pad_right = a->pad_right;
     return g;
 }
 
-template <typename T> static rd_code conv2d_finish(rd_gpu *gpu, const rd_columns &k, const rd_var *b, bool relu, void *y, rd_status *st)
+template <typename T>
+static rd_code conv2d_finish(rd_gpu *gpu, const rd_columns &k, const rd_var *b, bool relu, void *y,
+                             rd_status *st)
 {
-    RD_LANES(k.C, RD_LAUNCH(gpu, st, (bias_relu<V, T>), rd_columns_grid(k), RD_BLOCK, 0, k, b ? b->v : NULL, relu, static_cast<T *>(y)));
+    RD_LANES(k.C, RD_LAUNCH(gpu, st, (bias_relu<V, T>), rd_columns_grid(k), RD_BLOCK, 0, k,
+                            b ? b->v : NULL, relu, static_cast<T *>(y)));
     return RD_OK;
 }
 
-template <typename T> static rd_code go_back(rd_gpu *gpu, const rd_columns &k, const void *y, void *g, double *part, rd_status *st)
+template <typename T>
+static rd_code go_back(rd_gpu *gpu, const rd_columns &k, const void *y, void *g, double *part,
+                       rd_status *st)
 {
-    RD_LANES(k.C, RD_LAUNCH(gpu, st, (mask_and_sum<V, T>), rd_columns_grid(k), RD_BLOCK, 0, k, static_cast<const T *>(y),
-                            static_cast<T *>(g), part));
+    RD_LANES(k.C, RD_LAUNCH(gpu, st, (mask_and_sum<V, T>), rd_columns_grid(k), RD_BLOCK, 0, k,
+                            static_cast<const T *>(y), static_cast<T *>(g), part));
     return RD_OK;
 }
 
@@ -130,9 +139,13 @@ extern "C" rd_code rd_cuda_conv2d_backward(rd_call *c, rd_status *st)
     if (mask || db) {
         const rd_columns k = rd_columns_of(g.co, y->rows, y->rows);
         double *part = NULL;
-        if (db) RD_DO(rd_arena_get(c->device_scratch, (size_t)(k.slices * k.C) * sizeof *part, &part, st));
+        if (db)
+            RD_DO(rd_arena_get(c->device_scratch, (size_t)(k.slices * k.C) * sizeof *part, &part,
+                               st));
         RD_BY_ELEMENT(g.type, go_back<T>(gpu, k, mask ? y->values : NULL, y->grads, part, st));
-        if (db) RD_DO(RD_LAUNCH(gpu, st, conv2d_add_slices, rd_slices_grid(k), RD_BLOCK, 0, k, part, db));
+        if (db)
+            RD_DO(RD_LAUNCH(gpu, st, conv2d_add_slices, rd_slices_grid(k), RD_BLOCK, 0, k, part,
+                            db));
     }
     if (dW) RD_DO(rd_gpu_conv_weights(gpu, &g, c->in[0]->values, y->grads, dW, st));
     if (dx) RD_DO(rd_gpu_conv_data(gpu, &g, y->grads, c->in[1]->v, dx, add, st));

@@ -41,7 +41,14 @@ typedef struct dropout_job {
 static rd_image_view view_of(const rd_var *x)
 {
     if (rd_image_is(x)) return rd_image_view_of(x);
-    return (rd_image_view){.n = x->rows, .h = 1, .w = 1, .c = x->cols, .K = 1, .P = 1, .B = x->cols, .sample = x->cols};
+    return (rd_image_view){.n = x->rows,
+                           .h = 1,
+                           .w = 1,
+                           .c = x->cols,
+                           .K = 1,
+                           .P = 1,
+                           .B = x->cols,
+                           .sample = x->cols};
 }
 
 static void dropout_forward_part(void *ctx, int64_t lo, int64_t hi)
@@ -87,19 +94,23 @@ static rd_code dropout_forward(rd_call *c, rd_status *st)
     const dropout_attr *a = c->attr;
     dropout_job j = {.a = a, .v = view_of(c->in[0]), .x = c->in[0]->v, .y = c->out[0]->v};
     if (!active(c)) {
-        if (j.y != j.x) RD_TRY(rd_op_copy(c->be, c->in[0]->type, j.v.n * j.v.sample, j.x, j.y, false, st));
+        if (j.y != j.x)
+            RD_TRY(rd_op_copy(c->be, c->in[0]->type, j.v.n * j.v.sample, j.x, j.y, false, st));
         goto done;
     }
     j.key = rd_key_make(a->d.seed, RD_RNG_DROPOUT, a->d.site, a->d.epoch);
     if (rd_backend_gpu(c->be)) {
         const int64_t *sample;
         RD_TRY(rd_arena_get(c->device_kept, rd_cuda_mask_bytes(j.v.n, j.v.sample), &j.mask, st));
-        RD_TRY(rd_call_lend(c, c->device_scratch, a->sample, (size_t)j.v.n * sizeof *sample, &sample, st));
+        RD_TRY(rd_call_lend(c, c->device_scratch, a->sample, (size_t)j.v.n * sizeof *sample,
+                            &sample, st));
         c->saved = j.mask;
-        return rd_cuda_image_dropout(rd_backend_gpu(c->be), c->in[0]->type, j.key, a->d.keep, j.v.n, j.v.sample, sample, j.x, j.y, j.mask, st);
+        return rd_cuda_image_dropout(rd_backend_gpu(c->be), c->in[0]->type, j.key, a->d.keep, j.v.n,
+                                     j.v.sample, sample, j.x, j.y, j.mask, st);
     }
     RD_TRY(rd_arena_get(c->kept, (size_t)(j.v.n * j.v.sample), &j.mask, st));
-    if (c->in[0]->layout) RD_TRY(rd_arena_get(c->scratch, (size_t)(j.v.n * j.v.P * j.v.c), &j.row, st));
+    if (c->in[0]->layout)
+        RD_TRY(rd_arena_get(c->scratch, (size_t)(j.v.n * j.v.P * j.v.c), &j.row, st));
     c->saved = j.mask;
     rd_parallel(c->be, j.v.n, 1, dropout_forward_part, &j);
 done:
@@ -124,7 +135,8 @@ static rd_code dropout_backward(rd_call *c, rd_status *st)
     if (!active(c)) {
         if (j.y != j.x) RD_TRY(rd_op_copy(c->be, x->type, n, j.x, j.y, j.add, st));
     } else if (rd_backend_gpu(c->be)) {
-        RD_TRY(rd_cuda_image_dropout_back(rd_backend_gpu(c->be), x->type, j.a->d.keep, j.v.n, j.v.sample, j.mask, j.x, j.y, j.add, st));
+        RD_TRY(rd_cuda_image_dropout_back(rd_backend_gpu(c->be), x->type, j.a->d.keep, j.v.n,
+                                          j.v.sample, j.mask, j.x, j.y, j.add, st));
     } else {
         rd_parallel(c->be, n, 16384, dropout_backward_part, &j);
     }

@@ -15,8 +15,8 @@ static rd_code embed_infer(rd_call *c, rd_status *st)
     const embed_attr *a = c->attr;
     for (int64_t i = 0; i < a->n; i++)
         if (a->ids[i] < 0 || a->ids[i] >= c->in[0]->rows)
-            return rd_fail(st, RD_EBUG, "token id %d is outside an embedding of %lld rows", a->ids[i],
-                           (long long)c->in[0]->rows);
+            return rd_fail(st, RD_EBUG, "token id %d is outside an embedding of %lld rows",
+                           a->ids[i], (long long)c->in[0]->rows);
     c->out[0]->rows = a->n;
     c->out[0]->cols = c->in[0]->cols;
     return RD_OK;
@@ -27,7 +27,8 @@ static rd_code embed_forward(rd_call *c, rd_status *st)
     const embed_attr *a = c->attr;
     const int64_t w = c->in[0]->cols;
     if (rd_backend_gpu(c->be)) {
-        RD_TRY(rd_call_lend(c, c->device_kept, a->ids, (size_t)a->n * sizeof *a->ids, &c->saved, st));
+        RD_TRY(rd_call_lend(c, c->device_kept, a->ids, (size_t)a->n * sizeof *a->ids, &c->saved,
+                            st));
         const rd_picked p = {c->in[0]->v, w, c->saved};
         return rd_pick_rows(rd_backend_gpu(c->be), 1, &p, a->n, c->out[0]->v, st);
     }
@@ -60,7 +61,8 @@ static rd_code embed_backward(rd_call *c, rd_status *st)
         RD_TRY(rd_add_picked(c, a->n, a->ids, c->saved, c->in[0]->rows, w, c->out[0]->g, w, g, st));
     else
         rd_parallel(c->be, w, 64, embed_backward_part, c);
-    for (int64_t i = 0; i < a->n && touched; i++) touched[a->ids[i] / 64] |= UINT64_C(1) << a->ids[i] % 64;
+    for (int64_t i = 0; i < a->n && touched; i++)
+        touched[a->ids[i] / 64] |= UINT64_C(1) << a->ids[i] % 64;
 done:
     return st->code;
 }

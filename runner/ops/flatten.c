@@ -8,7 +8,8 @@ static rd_code flatten_infer(rd_call *c, rd_status *st)
     c->out[0]->rows = x->dim[0];
     c->out[0]->cols = x->dim[1] * x->dim[2] * x->dim[3];
     c->out[0]->type = x->type;
-    if (rd_backend_gpu(c->be)) c->out[0]->values = x->values; /* it lies so; products on a GPU want no slack behind it */
+    if (rd_backend_gpu(c->be))
+        c->out[0]->values = x->values; /* it lies so; products on a GPU want no slack behind it */
 done:
     return st->code;
 }

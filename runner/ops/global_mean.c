@@ -64,7 +64,9 @@ static void global_mean_backward_part(void *ctx, int64_t lo, int64_t hi)
 static rd_code global_mean_forward(rd_call *c, rd_status *st)
 {
     global_mean_job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false};
-    if (rd_backend_gpu(c->be)) return rd_cuda_mean(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.x, j.y, st);
+    if (rd_backend_gpu(c->be))
+        return rd_cuda_mean(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.x, j.y,
+                            st);
     rd_parallel(c->be, j.v.n, 1, global_mean_forward_part, &j);
     return RD_OK;
 }
@@ -75,7 +77,8 @@ static rd_code global_mean_backward(rd_call *c, rd_status *st)
     RD_TRY(rd_call_grad(c, 0, &j.x, &j.add, st));
     if (!j.x) goto done;
     if (rd_backend_gpu(c->be))
-        RD_TRY(rd_cuda_mean_back(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.y, j.x, j.add, st));
+        RD_TRY(rd_cuda_mean_back(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.y,
+                                 j.x, j.add, st));
     else
         rd_parallel(c->be, j.v.n, 1, global_mean_backward_part, &j);
 done:

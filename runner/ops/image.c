@@ -6,8 +6,8 @@ rd_var *rd_op_image(rd_tape *t, const float *x, int64_t n, int64_t h, int64_t w,
 {
     float *v;
     if (n < 1 || h < 1 || w < 1 || c < 1) {
-        rd_fail(rd_tape_status(t), RD_EBUG, "image: a batch of %lldx%lldx%lldx%lld", (long long)n, (long long)h,
-                (long long)w, (long long)c);
+        rd_fail(rd_tape_status(t), RD_EBUG, "image: a batch of %lldx%lldx%lldx%lld", (long long)n,
+                (long long)h, (long long)w, (long long)c);
         return NULL;
     }
     memcpy(&v, &x, sizeof v); /* only read: variables have no const */

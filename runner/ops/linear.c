@@ -5,7 +5,8 @@
 static rd_code linear_infer(rd_call *c, rd_status *st)
 {
     if (!c->in[1]->param || (c->in[2] && c->in[2]->cols != c->in[1]->cols))
-        return rd_fail(st, RD_EBUG, "linear: W of %lld columns is no parameter, or its bias has other ones",
+        return rd_fail(st, RD_EBUG,
+                       "linear: W of %lld columns is no parameter, or its bias has other ones",
                        (long long)c->in[1]->cols);
     RD_TRY(rd_rows_check("linear", c->in[0], c->in[1]->rows, st));
     c->out[0]->rows = c->in[0]->rows;
@@ -24,8 +25,10 @@ static rd_code linear_forward(rd_call *c, rd_status *st)
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
     const int64_t N = x->rows;
     if (rd_backend_gpu(c->be) && x->type != RD_FLOAT32)
-        RD_TRY(rd_gpu_product(rd_backend_gpu(c->be), false, false, N, W->cols, W->rows, operand(x->values, x->type, W->rows),
-                              operand(W->v, RD_FLOAT32, W->cols), 0.0f, operand(c->out[0]->v, RD_FLOAT32, W->cols), st));
+        RD_TRY(rd_gpu_product(rd_backend_gpu(c->be), false, false, N, W->cols, W->rows,
+                              operand(x->values, x->type, W->rows),
+                              operand(W->v, RD_FLOAT32, W->cols), 0.0f,
+                              operand(c->out[0]->v, RD_FLOAT32, W->cols), st));
     else
         RD_TRY(rd_param_mul(c->be, c->params, W, 0, W->rows, N, x->v, c->out[0]->v, false, st));
     if (b) RD_TRY(rd_add_bias(c->be, N, W->cols, b->v, c->out[0]->v, st));
@@ -38,10 +41,12 @@ static rd_code backward_narrow(rd_gpu *gpu, rd_call *c, rd_status *st)
     const rd_var *x = c->in[0], *W = c->in[1], *y = c->out[0];
     const rd_gpu_operand dy = operand(y->g, RD_FLOAT32, W->cols);
     if (x->grads)
-        RD_TRY(rd_gpu_product(gpu, false, true, x->rows, W->rows, W->cols, dy, operand(W->v, RD_FLOAT32, W->cols), 1.0f,
+        RD_TRY(rd_gpu_product(gpu, false, true, x->rows, W->rows, W->cols, dy,
+                              operand(W->v, RD_FLOAT32, W->cols), 1.0f,
                               operand(x->grads, x->type, W->rows), st));
     if (W->g)
-        RD_TRY(rd_gpu_product(gpu, true, false, W->rows, W->cols, x->rows, operand(x->values, x->type, W->rows), dy, 1.0f,
+        RD_TRY(rd_gpu_product(gpu, true, false, W->rows, W->cols, x->rows,
+                              operand(x->values, x->type, W->rows), dy, 1.0f,
                               operand(W->g, RD_FLOAT32, W->cols), st));
 done:
     return st->code;
@@ -64,8 +69,12 @@ done:
 }
 
 extern const rd_op rd_op_def_linear;
-const rd_op rd_op_def_linear = {
-    .name = "linear", .about = "x W + b", .infer = linear_infer, .cpu = {linear_forward, linear_backward}, .cuda = {linear_forward, linear_backward}, .narrow = RD_NARROW(0)};
+const rd_op rd_op_def_linear = {.name = "linear",
+                                .about = "x W + b",
+                                .infer = linear_infer,
+                                .cpu = {linear_forward, linear_backward},
+                                .cuda = {linear_forward, linear_backward},
+                                .narrow = RD_NARROW(0)};
 
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b)
 {

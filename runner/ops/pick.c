@@ -19,8 +19,8 @@ static rd_code pick_infer(rd_call *c, rd_status *st)
         c->out[0]->cols += c->in[k]->cols;
         for (int64_t i = 0; i < a->n; i++)
             if (a->idx[k][i] < -1 || a->idx[k][i] >= c->in[k]->rows)
-                return rd_fail(st, RD_EBUG, "pick: row %lld of an input of %lld", (long long)a->idx[k][i],
-                               (long long)c->in[k]->rows);
+                return rd_fail(st, RD_EBUG, "pick: row %lld of an input of %lld",
+                               (long long)a->idx[k][i], (long long)c->in[k]->rows);
     }
     return RD_OK;
 }
@@ -42,7 +42,9 @@ static rd_code lend_rows(rd_call *c, rd_status *st)
     for (int k = 0; k < c->n_in; k++)
         for (int64_t i = 0; i < a->n; i++) {
             const int64_t row = a->idx[k][i];
-            if (row > INT32_MAX) return rd_fail(st, RD_EUSAGE, "pick: row %lld; a GPU takes %d", (long long)row, INT32_MAX);
+            if (row > INT32_MAX)
+                return rd_fail(st, RD_EUSAGE, "pick: row %lld; a GPU takes %d", (long long)row,
+                               INT32_MAX);
             s->row[k * a->n + i] = (int32_t)row;
         }
     RD_TRY(rd_call_lend(c, c->device_kept, s->row, n * sizeof *s->row, &s->lent, st));
@@ -57,7 +59,8 @@ static rd_code pick_forward(rd_call *c, rd_status *st)
         rd_picked part[MOST];
         RD_TRY(lend_rows(c, st));
         const pick_saved *s = c->saved;
-        for (int k = 0; k < c->n_in; k++) part[k] = (rd_picked){c->in[k]->v, c->in[k]->cols, s->lent + k * a->n};
+        for (int k = 0; k < c->n_in; k++)
+            part[k] = (rd_picked){c->in[k]->v, c->in[k]->cols, s->lent + k * a->n};
         return rd_pick_rows(rd_backend_gpu(c->be), c->n_in, part, a->n, c->out[0]->v, st);
     }
     float *y = c->out[0]->v;
@@ -82,8 +85,8 @@ static rd_code pick_backward(rd_call *c, rd_status *st)
         const pick_saved *s = c->saved;
         for (int k = 0; k < c->n_in; dy += c->in[k++]->cols)
             if (c->in[k]->g)
-                RD_TRY(rd_add_picked(c, a->n, s->row + k * a->n, s->lent + k * a->n, c->in[k]->rows, c->in[k]->cols, dy,
-                                     c->out[0]->cols, c->in[k]->g, st));
+                RD_TRY(rd_add_picked(c, a->n, s->row + k * a->n, s->lent + k * a->n, c->in[k]->rows,
+                                     c->in[k]->cols, dy, c->out[0]->cols, c->in[k]->g, st));
         goto done;
     }
     for (int64_t i = 0; i < a->n; i++)

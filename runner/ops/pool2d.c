@@ -14,20 +14,25 @@ static rd_code pool2d_infer(rd_call *c, rd_status *st)
     const rd_pool *a = c->attr;
     const rd_var *x = c->in[0];
     RD_TRY(rd_op_image_check("pool2d", x, st));
-    if (a->size < 1 || a->stride < 1 || a->pad_top < 0 || a->pad_left < 0 || a->pad_bottom < 0 || a->pad_right < 0)
-        return rd_fail(st, RD_EBUG, "pool2d: size %lld, stride %lld, or a padding below 0", (long long)a->size,
-                       (long long)a->stride);
+    if (a->size < 1 || a->stride < 1 || a->pad_top < 0 || a->pad_left < 0 || a->pad_bottom < 0 ||
+        a->pad_right < 0)
+        return rd_fail(st, RD_EBUG, "pool2d: size %lld, stride %lld, or a padding below 0",
+                       (long long)a->size, (long long)a->stride);
     const int64_t h = x->dim[1] + a->pad_top + a->pad_bottom - a->size,
                   w = x->dim[2] + a->pad_left + a->pad_right - a->size;
     if (h < 0 || w < 0 || a->size > MOST_SIZE)
         return rd_fail(st, RD_EUSAGE,
-                       "a pool of %lldx%lld does not fit on images of %lldx%lld with their padding; the model needs "
+                       "a pool of %lldx%lld does not fit on images of %lldx%lld with their "
+                       "padding; the model needs "
                        "larger images",
-                       (long long)a->size, (long long)a->size, (long long)x->dim[1], (long long)x->dim[2]);
+                       (long long)a->size, (long long)a->size, (long long)x->dim[1],
+                       (long long)x->dim[2]);
     const int64_t oh = h / a->stride + 1, ow = w / a->stride + 1;
-    if (a->pad_top >= a->size || a->pad_left >= a->size || (oh - 1) * a->stride >= x->dim[1] + a->pad_top ||
+    if (a->pad_top >= a->size || a->pad_left >= a->size ||
+        (oh - 1) * a->stride >= x->dim[1] + a->pad_top ||
         (ow - 1) * a->stride >= x->dim[2] + a->pad_left)
-        return rd_fail(st, RD_EUSAGE, "a pool of %lldx%lld has a window that lies whole in the padding",
+        return rd_fail(st, RD_EUSAGE,
+                       "a pool of %lldx%lld has a window that lies whole in the padding",
                        (long long)a->size, (long long)a->size);
     rd_image_set(c->out[0], x->dim[0], oh, ow, x->dim[3], x->layout);
     c->out[0]->type = x->type;
@@ -43,7 +48,8 @@ typedef struct pool2d_job {
     const float *dy; /* backward: vx is then dx */
     uint16_t *place; /* as y */
     bool add, mask;  /* backward: gradient where y > 0 alone */
-    bool whole;      /* every pixel is in just one window, and nothing is added to: windows write, not add */
+    bool
+        whole; /* every pixel is in just one window, and nothing is added to: windows write, not add */
 } pool2d_job;
 
 typedef struct pool2d_window {
@@ -56,10 +62,10 @@ static inline pool2d_window window_at(const pool2d_job *j, int64_t p, int64_t q)
     const rd_pool *a = j->a;
     const int64_t top = p * a->stride - a->pad_top, left = q * a->stride - a->pad_left;
     return (pool2d_window){.r0 = top < 0 ? -top : 0,
-                    .r1 = a->size < j->x.h - top ? a->size : j->x.h - top,
-                    .s0 = left < 0 ? -left : 0,
-                    .s1 = a->size < j->x.w - left ? a->size : j->x.w - left,
-                    .at = top * j->x.w + left};
+                           .r1 = a->size < j->x.h - top ? a->size : j->x.h - top,
+                           .s0 = left < 0 ? -left : 0,
+                           .s1 = a->size < j->x.w - left ? a->size : j->x.w - left,
+                           .at = top * j->x.w + left};
 }
 
 static inline rd_v8 pool2d_load(const float *x, int64_t lanes)
@@ -75,8 +81,8 @@ static inline rd_v8 pick(i8v m, rd_v8 a, rd_v8 b)
 }
 
 /* One window of up to eight channels. */
-static inline void max_of(const pool2d_job *j, const pool2d_window *w, int64_t size, const float *x, int64_t B, int64_t lanes,
-                          float *y, uint16_t *place)
+static inline void max_of(const pool2d_job *j, const pool2d_window *w, int64_t size, const float *x,
+                          int64_t B, int64_t lanes, float *y, uint16_t *place)
 {
     rd_v8 best = {0};
     i8v at = {0};
@@ -96,8 +102,9 @@ static inline void max_of(const pool2d_job *j, const pool2d_window *w, int64_t s
     memcpy(place, &small, (size_t)lanes * sizeof *place);
 }
 
-static inline void max_back(const pool2d_job *j, const pool2d_window *w, int64_t size, float *dx, int64_t B, int64_t lanes,
-                            const float *y, const float *dy, const uint16_t *place)
+static inline void max_back(const pool2d_job *j, const pool2d_window *w, int64_t size, float *dx,
+                            int64_t B, int64_t lanes, const float *y, const float *dy,
+                            const uint16_t *place)
 {
     u8v small = {0};
     memcpy(&small, place, (size_t)lanes * sizeof *place);
@@ -115,7 +122,8 @@ static inline void max_back(const pool2d_job *j, const pool2d_window *w, int64_t
         }
 }
 
-static inline void pool2d_mean_of(const pool2d_job *j, const pool2d_window *w, const float *x, int64_t B, int64_t lanes, float *y)
+static inline void pool2d_mean_of(const pool2d_job *j, const pool2d_window *w, const float *x,
+                                  int64_t B, int64_t lanes, float *y)
 {
     rd_v8 sum = {0};
     for (int64_t r = w->r0; r < w->r1; r++)
@@ -124,7 +132,8 @@ static inline void pool2d_mean_of(const pool2d_job *j, const pool2d_window *w, c
     memcpy(y, &sum, (size_t)lanes * sizeof(float));
 }
 
-static inline void pool2d_mean_back(const pool2d_job *j, const pool2d_window *w, float *dx, int64_t B, int64_t lanes, const float *dy)
+static inline void pool2d_mean_back(const pool2d_job *j, const pool2d_window *w, float *dx,
+                                    int64_t B, int64_t lanes, const float *dy)
 {
     const rd_v8 g = pool2d_load(dy, lanes) / (float)((w->r1 - w->r0) * (w->s1 - w->s0));
     for (int64_t r = w->r0; r < w->r1; r++)
@@ -137,8 +146,9 @@ static inline void pool2d_mean_back(const pool2d_job *j, const pool2d_window *w,
 
 /* One plane: all windows of a sample's block of channels. What the compiler is to know comes as a constant: `full` is
  * the size of windows none of which reaches the padding; 0: look at each. */
-static inline __attribute__((always_inline)) void plane(const pool2d_job *j, bool back, int64_t full, int64_t at_x,
-                                                        int64_t at_y, int64_t B, int64_t l, int64_t lanes)
+static inline __attribute__((always_inline)) void plane(const pool2d_job *j, bool back,
+                                                        int64_t full, int64_t at_x, int64_t at_y,
+                                                        int64_t B, int64_t l, int64_t lanes)
 {
     const bool max = j->a->kind == RD_POOL_MAX;
     const int64_t size = full ? full : j->a->size;
@@ -160,12 +170,13 @@ static inline __attribute__((always_inline)) void plane(const pool2d_job *j, boo
         }
 }
 
-static inline __attribute__((always_inline)) void pool2d_part(const pool2d_job *j, const bool back, const int64_t full, int64_t lo,
-                                                       int64_t hi)
+static inline __attribute__((always_inline)) void pool2d_part(
+    const pool2d_job *j, const bool back, const int64_t full, int64_t lo, int64_t hi)
 {
     for (int64_t u = lo; u < hi; u++) {
         const int64_t x = u * j->x.P * j->x.B, y = u * j->y.P * j->y.B, B = j->x.B;
-        if (back && !j->add && !j->whole) memset(j->vx + x, 0, (size_t)(j->x.P * B) * sizeof(float));
+        if (back && !j->add && !j->whole)
+            memset(j->vx + x, 0, (size_t)(j->x.P * B) * sizeof(float));
         if (B == 8) {
             plane(j, back, full, x, y, 8, 0, 8);
         } else if (B == 16) {
@@ -183,7 +194,8 @@ static inline __attribute__((always_inline)) void pool2d_part(const pool2d_job *
 static int64_t full_size(const pool2d_job *j)
 {
     const rd_pool *a = j->a;
-    const bool inside = !a->pad_top && !a->pad_left && (j->y.h - 1) * a->stride + a->size <= j->x.h &&
+    const bool inside = !a->pad_top && !a->pad_left &&
+                        (j->y.h - 1) * a->stride + a->size <= j->x.h &&
                         (j->y.w - 1) * a->stride + a->size <= j->x.w;
     return inside && a->size <= 3 ? a->size : 0;
 }
@@ -211,7 +223,8 @@ static void pool2d_backward_part(void *ctx, int64_t lo, int64_t hi)
 
 static rd_code pool2d_forward(rd_call *c, rd_status *st)
 {
-    pool2d_job j = {.a = c->attr, .x = rd_image_view_of(c->in[0]), .y = rd_image_view_of(c->out[0])};
+    pool2d_job j = {
+        .a = c->attr, .x = rd_image_view_of(c->in[0]), .y = rd_image_view_of(c->out[0])};
     j.vx = c->in[0]->v;
     j.vy = c->out[0]->v;
     if (j.a->kind == RD_POOL_MAX && c->keep)
@@ -226,13 +239,18 @@ static rd_code pool2d_backward(rd_call *c, rd_status *st)
 {
     rd_var *x = c->in[0];
     const rd_var *y = c->out[0];
-    pool2d_job j = {
-        .a = c->attr, .x = rd_image_view_of(x), .y = rd_image_view_of(y), .vy = y->v, .dy = y->g, .place = c->saved};
+    pool2d_job j = {.a = c->attr,
+                    .x = rd_image_view_of(x),
+                    .y = rd_image_view_of(y),
+                    .vy = y->v,
+                    .dy = y->g,
+                    .place = c->saved};
     RD_TRY(rd_call_grad(c, 0, &j.vx, &j.add, st));
     if (!j.vx) goto done;
     /* A window whose largest element is 0 gives its gradient to a place where x is 0: what made x drops it anyway. */
     j.mask = y->rectified && !y->g_masked;
-    j.whole = !j.add && j.a->size == j.a->stride && j.y.P * j.a->size * j.a->size == j.x.P && full_size(&j) != 0;
+    j.whole = !j.add && j.a->size == j.a->stride && j.y.P * j.a->size * j.a->size == j.x.P &&
+              full_size(&j) != 0;
     rd_parallel(c->be, j.x.n * j.x.K, 1, pool2d_backward_part, &j);
     x->g_masked = y->rectified && !j.add;
 done:

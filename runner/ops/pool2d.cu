@@ -38,10 +38,13 @@ static __device__ inline int window_end(int at, int size, int most)
 /* Windows [first, last] of those that begin at i stride - pad and hold `at`. */
 template <typename T> static __device__ inline int first_with(const pool<T> &j, int at, int pad)
 {
-    const int before = at + pad - j.size; /* the last place that a window without it begins at, counted with the padding */
+    const int before =
+        at + pad -
+        j.size; /* the last place that a window without it begins at, counted with the padding */
     return before < 0 ? 0 : before / j.stride + 1;
 }
-template <typename T> static __device__ inline int last_with(const pool<T> &j, int at, int pad, int windows)
+template <typename T>
+static __device__ inline int last_with(const pool<T> &j, int at, int pad, int windows)
 {
     const int i = (at + pad) / j.stride;
     return i < windows ? i : windows - 1;
@@ -63,17 +66,20 @@ template <int V> static __device__ inline pixel pixel_of(int64_t e, int64_t C, i
     return x;
 }
 
-template <int V, typename P, typename T> static __global__ void __launch_bounds__(RD_BLOCK) max_forward(pool<T> j)
+template <int V, typename P, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK) max_forward(pool<T> j)
 {
     for (RD_EACH(e, j.total)) {
         const pixel o = pixel_of<V>(e, j.C, j.oh, j.ow);
         const int u = o.p * j.stride - j.top, v = o.q * j.stride - j.left;
-        const int r0 = window_first(u), r1 = window_end(u, j.size, j.h), s0 = window_first(v), s1 = window_end(v, j.size, j.w);
+        const int r0 = window_first(u), r1 = window_end(u, j.size, j.h), s0 = window_first(v),
+                  s1 = window_end(v, j.size, j.w);
         rd_lanes<V> best = {};
         int at[V] = {};
         for (int r = r0; r < r1; r++)
             for (int s = s0; s < s1; s++) {
-                const rd_lanes<V> x = rd_lanes_get<V>(j.x + ((o.i * j.h + u + r) * j.w + v + s) * j.C + o.c);
+                const rd_lanes<V> x =
+                    rd_lanes_get<V>(j.x + ((o.i * j.h + u + r) * j.w + v + s) * j.C + o.c);
                 const bool first = r == r0 && s == s0;
                 for (int l = 0; l < V; l++)
                     if (first || x.at[l] > best.at[l] || isnan(x.at[l])) {
@@ -84,23 +90,28 @@ template <int V, typename P, typename T> static __global__ void __launch_bounds_
         rd_lanes_put<V>(j.y + e * V, best);
         if (!j.place) continue;
         places<P, V> to;
-        for (int l = 0; l < V; l++) to.at[l] = j.rectified && !(best.at[l] > 0.0f) ? (P)~(P)0 : (P)at[l];
+        for (int l = 0; l < V; l++)
+            to.at[l] = j.rectified && !(best.at[l] > 0.0f) ? (P) ~(P)0 : (P)at[l];
         reinterpret_cast<places<P, V> *>(j.place)[e] = to;
     }
 }
 
-template <int V, typename P, typename T> static __global__ void __launch_bounds__(RD_BLOCK) max_backward(pool<T> j)
+template <int V, typename P, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK) max_backward(pool<T> j)
 {
     for (RD_EACH(e, j.total)) {
         const pixel x = pixel_of<V>(e, j.C, j.h, j.w);
-        const int p1 = last_with(j, x.p, j.top, j.oh), q0 = first_with(j, x.q, j.left), q1 = last_with(j, x.q, j.left, j.ow);
+        const int p1 = last_with(j, x.p, j.top, j.oh), q0 = first_with(j, x.q, j.left),
+                  q1 = last_with(j, x.q, j.left, j.ow);
         rd_lanes<V> sum = {};
         if (j.add) sum = rd_lanes_get<V>(j.dx + e * V);
         for (int p = first_with(j, x.p, j.top); p <= p1; p++)
             for (int q = q0; q <= q1; q++) {
                 const int64_t o = ((x.i * j.oh + p) * j.ow + q) * j.C + x.c;
-                const int here = (x.p + j.top - p * j.stride) * j.size + x.q + j.left - q * j.stride;
-                const places<P, V> at = *reinterpret_cast<const places<P, V> *>(reinterpret_cast<const P *>(j.place) + o);
+                const int here = (x.p + j.top - p * j.stride) * j.size + x.q + j.left -
+                                 q * j.stride;
+                const places<P, V> at = *reinterpret_cast<const places<P, V> *>(
+                    reinterpret_cast<const P *>(j.place) + o);
                 const rd_lanes<V> d = rd_lanes_get<V>(j.dy + o);
                 for (int l = 0; l < V; l++)
                     if ((int)at.at[l] == here) sum.at[l] += d.at[l];
@@ -109,16 +120,19 @@ template <int V, typename P, typename T> static __global__ void __launch_bounds_
     }
 }
 
-template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) mean_forward(pool<T> j)
+template <int V, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK) mean_forward(pool<T> j)
 {
     for (RD_EACH(e, j.total)) {
         const pixel o = pixel_of<V>(e, j.C, j.oh, j.ow);
         const int u = o.p * j.stride - j.top, v = o.q * j.stride - j.left;
-        const int r0 = window_first(u), r1 = window_end(u, j.size, j.h), s0 = window_first(v), s1 = window_end(v, j.size, j.w);
+        const int r0 = window_first(u), r1 = window_end(u, j.size, j.h), s0 = window_first(v),
+                  s1 = window_end(v, j.size, j.w);
         rd_lanes<V> sum = {};
         for (int r = r0; r < r1; r++)
             for (int s = s0; s < s1; s++) {
-                const rd_lanes<V> x = rd_lanes_get<V>(j.x + ((o.i * j.h + u + r) * j.w + v + s) * j.C + o.c);
+                const rd_lanes<V> x =
+                    rd_lanes_get<V>(j.x + ((o.i * j.h + u + r) * j.w + v + s) * j.C + o.c);
                 for (int l = 0; l < V; l++) sum.at[l] += x.at[l];
             }
         for (int l = 0; l < V; l++) sum.at[l] /= (float)((r1 - r0) * (s1 - s0));
@@ -126,11 +140,13 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) 
     }
 }
 
-template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 4) mean_backward(pool<T> j)
+template <int V, typename T>
+static __global__ void __launch_bounds__(RD_BLOCK, 4) mean_backward(pool<T> j)
 {
     for (RD_EACH(e, j.total)) {
         const pixel x = pixel_of<V>(e, j.C, j.h, j.w);
-        const int p1 = last_with(j, x.p, j.top, j.oh), q0 = first_with(j, x.q, j.left), q1 = last_with(j, x.q, j.left, j.ow);
+        const int p1 = last_with(j, x.p, j.top, j.oh), q0 = first_with(j, x.q, j.left),
+                  q1 = last_with(j, x.q, j.left, j.ow);
         rd_lanes<V> sum = {};
         if (j.add) sum = rd_lanes_get<V>(j.dx + e * V);
         for (int p = first_with(j, x.p, j.top); p <= p1; p++)
@@ -138,7 +154,8 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK, 
                 const int u = p * j.stride - j.top, v = q * j.stride - j.left;
                 const int rows = window_end(u, j.size, j.h) - window_first(u),
                           columns = window_end(v, j.size, j.w) - window_first(v);
-                const rd_lanes<V> d = rd_lanes_get<V>(j.dy + ((x.i * j.oh + p) * j.ow + q) * j.C + x.c);
+                const rd_lanes<V> d = rd_lanes_get<V>(j.dy + ((x.i * j.oh + p) * j.ow + q) * j.C +
+                                                      x.c);
                 for (int l = 0; l < V; l++) sum.at[l] += d.at[l] / (float)(rows * columns);
             }
         rd_lanes_put<V>(j.dx + e * V, sum);
@@ -178,14 +195,17 @@ template <typename T> static rd_code pool2d_cuda_forward(rd_call *c, rd_status *
     j.x = static_cast<const T *>(x->values);
     j.y = static_cast<T *>(y->values);
     j.total = n / rd_columns_lanes(j.C);
-    if (max && c->keep) RD_DO(rd_arena_get(c->device_kept, (size_t)n * (small_place(j) ? 1 : 2), &j.place, st));
+    if (max && c->keep)
+        RD_DO(rd_arena_get(c->device_kept, (size_t)n * (small_place(j) ? 1 : 2), &j.place, st));
     c->saved = j.place;
     if (!max)
         RD_LANES(j.C, RD_LAUNCH(gpu, st, (mean_forward<V, T>), rd_grid(j.total), RD_BLOCK, 0, j));
     else if (small_place(j))
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_forward<V, uint8_t, T>), rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_forward<V, uint8_t, T>), rd_grid(j.total), RD_BLOCK,
+                                0, j));
     else
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_forward<V, uint16_t, T>), rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_forward<V, uint16_t, T>), rd_grid(j.total), RD_BLOCK,
+                                0, j));
     return RD_OK;
 }
 
@@ -204,9 +224,11 @@ template <typename T> static rd_code pool2d_cuda_backward(rd_call *c, rd_status 
     if (!max)
         RD_LANES(j.C, RD_LAUNCH(gpu, st, (mean_backward<V, T>), rd_grid(j.total), RD_BLOCK, 0, j));
     else if (small_place(j))
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_backward<V, uint8_t, T>), rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_backward<V, uint8_t, T>), rd_grid(j.total), RD_BLOCK,
+                                0, j));
     else
-        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_backward<V, uint16_t, T>), rd_grid(j.total), RD_BLOCK, 0, j));
+        RD_LANES(j.C, RD_LAUNCH(gpu, st, (max_backward<V, uint16_t, T>), rd_grid(j.total), RD_BLOCK,
+                                0, j));
     x->g_masked = y->rectified && !j.add;
     return RD_OK;
 }

@@ -26,7 +26,8 @@ static rd_code relu_forward(rd_call *c, rd_status *st)
 {
     relu_job j = {c->in[0]->v, c->out[0]->v};
     const int64_t n = rd_op_elements(c->in[0]);
-    if (rd_backend_gpu(c->be)) return rd_cuda_relu(rd_backend_gpu(c->be), c->in[0]->type, n, j.x, j.y, st);
+    if (rd_backend_gpu(c->be))
+        return rd_cuda_relu(rd_backend_gpu(c->be), c->in[0]->type, n, j.x, j.y, st);
     rd_parallel(c->be, n, 16384, relu_part, &j);
     return RD_OK;
 }

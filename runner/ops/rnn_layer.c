@@ -17,8 +17,9 @@ typedef struct rnn_layer_saved {
     rd_packing_lent p;
     const float *xd; /* input after dropout */
     uint8_t *mask_in, *mask_out;
-    rd_cell_rows r;         /* all N rows; h alone where cuDNN has computed them */
-    rd_gpu_lstm_kept whole; /* what cuDNN's backward wants; zeros: our own loop's results are in r */
+    rd_cell_rows r; /* all N rows; h alone where cuDNN has computed them */
+    rd_gpu_lstm_kept
+        whole; /* what cuDNN's backward wants; zeros: our own loop's results are in r */
 } rnn_layer_saved;
 
 static rd_code rnn_layer_infer(rd_call *c, rd_status *st)
@@ -29,9 +30,11 @@ static rd_code rnn_layer_infer(rd_call *c, rd_status *st)
     RD_TRY(rd_rows_check("rnn_layer", c->in[0], s->in, st));
     if (c->in[1]) RD_TRY(rd_rows_check("rnn_layer", c->in[1], s->extra, st));
     if (c->in[0]->rows != N || (c->in[1] && c->in[1]->rows != N))
-        return rd_fail(st, RD_EBUG, "rnn_layer: input of %lld rows for %lld", (long long)c->in[0]->rows, (long long)N);
+        return rd_fail(st, RD_EBUG, "rnn_layer: input of %lld rows for %lld",
+                       (long long)c->in[0]->rows, (long long)N);
     if (a->l.residual && s->in != s->R)
-        return rd_fail(st, RD_EBUG, "rnn_layer: residual of width %lld on %lld", (long long)s->in, (long long)s->R);
+        return rd_fail(st, RD_EBUG, "rnn_layer: residual of width %lld on %lld", (long long)s->in,
+                       (long long)s->R);
     c->out[0]->rows = N;
     c->out[0]->cols = s->R;
 done:
@@ -39,7 +42,8 @@ done:
 }
 
 /* All rows of r but h, from `memory`, and all time steps one by one. */
-static rd_code steps(rd_call *c, rd_cell *k, const float *xd, rd_arena *memory, rd_cell_rows *all, rd_status *st)
+static rd_code steps(rd_call *c, rd_cell *k, const float *xd, rd_arena *memory, rd_cell_rows *all,
+                     rd_status *st)
 {
     const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
@@ -52,7 +56,8 @@ static rd_code steps(rd_call *c, rd_cell *k, const float *xd, rd_arena *memory, 
     for (int64_t t = 0; t < a->p.n_steps; t++) {
         const rd_cell_rows r = rd_cell_rows_at(k, all, a->p.off[t]);
         const int64_t n = a->p.off[t + 1] - a->p.off[t], prev = t ? a->p.off[t - 1] : 0;
-        RD_TRY(rd_cell_step(k, n, t ? all->h + prev * s->R : NULL, t && all->c ? all->c + prev * s->H : NULL, &r, st));
+        RD_TRY(rd_cell_step(k, n, t ? all->h + prev * s->R : NULL,
+                            t && all->c ? all->c + prev * s->H : NULL, &r, st));
     }
 done:
     return st->code;
@@ -80,11 +85,13 @@ static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
     const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
     const int64_t N = c->out[0]->rows;
-    const bool drop_in = c->training && a->l.drop_in.keep < 1.0f, drop_out = c->training && a->l.drop_out.keep < 1.0f;
+    const bool drop_in = c->training && a->l.drop_in.keep < 1.0f,
+               drop_out = c->training && a->l.drop_out.keep < 1.0f;
     rd_arena *kept = c->device_kept;
     rnn_layer_saved *v;
     rd_cell k;
-    RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, c->device_scratch, c->in + 2, a->n_w, st));
+    RD_TRY(rd_cell_init(&k, a->l.cell, s, c->be, c->params, c->device_scratch, c->in + 2, a->n_w,
+                        st));
     RD_TRY(rd_arena_zero(c->kept, sizeof *v, &v, st));
     c->saved = v;
     if (N == 0) goto done;
@@ -94,8 +101,8 @@ static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
         float *xd;
         RD_TRY(rd_rows_get(kept, N, s->in, &xd, st));
         RD_TRY(rd_arena_get(kept, (size_t)(N * s->in), &v->mask_in, st));
-        RD_TRY(rd_dropout_rows(c->be, &a->l.drop_in, &v->p, 0, a->p.n_steps, s->in, c->in[0]->v, NULL, xd, v->mask_in,
-                               st));
+        RD_TRY(rd_dropout_rows(c->be, &a->l.drop_in, &v->p, 0, a->p.n_steps, s->in, c->in[0]->v,
+                               NULL, xd, v->mask_in, st));
         v->xd = xd;
     }
     if (drop_out || a->l.residual)
@@ -104,15 +111,17 @@ static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
         v->r.h = c->out[0]->v;
     if (rd_backend_gpu(c->be)) {
         const rd_gpu_lstm l = whole_layer(c, &k, v);
-        RD_TRY(rd_gpu_lstm_forward(rd_backend_gpu(c->be), a->l.cell->name, &l, v->xd, c->in[1] ? c->in[1]->v : NULL,
-                                   v->r.h, c->keep, kept, c->device_scratch, &v->whole, st));
+        RD_TRY(rd_gpu_lstm_forward(rd_backend_gpu(c->be), a->l.cell->name, &l, v->xd,
+                                   c->in[1] ? c->in[1]->v : NULL, v->r.h, c->keep, kept,
+                                   c->device_scratch, &v->whole, st));
     }
     if (v->whole.choice.algo == RD_RNN_OWN) RD_TRY(steps(c, &k, v->xd, kept, &v->r, st));
     const float *x = a->l.residual ? c->in[0]->v : NULL;
     float *y = c->out[0]->v;
     if (drop_out) {
         RD_TRY(rd_arena_get(kept, (size_t)(N * s->R), &v->mask_out, st));
-        RD_TRY(rd_dropout_rows(c->be, &a->l.drop_out, &v->p, 0, a->p.n_steps, s->R, v->r.h, x, y, v->mask_out, st));
+        RD_TRY(rd_dropout_rows(c->be, &a->l.drop_out, &v->p, 0, a->p.n_steps, s->R, v->r.h, x, y,
+                               v->mask_out, st));
     } else if (x) {
         RD_TRY(rd_vec_sum(c->be, N * s->R, x, v->r.h, y, st));
     }
@@ -135,7 +144,8 @@ static rd_code cell_back(rd_call *c, rd_cell *k, float *dh, float *dx, bool add,
         const rd_gpu_lstm l = whole_layer(c, k, v);
         bool refused = false;
         if (rd_backend_gpu(c->be))
-            RD_TRY(rd_gpu_lstm_backward(rd_backend_gpu(c->be), &l, &v->whole, dh, dx, add, da, scratch, &refused, st));
+            RD_TRY(rd_gpu_lstm_backward(rd_backend_gpu(c->be), &l, &v->whole, dh, dx, add, da,
+                                        scratch, &refused, st));
         if (!refused) goto done;
         RD_TRY(rd_rows_get(scratch, N, s->R, &all.h, st));
         RD_TRY(steps(c, k, v->xd, scratch, &all, st));
@@ -152,7 +162,8 @@ static rd_code cell_back(rd_call *c, rd_cell *k, float *dh, float *dx, bool add,
     }
     RD_TRY(rd_rows_get(scratch, N, s->R, &h_prev, st));
     RD_TRY(rd_shift_rows(c->be, &v->p, s->R, all.h, h_prev, st));
-    RD_TRY(k->def->weights_back(k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, h_prev, all.tc, dz, st));
+    RD_TRY(k->def->weights_back(k, N, v->xd, c->in[1] ? c->in[1]->v : NULL, h_prev, all.tc, dz,
+                                st));
     RD_TRY(rd_cell_projection_back(k, N, all.m, dh, st));
     RD_TRY(k->def->input_back(k, N, dz, dx, add, da, st));
 done:
@@ -174,11 +185,13 @@ static rd_code rnn_layer_backward(rd_call *c, rd_status *st)
     if (a->l.residual && gx) RD_TRY(rd_vec_add(c->be, N * s->R, dh, gx, st));
     if (v->mask_out) {
         RD_TRY(rd_rows_get(scratch, N, s->R, &dh, st));
-        RD_TRY(rd_dropout_back(c->be, a->l.drop_out.keep, N * s->R, c->out[0]->g, v->mask_out, dh, false, st));
+        RD_TRY(rd_dropout_back(c->be, a->l.drop_out.keep, N * s->R, c->out[0]->g, v->mask_out, dh,
+                               false, st));
     }
     if (v->mask_in) RD_TRY(rd_rows_get(scratch, N, s->in, &dxd, st));
     RD_TRY(cell_back(c, &k, dh, dxd ? dxd : gx, !dxd, st));
-    if (dxd && gx) RD_TRY(rd_dropout_back(c->be, a->l.drop_in.keep, N * s->in, dxd, v->mask_in, gx, true, st));
+    if (dxd && gx)
+        RD_TRY(rd_dropout_back(c->be, a->l.drop_in.keep, N * s->in, dxd, v->mask_in, gx, true, st));
 done:
     return st->code;
 }
@@ -190,8 +203,8 @@ const rd_op rd_op_def_rnn_layer = {.name = "rnn_layer",
                                    .cpu = {rnn_layer_forward, rnn_layer_backward},
                                    .cuda = {rnn_layer_forward, rnn_layer_backward}};
 
-rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att, rd_var *const *w,
-                        int n_w)
+rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att,
+                        rd_var *const *w, int n_w)
 {
     const rnn_layer_attr a = {*l, *p, n_w};
     rd_var *in[RD_MAX_IN] = {x, att};

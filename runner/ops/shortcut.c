@@ -15,10 +15,10 @@ static rd_code shortcut_infer(rd_call *c, rd_status *st)
     const rd_var *x = c->in[0];
     RD_TRY(rd_op_image_check("shortcut", x, st));
     if (a->stride < 1 || a->c_out < x->dim[3])
-        return rd_fail(st, RD_EBUG, "shortcut: stride %lld, %lld channels of %lld", (long long)a->stride,
-                       (long long)a->c_out, (long long)x->dim[3]);
-    rd_image_set(c->out[0], x->dim[0], (x->dim[1] - 1) / a->stride + 1, (x->dim[2] - 1) / a->stride + 1, a->c_out,
-                 x->layout);
+        return rd_fail(st, RD_EBUG, "shortcut: stride %lld, %lld channels of %lld",
+                       (long long)a->stride, (long long)a->c_out, (long long)x->dim[3]);
+    rd_image_set(c->out[0], x->dim[0], (x->dim[1] - 1) / a->stride + 1,
+                 (x->dim[2] - 1) / a->stride + 1, a->c_out, x->layout);
     c->out[0]->type = x->type;
 done:
     return st->code;
@@ -42,7 +42,8 @@ static void shortcut_part(void *ctx, int64_t lo, int64_t hi)
             float *vy = j->vy + i * y->sample + d / y->B * y->P * y->B + d % y->B;
             for (int64_t p = 0; p < y->h; p++)
                 for (int64_t q = 0; q < y->w; q++) {
-                    float *a = vx + (p * x->w + q) * j->stride * x->B, *b = vy + (p * y->w + q) * y->B;
+                    float *a = vx + (p * x->w + q) * j->stride * x->B,
+                          *b = vy + (p * y->w + q) * y->B;
                     if (j->back)
                         *a += *b;
                     else
@@ -55,14 +56,15 @@ static shortcut_job shortcut_job_of(const rd_call *c)
 {
     const shortcut_attr *a = c->attr;
     return (shortcut_job){.x = rd_image_view_of(c->in[0]),
-                 .y = rd_image_view_of(c->out[0]),
-                 .stride = a->stride,
-                 .before = (a->c_out - c->in[0]->dim[3]) / 2};
+                          .y = rd_image_view_of(c->out[0]),
+                          .stride = a->stride,
+                          .before = (a->c_out - c->in[0]->dim[3]) / 2};
 }
 
 static rd_shortcut on_gpu(const shortcut_job *j)
 {
-    return (rd_shortcut){j->x.n, j->x.h, j->x.w, j->x.c, j->stride, j->y.h, j->y.w, j->y.c, j->before};
+    return (rd_shortcut){j->x.n, j->x.h, j->x.w, j->x.c,   j->stride,
+                         j->y.h, j->y.w, j->y.c, j->before};
 }
 
 static rd_code shortcut_forward(rd_call *c, rd_status *st)
@@ -88,7 +90,8 @@ static rd_code shortcut_backward(rd_call *c, rd_status *st)
     j.vy = c->out[0]->g;
     if (rd_backend_gpu(c->be)) {
         const rd_shortcut s = on_gpu(&j);
-        return rd_cuda_shortcut_back(rd_backend_gpu(c->be), c->in[0]->type, &s, j.vy, j.vx, add, st);
+        return rd_cuda_shortcut_back(rd_backend_gpu(c->be), c->in[0]->type, &s, j.vy, j.vx, add,
+                                     st);
     }
     if (!add) memset(j.vx, 0, (size_t)(j.x.n * j.x.sample) * sizeof(float));
     j.back = true;

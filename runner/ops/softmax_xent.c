@@ -96,7 +96,9 @@ static rd_code softmax_xent_forward(rd_call *c, rd_status *st)
         for (int64_t r = 0; r < n; r++) sum += loss[r];
         if (!c->keep) continue;
         RD_TRY(rd_packed_mul_t(p, n, l, s->dx + i * X, false, st));
-        if (W->g) RD_TRY(rd_gemm(c->be, true, false, X, V, n, 1.0f, x->v + i * X, X, l, V, 1.0f, W->g, V, st));
+        if (W->g)
+            RD_TRY(rd_gemm(c->be, true, false, X, V, n, 1.0f, x->v + i * X, X, l, V, 1.0f, W->g, V,
+                           st));
     }
     c->out[0]->v[0] = (float)sum;
     if (a->loss_sum) *a->loss_sum = sum;
@@ -109,7 +111,8 @@ static rd_code softmax_xent_backward(rd_call *c, rd_status *st)
     const softmax_xent_saved *s = c->saved;
     const int64_t n = c->in[0]->rows * c->in[0]->cols;
     if (c->out[0]->g[0] != c->seed)
-        return rd_fail(st, RD_EBUG, "softmax_xent: its loss must be the tape's loss (gradient %g, seed %g)",
+        return rd_fail(st, RD_EBUG,
+                       "softmax_xent: its loss must be the tape's loss (gradient %g, seed %g)",
                        (double)c->out[0]->g[0], (double)c->seed);
     float *restrict g = c->in[0]->g;
     const float *restrict dx = s->dx;

@@ -26,7 +26,8 @@ struct xent_rows {
 };
 
 /* By one thread. sum: of exp((l - top) inv); best: lowest v with l_v = top, V or more where top is no number. */
-static __device__ void row_done(const xent_rows &r, int64_t i, float l_y, float top, float sum, int best)
+static __device__ void row_done(const xent_rows &r, int64_t i, float l_y, float top, float sum,
+                                int best)
 {
     const double nll = log((double)sum) - (double)((l_y - top) * r.inv);
     r.loss[i] = nll;
@@ -72,10 +73,22 @@ template <int THREADS, int PER> static __device__ inline void whole_row(const xe
     }
 }
 
-static __global__ void __launch_bounds__(128) softmax_1024(xent_rows r) { whole_row<128, 8>(r); }
-static __global__ void __launch_bounds__(256) softmax_4096(xent_rows r) { whole_row<256, 16>(r); }
-static __global__ void __launch_bounds__(512) softmax_16384(xent_rows r) { whole_row<512, 32>(r); }
-static __global__ void __launch_bounds__(1024) softmax_32768(xent_rows r) { whole_row<1024, 32>(r); }
+static __global__ void __launch_bounds__(128) softmax_1024(xent_rows r)
+{
+    whole_row<128, 8>(r);
+}
+static __global__ void __launch_bounds__(256) softmax_4096(xent_rows r)
+{
+    whole_row<256, 16>(r);
+}
+static __global__ void __launch_bounds__(512) softmax_16384(xent_rows r)
+{
+    whole_row<512, 32>(r);
+}
+static __global__ void __launch_bounds__(1024) softmax_32768(xent_rows r)
+{
+    whole_row<1024, 32>(r);
+}
 
 static __global__ void __launch_bounds__(512) softmax_long(xent_rows r)
 {
@@ -142,7 +155,8 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
     RD_DO(rd_arena_get(c->device_scratch, (size_t)(block * V) * sizeof(float), &r.l, st));
     RD_DO(rd_arena_get(c->device_scratch, (size_t)N * sizeof(double), &r.loss, st));
     RD_DO(rd_arena_get(c->device_scratch, w.bytes, &out, st));
-    RD_DO(rd_call_lend(c, c->device_scratch, a->target, (size_t)N * sizeof *a->target, &r.target, st));
+    RD_DO(rd_call_lend(c, c->device_scratch, a->target, (size_t)N * sizeof *a->target, &r.target,
+                       st));
     r.V = V;
     r.argmax = a->argmax ? reinterpret_cast<int32_t *>(out + w.argmax) : NULL;
     r.nll = a->nll ? reinterpret_cast<float *>(out + w.nll) : NULL;
@@ -156,8 +170,10 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
         RD_DO(rd_gpu_gemm(gpu, false, false, n, V, X, 1.0f, xi, X, W->v, V, 0.0f, r.l, V, st));
         RD_DO(softmax(gpu, (unsigned)n, r, st));
         if (!c->keep) continue;
-        RD_DO(rd_gpu_gemm(gpu, false, true, n, X, V, 1.0f, r.l, V, W->v, V, 0.0f, s->dx + i * X, X, st));
-        if (W->g) RD_DO(rd_gpu_gemm(gpu, true, false, X, V, n, 1.0f, xi, X, r.l, V, 1.0f, W->g, V, st));
+        RD_DO(rd_gpu_gemm(gpu, false, true, n, X, V, 1.0f, r.l, V, W->v, V, 0.0f, s->dx + i * X, X,
+                          st));
+        if (W->g)
+            RD_DO(rd_gpu_gemm(gpu, true, false, X, V, n, 1.0f, xi, X, r.l, V, 1.0f, W->g, V, st));
     }
     double *sum = reinterpret_cast<double *>(out);
     RD_DO(RD_LAUNCH(gpu, st, rd_loss_sum, 1, RD_LOSS_THREADS, 0, N, r.loss, sum, c->out[0]->v));
@@ -175,6 +191,9 @@ extern "C" rd_code rd_cuda_softmax_xent_backward(rd_call *c, rd_status *st)
     const saved *s = static_cast<const saved *>(c->saved);
     const float seed = rd_call_loss_seed(c);
     if (seed != c->seed)
-        return rd_fail(st, RD_EBUG, "softmax_xent: its loss must be the tape's loss (gradient %g, seed %g)", (double)seed, (double)c->seed);
-    return c->in[0]->g ? rd_vec_add(c->be, c->in[0]->rows * c->in[0]->cols, s->dx, c->in[0]->g, st) : RD_OK;
+        return rd_fail(st, RD_EBUG,
+                       "softmax_xent: its loss must be the tape's loss (gradient %g, seed %g)",
+                       (double)seed, (double)c->seed);
+    return c->in[0]->g ? rd_vec_add(c->be, c->in[0]->rows * c->in[0]->cols, s->dx, c->in[0]->g, st)
+                       : RD_OK;
 }

@@ -53,12 +53,15 @@ static rd_code optim_cut(const rd_params *p, bool at_rows, rd_optim_blocks *out,
         int64_t n = 0;
         for (int i = 0; i < rd_params_n(p); i++) {
             const rd_param *q = rd_params_at(p, i);
-            const int64_t row = at_rows && (q->flags & RD_PARAM_ROWS) && q->n_dim > 0 ? q->n / q->dim[0] : 0;
+            const int64_t row = at_rows && (q->flags & RD_PARAM_ROWS) && q->n_dim > 0
+                                    ? q->n / q->dim[0]
+                                    : 0;
             const int64_t len = row > 0 ? (row > BLOCK ? row : BLOCK / row * row) : BLOCK;
             for (int64_t lo = 0; lo < q->n; lo += len, n++) {
                 const int64_t left = q->n - lo;
                 if (pass == 1)
-                    out->at[n] = (rd_optim_block){.lo = q->offset + lo, .n = left < len ? left : len, .param = i, .row = row};
+                    out->at[n] = (rd_optim_block){
+                        .lo = q->offset + lo, .n = left < len ? left : len, .param = i, .row = row};
                 if (len > out->longest) out->longest = len;
             }
         }
@@ -80,10 +83,12 @@ static bool is_state(const rd_optim *o, int param)
 bool rd_optim_decays(const rd_optim *o, int param)
 {
     const unsigned flags = rd_params_at(o->p, param)->flags;
-    return o->decay && !(flags & RD_PARAM_STATE) && (o->c.weight_decay_all || !(flags & RD_PARAM_NO_DECAY));
+    return o->decay && !(flags & RD_PARAM_STATE) &&
+           (o->c.weight_decay_all || !(flags & RD_PARAM_NO_DECAY));
 }
 
-rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out, rd_status *st)
+rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out,
+                     rd_status *st)
 {
     rd_optim *o = *out = NULL;
     const rd_optimizer_def *def = rd_optimizer_find(c->optimizer);
@@ -226,8 +231,8 @@ static void update_state(rd_optim *o, const rd_optim_block *k, float scale)
 }
 
 /* s = (g + wd w) f: the gradient that the optimizer is given. */
-static void prepare_gradient(float *restrict s, const float *restrict g, const float *restrict w, int64_t n, float wd,
-                             float f)
+static void prepare_gradient(float *restrict s, const float *restrict g, const float *restrict w,
+                             int64_t n, float wd, float f)
 {
     if (wd != 0.0f)
         for (int64_t i = 0; i < n; i++) s[i] = (g[i] + wd * w[i]) * f;
@@ -241,7 +246,8 @@ static void scale_gradient(float *g, int64_t n, float scale, float clip)
     for (int64_t i = 0; i < n; i++) g[i] = g[i] * scale * clip;
 }
 
-static void update_block(rd_optim *o, int64_t b, int thread, float scale, float clip, double lr, int64_t t)
+static void update_block(rd_optim *o, int64_t b, int thread, float scale, float clip, double lr,
+                         int64_t t)
 {
     const rd_optim_block *k = &o->update.at[b];
     if (is_state(o, k->param)) {
@@ -257,7 +263,8 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
         prepare_gradient(u.g, g, w, k->n, decay ? (float)o->c.weight_decay : 0.0f,
                          o->trust ? o->factor[k->param] : 1.0f);
     }
-    for (int i = 0; i < o->def->n_slots; i++) u.slot[i] = rd_params_slot(o->p, o->first_slot + i) + k->lo;
+    for (int i = 0; i < o->def->n_slots; i++)
+        u.slot[i] = rd_params_slot(o->p, o->first_slot + i) + k->lo;
     if (k->row > 0)
         update_rows(o->def, &u, k->n);
     else
@@ -271,7 +278,8 @@ static void scale_others(rd_optim *o, float scale, float clip)
     for (int64_t b = 0; b < o->update.n; b++) {
         const rd_optim_block *k = &o->update.at[b];
         if (k->lo >= o->own_lo && k->lo < o->own_hi) continue;
-        scale_gradient(rd_params_grads(o->p) + k->lo, k->n, scale, is_state(o, k->param) ? 1.0f : clip);
+        scale_gradient(rd_params_grads(o->p) + k->lo, k->n, scale,
+                       is_state(o, k->param) ? 1.0f : clip);
     }
     restore_denormals(old);
 }
@@ -281,9 +289,9 @@ typedef struct sweep {
     float scale, clip;
     double lr;
     int64_t t;
-    bool norms;   /* first sweep, else second */
-    bool weights; /* first sweep: of weights too */
-    bool hold;    /* second sweep: the sums of blocks are to be compared first */
+    bool norms;              /* first sweep, else second */
+    bool weights;            /* first sweep: of weights too */
+    bool hold;               /* second sweep: the sums of blocks are to be compared first */
     _Atomic int64_t damaged; /* second sweep: lowest block whose sum was another */
 } sweep;
 
@@ -296,7 +304,8 @@ static void guarded_update(sweep *s, int64_t b, int thread)
     const float *w = rd_params_values(o->p) + k->lo;
     if (s->hold && rd_optim_block_sum(w, k->n) != o->sum[b]) {
         int64_t lowest = atomic_load(&s->damaged);
-        while ((lowest < 0 || b < lowest) && !atomic_compare_exchange_weak(&s->damaged, &lowest, b)) {
+        while ((lowest < 0 || b < lowest) &&
+               !atomic_compare_exchange_weak(&s->damaged, &lowest, b)) {
         }
     }
     update_block(o, b, thread, s->scale, s->clip, s->lr, s->t);
@@ -336,7 +345,9 @@ static float optim_lars_factor(const rd_optim *o, int param, double g, double w)
     }
     if (rd_params_at(o->p, param)->flags & RD_PARAM_NO_DECAY) return 1.0f;
     if (!(g > 0.0 && w > 0.0)) return 1.0f;
-    const double f = o->c.lars_eta * w / (g + (rd_optim_decays(o, param) ? o->c.weight_decay * w : 0.0) + o->c.lars_epsilon);
+    const double f = o->c.lars_eta * w /
+                     (g + (rd_optim_decays(o, param) ? o->c.weight_decay * w : 0.0) +
+                      o->c.lars_epsilon);
     return f < FLT_MAX ? (float)f : FLT_MAX;
 }
 
@@ -373,11 +384,13 @@ static double optim_report(rd_optim *o, rd_optim_stats *stats)
     double clip = 1.0;
     if (o->c.has_max_grad_norm && norm > o->c.max_grad_norm) clip = o->c.max_grad_norm / norm;
     stats->clipped_norm = norm * clip;
-    for (int i = 0; stats->param_norm && i < rd_params_n(o->p); i++) stats->param_norm[i] = o->g_norm[i] * clip;
+    for (int i = 0; stats->param_norm && i < rd_params_n(o->p); i++)
+        stats->param_norm[i] = o->g_norm[i] * clip;
     return clip;
 }
 
-rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats, rd_status *st)
+rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats,
+                      rd_status *st)
 {
     if (t < 1) return rd_fail(st, RD_EBUG, "optimizer step %lld: steps count from 1", (long long)t);
     const bool weights = o->trust || (stats->want_l2 && o->decay);
@@ -386,7 +399,13 @@ rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_o
         (void)optim_report(o, stats);
         goto done;
     }
-    sweep s = {.o = o, .scale = (float)grad_scale, .clip = 1.0f, .lr = lr, .t = t, .norms = true, .weights = weights};
+    sweep s = {.o = o,
+               .scale = (float)grad_scale,
+               .clip = 1.0f,
+               .lr = lr,
+               .t = t,
+               .norms = true,
+               .weights = weights};
     run_sweep(&s);
     /* Behind this barrier all ranks of the host have gone backward: nobody reads the values that now change. */
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
@@ -401,7 +420,9 @@ rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_o
         if (o->damaged < 0) o->damaged = s.damaged;
         if (o->shared && stats->want_grads) scale_others(o, s.scale, s.clip);
     }
-    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st)); /* all blocks are done, all norms have been read */
+    if (o->shared)
+        RD_TRY(rd_comm_local_barrier(o->comm,
+                                     st)); /* all blocks are done, all norms have been read */
     if (!stats->finite) goto done;
     rd_params_touch(o->p);
     o->sum_version = rd_params_version(o->p);

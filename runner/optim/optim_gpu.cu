@@ -13,10 +13,10 @@ struct rd_optim_gpu {
     void *base;  /* owned, of the device; what follows lies in it */
     rd_gpu_block *norm, *update;
     rd_gpu_param *param;
-    double *g_sq, *w_sq; /* by block of norm */
-    double *param_w_sq;  /* by parameter */
-    float *factor;       /* by parameter */
-    uint64_t *sum;       /* by block of update */
+    double *g_sq, *w_sq;     /* by block of norm */
+    double *param_w_sq;      /* by parameter */
+    float *factor;           /* by parameter */
+    uint64_t *sum;           /* by block of update */
     rd_gpu_outcome *outcome; /* and behind it the sums of squares of each parameter's gradient */
     rd_gpu_outcome *back;    /* owned, of the host: the same */
 };
@@ -29,8 +29,8 @@ static __host__ __device__ inline double *param_g_sq(rd_gpu_outcome *o)
 /* ---- first sweep ---- */
 
 /* w NULL: not of weights. */
-static __global__ void square_blocks(const rd_gpu_block *block, int64_t n, const float *g, float scale, const float *w, double *g_sq,
-                                     double *w_sq)
+static __global__ void square_blocks(const rd_gpu_block *block, int64_t n, const float *g,
+                                     float scale, const float *w, double *g_sq, double *w_sq)
 {
     for (int64_t at = blockIdx.x; at < n; at += gridDim.x) {
         const rd_gpu_block b = block[at];
@@ -56,8 +56,8 @@ static __device__ double sum_of(const double *x, int n)
 }
 
 /* A block of threads for each parameter. */
-static __global__ void square_params(const rd_gpu_param *param, const double *g_sq, const double *w_sq, double *param_g,
-                                     double *param_w)
+static __global__ void square_params(const rd_gpu_param *param, const double *g_sq,
+                                     const double *w_sq, double *param_g, double *param_w)
 {
     const rd_gpu_param p = param[blockIdx.x];
     const double g = sum_of(g_sq + p.first, p.n), w = w_sq ? sum_of(w_sq + p.first, p.n) : 0.0;
@@ -72,7 +72,8 @@ typedef struct lars_rule {
 } lars_rule;
 
 /* As lars_factor of optim.c; g and w: norms. */
-static __device__ float optim_gpu_lars_factor(const lars_rule &l, const rd_gpu_param &p, double g, double w)
+static __device__ float optim_gpu_lars_factor(const lars_rule &l, const rd_gpu_param &p, double g,
+                                              double w)
 {
     const bool known = g > 0.0 && w > 0.0;
     double f = 1.0;
@@ -84,8 +85,8 @@ static __device__ float optim_gpu_lars_factor(const lars_rule &l, const rd_gpu_p
 }
 
 /* One block of threads. factor NULL: no LARS. */
-static __global__ void decide(const rd_gpu_param *param, int n, double max_norm, lars_rule lars, const double *param_w, float *factor,
-                              rd_gpu_outcome *out)
+static __global__ void decide(const rd_gpu_param *param, int n, double max_norm, lars_rule lars,
+                              const double *param_w, float *factor, rd_gpu_outcome *out)
 {
     double total = 0.0, state = 0.0, decayed = 0.0;
     const double *param_g = param_g_sq(out);
@@ -93,7 +94,8 @@ static __global__ void decide(const rd_gpu_param *param, int n, double max_norm,
         const rd_gpu_param p = param[i];
         (p.state ? state : total) += param_g[i];
         if (!p.state && p.decay != 0.0f) decayed += param_w[i];
-        if (factor && !p.state) factor[i] = optim_gpu_lars_factor(lars, p, sqrt(param_g[i]), sqrt(param_w[i]));
+        if (factor && !p.state)
+            factor[i] = optim_gpu_lars_factor(lars, p, sqrt(param_g[i]), sqrt(param_w[i]));
     }
     total = rd_block_sum(total);
     state = rd_block_sum(state);
@@ -115,10 +117,12 @@ static __device__ uint64_t optim_gpu_fold(uint64_t h, uint32_t v)
 }
 
 /* rd_optim_block_sum, a warp for each block: its 32 chains are the lanes. */
-static __global__ void sum_blocks(const rd_gpu_block *block, int64_t n, const float *w, uint64_t *sum)
+static __global__ void sum_blocks(const rd_gpu_block *block, int64_t n, const float *w,
+                                  uint64_t *sum)
 {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
-    for (int64_t at = (int64_t)blockIdx.x * warps + threadIdx.x / 32; at < n; at += (int64_t)gridDim.x * warps) {
+    for (int64_t at = (int64_t)blockIdx.x * warps + threadIdx.x / 32; at < n;
+         at += (int64_t)gridDim.x * warps) {
         const rd_gpu_block b = block[at];
         uint32_t one = 0, both = 0;
         for (int i = lane; i < (b.n + 31) / 32 * 32; i += 32) {
@@ -127,8 +131,10 @@ static __global__ void sum_blocks(const rd_gpu_block *block, int64_t n, const fl
         }
         uint64_t h = 14695981039346656037u;
         for (int k = 0; k < 4; k++) {
-            for (int j = 0; j < 8; j++) h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, one, 8 * k + j));
-            for (int j = 0; j < 8; j++) h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, both, 8 * k + j));
+            for (int j = 0; j < 8; j++)
+                h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, one, 8 * k + j));
+            for (int j = 0; j < 8; j++)
+                h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, both, 8 * k + j));
         }
         if (lane == 0) sum[at] = h;
     }
@@ -164,7 +170,8 @@ static void lay_out(rd_optim_gpu *d, const rd_optim *o, room *r)
     d->outcome = reinterpret_cast<rd_gpu_outcome *>(outcome);
 }
 
-static rd_code send_blocks(rd_optim_gpu *d, const rd_optim_blocks *from, rd_gpu_block *to, rd_status *st)
+static rd_code send_blocks(rd_optim_gpu *d, const rd_optim_blocks *from, rd_gpu_block *to,
+                           rd_status *st)
 {
     const size_t bytes = (size_t)from->n * sizeof *to;
     rd_gpu_block *list = static_cast<rd_gpu_block *>(malloc(bytes + 1));
@@ -247,15 +254,18 @@ static rd_code first_sweep(const rd_optim *o, float scale, bool weights, rd_stat
 {
     const rd_optim_gpu *d = o->gpu;
     const int n = rd_params_n(o->p);
-    const float *g = rd_params_device_grads(o->p), *w = weights ? rd_params_device_values(o->p) : NULL;
-    const lars_rule lars = {o->def->trust_ratio, o->c.lars_nu, o->c.lars_eta, o->c.lars_epsilon, rd_optim_lars_unknown};
+    const float *g = rd_params_device_grads(o->p),
+                *w = weights ? rd_params_device_values(o->p) : NULL;
+    const lars_rule lars = {o->def->trust_ratio, o->c.lars_nu, o->c.lars_eta, o->c.lars_epsilon,
+                            rd_optim_lars_unknown};
     const double max_norm = o->c.has_max_grad_norm ? o->c.max_grad_norm : 0.0;
     const unsigned grid = (unsigned)(o->norm.n < (1 << 20) ? o->norm.n : 1 << 20);
-    RD_DO(RD_LAUNCH(d->gpu, st, square_blocks, grid, RD_BLOCK, 0, d->norm, o->norm.n, g, scale, w, d->g_sq, d->w_sq));
-    RD_DO(RD_LAUNCH(d->gpu, st, square_params, (unsigned)n, RD_BLOCK, 0, d->param, d->g_sq, weights ? d->w_sq : (double *)nullptr,
-                    param_g_sq(d->outcome), d->param_w_sq));
-    return RD_LAUNCH(d->gpu, st, decide, 1, RD_BLOCK, 0, d->param, n, max_norm, lars, d->param_w_sq, o->trust ? d->factor : (float *)nullptr,
-                     d->outcome);
+    RD_DO(RD_LAUNCH(d->gpu, st, square_blocks, grid, RD_BLOCK, 0, d->norm, o->norm.n, g, scale, w,
+                    d->g_sq, d->w_sq));
+    RD_DO(RD_LAUNCH(d->gpu, st, square_params, (unsigned)n, RD_BLOCK, 0, d->param, d->g_sq,
+                    weights ? d->w_sq : (double *)nullptr, param_g_sq(d->outcome), d->param_w_sq));
+    return RD_LAUNCH(d->gpu, st, decide, 1, RD_BLOCK, 0, d->param, n, max_norm, lars, d->param_w_sq,
+                     o->trust ? d->factor : (float *)nullptr, d->outcome);
 }
 
 static rd_code second_sweep(const rd_optim *o, int64_t t, double lr, float scale, rd_status *st)
@@ -269,7 +279,8 @@ static rd_code second_sweep(const rd_optim *o, int64_t t, double lr, float scale
     s.on.outcome = d->outcome;
     s.on.w = rd_params_device_values(o->p);
     s.on.g = rd_params_device_grads(o->p);
-    for (int k = 0; k < o->def->n_slots; k++) s.on.slot[k] = rd_params_device_slot(o->p, o->first_slot + k);
+    for (int k = 0; k < o->def->n_slots; k++)
+        s.on.slot[k] = rd_params_device_slot(o->p, o->first_slot + k);
     s.on.scale = scale;
     s.c = &o->c;
     s.lr = lr;
@@ -277,13 +288,15 @@ static rd_code second_sweep(const rd_optim *o, int64_t t, double lr, float scale
     return o->def->cuda(d->gpu, &s, st);
 }
 
-rd_code rd_optim_gpu_step(rd_optim *o, int64_t t, double lr, float scale, bool weights, rd_optim_stats *stats, rd_status *st)
+rd_code rd_optim_gpu_step(rd_optim *o, int64_t t, double lr, float scale, bool weights,
+                          rd_optim_stats *stats, rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
     const int n = rd_params_n(o->p);
     RD_DO(first_sweep(o, scale, weights, st));
     RD_DO(second_sweep(o, t, lr, scale, st));
-    RD_DO(rd_gpu_down(d->gpu, d->back, d->outcome, stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
+    RD_DO(rd_gpu_down(d->gpu, d->back, d->outcome,
+                      stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
     const double *g_sq = param_g_sq(d->back);
     stats->finite = d->back->finite != 0;
     stats->grad_norm = sqrt(d->back->total);
@@ -300,6 +313,7 @@ rd_code rd_optim_gpu_sums(const rd_optim *o, uint64_t *sum, rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
     const int64_t n = o->update.n;
-    RD_DO(RD_LAUNCH(d->gpu, st, sum_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0, d->update, n, rd_params_device_values(o->p), d->sum));
+    RD_DO(RD_LAUNCH(d->gpu, st, sum_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0, d->update, n,
+                    rd_params_device_values(o->p), d->sum));
     return rd_gpu_down(d->gpu, sum, d->sum, (size_t)n * sizeof *sum, st);
 }

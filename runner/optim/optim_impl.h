@@ -17,7 +17,8 @@ typedef struct rd_optim_blocks {
     rd_optim_block *at; /* owned */
     int64_t n;
     int64_t longest; /* elements */
-    int64_t *own;    /* owned, [n]: which of them this rank does; all, until a host's ranks share the work */
+    int64_t *
+        own; /* owned, [n]: which of them this rank does; all, until a host's ranks share the work */
     int64_t n_own;
 } rd_optim_blocks;
 
@@ -28,19 +29,23 @@ struct rd_optim {
     int first_slot, n_threads;
     bool trust, decay;            /* a factor for each parameter; weight decay */
     rd_optim_blocks norm, update; /* update is cut at rows where the optimizer skips some */
-    double *g_sq, *w_sq;          /* [norm.n]: sums of squares of a block; in the shared memory where there is one */
-    double *g_norm;               /* owned, [parameters] */
-    float *factor;                /* owned, [parameters]: LARS */
-    float *scratch;               /* owned, [n_threads * update.longest]: what the optimizer is given for the gradient */
-    double last_norm;             /* grad_norm of the last step; NAN: none yet */
+    double *g_sq,
+        *w_sq; /* [norm.n]: sums of squares of a block; in the shared memory where there is one */
+    double *g_norm; /* owned, [parameters] */
+    float *factor;  /* owned, [parameters]: LARS */
+    float *
+        scratch; /* owned, [n_threads * update.longest]: what the optimizer is given for the gradient */
+    double last_norm; /* grad_norm of the last step; NAN: none yet */
     /* Where the ranks of a host share weights, slots and the work (else NULL, and all of it is this rank's): */
     rd_comm *comm; /* borrowed */
     void *shared;  /* owned: values, slots, g_sq, w_sq, sum */
     size_t shared_bytes;
     int64_t own_lo, own_hi; /* elements of the arenas: this rank does the blocks that begin here */
-    uint64_t *sum;          /* [update.n]: rd_optim_block_sum of the values, as they were at version sum_version */
-    uint64_t sum_version;   /* of the parameters; 0: there are no sums yet */
-    int64_t damaged;        /* lowest block of this rank whose values were others than its sum says; -1: none */
+    uint64_t *
+        sum; /* [update.n]: rd_optim_block_sum of the values, as they were at version sum_version */
+    uint64_t sum_version; /* of the parameters; 0: there are no sums yet */
+    int64_t
+        damaged; /* lowest block of this rank whose values were others than its sum says; -1: none */
     struct rd_optim_gpu *gpu; /* owned: where the update is done on a GPU; else NULL */
 };
 

@@ -17,7 +17,8 @@ enum { PAGE = 4096, SLICE = 1024 /* elements, a page: as the sum of gradients is
 
 enum { LANES = 8, AT_ONCE = 4 * LANES };
 typedef uint32_t lanes __attribute__((vector_size(LANES * 4)));
-typedef uint32_t loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias)); /* floats as they lie in an arena */
+typedef uint32_t loose __attribute__((vector_size(LANES * 4), aligned(4),
+                                      may_alias)); /* floats as they lie in an arena */
 
 static uint64_t optim_share_fold(uint64_t h, const lanes *v)
 {
@@ -28,7 +29,8 @@ static uint64_t optim_share_fold(uint64_t h, const lanes *v)
     return h;
 }
 
-typedef struct chains { /* four of them, independent: sums, and sums of sums, so that the place counts too */
+typedef struct
+    chains { /* four of them, independent: sums, and sums of sums, so that the place counts too */
     lanes a[4], b[4];
 } chains;
 
@@ -45,7 +47,8 @@ uint64_t rd_optim_block_sum(const float *x, int64_t n)
     chains c = {0};
     float rest[AT_ONCE] = {0};
     int64_t i = 0;
-    for (; i + AT_ONCE <= n; i += AT_ONCE) optim_share_add(&c, (const loose *)(const void *)(x + i));
+    for (; i + AT_ONCE <= n; i += AT_ONCE)
+        optim_share_add(&c, (const loose *)(const void *)(x + i));
     if (i < n) {
         memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
         optim_share_add(&c, (const loose *)(const void *)rest);
@@ -72,7 +75,8 @@ static bool optim_share_put(size_t *bytes, int64_t n, size_t size, size_t *at)
 {
     size_t more;
     *at = *bytes;
-    return !__builtin_mul_overflow((size_t)n, size, &more) && !__builtin_add_overflow(more, (size_t)2 * PAGE, &more) &&
+    return !__builtin_mul_overflow((size_t)n, size, &more) &&
+           !__builtin_add_overflow(more, (size_t)2 * PAGE, &more) &&
            !__builtin_add_overflow(*bytes, more / PAGE * PAGE, bytes); /* and a vector of slack */
 }
 
@@ -92,7 +96,8 @@ static void take_own(const rd_optim *o, rd_optim_blocks *list)
 static void copy_own(const rd_optim *o, float *to, const float *from, int64_t n)
 {
     const int64_t hi = o->own_hi < n ? o->own_hi : n;
-    if (o->own_lo < hi) memcpy(to + o->own_lo, from + o->own_lo, (size_t)(hi - o->own_lo) * sizeof *to);
+    if (o->own_lo < hi)
+        memcpy(to + o->own_lo, from + o->own_lo, (size_t)(hi - o->own_lo) * sizeof *to);
 }
 
 rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
@@ -104,10 +109,14 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
     why[0] = '\0';
     if (o->shared) return rd_fail(st, RD_EBUG, "weights are shared twice");
     bool fits = optim_share_put(&bytes, span, sizeof(float), &values_at);
-    for (int k = 0; k < o->def->n_slots; k++) fits = fits && optim_share_put(&bytes, trained, sizeof(float), &slot_at[k]);
-    fits = fits && optim_share_put(&bytes, o->norm.n, sizeof(double), &g_at) && optim_share_put(&bytes, o->norm.n, sizeof(double), &w_at) &&
+    for (int k = 0; k < o->def->n_slots; k++)
+        fits = fits && optim_share_put(&bytes, trained, sizeof(float), &slot_at[k]);
+    fits = fits && optim_share_put(&bytes, o->norm.n, sizeof(double), &g_at) &&
+           optim_share_put(&bytes, o->norm.n, sizeof(double), &w_at) &&
            optim_share_put(&bytes, o->update.n, sizeof(uint64_t), &sum_at);
-    if (!fits) return rd_fail(st, RD_EENV, "%lld parameters are more than memory can hold", (long long)span);
+    if (!fits)
+        return rd_fail(st, RD_EENV, "%lld parameters are more than memory can hold",
+                       (long long)span);
     RD_TRY(rd_comm_shared(c, bytes, &o->shared, why, st));
     if (!o->shared) return RD_OK;
     o->comm = c;
@@ -178,10 +187,13 @@ rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_sta
     int64_t b = 0;
     for (int i = 0; i < rd_params_n(o->p); i++) {
         of_param[i] = 14695981039346656037u;
-        for (; b < list->n && list->at[b].param == i; b++) of_param[i] = (of_param[i] ^ sum[b]) * 1099511628211u;
+        for (; b < list->n && list->at[b].param == i; b++)
+            of_param[i] = (of_param[i] ^ sum[b]) * 1099511628211u;
     }
     *damaged = o->damaged < 0 ? -1 : list->at[o->damaged].param;
-    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st)); /* all have read them: the next update may write */
+    if (o->shared)
+        RD_TRY(rd_comm_local_barrier(o->comm,
+                                     st)); /* all have read them: the next update may write */
 done:
     if (sum != o->sum) free(sum);
     return st->code;

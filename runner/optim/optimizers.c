@@ -22,26 +22,37 @@ enum { TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH };
 #define T rd_optim_config
 
 static const rd_option rows[] = {
-    RD_OPT_(T, optimizer, optimizer, RD_STRING, NULL, TRAINING, 0, 0, names, "how weights follow from gradients"),
+    RD_OPT_(T, optimizer, optimizer, RD_STRING, NULL, TRAINING, 0, 0, names,
+            "how weights follow from gradients"),
     RD_OPT_REAL(T, opt_momentum, opt_momentum, "0.9", 0.0, 1.0,
                 "momentum, nesterov, lars: share of the last step that is kept"),
     RD_OPT_REAL(T, adam_beta1, adam_beta1, "0.9", 0.0, 0.999999, "adam: decay of the first moment"),
-    RD_OPT_REAL(T, adam_beta2, adam_beta2, "0.999", 0.0, 0.999999, "adam: decay of the second moment"),
+    RD_OPT_REAL(T, adam_beta2, adam_beta2, "0.999", 0.0, 0.999999,
+                "adam: decay of the second moment"),
     RD_OPT_REAL(T, adam_epsilon, adam_epsilon, "1e-8", 1e-30, 1e6,
                 "adam: added to the root, outside the bias correction"),
-    RD_OPT_REAL(T, adagrad_init, adagrad_init, "0.1", 1e-30, 1e30, "adagrad: first value of the accumulator"),
-    RD_OPT_REAL(T, adadelta_rho, adadelta_rho, "0.95", 0.0, 1.0, "adadelta: decay of both accumulators"),
-    RD_OPT_REAL(T, adadelta_epsilon, adadelta_epsilon, "1e-8", 1e-30, 1e6, "adadelta: added under both roots"),
-    RD_OPT_REAL(T, rmsprop_decay, rmsprop_decay, "0.9", 0.0, 1.0, "rmsprop: decay of the mean square"),
-    RD_OPT_REAL(T, rmsprop_momentum, rmsprop_momentum, "0.9", 0.0, 1.0, "rmsprop: share of the last step that is kept"),
-    RD_OPT_REAL(T, rmsprop_epsilon, rmsprop_epsilon, "1.0", 1e-30, 1e6,
-                "rmsprop: added under the root (1.0 as in tf_cnn_benchmarks; TensorFlow's own is 1e-10)"),
+    RD_OPT_REAL(T, adagrad_init, adagrad_init, "0.1", 1e-30, 1e30,
+                "adagrad: first value of the accumulator"),
+    RD_OPT_REAL(T, adadelta_rho, adadelta_rho, "0.95", 0.0, 1.0,
+                "adadelta: decay of both accumulators"),
+    RD_OPT_REAL(T, adadelta_epsilon, adadelta_epsilon, "1e-8", 1e-30, 1e6,
+                "adadelta: added under both roots"),
+    RD_OPT_REAL(T, rmsprop_decay, rmsprop_decay, "0.9", 0.0, 1.0,
+                "rmsprop: decay of the mean square"),
+    RD_OPT_REAL(T, rmsprop_momentum, rmsprop_momentum, "0.9", 0.0, 1.0,
+                "rmsprop: share of the last step that is kept"),
+    RD_OPT_REAL(
+        T, rmsprop_epsilon, rmsprop_epsilon, "1.0", 1e-30, 1e6,
+        "rmsprop: added under the root (1.0 as in tf_cnn_benchmarks; TensorFlow's own is 1e-10)"),
     RD_OPT_REAL(T, lars_eta, lars_eta, "0.001", 0.0, 1e6,
-                "lars: trust ratio of a variable is lars_eta |w| / (|g| + weight_decay |w| + lars_epsilon)"),
-    RD_OPT_REAL(T, lars_epsilon, lars_epsilon, "0.0", 0.0, 1e6, "lars: added under the line of the trust ratio"),
+                "lars: trust ratio of a variable is lars_eta |w| / (|g| + weight_decay |w| + "
+                "lars_epsilon)"),
+    RD_OPT_REAL(T, lars_epsilon, lars_epsilon, "0.0", 0.0, 1e6,
+                "lars: added under the line of the trust ratio"),
     RD_OPT_REAL(
         T, weight_decay, weight_decay, "0.0", 0.0, 1e6,
-        "L2: this times the weight is added to the gradient, after clipping and before the optimizer, so momentum "
+        "L2: this times the weight is added to the gradient, after clipping and before the "
+        "optimizer, so momentum "
         "and adam see it; the printed loss is without it. Not for biases and the factors of norms"),
     RD_OPT_BOOL(T, weight_decay_all, weight_decay_all, "false",
                 "weight_decay is for all variables, biases and the factors of norms too"),
@@ -58,7 +69,8 @@ static const rd_option rows[] = {
      .given_at = offsetof(T, has_lars_nu),
      .min = 0.0,
      .max = 1e30,
-     .help = "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with max_grad_norm"},
+     .help =
+         "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with max_grad_norm"},
     /* Times the weight of a batch it must have a reciprocal in float32 that is not flushed to 0. */
     {.key = "loss_scale",
      .type = RD_REAL,
@@ -67,8 +79,10 @@ static const rd_option rows[] = {
      .def = "1.0",
      .min = 1e-30,
      .max = 1e30,
-     .help = "the loss is multiplied by this before, the gradients divided by it after, back-propagation. In mixed precision on a GPU "
-             "without bfloat16 it is the first value, 32768 where it is not given: halved after a step that overflowed, doubled "
+     .help = "the loss is multiplied by this before, the gradients divided by it after, "
+             "back-propagation. In mixed precision on a GPU "
+             "without bfloat16 it is the first value, 32768 where it is not given: halved after a "
+             "step that overflowed, doubled "
              "after 2000 in a row that did not"},
     RD_OPT_END};
 
@@ -84,22 +98,29 @@ rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status
     const rd_optimizer_def *def = rd_optimizer_find(c->optimizer);
     const bool lars = def && def->trust_ratio;
     if (c->has_lars_nu && c->has_max_grad_norm)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "'lars_nu' %g (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the size of every gradient "
-            "itself; remove one of the two keys, as --set max_grad_norm=null does",
-            c->lars_nu, optimizers_where(cfg, "lars_nu"), c->max_grad_norm, optimizers_where(cfg, "max_grad_norm"));
+        return rd_fail(st, RD_EUSAGE,
+                       "'lars_nu' %g (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS "
+                       "sets the size of every gradient "
+                       "itself; remove one of the two keys, as --set max_grad_norm=null does",
+                       c->lars_nu, optimizers_where(cfg, "lars_nu"), c->max_grad_norm,
+                       optimizers_where(cfg, "max_grad_norm"));
     if (c->has_lars_nu && (lars || c->weight_decay != 0.0))
         return rd_fail(st, RD_EUSAGE,
-                       "'lars_nu' %g (%s) and '%s' (%s) exclude each other: \"optimizer\": \"lars\" with 'lars_eta' "
-                       "has a trust ratio that knows of the decay; remove 'lars_nu', as --set lars_nu=null does",
-                       c->lars_nu, optimizers_where(cfg, "lars_nu"), lars ? "optimizer" : "weight_decay",
+                       "'lars_nu' %g (%s) and '%s' (%s) exclude each other: \"optimizer\": "
+                       "\"lars\" with 'lars_eta' "
+                       "has a trust ratio that knows of the decay; remove 'lars_nu', as --set "
+                       "lars_nu=null does",
+                       c->lars_nu, optimizers_where(cfg, "lars_nu"),
+                       lars ? "optimizer" : "weight_decay",
                        optimizers_where(cfg, lars ? "optimizer" : "weight_decay"));
     if (lars && c->has_max_grad_norm)
-        return rd_fail(st, RD_EUSAGE,
-                       "'optimizer' %s (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the size of "
-                       "every gradient itself; remove 'max_grad_norm', as --set max_grad_norm=null does",
-                       def->name, optimizers_where(cfg, "optimizer"), c->max_grad_norm, optimizers_where(cfg, "max_grad_norm"));
+        return rd_fail(
+            st, RD_EUSAGE,
+            "'optimizer' %s (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the "
+            "size of "
+            "every gradient itself; remove 'max_grad_norm', as --set max_grad_norm=null does",
+            def->name, optimizers_where(cfg, "optimizer"), c->max_grad_norm,
+            optimizers_where(cfg, "max_grad_norm"));
     return RD_OK;
 }
 

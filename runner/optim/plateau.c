@@ -12,7 +12,8 @@ void rd_plateau_start(rd_plateau *p)
     *p = (rd_plateau){.factor = 1.0};
 }
 
-bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value, bool higher_is_better, double rate)
+bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value,
+                       bool higher_is_better, double rate)
 {
     if (!c->has_plateau) return false;
     if (p->cooldown > 0) {

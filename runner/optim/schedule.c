@@ -20,60 +20,74 @@ static const double pi = 3.14159265358979323846;
 
 #define T rd_schedule_config
 #define MAX_STEP 1e15 /* exact in double, also times a number of ranks */
-#define GIVEN(ky, ty, has, lo, hi, hlp)                                                                                \
-    {                                                                                                                  \
-        .key = #ky, .type = (ty), .at = offsetof(T, ky), .given_at = offsetof(T, has), .min = (lo), .max = (hi),       \
-        .help = (hlp)                                                                                                  \
+#define GIVEN(ky, ty, has, lo, hi, hlp)                                                \
+    {                                                                                  \
+        .key = #ky, .type = (ty), .at = offsetof(T, ky), .given_at = offsetof(T, has), \
+        .min = (lo), .max = (hi), .help = (hlp)                                        \
     }
 
 static const rd_option rows[] = {
     RD_OPT_(T, learning_rate, learning_rate, RD_REAL, NULL, TRAINING, 0.0, 1e6, NULL,
-            "rate of one rank, before lr_scaling; --lr replaces it; piecewise_learning_rate_schedule can give it"),
-    RD_OPT_CHOICE(
-        T, lr_policy, lr_policy, NULL, policies,
-        "how the rate changes; default: piecewise where piecewise_learning_rate_schedule is given, else decay "
-        "(use_decay and its keys)"),
-    RD_OPT_BOOL(T, use_decay, use_decay, "false", "turns the decay on; it needs the next five keys"),
-    GIVEN(begin_decay_at, RD_INT, has_begin, 0, MAX_STEP, "first step of the decay, in steps of one rank"),
-    GIVEN(decay_steps, RD_INT, has_steps, 1, MAX_STEP, "length of a decay period, in steps of one rank"),
+            "rate of one rank, before lr_scaling; --lr replaces it; "
+            "piecewise_learning_rate_schedule can give it"),
+    RD_OPT_CHOICE(T, lr_policy, lr_policy, NULL, policies,
+                  "how the rate changes; default: piecewise where piecewise_learning_rate_schedule "
+                  "is given, else decay "
+                  "(use_decay and its keys)"),
+    RD_OPT_BOOL(T, use_decay, use_decay, "false",
+                "turns the decay on; it needs the next five keys"),
+    GIVEN(begin_decay_at, RD_INT, has_begin, 0, MAX_STEP,
+          "first step of the decay, in steps of one rank"),
+    GIVEN(decay_steps, RD_INT, has_steps, 1, MAX_STEP,
+          "length of a decay period, in steps of one rank"),
     GIVEN(decay_rate, RD_REAL, has_rate, 1e-12, 1e6, "factor of a decay period"),
     GIVEN(use_staircase_decay, RD_BOOL, has_staircase, 0, 0,
           "decays at the end of each period instead of all the time"),
     GIVEN(min_learning_rate, RD_REAL, has_min, 0.0, 1e6,
-          "lower bound of the rate while use_decay is on, and where polynomial and cosine end (default 0); before "
+          "lower bound of the rate while use_decay is on, and where polynomial and cosine end "
+          "(default 0); before "
           "lr_scaling"),
     RD_OPT_STRING(T, piecewise_learning_rate_schedule, piecewise_learning_rate_schedule, NULL,
-                  "piecewise: rate;boundary;rate;boundary;rate, as \"0.1;30;0.01;60;0.001\", rates of one rank, "
+                  "piecewise: rate;boundary;rate;boundary;rate, as \"0.1;30;0.01;60;0.001\", rates "
+                  "of one rank, "
                   "before lr_scaling"),
     RD_OPT_CHOICE(T, lr_boundary_unit, lr_boundary_unit, "\"epochs\"", units,
                   "what the boundaries of piecewise count: epochs, or steps of one rank"),
     GIVEN(decay_begin_epoch, RD_REAL, has_begin_epoch, 0.0, 1e9,
           "polynomial, cosine: epoch at which the rate begins to fall; default: warmup_epochs"),
-    GIVEN(
-        decay_end_epoch, RD_REAL, has_end_epoch, 0.0, 1e9,
-        "polynomial, cosine: epoch at which min_learning_rate is reached; default: num_epochs, or the end of the run. "
-        "begin_decay_at and decay_steps say both in steps of one rank instead"),
+    GIVEN(decay_end_epoch, RD_REAL, has_end_epoch, 0.0, 1e9,
+          "polynomial, cosine: epoch at which min_learning_rate is reached; default: num_epochs, "
+          "or the end of the run. "
+          "begin_decay_at and decay_steps say both in steps of one rank instead"),
     RD_OPT_REAL(T, lr_power, lr_power, "1.0", 0.0, 100.0, "polynomial: the power of what is left"),
     RD_OPT_CHOICE(T, lr_scaling, lr_scaling, "\"linear\"", scalings,
-                  "factor on the rate for N ranks: linear N, sqrt the root of N, none 1 and steps as written"),
-    RD_OPT_INT(T, warmup_steps, warmup_steps, "0", 0, MAX_STEP,
-               "the factor of lr_scaling grows from 1 to its full value in so many steps of one rank"),
-    RD_OPT_REAL(T, warmup_epochs, warmup_epochs, "0.0", 0.0, 1e6,
-                "the same in epochs, step by step, as in Horovod's examples; not with warmup_steps"),
+                  "factor on the rate for N ranks: linear N, sqrt the root of N, none 1 and steps "
+                  "as written"),
+    RD_OPT_INT(
+        T, warmup_steps, warmup_steps, "0", 0, MAX_STEP,
+        "the factor of lr_scaling grows from 1 to its full value in so many steps of one rank"),
+    RD_OPT_REAL(
+        T, warmup_epochs, warmup_epochs, "0.0", 0.0, 1e6,
+        "the same in epochs, step by step, as in Horovod's examples; not with warmup_steps"),
     GIVEN(warmup_start, RD_REAL, has_warmup_start, 0.0, 1.0,
-          "share of the full rate at which the warm-up begins; default: 1 / factor of lr_scaling, that is the rate of "
+          "share of the full rate at which the warm-up begins; default: 1 / factor of lr_scaling, "
+          "that is the rate of "
           "one rank"),
     GIVEN(plateau_factor, RD_REAL, has_plateau, 0.0, 0.999999,
-          "turns reduce on plateau on: the rate is multiplied by this when evaluations no longer improve (train_eval "
+          "turns reduce on plateau on: the rate is multiplied by this when evaluations no longer "
+          "improve (train_eval "
           "mode)"),
     RD_OPT_INT(T, plateau_patience, plateau_patience, "10", 1, 1e9,
                "evaluations without an improvement before the rate falls"),
-    RD_OPT_REAL(T, plateau_min_delta, plateau_min_delta, "1e-4", 0.0, 1e9, "what counts as an improvement"),
-    RD_OPT_INT(T, plateau_cooldown, plateau_cooldown, "0", 0, 1e9, "evaluations after the rate fell that do not count"),
+    RD_OPT_REAL(T, plateau_min_delta, plateau_min_delta, "1e-4", 0.0, 1e9,
+                "what counts as an improvement"),
+    RD_OPT_INT(T, plateau_cooldown, plateau_cooldown, "0", 0, 1e9,
+               "evaluations after the rate fell that do not count"),
     RD_OPT_REAL(T, plateau_min_lr, plateau_min_lr, "0.0", 0.0, 1e6,
                 "the plateau rule goes no lower than this, before lr_scaling"),
-    RD_OPT_CHOICE(T, plateau_monitor, plateau_monitor, "\"loss\"", monitors,
-                  "what is watched: the evaluation's loss, or its first figure (accuracy, BLEU, ...)"),
+    RD_OPT_CHOICE(
+        T, plateau_monitor, plateau_monitor, "\"loss\"", monitors,
+        "what is watched: the evaluation's loss, or its first figure (accuracy, BLEU, ...)"),
     RD_OPT_END};
 
 const rd_option_group rd_group_schedule = {"schedule", "Learning rate", rows, sizeof(T)};
@@ -133,8 +147,11 @@ static double base_rate(const rd_schedule_config *c, double step, double epoch)
     case RD_LR_COSINE:
         return last + (first - last) * 0.5 * (1.0 + cos(pi * way(c, step, epoch)));
     case RD_LR_PIECEWISE:
-        if (rd_schedule_pieces(c->piecewise_learning_rate_schedule, &pieces, &st) != RD_OK) return first;
-        const double x = c->lr_boundary_unit && strcasecmp(c->lr_boundary_unit, "steps") == 0 ? step : epoch;
+        if (rd_schedule_pieces(c->piecewise_learning_rate_schedule, &pieces, &st) != RD_OK)
+            return first;
+        const double x = c->lr_boundary_unit && strcasecmp(c->lr_boundary_unit, "steps") == 0
+                             ? step
+                             : epoch;
         int i = 0;
         while (i + 1 < pieces.n && x >= pieces.at[i]) i++;
         return pieces.rate[i];
@@ -150,7 +167,8 @@ static bool schedule_scaled(const rd_schedule_config *c)
 double rd_schedule_factor(const rd_schedule_config *c, int n_ranks)
 {
     if (!schedule_scaled(c)) return 1.0;
-    return c->lr_scaling && strcasecmp(c->lr_scaling, "sqrt") == 0 ? sqrt((double)n_ranks) : (double)n_ranks;
+    return c->lr_scaling && strcasecmp(c->lr_scaling, "sqrt") == 0 ? sqrt((double)n_ranks)
+                                                                   : (double)n_ranks;
 }
 
 /* The factor of this step: f(N) after the warm-up. */
@@ -160,7 +178,8 @@ static double ramp(const rd_schedule_config *c, const rd_schedule_point *p, doub
     const double first = c->has_warmup_start ? c->warmup_start * f : 1.0;
     if (step < (double)c->warmup_steps && (schedule_scaled(c) || c->has_warmup_start))
         return first + (f - first) * step / (double)c->warmup_steps;
-    if (p->epoch < c->warmup_epochs) return first + (f - first) * fmin(1.0, (p->epoch + p->part) / c->warmup_epochs);
+    if (p->epoch < c->warmup_epochs)
+        return first + (f - first) * fmin(1.0, (p->epoch + p->part) / c->warmup_epochs);
     return f;
 }
 
@@ -168,7 +187,8 @@ double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p)
 {
     const double step = schedule_scaled(c) ? (double)p->step * p->n_ranks : (double)p->step;
     double lr = base_rate(c, step, p->epoch);
-    if (p->multiplier > 0.0 && p->multiplier < 1.0) lr = fmax(lr * p->multiplier, fmin(lr, c->plateau_min_lr));
+    if (p->multiplier > 0.0 && p->multiplier < 1.0)
+        lr = fmax(lr * p->multiplier, fmin(lr, c->plateau_min_lr));
     return ramp(c, p, step) * lr;
 }
 

@@ -28,7 +28,8 @@ static int64_t floor_step(const rd_schedule_config *c)
     return hi;
 }
 
-static void boundary(const rd_schedule_config *c, int n_ranks, const char *what, int64_t base, rd_strbuf *b)
+static void boundary(const rd_schedule_config *c, int n_ranks, const char *what, int64_t base,
+                     rd_strbuf *b)
 {
     const int64_t step = schedule_banner_scaled(c) ? (base + n_ranks - 1) / n_ranks : base;
     rd_strbuf_printf(b, "  %-18s step %lld", what, (long long)step);
@@ -37,12 +38,14 @@ static void boundary(const rd_schedule_config *c, int n_ranks, const char *what,
 }
 
 /* A boundary that the config writes in epochs. */
-static void epoch_boundary(const rd_schedule_config *c, int n_ranks, const char *what, double epoch, rd_strbuf *b)
+static void epoch_boundary(const rd_schedule_config *c, int n_ranks, const char *what, double epoch,
+                           rd_strbuf *b)
 {
     rd_strbuf_printf(b, "  %-18s epoch %.6g", what, epoch);
     if (c->epoch_steps > 0.0) {
         const int64_t step = (int64_t)ceil(epoch * c->epoch_steps - 1e-9);
-        rd_strbuf_printf(b, " = step %lld, rate %.6g", (long long)step, rd_schedule_at(c, step, n_ranks));
+        rd_strbuf_printf(b, " = step %lld, rate %.6g", (long long)step,
+                         rd_schedule_at(c, step, n_ranks));
     }
     rd_strbuf_puts(b, "\n");
 }
@@ -52,8 +55,10 @@ static void decay_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
     if (!c->use_decay) return;
     const int64_t at_floor = floor_step(c);
     if (at_floor == 0) {
-        rd_strbuf_printf(b, "  min_learning_rate %.6g is not below learning_rate: it is the rate of every step\n",
-                         c->min_learning_rate);
+        rd_strbuf_printf(
+            b,
+            "  min_learning_rate %.6g is not below learning_rate: it is the rate of every step\n",
+            c->min_learning_rate);
         return;
     }
     boundary(c, n_ranks, "decay begins", c->begin_decay_at, b);
@@ -106,12 +111,14 @@ static void warmup_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
     const double f = rd_schedule_factor(c, n_ranks);
     if (c->warmup_steps == 0 && c->warmup_epochs == 0.0) return;
     if (!schedule_banner_scaled(c) && !c->has_warmup_start) {
-        rd_strbuf_puts(b, "  no warm-up: lr_scaling none has no factor to grow; warmup_start says where it begins\n");
+        rd_strbuf_puts(b, "  no warm-up: lr_scaling none has no factor to grow; warmup_start says "
+                          "where it begins\n");
         return;
     }
     if (f <= 1.0 && !c->has_warmup_start) return;
     if (c->has_warmup_start)
-        rd_strbuf_printf(b, "  %-18s rate %.6g\n", "warm-up begins", c->warmup_start * f * rd_schedule_base(c, 0.0));
+        rd_strbuf_printf(b, "  %-18s rate %.6g\n", "warm-up begins",
+                         c->warmup_start * f * rd_schedule_base(c, 0.0));
     if (c->warmup_steps > 0)
         boundary(c, n_ranks, "warm-up ends", c->warmup_steps, b);
     else
@@ -122,9 +129,9 @@ void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, void *strbuf
 {
     rd_strbuf *b = strbuf;
     const double f = rd_schedule_factor(c, n_ranks);
-    rd_strbuf_printf(b, "config %.6g, lr_scaling %s for %d rank%s: factor %.6g, effective %.6g\n", c->learning_rate,
-                     c->lr_scaling ? c->lr_scaling : "linear", n_ranks, n_ranks == 1 ? "" : "s", f,
-                     f * c->learning_rate);
+    rd_strbuf_printf(b, "config %.6g, lr_scaling %s for %d rank%s: factor %.6g, effective %.6g\n",
+                     c->learning_rate, c->lr_scaling ? c->lr_scaling : "linear", n_ranks,
+                     n_ranks == 1 ? "" : "s", f, f * c->learning_rate);
     warmup_lines(c, n_ranks, b);
     switch (rd_schedule_policy(c)) {
     case RD_LR_DECAY:
@@ -141,7 +148,10 @@ void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, void *strbuf
         break;
     }
     if (c->has_plateau)
-        rd_strbuf_printf(b, "  plateau: times %.6g after %lld evaluation%s without a gain of %.6g, not below %.6g\n",
-                         c->plateau_factor, (long long)c->plateau_patience, c->plateau_patience == 1 ? "" : "s",
-                         c->plateau_min_delta, f * c->plateau_min_lr);
+        rd_strbuf_printf(b,
+                         "  plateau: times %.6g after %lld evaluation%s without a gain of %.6g, "
+                         "not below %.6g\n",
+                         c->plateau_factor, (long long)c->plateau_patience,
+                         c->plateau_patience == 1 ? "" : "s", c->plateau_min_delta,
+                         f * c->plateau_min_lr);
 }

@@ -32,23 +32,31 @@ rd_code rd_schedule_pieces(const char *text, rd_pieces *out, rd_status *st)
     out->n = 0;
     for (;;) {
         if (out->n == RD_MAX_PIECES)
-            return rd_fail(st, RD_EUSAGE, "'piecewise_learning_rate_schedule' has more than %d rates", RD_MAX_PIECES);
+            return rd_fail(st, RD_EUSAGE,
+                           "'piecewise_learning_rate_schedule' has more than %d rates",
+                           RD_MAX_PIECES);
         const int i = out->n++;
         const char *end = number(s, &out->rate[i]);
         if (!end || out->rate[i] < 0.0)
-            return rd_fail(st, RD_EUSAGE,
-                           "'piecewise_learning_rate_schedule': \"%.40s\" does not begin with a rate; %s", s, form);
+            return rd_fail(
+                st, RD_EUSAGE,
+                "'piecewise_learning_rate_schedule': \"%.40s\" does not begin with a rate; %s", s,
+                form);
         if (*end == '\0') return RD_OK;
         s = end + 1;
         end = number(s, &out->at[i]);
         if (!end || *end == '\0')
-            return rd_fail(st, RD_EUSAGE,
-                           "'piecewise_learning_rate_schedule': \"%.40s\" is not a boundary and a rate; %s", s, form);
+            return rd_fail(
+                st, RD_EUSAGE,
+                "'piecewise_learning_rate_schedule': \"%.40s\" is not a boundary and a rate; %s", s,
+                form);
         if (out->at[i] <= (i > 0 ? out->at[i - 1] : 0.0))
             return rd_fail(st, RD_EUSAGE,
-                           "'piecewise_learning_rate_schedule': the boundary %g does not come after %s %g; boundaries "
+                           "'piecewise_learning_rate_schedule': the boundary %g does not come "
+                           "after %s %g; boundaries "
                            "rise",
-                           out->at[i], i > 0 ? "the boundary" : "the start", i > 0 ? out->at[i - 1] : 0.0);
+                           out->at[i], i > 0 ? "the boundary" : "the start",
+                           i > 0 ? out->at[i - 1] : 0.0);
         s = end + 1;
     }
 }
@@ -72,15 +80,18 @@ static rd_code check_decay(const rd_schedule_config *c, const rd_config *cfg, rd
             snprintf(missing + used, sizeof missing - used, "%s'%s'", n++ ? ", " : "", need[i].key);
         }
     if (n == 0) return RD_OK;
-    return rd_fail(st, RD_EUSAGE, "%s: 'use_decay' is true and %s %s missing; add %s or set 'use_decay' to false",
-                   schedule_check_where(cfg, "use_decay"), missing, n == 1 ? "is" : "are", n == 1 ? "it" : "them");
+    return rd_fail(st, RD_EUSAGE,
+                   "%s: 'use_decay' is true and %s %s missing; add %s or set 'use_decay' to false",
+                   schedule_check_where(cfg, "use_decay"), missing, n == 1 ? "is" : "are",
+                   n == 1 ? "it" : "them");
 }
 
 /* Two keys of which one makes no sense beside the other. */
-static rd_code exclude(const rd_config *cfg, const char *a, const char *b, const char *what, rd_status *st)
+static rd_code exclude(const rd_config *cfg, const char *a, const char *b, const char *what,
+                       rd_status *st)
 {
-    return rd_fail(st, RD_EUSAGE, "'%s' (%s) and '%s' (%s) exclude each other: %s", a, schedule_check_where(cfg, a), b, schedule_check_where(cfg, b),
-                   what);
+    return rd_fail(st, RD_EUSAGE, "'%s' (%s) and '%s' (%s) exclude each other: %s", a,
+                   schedule_check_where(cfg, a), b, schedule_check_where(cfg, b), what);
 }
 
 static rd_code check_piecewise(const rd_schedule_config *c, const rd_config *cfg, rd_status *st)
@@ -88,39 +99,51 @@ static rd_code check_piecewise(const rd_schedule_config *c, const rd_config *cfg
     static const char *const key = "piecewise_learning_rate_schedule";
     rd_pieces p;
     if (!c->piecewise_learning_rate_schedule)
-        return rd_fail(st, RD_EUSAGE, "%s: 'lr_policy' is piecewise and '%s' is missing; add it, as \"0.1;30;0.01\"",
-                       schedule_check_where(cfg, "lr_policy"), key);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "%s: 'lr_policy' is piecewise and '%s' is missing; add it, as \"0.1;30;0.01\"",
+            schedule_check_where(cfg, "lr_policy"), key);
     if (c->has_min)
-        return exclude(cfg, "min_learning_rate", key, "its last rate is the lowest; remove one of them", st);
+        return exclude(cfg, "min_learning_rate", key,
+                       "its last rate is the lowest; remove one of them", st);
     if (rd_schedule_pieces(c->piecewise_learning_rate_schedule, &p, st) != RD_OK) return st->code;
     if (p.rate[0] != c->learning_rate)
-        return rd_fail(st, RD_EUSAGE,
-                       "'learning_rate' is %g (%s) and '%s' (%s) begins with %g; make them equal, or leave "
-                       "'learning_rate' out",
-                       c->learning_rate, schedule_check_where(cfg, "learning_rate"), key, schedule_check_where(cfg, key), p.rate[0]);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "'learning_rate' is %g (%s) and '%s' (%s) begins with %g; make them equal, or leave "
+            "'learning_rate' out",
+            c->learning_rate, schedule_check_where(cfg, "learning_rate"), key,
+            schedule_check_where(cfg, key), p.rate[0]);
     return RD_OK;
 }
 
 /* Polynomial and cosine: where they begin and end is written in one unit. */
 static rd_code check_smooth(const rd_schedule_config *c, const rd_config *cfg, rd_status *st)
 {
-    const bool steps = c->has_begin || c->has_steps, epochs = c->has_begin_epoch || c->has_end_epoch;
+    const bool steps = c->has_begin || c->has_steps,
+               epochs = c->has_begin_epoch || c->has_end_epoch;
     if (c->piecewise_learning_rate_schedule)
-        return exclude(cfg, "lr_policy", "piecewise_learning_rate_schedule", "remove one of them", st);
+        return exclude(cfg, "lr_policy", "piecewise_learning_rate_schedule", "remove one of them",
+                       st);
     if (steps && epochs)
         return exclude(cfg, c->has_steps ? "decay_steps" : "begin_decay_at",
                        c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch",
                        "the way is written in steps or in epochs, not in both", st);
     if (c->has_begin && !c->has_steps)
-        return rd_fail(st, RD_EUSAGE,
-                       "%s: 'begin_decay_at' is set and 'decay_steps', the length of the way, is missing",
-                       schedule_check_where(cfg, "begin_decay_at"));
+        return rd_fail(
+            st, RD_EUSAGE,
+            "%s: 'begin_decay_at' is set and 'decay_steps', the length of the way, is missing",
+            schedule_check_where(cfg, "begin_decay_at"));
     if (c->has_begin_epoch && c->has_end_epoch && c->decay_end_epoch <= c->decay_begin_epoch)
-        return rd_fail(st, RD_EUSAGE, "'decay_end_epoch' %g (%s) does not come after 'decay_begin_epoch' %g",
-                       c->decay_end_epoch, schedule_check_where(cfg, "decay_end_epoch"), c->decay_begin_epoch);
+        return rd_fail(st, RD_EUSAGE,
+                       "'decay_end_epoch' %g (%s) does not come after 'decay_begin_epoch' %g",
+                       c->decay_end_epoch, schedule_check_where(cfg, "decay_end_epoch"),
+                       c->decay_begin_epoch);
     if (c->min_learning_rate > c->learning_rate)
-        return rd_fail(st, RD_EUSAGE, "'min_learning_rate' %g (%s), where the rate ends, is above 'learning_rate' %g",
-                       c->min_learning_rate, schedule_check_where(cfg, "min_learning_rate"), c->learning_rate);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "'min_learning_rate' %g (%s), where the rate ends, is above 'learning_rate' %g",
+            c->min_learning_rate, schedule_check_where(cfg, "min_learning_rate"), c->learning_rate);
     return RD_OK;
 }
 
@@ -131,8 +154,10 @@ static rd_code check_plateau(const rd_schedule_config *c, const rd_config *cfg, 
     if (c->has_plateau || !cfg) return RD_OK;
     for (int i = 0; keys[i]; i++)
         if (rd_config_has(cfg, keys[i]))
-            return rd_fail(st, RD_EUSAGE, "%s: '%s' is set and 'plateau_factor', which turns the rule on, is missing",
-                           schedule_check_where(cfg, keys[i]), keys[i]);
+            return rd_fail(
+                st, RD_EUSAGE,
+                "%s: '%s' is set and 'plateau_factor', which turns the rule on, is missing",
+                schedule_check_where(cfg, keys[i]), keys[i]);
     return RD_OK;
 }
 
@@ -141,20 +166,26 @@ rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_
     const rd_lr_policy policy = rd_schedule_policy(c);
     const bool smooth = policy == RD_LR_POLYNOMIAL || policy == RD_LR_COSINE;
     if (c->warmup_steps > 0 && c->warmup_epochs > 0.0)
-        return exclude(cfg, "warmup_steps", "warmup_epochs", "the warm-up has one length; remove one of them", st);
+        return exclude(cfg, "warmup_steps", "warmup_epochs",
+                       "the warm-up has one length; remove one of them", st);
     if (c->has_warmup_start && c->warmup_steps == 0 && c->warmup_epochs == 0.0)
-        return rd_fail(st, RD_EUSAGE, "%s: 'warmup_start' is set and 'warmup_epochs' (or 'warmup_steps') is missing",
-                       schedule_check_where(cfg, "warmup_start"));
+        return rd_fail(
+            st, RD_EUSAGE,
+            "%s: 'warmup_start' is set and 'warmup_epochs' (or 'warmup_steps') is missing",
+            schedule_check_where(cfg, "warmup_start"));
     if (c->use_decay && policy != RD_LR_DECAY)
-        return exclude(cfg, c->lr_policy ? "lr_policy" : "piecewise_learning_rate_schedule", "use_decay",
-                       "use_decay belongs to the policy decay; remove one of them", st);
+        return exclude(cfg, c->lr_policy ? "lr_policy" : "piecewise_learning_rate_schedule",
+                       "use_decay", "use_decay belongs to the policy decay; remove one of them",
+                       st);
     if (!smooth && (c->has_begin_epoch || c->has_end_epoch))
-        return rd_fail(st, RD_EUSAGE,
-                       "%s: '%s' is of \"lr_policy\": \"polynomial\" or \"cosine\"; remove it, or set that",
-                       schedule_check_where(cfg, c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch"),
-                       c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch");
+        return rd_fail(
+            st, RD_EUSAGE,
+            "%s: '%s' is of \"lr_policy\": \"polynomial\" or \"cosine\"; remove it, or set that",
+            schedule_check_where(cfg, c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch"),
+            c->has_end_epoch ? "decay_end_epoch" : "decay_begin_epoch");
     if (policy == RD_LR_DECAY && c->piecewise_learning_rate_schedule)
-        return exclude(cfg, "lr_policy", "piecewise_learning_rate_schedule", "remove one of them", st);
+        return exclude(cfg, "lr_policy", "piecewise_learning_rate_schedule", "remove one of them",
+                       st);
     RD_TRY(check_plateau(c, cfg, st));
     if (policy == RD_LR_PIECEWISE)
         RD_TRY(check_piecewise(c, cfg, st));

@@ -24,8 +24,8 @@ static __device__ inline float rd_prepared(float g, float w, float decay, float 
 }
 
 template <class Rule>
-static __device__ inline void rd_update_one(const Rule &rule, const rd_gpu_arrays &s, int64_t i, float clip, float decay,
-                                            float factor)
+static __device__ inline void rd_update_one(const Rule &rule, const rd_gpu_arrays &s, int64_t i,
+                                            float clip, float decay, float factor)
 {
     float slot[Rule::SLOTS + 1], w = s.w[i];
     const float g = s.g[i] * s.scale * clip;
@@ -42,12 +42,14 @@ struct alignas(16) rd_four { /* moves as one vector */
 
 /* Four neighbours, 16-byte aligned. */
 template <class Rule>
-static __device__ inline void rd_update_four(const Rule &rule, const rd_gpu_arrays &s, int64_t i, float clip, float decay,
-                                             float factor)
+static __device__ inline void rd_update_four(const Rule &rule, const rd_gpu_arrays &s, int64_t i,
+                                             float clip, float decay, float factor)
 {
-    rd_four w = *reinterpret_cast<const rd_four *>(s.w + i), g = *reinterpret_cast<const rd_four *>(s.g + i);
+    rd_four w = *reinterpret_cast<const rd_four *>(s.w + i),
+            g = *reinterpret_cast<const rd_four *>(s.g + i);
     rd_four slots[Rule::SLOTS + 1];
-    for (int k = 0; k < Rule::SLOTS; k++) slots[k] = *reinterpret_cast<const rd_four *>(s.slot[k] + i);
+    for (int k = 0; k < Rule::SLOTS; k++)
+        slots[k] = *reinterpret_cast<const rd_four *>(s.slot[k] + i);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         float slot[Rule::SLOTS + 1];
@@ -62,8 +64,8 @@ static __device__ inline void rd_update_four(const Rule &rule, const rd_gpu_arra
 }
 
 template <class Rule>
-static __device__ void rd_update_rows(const Rule &rule, const rd_gpu_arrays &s, const rd_gpu_block &b, float clip, float decay,
-                                      float factor)
+static __device__ void rd_update_rows(const Rule &rule, const rd_gpu_arrays &s,
+                                      const rd_gpu_block &b, float clip, float decay, float factor)
 {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     for (int r = threadIdx.x / 32; r < b.n / b.row; r += warps) {
@@ -78,7 +80,8 @@ static __device__ void rd_update_rows(const Rule &rule, const rd_gpu_arrays &s, 
     }
 }
 
-template <class Rule> static __global__ void __launch_bounds__(RD_BLOCK) rd_update_all(Rule rule, rd_gpu_arrays s)
+template <class Rule>
+static __global__ void __launch_bounds__(RD_BLOCK) rd_update_all(Rule rule, rd_gpu_arrays s)
 {
     if (!s.outcome->finite) return;
     const float clip = s.outcome->clip;
@@ -100,15 +103,16 @@ template <class Rule> static __global__ void __launch_bounds__(RD_BLOCK) rd_upda
         const int whole = b.n / 4 * 4;
         for (int i = 4 * threadIdx.x; i < whole; i += 4 * blockDim.x)
             rd_update_four(rule, s, b.lo + i, clip, p.decay, factor);
-        if (whole + (int)threadIdx.x < b.n) rd_update_one(rule, s, b.lo + whole + threadIdx.x, clip, p.decay, factor);
+        if (whole + (int)threadIdx.x < b.n)
+            rd_update_one(rule, s, b.lo + whole + threadIdx.x, clip, p.decay, factor);
     }
 }
 
-#define RD_CUDA_RULE(name)                                                                                        \
-    extern "C" rd_code rd_cuda_update_##name(rd_gpu *gpu, const rd_optim_sweep *s, rd_status *st)                  \
-    {                                                                                                             \
-        const unsigned grid = (unsigned)(s->on.n_blocks < (1 << 20) ? s->on.n_blocks : 1 << 20);                  \
-        return RD_LAUNCH(gpu, st, rd_update_all<name>, grid, RD_BLOCK, 0, name(s), s->on);                        \
+#define RD_CUDA_RULE(name)                                                                        \
+    extern "C" rd_code rd_cuda_update_##name(rd_gpu *gpu, const rd_optim_sweep *s, rd_status *st) \
+    {                                                                                             \
+        const unsigned grid = (unsigned)(s->on.n_blocks < (1 << 20) ? s->on.n_blocks : 1 << 20);  \
+        return RD_LAUNCH(gpu, st, rd_update_all<name>, grid, RD_BLOCK, 0, name(s), s->on);        \
     }
 
 #endif

@@ -19,7 +19,8 @@ static rd_code plan_mode_one_step(stepper *s, plan_sums *sums, rd_status *st)
     step_sums sum = {0};
     rd_optim_stats stats = {0};
     const int64_t begin_ns = rd_now_ns();
-    RD_TRY(stepper_step(s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum, &stats, st));
+    RD_TRY(stepper_step(s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum, &stats,
+                        st));
     plan_sums_add(sums, s, (double)(rd_now_ns() - begin_ns) * 1e-9, sum.samples,
                   r->model->unit ? sum.samples : sum.tokens_src + sum.tokens_tgt);
 done:
@@ -78,8 +79,8 @@ static rd_code plan_mode_sweep(rd_run *r, plan_run *m, rd_status *st)
             seconds[done++] = spent_s;
         }
         qsort(seconds, (size_t)done, sizeof *seconds, plan_mode_by_value);
-        t->sizes[t->n_sizes++] =
-            (exchange_size){.bytes = 4.0 * (double)n[k], .count = 1.0, .kept = {(float)seconds[done / 2]}};
+        t->sizes[t->n_sizes++] = (exchange_size){
+            .bytes = 4.0 * (double)n[k], .count = 1.0, .kept = {(float)seconds[done / 2]}};
     }
     if (m->hosts > 1 && m->shared) RD_TRY(sweep_inside(r, n, n_sizes, m, st));
     plan_run wide = *m;
@@ -100,13 +101,16 @@ static rd_code plan_mode_measure(bench *b, rd_status *st)
     plan_sums_start(&sums, r);
     for (int64_t i = 0; i < b->c.bench_steps; i++) {
         RD_TRY(plan_mode_one_step(&b->s, &sums, st));
-        if (r->world->rank == 0) rd_live(r->log, "step %" PRId64 " of %" PRId64, i + 1, b->c.bench_steps);
+        if (r->world->rank == 0)
+            rd_live(r->log, "step %" PRId64 " of %" PRId64, i + 1, b->c.bench_steps);
     }
     rd_live(r->log, NULL);
     RD_TRY(plan_collect(r, &sums, &m, st));
     RD_TRY(plan_mode_sweep(r, &m, st));
     if (r->world->size > 1)
-        rd_info(r->log, "exchanges of the steps took %.2f times what they take by themselves; the model follows them",
+        rd_info(r->log,
+                "exchanges of the steps took %.2f times what they take by themselves; the model "
+                "follows them",
                 plan_calibrate(&m));
     if (r->world->rank == 0) (void)plan_print(r, &m, stdout, st);
 done:
@@ -130,6 +134,7 @@ done:
 rd_code run_plan_recorded(rd_run *r, rd_status *st)
 {
     plan_run m;
-    if (r->world->rank == 0 && plan_read(r->cli->logdir, &m, st) == RD_OK) (void)plan_print(r, &m, stdout, st);
+    if (r->world->rank == 0 && plan_read(r->cli->logdir, &m, st) == RD_OK)
+        (void)plan_print(r, &m, stdout, st);
     return run_agree(r, st);
 }

@@ -1,7 +1,8 @@
 /* bucket_plan.c -- see bucket_plan.h. */
 #include "bucket_plan.h"
 
-int bucket_plan(const bucket_param *p, int n, const bucket_sizes *s, rd_flow_part *bucket, int *size, int *bucket_of)
+int bucket_plan(const bucket_param *p, int n, const bucket_sizes *s, rd_flow_part *bucket,
+                int *size, int *bucket_of)
 {
     int made = 0;
     bool open = false; /* the last bucket may grow */
@@ -12,7 +13,9 @@ int bucket_plan(const bucket_param *p, int n, const bucket_sizes *s, rd_flow_par
             open = false;
             continue;
         }
-        if (open && ((double)bucket[made - 1].n * 4.0 >= (made == 1 ? s->first : s->bytes) || p[i].state != p[i - 1].state)) open = false;
+        if (open && ((double)bucket[made - 1].n * 4.0 >= (made == 1 ? s->first : s->bytes) ||
+                     p[i].state != p[i - 1].state))
+            open = false;
         if (!open) bucket[made++] = (rd_flow_part){.from = p[i].offset};
         open = true;
         bucket[made - 1].n = end - bucket[made - 1].from;

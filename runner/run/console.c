@@ -49,17 +49,20 @@ double console_real(double v)
 static void describe_image(const rd_run *r, const step_record *s, char *out, size_t n)
 {
     char speed[32], top5[48] = "";
-    if (r->spec.n_classes > 5) (void)snprintf(top5, sizeof top5, "  top-5 %.2f %%", 100.0 * console_real(s->top5_mean));
-    (void)snprintf(out, n, "  loss %.4f  accuracy %.2f %%%s  lr %.4g  %s %s/s  input wait %.1f %%", console_real(s->loss),
-                   100.0 * console_real(s->accuracy_mean), top5, s->learning_rate, console_count(s->samples_per_s, speed),
+    if (r->spec.n_classes > 5)
+        (void)snprintf(top5, sizeof top5, "  top-5 %.2f %%", 100.0 * console_real(s->top5_mean));
+    (void)snprintf(out, n, "  loss %.4f  accuracy %.2f %%%s  lr %.4g  %s %s/s  input wait %.1f %%",
+                   console_real(s->loss), 100.0 * console_real(s->accuracy_mean), top5,
+                   s->learning_rate, console_count(s->samples_per_s, speed),
                    r->model->unit ? r->model->unit : "samples", 100.0 * s->input_wait);
 }
 
 static void describe_text(const step_record *s, char *out, size_t n)
 {
     char all[32], target[32];
-    (void)snprintf(out, n, "  loss %.4f  ppl %.4g  lr %.4g  %s tokens/s (%s target)", console_real(s->loss),
-                   console_real(exp(s->nll_per_token)), s->learning_rate, console_count(s->tokens_per_s, all),
+    (void)snprintf(out, n, "  loss %.4f  ppl %.4g  lr %.4g  %s tokens/s (%s target)",
+                   console_real(s->loss), console_real(exp(s->nll_per_token)), s->learning_rate,
+                   console_count(s->tokens_per_s, all),
                    console_count(s->target_tokens_per_s, target));
 }
 
@@ -67,11 +70,13 @@ static void describe_text(const step_record *s, char *out, size_t n)
 static void console_describe(const rd_run *r, const step_record *s, bool live, char *out, size_t n)
 {
     char figures[384], count[32], time[32], eta[48];
-    if (run_is_image(r)) describe_image(r, s, figures, sizeof figures);
-    else describe_text(s, figures, sizeof figures);
+    if (run_is_image(r))
+        describe_image(r, s, figures, sizeof figures);
+    else
+        describe_text(s, figures, sizeof figures);
     (void)snprintf(eta, sizeof eta, "  eta %s", console_duration(s->eta_s, time));
-    (void)snprintf(out, n, "step %s  epoch %.2f%s%s%s", console_count((double)s->step, count), (double)s->epoch + s->epoch_part,
-                   live ? eta : "", figures, live ? "" : eta);
+    (void)snprintf(out, n, "step %s  epoch %.2f%s%s%s", console_count((double)s->step, count),
+                   (double)s->epoch + s->epoch_part, live ? eta : "", figures, live ? "" : eta);
 }
 
 void console_step(rd_run *r, const step_record *s)
@@ -79,8 +84,10 @@ void console_step(rd_run *r, const step_record *s)
     char line[512], comm[48] = "";
     console_describe(r, s, false, line, sizeof line);
     if (s->ranks && s->step_s > 0.0)
-        (void)snprintf(comm, sizeof comm, "  exchange %.1f %%", 100.0 * s->ranks->exposed_s / s->step_s);
-    rd_info(r->log, "%s  norm %.4g  %.4g s/step%s", line, console_real(s->grad_norm), s->step_s, comm);
+        (void)snprintf(comm, sizeof comm, "  exchange %.1f %%",
+                       100.0 * s->ranks->exposed_s / s->step_s);
+    rd_info(r->log, "%s  norm %.4g  %.4g s/step%s", line, console_real(s->grad_norm), s->step_s,
+            comm);
 }
 
 /* mpirun gives its ranks a terminal of their own even when its output goes to a file: what counts is mpirun's. */

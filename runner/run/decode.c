@@ -36,8 +36,8 @@ static int64_t batch_n(int64_t n, int64_t size, int64_t k)
     return left < 0 ? 0 : left < size ? left : size;
 }
 
-rd_code held_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size, int64_t k, rd_batch *b,
-                   rd_status *st)
+rd_code held_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
+                   int64_t k, rd_batch *b, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     const int64_t next = k + r->world->size, n_next = batch_n(n, size, next);
@@ -47,7 +47,8 @@ rd_code held_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n
     RD_TRY(run_fresh_data(r, st));
     RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, batch_n(n, size, k), r->data, b, st));
     b->n_global = b->n;
-    if (def->prepare && n_next > 0) def->prepare(rd_dataset_self(d), ids + next * size, n_next, b->epoch);
+    if (def->prepare && n_next > 0)
+        def->prepare(rd_dataset_self(d), ids + next * size, n_next, b->epoch);
 done:
     return st->code;
 }
@@ -56,7 +57,9 @@ done:
 rd_code run_forward(rd_run *r, const rd_batch *b, rd_loss_out *out, rd_status *st)
 {
     const bool recurs = run_is_image(r);
-    if (recurs) RD_TRY(device_recurs(r, rd_batch_shape(b) * 8 + 1, st)); /* train_step.c has the even keys, and 1 */
+    if (recurs)
+        RD_TRY(device_recurs(r, rd_batch_shape(b) * 8 + 1,
+                             st)); /* train_step.c has the even keys, and 1 */
     (void)r->model->loss(r->model_self, r->tape, b, out, st);
     (void)rd_tape_check(r->tape, st);
     if (recurs) (void)device_recurred(r, st);
@@ -70,13 +73,15 @@ static rd_code classify(rd_run *r, const rd_batch *b, rd_decoded *out, rd_status
     rd_loss_out loss = {0};
     RD_TRY(run_forward(r, b, &loss, st));
     for (int64_t i = 0; i < b->n; i++)
-        out[i] = (rd_decoded){
-            .ids = &loss.argmax[i], .n = 1, .score = loss.probability ? log((double)loss.probability[i]) : 0.0};
+        out[i] = (rd_decoded){.ids = &loss.argmax[i],
+                              .n = 1,
+                              .score = loss.probability ? log((double)loss.probability[i]) : 0.0};
 done:
     return st->code;
 }
 
-rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st)
+rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, decode_fn *fn,
+                   void *ctx, rd_status *st)
 {
     rd_decoded *out = NULL;
     rd_tape *t = r->tape;
@@ -101,8 +106,10 @@ rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t
                      const rd_decode_config *c, decode_fn *fn, void *ctx, rd_status *st)
 {
     if (!r->model->decode && !run_is_image(r))
-        return rd_fail(st, RD_EUSAGE, "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
-                       r->model->name);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
+            r->model->name);
     for (int64_t k = r->world->rank; k * size < n; k += r->world->size) {
         rd_batch b = {0};
         RD_TRY(held_batch(r, d, ids, n, size, k, &b, st));

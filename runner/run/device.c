@@ -36,7 +36,8 @@ static rd_code device_look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
     memcpy(s->name, info.name, sizeof s->name);
     memcpy(s->uuid, info.uuid, sizeof s->uuid);
     const bool images = r->model->unit != NULL;
-    if (rd_gpu_need_libraries(images, &own) != RD_OK) (void)snprintf(s->why, sizeof s->why, "%.390s", own.msg);
+    if (rd_gpu_need_libraries(images, &own) != RD_OK)
+        (void)snprintf(s->why, sizeof s->why, "%.390s", own.msg);
 done:
     return st->code;
 }
@@ -71,7 +72,8 @@ rd_code device_choose(rd_run *r, rd_status *st)
     rd_gpu_seat *seat = NULL;
     r->device.device = RD_DEVICE_CPU;
     if (compiled && asked != RD_DEVICE_CPU) RD_TRY(look_together(r, &seat, st));
-    (void)rd_gpu_choose(asked, r->c.allow_shared_gpu, compiled, seat, r->world->size, &r->device, st);
+    (void)rd_gpu_choose(asked, r->c.allow_shared_gpu, compiled, seat, r->world->size, &r->device,
+                        st);
     RD_TRY(run_agree(r, st));
     if (r->device.say[0] && (r->world->size > 1 || r->device.device == RD_DEVICE_CPU))
         rd_strbuf_printf(&r->notices, "device %s: %s\n", r->c.device, r->device.say);
@@ -132,13 +134,20 @@ void device_say_work(const rd_run *r)
     rd_gpu_ahead_counts a;
     rd_gpu_count_ahead(run_gpu(r), &a);
     if (a.taken > 0 || a.is_short)
-        rd_info(r->log, "batches: %" PRId64 " of %" PRId64 " went up to the GPU beside the step before, by %.1f MB of its memory%s",
-                a.taken, a.taken + a.late, (double)a.bytes * 1e-6, a.is_short ? ", which had no room for more" : "");
+        rd_info(r->log,
+                "batches: %" PRId64 " of %" PRId64
+                " went up to the GPU beside the step before, by %.1f MB of its memory%s",
+                a.taken, a.taken + a.late, (double)a.bytes * 1e-6,
+                a.is_short ? ", which had no room for more" : "");
     rd_gpu_graph_counts c;
     rd_gpu_count_graphs(run_gpu(r), &c);
     if (c.started > 0)
-        rd_info(r->log, "CUDA graphs: %" PRId64 " of %" PRId64 " launches of the steps (%.1f %%) in %" PRId64 " starts; %" PRId64 " graph%s, %.1f MB",
-                c.tasks, c.all, 100.0 * (double)c.tasks / (double)c.all, c.started, c.graphs, RD_S(c.graphs), (double)c.bytes * 1e-6);
+        rd_info(r->log,
+                "CUDA graphs: %" PRId64 " of %" PRId64
+                " launches of the steps (%.1f %%) in %" PRId64 " starts; %" PRId64
+                " graph%s, %.1f MB",
+                c.tasks, c.all, 100.0 * (double)c.tasks / (double)c.all, c.started, c.graphs,
+                RD_S(c.graphs), (double)c.bytes * 1e-6);
 }
 
 rd_code device_recurs(const rd_run *r, uint64_t key, rd_status *st)
@@ -262,17 +271,22 @@ rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_statu
 {
     uint64_t asked, left;
     char remedy[160];
-    if (!run_gpu(r) || st->code != RD_EENV || !rd_gpu_short(run_gpu(r), st, &asked, &left)) return st->code;
+    if (!run_gpu(r) || st->code != RD_EENV || !rd_gpu_short(run_gpu(r), st, &asked, &left))
+        return st->code;
     const uint64_t used = rd_gpu_in_use(run_gpu(r));
     const int64_t fits = rd_gpu_batch_that_fits(batch, r->fixed_bytes, used, asked, left);
     if (fits > 0)
         (void)snprintf(remedy, sizeof remedy, "'%s' %" PRId64 " may fit", key, fits);
     else
-        (void)snprintf(remedy, sizeof remedy, "not even one sample does: a smaller model, or a card with more memory");
-    rd_status_prefix(st, "'%s' %" PRId64 " is too much for the memory of the GPU (%.1f MiB of weights, gradients and optimizer, "
-                     "%.1f MiB of the step so far, %.1f MiB more wanted, %.1f MiB free); %s", key, batch,
-                     (double)r->fixed_bytes / 1048576.0, (double)(used - r->fixed_bytes) / 1048576.0, (double)asked / 1048576.0,
-                     (double)left / 1048576.0, remedy);
+        (void)snprintf(remedy, sizeof remedy,
+                       "not even one sample does: a smaller model, or a card with more memory");
+    rd_status_prefix(
+        st,
+        "'%s' %" PRId64
+        " is too much for the memory of the GPU (%.1f MiB of weights, gradients and optimizer, "
+        "%.1f MiB of the step so far, %.1f MiB more wanted, %.1f MiB free); %s",
+        key, batch, (double)r->fixed_bytes / 1048576.0, (double)(used - r->fixed_bytes) / 1048576.0,
+        (double)asked / 1048576.0, (double)left / 1048576.0, remedy);
     return st->code;
 }
 

@@ -40,7 +40,8 @@ static bool by_rows(const rd_run *r, const rd_param *p)
 
 static int embeddings_by_offset(const void *a, const void *b)
 {
-    const int64_t x = ((const embeddings_table *)a)->p->offset, y = ((const embeddings_table *)b)->p->offset;
+    const int64_t x = ((const embeddings_table *)a)->p->offset,
+                  y = ((const embeddings_table *)b)->p->offset;
     return (x > y) - (x < y);
 }
 
@@ -54,11 +55,13 @@ rd_code embeddings_new(rd_run *r, bool none, embeddings **out, rd_status *st)
     e->run = r;
     for (int i = 0; i < n_params && !none; i++) {
         const rd_param *p = rd_params_at(r->params, i);
-        if (by_rows(r, p)) e->at[e->n++] = (embeddings_table){.p = p, .touched = rd_tape_touched(r->tape, p)};
+        if (by_rows(r, p))
+            e->at[e->n++] = (embeddings_table){.p = p, .touched = rd_tape_touched(r->tape, p)};
     }
     qsort(e->at, (size_t)e->n, sizeof *e->at, embeddings_by_offset);
     for (int i = 0; i < e->n; i++)
-        RD_TRY(rd_comm_rows_new(r->comm, e->at[i].p->dim[0], e->at[i].p->dim[1], run_wire(r), &e->at[i].rows, st));
+        RD_TRY(rd_comm_rows_new(r->comm, e->at[i].p->dim[0], e->at[i].p->dim[1], run_wire(r),
+                                &e->at[i].rows, st));
 done:
     return st->code;
 }
@@ -119,7 +122,9 @@ rd_code embeddings_sum(embeddings *e, int i, embeddings_sent *sent, rd_status *s
     const embeddings_table *t = &e->at[i];
     const int64_t before = rd_comm_rows_sent(t->rows);
     int64_t rows = 0;
-    (void)rd_comm_sum_rows_f32(t->rows, rd_params_grads(e->run->params) + t->p->offset, t->touched, &rows, st);
-    *sent = (embeddings_sent){rows * t->p->dim[1] * (int64_t)sizeof(float), rd_comm_rows_sent(t->rows) - before};
+    (void)rd_comm_sum_rows_f32(t->rows, rd_params_grads(e->run->params) + t->p->offset, t->touched,
+                               &rows, st);
+    *sent = (embeddings_sent){rows * t->p->dim[1] * (int64_t)sizeof(float),
+                              rd_comm_rows_sent(t->rows) - before};
     return st->code;
 }

@@ -24,15 +24,16 @@ static void note_classes(rd_run *r, const rd_batch *b, const rd_loss_out *out, e
     const rd_field *f = rd_batch_field(b, "label");
     if (!f || f->dtype != RD_I32 || !out->argmax) return;
     for (int64_t i = 0; i < b->n; i++) {
-        const int64_t label = ((const int32_t *)f->data)[f->off ? f->off[i] : i], got = out->argmax[i];
+        const int64_t label = ((const int32_t *)f->data)[f->off ? f->off[i] : i],
+                      got = out->argmax[i];
         if (label < 0 || label >= v->n_classes || got < 0 || got >= v->n_classes) continue;
         if (v->confusion) v->confusion[label * v->n_classes + got]++;
         if (label != got) gallery_add(&v->mistakes, &r->spec, b, i, out);
     }
 }
 
-static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *mine, int64_t *n_mine, eval_result *v,
-                          rd_status *st)
+static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *mine,
+                          int64_t *n_mine, eval_result *v, rd_status *st)
 {
     *n_mine = 0;
     for (int64_t k = r->world->rank; k * r->c.eval_batch_size < n; k += r->world->size) {
@@ -43,8 +44,8 @@ static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *
         (void)run_forward(r, &b, &out, st);
         RD_TRY(device_explain(r, "eval_batch_size", r->c.eval_batch_size, st));
         device_tell(r);
-        mine[(*n_mine)++] =
-            (batch_sums){k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct, out.n_top5};
+        mine[(*n_mine)++] = (batch_sums){
+            k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct, out.n_top5};
         if (v->classes) note_classes(r, &b, &out, v);
     }
 done:
@@ -173,8 +174,8 @@ static rd_code reference(scorer *s, int64_t id, rd_tokens *out, rd_status *st)
     RD_TRY(def->fetch(self, &id, 1, s->arena, &b, st));
     const rd_field *f = rd_batch_field(&b, "target");
     if (!f) return rd_fail(st, RD_EDATA, "sample %" PRId64 " has no target to score against", id);
-    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, (const int32_t *)f->data + f->off[0], f->off[1] - f->off[0], s->print_unk,
-                           s->bpe, s->arena, out, st));
+    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, (const int32_t *)f->data + f->off[0],
+                           f->off[1] - f->off[0], s->print_unk, s->bpe, s->arena, out, st));
 done:
     return st->code;
 }
@@ -187,7 +188,8 @@ static rd_code evaluate_score(void *ctx, int64_t id, const rd_decoded *d, rd_sta
     double best_value = 0.0;
     rd_tokens hyp = {0};
     rd_arena_reset(s->arena);
-    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, d->ids, d->n, s->print_unk, s->bpe, s->arena, &hyp, st));
+    RD_TRY(rd_vocab_tokens(s->spec.tgt_vocab, d->ids, d->n, s->print_unk, s->bpe, s->arena, &hyp,
+                           st));
     for (int64_t i = id; i >= 0; i = s->groups.next ? s->groups.next[i] : -1) {
         int64_t counts[RD_METRIC_COUNTS] = {0};
         rd_figure f[RD_METRIC_FIGURES];
@@ -199,7 +201,8 @@ static rd_code evaluate_score(void *ctx, int64_t id, const rd_decoded *d, rd_sta
             break;
         }
         (void)m->figures(counts, f);
-        if (i == id || (f[0].higher_is_better ? f[0].value > best_value : f[0].value < best_value)) {
+        if (i == id ||
+            (f[0].higher_is_better ? f[0].value > best_value : f[0].value < best_value)) {
             memcpy(best, counts, sizeof best);
             best_value = f[0].value;
         }
@@ -211,7 +214,9 @@ done:
 
 static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, rd_status *st)
 {
-    scorer s = {.run = r, .bpe = run_flag(r, "bpe_used", false), .print_unk = run_flag(r, "print_unk", false)};
+    scorer s = {.run = r,
+                .bpe = run_flag(r, "bpe_used", false),
+                .print_unk = run_flag(r, "print_unk", false)};
     rd_decode_config c;
     rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &s.spec);
     run_decode_config(r, false, &c);
@@ -224,7 +229,8 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
             (void)group_sources(r, ids, &n, &s.groups, st);
         decode_sort(r->held, ids, n);
     }
-    if (st->code == RD_OK) (void)decode_share(r, r->held, ids, n, r->c.eval_batch_size, &c, evaluate_score, &s, st);
+    if (st->code == RD_OK)
+        (void)decode_share(r, r->held, ids, n, r->c.eval_batch_size, &c, evaluate_score, &s, st);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_sum_i64(r->comm, s.counts, RD_METRIC_COUNTS, st));
     memcpy(out->counts, s.counts, sizeof out->counts);
@@ -250,14 +256,17 @@ static rd_code start_classes(rd_run *r, eval_result *v, rd_status *st)
     RD_TRY(gallery_start(&v->mistakes, &r->spec, PICTURES, st));
     if (v->n_classes > MOST_CLASSES) goto done;
     v->confusion = calloc((size_t)(v->n_classes * v->n_classes), sizeof *v->confusion);
-    if (!v->confusion) rd_fail(st, RD_EENV, "out of memory for the confusions of %" PRId64 " classes", v->n_classes);
+    if (!v->confusion)
+        rd_fail(st, RD_EENV, "out of memory for the confusions of %" PRId64 " classes",
+                v->n_classes);
 done:
     return st->code;
 }
 
 static rd_code join_classes(rd_run *r, eval_result *v, rd_status *st)
 {
-    if (v->confusion) RD_TRY(rd_comm_sum_i64(r->comm, v->confusion, v->n_classes * v->n_classes, st));
+    if (v->confusion)
+        RD_TRY(rd_comm_sum_i64(r->comm, v->confusion, v->n_classes * v->n_classes, st));
     if (v->mistakes.pixels) RD_TRY(gallery_gather(r, &v->mistakes, st));
 done:
     return st->code;
@@ -294,7 +303,8 @@ rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory for %" PRId64 " samples", n);
     else if (n == 0)
         rd_fail(st, RD_EDATA, "there is nothing to evaluate: %s holds no %s",
-                run_is_image(r) ? "the evaluation data" : "source_file_eval", run_is_image(r) ? "image" : "sentence");
+                run_is_image(r) ? "the evaluation data" : "source_file_eval",
+                run_is_image(r) ? "image" : "sentence");
     for (int64_t i = 0; ids && i < n; i++) ids[i] = i;
     if (st->code == RD_OK) (void)start_classes(r, out, st);
     RD_TRY(run_agree(r, st));
@@ -322,7 +332,8 @@ rd_code eval_records_open(rd_run *r, eval_records *e, rd_status *st)
     RD_TRY(rd_logdir_lock(dir, &e->lock, warning, st));
     if (warning[0]) rd_warn(r->log, "%s", warning);
     /* Evaluation of an older checkpoint leaves the lines of newer ones; a resumed run writes its own again. */
-    RD_TRY(rd_metrics_new(path, r->mode == RD_MODE_TRAIN_EVAL ? r->at.step : INT64_MAX, &e->metrics, st));
+    RD_TRY(rd_metrics_new(path, r->mode == RD_MODE_TRAIN_EVAL ? r->at.step : INT64_MAX, &e->metrics,
+                          st));
     RD_TRY(rd_events_new(dir, r->at.step, &e->events, st));
 done:
     return st->code;
@@ -347,18 +358,22 @@ static void evaluate_report(rd_run *r, const eval_result *v)
     rd_live(r->log, NULL);
     if (v->classes) {
         char top5[48] = "";
-        if (v->n_classes > 5) (void)snprintf(top5, sizeof top5, "  top-5 %.3f %%", 100.0 * console_real(v->top5));
-        rd_info(r->log, "evaluation at step %" PRId64 ": loss %.6f  accuracy %.3f %% (%s of %s)%s  (%.1f s)",
+        if (v->n_classes > 5)
+            (void)snprintf(top5, sizeof top5, "  top-5 %.3f %%", 100.0 * console_real(v->top5));
+        rd_info(r->log,
+                "evaluation at step %" PRId64
+                ": loss %.6f  accuracy %.3f %% (%s of %s)%s  (%.1f s)",
                 r->at.step, console_real(v->loss), 100.0 * console_real(v->accuracy),
-                console_count((double)v->n_correct, right), console_count((double)v->n_samples, count), top5,
-                v->seconds);
+                console_count((double)v->n_correct, right),
+                console_count((double)v->n_samples, count), top5, v->seconds);
         return;
     }
     rd_info(r->log,
             "evaluation at step %" PRId64
             ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentence%s, %.1f s)",
-            r->at.step, console_real(v->loss), console_real(v->nll_per_token), console_real(v->perplexity),
-            console_real(v->accuracy), console_count((double)v->n_samples, count), RD_S(v->n_samples), v->seconds);
+            r->at.step, console_real(v->loss), console_real(v->nll_per_token),
+            console_real(v->perplexity), console_real(v->accuracy),
+            console_count((double)v->n_samples, count), RD_S(v->n_samples), v->seconds);
     if (v->scored) rd_info(r->log, "%s", v->line);
 }
 
@@ -424,7 +439,8 @@ rd_code run_eval(rd_run *r, rd_status *st)
     world_banner(r, 0, 0, 0);
     RD_TRY(run_evaluate(r, &v, st));
     device_say_work(r);
-    if (r->world->rank == 0) { /* a folder that cannot be written, or is in use, does not take the figures along */
+    if (r->world->rank ==
+        0) { /* a folder that cannot be written, or is in use, does not take the figures along */
         (void)eval_records_open(r, &e, st);
         (void)eval_report(r, &e, &v, st);
     }

@@ -27,15 +27,15 @@ struct exchange {
     rd_flow_part *bucket; /* [n], owned */
     int n, n_whole;       /* n_whole of this step are ready */
     int *bucket_of;       /* by index of the parameter; -1: in none */
-    int *size, *left;     /* parameters of each bucket; those that this backward has not ended with */
+    int *size, *left; /* parameters of each bucket; those that this backward has not ended with */
     bool last_backward;
     exchange_before *before;
     void *ctx;
     rd_status status; /* of what was begun; exchange_finish tells it */
     const char *algorithm;
     /* gradients of GPUs */
-    rd_gpu_group *group; /* owned; NULL: they go through the hosts, or nowhere */
-    char why[200];       /* that, "" where there is one */
+    rd_gpu_group *group;   /* owned; NULL: they go through the hosts, or nowhere */
+    char why[200];         /* that, "" where there is one */
     rd_gpu_sum_time *time; /* [n], owned */
 };
 
@@ -50,7 +50,8 @@ rd_wire run_wire(const rd_run *r)
 
 static int exchange_by_offset(const void *a, const void *b)
 {
-    const int64_t x = (*(const rd_param *const *)a)->offset, y = (*(const rd_param *const *)b)->offset;
+    const int64_t x = (*(const rd_param *const *)a)->offset,
+                  y = (*(const rd_param *const *)b)->offset;
     return (x > y) - (x < y);
 }
 
@@ -71,7 +72,8 @@ static rd_code make_buckets(exchange *x, rd_status *st)
 {
     const rd_params *ps = x->run->params;
     const double bytes = bucket_mb(x) * 1048576.0;
-    const bucket_sizes sizes = {.span = rd_params_span(ps), .first = fmin(bytes, 1048576.0), .bytes = bytes};
+    const bucket_sizes sizes = {
+        .span = rd_params_span(ps), .first = fmin(bytes, 1048576.0), .bytes = bytes};
     const int n = rd_params_n(ps);
     const size_t room = (size_t)n + 1;
     const rd_param **p = malloc(room * sizeof *p);
@@ -89,7 +91,9 @@ static rd_code make_buckets(exchange *x, rd_status *st)
     for (int i = 0; i < n; i++) p[i] = rd_params_at(ps, i);
     qsort(p, (size_t)n, sizeof *p, exchange_by_offset);
     for (int i = 0; i < n; i++)
-        place[i] = (bucket_param){.offset = p[i]->offset, .table = is_table(x->tables, p[i]), .state = p[i]->flags & RD_PARAM_STATE};
+        place[i] = (bucket_param){.offset = p[i]->offset,
+                                  .table = is_table(x->tables, p[i]),
+                                  .state = p[i]->flags & RD_PARAM_STATE};
     x->n = bucket_plan(place, n, &sizes, x->bucket, x->size, of);
     for (int i = 0; i < n; i++) x->bucket_of[p[i]->index] = of[i];
 done:
@@ -104,16 +108,20 @@ done:
 /* Queues the sum of elements [from, from + n). All ranks do so in the order of the arena. */
 static inline void sum_on_gpus(exchange *x, int64_t from, int64_t n)
 {
-    static const rd_gpu_wire wire[] = {[RD_WIRE_F32] = RD_GPU_WIRE_F32, [RD_WIRE_BF16] = RD_GPU_WIRE_BF16, [RD_WIRE_F16] = RD_GPU_WIRE_F16};
+    static const rd_gpu_wire wire[] = {[RD_WIRE_F32] = RD_GPU_WIRE_F32,
+                                       [RD_WIRE_BF16] = RD_GPU_WIRE_BF16,
+                                       [RD_WIRE_F16] = RD_GPU_WIRE_F16};
     if (x->status.code == RD_OK)
-        (void)rd_gpu_group_sum(x->group, rd_params_device_grads(x->run->params) + from, n, wire[run_wire(x->run)], &x->status);
+        (void)rd_gpu_group_sum(x->group, rd_params_device_grads(x->run->params) + from, n,
+                               wire[run_wire(x->run)], &x->status);
 }
 
 static void hand_over(exchange *x, int n)
 {
     for (; x->n_whole < n; x->n_whole++) {
         const rd_flow_part *b = &x->bucket[x->n_whole];
-        if (x->before && x->status.code == RD_OK) (void)x->before(x->ctx, b->from, b->n, &x->status);
+        if (x->before && x->status.code == RD_OK)
+            (void)x->before(x->ctx, b->from, b->n, &x->status);
         if (run_gpu(x->run) && x->group) sum_on_gpus(x, b->from, b->n);
     }
     if (x->flow) rd_flow_ready(x->flow, n);
@@ -193,7 +201,9 @@ static void report(exchange *x, int64_t rest_ns, const embeddings_sent *tables, 
     for (int i = 0; i < x->n;) {
         const int first = i;
         double n = 0.0;
-        for (; i < x->n && (i == first || (b[i].begin_ns == b[first].begin_ns && b[i].end_ns == b[first].end_ns)); i++)
+        for (; i < x->n && (i == first ||
+                            (b[i].begin_ns == b[first].begin_ns && b[i].end_ns == b[first].end_ns));
+             i++)
             n += 4.0 * (double)b[i].n;
         out->bytes += n;
         trace_bucket(x->run, first, n, b[first].begin_ns, b[first].end_ns);
@@ -204,7 +214,9 @@ static void report(exchange *x, int64_t rest_ns, const embeddings_sent *tables, 
 static double ring_bytes(const rd_run *r, double bytes)
 {
     const double ranks = r->world->size, narrow = run_wire(r) == RD_WIRE_F32 ? 1.0 : 0.5;
-    return r->world->n_hosts > 1 ? 2.0 * (ranks - 1.0) / ranks * bytes * narrow / (double)r->world->local_size : 0.0;
+    return r->world->n_hosts > 1
+               ? 2.0 * (ranks - 1.0) / ranks * bytes * narrow / (double)r->world->local_size
+               : 0.0;
 }
 
 /* Between the marks the stream of the ops waited for the sums; the host waits with it, so that a peer that is lost or slow is told of
@@ -230,9 +242,12 @@ static inline rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
         const double bytes = 4.0 * (double)x->bucket[i].n;
         busy += x->time[i].begin_s - x->time[i].end_s;
         out->bytes += bytes;
-        trace_bucket(r, i, bytes, now_ns - (int64_t)(x->time[i].begin_s * 1e9), now_ns - (int64_t)(x->time[i].end_s * 1e9));
+        trace_bucket(r, i, bytes, now_ns - (int64_t)(x->time[i].begin_s * 1e9),
+                     now_ns - (int64_t)(x->time[i].end_s * 1e9));
     }
-    out->total_s = fmax(busy, waited); /* the sums, not the gaps between them, in which NCCL waits for the next bucket */
+    out->total_s = fmax(
+        busy,
+        waited); /* the sums, not the gaps between them, in which NCCL waits for the next bucket */
     out->wire_bytes = ring_bytes(r, out->bytes);
 done:
     return st->code;
@@ -264,10 +279,14 @@ rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st)
         RD_TRY(embeddings_sum(x->tables, i, &sent, st));
         all.bytes += sent.bytes;
         all.wire_bytes += sent.wire_bytes;
-        if (x->run->world->size > 1) trace_bucket(x->run, x->n + i, sent.bytes, from_ns, rd_now_ns());
+        if (x->run->world->size > 1)
+            trace_bucket(x->run, x->n + i, sent.bytes, from_ns, rd_now_ns());
     }
     if (r->world->size > 1)
-        report(x, (embeddings_n(x->tables) > 0 ? rd_now_ns() - begin_ns : 0) + (run_gpu(r) ? fetched_ns : 0), &all, out);
+        report(x,
+               (embeddings_n(x->tables) > 0 ? rd_now_ns() - begin_ns : 0) +
+                   (run_gpu(r) ? fetched_ns : 0),
+               &all, out);
     if (run_gpu(r)) rd_params_touch_grads(r->params);
 done:
     return st->code;
@@ -312,11 +331,16 @@ static rd_flow_mode wanted_mode(const rd_run *r)
 static void describe_on_gpus(const exchange *x, rd_strbuf *out)
 {
     if (x->group)
-        rd_strbuf_printf(out, "between %s: gradients are summed by NCCL, as %s in %d bucket%s of about %g MB, %s backward\n",
-                         x->run->device.shared ? "ranks, of which several have one GPU" : "GPUs", x->run->c.allreduce_dtype, x->n,
-                         RD_S(x->n), bucket_mb(x), overlaps(x) ? "during" : "after");
+        rd_strbuf_printf(out,
+                         "between %s: gradients are summed by NCCL, as %s in %d bucket%s of about "
+                         "%g MB, %s backward\n",
+                         x->run->device.shared ? "ranks, of which several have one GPU" : "GPUs",
+                         x->run->c.allreduce_dtype, x->n, RD_S(x->n), bucket_mb(x),
+                         overlaps(x) ? "during" : "after");
     else
-        rd_strbuf_printf(out, "between GPUs: gradients go through the hosts' memory, after backward: %s\n", x->why);
+        rd_strbuf_printf(
+            out, "between GPUs: gradients go through the hosts' memory, after backward: %s\n",
+            x->why);
 }
 
 void exchange_describe(const exchange *x, rd_strbuf *out)
@@ -325,13 +349,15 @@ void exchange_describe(const exchange *x, rd_strbuf *out)
     if (run_gpu(x->run) && x->run->world->size > 1) describe_on_gpus(x, out);
     if (x->run->world->n_hosts == 1 || !x->flow) return;
     const rd_flow_mode mode = rd_flow_mode_of(x->flow);
-    rd_strbuf_printf(out, "between hosts: gradients travel as %s in %d bucket%s of about %g MB%s", x->run->c.allreduce_dtype,
-                     x->n, RD_S(x->n), x->run->c.bucket_mb,
+    rd_strbuf_printf(out, "between hosts: gradients travel as %s in %d bucket%s of about %g MB%s",
+                     x->run->c.allreduce_dtype, x->n, RD_S(x->n), x->run->c.bucket_mb,
                      mode == RD_FLOW_LATE    ? ", after backward"
                      : mode == RD_FLOW_CALLS ? ", during backward between its ops"
-                     : mode == RD_FLOW_CORE  ? ", during backward by a thread with a processor of its own"
-                                             : ", during backward by a thread");
-    if (tables > 0) rd_strbuf_printf(out, ", and %d embedding%s by rows after it", tables, RD_S(tables));
+                     : mode == RD_FLOW_CORE
+                         ? ", during backward by a thread with a processor of its own"
+                         : ", during backward by a thread");
+    if (tables > 0)
+        rd_strbuf_printf(out, ", and %d embedding%s by rows after it", tables, RD_S(tables));
     rd_strbuf_printf(out, "\n");
 }
 
@@ -360,8 +386,8 @@ void exchange_free(exchange *x)
 static rd_code open_flow(exchange *x, rd_status *st)
 {
     rd_run *r = x->run;
-    RD_TRY(rd_flow_new(r->comm, rd_params_grads(r->params), x->bucket, x->n, run_wire(r), run_gpu(r) ? RD_FLOW_LATE : wanted_mode(r),
-                       &x->flow, st));
+    RD_TRY(rd_flow_new(r->comm, rd_params_grads(r->params), x->bucket, x->n, run_wire(r),
+                       run_gpu(r) ? RD_FLOW_LATE : wanted_mode(r), &x->flow, st));
     if (rd_flow_mode_of(x->flow) != RD_FLOW_LATE) rd_tape_on_grad_ready(r->tape, grad_ready, x);
     if (rd_flow_mode_of(x->flow) == RD_FLOW_CALLS) rd_tape_on_op(r->tape, op_done, x);
 done:
@@ -371,10 +397,14 @@ done:
 rd_code exchange_new(rd_run *r, exchange **out, rd_status *st)
 {
     exchange *x = *out = calloc(1, sizeof *x);
-    if (x) x->run = r;
-    else rd_fail(st, RD_EENV, "out of memory for the exchange of gradients");
+    if (x)
+        x->run = r;
+    else
+        rd_fail(st, RD_EENV, "out of memory for the exchange of gradients");
     if (rd_comm_agree(r->comm, st) != RD_OK || !x) return st->code;
-    x->algorithm = r->world->n_hosts > 1 ? "shared memory inside hosts, direct exchange between them" : "shared memory";
+    x->algorithm = r->world->n_hosts > 1
+                       ? "shared memory inside hosts, direct exchange between them"
+                       : "shared memory";
     RD_TRY(gpu_group_open(r, &x->group, x->why, st));
     if (x->group) x->algorithm = "NCCL";
     if (run_gpu(r) && r->world->size > 1 && !x->group) RD_TRY(run_share_gradients(r, st));

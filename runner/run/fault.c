@@ -28,8 +28,10 @@ typedef struct fault {
 static bool wanted(const rd_run *r, rd_phase phase, int64_t step, fault *f)
 {
     const char *text = getenv("RD_FAULT");
-    return text && sscanf(text, "%15[a-z]:%d:%lld:%15[a-z]", f->kind, &f->rank, &f->step, f->phase) == 4 &&
-           f->rank == r->world->rank && f->step == step && strcmp(f->phase, rd_phase_name(phase)) == 0;
+    return text &&
+           sscanf(text, "%15[a-z]:%d:%lld:%15[a-z]", f->kind, &f->rank, &f->step, f->phase) == 4 &&
+           f->rank == r->world->rank && f->step == step &&
+           strcmp(f->phase, rd_phase_name(phase)) == 0;
 }
 
 static void sleep_s(double s)
@@ -46,8 +48,10 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
     if (strcmp(f->kind, "exit") == 0) _exit(0);
     if (strcmp(f->kind, "hang") == 0) sleep_s(1e6);
     if (strcmp(f->kind, "slow") == 0) sleep_s(1.5);
-    if (strcmp(f->kind, "data") == 0) return rd_fail(st, RD_EDATA, "a fault was asked for: bad data at step %lld", f->step);
-    if (strcmp(f->kind, "memory") == 0) return rd_fail(st, RD_EENV, "a fault was asked for: no memory at step %lld", f->step);
+    if (strcmp(f->kind, "data") == 0)
+        return rd_fail(st, RD_EDATA, "a fault was asked for: bad data at step %lld", f->step);
+    if (strcmp(f->kind, "memory") == 0)
+        return rd_fail(st, RD_EENV, "a fault was asked for: no memory at step %lld", f->step);
     if (strcmp(f->kind, "nan") == 0) {
         rd_params_grads(r->params)[0] = NAN;
         rd_params_touch_grads(r->params);
@@ -57,12 +61,14 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
         rd_params_touch_grads(r->params);
     }
     if (strcmp(f->kind, "flip") == 0 || strncmp(f->kind, "wrong", 5) == 0) {
-        float *w = rd_params_values(r->params) + (strcmp(f->kind, "wrongfirst") == 0 ? rd_params_at(r->params, 0)->offset : 0);
+        float *w = rd_params_values(r->params) +
+                   (strcmp(f->kind, "wrongfirst") == 0 ? rd_params_at(r->params, 0)->offset : 0);
         uint32_t bits;
         memcpy(&bits, w, sizeof bits);
         bits ^= 1u << 12;
         memcpy(w, &bits, sizeof bits);
-        if (f->kind[0] == 'w' || run_gpu(r)) rd_params_touch(r->params); /* memory that flips a bit does not say so */
+        if (f->kind[0] == 'w' || run_gpu(r))
+            rd_params_touch(r->params); /* memory that flips a bit does not say so */
     }
     if (strcmp(f->kind, "disk") == 0) {
         const struct rlimit small = {1024, 1024};

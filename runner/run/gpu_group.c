@@ -42,8 +42,10 @@ static void warn_of_cards(const rd_run *r, const gpu_group_offer *all)
     for (int i = 1; i < r->world->size && r->world->rank == 0; i++) {
         if (all[i].sm == all[0].sm) continue;
         rd_warn(r->log,
-                "GPUs of several kinds (rank 0: sm_%d, rank %d: sm_%d), which round in other ways: the same command gives the same bytes "
-                "only where each rank has the same kind again", all[0].sm, i, all[i].sm);
+                "GPUs of several kinds (rank 0: sm_%d, rank %d: sm_%d), which round in other ways: "
+                "the same command gives the same bytes "
+                "only where each rank has the same kind again",
+                all[0].sm, i, all[i].sm);
         return;
     }
 }
@@ -54,7 +56,8 @@ static bool by_nccl(const rd_run *r, const gpu_group_offer *all, char why[200], 
     const int n = r->world->size;
     *warn = false;
     if (run_any(r)) {
-        (void)snprintf(why, 200, "deterministic any adds them in one order for every number of ranks");
+        (void)snprintf(why, 200,
+                       "deterministic any adds them in one order for every number of ranks");
         return false;
     }
     for (int i = 0; i < n; i++) {
@@ -76,7 +79,8 @@ static rd_code same_libraries(const rd_run *r, rd_status *st)
 {
     char text[256];
     const char *all = rd_gpu_libraries(), *nccl = strstr(all, ", NCCL");
-    (void)snprintf(text, sizeof text, "%.*s, %s", (int)(nccl ? nccl - all : 200), all, device_product(r));
+    (void)snprintf(text, sizeof text, "%.*s, %s", (int)(nccl ? nccl - all : 200), all,
+                   device_product(r));
     return rd_comm_same(r->comm, "GPU libraries and type of products", text, st);
 }
 
@@ -86,8 +90,10 @@ static rd_code same_nccl(const rd_run *r, const rd_gpu_nccl *mine, rd_status *st
     (void)snprintf(text, sizeof text, "%d, %.200s", mine->version, mine->settings);
     if (mine->overridden && r->world->rank == 0)
         rd_warn(r->log,
-                "the environment has %s: the order in which NCCL adds, and so the bytes of a run, are those of that choice; without it ranks "
-                "add in a ring, by one protocol", mine->settings);
+                "the environment has %s: the order in which NCCL adds, and so the bytes of a run, "
+                "are those of that choice; without it ranks "
+                "add in a ring, by one protocol",
+                mine->settings);
     return rd_comm_same(r->comm, "NCCL and its settings", text, st);
 }
 
@@ -104,8 +110,11 @@ static bool any_failed(const rd_run *r, const rd_status *mine, char why[200])
 static rd_code make_group(const rd_run *r, rd_gpu_group **out, char why[200], rd_status *st)
 {
     enum { PATIENCE_S = 120 };
-    rd_gpu_group_options o = {
-        .rank = r->world->rank, .size = r->world->size, .open_s = PATIENCE_S, .sum_s = r->c.stall_abort_s, .shared = r->device.shared};
+    rd_gpu_group_options o = {.rank = r->world->rank,
+                              .size = r->world->size,
+                              .open_s = PATIENCE_S,
+                              .sum_s = r->c.stall_abort_s,
+                              .shared = r->device.shared};
     rd_status own = {.rank = -1};
     if (o.rank == 0) (void)rd_gpu_group_id(r->gpu, o.id, &own);
     if (any_failed(r, &own, why)) return st->code;
@@ -134,7 +143,8 @@ rd_code gpu_group_open(rd_run *r, rd_gpu_group **out, char why[200], rd_status *
         RD_TRY(same_nccl(r, &all[r->world->rank].nccl, st));
         RD_TRY(make_group(r, out, why, st));
     }
-    if (!*out && warn && r->world->rank == 0) rd_warn(r->log, "gradients go through the hosts' memory, which is slower: %s", why);
+    if (!*out && warn && r->world->rank == 0)
+        rd_warn(r->log, "gradients go through the hosts' memory, which is slower: %s", why);
 done:
     free(all);
     return st->code;

@@ -46,16 +46,22 @@ static rd_code sink_open(infer_sink *o, const char *path, rd_status *st)
     o->fd = STDOUT_FILENO;
     if (is_stdout(path)) return RD_OK;
     if (stat(path, &there) == 0) {
-        if (S_ISDIR(there.st_mode)) return rd_fail(st, RD_EENV, "cannot write '%s': it is a folder; name a file in it", path);
-        if (fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == there.st_dev && out.st_ino == there.st_ino) return RD_OK;
+        if (S_ISDIR(there.st_mode))
+            return rd_fail(st, RD_EENV, "cannot write '%s': it is a folder; name a file in it",
+                           path);
+        if (fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == there.st_dev &&
+            out.st_ino == there.st_ino)
+            return RD_OK;
         o->to_file = S_ISREG(there.st_mode);
         real = o->to_file ? realpath(path, NULL) : NULL;
     } else {
         o->to_file = true;
     }
     o->name = path;
-    if (o->to_file) (void)rd_tmpfile_open(&o->file, real ? real : path, st);
-    else if ((o->fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC)) < 0) (void)sink_fails(o, errno, st);
+    if (o->to_file)
+        (void)rd_tmpfile_open(&o->file, real ? real : path, st);
+    else if ((o->fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC)) < 0)
+        (void)sink_fails(o, errno, st);
     free(real);
     return st->code;
 }
@@ -104,12 +110,14 @@ static rd_code infer_collect(void *ctx, int64_t id, const rd_decoded *d, rd_stat
     const line_head h = {id, (int64_t)c->text.n};
     rd_strbuf_add(&c->out, &h, sizeof h);
     rd_strbuf_add(&c->out, c->text.s ? c->text.s : "", c->text.n);
-    if (c->out.failed || c->text.failed) return rd_fail(st, RD_EENV, "out of memory for decoded sentences");
+    if (c->out.failed || c->text.failed)
+        return rd_fail(st, RD_EENV, "out of memory for decoded sentences");
     return RD_OK;
 }
 
 /* Rank 0: the lines of ids [first, first + n), from the gathered bytes, in order. */
-static rd_code put_lines(infer_sink *o, const char *all, int64_t bytes, int64_t first, int64_t n, rd_status *st)
+static rd_code put_lines(infer_sink *o, const char *all, int64_t bytes, int64_t first, int64_t n,
+                         rd_status *st)
 {
     const char **at = calloc((size_t)n + 1, sizeof *at);
     rd_strbuf lines = {0};
@@ -137,7 +145,8 @@ static rd_code put_lines(infer_sink *o, const char *all, int64_t bytes, int64_t 
     return st->code;
 }
 
-static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t n, int64_t *ids, rd_status *st)
+static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t n, int64_t *ids,
+                               rd_status *st)
 {
     collector c = {.d = r->held, .classes = !r->model->decode};
     rd_decode_config dc;
@@ -180,8 +189,8 @@ static rd_code translate(rd_run *r, rd_status *st)
         if (!watched) continue;
         const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
         const int64_t done_n = first + CHUNK < n ? first + CHUNK : n;
-        rd_live(r->log, "%s of %s %ss  eta %.0f s", console_count((double)done_n, a), console_count((double)n, b), noun,
-                seconds * (double)(n - done_n) / (double)done_n);
+        rd_live(r->log, "%s of %s %ss  eta %.0f s", console_count((double)done_n, a),
+                console_count((double)n, b), noun, seconds * (double)(n - done_n) / (double)done_n);
     }
     rd_live(r->log, NULL);
     if (r->world->rank == 0 && o.to_file) (void)rd_tmpfile_commit(&o.file, st);
@@ -198,8 +207,8 @@ done:
 /* ---- a person at the terminal ---- */
 
 /* Splits at single spaces, as the reader of files does; start and end tokens around. */
-static rd_code ids_of_line(const rd_vocab *v, const char *line, size_t n, rd_arena *a, int32_t **ids, int64_t *n_ids,
-                           rd_status *st)
+static rd_code ids_of_line(const rd_vocab *v, const char *line, size_t n, rd_arena *a,
+                           int32_t **ids, int64_t *n_ids, rd_status *st)
 {
     int64_t k = 0;
     RD_TRY(rd_arena_get(a, (n + 3) * sizeof **ids, ids, st));
@@ -247,12 +256,13 @@ static rd_code converse(rd_run *r, rd_status *st)
         int64_t off[2] = {0, 0};
         RD_TRY(run_fresh_data(r, st));
         RD_TRY(ids_of_line(r->spec.src_vocab, line, (size_t)n, r->data, &ids, &off[1], st));
-        const rd_batch b = {.n_global = 1,
-                            .n = 1,
-                            .sample = one_sample,
-                            .n_fields = 2,
-                            .field = {{.name = "source", .dtype = RD_I32, .data = ids, .off = off},
-                                      {.name = "target", .dtype = RD_I32, .data = ends, .off = ends_off}}};
+        const rd_batch b = {
+            .n_global = 1,
+            .n = 1,
+            .sample = one_sample,
+            .n_fields = 2,
+            .field = {{.name = "source", .dtype = RD_I32, .data = ids, .off = off},
+                      {.name = "target", .dtype = RD_I32, .data = ends, .off = ends_off}}};
         RD_TRY(decode_one(r, &b, &dc, infer_report, r, st));
     }
 done:
@@ -262,21 +272,27 @@ done:
 
 rd_code run_infer(rd_run *r, rd_status *st)
 {
-    const bool talk = r->world->size == 1 && r->model->decode && r->cli->input && strcmp(r->cli->input, "-") == 0 &&
-                      isatty(STDIN_FILENO) && is_stdout(r->cli->inference_out);
+    const bool talk = r->world->size == 1 && r->model->decode && r->cli->input &&
+                      strcmp(r->cli->input, "-") == 0 && isatty(STDIN_FILENO) &&
+                      is_stdout(r->cli->inference_out);
     rd_data_spec spec = {0};
     /* The reader of files opens on nothing; it still gives the vocabularies. */
-    if (talk) (void)rd_config_put(r->config, "source_file_test", json_string("/dev/null"), "--input", st);
+    if (talk)
+        (void)rd_config_put(r->config, "source_file_test", json_string("/dev/null"), "--input", st);
     RD_TRY(st->code);
     RD_TRY(run_check_source(r, st));
     RD_TRY(run_open_data(r, RD_SPLIT_TEST, &r->held, st));
     rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &spec);
     RD_TRY(run_open_model(r, &spec, false, st));
     if (run_is_image(r) && r->cli->input)
-        rd_fail(st, RD_EUSAGE, "--input is text to translate, and model %s classes images; name these with --set test_data=FOLDER, or as the "
-                "dataset wants it", r->model->name);
+        rd_fail(st, RD_EUSAGE,
+                "--input is text to translate, and model %s classes images; name these with --set "
+                "test_data=FOLDER, or as the "
+                "dataset wants it",
+                r->model->name);
     if (!run_is_image(r) && (!r->model->decode || !rd_dataset_def_of(r->held)->text))
-        rd_fail(st, RD_EUSAGE, "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
+        rd_fail(st, RD_EUSAGE,
+                "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
                 r->model->name);
     RD_TRY(run_agree(r, st));
     RD_TRY(world_check(r, st));

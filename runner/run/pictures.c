@@ -32,7 +32,8 @@ rd_code gallery_start(gallery *g, const rd_data_spec *spec, int room, rd_status 
 {
     const int64_t c = spec->image_c >= 3 ? 3 : 1;
     g->n = 0;
-    if (g->pixels && g->h == spec->image_h && g->w == spec->image_w && g->c == c && g->room == room) return RD_OK;
+    if (g->pixels && g->h == spec->image_h && g->w == spec->image_w && g->c == c && g->room == room)
+        return RD_OK;
     gallery_release(g);
     g->h = spec->image_h;
     g->w = spec->image_w;
@@ -67,10 +68,12 @@ static void own_range(const float *x, int64_t n, float *mean, float *scale)
     *mean = -lo * *scale;
 }
 
-void gallery_add(gallery *g, const rd_data_spec *spec, const rd_batch *b, int64_t i, const rd_loss_out *out)
+void gallery_add(gallery *g, const rd_data_spec *spec, const rd_batch *b, int64_t i,
+                 const rd_loss_out *out)
 {
     const rd_field *image = rd_batch_field(b, "image"), *label = rd_batch_field(b, "label");
-    if (!g->pixels || g->n >= g->room || !image || !image->off || image->dtype != RD_F32 || !label || !out->argmax)
+    if (!g->pixels || g->n >= g->room || !image || !image->off || image->dtype != RD_F32 ||
+        !label || !out->argmax)
         return;
     const int64_t per = image->off[i + 1] - image->off[i], channels = spec->image_c;
     if (per != g->h * g->w * channels) return;
@@ -83,11 +86,13 @@ void gallery_add(gallery *g, const rd_data_spec *spec, const rd_batch *b, int64_
         if (spec->pixel_std[0] == 0.0f) own_range(x, per, &mean[k], &scale[k]);
     }
     for (int64_t p = 0; p < g->h * g->w; p++)
-        for (int64_t k = 0; k < g->c; k++) to[p * g->c + k] = to_pixel(x[p * channels + k], mean[k & 3], scale[k & 3]);
-    g->p[g->n++] = (picture){.id = b->sample[i],
-                             .label = ((const int32_t *)label->data)[label->off ? label->off[i] : i],
-                             .predicted = out->argmax[i],
-                             .probability = out->probability ? out->probability[i] : NAN};
+        for (int64_t k = 0; k < g->c; k++)
+            to[p * g->c + k] = to_pixel(x[p * channels + k], mean[k & 3], scale[k & 3]);
+    g->p[g->n++] = (picture){
+        .id = b->sample[i],
+        .label = ((const int32_t *)label->data)[label->off ? label->off[i] : i],
+        .predicted = out->argmax[i],
+        .probability = out->probability ? out->probability[i] : NAN};
 }
 
 typedef struct placed {
@@ -117,7 +122,8 @@ static rd_code take_lowest(gallery *g, const char *all, int64_t bytes, rd_status
     g->n = n < g->room ? (int)n : g->room;
     for (int i = 0; i < g->n; i++) {
         memcpy(&g->p[i], at[i].at, sizeof g->p[i]);
-        memcpy(g->pixels + (size_t)i * picture_bytes(g), at[i].at + sizeof(picture), picture_bytes(g));
+        memcpy(g->pixels + (size_t)i * picture_bytes(g), at[i].at + sizeof(picture),
+               picture_bytes(g));
     }
     free(at);
     return RD_OK;
@@ -163,14 +169,16 @@ static bool canvas_new(canvas *k, int64_t w, int64_t h, int64_t c)
 }
 
 /* A rectangle of one colour. */
-static void pictures_fill(canvas *k, int64_t x, int64_t y, int64_t w, int64_t h, const uint8_t *colour)
+static void pictures_fill(canvas *k, int64_t x, int64_t y, int64_t w, int64_t h,
+                          const uint8_t *colour)
 {
     for (int64_t j = y; j < y + h && j < k->h; j++)
-        for (int64_t i = x; i < x + w && i < k->w; i++) memcpy(k->at + (j * k->w + i) * k->c, colour, (size_t)k->c);
+        for (int64_t i = x; i < x + w && i < k->w; i++)
+            memcpy(k->at + (j * k->w + i) * k->c, colour, (size_t)k->c);
 }
 
-static void write_table(rd_events *e, int64_t step, const char *tag, const gallery *g, const rd_dataset *d,
-                        rd_status *st)
+static void write_table(rd_events *e, int64_t step, const char *tag, const gallery *g,
+                        const rd_dataset *d, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     char name[64];
@@ -194,19 +202,27 @@ static void write_table(rd_events *e, int64_t step, const char *tag, const galle
     rd_strbuf_release(&md);
 }
 
-void gallery_write(rd_events *e, int64_t step, const char *tag, const gallery *g, const rd_dataset *d, rd_status *st)
+void gallery_write(rd_events *e, int64_t step, const char *tag, const gallery *g,
+                   const rd_dataset *d, rd_status *st)
 {
-    enum { GAP = 2, SEEN = 64 /* small images are enlarged to about this many pixels */, LARGEST = 4096 };
+    enum {
+        GAP = 2,
+        SEEN = 64 /* small images are enlarged to about this many pixels */,
+        LARGEST = 4096
+    };
     canvas k;
     if (!e || g->n == 0) return;
     const int64_t cols = (int64_t)ceil(sqrt((double)g->n)), rows = (g->n + cols - 1) / cols;
-    const int64_t zoom = g->w < SEEN ? SEEN / g->w : 1, w = g->w * zoom + GAP, h = g->h * zoom + GAP;
-    if (cols * w > LARGEST || rows * h > LARGEST || !canvas_new(&k, cols * w, rows * h, g->c)) return;
+    const int64_t zoom = g->w < SEEN ? SEEN / g->w : 1, w = g->w * zoom + GAP,
+                  h = g->h * zoom + GAP;
+    if (cols * w > LARGEST || rows * h > LARGEST || !canvas_new(&k, cols * w, rows * h, g->c))
+        return;
     for (int i = 0; i < g->n; i++) {
         const uint8_t *from = g->pixels + (size_t)i * picture_bytes(g);
         for (int64_t y = 0; y < g->h; y++)
             for (int64_t x = 0; x < g->w; x++)
-                pictures_fill(&k, i % cols * w + x * zoom, i / cols * h + y * zoom, zoom, zoom, from + (y * g->w + x) * g->c);
+                pictures_fill(&k, i % cols * w + x * zoom, i / cols * h + y * zoom, zoom, zoom,
+                              from + (y * g->w + x) * g->c);
     }
     (void)rd_events_image(e, step, tag, (int)k.w, (int)k.h, (int)k.c, k.at, st);
     free(k.at);
@@ -226,8 +242,8 @@ static int most_first(const void *a, const void *b)
 }
 
 /* The most frequent confusions by name. */
-static void write_confused(rd_events *e, int64_t step, const int64_t *counts, int64_t n, const rd_dataset *d,
-                           rd_status *st)
+static void write_confused(rd_events *e, int64_t step, const int64_t *counts, int64_t n,
+                           const rd_dataset *d, rd_status *st)
 {
     enum { MOST = 20 };
     confused *all = malloc((size_t)(n * n) * sizeof *all);
@@ -250,7 +266,8 @@ static void write_confused(rd_events *e, int64_t step, const int64_t *counts, in
     free(all);
 }
 
-void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t n, const rd_dataset *d, rd_status *st)
+void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t n,
+                     const rd_dataset *d, rd_status *st)
 {
     enum { SIDE = 256, SMALLEST = 3, LARGEST = 32, GAP = 1 };
     canvas k;
@@ -263,7 +280,8 @@ void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t 
         for (int64_t j = 0; j < n; j++) {
             /* The root lets a mistake in a hundred be seen. */
             const double share = row > 0 ? sqrt((double)counts[i * n + j] / (double)row) : 0.0;
-            const uint8_t pale = (uint8_t)(240.0 - 240.0 * share), full = (uint8_t)(240.0 - 90.0 * share);
+            const uint8_t pale = (uint8_t)(240.0 - 240.0 * share),
+                          full = (uint8_t)(240.0 - 90.0 * share);
             const uint8_t colour[3] = {i == j ? pale : full, i == j ? full : pale, pale};
             pictures_fill(&k, j * cell + GAP, i * cell + GAP, cell - GAP, cell - GAP, colour);
         }

@@ -32,8 +32,9 @@ typedef struct plan_run {
 typedef struct plan_row {
     int hosts, ranks;
     double comm_s, exposed_s, step_s;
-    double samples_per_s, units_per_s, weak; /* the same batch on every rank; efficiency against one host */
-    double strong_step_s, strong;            /* the same global batch; NAN: less than a sample for a rank */
+    double samples_per_s, units_per_s,
+        weak;                     /* the same batch on every rank; efficiency against one host */
+    double strong_step_s, strong; /* the same global batch; NAN: less than a sample for a rank */
 } plan_row;
 
 enum { PLAN_ROWS = 11 }; /* 1, 2, 4, ... 1,024 hosts */
@@ -50,7 +51,8 @@ double plan_exchange_s(const plan_run *m, int hosts, int per_host);
 /* alpha_s and bytes_per_s so that seconds[i] is about alphas[i] * alpha_s + bytes[i] / bytes_per_s: least squares of
  * relative errors, neither negative. With one size alone, or sizes that tell nothing of it, alpha_s stays as it
  * was, up to half of the time of that size. False: nothing to fit, *out is as it was. */
-bool plan_fit(const double *alphas, const double *bytes, const double *seconds, int n, plan_link *out);
+bool plan_fit(const double *alphas, const double *bytes, const double *seconds, int n,
+              plan_link *out);
 /* Scales both links so that an exchange takes by the model what it took in the steps, and returns by how much:
  * exchanges of steps are buckets that travel together, while ranks work. */
 double plan_calibrate(plan_run *m);
@@ -70,7 +72,8 @@ rd_code plan_collect(rd_run *r, const plan_sums *sums, plan_run *out, rd_status 
 /* The links again, from r->times as they are now. Where ranks share hosts of several, inside has to be known before. */
 void plan_fit_links(const rd_run *r, plan_run *m);
 json_t *plan_to_json(const plan_run *m);
-rd_code plan_write(const plan_run *m, const char *logdir, rd_status *st); /* rank 0; LOGDIR/step.json */
+rd_code plan_write(const plan_run *m, const char *logdir,
+                   rd_status *st); /* rank 0; LOGDIR/step.json */
 rd_code plan_read(const char *logdir, plan_run *out, rd_status *st);
 
 /* ---- plan_table.c ---- */
@@ -82,7 +85,8 @@ typedef struct plan_config {
 extern const rd_option_group rd_group_plan;
 /* Another link, another number of ranks, buckets and wire type, where the config says so. What was said goes to *notes,
  * a line each. */
-rd_code plan_change(const rd_config *config, plan_run *m, int *per_host, rd_strbuf *notes, rd_status *st);
+rd_code plan_change(const rd_config *config, plan_run *m, int *per_host, rd_strbuf *notes,
+                    rd_status *st);
 void plan_shares(const plan_run *m, rd_strbuf *out); /* what a step consists of, one line */
 void plan_short(const plan_run *m, rd_strbuf *out);  /* what the model says, one line */
 /* Rank 0: the whole answer, for people or as one JSON object. */

@@ -47,7 +47,8 @@ static double per_byte(const plan_link *l, double bytes)
 static double inside_s(const plan_run *m, int per_host)
 {
     if (!m->shared || per_host == 1) return 0.0;
-    return m->buckets * m->inside.alpha_s + per_byte(&m->inside, plan_inside_bytes(per_host, m->bytes));
+    return m->buckets * m->inside.alpha_s +
+           per_byte(&m->inside, plan_inside_bytes(per_host, m->bytes));
 }
 
 static double between_s(const plan_run *m, int hosts, int per_host)
@@ -63,7 +64,8 @@ double plan_exchange_s(const plan_run *m, int hosts, int per_host)
     return inside_s(m, per_host) + between_s(m, hosts, per_host);
 }
 
-bool plan_fit(const double *alphas, const double *bytes, const double *seconds, int n, plan_link *out)
+bool plan_fit(const double *alphas, const double *bytes, const double *seconds, int n,
+              plan_link *out)
 {
     /* Normal equations of sum over i of ((x a_i + y b_i) / t_i - 1)^2. */
     double aa = 0.0, ab = 0.0, bb = 0.0, a1 = 0.0, b1 = 0.0, x = 0.0, y = 0.0;
@@ -100,7 +102,8 @@ bool plan_fit(const double *alphas, const double *bytes, const double *seconds, 
 
 double plan_calibrate(plan_run *m)
 {
-    const double model_s = plan_exchange_s(m, m->hosts, m->ranks / m->hosts), f = m->comm_s / model_s;
+    const double model_s = plan_exchange_s(m, m->hosts, m->ranks / m->hosts),
+                 f = m->comm_s / model_s;
     if (!(model_s > 0.0) || !(f > 0.0) || !isfinite(f)) return 1.0;
     for (int i = 0; i < 2; i++) {
         plan_link *l = i == 0 ? &m->inside : &m->between;
@@ -113,7 +116,8 @@ double plan_calibrate(plan_run *m)
 /* Seconds of a step that are not the exchange, with `share` of the measured batch on a rank. */
 static double own_s(const plan_run *m, double share)
 {
-    return share * (m->input_s + m->forward_s + m->backward_s) + m->wait_s + m->update_s + m->other_s;
+    return share * (m->input_s + m->forward_s + m->backward_s) + m->wait_s + m->update_s +
+           m->other_s;
 }
 
 static double exposed_s(const plan_run *m, int hosts, int per_host, double backward_s)
@@ -128,7 +132,8 @@ void plan_at(const plan_run *m, int hosts, int per_host, plan_row *out)
     const double one_comm_s = plan_exchange_s(m, 1, per_host);
     const double comm_s = plan_exchange_s(m, hosts, per_host);
     const int ranks = hosts * per_host;
-    *out = (plan_row){.hosts = hosts, .ranks = ranks, .comm_s = comm_s, .strong = NAN, .strong_step_s = NAN};
+    *out = (plan_row){
+        .hosts = hosts, .ranks = ranks, .comm_s = comm_s, .strong = NAN, .strong_step_s = NAN};
     out->exposed_s = exposed_s(m, hosts, per_host, m->backward_s);
     out->step_s = own_s(m, 1.0) + out->exposed_s;
     const double more = (double)ranks / m->ranks;

@@ -27,7 +27,8 @@ void plan_fit_links(const rd_run *r, plan_run *m)
         if (hosts > 1) {
             plan_cost(hosts, t->sizes[i].bytes, m->wire, &alphas[n], &bytes[n]);
             if (m->inside.measured)
-                inside_s = m->inside.alpha_s + plan_inside_bytes(per_host, t->sizes[i].bytes) / m->inside.bytes_per_s;
+                inside_s = m->inside.alpha_s +
+                           plan_inside_bytes(per_host, t->sizes[i].bytes) / m->inside.bytes_per_s;
         } else {
             alphas[n] = 1.0;
             bytes[n] = plan_inside_bytes(per_host, t->sizes[i].bytes);
@@ -66,8 +67,10 @@ rd_code plan_collect(rd_run *r, const plan_sums *sums, plan_run *m, rd_status *s
     const double own[] = {sums->seconds, sums->comm_s, sums->exposed_s, sums->bytes,
                           sums->samples, sums->units,  sums->steps};
     memcpy(v + TRACE_N, own, sizeof own);
-    *m =
-        (plan_run){.hosts = r->world->n_hosts, .ranks = r->world->size, .wire = wire_of(r), .overlaps = sums->overlaps};
+    *m = (plan_run){.hosts = r->world->n_hosts,
+                    .ranks = r->world->size,
+                    .wire = wire_of(r),
+                    .overlaps = sums->overlaps};
     RD_TRY(rd_comm_sum_f64(r->comm, v, N, st));
     RD_TRY(rd_clock_compare(r->comm, 16, &clock, st));
     if (clock.round_ns > 0) ping_s = (double)clock.round_ns * 0.5e-9;
@@ -85,10 +88,11 @@ rd_code plan_collect(rd_run *r, const plan_sums *sums, plan_run *m, rd_status *s
     m->backward_s = v[TRACE_BACKWARD] / steps;
     m->wait_s = v[TRACE_WAIT] / steps;
     m->update_s = v[TRACE_UPDATE] / steps;
-    m->other_s =
-        fmax(0.0, m->step_s - m->input_s - m->forward_s - m->backward_s - m->wait_s - m->update_s - m->exposed_s);
+    m->other_s = fmax(0.0, m->step_s - m->input_s - m->forward_s - m->backward_s - m->wait_s -
+                               m->update_s - m->exposed_s);
     if (m->bytes <= 0.0) m->bytes = 4.0 * (double)rd_params_span(r->params);
-    m->buckets = fmax(1.0, sums->steps > 0.0 ? (t->n_exchanges - sums->exchanges_before) / sums->steps : 1.0);
+    m->buckets = fmax(
+        1.0, sums->steps > 0.0 ? (t->n_exchanges - sums->exchanges_before) / sums->steps : 1.0);
     m->shared = r->world->size == 1 || strncmp(rd_comm_note(r->comm), "sums by messages", 16) != 0;
     m->between.alpha_s = ping_s;
     if (r->world->rank == 0) plan_fit_links(r, m);
@@ -106,9 +110,9 @@ typedef struct field {
     const char *key;
     size_t at;
 } field;
-#define F(name)                                                                                                        \
-    {                                                                                                                  \
-#name, offsetof(plan_run, name)                                                                                \
+#define F(name)                         \
+    {                                   \
+#name, offsetof(plan_run, name) \
     }
 static const field fields[] = {F(steps),  F(step_s),    F(input_s),  F(forward_s), F(backward_s),
                                F(wait_s), F(exposed_s), F(update_s), F(other_s),   F(comm_s),
@@ -124,8 +128,9 @@ static json_t *link_to_json(const plan_link *l)
 
 json_t *plan_to_json(const plan_run *m)
 {
-    json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:b, s:b}", "model", m->model, "unit", m->unit, "hosts", m->hosts,
-                          "ranks", m->ranks, "overlaps", (int)m->overlaps, "shared", (int)m->shared);
+    json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:b, s:b}", "model", m->model, "unit", m->unit,
+                          "hosts", m->hosts, "ranks", m->ranks, "overlaps", (int)m->overlaps,
+                          "shared", (int)m->shared);
     for (int i = 0; o && i < N_FIELDS; i++) {
         double v;
         memcpy(&v, (const char *)m + fields[i].at, sizeof v);
@@ -156,7 +161,8 @@ static bool read_link(const json_t *o, plan_link *l)
     if (json_is_null(o)) return true;
     if (!json_is_number(a) || !json_is_number(b)) return false;
     *l = (plan_link){json_number_value(a), json_number_value(b), true};
-    return isfinite(l->alpha_s) && l->alpha_s >= 0.0 && isfinite(l->bytes_per_s) && l->bytes_per_s > 0.0;
+    return isfinite(l->alpha_s) && l->alpha_s >= 0.0 && isfinite(l->bytes_per_s) &&
+           l->bytes_per_s > 0.0;
 }
 
 static bool plan_record_read_all(const json_t *o, plan_run *m)
@@ -168,7 +174,8 @@ static bool plan_record_read_all(const json_t *o, plan_run *m)
     (void)snprintf(m->model, sizeof m->model, "%s", model);
     (void)snprintf(m->unit, sizeof m->unit, "%s", unit);
     const json_int_t n_hosts = json_integer_value(hosts), n_ranks = json_integer_value(ranks);
-    if (n_hosts < 1 || n_ranks < n_hosts || n_ranks > 1 << 24 || n_ranks / n_hosts > 1 << 20) return false;
+    if (n_hosts < 1 || n_ranks < n_hosts || n_ranks > 1 << 24 || n_ranks / n_hosts > 1 << 20)
+        return false;
     m->hosts = (int)n_hosts;
     m->ranks = (int)n_ranks;
     m->overlaps = json_is_true(json_object_get(o, "overlaps"));
@@ -180,7 +187,8 @@ static bool plan_record_read_all(const json_t *o, plan_run *m)
         memcpy((char *)m + fields[i].at, &x, sizeof x);
     }
     return m->step_s > 0.0 && m->wire > 0.0 && m->buckets >= 1.0 &&
-           read_link(json_object_get(o, "inside"), &m->inside) && read_link(json_object_get(o, "between"), &m->between);
+           read_link(json_object_get(o, "inside"), &m->inside) &&
+           read_link(json_object_get(o, "between"), &m->between);
 }
 
 rd_code plan_read(const char *logdir, plan_run *out, rd_status *st)
@@ -192,13 +200,16 @@ rd_code plan_read(const char *logdir, plan_run *out, rd_status *st)
     *out = (plan_run){0};
     (void)snprintf(path, sizeof path, "%.4000s/%s", logdir, file_name);
     if (rd_file_read(path, RD_EUSAGE, &text, &n, st) != RD_OK) {
-        rd_status_prefix(st, "no measured step to plan from (a training of ten steps or more leaves one when it ends)");
+        rd_status_prefix(st, "no measured step to plan from (a training of ten steps or more "
+                             "leaves one when it ends)");
         goto done;
     }
     o = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
     if (!o || !plan_record_read_all(o, out))
         rd_fail(st, RD_EDATA,
-                "%.512s is not what a training leaves there; train again, or measure with --config_file=FILE", path);
+                "%.512s is not what a training leaves there; train again, or measure with "
+                "--config_file=FILE",
+                path);
 done:
     json_decref(o);
     free(text);

@@ -59,9 +59,10 @@ static void write_config(recorder *c, rd_status *st)
 
 rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
 {
-    static const char *const text_tags[] = {"loss", "Loss_Optimization/learning_rate", "Eval_BLEU_Score", NULL};
-    static const char *const image_tags[] = {"loss", "Loss_Optimization/learning_rate", "accuracy", "eval_accuracy",
-                                             NULL};
+    static const char *const text_tags[] = {"loss", "Loss_Optimization/learning_rate",
+                                            "Eval_BLEU_Score", NULL};
+    static const char *const image_tags[] = {"loss", "Loss_Optimization/learning_rate", "accuracy",
+                                             "eval_accuracy", NULL};
     char path[4200];
     json_t *flat = NULL;
     recorder *c = calloc(1, sizeof *c);
@@ -140,7 +141,8 @@ static void put_ranks(json_t *o, const step_record *s)
     put_real(o, "comm_bytes", t->bytes);
     put_real(o, "comm_wire_bytes", t->wire_bytes);
     put_real(o, "comm_bus_gb_per_s", t->bus_gb_per_s);
-    if (s->comm_algorithm) (void)json_object_set_new(o, "comm_algorithm", json_string(s->comm_algorithm));
+    if (s->comm_algorithm)
+        (void)json_object_set_new(o, "comm_algorithm", json_string(s->comm_algorithm));
     put_real(o, "rank_s_min", t->min_s);
     put_real(o, "rank_s_mean", t->mean_s);
     put_real(o, "rank_s_max", t->max_s);
@@ -181,7 +183,8 @@ static void write_metrics(recorder *c, const step_record *s)
     if (s->ranks) put_ranks(o, s);
     put_int(o, "samples", s->samples);
     put_int(o, "epoch_samples", (double)s->epoch_samples);
-    (void)json_object_set_new(o, "epoch_samples_hash", json_integer((json_int_t)s->epoch_samples_hash));
+    (void)json_object_set_new(o, "epoch_samples_hash",
+                              json_integer((json_int_t)s->epoch_samples_hash));
     put_int(o, "targets", s->targets);
     put_int(o, "skipped", (double)s->skipped);
     put_int(o, "step_memory_bytes", s->step_bytes);
@@ -204,13 +207,16 @@ static void write_variables(recorder *c, const step_record *s, bool histograms)
         if (!histograms) continue;
         if (p->flags & RD_PARAM_STATE) {
             (void)snprintf(tag, sizeof tag, "statistics/%s_0", p->name);
-            (void)rd_events_histogram(c->events, s->step, tag, rd_params_values(ps) + p->offset, p->n, &own);
+            (void)rd_events_histogram(c->events, s->step, tag, rd_params_values(ps) + p->offset,
+                                      p->n, &own);
             continue;
         }
         (void)snprintf(tag, sizeof tag, "Loss_Optimization/gradients/%s_0", p->name);
-        (void)rd_events_histogram(c->events, s->step, tag, rd_params_grads(ps) + p->offset, p->n, &own);
+        (void)rd_events_histogram(c->events, s->step, tag, rd_params_grads(ps) + p->offset, p->n,
+                                  &own);
         (void)snprintf(tag, sizeof tag, "weights/%s_0", p->name);
-        (void)rd_events_histogram(c->events, s->step, tag, rd_params_values(ps) + p->offset, p->n, &own);
+        (void)rd_events_histogram(c->events, s->step, tag, rd_params_values(ps) + p->offset, p->n,
+                                  &own);
     }
     complain(c, &own);
 }
@@ -223,7 +229,8 @@ void recorder_step(recorder *c, const step_record *s, bool histograms)
     recorder_scalar(c, s->step, "Loss_Optimization/learning_rate", s->learning_rate);
     recorder_scalar(c, s->step, "Loss_Optimization/global_norm/gradient_norm", s->grad_norm);
     if (c->run->oc.has_max_grad_norm)
-        recorder_scalar(c, s->step, "Loss_Optimization/global_norm/clipped_gradient_norm", s->clipped_norm);
+        recorder_scalar(c, s->step, "Loss_Optimization/global_norm/clipped_gradient_norm",
+                        s->clipped_norm);
     recorder_scalar(c, s->step, "accuracy", s->accuracy);
     if (s->step_s > 0.0) recorder_scalar(c, s->step, "global_step/sec", 1.0 / s->step_s);
     if (run_is_image(c->run)) {
@@ -252,12 +259,14 @@ void recorder_step(recorder *c, const step_record *s, bool histograms)
     write_metrics(c, s);
 }
 
-void recorder_sample(recorder *c, int64_t step, const char *source, const char *target, const char *predicted)
+void recorder_sample(recorder *c, int64_t step, const char *source, const char *target,
+                     const char *predicted)
 {
     rd_status own = {0};
     rd_strbuf md = {0};
     if (!c) return;
-    rd_strbuf_printf(&md, "    source:     %s\n    target:     %s\n    prediction: %s\n", source, target, predicted);
+    rd_strbuf_printf(&md, "    source:     %s\n    target:     %s\n    prediction: %s\n", source,
+                     target, predicted);
     (void)rd_events_text(c->events, step, "sample", rd_strbuf_str(&md), &own);
     rd_strbuf_release(&md);
     complain(c, &own);

@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef struct replicas_record { /* of one rank */
-    uint64_t sum;       /* of all values */
+    uint64_t sum;                /* of all values */
     double norm;
     int32_t damaged; /* parameter; -1: none */
     int32_t local_size;
@@ -57,11 +57,12 @@ static int n_copies(const replicas_record *all, int n)
 }
 
 /* The first array whose checksums differ, by name. of_param: this rank's. */
-static rd_code name_array(rd_run *r, const replicas_record *all, const uint64_t *of_param, int *odd, const char **name,
-                          rd_status *st)
+static rd_code name_array(rd_run *r, const replicas_record *all, const uint64_t *of_param, int *odd,
+                          const char **name, rd_status *st)
 {
     const int n = rd_params_n(r->params), size = r->world->size;
-    uint64_t *one = calloc((size_t)size, sizeof *one), *each = calloc(((size_t)n + 1) * (size_t)size, sizeof *each);
+    uint64_t *one = calloc((size_t)size, sizeof *one),
+             *each = calloc(((size_t)n + 1) * (size_t)size, sizeof *each);
     *name = "?";
     if (!one || !each) rd_fail(st, RD_EENV, "out of memory for the checksums of %d arrays", n);
     RD_TRY(run_agree(r, st));
@@ -89,11 +90,15 @@ static void who(const replicas_record *c, int rank, char out[128])
         (void)snprintf(out, 128, "rank %d", rank);
 }
 
-static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of_param, rd_status *st)
+static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of_param,
+                       rd_status *st)
 {
     const int size = r->world->size;
-    const char *name = "?", *other = all[0].shared ? "most hosts" : "most ranks",
-               *remedy = "nothing was saved since, start again to go on from the last checkpoint, and suspect";
+    const char
+        *name = "?",
+        *other = all[0].shared ? "most hosts" : "most ranks",
+        *remedy =
+            "nothing was saved since, start again to go on from the last checkpoint, and suspect";
     char text[128];
     uint64_t *sum = calloc((size_t)size, sizeof *sum);
     int odd = -1;
@@ -105,7 +110,8 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
         who(&all[i], i, text);
         r->agreed = true;
         rd_fail(st, RD_ENUMERIC,
-                "after step %" PRId64 " %s holds other weights than its last update left, first in '%s'; %s that machine's memory",
+                "after step %" PRId64 " %s holds other weights than its last update left, first in "
+                "'%s'; %s that machine's memory",
                 r->at.step, text, rd_params_at(r->params, all[i].damaged)->name, remedy);
         goto done;
     }
@@ -115,7 +121,9 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
         if (n_copies(all, size) == 2) other = all[0].shared ? "rank 0's host" : "rank 0";
         who(&all[odd], odd, text);
         r->agreed = true;
-        rd_fail(st, RD_ENUMERIC, "after step %" PRId64 " %s holds other weights than %s, first in '%s'; %s that machine",
+        rd_fail(st, RD_ENUMERIC,
+                "after step %" PRId64
+                " %s holds other weights than %s, first in '%s'; %s that machine",
                 r->at.step, text, other, name, remedy);
         goto done;
     }
@@ -123,8 +131,10 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
         if (same_norm(all[i].norm, all[0].norm)) continue;
         r->agreed = true;
         rd_fail(st, RD_ENUMERIC,
-                "at step %" PRId64 " rank %d (%s) has a gradient of norm %.17g, rank 0 one of %.17g, after a sum that gives all the "
-                "same; %s that machine or the network to it", r->at.step, i, all[i].host, all[i].norm, all[0].norm, remedy);
+                "at step %" PRId64 " rank %d (%s) has a gradient of norm %.17g, rank 0 one of "
+                "%.17g, after a sum that gives all the "
+                "same; %s that machine or the network to it",
+                r->at.step, i, all[i].host, all[i].norm, all[0].norm, remedy);
         goto done;
     }
 done:
@@ -138,10 +148,10 @@ rd_code run_check_replicas(rd_run *r, rd_status *st)
     const int n = rd_params_n(r->params);
     const bool shared = is_shared(r);
     replicas_record mine = {.norm = rd_optim_norm(r->optim),
-                   .damaged = -1,
-                   .votes = !shared || w->local_rank == 0,
-                   .shared = shared,
-                   .local_size = w->local_size};
+                            .damaged = -1,
+                            .votes = !shared || w->local_rank == 0,
+                            .shared = shared,
+                            .local_size = w->local_size};
     int damaged = -1;
     if (w->size == 1) return st->code;
     replicas_record *all = calloc((size_t)w->size, sizeof *all);
@@ -192,7 +202,8 @@ rd_code run_spread_weights(rd_run *r, rd_status *st)
     RD_TRY(run_agree(r, st));
     RD_TRY(spread(r, rd_params_values(r->params), rd_params_span(r->params), piece, PIECE, st));
     for (int k = 0; k < rd_params_n_slots(r->params); k++)
-        RD_TRY(spread(r, rd_params_slot(r->params, k), rd_params_trained_span(r->params), piece, PIECE, st));
+        RD_TRY(spread(r, rd_params_slot(r->params, k), rd_params_trained_span(r->params), piece,
+                      PIECE, st));
     RD_TRY(rd_comm_local_barrier(r->comm, st)); /* who shares a copy waits until it is whole */
     rd_params_touch(r->params);
     rd_params_touch_slots(r->params);

@@ -35,40 +35,46 @@ static json_t *resume_describe(const rd_run *r)
     const run_progress *p = &r->at;
     hex(r->spec.src_vocab_hash, src);
     hex(r->spec.tgt_vocab_hash, tgt);
-    json_t *m =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}", "step", (json_int_t)p->step,
-                  "updates", (json_int_t)p->updates, "skipped", (json_int_t)p->skipped, "epoch", (json_int_t)p->epoch,
-                  "batch", (json_int_t)p->batch, "samples", (json_int_t)p->samples, "samples_hash",
-                  (json_int_t)p->samples_hash, "global_batch", (json_int_t)r->global_batch, "ranks", r->world->size,
-                  "seed", (json_int_t)r->seed, "model", r->model->name, "optimizer",
-                  r->optim ? rd_optim_def(r->optim)->name : "", "src_vocab_hash", src, "tgt_vocab_hash", tgt);
+    json_t *m = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}",
+                          "step", (json_int_t)p->step, "updates", (json_int_t)p->updates, "skipped",
+                          (json_int_t)p->skipped, "epoch", (json_int_t)p->epoch, "batch",
+                          (json_int_t)p->batch, "samples", (json_int_t)p->samples, "samples_hash",
+                          (json_int_t)p->samples_hash, "global_batch", (json_int_t)r->global_batch,
+                          "ranks", r->world->size, "seed", (json_int_t)r->seed, "model",
+                          r->model->name, "optimizer", r->optim ? rd_optim_def(r->optim)->name : "",
+                          "src_vocab_hash", src, "tgt_vocab_hash", tgt);
     if (!m) return NULL;
     if (r->train)
-        (void)json_object_set_new(m, "data",
-                                  json_string(rd_dataset_def_of(r->train)->fingerprint(rd_dataset_self(r->train))));
+        (void)json_object_set_new(
+            m, "data",
+            json_string(rd_dataset_def_of(r->train)->fingerprint(rd_dataset_self(r->train))));
     if (p->best_step >= 0) {
         (void)json_object_set_new(m, "best_step", json_integer((json_int_t)p->best_step));
         (void)json_object_set_new(m, "best", json_real(p->best));
     }
     if (device_scales_loss(r)) {
         (void)json_object_set_new(m, "loss_scale", json_real(p->loss_scale));
-        (void)json_object_set_new(m, "loss_scale_good_steps", json_integer((json_int_t)p->good_steps));
+        (void)json_object_set_new(m, "loss_scale_good_steps",
+                                  json_integer((json_int_t)p->good_steps));
     }
     if (p->eval_due) (void)json_object_set_new(m, "eval_due", json_true());
     if (r->sc.has_plateau)
-        (void)json_object_set_new(m, "plateau",
-                                  json_pack("{s:f, s:f, s:b, s:I, s:I, s:I}", "factor", p->plateau.factor, "best",
-                                            p->plateau.best, "has_best", (int)p->plateau.has_best, "wait",
-                                            (json_int_t)p->plateau.wait, "cooldown", (json_int_t)p->plateau.cooldown,
-                                            "cuts", (json_int_t)p->plateau.cuts));
+        (void)json_object_set_new(
+            m, "plateau",
+            json_pack("{s:f, s:f, s:b, s:I, s:I, s:I}", "factor", p->plateau.factor, "best",
+                      p->plateau.best, "has_best", (int)p->plateau.has_best, "wait",
+                      (json_int_t)p->plateau.wait, "cooldown", (json_int_t)p->plateau.cooldown,
+                      "cuts", (json_int_t)p->plateau.cuts));
     (void)json_object_set_new(m, "config", config_values(r));
     return m;
 }
 
 static void array_of(const rd_param *p, const char *slot, const float *arena, rd_array *a)
 {
-    *a =
-        (rd_array){.descr = "<f4", .n_dim = p->n_dim, .data = arena + p->offset, .bytes = (size_t)p->n * sizeof(float)};
+    *a = (rd_array){.descr = "<f4",
+                    .n_dim = p->n_dim,
+                    .data = arena + p->offset,
+                    .bytes = (size_t)p->n * sizeof(float)};
     (void)snprintf(a->name, sizeof a->name, "%s%s%s", p->name, slot ? "/" : "", slot ? slot : "");
     for (int i = 0; i < p->n_dim && i < RD_NPY_MAX_DIM; i++) a->dim[i] = p->dim[i];
 }
@@ -123,9 +129,19 @@ static void shape_text(const int64_t *dim, int n, rd_strbuf *out)
  * sentences are decoded. That a key changes what the next steps compute does not matter here. */
 static bool resume_harmless(const char *key)
 {
-    static const char *const keys[] = {"data_location",    "data_dir",         "data_threads",     "source_file",      "target_file",
-                                       "source_file_eval", "target_file_eval", "source_file_test", "target_file_test", "beam_width",
-                                       "length_penalty",   "decoder_type",     NULL};
+    static const char *const keys[] = {"data_location",
+                                       "data_dir",
+                                       "data_threads",
+                                       "source_file",
+                                       "target_file",
+                                       "source_file_eval",
+                                       "target_file_eval",
+                                       "source_file_test",
+                                       "target_file_test",
+                                       "beam_width",
+                                       "length_penalty",
+                                       "decoder_type",
+                                       NULL};
     const rd_option_group *own[RD_MAX_GROUPS];
     const int n = rd_training_groups(own);
     if (strcmp(key, "model") == 0 || strcmp(key, "dataset") == 0) return false;
@@ -149,7 +165,8 @@ static void changed_keys(const rd_run *r, const json_t *meta, rd_strbuf *out)
         if (resume_harmless(key) || (w && json_equal(v, w)) || (!w && json_is_null(v))) continue;
         char *a = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY),
              *b = w ? json_dumps(w, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-        rd_strbuf_printf(out, "%s%s %.60s -> %.60s", n ? ", " : "", key, a ? a : "?", b ? b : "not set");
+        rd_strbuf_printf(out, "%s%s %.60s -> %.60s", n ? ", " : "", key, a ? a : "?",
+                         b ? b : "not set");
         free(a);
         free(b);
         if (++n == 4) break;
@@ -163,26 +180,29 @@ static rd_code resume_refuse(const rd_run *r, const rd_ckpt *c, rd_status *st, c
     rd_strbuf keys = {0};
     changed_keys(r, meta_of(c), &keys);
     rd_fail(st, RD_ECKPT,
-            "%s does not fit the config: %s%s%s; go on with the config it was made with, or start anew in another "
+            "%s does not fit the config: %s%s%s; go on with the config it was made with, or start "
+            "anew in another "
             "--logdir",
             c->path, why, keys.n ? "; changed keys: " : "", rd_strbuf_str(&keys));
     rd_strbuf_release(&keys);
     return st->code;
 }
 
-static rd_code check_vocab(const rd_run *r, const rd_ckpt *c, const char *key, const char *side, uint64_t now,
-                           rd_status *st)
+static rd_code check_vocab(const rd_run *r, const rd_ckpt *c, const char *key, const char *side,
+                           uint64_t now, rd_status *st)
 {
     char have[20], why[120];
     const json_t *v = json_object_get(meta_of(c), key);
     hex(now, have);
     if (!json_is_string(v) || strcmp(json_string_value(v), have) == 0) return RD_OK;
-    (void)snprintf(why, sizeof why, "the %s vocabulary is not the one it was trained with, so the ids mean other words",
-                   side);
+    (void)snprintf(
+        why, sizeof why,
+        "the %s vocabulary is not the one it was trained with, so the ids mean other words", side);
     return resume_refuse(r, c, st, why);
 }
 
-static rd_code resume_check_array(const rd_run *r, const rd_ckpt *c, const rd_param *p, const rd_array *a, rd_status *st)
+static rd_code resume_check_array(const rd_run *r, const rd_ckpt *c, const rd_param *p,
+                                  const rd_array *a, rd_status *st)
 {
     rd_strbuf why = {0};
     bool same = a && a->n_dim == p->n_dim;
@@ -240,7 +260,8 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
         rd_info(r->log, "the optimizer's state starts anew (reset_optimizer)");
         return RD_OK;
     }
-    bool fits = !json_is_string(was) || strcmp(json_string_value(was), o->name) == 0; /* sgd has no slot to miss */
+    bool fits = !json_is_string(was) ||
+                strcmp(json_string_value(was), o->name) == 0; /* sgd has no slot to miss */
     for (int i = 0; fits && i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
         for (int k = 0; fits && k < o->n_slots && !(p->flags & RD_PARAM_STATE); k++) {
@@ -252,10 +273,11 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
         }
     }
     if (fits) return RD_OK;
-    return rd_fail(st, RD_ECKPT,
-                   "%s has no state of the optimizer '%s' (it was written by '%s'); go on with that one, or "
-                   "say \"reset_optimizer\": true (--set reset_optimizer=true) to start its state anew",
-                   c->path, o->name, json_is_string(was) ? json_string_value(was) : "unknown");
+    return rd_fail(
+        st, RD_ECKPT,
+        "%s has no state of the optimizer '%s' (it was written by '%s'); go on with that one, or "
+        "say \"reset_optimizer\": true (--set reset_optimizer=true) to start its state anew",
+        c->path, o->name, json_is_string(was) ? json_string_value(was) : "unknown");
 }
 
 /* A run that had no such rule begins with a fresh one. */
@@ -279,7 +301,8 @@ static rd_plateau plateau_of(const json_t *m)
  * next epoch begins. */
 static void take_progress(rd_run *r, const rd_ckpt *c)
 {
-    const json_t *m = meta_of(c), *data = json_object_get(m, "data"), *best = json_object_get(m, "best");
+    const json_t *m = meta_of(c), *data = json_object_get(m, "data"),
+                 *best = json_object_get(m, "best");
     const json_t *scale = json_object_get(m, "loss_scale");
     const bool scaled = device_scales_loss(r) && json_is_number(scale);
     r->at = (run_progress){.step = c->step,
@@ -298,11 +321,14 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
                            .plateau = plateau_of(m)};
     if (!r->train) return;
     if (meta_int(m, "seed", (int64_t)r->seed) != (int64_t)r->seed)
-        rd_warn(r->log, "the seed is %" PRIu64 ", that of the checkpoint %" PRId64 ": the order of the samples changes",
+        rd_warn(r->log,
+                "the seed is %" PRIu64 ", that of the checkpoint %" PRId64
+                ": the order of the samples changes",
                 r->seed, meta_int(m, "seed", 0));
     const char *now = rd_dataset_def_of(r->train)->fingerprint(rd_dataset_self(r->train));
     if (json_is_string(data) && strcmp(json_string_value(data), now) != 0) {
-        rd_warn(r->log, "the training data is not the one of the checkpoint: going on with a new epoch");
+        rd_warn(r->log,
+                "the training data is not the one of the checkpoint: going on with a new epoch");
         r->at.epoch++;
         r->at.batch = r->at.samples = r->at.samples_hash = 0;
         r->at.global_batch = r->global_batch;
@@ -328,7 +354,8 @@ static rd_code read_root(rd_run *r, const char *what, bool *found, rd_status *st
     RD_TRY(copy_values(r, &c, st));
     if (r->optim) RD_TRY(copy_slots(r, &c, st));
     take_progress(r, &c);
-    rd_info(r->log, "%s %s, step %" PRId64, r->optim ? "resuming from" : "weights from", c.path, c.step);
+    rd_info(r->log, "%s %s, step %" PRId64, r->optim ? "resuming from" : "weights from", c.path,
+            c.step);
 done:
     rd_ckpt_release(&c);
     return st->code;
@@ -362,10 +389,10 @@ static bool by_name(const char *what)
 rd_code run_check_source(rd_run *r, rd_status *st)
 {
     if (by_name(r->c.checkpoint) && (!r->cli->logdir || !r->cli->logdir[0]))
-        rd_fail(
-            st, RD_EUSAGE,
-            "--logdir is missing; name the folder that holds the trained checkpoints, or the file itself with --set "
-            "checkpoint=PATH");
+        rd_fail(st, RD_EUSAGE,
+                "--logdir is missing; name the folder that holds the trained checkpoints, or the "
+                "file itself with --set "
+                "checkpoint=PATH");
     return run_agree(r, st);
 }
 
@@ -376,10 +403,13 @@ rd_code run_load_required(rd_run *r, rd_status *st)
     const char *what = r->c.checkpoint;
     RD_TRY(run_load(r, what, &found, st));
     if (!found && rd_link_dangles(r->cli->logdir, target, sizeof target))
-        rd_fail(st, RD_ECKPT, "log folder '%s' is a link to '%s', which is not there; is a disk not mounted?", r->cli->logdir, target);
+        rd_fail(st, RD_ECKPT,
+                "log folder '%s' is a link to '%s', which is not there; is a disk not mounted?",
+                r->cli->logdir, target);
     if (!found)
         rd_fail(st, RD_ECKPT,
-                "there is no %s-<step>.npz in '%s'; train first with the same --logdir, or name a file with --set "
+                "there is no %s-<step>.npz in '%s'; train first with the same --logdir, or name a "
+                "file with --set "
                 "checkpoint=PATH",
                 strcmp(what, "best") == 0 ? "best" : "model", r->cli->logdir);
     (void)run_agree(r, st);

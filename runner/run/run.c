@@ -44,7 +44,8 @@ void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out)
 
 /* Adds the text of ids without line breaks or other control characters: samples are foreign bytes, terminals obey them.
  */
-void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials, rd_strbuf *out)
+void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials,
+              rd_strbuf *out)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     const size_t before = out->n;
@@ -68,8 +69,8 @@ static rd_code find_model(rd_run *r, rd_status *st)
     if (r->model) return RD_OK;
     rd_strbuf known = {0};
     for (int i = 0; i < n; i++) rd_strbuf_printf(&known, "%s%s", i ? ", " : "", defs[i]->name);
-    rd_fail(st, RD_EUSAGE, "%s: 'model' is '%s', which does not exist; one of %s", rd_config_where(r->config, "model"),
-            r->c.model, rd_strbuf_str(&known));
+    rd_fail(st, RD_EUSAGE, "%s: 'model' is '%s', which does not exist; one of %s",
+            rd_config_where(r->config, "model"), r->c.model, rd_strbuf_str(&known));
     rd_strbuf_release(&known);
     return st->code;
 }
@@ -89,9 +90,10 @@ static rd_code force_keys(rd_run *r, rd_status *st)
     if (rd_config_has(r->config, "num_gpus")) {
         const json_t *v = rd_config_get(r->config, "num_gpus");
         if (json_is_integer(v) && json_integer_value(v) != 1)
-            rd_strbuf_printf(&r->notices,
-                             "num_gpus %lld is ignored and set to 1: ranks are what counts (mpirun -np N)\n",
-                             (long long)json_integer_value(v));
+            rd_strbuf_printf(
+                &r->notices,
+                "num_gpus %lld is ignored and set to 1: ranks are what counts (mpirun -np N)\n",
+                (long long)json_integer_value(v));
         RD_TRY(rd_config_put(r->config, "num_gpus", json_integer(1), "forced", st));
     }
     if (r->mode == RD_MODE_TRAIN) {
@@ -102,14 +104,15 @@ static rd_code force_keys(rd_run *r, rd_status *st)
             rd_config_drop(r->config, eval_keys[i]);
         }
         if (said.n)
-            rd_strbuf_printf(&r->notices,
-                             "%s: dropped, train mode does not evaluate (--mode=train_eval does, or --mode=eval "
-                             "afterwards)\n",
-                             rd_strbuf_str(&said));
+            rd_strbuf_printf(
+                &r->notices,
+                "%s: dropped, train mode does not evaluate (--mode=train_eval does, or --mode=eval "
+                "afterwards)\n",
+                rd_strbuf_str(&said));
         rd_strbuf_release(&said);
         if (rd_config_has(r->config, "plateau_factor"))
-            rd_strbuf_puts(&r->notices,
-                           "plateau_factor is without effect: train mode does not evaluate (--mode=train_eval does)\n");
+            rd_strbuf_puts(&r->notices, "plateau_factor is without effect: train mode does not "
+                                        "evaluate (--mode=train_eval does)\n");
         if (rd_config_has(r->config, "num_epochs") && r->cli->max_steps_given)
             rd_strbuf_printf(&r->notices, "num_epochs is ignored: --max_steps %lld decides\n",
                              (long long)r->cli->max_steps);
@@ -135,40 +138,65 @@ static rd_code check_any(rd_run *r, rd_status *st)
     const char *at = rd_config_where(r->config, "deterministic");
     if (!run_any(r)) {
         if (r->c.micro_batches > 0)
-            rd_strbuf_printf(&r->notices, "micro_batches is without effect: deterministic is %s, not any\n", r->c.deterministic);
+            rd_strbuf_printf(&r->notices,
+                             "micro_batches is without effect: deterministic is %s, not any\n",
+                             r->c.deterministic);
         return st->code;
     }
     if (!power_of_two(r->c.micro_batches))
-        return rd_fail(st, RD_EUSAGE, "%s: 'deterministic' any needs 'micro_batches', a power of two: the parts of a global batch; "
-                       "8 serves 1, 2, 4 and 8 ranks", at);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'deterministic' any needs 'micro_batches', a power of two: the parts "
+                       "of a global batch; "
+                       "8 serves 1, 2, 4 and 8 ranks",
+                       at);
     if (r->c.micro_batches % w->size != 0)
-        return rd_fail(st, RD_EUSAGE, "%s: 'micro_batches' %" PRId64 " cannot be shared by %d ranks; start 1, 2, 4, ... ranks, at most "
-                       "so many", rd_config_where(r->config, "micro_batches"), r->c.micro_batches, w->size);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'micro_batches' %" PRId64
+                       " cannot be shared by %d ranks; start 1, 2, 4, ... ranks, at most "
+                       "so many",
+                       rd_config_where(r->config, "micro_batches"), r->c.micro_batches, w->size);
     if (r->c.micro_batches > r->global_batch)
-        return rd_fail(st, RD_EUSAGE, "%s: a global batch of %" PRId64 " samples has no %" PRId64 " 'micro_batches'",
-                       rd_config_where(r->config, "micro_batches"), r->global_batch, r->c.micro_batches);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: a global batch of %" PRId64 " samples has no %" PRId64
+                       " 'micro_batches'",
+                       rd_config_where(r->config, "micro_batches"), r->global_batch,
+                       r->c.micro_batches);
     if (r->c.iter_size > 1)
-        return rd_fail(st, RD_EUSAGE, "%s: 'iter_size' with 'deterministic' any; a larger batch_size with more 'micro_batches' takes no "
-                       "more memory either", rd_config_where(r->config, "iter_size"));
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'iter_size' with 'deterministic' any; a larger batch_size with more "
+                       "'micro_batches' takes no "
+                       "more memory either",
+                       rd_config_where(r->config, "iter_size"));
     if (strcmp(r->c.sampling, "independent") == 0 || r->cli->split_data_per_rank)
-        return rd_fail(st, RD_EUSAGE, "%s: 'deterministic' any with %s, where the samples of a step depend on the number of ranks", at,
-                       r->cli->split_data_per_rank ? "--split_data_per_rank" : "'sampling' independent");
+        return rd_fail(
+            st, RD_EUSAGE,
+            "%s: 'deterministic' any with %s, where the samples of a step depend on the number of "
+            "ranks",
+            at, r->cli->split_data_per_rank ? "--split_data_per_rank" : "'sampling' independent");
     if (run_wire(r) != RD_WIRE_F32)
-        return rd_fail(st, RD_EUSAGE, "%s: 'allreduce_dtype' %s with 'deterministic' any: sums would depend on the number of hosts; take "
-                       "float32", rd_config_where(r->config, "allreduce_dtype"), r->c.allreduce_dtype);
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'allreduce_dtype' %s with 'deterministic' any: sums would depend on "
+                       "the number of hosts; take "
+                       "float32",
+                       rd_config_where(r->config, "allreduce_dtype"), r->c.allreduce_dtype);
     if (w->local_size * w->n_hosts != w->size || w->rank / w->local_size != w->host_index)
-        return rd_fail(st, RD_EENV, "'deterministic' any needs the same number of ranks on each host, neighbours together; mpirun "
+        return rd_fail(st, RD_EENV,
+                       "'deterministic' any needs the same number of ranks on each host, "
+                       "neighbours together; mpirun "
                        "--map-by slot with equal slots does that");
     if (r->c.threads == 0) {
         r->c.threads = 1; /* products may add in another order with other threads */
-        rd_strbuf_puts(&r->notices, "deterministic any: 1 thread a rank, where 'threads' does not say how many\n");
+        rd_strbuf_puts(
+            &r->notices,
+            "deterministic any: 1 thread a rank, where 'threads' does not say how many\n");
     }
     return st->code;
 }
 
 static rd_code run_read_config(rd_run *r, rd_status *st)
 {
-    r->mode = r->cli->mode_bit == RD_MODE_PLAN ? RD_MODE_BENCH : r->cli->mode_bit; /* the steps of bench mode */
+    r->mode = r->cli->mode_bit == RD_MODE_PLAN ? RD_MODE_BENCH
+                                               : r->cli->mode_bit; /* the steps of bench mode */
     RD_TRY(force_keys(r, st));
     RD_TRY(rd_config_read(r->config, &rd_group_run, r->mode, &r->c, st));
     if (!r->c.has_eval_batch_size) r->c.eval_batch_size = r->c.batch_size;
@@ -180,17 +208,18 @@ static rd_code run_read_config(rd_run *r, rd_status *st)
         RD_TRY(rd_config_read(r->config, &rd_group_schedule, r->mode, &r->sc, st));
         RD_TRY(rd_schedule_check(&r->sc, r->config, st));
         if (strcasecmp(r->oc.optimizer, "adadelta") == 0 && r->sc.learning_rate < 0.1)
-            rd_strbuf_printf(
-                &r->notices,
-                "adadelta with learning_rate %g: its rule was published with 1.0, and newer Keras' default "
-                "of 0.001 is known to train next to nothing\n",
-                r->sc.learning_rate);
+            rd_strbuf_printf(&r->notices,
+                             "adadelta with learning_rate %g: its rule was published with 1.0, and "
+                             "newer Keras' default "
+                             "of 0.001 is known to train next to nothing\n",
+                             r->sc.learning_rate);
     }
     if (r->mode == RD_MODE_EVAL || r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(find_metric(r, st));
     if (__builtin_mul_overflow(r->c.batch_size, (int64_t)r->world->size, &r->global_batch))
-        rd_fail(st, RD_EUSAGE, "batch_size %lld times %d ranks is too large a global batch", (long long)r->c.batch_size,
-                r->world->size);
-    if (st->code == RD_OK && (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL)) (void)check_any(r, st);
+        rd_fail(st, RD_EUSAGE, "batch_size %lld times %d ranks is too large a global batch",
+                (long long)r->c.batch_size, r->world->size);
+    if (st->code == RD_OK && (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL))
+        (void)check_any(r, st);
 done:
     return run_agree(r, st);
 }
@@ -252,7 +281,8 @@ rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_
     if (with_optim) r->at.loss_scale = device_first_scale(r);
     RD_TRY(device_batches(r, st));
 done:
-    if (run_agree(r, st) == RD_OK && with_optim && r->world->size > 1 && !run_gpu(r) && run_share_gradients(r, st) == RD_OK)
+    if (run_agree(r, st) == RD_OK && with_optim && r->world->size > 1 && !run_gpu(r) &&
+        run_share_gradients(r, st) == RD_OK)
         (void)share_weights(r, st);
     if (st->code == RD_OK && with_optim) {
         (void)exchange_new(r, &r->exchange, st);
@@ -285,16 +315,18 @@ static void leave_error(const rd_run *r, int64_t step, const rd_status *st)
     char path[4200];
     rd_status own = {0};
     if (!r->owns_logdir || (r->agreed && (st->rank > 0 ? st->rank : 0) != r->world->rank)) return;
-    if (access(r->cli->logdir, F_OK) != 0) return; /* another host's disk: rank 0's folder is not to be seen here */
-    json_t *o = json_pack("{s:i, s:s, s:i, s:I, s:f, s:s, s:s}", "rank", r->world->rank, "host", r->world->host,
-                          "exit_code", (int)st->code, "step", (json_int_t)step, "time", rd_wall_s(), "where",
-                          st->where, "message", st->msg);
+    if (access(r->cli->logdir, F_OK) != 0)
+        return; /* another host's disk: rank 0's folder is not to be seen here */
+    json_t *o = json_pack("{s:i, s:s, s:i, s:I, s:f, s:s, s:s}", "rank", r->world->rank, "host",
+                          r->world->host, "exit_code", (int)st->code, "step", (json_int_t)step,
+                          "time", rd_wall_s(), "where", st->where, "message", st->msg);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     if (!text) return;
     (void)snprintf(path, sizeof path, "%.4000s/errors", r->cli->logdir);
     if (rd_mkdirs(path, &own) == RD_OK) {
-        (void)snprintf(path, sizeof path, "%.4000s/errors/rank_%d.json", r->cli->logdir, r->world->rank);
+        (void)snprintf(path, sizeof path, "%.4000s/errors/rank_%d.json", r->cli->logdir,
+                       r->world->rank);
         (void)rd_file_write_atomic(path, text, strlen(text), &own);
     }
     free(text);
@@ -317,13 +349,14 @@ static void watch_ends(void *ctx, int64_t step, const rd_status *why)
 
 void rd_run_tell(rd_comm *comm, rd_log *log, const rd_cli *cli, bool agreed, const rd_status *st)
 {
-    if (st->code == RD_OK || st->code == RD_ESTOP || (rd_comm_world(comm)->rank != 0 && agreed)) return;
+    if (st->code == RD_OK || st->code == RD_ESTOP || (rd_comm_world(comm)->rank != 0 && agreed))
+        return;
     rd_error(log, st);
     if (cli->verbose) rd_info(log, "seen at %s", st->where);
 }
 
-rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config, int64_t started_ns, bool *agreed,
-                  rd_status *st)
+rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config,
+                  int64_t started_ns, bool *agreed, rd_status *st)
 {
     rd_run r = {.comm = comm,
                 .world = rd_comm_world(comm),
@@ -343,7 +376,9 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
     RD_TRY(device_choose(&r, st));
     /* Alone in infer mode, a rank may be waiting for a person to type. */
     if (r.mode != RD_MODE_INFER || r.world->size > 1) {
-        (void)rd_watch_start(comm, log, &(rd_watch_limits){r.c.stall_warn_s, r.c.stall_abort_s, watch_ends, &r}, &r.watch, st);
+        (void)rd_watch_start(
+            comm, log, &(rd_watch_limits){r.c.stall_warn_s, r.c.stall_abort_s, watch_ends, &r},
+            &r.watch, st);
         RD_TRY(run_agree(&r, st));
     }
     switch (r.mode) {
@@ -360,7 +395,7 @@ rd_code rd_run_go(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *conf
     case RD_MODE_BENCH:
         RD_TRY(cli->mode_bit == RD_MODE_PLAN ? run_plan(&r, st) : run_bench(&r, st));
         break;
-    case RD_MODE_PLAN: /* is one of the above */
+    case RD_MODE_PLAN:   /* is one of the above */
     case RD_MODE_DOCTOR: /* needs no run */
         break;
     }

@@ -17,7 +17,8 @@ static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_s
     }
     if (cli->mode_bit & (RD_MODE_INFER | RD_MODE_EVAL | RD_MODE_TRAIN_EVAL))
         (void)snprintf(note, 256,
-                       "beam_width %.0f has no effect while decoder_type is %.64s; add --set decoder_type=beam_search",
+                       "beam_width %.0f has no effect while decoder_type is %.64s; add --set "
+                       "decoder_type=beam_search",
                        width, type);
     return RD_OK;
 }
@@ -27,7 +28,8 @@ static rd_code first_rate(rd_config *c, rd_status *st)
 {
     static const char *const key = "piecewise_learning_rate_schedule";
     double rate;
-    if (rd_config_has(c, "learning_rate") || !rd_schedule_first_rate(json_string_value(rd_config_get(c, key)), &rate))
+    if (rd_config_has(c, "learning_rate") ||
+        !rd_schedule_first_rate(json_string_value(rd_config_get(c, key)), &rate))
         return RD_OK;
     return rd_config_put(c, "learning_rate", json_real(rate), key, st);
 }
@@ -35,7 +37,8 @@ static rd_code first_rate(rd_config *c, rd_status *st)
 /* Bench mode needs no file: the flags of other programs say all. Nor does plan mode, with a log folder. */
 static bool by_flags(const rd_cli *cli)
 {
-    return (cli->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN)) && (!cli->config_file || !cli->config_file[0]);
+    return (cli->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN)) &&
+           (!cli->config_file || !cli->config_file[0]);
 }
 
 static rd_code bench_flags(rd_config *c, const rd_cli *cli, rd_strbuf *said, rd_status *st)
@@ -46,7 +49,8 @@ done:
     return st->code;
 }
 
-rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out, rd_status *st)
+rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,
+                           rd_status *st)
 {
     const rd_option_group *groups[RD_MAX_GROUPS];
     const int n_groups = rd_option_groups(groups);
@@ -71,20 +75,23 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     RD_TRY(rd_comm_bcast(comm, &bytes, sizeof bytes, 0, st));
     if (!root) {
         text = malloc((size_t)bytes + 1);
-        if (!text) rd_fail(st, RD_EENV, "out of memory for the config (%lld bytes)", (long long)bytes);
+        if (!text)
+            rd_fail(st, RD_EENV, "out of memory for the config (%lld bytes)", (long long)bytes);
     }
     RD_TRY(rd_comm_agree(comm, st));
     RD_TRY(rd_comm_bcast(comm, text, bytes, 0, st));
-    if (rd_config_new(by_flags(cli) ? "flags" : cli->config_file, text, (size_t)bytes, groups, n_groups,
-                      cli->allow_unknown_keys, out, st) == RD_OK) {
-        for (int i = 0; i < cli->n_set && st->code == RD_OK; i++) (void)rd_config_set(*out, cli->set[i], st);
+    if (rd_config_new(by_flags(cli) ? "flags" : cli->config_file, text, (size_t)bytes, groups,
+                      n_groups, cli->allow_unknown_keys, out, st) == RD_OK) {
+        for (int i = 0; i < cli->n_set && st->code == RD_OK; i++)
+            (void)rd_config_set(*out, cli->set[i], st);
         if (st->code == RD_OK && cli->lr_given)
             (void)rd_config_put(*out, "learning_rate", json_real(cli->lr), "--lr", st);
         if (st->code == RD_OK && cli->seed_given)
             (void)rd_config_put(*out, "seed", json_integer((json_int_t)cli->seed), "--seed", st);
         if (st->code == RD_OK && cli->input && cli->input[0])
             (void)rd_config_put(*out, "source_file_test", json_string(cli->input), "--input", st);
-        if (st->code == RD_OK && cli->mode_bit == RD_MODE_BENCH) (void)bench_flags(*out, cli, &said, st);
+        if (st->code == RD_OK && cli->mode_bit == RD_MODE_BENCH)
+            (void)bench_flags(*out, cli, &said, st);
         if (st->code == RD_OK) (void)first_rate(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
     }
@@ -95,8 +102,8 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     if (cli->lr_given) rd_info(log, "learning_rate is %g, from --lr", cli->lr);
     if (root)
         for (int i = 0; rd_config_unknown(*out, i); i++)
-            rd_warn(log, "%s: unknown key '%s' is ignored", rd_config_where(*out, rd_config_unknown(*out, i)),
-                    rd_config_unknown(*out, i));
+            rd_warn(log, "%s: unknown key '%s' is ignored",
+                    rd_config_where(*out, rd_config_unknown(*out, i)), rd_config_unknown(*out, i));
 done:
     rd_strbuf_release(&said);
     free(text);

@@ -45,7 +45,8 @@ void signals_start(void)
     sigaddset(&sa.sa_mask, SIGHUP);
     sa.sa_handler = on_stop;
     /* The terminal is closed. nohup means what it says. */
-    if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN) (void)sigaction(SIGHUP, &sa, NULL);
+    if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+        (void)sigaction(SIGHUP, &sa, NULL);
     (void)sigaction(SIGTERM, &sa, NULL);
     (void)sigaction(SIGINT, &sa, NULL);
     (void)sigaction(SIGUSR2, &sa, NULL);

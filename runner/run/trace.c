@@ -54,7 +54,8 @@ bool trace_active(const run_trace *t)
     return t && t->active;
 }
 
-void trace_span(run_trace *t, const char *name, int row, int64_t id, double bytes, int64_t begin_ns, int64_t end_ns)
+void trace_span(run_trace *t, const char *name, int row, int64_t id, double bytes, int64_t begin_ns,
+                int64_t end_ns)
 {
     if (t->n == t->room)
         t->dropped++;
@@ -91,7 +92,8 @@ static rd_code read_steps(run_trace *t, const char *text, int64_t next_step, rd_
     }
     if (good) return RD_OK;
     return rd_fail(st, RD_EUSAGE,
-                   "%s: 'trace_steps' is '%.64s'; write the first and the last step to trace, such as \"10:60\"",
+                   "%s: 'trace_steps' is '%.64s'; write the first and the last step to trace, such "
+                   "as \"10:60\"",
                    rd_config_where(t->run->config, "trace_steps"), text);
 }
 
@@ -102,7 +104,8 @@ static rd_code write_all(int fd, const char *p, size_t n, off_t at, rd_status *s
     while (n > 0) {
         const ssize_t k = pwrite(fd, p, n, at);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return rd_fail(st, RD_EENV, "%s", k < 0 ? strerror(errno) : "the disk takes no more");
+        if (k <= 0)
+            return rd_fail(st, RD_EENV, "%s", k < 0 ? strerror(errno) : "the disk takes no more");
         p += k;
         n -= (size_t)k;
         at += k;
@@ -126,14 +129,17 @@ static rd_code create_file(run_trace *t, rd_status *st)
     rd_status own = {0};
     t->fd = open(t->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (t->fd < 0)
-        return rd_fail(st, RD_EENV, "cannot write --trace '%.512s': %s; name a file in a folder that exists", t->path,
-                       strerror(errno));
-    rd_strbuf_printf(
-        &b, "[\n{\"name\":\"run_dist\",\"ph\":\"M\",\"pid\":0,\"args\":{\"ranks\":%d,\"hosts\":%d,\"model\":\"%s\"}}",
-        t->run->world->size, t->run->world->n_hosts, t->run->c.model);
+        return rd_fail(st, RD_EENV,
+                       "cannot write --trace '%.512s': %s; name a file in a folder that exists",
+                       t->path, strerror(errno));
+    rd_strbuf_printf(&b,
+                     "[\n{\"name\":\"run_dist\",\"ph\":\"M\",\"pid\":0,\"args\":{\"ranks\":%d,"
+                     "\"hosts\":%d,\"model\":\"%s\"}}",
+                     t->run->world->size, t->run->world->n_hosts, t->run->c.model);
     if (add_lines(t, &b, true, &own) != RD_OK)
-        rd_fail(st, RD_EENV, "cannot write --trace '%.512s': %s; make room there, or leave the flag out", t->path,
-                own.msg);
+        rd_fail(st, RD_EENV,
+                "cannot write --trace '%.512s': %s; make room there, or leave the flag out",
+                t->path, own.msg);
     rd_strbuf_release(&b);
     return st->code;
 }
@@ -179,7 +185,8 @@ void trace_free(run_trace *t)
 static void put_us(rd_strbuf *b, const char *key, int64_t ns)
 {
     const int64_t size = ns < 0 ? -ns : ns;
-    rd_strbuf_printf(b, ",\"%s\":%s%" PRId64 ".%03" PRId64, key, ns < 0 ? "-" : "", size / 1000, size % 1000);
+    rd_strbuf_printf(b, ",\"%s\":%s%" PRId64 ".%03" PRId64, key, ns < 0 ? "-" : "", size / 1000,
+                     size % 1000);
 }
 
 static void put_names(const run_trace *t, rd_strbuf *b)
@@ -187,10 +194,13 @@ static void put_names(const run_trace *t, rd_strbuf *b)
     const rd_world *w = t->run->world;
     rd_strbuf_printf(
         b,
-        ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d (%s)\"}}"
+        ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d "
+        "(%s)\"}}"
         ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"sort_index\":%d}}"
-        ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"steps\"}}"
-        ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":\"gradients\"}}",
+        ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":"
+        "\"steps\"}}"
+        ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":"
+        "\"gradients\"}}",
         w->rank, w->rank, w->host, w->rank, w->rank, w->rank, w->rank);
 }
 
@@ -213,7 +223,8 @@ static int by_begin(const void *a, const void *b)
 {
     const span *x = a, *y = b;
     if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
-    if (x->end_ns != y->end_ns) return x->end_ns > y->end_ns ? -1 : 1; /* what contains comes first */
+    if (x->end_ns != y->end_ns)
+        return x->end_ns > y->end_ns ? -1 : 1; /* what contains comes first */
     return 0;
 }
 
@@ -225,7 +236,9 @@ static void put_spans(run_trace *t, const rd_clock_offset *to, rd_strbuf *b)
         const span *s = &t->spans[i];
         const int64_t begin = rd_clock_shared(&t->from, to, s->begin_ns) - t->origin_ns;
         const int64_t end = rd_clock_shared(&t->from, to, s->end_ns) - t->origin_ns;
-        const int row = s->row == TRACE_ROW_STEPS ? 0 : 1 + free_lane(busy_until, s->begin_ns, s->end_ns);
+        const int row = s->row == TRACE_ROW_STEPS
+                            ? 0
+                            : 1 + free_lane(busy_until, s->begin_ns, s->end_ns);
         rd_strbuf_printf(b, ",\n{\"name\":\"%s", s->name);
         if (s->id >= 0) rd_strbuf_printf(b, " %" PRId64, s->id);
         rd_strbuf_printf(b, "\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d", t->run->world->rank, row);
@@ -249,9 +262,10 @@ static rd_code write_chunk(run_trace *t, rd_status *st)
     if (!t->named) put_names(t, &lines);
     put_spans(t, &to, &lines);
     if (t->dropped > 0) {
-        rd_strbuf_printf(
-            &lines, ",\n{\"name\":\"%" PRId64 " spans were dropped\",\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":0",
-            t->dropped, r->world->rank);
+        rd_strbuf_printf(&lines,
+                         ",\n{\"name\":\"%" PRId64
+                         " spans were dropped\",\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":0",
+                         t->dropped, r->world->rank);
         put_us(&lines, "ts", to.at_ns - to.offset_ns - t->origin_ns);
         rd_strbuf_puts(&lines, "}");
     }
@@ -314,7 +328,8 @@ void trace_step_end(rd_run *r)
 {
     run_trace *t = r->trace;
     trace_enter(r, TRACE_NONE);
-    if (trace_active(t)) trace_span(t, "step", TRACE_ROW_STEPS, t->step, 0.0, t->step_ns, r->times.since_ns);
+    if (trace_active(t))
+        trace_span(t, "step", TRACE_ROW_STEPS, t->step, 0.0, t->step_ns, r->times.since_ns);
 }
 
 rd_code trace_finish(rd_run *r, rd_status *st)
@@ -326,14 +341,19 @@ rd_code trace_finish(rd_run *r, rd_status *st)
     if (t->in_chunk > 0) RD_TRY(write_chunk(t, st));
     if (r->world->rank != 0 || t->fd < 0) return RD_OK;
     if (t->all_steps == 0)
-        rd_info(r->log, "trace: no step of %" PRId64 " to %" PRId64 " was run; trace_steps says which ones to keep",
+        rd_info(r->log,
+                "trace: no step of %" PRId64 " to %" PRId64
+                " was run; trace_steps says which ones to keep",
                 t->first, t->last);
     else
-        rd_info(r->log, "trace of %" PRId64 " step%s and %d rank%s in %s; open it with Perfetto or chrome://tracing",
+        rd_info(r->log,
+                "trace of %" PRId64
+                " step%s and %d rank%s in %s; open it with Perfetto or chrome://tracing",
                 t->all_steps, RD_S(t->all_steps), r->world->size, RD_S(r->world->size), t->path);
     if (t->all_dropped > 0)
         rd_info(r->log,
-                "trace: %" PRId64 " of %" PRId64 " spans were dropped for want of room; trace fewer ops (trace_ops)",
+                "trace: %" PRId64 " of %" PRId64
+                " spans were dropped for want of room; trace fewer ops (trace_ops)",
                 t->all_dropped, t->all_dropped + t->all_spans);
 done:
     return st->code;

@@ -65,14 +65,15 @@ typedef struct times_window { /* of this rank; add up steps, then gather */
 } times_window;
 typedef struct rank_times {
     double min_s, mean_s,
-        max_s;                /* a rank's own time for a step: input, forward, backward, without waiting for others */
+        max_s; /* a rank's own time for a step: input, forward, backward, without waiting for others */
     int slowest;              /* the rank of max_s */
     double comm_s, exposed_s; /* of a step; the largest of a rank */
     double bytes, wire_bytes; /* of a step: summed; sent between hosts by all ranks */
     double bus_gb_per_s;      /* 2 (n - 1) / n bytes / comm_s, as nccl-tests; NAN: no exchange */
 } rank_times;
-double times_exchange(const exchange_size *e); /* seconds: the mean of the newest without the slowest twentieth */
-double times_busy(const run_times *t);         /* input, forward, backward so far */
+double times_exchange(
+    const exchange_size *e); /* seconds: the mean of the newest without the slowest twentieth */
+double times_busy(const run_times *t); /* input, forward, backward so far */
 /* Collective. */
 rd_code times_gather(rd_run *r, const times_window *w, rank_times *out, rd_status *st);
 
@@ -89,7 +90,8 @@ void trace_free(run_trace *t); /* NULL is fine */
 
 /* For times.c. */
 bool trace_active(const run_trace *t); /* NULL is fine */
-void trace_span(run_trace *t, const char *name, int row, int64_t id, double bytes, int64_t begin_ns, int64_t end_ns);
+void trace_span(run_trace *t, const char *name, int row, int64_t id, double bytes, int64_t begin_ns,
+                int64_t end_ns);
 enum { TRACE_ROW_STEPS, TRACE_ROW_EXCHANGE };
 
 #endif

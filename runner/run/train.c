@@ -51,7 +51,8 @@ static rd_code open_logdir(trainer *t, rd_status *st)
     char path[4200], warning[RD_MSG_BYTES] = "";
     if (!dir || !dir[0]) {
         rd_fail(st, RD_EUSAGE,
-                "--logdir is missing; name a folder for checkpoints and records, for example --logdir=logs/first "
+                "--logdir is missing; name a folder for checkpoints and records, for example "
+                "--logdir=logs/first "
                 "(training goes on from what it holds)");
     } else if (strlen(dir) > 4000) {
         rd_fail(st, RD_EUSAGE, "--logdir is %zu bytes long; 4000 are allowed", strlen(dir));
@@ -91,7 +92,8 @@ static rd_code save(trainer *t, bool must, rd_status *st)
         } else if (must) {
             *st = own;
         } else {
-            const int64_t every = r->cli->checkpoint_frequency, in_s = retry_s < every ? retry_s : every;
+            const int64_t every = r->cli->checkpoint_frequency,
+                          in_s = retry_s < every ? retry_s : every;
             rd_warn(r->log, "%s; training goes on, next try in %" PRId64 " s", own.msg, in_s);
             plan_save(t, in_s);
         }
@@ -130,8 +132,11 @@ static void watch_plateau(trainer *t, const eval_result *v)
     if (strcmp(r->sc.plateau_monitor, "figure") == 0) value = eval_figure(v, &name, &higher);
     const double rate = rate_now(t) / rd_schedule_factor(&r->sc, r->world->size);
     if (!rd_plateau_update(&r->sc, &r->at.plateau, value, higher, rate)) return;
-    rd_info(r->log, "plateau: the %s has not improved on %.6g in %" PRId64 " evaluation%s; the rate falls to %.6g",
-            name, r->at.plateau.best, r->sc.plateau_patience, RD_S(r->sc.plateau_patience), rate_now(t));
+    rd_info(r->log,
+            "plateau: the %s has not improved on %.6g in %" PRId64
+            " evaluation%s; the rate falls to %.6g",
+            name, r->at.plateau.best, r->sc.plateau_patience, RD_S(r->sc.plateau_patience),
+            rate_now(t));
 }
 
 /* regular: not only because the run ends here; a longer run would not have it, so the plateau rule passes it over. *stop: all ranks
@@ -157,12 +162,15 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     r->at.eval_due = false;
     if (regular) watch_plateau(t, &v);
     if (r->world->rank != 0) goto done;
-    if (eval_report(r, &t->eval, &v, &own) != RD_OK) rd_warn(r->log, "records are incomplete: %s", own.msg);
+    if (eval_report(r, &t->eval, &v, &own) != RD_OK)
+        rd_warn(r->log, "records are incomplete: %s", own.msg);
     own = (rd_status){0};
-    for (int i = 0; i < v.n_figures; i++) recorder_scalar(t->records, r->at.step, v.figure[i].name, v.figure[i].value);
+    for (int i = 0; i < v.n_figures; i++)
+        recorder_scalar(t->records, r->at.step, v.figure[i].name, v.figure[i].value);
     const double now = eval_figure(&v, &name, &higher);
     if (v.classes) recorder_scalar(t->records, r->at.step, "eval_accuracy", now);
-    if (r->at.best_step < 0 || !isfinite(r->at.best) || (higher ? now > r->at.best : now < r->at.best)) {
+    if (r->at.best_step < 0 || !isfinite(r->at.best) ||
+        (higher ? now > r->at.best : now < r->at.best)) {
         r->at.best = now;
         r->at.best_step = r->at.step;
         if (run_save(r, "best", 1, &own) == RD_OK)
@@ -215,7 +223,8 @@ static double ratio(double a, double b)
     return b > 0.0 ? a / b : NAN;
 }
 
-static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr, step_record *s)
+static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_stats *stats,
+                        double lr, step_record *s)
 {
     const rd_run *r = t->run;
     const int64_t n_batches = t->stepper.plan ? rd_plan_n_batches(t->stepper.plan) : 0;
@@ -247,7 +256,8 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .skipped = r->at.skipped,
                        .ranks = r->world->size > 1 ? &t->ranks : NULL,
                        .comm_algorithm = t->stepper.comm.algorithm,
-                       .step_bytes = r->gpu ? device_peak_bytes(r) : (double)rd_arena_peak(rd_tape_arena(r->tape))};
+                       .step_bytes = r->gpu ? device_peak_bytes(r)
+                                            : (double)rd_arena_peak(rd_tape_arena(r->tape))};
     s->eta_s = s->step_s * (double)(t->last_step - r->at.step);
 }
 
@@ -263,11 +273,14 @@ static void note_epoch(trainer *t, int64_t done_before)
     if (t->epoch_whole) {
         if (run_is_image(r))
             (void)snprintf(more, sizeof more, ", accuracy %.3f %%, %s %s/s, input wait %.1f %%",
-                           100.0 * console_real(right), console_count(ratio(w->samples, w->seconds), speed),
+                           100.0 * console_real(right),
+                           console_count(ratio(w->samples, w->seconds), speed),
                            r->model->unit ? r->model->unit : "samples",
                            100.0 * w->input_s / (w->seconds * r->world->size));
-        rd_info(r->log, "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f%s, %s", done,
-                r->at.step, console_count(w->samples, count), RD_S(w->samples), console_real(mean), more,
+        rd_info(r->log,
+                "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f%s, %s",
+                done, r->at.step, console_count(w->samples, count), RD_S(w->samples),
+                console_real(mean), more,
                 console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
         recorder_epoch(t->records, done - 1, mean, right);
     }
@@ -277,7 +290,8 @@ static void note_epoch(trainer *t, int64_t done_before)
 }
 
 /* Rank 0, after each step. */
-static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr, bool due)
+static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr,
+                         bool due)
 {
     rd_run *r = t->run;
     step_record s;
@@ -297,7 +311,8 @@ static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats 
         t->stepper.pictures.n = 0;
     }
     if (t->stepper.source.n || t->stepper.target.n) {
-        const char *source = rd_strbuf_str(&t->stepper.source), *target = rd_strbuf_str(&t->stepper.target),
+        const char *source = rd_strbuf_str(&t->stepper.source),
+                   *target = rd_strbuf_str(&t->stepper.target),
                    *predicted = rd_strbuf_str(&t->stepper.predicted);
         if (r->c.print_samples) console_sample(r, source, target, predicted);
         recorder_sample(t->records, s.step, source, target, predicted);
@@ -307,7 +322,10 @@ static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats 
 
 /* ---- the loop ---- */
 
-enum { WARM_UP = 2, ENOUGH = 10 }; /* steps that are slower than others; steps that a summary needs */
+enum {
+    WARM_UP = 2,
+    ENOUGH = 10
+}; /* steps that are slower than others; steps that a summary needs */
 
 /* After a step that began with so many seconds of own work. */
 static void add_times(trainer *t, double busy_before, double seconds, const step_sums *sum)
@@ -339,14 +357,16 @@ static rd_code summarize(trainer *t, rd_status *st)
     if (t->sums.steps < ENOUGH) return RD_OK;
     RD_TRY(plan_collect(r, &t->sums, &m, st));
     if (r->world->rank != 0) goto done;
-    if (plan_write(&m, r->cli->logdir, &own) != RD_OK) rd_warn(r->log, "records are incomplete: %s", own.msg);
+    if (plan_write(&m, r->cli->logdir, &own) != RD_OK)
+        rd_warn(r->log, "records are incomplete: %s", own.msg);
     plan_shares(&m, &line);
     rd_info(r->log, "%s", rd_strbuf_str(&line));
     own = (rd_status){0};
     if (r->world->size > 1 && plan_change(r->config, &m, &per_host, &notes, &own) == RD_OK) {
         rd_strbuf_reset(&line);
         plan_short(&m, &line);
-        rd_info(r->log, "%s; all of it: run_dist --mode=plan --logdir=%s", rd_strbuf_str(&line), r->cli->logdir);
+        rd_info(r->log, "%s; all of it: run_dist --mode=plan --logdir=%s", rd_strbuf_str(&line),
+                r->cli->logdir);
     }
 done:
     rd_strbuf_release(&line);
@@ -359,11 +379,13 @@ static void note_skip(trainer *t)
     rd_run *r = t->run;
     char scale[64] = "";
     t->skipped_in_row++;
-    if (device_scales_loss(r)) (void)snprintf(scale, sizeof scale, "; the loss is scaled by %g from now on", r->at.loss_scale);
+    if (device_scales_loss(r))
+        (void)snprintf(scale, sizeof scale, "; the loss is scaled by %g from now on",
+                       r->at.loss_scale);
     rd_live(r->log, NULL);
     rd_info(r->log,
-            "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64 " in a row, %" PRId64
-            " in all)%s",
+            "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64
+            " in a row, %" PRId64 " in all)%s",
             r->at.step, t->skipped_in_row, r->at.skipped, scale);
 }
 
@@ -374,14 +396,17 @@ static rd_code check_skips(trainer *t, int64_t before, double all, rd_status *st
     rd_run *r = t->run;
     if (all != (double)before * r->world->size)
         return rd_fail(st, RD_ENUMERIC,
-                       "at step %" PRId64 " the ranks do not agree on which steps were not finite: their weights "
+                       "at step %" PRId64
+                       " the ranks do not agree on which steps were not finite: their weights "
                        "differ; start again from the last checkpoint, and suspect a machine",
                        r->at.step);
     if (before < r->c.nonfinite_limit) return RD_OK;
     r->agreed = true;
     return rd_fail(st, RD_ENUMERIC,
-                   "the gradient was not finite in %" PRId64 " step%s in a row, up to step %" PRId64 "; lower "
-                   "learning_rate or loss_scale, or set max_grad_norm, and start again from the last checkpoint",
+                   "the gradient was not finite in %" PRId64 " step%s in a row, up to step %" PRId64
+                   "; lower "
+                   "learning_rate or loss_scale, or set max_grad_norm, and start again from the "
+                   "last checkpoint",
                    before, RD_S(before), r->at.step - 1);
 }
 
@@ -405,17 +430,20 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     const double busy = times_busy(&r->times);
     t->stepper.want_sample = due && root;
     /* Pictures go out with the next record. */
-    t->stepper.want_pictures = root && run_is_image(r) && images > 0 && (step == 1 || step % images == 0);
+    t->stepper.want_pictures = root && run_is_image(r) && images > 0 &&
+                               (step == 1 || step % images == 0);
     RD_TRY(stepper_step(&t->stepper, lr, &in, &sum, &stats, st));
     RD_TRY(check_skips(t, t->skipped_in_row, sum.skipped, st));
     if (r->started_ns) {
-        rd_info(r->log, "first step done %.2f s after the start", (double)(rd_now_ns() - r->started_ns) * 1e-9);
+        rd_info(r->log, "first step done %.2f s after the start",
+                (double)(rd_now_ns() - r->started_ns) * 1e-9);
         r->started_ns = 0;
     }
     const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
     window_add(&t->since_record, &sum, seconds);
     window_add(&t->since_epoch, &sum, seconds);
-    if (r->c.check_replicas_every > 0 && step % r->c.check_replicas_every == 0) RD_TRY(run_check_replicas(r, st));
+    if (r->c.check_replicas_every > 0 && step % r->c.check_replicas_every == 0)
+        RD_TRY(run_check_replicas(r, st));
     add_times(t, busy, seconds, &sum);
     if (due && r->world->size > 1) {
         RD_TRY(times_gather(r, &t->mine, &t->ranks, st));
@@ -453,7 +481,9 @@ static rd_code loop(trainer *t, rd_status *st)
     if (t->saved_step != r->at.step) RD_TRY(save(t, true, st));
     RD_TRY(summarize(t, st));
     if (stop && (r->at.step < t->last_step || r->at.eval_due)) {
-        rd_info(r->log, "stopped on request at step %" PRId64 ", checkpoint saved; the same command goes on from here",
+        rd_info(r->log,
+                "stopped on request at step %" PRId64
+                ", checkpoint saved; the same command goes on from here",
                 r->at.step);
         r->agreed = true;
         rd_fail(st, RD_ESTOP, "stopped on request at step %" PRId64, r->at.step);
@@ -472,7 +502,8 @@ static void find_last_step(trainer *t)
     const int64_t n = rd_plan_n_batches(t->stepper.plan);
     /* Where a schedule that does not say its end itself ends: a shorter trial of the same config keeps its rates. */
     r->sc.epoch_steps = (double)n / (double)r->c.iter_size;
-    r->sc.end_epoch = r->c.has_num_epochs ? (double)r->c.num_epochs : (double)t->last_step / r->sc.epoch_steps;
+    r->sc.end_epoch = r->c.has_num_epochs ? (double)r->c.num_epochs
+                                          : (double)t->last_step / r->sc.epoch_steps;
     if (r->cli->max_steps_given || !r->c.has_num_epochs) return;
     t->stepper.n_epochs = r->c.num_epochs;
     const int64_t left = (r->c.num_epochs - r->at.epoch) * n - r->at.batch;
@@ -492,7 +523,8 @@ static rd_code open_run(trainer *t, rd_status *st)
     RD_TRY(world_check(r, st));
     RD_TRY(run_load(r, "newest", &found, st));
     t->saved_step = found ? r->at.step : -1;
-    t->stepper.n_epochs = r->c.has_num_epochs && !r->cli->max_steps_given ? r->c.num_epochs : INT64_MAX;
+    t->stepper.n_epochs = r->c.has_num_epochs && !r->cli->max_steps_given ? r->c.num_epochs
+                                                                          : INT64_MAX;
     (void)stepper_plan(&t->stepper, st);
     t->param_norm = calloc((size_t)rd_params_n(r->params) + 1, sizeof *t->param_norm);
     if (!t->param_norm) rd_fail(st, RD_EENV, "out of memory");
@@ -501,7 +533,8 @@ static rd_code open_run(trainer *t, rd_status *st)
     t->stepper.last_step = t->last_step;
     t->epoch_whole = r->at.batch == 0 || r->at.batch >= rd_plan_n_batches(t->stepper.plan);
     t->epoch_ns = rd_now_ns();
-    world_banner(r, t->last_step, rd_plan_n_batches(t->stepper.plan), rd_plan_n_samples(t->stepper.plan));
+    world_banner(r, t->last_step, rd_plan_n_batches(t->stepper.plan),
+                 rd_plan_n_samples(t->stepper.plan));
 done:
     return st->code;
 }
@@ -515,23 +548,28 @@ rd_code run_train(rd_run *r, rd_status *st)
     RD_TRY(open_run(&t, st));
     if (r->at.step >= t.last_step && !(r->at.eval_due && r->mode == RD_MODE_TRAIN_EVAL)) {
         rd_info(r->log,
-                "nothing to do: step %" PRId64 " of %" PRId64 " is done; a higher --max_steps (or num_epochs) goes on",
+                "nothing to do: step %" PRId64 " of %" PRId64
+                " is done; a higher --max_steps (or num_epochs) goes on",
                 r->at.step, t.last_step);
         goto done;
     }
     if (r->world->rank == 0) {
         (void)recorder_new(r, &t.records, st);
-        if (st->code == RD_OK && r->mode == RD_MODE_TRAIN_EVAL) (void)eval_records_open(r, &t.eval, st);
+        if (st->code == RD_OK && r->mode == RD_MODE_TRAIN_EVAL)
+            (void)eval_records_open(r, &t.eval, st);
     }
     RD_TRY(run_agree(r, st));
     RD_TRY(trace_open(r, r->at.step + 1, st));
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(loop(&t, st));
     device_say_work(r);
-    if (r->gpu) (void)snprintf(memory, sizeof memory, ", of its GPU %.0f MB", device_peak_bytes(r) * 1e-6);
-    rd_info(r->log, "done: step %" PRId64 " in %s, peak memory of rank 0 %.0f MB%s; look with: tensorboard --logdir %s",
-            r->at.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time), run_peak_bytes() * 1e-6, memory,
-            r->cli->logdir);
+    if (r->gpu)
+        (void)snprintf(memory, sizeof memory, ", of its GPU %.0f MB", device_peak_bytes(r) * 1e-6);
+    rd_info(r->log,
+            "done: step %" PRId64
+            " in %s, peak memory of rank 0 %.0f MB%s; look with: tensorboard --logdir %s",
+            r->at.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time),
+            run_peak_bytes() * 1e-6, memory, r->cli->logdir);
 done:
     if (r->trace && (st->code == RD_OK || r->agreed)) {
         rd_status own = {0};

@@ -119,7 +119,8 @@ done:
 bool stepper_done(const stepper *s)
 {
     const run_progress *at = &s->run->at;
-    return at->epoch + 1 >= s->n_epochs && s->plan_epoch == at->epoch && at->batch >= rd_plan_n_batches(s->plan);
+    return at->epoch + 1 >= s->n_epochs && s->plan_epoch == at->epoch &&
+           at->batch >= rd_plan_n_batches(s->plan);
 }
 
 /* Sum over samples of this: equal for every order, and exact in a double for two million samples a step. */
@@ -140,8 +141,10 @@ static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
     rd_strbuf_reset(&s->target);
     rd_strbuf_reset(&s->predicted);
     if (!src || !tgt || i < 0 || i >= b->n || !out->predicted) return;
-    run_text(d, 0, (const int32_t *)src->data + src->off[i], src->off[i + 1] - src->off[i], true, &s->source);
-    run_text(d, 1, (const int32_t *)tgt->data + tgt->off[i], tgt->off[i + 1] - tgt->off[i], true, &s->target);
+    run_text(d, 0, (const int32_t *)src->data + src->off[i], src->off[i + 1] - src->off[i], true,
+             &s->source);
+    run_text(d, 1, (const int32_t *)tgt->data + tgt->off[i], tgt->off[i + 1] - tgt->off[i], true,
+             &s->target);
     run_text(d, 1, out->predicted, out->n_predicted, true, &s->predicted);
     s->want_sample = false;
 }
@@ -149,8 +152,8 @@ static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
 /* ---- batches, and the announcement of the one that follows ---- */
 
 /* j: which of this rank's parts. */
-static rd_code deal(stepper *s, const rd_plan *plan, int64_t epoch, int64_t batch, int64_t j, step_share *out,
-                    rd_status *st)
+static rd_code deal(stepper *s, const rd_plan *plan, int64_t epoch, int64_t batch, int64_t j,
+                    step_share *out, rd_status *st)
 {
     out->batch = -1;
     (void)rd_plan_batch(plan, batch, &out->n_global);
@@ -163,7 +166,8 @@ static rd_code deal(stepper *s, const rd_plan *plan, int64_t epoch, int64_t batc
         out->room = out->n_global;
     }
     out->part = j;
-    out->n = rd_plan_deal(plan, batch, (int)(s->run->world->rank * s->mine + j), (int)s->parts, out->ids);
+    out->n = rd_plan_deal(plan, batch, (int)(s->run->world->rank * s->mine + j), (int)s->parts,
+                          out->ids);
     out->epoch = epoch;
     out->batch = batch;
     return RD_OK;
@@ -202,8 +206,10 @@ static rd_code fetch_ahead(stepper *s, rd_status *st)
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(rd_arena_settle(r->data_other, st));
     rd_arena_reset(r->data_other);
-    s->ahead = (rd_batch){.step = r->at.step + 1, .epoch = s->next.epoch, .n_global = s->next.n_global};
-    if (def->fetch(rd_dataset_self(r->train), s->next.ids, s->next.n, r->data_other, &s->ahead, &own) == RD_OK) {
+    s->ahead = (rd_batch){
+        .step = r->at.step + 1, .epoch = s->next.epoch, .n_global = s->next.n_global};
+    if (def->fetch(rd_dataset_self(r->train), s->next.ids, s->next.n, r->data_other, &s->ahead,
+                   &own) == RD_OK) {
         s->ahead_turns = r->data_turns;
         RD_TRY(device_send_ahead(r, &s->ahead, st));
         if (r->at.step + 2 < s->last_step) RD_TRY(announce(s, &s->next, &s->behind, st));
@@ -226,7 +232,8 @@ static rd_code next_batch(stepper *s, int64_t j, bool last, rd_batch *b, rd_stat
         const step_share spare = s->now;
         s->now = s->next;
         s->next = spare;
-        ahead = s->ahead_turns > 0 && s->ahead_turns == r->data_turns; /* else an evaluation came between */
+        ahead = s->ahead_turns > 0 &&
+                s->ahead_turns == r->data_turns; /* else an evaluation came between */
     } else {
         RD_TRY(deal(s, s->plan, at->epoch, at->batch, j, &s->now, st));
     }
@@ -266,7 +273,8 @@ static rd_code keep_pictures(stepper *s, const rd_batch *b, const rd_loss_out *o
 {
     enum { SHOWN = 9 };
     RD_TRY(gallery_start(&s->pictures, &s->run->spec, SHOWN, st));
-    for (int64_t i = 0; i < b->n && i < SHOWN; i++) gallery_add(&s->pictures, &s->run->spec, b, i, out);
+    for (int64_t i = 0; i < b->n && i < SHOWN; i++)
+        gallery_add(&s->pictures, &s->run->spec, b, i, out);
     s->want_pictures = false;
 done:
     return st->code;
@@ -294,7 +302,8 @@ static uint64_t graph_key(const rd_batch *b, bool first, bool ends)
 }
 enum { UPDATE_KEY = 1 };
 
-static rd_code train_step_update(stepper *s, double lr, double scale, rd_optim_stats *stats, rd_status *st)
+static rd_code train_step_update(stepper *s, double lr, double scale, rd_optim_stats *stats,
+                                 rd_status *st)
 {
     rd_run *r = s->run;
     RD_TRY(device_recurs(r, UPDATE_KEY, st));
@@ -336,10 +345,12 @@ done:
 /* Elements [from, from + n) of the gradient arena hold part j: adds the sums of the parts before it as a binary counter
  * carries, so that parts are added along the tree ((0 + 1) + (2 + 3)) + ..., whose upper levels are the sum over ranks.
  * *level: the first one that part j does not complete. */
-static rd_code train_step_carry(const stepper *s, int64_t j, int64_t from, int64_t n, int *level, rd_status *st)
+static rd_code train_step_carry(const stepper *s, int64_t j, int64_t from, int64_t n, int *level,
+                                rd_status *st)
 {
     float *g = rd_params_device_grads(s->run->params) + from;
-    for (*level = 0; j >> *level & 1; ++*level) RD_TRY(rd_vec_add(s->run->backend, n, s->sum[*level] + from, g, st));
+    for (*level = 0; j >> *level & 1; ++*level)
+        RD_TRY(rd_vec_add(s->run->backend, n, s->sum[*level] + from, g, st));
 done:
     return st->code;
 }
@@ -357,7 +368,10 @@ static rd_code room_for_sum(stepper *s, int level, rd_status *st)
     const size_t bytes = (size_t)rd_params_span(s->run->params) * sizeof(float);
     if (run_gpu(s->run)) return rd_gpu_get(run_gpu(s->run), bytes, &s->sum[level], st);
     s->sum[level] = malloc(bytes);
-    return s->sum[level] ? st->code : rd_fail(st, RD_EENV, "out of memory for the sums of %lld parts of a batch", 1LL << level);
+    return s->sum[level]
+               ? st->code
+               : rd_fail(st, RD_EENV, "out of memory for the sums of %lld parts of a batch",
+                         1LL << level);
 }
 
 /* Any but the last: afterwards the arena is zero. */
@@ -367,14 +381,16 @@ static rd_code train_step_add_part(stepper *s, int64_t j, rd_status *st)
     int level;
     RD_TRY(train_step_carry(s, j, 0, span, &level, st));
     if (!s->sum[level]) RD_TRY(room_for_sum(s, level, st));
-    RD_TRY(rd_vec_copy(s->run->backend, span, rd_params_device_grads(s->run->params), s->sum[level], st));
+    RD_TRY(rd_vec_copy(s->run->backend, span, rd_params_device_grads(s->run->params), s->sum[level],
+                       st));
     exchange_clear(s->run->exchange);
 done:
     return st->code;
 }
 
 /* One global batch: this rank's parts of it. first: of the step; ends: the step does; last: no batch follows. */
-static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums *out, rd_status *st)
+static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums *out,
+                         rd_status *st)
 {
     rd_run *r = s->run;
     for (int64_t j = 0; j < s->mine; j++) {
@@ -385,7 +401,8 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
         else
             RD_TRY(next_batch(s, j, last, &b, st));
         RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->at.step + 1, st));
-        if (ends && j + 1 == s->mine) exchange_last(r->exchange, s->mine > 1 ? add_last_part : NULL, s);
+        if (ends && j + 1 == s->mine)
+            exchange_last(r->exchange, s->mine > 1 ? add_last_part : NULL, s);
         RD_TRY(device_recurs(r, graph_key(&b, first && j == 0, ends && j + 1 == s->mine), st));
         (void)forward_backward(s, &b, out, st);
         (void)device_recurred(r, st);
@@ -393,7 +410,8 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
         if (!s->make)
             RD_TRY(fetch_ahead(s, st));
         else if (!last || j + 1 < s->mine)
-            RD_TRY(device_send_ahead(r, &b, st)); /* images that are made are the same ones in every step */
+            RD_TRY(device_send_ahead(
+                r, &b, st)); /* images that are made are the same ones in every step */
         if (j + 1 < s->mine) RD_TRY(train_step_add_part(s, j, st));
     }
 done:
@@ -417,7 +435,8 @@ static rd_code deal_times(stepper *s, rd_status *st)
     s->backward_s += hidden;
     s->late_s = s->ahead_s - hidden;
     for (int i = 0; i < 3; i++) {
-        const double more = fmax(0.0, fmin(seconds - s->backward_s, t->seconds[after[i]] - s->since[after[i]]));
+        const double more =
+            fmax(0.0, fmin(seconds - s->backward_s, t->seconds[after[i]] - s->since[after[i]]));
         t->seconds[after[i]] -= more;
         t->seconds[TRACE_BACKWARD] += more;
         s->backward_s += more;
@@ -427,7 +446,8 @@ done:
     return st->code;
 }
 
-rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out, rd_optim_stats *stats, rd_status *st)
+rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
+                     rd_optim_stats *stats, rd_status *st)
 {
     enum { N_SUMS = sizeof(step_sums) / sizeof(double) };
     rd_run *r = s->run;
@@ -458,7 +478,8 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     s->comm_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
     RD_TRY(run_phase(r, RD_PHASE_UPDATE, r->at.step + 1, st));
     r->at.step++;
-    r->at.samples_hash = (int64_t)(((uint64_t)r->at.samples_hash + (uint64_t)out->hash) & INT64_MAX);
+    r->at.samples_hash = (int64_t)(((uint64_t)r->at.samples_hash + (uint64_t)out->hash) &
+                                   INT64_MAX);
     stats->finite = false;
     stats->grad_norm = stats->clipped_norm = NAN;
     /* The sums are the same bytes on every rank, so all of them skip or none. */

@@ -23,9 +23,10 @@
 
 void rd_versions(rd_strbuf *out)
 {
-    rd_strbuf_printf(out, "run_dist %s (commit %s, %s " __VERSION__ ")\n", RD_VERSION, RD_COMMIT, RD_COMPILER);
-    rd_strbuf_printf(out, "Jansson %s\n%s\n%s\n%s\n", jansson_version_str(), archive_version_string(),
-                     rd_comm_library_version(), rd_backend_library());
+    rd_strbuf_printf(out, "run_dist %s (commit %s, %s " __VERSION__ ")\n", RD_VERSION, RD_COMMIT,
+                     RD_COMPILER);
+    rd_strbuf_printf(out, "Jansson %s\n%s\n%s\n%s\n", jansson_version_str(),
+                     archive_version_string(), rd_comm_library_version(), rd_backend_library());
 #ifdef RD_CUDA
     rd_strbuf_puts(out, "backends: cpu, cuda\n");
 #else
@@ -76,8 +77,11 @@ static rd_code same_config(rd_run *r, const json_t *mine, const char *dump, rd_s
         if (json_equal(json_object_get(v, "value"), json_object_get(w, "value"))) continue;
         show_value(v, a);
         show_value(w, b);
-        rd_fail(st, RD_EDISAGREE, "config key '%s' differs: rank %d (%s) has %s, rank 0 has %s; all ranks need the same "
-                "program, config and data", key, r->world->rank, r->world->host, a, b);
+        rd_fail(
+            st, RD_EDISAGREE,
+            "config key '%s' differs: rank %d (%s) has %s, rank 0 has %s; all ranks need the same "
+            "program, config and data",
+            key, r->world->rank, r->world->host, a, b);
         break;
     }
     RD_TRY(run_agree(r, st));
@@ -97,11 +101,15 @@ rd_code world_check_start(rd_run *r, rd_status *st)
     if (!dump || all.failed) rd_fail(st, RD_EENV, "out of memory for the config");
     RD_TRY(run_agree(r, st));
     rd_program_id(id);
-    (void)snprintf(text, sizeof text, "%.40s, %s, libraries %016" PRIx64, RD_VERSION, id, fnv(fnv_start, all.s, all.n));
+    (void)snprintf(text, sizeof text, "%.40s, %s, libraries %016" PRIx64, RD_VERSION, id,
+                   fnv(fnv_start, all.s, all.n));
     RD_TRY(world_same(r, "program file and library versions", text, st));
-    if (r->cli->max_steps_given) (void)snprintf(steps, sizeof steps, " --max_steps=%" PRId64, r->cli->max_steps);
-    (void)snprintf(text, sizeof text, "--mode=%s%s --summary_frequency=%" PRId64 "%s%s%s", r->cli->mode, steps, r->cli->summary_frequency,
-                   r->cli->split_data_per_rank ? " --split_data_per_rank" : "", r->cli->trace ? " --trace" : "",
+    if (r->cli->max_steps_given)
+        (void)snprintf(steps, sizeof steps, " --max_steps=%" PRId64, r->cli->max_steps);
+    (void)snprintf(text, sizeof text, "--mode=%s%s --summary_frequency=%" PRId64 "%s%s%s",
+                   r->cli->mode, steps, r->cli->summary_frequency,
+                   r->cli->split_data_per_rank ? " --split_data_per_rank" : "",
+                   r->cli->trace ? " --trace" : "",
                    r->cli->mode_bit == RD_MODE_PLAN && r->cli->config_file ? " --config_file" : "");
     RD_TRY(world_same(r, "flags", text, st));
     RD_TRY(same_config(r, effective, dump, st));
@@ -122,7 +130,8 @@ rd_code world_check(rd_run *r, rd_status *st)
         h = fnv(h, p->dim, sizeof p->dim[0] * (size_t)p->n_dim);
         h = fnv(h, &p->offset, sizeof p->offset);
     }
-    (void)snprintf(text, sizeof text, "%" PRId64 " parameters, %016" PRIx64, rd_params_count(r->params), h);
+    (void)snprintf(text, sizeof text, "%" PRId64 " parameters, %016" PRIx64,
+                   rd_params_count(r->params), h);
     RD_TRY(world_same(r, "parameters", text, st));
     const rd_dataset *d = r->train ? r->train : r->held;
     if (d) RD_TRY(world_same(r, "data", rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)), st));
@@ -148,33 +157,39 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
     if (w->rank != 0) return;
     rd_info(r->log, "run_dist %s: %s, config %s%s%s", RD_VERSION, r->cli->mode,
             r->cli->config_file ? r->cli->config_file : "from flags",
-            r->cli->logdir && r->cli->logdir[0] ? ", logdir " : "", r->cli->logdir ? r->cli->logdir : "");
+            r->cli->logdir && r->cli->logdir[0] ? ", logdir " : "",
+            r->cli->logdir ? r->cli->logdir : "");
     banner_lines(r, "", rd_strbuf_str(&r->notices));
-    rd_info(r->log, "world: %d rank%s on %d host%s (%s%s%s), %d thread%s per rank", w->size, w->size == 1 ? "" : "s",
-            w->n_hosts, w->n_hosts == 1 ? "" : "s", w->comm, w->library[0] ? ", " : "", w->library,
-            rd_backend_threads(r->backend), rd_backend_threads(r->backend) == 1 ? "" : "s");
+    rd_info(r->log, "world: %d rank%s on %d host%s (%s%s%s), %d thread%s per rank", w->size,
+            w->size == 1 ? "" : "s", w->n_hosts, w->n_hosts == 1 ? "" : "s", w->comm,
+            w->library[0] ? ", " : "", w->library, rd_backend_threads(r->backend),
+            rd_backend_threads(r->backend) == 1 ? "" : "s");
     if (w->size > 1) rd_info(r->log, "%s", rd_comm_note(r->comm));
     if (r->exchange) exchange_describe(r->exchange, &s);
     banner_lines(r, "", rd_strbuf_str(&s));
     rd_strbuf_reset(&s);
     rd_info(r->log, "device: %s", rd_backend_describe(r->backend));
     rd_info(r->log, "model: %s, %s parameters (%.1f MB)", r->model->name,
-            console_count((double)rd_params_count(r->params), a), (double)rd_params_count(r->params) * 4e-6);
+            console_count((double)rd_params_count(r->params), a),
+            (double)rd_params_count(r->params) * 4e-6);
     if (r->spec.src_vocab_size > 0)
-        rd_info(r->log, "vocabulary: source %s, target %s", console_count((double)r->spec.src_vocab_size, a),
+        rd_info(r->log, "vocabulary: source %s, target %s",
+                console_count((double)r->spec.src_vocab_size, a),
                 console_count((double)r->spec.tgt_vocab_size, b));
     if (run_is_image(r))
-        rd_info(r->log, "images: %" PRId64 " x %" PRId64 " x %" PRId64 ", %s class%s", r->spec.image_h, r->spec.image_w,
-                r->spec.image_c, console_count((double)r->spec.n_classes, a), r->spec.n_classes == 1 ? "" : "es");
+        rd_info(r->log, "images: %" PRId64 " x %" PRId64 " x %" PRId64 ", %s class%s",
+                r->spec.image_h, r->spec.image_w, r->spec.image_c,
+                console_count((double)r->spec.n_classes, a), r->spec.n_classes == 1 ? "" : "es");
     if (n_samples > 0)
-        rd_info(r->log, "data: %s sample%s, %s batch%s an epoch", console_count((double)n_samples, a), RD_S(n_samples),
+        rd_info(r->log, "data: %s sample%s, %s batch%s an epoch",
+                console_count((double)n_samples, a), RD_S(n_samples),
                 console_count((double)n_batches, b), n_batches == 1 ? "" : "es");
     if (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL) {
         rd_info(r->log, "global batch: %s = %" PRId64 " per rank x %d rank%s%s",
-                console_count((double)(r->global_batch * r->c.iter_size), a), r->c.batch_size, w->size,
-                w->size == 1 ? "" : "s", r->c.iter_size > 1 ? " x iter_size" : "");
-        rd_info(r->log, "optimizer: %s, seed %" PRIu64 ", up to step %s", rd_optim_def(r->optim)->name, r->seed,
-                console_count((double)last_step, a));
+                console_count((double)(r->global_batch * r->c.iter_size), a), r->c.batch_size,
+                w->size, w->size == 1 ? "" : "s", r->c.iter_size > 1 ? " x iter_size" : "");
+        rd_info(r->log, "optimizer: %s, seed %" PRIu64 ", up to step %s",
+                rd_optim_def(r->optim)->name, r->seed, console_count((double)last_step, a));
         rd_schedule_describe(&r->sc, w->size, &s);
         rd_info(r->log, "learning rate:");
         banner_lines(r, "  ", rd_strbuf_str(&s));

@@ -76,8 +76,11 @@ const char *supervise_meaning(int status, bool *again, char text[160])
         }
     *again = true;
     if (status > 128 && status <= 128 + SIGRTMAX && sigdescr_np(status - 128))
-        (void)snprintf(text, 160, "a process was ended by signal %d, %s%s", status - 128, sigdescr_np(status - 128),
-                       status == 128 + SIGKILL ? ": by hand, for want of memory, or with a host that was lost" : "");
+        (void)snprintf(text, 160, "a process was ended by signal %d, %s%s", status - 128,
+                       sigdescr_np(status - 128),
+                       status == 128 + SIGKILL
+                           ? ": by hand, for want of memory, or with a host that was lost"
+                           : "");
     else
         (void)snprintf(text, 160, "the launcher's own");
     return text;
@@ -96,7 +99,8 @@ static rd_log *logged(supervisor *s)
 {
     char path[4200];
     rd_status own = {0};
-    if (!s->teed && folder_is_there(s->logdir) && snprintf(path, sizeof path, "%s/run.log", s->logdir) < (int)sizeof path)
+    if (!s->teed && folder_is_there(s->logdir) &&
+        snprintf(path, sizeof path, "%s/run.log", s->logdir) < (int)sizeof path)
         s->teed = access(path, W_OK) == 0 && rd_log_tee(s->log, path, &own) == RD_OK;
     return s->log;
 }
@@ -111,8 +115,10 @@ static bool stopped_on_request(const supervisor *s, double begin_s)
     if (snprintf(path, sizeof path, "%s/run.log", s->logdir) >= (int)sizeof path) return false;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
-    if (fstat(fd, &at) == 0 && (double)at.st_mtim.tv_sec + 1e-9 * (double)at.st_mtim.tv_nsec >= begin_s)
-        n = pread(fd, tail, sizeof tail - 1, at.st_size > (off_t)sizeof tail - 1 ? at.st_size - (off_t)sizeof tail + 1 : 0);
+    if (fstat(fd, &at) == 0 &&
+        (double)at.st_mtim.tv_sec + 1e-9 * (double)at.st_mtim.tv_nsec >= begin_s)
+        n = pread(fd, tail, sizeof tail - 1,
+                  at.st_size > (off_t)sizeof tail - 1 ? at.st_size - (off_t)sizeof tail + 1 : 0);
     (void)close(fd);
     if (n <= 0) return false;
     while (n > 0 && tail[n - 1] == '\n') n--;
@@ -140,25 +146,35 @@ static bool look_at_hosts(supervisor *s, rd_status *st)
     char ***words = calloc((size_t)l->n_hosts + 1, sizeof *words);
     int *status = calloc((size_t)l->n_hosts + 1, sizeof *status), n = 0;
     bool go_on = true;
-    if (!text || !words || !status) rd_fail(st, RD_EENV, "out of memory for a look at %d hosts", l->n_hosts);
+    if (!text || !words || !status)
+        rd_fail(st, RD_EENV, "out of memory for a look at %d hosts", l->n_hosts);
     for (int i = 0; st->code == RD_OK && i < l->n_hosts; i++) {
         l->host[i].dead = false;
         if (l->host[i].local) continue;
         if (!launch_probe(l, l->host[i].name, &text[i], &words[i]))
-            rd_fail(st, RD_EUSAGE, "--drop_dead_hosts looks at hosts by ssh, but this line reaches them by '%s'; leave it out", l->agent);
+            rd_fail(st, RD_EUSAGE,
+                    "--drop_dead_hosts looks at hosts by ssh, but this line reaches them by '%s'; "
+                    "leave it out",
+                    l->agent);
         n++;
     }
     RD_TRY(st->code);
     if (n > 0) go_on = child_run_all(&s->child, words, l->n_hosts, probe_s, status);
     for (int i = 0; go_on && i < l->n_hosts; i++) {
-        l->host[i].dead = !l->host[i].local && (status[i] == -1 || status[i] == 255); /* 255: ssh itself failed */
+        l->host[i].dead = !l->host[i].local &&
+                          (status[i] == -1 || status[i] == 255); /* 255: ssh itself failed */
         if (l->host[i].dead) rd_strbuf_printf(&dead, "%s%s", dead.n ? ", " : "", l->host[i].name);
     }
-    if (dead.n) rd_warn(logged(s), "no ssh login on %s within %g s: this start is without it", rd_strbuf_str(&dead), probe_s);
+    if (dead.n)
+        rd_warn(logged(s), "no ssh login on %s within %g s: this start is without it",
+                rd_strbuf_str(&dead), probe_s);
     /* The new first host has the folder's checkpoints only where hosts share the disk. */
     if (go_on && l->n_hosts > 1 && l->host[0].dead && !folder_is_there(s->logdir))
-        rd_fail(st, RD_EENV, "host %s, the first, is dead, and '%s' is not to be seen from here: the next host would begin at step 0; "
-                "bring %s back, or put --logdir on a disk that all hosts share", l->host[0].name, s->logdir, l->host[0].name);
+        rd_fail(st, RD_EENV,
+                "host %s, the first, is dead, and '%s' is not to be seen from here: the next host "
+                "would begin at step 0; "
+                "bring %s back, or put --logdir on a disk that all hosts share",
+                l->host[0].name, s->logdir, l->host[0].name);
 done:
     for (int i = 0; i < l->n_hosts; i++) {
         if (text) rd_strbuf_release(&text[i]);
@@ -186,7 +202,8 @@ static int one_start(supervisor *s, rd_status *st)
         goto done;
     }
     if (w.n_dead > 0 && w.n_ranks > 0)
-        rd_info(logged(s), "run_dist: %" PRId64 " ranks on %d of %d hosts", w.n_ranks, s->line.n_hosts - w.n_dead, s->line.n_hosts);
+        rd_info(logged(s), "run_dist: %" PRId64 " ranks on %d of %d hosts", w.n_ranks,
+                s->line.n_hosts - w.n_dead, s->line.n_hosts);
     RD_TRY(child_start(&s->child, w.argv, st));
     status = child_wait(&s->child);
     if (status != 0) child_clear(&s->child);
@@ -204,7 +221,8 @@ static int supervise_give_up(supervisor *s, int status, const char *why)
     bool again;
     char text[160];
     rd_status st = {0};
-    rd_fail(&st, RD_EENV, "the run ended with %d (%s); %s", status, supervise_meaning(status, &again, text), why);
+    rd_fail(&st, RD_EENV, "the run ended with %d (%s); %s", status,
+            supervise_meaning(status, &again, text), why);
     rd_error(logged(s), &st);
     return status;
 }
@@ -221,7 +239,8 @@ static bool next(supervisor *s, int status, double seconds, int *code)
     s->without_gain = step > before ? 0 : s->without_gain + 1;
     if (s->child.stop_signal) { /* its ranks had no time to save, or were not there yet */
         rd_warn(logged(s), "asked to stop, the run ended with %d (%s)%s", status, meaning,
-                s->step >= 0 ? "; the last checkpoint is what the same command goes on from" : "; there is no checkpoint");
+                s->step >= 0 ? "; the last checkpoint is what the same command goes on from"
+                             : "; there is no checkpoint");
         return false;
     }
     if (!again) {
@@ -229,22 +248,31 @@ static bool next(supervisor *s, int status, double seconds, int *code)
         return false;
     }
     if (s->n_restarts >= s->cli->restarts) {
-        (void)snprintf(why, sizeof why, "no start is left of --restarts=%" PRId64, s->cli->restarts);
+        (void)snprintf(why, sizeof why, "no start is left of --restarts=%" PRId64,
+                       s->cli->restarts);
         *code = supervise_give_up(s, status, why);
         return false;
     }
     if (s->without_gain >= MOST_WITHOUT_GAIN) {
-        (void)snprintf(why, sizeof why, "%d starts in a row have left no new checkpoint: see above why, or save more often "
-                       "(--checkpoint_frequency)", s->without_gain);
+        (void)snprintf(
+            why, sizeof why,
+            "%d starts in a row have left no new checkpoint: see above why, or save more often "
+            "(--checkpoint_frequency)",
+            s->without_gain);
         *code = supervise_give_up(s, status, why);
         return false;
     }
     if (seconds > long_run_s) s->pause_s = s->cli->restart_delay;
     s->n_restarts++;
-    if (step >= 0) (void)snprintf(gain, sizeof gain, "checkpoint of step %" PRId64 "%s", step, step > before ? "" : " as before");
-    else (void)snprintf(gain, sizeof gain, "no checkpoint yet");
-    rd_warn(logged(s), "restart %" PRId64 " of %" PRId64 " in %g s: the run ended with %d (%s) after %.0f s, %s", s->n_restarts,
-            s->cli->restarts, s->pause_s, status, meaning, seconds, gain);
+    if (step >= 0)
+        (void)snprintf(gain, sizeof gain, "checkpoint of step %" PRId64 "%s", step,
+                       step > before ? "" : " as before");
+    else
+        (void)snprintf(gain, sizeof gain, "no checkpoint yet");
+    rd_warn(logged(s),
+            "restart %" PRId64 " of %" PRId64
+            " in %g s: the run ended with %d (%s) after %.0f s, %s",
+            s->n_restarts, s->cli->restarts, s->pause_s, status, meaning, seconds, gain);
     if (!child_pause(&s->child, s->pause_s) || !wait_for_folder(s)) {
         *code = RD_ESTOP;
         rd_info(logged(s), "run_dist: asked to stop between two starts");
@@ -259,10 +287,14 @@ static rd_code open_line(supervisor *s, rd_status *st)
     launch_read(s->cli->launch, s->cli->n_launch, &s->line);
     s->logdir = s->cli->logdir ? s->cli->logdir : s->line.logdir;
     if (!s->logdir || !s->logdir[0])
-        return rd_fail(st, RD_EUSAGE, "the command behind -- has no --logdir, where --restarts sees how far a run has come; add it there, "
+        return rd_fail(st, RD_EUSAGE,
+                       "the command behind -- has no --logdir, where --restarts sees how far a run "
+                       "has come; add it there, "
                        "or, where a script holds it, in front of --");
     if (getenv("OMPI_COMM_WORLD_RANK"))
-        return rd_fail(st, RD_EUSAGE, "--restarts starts mpirun, and cannot be started by it: run_dist --restarts=5 -- mpirun -np 4 "
+        return rd_fail(st, RD_EUSAGE,
+                       "--restarts starts mpirun, and cannot be started by it: run_dist "
+                       "--restarts=5 -- mpirun -np 4 "
                        "run_dist ...");
     return s->cli->drop_dead_hosts ? launch_hosts(&s->line, st) : st->code;
 }

@@ -18,7 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REPEAT_NS = 200000000 }; /* one request can come twice: to the group, and from whoever hands it on */
+enum {
+    REPEAT_NS = 200000000
+}; /* one request can come twice: to the group, and from whoever hands it on */
 static const double patience_s = 10.0, kill_s = 5.0;
 
 static const int taken[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
@@ -32,7 +34,8 @@ static void taken_set(sigset_t *set)
         /* nohup, and a shell without job control, mean what they say. A shell also ignores SIGINT for what it starts in the background;
          * whoever sends it there means this process. */
         const bool may_be_ignored = taken[i] == SIGHUP || taken[i] == SIGTSTP;
-        if (may_be_ignored && sigaction(taken[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN) continue;
+        if (may_be_ignored && sigaction(taken[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN)
+            continue;
         sigaddset(set, taken[i]);
     }
 }
@@ -97,8 +100,11 @@ rd_code child_start(child *c, char *const *argv, rd_status *st)
     if (c->pid > 0) return st->code;
     c->pid = 0;
     if (err == ENOENT || err == EACCES || err == ENOTDIR || err == ENOEXEC)
-        return rd_fail(st, RD_EUSAGE, "cannot start '%s': %s; the words behind -- are the command that starts the ranks, as one would "
-                       "type it", argv[0], strerror(err));
+        return rd_fail(st, RD_EUSAGE,
+                       "cannot start '%s': %s; the words behind -- are the command that starts the "
+                       "ranks, as one would "
+                       "type it",
+                       argv[0], strerror(err));
     return rd_fail(st, RD_EENV, "cannot start '%s': %s", argv[0], strerror(err));
 }
 
@@ -229,8 +235,10 @@ bool child_run_all(child *c, char **const *argv, int n, double seconds, int *sta
         status[i] = -1;
         if (!pid || !argv[i]) continue;
         pid[i] = supervise_child_start(argv[i], true, &err);
-        if (pid[i] > 0) left++;
-        else status[i] = 127;
+        if (pid[i] > 0)
+            left++;
+        else
+            status[i] = 127;
     }
     while (pid && left > 0) {
         const bool over = rd_now_ns() >= end || c->stop_signal != 0;

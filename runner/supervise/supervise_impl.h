@@ -21,8 +21,9 @@ typedef struct launch_host {
 typedef struct launch_line {
     char *const *argv; /* borrowed; argv[n] is NULL */
     int n;
-    bool own_launcher;  /* argv[0] is mpirun or a kin of it, or srun: it hands signals on to all ranks */
-    bool several;       /* programs, divided by ':' */
+    bool
+        own_launcher; /* argv[0] is mpirun or a kin of it, or srun: it hands signals on to all ranks */
+    bool several;     /* programs, divided by ':' */
     const char *logdir; /* borrowed; NULL: none in the line */
     /* Where the values of mpirun's options are: the index of the word, and what in it comes before the value. -1: not given. */
     int hosts_at, file_at, np_at;
@@ -43,11 +44,11 @@ bool launch_probe(const launch_line *l, const char *host, rd_strbuf *text, char 
 int64_t launch_fit(const launch_line *l, int64_t np);
 /* The line without its dead hosts; all alive: the line itself. */
 typedef struct launch_words {
-    char **argv;           /* owned array; NULL-terminated */
-    char *hosts, *np;      /* owned words of it, NULL: unchanged */
-    char file[4096];       /* a hostfile made for it; "": none. Removed by launch_words_release. */
+    char **argv;      /* owned array; NULL-terminated */
+    char *hosts, *np; /* owned words of it, NULL: unchanged */
+    char file[4096];  /* a hostfile made for it; "": none. Removed by launch_words_release. */
     int n_dead;
-    int64_t n_ranks;       /* 0: the line does not say how many */
+    int64_t n_ranks; /* 0: the line does not say how many */
 } launch_words;
 rd_code launch_without_dead(const launch_line *l, launch_words *out, rd_status *st);
 void launch_words_release(launch_words *w);
@@ -55,11 +56,11 @@ void launch_words_release(launch_words *w);
 /* ---- supervise_child.c: the process that is started, and what it leaves behind ---- */
 
 typedef struct child {
-    pid_t pid;        /* and process group; 0: none */
+    pid_t pid; /* and process group; 0: none */
     bool own_launcher;
-    int stop_signal;  /* we were asked to stop by this one; 0: no */
-    int n_stops;      /* how often */
-    int64_t stop_ns;  /* when first */
+    int stop_signal; /* we were asked to stop by this one; 0: no */
+    int n_stops;     /* how often */
+    int64_t stop_ns; /* when first */
 } child;
 
 /* Blocks the signals that child_wait and child_pause take, and makes orphans come to us. */

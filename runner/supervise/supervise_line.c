@@ -33,12 +33,14 @@ static bool one_of(const char *s, const char *const *list)
 
 static bool is_mpirun(const char *word)
 {
-    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi", NULL};
+    static const char *const names[] = {"mpirun",         "mpiexec",         "orterun", "prterun",
+                                        "mpirun.openmpi", "mpiexec.openmpi", NULL};
     return one_of(base_name(word), names);
 }
 
 /* Is argv[i] an option of one of these names, with its value behind '=' or in the next word? */
-static bool supervise_line_option(const launch_line *l, int i, const char *const *names, int *at, size_t *skip)
+static bool supervise_line_option(const launch_line *l, int i, const char *const *names, int *at,
+                                  size_t *skip)
 {
     const char *word = l->argv[i];
     for (int k = 0; names[k]; k++) {
@@ -85,12 +87,19 @@ void launch_read(char *const *argv, int n, launch_line *out)
 {
     static const char *const mca[] = {"-mca", "--mca", "-gmca", "--gmca", "--prtemca", NULL};
     static const char *const hosts[] = {"-H", "-host", "--host", NULL};
-    static const char *const files[] = {"-hostfile", "--hostfile", "-machinefile", "--machinefile", NULL};
+    static const char *const files[] = {"-hostfile", "--hostfile", "-machinefile", "--machinefile",
+                                        NULL};
     static const char *const counts[] = {"-np", "--np", "-n", "--n", NULL};
-    static const char *const agent_env[] = {"OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", NULL};
+    static const char *const agent_env[] = {"OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent",
+                                            NULL};
     static const char *const args_env[] = {"OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args", NULL};
     int launcher = -1;
-    *out = (launch_line){.argv = argv, .n = n, .hosts_at = -1, .file_at = -1, .np_at = -1, .agent = first_set(agent_env),
+    *out = (launch_line){.argv = argv,
+                         .n = n,
+                         .hosts_at = -1,
+                         .file_at = -1,
+                         .np_at = -1,
+                         .agent = first_set(agent_env),
                          .agent_args = first_set(args_env)};
     out->own_launcher = n > 0 && (is_mpirun(argv[0]) || strcmp(base_name(argv[0]), "srun") == 0);
     for (int i = 0; i < n; i++) {
@@ -105,9 +114,15 @@ void launch_read(char *const *argv, int n, launch_line *out)
             continue;
         }
         /* The first of each: behind it the program's own options may have such names. */
-        if (out->hosts_at < 0 && supervise_line_option(out, i, hosts, &out->hosts_at, &out->hosts_skip)) i = out->hosts_at;
-        else if (out->file_at < 0 && supervise_line_option(out, i, files, &out->file_at, &out->file_skip)) i = out->file_at;
-        else if (out->np_at < 0 && supervise_line_option(out, i, counts, &out->np_at, &out->np_skip)) i = out->np_at;
+        if (out->hosts_at < 0 &&
+            supervise_line_option(out, i, hosts, &out->hosts_at, &out->hosts_skip))
+            i = out->hosts_at;
+        else if (out->file_at < 0 &&
+                 supervise_line_option(out, i, files, &out->file_at, &out->file_skip))
+            i = out->file_at;
+        else if (out->np_at < 0 &&
+                 supervise_line_option(out, i, counts, &out->np_at, &out->np_skip))
+            i = out->np_at;
     }
 }
 
@@ -131,25 +146,31 @@ static bool is_local(const char *name)
     if (strcasecmp(name, "localhost") == 0) return true;
     if (uname(&u) == 0) {
         const size_t own = strcspn(u.nodename, "."), other = strcspn(name, ".");
-        const bool whole = strcasecmp(name, u.nodename) == 0, is_short = !u.nodename[own] || !name[other];
-        if (whole || (is_short && own == other && strncasecmp(name, u.nodename, own) == 0 && inet_pton(AF_INET, name, &four) != 1))
+        const bool whole = strcasecmp(name, u.nodename) == 0,
+                   is_short = !u.nodename[own] || !name[other];
+        if (whole || (is_short && own == other && strncasecmp(name, u.nodename, own) == 0 &&
+                      inet_pton(AF_INET, name, &four) != 1))
             return true;
     }
-    const bool is_four = inet_pton(AF_INET, name, &four) == 1, is_six = inet_pton(AF_INET6, name, &six) == 1;
+    const bool is_four = inet_pton(AF_INET, name, &four) == 1,
+               is_six = inet_pton(AF_INET6, name, &six) == 1;
     if ((!is_four && !is_six) || getifaddrs(&all) != 0) return false;
     for (const struct ifaddrs *a = all; a && !found; a = a->ifa_next) {
         if (!a->ifa_addr) continue;
         if (is_four && a->ifa_addr->sa_family == AF_INET)
-            found = ((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr.s_addr == four.s_addr;
+            found = ((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr.s_addr ==
+                    four.s_addr;
         if (is_six && a->ifa_addr->sa_family == AF_INET6)
-            found = memcmp(&((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr, &six, sizeof six) == 0;
+            found = memcmp(&((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr,
+                           &six, sizeof six) == 0;
     }
     freeifaddrs(all);
     return found;
 }
 
 /* counted: a host that is named again has so many slots more. */
-static rd_code supervise_line_add_host(launch_line *l, const char *name, size_t n, int64_t slots, rd_status *st)
+static rd_code supervise_line_add_host(launch_line *l, const char *name, size_t n, int64_t slots,
+                                       rd_status *st)
 {
     if (n == 0 || n >= sizeof l->host->name)
         return rd_fail(st, RD_EUSAGE, "'%.*s' is no name of a host", (int)(n > 80 ? 80 : n), name);
@@ -177,7 +198,8 @@ static rd_code read_list(launch_line *l, const char *list, rd_status *st)
         if (name < n) {
             char *end;
             slots = strtoll(p + name + 1, &end, 10);
-            if (end != p + n || slots <= 0) slots = 0; /* "a:*", and what mpirun will complain about */
+            if (end != p + n || slots <= 0)
+                slots = 0; /* "a:*", and what mpirun will complain about */
         }
         if (n > 0) RD_TRY(supervise_line_add_host(l, p, name, slots, st));
         p += n + (p[n] == ',');
@@ -190,7 +212,8 @@ done:
 static int64_t slots_of(const char *line, size_t n)
 {
     for (size_t i = 0; i + 6 < n; i++)
-        if (strncmp(line + i, "slots", 5) == 0 && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) {
+        if (strncmp(line + i, "slots", 5) == 0 &&
+            (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) {
             const char *p = line + i + 5;
             while (*p == ' ' || *p == '=') p++;
             return strtoll(p, NULL, 10);
@@ -205,7 +228,9 @@ static rd_code read_hostfile(launch_line *l, const char *path, rd_status *st)
     RD_TRY(rd_file_read(path, RD_EUSAGE, &text, &size, st));
     for (const char *p = text; *p;) {
         const size_t whole = strcspn(p, "\n"), n = strcspn(p, "#\n"), lead = strspn(p, " \t\r");
-        if (lead < n) RD_TRY(supervise_line_add_host(l, p + lead, strcspn(p + lead, " \t\r\n#:"), slots_of(p, n), st));
+        if (lead < n)
+            RD_TRY(supervise_line_add_host(l, p + lead, strcspn(p + lead, " \t\r\n#:"),
+                                           slots_of(p, n), st));
         p += whole + (p[whole] == '\n');
     }
 done:
@@ -217,11 +242,17 @@ rd_code launch_hosts(launch_line *l, rd_status *st)
 {
     launch_release(l);
     if (l->several)
-        return rd_fail(st, RD_EUSAGE, "--drop_dead_hosts cannot share out the ranks of several programs, divided by ':'; leave it out");
-    if (l->hosts_at >= 0) RD_TRY(read_list(l, l->argv[l->hosts_at] + l->hosts_skip, st));
-    else if (l->file_at >= 0) RD_TRY(read_hostfile(l, l->argv[l->file_at] + l->file_skip, st));
+        return rd_fail(st, RD_EUSAGE,
+                       "--drop_dead_hosts cannot share out the ranks of several programs, divided "
+                       "by ':'; leave it out");
+    if (l->hosts_at >= 0)
+        RD_TRY(read_list(l, l->argv[l->hosts_at] + l->hosts_skip, st));
+    else if (l->file_at >= 0)
+        RD_TRY(read_hostfile(l, l->argv[l->file_at] + l->file_skip, st));
     if (l->n_hosts == 0)
-        rd_fail(st, RD_EUSAGE, "--drop_dead_hosts needs an mpirun that names its hosts with -H or --hostfile; Slurm leaves out nodes "
+        rd_fail(st, RD_EUSAGE,
+                "--drop_dead_hosts needs an mpirun that names its hosts with -H or --hostfile; "
+                "Slurm leaves out nodes "
                 "that are down by itself");
 done:
     return st->code;
@@ -229,7 +260,8 @@ done:
 
 bool launch_probe(const launch_line *l, const char *host, rd_strbuf *text, char ***words)
 {
-    static const char *const own[] = {"-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ConnectionAttempts=1", NULL};
+    static const char *const own[] = {"-o", "BatchMode=yes",        "-o", "ConnectTimeout=5",
+                                      "-o", "ConnectionAttempts=1", NULL};
     const char *agent = l->agent ? l->agent : "ssh", *args = l->agent_args ? l->agent_args : "";
     const size_t first = strcspn(agent, " ");
     int n = 1;
@@ -237,7 +269,8 @@ bool launch_probe(const launch_line *l, const char *host, rd_strbuf *text, char 
     rd_strbuf_reset(text);
     rd_strbuf_add(text, agent, strcspn(agent, ":"));
     if (!memmem(agent, first, "ssh", 3)) return false;
-    for (int i = 0; own[i]; i++) rd_strbuf_printf(text, " %s", own[i]); /* in front: of two, ssh takes the first */
+    for (int i = 0; own[i]; i++)
+        rd_strbuf_printf(text, " %s", own[i]); /* in front: of two, ssh takes the first */
     rd_strbuf_printf(text, " %s %s true", args, host);
     if (text->failed) return false;
     for (const char *p = text->s; *p; p++) n += *p == ' ';
@@ -245,7 +278,8 @@ bool launch_probe(const launch_line *l, const char *host, rd_strbuf *text, char 
     if (!*words) return false;
     n = 0;
     char *rest = NULL;
-    for (char *w = strtok_r(text->s, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) (*words)[n++] = w;
+    for (char *w = strtok_r(text->s, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
+        (*words)[n++] = w;
     return true;
 }
 
@@ -301,13 +335,15 @@ static rd_code file_without(const launch_line *l, char path[4096], rd_status *st
     RD_TRY(rd_file_read(l->argv[l->file_at] + l->file_skip, RD_EUSAGE, &text, &size, st));
     for (const char *p = text; *p;) {
         const size_t whole = strcspn(p, "\n"), lead = strspn(p, " \t\r");
-        if (!is_dead(l, p + lead, strcspn(p + lead, " \t\r\n#:"))) rd_strbuf_add(&left, p, whole + (p[whole] == '\n'));
+        if (!is_dead(l, p + lead, strcspn(p + lead, " \t\r\n#:")))
+            rd_strbuf_add(&left, p, whole + (p[whole] == '\n'));
         p += whole + (p[whole] == '\n');
     }
     snprintf(path, 4096, "%.3900s/run_dist_hosts.XXXXXX", folder && folder[0] ? folder : "/tmp");
     fd = mkstemp(path);
     if (fd < 0 || left.failed || write(fd, rd_strbuf_str(&left), left.n) != (ssize_t)left.n) {
-        rd_fail(st, RD_EENV, "cannot write a hostfile '%s': %s; set TMPDIR to another folder", path, strerror(errno));
+        rd_fail(st, RD_EENV, "cannot write a hostfile '%s': %s; set TMPDIR to another folder", path,
+                strerror(errno));
         if (fd < 0) path[0] = '\0';
     }
 done:
@@ -340,8 +376,10 @@ rd_code launch_without_dead(const launch_line *l, launch_words *out, rd_status *
         rd_strbuf_printf(&np, "%" PRId64, out->n_ranks);
         out->argv[l->np_at] = out->np = strdup(rd_strbuf_str(&np));
     }
-    out->argv[l->hosts_at >= 0 ? l->hosts_at : l->file_at] = out->hosts = strdup(rd_strbuf_str(&hosts));
-    if (hosts.failed || np.failed || !out->hosts || (l->np_at >= 0 && !out->np)) rd_fail(st, RD_EENV, "out of memory for a command line");
+    out->argv[l->hosts_at >= 0 ? l->hosts_at : l->file_at] = out->hosts =
+        strdup(rd_strbuf_str(&hosts));
+    if (hosts.failed || np.failed || !out->hosts || (l->np_at >= 0 && !out->np))
+        rd_fail(st, RD_EENV, "out of memory for a command line");
 done:
     rd_strbuf_release(&hosts);
     rd_strbuf_release(&np);

@@ -51,18 +51,21 @@ static rd_code measure(rd_comm *comm, const char *path, bool shard, rd_status *s
     const int64_t t0 = rd_now_ns();
     const clock_t c0 = clock();
     RD_TRY(rd_dataset_new("parallel_text", &a, &d, st));
-    const double wall = (double)(rd_now_ns() - t0) * 1e-9, cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
+    const double wall = (double)(rd_now_ns() - t0) * 1e-9,
+                 cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
     RD_TRY(rd_plan_new(d, 1, 0, 1024, &(rd_plan_rules){.shuffle = true}, &p, st));
-    int64_t kb[2] = {proc_kb("/proc/self/smaps_rollup", "Pss:"), proc_kb("/proc/self/status", "VmHWM:")};
+    int64_t kb[2] = {proc_kb("/proc/self/smaps_rollup", "Pss:"),
+                     proc_kb("/proc/self/status", "VmHWM:")};
     const int64_t peak = kb[1];
     RD_TRY(rd_comm_sum_i64(comm, kb, 1, st));
     const double mb = (bytes_of(c, "source_file") + bytes_of(c, "target_file")) * 1e-6;
     if (w->rank == 0)
-        printf("%" PRId64 " pairs, %.0f MB of files, %d ranks%s: %.2f s, %.0f MB/s; processor time of rank 0 %.2f s, "
-                          "%.0f MB/s; memory "
+        printf("%" PRId64 " pairs, %.0f MB of files, %d ranks%s: %.2f s, %.0f MB/s; processor time "
+               "of rank 0 %.2f s, "
+               "%.0f MB/s; memory "
                "of all ranks %.0f MiB, peak of rank 0 %.0f MiB\n",
-               rd_dataset_def_of(d)->count(rd_dataset_self(d)), mb, w->size, shard ? ", split" : "", wall, mb / wall,
-               cpu, mb / cpu, (double)kb[0] / 1024, (double)peak / 1024);
+               rd_dataset_def_of(d)->count(rd_dataset_self(d)), mb, w->size, shard ? ", split" : "",
+               wall, mb / wall, cpu, mb / cpu, (double)kb[0] / 1024, (double)peak / 1024);
 done:
     rd_plan_free(p);
     rd_dataset_free(d);

@@ -41,7 +41,8 @@ static rd_code slots(bench *b, rd_status *st)
 }
 static rd_code by_mpi(bench *b, rd_status *st)
 {
-    if (MPI_Allreduce(MPI_IN_PLACE, b->other, (int)b->n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS)
+    if (MPI_Allreduce(MPI_IN_PLACE, b->other, (int)b->n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) !=
+        MPI_SUCCESS)
         return rd_fail(st, RD_EPEER, "MPI_Allreduce failed");
     return RD_OK;
 }
@@ -66,7 +67,8 @@ static rd_code without_barriers(bench *b, rd_status *st)
 }
 
 enum { KINDS = 4 };
-static rd_code (*const kinds[KINDS])(bench *, rd_status *) = {in_place, slots, by_mpi, without_barriers};
+static rd_code (*const kinds[KINDS])(bench *, rd_status *) = {in_place, slots, by_mpi,
+                                                              without_barriers};
 
 /* Each takes some calls in a row, behind one that brings its memory into the caches, then the next: what else the machine does
  * falls on all. Small sizes: many calls count as one. */
@@ -74,19 +76,22 @@ static rd_code measure(bench *b, double gb_per_s[KINDS], rd_status *st)
 {
     double t[KINDS][MAX_CALLS];
     const double bytes = (double)b->n * 4.0;
-    const int in_a_row = bytes < 1e6 ? 50 : 1, turns = bytes < 6e7 ? 8 : 5, calls = bytes < 6e7 ? 4 : 2;
+    const int in_a_row = bytes < 1e6 ? 50 : 1, turns = bytes < 6e7 ? 8 : 5,
+              calls = bytes < 6e7 ? 4 : 2;
     for (int i = 0; i < turns * KINDS; i++) {
         const int kind = i % KINDS;
         for (int j = -1; j < calls; j++) {
             RD_TRY(rd_comm_barrier(b->comm, st));
             const int64_t begin = rd_now_ns();
             for (int k = 0; k < in_a_row; k++) RD_TRY(kinds[kind](b, st));
-            double s[2] = {-(double)begin, (double)rd_now_ns()}; /* one clock: they are on one host */
+            double s[2] = {-(double)begin,
+                           (double)rd_now_ns()}; /* one clock: they are on one host */
             RD_TRY(rd_comm_max_f64(b->comm, s, 2, st));
             if (j >= 0) t[kind][i / KINDS * calls + j] = (s[0] + s[1]) * 1e-9 / in_a_row;
         }
     }
-    for (int kind = 0; kind < KINDS; kind++) gb_per_s[kind] = bytes / median(t[kind], turns * calls) * 1e-9;
+    for (int kind = 0; kind < KINDS; kind++)
+        gb_per_s[kind] = bytes / median(t[kind], turns * calls) * 1e-9;
 done:
     return st->code;
 }
@@ -100,7 +105,8 @@ static rd_code round_trip(bench *b, double *ns, rd_status *st)
     _Atomic int *flag = NULL;
     MPI_Aint size;
     int unit;
-    if (MPI_Win_allocate_shared(b->w->rank == 0 ? 256 : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &flag, &win) ||
+    if (MPI_Win_allocate_shared(b->w->rank == 0 ? 256 : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &flag,
+                                &win) ||
         MPI_Win_shared_query(win, 0, &size, &unit, &flag))
         return rd_fail(st, RD_EPEER, "no shared window");
     if (b->w->rank == 0) memset((void *)flag, 0, 256);
@@ -126,25 +132,30 @@ static rd_code run(bench *b, int64_t max_mib, const char *label, rd_status *st)
     char why[200];
     RD_TRY(rd_comm_arena_new(b->comm, largest, &b->arena, why, st));
     b->other = calloc((size_t)largest, sizeof *b->other);
-    for (int r = 0; r < b->w->size; r++) b->bound[r] = calloc((size_t)(largest / b->w->size + 16), sizeof(float));
+    for (int r = 0; r < b->w->size; r++)
+        b->bound[r] = calloc((size_t)(largest / b->w->size + 16), sizeof(float));
     for (int r = 0; r < b->w->size; r++)
         if (!b->other || !b->bound[r]) rd_fail(st, RD_EENV, "out of memory; lower --max_mib");
     RD_TRY(rd_comm_agree(b->comm, st));
     memset(b->other, 0, (size_t)largest * sizeof(float));
-    for (int r = 0; r < b->w->size; r++) memset(b->bound[r], 0, (size_t)(largest / b->w->size) * sizeof(float));
+    for (int r = 0; r < b->w->size; r++)
+        memset(b->bound[r], 0, (size_t)(largest / b->w->size) * sizeof(float));
     RD_TRY(round_trip(b, &trip, st));
     if (b->w->rank == 0) {
-        printf("%d ranks, %s%s%s; MPI: %s; round trip of a line %.0f ns\n", b->w->size, rd_comm_note(b->comm),
-               why[0] ? "; no arena: " : "", why, label, trip);
-        printf("%10s %10s %10s %10s %10s %10s %10s\n", "KiB", "in place", "slots", "MPI", "bound", "over MPI", "of bound");
+        printf("%d ranks, %s%s%s; MPI: %s; round trip of a line %.0f ns\n", b->w->size,
+               rd_comm_note(b->comm), why[0] ? "; no arena: " : "", why, label, trip);
+        printf("%10s %10s %10s %10s %10s %10s %10s\n", "KiB", "in place", "slots", "MPI", "bound",
+               "over MPI", "of bound");
     }
-    for (int64_t kib = 64; kib <= max_mib << 10; kib *= kib == 64 || kib >= 262144 ? 2 : kib == 128 ? 2 : 4) {
+    for (int64_t kib = 64; kib <= max_mib << 10; kib *= kib == 64 || kib >= 262144 ? 2
+                                                        : kib == 128               ? 2
+                                                                                   : 4) {
         double g[KINDS];
         b->n = kib * 256;
         RD_TRY(measure(b, g, st));
         if (b->w->rank == 0) {
-            printf("%10lld %10.2f %10.2f %10.2f %10.2f %9.2fx %9.0f%%\n", (long long)kib, g[0], g[1], g[2], g[3],
-                   g[0] / g[2], 100.0 * g[0] / g[3]);
+            printf("%10lld %10.2f %10.2f %10.2f %10.2f %9.2fx %9.0f%%\n", (long long)kib, g[0],
+                   g[1], g[2], g[3], g[0] / g[2], 100.0 * g[0] / g[3]);
             fflush(stdout);
         }
     }
@@ -166,13 +177,17 @@ int main(int argc, char **argv)
             if (strncmp(argv[i], "--max_mib=", 10) == 0) max_mib = strtoll(argv[i] + 10, NULL, 10);
             if (strncmp(argv[i], "--label=", 8) == 0) label = argv[i] + 8;
         }
-        if (b.w->size < 2 || b.w->size > MAX_RANKS || b.w->n_hosts > 1 || max_mib < 1 || max_mib > 1024)
-            rd_fail(&st, RD_EUSAGE, "start it on one host with 2 to %d ranks, --max_mib from 1 to 1024", (int)MAX_RANKS);
+        if (b.w->size < 2 || b.w->size > MAX_RANKS || b.w->n_hosts > 1 || max_mib < 1 ||
+            max_mib > 1024)
+            rd_fail(&st, RD_EUSAGE,
+                    "start it on one host with 2 to %d ranks, --max_mib from 1 to 1024",
+                    (int)MAX_RANKS);
         else
             (void)run(&b, max_mib, label, &st);
     }
     if (st.code != RD_OK) fprintf(stderr, "exchange: %s\n", st.msg);
-    if (st.code != RD_OK && b.w && b.w->size > 1 && st.code != RD_EUSAGE) rd_comm_abort(b.comm, st.code);
+    if (st.code != RD_OK && b.w && b.w->size > 1 && st.code != RD_EUSAGE)
+        rd_comm_abort(b.comm, st.code);
     rd_comm_free(b.comm);
     return st.code;
 }

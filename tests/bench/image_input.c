@@ -33,7 +33,8 @@ static double cpu_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static rd_code epoch(const rd_dataset *d, const flags *f, int64_t e, rd_arena *a, totals *t, rd_status *st)
+static rd_code epoch(const rd_dataset *d, const flags *f, int64_t e, rd_arena *a, totals *t,
+                     rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     void *self = rd_dataset_self(d);
@@ -89,8 +90,8 @@ static rd_code measure(rd_comm *comm, rd_log *log, rd_config *c, const flags *f,
     printf("%s: %" PRId64 " images of %" PRId64 " x %" PRId64 " x %" PRId64
            " in %.2f s: %.0f images/s, %.0f images/s of "
            "processor time; opened in %.2f s",
-           f->dataset, t.n, spec.image_h, spec.image_w, spec.image_c, t.wall_s, (double)t.n / t.wall_s,
-           (double)t.n / t.cpu_s, open_s);
+           f->dataset, t.n, spec.image_h, spec.image_w, spec.image_c, t.wall_s,
+           (double)t.n / t.wall_s, (double)t.n / t.cpu_s, open_s);
     if (f->hash) printf("; hash %016" PRIx64, t.hash);
     printf("\n");
 done:

@@ -76,7 +76,8 @@ static double peak(rd_backend *be)
 {
     enum { N = 2048 };
     rd_status st = {0};
-    float *a = random_floats((int64_t)N * N), *b = random_floats((int64_t)N * N), *c = random_floats((int64_t)N * N);
+    float *a = random_floats((int64_t)N * N), *b = random_floats((int64_t)N * N),
+          *c = random_floats((int64_t)N * N);
     double best = 1e9;
     for (int i = 0; i < 3; i++) {
         const double t = now();
@@ -96,7 +97,8 @@ enum { ROUNDS = 3 };
 static double convolutions(rd_backend *be, const layer *rows, int n_rows, int64_t batch, double top)
 {
     double total = 0.0, work = 0.0;
-    printf("%-18s %14s %14s %14s   GFLOP/s, share of a product's\n", "convolution", "forward", "data", "weights");
+    printf("%-18s %14s %14s %14s   GFLOP/s, share of a product's\n", "convolution", "forward",
+           "data", "weights");
     for (int r = 0; r < n_rows; r++) {
         const layer *l = &rows[r];
         rd_status st = {0};
@@ -104,7 +106,8 @@ static double convolutions(rd_backend *be, const layer *rows, int n_rows, int64_
         rd_param *W;
         const int64_t dim[] = {l->k, l->k, l->ci, l->co};
         rd_params_new(&ps, &st);
-        rd_params_add(ps, "w", 4, dim, (rd_init){RD_INIT_GLOROT, 0, l->ci * l->k * l->k, l->co * l->k * l->k}, 0, &W,
+        rd_params_add(ps, "w", 4, dim,
+                      (rd_init){RD_INIT_GLOROT, 0, l->ci * l->k * l->k, l->co * l->k * l->k}, 0, &W,
                       &st);
         rd_params_seal(ps, 1, (double)NAN, &st);
         const void *layout;
@@ -127,7 +130,8 @@ static double convolutions(rd_backend *be, const layer *rows, int n_rows, int64_
                                  l->first ? 0 : block,
                                  l->bias,
                                  l->bias};
-        float *x = random_floats(batch * l->h * l->h * l->ci), *y = random_floats(batch * oh * oh * l->co),
+        float *x = random_floats(batch * l->h * l->h * l->ci),
+              *y = random_floats(batch * oh * oh * l->co),
               *dx = random_floats(batch * l->h * l->h * l->ci), *bias = random_floats(l->co);
         double best[3] = {1e9, 1e9, 1e9};
         float *dW = rd_params_grads(ps) + W->offset;
@@ -156,15 +160,16 @@ static double convolutions(rd_backend *be, const layer *rows, int n_rows, int64_
             total += d == 1 && l->first ? 0.0 : best[d] * (double)l->times;
             work += d == 1 && l->first ? 0.0 : flop * (double)l->times;
         }
-        printf("   %5.1f %5.1f %5.1f ms x %d\n", best[0] * 1e3, best[1] * 1e3, best[2] * 1e3, (int)l->times);
+        printf("   %5.1f %5.1f %5.1f ms x %d\n", best[0] * 1e3, best[1] * 1e3, best[2] * 1e3,
+               (int)l->times);
         free(x);
         free(y);
         free(dx);
         free(bias);
         rd_params_free(ps);
     }
-    printf("%-18s %.1f ms, %.1f GFLOP/s (%.0f%% of a product)\n", "together", total * 1e3, work / total / 1e9,
-           100.0 * work / total / top);
+    printf("%-18s %.1f ms, %.1f GFLOP/s (%.0f%% of a product)\n", "together", total * 1e3,
+           work / total / 1e9, 100.0 * work / total / top);
     return total;
 }
 
@@ -176,27 +181,33 @@ typedef struct other {
                  dropout */
 } other;
 static const other resnet50_other[] = {
-    {"norm relu 112 64", 1, 112, 64, 0},  {"norm relu 56 64", 6, 56, 64, 0},    {"norm add 56 256", 3, 56, 256, 1},
-    {"norm 56 256", 1, 56, 256, 2},       {"norm relu 56 128", 1, 56, 128, 0},  {"norm relu 28 128", 7, 28, 128, 0},
-    {"norm add 28 512", 4, 28, 512, 1},   {"norm 28 512", 1, 28, 512, 2},       {"norm relu 28 256", 1, 28, 256, 0},
-    {"norm relu 14 256", 11, 14, 256, 0}, {"norm add 14 1024", 6, 14, 1024, 1}, {"norm 14 1024", 1, 14, 1024, 2},
-    {"norm relu 14 512", 1, 14, 512, 0},  {"norm relu 7 512", 5, 7, 512, 0},    {"norm add 7 2048", 3, 7, 2048, 1},
-    {"norm 7 2048", 1, 7, 2048, 2},       {"pool 3x3 112 64", 1, 112, 64, 4},
+    {"norm relu 112 64", 1, 112, 64, 0},  {"norm relu 56 64", 6, 56, 64, 0},
+    {"norm add 56 256", 3, 56, 256, 1},   {"norm 56 256", 1, 56, 256, 2},
+    {"norm relu 56 128", 1, 56, 128, 0},  {"norm relu 28 128", 7, 28, 128, 0},
+    {"norm add 28 512", 4, 28, 512, 1},   {"norm 28 512", 1, 28, 512, 2},
+    {"norm relu 28 256", 1, 28, 256, 0},  {"norm relu 14 256", 11, 14, 256, 0},
+    {"norm add 14 1024", 6, 14, 1024, 1}, {"norm 14 1024", 1, 14, 1024, 2},
+    {"norm relu 14 512", 1, 14, 512, 0},  {"norm relu 7 512", 5, 7, 512, 0},
+    {"norm add 7 2048", 3, 7, 2048, 1},   {"norm 7 2048", 1, 7, 2048, 2},
+    {"pool 3x3 112 64", 1, 112, 64, 4},
 };
-static const other mnist_other[] = {{"pool 2x2 24 64", 1, 24, 64, 3}, {"dropout 12 64", 1, 12, 64, 5}};
+static const other mnist_other[] = {{"pool 2x2 24 64", 1, 24, 64, 3},
+                                    {"dropout 12 64", 1, 12, 64, 5}};
 
 static rd_code start_infer(rd_call *c, rd_status *st)
 {
     (void)st;
     const int64_t *d = c->attr;
     const void *layout;
-    if (rd_conv_layout(c->be, &layout, st) == RD_OK) rd_image_set(c->out[0], d[0], d[1], d[1], d[2], layout);
+    if (rd_conv_layout(c->be, &layout, st) == RD_OK)
+        rd_image_set(c->out[0], d[0], d[1], d[1], d[2], layout);
     return st->code;
 }
 static rd_code start_forward(rd_call *c, rd_status *st)
 {
     (void)st;
-    for (int64_t i = 0; i < c->out[0]->rows * c->out[0]->cols; i++) c->out[0]->v[i] = (float)(i % 1001 - 500) / 500.0f;
+    for (int64_t i = 0; i < c->out[0]->rows * c->out[0]->cols; i++)
+        c->out[0]->v[i] = (float)(i % 1001 - 500) / 500.0f;
     return RD_OK;
 }
 static rd_code start_backward(rd_call *c, rd_status *st)
@@ -205,8 +216,10 @@ static rd_code start_backward(rd_call *c, rd_status *st)
     (void)st;
     return RD_OK;
 }
-static const rd_op start = {
-    .name = "start", .infer = start_infer, .cpu = {start_forward, start_backward}, .own_grads = true};
+static const rd_op start = {.name = "start",
+                            .infer = start_infer,
+                            .cpu = {start_forward, start_backward},
+                            .own_grads = true};
 
 /* The end: a gradient of ones, written by its own backward and not timed. */
 typedef struct clock_at {
@@ -229,11 +242,13 @@ static rd_code end_backward(rd_call *c, rd_status *st)
     float *g;
     bool add;
     rd_call_grad(c, 0, &g, &add, st);
-    for (int64_t i = 0; g && i < rd_var_elements(c->in[0]); i++) g[i] = (float)(i % 103 - 51) / 500.0f;
+    for (int64_t i = 0; g && i < rd_var_elements(c->in[0]); i++)
+        g[i] = (float)(i % 103 - 51) / 500.0f;
     *((const clock_at *)c->attr)->t = now();
     return st->code;
 }
-static const rd_op end = {.name = "end", .infer = end_infer, .cpu = {end_forward, end_backward}, .own_grads = true};
+static const rd_op end = {
+    .name = "end", .infer = end_infer, .cpu = {end_forward, end_backward}, .own_grads = true};
 
 static double others(rd_backend *be, const other *rows, int n_rows, int64_t batch)
 {
@@ -260,13 +275,14 @@ static double others(rd_backend *be, const other *rows, int n_rows, int64_t batc
             const int64_t d[] = {batch, o->h, o->c};
             rd_var *one = rd_tape_param(t, gamma);
             rd_var *x = rd_tape_apply(t, &start, d, sizeof d, &one, 1, NULL, 1);
-            rd_var *add = o->kind == 1 ? rd_tape_apply(t, &start, d, sizeof d, &one, 1, NULL, 1) : NULL;
+            rd_var *add = o->kind == 1 ? rd_tape_apply(t, &start, d, sizeof d, &one, 1, NULL, 1)
+                                       : NULL;
             const rd_batch_norm bn = {1e-5f, 0, o->kind < 2, mean, var};
             const rd_pool pool = {RD_POOL_MAX,  o->kind == 3 ? 2 : 3, 2,           o->kind == 4,
                                   o->kind == 4, o->kind == 4,         o->kind == 4};
             const rd_dropout drop = {1, 0, 0, 0.75f};
             double from = now(), middle;
-            rd_var *y = o->kind < 3    ? rd_op_batch_norm(t, &bn, x, one, rd_tape_param(t, beta), add)
+            rd_var *y = o->kind < 3 ? rd_op_batch_norm(t, &bn, x, one, rd_tape_param(t, beta), add)
                         : o->kind == 5 ? rd_op_dropout(t, &drop, sample, x)
                                        : rd_op_pool2d(t, &pool, x);
             double took = now() - from;
@@ -284,8 +300,8 @@ static double others(rd_backend *be, const other *rows, int n_rows, int64_t batc
         /* forward: x twice, y (and the sum); backward: x, y and dy twice, dx (and the sum's) */
         const double moved[][2] = {{3, 7}, {4, 8}, {3, 5}, {1.25, 1.5}, {1.25, 1.5}, {2, 2}};
         printf("%-18s  %6.1f          %6.1f          %6.2f %6.2f ms x %d\n", o->name,
-               moved[o->kind][0] * n / best[0] / 1e9, moved[o->kind][1] * n / best[1] / 1e9, best[0] * 1e3,
-               best[1] * 1e3, (int)o->times);
+               moved[o->kind][0] * n / best[0] / 1e9, moved[o->kind][1] * n / best[1] / 1e9,
+               best[0] * 1e3, best[1] * 1e3, (int)o->times);
         total += (best[0] + best[1]) * (double)o->times;
         free(sample);
         rd_tape_free(t);
@@ -297,7 +313,8 @@ static double others(rd_backend *be, const other *rows, int n_rows, int64_t batc
 
 int main(int argc, char **argv)
 {
-    const bool small = argc > 1 && strcmp(argv[1], "mnist") == 0, mixed = argc > 3 && strcmp(argv[3], "mixed") == 0;
+    const bool small = argc > 1 && strcmp(argv[1], "mnist") == 0,
+               mixed = argc > 3 && strcmp(argv[3], "mixed") == 0;
     const int64_t batch = argc > 2 ? atoll(argv[2]) : small ? 128 : 16;
     rd_status st = {0};
     rd_backend *be = NULL, *plain = NULL;
@@ -306,10 +323,12 @@ int main(int argc, char **argv)
     must(&st);
     const double top = peak(plain);
     printf("%s\nproduct of 2048^3: %.1f GFLOP/s\n", rd_backend_describe(be), top / 1e9);
-    double total = small ? convolutions(be, mnist, sizeof mnist / sizeof *mnist, batch, top)
-                         : convolutions(be, resnet50, sizeof resnet50 / sizeof *resnet50, batch, top);
+    double total = small
+                       ? convolutions(be, mnist, sizeof mnist / sizeof *mnist, batch, top)
+                       : convolutions(be, resnet50, sizeof resnet50 / sizeof *resnet50, batch, top);
     total += small ? others(be, mnist_other, sizeof mnist_other / sizeof *mnist_other, batch)
-                   : others(be, resnet50_other, sizeof resnet50_other / sizeof *resnet50_other, batch);
+                   : others(be, resnet50_other, sizeof resnet50_other / sizeof *resnet50_other,
+                            batch);
     printf("a step of the network: %.1f ms, %.1f images/s\n", total * 1e3, (double)batch / total);
     rd_backend_free(be);
     rd_backend_free(plain);

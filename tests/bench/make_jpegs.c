@@ -23,9 +23,11 @@ static void draw(uint64_t k, uint8_t *rgb)
     for (int y = 0; y < H; y++) {
         float sum[3][W] = {{0.0f}};
         for (int j = 0; j < WAVES; j++) {
-            const float f = 0.01f * powf(80.0f, u[j][0]), a = 6.28f * u[j][1], strength = 0.28f / sqrtf(f);
+            const float f = 0.01f * powf(80.0f, u[j][0]), a = 6.28f * u[j][1],
+                        strength = 0.28f / sqrtf(f);
             for (int x = 0; x < W; x++)
-                line[x] = strength * sinf(f * (cosf(a) * (float)x + sinf(a) * (float)y) + 6.28f * u[j][2]);
+                line[x] = strength *
+                          sinf(f * (cosf(a) * (float)x + sinf(a) * (float)y) + 6.28f * u[j][2]);
             for (int c = 0; c < 3; c++)
                 for (int x = 0; x < W; x++) sum[c][x] += (0.4f + 0.6f * u[j][3 + c]) * line[x];
         }
@@ -33,7 +35,8 @@ static void draw(uint64_t k, uint8_t *rgb)
         for (int x = 0; x < W; x++)
             for (int c = 0; c < 3; c++) {
                 const float v = 127.0f + 22.0f * sum[c][x] + 45.0f * (noise[3 * x + c] - 0.5f);
-                rgb[((size_t)y * W + (size_t)x) * 3 + (size_t)c] = (uint8_t)fminf(255.0f, fmaxf(0.0f, v));
+                rgb[((size_t)y * W + (size_t)x) * 3 + (size_t)c] = (uint8_t)fminf(255.0f,
+                                                                                  fmaxf(0.0f, v));
             }
     }
 }

@@ -67,7 +67,8 @@ done:
 }
 
 /* Steps without and with a backward take turns, so that what else the machine does falls on both. */
-static rd_code measure(bench *b, rd_wire wire, rd_flow_mode mode, double backward_s, figures *out, rd_status *st)
+static rd_code measure(bench *b, rd_wire wire, rd_flow_mode mode, double backward_s, figures *out,
+                       rd_status *st)
 {
     double alone[MAX_CALLS], total[MAX_CALLS], exposed[MAX_CALLS], s[2];
     rd_flow *f = NULL;
@@ -82,7 +83,8 @@ static rd_code measure(bench *b, rd_wire wire, rd_flow_mode mode, double backwar
     }
     double bytes = (double)rd_flow_last(f)->wire_bytes;
     RD_TRY(rd_comm_sum_f64(b->comm, &bytes, 1, st));
-    *out = (figures){median(alone, b->calls), median(total, b->calls), median(exposed, b->calls), bytes};
+    *out = (figures){median(alone, b->calls), median(total, b->calls), median(exposed, b->calls),
+                     bytes};
 done:
     rd_flow_free(f);
     return st->code;
@@ -103,8 +105,9 @@ static rd_code sweep(bench *b, rd_wire wire, const char *ways, rd_status *st)
             const double hidden = mode == RD_FLOW_LATE ? 0.0 : backward;
             const double could = fmax(f.alone_s / b->n_parts, f.alone_s - hidden);
             if (b->w->rank == 0)
-                printf("%-9s %-7s %9.1f %9.1f %9.1f %9.1f %9.1f %8.2f %5.0f %% %9.1f\n", rd_wire_name(wire), names[mode], backward * 1e3,
-                       f.alone_s * 1e3, f.total_s * 1e3, f.exposed_s * 1e3, could * 1e3, f.exposed_s / could,
+                printf("%-9s %-7s %9.1f %9.1f %9.1f %9.1f %9.1f %8.2f %5.0f %% %9.1f\n",
+                       rd_wire_name(wire), names[mode], backward * 1e3, f.alone_s * 1e3,
+                       f.total_s * 1e3, f.exposed_s * 1e3, could * 1e3, f.exposed_s / could,
                        100.0 * (f.exposed_s - could) / f.alone_s, f.bytes * 1e-6);
         }
     }
@@ -131,13 +134,18 @@ int main(int argc, char **argv)
     rd_status st = {0};
     bench b = {0};
     char why[200];
-    const char *ways = text_option(argc, argv, "--ways="), *wires = text_option(argc, argv, "--wires=");
-    const double mib = option(argc, argv, "--mib=", 64.0), bucket = option(argc, argv, "--bucket_mib=", 4.0);
+    const char *ways = text_option(argc, argv, "--ways="),
+               *wires = text_option(argc, argv, "--wires=");
+    const double mib = option(argc, argv, "--mib=", 64.0),
+                 bucket = option(argc, argv, "--bucket_mib=", 4.0);
     const int64_t n = (int64_t)(mib * 262144.0), piece = (int64_t)(bucket * 262144.0);
     b.calls = (int)option(argc, argv, "--calls=", 5.0);
     if (b.calls < 1 || b.calls > MAX_CALLS || piece < 1 || n < piece || n / piece >= MAX_PARTS) {
-        fprintf(stderr, "usage: overlap [--mib=64] [--bucket_mib=4] [--calls=5, at most %d] [--ways=late,calls,thread,core] "
-                "[--wires=float32,bfloat16,float16]\n", MAX_CALLS);
+        fprintf(stderr,
+                "usage: overlap [--mib=64] [--bucket_mib=4] [--calls=5, at most %d] "
+                "[--ways=late,calls,thread,core] "
+                "[--wires=float32,bfloat16,float16]\n",
+                MAX_CALLS);
         return 2;
     }
     for (int64_t at = 0; at < n; at += piece)
@@ -147,14 +155,19 @@ int main(int argc, char **argv)
     RD_TRY(rd_comm_arena_new(b.comm, n, &b.x, why, &st));
     memset(b.x, 0, (size_t)n * sizeof *b.x);
     if (b.w->n_hosts < 2) {
-        rd_fail(&st, RD_EUSAGE, "one host sends nothing to others; start ranks on several (or with RD_COMM_HOSTS=2)");
+        rd_fail(
+            &st, RD_EUSAGE,
+            "one host sends nothing to others; start ranks on several (or with RD_COMM_HOSTS=2)");
         goto done;
     }
     if (b.w->rank == 0)
-        printf("%d ranks on %d hosts, %.0f MiB in buckets of %.1f MiB\n%-9s %-7s %9s %9s %9s %9s %9s %8s %7s %9s\n", b.w->size, b.w->n_hosts,
-               mib, bucket, "wire", "way", "backward", "alone ms", "total ms", "exposed", "could", "ratio", "over", "MB sent");
+        printf("%d ranks on %d hosts, %.0f MiB in buckets of %.1f MiB\n%-9s %-7s %9s %9s %9s %9s "
+               "%9s %8s %7s %9s\n",
+               b.w->size, b.w->n_hosts, mib, bucket, "wire", "way", "backward", "alone ms",
+               "total ms", "exposed", "could", "ratio", "over", "MB sent");
     for (int wire = RD_WIRE_F32; wire <= RD_WIRE_F16; wire++)
-        if (!wires || strstr(wires, rd_wire_name((rd_wire)wire))) RD_TRY(sweep(&b, (rd_wire)wire, ways, &st));
+        if (!wires || strstr(wires, rd_wire_name((rd_wire)wire)))
+            RD_TRY(sweep(&b, (rd_wire)wire, ways, &st));
 done:
     if (st.code != RD_OK) fprintf(stderr, "overlap: %s\n", st.msg);
     if (st.code != RD_OK && b.comm) rd_comm_abort(b.comm, (int)st.code);

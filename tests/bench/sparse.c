@@ -42,8 +42,10 @@ static void draw_zipf(bench *b)
         int64_t lo = 0, hi = b->rows - 1; /* the first row whose sum reaches it */
         while (lo < hi) {
             const int64_t mid = (lo + hi) / 2;
-            if (b->sum[mid] >= (double)u[i] * b->sum[b->rows - 1]) hi = mid;
-            else lo = mid + 1;
+            if (b->sum[mid] >= (double)u[i] * b->sum[b->rows - 1])
+                hi = mid;
+            else
+                lo = mid + 1;
         }
         b->mine[lo / 64] |= UINT64_C(1) << lo % 64;
     }
@@ -66,7 +68,8 @@ static void draw_share(bench *b, double share)
 static void fill(bench *b)
 {
     for (int64_t i = 0; i < b->rows; i++)
-        for (int64_t j = 0; j < b->dim && b->mine[i / 64] >> i % 64 & 1; j++) b->x[i * b->dim + j] = 1.0f;
+        for (int64_t j = 0; j < b->dim && b->mine[i / 64] >> i % 64 & 1; j++)
+            b->x[i * b->dim + j] = 1.0f;
 }
 
 enum { WHOLE, ROWS, ZERO_WHOLE, ZERO_ROWS, N_KINDS };
@@ -76,8 +79,10 @@ static rd_code once(bench *b, int kind, rd_status *st)
     const int64_t n = b->rows * b->dim;
     if (kind == WHOLE) return rd_comm_sum_f32(b->comm, b->x, n, st);
     if (kind == ROWS) return rd_comm_sum_rows_f32(b->t, b->x, b->all, NULL, st);
-    if (kind == ZERO_WHOLE) memset(b->x, 0, (size_t)n * sizeof *b->x);
-    else rd_row_set_zero(b->x, b->rows, b->dim, b->all);
+    if (kind == ZERO_WHOLE)
+        memset(b->x, 0, (size_t)n * sizeof *b->x);
+    else
+        rd_row_set_zero(b->x, b->rows, b->dim, b->all);
     return st->code;
 }
 
@@ -101,9 +106,9 @@ static rd_code one_line(bench *b, const char *label, rd_status *st)
     for (int k = 0; k < N_KINDS; k++) ms[k] = median(t[k], b->calls);
     if (b->w->rank == 0) {
         printf("%8s %8lld %8lld %10.3f %10.3f %7.2fx %10.3f %10.3f\n", label,
-               (long long)rd_row_set_count(b->mine, b->rows), (long long)rd_row_set_count(b->all, b->rows),
-               ms[WHOLE], ms[ROWS], ms[WHOLE] / ms[ROWS],
-               ms[ZERO_WHOLE], ms[ZERO_ROWS]);
+               (long long)rd_row_set_count(b->mine, b->rows),
+               (long long)rd_row_set_count(b->all, b->rows), ms[WHOLE], ms[ROWS],
+               ms[WHOLE] / ms[ROWS], ms[ZERO_WHOLE], ms[ZERO_ROWS]);
         fflush(stdout);
     }
 done:
@@ -122,12 +127,14 @@ static rd_code run(bench *b, rd_status *st)
     b->sum = calloc((size_t)b->rows, sizeof *b->sum);
     if (!b->mine || !b->all || !b->sum) rd_fail(st, RD_EENV, "out of memory; lower --rows");
     RD_TRY(rd_comm_agree(b->comm, st));
-    for (int64_t i = 0; i < b->rows; i++) b->sum[i] = (i ? b->sum[i - 1] : 0.0) + 1.0 / (double)(i + 1);
+    for (int64_t i = 0; i < b->rows; i++)
+        b->sum[i] = (i ? b->sum[i - 1] : 0.0) + 1.0 / (double)(i + 1);
     if (b->w->rank == 0) {
-        printf("%d ranks on %d hosts, a table of %lld x %lld (%.1f MiB), %s\n", b->w->size, b->w->n_hosts,
-               (long long)b->rows, (long long)b->dim, (double)(b->rows * b->dim) * 4 / 1048576, rd_comm_note(b->comm));
-        printf("%8s %8s %8s %10s %10s %8s %10s %10s\n", "touched", "a rank", "together", "whole ms", "rows ms",
-               "faster", "zero whole", "zero rows");
+        printf("%d ranks on %d hosts, a table of %lld x %lld (%.1f MiB), %s\n", b->w->size,
+               b->w->n_hosts, (long long)b->rows, (long long)b->dim,
+               (double)(b->rows * b->dim) * 4 / 1048576, rd_comm_note(b->comm));
+        printf("%8s %8s %8s %10s %10s %8s %10s %10s\n", "touched", "a rank", "together", "whole ms",
+               "rows ms", "faster", "zero whole", "zero rows");
     }
     draw_zipf(b);
     RD_TRY(one_line(b, "Zipf", st));
@@ -156,15 +163,17 @@ int main(int argc, char **argv)
             if (strncmp(argv[i], "--tokens=", 9) == 0) b.tokens = strtoll(argv[i] + 9, NULL, 10);
             if (strncmp(argv[i], "--calls=", 8) == 0) b.calls = atoi(argv[i] + 8);
         }
-        if (b.w->size < 2 || b.rows < 1 || b.dim < 1 || b.tokens < 0 || b.calls < 1 || b.calls > MAX_CALLS ||
-            b.rows > INT64_C(1) << 32 || b.dim > 1 << 20)
-            rd_fail(&st, RD_EUSAGE, "start it with 2 ranks or more, --rows, --dim, --tokens above 0, --calls to %d",
+        if (b.w->size < 2 || b.rows < 1 || b.dim < 1 || b.tokens < 0 || b.calls < 1 ||
+            b.calls > MAX_CALLS || b.rows > INT64_C(1) << 32 || b.dim > 1 << 20)
+            rd_fail(&st, RD_EUSAGE,
+                    "start it with 2 ranks or more, --rows, --dim, --tokens above 0, --calls to %d",
                     (int)MAX_CALLS);
         else
             (void)run(&b, &st);
     }
     if (st.code != RD_OK) fprintf(stderr, "sparse: %s\n", st.msg);
-    if (st.code != RD_OK && b.w && b.w->size > 1 && st.code != RD_EUSAGE) rd_comm_abort(b.comm, st.code);
+    if (st.code != RD_OK && b.w && b.w->size > 1 && st.code != RD_EUSAGE)
+        rd_comm_abort(b.comm, st.code);
     rd_comm_free(b.comm);
     return st.code;
 }

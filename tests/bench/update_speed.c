@@ -100,7 +100,8 @@ done:
 }
 
 /* sums: of the checksums; NAN where nothing is shared. */
-static rd_code one(bench *b, const char *optimizer, bool share, duration *update_s, duration *sums, int *n_slots, rd_status *st)
+static rd_code one(bench *b, const char *optimizer, bool share, duration *update_s, duration *sums,
+                   int *n_slots, rd_status *st)
 {
     const rd_optim_config c = {.optimizer = optimizer,
                                .opt_momentum = 0.9,
@@ -125,7 +126,8 @@ static rd_code one(bench *b, const char *optimizer, bool share, duration *update
     if (share) RD_TRY(rd_optim_share(b->o, b->comm, why, st));
     if (why[0] && b->w->rank == 0) printf("nothing is shared: %s\n", why);
     *n_slots = rd_optim_def(b->o)->n_slots;
-    for (int64_t i = 0; i < b->n; i++) rd_params_grads(p)[i] = (float)((i * 2654435761u) % 1000) * 1e-3f - 0.5f;
+    for (int64_t i = 0; i < b->n; i++)
+        rd_params_grads(p)[i] = (float)((i * 2654435761u) % 1000) * 1e-3f - 0.5f;
     if (share && !rd_optim_is_shared(b->o)) goto done;
     RD_TRY(measure(b, update, update_s, st));
     if (share) RD_TRY(measure(b, checksums, sums, st));
@@ -141,10 +143,11 @@ static rd_code run(bench *b, rd_status *st)
     double most = 0.0;
     RD_TRY(measure_memory(b, &most, st));
     if (b->w->rank == 0) {
-        printf("%d rank%s, %lld weights (%.0f MiB); memory gives all of them %.1f GB/s\n", b->w->size, b->w->size == 1 ? "" : "s",
-               (long long)b->n, (double)b->n * 4 / 1048576, most);
-        printf("%-10s %10s %10s %8s %10s %8s %10s %10s %10s\n", "update", "alone ms", "shared ms", "ratio", "ratio, cpu", "bytes",
-               "GB/s", "of memory", "checksums");
+        printf("%d rank%s, %lld weights (%.0f MiB); memory gives all of them %.1f GB/s\n",
+               b->w->size, b->w->size == 1 ? "" : "s", (long long)b->n, (double)b->n * 4 / 1048576,
+               most);
+        printf("%-10s %10s %10s %8s %10s %8s %10s %10s %10s\n", "update", "alone ms", "shared ms",
+               "ratio", "ratio, cpu", "bytes", "GB/s", "of memory", "checksums");
     }
     for (int i = 0; i < 3; i++) {
         duration alone, shared, sums, none;
@@ -156,11 +159,16 @@ static rd_code run(bench *b, rd_status *st)
         const double gb_per_s = bytes * (double)b->n * (has ? 1 : b->w->size) / s * 1e-9;
         if (b->w->rank != 0) continue;
         printf("%-10s %10.2f ", names[i], alone.s * 1e3);
-        if (has) printf("%10.2f %7.2fx %9.2fx ", shared.s * 1e3, alone.s / shared.s, alone.cpu_s / shared.cpu_s);
-        else printf("%10s %8s %10s ", "-", "-", "-");
+        if (has)
+            printf("%10.2f %7.2fx %9.2fx ", shared.s * 1e3, alone.s / shared.s,
+                   alone.cpu_s / shared.cpu_s);
+        else
+            printf("%10s %8s %10s ", "-", "-", "-");
         printf("%8.0f %10.2f %9.0f%% ", bytes, gb_per_s, 100.0 * gb_per_s / most);
-        if (has) printf("%9.1f%%\n", 100.0 * sums.cpu_s / shared.cpu_s);
-        else printf("%10s\n", "-");
+        if (has)
+            printf("%9.1f%%\n", 100.0 * sums.cpu_s / shared.cpu_s);
+        else
+            printf("%10s\n", "-");
         fflush(stdout);
     }
 done:
@@ -183,7 +191,8 @@ int main(int argc, char **argv)
             (void)run(&b, &st);
     }
     if (st.code != RD_OK) fprintf(stderr, "update_speed: %s\n", st.msg);
-    if (st.code != RD_OK && b.w && b.w->size > 1 && st.code != RD_EUSAGE) rd_comm_abort(b.comm, st.code);
+    if (st.code != RD_OK && b.w && b.w->size > 1 && st.code != RD_EUSAGE)
+        rd_comm_abort(b.comm, st.code);
     rd_comm_free(b.comm);
     return st.code;
 }

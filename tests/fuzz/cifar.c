@@ -16,11 +16,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                    .split = data[0] & 1 ? RD_SPLIT_TRAIN : RD_SPLIT_EVAL,
                    .config_classes = n_classes[data[0] >> 1 & 3]};
     for (int k = 0; k < RD_IMAGE_BLOCKS; k++) rd_block_init(&m.block[k], false);
-    if (rd_tar_new_mem("fuzz", data + 1, size - 1, &t, &st) == RD_OK && rd_cifar_load(&m, t, "fuzz", &st) == RD_OK) {
+    if (rd_tar_new_mem("fuzz", data + 1, size - 1, &t, &st) == RD_OK &&
+        rd_cifar_load(&m, t, "fuzz", &st) == RD_OK) {
         unsigned sum = 0;
         for (int64_t i = 0; i < m.head.n * 32 * 32 * 3; i++) sum += rd_images_pixels(&m, 0)[i];
         for (int64_t i = 0; i < m.head.n; i++)
-            if (((const int32_t *)(const void *)m.block[RD_BLOCK_LABELS].p)[i] >= m.head.n_classes) abort();
+            if (((const int32_t *)(const void *)m.block[RD_BLOCK_LABELS].p)[i] >= m.head.n_classes)
+                abort();
         volatile unsigned sink = sum;
         (void)sink;
     } else if (st.code == RD_OK || st.msg[0] == '\0') {

@@ -76,19 +76,22 @@ static void use(rd_config *c)
     must(out);
     rd_config_write(c, out);
     must(fclose(out) == 0);
-    json_t *again = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL), *effective = rd_config_effective(c);
+    json_t *again = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL),
+           *effective = rd_config_effective(c);
     must(again && effective && json_object_size(again) == json_object_size(effective));
     json_decref(again);
     json_decref(effective);
     free(text);
-    for (int i = 0; rd_config_unknown(c, i); i++) must(rd_config_where(c, rd_config_unknown(c, i)) != NULL);
+    for (int i = 0; rd_config_unknown(c, i); i++)
+        must(rd_config_where(c, rd_config_unknown(c, i)) != NULL);
 }
 
 static void as_config(const char *text, size_t n, bool allow_unknown)
 {
     rd_status st = {0};
     rd_config *c = NULL;
-    must((rd_config_new("fuzz.json", text, n, groups, 1, allow_unknown, &c, &st) == RD_OK) == (c != NULL));
+    must((rd_config_new("fuzz.json", text, n, groups, 1, allow_unknown, &c, &st) == RD_OK) ==
+         (c != NULL));
     check_status(&st);
     if (c) use(c);
     rd_config_free(c);
@@ -109,7 +112,8 @@ static void as_words(char *text)
 {
     char name[] = "run_dist", *argv[18] = {name}, *rest = NULL;
     int argc = 1;
-    for (char *w = strtok_r(text, "\n", &rest); w && argc < 17; w = strtok_r(NULL, "\n", &rest)) argv[argc++] = w;
+    for (char *w = strtok_r(text, "\n", &rest); w && argc < 17; w = strtok_r(NULL, "\n", &rest))
+        argv[argc++] = w;
     rd_status st = {0};
     rd_cli cli;
     if (rd_cli_parse(argc, argv, &cli, &st) == RD_OK) (void)rd_cli_check(&cli, &st);

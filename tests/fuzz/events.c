@@ -7,7 +7,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void on_value(void *ctx, int64_t step, double wall, const char *tag, const char *kind, double value)
+static void on_value(void *ctx, int64_t step, double wall, const char *tag, const char *kind,
+                     double value)
 {
     size_t *n = ctx;
     (void)step;
@@ -32,7 +33,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     crc = rd_event_mask(rd_crc32c(0, data, size));
     memcpy(record + 12 + size, &crc, 4);
     st = (rd_status){0};
-    if (rd_events_read_mem(record, size + 16, on_value, &n, &st) != RD_OK && !strstr(st.msg, "not an event")) abort();
+    if (rd_events_read_mem(record, size + 16, on_value, &n, &st) != RD_OK &&
+        !strstr(st.msg, "not an event"))
+        abort();
     free(record);
     return 0;
 }

@@ -20,9 +20,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     float out[5 * 7 * 3];
     rd_png_head png;
     if (rd_png_is(data + 1, size - 1)) {
-        if (rd_png_look(data + 1, size - 1, &png, why) == RD_DECODE_OK && png.h * png.w <= 1 << 16) {
-            if (rd_png_decode(data + 1, size - 1, &png, c, &s, &px, &answer, why, &st) != RD_OK) abort();
-            if (answer == RD_DECODE_NONE ? px.p || why[0] == '\0' : px.h != png.h || px.w != png.w) abort();
+        if (rd_png_look(data + 1, size - 1, &png, why) == RD_DECODE_OK &&
+            png.h * png.w <= 1 << 16) {
+            if (rd_png_decode(data + 1, size - 1, &png, c, &s, &px, &answer, why, &st) != RD_OK)
+                abort();
+            if (answer == RD_DECODE_NONE ? px.p || why[0] == '\0' : px.h != png.h || px.w != png.w)
+                abort();
         }
         rd_scratch_release(&s);
         return 0;
@@ -33,11 +36,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (head.h < 1 || head.w < 1 || head.h * head.w > RD_JPEG_PIXELS_MAX) abort();
     if (head.h * head.w > 1 << 16) return 0;
-    if (rd_jpeg_decode(data + 1, size - 1, &head, den, c, &s, &px, &answer, why, &st) != RD_OK) abort();
+    if (rd_jpeg_decode(data + 1, size - 1, &head, den, c, &s, &px, &answer, why, &st) != RD_OK)
+        abort();
     if (answer == RD_DECODE_NONE && (px.p || why[0] == '\0')) abort();
     if (answer != RD_DECODE_NONE) {
-        const rd_box box = {0.25 * (double)px.h, 0.1 * (double)px.w, 0.5 * (double)px.h, 0.9 * (double)px.w};
-        if (px.h != (head.h + den - 1) / den || px.w != (head.w + den - 1) / den || px.c != c) abort();
+        const rd_box box = {0.25 * (double)px.h, 0.1 * (double)px.w, 0.5 * (double)px.h,
+                            0.9 * (double)px.w};
+        if (px.h != (head.h + den - 1) / den || px.w != (head.w + den - 1) / den || px.c != c)
+            abort();
         if (rd_resample(&px, &box, 5, 7, true, &s, out, &st) != RD_OK) abort();
         for (int64_t i = 0; i < 35 * (c == 1 ? 1 : 3); i++)
             if (!(out[i] >= -0.01f && out[i] <= 255.01f)) abort();

@@ -21,7 +21,8 @@ static int replay_file(const char *path, size_t size)
 {
     FILE *f = fopen(path, "rb");
     if (!f) return complain(path);
-    uint8_t *data = malloc(size ? size : 1); /* exactly as long as the file, so that a read past it is seen */
+    uint8_t *data =
+        malloc(size ? size : 1); /* exactly as long as the file, so that a read past it is seen */
     const size_t n = data ? fread(data, 1, size, f) : 0;
     const int failed = !data || n != size || ferror(f);
     if (failed) (void)complain(path);

@@ -15,13 +15,15 @@ static void walk(rd_tar *t, const uint8_t *data, size_t size, int depth)
         if (e.at >= 0 && depth == 0) {
             rd_status inner = {0};
             rd_tar *x = NULL;
-            if (rd_tar_new_inner(t, &e, &x, &inner) == RD_OK) walk(x, data + e.at, (size_t)e.bytes, 1);
+            if (rd_tar_new_inner(t, &e, &x, &inner) == RD_OK)
+                walk(x, data + e.at, (size_t)e.bytes, 1);
             rd_tar_free(x);
         }
         if (e.bytes < 1 << 16) {
             uint8_t *p = malloc((size_t)e.bytes + 1);
             if (!p) abort();
-            if (rd_tar_read(t, &e, p, &st) == RD_OK && e.at >= 0 && memcmp(p, data + e.at, (size_t)e.bytes) != 0)
+            if (rd_tar_read(t, &e, p, &st) == RD_OK && e.at >= 0 &&
+                memcmp(p, data + e.at, (size_t)e.bytes) != 0)
                 abort();
             free(p);
         }
@@ -41,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (st.msg[0] == '\0')
         abort();
     rd_tar_free(t);
-    if (rd_tar_new_mem("fuzz", data, size, &t, &st2) == RD_OK && rd_webdataset_walk(&m, t, "fuzz", 0, &st2) == RD_OK)
+    if (rd_tar_new_mem("fuzz", data, size, &t, &st2) == RD_OK &&
+        rd_webdataset_walk(&m, t, "fuzz", 0, &st2) == RD_OK)
         for (int64_t i = 0; i < m.head.n; i++) {
             const rd_sample *s = rd_images_sample(&m, i);
             const size_t room = s->shard == RD_IN_MEMORY ? m.head.pixels : size;

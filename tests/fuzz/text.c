@@ -33,8 +33,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rd_vocab *v = NULL;
     rd_lines *l = NULL;
     rd_side s = {0};
-    const rd_lines_opts o = {
-        .replace = data[0] & 1, .cr_ends = data[0] & 2, .max_line_bytes = data[0] & 16 ? 40 : 1 << 20};
+    const rd_lines_opts o = {.replace = data[0] & 1,
+                             .cr_ends = data[0] & 2,
+                             .max_line_bytes = data[0] & 16 ? 40 : 1 << 20};
     const int shards = 1 + (data[0] >> 2 & 3);
     if (rd_vocab_new_mem("words", words, sizeof words - 1, false, &v, &st) != RD_OK) abort();
     if (rd_lines_new_mem("fuzz", (const char *)data + 1, size - 1, o, &l, &st) != RD_OK) abort();

@@ -26,7 +26,8 @@
 #define FOLDER "tests/golden/images"
 #define NARROW_FOLDER "tests/golden/images_narrow"
 #define ALLOWED 8.0 /* times the rounding that the case names */
-#define NARROW_ALLOWED 6.0 /* times the root mean square of 16 runs, of each number by itself: beyond that by chance is one in 50,000 */
+#define NARROW_ALLOWED \
+    6.0 /* times the root mean square of 16 runs, of each number by itself: beyond that by chance is one in 50,000 */
 enum { MOST_CASES = 64, MOST_IMAGES = 32 };
 
 static void must(rd_code code, const rd_status *st)
@@ -170,12 +171,15 @@ static void open_config(fixture *f, const char *model, const json_t *keys, bool 
     if (quick) json_object_set_new(o, "initializer", json_string("glorot_uniform"));
     char *text = json_dumps(o, 0);
     assert_non_null(text);
-    must(rd_config_new(model, text, strlen(text), groups, rd_option_groups(groups), false, &f->config, &st), &st);
+    must(rd_config_new(model, text, strlen(text), groups, rd_option_groups(groups), false,
+                       &f->config, &st),
+         &st);
     free(text);
     json_decref(o);
 }
 
-static rd_code create(fixture *f, const char *model, const json_t *image, int64_t classes, bool mixed, rd_status *st)
+static rd_code create(fixture *f, const char *model, const json_t *image, int64_t classes,
+                      bool mixed, rd_status *st)
 {
     rd_status own = {0};
     rd_data_spec spec = {.n_classes = classes,
@@ -223,13 +227,15 @@ static fixture *open_with(const char *name, bool mixed, int64_t first)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i), *shape = json_array_get(row, 1);
         const rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
-        if (!p) fail_msg("the model has no parameter '%s'", json_string_value(json_array_get(row, 0)));
+        if (!p)
+            fail_msg("the model has no parameter '%s'", json_string_value(json_array_get(row, 0)));
         assert_int_equal(json_array_size(shape), p->n_dim);
         for (int k = 0; k < p->n_dim; k++)
             assert_int_equal(json_integer_value(json_array_get(shape, (size_t)k)), p->dim[k]);
         set_param(f->ps, p);
     }
-    assert_int_equal(json_array_size(list) + json_array_size(info(f->info, "states")), rd_params_n(f->ps));
+    assert_int_equal(json_array_size(list) + json_array_size(info(f->info, "states")),
+                     rd_params_n(f->ps));
     rd_params_touch(f->ps);
     use_device(f->ps, f->be);
     must(rd_tape_new(f->be, f->ps, &f->tape, &st), &st);
@@ -239,13 +245,16 @@ static fixture *open_with(const char *name, bool mixed, int64_t first)
     f->image = malloc((size_t)(n * size) * sizeof *f->image + 64);
     f->label = malloc((size_t)n * sizeof *f->label);
     assert_true(f->image && f->label);
-    const uint64_t hash = fnv1a("", "image"), square = fnv1a("", "square"), label_hash = fnv1a("", "label");
+    const uint64_t hash = fnv1a("", "image"), square = fnv1a("", "square"),
+                   label_hash = fnv1a("", "label");
     for (int64_t i = first, at = 0; i < first + n; i++)
         for (int64_t y = 0; y < dim[0]; y++)
             for (int64_t x = 0; x < dim[1]; x++)
                 for (int64_t c = 0; c < dim[2]; c++, at++)
-                    f->image[at] = (float)(0.75 * formula(square, ((i * 64 + y / 8) * 64 + x / 8) * dim[2] + c) +
-                                           0.25 * formula(hash, first * size + at));
+                    f->image[at] =
+                        (float)(0.75 *
+                                    formula(square, ((i * 64 + y / 8) * 64 + x / 8) * dim[2] + c) +
+                                0.25 * formula(hash, first * size + at));
     for (int64_t i = 0; i < n; i++) {
         f->label[i] = (int32_t)(bits(label_hash, first + i) % (uint32_t)classes);
         f->sample[i] = i;
@@ -253,9 +262,11 @@ static fixture *open_with(const char *name, bool mixed, int64_t first)
         f->label_off[i + 1] = i + 1;
     }
     f->batch = (rd_batch){.n = n, .n_global = n, .sample = f->sample, .n_fields = 2};
-    f->batch.field[0] = (rd_field){.name = "image", .dtype = RD_F32, .data = f->image, .off = f->off, .n_dim = 3};
+    f->batch.field[0] = (rd_field){
+        .name = "image", .dtype = RD_F32, .data = f->image, .off = f->off, .n_dim = 3};
     memcpy(f->batch.field[0].dim, dim, sizeof dim);
-    f->batch.field[1] = (rd_field){.name = "label", .dtype = RD_I32, .data = f->label, .off = f->label_off};
+    f->batch.field[1] = (rd_field){
+        .name = "label", .dtype = RD_I32, .data = f->label, .off = f->label_off};
     return f;
 }
 
@@ -279,7 +290,8 @@ static void close_case(fixture *f)
 
 static void near(double got, double want, double rtol, const char *what)
 {
-    if (!(fabs(got - want) <= rtol * fabs(want))) fail_msg("%s: got %.9g, want %.9g", what, got, want);
+    if (!(fabs(got - want) <= rtol * fabs(want)))
+        fail_msg("%s: got %.9g, want %.9g", what, got, want);
 }
 
 static rd_loss_out forward(fixture *f, bool training)
@@ -303,7 +315,8 @@ static rd_loss_out forward_backward(fixture *f)
 
 /* rows: [name, ..., norm, product with the fixed vector of that name]; x is divided by `by`. tolerance: in parts of the norm; with `own` times
  * what the row has behind each of the two. */
-static void check_rows(const fixture *f, const char *list, size_t at, const float *x, double by, double tolerance, bool own)
+static void check_rows(const fixture *f, const char *list, size_t at, const float *x, double by,
+                       double tolerance, bool own)
 {
     const json_t *rows = info(f->info, list);
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -321,16 +334,19 @@ static void check_rows(const fixture *f, const char *list, size_t at, const floa
             got_dot += v * formula(h, k);
         }
         got_norm = sqrt(got_norm);
-        const double part = tolerance * fmax(norm, 0.01); /* some betas have no gradient but rounding */
+        const double part = tolerance *
+                            fmax(norm, 0.01); /* some betas have no gradient but rounding */
         const double most[2] = {part * (own ? json_number_value(json_array_get(row, at + 2)) : 1.0),
-                                part * (own ? json_number_value(json_array_get(row, at + 3)) : 1.0)};
+                                part *
+                                    (own ? json_number_value(json_array_get(row, at + 3)) : 1.0)};
         if (!(fabs(got_norm - norm) <= most[0]) || !(fabs(got_dot - dot) <= most[1]))
-            fail_msg("%s: norm %.7g and product %.7g, want %.7g to %.1e and %.7g to %.1e", name, got_norm, got_dot, norm, most[0],
-                     dot, most[1]);
+            fail_msg("%s: norm %.7g and product %.7g, want %.7g to %.1e and %.7g to %.1e", name,
+                     got_norm, got_dot, norm, most[0], dot, most[1]);
     }
 }
 
-static void check_tables(const fixture *f, const char *list, size_t at, const float *x, double by, double tolerance)
+static void check_tables(const fixture *f, const char *list, size_t at, const float *x, double by,
+                         double tolerance)
 {
     check_rows(f, list, at, x, by, tolerance, false);
 }
@@ -342,8 +358,10 @@ static void test_gradients(void **state)
     const double n = (double)f->batch.n;
     near(out.loss_sum, number(f->info, "loss_sum"), allowed(f, "loss"), "loss");
     near(out.nll_sum, number(f->info, "nll_sum"), allowed(f, "loss"), "negative log likelihood");
-    assert_true(out.weight == n && out.n_targets == n && out.n_tokens_src == 0.0 && out.n_tokens_tgt == 0.0);
-    assert_true(out.n_correct == number(f->info, "n_correct") && out.n_top5 == number(f->info, "n_top5"));
+    assert_true(out.weight == n && out.n_targets == n && out.n_tokens_src == 0.0 &&
+                out.n_tokens_tgt == 0.0);
+    assert_true(out.n_correct == number(f->info, "n_correct") &&
+                out.n_top5 == number(f->info, "n_top5"));
     check_tables(f, "parameters", 2, rd_params_grads(f->ps), n, allowed(f, "gradient"));
     close_case(f);
 }
@@ -364,9 +382,11 @@ static void check_losses(fixture *f, double tolerance)
         const rd_loss_out out = forward_backward(f);
         char what[64];
         snprintf(what, sizeof what, "loss of step %zu", i);
-        near(out.loss_sum / out.weight, json_number_value(json_array_get(want, i)), tolerance, what);
+        near(out.loss_sum / out.weight, json_number_value(json_array_get(want, i)), tolerance,
+             what);
         rd_optim_stats stats = {0};
-        must(rd_optim_step(o, (int64_t)i + 1, number(f->info, "lr"), 1.0 / out.weight, &stats, &st), &st);
+        must(rd_optim_step(o, (int64_t)i + 1, number(f->info, "lr"), 1.0 / out.weight, &stats, &st),
+             &st);
     }
     rd_optim_free(o);
 }
@@ -399,7 +419,8 @@ static void test_counts(void **state)
         rd_status st = {0};
         assert_non_null(f);
         open_config(f, model, NULL, false);
-        must(create(f, model, info(row, "image"), (int64_t)number(row, "classes"), false, &st), &st);
+        must(create(f, model, info(row, "image"), (int64_t)number(row, "classes"), false, &st),
+             &st);
         const rd_batch one = {.n = 3};
         const double want = 3.0 * (6.0 * number(row, "macs") - 2.0 * number(row, "first_macs")),
                      got = f->def->flops(f->model, &one);
@@ -440,20 +461,22 @@ static void test_known_counts(void **state)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         fixture *f = calloc(1, sizeof *f);
         rd_status st = {0};
-        json_t *image = json_pack("[I, I, I]", (json_int_t)known[i].h, (json_int_t)known[i].h, (json_int_t)known[i].c);
+        json_t *image = json_pack("[I, I, I]", (json_int_t)known[i].h, (json_int_t)known[i].h,
+                                  (json_int_t)known[i].c);
         assert_true(f && image);
         open_config(f, known[i].model, NULL, false);
         must(create(f, known[i].model, image, known[i].classes, false, &st), &st);
         if (rd_params_count(f->ps) != known[i].count)
-            fail_msg("%s: %lld parameters, want %lld", known[i].model, (long long)rd_params_count(f->ps),
-                     (long long)known[i].count);
+            fail_msg("%s: %lld parameters, want %lld", known[i].model,
+                     (long long)rd_params_count(f->ps), (long long)known[i].count);
         const rd_param *first = rd_params_at(f->ps, 0);
         const double out = known[i].h == 28                          ? 26.0 * 26.0
                            : known[i].h == 224 && first->dim[0] == 7 ? 112.0 * 112.0
                                                                      : 0.0;
         if (known[i].gmac > 0.0 && out > 0.0) {
             const rd_batch one = {.n = 1};
-            const double gmac = (f->def->flops(f->model, &one) + 2.0 * out * (double)first->n) / 6e9;
+            const double gmac = (f->def->flops(f->model, &one) + 2.0 * out * (double)first->n) /
+                                6e9;
             if (fabs(gmac - known[i].gmac) > 0.0051)
                 fail_msg("%s: %.4f GMAC, want %.3f", known[i].model, gmac, known[i].gmac);
         }
@@ -488,7 +511,8 @@ static void test_refused(void **state)
         fixture *f = calloc(1, sizeof *f);
         rd_status st = {0};
         json_t *keys = json_loads(bad[i].keys, 0, NULL),
-               *image = json_pack("[I, I, I]", (json_int_t)bad[i].h, (json_int_t)bad[i].w, (json_int_t)bad[i].c);
+               *image = json_pack("[I, I, I]", (json_int_t)bad[i].h, (json_int_t)bad[i].w,
+                                  (json_int_t)bad[i].c);
         assert_true(f && keys && image);
         open_config(f, bad[i].model, keys, false);
         (void)create(f, bad[i].model, image, bad[i].classes, false, &st);
@@ -610,7 +634,8 @@ static void test_narrow(void **state)
     const double loss = NARROW_ALLOWED * rounding(f, "loss");
     near(out.loss_sum, number(f->info, "loss_sum"), loss, "loss");
     near(out.nll_sum, number(f->info, "nll_sum"), loss, "negative log likelihood");
-    check_rows(f, "parameters", 1, rd_params_grads(f->ps), (double)f->batch.n, NARROW_ALLOWED, true);
+    check_rows(f, "parameters", 1, rd_params_grads(f->ps), (double)f->batch.n, NARROW_ALLOWED,
+               true);
     check_losses(f, NARROW_ALLOWED * rounding(f, "training"));
     close_case(f);
 }
@@ -640,41 +665,49 @@ static void test_initial(void **state)
     } rows[] = {
         {"mnist_cnn", "{}", "mnist_cnn/conv2/kernel", RD_INIT_GLOROT, 0.0, 0},
         {"mnist_cnn", "{}", "mnist_cnn/conv2/bias", RD_INIT_CONST, 0.0, RD_PARAM_NO_DECAY},
-        {"resnet18", "{}", "resnet/conv1/kernel", RD_INIT_NORMAL, 0.02525381361380527, 0}, /* sqrt(2 / (49 64)) */
-        {"resnet18", "{\"initializer\": \"he_normal_fan_in\"}", "resnet/conv1/kernel", RD_INIT_NORMAL,
-         0.11664236870396085, 0},                                                           /* sqrt(2 / (49 3)) */
-        {"resnet18", "{}", "resnet/dense/kernel", RD_INIT_UNIFORM, 0.04419417382415922, 0}, /* sqrt(1 / 512) */
-        {"resnet18", "{}", "resnet/dense/bias", RD_INIT_UNIFORM, 0.04419417382415922, RD_PARAM_NO_DECAY},
+        {"resnet18", "{}", "resnet/conv1/kernel", RD_INIT_NORMAL, 0.02525381361380527,
+         0}, /* sqrt(2 / (49 64)) */
+        {"resnet18", "{\"initializer\": \"he_normal_fan_in\"}", "resnet/conv1/kernel",
+         RD_INIT_NORMAL, 0.11664236870396085, 0}, /* sqrt(2 / (49 3)) */
+        {"resnet18", "{}", "resnet/dense/kernel", RD_INIT_UNIFORM, 0.04419417382415922,
+         0}, /* sqrt(1 / 512) */
+        {"resnet18", "{}", "resnet/dense/bias", RD_INIT_UNIFORM, 0.04419417382415922,
+         RD_PARAM_NO_DECAY},
         {"resnet18", "{}", "resnet/norm1/gamma", RD_INIT_CONST, 1.0, RD_PARAM_NO_DECAY},
-        {"resnet18", "{}", "resnet/stage2/block1/norm2/gamma", RD_INIT_CONST, 1.0, RD_PARAM_NO_DECAY},
-        {"resnet18", "{\"zero_gamma\": true}", "resnet/stage2/block1/norm1/gamma", RD_INIT_CONST, 1.0,
+        {"resnet18", "{}", "resnet/stage2/block1/norm2/gamma", RD_INIT_CONST, 1.0,
          RD_PARAM_NO_DECAY},
-        {"resnet18", "{\"zero_gamma\": true}", "resnet/stage2/block1/norm2/gamma", RD_INIT_CONST, 0.0,
-         RD_PARAM_NO_DECAY},
-        {"resnet18", "{\"zero_gamma\": true}", "resnet/stage3/block1/projection_norm/gamma", RD_INIT_CONST, 1.0,
-         RD_PARAM_NO_DECAY},
-        {"resnet50", "{\"zero_gamma\": true}", "resnet/stage2/block1/norm3/gamma", RD_INIT_CONST, 0.0,
-         RD_PARAM_NO_DECAY},
-        {"resnet20", "{\"zero_gamma\": true}", "resnet_cifar/stage1/block1/norm2/gamma", RD_INIT_CONST, 0.0,
-         RD_PARAM_NO_DECAY},
-        {"resnet20", "{}", "resnet_cifar/norm1/variance", RD_INIT_CONST, 1.0, RD_PARAM_NO_DECAY | RD_PARAM_STATE},
+        {"resnet18", "{\"zero_gamma\": true}", "resnet/stage2/block1/norm1/gamma", RD_INIT_CONST,
+         1.0, RD_PARAM_NO_DECAY},
+        {"resnet18", "{\"zero_gamma\": true}", "resnet/stage2/block1/norm2/gamma", RD_INIT_CONST,
+         0.0, RD_PARAM_NO_DECAY},
+        {"resnet18", "{\"zero_gamma\": true}", "resnet/stage3/block1/projection_norm/gamma",
+         RD_INIT_CONST, 1.0, RD_PARAM_NO_DECAY},
+        {"resnet50", "{\"zero_gamma\": true}", "resnet/stage2/block1/norm3/gamma", RD_INIT_CONST,
+         0.0, RD_PARAM_NO_DECAY},
+        {"resnet20", "{\"zero_gamma\": true}", "resnet_cifar/stage1/block1/norm2/gamma",
+         RD_INIT_CONST, 0.0, RD_PARAM_NO_DECAY},
+        {"resnet20", "{}", "resnet_cifar/norm1/variance", RD_INIT_CONST, 1.0,
+         RD_PARAM_NO_DECAY | RD_PARAM_STATE},
         {"lenet", "{}", "lenet/conv1/kernel", RD_INIT_TRUNCATED, 0.13127181135456945,
          0}, /* sqrt(1 / 75) / 0.87962566 */
-        {"lenet", "{}", "lenet/dense1/kernel", RD_INIT_TRUNCATED, 0.011048543456039806, 0}, /* sqrt(2 / (16 16 64)) */
+        {"lenet", "{}", "lenet/dense1/kernel", RD_INIT_TRUNCATED, 0.011048543456039806,
+         0}, /* sqrt(2 / (16 16 64)) */
         {"lenet", "{}", "lenet/dense2/kernel", RD_INIT_TRUNCATED, 0.04419417382415922, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         fixture *f = calloc(1, sizeof *f);
         assert_non_null(f);
         const rd_param *p = created(f, rows[i].model, rows[i].keys, rows[i].name);
-        if (p->init.kind != rows[i].kind || p->flags != rows[i].flags || fabs(p->init.value - rows[i].value) > 1e-12)
-            fail_msg("row %zu, %s: kind %d, value %.17g, flags %u", i, rows[i].name, (int)p->init.kind, p->init.value,
-                     p->flags);
+        if (p->init.kind != rows[i].kind || p->flags != rows[i].flags ||
+            fabs(p->init.value - rows[i].value) > 1e-12)
+            fail_msg("row %zu, %s: kind %d, value %.17g, flags %u", i, rows[i].name,
+                     (int)p->init.kind, p->init.value, p->flags);
         close_case(f);
     }
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    const rd_param *p = created(f, "resnet20", "{\"batch_norm_momentum\": 0.97}", "resnet_cifar/norm1/mean");
+    const rd_param *p = created(f, "resnet20", "{\"batch_norm_momentum\": 0.97}",
+                                "resnet_cifar/norm1/mean");
     assert_true(p->momentum == 0.97 && p->init.value == 0.0);
     close_case(f);
 }
@@ -692,7 +725,8 @@ static bool too_large(const char *name)
 #ifdef __SANITIZE_ADDRESS__
     slow = true;
 #endif
-    static const char *const large[] = {"alexnet", "resnet101", "resnet152", "resnet34", "resnet50", "resnet_key", "vgg16"};
+    static const char *const large[] = {"alexnet",  "resnet101",  "resnet152", "resnet34",
+                                        "resnet50", "resnet_key", "vgg16"};
     for (size_t i = 0; slow && i < sizeof large / sizeof *large; i++)
         if (strncmp(name, large[i], strlen(large[i])) == 0) return true;
     return false;
@@ -704,12 +738,14 @@ static int cases_of(const char *folder, int least, char **names)
     int n = 0;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (strlen(e->d_name) > 5 && strcmp(e->d_name + strlen(e->d_name) - 5, ".json") == 0 && n < MOST_CASES &&
-            strcmp(e->d_name, "parameter_counts.json") != 0)
+        if (strlen(e->d_name) > 5 && strcmp(e->d_name + strlen(e->d_name) - 5, ".json") == 0 &&
+            n < MOST_CASES && strcmp(e->d_name, "parameter_counts.json") != 0)
             names[n++] = strdup(e->d_name);
     if (d) closedir(d);
     if (n < least) {
-        fprintf(stderr, "%s holds %d cases, at least %d are expected; run from the project's folder\n", folder, n, least);
+        fprintf(stderr,
+                "%s holds %d cases, at least %d are expected; run from the project's folder\n",
+                folder, n, least);
         return -1;
     }
     qsort(names, (size_t)n, sizeof *names, by_name);
@@ -727,7 +763,8 @@ int main(void)
     static const struct {
         const char *what;
         CMUnitTestFunction fn;
-    } kinds[] = {{"loss and gradients", test_gradients}, {"ten steps and an evaluation", test_training}};
+    } kinds[] = {{"loss and gradients", test_gradients},
+                 {"ten steps and an evaluation", test_training}};
     for (int i = 0; i < n; i++)
         for (int w = 0; w < 2 && !too_large(names[i]); w++, k++) {
             snprintf(title[k], sizeof title[k], "%.80s: %s", names[i], kinds[w].what);
@@ -737,15 +774,16 @@ int main(void)
         snprintf(title[k], sizeof title[k], "16 bits: %.80s", narrow[i]);
         tests[k] = (struct CMUnitTest){title[k], test_narrow, NULL, NULL, narrow[i]};
     }
-    const struct CMUnitTest others[] = {cmocka_unit_test(test_counts),  cmocka_unit_test(test_known_counts),
-                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_batches),
-                                        cmocka_unit_test(test_dropout), cmocka_unit_test(test_mixed),
-                                        cmocka_unit_test(test_initial)};
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(test_counts),  cmocka_unit_test(test_known_counts),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_dropout), cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_initial)};
     memcpy(&tests[k], others, sizeof others);
     const char *only = getenv("RD_TEST_ONLY"); /* names of tests, with * and ? */
     if (only) cmocka_set_test_filter(only);
-    const int failures =
-        _cmocka_run_group_tests("golden images", tests, (size_t)k + sizeof others / sizeof others[0], NULL, NULL);
+    const int failures = _cmocka_run_group_tests(
+        "golden images", tests, (size_t)k + sizeof others / sizeof others[0], NULL, NULL);
     for (int i = 0; i < n; i++) free(names[i]);
     for (int i = 0; i < n_narrow; i++) free(narrow[i]);
     return failures != 0;

@@ -63,7 +63,8 @@ static void check_plateau(void **state)
     double before = c.learning_rate;
     for (int i = 0; i < g->n; i++) {
         at.multiplier = p.factor;
-        const bool fell = rd_plateau_update(&c, &p, g->value[i], g->higher, rd_schedule_rate(&c, &at));
+        const bool fell = rd_plateau_update(&c, &p, g->value[i], g->higher,
+                                            rd_schedule_rate(&c, &at));
         at.multiplier = p.factor;
         const double now = rd_schedule_rate(&c, &at);
         close_to(g->name, i, now, g->rate[i]);
@@ -78,10 +79,12 @@ int main(void)
     enum { N_S = sizeof schedules / sizeof *schedules, N_P = sizeof plateaus / sizeof *plateaus };
     struct CMUnitTest t[N_S + N_P];
     for (int i = 0; i < N_S; i++)
-        t[i] = (struct CMUnitTest){
-            .name = schedules[i].name, .test_func = check_schedule, .initial_state = (void *)(uintptr_t)&schedules[i]};
+        t[i] = (struct CMUnitTest){.name = schedules[i].name,
+                                   .test_func = check_schedule,
+                                   .initial_state = (void *)(uintptr_t)&schedules[i]};
     for (int i = 0; i < N_P; i++)
-        t[N_S + i] = (struct CMUnitTest){
-            .name = plateaus[i].name, .test_func = check_plateau, .initial_state = (void *)(uintptr_t)&plateaus[i]};
+        t[N_S + i] = (struct CMUnitTest){.name = plateaus[i].name,
+                                         .test_func = check_plateau,
+                                         .initial_state = (void *)(uintptr_t)&plateaus[i]};
     return cmocka_run_group_tests_name("lr policies", t, NULL, NULL) != 0;
 }

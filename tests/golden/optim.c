@@ -50,13 +50,15 @@ static void run(const struct golden *k, double scale)
     const rd_optim_config c = config_of(k);
     assert_int_equal(rd_params_new(&p, &st), RD_OK);
     assert_int_equal(rd_params_add(p, "table", 2, dim, zero, RD_PARAM_ROWS, &table, &st), RD_OK);
-    assert_int_equal(rd_params_add(p, "bias", 1, n_bias, zero, RD_PARAM_NO_DECAY, &bias, &st), RD_OK);
+    assert_int_equal(rd_params_add(p, "bias", 1, n_bias, zero, RD_PARAM_NO_DECAY, &bias, &st),
+                     RD_OK);
     assert_int_equal(rd_params_seal(p, 1, NAN, &st), RD_OK);
     assert_int_equal(test_use_device(p, &st), RD_OK);
     assert_int_equal(rd_optim_new(&c, p, 1, &o, &st), RD_OK);
     float *w = rd_params_values(p), *g = rd_params_grads(p);
     int64_t at[N];
-    for (int i = 0; i < N; i++) at[i] = i < ROWS * COLS ? table->offset + i : bias->offset + i - ROWS * COLS;
+    for (int i = 0; i < N; i++)
+        at[i] = i < ROWS * COLS ? table->offset + i : bias->offset + i - ROWS * COLS;
     for (int i = 0; i < N; i++) w[at[i]] = (float)first[i];
     double worst = 0.0;
     for (int s = 0; s < STEPS; s++) {
@@ -64,15 +66,17 @@ static void run(const struct golden *k, double scale)
         for (int i = 0; i < N; i++) g[at[i]] = (float)(gs[i] * scale);
         rd_optim_stats stats = {0};
         test_written(p);
-        assert_int_equal(rd_optim_step(o, s + 1, k->lr * pow(k->falling, s), 1.0 / scale, &stats, &st), RD_OK);
+        assert_int_equal(
+            rd_optim_step(o, s + 1, k->lr * pow(k->falling, s), 1.0 / scale, &stats, &st), RD_OK);
         assert_true(stats.finite);
         test_fetch(p);
         for (int i = 0; i < N; i++) {
-            const double gap = fabs((double)w[at[i]] - k->after[s][i]) / fmax(1.0, fabs(k->after[s][i]));
+            const double gap = fabs((double)w[at[i]] - k->after[s][i]) /
+                               fmax(1.0, fabs(k->after[s][i]));
             worst = gap > worst || isnan(gap) ? gap : worst;
             if (!(gap <= tolerance))
-                print_error("%s: step %d, element %d: %.9g, expected %.9g\n", k->name, s + 1, i, (double)w[at[i]],
-                            k->after[s][i]);
+                print_error("%s: step %d, element %d: %.9g, expected %.9g\n", k->name, s + 1, i,
+                            (double)w[at[i]], k->after[s][i]);
             assert_true(gap <= tolerance);
         }
     }
@@ -92,7 +96,8 @@ int main(void)
     enum { ROWS_OF_TABLE = sizeof golden / sizeof *golden };
     struct CMUnitTest t[ROWS_OF_TABLE];
     for (int i = 0; i < ROWS_OF_TABLE; i++)
-        t[i] = (struct CMUnitTest){
-            .name = golden[i].name, .test_func = check, .initial_state = (void *)(uintptr_t)&golden[i]};
+        t[i] = (struct CMUnitTest){.name = golden[i].name,
+                                   .test_func = check,
+                                   .initial_state = (void *)(uintptr_t)&golden[i]};
     return cmocka_run_group_tests_name("optim golden", t, NULL, NULL) != 0;
 }

@@ -66,7 +66,9 @@ static void check_box(void **state)
             for (int k = 0; k < r->c; k++)
                 worst = fmax(worst, fabs((double)out[i * r->c + k] - r->want[from * r->c + k]));
         }
-        if (!(worst < 1e-3)) fail_msg("a pixel differs by %g", worst); /* sums of floats up to 255, in another order */
+        if (!(worst < 1e-3))
+            fail_msg("a pixel differs by %g",
+                     worst); /* sums of floats up to 255, in another order */
     }
     free(bytes);
     free(wide);
@@ -86,12 +88,15 @@ static void test_cmyk(void **state)
     assert_int_equal(rd_jpeg_look(cmyk_file, sizeof cmyk_file, &head, why), RD_DECODE_OK);
     assert_int_equal(head.n_components, 4);
     assert_true(head.adobe);
-    assert_int_equal(rd_jpeg_decode(cmyk_file, sizeof cmyk_file, &head, 1, 4, &s, &px, &answer, why, &st), RD_OK);
+    assert_int_equal(rd_jpeg_decode(cmyk_file, sizeof cmyk_file, &head, 1, 4, &s, &px, &answer, why,
+                                    &st),
+                     RD_OK);
     assert_int_equal(answer, RD_DECODE_OK);
     for (int k = 0; k < 4; k++)
         for (int c = 0; c < 3; c++) {
             const int got = px.p[(8 * px.w + 8 + 16 * k) * 4 + c];
-            assert_in_range(got + 2, cmyk_rgb[k][c], cmyk_rgb[k][c] + 4); /* rounding of products, and of the decoder */
+            assert_in_range(got + 2, cmyk_rgb[k][c],
+                            cmyk_rgb[k][c] + 4); /* rounding of products, and of the decoder */
         }
     rd_scratch_release(&s);
 }
@@ -121,8 +126,9 @@ static void check_png(void **state)
         if (rd_png_look(p, n, &head, why) == RD_DECODE_OK) {
             assert_int_equal(rd_png_decode(p, n, &head, 1, &s, &px, &answer, why, &st), RD_OK);
             if (n + 36 < r->n)
-                assert_int_not_equal(answer,
-                                     RD_DECODE_OK); /* the last bytes are IEND, checksums, and the end of the stream */
+                assert_int_not_equal(
+                    answer,
+                    RD_DECODE_OK); /* the last bytes are IEND, checksums, and the end of the stream */
         } else {
             assert_true(why[0] != '\0');
         }

@@ -60,12 +60,14 @@ static void set_params(fixture *f, double scale)
         const json_t *row = json_array_get(list, i);
         rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
         const json_t *shape = json_array_get(row, 1);
-        if (!p) fail_msg("the model has no parameter '%s'", json_string_value(json_array_get(row, 0)));
+        if (!p)
+            fail_msg("the model has no parameter '%s'", json_string_value(json_array_get(row, 0)));
         assert_int_equal(json_array_size(shape), p->n_dim);
         for (int k = 0; k < p->n_dim; k++)
             assert_int_equal(json_integer_value(json_array_get(shape, (size_t)k)), p->dim[k]);
         const float *from = all + json_integer_value(json_array_get(row, 2));
-        for (int64_t k = 0; k < p->n; k++) rd_params_values(f->ps)[p->offset + k] = (float)((double)from[k] * scale);
+        for (int64_t k = 0; k < p->n; k++)
+            rd_params_values(f->ps)[p->offset + k] = (float)((double)from[k] * scale);
     }
     rd_params_touch(f->ps);
 }
@@ -91,7 +93,9 @@ static fixture *open_case(const char *name)
     f->info = json_loadb(cj->data, cj->bytes, 0, NULL);
     assert_non_null(f->info);
     const rd_option_group *groups[RD_MAX_GROUPS];
-    must(rd_config_new(name, conf->data, conf->bytes, groups, rd_option_groups(groups), true, &f->config, &st), &st);
+    must(rd_config_new(name, conf->data, conf->bytes, groups, rd_option_groups(groups), true,
+                       &f->config, &st),
+         &st);
     must(rd_params_new(&f->ps, &st), &st);
     must(rd_backend_cpu_new(1, false, &f->be, &st), &st);
     rd_data_spec spec = {.src_vocab_size = (int64_t)info_number(f, "src_vocab_size"),
@@ -113,12 +117,13 @@ static fixture *open_case(const char *name)
     must(rd_tape_new(f->device ? f->device : f->be, f->ps, &f->tape, &st), &st);
     static const int64_t ids[MOST_ROWS] = {0, 1, 2, 3, 4, 5, 6, 7};
     const rd_array *so = member(f->z, "src_off"), *to = member(f->z, "tgt_off");
-    f->batch = (rd_batch){.n = so->dim[0] - 1, .n_global = so->dim[0] - 1, .sample = ids, .n_fields = 2};
+    f->batch = (rd_batch){
+        .n = so->dim[0] - 1, .n_global = so->dim[0] - 1, .sample = ids, .n_fields = 2};
     assert_true(f->batch.n <= MOST_ROWS);
-    f->batch.field[0] =
-        (rd_field){.name = "source", .dtype = RD_I32, .data = member(f->z, "src")->data, .off = so->data};
-    f->batch.field[1] =
-        (rd_field){.name = "target", .dtype = RD_I32, .data = member(f->z, "tgt")->data, .off = to->data};
+    f->batch.field[0] = (rd_field){
+        .name = "source", .dtype = RD_I32, .data = member(f->z, "src")->data, .off = so->data};
+    f->batch.field[1] = (rd_field){
+        .name = "target", .dtype = RD_I32, .data = member(f->z, "tgt")->data, .off = to->data};
     return f;
 }
 
@@ -137,7 +142,8 @@ static void close_case(fixture *f)
 
 static void near(double got, double want, double rtol, const char *what)
 {
-    if (!(fabs(got - want) <= rtol * fabs(want))) fail_msg("%s: got %.9g, want %.9g", what, got, want);
+    if (!(fabs(got - want) <= rtol * fabs(want)))
+        fail_msg("%s: got %.9g, want %.9g", what, got, want);
 }
 
 static rd_loss_out forward_backward(fixture *f)
@@ -164,14 +170,16 @@ static void test_gradients(void **state)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
         const rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
-        const float *w = want + json_integer_value(json_array_get(row, 2)), *g = rd_params_grads(f->ps) + p->offset;
+        const float *w = want + json_integer_value(json_array_get(row, 2)),
+                    *g = rd_params_grads(f->ps) + p->offset;
         double most = 0, gap = 0;
         for (int64_t k = 0; k < p->n; k++) {
             const double d = fabs((double)g[k] / out.weight - (double)w[k]);
             most = fmax(most, fabs((double)w[k]));
             gap = d > gap || isnan(d) ? d : gap;
         }
-        if (!(gap <= 1e-4 * most)) fail_msg("gradient of %s: off by %.3g of %.3g", p->name, gap, most);
+        if (!(gap <= 1e-4 * most))
+            fail_msg("gradient of %s: off by %.3g of %.3g", p->name, gap, most);
     }
     close_case(f);
 }
@@ -181,10 +189,14 @@ static void test_adam(void **state)
     fixture *f = open_case(*state);
     rd_status st = {0};
     rd_optim *o;
-    const rd_optim_config c = {
-        .optimizer = "adam", .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .loss_scale = 1.0};
+    const rd_optim_config c = {.optimizer = "adam",
+                               .adam_beta1 = 0.9,
+                               .adam_beta2 = 0.999,
+                               .adam_epsilon = 1e-8,
+                               .loss_scale = 1.0};
     const rd_array *losses = member(f->z, "adam_loss");
-    const double *want = losses->data, *sum = member(f->z, "adam_sum")->data, *sumsq = member(f->z, "adam_sumsq")->data;
+    const double *want = losses->data, *sum = member(f->z, "adam_sum")->data,
+                 *sumsq = member(f->z, "adam_sumsq")->data;
     must(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
     for (int64_t i = 0; i < losses->dim[0]; i++) {
         const rd_loss_out out = forward_backward(f);
@@ -193,10 +205,12 @@ static void test_adam(void **state)
         must(rd_optim_step(o, i + 1, 0.01, 1.0 / out.weight, &stats, &st), &st);
     }
     const rd_loss_out out = forward_backward(f);
-    near(out.loss_sum / out.weight, info_number(f, "adam_loss_after"), 1e-5, "loss after ten Adam steps");
+    near(out.loss_sum / out.weight, info_number(f, "adam_loss_after"), 1e-5,
+         "loss after ten Adam steps");
     const json_t *list = json_object_get(f->info, "parameters");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(json_array_get(list, i), 0)));
+        const rd_param *p =
+            rd_params_find(f->ps, json_string_value(json_array_get(json_array_get(list, i), 0)));
         double s = 0, q = 0;
         for (int64_t k = 0; k < p->n; k++) {
             const double w = (double)rd_params_values(f->ps)[p->offset + k];
@@ -231,9 +245,11 @@ static void test_search(void **state)
         must(rd_model_find("seq2seq")->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
         for (int64_t i = 0; i < n; i++) {
             const int64_t piece = (int64_t)s * n + i, len = off[piece + 1] - off[piece];
-            if (out[i].n != len || memcmp(out[i].ids, ids + off[piece], (size_t)len * sizeof *ids) != 0)
-                fail_msg("search %zu (beam %lld), sentence %lld: %lld tokens that differ from the reference's %lld", s,
-                         (long long)width, (long long)i, (long long)out[i].n, (long long)len);
+            if (out[i].n != len ||
+                memcmp(out[i].ids, ids + off[piece], (size_t)len * sizeof *ids) != 0)
+                fail_msg("search %zu (beam %lld), sentence %lld: %lld tokens that differ from the "
+                         "reference's %lld",
+                         s, (long long)width, (long long)i, (long long)out[i].n, (long long)len);
             if (!(fabs(out[i].score - score[piece]) <= 1e-5 + 1e-4 * fabs(score[piece])))
                 fail_msg("score: got %.9g, want %.9g", out[i].score, score[piece]);
         }
@@ -254,19 +270,23 @@ int main(void)
     int n = 0, k = 0;
     DIR *d = opendir(FOLDER);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (strlen(e->d_name) > 4 && strcmp(e->d_name + strlen(e->d_name) - 4, ".npz") == 0 && n < MOST_CASES)
+        if (strlen(e->d_name) > 4 && strcmp(e->d_name + strlen(e->d_name) - 4, ".npz") == 0 &&
+            n < MOST_CASES)
             names[n++] = strdup(e->d_name);
     if (d) closedir(d);
     if (n < 60) {
-        fprintf(stderr, "%s holds %d cases, at least 60 are expected; run from the project's folder\n", FOLDER, n);
+        fprintf(stderr,
+                "%s holds %d cases, at least 60 are expected; run from the project's folder\n",
+                FOLDER, n);
         return 1;
     }
     qsort(names, (size_t)n, sizeof *names, by_name);
     static const struct {
         const char *what;
         CMUnitTestFunction fn;
-    } kinds[] = {
-        {"loss and gradients", test_gradients}, {"ten Adam steps", test_adam}, {"greedy and beam search", test_search}};
+    } kinds[] = {{"loss and gradients", test_gradients},
+                 {"ten Adam steps", test_adam},
+                 {"greedy and beam search", test_search}};
     for (int i = 0; i < n; i++)
         for (int w = 0; w < 3; w++, k++) {
             snprintf(title[k], sizeof title[k], "%.80s: %s", names[i], kinds[w].what);

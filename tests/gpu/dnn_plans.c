@@ -56,22 +56,31 @@ static rd_gpu gpu;
 static bool described(const card *c, char *out, size_t size)
 {
     return snprintf(out, size,
-                    "{\"deviceName\":\"%s\",\"deviceVer\":%d,\"multiProcessorCount\":%d,\"maxSharedMemoryPerBlockOptin\":%d,"
-                    "\"maxThreadsPerSM\":%d,\"maxCtasPerSM\":%d,\"smClockRateKHz\":%d,\"memClockRateKHz\":%d,\"l2CacheSize\":%d,"
-                    "\"totalGlobalMem\":%lld,\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"
-                    "\"regsPerBlock\":65536,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,\"reservedSharedMemoryPerBlock\":%d,"
-                    "\"maxRegistersPerSM\":65536,\"maxThreadsPerBlock\":1024,\"pciDeviceId\":0,\"isTccDriver\":0,"
+                    "{\"deviceName\":\"%s\",\"deviceVer\":%d,\"multiProcessorCount\":%d,"
+                    "\"maxSharedMemoryPerBlockOptin\":%d,"
+                    "\"maxThreadsPerSM\":%d,\"maxCtasPerSM\":%d,\"smClockRateKHz\":%d,"
+                    "\"memClockRateKHz\":%d,\"l2CacheSize\":%d,"
+                    "\"totalGlobalMem\":%lld,\"maxGridSize\":[2147483647,65535,65535],"
+                    "\"maxBlockSize\":[1024,1024,64],"
+                    "\"regsPerBlock\":65536,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,"
+                    "\"reservedSharedMemoryPerBlock\":%d,"
+                    "\"maxRegistersPerSM\":65536,\"maxThreadsPerBlock\":1024,\"pciDeviceId\":0,"
+                    "\"isTccDriver\":0,"
                     "\"supportCoopLaunch\":1,\"cudaDeviceId\":0,\"driverVer\":13000}",
-                    c->name, c->major * 100 + c->minor * 10, c->n_sm, c->shared_optin, c->threads_sm, c->blocks_sm, c->sm_khz,
-                    c->memory_khz, c->l2, (long long)c->memory, c->major >= 8 ? 1024 : 0) < (int)size;
+                    c->name, c->major * 100 + c->minor * 10, c->n_sm, c->shared_optin,
+                    c->threads_sm, c->blocks_sm, c->sm_khz, c->memory_khz, c->l2,
+                    (long long)c->memory, c->major >= 8 ? 1024 : 0) < (int)size;
 }
 
 static bool describe(const card *c)
 {
     char text[2048];
     part d;
-    if (!described(c, text, sizeof text) || dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d)) return false;
-    if (dnn.cudnnBackendSetAttribute(d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(text) + 1, text) ||
+    if (!described(c, text, sizeof text) ||
+        dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d))
+        return false;
+    if (dnn.cudnnBackendSetAttribute(d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                     (int64_t)strlen(text) + 1, text) ||
         dnn.cudnnBackendFinalize(d)) {
         char more[200] = "";
         dnn.cudnnGetLastErrorString(more, sizeof more);
@@ -95,9 +104,13 @@ static bool uses_tensor_cores(const plan *p)
     int64_t n = 0, one = 0;
     bool found = false;
     assert_int_equal(dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), 0);
-    assert_int_equal(dnn.cudnnBackendGetAttribute(p->made[p->n_made - 2], CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one,
-                                                  &engine), 0);
-    assert_int_equal(dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, MOST, &n, note), 0);
+    assert_int_equal(dnn.cudnnBackendGetAttribute(p->made[p->n_made - 2],
+                                                  CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &engine),
+                     0);
+    assert_int_equal(dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                                  CUDNN_TYPE_NUMERICAL_NOTE, MOST, &n, note),
+                     0);
     for (int64_t i = 0; i < n; i++) {
         assert_int_not_equal(note[i], CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
         assert_int_not_equal(note[i], CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
@@ -113,13 +126,28 @@ static void check(const card *c, const shape *s, bool mixed, rd_element type)
         rd_status st = {.code = RD_OK};
         plan *p;
         gpu.options = (rd_gpu_options){.mixed = mixed};
-        const int64_t oh = (s->h + 2 * s->pad - s->size) / s->stride + 1, ow = (s->w + 2 * s->pad - s->size) / s->stride + 1;
-        const key k = {.n = s->n, .h = s->h, .w = s->w, .ci = s->ci, .co = s->co, .kh = s->size, .kw = s->size, .oh = oh, .ow = ow,
-                       .stride = s->stride, .top = s->pad, .left = s->pad, .align = s->align ? (int64_t)rd_element_bytes(type) : 16,
-                       .kind = what, .type = type};
-        if (cuda_dnn_plan_new(&gpu, &k, &p, &st) != RD_OK) fail_msg("%s, %s, kind %d, type %d: %s", c->name, s->what, what, type, st.msg);
+        const int64_t oh = (s->h + 2 * s->pad - s->size) / s->stride + 1,
+                      ow = (s->w + 2 * s->pad - s->size) / s->stride + 1;
+        const key k = {.n = s->n,
+                       .h = s->h,
+                       .w = s->w,
+                       .ci = s->ci,
+                       .co = s->co,
+                       .kh = s->size,
+                       .kw = s->size,
+                       .oh = oh,
+                       .ow = ow,
+                       .stride = s->stride,
+                       .top = s->pad,
+                       .left = s->pad,
+                       .align = s->align ? (int64_t)rd_element_bytes(type) : 16,
+                       .kind = what,
+                       .type = type};
+        if (cuda_dnn_plan_new(&gpu, &k, &p, &st) != RD_OK)
+            fail_msg("%s, %s, kind %d, type %d: %s", c->name, s->what, what, type, st.msg);
         const bool tensor = uses_tensor_cores(p);
-        if (type == RD_FLOAT32 && !mixed && tensor) fail_msg("%s, %s, kind %d: float32 on tensor cores", c->name, s->what, what);
+        if (type == RD_FLOAT32 && !mixed && tensor)
+            fail_msg("%s, %s, kind %d: float32 on tensor cores", c->name, s->what, what);
         if (type != RD_FLOAT32 && s->ci % 8 == 0 && s->co % 8 == 0 && s->n >= 32 && !tensor)
             fail_msg("%s, %s, kind %d: 16 bits without tensor cores", c->name, s->what, what);
         parts_free(p);
@@ -147,13 +175,15 @@ int main(void)
     rd_status st = {.code = RD_OK};
     rd_gpu_dnn d = {.handle = NULL};
     gpu.dnn = &d;
-    if (rd_library_load(&library, &st) != RD_OK || dnn.cudnnGetVersion() < 91000 || !describe(&cards[N_CARDS - 1])) {
+    if (rd_library_load(&library, &st) != RD_OK || dnn.cudnnGetVersion() < 91000 ||
+        !describe(&cards[N_CARDS - 1])) {
         printf("skip: no cuDNN of 9.10 or later: %s\n0 passed, 0 failed, 1 skipped\n", st.msg);
         return 0;
     }
     (void)dnn.cudnnBackendDestroyDescriptor(d.card);
     d.card = NULL;
     memcpy(copies, cards, sizeof copies);
-    for (int i = 0; i < N_CARDS; i++) t[i] = (struct CMUnitTest){copies[i].name, test_card, NULL, NULL, &copies[i]};
+    for (int i = 0; i < N_CARDS; i++)
+        t[i] = (struct CMUnitTest){copies[i].name, test_card, NULL, NULL, &copies[i]};
     return cmocka_run_group_tests_name("plans of cuDNN", t, NULL, NULL) != 0;
 }

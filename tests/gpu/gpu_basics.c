@@ -22,7 +22,10 @@ static void must(const rd_status *st)
     if (st->code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
 }
 
-static bool emulated(void) { return strcmp(rd_gpu_libraries(), "emulated") == 0; }
+static bool emulated(void)
+{
+    return strcmp(rd_gpu_libraries(), "emulated") == 0;
+}
 
 static int open_gpu(void **state)
 {
@@ -96,30 +99,39 @@ static double roundoff(rd_element type)
 /* The nearest number of a type, ties to even. */
 static double nearest(double x, rd_element type)
 {
-    const int digits = type == RD_BFLOAT16 ? 8 : 11, least = type == RD_BFLOAT16 ? -133 : -24; /* exponent of the smallest number */
-    const double most = type == RD_BFLOAT16 ? 0x1.fep127 : 65504.0, past = type == RD_BFLOAT16 ? 0x1.ffp127 : 65520.0;
+    const int digits = type == RD_BFLOAT16 ? 8 : 11,
+              least = type == RD_BFLOAT16 ? -133 : -24; /* exponent of the smallest number */
+    const double most = type == RD_BFLOAT16 ? 0x1.fep127 : 65504.0,
+                 past = type == RD_BFLOAT16 ? 0x1.ffp127 : 65520.0;
     int e;
     if (x == 0.0 || !isfinite(x)) return x;
     frexp(x, &e);
-    const double unit = ldexp(1.0, e - digits > least ? e - digits : least), y = rint(x / unit) * unit;
+    const double unit = ldexp(1.0, e - digits > least ? e - digits : least),
+                 y = rint(x / unit) * unit;
     return fabs(y) <= most ? y : fabs(x) >= past ? copysign(INFINITY, x) : copysign(most, x);
 }
 
-static void check_cast(rd_element from, rd_element to, const double *x, int64_t n, int64_t skip, bool add)
+static void check_cast(rd_element from, rd_element to, const double *x, int64_t n, int64_t skip,
+                       bool add)
 {
     rd_status st = {0};
     float *v = malloc((size_t)n * sizeof *v), *old = numbers(n, 5);
     for (int64_t i = 0; i < n; i++) v[i] = (float)x[i];
     char *a = on_device_as(v, n, from), *b = on_device_as(old, n, to);
-    rd_gpu_cast(gpu, n - skip, a + skip * (int64_t)rd_element_bytes(from), from, b + skip * (int64_t)rd_element_bytes(to), to, add, &st);
+    rd_gpu_cast(gpu, n - skip, a + skip * (int64_t)rd_element_bytes(from), from,
+                b + skip * (int64_t)rd_element_bytes(to), to, add, &st);
     must(&st);
     float *got = on_host(b, n, to);
     for (int64_t i = 0; i < n; i++) {
         const double in = from == RD_FLOAT32 ? (double)v[i] : nearest((double)v[i], from),
-                     sum = i < skip ? (double)old[i] : add ? (double)((float)in + old[i]) : in,
+                     sum = i < skip ? (double)old[i]
+                           : add    ? (double)((float)in + old[i])
+                                    : in,
                      want = to == RD_FLOAT32 || i < skip ? (double)(float)sum : nearest(sum, to);
-        if (!((double)got[i] == want && !signbit(got[i]) == !signbit(want)) && !(isnan(got[i]) && isnan(want)))
-            fail_msg("%a of type %d as type %d%s: %a, want %a", (double)v[i], from, to, add ? ", added" : "", (double)got[i], want);
+        if (!((double)got[i] == want && !signbit(got[i]) == !signbit(want)) &&
+            !(isnan(got[i]) && isnan(want)))
+            fail_msg("%a of type %d as type %d%s: %a, want %a", (double)v[i], from, to,
+                     add ? ", added" : "", (double)got[i], want);
     }
     rd_gpu_put(gpu, a);
     rd_gpu_put(gpu, b);
@@ -138,15 +150,18 @@ static void test_cast(void **state)
     for (int t = 0; t < 2; t++) {
         int64_t n = 0;
         for (uint32_t h = 0; h < 65536; h++) {
-            const int bits = narrow[t] == RD_BFLOAT16 ? 7 : 10, bias = narrow[t] == RD_BFLOAT16 ? 127 : 15;
-            const int e = (int)(h >> bits) & (narrow[t] == RD_BFLOAT16 ? 255 : 31), m = (int)(h & ((1u << bits) - 1));
+            const int bits = narrow[t] == RD_BFLOAT16 ? 7 : 10,
+                      bias = narrow[t] == RD_BFLOAT16 ? 127 : 15;
+            const int e = (int)(h >> bits) & (narrow[t] == RD_BFLOAT16 ? 255 : 31),
+                      m = (int)(h & ((1u << bits) - 1));
             const double unit = ldexp(1.0, (e ? e : 1) - bias - bits), sign = h >> 15 ? -1.0 : 1.0;
             const double value = sign * (e ? m + (1 << bits) : m) * unit;
             if (e == (narrow[t] == RD_BFLOAT16 ? 255 : 31)) { /* infinite, or none */
                 x[n++] = m ? NAN : sign * INFINITY;
                 continue;
             }
-            for (int k = 0; k < EACH; k++) x[n++] = value + sign * unit * (0.5 * (k / 2) + (k % 2 ? 0.4 : 0.0));
+            for (int k = 0; k < EACH; k++)
+                x[n++] = value + sign * unit * (0.5 * (k / 2) + (k % 2 ? 0.4 : 0.0));
         }
         for (int to = RD_FLOAT32; to <= RD_FLOAT16; to++) {
             check_cast(RD_FLOAT32, (rd_element)to, x, n, 0, false);
@@ -167,10 +182,12 @@ static void test_device(void **state)
     (void)state;
     rd_gpu_query(0, &info, &st);
     must(&st);
-    assert_true(info.name[0] && strncmp(info.uuid, "GPU-", 4) == 0 && info.major >= 5 && info.n_sm > 0);
+    assert_true(info.name[0] && strncmp(info.uuid, "GPU-", 4) == 0 && info.major >= 5 &&
+                info.n_sm > 0);
     assert_true(info.memory > 0 && info.memory >= info.free_memory);
     assert_string_equal(rd_gpu_about(gpu)->uuid, info.uuid);
-    if (!strstr(rd_gpu_describe(gpu), info.name)) fail_msg("'%s' does not name '%s'", rd_gpu_describe(gpu), info.name);
+    if (!strstr(rd_gpu_describe(gpu), info.name))
+        fail_msg("'%s' does not name '%s'", rd_gpu_describe(gpu), info.name);
     assert_true(rd_gpu_libraries()[0]);
     assert_int_equal(rd_gpu_query(100, &info, &st), RD_EENV);
 }
@@ -178,12 +195,14 @@ static void test_device(void **state)
 /* ---- memory ---- */
 static void test_memory(void **state)
 {
-    static const int64_t sizes[] = {1, 3, 1000, 65537, (int64_t)5 << 20}; /* below and above what is copied at once */
+    static const int64_t sizes[] = {1, 3, 1000, 65537,
+                                    (int64_t)5 << 20}; /* below and above what is copied at once */
     rd_status st = {0};
     (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         const int64_t n = sizes[k];
-        float *x = numbers(n, k), *back = malloc((size_t)n * sizeof *back), *a = on_device(x, n), *b;
+        float *x = numbers(n, k), *back = malloc((size_t)n * sizeof *back), *a = on_device(x, n),
+              *b;
         memcpy(back, x, (size_t)n * sizeof *x);
         memset(x, 0, (size_t)n * sizeof *x); /* the host's memory is free again */
         rd_gpu_get(gpu, (size_t)n * sizeof *b, &b, &st);
@@ -198,7 +217,8 @@ static void test_memory(void **state)
         rd_gpu_down(gpu, x, a, (size_t)n * sizeof *x, &st);
         must(&st);
         for (int64_t i = 0; i < n; i++) assert_true(x[i] == 0.0f);
-        assert_true(rd_gpu_in_use(gpu) >= 2 * (uint64_t)n * sizeof *x && rd_gpu_peak(gpu) >= rd_gpu_in_use(gpu));
+        assert_true(rd_gpu_in_use(gpu) >= 2 * (uint64_t)n * sizeof *x &&
+                    rd_gpu_peak(gpu) >= rd_gpu_in_use(gpu));
         rd_gpu_put(gpu, a);
         rd_gpu_put(gpu, b);
         free(x);
@@ -258,7 +278,8 @@ static void test_page_locked(void **state)
         for (int64_t i = 0; i < n; i++) assert_true(back[i] == 3.0f * x[i]);
         rd_gpu_host_wait(gpu, back, &st); /* ordinary memory: nothing to wait for */
         must(&st);
-        for (int ahead = 0; ahead < 2 && bytes > 1 << 16; ahead++) writes_too_early(d, pinned, n, ahead);
+        for (int ahead = 0; ahead < 2 && bytes > 1 << 16; ahead++)
+            writes_too_early(d, pinned, n, ahead);
         rd_gpu_host_put(gpu, pinned);
         rd_gpu_put(gpu, d);
         free(x);
@@ -296,7 +317,8 @@ static void test_ahead(void **state)
         for (int64_t i = 0; i < n; i++) h[i] = x[i] * (float)(k + 1);
         if (k % 4 < 2) rd_gpu_wait(gpu, &st);
         rd_gpu_up_ahead(gpu, h, bytes, &st);
-        for (int i = 0; i < 200 && k % 4 >= 2 && !emulated(); i++) rd_gpu_copy(gpu, busy[1], busy[0], bytes, &st);
+        for (int i = 0; i < 200 && k % 4 >= 2 && !emulated(); i++)
+            rd_gpu_copy(gpu, busy[1], busy[0], bytes, &st);
         rd_gpu_up(gpu, d[k], h, bytes, &st);
     }
     for (int k = 0; k < ROUNDS; k++) {
@@ -358,7 +380,9 @@ static void test_short(void **state)
     rd_status_prefix(&st, "the weights");
     assert_true(rd_gpu_short(gpu, &st, &asked, &left));
     assert_false(rd_gpu_short(gpu, &later, &asked, &left));
-    rd_fail(&later, RD_EENV, "something else"); /* that shortage was borne: a later failure has nothing to do with it */
+    rd_fail(
+        &later, RD_EENV,
+        "something else"); /* that shortage was borne: a later failure has nothing to do with it */
     assert_false(rd_gpu_short(gpu, &later, &asked, &left));
 }
 
@@ -368,9 +392,11 @@ typedef struct product {
     float alpha, beta;
 } product;
 static const product products[] = {
-    {1, 1, 1, 0, 1, 0},      {5, 7, 3, 0, 1, 1},     {64, 32, 16, 0, 1, 0},   {70, 24, 40, 3, 0.5f, 0},  {13, 8, 72, 8, 1, -1.5f},
-    {1, 300, 65, 0, 1, 1},   {257, 1, 33, 1, 1, 0},  {129, 131, 517, 5, 1, 1}, {3, 5, 0, 0, 1, 0.5f},    {3, 5, 0, 0, 1, 0},
-    {40, 40, 8, 0, 0, 0.5f}, {0, 5, 4, 0, 1, 0},     {5, 0, 4, 0, 1, 1},
+    {1, 1, 1, 0, 1, 0},       {5, 7, 3, 0, 1, 1},       {64, 32, 16, 0, 1, 0},
+    {70, 24, 40, 3, 0.5f, 0}, {13, 8, 72, 8, 1, -1.5f}, {1, 300, 65, 0, 1, 1},
+    {257, 1, 33, 1, 1, 0},    {129, 131, 517, 5, 1, 1}, {3, 5, 0, 0, 1, 0.5f},
+    {3, 5, 0, 0, 1, 0},       {40, 40, 8, 0, 0, 0.5f},  {0, 5, 4, 0, 1, 0},
+    {5, 0, 4, 0, 1, 1},
 };
 
 static void test_products(void **state)
@@ -381,19 +407,24 @@ static void test_products(void **state)
             const product p = products[c];
             const bool ta = t & 1, tb = t & 2;
             enum { BATCH = 3 };
-            const int64_t lda = (ta ? p.m : p.k) + p.more, ldb = (tb ? p.k : p.n) + p.more, ldc = p.n + p.more + (p.n == 0),
-                          sa = lda * (ta ? p.k : p.m) + 4, sb = ldb * (tb ? p.n : p.k) + 4, sc = ldc * p.m + 4;
+            const int64_t lda = (ta ? p.m : p.k) + p.more, ldb = (tb ? p.k : p.n) + p.more,
+                          ldc = p.n + p.more + (p.n == 0), sa = lda * (ta ? p.k : p.m) + 4,
+                          sb = ldb * (tb ? p.n : p.k) + 4, sc = ldc * p.m + 4;
             rd_status st = {0};
-            float *A = numbers(BATCH * sa, 1), *B = numbers(BATCH * sb, 2), *C = numbers(BATCH * sc, 3);
+            float *A = numbers(BATCH * sa, 1), *B = numbers(BATCH * sb, 2),
+                  *C = numbers(BATCH * sc, 3);
             if (p.beta == 0.0f) /* C is not read */
                 for (int64_t i = 0; i < BATCH * sc; i++) C[i] = NAN;
-            float *a = on_device(A, BATCH * sa), *b = on_device(B, BATCH * sb), *d = on_device(C, BATCH * sc), *got = malloc((size_t)(BATCH * sc) * sizeof *got);
+            float *a = on_device(A, BATCH * sa), *b = on_device(B, BATCH * sb),
+                  *d = on_device(C, BATCH * sc), *got = malloc((size_t)(BATCH * sc) * sizeof *got);
             for (int batched = 0; batched < 2; batched++) {
                 rd_gpu_up(gpu, d, C, (size_t)(BATCH * sc) * sizeof *C, &st);
                 if (batched)
-                    rd_gpu_gemm_batched(gpu, ta, tb, p.m, p.n, p.k, p.alpha, a, lda, sa, b, ldb, sb, p.beta, d, ldc, sc, BATCH, &st);
+                    rd_gpu_gemm_batched(gpu, ta, tb, p.m, p.n, p.k, p.alpha, a, lda, sa, b, ldb, sb,
+                                        p.beta, d, ldc, sc, BATCH, &st);
                 else
-                    rd_gpu_gemm(gpu, ta, tb, p.m, p.n, p.k, p.alpha, a, lda, b, ldb, p.beta, d, ldc, &st);
+                    rd_gpu_gemm(gpu, ta, tb, p.m, p.n, p.k, p.alpha, a, lda, b, ldb, p.beta, d, ldc,
+                                &st);
                 rd_gpu_down(gpu, got, d, (size_t)(BATCH * sc) * sizeof *got, &st);
                 must(&st);
                 for (int64_t q = 0; q < BATCH; q++)
@@ -404,17 +435,21 @@ static void test_products(void **state)
                         if (within) {
                             double sum = 0.0;
                             for (int64_t k = 0; k < p.k; k++) {
-                                const double x = (double)A[q * sa + (ta ? k * lda + row : row * lda + k)] *
-                                                 (double)B[q * sb + (tb ? col * ldb + k : k * ldb + col)];
+                                const double x =
+                                    (double)A[q * sa + (ta ? k * lda + row : row * lda + k)] *
+                                    (double)B[q * sb + (tb ? col * ldb + k : k * ldb + col)];
                                 sum += x;
                                 size += fabs(x);
                             }
-                            want = (double)p.alpha * sum + (p.beta == 0.0f ? 0.0 : (double)p.beta * want);
+                            want = (double)p.alpha * sum +
+                                   (p.beta == 0.0f ? 0.0 : (double)p.beta * want);
                         }
                         const double have = (double)got[q * sc + i];
-                        if (!(fabs(have - want) <= 1e-6 * (size + 1.0)) && !(!within && isnan(have) && isnan(want)))
-                            fail_msg("product %d%d of %d x %d x %d%s, element %d: %.9g, want %.9g", ta, tb, (int)p.m, (int)p.n,
-                                     (int)p.k, batched ? ", batched" : "", (int)i, have, want);
+                        if (!(fabs(have - want) <= 1e-6 * (size + 1.0)) &&
+                            !(!within && isnan(have) && isnan(want)))
+                            fail_msg("product %d%d of %d x %d x %d%s, element %d: %.9g, want %.9g",
+                                     ta, tb, (int)p.m, (int)p.n, (int)p.k,
+                                     batched ? ", batched" : "", (int)i, have, want);
                     }
             }
             rd_gpu_put(gpu, a);
@@ -438,27 +473,34 @@ static void test_narrow_products(void **state)
             const product p = products[c];
             const bool ta = way & 1, tb = way & 2;
             const float beta = p.beta == 0.0f ? 0.0f : 1.0f;
-            const rd_element type_a = way & 4 || !(way & 8) ? type : RD_FLOAT32, type_b = way & 8 ? type : RD_FLOAT32,
+            const rd_element type_a = way & 4 || !(way & 8) ? type : RD_FLOAT32,
+                             type_b = way & 8 ? type : RD_FLOAT32,
                              type_c = way & 16 ? type : RD_FLOAT32;
-            const int64_t lda = (ta ? p.m : p.k) + p.more, ldb = (tb ? p.k : p.n) + p.more, ldc = p.n + (p.n == 0);
+            const int64_t lda = (ta ? p.m : p.k) + p.more, ldb = (tb ? p.k : p.n) + p.more,
+                          ldc = p.n + (p.n == 0);
             const int64_t na = lda * (ta ? p.k : p.m), nb = ldb * (tb ? p.n : p.k), nc = ldc * p.m;
             rd_status st = {0};
             float *A = numbers(na, 1), *B = numbers(nb, 2), *C = numbers(nc, 3);
-            void *a = on_device_as(A, na, type_a), *b = on_device_as(B, nb, type_b), *d = on_device_as(C, nc, type_c);
-            rd_gpu_product(gpu, ta, tb, p.m, p.n, p.k, (rd_gpu_operand){a, type_a, lda}, (rd_gpu_operand){b, type_b, ldb}, beta,
-                           (rd_gpu_operand){d, type_c, ldc}, &st);
+            void *a = on_device_as(A, na, type_a), *b = on_device_as(B, nb, type_b),
+                 *d = on_device_as(C, nc, type_c);
+            rd_gpu_product(gpu, ta, tb, p.m, p.n, p.k, (rd_gpu_operand){a, type_a, lda},
+                           (rd_gpu_operand){b, type_b, ldb}, beta, (rd_gpu_operand){d, type_c, ldc},
+                           &st);
             must(&st);
             float *got = on_host(d, nc, type_c);
             for (int64_t i = 0; i < p.m * p.n; i++) {
                 const int64_t row = i / p.n, col = i % p.n;
                 double want = (double)beta * (double)C[row * ldc + col], size = 0.0;
                 for (int64_t k = 0; k < p.k; k++) {
-                    const double x = (double)A[ta ? k * lda + row : row * lda + k] * (double)B[tb ? col * ldb + k : k * ldb + col];
+                    const double x = (double)A[ta ? k * lda + row : row * lda + k] *
+                                     (double)B[tb ? col * ldb + k : k * ldb + col];
                     want += x;
                     size += fabs(x);
                 }
-                if (!(fabs((double)got[row * ldc + col] - want) <= 1e-6 * (size + 1.0) + roundoff(type_c) * fabs(want)))
-                    fail_msg("product %d, way %d, element %d: %.9g, want %.9g", (int)c, way, (int)i, (double)got[row * ldc + col], want);
+                if (!(fabs((double)got[row * ldc + col] - want) <=
+                      1e-6 * (size + 1.0) + roundoff(type_c) * fabs(want)))
+                    fail_msg("product %d, way %d, element %d: %.9g, want %.9g", (int)c, way, (int)i,
+                             (double)got[row * ldc + col], want);
             }
             void *const device[] = {a, b, d}, *const host[] = {A, B, C, got};
             for (int i = 0; i < 3; i++) rd_gpu_put(gpu, device[i]);
@@ -483,7 +525,8 @@ static void test_held(void **state)
             for (int j = 0; j < N; j++) {
                 double want = 0.0;
                 for (int k = 0; k < N; k++) want += (double)x[k] * (double)W[k * N + j];
-                if (!(fabs((double)y[j] - want) < 1e-5 * (1.0 + fabs(want)))) fail_msg("round %d: %g, want %g", round, (double)y[j], want);
+                if (!(fabs((double)y[j] - want) < 1e-5 * (1.0 + fabs(want))))
+                    fail_msg("round %d: %g, want %g", round, (double)y[j], want);
             }
         }
         for (int i = 0; i < N * N; i++) W[i] *= -0.5f;
@@ -502,28 +545,33 @@ typedef struct conv_case {
     int64_t n, h, w, ci, co, kh, kw, stride, pad[4]; /* top, left, bottom, right */
 } conv_case;
 static const conv_case convs[] = {
-    {2, 9, 9, 1, 32, 3, 3, 1, {0}},           {2, 15, 13, 3, 16, 7, 7, 2, {3, 3, 3, 3}}, {1, 5, 7, 16, 64, 1, 1, 1, {0}},
-    {2, 8, 8, 16, 16, 3, 3, 2, {0, 0, 1, 1}}, {2, 6, 7, 16, 24, 5, 5, 1, {2, 1, 0, 3}},  {2, 5, 5, 17, 17, 3, 3, 1, {1, 1, 1, 1}},
-    {3, 6, 5, 3, 5, 3, 3, 1, {1, 0, 1, 2}},   {3, 1, 1, 16, 16, 3, 3, 1, {1, 1, 1, 1}},  {2, 6, 6, 8, 16, 1, 5, 1, {0, 2, 0, 2}},
-    {1, 23, 27, 3, 8, 11, 11, 4, {2, 2, 2, 2}}, {1, 25, 26, 3, 8, 11, 11, 4, {0}},
+    {2, 9, 9, 1, 32, 3, 3, 1, {0}},           {2, 15, 13, 3, 16, 7, 7, 2, {3, 3, 3, 3}},
+    {1, 5, 7, 16, 64, 1, 1, 1, {0}},          {2, 8, 8, 16, 16, 3, 3, 2, {0, 0, 1, 1}},
+    {2, 6, 7, 16, 24, 5, 5, 1, {2, 1, 0, 3}}, {2, 5, 5, 17, 17, 3, 3, 1, {1, 1, 1, 1}},
+    {3, 6, 5, 3, 5, 3, 3, 1, {1, 0, 1, 2}},   {3, 1, 1, 16, 16, 3, 3, 1, {1, 1, 1, 1}},
+    {2, 6, 6, 8, 16, 1, 5, 1, {0, 2, 0, 2}},  {1, 23, 27, 3, 8, 11, 11, 4, {2, 2, 2, 2}},
+    {1, 25, 26, 3, 8, 11, 11, 4, {0}},
 };
 
 typedef struct conv_sums {
     double *y, *dx, *dW;
 } conv_sums;
 
-static void naive_conv(const rd_gpu_conv *c, const float *x, const float *W, const float *dy, conv_sums *s)
+static void naive_conv(const rd_gpu_conv *c, const float *x, const float *W, const float *dy,
+                       conv_sums *s)
 {
     for (int64_t i = 0; i < c->n; i++)
         for (int64_t p = 0; p < c->oh; p++)
             for (int64_t q = 0; q < c->ow; q++)
                 for (int64_t a = 0; a < c->kh; a++)
                     for (int64_t b = 0; b < c->kw; b++) {
-                        const int64_t u = p * c->stride + a - c->pad_top, v = q * c->stride + b - c->pad_left;
+                        const int64_t u = p * c->stride + a - c->pad_top,
+                                      v = q * c->stride + b - c->pad_left;
                         if (u < 0 || v < 0 || u >= c->h || v >= c->w) continue;
                         for (int64_t k = 0; k < c->ci; k++)
                             for (int64_t o = 0; o < c->co; o++) {
-                                const int64_t ix = ((i * c->h + u) * c->w + v) * c->ci + k, iw = ((a * c->kw + b) * c->ci + k) * c->co + o,
+                                const int64_t ix = ((i * c->h + u) * c->w + v) * c->ci + k,
+                                              iw = ((a * c->kw + b) * c->ci + k) * c->co + o,
                                               iy = ((i * c->oh + p) * c->ow + q) * c->co + o;
                                 s->y[iy] += (double)x[ix] * (double)W[iw];
                                 s->dx[ix] += (double)dy[iy] * (double)W[iw];
@@ -533,16 +581,20 @@ static void naive_conv(const rd_gpu_conv *c, const float *x, const float *W, con
 }
 
 /* The sum, and what it was added to, may have been rounded to 16 bits. device: of that type. */
-static void check_sums(const char *what, size_t c, int64_t n, const double *want, const float *before, const void *device, rd_element type,
-                       bool rounds)
+static void check_sums(const char *what, size_t c, int64_t n, const double *want,
+                       const float *before, const void *device, rd_element type, bool rounds)
 {
     float *got = on_host(device, n, type);
     double most = 1.0;
     for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(want[i]));
     for (int64_t i = 0; i < n; i++) {
-        const double w = want[i] + (before ? (double)before[i] : 0.0), u = roundoff(rounds ? rd_gpu_narrow(gpu) : RD_FLOAT32),
-                     bound = 1e-5 * most + u * fabs(want[i]) + (before && type != RD_FLOAT32 ? u * (1.0 + u) * fabs(w) : 0.0);
-        if (!(fabs((double)got[i] - w) <= bound)) fail_msg("convolution %d, %s, element %d: %g, want %g", (int)c, what, (int)i, (double)got[i], w);
+        const double w = want[i] + (before ? (double)before[i] : 0.0),
+                     u = roundoff(rounds ? rd_gpu_narrow(gpu) : RD_FLOAT32),
+                     bound = 1e-5 * most + u * fabs(want[i]) +
+                             (before && type != RD_FLOAT32 ? u * (1.0 + u) * fabs(w) : 0.0);
+        if (!(fabs((double)got[i] - w) <= bound))
+            fail_msg("convolution %d, %s, element %d: %g, want %g", (int)c, what, (int)i,
+                     (double)got[i], w);
     }
     free(got);
 }
@@ -554,13 +606,31 @@ static void convs_of(rd_element type)
     for (size_t c = 0; c < sizeof convs / sizeof *convs; c++) {
         const conv_case *k = &convs[c];
         rd_status st = {0};
-        rd_gpu_conv v = {k->n, k->h, k->w, k->ci, k->co, k->kh, k->kw, (k->h + k->pad[0] + k->pad[2] - k->kh) / k->stride + 1,
-                         (k->w + k->pad[1] + k->pad[3] - k->kw) / k->stride + 1, k->stride, k->pad[0], k->pad[1], k->pad[2], k->pad[3], type};
-        const int64_t nx = v.n * v.h * v.w * v.ci, nw = v.kh * v.kw * v.ci * v.co, ny = v.n * v.oh * v.ow * v.co;
-        float *x = numbers(nx, 1), *W = numbers(nw, 2), *dy = numbers(ny, 3), *old = numbers(nx, 4), *bad = malloc((size_t)(nx + ny) * sizeof *bad);
-        for (int64_t i = 0; i < nx + ny; i++) bad[i] = NAN; /* what is written and not added to is not read */
-        conv_sums s = {calloc((size_t)ny, sizeof(double)), calloc((size_t)nx, sizeof(double)), calloc((size_t)nw, sizeof(double))};
-        void *d_x = on_device_as(x, nx, type), *d_dy = on_device_as(dy, ny, type), *y = on_device_as(bad, ny, type), *dx = on_device_as(bad, nx, type),
+        rd_gpu_conv v = {k->n,
+                         k->h,
+                         k->w,
+                         k->ci,
+                         k->co,
+                         k->kh,
+                         k->kw,
+                         (k->h + k->pad[0] + k->pad[2] - k->kh) / k->stride + 1,
+                         (k->w + k->pad[1] + k->pad[3] - k->kw) / k->stride + 1,
+                         k->stride,
+                         k->pad[0],
+                         k->pad[1],
+                         k->pad[2],
+                         k->pad[3],
+                         type};
+        const int64_t nx = v.n * v.h * v.w * v.ci, nw = v.kh * v.kw * v.ci * v.co,
+                      ny = v.n * v.oh * v.ow * v.co;
+        float *x = numbers(nx, 1), *W = numbers(nw, 2), *dy = numbers(ny, 3), *old = numbers(nx, 4),
+              *bad = malloc((size_t)(nx + ny) * sizeof *bad);
+        for (int64_t i = 0; i < nx + ny; i++)
+            bad[i] = NAN; /* what is written and not added to is not read */
+        conv_sums s = {calloc((size_t)ny, sizeof(double)), calloc((size_t)nx, sizeof(double)),
+                       calloc((size_t)nw, sizeof(double))};
+        void *d_x = on_device_as(x, nx, type), *d_dy = on_device_as(dy, ny, type),
+             *y = on_device_as(bad, ny, type), *dx = on_device_as(bad, nx, type),
              *added = on_device_as(old, nx, type);
         float *d_W = on_device(W, nw), *dW = on_device(W, nw);
         naive_conv(&v, x, W, dy, &s);
@@ -594,7 +664,10 @@ static void test_narrow_convs(void **state)
 }
 
 /* ---- sums over ranks ---- */
-static float at_rank(int64_t i, int rank) { return (float)((i * 7 + rank * 3) % 64 - 32) / 64.0f; } /* exact on every wire */
+static float at_rank(int64_t i, int rank)
+{
+    return (float)((i * 7 + rank * 3) % 64 - 32) / 64.0f;
+} /* exact on every wire */
 
 /* Some sums behind each other, and once more after a join. */
 static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
@@ -619,16 +692,19 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
             for (int64_t i = 0; i < counts[k] && st->code == RD_OK; i++) {
                 float want = 0.0f;
                 for (int r = 0; r < size; r++) want += at_rank(i + k, r);
-                if (h[i] != want) rd_fail(st, RD_EBUG, "wire %d, sum %d, element %d: %g, want %g", wire, k, (int)i, (double)h[i], (double)want);
+                if (h[i] != want)
+                    rd_fail(st, RD_EBUG, "wire %d, sum %d, element %d: %g, want %g", wire, k,
+                            (int)i, (double)h[i], (double)want);
             }
             rd_gpu_put(gpu, x[k]);
         }
         rd_gpu_group_times(q, time, N, &n, st);
         if (st->code == RD_OK && n != N - 1) rd_fail(st, RD_EBUG, "times of %d sums", n);
         for (int k = 0; k < n && st->code == RD_OK; k++)
-            if (!(time[k].end_s >= 0.0 && time[k].begin_s >= time[k].end_s && time[k].begin_s < 60.0 &&
-                  (k == 0 || time[k].begin_s <= time[k - 1].end_s)))
-                rd_fail(st, RD_EBUG, "sum %d from %g to %g s ago", k, time[k].begin_s, time[k].end_s);
+            if (!(time[k].end_s >= 0.0 && time[k].begin_s >= time[k].end_s &&
+                  time[k].begin_s < 60.0 && (k == 0 || time[k].begin_s <= time[k - 1].end_s)))
+                rd_fail(st, RD_EBUG, "sum %d from %g to %g s ago", k, time[k].begin_s,
+                        time[k].end_s);
     }
     free(h);
 }
@@ -646,7 +722,8 @@ static void sum_with_gap(rd_gpu_group *q, rd_status *st)
     rd_gpu_group_sum(q, x, 1, RD_GPU_WIRE_F32, st);
     rd_gpu_group_join(q, st);
     rd_gpu_group_times(q, time, 2, &n, st);
-    if (st->code == RD_OK && !(n == 2 && time[0].end_s - time[1].begin_s > 0.29)) rd_fail(st, RD_EBUG, "no gap between %d sums", n);
+    if (st->code == RD_OK && !(n == 2 && time[0].end_s - time[1].begin_s > 0.29))
+        rd_fail(st, RD_EBUG, "no gap between %d sums", n);
     rd_gpu_put(gpu, x);
 }
 
@@ -672,7 +749,8 @@ static void test_marks(void **state)
     float *x = numbers(1 << 16, 1), *a = on_device(x, 1 << 16);
     (void)state;
     rd_gpu_mark(gpu, 0, &st);
-    for (int k = 0; k < 4; k++) rd_gpu_gemm(gpu, false, false, 256, 256, 256, 1.0f, a, 256, a, 256, 0.0f, a, 256, &st);
+    for (int k = 0; k < 4; k++)
+        rd_gpu_gemm(gpu, false, false, 256, 256, 256, 1.0f, a, 256, a, 256, 0.0f, a, 256, &st);
     rd_gpu_mark(gpu, 15, &st);
     rd_gpu_between(gpu, 0, 15, &seconds, &st);
     must(&st);
@@ -764,17 +842,28 @@ static void test_alone(void **state)
 int main(void)
 {
     static int mixed;
-#define ON_GPU(name, test, as) {name, test, open_gpu, close_gpu, as}
+#define ON_GPU(name, test, as)              \
+    {                                       \
+        name, test, open_gpu, close_gpu, as \
+    }
     const struct CMUnitTest t[] = {
-        ON_GPU("what a GPU says of itself", test_device, NULL), ON_GPU("memory", test_memory, NULL),
-        ON_GPU("page-locked memory", test_page_locked, NULL),   {"arrays ahead of their turn", test_ahead, open_gpu, close_with_room, NULL},
-        ON_GPU("memory is short", test_short, NULL),            ON_GPU("products", test_products, NULL),
-        ON_GPU("products, mixed", test_products, &mixed),       ON_GPU("held weights", test_held, NULL),
-        ON_GPU("held weights, mixed", test_held, &mixed),       ON_GPU("convolutions", test_convs, NULL),
-        ON_GPU("convolutions, mixed", test_convs, &mixed),      ON_GPU("sums of one rank", test_one_rank, NULL),
-        ON_GPU("elements of other types", test_cast, NULL),     ON_GPU("products of 16 bits", test_narrow_products, &mixed),
+        ON_GPU("what a GPU says of itself", test_device, NULL),
+        ON_GPU("memory", test_memory, NULL),
+        ON_GPU("page-locked memory", test_page_locked, NULL),
+        {"arrays ahead of their turn", test_ahead, open_gpu, close_with_room, NULL},
+        ON_GPU("memory is short", test_short, NULL),
+        ON_GPU("products", test_products, NULL),
+        ON_GPU("products, mixed", test_products, &mixed),
+        ON_GPU("held weights", test_held, NULL),
+        ON_GPU("held weights, mixed", test_held, &mixed),
+        ON_GPU("convolutions", test_convs, NULL),
+        ON_GPU("convolutions, mixed", test_convs, &mixed),
+        ON_GPU("sums of one rank", test_one_rank, NULL),
+        ON_GPU("elements of other types", test_cast, NULL),
+        ON_GPU("products of 16 bits", test_narrow_products, &mixed),
         ON_GPU("convolutions of 16 bits", test_narrow_convs, &mixed),
-        ON_GPU("marks", test_marks, NULL),                      ON_GPU("sums of several ranks", test_ranks, NULL),
+        ON_GPU("marks", test_marks, NULL),
+        ON_GPU("sums of several ranks", test_ranks, NULL),
         ON_GPU("a rank that nobody joins", test_alone, NULL),
     };
     int status;

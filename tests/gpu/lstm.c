@@ -17,7 +17,10 @@ enum { GATES = 4, CASES = sizeof lstm_cases / sizeof *lstm_cases };
 typedef struct lstm_case lstm_case;
 
 static rd_gpu *gpu;
-static bool emulated(void) { return strcmp(rd_gpu_libraries(), "emulated") == 0; }
+static bool emulated(void)
+{
+    return strcmp(rd_gpu_libraries(), "emulated") == 0;
+}
 
 static void must(const rd_status *st)
 {
@@ -46,7 +49,10 @@ static int close_gpu(void **state)
 }
 
 /* ---- numbers of a type on the device ---- */
-static size_t bytes_of(cudnnDataType_t t) { return t == CUDNN_DATA_FLOAT ? 4 : 2; }
+static size_t bytes_of(cudnnDataType_t t)
+{
+    return t == CUDNN_DATA_FLOAT ? 4 : 2;
+}
 
 static float float_of_half(unsigned h)
 {
@@ -81,7 +87,9 @@ static void put(cudnnDataType_t t, void *device, size_t at, size_t n, const floa
     for (size_t i = 0; i < n; i++) {
         uint32_t u;
         memcpy(&u, &x[i], sizeof u);
-        const uint16_t s = (uint16_t)(t == CUDNN_DATA_BFLOAT16 ? u >> 16 : t == CUDNN_DATA_HALF ? half_of(x[i]) : 0);
+        const uint16_t s = (uint16_t)(t == CUDNN_DATA_BFLOAT16 ? u >> 16
+                                      : t == CUDNN_DATA_HALF   ? half_of(x[i])
+                                                               : 0);
         if (t == CUDNN_DATA_FLOAT)
             memcpy(h + 4 * i, &u, 4);
         else
@@ -124,14 +132,22 @@ typedef struct setting {
 } setting;
 
 static const setting settings[] = {
-    {"padded", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 2e-5},
-    {"packed", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, 2e-5},
-    {"batch first", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED, 2e-5},
-    {"persistent", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_PERSIST_STATIC, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 2e-5},
-    {"small h", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 2e-5},
-    {"bfloat16", CUDNN_DATA_BFLOAT16, CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, 3e-2},
-    {"bfloat16, small h", CUDNN_DATA_BFLOAT16, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 3e-2},
-    {"float16", CUDNN_DATA_HALF, CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 5e-3},
+    {"padded", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+     2e-5},
+    {"packed", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED,
+     2e-5},
+    {"batch first", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_STANDARD,
+     CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED, 2e-5},
+    {"persistent", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_PERSIST_STATIC,
+     CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 2e-5},
+    {"small h", CUDNN_DATA_FLOAT, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H,
+     CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 2e-5},
+    {"bfloat16", CUDNN_DATA_BFLOAT16, CUDNN_RNN_ALGO_STANDARD,
+     CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, 3e-2},
+    {"bfloat16, small h", CUDNN_DATA_BFLOAT16, CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H,
+     CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED, 3e-2},
+    {"float16", CUDNN_DATA_HALF, CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED,
+     5e-3},
 };
 
 /* Row of sequence s at step t. */
@@ -159,20 +175,24 @@ static void *rows_up(const lstm_case *c, const setting *s, int width, const doub
     for (int t = 0; x && t < c->steps; t++)
         for (int i = 0; i < c->batch; i++)
             if (t < c->length[i])
-                put_doubles(s->type, d, row_at(c, s->layout, t, i) * (size_t)width, (size_t)width, x + (t * c->batch + i) * width);
+                put_doubles(s->type, d, row_at(c, s->layout, t, i) * (size_t)width, (size_t)width,
+                            x + (t * c->batch + i) * width);
     return d;
 }
 
-static void same(const setting *s, int c, const char *what, size_t n, const double *want, cudnnDataType_t t, const void *device, size_t at)
+static void same(const setting *s, int c, const char *what, size_t n, const double *want,
+                 cudnnDataType_t t, const void *device, size_t at)
 {
     float *got = fetch(t, device, at, n);
     for (size_t i = 0; i < n; i++)
         if (!(fabs((double)got[i] - want[i]) <= s->tolerance * (1.0 + fabs(want[i]))))
-            fail_msg("case %d, %s: %s, element %d: %g, torch has %g", c, s->name, what, (int)i, (double)got[i], want[i]);
+            fail_msg("case %d, %s: %s, element %d: %g, torch has %g", c, s->name, what, (int)i,
+                     (double)got[i], want[i]);
     free(got);
 }
 
-static void same_rows(const setting *s, int k, const char *what, int width, const double *want, const void *device)
+static void same_rows(const setting *s, int k, const char *what, int width, const double *want,
+                      const void *device)
 {
     const lstm_case *c = &lstm_cases[k];
     for (int t = 0; t < c->steps; t++)
@@ -205,51 +225,62 @@ static void one(const setting *s, int k)
     OK(d->cudnnCreateRNNDataDescriptor(&yd));
     OK(d->cudnnCreateTensorDescriptor(&sd));
     OK(d->cudnnCreateTensorDescriptor(&wd));
-    cudnnStatus_t r = d->cudnnSetRNNDescriptor_v8(rnn, s->algo, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
-                                                  CUDNN_LINEAR_INPUT, type, CUDNN_DATA_FLOAT,
-                                                  type == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH, I, H, H, 1, NULL,
-                                                  packed ? CUDNN_RNN_PADDED_IO_DISABLED : CUDNN_RNN_PADDED_IO_ENABLED);
+    cudnnStatus_t r = d->cudnnSetRNNDescriptor_v8(
+        rnn, s->algo, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
+        type, CUDNN_DATA_FLOAT, type == CUDNN_DATA_FLOAT ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH, I,
+        H, H, 1, NULL, packed ? CUDNN_RNN_PADDED_IO_DISABLED : CUDNN_RNN_PADDED_IO_ENABLED);
     OK(d->cudnnSetRNNDataDescriptor(xd, type, s->layout, c->steps, c->batch, I, c->length, zero));
     OK(d->cudnnSetRNNDataDescriptor(yd, type, s->layout, c->steps, c->batch, H, c->length, zero));
     OK(d->cudnnSetTensorNdDescriptor(sd, type, 3, dim, stride));
-    if (r == CUDNN_STATUS_SUCCESS) r = d->cudnnGetRNNTempSpaceSizes(d->handle, rnn, CUDNN_FWD_MODE_TRAINING, xd, &work_bytes, &reserve_bytes);
+    if (r == CUDNN_STATUS_SUCCESS)
+        r = d->cudnnGetRNNTempSpaceSizes(d->handle, rnn, CUDNN_FWD_MODE_TRAINING, xd, &work_bytes,
+                                         &reserve_bytes);
     if (r != CUDNN_STATUS_SUCCESS) { /* a persistent algorithm for these sizes */
-        assert_true(s->algo != CUDNN_RNN_ALGO_STANDARD && CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_NOT_SUPPORTED);
+        assert_true(s->algo != CUDNN_RNN_ALGO_STANDARD &&
+                    CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_NOT_SUPPORTED);
         assert_true(!emulated() || c->length[c->batch - 1] < c->steps);
         goto done;
     }
     OK(d->cudnnGetRNNWeightSpaceSize(d->handle, rnn, &weight_bytes));
     char *w = room(weight_bytes), *dw = room(weight_bytes);
-    const double *const weights[] = {c->W_x, c->W_h, c->b_x, c->b_h}, *const dweights[] = {c->dW_x, c->dW_h, c->db_x, c->db_h};
+    const double *const weights[] = {c->W_x, c->W_h, c->b_x, c->b_h}, *const dweights[] = {
+                                                                          c->dW_x, c->dW_h, c->db_x,
+                                                                          c->db_h};
     for (int g = 0; g < 2 * GATES; g++)
         for (int bias = 0; bias < 2; bias++) {
             const int cols = bias ? 1 : g < GATES ? I : H;
             void *p = NULL;
-            OK(d->cudnnGetRNNWeightParams(d->handle, rnn, 0, weight_bytes, w, g, bias ? NULL : wd, bias ? NULL : &p, bias ? wd : NULL,
-                                          bias ? &p : NULL));
+            OK(d->cudnnGetRNNWeightParams(d->handle, rnn, 0, weight_bytes, w, g, bias ? NULL : wd,
+                                          bias ? NULL : &p, bias ? wd : NULL, bias ? &p : NULL));
             at[bias][g] = (size_t)((char *)p - w) / bytes_of(type);
-            put_doubles(type, w, at[bias][g], (size_t)(H * cols), weights[2 * bias + g / GATES] + g % GATES * H * cols);
+            put_doubles(type, w, at[bias][g], (size_t)(H * cols),
+                        weights[2 * bias + g / GATES] + g % GATES * H * cols);
         }
-    void *x = rows_up(c, s, I, c->x), *y = rows_up(c, s, H, NULL), *dy = rows_up(c, s, H, c->dy), *dx = rows_up(c, s, I, NULL);
+    void *x = rows_up(c, s, I, c->x), *y = rows_up(c, s, H, NULL), *dy = rows_up(c, s, H, c->dy),
+         *dx = rows_up(c, s, I, NULL);
     void *state[8]; /* hx cx hy cy dhy dcy dhx dcx */
     for (int i = 0; i < 8; i++) state[i] = room(state_bytes);
     const double *const given[] = {c->hx, c->cx, NULL, NULL, c->dhy, c->dcy};
     for (int i = 0; i < 6; i++)
         if (given[i]) put_doubles(type, state[i], 0, (size_t)(c->batch * H), given[i]);
     void *work = room(work_bytes + 1), *reserve = room(reserve_bytes + 1);
-    OK(d->cudnnRNNForward(d->handle, rnn, CUDNN_FWD_MODE_TRAINING, NULL, xd, x, yd, y, sd, state[0], state[2], sd, state[1], state[3],
-                          weight_bytes, w, work_bytes, work, reserve_bytes, reserve));
+    OK(d->cudnnRNNForward(d->handle, rnn, CUDNN_FWD_MODE_TRAINING, NULL, xd, x, yd, y, sd, state[0],
+                          state[2], sd, state[1], state[3], weight_bytes, w, work_bytes, work,
+                          reserve_bytes, reserve));
     same_rows(s, k, "y", H, c->y, y);
     same(s, k, "h", (size_t)(c->batch * H), c->hy, type, state[2], 0);
     same(s, k, "c", (size_t)(c->batch * H), c->cy, type, state[3], 0);
     if (emulated())
-        assert_int_equal(d->cudnnRNNBackwardWeights_v8(d->handle, rnn, CUDNN_WGRAD_MODE_ADD, NULL, xd, x, sd, state[0], yd, y,
-                                                       weight_bytes, dw, work_bytes, work, reserve_bytes, reserve),
+        assert_int_equal(d->cudnnRNNBackwardWeights_v8(d->handle, rnn, CUDNN_WGRAD_MODE_ADD, NULL,
+                                                       xd, x, sd, state[0], yd, y, weight_bytes, dw,
+                                                       work_bytes, work, reserve_bytes, reserve),
                          CUDNN_STATUS_BAD_PARAM);
-    OK(d->cudnnRNNBackwardData_v8(d->handle, rnn, NULL, yd, y, dy, xd, dx, sd, state[0], state[4], state[6], sd, state[1], state[5],
-                                  state[7], weight_bytes, w, work_bytes, work, reserve_bytes, reserve));
-    OK(d->cudnnRNNBackwardWeights_v8(d->handle, rnn, CUDNN_WGRAD_MODE_ADD, NULL, xd, x, sd, state[0], yd, y, weight_bytes, dw,
-                                     work_bytes, work, reserve_bytes, reserve));
+    OK(d->cudnnRNNBackwardData_v8(d->handle, rnn, NULL, yd, y, dy, xd, dx, sd, state[0], state[4],
+                                  state[6], sd, state[1], state[5], state[7], weight_bytes, w,
+                                  work_bytes, work, reserve_bytes, reserve));
+    OK(d->cudnnRNNBackwardWeights_v8(d->handle, rnn, CUDNN_WGRAD_MODE_ADD, NULL, xd, x, sd,
+                                     state[0], yd, y, weight_bytes, dw, work_bytes, work,
+                                     reserve_bytes, reserve));
     same_rows(s, k, "gradient of x", I, c->dx, dx);
     same(s, k, "gradient of h", (size_t)(c->batch * H), c->dhx, type, state[6], 0);
     same(s, k, "gradient of c", (size_t)(c->batch * H), c->dcx, type, state[7], 0);
@@ -297,22 +328,33 @@ static rd_code arena_zero(void *ctx, void *p, size_t bytes, rd_status *st)
 }
 
 /* Forward and back of a small layer, with some call made to refuse or fail by `variable`. */
-static void with(const char *variable, const char *call, rd_rnn_algo *algo, bool *refused, rd_status *st)
+static void with(const char *variable, const char *call, rd_rnn_algo *algo, bool *refused,
+                 rd_status *st)
 {
     enum { IN = 4, H = 8, T = 3, N = 24 };
     static const int64_t off[] = {0, 8, 16, 24};
     const size_t wide = (size_t)((IN + H) * 4 * H) * sizeof(float);
     rd_arena *a;
     rd_gpu_lstm_kept v;
-    rd_arena_new_from(&(rd_arena_source){.get = arena_get, .put = arena_put, .zero = arena_zero}, 1 << 20, &a, st);
-    float *x = room(N * IN * 4), *y = room(N * H * 4), *dx = room(N * IN * 4), *W = room(wide), *b = room(4 * H * 4);
-    const rd_gpu_lstm l = {.in = IN, .H = H, .n_steps = T, .off = off, .W = W, .b = b, .dW = room(wide), .db = room(4 * H * 4)};
+    rd_arena_new_from(&(rd_arena_source){.get = arena_get, .put = arena_put, .zero = arena_zero},
+                      1 << 20, &a, st);
+    float *x = room(N * IN * 4), *y = room(N * H * 4), *dx = room(N * IN * 4), *W = room(wide),
+          *b = room(4 * H * 4);
+    const rd_gpu_lstm l = {.in = IN,
+                           .H = H,
+                           .n_steps = T,
+                           .off = off,
+                           .W = W,
+                           .b = b,
+                           .dW = room(wide),
+                           .db = room(4 * H * 4)};
     *refused = false;
     if (variable) setenv(variable, call, 1);
     for (int again = 0; again < 2; again++) {
         rd_gpu_lstm_forward(gpu, "lstm", &l, x, NULL, y, true, a, a, &v, st);
         *algo = v.choice.algo;
-        if (st->code == RD_OK && *algo != RD_RNN_OWN) rd_gpu_lstm_backward(gpu, &l, &v, y, dx, false, NULL, a, refused, st);
+        if (st->code == RD_OK && *algo != RD_RNN_OWN)
+            rd_gpu_lstm_backward(gpu, &l, &v, y, dx, false, NULL, a, refused, st);
         if (*refused) break;
     }
     if (variable) unsetenv(variable);
@@ -323,7 +365,8 @@ static void with(const char *variable, const char *call, rd_rnn_algo *algo, bool
 
 static void test_refused(void **state)
 {
-    static const char *const forward[] = {"cudnnSetRNNDescriptor_v8", "cudnnGetRNNTempSpaceSizes", "cudnnRNNForward"};
+    static const char *const forward[] = {"cudnnSetRNNDescriptor_v8", "cudnnGetRNNTempSpaceSizes",
+                                          "cudnnRNNForward"};
     static const char *const back[] = {"cudnnRNNBackwardData_v8", "cudnnRNNBackwardWeights_v8"};
     rd_rnn_algo algo;
     bool refused;
@@ -340,7 +383,7 @@ static void test_refused(void **state)
         const char *note = rd_gpu_note(gpu);
         assert_non_null(note);
         if (!strstr(note, call)) fail_msg("'%s' does not name %s", note, call);
-        assert_null(rd_gpu_note(gpu)); /* once */
+        assert_null(rd_gpu_note(gpu));          /* once */
         with(NULL, NULL, &algo, &refused, &st); /* the same sizes are not tried again */
         must(&st);
         assert_int_equal(algo, RD_RNN_OWN);
@@ -367,9 +410,14 @@ static void test_places(void **state)
 
 static void test_fails(void **state)
 {
-    static const char *const calls[] = {"cudnnSetRNNDescriptor_v8",  "cudnnGetRNNWeightSpaceSize", "cudnnGetRNNWeightParams",
-                                        "cudnnGetRNNTempSpaceSizes", "cudnnRNNForward",            "cudnnRNNBackwardData_v8",
-                                        "cudnnRNNBackwardWeights_v8", "cudnnSetRNNDataDescriptor"};
+    static const char *const calls[] = {"cudnnSetRNNDescriptor_v8",
+                                        "cudnnGetRNNWeightSpaceSize",
+                                        "cudnnGetRNNWeightParams",
+                                        "cudnnGetRNNTempSpaceSizes",
+                                        "cudnnRNNForward",
+                                        "cudnnRNNBackwardData_v8",
+                                        "cudnnRNNBackwardWeights_v8",
+                                        "cudnnSetRNNDataDescriptor"};
     rd_rnn_algo algo;
     bool refused;
     (void)state;
@@ -394,5 +442,7 @@ int main(void)
         cmocka_unit_test(test_fails),
     };
     int status;
-    return gpu_here(0, &status) ? cmocka_run_group_tests_name("recurrent layers by cuDNN", t, NULL, NULL) != 0 : status;
+    return gpu_here(0, &status)
+               ? cmocka_run_group_tests_name("recurrent layers by cuDNN", t, NULL, NULL) != 0
+               : status;
 }

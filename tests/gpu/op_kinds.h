@@ -5,7 +5,10 @@
 #include "op_trial.h"
 #include "../../runner/ops/shared/cell.h"
 
-static void embed_declare(trial *t) { matrix(t, t->c->size[0], t->c->size[1]); }
+static void embed_declare(trial *t)
+{
+    matrix(t, t->c->size[0], t->c->size[1]);
+}
 static void embed_apply(trial *t)
 {
     const int64_t n = t->c->size[2];
@@ -21,13 +24,15 @@ static void linear_declare(trial *t)
 static void linear_apply(trial *t)
 {
     if (is_narrow(t) && !t->result[0]) t->result[0] = narrowed(t, rows_of(t, 0));
-    give(t, rd_op_linear(t->h.tape, t->result[0] ? t->result[0] : rows_of(t, 0), direct(t, 1), t->c->size[3] ? direct(t, 2) : NULL));
+    give(t, rd_op_linear(t->h.tape, t->result[0] ? t->result[0] : rows_of(t, 0), direct(t, 1),
+                         t->c->size[3] ? direct(t, 2) : NULL));
 }
 
 /* size: n, then rows and columns of each input. */
 static void pick_declare(trial *t)
 {
-    for (int i = 0; i < 4 && t->c->size[1 + 2 * i]; i++) matrix(t, t->c->size[1 + 2 * i], t->c->size[2 + 2 * i]);
+    for (int i = 0; i < 4 && t->c->size[1 + 2 * i]; i++)
+        matrix(t, t->c->size[1 + 2 * i], t->c->size[2 + 2 * i]);
 }
 static void pick_apply(trial *t)
 {
@@ -37,7 +42,8 @@ static void pick_apply(trial *t)
     for (int i = 0; i < t->n_in; i++) {
         const int64_t rows = t->c->size[1 + 2 * i];
         int64_t *at = step_memory(t, n, sizeof *at);
-        for (int64_t k = 0; k < n; k++) at[k] = pseudo(k, rows + 1, 5 + (uint64_t)i) - 1; /* -1: zeros */
+        for (int64_t k = 0; k < n; k++)
+            at[k] = pseudo(k, rows + 1, 5 + (uint64_t)i) - 1; /* -1: zeros */
         x[i] = input(t, i);
         idx[i] = at;
     }
@@ -53,20 +59,29 @@ static void xent_apply(trial *t)
 {
     const int64_t N = t->c->size[0];
     float *nll = step_memory(t, N, sizeof *nll);
-    const rd_xent a = {ids_below(t, N, t->c->size[2]), (float)t->c->number[0], sum_out(t), list_out(t, N), nll};
+    const rd_xent a = {ids_below(t, N, t->c->size[2]), (float)t->c->number[0], sum_out(t),
+                       list_out(t, N), nll};
     give(t, t->loss = rd_op_softmax_xent(t->h.tape, &a, rows_of(t, 0), direct(t, 1)));
     double *by_row = sum_out(t);
     *by_row = 0.0;
     for (int64_t i = 0; i < N && t->loss; i++) *by_row += (double)nll[i] * (double)(i + 1);
 }
 
-static void class_declare(trial *t) { matrix(t, t->c->size[0], t->c->size[1]); }
+static void class_declare(trial *t)
+{
+    matrix(t, t->c->size[0], t->c->size[1]);
+}
 static void class_apply(trial *t)
 {
     const int64_t N = t->c->size[0];
     float *p = step_memory(t, N, sizeof *p);
-    const rd_class_loss a = {ids_below(t, N, t->c->size[1]), (float)t->c->number[0], sum_out(t), sum_out(t),
-                             list_out(t, N), list_out(t, N), p};
+    const rd_class_loss a = {ids_below(t, N, t->c->size[1]),
+                             (float)t->c->number[0],
+                             sum_out(t),
+                             sum_out(t),
+                             list_out(t, N),
+                             list_out(t, N),
+                             p};
     rd_var *y = rd_op_class_loss(t->h.tape, &a, input(t, 0));
     give(t, y);
     double *by_row = sum_out(t);
@@ -82,7 +97,8 @@ static int64_t *offsets; /* of the packing being made */
 
 static rd_packing packing(trial *t, int64_t n_seq, int64_t longest)
 {
-    int64_t *off = step_memory(t, longest + 1, sizeof *off), *sample = step_memory(t, n_seq, sizeof *sample);
+    int64_t *off = step_memory(t, longest + 1, sizeof *off),
+            *sample = step_memory(t, n_seq, sizeof *sample);
     for (int64_t i = 0; i < n_seq; i++) sample[i] = 1000 + 37 * i;
     for (int64_t s = 0; s < longest; s++) { /* lengths fall from `longest` to 1 */
         int64_t n = 0;
@@ -100,7 +116,8 @@ static int64_t packed_rows(int64_t n_seq, int64_t longest)
     return n;
 }
 
-static rd_code emit(void *ctx, const char *name, int n_dim, const int64_t *dim, rd_init init, rd_status *st)
+static rd_code emit(void *ctx, const char *name, int n_dim, const int64_t *dim, rd_init init,
+                    rd_status *st)
 {
     (void)name, (void)init, (void)st;
     matrix(ctx, n_dim == 2 ? dim[0] : 0, dim[n_dim - 1]);
@@ -111,7 +128,8 @@ static rd_layer layer_of(const trial *t, int64_t in)
 {
     const int64_t *s = t->c->size;
     return (rd_layer){.cell = rd_cell_find(t->c->cell),
-                      .shape = {in, s[UNITS], s[PROJECTION] ? s[PROJECTION] : s[UNITS], s[EXTRA], s[GROUPS], s[PROJECTION] > 0},
+                      .shape = {in, s[UNITS], s[PROJECTION] ? s[PROJECTION] : s[UNITS], s[EXTRA],
+                                s[GROUPS], s[PROJECTION] > 0},
                       .drop_in = {5, 2, 3, (float)t->c->number[0]},
                       .drop_out = {5, 2, 4, (float)t->c->number[1]},
                       .residual = s[RESIDUAL]};
@@ -132,7 +150,8 @@ static void rnn_declare(trial *t)
 static rd_var *packed_input(trial *t, int i, int64_t N)
 {
     rd_var *x = direct(t, i);
-    if (!t->result[i]) t->result[i] = rd_op_pick(t->h.tape, 1, &x, (const int64_t *[]){rows_in_order(t, N)}, N);
+    if (!t->result[i])
+        t->result[i] = rd_op_pick(t->h.tape, 1, &x, (const int64_t *[]){rows_in_order(t, N)}, N);
     return t->result[i];
 }
 
@@ -143,7 +162,8 @@ static void rnn_apply(trial *t)
     const rd_layer l = layer_of(t, s[IN]);
     rd_var *w[MOST_INPUTS];
     for (int k = 2; k < t->n_in; k++) w[k - 2] = direct(t, k);
-    rd_var *x = packed_input(t, 0, p.off[p.n_steps]), *a = s[EXTRA] ? packed_input(t, 1, p.off[p.n_steps]) : NULL;
+    rd_var *x = packed_input(t, 0, p.off[p.n_steps]),
+           *a = s[EXTRA] ? packed_input(t, 1, p.off[p.n_steps]) : NULL;
     give(t, rd_op_rnn_layer(t->h.tape, &l, &p, x, a, w, t->n_in - 2));
 }
 
@@ -155,7 +175,8 @@ typedef struct decoder_inputs {
 
 static decoder_inputs decoder_declared(trial *t, bool declare)
 {
-    const int64_t *s = t->c->size, N = packed_rows(s[SEQUENCES], s[LONGEST]), R = s[PROJECTION] ? s[PROJECTION] : s[UNITS];
+    const int64_t *s = t->c->size, N = packed_rows(s[SEQUENCES], s[LONGEST]),
+                  R = s[PROJECTION] ? s[PROJECTION] : s[UNITS];
     const bool additive = s[KIND] == RD_ATT_BAHDANAU || s[KIND] == RD_ATT_BAHDANAU_NORM,
                gained = s[KIND] == RD_ATT_BAHDANAU_NORM || s[KIND] == RD_ATT_LUONG_SCALED;
     const int64_t A = additive ? R + 3 : R; /* luong multiplies keys with the query itself */
@@ -169,12 +190,12 @@ static decoder_inputs decoder_declared(trial *t, bool declare)
         matrix(t, S ? S : 1, s[M]);
         matrix(t, S ? S : 1, A);
     }
-#define TAKES(field, when, rows, cols)            \
-    do {                                          \
-        if (when) {                               \
+#define TAKES(field, when, rows, cols)              \
+    do {                                            \
+        if (when) {                                 \
             if (declare) matrix(t, (rows), (cols)); \
-            d.field = n++;                        \
-        }                                         \
+            d.field = n++;                          \
+        }                                           \
     } while (0)
     TAKES(query, additive, R, A);
     TAKES(v, additive, 0, A);
@@ -193,14 +214,21 @@ static decoder_inputs decoder_declared(trial *t, bool declare)
     return d;
 }
 
-static void decoder_declare(trial *t) { decoder_declared(t, true); }
+static void decoder_declare(trial *t)
+{
+    decoder_declared(t, true);
+}
 
 static void decoder_apply(trial *t)
 {
-    const int64_t *s = t->c->size, R = s[PROJECTION] ? s[PROJECTION] : s[UNITS], n_seq = s[SEQUENCES];
+    const int64_t *s = t->c->size, R = s[PROJECTION] ? s[PROJECTION] : s[UNITS],
+                  n_seq = s[SEQUENCES];
     const decoder_inputs in = decoder_declared(t, false);
-    rd_attn_decoder d = {.kind = (rd_attention_kind)s[KIND], .packing = packing(t, n_seq, s[LONGEST]), .n_layers = (int)s[LAYERS]};
-    int64_t *first = step_memory(t, n_seq, sizeof *first), *len = step_memory(t, n_seq, sizeof *len), S = 0;
+    rd_attn_decoder d = {.kind = (rd_attention_kind)s[KIND],
+                         .packing = packing(t, n_seq, s[LONGEST]),
+                         .n_layers = (int)s[LAYERS]};
+    int64_t *first = step_memory(t, n_seq, sizeof *first),
+            *len = step_memory(t, n_seq, sizeof *len), S = 0;
     rd_var *w[MOST_INPUTS], *ctx = NULL;
     for (int64_t i = 0; i < n_seq; i++) {
         first[i] = S;
@@ -216,16 +244,21 @@ static void decoder_apply(trial *t)
     }
     for (int k = in.cells; k < t->n_in; k++) w[k - in.cells] = direct(t, k);
 #define GIVEN(i) ((i) < 0 ? NULL : direct(t, (i)))
-    rd_var *q = rd_op_attention_decoder(t->h.tape, &d, packed_input(t, 0, d.packing.off[d.packing.n_steps]), packed_input(t, 1, S),
-                                        packed_input(t, 2, S), GIVEN(in.query), GIVEN(in.v), GIVEN(in.g), GIVEN(in.b), GIVEN(in.W),
-                                        GIVEN(in.bias), w, &ctx);
+    rd_var *q = rd_op_attention_decoder(t->h.tape, &d,
+                                        packed_input(t, 0, d.packing.off[d.packing.n_steps]),
+                                        packed_input(t, 1, S), packed_input(t, 2, S),
+                                        GIVEN(in.query), GIVEN(in.v), GIVEN(in.g), GIVEN(in.b),
+                                        GIVEN(in.W), GIVEN(in.bias), w, &ctx);
 #undef GIVEN
     give(t, q);
     give(t, ctx);
 }
 
 /* ---- images: size n, h, w, c, then the op's own ---- */
-static size4 image_size(const trial *t) { return (size4){t->c->size[0], t->c->size[1], t->c->size[2], t->c->size[3]}; }
+static size4 image_size(const trial *t)
+{
+    return (size4){t->c->size[0], t->c->size[1], t->c->size[2], t->c->size[3]};
+}
 
 /* kh, kw, co, stride, padding (top, left, bottom, right as decimal digits), 1: bias, 2: relu, 4: and a max pool behind. */
 static void conv_declare(trial *t)
@@ -238,15 +271,20 @@ static void conv_declare(trial *t)
 static rd_var *convolved(trial *t, rd_conv c, rd_var *bias)
 {
     const rd_conv bare = {c.stride, c.pad_top, c.pad_left, c.pad_bottom, c.pad_right, false};
-    if (!is_narrow(t) || t->gpu) return rd_op_conv2d(t->h.tape, &c, input(t, 0), direct(t, 1), bias);
-    return stored_with(t, rd_op_conv2d(t->h.tape, &bare, input(t, 0), direct(t, 1), NULL), bias, c.relu);
+    if (!is_narrow(t) || t->gpu)
+        return rd_op_conv2d(t->h.tape, &c, input(t, 0), direct(t, 1), bias);
+    return stored_with(t, rd_op_conv2d(t->h.tape, &bare, input(t, 0), direct(t, 1), NULL), bias,
+                       c.relu);
 }
 static void conv_apply(trial *t)
 {
     const int64_t *s = t->c->size;
-    rd_var *y = convolved(t, (rd_conv){s[7], s[8] / 1000, s[8] / 100 % 10, s[8] / 10 % 10, s[8] % 10, (s[9] & 2) != 0},
+    rd_var *y = convolved(t,
+                          (rd_conv){s[7], s[8] / 1000, s[8] / 100 % 10, s[8] / 10 % 10, s[8] % 10,
+                                    (s[9] & 2) != 0},
                           s[9] & 1 ? direct(t, 2) : NULL);
-    if (s[9] & 4) y = rd_op_pool2d(t->h.tape, &(rd_pool){.kind = RD_POOL_MAX, .size = 2, .stride = 2}, y);
+    if (s[9] & 4)
+        y = rd_op_pool2d(t->h.tape, &(rd_pool){.kind = RD_POOL_MAX, .size = 2, .stride = 2}, y);
     give(t, y);
 }
 
@@ -267,10 +305,14 @@ static void norm_apply(trial *t)
 {
     const int64_t *s = t->c->size;
     const rd_batch_norm bn = {1e-3f, s[4], (s[5] & 1) != 0, t->state[0], t->state[1]};
-    give(t, rd_op_batch_norm(t->h.tape, &bn, input(t, 0), direct(t, 1), direct(t, 2), s[5] & 2 ? input(t, 3) : NULL));
+    give(t, rd_op_batch_norm(t->h.tape, &bn, input(t, 0), direct(t, 1), direct(t, 2),
+                             s[5] & 2 ? input(t, 3) : NULL));
 }
 
-static void one_image(trial *t) { image(t, image_size(t)); }
+static void one_image(trial *t)
+{
+    image(t, image_size(t));
+}
 static void two_images(trial *t)
 {
     image(t, image_size(t));
@@ -281,15 +323,31 @@ static void two_images(trial *t)
 static void pool_apply(trial *t)
 {
     const int64_t *s = t->c->size;
-    const rd_pool p = {(rd_pool_kind)s[4], s[5], s[6], s[7] / 1000, s[7] / 100 % 10, s[7] / 10 % 10, s[7] % 10};
+    const rd_pool p = {(rd_pool_kind)s[4], s[5],           s[6],     s[7] / 1000,
+                       s[7] / 100 % 10,    s[7] / 10 % 10, s[7] % 10};
     give(t, rd_op_pool2d(t->h.tape, &p, input(t, 0)));
 }
 
-static void mean_apply(trial *t) { give(t, rd_op_global_mean(t->h.tape, input(t, 0))); }
-static void flatten_apply(trial *t) { give(t, rd_op_flatten(t->h.tape, input(t, 0))); }
-static void relu_apply(trial *t) { give(t, rd_op_relu(t->h.tape, input(t, 0))); }
-static void add_apply(trial *t) { give(t, rd_op_add(t->h.tape, input(t, 0), input(t, t->c->size[5] ? 0 : 1), t->c->size[4])); }
-static void shortcut_apply(trial *t) { give(t, rd_op_shortcut(t->h.tape, input(t, 0), t->c->size[4], t->c->size[5])); }
+static void mean_apply(trial *t)
+{
+    give(t, rd_op_global_mean(t->h.tape, input(t, 0)));
+}
+static void flatten_apply(trial *t)
+{
+    give(t, rd_op_flatten(t->h.tape, input(t, 0)));
+}
+static void relu_apply(trial *t)
+{
+    give(t, rd_op_relu(t->h.tape, input(t, 0)));
+}
+static void add_apply(trial *t)
+{
+    give(t, rd_op_add(t->h.tape, input(t, 0), input(t, t->c->size[5] ? 0 : 1), t->c->size[4]));
+}
+static void shortcut_apply(trial *t)
+{
+    give(t, rd_op_shortcut(t->h.tape, input(t, 0), t->c->size[4], t->c->size[5]));
+}
 
 static void dropout_declare(trial *t)
 {
@@ -302,7 +360,8 @@ static void dropout_apply(trial *t)
 {
     int64_t *sample = step_memory(t, t->c->size[0], sizeof *sample);
     for (int64_t i = 0; i < t->c->size[0]; i++) sample[i] = i % 3 ? (int64_t)1 << (20 + i) : 7;
-    give(t, rd_op_dropout(t->h.tape, &(rd_dropout){3, 2, 9, (float)t->c->number[0]}, sample, input(t, 0)));
+    give(t, rd_op_dropout(t->h.tape, &(rd_dropout){3, 2, 9, (float)t->c->number[0]}, sample,
+                          input(t, 0)));
 }
 
 /* relu behind a dropout behind a convolution: what is rectified, and what may be masked already. */
@@ -311,7 +370,8 @@ static void chain_apply(trial *t)
     const rd_conv c = {.stride = 1, .relu = true};
     int64_t *sample = step_memory(t, t->c->size[0], sizeof *sample);
     rd_var *y = convolved(t, c, direct(t, 2));
-    give(t, rd_op_relu(t->h.tape, stored(t, rd_op_dropout(t->h.tape, &(rd_dropout){3, 2, 9, 0.5f}, sample, y))));
+    give(t, rd_op_relu(t->h.tape, stored(t, rd_op_dropout(t->h.tape, &(rd_dropout){3, 2, 9, 0.5f},
+                                                          sample, y))));
     give(t, rd_op_add(t->h.tape, y, y, true));
 }
 
@@ -325,11 +385,15 @@ static void image_apply(trial *t)
     give(t, rd_op_add(t->h.tape, y, input(t, 0), false));
 }
 
-static void cast_apply(trial *t) { give(t, rd_op_cast(t->h.tape, input(t, 0), RD_FLOAT32)); }
+static void cast_apply(trial *t)
+{
+    give(t, rd_op_cast(t->h.tape, input(t, 0), RD_FLOAT32));
+}
 
 #define CAST .op = "cast", .declare = one_image, .apply = cast_apply, .narrow = true
 #define EMBED .op = "embed", .declare = embed_declare, .apply = embed_apply
-#define LINEAR .op = "linear", .declare = linear_declare, .apply = linear_apply, .narrow = true, .wide = true
+#define LINEAR \
+    .op = "linear", .declare = linear_declare, .apply = linear_apply, .narrow = true, .wide = true
 #define PICK .op = "pick", .declare = pick_declare, .apply = pick_apply
 #define XENT .op = "softmax_xent", .declare = xent_declare, .apply = xent_apply, .is_loss = true
 #define CLASS .op = "class_loss", .declare = class_declare, .apply = class_apply
@@ -343,8 +407,11 @@ static void cast_apply(trial *t) { give(t, rd_op_cast(t->h.tape, input(t, 0), RD
 #define RELU .op = "relu", .declare = one_image, .apply = relu_apply, .narrow = true
 #define ADD .op = "add", .declare = two_images, .apply = add_apply, .narrow = true
 #define SHORTCUT .op = "shortcut", .declare = one_image, .apply = shortcut_apply, .narrow = true
-#define DROPOUT .op = "dropout", .declare = dropout_declare, .apply = dropout_apply, .zeros = true, .narrow = true
-#define CHAIN .op = "dropout", .declare = conv_declare, .apply = chain_apply, .zeros = true, .narrow = true
+#define DROPOUT                                                                         \
+    .op = "dropout", .declare = dropout_declare, .apply = dropout_apply, .zeros = true, \
+    .narrow = true
+#define CHAIN \
+    .op = "dropout", .declare = conv_declare, .apply = chain_apply, .zeros = true, .narrow = true
 #define IMAGE .op = "image", .declare = one_image, .apply = image_apply, .narrow = true
 
 #endif

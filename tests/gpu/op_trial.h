@@ -7,8 +7,19 @@
 
 enum { MOST_ELEMENTS = 1 << 19, MOST_OUT = 8, MOST_LISTS = 8, MOST_SIZES = 13 };
 
-typedef enum way { ON_PARAMETERS, ON_RESULTS, TWICE, NO_GRADIENT, MIXED_PRODUCTS, NARROW, NARROW_TWICE, N_WAYS } way;
-static const char *const way_names[] = {"on parameters", "on results", "twice", "without gradients", "mixed", "16 bits", "16 bits, twice"};
+typedef enum way {
+    ON_PARAMETERS,
+    ON_RESULTS,
+    TWICE,
+    NO_GRADIENT,
+    MIXED_PRODUCTS,
+    NARROW,
+    NARROW_TWICE,
+    N_WAYS
+} way;
+static const char *const way_names[] = {"on parameters",     "on results", "twice",
+                                        "without gradients", "mixed",      "16 bits",
+                                        "16 bits, twice"};
 
 typedef struct trial trial;
 typedef struct op_case {
@@ -50,7 +61,10 @@ struct trial {
     int64_t n_integers;
 };
 
-static bool is_narrow(const trial *t) { return t->how == NARROW || t->how == NARROW_TWICE; }
+static bool is_narrow(const trial *t)
+{
+    return t->how == NARROW || t->how == NARROW_TWICE;
+}
 
 static rd_var *stored_with(trial *t, rd_var *x, rd_var *bias, bool relu)
 {
@@ -68,14 +82,26 @@ static rd_var *stored_with(trial *t, rd_var *x, rd_var *bias, bool relu)
 }
 
 /* The result of an op between others, as a GPU stores it. */
-static rd_var *stored(trial *t, rd_var *x) { return is_narrow(t) && !t->gpu ? stored_with(t, x, NULL, false) : x; }
+static rd_var *stored(trial *t, rd_var *x)
+{
+    return is_narrow(t) && !t->gpu ? stored_with(t, x, NULL, false) : x;
+}
 
 /* x with 16-bit elements. */
-static rd_var *narrowed(trial *t, rd_var *x) { return is_narrow(t) && t->gpu ? rd_op_cast(t->h.tape, x, narrow_type) : stored(t, x); }
+static rd_var *narrowed(trial *t, rd_var *x)
+{
+    return is_narrow(t) && t->gpu ? rd_op_cast(t->h.tape, x, narrow_type) : stored(t, x);
+}
 
 /* ---- for declare and apply ---- */
-static void matrix(trial *t, int64_t rows, int64_t cols) { t->in[t->n_in++] = h_input(&t->h, rows, cols); }
-static void image(trial *t, size4 s) { t->in[t->n_in++] = h_image(&t->h, s); }
+static void matrix(trial *t, int64_t rows, int64_t cols)
+{
+    t->in[t->n_in++] = h_input(&t->h, rows, cols);
+}
+static void image(trial *t, size4 s)
+{
+    t->in[t->n_in++] = h_image(&t->h, s);
+}
 
 static void *step_memory(trial *t, int64_t n, size_t bytes)
 {
@@ -108,13 +134,18 @@ static int64_t *rows_in_order(trial *t, int64_t n)
     return at;
 }
 
-static rd_var *direct(trial *t, int i) { return h_var(&t->h, t->in[i]); }
+static rd_var *direct(trial *t, int i)
+{
+    return h_var(&t->h, t->in[i]);
+}
 
 /* A matrix that is the result of an op, with room behind its rows. */
 static rd_var *rows_of(trial *t, int i)
 {
     rd_var *x = direct(t, i);
-    if (!t->result[i]) t->result[i] = rd_op_pick(t->h.tape, 1, &x, (const int64_t *[]){rows_in_order(t, x->rows)}, x->rows);
+    if (!t->result[i])
+        t->result[i] = rd_op_pick(t->h.tape, 1, &x, (const int64_t *[]){rows_in_order(t, x->rows)},
+                                  x->rows);
     return t->result[i];
 }
 
@@ -136,7 +167,8 @@ static void give(trial *t, rd_var *y)
 {
     if (!t->c->wide) y = stored(t, y);
     y = rd_op_cast(t->h.tape, y, RD_FLOAT32);
-    if (y && y->n_dim == 4) y = rd_op_flatten(t->h.tape, y); /* in the order of elements that both devices share */
+    if (y && y->n_dim == 4)
+        y = rd_op_flatten(t->h.tape, y); /* in the order of elements that both devices share */
     assert_true(t->n_out < MOST_OUT);
     t->out[t->n_out++] = y;
 }

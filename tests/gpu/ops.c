@@ -57,36 +57,59 @@ static const op_case cases[] = {
     {RNN, .name = "lstm, no step", .cell = "lstm", .size = {0, 0, 5, 7}, .number = {1, 1}},
     {RNN, .name = "lstm, many sequences", .cell = "lstm", .size = {70, 6, 16, 8}, .number = {1, 1}},
     {RNN, .name = "lstm, wide", .cell = "lstm", .size = {5, 4, 64, 130}, .number = {1, 1}},
-    {RNN, .name = "lstm, dropout, residual", .cell = "lstm", .size = {5, 6, 16, 16, [RESIDUAL] = 1}, .number = {0.8, 0.7}},
+    {RNN, .name = "lstm, dropout, residual", .cell = "lstm", .size = {5, 6, 16, 16, [RESIDUAL] = 1},
+     .number = {0.8, 0.7}},
     {RNN, .name = "lstm, projection", .cell = "lstm", .size = {5, 6, 8, 24, 16}, .number = {1, 1}},
-    {RNN, .name = "lstm, projection, dropout, residual", .cell = "lstm", .size = {5, 6, 17, 24, 17, [RESIDUAL] = 1}, .number = {0.6, 0.9}},
-    {RNN, .name = "lstm, joined context", .cell = "lstm", .size = {5, 6, 16, 8, 0, 23}, .number = {0.8, 1}},
+    {RNN, .name = "lstm, projection, dropout, residual", .cell = "lstm",
+     .size = {5, 6, 17, 24, 17, [RESIDUAL] = 1}, .number = {0.6, 0.9}},
+    {RNN, .name = "lstm, joined context", .cell = "lstm", .size = {5, 6, 16, 8, 0, 23},
+     .number = {0.8, 1}},
     {RNN, .name = "gru", .cell = "gru", .size = {5, 6, 16, 24}, .number = {1, 1}},
-    {RNN, .name = "gru, odd, dropout, residual", .cell = "gru", .size = {4, 6, 9, 9, [RESIDUAL] = 1}, .number = {0.7, 0.8}},
+    {RNN, .name = "gru, odd, dropout, residual", .cell = "gru",
+     .size = {4, 6, 9, 9, [RESIDUAL] = 1}, .number = {0.7, 0.8}},
     {RNN, .name = "gru, many sequences", .cell = "gru", .size = {70, 3, 16, 40}, .number = {1, 1}},
     {RNN, .name = "gru, no sequence", .cell = "gru", .size = {0, 1, 16, 40}, .number = {1, 1}},
     {RNN, .name = "slstm", .cell = "slstm", .size = {5, 6, 16, 24}, .number = {1, 1}},
-    {RNN, .name = "slstm, joined context, dropout, residual", .cell = "slstm", .size = {5, 6, 8, 8, 0, 16, [RESIDUAL] = 1}, .number = {0.9, 0.9}},
+    {RNN, .name = "slstm, joined context, dropout, residual", .cell = "slstm",
+     .size = {5, 6, 8, 8, 0, 16, [RESIDUAL] = 1}, .number = {0.9, 0.9}},
     {RNN, .name = "slstm, odd", .cell = "slstm", .size = {37, 3, 5, 7}, .number = {1, 1}},
     {RNN, .name = "slstm, no sequence", .cell = "slstm", .size = {0, 1, 16, 24}, .number = {1, 1}},
-    {RNN, .name = "glstm, one group", .cell = "glstm", .size = {5, 6, 16, 24, 0, 0, 1}, .number = {1, 1}},
-    {RNN, .name = "glstm, two groups, dropout", .cell = "glstm", .size = {5, 6, 16, 32, 0, 0, 2}, .number = {0.8, 0.8}},
-    {RNN, .name = "glstm, three groups, projection", .cell = "glstm", .size = {40, 3, 12, 24, 18, 0, 3}, .number = {1, 1}},
-    {RNN, .name = "glstm, four groups, joined context", .cell = "glstm", .size = {5, 6, 16, 32, 0, 16, 4}, .number = {1, 1}},
-    {RNN, .name = "glstm, no sequence", .cell = "glstm", .size = {0, 1, 16, 32, 0, 0, 2}, .number = {1, 1}},
-    {DECODER, .name = "bahdanau, odd", .cell = "lstm", .size = {4, 6, 0, 7, 0, 0, 0, 0, RD_ATT_BAHDANAU, 5, 6, 0, 1}, .number = {1, 1}},
-    {DECODER, .name = "bahdanau, one sequence, one step", .cell = "lstm", .size = {1, 1, 0, 7, 0, 0, 0, 0, RD_ATT_BAHDANAU, 5, 6, 0, 1}, .number = {1, 1}},
-    {DECODER, .name = "bahdanau normalised, two layers", .cell = "lstm", .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_BAHDANAU_NORM, 8, 16, 0, 2}, .number = {1, 1}},
-    {DECODER, .name = "bahdanau normalised, many sequences", .cell = "lstm", .size = {70, 4, 0, 8, 0, 0, 0, 0, RD_ATT_BAHDANAU_NORM, 8, 8, 0, 1}, .number = {1, 1}},
-    {DECODER, .name = "bahdanau normalised, wide", .cell = "lstm", .size = {3, 3, 0, 130, 0, 0, 0, 0, RD_ATT_BAHDANAU_NORM, 33, 260, 0, 1}, .number = {1, 1}},
-    {DECODER, .name = "luong", .cell = "lstm", .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_LUONG, 8, 16, 0, 1}, .number = {1, 1}},
-    {DECODER, .name = "luong, odd, many sequences", .cell = "gru", .size = {70, 3, 0, 13, 0, 0, 0, 0, RD_ATT_LUONG, 5, 11, 0, 1}, .number = {1, 1}},
-    {DECODER, .name = "luong scaled, dropout", .cell = "lstm", .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_LUONG_SCALED, 8, 16, 0, 1}, .number = {0.8, 0.7}},
-    {DECODER, .name = "bahdanau, W_in, dropout, two layers", .cell = "lstm", .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_BAHDANAU, 8, 16, 16, 2}, .number = {0.7, 0.8}},
-    {DECODER, .name = "bahdanau, W_in, dropout, residual", .cell = "lstm", .size = {5, 6, 0, 16, 0, 0, 0, 1, RD_ATT_BAHDANAU, 8, 16, 16, 2}, .number = {0.7, 0.8}},
-    {DECODER, .name = "luong, projection", .cell = "lstm", .size = {5, 6, 0, 16, 8, 0, 0, 0, RD_ATT_LUONG, 8, 16, 0, 1}, .number = {1, 1}},
-    {DECODER, .name = "bahdanau normalised, gru, dropout", .cell = "gru", .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_BAHDANAU_NORM, 8, 16, 0, 2}, .number = {0.9, 1}},
-    {DECODER, .name = "no sequence", .cell = "lstm", .size = {0, 1, 0, 8, 0, 0, 0, 0, RD_ATT_BAHDANAU, 8, 8, 0, 1}, .number = {1, 1}},
+    {RNN, .name = "glstm, one group", .cell = "glstm", .size = {5, 6, 16, 24, 0, 0, 1},
+     .number = {1, 1}},
+    {RNN, .name = "glstm, two groups, dropout", .cell = "glstm", .size = {5, 6, 16, 32, 0, 0, 2},
+     .number = {0.8, 0.8}},
+    {RNN, .name = "glstm, three groups, projection", .cell = "glstm",
+     .size = {40, 3, 12, 24, 18, 0, 3}, .number = {1, 1}},
+    {RNN, .name = "glstm, four groups, joined context", .cell = "glstm",
+     .size = {5, 6, 16, 32, 0, 16, 4}, .number = {1, 1}},
+    {RNN, .name = "glstm, no sequence", .cell = "glstm", .size = {0, 1, 16, 32, 0, 0, 2},
+     .number = {1, 1}},
+    {DECODER, .name = "bahdanau, odd", .cell = "lstm",
+     .size = {4, 6, 0, 7, 0, 0, 0, 0, RD_ATT_BAHDANAU, 5, 6, 0, 1}, .number = {1, 1}},
+    {DECODER, .name = "bahdanau, one sequence, one step", .cell = "lstm",
+     .size = {1, 1, 0, 7, 0, 0, 0, 0, RD_ATT_BAHDANAU, 5, 6, 0, 1}, .number = {1, 1}},
+    {DECODER, .name = "bahdanau normalised, two layers", .cell = "lstm",
+     .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_BAHDANAU_NORM, 8, 16, 0, 2}, .number = {1, 1}},
+    {DECODER, .name = "bahdanau normalised, many sequences", .cell = "lstm",
+     .size = {70, 4, 0, 8, 0, 0, 0, 0, RD_ATT_BAHDANAU_NORM, 8, 8, 0, 1}, .number = {1, 1}},
+    {DECODER, .name = "bahdanau normalised, wide", .cell = "lstm",
+     .size = {3, 3, 0, 130, 0, 0, 0, 0, RD_ATT_BAHDANAU_NORM, 33, 260, 0, 1}, .number = {1, 1}},
+    {DECODER, .name = "luong", .cell = "lstm",
+     .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_LUONG, 8, 16, 0, 1}, .number = {1, 1}},
+    {DECODER, .name = "luong, odd, many sequences", .cell = "gru",
+     .size = {70, 3, 0, 13, 0, 0, 0, 0, RD_ATT_LUONG, 5, 11, 0, 1}, .number = {1, 1}},
+    {DECODER, .name = "luong scaled, dropout", .cell = "lstm",
+     .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_LUONG_SCALED, 8, 16, 0, 1}, .number = {0.8, 0.7}},
+    {DECODER, .name = "bahdanau, W_in, dropout, two layers", .cell = "lstm",
+     .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_BAHDANAU, 8, 16, 16, 2}, .number = {0.7, 0.8}},
+    {DECODER, .name = "bahdanau, W_in, dropout, residual", .cell = "lstm",
+     .size = {5, 6, 0, 16, 0, 0, 0, 1, RD_ATT_BAHDANAU, 8, 16, 16, 2}, .number = {0.7, 0.8}},
+    {DECODER, .name = "luong, projection", .cell = "lstm",
+     .size = {5, 6, 0, 16, 8, 0, 0, 0, RD_ATT_LUONG, 8, 16, 0, 1}, .number = {1, 1}},
+    {DECODER, .name = "bahdanau normalised, gru, dropout", .cell = "gru",
+     .size = {5, 6, 0, 16, 0, 0, 0, 0, RD_ATT_BAHDANAU_NORM, 8, 16, 0, 2}, .number = {0.9, 1}},
+    {DECODER, .name = "no sequence", .cell = "lstm",
+     .size = {0, 1, 0, 8, 0, 0, 0, 0, RD_ATT_BAHDANAU, 8, 8, 0, 1}, .number = {1, 1}},
     {CONV, .name = "one channel 3x3", .size = {2, 9, 9, 1, 3, 3, 32, 1, 0, 3}},
     {CONV, .name = "7x7 stride 2", .size = {2, 15, 13, 3, 7, 7, 16, 2, 3333, 0}},
     {CONV, .name = "11x11 stride 4", .size = {1, 23, 27, 3, 11, 11, 8, 4, 2222, 3}},
@@ -119,7 +142,8 @@ static const op_case cases[] = {
     {POOL, .name = "max 3x3 stride 2, padded after", .size = {2, 8, 8, 3, RD_POOL_MAX, 3, 2, 11}},
     {POOL, .name = "max 3x3 stride 1", .size = {1, 6, 5, 8, RD_POOL_MAX, 3, 1, 0}},
     {POOL, .name = "max 1x1 stride 2", .size = {1, 5, 5, 8, RD_POOL_MAX, 1, 2, 0}},
-    {POOL, .name = "max 3x3 stride 2, padded, many", .size = {2, 28, 29, 64, RD_POOL_MAX, 3, 2, 1111}},
+    {POOL, .name = "max 3x3 stride 2, padded, many",
+     .size = {2, 28, 29, 64, RD_POOL_MAX, 3, 2, 1111}},
     {POOL, .name = "max 16x16", .size = {1, 17, 18, 8, RD_POOL_MAX, 16, 1, 0}},
     {POOL, .name = "max 17x17", .size = {1, 17, 18, 8, RD_POOL_MAX, 17, 1, 0}},
     {POOL, .name = "mean 2x2", .size = {2, 4, 6, 16, RD_POOL_MEAN, 2, 2, 0}},
@@ -218,15 +242,21 @@ static double largest(int64_t n, const float *x)
     return most;
 }
 
-static void compare(const trial *a, const char *what, int64_t n, const float *want, const float *got, double least,
-                    double tolerance)
+static void compare(const trial *a, const char *what, int64_t n, const float *want,
+                    const float *got, double least, double tolerance)
 {
     const double most = fmax(largest(n, want), least);
-    const bool zeros = a->c->zeros && a->how != NARROW_TWICE; /* two that were rounded before they were added may cancel, or not quite */
+    const bool zeros =
+        a->c->zeros &&
+        a->how !=
+            NARROW_TWICE; /* two that were rounded before they were added may cancel, or not quite */
     for (int64_t i = 0; i < n; i++)
-        if (!(fabs((double)got[i] - (double)want[i]) <= tolerance * most) || (zeros && (got[i] == 0.0f) != (want[i] == 0.0f)))
-            fail_msg("%s, %s: %s, element %lld of %lld: %.9g on the GPU, %.9g on the CPU (largest %.3g)", a->c->name,
-                     way_names[a->how], what, (long long)i, (long long)n, (double)got[i], (double)want[i], most);
+        if (!(fabs((double)got[i] - (double)want[i]) <= tolerance * most) ||
+            (zeros && (got[i] == 0.0f) != (want[i] == 0.0f)))
+            fail_msg(
+                "%s, %s: %s, element %lld of %lld: %.9g on the GPU, %.9g on the CPU (largest %.3g)",
+                a->c->name, way_names[a->how], what, (long long)i, (long long)n, (double)got[i],
+                (double)want[i], most);
 }
 
 static void test_case(void **state)
@@ -234,10 +264,10 @@ static void test_case(void **state)
     const op_case *c = *state;
     for (int how = 0; how < N_WAYS; how++) {
         trial cpu, gpu;
-        const double tolerance = how == MIXED_PRODUCTS  ? MIXED
-                                 : how == NARROW        ? TO_EITHER * roundoff()
-                                 : how == NARROW_TWICE  ? 2 * TO_EITHER * roundoff()
-                                                        : FLOAT32;
+        const double tolerance = how == MIXED_PRODUCTS ? MIXED
+                                 : how == NARROW       ? TO_EITHER * roundoff()
+                                 : how == NARROW_TWICE ? 2 * TO_EITHER * roundoff()
+                                                       : FLOAT32;
         if ((how == TWICE && c->is_loss) || (how >= NARROW && !c->narrow)) continue;
         run(&cpu, c, (way)how, false);
         run(&gpu, c, (way)how, true);
@@ -248,16 +278,18 @@ static void test_case(void **state)
             const rd_param *p = rd_params_at(cpu.h.ps, i);
             char what[192];
             snprintf(what, sizeof what, "gradient of %s", p->name);
-            compare(&cpu, what, p->n, cpu.grads + p->offset, gpu.grads + p->offset, least, tolerance);
+            compare(&cpu, what, p->n, cpu.grads + p->offset, gpu.grads + p->offset, least,
+                    tolerance);
         }
         assert_int_equal(cpu.n_integers, gpu.n_integers);
         for (int64_t i = 0; i < cpu.n_integers && how < MIXED_PRODUCTS; i++)
             if (cpu.integers[i] != gpu.integers[i])
-                fail_msg("%s, %s: integer %lld: %d on the GPU, %d on the CPU", c->name, way_names[how], (long long)i,
-                         (int)gpu.integers[i], (int)cpu.integers[i]);
+                fail_msg("%s, %s: integer %lld: %d on the GPU, %d on the CPU", c->name,
+                         way_names[how], (long long)i, (int)gpu.integers[i], (int)cpu.integers[i]);
         for (int k = 0; k < cpu.n_sums; k++)
             if (!(fabs(cpu.sum[k] - gpu.sum[k]) <= tolerance * fabs(cpu.sum[k]) + 1e-12))
-                fail_msg("%s, %s: sum %d: %.9g on the GPU, %.9g on the CPU", c->name, way_names[how], k, gpu.sum[k], cpu.sum[k]);
+                fail_msg("%s, %s: sum %d: %.9g on the GPU, %.9g on the CPU", c->name,
+                         way_names[how], k, gpu.sum[k], cpu.sum[k]);
         done(&cpu);
         done(&gpu);
     }
@@ -283,7 +315,8 @@ static void test_all_have_cases(void **state)
     }
     for (size_t i = 0; i < sizeof all_cells / sizeof *all_cells; i++) {
         bool has = false;
-        for (int k = 0; k < N_CASES; k++) has |= cases[k].cell && strcmp(cases[k].cell, all_cells[i]) == 0;
+        for (int k = 0; k < N_CASES; k++)
+            has |= cases[k].cell && strcmp(cases[k].cell, all_cells[i]) == 0;
         if (!has) fail_msg("cell %s has no case in tests/gpu/ops.c", all_cells[i]);
     }
 }

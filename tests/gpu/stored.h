@@ -8,12 +8,16 @@
 
 static rd_element narrow_type; /* of the GPU's mixed products */
 
-static double roundoff(void) { return narrow_type == RD_BFLOAT16 ? 0x1p-8 : 0x1p-11; }
+static double roundoff(void)
+{
+    return narrow_type == RD_BFLOAT16 ? 0x1p-8 : 0x1p-11;
+}
 
 /* The nearest number of the type, ties to even; none of these tests comes near its largest. */
 static float rounded(float x)
 {
-    const int digits = narrow_type == RD_BFLOAT16 ? 8 : 11, least = narrow_type == RD_BFLOAT16 ? -133 : -24;
+    const int digits = narrow_type == RD_BFLOAT16 ? 8 : 11,
+              least = narrow_type == RD_BFLOAT16 ? -133 : -24;
     int e;
     if (x == 0.0f) return x;
     (void)frexpf(x, &e);
@@ -65,6 +69,7 @@ static rd_code stored_backward(rd_call *c, rd_status *st)
     }
     return RD_OK;
 }
-static const rd_op stored_op = {.name = "stored", .infer = stored_infer, .cpu = {stored_forward, stored_backward}};
+static const rd_op stored_op = {
+    .name = "stored", .infer = stored_infer, .cpu = {stored_forward, stored_backward}};
 
 #endif

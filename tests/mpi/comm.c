@@ -14,11 +14,14 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-
-static int value(int rank, int64_t i) { return (int)((i * 7 + rank * 13) % 101) - 50; }
+static int value(int rank, int64_t i)
+{
+    return (int)((i * 7 + rank * 13) % 101) - 50;
+}
 
 /* Piece borders of 1 MiB: 262144 floats, 131072 doubles; 1024 floats are the last size without slices. */
-static const int64_t sizes[] = {0, 1, 5, 17, 1000, 1024, 1025, 131073, 262144, 262145, 300001, 600000};
+static const int64_t sizes[] = {0,    1,      5,      17,     1000,   1024,
+                                1025, 131073, 262144, 262145, 300001, 600000};
 enum { N_SIZES = sizeof sizes / sizeof *sizes, LARGEST = 600000 };
 
 static void test_world(void **state)
@@ -26,13 +29,15 @@ static void test_world(void **state)
     (void)state;
     rd_status st = {0};
     CHECK(world->rank >= 0 && world->rank < world->size);
-    CHECK(world->local_rank >= 0 && world->local_rank < world->local_size && world->local_size <= world->size);
+    CHECK(world->local_rank >= 0 && world->local_rank < world->local_size &&
+          world->local_size <= world->size);
     CHECK(world->host_index >= 0 && world->host_index < world->n_hosts);
     CHECK(world->n_cpus >= 1 && world->host[0] != '\0');
     int64_t sums[2] = {world->local_rank == 0, 1};
     CHECK(rd_comm_sum_i64(comm, sums, 2, &st) == RD_OK);
     CHECK(sums[0] == world->n_hosts && sums[1] == world->size);
-    if (world->size > 1) CHECK(strcmp(world->comm, "mpi") == 0 && strncmp(world->library, "Open MPI ", 9) == 0);
+    if (world->size > 1)
+        CHECK(strcmp(world->comm, "mpi") == 0 && strncmp(world->library, "Open MPI ", 9) == 0);
     CHECK(rd_comm_note(comm)[0] != '\0');
     if (world->rank == 0) printf("%s\n", rd_comm_note(comm));
 }
@@ -76,7 +81,7 @@ static void test_max_min(void **state)
 }
 
 /* Numbers whose sum depends on the order. */
-static float uneven(int rank, int64_t i) 
+static float uneven(int rank, int64_t i)
 {
     return (float)((i * 2654435761u + (unsigned)rank * 40503u) % 100003) * 1.7e-3f;
 }
@@ -92,7 +97,10 @@ static float tree_sum(int lo, int hi, int64_t i)
 }
 
 /* The same, which float does not hold. */
-static double fine(int rank, int64_t i) { return uneven(rank, i) * 1.1; }
+static double fine(int rank, int64_t i)
+{
+    return uneven(rank, i) * 1.1;
+}
 
 static double tree_sum_f64(int lo, int hi, int64_t i)
 {
@@ -114,7 +122,8 @@ static void test_same_bytes(void **state)
     CHECK(rd_comm_sum_f32(comm, a, n, &st) == RD_OK);
     CHECK(rd_comm_sum_f32(comm, b, n, &st) == RD_OK);
     CHECK(memcmp(a, b, bytes) == 0);
-    for (int64_t i = 0; world->n_hosts == 1 && i < n; i++) CHECK(a[i] == tree_sum(0, world->size, i));
+    for (int64_t i = 0; world->n_hosts == 1 && i < n; i++)
+        CHECK(a[i] == tree_sum(0, world->size, i));
     CHECK(rd_comm_bcast(comm, b, (int64_t)bytes, world->size - 1, &st) == RD_OK);
     CHECK(memcmp(a, b, bytes) == 0);
     free(a);
@@ -124,7 +133,8 @@ static void test_same_bytes(void **state)
     for (int64_t m = 1; m <= n; m += 100000) {
         for (int64_t i = 0; i < m; i++) d[i] = fine(world->rank, i);
         CHECK(rd_comm_sum_f64(comm, d, m, &st) == RD_OK);
-        for (int64_t i = 0; world->n_hosts == 1 && i < m; i++) CHECK(d[i] == tree_sum_f64(0, world->size, i));
+        for (int64_t i = 0; world->n_hosts == 1 && i < m; i++)
+            CHECK(d[i] == tree_sum_f64(0, world->size, i));
     }
     free(d);
 }
@@ -190,7 +200,8 @@ static void test_arena(void **state)
     rd_status st = {0};
     float *x, *second;
     char why[200];
-    const bool shared = strstr(rd_comm_note(comm), "shared memory") != NULL; /* the note changes with an arena */
+    const bool shared = strstr(rd_comm_note(comm), "shared memory") !=
+                        NULL; /* the note changes with an arena */
     CHECK(rd_comm_arena_new(comm, LARGEST, &x, why, &st) == RD_OK && x);
     CHECK((uintptr_t)x % 64 == 0);
     CHECK((why[0] == '\0') == (world->size == 1 || shared));
@@ -235,12 +246,16 @@ static void test_no_room(void **state)
     for (int again = 0; again < 2; again++) {
         CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
         (void)signal(SIGXFSZ, SIG_IGN);
-        if (!again && lacks) CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max}) == 0);
+        if (!again && lacks)
+            CHECK(setrlimit(RLIMIT_FSIZE,
+                            &(struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max}) == 0);
         CHECK(rd_comm_arena_new(comm, LARGEST, &x, why, &st) == RD_OK && x);
         CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
         others = why[0] != '\0';
-        if (!again && lacks && world->local_size > 1) CHECK(strstr(why, "cannot share") && strstr(why, "MiB"));
-        CHECK(rd_comm_sum_f64(comm, &others, 1, &st) == RD_OK && others == (again ? 0.0 : world->size));
+        if (!again && lacks && world->local_size > 1)
+            CHECK(strstr(why, "cannot share") && strstr(why, "MiB"));
+        CHECK(rd_comm_sum_f64(comm, &others, 1, &st) == RD_OK &&
+              others == (again ? 0.0 : world->size));
         fill(x, LARGEST);
         CHECK(rd_comm_sum_f32(comm, x + 5, 70000, &st) == RD_OK);
         CHECK(is_own(x, 0, 5) && is_sum(x, 5, 70005) && is_own(x, 70005, LARGEST));
@@ -256,7 +271,8 @@ static void test_arena_on_hosts(const int64_t n_floats, rd_window *w, MPI_Comm l
     char why[200] = "";
     CHECK(rd_arena_share(w, MPI_COMM_WORLD, local, n_floats, &a, why, &st) == RD_OK && a);
     float *x = rd_arena_mine(a);
-    CHECK(rd_arena_holds(a, x) && rd_arena_holds(a, x + n_floats - 1) && !rd_arena_holds(a, x + n_floats));
+    CHECK(rd_arena_holds(a, x) && rd_arena_holds(a, x + n_floats - 1) &&
+          !rd_arena_holds(a, x + n_floats));
     const int64_t at[][2] = {{0, n_floats}, {5, 1}, {1000, 1025}, {77, n_floats - 77}};
     for (int i = 0; i < 4; i++) {
         fill(x, n_floats);
@@ -279,7 +295,8 @@ static void test_window_on_hosts(void **state)
     const int64_t n = 300001;
     float *x = malloc((size_t)n * sizeof *x);
     CHECK(x);
-    for (int layout = 1; layout < 1 << (world->size - 1); layout++) { /* bit r: rank r + 1 is not on rank 0's host */
+    for (int layout = 1; layout < 1 << (world->size - 1);
+         layout++) { /* bit r: rank r + 1 is not on rank 0's host */
         const int host = world->rank > 0 ? layout >> (world->rank - 1) & 1 : 0;
         for (int three = 0; three < 2; three++) {
             const int color = three && host && world->rank == world->size - 1 ? 2 : host;
@@ -298,7 +315,8 @@ static void test_window_on_hosts(void **state)
                     CHECK(x[i] == (float)want);
                 }
             }
-            const bool halves = layout == (world->size == 2 ? 1 : 6) && !three && world->size % 2 == 0;
+            const bool halves = layout == (world->size == 2 ? 1 : 6) && !three &&
+                                world->size % 2 == 0;
             if (w) test_arena_on_hosts(n, w, local, halves);
             rd_window_free(w);
             MPI_Comm_free(&local);
@@ -331,13 +349,15 @@ static void test_gather(void **state)
     char mine[64], *all = NULL, want[1024] = "";
     int64_t *lens = NULL;
     for (int r = 0; r < world->size; r++)
-        for (int i = 0; i < r * 3; i++) strcat(want, (char[]){(char)('a' + r), '\0'}); /* rank 0 gives nothing */
+        for (int i = 0; i < r * 3; i++)
+            strcat(want, (char[]){(char)('a' + r), '\0'}); /* rank 0 gives nothing */
     memset(mine, 'a' + world->rank, sizeof mine);
     CHECK(rd_comm_gather(comm, mine, world->rank * 3, &all, &lens, &st) == RD_OK);
     if (world->rank == 0) {
         CHECK(strcmp(all, want) == 0);
         for (int r = 0; r < world->size; r++) CHECK(lens[r] == r * 3);
-    } else CHECK(!all && !lens);
+    } else
+        CHECK(!all && !lens);
     free(all);
     free(lens);
     int64_t k = world->rank * 11, *ks = calloc((size_t)world->size, sizeof k);
@@ -375,8 +395,9 @@ static void test_same(void **state)
         snprintf(want, sizeof want, "rank %d", sayer);
         CHECK(code == (differ ? RD_EDISAGREE : RD_OK));
         if (differ)
-            CHECK(st.rank == sayer && strstr(st.msg, want) && strstr(st.msg, "config") && strstr(st.msg, "'sum 1'") &&
-                  strstr(st.msg, "'sum 2'") && strstr(st.msg, world->host));
+            CHECK(st.rank == sayer && strstr(st.msg, want) && strstr(st.msg, "config") &&
+                  strstr(st.msg, "'sum 1'") && strstr(st.msg, "'sum 2'") &&
+                  strstr(st.msg, world->host));
     }
     rd_status st = {0};
     CHECK(rd_comm_same(comm, "nothing", "", &st) == RD_OK);
@@ -428,14 +449,18 @@ int main(int argc, char **argv)
         return st.code;
     }
     world = rd_comm_world(comm);
-    if (argc > 1 && strcmp(argv[1], "rounds") == 0) return many_rounds(argc > 2 ? atoi(argv[2]) : 10000);
+    if (argc > 1 && strcmp(argv[1], "rounds") == 0)
+        return many_rounds(argc > 2 ? atoi(argv[2]) : 10000);
     if (argc > 1) return end_job(argv[1]);
-    if (world->rank != 0 && !freopen("/dev/null", "w", stdout)) return 1; /* rank 0 alone prints the closing lines */
+    if (world->rank != 0 && !freopen("/dev/null", "w", stdout))
+        return 1; /* rank 0 alone prints the closing lines */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_world),     cmocka_unit_test(test_sums),   cmocka_unit_test(test_max_min),
-        cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_window_on_hosts), cmocka_unit_test(test_bcast),
-        cmocka_unit_test(test_arena), cmocka_unit_test(test_no_room), cmocka_unit_test(test_cross),
-        cmocka_unit_test(test_gather),    cmocka_unit_test(test_agree),  cmocka_unit_test(test_same),
+        cmocka_unit_test(test_world),           cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_max_min),         cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_window_on_hosts), cmocka_unit_test(test_bcast),
+        cmocka_unit_test(test_arena),           cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_cross),           cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_agree),           cmocka_unit_test(test_same),
     };
     const int failures = cmocka_run_group_tests_name("comm", tests, NULL, NULL);
     rd_comm_free(comm);

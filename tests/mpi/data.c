@@ -28,18 +28,21 @@ static void put(const char *name, int lines, int side)
     rd_status st = {0};
     CHECK(f);
     for (int i = 0; i < lines; i++)
-        for (int k = 0, n = tokens_of(i, side); k < n; k++) fprintf(f, "w%d%c", (i + k) % 50, k + 1 < n ? ' ' : '\n');
+        for (int k = 0, n = tokens_of(i, side); k < n; k++)
+            fprintf(f, "w%d%c", (i + k) % 50, k + 1 < n ? ' ' : '\n');
     CHECK(fclose(f) == 0);
 }
 
-static rd_code open_text(const char *target, rd_mode mode, bool shard, rd_dataset **d, rd_status *st)
+static rd_code open_text(const char *target, rd_mode mode, bool shard, rd_dataset **d,
+                         rd_status *st)
 {
     char text[1024];
-    const int n = snprintf(text, sizeof text,
-                           "{\"src_vocab_file\": \"%s/v\", \"tgt_vocab_file\": \"%s/v\", \"bucket_src\": [10, 20], "
-                           "\"bucket_tgt\": [22], \"source_file\": \"%s/a\", \"target_file\": \"%s/%s\", "
-                           "\"source_file_test\": \"-\"}",
-                           dir, dir, dir, dir, target);
+    const int n = snprintf(
+        text, sizeof text,
+        "{\"src_vocab_file\": \"%s/v\", \"tgt_vocab_file\": \"%s/v\", \"bucket_src\": [10, 20], "
+        "\"bucket_tgt\": [22], \"source_file\": \"%s/a\", \"target_file\": \"%s/%s\", "
+        "\"source_file_test\": \"-\"}",
+        dir, dir, dir, dir, target);
     const rd_option_group *group = rd_dataset_find("parallel_text")->group;
     rd_config *c = NULL;
     *d = NULL;
@@ -145,7 +148,8 @@ static void test_one_copy_per_host(void **state)
     CHECK((n_mapped() > 0) == (world->local_size > 1));
     rd_dataset_free(d);
     CHECK(n_mapped() == 0);
-    CHECK(open_text("b", RD_MODE_TRAIN, true, &d, &st) == RD_OK); /* the text itself is private, the buckets are not */
+    CHECK(open_text("b", RD_MODE_TRAIN, true, &d, &st) ==
+          RD_OK); /* the text itself is private, the buckets are not */
     rd_dataset_free(d);
 }
 
@@ -173,7 +177,8 @@ static void test_standard_input(void **state)
     CHECK(open_text("b", RD_MODE_INFER, false, &d, &st) == RD_OK);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     CHECK(def->count(rd_dataset_self(d)) == 120);
-    for (int64_t i = 0; i < 120; i++) CHECK(def->length(rd_dataset_self(d), i) == 2 + (i % 9 + 1) + 2);
+    for (int64_t i = 0; i < 120; i++)
+        CHECK(def->length(rd_dataset_self(d), i) == 2 + (i % 9 + 1) + 2);
     CHECK(rd_comm_same(comm, "data", def->fingerprint(rd_dataset_self(d)), &st) == RD_OK);
     rd_dataset_free(d);
 }
@@ -216,9 +221,11 @@ int main(int argc, char **argv)
     }
     world = rd_comm_world(comm);
     make_files();
-    const struct CMUnitTest t[] = {cmocka_unit_test(test_shared_and_sharded), cmocka_unit_test(test_one_copy_per_host),
-                                   cmocka_unit_test(test_failures_are_shared), cmocka_unit_test(test_standard_input)};
-    if (world->rank != 0 && !freopen("/dev/null", "w", stdout)) return 1; /* rank 0 alone prints the closing lines */
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(test_shared_and_sharded), cmocka_unit_test(test_one_copy_per_host),
+        cmocka_unit_test(test_failures_are_shared), cmocka_unit_test(test_standard_input)};
+    if (world->rank != 0 && !freopen("/dev/null", "w", stdout))
+        return 1; /* rank 0 alone prints the closing lines */
     const int bad = cmocka_run_group_tests_name("data", t, NULL, NULL);
     (void)rd_comm_barrier(comm, &st);
     if (world->rank == 0) remove_files();

@@ -26,7 +26,10 @@ static bool all_cases(void)
 }
 
 /* -8 .. 8: sums of 9 ranks stay below 2^7, where bfloat16 has all integers. */
-static int value(int rank, int64_t i) { return (int)((i * 7 + rank * 13) % 17) - 8; }
+static int value(int rank, int64_t i)
+{
+    return (int)((i * 7 + rank * 13) % 17) - 8;
+}
 
 static int sum_of(int64_t i)
 {
@@ -53,7 +56,9 @@ static double rounded(double x, int digits, int least)
 /* What a number becomes on its way. */
 static float sent_as(rd_wire w, float x)
 {
-    return w == RD_WIRE_F32 ? x : (float)(w == RD_WIRE_BF16 ? rounded(x, 8, -133) : rounded(x, 11, -24));
+    return w == RD_WIRE_F32
+               ? x
+               : (float)(w == RD_WIRE_BF16 ? rounded(x, 8, -133) : rounded(x, 11, -24));
 }
 
 static float there_and_back(rd_wire w, float x)
@@ -81,9 +86,11 @@ static void test_rounding(void **state)
         CHECK(!isinf(b) || fabs((double)x) > 3.38e38);
         CHECK(h == (float)(want > most ? most : want < -most ? -most : want));
     }
-    const float special[] = {INFINITY, -INFINITY, 0.0f, -0.0f, 65504.0f, -65504.0f, 0x1p-24f, 0x1p-14f};
+    const float special[] = {INFINITY, -INFINITY, 0.0f,     -0.0f,
+                             65504.0f, -65504.0f, 0x1p-24f, 0x1p-14f};
     for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
-        const float b = there_and_back(RD_WIRE_BF16, special[i]), h = there_and_back(RD_WIRE_F16, special[i]);
+        const float b = there_and_back(RD_WIRE_BF16, special[i]),
+                    h = there_and_back(RD_WIRE_F16, special[i]);
         CHECK(memcmp(&h, &special[i], sizeof h) == 0);
         CHECK(memcmp(&b, &special[i], sizeof b) == 0 || fabsf(special[i]) == 65504.0f);
     }
@@ -114,7 +121,8 @@ static void test_many_at_once(void **state)
         for (uint32_t k = 0; k < 16; k++) {
             const int n = N - (int)k;
             for (uint32_t i = 0; i < N; i++) {
-                const uint32_t u = (i << 16) + (k % 4 == 3 ? 0xffffu : k % 4 << 14) + k / 4 * 0x555u; /* every sign, exponent, infinity, NaN */
+                const uint32_t u = (i << 16) + (k % 4 == 3 ? 0xffffu : k % 4 << 14) +
+                                   k / 4 * 0x555u; /* every sign, exponent, infinity, NaN */
                 memcpy(&x[i], &u, sizeof u);
             }
             rd_wire_narrow((rd_wire)w, x, n, h);
@@ -155,7 +163,8 @@ static int make_parts(rd_flow_part *p, int first, int last, int step)
 /* Some time between the parts, another on each rank and in each round. */
 static void dawdle(int round, int i)
 {
-    if ((i * 31 + world->rank * 17 + round * 7) % 23 == 0) nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
+    if ((i * 31 + world->rank * 17 + round * 7) % 23 == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
 }
 
 /* One round. every: parts that become ready together; 0: all at the end. */
@@ -190,9 +199,11 @@ static void test_known_answers(void **state)
                 for (int64_t i = 0; i < total + 5; i++) x[i] = (float)value(world->rank, i);
                 CHECK(round_of(f, n, round == 1 && world->rank == 0 ? 0 : 3, round, &st) == RD_OK);
                 for (int64_t i = 0; i < total; i++) CHECK(x[i] == (float)sum_of(i));
-                for (int64_t i = total; i < total + 5; i++) CHECK(x[i] == (float)value(world->rank, i));
+                for (int64_t i = total; i < total + 5; i++)
+                    CHECK(x[i] == (float)value(world->rank, i));
                 const rd_flow_part *q = rd_flow_parts(f);
-                for (int i = 0; i < n; i++) CHECK(q[i].end_ns >= q[i].begin_ns && q[i].begin_ns > 0);
+                for (int i = 0; i < n; i++)
+                    CHECK(q[i].end_ns >= q[i].begin_ns && q[i].begin_ns > 0);
                 CHECK(rd_flow_last(f)->exposed_s >= 0.0 && rd_flow_last(f)->total_s >= 0.0);
             }
             rd_flow_free(f);
@@ -206,7 +217,8 @@ static void test_gaps(void **state)
 {
     (void)state;
     rd_status st = {0};
-    const rd_flow_part p[] = {{.from = 70000, .n = 600001}, {.from = 16, .n = 5}, {.from = 1024, .n = 40000}};
+    const rd_flow_part p[] = {
+        {.from = 70000, .n = 600001}, {.from = 16, .n = 5}, {.from = 1024, .n = 40000}};
     const int64_t n = 700000;
     rd_flow *f = NULL;
     float *x;
@@ -293,7 +305,8 @@ static void test_same_bytes(void **state)
             rd_flow *f = NULL;
             int n_parts = 0;
             for (int64_t at = 0; at < n; at += sizes[k])
-                p[n_parts++] = (rd_flow_part){.from = at, .n = n - at < sizes[k] ? n - at : sizes[k]};
+                p[n_parts++] = (rd_flow_part){.from = at,
+                                              .n = n - at < sizes[k] ? n - at : sizes[k]};
             CHECK(rd_flow_new(comm, x, p, n_parts, wires[w], modes[k % 4], &f, &st) == RD_OK);
             for (int round = 0; round < 2; round++) {
                 for (int64_t i = 0; i < n; i++) x[i] = uneven(world->rank, i);
@@ -306,8 +319,9 @@ static void test_same_bytes(void **state)
             }
             CHECK(memcmp(x, first, bytes) == 0);
             if (w == 0) CHECK(memcmp(x, plain, bytes) == 0);
-            if (w > 0 && world->n_hosts > 1) CHECK(memcmp(x, plain, bytes) != 0); /* the test can fail */
-            if (world->n_hosts > 1) { /* each host sends 2 (1 - 1/h) of the array */
+            if (w > 0 && world->n_hosts > 1)
+                CHECK(memcmp(x, plain, bytes) != 0); /* the test can fail */
+            if (world->n_hosts > 1) {                /* each host sends 2 (1 - 1/h) of the array */
                 double sent = (double)rd_flow_last(f)->wire_bytes;
                 const bool shared = strstr(rd_comm_note(comm), "shared") != NULL;
                 const int h = shared ? world->n_hosts : world->size;
@@ -338,7 +352,8 @@ static void test_long_part(void **state)
     for (int round = 0; round < 3; round++) {
         for (int64_t i = 0; i < n; i++) x[i] = (float)value(world->rank, i);
         CHECK(rd_flow_finish(f, &st) == RD_OK);
-        for (int64_t i = n - 1; i >= 0; i--) CHECK(x[i] == (float)sum_of(i)); /* what comes last first */
+        for (int64_t i = n - 1; i >= 0; i--)
+            CHECK(x[i] == (float)sum_of(i)); /* what comes last first */
     }
     rd_flow_free(f);
     rd_comm_arena_free(comm);
@@ -361,13 +376,16 @@ static void test_overlap(void **state)
     float *x;
     if (world->n_hosts == 1) skip();
     CHECK(rd_comm_min_f64(comm, &owners, 1, &st) == RD_OK);
-    const bool owner = !shared || world->local_rank < owners; /* the others have nothing to do in between */
+    const bool owner = !shared ||
+                       world->local_rank < owners; /* the others have nothing to do in between */
     CHECK(rd_comm_arena_new(comm, 10000, &x, NULL, &st) == RD_OK);
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         rd_flow *f = NULL;
         double early = 0.0, waited = 0.0;
         CHECK(rd_flow_new(comm, x, p, 2, RD_WIRE_F32, modes[m], &f, &st) == RD_OK);
-        for (int tries = 0; tries < 10 && (early == 0.0 || waited == 0.0) && (tries == 0 || modes[m] != RD_FLOW_LATE); tries++) {
+        for (int tries = 0; tries < 10 && (early == 0.0 || waited == 0.0) &&
+                            (tries == 0 || modes[m] != RD_FLOW_LATE);
+             tries++) {
             CHECK(rd_comm_barrier(comm, &st) == RD_OK);
             rd_flow_ready(f, 1);
             for (int i = 0; i < 20; i++) {
@@ -469,7 +487,8 @@ static int tell_errors(void)
         exact[i] = mine[i];
         size[i] = fabs(exact[i]);
     }
-    CHECK(rd_comm_sum_f64(comm, exact, N, &st) == RD_OK && rd_comm_sum_f64(comm, size, N, &st) == RD_OK);
+    CHECK(rd_comm_sum_f64(comm, exact, N, &st) == RD_OK &&
+          rd_comm_sum_f64(comm, size, N, &st) == RD_OK);
     for (int w = 0; w < 3; w++) {
         rd_flow *f = NULL;
         double most = 0.0, sum = 0.0, sq = 0.0, all = 0.0;
@@ -480,12 +499,17 @@ static int tell_errors(void)
             const double d = fabs((double)x[i] - exact[i]), e = d / size[i];
             if (size[i] > 0x1p-10) most = e > most ? e : most; /* below, float16 has fewer digits */
             sum += e;
-            CHECK(world->n_hosts == 1 || d < (w == 0 ? 3e-7 : w == 1 ? 1.2e-2 : 1.5e-3) * size[i] + 2e-7);
+            CHECK(world->n_hosts == 1 || d < (w == 0   ? 3e-7
+                                              : w == 1 ? 1.2e-2
+                                                       : 1.5e-3) *
+                                                     size[i] +
+                                                 2e-7);
             sq += ((double)x[i] - exact[i]) * ((double)x[i] - exact[i]);
             all += exact[i] * exact[i];
         }
         if (world->rank == 0)
-            printf("%d hosts, %-8s  error / sum of sizes: largest %.2e, mean %.2e; whole vector, relative: %.2e\n",
+            printf("%d hosts, %-8s  error / sum of sizes: largest %.2e, mean %.2e; whole vector, "
+                   "relative: %.2e\n",
                    world->n_hosts, rd_wire_name(wires[w]), most, sum / N, sqrt(sq / all));
         rd_flow_free(f);
     }
@@ -548,13 +572,16 @@ int main(int argc, char **argv)
     }
     world = rd_comm_world(comm);
     if (argc > 1) return tell_errors();
-    if (world->rank != 0 && !freopen("/dev/null", "w", stdout)) return 1; /* rank 0 alone prints the closing lines */
-    if (world->rank == 0) printf("%d ranks on %d hosts: %s\n", world->size, world->n_hosts, rd_comm_note(comm));
+    if (world->rank != 0 && !freopen("/dev/null", "w", stdout))
+        return 1; /* rank 0 alone prints the closing lines */
+    if (world->rank == 0)
+        printf("%d ranks on %d hosts: %s\n", world->size, world->n_hosts, rd_comm_note(comm));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounding),   cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_known_answers),
-        cmocka_unit_test(test_gaps),       cmocka_unit_test(test_same_bytes),   cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_long_part),  cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_large),
-        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_rounding),      cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_known_answers), cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_same_bytes),    cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_long_part),     cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_large),         cmocka_unit_test(test_failure),
     };
     const int failures = cmocka_run_group_tests_name("flow", tests, NULL, NULL);
     rd_comm_free(comm);

@@ -14,7 +14,8 @@ enum { N = 57, SIDE = 9 };
 
 static char dir[256];
 
-#define COMMON "'data_dir': '@', 'augmentation': '%s', 'seed': 4, 'n_classes': 10, 'data_threads': %d"
+#define COMMON \
+    "'data_dir': '@', 'augmentation': '%s', 'seed': 4, 'n_classes': 10, 'data_threads': %d"
 
 static struct set {
     const char *dataset, *config;
@@ -26,8 +27,8 @@ static struct set {
 };
 enum { SETS = sizeof sets / sizeof sets[0] };
 
-static rd_code open_set(const struct set *s, const char *augment, int threads, rd_comm *c, rd_dataset **d,
-                        rd_status *st)
+static rd_code open_set(const struct set *s, const char *augment, int threads, rd_comm *c,
+                        rd_dataset **d, rd_status *st)
 {
     char config[512];
     snprintf(config, sizeof config, s->config, augment, threads);
@@ -76,7 +77,8 @@ static void test_same_on_all(void **state)
         CHECK(open_set(&sets[k], "crop_flip", world->rank % 3, comm, &d, &st) == RD_OK);
         rd_dataset_def_of(d)->spec(rd_dataset_self(d), &spec);
         check_dealt(d, want, spec.image_h * spec.image_w * spec.image_c);
-        CHECK(rd_comm_same(comm, "data", rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)), &st) == RD_OK);
+        CHECK(rd_comm_same(comm, "data", rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)),
+                           &st) == RD_OK);
         CHECK(strcmp(rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)),
                      rd_dataset_def_of(alone)->fingerprint(rd_dataset_self(alone))) == 0);
         rd_dataset_free(d);
@@ -160,7 +162,8 @@ static void make_files(void)
     rd_status st = {0};
     if (world->rank == 0) {
         files_begin(dir);
-        uint8_t images[16 + N * SIDE * SIDE] = {0, 0, 8, 3, 0, 0, 0, N, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
+        uint8_t images[16 + N * SIDE * SIDE] = {0, 0, 8, 3,    0, 0, 0, N,
+                                                0, 0, 0, SIDE, 0, 0, 0, SIDE};
         uint8_t labels[8 + N] = {0, 0, 8, 1, 0, 0, 0, N};
         picture(N * SIDE, SIDE, 1, 3, images + 16);
         for (int i = 0; i < N; i++) labels[8 + i] = (uint8_t)(i % 10);
@@ -182,9 +185,11 @@ int main(int argc, char **argv)
     }
     world = rd_comm_world(comm);
     make_files();
-    const struct CMUnitTest t[] = {cmocka_unit_test(test_same_on_all), cmocka_unit_test(test_one_copy_per_host),
+    const struct CMUnitTest t[] = {cmocka_unit_test(test_same_on_all),
+                                   cmocka_unit_test(test_one_copy_per_host),
                                    cmocka_unit_test(test_failures_are_shared)};
-    if (world->rank != 0 && !freopen("/dev/null", "w", stdout)) return 1; /* rank 0 alone prints the closing lines */
+    if (world->rank != 0 && !freopen("/dev/null", "w", stdout))
+        return 1; /* rank 0 alone prints the closing lines */
     const int bad = cmocka_run_group_tests_name("image data", t, NULL, NULL);
     (void)rd_comm_barrier(comm, &st);
     if (world->rank == 0) files_end(dir);

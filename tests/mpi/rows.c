@@ -20,7 +20,8 @@ static uint32_t mix(uint64_t x)
     return (uint32_t)((x ^ (x >> 31)) >> 32);
 }
 
-typedef bool pattern(int rank, int64_t row, int64_t rows, uint64_t seed); /* does the rank touch the row? */
+typedef bool pattern(int rank, int64_t row, int64_t rows,
+                     uint64_t seed); /* does the rank touch the row? */
 
 static bool none(int rank, int64_t row, int64_t rows, uint64_t seed)
 {
@@ -50,13 +51,17 @@ static bool half(int rank, int64_t row, int64_t rows, uint64_t seed)
 {
     return (void)rows, mix(seed * 1000003 + (uint64_t)rank * 7919 + (uint64_t)row) % 2 == 0;
 }
-static bool only_first_rank(int rank, int64_t row, int64_t rows, uint64_t seed) /* the others have no samples */
+static bool only_first_rank(int rank, int64_t row, int64_t rows,
+                            uint64_t seed) /* the others have no samples */
 {
     return rank == 0 && tenth(rank, row, rows, seed);
 }
-static bool low_rows(int rank, int64_t row, int64_t rows, uint64_t seed) /* sorted by frequency, as vocabularies are */
+static bool low_rows(int rank, int64_t row, int64_t rows,
+                     uint64_t seed) /* sorted by frequency, as vocabularies are */
 {
-    return mix(seed * 1000003 + (uint64_t)rank * 7919 + (uint64_t)row) % (uint64_t)(1 + 64 * row / rows) == 0;
+    return mix(seed * 1000003 + (uint64_t)rank * 7919 + (uint64_t)row) %
+               (uint64_t)(1 + 64 * row / rows) ==
+           0;
 }
 static bool parts(int rank, int64_t row, int64_t rows, uint64_t seed) /* no row of two ranks */
 {
@@ -85,19 +90,22 @@ static bool touches(const uint64_t *set, int64_t row)
     return set[row / 64] >> row % 64 & 1;
 }
 
-static void sum_both(rd_comm_rows *t, size s, pattern *p, uint64_t seed, bool whole_is_fine, float *x, float *want)
+static void sum_both(rd_comm_rows *t, size s, pattern *p, uint64_t seed, bool whole_is_fine,
+                     float *x, float *want)
 {
     rd_status st = {0};
     uint64_t touched[MAX_WORDS];
     int64_t n_union = 0, n_summed = -1;
     const size_t bytes = (size_t)(s.rows * s.dim) * sizeof *x;
     memset(touched, 0, sizeof touched);
-    if (s.rows % 64) touched[s.rows / 64] = ~UINT64_C(0) << s.rows % 64; /* bits that do not count */
+    if (s.rows % 64)
+        touched[s.rows / 64] = ~UINT64_C(0) << s.rows % 64; /* bits that do not count */
     memset(x, 0, bytes);
     for (int64_t i = 0; i < s.rows; i++) {
         if (!p(world->rank, i, s.rows, seed)) continue;
         touched[i / 64] |= UINT64_C(1) << i % 64;
-        for (int64_t j = 0; j < s.dim; j++) x[i * s.dim + j] = number(world->rank, i * s.dim + j, seed);
+        for (int64_t j = 0; j < s.dim; j++)
+            x[i * s.dim + j] = number(world->rank, i * s.dim + j, seed);
     }
     memcpy(want, x, bytes);
     CHECK(rd_comm_sum_f32(comm, want, s.rows * s.dim, &st) == RD_OK);
@@ -117,7 +125,8 @@ static void sum_both(rd_comm_rows *t, size s, pattern *p, uint64_t seed, bool wh
 static void test_sums(void **state)
 {
     (void)state;
-    static const size sizes[] = {{1, 1}, {1, 700}, {63, 3}, {64, 16}, {65, 128}, {130, 1}, {1000, 7}, {3001, 513}};
+    static const size sizes[] = {{1, 1},    {1, 700}, {63, 3},   {64, 16},
+                                 {65, 128}, {130, 1}, {1000, 7}, {3001, 513}};
     rd_status st = {0};
     float *elsewhere = malloc(2 * (size_t)LARGEST * sizeof *elsewhere);
     CHECK(elsewhere);
@@ -126,7 +135,8 @@ static void test_sums(void **state)
         rd_comm_rows *t = NULL;
         CHECK(rd_comm_rows_new(comm, sizes[k].rows, sizes[k].dim, RD_WIRE_F32, &t, &st) == RD_OK);
         for (int p = 0; p < N_PATTERNS; p++) {
-            if (n > 100000 && patterns[p] != all && patterns[p] != half && patterns[p] != low_rows) continue;
+            if (n > 100000 && patterns[p] != all && patterns[p] != half && patterns[p] != low_rows)
+                continue;
             sum_both(t, sizes[k], patterns[p], (uint64_t)p + 5, false, arena, arena + n);
             if (n > 100000 && patterns[p] != half) continue;
             sum_both(t, sizes[k], patterns[p], (uint64_t)p + 9, true, elsewhere, elsewhere + n);
@@ -156,10 +166,12 @@ static void test_narrow(void **state)
         CHECK(rd_comm_sum_rows_f32(t, arena, touched, &n_summed, &st) == RD_OK);
         CHECK(n_summed == 1);
         for (int j = 0; j < 16; j++)
-            CHECK(arena[960 * 16 + j] == (float)(world->size * j + world->size * (world->size - 1) / 2));
+            CHECK(arena[960 * 16 + j] ==
+                  (float)(world->size * j + world->size * (world->size - 1) / 2));
         /* Of all hosts, which without shared memory are all ranks: a set of 1,000 bits each, and the row there and back to all but one. */
         const bool shared = strstr(rd_comm_note(comm), "in place") != NULL;
-        const int64_t hosts = shared ? world->n_hosts : world->size, bytes = wire == RD_WIRE_F32 || world->n_hosts == 1 ? 4 : 2;
+        const int64_t hosts = shared ? world->n_hosts : world->size,
+                      bytes = wire == RD_WIRE_F32 || world->n_hosts == 1 ? 4 : 2;
         sent = rd_comm_rows_sent(t);
         CHECK(rd_comm_sum_i64(comm, &sent, 1, &st) == RD_OK);
         CHECK(sent == (hosts > 1 ? hosts * 16 * 8 + 2 * (hosts - 1) * 16 * bytes : 0));
@@ -216,7 +228,8 @@ static void test_sets(void **state)
                 n++;
             }
         CHECK(rd_row_set_count(set, ROWS) == n && rd_row_set_words(ROWS) == 4);
-        for (int dim = 1; dim <= DIM; dim += 16) { /* what is not in the set holds zeros, or may become them */
+        for (int dim = 1; dim <= DIM;
+             dim += 16) { /* what is not in the set holds zeros, or may become them */
             for (int64_t i = 0; i < ROWS * dim; i++) x[i] = touches(set, i / dim) ? 1.0f : 0.0f;
             rd_row_set_zero(x, ROWS, dim, set);
             for (int64_t i = 0; i < ROWS * dim; i++) CHECK(x[i] == 0.0f);
@@ -233,10 +246,12 @@ static void test_sets(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sets), cmocka_unit_test(test_narrow),
-                                       cmocka_unit_test(test_narrow_bytes), cmocka_unit_test(test_sums)};
+                                       cmocka_unit_test(test_narrow_bytes),
+                                       cmocka_unit_test(test_sums)};
     rd_status st = {0};
     char why[200];
-    if (rd_comm_start(&argc, &argv, &comm, &st) != RD_OK) return fprintf(stderr, "rows: %s\n", st.msg), 1;
+    if (rd_comm_start(&argc, &argv, &comm, &st) != RD_OK)
+        return fprintf(stderr, "rows: %s\n", st.msg), 1;
     world = rd_comm_world(comm);
     CHECK(rd_comm_arena_new(comm, 2 * (int64_t)LARGEST, &arena, why, &st) == RD_OK);
     if (world->rank == 0) printf("%d hosts, %s\n", world->n_hosts, rd_comm_note(comm));

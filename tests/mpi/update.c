@@ -33,7 +33,8 @@ static void fill(const fixture *f, float *x, uint32_t seed, bool zero_rows)
         uint32_t s = seed + (uint32_t)i * 7919u;
         for (int64_t k = 0; k < q->n; k++) {
             const float v = (float)(next(&s) >> 8) / 8388608.0f - 1.0f;
-            const bool none = zero_rows && (q->flags & RD_PARAM_ROWS) && (k / q->dim[1] + seed) % 3 == 0;
+            const bool none = zero_rows && (q->flags & RD_PARAM_ROWS) &&
+                              (k / q->dim[1] + seed) % 3 == 0;
             x[q->offset + k] = none ? 0.0f : v;
         }
     }
@@ -59,7 +60,8 @@ static void setup(fixture *f, const rd_optim_config *c, int n_threads, bool shar
     CHECK(rd_params_new(&f->p, &st) == RD_OK);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const rd_init init = {.kind = RD_INIT_NORMAL, .value = 0.5};
-        CHECK(rd_params_add(f->p, shapes[i].name, 2, shapes[i].dim, init, shapes[i].flags, &q, &st) == RD_OK);
+        CHECK(rd_params_add(f->p, shapes[i].name, 2, shapes[i].dim, init, shapes[i].flags, &q,
+                            &st) == RD_OK);
         if (i == 2) CHECK(rd_params_add_state(f->p, "mean", 5000, 1.0, 0.9, &q, &st) == RD_OK);
     }
     CHECK(rd_params_seal(f->p, 7, NAN, &st) == RD_OK);
@@ -84,7 +86,8 @@ static void teardown(fixture *f)
 static void check_same(const fixture *a, const fixture *b)
 {
     rd_status st = {0};
-    const size_t bytes = (size_t)rd_params_span(a->p) * 4, trained = (size_t)rd_params_trained_span(a->p) * 4;
+    const size_t bytes = (size_t)rd_params_span(a->p) * 4,
+                 trained = (size_t)rd_params_trained_span(a->p) * 4;
     CHECK(memcmp(rd_params_values(a->p), rd_params_values(b->p), bytes) == 0);
     for (int k = 0; k < rd_params_n_slots(a->p); k++)
         CHECK(memcmp(rd_params_slot(a->p, k), rd_params_slot(b->p, k), trained) == 0);
@@ -101,7 +104,8 @@ static rd_optim_stats step(fixture *f, int64_t t, uint32_t seed, bool all, float
     return s;
 }
 
-static void one_case(const char *optimizer, double clip, double lars_nu, double decay, int n_threads)
+static void one_case(const char *optimizer, double clip, double lars_nu, double decay,
+                     int n_threads)
 {
     rd_status st = {0};
     rd_optim_config c = optim_defaults;
@@ -122,10 +126,13 @@ static void one_case(const char *optimizer, double clip, double lars_nu, double 
         const bool all = world->rank == 0 && i != 2;
         const rd_optim_stats s = step(&a, t, i, all, odd), u = step(&b, t, i, all, odd);
         CHECK(s.finite == (i != 3) && u.finite == s.finite);
-        CHECK(memcmp(&u.grad_norm, &s.grad_norm, 8) == 0 && memcmp(&u.clipped_norm, &s.clipped_norm, 8) == 0);
+        CHECK(memcmp(&u.grad_norm, &s.grad_norm, 8) == 0 &&
+              memcmp(&u.clipped_norm, &s.clipped_norm, 8) == 0);
         CHECK(memcmp(&u.l2, &s.l2, 8) == 0 && u.grad_norm == rd_optim_norm(b.o));
         if (i != 3) CHECK(memcmp(a.param_norm, b.param_norm, (size_t)rd_params_n(a.p) * 8) == 0);
-        if (all) CHECK(memcmp(rd_params_grads(a.p), rd_params_grads(b.p), (size_t)rd_params_span(a.p) * 4) == 0);
+        if (all)
+            CHECK(memcmp(rd_params_grads(a.p), rd_params_grads(b.p),
+                         (size_t)rd_params_span(a.p) * 4) == 0);
         check_same(&a, &b);
         t += s.finite;
     }
@@ -181,17 +188,20 @@ static void test_flipped_bit(void **state)
         int param;
         int64_t at;
         bool step; /* an update comes between */
-    } cases[] = {{0, 0, false}, {0, 45506, true}, {1, 12345, true}, {3, 1234, true}, {5, 0, true}, {6, 19199, false}};
+    } cases[] = {{0, 0, false},   {0, 45506, true}, {1, 12345, true},
+                 {3, 1234, true}, {5, 0, true},     {6, 19199, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fixture f;
         setup(&f, &c, 1, true);
-        double shared = world->host_index == 0 && rd_optim_is_shared(f.o); /* of the host where the bit flips */
+        double shared = world->host_index == 0 &&
+                        rd_optim_is_shared(f.o); /* of the host where the bit flips */
         CHECK(rd_comm_max_f64(comm, &shared, 1, &st) == RD_OK);
         (void)step(&f, 1, 1, false, 0.0f);
         CHECK(found(&f) == -1);
         (void)step(&f, 2, 2, false, 0.0f);
         CHECK(rd_comm_barrier(comm, &st) == RD_OK);
-        if (world->host_index == 0 && world->local_rank == world->local_size - 1) flip(&f, cases[i].param, cases[i].at);
+        if (world->host_index == 0 && world->local_rank == world->local_size - 1)
+            flip(&f, cases[i].param, cases[i].at);
         CHECK(rd_comm_barrier(comm, &st) == RD_OK);
         if (cases[i].step) (void)step(&f, 3, 3, false, 0.0f);
         CHECK(found(&f) == (shared > 0.0 ? cases[i].param : -1));
@@ -234,7 +244,8 @@ static double memory(bool shared, int64_t n)
     c.optimizer = "adam";
     double before = own_bytes();
     CHECK(rd_params_new(&p, &st) == RD_OK);
-    CHECK(rd_params_add(p, "w", 1, &n, (rd_init){.kind = RD_INIT_CONST, .value = 0.5}, 0, &q, &st) == RD_OK);
+    CHECK(rd_params_add(p, "w", 1, &n, (rd_init){.kind = RD_INIT_CONST, .value = 0.5}, 0, &q,
+                        &st) == RD_OK);
     CHECK(rd_params_seal(p, 7, NAN, &st) == RD_OK && rd_optim_new(&c, p, 1, &o, &st) == RD_OK);
     if (shared) CHECK(rd_optim_share(o, comm, why, &st) == RD_OK);
     for (int64_t i = 0; i < n; i++) rd_params_grads(p)[i] = 1.0f;
@@ -259,11 +270,15 @@ static void test_memory(void **state)
     const double alone = memory(false, n) / mib, together = memory(true, n) / mib;
     const char *env = getenv("RD_COMM_SHARED");
     if (world->rank == 0 && alone > 0.0)
-        printf("memory of %d ranks, %.0f MiB of weights, adam: %.1f MiB each for itself, %.1f MiB shared\n", world->size, array, alone,
-               together);
+        printf("memory of %d ranks, %.0f MiB of weights, adam: %.1f MiB each for itself, %.1f MiB "
+               "shared\n",
+               world->size, array, alone, together);
     if (alone <= 0.0 || world->n_hosts > 1 || world->size == 1 || (env && env[0] == '0')) return;
-    CHECK(alone >= (4.0 * array - 2.0) * k - 1.0); /* memory of before, used again, and libraries that more ranks now share */
-    CHECK(together <= array * k + 3.0 * array + 2.0 + k); /* gradients of each; values and two slots once */
+    CHECK(alone >=
+          (4.0 * array - 2.0) * k -
+              1.0); /* memory of before, used again, and libraries that more ranks now share */
+    CHECK(together <=
+          array * k + 3.0 * array + 2.0 + k); /* gradients of each; values and two slots once */
 }
 
 int main(int argc, char **argv)
@@ -271,8 +286,10 @@ int main(int argc, char **argv)
     rd_status st = {0};
     CHECK(rd_comm_start(&argc, &argv, &comm, &st) == RD_OK);
     world = rd_comm_world(comm);
-    if (world->rank != 0 && !freopen("/dev/null", "w", stdout)) return 1; /* rank 0 alone prints the closing lines */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_flipped_bit),
+    if (world->rank != 0 && !freopen("/dev/null", "w", stdout))
+        return 1; /* rank 0 alone prints the closing lines */
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bytes),
+                                       cmocka_unit_test(test_flipped_bit),
                                        cmocka_unit_test(test_memory)};
     const int failures = cmocka_run_group_tests_name("update", tests, NULL, NULL);
     rd_comm_free(comm);

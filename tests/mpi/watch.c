@@ -37,7 +37,8 @@ static void happen(const char *what, rd_comm *c, rd_watch *w, rd_log *log, int64
     if (strcmp(what, "root_kill") == 0 && root) (void)raise(SIGKILL);
     if (strcmp(what, "stop") == 0 && last) (void)raise(SIGSTOP);
     if (strcmp(what, "root_stop") == 0 && root) (void)raise(SIGSTOP);
-    if (strcmp(what, "stop_waiting") == 0) { /* the others are in an update by then, which waits as well */
+    if (strcmp(what, "stop_waiting") ==
+        0) { /* the others are in an update by then, which waits as well */
         rd_status own = {0};
         float x = 0.0f;
         rd_watch_beat(w, last ? RD_PHASE_WAIT : RD_PHASE_UPDATE, step);
@@ -106,7 +107,8 @@ int main(int argc, char **argv)
     }
     struct rlimit files;
     (void)getrlimit(RLIMIT_FSIZE, &files);
-    if (strcmp(what, "unshared") == 0) { /* a limit on the size of files is one on shared memory, too */
+    if (strcmp(what, "unshared") ==
+        0) { /* a limit on the size of files is one on shared memory, too */
         (void)signal(SIGXFSZ, SIG_IGN);
         (void)setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 0, .rlim_max = files.rlim_max});
     }

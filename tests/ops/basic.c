@@ -23,7 +23,8 @@ static double linear_reference(void *ctx)
     for (int64_t i = 0; i < t->n; i++)
         for (int64_t j = 0; j < t->m; j++) {
             double y = t->h.x[t->c][j];
-            for (int64_t k = 0; k < t->k; k++) y += t->h.x[t->a][i * t->k + k] * t->h.x[t->b][k * t->m + j];
+            for (int64_t k = 0; k < t->k; k++)
+                y += t->h.x[t->a][i * t->k + k] * t->h.x[t->b][k * t->m + j];
             total += (double)t->h.r[i * t->m + j] * y;
         }
     return total;
@@ -64,7 +65,8 @@ static double embed_reference(void *ctx)
     basic *t = ctx;
     double total = 0.0;
     for (int64_t i = 0; i < t->n; i++)
-        for (int64_t j = 0; j < t->m; j++) total += (double)t->h.r[i * t->m + j] * t->h.x[t->a][t->ids[i] * t->m + j];
+        for (int64_t j = 0; j < t->m; j++)
+            total += (double)t->h.r[i * t->m + j] * t->h.x[t->a][t->ids[i] * t->m + j];
     return total;
 }
 
@@ -118,7 +120,8 @@ static double xent_reference(void *ctx)
         double sum = 0.0, right = 0.0;
         for (int64_t j = 0; j < t->m; j++) {
             double l = 0.0;
-            for (int64_t k = 0; k < t->k; k++) l += t->h.x[t->a][i * t->k + k] * t->h.x[t->b][k * t->m + j];
+            for (int64_t k = 0; k < t->k; k++)
+                l += t->h.x[t->a][i * t->k + k] * t->h.x[t->b][k * t->m + j];
             l /= (double)t->temperature;
             sum += exp(l);
             if (j == t->ids[i]) right = l;
@@ -145,10 +148,15 @@ static void test_xent(void **state)
     t.a = h_input(&t.h, t.n, t.k);
     t.b = h_input(&t.h, t.k, t.m);
     h_fill(&t.h, 1.0, 1);
-    const rd_xent x = {.target = ids, .temperature = t.temperature, .loss_sum = &sum, .argmax = argmax, .nll = nll};
+    const rd_xent x = {.target = ids,
+                       .temperature = t.temperature,
+                       .loss_sum = &sum,
+                       .argmax = argmax,
+                       .nll = nll};
     rd_var *a = h_var(&t.h, t.a);
-    rd_var *loss =
-        rd_op_softmax_xent(t.h.tape, &x, rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n), h_var(&t.h, t.b));
+    rd_var *loss = rd_op_softmax_xent(t.h.tape, &x,
+                                      rd_op_pick(t.h.tape, 1, &a, (const int64_t *[]){same}, t.n),
+                                      h_var(&t.h, t.b));
     h_check(&t.h, loss, xent_reference, &t, TOLERANCE);
     for (int64_t i = 0; i < t.n; i++) {
         int64_t best = 0;
@@ -156,7 +164,8 @@ static void test_xent(void **state)
         by_row += (double)nll[i];
         for (int64_t j = 0; j < t.m; j++) {
             double l = 0.0;
-            for (int64_t k = 0; k < t.k; k++) l += t.h.x[t.a][i * t.k + k] * t.h.x[t.b][k * t.m + j];
+            for (int64_t k = 0; k < t.k; k++)
+                l += t.h.x[t.a][i * t.k + k] * t.h.x[t.b][k * t.m + j];
             if (l > top) {
                 top = l;
                 best = j;
@@ -227,14 +236,16 @@ static double to_narrow(rd_backend *be, double x)
 }
 
 /* rd_gemm on arrays of the host: C (m, n), A and B whole. */
-static void multiply(rd_backend *be, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *A, const float *B, float *C)
+static void multiply(rd_backend *be, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                     const float *A, const float *B, float *C)
 {
     rd_status st = {0};
 #ifdef RD_CUDA
     rd_gpu *g = rd_backend_gpu(be);
     if (g) {
         float *a, *b, *c;
-        const size_t size_a = (size_t)(m * k) * 4, size_b = (size_t)(k * n) * 4, size_c = (size_t)(m * n) * 4;
+        const size_t size_a = (size_t)(m * k) * 4, size_b = (size_t)(k * n) * 4,
+                     size_c = (size_t)(m * n) * 4;
         if (rd_gpu_get(g, size_a, &a, &st) == RD_OK && rd_gpu_get(g, size_b, &b, &st) == RD_OK &&
             rd_gpu_get(g, size_c, &c, &st) == RD_OK) {
             rd_gpu_up(g, a, A, size_a, &st);
@@ -259,21 +270,24 @@ static void products(bool mixed)
     rd_status st = {0};
     rd_backend *be;
     h_backend(1, mixed, &be);
-    static const int64_t shapes[][3] = {{1, 1, 1}, {5, 7, 3}, {64, 32, 16}, {70, 24, 40}, {13, 8, 72}};
+    static const int64_t shapes[][3] = {
+        {1, 1, 1}, {5, 7, 3}, {64, 32, 16}, {70, 24, 40}, {13, 8, 72}};
     for (size_t c = 0; c < sizeof shapes / sizeof *shapes; c++) {
         const int64_t m = shapes[c][0], n = shapes[c][1], k = shapes[c][2];
-        float *A = malloc((size_t)((m + 8) * (k + 8)) * 4), *B = malloc((size_t)((k + 8) * (n + 8)) * 4),
-              *C = malloc((size_t)((m + 8) * n) * 4);
+        float *A = malloc((size_t)((m + 8) * (k + 8)) * 4),
+              *B = malloc((size_t)((k + 8) * (n + 8)) * 4), *C = malloc((size_t)((m + 8) * n) * 4);
         float *T = malloc((size_t)((m + 8) * k) * 4);
         rd_params *ps;
         rd_param *w;
         rd_params_new(&ps, &st);
-        rd_params_add(ps, "w", 2, (int64_t[]){k + 2, n}, (rd_init){RD_INIT_CONST, 0, 0, 0}, 0, &w, &st);
+        rd_params_add(ps, "w", 2, (int64_t[]){k + 2, n}, (rd_init){RD_INIT_CONST, 0, 0, 0}, 0, &w,
+                      &st);
         rd_params_seal(ps, 1, NAN, &st);
         must(&st);
         rd_philox_uniform(rd_key_make(1, RD_RNG_TEST, c, 0), 0, m * k, A);
         rd_philox_uniform(rd_key_make(2, RD_RNG_TEST, c, 0), 0, k * n, B);
-        memcpy(rd_params_values(ps) + w->offset + n, B, (size_t)(k * n) * 4); /* rows 1 .. k of the parameter */
+        memcpy(rd_params_values(ps) + w->offset + n, B,
+               (size_t)(k * n) * 4); /* rows 1 .. k of the parameter */
         rd_params_touch(ps);
         for (int ta = 0; ta < 2; ta++)
             for (int tb = 0; tb < 2; tb++) {
@@ -288,14 +302,16 @@ static void products(bool mixed)
                             want += mixed ? to_narrow(be, a) * to_narrow(be, b) : a * b;
                         }
                         if (fabs((double)C[i * n + j] - want) > 1e-5 * (1.0 + fabs(want)))
-                            fail_msg("gemm %d%d [%d,%d]: %g, want %g", ta, tb, (int)i, (int)j, (double)C[i * n + j],
-                                     want);
+                            fail_msg("gemm %d%d [%d,%d]: %g, want %g", ta, tb, (int)i, (int)j,
+                                     (double)C[i * n + j], want);
                     }
             }
-        rd_packed *p = test_on_gpu() ? NULL : rd_backend_packed(be, ps, w, 1, k, &st); /* the CPU's */
+        rd_packed *p = test_on_gpu() ? NULL
+                                     : rd_backend_packed(be, ps, w, 1, k, &st); /* the CPU's */
         must(&st);
         if (p) assert_ptr_equal(p, rd_backend_packed(be, ps, w, 1, k, &st));
-        for (int version = 0; p && version < 2; version++) { /* the second round after a change of the parameter */
+        for (int version = 0; p && version < 2;
+             version++) { /* the second round after a change of the parameter */
             for (int add = 0; add < 2; add++) {
                 for (int64_t i = 0; i < m * n; i++) C[i] = 0.25f;
                 for (int64_t i = 0; i < m * k; i++) T[i] = 0.25f;
@@ -306,11 +322,13 @@ static void products(bool mixed)
                         double want = add ? 0.25 : 0.0;
                         for (int64_t q = 0; q < k; q++) {
                             const double a = (double)A[i * k + q],
-                                         b = (double)rd_params_values(ps)[w->offset + (q + 1) * n + j];
+                                         b = (double)rd_params_values(
+                                             ps)[w->offset + (q + 1) * n + j];
                             want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
                         }
                         if (fabs((double)C[i * n + j] - want) > 1e-5 * (1.0 + fabs(want)))
-                            fail_msg("packed [%d,%d]: %g, want %g", (int)i, (int)j, (double)C[i * n + j], want);
+                            fail_msg("packed [%d,%d]: %g, want %g", (int)i, (int)j,
+                                     (double)C[i * n + j], want);
                     }
                 float *Y = malloc((size_t)((m + 8) * n) * 4);
                 rd_philox_uniform(rd_key_make(3, RD_RNG_TEST, c, 0), 0, m * n, Y);
@@ -321,12 +339,13 @@ static void products(bool mixed)
                         double want = add ? 0.25 : 0.0;
                         for (int64_t j = 0; j < n; j++) {
                             const double a = (double)Y[i * n + j],
-                                         b = (double)rd_params_values(ps)[w->offset + (q + 1) * n + j];
+                                         b = (double)rd_params_values(
+                                             ps)[w->offset + (q + 1) * n + j];
                             want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
                         }
                         if (fabs((double)T[i * k + q] - want) > 1e-5 * (1.0 + fabs(want)))
-                            fail_msg("packed, transposed [%d,%d]: %g, want %g", (int)i, (int)q, (double)T[i * k + q],
-                                     want);
+                            fail_msg("packed, transposed [%d,%d]: %g, want %g", (int)i, (int)q,
+                                     (double)T[i * k + q], want);
                     }
                 free(Y);
             }
@@ -373,19 +392,21 @@ static void test_products_mixed(void **state)
 
 int main(void)
 {
-    static const char *const linear_names[] = {"linear 3x5x7", "linear 9x16x24", "linear 70x24x40", "linear 1x8x8",
-                                               "linear 64x8x1"};
-    static const char *const xent_names[] = {"softmax_xent 3x5x7", "softmax_xent 9x16x24, temperature",
-                                             "softmax_xent 70x24x40", "softmax_xent 1x8x8",
-                                             "softmax_xent of one class"};
+    static const char *const linear_names[] = {"linear 3x5x7", "linear 9x16x24", "linear 70x24x40",
+                                               "linear 1x8x8", "linear 64x8x1"};
+    static const char *const xent_names[] = {
+        "softmax_xent 3x5x7", "softmax_xent 9x16x24, temperature", "softmax_xent 70x24x40",
+        "softmax_xent 1x8x8", "softmax_xent of one class"};
     static char narrow_names[5][48];
     struct CMUnitTest tests[24] = {
-        cmocka_unit_test(test_embed),    cmocka_unit_test(test_pick),           cmocka_unit_test(test_seed),
-        cmocka_unit_test(test_products), cmocka_unit_test(test_products_mixed),
+        cmocka_unit_test(test_embed),          cmocka_unit_test(test_pick),
+        cmocka_unit_test(test_seed),           cmocka_unit_test(test_products),
+        cmocka_unit_test(test_products_mixed),
     };
     int n = 5;
     static int64_t two_blocks[] = {N_ROWS, 24, 40};
-    tests[n++] = (struct CMUnitTest){"softmax_xent 70x24x40 in two blocks", test_xent, small_blocks, usual_blocks, two_blocks};
+    tests[n++] = (struct CMUnitTest){"softmax_xent 70x24x40 in two blocks", test_xent, small_blocks,
+                                     usual_blocks, two_blocks};
     for (int i = 0; i < 5; i++) {
         static int64_t copy[5][3];
         memcpy(copy[i], sizes[i], sizeof copy[i]);
@@ -395,6 +416,6 @@ int main(void)
         snprintf(narrow_names[i], sizeof narrow_names[i], "%s, 16 bits", linear_names[i]);
         tests[n++] = (struct CMUnitTest){narrow_names[i], test_linear_narrow, NULL, NULL, copy[i]};
     }
-    return _cmocka_run_group_tests("ops: embed, linear, pick, softmax_xent, products", tests, (size_t)n, NULL, NULL) !=
-           0;
+    return _cmocka_run_group_tests("ops: embed, linear, pick, softmax_xent, products", tests,
+                                   (size_t)n, NULL, NULL) != 0;
 }

@@ -68,13 +68,16 @@ static void late_parameter(harness *h, int x, int W)
 }
 
 static const misuse misuses[] = {
-    {"a parameter has no slack rows: linear", "parameter 'in0' has no room behind its rows", parameter_as_rows},
-    {"a parameter has no slack rows: softmax_xent", "parameter 'in0' has no room behind its rows", parameter_in_xent},
+    {"a parameter has no slack rows: linear", "parameter 'in0' has no room behind its rows",
+     parameter_as_rows},
+    {"a parameter has no slack rows: softmax_xent", "parameter 'in0' has no room behind its rows",
+     parameter_in_xent},
     {"widths that do not fit", "linear: an input of 4 columns for 3", wrong_width},
     {"five inputs of pick", "pick: 5 inputs, 4 fit", five_picked},
     {"a row that is not there", "pick: row 3 of an input of 3", row_out_of_range},
     {"more inputs than fit", "'weighted_sum' has 321 inputs and 1 outputs", many_inputs},
-    {"a parameter declared after the tape was made", "parameter 'late' was declared after the tape", late_parameter},
+    {"a parameter declared after the tape was made", "parameter 'late' was declared after the tape",
+     late_parameter},
 };
 
 static void test_misuse(void **state)
@@ -105,26 +108,32 @@ static void test_no_rows(void **state)
     double sum = -1.0;
     (void)state;
     h_init(&h);
-    const int table = h_input(&h, 3, 8), kernel = h_input(&h, 16, 32), bias = h_input(&h, 0, 32), W = h_input(&h, 8, 5),
-              first = h_input(&h, 24, 32), query = h_input(&h, 8, 8), v = h_input(&h, 0, 8);
+    const int table = h_input(&h, 3, 8), kernel = h_input(&h, 16, 32), bias = h_input(&h, 0, 32),
+              W = h_input(&h, 8, 5), first = h_input(&h, 24, 32), query = h_input(&h, 8, 8),
+              v = h_input(&h, 0, 8);
     h_fill(&h, 0.5, 1);
     for (int steps = 0; steps < 2; steps++) { /* no time step at all, and one without sequences */
         rd_tape_reset(h.tape, true, true);
         const rd_packing p = {steps, off, none};
         const rd_cell_def *lstm = rd_cell_find("lstm");
         const rd_dropout drop = {.keep = 0.5f};
-        rd_layer l = {.cell = lstm, .shape = {.in = 8, .H = 8, .R = 8}, .drop_in = drop, .drop_out = drop};
+        rd_layer l = {
+            .cell = lstm, .shape = {.in = 8, .H = 8, .R = 8}, .drop_in = drop, .drop_out = drop};
         w[0] = h_var(&h, kernel);
         w[1] = h_var(&h, bias);
         rd_var *x = rd_op_embed(h.tape, h_var(&h, table), NULL, 0);
         rd_var *y = rd_op_rnn_layer(h.tape, &l, &p, x, NULL, w, 2);
-        rd_attn_decoder d = {.kind = RD_ATT_BAHDANAU, .packing = p, .src_first = none, .src_len = none, .n_layers = 1};
+        rd_attn_decoder d = {.kind = RD_ATT_BAHDANAU,
+                             .packing = p,
+                             .src_first = none,
+                             .src_len = none,
+                             .n_layers = 1};
         l.shape.in = 16;
         d.layer[0] = l;
         d.n_w[0] = 2;
         w[0] = h_var(&h, first);
-        rd_var *q = rd_op_attention_decoder(h.tape, &d, y, y, y, h_var(&h, query), h_var(&h, v), NULL, NULL, NULL, NULL,
-                                            w, &ctx);
+        rd_var *q = rd_op_attention_decoder(h.tape, &d, y, y, y, h_var(&h, query), h_var(&h, v),
+                                            NULL, NULL, NULL, NULL, w, &ctx);
         assert_non_null(q);
         const rd_xent a = {.temperature = 1.0f, .loss_sum = &sum};
         rd_var *loss = rd_op_softmax_xent(h.tape, &a, ctx, h_var(&h, W));
@@ -150,7 +159,8 @@ static void test_kept(void **state)
         rd_status st = {0};
         harness h;
         h_init(&h);
-        const int x = h_input(&h, 8, 64), kernel = h_input(&h, 128, 256), bias = h_input(&h, 0, 256);
+        const int x = h_input(&h, 8, 64), kernel = h_input(&h, 128, 256),
+                  bias = h_input(&h, 0, 256);
         h_fill(&h, 0.5, 1);
         rd_tape_reset(h.tape, grad, false);
         rd_var *w[] = {h_var(&h, kernel), h_var(&h, bias)}, *rows = rows_of(&h, x, 8);
@@ -185,7 +195,8 @@ static void test_xent_not_finite(void **state)
             rd_params_values(h.ps)[h.p[x]->offset + 5 + at] = bad[b]; /* the middle row */
             rd_params_touch(h.ps);
             rd_tape_set_seed(h.tape, 1.0f);
-            const rd_xent a = {.target = target, .temperature = 1.0f, .loss_sum = &sum, .argmax = argmax};
+            const rd_xent a = {
+                .target = target, .temperature = 1.0f, .loss_sum = &sum, .argmax = argmax};
             rd_op_softmax_xent(h.tape, &a, rows_of(&h, x, 3), h_var(&h, W));
             rd_tape_check(h.tape, &st);
             must(&st);
@@ -203,8 +214,8 @@ typedef struct fake { /* token t has logit[t] in every step */
     int64_t n_steps;
 } fake;
 
-static rd_code fake_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence,
-                         const rd_search_best *out, rd_status *st)
+static rd_code fake_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent,
+                         const int64_t *sentence, const rd_search_best *out, rd_status *st)
 {
     fake *f = ctx;
     float logits[V];
@@ -260,15 +271,21 @@ static void test_search(void **state)
 
 int main(void)
 {
-    enum { N_MISUSE = sizeof misuses / sizeof *misuses, N_SEARCH = sizeof searches / sizeof *searches };
+    enum {
+        N_MISUSE = sizeof misuses / sizeof *misuses,
+        N_SEARCH = sizeof searches / sizeof *searches
+    };
     static misuse m[N_MISUSE]; /* cmocka's state is not const */
     static search_row s[N_SEARCH];
-    struct CMUnitTest t[3 + N_MISUSE + N_SEARCH] = {cmocka_unit_test(test_no_rows), cmocka_unit_test(test_kept),
+    struct CMUnitTest t[3 + N_MISUSE + N_SEARCH] = {cmocka_unit_test(test_no_rows),
+                                                    cmocka_unit_test(test_kept),
                                                     cmocka_unit_test(test_xent_not_finite)};
     int n = 3;
     memcpy(m, misuses, sizeof m);
     memcpy(s, searches, sizeof s);
-    for (int i = 0; i < N_MISUSE; i++) t[n++] = (struct CMUnitTest){m[i].name, test_misuse, NULL, NULL, &m[i]};
-    for (int i = 0; i < N_SEARCH; i++) t[n++] = (struct CMUnitTest){s[i].name, test_search, NULL, NULL, &s[i]};
+    for (int i = 0; i < N_MISUSE; i++)
+        t[n++] = (struct CMUnitTest){m[i].name, test_misuse, NULL, NULL, &m[i]};
+    for (int i = 0; i < N_SEARCH; i++)
+        t[n++] = (struct CMUnitTest){s[i].name, test_search, NULL, NULL, &s[i]};
     return cmocka_run_group_tests_name("ops: edges", t, NULL, NULL) != 0;
 }

@@ -53,7 +53,8 @@ static inline void h_free_gpus(void)
 static inline void h_gpu_backend(int threads, bool mixed, rd_backend **be, rd_status *st)
 {
     if (!h_gpus[0] && !h_gpus[1]) (void)atexit(h_free_gpus);
-    if (!h_gpus[mixed]) rd_gpu_new(0, &(rd_gpu_options){.mixed = mixed, .rnn = rnn_asked()}, &h_gpus[mixed], st);
+    if (!h_gpus[mixed])
+        rd_gpu_new(0, &(rd_gpu_options){.mixed = mixed, .rnn = rnn_asked()}, &h_gpus[mixed], st);
     must(st);
     rd_backend_gpu_new(h_gpus[mixed], threads, be, st);
 }
@@ -121,7 +122,11 @@ static inline int h_input(harness *h, int64_t rows, int64_t cols)
     char name[16];
     const int64_t dim[2] = {rows ? rows : cols, cols};
     snprintf(name, sizeof name, "in%d", h->n);
-    rd_params_add(h->ps, name, rows ? 2 : cols ? 1 : 0, dim, (rd_init){RD_INIT_CONST, 0, 0, 0}, 0, &h->p[h->n], &st);
+    rd_params_add(h->ps, name,
+                  rows   ? 2
+                  : cols ? 1
+                         : 0,
+                  dim, (rd_init){RD_INIT_CONST, 0, 0, 0}, 0, &h->p[h->n], &st);
     must(&st);
     return h->n++;
 }
@@ -136,7 +141,8 @@ static inline void h_fill(harness *h, double scale, int64_t n_r)
         float *w = rd_params_values(h->ps) + h->p[i]->offset;
         h->x[i] = malloc((size_t)h->p[i]->n * sizeof(double));
         rd_philox_uniform(rd_key_make(7, RD_RNG_TEST, (uint64_t)i, 0), 0, h->p[i]->n, w);
-        for (int64_t k = 0; k < h->p[i]->n; k++) h->x[i][k] = w[k] = (float)((2.0 * (double)w[k] - 1.0) * scale);
+        for (int64_t k = 0; k < h->p[i]->n; k++)
+            h->x[i][k] = w[k] = (float)((2.0 * (double)w[k] - 1.0) * scale);
     }
     h->n_r = n_r;
     h->r = malloc((size_t)(n_r + 8) * sizeof(float));
@@ -206,7 +212,8 @@ static inline rd_code ws_forward(rd_call *c, rd_status *st)
     double s = 0.0;
     (void)st;
     for (int k = 0; k < c->n_in; k++)
-        for (int64_t i = 0; i < c->in[k]->rows * c->in[k]->cols; i++) s += (double)*r++ * (double)c->in[k]->v[i];
+        for (int64_t i = 0; i < c->in[k]->rows * c->in[k]->cols; i++)
+            s += (double)*r++ * (double)c->in[k]->v[i];
     c->out[0]->v[0] = (float)s;
     return RD_OK;
 }
@@ -215,7 +222,8 @@ static inline rd_code ws_backward(rd_call *c, rd_status *st)
     const float *r = *(float *const *)c->attr;
     (void)st;
     for (int k = 0; k < c->n_in; k++)
-        for (int64_t i = 0; i < c->in[k]->rows * c->in[k]->cols; i++) c->in[k]->g[i] += *r++ * c->out[0]->g[0];
+        for (int64_t i = 0; i < c->in[k]->rows * c->in[k]->cols; i++)
+            c->in[k]->g[i] += *r++ * c->out[0]->g[0];
     return RD_OK;
 }
 #ifdef RD_CUDA
@@ -288,14 +296,16 @@ typedef struct h_stored {
 } h_stored;
 
 /* The result's elements, one by one: the reference is linear in their weights. */
-static inline void h_check_result(harness *h, double (*reference)(void *ctx), void *ctx, double rtol, double unit)
+static inline void h_check_result(harness *h, double (*reference)(void *ctx), void *ctx,
+                                  double rtol, double unit)
 {
     const int64_t n = h->y[0]->rows * h->y[0]->cols;
     float *y = h_read(h, h->y[0], false);
     double most = 1e-3;
     for (int64_t k = 0; k < n; k++) most = fmax(most, fabs((double)y[k]));
     for (int64_t probe = 0; probe < PROBES && probe < n; probe++) {
-        const int64_t k = (int64_t)rd_permute(rd_key_make(10, RD_RNG_TEST, 0, 0), (uint64_t)n, (uint64_t)probe);
+        const int64_t k = (int64_t)rd_permute(rd_key_make(10, RD_RNG_TEST, 0, 0), (uint64_t)n,
+                                              (uint64_t)probe);
         const float r = h->r[k];
         h->r[k] = 1.0f;
         const double with = reference(ctx);
@@ -309,7 +319,8 @@ static inline void h_check_result(harness *h, double (*reference)(void *ctx), vo
 }
 
 /* reference(ctx): the same scalar from h->x in double. */
-static inline void h_check_stored(harness *h, rd_var *loss, double (*reference)(void *ctx), void *ctx, double rtol, h_stored stored)
+static inline void h_check_stored(harness *h, rd_var *loss, double (*reference)(void *ctx),
+                                  void *ctx, double rtol, h_stored stored)
 {
     rd_status st = {0};
     rd_tape_check(h->tape, &st);
@@ -328,24 +339,27 @@ static inline void h_check_stored(harness *h, rd_var *loss, double (*reference)(
         for (int64_t k = 0; k < n; k++) most = fmax(most, fabs((double)g[k]));
         for (int64_t probe = 0; probe < PROBES && probe < n; probe++) {
             const int64_t k =
-                n <= PROBES
-                    ? probe
-                    : (int64_t)(rd_permute(rd_key_make(9, RD_RNG_TEST, (uint64_t)i, 0), (uint64_t)n, (uint64_t)probe));
+                n <= PROBES ? probe
+                            : (int64_t)(rd_permute(rd_key_make(9, RD_RNG_TEST, (uint64_t)i, 0),
+                                                   (uint64_t)n, (uint64_t)probe));
             const double x = h->x[i][k], step = 1e-5;
             h->x[i][k] = x + step;
             const double up = reference(ctx);
             h->x[i][k] = x - step;
             const double down = reference(ctx);
             h->x[i][k] = x;
-            const double slope = (up - down) / (2.0 * step), rounds = stored.gradients >> i & 1 ? stored.unit * fabs(slope) : 0.0;
+            const double slope = (up - down) / (2.0 * step),
+                         rounds = stored.gradients >> i & 1 ? stored.unit * fabs(slope) : 0.0;
             const double gap = fabs(slope - (double)g[k]) - rounds;
             worst = gap > worst || isnan(gap) ? gap : worst;
         }
-        if (!(worst <= rtol * most)) fail_msg("gradient of input %d: off by %.3g of %.3g", i, worst, most);
+        if (!(worst <= rtol * most))
+            fail_msg("gradient of input %d: off by %.3g of %.3g", i, worst, most);
     }
 }
 
-static inline void h_check(harness *h, rd_var *loss, double (*reference)(void *ctx), void *ctx, double rtol)
+static inline void h_check(harness *h, rd_var *loss, double (*reference)(void *ctx), void *ctx,
+                           double rtol)
 {
     h_check_stored(h, loss, reference, ctx, rtol, (h_stored){0});
 }

@@ -14,7 +14,18 @@ static const row rows[] = {
     {"one channel 3x3", {2, 9, 9, 1}, 3, 3, 32, 1, {0, 0, 0, 0}, true, true, false, false, 1},
     {"MNIST's second", {2, 8, 8, 32}, 3, 3, 64, 1, {0, 0, 0, 0}, true, true, true, false, 1},
     {"RGB 7x7 stride 2", {2, 15, 13, 3}, 7, 7, 16, 2, {3, 3, 3, 3}, false, false, false, false, 1},
-    {"RGB 11x11 stride 4", {1, 23, 27, 3}, 11, 11, 16, 4, {2, 2, 2, 2}, true, true, false, false, 1},
+    {"RGB 11x11 stride 4",
+     {1, 23, 27, 3},
+     11,
+     11,
+     16,
+     4,
+     {2, 2, 2, 2},
+     true,
+     true,
+     false,
+     false,
+     1},
     {"RGB 11x11 stride 4, nothing reaches the last pixels",
      {1, 25, 26, 3},
      11,
@@ -29,12 +40,56 @@ static const row rows[] = {
      1},
     {"1x1", {2, 5, 7, 16}, 1, 1, 64, 1, {0, 0, 0, 0}, false, false, true, false, 1},
     {"1x1 stride 2", {2, 7, 5, 64}, 1, 1, 16, 2, {0, 0, 0, 0}, false, false, true, false, 1},
-    {"1x1 stride 2, even size", {2, 6, 8, 16}, 1, 1, 32, 2, {0, 0, 0, 0}, false, false, true, false, 1},
+    {"1x1 stride 2, even size",
+     {2, 6, 8, 16},
+     1,
+     1,
+     32,
+     2,
+     {0, 0, 0, 0},
+     false,
+     false,
+     true,
+     false,
+     1},
     {"3x3 stride 2", {2, 7, 9, 16}, 3, 3, 32, 2, {1, 1, 1, 1}, false, false, true, false, 1},
-    {"3x3 stride 2, after alone", {2, 8, 8, 16}, 3, 3, 16, 2, {0, 0, 1, 1}, false, false, true, false, 1},
-    {"5x5 asymmetric padding", {2, 6, 7, 16}, 5, 5, 24, 1, {2, 1, 0, 3}, true, false, true, false, 1},
+    {"3x3 stride 2, after alone",
+     {2, 8, 8, 16},
+     3,
+     3,
+     16,
+     2,
+     {0, 0, 1, 1},
+     false,
+     false,
+     true,
+     false,
+     1},
+    {"5x5 asymmetric padding",
+     {2, 6, 7, 16},
+     5,
+     5,
+     24,
+     1,
+     {2, 1, 0, 3},
+     true,
+     false,
+     true,
+     false,
+     1},
     {"17 channels to 17", {2, 5, 5, 17}, 3, 3, 17, 1, {1, 1, 1, 1}, true, true, true, false, 1},
-    {"3 channels to 5, as NHWC", {3, 6, 5, 3}, 3, 3, 5, 1, {1, 0, 1, 2}, true, true, false, false, 1},
+    {"3 channels to 5, as NHWC",
+     {3, 6, 5, 3},
+     3,
+     3,
+     5,
+     1,
+     {1, 0, 1, 2},
+     true,
+     true,
+     false,
+     false,
+     1},
     {"16 channels, as NHWC", {2, 6, 5, 16}, 3, 3, 8, 1, {1, 1, 1, 1}, true, true, false, false, 1},
     {"1x1 image", {3, 1, 1, 16}, 3, 3, 16, 1, {1, 1, 1, 1}, true, false, true, false, 1},
     {"oblong kernel", {2, 6, 6, 8}, 1, 5, 16, 1, {0, 2, 0, 2}, true, true, true, false, 1},
@@ -70,7 +125,8 @@ static double reference(void *ctx)
                     double y = r->bias ? t->h.x[t->b][o] : 0.0;
                     for (int64_t a = 0; a < r->kh; a++)
                         for (int64_t b = 0; b < r->kw; b++) {
-                            const int64_t u = p * r->stride + a - r->pad[0], v = q * r->stride + b - r->pad[1];
+                            const int64_t u = p * r->stride + a - r->pad[0],
+                                          v = q * r->stride + b - r->pad[1];
                             if (u < 0 || u >= r->x.h || v < 0 || v >= r->x.w) continue;
                             for (int64_t c = 0; c < r->x.c; c++)
                                 y += t->h.x[t->x][((i * r->x.h + u) * r->x.w + v) * r->x.c + c] *
@@ -86,7 +142,8 @@ static double reference(void *ctx)
 static void small_bias(conv_test *t)
 {
     float *b = rd_params_values(t->h.ps) + t->h.p[t->b]->offset;
-    for (int64_t o = 0; o < t->r->co; o++) t->h.x[t->b][o] = b[o] = (float)(2 * (o * 83 % 256) - 255) * 0x1p-13f;
+    for (int64_t o = 0; o < t->r->co; o++)
+        t->h.x[t->b][o] = b[o] = (float)(2 * (o * 83 % 256) - 255) * 0x1p-13f;
     rd_params_touch(t->h.ps);
 }
 
@@ -113,7 +170,8 @@ static void convolve(const row *r, bool narrow)
         x = h_blocked(&t.h, same, x);
     rd_var *y = rd_op_conv2d(t.h.tape, &c, x, h_var(&t.h, t.w), h_var(&t.h, t.b));
     if (narrow) /* the kernel's gradient is rounded before it is added, the result before and after the bias */
-        h_check_stored(&t.h, h_weighted_image(&t.h, rd_op_cast(t.h.tape, y, RD_FLOAT32)), reference, &t, 1e-4,
+        h_check_stored(&t.h, h_weighted_image(&t.h, rd_op_cast(t.h.tape, y, RD_FLOAT32)), reference,
+                       &t, 1e-4,
                        (h_stored){h_roundoff(&t.h), 1u << t.x | 1u << t.w, r->bias ? 2 : 1});
     else /* bfloat16 keeps 8 bits: the gradient that goes into a second convolution is off by up to 1/512. */
         h_check(&t.h, h_weighted_image(&t.h, y), reference, &t, r->mixed ? 4e-3 : 1e-4);
@@ -139,7 +197,8 @@ static double twice_reference(void *ctx)
 /* x goes into the same convolution twice: the second gradient is added to the first. */
 static void test_twice(void **state)
 {
-    static const row r = {"", {2, 6, 6, 16}, 3, 3, 16, 1, {1, 1, 1, 1}, true, false, true, false, 1};
+    static const row r = {"",           {2, 6, 6, 16}, 3,     3,    16,    1,
+                          {1, 1, 1, 1}, true,          false, true, false, 1};
     conv_test t = {.r = &r};
     (void)state;
     h_init(&t.h);
@@ -151,7 +210,8 @@ static void test_twice(void **state)
     h_identity_fill(&t.h, same);
     const rd_conv c = {1, 1, 1, 1, 1, false};
     rd_var *x = h_blocked(&t.h, same, h_var(&t.h, t.x));
-    rd_var *y = rd_op_add(t.h.tape, rd_op_conv2d(t.h.tape, &c, x, h_var(&t.h, t.w), h_var(&t.h, t.b)),
+    rd_var *y = rd_op_add(t.h.tape,
+                          rd_op_conv2d(t.h.tape, &c, x, h_var(&t.h, t.w), h_var(&t.h, t.b)),
                           rd_op_conv2d(t.h.tape, &c, x, h_var(&t.h, t.w), h_var(&t.h, t.b)), false);
     h_check(&t.h, h_weighted_image(&t.h, y), twice_reference, &t, 1e-4);
     h_free(&t.h);

@@ -35,7 +35,8 @@ static inline rd_param *h_identity(harness *h, int64_t c)
 {
     rd_status st = {0};
     rd_param *p = NULL;
-    rd_params_add(h->ps, "identity", 4, (int64_t[]){1, 1, c, c}, (rd_init){RD_INIT_CONST, 0, 0, 0}, 0, &p, &st);
+    rd_params_add(h->ps, "identity", 4, (int64_t[]){1, 1, c, c}, (rd_init){RD_INIT_CONST, 0, 0, 0},
+                  0, &p, &st);
     must(&st);
     return p;
 }

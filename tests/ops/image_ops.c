@@ -4,7 +4,16 @@
 
 static const double TOLERANCE = 1e-4;
 
-typedef enum op_kind { NORM, POOL_MAX, POOL_MEAN, GLOBAL_MEAN, FLATTEN, RELU, ADD, SHORTCUT } op_kind;
+typedef enum op_kind {
+    NORM,
+    POOL_MAX,
+    POOL_MEAN,
+    GLOBAL_MEAN,
+    FLATTEN,
+    RELU,
+    ADD,
+    SHORTCUT
+} op_kind;
 
 typedef struct row {
     const char *name;
@@ -22,7 +31,11 @@ static const row rows[] = {
     {.name = "batch_norm of one channel", .op = NORM, .x = {3, 5, 3, 1}},
     {.name = "batch_norm, relu", .op = NORM, .x = {2, 9, 9, 16}, .relu = true},
     {.name = "batch_norm, addition", .op = NORM, .x = {3, 3, 3, 24}, .with_add = true},
-    {.name = "batch_norm, addition, relu", .op = NORM, .x = {2, 4, 5, 16}, .with_add = true, .relu = true},
+    {.name = "batch_norm, addition, relu",
+     .op = NORM,
+     .x = {2, 4, 5, 16},
+     .with_add = true,
+     .relu = true},
     {.name = "batch_norm in groups", .op = NORM, .x = {5, 3, 3, 16}, .group = 2},
     {.name = "batch_norm in groups, addition, relu",
      .op = NORM,
@@ -30,14 +43,25 @@ static const row rows[] = {
      .group = 3,
      .with_add = true,
      .relu = true},
-    {.name = "batch_norm, a group larger than the batch", .op = NORM, .x = {3, 3, 3, 8}, .group = 32},
-    {.name = "batch_norm, running statistics", .op = NORM, .x = {3, 4, 3, 17}, .eval = true, .relu = true},
+    {.name = "batch_norm, a group larger than the batch",
+     .op = NORM,
+     .x = {3, 3, 3, 8},
+     .group = 32},
+    {.name = "batch_norm, running statistics",
+     .op = NORM,
+     .x = {3, 4, 3, 17},
+     .eval = true,
+     .relu = true},
     {.name = "batch_norm, running statistics, addition",
      .op = NORM,
      .x = {3, 4, 3, 16},
      .eval = true,
      .with_add = true},
-    {.name = "batch_norm of 65 channels, two threads", .op = NORM, .x = {2, 3, 3, 65}, .relu = true, .threads = 2},
+    {.name = "batch_norm of 65 channels, two threads",
+     .op = NORM,
+     .x = {2, 3, 3, 65},
+     .relu = true,
+     .threads = 2},
     {.name = "max pool 2x2", .op = POOL_MAX, .x = {2, 6, 8, 16}, .size = 2, .stride = 2},
     {.name = "max pool 2x2, odd size", .op = POOL_MAX, .x = {2, 5, 7, 17}, .size = 2, .stride = 2},
     {.name = "max pool 3x3 stride 2, padded around",
@@ -52,7 +76,12 @@ static const row rows[] = {
      .size = 3,
      .stride = 2,
      .pad = {0, 0, 1, 1}},
-    {.name = "max pool 3x3 stride 1", .op = POOL_MAX, .x = {1, 6, 5, 8}, .size = 3, .stride = 1, .threads = 2},
+    {.name = "max pool 3x3 stride 1",
+     .op = POOL_MAX,
+     .x = {1, 6, 5, 8},
+     .size = 3,
+     .stride = 1,
+     .threads = 2},
     {.name = "max pool 1x1 stride 2", .op = POOL_MAX, .x = {1, 5, 5, 8}, .size = 1, .stride = 2},
     {.name = "max pool 17x17", .op = POOL_MAX, .x = {1, 17, 18, 8}, .size = 17, .stride = 1},
     {.name = "mean pool 2x2", .op = POOL_MEAN, .x = {2, 4, 6, 16}, .size = 2, .stride = 2},
@@ -69,11 +98,15 @@ static const row rows[] = {
     {.name = "add, relu", .op = ADD, .x = {2, 3, 3, 16}, .relu = true},
     {.name = "shortcut 16 to 32", .op = SHORTCUT, .x = {2, 6, 6, 16}, .stride = 2, .c_out = 32},
     {.name = "shortcut, odd numbers", .op = SHORTCUT, .x = {2, 5, 7, 17}, .stride = 2, .c_out = 20},
-    {.name = "shortcut stride 3, no new channel", .op = SHORTCUT, .x = {1, 7, 7, 8}, .stride = 3, .c_out = 8},
+    {.name = "shortcut stride 3, no new channel",
+     .op = SHORTCUT,
+     .x = {1, 7, 7, 8},
+     .stride = 3,
+     .c_out = 8},
 };
 enum {
     N_ROWS = sizeof rows / sizeof *rows,
-    N_ORDERS = 3, /* as written, blocked, what is added written and x blocked */
+    N_ORDERS = 3,     /* as written, blocked, what is added written and x blocked */
     NARROW = N_ORDERS /* as written, of 16 bits */
 };
 
@@ -147,14 +180,16 @@ static double element(const op_test *t, int64_t i, int64_t p, int64_t q, int64_t
         } else {
             group_stats(t, i, c, &m, &v);
         }
-        y = t->h.x[t->gamma][c] * (at(t, t->x, i, p, q, c) - m) / sqrt(v + EPSILON) + t->h.x[t->beta][c];
+        y = t->h.x[t->gamma][c] * (at(t, t->x, i, p, q, c) - m) / sqrt(v + EPSILON) +
+            t->h.x[t->beta][c];
         break;
     case POOL_MAX:
     case POOL_MEAN:
         return pool_at(t, i, p, q, c);
     case GLOBAL_MEAN:
         for (int64_t a = 0; a < r->x.h; a++)
-            for (int64_t b = 0; b < r->x.w; b++) y += at(t, t->x, i, a, b, c) / (double)(r->x.h * r->x.w);
+            for (int64_t b = 0; b < r->x.w; b++)
+                y += at(t, t->x, i, a, b, c) / (double)(r->x.h * r->x.w);
         return y;
     case SHORTCUT:
         c -= (r->c_out - r->x.c) / 2;
@@ -174,7 +209,8 @@ static double reference(void *ctx)
     for (int64_t i = 0; i < t->y.n; i++)
         for (int64_t p = 0; p < t->y.h; p++)
             for (int64_t q = 0; q < t->y.w; q++)
-                for (int64_t c = 0; c < t->y.c; c++) total += (double)t->h.r[e++] * element(t, i, p, q, c);
+                for (int64_t c = 0; c < t->y.c; c++)
+                    total += (double)t->h.r[e++] * element(t, i, p, q, c);
     return total;
 }
 
@@ -190,7 +226,8 @@ static void check_statistics(const op_test *t, float seed)
     for (int64_t c = 0; c < s.c; c++) {
         double mean = 0.0, var = 0.0;
         for (int64_t i = 0; i < s.n && !t->r->eval; i++) {
-            const int64_t i0 = i / group * group, n = (s.n - i0 < group ? s.n - i0 : group) * s.h * s.w;
+            const int64_t i0 = i / group * group,
+                          n = (s.n - i0 < group ? s.n - i0 : group) * s.h * s.w;
             double m, v;
             group_stats(t, i, c, &m, &v);
             mean += (double)seed * m;
@@ -198,8 +235,10 @@ static void check_statistics(const op_test *t, float seed)
         }
         const double m = (double)rd_params_grads(t->h.ps)[t->mean->offset + c],
                      v = (double)rd_params_grads(t->h.ps)[t->var->offset + c];
-        if (!(fabs(m - mean) <= 1e-5 * (1.0 + fabs(mean)))) fail_msg("running mean %g, want %g", m, mean);
-        if (!(fabs(v - var) <= 1e-5 * (1.0 + fabs(var)))) fail_msg("running variance %g, want %g", v, var);
+        if (!(fabs(m - mean) <= 1e-5 * (1.0 + fabs(mean))))
+            fail_msg("running mean %g, want %g", m, mean);
+        if (!(fabs(v - var) <= 1e-5 * (1.0 + fabs(var))))
+            fail_msg("running variance %g, want %g", v, var);
     }
 }
 
@@ -207,8 +246,13 @@ static rd_var *apply(op_test *t, rd_var *x, rd_var *add)
 {
     const row *r = t->r;
     const rd_batch_norm bn = {(float)EPSILON, r->group, r->relu, t->mean, t->var};
-    const rd_pool pool = {
-        r->op == POOL_MAX ? RD_POOL_MAX : RD_POOL_MEAN, r->size, r->stride, r->pad[0], r->pad[1], r->pad[2], r->pad[3]};
+    const rd_pool pool = {r->op == POOL_MAX ? RD_POOL_MAX : RD_POOL_MEAN,
+                          r->size,
+                          r->stride,
+                          r->pad[0],
+                          r->pad[1],
+                          r->pad[2],
+                          r->pad[3]};
     rd_tape *tape = t->h.tape;
     switch (r->op) {
     case NORM:
@@ -238,8 +282,10 @@ static void fill_distinct(harness *h, int input, size4 s, bool halves)
     assert_true((uint64_t)(s.h * s.w) <= n);
     for (int64_t e = 0; e < count4(s); e++) {
         const int64_t c = e % s.c, i = e / s.c / (s.h * s.w), at = e / s.c % (s.h * s.w);
-        const int64_t k = (int64_t)rd_permute(rd_key_make(11, RD_RNG_TEST, (uint64_t)(i * s.c + c), 0), n, (uint64_t)at);
-        h->x[input][e] = halves ? (double)(2 * k - 255) / 512.0 : (double)(k < 256 ? k - 256 : k - 255) / 256.0;
+        const int64_t k = (int64_t)rd_permute(
+            rd_key_make(11, RD_RNG_TEST, (uint64_t)(i * s.c + c), 0), n, (uint64_t)at);
+        h->x[input][e] = halves ? (double)(2 * k - 255) / 512.0
+                                : (double)(k < 256 ? k - 256 : k - 255) / 256.0;
         v[e] = (float)h->x[input][e];
     }
     rd_params_touch(h->ps);
@@ -323,11 +369,12 @@ static void test_many_uses(void **state)
         fill_distinct(&t.h, t.x, t.y, false);
     }
     rd_tape *tape = t.h.tape;
-    rd_var *x = narrow ? h_narrowed(&t.h, h_var(&t.h, t.x)) : h_blocked(&t.h, t.same, h_var(&t.h, t.x));
+    rd_var *x = narrow ? h_narrowed(&t.h, h_var(&t.h, t.x))
+                       : h_blocked(&t.h, t.same, h_var(&t.h, t.x));
     rd_var *y = rd_op_add(tape, rd_op_relu(tape, x), x, false);
     y = rd_op_add(tape, rd_op_add(tape, y, y, false), x, false);
-    h_check_stored(&t.h, h_weighted_image(&t.h, rd_op_cast(tape, y, RD_FLOAT32)), sum_reference, &t, TOLERANCE,
-                   (h_stored){2.0 * h_roundoff(&t.h), 1u << t.x, 1});
+    h_check_stored(&t.h, h_weighted_image(&t.h, rd_op_cast(tape, y, RD_FLOAT32)), sum_reference, &t,
+                   TOLERANCE, (h_stored){2.0 * h_roundoff(&t.h), 1u << t.x, 1});
     h_free(&t.h);
 }
 
@@ -348,8 +395,9 @@ static double chain_reference(void *ctx)
                     }
                     total += (double)t->h.r[e] * best;
                     if (t->add >= 0) /* a second use, which does not mask */
-                        total +=
-                            (double)t->h.r[e] * fmax(0.0, t->h.x[t->x][((i * 8 + 2 * p) * 8 + 2 * q) * 16 + c] - 0.5);
+                        total += (double)t->h.r[e] *
+                                 fmax(0.0,
+                                      t->h.x[t->x][((i * 8 + 2 * p) * 8 + 2 * q) * 16 + c] - 0.5);
                 }
     return total;
 }
@@ -363,13 +411,14 @@ static void test_chain(void **state)
     h_init(&t.h);
     t.x = h_image(&t.h, (size4){2, 8, 8, 16});
     t.same = h_identity(&t.h, 16);
-    rd_params_add(t.h.ps, "bias", 1, (int64_t[]){16}, (rd_init){RD_INIT_CONST, -0.5, 0, 0}, 0, &bias, &st);
+    rd_params_add(t.h.ps, "bias", 1, (int64_t[]){16}, (rd_init){RD_INIT_CONST, -0.5, 0, 0}, 0,
+                  &bias, &st);
     must(&st);
     h_fill(&t.h, 1.0, 2 * 4 * 4 * 16);
     h_identity_fill(&t.h, t.same);
     rd_tape *tape = t.h.tape;
-    rd_var *x = rd_op_conv2d(tape, &(rd_conv){.stride = 1, .relu = true}, h_var(&t.h, t.x), rd_tape_param(tape, t.same),
-                             rd_tape_param(tape, bias));
+    rd_var *x = rd_op_conv2d(tape, &(rd_conv){.stride = 1, .relu = true}, h_var(&t.h, t.x),
+                             rd_tape_param(tape, t.same), rd_tape_param(tape, bias));
     /* Recorded first, it goes back last: to a gradient that the pool has masked. */
     rd_var *other = uses == 2 ? rd_op_shortcut(tape, x, 2, 16) : NULL;
     rd_var *y = rd_op_pool2d(tape, &(rd_pool){.kind = RD_POOL_MAX, .size = 2, .stride = 2}, x);
@@ -390,13 +439,16 @@ static void test_ties(void **state)
     float *v = rd_params_values(h.ps) + h.p[x]->offset;
     for (int64_t i = 0; i < 72; i++) v[i] = i / 8 >= 4 ? 2.0f : 1.0f; /* pixels 4 .. 8 */
     rd_params_touch(h.ps);
-    rd_var *y = rd_op_pool2d(h.tape, &(rd_pool){.kind = RD_POOL_MAX, .size = 3, .stride = 1}, h_var(&h, x));
+    rd_var *y = rd_op_pool2d(h.tape, &(rd_pool){.kind = RD_POOL_MAX, .size = 3, .stride = 1},
+                             h_var(&h, x));
     rd_var *loss = h_weighted_image(&h, y);
     rd_tape_backward(h.tape, loss, &st);
     must(&st);
     for (int64_t i = 0; i < 72; i++) {
-        const float g = rd_params_grads(h.ps)[h.p[x]->offset + i], want = i / 8 == 4 ? h.r[i % 8] : 0.0f;
-        if (fabsf(g - want) > 1e-6f) fail_msg("element %d: %g, want %g", (int)i, (double)g, (double)want);
+        const float g = rd_params_grads(h.ps)[h.p[x]->offset + i],
+                    want = i / 8 == 4 ? h.r[i % 8] : 0.0f;
+        if (fabsf(g - want) > 1e-6f)
+            fail_msg("element %d: %g, want %g", (int)i, (double)g, (double)want);
     }
     h_free(&h);
 }
@@ -430,16 +482,20 @@ static void test_dropout(void **state)
     rd_tape_backward(h.tape, loss, &st);
     must(&st);
     for (int64_t i = 0; i < s.n; i++)
-        rd_philox_keep(rd_key_make(3, RD_RNG_DROPOUT, 9, 2), (uint64_t)sample[i], 0, 0.75f, 3 * 5 * 17, want[i]);
+        rd_philox_keep(rd_key_make(3, RD_RNG_DROPOUT, 9, 2), (uint64_t)sample[i], 0, 0.75f,
+                       3 * 5 * 17, want[i]);
     float *result = h_read(&h, y, false);
     for (int64_t i = 0; i < s.n; i++)
         for (int64_t e = 0; e < 255; e++) {
-            const double v = want[i][e] ? h.x[x][i * 255 + e] / 0.75 : 0.0, r = want[i][e] ? (double)h.r[i * 255 + e] / 0.75 : 0.0;
+            const double v = want[i][e] ? h.x[x][i * 255 + e] / 0.75 : 0.0,
+                         r = want[i][e] ? (double)h.r[i * 255 + e] / 0.75 : 0.0;
             const double got = (double)result[i * 255 + e],
                          g = (double)rd_params_grads(h.ps)[h.p[x]->offset + i * 255 + e];
             kept += want[i][e];
-            if (fabs(got - v) > 1e-6 + unit * fabs(v)) fail_msg("sample %d, element %d: %g", (int)i, (int)e, got);
-            if (fabs(g - r) > 1e-6 + unit * fabs(r)) fail_msg("gradient %d, element %d: %g", (int)i, (int)e, g);
+            if (fabs(got - v) > 1e-6 + unit * fabs(v))
+                fail_msg("sample %d, element %d: %g", (int)i, (int)e, got);
+            if (fabs(g - r) > 1e-6 + unit * fabs(r))
+                fail_msg("gradient %d, element %d: %g", (int)i, (int)e, g);
         }
     assert_true(kept > 4 * 255 * 7 / 10 && kept < 4 * 255 * 8 / 10);
     assert_memory_equal(want[0], want[3], 255);
@@ -477,7 +533,8 @@ static double loss_reference(void *ctx)
         double sum = 0.0;
         for (int64_t v = 0; v < t->V; v++) sum += exp(l[v]);
         for (int64_t v = 0; v < t->V; v++)
-            total -= ((v == t->label[i] ? 1.0 - t->smoothing : 0.0) + t->smoothing / (double)t->V) * (l[v] - log(sum));
+            total -= ((v == t->label[i] ? 1.0 - t->smoothing : 0.0) + t->smoothing / (double)t->V) *
+                     (l[v] - log(sum));
     }
     return total;
 }
@@ -519,8 +576,9 @@ static void test_class_ties(void **state)
 {
     static const int32_t label[] = {2, 0, 3, 5, 5, 1};
     static const int32_t want_rank[] = {1, 0, 2, 4, 3, 3}, want_best[] = {1, 0, 1, 0, 2, 2};
-    static const float logits[6][6] = {{0, 3, 3, 3, 0, 0},    {1, 1, 1, 1, 1, 1},    {0, 3, 3, 3, 0, 0},
-                                       {4, 4, 4, 4, 0, 0.5f}, {-9, -9, 7, 7, 7, -2}, {0, 1, 2, 2, 2, 1}};
+    static const float logits[6][6] = {{0, 3, 3, 3, 0, 0},    {1, 1, 1, 1, 1, 1},
+                                       {0, 3, 3, 3, 0, 0},    {4, 4, 4, 4, 0, 0.5f},
+                                       {-9, -9, 7, 7, 7, -2}, {0, 1, 2, 2, 2, 1}};
     harness h;
     double sum;
     int32_t argmax[6], rank[6];
@@ -547,8 +605,9 @@ static void test_class_ties(void **state)
 /* ---- sizes that do not fit ---- */
 static void test_bad_pool(void **state)
 {
-    static const rd_pool bad[] = {
-        {RD_POOL_MAX, 5, 1, 0, 0, 0, 0}, {RD_POOL_MAX, 2, 1, 2, 0, 0, 0}, {RD_POOL_MEAN, 2, 2, 0, 0, 0, 4}};
+    static const rd_pool bad[] = {{RD_POOL_MAX, 5, 1, 0, 0, 0, 0},
+                                  {RD_POOL_MAX, 2, 1, 2, 0, 0, 0},
+                                  {RD_POOL_MEAN, 2, 2, 0, 0, 0, 4}};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         harness h;
@@ -600,7 +659,8 @@ static void test_far_from_zero(void **state)
     float *v = rd_params_values(h.ps) + h.p[x]->offset;
     for (int64_t e = 0; e < count4(s); e++) v[e] += 1000.0f;
     rd_params_touch(h.ps);
-    rd_var *y = rd_op_batch_norm(h.tape, &(rd_batch_norm){.mean = mean, .variance = var, .epsilon = 1e-5f},
+    rd_var *y = rd_op_batch_norm(h.tape,
+                                 &(rd_batch_norm){.mean = mean, .variance = var, .epsilon = 1e-5f},
                                  h_var(&h, x), h_var(&h, gamma), h_var(&h, beta), NULL);
     rd_tape_backward(h.tape, h_weighted_image(&h, y), &st);
     must(&st);
@@ -639,19 +699,24 @@ int main(void)
             n++;
         }
     t[n++] = (struct CMUnitTest){"many uses", test_many_uses, NULL, NULL, &order[0]};
-    if (test_on_gpu()) t[n++] = (struct CMUnitTest){"many uses, 16 bits", test_many_uses, NULL, NULL, &order[NARROW]};
+    if (test_on_gpu())
+        t[n++] = (struct CMUnitTest){"many uses, 16 bits", test_many_uses, NULL, NULL,
+                                     &order[NARROW]};
     t[n++] = (struct CMUnitTest){"relu and pool", test_chain, NULL, NULL, &use[0]};
     t[n++] = (struct CMUnitTest){"relu, pool and another use", test_chain, NULL, NULL, &use[1]};
     t[n++] = (struct CMUnitTest){"ties of a pool", test_ties, NULL, NULL, NULL};
     t[n++] = (struct CMUnitTest){"dropout, NHWC", test_dropout, NULL, NULL, &order[0]};
     t[n++] = (struct CMUnitTest){"dropout, blocked", test_dropout, NULL, NULL, &order[1]};
     t[n++] = (struct CMUnitTest){"dropout, rows", test_dropout, NULL, NULL, &order[2]};
-    if (test_on_gpu()) t[n++] = (struct CMUnitTest){"dropout, 16 bits", test_dropout, NULL, NULL, &order[NARROW]};
+    if (test_on_gpu())
+        t[n++] = (struct CMUnitTest){"dropout, 16 bits", test_dropout, NULL, NULL, &order[NARROW]};
     t[n++] = (struct CMUnitTest){"class_loss", test_class_loss, NULL, NULL, &smoothing[0]};
-    t[n++] = (struct CMUnitTest){"class_loss, smoothing", test_class_loss, NULL, NULL, &smoothing[1]};
+    t[n++] = (struct CMUnitTest){"class_loss, smoothing", test_class_loss, NULL, NULL,
+                                 &smoothing[1]};
     t[n++] = (struct CMUnitTest){"class_loss, ties", test_class_ties, NULL, NULL, NULL};
     t[n++] = (struct CMUnitTest){"pools that do not fit", test_bad_pool, NULL, NULL, NULL};
-    t[n++] = (struct CMUnitTest){"statistics carry the seed", test_statistics_seed, NULL, NULL, NULL};
+    t[n++] = (struct CMUnitTest){"statistics carry the seed", test_statistics_seed, NULL, NULL,
+                                 NULL};
     t[n++] = (struct CMUnitTest){"statistics far from zero", test_far_from_zero, NULL, NULL, NULL};
     return _cmocka_run_group_tests("ops: images", t, n, NULL, NULL) != 0;
 }

@@ -73,11 +73,13 @@ static float logit_of(const best_case *c, int64_t row, int64_t v)
     if (c->kind == END_IS_BEST && v == END) return 20.0f;
     if (c->kind == NOT_A_NUMBER && v == 100) return NAN;
     if (c->kind == INFINITE && v == 100) return INFINITY;
-    if (c->kind == ALL_MINUS_INFINITE || (c->kind == HALF_MINUS_INFINITE && u < 0.5)) return -INFINITY;
+    if (c->kind == ALL_MINUS_INFINITE || (c->kind == HALF_MINUS_INFINITE && u < 0.5))
+        return -INFINITY;
     if (c->kind == EQUAL) return 0.25f;
     if (c->kind == FALLING) return (float)(c->V - v) / 64.0f;
     if (c->kind == FEW_LEVELS) return (float)floor(u * 5.0);
-    if (c->kind == ONE_CORNER) return v % 512 / 8 == 3 ? 3.0f + (float)floor(u * 64.0) / 64.0f : -20.0f;
+    if (c->kind == ONE_CORNER)
+        return v % 512 / 8 == 3 ? 3.0f + (float)floor(u * 64.0) / 64.0f : -20.0f;
     return (float)(floor(u * 1024.0) / 64.0) - 8.0f;
 }
 
@@ -94,13 +96,15 @@ static int better_first(const void *a, const void *b)
 }
 
 /* By sorting; lse in double. Numbers that are none come last. */
-static void expected(const best_case *c, const float *logits, int32_t *id, double *logp, double *end_logp)
+static void expected(const best_case *c, const float *logits, int32_t *id, double *logp,
+                     double *end_logp)
 {
     word *w = memory((size_t)c->V, sizeof *w);
     double top = -INFINITY, sum = 0.0;
     int64_t n = 0;
     for (int64_t v = 0; v < c->V; v++) top = fmax(top, (double)logits[v]);
-    for (int64_t v = 0; v < c->V; v++) sum += exp(((double)logits[v] - top) / (double)c->temperature);
+    for (int64_t v = 0; v < c->V; v++)
+        sum += exp(((double)logits[v] - top) / (double)c->temperature);
     const double lse = top / (double)c->temperature + log(sum);
     for (int64_t v = 0; v < c->V; v++)
         if (v != END) w[n++] = (word){isnan(lse) ? -INFINITY : logits[v], (int32_t)v};
@@ -114,7 +118,8 @@ static void expected(const best_case *c, const float *logits, int32_t *id, doubl
 }
 
 #ifdef RD_CUDA
-static void best_on_gpu(rd_gpu *g, const best_case *c, const float *logits, const rd_search_best *host)
+static void best_on_gpu(rd_gpu *g, const best_case *c, const float *logits,
+                        const rd_search_best *host)
 {
     const size_t n = (size_t)((FIRST + ROWS) * c->n);
     rd_status st = {0};
@@ -145,7 +150,8 @@ enum { CHAIN = 391 };
 static void near(double got, double want, int64_t n, const char *what)
 {
     const double most = 1e-6 * (1.0 + fabs(want)) + (double)n / (1 << 25);
-    if (got != want && !(fabs(got - want) <= most)) fail_msg("%s: got %.9g, want %.9g", what, got, want);
+    if (got != want && !(fabs(got - want) <= most))
+        fail_msg("%s: got %.9g, want %.9g", what, got, want);
 }
 
 static void test_best(void **state)
@@ -153,7 +159,8 @@ static void test_best(void **state)
     const best_case *c = *state;
     const size_t n = (size_t)((FIRST + ROWS) * c->n);
     rd_backend *be;
-    float *logits = memory((size_t)(ROWS * c->V), sizeof *logits), *work = memory((size_t)(ROWS * c->V), sizeof *work);
+    float *logits = memory((size_t)(ROWS * c->V), sizeof *logits),
+          *work = memory((size_t)(ROWS * c->V), sizeof *work);
     int32_t *id = memory((size_t)c->n, sizeof *id);
     double *logp = memory((size_t)c->n, sizeof *logp), end_logp;
     const rd_search_best out = {c->n, END, memory(n, sizeof(int32_t)), memory(n, sizeof(float)),
@@ -177,7 +184,8 @@ static void test_best(void **state)
         qsort(got, (size_t)c->n, sizeof *got, better_first); /* they come in any order */
         for (int64_t i = 0; i < c->n; i++) {
             if (got[i].id != id[i])
-                fail_msg("row %lld, number %lld: got token %d, want %d", (long long)row, (long long)i, got[i].id, id[i]);
+                fail_msg("row %lld, number %lld: got token %d, want %d", (long long)row,
+                         (long long)i, got[i].id, id[i]);
             near((double)got[i].logit, logp[i], CHAIN, "a log probability");
         }
         near((double)out.end_logp[FIRST + row], end_logp, CHAIN, "that of the end token");
@@ -232,8 +240,8 @@ typedef struct model {
     int64_t rows;
 } model;
 
-static rd_code model_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent, const int64_t *sentence,
-                          const rd_search_best *out, rd_status *st)
+static rd_code model_step(void *ctx, int64_t n, const int32_t *ids, const int64_t *parent,
+                          const int64_t *sentence, const rd_search_best *out, rd_status *st)
 {
     model *m = ctx;
     memcpy(m->before, m->prefix, (size_t)m->rows * sizeof *m->before);
@@ -279,7 +287,8 @@ static double penalised(double logp, int n, double penalty)
 /* Every token of every hypothesis, sorted. */
 static path whole_search(const search_case *c, uint32_t sentence, int64_t limit)
 {
-    path *beam = memory((size_t)c->width, sizeof *beam), *all = memory((size_t)(c->width * c->V), sizeof *all);
+    path *beam = memory((size_t)c->width, sizeof *beam),
+         *all = memory((size_t)(c->width * c->V), sizeof *all);
     int64_t n = 1;
     beam[0] = (path){.prefix = sentence + 1000u};
     for (int64_t t = 0; t < limit; t++) {
@@ -378,7 +387,8 @@ static void test_follow(void **state)
             rd_gpu_down(g, to, s.to[k], (size_t)(N * width) * sizeof *to, &st);
             must(&st);
             for (int i = 0; i < N; i++)
-                assert_memory_equal(to + i * width, from[k] + parent[i] * width, (size_t)width * sizeof *to);
+                assert_memory_equal(to + i * width, from[k] + parent[i] * width,
+                                    (size_t)width * sizeof *to);
             rd_gpu_put(g, (void *)(uintptr_t)s.from[k]);
             rd_gpu_put(g, s.to[k]);
             free(from[k]);
@@ -397,18 +407,21 @@ static rd_decoder *many_tokens(rd_params *ps)
     rd_decoder *d = memory(1, sizeof *d);
     uint32_t site = 0;
     const rd_cell_config c = {.type = "lstm", .units = WIDTH, .keep_in = 1, .keep_out = 1};
-    rd_decoder_add(ps, RD_DEC_WRAPPED, RD_ATT_BAHDANAU, 1, MANY, WIDTH, WIDTH, WIDTH, &c, false, 1.0, 1, &site, d, &st);
+    rd_decoder_add(ps, RD_DEC_WRAPPED, RD_ATT_BAHDANAU, 1, MANY, WIDTH, WIDTH, WIDTH, &c, false,
+                   1.0, 1, &site, d, &st);
     rd_params_seal(ps, 3, 2.0, &st);
     must(&st);
     float *w = rd_params_values(ps) + d->W_out->offset;
     memset(w, 0, (size_t)d->W_out->n * sizeof *w);
     for (int64_t i = 0; i < 60 * WIDTH; i++)
-        w[i % WIDTH * MANY + 17 + i / WIDTH * 18000] = (float)uniform(8, (uint32_t)i, 0) * 20.0f - 10.0f;
+        w[i % WIDTH * MANY + 17 + i / WIDTH * 18000] = (float)uniform(8, (uint32_t)i, 0) * 20.0f -
+                                                       10.0f;
     rd_params_touch(ps);
     return d;
 }
 
-static void decode(rd_backend *be, rd_params *ps, rd_decoder *d, int32_t ids[N_DECODED][2], int64_t n[N_DECODED])
+static void decode(rd_backend *be, rd_params *ps, rd_decoder *d, int32_t ids[N_DECODED][2],
+                   int64_t n[N_DECODED])
 {
     rd_status st = {0};
     rd_tape *t;
@@ -418,11 +431,13 @@ static void decode(rd_backend *be, rd_params *ps, rd_decoder *d, int32_t ids[N_D
     for (int64_t i = 0; i < N_DECODED; i++) {
         first[i] = i;
         len[i] = 1;
-        for (int k = 0; k < WIDTH; k++) memory_rows[i * WIDTH + k] = (float)uniform(9, (uint32_t)i, (uint32_t)k) * 2.0f - 1.0f;
+        for (int k = 0; k < WIDTH; k++)
+            memory_rows[i * WIDTH + k] = (float)uniform(9, (uint32_t)i, (uint32_t)k) * 2.0f - 1.0f;
     }
     rd_tape_new(be, ps, &t, &st);
     must(&st);
-    rd_decoder_search(t, d, ps, N_DECODED, rd_tape_const(t, memory_rows, N_DECODED, WIDTH), first, len, 1, 1, 0.0, out, &st);
+    rd_decoder_search(t, d, ps, N_DECODED, rd_tape_const(t, memory_rows, N_DECODED, WIDTH), first,
+                      len, 1, 1, 0.0, out, &st);
     must(&st);
     for (int64_t i = 0; i < N_DECODED; i++) {
         n[i] = out[i].n;
@@ -469,7 +484,8 @@ int main(void)
     size_t n = 0;
     memcpy(b, bests, sizeof b);
     memcpy(s, searches, sizeof s);
-    for (int i = 0; i < N_BEST; i++) t[n++] = (struct CMUnitTest){b[i].name, test_best, NULL, NULL, &b[i]};
+    for (int i = 0; i < N_BEST; i++)
+        t[n++] = (struct CMUnitTest){b[i].name, test_best, NULL, NULL, &b[i]};
     for (int i = 0; i < N_SEARCH && !test_on_gpu(); i++) /* the host's part alone */
         t[n++] = (struct CMUnitTest){s[i].name, test_search, NULL, NULL, &s[i]};
 #ifdef RD_CUDA

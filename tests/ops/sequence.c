@@ -29,7 +29,8 @@ static const shape rnn_shapes[] = {
     {"glstm, one group", "glstm", 5, 16, 24, 0, 0, 1, 1, 1, false},
     {"glstm, two groups", "glstm", 5, 16, 32, 0, 0, 2, 0.8f, 0.8f, false},
     {"glstm, three groups, projection", "glstm", 5, 12, 24, 18, 0, 3, 1, 1, false},
-    {"glstm, four groups, joined context over group borders", "glstm", 5, 16, 32, 0, 16, 4, 1, 1, false},
+    {"glstm, four groups, joined context over group borders", "glstm", 5, 16, 32, 0, 16, 4, 1, 1,
+     false},
 };
 
 static double sigmoid(double x)
@@ -66,7 +67,8 @@ static void naive_cell(const layer *l, const double *x, const double *a, double 
         for (int64_t q = 0; q < H; q++) rh[q] = sigmoid(g[q]) * h[q];
         mul(x, in, l->w[2], 0, H, n);
         mul(rh, H, l->w[2], in, H, n);
-        for (int64_t q = 0; q < H; q++) h[q] = sigmoid(g[H + q]) * h[q] + (1.0 - sigmoid(g[H + q])) * tanh(n[q]);
+        for (int64_t q = 0; q < H; q++)
+            h[q] = sigmoid(g[H + q]) * h[q] + (1.0 - sigmoid(g[H + q])) * tanh(n[q]);
         return;
     }
     memcpy(rec, h, (size_t)R * sizeof *rec);
@@ -79,7 +81,8 @@ static void naive_cell(const layer *l, const double *x, const double *a, double 
             mul(x + g * xi, xi, l->w[g], 0, 4 * w, part);
             mul(rec + g * ri, ri, l->w[g], xi, 4 * w, part);
             for (int64_t q = 0; q < 4; q++)
-                for (int64_t k = 0; k < w; k++) z[q * H + g * w + k] = part[q * w + k] + l->w[G + q][g * w + k];
+                for (int64_t k = 0; k < w; k++)
+                    z[q * H + g * w + k] = part[q * w + k] + l->w[G + q][g * w + k];
         }
         proj = (int)G + 4;
     } else {
@@ -100,7 +103,8 @@ static void naive_cell(const layer *l, const double *x, const double *a, double 
 
 /* Declares a layer's parameters as inputs of the harness; returns how many. */
 static int first_input, n_inputs;
-static rd_code emit(void *ctx, const char *name, int n_dim, const int64_t *dim, rd_init init, rd_status *st)
+static rd_code emit(void *ctx, const char *name, int n_dim, const int64_t *dim, rd_init init,
+                    rd_status *st)
 {
     (void)name;
     (void)init;
@@ -146,15 +150,16 @@ static void pack(packed *p, int64_t n_seq)
 }
 
 /* x * mask / keep of one row, by the rule that philox.h states. */
-static void naive_dropout(const rd_dropout *d, int64_t sample, int64_t t, int64_t n, const double *x, double *y)
+static void naive_dropout(const rd_dropout *d, int64_t sample, int64_t t, int64_t n,
+                          const double *x, double *y)
 {
     uint8_t keep[512];
     if (d->keep >= 1.0f) {
         memcpy(y, x, (size_t)n * sizeof *y);
         return;
     }
-    rd_philox_keep(rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch), (uint64_t)sample, (uint32_t)t, d->keep, n,
-                   keep);
+    rd_philox_keep(rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch), (uint64_t)sample,
+                   (uint32_t)t, d->keep, n, keep);
     for (int64_t i = 0; i < n; i++) y[i] = keep[i] ? x[i] / (double)d->keep : 0.0;
 }
 
@@ -222,13 +227,21 @@ typedef struct dec_shape {
     int64_t n_seq, E, M, A, W; /* W: width after W_in, 0: none */
 } dec_shape;
 
-#define LSTM(in, H)                                                                                                    \
-    {                                                                                                                  \
-        "", "lstm", 0, in, H, 0, 0, 0, 1, 1, false                                                                     \
+#define LSTM(in, H)                                \
+    {                                              \
+        "", "lstm", 0, in, H, 0, 0, 0, 1, 1, false \
     }
 static const dec_shape dec_shapes[] = {
     {"bahdanau, one layer, odd sizes", RD_ATT_BAHDANAU, 1, {LSTM(11, 7)}, 4, 5, 6, 9, 0},
-    {"bahdanau normalised, two layers", RD_ATT_BAHDANAU_NORM, 2, {LSTM(24, 16), LSTM(16, 16)}, 5, 8, 16, 24, 0},
+    {"bahdanau normalised, two layers",
+     RD_ATT_BAHDANAU_NORM,
+     2,
+     {LSTM(24, 16), LSTM(16, 16)},
+     5,
+     8,
+     16,
+     24,
+     0},
     {"luong", RD_ATT_LUONG, 1, {LSTM(24, 16)}, 5, 8, 16, 16, 0},
     {"luong scaled, dropout",
      RD_ATT_LUONG_SCALED,
@@ -242,7 +255,8 @@ static const dec_shape dec_shapes[] = {
     {"bahdanau, skip connections and W_in, dropout",
      RD_ATT_BAHDANAU,
      2,
-     {{"", "lstm", 0, 16, 16, 0, 0, 0, 0.8f, 0.9f, true}, {"", "lstm", 0, 16, 16, 0, 0, 0, 0.7f, 0.8f, true}},
+     {{"", "lstm", 0, 16, 16, 0, 0, 0, 0.8f, 0.9f, true},
+      {"", "lstm", 0, 16, 16, 0, 0, 0, 0.7f, 0.8f, true}},
      5,
      8,
      16,
@@ -257,7 +271,15 @@ static const dec_shape dec_shapes[] = {
      16,
      8,
      0},
-    {"projection", RD_ATT_LUONG, 1, {{"", "lstm", 0, 24, 16, 8, 0, 0, 1, 1, false}}, 5, 8, 16, 8, 0},
+    {"projection",
+     RD_ATT_LUONG,
+     1,
+     {{"", "lstm", 0, 24, 16, 8, 0, 0, 1, 1, false}},
+     5,
+     8,
+     16,
+     8,
+     0},
     {"more than a block of sequences", RD_ATT_BAHDANAU_NORM, 1, {LSTM(16, 8)}, 70, 8, 8, 8, 0},
 };
 
@@ -283,7 +305,8 @@ static double dec_reference(void *ctx)
     }
     double vnorm = 0.0;
     for (int64_t q = 0; c->v >= 0 && q < s->A; q++) vnorm += X[c->v][q] * X[c->v][q];
-    const double gain = c->g >= 0 ? X[c->g][0] : 1.0, vs = s->kind == RD_ATT_BAHDANAU_NORM ? gain / sqrt(vnorm) : 1.0;
+    const double gain = c->g >= 0 ? X[c->g][0] : 1.0,
+                 vs = s->kind == RD_ATT_BAHDANAU_NORM ? gain / sqrt(vnorm) : 1.0;
     for (int64_t i = 0; i < c->p.n_seq; i++) {
         double hh[3][64] = {{0}}, cc[3][64] = {{0}}, att[64] = {0};
         for (int64_t t = 0; t < c->p.len[i]; t++) {
@@ -301,7 +324,8 @@ static double dec_reference(void *ctx)
                 naive_dropout(&c->d.layer[k].drop_in, c->p.sample[i], t, s->layer[k].in, x, xd);
                 naive_cell(&l[k], xd, NULL, hh[k], cc[k]);
                 naive_dropout(&c->d.layer[k].drop_out, c->p.sample[i], t, l[k].R, hh[k], y);
-                for (int64_t q = 0; q < l[k].R; q++) x[q] = y[q] + (s->layer[k].residual ? x[q] : 0.0);
+                for (int64_t q = 0; q < l[k].R; q++)
+                    x[q] = y[q] + (s->layer[k].residual ? x[q] : 0.0);
             }
             double score[16], sum = 0.0, qp[64] = {0};
             if (c->query >= 0) mul(x, R, X[c->query], 0, s->A, qp);
@@ -309,7 +333,8 @@ static double dec_reference(void *ctx)
                 const double *K = X[c->keys] + (c->first[i] + j) * s->A;
                 score[j] = 0.0;
                 for (int64_t q = 0; q < s->A; q++)
-                    score[j] += c->v >= 0 ? vs * X[c->v][q] * tanh(K[q] + qp[q] + (c->b >= 0 ? X[c->b][q] : 0.0))
+                    score[j] += c->v >= 0 ? vs * X[c->v][q] *
+                                                tanh(K[q] + qp[q] + (c->b >= 0 ? X[c->b][q] : 0.0))
                                           : gain * x[q] * K[q];
                 sum += exp(score[j]);
             }
@@ -318,7 +343,8 @@ static double dec_reference(void *ctx)
                 for (int64_t q = 0; q < s->M; q++)
                     att[q] += exp(score[j]) / sum * X[c->memory][(c->first[i] + j) * s->M + q];
             for (int64_t q = 0; q < R; q++) total += (double)c->h.r[row * R + q] * x[q];
-            for (int64_t q = 0; q < s->M; q++) total += (double)c->h.r[N * R + row * s->M + q] * att[q];
+            for (int64_t q = 0; q < s->M; q++)
+                total += (double)c->h.r[N * R + row * s->M + q] * att[q];
         }
     }
     return total;
@@ -333,8 +359,9 @@ static void test_decoder(void **state)
     int n = 0;
     h_init(&c.h);
     pack(&c.p, s->n_seq);
-    const int64_t N = c.p.off[c.p.n_steps],
-                  R = s->layer[s->n_layers - 1].P ? s->layer[s->n_layers - 1].P : s->layer[s->n_layers - 1].H;
+    const int64_t N = c.p.off[c.p.n_steps], R = s->layer[s->n_layers - 1].P
+                                                    ? s->layer[s->n_layers - 1].P
+                                                    : s->layer[s->n_layers - 1].H;
     int64_t S = 0;
     for (int64_t i = 0; i < s->n_seq; i++) { /* source lengths in another order than the target's */
         c.first[i] = S;
@@ -346,7 +373,8 @@ static void test_decoder(void **state)
     c.keys = h_input(&c.h, S, s->A);
     if (additive) c.query = h_input(&c.h, R, s->A);
     if (additive) c.v = h_input(&c.h, 0, s->A);
-    if (s->kind == RD_ATT_BAHDANAU_NORM || s->kind == RD_ATT_LUONG_SCALED) c.g = h_input(&c.h, 0, 0);
+    if (s->kind == RD_ATT_BAHDANAU_NORM || s->kind == RD_ATT_LUONG_SCALED)
+        c.g = h_input(&c.h, 0, 0);
     if (s->kind == RD_ATT_BAHDANAU_NORM) c.b = h_input(&c.h, 0, s->A);
     if (s->W) c.W = h_input(&c.h, s->E + s->M, s->W);
     if (s->W) c.bias = h_input(&c.h, 0, s->W);
@@ -360,16 +388,20 @@ static void test_decoder(void **state)
     h_fill(&c.h, 0.6, N * (R + s->M));
     for (int k = 0; k < s->n_layers; k++)
         for (int i = 0; i < c.d.n_w[k]; i++) w[n++] = h_var(&c.h, c.w[k] + i);
-    rd_var *q = rd_op_attention_decoder(c.h.tape, &c.d, h_var(&c.h, c.emb), h_var(&c.h, c.memory), h_var(&c.h, c.keys),
-                                        h_var(&c.h, c.query), h_var(&c.h, c.v), h_var(&c.h, c.g), h_var(&c.h, c.b),
-                                        h_var(&c.h, c.W), h_var(&c.h, c.bias), w, &ctx);
+    rd_var *q = rd_op_attention_decoder(c.h.tape, &c.d, h_var(&c.h, c.emb), h_var(&c.h, c.memory),
+                                        h_var(&c.h, c.keys), h_var(&c.h, c.query), h_var(&c.h, c.v),
+                                        h_var(&c.h, c.g), h_var(&c.h, c.b), h_var(&c.h, c.W),
+                                        h_var(&c.h, c.bias), w, &ctx);
     h_check(&c.h, h_weighted(&c.h, (rd_var *[]){q, ctx}, 2), dec_reference, &c, TOLERANCE);
     h_free(&c.h);
 }
 
 int main(void)
 {
-    enum { N_RNN = sizeof rnn_shapes / sizeof *rnn_shapes, N_DEC = sizeof dec_shapes / sizeof *dec_shapes };
+    enum {
+        N_RNN = sizeof rnn_shapes / sizeof *rnn_shapes,
+        N_DEC = sizeof dec_shapes / sizeof *dec_shapes
+    };
     struct CMUnitTest tests[N_RNN + N_DEC];
     for (int i = 0; i < N_RNN; i++) {
         const shape *s = &rnn_shapes[i];

@@ -15,7 +15,8 @@ static void make(table *t)
     rd_status st = {0};
     const int64_t dim[2] = {V, K}, out[2] = {K, 4};
     h_init(&t->h);
-    rd_params_add(t->h.ps, "table", 2, dim, (rd_init){RD_INIT_UNIFORM, 1, 0, 0}, RD_PARAM_ROWS, &t->p, &st);
+    rd_params_add(t->h.ps, "table", 2, dim, (rd_init){RD_INIT_UNIFORM, 1, 0, 0}, RD_PARAM_ROWS,
+                  &t->p, &st);
     rd_params_add(t->h.ps, "w", 2, out, (rd_init){RD_INIT_UNIFORM, 1, 0, 0}, 0, &t->w, &st);
     rd_params_seal(t->h.ps, 3, NAN, &st);
     h_use_gpu(&t->h, &st);
@@ -43,7 +44,8 @@ static void step(table *t, const int32_t *ids, int64_t n, bool backward, bool by
     for (int64_t i = 0; i < n; i++) idx[i] = ids[i];
     rd_tape_reset(t->h.tape, true, true);
     rd_var *W = rd_tape_param(t->h.tape, t->p);
-    rd_var *x = by_pick ? rd_op_pick(t->h.tape, 1, &W, (const int64_t *[]){idx}, n) : rd_op_embed(t->h.tape, W, ids, n);
+    rd_var *x = by_pick ? rd_op_pick(t->h.tape, 1, &W, (const int64_t *[]){idx}, n)
+                        : rd_op_embed(t->h.tape, W, ids, n);
     const rd_xent xent = {.target = target, .temperature = 1.0f, .loss_sum = &loss};
     rd_var *sum = rd_op_softmax_xent(t->h.tape, &xent, x, rd_tape_param(t->h.tape, t->w));
     rd_tape_check(t->h.tape, &st);
@@ -51,7 +53,10 @@ static void step(table *t, const int32_t *ids, int64_t n, bool backward, bool by
     must(&st);
 }
 
-static bool marked(const table *t, int64_t row) { return t->set[row / 64] >> row % 64 & 1; }
+static bool marked(const table *t, int64_t row)
+{
+    return t->set[row / 64] >> row % 64 & 1;
+}
 
 static void test_marks(void **state)
 {
@@ -88,6 +93,7 @@ static void test_other_op(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_marks), cmocka_unit_test(test_other_op)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_marks),
+                                       cmocka_unit_test(test_other_op)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

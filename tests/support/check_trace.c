@@ -46,7 +46,9 @@ static int by_row(const void *a, const void *b)
     if (x->tid != y->tid) return x->tid - y->tid;
     if (x->begin < y->begin || x->begin > y->begin) return x->begin < y->begin ? -1 : 1;
     if (x->end < y->end || x->end > y->end) return x->end > y->end ? -1 : 1;
-    return x->order < y->order ? 1 : -1; /* what contains is written after what it contains, where both are as long */
+    return x->order < y->order
+               ? 1
+               : -1; /* what contains is written after what it contains, where both are as long */
 }
 
 /* The spans of one row: a stack of those that contain the present one. */
@@ -58,8 +60,8 @@ static void check_row(const span *s, size_t n)
     for (size_t i = 0; i < n; i++) {
         while (depth > 0 && open[depth - 1]->end <= s[i].begin) depth--;
         if (depth > 0 && s[i].end > open[depth - 1]->end)
-            wrong("rank %d row %d: '%s' at %.3f goes on beyond '%s' that it begins in", s[i].pid, s[i].tid, s[i].name,
-                  s[i].begin, open[depth - 1]->name);
+            wrong("rank %d row %d: '%s' at %.3f goes on beyond '%s' that it begins in", s[i].pid,
+                  s[i].tid, s[i].name, s[i].begin, open[depth - 1]->name);
         if (depth == DEEP) {
             wrong("rank %d row %d: more than %d spans in each other", s[i].pid, s[i].tid, DEEP);
             return;
@@ -71,7 +73,8 @@ static void check_row(const span *s, size_t n)
 /* What is in one step, in order. */
 static void check_step(const span *at, const span *end, const char *want_ops, step *out)
 {
-    static const char *const order[] = {"input", "forward", "backward", "wait", "exchange", "update"};
+    static const char *const order[] = {"input", "forward",  "backward",
+                                        "wait",  "exchange", "update"};
     int next = 0, seen[6] = {0}, ops = 0;
     for (const span *s = at + 1; s < end && s->begin < at->end; s++) {
         int k = 0;
@@ -81,7 +84,8 @@ static void check_step(const span *at, const span *end, const char *want_ops, st
             continue;
         }
         /* Parts of a batch, and batches of an update, begin again with the input. */
-        if (k < next && k != 0) wrong("rank %d, %s: '%s' comes after '%s'", at->pid, at->name, s->name, order[next]);
+        if (k < next && k != 0)
+            wrong("rank %d, %s: '%s' comes after '%s'", at->pid, at->name, s->name, order[next]);
         next = k;
         seen[k]++;
         if (k == 3 && seen[3] == 1) out->wait_begin = s->begin;
@@ -90,7 +94,8 @@ static void check_step(const span *at, const span *end, const char *want_ops, st
     for (int k = 0; k < 6; k++)
         if (seen[k] == 0 && k != 4) wrong("rank %d, %s: no '%s'", at->pid, at->name, order[k]);
     if (want_ops && ops == 0) wrong("rank %d, %s: no ops", at->pid, at->name);
-    if (!want_ops && ops > 0) wrong("rank %d, %s: %d spans that nobody asked for", at->pid, at->name, ops);
+    if (!want_ops && ops > 0)
+        wrong("rank %d, %s: %d spans that nobody asked for", at->pid, at->name, ops);
     out->seen = true;
 }
 
@@ -121,7 +126,8 @@ int main(int argc, char **argv)
         } else if (strcmp(name, "process_name") == 0) {
             char want[32];
             (void)snprintf(want, sizeof want, "rank %d (", pid);
-            const char *text = json_string_value(json_object_get(json_object_get(o, "args"), "name"));
+            const char *text =
+                json_string_value(json_object_get(json_object_get(o, "args"), "name"));
             if (text && strncmp(text, want, strlen(want)) == 0) named[pid]++;
         } else if (strcmp(ph, "X") == 0) {
             const double begin = json_number_value(json_object_get(o, "ts")),
@@ -157,8 +163,9 @@ int main(int argc, char **argv)
             for (int b = 0; b < ranks; b++) {
                 const step *x = &at[a * MOST_STEPS + k], *y = &at[b * MOST_STEPS + k];
                 if (x->seen && y->seen && x->sum_end + 1e3 * slack < y->wait_begin)
-                    wrong("step %d: rank %d has the sum %.1f us before rank %d began to wait for it", k, a,
-                          (y->wait_begin - x->sum_end) * 1e-3, b);
+                    wrong(
+                        "step %d: rank %d has the sum %.1f us before rank %d began to wait for it",
+                        k, a, (y->wait_begin - x->sum_end) * 1e-3, b);
             }
     (void)printf("%zu events, %zu spans, %d wrong\n", json_array_size(all), n, bad);
     free(s);

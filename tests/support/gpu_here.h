@@ -17,7 +17,8 @@ static inline bool gpu_here(int passed, int *status)
     *status = 0;
     if (rd_gpu_count(why) > 0) return true;
     *status = must;
-    printf("%s: no GPU: %s\n%d passed, %d failed, %d skipped\n", must ? "failed" : "skip", why, passed, must, !must);
+    printf("%s: no GPU: %s\n%d passed, %d failed, %d skipped\n", must ? "failed" : "skip", why,
+           passed, must, !must);
     return false;
 }
 

@@ -15,9 +15,9 @@
 #include <turbojpeg.h>
 #include <unistd.h>
 
-#define NEED(cond)                                                                                                     \
-    do {                                                                                                               \
-        if (!(cond)) failed(__LINE__, #cond);                                                                          \
+#define NEED(cond)                            \
+    do {                                      \
+        if (!(cond)) failed(__LINE__, #cond); \
     } while (0)
 
 static void failed(int line, const char *what)
@@ -124,7 +124,8 @@ void picture(int h, int w, int c, unsigned seed, uint8_t *out)
     const double a = 0.05 + 0.02 * (seed % 7), b = 0.04 + 0.03 * (seed % 5);
     for (int y = 0; y < h; y++)
         for (int x = 0; x < w; x++)
-            for (int k = 0; k < c; k++) *out++ = (uint8_t)(127.5 + 120.0 * sin(a * y + b * x * (k + 1) + seed));
+            for (int k = 0; k < c; k++)
+                *out++ = (uint8_t)(127.5 + 120.0 * sin(a * y + b * x * (k + 1) + seed));
 }
 
 size_t picture_jpeg(int h, int w, int c, unsigned seed, uint8_t **out)
@@ -137,7 +138,8 @@ size_t picture_jpeg(int h, int w, int c, unsigned seed, uint8_t **out)
     NEED(px);
     NEED(t);
     picture(h, w, c, seed, px);
-    NEED(tjCompress2(t, px, w, 0, h, formats[c], &jpeg, &n, c == 1 ? TJSAMP_GRAY : TJSAMP_420, 85, 0) == 0);
+    NEED(tjCompress2(t, px, w, 0, h, formats[c], &jpeg, &n, c == 1 ? TJSAMP_GRAY : TJSAMP_420, 85,
+                     0) == 0);
     tjDestroy(t);
     free(px);
     *out = malloc(n);
@@ -158,7 +160,8 @@ tar_out *tar_out_new(const char *path)
     NEED(t);
     t->a = archive_write_new();
     NEED(archive_write_set_format_ustar(t->a) == ARCHIVE_OK);
-    if (n > 3 && strcmp(path + n - 3, ".gz") == 0) NEED(archive_write_add_filter_gzip(t->a) == ARCHIVE_OK);
+    if (n > 3 && strcmp(path + n - 3, ".gz") == 0)
+        NEED(archive_write_add_filter_gzip(t->a) == ARCHIVE_OK);
     NEED(archive_write_open_filename(t->a, path) == ARCHIVE_OK);
     return t;
 }
@@ -182,8 +185,8 @@ void tar_out_end(tar_out *t)
     free(t);
 }
 
-rd_code images_open(const char *dataset, const char *dir, const char *config, rd_mode mode, rd_split split,
-                    rd_comm *comm, rd_log *log, rd_dataset **d, rd_status *st)
+rd_code images_open(const char *dataset, const char *dir, const char *config, rd_mode mode,
+                    rd_split split, rd_comm *comm, rd_log *log, rd_dataset **d, rd_status *st)
 {
     rd_strbuf b = {0};
     rd_config *c = NULL;
@@ -196,7 +199,8 @@ rd_code images_open(const char *dataset, const char *dir, const char *config, rd
             rd_strbuf_add(&b, *p == '\'' ? "\"" : p, 1);
     }
     if (rd_config_new("test.json", rd_strbuf_str(&b), b.n, groups, 1, false, &c, st) == RD_OK) {
-        const rd_dataset_args a = {.config = c, .mode = mode, .split = split, .comm = comm, .log = log};
+        const rd_dataset_args a = {
+            .config = c, .mode = mode, .split = split, .comm = comm, .log = log};
         (void)rd_dataset_new(dataset, &a, d, st);
     }
     rd_config_free(c); /* the dataset must not need it any more */
@@ -204,8 +208,8 @@ rd_code images_open(const char *dataset, const char *dir, const char *config, rd
     return st->code;
 }
 
-rd_code images_all(const rd_dataset *d, int64_t batch, int64_t epoch, float **out, int64_t *n, int32_t *labels,
-                   rd_status *st)
+rd_code images_all(const rd_dataset *d, int64_t batch, int64_t epoch, float **out, int64_t *n,
+                   int32_t *labels, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     void *self = rd_dataset_self(d);
@@ -240,7 +244,8 @@ rd_code images_all(const rd_dataset *d, int64_t batch, int64_t epoch, float **ou
         }
         for (int64_t i = 0; i < m; i++) {
             NEED(b.sample[i] == at + i);
-            NEED(((const int32_t *)y->data)[i] >= 0 && ((const int32_t *)y->data)[i] <= spec.n_classes - 1);
+            NEED(((const int32_t *)y->data)[i] >= 0 &&
+                 ((const int32_t *)y->data)[i] <= spec.n_classes - 1);
             if (labels) labels[at + i] = ((const int32_t *)y->data)[i];
         }
         memcpy(*out + at * each, x->data, (size_t)(m * each) * sizeof(float));

@@ -34,11 +34,11 @@ void tar_out_put(tar_out *t, const char *name, const void *p, size_t n);
 void tar_out_end(tar_out *t);
 
 /* config: JSON with ' for ", and @ for the folder dir. */
-rd_code images_open(const char *dataset, const char *dir, const char *config, rd_mode mode, rd_split split,
-                    rd_comm *comm, rd_log *log, rd_dataset **d, rd_status *st);
+rd_code images_open(const char *dataset, const char *dir, const char *config, rd_mode mode,
+                    rd_split split, rd_comm *comm, rd_log *log, rd_dataset **d, rd_status *st);
 /* All samples of a dataset in order, in batches of `batch`; each batch announced first. The caller frees *out. Checks
  * the fields. labels: room for all; NULL: not wanted. */
-rd_code images_all(const rd_dataset *d, int64_t batch, int64_t epoch, float **out, int64_t *n, int32_t *labels,
-                   rd_status *st);
+rd_code images_all(const rd_dataset *d, int64_t batch, int64_t epoch, float **out, int64_t *n,
+                   int32_t *labels, rd_status *st);
 
 #endif

@@ -132,7 +132,8 @@ static int32_t find_pair(bpe *b, int32_t left, int32_t right, bool make)
         if (p->left == left && p->right == right) return b->slot[i] - 1;
     }
     if (!make) return -1;
-    if (b->n_pairs == b->cap_pairs) b->pair = grow(b->pair, (b->cap_pairs = b->cap_pairs * 2 + 1024) * sizeof *b->pair);
+    if (b->n_pairs == b->cap_pairs)
+        b->pair = grow(b->pair, (b->cap_pairs = b->cap_pairs * 2 + 1024) * sizeof *b->pair);
     b->pair[b->n_pairs] = (pair){.left = left, .right = right};
     b->slot[i] = (int32_t)++b->n_pairs;
     return (int32_t)b->n_pairs - 1;
@@ -191,7 +192,8 @@ static void count_pairs(bpe *b, int32_t w, int64_t sign, bool list, int32_t fres
             (p->n_words > 0 && p->words[p->n_words - 1] == w))
             continue;
         if (p->n_words == p->cap_words)
-            p->words = grow(p->words, (size_t)(p->cap_words = p->cap_words * 2 + 4) * sizeof *p->words);
+            p->words = grow(p->words,
+                            (size_t)(p->cap_words = p->cap_words * 2 + 4) * sizeof *p->words);
         p->words[p->n_words++] = w;
     }
 }
@@ -258,7 +260,8 @@ static rd_code read_words(bpe *b, const char *path, rd_status *st)
             if (i > from) {
                 const size_t before = b->words.n;
                 const int32_t w = intern(&b->words, line + from, i - from);
-                if (b->words.n > cap) b->word = grow(b->word, (cap = b->words.n * 2) * sizeof *b->word);
+                if (b->words.n > cap)
+                    b->word = grow(b->word, (cap = b->words.n * 2) * sizeof *b->word);
                 if (b->words.n > before) b->word[w] = (word){0};
                 b->word[w].count++;
             }
@@ -300,9 +303,10 @@ static rd_code read_codes(bpe *b, const char *path, rd_status *st)
                 RD_TRY(rd_fail(st, RD_EDATA, "'%s' does not begin with '#version: 0.2'", path));
             continue;
         }
-        if (!space || space == line || space + 1 == line + n || memchr(space + 1, ' ', (size_t)(line + n - space - 1)))
-            RD_TRY(rd_fail(st, RD_EDATA, "%s:%" PRId64 ": not two symbols with one space between", path,
-                           rd_lines_number(l)));
+        if (!space || space == line || space + 1 == line + n ||
+            memchr(space + 1, ' ', (size_t)(line + n - space - 1)))
+            RD_TRY(rd_fail(st, RD_EDATA, "%s:%" PRId64 ": not two symbols with one space between",
+                           path, rd_lines_number(l)));
         const int32_t left = intern(&b->symbols, line, (size_t)(space - line));
         const int32_t right = intern(&b->symbols, space + 1, (size_t)(line + n - space - 1));
         const size_t before = b->n_pairs;
@@ -379,7 +383,9 @@ int main(int argc, char **argv)
     else if (argc == 4 && strcmp(argv[1], "apply") == 0)
         (void)apply(&b, argv[2], argv[3], &st);
     else
-        rd_fail(&st, RD_EUSAGE, "usage: make_bpe learn N FILE... > codes, or make_bpe apply CODES FILE > segmented");
+        rd_fail(
+            &st, RD_EUSAGE,
+            "usage: make_bpe learn N FILE... > codes, or make_bpe apply CODES FILE > segmented");
     if (st.code == RD_OK && fflush(stdout) != 0) rd_fail(&st, RD_EENV, "cannot write");
     if (st.code != RD_OK) fprintf(stderr, "make_bpe: %s\n", st.msg);
     for (size_t w = 0; b.word && w < b.words.n; w++) free(b.word[w].symbol);

@@ -49,8 +49,8 @@ static void put_pair(toy *t, int set, int64_t i, rd_strbuf *source, rd_strbuf *t
     }
 }
 
-static rd_code write_pair(const toy *t, const char *set, const rd_strbuf *source, const rd_strbuf *target,
-                          rd_status *st)
+static rd_code write_pair(const toy *t, const char *set, const rd_strbuf *source,
+                          const rd_strbuf *target, rd_status *st)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", t->dir, set);
@@ -122,7 +122,8 @@ int main(int argc, char **argv)
             t.seed = number(argv[i], "seed");
     }
     if (!t.dir || n_plain > 2 || t.min_len < 1 || t.max_len < t.min_len || t.max_len > MAX_LEN) {
-        fprintf(stderr, "usage: make_toy DIR [seed] [--train=N] [--dev=N] [--test=N] [--min_len=N] [--max_len=N]\n");
+        fprintf(stderr, "usage: make_toy DIR [seed] [--train=N] [--dev=N] [--test=N] [--min_len=N] "
+                        "[--max_len=N]\n");
         return RD_EUSAGE;
     }
     rd_status st = {0};

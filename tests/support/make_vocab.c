@@ -29,7 +29,8 @@ static rd_code no_memory(rd_status *st)
 static word *find(const table *t, const char *at, size_t n)
 {
     size_t i = rd_hash(0, at, n) & t->mask;
-    while (t->slot[i].at && !(t->slot[i].n == n && memcmp(t->slot[i].at, at, n) == 0)) i = (i + 1) & t->mask;
+    while (t->slot[i].at && !(t->slot[i].n == n && memcmp(t->slot[i].at, at, n) == 0))
+        i = (i + 1) & t->mask;
     return &t->slot[i];
 }
 
@@ -98,7 +99,8 @@ static void write_words(table *t, int64_t min_count, int64_t max_size)
     if (n > 0) qsort(t->slot, n, sizeof *t->slot, most_frequent_first);
     for (size_t i = 0; i < n; i++) {
         const word *w = &t->slot[i];
-        if ((int64_t)i < max_size && w->count >= min_count) printf("%.*s\t%" PRId64 "\n", (int)w->n, w->at, w->count);
+        if ((int64_t)i < max_size && w->count >= min_count)
+            printf("%.*s\t%" PRId64 "\n", (int)w->n, w->at, w->count);
         free(w->at);
     }
     free(t->slot);
@@ -126,7 +128,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc && st.code == RD_OK; i++)
         if (strncmp(argv[i], "--", 2) != 0) (void)count_file(&t, argv[i], &st);
     write_words(&t, st.code == RD_OK ? min_count : INT64_MAX, st.code == RD_OK ? max_size : 0);
-    if (st.code == RD_OK && fflush(stdout) != 0) rd_fail(&st, RD_EENV, "cannot write the vocabulary");
+    if (st.code == RD_OK && fflush(stdout) != 0)
+        rd_fail(&st, RD_EENV, "cannot write the vocabulary");
     if (st.code != RD_OK) fprintf(stderr, "make_vocab: %s\n", st.msg);
     return (int)st.code;
 }

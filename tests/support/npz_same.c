@@ -10,7 +10,8 @@
 
 static bool same(const rd_array *a, const rd_array *b)
 {
-    if (strcmp(a->descr, b->descr) != 0 || a->n_dim != b->n_dim || a->bytes != b->bytes) return false;
+    if (strcmp(a->descr, b->descr) != 0 || a->n_dim != b->n_dim || a->bytes != b->bytes)
+        return false;
     for (int k = 0; k < a->n_dim; k++)
         if (a->dim[k] != b->dim[k]) return false;
     return memcmp(a->data, b->data, a->bytes) == 0;

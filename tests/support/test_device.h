@@ -43,7 +43,9 @@ done:
 static inline rd_code test_use_device(rd_params *p, rd_status *st)
 {
     (void)p;
-    return test_on_gpu() ? rd_fail(st, RD_EENV, "RD_TEST_DEVICE=cuda, and this build has no GPU backend") : RD_OK;
+    return test_on_gpu()
+               ? rd_fail(st, RD_EENV, "RD_TEST_DEVICE=cuda, and this build has no GPU backend")
+               : RD_OK;
 }
 #endif
 

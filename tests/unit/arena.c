@@ -41,7 +41,8 @@ static void test_marks(void **state)
     const size_t used = rd_arena_used(a);
     const rd_mark m = rd_arena_mark(a);
     assert_int_equal(rd_arena_get(a, 500, &q, &st), RD_OK);
-    for (int i = 0; i < 20; i++) assert_int_equal(rd_arena_get(a, 3000, &again, &st), RD_OK); /* several chunks */
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(rd_arena_get(a, 3000, &again, &st), RD_OK); /* several chunks */
     assert_true(rd_arena_used(a) >= 61500);
     rd_arena_rewind(a, m);
     assert_int_equal(rd_arena_used(a), used);

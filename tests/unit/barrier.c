@@ -36,7 +36,8 @@ static void *take_part(void *p)
         rd_window_barrier(&w);
         for (int r = 0; r < t->n; r++) m->wrong += t->said[r] != (int64_t)i * t->n + r;
         rd_window_barrier(&w);
-        if ((i * 7 + m->me) % 997 == 0) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); /* late now and then */
+        if ((i * 7 + m->me) % 997 == 0)
+            nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); /* late now and then */
     }
     return NULL;
 }
@@ -49,13 +50,17 @@ static void *keep_busy(void *stop)
 
 static void run(int n, int rounds, int spins, int n_load)
 {
-    team t = {.n = n, .rounds = rounds, .spins = spins, .map = aligned_alloc(128, rd_barrier_bytes(MOST))};
+    team t = {.n = n,
+              .rounds = rounds,
+              .spins = spins,
+              .map = aligned_alloc(128, rd_barrier_bytes(MOST))};
     pthread_t id[MOST], load[LOAD];
     member m[MOST];
     atomic_bool stop = false;
     assert_non_null(t.map);
     memset(t.map, 0, rd_barrier_bytes(MOST));
-    for (int i = 0; i < n_load; i++) assert_int_equal(pthread_create(&load[i], NULL, keep_busy, &stop), 0);
+    for (int i = 0; i < n_load; i++)
+        assert_int_equal(pthread_create(&load[i], NULL, keep_busy, &stop), 0);
     for (int i = 0; i < n; i++) {
         m[i] = (member){.t = &t, .me = i};
         assert_int_equal(pthread_create(&id[i], NULL, take_part, &m[i]), 0);
@@ -101,7 +106,8 @@ static void test_under_load(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one), cmocka_unit_test(test_two_that_spin),
-                                       cmocka_unit_test(test_crowd), cmocka_unit_test(test_under_load)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one), cmocka_unit_test(test_two_that_spin),
+        cmocka_unit_test(test_crowd), cmocka_unit_test(test_under_load)};
     return cmocka_run_group_tests_name("barrier", tests, NULL, NULL);
 }

@@ -18,10 +18,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static const unsigned char hello_gz[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0xcb, 0x48, 0xcd,
-                                         0xc9, 0xc9, 0xe7, 0x02, 0x00, 0x20, 0x30, 0x3a, 0x36, 0x06, 0x00, 0x00, 0x00};
-static const unsigned char empty_gz[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03,
-                                         0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00};
+static const unsigned char hello_gz[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02,
+                                         0x03, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0xe7, 0x02, 0x00,
+                                         0x20, 0x30, 0x3a, 0x36, 0x06, 0x00, 0x00, 0x00};
+static const unsigned char empty_gz[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00,
+                                         0x00, 0x02, 0x03, 0x03, 0x00, 0x00, 0x00,
+                                         0x00, 0x00, 0x00, 0x00, 0x00, 0x00};
 
 static char dir[256];
 
@@ -146,14 +148,17 @@ static void test_damaged_gzip(void **state)
         put("cut.gz", hello_gz, n);
         expect(at("cut.gz"), NULL, 0, "cut.gz");
     }
-    for (size_t i = 10; i < sizeof hello_gz; i++) { /* the ten bytes before hold the kind of system, a time, ... */
+    for (size_t i = 10; i < sizeof hello_gz;
+         i++) { /* the ten bytes before hold the kind of system, a time, ... */
         for (int bit = 0; bit < 8; bit++) {
             memcpy(b, hello_gz, sizeof b);
             b[i] ^= (unsigned char)(1 << bit);
             put("bad.gz", b, sizeof b);
             /* Byte 17 ends the packed data; gzip too ignores the bits of it that are left over. */
-            if (i == 17 && bit > 1) expect(at("bad.gz"), "hello\n", 6, NULL);
-            else expect(at("bad.gz"), NULL, 0, "damaged");
+            if (i == 17 && bit > 1)
+                expect(at("bad.gz"), "hello\n", 6, NULL);
+            else
+                expect(at("bad.gz"), NULL, 0, "damaged");
         }
     }
 }
@@ -162,7 +167,8 @@ static void test_messages(void **state)
 {
     (void)state;
     char want[600];
-    snprintf(want, sizeof want, "cannot open '%s': no such file or directory; check the path", at("none"));
+    snprintf(want, sizeof want, "cannot open '%s': no such file or directory; check the path",
+             at("none"));
     expect(at("none"), NULL, 0, want);
     expect("", NULL, 0, "empty");
     snprintf(want, sizeof want, "cannot read '%s': it is a folder", dir);
@@ -216,7 +222,8 @@ static void test_atomic(void **state)
     expect(at("a"), "new text", 8, NULL);
     assert_int_equal(access(f.tmp, F_OK), -1);
 
-    assert_int_equal(rd_tmpfile_open(&f, at("a"), &st), RD_OK); /* not committed: as if nothing had been */
+    assert_int_equal(rd_tmpfile_open(&f, at("a"), &st),
+                     RD_OK); /* not committed: as if nothing had been */
     assert_int_equal(rd_tmpfile_write(&f, "third", 5, &st), RD_OK);
     assert_int_equal(access(f.tmp, F_OK), 0);
     rd_tmpfile_release(&f);
@@ -312,7 +319,8 @@ static void test_abandoned(void **state)
             char busy[512];
             pthread_t thread;
             snprintf(busy, sizeof busy, "%s", at("busy"));
-            if (rd_tmpfile_open(&f, at("a"), &st) != RD_OK || rd_tmpfile_write(&f, "half", 4, &st) != RD_OK ||
+            if (rd_tmpfile_open(&f, at("a"), &st) != RD_OK ||
+                rd_tmpfile_write(&f, "half", 4, &st) != RD_OK ||
                 pthread_create(&thread, NULL, write_for_ever, busy) != 0)
                 _exit(2);
             while (!writer || access(busy, F_OK) != 0) usleep(100); /* it has begun */
@@ -375,7 +383,8 @@ static void test_mkdirs(void **state)
     snprintf(link, sizeof link, "%s", at("p/link"));
     assert_int_equal(symlink("../gone/away", link), 0);
     assert_int_equal(rd_mkdirs(at("p/link/x"), &st), RD_EENV);
-    assert_non_null(strstr(st.msg, "p/link' is a link to '../gone/away', which is not there; make that folder, or remove the link"));
+    assert_non_null(strstr(st.msg, "p/link' is a link to '../gone/away', which is not there; make "
+                                   "that folder, or remove the link"));
     assert_true(rd_link_dangles(link, target, sizeof target));
     assert_string_equal(target, "../gone");
     assert_int_equal(rd_mkdirs(at("gone/away"), (st = (rd_status){0}, &st)), RD_OK);
@@ -396,10 +405,17 @@ static void test_mkdirs(void **state)
 int main(void)
 {
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(test_plain),         cmocka_unit_test(test_gzip),     cmocka_unit_test(test_gzip_large),
-        cmocka_unit_test(test_damaged_gzip),  cmocka_unit_test(test_messages), cmocka_unit_test(test_stdin),
-        cmocka_unit_test(test_atomic),        cmocka_unit_test(test_no_room),  cmocka_unit_test(test_mkdirs),
-        cmocka_unit_test(test_abandoned), cmocka_unit_test(test_begun_after_the_end),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_gzip),
+        cmocka_unit_test(test_gzip_large),
+        cmocka_unit_test(test_damaged_gzip),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_stdin),
+        cmocka_unit_test(test_atomic),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_mkdirs),
+        cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_begun_after_the_end),
     };
     return cmocka_run_group_tests_name("base_file", t, set_up, tear_down) != 0;
 }

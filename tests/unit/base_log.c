@@ -175,7 +175,8 @@ static void test_live_line(void **state)
     wide[2 * 79] = '\0';
     char want[1000];
     drain(master, 10000, "\rend\033[K\r\033[K", got_out, sizeof got_out);
-    snprintf(want, sizeof want, "\rat 1\033[K\r\033[Kline\nnext\n\r%s\033[K\r\033[K\rend\033[K\r\033[K", wide);
+    snprintf(want, sizeof want,
+             "\rat 1\033[K\r\033[Kline\nnext\n\r%s\033[K\r\033[K\rend\033[K\r\033[K", wide);
     assert_string_equal(got_out, want);
     fclose(tty);
     close(master);
@@ -206,8 +207,10 @@ static void stuck_console(int in, FILE *to)
     rd_log_hurry();
     const long before = waits();
     for (int i = 0; i < 2000; i++) rd_info(l, "%d %s", i, word);
-    assert_true(waits() - before < 60); /* of 50 ms each: 3 s, and a busy machine makes them no more */
-    assert_int_equal(fcntl(fileno(to), F_GETFL) & O_NONBLOCK, 0); /* what others write to is as it was */
+    assert_true(waits() - before <
+                60); /* of 50 ms each: 3 s, and a busy machine makes them no more */
+    assert_int_equal(fcntl(fileno(to), F_GETFL) & O_NONBLOCK,
+                     0); /* what others write to is as it was */
     static char text[600000];
     drain(in, 100, "", text, sizeof text); /* there is room again, whether that was all or not */
     const size_t n_text = strlen(text);
@@ -219,7 +222,10 @@ static void stuck_console(int in, FILE *to)
     for (const char *s = text; (s = strchr(s, '\n')) && s < gap; s++) lines++;
     assert_in_range(lines, 1, 1999);
     char want[200];
-    snprintf(want, sizeof want, "\n(%d lines were not shown: nothing was read here for a while; run.log has them)\nagain\n", 2000 - lines);
+    snprintf(
+        want, sizeof want,
+        "\n(%d lines were not shown: nothing was read here for a while; run.log has them)\nagain\n",
+        2000 - lines);
     assert_string_equal(gap, want);
     rd_log_free(l);
     FILE *f = fopen(path, "r");
@@ -283,9 +289,14 @@ int main(void)
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/run.log", folder);
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(test_rank0),       cmocka_unit_test(test_rank3),     cmocka_unit_test(test_long_line),
-        cmocka_unit_test(test_tee_appends), cmocka_unit_test(test_live_line), cmocka_unit_test(test_append),
-        cmocka_unit_test(test_stuck_pipe),  cmocka_unit_test(test_stuck_terminal), /* last: hurry is for good */
+        cmocka_unit_test(test_rank0),
+        cmocka_unit_test(test_rank3),
+        cmocka_unit_test(test_long_line),
+        cmocka_unit_test(test_tee_appends),
+        cmocka_unit_test(test_live_line),
+        cmocka_unit_test(test_append),
+        cmocka_unit_test(test_stuck_pipe),
+        cmocka_unit_test(test_stuck_terminal), /* last: hurry is for good */
     };
     const int failures = cmocka_run_group_tests_name("base_log", t, NULL, NULL);
     rmdir(folder);

@@ -24,7 +24,8 @@ static void check_crc(crc_fn *crc)
     assert_int_equal(crc(0, b, 32), 0x46DD794E);
     for (int i = 0; i < 32; i++) b[i] = (unsigned char)(31 - i);
     assert_int_equal(crc(0, b, 32), 0x113FDB5C);
-    for (size_t cut = 0; cut <= 32; cut++) assert_int_equal(crc(crc(0, b, cut), b + cut, 32 - cut), 0x113FDB5C);
+    for (size_t cut = 0; cut <= 32; cut++)
+        assert_int_equal(crc(crc(0, b, cut), b + cut, 32 - cut), 0x113FDB5C);
 }
 
 static void test_crc32c(void **state)
@@ -36,7 +37,8 @@ static void test_crc32c(void **state)
     for (int i = 0; i < 300; i++) b[i] = (unsigned char)(i * 151 >> 2);
     for (size_t from = 0; from < 9; from++)
         for (size_t n = 0; n + from < 300; n++)
-            assert_int_equal(rd_crc32c((uint32_t)n, b + from, n), rd_crc32c_table((uint32_t)n, b + from, n));
+            assert_int_equal(rd_crc32c((uint32_t)n, b + from, n),
+                             rd_crc32c_table((uint32_t)n, b + from, n));
 }
 
 static void test_strbuf(void **state)
@@ -83,7 +85,8 @@ static void test_clock(void **state)
     nanosleep(&nap, NULL);
     const int64_t d = rd_now_ns() - a;
     assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &to), 0);
-    assert_true(d >= 20000000 && d <= (to.tv_sec - from.tv_sec) * INT64_C(1000000000) + to.tv_nsec - from.tv_nsec);
+    assert_true(d >= 20000000 &&
+                d <= (to.tv_sec - from.tv_sec) * INT64_C(1000000000) + to.tv_nsec - from.tv_nsec);
     const double before = (double)time(NULL), w = rd_wall_s();
     assert_true(w > before - 1.5 && w < (double)time(NULL) + 1.5);
 }

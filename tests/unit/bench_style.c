@@ -26,8 +26,10 @@ static char *printed(const struct row *r, const char *style_name, bool end)
 {
     const rd_world world = {.size = r->size};
     rd_run run = {.world = &world};
-    bench b = {
-        .run = &run, .images = true, .c = {.bench_display = r->display}, .r = {.n_room = r->n, .loss = 6.4, .l2 = 0.5}};
+    bench b = {.run = &run,
+               .images = true,
+               .c = {.bench_display = r->display},
+               .r = {.n_room = r->n, .loss = 6.4, .l2 = 0.5}};
     const bench_style *style = bench_style_find(style_name);
     FILE *f = tmpfile();
     assert_non_null(f);
@@ -37,7 +39,8 @@ static char *printed(const struct row *r, const char *style_name, bool end)
     const int was = dup(1);
     assert_int_equal(dup2(fileno(f), 1), 1);
     for (int64_t i = 0; i < r->n; i++) {
-        b.r.step[i] = (bench_step){.seconds = r->seconds[i], .units = r->units[i] * (double)r->size};
+        b.r.step[i] = (bench_step){.seconds = r->seconds[i],
+                                   .units = r->units[i] * (double)r->size};
         b.r.n++;
         style->step(&b, i + 1);
     }

@@ -39,7 +39,8 @@ static void check_of(const plan *r, int n, const int want[])
 static void test_sizes(void **state)
 {
     (void)state;
-    const bucket_param p[] = {{.offset = 0}, {.offset = 10}, {.offset = 20}, {.offset = 30}, {.offset = 50}};
+    const bucket_param p[] = {
+        {.offset = 0}, {.offset = 10}, {.offset = 20}, {.offset = 30}, {.offset = 50}};
     /* The first one is full with 40 bytes, the others with 100, and a parameter stays whole. */
     const plan r = plan_of(p, 5, 64, 40.0, 100.0);
     check(&r, 3, (const int64_t[][3]){{0, 10, 1}, {10, 40, 3}, {50, 14, 1}});
@@ -50,19 +51,17 @@ static void test_sizes(void **state)
     const plan one = plan_of(p, 5, 64, 1e9, 1e9);
     check(&one, 1, (const int64_t[][3]){{0, 64, 5}});
     const plan each = plan_of(p, 5, 64, 0.0, 0.0);
-    check(&each, 5, (const int64_t[][3]){{0, 10, 1}, {10, 10, 1}, {20, 10, 1}, {30, 20, 1}, {50, 14, 1}});
+    check(&each, 5,
+          (const int64_t[][3]){{0, 10, 1}, {10, 10, 1}, {20, 10, 1}, {30, 20, 1}, {50, 14, 1}});
 }
 
 static void test_tables_and_state(void **state)
 {
     (void)state;
-    const bucket_param p[] = {{.offset = 0},
-                              {.offset = 10, .table = true},
-                              {.offset = 30},
-                              {.offset = 40},
-                              {.offset = 50, .state = true},
-                              {.offset = 60, .state = true},
-                              {.offset = 70}};
+    const bucket_param p[] = {
+        {.offset = 0},  {.offset = 10, .table = true}, {.offset = 30},
+        {.offset = 40}, {.offset = 50, .state = true}, {.offset = 60, .state = true},
+        {.offset = 70}};
     const plan r = plan_of(p, 7, 80, 1e9, 1e9);
     check(&r, 4, (const int64_t[][3]){{0, 10, 1}, {30, 20, 2}, {50, 20, 2}, {70, 10, 1}});
     check_of(&r, 7, (const int[]){0, -1, 1, 1, 2, 2, 3});
@@ -72,7 +71,8 @@ static void test_tables_and_state(void **state)
     check(&none, 0, NULL);
     check_of(&none, 2, (const int[]){-1, -1});
     /* No limit is carried from a bucket that was closed by a table to the one behind it. */
-    const bucket_param behind[] = {{.offset = 0}, {.offset = 100, .table = true}, {.offset = 110}, {.offset = 120}};
+    const bucket_param behind[] = {
+        {.offset = 0}, {.offset = 100, .table = true}, {.offset = 110}, {.offset = 120}};
     const plan b = plan_of(behind, 4, 130, 8.0, 60.0);
     check(&b, 2, (const int64_t[][3]){{0, 100, 1}, {110, 20, 2}});
     const plan empty = plan_of(p, 0, 0, 8.0, 8.0);
@@ -111,6 +111,8 @@ static void test_whole(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_tables_and_state), cmocka_unit_test(test_whole)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(test_sizes),
+                                   cmocka_unit_test(test_tables_and_state),
+                                   cmocka_unit_test(test_whole)};
     return cmocka_run_group_tests_name("bucket_plan.h", t, NULL, NULL) != 0;
 }

@@ -56,8 +56,18 @@ static rd_code save(const char *prefix, int64_t step, int64_t n, int keep, rd_st
     if (!x) abort();
     for (int64_t i = 0; i < n; i++) x[i] = (float)step + (float)(i % 7);
     const rd_array a[2] = {
-        {.name = "param/w", .descr = "<f4", .n_dim = 1, .dim = {n}, .data = x, .bytes = sizeof *x * (size_t)n},
-        {.name = "ids", .descr = "<i4", .n_dim = 2, .dim = {3, 1}, .data = ids, .bytes = sizeof ids},
+        {.name = "param/w",
+         .descr = "<f4",
+         .n_dim = 1,
+         .dim = {n},
+         .data = x,
+         .bytes = sizeof *x * (size_t)n},
+        {.name = "ids",
+         .descr = "<i4",
+         .n_dim = 2,
+         .dim = {3, 1},
+         .data = ids,
+         .bytes = sizeof ids},
     };
     json_t *meta = json_pack("{s:i, s:s}", "epoch", 4, "config", "a \"quoted\" text");
     (void)rd_ckpt_save(dir, prefix, step, a, 2, meta, keep, st);
@@ -71,7 +81,8 @@ static void check_content(const rd_ckpt *c)
     const rd_array *a = rd_npz_find(c->npz, "param/w"), *ids = rd_npz_find(c->npz, "ids");
     assert_non_null(a);
     assert_non_null(ids);
-    for (int64_t i = 0; i < a->dim[0]; i++) assert_true(((const float *)a->data)[i] == (float)c->step + (float)(i % 7));
+    for (int64_t i = 0; i < a->dim[0]; i++)
+        assert_true(((const float *)a->data)[i] == (float)c->step + (float)(i % 7));
     assert_int_equal(((const int32_t *)ids->data)[1], c->step);
     assert_int_equal(json_integer_value(json_object_get(c->meta, "epoch")), 4);
 }
@@ -144,7 +155,11 @@ static struct keep_row {
     {"all", 0, 3, {1, 2, 3}, "checkpoint model-1.npz model-2.npz model-3.npz"},
     {"only the last", 1, 3, {1, 2, 3}, "checkpoint model-3.npz"},
     {"taken up from an earlier step", 1, 2, {500, 450}, "checkpoint model-450.npz"},
-    {"later ones go before earlier ones", 2, 3, {100, 500, 450}, "checkpoint model-100.npz model-450.npz"},
+    {"later ones go before earlier ones",
+     2,
+     3,
+     {100, 500, 450},
+     "checkpoint model-100.npz model-450.npz"},
     {"step 0", 2, 2, {0, 5}, "checkpoint model-0.npz model-5.npz"},
 };
 
@@ -242,9 +257,9 @@ static void no_damage_is_believed(void **state)
 }
 
 /* The archive holds one array, x = float 1 2. */
-#define ONE_ARRAY(name, shape, dtype, crc)                                                                             \
-    "{'format_version':1, 'step':3, 'arrays':[{'name':'" name "', 'shape':" shape ", 'dtype':'" dtype                  \
-    "', 'crc32c':'" crc "'}]}"
+#define ONE_ARRAY(name, shape, dtype, crc)                                        \
+    "{'format_version':1, 'step':3, 'arrays':[{'name':'" name "', 'shape':" shape \
+    ", 'dtype':'" dtype "', 'crc32c':'" crc "'}]}"
 static struct manifest_row {
     const char *name, *manifest, *want; /* ' stands for " */
 } manifest_rows[] = {
@@ -256,7 +271,8 @@ static struct manifest_row {
     {"newer", "{'format_version':2}", "written by a newer run_dist (checkpoint format 2"},
     {"no step", "{'format_version':1, 'arrays':[]}", "lacks 'step'"},
     {"negative step", "{'format_version':1, 'step':-1, 'arrays':[]}", "lacks 'step'"},
-    {"one array too many", "{'format_version':1, 'step':3, 'arrays':[]}", "1 arrays in the archive, 0"},
+    {"one array too many", "{'format_version':1, 'step':3, 'arrays':[]}",
+     "1 arrays in the archive, 0"},
     {"another name", ONE_ARRAY("y", "[2]", "<f4", "0"), "'y' is missing"},
     {"another shape", ONE_ARRAY("x", "[2, 1]", "<f4", "0"), "differs from the manifest"},
     {"shape of text", ONE_ARRAY("x", "['2']", "<f4", "0"), "differs from the manifest"},
@@ -269,7 +285,8 @@ static void check_manifest_row(void **state)
 {
     const struct manifest_row *r = *state;
     static const float x[2] = {1, 2};
-    const rd_array a = {.name = "x", .descr = "<f4", .n_dim = 1, .dim = {2}, .data = x, .bytes = sizeof x};
+    const rd_array a = {
+        .name = "x", .descr = "<f4", .n_dim = 1, .dim = {2}, .data = x, .bytes = sizeof x};
     rd_status st = {0};
     rd_ckpt c;
     char text[512], warning[RD_MSG_BYTES];
@@ -278,13 +295,15 @@ static void check_manifest_row(void **state)
         char crc[16];
         snprintf(crc, sizeof crc, "%08" PRIx32, rd_crc32c(0, x, sizeof x));
         const char *at = strstr(r->manifest, "%s");
-        snprintf(text, sizeof text, "%.*s%s%s", at ? (int)(at - r->manifest) : (int)strlen(r->manifest), r->manifest,
+        snprintf(text, sizeof text, "%.*s%s%s",
+                 at ? (int)(at - r->manifest) : (int)strlen(r->manifest), r->manifest,
                  at ? crc : "", at ? at + 2 : "");
         for (char *p = text; *p; p++) *p = *p == '\'' ? '"' : *p;
     }
     /* An older, whole one stands beside it: a newer format must not fall back to it, damage must. */
     assert_int_equal(save("model", 1, 10, 5, &st), RD_OK);
-    assert_int_equal(rd_npz_write(in_dir("model-3.npz"), &a, 1, r->manifest ? text : NULL, &st), RD_OK);
+    assert_int_equal(rd_npz_write(in_dir("model-3.npz"), &a, 1, r->manifest ? text : NULL, &st),
+                     RD_OK);
     put_file("checkpoint", "model-3.npz\n", 12);
     (void)rd_ckpt_load(in_dir("model-3.npz"), &c, &st);
     if (!r->want) {
@@ -380,7 +399,8 @@ static void space_is_asked_for_first(void **state)
     if (mount("none", dir, "tmpfs", 0, "size=256k") != 0) skip(); /* needs root */
     assert_int_equal(save("model", 1, 10000, 5, &st), RD_OK);
     assert_int_equal(save("model", 2, 100000, 5, &st), RD_EENV);
-    const bool told = strstr(st.msg, "bytes needed") && strstr(st.msg, "free") && strstr(st.msg, "make room");
+    const bool told = strstr(st.msg, "bytes needed") && strstr(st.msg, "free") &&
+                      strstr(st.msg, "make room");
     memcpy(was, listing(), sizeof was);
     (void)umount(dir);
     assert_true(told);
@@ -391,7 +411,8 @@ static void a_lost_folder_is_told(void **state)
 {
     (void)state;
     static const float x[1];
-    const rd_array a = {.name = "x", .descr = "<f4", .n_dim = 1, .dim = {1}, .data = x, .bytes = sizeof x};
+    const rd_array a = {
+        .name = "x", .descr = "<f4", .n_dim = 1, .dim = {1}, .data = x, .bytes = sizeof x};
     rd_status st = {0};
     assert_int_equal(rd_ckpt_save(in_dir("gone"), "model", 1, &a, 1, NULL, 5, &st), RD_EENV);
     assert_non_null(strstr(st.msg, "gone"));
@@ -427,8 +448,9 @@ static void lock_has_one_owner(void **state)
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &rc, 0), child);
     st = (rd_status){0};
-    assert_int_equal(rd_logdir_lock(dir, &fd, warning, &st), RD_OK);         /* died with its owner */
-    assert_int_equal(rd_logdir_lock(dir, &second, warning, &st), RD_EUSAGE); /* also within a process */
+    assert_int_equal(rd_logdir_lock(dir, &fd, warning, &st), RD_OK); /* died with its owner */
+    assert_int_equal(rd_logdir_lock(dir, &second, warning, &st),
+                     RD_EUSAGE); /* also within a process */
     assert_int_equal(close(fd), 0);
     st = (rd_status){0};
     assert_int_equal(rd_logdir_lock(dir, &fd, warning, &st), RD_OK);
@@ -600,9 +622,11 @@ int main(void)
     for (size_t i = 0; i < N_KEEP; i++, n++)
         t[n] = (struct CMUnitTest){keep_rows[i].name, check_keep, NULL, NULL, &keep_rows[i]};
     for (size_t i = 0; i < N_MANIFEST; i++, n++)
-        t[n] = (struct CMUnitTest){manifest_rows[i].name, check_manifest_row, NULL, NULL, &manifest_rows[i]};
+        t[n] = (struct CMUnitTest){manifest_rows[i].name, check_manifest_row, NULL, NULL,
+                                   &manifest_rows[i]};
     for (size_t i = 0; i < N_POINTER; i++, n++)
-        t[n] = (struct CMUnitTest){pointer_rows[i].name, check_pointer, NULL, NULL, &pointer_rows[i]};
+        t[n] = (struct CMUnitTest){pointer_rows[i].name, check_pointer, NULL, NULL,
+                                   &pointer_rows[i]};
     t[n] = (struct CMUnitTest)cmocka_unit_test(leaves_one_for_numpy);
     return cmocka_run_group_tests_name("checkpoint", t, make_dir, remove_dir) != 0;
 }

@@ -12,9 +12,11 @@ enum { MAX_WORDS = 8 };
 
 typedef struct keys {
     int64_t batch_size, bench_steps, bench_warmup, bench_display, seed, threads;
-    double bench_epochs, loss_scale, learning_rate, opt_momentum, weight_decay, warmup_epochs, warmup_start;
+    double bench_epochs, loss_scale, learning_rate, opt_momentum, weight_decay, warmup_epochs,
+        warmup_start;
     bool bench_accuracy, bench_forward_only, bench_synthetic;
-    const char *model, *device, *dtype, *data_dir, *optimizer, *lr_policy, *piecewise_learning_rate_schedule;
+    const char *model, *device, *dtype, *data_dir, *optimizer, *lr_policy,
+        *piecewise_learning_rate_schedule;
 } keys;
 static const char *const dtypes[] = {"float32", "mixed", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
@@ -37,7 +39,8 @@ static const rd_option rows[] = {
     RD_OPT_REAL(keys, weight_decay, weight_decay, "0.0", 0, 1, "decay"),
     RD_OPT_REAL(keys, learning_rate, learning_rate, NULL, 0, 1e6, "rate"),
     RD_OPT_STRING(keys, lr_policy, lr_policy, NULL, "policy"),
-    RD_OPT_STRING(keys, piecewise_learning_rate_schedule, piecewise_learning_rate_schedule, NULL, "pieces"),
+    RD_OPT_STRING(keys, piecewise_learning_rate_schedule, piecewise_learning_rate_schedule, NULL,
+                  "pieces"),
     RD_OPT_REAL(keys, warmup_epochs, warmup_epochs, "0.0", 0, 1e6, "warm-up"),
     RD_OPT_REAL(keys, warmup_start, warmup_start, NULL, 0, 1, "start"),
     RD_OPT_INT(keys, seed, seed, "0", 0, 1e9, "seed"),
@@ -60,12 +63,16 @@ static rd_code apply(const char *const *words, rd_strbuf *said, rd_strbuf *got, 
     const rd_option_group *const groups[] = {&group};
     rd_config *config = NULL;
     rd_cli c = {0};
-    if (rd_config_new("x.json", "{\"batch_size\": 7}", 17, groups, 1, false, &config, st) != RD_OK) return st->code;
-    if (parse(words, &c, st) == RD_OK && rd_cli_check(&c, st) == RD_OK) (void)rd_cli_bench_put(&c, config, said, st);
+    if (rd_config_new("x.json", "{\"batch_size\": 7}", 17, groups, 1, false, &config, st) != RD_OK)
+        return st->code;
+    if (parse(words, &c, st) == RD_OK && rd_cli_check(&c, st) == RD_OK)
+        (void)rd_cli_bench_put(&c, config, said, st);
     for (const rd_option *o = rows; o->key && st->code == RD_OK; o++) {
         if (!rd_config_has(config, o->key)) continue;
-        char *text = json_dumps(rd_config_get(config, o->key), JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        rd_strbuf_printf(got, "%s%s=%s from %s", got->n ? "; " : "", o->key, text, rd_config_where(config, o->key));
+        char *text = json_dumps(rd_config_get(config, o->key),
+                                JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        rd_strbuf_printf(got, "%s%s=%s from %s", got->n ? "; " : "", o->key, text,
+                         rd_config_where(config, o->key));
         free(text);
     }
     rd_config_free(config);
@@ -78,30 +85,43 @@ static struct row {
     const char *words[MAX_WORDS];
     const char *said, *got; /* got NULL: said is the message of a failure */
 } table[] = {
-    {"nothing", {"--model=x"}, "--model=x is model=x\n", "model=\"x\" from --model; batch_size=7 from x.json:1:2"},
+    {"nothing",
+     {"--model=x"},
+     "--model=x is model=x\n",
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2"},
     {"the usual ones",
-     {"--model=resnet50", "--batch_size=16", "--num_batches", "100", "--num_warmup_batches=3", "--display_every=5"},
-     "--model=resnet50 is model=resnet50\n--batch_size=16 is batch_size=16\n--num_batches=100 is bench_steps=100\n"
+     {"--model=resnet50", "--batch_size=16", "--num_batches", "100", "--num_warmup_batches=3",
+      "--display_every=5"},
+     "--model=resnet50 is model=resnet50\n--batch_size=16 is batch_size=16\n--num_batches=100 is "
+     "bench_steps=100\n"
      "--num_warmup_batches=3 is bench_warmup=3\n--display_every=5 is bench_display=5\n",
-     "model=\"resnet50\" from --model; batch_size=16 from --batch_size; bench_steps=100 from --num_batches; "
+     "model=\"resnet50\" from --model; batch_size=16 from --batch_size; bench_steps=100 from "
+     "--num_batches; "
      "bench_warmup=3 from --num_warmup_batches; bench_display=5 from --display_every"},
     {"hyphens, as Horovod writes them",
      {"--model", "x", "--batch-size", "32", "--num-warmup-batches=0"},
-     "--model=x is model=x\n--batch_size=32 is batch_size=32\n--num_warmup_batches=0 is bench_warmup=0\n",
-     "model=\"x\" from --model; batch_size=32 from --batch_size; bench_warmup=0 from --num_warmup_batches"},
+     "--model=x is model=x\n--batch_size=32 is batch_size=32\n--num_warmup_batches=0 is "
+     "bench_warmup=0\n",
+     "model=\"x\" from --model; batch_size=32 from --batch_size; bench_warmup=0 from "
+     "--num_warmup_batches"},
     {"iterations times batches",
      {"--model=x", "--num-iters=4", "--num-batches-per-iter=3"},
-     "--model=x is model=x\n--num_batches_per_iter=3 is bench_display=3\n--num_iters=4 is bench_steps=12\n",
+     "--model=x is model=x\n--num_batches_per_iter=3 is bench_display=3\n--num_iters=4 is "
+     "bench_steps=12\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2; bench_steps=12 from --num_iters; "
      "bench_display=3 from --num_batches_per_iter"},
     {"iterations of ten batches",
      {"--model=x", "--num_iters=4"},
      "--model=x is model=x\n--num_iters=4 is bench_steps=40\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2; bench_steps=40 from --num_iters"},
-    {"batch size of the model", {"--model=x", "--batch_size=0"}, "--model=x is model=x\n", "model=\"x\" from --model"},
+    {"batch size of the model",
+     {"--model=x", "--batch_size=0"},
+     "--model=x is model=x\n",
+     "model=\"x\" from --model"},
     {"half precision",
      {"--model=x", "--use_fp16", "--fp16_loss_scale=128"},
-     "--model=x is model=x\n--use_fp16=true is dtype=mixed\n--fp16_loss_scale=128 is loss_scale=128\n",
+     "--model=x is model=x\n--use_fp16=true is dtype=mixed\n--fp16_loss_scale=128 is "
+     "loss_scale=128\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2; dtype=\"mixed\" from --use_fp16; "
      "loss_scale=128.0 from --fp16_loss_scale"},
     {"no half precision",
@@ -114,52 +134,66 @@ static struct row {
      "model=\"x\" from --model; batch_size=7 from x.json:1:2; bench_steps=2 from --num_batches"},
     {"momentum is Nesterov's",
      {"--model=x", "--optimizer=momentum", "--momentum=0.8", "--weight_decay=1e-4"},
-     "--model=x is model=x\n--optimizer=momentum is optimizer=nesterov\n--momentum=0.8 is opt_momentum=0.8\n"
+     "--model=x is model=x\n--optimizer=momentum is optimizer=nesterov\n--momentum=0.8 is "
+     "opt_momentum=0.8\n"
      "--weight_decay=1e-4 is weight_decay=0.0001\n",
-     "model=\"x\" from --model; batch_size=7 from x.json:1:2; optimizer=\"nesterov\" from --optimizer; "
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2; optimizer=\"nesterov\" from "
+     "--optimizer; "
      "opt_momentum=0.8 from --momentum; weight_decay=0.0001 from --weight_decay"},
     {"other optimizers have their names",
      {"--model=x", "--optimizer=rmsprop"},
      "--model=x is model=x\n--optimizer=rmsprop is optimizer=rmsprop\n",
-     "model=\"x\" from --model; batch_size=7 from x.json:1:2; optimizer=\"rmsprop\" from --optimizer"},
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2; optimizer=\"rmsprop\" from "
+     "--optimizer"},
     {"schedule in pieces",
      {"--model=x", "--piecewise_learning_rate_schedule=0.3;10;0.2"},
      "--model=x is model=x\n--piecewise_learning_rate_schedule=0.3;10;0.2 is lr_policy=piecewise\n"
-     "--piecewise_learning_rate_schedule=0.3;10;0.2 is piecewise_learning_rate_schedule=0.3;10;0.2\n",
+     "--piecewise_learning_rate_schedule=0.3;10;0.2 is "
+     "piecewise_learning_rate_schedule=0.3;10;0.2\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2; "
      "lr_policy=\"piecewise\" from --piecewise_learning_rate_schedule; "
      "piecewise_learning_rate_schedule=\"0.3;10;0.2\" from --piecewise_learning_rate_schedule"},
     {"warm-up from zero",
      {"--model=x", "--init_learning_rate=0.1", "--num_learning_rate_warmup_epochs=5"},
      "--model=x is model=x\n--init_learning_rate=0.1 is learning_rate=0.1\n"
-     "--num_learning_rate_warmup_epochs=5 is warmup_start=0\n--num_learning_rate_warmup_epochs=5 is warmup_epochs=5\n",
-     "model=\"x\" from --model; batch_size=7 from x.json:1:2; learning_rate=0.1 from --init_learning_rate; "
+     "--num_learning_rate_warmup_epochs=5 is warmup_start=0\n--num_learning_rate_warmup_epochs=5 "
+     "is warmup_epochs=5\n",
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2; learning_rate=0.1 from "
+     "--init_learning_rate; "
      "warmup_epochs=5.0 from --num_learning_rate_warmup_epochs; warmup_start=0.0 from "
      "--num_learning_rate_warmup_epochs"},
     {"real data",
      {"--model=x", "--data_dir=/d"},
      "--model=x is model=x\n--data_dir=/d is bench_synthetic=false\n--data_dir=/d is data_dir=/d\n",
-     "model=\"x\" from --model; batch_size=7 from x.json:1:2; bench_synthetic=false from --data_dir; "
+     "model=\"x\" from --model; batch_size=7 from x.json:1:2; bench_synthetic=false from "
+     "--data_dir; "
      "data_dir=\"/d\" from --data_dir"},
     {"accuracy, forward only, seed, threads, epochs",
-     {"--model=x", "--print_training_accuracy", "--forward_only=True", "--tf_random_seed=9", "--num_intra_threads=2",
-      "--num_epochs=0.5"},
+     {"--model=x", "--print_training_accuracy", "--forward_only=True", "--tf_random_seed=9",
+      "--num_intra_threads=2", "--num_epochs=0.5"},
      "--model=x is model=x\n--num_epochs=0.5 is bench_epochs=0.5\n"
-     "--print_training_accuracy=true is bench_accuracy=true\n--forward_only=true is bench_forward_only=true\n"
+     "--print_training_accuracy=true is bench_accuracy=true\n--forward_only=true is "
+     "bench_forward_only=true\n"
      "--tf_random_seed=9 is seed=9\n--num_intra_threads=2 is threads=2\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2; bench_epochs=0.5 from --num_epochs; "
-     "bench_accuracy=true from --print_training_accuracy; bench_forward_only=true from --forward_only; "
+     "bench_accuracy=true from --print_training_accuracy; bench_forward_only=true from "
+     "--forward_only; "
      "seed=9 from --tf_random_seed; threads=2 from --num_intra_threads"},
     {"without effect",
-     {"--model=x", "--variable_update=horovod", "--horovod_device=", "--num_gpus=1", "--summary_verbosity=1",
-      "--nodistortions"},
-     "--model=x is model=x\n--variable_update=horovod has no effect: every rank holds all variables, and gradients are "
-     "summed over all ranks in each step\n--num_gpus=1 has no effect: a rank is one device; several are several ranks "
-     "(mpirun -np 4 ...)\n--horovod_device= has no effect: gradients are summed where they are: between GPUs by NCCL, else in "
+     {"--model=x", "--variable_update=horovod", "--horovod_device=", "--num_gpus=1",
+      "--summary_verbosity=1", "--nodistortions"},
+     "--model=x is model=x\n--variable_update=horovod has no effect: every rank holds all "
+     "variables, and gradients are "
+     "summed over all ranks in each step\n--num_gpus=1 has no effect: a rank is one device; "
+     "several are several ranks "
+     "(mpirun -np 4 ...)\n--horovod_device= has no effect: gradients are summed where they are: "
+     "between GPUs by NCCL, else in "
      "main memory\n"
-     "--distortions=false has no effect: images are cropped and flipped (key augmentation), their colours never "
+     "--distortions=false has no effect: images are cropped and flipped (key augmentation), their "
+     "colours never "
      "changed\n"
-     "--summary_verbosity=1 has no effect: bench mode writes no files; --mode=train with --logdir does\n",
+     "--summary_verbosity=1 has no effect: bench mode writes no files; --mode=train with --logdir "
+     "does\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2"},
     {"a GPU",
      {"--model=x", "--device=GPU"},
@@ -171,28 +205,33 @@ static struct row {
      "model=\"x\" from --model; batch_size=7 from x.json:1:2; device=\"cpu\" from --cuda"},
     {"escape sequence in a value",
      {"--model=x", "--train_dir=\x1b[2J"},
-     "--model=x is model=x\n--train_dir=?[2J has no effect: bench mode writes no files; --mode=train with --logdir "
+     "--model=x is model=x\n--train_dir=?[2J has no effect: bench mode writes no files; "
+     "--mode=train with --logdir "
      "does\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2"},
 
     {"more devices than one",
      {"--model=x", "--num_gpus=4"},
-     "--num_gpus=4 would change the result, and cannot be had: a rank is one device; several are several ranks "
+     "--num_gpus=4 would change the result, and cannot be had: a rank is one device; several are "
+     "several ranks "
      "(mpirun -np 4 ...)",
      NULL},
     {"variables of their own",
      {"--model=x", "--variable_update=independent"},
-     "--variable_update=independent would change the result, and cannot be had: every rank holds all variables, and "
+     "--variable_update=independent would change the result, and cannot be had: every rank holds "
+     "all variables, and "
      "gradients are summed over all ranks in each step",
      NULL},
     {"a piece of a fine value",
      {"--model=x", "--variable_update=replicate"},
-     "--variable_update=replicate would change the result, and cannot be had: every rank holds all variables, and "
+     "--variable_update=replicate would change the result, and cannot be had: every rank holds all "
+     "variables, and "
      "gradients are summed over all ranks in each step",
      NULL},
     {"16 bits on the wire",
      {"--model=x", "--fp16-allreduce"},
-     "--fp16_allreduce=true would change the result, and cannot be had: gradients are summed in float32",
+     "--fp16_allreduce=true would change the result, and cannot be had: gradients are summed in "
+     "float32",
      NULL},
     {"a device that is none here",
      {"--model=x", "--device=tpu"},
@@ -208,11 +247,13 @@ static struct row {
      NULL},
     {"too many iterations",
      {"--model=x", "--num_iters=9223372036854775807"},
-     "--num_iters: 'bench_steps' must be an integer, 1 .. 1000000000, not 9223372036854775807; meaning: steps",
+     "--num_iters: 'bench_steps' must be an integer, 1 .. 1000000000, not 9223372036854775807; "
+     "meaning: steps",
      NULL},
     {"a key that does not exist",
      {"--model=x", "--adam_beta1=0.9"},
-     "--adam_beta1=0.9 stands for the key 'adam_beta1', which no part of this program has; leave it out",
+     "--adam_beta1=0.9 stands for the key 'adam_beta1', which no part of this program has; leave "
+     "it out",
      NULL},
     {"no integer",
      {"--model=x", "--num_batches=1e3"},
@@ -232,13 +273,17 @@ static struct row {
      NULL},
     {"no truth value",
      {"--model=x", "--use_fp16=half"},
-     "flag '--use_fp16' must be true or false, not 'half'; meaning: mixed precision; 16 bits are bfloat16 here",
+     "flag '--use_fp16' must be true or false, not 'half'; meaning: mixed precision; 16 bits are "
+     "bfloat16 here",
      NULL},
     {"no value before a flag",
      {"--model", "--batch_size=3"},
      "flag '--model' has no value: the next word is '--batch_size=3'; write --model=NAME",
      NULL},
-    {"nearest", {"--model=x", "--num_batch=3"}, "unknown flag '--num_batch'; did you mean '--num_batches'?", NULL},
+    {"nearest",
+     {"--model=x", "--num_batch=3"},
+     "unknown flag '--num_batch'; did you mean '--num_batches'?",
+     NULL},
     {"no prefix",
      {"--model=x", "--print_train"},
      "unknown flag '--print_train'; --help lists the flags, and --set "
@@ -296,7 +341,8 @@ int main(void)
 {
     enum { N = sizeof table / sizeof *table };
     struct CMUnitTest t[N + 1];
-    for (int i = 0; i < N; i++) t[i] = (struct CMUnitTest){table[i].name, check, NULL, NULL, &table[i]};
+    for (int i = 0; i < N; i++)
+        t[i] = (struct CMUnitTest){table[i].name, check, NULL, NULL, &table[i]};
     t[N] = (struct CMUnitTest)cmocka_unit_test(values);
     return cmocka_run_group_tests(t, NULL, NULL) != 0;
 }

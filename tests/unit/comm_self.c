@@ -16,7 +16,8 @@
 static int forget_launcher(void **state)
 {
     (void)state;
-    const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "SLURM_PROCID", "SLURM_NTASKS"};
+    const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "SLURM_PROCID",
+                                 "SLURM_NTASKS"};
     for (int i = 0; i < 5; i++) unsetenv(names[i]);
     return 0;
 }
@@ -152,7 +153,10 @@ static void drop_root(void)
     assert_int_equal(system(cmd), 0);
 }
 
-static bool near(double a, double b) { return a > b - 1e-9 && a < b + 1e-9; }
+static bool near(double a, double b)
+{
+    return a > b - 1e-9 && a < b + 1e-9;
+}
 
 static void test_quota(void **state)
 {
@@ -189,7 +193,8 @@ static void test_clock(void **state)
 {
     (void)state;
     const int64_t s = 1000000000, ms = 1000000;
-    const rd_clock_offset a = {.offset_ns = 5 * s, .at_ns = 105 * s}, b = {.offset_ns = 5 * s + ms, .at_ns = 115 * s + ms};
+    const rd_clock_offset a = {.offset_ns = 5 * s, .at_ns = 105 * s},
+                          b = {.offset_ns = 5 * s + ms, .at_ns = 115 * s + ms};
     assert_int_equal(rd_clock_shared(&a, &b, 105 * s), 100 * s);
     assert_int_equal(rd_clock_shared(&a, &b, 110 * s + ms / 2), 105 * s);
     assert_int_equal(rd_clock_shared(&a, &b, 115 * s + ms), 110 * s);
@@ -205,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_quota),
         cmocka_unit_test(test_clock),
     };
-    for (int i = 0; i < N; i++) t[4 + i] = (struct CMUnitTest){shares[i].name, test_share, NULL, NULL, &shares[i]};
+    for (int i = 0; i < N; i++)
+        t[4 + i] = (struct CMUnitTest){shares[i].name, test_share, NULL, NULL, &shares[i]};
     return cmocka_run_group_tests_name("comm_self", t, NULL, NULL) != 0;
 }

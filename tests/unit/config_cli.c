@@ -15,101 +15,140 @@ static struct bad_row {
     const char *want;
 } bad_rows[] = {
     {"unknown flag", {"--modee", "train"}, "unknown flag '--modee'; did you mean '--mode'?"},
-    {"unknown flag with a value", {"--logdri=x"}, "unknown flag '--logdri'; did you mean '--logdir'?"},
+    {"unknown flag with a value",
+     {"--logdri=x"},
+     "unknown flag '--logdri'; did you mean '--logdir'?"},
     {"key as a flag",
      {"--encoder_layers=3"},
-     "unknown flag '--encoder_layers'; --help lists the flags, and --set key=value is for keys of the config"},
+     "unknown flag '--encoder_layers'; --help lists the flags, and --set key=value is for keys of "
+     "the config"},
     {"one dash", {"-logdir", "x"}, "unknown flag '-logdir'; did you mean '--logdir'?"},
-    {"short flag", {"-x"}, "unknown flag '-x'; --help lists the flags, and --set key=value is for keys of the config"},
-    {"two dashes", {"--"}, "'--' ends the flags, and what follows is a command for --restarts=N; give that in front of it, or leave '--' out"},
-    {"restarts behind two dashes", {"--", "mpirun", "--restarts=3"}, "'--' ends the flags, and what follows is a command for --restarts=N; "
+    {"short flag",
+     {"-x"},
+     "unknown flag '-x'; --help lists the flags, and --set key=value is for keys of the config"},
+    {"two dashes",
+     {"--"},
+     "'--' ends the flags, and what follows is a command for --restarts=N; give that in front of "
+     "it, or leave '--' out"},
+    {"restarts behind two dashes",
+     {"--", "mpirun", "--restarts=3"},
+     "'--' ends the flags, and what follows is a command for --restarts=N; "
      "give that in front of it, or leave '--' out"},
-    {"no name", {"--=3"}, "unknown flag '--'; --help lists the flags, and --set key=value is for keys of the config"},
+    {"no name",
+     {"--=3"},
+     "unknown flag '--'; --help lists the flags, and --set key=value is for keys of the config"},
     {"escape sequence in a flag",
      {"--\x1b[2J"},
-     "unknown flag '--?[2J'; --help lists the flags, and --set key=value is for keys of the config"},
+     "unknown flag '--?[2J'; --help lists the flags, and --set key=value is for keys of the "
+     "config"},
     {"ambiguous",
      {"--s", "3"},
-     "flag '--s' is ambiguous: --summary_frequency, --seed, --split_data_per_rank, --ssh_port, --set; write more of it"},
+     "flag '--s' is ambiguous: --summary_frequency, --seed, --split_data_per_rank, --ssh_port, "
+     "--set; write more of it"},
     {"ambiguous negation",
      {"--noprint"},
-     "flag '--noprint' is ambiguous: --noprint_config, --noprint_schema, --noprint_keys; write more of it"},
-    {"negation of a number", {"--nomax_steps"}, "unknown flag '--nomax_steps'; did you mean '--max_steps'?"},
-    {"negation with a value", {"--noverbose=true"}, "flag '--noverbose' takes no value; write --verbose=false"},
+     "flag '--noprint' is ambiguous: --noprint_config, --noprint_schema, --noprint_keys; write "
+     "more of it"},
+    {"negation of a number",
+     {"--nomax_steps"},
+     "unknown flag '--nomax_steps'; did you mean '--max_steps'?"},
+    {"negation with a value",
+     {"--noverbose=true"},
+     "flag '--noverbose' takes no value; write --verbose=false"},
     {"no value at the end", {"--logdir"}, "flag '--logdir' has no value; write --logdir=DIR"},
     {"no value before a flag",
      {"--set", "--lr=3"},
      "flag '--set' has no value: the next word is '--lr=3'; write --set=KEY=VALUE"},
-    {"empty value", {"--config_file="}, "flag '--config_file' has an empty value; write --config_file=FILE"},
+    {"empty value",
+     {"--config_file="},
+     "flag '--config_file' has an empty value; write --config_file=FILE"},
     {"empty value as a word",
      {"--config_file", ""},
      "flag '--config_file' has an empty value; write --config_file=FILE"},
     {"stray word",
      {"x.json"},
-     "'x.json' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
+     "'x.json' belongs to no flag; a config is given as --config_file=FILE, and --help lists the "
+     "flags"},
     {"stray word behind a flag",
      {"--verbose", "x.json"},
-     "'x.json' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
+     "'x.json' belongs to no flag; a config is given as --config_file=FILE, and --help lists the "
+     "flags"},
     {"stray dash",
      {"-"},
      "'-' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
-    {"empty word", {""}, "'' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
+    {"empty word",
+     {""},
+     "'' belongs to no flag; a config is given as --config_file=FILE, and --help lists the flags"},
     {"truth value",
      {"--split_data_per_rank=maybe"},
-     "flag '--split_data_per_rank' must be true or false, not 'maybe'; meaning: each rank keeps only its share of the "
+     "flag '--split_data_per_rank' must be true or false, not 'maybe'; meaning: each rank keeps "
+     "only its share of the "
      "data in "
      "memory"},
     {"empty truth value",
      {"--verbose="},
-     "flag '--verbose' must be true or false, not ''; meaning: errors say where in the program they were found"},
+     "flag '--verbose' must be true or false, not ''; meaning: errors say where in the program "
+     "they were found"},
     {"mode",
      {"--mode=trian"},
-     "flag '--mode' must be one of train, eval, infer, train_eval, bench, plan, doctor, not 'trian'; meaning: what to do: train, "
+     "flag '--mode' must be one of train, eval, infer, train_eval, bench, plan, doctor, not "
+     "'trian'; meaning: what to do: train, "
      "eval, infer, "
      "train_eval, bench, plan or doctor; default train"},
     {"integer: word",
      {"--max_steps=many"},
-     "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not 'many'; meaning: stop at this step, counted "
+     "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not 'many'; meaning: stop at "
+     "this step, counted "
      "over resumes; "
      "default 300000"},
     {"integer: with an exponent",
      {"--max_steps=1e3"},
-     "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not '1e3'; meaning: stop at this step, counted "
+     "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not '1e3'; meaning: stop at "
+     "this step, counted "
      "over resumes; "
      "default 300000"},
     {"integer: negative",
      {"--max_steps", "-1"},
-     "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not '-1'; meaning: stop at this step, counted over "
+     "flag '--max_steps' must be an integer, 0 .. 1000000000000000, not '-1'; meaning: stop at "
+     "this step, counted over "
      "resumes; default "
      "300000"},
     {"integer: too many digits",
      {"--seed=99999999999999999999"},
-     "flag '--seed' must be an integer, 0 .. 9007199254740992, not '99999999999999999999'; meaning: of weights, data "
+     "flag '--seed' must be an integer, 0 .. 9007199254740992, not '99999999999999999999'; "
+     "meaning: of weights, data "
      "order "
      "and dropout; default 0"},
     {"integer: blank in front",
      {"--summary_frequency= 5"},
-     "flag '--summary_frequency' must be an integer, 1 .. 1000000000000000, not ' 5'; meaning: steps between "
+     "flag '--summary_frequency' must be an integer, 1 .. 1000000000000000, not ' 5'; meaning: "
+     "steps between "
      "summaries; default 50"},
     {"integer: zero where one is least",
      {"--summary_frequency=0"},
-     "flag '--summary_frequency' must be an integer, 1 .. 1000000000000000, not '0'; meaning: steps between summaries; "
+     "flag '--summary_frequency' must be an integer, 1 .. 1000000000000000, not '0'; meaning: "
+     "steps between summaries; "
      "default 50"},
     {"number: nan",
      {"--lr=nan"},
-     "flag '--lr' must be a number, 0 or more, not 'nan'; meaning: in place of the config's learning_rate"},
+     "flag '--lr' must be a number, 0 or more, not 'nan'; meaning: in place of the config's "
+     "learning_rate"},
     {"number: inf",
      {"--lr=inf"},
-     "flag '--lr' must be a number, 0 or more, not 'inf'; meaning: in place of the config's learning_rate"},
+     "flag '--lr' must be a number, 0 or more, not 'inf'; meaning: in place of the config's "
+     "learning_rate"},
     {"number: overflow",
      {"--lr=1e999"},
-     "flag '--lr' must be a number, 0 or more, not '1e999'; meaning: in place of the config's learning_rate"},
+     "flag '--lr' must be a number, 0 or more, not '1e999'; meaning: in place of the config's "
+     "learning_rate"},
     {"number: negative",
      {"--lr", "-0.5"},
-     "flag '--lr' must be a number, 0 or more, not '-0.5'; meaning: in place of the config's learning_rate"},
+     "flag '--lr' must be a number, 0 or more, not '-0.5'; meaning: in place of the config's "
+     "learning_rate"},
     {"number: more text",
      {"--lr=0.5x"},
-     "flag '--lr' must be a number, 0 or more, not '0.5x'; meaning: in place of the config's learning_rate"},
+     "flag '--lr' must be a number, 0 or more, not '0.5x'; meaning: in place of the config's "
+     "learning_rate"},
 };
 
 static rd_code parse(const char *const *words, rd_cli *c, rd_status *st)
@@ -139,25 +178,34 @@ static struct good_row {
 } good_rows[] = {
     {"nothing", {NULL}, ""},
     {"text with =", {"--config_file=a=b.json"}, "config a=b.json;"},
-    {"text as the next word", {"--config_file", "x.json", "--logdir", "-l"}, "config x.json; logdir -l;"},
+    {"text as the next word",
+     {"--config_file", "x.json", "--logdir", "-l"},
+     "config x.json; logdir -l;"},
     {"prefix", {"--config=x.json", "--log", "l"}, "config x.json; logdir l;"},
     {"exact name that is a prefix of none other", {"--set", "a=1"}, "set a=1;"},
     {"mode", {"--mode=train_eval"}, "mode train_eval 8;"},
     {"mode eval", {"--mode", "eval"}, "mode eval 2;"},
-    {"mode infer", {"--mode=infer", "--input=-", "--inference_out=o"}, "mode infer 4; input -; out o;"},
+    {"mode infer",
+     {"--mode=infer", "--input=-", "--inference_out=o"},
+     "mode infer 4; input -; out o;"},
     {"mode bench", {"--mode=bench"}, "mode bench 16;"},
     {"numbers",
-     {"--max_steps=7", "--summary_frequency", "1", "--checkpoint_frequency=0", "--seed=9007199254740992"},
+     {"--max_steps=7", "--summary_frequency", "1", "--checkpoint_frequency=0",
+      "--seed=9007199254740992"},
      "max_steps 7 given; summary 1; checkpoint 0; seed 9007199254740992 given;"},
     {"zero steps are given", {"--max_steps=0"}, "max_steps 0 given;"},
     {"learning rate", {"--lr", "1e-3"}, "lr 0.001 given;"},
     {"learning rate of zero is given", {"--lr=0"}, "lr 0 given;"},
     {"tiny learning rate", {"--lr=1e-320"}, "lr 9.99989e-321 given;"},
-    {"last counts", {"--max_steps=7", "--max_steps=8", "--mode=eval", "--mode=train"}, "max_steps 8 given;"},
+    {"last counts",
+     {"--max_steps=7", "--max_steps=8", "--mode=eval", "--mode=train"},
+     "max_steps 8 given;"},
     {"bool alone", {"--split_data_per_rank"}, "split;"},
     {"bool by prefix", {"--split", "--verb"}, "split; verbose;"},
     {"bool =true", {"--verbose=TRUE", "--help=t", "--version=1"}, "help; version; verbose;"},
-    {"bool =false", {"--verbose", "--verbose=false", "--help", "--help=F", "--version", "--version=0"}, ""},
+    {"bool =false",
+     {"--verbose", "--verbose=false", "--help", "--help=F", "--version", "--version=0"},
+     ""},
     {"bool and a word", {"--verbose", "false", "--help", "true"}, "help;"},
     {"bool before a flag", {"--verbose", "--help"}, "help; verbose;"},
     {"negated", {"--verbose", "--noverbose"}, ""},
@@ -169,7 +217,9 @@ static struct good_row {
     {"set adds up",
      {"--set", "a=1", "--set=b=2", "--set", "a=", "--set=delimiter= "},
      "set a=1; set b=2; set a=; set delimiter= ;"},
-    {"short for set", {"--beam_width=4", "--eval_f", "10"}, "set beam_width=4; set eval_frequency=10;"},
+    {"short for set",
+     {"--beam_width=4", "--eval_f", "10"},
+     "set beam_width=4; set eval_frequency=10;"},
     {"flag-like value with =", {"--logdir=--x"}, "logdir --x;"},
 };
 
@@ -177,12 +227,16 @@ static void tell(FILE *f, const rd_cli *c)
 {
     if (c->config_file) fprintf(f, " config %s;", c->config_file);
     if (c->logdir) fprintf(f, " logdir %s;", c->logdir);
-    if (strcmp(c->mode, "train") || c->mode_bit != RD_MODE_TRAIN) fprintf(f, " mode %s %d;", c->mode, (int)c->mode_bit);
+    if (strcmp(c->mode, "train") || c->mode_bit != RD_MODE_TRAIN)
+        fprintf(f, " mode %s %d;", c->mode, (int)c->mode_bit);
     if (c->max_steps != 300000 || c->max_steps_given)
-        fprintf(f, " max_steps %lld%s;", (long long)c->max_steps, c->max_steps_given ? " given" : "");
+        fprintf(f, " max_steps %lld%s;", (long long)c->max_steps,
+                c->max_steps_given ? " given" : "");
     if (c->summary_frequency != 50) fprintf(f, " summary %lld;", (long long)c->summary_frequency);
-    if (c->checkpoint_frequency != 7200) fprintf(f, " checkpoint %lld;", (long long)c->checkpoint_frequency);
-    if (c->seed || c->seed_given) fprintf(f, " seed %lld%s;", (long long)c->seed, c->seed_given ? " given" : "");
+    if (c->checkpoint_frequency != 7200)
+        fprintf(f, " checkpoint %lld;", (long long)c->checkpoint_frequency);
+    if (c->seed || c->seed_given)
+        fprintf(f, " seed %lld%s;", (long long)c->seed, c->seed_given ? " given" : "");
     if (c->lr != 0.0 || c->lr_given) fprintf(f, " lr %g%s;", c->lr, c->lr_given ? " given" : "");
     if (c->split_data_per_rank) fputs(" split;", f);
     if (c->input) fprintf(f, " input %s;", c->input);
@@ -240,7 +294,9 @@ static struct check_row {
 } check_rows[] = {
     {"check: config", {"--config=x"}, ""},
     {"check: no config", {"--logdir=x"}, "no experiment: give --config_file=FILE; --help explains"},
-    {"check: print_config needs one", {"--print_config"}, "no experiment: give --config_file=FILE; --help explains"},
+    {"check: print_config needs one",
+     {"--print_config"},
+     "no experiment: give --config_file=FILE; --help explains"},
     {"check: help needs none", {"--help"}, ""},
     {"check: version needs none", {"--version"}, ""},
     {"check: schema needs none", {"--print_schema"}, ""},
@@ -255,13 +311,19 @@ static struct check_row {
      "--inference_out is for --mode=infer, but the mode is train; leave it out, or give that mode"},
     {"check: trace of another mode",
      {"--config=x", "--mode=bench", "--trace=t"},
-     "--trace is for --mode=train and train_eval, but the mode is bench; leave it out, or give such a mode"},
-    {"check: what is left from the training", {"--config=x", "--mode=eval", "--max_steps=7", "--lr=1", "--split_data_per_rank"}, ""},
+     "--trace is for --mode=train and train_eval, but the mode is bench; leave it out, or give "
+     "such a mode"},
+    {"check: what is left from the training",
+     {"--config=x", "--mode=eval", "--max_steps=7", "--lr=1", "--split_data_per_rank"},
+     ""},
     {"check: switched off", {"--config=x", "--json", "--nojson"}, ""},
-    {"check: in front of a command", {"--restarts=1", "--logdir=l", "--restart_delay=2", "--", "x"}, ""},
+    {"check: in front of a command",
+     {"--restarts=1", "--logdir=l", "--restart_delay=2", "--", "x"},
+     ""},
     {"check: a flag in front of a command",
      {"--restarts=1", "--seed=3", "--", "x"},
-     "--seed stands in front of --, where it has no effect; put it behind the run_dist of the command"},
+     "--seed stands in front of --, where it has no effect; put it behind the run_dist of the "
+     "command"},
 };
 
 static void check_check(void **state)
@@ -285,7 +347,8 @@ static void idle(void **state)
         {{"--mode=eval", "--lr=1", "--max_steps=7", "--split", "--seed=1", "--beam_width=2"},
          "--max_steps, --lr, --split_data_per_rank: without effect in mode eval\n"},
         {{"--mode=eval", "--split", "--nosplit"}, ""},
-        {{"--beam_width=2", "--eval_frequency=3"}, "--beam_width, --eval_frequency: without effect in mode train\n"},
+        {{"--beam_width=2", "--eval_frequency=3"},
+         "--beam_width, --eval_frequency: without effect in mode train\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rd_status st = {0};
@@ -309,11 +372,13 @@ static void help(void **state)
     rd_cli_help(f);
     assert_int_equal(fclose(f), 0);
     assert_non_null(strstr(text, "usage: run_dist --config_file=FILE --logdir=DIR [flags]\n"));
-    assert_non_null(
-        strstr(text, "\n  --max_steps=N                stop at this step, counted over resumes; default 300000\n"));
-    assert_non_null(
-        strstr(text, "\n  --split_data_per_rank        each rank keeps only its share of the data in memory\n"));
-    for (const char *s = text, *end; (end = strchr(s, '\n')); s = end + 1) assert_true(end - s <= 120);
+    assert_non_null(strstr(text, "\n  --max_steps=N                stop at this step, counted over "
+                                 "resumes; default 300000\n"));
+    assert_non_null(strstr(
+        text,
+        "\n  --split_data_per_rank        each rank keeps only its share of the data in memory\n"));
+    for (const char *s = text, *end; (end = strchr(s, '\n')); s = end + 1)
+        assert_true(end - s <= 120);
     free(text);
 }
 
@@ -323,7 +388,8 @@ int main(void)
     enum { CHECK = sizeof check_rows / sizeof *check_rows };
     struct CMUnitTest t[BAD + GOOD + CHECK + 3];
     int n = 0;
-    for (int i = 0; i < BAD; i++) t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad, NULL, NULL, &bad_rows[i]};
+    for (int i = 0; i < BAD; i++)
+        t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad, NULL, NULL, &bad_rows[i]};
     for (int i = 0; i < GOOD; i++)
         t[n++] = (struct CMUnitTest){good_rows[i].name, check_good, NULL, NULL, &good_rows[i]};
     for (int i = 0; i < CHECK; i++)

@@ -37,7 +37,8 @@ typedef struct row {
 } row;
 
 #define EMPTY "x.json: the config is empty; write one JSON object, {\"key\": value, ...}"
-#define OBJECT ": a config is one JSON object, {\"key\": value, ...}, in UTF-8, but this begins with "
+#define OBJECT \
+    ": a config is one JSON object, {\"key\": value, ...}, in UTF-8, but this begins with "
 #define ALLOW " (--allow_unknown_keys turns this into a warning)"
 #define LIMITS "integers go to 9223372036854775807, other numbers to 1.79e308"
 
@@ -50,22 +51,28 @@ static row file_rows[] = {
     {"null", "null", 0, "x.json:1:1" OBJECT "'null'"},
     {"UTF-16", "\xFF\xFE{\0}\0", 6, "x.json:1:1" OBJECT "'??{?}?'"},
     {"UTF-16 without a mark", "{\0\n\0}\0", 6,
-     "x.json:1:3: not valid JSON: string or '}' expected near end of file; a NUL byte stands there; save the file as UTF-8"},
+     "x.json:1:3: not valid JSON: string or '}' expected near end of file; a NUL byte stands "
+     "there; save the file as UTF-8"},
     {"NUL bytes behind it", "{}\0\0", 4,
-     "x.json:1:4: not valid JSON: end of file expected near end of file; a NUL byte stands there; save the file as UTF-8"},
+     "x.json:1:4: not valid JSON: end of file expected near end of file; a NUL byte stands there; "
+     "save the file as UTF-8"},
     {"escape sequence", "\x1B[31m{}", 0, "x.json:1:1" OBJECT "'?[31m{}'"},
     {"object not closed", "{\"batch_size\": 3", 0,
-     "x.json:1:17: not valid JSON: '}' expected near end of file; a bracket or a quote is not closed"},
+     "x.json:1:17: not valid JSON: '}' expected near end of file; a bracket or a quote is not "
+     "closed"},
     {"string not closed", "{\"delimiter\": \"x", 0,
-     "x.json:1:15: not valid JSON: premature end of input near '\"x'; a bracket or a quote is not closed"},
+     "x.json:1:15: not valid JSON: premature end of input near '\"x'; a bracket or a quote is not "
+     "closed"},
     {"string over two lines", "{\"delimiter\": \"x\ny\"}", 0,
-     "x.json:1:15: not valid JSON: unexpected newline near '\"x'; close the string before the end of its line, or "
+     "x.json:1:15: not valid JSON: unexpected newline near '\"x'; close the string before the end "
+     "of its line, or "
      "write "
      "\\n"},
     {"comma too much", "{\"batch_size\": 3,\n}", 0,
      "x.json:2:1: not valid JSON: string or '}' expected near '}'; remove the comma before it"},
     {"comma missing", "{\"batch_size\": 3\n  \"keep_prob\": 1}", 0,
-     "x.json:2:3: not valid JSON: '}' expected near '\"keep_prob\"'; is a comma missing before it?"},
+     "x.json:2:3: not valid JSON: '}' expected near '\"keep_prob\"'; is a comma missing before "
+     "it?"},
     {"True", "{\"use_decay\": True}", 0,
      "x.json:1:15: not valid JSON: invalid token near 'True'; write true or false in lower case"},
     {"None", "{\"batch_size\": None}", 0,
@@ -75,27 +82,33 @@ static row file_rows[] = {
     {"bare word", "{\"cell_type\": lstm}", 0,
      "x.json:1:15: not valid JSON: invalid token near 'lstm'; strings need double quotes"},
     {"bare key", "{batch_size: 1}", 0,
-     "x.json:1:2: not valid JSON: string or '}' expected near 'batch'; keys and strings need double quotes"},
+     "x.json:1:2: not valid JSON: string or '}' expected near 'batch'; keys and strings need "
+     "double quotes"},
     {"single quotes", "{'batch_size': 1}", 0,
-     "x.json:1:2: not valid JSON: string or '}' expected near '''; JSON strings have double quotes"},
+     "x.json:1:2: not valid JSON: string or '}' expected near '''; JSON strings have double "
+     "quotes"},
     {"comment", "{\n# sizes\n\"batch_size\": 1}", 0,
      "x.json:2:1: not valid JSON: string or '}' expected near '#'; JSON has no comments"},
     {"number begins with a point", "{\"keep_prob\": .5}", 0,
      "x.json:1:15: not valid JSON: invalid token near '.'; a number begins with a digit or -"},
     {"text after the object", "{}\n{}", 0,
      "x.json:2:1: not valid JSON: end of file expected near '{'; see json.org for the syntax"},
-    {"1e999", "{\"keep_prob\": 1e999}", 0, "x.json:1:15: not valid JSON: real number overflow near '1e999'; " LIMITS},
+    {"1e999", "{\"keep_prob\": 1e999}", 0,
+     "x.json:1:15: not valid JSON: real number overflow near '1e999'; " LIMITS},
     {"20 digits", "{\"batch_size\": 99999999999999999999}", 0,
      "x.json:1:16: not valid JSON: too big integer near '99999999999999999999'; " LIMITS},
     {"invalid UTF-8", "{\"delimiter\": \"\xFF\"}", 0,
      "x.json:1:15: not valid JSON: unable to decode byte 0xff near '\"'; save the file as UTF-8"},
     {"NUL byte", "{\"delimiter\": \"a\0b\"}", 20,
-     "x.json:1:15: not valid JSON: control character 0x0 near '\"a'; write such a character as \\u and four hex "
+     "x.json:1:15: not valid JSON: control character 0x0 near '\"a'; write such a character as \\u "
+     "and four hex "
      "digits"},
     {"NUL escape in a value", "{\"delimiter\": \"a\\u0000b\"}", 0,
-     "x.json:1:15: not valid JSON: a string holds the NUL character \\u0000; take the NUL character out"},
+     "x.json:1:15: not valid JSON: a string holds the NUL character \\u0000; take the NUL "
+     "character out"},
     {"NUL escape in a key", "{\"a\\u0000\": 1}", 0,
-     "x.json:1:2: not valid JSON: NUL byte in object key not supported near '\"a\\u0000\"'; take the NUL character "
+     "x.json:1:2: not valid JSON: NUL byte in object key not supported near '\"a\\u0000\"'; take "
+     "the NUL character "
      "out"},
     {"columns count characters", "{\"delimiter\": \"\xCE\xB1\xCE\xB2\", \"use_decay\": tru}", 0,
      "x.json:1:34: not valid JSON: invalid token near 'tru'; strings need double quotes"},
@@ -115,72 +128,95 @@ static row file_rows[] = {
      "x.json:1:2: unknown key 'Batch_Size'; did you mean 'batch_size'?" ALLOW},
     {"unknown key that clears the screen", "{\"\\u001b[2J\": 3}", 0,
      "x.json:1:2: unknown key '?[2J'; --help lists the keys" ALLOW},
-    {"unknown empty key", "{\"\": 3}", 0, "x.json:1:2: unknown key ''; --help lists the keys" ALLOW},
+    {"unknown empty key", "{\"\": 3}", 0,
+     "x.json:1:2: unknown key ''; --help lists the keys" ALLOW},
     {"key twice", "{\"batch_size\": 1,\n \"keep_prob\": 1,\n \"batch_size\": 2}", 0,
      "x.json:3:2: key 'batch_size' is written twice, first in line 1; remove one of them"},
     {"key twice, once with an escape", "{\"batch_size\": 1,\n \"b\\u0061tch_size\": 2}", 0,
      "x.json:2:2: key 'batch_size' is written twice, first in line 1; remove one of them"},
     {"key twice in a value", "{\"batch_size\": {\"a\": 1, \"a\": 2}}", 0,
      "x.json: an object inside a value has a key twice; a config is one flat object"},
-    {"$schema is text", "{\"$schema\": 1}", 0, "x.json:1:2: unknown key '$schema'; --help lists the keys" ALLOW},
+    {"$schema is text", "{\"$schema\": 1}", 0,
+     "x.json:1:2: unknown key '$schema'; --help lists the keys" ALLOW},
     /* values */
     {"integer: text", "{\n\n  \"encoder_layers\" : \"two\"}", 0,
-     "x.json:3:22: 'encoder_layers' must be an integer, 1 .. 1000, not \"two\"; meaning: number of layers"},
+     "x.json:3:22: 'encoder_layers' must be an integer, 1 .. 1000, not \"two\"; meaning: number of "
+     "layers"},
     {"integer: a number as text", "{\"encoder_layers\": \"2\"}", 0,
-     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not \"2\"; meaning: number of layers"},
+     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not \"2\"; meaning: number of "
+     "layers"},
     {"integer: fraction", "{\"encoder_layers\": 2.5}", 0,
-     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not 2.5; meaning: number of layers"},
+     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not 2.5; meaning: number of "
+     "layers"},
     {"integer: below", "{\"encoder_layers\": 0}", 0,
-     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not 0; meaning: number of layers"},
+     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not 0; meaning: number of "
+     "layers"},
     {"integer: above", "{\"encoder_layers\": 1001}", 0,
-     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not 1001; meaning: number of layers"},
+     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not 1001; meaning: number of "
+     "layers"},
     {"integer: real far above", "{\"encoder_layers\": 1e300}", 0,
-     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not 1e+300; meaning: number of layers"},
+     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not 1e+300; meaning: number of "
+     "layers"},
     {"integer: truth", "{\"encoder_layers\": true}", 0,
-     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not true; meaning: number of layers"},
+     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not true; meaning: number of "
+     "layers"},
     {"integer: null", "{\"encoder_layers\": null}", 0,
-     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not null; meaning: number of layers"},
+     "x.json:1:20: 'encoder_layers' must be an integer, 1 .. 1000, not null; meaning: number of "
+     "layers"},
     {"number: below", "{\"keep_prob\": -0.1}", 0,
      "x.json:1:15: 'keep_prob' must be a number, 0 .. 1, not -0.1; meaning: keep probability"},
     {"number: integer above", "{\"keep_prob\": 2}", 0,
      "x.json:1:15: 'keep_prob' must be a number, 0 .. 1, not 2; meaning: keep probability"},
     {"number: object", "{\"keep_prob\": {\"a\": [1]}}", 0,
-     "x.json:1:15: 'keep_prob' must be a number, 0 .. 1, not {\"a\": [1]}; meaning: keep probability"},
+     "x.json:1:15: 'keep_prob' must be a number, 0 .. 1, not {\"a\": [1]}; meaning: keep "
+     "probability"},
     {"truth: text", "{\"use_decay\": \"true\"}", 0,
-     "x.json:1:15: 'use_decay' must be true or false, not \"true\"; meaning: turns the schedule on"},
+     "x.json:1:15: 'use_decay' must be true or false, not \"true\"; meaning: turns the schedule "
+     "on"},
     {"text: number", "{\"delimiter\": 3}", 0,
      "x.json:1:15: 'delimiter' must be a string, not 3; meaning: joins tokens"},
     {"text: null", "{\"delimiter\": null}", 0,
      "x.json:1:15: 'delimiter' must be a string, not null; meaning: joins tokens"},
     {"choice: near", "{\"cell_type\": \"lstn\"}", 0,
-     "x.json:1:15: 'cell_type' must be one of lstm, gru, glstm, not \"lstn\"; did you mean \"lstm\"?"},
+     "x.json:1:15: 'cell_type' must be one of lstm, gru, glstm, not \"lstn\"; did you mean "
+     "\"lstm\"?"},
     {"choice: far", "{\"cell_type\": \"transformer\"}", 0,
-     "x.json:1:15: 'cell_type' must be one of lstm, gru, glstm, not \"transformer\"; meaning: kind of cell"},
+     "x.json:1:15: 'cell_type' must be one of lstm, gru, glstm, not \"transformer\"; meaning: kind "
+     "of cell"},
     {"choice: number", "{\"cell_type\": 1}", 0,
      "x.json:1:15: 'cell_type' must be one of lstm, gru, glstm, not 1; meaning: kind of cell"},
     {"list: number", "{\"bucket_src\": 50}", 0,
-     "x.json:1:16: 'bucket_src' must be a list of integers, each 1 .. 10000, not 50; meaning: length limits"},
+     "x.json:1:16: 'bucket_src' must be a list of integers, each 1 .. 10000, not 50; meaning: "
+     "length limits"},
     {"list: element", "{\"bucket_src\": [10, 20, \"x\"]}", 0,
-     "x.json:1:16: 'bucket_src' must be a list of integers, each 1 .. 10000, not \"x\" (element 3); meaning: length "
+     "x.json:1:16: 'bucket_src' must be a list of integers, each 1 .. 10000, not \"x\" (element "
+     "3); meaning: length "
      "limits"},
     {"list: empty", "{\"bucket_src\": []}", 0,
-     "x.json:1:16: 'bucket_src' must be a list of integers, each 1 .. 10000, not [] (an empty list); meaning: length limits"},
+     "x.json:1:16: 'bucket_src' must be a list of integers, each 1 .. 10000, not [] (an empty "
+     "list); meaning: length limits"},
     {"long value is cut",
      "{\"use_decay\": "
-     "\"\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3"
+     "\"\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+     "\xC3\xA9\xC3\xA9\xC3"
      "\xA9\xC3"
-     "\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3"
+     "\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+     "\xC3\xA9\xC3\xA9\xC3"
      "\xA9"
-     "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+     "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3"
+     "\xA9\xC3\xA9\xC3\xA9"
      "\xC3"
      "\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\"}",
      0,
      "x.json:1:15: 'use_decay' must be true or false, not "
-     "\"\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3"
+     "\"\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+     "\xC3\xA9\xC3\xA9\xC3"
      "\xA9\xC3"
-     "\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3"
+     "\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+     "\xC3\xA9\xC3\xA9\xC3"
      "\xA9"
-     "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"
+     "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3"
+     "\xA9\xC3\xA9\xC3\xA9"
      "\xC3"
      "\xA9\xC3\xA9...; meaning: turns the schedule on"},
 };
@@ -190,7 +226,8 @@ static void check_file(void **state)
     const row *r = *state;
     rd_status st = {0};
     rd_config *c = NULL;
-    assert_int_equal(rd_config_new("x.json", r->text, r->n ? r->n : strlen(r->text), groups, 1, false, &c, &st),
+    assert_int_equal(rd_config_new("x.json", r->text, r->n ? r->n : strlen(r->text), groups, 1,
+                                   false, &c, &st),
                      RD_EUSAGE);
     assert_string_equal(st.msg, r->want);
     assert_null(c);
@@ -199,45 +236,62 @@ static void check_file(void **state)
 static row set_rows[] = {
     {"set: no equals sign", "batch_size", 0,
      "--set batch_size: not of the form key=value; an example: --set batch_size=32"},
-    {"set: no key", "=3", 0, "--set =3: not of the form key=value; an example: --set batch_size=32"},
+    {"set: no key", "=3", 0,
+     "--set =3: not of the form key=value; an example: --set batch_size=32"},
     {"set: unknown key", "batch_sise=3", 0,
      "--set batch_sise=3: unknown key 'batch_sise'; did you mean 'batch_size'?" ALLOW},
     {"set: not an integer", "batch_size=many", 0,
-     "--set batch_size=many: 'batch_size' must be an integer, 1 .. 65536, not \"many\"; meaning: sentences per rank"},
+     "--set batch_size=many: 'batch_size' must be an integer, 1 .. 65536, not \"many\"; meaning: "
+     "sentences per rank"},
     {"set: empty number", "batch_size=", 0,
-     "--set batch_size=: 'batch_size' must be an integer, 1 .. 65536, not \"\"; meaning: sentences per rank"},
+     "--set batch_size=: 'batch_size' must be an integer, 1 .. 65536, not \"\"; meaning: sentences "
+     "per rank"},
     {"set: nan", "keep_prob=nan", 0,
-     "--set keep_prob=nan: 'keep_prob' must be a number, 0 .. 1, not \"nan\"; meaning: keep probability"},
+     "--set keep_prob=nan: 'keep_prob' must be a number, 0 .. 1, not \"nan\"; meaning: keep "
+     "probability"},
     {"set: NaN", "keep_prob=NaN", 0,
-     "--set keep_prob=NaN: 'keep_prob' must be a number, 0 .. 1, not \"NaN\"; meaning: keep probability"},
+     "--set keep_prob=NaN: 'keep_prob' must be a number, 0 .. 1, not \"NaN\"; meaning: keep "
+     "probability"},
     {"set: Infinity", "keep_prob=Infinity", 0,
-     "--set keep_prob=Infinity: 'keep_prob' must be a number, 0 .. 1, not \"Infinity\"; meaning: keep probability"},
+     "--set keep_prob=Infinity: 'keep_prob' must be a number, 0 .. 1, not \"Infinity\"; meaning: "
+     "keep probability"},
     {"set: overflow", "keep_prob=1e999", 0,
-     "--set keep_prob=1e999: 'keep_prob' must be a number, 0 .. 1, not \"1e999\"; meaning: keep probability"},
+     "--set keep_prob=1e999: 'keep_prob' must be a number, 0 .. 1, not \"1e999\"; meaning: keep "
+     "probability"},
     {"set: True", "use_decay=True", 0,
-     "--set use_decay=True: 'use_decay' must be true or false, not \"True\"; meaning: turns the schedule on"},
+     "--set use_decay=True: 'use_decay' must be true or false, not \"True\"; meaning: turns the "
+     "schedule on"},
     {"set: null in capitals", "use_decay=NULL", 0,
-     "--set use_decay=NULL: 'use_decay' must be true or false, not \"NULL\"; meaning: turns the schedule on"},
+     "--set use_decay=NULL: 'use_decay' must be true or false, not \"NULL\"; meaning: turns the "
+     "schedule on"},
     {"set: null for a key that there is not", "frobnicate=null", 0,
-     "--set frobnicate=null: unknown key 'frobnicate'; --help lists the keys (--allow_unknown_keys turns this into a "
+     "--set frobnicate=null: unknown key 'frobnicate'; --help lists the keys (--allow_unknown_keys "
+     "turns this into a "
      "warning)"},
     {"set: a flag", "max_steps=3", 0,
-     "--set max_steps=3: unknown key 'max_steps'; did you mean the flag '--max_steps'? (--allow_unknown_keys turns "
+     "--set max_steps=3: unknown key 'max_steps'; did you mean the flag '--max_steps'? "
+     "(--allow_unknown_keys turns "
      "this into a warning)"},
     {"set: choice", "cell_type=gruu", 0,
-     "--set cell_type=gruu: 'cell_type' must be one of lstm, gru, glstm, not \"gruu\"; did you mean \"gru\"?"},
+     "--set cell_type=gruu: 'cell_type' must be one of lstm, gru, glstm, not \"gruu\"; did you "
+     "mean \"gru\"?"},
     {"set: quote not closed", "delimiter=\"x", 0,
      "--set delimiter=\"x: the value begins with a double quote but is not a JSON string"},
-    {"set: invalid UTF-8", "delimiter=\xFF", 0, "--set delimiter=?: not valid UTF-8; the config knows no other text"},
-    {"set: invalid UTF-8 in the key", "d\xC3=1", 0, "--set d?=1: not valid UTF-8; the config knows no other text"},
+    {"set: invalid UTF-8", "delimiter=\xFF", 0,
+     "--set delimiter=?: not valid UTF-8; the config knows no other text"},
+    {"set: invalid UTF-8 in the key", "d\xC3=1", 0,
+     "--set d?=1: not valid UTF-8; the config knows no other text"},
     {"set: list element", "bucket_src=10,0", 0,
-     "--set bucket_src=10,0: 'bucket_src' must be a list of integers, each 1 .. 10000, not 0 (element 2); meaning: "
+     "--set bucket_src=10,0: 'bucket_src' must be a list of integers, each 1 .. 10000, not 0 "
+     "(element 2); meaning: "
      "length "
      "limits"},
     {"set: empty list", "bucket_src=", 0,
-     "--set bucket_src=: 'bucket_src' must be a list of integers, each 1 .. 10000, not [] (an empty list); meaning: length limits"},
+     "--set bucket_src=: 'bucket_src' must be a list of integers, each 1 .. 10000, not [] (an "
+     "empty list); meaning: length limits"},
     {"set: list of words", "bucket_src=a,b", 0,
-     "--set bucket_src=a,b: 'bucket_src' must be a list of integers, each 1 .. 10000, not \"a,b\"; meaning: length "
+     "--set bucket_src=a,b: 'bucket_src' must be a list of integers, each 1 .. 10000, not \"a,b\"; "
+     "meaning: length "
      "limits"},
 };
 
@@ -261,9 +315,11 @@ static void check_depth(void **state)
         int depth;
         const char *want;
     } deep[] = {
-        {3000, "x.json:1:2062: not valid JSON: maximum parsing depth reached near '['; a config is one flat object"},
+        {3000, "x.json:1:2062: not valid JSON: maximum parsing depth reached near '['; a config is "
+               "one flat object"},
         {2000, "x.json:1:15: 'use_decay' must be true or false, not "
-               "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[...; "
+               "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+               "[[[[[[[[[...; "
                "meaning: turns "
                "the schedule on"},
     };
@@ -284,9 +340,12 @@ static void check_depth(void **state)
 static void check_tables(void **state)
 {
     (void)state;
-    static const rd_option bad_json[] = {RD_OPT_INT(fields, layers, layers, "one", 1, 2, "x"), RD_OPT_END};
-    static const rd_option bad_range[] = {RD_OPT_INT(fields, layers, layers, "3", 1, 2, "x"), RD_OPT_END};
-    static const rd_option other_type[] = {RD_OPT_REAL(fields, keep_prob, keep, "0.8", 0, 1, "x"), RD_OPT_END};
+    static const rd_option bad_json[] = {RD_OPT_INT(fields, layers, layers, "one", 1, 2, "x"),
+                                         RD_OPT_END};
+    static const rd_option bad_range[] = {RD_OPT_INT(fields, layers, layers, "3", 1, 2, "x"),
+                                          RD_OPT_END};
+    static const rd_option other_type[] = {RD_OPT_REAL(fields, keep_prob, keep, "0.8", 0, 1, "x"),
+                                           RD_OPT_END};
     const rd_option_group bad[] = {{"a", "", bad_json, sizeof(fields)},
                                    {"b", "", bad_range, sizeof(fields)},
                                    {"c", "", other_type, sizeof(fields)}};
@@ -306,7 +365,10 @@ static void check_tables(void **state)
 
 int main(void)
 {
-    enum { N_FILE = sizeof file_rows / sizeof *file_rows, N_SET = sizeof set_rows / sizeof *set_rows };
+    enum {
+        N_FILE = sizeof file_rows / sizeof *file_rows,
+        N_SET = sizeof set_rows / sizeof *set_rows
+    };
     struct CMUnitTest t[N_FILE + N_SET + 2];
     for (int i = 0; i < N_FILE; i++)
         t[i] = (struct CMUnitTest){file_rows[i].name, check_file, NULL, NULL, &file_rows[i]};

@@ -41,8 +41,8 @@ static void *failing(size_t n)
 
 static rd_code whole_way(rd_status *st)
 {
-    static const char text[] =
-        "{\"batch_size\": 3, \"delimiter\": \"\\u03b1\", \"bucket_src\": [1, 2], \"other\": {\"a\": [1.5]}}";
+    static const char text[] = "{\"batch_size\": 3, \"delimiter\": \"\\u03b1\", \"bucket_src\": "
+                               "[1, 2], \"other\": {\"a\": [1.5]}}";
     rd_config *c = NULL;
     fields f;
     RD_TRY(rd_config_new("x.json", text, sizeof text - 1, groups, 1, true, &c, st));
@@ -76,7 +76,8 @@ static void every_allocation_of_a_config(void **state)
             break;
         }
         seen_no_memory += rc == RD_EENV && strstr(st.msg, "out of memory for the config");
-        if (rc != RD_OK && !st.msg[0]) fail_msg("allocation %d: code %d, message '%s'", k, (int)rc, st.msg);
+        if (rc != RD_OK && !st.msg[0])
+            fail_msg("allocation %d: code %d, message '%s'", k, (int)rc, st.msg);
     }
     assert_true(k > 20);
     assert_true(2 * seen_no_memory > k); /* inside a token Jansson takes it for a syntax error */
@@ -87,7 +88,8 @@ static void every_allocation_of_the_documents(void **state)
     (void)state;
     rd_status st = {0};
     rd_config *c = NULL;
-    assert_int_equal(rd_config_new("x.json", "{\"other\": 1}", 12, groups, 1, true, &c, &st), RD_OK);
+    assert_int_equal(rd_config_new("x.json", "{\"other\": 1}", 12, groups, 1, true, &c, &st),
+                     RD_OK);
     int k = 0;
     for (;; k++) {
         countdown = k;

@@ -14,13 +14,15 @@
 /* A host as the agents describe it, with every fact in order. */
 static json_t *host(const char *name, const char *addr)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:s, s:f, s:[{s:s, s:s, s:i, s:b, "
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:s, s:f, "
+                     "s:[{s:s, s:s, s:i, s:b, "
                      "s:b}, {s:s, s:s, s:i, s:b, s:b}], s:{}}",
-                     "host", name, "listed", name, "machine", name, "versions", "run_dist 1\n", "program", "5 bytes",
-                     "mpi", "Open MPI 4.1.4", "ranks", 2, "shm_free", 1e9, "shm_total", 1e9, "memory", 8e9, "memlock",
-                     -1.0, "processors", 4.0, "tmpdir", "/tmp", "tmp_free", 1e9, "nets", "name", "lo", "addr",
-                     "127.0.0.1", "prefix", 8, "up", 1, "loopback", 1, "name", "eth0", "addr", addr, "prefix", 24, "up",
-                     1, "loopback", 0, "mca");
+                     "host", name, "listed", name, "machine", name, "versions", "run_dist 1\n",
+                     "program", "5 bytes", "mpi", "Open MPI 4.1.4", "ranks", 2, "shm_free", 1e9,
+                     "shm_total", 1e9, "memory", 8e9, "memlock", -1.0, "processors", 4.0, "tmpdir",
+                     "/tmp", "tmp_free", 1e9, "nets", "name", "lo", "addr", "127.0.0.1", "prefix",
+                     8, "up", 1, "loopback", 1, "name", "eth0", "addr", addr, "prefix", 24, "up", 1,
+                     "loopback", 0, "mca");
 }
 
 static json_t *two_hosts(void)
@@ -37,15 +39,16 @@ static void set_mca(json_t *hosts, const char *name, const char *value)
     json_t *h;
     json_array_foreach(hosts, i, h)
     {
-        json_object_set_new(json_object_get(h, "mca"), name, json_pack("{s:s, s:s}", "value", value, "source", "test"));
+        json_object_set_new(json_object_get(h, "mca"), name,
+                            json_pack("{s:s, s:s}", "value", value, "source", "test"));
     }
 }
 
 static void add_net(json_t *hosts, int which, const char *name, const char *addr)
 {
-    json_array_append_new(
-        json_object_get(json_array_get(hosts, (size_t)which), "nets"),
-        json_pack("{s:s, s:s, s:i, s:b, s:b}", "name", name, "addr", addr, "prefix", 16, "up", 1, "loopback", 0));
+    json_array_append_new(json_object_get(json_array_get(hosts, (size_t)which), "nets"),
+                          json_pack("{s:s, s:s, s:i, s:b, s:b}", "name", name, "addr", addr,
+                                    "prefix", 16, "up", 1, "loopback", 0));
 }
 
 /* Changes of the facts, by name; what follows must be found. */
@@ -58,7 +61,8 @@ static void one_gpu(json_t *h, const char *versions)
 {
     for (size_t i = 0; i < 2; i++) {
         json_object_set_new(json_array_get(h, i), "gpus",
-                            json_pack("[{s:s, s:s, s:f}]", "name", "H100", "uuid", "GPU-1", "memory", 85899345920.0));
+                            json_pack("[{s:s, s:s, s:f}]", "name", "H100", "uuid", "GPU-1",
+                                      "memory", 85899345920.0));
         json_object_set_new(json_array_get(h, i), "versions", json_string(versions));
     }
 }
@@ -138,9 +142,9 @@ static void memory_small(json_t *h)
 }
 static void tmpdir_long(json_t *h)
 {
-    json_object_set_new(
-        json_array_get(h, 0), "tmpdir",
-        json_string("/a/very/long/path/that/some/batch/system/made/for/this/job/alone/and/for/nobody/else"));
+    json_object_set_new(json_array_get(h, 0), "tmpdir",
+                        json_string("/a/very/long/path/that/some/batch/system/made/for/this/job/"
+                                    "alone/and/for/nobody/else"));
 }
 static void clock_off(json_t *h, double ahead)
 {
@@ -162,7 +166,8 @@ static void clock_134s(json_t *h)
 static void orphan(json_t *h)
 {
     json_object_set_new(json_array_get(h, 1), "daemons",
-                        json_pack("[{s:s, s:i, s:f}]", "name", "orted", "pid", 3608, "age_s", 720.0));
+                        json_pack("[{s:s, s:i, s:f}]", "name", "orted", "pid", 3608, "age_s",
+                                  720.0));
 }
 
 static struct row {
@@ -173,7 +178,8 @@ static struct row {
     const char *text; /* in the first line, or in its remedy */
 } rows[] = {
     {"names in order", no_change, doc_check_names, 1, 0, 0, "2 hosts, each with a name of its own"},
-    {"one name for two", same_name, doc_check_names, 0, 0, 1, "node7 and node8 both call themselves 'node7'"},
+    {"one name for two", same_name, doc_check_names, 0, 0, 1,
+     "node7 and node8 both call themselves 'node7'"},
     {"a host listed twice", listed_twice, doc_check_names, 0, 1, 0, "one machine"},
     {"addresses in order", no_change, doc_check_addresses, 1, 0, 0, "no address is on two hosts"},
     {"docker0 on both", docker_on_both, doc_check_addresses, 0, 0, 1,
@@ -181,7 +187,8 @@ static struct row {
     {"docker0 named", docker_on_both, doc_check_addresses, 0, 0, 1,
      "172.17.0.1 (docker0) exists on several hosts: node7, node8"},
     {"docker0 left out", docker_left_out, doc_check_addresses, 1, 0, 0, "left out by the settings"},
-    {"docker0 left out by network", docker_by_network, doc_check_addresses, 1, 0, 0, "left out by the settings"},
+    {"docker0 left out by network", docker_by_network, doc_check_addresses, 1, 0, 0,
+     "left out by the settings"},
     {"interfaces in order", no_change, doc_check_interfaces, 1, 0, 0,
      "node7: eth0 (10.0.0.7/24); node8: eth0 (10.0.0.8/24)"},
     {"lo not excluded", lo_forgotten, doc_check_interfaces, 0, 0, 1,
@@ -195,18 +202,22 @@ static struct row {
     {"one program", no_change, doc_check_program, 2, 0, 0, "the same everywhere"},
     {"another program", other_program, doc_check_program, 0, 0, 1,
      "the program file differs: node8 has '6 bytes', node7 has '5 bytes'"},
-    {"another MPI", other_mpi, doc_check_program, 0, 0, 1, "the MPI library differs: node8 has 'Open MPI 5.0.1'"},
+    {"another MPI", other_mpi, doc_check_program, 0, 0, 1,
+     "the MPI library differs: node8 has 'Open MPI 5.0.1'"},
     {"space in order", no_change, doc_check_space, 4, 0, 0, "/dev/shm has 954 MiB free or more"},
     {"docker's /dev/shm", shm_small, doc_check_space, 3, 1, 0, "/dev/shm of node8 has 64 MiB free"},
     {"a tiny /dev/shm", shm_tiny, doc_check_space, 3, 0, 1, "--shm-size=1g"},
     {"little memory", memory_small, doc_check_space, 3, 1, 0, ""},
     {"a long TMPDIR", tmpdir_long, doc_check_space, 3, 1, 0, ""},
     {"clocks that may be equal", clock_near, doc_check_clocks, 1, 0, 0, ""},
-    {"a clock behind", clock_2s, doc_check_clocks, 0, 1, 0, "the clock of node8 is 2.3 s behind that of node7"},
+    {"a clock behind", clock_2s, doc_check_clocks, 0, 1, 0,
+     "the clock of node8 is 2.3 s behind that of node7"},
     {"a clock far ahead", clock_134s, doc_check_clocks, 0, 0, 1,
      "the clock of node8 is 134.0 s ahead of that of node7"},
-    {"a daemon is left", orphan, doc_check_left, 0, 1, 0, "orted of node8, pid 3608, has been running for 12 min"},
-    {"more ranks than GPUs", few_gpus, doc_check_gpus, 1, 2, 0, "2 ranks of node7 have 1 GPU: a training refuses that"},
+    {"a daemon is left", orphan, doc_check_left, 0, 1, 0,
+     "orted of node8, pid 3608, has been running for 12 min"},
+    {"more ranks than GPUs", few_gpus, doc_check_gpus, 1, 2, 0,
+     "2 ranks of node7 have 1 GPU: a training refuses that"},
     {"GPUs of another program", unused_gpus, doc_check_gpus, 1, 0, 0, "2 GPUs, not used"},
     {"no daemon is left", no_change, doc_check_left, 1, 0, 0, ""},
 };
@@ -226,8 +237,10 @@ static void check_row(void **state)
     assert_int_equal(r.n[DOC_OK], row->ok);
     assert_int_equal(r.n[DOC_WARN], row->warn);
     assert_int_equal(r.n[DOC_FAIL], row->fail);
-    if (!strstr(doc_text(first, "text"), row->text) && !strstr(doc_text(first, "remedy"), row->text))
-        fail_msg("'%s' is not in '%s' or '%s'", row->text, doc_text(first, "text"), doc_text(first, "remedy"));
+    if (!strstr(doc_text(first, "text"), row->text) &&
+        !strstr(doc_text(first, "remedy"), row->text))
+        fail_msg("'%s' is not in '%s' or '%s'", row->text, doc_text(first, "text"),
+                 doc_text(first, "remedy"));
     assert_string_equal(doc_verdict(&r), row->fail ? "failure" : row->warn ? "warning" : "ok");
     const bool differs = row->change == other_program || row->change == other_mpi;
     assert_int_equal(doc_result(&r, &st), !row->fail ? RD_OK : differs ? RD_EDISAGREE : RD_EENV);
@@ -242,8 +255,12 @@ static void test_links(void **state)
         int level;
         const char *text;
     } cases[] = {{{0, 9.4, 9.1, 0}, DOC_OK, "slowest link node8 -> node7, 9.10 Gbit/s"},
-                 {{0, 0.94, 0.95, 0}, DOC_WARN, "node7 -> node8 carries 0.94 Gbit/s, the level of 1 Gbit/s Ethernet"},
-                 {{0, 8.0, 0.095, 0}, DOC_WARN, "node8 -> node7 carries 0.10 Gbit/s, the level of 100 Mbit/s Ethernet"},
+                 {{0, 0.94, 0.95, 0},
+                  DOC_WARN,
+                  "node7 -> node8 carries 0.94 Gbit/s, the level of 1 Gbit/s Ethernet"},
+                 {{0, 8.0, 0.095, 0},
+                  DOC_WARN,
+                  "node8 -> node7 carries 0.10 Gbit/s, the level of 100 Mbit/s Ethernet"},
                  {{0, 0, 0, 0}, DOC_WARN, "could not be measured"}};
     (void)state;
     json_t *hosts = two_hosts();
@@ -273,8 +290,8 @@ static void test_cpus(void **state)
         rd_status st = {0};
         doc_report r;
         json_t *hosts = json_pack("[o]", host("node7", "10.0.0.7"));
-        json_t *ranks = json_pack("[{s:i, s:s}, {s:i, s:s}]", "host_index", 0, "cores", cases[i].cores[0], "host_index",
-                                  0, "cores", cases[i].cores[1]);
+        json_t *ranks = json_pack("[{s:i, s:s}, {s:i, s:s}]", "host_index", 0, "cores",
+                                  cases[i].cores[0], "host_index", 0, "cores", cases[i].cores[1]);
         assert_int_equal(doc_report_init(&r, &st), RD_OK);
         doc_check_cpus(&r, hosts, ranks);
         assert_int_equal(r.n[DOC_WARN], cases[i].warnings);
@@ -295,8 +312,12 @@ static void test_host_lists(void **state)
                  {"node1", 1, 1, ""},
                  {"me@10.0.0.7:2", 1, 2, ""},
                  {"a:2, b:2", 0, 0, ""},
-                 {"a:two", 0, 0, "the slots of 'a:two' must be a number, 1 .. 4096, not 'two'; write a:4 for four ranks there"},
-                 {"b:2,me@a:0", 0, 0, "the slots of 'me@a:0' must be a number, 1 .. 4096, not '0'; write me@a:4 for four ranks there"},
+                 {"a:two", 0, 0,
+                  "the slots of 'a:two' must be a number, 1 .. 4096, not 'two'; write a:4 for four "
+                  "ranks there"},
+                 {"b:2,me@a:0", 0, 0,
+                  "the slots of 'me@a:0' must be a number, 1 .. 4096, not '0'; write me@a:4 for "
+                  "four ranks there"},
                  {"a:4097", 0, 0, "1 .. 4096, not '4097'; write a:4 "},
                  {"a:", 0, 0, "1 .. 4096, not ''; write a:4 "},
                  {":0", 0, 0, "an entry without a name"},
@@ -369,14 +390,18 @@ static void test_line(void **state)
     assert_int_equal(doc_line(&h, 12345, NULL, "10.0.0.0/24", true, &w, &n, &st), RD_OK);
     doc_line_text(w, n, &text);
     assert_non_null(
-        strstr(rd_strbuf_str(&text), "mpirun --allow-run-as-root -np 4 -H a:2,b:2 --map-by slot --bind-to none"));
-    assert_non_null(strstr(rd_strbuf_str(&text), "'-p 12345' --mca btl_tcp_if_include 10.0.0.0/24"));
+        strstr(rd_strbuf_str(&text),
+               "mpirun --allow-run-as-root -np 4 -H a:2,b:2 --map-by slot --bind-to none"));
+    assert_non_null(strstr(rd_strbuf_str(&text),
+                           "'-p 12345' --mca btl_tcp_if_include 10.0.0.0/24"));
     doc_words_free(w, n);
     rd_strbuf_reset(&text);
     /* What the person says is not said again. */
-    assert_int_equal(doc_line(&h, 0, "-np 2 --bind-to core -mca btl_tcp_if_include eth0 -mca plm_rsh_args \"-p 7 -v\"",
-                              "10.0.0.0/24", false, &w, &n, &st),
-                     RD_OK);
+    assert_int_equal(
+        doc_line(&h, 0,
+                 "-np 2 --bind-to core -mca btl_tcp_if_include eth0 -mca plm_rsh_args \"-p 7 -v\"",
+                 "10.0.0.0/24", false, &w, &n, &st),
+        RD_OK);
     doc_line_text(w, n, &text);
     assert_null(strstr(rd_strbuf_str(&text), "-np 4"));
     assert_null(strstr(rd_strbuf_str(&text), "--bind-to none"));
@@ -444,12 +469,14 @@ static void test_program_id(void **state)
 int main(void)
 {
     static struct CMUnitTest t[64];
-    static const struct CMUnitTest rest[] = {cmocka_unit_test(test_links),      cmocka_unit_test(test_cpus),
-                                             cmocka_unit_test(test_host_lists), cmocka_unit_test(test_host_file),
-                                             cmocka_unit_test(test_line),       cmocka_unit_test(test_settings),
-                                             cmocka_unit_test(test_sockets),    cmocka_unit_test(test_program_id)};
+    static const struct CMUnitTest rest[] = {
+        cmocka_unit_test(test_links),      cmocka_unit_test(test_cpus),
+        cmocka_unit_test(test_host_lists), cmocka_unit_test(test_host_file),
+        cmocka_unit_test(test_line),       cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_sockets),    cmocka_unit_test(test_program_id)};
     int n = 0;
-    for (int i = 0; i < COUNT(rows); i++) t[n++] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
+    for (int i = 0; i < COUNT(rows); i++)
+        t[n++] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
     for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
     return _cmocka_run_group_tests("doctor", t, (size_t)n, NULL, NULL) != 0;
 }

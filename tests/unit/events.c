@@ -160,7 +160,8 @@ static struct seen {
     } v[64];
 } seen;
 
-static void on_value(void *ctx, int64_t step, double w, const char *tag, const char *kind, double value)
+static void on_value(void *ctx, int64_t step, double w, const char *tag, const char *kind,
+                     double value)
 {
     struct seen *s = ctx;
     assert_true(s->n < 64);
@@ -295,8 +296,8 @@ static void write_all(int64_t start_step, rd_events **e, rd_status *st)
     static const char *const tags[] = {"loss", "Eval_BLEU_Score", NULL};
     float x[1000];
     for (int i = 0; i < 1000; i++) x[i] = (float)i;
-    json_t *flat = json_pack("{s:f, s:i, s:b, s:s, s:[i,i], s:n}", "lr", 0.25, "batch_size", 64, "shuffle", 1,
-                             "optimizer", "Adam", "list", 1, 2, "nothing");
+    json_t *flat = json_pack("{s:f, s:i, s:b, s:s, s:[i,i], s:n}", "lr", 0.25, "batch_size", 64,
+                             "shuffle", 1, "optimizer", "Adam", "list", 1, 2, "nothing");
     assert_int_equal(rd_events_new(dir, start_step, e, st), RD_OK);
     assert_int_equal(rd_events_hparams(*e, flat, tags, st), RD_OK);
     assert_int_equal(rd_events_text(*e, start_step, "config", "```json\n{}\n```\n", st), RD_OK);

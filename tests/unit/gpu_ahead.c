@@ -65,7 +65,8 @@ static bool is_read(const rd_gpu *g, const int *from, size_t n)
 {
     for (int s = 0; s < RD_QUEUES; s++)
         for (int i = 0; i < g->n[s]; i++)
-            if (g->queue[s][i].what == COPY && g->queue[s][i].from >= from && g->queue[s][i].from < from + n)
+            if (g->queue[s][i].what == COPY && g->queue[s][i].from >= from &&
+                g->queue[s][i].from < from + n)
                 return true;
     return false;
 }
@@ -96,22 +97,26 @@ static void put(rd_gpu *g, void *p)
 
 static rd_code up(rd_gpu *g, void *to, const void *host, size_t bytes, rd_status *st)
 {
-    return queue(g, RD_QUEUE_COPIES, (work){.what = COPY, .to = to, .from = host, .n = bytes / sizeof(int)}, st);
+    return queue(g, RD_QUEUE_COPIES,
+                 (work){.what = COPY, .to = to, .from = host, .n = bytes / sizeof(int)}, st);
 }
 
 static rd_code copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st)
 {
-    return queue(g, RD_QUEUE_OPS, (work){.what = COPY, .to = to, .from = from, .n = bytes / sizeof(int)}, st);
+    return queue(g, RD_QUEUE_OPS,
+                 (work){.what = COPY, .to = to, .from = from, .n = bytes / sizeof(int)}, st);
 }
 
 static rd_code record(rd_gpu *g, rd_gpu_queue stream, int event, rd_status *st)
 {
-    return queue(g, (int)stream, (work){.what = RECORD, .event = event, .turn = ++g->recorded[event]}, st);
+    return queue(g, (int)stream,
+                 (work){.what = RECORD, .event = event, .turn = ++g->recorded[event]}, st);
 }
 
 static rd_code wait_for(rd_gpu *g, rd_gpu_queue stream, int event, rd_status *st)
 {
-    return queue(g, (int)stream, (work){.what = WAIT, .event = event, .turn = g->recorded[event]}, st);
+    return queue(g, (int)stream, (work){.what = WAIT, .event = event, .turn = g->recorded[event]},
+                 st);
 }
 
 static const rd_ahead_device calls = {get, put, up, copy, record, wait_for};
@@ -148,7 +153,8 @@ static void up_now(int *to, int *host, size_t n)
 {
     rd_status st = {0};
     if (!rd_ahead_take(ahead, to, host, n * sizeof *host, &st))
-        (void)queue(&device, RD_QUEUE_OPS, (work){.what = COPY, .to = to, .from = host, .n = n}, &st);
+        (void)queue(&device, RD_QUEUE_OPS, (work){.what = COPY, .to = to, .from = host, .n = n},
+                    &st);
     assert_int_equal(st.code, RD_OK);
 }
 
@@ -167,7 +173,8 @@ static void train(bool grows, bool drops)
         const int tries = drops && roll(3) == 0 ? 2 : 1;
         for (int i = 0; i < tries; i++) {
             settle(x);
-            for (size_t e = 0; e < size[k]; e++) x[e] = 1000 * (k + 1) + (int)e + 100 * (tries - 1 - i);
+            for (size_t e = 0; e < size[k]; e++)
+                x[e] = 1000 * (k + 1) + (int)e + 100 * (tries - 1 - i);
             if (!drops || roll(4) > 0) (void)rd_ahead_send(ahead, x, size[k] * sizeof *x, &st);
             time_passes();
         }
@@ -189,7 +196,9 @@ static void test_any_order(void **state)
         train(false, false);
         const rd_gpu_ahead_counts c = counts();
         assert_true(c.sent == BATCHES && c.taken == BATCHES && c.late == 0 && !c.is_short);
-        assert_int_equal(c.bytes, MOST_BATCH * sizeof(int)); /* one room, and the array itself, are two buffers */
+        assert_int_equal(c.bytes,
+                         MOST_BATCH *
+                             sizeof(int)); /* one room, and the array itself, are two buffers */
         assert_int_equal(device.got, 1);
         close_device();
     }
@@ -225,7 +234,8 @@ static void test_short(void **state)
     drain(&device);
     assert_memory_equal(x, y, sizeof x);
     assert_int_equal(st.code, RD_OK);
-    assert_true(counts().sent == 1 && counts().taken == 1 && counts().is_short && counts().bytes == 0);
+    assert_true(counts().sent == 1 && counts().taken == 1 && counts().is_short &&
+                counts().bytes == 0);
     close_device();
 }
 
@@ -284,8 +294,9 @@ static void test_place(void **state)
 int main(void)
 {
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(test_any_order), cmocka_unit_test(test_other_sizes), cmocka_unit_test(test_short),
-        cmocka_unit_test(test_several),   cmocka_unit_test(test_place),
+        cmocka_unit_test(test_any_order), cmocka_unit_test(test_other_sizes),
+        cmocka_unit_test(test_short),     cmocka_unit_test(test_several),
+        cmocka_unit_test(test_place),
     };
     return cmocka_run_group_tests_name("arrays ahead of their turn", t, NULL, NULL) != 0;
 }

@@ -65,8 +65,9 @@ static void test_cuda_is_not_there(void **state)
     for (rd_device d = RD_DEVICE_AUTO; d <= RD_DEVICE_CUDA; d += 2) {
         st = (rd_status){0};
         assert_int_equal(rd_gpu_choose(d, true, true, s, 3, &c, &st), RD_EENV);
-        assert_non_null(
-            strstr(st.msg, "rank 1 on 'node01' has no GPU (no driver), while rank 0 on 'node00' has one: 1 of 3"));
+        assert_non_null(strstr(
+            st.msg,
+            "rank 1 on 'node01' has no GPU (no driver), while rank 0 on 'node00' has one: 1 of 3"));
     }
 }
 
@@ -77,14 +78,18 @@ static void test_library_is_not_there(void **state)
     rd_gpu_choice c;
     rd_status st = {0};
     rd_gpu_seat s[] = {seat_of(0, 0, 1, 0), seat_of(1, 0, 1, 0)};
-    const char *why = "cuDNN is needed and cannot be loaded (libcudnn.so.9: no such file); install cuDNN 9";
+    const char *why =
+        "cuDNN is needed and cannot be loaded (libcudnn.so.9: no such file); install cuDNN 9";
     snprintf(s[0].why, sizeof s[0].why, "%s", why);
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 1, &c, &st), RD_OK);
     assert_int_equal(c.device, RD_DEVICE_CPU);
-    assert_string_equal(c.say, "the CPU, for NVIDIA H100 80GB HBM3 cannot be used: cuDNN is needed and cannot be loaded (libcudnn.so.9: no such "
+    assert_string_equal(c.say, "the CPU, for NVIDIA H100 80GB HBM3 cannot be used: cuDNN is needed "
+                               "and cannot be loaded (libcudnn.so.9: no such "
                                "file); install cuDNN 9");
     assert_int_equal(rd_gpu_choose(RD_DEVICE_CUDA, false, true, s, 1, &c, &st), RD_EENV);
-    assert_non_null(strstr(st.msg, "\"device\" is \"cuda\", and NVIDIA H100 80GB HBM3 cannot be used: cuDNN is needed"));
+    assert_non_null(strstr(
+        st.msg,
+        "\"device\" is \"cuda\", and NVIDIA H100 80GB HBM3 cannot be used: cuDNN is needed"));
     assert_non_null(strstr(st.msg, "install cuDNN 9"));
     st = (rd_status){0};
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_EENV);
@@ -101,7 +106,8 @@ static void test_one_each(void **state)
     (void)state;
     rd_gpu_choice c;
     rd_status st = {0};
-    rd_gpu_seat s[] = {seat_of(0, 0, 2, 0), seat_of(0, 1, 2, 1), seat_of(1, 0, 1, 0), seat_of(1, 1, 1, 1)};
+    rd_gpu_seat s[] = {seat_of(0, 0, 2, 0), seat_of(0, 1, 2, 1), seat_of(1, 0, 1, 0),
+                       seat_of(1, 1, 1, 1)};
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 1, &c, &st), RD_OK);
     assert_string_equal(c.say, "NVIDIA H100 80GB HBM3 on node00");
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 2, &c, &st), RD_OK);
@@ -124,12 +130,12 @@ static void test_shared(void **state)
     rd_gpu_seat s[3] = {seat_of(0, 0, 2, 0), seat_of(0, 1, 2, 1), seat_of(0, 2, 2, 0)};
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, false, true, s, 3, &c, &st), RD_EENV);
     assert_string_equal(
-        st.msg,
-        "two ranks on one GPU:\n"
-        "  rank 0    node00  GPU 0  GPU-0-0\n"
-        "  rank 2    node00  GPU 0  GPU-0-0\n"
-        "start at most 2 ranks on 'node00', or show the ranks more GPUs (CUDA_VISIBLE_DEVICES; srun --gpus-per-node); "
-        "\"allow_shared_gpu\": true lets them share, \"device\": \"cpu\" does without");
+        st.msg, "two ranks on one GPU:\n"
+                "  rank 0    node00  GPU 0  GPU-0-0\n"
+                "  rank 2    node00  GPU 0  GPU-0-0\n"
+                "start at most 2 ranks on 'node00', or show the ranks more GPUs "
+                "(CUDA_VISIBLE_DEVICES; srun --gpus-per-node); "
+                "\"allow_shared_gpu\": true lets them share, \"device\": \"cpu\" does without");
     st = (rd_status){0};
     assert_int_equal(rd_gpu_choose(RD_DEVICE_AUTO, true, true, s, 3, &c, &st), RD_OK);
     assert_true(c.shared);
@@ -175,7 +181,8 @@ static void test_nccl_settings(void **state)
     assert_false(rd_nccl_settings(text));
     assert_string_equal(text, ours);
     assert_string_equal(getenv("NCCL_PROTO"), "Simple");
-    assert_false(rd_nccl_settings(text)); /* what it has put there itself is no choice of a person */
+    assert_false(
+        rd_nccl_settings(text)); /* what it has put there itself is no choice of a person */
     setenv("NCCL_PROTO", "LL", 1);
     assert_true(rd_nccl_settings(text));
     assert_string_equal(text, "NCCL_ALGO=Ring NCCL_PROTO=LL NCCL_NVLS_ENABLE=0");
@@ -198,10 +205,16 @@ static void test_batch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_index),    cmocka_unit_test(test_cpu),    cmocka_unit_test(test_cuda_is_not_there),
-        cmocka_unit_test(test_one_each), cmocka_unit_test(test_shared), cmocka_unit_test(test_table_is_cut),
-        cmocka_unit_test(test_batch),    cmocka_unit_test(test_library_is_not_there),
-        cmocka_unit_test(test_nccl),     cmocka_unit_test(test_nccl_settings),
+        cmocka_unit_test(test_index),
+        cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_cuda_is_not_there),
+        cmocka_unit_test(test_one_each),
+        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_table_is_cut),
+        cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_library_is_not_there),
+        cmocka_unit_test(test_nccl),
+        cmocka_unit_test(test_nccl_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }

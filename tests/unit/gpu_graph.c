@@ -45,7 +45,8 @@ static rd_code up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_st
     return st->code;
 }
 
-static rd_code make(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_graph **out, uint64_t *bytes, rd_status *st)
+static rd_code make(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_graph **out,
+                    uint64_t *bytes, rd_status *st)
 {
     *out = NULL;
     if (g->makes_fail) return rd_fail(st, RD_EENV, "no graph today");
@@ -63,7 +64,8 @@ static rd_code make(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_grap
     return st->code;
 }
 
-static rd_code set(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *task, const void *args, rd_status *st)
+static rd_code set(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *task, const void *args,
+                   rd_status *st)
 {
     if (g->sets_fail) return rd_fail(st, RD_EENV, "nothing can be set");
     memcpy(q->list.args + q->list.task[i].at, args, task->bytes);
@@ -133,7 +135,8 @@ static void steps(rd_graphs *q, const char *program, rd_status *st)
             if (!rd_graphs_up(q, device.memory, bytes, x > 99 ? sizeof bytes : 3, st))
                 (void)up(&device, device.memory, bytes, 3, st);
         } else {
-            (void)rd_graphs_task(q, &device, run_op, &o, sizeof o, *p >= 'a' ? sizeof o : sizeof o.name, st);
+            (void)rd_graphs_task(q, &device, run_op, &o, sizeof o,
+                                 *p >= 'a' ? sizeof o : sizeof o.name, st);
         }
         p = end - 1;
     }
@@ -302,7 +305,8 @@ static void test_cut(void **state)
         steps(graphs, "A1 A2", &st);
         rd_strbuf_reset(&device.did);
         assert_false(rd_graphs_up(graphs, device.memory, large, 1 << 20, &st));
-        assert_string_equal(i == 0 ? "" : device.did.s, i == 0 ? "" : "A1 A2 "); /* all before it was started */
+        assert_string_equal(i == 0 ? "" : device.did.s,
+                            i == 0 ? "" : "A1 A2 "); /* all before it was started */
         rd_graphs_end(graphs, &st);
     }
     free(large);
@@ -324,7 +328,8 @@ static void test_room(void **state)
     assert_int_equal(device.made, 41);
     once(9, "A1 b2"); /* used since: kept, when 10 and others went */
     assert_int_equal(device.made, 41);
-    for (uint64_t key = 1000; key < 1300; key++) once(key, "A1 b2"); /* never again, as batches of many lengths */
+    for (uint64_t key = 1000; key < 1300; key++)
+        once(key, "A1 b2"); /* never again, as batches of many lengths */
     assert_int_equal(device.n_graphs, 0);
 }
 
@@ -391,7 +396,8 @@ static void test_keys(void **state)
     y.epoch = 6;
     y.step = 10;
     assert_true(two == rd_batch_shape(&y));
-    rd_batch image = {.n = 4, .n_fields = 1, .field = {{.name = "image", .n_dim = 3, .dim = {8, 6, 3}}}};
+    rd_batch image = {
+        .n = 4, .n_fields = 1, .field = {{.name = "image", .n_dim = 3, .dim = {8, 6, 3}}}};
     const uint64_t three = rd_batch_shape(&image);
     image.field[0].dim[0] = 6;
     image.field[0].dim[1] = 8;

@@ -52,7 +52,8 @@ static void test_no_gpu(void **state)
     has(why, "driver is not installed");
     has(why, "--gpus all");
     rd_gpu_no_gpu("cudaErrorInsufficientDriver", "words", 12040, 13000, NULL, why);
-    assert_string_equal(why, "the driver is too old: it is for CUDA 12.4, this program was built with CUDA 13.0 and wants driver 580 or newer");
+    assert_string_equal(why, "the driver is too old: it is for CUDA 12.4, this program was built "
+                             "with CUDA 13.0 and wants driver 580 or newer");
     rd_gpu_no_gpu("cudaErrorUnknown", "words", 11080, 12020, "0", why);
     has(why, "wants driver 525 or newer");
     rd_gpu_no_gpu("cudaErrorInsufficientDriver", "words", 10020, 11080, NULL, why);
@@ -64,7 +65,8 @@ static void test_no_gpu(void **state)
     rd_gpu_no_gpu("cudaSuccess", "no error", 13000, 13000, NULL, why);
     has(why, "the driver sees no GPU");
     rd_gpu_no_gpu("cudaErrorSystemNotReady", "system not yet initialized", 13000, 13000, NULL, why);
-    assert_string_equal(why, "system not yet initialized (cudaErrorSystemNotReady); cards with NVSwitch need the service nvidia-fabricmanager: start it");
+    assert_string_equal(why, "system not yet initialized (cudaErrorSystemNotReady); cards with "
+                             "NVSwitch need the service nvidia-fabricmanager: start it");
     rd_gpu_no_gpu("cudaErrorInvalidValue", "invalid argument", 13000, 13000, "0", why);
     assert_string_equal(why, "invalid argument (cudaErrorInvalidValue)");
     /* The longest one is not cut. */
@@ -77,7 +79,8 @@ static void test_not_built_for(void **state)
     char out[RD_GPU_WHY_BYTES];
     (void)state;
     rd_gpu_not_built_for("sm_80, sm_90", "Tesla V100-SXM2-32GB", 7, 0, out);
-    assert_string_equal(out, "this program was built for sm_80, sm_90 and the card is sm_70 (Tesla V100-SXM2-32GB): build it with `make CUDA=1 SM=70`");
+    assert_string_equal(out, "this program was built for sm_80, sm_90 and the card is sm_70 (Tesla "
+                             "V100-SXM2-32GB): build it with `make CUDA=1 SM=70`");
     rd_gpu_not_built_for("sm_80, sm_90", NULL, 0, 0, out);
     has(out, "compute_cap");
     assert_null(strstr(out, "SM=00"));

@@ -35,7 +35,8 @@ static void put_folder(fixture *f)
         snprintf(b, sizeof b, "%s/train/%s", f->dir, class_name[k]);
         files_mkdir(b);
         for (int i = 0; i < EACH; i++) {
-            snprintf(b, sizeof b, "%s/train/%s/p%d.%s", f->dir, class_name[k], i, i % 2 ? "jpg" : "JPEG");
+            snprintf(b, sizeof b, "%s/train/%s/p%d.%s", f->dir, class_name[k], i,
+                     i % 2 ? "jpg" : "JPEG");
             files_put(b, f->jpeg[k * EACH + i], f->n[k * EACH + i]);
         }
         snprintf(b, sizeof b, "%s/train/%s/notes.txt", f->dir, class_name[k]);
@@ -97,8 +98,10 @@ static void put_flat(fixture *f)
 {
     char name[64], a[1024];
     tar_out *t = tar_out_new(at(f, a, "ILSVRC2012_img_val.tar"));
-    FILE *words = fopen(at(f, a, "val_words.txt"), "w"), *numbers = fopen(at(f, a, "val_numbers.txt"), "w");
-    FILE *named = fopen(at(f, a, "val_named.txt"), "w"), *synsets = fopen(at(f, a, "synsets.txt"), "w");
+    FILE *words = fopen(at(f, a, "val_words.txt"), "w"),
+         *numbers = fopen(at(f, a, "val_numbers.txt"), "w");
+    FILE *named = fopen(at(f, a, "val_named.txt"), "w"),
+         *synsets = fopen(at(f, a, "synsets.txt"), "w");
     assert_true(words && numbers && named && synsets);
     static const int ilsvrc[CLASSES] = {2, 3, 1}; /* another order than that of the names */
     for (int j = 0; j < ALL; j++) {               /* the lists go by name, the archive does not */
@@ -126,7 +129,8 @@ static int set_up(void **state)
     assert_non_null(f);
     files_begin(f->dir);
     for (int i = 0; i < ALL; i++)
-        f->n[i] = picture_jpeg(40 + 7 * (i % 4), 50 + 9 * (i % 3), i % 5 == 4 ? 1 : 3, (unsigned)i, &f->jpeg[i]);
+        f->n[i] = picture_jpeg(40 + 7 * (i % 4), 50 + 9 * (i % 3), i % 5 == 4 ? 1 : 3, (unsigned)i,
+                               &f->jpeg[i]);
     put_folder(f);
     put_shards(f, "s-%02d.tar");
     put_shards(f, "c-%02d.tar.gz");
@@ -149,16 +153,19 @@ static int tear_down(void **state)
     return 0;
 }
 
-#define COMMON "'data_dir': '@', 'image_size': 24, 'augmentation': 'crop_flip', 'normalization': 'imagenet', 'seed': 5"
+#define COMMON                                                                          \
+    "'data_dir': '@', 'image_size': 24, 'augmentation': 'crop_flip', 'normalization': " \
+    "'imagenet', 'seed': 5"
 
-static void read_all(const fixture *f, const char *dataset, const char *config, rd_split split, float **x,
-                     int32_t *labels)
+static void read_all(const fixture *f, const char *dataset, const char *config, rd_split split,
+                     float **x, int32_t *labels)
 {
     rd_status st = {0};
     rd_dataset *d;
     int64_t n;
     const rd_mode mode = split == RD_SPLIT_TRAIN ? RD_MODE_TRAIN : RD_MODE_EVAL;
-    if (images_open(dataset, f->dir, config, mode, split, NULL, NULL, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+    if (images_open(dataset, f->dir, config, mode, split, NULL, NULL, &d, &st) != RD_OK)
+        fail_msg("%s", st.msg);
     if (images_all(d, 4, 3, x, &n, labels, &st) != RD_OK) fail_msg("%s", st.msg);
     assert_int_equal(n, ALL);
     rd_dataset_free(d);
@@ -171,7 +178,8 @@ static struct same_row {
     {"shards, three threads", "webdataset",
      "{" COMMON ", 'train_data': 's-{00..01}.tar', 'n_classes': 3, 'data_threads': 3}"},
     {"shards by pattern", "webdataset", "{" COMMON ", 'train_data': 's-*.tar', 'n_classes': 3}"},
-    {"compressed shards", "webdataset", "{" COMMON ", 'train_data': 'c-{00,01}.tar.gz', 'n_classes': 3}"},
+    {"compressed shards", "webdataset",
+     "{" COMMON ", 'train_data': 'c-{00,01}.tar.gz', 'n_classes': 3}"},
     {"tar of tars", "imagenet_tar", "{" COMMON "}"},
     {"tar of tars, two threads", "imagenet_tar", "{" COMMON ", 'data_threads': 2}"},
     {"compressed tar of tars", "imagenet_tar", "{" COMMON ", 'train_data': 'packed.tar.gz'}"},
@@ -227,8 +235,9 @@ static void test_names(void **state)
     rd_dataset *d;
     rd_data_spec spec;
     rd_strbuf b = {0};
-    assert_int_equal(
-        images_open("imagenet_tar", f->dir, "{" COMMON "}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st), RD_OK);
+    assert_int_equal(images_open("imagenet_tar", f->dir, "{" COMMON "}", RD_MODE_TRAIN,
+                                 RD_SPLIT_TRAIN, NULL, NULL, &d, &st),
+                     RD_OK);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     def->spec(rd_dataset_self(d), &spec);
     assert_int_equal(spec.n_classes, CLASSES);
@@ -253,7 +262,8 @@ static void test_more_classes(void **state)
     rd_data_spec spec;
     rd_strbuf b = {0};
     const char *config = "{" COMMON ", 'n_classes': 6, 'label_offset': 1}";
-    assert_int_equal(images_open("image_folder", f->dir, config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st),
+    assert_int_equal(images_open("image_folder", f->dir, config, RD_MODE_TRAIN, RD_SPLIT_TRAIN,
+                                 NULL, NULL, &d, &st),
                      RD_OK);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     def->spec(rd_dataset_self(d), &spec);
@@ -269,7 +279,8 @@ static void test_more_classes(void **state)
 }
 
 /* Cut at every block: a message, or, once both empty blocks are there, all of the data. */
-static void check_cut(const fixture *f, const char *dataset, const char *name, const char *config, int64_t n_whole)
+static void check_cut(const fixture *f, const char *dataset, const char *name, const char *config,
+                      int64_t n_whole)
 {
     char a[1024];
     size_t n;
@@ -279,7 +290,8 @@ static void check_cut(const fixture *f, const char *dataset, const char *name, c
         rd_status st = {0};
         rd_dataset *d;
         files_put(at(f, a, "cut.tar"), p, k);
-        if (images_open(dataset, f->dir, config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st) == RD_OK) {
+        if (images_open(dataset, f->dir, config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d,
+                        &st) == RD_OK) {
             assert_int_equal(rd_dataset_def_of(d)->count(rd_dataset_self(d)), n_whole);
             n_whole_seen++;
             rd_dataset_free(d);
@@ -300,8 +312,10 @@ static void test_cut(void **state)
 {
     const fixture *f = shared_fixture;
     (void)state;
-    check_cut(f, "webdataset", "s-00.tar", "{'data_dir': '@', 'train_data': 'cut.tar', 'n_classes': 3}", 8);
-    check_cut(f, "imagenet_tar", "ILSVRC2012_img_train.tar", "{'data_dir': '@', 'train_data': 'cut.tar'}", ALL);
+    check_cut(f, "webdataset", "s-00.tar",
+              "{'data_dir': '@', 'train_data': 'cut.tar', 'n_classes': 3}", 8);
+    check_cut(f, "imagenet_tar", "ILSVRC2012_img_train.tar",
+              "{'data_dir': '@', 'train_data': 'cut.tar'}", ALL);
 }
 
 static void test_cut_compressed(void **state)
@@ -311,14 +325,15 @@ static void test_cut_compressed(void **state)
     char a[1024];
     size_t n;
     char *p = files_get(at(f, a, "c-00.tar.gz"), &n);
-    for (size_t k = 0; k < n; k += n - k > 16 ? 1 + n / 60 : 1) {
+    for (size_t k = 0; k<n; k += n - k> 16 ? 1 + n / 60 : 1) {
         rd_status st = {0};
         rd_dataset *d;
         files_put(at(f, a, "cut.tar.gz"), p, k);
-        assert_int_equal(images_open("webdataset", f->dir,
-                                     "{'data_dir': '@', 'train_data': 'cut.tar.gz', 'n_classes': 3}", RD_MODE_TRAIN,
-                                     RD_SPLIT_TRAIN, NULL, NULL, &d, &st),
-                         RD_EDATA);
+        assert_int_equal(
+            images_open("webdataset", f->dir,
+                        "{'data_dir': '@', 'train_data': 'cut.tar.gz', 'n_classes': 3}",
+                        RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st),
+            RD_EDATA);
     }
     unlink(at(f, a, "cut.tar.gz"));
     free(p);
@@ -345,8 +360,11 @@ static void test_flipped(void **state)
         p[end - 8] ^= 1;
         files_put(at(f, a, "flipped.tar"), p, n);
         free(p);
-        assert_int_equal(images_open(rows[k].dataset, f->dir, "{'data_dir': '@', 'train_data': 'flipped.tar', 'n_classes': 3}",
-                                     RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st), RD_EDATA);
+        assert_int_equal(
+            images_open(rows[k].dataset, f->dir,
+                        "{'data_dir': '@', 'train_data': 'flipped.tar', 'n_classes': 3}",
+                        RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st),
+            RD_EDATA);
         assert_non_null(strstr(st.msg, "cannot trust '"));
         if (!strstr(st.msg, rows[k].says)) fail_msg("%s", st.msg);
         unlink(at(f, a, "flipped.tar"));
@@ -366,7 +384,8 @@ static void test_cut_then_compressed(void **state)
         rd_status st = {0};
         rd_dataset *d;
         files_put_gz(at(f, a, "cut.tar.gz"), p, k);
-        if (images_open("webdataset", f->dir, "{'data_dir': '@', 'train_data': 'cut.tar.gz', 'n_classes': 3}",
+        if (images_open("webdataset", f->dir,
+                        "{'data_dir': '@', 'train_data': 'cut.tar.gz', 'n_classes': 3}",
                         RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st) == RD_OK) {
             assert_int_equal(rd_dataset_def_of(d)->count(rd_dataset_self(d)), 8);
             rd_dataset_free(d);
@@ -382,11 +401,13 @@ static void test_cut_then_compressed(void **state)
 
 /* ---- refused ---- */
 
-static void refuse(const fixture *f, const char *dataset, const char *config, rd_code code, const char *says)
+static void refuse(const fixture *f, const char *dataset, const char *config, rd_code code,
+                   const char *says)
 {
     rd_status st = {0};
     rd_dataset *d;
-    const rd_code got = images_open(dataset, f->dir, config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL, NULL, &d, &st);
+    const rd_code got = images_open(dataset, f->dir, config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, NULL,
+                                    NULL, &d, &st);
     if (got != code || !strstr(st.msg, says))
         fail_msg("code %d, message '%s', but '%s' was expected", got, st.msg, says);
     assert_null(d);
@@ -403,12 +424,32 @@ static struct bad_row {
     {"an absolute path", {"/etc/x.jpg"}, {"j"}, RD_EDATA, "leads out of the archive"},
     {"no class", {"a.jpg", "b.cls"}, {"j", "1"}, RD_EDATA, "'a' has no .cls file"},
     {"no image", {"a.cls", "b.jpg"}, {"1", "j"}, RD_EDATA, "'a' has no .jpg file"},
-    {"a class that is no number", {"a.jpg", "a.cls"}, {"j", "dog"}, RD_EDATA, "is no class number but \"dog\""},
+    {"a class that is no number",
+     {"a.jpg", "a.cls"},
+     {"j", "dog"},
+     RD_EDATA,
+     "is no class number but \"dog\""},
     {"an empty class", {"a.jpg", "a.cls"}, {"j", ""}, RD_EDATA, "is no class number"},
-    {"a class out of range", {"a.jpg", "a.cls"}, {"j", "3"}, RD_EDATA, "label 3 of 'a.cls' is out of range"},
-    {"a negative class", {"a.jpg", "a.cls"}, {"j", "-1"}, RD_EDATA, "label -1 of 'a.cls' is out of range"},
-    {"a sample with two images", {"a.jpg", "a.jpeg", "a.cls"}, {"j", "j", "1"}, RD_EDATA, "has two images"},
-    {"a sample with two classes", {"a.jpg", "a.cls", "a.cls"}, {"j", "1", "1"}, RD_EDATA, "has two .cls files"},
+    {"a class out of range",
+     {"a.jpg", "a.cls"},
+     {"j", "3"},
+     RD_EDATA,
+     "label 3 of 'a.cls' is out of range"},
+    {"a negative class",
+     {"a.jpg", "a.cls"},
+     {"j", "-1"},
+     RD_EDATA,
+     "label -1 of 'a.cls' is out of range"},
+    {"a sample with two images",
+     {"a.jpg", "a.jpeg", "a.cls"},
+     {"j", "j", "1"},
+     RD_EDATA,
+     "has two images"},
+    {"a sample with two classes",
+     {"a.jpg", "a.cls", "a.cls"},
+     {"j", "1", "1"},
+     RD_EDATA,
+     "has two .cls files"},
     {"no sample", {"README"}, {"j"}, RD_EDATA, "no image in the training data"},
 };
 
@@ -417,10 +458,11 @@ static void check_bad(void **state)
     const struct bad_row *r = *state;
     char a[1024];
     tar_out *t = tar_out_new(at(shared_fixture, a, "bad.tar"));
-    for (int k = 0; k < 4 && r->member[k]; k++) tar_out_put(t, r->member[k], r->content[k], strlen(r->content[k]));
+    for (int k = 0; k < 4 && r->member[k]; k++)
+        tar_out_put(t, r->member[k], r->content[k], strlen(r->content[k]));
     tar_out_end(t);
-    refuse(shared_fixture, "webdataset", "{'data_dir': '@', 'train_data': 'bad.tar', 'n_classes': 3}", r->code,
-           r->says);
+    refuse(shared_fixture, "webdataset",
+           "{'data_dir': '@', 'train_data': 'bad.tar', 'n_classes': 3}", r->code, r->says);
 }
 
 static void test_refused(void **state)
@@ -428,19 +470,24 @@ static void test_refused(void **state)
     const fixture *f = shared_fixture;
     (void)state;
     char a[1024];
-    refuse(f, "webdataset", "{'data_dir': '@', 'n_classes': 3}", RD_EUSAGE, "missing key 'train_data'");
-    refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 's-00.tar'}", RD_EUSAGE, "missing key 'n_classes'");
-    refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 's-{00..07}.tar', 'n_classes': 3}", RD_EDATA, "s-02.tar");
+    refuse(f, "webdataset", "{'data_dir': '@', 'n_classes': 3}", RD_EUSAGE,
+           "missing key 'train_data'");
+    refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 's-00.tar'}", RD_EUSAGE,
+           "missing key 'n_classes'");
+    refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 's-{00..07}.tar', 'n_classes': 3}",
+           RD_EDATA, "s-02.tar");
     refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 's-{00..', 'n_classes': 3}", RD_EUSAGE,
            "braces that do not close");
     refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'q-*.tar', 'n_classes': 3}", RD_EDATA,
            "no file is named like");
-    refuse(f, "webdataset", "{'train_data': 's-00.tar', 'n_classes': 3}", RD_EUSAGE, "missing key 'data_dir'");
+    refuse(f, "webdataset", "{'train_data': 's-00.tar', 'n_classes': 3}", RD_EUSAGE,
+           "missing key 'data_dir'");
     files_put(at(f, a, "text.tar"), "this is no archive at all, but it goes on for some bytes", 56);
     refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'text.tar', 'n_classes': 3}", RD_EDATA,
            "is no whole tar archive");
     files_put(at(f, a, "empty.tar"), "", 0);
-    refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'empty.tar', 'n_classes': 3}", RD_EDATA, "is empty");
+    refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'empty.tar', 'n_classes': 3}",
+           RD_EDATA, "is empty");
     refuse(f, "imagenet_tar", "{'data_dir': '@', 'train_data': 's-00.tar'}", RD_EDATA,
            "no tar of one tar for each class");
     refuse(f, "imagenet_tar", "{'data_dir': '@', 'n_classes': 2}", RD_EDATA,
@@ -461,8 +508,8 @@ static void test_bomb(void **state)
     tar_out_put(t, "a.cls", "1", 1);
     tar_out_end(t);
     free(zeros);
-    refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'bomb.tar.gz', 'n_classes': 3}", RD_EDATA,
-           "claims to hold more than");
+    refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'bomb.tar.gz', 'n_classes': 3}",
+           RD_EDATA, "claims to hold more than");
     unlink(at(f, a, "bomb.tar.gz"));
 }
 
@@ -500,7 +547,8 @@ static void check_braces(void **state)
 static void test_braces_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"{a", "{a{b}}", "{5..2}", "{0..9999999}", "{0..999}{0..9999}"};
+    static const char *const bad[] = {"{a", "{a{b}}", "{5..2}", "{0..9999999}",
+                                      "{0..999}{0..9999}"};
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
         rd_status st = {0};
         rd_strbuf b = {0};
@@ -523,15 +571,12 @@ int main(void)
         t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad, NULL, NULL, &bad_rows[i]};
     for (int i = 0; i < N(brace_rows); i++)
         t[n++] = (struct CMUnitTest){brace_rows[i].name, check_braces, NULL, NULL, &brace_rows[i]};
-    const struct CMUnitTest rest[] = {cmocka_unit_test(test_names),
-                                      cmocka_unit_test(test_more_classes),
-                                      cmocka_unit_test(test_cut),
-                                      cmocka_unit_test(test_cut_compressed),
-                                      cmocka_unit_test(test_flipped),
-                                      cmocka_unit_test(test_cut_then_compressed),
-                                      cmocka_unit_test(test_refused),
-                                      cmocka_unit_test(test_bomb),
-                                      cmocka_unit_test(test_braces_refused)};
+    const struct CMUnitTest rest[] = {
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_more_classes),
+        cmocka_unit_test(test_cut),           cmocka_unit_test(test_cut_compressed),
+        cmocka_unit_test(test_flipped),       cmocka_unit_test(test_cut_then_compressed),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_bomb),
+        cmocka_unit_test(test_braces_refused)};
     for (int i = 0; i < N(rest); i++) t[n++] = rest[i];
     return _cmocka_run_group_tests("image archives", t, (size_t)n, set_up, tear_down) != 0;
 }

@@ -18,7 +18,8 @@ static rd_dataset *open_with(const char *dataset, const char *config, rd_split s
     rd_status st = {0};
     rd_dataset *d;
     const rd_mode mode = split == RD_SPLIT_TRAIN ? RD_MODE_TRAIN : RD_MODE_EVAL;
-    if (images_open(dataset, files_dir(), config, mode, split, NULL, log, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+    if (images_open(dataset, files_dir(), config, mode, split, NULL, log, &d, &st) != RD_OK)
+        fail_msg("%s", st.msg);
     return d;
 }
 
@@ -30,7 +31,9 @@ static float *all_of(rd_dataset *d, int64_t batch, int64_t epoch, int64_t *n)
     return x;
 }
 
-#define SYNTHETIC "'image_size': 12, 'n_classes': 5, 'synthetic_samples': 101, 'synthetic_eval_samples': 33, 'seed': 9"
+#define SYNTHETIC                                                                                \
+    "'image_size': 12, 'n_classes': 5, 'synthetic_samples': 101, 'synthetic_eval_samples': 33, " \
+    "'seed': 9"
 
 static struct same_row {
     const char *name, *config, *config2;
@@ -41,7 +44,8 @@ static struct same_row {
      "{" SYNTHETIC ", 'augmentation': 'affine', 'data_threads': 3}", 10},
     {"five threads, crop", "{" SYNTHETIC ", 'augmentation': 'crop_flip'}",
      "{" SYNTHETIC ", 'augmentation': 'crop_flip', 'data_threads': 5}", 25},
-    {"pad and crop, another batch", "{" SYNTHETIC ", 'augmentation': 'pad_crop_flip', 'data_threads': 0}",
+    {"pad and crop, another batch",
+     "{" SYNTHETIC ", 'augmentation': 'pad_crop_flip', 'data_threads': 0}",
      "{" SYNTHETIC ", 'augmentation': 'pad_crop_flip', 'data_threads': 2}", 1},
     {"flip, one large batch", "{" SYNTHETIC ", 'augmentation': 'flip'}",
      "{" SYNTHETIC ", 'augmentation': 'flip', 'data_threads': 4}", 200},
@@ -57,7 +61,8 @@ static void check_same(void **state)
     rd_data_spec spec;
     int64_t n, m;
     rd_dataset_def_of(a)->spec(rd_dataset_self(a), &spec);
-    float *x = all_of(a, 16, 2, &n), *y = all_of(b, r->batch, 2, &m), *z = all_of(b, r->batch, 3, &m);
+    float *x = all_of(a, 16, 2, &n), *y = all_of(b, r->batch, 2, &m),
+          *z = all_of(b, r->batch, 3, &m);
     const size_t floats = (size_t)(n * spec.image_h * spec.image_w * spec.image_c);
     assert_int_equal(n, 101);
     assert_memory_equal(x, y, floats * sizeof *x);
@@ -98,7 +103,8 @@ static void test_announced(void **state)
         assert_int_equal(def->fetch(self, ids, round % 4 == 3 ? 39 : 40, arena, &b, &st), RD_OK);
         const float *x = b.field[0].data;
         for (int64_t i = 0; i < b.n; i++)
-            assert_memory_equal(x + i * EACH, (epoch ? next : want) + ids[i] * EACH, EACH * sizeof *x);
+            assert_memory_equal(x + i * EACH, (epoch ? next : want) + ids[i] * EACH,
+                                EACH * sizeof *x);
         rd_arena_reset(arena);
     }
     rd_batch none = {.epoch = 7};
@@ -146,11 +152,13 @@ static double nearest_mean(const char *kind)
     int64_t n;
     int count[CLASSES] = {0}, right = 0;
     snprintf(config, sizeof config,
-             "{'image_size': 16, 'n_classes': 4, 'synthetic_samples': 400, 'synthetic_eval_samples': 400, "
+             "{'image_size': 16, 'n_classes': 4, 'synthetic_samples': 400, "
+             "'synthetic_eval_samples': 400, "
              "'synthetic_kind': '%s'}",
              kind);
     for (int k = 0; k < 2; k++) {
-        rd_dataset *d = open_with("synthetic_images", config, k ? RD_SPLIT_EVAL : RD_SPLIT_TRAIN, NULL);
+        rd_dataset *d = open_with("synthetic_images", config, k ? RD_SPLIT_EVAL : RD_SPLIT_TRAIN,
+                                  NULL);
         assert_int_equal(images_all(d, 100, 0, &x[k], &n, label[k], &st), RD_OK);
         rd_dataset_free(d);
     }
@@ -306,7 +314,8 @@ static struct odd_row {
     {"trailing bytes", make_trailing, RD_DECODE_OK, NULL},
     {"stray bytes", make_stray, RD_DECODE_DAMAGED, "extraneous bytes before marker"},
     {"cut in half", make_half, RD_DECODE_DAMAGED, "Premature end"},
-    {"a PNG", make_png, RD_DECODE_NONE, "the PNG ends within its header; a grey image takes its place"},
+    {"a PNG", make_png, RD_DECODE_NONE,
+     "the PNG ends within its header; a grey image takes its place"},
     {"cut before the picture", make_head, RD_DECODE_NONE, "ends before its picture begins"},
     {"empty", make_empty, RD_DECODE_NONE, "empty, not a JPEG"},
     {"an HTML page", make_html, RD_DECODE_NONE, "an HTML page, not a JPEG"},
@@ -350,8 +359,10 @@ static void check_odd(void **state)
     for (int threads = 0; threads < 3; threads++) {
         char config[128];
         int64_t n;
-        snprintf(config, sizeof config, "{'data_dir': '@/%s', 'image_size': 24, 'data_threads': %d}", root, threads);
-        rd_dataset *d = open_with("image_folder", config, RD_SPLIT_TRAIN, threads == 0 ? log : NULL);
+        snprintf(config, sizeof config,
+                 "{'data_dir': '@/%s', 'image_size': 24, 'data_threads': %d}", root, threads);
+        rd_dataset *d = open_with("image_folder", config, RD_SPLIT_TRAIN,
+                                  threads == 0 ? log : NULL);
         float *x = all_of(d, 1, 0, &n);
         for (int again = 0; again < 2; again++) free(all_of(d, 2, again, &n)); /* named once */
         rd_dataset_free(d);
@@ -378,7 +389,8 @@ static void check_odd(void **state)
     else if (r->make == make_exif || r->make == make_trailing || r->make == make_stray)
         assert_true(gap == 0.0);
     else if (r->make == make_half)
-        assert_true(gap > 5.0 && difference(first, first + EACH, EACH / 3) < 1.0); /* the upper part is there */
+        assert_true(gap > 5.0 &&
+                    difference(first, first + EACH, EACH / 3) < 1.0); /* the upper part is there */
     free(said);
     free(first);
     free(odd.p);
@@ -401,9 +413,11 @@ static void test_channels(void **state)
         files_put(files_at(name), b.p, b.n);
         free(b.p);
     }
-    rd_dataset *colour = open_with("image_folder", "{'data_dir': '@/g', 'image_size': 16}", RD_SPLIT_TRAIN, NULL);
-    rd_dataset *grey =
-        open_with("image_folder", "{'data_dir': '@/g', 'image_size': 16, 'image_channels': 1}", RD_SPLIT_TRAIN, NULL);
+    rd_dataset *colour = open_with("image_folder", "{'data_dir': '@/g', 'image_size': 16}",
+                                   RD_SPLIT_TRAIN, NULL);
+    rd_dataset *grey = open_with("image_folder",
+                                 "{'data_dir': '@/g', 'image_size': 16, 'image_channels': 1}",
+                                 RD_SPLIT_TRAIN, NULL);
     float *x = all_of(colour, 3, 0, &n), *y = all_of(grey, 3, 0, &n);
     assert_int_equal(n, 3);
     for (int i = 0; i < SIDE * SIDE; i++) {
@@ -414,7 +428,8 @@ static void test_channels(void **state)
     for (int k = 1; k < 3; k++)
         for (int i = 0; i < SIDE * SIDE; i++) {
             const float *p = x + (k * SIDE * SIDE + i) * 3;
-            assert_float_equal(0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2], y[k * SIDE * SIDE + i], 0.02);
+            assert_float_equal(0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2],
+                               y[k * SIDE * SIDE + i], 0.02);
         }
     free(x);
     free(y);
@@ -442,7 +457,8 @@ static void test_scaled(void **state)
     assert_int_equal(rd_jpeg_decode(p, n, &head, 1, 4, &s, &a, &answer, why, &st), RD_OK);
     assert_int_equal(answer, RD_DECODE_OK);
     for (int den = 2; den <= 8; den *= 2) {
-        const rd_box whole = {10, 20, 300, 200}, part = {10.0 / den, 20.0 / den, 300.0 / den, 200.0 / den};
+        const rd_box whole = {10, 20, 300, 200},
+                     part = {10.0 / den, 20.0 / den, 300.0 / den, 200.0 / den};
         assert_int_equal(rd_jpeg_decode(p, n, &head, den, 4, &s2, &b, &answer, why, &st), RD_OK);
         assert_int_equal(b.h, (333 + den - 1) / den);
         assert_int_equal(b.w, (250 + den - 1) / den);
@@ -463,9 +479,15 @@ static struct norm_row {
     float mean[3], std[3];
 } norm_rows[] = {
     {"unit", "'normalization': 'unit'", {0, 0, 0}, {255, 255, 255}},
-    {"symmetric", "'normalization': 'symmetric'", {127.5f, 127.5f, 127.5f}, {127.5f, 127.5f, 127.5f}},
+    {"symmetric",
+     "'normalization': 'symmetric'",
+     {127.5f, 127.5f, 127.5f},
+     {127.5f, 127.5f, 127.5f}},
     {"none", "'normalization': 'none'", {0, 0, 0}, {1, 1, 1}},
-    {"imagenet", "'normalization': 'imagenet'", {123.675f, 116.28f, 103.53f}, {58.395f, 57.12f, 57.375f}},
+    {"imagenet",
+     "'normalization': 'imagenet'",
+     {123.675f, 116.28f, 103.53f},
+     {58.395f, 57.12f, 57.375f}},
     {"imagenet_mean", "'normalization': 'imagenet_mean'", {123.68f, 116.78f, 103.94f}, {1, 1, 1}},
     {"custom",
      "'normalization': 'custom', 'image_mean': '0.1, 0.2,0.3', 'image_std': '0.5'",
@@ -481,7 +503,8 @@ static void check_norm(void **state)
     int64_t n;
     snprintf(config, sizeof config, "{" SYNTHETIC ", %s}", r->config);
     rd_dataset *d = open_with("synthetic_images", config, RD_SPLIT_TRAIN, NULL);
-    rd_dataset *raw = open_with("synthetic_images", "{" SYNTHETIC ", 'normalization': 'none'}", RD_SPLIT_TRAIN, NULL);
+    rd_dataset *raw = open_with("synthetic_images", "{" SYNTHETIC ", 'normalization': 'none'}",
+                                RD_SPLIT_TRAIN, NULL);
     float *x = all_of(d, 50, 0, &n), *y = all_of(raw, 50, 0, &n);
     rd_dataset_def_of(d)->spec(rd_dataset_self(d), &spec);
     for (int k = 0; k < 3; k++) {
@@ -489,7 +512,8 @@ static void check_norm(void **state)
         assert_float_equal(spec.pixel_std[k], r->std[k], 1e-4);
     }
     for (int i = 0; i < 12 * 12 * 3; i++) {
-        assert_float_equal(x[i], (y[i] - r->mean[i % 3]) / r->std[i % 3], 1e-5 * (1.0 + 255.0 / r->std[i % 3]));
+        assert_float_equal(x[i], (y[i] - r->mean[i % 3]) / r->std[i % 3],
+                           1e-5 * (1.0 + 255.0 / r->std[i % 3]));
         assert_true(y[i] >= 0 && y[i] <= 255 && y[i] == (float)(int)y[i]);
     }
     free(x);
@@ -504,9 +528,9 @@ static void test_pad_crop(void **state)
 {
     (void)state;
     enum { SIDE = 12, PAD = 2, PLACES = 2 * PAD + 1, SAMPLES = 1000 };
-    const char *config =
-        "{'image_size': 12, 'image_channels': 1, 'n_classes': 2, 'synthetic_samples': 1000, 'normalization': 'none', "
-        "'crop_pad': 2, 'augmentation': '%s'}";
+    const char *config = "{'image_size': 12, 'image_channels': 1, 'n_classes': 2, "
+                         "'synthetic_samples': 1000, 'normalization': 'none', "
+                         "'crop_pad': 2, 'augmentation': '%s'}";
     char text[256];
     int64_t n;
     int seen[PLACES][PLACES][2] = {{{0}}};
@@ -538,7 +562,8 @@ static void test_pad_crop(void **state)
     }
     for (int dy = 0; dy < PLACES; dy++)
         for (int dx = 0; dx < PLACES; dx++)
-            for (int hand = 0; hand < 2; hand++) assert_in_range(seen[dy][dx][hand], 4, 40); /* 20 expected */
+            for (int hand = 0; hand < 2; hand++)
+                assert_in_range(seen[dy][dx][hand], 4, 40); /* 20 expected */
     free(plain);
     free(moved);
 }
@@ -555,9 +580,11 @@ int main(void)
         t[n++] = (struct CMUnitTest){norm_rows[i].name, check_norm, NULL, NULL, &norm_rows[i]};
     for (int i = 0; i < COUNT(odd_rows); i++)
         t[n++] = (struct CMUnitTest){odd_rows[i].name, check_odd, NULL, NULL, &odd_rows[i]};
-    const struct CMUnitTest rest[] = {cmocka_unit_test(test_announced), cmocka_unit_test(test_splits),
-                                      cmocka_unit_test(test_learnable), cmocka_unit_test(test_channels),
-                                      cmocka_unit_test(test_scaled),    cmocka_unit_test(test_pad_crop)};
+    const struct CMUnitTest rest[] = {
+        cmocka_unit_test(test_announced), cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_learnable), cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_scaled),    cmocka_unit_test(test_pad_crop)};
     for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
-    return _cmocka_run_group_tests("image batches", t, (size_t)n, files_set_up, files_tear_down) != 0;
+    return _cmocka_run_group_tests("image batches", t, (size_t)n, files_set_up, files_tear_down) !=
+           0;
 }

@@ -17,8 +17,8 @@
 
 enum { N = 6, H = 5, W = 4 };
 
-static void refuse(const char *dataset, const char *config, rd_mode mode, rd_split split, rd_code code,
-                   const char *says)
+static void refuse(const char *dataset, const char *config, rd_mode mode, rd_split split,
+                   rd_code code, const char *says)
 {
     rd_status st = {0};
     rd_dataset *d;
@@ -32,7 +32,8 @@ static rd_dataset *open_ok(const char *dataset, const char *config, rd_mode mode
 {
     rd_status st = {0};
     rd_dataset *d;
-    if (images_open(dataset, files_dir(), config, mode, split, NULL, NULL, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+    if (images_open(dataset, files_dir(), config, mode, split, NULL, NULL, &d, &st) != RD_OK)
+        fail_msg("%s", st.msg);
     return d;
 }
 
@@ -78,20 +79,24 @@ static struct spelling {
     bool gz;
     rd_split split;
 } spellings[] = {
-    {"dashes", "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "{'data_dir': '@'}", false, RD_SPLIT_TRAIN},
-    {"dashes, compressed", "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "{'data_dir': '@'}", true,
+    {"dashes", "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "{'data_dir': '@'}", false,
      RD_SPLIT_TRAIN},
-    {"dots", "train-images.idx3-ubyte", "train-labels.idx1-ubyte", "{'data_dir': '@'}", false, RD_SPLIT_TRAIN},
-    {"dots, compressed without .gz", "train-images.idx3-ubyte", "train-labels.idx1-ubyte", "{'data_dir': '@'}", true,
+    {"dashes, compressed", "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+     "{'data_dir': '@'}", true, RD_SPLIT_TRAIN},
+    {"dots", "train-images.idx3-ubyte", "train-labels.idx1-ubyte", "{'data_dir': '@'}", false,
      RD_SPLIT_TRAIN},
-    {".gz that is not compressed", "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "{'data_dir': '@'}",
-     false, RD_SPLIT_TRAIN},
-    {"evaluation", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz", "{'data_dir': '@'}", true, RD_SPLIT_EVAL},
-    {"test", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", "{'data_dir': '@'}", false, RD_SPLIT_TEST},
-    {"a name of its own", "my-images-idx3", "my-labels-idx1", "{'data_dir': '@', 'train_data': 'my-images-idx3'}",
-     false, RD_SPLIT_TRAIN},
-    {"two names of their own", "a.idx", "b.idx", "{'train_data': '@/a.idx', 'train_labels': '@/b.idx'}", true,
-     RD_SPLIT_TRAIN},
+    {"dots, compressed without .gz", "train-images.idx3-ubyte", "train-labels.idx1-ubyte",
+     "{'data_dir': '@'}", true, RD_SPLIT_TRAIN},
+    {".gz that is not compressed", "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+     "{'data_dir': '@'}", false, RD_SPLIT_TRAIN},
+    {"evaluation", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz", "{'data_dir': '@'}",
+     true, RD_SPLIT_EVAL},
+    {"test", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", "{'data_dir': '@'}", false,
+     RD_SPLIT_TEST},
+    {"a name of its own", "my-images-idx3", "my-labels-idx1",
+     "{'data_dir': '@', 'train_data': 'my-images-idx3'}", false, RD_SPLIT_TRAIN},
+    {"two names of their own", "a.idx", "b.idx",
+     "{'train_data': '@/a.idx', 'train_labels': '@/b.idx'}", true, RD_SPLIT_TRAIN},
 };
 
 static void check_spelling(void **state)
@@ -101,7 +106,8 @@ static void check_spelling(void **state)
     void (*put)(const char *, const void *, size_t) = r->gz ? files_put_gz : files_put;
     put(files_at(r->images), b, idx_images(b, N));
     put(files_at(r->labels), b, idx_labels(b, N));
-    check_idx(open_ok("idx", r->config, r->split == RD_SPLIT_TRAIN ? RD_MODE_TRAIN : RD_MODE_EVAL, r->split));
+    check_idx(open_ok("idx", r->config, r->split == RD_SPLIT_TRAIN ? RD_MODE_TRAIN : RD_MODE_EVAL,
+                      r->split));
     unlink(files_at(r->images));
     unlink(files_at(r->labels));
 }
@@ -118,7 +124,8 @@ static struct idx_row {
     {"floats", false, 2, 0x0D, 0, "elements of type 0x0D"},
     {"two dimensions", false, 3, 2, 0, "has 2 dimensions, but images have three"},
     {"labels as images", false, 3, 1, 0, "has 1 dimension, but images have three"},
-    {"more images than bytes", false, 7, 200, 0, "promises 4000 bytes, more than the file can hold"},
+    {"more images than bytes", false, 7, 200, 0,
+     "promises 4000 bytes, more than the file can hold"},
     {"a huge number", false, 4, 255, 0, "more than the file can hold"},
     {"fewer images than bytes", false, 7, 5, 0, "more data than the 100 bytes"},
     {"no image", false, 7, 0, 0, "0 images of 5 x 4 x 1"},
@@ -131,7 +138,8 @@ static struct idx_row {
     {"labels: wrong magic", true, 1, 2, 0, "is no IDX file"},
     {"labels: three dimensions", true, 3, 3, 0, "has 3 dimensions, but labels have one"},
     {"labels: another number", true, 7, 5, -1, "has 5 labels, but '"},
-    {"labels: out of range", true, 8 + 3, 10, 0, "label 10 of sample 3 is out of range, for there are 10 classes"},
+    {"labels: out of range", true, 8 + 3, 10, 0,
+     "label 10 of sample 3 is out of range, for there are 10 classes"},
     {"labels: cut short", true, -1, 0, -2, "4 bytes of data, but its header promises 6"},
     {"labels: a byte too many", true, -1, 0, 1, "more data than the 6 bytes"},
 };
@@ -156,31 +164,37 @@ static void test_idx_elsewhere(void **state)
 {
     (void)state;
     uint8_t b[512];
-    refuse("idx", "{'data_dir': '@'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "has no train-images-idx3-ubyte(.gz)");
-    refuse("idx", "{'data_dir': '@/none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "there is no folder");
+    refuse("idx", "{'data_dir': '@'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "has no train-images-idx3-ubyte(.gz)");
+    refuse("idx", "{'data_dir': '@/none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "there is no folder");
     refuse("idx", "{}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EUSAGE, "missing key 'data_dir'");
-    refuse("idx", "{'data_dir': ''}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EUSAGE, "empty key 'data_dir'");
+    refuse("idx", "{'data_dir': ''}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EUSAGE,
+           "empty key 'data_dir'");
     refuse("idx", "{'data_dir': '[MNIST_DATA_LOCATION]'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "--set data_location=FOLDER");
     files_put(files_at("x.idx"), b, idx_images(b, N));
-    refuse("idx", "{'data_dir': '@', 'train_data': 'x.idx'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EUSAGE, "train_labels");
-    refuse("idx", "{'data_dir': '@', 'train_data': '', 'train_labels': 'y'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
-           "has no train-images");
-    files_put_gz(files_at("gz-images-idx3"), b, 60); /* the compressed stream is whole, the data in it is not */
+    refuse("idx", "{'data_dir': '@', 'train_data': 'x.idx'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN,
+           RD_EUSAGE, "train_labels");
+    refuse("idx", "{'data_dir': '@', 'train_data': '', 'train_labels': 'y'}", RD_MODE_TRAIN,
+           RD_SPLIT_TRAIN, RD_EDATA, "has no train-images");
+    files_put_gz(files_at("gz-images-idx3"), b,
+                 60); /* the compressed stream is whole, the data in it is not */
     files_put(files_at("gz-labels-idx1"), b, idx_labels(b, N));
-    refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
-           "the file is cut short");
+    refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN,
+           RD_SPLIT_TRAIN, RD_EDATA, "the file is cut short");
     (void)idx_images(b, N);
-    b[4] = 0x70; /* 1.9 billion images in a compressed file of hundred bytes: refused before memory is taken */
+    b[4] =
+        0x70; /* 1.9 billion images in a compressed file of hundred bytes: refused before memory is taken */
     files_put_gz(files_at("gz-images-idx3"), b, 136);
-    refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
-           "more than the file can hold");
+    refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN,
+           RD_SPLIT_TRAIN, RD_EDATA, "more than the file can hold");
     size_t n;
     files_put_gz(files_at("gz-images-idx3"), b, idx_images(b, N));
     char *p = files_get(files_at("gz-images-idx3"), &n);
     files_put(files_at("gz-images-idx3"), p, n / 2);
-    refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
-           "cut short");
+    refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN,
+           RD_SPLIT_TRAIN, RD_EDATA, "cut short");
     free(p);
 }
 
@@ -191,11 +205,12 @@ static void test_idx_classes(void **state)
     rd_data_spec spec;
     files_put(files_at("k-images-idx3"), b, idx_images(b, N));
     files_put(files_at("k-labels-idx1"), b, idx_labels(b, N));
-    refuse("idx", "{'data_dir': '@', 'train_data': 'k-images-idx3', 'n_classes': 9}", RD_MODE_TRAIN, RD_SPLIT_TRAIN,
-           RD_EDATA, "label 9 of sample 3 is out of range");
-    rd_dataset *d =
-        open_ok("idx", "{'data_dir': '@', 'train_data': 'k-images-idx3', 'n_classes': 27, 'label_offset': 1}",
-                RD_MODE_TRAIN, RD_SPLIT_TRAIN);
+    refuse("idx", "{'data_dir': '@', 'train_data': 'k-images-idx3', 'n_classes': 9}", RD_MODE_TRAIN,
+           RD_SPLIT_TRAIN, RD_EDATA, "label 9 of sample 3 is out of range");
+    rd_dataset *d = open_ok(
+        "idx",
+        "{'data_dir': '@', 'train_data': 'k-images-idx3', 'n_classes': 27, 'label_offset': 1}",
+        RD_MODE_TRAIN, RD_SPLIT_TRAIN);
     rd_status st = {0};
     float *x;
     int64_t n;
@@ -266,21 +281,25 @@ static void test_cifar(void **state)
         snprintf(path, sizeof path, "%s/c/cifar-10-batches-bin/data_batch_%d.bin", files_dir(), k);
         files_put(path, b, n);
     }
-    static const char names[] = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
+    static const char names[] =
+        "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
     tar_out_put(t, "cifar-10-batches-bin/batches.meta.txt", names, sizeof names - 1);
     const size_t n = cifar_bytes(b, 4, 1, 0);
     tar_out_put(t, "cifar-10-batches-bin/test_batch.bin", b, n);
     tar_out_end(t);
     files_put(files_at("c/cifar-10-batches-bin/test_batch.bin"), b, n);
-    check_cifar(
-        open_ok("cifar", "{'data_dir': '@/c10.tar.gz', 'normalization': 'none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN), 15, 1,
-        false, 10);
-    check_cifar(open_ok("cifar", "{'data_dir': '@/c10.tar.gz', 'normalization': 'none'}", RD_MODE_EVAL, RD_SPLIT_EVAL),
+    check_cifar(open_ok("cifar", "{'data_dir': '@/c10.tar.gz', 'normalization': 'none'}",
+                        RD_MODE_TRAIN, RD_SPLIT_TRAIN),
+                15, 1, false, 10);
+    check_cifar(open_ok("cifar", "{'data_dir': '@/c10.tar.gz', 'normalization': 'none'}",
+                        RD_MODE_EVAL, RD_SPLIT_EVAL),
                 4, 1, false, 10);
-    check_cifar(open_ok("cifar", "{'data_dir': '@/c', 'normalization': 'none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN), 15, 1,
-                false, 10);
-    check_cifar(open_ok("cifar", "{'data_dir': '@/c/cifar-10-batches-bin', 'normalization': 'none'}", RD_MODE_EVAL,
-                        RD_SPLIT_EVAL),
+    check_cifar(open_ok("cifar", "{'data_dir': '@/c', 'normalization': 'none'}", RD_MODE_TRAIN,
+                        RD_SPLIT_TRAIN),
+                15, 1, false, 10);
+    check_cifar(open_ok("cifar",
+                        "{'data_dir': '@/c/cifar-10-batches-bin', 'normalization': 'none'}",
+                        RD_MODE_EVAL, RD_SPLIT_EVAL),
                 4, 1, false, 10);
     rd_dataset *d = open_ok("cifar", "{'data_dir': '@/c10.tar.gz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN);
     rd_strbuf s = {0};
@@ -294,10 +313,11 @@ static void test_cifar(void **state)
     tar_out_put(t, "cifar-100-binary/train.bin", b, cifar_bytes(b, 6, 2, 0));
     tar_out_put(t, "cifar-100-binary/test.bin", b, cifar_bytes(b, 2, 2, 0));
     tar_out_end(t);
-    check_cifar(open_ok("cifar", "{'data_dir': '@/h', 'normalization': 'none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN), 6, 2,
-                false, 100);
-    check_cifar(open_ok("cifar", "{'data_dir': '@/h', 'normalization': 'none', 'n_classes': 20}", RD_MODE_TRAIN,
+    check_cifar(open_ok("cifar", "{'data_dir': '@/h', 'normalization': 'none'}", RD_MODE_TRAIN,
                         RD_SPLIT_TRAIN),
+                6, 2, false, 100);
+    check_cifar(open_ok("cifar", "{'data_dir': '@/h', 'normalization': 'none', 'n_classes': 20}",
+                        RD_MODE_TRAIN, RD_SPLIT_TRAIN),
                 6, 2, true, 20);
     free(b);
 }
@@ -308,30 +328,36 @@ static void test_cifar_refused(void **state)
     uint8_t *b = malloc(4 * REC100);
     assert_non_null(b);
     files_mkdir(files_at("bad"));
-    refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "has neither the files of CIFAR");
-    refuse("cifar", "{'data_dir': '@/none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "cannot open");
+    refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "has neither the files of CIFAR");
+    refuse("cifar", "{'data_dir': '@/none'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "cannot open");
     const size_t n = cifar_bytes(b, 3, 1, 0);
     files_put(files_at("bad/data_batch_1.bin"), b, n - 1);
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "'data_batch_1.bin' has 9218 bytes, no multiple of the 3073");
     files_put(files_at("bad/data_batch_1.bin"), b, 0);
-    refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "has 0 bytes");
+    refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "has 0 bytes");
     b[REC10] = 10;
     files_put(files_at("bad/data_batch_1.bin"), b, n);
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "label 10 of sample 1 is out of range");
-    refuse("cifar", "{'data_dir': '@/bad', 'n_classes': 100}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+    refuse("cifar", "{'data_dir': '@/bad', 'n_classes': 100}", RD_MODE_TRAIN, RD_SPLIT_TRAIN,
+           RD_EDATA, "has neither the files of CIFAR");
+    refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_EVAL, RD_SPLIT_EVAL, RD_EDATA,
            "has neither the files of CIFAR");
-    refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_EVAL, RD_SPLIT_EVAL, RD_EDATA, "has neither the files of CIFAR");
     files_put(files_at("bad/train.bin"), b, cifar_bytes(b, 1, 2, 0));
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "holds both CIFAR-10 and CIFAR-100");
     files_put(files_at("bad.tar"), b, 3073);
-    refuse("cifar", "{'data_dir': '@/bad.tar'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "is no whole tar archive");
+    refuse("cifar", "{'data_dir': '@/bad.tar'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "is no whole tar archive");
     tar_out *t = tar_out_new(files_at("other.tar"));
     tar_out_put(t, "readme", "x", 1);
     tar_out_end(t);
-    refuse("cifar", "{'data_dir': '@/other.tar'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "has no data_batch_1.bin");
+    refuse("cifar", "{'data_dir': '@/other.tar'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "has no data_batch_1.bin");
     free(b);
 }
 
@@ -362,7 +388,9 @@ static void test_npz(void **state)
         {"has no array 'x_train'; it has: ", 0, {"x", "|u1", 3, {N, H, W}, NULL, N * H * W}},
         {"3 dimensions of type <f4, but images", 0, {"x_train", "<f4", 3, {2, 2, 2}, NULL, 32}},
         {"2 dimensions of type |u1, but images", 0, {"x_train", "|u1", 2, {N, H}, NULL, N * H}},
-        {"5 images in 'x_train', 6 labels in 'y_train'", 0, {"x_train", "|u1", 3, {5, H, W}, NULL, 5 * H * W}},
+        {"5 images in 'x_train', 6 labels in 'y_train'",
+         0,
+         {"x_train", "|u1", 3, {5, H, W}, NULL, 5 * H * W}},
         {"6 images of 5 x 2 x 2", 0, {"x_train", "|u1", 4, {N, H, 2, 2}, NULL, N * H * 4}},
         {"1 dimensions of type <f4, but labels", 1, {"y_train", "<f4", 1, {N}, NULL, 4 * N}},
         {"label -1 of sample 0 is out of range", 1, {"y_train", "|i1", 1, {N}, NULL, N}},
@@ -375,12 +403,14 @@ static void test_npz(void **state)
         two[bad[k].which] = bad[k].a;
         two[bad[k].which].data = junk;
         assert_int_equal(rd_npz_write(files_at("bad.npz"), two, 2, NULL, &st), RD_OK);
-        refuse("npz_images", "{'train_data': '@/bad.npz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, bad[k].says);
+        refuse("npz_images", "{'train_data': '@/bad.npz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+               bad[k].says);
     }
     files_put(files_at("bad.npz"), junk, 100);
     refuse("npz_images", "{'train_data': '@/bad.npz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "not a whole zip archive");
-    refuse("npz_images", "{'train_data': '@/none.npz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "cannot open");
+    refuse("npz_images", "{'train_data': '@/none.npz'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "cannot open");
 }
 
 /* ---- class folders ---- */
@@ -401,7 +431,8 @@ static void test_folder(void **state)
     float *x;
     int64_t n;
     files_mkdir(files_at("f"));
-    refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "there is no folder '");
+    refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "there is no folder '");
     files_mkdir(files_at("f/train"));
     refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "has no folder for a class; images lie");
@@ -414,11 +445,13 @@ static void test_folder(void **state)
     }
     put_jpeg("f/train/a/1.jpg", 1);
     put_jpeg("f/train/b/1.jpg", 2);
-    refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA, "f/train/c' has no .jpg");
+    refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
+           "f/train/c' has no .jpg");
     files_mkdir(files_at("f/train/c/deep"));
     put_jpeg("f/train/c/deep/2.jpeg", 3);
     put_jpeg("f/train/c/1.JPG", 4);
-    rd_dataset *d = open_ok("image_folder", "{'data_dir': '@/f', 'image_size': 8}", RD_MODE_TRAIN, RD_SPLIT_TRAIN);
+    rd_dataset *d = open_ok("image_folder", "{'data_dir': '@/f', 'image_size': 8}", RD_MODE_TRAIN,
+                            RD_SPLIT_TRAIN);
     assert_int_equal(images_all(d, 3, 0, &x, &n, labels, &st), RD_OK);
     assert_int_equal(n, 4);
     assert_memory_equal(labels, ((const int32_t[]){0, 1, 2, 2}), 4 * sizeof(int32_t));
@@ -429,22 +462,23 @@ static void test_folder(void **state)
     files_mkdir(files_at("f/val"));
     files_mkdir(files_at("f/val/c"));
     put_jpeg("f/val/c/9.jpg", 5);
-    d = open_ok("image_folder", "{'data_dir': '@/f', 'image_size': 8}", RD_MODE_EVAL, RD_SPLIT_EVAL);
+    d = open_ok("image_folder", "{'data_dir': '@/f', 'image_size': 8}", RD_MODE_EVAL,
+                RD_SPLIT_EVAL);
     assert_int_equal(images_all(d, 3, 0, &x, &n, labels, &st), RD_OK);
     assert_int_equal(n, 1);
     assert_int_equal(labels[0], 2);
     free(x);
     rd_dataset_free(d);
     files_mkdir(files_at("f/val/dog"));
-    refuse("image_folder", "{'data_dir': '@/f', 'image_size': 8}", RD_MODE_EVAL, RD_SPLIT_EVAL, RD_EDATA,
-           "has a class 'dog' that the training data does not have");
+    refuse("image_folder", "{'data_dir': '@/f', 'image_size': 8}", RD_MODE_EVAL, RD_SPLIT_EVAL,
+           RD_EDATA, "has a class 'dog' that the training data does not have");
 
     /* Inference: images without classes, in the order of their names. */
     files_mkdir(files_at("f/new"));
     put_jpeg("f/new/2.jpg", 6);
     put_jpeg("f/new/1.jpg", 7);
-    d = open_ok("image_folder", "{'data_dir': '@/f', 'test_data': 'new', 'image_size': 8}", RD_MODE_INFER,
-                RD_SPLIT_TEST);
+    d = open_ok("image_folder", "{'data_dir': '@/f', 'test_data': 'new', 'image_size': 8}",
+                RD_MODE_INFER, RD_SPLIT_TEST);
     rd_strbuf s = {0};
     rd_dataset_def_of(d)->text(rd_dataset_self(d), 0, (const int32_t[]){0}, 1, false, &s);
     assert_non_null(strstr(rd_strbuf_str(&s), "f/new/1.jpg"));
@@ -470,7 +504,8 @@ static void test_folder_unreadable(void **state)
         rd_status st = {0};
         float *x;
         int64_t n;
-        snprintf(config, sizeof config, "{'data_dir': '@/u', 'image_size': 8, 'data_threads': %d}", threads);
+        snprintf(config, sizeof config, "{'data_dir': '@/u', 'image_size': 8, 'data_threads': %d}",
+                 threads);
         rd_dataset *d = open_ok("image_folder", config, RD_MODE_TRAIN, RD_SPLIT_TRAIN);
         unlink(files_at("u/train/a/3.jpg"));
         unlink(files_at("u/train/a/5.jpg"));
@@ -491,13 +526,16 @@ static struct key_row {
     {"width without height", "{'image_width': 8}", "'image_width' without 'image_size'"},
     {"crop scales the wrong way", "{'crop_scale_min': 0.9, 'crop_scale_max': 0.5}",
      "'crop_scale_min' is 0.9, above 'crop_scale_max', 0.5"},
-    {"crop ratios the wrong way", "{'crop_ratio_min': 2, 'crop_ratio_max': 1}", "'crop_ratio_min' is 2"},
+    {"crop ratios the wrong way", "{'crop_ratio_min': 2, 'crop_ratio_max': 1}",
+     "'crop_ratio_min' is 2"},
     {"custom without numbers", "{'normalization': 'custom'}", "wants one number or three"},
-    {"custom with two numbers", "{'normalization': 'custom', 'image_mean': '0.5 0.5', 'image_std': '1'}",
+    {"custom with two numbers",
+     "{'normalization': 'custom', 'image_mean': '0.5 0.5', 'image_std': '1'}",
      "'image_mean' is \"0.5 0.5\""},
     {"custom with a word", "{'normalization': 'custom', 'image_mean': '0.5 x', 'image_std': '1'}",
      "'image_mean' is \"0.5 x\""},
-    {"no spread", "{'normalization': 'custom', 'image_mean': '0.5', 'image_std': '0'}", "'image_std' must be above 0"},
+    {"no spread", "{'normalization': 'custom', 'image_mean': '0.5', 'image_std': '0'}",
+     "'image_std' must be above 0"},
     {"unknown augmentation", "{'augmentation': 'cutmix'}", "augmentation"},
     {"classes below the offset", "{'n_classes': 1, 'label_offset': 1}",
      "'n_classes' counts the ones below label_offset"},
@@ -523,10 +561,13 @@ int main(void)
         t[n++] = (struct CMUnitTest){idx_rows[i].name, check_idx_row, NULL, NULL, &idx_rows[i]};
     for (int i = 0; i < COUNT(key_rows); i++)
         t[n++] = (struct CMUnitTest){key_rows[i].name, check_key, NULL, NULL, &key_rows[i]};
-    const struct CMUnitTest rest[] = {
-        cmocka_unit_test(test_idx_elsewhere),    cmocka_unit_test(test_idx_classes), cmocka_unit_test(test_cifar),
-        cmocka_unit_test(test_cifar_refused),    cmocka_unit_test(test_npz),         cmocka_unit_test(test_folder),
-        cmocka_unit_test(test_folder_unreadable)};
+    const struct CMUnitTest rest[] = {cmocka_unit_test(test_idx_elsewhere),
+                                      cmocka_unit_test(test_idx_classes),
+                                      cmocka_unit_test(test_cifar),
+                                      cmocka_unit_test(test_cifar_refused),
+                                      cmocka_unit_test(test_npz),
+                                      cmocka_unit_test(test_folder),
+                                      cmocka_unit_test(test_folder_unreadable)};
     for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
     return _cmocka_run_group_tests("image data", t, (size_t)n, files_set_up, files_tear_down) != 0;
 }

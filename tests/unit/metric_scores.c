@@ -48,11 +48,12 @@ static void check_bleu(void **state)
         snprintf(percent[k], sizeof percent[k], "%.1f",
                  g->total[k] ? 100.0 * (double)g->match[k] / (double)g->total[k] : 0.0);
     snprintf(want, sizeof want,
-             "BLEU = %.2f, %s/%s/%s/%s (BP=%.3f, ratio=%.3f, hyp_len=%lld, ref_len=%lld) [multi-bleu, tok:none, "
+             "BLEU = %.2f, %s/%s/%s/%s (BP=%.3f, ratio=%.3f, hyp_len=%lld, ref_len=%lld) "
+             "[multi-bleu, tok:none, "
              "smooth:none, case:mixed, refs:1] Eval_BLEU_Score = %.4f",
              g->bleu, percent[0], percent[1], percent[2], percent[3], g->bp,
-             g->ref_len ? (double)g->hyp_len / (double)g->ref_len : 0.0, (long long)g->hyp_len, (long long)g->ref_len,
-             g->eval_bleu_score);
+             g->ref_len ? (double)g->hyp_len / (double)g->ref_len : 0.0, (long long)g->hyp_len,
+             (long long)g->ref_len, g->eval_bleu_score);
     m->line(c, line, sizeof line);
     assert_string_equal(line, want);
 }
@@ -72,8 +73,10 @@ static void check_error_rates(void **state)
     assert_float_equal(f[0].value, 100.0 * (double)g->edits / (double)g->ref_len, 1e-9);
     assert_float_equal(f[1].value, 100.0 * (double)g->wrong / g->n, 1e-9);
     char line[256], want[256];
-    snprintf(want, sizeof want, "(%lld edits, %lld phonemes), word error %.2f %% (%lld of %d words)",
-             (long long)g->edits, (long long)g->ref_len, 100.0 * (double)g->wrong / g->n, (long long)g->wrong, g->n);
+    snprintf(want, sizeof want,
+             "(%lld edits, %lld phonemes), word error %.2f %% (%lld of %d words)",
+             (long long)g->edits, (long long)g->ref_len, 100.0 * (double)g->wrong / g->n,
+             (long long)g->wrong, g->n);
     m->line(c, line, sizeof line);
     if (!strstr(line, want)) fail_msg("'%s' is not in '%s'", want, line);
 }
@@ -92,7 +95,8 @@ static void test_counts_add(void **state)
             count(&golden[k], all[i], part);
             for (int j = 0; j < RD_METRIC_COUNTS; j++) sum[j] += part[j];
             for (int j = 0; j < golden[k].n; j++) {
-                const rd_tokens hyp = tokens(golden[k].pairs[j][0], false), ref = tokens(golden[k].pairs[j][1], false);
+                const rd_tokens hyp = tokens(golden[k].pairs[j][0], false),
+                                ref = tokens(golden[k].pairs[j][1], false);
                 all[i]->add(joint, &hyp, &ref);
             }
         }
@@ -166,8 +170,9 @@ static void test_vocab_tokens(void **state)
     assert_int_equal(rd_vocab_new_mem("words", words, sizeof words - 1, false, &v, &st), RD_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         rd_tokens t;
-        assert_int_equal(
-            rd_vocab_tokens(v, ids, sizeof ids / sizeof ids[0], cases[i].unk, cases[i].bpe, arena, &t, &st), RD_OK);
+        assert_int_equal(rd_vocab_tokens(v, ids, sizeof ids / sizeof ids[0], cases[i].unk,
+                                         cases[i].bpe, arena, &t, &st),
+                         RD_OK);
         assert_string_equal(joined(&t), cases[i].want);
     }
     rd_vocab_free(v);
@@ -190,11 +195,13 @@ static int tear_down(void **state)
 int main(void)
 {
     enum { N = sizeof golden / sizeof golden[0] };
-    struct CMUnitTest t[2 * N + 3] = {cmocka_unit_test(test_counts_add), cmocka_unit_test(test_split),
+    struct CMUnitTest t[2 * N + 3] = {cmocka_unit_test(test_counts_add),
+                                      cmocka_unit_test(test_split),
                                       cmocka_unit_test(test_vocab_tokens)};
     for (size_t i = 0; i < N; i++) {
         t[3 + i] = (struct CMUnitTest){golden[i].name, check_bleu, NULL, NULL, &golden[i]};
-        t[3 + N + i] = (struct CMUnitTest){golden[i].name, check_error_rates, NULL, NULL, &golden[i]};
+        t[3 + N + i] = (struct CMUnitTest){golden[i].name, check_error_rates, NULL, NULL,
+                                           &golden[i]};
     }
     return cmocka_run_group_tests_name("metric_scores", t, set_up, tear_down) != 0;
 }

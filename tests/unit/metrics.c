@@ -55,18 +55,23 @@ static struct cut_row {
     {"later steps go", "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n", 0, 2,
      "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
     {"a run anew", "{\"step\":1}\n{\"step\":2}\n", 0, 0, "{\"step\":9,\"loss\":0.1}\n"},
-    {"nothing to cut", "{\"step\":1}\n{\"step\":2}\n", 0, 2, "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
-    {"half a last line", "{\"step\":1}\n{\"step\":2,\"lo", 0, 5, "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
+    {"nothing to cut", "{\"step\":1}\n{\"step\":2}\n", 0, 2,
+     "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
+    {"half a last line", "{\"step\":1}\n{\"step\":2,\"lo", 0, 5,
+     "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
     {"a last line without newline", "{\"step\":1}\n{\"step\":2}", 0, 5,
      "{\"step\":1}\n{\"step\":2}\n{\"step\":9,\"loss\":0.1}\n"},
     {"half a line in the middle", "{\"step\":1,\"l{\"step\":2}\n{\"step\":3}\n", 0, 5,
      "{\"step\":3}\n{\"step\":9,\"loss\":0.1}\n"},
-    {"zeros after a power cut", "{\"step\":1}\n\0\0\0\0\0\0\0\0", 19, 5, "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
+    {"zeros after a power cut", "{\"step\":1}\n\0\0\0\0\0\0\0\0", 19, 5,
+     "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
     {"empty lines", "\n\n{\"step\":1}\n\n", 0, 5, "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
-    {"lines without a step stay", "{\"note\":1}\n{\"step\":7}\n", 0, 5, "{\"note\":1}\n{\"step\":9,\"loss\":0.1}\n"},
+    {"lines without a step stay", "{\"note\":1}\n{\"step\":7}\n", 0, 5,
+     "{\"note\":1}\n{\"step\":9,\"loss\":0.1}\n"},
     {"spacing of kept lines stays", "{ \"step\" : 1 }\n{\"step\":6}\n", 0, 5,
      "{ \"step\" : 1 }\n{\"step\":9,\"loss\":0.1}\n"},
-    {"other JSON goes", "[1]\n3\n{\"step\":1}\n", 0, 5, "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
+    {"other JSON goes", "[1]\n3\n{\"step\":1}\n", 0, 5,
+     "{\"step\":1}\n{\"step\":9,\"loss\":0.1}\n"},
 };
 
 static void check_cut(void **state)
@@ -93,13 +98,14 @@ static void keys_keep_their_order_and_numbers_their_digits(void **state)
     rd_metrics *m;
     (void)unlink(path);
     assert_int_equal(rd_metrics_new(path, 0, &m, &st), RD_OK);
-    json_t *o = json_pack("{s:i, s:f, s:f, s:I, s:s, s:n}", "z", 1, "a", 1764284400.125, "m", 2.0 / 3, "i",
-                          (json_int_t)1 << 62, "text", "\xc3\xa9\n", "none");
+    json_t *o = json_pack("{s:i, s:f, s:f, s:I, s:s, s:n}", "z", 1, "a", 1764284400.125, "m",
+                          2.0 / 3, "i", (json_int_t)1 << 62, "text", "\xc3\xa9\n", "none");
     assert_int_equal(rd_metrics_write(m, o, &st), RD_OK);
     rd_metrics_free(m);
     rd_metrics_free(NULL);
-    check_text("{\"z\":1,\"a\":1764284400.125,\"m\":0.666666666666667,\"i\":4611686018427387904,\"text\":"
-               "\"\xc3\xa9\\n\",\"none\":null}\n");
+    check_text(
+        "{\"z\":1,\"a\":1764284400.125,\"m\":0.666666666666667,\"i\":4611686018427387904,\"text\":"
+        "\"\xc3\xa9\\n\",\"none\":null}\n");
 }
 
 static void failures_are_told(void **state)
@@ -115,7 +121,8 @@ static void failures_are_told(void **state)
     st = (rd_status){0};
     (void)unlink(path);
     assert_int_equal(rd_metrics_new(path, 0, &m, &st), RD_OK);
-    assert_int_equal(rd_metrics_write(m, NULL, &st), RD_EENV); /* what json_pack gives when memory is out */
+    assert_int_equal(rd_metrics_write(m, NULL, &st),
+                     RD_EENV); /* what json_pack gives when memory is out */
     rd_metrics_free(m);
 }
 

@@ -23,8 +23,8 @@ static int remove_known(void **state)
     return rmdir(dir); /* a file left behind makes the group fail */
 }
 
-static rd_array array_of(const char *name, const char *descr, int n_dim, const int64_t *dim, const void *data,
-                         size_t bytes)
+static rd_array array_of(const char *name, const char *descr, int n_dim, const int64_t *dim,
+                         const void *data, size_t bytes)
 {
     rd_array a = {.n_dim = n_dim, .data = data, .bytes = bytes};
     snprintf(a.name, sizeof a.name, "%s", name);
@@ -159,7 +159,8 @@ static void no_cut_or_flip_is_believed(void **state)
     char *file;
     size_t n;
     rd_status st = {0};
-    assert_int_equal(rd_file_read("tests/fuzz/corpus/npz/numpy-plain.npz", RD_ECKPT, &file, &n, &st), RD_OK);
+    assert_int_equal(
+        rd_file_read("tests/fuzz/corpus/npz/numpy-plain.npz", RD_ECKPT, &file, &n, &st), RD_OK);
     int refused = 0;
     for (size_t cut = 0; cut < n; cut++) {
         rd_npz *z;
@@ -176,18 +177,20 @@ static void no_cut_or_flip_is_believed(void **state)
         rd_status one = {0};
         file[i] ^= (char)(1 << i % 8);
         if (rd_npz_new_mem(file, n, &z, &one) == RD_OK) {
-            const rd_array *a =
-                rd_npz_find(z, "f4"); /* a flip may rename or lose a member; the manifest sees to that */
+            const rd_array *a = rd_npz_find(
+                z, "f4"); /* a flip may rename or lose a member; the manifest sees to that */
             if (a && a->n_dim == 2 && a->dim[0] == 2 && strcmp(a->descr, "<f4") == 0)
-                for (int k = 0; k < 6; k++) assert_true(((const float *)a->data)[k] == (float)k / 4);
+                for (int k = 0; k < 6; k++)
+                    assert_true(((const float *)a->data)[k] == (float)k / 4);
         } else {
             refused++;
         }
         rd_npz_free(z);
         file[i] ^= (char)(1 << i % 8);
     }
-    assert_true(refused >
-                1000); /* of 2251 bytes; the rest is in dates, attributes and local headers that nobody reads */
+    assert_true(
+        refused >
+        1000); /* of 2251 bytes; the rest is in dates, attributes and local headers that nobody reads */
     free(file);
 }
 
@@ -204,13 +207,18 @@ static struct head_row {
     {"<f4", 1, {3}, 128, "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }"},
     {"<i8", 2, {2, 3}, 128, "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3), }"},
     {"|u1", 2, {0, 5}, 128, "{'descr': '|u1', 'fortran_order': False, 'shape': (0, 5), }"},
-    {"<f8", 6, {1, 2, 3, 4, 5, 6}, 128, "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2, 3, 4, 5, 6), }"},
+    {"<f8",
+     6,
+     {1, 2, 3, 4, 5, 6},
+     128,
+     "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2, 3, 4, 5, 6), }"},
     /* Room for a first dimension of 20 digits: 64 bytes more than the text needs. */
     {"<f4",
      6,
      {0, 100000000, 100000000, 100000000, 100000000, 1},
      192,
-     "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 100000000, 100000000, 100000000, 100000000, 1), }"},
+     "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 100000000, 100000000, 100000000, "
+     "100000000, 1), }"},
 };
 
 static void check_head(void **state)
@@ -305,7 +313,8 @@ static void equal_arrays_give_equal_bytes(void **state)
     assert_int_equal(rd_npz_write(in_dir("a.npz"), &a, 1, "{}", &st), RD_OK);
     assert_int_equal(setenv("TZ", "XXX-9:30", 1), 0);
     tzset();
-    (void)nanosleep(&(struct timespec){.tv_sec = 2}, NULL); /* zip tells time in steps of two seconds */
+    (void)nanosleep(&(struct timespec){.tv_sec = 2},
+                    NULL); /* zip tells time in steps of two seconds */
     assert_int_equal(rd_npz_write(in_dir("b.npz"), &a, 1, "{}", &st), RD_OK);
     assert_int_equal(rd_file_read(in_dir("a.npz"), RD_ECKPT, &one, &n_one, &st), RD_OK);
     assert_int_equal(rd_file_read(in_dir("b.npz"), RD_ECKPT, &two, &n_two, &st), RD_OK);
@@ -382,9 +391,12 @@ int main(void)
         N_BUG = sizeof bug_rows / sizeof bug_rows[0]
     };
     const struct CMUnitTest plain[] = {
-        cmocka_unit_test(reads_numpy_stored),           cmocka_unit_test(reads_numpy_compressed),
-        cmocka_unit_test(no_cut_or_flip_is_believed),   cmocka_unit_test(writes_and_reads_back),
-        cmocka_unit_test(manifest_alone_is_an_archive), cmocka_unit_test(equal_arrays_give_equal_bytes),
+        cmocka_unit_test(reads_numpy_stored),
+        cmocka_unit_test(reads_numpy_compressed),
+        cmocka_unit_test(no_cut_or_flip_is_believed),
+        cmocka_unit_test(writes_and_reads_back),
+        cmocka_unit_test(manifest_alone_is_an_archive),
+        cmocka_unit_test(equal_arrays_give_equal_bytes),
         cmocka_unit_test(full_disk_keeps_the_old_file),
     };
     enum { N_PLAIN = sizeof plain / sizeof plain[0] };

@@ -21,8 +21,8 @@ typedef struct fixture {
 
 /* Shapes that hit every way of cutting: longer than a block, rows longer than a block, rows of seven, single elements.
  */
-static void setup_on(fixture *f, bool host, const char *optimizer, int n_threads, double max_grad_norm, double lars_nu,
-                     double weight_decay)
+static void setup_on(fixture *f, bool host, const char *optimizer, int n_threads,
+                     double max_grad_norm, double lars_nu, double weight_decay)
 {
     static const struct {
         const char *name;
@@ -45,7 +45,8 @@ static void setup_on(fixture *f, bool host, const char *optimizer, int n_threads
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         rd_param *q;
         const rd_init init = {.kind = RD_INIT_CONST};
-        assert_int_equal(rd_params_add(f->p, shapes[i].name, 2, shapes[i].dim, init, shapes[i].flags, &q, &f->st),
+        assert_int_equal(rd_params_add(f->p, shapes[i].name, 2, shapes[i].dim, init,
+                                       shapes[i].flags, &q, &f->st),
                          RD_OK);
     }
     assert_int_equal(rd_params_seal(f->p, 1, NAN, &f->st), RD_OK);
@@ -53,7 +54,8 @@ static void setup_on(fixture *f, bool host, const char *optimizer, int n_threads
     assert_int_equal(rd_optim_new(&f->c, f->p, n_threads, &f->o, &f->st), RD_OK);
 }
 
-static void setup(fixture *f, const char *optimizer, int n_threads, double max_grad_norm, double lars_nu, double weight_decay)
+static void setup(fixture *f, const char *optimizer, int n_threads, double max_grad_norm,
+                  double lars_nu, double weight_decay)
 {
     setup_on(f, false, optimizer, n_threads, max_grad_norm, lars_nu, weight_decay);
 }
@@ -81,7 +83,10 @@ static void fill(fixture *f, float *x, uint32_t seed, bool zero_rows)
         uint32_t s = seed + (uint32_t)i * 7919u;
         for (int64_t k = 0; k < q->n; k++) {
             const float v = number(&s);
-            x[q->offset + k] = zero_rows && (q->flags & RD_PARAM_ROWS) && (k / q->dim[1] + seed) % 3 == 0 ? 0.0f : v;
+            x[q->offset + k] = zero_rows && (q->flags & RD_PARAM_ROWS) &&
+                                       (k / q->dim[1] + seed) % 3 == 0
+                                   ? 0.0f
+                                   : v;
         }
     }
 }
@@ -132,9 +137,11 @@ static void test_not_finite(void **state)
         update(f.o, f.p, 2, 0.01, 2.0, &s);
         assert_false(s.finite);
         assert_false(isfinite(norms[2])); /* says where */
-        assert_true(isfinite(norms[0]) && isfinite(norms[1]) && isfinite(norms[3]) && isfinite(norms[4]));
+        assert_true(isfinite(norms[0]) && isfinite(norms[1]) && isfinite(norms[3]) &&
+                    isfinite(norms[4]));
         for (int i = 0; i <= n; i++) {
-            assert_memory_equal(copy[i], i ? rd_params_slot(f.p, i - 1) : rd_params_values(f.p), span_bytes(&f));
+            assert_memory_equal(copy[i], i ? rd_params_slot(f.p, i - 1) : rd_params_values(f.p),
+                                span_bytes(&f));
             free(copy[i]);
         }
         teardown(&f);
@@ -144,7 +151,8 @@ static void test_not_finite(void **state)
 /* Three threads cut elsewhere than one does: the bytes are the same. Gaps between parameters stay zero. */
 static void test_threads(void **state)
 {
-    const double limits[][3] = {{0, 0, 0}, {0.5, 0, 0}, {0, 0.01, 0}, {0, 0, 0.1}}; /* the last: weight decay */
+    const double limits[][3] = {
+        {0, 0, 0}, {0.5, 0, 0}, {0, 0.01, 0}, {0, 0, 0.1}}; /* the last: weight decay */
     for (int k = 0; k < 4; k++) {
         fixture a, b;
         setup(&a, *state, 1, limits[k][0], limits[k][1], limits[k][2]);
@@ -184,8 +192,12 @@ static void test_cuts(void **state)
         uint32_t s = 11;
         for (int k = 0; k < 5; k++)
             for (int i = 0; i < LEN; i++) x[run][k][i] = k < 2 ? number(&s) : fabsf(number(&s));
-        rd_update u = {
-            .c = &c, .lr = 0.1, .t = 3, .w = x[run][0], .g = x[run][1], .slot = {x[run][2], x[run][3], x[run][4]}};
+        rd_update u = {.c = &c,
+                       .lr = 0.1,
+                       .t = 3,
+                       .w = x[run][0],
+                       .g = x[run][1],
+                       .slot = {x[run][2], x[run][3], x[run][4]}};
         for (int64_t lo = 0, len = 1; lo < LEN; lo = u.hi, len = len % 37 + 1) {
             u.lo = lo;
             u.hi = run == 0 ? LEN : (lo + len < LEN ? lo + len : LEN);
@@ -201,7 +213,8 @@ static void test_norms(void **state)
     fixture f;
     setup(&f, "sgd", 1, 6.5, 0, 0);
     float *g = rd_params_grads(f.p);
-    g[rd_params_find(f.p, "matrix")->offset + 5000] = 24.0f; /* after the scale 0.5: 12, 3, 4; norm 13 */
+    g[rd_params_find(f.p, "matrix")->offset + 5000] =
+        24.0f; /* after the scale 0.5: 12, 3, 4; norm 13 */
     g[rd_params_find(f.p, "table")->offset] = -6.0f;
     g[rd_params_find(f.p, "scalar")->offset] = 8.0f;
     double norms[5];
@@ -227,7 +240,8 @@ static void test_lars_keeps_gradients(void **state)
     (void)state;
     fixture f;
     setup(&f, "sgd", 1, 0, 0.25, 0);
-    const int64_t at = rd_params_find(f.p, "bias")->offset, scalar = rd_params_find(f.p, "scalar")->offset;
+    const int64_t at = rd_params_find(f.p, "bias")->offset,
+                  scalar = rd_params_find(f.p, "scalar")->offset;
     float *g = rd_params_grads(f.p), *w = rd_params_values(f.p);
     g[at] = 8.0f;
     w[at] = 2.0f;
@@ -356,7 +370,8 @@ static void mixed_new(mixed_params *m)
     assert_true(rd_params_count(m->p) == 5003);
     assert_int_equal(test_use_device(m->p, &st), RD_OK);
     assert_true(rd_params_trained_span(m->p) < rd_params_span(m->p));
-    assert_true(m->mean->offset >= rd_params_trained_span(m->p) && m->var->offset >= rd_params_trained_span(m->p));
+    assert_true(m->mean->offset >= rd_params_trained_span(m->p) &&
+                m->var->offset >= rd_params_trained_span(m->p));
 }
 
 /* v = momentum v + (1 - momentum) g with the scaled gradient; outside norms, clipping, decay and slots, with every
@@ -431,20 +446,21 @@ static void test_weight_decay(void **state)
         assert_true(v[m.w->offset] == 1.0f - 0.25f * 0.5f);
         assert_true(v[m.w->offset + 4999] == 1.0f - 0.25f * 1.5f);
         assert_true(v[m.b->offset] == (all ? 1.0f - 0.25f * 0.5f : 1.0f));
-        assert_true(v[m.var->offset] == 0.75f && v[m.mean->offset] == 0.0f);           /* gradient 0, no decay */
+        assert_true(v[m.var->offset] == 0.75f &&
+                    v[m.mean->offset] == 0.0f); /* gradient 0, no decay */
         for (int64_t i = m.b->n; i < 16; i++) assert_true(v[m.b->offset + i] == 0.0f); /* the gap */
         rd_optim_free(o);
         rd_params_free(m.p);
     }
 }
 
-#define EACH(fn)                                                                                                       \
-    {#fn " sgd", fn, NULL, NULL, "sgd"}, {#fn " momentum", fn, NULL, NULL, "momentum"},                                \
-        {#fn " adam", fn, NULL, NULL, "adam"}, {#fn " adagrad", fn, NULL, NULL, "adagrad"},                            \
-        {#fn " nesterov", fn, NULL, NULL, "nesterov"}, {#fn " rmsprop", fn, NULL, NULL, "rmsprop"},                    \
-        {#fn " lars", fn, NULL, NULL, "lars"},                                                                         \
-    {                                                                                                                  \
-#fn " adadelta", fn, NULL, NULL, "adadelta"                                                                    \
+#define EACH(fn)                                                                            \
+    {#fn " sgd", fn, NULL, NULL, "sgd"}, {#fn " momentum", fn, NULL, NULL, "momentum"},     \
+        {#fn " adam", fn, NULL, NULL, "adam"}, {#fn " adagrad", fn, NULL, NULL, "adagrad"}, \
+        {#fn " nesterov", fn, NULL, NULL, "nesterov"},                                      \
+        {#fn " rmsprop", fn, NULL, NULL, "rmsprop"}, {#fn " lars", fn, NULL, NULL, "lars"}, \
+    {                                                                                       \
+#fn " adadelta", fn, NULL, NULL, "adadelta"                                         \
     }
 
 int main(void)

@@ -17,11 +17,13 @@ typedef struct fields {
 } fields;
 static const char *const cells[] = {"lstm", "gnmt_v2", NULL};
 static const rd_option one_rows[] = {
-    RD_OPT_(fields, batch_size, i, RD_INT, NULL, RD_MODE_TRAIN, 1, 65536, NULL, "sentences per rank"),
-    RD_OPT_REAL(
-        fields, keep_prob, r, "0.1", 0.0, 1.0,
-        "keep probability of what goes into each layer, in training only; elsewhere it is one, whatever the config "
-        "says here, as it is in the original; a help text as long as this one runs over into a third line"),
+    RD_OPT_(fields, batch_size, i, RD_INT, NULL, RD_MODE_TRAIN, 1, 65536, NULL,
+            "sentences per rank"),
+    RD_OPT_REAL(fields, keep_prob, r, "0.1", 0.0, 1.0,
+                "keep probability of what goes into each layer, in training only; elsewhere it is "
+                "one, whatever the config "
+                "says here, as it is in the original; a help text as long as this one runs over "
+                "into a third line"),
     RD_OPT_CHOICE(fields, cell_type, s, "\"lstm\"", cells, "a|b"),
     RD_OPT_INTS(fields, bucket_src, l, "[50]", 1, 10000, "length limits"),
     RD_OPT_END,
@@ -59,24 +61,30 @@ static void compare(void (*how)(const rd_option_group *const *, int, FILE *), co
 static void help(void **state)
 {
     (void)state;
-    compare(rd_options_help,
-            "one: the first group\n"
-            "  batch_size                    sentences per rank (an integer, 1 .. 65536, required)\n"
-            "  keep_prob                     keep probability of what goes into each layer, in training only; "
-            "elsewhere it is one,\n"
-            "                                whatever the config says here, as it is in the original; a help text as "
-            "long as this one\n"
-            "                                runs over into a third line (a number, 0 .. 1, default 0.1)\n"
-            "  cell_type                     a|b (one of lstm, gnmt_v2, default \"lstm\")\n"
-            "  bucket_src                    length limits (a list of integers, each 1 .. 10000, default [50])\n"
-            "\n"
-            "two: the second group\n"
-            "  use_swap_memory               swaps memory (true or false, default false; read for compatibility, "
-            "without effect)\n"
-            "  a_key_that_is_longer_than_its_column\n"
-            "                                any (a number, 0 or more)\n"
-            "  whole                         unlimited (an integer)\n"
-            "  word                          (a string)\n");
+    compare(
+        rd_options_help,
+        "one: the first group\n"
+        "  batch_size                    sentences per rank (an integer, 1 .. 65536, required)\n"
+        "  keep_prob                     keep probability of what goes into each layer, in "
+        "training only; "
+        "elsewhere it is one,\n"
+        "                                whatever the config says here, as it is in the original; "
+        "a help text as "
+        "long as this one\n"
+        "                                runs over into a third line (a number, 0 .. 1, default "
+        "0.1)\n"
+        "  cell_type                     a|b (one of lstm, gnmt_v2, default \"lstm\")\n"
+        "  bucket_src                    length limits (a list of integers, each 1 .. 10000, "
+        "default [50])\n"
+        "\n"
+        "two: the second group\n"
+        "  use_swap_memory               swaps memory (true or false, default false; read for "
+        "compatibility, "
+        "without effect)\n"
+        "  a_key_that_is_longer_than_its_column\n"
+        "                                any (a number, 0 or more)\n"
+        "  whole                         unlimited (an integer)\n"
+        "  word                          (a string)\n");
 }
 
 static void markdown(void **state)
@@ -86,14 +94,17 @@ static void markdown(void **state)
             "**one**: the first group\n\n"
             "| key | type | default | values | meaning |\n|---|---|---|---|---|\n"
             "| `batch_size` | integer | required | 1 .. 65536 | sentences per rank |\n"
-            "| `keep_prob` | number | `0.1` | 0 .. 1 | keep probability of what goes into each layer, in training "
-            "only; elsewhere it is one, whatever the config says here, as it is in the original; a help text as long "
+            "| `keep_prob` | number | `0.1` | 0 .. 1 | keep probability of what goes into each "
+            "layer, in training "
+            "only; elsewhere it is one, whatever the config says here, as it is in the original; a "
+            "help text as long "
             "as this one runs over into a third line |\n"
             "| `cell_type` | string | `\"lstm\"` | `lstm`, `gnmt_v2` | a\\|b |\n"
             "| `bucket_src` | list of integers | `[50]` | 1 .. 10000 | length limits |\n"
             "\n**two**: the second group\n\n"
             "| key | type | default | values | meaning |\n|---|---|---|---|---|\n"
-            "| `use_swap_memory` | bool | `false` |  | swaps memory (read for compatibility, without effect) |\n"
+            "| `use_swap_memory` | bool | `false` |  | swaps memory (read for compatibility, "
+            "without effect) |\n"
             "| `a_key_that_is_longer_than_its_column` | number | none | 0 or more | any |\n"
             "| `whole` | integer | none |  | unlimited |\n"
             "| `word` | string | none |  |  |\n");
@@ -103,25 +114,35 @@ static void schema(void **state)
 {
     (void)state;
     static const char want[] =
-        "{\"$schema\": \"https://json-schema.org/draft/2020-12/schema\", \"title\": \"run_dist experiment\", \"type\": "
+        "{\"$schema\": \"https://json-schema.org/draft/2020-12/schema\", \"title\": \"run_dist "
+        "experiment\", \"type\": "
         "\"object\","
         " \"additionalProperties\": false, \"properties\": {"
-        "\"$schema\": {\"type\": \"string\", \"description\": \"where an editor finds this schema\"},"
-        "\"batch_size\": {\"type\": \"integer\", \"description\": \"sentences per rank\", \"minimum\": 1, \"maximum\": "
+        "\"$schema\": {\"type\": \"string\", \"description\": \"where an editor finds this "
+        "schema\"},"
+        "\"batch_size\": {\"type\": \"integer\", \"description\": \"sentences per rank\", "
+        "\"minimum\": 1, \"maximum\": "
         "65536},"
-        "\"keep_prob\": {\"type\": \"number\", \"default\": 0.1, \"minimum\": 0.0, \"maximum\": 1.0, \"description\": "
-        "\"keep probability of what goes into each layer, in training only; elsewhere it is one, whatever the config "
-        "says here, as it is in the original; a help text as long as this one runs over into a third line\"},"
-        "\"cell_type\": {\"type\": \"string\", \"default\": \"lstm\", \"description\": \"a|b\", \"anyOf\": [{\"enum\": "
+        "\"keep_prob\": {\"type\": \"number\", \"default\": 0.1, \"minimum\": 0.0, \"maximum\": "
+        "1.0, \"description\": "
+        "\"keep probability of what goes into each layer, in training only; elsewhere it is one, "
+        "whatever the config "
+        "says here, as it is in the original; a help text as long as this one runs over into a "
+        "third line\"},"
+        "\"cell_type\": {\"type\": \"string\", \"default\": \"lstm\", \"description\": \"a|b\", "
+        "\"anyOf\": [{\"enum\": "
         "[\"lstm\", "
         "\"gnmt_v2\"]}, {\"pattern\": \"^(?:[lL][sS][tT][mM]|[gG][nN][mM][tT]_[vV]2)$\"}]},"
-        "\"bucket_src\": {\"type\": \"array\", \"default\": [50], \"description\": \"length limits\", \"items\": "
+        "\"bucket_src\": {\"type\": \"array\", \"default\": [50], \"description\": \"length "
+        "limits\", \"items\": "
         "{\"type\": \"integer\", "
         "\"minimum\": 1, \"maximum\": 10000}, \"minItems\": 1},"
-        "\"use_swap_memory\": {\"type\": \"boolean\", \"default\": false, \"description\": \"swaps memory (read for "
+        "\"use_swap_memory\": {\"type\": \"boolean\", \"default\": false, \"description\": \"swaps "
+        "memory (read for "
         "compatibility, "
         "without effect)\"},"
-        "\"a_key_that_is_longer_than_its_column\": {\"type\": \"number\", \"description\": \"any\", \"minimum\": 0.0},"
+        "\"a_key_that_is_longer_than_its_column\": {\"type\": \"number\", \"description\": "
+        "\"any\", \"minimum\": 0.0},"
         "\"whole\": {\"type\": \"integer\", \"description\": \"unlimited\"},"
         "\"word\": {\"type\": \"string\", \"description\": \"\"}}}";
     json_t *expected = json_loads(want, 0, NULL), *got = rd_options_schema(groups, 2);
@@ -138,6 +159,7 @@ static void schema(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(help), cmocka_unit_test(markdown), cmocka_unit_test(schema)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(help), cmocka_unit_test(markdown),
+                                   cmocka_unit_test(schema)};
     return cmocka_run_group_tests(t, NULL, NULL) != 0;
 }

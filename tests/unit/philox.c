@@ -14,7 +14,9 @@ static struct kat {
 } kats[] = {
     {"zeros", {0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
     {"ones", {~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-    {"digits of pi", {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0},
+    {"digits of pi",
+     {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+     {0xa4093822, 0x299f31d0},
      {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
 };
 
@@ -44,7 +46,9 @@ static void test_keep_equals_single_blocks(void **state)
             rd_philox_keep(key, sample, 5, ps[j], n, keep);
             for (int64_t i = 0; i < n; i++) {
                 uint32_t out[4];
-                rd_philox((uint32_t[4]){(uint32_t)sample, (uint32_t)(sample >> 32), 5, (uint32_t)(i / 8)}, key, out);
+                rd_philox((uint32_t[4]){(uint32_t)sample, (uint32_t)(sample >> 32), 5,
+                                        (uint32_t)(i / 8)},
+                          key, out);
                 const uint32_t bits = out[i % 8 / 2] >> (i % 2 * 16) & 0xFFFF;
                 assert_int_equal(keep[i], bits < lrintf(ps[j] * 65536.0f));
             }
@@ -65,7 +69,8 @@ static void test_uniform_equals_single_blocks(void **state)
         rd_philox_uniform(key, hi, n, u);
         for (int64_t i = 0; i < n; i++) {
             uint32_t out[4];
-            rd_philox((uint32_t[4]){(uint32_t)hi, (uint32_t)(hi >> 32), (uint32_t)(i / 4), 0}, key, out);
+            rd_philox((uint32_t[4]){(uint32_t)hi, (uint32_t)(hi >> 32), (uint32_t)(i / 4), 0}, key,
+                      out);
             assert_true(u[i] == (float)(out[i % 4] >> 8) / 16777216.0f);
             assert_true(u[i] >= 0.0f && u[i] < 1.0f);
         }
@@ -102,7 +107,8 @@ static void test_keep_rate(void **state)
         rd_philox_keep(rd_key_make((uint64_t)j, RD_RNG_TEST, 0, 0), 1, 2, (float)p, N, keep);
         int64_t kept = 0;
         for (int i = 0; i < N; i++) kept += keep[i];
-        assert_true(fabs((double)kept - p * N) < 5.0 * sqrt(N * p * (1 - p))); /* five standard deviations */
+        assert_true(fabs((double)kept - p * N) <
+                    5.0 * sqrt(N * p * (1 - p))); /* five standard deviations */
     }
     rd_philox_keep(rd_key_make(1, RD_RNG_TEST, 0, 0), 1, 2, NAN, 100, keep);
     for (int i = 0; i < 100; i++) assert_int_equal(keep[i], 0);
@@ -135,7 +141,8 @@ static void test_permute(void **state)
         }
         free(seen);
     }
-    const uint64_t huge[] = {UINT64_MAX, (uint64_t)1 << 63, ((uint64_t)1 << 32) + 1, (uint64_t)1 << 32};
+    const uint64_t huge[] = {UINT64_MAX, (uint64_t)1 << 63, ((uint64_t)1 << 32) + 1,
+                             (uint64_t)1 << 32};
     for (int k = 0; k < 4; k++) /* no number twice among a few */
         for (uint64_t i = 0; i < 50; i++)
             for (uint64_t j = 0; j < i; j++)
@@ -151,11 +158,13 @@ static void test_permute_is_even(void **state)
     for (uint64_t n = 2; n <= MOST; n++) {
         int64_t at[MOST][MOST] = {{0}};
         for (uint64_t k = 0; k < KEYS; k++)
-            for (uint64_t i = 0; i < n; i++) at[i][rd_permute(rd_key_make(k, RD_RNG_ORDER, 0, n), n, i)]++;
+            for (uint64_t i = 0; i < n; i++)
+                at[i][rd_permute(rd_key_make(k, RD_RNG_ORDER, 0, n), n, i)]++;
         double chi = 0;
         const double want = (double)KEYS / (double)n, free_n = (double)((n - 1) * (n - 1));
         for (uint64_t i = 0; i < n; i++)
-            for (uint64_t j = 0; j < n; j++) chi += ((double)at[i][j] - want) * ((double)at[i][j] - want) / want;
+            for (uint64_t j = 0; j < n; j++)
+                chi += ((double)at[i][j] - want) * ((double)at[i][j] - want) / want;
         assert_true(chi < free_n + 5.0 * sqrt(2.0 * free_n) + 10.0);
     }
 }
@@ -173,8 +182,9 @@ static void test_permute_spreads(void **state)
         sum += d;
         close += d < 10;
     }
-    assert_true(fabs(sum / (double)n / ((double)n / 3.0) - 1.0) < 0.01); /* mean distance of two random places: n / 3 */
-    assert_true(close < 60);                                          /* 18 expected */
+    assert_true(fabs(sum / (double)n / ((double)n / 3.0) - 1.0) <
+                0.01);       /* mean distance of two random places: n / 3 */
+    assert_true(close < 60); /* 18 expected */
 }
 
 int main(void)

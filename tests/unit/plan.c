@@ -32,7 +32,8 @@ static int fake_bucket(void *self, int64_t i)
     return b < f->n_buckets ? b : f->n_buckets - 1;
 }
 
-static const rd_dataset_def fake_def = {.name = "fake", .bucket = fake_bucket, .length = fake_length};
+static const rd_dataset_def fake_def = {
+    .name = "fake", .bucket = fake_bucket, .length = fake_length};
 
 typedef struct fixture {
     fake f;
@@ -95,7 +96,8 @@ static void check_row(void **state)
             rd_status st = {0};
             rd_plan *p = NULL;
             x.d.sharded = sharded;
-            assert_int_equal(rd_plan_new(&x.d, 5, 2, r->global_batch, &(rd_plan_rules){.shuffle = r->shuffle}, &p, &st),
+            assert_int_equal(rd_plan_new(&x.d, 5, 2, r->global_batch,
+                                         &(rd_plan_rules){.shuffle = r->shuffle}, &p, &st),
                              RD_OK);
             assert_int_equal(rd_plan_n_samples(p), x.d.kept);
             int *seen = calloc((size_t)r->n, sizeof *seen);
@@ -115,7 +117,9 @@ static void check_row(void **state)
                     const int64_t m = rd_plan_deal(p, k, rank, size, mine);
                     for (int64_t i = 0; i < m; i++) {
                         seen[mine[i]]++;
-                        if (i > 0) assert_true(fake_length(NULL, mine[i - 1]) >= fake_length(NULL, mine[i]));
+                        if (i > 0)
+                            assert_true(fake_length(NULL, mine[i - 1]) >=
+                                        fake_length(NULL, mine[i]));
                         if (sharded) assert_int_equal(mine[i] % size, rank);
                     }
                     sum += m;
@@ -143,7 +147,8 @@ static void test_deal_is_even(void **state)
     make(&x, 5000, 1, false);
     rd_status st = {0};
     rd_plan *p = NULL;
-    assert_int_equal(rd_plan_new(&x.d, 1, 0, 256, &(rd_plan_rules){.shuffle = true}, &p, &st), RD_OK);
+    assert_int_equal(rd_plan_new(&x.d, 1, 0, 256, &(rd_plan_rules){.shuffle = true}, &p, &st),
+                     RD_OK);
     int64_t mine[256];
     for (int64_t k = 0; k + 1 < rd_plan_n_batches(p); k++)
         for (int size = 2; size <= 8; size *= 2) {
@@ -161,12 +166,15 @@ static void test_deal_is_even(void **state)
     free(x.members);
 }
 
-static int64_t same_places(const rd_dataset *d, uint64_t seed, int64_t epoch, uint64_t seed2, int64_t epoch2)
+static int64_t same_places(const rd_dataset *d, uint64_t seed, int64_t epoch, uint64_t seed2,
+                           int64_t epoch2)
 {
     rd_status st = {0};
     rd_plan *p = NULL, *q = NULL;
-    assert_int_equal(rd_plan_new(d, seed, epoch, 50, &(rd_plan_rules){.shuffle = true}, &p, &st), RD_OK);
-    assert_int_equal(rd_plan_new(d, seed2, epoch2, 50, &(rd_plan_rules){.shuffle = true}, &q, &st), RD_OK);
+    assert_int_equal(rd_plan_new(d, seed, epoch, 50, &(rd_plan_rules){.shuffle = true}, &p, &st),
+                     RD_OK);
+    assert_int_equal(rd_plan_new(d, seed2, epoch2, 50, &(rd_plan_rules){.shuffle = true}, &q, &st),
+                     RD_OK);
     int64_t same = 0;
     for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
         int64_t n, m;
@@ -201,7 +209,8 @@ static void test_order_mixes(void **state)
     rd_plan *p = NULL;
     int *batch_of = malloc(4000 * sizeof *batch_of), together = 0;
     assert_non_null(batch_of);
-    assert_int_equal(rd_plan_new(&x.d, 1, 0, 40, &(rd_plan_rules){.shuffle = true}, &p, &st), RD_OK);
+    assert_int_equal(rd_plan_new(&x.d, 1, 0, 40, &(rd_plan_rules){.shuffle = true}, &p, &st),
+                     RD_OK);
     for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
         int64_t n;
         const int64_t *ids = rd_plan_batch(p, k, &n);
@@ -222,7 +231,8 @@ static void test_nothing_kept(void **state)
     x.d.kept = 0;
     rd_status st = {0};
     rd_plan *p = NULL;
-    assert_int_equal(rd_plan_new(&x.d, 1, 0, 8, &(rd_plan_rules){.shuffle = true}, &p, &st), RD_EDATA);
+    assert_int_equal(rd_plan_new(&x.d, 1, 0, 8, &(rd_plan_rules){.shuffle = true}, &p, &st),
+                     RD_EDATA);
     assert_null(p);
     assert_non_null(strstr(st.msg, "all 5 of 'fake' are skipped"));
     free(x.members);
@@ -246,7 +256,8 @@ static rd_dataset images_of(int64_t n, int64_t start[2])
     return (rd_dataset){.def = &image_def, .count = n, .kept = n, .n_buckets = 1, .start = start};
 }
 
-static rd_plan *plan_of(const rd_dataset *d, int64_t epoch, int64_t global_batch, rd_plan_rules rules)
+static rd_plan *plan_of(const rd_dataset *d, int64_t epoch, int64_t global_batch,
+                        rd_plan_rules rules)
 {
     rd_status st = {0};
     rd_plan *p;
@@ -262,11 +273,16 @@ static struct steps_row {
     bool drop_last, independent;
     int64_t want;
 } steps_rows[] = {
-    {"60,000 images, 1 rank", 60000, 1, true, false, 468},  {"60,000 images, 2 ranks", 60000, 2, true, false, 234},
-    {"60,000 images, 4 ranks", 60000, 4, true, false, 117}, {"60,000 images, 8 ranks", 60000, 8, true, false, 58},
-    {"independent, 1 rank", 60000, 1, false, true, 468},    {"independent, 2 ranks", 60000, 2, false, true, 234},
-    {"independent, 4 ranks", 60000, 4, true, true, 117},    {"independent, 8 ranks", 60000, 8, false, true, 58},
-    {"the last one kept", 60000, 4, false, false, 118},     {"ImageNet", 1281167, 64, true, false, 156},
+    {"60,000 images, 1 rank", 60000, 1, true, false, 468},
+    {"60,000 images, 2 ranks", 60000, 2, true, false, 234},
+    {"60,000 images, 4 ranks", 60000, 4, true, false, 117},
+    {"60,000 images, 8 ranks", 60000, 8, true, false, 58},
+    {"independent, 1 rank", 60000, 1, false, true, 468},
+    {"independent, 2 ranks", 60000, 2, false, true, 234},
+    {"independent, 4 ranks", 60000, 4, true, true, 117},
+    {"independent, 8 ranks", 60000, 8, false, true, 58},
+    {"the last one kept", 60000, 4, false, false, 118},
+    {"ImageNet", 1281167, 64, true, false, 156},
 };
 
 static void check_steps(void **state)
@@ -274,8 +290,10 @@ static void check_steps(void **state)
     const struct steps_row *r = *state;
     int64_t start[2], n;
     const rd_dataset d = images_of(r->n, start);
-    const rd_plan_rules rules = {
-        .shuffle = true, .drop_last = r->drop_last, .independent = r->independent, .size = r->ranks};
+    const rd_plan_rules rules = {.shuffle = true,
+                                 .drop_last = r->drop_last,
+                                 .independent = r->independent,
+                                 .size = r->ranks};
     rd_plan *p = plan_of(&d, 3, (int64_t)r->ranks * 128, rules);
     assert_int_equal(rd_plan_n_batches(p), r->want);
     if (r->drop_last || r->independent)
@@ -313,7 +331,8 @@ static void check_unit(void **state)
     const int64_t unit = r->unit ? r->unit : 1;
     static const int sizes[] = {1, 2, 3, 4, 7, 16, 100};
     rd_plan *p =
-        plan_of(&d, 0, r->global_batch, (rd_plan_rules){.shuffle = true, .drop_last = r->drop_last, .unit = r->unit});
+        plan_of(&d, 0, r->global_batch,
+                (rd_plan_rules){.shuffle = true, .drop_last = r->drop_last, .unit = r->unit});
     int *seen = calloc((size_t)r->n, sizeof *seen);
     assert_non_null(seen);
     for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
@@ -324,7 +343,8 @@ static void check_unit(void **state)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             int64_t at = 0, fewest = INT64_MAX, most = 0;
             for (int rank = 0; rank < sizes[s]; rank++) {
-                const int64_t m = rd_plan_deal(p, k, rank, sizes[s], mine), units = (m + unit - 1) / unit;
+                const int64_t m = rd_plan_deal(p, k, rank, sizes[s], mine),
+                              units = (m + unit - 1) / unit;
                 if (m > 0) assert_int_equal(at % unit, 0);
                 memcpy(all + at, mine, (size_t)m * sizeof *mine);
                 at += m;
@@ -379,15 +399,16 @@ static void test_independent(void **state)
     int64_t same = 0, moved = 0;
     assert_non_null(seen);
     for (int64_t epoch = 0; step < 3 * PASS; epoch++) {
-        rd_plan *p =
-            plan_of(&d, epoch, OWN * RANKS, (rd_plan_rules){.shuffle = true, .independent = true, .size = RANKS});
+        rd_plan *p = plan_of(&d, epoch, OWN * RANKS,
+                             (rd_plan_rules){.shuffle = true, .independent = true, .size = RANKS});
         assert_int_equal(rd_plan_n_batches(p), N / OWN / RANKS);
         for (int64_t k = 0; k < rd_plan_n_batches(p) && step < 3 * PASS; k++, step++) {
             int64_t n, sum = 0;
             const int64_t *batch = rd_plan_batch(p, k, &n);
             for (int rank = 0; rank < RANKS; rank++) {
                 const int64_t m = rd_plan_deal(p, k, rank, RANKS, rank == 1 ? mine : other);
-                assert_memory_equal(rank == 1 ? mine : other, batch + sum, (size_t)m * sizeof *mine);
+                assert_memory_equal(rank == 1 ? mine : other, batch + sum,
+                                    (size_t)m * sizeof *mine);
                 sum += m;
                 if (rank != 1) continue;
                 n_small += m < OWN;
@@ -421,7 +442,8 @@ static void test_no_batch(void **state)
         rd_status st = {0};
         assert_int_equal(rd_plan_new(&d, 1, 0, 128, &rules[k], &p, &st), RD_EUSAGE);
         assert_null(p);
-        assert_non_null(strstr(st.msg, "an epoch without a batch: 100 samples, a global batch of 128"));
+        assert_non_null(strstr(st.msg,
+                               "an epoch without a batch: 100 samples, a global batch of 128"));
     }
     rd_status st = {0};
     d.sharded = true;
@@ -440,7 +462,8 @@ int main(void)
         cmocka_unit_test(test_sharded_images), cmocka_unit_test(test_independent),
         cmocka_unit_test(test_no_batch)};
     int n = 0;
-    for (int i = 0; i < COUNT(rows); i++) t[n++] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
+    for (int i = 0; i < COUNT(rows); i++)
+        t[n++] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
     for (int i = 0; i < COUNT(steps_rows); i++)
         t[n++] = (struct CMUnitTest){steps_rows[i].name, check_steps, NULL, NULL, &steps_rows[i]};
     for (int i = 0; i < COUNT(unit_rows); i++)

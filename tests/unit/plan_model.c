@@ -17,10 +17,10 @@ static bool near(double got, double want, double part)
     return fabs(got - want) <= part * fabs(want) + 1e-15;
 }
 
-#define CHECK_NEAR(what, got, want, part)                                                                              \
-    do {                                                                                                               \
-        if (!near((got), (want), (part)))                                                                              \
-            fail_msg("%s: %.12g, expected %.12g", (what), (double)(got), (double)(want));                              \
+#define CHECK_NEAR(what, got, want, part)                                                 \
+    do {                                                                                  \
+        if (!near((got), (want), (part)))                                                 \
+            fail_msg("%s: %.12g, expected %.12g", (what), (double)(got), (double)(want)); \
     } while (0)
 
 static void rounds(void **state)
@@ -94,8 +94,10 @@ static void fits(void **state)
 /* What cannot be known from the timings stays what it was, and nonsense is no fit. */
 static void poor_fits(void **state)
 {
-    const double alphas[] = {2, 2, 2}, bytes[] = {1e6, 1e6, 1e6}, seconds[] = {1.04e-2, 1.04e-2, 1.04e-2};
-    const double falling[] = {1e-2, 1e-3, 1e-4}, growing[] = {1e6, 1e7, 1e8}, none[] = {0, -1, NAN}, zero[] = {0, 0, 0};
+    const double alphas[] = {2, 2, 2}, bytes[] = {1e6, 1e6, 1e6},
+                 seconds[] = {1.04e-2, 1.04e-2, 1.04e-2};
+    const double falling[] = {1e-2, 1e-3, 1e-4}, growing[] = {1e6, 1e7, 1e8}, none[] = {0, -1, NAN},
+                 zero[] = {0, 0, 0};
     plan_link l = {.alpha_s = 2e-4};
     (void)state;
     assert_true(plan_fit(alphas, bytes, seconds, 3, &l));
@@ -130,11 +132,14 @@ static void links(void **state)
         r.times.n_sizes = 4;
         for (int i = 0; i < 4; i++) {
             const double n = 1e5 * pow(4.0, i), rounds = 2.0;
-            const double between = rounds * 40e-6 + 2.0 * (way == 1 ? 7.0 / 8.0 : 1.0 / 2.0) * n * 0.5 / 1e8;
-            const double inside = (way == 0 ? 2e-6 : 40e-6) + 2.0 * 7.0 / 8.0 * n / 1e8, part = 2e-6 + 2.0 * 3.0 / 4.0 * n / 1e10;
+            const double between = rounds * 40e-6 +
+                                   2.0 * (way == 1 ? 7.0 / 8.0 : 1.0 / 2.0) * n * 0.5 / 1e8;
+            const double inside = (way == 0 ? 2e-6 : 40e-6) + 2.0 * 7.0 / 8.0 * n / 1e8,
+                         part = 2e-6 + 2.0 * 3.0 / 4.0 * n / 1e10;
             exchange_size *e = &r.times.sizes[i];
             *e = (exchange_size){.bytes = n, .count = 10};
-            for (int k = 0; k < 10; k++) e->kept[k] = (float)(way == 0 ? between + part : way == 1 ? between : inside);
+            for (int k = 0; k < 10; k++)
+                e->kept[k] = (float)(way == 0 ? between + part : way == 1 ? between : inside);
         }
         plan_fit_links(&r, &m);
         const plan_link *got = way == 2 ? &m.inside : &m.between;
@@ -156,7 +161,8 @@ static void calibration(void **state)
                   .comm_s = 1.0,
                   .inside = {2e-6, 1e10, true},
                   .between = {1e-4, 1.25e8, true}};
-    const double two = plan_exchange_s(&m, 2, 4), eight = plan_exchange_s(&m, 8, 4), f = plan_calibrate(&m);
+    const double two = plan_exchange_s(&m, 2, 4), eight = plan_exchange_s(&m, 8, 4),
+                 f = plan_calibrate(&m);
     (void)state;
     CHECK_NEAR("factor", f, 1.0 / two, 1e-12);
     CHECK_NEAR("two hosts", plan_exchange_s(&m, 2, 4), 1.0, 1e-12);
@@ -212,7 +218,8 @@ static void file(void **state)
     assert_int_equal(plan_read(dir, &got, &st), RD_EDATA);
     st = (rd_status){0};
     (void)snprintf(path, sizeof path, "%s/step.json", dir);
-    static const char *const wrong[] = {"", "{", "[]", "{\"model\":\"x\",\"unit\":\"y\",\"hosts\":0,\"ranks\":0}"};
+    static const char *const wrong[] = {"", "{", "[]",
+                                        "{\"model\":\"x\",\"unit\":\"y\",\"hosts\":0,\"ranks\":0}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         FILE *f = fopen(path, "w");
         assert_non_null(f);

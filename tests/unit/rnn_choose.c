@@ -9,15 +9,36 @@
 /* gnmt_8x1024 on an H100. */
 static rd_rnn_case wide(void)
 {
-    return (rd_rnn_case){.asked = RD_RNN_AUTO, .cell = "lstm", .in = 1024, .H = 1024, .n_steps = 50, .n_seq = 128, .rows = 6400,
-                         .trains = true, .mixed = true, .major = 9, .n_sm = 132, .library = 91900, .one_buffer = true};
+    return (rd_rnn_case){.asked = RD_RNN_AUTO,
+                         .cell = "lstm",
+                         .in = 1024,
+                         .H = 1024,
+                         .n_steps = 50,
+                         .n_seq = 128,
+                         .rows = 6400,
+                         .trains = true,
+                         .mixed = true,
+                         .major = 9,
+                         .n_sm = 132,
+                         .library = 91900,
+                         .one_buffer = true};
 }
 
 /* The encoder of the toy config. */
 static rd_rnn_case narrow(void)
 {
-    return (rd_rnn_case){.asked = RD_RNN_AUTO, .cell = "lstm", .in = 128, .H = 128, .n_steps = 50, .n_seq = 64, .rows = 3200,
-                         .trains = true, .major = 9, .n_sm = 132, .library = 91900, .one_buffer = true};
+    return (rd_rnn_case){.asked = RD_RNN_AUTO,
+                         .cell = "lstm",
+                         .in = 128,
+                         .H = 128,
+                         .n_steps = 50,
+                         .n_seq = 64,
+                         .rows = 3200,
+                         .trains = true,
+                         .major = 9,
+                         .n_sm = 132,
+                         .library = 91900,
+                         .one_buffer = true};
 }
 
 static void expect(const rd_rnn_case *c, rd_rnn_algo algo, int64_t n_seq, bool padded)
@@ -30,11 +51,11 @@ static void expect(const rd_rnn_case *c, rd_rnn_algo algo, int64_t n_seq, bool p
     assert_int_equal(k.padded, padded);
 }
 
-#define OTHER(base, field, value, ...)  \
-    do {                                \
-        rd_rnn_case c_ = base();        \
-        c_.field = (value);             \
-        expect(&c_, __VA_ARGS__);       \
+#define OTHER(base, field, value, ...) \
+    do {                               \
+        rd_rnn_case c_ = base();       \
+        c_.field = (value);            \
+        expect(&c_, __VA_ARGS__);      \
     } while (0)
 #define OWN RD_RNN_OWN, 0, false
 
@@ -155,7 +176,8 @@ static void test_buffers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_taken),   cmocka_unit_test(test_never),
-                                   cmocka_unit_test(test_sizes), cmocka_unit_test(test_padding), cmocka_unit_test(test_buffers)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(test_names),   cmocka_unit_test(test_taken),
+                                   cmocka_unit_test(test_never),   cmocka_unit_test(test_sizes),
+                                   cmocka_unit_test(test_padding), cmocka_unit_test(test_buffers)};
     return cmocka_run_group_tests_name("recurrent layers", t, NULL, NULL) != 0;
 }

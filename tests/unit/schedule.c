@@ -10,22 +10,30 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HVD8X                                                                                                          \
-    .learning_rate = 0.0022627417, .use_decay = true, .use_staircase_decay = true, .begin_decay_at = 26372,            \
-    .decay_steps = 4395, .decay_rate = 0.5, .min_learning_rate = 1e-5, .has_begin = true, .has_steps = true,           \
-    .has_rate = true, .has_staircase = true, .has_min = true
-#define SMOOTH .learning_rate = 0.1, .use_decay = true, .begin_decay_at = 100, .decay_steps = 50, .decay_rate = 0.25
+#define HVD8X                                                                                   \
+    .learning_rate = 0.0022627417, .use_decay = true, .use_staircase_decay = true,              \
+    .begin_decay_at = 26372, .decay_steps = 4395, .decay_rate = 0.5, .min_learning_rate = 1e-5, \
+    .has_begin = true, .has_steps = true, .has_rate = true, .has_staircase = true, .has_min = true
+#define SMOOTH                                                                         \
+    .learning_rate = 0.1, .use_decay = true, .begin_decay_at = 100, .decay_steps = 50, \
+    .decay_rate = 0.25
 
 static const rd_schedule_config hvd8x = {HVD8X, .lr_scaling = "none"};
 static const rd_schedule_config hvd8x_linear = {HVD8X, .lr_scaling = "linear"};
 static const rd_schedule_config hvd8x_sqrt = {HVD8X, .lr_scaling = "sqrt"};
-static const rd_schedule_config smooth = {SMOOTH, .min_learning_rate = 1e-3, .lr_scaling = "linear"};
-static const rd_schedule_config constant = {.learning_rate = 0.001, .min_learning_rate = 0.5, .lr_scaling = "linear"};
+static const rd_schedule_config smooth = {SMOOTH, .min_learning_rate = 1e-3,
+                                          .lr_scaling = "linear"};
+static const rd_schedule_config constant = {
+    .learning_rate = 0.001, .min_learning_rate = 0.5, .lr_scaling = "linear"};
 static const rd_schedule_config constant_sqrt = {.learning_rate = 0.001, .lr_scaling = "sqrt"};
-static const rd_schedule_config constant_none = {.learning_rate = 0.001, .lr_scaling = "none", .warmup_steps = 100};
-static const rd_schedule_config warm = {.learning_rate = 0.001, .lr_scaling = "linear", .warmup_steps = 800};
-static const rd_schedule_config warm_sqrt = {.learning_rate = 0.001, .lr_scaling = "sqrt", .warmup_steps = 800};
-static const rd_schedule_config high_floor = {SMOOTH, .min_learning_rate = 0.2, .lr_scaling = "linear"};
+static const rd_schedule_config constant_none = {
+    .learning_rate = 0.001, .lr_scaling = "none", .warmup_steps = 100};
+static const rd_schedule_config warm = {
+    .learning_rate = 0.001, .lr_scaling = "linear", .warmup_steps = 800};
+static const rd_schedule_config warm_sqrt = {
+    .learning_rate = 0.001, .lr_scaling = "sqrt", .warmup_steps = 800};
+static const rd_schedule_config high_floor = {SMOOTH, .min_learning_rate = 0.2,
+                                              .lr_scaling = "linear"};
 
 static const struct row {
     const char *name;
@@ -57,7 +65,8 @@ static const struct row {
     {"one rank is the config, sqrt", &hvd8x_sqrt, 30767, 1, 0.00113137085},
     {"smooth, half a period", &smooth, 125, 1, 0.05},
     {"smooth, one period", &smooth, 150, 1, 0.025},
-    {"smooth, half a period, 2 ranks", &smooth, 63, 2, 2 * 0.1 * 0.48632747370614275}, /* 0.25 ^ (26 / 50) */
+    {"smooth, half a period, 2 ranks", &smooth, 63, 2,
+     2 * 0.1 * 0.48632747370614275}, /* 0.25 ^ (26 / 50) */
     {"constant ignores the floor", &constant, 1000000, 1, 0.001},
     {"constant, linear, 2", &constant, 5, 2, 0.002},
     {"constant, linear, 4", &constant, 5, 4, 0.004},
@@ -79,7 +88,8 @@ static void check_row(void **state)
 {
     const struct row *r = *state;
     const double got = rd_schedule_at(r->c, r->step, r->n);
-    if (!(fabs(got - r->want) <= 1e-12 * r->want)) print_error("%s: %.17g, expected %.17g\n", r->name, got, r->want);
+    if (!(fabs(got - r->want) <= 1e-12 * r->want))
+        print_error("%s: %.17g, expected %.17g\n", r->name, got, r->want);
     assert_true(fabs(got - r->want) <= 1e-12 * r->want);
 }
 
@@ -89,8 +99,10 @@ static void test_law(void **state)
     (void)state;
     for (int n = 1; n <= 8; n *= 2)
         for (int64_t s = 0; s < 70000 / n; s++) {
-            assert_true(rd_schedule_at(&hvd8x_linear, s, n) == n * rd_schedule_base(&hvd8x, (double)(s * n)));
-            assert_true(rd_schedule_at(&hvd8x_sqrt, s, n) == sqrt(n) * rd_schedule_base(&hvd8x, (double)(s * n)));
+            assert_true(rd_schedule_at(&hvd8x_linear, s, n) ==
+                        n * rd_schedule_base(&hvd8x, (double)(s * n)));
+            assert_true(rd_schedule_at(&hvd8x_sqrt, s, n) ==
+                        sqrt(n) * rd_schedule_base(&hvd8x, (double)(s * n)));
             assert_true(rd_schedule_at(&hvd8x, s, n) == rd_schedule_base(&hvd8x, (double)s));
         }
 }
@@ -108,40 +120,46 @@ static void test_missing_keys(void **state)
     st = (rd_status){0};
     c.has_min = c.has_begin = c.has_steps = c.has_staircase = false;
     assert_int_equal(rd_schedule_check(&c, NULL, &st), RD_EUSAGE);
-    assert_non_null(strstr(
-        st.msg, "'begin_decay_at', 'decay_steps', 'decay_rate', 'use_staircase_decay', 'min_learning_rate' are"));
+    assert_non_null(strstr(st.msg, "'begin_decay_at', 'decay_steps', 'decay_rate', "
+                                   "'use_staircase_decay', 'min_learning_rate' are"));
 }
 
 /* What excludes or needs what: all keys are named, with where they stand. */
 static const struct bad {
     const char *keys, *one, *other;
 } bads[] = {
-    {"\"warmup_steps\": 5, \"warmup_epochs\": 1", "'warmup_steps' (x.json:1:24)", "'warmup_epochs' (x.json:1:43)"},
+    {"\"warmup_steps\": 5, \"warmup_epochs\": 1", "'warmup_steps' (x.json:1:24)",
+     "'warmup_epochs' (x.json:1:43)"},
     {"\"warmup_start\": 0.5", "'warmup_start'", "'warmup_epochs'"},
     {"\"lr_policy\": \"cosine\", \"use_decay\": true", "'lr_policy'", "'use_decay'"},
-    {"\"piecewise_learning_rate_schedule\": \"1;2;0.1\", \"use_decay\": true", "'piecewise_learning_rate_schedule'",
-     "'use_decay'"},
+    {"\"piecewise_learning_rate_schedule\": \"1;2;0.1\", \"use_decay\": true",
+     "'piecewise_learning_rate_schedule'", "'use_decay'"},
     {"\"lr_policy\": \"cosine\", \"piecewise_learning_rate_schedule\": \"1;2;0.1\"", "'lr_policy'",
      "'piecewise_learning_rate_schedule'"},
     {"\"lr_policy\": \"decay\", \"piecewise_learning_rate_schedule\": \"1;2;0.1\"", "'lr_policy'",
      "'piecewise_learning_rate_schedule'"},
     {"\"lr_policy\": \"piecewise\"", "'lr_policy'", "'piecewise_learning_rate_schedule'"},
-    {"\"piecewise_learning_rate_schedule\": \"0.5;2;0.1\"", "'learning_rate' is 1", "begins with 0.5"},
-    {"\"piecewise_learning_rate_schedule\": \"1;2;0.1\", \"min_learning_rate\": 0.1", "'min_learning_rate'",
-     "'piecewise_learning_rate_schedule'"},
+    {"\"piecewise_learning_rate_schedule\": \"0.5;2;0.1\"", "'learning_rate' is 1",
+     "begins with 0.5"},
+    {"\"piecewise_learning_rate_schedule\": \"1;2;0.1\", \"min_learning_rate\": 0.1",
+     "'min_learning_rate'", "'piecewise_learning_rate_schedule'"},
     {"\"piecewise_learning_rate_schedule\": \"1;2\"", "'piecewise_learning_rate_schedule'",
      "not a boundary and a rate"},
-    {"\"piecewise_learning_rate_schedule\": \"1;30;0.1;30;0.01\"", "boundary 30", "boundaries rise"},
+    {"\"piecewise_learning_rate_schedule\": \"1;30;0.1;30;0.01\"", "boundary 30",
+     "boundaries rise"},
     {"\"piecewise_learning_rate_schedule\": \"1;30;x\"", "\"x\"", "rate"},
     {"\"piecewise_learning_rate_schedule\": \"1,30,0.1\"", "\"1,30,0.1\"", "rate;boundary;rate"},
-    {"\"piecewise_learning_rate_schedule\": \"\"", "'piecewise_learning_rate_schedule'", "rate;boundary;rate"},
+    {"\"piecewise_learning_rate_schedule\": \"\"", "'piecewise_learning_rate_schedule'",
+     "rate;boundary;rate"},
     {"\"piecewise_learning_rate_schedule\": \"1;nan;1\"", "nan", "rate;boundary;rate"},
     {"\"decay_end_epoch\": 5", "'decay_end_epoch'", "cosine"},
-    {"\"lr_policy\": \"cosine\", \"decay_end_epoch\": 5, \"decay_steps\": 7", "'decay_end_epoch'", "'decay_steps'"},
+    {"\"lr_policy\": \"cosine\", \"decay_end_epoch\": 5, \"decay_steps\": 7", "'decay_end_epoch'",
+     "'decay_steps'"},
     {"\"lr_policy\": \"cosine\", \"begin_decay_at\": 5", "'begin_decay_at'", "'decay_steps'"},
-    {"\"lr_policy\": \"cosine\", \"decay_begin_epoch\": 5, \"decay_end_epoch\": 5", "'decay_end_epoch'",
-     "'decay_begin_epoch'"},
-    {"\"lr_policy\": \"polynomial\", \"min_learning_rate\": 2", "'min_learning_rate'", "'learning_rate'"},
+    {"\"lr_policy\": \"cosine\", \"decay_begin_epoch\": 5, \"decay_end_epoch\": 5",
+     "'decay_end_epoch'", "'decay_begin_epoch'"},
+    {"\"lr_policy\": \"polynomial\", \"min_learning_rate\": 2", "'min_learning_rate'",
+     "'learning_rate'"},
     {"\"plateau_patience\": 3", "'plateau_patience'", "'plateau_factor'"},
 };
 
@@ -154,23 +172,27 @@ static void check_bad(void **state)
     rd_schedule_config c;
     rd_status st = {0};
     snprintf(text, sizeof text, "{\"learning_rate\": 1.0, %s}", b->keys);
-    assert_int_equal(rd_config_new("x.json", text, strlen(text), groups, 1, false, &cfg, &st), RD_OK);
+    assert_int_equal(rd_config_new("x.json", text, strlen(text), groups, 1, false, &cfg, &st),
+                     RD_OK);
     assert_int_equal(rd_config_read(cfg, &rd_group_schedule, RD_MODE_TRAIN, &c, &st), RD_OK);
     assert_int_equal(rd_schedule_check(&c, cfg, &st), RD_EUSAGE);
-    if (!strstr(st.msg, b->one) || !strstr(st.msg, b->other)) print_error("%s: %s\n", b->keys, st.msg);
+    if (!strstr(st.msg, b->one) || !strstr(st.msg, b->other))
+        print_error("%s: %s\n", b->keys, st.msg);
     assert_non_null(strstr(st.msg, b->one));
     assert_non_null(strstr(st.msg, b->other));
     rd_config_free(cfg);
 }
 
-static const rd_schedule_config pieces = {.learning_rate = 0.1,
-                                          .piecewise_learning_rate_schedule = "0.1;30;0.01;60;0.001",
-                                          .warmup_epochs = 5,
-                                          .epoch_steps = 100};
-static const rd_schedule_config pieces_by_steps = {.learning_rate = 0.1,
-                                                   .piecewise_learning_rate_schedule = "0.1;1001;0.01",
-                                                   .lr_boundary_unit = "steps",
-                                                   .epoch_steps = 100};
+static const rd_schedule_config pieces = {
+    .learning_rate = 0.1,
+    .piecewise_learning_rate_schedule = "0.1;30;0.01;60;0.001",
+    .warmup_epochs = 5,
+    .epoch_steps = 100};
+static const rd_schedule_config pieces_by_steps = {
+    .learning_rate = 0.1,
+    .piecewise_learning_rate_schedule = "0.1;1001;0.01",
+    .lr_boundary_unit = "steps",
+    .epoch_steps = 100};
 static const rd_schedule_config cosine = {.learning_rate = 0.2,
                                           .lr_policy = "cosine",
                                           .warmup_epochs = 10,
@@ -185,7 +207,8 @@ static const rd_schedule_config watched = {.learning_rate = 1.0,
                                            .plateau_patience = 10,
                                            .plateau_min_delta = 1e-4,
                                            .plateau_min_lr = 0.001};
-static const rd_schedule_config no_ramp = {.learning_rate = 1.0, .lr_scaling = "none", .warmup_epochs = 5};
+static const rd_schedule_config no_ramp = {
+    .learning_rate = 1.0, .lr_scaling = "none", .warmup_epochs = 5};
 
 static const struct banner {
     const char *name;
@@ -193,7 +216,8 @@ static const struct banner {
     int n;
     const char *want;
 } banners[] = {
-    {"banner: constant", &constant, 1, "config 0.001, lr_scaling linear for 1 rank: factor 1, effective 0.001\n"},
+    {"banner: constant", &constant, 1,
+     "config 0.001, lr_scaling linear for 1 rank: factor 1, effective 0.001\n"},
     {"banner: warm-up", &warm, 8,
      "config 0.001, lr_scaling linear for 8 ranks: factor 8, effective 0.008\n"
      "  warm-up ends       step 100 (config: 800), rate 0.008\n"},
@@ -255,14 +279,18 @@ int main(void)
     };
     struct CMUnitTest t[N_ROWS + N_BANNERS + N_BADS + 2];
     for (int i = 0; i < N_ROWS; i++)
-        t[i] = (struct CMUnitTest){
-            .name = rows[i].name, .test_func = check_row, .initial_state = (void *)(uintptr_t)&rows[i]};
+        t[i] = (struct CMUnitTest){.name = rows[i].name,
+                                   .test_func = check_row,
+                                   .initial_state = (void *)(uintptr_t)&rows[i]};
     for (int i = 0; i < N_BANNERS; i++)
-        t[N_ROWS + i] = (struct CMUnitTest){
-            .name = banners[i].name, .test_func = check_banner, .initial_state = (void *)(uintptr_t)&banners[i]};
+        t[N_ROWS + i] = (struct CMUnitTest){.name = banners[i].name,
+                                            .test_func = check_banner,
+                                            .initial_state = (void *)(uintptr_t)&banners[i]};
     for (int i = 0; i < N_BADS; i++)
         t[N_ROWS + N_BANNERS + 2 + i] = (struct CMUnitTest){
-            .name = bads[i].keys, .test_func = check_bad, .initial_state = (void *)(uintptr_t)&bads[i]};
+            .name = bads[i].keys,
+            .test_func = check_bad,
+            .initial_state = (void *)(uintptr_t)&bads[i]};
     t[N_ROWS + N_BANNERS] = (struct CMUnitTest)cmocka_unit_test(test_law);
     t[N_ROWS + N_BANNERS + 1] = (struct CMUnitTest)cmocka_unit_test(test_missing_keys);
     return cmocka_run_group_tests_name("schedule", t, NULL, NULL) != 0;

@@ -33,7 +33,8 @@ static void test_prefix(void **state)
 static void test_cut_at_character(void **state)
 {
     (void)state;
-    const char *const chars[] = {"a", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"}; /* 1 to 4 bytes */
+    const char *const chars[] = {"a", "\xC3\xA9", "\xE2\x82\xAC",
+                                 "\xF0\x9F\x98\x80"}; /* 1 to 4 bytes */
     for (size_t w = 1; w <= 4; w++) {
         for (size_t shift = 0; shift < w; shift++) {
             char text[3000] = "";

@@ -17,7 +17,9 @@ enum { MOST = 40 };
 static int split(char *text, char *argv[MOST])
 {
     int n = 0;
-    for (char *rest = NULL, *w = strtok_r(text, " ", &rest); w && n < MOST - 1; w = strtok_r(NULL, " ", &rest)) argv[n++] = w;
+    for (char *rest = NULL, *w = strtok_r(text, " ", &rest); w && n < MOST - 1;
+         w = strtok_r(NULL, " ", &rest))
+        argv[n++] = w;
     argv[n] = NULL;
     return n;
 }
@@ -26,7 +28,8 @@ static void joined(char **argv, char *out, size_t size)
 {
     size_t n = 0;
     out[0] = '\0';
-    for (int i = 0; argv[i]; i++) n += (size_t)snprintf(out + n, size - n, "%s%s", i ? " " : "", argv[i]);
+    for (int i = 0; argv[i]; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%s", i ? " " : "", argv[i]);
 }
 
 static void finds_the_log_folder(void **state)
@@ -53,8 +56,10 @@ static void finds_the_log_folder(void **state)
         snprintf(text, sizeof text, "%s", t[i].line);
         launch_read(argv, split(text, argv), &l);
         if (t[i].dir) assert_non_null(l.logdir);
-        if (t[i].dir) assert_string_equal(l.logdir, t[i].dir);
-        else assert_null(l.logdir);
+        if (t[i].dir)
+            assert_string_equal(l.logdir, t[i].dir);
+        else
+            assert_null(l.logdir);
         assert_int_equal(l.own_launcher, t[i].own);
         launch_release(&l);
     }
@@ -85,20 +90,25 @@ static void leaves_hosts_out(void **state)
     check_without("mpirun -np 6 -H a:2,b:2,c:2 p", 2, "mpirun -np 4 -H a:2,c:2 p");
     check_without("mpirun -np 6 -H a:2,b:2,c:2 p", 5, "mpirun -np 2 -H b:2 p");
     check_without("mpirun --np=6 --host=a:2,b:2,c:2 p", 4, "mpirun --np=4 --host=a:2,b:2 p");
-    check_without("mpirun -host a,b,b,c p -n 9", 2, "mpirun -host a,c p -n 2"); /* any -n counts: p is not known to be one */
+    check_without("mpirun -host a,b,b,c p -n 9", 2,
+                  "mpirun -host a,c p -n 2"); /* any -n counts: p is not known to be one */
     check_without("mpirun -n 3 -H a,b,b p", 1, "mpirun -n 2 -H b,b p");
     check_without("mpirun -n 2 -H a:4,b:4 p", 1, "mpirun -n 2 -H b:4 p"); /* they fit */
     check_without("mpirun -n 8 -H a:*,b:* p", 1, "mpirun -n 4 -H b:* p"); /* as if alike */
     check_without("mpirun -n 1 -H a:*,b:*,c:* p", 3, "mpirun -n 1 -H c:* p");
-    check_without("mpirun -H a:2,b:2 -mca plm_rsh_args -np p", 1, "mpirun -H b:2 -mca plm_rsh_args -np p"); /* values are skipped */
-    check_without("mpirun -np 4 -H a:2,b:2 apptainer exec -H /home i p", 2, "mpirun -np 2 -H a:2 apptainer exec -H /home i p");
-    check_without("mpirun -np 4 -H ab:2,a:2 p", 2, "mpirun -np 2 -H ab:2 p"); /* a name that begins with another */
+    check_without("mpirun -H a:2,b:2 -mca plm_rsh_args -np p", 1,
+                  "mpirun -H b:2 -mca plm_rsh_args -np p"); /* values are skipped */
+    check_without("mpirun -np 4 -H a:2,b:2 apptainer exec -H /home i p", 2,
+                  "mpirun -np 2 -H a:2 apptainer exec -H /home i p");
+    check_without("mpirun -np 4 -H ab:2,a:2 p", 2,
+                  "mpirun -np 2 -H ab:2 p"); /* a name that begins with another */
 }
 
 static void leaves_lines_of_a_hostfile_out(void **state)
 {
     char name[] = "/tmp/run_dist_test.XXXXXX", line[200], text[200], got[1000] = "", *argv[MOST];
-    static const char lines[] = "# three\na slots=2\n\n b slots=4 max_slots=8 # the big one\nc slots = 2\n";
+    static const char lines[] =
+        "# three\na slots=2\n\n b slots=4 max_slots=8 # the big one\nc slots = 2\n";
     const int fd = mkstemp(name);
     launch_line l;
     launch_words w;
@@ -135,9 +145,11 @@ static void asks_as_mpirun_does(void **state)
     static const struct {
         const char *line, *want; /* NULL: not by ssh */
     } t[] = {
-        {"mpirun -H a,b p", "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 b true"},
+        {"mpirun -H a,b p",
+         "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 b true"},
         {"mpirun -H a,b -mca plm_rsh_args -F*/k/ssh_config p",
-         "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 -F /k/ssh_config b true"},
+         "ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 -F /k/ssh_config b "
+         "true"},
         {"mpirun -H a,b --prtemca plm_ssh_agent /usr/bin/ssh*-x p",
          "/usr/bin/ssh -x -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=1 b true"},
         {"mpirun -H a,b -mca plm_rsh_agent sh p", NULL},
@@ -171,7 +183,8 @@ static void asks_as_mpirun_does(void **state)
 
 static void refuses_what_it_cannot_share_out(void **state)
 {
-    static const char *const lines[] = {"mpirun -np 2 p", "srun -N 2 p", "mpirun -np 1 -H a p : -np 1 -H b p", "mpirun -H , p",
+    static const char *const lines[] = {"mpirun -np 2 p", "srun -N 2 p",
+                                        "mpirun -np 1 -H a p : -np 1 -H b p", "mpirun -H , p",
                                         "mpirun --hostfile /nonexistent p"};
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -223,9 +236,13 @@ static void judges_a_status(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_log_folder), cmocka_unit_test(leaves_hosts_out),
-        cmocka_unit_test(leaves_lines_of_a_hostfile_out), cmocka_unit_test(asks_as_mpirun_does),
-        cmocka_unit_test(refuses_what_it_cannot_share_out), cmocka_unit_test(knows_this_host), cmocka_unit_test(judges_a_status),
+        cmocka_unit_test(finds_the_log_folder),
+        cmocka_unit_test(leaves_hosts_out),
+        cmocka_unit_test(leaves_lines_of_a_hostfile_out),
+        cmocka_unit_test(asks_as_mpirun_does),
+        cmocka_unit_test(refuses_what_it_cannot_share_out),
+        cmocka_unit_test(knows_this_host),
+        cmocka_unit_test(judges_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,9 @@ static void put_archive(const char *name, int filter, bool raw, const char *cons
     snprintf(path, sizeof path, "%s/%s", dir, name);
     struct archive *a = archive_write_new();
     assert_int_equal(archive_write_add_filter(a, filter), ARCHIVE_OK);
-    assert_int_equal(raw ? archive_write_set_format_raw(a) : archive_write_set_format_pax_restricted(a), ARCHIVE_OK);
+    assert_int_equal(raw ? archive_write_set_format_raw(a)
+                         : archive_write_set_format_pax_restricted(a),
+                     ARCHIVE_OK);
     assert_int_equal(archive_write_open_filename(a, path), ARCHIVE_OK);
     for (int i = 0; members[i][0]; i++) {
         struct archive_entry *e = archive_entry_new();
@@ -43,7 +45,8 @@ static void put_archive(const char *name, int filter, bool raw, const char *cons
         archive_entry_set_perm(e, 0644);
         archive_entry_set_size(e, (la_int64_t)strlen(members[i][1]));
         assert_int_equal(archive_write_header(a, e), ARCHIVE_OK);
-        assert_int_equal(archive_write_data(a, members[i][1], strlen(members[i][1])), strlen(members[i][1]));
+        assert_int_equal(archive_write_data(a, members[i][1], strlen(members[i][1])),
+                         strlen(members[i][1]));
         archive_entry_free(e);
     }
     assert_int_equal(archive_write_close(a), ARCHIVE_OK);
@@ -56,7 +59,8 @@ static void put_zip(const char *name, const char *member, bool utf8, const char 
     char b[512];
     const size_t n_member = strlen(member), n = strlen(text);
     const uint32_t crc = rd_crc32(0, text, n);
-    char about[26] = {10, 0, 0, utf8 ? 8 : 0, [14] = (char)n, [18] = (char)n, [22] = (char)n_member};
+    char about[26] = {
+        10, 0, 0, utf8 ? 8 : 0, [14] = (char)n, [18] = (char)n, [22] = (char)n_member};
     for (int i = 0; i < 4; i++) about[10 + i] = (char)(crc >> 8 * i);
     size_t at = 0;
 #define ADD(from, bytes) (memcpy(b + at, from, bytes), at += (bytes))
@@ -69,14 +73,16 @@ static void put_zip(const char *name, const char *member, bool utf8, const char 
     ADD(about, sizeof about);
     ADD(((const char[14]){0}), 14);
     ADD(member, n_member);
-    const char end[22] = {'P', 'K', 5, 6, [8] = 1, [10] = 1, [12] = (char)(at - list), [16] = (char)list};
+    const char end[22] = {
+        'P', 'K', 5, 6, [8] = 1, [10] = 1, [12] = (char)(at - list), [16] = (char)list};
     ADD(end, sizeof end);
 #undef ADD
     put(name, b, at);
 }
 
 /* Opens the dataset of a config in which every "@" stands for the folder. */
-static rd_code open_text(const char *config, rd_mode mode, rd_split split, bool keep_all, rd_dataset **d, rd_status *st)
+static rd_code open_text(const char *config, rd_mode mode, rd_split split, bool keep_all,
+                         rd_dataset **d, rd_status *st)
 {
     rd_strbuf b = {0};
     for (const char *p = config; *p; p++) {
@@ -172,7 +178,8 @@ static void check_line_row(void **state)
     char config[512];
     snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", " FILES "%s%s}", r->more ? ", " : "",
              r->more ? r->more : "");
-    if (open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+    if (open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK)
+        fail_msg("%s", st.msg);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     assert_int_equal(def->count(rd_dataset_self(d)), n);
     for (int i = 0; i < n; i++) {
@@ -192,44 +199,58 @@ static struct bad_row {
     rd_split split;
 } bad_rows[] = {
     {"unequal line counts", CONFIG, "a\nb\n", "x\n", 4, RD_EDATA, "a' has 2 lines, '", 0, 0},
-    {"unequal line counts, the other number", CONFIG, "a\nb\n", "x\n", 4, RD_EDATA, "b' has 1;", 0, 0},
-    {"invalid UTF-8", CONFIG, "a\nbc \xE9t\n", "x\nx\n", 8, RD_EDATA, "/a:2:4: invalid UTF-8 (byte 0xE9)", 0, 0},
+    {"unequal line counts, the other number", CONFIG, "a\nb\n", "x\n", 4, RD_EDATA, "b' has 1;", 0,
+     0},
+    {"invalid UTF-8", CONFIG, "a\nbc \xE9t\n", "x\nx\n", 8, RD_EDATA,
+     "/a:2:4: invalid UTF-8 (byte 0xE9)", 0, 0},
     {"NUL", CONFIG, "a\nb\nc\0\n", "x\n", 7, RD_EDATA, "/a:3:2: a NUL byte", 0, 0},
-    {"huge line", "{" VOCABS ", " BUCKETS ", " FILES ", 'max_line_bytes': 8}", "a\nb b b b b\n", "x\n", 13, RD_EDATA,
-     "/a:2: a line of more than 8 bytes", 0, 0},
+    {"huge line", "{" VOCABS ", " BUCKETS ", " FILES ", 'max_line_bytes': 8}", "a\nb b b b b\n",
+     "x\n", 13, RD_EDATA, "/a:2: a line of more than 8 bytes", 0, 0},
     {"empty files", CONFIG, "", "", 0, RD_EDATA, "/a' is empty", 0, 0},
-    {"missing file", "{" VOCABS ", " BUCKETS ", 'source_file': '@/none', 'target_file': '@/b'}", "a\n", "x\n", 2,
-     RD_EDATA, "/none': No such file or directory; check the path", 0, 0},
-    {"missing vocabulary key", "{'src_vocab_file': '@/v.src', " BUCKETS ", " FILES "}", "a\n", "x\n", 2, RD_EUSAGE,
-     "tgt_vocab_file", 0, 0},
-    {"missing source key", "{" VOCABS ", " BUCKETS ", 'target_file': '@/b'}", "a\n", "x\n", 2, RD_EUSAGE,
-     "missing key 'source_file'", 0, 0},
-    {"missing evaluation key", CONFIG, "a\n", "x\n", 2, RD_EUSAGE, "missing key 'source_file_eval'", RD_MODE_EVAL,
-     RD_SPLIT_EVAL},
-    {"missing target for a score", "{" VOCABS ", " BUCKETS ", 'source_file_test': '@/a'}", "a\n", "x\n", 2, RD_EUSAGE,
-     "missing key 'target_file_test'", RD_MODE_EVAL, RD_SPLIT_TEST},
+    {"missing file", "{" VOCABS ", " BUCKETS ", 'source_file': '@/none', 'target_file': '@/b'}",
+     "a\n", "x\n", 2, RD_EDATA, "/none': No such file or directory; check the path", 0, 0},
+    {"missing vocabulary key", "{'src_vocab_file': '@/v.src', " BUCKETS ", " FILES "}", "a\n",
+     "x\n", 2, RD_EUSAGE, "tgt_vocab_file", 0, 0},
+    {"missing source key", "{" VOCABS ", " BUCKETS ", 'target_file': '@/b'}", "a\n", "x\n", 2,
+     RD_EUSAGE, "missing key 'source_file'", 0, 0},
+    {"missing evaluation key", CONFIG, "a\n", "x\n", 2, RD_EUSAGE, "missing key 'source_file_eval'",
+     RD_MODE_EVAL, RD_SPLIT_EVAL},
+    {"missing target for a score", "{" VOCABS ", " BUCKETS ", 'source_file_test': '@/a'}", "a\n",
+     "x\n", 2, RD_EUSAGE, "missing key 'target_file_test'", RD_MODE_EVAL, RD_SPLIT_TEST},
     {"missing buckets", "{" VOCABS ", " FILES ", 'bucket_src': [50]}", "a\n", "x\n", 2, RD_EUSAGE,
      "missing key 'bucket_tgt'", 0, 0},
-    {"an empty list of buckets", "{" VOCABS ", " FILES ", 'bucket_src': [], 'bucket_tgt': [50]}", "a\n", "x\n", 2, RD_EUSAGE,
-     "'bucket_src' must be a list of integers, each 3 .. 65534, not [] (an empty list); meaning: source length limits", 0, 0},
-    {"an empty source key", "{" VOCABS ", " BUCKETS ", 'source_file': '', 'target_file': '@/b'}", "a\n", "x\n", 2, RD_EUSAGE,
-     "empty key 'source_file'", 0, 0},
-    {"an empty vocabulary key", "{'src_vocab_file': '@/v.src', 'tgt_vocab_file': '', " BUCKETS ", " FILES "}", "a\n", "x\n", 2, RD_EUSAGE,
-     "empty key 'tgt_vocab_file'", 0, 0},
-    {"buckets that do not ascend", "{" VOCABS ", " FILES ", 'bucket_src': [20, 20], 'bucket_tgt': [50]}", "a\n", "x\n",
-     2, RD_EUSAGE, "'bucket_src' must ascend, but 20 follows 20", 0, 0},
-    {"nothing fits", "{" VOCABS ", " FILES ", 'bucket_src': [3], 'bucket_tgt': [50]}", "a b\na b c\n", "x\nx\n", 10,
-     RD_EDATA, "no pair of", 0, 0},
-    {"nothing fits, the lengths", "{" VOCABS ", " FILES ", 'bucket_src': [3], 'bucket_tgt': [50]}", "a b\na b c\n",
-     "x\nx\n", 10, RD_EDATA, "longest source 5, target 3", 0, 0},
-    {"standard input is for translation", "{" VOCABS ", " BUCKETS ", 'source_file': '-', 'target_file': '@/b'}", "a\n",
-     "x\n", 2, RD_EUSAGE, "cannot be standard input", 0, 0},
-    {"a member that is not there", "{" VOCABS ", " BUCKETS ", 'source_file': '@/t.tar.gz!no', 'target_file': '@/b'}",
-     "a\n", "x\n", 2, RD_EDATA, "has no member 'no'; it has: deep/src, tgt", 0, 0},
-    {"a member whose name is not UTF-8", "{" VOCABS ", " BUCKETS ", 'source_file': '@/latin.zip!größe', 'target_file': '@/b'}",
-     "a\n", "x\n", 2, RD_EDATA, "it has: gr\xEF\xBF\xBD\xEF\xBF\xBD" "e; a name that is not UTF-8 cannot be given here", 0, 0},
-    {"an archive cut short", "{" VOCABS ", " BUCKETS ", 'source_file': '@/cut.gz', 'target_file': '@/b'}", "a\n", "x\n",
-     2, RD_EDATA, "cut.gz': truncated gzip input", 0, 0},
+    {"an empty list of buckets", "{" VOCABS ", " FILES ", 'bucket_src': [], 'bucket_tgt': [50]}",
+     "a\n", "x\n", 2, RD_EUSAGE,
+     "'bucket_src' must be a list of integers, each 3 .. 65534, not [] (an empty list); meaning: "
+     "source length limits",
+     0, 0},
+    {"an empty source key", "{" VOCABS ", " BUCKETS ", 'source_file': '', 'target_file': '@/b'}",
+     "a\n", "x\n", 2, RD_EUSAGE, "empty key 'source_file'", 0, 0},
+    {"an empty vocabulary key",
+     "{'src_vocab_file': '@/v.src', 'tgt_vocab_file': '', " BUCKETS ", " FILES "}", "a\n", "x\n", 2,
+     RD_EUSAGE, "empty key 'tgt_vocab_file'", 0, 0},
+    {"buckets that do not ascend",
+     "{" VOCABS ", " FILES ", 'bucket_src': [20, 20], 'bucket_tgt': [50]}", "a\n", "x\n", 2,
+     RD_EUSAGE, "'bucket_src' must ascend, but 20 follows 20", 0, 0},
+    {"nothing fits", "{" VOCABS ", " FILES ", 'bucket_src': [3], 'bucket_tgt': [50]}",
+     "a b\na b c\n", "x\nx\n", 10, RD_EDATA, "no pair of", 0, 0},
+    {"nothing fits, the lengths", "{" VOCABS ", " FILES ", 'bucket_src': [3], 'bucket_tgt': [50]}",
+     "a b\na b c\n", "x\nx\n", 10, RD_EDATA, "longest source 5, target 3", 0, 0},
+    {"standard input is for translation",
+     "{" VOCABS ", " BUCKETS ", 'source_file': '-', 'target_file': '@/b'}", "a\n", "x\n", 2,
+     RD_EUSAGE, "cannot be standard input", 0, 0},
+    {"a member that is not there",
+     "{" VOCABS ", " BUCKETS ", 'source_file': '@/t.tar.gz!no', 'target_file': '@/b'}", "a\n",
+     "x\n", 2, RD_EDATA, "has no member 'no'; it has: deep/src, tgt", 0, 0},
+    {"a member whose name is not UTF-8",
+     "{" VOCABS ", " BUCKETS ", 'source_file': '@/latin.zip!größe', 'target_file': '@/b'}", "a\n",
+     "x\n", 2, RD_EDATA,
+     "it has: gr\xEF\xBF\xBD\xEF\xBF\xBD"
+     "e; a name that is not UTF-8 cannot be given here",
+     0, 0},
+    {"an archive cut short",
+     "{" VOCABS ", " BUCKETS ", 'source_file': '@/cut.gz', 'target_file': '@/b'}", "a\n", "x\n", 2,
+     RD_EDATA, "cut.gz': truncated gzip input", 0, 0},
 };
 
 static void check_bad_row(void **state)
@@ -239,7 +260,8 @@ static void check_bad_row(void **state)
     rd_dataset *d = NULL;
     put("a", r->source, r->n);
     put("b", r->target, strlen(r->target));
-    assert_int_equal(open_text(r->config, r->mode ? r->mode : RD_MODE_TRAIN, r->split, false, &d, &st), r->code);
+    assert_int_equal(
+        open_text(r->config, r->mode ? r->mode : RD_MODE_TRAIN, r->split, false, &d, &st), r->code);
     assert_null(d);
     if (!strstr(st.msg, r->message)) fail_msg("'%s' is not in '%s'", r->message, st.msg);
 }
@@ -264,9 +286,11 @@ static void check_from_row(void **state)
     char config[512];
     rd_status st = {0};
     rd_dataset *d = NULL;
-    snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", 'source_file': '%s', 'target_file': '@/t.tar.gz!tgt'}",
+    snprintf(config, sizeof config,
+             "{" VOCABS ", " BUCKETS ", 'source_file': '%s', 'target_file': '@/t.tar.gz!tgt'}",
              r->source);
-    if (open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+    if (open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK)
+        fail_msg("%s", st.msg);
     assert_int_equal(rd_dataset_def_of(d)->count(rd_dataset_self(d)), 3);
     assert_string_equal(ids_of(d, 0, "source"), "1 4 2");
     assert_string_equal(ids_of(d, 2, "source"), "1 6 4 2");
@@ -281,8 +305,9 @@ static void test_buckets(void **state)
     (void)state;
     static const struct {
         int source, target, bucket;
-    } pairs[] = {{3, 3, 0},   {10, 10, 0}, {11, 3, 1},    {3, 11, 1},   {20, 20, 1},  {21, 20, 2},
-                 {50, 50, 2}, {51, 3, 3},  {100, 100, 3}, {101, 3, -1}, {3, 310, -1}, {310, 310, -1}};
+    } pairs[] = {{3, 3, 0},     {10, 10, 0},  {11, 3, 1},   {3, 11, 1},
+                 {20, 20, 1},   {21, 20, 2},  {50, 50, 2},  {51, 3, 3},
+                 {100, 100, 3}, {101, 3, -1}, {3, 310, -1}, {310, 310, -1}};
     enum { N = sizeof pairs / sizeof pairs[0] };
     rd_strbuf text[2] = {{0}, {0}};
     for (int i = 0; i < N; i++)
@@ -294,7 +319,8 @@ static void test_buckets(void **state)
     for (int keep_all = 0; keep_all < 2; keep_all++) {
         rd_status st = {0};
         rd_dataset *d = NULL;
-        if (open_text("{" VOCABS ", " FILES ", 'bucket_src': [10, 20, 50, 100], 'bucket_tgt': [10, 20, 50, 100]}",
+        if (open_text("{" VOCABS ", " FILES
+                      ", 'bucket_src': [10, 20, 50, 100], 'bucket_tgt': [10, 20, 50, 100]}",
                       RD_MODE_TRAIN, RD_SPLIT_TRAIN, keep_all, &d, &st) != RD_OK)
             fail_msg("%s", st.msg);
         const rd_dataset_def *def = rd_dataset_def_of(d);
@@ -302,7 +328,8 @@ static void test_buckets(void **state)
         assert_int_equal(d->kept, keep_all ? N : N - 3);
         for (int i = 0; i < N; i++) {
             assert_int_equal(def->length(rd_dataset_self(d), i), pairs[i].source + pairs[i].target);
-            assert_int_equal(def->bucket(rd_dataset_self(d), i), keep_all && pairs[i].bucket < 0 ? 3 : pairs[i].bucket);
+            assert_int_equal(def->bucket(rd_dataset_self(d), i),
+                             keep_all && pairs[i].bucket < 0 ? 3 : pairs[i].bucket);
         }
         rd_dataset_free(d);
     }
@@ -317,7 +344,8 @@ static void test_translate_without_target(void **state)
     rd_dataset *d = NULL;
     put("a", BYTES("a b\n\nc x dd\n"));
     const char *config = "{" VOCABS ", 'source_file_test': '@/a', 'target_file_test': '@/none'}";
-    if (open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+    if (open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st) != RD_OK)
+        fail_msg("%s", st.msg);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     size_t n;
     assert_int_equal(def->count(rd_dataset_self(d)), 3);
@@ -327,7 +355,8 @@ static void test_translate_without_target(void **state)
     assert_null(def->reference(rd_dataset_self(d), 0, &n));
     rd_dataset_free(d);
     put("a", "", 0); /* nothing to translate is no error */
-    if (open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+    if (open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st) != RD_OK)
+        fail_msg("%s", st.msg);
     rd_plan *p = NULL;
     assert_int_equal(rd_plan_new(d, 1, 0, 8, &(rd_plan_rules){.shuffle = false}, &p, &st), RD_OK);
     assert_int_equal(rd_plan_n_batches(p), 0);
@@ -355,9 +384,11 @@ static void test_output_and_reference(void **state)
         char config[512];
         rd_status st = {0};
         rd_dataset *d = NULL;
-        snprintf(config, sizeof config, "{" VOCABS ", 'source_file_eval': '@/a', 'target_file_eval': '@/b'%s}",
+        snprintf(config, sizeof config,
+                 "{" VOCABS ", 'source_file_eval': '@/a', 'target_file_eval': '@/b'%s}",
                  cases[i].more);
-        if (open_text(config, RD_MODE_EVAL, RD_SPLIT_EVAL, true, &d, &st) != RD_OK) fail_msg("%s", st.msg);
+        if (open_text(config, RD_MODE_EVAL, RD_SPLIT_EVAL, true, &d, &st) != RD_OK)
+            fail_msg("%s", st.msg);
         rd_strbuf b = {0};
         const rd_dataset_def *def = rd_dataset_def_of(d);
         def->text(rd_dataset_self(d), 0, ids, sizeof ids / sizeof ids[0], cases[i].specials, &b);
@@ -422,8 +453,9 @@ static void test_wide_ids(void **state)
     put("b", BYTES("x\n"));
     rd_status st = {0};
     rd_dataset *d = NULL;
-    if (open_text("{'src_vocab_file': '@/v.wide', 'tgt_vocab_file': '@/v.tgt', " BUCKETS ", " FILES "}", RD_MODE_TRAIN,
-                  RD_SPLIT_TRAIN, false, &d, &st) != RD_OK)
+    if (open_text("{'src_vocab_file': '@/v.wide', 'tgt_vocab_file': '@/v.tgt', " BUCKETS ", " FILES
+                  "}",
+                  RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK)
         fail_msg("%s", st.msg);
     assert_string_equal(ids_of(d, 0, "source"), "1 4 70003 65535 65536 2");
     rd_dataset_free(d);
@@ -496,8 +528,10 @@ static void test_fingerprint(void **state)
         rd_dataset *d = NULL;
         put("a", text[i], strlen(text[i]));
         put("b", BYTES("x\nx\n"));
-        if (open_text(CONFIG, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK) fail_msg("%s", st.msg);
-        snprintf(print[i], sizeof print[i], "%s", rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)));
+        if (open_text(CONFIG, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK)
+            fail_msg("%s", st.msg);
+        snprintf(print[i], sizeof print[i], "%s",
+                 rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)));
         rd_dataset_free(d);
     }
     assert_string_equal(print[0], print[1]);
@@ -510,14 +544,24 @@ static int make_files(void **state)
     snprintf(dir, sizeof dir, "/tmp/rd-text-XXXXXX");
     if (!mkdtemp(dir)) return -1;
     static const char *const one[][2] = {{"x", "a\nb\nc a\n"}, {NULL, NULL}};
-    static const char *const tar[][2] = {{"./deep/src", "a\nb\nc a\n"}, {"tgt", "x\nx\ny\n"}, {NULL, NULL}};
+    static const char *const tar[][2] = {
+        {"./deep/src", "a\nb\nc a\n"}, {"tgt", "x\nx\ny\n"}, {NULL, NULL}};
     put("v.src", BYTES("a\t9\nb\t5\nc\t1\ndd\n"));
     put("v.tgt", BYTES("x\ny\n"));
     put("odd!name", BYTES("a\nb\nc a\n"));
     put_zip("ascii.zip", "dir/src", false, one[0][1]);
-    put_zip("marked.zip", "gr\xC3\xB6\xC3\x9F" "e", true, one[0][1]);
-    put_zip("unmarked.zip", "gr\xC3\xB6\xC3\x9F" "e", false, one[0][1]);
-    put_zip("latin.zip", "gr\xF6\xDF" "e", false, one[0][1]);
+    put_zip("marked.zip",
+            "gr\xC3\xB6\xC3\x9F"
+            "e",
+            true, one[0][1]);
+    put_zip("unmarked.zip",
+            "gr\xC3\xB6\xC3\x9F"
+            "e",
+            false, one[0][1]);
+    put_zip("latin.zip",
+            "gr\xF6\xDF"
+            "e",
+            false, one[0][1]);
     put_archive("gz", ARCHIVE_FILTER_GZIP, true, one);
     put_archive("xz", ARCHIVE_FILTER_XZ, true, one);
     put_archive("t.tar.gz", ARCHIVE_FILTER_GZIP, false, tar);
@@ -534,9 +578,10 @@ static int make_files(void **state)
 static int remove_files(void **state)
 {
     (void)state;
-    static const char *const names[] = {"a",  "b",  "v.src",    "v.tgt",    "v.wide", "odd!name",
-                                        "gz", "xz", "t.tar.gz", "t.tar.xz", "cut.gz",
-                                        "ascii.zip", "marked.zip", "unmarked.zip", "latin.zip"};
+    static const char *const names[] = {
+        "a",        "b",         "v.src",      "v.tgt",        "v.wide",
+        "odd!name", "gz",        "xz",         "t.tar.gz",     "t.tar.xz",
+        "cut.gz",   "ascii.zip", "marked.zip", "unmarked.zip", "latin.zip"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[256];
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);

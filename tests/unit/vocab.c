@@ -27,7 +27,8 @@ static struct row {
     {"CR LF", BYTES("a\r\nb\r\n"), .words = {"a", "b"}},
     {"lone CR ends a line", BYTES("a\rb\r\rc"), .words = {"a", "b", "", "c"}},
     {"CR LF, CR and LF mixed", BYTES("a\r\nb\rc\nd"), .words = {"a", "b", "c", "d"}},
-    {"trailing white space goes, leading stays", BYTES(" a \nb\xC2\xA0\xE3\x80\x80\n"), .words = {" a", "b"}},
+    {"trailing white space goes, leading stays", BYTES(" a \nb\xC2\xA0\xE3\x80\x80\n"),
+     .words = {" a", "b"}},
     {"white space before the tab stays", BYTES("a \t1\n"), .words = {"a "}},
     {"U+2028 and U+0085 end no line",
      BYTES("a\xE2\x80\xA8"
@@ -38,18 +39,23 @@ static struct row {
                "c\xC2\x85"
                "d"}},
     {"an empty line is the empty word", BYTES("a\n\nb\n"), .words = {"a", "", "b"}},
-    {"a repeated word keeps its last id", BYTES("a\nb\na\n"), .words = {"a", "b", "a"}, .duplicates = 1},
+    {"a repeated word keeps its last id", BYTES("a\nb\na\n"), .words = {"a", "b", "a"},
+     .duplicates = 1},
     {"special names may be words", BYTES("<S>\n</S>\n<UNK>\n"), .words = {"<S>", "</S>", "<UNK>"}},
     {"byte order mark is no part of the word",
      BYTES("\xEF\xBB\xBF"
            "a\nb\n"),
      .words = {"a", "b"}},
-    {"invalid UTF-8 replaced", BYTES("a\xFF\nb\n"), .replace = true, .words = {"a\xEF\xBF\xBD", "b"}},
+    {"invalid UTF-8 replaced", BYTES("a\xFF\nb\n"), .replace = true,
+     .words = {"a\xEF\xBF\xBD", "b"}},
     {"NUL replaced", BYTES("a\0z\nb\n"), .replace = true, .words = {"a\xEF\xBF\xBDz", "b"}},
-    {"invalid UTF-8", BYTES("a\nbc\xFF\n"), .code = RD_EDATA, .message = "words:2:3: invalid UTF-8 (byte 0xFF)"},
+    {"invalid UTF-8", BYTES("a\nbc\xFF\n"), .code = RD_EDATA,
+     .message = "words:2:3: invalid UTF-8 (byte 0xFF)"},
     {"overlong form", BYTES("\xC0\x80\n"), .code = RD_EDATA, .message = "words:1:1: invalid UTF-8"},
-    {"surrogate", BYTES("xxxxxxxxxxxx\xED\xA0\x80\n"), .code = RD_EDATA, .message = "words:1:13: invalid UTF-8"},
-    {"cut at the end of the file", BYTES("ab\xE2\x82"), .code = RD_EDATA, .message = "words:1:3: invalid UTF-8"},
+    {"surrogate", BYTES("xxxxxxxxxxxx\xED\xA0\x80\n"), .code = RD_EDATA,
+     .message = "words:1:13: invalid UTF-8"},
+    {"cut at the end of the file", BYTES("ab\xE2\x82"), .code = RD_EDATA,
+     .message = "words:1:3: invalid UTF-8"},
     {"NUL", BYTES("a\n\0\n"), .code = RD_EDATA, .message = "words:2:1: a NUL byte"},
     {"NUL among many letters", BYTES("abcdefghijklmnop\0qrstuvwxyzabcdefg\n"), .code = RD_EDATA,
      .message = "words:1:17: a NUL"},
@@ -164,7 +170,8 @@ static void test_files(void **state)
         rd_vocab *v = NULL;
         assert_int_equal(rd_vocab_new(bad[i].path, false, &v, &st), RD_EDATA);
         assert_null(v);
-        if (!strstr(st.msg, bad[i].message)) fail_msg("'%s' is not in '%s'", bad[i].message, st.msg);
+        if (!strstr(st.msg, bad[i].message))
+            fail_msg("'%s' is not in '%s'", bad[i].message, st.msg);
     }
 }
 
@@ -174,6 +181,7 @@ int main(void)
     struct CMUnitTest t[N + 3] = {{"specials", test_specials, NULL, NULL, NULL},
                                   {"many words", test_many_words, NULL, NULL, NULL},
                                   {"files", test_files, NULL, NULL, NULL}};
-    for (size_t i = 0; i < N; i++) t[i + 3] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
+    for (size_t i = 0; i < N; i++)
+        t[i + 3] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
     return cmocka_run_group_tests_name("vocab", t, NULL, NULL) != 0;
 }

@@ -32,9 +32,12 @@ static const row rows[] = {
     {"one evaluates, another hangs", RD_WATCH_STALL, 1, 0, "evaluate 5 400, compute 5 301"},
     {"all wait: the one behind", RD_WATCH_STALL, 1, 2, "wait 6 310, wait 5 305, wait 6 320"},
     {"all wait in one step: the longest", RD_WATCH_WARN, 2, 2, "wait 6 61, wait 6 62, wait 6 63"},
-    {"all wait, one since a moment ago", RD_WATCH_FINE, 0, 2, "wait 6 400, wait 6 0.1, exchange 6 399"},
-    {"one stands still, and others update", RD_WATCH_STALL, 0, 2, "still wait 5 301, update 5 302, update 5 302"},
-    {"two stand still: the longer one", RD_WATCH_WARN, 2, 2, "still wait 5 61, update 5 62, still wait 5 63"},
+    {"all wait, one since a moment ago", RD_WATCH_FINE, 0, 2,
+     "wait 6 400, wait 6 0.1, exchange 6 399"},
+    {"one stands still, and others update", RD_WATCH_STALL, 0, 2,
+     "still wait 5 301, update 5 302, update 5 302"},
+    {"two stand still: the longer one", RD_WATCH_WARN, 2, 2,
+     "still wait 5 61, update 5 62, still wait 5 63"},
     {"one stands still while another saves", RD_WATCH_FINE, 1, 1, "still wait 5 400, save 5 401"},
     {"one is gone", RD_WATCH_LOST, 1, 1, "wait 5 1, gone compute 5 1"},
     {"gone, and another hangs", RD_WATCH_LOST, 1, 0, "compute 5 999, gone wait 5 1"},
@@ -56,7 +59,8 @@ static int fill(const char *text, rd_beat b[4])
         assert_int_equal(sscanf(text, "%15s %lld %lf%n", phase, &step, &b[n].age_s, &used), 3);
         text += used + (text[used] == ',' ? 2 : 0);
         b[n].step = step;
-        while (b[n].phase < RD_N_PHASES && strcmp(rd_phase_name((rd_phase)b[n].phase), phase) != 0) b[n].phase++;
+        while (b[n].phase < RD_N_PHASES && strcmp(rd_phase_name((rd_phase)b[n].phase), phase) != 0)
+            b[n].phase++;
         assert_true(b[n].phase < RD_N_PHASES);
     }
     return n;
@@ -72,7 +76,8 @@ static void test_judge(void **state)
         const int n = fill(rows[i].ranks, b);
         const rd_verdict v = rd_watch_judge(b, n, &l, &culprit, &n_waiting);
         if (v != rows[i].verdict || culprit != rows[i].culprit || n_waiting != rows[i].n_waiting)
-            fail_msg("%s: verdict %d, culprit %d, %d wait", rows[i].name, (int)v, culprit, n_waiting);
+            fail_msg("%s: verdict %d, culprit %d, %d wait", rows[i].name, (int)v, culprit,
+                     n_waiting);
     }
 }
 
@@ -82,18 +87,31 @@ static void test_limits_off(void **state)
     rd_beat b[4];
     int culprit, n_waiting;
     const int n = fill("wait 5 301, input 5 302, wait 5 303", b);
-    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){.warn_s = 0, .abort_s = 0}, &culprit, &n_waiting), RD_WATCH_FINE);
-    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){.warn_s = 1, .abort_s = 0}, &culprit, &n_waiting), RD_WATCH_WARN);
-    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){.warn_s = 0, .abort_s = 1}, &culprit, &n_waiting), RD_WATCH_STALL);
+    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){.warn_s = 0, .abort_s = 0}, &culprit,
+                                    &n_waiting),
+                     RD_WATCH_FINE);
+    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){.warn_s = 1, .abort_s = 0}, &culprit,
+                                    &n_waiting),
+                     RD_WATCH_WARN);
+    assert_int_equal(rd_watch_judge(b, n, &(rd_watch_limits){.warn_s = 0, .abort_s = 1}, &culprit,
+                                    &n_waiting),
+                     RD_WATCH_STALL);
 }
 
 static void test_say(void **state)
 {
     (void)state;
     char text[400];
-    rd_beat b = {.rank = 3, .phase = RD_PHASE_COMPUTE, .step = 41, .pid = 812, .age_s = 63.4, .host = "node2"};
+    rd_beat b = {.rank = 3,
+                 .phase = RD_PHASE_COMPUTE,
+                 .step = 41,
+                 .pid = 812,
+                 .age_s = 63.4,
+                 .host = "node2"};
     rd_watch_say(&b, RD_WATCH_WARN, 7, text, sizeof text);
-    assert_string_equal(text, "rank 3 (node2, process 812) has been computing step 41 for 63 s; 7 ranks wait for it");
+    assert_string_equal(
+        text,
+        "rank 3 (node2, process 812) has been computing step 41 for 63 s; 7 ranks wait for it");
     rd_watch_say(&b, RD_WATCH_STALL, 1, text, sizeof text);
     assert_non_null(strstr(text, "; 1 rank waits for it"));
     b.phase = 99; /* of a broken sender */
@@ -113,9 +131,11 @@ static void test_many_ranks(void **state)
     assert_int_equal(rd_comm_self_new(&c, &st), RD_OK);
     c->w.local_size = c->w.size = 4000;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 64, .rlim_max = files.rlim_max}), 0);
+    assert_int_equal(
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 64, .rlim_max = files.rlim_max}), 0);
     const clock_t before = clock();
-    assert_int_equal(rd_watch_start(c, NULL, &(rd_watch_limits){.warn_s = 60, .abort_s = 300}, &w, &st), RD_OK);
+    assert_int_equal(
+        rd_watch_start(c, NULL, &(rd_watch_limits){.warn_s = 60, .abort_s = 300}, &w, &st), RD_OK);
     nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     rd_watch_stop(w);
     const double busy_s = (double)(clock() - before) / CLOCKS_PER_SEC;
@@ -126,7 +146,8 @@ static void test_many_ranks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_judge), cmocka_unit_test(test_limits_off),
-                                       cmocka_unit_test(test_say), cmocka_unit_test(test_many_ranks)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_judge), cmocka_unit_test(test_limits_off), cmocka_unit_test(test_say),
+        cmocka_unit_test(test_many_ranks)};
     return cmocka_run_group_tests_name("watch", tests, NULL, NULL) != 0;
 }

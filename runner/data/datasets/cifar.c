@@ -43,7 +43,8 @@ typedef struct role {
 static bool find_role(const parts *x, const char *path, role *out)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    const bool train = rd_images_train_like(x->m), coarse = x->m->config_classes - x->m->label_offset == 20;
+    const bool train = rd_images_train_like(x->m),
+               coarse = x->m->config_classes - x->m->label_offset == 20;
     int k = 0, end = 0;
     *out = (role){0, 0};
     if (train && sscanf(name, "data_batch_%4d.bin%n", &k, &end) == 1 && end == (int)strlen(name))
@@ -60,15 +61,18 @@ static bool find_role(const parts *x, const char *path, role *out)
 }
 
 /* Room for n bytes of a part, or of the names, at *p. */
-static rd_code cifar_add_part(parts *x, const role *r, const char *name, size_t n, uint8_t **p, rd_status *st)
+static rd_code cifar_add_part(parts *x, const role *r, const char *name, size_t n, uint8_t **p,
+                              rd_status *st)
 {
     if (x->n_fine && x->n_fine != r->n_fine)
-        return rd_fail(st, RD_EDATA,
-                       "'%s' holds both CIFAR-10 and CIFAR-100; name the folder or archive of one as data_dir",
-                       x->from);
+        return rd_fail(
+            st, RD_EDATA,
+            "'%s' holds both CIFAR-10 and CIFAR-100; name the folder or archive of one as data_dir",
+            x->from);
     if (n > PART_MAX || x->n == MAX_PARTS)
-        return rd_fail(st, RD_EDATA, "'%s': '%s' has %zu bytes, or there are more than %d such files", x->from, name, n,
-                       MAX_PARTS);
+        return rd_fail(st, RD_EDATA,
+                       "'%s': '%s' has %zu bytes, or there are more than %d such files", x->from,
+                       name, n, MAX_PARTS);
     *p = malloc(n + 1);
     if (!*p) return rd_fail(st, RD_EENV, "out of memory for %zu bytes of '%s'", n, name);
     (*p)[n] = 0;
@@ -108,11 +112,13 @@ static rd_code cifar_read_file(parts *x, const char *name, const role *r, rd_sta
     uint8_t *p = NULL;
     size_t got;
     const int k = snprintf(path, sizeof path, "%s/%s", x->from, name);
-    if (k >= (int)sizeof path || stat(path, &sb) != 0) return RD_OK; /* not there: looked for below */
+    if (k >= (int)sizeof path || stat(path, &sb) != 0)
+        return RD_OK; /* not there: looked for below */
     RD_TRY(rd_stream_new(path, &s, st));
     RD_TRY(cifar_add_part(x, r, name, (size_t)sb.st_size, &p, st));
     RD_TRY(rd_stream_some(s, p, (size_t)sb.st_size, &got, st));
-    if (got < (size_t)sb.st_size) return rd_fail(st, RD_EDATA, "'%s' became shorter while it was read", path);
+    if (got < (size_t)sb.st_size)
+        return rd_fail(st, RD_EDATA, "'%s' became shorter while it was read", path);
 done:
     rd_stream_free(s);
     return st->code;
@@ -120,9 +126,12 @@ done:
 
 static rd_code read_folder(parts *x, rd_status *st)
 {
-    static const char *const fixed[] = {
-        "test_batch.bin",        "train.bin", "test.bin", "batches.meta.txt", "fine_label_names.txt",
-        "coarse_label_names.txt"};
+    static const char *const fixed[] = {"test_batch.bin",
+                                        "train.bin",
+                                        "test.bin",
+                                        "batches.meta.txt",
+                                        "fine_label_names.txt",
+                                        "coarse_label_names.txt"};
     role r;
     char name[32];
     for (int k = 0; k <= 9; k++) {
@@ -136,12 +145,14 @@ done:
 }
 
 /* The folder or archive that data_dir, or the key of the split, leads to. */
-static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *archive, rd_status *st)
+static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *archive,
+                           rd_status *st)
 {
     static const char *const known[2][4] = {
         {"", "cifar-10-batches-bin", "cifar-10-binary.tar.gz", "cifar-10-binary.tar"},
         {"", "cifar-100-binary", "cifar-100-binary.tar.gz", "cifar-100-binary.tar"}};
-    static const char *const first[2][2] = {{"test_batch.bin", "data_batch_1.bin"}, {"test.bin", "train.bin"}};
+    static const char *const first[2][2] = {{"test_batch.bin", "data_batch_1.bin"},
+                                            {"test.bin", "train.bin"}};
     const int64_t own_classes = m->config_classes - m->label_offset;
     const bool hundred = own_classes == 100 || own_classes == 20;
     const char *given = rd_images_given(m);
@@ -159,23 +170,26 @@ static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *ar
         const int set = which ^ hundred;
         if (m->config_classes > 0 && which == 1) break; /* n_classes has said which */
         for (int k = 0; k < 4; k++) {
-            if (snprintf(out, RD_PATH_BYTES, known[set][k][0] ? "%s/%s" : "%s%s", base, known[set][k]) >= RD_PATH_BYTES)
+            if (snprintf(out, RD_PATH_BYTES, known[set][k][0] ? "%s/%s" : "%s%s", base,
+                         known[set][k]) >= RD_PATH_BYTES)
                 continue;
             *archive = k >= 2;
-            snprintf(probe, sizeof probe, *archive ? "%s" : "%s/%s", out, first[set][rd_images_train_like(m)]);
+            snprintf(probe, sizeof probe, *archive ? "%s" : "%s/%s", out,
+                     first[set][rd_images_train_like(m)]);
             if (access(probe, F_OK) == 0) return RD_OK;
         }
     }
     return rd_fail(st, RD_EDATA,
-                   "'%s' has neither the files of CIFAR (data_batch_1.bin, test_batch.bin; train.bin, test.bin), nor "
+                   "'%s' has neither the files of CIFAR (data_batch_1.bin, test_batch.bin; "
+                   "train.bin, test.bin), nor "
                    "cifar-10-batches-bin, cifar-10-binary.tar.gz or the like; check data_dir%s",
                    base, m->config_classes > 0 ? " and n_classes" : "");
 done:
     return st->code;
 }
 
-static rd_code take_records(rd_images *m, const uint8_t *p, size_t n, const char *name, int n_fine, bool coarse,
-                            int64_t first, rd_status *st)
+static rd_code take_records(rd_images *m, const uint8_t *p, size_t n, const char *name, int n_fine,
+                            bool coarse, int64_t first, rd_status *st)
 {
     const size_t n_labels = n_fine == 100 ? 2 : 1, record = n_labels + 3 * PLANE;
     const int64_t n_classes = coarse ? 20 : n_fine;
@@ -221,18 +235,19 @@ static rd_code take_parts(rd_images *m, parts *x, rd_status *st)
 {
     if (x->n == 0)
         return rd_fail(st, RD_EDATA, "'%s' has no %s", x->from,
-                       rd_images_train_like(m) ? "data_batch_1.bin ... of CIFAR-10, nor train.bin of CIFAR-100"
-                                               : "test_batch.bin of CIFAR-10, nor test.bin of CIFAR-100");
+                       rd_images_train_like(m)
+                           ? "data_batch_1.bin ... of CIFAR-10, nor train.bin of CIFAR-100"
+                           : "test_batch.bin of CIFAR-10, nor test.bin of CIFAR-100");
     const size_t record = (x->n_fine == 100 ? 2 : 1) + 3 * PLANE;
     const bool coarse = x->n_fine == 100 && m->config_classes - m->label_offset == 20;
     int64_t n = 0;
     qsort(x->part, (size_t)x->n, sizeof *x->part, by_order);
     for (int k = 0; k < x->n; k++) {
         if (x->part[k].n == 0 || x->part[k].n % record != 0)
-            return rd_fail(
-                st, RD_EDATA,
-                "'%s': '%s' has %zu bytes, no multiple of the %zu of a record; it is cut short or no CIFAR-%d file",
-                x->from, x->part[k].name, x->part[k].n, record, x->n_fine);
+            return rd_fail(st, RD_EDATA,
+                           "'%s': '%s' has %zu bytes, no multiple of the %zu of a record; it is "
+                           "cut short or no CIFAR-%d file",
+                           x->from, x->part[k].name, x->part[k].n, record, x->n_fine);
         n += (int64_t)(x->part[k].n / record);
     }
     RD_TRY(rd_images_reserve(m, n, SIDE, SIDE, 3, st));
@@ -240,7 +255,8 @@ static rd_code take_parts(rd_images *m, parts *x, rd_status *st)
     if (x->names) RD_TRY(add_names(m, x->names, m->head.n_classes, st));
     n = 0;
     for (int k = 0; k < x->n; k++) {
-        RD_TRY(take_records(m, x->part[k].p, x->part[k].n, x->part[k].name, x->n_fine, coarse, n, st));
+        RD_TRY(take_records(m, x->part[k].p, x->part[k].n, x->part[k].name, x->n_fine, coarse, n,
+                            st));
         n += (int64_t)(x->part[k].n / record);
     }
 done:
@@ -276,4 +292,5 @@ done:
 
 static const rd_images_kind cifar = {.name = "cifar", .load = cifar_load};
 
-RD_IMAGE_DATASET(cifar, "CIFAR-10 or CIFAR-100, binary form: the folder, or the .tar.gz as it comes", cifar);
+RD_IMAGE_DATASET(
+    cifar, "CIFAR-10 or CIFAR-100, binary form: the folder, or the .tar.gz as it comes", cifar);

@@ -13,23 +13,30 @@ typedef struct idx_head {
 } idx_head;
 
 /* Reads the header; what remains of the stream must be the data it promises (compressed: may be). */
-static rd_code read_head(rd_stream *s, const char *path, int n_dim, const char *what, idx_head *out, rd_status *st)
+static rd_code read_head(rd_stream *s, const char *path, int n_dim, const char *what, idx_head *out,
+                         rd_status *st)
 {
     uint8_t b[4 + 4 * MAX_DIM];
     size_t got;
     RD_TRY(rd_stream_some(s, b, 4, &got, st));
     if (got < 4 || b[0] != 0 || b[1] != 0)
-        return rd_fail(st, RD_EDATA,
-                       "'%s' is no IDX file: it does not begin with two zero bytes, type and number of sizes", path);
+        return rd_fail(
+            st, RD_EDATA,
+            "'%s' is no IDX file: it does not begin with two zero bytes, type and number of sizes",
+            path);
     if (b[2] != TYPE_U8)
-        return rd_fail(st, RD_EDATA, "'%s': elements of type 0x%02X, but images and labels are unsigned bytes (0x08)",
-                       path, b[2]);
+        return rd_fail(
+            st, RD_EDATA,
+            "'%s': elements of type 0x%02X, but images and labels are unsigned bytes (0x08)", path,
+            b[2]);
     out->n_dim = b[3];
     if (out->n_dim != n_dim && !(n_dim == 3 && out->n_dim == 4))
-        return rd_fail(st, RD_EDATA, "'%s' has %d dimension%s, but %s; are images and labels mixed up?", path,
+        return rd_fail(st, RD_EDATA,
+                       "'%s' has %d dimension%s, but %s; are images and labels mixed up?", path,
                        out->n_dim, RD_S(out->n_dim), what);
     RD_TRY(rd_stream_some(s, b + 4, (size_t)out->n_dim * 4, &got, st));
-    if (got < (size_t)out->n_dim * 4) return rd_fail(st, RD_EDATA, "'%s' ends within its header", path);
+    if (got < (size_t)out->n_dim * 4)
+        return rd_fail(st, RD_EDATA, "'%s' ends within its header", path);
     int64_t bytes = 1;
     for (int k = 0; k < out->n_dim; k++) {
         const uint8_t *p = b + 4 + 4 * k;
@@ -37,8 +44,9 @@ static rd_code read_head(rd_stream *s, const char *path, int n_dim, const char *
         if (__builtin_mul_overflow(bytes, out->dim[k], &bytes)) bytes = INT64_MAX;
     }
     if (bytes > rd_stream_limit(s))
-        return rd_fail(st, RD_EDATA, "'%s': its header promises %" PRId64 " bytes, more than the file can hold", path,
-                       bytes);
+        return rd_fail(st, RD_EDATA,
+                       "'%s': its header promises %" PRId64 " bytes, more than the file can hold",
+                       path, bytes);
 done:
     return st->code;
 }
@@ -50,11 +58,13 @@ static rd_code read_data(rd_stream *s, const char *path, uint8_t *p, int64_t n, 
     RD_TRY(rd_stream_some(s, p, (size_t)n, &got, st));
     if (got < (size_t)n)
         return rd_fail(st, RD_EDATA,
-                       "'%s': %zu bytes of data, but its header promises %" PRId64 "; the file is cut short", path, got,
-                       n);
+                       "'%s': %zu bytes of data, but its header promises %" PRId64
+                       "; the file is cut short",
+                       path, got, n);
     RD_TRY(rd_stream_some(s, &extra, 1, &more, st));
     if (more > 0)
-        return rd_fail(st, RD_EDATA, "'%s': more data than the %" PRId64 " bytes its header promises", path, n);
+        return rd_fail(st, RD_EDATA,
+                       "'%s': more data than the %" PRId64 " bytes its header promises", path, n);
 done:
     return st->code;
 }
@@ -62,40 +72,47 @@ done:
 static rd_code read_images(rd_images *m, rd_stream *s, const char *path, rd_status *st)
 {
     idx_head h = {0};
-    RD_TRY(read_head(s, path, 3, "images have three: number, height, width (or four, with channels)", &h, st));
+    RD_TRY(read_head(s, path, 3,
+                     "images have three: number, height, width (or four, with channels)", &h, st));
     const int64_t c = h.n_dim == 4 ? h.dim[3] : 1;
     if (h.dim[0] < 1 || h.dim[1] < 1 || h.dim[2] < 1 || (c != 1 && c != 3))
-        return rd_fail(st, RD_EDATA, "'%s': %" PRId64 " images of %" PRId64 " x %" PRId64 " x %" PRId64, path, h.dim[0],
-                       h.dim[1], h.dim[2], c);
+        return rd_fail(st, RD_EDATA,
+                       "'%s': %" PRId64 " images of %" PRId64 " x %" PRId64 " x %" PRId64, path,
+                       h.dim[0], h.dim[1], h.dim[2], c);
     RD_TRY(rd_images_reserve(m, h.dim[0], h.dim[1], h.dim[2], c, st));
     RD_TRY(read_data(s, path, rd_images_pixels(m, 0), h.dim[0] * h.dim[1] * h.dim[2] * c, st));
 done:
     return st->code;
 }
 
-static rd_code idx_read_labels(rd_images *m, rd_stream *s, const char *path, const char *images, rd_status *st)
+static rd_code idx_read_labels(rd_images *m, rd_stream *s, const char *path, const char *images,
+                               rd_status *st)
 {
     idx_head h = {0};
     uint8_t some[4096];
-    const int64_t n_classes = m->config_classes > 0 ? m->config_classes - m->label_offset : DEFAULT_CLASSES;
+    const int64_t n_classes = m->config_classes > 0 ? m->config_classes - m->label_offset
+                                                    : DEFAULT_CLASSES;
     RD_TRY(read_head(s, path, 1, "labels have one: their number", &h, st));
     if (h.dim[0] != m->head.n)
-        return rd_fail(st, RD_EDATA, "'%s' has %" PRId64 " labels, but '%s' %" PRId64 " images", path, h.dim[0], images,
-                       m->head.n);
+        return rd_fail(st, RD_EDATA, "'%s' has %" PRId64 " labels, but '%s' %" PRId64 " images",
+                       path, h.dim[0], images, m->head.n);
     m->head.n_classes = n_classes;
     for (int64_t i = 0; i < m->head.n;) {
-        const int64_t left = m->head.n - i, k = left < (int64_t)sizeof some ? left : (int64_t)sizeof some;
+        const int64_t left = m->head.n - i,
+                      k = left < (int64_t)sizeof some ? left : (int64_t)sizeof some;
         if (k < left) {
             size_t got;
             RD_TRY(rd_stream_some(s, some, (size_t)k, &got, st));
             if (got < (size_t)k)
                 return rd_fail(st, RD_EDATA,
-                               "'%s': %" PRId64 " labels, but its header promises %" PRId64 "; it is cut short", path,
-                               i + (int64_t)got, h.dim[0]);
+                               "'%s': %" PRId64 " labels, but its header promises %" PRId64
+                               "; it is cut short",
+                               path, i + (int64_t)got, h.dim[0]);
         } else {
             RD_TRY(read_data(s, path, some, k, st)); /* the last ones: nothing may follow */
         }
-        for (int64_t j = 0; j < k; j++) RD_TRY(rd_images_label(m, i + j, some[j], n_classes, path, st));
+        for (int64_t j = 0; j < k; j++)
+            RD_TRY(rd_images_label(m, i + j, some[j], n_classes, path, st));
         i += k;
     }
 done:
@@ -103,22 +120,25 @@ done:
 }
 
 /* The usual names, in both spellings, with and without .gz. */
-static rd_code usual_name(const rd_images *m, const char *what, int n_dim, char out[RD_PATH_BYTES], rd_status *st)
+static rd_code usual_name(const rd_images *m, const char *what, int n_dim, char out[RD_PATH_BYTES],
+                          rd_status *st)
 {
     char name[64];
     const char *set = rd_images_train_like(m) ? "train" : "t10k";
     for (int k = 0; k < 4; k++) {
-        snprintf(name, sizeof name, "%s-%s%cidx%d-ubyte%s", set, what, k & 1 ? '.' : '-', n_dim, k & 2 ? "" : ".gz");
+        snprintf(name, sizeof name, "%s-%s%cidx%d-ubyte%s", set, what, k & 1 ? '.' : '-', n_dim,
+                 k & 2 ? "" : ".gz");
         RD_TRY(rd_images_path(m, name, out, st));
         if (access(out, F_OK) == 0) return RD_OK;
     }
     if (access(m->c.data_dir, F_OK) != 0)
         return rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir", m->c.data_dir);
-    return rd_fail(st, RD_EDATA,
-                   "'%s' has no %s-%s-idx%d-ubyte(.gz), nor %s-%s.idx%d-ubyte(.gz); check data_dir, or name "
-                   "the file with %s",
-                   m->c.data_dir, set, what, n_dim, set, what, n_dim,
-                   rd_images_train_like(m) ? "train_data" : "eval_data");
+    return rd_fail(
+        st, RD_EDATA,
+        "'%s' has no %s-%s-idx%d-ubyte(.gz), nor %s-%s.idx%d-ubyte(.gz); check data_dir, or name "
+        "the file with %s",
+        m->c.data_dir, set, what, n_dim, set, what, n_dim,
+        rd_images_train_like(m) ? "train_data" : "eval_data");
 done:
     return st->code;
 }
@@ -129,17 +149,19 @@ static rd_code labels_beside(const char *images, char out[RD_PATH_BYTES], rd_sta
     const char *slash = strrchr(images, '/'), *at = strstr(slash ? slash : images, "images");
     const char *idx = at ? strstr(at, "idx3") : NULL;
     if (!at || !idx)
-        return rd_fail(st, RD_EUSAGE,
-                       "'%s': the name does not say which file has the labels; name it with train_labels or "
-                       "eval_labels",
-                       images);
-    const int n = snprintf(out, RD_PATH_BYTES, "%.*slabels%.*sidx1%s", (int)(at - images), images, (int)(idx - at) - 6,
-                           at + 6, idx + 4);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "'%s': the name does not say which file has the labels; name it with train_labels or "
+            "eval_labels",
+            images);
+    const int n = snprintf(out, RD_PATH_BYTES, "%.*slabels%.*sidx1%s", (int)(at - images), images,
+                           (int)(idx - at) - 6, at + 6, idx + 4);
     if (n >= RD_PATH_BYTES) return rd_fail(st, RD_EDATA, "too long a path: '%.200s...'", images);
     return RD_OK;
 }
 
-static rd_code find_files(const rd_images *m, char images[RD_PATH_BYTES], char labels[RD_PATH_BYTES], rd_status *st)
+static rd_code find_files(const rd_images *m, char images[RD_PATH_BYTES],
+                          char labels[RD_PATH_BYTES], rd_status *st)
 {
     const char *given = rd_images_given(m), *given_labels = rd_images_labels_given(m);
     if (given)
@@ -181,5 +203,7 @@ done:
 
 static const rd_images_kind idx = {.name = "idx", .load = idx_load};
 
-RD_IMAGE_DATASET(idx, "MNIST's IDX files, plain or compressed: train-images-idx3-ubyte.gz and its three companions",
-                 idx);
+RD_IMAGE_DATASET(
+    idx,
+    "MNIST's IDX files, plain or compressed: train-images-idx3-ubyte.gz and its three companions",
+    idx);

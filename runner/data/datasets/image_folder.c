@@ -41,7 +41,8 @@ static rd_code names_add(names *x, const char *name, rd_status *st)
         x->cap = cap;
     }
     x->at[x->n] = strdup(name);
-    if (!x->at[x->n]) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " names of files", x->n);
+    if (!x->at[x->n])
+        return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " names of files", x->n);
     x->n++;
     return RD_OK;
 }
@@ -54,12 +55,15 @@ static rd_code list(const char *root, const char *sub, names *folders, names *fi
     if (snprintf(path, sizeof path, sub[0] ? "%s/%s" : "%s%s", root, sub) >= (int)sizeof path)
         return rd_fail(st, RD_EDATA, "too long a path: '%.200s/%.200s'", root, sub);
     d = opendir(path);
-    if (!d) return rd_fail(st, RD_EDATA, "cannot read the folder '%s': %s; check data_dir", path, strerror(errno));
+    if (!d)
+        return rd_fail(st, RD_EDATA, "cannot read the folder '%s': %s; check data_dir", path,
+                       strerror(errno));
     for (;;) {
         struct stat sb;
         errno = 0;
         const struct dirent *e = readdir(d);
-        if (!e && errno != 0) rd_fail(st, RD_EDATA, "cannot read the folder '%s': %s", path, strerror(errno));
+        if (!e && errno != 0)
+            rd_fail(st, RD_EDATA, "cannot read the folder '%s': %s", path, strerror(errno));
         if (!e) break;
         if (e->d_name[0] == '.') continue;
         bool folder = e->d_type == DT_DIR, file = e->d_type == DT_REG;
@@ -83,13 +87,15 @@ done:
 }
 
 /* All images of root/sub and below. */
-static rd_code add_images(rd_images *m, const char *root, const char *sub, int64_t label, int depth, rd_status *st)
+static rd_code add_images(rd_images *m, const char *root, const char *sub, int64_t label, int depth,
+                          rd_status *st)
 {
     names folders = {0}, files = {0};
     rd_strbuf b = {0};
     if (depth > MAX_DEPTH)
-        return rd_fail(st, RD_EDATA, "'%s/%.200s': folders lie more than %d deep; does a link lead back?", root, sub,
-                       MAX_DEPTH);
+        return rd_fail(st, RD_EDATA,
+                       "'%s/%.200s': folders lie more than %d deep; does a link lead back?", root,
+                       sub, MAX_DEPTH);
     RD_TRY(list(root, sub, &folders, &files, st));
     for (int64_t i = 0; i < files.n; i++) {
         rd_strbuf_reset(&b);
@@ -125,10 +131,10 @@ static rd_code find_classes(const rd_images *m, const char *root, names *out, rd
     }
     RD_TRY(list(root, "", out, &files, st));
     if (out->n == 0)
-        RD_TRY(rd_fail(
-            st, RD_EDATA,
-            "'%s' has no folder for a class%s; images lie in folders named for their class, as in train/cat/1.jpg",
-            root, files.n > 0 ? ", only files" : ""));
+        RD_TRY(rd_fail(st, RD_EDATA,
+                       "'%s' has no folder for a class%s; images lie in folders named for their "
+                       "class, as in train/cat/1.jpg",
+                       root, files.n > 0 ? ", only files" : ""));
 done:
     names_release(&files);
     return st->code;
@@ -144,8 +150,8 @@ static rd_code find_root(const rd_images *m, char out[RD_PATH_BYTES], rd_status 
         if (access(out, F_OK) == 0) break;
     }
     if (access(out, F_OK) != 0)
-        rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir, or name the folder with %s", out,
-                rd_images_train_like(m) ? "train_data" : "eval_data");
+        rd_fail(st, RD_EDATA, "there is no folder '%s'; check data_dir, or name the folder with %s",
+                out, rd_images_train_like(m) ? "train_data" : "eval_data");
 done:
     return st->code;
 }
@@ -166,20 +172,24 @@ static rd_code image_folder_load(rd_images *m, rd_status *st)
     }
     m->head.n_ignored += files.n;
     if (folders.n == 0)
-        RD_TRY(
-            rd_fail(st, RD_EDATA, "'%s' has no folder for a class; images lie in folders named for their class", root));
+        RD_TRY(rd_fail(
+            st, RD_EDATA,
+            "'%s' has no folder for a class; images lie in folders named for their class", root));
     for (int64_t i = 0; i < folders.n; i++) {
-        char **at = classes.n == 0
-                        ? NULL
-                        : bsearch(&folders.at[i], classes.at, (size_t)classes.n, sizeof *classes.at, by_bytes);
+        char **at = classes.n == 0 ? NULL
+                                   : bsearch(&folders.at[i], classes.at, (size_t)classes.n,
+                                             sizeof *classes.at, by_bytes);
         if (!at)
-            RD_TRY(rd_fail(st, RD_EDATA, "'%s' has a class '%s' that the training data does not have", root,
+            RD_TRY(rd_fail(st, RD_EDATA,
+                           "'%s' has a class '%s' that the training data does not have", root,
                            folders.at[i]));
         const int64_t before = m->head.n;
         RD_TRY(add_images(m, root, folders.at[i], at - classes.at, 0, st));
         if (m->head.n == before && rd_images_train_like(m))
-            RD_TRY(rd_fail(st, RD_EDATA, "'%s/%s' has no .jpg, .jpeg or .png; remove the folder, or is it no class?",
-                           root, folders.at[i]));
+            RD_TRY(
+                rd_fail(st, RD_EDATA,
+                        "'%s/%s' has no .jpg, .jpeg or .png; remove the folder, or is it no class?",
+                        root, folders.at[i]));
     }
     RD_TRY(rd_images_sort(m, st));
 done:
@@ -189,8 +199,10 @@ done:
     return st->code;
 }
 
-static const rd_images_kind image_folder = {.name = "image_folder", .load = image_folder_load, .side = SIDE};
+static const rd_images_kind image_folder = {
+    .name = "image_folder", .load = image_folder_load, .side = SIDE};
 
-RD_IMAGE_DATASET(image_folder,
-                 "JPEG files in a folder for each class: data_dir/train/CLASS/x.jpg, data_dir/val/CLASS/y.jpg",
-                 image_folder);
+RD_IMAGE_DATASET(
+    image_folder,
+    "JPEG files in a folder for each class: data_dir/train/CLASS/x.jpg, data_dir/val/CLASS/y.jpg",
+    image_folder);

@@ -27,8 +27,8 @@ static int by_text(const void *a, const void *b)
 static rd_code ids_add(ids *x, const char *id, size_t n, rd_status *st)
 {
     if (n == 0 || n >= ID_BYTES || x->n >= MAX_IDS)
-        return rd_fail(st, RD_EDATA, "'%.*s' is no WordNet id, or there are more than %d", (int)(n < 80 ? n : 80), id,
-                       MAX_IDS);
+        return rd_fail(st, RD_EDATA, "'%.*s' is no WordNet id, or there are more than %d",
+                       (int)(n < 80 ? n : 80), id, MAX_IDS);
     if (x->n == x->cap) {
         const int64_t cap = x->cap * 2 + 1024;
         void *more = realloc(x->at, (size_t)cap * ID_BYTES);
@@ -72,7 +72,8 @@ static size_t inner_id(const char *name, const char **id)
     const char *slash = strrchr(name, '/');
     *id = slash ? slash + 1 : name;
     const char *dot = strchr(*id, '.');
-    return dot && strncmp(dot, ".tar", 4) == 0 && (dot[4] == '\0' || dot[4] == '.') && (*id)[0] != '.'
+    return dot && strncmp(dot, ".tar", 4) == 0 && (dot[4] == '\0' || dot[4] == '.') &&
+                   (*id)[0] != '.'
                ? (size_t)(dot - *id)
                : 0;
 }
@@ -94,20 +95,21 @@ static rd_code read_ids(const char *path, ids *out, rd_status *st)
     ids_sort(out);
     if (out->n < before) RD_TRY(rd_fail(st, RD_EDATA, "'%s' has two archives for one class", path));
     if (out->n == 0)
-        RD_TRY(rd_fail(st, RD_EDATA, "'%s' has no archives in it; it should hold one for each class", path));
+        RD_TRY(rd_fail(st, RD_EDATA,
+                       "'%s' has no archives in it; it should hold one for each class", path));
 done:
     rd_tar_free(t);
     return st->code;
 }
 
-static rd_code add_one(rd_images *m, rd_tar *t, const rd_tar_member *e, uint32_t shard, int64_t label, const char *name,
-                       rd_status *st)
+static rd_code add_one(rd_images *m, rd_tar *t, const rd_tar_member *e, uint32_t shard,
+                       int64_t label, const char *name, rd_status *st)
 {
     uint8_t *copy = NULL;
     if (e->at >= 0) return rd_images_add(m, shard, e->at, e->bytes, label, name, st);
     if (e->bytes > RD_ENCODED_MAX)
-        return rd_fail(st, RD_EDATA, "'%s' has %" PRId64 " bytes, more than the %d of an image", name, e->bytes,
-                       RD_ENCODED_MAX);
+        return rd_fail(st, RD_EDATA, "'%s' has %" PRId64 " bytes, more than the %d of an image",
+                       name, e->bytes, RD_ENCODED_MAX);
     copy = malloc((size_t)e->bytes + 1);
     if (!copy) return rd_fail(st, RD_EENV, "out of memory for '%s'", name);
     RD_TRY(rd_tar_read(t, e, copy, st));
@@ -118,8 +120,8 @@ done:
 }
 
 /* The images of one class. in_memory: t lies in memory that goes away. */
-static rd_code walk_class(rd_images *m, rd_tar *t, const uint8_t *in_memory, uint32_t shard, const char *id,
-                          int64_t label, rd_status *st)
+static rd_code walk_class(rd_images *m, rd_tar *t, const uint8_t *in_memory, uint32_t shard,
+                          const char *id, int64_t label, rd_status *st)
 {
     rd_tar_member e;
     rd_strbuf name = {0};
@@ -135,19 +137,21 @@ static rd_code walk_class(rd_images *m, rd_tar *t, const uint8_t *in_memory, uin
         rd_strbuf_printf(&name, "%s/%s", id, e.name);
         if (name.failed) RD_TRY(rd_fail(st, RD_EENV, "out of memory"));
         if (in_memory && e.at >= 0)
-            RD_TRY(rd_images_add_bytes(m, in_memory + e.at, (size_t)e.bytes, label, rd_strbuf_str(&name), st));
+            RD_TRY(rd_images_add_bytes(m, in_memory + e.at, (size_t)e.bytes, label,
+                                       rd_strbuf_str(&name), st));
         else
             RD_TRY(add_one(m, t, &e, shard, label, rd_strbuf_str(&name), st));
     }
     m->head.n_ignored += rd_tar_ignored(t);
-    if (m->head.n == before) RD_TRY(rd_fail(st, RD_EDATA, "the archive of class '%s' has no image in it", id));
+    if (m->head.n == before)
+        RD_TRY(rd_fail(st, RD_EDATA, "the archive of class '%s' has no image in it", id));
 done:
     rd_strbuf_release(&name);
     return st->code;
 }
 
-static rd_code walk_member(rd_images *m, rd_tar *outer, const rd_tar_member *e, uint32_t shard, const ids *classes,
-                           rd_status *st)
+static rd_code walk_member(rd_images *m, rd_tar *outer, const rd_tar_member *e, uint32_t shard,
+                           const ids *classes, rd_status *st)
 {
     const char *id;
     rd_tar *t = NULL;
@@ -166,10 +170,13 @@ static rd_code walk_member(rd_images *m, rd_tar *outer, const rd_tar_member *e, 
     } else { /* the outer archive is compressed */
         if (e->bytes > INNER_MAX)
             RD_TRY(rd_fail(st, RD_EDATA,
-                           "'%s' has %" PRId64 " bytes in a compressed archive; decompress that one first", e->name,
-                           e->bytes));
+                           "'%s' has %" PRId64
+                           " bytes in a compressed archive; decompress that one first",
+                           e->name, e->bytes));
         copy = malloc((size_t)e->bytes + 1);
-        if (!copy) RD_TRY(rd_fail(st, RD_EENV, "out of memory for %" PRId64 " bytes of '%s'", e->bytes, e->name));
+        if (!copy)
+            RD_TRY(rd_fail(st, RD_EENV, "out of memory for %" PRId64 " bytes of '%s'", e->bytes,
+                           e->name));
         RD_TRY(rd_tar_read(outer, e, copy, st));
         RD_TRY(rd_tar_new_mem(text, copy, (size_t)e->bytes, &t, st));
         RD_TRY(walk_class(m, t, copy, shard, text, label, st));
@@ -257,7 +264,7 @@ done:
 typedef struct labels {
     char path[RD_PATH_BYTES];
     ids by_number; /* WordNet id of ILSVRC id k at k - 1; not sorted; empty ids where none was given */
-    ids classes;   /* sorted */
+    ids classes; /* sorted */
     bool have_classes, collect;
     int64_t n, cap;
     int32_t *label;
@@ -290,7 +297,8 @@ done:
 }
 
 /* The class that a word names: a WordNet id, a number from ILSVRC's list, or (behind a file name) the rank itself. */
-static rd_code class_of(labels *x, const word *w, bool behind_name, int64_t number, int32_t *out, rd_status *st)
+static rd_code class_of(labels *x, const word *w, bool behind_name, int64_t number, int32_t *out,
+                        rd_status *st)
 {
     int64_t k, class;
     word id = *w;
@@ -300,13 +308,14 @@ static rd_code class_of(labels *x, const word *w, bool behind_name, int64_t numb
             return RD_OK;
         }
         if (x->by_number.n == 0)
-            return rd_fail(
-                st, RD_EDATA,
-                "'%s' has ILSVRC ids, which are in another order than WordNet ids; name the file that says which is "
-                "which with synsets_file",
-                x->path);
+            return rd_fail(st, RD_EDATA,
+                           "'%s' has ILSVRC ids, which are in another order than WordNet ids; name "
+                           "the file that says which is "
+                           "which with synsets_file",
+                           x->path);
         if (k < 1 || k > x->by_number.n || x->by_number.at[k - 1][0] == '-')
-            return rd_fail(st, RD_EDATA, "'%s', line %" PRId64 ": ILSVRC id %" PRId64 " is not in synsets_file",
+            return rd_fail(st, RD_EDATA,
+                           "'%s', line %" PRId64 ": ILSVRC id %" PRId64 " is not in synsets_file",
                            x->path, number, k);
         id = (word){x->by_number.at[k - 1], strlen(x->by_number.at[k - 1])};
     }
@@ -316,8 +325,9 @@ static rd_code class_of(labels *x, const word *w, bool behind_name, int64_t numb
     }
     class = ids_find(&x->classes, id.p, id.n);
     if (class < 0)
-        return rd_fail(st, RD_EDATA, "'%s', line %" PRId64 ": no class '%.*s' in the training archive", x->path, number,
-                       (int)id.n, id.p);
+        return rd_fail(st, RD_EDATA,
+                       "'%s', line %" PRId64 ": no class '%.*s' in the training archive", x->path,
+                       number, (int)id.n, id.p);
     *out = (int32_t) class;
     return RD_OK;
 }
@@ -332,8 +342,9 @@ static rd_code take_label(void *ctx, int64_t number, const char *line, size_t n,
     const bool named = n_words > 1;
     if (n_words > 2 || (x->n > 0 && named != x->by_name) || (named && w[0].n >= ID_BYTES))
         return rd_fail(st, RD_EDATA,
-                       "'%s', line %" PRId64 ": a line has a class, or the name of an image and its class", x->path,
-                       number);
+                       "'%s', line %" PRId64
+                       ": a line has a class, or the name of an image and its class",
+                       x->path, number);
     RD_TRY(class_of(x, &w[named], named, number, &label, st));
     x->by_name = named;
     if (x->n == x->cap) {
@@ -359,7 +370,8 @@ static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
     const char *given = m->c.data[RD_SPLIT_TRAIN], *file = rd_images_labels_given(m);
     if (!file)
         return rd_fail(st, RD_EUSAGE,
-                       "missing key 'eval_labels': the classes of the validation images, a line an image; add it "
+                       "missing key 'eval_labels': the classes of the validation images, a line an "
+                       "image; add it "
                        "to the config");
     RD_TRY(rd_images_path(m, file, x->path, st));
     if (m->c.synsets_file && m->c.synsets_file[0]) {
@@ -383,11 +395,13 @@ static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
     if (x->classes.n == 0) { /* file names with ranks: n_classes says how many */
         if (m->config_classes == 0)
             RD_TRY(rd_fail(st, RD_EUSAGE,
-                           "missing key 'n_classes': '%s' has numbers of classes and there is no training archive",
+                           "missing key 'n_classes': '%s' has numbers of classes and there is no "
+                           "training archive",
                            x->path));
         m->head.n_classes = m->config_classes - m->label_offset;
     }
-    if (x->by_name) qsort(x->named, (size_t)x->n, sizeof *x->named, by_text); /* the name comes first */
+    if (x->by_name)
+        qsort(x->named, (size_t)x->n, sizeof *x->named, by_text); /* the name comes first */
 done:
     return st->code;
 }
@@ -408,10 +422,13 @@ static rd_code give_labels(rd_images *m, const labels *x, rd_status *st)
     const char *names = m->block[RD_BLOCK_NAMES].p;
     RD_TRY(rd_images_sort(m, st)); /* by name: all labels are 0 as yet */
     if (!x->by_name && x->n != m->head.n)
-        return rd_fail(st, RD_EDATA, "%" PRId64 " labels for %" PRId64 " validation images", x->n, m->head.n);
+        return rd_fail(st, RD_EDATA, "%" PRId64 " labels for %" PRId64 " validation images", x->n,
+                       m->head.n);
     for (int64_t i = 0; i < m->head.n; i++) {
         const int32_t *label = x->by_name ? label_of_name(x, names + e[i].name) : &x->label[i];
-        if (!label) return rd_fail(st, RD_EDATA, "no label for the validation image '%s'", names + e[i].name);
+        if (!label)
+            return rd_fail(st, RD_EDATA, "no label for the validation image '%s'",
+                           names + e[i].name);
         e[i].label = *label;
     }
 done:
@@ -466,7 +483,8 @@ static rd_code imagenet_tar_load(rd_images *m, rd_status *st)
     char path[RD_PATH_BYTES];
     bool nested = false;
     const char *given = rd_images_given(m);
-    const char *usual = rd_images_train_like(m) ? "ILSVRC2012_img_train.tar" : "ILSVRC2012_img_val.tar";
+    const char *usual = rd_images_train_like(m) ? "ILSVRC2012_img_train.tar"
+                                                : "ILSVRC2012_img_val.tar";
     RD_TRY(rd_images_path(m, given ? given : usual, path, st));
     RD_TRY(imagenet_tar_look(path, &nested, st));
     if (!nested && rd_images_train_like(m))
@@ -476,7 +494,10 @@ done:
     return st->code;
 }
 
-static const rd_images_kind imagenet_tar = {.name = "imagenet_tar", .load = imagenet_tar_load, .side = SIDE};
+static const rd_images_kind imagenet_tar = {
+    .name = "imagenet_tar", .load = imagenet_tar_load, .side = SIDE};
 
-RD_IMAGE_DATASET(imagenet_tar, "ImageNet as it is handed out: a tar of tars for training, a flat tar for validation",
-                 imagenet_tar);
+RD_IMAGE_DATASET(
+    imagenet_tar,
+    "ImageNet as it is handed out: a tar of tars for training, a flat tar for validation",
+    imagenet_tar);

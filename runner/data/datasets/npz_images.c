@@ -33,13 +33,16 @@ static int64_t integer_at(const rd_array *a, int64_t i)
     }
 }
 
-static const rd_array *npz_images_find(const rd_npz *z, const char *path, const char *name, rd_status *st)
+static const rd_array *npz_images_find(const rd_npz *z, const char *path, const char *name,
+                                       rd_status *st)
 {
     const rd_array *a = rd_npz_find(z, name);
     if (a) return a;
     rd_strbuf b = {0};
-    for (int i = 0; i < rd_npz_n(z) && i < 8; i++) rd_strbuf_printf(&b, "%s%s", i ? ", " : "", rd_npz_at(z, i)->name);
-    rd_fail(st, RD_EDATA, "'%s' has no array '%s'; it has: %s", path, name, b.n ? rd_strbuf_str(&b) : "nothing");
+    for (int i = 0; i < rd_npz_n(z) && i < 8; i++)
+        rd_strbuf_printf(&b, "%s%s", i ? ", " : "", rd_npz_at(z, i)->name);
+    rd_fail(st, RD_EDATA, "'%s' has no array '%s'; it has: %s", path, name,
+            b.n ? rd_strbuf_str(&b) : "nothing");
     rd_strbuf_release(&b);
     return NULL;
 }
@@ -51,23 +54,29 @@ static rd_code npz_images_take(rd_images *m, const rd_npz *z, const char *path, 
     const rd_array *y = x ? npz_images_find(z, path, train ? "y_train" : "y_test", st) : NULL;
     if (!x || !y) return st->code;
     if (strcmp(x->descr, "|u1") != 0 || (x->n_dim != 3 && x->n_dim != 4))
-        return rd_fail(st, RD_EDATA,
-                       "'%s': '%s' has %d dimensions of type %s, but images are unsigned bytes (n, h, w) or "
-                       "(n, h, w, channels)",
-                       path, x->name, x->n_dim, x->descr);
+        return rd_fail(
+            st, RD_EDATA,
+            "'%s': '%s' has %d dimensions of type %s, but images are unsigned bytes (n, h, w) or "
+            "(n, h, w, channels)",
+            path, x->name, x->n_dim, x->descr);
     const int64_t c = x->n_dim == 4 ? x->dim[3] : 1;
-    if ((y->descr[1] != 'i' && y->descr[1] != 'u') || !(y->n_dim == 1 || (y->n_dim == 2 && y->dim[1] == 1)))
-        return rd_fail(st, RD_EDATA, "'%s': '%s' has %d dimensions of type %s, but labels are integers, one an image",
-                       path, y->name, y->n_dim, y->descr);
+    if ((y->descr[1] != 'i' && y->descr[1] != 'u') ||
+        !(y->n_dim == 1 || (y->n_dim == 2 && y->dim[1] == 1)))
+        return rd_fail(
+            st, RD_EDATA,
+            "'%s': '%s' has %d dimensions of type %s, but labels are integers, one an image", path,
+            y->name, y->n_dim, y->descr);
     if (x->dim[0] != y->dim[0])
-        return rd_fail(st, RD_EDATA, "'%s': %" PRId64 " images in '%s', %" PRId64 " labels in '%s'", path, x->dim[0],
-                       x->name, y->dim[0], y->name);
+        return rd_fail(st, RD_EDATA, "'%s': %" PRId64 " images in '%s', %" PRId64 " labels in '%s'",
+                       path, x->dim[0], x->name, y->dim[0], y->name);
     if (x->dim[0] < 1 || x->dim[1] < 1 || x->dim[2] < 1 || (c != 1 && c != 3))
-        return rd_fail(st, RD_EDATA, "'%s': %" PRId64 " images of %" PRId64 " x %" PRId64 " x %" PRId64, path,
+        return rd_fail(st, RD_EDATA,
+                       "'%s': %" PRId64 " images of %" PRId64 " x %" PRId64 " x %" PRId64, path,
                        x->dim[0], x->dim[1], x->dim[2], c);
     RD_TRY(rd_images_reserve(m, x->dim[0], x->dim[1], x->dim[2], c, st));
     memcpy(rd_images_pixels(m, 0), x->data, x->bytes);
-    m->head.n_classes = m->config_classes > 0 ? m->config_classes - m->label_offset : DEFAULT_CLASSES;
+    m->head.n_classes = m->config_classes > 0 ? m->config_classes - m->label_offset
+                                              : DEFAULT_CLASSES;
     for (int64_t i = 0; i < x->dim[0]; i++)
         RD_TRY(rd_images_label(m, i, integer_at(y, i), m->head.n_classes, path, st));
 done:
@@ -93,5 +102,6 @@ done:
 
 static const rd_images_kind npz_images = {.name = "npz_images", .load = npz_images_load};
 
-RD_IMAGE_DATASET(npz_images, "Keras' layout: an .npz with x_train, y_train, x_test, y_test, such as mnist.npz",
+RD_IMAGE_DATASET(npz_images,
+                 "Keras' layout: an .npz with x_train, y_train, x_test, y_test, such as mnist.npz",
                  npz_images);

@@ -36,32 +36,44 @@ static const rd_option options[] = {
             "target vocabulary; may be the same file"),
     RD_OPT_STRING(T, source_file, file[RD_SPLIT_TRAIN][0], NULL,
                   "training text, source side; a file, x.gz, or x.tar.gz!member"),
-    RD_OPT_STRING(T, target_file, file[RD_SPLIT_TRAIN][1], NULL, "training text, target side; as many lines"),
-    RD_OPT_STRING(T, source_file_eval, file[RD_SPLIT_EVAL][0], NULL, "evaluation text, source side"),
-    RD_OPT_STRING(T, target_file_eval, file[RD_SPLIT_EVAL][1], NULL, "evaluation text, target side"),
-    RD_OPT_STRING(T, source_file_test, file[RD_SPLIT_TEST][0], NULL, "text to translate; - is standard input"),
+    RD_OPT_STRING(T, target_file, file[RD_SPLIT_TRAIN][1], NULL,
+                  "training text, target side; as many lines"),
+    RD_OPT_STRING(T, source_file_eval, file[RD_SPLIT_EVAL][0], NULL,
+                  "evaluation text, source side"),
+    RD_OPT_STRING(T, target_file_eval, file[RD_SPLIT_EVAL][1], NULL,
+                  "evaluation text, target side"),
+    RD_OPT_STRING(T, source_file_test, file[RD_SPLIT_TEST][0], NULL,
+                  "text to translate; - is standard input"),
     RD_OPT_STRING(T, target_file_test, file[RD_SPLIT_TEST][1], NULL,
                   "its translation, for scores; not needed to translate"),
     RD_OPT_INTS(T, bucket_src, bucket[0], NULL, 3, BUCKET_MAX,
                 "source length limits of the buckets, ascending; start and end token count"),
-    RD_OPT_INTS(T, bucket_tgt, bucket[1], NULL, 3, BUCKET_MAX, "target length limits of the buckets"),
+    RD_OPT_INTS(T, bucket_tgt, bucket[1], NULL, 3, BUCKET_MAX,
+                "target length limits of the buckets"),
     RD_OPT_INTS(T, bucket_src_test, bucket_test[0], NULL, 3, BUCKET_MAX,
                 "replaces bucket_src outside training, where nothing is skipped for its length"),
-    RD_OPT_INTS(T, bucket_tgt_test, bucket_test[1], NULL, 3, BUCKET_MAX, "replaces bucket_tgt outside training"),
-    RD_OPT_STRING(T, delimiter, delimiter, "\" \"", "joins tokens for output; input is always split at single spaces"),
+    RD_OPT_INTS(T, bucket_tgt_test, bucket_test[1], NULL, 3, BUCKET_MAX,
+                "replaces bucket_tgt outside training"),
+    RD_OPT_STRING(T, delimiter, delimiter, "\" \"",
+                  "joins tokens for output; input is always split at single spaces"),
     RD_OPT_BOOL(T, pad_vocabs_to_eight, pad_vocabs_to_eight, "false",
                 "round both vocabulary sizes up to a multiple of 8"),
     RD_OPT_BOOL(T, bpe_used, bpe_used, "false", "remove \"@@ \" before scoring"),
-    RD_OPT_BOOL(T, eval_bleu, eval_bleu, "true", "decode and score in evaluation; false: loss alone"),
-    RD_OPT_STRING(T, data_location, data_location, NULL, "folder that replaces [..._DATA_LOCATION] in file names"),
+    RD_OPT_BOOL(T, eval_bleu, eval_bleu, "true",
+                "decode and score in evaluation; false: loss alone"),
+    RD_OPT_STRING(T, data_location, data_location, NULL,
+                  "folder that replaces [..._DATA_LOCATION] in file names"),
     RD_OPT_CHOICE(T, invalid_utf8, invalid_utf8, "\"error\"", utf8_choices,
                   "invalid UTF-8 or a NUL byte in a text: stop, or put U+FFFD in its place"),
-    RD_OPT_INT(T, max_line_bytes, max_line_bytes, "1048576", 1, 1 << 30, "a longer line is an error"),
-    RD_OPT_BOOL(T, print_unk, print_unk, "false", "write <UNK> for unknown words in output; false: leave them out"),
+    RD_OPT_INT(T, max_line_bytes, max_line_bytes, "1048576", 1, 1 << 30,
+               "a longer line is an error"),
+    RD_OPT_BOOL(T, print_unk, print_unk, "false",
+                "write <UNK> for unknown words in output; false: leave them out"),
     RD_OPT_END};
 #undef T
 
-static const rd_option_group group = {"parallel_text", "two text files, line by line translations of each other",
+static const rd_option_group group = {"parallel_text",
+                                      "two text files, line by line translations of each other",
                                       options, sizeof(text_config)};
 
 typedef struct parallel_text {
@@ -76,10 +88,12 @@ typedef struct parallel_text {
     rd_ints limit[2]; /* n 0: none */
 } parallel_text;
 
-static const char *const file_key[3][2] = {
-    {"source_file", "target_file"}, {"source_file_eval", "target_file_eval"}, {"source_file_test", "target_file_test"}};
+static const char *const file_key[3][2] = {{"source_file", "target_file"},
+                                           {"source_file_eval", "target_file_eval"},
+                                           {"source_file_test", "target_file_test"}};
 static const char *const side_name[2] = {"source", "target"};
-static const char *const bucket_key[2][2] = {{"bucket_src", "bucket_src_test"}, {"bucket_tgt", "bucket_tgt_test"}};
+static const char *const bucket_key[2][2] = {{"bucket_src", "bucket_src_test"},
+                                             {"bucket_tgt", "bucket_tgt_test"}};
 
 /* ---- config ---- */
 
@@ -92,14 +106,16 @@ static rd_code take_limits(parallel_text *t, const rd_dataset_args *a, rd_status
         if (from->n == 0 && a->keep_all) continue;
         if (from->n == 0)
             return rd_fail(st, RD_EUSAGE,
-                           "missing key '%s': the length limits of the buckets, for example [50]; add it to the config",
+                           "missing key '%s': the length limits of the buckets, for example [50]; "
+                           "add it to the config",
                            key);
         int64_t *at = malloc((size_t)from->n * sizeof *at);
         if (!at) return rd_fail(st, RD_EENV, "out of memory");
         t->limit[s] = (rd_ints){from->n, at};
         for (int k = 0; k < from->n; k++) {
             if (k > 0 && from->at[k] <= from->at[k - 1])
-                return rd_fail(st, RD_EUSAGE, "%s: '%s' must ascend, but %" PRId64 " follows %" PRId64,
+                return rd_fail(st, RD_EUSAGE,
+                               "%s: '%s' must ascend, but %" PRId64 " follows %" PRId64,
                                rd_config_where(a->config, key), key, from->at[k], from->at[k - 1]);
             at[k] = from->at[k];
         }
@@ -122,16 +138,21 @@ static rd_code take_config(parallel_text *t, const rd_dataset_args *a, rd_status
     const char *const vocab_file[2] = {t->c.src_vocab_file, t->c.tgt_vocab_file};
     for (int s = 0; s < 2; s++) {
         if (!vocab_file[s] || !vocab_file[s][0])
-            return rd_fail(st, RD_EUSAGE, "%s key '%s_vocab_file': the %s vocabulary; give it in the config",
-                           vocab_file[s] ? "empty" : "missing", s == 0 ? "src" : "tgt", side_name[s]);
+            return rd_fail(st, RD_EUSAGE,
+                           "%s key '%s_vocab_file': the %s vocabulary; give it in the config",
+                           vocab_file[s] ? "empty" : "missing", s == 0 ? "src" : "tgt",
+                           side_name[s]);
         if (s == 1 && t->no_target) continue;
         const char *f = t->c.file[a->split][s];
         if (!f || !f[0])
-            return rd_fail(st, RD_EUSAGE, "%s key '%s': the text of the %s side; give it in the config",
+            return rd_fail(st, RD_EUSAGE,
+                           "%s key '%s': the text of the %s side; give it in the config",
                            f ? "empty" : "missing", file_key[a->split][s], side_name[s]);
         if (strcmp(f, "-") == 0 && !(t->no_target && s == 0))
-            return rd_fail(st, RD_EUSAGE, "%s: '%s' cannot be standard input; only the text to translate can",
-                           rd_config_where(a->config, file_key[a->split][s]), file_key[a->split][s]);
+            return rd_fail(st, RD_EUSAGE,
+                           "%s: '%s' cannot be standard input; only the text to translate can",
+                           rd_config_where(a->config, file_key[a->split][s]),
+                           file_key[a->split][s]);
     }
     RD_TRY(take_limits(t, a, st));
 done:
@@ -140,20 +161,23 @@ done:
 
 /* ---- reading ---- */
 
-static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, const char *in, size_t n_in, rd_status *st)
+static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, const char *in,
+                         size_t n_in, rd_status *st)
 {
     rd_lines *l = NULL;
     const char *path = t->c.file[a->split][s];
     const rd_lines_opts o = {.replace = strcmp(t->c.invalid_utf8, "replace") == 0,
                              .max_line_bytes = t->c.max_line_bytes};
-    const bool shared = !a->shard && rd_local_size_of(a->comm) > 1 && rd_local_rank_of(a->comm) == 0;
+    const bool shared = !a->shard && rd_local_size_of(a->comm) > 1 &&
+                        rd_local_rank_of(a->comm) == 0;
     if (in)
         RD_TRY(rd_lines_new_mem("standard input", in, n_in, o, &l, st));
     else if (rd_lines_new(path, o, &l, st) != RD_OK)
         rd_status_prefix(st, "%s", file_key[a->split][s]);
     RD_TRY(st->code);
     RD_TRY(rd_side_read(&t->side[s], l, t->vocab[s], a->shard ? rd_rank_of(a->comm) : 0,
-                        a->shard ? rd_size_of(a->comm) : 1, s == 1 && a->keep_all && !a->shard, shared, st));
+                        a->shard ? rd_size_of(a->comm) : 1, s == 1 && a->keep_all && !a->shard,
+                        shared, st));
 done:
     rd_lines_free(l);
     return st->code;
@@ -252,9 +276,11 @@ static void parallel_text_report(const parallel_text *t, const rd_dataset_args *
         if (a->split != RD_SPLIT_TRAIN && a->mode == RD_MODE_TRAIN_EVAL)
             continue; /* said when the training data was opened */
         if (rd_vocab_duplicates(t->vocab[s]) > 0)
-            rd_warn(a->log, "%s: %" PRId64 " repeated word%s; each keeps the id of its last line", vocab_file[s],
-                    rd_vocab_duplicates(t->vocab[s]), RD_S(rd_vocab_duplicates(t->vocab[s])));
-        if (rd_vocab_bom(t->vocab[s])) rd_warn(a->log, "%s: byte order mark skipped", vocab_file[s]);
+            rd_warn(a->log, "%s: %" PRId64 " repeated word%s; each keeps the id of its last line",
+                    vocab_file[s], rd_vocab_duplicates(t->vocab[s]),
+                    RD_S(rd_vocab_duplicates(t->vocab[s])));
+        if (rd_vocab_bom(t->vocab[s]))
+            rd_warn(a->log, "%s: byte order mark skipped", vocab_file[s]);
         if (rd_vocab_replaced(t->vocab[s]) > 0)
             rd_warn(a->log, "%s: %" PRId64 " invalid character%s replaced by U+FFFD", vocab_file[s],
                     rd_vocab_replaced(t->vocab[s]), RD_S(rd_vocab_replaced(t->vocab[s])));
@@ -264,25 +290,33 @@ static void parallel_text_report(const parallel_text *t, const rd_dataset_args *
         const char *path = t->c.file[a->split][s];
         if (h->bom) rd_warn(a->log, "%s: byte order mark skipped", path);
         if (h->n_replaced > 0)
-            rd_warn(a->log, "%s: %" PRId64 " invalid character%s replaced by U+FFFD, the first in line %" PRId64, path,
-                    h->n_replaced, RD_S(h->n_replaced), h->first_replaced);
+            rd_warn(a->log,
+                    "%s: %" PRId64
+                    " invalid character%s replaced by U+FFFD, the first in line %" PRId64,
+                    path, h->n_replaced, RD_S(h->n_replaced), h->first_replaced);
     }
     for (int s = 0; s < (t->no_target ? 1 : 2); s++) {
         const rd_side_head *h = &t->side[s].head;
         if (a->shard)
             rd_info(a->log,
-                    "%s data, %s: %" PRId64 " line%s, %" PRId64 " token%s, split among %d rank%s; vocabulary %" PRId64,
-                    split[a->split], side_name[s], h->n_lines, RD_S(h->n_lines), h->n_tokens, RD_S(h->n_tokens),
-                    rd_size_of(a->comm), RD_S(rd_size_of(a->comm)), rd_vocab_size(t->vocab[s]));
+                    "%s data, %s: %" PRId64 " line%s, %" PRId64
+                    " token%s, split among %d rank%s; vocabulary %" PRId64,
+                    split[a->split], side_name[s], h->n_lines, RD_S(h->n_lines), h->n_tokens,
+                    RD_S(h->n_tokens), rd_size_of(a->comm), RD_S(rd_size_of(a->comm)),
+                    rd_vocab_size(t->vocab[s]));
         else
             rd_info(a->log,
-                    "%s data, %s: %" PRId64 " line%s, %" PRId64 " token%s, %.2f %% unknown; vocabulary %" PRId64,
-                    split[a->split], side_name[s], h->n_lines, RD_S(h->n_lines), h->n_tokens, RD_S(h->n_tokens),
-                    h->n_tokens ? 100.0 * (double)h->n_unknown / (double)h->n_tokens : 0.0, rd_vocab_size(t->vocab[s]));
+                    "%s data, %s: %" PRId64 " line%s, %" PRId64
+                    " token%s, %.2f %% unknown; vocabulary %" PRId64,
+                    split[a->split], side_name[s], h->n_lines, RD_S(h->n_lines), h->n_tokens,
+                    RD_S(h->n_tokens),
+                    h->n_tokens ? 100.0 * (double)h->n_unknown / (double)h->n_tokens : 0.0,
+                    rd_vocab_size(t->vocab[s]));
     }
     if (t->skipped > 0)
         rd_warn(a->log,
-                "%" PRId64 " of %" PRId64 " pairs skipped: longer than the last bucket (longest source %" PRId64
+                "%" PRId64 " of %" PRId64
+                " pairs skipped: longer than the last bucket (longest source %" PRId64
                 ", target %" PRId64 " tokens, start and end included)",
                 t->skipped, t->count, t->skipped_longest[0], t->skipped_longest[1]);
 }
@@ -290,25 +324,31 @@ static void parallel_text_report(const parallel_text *t, const rd_dataset_args *
 static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
     const char *const *file = t->c.file[a->split];
-    const int64_t n[2] = {t->side[0].head.n_lines, t->no_target ? t->side[0].head.n_lines : t->side[1].head.n_lines};
+    const int64_t n[2] = {t->side[0].head.n_lines,
+                          t->no_target ? t->side[0].head.n_lines : t->side[1].head.n_lines};
     if (n[0] != n[1])
         return rd_fail(st, RD_EDATA,
-                       "'%s' has %" PRId64 " line%s, '%s' has %" PRId64 "; line k of one must be the translation of "
+                       "'%s' has %" PRId64 " line%s, '%s' has %" PRId64
+                       "; line k of one must be the translation of "
                        "line k of the other",
                        file[0], n[0], RD_S(n[0]), file[1], n[1]);
-    if (n[0] == 0 && !a->keep_all) return rd_fail(st, RD_EDATA, "'%s' is empty; it needs a sentence a line", file[0]);
-    if (n[0] > UINT32_MAX) return rd_fail(st, RD_EDATA, "'%s' has more than %" PRIu32 " lines", file[0], UINT32_MAX);
+    if (n[0] == 0 && !a->keep_all)
+        return rd_fail(st, RD_EDATA, "'%s' is empty; it needs a sentence a line", file[0]);
+    if (n[0] > UINT32_MAX)
+        return rd_fail(st, RD_EDATA, "'%s' has more than %" PRIu32 " lines", file[0], UINT32_MAX);
     t->count = n[0];
     count_skipped(t);
     if (t->count > 0 && t->skipped == t->count)
         return rd_fail(st, RD_EDATA,
-                       "no pair of '%s' fits the buckets: bucket_src ends at %" PRId64 ", bucket_tgt at %" PRId64
-                       ", longest source %" PRId64 ", target %" PRId64 "; raise the limits",
-                       file[0], t->limit[0].at[t->limit[0].n - 1], t->limit[1].at[t->limit[1].n - 1],
-                       t->skipped_longest[0], t->skipped_longest[1]);
+                       "no pair of '%s' fits the buckets: bucket_src ends at %" PRId64
+                       ", bucket_tgt at %" PRId64 ", longest source %" PRId64 ", target %" PRId64
+                       "; raise the limits",
+                       file[0], t->limit[0].at[t->limit[0].n - 1],
+                       t->limit[1].at[t->limit[1].n - 1], t->skipped_longest[0],
+                       t->skipped_longest[1]);
     snprintf(t->fingerprint, sizeof t->fingerprint,
-             "parallel_text %" PRId64 " lines, source %016" PRIx64 ", target %016" PRIx64 ", vocabularies %" PRId64
-             " %016" PRIx64 ", %" PRId64 " %016" PRIx64,
+             "parallel_text %" PRId64 " lines, source %016" PRIx64 ", target %016" PRIx64
+             ", vocabularies %" PRId64 " %016" PRIx64 ", %" PRId64 " %016" PRIx64,
              t->count, t->side[0].head.hash, t->side[1].head.hash, rd_vocab_size(t->vocab[0]),
              rd_vocab_hash(t->vocab[0]), rd_vocab_size(t->vocab[1]), rd_vocab_hash(t->vocab[1]));
     return RD_OK;
@@ -342,7 +382,9 @@ static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
             rd_status_prefix(st, "tgt_vocab_file");
     }
     RD_TRY(rd_agree(a->comm, st));
-    if (!t) return rd_fail(st, RD_EBUG, "ranks agree without a dataset"); /* never: the failure is shared */
+    if (!t)
+        return rd_fail(st, RD_EBUG,
+                       "ranks agree without a dataset"); /* never: the failure is shared */
     RD_TRY(parallel_text_read_text(t, a, st));
     (void)check_text(t, a, st);
     RD_TRY(rd_agree(a->comm, st));
@@ -380,7 +422,8 @@ static bool text_here(void *self, int64_t i)
     return i % t->side[0].size == t->side[0].rank;
 }
 
-static rd_code text_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out, rd_status *st)
+static rd_code text_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a, rd_batch *out,
+                          rd_status *st)
 {
     parallel_text *t = self;
     int64_t *sample;
@@ -388,18 +431,21 @@ static rd_code text_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a
     for (int64_t k = 0; k < n; k++) {
         sample[k] = ids[k];
         if (ids[k] < 0 || ids[k] >= t->count || !text_here(t, ids[k]))
-            return rd_fail(st, RD_EBUG, "sample %" PRId64 " of %" PRId64 " is not on this rank", ids[k], t->count);
+            return rd_fail(st, RD_EBUG, "sample %" PRId64 " of %" PRId64 " is not on this rank",
+                           ids[k], t->count);
     }
     out->n = n;
     out->sample = sample;
     out->n_fields = 2;
     for (int s = 0; s < 2; s++) {
-        const bool made_up = s == 1 && t->no_target; /* an empty line without even the empty token */
+        const bool made_up = s == 1 &&
+                             t->no_target; /* an empty line without even the empty token */
         int64_t *off;
         int32_t *data;
         RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *off, &off, st));
         off[0] = 0;
-        for (int64_t k = 0; k < n; k++) off[k + 1] = off[k] + (made_up ? 2 : rd_side_n_ids(&t->side[s], ids[k]));
+        for (int64_t k = 0; k < n; k++)
+            off[k + 1] = off[k] + (made_up ? 2 : rd_side_n_ids(&t->side[s], ids[k]));
         RD_TRY(rd_arena_get(a, (size_t)(off[n] + 1) * sizeof *data, &data, st));
         for (int64_t k = 0; k < n; k++) {
             if (!made_up) {
@@ -426,7 +472,8 @@ static void text_spec(void *self, rd_data_spec *out)
                           .tgt_vocab = t->vocab[1]};
 }
 
-static void text_text(void *self, int side, const int32_t *ids, int64_t n, bool specials, void *strbuf)
+static void text_text(void *self, int side, const int32_t *ids, int64_t n, bool specials,
+                      void *strbuf)
 {
     const parallel_text *t = self;
     const rd_vocab *v = t->vocab[side];

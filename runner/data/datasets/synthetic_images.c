@@ -11,7 +11,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WAVES = 4, NOISE = 1 << 18, PATTERN_SIDE = 32, TABLE = 1 << 26, DEFAULT_CLASSES = 1000, SIDE = 224 };
+enum {
+    WAVES = 4,
+    NOISE = 1 << 18,
+    PATTERN_SIDE = 32,
+    TABLE = 1 << 26,
+    DEFAULT_CLASSES = 1000,
+    SIDE = 224
+};
 static const uint64_t data_seed = 20180115, eval_stream = (uint64_t)1 << 40;
 
 /* Block RD_BLOCK_PIXELS: NOISE bytes, then (learnable) the patterns, of at most PATTERN_SIDE squared pixels. */
@@ -27,22 +34,26 @@ static int64_t pattern_side(int64_t side)
 
 static rd_key sample_key(const rd_images *m, int64_t i)
 {
-    return rd_key_make(data_seed, RD_RNG_TEST, rd_images_train_like(m) ? 0 : eval_stream, (uint64_t)i);
+    return rd_key_make(data_seed, RD_RNG_TEST, rd_images_train_like(m) ? 0 : eval_stream,
+                       (uint64_t)i);
 }
 
 /* In -1 .. 1: waves whose lengths go from a third of the side to all of it, the same at every size. */
 static void make_pattern(int64_t class, int64_t h, int64_t w, int64_t c, int8_t *out)
 {
     float u[WAVES * 4 * 3];
-    rd_philox_uniform(rd_key_make(data_seed, RD_RNG_INIT, (uint64_t) class, 0), 0, WAVES * 4 * 3, u);
+    rd_philox_uniform(rd_key_make(data_seed, RD_RNG_INIT, (uint64_t) class, 0), 0, WAVES * 4 * 3,
+                      u);
     for (int64_t k = 0; k < c; k++)
         for (int64_t y = 0; y < h; y++)
             for (int64_t x = 0; x < w; x++) {
                 float sum = 0.0f;
                 for (int j = 0; j < WAVES; j++) {
                     const float *v = u + (k * WAVES + j) * 4;
-                    const float fy = 1.0f + 2.0f * v[0], fx = (1.0f + 2.0f * v[1]) * (v[2] < 0.5f ? 1.0f : -1.0f);
-                    const float at = fy * ((float)y + 0.5f) / (float)h + fx * ((float)x + 0.5f) / (float)w;
+                    const float fy = 1.0f + 2.0f * v[0],
+                                fx = (1.0f + 2.0f * v[1]) * (v[2] < 0.5f ? 1.0f : -1.0f);
+                    const float at = fy * ((float)y + 0.5f) / (float)h +
+                                     fx * ((float)x + 0.5f) / (float)w;
                     sum += sinf(6.2831853f * (at + v[3]));
                 }
                 out[(y * w + x) * c + k] = (int8_t)lrintf(sum / (float)WAVES * 127.0f);
@@ -63,7 +74,8 @@ static void copy_noise(const uint8_t *noise, int64_t at, int64_t n, uint8_t *out
 
 static void synthetic_make(const rd_images *m, int64_t i, uint8_t *out)
 {
-    const int64_t h = m->head.h, w = m->head.w, c = m->head.c, ph = pattern_side(h), pw = pattern_side(w);
+    const int64_t h = m->head.h, w = m->head.w, c = m->head.c, ph = pattern_side(h),
+                  pw = pattern_side(w);
     const int64_t n_patterns = ((int64_t)m->head.pixels - NOISE) / (ph * pw * c);
     uint32_t r[4];
     rd_philox((const uint32_t[4]){1, 0, 0, 0}, sample_key(m, i), r);
@@ -89,10 +101,13 @@ static rd_code make_noise(rd_images *m, bool learnable, rd_status *st)
     uint8_t *noise = noise_of(m);
     float *u = malloc((size_t)NOISE * 4 * sizeof *u);
     if (!u) return rd_fail(st, RD_EENV, "out of memory");
-    rd_philox_uniform(rd_key_make(data_seed, RD_RNG_TEST, eval_stream + 1, 0), 0, (int64_t)NOISE * 4, u);
-    const float spread = (learnable ? 30.0f : 60.0f) * 1.7320508f; /* four uniform numbers have a variance of 1/3 */
+    rd_philox_uniform(rd_key_make(data_seed, RD_RNG_TEST, eval_stream + 1, 0), 0,
+                      (int64_t)NOISE * 4, u);
+    const float spread = (learnable ? 30.0f : 60.0f) *
+                         1.7320508f; /* four uniform numbers have a variance of 1/3 */
     for (int64_t i = 0; i < NOISE; i++) {
-        const float x = 127.0f + spread * (u[4 * i] + u[4 * i + 1] + u[4 * i + 2] + u[4 * i + 3] - 2.0f);
+        const float x = 127.0f +
+                        spread * (u[4 * i] + u[4 * i + 1] + u[4 * i + 2] + u[4 * i + 3] - 2.0f);
         noise[i] = (uint8_t)(x < 0.0f ? 0.0f : x > 255.0f ? 255.0f : x + 0.5f);
     }
     free(u);
@@ -101,13 +116,18 @@ static rd_code make_noise(rd_images *m, bool learnable, rd_status *st)
 
 static rd_code synthetic_load(rd_images *m, rd_status *st)
 {
-    const int64_t n_classes = m->config_classes > 0 ? m->config_classes - m->label_offset : DEFAULT_CLASSES;
-    const int64_t h = m->c.image_size > 0 ? m->c.image_size : SIDE, w = m->c.image_width > 0 ? m->c.image_width : h;
+    const int64_t n_classes = m->config_classes > 0 ? m->config_classes - m->label_offset
+                                                    : DEFAULT_CLASSES;
+    const int64_t h = m->c.image_size > 0 ? m->c.image_size : SIDE,
+                  w = m->c.image_width > 0 ? m->c.image_width : h;
     const int64_t c = m->c.image_channels > 0 ? m->c.image_channels : 3;
-    const int64_t n = rd_images_train_like(m) ? m->c.synthetic_samples : m->c.synthetic_eval_samples;
+    const int64_t n = rd_images_train_like(m) ? m->c.synthetic_samples
+                                              : m->c.synthetic_eval_samples;
     const int64_t ph = pattern_side(h), pw = pattern_side(w), most = TABLE / (ph * pw * c);
     const bool learnable = strcmp(m->c.synthetic_kind, "learnable") == 0;
-    const int64_t n_patterns = !learnable ? 0 : n_classes < most ? n_classes : most; /* more classes share them */
+    const int64_t n_patterns = !learnable         ? 0
+                               : n_classes < most ? n_classes
+                                                  : most; /* more classes share them */
     RD_TRY(rd_images_reserve(m, n, h, w, c, st));
     m->head.n_classes = n_classes;
     m->head.pixels = (size_t)(NOISE + n_patterns * ph * pw * c);
@@ -118,8 +138,8 @@ static rd_code synthetic_load(rd_images *m, rd_status *st)
     for (int64_t i = 0; i < n; i++) {
         uint32_t r[4];
         rd_philox((const uint32_t[4]){0, 0, 0, 0}, sample_key(m, i), r);
-        RD_TRY(rd_images_label(m, i, (int64_t)(((uint64_t)r[0] * (uint64_t)n_classes) >> 32), n_classes,
-                               "synthetic_images", st));
+        RD_TRY(rd_images_label(m, i, (int64_t)(((uint64_t)r[0] * (uint64_t)n_classes) >> 32),
+                               n_classes, "synthetic_images", st));
     }
 done:
     return st->code;
@@ -128,4 +148,5 @@ done:
 static const rd_images_kind synthetic = {
     .name = "synthetic_images", .load = synthetic_load, .make = synthetic_make, .side = SIDE};
 
-RD_IMAGE_DATASET(synthetic_images, "images from formulas, for benchmarks and tests: no files", synthetic);
+RD_IMAGE_DATASET(synthetic_images, "images from formulas, for benchmarks and tests: no files",
+                 synthetic);

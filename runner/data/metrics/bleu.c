@@ -41,12 +41,14 @@ typedef struct bleu_head {
     uint32_t number;
 } bleu_head;
 
-static uint32_t bleu_number_of(bleu_head *heads, uint32_t mask, const char *at, int32_t len, uint32_t *n)
+static uint32_t bleu_number_of(bleu_head *heads, uint32_t mask, const char *at, int32_t len,
+                               uint32_t *n)
 {
     uint64_t h = 1469598103934665603u;
     for (int32_t i = 0; i < len; i++) h = (h ^ (unsigned char)at[i]) * 1099511628211u;
     uint32_t k = (uint32_t)(h ^ h >> 32) & mask;
-    while (heads[k].at && !(heads[k].len == len && memcmp(heads[k].at, at, (size_t)len) == 0)) k = (k + 1) & mask;
+    while (heads[k].at && !(heads[k].len == len && memcmp(heads[k].at, at, (size_t)len) == 0))
+        k = (k + 1) & mask;
     if (!heads[k].at) heads[k] = (bleu_head){at, len, ++*n};
     return heads[k].number;
 }
@@ -67,7 +69,8 @@ static void count_grams(const bleu_table *t, const uint32_t *token, int64_t n, b
 }
 
 /* Matches of order k + 1: at each distinct n-gram of the hypothesis, once. */
-static void sum_matches(const bleu_table *t, const uint32_t *token, int64_t n, int64_t counts[RD_METRIC_COUNTS])
+static void sum_matches(const bleu_table *t, const uint32_t *token, int64_t n,
+                        int64_t counts[RD_METRIC_COUNTS])
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t before = 0;
@@ -91,8 +94,10 @@ static void bleu_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, con
     uint32_t *token = malloc((size_t)(both + 1) * sizeof *token), n = 0;
     if (grams && heads && token && slots <= UINT32_MAX) {
         const bleu_table t = {grams, (uint32_t)(slots - 1)};
-        for (int64_t i = 0; i < hyp->n; i++) token[i] = bleu_number_of(heads, t.mask, hyp->at[i], hyp->len[i], &n);
-        for (int64_t i = 0; i < ref->n; i++) token[hyp->n + i] = bleu_number_of(heads, t.mask, ref->at[i], ref->len[i], &n);
+        for (int64_t i = 0; i < hyp->n; i++)
+            token[i] = bleu_number_of(heads, t.mask, hyp->at[i], hyp->len[i], &n);
+        for (int64_t i = 0; i < ref->n; i++)
+            token[hyp->n + i] = bleu_number_of(heads, t.mask, ref->at[i], ref->len[i], &n);
         count_grams(&t, token, hyp->n, true);
         count_grams(&t, token + hyp->n, ref->n, false);
         sum_matches(&t, token, hyp->n, counts);
@@ -130,7 +135,8 @@ static double bleu_score(const int64_t *c, int total)
 static int bleu_figures(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES])
 {
     out[0] = (rd_figure){"BLEU", 100.0 * bleu_score(counts, TOTAL), true};
-    out[1] = (rd_figure){"Eval_BLEU_Score", round(bleu_score(counts, NLTK_TOTAL) * 1e4) / 1e4, true};
+    out[1] = (rd_figure){"Eval_BLEU_Score", round(bleu_score(counts, NLTK_TOTAL) * 1e4) / 1e4,
+                         true};
     return 2;
 }
 
@@ -143,12 +149,15 @@ static void bleu_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t 
 {
     const int64_t *c = counts;
     char lost[64] = "";
-    if (c[LOST] > 0) snprintf(lost, sizeof lost, "; %" PRId64 " sentences lost for want of memory", c[LOST]);
+    if (c[LOST] > 0)
+        snprintf(lost, sizeof lost, "; %" PRId64 " sentences lost for want of memory", c[LOST]);
     snprintf(out, n,
-             "BLEU = %.2f, %.1f/%.1f/%.1f/%.1f (BP=%.3f, ratio=%.3f, hyp_len=%" PRId64 ", ref_len=%" PRId64 ") "
+             "BLEU = %.2f, %.1f/%.1f/%.1f/%.1f (BP=%.3f, ratio=%.3f, hyp_len=%" PRId64
+             ", ref_len=%" PRId64 ") "
              "[multi-bleu, tok:none, smooth:none, case:mixed, refs:1] Eval_BLEU_Score = %.4f%s",
-             100.0 * bleu_score(c, TOTAL), bleu_percent(c[MATCH], c[TOTAL]), bleu_percent(c[MATCH + 1], c[TOTAL + 1]),
-             bleu_percent(c[MATCH + 2], c[TOTAL + 2]), bleu_percent(c[MATCH + 3], c[TOTAL + 3]), brevity(c),
+             100.0 * bleu_score(c, TOTAL), bleu_percent(c[MATCH], c[TOTAL]),
+             bleu_percent(c[MATCH + 1], c[TOTAL + 1]), bleu_percent(c[MATCH + 2], c[TOTAL + 2]),
+             bleu_percent(c[MATCH + 3], c[TOTAL + 3]), brevity(c),
              c[REF_LEN] > 0 ? (double)c[HYP_LEN] / (double)c[REF_LEN] : 0.0, c[HYP_LEN], c[REF_LEN],
              bleu_score(c, NLTK_TOTAL), lost);
 }

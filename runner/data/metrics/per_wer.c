@@ -33,7 +33,8 @@ static int64_t per_wer_distance(const rd_tokens *a, const rd_tokens *b, int64_t 
     return row[b->n];
 }
 
-static void per_wer_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, const rd_tokens *ref)
+static void per_wer_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp,
+                        const rd_tokens *ref)
 {
     int64_t small[STACK_TOKENS], *row = small;
     if (ref->n >= STACK_TOKENS) row = malloc((size_t)(ref->n + 1) * sizeof *row);
@@ -56,7 +57,8 @@ static double per_wer_percent(int64_t part, int64_t whole)
 
 static int per_wer_figures(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES])
 {
-    out[0] = (rd_figure){"phoneme_error_rate", per_wer_percent(counts[EDITS], counts[PHONEMES]), false};
+    out[0] = (rd_figure){"phoneme_error_rate", per_wer_percent(counts[EDITS], counts[PHONEMES]),
+                         false};
     out[1] = (rd_figure){"word_error_rate", per_wer_percent(counts[WRONG], counts[WORDS]), false};
     return 2;
 }
@@ -64,10 +66,12 @@ static int per_wer_figures(const int64_t counts[RD_METRIC_COUNTS], rd_figure out
 static void per_wer_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t n)
 {
     char lost[64] = "";
-    if (counts[LOST] > 0) snprintf(lost, sizeof lost, "; %" PRId64 " words lost for want of memory", counts[LOST]);
+    if (counts[LOST] > 0)
+        snprintf(lost, sizeof lost, "; %" PRId64 " words lost for want of memory", counts[LOST]);
     snprintf(out, n,
-             "phoneme error %.2f %% (%" PRId64 " edits, %" PRId64 " phonemes), word error %.2f %% (%" PRId64
-             " of %" PRId64 " words) [Levenshtein, refs:1]%s",
+             "phoneme error %.2f %% (%" PRId64 " edits, %" PRId64
+             " phonemes), word error %.2f %% (%" PRId64 " of %" PRId64
+             " words) [Levenshtein, refs:1]%s",
              per_wer_percent(counts[EDITS], counts[PHONEMES]), counts[EDITS], counts[PHONEMES],
              per_wer_percent(counts[WRONG], counts[WORDS]), counts[WRONG], counts[WORDS], lost);
 }

@@ -46,13 +46,14 @@ void rd_convs_free(rd_convs *c)
 
 static bool same_shape(const rd_conv_shape *a, const rd_conv_shape *b)
 {
-    return a->n == b->n && a->h == b->h && a->w == b->w && a->ci == b->ci && a->kh == b->kh && a->kw == b->kw &&
-           a->co == b->co && a->stride == b->stride && a->top == b->top && a->left == b->left &&
-           a->bottom == b->bottom && a->right == b->right && a->block == b->block && a->bias == b->bias &&
-           a->relu == b->relu;
+    return a->n == b->n && a->h == b->h && a->w == b->w && a->ci == b->ci && a->kh == b->kh &&
+           a->kw == b->kw && a->co == b->co && a->stride == b->stride && a->top == b->top &&
+           a->left == b->left && a->bottom == b->bottom && a->right == b->right &&
+           a->block == b->block && a->bias == b->bias && a->relu == b->relu;
 }
 
-static rd_code cpu_conv_find(rd_backend *b, const rd_conv_shape *s, role r, kernel **out, rd_status *st)
+static rd_code cpu_conv_find(rd_backend *b, const rd_conv_shape *s, role r, kernel **out,
+                             rd_status *st)
 {
     if (!b->convs) RD_TRY(conv_start(b, st));
     conv *p = b->convs->conv;
@@ -71,8 +72,8 @@ done:
 }
 
 /* ---- weights ---- */
-static rd_code weights_make(rd_backend *b, const rd_param *w, const rd_conv_shape *s, md_in md, blocked **out,
-                            rd_status *st)
+static rd_code weights_make(rd_backend *b, const rd_param *w, const rd_conv_shape *s, md_in md,
+                            blocked **out, rd_status *st)
 {
     const dnnl_dims_t dw = {s->co, s->ci, s->kh, s->kw};
     md_ptr hwio;
@@ -98,7 +99,8 @@ done:
 }
 
 /* The parameter as it is, or rounded where bfloat16 is emulated (in c->soft). */
-static rd_code values_of(rd_backend *b, const rd_params *ps, const rd_param *w, const float **out, rd_status *st)
+static rd_code values_of(rd_backend *b, const rd_params *ps, const rd_param *w, const float **out,
+                         rd_status *st)
 {
     *out = rd_params_values(ps) + w->offset;
     if (!b->mixed || b->bf16_hw) return RD_OK;
@@ -110,8 +112,8 @@ done:
 }
 
 /* The parameter in the layout of this kernel, up to date. */
-static rd_code weights_get(rd_backend *b, const rd_conv_shape *s, const rd_params *ps, const rd_param *w,
-                           const kernel *k, void **out, rd_status *st)
+static rd_code weights_get(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
+                           const rd_param *w, const kernel *k, void **out, rd_status *st)
 {
     blocked *p = b->convs->weights;
     while (p && !(p->w == w && md_equal(MD_REF(p->md), MD_REF(k->w)))) p = p->next;
@@ -127,8 +129,8 @@ done:
 }
 
 /* The same for cpu_winograd.c. */
-static rd_code spread_get(rd_backend *b, const rd_winograd *g, const rd_params *ps, const rd_param *w,
-                          const float **out, rd_status *st)
+static rd_code spread_get(rd_backend *b, const rd_winograd *g, const rd_params *ps,
+                          const rd_param *w, const float **out, rd_status *st)
 {
     spread *p = b->convs->spread;
     while (p && !(p->w == w && p->flip == g->flip)) p = p->next;
@@ -138,7 +140,8 @@ static rd_code spread_get(rd_backend *b, const rd_winograd *g, const rd_params *
         p->mem = aligned_alloc(64, (rd_winograd_weight_bytes(g) + 127) / 64 * 64);
         if (!p->mem) {
             free(p);
-            return rd_fail(st, RD_EENV, "out of memory for packed weights (%zu bytes)", rd_winograd_weight_bytes(g));
+            return rd_fail(st, RD_EENV, "out of memory for packed weights (%zu bytes)",
+                           rd_winograd_weight_bytes(g));
         }
         p->w = w;
         p->flip = g->flip;
@@ -173,8 +176,8 @@ static int64_t image_elements(int64_t n, int64_t h, int64_t w, int64_t c, int64_
 
 /* An image as the kernel takes it: rounded where bfloat16 is emulated, in the kernel's order and type (m NULL: as it
  * is). */
-static rd_code cpu_conv_take(rd_backend *b, const float *x, int64_t elements, mover *m, md_in md, rd_room *room,
-                    const void **out, rd_status *st)
+static rd_code cpu_conv_take(rd_backend *b, const float *x, int64_t elements, mover *m, md_in md,
+                             rd_room *room, const void **out, rd_status *st)
 {
     *out = x;
     if (b->mixed && !b->bf16_hw) {
@@ -193,8 +196,8 @@ done:
     return st->code;
 }
 
-static rd_code cpu_conv_run(rd_backend *b, kernel *k, role r, const void *x, const void *w, const void *y, const void *bias,
-                   rd_status *st)
+static rd_code cpu_conv_run(rd_backend *b, kernel *k, role r, const void *x, const void *w,
+                            const void *y, const void *bias, rd_status *st)
 {
     static const int arg[3][4] = {
         {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS},
@@ -220,8 +223,9 @@ done:
     return st->code;
 }
 
-rd_code rd_conv_forward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps, const rd_param *W, const float *x,
-                        const float *bias, float *y, rd_status *st)
+rd_code rd_conv_forward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
+                        const rd_param *W, const float *x, const float *bias, float *y,
+                        rd_status *st)
 {
     kernel *k;
     rd_winograd g;
@@ -231,13 +235,14 @@ rd_code rd_conv_forward(rd_backend *b, const rd_conv_shape *s, const rd_params *
     if (conv_own(b) && rd_winograd_of(s, b->convs->block, false, &g)) {
         const float *u;
         RD_TRY(spread_get(b, &g, ps, W, &u, st));
-        RD_TRY(cpu_conv_take(b, x, image_elements(s->n, s->h, s->w, s->ci, s->block), NULL, NULL, &b->convs->x, &in, st));
+        RD_TRY(cpu_conv_take(b, x, image_elements(s->n, s->h, s->w, s->ci, s->block), NULL, NULL,
+                             &b->convs->x, &in, st));
         return rd_winograd_run(b, &g, in, u, bias, y, &b->convs->own, st);
     }
     RD_TRY(cpu_conv_find(b, s, FORWARD, &k, st));
     RD_TRY(weights_get(b, s, ps, W, k, &w, st));
-    RD_TRY(
-        cpu_conv_take(b, x, image_elements(s->n, s->h, s->w, s->ci, s->block), &k->move_x, MD_REF(k->x), &b->convs->x, &in, st));
+    RD_TRY(cpu_conv_take(b, x, image_elements(s->n, s->h, s->w, s->ci, s->block), &k->move_x,
+                         MD_REF(k->x), &b->convs->x, &in, st));
     if (k->move_y.prim) {
         RD_TRY(rd_room_get(&b->convs->y, md_size(MD_REF(k->y)), st));
         out = b->convs->y.p;
@@ -260,8 +265,9 @@ static void cpu_conv_add_part(void *ctx, int64_t lo, int64_t hi)
     for (int64_t i = lo; i < hi; i++) y[i] += x[i];
 }
 
-rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps, const rd_param *W, const float *x,
-                         const float *dy, float *dx, bool add, float *dW, float *dbias, rd_status *st)
+rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
+                         const rd_param *W, const float *x, const float *dy, float *dx, bool add,
+                         float *dW, float *dbias, rd_status *st)
 {
     const int64_t oh = conv_out_size(s->h, s->top, s->bottom, s->kh, s->stride),
                   ow = conv_out_size(s->w, s->left, s->right, s->kw, s->stride);
@@ -273,7 +279,8 @@ rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params 
     if (dW && conv_own(b) && rd_conv_weights_can(s, b->convs->block)) {
         const int64_t block = b->convs->block;
         RD_TRY(cpu_conv_take(b, x, n_x, NULL, NULL, &b->convs->x, &in, st));
-        RD_TRY(cpu_conv_take(b, dy, image_elements(s->n, oh, ow, s->co, block), NULL, NULL, &b->convs->y, &g, st));
+        RD_TRY(cpu_conv_take(b, dy, image_elements(s->n, oh, ow, s->co, block), NULL, NULL,
+                             &b->convs->y, &g, st));
         if (rd_winograd_of(s, block, false, &wino))
             RD_TRY(rd_winograd_gradient(b, &wino, in, g, &b->convs->own, dW, dbias, st));
         else
@@ -294,7 +301,8 @@ rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params 
         const float *u;
         wino.add = add;
         RD_TRY(spread_get(b, &wino, ps, W, &u, st));
-        RD_TRY(cpu_conv_take(b, dy, image_elements(s->n, oh, ow, s->co, b->convs->block), NULL, NULL, &b->convs->y, &g, st));
+        RD_TRY(cpu_conv_take(b, dy, image_elements(s->n, oh, ow, s->co, b->convs->block), NULL,
+                             NULL, &b->convs->y, &g, st));
         RD_TRY(rd_winograd_run(b, &wino, g, u, NULL, dx, &b->convs->own, st));
     } else if (dx) {
         void *w = NULL;
@@ -308,7 +316,8 @@ rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params 
             to = b->convs->x.p;
         }
         if (add) {
-            RD_TRY(rd_room_get(k->move_x.prim ? &b->convs->soft : &b->convs->x, (size_t)n_x * sizeof(float), st));
+            RD_TRY(rd_room_get(k->move_x.prim ? &b->convs->soft : &b->convs->x,
+                               (size_t)n_x * sizeof(float), st));
             own = k->move_x.prim ? b->convs->soft.p : b->convs->x.p;
             if (!k->move_x.prim) to = own;
         }

@@ -51,8 +51,9 @@ typedef struct spread {
 } spread;
 
 struct rd_convs {
-    int64_t block;     /* layout of results */
-    bool library_only; /* RD_OWN_KERNELS=0 in the environment: to measure what the own kernels are worth */
+    int64_t block; /* layout of results */
+    bool
+        library_only; /* RD_OWN_KERNELS=0 in the environment: to measure what the own kernels are worth */
     conv *conv;
     blocked *weights;
     spread *spread;
@@ -75,7 +76,8 @@ static inline void *conv_plain(const void *x)
     memcpy(&p, &x, sizeof p);
     return p;
 }
-static inline int64_t conv_out_size(int64_t in, int64_t before, int64_t after, int64_t k, int64_t stride)
+static inline int64_t conv_out_size(int64_t in, int64_t before, int64_t after, int64_t k,
+                                    int64_t stride)
 {
     return (in + before + after - k) / stride + 1;
 }

@@ -63,7 +63,8 @@ done:
 rd_code conv_move(rd_backend *b, mover *m, const void *from, void *to, rd_status *st)
 {
     rd_convs *c = b->convs;
-    dnnl_exec_arg_t args[3] = {{DNNL_ARG_FROM, m->from}, {DNNL_ARG_TO, m->to}, {DNNL_ARG_SCRATCHPAD, m->pad}};
+    dnnl_exec_arg_t args[3] = {
+        {DNNL_ARG_FROM, m->from}, {DNNL_ARG_TO, m->to}, {DNNL_ARG_SCRATCHPAD, m->pad}};
     if (m->pad) {
         RD_TRY(rd_room_get(&c->pad, m->pad_bytes, st));
         DNNL(dnnl_memory_set_data_handle(m->pad, c->pad.p));
@@ -82,8 +83,8 @@ static bool cpu_conv_kernel_fast(const char *impl)
     return (strstr(impl, "jit") || strstr(impl, "brg")) && !strstr(impl, "gemm");
 }
 
-static rd_code md_of_image(md_ptr *md, int64_t n, int64_t h, int64_t w, int64_t c, dnnl_data_type_t t,
-                           dnnl_format_tag_t tag, rd_status *st)
+static rd_code md_of_image(md_ptr *md, int64_t n, int64_t h, int64_t w, int64_t c,
+                           dnnl_data_type_t t, dnnl_format_tag_t tag, rd_status *st)
 {
     const dnnl_dims_t d = {n, c, h, w};
     DNNL(md_make(md, 4, d, t, tag));
@@ -92,8 +93,9 @@ done:
 }
 
 /* The primitive descriptor of one direction for these orders of images; *pd NULL where the library has none. */
-static rd_code cpu_conv_kernel_describe(rd_backend *b, const rd_conv_shape *s, role r, dnnl_format_tag_t x_tag, dnnl_format_tag_t y_tag,
-                        dnnl_primitive_desc_t *pd, rd_status *st)
+static rd_code cpu_conv_kernel_describe(rd_backend *b, const rd_conv_shape *s, role r,
+                                        dnnl_format_tag_t x_tag, dnnl_format_tag_t y_tag,
+                                        dnnl_primitive_desc_t *pd, rd_status *st)
 {
     const int64_t oh = conv_out_size(s->h, s->top, s->bottom, s->kh, s->stride),
                   ow = conv_out_size(s->w, s->left, s->right, s->kw, s->stride);
@@ -125,8 +127,8 @@ static rd_code cpu_conv_kernel_describe(rd_backend *b, const rd_conv_shape *s, r
             DNNL(append_relu(ops));
             DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
         }
-        if (conv_fwd_pd(pd, b->engine, MD_REF(x), MD_REF(w), s->bias ? MD_REF(bias) : NULL, MD_REF(y), &g, attr) !=
-            dnnl_success)
+        if (conv_fwd_pd(pd, b->engine, MD_REF(x), MD_REF(w), s->bias ? MD_REF(bias) : NULL,
+                        MD_REF(y), &g, attr) != dnnl_success)
             *pd = NULL;
         goto done;
     }
@@ -135,11 +137,12 @@ static rd_code cpu_conv_kernel_describe(rd_backend *b, const rd_conv_shape *s, r
     RD_TRY(md_of_image(&hx, s->n, s->h, s->w, s->ci, in, dnnl_format_tag_any, st));
     RD_TRY(md_of_image(&hy, s->n, oh, ow, s->co, in, dnnl_format_tag_any, st));
     DNNL(md_make(&hw, 4, dw, in, dnnl_format_tag_any));
-    if (conv_fwd_pd(&hint, b->engine, MD_REF(hx), MD_REF(hw), NULL, MD_REF(hy), &g, NULL) == dnnl_success) {
-        const dnnl_status_t got = r == DATA
-                                      ? conv_data_pd(pd, b->engine, MD_REF(x), MD_REF(w), MD_REF(y), &g, attr, hint)
-                                      : conv_weights_pd(pd, b->engine, MD_REF(x), MD_REF(w),
-                                                        s->bias ? MD_REF(bias) : NULL, MD_REF(y), &g, attr, hint);
+    if (conv_fwd_pd(&hint, b->engine, MD_REF(hx), MD_REF(hw), NULL, MD_REF(hy), &g, NULL) ==
+        dnnl_success) {
+        const dnnl_status_t got =
+            r == DATA ? conv_data_pd(pd, b->engine, MD_REF(x), MD_REF(w), MD_REF(y), &g, attr, hint)
+                      : conv_weights_pd(pd, b->engine, MD_REF(x), MD_REF(w),
+                                        s->bias ? MD_REF(bias) : NULL, MD_REF(y), &g, attr, hint);
         if (got != dnnl_success) *pd = NULL;
     }
     md_free(hx);
@@ -157,9 +160,11 @@ done:
 }
 
 /* The best descriptor: fast and without reorders, fast with them, any. */
-static rd_code cpu_conv_kernel_choose(rd_backend *b, const rd_conv_shape *s, role r, dnnl_primitive_desc_t *pd, rd_status *st)
+static rd_code cpu_conv_kernel_choose(rd_backend *b, const rd_conv_shape *s, role r,
+                                      dnnl_primitive_desc_t *pd, rd_status *st)
 {
-    const dnnl_format_tag_t own_x = tag_of(s->block), own_y = tag_of(b->convs->block), any = dnnl_format_tag_any;
+    const dnnl_format_tag_t own_x = tag_of(s->block), own_y = tag_of(b->convs->block),
+                            any = dnnl_format_tag_any;
     const dnnl_format_tag_t tags[][2] = {{own_x, own_y}, {any, own_y}, {any, any}};
     dnnl_primitive_desc_t slow = NULL;
     *pd = NULL;
@@ -169,7 +174,9 @@ static rd_code cpu_conv_kernel_choose(rd_backend *b, const rd_conv_shape *s, rol
         if (!*pd) continue;
         DNNL(dnnl_primitive_desc_query(*pd, dnnl_query_impl_info_str, 0, (void *)&impl));
         if (cpu_conv_kernel_fast(impl)) break;
-        if (slow) dnnl_primitive_desc_destroy(slow); /* the last one: with the layouts that the library chose */
+        if (slow)
+            dnnl_primitive_desc_destroy(
+                slow); /* the last one: with the layouts that the library chose */
         slow = *pd;
         *pd = NULL;
     }
@@ -179,9 +186,10 @@ static rd_code cpu_conv_kernel_choose(rd_backend *b, const rd_conv_shape *s, rol
     }
     if (!*pd)
         rd_fail(st, RD_EENV,
-                "oneDNN has no convolution of %lldx%lldx%lldx%lld by %lldx%lld to %lld channels on this processor",
-                (long long)s->n, (long long)s->h, (long long)s->w, (long long)s->ci, (long long)s->kh, (long long)s->kw,
-                (long long)s->co);
+                "oneDNN has no convolution of %lldx%lldx%lldx%lld by %lldx%lld to %lld channels on "
+                "this processor",
+                (long long)s->n, (long long)s->h, (long long)s->w, (long long)s->ci,
+                (long long)s->kh, (long long)s->kw, (long long)s->co);
 done:
     if (slow) dnnl_primitive_desc_destroy(slow);
     return st->code;
@@ -196,13 +204,15 @@ rd_code conv_kernel_make(rd_backend *b, const rd_conv_shape *s, role r, kernel *
     int n_md = 0;
     dnnl_primitive_desc_t pd = NULL;
     RD_TRY(cpu_conv_kernel_choose(b, s, r, &pd, st));
-    DNNL(md_copy(&k->x, dnnl_primitive_desc_query_md(pd, r == DATA ? dnnl_query_diff_src_md : dnnl_query_src_md, 0)));
+    DNNL(md_copy(&k->x, dnnl_primitive_desc_query_md(
+                            pd, r == DATA ? dnnl_query_diff_src_md : dnnl_query_src_md, 0)));
     k->has_x = true;
-    DNNL(
-        md_copy(&k->y, dnnl_primitive_desc_query_md(pd, r == FORWARD ? dnnl_query_dst_md : dnnl_query_diff_dst_md, 0)));
+    DNNL(md_copy(&k->y, dnnl_primitive_desc_query_md(
+                            pd, r == FORWARD ? dnnl_query_dst_md : dnnl_query_diff_dst_md, 0)));
     k->has_y = true;
-    DNNL(md_copy(
-        &k->w, dnnl_primitive_desc_query_md(pd, r == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0)));
+    DNNL(md_copy(&k->w,
+                 dnnl_primitive_desc_query_md(
+                     pd, r == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0)));
     k->has_w = true;
     RD_TRY(md_of_image(&x, s->n, s->h, s->w, s->ci, dnnl_f32, tag_of(s->block), st));
     n_md++;
@@ -225,7 +235,8 @@ rd_code conv_kernel_make(rd_backend *b, const rd_conv_shape *s, role r, kernel *
     DNNL(dnnl_memory_create(&k->mx, MD_REF(k->x), b->engine, DNNL_MEMORY_NONE));
     DNNL(dnnl_memory_create(&k->my, MD_REF(k->y), b->engine, DNNL_MEMORY_NONE));
     DNNL(dnnl_memory_create(&k->mw, MD_REF(k->w), b->engine, DNNL_MEMORY_NONE));
-    if (s->bias && r != DATA) DNNL(dnnl_memory_create(&k->mb, MD_REF(bias), b->engine, DNNL_MEMORY_NONE));
+    if (s->bias && r != DATA)
+        DNNL(dnnl_memory_create(&k->mb, MD_REF(bias), b->engine, DNNL_MEMORY_NONE));
     DNNL(dnnl_primitive_create(&k->prim, pd));
     k->made = true;
 done:
@@ -258,11 +269,13 @@ rd_code conv_start(rd_backend *b, rd_status *st)
     if (!c) return rd_fail(st, RD_EENV, "out of memory for convolutions");
     const char *own = getenv("RD_OWN_KERNELS");
     c->library_only = own && strcmp(own, "0") == 0;
-    RD_TRY(cpu_conv_kernel_describe(b, &probe, FORWARD, dnnl_format_tag_any, dnnl_format_tag_any, &pd, st));
+    RD_TRY(cpu_conv_kernel_describe(b, &probe, FORWARD, dnnl_format_tag_any, dnnl_format_tag_any,
+                                    &pd, st));
     for (int64_t block = 8; pd && block <= 16; block += 8) {
         md_ptr y;
         RD_TRY(md_of_image(&y, probe.n, probe.h, probe.w, probe.co, dnnl_f32, tag_of(block), st));
-        if (md_equal(MD_REF(y), dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0))) c->block = block;
+        if (md_equal(MD_REF(y), dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0)))
+            c->block = block;
         md_free(y);
     }
 done:

@@ -36,9 +36,10 @@ typedef struct geometry {
 } geometry;
 
 typedef struct tap {
-    int64_t at[TAPS]; /* offset in x from the first pixel of a window to the tap; of the last group's missing ones: the
+    int64_t at
+        [TAPS]; /* offset in x from the first pixel of a window to the tap; of the last group's missing ones: the
                          last */
-    int64_t to[TAPS]; /* row of HWIO; -1: none */
+    int64_t to[TAPS];       /* row of HWIO; -1: none */
     int64_t p0, p1, q0, q1; /* pixels of the result for which the tap is inside of the image */
 } tap;
 
@@ -60,39 +61,40 @@ typedef struct cpu_conv_weights_walk {
 /* Else the compiler loads dy again for each of the four taps, and the loads are what the loop then waits for. */
 #define IN_REGISTER(v) __asm__("" : "+x"(v))
 
-#define TILE(name, vec, B, N, load, store, spread, fma)                                                                \
-    static void name(const cpu_conv_weights_walk *w, const int64_t at[TAPS], float *sum)                                                \
-    {                                                                                                                  \
-        vec s[TAPS][N];                                                                                                \
-        for (int t = 0; t < TAPS; t++)                                                                                 \
-            for (int b = 0; b < (N); b++) s[t][b] = load(sum + (t * BLOCKS + b) * (B));                                \
-        for (int64_t i = 0; i < w->samples; i++)                                                                       \
-            for (int64_t p = 0; p < w->rows; p++) {                                                                    \
-                const float *x = w->x + i * w->x_sample + p * w->x_row, *d = w->dy + i * w->dy_sample + p * w->dy_row; \
-                const float *x0 = x + at[0], *x1 = x + at[1], *x2 = x + at[2], *x3 = x + at[3];                        \
-                for (int64_t q = 0; q < w->cols; q++) {                                                                \
-                    vec v[N];                                                                                          \
-                    for (int b = 0; b < (N); b++) {                                                                    \
-                        v[b] = load(d + b * w->dy_block);                                                              \
-                        IN_REGISTER(v[b]);                                                                             \
-                    }                                                                                                  \
-                    const vec a0 = spread(*x0);                                                                        \
-                    for (int b = 0; b < (N); b++) s[0][b] = fma(a0, v[b], s[0][b]);                                    \
-                    const vec a1 = spread(*x1);                                                                        \
-                    for (int b = 0; b < (N); b++) s[1][b] = fma(a1, v[b], s[1][b]);                                    \
-                    const vec a2 = spread(*x2);                                                                        \
-                    for (int b = 0; b < (N); b++) s[2][b] = fma(a2, v[b], s[2][b]);                                    \
-                    const vec a3 = spread(*x3);                                                                        \
-                    for (int b = 0; b < (N); b++) s[3][b] = fma(a3, v[b], s[3][b]);                                    \
-                    x0 += w->x_pixel;                                                                                  \
-                    x1 += w->x_pixel;                                                                                  \
-                    x2 += w->x_pixel;                                                                                  \
-                    x3 += w->x_pixel;                                                                                  \
-                    d += (B);                                                                                          \
-                }                                                                                                      \
-            }                                                                                                          \
-        for (int t = 0; t < TAPS; t++)                                                                                 \
-            for (int b = 0; b < (N); b++) store(sum + (t * BLOCKS + b) * (B), s[t][b]);                                \
+#define TILE(name, vec, B, N, load, store, spread, fma)                                         \
+    static void name(const cpu_conv_weights_walk *w, const int64_t at[TAPS], float *sum)        \
+    {                                                                                           \
+        vec s[TAPS][N];                                                                         \
+        for (int t = 0; t < TAPS; t++)                                                          \
+            for (int b = 0; b < (N); b++) s[t][b] = load(sum + (t * BLOCKS + b) * (B));         \
+        for (int64_t i = 0; i < w->samples; i++)                                                \
+            for (int64_t p = 0; p < w->rows; p++) {                                             \
+                const float *x = w->x + i * w->x_sample + p * w->x_row,                         \
+                            *d = w->dy + i * w->dy_sample + p * w->dy_row;                      \
+                const float *x0 = x + at[0], *x1 = x + at[1], *x2 = x + at[2], *x3 = x + at[3]; \
+                for (int64_t q = 0; q < w->cols; q++) {                                         \
+                    vec v[N];                                                                   \
+                    for (int b = 0; b < (N); b++) {                                             \
+                        v[b] = load(d + b * w->dy_block);                                       \
+                        IN_REGISTER(v[b]);                                                      \
+                    }                                                                           \
+                    const vec a0 = spread(*x0);                                                 \
+                    for (int b = 0; b < (N); b++) s[0][b] = fma(a0, v[b], s[0][b]);             \
+                    const vec a1 = spread(*x1);                                                 \
+                    for (int b = 0; b < (N); b++) s[1][b] = fma(a1, v[b], s[1][b]);             \
+                    const vec a2 = spread(*x2);                                                 \
+                    for (int b = 0; b < (N); b++) s[2][b] = fma(a2, v[b], s[2][b]);             \
+                    const vec a3 = spread(*x3);                                                 \
+                    for (int b = 0; b < (N); b++) s[3][b] = fma(a3, v[b], s[3][b]);             \
+                    x0 += w->x_pixel;                                                           \
+                    x1 += w->x_pixel;                                                           \
+                    x2 += w->x_pixel;                                                           \
+                    x3 += w->x_pixel;                                                           \
+                    d += (B);                                                                   \
+                }                                                                               \
+            }                                                                                   \
+        for (int t = 0; t < TAPS; t++)                                                          \
+            for (int b = 0; b < (N); b++) store(sum + (t * BLOCKS + b) * (B), s[t][b]);         \
     }
 
 typedef void tile_fn(const cpu_conv_weights_walk *w, const int64_t at[TAPS], float *sum);
@@ -129,8 +131,10 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static inline __attribute__((always_inline)) void bias_sums(const cpu_conv_weights_job *j, int64_t i0, int64_t i1, int64_t p0,
-                                                            int64_t p1, int64_t b0, int64_t n_b, const int64_t B)
+static inline __attribute__((always_inline)) void bias_sums(const cpu_conv_weights_job *j,
+                                                            int64_t i0, int64_t i1, int64_t p0,
+                                                            int64_t p1, int64_t b0, int64_t n_b,
+                                                            const int64_t B)
 {
     const geometry *g = &j->g;
     const int64_t n = (p1 - p0) * g->ow;
@@ -144,12 +148,14 @@ static inline __attribute__((always_inline)) void bias_sums(const cpu_conv_weigh
                     for (int64_t l = 0; l < B; l++) s[u][l] += d[u * B + l];
             for (; q < n; q++, d += B)
                 for (int64_t l = 0; l < B; l++) s[0][l] += d[l];
-            for (int64_t l = 0; l < B; l++) j->bias[b * B + l] += (s[0][l] + s[1][l]) + (s[2][l] + s[3][l]);
+            for (int64_t l = 0; l < B; l++)
+                j->bias[b * B + l] += (s[0][l] + s[1][l]) + (s[2][l] + s[3][l]);
         }
 }
 
 /* Strips lo .. hi of all; a strip is up to three blocks of the result by all taps. */
-static inline __attribute__((always_inline)) void units(const cpu_conv_weights_job *j, int64_t lo, int64_t hi, const int64_t B)
+static inline __attribute__((always_inline)) void units(const cpu_conv_weights_job *j, int64_t lo,
+                                                        int64_t hi, const int64_t B)
 {
     const geometry *g = &j->g;
     tile_fn *const *tiles = B == 8 ? tiles8 : tiles16;
@@ -161,14 +167,18 @@ static inline __attribute__((always_inline)) void units(const cpu_conv_weights_j
             for (int64_t u = lo; u < hi; u++) {
                 const int64_t strip = u / g->n_groups, group = u % g->n_groups;
                 const int64_t b0 = rd_strip_start(g->K, strip, j->n_strips),
-                              b1 = strip + 1 < j->n_strips ? rd_strip_start(g->K, strip + 1, j->n_strips) : g->K;
+                              b1 = strip + 1 < j->n_strips
+                                       ? rd_strip_start(g->K, strip + 1, j->n_strips)
+                                       : g->K;
                 const tap *t = &j->taps[group];
                 const int64_t p0 = most(r0, t->p0), p1 = least(r1, t->p1);
-                if (j->bias && group == 0 && strip != last_strip) bias_sums(j, i0, i1, r0, r1, b0, b1 - b0, B);
+                if (j->bias && group == 0 && strip != last_strip)
+                    bias_sums(j, i0, i1, r0, r1, b0, b1 - b0, B);
                 last_strip = strip;
                 if (p0 >= p1 || t->q0 >= t->q1) continue;
                 const cpu_conv_weights_walk w = {
-                    .x = g->x + i0 * g->sample + p0 * g->stride * g->row + t->q0 * g->stride * g->pixel,
+                    .x = g->x + i0 * g->sample + p0 * g->stride * g->row +
+                         t->q0 * g->stride * g->pixel,
                     .dy = g->dy + i0 * g->dy_sample + b0 * g->dy_block + (p0 * g->ow + t->q0) * B,
                     .samples = i1 - i0,
                     .rows = p1 - p0,
@@ -196,7 +206,8 @@ static void units_part(void *ctx, int64_t lo, int64_t hi)
 }
 
 /* Result pixels k for which 0 <= k stride + offset < size. */
-static void inside(int64_t offset, int64_t size, int64_t stride, int64_t n, int64_t *k0, int64_t *k1)
+static void inside(int64_t offset, int64_t size, int64_t stride, int64_t n, int64_t *k0,
+                   int64_t *k1)
 {
     *k0 = offset < 0 ? (-offset + stride - 1) / stride : 0;
     *k1 = size - 1 - offset < 0 ? 0 : least(n, (size - 1 - offset) / stride + 1);
@@ -213,7 +224,8 @@ static void taps_of_blocks(const rd_conv_shape *s, const geometry *g, tap *t)
                     inside(c - s->left, s->w, s->stride, g->ow, &t->q0, &t->q1);
                     for (int64_t m = 0; m < TAPS; m++) {
                         const int64_t channel = k * B + l + m;
-                        t->at[m] = k * g->block + (r - s->top) * g->row + (c - s->left) * g->pixel + l + m;
+                        t->at[m] = k * g->block + (r - s->top) * g->row + (c - s->left) * g->pixel +
+                                   l + m;
                         t->to[m] = channel < s->ci ? (r * s->kw + c) * s->ci + channel : -1;
                     }
                 }
@@ -225,7 +237,8 @@ static void taps_of_nhwc(const rd_conv_shape *s, const geometry *g, tap *t)
     for (int64_t k = 0; k < n; k += TAPS, t++) {
         *t = (tap){.p1 = g->oh, .q1 = g->ow};
         for (int64_t m = 0; m < TAPS; m++) {
-            const int64_t e = least(k + m, n - 1), c = e % s->ci, col = e / s->ci % s->kw, r = e / s->ci / s->kw;
+            const int64_t e = least(k + m, n - 1), c = e % s->ci, col = e / s->ci % s->kw,
+                          r = e / s->ci / s->kw;
             t->at[m] = r * g->row + col * g->pixel + c;
             t->to[m] = k + m < n ? e : -1;
         }
@@ -233,34 +246,48 @@ static void taps_of_nhwc(const rd_conv_shape *s, const geometry *g, tap *t)
 }
 
 /* NHWC with the padding written out. */
-static void pad_nhwc(const rd_conv_shape *s, const float *x, int64_t height, int64_t width, float *out)
+static void pad_nhwc(const rd_conv_shape *s, const float *x, int64_t height, int64_t width,
+                     float *out)
 {
     memset(out, 0, (size_t)(s->n * height * width * s->ci) * sizeof *out);
     for (int64_t i = 0; i < s->n; i++)
         for (int64_t h = 0; h < s->h && h + s->top < height; h++) {
             const int64_t cols = least(s->w, width - s->left);
             if (cols > 0)
-                memcpy(out + ((i * height + h + s->top) * width + s->left) * s->ci, x + (i * s->h + h) * s->w * s->ci,
-                       (size_t)(cols * s->ci) * sizeof *out);
+                memcpy(out + ((i * height + h + s->top) * width + s->left) * s->ci,
+                       x + (i * s->h + h) * s->w * s->ci, (size_t)(cols * s->ci) * sizeof *out);
         }
 }
 
-rd_code rd_conv_weights(rd_backend *b, const rd_conv_shape *s, int64_t block, int64_t oh, int64_t ow, const float *x,
-                        const float *dy, rd_room *room, float *dW, float *dbias, rd_status *st)
+rd_code rd_conv_weights(rd_backend *b, const rd_conv_shape *s, int64_t block, int64_t oh,
+                        int64_t ow, const float *x, const float *dy, rd_room *room, float *dW,
+                        float *dbias, rd_status *st)
 {
     const int64_t B = block, n_taps = s->kh * s->kw * s->ci;
-    geometry g = {.n = s->n, .oh = oh, .ow = ow, .co = s->co, .stride = s->stride, .K = (s->co + B - 1) / B, .dy = dy};
+    geometry g = {.n = s->n,
+                  .oh = oh,
+                  .ow = ow,
+                  .co = s->co,
+                  .stride = s->stride,
+                  .K = (s->co + B - 1) / B,
+                  .dy = dy};
     g.dy_block = oh * ow * B;
     g.dy_sample = g.K * g.dy_block;
-    g.n_groups = s->block ? (s->ci + B - 1) / B * s->kh * s->kw * (B / TAPS) : (n_taps + TAPS - 1) / TAPS;
+    g.n_groups = s->block ? (s->ci + B - 1) / B * s->kh * s->kw * (B / TAPS)
+                          : (n_taps + TAPS - 1) / TAPS;
     const int64_t n_strips = rd_strips(g.K);
     const int64_t height = (oh - 1) * s->stride + s->kh, width = (ow - 1) * s->stride + s->kw;
     const bool copy = !s->block && (s->top || s->left || height > s->h || width > s->w);
-    const size_t sums = (size_t)(n_strips * g.n_groups * TAPS * BLOCKS * B), taps = (size_t)g.n_groups;
-    const size_t padded = copy ? (size_t)(s->n * height * width * s->ci) : 0, bias = (size_t)(g.K * B);
-    RD_TRY(rd_room_get(room, (sums + padded + bias) * sizeof(float) + taps * sizeof(tap) + 256, st));
-    float *const sum = room->p, *const image = sum + (sums + 15) / 16 * 16, *const bias_sum = image + padded;
-    void *const after = (unsigned char *)room->p + ((sums + 15) / 16 * 16 + padded + bias) * sizeof(float);
+    const size_t sums = (size_t)(n_strips * g.n_groups * TAPS * BLOCKS * B),
+                 taps = (size_t)g.n_groups;
+    const size_t padded = copy ? (size_t)(s->n * height * width * s->ci) : 0,
+                 bias = (size_t)(g.K * B);
+    RD_TRY(rd_room_get(room, (sums + padded + bias) * sizeof(float) + taps * sizeof(tap) + 256,
+                       st));
+    float *const sum = room->p, *const image = sum + (sums + 15) / 16 * 16,
+                 *const bias_sum = image + padded;
+    void *const after = (unsigned char *)room->p +
+                        ((sums + 15) / 16 * 16 + padded + bias) * sizeof(float);
     tap *const t = (tap *)(((uintptr_t)after + 63) / 64 * 64);
     g.x = x;
     if (s->block) {
@@ -284,12 +311,12 @@ rd_code rd_conv_weights(rd_backend *b, const rd_conv_shape *s, int64_t block, in
     const int64_t row_bytes = (BLOCKS * ow * B + s->stride * g.row) * (int64_t)sizeof(float);
     const int64_t rows = most(1, CHUNK_BYTES / row_bytes);
     cpu_conv_weights_job j = {.g = g,
-             .taps = t,
-             .sum = sum,
-             .bias = dbias ? bias_sum : NULL,
-             .rows = least(rows, oh),
-             .samples = 1,
-             .n_strips = n_strips};
+                              .taps = t,
+                              .sum = sum,
+                              .bias = dbias ? bias_sum : NULL,
+                              .rows = least(rows, oh),
+                              .samples = 1,
+                              .n_strips = n_strips};
     if (rows >= oh) j.samples = most(1, rows / oh);
     rd_parallel(b, n_strips * g.n_groups, 1, units_part, &j);
     for (int64_t strip = 0; strip < n_strips; strip++) {
@@ -299,7 +326,8 @@ rd_code rd_conv_weights(rd_backend *b, const rd_conv_shape *s, int64_t block, in
         for (int64_t k = 0; k < g.n_groups; k++)
             for (int64_t m = 0; m < TAPS; m++) {
                 if (t[k].to[m] < 0) continue;
-                const float *restrict from = sum + ((strip * g.n_groups + k) * TAPS + m) * BLOCKS * B;
+                const float *restrict from = sum +
+                                             ((strip * g.n_groups + k) * TAPS + m) * BLOCKS * B;
                 float *restrict to = dW + t[k].to[m] * s->co + b0 * B;
                 for (int64_t l = 0; l < lanes; l++) to[l] += from[l];
             }

@@ -21,11 +21,16 @@ enum { BLOCK = 64, STEP = RD_SLACK_ROWS, N_SIZES = BLOCK / STEP };
 
 rd_code rd_dnnl_result(dnnl_status_t r, const char *call, rd_status *st)
 {
-    static const char *const text[] = {
-        "success",       "out of memory", "invalid arguments", "unimplemented", "last implementation reached",
-        "runtime error", "not required"};
+    static const char *const text[] = {"success",
+                                       "out of memory",
+                                       "invalid arguments",
+                                       "unimplemented",
+                                       "last implementation reached",
+                                       "runtime error",
+                                       "not required"};
     if (r == dnnl_success) return RD_OK;
-    const char *why = (int)r > 0 && (int)r < (int)(sizeof text / sizeof *text) ? text[r] : "unknown error";
+    const char *why = (int)r > 0 && (int)r < (int)(sizeof text / sizeof *text) ? text[r]
+                                                                               : "unknown error";
     return rd_fail(st, r == dnnl_out_of_memory ? RD_EENV : RD_EBUG, "oneDNN: %s: %s", call, why);
 }
 
@@ -111,11 +116,12 @@ rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_statu
     omp_set_dynamic(0);
     DNNL(dnnl_engine_create(&b->engine, dnnl_cpu, 0));
     DNNL(dnnl_stream_create(&b->stream, b->engine, dnnl_stream_default_flags));
-    snprintf(b->text, sizeof b->text, "cpu, %s, %s, %d thread%s, %s", rd_backend_library(), isa_name(), b->n_threads,
-             b->n_threads == 1 ? "" : "s",
-             !mixed       ? "float32"
-             : b->bf16_hw ? "mixed: bfloat16 products, float32 sums"
-                          : "mixed: bfloat16 emulated (no instructions for it here), float32 speed");
+    snprintf(b->text, sizeof b->text, "cpu, %s, %s, %d thread%s, %s", rd_backend_library(),
+             isa_name(), b->n_threads, b->n_threads == 1 ? "" : "s",
+             !mixed ? "float32"
+             : b->bf16_hw
+                 ? "mixed: bfloat16 products, float32 sums"
+                 : "mixed: bfloat16 emulated (no instructions for it here), float32 speed");
 done:
     if (st->code != RD_OK) {
         rd_backend_free(b);
@@ -129,7 +135,7 @@ rd_code rd_backend_gpu_new(rd_gpu *g, int n_threads, rd_backend **out, rd_status
 {
     if (rd_backend_cpu_new(n_threads, false, out, st) != RD_OK) return st->code;
     (*out)->gpu = g;
-    snprintf((*out)->text, sizeof (*out)->text, "%s", rd_gpu_describe(g));
+    snprintf((*out)->text, sizeof(*out)->text, "%s", rd_gpu_describe(g));
     return RD_OK;
 }
 
@@ -250,7 +256,8 @@ static bool cpu_dnnl_fast(const char *impl)
 }
 
 /* Makes the product for m rows; leaves prim NULL where the library has nothing fast for it. */
-static rd_code product_make(rd_backend *b, cpu_dnnl_side *s, int64_t m, bool add, product *p, rd_status *st)
+static rd_code product_make(rd_backend *b, cpu_dnnl_side *s, int64_t m, bool add, product *p,
+                            rd_status *st)
 {
     const dnnl_dims_t ds = {1, s->k, 1, m}, dw = {s->n, s->k, 1, 1}, dd = {1, s->n, 1, m};
     md_ptr src, wei, dst;
@@ -271,13 +278,15 @@ static rd_code product_make(rd_backend *b, cpu_dnnl_side *s, int64_t m, bool add
         DNNL(append_sum(ops));
         DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
     }
-    if (conv_pd(&pd, b->engine, MD_REF(src), s->has_wmd ? MD_REF(s->wmd) : MD_REF(wei), MD_REF(dst), attr) !=
-        dnnl_success)
+    if (conv_pd(&pd, b->engine, MD_REF(src), s->has_wmd ? MD_REF(s->wmd) : MD_REF(wei), MD_REF(dst),
+                attr) != dnnl_success)
         goto done;
     const char *impl = "";
     DNNL(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
     md_in w = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    if (!cpu_dnnl_fast(impl) || strstr(impl, "gemm") || (s->has_wmd && !md_equal(w, MD_REF(s->wmd)))) goto done;
+    if (!cpu_dnnl_fast(impl) || strstr(impl, "gemm") ||
+        (s->has_wmd && !md_equal(w, MD_REF(s->wmd))))
+        goto done;
     if (!s->has_wmd) {
 #if DNNL_VERSION_MAJOR >= 3
         DNNL(dnnl_memory_desc_clone(&s->wmd, w));
@@ -331,7 +340,8 @@ static rd_code side_refresh(rd_packed *q, cpu_dnnl_side *s, rd_status *st)
     /* forward: parameter is [k, n] = IO, tag "ba.."; transposed: parameter is [n, k] = OI */
     DNNL(md_make(&from, 4, d, dnnl_f32, s->transposed ? dnnl_abcd : dnnl_bacd));
     has = true;
-    DNNL(dnnl_reorder_primitive_desc_create(&pd, MD_REF(from), b->engine, MD_REF(s->wmd), b->engine, NULL));
+    DNNL(dnnl_reorder_primitive_desc_create(&pd, MD_REF(from), b->engine, MD_REF(s->wmd), b->engine,
+                                            NULL));
     DNNL(dnnl_primitive_create(&r, pd));
     DNNL(dnnl_memory_create(&mf, MD_REF(from), b->engine, rows));
     DNNL(dnnl_memory_create(&mt, MD_REF(s->wmd), b->engine, s->blocked));
@@ -358,8 +368,8 @@ static rd_code side_init(rd_packed *q, cpu_dnnl_side *s, bool transposed, rd_sta
     return RD_OK;
 }
 
-rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int64_t row0, int64_t k, rd_packed **out,
-                      rd_status *st)
+rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int64_t row0,
+                      int64_t k, rd_packed **out, rd_status *st)
 {
     rd_packed *q = *out = calloc(1, sizeof *q);
     if (!q) return rd_fail(st, RD_EENV, "out of memory for packed weights");
@@ -384,7 +394,8 @@ done:
     return st->code;
 }
 
-rd_packed *rd_backend_packed(rd_backend *b, const rd_params *ps, rd_param *w, int64_t row0, int64_t k, rd_status *st)
+rd_packed *rd_backend_packed(rd_backend *b, const rd_params *ps, rd_param *w, int64_t row0,
+                             int64_t k, rd_status *st)
 {
     for (rd_packed *p = b->packed; p; p = p->next)
         if (p->w == w && p->row0 == row0 && p->k == k) return p;
@@ -400,19 +411,21 @@ static rd_code cpu_dnnl_run(rd_backend *b, product *p, const void *x, float *y, 
     memcpy(&src, &x, sizeof src); /* the library's interface has no const */
     DNNL(dnnl_memory_set_data_handle(p->src, src));
     DNNL(dnnl_memory_set_data_handle(p->dst, y));
-    const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->src}, {DNNL_ARG_WEIGHTS, p->wei}, {DNNL_ARG_DST, p->dst}};
+    const dnnl_exec_arg_t args[] = {
+        {DNNL_ARG_SRC, p->src}, {DNNL_ARG_WEIGHTS, p->wei}, {DNNL_ARG_DST, p->dst}};
     DNNL(dnnl_primitive_execute(p->prim, b->stream, 3, args));
 done:
     return st->code;
 }
 
-static rd_code side_mul(rd_packed *q, cpu_dnnl_side *s, int64_t m, const float *X, float *Y, bool add, rd_status *st)
+static rd_code side_mul(rd_packed *q, cpu_dnnl_side *s, int64_t m, const float *X, float *Y,
+                        bool add, rd_status *st)
 {
     rd_backend *b = q->be;
     const float *plain = rd_params_values(q->ps) + q->w->offset + q->row0 * q->n;
     if (!s->conv)
-        return rd_gemm(b, false, s->transposed, m, s->n, s->k, 1.0f, X, s->k, plain, q->n, add ? 1.0f : 0.0f, Y, s->n,
-                       st);
+        return rd_gemm(b, false, s->transposed, m, s->n, s->k, 1.0f, X, s->k, plain, q->n,
+                       add ? 1.0f : 0.0f, Y, s->n, st);
     RD_TRY(side_refresh(q, s, st));
     for (int64_t i = 0; i < m; i += BLOCK) {
         const int64_t left = m - i < BLOCK ? m - i : BLOCK, rows = (left + STEP - 1) / STEP * STEP;
@@ -420,8 +433,8 @@ static rd_code side_mul(rd_packed *q, cpu_dnnl_side *s, int64_t m, const float *
         if (!p->tried) RD_TRY(product_make(b, s, rows, add, p, st));
         const void *x = X + i * s->k;
         if (!p->prim) { /* this number of rows alone has no fast kernel */
-            RD_TRY(rd_gemm(b, false, s->transposed, left, s->n, s->k, 1.0f, x, s->k, plain, q->n, add ? 1.0f : 0.0f,
-                           Y + i * s->n, s->n, st));
+            RD_TRY(rd_gemm(b, false, s->transposed, left, s->n, s->k, 1.0f, x, s->k, plain, q->n,
+                           add ? 1.0f : 0.0f, Y + i * s->n, s->n, st));
             continue;
         }
         if (b->mixed && b->bf16_hw) {
@@ -452,8 +465,8 @@ rd_code rd_packed_mul_t(rd_packed *p, int64_t m, const float *Y, float *X, bool 
 
 /* ---- general products ---- */
 /* C [m, n] = A [m, k] B [k, n] (+ C) of bfloat16 operands, stored as given or transposed. */
-static rd_code gemm_make(rd_backend *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k, product *p,
-                         rd_status *st)
+static rd_code gemm_make(rd_backend *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k,
+                         product *p, rd_status *st)
 {
     const dnnl_dims_t da = {m, k}, db = {k, n}, dc = {m, n};
     md_ptr md[3];
@@ -488,7 +501,8 @@ done:
 }
 
 /* The product of these shapes, made on first use; NULL after a failure. */
-static product *gemm_find(rd_backend *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k, rd_status *st)
+static product *gemm_find(rd_backend *b, bool ta, bool tb, bool add, int64_t m, int64_t n,
+                          int64_t k, rd_status *st)
 {
     const gemm_key key = {m, n, k * 8 + (ta ? 1 : 0) + (tb ? 2 : 0) + (add ? 4 : 0)};
     for (int i = 0; i < b->n_gp; i++)
@@ -512,8 +526,9 @@ static product *gemm_find(rd_backend *b, bool ta, bool tb, bool add, int64_t m, 
 
 /* A bfloat16 product on a processor that has it; C is contiguous. The operands are copied anyway; k is rounded up to a
  * multiple of 64 with zeros there, so that few shapes occur. */
-static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *A, int64_t lda,
-                         const float *B, int64_t ldb, bool add, float *C, rd_status *st)
+static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                         const float *A, int64_t lda, const float *B, int64_t ldb, bool add,
+                         float *C, rd_status *st)
 {
     const int64_t kk = (k + 63) / 64 * 64;
     RD_TRY(rd_room_get(&b->half[0], (size_t)(m * kk) * 2, st));
@@ -534,21 +549,26 @@ done:
     return st->code;
 }
 
-rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
-                int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                const float *A, int64_t lda, const float *B, int64_t ldb, float beta, float *C,
+                int64_t ldc, rd_status *st)
 {
-    if (rd_backend_gpu(b)) return rd_gpu_gemm(rd_backend_gpu(b), ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, st);
+    if (rd_backend_gpu(b))
+        return rd_gpu_gemm(rd_backend_gpu(b), ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc,
+                           st);
     if (m <= 0 || n <= 0) return RD_OK;
     if (k <= 0) {
         for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++) C[i * ldc + j] = beta == 0.0f ? 0.0f : beta * C[i * ldc + j];
+            for (int64_t j = 0; j < n; j++)
+                C[i * ldc + j] = beta == 0.0f ? 0.0f : beta * C[i * ldc + j];
         return RD_OK;
     }
     const float *a = A, *bb = B;
     if (b->mixed && b->bf16_hw && ldc == n && alpha == 1.0f && (beta == 0.0f || beta == 1.0f))
         return gemm_bf16(b, ta, tb, m, n, k, A, lda, B, ldb, beta != 0.0f, C, st);
     if (b->mixed) {
-        const int64_t na = ((ta ? k : m) - 1) * lda + (ta ? m : k), nb = ((tb ? n : k) - 1) * ldb + (tb ? k : n);
+        const int64_t na = ((ta ? k : m) - 1) * lda + (ta ? m : k),
+                      nb = ((tb ? n : k) - 1) * ldb + (tb ? k : n);
         RD_TRY(rd_room_get(&b->soft[0], (size_t)na * 4, st));
         RD_TRY(rd_room_get(&b->soft[1], (size_t)nb * 4, st));
         rd_to_soft(A, b->soft[0].p, na);
@@ -561,7 +581,8 @@ done:
     return st->code;
 }
 
-void rd_parallel(rd_backend *b, int64_t n, int64_t grain, void (*fn)(void *ctx, int64_t lo, int64_t hi), void *ctx)
+void rd_parallel(rd_backend *b, int64_t n, int64_t grain,
+                 void (*fn)(void *ctx, int64_t lo, int64_t hi), void *ctx)
 {
     if (n <= 0) return;
     int64_t parts = grain > 0 ? n / grain : n;

@@ -15,7 +15,8 @@ typedef struct rd_room {
     void *p;
     size_t cap;
 } rd_room;
-rd_code rd_room_get(rd_room *r, size_t bytes, rd_status *st); /* r->p: at least so many bytes, contents undefined */
+rd_code rd_room_get(rd_room *r, size_t bytes,
+                    rd_status *st); /* r->p: at least so many bytes, contents undefined */
 void rd_room_free(rd_room *r);
 
 typedef struct gemm_prim gemm_prim;

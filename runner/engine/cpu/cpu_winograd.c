@@ -29,9 +29,10 @@ typedef struct cpu_winograd_job {
     int64_t n, h, w, oh, ow, top, left, th, tw, tiles;
     int64_t in_K, out_K, n_strips; /* blocks of channels */
     int64_t T;                     /* tiles of a chunk */
-    int64_t in_step, out_step; /* floats from one of the 16 places to the next; no multiple of 4 KiB: they would meet
+    int64_t in_step,
+        out_step; /* floats from one of the 16 places to the next; no multiple of 4 KiB: they would meet
                                   in the same sets of the first cache */
-    int64_t slot, n_slots;     /* floats of a thread's memory, threads */
+    int64_t slot, n_slots; /* floats of a thread's memory, threads */
     const float *x, *U, *bias;
     float *y, *room;
     bool relu, add;
@@ -59,53 +60,56 @@ typedef struct gradient_job {
 #define IN_REGISTER(v) __asm__("" : "+x"(v))
 
 /* R tiles by N vectors of results: m[t] = sum over c of v[t][c] u[c]. */
-#define TILE(name, vec, B, R, N, load, store, all, fma, zero)                                                          \
-    static void name(const float *v, int64_t C, const float *u, float *m, int64_t D)                                   \
-    {                                                                                                                  \
-        vec s[R][N];                                                                                                   \
-        for (int t = 0; t < (R); t++)                                                                                  \
-            for (int b = 0; b < (N); b++) s[t][b] = zero();                                                            \
-        for (int64_t c = 0; c < C; c++, u += BLOCKS * (B)) {                                                           \
-            vec w[N];                                                                                                  \
-            for (int b = 0; b < (N); b++) {                                                                            \
-                w[b] = load(u + b * (B));                                                                              \
-                IN_REGISTER(w[b]);                                                                                     \
-            }                                                                                                          \
-            for (int t = 0; t < (R); t++) {                                                                            \
-                const vec a = all(v[t * C + c]);                                                                       \
-                for (int b = 0; b < (N); b++) s[t][b] = fma(a, w[b], s[t][b]);                                         \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (int t = 0; t < (R); t++)                                                                                  \
-            for (int b = 0; b < (N); b++) store(m + t * D + b * (B), s[t][b]);                                         \
+#define TILE(name, vec, B, R, N, load, store, all, fma, zero)                        \
+    static void name(const float *v, int64_t C, const float *u, float *m, int64_t D) \
+    {                                                                                \
+        vec s[R][N];                                                                 \
+        for (int t = 0; t < (R); t++)                                                \
+            for (int b = 0; b < (N); b++) s[t][b] = zero();                          \
+        for (int64_t c = 0; c < C; c++, u += BLOCKS * (B)) {                         \
+            vec w[N];                                                                \
+            for (int b = 0; b < (N); b++) {                                          \
+                w[b] = load(u + b * (B));                                            \
+                IN_REGISTER(w[b]);                                                   \
+            }                                                                        \
+            for (int t = 0; t < (R); t++) {                                          \
+                const vec a = all(v[t * C + c]);                                     \
+                for (int b = 0; b < (N); b++) s[t][b] = fma(a, w[b], s[t][b]);       \
+            }                                                                        \
+        }                                                                            \
+        for (int t = 0; t < (R); t++)                                                \
+            for (int b = 0; b < (N); b++) store(m + t * D + b * (B), s[t][b]);       \
     }
 
 /* Four input channels by N vectors of results: sum[r] += sum over tiles of v[t][r] d[t]. */
-#define SUM(name, vec, B, N, load, store, all, fma)                                                                    \
-    static void name(const float *v, int64_t C, const float *d, int64_t D, int64_t n, float *sum)                      \
-    {                                                                                                                  \
-        vec s[4][N];                                                                                                   \
-        for (int r = 0; r < 4; r++)                                                                                    \
-            for (int b = 0; b < (N); b++) s[r][b] = load(sum + (r * BLOCKS + b) * (B));                                \
-        for (int64_t t = 0; t < n; t++, v += C, d += D) {                                                              \
-            vec w[N];                                                                                                  \
-            for (int b = 0; b < (N); b++) {                                                                            \
-                w[b] = load(d + b * (B));                                                                              \
-                IN_REGISTER(w[b]);                                                                                     \
-            }                                                                                                          \
-            for (int r = 0; r < 4; r++) {                                                                              \
-                const vec a = all(v[r]);                                                                               \
-                for (int b = 0; b < (N); b++) s[r][b] = fma(a, w[b], s[r][b]);                                         \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (int r = 0; r < 4; r++)                                                                                    \
-            for (int b = 0; b < (N); b++) store(sum + (r * BLOCKS + b) * (B), s[r][b]);                                \
+#define SUM(name, vec, B, N, load, store, all, fma)                                               \
+    static void name(const float *v, int64_t C, const float *d, int64_t D, int64_t n, float *sum) \
+    {                                                                                             \
+        vec s[4][N];                                                                              \
+        for (int r = 0; r < 4; r++)                                                               \
+            for (int b = 0; b < (N); b++) s[r][b] = load(sum + (r * BLOCKS + b) * (B));           \
+        for (int64_t t = 0; t < n; t++, v += C, d += D) {                                         \
+            vec w[N];                                                                             \
+            for (int b = 0; b < (N); b++) {                                                       \
+                w[b] = load(d + b * (B));                                                         \
+                IN_REGISTER(w[b]);                                                                \
+            }                                                                                     \
+            for (int r = 0; r < 4; r++) {                                                         \
+                const vec a = all(v[r]);                                                          \
+                for (int b = 0; b < (N); b++) s[r][b] = fma(a, w[b], s[r][b]);                    \
+            }                                                                                     \
+        }                                                                                         \
+        for (int r = 0; r < 4; r++)                                                               \
+            for (int b = 0; b < (N); b++) store(sum + (r * BLOCKS + b) * (B), s[r][b]);           \
     }
 
 #if defined __AVX2__ && defined __FMA__
-TILE(tile1_8, __m256, 8, 6, 1, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_setzero_ps)
-TILE(tile2_8, __m256, 8, 6, 2, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_setzero_ps)
-TILE(tile3_8, __m256, 8, 4, 3, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_setzero_ps)
+TILE(tile1_8, __m256, 8, 6, 1, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps,
+     _mm256_setzero_ps)
+TILE(tile2_8, __m256, 8, 6, 2, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps,
+     _mm256_setzero_ps)
+TILE(tile3_8, __m256, 8, 4, 3, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps,
+     _mm256_setzero_ps)
 SUM(sum1_8, __m256, 8, 1, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps)
 SUM(sum2_8, __m256, 8, 2, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps)
 SUM(sum3_8, __m256, 8, 3, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_fmadd_ps)
@@ -158,9 +162,12 @@ static void fold_8(const gradient_job *g, int64_t lo, int64_t hi)
 }
 #endif
 #if defined __AVX512F__
-TILE(tile1_16, __m512, 16, 6, 1, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_setzero_ps)
-TILE(tile2_16, __m512, 16, 6, 2, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_setzero_ps)
-TILE(tile3_16, __m512, 16, 4, 3, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_setzero_ps)
+TILE(tile1_16, __m512, 16, 6, 1, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps,
+     _mm512_setzero_ps)
+TILE(tile2_16, __m512, 16, 6, 2, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps,
+     _mm512_setzero_ps)
+TILE(tile3_16, __m512, 16, 4, 3, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps,
+     _mm512_setzero_ps)
 SUM(sum1_16, __m512, 16, 1, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps)
 SUM(sum2_16, __m512, 16, 2, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps)
 SUM(sum3_16, __m512, 16, 3, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_fmadd_ps)
@@ -215,8 +222,9 @@ static void fold_16(const gradient_job *g, int64_t lo, int64_t hi)
 
 bool rd_winograd_of(const rd_conv_shape *s, int64_t block, bool data, rd_winograd *out)
 {
-    if (s->kh != 3 || s->kw != 3 || s->stride != 1 || s->block != block || s->top > 2 || s->left > 2 ||
-        !((block == 8 && HAVE_8) || (block == 16 && HAVE_16)) || s->ci < 16 || s->co < 16)
+    if (s->kh != 3 || s->kw != 3 || s->stride != 1 || s->block != block || s->top > 2 ||
+        s->left > 2 || !((block == 8 && HAVE_8) || (block == 16 && HAVE_16)) || s->ci < 16 ||
+        s->co < 16)
         return false;
     const int64_t oh = s->h + s->top + s->bottom - 2, ow = s->w + s->left + s->right - 2;
     *out = (rd_winograd){.n = s->n,
@@ -257,7 +265,8 @@ static int64_t blocks_out(const rd_winograd *g)
 
 size_t rd_winograd_weight_bytes(const rd_winograd *g)
 {
-    return 16 * (size_t)(rd_strips(blocks_out(g)) * blocks_in(g) * g->block * BLOCKS * g->block) * sizeof(float);
+    return 16 * (size_t)(rd_strips(blocks_out(g)) * blocks_in(g) * g->block * BLOCKS * g->block) *
+           sizeof(float);
 }
 
 static void weights_part_8(void *ctx, int64_t lo, int64_t hi)
@@ -271,7 +280,8 @@ static void weights_part_16(void *ctx, int64_t lo, int64_t hi)
 
 void rd_winograd_weights(rd_backend *b, const rd_winograd *g, const float *W, float *U)
 {
-    weights_job j = {g->ci, g->co, blocks_in(g), blocks_out(g), rd_strips(blocks_out(g)), W, U, g->flip};
+    weights_job j = {g->ci, g->co, blocks_in(g), blocks_out(g), rd_strips(blocks_out(g)),
+                     W,     U,     g->flip};
     if (g->ci % g->block || g->co % g->block) memset(U, 0, rd_winograd_weight_bytes(g));
     rd_parallel(b, g->ci, 4, g->block == 8 ? weights_part_8 : weights_part_16, &j);
 }
@@ -318,16 +328,16 @@ static void fold_part(void *ctx, int64_t lo, int64_t hi)
 static cpu_winograd_job cpu_winograd_job_of(const rd_winograd *g)
 {
     cpu_winograd_job j = {.n = g->n,
-             .h = g->h,
-             .w = g->w,
-             .oh = g->oh,
-             .ow = g->ow,
-             .top = g->top,
-             .left = g->left,
-             .in_K = blocks_in(g),
-             .out_K = blocks_out(g),
-             .relu = g->relu,
-             .add = g->add};
+                          .h = g->h,
+                          .w = g->w,
+                          .oh = g->oh,
+                          .ow = g->ow,
+                          .top = g->top,
+                          .left = g->left,
+                          .in_K = blocks_in(g),
+                          .out_K = blocks_out(g),
+                          .relu = g->relu,
+                          .add = g->add};
     j.th = (g->oh + 1) / 2;
     j.tw = (g->ow + 1) / 2;
     j.tiles = g->n * j.th * j.tw;
@@ -337,21 +347,29 @@ static cpu_winograd_job cpu_winograd_job_of(const rd_winograd *g)
 
 static void cpu_winograd_cut(cpu_winograd_job *j, int64_t block, int64_t least)
 {
-    j->T = CHUNK_BYTES / (16 * (j->in_K + j->out_K) * block * (int64_t)sizeof(float)) / STEP_TILES * STEP_TILES;
+    j->T = CHUNK_BYTES / (16 * (j->in_K + j->out_K) * block * (int64_t)sizeof(float)) / STEP_TILES *
+           STEP_TILES;
     j->T = j->T < least ? least : j->T > MOST_TILES ? MOST_TILES : j->T;
     j->in_step = j->T * j->in_K * block + 16;
     j->out_step = j->T * j->out_K * block + 16;
 }
 
-rd_code rd_winograd_gradient(rd_backend *b, const rd_winograd *w, const float *x, const float *dy, rd_room *room,
-                             float *dW, float *dbias, rd_status *st)
+rd_code rd_winograd_gradient(rd_backend *b, const rd_winograd *w, const float *x, const float *dy,
+                             rd_room *room, float *dW, float *dbias, rd_status *st)
 {
-    gradient_job g = {.x = cpu_winograd_job_of(w), .dy = dy, .dW = dW, .ci = w->ci, .co = w->co, .block = w->block};
+    gradient_job g = {.x = cpu_winograd_job_of(w),
+                      .dy = dy,
+                      .dW = dW,
+                      .ci = w->ci,
+                      .co = w->co,
+                      .block = w->block};
     cpu_winograd_job *j = &g.x;
     j->x = x;
     cpu_winograd_cut(j, w->block, LEAST_SUMMED);
-    const int64_t D = j->out_K * w->block, sums = 16 * j->n_strips * j->in_K * w->block * BLOCKS * w->block;
-    RD_TRY(rd_room_get(room, (size_t)(sums + D + 16 * (j->in_step + j->out_step)) * sizeof(float), st));
+    const int64_t D = j->out_K * w->block,
+                  sums = 16 * j->n_strips * j->in_K * w->block * BLOCKS * w->block;
+    RD_TRY(rd_room_get(room, (size_t)(sums + D + 16 * (j->in_step + j->out_step)) * sizeof(float),
+                       st));
     g.S = room->p;
     float *const bias = g.S + sums;
     g.V = bias + D;
@@ -369,8 +387,8 @@ done:
     return st->code;
 }
 
-rd_code rd_winograd_run(rd_backend *b, const rd_winograd *g, const float *x, const float *U, const float *bias,
-                        float *y, rd_room *room, rd_status *st)
+rd_code rd_winograd_run(rd_backend *b, const rd_winograd *g, const float *x, const float *U,
+                        const float *bias, float *y, rd_room *room, rd_status *st)
 {
     cpu_winograd_job j = cpu_winograd_job_of(g);
     j.x = x;

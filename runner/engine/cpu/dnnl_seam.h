@@ -16,7 +16,8 @@ typedef struct conv_geometry {
 typedef dnnl_memory_desc_t md_ptr; /* opaque handle */
 typedef const_dnnl_memory_desc_t md_in;
 #define MD_REF(x) (x)
-static inline dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t, dnnl_format_tag_t tag)
+static inline dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t,
+                                    dnnl_format_tag_t tag)
 {
     return dnnl_memory_desc_create_with_tag(md, n, d, t, tag);
 }
@@ -32,15 +33,16 @@ static inline bool md_equal(md_in a, md_in b)
 {
     return dnnl_memory_desc_equal(a, b) != 0;
 }
-static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                                    const_dnnl_primitive_attr_t a)
+static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w,
+                                    md_in d, const_dnnl_primitive_attr_t a)
 {
     const dnnl_dims_t one = {1, 1}, zero = {0, 0};
-    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference, dnnl_convolution_direct, s, w,
-                                                          NULL, d, one, zero, zero, zero, a);
+    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference,
+                                                          dnnl_convolution_direct, s, w, NULL, d,
+                                                          one, zero, zero, zero, a);
 }
-static inline dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                                      const_dnnl_primitive_attr_t a)
+static inline dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w,
+                                      md_in d, const_dnnl_primitive_attr_t a)
 {
     return dnnl_matmul_primitive_desc_create(pd, e, s, w, NULL, d, a);
 }
@@ -57,34 +59,39 @@ static inline dnnl_status_t md_copy(md_ptr *to, md_in from)
     return dnnl_memory_desc_clone(to, from);
 }
 /* bias: NULL, or a reference. hint: the forward one. */
-static inline dnnl_status_t conv_fwd_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in b, md_in d,
-                                        const conv_geometry *g, const_dnnl_primitive_attr_t a)
+static inline dnnl_status_t conv_fwd_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s,
+                                        md_in w, md_in b, md_in d, const conv_geometry *g,
+                                        const_dnnl_primitive_attr_t a)
 {
     const dnnl_dims_t zero = {0, 0};
-    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_training, dnnl_convolution_direct, s, w,
-                                                          b, d, g->stride, zero, g->before, g->after, a);
+    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_training,
+                                                          dnnl_convolution_direct, s, w, b, d,
+                                                          g->stride, zero, g->before, g->after, a);
 }
-static inline dnnl_status_t conv_data_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                                         const conv_geometry *g, const_dnnl_primitive_attr_t a,
+static inline dnnl_status_t conv_data_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s,
+                                         md_in w, md_in d, const conv_geometry *g,
+                                         const_dnnl_primitive_attr_t a,
                                          const_dnnl_primitive_desc_t hint)
 {
     const dnnl_dims_t zero = {0, 0};
-    return dnnl_convolution_backward_data_primitive_desc_create(pd, e, dnnl_convolution_direct, s, w, d, g->stride,
-                                                                zero, g->before, g->after, hint, a);
+    return dnnl_convolution_backward_data_primitive_desc_create(
+        pd, e, dnnl_convolution_direct, s, w, d, g->stride, zero, g->before, g->after, hint, a);
 }
-static inline dnnl_status_t conv_weights_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in b,
-                                            md_in d, const conv_geometry *g, const_dnnl_primitive_attr_t a,
+static inline dnnl_status_t conv_weights_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s,
+                                            md_in w, md_in b, md_in d, const conv_geometry *g,
+                                            const_dnnl_primitive_attr_t a,
                                             const_dnnl_primitive_desc_t hint)
 {
     const dnnl_dims_t zero = {0, 0};
-    return dnnl_convolution_backward_weights_primitive_desc_create(pd, e, dnnl_convolution_direct, s, w, b, d,
-                                                                   g->stride, zero, g->before, g->after, hint, a);
+    return dnnl_convolution_backward_weights_primitive_desc_create(
+        pd, e, dnnl_convolution_direct, s, w, b, d, g->stride, zero, g->before, g->after, hint, a);
 }
 #else
 typedef dnnl_memory_desc_t md_ptr; /* a plain struct */
 typedef const dnnl_memory_desc_t *md_in;
 #define MD_REF(x) (&(x))
-static inline dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t, dnnl_format_tag_t tag)
+static inline dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t,
+                                    dnnl_format_tag_t tag)
 {
     return dnnl_memory_desc_init_by_tag(md, n, d, t, tag);
 }
@@ -97,17 +104,17 @@ static inline bool md_equal(md_in a, md_in b)
 {
     return dnnl_memory_desc_equal(a, b) != 0;
 }
-static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                                    const_dnnl_primitive_attr_t a)
+static inline dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w,
+                                    md_in d, const_dnnl_primitive_attr_t a)
 {
     const dnnl_dims_t one = {1, 1}, zero = {0, 0};
     dnnl_convolution_desc_t cd;
-    dnnl_status_t r = dnnl_convolution_forward_desc_init(&cd, dnnl_forward_inference, dnnl_convolution_direct, s, w,
-                                                         NULL, d, one, zero, zero);
+    dnnl_status_t r = dnnl_convolution_forward_desc_init(
+        &cd, dnnl_forward_inference, dnnl_convolution_direct, s, w, NULL, d, one, zero, zero);
     return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, NULL) : r;
 }
-static inline dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                                      const_dnnl_primitive_attr_t a)
+static inline dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w,
+                                      md_in d, const_dnnl_primitive_attr_t a)
 {
     dnnl_matmul_desc_t md;
     dnnl_status_t r = dnnl_matmul_desc_init(&md, s, w, NULL, d);
@@ -127,30 +134,34 @@ static inline dnnl_status_t md_copy(md_ptr *to, md_in from)
     return dnnl_success;
 }
 /* bias: NULL, or a reference. hint: the forward one. */
-static inline dnnl_status_t conv_fwd_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in b, md_in d,
-                                        const conv_geometry *g, const_dnnl_primitive_attr_t a)
+static inline dnnl_status_t conv_fwd_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s,
+                                        md_in w, md_in b, md_in d, const conv_geometry *g,
+                                        const_dnnl_primitive_attr_t a)
 {
     dnnl_convolution_desc_t cd;
-    dnnl_status_t r = dnnl_convolution_forward_desc_init(&cd, dnnl_forward_training, dnnl_convolution_direct, s, w, b,
-                                                         d, g->stride, g->before, g->after);
+    dnnl_status_t r = dnnl_convolution_forward_desc_init(&cd, dnnl_forward_training,
+                                                         dnnl_convolution_direct, s, w, b, d,
+                                                         g->stride, g->before, g->after);
     return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, NULL) : r;
 }
-static inline dnnl_status_t conv_data_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in d,
-                                         const conv_geometry *g, const_dnnl_primitive_attr_t a,
+static inline dnnl_status_t conv_data_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s,
+                                         md_in w, md_in d, const conv_geometry *g,
+                                         const_dnnl_primitive_attr_t a,
                                          const_dnnl_primitive_desc_t hint)
 {
     dnnl_convolution_desc_t cd;
-    dnnl_status_t r = dnnl_convolution_backward_data_desc_init(&cd, dnnl_convolution_direct, s, w, d, g->stride,
-                                                               g->before, g->after);
+    dnnl_status_t r = dnnl_convolution_backward_data_desc_init(&cd, dnnl_convolution_direct, s, w,
+                                                               d, g->stride, g->before, g->after);
     return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, hint) : r;
 }
-static inline dnnl_status_t conv_weights_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s, md_in w, md_in b,
-                                            md_in d, const conv_geometry *g, const_dnnl_primitive_attr_t a,
+static inline dnnl_status_t conv_weights_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s,
+                                            md_in w, md_in b, md_in d, const conv_geometry *g,
+                                            const_dnnl_primitive_attr_t a,
                                             const_dnnl_primitive_desc_t hint)
 {
     dnnl_convolution_desc_t cd;
-    dnnl_status_t r = dnnl_convolution_backward_weights_desc_init(&cd, dnnl_convolution_direct, s, w, b, d, g->stride,
-                                                                  g->before, g->after);
+    dnnl_status_t r = dnnl_convolution_backward_weights_desc_init(
+        &cd, dnnl_convolution_direct, s, w, b, d, g->stride, g->before, g->after);
     return r == dnnl_success ? dnnl_primitive_desc_create(pd, &cd, a, e, hint) : r;
 }
 #endif

@@ -76,7 +76,8 @@ static void NAME(out_tiles)(const cpu_winograd_job *j, int64_t t0, int64_t t1, c
             float *y = j->y + ((i * j->out_K + k) * P + 2 * ty * j->ow + 2 * tx) * LANES;
             for (int a = 0; a < 2 && 2 * ty + a < j->oh; a++)
                 for (int b = 0; b < 2 && 2 * tx + b < j->ow; b++) {
-                    VEC v = (b == 0 ? s[a][0] + s[a][1] + s[a][2] : s[a][1] - s[a][2] - s[a][3]) + bias;
+                    VEC v = (b == 0 ? s[a][0] + s[a][1] + s[a][2] : s[a][1] - s[a][2] - s[a][3]) +
+                            bias;
                     float *to = y + (a * j->ow + b) * LANES;
                     if (j->relu) v = (VEC)((NAME(mask))v & ~(NAME(mask))(v < 0.0f));
                     NAME(store)(to, j->add ? NAME(load)(to) + v : v);
@@ -92,7 +93,8 @@ static void NAME(products)(const cpu_winograd_job *j, int64_t n, const float *V,
     for (int64_t pos = 0; pos < 16; pos++)
         for (int64_t s = 0; s < j->n_strips; s++) {
             const int64_t b0 = rd_strip_start(j->out_K, s, j->n_strips),
-                          b1 = s + 1 < j->n_strips ? rd_strip_start(j->out_K, s + 1, j->n_strips) : j->out_K;
+                          b1 = s + 1 < j->n_strips ? rd_strip_start(j->out_K, s + 1, j->n_strips)
+                                                   : j->out_K;
             const float *u = j->U + (pos * j->n_strips + s) * panel;
             const float *v = V + pos * j->in_step;
             float *m = M + pos * j->out_step + b0 * LANES;
@@ -155,13 +157,16 @@ static void NAME(weights)(const weights_job *j, int64_t lo, int64_t hi)
             NAME(spread_weights)(g, u);
             if (!j->flip) { /* a vector of results for input i */
                 const int64_t block = o / LANES, s = rd_strip_of(j->out_K, block);
-                float *to = j->U + s * panel + (i * BLOCKS + block - rd_strip_start(j->out_K, s, j->n_strips)) * LANES;
+                float *to = j->U + s * panel +
+                            (i * BLOCKS + block - rd_strip_start(j->out_K, s, j->n_strips)) * LANES;
                 for (int p = 0; p < 16; p++) NAME(store)(to + p * all, u[p / 4][p % 4]);
             } else { /* inputs o .. for the result i */
                 const int64_t block = i / LANES, s = rd_strip_of(j->out_K, block);
-                float *to = j->U + s * panel + (block - rd_strip_start(j->out_K, s, j->n_strips)) * LANES + i % LANES;
+                float *to = j->U + s * panel +
+                            (block - rd_strip_start(j->out_K, s, j->n_strips)) * LANES + i % LANES;
                 for (int p = 0; p < 16; p++)
-                    for (int64_t l = 0; l < lanes; l++) to[p * all + (o + l) * BLOCKS * LANES] = u[p / 4][p % 4][l];
+                    for (int64_t l = 0; l < lanes; l++)
+                        to[p * all + (o + l) * BLOCKS * LANES] = u[p / 4][p % 4][l];
             }
         }
 }
@@ -201,7 +206,8 @@ static void NAME(gradient_sums)(const gradient_job *g, int64_t n, int64_t lo, in
     for (int64_t u = lo; u < hi; u++) {
         const int64_t pos = u / j->n_strips, s = u % j->n_strips;
         const int64_t b0 = rd_strip_start(j->out_K, s, j->n_strips),
-                      b1 = s + 1 < j->n_strips ? rd_strip_start(j->out_K, s + 1, j->n_strips) : j->out_K;
+                      b1 = s + 1 < j->n_strips ? rd_strip_start(j->out_K, s + 1, j->n_strips)
+                                               : j->out_K;
         const float *v = g->V + pos * j->in_step, *d = g->D + pos * j->out_step + b0 * LANES;
         float *sum = g->S + u * C * BLOCKS * LANES;
         for (int64_t c = 0; c < C; c += 4, sum += 4 * BLOCKS * LANES)
@@ -213,7 +219,8 @@ static void NAME(gradient_sums)(const gradient_job *g, int64_t n, int64_t lo, in
                 NAME(sum1)(v + c, C, d, D, n, sum);
         /* The place (1, 1) of D is a quarter of the sum of a tile's four. */
         for (int64_t t = 0; t < n && g->bias && pos == 5; t++)
-            for (int64_t l = 0; l < (b1 - b0) * LANES; l++) g->bias[b0 * LANES + l] += 4.0f * d[t * D + l];
+            for (int64_t l = 0; l < (b1 - b0) * LANES; l++)
+                g->bias[b0 * LANES + l] += 4.0f * d[t * D + l];
     }
 }
 
@@ -224,19 +231,23 @@ static void NAME(fold)(const gradient_job *g, int64_t lo, int64_t hi)
     const int64_t panel = j->in_K * LANES * BLOCKS * LANES;
     for (int64_t i = lo; i < hi; i++)
         for (int64_t o = 0; o < g->co; o += LANES) {
-            const int64_t lanes = g->co - o < LANES ? g->co - o : LANES, s = rd_strip_of(j->out_K, o / LANES);
+            const int64_t lanes = g->co - o < LANES ? g->co - o : LANES,
+                          s = rd_strip_of(j->out_K, o / LANES);
             const float *from =
-                g->S + s * panel + (i * BLOCKS + o / LANES - rd_strip_start(j->out_K, s, j->n_strips)) * LANES;
+                g->S + s * panel +
+                (i * BLOCKS + o / LANES - rd_strip_start(j->out_K, s, j->n_strips)) * LANES;
             VEC t[3][4];
             for (int c = 0; c < 4; c++) {
                 VEC m[4];
-                for (int r = 0; r < 4; r++) m[r] = NAME(load)(from + (4 * r + c) * j->n_strips * panel);
+                for (int r = 0; r < 4; r++)
+                    m[r] = NAME(load)(from + (4 * r + c) * j->n_strips * panel);
                 t[0][c] = m[0] + m[1] + m[2];
                 t[1][c] = m[1] - m[2];
                 t[2][c] = m[1] + m[2] - m[3];
             }
             for (int r = 0; r < 3; r++) {
-                const VEC w[3] = {t[r][0] + t[r][1] + t[r][2], t[r][1] - t[r][2], t[r][1] + t[r][2] - t[r][3]};
+                const VEC w[3] = {t[r][0] + t[r][1] + t[r][2], t[r][1] - t[r][2],
+                                  t[r][1] + t[r][2] - t[r][3]};
                 for (int c = 0; c < 3; c++) {
                     float *to = g->dW + ((r * 3 + c) * g->ci + i) * g->co + o;
                     for (int64_t l = 0; l < lanes; l++) to[l] += w[c][l];

@@ -45,7 +45,8 @@ done:
     return st->code;
 }
 
-static const rd_ahead_device device = {cuda_ahead_get, cuda_ahead_put, up, copy, cuda_ahead_record, wait};
+static const rd_ahead_device device = {cuda_ahead_get, cuda_ahead_put,    up,
+                                       copy,           cuda_ahead_record, wait};
 
 rd_code rd_gpu_ahead_new(rd_gpu *g, rd_status *st)
 {
@@ -69,7 +70,8 @@ void rd_gpu_ahead_free(rd_gpu *g)
 rd_code rd_gpu_up_ahead(rd_gpu *g, const void *host, size_t bytes, rd_status *st)
 {
     RD_TRY(rd_gpu_alive(g, st));
-    if (bytes > DIRECT && rd_gpu_pinned_of(g, host, bytes)) RD_TRY(rd_ahead_send(g->ahead, host, bytes, st));
+    if (bytes > DIRECT && rd_gpu_pinned_of(g, host, bytes))
+        RD_TRY(rd_ahead_send(g->ahead, host, bytes, st));
 done:
     return st->code;
 }

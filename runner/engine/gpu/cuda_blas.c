@@ -13,43 +13,46 @@
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #else
-#error "cublasLt.h is missing: CUDA=1 needs cuBLAS' headers (Debian's names: libcublas-dev-13-0, or the CUDA Toolkit as a whole)"
+#error \
+    "cublasLt.h is missing: CUDA=1 needs cuBLAS' headers (Debian's names: libcublas-dev-13-0, or the CUDA Toolkit as a whole)"
 #endif
 
-#define CALLS(X)                                                                                                       \
-    X(cublasLtGetVersion)                                                                                              \
-    X(cublasLtGetStatusString)                                                                                         \
-    X(cublasLtGetStatusName)                                                                                           \
-    X(cublasLtCreate)                                                                                                  \
-    X(cublasLtDestroy)                                                                                                 \
-    X(cublasLtMatmul)                                                                                                  \
-    X(cublasLtMatmulDescCreate)                                                                                        \
-    X(cublasLtMatmulDescDestroy)                                                                                       \
-    X(cublasLtMatmulDescSetAttribute)                                                                                  \
-    X(cublasLtMatrixLayoutCreate)                                                                                      \
-    X(cublasLtMatrixLayoutDestroy)                                                                                     \
-    X(cublasLtMatrixLayoutSetAttribute)                                                                                \
-    X(cublasLtMatmulPreferenceCreate)                                                                                  \
-    X(cublasLtMatmulPreferenceDestroy)                                                                                 \
-    X(cublasLtMatmulPreferenceSetAttribute)                                                                            \
+#define CALLS(X)                            \
+    X(cublasLtGetVersion)                   \
+    X(cublasLtGetStatusString)              \
+    X(cublasLtGetStatusName)                \
+    X(cublasLtCreate)                       \
+    X(cublasLtDestroy)                      \
+    X(cublasLtMatmul)                       \
+    X(cublasLtMatmulDescCreate)             \
+    X(cublasLtMatmulDescDestroy)            \
+    X(cublasLtMatmulDescSetAttribute)       \
+    X(cublasLtMatrixLayoutCreate)           \
+    X(cublasLtMatrixLayoutDestroy)          \
+    X(cublasLtMatrixLayoutSetAttribute)     \
+    X(cublasLtMatmulPreferenceCreate)       \
+    X(cublasLtMatmulPreferenceDestroy)      \
+    X(cublasLtMatmulPreferenceSetAttribute) \
     X(cublasLtMatmulAlgoGetHeuristic)
 static struct {
     CALLS(RD_FIELD)
 } lt;
 #define ENTRY(f) RD_ENTRY_OF(lt, f)
 static const rd_symbol symbols[] = {CALLS(ENTRY)};
-static rd_library library = {.title = "cuBLAS",
-                             .names = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
-                             .package = "the CUDA Toolkit's libraries (libcublas-13-0), or nvidia-cublas by pip",
-                             .symbol = symbols,
-                             .n_symbol = sizeof symbols / sizeof *symbols,
-                             .table = &lt};
+static rd_library library = {
+    .title = "cuBLAS",
+    .names = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+    .package = "the CUDA Toolkit's libraries (libcublas-13-0), or nvidia-cublas by pip",
+    .symbol = symbols,
+    .n_symbol = sizeof symbols / sizeof *symbols,
+    .table = &lt};
 
 enum {
-    WORKSPACE = 32 << 20,  /* what NVIDIA advises for Hopper */
-    MOST_SHAPES = 1 << 14, /* ragged batches bring ever new ones: when so many are kept, all are dropped */
-    MOST_BATCH = 1 << 15,  /* products of one call: blockIdx.z ends at 65535 */
-    ALIGNED = 16           /* bytes: what the fast kernels want */
+    WORKSPACE = 32 << 20, /* what NVIDIA advises for Hopper */
+    MOST_SHAPES =
+        1 << 14, /* ragged batches bring ever new ones: when so many are kept, all are dropped */
+    MOST_BATCH = 1 << 15, /* products of one call: blockIdx.z ends at 65535 */
+    ALIGNED = 16          /* bytes: what the fast kernels want */
 };
 
 typedef enum operand { FLOAT32, TF32, NARROW } operand;
@@ -85,15 +88,17 @@ typedef struct matmul { /* a product as a task */
     float alpha, beta;
 } matmul;
 
-static rd_code cuda_blas_result(rd_gpu *g, cublasStatus_t r, const char *call, const char *where, rd_status *st)
+static rd_code cuda_blas_result(rd_gpu *g, cublasStatus_t r, const char *call, const char *where,
+                                rd_status *st)
 {
     if (r == CUBLAS_STATUS_SUCCESS) return st->code;
     /* A kernel that failed before shows here as "execution failed". */
-    if (r == CUBLAS_STATUS_EXECUTION_FAILED && RD_CUDA_OK(g, cudaPeekAtLastError(), st) != RD_OK) return st->code;
+    if (r == CUBLAS_STATUS_EXECUTION_FAILED && RD_CUDA_OK(g, cudaPeekAtLastError(), st) != RD_OK)
+        return st->code;
     const rd_code code = r == CUBLAS_STATUS_INVALID_VALUE ? RD_EBUG : RD_EENV;
     const char *name = lt.cublasLtGetStatusName(r), *help = rd_gpu_remedy(name);
-    rd_fail_(st, code, where, "GPU %d: cuBLAS: %.*s: %s (%s)%s%s", g->index, rd_call_name(call), call, lt.cublasLtGetStatusString(r), name,
-             help ? "; " : "", help ? help : "");
+    rd_fail_(st, code, where, "GPU %d: cuBLAS: %.*s: %s (%s)%s%s", g->index, rd_call_name(call),
+             call, lt.cublasLtGetStatusString(r), name, help ? "; " : "", help ? help : "");
     if (g->failure.code == RD_OK) g->failure = *st;
     return st->code;
 }
@@ -121,10 +126,10 @@ static rd_code cuda_blas_begin(rd_gpu *g, rd_status *st)
     if (!b->preference) LT(cublasLtMatmulPreferenceCreate(&b->preference));
     const size_t workspace = WORKSPACE;
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    LT(cublasLtMatmulPreferenceSetAttribute(b->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                            sizeof workspace));
-    LT(cublasLtMatmulPreferenceSetAttribute(b->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
-                                            sizeof schemes));
+    LT(cublasLtMatmulPreferenceSetAttribute(b->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                            &workspace, sizeof workspace));
+    LT(cublasLtMatmulPreferenceSetAttribute(
+        b->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
     RD_TRY(rd_gpu_get(g, WORKSPACE, &b->workspace, st));
 done:
     return st->code;
@@ -177,14 +182,16 @@ static uint64_t cuda_blas_hash_of(const cuda_blas_shape *s)
     return h;
 }
 
-static rd_code layout(rd_gpu *g, cublasLtMatrixLayout_t *out, cudaDataType type, int64_t rows, int64_t cols, int64_t ld,
-                      int64_t batch, int64_t stride, rd_status *st)
+static rd_code layout(rd_gpu *g, cublasLtMatrixLayout_t *out, cudaDataType type, int64_t rows,
+                      int64_t cols, int64_t ld, int64_t batch, int64_t stride, rd_status *st)
 {
     const int32_t count = (int32_t)batch;
     LT(cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, ld));
     if (batch > 1) {
-        LT(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-        LT(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+        LT(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                            sizeof count));
+        LT(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                            &stride, sizeof stride));
     }
 done:
     return st->code;
@@ -203,19 +210,21 @@ static rd_code cuda_blas_choose(rd_gpu *g, plan *p, rd_status *st)
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     for (int i = 0; i < 4; i++)
         LT(cublasLtMatmulPreferenceSetAttribute(b->preference, at[i], &align[i], sizeof align[i]));
-    const cublasStatus_t r =
-        lt.cublasLtMatmulAlgoGetHeuristic(b->handle, p->desc, p->b, p->a, p->c, p->c, b->preference, MOST, found, &n);
-    if (r != CUBLAS_STATUS_NOT_SUPPORTED) RD_TRY(cuda_blas_result(g, r, "cublasLtMatmulAlgoGetHeuristic", RD_HERE, st));
+    const cublasStatus_t r = lt.cublasLtMatmulAlgoGetHeuristic(
+        b->handle, p->desc, p->b, p->a, p->c, p->c, b->preference, MOST, found, &n);
+    if (r != CUBLAS_STATUS_NOT_SUPPORTED)
+        RD_TRY(cuda_blas_result(g, r, "cublasLtMatmulAlgoGetHeuristic", RD_HERE, st));
     for (int i = 0; i < n; i++) {
         if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
         p->algo = found[i].algo;
         return st->code;
     }
     rd_fail(st, RD_EENV,
-            "cuBLAS has no way to compute a product of %lldx%lldx%lld (%lld of them, leading dimensions %lld, %lld, "
+            "cuBLAS has no way to compute a product of %lldx%lldx%lld (%lld of them, leading "
+            "dimensions %lld, %lld, "
             "%lld) on %s; another version of the library may",
-            (long long)s->m, (long long)s->k, (long long)s->n, (long long)s->batch, (long long)s->lda,
-            (long long)s->ldb, (long long)s->ldc, g->info.name);
+            (long long)s->m, (long long)s->k, (long long)s->n, (long long)s->batch,
+            (long long)s->lda, (long long)s->ldb, (long long)s->ldc, g->info.name);
 done:
     return st->code;
 }
@@ -225,15 +234,21 @@ static rd_code cuda_blas_plan_new(rd_gpu *g, const cuda_blas_shape *s, plan **ou
     plan *p = *out = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for a product's plan");
     p->key = *s;
-    const cudaDataType narrow = rd_gpu_is_bfloat16(g) ? CUDA_R_16BF : CUDA_R_16F, in = s->type == NARROW ? narrow : CUDA_R_32F;
-    const cublasOperation_t first = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N, second = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-    LT(cublasLtMatmulDescCreate(&p->desc, s->type == TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                                CUDA_R_32F));
+    const cudaDataType narrow = rd_gpu_is_bfloat16(g) ? CUDA_R_16BF : CUDA_R_16F,
+                       in = s->type == NARROW ? narrow : CUDA_R_32F;
+    const cublasOperation_t first = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            second = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    LT(cublasLtMatmulDescCreate(
+        &p->desc, s->type == TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
-    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
-    RD_TRY(layout(g, &p->b, in, s->tb ? s->k : s->n, s->tb ? s->n : s->k, s->ldb, s->batch, s->stride_b, st));
-    RD_TRY(layout(g, &p->a, in, s->ta ? s->m : s->k, s->ta ? s->k : s->m, s->lda, s->batch, s->stride_a, st));
-    RD_TRY(layout(g, &p->c, s->narrow_c ? narrow : CUDA_R_32F, s->n, s->m, s->ldc, s->batch, s->stride_c, st));
+    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+                                      sizeof second));
+    RD_TRY(layout(g, &p->b, in, s->tb ? s->k : s->n, s->tb ? s->n : s->k, s->ldb, s->batch,
+                  s->stride_b, st));
+    RD_TRY(layout(g, &p->a, in, s->ta ? s->m : s->k, s->ta ? s->k : s->m, s->lda, s->batch,
+                  s->stride_a, st));
+    RD_TRY(layout(g, &p->c, s->narrow_c ? narrow : CUDA_R_32F, s->n, s->m, s->ldc, s->batch,
+                  s->stride_c, st));
     RD_TRY(cuda_blas_choose(g, p, st));
 done:
     if (st->code != RD_OK) {
@@ -272,10 +287,11 @@ done:
 
 /* The largest power of two up to 16 that divides the place and the distances between rows and matrices, in bytes. The
  * library's preference is 256 when nothing is said, which a row of a larger matrix need not keep. */
-static uint8_t cuda_blas_alignment(const void *p, int64_t ld, int64_t batch, int64_t stride, size_t size)
+static uint8_t cuda_blas_alignment(const void *p, int64_t ld, int64_t batch, int64_t stride,
+                                   size_t size)
 {
-    const uint64_t all =
-        (uint64_t)(uintptr_t)p | (uint64_t)ld * size | (batch > 1 ? (uint64_t)stride * size : 0) | ALIGNED;
+    const uint64_t all = (uint64_t)(uintptr_t)p | (uint64_t)ld * size |
+                         (batch > 1 ? (uint64_t)stride * size : 0) | ALIGNED;
     return (uint8_t)(all & -all);
 }
 
@@ -297,12 +313,15 @@ static rd_code narrow_sides(rd_gpu *g, int64_t batch, cuda_blas_side *of, rd_sta
         const uint16_t *kept;
         if (of[i].type != RD_FLOAT32) continue;
         RD_TRY(rd_gpu_held_narrow(g, of[i].x, &kept, st));
-        if (kept && cuda_blas_alignment(kept, of[i].ld, batch, of[i].stride, sizeof *kept) == ALIGNED) {
+        if (kept &&
+            cuda_blas_alignment(kept, of[i].ld, batch, of[i].stride, sizeof *kept) == ALIGNED) {
             of[i].use = kept;
             continue;
         }
-        const int64_t ld = (of[i].cols + 7) / 8 * 8, copies = batch > 1 && of[i].stride != 0 ? batch : 1;
-        RD_TRY(rd_gpu_room_get(g, &g->narrow[i], (size_t)(copies * of[i].rows * ld) * sizeof(uint16_t), st));
+        const int64_t ld = (of[i].cols + 7) / 8 * 8,
+                      copies = batch > 1 && of[i].stride != 0 ? batch : 1;
+        RD_TRY(rd_gpu_room_get(g, &g->narrow[i],
+                               (size_t)(copies * of[i].rows * ld) * sizeof(uint16_t), st));
         job[n++] = (rd_narrow_job){.x = of[i].x,
                                    .y = g->narrow[i].p,
                                    .batch = copies,
@@ -316,7 +335,9 @@ static rd_code narrow_sides(rd_gpu *g, int64_t batch, cuda_blas_side *of, rd_sta
         of[i].ld = ld;
         if (of[i].stride != 0) of[i].stride = of[i].rows * ld;
     }
-    if (n > 0) RD_TRY(rd_convert_narrow(g, rd_gpu_is_bfloat16(g) ? RD_NARROW_BF16 : RD_NARROW_HALF16, job, n, st));
+    if (n > 0)
+        RD_TRY(rd_convert_narrow(g, rd_gpu_is_bfloat16(g) ? RD_NARROW_BF16 : RD_NARROW_HALF16, job,
+                                 n, st));
 done:
     return st->code;
 }
@@ -328,8 +349,8 @@ static rd_code run_matmul(rd_gpu *g, const void *args, rd_status *st)
     const matmul *m = args;
     const plan *q = m->plan;
     g->last_kernel = "cublasLtMatmul";
-    LT(cublasLtMatmul(g->blas->handle, q->desc, &m->alpha, m->B, q->b, m->A, q->a, &m->beta, m->C, q->c, m->C, q->c, &q->algo,
-                      g->blas->workspace, WORKSPACE, g->stream));
+    LT(cublasLtMatmul(g->blas->handle, q->desc, &m->alpha, m->B, q->b, m->A, q->a, &m->beta, m->C,
+                      q->c, m->C, q->c, &q->algo, g->blas->workspace, WORKSPACE, g->stream));
     if (g->sync) CUDA(g, cudaStreamSynchronize(g->stream));
 done:
     return st->code;
@@ -338,32 +359,40 @@ done:
 static rd_code cuda_blas_multiply(rd_gpu *g, const rd_product *p, operand type, rd_status *st)
 {
     const int64_t batch = p->batch;
-    cuda_blas_side of[2] = {{p->A, p->type_a, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->stride_a, p->A},
-                  {p->B, p->type_b, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->stride_b, p->B}};
+    cuda_blas_side of[2] = {
+        {p->A, p->type_a, p->ta ? p->k : p->m, p->ta ? p->m : p->k, p->lda, p->stride_a, p->A},
+        {p->B, p->type_b, p->tb ? p->n : p->k, p->tb ? p->k : p->n, p->ldb, p->stride_b, p->B}};
     const size_t size = type == NARROW ? sizeof(uint16_t) : sizeof(float);
     plan *q;
     RD_TRY(cuda_blas_begin(g, st));
     if (type == NARROW) RD_TRY(narrow_sides(g, batch, of, st));
-    const cuda_blas_shape s = {.m = p->m,
-                     .n = p->n,
-                     .k = p->k,
-                     .lda = of[0].ld,
-                     .ldb = of[1].ld,
-                     .ldc = p->ldc,
-                     .batch = batch,
-                     .stride_a = batch > 1 ? of[0].stride : 0,
-                     .stride_b = batch > 1 ? of[1].stride : 0,
-                     .stride_c = batch > 1 ? p->stride_c : 0,
-                     .ta = p->ta,
-                     .tb = p->tb,
-                     .type = (uint8_t)type,
-                     .align_a = cuda_blas_alignment(of[0].use, of[0].ld, batch, of[0].stride, size),
-                     .align_b = cuda_blas_alignment(of[1].use, of[1].ld, batch, of[1].stride, size),
-                     .align_c = cuda_blas_alignment(p->C, p->ldc, batch, p->stride_c, rd_element_bytes(p->type_c)),
-                     .narrow_c = p->type_c != RD_FLOAT32};
+    const cuda_blas_shape s = {
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .lda = of[0].ld,
+        .ldb = of[1].ld,
+        .ldc = p->ldc,
+        .batch = batch,
+        .stride_a = batch > 1 ? of[0].stride : 0,
+        .stride_b = batch > 1 ? of[1].stride : 0,
+        .stride_c = batch > 1 ? p->stride_c : 0,
+        .ta = p->ta,
+        .tb = p->tb,
+        .type = (uint8_t)type,
+        .align_a = cuda_blas_alignment(of[0].use, of[0].ld, batch, of[0].stride, size),
+        .align_b = cuda_blas_alignment(of[1].use, of[1].ld, batch, of[1].stride, size),
+        .align_c = cuda_blas_alignment(p->C, p->ldc, batch, p->stride_c,
+                                       rd_element_bytes(p->type_c)),
+        .narrow_c = p->type_c != RD_FLOAT32};
     RD_TRY(cuda_blas_plan_for(g, &s, &q, st));
-    const matmul m = {
-        .plan = q, .id = q->id, .A = of[0].use, .B = of[1].use, .C = p->C, .alpha = p->alpha, .beta = p->beta};
+    const matmul m = {.plan = q,
+                      .id = q->id,
+                      .A = of[0].use,
+                      .B = of[1].use,
+                      .C = p->C,
+                      .alpha = p->alpha,
+                      .beta = p->beta};
     RD_TRY(rd_gpu_task_of(g, run_matmul, &m, sizeof m, sizeof m, st));
 done:
     return st->code;
@@ -391,13 +420,16 @@ rd_code rd_gpu_multiply(rd_gpu *g, const rd_product *p, bool narrow, rd_status *
     RD_TRY(rd_gpu_alive(g, st));
     for (int i = 0; i < 3; i++) {
         if (type[i] != RD_FLOAT32 && (type[i] != own || !narrow))
-            return rd_fail(st, RD_EBUG, "a product has an operand of another 16-bit type than the GPU's products");
+            return rd_fail(
+                st, RD_EBUG,
+                "a product has an operand of another 16-bit type than the GPU's products");
     }
     if (p->m == 0 || p->n == 0 || p->batch == 0) return st->code;
     if (p->k == 0 && p->type_c != RD_FLOAT32) return scale_narrow(g, p, st);
     if (p->k == 0)
         return p->beta == 1.0f ? st->code
-                               : rd_convert_scale(g, p->batch, p->m, p->n, p->beta, p->C, p->ldc, p->stride_c, st);
+                               : rd_convert_scale(g, p->batch, p->m, p->n, p->beta, p->C, p->ldc,
+                                                  p->stride_c, st);
     rd_product part = *p;
     for (int64_t done = 0; done < p->batch; done += part.batch) {
         part.batch = p->batch - done < MOST_BATCH ? p->batch - done : MOST_BATCH;
@@ -410,15 +442,18 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_gemm(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
-                    int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+rd_code rd_gpu_gemm(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                    const float *A, int64_t lda, const float *B, int64_t ldb, float beta, float *C,
+                    int64_t ldc, rd_status *st)
 {
-    return rd_gpu_gemm_batched(g, ta, tb, m, n, k, alpha, A, lda, 0, B, ldb, 0, beta, C, ldc, 0, 1, st);
+    return rd_gpu_gemm_batched(g, ta, tb, m, n, k, alpha, A, lda, 0, B, ldb, 0, beta, C, ldc, 0, 1,
+                               st);
 }
 
-rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
-                            int64_t lda, int64_t stride_a, const float *B, int64_t ldb, int64_t stride_b, float beta,
-                            float *C, int64_t ldc, int64_t stride_c, int64_t batch, rd_status *st)
+rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                            float alpha, const float *A, int64_t lda, int64_t stride_a,
+                            const float *B, int64_t ldb, int64_t stride_b, float beta, float *C,
+                            int64_t ldc, int64_t stride_c, int64_t batch, rd_status *st)
 {
     const rd_product p = {.ta = ta,
                           .tb = tb,
@@ -440,8 +475,9 @@ rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, i
     return rd_gpu_multiply(g, &p, g->options.mixed, st);
 }
 
-rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, rd_gpu_operand A, rd_gpu_operand B,
-                       float beta, rd_gpu_operand C, rd_status *st)
+rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                       rd_gpu_operand A, rd_gpu_operand B, float beta, rd_gpu_operand C,
+                       rd_status *st)
 {
     const rd_product p = {.ta = ta,
                           .tb = tb,

@@ -28,7 +28,8 @@ template <int from> static __device__ inline float cuda_convert_widen(unsigned h
 }
 
 /* Eight elements of a row a turn. first: turns of job a. */
-template <int to> static __global__ void narrow_rows(rd_narrow_job a, rd_narrow_job b, int64_t first, int64_t n)
+template <int to>
+static __global__ void narrow_rows(rd_narrow_job a, rd_narrow_job b, int64_t first, int64_t n)
 {
     for (RD_EACH(i, n)) {
         const rd_narrow_job j = i < first ? a : b;
@@ -39,7 +40,8 @@ template <int to> static __global__ void narrow_rows(rd_narrow_job a, rd_narrow_
         const int64_t left = j.cols - chunk * 8;
         float v[8];
         if (left >= 8 && (uintptr_t)x % 16 == 0) {
-            const float4 p = reinterpret_cast<const float4 *>(x)[0], q = reinterpret_cast<const float4 *>(x)[1];
+            const float4 p = reinterpret_cast<const float4 *>(x)[0],
+                         q = reinterpret_cast<const float4 *>(x)[1];
             v[0] = p.x, v[1] = p.y, v[2] = p.z, v[3] = p.w;
             v[4] = q.x, v[5] = q.y, v[6] = q.z, v[7] = q.w;
         } else {
@@ -55,15 +57,16 @@ template <int to> static __global__ void narrow_rows(rd_narrow_job a, rd_narrow_
     }
 }
 
-extern "C" rd_code rd_convert_narrow(rd_gpu *g, rd_narrow to, const rd_narrow_job *job, int n_jobs, rd_status *st)
+extern "C" rd_code rd_convert_narrow(rd_gpu *g, rd_narrow to, const rd_narrow_job *job, int n_jobs,
+                                     rd_status *st)
 {
     rd_narrow_job j[2] = {};
     int64_t turns[2] = {0, 0};
     for (int i = 0; i < n_jobs; i++) {
         j[i] = job[i];
-        const bool dense =
-            j[i].ld_x == j[i].cols && j[i].ld_y == j[i].cols &&
-            (j[i].batch == 1 || (j[i].stride_x == j[i].rows * j[i].cols && j[i].stride_y == j[i].stride_x));
+        const bool dense = j[i].ld_x == j[i].cols && j[i].ld_y == j[i].cols &&
+                           (j[i].batch == 1 || (j[i].stride_x == j[i].rows * j[i].cols &&
+                                                j[i].stride_y == j[i].stride_x));
         if (dense) { /* one long row */
             j[i].cols *= j[i].rows * j[i].batch;
             j[i].rows = j[i].batch = 1;
@@ -73,34 +76,44 @@ extern "C" rd_code rd_convert_narrow(rd_gpu *g, rd_narrow to, const rd_narrow_jo
     const int64_t n = turns[0] + turns[1];
     if (n == 0) return st->code;
     if (to == RD_NARROW_BF16)
-        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_BF16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1], turns[0], n));
+        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_BF16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1],
+                        turns[0], n));
     else if (to == RD_NARROW_HALF16)
-        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_HALF16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1], turns[0], n));
+        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_HALF16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1],
+                        turns[0], n));
     else
-        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_WIRE16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1], turns[0], n));
+        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_WIRE16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1],
+                        turns[0], n));
     return st->code;
 }
 
-template <int from> static __global__ void widen_row(const uint16_t *x, int64_t n, float *y, bool aligned)
+template <int from>
+static __global__ void widen_row(const uint16_t *x, int64_t n, float *y, bool aligned)
 {
     for (RD_EACH(i, (n + 7) / 8)) {
         const int64_t left = n - i * 8;
         if (left >= 8 && aligned) {
             const uint4 h = *reinterpret_cast<const uint4 *>(x + i * 8);
             float4 p, q;
-            p.x = cuda_convert_widen<from>(h.x & 0xffffu), p.y = cuda_convert_widen<from>(h.x >> 16);
-            p.z = cuda_convert_widen<from>(h.y & 0xffffu), p.w = cuda_convert_widen<from>(h.y >> 16);
-            q.x = cuda_convert_widen<from>(h.z & 0xffffu), q.y = cuda_convert_widen<from>(h.z >> 16);
-            q.z = cuda_convert_widen<from>(h.w & 0xffffu), q.w = cuda_convert_widen<from>(h.w >> 16);
+            p.x = cuda_convert_widen<from>(h.x & 0xffffu),
+            p.y = cuda_convert_widen<from>(h.x >> 16);
+            p.z = cuda_convert_widen<from>(h.y & 0xffffu),
+            p.w = cuda_convert_widen<from>(h.y >> 16);
+            q.x = cuda_convert_widen<from>(h.z & 0xffffu),
+            q.y = cuda_convert_widen<from>(h.z >> 16);
+            q.z = cuda_convert_widen<from>(h.w & 0xffffu),
+            q.w = cuda_convert_widen<from>(h.w >> 16);
             reinterpret_cast<float4 *>(y + i * 8)[0] = p;
             reinterpret_cast<float4 *>(y + i * 8)[1] = q;
         } else {
-            for (int64_t k = i * 8; k < n && k < i * 8 + 8; k++) y[k] = cuda_convert_widen<from>(x[k]);
+            for (int64_t k = i * 8; k < n && k < i * 8 + 8; k++)
+                y[k] = cuda_convert_widen<from>(x[k]);
         }
     }
 }
 
-extern "C" rd_code rd_convert_widen(rd_gpu *g, rd_narrow from, const uint16_t *x, int64_t n, float *y, rd_status *st)
+extern "C" rd_code rd_convert_widen(rd_gpu *g, rd_narrow from, const uint16_t *x, int64_t n,
+                                    float *y, rd_status *st)
 {
     const unsigned grid = rd_grid((n + 7) / 8);
     const bool aligned = (uintptr_t)x % 16 == 0 && (uintptr_t)y % 16 == 0;
@@ -111,8 +124,8 @@ extern "C" rd_code rd_convert_widen(rd_gpu *g, rd_narrow from, const uint16_t *x
     return st->code;
 }
 
-static __global__ void scale_rows(int64_t n, int64_t rows, int64_t cols, float beta, float *C, int64_t ld,
-                                  int64_t stride)
+static __global__ void scale_rows(int64_t n, int64_t rows, int64_t cols, float beta, float *C,
+                                  int64_t ld, int64_t stride)
 {
     for (RD_EACH(i, n)) {
         int64_t row, col, batch;
@@ -123,11 +136,12 @@ static __global__ void scale_rows(int64_t n, int64_t rows, int64_t cols, float b
     }
 }
 
-extern "C" rd_code rd_convert_scale(rd_gpu *g, int64_t batch, int64_t rows, int64_t cols, float beta, float *C,
-                                    int64_t ld, int64_t stride, rd_status *st)
+extern "C" rd_code rd_convert_scale(rd_gpu *g, int64_t batch, int64_t rows, int64_t cols,
+                                    float beta, float *C, int64_t ld, int64_t stride, rd_status *st)
 {
     const int64_t n = batch * rows * cols;
-    return RD_LAUNCH(g, st, scale_rows, rd_grid(n), RD_BLOCK, 0, n, rows, cols, beta, C, ld, stride);
+    return RD_LAUNCH(g, st, scale_rows, rd_grid(n), RD_BLOCK, 0, n, rows, cols, beta, C, ld,
+                     stride);
 }
 
 /* ---- filters ---- */
@@ -138,8 +152,8 @@ enum { TILE = 32, LINES = 8 };
 
 /* y[c stride_y + r] (+)= x[r stride_x + c] of a matrix of rows x cols. */
 template <bool add, typename From, typename To>
-static __device__ inline void transpose_tile(const From *x, int64_t stride_x, To *y, int64_t stride_y, int64_t rows,
-                                             int64_t cols)
+static __device__ inline void transpose_tile(const From *x, int64_t stride_x, To *y,
+                                             int64_t stride_y, int64_t rows, int64_t cols)
 {
     __shared__ float tile[TILE][TILE + 1];
     const int64_t r0 = (int64_t)blockIdx.x * TILE, c0 = (int64_t)blockIdx.y * TILE;
@@ -156,13 +170,15 @@ static __device__ inline void transpose_tile(const From *x, int64_t stride_x, To
     }
 }
 
-template <typename T> static __global__ void filters_out(int64_t taps, int64_t ci, int64_t co, const float *W, T *out)
+template <typename T>
+static __global__ void filters_out(int64_t taps, int64_t ci, int64_t co, const float *W, T *out)
 {
     const int64_t t = blockIdx.z;
     transpose_tile<false>(W + t * ci * co, co, out + t * ci, taps * ci, ci, co);
 }
 
-template <typename T> static __global__ void filters_back(int64_t taps, int64_t ci, int64_t co, const T *from, float *dW)
+template <typename T>
+static __global__ void filters_back(int64_t taps, int64_t ci, int64_t co, const T *from, float *dW)
 {
     const int64_t t = blockIdx.z;
     transpose_tile<true>(from + t * ci, taps * ci, dW + t * ci * co, co, co, ci);
@@ -170,29 +186,33 @@ template <typename T> static __global__ void filters_back(int64_t taps, int64_t 
 
 static dim3 cuda_convert_tiles(int64_t rows, int64_t cols, int64_t taps)
 {
-    return dim3((unsigned)((rows + TILE - 1) / TILE), (unsigned)((cols + TILE - 1) / TILE), (unsigned)taps);
+    return dim3((unsigned)((rows + TILE - 1) / TILE), (unsigned)((cols + TILE - 1) / TILE),
+                (unsigned)taps);
 }
 
-extern "C" rd_code rd_convert_filters(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const float *W, rd_element type, void *out,
-                                      rd_status *st)
+extern "C" rd_code rd_convert_filters(rd_gpu *g, int64_t taps, int64_t ci, int64_t co,
+                                      const float *W, rd_element type, void *out, rd_status *st)
 {
-    RD_BY_ELEMENT(type, RD_LAUNCH(g, st, filters_out<T>, cuda_convert_tiles(ci, co, taps), dim3(TILE, LINES), 0, taps, ci, co, W,
-                                  static_cast<T *>(out)));
+    RD_BY_ELEMENT(type, RD_LAUNCH(g, st, filters_out<T>, cuda_convert_tiles(ci, co, taps),
+                                  dim3(TILE, LINES), 0, taps, ci, co, W, static_cast<T *>(out)));
     return st->code;
 }
 
-extern "C" rd_code rd_convert_filters_add(rd_gpu *g, int64_t taps, int64_t ci, int64_t co, const void *from, rd_element type,
-                                          float *dW, rd_status *st)
+extern "C" rd_code rd_convert_filters_add(rd_gpu *g, int64_t taps, int64_t ci, int64_t co,
+                                          const void *from, rd_element type, float *dW,
+                                          rd_status *st)
 {
-    RD_BY_ELEMENT(type, RD_LAUNCH(g, st, filters_back<T>, cuda_convert_tiles(co, ci, taps), dim3(TILE, LINES), 0, taps, ci, co,
-                                  static_cast<const T *>(from), dW));
+    RD_BY_ELEMENT(type,
+                  RD_LAUNCH(g, st, filters_back<T>, cuda_convert_tiles(co, ci, taps),
+                            dim3(TILE, LINES), 0, taps, ci, co, static_cast<const T *>(from), dW));
     return st->code;
 }
 
 /* ---- borders ---- */
 
 /* V elements a turn, b.c counts vectors. One of the wide image a turn. */
-template <int V, typename T> static __global__ void pad_images(rd_borders b, int64_t n, const T *x, T *out)
+template <int V, typename T>
+static __global__ void pad_images(rd_borders b, int64_t n, const T *x, T *out)
 {
     for (RD_EACH(i, n)) {
         int64_t pixel, c, row, q, p;
@@ -202,13 +222,15 @@ template <int V, typename T> static __global__ void pad_images(rd_borders b, int
         p -= b.top;
         q -= b.left;
         rd_lanes<V> v = {};
-        if (p >= 0 && p < b.h && q >= 0 && q < b.w) v = rd_lanes_get<V>(x + (((row * b.h + p) * b.w + q) * b.c + c) * V);
+        if (p >= 0 && p < b.h && q >= 0 && q < b.w)
+            v = rd_lanes_get<V>(x + (((row * b.h + p) * b.w + q) * b.c + c) * V);
         rd_lanes_put<V>(out + i * V, v);
     }
 }
 
 /* One of the narrow image a turn. */
-template <int V, typename T> static __global__ void crop_images(rd_borders b, int64_t n, const T *x, bool add, T *y)
+template <int V, typename T>
+static __global__ void crop_images(rd_borders b, int64_t n, const T *x, bool add, T *y)
 {
     for (RD_EACH(i, n)) {
         int64_t pixel, c, image, p, q;
@@ -216,7 +238,8 @@ template <int V, typename T> static __global__ void crop_images(rd_borders b, in
         split(pixel, b.w, &p, &q);
         split(p, b.h, &image, &p);
         const int64_t wide = b.w + b.left + b.right, high = b.h + b.top + b.bottom;
-        rd_lanes<V> v = rd_lanes_get<V>(x + (((image * high + p + b.top) * wide + q + b.left) * b.c + c) * V);
+        rd_lanes<V> v =
+            rd_lanes_get<V>(x + (((image * high + p + b.top) * wide + q + b.left) * b.c + c) * V);
         if (add) {
             const rd_lanes<V> old = rd_lanes_get<V>(y + i * V);
             for (int l = 0; l < V; l++) v.at[l] = old.at[l] + v.at[l];
@@ -228,40 +251,53 @@ template <int V, typename T> static __global__ void crop_images(rd_borders b, in
 /* 16 bytes at a time, where rows of channels let them. */
 template <typename T> static bool in_vectors(const rd_borders *b, const void *x, const void *y)
 {
-    return b->c % (int64_t)(16 / sizeof(T)) == 0 && (uintptr_t)x % 16 == 0 && (uintptr_t)y % 16 == 0;
+    return b->c % (int64_t)(16 / sizeof(T)) == 0 && (uintptr_t)x % 16 == 0 &&
+           (uintptr_t)y % 16 == 0;
 }
 
-template <int V, typename T> static rd_code pad_by(rd_gpu *g, rd_borders b, const void *x, void *out, rd_status *st)
+template <int V, typename T>
+static rd_code pad_by(rd_gpu *g, rd_borders b, const void *x, void *out, rd_status *st)
 {
     b.c /= V;
     const int64_t n = b.n * (b.h + b.top + b.bottom) * (b.w + b.left + b.right) * b.c;
-    return RD_LAUNCH(g, st, (pad_images<V, T>), rd_grid(n), RD_BLOCK, 0, b, n, static_cast<const T *>(x), static_cast<T *>(out));
+    return RD_LAUNCH(g, st, (pad_images<V, T>), rd_grid(n), RD_BLOCK, 0, b, n,
+                     static_cast<const T *>(x), static_cast<T *>(out));
 }
 
-template <typename T> static rd_code cuda_convert_pad_of(rd_gpu *g, const rd_borders *b, const void *x, void *out, rd_status *st)
+template <typename T>
+static rd_code cuda_convert_pad_of(rd_gpu *g, const rd_borders *b, const void *x, void *out,
+                                   rd_status *st)
 {
-    return in_vectors<T>(b, x, out) ? pad_by<16 / sizeof(T), T>(g, *b, x, out, st) : pad_by<1, T>(g, *b, x, out, st);
+    return in_vectors<T>(b, x, out) ? pad_by<16 / sizeof(T), T>(g, *b, x, out, st)
+                                    : pad_by<1, T>(g, *b, x, out, st);
 }
 
-extern "C" rd_code rd_convert_pad(rd_gpu *g, const rd_borders *b, rd_element type, const void *x, void *out, rd_status *st)
+extern "C" rd_code rd_convert_pad(rd_gpu *g, const rd_borders *b, rd_element type, const void *x,
+                                  void *out, rd_status *st)
 {
     RD_BY_ELEMENT(type, cuda_convert_pad_of<T>(g, b, x, out, st));
     return st->code;
 }
 
-template <int V, typename T> static rd_code crop_by(rd_gpu *g, rd_borders b, const void *x, bool add, void *y, rd_status *st)
+template <int V, typename T>
+static rd_code crop_by(rd_gpu *g, rd_borders b, const void *x, bool add, void *y, rd_status *st)
 {
     b.c /= V;
     const int64_t n = b.n * b.h * b.w * b.c;
-    return RD_LAUNCH(g, st, (crop_images<V, T>), rd_grid(n), RD_BLOCK, 0, b, n, static_cast<const T *>(x), add, static_cast<T *>(y));
+    return RD_LAUNCH(g, st, (crop_images<V, T>), rd_grid(n), RD_BLOCK, 0, b, n,
+                     static_cast<const T *>(x), add, static_cast<T *>(y));
 }
 
-template <typename T> static rd_code crop_of(rd_gpu *g, const rd_borders *b, const void *x, bool add, void *y, rd_status *st)
+template <typename T>
+static rd_code crop_of(rd_gpu *g, const rd_borders *b, const void *x, bool add, void *y,
+                       rd_status *st)
 {
-    return in_vectors<T>(b, x, y) ? crop_by<16 / sizeof(T), T>(g, *b, x, add, y, st) : crop_by<1, T>(g, *b, x, add, y, st);
+    return in_vectors<T>(b, x, y) ? crop_by<16 / sizeof(T), T>(g, *b, x, add, y, st)
+                                  : crop_by<1, T>(g, *b, x, add, y, st);
 }
 
-extern "C" rd_code rd_convert_crop(rd_gpu *g, const rd_borders *b, rd_element type, const void *x, bool add, void *y, rd_status *st)
+extern "C" rd_code rd_convert_crop(rd_gpu *g, const rd_borders *b, rd_element type, const void *x,
+                                   bool add, void *y, rd_status *st)
 {
     RD_BY_ELEMENT(type, crop_of<T>(g, b, x, add, y, st));
     return st->code;
@@ -283,7 +319,8 @@ extern "C" const char *rd_convert_built_for(void)
     const int arch[] = {__CUDA_ARCH_LIST__};
     size_t at = 0;
     for (int a : arch)
-        if (at < sizeof text) at += (size_t)snprintf(text + at, sizeof text - at, "%ssm_%d", at ? ", " : "", a / 10);
+        if (at < sizeof text)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%ssm_%d", at ? ", " : "", a / 10);
     if (at < sizeof text) snprintf(text + at, sizeof text - at, " and newer");
     return text;
 }

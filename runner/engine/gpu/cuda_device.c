@@ -17,7 +17,8 @@
 static rd_code stage_new(rd_gpu *g, rd_gpu_stage *s, int pieces, rd_status *st)
 {
     CUDA(g, cudaMallocHost((void **)&s->host, (size_t)pieces * PIECE_BYTES));
-    for (int i = 0; i < pieces; i++) CUDA(g, cudaEventCreateWithFlags(&s->done[i], cudaEventDisableTiming));
+    for (int i = 0; i < pieces; i++)
+        CUDA(g, cudaEventCreateWithFlags(&s->done[i], cudaEventDisableTiming));
 done:
     return st->code;
 }
@@ -59,26 +60,29 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
         goto done;
     }
     if (index < 0 || index >= n) {
-        rd_fail(st, RD_EENV, "there is no GPU %d: this process sees %d (`nvidia-smi -L` lists them)", index, n);
+        rd_fail(st, RD_EENV,
+                "there is no GPU %d: this process sees %d (`nvidia-smi -L` lists them)", index, n);
         goto done;
     }
     rd_gpu_rnn_begin();
-    if (o->shared) setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0); /* read when the library is loaded */
+    if (o->shared)
+        setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0); /* read when the library is loaded */
     RD_TRY(rd_gpu_query(index, &g->info, st));
     CUDA(g, cudaSetDevice(index));
     CUDA(g, cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking)); /* makes the context */
     rd_gpu_taken(index);
     g->current = g->stream;
-    RD_TRY(rd_cuda_result(g, (cudaError_t)rd_convert_probe(), "cudaFuncGetAttributes", RD_HERE, st));
+    RD_TRY(rd_cuda_result(g, (cudaError_t)rd_convert_probe(), "cudaFuncGetAttributes", RD_HERE,
+                          st));
     RD_TRY(stage_new(g, &g->up, UP_PIECES, st));
     RD_TRY(stage_new(g, &g->down, DOWN_PIECES, st));
     RD_TRY(rd_gpu_ahead_new(g, st));
     for (int i = 0; i < MARKS; i++) CUDA(g, cudaEventCreate(&g->mark[i]));
     if (o->graphs && !g->sync) RD_TRY(rd_graphs_new(g, &rd_cuda_graph_maker, &g->graphs, st));
     RD_TRY(rd_gpu_query(index, &g->info, st)); /* again: what is free now */
-    snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s%s", g->info.name, index, g->info.major,
-             g->info.minor, (double)g->info.memory / 1073741824.0, rd_gpu_libraries(), precision(g),
-             g->sync ? ", each kernel waited for" : "");
+    snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s%s", g->info.name,
+             index, g->info.major, g->info.minor, (double)g->info.memory / 1073741824.0,
+             rd_gpu_libraries(), precision(g), g->sync ? ", each kernel waited for" : "");
 done:
     if (st->code != RD_OK) {
         rd_gpu_free(g);
@@ -134,7 +138,8 @@ bool rd_gpu_uses_float16(const rd_gpu *g)
 
 /* ---- memory ---- */
 
-#define SHORT_HERE "cuda_device.c:rd_gpu_get" /* the place of a failure that rd_gpu_short knows again */
+#define SHORT_HERE \
+    "cuda_device.c:rd_gpu_get" /* the place of a failure that rd_gpu_short knows again */
 
 static double gib(uint64_t bytes)
 {
@@ -179,9 +184,12 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
         g->short_asked = bytes;
         g->short_left = left;
         return rd_fail_(st, RD_EENV, SHORT_HERE,
-                        "GPU %d is out of memory: %.3f GiB asked for, %.2f GiB in use by this rank, %.2f of %.2f GiB free on %s%s", g->index,
-                        gib(bytes), gib(g->in_use), gib(left), gib(total), g->info.name,
-                        gib(total) - gib(left) > gib(g->in_use) + 2.0 ? "; other programs on it hold memory (`nvidia-smi`)" : "");
+                        "GPU %d is out of memory: %.3f GiB asked for, %.2f GiB in use by this "
+                        "rank, %.2f of %.2f GiB free on %s%s",
+                        g->index, gib(bytes), gib(g->in_use), gib(left), gib(total), g->info.name,
+                        gib(total) - gib(left) > gib(g->in_use) + 2.0
+                            ? "; other programs on it hold memory (`nvidia-smi`)"
+                            : "");
     }
     RD_TRY(rd_cuda_result(g, e, "cudaMalloc", RD_HERE, st));
     g->memory[g->n_memory++] = (rd_gpu_memory){.p = p, .bytes = bytes};
@@ -213,12 +221,14 @@ rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     const cudaError_t e = cudaMallocHost(&p, bytes ? bytes : 1);
     if (e == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
-        return rd_fail(st, RD_EENV, "no %zu bytes of page-locked memory (`ulimit -l` may limit it)", bytes);
+        return rd_fail(st, RD_EENV, "no %zu bytes of page-locked memory (`ulimit -l` may limit it)",
+                       bytes);
     }
     RD_TRY(rd_cuda_result(g, e, "cudaMallocHost", RD_HERE, st));
     rd_gpu_memory *m = &g->pinned[g->n_pinned++];
     *m = (rd_gpu_memory){.p = p, .bytes = bytes};
-    for (int i = 0; i < RD_QUEUES; i++) CUDA(g, cudaEventCreateWithFlags(&m->read[i], cudaEventDisableTiming));
+    for (int i = 0; i < RD_QUEUES; i++)
+        CUDA(g, cudaEventCreateWithFlags(&m->read[i], cudaEventDisableTiming));
     memcpy(out, &p, sizeof p);
 done:
     return st->code;
@@ -363,13 +373,15 @@ rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_
     const size_t pieces = (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
     for (size_t i = 0; i < pieces + 1; i++) {
         if (i < pieces) {
-            const size_t at = i * PIECE_BYTES, n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-            CUDA(g, cudaMemcpyAsync(s->host + i % DOWN_PIECES * PIECE_BYTES, from + at, n, cudaMemcpyDeviceToHost,
-                                    g->stream));
+            const size_t at = i * PIECE_BYTES,
+                         n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+            CUDA(g, cudaMemcpyAsync(s->host + i % DOWN_PIECES * PIECE_BYTES, from + at, n,
+                                    cudaMemcpyDeviceToHost, g->stream));
             CUDA(g, cudaEventRecord(s->done[i % DOWN_PIECES], g->stream));
         }
         if (i > 0) {
-            const size_t k = i - 1, at = k * PIECE_BYTES, n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+            const size_t k = i - 1, at = k * PIECE_BYTES,
+                         n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
             CUDA(g, cudaEventSynchronize(s->done[k % DOWN_PIECES]));
             memcpy(to + at, s->host + k % DOWN_PIECES * PIECE_BYTES, n);
         }
@@ -426,11 +438,14 @@ done:
 rd_code rd_gpu_run_kernel(rd_gpu *g, const void *args, rd_status *st)
 {
     const rd_kernel_call *c = args;
-    const dim3 grid = {c->grid[0], c->grid[1], c->grid[2]}, block = {c->block[0], c->block[1], c->block[2]};
+    const dim3 grid = {c->grid[0], c->grid[1], c->grid[2]},
+               block = {c->block[0], c->block[1], c->block[2]};
     void *param[RD_MOST_PARAMS];
     RD_TRY(rd_gpu_alive(g, st));
     rd_kernel_params(c, param);
-    RD_TRY(rd_cuda_result(g, cudaLaunchKernel(c->function, grid, block, param, c->shared, g->current), c->name, RD_HERE, st));
+    RD_TRY(rd_cuda_result(g,
+                          cudaLaunchKernel(c->function, grid, block, param, c->shared, g->current),
+                          c->name, RD_HERE, st));
     g->last_kernel = c->name;
     if (g->sync) RD_TRY(rd_cuda_result(g, cudaStreamSynchronize(g->current), c->name, RD_HERE, st));
 done:

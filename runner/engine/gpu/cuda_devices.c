@@ -21,7 +21,8 @@ int rd_gpu_count(char why[256])
     (void)cudaGetLastError();
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
-    rd_gpu_no_gpu(cudaGetErrorName(e), cudaGetErrorString(e), driver, runtime, getenv("CUDA_VISIBLE_DEVICES"), why);
+    rd_gpu_no_gpu(cudaGetErrorName(e), cudaGetErrorString(e), driver, runtime,
+                  getenv("CUDA_VISIBLE_DEVICES"), why);
     return 0;
 }
 
@@ -34,11 +35,12 @@ typedef struct nvml_memory {
 
 static bool nvml_free(const char *uuid, uint64_t *bytes)
 {
-    int (*init)(void), (*by_uuid)(const char *, void **), (*memory)(void *, nvml_memory *), (*end)(void);
+    int (*init)(void), (*by_uuid)(const char *, void **), (*memory)(void *, nvml_memory *),
+        (*end)(void);
     void *h = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL), *card = NULL;
     if (!h) return false;
-    void *f[] = {dlsym(h, "nvmlInit_v2"), dlsym(h, "nvmlDeviceGetHandleByUUID"), dlsym(h, "nvmlDeviceGetMemoryInfo"),
-                 dlsym(h, "nvmlShutdown")};
+    void *f[] = {dlsym(h, "nvmlInit_v2"), dlsym(h, "nvmlDeviceGetHandleByUUID"),
+                 dlsym(h, "nvmlDeviceGetMemoryInfo"), dlsym(h, "nvmlShutdown")};
     bool ok = f[0] && f[1] && f[2] && f[3];
     if (ok) {
         memcpy(&init, &f[0], sizeof init);
@@ -71,8 +73,10 @@ rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
     CUDA(NULL, cudaGetDeviceProperties(&p, index));
     snprintf(out->name, sizeof out->name, "%.95s", p.name);
     const unsigned char *u = (const unsigned char *)p.uuid.bytes;
-    snprintf(out->uuid, sizeof out->uuid, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    snprintf(out->uuid, sizeof out->uuid,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+             u[15]);
     out->major = p.major;
     out->minor = p.minor;
     out->n_sm = p.multiProcessorCount;
@@ -80,8 +84,10 @@ rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
     size_t left = 0, total = 0;
     if (index == taken && cudaMemGetInfo(&left, &total) == cudaSuccess)
         out->free_memory = left;
-    else if (!nvml_free(out->uuid,
-                        &out->free_memory)) /* cudaMemGetInfo would make a context there, of some hundred MiB */
+    else if (
+        !nvml_free(
+            out->uuid,
+            &out->free_memory)) /* cudaMemGetInfo would make a context there, of some hundred MiB */
         out->free_memory = 0;
 done:
     return st->code;

@@ -17,19 +17,19 @@
 #include "gpu_rnn.h"
 #include <stdlib.h>
 
-#define CALLS(X)                                                                                                       \
-    X(cudnnGetVersion)                                                                                                 \
-    X(cudnnGetErrorString)                                                                                             \
-    X(cudnnGetLastErrorString)                                                                                         \
-    X(cudnnCreate)                                                                                                     \
-    X(cudnnDestroy)                                                                                                    \
-    X(cudnnSetStream)                                                                                                  \
-    X(cudnnBackendCreateDescriptor)                                                                                    \
-    X(cudnnBackendDestroyDescriptor)                                                                                   \
-    X(cudnnBackendFinalize)                                                                                            \
-    X(cudnnBackendSetAttribute)                                                                                        \
-    X(cudnnBackendGetAttribute)                                                                                        \
-    X(cudnnBackendExecute)                                                                                             \
+#define CALLS(X)                     \
+    X(cudnnGetVersion)               \
+    X(cudnnGetErrorString)           \
+    X(cudnnGetLastErrorString)       \
+    X(cudnnCreate)                   \
+    X(cudnnDestroy)                  \
+    X(cudnnSetStream)                \
+    X(cudnnBackendCreateDescriptor)  \
+    X(cudnnBackendDestroyDescriptor) \
+    X(cudnnBackendFinalize)          \
+    X(cudnnBackendSetAttribute)      \
+    X(cudnnBackendGetAttribute)      \
+    X(cudnnBackendExecute)           \
     RD_DNN_RNN_CALLS(X)
 static struct {
     CALLS(RD_FIELD)
@@ -47,9 +47,10 @@ typedef cudnnBackendDescriptor_t part;
 typedef enum kind { FORWARD, DATA, WEIGHTS } kind;
 
 enum {
-    MOST_ENGINES = 64,    /* of a ranking; those without tensor cores may come last */
-    MOST_PARTS = 8,       /* of one plan: three tensors, geometry, operation, graph, engine, plan */
-    MOST_PLANS = 1 << 10, /* last batches bring new shapes: when so many are kept, all are dropped */
+    MOST_ENGINES = 64, /* of a ranking; those without tensor cores may come last */
+    MOST_PARTS = 8,    /* of one plan: three tensors, geometry, operation, graph, engine, plan */
+    MOST_PLANS =
+        1 << 10, /* last batches bring new shapes: when so many are kept, all are dropped */
     UID_X = 'x',
     UID_W = 'w',
     UID_Y = 'y'
@@ -72,7 +73,8 @@ typedef struct plan {
 
 struct rd_gpu_dnn {
     cudnnHandle_t handle;
-    part card; /* of one that is not here, for plans that are never run (tests/gpu/dnn_plans.c); NULL: the handle's */
+    part
+        card; /* of one that is not here, for plans that are never run (tests/gpu/dnn_plans.c); NULL: the handle's */
     rd_dnn_rnn rnn;
     plan *first;
     int n_plans;
@@ -87,15 +89,16 @@ typedef struct convolution { /* as a task */
 } convolution;
 
 /* A failure of a call that cannot fail because of the shape. */
-rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, rd_status *st)
+rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where,
+                          rd_status *st)
 {
     if (r == CUDNN_STATUS_SUCCESS) return st->code;
     char more[200] = "";
     const char *name = dnn.cudnnGetErrorString(r), *help = rd_gpu_remedy(name);
     dnn.cudnnGetLastErrorString(more, sizeof more);
     rd_fail_(st, CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_BAD_PARAM ? RD_EBUG : RD_EENV, where,
-             "GPU %d: cuDNN: %.*s: %s%s%s%s%s", g->index, rd_call_name(call), call, name, more[0] ? ": " : "", more, help ? "; " : "",
-             help ? help : "");
+             "GPU %d: cuDNN: %.*s: %s%s%s%s%s", g->index, rd_call_name(call), call, name,
+             more[0] ? ": " : "", more, help ? "; " : "", help ? help : "");
     if (g->failure.code == RD_OK) g->failure = *st;
     return st->code;
 }
@@ -189,7 +192,8 @@ void rd_gpu_dnn_free(rd_gpu *g)
 
 /* ---- graphs ---- */
 
-static rd_code part_new(rd_gpu *g, plan *p, cudnnBackendDescriptorType_t type, part *out, rd_status *st)
+static rd_code part_new(rd_gpu *g, plan *p, cudnnBackendDescriptorType_t type, part *out,
+                        rd_status *st)
 {
     DNN(cudnnBackendCreateDescriptor(type, out));
     p->made[p->n_made++] = *out;
@@ -197,16 +201,19 @@ done:
     return st->code;
 }
 
-#define SET(d, attribute, type, n, values) DNN(cudnnBackendSetAttribute((d), (attribute), (type), (n), (values)))
+#define SET(d, attribute, type, n, values) \
+    DNN(cudnnBackendSetAttribute((d), (attribute), (type), (n), (values)))
 
 static cudnnDataType_t cuda_dnn_type_of(int64_t element)
 {
-    return element == RD_FLOAT32 ? CUDNN_DATA_FLOAT : element == RD_BFLOAT16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+    return element == RD_FLOAT32    ? CUDNN_DATA_FLOAT
+           : element == RD_BFLOAT16 ? CUDNN_DATA_BFLOAT16
+                                    : CUDNN_DATA_HALF;
 }
 
 /* NHWC: as cuDNN counts dimensions, (n, c, h, w) with c innermost. */
-static rd_code tensor(rd_gpu *g, plan *p, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w, part *out,
-                      rd_status *st)
+static rd_code tensor(rd_gpu *g, plan *p, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w,
+                      part *out, rd_status *st)
 {
     const int64_t dim[] = {n, c, h, w}, stride[] = {h * w * c, 1, w * c, c}, align = p->key.align;
     const cudnnDataType_t type = cuda_dnn_type_of(p->key.type);
@@ -224,7 +231,8 @@ done:
 static rd_code geometry(rd_gpu *g, plan *p, part *out, rd_status *st)
 {
     const key *k = &p->key;
-    const int64_t dims = 2, pad[] = {k->top, k->left}, stride[] = {k->stride, k->stride}, dilation[] = {1, 1};
+    const int64_t dims = 2, pad[] = {k->top, k->left}, stride[] = {k->stride, k->stride},
+                  dilation[] = {1, 1};
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     RD_TRY(part_new(g, p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, out, st));
@@ -245,18 +253,27 @@ static const struct names {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t x, w, y, geometry, alpha, beta;
 } names[] = {
-    [FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+    [FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
                  CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
     [DATA] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
     [WEIGHTS] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
 static rd_code graph_new(rd_gpu *g, plan *p, part *out, rd_status *st)
@@ -279,7 +296,8 @@ static rd_code graph_new(rd_gpu *g, plan *p, part *out, rd_status *st)
     DNN(cudnnBackendFinalize(op));
     RD_TRY(part_new(g, p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, out, st));
     SET(*out, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &op);
-    if (!g->dnn->card) SET(*out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->dnn->handle);
+    if (!g->dnn->card)
+        SET(*out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->dnn->handle);
     DNN(cudnnBackendFinalize(*out));
 done:
     return st->code;
@@ -290,8 +308,7 @@ done:
 /* The same bytes in every run, and the accuracy of float32's sums; tensor cores where operands may be rounded for them. */
 static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, bool tensor_cores)
 {
-    for (int64_t i = 0; i < n; i++)
-        switch ((int)note[i]) {
+    for (int64_t i = 0; i < n; i++) switch ((int)note[i]) {
         case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
         case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
         case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
@@ -310,9 +327,10 @@ static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, boo
 static cudnnStatus_t cuda_dnn_place(const rd_gpu_dnn *d, part run)
 {
     if (d->card)
-        return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                            &d->card);
-    return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &d->handle);
+        return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &d->card);
+    return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                                        &d->handle);
 }
 
 /* Makes p->run of one engine; false: not with this one. */
@@ -323,20 +341,21 @@ static bool plan_of(rd_gpu *g, plan *p, part config, bool tensor_cores)
     int64_t n = 0, one = 0;
     part engine, run;
     if (dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine)) return false;
-    const bool known = !dnn.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                                     1, &one, &engine) &&
-                       !dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                                     CUDNN_TYPE_NUMERICAL_NOTE, MOST_NOTES, &n, note);
+    const bool known =
+        !dnn.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &one, &engine) &&
+        !dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                      CUDNN_TYPE_NUMERICAL_NOTE, MOST_NOTES, &n, note);
     (void)dnn.cudnnBackendDestroyDescriptor(engine);
     if (!known || !exact_enough(note, n, tensor_cores) ||
         dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &run))
         return false;
     if (cuda_dnn_place(g->dnn, run) ||
-        dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                     &config) ||
+        dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config) ||
         dnn.cudnnBackendFinalize(run) ||
-        dnn.cudnnBackendGetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &one,
-                                     &p->workspace) ||
+        dnn.cudnnBackendGetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                     CUDNN_TYPE_INT64, 1, &one, &p->workspace) ||
         p->workspace > most_workspace) {
         (void)dnn.cudnnBackendDestroyDescriptor(run);
         return false;
@@ -346,8 +365,8 @@ static bool plan_of(rd_gpu *g, plan *p, part config, bool tensor_cores)
 }
 
 /* The first acceptable engine of one of the library's rankings; p->run stays NULL when there is none. */
-static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, part graph, cudnnBackendHeurMode_t mode, bool tensor_cores,
-                      rd_status *st)
+static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, part graph, cudnnBackendHeurMode_t mode,
+                               bool tensor_cores, rd_status *st)
 {
     part ranking = NULL, config[MOST_ENGINES] = {NULL};
     int64_t n = 0, used = -1;
@@ -355,12 +374,14 @@ static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, part graph, cudnnBackendHeurM
     SET(ranking, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
     SET(ranking, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (g->dnn->card)
-        SET(ranking, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->dnn->card);
+        SET(ranking, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+            &g->dnn->card);
     for (int i = 0; i < MOST_ENGINES; i++)
         DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[i]));
     if (dnn.cudnnBackendFinalize(ranking) == CUDNN_STATUS_SUCCESS &&
-        dnn.cudnnBackendGetAttribute(ranking, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                     MOST_ENGINES, &n, config) == CUDNN_STATUS_SUCCESS)
+        dnn.cudnnBackendGetAttribute(ranking, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                     CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_ENGINES, &n,
+                                     config) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < n && i < MOST_ENGINES && used < 0; i++)
             if (plan_of(g, p, config[i], tensor_cores)) used = i;
     if (used >= 0) { /* the plan may look at it later */
@@ -379,9 +400,10 @@ static rd_code cuda_dnn_plan_new(rd_gpu *g, const key *k, plan **out, rd_status 
 {
     static const char *const what[] = {"convolution", "gradient of a convolution's input",
                                        "gradient of a convolution's kernel"};
-    static const char *const types[] = {[RD_FLOAT32] = "float32", [RD_BFLOAT16] = "bfloat16", [RD_FLOAT16] = "float16"};
-    const bool tensor_cores =
-        k->type != RD_FLOAT32 || ((g->options.tf32 || g->options.mixed) && rd_gpu_is_ampere(g));
+    static const char *const types[] = {
+        [RD_FLOAT32] = "float32", [RD_BFLOAT16] = "bfloat16", [RD_FLOAT16] = "float16"};
+    const bool tensor_cores = k->type != RD_FLOAT32 ||
+                              ((g->options.tf32 || g->options.mixed) && rd_gpu_is_ampere(g));
     part graph;
     plan *p = *out = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for a convolution's plan");
@@ -391,12 +413,13 @@ static rd_code cuda_dnn_plan_new(rd_gpu *g, const key *k, plan **out, rd_status 
     if (!p->run) RD_TRY(cuda_dnn_choose(g, p, graph, CUDNN_HEUR_MODE_FALLBACK, tensor_cores, st));
     if (!p->run)
         rd_fail(st, RD_EENV,
-                "cuDNN %d.%d has no reproducible %s for %s of %lldx%lldx%lldx%lld, a kernel of %lldx%lld to %lld channels, "
+                "cuDNN %d.%d has no reproducible %s for %s of %lldx%lldx%lldx%lld, a kernel of "
+                "%lldx%lld to %lld channels, "
                 "stride %lld on %s; a newer version may, \"device\": \"cpu\" does without",
-                (int)dnn.cudnnGetVersion() / 10000, (int)dnn.cudnnGetVersion() % 10000 / 100, what[k->kind],
-                types[k->type],
-                (long long)k->n, (long long)k->h, (long long)k->w, (long long)k->ci, (long long)k->kh, (long long)k->kw,
-                (long long)k->co, (long long)k->stride, g->info.name);
+                (int)dnn.cudnnGetVersion() / 10000, (int)dnn.cudnnGetVersion() % 10000 / 100,
+                what[k->kind], types[k->type], (long long)k->n, (long long)k->h, (long long)k->w,
+                (long long)k->ci, (long long)k->kh, (long long)k->kw, (long long)k->co,
+                (long long)k->stride, g->info.name);
 done:
     if (st->code != RD_OK) {
         parts_free(p);
@@ -432,7 +455,8 @@ done:
 
 static int64_t cuda_dnn_alignment(rd_element type, const void *x, const void *w, const void *y)
 {
-    return ((uintptr_t)x | (uintptr_t)w | (uintptr_t)y) % 16 == 0 ? 16 : (int64_t)rd_element_bytes(type);
+    return ((uintptr_t)x | (uintptr_t)w | (uintptr_t)y) % 16 == 0 ? 16
+                                                                  : (int64_t)rd_element_bytes(type);
 }
 
 static rd_code run_convolution(rd_gpu *g, const void *args, rd_status *st)
@@ -454,8 +478,8 @@ done:
 }
 
 /* Two of the three are read, the third is written. w: (co, kh, kw, ci). The border is the same on both sides. */
-static rd_code cuda_dnn_run(rd_gpu *g, kind what, const rd_gpu_conv *c, const void *x, const void *w, const void *y,
-                   rd_status *st)
+static rd_code cuda_dnn_run(rd_gpu *g, kind what, const rd_gpu_conv *c, const void *x,
+                            const void *w, const void *y, rd_status *st)
 {
     const key k = {.n = c->n,
                    .h = c->h,
@@ -485,8 +509,8 @@ done:
 
 static bool is_product(const rd_gpu_conv *c)
 {
-    return c->kh == 1 && c->kw == 1 && c->stride == 1 && c->oh == c->h && c->ow == c->w && c->pad_top == 0 &&
-           c->pad_left == 0;
+    return c->kh == 1 && c->kw == 1 && c->stride == 1 && c->oh == c->h && c->ow == c->w &&
+           c->pad_top == 0 && c->pad_left == 0;
 }
 
 static bool is_uneven(const rd_gpu_conv *c)
@@ -501,7 +525,8 @@ static bool is_empty(const rd_gpu_conv *c)
 
 static rd_borders borders_of(const rd_gpu_conv *c)
 {
-    return (rd_borders){c->n, c->h, c->w, c->ci, c->pad_top, c->pad_left, c->pad_bottom, c->pad_right};
+    return (rd_borders){c->n,       c->h,        c->w,          c->ci,
+                        c->pad_top, c->pad_left, c->pad_bottom, c->pad_right};
 }
 
 /* The same convolution on images that have their borders. */
@@ -541,15 +566,25 @@ static rd_code cuda_dnn_multiply(rd_gpu *g, const rd_product *shape, rd_status *
     return rd_gpu_multiply(g, &p, p.type_a != RD_FLOAT32, st);
 }
 
-rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *shape, const void *x, const float *W, void *y, rd_status *st)
+rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *shape, const void *x, const float *W,
+                            void *y, rd_status *st)
 {
     rd_gpu_conv c = *shape;
     const int64_t pixels = c.n * c.oh * c.ow;
     const void *w;
     if (is_empty(&c)) return st->code;
     if (is_product(&c)) {
-        const rd_product p = {.m = pixels, .n = c.co, .k = c.ci, .A = x, .type_a = c.type, .lda = c.ci, .B = W,
-                              .ldb = c.co, .C = y, .type_c = c.type, .ldc = c.co};
+        const rd_product p = {.m = pixels,
+                              .n = c.co,
+                              .k = c.ci,
+                              .A = x,
+                              .type_a = c.type,
+                              .lda = c.ci,
+                              .B = W,
+                              .ldb = c.co,
+                              .C = y,
+                              .type_c = c.type,
+                              .ldc = c.co};
         return cuda_dnn_multiply(g, &p, st);
     }
     RD_TRY(cuda_dnn_begin(g, st));
@@ -560,16 +595,27 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *shape, const void *dy, const float *W, void *dx, bool add,
-                         rd_status *st)
+rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *shape, const void *dy, const float *W,
+                         void *dx, bool add, rd_status *st)
 {
     rd_gpu_conv c = *shape;
     const int64_t pixels = c.n * c.oh * c.ow;
     const void *w;
     if (is_empty(&c)) return add ? st->code : rd_gpu_zero(g, dx, image_bytes(&c), st);
     if (is_product(&c)) {
-        const rd_product p = {.tb = true, .m = pixels, .n = c.ci, .k = c.co, .A = dy, .type_a = c.type, .lda = c.co,
-                              .B = W, .ldb = c.co, .beta = add ? 1.0f : 0.0f, .C = dx, .type_c = c.type, .ldc = c.ci};
+        const rd_product p = {.tb = true,
+                              .m = pixels,
+                              .n = c.ci,
+                              .k = c.co,
+                              .A = dy,
+                              .type_a = c.type,
+                              .lda = c.co,
+                              .B = W,
+                              .ldb = c.co,
+                              .beta = add ? 1.0f : 0.0f,
+                              .C = dx,
+                              .type_c = c.type,
+                              .ldc = c.ci};
         return cuda_dnn_multiply(g, &p, st);
     }
     RD_TRY(cuda_dnn_begin(g, st));
@@ -587,18 +633,31 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *shape, const void *x, const void *dy, float *dW, rd_status *st)
+rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *shape, const void *x, const void *dy,
+                            float *dW, rd_status *st)
 {
     rd_gpu_conv c = *shape;
     const int64_t pixels = c.n * c.oh * c.ow, taps = c.kh * c.kw;
     if (is_empty(&c)) return st->code;
     if (is_product(&c)) {
-        const rd_product p = {.ta = true, .m = c.ci, .n = c.co, .k = pixels, .A = x, .type_a = c.type, .lda = c.ci,
-                              .B = dy, .type_b = c.type, .ldb = c.co, .beta = 1.0f, .C = dW, .ldc = c.co};
+        const rd_product p = {.ta = true,
+                              .m = c.ci,
+                              .n = c.co,
+                              .k = pixels,
+                              .A = x,
+                              .type_a = c.type,
+                              .lda = c.ci,
+                              .B = dy,
+                              .type_b = c.type,
+                              .ldb = c.co,
+                              .beta = 1.0f,
+                              .C = dW,
+                              .ldc = c.co};
         return cuda_dnn_multiply(g, &p, st);
     }
     RD_TRY(cuda_dnn_begin(g, st));
-    RD_TRY(rd_gpu_room_get(g, &g->room[1], (size_t)(taps * c.ci * c.co) * rd_element_bytes(c.type), st));
+    RD_TRY(rd_gpu_room_get(g, &g->room[1], (size_t)(taps * c.ci * c.co) * rd_element_bytes(c.type),
+                           st));
     RD_TRY(even_input(g, &c, &x, st));
     RD_TRY(cuda_dnn_run(g, WEIGHTS, &c, x, g->room[1].p, dy, st));
     RD_TRY(rd_convert_filters_add(g, taps, c.ci, c.co, g->room[1].p, c.type, dW, st));

@@ -17,7 +17,8 @@ rd_code rd_cuda_result(rd_gpu *g, cudaError_t e, const char *call, const char *w
     char help[RD_GPU_WHY_BYTES] = "";
     const char *what = rd_gpu_remedy(cudaGetErrorName(e));
     if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction)
-        rd_gpu_not_built_for(rd_convert_built_for(), g ? g->info.name : NULL, g ? g->info.major : 0, g ? g->info.minor : 0, help);
+        rd_gpu_not_built_for(rd_convert_built_for(), g ? g->info.name : NULL, g ? g->info.major : 0,
+                             g ? g->info.minor : 0, help);
     else if (e == cudaErrorInsufficientDriver || e == cudaErrorNoDevice)
         (void)rd_gpu_count(help);
     else if (what)
@@ -25,8 +26,9 @@ rd_code rd_cuda_result(rd_gpu *g, cudaError_t e, const char *call, const char *w
     char after[96] = "";
     if (g && g->last_kernel && !strstr(call, g->last_kernel))
         snprintf(after, sizeof after, ", seen after kernel %.64s", g->last_kernel);
-    rd_fail_(st, RD_EENV, where, "GPU %d: %.*s: %s (%s%s)%s%s", g ? g->index : 0, rd_call_name(call), call,
-             cudaGetErrorString(e), cudaGetErrorName(e), after, help[0] ? "; " : "", help);
+    rd_fail_(st, RD_EENV, where, "GPU %d: %.*s: %s (%s%s)%s%s", g ? g->index : 0,
+             rd_call_name(call), call, cudaGetErrorString(e), cudaGetErrorName(e), after,
+             help[0] ? "; " : "", help);
     if (g && g->failure.code == RD_OK && !cuda_error_harmless(e)) g->failure = *st;
     return st->code;
 }

@@ -28,11 +28,13 @@ static struct cudaKernelNodeParams kernel_node(const rd_kernel_call *c, void **p
 
 static struct cudaMemsetParams zero_node(const rd_gpu_move *m)
 {
-    return (struct cudaMemsetParams){.dst = m->to, .value = 0, .elementSize = 1, .width = m->bytes, .height = 1};
+    return (struct cudaMemsetParams){
+        .dst = m->to, .value = 0, .elementSize = 1, .width = m->bytes, .height = 1};
 }
 
 /* What a library starts. *out: the caller destroys it. */
-static rd_code capture(rd_gpu *g, const rd_gpu_task *t, const void *args, cudaGraph_t *out, rd_status *st)
+static rd_code capture(rd_gpu *g, const rd_gpu_task *t, const void *args, cudaGraph_t *out,
+                       rd_status *st)
 {
     const rd_status failure = g->failure;
     *out = NULL;
@@ -47,7 +49,8 @@ done:
     return st->code;
 }
 
-static rd_code cuda_graph_add(rd_gpu *g, rd_gpu_graph *q, const rd_gpu_tasks *list, int i, rd_status *st)
+static rd_code cuda_graph_add(rd_gpu *g, rd_gpu_graph *q, const rd_gpu_tasks *list, int i,
+                              rd_status *st)
 {
     const rd_gpu_task *t = &list->task[i];
     const void *args = rd_gpu_args(list, i);
@@ -60,8 +63,8 @@ static rd_code cuda_graph_add(rd_gpu *g, rd_gpu_graph *q, const rd_gpu_tasks *li
         GRAPH(cudaGraphAddKernelNode(&q->node[i], q->graph, before, n, &p));
     } else if (!t->run) {
         const rd_gpu_post *p = args;
-        GRAPH(cudaGraphAddMemcpyNode1D(&q->node[i], q->graph, before, n, p->to, q->letter + p->from, p->bytes,
-                                       cudaMemcpyDeviceToDevice));
+        GRAPH(cudaGraphAddMemcpyNode1D(&q->node[i], q->graph, before, n, p->to, q->letter + p->from,
+                                       p->bytes, cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_copy) {
         const rd_gpu_move *m = args;
         GRAPH(cudaGraphAddMemcpyNode1D(&q->node[i], q->graph, before, n, m->to, m->from, m->bytes,
@@ -96,8 +99,8 @@ static uint64_t free_now(void)
     return left;
 }
 
-static rd_code cuda_graph_make(rd_gpu *g, const rd_gpu_tasks *list, size_t letter, rd_gpu_graph **out, uint64_t *bytes,
-                    rd_status *st)
+static rd_code cuda_graph_make(rd_gpu *g, const rd_gpu_tasks *list, size_t letter,
+                               rd_gpu_graph **out, uint64_t *bytes, rd_status *st)
 {
     rd_gpu_graph *q = *out = calloc(1, sizeof *q);
     const uint64_t before = free_now();
@@ -121,7 +124,8 @@ done:
     return st->code;
 }
 
-static rd_code set(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *t, const void *args, rd_status *st)
+static rd_code set(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *t, const void *args,
+                   rd_status *st)
 {
     (void)g;
     if (t->run == rd_gpu_run_kernel) {
@@ -130,8 +134,8 @@ static rd_code set(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *t, cons
         GRAPH(cudaGraphExecKernelNodeSetParams(q->exec, q->node[i], &p));
     } else if (!t->run) {
         const rd_gpu_post *p = args;
-        GRAPH(cudaGraphExecMemcpyNodeSetParams1D(q->exec, q->node[i], p->to, q->letter + p->from, p->bytes,
-                                                 cudaMemcpyDeviceToDevice));
+        GRAPH(cudaGraphExecMemcpyNodeSetParams1D(q->exec, q->node[i], p->to, q->letter + p->from,
+                                                 p->bytes, cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_copy) {
         const rd_gpu_move *m = args;
         GRAPH(cudaGraphExecMemcpyNodeSetParams1D(q->exec, q->node[i], m->to, m->from, m->bytes,
@@ -146,7 +150,8 @@ done:
     return st->code;
 }
 
-static rd_code cuda_graph_start(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes, rd_status *st)
+static rd_code cuda_graph_start(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes,
+                                rd_status *st)
 {
     RD_TRY(rd_gpu_up_now(g, q->letter, letter, bytes, st));
     g->last_kernel = "cudaGraphLaunch";
@@ -155,4 +160,5 @@ done:
     return st->code;
 }
 
-const rd_graph_maker rd_cuda_graph_maker = {cuda_graph_make, set, cuda_graph_start, cuda_graph_drop, rd_gpu_up_now};
+const rd_graph_maker rd_cuda_graph_maker = {cuda_graph_make, set, cuda_graph_start, cuda_graph_drop,
+                                            rd_gpu_up_now};

@@ -71,9 +71,15 @@ rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_s
         /* All at once: it costs six bytes an element, and one launch instead of one for each weight. */
         const int64_t room = (r->n + 7) / 8 * 8;
         if (!r->narrow) RD_TRY(rd_gpu_get(g, (size_t)room * sizeof *r->narrow, &r->narrow, st));
-        const rd_narrow_job job = {
-            .x = r->p, .y = r->narrow, .batch = 1, .rows = 1, .cols = r->n, .ld_x = r->n, .ld_y = room};
-        RD_TRY(rd_convert_narrow(g, rd_gpu_is_bfloat16(g) ? RD_NARROW_BF16 : RD_NARROW_HALF16, &job, 1, st));
+        const rd_narrow_job job = {.x = r->p,
+                                   .y = r->narrow,
+                                   .batch = 1,
+                                   .rows = 1,
+                                   .cols = r->n,
+                                   .ld_x = r->n,
+                                   .ld_y = room};
+        RD_TRY(rd_convert_narrow(g, rd_gpu_is_bfloat16(g) ? RD_NARROW_BF16 : RD_NARROW_HALF16, &job,
+                                 1, st));
         r->generation = g->generation;
     }
     *out = r->narrow + (x - r->p);
@@ -81,7 +87,8 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void *out, bool *current, rd_status *st)
+rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void *out,
+                         bool *current, rd_status *st)
 {
     rd_gpu_held *h = g->held;
     copy *c = NULL;
@@ -90,7 +97,8 @@ rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void
     memcpy(out, &p, sizeof p);
     if (!range_of(g, w)) return st->code;
     for (int i = 0; i < h->n_copy && !c; i++)
-        if (h->copy[i].W == w && h->copy[i].form == form && h->copy[i].bytes == bytes) c = &h->copy[i];
+        if (h->copy[i].W == w && h->copy[i].form == form && h->copy[i].bytes == bytes)
+            c = &h->copy[i];
     if (!c) {
         void *list = h->copy;
         if (!cuda_hold_grow(&list, h->n_copy, &h->cap_copy, sizeof *h->copy))
@@ -98,7 +106,8 @@ rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int form, size_t bytes, void
         h->copy = list;
         RD_TRY(rd_gpu_get(g, bytes, &p, st));
         c = &h->copy[h->n_copy++];
-        *c = (copy){.W = w, .form = form, .bytes = bytes, .out = p, .generation = g->generation - 1};
+        *c = (copy){
+            .W = w, .form = form, .bytes = bytes, .out = p, .generation = g->generation - 1};
     }
     *current = c->generation == g->generation;
     c->generation = g->generation;
@@ -107,13 +116,14 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co, rd_element type,
-                            rd_gpu_room *room, const void **out, rd_status *st)
+rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co,
+                            rd_element type, rd_gpu_room *room, const void **out, rd_status *st)
 {
     const size_t bytes = (size_t)(taps * ci * co) * rd_element_bytes(type);
     bool current;
     void *to;
-    RD_TRY(rd_gpu_hold_copy(g, W, 0, bytes, &to, &current, st)); /* the types have different sizes */
+    RD_TRY(rd_gpu_hold_copy(g, W, 0, bytes, &to, &current,
+                            st)); /* the types have different sizes */
     if (!to) {
         RD_TRY(rd_gpu_room_get(g, room, bytes, st));
         to = room->p;

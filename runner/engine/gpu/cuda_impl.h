@@ -25,8 +25,13 @@ typedef struct rd_gpu_memory { /* one rd_gpu_get, or rd_gpu_host_get */
 
 /* Pinned memory that arrays pass on their way up, in pieces that are used again once the GPU has read them; see
  * cuda_device.c. */
-enum { UP_PIECES = 8, DOWN_PIECES = 2, PIECE_BYTES = 2 << 20, MARKS = 16,
-       DIRECT = 64 << 10 /* bytes: larger arrays in page-locked memory are read from there */ };
+enum {
+    UP_PIECES = 8,
+    DOWN_PIECES = 2,
+    PIECE_BYTES = 2 << 20,
+    MARKS = 16,
+    DIRECT = 64 << 10 /* bytes: larger arrays in page-locked memory are read from there */
+};
 typedef struct rd_gpu_stage {
     unsigned char *host;
     cudaEvent_t done[UP_PIECES];
@@ -43,11 +48,13 @@ struct rd_gpu {
     int index;
     rd_gpu_options options;
     rd_gpu_info info;
-    cudaStream_t stream, current; /* of the ops; where kernels are started now: see rd_gpu_on_stream */
-    rd_status failure;            /* of the device: sticks */
-    bool lost; /* work on it hangs with a lost peer, and so would whoever waits for it or frees its memory */
-    bool sync; /* RD_CUDA_SYNC: each kernel is waited for */
-    bool float16; /* RD_CUDA_FLOAT16 */
+    cudaStream_t stream,
+        current;       /* of the ops; where kernels are started now: see rd_gpu_on_stream */
+    rd_status failure; /* of the device: sticks */
+    bool
+        lost; /* work on it hangs with a lost peer, and so would whoever waits for it or frees its memory */
+    bool sync;               /* RD_CUDA_SYNC: each kernel is waited for */
+    bool float16;            /* RD_CUDA_FLOAT16 */
     const char *last_kernel; /* started last; NULL: none yet */
     uint64_t short_asked, short_left;
     rd_gpu_memory *memory;
@@ -57,11 +64,12 @@ struct rd_gpu {
     uint64_t in_use, peak;
     rd_gpu_stage up, down;
     cudaEvent_t mark[MARKS];
-    rd_gpu_room narrow[2], room[3]; /* 16-bit operands of a product; copies of a convolution's arrays */
+    rd_gpu_room narrow[2],
+        room[3]; /* 16-bit operands of a product; copies of a convolution's arrays */
     rd_gpu_blas *blas;
     rd_gpu_dnn *dnn;
     rd_gpu_held *held;
-    rd_graphs *graphs; /* NULL: not wanted */
+    rd_graphs *graphs;   /* NULL: not wanted */
     cudaStream_t copies; /* cuda_ahead.c */
     cudaEvent_t ahead_event[RD_AHEAD_EVENTS];
     rd_ahead *ahead;
@@ -73,7 +81,8 @@ struct rd_gpu {
 /* ---- results ---- */
 /* e as a status, with the library's words and what helps. All but what is told to be harmless sticks to g (NULL: there
  * is none). */
-rd_code rd_cuda_result(rd_gpu *g, cudaError_t e, const char *call, const char *where, rd_status *st);
+rd_code rd_cuda_result(rd_gpu *g, cudaError_t e, const char *call, const char *where,
+                       rd_status *st);
 #define RD_CUDA_OK(g, call, st) rd_cuda_result((g), (call), #call, RD_HERE, (st))
 #define CUDA(g, call) RD_TRY(RD_CUDA_OK(g, call, st))
 /* RD_OK, or the failure that stuck. First in each function that queues work. */
@@ -121,9 +130,11 @@ static inline rd_code rd_gpu_flush(rd_gpu *g, rd_status *st)
     return rd_graphs_flush(g->graphs, st);
 }
 /* Kernels on another stream are not written down. */
-static inline rd_code rd_gpu_task_of(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed, rd_status *st)
+static inline rd_code rd_gpu_task_of(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes,
+                                     size_t fixed, rd_status *st)
 {
-    return rd_graphs_task(g->current == g->stream ? g->graphs : NULL, g, run, args, bytes, fixed, st);
+    return rd_graphs_task(g->current == g->stream ? g->graphs : NULL, g, run, args, bytes, fixed,
+                          st);
 }
 
 /* Kernels are started on s until the next call; NULL: the ops' stream again. */
@@ -152,9 +163,10 @@ void rd_gpu_taken(int index);
 rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_status *st);
 /* *out: filters (kh, kw, ci, co) as (co, kh, kw, ci), of that type: kept where W lies in a held range, else in *room until
  * its next use. */
-rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co, rd_element type,
-                            rd_gpu_room *room, const void **out, rd_status *st);
-void rd_gpu_held_forget(rd_gpu *g, const void *p); /* the ranges that begin at p: their memory is given back */
+rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co,
+                            rd_element type, rd_gpu_room *room, const void **out, rd_status *st);
+void rd_gpu_held_forget(rd_gpu *g,
+                        const void *p); /* the ranges that begin at p: their memory is given back */
 void rd_gpu_held_free(rd_gpu *g);
 
 /* ---- products (cuda_blas.c) ---- */
@@ -164,7 +176,8 @@ typedef struct rd_product {
     float alpha, beta;
     const void *A, *B;
     void *C;
-    rd_element type_a, type_b, type_c; /* 16 bits: rd_gpu_narrow's type, and the product is a narrow one */
+    rd_element type_a, type_b,
+        type_c; /* 16 bits: rd_gpu_narrow's type, and the product is a narrow one */
     int64_t lda, ldb, ldc;
     int64_t batch, stride_a, stride_b, stride_c; /* batch 1: the strides are not looked at */
 } rd_product;

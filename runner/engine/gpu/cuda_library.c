@@ -16,7 +16,8 @@ static void *open_one(rd_library *l)
             void *h = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
             if (h) return h;
             const char *why = dlerror();
-            if (!l->why[0] && why) snprintf(l->why, sizeof l->why, "%s", why); /* of the first choice */
+            if (!l->why[0] && why)
+                snprintf(l->why, sizeof l->why, "%s", why); /* of the first choice */
         }
     return NULL;
 }
@@ -29,7 +30,8 @@ rd_code rd_library_load(rd_library *l, rd_status *st)
     for (int i = 0; h && i < l->n_symbol; i++) {
         void *f = dlsym(h, l->symbol[i].name);
         if (!f) {
-            snprintf(l->why, sizeof l->why, "'%s' has no %s: it is too old", l->names[0], l->symbol[i].name);
+            snprintf(l->why, sizeof l->why, "'%s' has no %s: it is too old", l->names[0],
+                     l->symbol[i].name);
             dlclose(h);
             h = NULL;
             break;
@@ -38,7 +40,8 @@ rd_code rd_library_load(rd_library *l, rd_status *st)
     }
     if (!h)
         return rd_fail(st, RD_EENV,
-                       "%s is needed and cannot be loaded (%s); install %s, and put its folder into LD_LIBRARY_PATH "
+                       "%s is needed and cannot be loaded (%s); install %s, and put its folder "
+                       "into LD_LIBRARY_PATH "
                        "where the loader does "
                        "not find it by itself, or set \"device\": \"cpu\"",
                        l->title, l->why, l->package);

@@ -27,19 +27,20 @@
 #if __has_include(<nccl.h>)
 #include <nccl.h>
 #else
-#error "nccl.h is missing: CUDA=1 needs NCCL's header (Debian's name: libnccl-dev; or CPPFLAGS=-I/path/to/include)"
+#error \
+    "nccl.h is missing: CUDA=1 needs NCCL's header (Debian's name: libnccl-dev; or CPPFLAGS=-I/path/to/include)"
 #endif
 
-#define CALLS(X)                                                                                                       \
-    X(ncclGetVersion)                                                                                                  \
-    X(ncclGetUniqueId)                                                                                                 \
-    X(ncclGetErrorString)                                                                                              \
-    X(ncclGetLastError)                                                                                                \
-    X(ncclCommInitRankConfig)                                                                                          \
-    X(ncclCommFinalize)                                                                                                \
-    X(ncclCommDestroy)                                                                                                 \
-    X(ncclCommAbort)                                                                                                   \
-    X(ncclCommGetAsyncError)                                                                                           \
+#define CALLS(X)              \
+    X(ncclGetVersion)         \
+    X(ncclGetUniqueId)        \
+    X(ncclGetErrorString)     \
+    X(ncclGetLastError)       \
+    X(ncclCommInitRankConfig) \
+    X(ncclCommFinalize)       \
+    X(ncclCommDestroy)        \
+    X(ncclCommAbort)          \
+    X(ncclCommGetAsyncError)  \
     X(ncclAllReduce)
 static struct {
     CALLS(RD_FIELD)
@@ -56,7 +57,9 @@ static rd_library library = {.title = "NCCL",
 _Static_assert(sizeof(ncclUniqueId) == RD_GPU_ID_BYTES, "the id of a group has other bytes");
 
 static const double end_s = 10.0; /* for leaving a group */
-enum { SHARED_CTAS = 4 }; /* of ranks that share a GPU: they leave it to the others' work while they wait for one another */
+enum {
+    SHARED_CTAS = 4
+}; /* of ranks that share a GPU: they leave it to the others' work while they wait for one another */
 
 typedef struct sum_events { /* with times */
     cudaEvent_t begin, end;
@@ -84,7 +87,8 @@ struct rd_gpu_group {
 static rd_code cuda_nccl_load(rd_status *st)
 {
     char settings[160];
-    if (!library.handle) (void)rd_nccl_settings(settings); /* it reads them once, when it first wants them */
+    if (!library.handle)
+        (void)rd_nccl_settings(settings); /* it reads them once, when it first wants them */
     return rd_library_load(&library, st);
 }
 
@@ -113,13 +117,17 @@ static const char *name_of(ncclResult_t r)
     }
 }
 
-static rd_code cuda_nccl_result(rd_gpu_group *q, ncclResult_t r, const char *call, const char *where, rd_status *st)
+static rd_code cuda_nccl_result(rd_gpu_group *q, ncclResult_t r, const char *call,
+                                const char *where, rd_status *st)
 {
     if (r == ncclSuccess) return st->code;
     const char *more = nccl.ncclGetLastError(q ? q->comm : NULL);
-    const rd_code code = r == ncclRemoteError ? RD_EPEER : r == ncclInvalidArgument ? RD_EBUG : RD_EENV;
-    return rd_fail_(st, code, where, "NCCL: %.*s: %s%s%.300s; %s", rd_call_name(call), call, nccl.ncclGetErrorString(r),
-                    more && more[0] ? ": " : "", more ? more : "", rd_gpu_remedy(name_of(r)));
+    const rd_code code = r == ncclRemoteError       ? RD_EPEER
+                         : r == ncclInvalidArgument ? RD_EBUG
+                                                    : RD_EENV;
+    return rd_fail_(st, code, where, "NCCL: %.*s: %s%s%.300s; %s", rd_call_name(call), call,
+                    nccl.ncclGetErrorString(r), more && more[0] ? ": " : "", more ? more : "",
+                    rd_gpu_remedy(name_of(r)));
 }
 #define NCCL(q, call) RD_TRY(cuda_nccl_result((q), (nccl.call), #call, RD_HERE, st))
 
@@ -149,8 +157,8 @@ static bool cuda_nccl_rest(patience *p)
 }
 
 /* Waits until the communicator's last call is done, which came back with r. */
-static rd_code settle(rd_gpu_group *q, ncclResult_t r, const char *call, const char *where, double timeout_s,
-                      rd_status *st)
+static rd_code settle(rd_gpu_group *q, ncclResult_t r, const char *call, const char *where,
+                      double timeout_s, rd_status *st)
 {
     patience p = patience_of(timeout_s);
     while (r == ncclInProgress) {
@@ -158,11 +166,13 @@ static rd_code settle(rd_gpu_group *q, ncclResult_t r, const char *call, const c
         const ncclResult_t asked = nccl.ncclCommGetAsyncError(q->comm, &state);
         r = asked == ncclSuccess ? state : asked;
         if (r == ncclInProgress && !cuda_nccl_rest(&p))
-            return rd_fail_(st, RD_ESTALL, where,
-                            "NCCL: %.*s was not done after %.3g s: some of the %d ranks did not come, or cannot be "
-                            "reached over the network "
-                            "that NCCL chose (NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names another)",
-                            rd_call_name(call), call, timeout_s, q->size);
+            return rd_fail_(
+                st, RD_ESTALL, where,
+                "NCCL: %.*s was not done after %.3g s: some of the %d ranks did not come, or "
+                "cannot be "
+                "reached over the network "
+                "that NCCL chose (NCCL_DEBUG=INFO shows it, NCCL_SOCKET_IFNAME names another)",
+                rd_call_name(call), call, timeout_s, q->size);
     }
     return cuda_nccl_result(q, r, call, where, st);
 }
@@ -176,7 +186,9 @@ static rd_code async_error(rd_gpu_group *q, rd_status *st)
     if (state == ncclSuccess || state == ncclInProgress) return st->code;
     const char *more = nccl.ncclGetLastError(q->comm);
     q->failed = true;
-    rd_fail(st, RD_EPEER, "NCCL: a sum over ranks failed: %s%s%.300s; another rank ended, or the network to it failed",
+    rd_fail(st, RD_EPEER,
+            "NCCL: a sum over ranks failed: %s%s%.300s; another rank ended, or the network to it "
+            "failed",
             nccl.ncclGetErrorString(state), more && more[0] ? ": " : "", more ? more : "");
 done:
     return st->code;
@@ -212,7 +224,8 @@ done:
 typedef struct abort_job {
     ncclComm_t comm;
     int device;
-    atomic_bool over; /* set by the thread and by who waits for it; the second of them frees the job */
+    atomic_bool
+        over; /* set by the thread and by who waits for it; the second of them frees the job */
 } abort_job;
 
 static void *abort_main(void *arg)
@@ -252,14 +265,16 @@ static rd_code first_sum(rd_gpu_group *q, double timeout_s, rd_status *st)
     rd_gpu *g = q->g;
     RD_TRY(rd_gpu_room_get(g, &q->wire, sizeof(float), st));
     CUDA(g, cudaMemsetAsync(q->wire.p, 0, sizeof(float), q->stream));
-    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, 1, ncclFloat32, ncclSum, q->comm, q->stream), timeout_s);
+    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, 1, ncclFloat32, ncclSum, q->comm, q->stream),
+           timeout_s);
     CUDA(g, cudaEventRecord(q->end, q->stream));
     RD_TRY(rd_gpu_group_wait(q, timeout_s, st));
 done:
     return st->code;
 }
 
-rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group **out, rd_status *st)
+rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group **out,
+                         rd_status *st)
 {
     ncclUniqueId u;
     int low = 0, high = 0;
@@ -271,7 +286,8 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     memcpy(&u, o->id, sizeof u);
     RD_TRY(rd_gpu_alive(g, st));
     RD_TRY(cuda_nccl_load(st));
-    CUDA(g, cudaDeviceGetStreamPriorityRange(&low, &high)); /* sums go first: the ops behind them wait */
+    CUDA(g, cudaDeviceGetStreamPriorityRange(&low,
+                                             &high)); /* sums go first: the ops behind them wait */
     CUDA(g, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, high));
     CUDA(g, cudaEventCreateWithFlags(&q->ready, cudaEventDisableTiming));
     CUDA(g, cudaEventCreateWithFlags(&q->end, cudaEventDisableTiming));
@@ -300,7 +316,8 @@ void rd_gpu_group_free(rd_gpu_group *q)
     if (!q) return;
     rd_status own = {.code = RD_OK};
     if (q->comm && !q->failed && rd_gpu_group_wait(q, end_s, &own) == RD_OK &&
-        settle(q, nccl.ncclCommFinalize(q->comm), "ncclCommFinalize", RD_HERE, end_s, &own) == RD_OK) {
+        settle(q, nccl.ncclCommFinalize(q->comm), "ncclCommFinalize", RD_HERE, end_s, &own) ==
+            RD_OK) {
         (void)nccl.ncclCommDestroy(q->comm);
         q->comm = NULL;
     }
@@ -327,17 +344,24 @@ void rd_gpu_group_free(rd_gpu_group *q)
 
 /* ---- sums ---- */
 
-static rd_code sum_narrow(rd_gpu_group *q, float *x, int64_t n, rd_narrow to, ncclDataType_t type, rd_status *st)
+static rd_code sum_narrow(rd_gpu_group *q, float *x, int64_t n, rd_narrow to, ncclDataType_t type,
+                          rd_status *st)
 {
     rd_gpu *g = q->g;
     if (q->wire.bytes < (size_t)n * sizeof(uint16_t))
         RD_TRY(rd_gpu_group_wait(q, q->sum_s, st)); /* it is in use there */
     RD_TRY(rd_gpu_room_get(g, &q->wire, (size_t)((n + 7) / 8 * 8) * sizeof(uint16_t), st));
-    const rd_narrow_job job = {
-        .x = x, .y = q->wire.p, .batch = 1, .rows = 1, .cols = n, .ld_x = n, .ld_y = (n + 7) / 8 * 8};
+    const rd_narrow_job job = {.x = x,
+                               .y = q->wire.p,
+                               .batch = 1,
+                               .rows = 1,
+                               .cols = n,
+                               .ld_x = n,
+                               .ld_y = (n + 7) / 8 * 8};
     rd_gpu_on_stream(g, q->stream);
     RD_TRY(rd_convert_narrow(g, to, &job, 1, st));
-    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, (size_t)n, type, ncclSum, q->comm, q->stream), q->sum_s);
+    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, (size_t)n, type, ncclSum, q->comm, q->stream),
+           q->sum_s);
     RD_TRY(rd_convert_widen(g, to, q->wire.p, n, x, st));
 done:
     rd_gpu_on_stream(g, NULL);
@@ -375,13 +399,16 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
     CUDA(g, cudaEventRecord(q->ready, g->stream));
     CUDA(g, cudaStreamWaitEvent(q->stream, q->ready, 0));
     RD_TRY(next_events(q, &e, st));
-    CUDA(g, cudaEventRecord(e->begin, q->stream)); /* it has its time when the stream is through with what it waits for */
+    CUDA(g, cudaEventRecord(
+                e->begin,
+                q->stream)); /* it has its time when the stream is through with what it waits for */
     if (wire == RD_GPU_WIRE_BF16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_BF16, ncclBfloat16, st));
     else if (wire == RD_GPU_WIRE_F16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_WIRE16, ncclFloat16, st));
     else
-        SETTLE(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream), q->sum_s);
+        SETTLE(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream),
+               q->sum_s);
     CUDA(g, cudaEventRecord(e->end, q->stream));
     CUDA(g, cudaEventRecord(q->end, q->stream));
     q->round[q->turn].n++;
@@ -415,7 +442,8 @@ rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
         if (cuda_nccl_rest(&p)) continue;
         q->failed = true;
         return rd_fail(st, RD_ESTALL,
-                       "NCCL: a sum over %d ranks was not done after %.3g s: a rank does not take part in it any "
+                       "NCCL: a sum over %d ranks was not done after %.3g s: a rank does not take "
+                       "part in it any "
                        "more, or its network hangs",
                        q->size, timeout_s);
     }

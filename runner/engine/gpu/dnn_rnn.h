@@ -8,27 +8,28 @@
 #if __has_include(<cudnn.h>)
 #include <cudnn.h>
 #else
-#error "cudnn.h is missing: CUDA=1 needs cuDNN 9's headers (Debian's name: libcudnn9-dev-cuda-13; or CPPFLAGS=-I/path/to/include)"
+#error \
+    "cudnn.h is missing: CUDA=1 needs cuDNN 9's headers (Debian's name: libcudnn9-dev-cuda-13; or CPPFLAGS=-I/path/to/include)"
 #endif
 
 RD_C_BEGIN
 
-#define RD_DNN_RNN_CALLS(X)        \
-    X(cudnnCreateRNNDescriptor)    \
-    X(cudnnDestroyRNNDescriptor)   \
-    X(cudnnSetRNNDescriptor_v8)    \
+#define RD_DNN_RNN_CALLS(X)          \
+    X(cudnnCreateRNNDescriptor)      \
+    X(cudnnDestroyRNNDescriptor)     \
+    X(cudnnSetRNNDescriptor_v8)      \
     X(cudnnCreateRNNDataDescriptor)  \
     X(cudnnDestroyRNNDataDescriptor) \
-    X(cudnnSetRNNDataDescriptor)   \
-    X(cudnnCreateTensorDescriptor) \
-    X(cudnnDestroyTensorDescriptor) \
-    X(cudnnSetTensorNdDescriptor)  \
-    X(cudnnGetTensorNdDescriptor)  \
-    X(cudnnGetRNNTempSpaceSizes)   \
-    X(cudnnGetRNNWeightSpaceSize)  \
-    X(cudnnGetRNNWeightParams)     \
-    X(cudnnRNNForward)             \
-    X(cudnnRNNBackwardData_v8)     \
+    X(cudnnSetRNNDataDescriptor)     \
+    X(cudnnCreateTensorDescriptor)   \
+    X(cudnnDestroyTensorDescriptor)  \
+    X(cudnnSetTensorNdDescriptor)    \
+    X(cudnnGetTensorNdDescriptor)    \
+    X(cudnnGetRNNTempSpaceSizes)     \
+    X(cudnnGetRNNWeightSpaceSize)    \
+    X(cudnnGetRNNWeightParams)       \
+    X(cudnnRNNForward)               \
+    X(cudnnRNNBackwardData_v8)       \
     X(cudnnRNNBackwardWeights_v8)
 
 #define RD_DNN_RNN_FIELD(f) __typeof__(f) *f;
@@ -39,7 +40,8 @@ typedef struct rd_dnn_rnn {
 /* Loads the library, makes the handle. Borrowed from g. */
 rd_code rd_gpu_dnn_rnn(rd_gpu *g, const rd_dnn_rnn **out, rd_status *st);
 /* r as a status with call, file and the library's text; a failure sticks to g. */
-rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, rd_status *st);
+rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where,
+                          rd_status *st);
 /* The library's words for r. */
 const char *rd_gpu_dnn_text(rd_gpu *g, cudnnStatus_t r);
 /* `call` has queued work: named where the device fails, waited for where each kernel is. */

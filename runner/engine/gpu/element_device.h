@@ -132,18 +132,18 @@ template <typename T> static __device__ inline void rd_put(T *x, float v)
 }
 
 /* RD_BY_ELEMENT(type, launch): runs `launch`, an expression that uses T, with the T of an rd_element. */
-#define RD_BY_ELEMENT(type, ...)      \
-    do {                              \
-        if ((type) == RD_FLOAT32) {   \
-            using T = float;          \
-            RD_DO(__VA_ARGS__);       \
+#define RD_BY_ELEMENT(type, ...)            \
+    do {                                    \
+        if ((type) == RD_FLOAT32) {         \
+            using T = float;                \
+            RD_DO(__VA_ARGS__);             \
         } else if ((type) == RD_BFLOAT16) { \
-            using T = rd_bf16;        \
-            RD_DO(__VA_ARGS__);       \
-        } else {                      \
-            using T = rd_f16;         \
-            RD_DO(__VA_ARGS__);       \
-        }                             \
+            using T = rd_bf16;              \
+            RD_DO(__VA_ARGS__);             \
+        } else {                            \
+            using T = rd_f16;               \
+            RD_DO(__VA_ARGS__);             \
+        }                                   \
     } while (0)
 
 #endif

@@ -23,9 +23,10 @@ int rd_ahead_place(const rd_ahead_room room[RD_AHEAD_ROOMS], size_t bytes)
     int best = -1;
     for (int i = 0; i < RD_AHEAD_ROOMS; i++) {
         if (room[i].host) continue;
-        const bool fits = room[i].bytes >= bytes, best_fits = best >= 0 && room[best].bytes >= bytes;
-        if (best < 0 ||
-            (fits ? !best_fits || room[i].bytes < room[best].bytes : !best_fits && room[i].bytes > room[best].bytes))
+        const bool fits = room[i].bytes >= bytes,
+                   best_fits = best >= 0 && room[best].bytes >= bytes;
+        if (best < 0 || (fits ? !best_fits || room[i].bytes < room[best].bytes
+                              : !best_fits && room[i].bytes > room[best].bytes))
             best = i;
     }
     return best;
@@ -41,7 +42,8 @@ int rd_ahead_find(const rd_ahead_room room[RD_AHEAD_ROOMS], const void *host, si
 rd_code rd_ahead_new(rd_gpu *g, const rd_ahead_device *d, rd_ahead **out, rd_status *st)
 {
     rd_ahead *a = *out = calloc(1, sizeof *a);
-    if (!a) return rd_fail(st, RD_EENV, "out of memory for the list of arrays on their way to a GPU");
+    if (!a)
+        return rd_fail(st, RD_EENV, "out of memory for the list of arrays on their way to a GPU");
     a->gpu = g;
     a->device = d;
     return st->code;

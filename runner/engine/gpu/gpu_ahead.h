@@ -24,8 +24,9 @@ enum { RD_AHEAD_ROOMS = 4, RD_AHEAD_EVENTS = 2 * RD_AHEAD_ROOMS };
 typedef enum rd_gpu_queue { RD_QUEUE_OPS, RD_QUEUE_COPIES, RD_QUEUES } rd_gpu_queue;
 
 typedef struct rd_ahead_device {
-    void *(*get)(rd_gpu *g, size_t bytes); /* device memory; NULL: there is not enough, which is no failure */
-    void (*put)(rd_gpu *g, void *p);       /* waits for both streams; NULL is fine */
+    void *(*get)(rd_gpu *g,
+                 size_t bytes); /* device memory; NULL: there is not enough, which is no failure */
+    void (*put)(rd_gpu *g, void *p); /* waits for both streams; NULL is fine */
     /* On the copies' stream, and on the ops', within the device. */
     rd_code (*up)(rd_gpu *g, void *to, const void *host, size_t bytes, rd_status *st);
     rd_code (*copy)(rd_gpu *g, void *to, const void *from, size_t bytes, rd_status *st);
@@ -38,7 +39,8 @@ typedef struct rd_ahead_device {
 typedef struct rd_ahead_room {
     void *at; /* NULL: no memory yet */
     size_t bytes;
-    const void *host; /* the array that was sent there, and neither taken nor forgotten; NULL: the room is free */
+    const void *
+        host; /* the array that was sent there, and neither taken nor forgotten; NULL: the room is free */
     size_t sent;
 } rd_ahead_room;
 

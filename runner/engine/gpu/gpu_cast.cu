@@ -1,7 +1,9 @@
 /* gpu_cast.cu -- elements of one type to another: eight a thread where both arrays begin at a multiple of 16 bytes. */
 #include "element_device.h"
 
-template <int V, typename From, typename To> static __global__ void __launch_bounds__(RD_BLOCK, 4) cast(int64_t n, const From *x, To *y, bool add)
+template <int V, typename From, typename To>
+static __global__ void __launch_bounds__(RD_BLOCK, 4)
+    cast(int64_t n, const From *x, To *y, bool add)
 {
     for (RD_EACH(i, n / V)) {
         rd_lanes<V> v = rd_lanes_get<V>(x + i * V);
@@ -24,18 +26,21 @@ static rd_code cast_to(rd_gpu *g, int64_t n, const void *x, void *y, bool add, r
     const From *a = static_cast<const From *>(x);
     To *b = static_cast<To *>(y);
     if ((((uintptr_t)x | (uintptr_t)y) & 15) == 0)
-        return RD_LAUNCH(g, st, (cast<8, From, To>), rd_grid((n + 7) / 8), RD_BLOCK, 0, n, a, b, add);
+        return RD_LAUNCH(g, st, (cast<8, From, To>), rd_grid((n + 7) / 8), RD_BLOCK, 0, n, a, b,
+                         add);
     return RD_LAUNCH(g, st, (cast<1, From, To>), rd_grid(n), RD_BLOCK, 0, n, a, b, add);
 }
 
 template <typename From>
-static rd_code cast_from(rd_gpu *g, int64_t n, const void *x, void *y, rd_element to, bool add, rd_status *st)
+static rd_code cast_from(rd_gpu *g, int64_t n, const void *x, void *y, rd_element to, bool add,
+                         rd_status *st)
 {
     RD_BY_ELEMENT(to, (cast_to<From, T>(g, n, x, y, add, st)));
     return RD_OK;
 }
 
-extern "C" rd_code rd_gpu_cast(rd_gpu *g, int64_t n, const void *x, rd_element from, void *y, rd_element to, bool add, rd_status *st)
+extern "C" rd_code rd_gpu_cast(rd_gpu *g, int64_t n, const void *x, rd_element from, void *y,
+                               rd_element to, bool add, rd_status *st)
 {
     RD_BY_ELEMENT(from, (cast_from<T>(g, n, x, y, to, add, st)));
     return RD_OK;

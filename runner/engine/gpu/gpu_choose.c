@@ -53,21 +53,26 @@ static rd_code gpu_choose_refuse(const rd_gpu_seat *seat, int n, int clash, rd_s
     const int host = seat[clash].host_index, gpus = gpus_of(seat, n, host);
     int rows = 0, ranks = 0;
     for (int owner = 0; owner < n; owner++) {
-        if (seat[owner].host_index != host || owner_of(seat, owner) != owner || ranks_on(seat, n, owner) == 1) continue;
+        if (seat[owner].host_index != host || owner_of(seat, owner) != owner ||
+            ranks_on(seat, n, owner) == 1)
+            continue;
         for (int r = owner; r < n; r++) {
             if (!same_gpu(&seat[r], &seat[owner])) continue;
             ranks++;
             if (rows == MOST_ROWS) continue;
             rows++;
-            rd_strbuf_printf(&b, "\n  rank %-4d %.24s  GPU %d  %.47s", r, seat[r].host, seat[r].index, seat[r].uuid);
+            rd_strbuf_printf(&b, "\n  rank %-4d %.24s  GPU %d  %.47s", r, seat[r].host,
+                             seat[r].index, seat[r].uuid);
         }
     }
     if (ranks > rows) rd_strbuf_printf(&b, "\n  and %d ranks more", ranks - rows);
-    rd_fail(st, RD_EENV,
-            "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks more GPUs "
-            "(CUDA_VISIBLE_DEVICES; srun "
-            "--gpus-per-node); \"allow_shared_gpu\": true lets them share, \"device\": \"cpu\" does without",
-            rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s", seat[clash].host);
+    rd_fail(
+        st, RD_EENV,
+        "two ranks on one GPU:%s\nstart at most %d rank%s on '%.24s', or show the ranks more GPUs "
+        "(CUDA_VISIBLE_DEVICES; srun "
+        "--gpus-per-node); \"allow_shared_gpu\": true lets them share, \"device\": \"cpu\" does "
+        "without",
+        rd_strbuf_str(&b), gpus, gpus == 1 ? "" : "s", seat[clash].host);
     rd_strbuf_release(&b);
     return st->code;
 }
@@ -105,19 +110,20 @@ static void say_gpus(const rd_gpu_seat *seat, int n, rd_gpu_choice *out)
         snprintf(ranks, sizeof ranks, ", one rank each");
     char count[32] = "";
     if (gpus > 1) snprintf(count, sizeof count, "%d x ", gpus);
-    snprintf(out->say, sizeof out->say, "%s%s%s on %s%s", count, seat[0].name, same_name ? "" : " and others", where,
-             ranks);
+    snprintf(out->say, sizeof out->say, "%s%s%s on %s%s", count, seat[0].name,
+             same_name ? "" : " and others", where, ranks);
 }
 
-rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat, int n,
-                      rd_gpu_choice *out, rd_status *st)
+rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat,
+                      int n, rd_gpu_choice *out, rd_status *st)
 {
     int with = 0, without = -1, has = -1;
     *out = (rd_gpu_choice){.device = RD_DEVICE_CPU};
     if (asked == RD_DEVICE_CPU || (asked == RD_DEVICE_AUTO && !compiled)) return st->code;
     if (!compiled)
         return rd_fail(st, RD_EENV,
-                       "\"device\" is \"cuda\", and this program has no GPU backend; build it with `make CUDA=1` (it "
+                       "\"device\" is \"cuda\", and this program has no GPU backend; build it with "
+                       "`make CUDA=1` (it "
                        "needs the CUDA "
                        "Toolkit), or set \"device\": \"cpu\"");
     for (int r = n - 1; r >= 0; r--) {
@@ -130,24 +136,29 @@ rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const r
     }
     if (with == 0 && asked == RD_DEVICE_AUTO) {
         if (seat[0].n_visible > 0)
-            snprintf(out->say, sizeof out->say, "the CPU, for %s cannot be used: %.400s", seat[0].name, seat[0].why);
+            snprintf(out->say, sizeof out->say, "the CPU, for %s cannot be used: %.400s",
+                     seat[0].name, seat[0].why);
         else
-            snprintf(out->say, sizeof out->say, "the CPU, for no GPU can be used: %.400s", seat[0].why);
+            snprintf(out->say, sizeof out->say, "the CPU, for no GPU can be used: %.400s",
+                     seat[0].why);
         return st->code;
     }
     if (with == 0 && seat[without].n_visible > 0)
-        return rd_fail(st, RD_EENV, "\"device\" is \"cuda\", and %s cannot be used: %s", seat[without].name,
-                       seat[without].why);
+        return rd_fail(st, RD_EENV, "\"device\" is \"cuda\", and %s cannot be used: %s",
+                       seat[without].name, seat[without].why);
     if (with == 0)
-        return rd_fail(st, RD_EENV, "\"device\" is \"cuda\", and there is no GPU that can be used: %s",
+        return rd_fail(st, RD_EENV,
+                       "\"device\" is \"cuda\", and there is no GPU that can be used: %s",
                        seat[without].why);
     if (with < n)
-        return rd_fail(st, RD_EENV,
-                       "rank %d on '%s' %s (%s), while rank %d on '%s' has one: %d of %d ranks do; put all "
-                       "ranks where there "
-                       "are GPUs, or set \"device\": \"cpu\"",
-                       without, seat[without].host, seat[without].n_visible ? "cannot use its GPU" : "has no GPU", seat[without].why, has,
-                       seat[has].host, with, n);
+        return rd_fail(
+            st, RD_EENV,
+            "rank %d on '%s' %s (%s), while rank %d on '%s' has one: %d of %d ranks do; put all "
+            "ranks where there "
+            "are GPUs, or set \"device\": \"cpu\"",
+            without, seat[without].host,
+            seat[without].n_visible ? "cannot use its GPU" : "has no GPU", seat[without].why, has,
+            seat[has].host, with, n);
     for (int r = 0; r < n; r++) {
         if (owner_of(seat, r) == r) continue;
         if (!allow_shared) return gpu_choose_refuse(seat, n, r, st);
@@ -162,7 +173,8 @@ bool rd_nccl_serves(bool shared, int version, char why[200])
 {
     enum { SHARES = 23000 };
     if (!shared || version >= SHARES) return true;
-    snprintf(why, 200, "ranks share a GPU, which NCCL allows from 2.30 on; here is %d.%d", version / 10000, version % 10000 / 100);
+    snprintf(why, 200, "ranks share a GPU, which NCCL allows from 2.30 on; here is %d.%d",
+             version / 10000, version % 10000 / 100);
     return false;
 }
 
@@ -177,12 +189,14 @@ bool rd_nccl_settings(char out[160])
         setenv(set[i].name, set[i].value, 0);
         const char *v = getenv(set[i].name);
         other |= !v || strcmp(v, set[i].value) != 0;
-        n += (size_t)snprintf(out + n, 160 - n, "%s%s=%.24s", i ? " " : "", set[i].name, v ? v : "");
+        n += (size_t)snprintf(out + n, 160 - n, "%s%s=%.24s", i ? " " : "", set[i].name,
+                              v ? v : "");
     }
     return other;
 }
 
-int64_t rd_gpu_batch_that_fits(int64_t batch, uint64_t fixed, uint64_t used, uint64_t asked, uint64_t left)
+int64_t rd_gpu_batch_that_fits(int64_t batch, uint64_t fixed, uint64_t used, uint64_t asked,
+                               uint64_t left)
 {
     const double need = (double)used + (double)asked - (double)fixed; /* at least, of the step */
     const double room = 0.9 * ((double)used + (double)left) - (double)fixed;

@@ -69,7 +69,8 @@ static rd_code enlarge(void *list, size_t each, size_t least, size_t *room, rd_s
     return st->code;
 }
 
-static rd_code gpu_graph_append(rd_gpu_tasks *t, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed, rd_status *st)
+static rd_code gpu_graph_append(rd_gpu_tasks *t, rd_gpu_run *run, const void *args, size_t bytes,
+                                size_t fixed, rd_status *st)
 {
     const size_t room = (bytes + 15) / 16 * 16;
     size_t cap = (size_t)t->cap;
@@ -77,7 +78,8 @@ static rd_code gpu_graph_append(rd_gpu_tasks *t, rd_gpu_run *run, const void *ar
     t->cap = (int)cap;
     if (t->room - t->used < room) RD_TRY(enlarge(&t->args, 1, t->used + room + 4096, &t->room, st));
     memcpy(t->args + t->used, args, bytes);
-    t->task[t->n++] = (rd_gpu_task){.run = run, .bytes = (uint32_t)bytes, .fixed = (uint32_t)fixed, .at = t->used};
+    t->task[t->n++] = (rd_gpu_task){
+        .run = run, .bytes = (uint32_t)bytes, .fixed = (uint32_t)fixed, .at = t->used};
     t->used += room;
 done:
     return st->code;
@@ -156,8 +158,9 @@ static void gpu_graph_give_up(rd_graphs *q, entry *e, const char *why)
     e->never = true;
     q->count.given_up++;
     if (!q->note[0])
-        (void)snprintf(q->note, sizeof q->note,
-                       "CUDA graphs: steps of one shape are launched one by one from here on: %.160s", why);
+        (void)snprintf(
+            q->note, sizeof q->note,
+            "CUDA graphs: steps of one shape are launched one by one from here on: %.160s", why);
 }
 
 /* ---- segments ---- */
@@ -298,7 +301,8 @@ static bool accept(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes
     rd_gpu_tasks *t = &q->now->segment[q->segment].tasks;
     if (q->i == t->n) return false;
     rd_gpu_task *k = &t->task[q->i];
-    if (k->run != run || k->bytes != bytes || k->fixed != fixed || memcmp(t->args + k->at, args, fixed) != 0)
+    if (k->run != run || k->bytes != bytes || k->fixed != fixed ||
+        memcmp(t->args + k->at, args, fixed) != 0)
         return false;
     if (memcmp(t->args + k->at, args, bytes) != 0) {
         memcpy(t->args + k->at, args, bytes);
@@ -309,12 +313,15 @@ static bool accept(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes
 }
 
 /* Written down: true; else it has to be done now. */
-static bool write_down(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed, rd_status *st)
+static bool write_down(rd_graphs *q, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed,
+                       rd_status *st)
 {
     if (q->state == CLOSED) return false;
     q->count.all++;
     if (q->state == RECORD) {
-        if (gpu_graph_append(&q->rec, run, args, bytes, fixed, st) == RD_OK && q->rec.n == MOST_TASKS) (void)flush_record(q, st);
+        if (gpu_graph_append(&q->rec, run, args, bytes, fixed, st) == RD_OK &&
+            q->rec.n == MOST_TASKS)
+            (void)flush_record(q, st);
         return true;
     }
     if (q->state != REPLAY) return false;
@@ -326,8 +333,8 @@ static bool write_down(rd_graphs *q, rd_gpu_run *run, const void *args, size_t b
     return true;
 }
 
-rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed,
-                       rd_status *st)
+rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes,
+                       size_t fixed, rd_status *st)
 {
     if (q && write_down(q, run, args, bytes, fixed, st)) return st->code;
     return st->code == RD_OK ? run(g, args, st) : st->code;
@@ -340,7 +347,8 @@ bool rd_graphs_up(rd_graphs *q, void *device, const void *host, size_t bytes, rd
         q->count.all++;
         return false;
     }
-    if (bytes > POST_MOST || q->letter_used + bytes > LETTER_MOST) return rd_graphs_flush(q, st) != RD_OK;
+    if (bytes > POST_MOST || q->letter_used + bytes > LETTER_MOST)
+        return rd_graphs_flush(q, st) != RD_OK;
     const size_t room = (bytes + 15) / 16 * 16;
     if (q->letter_room - q->letter_used < room &&
         enlarge(&q->letter, 1, q->letter_used + room + POST_MOST, &q->letter_room, st) != RD_OK)

@@ -53,13 +53,15 @@ typedef struct rd_gpu_graph rd_gpu_graph; /* the maker's */
 typedef struct rd_graph_maker {
     /* A graph of all tasks, in their order; *bytes: of device memory. letter: bytes that its letter has room for. A
      * failure is of this graph alone. */
-    rd_code (*make)(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_graph **out, uint64_t *bytes,
-                    rd_status *st);
+    rd_code (*make)(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_graph **out,
+                    uint64_t *bytes, rd_status *st);
     /* Task i has other arguments from now on. A failure is of this graph alone. */
-    rd_code (*set)(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *task, const void *args, rd_status *st);
+    rd_code (*set)(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *task, const void *args,
+                   rd_status *st);
     rd_code (*start)(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes, rd_status *st);
-    void (*drop)(rd_gpu *g, rd_gpu_graph *q);                                              /* waits */
-    rd_code (*up)(rd_gpu *g, void *device, const void *host, size_t bytes, rd_status *st); /* at once */
+    void (*drop)(rd_gpu *g, rd_gpu_graph *q); /* waits */
+    rd_code (*up)(rd_gpu *g, void *device, const void *host, size_t bytes,
+                  rd_status *st); /* at once */
 } rd_graph_maker;
 
 typedef struct rd_graphs rd_graphs;
@@ -73,8 +75,8 @@ rd_code rd_graphs_begin(rd_graphs *q, uint64_t key, rd_status *st);
 rd_code rd_graphs_end(rd_graphs *q, rd_status *st);
 rd_code rd_graphs_flush(rd_graphs *q, rd_status *st);
 /* args is copied when the task is not run at once. */
-rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, size_t fixed,
-                       rd_status *st);
+rd_code rd_graphs_task(rd_graphs *q, rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes,
+                       size_t fixed, rd_status *st);
 /* True: it was taken into the letter, or that failed. False: the caller copies now; all before it was started. */
 bool rd_graphs_up(rd_graphs *q, void *device, const void *host, size_t bytes, rd_status *st);
 

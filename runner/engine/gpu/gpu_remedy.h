@@ -15,10 +15,12 @@ const char *rd_gpu_remedy(const char *name);
 
 /* Why no GPU can be used, from the result of cudaGetDeviceCount by name ("cudaSuccess": there were none), its words, the versions of CUDA
  * that driver (0: none) and runtime are for (13020 is 13.2), and CUDA_VISIBLE_DEVICES (NULL: not set). */
-void rd_gpu_no_gpu(const char *name, const char *words, int driver, int runtime, const char *visible, char why[RD_GPU_WHY_BYTES]);
+void rd_gpu_no_gpu(const char *name, const char *words, int driver, int runtime,
+                   const char *visible, char why[RD_GPU_WHY_BYTES]);
 
 /* A kernel is not in the program for this card. card: NULL where it is not known. */
-void rd_gpu_not_built_for(const char *built_for, const char *card, int major, int minor, char out[RD_GPU_WHY_BYTES]);
+void rd_gpu_not_built_for(const char *built_for, const char *card, int major, int minor,
+                          char out[RD_GPU_WHY_BYTES]);
 
 RD_C_END
 #endif

@@ -18,15 +18,17 @@
 #include <string.h>
 
 enum { GATES = 4 };
-static const int ours_of[GATES] = {0, 2, 1, 3}; /* the library's gates i, f, g, o among i, j, f, o */
+static const int ours_of[GATES] = {0, 2, 1,
+                                   3}; /* the library's gates i, f, g, o among i, j, f, o */
 
 /* A layer's descriptor and the places in its weight space. */
 typedef struct layer {
     int64_t in, H;
     rd_rnn_algo algo;
     cudnnRNNDescriptor_t desc;
-    size_t bytes;                /* of the weight space */
-    int64_t at[RD_RNN_MATRICES]; /* first element of: matrices of x, of h, biases of x, of h, by gate */
+    size_t bytes; /* of the weight space */
+    int64_t
+        at[RD_RNN_MATRICES]; /* first element of: matrices of x, of h, biases of x, of h, by gate */
     struct layer *next;
 } layer;
 
@@ -50,18 +52,20 @@ struct rd_gpu_rnn {
 #define DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn->call), #call, RD_HERE, st))
 
 /* A call that says that the sizes, the type or the card are not supported sets *no, which is not a failure. */
-static rd_code may_refuse(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, bool *no, rd_status *st)
+static rd_code may_refuse(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, bool *no,
+                          rd_status *st)
 {
     struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
     *no = r != CUDNN_STATUS_SUCCESS && CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_NOT_SUPPORTED;
     if (!*no) return rd_gpu_dnn_result(g, r, call, where, st);
-    (void)snprintf(s->words, sizeof s->words, "%.*s: %s", (int)strcspn(call, "("), call, rd_gpu_dnn_text(g, r));
+    (void)snprintf(s->words, sizeof s->words, "%.*s: %s", (int)strcspn(call, "("), call,
+                   rd_gpu_dnn_text(g, r));
     return st->code;
 }
-#define MAY_REFUSE(call, no)                                                                                           \
-    do {                                                                                                               \
-        RD_TRY(may_refuse(g, (dnn->call), #call, RD_HERE, (no), st));                                                  \
-        if (*(no)) goto done;                                                                                          \
+#define MAY_REFUSE(call, no)                                          \
+    do {                                                              \
+        RD_TRY(may_refuse(g, (dnn->call), #call, RD_HERE, (no), st)); \
+        if (*(no)) goto done;                                         \
     } while (0)
 
 void rd_gpu_rnn_begin(void)
@@ -122,7 +126,8 @@ static bool was_refused(const struct rd_gpu_rnn *s, const refusal *r)
 }
 
 /* The same sizes are not tried again, so that a resumed run computes as the first. One line tells of all. */
-static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const rd_rnn_choice *c, rd_status *st)
+static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const rd_rnn_choice *c,
+                              rd_status *st)
 {
     if (s->n_refused == s->cap_refused) {
         const int more = s->cap_refused ? 2 * s->cap_refused : 16;
@@ -135,7 +140,8 @@ static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const 
     if (s->n_refused > 1) return st->code;
     s->has_note = true;
     (void)snprintf(s->note, sizeof s->note,
-                   "recurrent layer of %lld units, %lld sequences of %lld steps: not by cuDNN, which does not support "
+                   "recurrent layer of %lld units, %lld sequences of %lld steps: not by cuDNN, "
+                   "which does not support "
                    "it (%s), but by own kernels, as others that it refuses",
                    (long long)l->H, (long long)c->n_seq, (long long)l->n_steps, s->words);
     return st->code;
@@ -145,12 +151,16 @@ static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const 
 
 static rd_rnn_type gpu_rnn_type_of(const rd_gpu *g)
 {
-    return !rd_gpu_options_of(g)->mixed ? RD_RNN_F32 : rd_gpu_uses_float16(g) ? RD_RNN_F16 : RD_RNN_BF16;
+    return !rd_gpu_options_of(g)->mixed ? RD_RNN_F32
+           : rd_gpu_uses_float16(g)     ? RD_RNN_F16
+                                        : RD_RNN_BF16;
 }
 
 static cudnnDataType_t data_type(rd_rnn_type t)
 {
-    return t == RD_RNN_F32 ? CUDNN_DATA_FLOAT : t == RD_RNN_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+    return t == RD_RNN_F32    ? CUDNN_DATA_FLOAT
+           : t == RD_RNN_BF16 ? CUDNN_DATA_BFLOAT16
+                              : CUDNN_DATA_HALF;
 }
 
 static size_t element(rd_rnn_type t)
@@ -173,8 +183,9 @@ static cudnnRNNAlgo_t algorithm(rd_rnn_algo a)
 
 /* Where a matrix or a bias begins, counted from `base`, a weight space. *no: its shape is not what the weights are
  * rearranged for. */
-static rd_code gpu_rnn_place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, const void *base, int gate, bool bias,
-                     int64_t cols, int64_t *at, bool *no, rd_status *st)
+static rd_code gpu_rnn_place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, const void *base,
+                             int gate, bool bias, int64_t cols, int64_t *at, bool *no,
+                             rd_status *st)
 {
     enum { DIMS = 3 };
     void *p = NULL;
@@ -182,25 +193,31 @@ static rd_code gpu_rnn_place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, c
     int dim[DIMS] = {0}, stride[DIMS] = {0}, n = 0;
     struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
     if (bias)
-        DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, NULL, NULL, s->state, &p));
+        DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, NULL, NULL,
+                                    s->state, &p));
     else
-        DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, s->state, &p, NULL, NULL));
+        DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, s->state, &p,
+                                    NULL, NULL));
     DNN(cudnnGetTensorNdDescriptor(s->state, DIMS, &type, &n, dim, stride));
-    const size_t offset = (size_t)((uintptr_t)p - (uintptr_t)base), size = element(gpu_rnn_type_of(g));
-    const bool row_major = bias || ((dim[1] == 1 || stride[1] == cols) && (cols == 1 || stride[2] == 1));
-    if (!p || type != data_type(gpu_rnn_type_of(g)) || n != DIMS || (int64_t)dim[0] * dim[1] * dim[2] != l->H * cols ||
+    const size_t offset = (size_t)((uintptr_t)p - (uintptr_t)base),
+                 size = element(gpu_rnn_type_of(g));
+    const bool row_major = bias ||
+                           ((dim[1] == 1 || stride[1] == cols) && (cols == 1 || stride[2] == 1));
+    if (!p || type != data_type(gpu_rnn_type_of(g)) || n != DIMS ||
+        (int64_t)dim[0] * dim[1] * dim[2] != l->H * cols ||
         (!bias && (dim[1] != l->H || dim[2] != cols)) || !row_major || offset % size != 0 ||
         offset + (size_t)(l->H * cols) * size > l->bytes) {
         *no = true;
-        (void)snprintf(s->words, sizeof s->words, "cudnnGetRNNWeightParams: weights lie in another way than is known");
+        (void)snprintf(s->words, sizeof s->words,
+                       "cudnnGetRNNWeightParams: weights lie in another way than is known");
     }
     *at = (int64_t)(offset / size);
 done:
     return st->code;
 }
 
-static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_gpu_lstm *shape, rd_rnn_algo algo, layer **out,
-                         bool *no, rd_status *st)
+static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_gpu_lstm *shape,
+                         rd_rnn_algo algo, layer **out, bool *no, rd_status *st)
 {
     layer *l = *out = calloc(1, sizeof *l);
     void *base = NULL;
@@ -208,19 +225,22 @@ static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_gpu_lstm *sh
     l->in = shape->in + shape->extra;
     l->H = shape->H;
     l->algo = algo;
-    const uint32_t io = algo == RD_RNN_STANDARD ? CUDNN_RNN_PADDED_IO_DISABLED : CUDNN_RNN_PADDED_IO_ENABLED;
+    const uint32_t io = algo == RD_RNN_STANDARD ? CUDNN_RNN_PADDED_IO_DISABLED
+                                                : CUDNN_RNN_PADDED_IO_ENABLED;
     DNN(cudnnCreateRNNDescriptor(&l->desc));
     MAY_REFUSE(cudnnSetRNNDescriptor_v8(l->desc, algorithm(algo), CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS,
-                                        CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, data_type(gpu_rnn_type_of(g)),
-                                        CUDNN_DATA_FLOAT, math_type(g), (int32_t)l->in, (int32_t)l->H, (int32_t)l->H, 1,
-                                        NULL, io),
+                                        CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
+                                        data_type(gpu_rnn_type_of(g)), CUDNN_DATA_FLOAT,
+                                        math_type(g), (int32_t)l->in, (int32_t)l->H, (int32_t)l->H,
+                                        1, NULL, io),
                no);
     MAY_REFUSE(cudnnGetRNNWeightSpaceSize(dnn->handle, l->desc, &l->bytes), no);
     RD_TRY(rd_gpu_get(g, l->bytes, &base, st)); /* to ask for addresses within */
     for (int side = 0; side < 2; side++)
         for (int k = 0; k < GATES; k++) {
             const int gate = side * GATES + k;
-            RD_TRY(gpu_rnn_place(g, dnn, l, base, gate, false, side ? l->H : l->in, &l->at[gate], no, st));
+            RD_TRY(gpu_rnn_place(g, dnn, l, base, gate, false, side ? l->H : l->in, &l->at[gate],
+                                 no, st));
             RD_TRY(gpu_rnn_place(g, dnn, l, base, gate, true, 1, &l->at[2 * GATES + gate], no, st));
         }
 done:
@@ -233,8 +253,8 @@ done:
     return st->code;
 }
 
-static rd_code layer_for(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_gpu_lstm *shape, rd_rnn_algo algo, layer **out,
-                         bool *no, rd_status *st)
+static rd_code layer_for(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_gpu_lstm *shape,
+                         rd_rnn_algo algo, layer **out, bool *no, rd_status *st)
 {
     struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
     for (layer *l = s->first; l; l = l->next)
@@ -251,11 +271,14 @@ done:
 }
 
 /* Lengths of a batch, by row of the first step: those that are filled up are as long as all. */
-static rd_code lengths(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const rd_rnn_choice *c, rd_status *st)
+static rd_code lengths(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const rd_rnn_choice *c,
+                       rd_status *st)
 {
     if (s->cap_length < c->n_seq) {
         int *more = realloc(s->length, (size_t)c->n_seq * sizeof *more);
-        if (!more) return rd_fail(st, RD_EENV, "out of memory for the lengths of %lld sequences", (long long)c->n_seq);
+        if (!more)
+            return rd_fail(st, RD_EENV, "out of memory for the lengths of %lld sequences",
+                           (long long)c->n_seq);
         s->length = more;
         s->cap_length = c->n_seq;
     }
@@ -277,8 +300,8 @@ typedef struct batch {
     size_t work, reserve;
 } batch;
 
-static rd_code gpu_rnn_begin(rd_gpu *g, const rd_gpu_lstm *l, const rd_rnn_choice *c, bool keep, batch *b, bool *no,
-                     rd_status *st)
+static rd_code gpu_rnn_begin(rd_gpu *g, const rd_gpu_lstm *l, const rd_rnn_choice *c, bool keep,
+                             batch *b, bool *no, rd_status *st)
 {
     struct rd_gpu_rnn **slot = rd_gpu_rnn_of(g);
     const rd_dnn_rnn *dnn;
@@ -295,16 +318,20 @@ static rd_code gpu_rnn_begin(rd_gpu *g, const rd_gpu_lstm *l, const rd_rnn_choic
     if (*no) goto done;
     RD_TRY(lengths(s, l, c, st));
     const cudnnDataType_t type = data_type(gpu_rnn_type_of(g));
-    const cudnnRNNDataLayout_t layout =
-        c->algo == RD_RNN_STANDARD ? CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
-    const int dim[] = {1, (int)c->n_seq, (int)l->H}, stride[] = {(int)(c->n_seq * l->H), (int)l->H, 1};
+    const cudnnRNNDataLayout_t layout = c->algo == RD_RNN_STANDARD
+                                            ? CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
+                                            : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
+    const int dim[] = {1, (int)c->n_seq, (int)l->H},
+              stride[] = {(int)(c->n_seq * l->H), (int)l->H, 1};
     float zero[2] = {0.0f, 0.0f}; /* in any type */
-    DNN(cudnnSetRNNDataDescriptor(s->x, type, layout, (int)l->n_steps, (int)c->n_seq, (int)b->l->in, s->length, zero));
-    DNN(cudnnSetRNNDataDescriptor(s->y, type, layout, (int)l->n_steps, (int)c->n_seq, (int)l->H, s->length, zero));
+    DNN(cudnnSetRNNDataDescriptor(s->x, type, layout, (int)l->n_steps, (int)c->n_seq, (int)b->l->in,
+                                  s->length, zero));
+    DNN(cudnnSetRNNDataDescriptor(s->y, type, layout, (int)l->n_steps, (int)c->n_seq, (int)l->H,
+                                  s->length, zero));
     DNN(cudnnSetTensorNdDescriptor(s->state, type, 3, dim, stride));
     MAY_REFUSE(cudnnGetRNNTempSpaceSizes(dnn->handle, b->l->desc,
-                                         keep ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, s->x, &b->work,
-                                         keep ? &b->reserve : NULL),
+                                         keep ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
+                                         s->x, &b->work, keep ? &b->reserve : NULL),
                no);
 done:
     return st->code;
@@ -314,12 +341,17 @@ done:
 
 static rd_rnn_weights matrices(const rd_gpu_lstm *l, const layer *at)
 {
-    rd_rnn_weights w = {.H = l->H, .ld = (int64_t)GATES * l->H, .most_cols = at->in > l->H ? at->in : l->H};
+    rd_rnn_weights w = {
+        .H = l->H, .ld = (int64_t)GATES * l->H, .most_cols = at->in > l->H ? at->in : l->H};
     for (int k = 0; k < GATES; k++) {
         const int64_t column = ours_of[k] * l->H, h = l->in * w.ld + column;
-        w.m[k] = (rd_rnn_matrix){
-            .from = l->W + column, .to = l->dW ? l->dW + column : NULL, .cols = at->in, .split = l->in, .gap = l->H};
-        w.m[GATES + k] = (rd_rnn_matrix){.from = l->W + h, .to = l->dW ? l->dW + h : NULL, .cols = l->H, .split = l->H};
+        w.m[k] = (rd_rnn_matrix){.from = l->W + column,
+                                 .to = l->dW ? l->dW + column : NULL,
+                                 .cols = at->in,
+                                 .split = l->in,
+                                 .gap = l->H};
+        w.m[GATES + k] = (rd_rnn_matrix){
+            .from = l->W + h, .to = l->dW ? l->dW + h : NULL, .cols = l->H, .split = l->H};
         w.m[2 * GATES + k] = (rd_rnn_matrix){.from = l->b + column,
                                              .to = l->db ? l->db + column : NULL,
                                              .cols = 1,
@@ -332,8 +364,8 @@ static rd_rnn_weights matrices(const rd_gpu_lstm *l, const layer *at)
 }
 
 /* The weights in the library's order: kept with weights that are held, else in scratch memory. */
-static rd_code weight_space(rd_gpu *g, const rd_gpu_lstm *l, const layer *at, rd_arena *scratch, void **out,
-                            rd_status *st)
+static rd_code weight_space(rd_gpu *g, const rd_gpu_lstm *l, const layer *at, rd_arena *scratch,
+                            void **out, rd_status *st)
 {
     bool current = false;
     RD_TRY(rd_gpu_hold_copy(g, l->W, 1 + (int)at->algo, at->bytes, out, &current, st));
@@ -347,7 +379,8 @@ done:
 
 /* ---- the layer ---- */
 
-static rd_rnn_rows gpu_rnn_rows_of(const rd_gpu_lstm *l, const rd_rnn_choice *c, int64_t width, int64_t extra)
+static rd_rnn_rows gpu_rnn_rows_of(const rd_gpu_lstm *l, const rd_rnn_choice *c, int64_t width,
+                                   int64_t extra)
 {
     const bool packed = !c->padded;
     const int64_t rows = l->off[l->n_steps];
@@ -385,8 +418,9 @@ static rd_rnn_choice gpu_rnn_choose(rd_gpu *g, const char *cell, const rd_gpu_ls
     return rd_rnn_choose(&k);
 }
 
-rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, const float *x, const float *a, float *y,
-                            bool keep, rd_arena *kept, rd_arena *scratch, rd_gpu_lstm_kept *v, rd_status *st)
+rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, const float *x,
+                            const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
+                            rd_gpu_lstm_kept *v, rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(scratch), mark_kept = rd_arena_mark(kept);
     const rd_rnn_type type = gpu_rnn_type_of(g);
@@ -406,7 +440,8 @@ rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, c
     if (no) goto done;
     dnn = b.dnn;
     RD_TRY(weight_space(g, l, b.l, scratch, &w, st));
-    const rd_rnn_rows in = gpu_rnn_rows_of(l, &c, l->in, l->extra), out = gpu_rnn_rows_of(l, &c, l->H, 0);
+    const rd_rnn_rows in = gpu_rnn_rows_of(l, &c, l->in, l->extra),
+                      out = gpu_rnn_rows_of(l, &c, l->H, 0);
     const bool as_it_is = type == RD_RNN_F32 && !c.padded;
     void *to = y;
     v->x = x;
@@ -422,9 +457,10 @@ rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, c
     v->reserve_bytes = b.reserve;
     RD_TRY(rd_arena_get(scratch, b.work, &work, st));
     RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
-    MAY_REFUSE(cudnnRNNForward(dnn->handle, b.l->desc, keep ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, NULL,
-                               b.s->x, v->x, b.s->y, to, b.s->state, NULL, NULL, b.s->state, NULL, NULL, b.l->bytes, w,
-                               b.work, work, b.reserve, v->reserve),
+    MAY_REFUSE(cudnnRNNForward(dnn->handle, b.l->desc,
+                               keep ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, NULL,
+                               b.s->x, v->x, b.s->y, to, b.s->state, NULL, NULL, b.s->state, NULL,
+                               NULL, b.l->bytes, w, b.work, work, b.reserve, v->reserve),
                &no);
     RD_TRY(rd_gpu_dnn_queued(g, "cudnnRNNForward", st));
     if (!as_it_is) RD_TRY(rd_cuda_rnn_rows_out(g, type, &out, to, y, false, NULL, st));
@@ -438,8 +474,9 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_kept *v, const float *dy, float *dx,
-                             bool add_dx, float *da, rd_arena *scratch, bool *refused, rd_status *st)
+rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_kept *v,
+                             const float *dy, float *dx, bool add_dx, float *da, rd_arena *scratch,
+                             bool *refused, rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(scratch);
     const rd_rnn_type type = gpu_rnn_type_of(g);
@@ -453,7 +490,8 @@ rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_
     if (*refused) goto done;
     dnn = b.dnn;
     RD_TRY(weight_space(g, l, b.l, scratch, &w, st));
-    const rd_rnn_rows in = gpu_rnn_rows_of(l, &c, l->in, l->extra), out = gpu_rnn_rows_of(l, &c, l->H, 0);
+    const rd_rnn_rows in = gpu_rnn_rows_of(l, &c, l->in, l->extra),
+                      out = gpu_rnn_rows_of(l, &c, l->H, 0);
     if (type != RD_RNN_F32 || c.padded) {
         void *own;
         RD_TRY(rd_arena_get(scratch, rows_bytes(&out, type), &own, st));
@@ -463,17 +501,19 @@ rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_
     RD_TRY(rd_arena_get(scratch, rows_bytes(&in, type), &dx_all, st));
     RD_TRY(rd_arena_get(scratch, b.work, &work, st));
     RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
-    MAY_REFUSE(cudnnRNNBackwardData_v8(dnn->handle, b.l->desc, NULL, b.s->y, v->y, dy_all, b.s->x, dx_all, b.s->state,
-                                       NULL, NULL, NULL, b.s->state, NULL, NULL, NULL, b.l->bytes, w, b.work, work,
-                                       v->reserve_bytes, v->reserve),
+    MAY_REFUSE(cudnnRNNBackwardData_v8(dnn->handle, b.l->desc, NULL, b.s->y, v->y, dy_all, b.s->x,
+                                       dx_all, b.s->state, NULL, NULL, NULL, b.s->state, NULL, NULL,
+                                       NULL, b.l->bytes, w, b.work, work, v->reserve_bytes,
+                                       v->reserve),
                refused);
     RD_TRY(rd_gpu_dnn_queued(g, "cudnnRNNBackwardData_v8", st));
     if (l->dW || l->db) { /* added by the library to zeros, by a kernel to what is there */
         RD_TRY(rd_arena_zero(scratch, b.l->bytes, &dw, st));
         RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
-        MAY_REFUSE(cudnnRNNBackwardWeights_v8(dnn->handle, b.l->desc, CUDNN_WGRAD_MODE_ADD, NULL, b.s->x, v->x,
-                                              b.s->state, NULL, b.s->y, v->y, b.l->bytes, dw, b.work, work,
-                                              v->reserve_bytes, v->reserve),
+        MAY_REFUSE(cudnnRNNBackwardWeights_v8(dnn->handle, b.l->desc, CUDNN_WGRAD_MODE_ADD, NULL,
+                                              b.s->x, v->x, b.s->state, NULL, b.s->y, v->y,
+                                              b.l->bytes, dw, b.work, work, v->reserve_bytes,
+                                              v->reserve),
                    refused);
         RD_TRY(rd_gpu_dnn_queued(g, "cudnnRNNBackwardWeights_v8", st));
         const rd_rnn_weights m = matrices(l, b.l);

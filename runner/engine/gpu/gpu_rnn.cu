@@ -15,7 +15,8 @@ template <int type> static __device__ inline void gpu_rnn_store(void *p, int64_t
     if (type == RD_RNN_F32)
         static_cast<float *>(p)[i] = x;
     else
-        static_cast<uint16_t *>(p)[i] = (uint16_t)(type == RD_RNN_BF16 ? rd_bf16_of(x) : rd_f16_of<false>(x));
+        static_cast<uint16_t *>(p)[i] = (uint16_t)(type == RD_RNN_BF16 ? rd_bf16_of(x)
+                                                                       : rd_f16_of<false>(x));
 }
 
 /* The packed row of row `i` of all, -1 where its sequence has ended. */
@@ -27,24 +28,31 @@ static __device__ inline int64_t packed_row(const rd_rnn_rows &r, int64_t i)
     return row < r.off[t + 1] ? row : -1;
 }
 
-template <int type> static __global__ void rows_in(rd_rnn_rows r, const float *x, const float *a, void *to)
+template <int type>
+static __global__ void rows_in(rd_rnn_rows r, const float *x, const float *a, void *to)
 {
     const int64_t width = r.in + r.extra;
     for (RD_EACH_ROW(i, r.n_steps * r.n_seq)) {
         const int64_t row = packed_row(r, i);
         for (RD_EACH_COLUMN(k, width))
-            gpu_rnn_store<type>(to, i * width + k, row < 0 ? 0.0f : k < r.in ? x[row * r.in + k] : a[row * r.extra + k - r.in]);
+            gpu_rnn_store<type>(to, i * width + k,
+                                row < 0    ? 0.0f
+                                : k < r.in ? x[row * r.in + k]
+                                           : a[row * r.extra + k - r.in]);
     }
 }
 
-template <int type> static __global__ void rows_out(rd_rnn_rows r, const void *from, float *x, bool add_x, float *a)
+template <int type>
+static __global__ void rows_out(rd_rnn_rows r, const void *from, float *x, bool add_x, float *a)
 {
     const int64_t width = r.in + r.extra;
     for (RD_EACH_ROW(i, r.n_steps * r.n_seq)) {
         const int64_t row = packed_row(r, i);
         if (row < 0) continue;
         for (RD_EACH_COLUMN(k, width)) {
-            float *p = k < r.in ? x ? &x[row * r.in + k] : nullptr : a ? &a[row * r.extra + k - r.in] : nullptr;
+            float *p = k < r.in ? x ? &x[row * r.in + k] : nullptr
+                       : a      ? &a[row * r.extra + k - r.in]
+                                : nullptr;
             if (!p) continue;
             const float v = gpu_rnn_load<type>(from, i * width + k);
             *p = k < r.in && !add_x ? v : *p + v;
@@ -68,12 +76,14 @@ template <int type> static __global__ void weights_in(rd_rnn_weights w, void *sp
     if (k0 >= m.cols) return; /* all threads of the block */
     for (int y = threadIdx.y; y < TILE; y += TILE_ROWS) {
         const int64_t k = k0 + y, h = h0 + threadIdx.x;
-        if (k < m.cols && h < w.H) tile[y][threadIdx.x] = (m.from ? m.from[our_row(m, k) * w.ld + h] : 0.0f) + m.plus;
+        if (k < m.cols && h < w.H)
+            tile[y][threadIdx.x] = (m.from ? m.from[our_row(m, k) * w.ld + h] : 0.0f) + m.plus;
     }
     __syncthreads();
     for (int y = threadIdx.y; y < TILE; y += TILE_ROWS) {
         const int64_t h = h0 + y, k = k0 + threadIdx.x;
-        if (k < m.cols && h < w.H) gpu_rnn_store<type>(space, m.at + h * m.cols + k, tile[threadIdx.x][y]);
+        if (k < m.cols && h < w.H)
+            gpu_rnn_store<type>(space, m.at + h * m.cols + k, tile[threadIdx.x][y]);
     }
 }
 
@@ -85,7 +95,8 @@ template <int type> static __global__ void weights_out(rd_rnn_weights w, const v
     if (k0 >= m.cols || !m.to) return;
     for (int y = threadIdx.y; y < TILE; y += TILE_ROWS) {
         const int64_t h = h0 + y, k = k0 + threadIdx.x;
-        if (k < m.cols && h < w.H) tile[y][threadIdx.x] = gpu_rnn_load<type>(space, m.at + h * m.cols + k);
+        if (k < m.cols && h < w.H)
+            tile[y][threadIdx.x] = gpu_rnn_load<type>(space, m.at + h * m.cols + k);
     }
     __syncthreads();
     for (int y = threadIdx.y; y < TILE; y += TILE_ROWS) {
@@ -94,38 +105,43 @@ template <int type> static __global__ void weights_out(rd_rnn_weights w, const v
     }
 }
 
-#define BY_TYPE(kernel, grid, block, ...)                                                                              \
-    (type == RD_RNN_F32    ? RD_LAUNCH(g, st, kernel<RD_RNN_F32>, (grid), (block), 0, __VA_ARGS__)                     \
-     : type == RD_RNN_BF16 ? RD_LAUNCH(g, st, kernel<RD_RNN_BF16>, (grid), (block), 0, __VA_ARGS__)                    \
-                           : RD_LAUNCH(g, st, kernel<RD_RNN_F16>, (grid), (block), 0, __VA_ARGS__))
+#define BY_TYPE(kernel, grid, block, ...)                                                       \
+    (type == RD_RNN_F32 ? RD_LAUNCH(g, st, kernel<RD_RNN_F32>, (grid), (block), 0, __VA_ARGS__) \
+     : type == RD_RNN_BF16                                                                      \
+         ? RD_LAUNCH(g, st, kernel<RD_RNN_BF16>, (grid), (block), 0, __VA_ARGS__)               \
+         : RD_LAUNCH(g, st, kernel<RD_RNN_F16>, (grid), (block), 0, __VA_ARGS__))
 
-extern "C" rd_code rd_cuda_rnn_rows_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r, const float *x,
-                                       const float *a, void *to, rd_status *st)
+extern "C" rd_code rd_cuda_rnn_rows_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r,
+                                       const float *x, const float *a, void *to, rd_status *st)
 {
     const int64_t width = r->in + r->extra;
-    return BY_TYPE(rows_in, rd_rows_grid(r->n_steps * r->n_seq, width), rd_rows_block(width), *r, x, a, to);
+    return BY_TYPE(rows_in, rd_rows_grid(r->n_steps * r->n_seq, width), rd_rows_block(width), *r, x,
+                   a, to);
 }
 
-extern "C" rd_code rd_cuda_rnn_rows_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r, const void *from, float *x,
-                                        bool add_x, float *a, rd_status *st)
+extern "C" rd_code rd_cuda_rnn_rows_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r,
+                                        const void *from, float *x, bool add_x, float *a,
+                                        rd_status *st)
 {
     const int64_t width = r->in + r->extra;
-    return BY_TYPE(rows_out, rd_rows_grid(r->n_steps * r->n_seq, width), rd_rows_block(width), *r, from, x, add_x, a);
+    return BY_TYPE(rows_out, rd_rows_grid(r->n_steps * r->n_seq, width), rd_rows_block(width), *r,
+                   from, x, add_x, a);
 }
 
 static dim3 gpu_rnn_tiles(const rd_rnn_weights *w)
 {
-    return dim3((unsigned)((w->most_cols + TILE - 1) / TILE), (unsigned)((w->H + TILE - 1) / TILE), RD_RNN_MATRICES);
+    return dim3((unsigned)((w->most_cols + TILE - 1) / TILE), (unsigned)((w->H + TILE - 1) / TILE),
+                RD_RNN_MATRICES);
 }
 
-extern "C" rd_code rd_cuda_rnn_weights_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w, void *space,
-                                          rd_status *st)
+extern "C" rd_code rd_cuda_rnn_weights_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w,
+                                          void *space, rd_status *st)
 {
     return BY_TYPE(weights_in, gpu_rnn_tiles(w), dim3(TILE, TILE_ROWS), *w, space);
 }
 
-extern "C" rd_code rd_cuda_rnn_weights_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w, const void *space,
-                                           rd_status *st)
+extern "C" rd_code rd_cuda_rnn_weights_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w,
+                                           const void *space, rd_status *st)
 {
     return BY_TYPE(weights_out, gpu_rnn_tiles(w), dim3(TILE, TILE_ROWS), *w, space);
 }

@@ -28,17 +28,20 @@ typedef struct rd_gpu_lstm_kept {
 /* y [N, H] = all outputs. cell: its name. keep: backward will follow. What the library does not support is not a
  * failure: v says RD_RNN_OWN, rd_gpu_note the library's words, and the same sizes are not tried again. kept, scratch:
  * device memory. */
-rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, const float *x, const float *a, float *y,
-                            bool keep, rd_arena *kept, rd_arena *scratch, rd_gpu_lstm_kept *v, rd_status *st);
+rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, const float *x,
+                            const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
+                            rd_gpu_lstm_kept *v, rd_status *st);
 /* From dy [N, H]: dx (+)= (add_dx), da +=, dW and db +=; dx and da may be NULL. *refused: the library does not support
  * it, nothing was changed, and the caller's own kernels have to go forward and back. */
-rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_kept *v, const float *dy, float *dx,
-                             bool add_dx, float *da, rd_arena *scratch, bool *refused, rd_status *st);
+rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_kept *v,
+                             const float *dy, float *dx, bool add_dx, float *da, rd_arena *scratch,
+                             bool *refused, rd_status *st);
 
 /* ---- for the drivers ---- */
 void rd_gpu_rnn_begin(void);     /* of rd_gpu_new: before a library is loaded */
 void rd_gpu_rnn_free(rd_gpu *g); /* of rd_gpu_free: while the library's handle is there */
-int rd_gpu_dnn_version(void);    /* of cuDNN: major * 10000 + minor * 100 + patch; 0: it cannot be loaded */
+int rd_gpu_dnn_version(
+    void); /* of cuDNN: major * 10000 + minor * 100 + patch; 0: it cannot be loaded */
 
 /* ---- kernels (gpu_rnn.cu) ---- */
 typedef enum rd_rnn_type { RD_RNN_F32, RD_RNN_BF16, RD_RNN_F16 } rd_rnn_type;
@@ -48,14 +51,15 @@ typedef enum rd_rnn_type { RD_RNN_F32, RD_RNN_BF16, RD_RNN_F16 } rd_rnn_type;
 typedef struct rd_rnn_rows {
     int64_t n_steps, n_seq;
     const int64_t *off;
-    int64_t in, extra; /* columns of x and of a, which lie side by side in a row of the library's array */
+    int64_t in,
+        extra; /* columns of x and of a, which lie side by side in a row of the library's array */
 } rd_rnn_rows;
 /* to = [x, a], zeros where a sequence has ended. */
-rd_code rd_cuda_rnn_rows_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r, const float *x, const float *a, void *to,
-                            rd_status *st);
+rd_code rd_cuda_rnn_rows_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r, const float *x,
+                            const float *a, void *to, rd_status *st);
 /* x (+)= its columns, a +=; NULL: not wanted. */
-rd_code rd_cuda_rnn_rows_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r, const void *from, float *x, bool add_x,
-                             float *a, rd_status *st);
+rd_code rd_cuda_rnn_rows_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_rows *r, const void *from,
+                             float *x, bool add_x, float *a, rd_status *st);
 
 /* One gate's matrix in the library's weight space, [H, cols] from element `at` on, and in ours: columns [first, first +
  * H) of an array whose rows are ld long, the transposed of the library's. A bias is a matrix of one column. */
@@ -71,8 +75,10 @@ typedef struct rd_rnn_weights {
     rd_rnn_matrix m[RD_RNN_MATRICES];
     int64_t H, ld, most_cols;
 } rd_rnn_weights;
-rd_code rd_cuda_rnn_weights_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w, void *space, rd_status *st);
-rd_code rd_cuda_rnn_weights_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w, const void *space, rd_status *st);
+rd_code rd_cuda_rnn_weights_in(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w, void *space,
+                               rd_status *st);
+rd_code rd_cuda_rnn_weights_out(rd_gpu *g, rd_rnn_type type, const rd_rnn_weights *w,
+                                const void *space, rd_status *st);
 
 RD_C_END
 #endif

@@ -15,16 +15,16 @@
 #include <string.h>
 #include <type_traits>
 
-#define RD_DO(call)                                    \
-    do {                                               \
-        if ((call) != RD_OK) return st->code;          \
+#define RD_DO(call)                           \
+    do {                                      \
+        if ((call) != RD_OK) return st->code; \
     } while (0)
 
 #ifndef RD_EMULATED
 #include <cuda_runtime.h>
 /* Dynamic shared memory of a kernel, in one or several arrays cut by hand. */
-#define RD_SHARED(type, name)                                 \
-    extern __shared__ __align__(16) unsigned char rd_smem[];  \
+#define RD_SHARED(type, name)                                \
+    extern __shared__ __align__(16) unsigned char rd_smem[]; \
     type *name = reinterpret_cast<type *>(rd_smem)
 #endif
 
@@ -35,7 +35,8 @@
 
 template <typename P> static inline void rd_pack(rd_kernel_call *c, size_t *at, P x)
 {
-    static_assert(std::is_trivially_copyable<P>::value && alignof(P) <= RD_PARAM_ALIGN, "a kernel gets plain values");
+    static_assert(std::is_trivially_copyable<P>::value && alignof(P) <= RD_PARAM_ALIGN,
+                  "a kernel gets plain values");
     if constexpr (std::is_class<P>::value) __builtin_clear_padding(&x);
     c->at[c->n++] = (uint32_t)*at;
     memcpy(reinterpret_cast<char *>(c) + *at, &x, sizeof x);
@@ -43,12 +44,15 @@ template <typename P> static inline void rd_pack(rd_kernel_call *c, size_t *at, 
 }
 
 template <typename... P, typename... A>
-static inline rd_code rd_launch(rd_gpu *gpu, rd_status *st, const char *name, dim3 grid, dim3 block, size_t shared,
-                                void (*kernel)(P...), A... a)
+static inline rd_code rd_launch(rd_gpu *gpu, rd_status *st, const char *name, dim3 grid, dim3 block,
+                                size_t shared, void (*kernel)(P...), A... a)
 {
-    static_assert(sizeof...(P) == sizeof...(A) && sizeof...(P) <= RD_MOST_PARAMS, "as many arguments as parameters");
-    constexpr size_t head = (sizeof(rd_kernel_call) + RD_PARAM_ALIGN - 1) / RD_PARAM_ALIGN * RD_PARAM_ALIGN;
-    alignas(RD_PARAM_ALIGN) unsigned char room[head + ((sizeof(P) + RD_PARAM_ALIGN) + ... + 0)] = {};
+    static_assert(sizeof...(P) == sizeof...(A) && sizeof...(P) <= RD_MOST_PARAMS,
+                  "as many arguments as parameters");
+    constexpr size_t head = (sizeof(rd_kernel_call) + RD_PARAM_ALIGN - 1) / RD_PARAM_ALIGN *
+                            RD_PARAM_ALIGN;
+    alignas(
+        RD_PARAM_ALIGN) unsigned char room[head + ((sizeof(P) + RD_PARAM_ALIGN) + ... + 0)] = {};
     rd_kernel_call *c = reinterpret_cast<rd_kernel_call *>(room);
     size_t at = head;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return RD_OK;
@@ -76,8 +80,9 @@ static inline unsigned rd_grid(int64_t n, int per_block = RD_BLOCK)
     return (unsigned)(b < 4096 ? b : 4096);
 }
 /* for (RD_EACH(i, n)) in a kernel started with rd_grid(n). */
-#define RD_EACH(i, n)                                                        \
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);     \
+#define RD_EACH(i, n)                                           \
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; \
+    i < (n);                                                    \
     i += (int64_t)gridDim.x * blockDim.x
 
 /* Sum over the threads of a warp, in a fixed tree; each gets it. */
@@ -110,8 +115,17 @@ struct rd_join_max { /* NaN wins */
 struct rd_join_least {
     static __device__ inline int of(int x, int y) { return y < x ? y : x; }
 };
-template <typename T> static __device__ inline T rd_block_sum(T x) { return rd_block_join<rd_join_sum>(x); }
-static __device__ inline float rd_block_max(float x) { return rd_block_join<rd_join_max>(x); }
-static __device__ inline int rd_block_least(int x) { return rd_block_join<rd_join_least>(x); }
+template <typename T> static __device__ inline T rd_block_sum(T x)
+{
+    return rd_block_join<rd_join_sum>(x);
+}
+static __device__ inline float rd_block_max(float x)
+{
+    return rd_block_join<rd_join_max>(x);
+}
+static __device__ inline int rd_block_least(int x)
+{
+    return rd_block_join<rd_join_least>(x);
+}
 
 #endif

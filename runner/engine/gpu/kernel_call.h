@@ -11,8 +11,9 @@ enum { RD_MOST_PARAMS = 16, RD_PARAM_ALIGN = 16 };
 
 typedef struct rd_kernel_call {
     const char *name;
-    const void *function;                                   /* for CUDA */
-    void (*call)(const void *function, void *const *param); /* of host code: one thread; else NULL */
+    const void *function; /* for CUDA */
+    void (*call)(const void *function,
+                 void *const *param); /* of host code: one thread; else NULL */
     uint32_t n, at[RD_MOST_PARAMS]; /* parameters, and where they begin behind the start of this */
     /* What is above stays the same in a graph. */
     uint32_t grid[3], block[3], shared;

@@ -12,9 +12,11 @@ static inline uint32_t rd_philox_limit(float p)
 }
 
 /* One block of eight 16-bit draws: those of elements 8 block .. 8 block + 7 of the row that (sample, t) names. */
-static __device__ inline void rd_philox_block(rd_key key, uint64_t sample, uint32_t t, uint32_t block, uint32_t out[4])
+static __device__ inline void rd_philox_block(rd_key key, uint64_t sample, uint32_t t,
+                                              uint32_t block, uint32_t out[4])
 {
-    uint32_t c0 = (uint32_t)sample, c1 = (uint32_t)(sample >> 32), c2 = t, c3 = block, k0 = key.k[0], k1 = key.k[1];
+    uint32_t c0 = (uint32_t)sample, c1 = (uint32_t)(sample >> 32), c2 = t, c3 = block,
+             k0 = key.k[0], k1 = key.k[1];
     for (int r = 0; r < 10; r++) {
         const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
         c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;

@@ -26,7 +26,9 @@ enum {
 
 rd_rnn_asked rd_rnn_asked_of(const char *value)
 {
-    return strcmp(value, "off") == 0 ? RD_RNN_OFF : strcmp(value, "on") == 0 ? RD_RNN_ON : RD_RNN_AUTO;
+    return strcmp(value, "off") == 0  ? RD_RNN_OFF
+           : strcmp(value, "on") == 0 ? RD_RNN_ON
+                                      : RD_RNN_AUTO;
 }
 
 bool rd_rnn_one_buffer(const char *value)
@@ -43,18 +45,21 @@ static rd_rnn_choice rnn_choose_own(const char *why)
 
 static rd_rnn_choice filled(rd_rnn_algo algo, const rd_rnn_case *c, int64_t n_seq)
 {
-    return (rd_rnn_choice){.algo = algo, .n_seq = n_seq, .padded = n_seq * c->n_steps != c->rows, .why = ""};
+    return (rd_rnn_choice){
+        .algo = algo, .n_seq = n_seq, .padded = n_seq * c->n_steps != c->rows, .why = ""};
 }
 
 static bool fits_static(const rd_rnn_case *c, int64_t n_seq)
 {
     return c->mixed && c->H <= STATIC_H && c->H % STATIC_UNIT == 0 && c->in % STATIC_UNIT == 0 &&
-           n_seq <= STATIC_BATCH && c->major >= 8 && c->n_sm >= STATIC_SM && !(c->major == 8 && c->minor == 6);
+           n_seq <= STATIC_BATCH && c->major >= 8 && c->n_sm >= STATIC_SM &&
+           !(c->major == 8 && c->minor == 6);
 }
 
 rd_rnn_choice rd_rnn_choose(const rd_rnn_case *c)
 {
-    const int64_t n_seq = (c->n_seq + BATCH_UNIT - 1) / BATCH_UNIT * BATCH_UNIT, all = n_seq * c->n_steps;
+    const int64_t n_seq = (c->n_seq + BATCH_UNIT - 1) / BATCH_UNIT * BATCH_UNIT,
+                  all = n_seq * c->n_steps;
     if (c->asked == RD_RNN_OFF) return rnn_choose_own("cudnn_rnn is off");
     if (c->asked == RD_RNN_AUTO && !c->trains) return rnn_choose_own("no training");
     if (strcmp(c->cell, "lstm") != 0) return rnn_choose_own("cuDNN has no such cell");
@@ -64,10 +69,14 @@ rd_rnn_choice rd_rnn_choose(const rd_rnn_case *c)
         return rnn_choose_own("sizes beyond those of the library");
     if (c->library < 90000) return rnn_choose_own("no cuDNN 9");
     if (c->major < 6) return rnn_choose_own("compute capability below 6.0");
-    if (!c->one_buffer) return rnn_choose_own("CUBLAS_WORKSPACE_CONFIG has several sizes: sums could differ from run to run");
-    if (c->mixed && c->major >= 8 && c->library < BFLOAT16_SINCE) return rnn_choose_own("bfloat16 needs cuDNN 9.13");
+    if (!c->one_buffer)
+        return rnn_choose_own(
+            "CUBLAS_WORKSPACE_CONFIG has several sizes: sums could differ from run to run");
+    if (c->mixed && c->major >= 8 && c->library < BFLOAT16_SINCE)
+        return rnn_choose_own("bfloat16 needs cuDNN 9.13");
     if (c->H <= SMALL_H && all <= 4 * c->rows) return filled(RD_RNN_SMALL_H, c, n_seq);
-    if (2 * all <= 3 * c->rows && fits_static(c, n_seq)) return filled(RD_RNN_PERSIST_STATIC, c, n_seq);
+    if (2 * all <= 3 * c->rows && fits_static(c, n_seq))
+        return filled(RD_RNN_PERSIST_STATIC, c, n_seq);
     if (c->asked == RD_RNN_AUTO) return rnn_choose_own("no persistent algorithm for these sizes");
     return (rd_rnn_choice){.algo = RD_RNN_STANDARD, .n_seq = c->n_seq, .why = ""};
 }

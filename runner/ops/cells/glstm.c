@@ -8,24 +8,29 @@
 static rd_code glstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {
     const int64_t G = s->groups;
-    if (G < 1 || G > RD_CELL_MAX_GROUPS || s->H % G || s->in % G || (s->R + s->extra) % G || (s->projects && s->R % G))
+    if (G < 1 || G > RD_CELL_MAX_GROUPS || s->H % G || s->in % G || (s->R + s->extra) % G ||
+        (s->projects && s->R % G))
         return rd_fail(
             st, RD_EUSAGE,
-            "'num_groups' %lld must be 1 .. %d and divide the cell's units (%lld), its input width (%lld) and its "
+            "'num_groups' %lld must be 1 .. %d and divide the cell's units (%lld), its input width "
+            "(%lld) and its "
             "recurrent width (%lld); change num_groups, *_cell_units, *_emb_size or proj_size",
-            (long long)G, RD_CELL_MAX_GROUPS, (long long)s->H, (long long)s->in, (long long)(s->R + s->extra));
+            (long long)G, RD_CELL_MAX_GROUPS, (long long)s->H, (long long)s->in,
+            (long long)(s->R + s->extra));
     const int64_t rows = s->in / G + (s->R + s->extra) / G, wide = 4 * s->H / G;
     char name[32];
     for (int64_t g = 0; g < G; g++) {
         snprintf(name, sizeof name, "group%lld_kernel", (long long)g);
-        RD_TRY(emit(ctx, name, 2, (int64_t[]){rows, wide}, (rd_init){RD_INIT_GLOROT, 0, rows, wide}, st));
+        RD_TRY(emit(ctx, name, 2, (int64_t[]){rows, wide}, (rd_init){RD_INIT_GLOROT, 0, rows, wide},
+                    st));
     }
     for (int g = 0; g < 4; g++) {
         snprintf(name, sizeof name, "bias_%c", "ijfo"[g]);
         RD_TRY(emit(ctx, name, 1, &s->H, (rd_init){RD_INIT_CONST, 0, 0, 0}, st));
     }
     if (s->projects)
-        RD_TRY(emit(ctx, "projection", 2, (int64_t[]){s->H, s->R}, (rd_init){RD_INIT_GLOROT, 0, s->H, s->R}, st));
+        RD_TRY(emit(ctx, "projection", 2, (int64_t[]){s->H, s->R},
+                    (rd_init){RD_INIT_GLOROT, 0, s->H, s->R}, st));
 done:
     return st->code;
 }
@@ -50,11 +55,13 @@ static glstm_part rec_part(const rd_cell_shape *s, int64_t g, int64_t first, int
 
 static void glstm_take(int64_t n, const float *x, int64_t ld, glstm_part p, float *y)
 {
-    for (int64_t i = 0; i < n; i++) memcpy(y + i * p.n, x + i * ld + p.col, (size_t)p.n * sizeof(float));
+    for (int64_t i = 0; i < n; i++)
+        memcpy(y + i * p.n, x + i * ld + p.col, (size_t)p.n * sizeof(float));
 }
 
 /* Moves group g between z [n, 4H] and a compact [n, 4H/G]. */
-static void group_out(const rd_cell_shape *s, int64_t n, int64_t g, const float *y, float *z, bool add)
+static void group_out(const rd_cell_shape *s, int64_t n, int64_t g, const float *y, float *z,
+                      bool add)
 {
     const int64_t w = s->H / s->groups;
     for (int64_t i = 0; i < n; i++)
@@ -70,7 +77,8 @@ static void group_in(const rd_cell_shape *s, int64_t n, int64_t g, const float *
     const int64_t w = s->H / s->groups;
     for (int64_t i = 0; i < n; i++)
         for (int64_t q = 0; q < 4; q++)
-            memcpy(y + i * 4 * w + q * w, z + i * 4 * s->H + q * s->H + g * w, (size_t)w * sizeof(float));
+            memcpy(y + i * 4 * w + q * w, z + i * 4 * s->H + q * s->H + g * w,
+                   (size_t)w * sizeof(float));
 }
 
 typedef glstm_part part_fn(const rd_cell_shape *s, int64_t g);
@@ -87,7 +95,7 @@ static glstm_part a_part(const rd_cell_shape *s, int64_t g)
 /* Groups first .. first + n - 1, whose operands, kernels and gradients lie evenly apart: one batch of products. */
 typedef struct glstm_run {
     int64_t first, n;
-    glstm_part p;             /* of the first */
+    glstm_part p;       /* of the first */
     int64_t col, w, dw; /* elements from one to the next: operand, kernel, its gradient */
 } glstm_run;
 
@@ -116,40 +124,43 @@ static glstm_run run_from(const rd_cell *k, int64_t first, part_fn *fn)
     return r;
 }
 
-static rd_code gpu_mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z, bool add,
-                       rd_status *st)
+static rd_code gpu_mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z,
+                       bool add, rd_status *st)
 {
     const int64_t wide = 4 * (k->s.H / k->s.groups);
     for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
         if (rd_backend_gpu(k->be))
-            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, false, n, wide, r.p.n, 1.0f, x + r.p.col, ld,
-                                       r.col, k->w[r.first]->v + r.p.row * wide, wide, r.w, add, z + r.first * wide,
-                                       k->Z, wide, r.n, st));
+            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, false, n, wide, r.p.n, 1.0f,
+                                       x + r.p.col, ld, r.col, k->w[r.first]->v + r.p.row * wide,
+                                       wide, r.w, add, z + r.first * wide, k->Z, wide, r.n, st));
 done:
     return st->code;
 }
 
-static rd_code gpu_mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx, bool add,
-                         rd_status *st)
+static rd_code gpu_mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx,
+                         bool add, rd_status *st)
 {
     const int64_t wide = 4 * (k->s.H / k->s.groups);
     for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
         if (rd_backend_gpu(k->be))
-            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, true, n, r.p.n, wide, 1.0f, dz + r.first * wide,
-                                       k->Z, wide, k->w[r.first]->v + r.p.row * wide, wide, r.w, add, dx + r.p.col, ld,
-                                       r.col, r.n, st));
+            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, true, n, r.p.n, wide, 1.0f,
+                                       dz + r.first * wide, k->Z, wide,
+                                       k->w[r.first]->v + r.p.row * wide, wide, r.w, add,
+                                       dx + r.p.col, ld, r.col, r.n, st));
 done:
     return st->code;
 }
 
-static rd_code gpu_grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn, const float *dz, rd_status *st)
+static rd_code gpu_grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn,
+                        const float *dz, rd_status *st)
 {
     const int64_t wide = 4 * (k->s.H / k->s.groups);
     for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
         if (rd_backend_gpu(k->be) && k->w[r.first]->g)
-            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), true, false, r.p.n, wide, N, 1.0f, x + r.p.col, ld, r.col,
-                                       dz + r.first * wide, k->Z, wide, 1.0f, k->w[r.first]->g + r.p.row * wide, wide,
-                                       r.dw, r.n, st));
+            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), true, false, r.p.n, wide, N, 1.0f,
+                                       x + r.p.col, ld, r.col, dz + r.first * wide, k->Z, wide,
+                                       1.0f, k->w[r.first]->g + r.p.row * wide, wide, r.dw, r.n,
+                                       st));
 done:
     return st->code;
 }
@@ -163,7 +174,8 @@ static rd_code gpu_bias_grad(rd_cell *k, int64_t N, const float *dz, rd_status *
     RD_TRY(rd_arena_zero(k->scratch, (size_t)k->Z * sizeof *sums, &sums, st));
     RD_TRY(rd_add_columns(k->be, k->scratch, N, k->Z, dz, k->Z, sums, st));
     for (int64_t q = 0; q < 4; q++)
-        if (k->w[G + q]->g) RD_TRY(rd_rows_copy(k->be, G, w, sums + q * w, 4 * w, k->w[G + q]->g, w, true, st));
+        if (k->w[G + q]->g)
+            RD_TRY(rd_rows_copy(k->be, G, w, sums + q * w, 4 * w, k->w[G + q]->g, w, true, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
@@ -176,7 +188,8 @@ static rd_code two(rd_cell *k, int64_t n, int64_t wide, float **a, float **b, rd
     return r == RD_OK ? rd_rows_get(k->scratch, n, 4 * (k->s.H / k->s.groups), b, st) : r;
 }
 
-static rd_code mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z, bool add, rd_status *st)
+static rd_code mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z,
+                   bool add, rd_status *st)
 {
     if (rd_backend_gpu(k->be)) return gpu_mul(k, n, x, ld, fn, z, add, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
@@ -200,8 +213,8 @@ done:
     return st->code;
 }
 
-static rd_code mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx, bool add,
-                     rd_status *st)
+static rd_code mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx,
+                     bool add, rd_status *st)
 {
     if (rd_backend_gpu(k->be)) return gpu_mul_t(k, n, dz, ld, fn, dx, add, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
@@ -223,7 +236,8 @@ done:
     return st->code;
 }
 
-static rd_code grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn, const float *dz, rd_status *st)
+static rd_code grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn, const float *dz,
+                    rd_status *st)
 {
     if (rd_backend_gpu(k->be)) return gpu_grad(k, N, x, ld, fn, dz, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
@@ -241,7 +255,8 @@ done:
     return st->code;
 }
 
-static rd_code glstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+static rd_code glstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z,
+                           rd_status *st)
 {
     RD_TRY(mul(k, n, x, k->s.in, x_part, z, false, st));
     if (a) RD_TRY(mul(k, n, a, k->s.extra, a_part, z, true, st));
@@ -249,8 +264,8 @@ done:
     return st->code;
 }
 
-static rd_code glstm_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
-                    rd_status *st)
+static rd_code glstm_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev,
+                          const rd_cell_rows *r, rd_status *st)
 {
     const int64_t G = k->s.groups;
     const float *const bias[4] = {k->w[G]->v, k->w[G + 1]->v, k->w[G + 2]->v, k->w[G + 3]->v};
@@ -260,8 +275,9 @@ done:
     return st->code;
 }
 
-static rd_code glstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
-                         const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
+static rd_code glstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc,
+                               const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                               float *dz, float *dh_prev, bool add, rd_status *st)
 {
     RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, k->s.groups, dm, dc, c_prev, r, dz, st));
     if (h_prev && dh_prev) RD_TRY(mul_t(k, n, dz, k->s.R, h_part, dh_prev, add, st));
@@ -269,7 +285,8 @@ done:
     return st->code;
 }
 
-static rd_code glstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+static rd_code glstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx,
+                                float *da, rd_status *st)
 {
     if (dx) RD_TRY(mul_t(k, n, dz, k->s.in, x_part, dx, add_dx, st));
     if (da) RD_TRY(mul_t(k, n, dz, k->s.extra, a_part, da, true, st));
@@ -277,8 +294,9 @@ done:
     return st->code;
 }
 
-static rd_code glstm_weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
-                            const float *dz, rd_status *st)
+static rd_code glstm_weights_back(rd_cell *k, int64_t N, const float *x, const float *a,
+                                  const float *h_prev, const float *tc, const float *dz,
+                                  rd_status *st)
 {
     (void)tc;
     RD_TRY(grad(k, N, x, k->s.in, x_part, dz, st));
@@ -286,7 +304,8 @@ static rd_code glstm_weights_back(rd_cell *k, int64_t N, const float *x, const f
     if (a) RD_TRY(grad(k, N, a, k->s.extra, a_part, dz, st));
     if (rd_backend_gpu(k->be)) return gpu_bias_grad(k, N, dz, st);
     for (int q = 0; q < 4; q++)
-        RD_TRY(rd_add_columns(k->be, k->scratch, N, k->s.H, dz + q * k->s.H, k->Z, k->w[k->s.groups + q]->g, st));
+        RD_TRY(rd_add_columns(k->be, k->scratch, N, k->s.H, dz + q * k->s.H, k->Z,
+                              k->w[k->s.groups + q]->g, st));
 done:
     return st->code;
 }

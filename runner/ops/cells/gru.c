@@ -13,17 +13,21 @@ static rd_code gru_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx
     const int64_t rows = s->in + s->H, two = 2 * s->H;
     if (s->extra)
         return rd_fail(st, RD_EUSAGE,
-                       "cell type 'gru' does not go with attention_type gnmt or gnmt_v2, which need a cell with an "
+                       "cell type 'gru' does not go with attention_type gnmt or gnmt_v2, which "
+                       "need a cell with an "
                        "LSTM state; use lstm, glstm or slstm");
-    RD_TRY(emit(ctx, "gates_kernel", 2, (int64_t[]){rows, two}, (rd_init){RD_INIT_GLOROT, 0, rows, two}, st));
+    RD_TRY(emit(ctx, "gates_kernel", 2, (int64_t[]){rows, two},
+                (rd_init){RD_INIT_GLOROT, 0, rows, two}, st));
     RD_TRY(emit(ctx, "gates_bias", 1, &two, (rd_init){RD_INIT_CONST, 1, 0, 0}, st));
-    RD_TRY(emit(ctx, "candidate_kernel", 2, (int64_t[]){rows, s->H}, (rd_init){RD_INIT_GLOROT, 0, rows, s->H}, st));
+    RD_TRY(emit(ctx, "candidate_kernel", 2, (int64_t[]){rows, s->H},
+                (rd_init){RD_INIT_GLOROT, 0, rows, s->H}, st));
     RD_TRY(emit(ctx, "candidate_bias", 1, &s->H, (rd_init){RD_INIT_CONST, 0, 0, 0}, st));
 done:
     return st->code;
 }
 
-static rd_code gru_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+static rd_code gru_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z,
+                         rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
     (void)a;
@@ -34,12 +38,13 @@ done:
 }
 
 /* r, u and r h from z + gh + b_g; gh NULL: nothing to add. */
-static rd_code gates(rd_cell *k, int64_t n, const float *gh, const float *h_prev, float *z_rows, float *rh,
-                     rd_status *st)
+static rd_code gates(rd_cell *k, int64_t n, const float *gh, const float *h_prev, float *z_rows,
+                     float *rh, rd_status *st)
 {
     const int64_t H = k->s.H;
     const float *restrict b = k->w[1]->v;
-    if (rd_backend_gpu(k->be)) return rd_cuda_gru_gates(rd_backend_gpu(k->be), n, H, b, h_prev, z_rows, rh, st);
+    if (rd_backend_gpu(k->be))
+        return rd_cuda_gru_gates(rd_backend_gpu(k->be), n, H, b, h_prev, z_rows, rh, st);
     for (int64_t i = 0; i < n; i++) {
         float *restrict z = z_rows + i * 3 * H;
         if (gh) {
@@ -54,12 +59,13 @@ static rd_code gates(rd_cell *k, int64_t n, const float *gh, const float *h_prev
 }
 
 /* n and h' from z + ch + b_c. */
-static rd_code output(rd_cell *k, int64_t n, const float *ch, const float *h_prev, float *z_rows, float *h_rows,
-                      rd_status *st)
+static rd_code output(rd_cell *k, int64_t n, const float *ch, const float *h_prev, float *z_rows,
+                      float *h_rows, rd_status *st)
 {
     const int64_t H = k->s.H;
     const float *restrict b = k->w[3]->v;
-    if (rd_backend_gpu(k->be)) return rd_cuda_gru_output(rd_backend_gpu(k->be), n, H, b, h_prev, z_rows, h_rows, st);
+    if (rd_backend_gpu(k->be))
+        return rd_cuda_gru_output(rd_backend_gpu(k->be), n, H, b, h_prev, z_rows, h_rows, st);
     for (int64_t i = 0; i < n; i++) {
         float *restrict z = z_rows + i * 3 * H, *restrict h = h_rows + i * H;
         const float *restrict u = z + H;
@@ -72,8 +78,8 @@ static rd_code output(rd_cell *k, int64_t n, const float *ch, const float *h_pre
     return RD_OK;
 }
 
-static rd_code gru_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
-                    rd_status *st)
+static rd_code gru_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev,
+                        const rd_cell_rows *r, rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
@@ -89,13 +95,15 @@ done:
 }
 
 /* du and dn. */
-static rd_code output_back(rd_cell *k, int64_t n, const float *dh_rows, const float *h_prev, const float *z, float *dz,
-                           rd_status *st)
+static rd_code output_back(rd_cell *k, int64_t n, const float *dh_rows, const float *h_prev,
+                           const float *z, float *dz, rd_status *st)
 {
     const int64_t H = k->s.H;
-    if (rd_backend_gpu(k->be)) return rd_cuda_gru_output_back(rd_backend_gpu(k->be), n, H, dh_rows, h_prev, z, dz, st);
+    if (rd_backend_gpu(k->be))
+        return rd_cuda_gru_output_back(rd_backend_gpu(k->be), n, H, dh_rows, h_prev, z, dz, st);
     for (int64_t i = 0; i < n; i++) {
-        const float *restrict u = z + i * 3 * H + H, *restrict cand = u + H, *restrict dh = dh_rows + i * H;
+        const float *restrict u = z + i * 3 * H + H, *restrict cand = u + H,
+                              *restrict dh = dh_rows + i * H;
         float *restrict du = dz + i * 3 * H + H, *restrict dn = du + H;
         for (int64_t q = 0; q < H; q++) {
             const float hp = h_prev ? h_prev[i * H + q] : 0.0f;
@@ -106,7 +114,8 @@ static rd_code output_back(rd_cell *k, int64_t n, const float *dh_rows, const fl
     return RD_OK;
 }
 
-static void reset_back(int64_t n, int64_t H, const float *drh, const float *h_prev, const float *z, float *dz)
+static void reset_back(int64_t n, int64_t H, const float *drh, const float *h_prev, const float *z,
+                       float *dz)
 {
     for (int64_t i = 0; i < n; i++) {
         const float *restrict r = z + i * 3 * H;
@@ -116,16 +125,19 @@ static void reset_back(int64_t n, int64_t H, const float *drh, const float *h_pr
     }
 }
 
-static void state_back(int64_t n, int64_t H, const float *dh, const float *drh, const float *z, float *dh_prev)
+static void state_back(int64_t n, int64_t H, const float *dh, const float *drh, const float *z,
+                       float *dh_prev)
 {
     for (int64_t i = 0; i < n; i++) {
         const float *restrict r = z + i * 3 * H, *restrict u = r + H;
-        for (int64_t q = 0; q < H; q++) dh_prev[i * H + q] += dh[i * H + q] * u[q] + drh[i * H + q] * r[q];
+        for (int64_t q = 0; q < H; q++)
+            dh_prev[i * H + q] += dh[i * H + q] * u[q] + drh[i * H + q] * r[q];
     }
 }
 
-static rd_code gru_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
-                         const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
+static rd_code gru_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev,
+                             const float *c_prev, const rd_cell_rows *r, float *dz, float *dh_prev,
+                             bool add, rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
@@ -134,9 +146,11 @@ static rd_code gru_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, 
     (void)c_prev;
     RD_TRY(rd_rows_get(k->scratch, n, H, &drh, st));
     RD_TRY(output_back(k, n, dm, h_prev, r->z, dz, st));
-    if (h_prev) RD_TRY(rd_mul_strided_t(k, k->w[2], in, H, n, dz + 2 * H, 3 * H, drh, H, false, st));
+    if (h_prev)
+        RD_TRY(rd_mul_strided_t(k, k->w[2], in, H, n, dz + 2 * H, 3 * H, drh, H, false, st));
     if (rd_backend_gpu(k->be)) { /* the product adds to what the kernel leaves */
-        RD_TRY(rd_cuda_gru_gates_back(rd_backend_gpu(k->be), n, H, dm, drh, h_prev, r->z, dz, back, add, st));
+        RD_TRY(rd_cuda_gru_gates_back(rd_backend_gpu(k->be), n, H, dm, drh, h_prev, r->z, dz, back,
+                                      add, st));
         if (back) RD_TRY(rd_mul_strided_t(k, k->w[0], in, H, n, dz, 3 * H, back, H, true, st));
         goto done;
     }
@@ -149,7 +163,8 @@ done:
     return st->code;
 }
 
-static rd_code gru_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+static rd_code gru_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx,
+                              float *da, rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
     (void)da;
@@ -160,8 +175,9 @@ done:
     return st->code;
 }
 
-static rd_code gru_weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
-                            const float *dz, rd_status *st)
+static rd_code gru_weights_back(rd_cell *k, int64_t N, const float *x, const float *a,
+                                const float *h_prev, const float *tc, const float *dz,
+                                rd_status *st)
 {
     const int64_t in = k->s.in, H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);

@@ -16,7 +16,8 @@ done:
     return st->code;
 }
 
-static rd_code lstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+static rd_code lstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z,
+                          rd_status *st)
 {
     RD_TRY(rd_mul_rows(k, k->w[0], 0, k->s.in, n, x, z, false, st));
     if (a) RD_TRY(rd_mul_rows(k, k->w[0], k->s.in + k->s.R, k->s.extra, n, a, z, true, st));
@@ -24,30 +25,34 @@ done:
     return st->code;
 }
 
-static rd_code lstm_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
-                    rd_status *st)
+static rd_code lstm_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev,
+                         const rd_cell_rows *r, rd_status *st)
 {
     const int64_t H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
     const float *b = k->w[1]->v, *const bias[4] = {b, b + H, b + 2 * H, b + 3 * H};
     float *hz = NULL;
-    if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[0], k->s.in, k->s.R, n, h_prev, r->z, k->Z, &hz, st));
+    if (h_prev)
+        RD_TRY(rd_mul_for_step(k, k->w[0], k->s.in, k->s.R, n, h_prev, r->z, k->Z, &hz, st));
     RD_TRY(rd_lstm_gates(k->be, n, H, 1, hz, bias, c_prev, r, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
 }
 
-static rd_code lstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
-                         const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
+static rd_code lstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc,
+                              const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                              float *dz, float *dh_prev, bool add, rd_status *st)
 {
     RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, 1, dm, dc, c_prev, r, dz, st));
-    if (h_prev && dh_prev) RD_TRY(rd_mul_rows_t(k, k->w[0], k->s.in, k->s.R, n, dz, dh_prev, add, st));
+    if (h_prev && dh_prev)
+        RD_TRY(rd_mul_rows_t(k, k->w[0], k->s.in, k->s.R, n, dz, dh_prev, add, st));
 done:
     return st->code;
 }
 
-static rd_code lstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+static rd_code lstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx,
+                               float *da, rd_status *st)
 {
     if (dx) RD_TRY(rd_mul_rows_t(k, k->w[0], 0, k->s.in, n, dz, dx, add_dx, st));
     if (da) RD_TRY(rd_mul_rows_t(k, k->w[0], k->s.in + k->s.R, k->s.extra, n, dz, da, true, st));
@@ -55,8 +60,9 @@ done:
     return st->code;
 }
 
-static rd_code lstm_weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
-                            const float *dz, rd_status *st)
+static rd_code lstm_weights_back(rd_cell *k, int64_t N, const float *x, const float *a,
+                                 const float *h_prev, const float *tc, const float *dz,
+                                 rd_status *st)
 {
     (void)tc;
     RD_TRY(rd_mul_grad(k, k->w[0], 0, k->s.in, N, x, dz, st));

@@ -7,20 +7,22 @@
 static rd_code slstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {
     const int64_t wide = 4 * s->H;
-    RD_TRY(emit(ctx, "kernel", 2, (int64_t[]){s->in, wide}, (rd_init){RD_INIT_GLOROT, 0, s->in, wide}, st));
+    RD_TRY(emit(ctx, "kernel", 2, (int64_t[]){s->in, wide},
+                (rd_init){RD_INIT_GLOROT, 0, s->in, wide}, st));
     RD_TRY(emit(ctx, "bias", 1, &wide, (rd_init){RD_INIT_CONST, 0, 0, 0}, st));
 done:
     return st->code;
 }
 
-static rd_code slstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z, rd_status *st)
+static rd_code slstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z,
+                           rd_status *st)
 {
     (void)a;
     return rd_mul_rows(k, k->w[0], 0, k->s.in, n, x, z, false, st);
 }
 
-static rd_code slstm_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
-                    rd_status *st)
+static rd_code slstm_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev,
+                          const rd_cell_rows *r, rd_status *st)
 {
     const int64_t H = k->s.H;
     const float *b = k->w[1]->v, *const bias[4] = {b, b + H, b + 2 * H, b + 3 * H};
@@ -28,8 +30,9 @@ static rd_code slstm_step(rd_cell *k, int64_t n, const float *h_prev, const floa
     return rd_lstm_gates(k->be, n, H, 1, NULL, bias, c_prev, r, st);
 }
 
-static rd_code slstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev, const float *c_prev,
-                         const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
+static rd_code slstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc,
+                               const float *h_prev, const float *c_prev, const rd_cell_rows *r,
+                               float *dz, float *dh_prev, bool add, rd_status *st)
 {
     RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, 1, dm, dc, c_prev, r, dz, st));
     if (h_prev && dh_prev && !add) RD_TRY(rd_vec_zero(k->be, n * k->s.H, dh_prev, st));
@@ -37,14 +40,16 @@ done:
     return st->code;
 }
 
-static rd_code slstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx, float *da, rd_status *st)
+static rd_code slstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx,
+                                float *da, rd_status *st)
 {
     (void)da;
     return dx ? rd_mul_rows_t(k, k->w[0], 0, k->s.in, n, dz, dx, add_dx, st) : RD_OK;
 }
 
-static rd_code slstm_weights_back(rd_cell *k, int64_t N, const float *x, const float *a, const float *h_prev, const float *tc,
-                            const float *dz, rd_status *st)
+static rd_code slstm_weights_back(rd_cell *k, int64_t N, const float *x, const float *a,
+                                  const float *h_prev, const float *tc, const float *dz,
+                                  rd_status *st)
 {
     (void)a;
     (void)h_prev;

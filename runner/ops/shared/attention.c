@@ -58,7 +58,8 @@ static inline float dot(const float *restrict a, const float *restrict b, int64_
     return s;
 }
 
-static inline float tanh_dot(const float *restrict k, const float *restrict q, const float *restrict v, int64_t n)
+static inline float tanh_dot(const float *restrict k, const float *restrict q,
+                             const float *restrict v, int64_t n)
 {
     float s = 0.0f;
 #pragma omp simd reduction(+ : s)
@@ -76,7 +77,8 @@ static void step_rows(void *ctx, int64_t lo, int64_t hi)
         float top = -INFINITY, sum = 0.0f;
         for (int64_t s = 0; s < S; s++) {
             const float *k = at->keys + (s0 + s) * at->A;
-            a[s] = at->ve ? tanh_dot(k, j->qp + i * at->A, at->ve, at->A) : at->gain * dot(j->q + i * at->R, k, at->A);
+            a[s] = at->ve ? tanh_dot(k, j->qp + i * at->A, at->ve, at->A)
+                          : at->gain * dot(j->q + i * at->R, k, at->A);
             top = a[s] > top ? a[s] : top;
         }
         for (int64_t s = 0; s < S; s++) sum += a[s] = rd_expf(a[s] - top);
@@ -91,21 +93,33 @@ static void step_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_attention_step(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp, float *al, float *ctx,
-                          float *feed, int64_t ld_feed, int64_t n_feed, rd_status *st)
+rd_code rd_attention_step(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp,
+                          float *al, float *ctx, float *feed, int64_t ld_feed, int64_t n_feed,
+                          rd_status *st)
 {
-    if (additive(at)) RD_TRY(rd_param_mul(at->be, at->ps, at->query_kernel, 0, at->R, n, q, qp, false, st));
+    if (additive(at))
+        RD_TRY(rd_param_mul(at->be, at->ps, at->query_kernel, 0, at->R, n, q, qp, false, st));
     if (rd_backend_gpu(at->be))
-        return rd_cuda_attention_step(rd_backend_gpu(at->be), at, n, t, q, qp, al, ctx, feed, ld_feed, n_feed, st);
+        return rd_cuda_attention_step(rd_backend_gpu(at->be), at, n, t, q, qp, al, ctx, feed,
+                                      ld_feed, n_feed, st);
     if (at->b) RD_TRY(rd_add_bias(at->be, n, at->A, at->b->v, qp, st));
-    attention_job j = {.at = at, .t = t, .q = q, .qp = qp, .al = al, .ctx = ctx, .feed = feed, .ld_feed = ld_feed, .n_feed = n_feed};
+    attention_job j = {.at = at,
+                       .t = t,
+                       .q = q,
+                       .qp = qp,
+                       .al = al,
+                       .ctx = ctx,
+                       .feed = feed,
+                       .ld_feed = ld_feed,
+                       .n_feed = n_feed};
     rd_parallel(at->be, n, 1, step_rows, &j);
 done:
     return st->code;
 }
 
-rd_code rd_attention_back_begin(const rd_attention *at, int64_t n_seq, int64_t n_slots, int64_t n_weights, const int64_t *slot0,
-                                float *dkeys, rd_attention_back *b, rd_status *st)
+rd_code rd_attention_back_begin(const rd_attention *at, int64_t n_seq, int64_t n_slots,
+                                int64_t n_weights, const int64_t *slot0, float *dkeys,
+                                rd_attention_back *b, rd_status *st)
 {
     rd_arena *s = at->scratch;
     *b = (rd_attention_back){.slot0 = slot0, .dkeys = dkeys};
@@ -131,7 +145,8 @@ static void attention_back_rows(void *ctx, int64_t lo, int64_t hi)
     const rd_attention_back *b = j->b;
     const int64_t A = at->A, M = at->M;
     for (int64_t i = lo; i < hi; i++) {
-        const int64_t S = at->len[i], s0 = at->first[i], place = place_of(at, i, j->t), slot = b->slot0[i] + j->t;
+        const int64_t S = at->len[i], s0 = at->first[i], place = place_of(at, i, j->t),
+                      slot = b->slot0[i] + j->t;
         const float *restrict a = j->cal + place;
         float *restrict ds = b->ds + place, *restrict dctx = b->dctx + slot * M;
         float mean = 0.0f;
@@ -171,35 +186,47 @@ static void attention_back_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_attention_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n, int64_t t, const float *q,
-                               const float *qp, const float *al, const float *dctx, const float *carry, int64_t ld_carry,
+rd_code rd_attention_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
+                               int64_t t, const float *q, const float *qp, const float *al,
+                               const float *dctx, const float *carry, int64_t ld_carry,
                                int64_t n_carry, float *dqp, float *dq, rd_status *st)
 {
     if (rd_backend_gpu(at->be)) {
-        RD_TRY(rd_cuda_attention_step_back(rd_backend_gpu(at->be), at, b, n, t, q, qp, al, dctx, carry, ld_carry, n_carry, dqp, dq,
-                                           st));
+        RD_TRY(rd_cuda_attention_step_back(rd_backend_gpu(at->be), at, b, n, t, q, qp, al, dctx,
+                                           carry, ld_carry, n_carry, dqp, dq, st));
     } else {
-        attention_job j = {.at = at, .b = b, .t = t, .q = q, .qp = qp, .cal = al, .dctx = dctx, .carry = carry, .ld_feed = ld_carry,
-                 .n_feed = n_carry, .dqp = dqp, .dq = dq};
+        attention_job j = {.at = at,
+                           .b = b,
+                           .t = t,
+                           .q = q,
+                           .qp = qp,
+                           .cal = al,
+                           .dctx = dctx,
+                           .carry = carry,
+                           .ld_feed = ld_carry,
+                           .n_feed = n_carry,
+                           .dqp = dqp,
+                           .dq = dq};
         rd_parallel(at->be, n, 1, attention_back_rows, &j);
     }
-    if (additive(at)) RD_TRY(rd_param_mul_t(at->be, at->ps, at->query_kernel, 0, at->R, n, dqp, dq, true, st));
+    if (additive(at))
+        RD_TRY(rd_param_mul_t(at->be, at->ps, at->query_kernel, 0, at->R, n, dqp, dq, true, st));
 done:
     return st->code;
 }
 
 /* Products over time, sequence by sequence. */
-static rd_code memory_back(const rd_attention *at, const rd_attention_back *b, int64_t n_seq, const float *al, float *dmemory,
-                           rd_status *st)
+static rd_code memory_back(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
+                           const float *al, float *dmemory, rd_status *st)
 {
     for (int64_t i = 0; i < n_seq; i++) {
         const int64_t k0 = b->slot0[i], T = b->slot0[i + 1] - k0, S = at->len[i], s0 = at->first[i];
         if (dmemory)
-            RD_TRY(rd_gemm(at->be, true, false, S, at->M, T, 1.0f, al + at->place[i], S, b->dctx + k0 * at->M, at->M,
-                           1.0f, dmemory + s0 * at->M, at->M, st));
+            RD_TRY(rd_gemm(at->be, true, false, S, at->M, T, 1.0f, al + at->place[i], S,
+                           b->dctx + k0 * at->M, at->M, 1.0f, dmemory + s0 * at->M, at->M, st));
         if (!at->ve && b->dkeys)
-            RD_TRY(rd_gemm(at->be, true, false, S, at->A, T, at->gain, b->ds + at->place[i], S, b->q + k0 * at->R,
-                           at->R, 1.0f, b->dkeys + s0 * at->A, at->A, st));
+            RD_TRY(rd_gemm(at->be, true, false, S, at->A, T, at->gain, b->ds + at->place[i], S,
+                           b->q + k0 * at->R, at->R, 1.0f, b->dkeys + s0 * at->A, at->A, st));
     }
 done:
     return st->code;
@@ -217,15 +244,16 @@ static void norm_back(const rd_attention *at, const float *dve)
         at->v->g[c] += (float)(f * ((double)dve[c] - along * (double)at->v->v[c] / len));
 }
 
-rd_code rd_attention_finish(const rd_attention *at, const rd_attention_back *b, int64_t n_seq, const float *al,
-                            float *dmemory, rd_status *st)
+rd_code rd_attention_finish(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
+                            const float *al, float *dmemory, rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(at->scratch);
     const float *dv = b->dv_rows;
     int64_t n_dv = n_seq;
     float *dve, *shares;
     if (rd_backend_gpu(at->be)) {
-        RD_TRY(rd_cuda_attention_memory_back(rd_backend_gpu(at->be), at, b, n_seq, al, dmemory, st));
+        RD_TRY(rd_cuda_attention_memory_back(rd_backend_gpu(at->be), at, b, n_seq, al, dmemory,
+                                             st));
         if (at->ve) {
             n_dv = rd_cuda_attention_shares(at, n_seq);
             RD_TRY(rd_rows_get(at->scratch, n_dv, at->A, &shares, st));

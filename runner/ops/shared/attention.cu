@@ -4,9 +4,13 @@
 #include "attention_cuda.h"
 #include "../../engine/gpu/kernel.h"
 
-enum { MOST_THREADS = 512 };                        /* of a block that is a row */
-enum { TILE = 64, WARPS = 8, EACH = TILE / WARPS }; /* positions of a tile, its warps, and at most of each of them */
-enum { STEPS = 32 };                                /* so many steps' weights of a tile lie in shared memory at a time */
+enum { MOST_THREADS = 512 }; /* of a block that is a row */
+enum {
+    TILE = 64,
+    WARPS = 8,
+    EACH = TILE / WARPS
+};                   /* positions of a tile, its warps, and at most of each of them */
+enum { STEPS = 32 }; /* so many steps' weights of a tile lie in shared memory at a time */
 
 /* ---- V neighbouring floats, one access ---- */
 template <int V> struct pack {
@@ -41,8 +45,10 @@ typedef struct rows {
 
 static rows attention_rows_of(const rd_attention *at)
 {
-    rows r = {at->A, at->M, at->memory, at->keys, at->ve, at->kind == RD_ATT_LUONG_SCALED ? at->g->v : NULL,
-              at->first, at->len, at->place, at->max_len};
+    rows r = {at->A,      at->M,   at->memory,
+              at->keys,   at->ve,  at->kind == RD_ATT_LUONG_SCALED ? at->g->v : NULL,
+              at->first,  at->len, at->place,
+              at->max_len};
     return r;
 }
 
@@ -54,7 +60,8 @@ static bool attention_by_four(const rd_attention *at)
 /* As many threads as have some loads each, up to MOST_THREADS. */
 static unsigned threads_of(const rd_attention *at)
 {
-    const int64_t loads = at->max_len * (at->A > at->M ? at->A : at->M) / (attention_by_four(at) ? 4 : 1);
+    const int64_t loads = at->max_len * (at->A > at->M ? at->A : at->M) /
+                          (attention_by_four(at) ? 4 : 1);
     unsigned n = 32;
     while (n < MOST_THREADS && n * 4 < loads) n *= 2;
     return n;
@@ -68,7 +75,8 @@ static __device__ inline float *weights_of(const rows &r, int64_t i, int64_t t, 
 /* out[s] = sum over the width of term(columns of position s, c), s < S: a warp takes two positions at a time, so that enough loads
  * are under way. */
 template <int V, typename Term>
-static __device__ inline void over_width(int64_t width, int64_t S, const float *m, float *out, Term term)
+static __device__ inline void over_width(int64_t width, int64_t S, const float *m, float *out,
+                                         Term term)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
     for (int64_t s = 2 * warp; s < S; s += 2 * n_warps) {
@@ -91,7 +99,8 @@ static __device__ inline void over_width(int64_t width, int64_t S, const float *
 /* done(sum over positions of term(s, c), c) for all columns c. Where there are more threads than columns, groups of threads share
  * the positions; their sums are added in order. part [MOST_THREADS * V] of shared memory. */
 template <int V, typename Term, typename Done>
-static __device__ inline void over_positions(int64_t width, int64_t S, float *part, Term term, Done done)
+static __device__ inline void over_positions(int64_t width, int64_t S, float *part, Term term,
+                                             Done done)
 {
     const int64_t packs = width / V;
     const int cols = packs < blockDim.x ? (int)packs : (int)blockDim.x, groups = blockDim.x / cols;
@@ -118,8 +127,8 @@ static __device__ inline void over_positions(int64_t width, int64_t S, float *pa
 
 template <int V>
 static __global__ void __launch_bounds__(MOST_THREADS)
-    attend(rows r, int64_t t, const float *q, float *qp, const float *b, float *al, float *ctx, float *feed, int64_t ld_feed,
-           int64_t n_feed)
+    attend(rows r, int64_t t, const float *q, float *qp, const float *b, float *al, float *ctx,
+           float *feed, int64_t ld_feed, int64_t n_feed)
 {
     __shared__ __align__(16) float part[MOST_THREADS * V];
     const int64_t i = blockIdx.x, S = r.len[i], A = r.A, M = r.M;
@@ -131,22 +140,25 @@ static __global__ void __launch_bounds__(MOST_THREADS)
             for (int64_t c = threadIdx.x; c < A; c += blockDim.x) x[c] += b[c];
             __syncthreads();
         }
-        over_width<V>(A, S, keys, w, [=](const pack<V> &k0, const pack<V> &k1, int64_t c, float &s0, float &s1) {
-            const pack<V> y = attention_load<V>(x + c), v = attention_load<V>(r.ve + c);
-            for (int j = 0; j < V; j++) {
-                s0 += v.x[j] * tanhf(k0.x[j] + y.x[j]);
-                s1 += v.x[j] * tanhf(k1.x[j] + y.x[j]);
-            }
-        });
+        over_width<V>(A, S, keys, w,
+                      [=](const pack<V> &k0, const pack<V> &k1, int64_t c, float &s0, float &s1) {
+                          const pack<V> y = attention_load<V>(x + c),
+                                        v = attention_load<V>(r.ve + c);
+                          for (int j = 0; j < V; j++) {
+                              s0 += v.x[j] * tanhf(k0.x[j] + y.x[j]);
+                              s1 += v.x[j] * tanhf(k1.x[j] + y.x[j]);
+                          }
+                      });
     } else {
         const float *x = q + i * A;
-        over_width<V>(A, S, keys, w, [=](const pack<V> &k0, const pack<V> &k1, int64_t c, float &s0, float &s1) {
-            const pack<V> y = attention_load<V>(x + c);
-            for (int j = 0; j < V; j++) {
-                s0 += y.x[j] * k0.x[j];
-                s1 += y.x[j] * k1.x[j];
-            }
-        });
+        over_width<V>(A, S, keys, w,
+                      [=](const pack<V> &k0, const pack<V> &k1, int64_t c, float &s0, float &s1) {
+                          const pack<V> y = attention_load<V>(x + c);
+                          for (int j = 0; j < V; j++) {
+                              s0 += y.x[j] * k0.x[j];
+                              s1 += y.x[j] * k1.x[j];
+                          }
+                      });
     }
     __syncthreads();
     const float gain = r.gain ? *r.gain : 1.0f;
@@ -172,14 +184,16 @@ static __global__ void __launch_bounds__(MOST_THREADS)
         });
 }
 
-rd_code rd_cuda_attention_step(rd_gpu *g, const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp, float *al,
-                               float *ctx, float *feed, int64_t ld_feed, int64_t n_feed, rd_status *st)
+rd_code rd_cuda_attention_step(rd_gpu *g, const rd_attention *at, int64_t n, int64_t t,
+                               const float *q, float *qp, float *al, float *ctx, float *feed,
+                               int64_t ld_feed, int64_t n_feed, rd_status *st)
 {
     const rows r = attention_rows_of(at);
     const float *b = at->b ? at->b->v : NULL;
-    return attention_by_four(at)
-               ? RD_LAUNCH(g, st, attend<4>, (unsigned)n, threads_of(at), 0, r, t, q, qp, b, al, ctx, feed, ld_feed, n_feed)
-               : RD_LAUNCH(g, st, attend<1>, (unsigned)n, threads_of(at), 0, r, t, q, qp, b, al, ctx, feed, ld_feed, n_feed);
+    return attention_by_four(at) ? RD_LAUNCH(g, st, attend<4>, (unsigned)n, threads_of(at), 0, r, t,
+                                             q, qp, b, al, ctx, feed, ld_feed, n_feed)
+                                 : RD_LAUNCH(g, st, attend<1>, (unsigned)n, threads_of(at), 0, r, t,
+                                             q, qp, b, al, ctx, feed, ld_feed, n_feed);
 }
 
 typedef struct step_back {
@@ -190,24 +204,27 @@ typedef struct step_back {
     float *ds, *dctx_all, *x_all, *dx, *dg; /* dx: dqp, or dq; dg NULL: not wanted */
 } step_back;
 
-template <int V> static __global__ void __launch_bounds__(MOST_THREADS) attend_back(rows r, int64_t t, step_back b)
+template <int V>
+static __global__ void __launch_bounds__(MOST_THREADS) attend_back(rows r, int64_t t, step_back b)
 {
     __shared__ __align__(16) float part[MOST_THREADS * V];
     const int64_t i = blockIdx.x, S = r.len[i], A = r.A, M = r.M, slot = b.slot0[i] + t;
-    const float *keys = r.keys + r.first[i] * A, *memory = r.memory + r.first[i] * M, *x = b.x + i * A;
+    const float *keys = r.keys + r.first[i] * A, *memory = r.memory + r.first[i] * M,
+                *x = b.x + i * A;
     const float *w = weights_of(r, i, t, const_cast<float *>(b.al));
     float *ds = weights_of(r, i, t, b.ds), *dctx = b.dctx_all + slot * M;
     for (int64_t c = threadIdx.x; c < M; c += blockDim.x)
         dctx[c] = b.dctx[i * M + c] + (i < b.n_carry ? b.carry[i * b.ld_carry + c] : 0.0f);
     for (int64_t c = threadIdx.x; c < A; c += blockDim.x) b.x_all[slot * A + c] = x[c];
     __syncthreads();
-    over_width<V>(M, S, memory, ds, [=](const pack<V> &m0, const pack<V> &m1, int64_t c, float &s0, float &s1) {
-        const pack<V> d = attention_load<V>(dctx + c);
-        for (int j = 0; j < V; j++) {
-            s0 += d.x[j] * m0.x[j];
-            s1 += d.x[j] * m1.x[j];
-        }
-    });
+    over_width<V>(M, S, memory, ds,
+                  [=](const pack<V> &m0, const pack<V> &m1, int64_t c, float &s0, float &s1) {
+                      const pack<V> d = attention_load<V>(dctx + c);
+                      for (int j = 0; j < V; j++) {
+                          s0 += d.x[j] * m0.x[j];
+                          s1 += d.x[j] * m1.x[j];
+                      }
+                  });
     __syncthreads();
     float mean = 0.0f;
     for (int64_t s = threadIdx.x; s < S; s += blockDim.x) mean += w[s] * ds[s];
@@ -254,15 +271,28 @@ template <int V> static __global__ void __launch_bounds__(MOST_THREADS) attend_b
     if (threadIdx.x == 0) b.dg[i] += dg;
 }
 
-rd_code rd_cuda_attention_step_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b, int64_t n, int64_t t,
-                                    const float *q, const float *qp, const float *al, const float *dctx, const float *carry,
-                                    int64_t ld_carry, int64_t n_carry, float *dqp, float *dq, rd_status *st)
+rd_code rd_cuda_attention_step_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b,
+                                    int64_t n, int64_t t, const float *q, const float *qp,
+                                    const float *al, const float *dctx, const float *carry,
+                                    int64_t ld_carry, int64_t n_carry, float *dqp, float *dq,
+                                    rd_status *st)
 {
     const rows r = attention_rows_of(at);
-    const step_back s = {at->ve ? qp : q, al, dctx, carry, ld_carry, n_carry, b->slot0, b->ds, b->dctx, b->q, at->ve ? dqp : dq,
+    const step_back s = {at->ve ? qp : q,
+                         al,
+                         dctx,
+                         carry,
+                         ld_carry,
+                         n_carry,
+                         b->slot0,
+                         b->ds,
+                         b->dctx,
+                         b->q,
+                         at->ve ? dqp : dq,
                          at->kind == RD_ATT_LUONG_SCALED ? b->dg_rows : NULL};
-    return attention_by_four(at) ? RD_LAUNCH(g, st, attend_back<4>, (unsigned)n, threads_of(at), 0, r, t, s)
-                       : RD_LAUNCH(g, st, attend_back<1>, (unsigned)n, threads_of(at), 0, r, t, s);
+    return attention_by_four(at)
+               ? RD_LAUNCH(g, st, attend_back<4>, (unsigned)n, threads_of(at), 0, r, t, s)
+               : RD_LAUNCH(g, st, attend_back<1>, (unsigned)n, threads_of(at), 0, r, t, s);
 }
 
 /* ---- after the loop ---- */
@@ -287,12 +317,15 @@ static __device__ inline tile tile_of(const rows &r, int64_t i, const int64_t *s
 }
 
 /* Weights of steps t0 .. t0 + STEPS - 1: to[step][EACH warp + e], zeros where there is no such step or position. */
-static __device__ inline void attention_fill(const tile &k, const float *w, int64_t t0, float (*to)[TILE])
+static __device__ inline void attention_fill(const tile &k, const float *w, int64_t t0,
+                                             float (*to)[TILE])
 {
     __syncthreads();
     for (int n = threadIdx.x; n < STEPS * TILE; n += blockDim.x) {
         const int step = n / TILE, e = n % EACH, j = n % TILE / EACH * k.each + e;
-        to[step][n % TILE] = t0 + step < k.steps && e < k.each && j < k.here ? w[(t0 + step) * k.S + k.base + j] : 0.0f;
+        to[step][n % TILE] = t0 + step < k.steps && e < k.each && j < k.here
+                                 ? w[(t0 + step) * k.S + k.base + j]
+                                 : 0.0f;
     }
     __syncthreads();
 }
@@ -300,7 +333,8 @@ static __device__ inline void attention_fill(const tile &k, const float *w, int6
 /* out_j += gain sum_t w_tj x_t */
 template <int V>
 static __global__ void __launch_bounds__(32 * WARPS, 4)
-    over_time(rows r, const int64_t *slot0, const float *al, const float *x, int64_t width, const float *gain_at, float *out)
+    over_time(rows r, const int64_t *slot0, const float *al, const float *x, int64_t width,
+              const float *gain_at, float *out)
 {
     __shared__ __align__(16) float w[STEPS][TILE];
     const int64_t i = blockIdx.x, c = ((int64_t)blockIdx.y * 32 + threadIdx.x % 32) * V;
@@ -340,31 +374,37 @@ static int64_t tiles_of(const rd_attention *at)
 /* Sequences, tiles of columns, tiles of positions: a sequence that is shorter leaves the last ones empty. */
 static dim3 tiles_grid(const rd_attention *at, int64_t n_seq, int64_t width, int v)
 {
-    return dim3((unsigned)n_seq, (unsigned)((width + 32 * v - 1) / (32 * v)), (unsigned)tiles_of(at));
+    return dim3((unsigned)n_seq, (unsigned)((width + 32 * v - 1) / (32 * v)),
+                (unsigned)tiles_of(at));
 }
 
-static rd_code sums_over_time(rd_gpu *g, const rd_attention *at, int64_t n_seq, const int64_t *slot0, const float *w,
-                              const float *x, int64_t width, const float *gain, float *out, rd_status *st)
+static rd_code sums_over_time(rd_gpu *g, const rd_attention *at, int64_t n_seq,
+                              const int64_t *slot0, const float *w, const float *x, int64_t width,
+                              const float *gain, float *out, rd_status *st)
 {
     const rows r = attention_rows_of(at);
-    return width % 4 == 0
-               ? RD_LAUNCH(g, st, over_time<4>, tiles_grid(at, n_seq, width, 4), 32 * WARPS, 0, r, slot0, w, x, width, gain, out)
-               : RD_LAUNCH(g, st, over_time<1>, tiles_grid(at, n_seq, width, 1), 32 * WARPS, 0, r, slot0, w, x, width, gain, out);
+    return width % 4 == 0 ? RD_LAUNCH(g, st, over_time<4>, tiles_grid(at, n_seq, width, 4),
+                                      32 * WARPS, 0, r, slot0, w, x, width, gain, out)
+                          : RD_LAUNCH(g, st, over_time<1>, tiles_grid(at, n_seq, width, 1),
+                                      32 * WARPS, 0, r, slot0, w, x, width, gain, out);
 }
 
-rd_code rd_cuda_attention_memory_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b, int64_t n_seq, const float *al,
-                                      float *dmemory, rd_status *st)
+rd_code rd_cuda_attention_memory_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b,
+                                      int64_t n_seq, const float *al, float *dmemory, rd_status *st)
 {
     const float *gain = attention_rows_of(at).gain;
-    if (dmemory) RD_DO(sums_over_time(g, at, n_seq, b->slot0, al, b->dctx, at->M, NULL, dmemory, st));
-    if (!at->ve && b->dkeys) RD_DO(sums_over_time(g, at, n_seq, b->slot0, b->ds, b->q, at->A, gain, b->dkeys, st));
+    if (dmemory)
+        RD_DO(sums_over_time(g, at, n_seq, b->slot0, al, b->dctx, at->M, NULL, dmemory, st));
+    if (!at->ve && b->dkeys)
+        RD_DO(sums_over_time(g, at, n_seq, b->slot0, b->ds, b->q, at->A, gain, b->dkeys, st));
     return RD_OK;
 }
 
 /* dkeys_j += ve sum_t ds_tj (1 - u^2),  dv = sum_tj ds_tj u  with u = tanh(K_j + qp_t): a lane is a column, since tanh takes the
  * time. */
 static __global__ void __launch_bounds__(32 * WARPS)
-    keys_back(rows r, const int64_t *slot0, const float *ds, const float *qp, float *dkeys, float *dv)
+    keys_back(rows r, const int64_t *slot0, const float *ds, const float *qp, float *dkeys,
+              float *dv)
 {
     __shared__ __align__(16) float w[STEPS][TILE];
     __shared__ float part[WARPS][32];
@@ -412,11 +452,12 @@ int64_t rd_cuda_attention_shares(const rd_attention *at, int64_t n_seq)
     return n_seq * tiles_of(at);
 }
 
-rd_code rd_cuda_attention_keys_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b, int64_t n_seq, float *dv,
-                                    rd_status *st)
+rd_code rd_cuda_attention_keys_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b,
+                                    int64_t n_seq, float *dv, rd_status *st)
 {
     const rows r = attention_rows_of(at);
-    return RD_LAUNCH(g, st, keys_back, tiles_grid(at, n_seq, at->A, 1), 32 * WARPS, 0, r, b->slot0, b->ds, b->q, b->dkeys, dv);
+    return RD_LAUNCH(g, st, keys_back, tiles_grid(at, n_seq, at->A, 1), 32 * WARPS, 0, r, b->slot0,
+                     b->ds, b->q, b->dkeys, dv);
 }
 
 /* ---- the norm of v: one block ---- */
@@ -438,17 +479,22 @@ rd_code rd_cuda_attention_norm(rd_gpu *g, const rd_attention *at, float *ve, rd_
     return RD_LAUNCH(g, st, attention_normalise, 1, RD_BLOCK, 0, at->A, at->v->v, at->g->v, ve);
 }
 
-static __global__ void normalise_back(int64_t A, const float *dve, const float *v, const float *g, float *dv, float *dg)
+static __global__ void normalise_back(int64_t A, const float *dve, const float *v, const float *g,
+                                      float *dv, float *dg)
 {
     const double len = sqrt(square_sum(A, v)), f = (double)*g / len;
     double along = 0.0;
-    for (int64_t c = threadIdx.x; c < A; c += blockDim.x) along += (double)dve[c] * (double)v[c] / len;
+    for (int64_t c = threadIdx.x; c < A; c += blockDim.x)
+        along += (double)dve[c] * (double)v[c] / len;
     along = rd_block_sum(along);
-    for (int64_t c = threadIdx.x; c < A; c += blockDim.x) dv[c] += (float)(f * ((double)dve[c] - along * (double)v[c] / len));
+    for (int64_t c = threadIdx.x; c < A; c += blockDim.x)
+        dv[c] += (float)(f * ((double)dve[c] - along * (double)v[c] / len));
     if (threadIdx.x == 0) *dg += (float)along;
 }
 
-rd_code rd_cuda_attention_norm_back(rd_gpu *g, const rd_attention *at, const float *dve, rd_status *st)
+rd_code rd_cuda_attention_norm_back(rd_gpu *g, const rd_attention *at, const float *dve,
+                                    rd_status *st)
 {
-    return RD_LAUNCH(g, st, normalise_back, 1, RD_BLOCK, 0, at->A, dve, at->v->v, at->g->v, at->v->g, at->g->g);
+    return RD_LAUNCH(g, st, normalise_back, 1, RD_BLOCK, 0, at->A, dve, at->v->v, at->g->v,
+                     at->v->g, at->g->g);
 }

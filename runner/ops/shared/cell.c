@@ -26,11 +26,13 @@ const rd_cell_def *rd_cell_find(const char *name)
     return NULL;
 }
 
-rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, rd_backend *be, const rd_params *ps,
-                     rd_arena *scratch, rd_var *const *w, int n_w, rd_status *st)
+rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, rd_backend *be,
+                     const rd_params *ps, rd_arena *scratch, rd_var *const *w, int n_w,
+                     rd_status *st)
 {
     memset(k, 0, sizeof *k);
-    if (n_w < 1 || n_w > RD_CELL_MAX_PARAMS) return rd_fail(st, RD_EBUG, "cell '%s' got %d parameters", d->name, n_w);
+    if (n_w < 1 || n_w > RD_CELL_MAX_PARAMS)
+        return rd_fail(st, RD_EBUG, "cell '%s' got %d parameters", d->name, n_w);
     k->def = d;
     k->s = *s;
     k->Z = d->n_gates * s->H;
@@ -54,61 +56,65 @@ rd_code rd_rows_zero(rd_arena *a, int64_t rows, int64_t cols, float **out, rd_st
 
 rd_code rd_rows_check(const char *op, const rd_var *x, int64_t cols, rd_status *st)
 {
-    if (x->param) return rd_fail(st, RD_EBUG, "%s: parameter '%s' has no room behind its rows", op, x->param->name);
+    if (x->param)
+        return rd_fail(st, RD_EBUG, "%s: parameter '%s' has no room behind its rows", op,
+                       x->param->name);
     if (x->cols != cols)
-        return rd_fail(st, RD_EBUG, "%s: an input of %lld columns for %lld", op, (long long)x->cols, (long long)cols);
+        return rd_fail(st, RD_EBUG, "%s: an input of %lld columns for %lld", op, (long long)x->cols,
+                       (long long)cols);
     return RD_OK;
 }
 
 /* On a GPU a leaf's values are those of the device, and rd_gemm computes there. */
-rd_code rd_param_mul(rd_backend *be, const rd_params *ps, const rd_var *w, int64_t row0, int64_t rows, int64_t n,
-                     const float *x, float *y, bool add, rd_status *st)
+rd_code rd_param_mul(rd_backend *be, const rd_params *ps, const rd_var *w, int64_t row0,
+                     int64_t rows, int64_t n, const float *x, float *y, bool add, rd_status *st)
 {
     if (rd_backend_gpu(be))
-        return rd_gemm(be, false, false, n, w->cols, rows, 1.0f, x, rows, w->v + row0 * w->cols, w->cols, add, y,
-                       w->cols, st);
+        return rd_gemm(be, false, false, n, w->cols, rows, 1.0f, x, rows, w->v + row0 * w->cols,
+                       w->cols, add, y, w->cols, st);
     rd_packed *p = rd_backend_packed(be, ps, w->param, row0, rows, st);
     return p ? rd_packed_mul(p, n, x, y, add, st) : st->code;
 }
 
-rd_code rd_param_mul_t(rd_backend *be, const rd_params *ps, const rd_var *w, int64_t row0, int64_t rows, int64_t n,
-                       const float *y, float *x, bool add, rd_status *st)
+rd_code rd_param_mul_t(rd_backend *be, const rd_params *ps, const rd_var *w, int64_t row0,
+                       int64_t rows, int64_t n, const float *y, float *x, bool add, rd_status *st)
 {
     if (rd_backend_gpu(be))
-        return rd_gemm(be, false, true, n, rows, w->cols, 1.0f, y, w->cols, w->v + row0 * w->cols, w->cols, add, x,
-                       rows, st);
+        return rd_gemm(be, false, true, n, rows, w->cols, 1.0f, y, w->cols, w->v + row0 * w->cols,
+                       w->cols, add, x, rows, st);
     rd_packed *p = rd_backend_packed(be, ps, w->param, row0, rows, st);
     return p ? rd_packed_mul_t(p, n, y, x, add, st) : st->code;
 }
 
-rd_code rd_param_grad(rd_backend *be, const rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x,
-                      const float *dy, rd_status *st)
+rd_code rd_param_grad(rd_backend *be, const rd_var *w, int64_t row0, int64_t rows, int64_t N,
+                      const float *x, const float *dy, rd_status *st)
 {
     const int64_t width = w->cols;
     if (!w->g) return RD_OK;
-    return rd_gemm(be, true, false, rows, width, N, 1.0f, x, rows, dy, width, 1.0f, w->g + row0 * width, width, st);
+    return rd_gemm(be, true, false, rows, width, N, 1.0f, x, rows, dy, width, 1.0f,
+                   w->g + row0 * width, width, st);
 }
 
-rd_code rd_mul_rows(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *y, bool add,
-                    rd_status *st)
+rd_code rd_mul_rows(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x,
+                    float *y, bool add, rd_status *st)
 {
     return rd_param_mul(k->be, k->ps, w, row0, rows, n, x, y, add, st);
 }
 
-rd_code rd_mul_rows_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, float *x, bool add,
-                      rd_status *st)
+rd_code rd_mul_rows_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y,
+                      float *x, bool add, rd_status *st)
 {
     return rd_param_mul_t(k->be, k->ps, w, row0, rows, n, y, x, add, st);
 }
 
-rd_code rd_mul_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x, const float *dy,
-                    rd_status *st)
+rd_code rd_mul_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x,
+                    const float *dy, rd_status *st)
 {
     return rd_param_grad(k->be, w, row0, rows, N, x, dy, st);
 }
 
-rd_code rd_mul_operand(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld, const float **out,
-                       int64_t *ld_out, rd_status *st)
+rd_code rd_mul_operand(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld,
+                       const float **out, int64_t *ld_out, rd_status *st)
 {
     float *copy;
     *out = x;
@@ -123,64 +129,70 @@ done:
 }
 
 /* y = x W (back: x = y W^T) with rows apart: in [n, in_cols] has leading dimension ld_in, out [n, out_cols] ld_out. */
-static rd_code mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bool back, int64_t n, const float *in,
-                           int64_t ld_in, float *out, int64_t ld_out, bool add, rd_status *st)
+static rd_code mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bool back, int64_t n,
+                           const float *in, int64_t ld_in, float *out, int64_t ld_out, bool add,
+                           rd_status *st)
 {
     const int64_t width = w->cols, in_cols = back ? width : rows, out_cols = back ? rows : width;
     if (rd_backend_gpu(k->be))
-        return rd_gemm(k->be, false, back, n, out_cols, in_cols, 1.0f, in, ld_in, w->v + row0 * width, width, add, out,
-                       ld_out, st);
+        return rd_gemm(k->be, false, back, n, out_cols, in_cols, 1.0f, in, ld_in,
+                       w->v + row0 * width, width, add, out, ld_out, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
     const bool gaps = ld_out != out_cols;
     float *product = out;
     RD_TRY(rd_mul_operand(k, n, in_cols, in, ld_in, &in, &ld_in, st));
     if (gaps) RD_TRY(rd_rows_get(k->scratch, n, out_cols, &product, st));
-    RD_TRY((back ? rd_mul_rows_t : rd_mul_rows)(k, w, row0, rows, n, in, product, add && !gaps, st));
+    RD_TRY((back ? rd_mul_rows_t : rd_mul_rows)(k, w, row0, rows, n, in, product, add && !gaps,
+                                                st));
     if (gaps) RD_TRY(rd_rows_copy(k->be, n, out_cols, product, out_cols, out, ld_out, add, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
 }
 
-rd_code rd_mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, int64_t ldx,
-                       float *y, int64_t ldy, bool add, rd_status *st)
+rd_code rd_mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x,
+                       int64_t ldx, float *y, int64_t ldy, bool add, rd_status *st)
 {
     return mul_strided(k, w, row0, rows, false, n, x, ldx, y, ldy, add, st);
 }
 
-rd_code rd_mul_strided_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *y, int64_t ldy,
-                         float *x, int64_t ldx, bool add, rd_status *st)
+rd_code rd_mul_strided_t(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n,
+                         const float *y, int64_t ldy, float *x, int64_t ldx, bool add,
+                         rd_status *st)
 {
     return mul_strided(k, w, row0, rows, true, n, y, ldy, x, ldx, add, st);
 }
 
-rd_code rd_mul_strided_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N, const float *x, int64_t ldx,
-                            const float *dy, int64_t ldy, rd_status *st)
+rd_code rd_mul_strided_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N,
+                            const float *x, int64_t ldx, const float *dy, int64_t ldy,
+                            rd_status *st)
 {
     const int64_t width = w->cols;
     if (!w->g) return RD_OK;
     const rd_mark mark = rd_arena_mark(k->scratch);
     RD_TRY(rd_mul_operand(k, N, rows, x, ldx, &x, &ldx, st));
     RD_TRY(rd_mul_operand(k, N, width, dy, ldy, &dy, &ldy, st));
-    RD_TRY(rd_gemm(k->be, true, false, rows, width, N, 1.0f, x, ldx, dy, ldy, 1.0f, w->g + row0 * width, width, st));
+    RD_TRY(rd_gemm(k->be, true, false, rows, width, N, 1.0f, x, ldx, dy, ldy, 1.0f,
+                   w->g + row0 * width, width, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
 }
 
-rd_code rd_mul_for_step(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x, float *z,
-                        int64_t ldz, float **y, rd_status *st)
+rd_code rd_mul_for_step(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n,
+                        const float *x, float *z, int64_t ldz, float **y, rd_status *st)
 {
     *y = NULL;
-    if (rd_backend_gpu(k->be)) return rd_mul_strided(k, w, row0, rows, n, x, rows, z, ldz, true, st);
+    if (rd_backend_gpu(k->be))
+        return rd_mul_strided(k, w, row0, rows, n, x, rows, z, ldz, true, st);
     RD_TRY(rd_rows_get(k->scratch, n, w->cols, y, st));
     RD_TRY(rd_mul_rows(k, w, row0, rows, n, x, *y, false, st));
 done:
     return st->code;
 }
 
-rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev, const rd_cell_rows *r,
-                     rd_status *st)
+rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev,
+                     const rd_cell_rows *r, rd_status *st)
 {
     if (k->def->step(k, n, h_prev, c_prev, r, st) != RD_OK) return st->code;
     if (!k->s.projects) return RD_OK;
@@ -188,13 +200,14 @@ rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_
     return rd_mul_rows(k, k->w[k->n_w - 1], 0, k->s.H, n, r->m, r->h, false, st);
 }
 
-rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, const float *h_prev, const float *c_prev,
-                          const rd_cell_rows *r, float *dz, float *dh_prev, bool add, rd_status *st)
+rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, const float *h_prev,
+                          const float *c_prev, const rd_cell_rows *r, float *dz, float *dh_prev,
+                          bool add, rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(k->scratch);
     const float *dm = dh;
-    const bool apart =
-        add && h_prev && dh_prev && !rd_backend_gpu(k->be); /* products on a CPU write whole blocks of rows */
+    const bool apart = add && h_prev && dh_prev &&
+                       !rd_backend_gpu(k->be); /* products on a CPU write whole blocks of rows */
     float *to = dh_prev;
     if (k->s.projects) {
         float *m;
@@ -210,7 +223,8 @@ done:
     return st->code;
 }
 
-rd_code rd_cell_projection_back(rd_cell *k, int64_t N, const float *m, const float *dh_total, rd_status *st)
+rd_code rd_cell_projection_back(rd_cell *k, int64_t N, const float *m, const float *dh_total,
+                                rd_status *st)
 {
     if (!k->s.projects) return RD_OK;
     return rd_mul_grad(k, k->w[k->n_w - 1], 0, k->s.H, N, m, dh_total, st);

@@ -29,7 +29,8 @@ static __global__ void lstm_gates(lstm a)
             const int64_t at = row * a.H + q;
             float *z = a.z + first_gate(a, row, q);
             const float i = sigmoid(z[0] + a.bias[0][q]), j = tanhf(z[a.width] + a.bias[1][q]),
-                        f = sigmoid(z[2 * a.width] + a.bias[2][q] + 1.0f), o = sigmoid(z[3 * a.width] + a.bias[3][q]);
+                        f = sigmoid(z[2 * a.width] + a.bias[2][q] + 1.0f),
+                        o = sigmoid(z[3 * a.width] + a.bias[3][q]);
             const float c = a.c_prev ? a.c_prev[at] * f + i * j : i * j, tc = tanhf(c);
             z[0] = i;
             z[a.width] = j;
@@ -41,8 +42,9 @@ static __global__ void lstm_gates(lstm a)
         }
 }
 
-extern "C" rd_code rd_cuda_lstm_gates(rd_gpu *g, int64_t n, int64_t H, int64_t groups, const float *const bias[4],
-                                      const float *c_prev, const rd_cell_rows *r, rd_status *st)
+extern "C" rd_code rd_cuda_lstm_gates(rd_gpu *g, int64_t n, int64_t H, int64_t groups,
+                                      const float *const bias[4], const float *c_prev,
+                                      const rd_cell_rows *r, rd_status *st)
 {
     lstm a = {};
     a.n = n;
@@ -64,7 +66,8 @@ static __global__ void lstm_gates_back(lstm a)
             const int64_t at = row * a.H + q, gate = first_gate(a, row, q);
             const float *z = a.z + gate;
             float *dz = a.dz + gate;
-            const float i = z[0], j = z[a.width], f = z[2 * a.width], o = z[3 * a.width], tc = a.tc[at], dm = a.dm[at];
+            const float i = z[0], j = z[a.width], f = z[2 * a.width], o = z[3 * a.width],
+                        tc = a.tc[at], dm = a.dm[at];
             const float dtc = dm * o * (1.0f - tc * tc) + a.dc[at];
             dz[0] = dtc * j * i * (1.0f - i);
             dz[a.width] = dtc * i * (1.0f - j * j);
@@ -74,8 +77,9 @@ static __global__ void lstm_gates_back(lstm a)
         }
 }
 
-extern "C" rd_code rd_cuda_lstm_gates_back(rd_gpu *g, int64_t n, int64_t H, int64_t groups, const float *dm, float *dc,
-                                           const float *c_prev, const rd_cell_rows *r, float *dz, rd_status *st)
+extern "C" rd_code rd_cuda_lstm_gates_back(rd_gpu *g, int64_t n, int64_t H, int64_t groups,
+                                           const float *dm, float *dc, const float *c_prev,
+                                           const rd_cell_rows *r, float *dz, rd_status *st)
 {
     lstm a = {};
     a.n = n;
@@ -90,8 +94,9 @@ extern "C" rd_code rd_cuda_lstm_gates_back(rd_gpu *g, int64_t n, int64_t H, int6
     return RD_LAUNCH(g, st, lstm_gates_back, rd_rows_grid(n, H), rd_rows_block(H), 0, a);
 }
 
-static __global__ void gru_gates(int64_t n, int64_t H, const float *__restrict__ bias, const float *__restrict__ h_prev,
-                                 float *__restrict__ z, float *__restrict__ rh)
+static __global__ void gru_gates(int64_t n, int64_t H, const float *__restrict__ bias,
+                                 const float *__restrict__ h_prev, float *__restrict__ z,
+                                 float *__restrict__ rh)
 {
     for (RD_EACH_ROW(i, n))
         for (RD_EACH_COLUMN(q, H)) {
@@ -103,14 +108,16 @@ static __global__ void gru_gates(int64_t n, int64_t H, const float *__restrict__
         }
 }
 
-extern "C" rd_code rd_cuda_gru_gates(rd_gpu *g, int64_t n, int64_t H, const float *bias, const float *h_prev, float *z,
-                                     float *rh, rd_status *st)
+extern "C" rd_code rd_cuda_gru_gates(rd_gpu *g, int64_t n, int64_t H, const float *bias,
+                                     const float *h_prev, float *z, float *rh, rd_status *st)
 {
-    return RD_LAUNCH(g, st, gru_gates, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev, z, rh);
+    return RD_LAUNCH(g, st, gru_gates, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev,
+                     z, rh);
 }
 
 static __global__ void gru_output(int64_t n, int64_t H, const float *__restrict__ bias,
-                                  const float *__restrict__ h_prev, float *__restrict__ z, float *__restrict__ h)
+                                  const float *__restrict__ h_prev, float *__restrict__ z,
+                                  float *__restrict__ h)
 {
     for (RD_EACH_ROW(i, n))
         for (RD_EACH_COLUMN(q, H)) {
@@ -121,15 +128,16 @@ static __global__ void gru_output(int64_t n, int64_t H, const float *__restrict_
         }
 }
 
-extern "C" rd_code rd_cuda_gru_output(rd_gpu *g, int64_t n, int64_t H, const float *bias, const float *h_prev, float *z,
-                                      float *h, rd_status *st)
+extern "C" rd_code rd_cuda_gru_output(rd_gpu *g, int64_t n, int64_t H, const float *bias,
+                                      const float *h_prev, float *z, float *h, rd_status *st)
 {
-    return RD_LAUNCH(g, st, gru_output, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev, z, h);
+    return RD_LAUNCH(g, st, gru_output, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev,
+                     z, h);
 }
 
 static __global__ void gru_output_back(int64_t n, int64_t H, const float *__restrict__ dh,
-                                       const float *__restrict__ h_prev, const float *__restrict__ z,
-                                       float *__restrict__ dz)
+                                       const float *__restrict__ h_prev,
+                                       const float *__restrict__ z, float *__restrict__ dz)
 {
     for (RD_EACH_ROW(i, n))
         for (RD_EACH_COLUMN(q, H)) {
@@ -142,13 +150,16 @@ static __global__ void gru_output_back(int64_t n, int64_t H, const float *__rest
         }
 }
 
-extern "C" rd_code rd_cuda_gru_output_back(rd_gpu *g, int64_t n, int64_t H, const float *dh, const float *h_prev,
-                                           const float *z, float *dz, rd_status *st)
+extern "C" rd_code rd_cuda_gru_output_back(rd_gpu *g, int64_t n, int64_t H, const float *dh,
+                                           const float *h_prev, const float *z, float *dz,
+                                           rd_status *st)
 {
-    return RD_LAUNCH(g, st, gru_output_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh, h_prev, z, dz);
+    return RD_LAUNCH(g, st, gru_output_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh,
+                     h_prev, z, dz);
 }
 
-static __global__ void gru_gates_back(int64_t n, int64_t H, const float *__restrict__ dh, const float *__restrict__ drh,
+static __global__ void gru_gates_back(int64_t n, int64_t H, const float *__restrict__ dh,
+                                      const float *__restrict__ drh,
                                       const float *__restrict__ h_prev, const float *__restrict__ z,
                                       float *__restrict__ dz, float *__restrict__ dh_prev, bool add)
 {
@@ -163,10 +174,10 @@ static __global__ void gru_gates_back(int64_t n, int64_t H, const float *__restr
         }
 }
 
-extern "C" rd_code rd_cuda_gru_gates_back(rd_gpu *g, int64_t n, int64_t H, const float *dh, const float *drh,
-                                          const float *h_prev, const float *z, float *dz, float *dh_prev, bool add,
-                                          rd_status *st)
+extern "C" rd_code rd_cuda_gru_gates_back(rd_gpu *g, int64_t n, int64_t H, const float *dh,
+                                          const float *drh, const float *h_prev, const float *z,
+                                          float *dz, float *dh_prev, bool add, rd_status *st)
 {
-    return RD_LAUNCH(g, st, gru_gates_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh, drh, h_prev, z, dz,
-                     dh_prev, add);
+    return RD_LAUNCH(g, st, gru_gates_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh, drh,
+                     h_prev, z, dz, dh_prev, add);
 }

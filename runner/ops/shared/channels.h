@@ -11,14 +11,15 @@
 #include "../../engine/gpu/element_device.h"
 
 typedef struct rd_columns {
-    int64_t C, total, rows;      /* channels, rows in all and of a group (the last one may have fewer) */
+    int64_t C, total, rows; /* channels, rows in all and of a group (the last one may have fewer) */
     int64_t groups, slices, per; /* per: rows of a slice */
     int across;                  /* a power of two, at most 32 */
 } rd_columns;
 
 enum {
-    RD_COLUMNS_BLOCKS = 512, /* of a large group: some for each multiprocessor of any GPU, and few to add up */
-    RD_COLUMNS_LEAST = 4     /* rows of a thread, where there are so many */
+    RD_COLUMNS_BLOCKS =
+        512, /* of a large group: some for each multiprocessor of any GPU, and few to add up */
+    RD_COLUMNS_LEAST = 4 /* rows of a thread, where there are so many */
 };
 
 /* Vectors of four where every row begins at a multiple of four elements. */
@@ -59,7 +60,8 @@ typedef struct rd_strip {
     int64_t begin, end; /* rows of the slice */
     int64_t first;
     int step;
-    bool inside; /* there are such channels; else the thread takes part in sums alone, with nothing */
+    bool
+        inside; /* there are such channels; else the thread takes part in sums alone, with nothing */
 } rd_strip;
 
 template <int V> static __device__ inline rd_strip rd_strip_of(const rd_columns &k)
@@ -82,7 +84,8 @@ template <int V> static __device__ inline rd_strip rd_strip_of(const rd_columns 
 /* Rows of a slice. */
 static __device__ inline int64_t rd_slice_rows(const rd_columns &k, int64_t group, int64_t slice)
 {
-    const int64_t left = k.total - group * k.rows, rows = left < k.rows ? left : k.rows, n = rows - slice * k.per;
+    const int64_t left = k.total - group * k.rows, rows = left < k.rows ? left : k.rows,
+                  n = rows - slice * k.per;
     return n < 0 ? 0 : n < k.per ? n : k.per;
 }
 
@@ -115,21 +118,23 @@ static __device__ inline double rd_slices_sum(const rd_columns &k, const double 
     double sum[1] = {0.0};
     const double *p = part + (int64_t)blockIdx.x * k.slices * k.C + c;
     if (c < k.C)
-        for (int64_t s = threadIdx.x / RD_SLICES_ACROSS; s < k.slices; s += RD_BLOCK / RD_SLICES_ACROSS) sum[0] += p[s * k.C];
+        for (int64_t s = threadIdx.x / RD_SLICES_ACROSS; s < k.slices;
+             s += RD_BLOCK / RD_SLICES_ACROSS)
+            sum[0] += p[s * k.C];
     rd_down_sum(sum, RD_SLICES_ACROSS);
     return sum[0];
 }
 
 /* RD_LANES(C, launch): runs `launch`, an expression that uses V, with the V of C channels. */
-#define RD_LANES(C, ...)                                 \
-    do {                                                 \
-        if (rd_columns_lanes(C) == 4) {                  \
-            enum { V = 4 };                              \
-            RD_DO(__VA_ARGS__);                          \
-        } else {                                         \
-            enum { V = 1 };                              \
-            RD_DO(__VA_ARGS__);                          \
-        }                                                \
+#define RD_LANES(C, ...)                \
+    do {                                \
+        if (rd_columns_lanes(C) == 4) { \
+            enum { V = 4 };             \
+            RD_DO(__VA_ARGS__);         \
+        } else {                        \
+            enum { V = 1 };             \
+            RD_DO(__VA_ARGS__);         \
+        }                               \
     } while (0)
 
 #endif

@@ -15,7 +15,8 @@ int64_t rd_op_elements(const rd_var *x)
 rd_code rd_op_image_check(const char *op, const rd_var *x, rd_status *st)
 {
     if (rd_image_is(x)) return RD_OK;
-    return rd_fail(st, RD_EBUG, "%s: a matrix of %lldx%lld is no image", op, (long long)x->rows, (long long)x->cols);
+    return rd_fail(st, RD_EBUG, "%s: a matrix of %lldx%lld is no image", op, (long long)x->rows,
+                   (long long)x->cols);
 }
 
 void rd_op_like(rd_var *out, const rd_var *x)
@@ -64,7 +65,8 @@ static void copy_part(void *ctx, int64_t lo, int64_t hi)
         memcpy(out + lo, g + lo, (size_t)(hi - lo) * sizeof(float));
 }
 
-rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g, rd_status *st)
+rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g,
+                   rd_status *st)
 {
     if (rd_backend_gpu(be)) return rd_cuda_mask(rd_backend_gpu(be), type, n, y, g, st);
     image_op_job j = {y, NULL, g, false};
@@ -72,7 +74,8 @@ rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, vo
     return st->code;
 }
 
-rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g, void *out, bool add, rd_status *st)
+rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g,
+                     void *out, bool add, rd_status *st)
 {
     if (rd_backend_gpu(be)) return rd_cuda_masked(rd_backend_gpu(be), type, n, y, g, out, add, st);
     image_op_job j = {y, g, out, add};
@@ -80,7 +83,8 @@ rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, 
     return st->code;
 }
 
-rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add, rd_status *st)
+rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add,
+                   rd_status *st)
 {
     if (rd_backend_gpu(be)) return rd_cuda_copy(rd_backend_gpu(be), type, n, x, out, add, st);
     image_op_job j = {NULL, x, out, add};
@@ -88,7 +92,8 @@ rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, vo
     return st->code;
 }
 
-rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const float **v, rd_status *st)
+rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const float **v,
+                       rd_status *st)
 {
     const rd_image_view to = rd_image_view_of(like), from = rd_image_view_of(x);
     float *copy;
@@ -106,7 +111,8 @@ done:
     return st->code;
 }
 
-rd_code rd_op_to_order(const rd_var *like, const rd_var *x, const float *g, float *out, bool add, rd_status *st)
+rd_code rd_op_to_order(const rd_var *like, const rd_var *x, const float *g, float *out, bool add,
+                       rd_status *st)
 {
     const rd_image_view from = rd_image_view_of(like), to = rd_image_view_of(x);
     if (x->layout && like->layout) return rd_fail(st, RD_EBUG, "images of two blocked orders meet");

@@ -36,15 +36,19 @@ void rd_op_like(rd_var *out, const rd_var *x);
 
 /* The values of x in the order of `like`, an image of the same shape: x->v itself, or a copy in the arena (images on a GPU are of
  * one order). */
-rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const float **v, rd_status *st);
+rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const float **v,
+                       rd_status *st);
 /* out (+)= g, where g lies in the order of `like` and out in that of x. */
-rd_code rd_op_to_order(const rd_var *like, const rd_var *x, const float *g, float *out, bool add, rd_status *st);
+rd_code rd_op_to_order(const rd_var *like, const rd_var *x, const float *g, float *out, bool add,
+                       rd_status *st);
 
 /* Elementwise passes on the backend's threads, or on its GPU, over arrays of one type (of float32 on a CPU). */
-rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g, rd_status *st); /* g = y > 0 ? g : 0 */
-rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g, void *out, bool add,
-                     rd_status *st); /* out (+)= that */
-rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add, rd_status *st); /* out (+)= x */
+rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g,
+                   rd_status *st); /* g = y > 0 ? g : 0 */
+rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g,
+                     void *out, bool add, rd_status *st); /* out (+)= that */
+rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add,
+                   rd_status *st); /* out (+)= x */
 
 RD_C_END
 #endif

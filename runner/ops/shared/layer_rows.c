@@ -2,7 +2,8 @@
 #include "layer_rows.h"
 
 /* y = x (mask: dropped out) + plus (NULL: nothing), element by element. */
-static void passed(int64_t n, const uint8_t *mask, float keep, const float *x, const float *plus, float *y)
+static void passed(int64_t n, const uint8_t *mask, float keep, const float *x, const float *plus,
+                   float *y)
 {
     const float scale = 1.0f / keep;
     if (mask && plus)
@@ -26,10 +27,11 @@ static void forward_rows(void *ctx, int64_t lo, int64_t hi)
     const int64_t at = lo * r->width, n = (hi - lo) * r->width;
     const float *y = r->h + at;
     if (r->bias)
-        for (int64_t row = lo; row < hi; row++) passed(r->width, NULL, 1.0f, r->h + row * r->width, r->bias, r->y + row * r->width);
+        for (int64_t row = lo; row < hi; row++)
+            passed(r->width, NULL, 1.0f, r->h + row * r->width, r->bias, r->y + row * r->width);
     if (r->y) {
-        passed(n, r->mask_out ? r->mask_out + at : NULL, r->keep_out, r->bias ? r->y + at : y, r->skip ? r->skip + at : NULL,
-               r->y + at);
+        passed(n, r->mask_out ? r->mask_out + at : NULL, r->keep_out, r->bias ? r->y + at : y,
+               r->skip ? r->skip + at : NULL, r->y + at);
         y = r->y + at;
     }
     if (r->next) passed(n, r->mask_in ? r->mask_in + at : NULL, r->keep_in, y, NULL, r->next + at);
@@ -46,12 +48,15 @@ rd_code rd_between_layers(rd_backend *be, const rd_between *r, rd_status *st)
 static void layer_rows_back_rows(void *ctx, int64_t lo, int64_t hi)
 {
     const rd_between_back *r = ctx;
-    const int64_t at = lo * r->width, n = (hi - lo) * r->width, last = hi < r->n_later ? hi : r->n_later;
+    const int64_t at = lo * r->width, n = (hi - lo) * r->width,
+                  last = hi < r->n_later ? hi : r->n_later;
     float *dy = (r->dy ? r->dy : r->dh) + at;
-    passed(n, r->mask_in ? r->mask_in + at : NULL, r->keep_in, r->dnext + at, r->dskip ? r->dskip + at : NULL, dy);
+    passed(n, r->mask_in ? r->mask_in + at : NULL, r->keep_in, r->dnext + at,
+           r->dskip ? r->dskip + at : NULL, dy);
     if (!r->dh) return;
     passed(n, r->mask_out ? r->mask_out + at : NULL, r->keep_out, dy, NULL, r->dh + at);
-    if (last > lo) passed((last - lo) * r->width, NULL, 1.0f, r->dh + at, r->dh_later + at, r->dh + at);
+    if (last > lo)
+        passed((last - lo) * r->width, NULL, 1.0f, r->dh + at, r->dh_later + at, r->dh + at);
 }
 
 rd_code rd_between_layers_back(rd_backend *be, const rd_between_back *r, rd_status *st)

@@ -7,7 +7,8 @@
 
 RD_C_BEGIN
 
-typedef struct rd_between { /* y = dropout(h + bias) + skip,  next = dropout(y); what is NULL does not occur */
+typedef struct
+    rd_between { /* y = dropout(h + bias) + skip,  next = dropout(y); what is NULL does not occur */
     int64_t n, width;
     const float *h, *bias; /* [n, width], [width] */
     const uint8_t *mask_out;

@@ -7,7 +7,8 @@
 enum { RD_LOSS_THREADS = 512 };
 
 /* A block for each of gridDim.x arrays: sum[k] = x[k n] + ... + x[(k + 1) n - 1]. The first one's goes to *loss, too. */
-static __global__ void rd_loss_sum(int64_t n, const double *__restrict__ x, double *__restrict__ sum, float *__restrict__ loss)
+static __global__ void rd_loss_sum(int64_t n, const double *__restrict__ x,
+                                   double *__restrict__ sum, float *__restrict__ loss)
 {
     const double *from = x + blockIdx.x * n;
     double s = 0.0;

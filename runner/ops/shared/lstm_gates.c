@@ -14,8 +14,8 @@ static void gates_rows(void *ctx, int64_t lo, int64_t hi)
     const lstm_gates_job *j = ctx;
     const int64_t H = j->H;
     for (int64_t row = lo; row < hi; row++) {
-        float *restrict z = j->r.z + row * 4 * H, *restrict c = j->r.c + row * H, *restrict tc = j->r.tc + row * H,
-                        *restrict m = j->m + row * H;
+        float *restrict z = j->r.z + row * 4 * H, *restrict c = j->r.c + row * H,
+                        *restrict tc = j->r.tc + row * H, *restrict m = j->m + row * H;
         for (int64_t gate = 0; gate < 4; gate++) {
             const float *restrict b = j->bias[gate];
             float *restrict to = z + gate * H;
@@ -43,11 +43,14 @@ static void gates_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_lstm_gates(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *hz, const float *const bias[4],
-                      const float *c_prev, const rd_cell_rows *r, rd_status *st)
+rd_code rd_lstm_gates(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *hz,
+                      const float *const bias[4], const float *c_prev, const rd_cell_rows *r,
+                      rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_lstm_gates(rd_backend_gpu(be), n, H, groups, bias, c_prev, r, st);
-    lstm_gates_job j = {.H = H, .hz = hz, .bias = bias, .c_prev = c_prev, .r = *r, .m = r->m ? r->m : r->h};
+    if (rd_backend_gpu(be))
+        return rd_cuda_lstm_gates(rd_backend_gpu(be), n, H, groups, bias, c_prev, r, st);
+    lstm_gates_job j = {
+        .H = H, .hz = hz, .bias = bias, .c_prev = c_prev, .r = *r, .m = r->m ? r->m : r->h};
     rd_parallel(be, n, 8, gates_rows, &j);
     return RD_OK;
 }
@@ -57,8 +60,8 @@ static void lstm_gates_back_rows(void *ctx, int64_t lo, int64_t hi)
     const lstm_gates_job *j = ctx;
     const int64_t H = j->H;
     for (int64_t row = lo; row < hi; row++) {
-        const float *restrict i = j->r.z + row * 4 * H, *restrict g = i + H, *restrict f = i + 2 * H,
-                              *restrict o = i + 3 * H;
+        const float *restrict i = j->r.z + row * 4 * H, *restrict g = i + H,
+                              *restrict f = i + 2 * H, *restrict o = i + 3 * H;
         const float *restrict tc = j->r.tc + row * H, *restrict dm = j->dm + row * H;
         float *restrict dc = j->dc + row * H;
         float *restrict di = j->dz + row * 4 * H, *restrict dg = di + H, *restrict df = di + 2 * H,
@@ -80,10 +83,12 @@ static void lstm_gates_back_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_lstm_gates_back(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *dm, float *dc,
-                           const float *c_prev, const rd_cell_rows *r, float *dz, rd_status *st)
+rd_code rd_lstm_gates_back(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *dm,
+                           float *dc, const float *c_prev, const rd_cell_rows *r, float *dz,
+                           rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_lstm_gates_back(rd_backend_gpu(be), n, H, groups, dm, dc, c_prev, r, dz, st);
+    if (rd_backend_gpu(be))
+        return rd_cuda_lstm_gates_back(rd_backend_gpu(be), n, H, groups, dm, dc, c_prev, r, dz, st);
     lstm_gates_job j = {.H = H, .c_prev = c_prev, .dm = dm, .r = *r, .dc = dc, .dz = dz};
     rd_parallel(be, n, 8, lstm_gates_back_rows, &j);
     return RD_OK;

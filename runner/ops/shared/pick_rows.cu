@@ -4,10 +4,22 @@
 #include <string.h>
 
 /* Vectors that kernels move whole: T is float, or float4 where widths and addresses allow it. Widths are counted in them. */
-static __device__ inline void set_zero(float &x) { x = 0.0f; }
-static __device__ inline void set_zero(float4 &x) { x = make_float4(0.0f, 0.0f, 0.0f, 0.0f); }
-static __device__ inline void add_to(float &x, float y) { x += y; }
-static __device__ inline void add_to(float4 &x, float4 y) { x = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w); }
+static __device__ inline void set_zero(float &x)
+{
+    x = 0.0f;
+}
+static __device__ inline void set_zero(float4 &x)
+{
+    x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+static __device__ inline void add_to(float &x, float y)
+{
+    x += y;
+}
+static __device__ inline void add_to(float4 &x, float4 y)
+{
+    x = make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
+}
 
 /* ---- forward ---- */
 struct picked {
@@ -35,16 +47,20 @@ template <class T> static __global__ void pick_rows(picked p, T *__restrict__ y)
                 }
             const int32_t row = rows[i];
             T v;
-            if (row < 0) set_zero(v);
-            else v = static_cast<const T *>(x)[row * width + at];
+            if (row < 0)
+                set_zero(v);
+            else
+                v = static_cast<const T *>(x)[row * width + at];
             y[i * p.total + j] = v;
         }
 }
 
-extern "C" rd_code rd_pick_rows(rd_gpu *gpu, int n_parts, const rd_picked *part, int64_t n, float *y, rd_status *st)
+extern "C" rd_code rd_pick_rows(rd_gpu *gpu, int n_parts, const rd_picked *part, int64_t n,
+                                float *y, rd_status *st)
 {
     bool four = rd_by_four(y);
-    for (int k = 0; k < n_parts; k++) four = four && part[k].width % 4 == 0 && rd_by_four(part[k].x);
+    for (int k = 0; k < n_parts; k++)
+        four = four && part[k].width % 4 == 0 && rd_by_four(part[k].x);
     picked p = {};
     p.n = n;
     p.parts = n_parts;
@@ -56,7 +72,8 @@ extern "C" rd_code rd_pick_rows(rd_gpu *gpu, int n_parts, const rd_picked *part,
     }
     const dim3 grid = rd_rows_grid(n, p.total), block = rd_rows_block(p.total);
     float4 *y_4 = reinterpret_cast<float4 *>(y);
-    return four ? RD_LAUNCH(gpu, st, pick_rows<float4>, grid, block, 0, p, y_4) : RD_LAUNCH(gpu, st, pick_rows<float>, grid, block, 0, p, y);
+    return four ? RD_LAUNCH(gpu, st, pick_rows<float4>, grid, block, 0, p, y_4)
+                : RD_LAUNCH(gpu, st, pick_rows<float>, grid, block, 0, p, y);
 }
 
 /* ---- backward ---- */
@@ -74,8 +91,8 @@ struct joined {
 };
 
 template <class T>
-static __global__ void add_each(int64_t n, int64_t width, const int32_t *__restrict__ row, const T *__restrict__ d, int64_t ld,
-                                T *__restrict__ g)
+static __global__ void add_each(int64_t n, int64_t width, const int32_t *__restrict__ row,
+                                const T *__restrict__ d, int64_t ld, T *__restrict__ g)
 {
     for (RD_EACH_ROW(i, n)) {
         const int32_t to = row[i];
@@ -85,8 +102,9 @@ static __global__ void add_each(int64_t n, int64_t width, const int32_t *__restr
 }
 
 template <class T>
-static __global__ void add_pieces(int64_t n, int64_t width, const piece *__restrict__ pieces, const int32_t *__restrict__ order,
-                                  const T *__restrict__ d, int64_t ld, T *__restrict__ partial, T *__restrict__ g)
+static __global__ void add_pieces(int64_t n, int64_t width, const piece *__restrict__ pieces,
+                                  const int32_t *__restrict__ order, const T *__restrict__ d,
+                                  int64_t ld, T *__restrict__ partial, T *__restrict__ g)
 {
     for (RD_EACH_ROW(i, n)) {
         const piece p = pieces[i];
@@ -95,15 +113,17 @@ static __global__ void add_pieces(int64_t n, int64_t width, const piece *__restr
             set_zero(sum);
 #pragma unroll 8
             for (int32_t k = 0; k < p.n; k++) add_to(sum, d[order[p.first + k] * ld + j]);
-            if (p.row < 0) partial[p.slot * width + j] = sum;
-            else add_to(g[p.row * width + j], sum);
+            if (p.row < 0)
+                partial[p.slot * width + j] = sum;
+            else
+                add_to(g[p.row * width + j], sum);
         }
     }
 }
 
 template <class T>
-static __global__ void add_joined(int64_t n, int64_t width, const joined *__restrict__ rows, const T *__restrict__ partial,
-                                  T *__restrict__ g)
+static __global__ void add_joined(int64_t n, int64_t width, const joined *__restrict__ rows,
+                                  const T *__restrict__ partial, T *__restrict__ g)
 {
     for (RD_EACH_ROW(i, n)) {
         const joined p = rows[i];
@@ -127,11 +147,12 @@ struct plan {
 };
 
 /* False: no row occurs twice. */
-static rd_code make_plan(rd_call *c, int64_t n, const int32_t *row, int64_t n_rows, plan *p, bool *twice, rd_status *st)
+static rd_code make_plan(rd_call *c, int64_t n, const int32_t *row, int64_t n_rows, plan *p,
+                         bool *twice, rd_status *st)
 {
     struct run {
         int32_t row, first, n;
-    } *run;
+    } * run;
     int32_t *count, *next, *order;
     int64_t n_runs = 0;
     *twice = false;
@@ -157,7 +178,8 @@ static rd_code make_plan(rd_call *c, int64_t n, const int32_t *row, int64_t n_ro
         }
         order[next[r]++] = (int32_t)i;
     }
-    p->bytes = (size_t)p->n_pieces * sizeof *p->pieces + (size_t)p->n_rows * sizeof *p->rows + (size_t)p->n_order * sizeof *order;
+    p->bytes = (size_t)p->n_pieces * sizeof *p->pieces + (size_t)p->n_rows * sizeof *p->rows +
+               (size_t)p->n_order * sizeof *order;
     RD_DO(rd_arena_get(c->scratch, p->bytes, &p->pieces, st));
     p->rows = reinterpret_cast<joined *>(p->pieces + p->n_pieces);
     p->order = reinterpret_cast<int32_t *>(p->rows + p->n_rows);
@@ -170,22 +192,26 @@ static rd_code make_plan(rd_call *c, int64_t n, const int32_t *row, int64_t n_ro
         if (pieces > 1) *row_to++ = joined{run[k].row, slot, pieces};
         for (int32_t at = 0; at < run[k].n; at += PIECE) {
             const int32_t left = run[k].n - at;
-            *to++ = piece{run[k].first + at, left < PIECE ? left : PIECE, pieces > 1 ? -1 : run[k].row, pieces > 1 ? slot++ : -1};
+            *to++ = piece{run[k].first + at, left < PIECE ? left : PIECE,
+                          pieces > 1 ? -1 : run[k].row, pieces > 1 ? slot++ : -1};
         }
     }
     return RD_OK;
 }
 
 template <class T>
-static rd_code add_picked(rd_call *c, int64_t n, const int32_t *row, const int32_t *lent, int64_t n_rows, int64_t width, const T *d,
-                          int64_t ld, T *g, rd_status *st)
+static rd_code add_picked(rd_call *c, int64_t n, const int32_t *row, const int32_t *lent,
+                          int64_t n_rows, int64_t width, const T *d, int64_t ld, T *g,
+                          rd_status *st)
 {
     rd_gpu *gpu = rd_backend_gpu(c->be);
     const dim3 block = rd_rows_block(width);
     plan p = {};
     bool twice;
     RD_DO(make_plan(c, n, row, n_rows, &p, &twice, st));
-    if (!twice) return RD_LAUNCH(gpu, st, add_each<T>, rd_rows_grid(n, width), block, 0, n, width, lent, d, ld, g);
+    if (!twice)
+        return RD_LAUNCH(gpu, st, add_each<T>, rd_rows_grid(n, width), block, 0, n, width, lent, d,
+                         ld, g);
     const piece *pieces;
     T *partial;
     RD_DO(rd_call_lend(c, c->device_scratch, p.pieces, p.bytes, &pieces, st));
@@ -193,15 +219,20 @@ static rd_code add_picked(rd_call *c, int64_t n, const int32_t *row, const int32
     const joined *rows = reinterpret_cast<const joined *>(pieces + p.n_pieces);
     const int32_t *order = reinterpret_cast<const int32_t *>(rows + p.n_rows);
     const int64_t n_pieces = p.n_pieces, n_joined = p.n_rows;
-    RD_DO(RD_LAUNCH(gpu, st, add_pieces<T>, rd_rows_grid(n_pieces, width), block, 0, n_pieces, width, pieces, order, d, ld, partial, g));
-    return RD_LAUNCH(gpu, st, add_joined<T>, rd_rows_grid(n_joined, width), block, 0, n_joined, width, rows, partial, g);
+    RD_DO(RD_LAUNCH(gpu, st, add_pieces<T>, rd_rows_grid(n_pieces, width), block, 0, n_pieces,
+                    width, pieces, order, d, ld, partial, g));
+    return RD_LAUNCH(gpu, st, add_joined<T>, rd_rows_grid(n_joined, width), block, 0, n_joined,
+                     width, rows, partial, g);
 }
 
-extern "C" rd_code rd_add_picked(rd_call *c, int64_t n, const int32_t *row, const int32_t *lent, int64_t n_rows, int64_t width,
-                                 const float *d, int64_t ld, float *g, rd_status *st)
+extern "C" rd_code rd_add_picked(rd_call *c, int64_t n, const int32_t *row, const int32_t *lent,
+                                 int64_t n_rows, int64_t width, const float *d, int64_t ld,
+                                 float *g, rd_status *st)
 {
-    if (n > INT32_MAX) return rd_fail(st, RD_EUSAGE, "%lld rows at once; a GPU takes %d", (long long)n, INT32_MAX);
+    if (n > INT32_MAX)
+        return rd_fail(st, RD_EUSAGE, "%lld rows at once; a GPU takes %d", (long long)n, INT32_MAX);
     if (width % 4 == 0 && ld % 4 == 0 && rd_by_four(d) && rd_by_four(g))
-        return add_picked(c, n, row, lent, n_rows, width / 4, reinterpret_cast<const float4 *>(d), ld / 4, reinterpret_cast<float4 *>(g), st);
+        return add_picked(c, n, row, lent, n_rows, width / 4, reinterpret_cast<const float4 *>(d),
+                          ld / 4, reinterpret_cast<float4 *>(g), st);
     return add_picked(c, n, row, lent, n_rows, width, d, ld, g, st);
 }

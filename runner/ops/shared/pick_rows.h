@@ -14,11 +14,13 @@ typedef struct rd_picked {
     const int32_t *lent; /* [n] */
 } rd_picked;
 /* Row i of y is x[lent[i]] of each part, one after the other; zeros for -1. At most RD_MOST_PICKED parts. */
-rd_code rd_pick_rows(rd_gpu *gpu, int n_parts, const rd_picked *part, int64_t n, float *y, rd_status *st);
+rd_code rd_pick_rows(rd_gpu *gpu, int n_parts, const rd_picked *part, int64_t n, float *y,
+                     rd_status *st);
 /* g[row[i]] += d[i], i < n: rows of `width`, in d `ld` elements apart. row[i] < n_rows. Where a row occurs more than once its d are
  * summed in an order that is a function of row[] alone. */
-rd_code rd_add_picked(rd_call *c, int64_t n, const int32_t *row, const int32_t *lent, int64_t n_rows, int64_t width, const float *d,
-                      int64_t ld, float *g, rd_status *st);
+rd_code rd_add_picked(rd_call *c, int64_t n, const int32_t *row, const int32_t *lent,
+                      int64_t n_rows, int64_t width, const float *d, int64_t ld, float *g,
+                      rd_status *st);
 
 RD_C_END
 #endif

@@ -4,7 +4,8 @@
 #include "rows_grid.h"
 
 /* The step that row lies in: the last t of [lo, hi] with off[t] <= row. */
-static __device__ inline int64_t step_of(const int64_t *__restrict__ off, int64_t lo, int64_t hi, int64_t row)
+static __device__ inline int64_t step_of(const int64_t *__restrict__ off, int64_t lo, int64_t hi,
+                                         int64_t row)
 {
     while (lo < hi) {
         const int64_t mid = (lo + hi + 1) / 2;
@@ -29,9 +30,9 @@ static __device__ inline float4 four_of(const float *p)
 /* A thread has the eight elements of one block of random numbers. WIDE: rows are whole blocks, and addresses allow
  * vectors. */
 template <bool WIDE>
-static __global__ void dropout_rows(rd_mask_rows m, uint32_t limit, float scale, const float *__restrict__ x,
-                                    const float *__restrict__ residual, float *__restrict__ y,
-                                    uint8_t *__restrict__ mask)
+static __global__ void dropout_rows(rd_mask_rows m, uint32_t limit, float scale,
+                                    const float *__restrict__ x, const float *__restrict__ residual,
+                                    float *__restrict__ y, uint8_t *__restrict__ mask)
 {
     const int64_t blocks = (m.width + 7) / 8;
     for (RD_EACH_ROW(i, m.n)) {
@@ -44,12 +45,15 @@ static __global__ void dropout_rows(rd_mask_rows m, uint32_t limit, float scale,
             if (WIDE) {
                 uint32_t kept[8];
                 for (int j = 0; j < 8; j++) kept[j] = rd_philox_kept(draw, j, limit);
-                *(uint2 *)(mask + at) = make_uint2(kept[0] | kept[1] << 8 | kept[2] << 16 | kept[3] << 24,
-                                                   kept[4] | kept[5] << 8 | kept[6] << 16 | kept[7] << 24);
+                *(uint2 *)(mask +
+                           at) = make_uint2(kept[0] | kept[1] << 8 | kept[2] << 16 | kept[3] << 24,
+                                            kept[4] | kept[5] << 8 | kept[6] << 16 | kept[7] << 24);
                 for (int h = 0; h < 2 && y; h++) {
                     const float4 v = four_of(x + at + 4 * h);
-                    float4 d = make_float4(dropped(v.x, kept[4 * h], scale), dropped(v.y, kept[4 * h + 1], scale),
-                                           dropped(v.z, kept[4 * h + 2], scale), dropped(v.w, kept[4 * h + 3], scale));
+                    float4 d = make_float4(dropped(v.x, kept[4 * h], scale),
+                                           dropped(v.y, kept[4 * h + 1], scale),
+                                           dropped(v.z, kept[4 * h + 2], scale),
+                                           dropped(v.w, kept[4 * h + 3], scale));
                     if (residual) {
                         const float4 r = four_of(residual + at + 4 * h);
                         d = make_float4(d.x + r.x, d.y + r.y, d.z + r.z, d.w + r.w);
@@ -60,28 +64,33 @@ static __global__ void dropout_rows(rd_mask_rows m, uint32_t limit, float scale,
                 for (int j = 0; j < 8 && 8 * b + j < m.width; j++) {
                     const uint32_t kept = rd_philox_kept(draw, j, limit);
                     mask[at + j] = (uint8_t)kept;
-                    if (y) y[at + j] = dropped(x[at + j], kept, scale) + (residual ? residual[at + j] : 0.0f);
+                    if (y)
+                        y[at + j] = dropped(x[at + j], kept, scale) +
+                                    (residual ? residual[at + j] : 0.0f);
                 }
             }
         }
     }
 }
 
-extern "C" rd_code rd_cuda_dropout_rows(rd_gpu *g, const rd_mask_rows *rows, const float *x, const float *residual,
-                                        float *y, uint8_t *mask, rd_status *st)
+extern "C" rd_code rd_cuda_dropout_rows(rd_gpu *g, const rd_mask_rows *rows, const float *x,
+                                        const float *residual, float *y, uint8_t *mask,
+                                        rd_status *st)
 {
     const rd_mask_rows m = *rows;
     const int64_t blocks = (m.width + 7) / 8;
     const uint32_t limit = rd_philox_limit(m.keep);
     const float scale = 1.0f / m.keep;
-    if (m.width % 8 == 0 && rd_by_four(x) && rd_by_four(residual) && rd_by_four(y) && (uintptr_t)mask % 8 == 0)
-        return RD_LAUNCH(g, st, dropout_rows<true>, rd_rows_grid(m.n, blocks), rd_rows_block(blocks), 0, m, limit,
-                         scale, x, residual, y, mask);
-    return RD_LAUNCH(g, st, dropout_rows<false>, rd_rows_grid(m.n, blocks), rd_rows_block(blocks), 0, m, limit, scale,
-                     x, residual, y, mask);
+    if (m.width % 8 == 0 && rd_by_four(x) && rd_by_four(residual) && rd_by_four(y) &&
+        (uintptr_t)mask % 8 == 0)
+        return RD_LAUNCH(g, st, dropout_rows<true>, rd_rows_grid(m.n, blocks),
+                         rd_rows_block(blocks), 0, m, limit, scale, x, residual, y, mask);
+    return RD_LAUNCH(g, st, dropout_rows<false>, rd_rows_grid(m.n, blocks), rd_rows_block(blocks),
+                     0, m, limit, scale, x, residual, y, mask);
 }
 
-static __global__ void dropout_back(int64_t n, float scale, const float *dy, const uint8_t *mask, float *dx, bool add)
+static __global__ void dropout_back(int64_t n, float scale, const float *dy, const uint8_t *mask,
+                                    float *dx, bool add)
 {
     for (RD_EACH(i, n)) {
         const float d = dropped(dy[i], mask[i], scale);
@@ -89,8 +98,8 @@ static __global__ void dropout_back(int64_t n, float scale, const float *dy, con
     }
 }
 
-static __global__ void dropout_back_by_four(int64_t n, float scale, const float4 *dy, const uint32_t *mask, float4 *dx,
-                                            bool add)
+static __global__ void dropout_back_by_four(int64_t n, float scale, const float4 *dy,
+                                            const uint32_t *mask, float4 *dx, bool add)
 {
     for (RD_EACH(i, n)) {
         const float4 v = dy[i];
@@ -105,19 +114,19 @@ static __global__ void dropout_back_by_four(int64_t n, float scale, const float4
     }
 }
 
-extern "C" rd_code rd_cuda_dropout_back(rd_gpu *g, float scale, int64_t n, const float *dy, const uint8_t *mask,
-                                        float *dx, bool add, rd_status *st)
+extern "C" rd_code rd_cuda_dropout_back(rd_gpu *g, float scale, int64_t n, const float *dy,
+                                        const uint8_t *mask, float *dx, bool add, rd_status *st)
 {
     if (n <= 0) return RD_OK;
     if (n % 4 == 0 && rd_by_four(dy) && rd_by_four(dx) && (uintptr_t)mask % 4 == 0)
-        return RD_LAUNCH(g, st, dropout_back_by_four, rd_grid(n / 4), RD_BLOCK, 0, n / 4, scale, (const float4 *)dy,
-                         (const uint32_t *)mask, (float4 *)dx, add);
+        return RD_LAUNCH(g, st, dropout_back_by_four, rd_grid(n / 4), RD_BLOCK, 0, n / 4, scale,
+                         (const float4 *)dy, (const uint32_t *)mask, (float4 *)dx, add);
     return RD_LAUNCH(g, st, dropout_back, rd_grid(n), RD_BLOCK, 0, n, scale, dy, mask, dx, add);
 }
 
 template <typename V>
-static __global__ void shift_rows(int64_t n_steps, const int64_t *__restrict__ off, int64_t n, int64_t width,
-                                  const V *__restrict__ h, V *__restrict__ out)
+static __global__ void shift_rows(int64_t n_steps, const int64_t *__restrict__ off, int64_t n,
+                                  int64_t width, const V *__restrict__ h, V *__restrict__ out)
 {
     for (RD_EACH_ROW(row, n)) {
         const int64_t t = step_of(off, 0, n_steps - 1, row);
@@ -126,12 +135,13 @@ static __global__ void shift_rows(int64_t n_steps, const int64_t *__restrict__ o
     }
 }
 
-extern "C" rd_code rd_cuda_shift_rows(rd_gpu *g, int64_t n_steps, const int64_t *off, int64_t n, int64_t width,
-                                      const float *h, float *out, rd_status *st)
+extern "C" rd_code rd_cuda_shift_rows(rd_gpu *g, int64_t n_steps, const int64_t *off, int64_t n,
+                                      int64_t width, const float *h, float *out, rd_status *st)
 {
     if (width % 4 == 0 && rd_by_four(h) && rd_by_four(out))
-        return RD_LAUNCH(g, st, shift_rows<float4>, rd_rows_grid(n, width / 4), rd_rows_block(width / 4), 0, n_steps,
-                         off, n, width / 4, (const float4 *)h, (float4 *)out);
-    return RD_LAUNCH(g, st, shift_rows<float>, rd_rows_grid(n, width), rd_rows_block(width), 0, n_steps, off, n, width,
-                     h, out);
+        return RD_LAUNCH(g, st, shift_rows<float4>, rd_rows_grid(n, width / 4),
+                         rd_rows_block(width / 4), 0, n_steps, off, n, width / 4, (const float4 *)h,
+                         (float4 *)out);
+    return RD_LAUNCH(g, st, shift_rows<float>, rd_rows_grid(n, width), rd_rows_block(width), 0,
+                     n_steps, off, n, width, h, out);
 }

@@ -18,8 +18,9 @@ static inline dim3 rd_rows_grid(int64_t rows, int64_t columns)
     const int64_t x = (columns + b.x - 1) / b.x, y = (rows + b.y - 1) / b.y;
     return dim3((unsigned)(x < 4096 ? x : 4096), (unsigned)(y < 32768 ? y : 32768));
 }
-#define RD_EACH_ROW(i, n)                                                \
-    int64_t i = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; i < (n); \
+#define RD_EACH_ROW(i, n)                                       \
+    int64_t i = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; \
+    i < (n);                                                    \
     i += (int64_t)gridDim.y * blockDim.y
 #define RD_EACH_COLUMN(j, n) RD_EACH(j, n)
 

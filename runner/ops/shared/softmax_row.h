@@ -5,13 +5,15 @@
 #include "../../engine/gpu/kernel.h"
 
 struct rd_softmax_row {
-    float top, sum;   /* of the row: the largest logit (none is a number: -INFINITY), the sum of exp((l - top) inv) */
+    float top,
+        sum; /* of the row: the largest logit (none is a number: -INFINITY), the sum of exp((l - top) inv) */
     float own;        /* of this thread: its largest, */
     int64_t own_best; /* and the lowest place of it; INT32_MAX: none */
 };
 
 /* l [V], by a block of THREADS. Each thread's sum is relative to its own largest logit so far, which rarely changes. */
-template <int THREADS> static __device__ inline rd_softmax_row rd_softmax_of_row(const float *l, int64_t V, float inv)
+template <int THREADS>
+static __device__ inline rd_softmax_row rd_softmax_of_row(const float *l, int64_t V, float inv)
 {
     enum { PER = 8 };
     float top = -INFINITY, sum = 0.0f;

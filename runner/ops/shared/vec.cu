@@ -23,18 +23,19 @@ template <typename V> static __global__ void vec_sum(int64_t n, const V *a, cons
     for (RD_EACH(i, n)) y[i] = plus(a[i], b[i]);
 }
 
-extern "C" rd_code rd_cuda_vec_sum(rd_gpu *g, int64_t n, const float *a, const float *b, float *y, rd_status *st)
+extern "C" rd_code rd_cuda_vec_sum(rd_gpu *g, int64_t n, const float *a, const float *b, float *y,
+                                   rd_status *st)
 {
     if (n <= 0) return RD_OK;
     if (vec_by_four(n, a, b) && rd_by_four(y))
-        return RD_LAUNCH(g, st, vec_sum<float4>, rd_grid(n / 4), RD_BLOCK, 0, n / 4, (const float4 *)a,
-                         (const float4 *)b, (float4 *)y);
+        return RD_LAUNCH(g, st, vec_sum<float4>, rd_grid(n / 4), RD_BLOCK, 0, n / 4,
+                         (const float4 *)a, (const float4 *)b, (float4 *)y);
     return RD_LAUNCH(g, st, vec_sum<float>, rd_grid(n), RD_BLOCK, 0, n, a, b, y);
 }
 
 template <typename V>
-static __global__ void rows_copy(int64_t rows, int64_t width, const V *from, int64_t ld_from, V *to, int64_t ld_to,
-                                 bool add)
+static __global__ void rows_copy(int64_t rows, int64_t width, const V *from, int64_t ld_from, V *to,
+                                 int64_t ld_to, bool add)
 {
     for (RD_EACH_ROW(i, rows))
         for (RD_EACH_COLUMN(j, width)) {
@@ -44,14 +45,16 @@ static __global__ void rows_copy(int64_t rows, int64_t width, const V *from, int
         }
 }
 
-extern "C" rd_code rd_cuda_rows_copy(rd_gpu *g, int64_t rows, int64_t width, const float *from, int64_t ld_from,
-                                     float *to, int64_t ld_to, bool add, rd_status *st)
+extern "C" rd_code rd_cuda_rows_copy(rd_gpu *g, int64_t rows, int64_t width, const float *from,
+                                     int64_t ld_from, float *to, int64_t ld_to, bool add,
+                                     rd_status *st)
 {
     if (vec_by_four(width, from, to) && ld_from % 4 == 0 && ld_to % 4 == 0)
-        return RD_LAUNCH(g, st, rows_copy<float4>, rd_rows_grid(rows, width / 4), rd_rows_block(width / 4), 0, rows,
-                         width / 4, (const float4 *)from, ld_from / 4, (float4 *)to, ld_to / 4, add);
-    return RD_LAUNCH(g, st, rows_copy<float>, rd_rows_grid(rows, width), rd_rows_block(width), 0, rows, width, from,
-                     ld_from, to, ld_to, add);
+        return RD_LAUNCH(g, st, rows_copy<float4>, rd_rows_grid(rows, width / 4),
+                         rd_rows_block(width / 4), 0, rows, width / 4, (const float4 *)from,
+                         ld_from / 4, (float4 *)to, ld_to / 4, add);
+    return RD_LAUNCH(g, st, rows_copy<float>, rd_rows_grid(rows, width), rd_rows_block(width), 0,
+                     rows, width, from, ld_from, to, ld_to, add);
 }
 
 template <typename V>
@@ -66,18 +69,21 @@ static __global__ void rows_move(int64_t rows, int64_t width, const V *__restric
     }
 }
 
-extern "C" rd_code rd_cuda_rows_move(rd_gpu *g, int64_t rows, int64_t width, const float *from, const int64_t *from_row,
-                                     float *to, const int64_t *to_row, rd_status *st)
+extern "C" rd_code rd_cuda_rows_move(rd_gpu *g, int64_t rows, int64_t width, const float *from,
+                                     const int64_t *from_row, float *to, const int64_t *to_row,
+                                     rd_status *st)
 {
     if (vec_by_four(width, from, to))
-        return RD_LAUNCH(g, st, rows_move<float4>, rd_rows_grid(rows, width / 4), rd_rows_block(width / 4), 0, rows,
-                         width / 4, (const float4 *)from, from_row, (float4 *)to, to_row);
-    return RD_LAUNCH(g, st, rows_move<float>, rd_rows_grid(rows, width), rd_rows_block(width), 0, rows, width, from,
-                     from_row, to, to_row);
+        return RD_LAUNCH(g, st, rows_move<float4>, rd_rows_grid(rows, width / 4),
+                         rd_rows_block(width / 4), 0, rows, width / 4, (const float4 *)from,
+                         from_row, (float4 *)to, to_row);
+    return RD_LAUNCH(g, st, rows_move<float>, rd_rows_grid(rows, width), rd_rows_block(width), 0,
+                     rows, width, from, from_row, to, to_row);
 }
 
 template <typename V>
-static __global__ void add_bias(int64_t N, int64_t width, const V *__restrict__ b, V *__restrict__ y)
+static __global__ void add_bias(int64_t N, int64_t width, const V *__restrict__ b,
+                                V *__restrict__ y)
 {
     for (RD_EACH_COLUMN(j, width)) {
         const V x = b[j];
@@ -85,20 +91,27 @@ static __global__ void add_bias(int64_t N, int64_t width, const V *__restrict__ 
     }
 }
 
-extern "C" rd_code rd_cuda_add_bias(rd_gpu *g, int64_t N, int64_t width, const float *b, float *y, rd_status *st)
+extern "C" rd_code rd_cuda_add_bias(rd_gpu *g, int64_t N, int64_t width, const float *b, float *y,
+                                    rd_status *st)
 {
     if (vec_by_four(width, b, y))
-        return RD_LAUNCH(g, st, add_bias<float4>, rd_rows_grid(N, width / 4), rd_rows_block(width / 4), 0, N, width / 4,
-                         (const float4 *)b, (float4 *)y);
-    return RD_LAUNCH(g, st, add_bias<float>, rd_rows_grid(N, width), rd_rows_block(width), 0, N, width, b, y);
+        return RD_LAUNCH(g, st, add_bias<float4>, rd_rows_grid(N, width / 4),
+                         rd_rows_block(width / 4), 0, N, width / 4, (const float4 *)b, (float4 *)y);
+    return RD_LAUNCH(g, st, add_bias<float>, rd_rows_grid(N, width), rd_rows_block(width), 0, N,
+                     width, b, y);
 }
 
 /* ---- sums of columns: slices of rows, then the slices' sums in their order ---- */
-enum { LANES = 32, DEEP = RD_BLOCK / LANES, LEAST = 64 /* rows of a slice */, SLICES = 64 /* at most */ };
+enum {
+    LANES = 32,
+    DEEP = RD_BLOCK / LANES,
+    LEAST = 64 /* rows of a slice */,
+    SLICES = 64 /* at most */
+};
 
 template <typename V>
-static __global__ void column_slices(int64_t N, int64_t per, int64_t width, const V *__restrict__ z, int64_t ld, V *sum,
-                                     bool add)
+static __global__ void column_slices(int64_t N, int64_t per, int64_t width, const V *__restrict__ z,
+                                     int64_t ld, V *sum, bool add)
 {
     __shared__ V part[DEEP][LANES];
     const int64_t col = (int64_t)blockIdx.x * LANES + threadIdx.x, lo = (int64_t)blockIdx.y * per,
@@ -114,7 +127,8 @@ static __global__ void column_slices(int64_t N, int64_t per, int64_t width, cons
     *to = add ? plus(*to, s) : s;
 }
 
-static __global__ void vec_add_slices(int64_t n, int64_t width, const float *__restrict__ part, float *__restrict__ sum)
+static __global__ void vec_add_slices(int64_t n, int64_t width, const float *__restrict__ part,
+                                      float *__restrict__ sum)
 {
     for (RD_EACH(j, width)) {
         float s = 0.0f;
@@ -123,22 +137,26 @@ static __global__ void vec_add_slices(int64_t n, int64_t width, const float *__r
     }
 }
 
-extern "C" rd_code rd_cuda_add_columns(rd_gpu *g, rd_arena *scratch, int64_t N, int64_t width, const float *dz,
-                                       int64_t ld, float *sum, rd_status *st)
+extern "C" rd_code rd_cuda_add_columns(rd_gpu *g, rd_arena *scratch, int64_t N, int64_t width,
+                                       const float *dz, int64_t ld, float *sum, rd_status *st)
 {
     if (N <= 0 || width <= 0) return RD_OK;
-    const int64_t even = (N + SLICES - 1) / SLICES, per = even < LEAST ? (int64_t)LEAST : even, n = (N + per - 1) / per;
+    const int64_t even = (N + SLICES - 1) / SLICES, per = even < LEAST ? (int64_t)LEAST : even,
+                  n = (N + per - 1) / per;
     const rd_mark mark = rd_arena_mark(scratch);
     const dim3 block(LANES, DEEP);
     float *part = sum;
     if (n > 1) RD_DO(rd_arena_get(scratch, (size_t)(n * width) * sizeof *part, &part, st));
     if (vec_by_four(width, dz, part) && ld % 4 == 0)
-        RD_DO(RD_LAUNCH(g, st, column_slices<float4>, dim3((unsigned)((width / 4 + LANES - 1) / LANES), (unsigned)n),
-                        block, 0, N, per, width / 4, (const float4 *)dz, ld / 4, (float4 *)part, n == 1));
+        RD_DO(RD_LAUNCH(g, st, column_slices<float4>,
+                        dim3((unsigned)((width / 4 + LANES - 1) / LANES), (unsigned)n), block, 0, N,
+                        per, width / 4, (const float4 *)dz, ld / 4, (float4 *)part, n == 1));
     else
-        RD_DO(RD_LAUNCH(g, st, column_slices<float>, dim3((unsigned)((width + LANES - 1) / LANES), (unsigned)n), block,
-                        0, N, per, width, dz, ld, part, n == 1));
-    if (n > 1) RD_DO(RD_LAUNCH(g, st, vec_add_slices, rd_grid(width), RD_BLOCK, 0, n, width, part, sum));
+        RD_DO(RD_LAUNCH(g, st, column_slices<float>,
+                        dim3((unsigned)((width + LANES - 1) / LANES), (unsigned)n), block, 0, N,
+                        per, width, dz, ld, part, n == 1));
+    if (n > 1)
+        RD_DO(RD_LAUNCH(g, st, vec_add_slices, rd_grid(width), RD_BLOCK, 0, n, width, part, sum));
     rd_arena_rewind(scratch, mark);
     return RD_OK;
 }

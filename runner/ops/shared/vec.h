@@ -11,26 +11,27 @@ RD_C_BEGIN
 
 rd_code rd_vec_zero(rd_backend *be, int64_t n, float *y, rd_status *st);
 rd_code rd_vec_copy(rd_backend *be, int64_t n, const float *x, float *y, rd_status *st); /* y = x */
-rd_code rd_vec_add(rd_backend *be, int64_t n, const float *x, float *y, rd_status *st);  /* y += x */
+rd_code rd_vec_add(rd_backend *be, int64_t n, const float *x, float *y, rd_status *st); /* y += x */
 rd_code rd_vec_sum(rd_backend *be, int64_t n, const float *a, const float *b, float *y,
                    rd_status *st); /* y = a + b; y may be a or b */
 
 /* to[i][j] (+)= from[i][j] for `rows` rows of `width`, ld_from and ld_to elements apart. */
-rd_code rd_rows_copy(rd_backend *be, int64_t rows, int64_t width, const float *from, int64_t ld_from, float *to,
-                     int64_t ld_to, bool add, rd_status *st);
+rd_code rd_rows_copy(rd_backend *be, int64_t rows, int64_t width, const float *from,
+                     int64_t ld_from, float *to, int64_t ld_to, bool add, rd_status *st);
 /* Contiguous rows; row[] is lent to the device (rd_call_lend).   gather: to[i] = from[row[i]];   scatter: to[row[i]] =
  * from[i], no row twice. */
-rd_code rd_rows_gather(rd_backend *be, int64_t rows, int64_t width, const float *from, const int64_t *row, float *to,
-                       rd_status *st);
-rd_code rd_rows_scatter(rd_backend *be, int64_t rows, int64_t width, const float *from, const int64_t *row, float *to,
-                        rd_status *st);
+rd_code rd_rows_gather(rd_backend *be, int64_t rows, int64_t width, const float *from,
+                       const int64_t *row, float *to, rd_status *st);
+rd_code rd_rows_scatter(rd_backend *be, int64_t rows, int64_t width, const float *from,
+                        const int64_t *row, float *to, rd_status *st);
 
 /* y[i] += b for N rows of `width`. */
-rd_code rd_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, float *y, rd_status *st);
+rd_code rd_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
+                    rd_status *st);
 /* g[j] += sum of column j over N rows, ld elements apart: in row order on a CPU, in slices of rows (a function of N) on
  * a GPU, whose sums lie in `scratch`, an arena of device memory. g NULL: nothing happens. */
-rd_code rd_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width, const float *dz, int64_t ld,
-                       float *g, rd_status *st);
+rd_code rd_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width, const float *dz,
+                       int64_t ld, float *g, rd_status *st);
 
 RD_C_END
 #endif

@@ -13,7 +13,8 @@ extern size_t rd_xent_block_bytes;
 /* Rows of V logits that take at most `own` bytes, in multiples of 64 and at least so many. */
 static inline int64_t rd_xent_block_rows(size_t own, int64_t V)
 {
-    const int64_t rows = (int64_t)((rd_xent_block_bytes ? rd_xent_block_bytes : own) / sizeof(float)) / V / 64 * 64;
+    const int64_t rows =
+        (int64_t)((rd_xent_block_bytes ? rd_xent_block_bytes : own) / sizeof(float)) / V / 64 * 64;
     return rows < 64 ? 64 : rows;
 }
 

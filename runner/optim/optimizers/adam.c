@@ -10,7 +10,8 @@ static void adam_update(const rd_update *u)
 {
     const rd_optim_config *c = u->c;
     const double t = (double)u->t;
-    const float alpha = (float)(u->lr * sqrt(1.0 - pow(c->adam_beta2, t)) / (1.0 - pow(c->adam_beta1, t)));
+    const float alpha = (float)(u->lr * sqrt(1.0 - pow(c->adam_beta2, t)) /
+                                (1.0 - pow(c->adam_beta1, t)));
     const float b1 = (float)c->adam_beta1, c1 = (float)(1.0 - c->adam_beta1);
     const float b2 = (float)c->adam_beta2, c2 = (float)(1.0 - c->adam_beta2);
     const float eps = (float)c->adam_epsilon;
@@ -32,5 +33,4 @@ const rd_optimizer_def rd_optimizer_adam = {
     .n_slots = 2,
     .slot_name = {"m", "v"},
     .update = adam_update,
-    RD_CUDA_UPDATE(adam)
-};
+    RD_CUDA_UPDATE(adam)};

@@ -24,5 +24,4 @@ const rd_optimizer_def rd_optimizer_lars = {
     .slot_name = {"momentum"},
     .trust_ratio = true,
     .update = lars_update,
-    RD_CUDA_UPDATE(lars)
-};
+    RD_CUDA_UPDATE(lars)};

@@ -23,5 +23,4 @@ const rd_optimizer_def rd_optimizer_nesterov = {
     .slot_name = {"momentum"},
     .skips_zero_rows = true,
     .update = nesterov_update,
-    RD_CUDA_UPDATE(nesterov)
-};
+    RD_CUDA_UPDATE(nesterov)};

@@ -18,7 +18,8 @@
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
-namespace {
+namespace
+{
 
 enum { MOST_THREADS = 1024, LANES = 32, MOST_SHARED = 48 << 10 /* what a launch gets unasked */ };
 enum { PAGE = 4096, STACK = 256 << 10 };
@@ -28,9 +29,9 @@ struct fiber;
 struct thread {
     uint3 idx;
     state is;
-    fiber *on; /* nullptr: not begun */
+    fiber *on;         /* nullptr: not begun */
     const char *where; /* it waits */
-    int op, src; /* of what its warp does */
+    int op, src;       /* of what its warp does */
     unsigned mask;
     uint64_t value;
 };
@@ -60,7 +61,10 @@ rd_switch_stack:
     ret
 .size rd_switch_stack, .-rd_switch_stack
 )");
-void switch_context(context *from, context *to) { rd_switch_stack(from, *to); }
+void switch_context(context *from, context *to)
+{
+    rd_switch_stack(from, *to);
+}
 void make_context(context *c, char *stack, void (*entry)())
 {
     void **top = (void **)(void *)(stack + STACK);
@@ -71,7 +75,10 @@ void make_context(context *c, char *stack, void (*entry)())
 }
 #else
 typedef ucontext_t context;
-void switch_context(context *from, context *to) { swapcontext(from, to); }
+void switch_context(context *from, context *to)
+{
+    swapcontext(from, to);
+}
 void make_context(context *c, char *stack, void (*entry)())
 {
     getcontext(c);
@@ -146,7 +153,8 @@ thread *next_thread()
 {
     const int waiting = n_threads - n_begun;
     if (n_ready > 0 && !(order_of_threads == order::random && waiting > 0 && roll(2))) {
-        const int at = order_of_threads == order::random ? (int)roll((uint64_t)n_ready) : n_ready - 1;
+        const int at = order_of_threads == order::random ? (int)roll((uint64_t)n_ready)
+                                                         : n_ready - 1;
         thread *t = ready[at];
         ready[at] = ready[--n_ready];
         return t;
@@ -187,7 +195,10 @@ void leave(thread *t) /* the running fiber waits, or is idle; t goes on, nobody:
     switch_to(to);
 }
 
-bool same_place(const char *a, const char *b) { return a == b || strcmp(a, b) == 0; }
+bool same_place(const char *a, const char *b)
+{
+    return a == b || strcmp(a, b) == 0;
+}
 
 void barrier_if_all()
 {
@@ -197,7 +208,8 @@ void barrier_if_all()
         const thread *t = &threads[i];
         if (t->is != state::barrier) continue;
         if (first && !same_place(first, t->where)) {
-            snprintf(trouble, sizeof trouble, "threads of a block wait at different barriers, %s and %s", first, t->where);
+            snprintf(trouble, sizeof trouble,
+                     "threads of a block wait at different barriers, %s and %s", first, t->where);
             give_up();
         }
         first = t->where;
@@ -218,7 +230,8 @@ void warp_if_all(int warp, unsigned mask)
         if (!(part >> i & 1)) continue;
         if (lane[i].is != state::warp || lane[i].mask != mask) return;
         if (first && (first->op != lane[i].op || !same_place(first->where, lane[i].where))) {
-            snprintf(trouble, sizeof trouble, "lanes of a warp wait in different operations, %s and %s", first->where,
+            snprintf(trouble, sizeof trouble,
+                     "lanes of a warp wait in different operations, %s and %s", first->where,
                      lane[i].where);
             give_up();
         }
@@ -230,13 +243,15 @@ void warp_if_all(int warp, unsigned mask)
     for (int i = 0; i < LANES; i++) {
         if (!(part >> i & 1)) continue;
         if (lane[i].op == 0 && !(part >> lane[i].src & 1)) {
-            snprintf(trouble, sizeof trouble, "lane %d reads lane %d, which takes no part, at %s", i, lane[i].src,
-                     lane[i].where);
+            snprintf(trouble, sizeof trouble, "lane %d reads lane %d, which takes no part, at %s",
+                     i, lane[i].src, lane[i].where);
             give_up();
         }
         lane[i].value = lane[i].op == 0 ? was[lane[i].src] : ballot;
     }
-    if (now && now->is == state::warp && now >= lane && now < lane + LANES && (part >> (now - lane) & 1)) now->is = state::runs;
+    if (now && now->is == state::warp && now >= lane && now < lane + LANES &&
+        (part >> (now - lane) & 1))
+        now->is = state::runs;
     for (int k = 0; k < LANES; k++) {
         const int i = order_of_threads == order::backwards ? k : LANES - 1 - k;
         if ((part >> i & 1) && &lane[i] != now) let_go(&lane[i]);
@@ -265,7 +280,8 @@ void fiber_main()
     const void *bottom;
     size_t bytes;
     __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
-    if (!outside.stack) { /* a fiber that runs for the first time comes from there, or from one that did */
+    if (!outside
+             .stack) { /* a fiber that runs for the first time comes from there, or from one that did */
         outside.stack = (char *)(uintptr_t)bottom;
         outside.stack_bytes = bytes;
     }
@@ -300,7 +316,8 @@ void fresh_fiber(fiber *f)
 
 char *guarded(size_t bytes) /* a page that nobody may touch on either side */
 {
-    char *p = (char *)mmap(nullptr, bytes + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *p = (char *)mmap(nullptr, bytes + 2 * PAGE, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED || mprotect(p + PAGE, bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
     return p + PAGE;
 }
@@ -333,8 +350,9 @@ void describe_hang()
 {
     for (int i = 0; i < n_threads; i++)
         if (threads[i].is == state::barrier || threads[i].is == state::warp) {
-            snprintf(trouble, sizeof trouble, "thread %d of %d waits for ever at %s; %d of the block have ended", i, n_threads,
-                     threads[i].where, n_threads - n_living);
+            snprintf(trouble, sizeof trouble,
+                     "thread %d of %d waits for ever at %s; %d of the block have ended", i,
+                     n_threads, threads[i].where, n_threads - n_living);
             return;
         }
 }
@@ -351,7 +369,8 @@ bool run_block()
         threads[i].is = state::runs;
         threads[i].on = nullptr;
     }
-    if (shared_bytes) memset(shared_end - (shared_bytes + 15) / 16 * 16, 0xff, (shared_bytes + 15) / 16 * 16);
+    if (shared_bytes)
+        memset(shared_end - (shared_bytes + 15) / 16 * 16, 0xff, (shared_bytes + 15) / 16 * 16);
     leave(next_thread());
     if (n_living > 0 && !trouble[0]) describe_hang();
     if (n_living == 0) return true;
@@ -366,16 +385,23 @@ void on_fault(int signal, siginfo_t *info, void *)
 {
     char text[512];
     if (kernel_name)
-        snprintf(text, sizeof text, "emulated GPU: kernel %s, block (%u, %u, %u), thread (%u, %u, %u) touches %p, which it may not\n",
-                 kernel_name, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, info->si_addr);
+        snprintf(text, sizeof text,
+                 "emulated GPU: kernel %s, block (%u, %u, %u), thread (%u, %u, %u) touches %p, "
+                 "which it may not\n",
+                 kernel_name, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y,
+                 threadIdx.z, info->si_addr);
     else if (rd_emulated_is_read(info->si_addr))
-        snprintf(text, sizeof text, "emulated GPU: page-locked memory at %p is written, and was not waited for with rd_gpu_host_wait\n",
+        snprintf(text, sizeof text,
+                 "emulated GPU: page-locked memory at %p is written, and was not waited for with "
+                 "rd_gpu_host_wait\n",
                  info->si_addr);
     else if (rd_emulated_is_device(info->si_addr, 1))
-        snprintf(text, sizeof text, "emulated GPU: host code touches device memory at %p\n", info->si_addr);
+        snprintf(text, sizeof text, "emulated GPU: host code touches device memory at %p\n",
+                 info->si_addr);
     else
         text[0] = '\0';
-    if (write(STDERR_FILENO, text, strlen(text)) < 0) {}
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) {
+    }
     sigaction(signal, &before, nullptr);
 }
 
@@ -400,7 +426,10 @@ extern "C" void rd_emulated_watch_faults(void)
 #endif
 }
 
-extern "C" void *rd_emulated_shared(void) { return shared_end - (shared_bytes + 15) / 16 * 16; }
+extern "C" void *rd_emulated_shared(void)
+{
+    return shared_end - (shared_bytes + 15) / 16 * 16;
+}
 
 extern "C" void rd_emulated_barrier(const char *where)
 {
@@ -412,7 +441,8 @@ extern "C" void rd_emulated_barrier(const char *where)
     if (self->is != state::runs) leave(next_thread());
 }
 
-extern "C" uint64_t rd_emulated_warp(int op, unsigned mask, uint64_t value, int src, const char *where)
+extern "C" uint64_t rd_emulated_warp(int op, unsigned mask, uint64_t value, int src,
+                                     const char *where)
 {
     thread *self = now;
     const int at = (int)(self - threads);
@@ -423,7 +453,8 @@ extern "C" uint64_t rd_emulated_warp(int op, unsigned mask, uint64_t value, int 
     self->value = value;
     self->src = src;
     if (!(mask >> at % LANES & 1)) {
-        snprintf(trouble, sizeof trouble, "lane %d is not in the mask 0x%08x that it gives, at %s", at % LANES, mask, where);
+        snprintf(trouble, sizeof trouble, "lane %d is not in the mask 0x%08x that it gives, at %s",
+                 at % LANES, mask, where);
         give_up();
     }
     warp_if_all(at / LANES, mask);
@@ -431,16 +462,19 @@ extern "C" uint64_t rd_emulated_warp(int op, unsigned mask, uint64_t value, int 
     return self->value;
 }
 
-extern "C" bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *kernel, int i, const void *p, bool sure)
+extern "C" bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *kernel, int i,
+                                     const void *p, bool sure)
 {
     unsigned char resident;
     const uintptr_t a = (uintptr_t)p;
     if (!p || rd_emulated_is_device(p, 0)) return true;
     /* A word of a structure may be anything, two sizes say: only what is mapped is taken for an address, above where
      * AddressSanitizer has its shadow. */
-    if (!sure && (a < 0x100080000000u || a >> 47 || mincore((void *)(a & ~(uintptr_t)(PAGE - 1)), 1, &resident) != 0)) return true;
-    rd_fail(st, RD_EBUG, "kernel %s: argument %d %s %p, which is no memory of the device", kernel, i,
-            sure ? "is the address" : "holds the address", p);
+    if (!sure && (a < 0x100080000000u || a >> 47 ||
+                  mincore((void *)(a & ~(uintptr_t)(PAGE - 1)), 1, &resident) != 0))
+        return true;
+    rd_fail(st, RD_EBUG, "kernel %s: argument %d %s %p, which is no memory of the device", kernel,
+            i, sure ? "is the address" : "holds the address", p);
     rd_emulated_stick(gpu, st);
     return false;
 }
@@ -448,26 +482,31 @@ extern "C" bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *ker
 extern "C" rd_code rd_gpu_launch(rd_gpu *g, const rd_kernel_call *c, size_t bytes, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
-    return rd_graphs_task(rd_gpu_graphs(g), g, rd_emulated_run, c, bytes, offsetof(rd_kernel_call, grid), st);
+    return rd_graphs_task(rd_gpu_graphs(g), g, rd_emulated_run, c, bytes,
+                          offsetof(rd_kernel_call, grid), st);
 }
 
 extern "C" rd_code rd_emulated_run(rd_gpu *gpu, const void *args, rd_status *st)
 {
     const rd_kernel_call *c = (const rd_kernel_call *)args;
     const char *kernel = c->name;
-    const dim3 grid(c->grid[0], c->grid[1], c->grid[2]), block(c->block[0], c->block[1], c->block[2]);
+    const dim3 grid(c->grid[0], c->grid[1], c->grid[2]),
+        block(c->block[0], c->block[1], c->block[2]);
     const size_t bytes = c->shared;
     if (rd_emulated_stuck(gpu, st) != RD_OK) return st->code;
     const uint64_t n = (uint64_t)block.x * block.y * block.z;
-    const char *wrong = n == 0 || n > MOST_THREADS || block.z > 64    ? "a block has 1 to 1024 threads"
-                        : grid.x > INT32_MAX                          ? "a grid has at most 2147483647 blocks in x"
-                        : grid.y > 65535 || grid.z > 65535            ? "a grid has at most 65535 blocks in y and z"
-                        : bytes > MOST_SHARED                         ? "48 KiB of shared memory is what a launch gets"
-                        : !kernel_name || !*kernel_name               ? nullptr
-                                                                      : "a kernel cannot start another";
+    const char *wrong = n == 0 || n > MOST_THREADS || block.z > 64 ? "a block has 1 to 1024 threads"
+                        : grid.x > INT32_MAX ? "a grid has at most 2147483647 blocks in x"
+                        : grid.y > 65535 || grid.z > 65535
+                            ? "a grid has at most 65535 blocks in y and z"
+                        : bytes > MOST_SHARED ? "48 KiB of shared memory is what a launch gets"
+                        : !kernel_name || !*kernel_name ? nullptr
+                                                        : "a kernel cannot start another";
     if (wrong) {
-        rd_fail(st, RD_EBUG, "kernel %s cannot be started with grid (%u, %u, %u), block (%u, %u, %u), %zu bytes: %s", kernel,
-                grid.x, grid.y, grid.z, block.x, block.y, block.z, bytes, wrong);
+        rd_fail(
+            st, RD_EBUG,
+            "kernel %s cannot be started with grid (%u, %u, %u), block (%u, %u, %u), %zu bytes: %s",
+            kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, bytes, wrong);
         return rd_emulated_stick(gpu, st);
     }
     rd_emulated_count(RD_EMULATED_KERNEL);
@@ -476,7 +515,8 @@ extern "C" rd_code rd_emulated_run(rd_gpu *gpu, const void *args, rd_status *st)
         char *p = guarded(MOST_SHARED);
         if (p) shared_end = p + MOST_SHARED;
     }
-    if (!shared_end || !enough_fibers((int)n)) return rd_fail(st, RD_EENV, "out of memory for the threads of the emulated GPU");
+    if (!shared_end || !enough_fibers((int)n))
+        return rd_fail(st, RD_EENV, "out of memory for the threads of the emulated GPU");
     rd_emulated_access access;
     gridDim = grid;
     blockDim = block;
@@ -494,12 +534,14 @@ extern "C" rd_code rd_emulated_run(rd_gpu *gpu, const void *args, rd_status *st)
     bool fine = true;
     for (uint64_t k = 0; k < blocks && fine; k++) {
         const uint64_t b = order_of_threads == order::forwards ? k : blocks - 1 - k;
-        blockIdx = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y), (unsigned)(b / grid.x / grid.y)};
+        blockIdx = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
+                    (unsigned)(b / grid.x / grid.y)};
         fine = run_block();
     }
     kernel_name = nullptr;
     now = nullptr;
     if (fine) return RD_OK;
-    rd_fail(st, RD_EBUG, "kernel %s, block (%u, %u, %u): %s", kernel, blockIdx.x, blockIdx.y, blockIdx.z, trouble);
+    rd_fail(st, RD_EBUG, "kernel %s, block (%u, %u, %u): %s", kernel, blockIdx.x, blockIdx.y,
+            blockIdx.z, trouble);
     return rd_emulated_stick(gpu, st);
 }

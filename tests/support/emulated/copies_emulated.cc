@@ -20,13 +20,14 @@ struct room { /* what has been written from here at some time */
     room *next;
     const char *at;
     size_t bytes;
-    uint64_t read; /* last by the ops' stream, as a count of such reads; 0: not since it was written */
+    uint64_t
+        read; /* last by the ops' stream, as a count of such reads; 0: not since it was written */
 };
 
 struct rd_emulated_copies {
     queued *first;
     room *rooms;
-    uint64_t reads, waited_for;      /* by the ops' stream; of these, this stream comes after so many */
+    uint64_t reads, waited_for; /* by the ops' stream; of these, this stream comes after so many */
     uint64_t event[RD_AHEAD_EVENTS]; /* reads when the ops' stream recorded it */
 };
 
@@ -75,7 +76,10 @@ template <typename condition> static void finish(rd_emulated_copies *q, conditio
 
 extern "C" {
 
-rd_emulated_copies *rd_emulated_copies_new(void) { return (rd_emulated_copies *)some(sizeof(rd_emulated_copies)); }
+rd_emulated_copies *rd_emulated_copies_new(void)
+{
+    return (rd_emulated_copies *)some(sizeof(rd_emulated_copies));
+}
 
 void rd_emulated_copies_free(rd_emulated_copies *q)
 {
@@ -98,7 +102,8 @@ void rd_emulated_copies_up(rd_emulated_copies *q, void *to, const void *from, si
     room *r = q->rooms;
     if (!rd_emulated_is_device(to, bytes)) wrong("is to be written, and is none", to);
     for (room *k = q->rooms; k; k = k->next)
-        if (k->read > q->waited_for && overlap(k->at, k->bytes, to, bytes)) wrong("is written, and the ops that read it were not waited for", to);
+        if (k->read > q->waited_for && overlap(k->at, k->bytes, to, bytes))
+            wrong("is written, and the ops that read it were not waited for", to);
     while (r && r->at != to) r = r->next;
     if (!r) {
         r = (room *)some(sizeof *r);
@@ -114,7 +119,8 @@ void rd_emulated_copies_read(rd_emulated_copies *q, const void *from, size_t byt
 {
     q->reads++;
     for (const queued *k = q->first; k; k = k->next)
-        if (k->from && overlap(k->to, k->bytes, from, bytes)) wrong("is read, and what is on its way there was not waited for", from);
+        if (k->from && overlap(k->to, k->bytes, from, bytes))
+            wrong("is read, and what is on its way there was not waited for", from);
     for (room *r = q->rooms; r; r = r->next)
         if (overlap(r->at, r->bytes, from, bytes)) r->read = q->reads;
 }
@@ -137,13 +143,16 @@ void rd_emulated_copies_wait(rd_emulated_copies *q, rd_gpu_queue stream, int eve
 
 void rd_emulated_copies_finish(rd_emulated_copies *q, const void *from, size_t bytes)
 {
-    finish(q, [from, bytes](const queued &k) { return !from || (k.from && overlap(k.from, k.bytes, from, bytes)); });
+    finish(q, [from, bytes](const queued &k) {
+        return !from || (k.from && overlap(k.from, k.bytes, from, bytes));
+    });
 }
 
 void rd_emulated_copies_forget(rd_emulated_copies *q, const void *to, size_t bytes)
 {
     for (const queued *k = q->first; k; k = k->next)
-        if (k->from && overlap(k->to, k->bytes, to, bytes)) wrong("is given back, and what is on its way there was not waited for", to);
+        if (k->from && overlap(k->to, k->bytes, to, bytes))
+            wrong("is given back, and what is on its way there was not waited for", to);
     for (room **at = &q->rooms; *at;) {
         room *r = *at;
         if (!overlap(r->at, r->bytes, to, bytes)) {

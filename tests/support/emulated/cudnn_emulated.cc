@@ -45,7 +45,8 @@ struct cudnnContext {
     rd_dnn_rnn calls;
 };
 
-namespace {
+namespace
+{
 
 typedef std::vector<double> numbers;
 enum { GATES = 4, LINEAR = 8, ALIGN = 64, MAGIC = 0x4c53544d };
@@ -78,28 +79,37 @@ cudnnStatus_t wanted(const char *call)
     snprintf(why, sizeof why, "RD_EMULATED_CUDNN_FAILS");
     return CUDNN_STATUS_EXECUTION_FAILED;
 }
-#define WANTED()                                                       \
-    do {                                                               \
-        const cudnnStatus_t wanted_ = wanted(__func__);                \
-        if (wanted_ != CUDNN_STATUS_SUCCESS) return wanted_;           \
+#define WANTED()                                             \
+    do {                                                     \
+        const cudnnStatus_t wanted_ = wanted(__func__);      \
+        if (wanted_ != CUDNN_STATUS_SUCCESS) return wanted_; \
     } while (0)
-#define CHECKED(call)                                                  \
-    do {                                                               \
-        const cudnnStatus_t checked_ = (call);                         \
-        if (checked_ != CUDNN_STATUS_SUCCESS) return checked_;         \
+#define CHECKED(call)                                          \
+    do {                                                       \
+        const cudnnStatus_t checked_ = (call);                 \
+        if (checked_ != CUDNN_STATUS_SUCCESS) return checked_; \
     } while (0)
 
 /* ---- numbers of a type ---- */
 
-size_t bytes_of(cudnnDataType_t t) { return t == CUDNN_DATA_FLOAT ? 4 : 2; }
+size_t bytes_of(cudnnDataType_t t)
+{
+    return t == CUDNN_DATA_FLOAT ? 4 : 2;
+}
 
 rd_element element_of(cudnnDataType_t t)
 {
     return t == CUDNN_DATA_FLOAT ? RD_FLOAT32 : t == CUDNN_DATA_BFLOAT16 ? RD_BFLOAT16 : RD_FLOAT16;
 }
 
-double get(cudnnDataType_t t, const void *p, size_t i) { return (double)rd_emulated_get(element_of(t), p, (int64_t)i); }
-void put(cudnnDataType_t t, void *p, size_t i, double x) { rd_emulated_put(element_of(t), p, (int64_t)i, (float)x); }
+double get(cudnnDataType_t t, const void *p, size_t i)
+{
+    return (double)rd_emulated_get(element_of(t), p, (int64_t)i);
+}
+void put(cudnnDataType_t t, void *p, size_t i, double x)
+{
+    rd_emulated_put(element_of(t), p, (int64_t)i, (float)x);
+}
 
 float rounded(cudnnDataType_t t, double x)
 {
@@ -108,7 +118,10 @@ float rounded(cudnnDataType_t t, double x)
                                       : rd_emulated_float16((float)x);
 }
 
-bool on_device(const void *p, size_t bytes) { return p && rd_emulated_is_device(p, bytes); }
+bool on_device(const void *p, size_t bytes)
+{
+    return p && rd_emulated_is_device(p, bytes);
+}
 
 /* ---- the weight space ---- */
 
@@ -116,7 +129,8 @@ bool on_device(const void *p, size_t bytes) { return p && rd_emulated_is_device(
 size_t place(const cudnnRNNStruct *d, int gate, bool bias)
 {
     size_t at = d->algo == CUDNN_RNN_ALGO_STANDARD ? 0 : ALIGN;
-    const bool small = d->algo == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H; /* biases first, gates backwards */
+    const bool small = d->algo ==
+                       CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H; /* biases first, gates backwards */
     for (int part = 0; part < 2; part++)
         for (int i = 0; i < LINEAR; i++) {
             const bool is_bias = (part == 1) != small;
@@ -128,18 +142,25 @@ size_t place(const cudnnRNNStruct *d, int gate, bool bias)
     return at;
 }
 
-size_t weight_bytes_of(const cudnnRNNStruct *d) { return place(d, LINEAR, false) * bytes_of(d->type); }
+size_t weight_bytes_of(const cudnnRNNStruct *d)
+{
+    return place(d, LINEAR, false) * bytes_of(d->type);
+}
 
 /* ---- spaces ---- */
 
-size_t rows_of(const cudnnRNNDataStruct *x) { return (size_t)x->steps * (size_t)x->batch; }
+size_t rows_of(const cudnnRNNDataStruct *x)
+{
+    return (size_t)x->steps * (size_t)x->batch;
+}
 
 size_t work_bytes_of(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x)
 {
     return (size_t)x->batch * (size_t)d->hidden * LINEAR * sizeof(float) + 128;
 }
 
-struct reserved { /* then, in double, for each step and sequence: i, f, g, o, c, and after backward their gradients */
+struct
+    reserved { /* then, in double, for each step and sequence: i, f, g, o, c, and after backward their gradients */
     int magic, stage; /* 1: forward was there, 2: backward of data */
     int steps, batch, in, hidden, algo, type;
 };
@@ -152,7 +173,8 @@ size_t reserve_bytes_of(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x)
 struct memory { /* of a reserve space */
     double *gate, *c, *dgate;
     size_t H;
-    memory(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x, void *reserve) : H((size_t)d->hidden)
+    memory(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x, void *reserve)
+        : H((size_t)d->hidden)
     {
         gate = (double *)((char *)reserve + sizeof(reserved));
         c = gate + rows_of(x) * H * GATES;
@@ -166,10 +188,13 @@ struct memory { /* of a reserve space */
 size_t vector_at(const cudnnRNNDataStruct *d, int t, int s)
 {
     size_t row = 0;
-    if (d->layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED) row = (size_t)t * (size_t)d->batch + (size_t)s;
-    if (d->layout == CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED) row = (size_t)s * (size_t)d->steps + (size_t)t;
+    if (d->layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED)
+        row = (size_t)t * (size_t)d->batch + (size_t)s;
+    if (d->layout == CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED)
+        row = (size_t)s * (size_t)d->steps + (size_t)t;
     if (d->layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED) {
-        for (int i = 0; i < d->batch; i++) row += (size_t)(d->length[(size_t)i] < t ? d->length[(size_t)i] : t);
+        for (int i = 0; i < d->batch; i++)
+            row += (size_t)(d->length[(size_t)i] < t ? d->length[(size_t)i] : t);
         row += (size_t)s;
     }
     return row * (size_t)d->width;
@@ -192,33 +217,41 @@ bool one_length(const cudnnRNNDataStruct *d)
     return true;
 }
 
-cudnnStatus_t check(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x, const cudnnRNNDataStruct *y, const cudnnTensorStruct *h,
+cudnnStatus_t check(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x,
+                    const cudnnRNNDataStruct *y, const cudnnTensorStruct *h,
                     const cudnnTensorStruct *c, const int32_t *dev_lengths)
 {
     if (!d || !d->set || !x || !y || !h || !c) return bad("a descriptor is missing or was not set");
     const bool packed = x->layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED;
     if (dev_lengths) return bad("devSeqLengths is no longer looked at: it should be NULL");
-    if (x->type != d->type || y->type != d->type || h->type != d->type || c->type != d->type) return bad("types differ");
-    if (x->width != d->in || y->width != d->hidden) return bad("x or y has another width than the layer");
-    if (x->layout != y->layout || x->steps != y->steps || x->batch != y->batch || x->length != y->length) return bad("x and y differ");
+    if (x->type != d->type || y->type != d->type || h->type != d->type || c->type != d->type)
+        return bad("types differ");
+    if (x->width != d->in || y->width != d->hidden)
+        return bad("x or y has another width than the layer");
+    if (x->layout != y->layout || x->steps != y->steps || x->batch != y->batch ||
+        x->length != y->length)
+        return bad("x and y differ");
     if (!d->padded_io && !packed) return bad("a padded layout needs CUDNN_RNN_PADDED_IO_ENABLED");
     for (const cudnnTensorStruct *s : {h, c})
-        if (s->n != 3 || s->dim[0] != 1 || s->dim[1] != x->batch || s->dim[2] != d->hidden || s->stride[2] != 1 ||
-            s->stride[1] != d->hidden || s->stride[0] != d->hidden * x->batch)
+        if (s->n != 3 || s->dim[0] != 1 || s->dim[1] != x->batch || s->dim[2] != d->hidden ||
+            s->stride[2] != 1 || s->stride[1] != d->hidden || s->stride[0] != d->hidden * x->batch)
             return bad("a state is (layers, batch, hidden), without gaps");
-    if (d->algo != CUDNN_RNN_ALGO_STANDARD && !one_length(x)) return unsupported("persistent algorithms want sequences of one length");
+    if (d->algo != CUDNN_RNN_ALGO_STANDARD && !one_length(x))
+        return unsupported("persistent algorithms want sequences of one length");
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t check_spaces(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x, size_t weight_bytes, const void *weights,
-                           size_t work_bytes, void *work)
+cudnnStatus_t check_spaces(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x,
+                           size_t weight_bytes, const void *weights, size_t work_bytes, void *work)
 {
-    if (weight_bytes != weight_bytes_of(d) || !on_device(weights, weight_bytes)) return bad("weight space");
+    if (weight_bytes != weight_bytes_of(d) || !on_device(weights, weight_bytes))
+        return bad("weight space");
     if (work_bytes < work_bytes_of(d, x) || !on_device(work, work_bytes)) return bad("work space");
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t check_reserve(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x, size_t bytes, const void *reserve)
+cudnnStatus_t check_reserve(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x, size_t bytes,
+                            const void *reserve)
 {
     if (bytes < reserve_bytes_of(d, x) || !on_device(reserve, bytes)) return bad("reserve space");
     return CUDNN_STATUS_SUCCESS;
@@ -229,7 +262,10 @@ reserved header_of(const cudnnRNNStruct *d, const cudnnRNNDataStruct *x, int sta
     return {MAGIC, stage, x->steps, x->batch, d->in, d->hidden, (int)d->algo, (int)d->type};
 }
 
-bool is_after(const void *reserve, const reserved &r) { return memcmp(reserve, &r, sizeof r) == 0; }
+bool is_after(const void *reserve, const reserved &r)
+{
+    return memcmp(reserve, &r, sizeof r) == 0;
+}
 
 /* ---- the cell ---- */
 
@@ -240,13 +276,18 @@ struct layer {
     {
         for (int k = 0; k < LINEAR; k++) {
             const size_t n = (size_t)d->hidden * (size_t)(k < GATES ? d->in : d->hidden);
-            for (size_t i = 0; i < n; i++) W[k].push_back(get(d->type, space, place(d, k, false) + i));
-            for (size_t i = 0; i < (size_t)d->hidden; i++) b[k].push_back(get(d->type, space, place(d, k, true) + i));
+            for (size_t i = 0; i < n; i++)
+                W[k].push_back(get(d->type, space, place(d, k, false) + i));
+            for (size_t i = 0; i < (size_t)d->hidden; i++)
+                b[k].push_back(get(d->type, space, place(d, k, true) + i));
         }
     }
 };
 
-double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
 
 numbers vector_of(cudnnDataType_t t, const void *p, size_t at, size_t n)
 {
@@ -284,7 +325,8 @@ cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int n, const int dim[], const int stride[])
+cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int n,
+                                         const int dim[], const int stride[])
 {
     if (n < 3 || n > 8) return bad("3 to 8 dimensions");
     d->type = type;
@@ -297,7 +339,8 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataTyp
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t d, int most, cudnnDataType_t *type, int *n, int dim[], int stride[])
+cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t d, int most, cudnnDataType_t *type,
+                                         int *n, int dim[], int stride[])
 {
     *type = d->type;
     *n = d->n;
@@ -320,16 +363,19 @@ cudnnStatus_t cudnnDestroyRNNDescriptor(cudnnRNNDescriptor_t d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t d, cudnnRNNAlgo_t algo, cudnnRNNMode_t cell, cudnnRNNBiasMode_t bias,
-                                       cudnnDirectionMode_t direction, cudnnRNNInputMode_t input, cudnnDataType_t type,
-                                       cudnnDataType_t precision, cudnnMathType_t, int32_t in, int32_t hidden, int32_t projected,
-                                       int32_t layers, cudnnDropoutDescriptor_t, uint32_t flags)
+cudnnStatus_t cudnnSetRNNDescriptor_v8(
+    cudnnRNNDescriptor_t d, cudnnRNNAlgo_t algo, cudnnRNNMode_t cell, cudnnRNNBiasMode_t bias,
+    cudnnDirectionMode_t direction, cudnnRNNInputMode_t input, cudnnDataType_t type,
+    cudnnDataType_t precision, cudnnMathType_t, int32_t in, int32_t hidden, int32_t projected,
+    int32_t layers, cudnnDropoutDescriptor_t, uint32_t flags)
 {
     WANTED();
-    if (in < 1 || hidden < 1 || projected < 1 || projected > hidden || layers < 1) return bad("a size is below 1");
+    if (in < 1 || hidden < 1 || projected < 1 || projected > hidden || layers < 1)
+        return bad("a size is below 1");
     if (precision != CUDNN_DATA_FLOAT) return bad("mathPrec is CUDNN_DATA_FLOAT for these types");
-    if (cell != CUDNN_LSTM || direction != CUDNN_UNIDIRECTIONAL || input != CUDNN_LINEAR_INPUT || layers != 1 ||
-        projected != hidden || bias != CUDNN_RNN_DOUBLE_BIAS || algo == CUDNN_RNN_ALGO_PERSIST_DYNAMIC)
+    if (cell != CUDNN_LSTM || direction != CUDNN_UNIDIRECTIONAL || input != CUDNN_LINEAR_INPUT ||
+        layers != 1 || projected != hidden || bias != CUDNN_RNN_DOUBLE_BIAS ||
+        algo == CUDNN_RNN_ALGO_PERSIST_DYNAMIC)
         return unsupported("the stand-in has one LSTM layer with two biases");
     *d = {true, algo, bias, type, in, hidden, (flags & CUDNN_RNN_PADDED_IO_ENABLED) != 0};
     return CUDNN_STATUS_SUCCESS;
@@ -347,16 +393,25 @@ cudnnStatus_t cudnnDestroyRNNDataDescriptor(cudnnRNNDataDescriptor_t d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t d, cudnnDataType_t type, cudnnRNNDataLayout_t layout, int steps,
-                                        int batch, int width, const int length[], void *fill)
+cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t d, cudnnDataType_t type,
+                                        cudnnRNNDataLayout_t layout, int steps, int batch,
+                                        int width, const int length[], void *fill)
 {
     WANTED();
     if (steps < 1 || batch < 1 || width < 1) return bad("a size is below 1");
     for (int i = 0; i < batch; i++)
-        if (length[i] < 1 || length[i] > steps) return bad("a length is not within 1 .. maxSeqLength");
+        if (length[i] < 1 || length[i] > steps)
+            return bad("a length is not within 1 .. maxSeqLength");
     for (int i = 1; i < batch && layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED; i++)
         if (length[i] > length[i - 1]) return bad("packed sequences go from long to short");
-    *d = {type, layout, steps, batch, width, std::vector<int>(length, length + batch), fill != nullptr, fill ? get(type, fill, 0) : 0.0};
+    *d = {type,
+          layout,
+          steps,
+          batch,
+          width,
+          std::vector<int>(length, length + batch),
+          fill != nullptr,
+          fill ? get(type, fill, 0) : 0.0};
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -369,13 +424,16 @@ cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t h, cudnnRNNDescriptor_t d
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t h, cudnnRNNDescriptor_t d, int32_t one, size_t bytes, const void *space,
-                                      int32_t gate, cudnnTensorDescriptor_t matrix, void **matrix_at, cudnnTensorDescriptor_t bias,
-                                      void **bias_at)
+cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t h, cudnnRNNDescriptor_t d, int32_t one,
+                                      size_t bytes, const void *space, int32_t gate,
+                                      cudnnTensorDescriptor_t matrix, void **matrix_at,
+                                      cudnnTensorDescriptor_t bias, void **bias_at)
 {
     WANTED();
-    if (!h || !d || !d->set || one != 0 || gate < 0 || gate >= LINEAR || bytes < weight_bytes_of(d)) return bad("no such weights");
-    const int cols = gate < GATES ? d->in : d->hidden, of_matrix[] = {1, d->hidden, cols}, of_bias[] = {1, d->hidden, 1};
+    if (!h || !d || !d->set || one != 0 || gate < 0 || gate >= LINEAR || bytes < weight_bytes_of(d))
+        return bad("no such weights");
+    const int cols = gate < GATES ? d->in : d->hidden, of_matrix[] = {1, d->hidden, cols},
+              of_bias[] = {1, d->hidden, 1};
     const int matrix_stride[] = {d->hidden * cols, cols, 1}, bias_stride[] = {d->hidden, 1, 1};
     if (matrix && getenv("RD_EMULATED_CUDNN_TRANSPOSED")) {
         const int other[] = {1, cols, d->hidden}, other_stride[] = {d->hidden * cols, d->hidden, 1};
@@ -392,30 +450,35 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t h, cudnnRNNDescriptor_t d, i
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t h, cudnnRNNDescriptor_t d, cudnnForwardMode_t mode, cudnnRNNDataDescriptor_t x,
+cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t h, cudnnRNNDescriptor_t d,
+                                        cudnnForwardMode_t mode, cudnnRNNDataDescriptor_t x,
                                         size_t *work, size_t *reserve)
 {
     WANTED();
     if (!h || !d || !d->set || !x || x->width != d->in) return bad("a descriptor does not fit");
-    if (d->algo != CUDNN_RNN_ALGO_STANDARD && !one_length(x)) return unsupported("persistent algorithms want sequences of one length");
+    if (d->algo != CUDNN_RNN_ALGO_STANDARD && !one_length(x))
+        return unsupported("persistent algorithms want sequences of one length");
     if (work) *work = work_bytes_of(d, x);
     if (reserve) *reserve = mode == CUDNN_FWD_MODE_TRAINING ? reserve_bytes_of(d, x) : 0;
     return CUDNN_STATUS_SUCCESS;
 }
 
 /* ---- forward ---- */
-cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudnnForwardMode_t mode, const int32_t dev_lengths[],
-                              cudnnRNNDataDescriptor_t xd, const void *x, cudnnRNNDataDescriptor_t yd, void *y,
-                              cudnnTensorDescriptor_t hd, const void *hx, void *hy, cudnnTensorDescriptor_t cd, const void *cx,
-                              void *cy, size_t weight_bytes, const void *weights, size_t work_bytes, void *work, size_t reserve_bytes,
-                              void *reserve)
+cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudnnForwardMode_t mode,
+                              const int32_t dev_lengths[], cudnnRNNDataDescriptor_t xd,
+                              const void *x, cudnnRNNDataDescriptor_t yd, void *y,
+                              cudnnTensorDescriptor_t hd, const void *hx, void *hy,
+                              cudnnTensorDescriptor_t cd, const void *cx, void *cy,
+                              size_t weight_bytes, const void *weights, size_t work_bytes,
+                              void *work, size_t reserve_bytes, void *reserve)
 {
     WANTED();
     CHECKED(check(d, xd, yd, hd, cd, dev_lengths));
     CHECKED(check_spaces(d, xd, weight_bytes, weights, work_bytes, work));
     const bool trains = mode == CUDNN_FWD_MODE_TRAINING;
     if (trains) CHECKED(check_reserve(d, xd, reserve_bytes, reserve));
-    if (!handle || !on_device(x, elements_of(xd) * bytes_of(d->type)) || !on_device(y, elements_of(yd) * bytes_of(d->type)))
+    if (!handle || !on_device(x, elements_of(xd) * bytes_of(d->type)) ||
+        !on_device(y, elements_of(yd) * bytes_of(d->type)))
         return bad("x or y is no memory of the device");
     rd_emulated_count(RD_EMULATED_RECURRENT);
     rd_emulated_access access;
@@ -425,7 +488,8 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudn
     if (yd->fills)
         for (size_t i = 0; i < elements_of(yd); i++) put(d->type, y, i, yd->fill);
     for (int s = 0; s < xd->batch; s++) {
-        numbers h = vector_of(d->type, hx, (size_t)s * H, H), c = vector_of(d->type, cx, (size_t)s * H, H);
+        numbers h = vector_of(d->type, hx, (size_t)s * H, H),
+                c = vector_of(d->type, cx, (size_t)s * H, H);
         for (int t = 0; t < xd->length[(size_t)s]; t++) {
             const numbers in = vector_of(d->type, x, vector_at(xd, t, s), (size_t)d->in);
             const size_t cell = (size_t)t * (size_t)xd->batch + (size_t)s;
@@ -433,15 +497,16 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudn
             for (size_t u = 0; u < H; u++) {
                 double g[GATES];
                 for (int k = 0; k < GATES; k++) {
-                    const double z =
-                        row_times(l.W[k], u, in) + row_times(l.W[GATES + k], u, h) + l.b[k][u] + l.b[GATES + k][u];
+                    const double z = row_times(l.W[k], u, in) + row_times(l.W[GATES + k], u, h) +
+                                     l.b[k][u] + l.b[GATES + k][u];
                     g[k] = k == 2 ? tanh(z) : sigmoid(z);
                 }
                 c[u] = (double)rounded(d->type, g[1] * c[u] + g[0] * g[2]);
                 out[u] = (double)rounded(d->type, g[3] * tanh(c[u]));
                 if (!trains) continue;
                 const memory m(d, xd, reserve);
-                for (size_t k = 0; k < GATES; k++) m.gate[(cell * GATES + k) * H + u] = (double)rounded(d->type, g[k]);
+                for (size_t k = 0; k < GATES; k++)
+                    m.gate[(cell * GATES + k) * H + u] = (double)rounded(d->type, g[k]);
                 m.c[cell * H + u] = c[u];
             }
             h = out;
@@ -458,22 +523,26 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudn
 }
 
 /* ---- backward ---- */
-cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t d, const int32_t dev_lengths[],
-                                      cudnnRNNDataDescriptor_t yd, const void *y, const void *dy, cudnnRNNDataDescriptor_t xd, void *dx,
-                                      cudnnTensorDescriptor_t hd, const void *hx, const void *dhy, void *dhx,
-                                      cudnnTensorDescriptor_t cd, const void *cx, const void *dcy, void *dcx, size_t weight_bytes,
-                                      const void *weights, size_t work_bytes, void *work, size_t reserve_bytes, void *reserve)
+cudnnStatus_t cudnnRNNBackwardData_v8(
+    cudnnHandle_t handle, cudnnRNNDescriptor_t d, const int32_t dev_lengths[],
+    cudnnRNNDataDescriptor_t yd, const void *y, const void *dy, cudnnRNNDataDescriptor_t xd,
+    void *dx, cudnnTensorDescriptor_t hd, const void *hx, const void *dhy, void *dhx,
+    cudnnTensorDescriptor_t cd, const void *cx, const void *dcy, void *dcx, size_t weight_bytes,
+    const void *weights, size_t work_bytes, void *work, size_t reserve_bytes, void *reserve)
 {
     WANTED();
     CHECKED(check(d, xd, yd, hd, cd, dev_lengths));
     CHECKED(check_spaces(d, xd, weight_bytes, weights, work_bytes, work));
     CHECKED(check_reserve(d, xd, reserve_bytes, reserve));
-    const size_t bytes_x = elements_of(xd) * bytes_of(d->type), bytes_y = elements_of(yd) * bytes_of(d->type);
-    if (!handle || !on_device(dx, bytes_x) || !on_device(y, bytes_y) || !on_device(dy, bytes_y)) return bad("y, dy or dx");
+    const size_t bytes_x = elements_of(xd) * bytes_of(d->type),
+                 bytes_y = elements_of(yd) * bytes_of(d->type);
+    if (!handle || !on_device(dx, bytes_x) || !on_device(y, bytes_y) || !on_device(dy, bytes_y))
+        return bad("y, dy or dx");
     (void)hx;
     rd_emulated_count(RD_EMULATED_RECURRENT);
     rd_emulated_access access;
-    if (!is_after(reserve, header_of(d, xd, 1))) return bad("no forward pass in training mode left this reserve space");
+    if (!is_after(reserve, header_of(d, xd, 1)))
+        return bad("no forward pass in training mode left this reserve space");
     const size_t H = (size_t)d->hidden;
     const layer l(d, weights);
     const memory m(d, xd, reserve);
@@ -482,17 +551,20 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t
         for (size_t i = 0; i < elements_of(xd); i++) put(d->type, dx, i, xd->fill);
     memset(m.dgate, 0, rows_of(xd) * H * GATES * sizeof(double));
     for (int s = 0; s < xd->batch; s++) {
-        numbers dh = vector_of(d->type, dhy, (size_t)s * H, H), dc = vector_of(d->type, dcy, (size_t)s * H, H);
+        numbers dh = vector_of(d->type, dhy, (size_t)s * H, H),
+                dc = vector_of(d->type, dcy, (size_t)s * H, H);
         const numbers c0 = vector_of(d->type, cx, (size_t)s * H, H);
         for (int t = xd->length[(size_t)s] - 1; t >= 0; t--) {
-            const size_t cell = (size_t)t * (size_t)xd->batch + (size_t)s, before = cell - (size_t)xd->batch;
+            const size_t cell = (size_t)t * (size_t)xd->batch + (size_t)s,
+                         before = cell - (size_t)xd->batch;
             const numbers of_y = vector_of(d->type, dy, vector_at(yd, t, s), H);
             numbers dz[GATES], in((size_t)d->in), back(H);
             for (int k = 0; k < GATES; k++) dz[k].resize(H);
             for (size_t u = 0; u < H; u++) {
                 double g[GATES];
                 for (size_t k = 0; k < GATES; k++) g[k] = m.gate[(cell * GATES + k) * H + u];
-                const double th = tanh(m.c[cell * H + u]), d_out = dh[u] + of_y[u], d_c = dc[u] + d_out * g[3] * (1.0 - th * th);
+                const double th = tanh(m.c[cell * H + u]), d_out = dh[u] + of_y[u],
+                             d_c = dc[u] + d_out * g[3] * (1.0 - th * th);
                 const double old = t ? m.c[before * H + u] : c0[u];
                 dz[0][u] = d_c * g[2] * g[0] * (1.0 - g[0]);
                 dz[1][u] = d_c * old * g[1] * (1.0 - g[1]);
@@ -506,7 +578,8 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t
             }
             for (int k = 0; k < GATES; k++)
                 for (size_t u = 0; u < H; u++) {
-                    for (size_t j = 0; j < in.size(); j++) in[j] += dz[k][u] * l.W[k][u * in.size() + j];
+                    for (size_t j = 0; j < in.size(); j++)
+                        in[j] += dz[k][u] * l.W[k][u * in.size() + j];
                     for (size_t j = 0; j < H; j++) back[j] += dz[k][u] * l.W[GATES + k][u * H + j];
                 }
             store(d->type, dx, vector_at(xd, t, s), in);
@@ -520,21 +593,24 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudnnWgradMode_t add, const int32_t dev_lengths[],
-                                         cudnnRNNDataDescriptor_t xd, const void *x, cudnnTensorDescriptor_t hd, const void *hx,
-                                         cudnnRNNDataDescriptor_t yd, const void *y, size_t weight_bytes, void *dweights,
-                                         size_t work_bytes, void *work, size_t reserve_bytes, void *reserve)
+cudnnStatus_t cudnnRNNBackwardWeights_v8(
+    cudnnHandle_t handle, cudnnRNNDescriptor_t d, cudnnWgradMode_t add, const int32_t dev_lengths[],
+    cudnnRNNDataDescriptor_t xd, const void *x, cudnnTensorDescriptor_t hd, const void *hx,
+    cudnnRNNDataDescriptor_t yd, const void *y, size_t weight_bytes, void *dweights,
+    size_t work_bytes, void *work, size_t reserve_bytes, void *reserve)
 {
     WANTED();
     CHECKED(check(d, xd, yd, hd, hd, dev_lengths));
     CHECKED(check_spaces(d, xd, weight_bytes, dweights, work_bytes, work));
     CHECKED(check_reserve(d, xd, reserve_bytes, reserve));
     if (add != CUDNN_WGRAD_MODE_ADD) return bad("gradients of weights are added");
-    if (!handle || !on_device(x, elements_of(xd) * bytes_of(d->type)) || !on_device(y, elements_of(yd) * bytes_of(d->type)))
+    if (!handle || !on_device(x, elements_of(xd) * bytes_of(d->type)) ||
+        !on_device(y, elements_of(yd) * bytes_of(d->type)))
         return bad("x or y is no memory of the device");
     rd_emulated_count(RD_EMULATED_RECURRENT);
     rd_emulated_access access;
-    if (!is_after(reserve, header_of(d, xd, 2))) return bad("gradients of weights come after those of data");
+    if (!is_after(reserve, header_of(d, xd, 2)))
+        return bad("gradients of weights come after those of data");
     const size_t H = (size_t)d->hidden, I = (size_t)d->in;
     const memory m(d, xd, reserve);
     for (int k = 0; k < LINEAR; k++) {
@@ -552,7 +628,8 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
                     for (size_t j = 0; j < cols; j++) W[u * cols + j] += dz * in[j];
                 }
             }
-        for (size_t i = 0; i < W.size(); i++) W[i] += get(d->type, dweights, place(d, k, false) + i);
+        for (size_t i = 0; i < W.size(); i++)
+            W[i] += get(d->type, dweights, place(d, k, false) + i);
         for (size_t i = 0; i < H; i++) b[i] += get(d->type, dweights, place(d, k, true) + i);
         store(d->type, dweights, place(d, k, false), W);
         store(d->type, dweights, place(d, k, true), b);
@@ -588,14 +665,18 @@ const char *rd_gpu_dnn_text(rd_gpu *, cudnnStatus_t r)
     return r == CUDNN_STATUS_SUCCESS ? "no failure" : why;
 }
 
-rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, rd_status *st)
+rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where,
+                          rd_status *st)
 {
     if (r == CUDNN_STATUS_SUCCESS) return st->code;
-    rd_fail_(st, CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_BAD_PARAM ? RD_EBUG : RD_EENV, where, "emulated GPU: cuDNN: %.*s: %s",
-             (int)strcspn(call, "("), call, why);
+    rd_fail_(st, CUDNN_STATUS_CATEGORY(r) == CUDNN_STATUS_BAD_PARAM ? RD_EBUG : RD_EENV, where,
+             "emulated GPU: cuDNN: %.*s: %s", (int)strcspn(call, "("), call, why);
     return rd_emulated_stick(g, st);
 }
 
-rd_code rd_gpu_dnn_queued(rd_gpu *, const char *, rd_status *st) { return st->code; }
+rd_code rd_gpu_dnn_queued(rd_gpu *, const char *, rd_status *st)
+{
+    return st->code;
+}
 
 } // extern "C"

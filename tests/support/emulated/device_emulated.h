@@ -49,14 +49,17 @@ rd_code rd_emulated_run(rd_gpu *g, const void *kernel_call, rd_status *st);
 /* copies_emulated.cc: the stream of arrays that go up ahead, and what the ops' stream does that it has to wait for. */
 typedef struct rd_emulated_copies rd_emulated_copies;
 rd_emulated_copies *rd_emulated_copies_new(void);
-void rd_emulated_copies_free(rd_emulated_copies *q); /* nullptr is fine; what is queued is dropped */
+void rd_emulated_copies_free(
+    rd_emulated_copies *q); /* nullptr is fine; what is queued is dropped */
 void rd_emulated_copies_up(rd_emulated_copies *q, void *to, const void *from, size_t bytes);
-void rd_emulated_copies_read(rd_emulated_copies *q, const void *from, size_t bytes); /* by the ops' stream, now */
+void rd_emulated_copies_read(rd_emulated_copies *q, const void *from,
+                             size_t bytes); /* by the ops' stream, now */
 void rd_emulated_copies_record(rd_emulated_copies *q, rd_gpu_queue stream, int event);
 void rd_emulated_copies_wait(rd_emulated_copies *q, rd_gpu_queue stream, int event);
 /* The host waits until what goes up from there has been read; from nullptr: for all. */
 void rd_emulated_copies_finish(rd_emulated_copies *q, const void *from, size_t bytes);
-void rd_emulated_copies_forget(rd_emulated_copies *q, const void *to, size_t bytes); /* that device memory is given back */
+void rd_emulated_copies_forget(rd_emulated_copies *q, const void *to,
+                               size_t bytes); /* that device memory is given back */
 /* by 1: a sum will never end, and whoever waits for the device from now on ends the process in place of hanging; by -1: it was aborted. */
 void rd_emulated_hang(int by);
 void rd_emulated_watch_faults(void); /* from now on: a line on stderr that says who touched what */

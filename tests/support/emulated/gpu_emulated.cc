@@ -17,9 +17,15 @@
 #include <sys/mman.h>
 #include <time.h>
 
-namespace {
+namespace
+{
 
-enum { MARKS = 16, ALIGN = 256, PAGE = 4096, DIRECT = 64 << 10 /* bytes: copied at once below, as into a ring */ };
+enum {
+    MARKS = 16,
+    ALIGN = 256,
+    PAGE = 4096,
+    DIRECT = 64 << 10 /* bytes: copied at once below, as into a ring */
+};
 const size_t FILLED = (size_t)1 << 20;
 const uint64_t GIB = (uint64_t)1 << 30;
 const char *const short_here = "gpu_emulated.cc:rd_gpu_get";
@@ -52,7 +58,9 @@ uint64_t number_of_environment(const char *name, uint64_t otherwise)
 bool make_range()
 {
     if (range) return true;
-    const size_t bytes = number_of_environment("RD_EMULATED_GPUS", 1) * number_of_environment("RD_EMULATED_MEMORY", 8 * GIB) * 2 + 16 * GIB;
+    const size_t bytes = number_of_environment("RD_EMULATED_GPUS", 1) *
+                             number_of_environment("RD_EMULATED_MEMORY", 8 * GIB) * 2 +
+                         16 * GIB;
     void *p = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     piece *all = new (std::nothrow) piece{nullptr, nullptr, 0, nullptr};
     if (p == MAP_FAILED || !all) return false;
@@ -69,14 +77,19 @@ uint64_t works[RD_EMULATED_WORKS];
 
 void say_works()
 {
-    fprintf(stderr, "emulated GPU: kernels %llu, products %llu, convolutions %llu, copies %llu, recurrent %llu, graphs %llu with %llu of these\n",
-            (unsigned long long)works[0], (unsigned long long)works[1], (unsigned long long)works[2], (unsigned long long)works[3],
-            (unsigned long long)works[4], (unsigned long long)works[5], (unsigned long long)works[6]);
+    fprintf(stderr,
+            "emulated GPU: kernels %llu, products %llu, convolutions %llu, copies %llu, recurrent "
+            "%llu, graphs %llu with %llu of these\n",
+            (unsigned long long)works[0], (unsigned long long)works[1],
+            (unsigned long long)works[2], (unsigned long long)works[3],
+            (unsigned long long)works[4], (unsigned long long)works[5],
+            (unsigned long long)works[6]);
 }
 
 void protect(int how)
 {
-    if (range_used && mprotect(range, range_used, how) != 0) out_of_order("the kernel refuses to protect device memory");
+    if (range_used && mprotect(range, range_used, how) != 0)
+        out_of_order("the kernel refuses to protect device memory");
 }
 
 } // namespace
@@ -161,12 +174,15 @@ extern "C" {
 
 void rd_emulated_count(enum rd_emulated_work what)
 {
-    static const bool wanted = number_of_environment("RD_EMULATED_COUNT", 0) != 0 && atexit(say_works) == 0;
+    static const bool wanted = number_of_environment("RD_EMULATED_COUNT", 0) != 0 &&
+                               atexit(say_works) == 0;
     if (wanted) works[what]++;
 }
 
-
-void rd_emulated_hang(int by) { hanging += by; }
+void rd_emulated_hang(int by)
+{
+    hanging += by;
+}
 
 void rd_emulated_open(void)
 {
@@ -200,18 +216,36 @@ rd_code rd_emulated_stick(rd_gpu *g, rd_status *st)
     return st->code;
 }
 
-rd_graphs *rd_gpu_graphs(const rd_gpu *g) { return g->graphs; }
-rd_code rd_emulated_flush(rd_gpu *g, rd_status *st) { return rd_graphs_flush(g->graphs, st); }
+rd_graphs *rd_gpu_graphs(const rd_gpu *g)
+{
+    return g->graphs;
+}
+rd_code rd_emulated_flush(rd_gpu *g, rd_status *st)
+{
+    return rd_graphs_flush(g->graphs, st);
+}
 
 rd_code rd_emulated_task(rd_gpu *g, rd_gpu_run *run, const void *args, size_t bytes, rd_status *st)
 {
     return rd_graphs_task(g->graphs, g, run, args, bytes, bytes, st);
 }
 
-bool rd_emulated_mixed(const rd_gpu *g) { return g->options.mixed; }
-void **rd_emulated_dnn_of(rd_gpu *g) { return &g->dnn; }
-rd_gpu_rnn **rd_gpu_rnn_of(rd_gpu *g) { return &g->rnn; }
-const rd_gpu_options *rd_gpu_options_of(const rd_gpu *g) { return &g->options; }
+bool rd_emulated_mixed(const rd_gpu *g)
+{
+    return g->options.mixed;
+}
+void **rd_emulated_dnn_of(rd_gpu *g)
+{
+    return &g->dnn;
+}
+rd_gpu_rnn **rd_gpu_rnn_of(rd_gpu *g)
+{
+    return &g->rnn;
+}
+const rd_gpu_options *rd_gpu_options_of(const rd_gpu *g)
+{
+    return &g->options;
+}
 
 float rd_emulated_round(const rd_gpu *g, float x)
 {
@@ -278,11 +312,13 @@ struct rd_gpu_graph {
     char *letter;       /* of the device */
 };
 
-static rd_code make_graph(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_graph **out, uint64_t *bytes, rd_status *st)
+static rd_code make_graph(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gpu_graph **out,
+                          uint64_t *bytes, rd_status *st)
 {
     *out = nullptr;
     *bytes = letter;
-    if (number_of_environment("RD_EMULATED_GRAPHS", 1) == 0) return rd_fail(st, RD_EENV, "RD_EMULATED_GRAPHS is 0");
+    if (number_of_environment("RD_EMULATED_GRAPHS", 1) == 0)
+        return rd_fail(st, RD_EENV, "RD_EMULATED_GRAPHS is 0");
     void *at;
     if (rd_gpu_get(g, letter, &at, st) != RD_OK) return st->code;
     rd_gpu_graph *q = new rd_gpu_graph{*t, (char *)at};
@@ -295,7 +331,8 @@ static rd_code make_graph(rd_gpu *g, const rd_gpu_tasks *t, size_t letter, rd_gp
     return RD_OK;
 }
 
-static rd_code set_graph(rd_gpu *, rd_gpu_graph *q, int i, const rd_gpu_task *task, const void *args, rd_status *st)
+static rd_code set_graph(rd_gpu *, rd_gpu_graph *q, int i, const rd_gpu_task *task,
+                         const void *args, rd_status *st)
 {
     const rd_gpu_task *own = &q->tasks.task[i];
     unsigned char *to = q->tasks.args + own->at;
@@ -305,7 +342,8 @@ static rd_code set_graph(rd_gpu *, rd_gpu_graph *q, int i, const rd_gpu_task *ta
     return RD_OK;
 }
 
-static rd_code start_graph(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes, rd_status *st)
+static rd_code start_graph(rd_gpu *g, rd_gpu_graph *q, const void *letter, size_t bytes,
+                           rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
     rd_emulated_count(RD_EMULATED_GRAPH);
@@ -345,8 +383,10 @@ static locked *locked_of(const rd_gpu *g, const char *p)
 /* The whole pages of the array. */
 static void lock(locked *l, const char *from, size_t bytes)
 {
-    char *first = l->at + (size_t)(from - l->at + PAGE - 1) / PAGE * PAGE, *end = l->at + (size_t)(from + bytes - l->at) / PAGE * PAGE;
-    if (first < end && mprotect(first, (size_t)(end - first), PROT_READ) != 0) out_of_order("the kernel refuses to protect memory");
+    char *first = l->at + (size_t)(from - l->at + PAGE - 1) / PAGE * PAGE,
+         *end = l->at + (size_t)(from + bytes - l->at) / PAGE * PAGE;
+    if (first < end && mprotect(first, (size_t)(end - first), PROT_READ) != 0)
+        out_of_order("the kernel refuses to protect memory");
     l->read = true;
 }
 
@@ -388,7 +428,8 @@ static rd_code ahead_wait(rd_gpu *g, rd_gpu_queue stream, int event, rd_status *
     return RD_OK;
 }
 
-static const rd_ahead_device ahead_device = {ahead_get, ahead_put, ahead_up, ahead_copy, ahead_record, ahead_wait};
+static const rd_ahead_device ahead_device = {ahead_get,  ahead_put,    ahead_up,
+                                             ahead_copy, ahead_record, ahead_wait};
 
 extern "C" {
 
@@ -402,8 +443,10 @@ int rd_gpu_count(char why[256])
 
 rd_code rd_gpu_need_libraries(bool convolutions, rd_status *st)
 {
-    if (number_of_environment("RD_EMULATED_CUBLAS", 1) == 0) return rd_fail(st, RD_EENV, "cuBLAS is needed and RD_EMULATED_CUBLAS is 0");
-    if (convolutions && rd_gpu_dnn_version() == 0) return rd_fail(st, RD_EENV, "cuDNN is needed and RD_EMULATED_CUDNN is 0");
+    if (number_of_environment("RD_EMULATED_CUBLAS", 1) == 0)
+        return rd_fail(st, RD_EENV, "cuBLAS is needed and RD_EMULATED_CUBLAS is 0");
+    if (convolutions && rd_gpu_dnn_version() == 0)
+        return rd_fail(st, RD_EENV, "cuDNN is needed and RD_EMULATED_CUDNN is 0");
     return st->code;
 }
 
@@ -411,7 +454,8 @@ rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
 {
     char why[256];
     const int n = rd_gpu_count(why), sm = (int)number_of_environment("RD_EMULATED_SM", 90);
-    if (index < 0 || index >= n) return rd_fail(st, RD_EENV, "there is no GPU %d; this process sees %d", index, n);
+    if (index < 0 || index >= n)
+        return rd_fail(st, RD_EENV, "there is no GPU %d; this process sees %d", index, n);
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "emulated GPU");
     snprintf(out->uuid, sizeof out->uuid, "GPU-00000000-0000-0000-0000-%012d", index);
@@ -422,7 +466,10 @@ rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
     return RD_OK;
 }
 
-const char *rd_gpu_libraries(void) { return "emulated"; }
+const char *rd_gpu_libraries(void)
+{
+    return "emulated";
+}
 
 rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *st)
 {
@@ -441,12 +488,13 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
     g->options = *o;
     g->float16 = number_of_environment("RD_CUDA_FLOAT16", 0) != 0;
     g->copies = rd_emulated_copies_new();
-    if (rd_ahead_new(g, &ahead_device, &g->ahead, st) != RD_OK || (o->graphs && rd_graphs_new(g, &maker, &g->graphs, st) != RD_OK)) {
+    if (rd_ahead_new(g, &ahead_device, &g->ahead, st) != RD_OK ||
+        (o->graphs && rd_graphs_new(g, &maker, &g->graphs, st) != RD_OK)) {
         rd_gpu_free(g);
         return st->code;
     }
-    snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s", g->info.name, index, g->info.major, g->info.minor,
-             (double)g->info.memory / (double)GIB, rd_gpu_libraries(),
+    snprintf(g->text, sizeof g->text, "%s (GPU %d, sm_%d%d, %.1f GiB), %s, %s", g->info.name, index,
+             g->info.major, g->info.minor, (double)g->info.memory / (double)GIB, rd_gpu_libraries(),
              !o->mixed                ? "float32"
              : rd_gpu_uses_float16(g) ? "mixed (float16)"
                                       : "mixed (bfloat16)");
@@ -461,7 +509,9 @@ void rd_gpu_free(rd_gpu *g)
     g->graphs = nullptr;
     rd_ahead_free(g->ahead);
     release_held(g, range, range_bytes);
-    if (g->in_use) fprintf(stderr, "emulated GPU: %llu bytes of device memory were not given back\n", (unsigned long long)g->in_use);
+    if (g->in_use)
+        fprintf(stderr, "emulated GPU: %llu bytes of device memory were not given back\n",
+                (unsigned long long)g->in_use);
     rd_gpu_rnn_free(g);
     free(g->dnn);
     if (g->locked_first) fprintf(stderr, "emulated GPU: page-locked memory was not given back\n");
@@ -470,10 +520,22 @@ void rd_gpu_free(rd_gpu *g)
     free(g);
 }
 
-const rd_gpu_info *rd_gpu_about(const rd_gpu *g) { return &g->info; }
-const char *rd_gpu_describe(const rd_gpu *g) { return g->text; }
-bool rd_gpu_uses_float16(const rd_gpu *g) { return g->options.mixed && (g->info.major < 8 || g->float16); }
-rd_element rd_gpu_narrow(const rd_gpu *g) { return !g->options.mixed ? RD_FLOAT32 : rd_gpu_uses_float16(g) ? RD_FLOAT16 : RD_BFLOAT16; }
+const rd_gpu_info *rd_gpu_about(const rd_gpu *g)
+{
+    return &g->info;
+}
+const char *rd_gpu_describe(const rd_gpu *g)
+{
+    return g->text;
+}
+bool rd_gpu_uses_float16(const rd_gpu *g)
+{
+    return g->options.mixed && (g->info.major < 8 || g->float16);
+}
+rd_element rd_gpu_narrow(const rd_gpu *g)
+{
+    return !g->options.mixed ? RD_FLOAT32 : rd_gpu_uses_float16(g) ? RD_FLOAT16 : RD_BFLOAT16;
+}
 
 /* ---- memory ---- */
 /* Page-locked memory: what an array that goes up lies in cannot be written until rd_gpu_host_wait, as a GPU may not have read it. */
@@ -481,7 +543,8 @@ rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 {
     void *none = nullptr;
     memcpy(out, &none, sizeof none);
-    if (number_of_environment("RD_EMULATED_PAGE_LOCKED", 1) == 0) return rd_fail(st, RD_EENV, "no page-locked memory");
+    if (number_of_environment("RD_EMULATED_PAGE_LOCKED", 1) == 0)
+        return rd_fail(st, RD_EENV, "no page-locked memory");
     bytes = (bytes + PAGE) / PAGE * PAGE;
     void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     locked *l = p == MAP_FAILED ? nullptr : (locked *)calloc(1, sizeof *l);
@@ -494,7 +557,8 @@ rd_code rd_gpu_host_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
 
 static void unlock(locked *l)
 {
-    if (l->read && mprotect(l->at, l->bytes, PROT_READ | PROT_WRITE) != 0) out_of_order("the kernel refuses to protect memory");
+    if (l->read && mprotect(l->at, l->bytes, PROT_READ | PROT_WRITE) != 0)
+        out_of_order("the kernel refuses to protect memory");
     l->read = false;
 }
 
@@ -542,9 +606,11 @@ rd_code rd_gpu_get(rd_gpu *g, size_t bytes, void *out, rd_status *st)
     if (bytes > g->info.memory || g->in_use + need > g->info.memory) {
         g->asked = bytes;
         g->left = g->info.memory - g->in_use;
-        return rd_fail_(st, RD_EENV, short_here, "out of GPU memory: %.1f MiB asked for, %.1f MiB in use, %.1f of %.1f MiB free",
-                        (double)bytes / 1048576, (double)g->in_use / 1048576, (double)(g->info.memory - g->in_use) / 1048576,
-                        (double)g->info.memory / 1048576);
+        return rd_fail_(
+            st, RD_EENV, short_here,
+            "out of GPU memory: %.1f MiB asked for, %.1f MiB in use, %.1f of %.1f MiB free",
+            (double)bytes / 1048576, (double)g->in_use / 1048576,
+            (double)(g->info.memory - g->in_use) / 1048576, (double)g->info.memory / 1048576);
     }
     piece *p = pieces;
     while (p && (p->owner || p->bytes < need)) p = p->next;
@@ -599,8 +665,11 @@ rd_code rd_gpu_up(rd_gpu *g, void *device, const void *host, size_t bytes, rd_st
 {
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
-    if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the source is memory of the device", __func__);
-    if (rd_graphs_up(g->graphs, device, host, bytes, st) || rd_ahead_take(g->ahead, device, host, bytes, st)) return st->code;
+    if (rd_emulated_is_device(host, 0))
+        return rd_fail(st, RD_EBUG, "%s: the source is memory of the device", __func__);
+    if (rd_graphs_up(g->graphs, device, host, bytes, st) ||
+        rd_ahead_take(g->ahead, device, host, bytes, st))
+        return st->code;
     locked *l = bytes > DIRECT ? locked_of(g, (const char *)host) : nullptr;
     if (l) {
         lock(l, (const char *)host, bytes);
@@ -613,17 +682,22 @@ rd_code rd_gpu_up_ahead(rd_gpu *g, const void *host, size_t bytes, rd_status *st
 {
     locked *l = bytes > DIRECT ? locked_of(g, (const char *)host) : nullptr;
     if (rd_emulated_stuck(g, st) != RD_OK || !l) return st->code;
-    if ((const char *)host + bytes > l->at + l->bytes) return rd_fail(st, RD_EBUG, "%s: the array ends outside of its memory", __func__);
+    if ((const char *)host + bytes > l->at + l->bytes)
+        return rd_fail(st, RD_EBUG, "%s: the array ends outside of its memory", __func__);
     return rd_ahead_send(g->ahead, host, bytes, st);
 }
 
-void rd_gpu_count_ahead(const rd_gpu *g, rd_gpu_ahead_counts *out) { rd_ahead_count(g->ahead, out); }
+void rd_gpu_count_ahead(const rd_gpu *g, rd_gpu_ahead_counts *out)
+{
+    rd_ahead_count(g->ahead, out);
+}
 
 rd_code rd_gpu_down(rd_gpu *g, void *host, const void *device, size_t bytes, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK || bytes == 0) return st->code;
     if (!rd_emulated_is_device(device, bytes)) return outside(g, __func__, device, bytes, st);
-    if (rd_emulated_is_device(host, 0)) return rd_fail(st, RD_EBUG, "%s: the target is memory of the device", __func__);
+    if (rd_emulated_is_device(host, 0))
+        return rd_fail(st, RD_EBUG, "%s: the target is memory of the device", __func__);
     if (rd_emulated_flush(g, st) != RD_OK) return st->code;
     waits(__func__);
     rd_emulated_count(RD_EMULATED_COPY);
@@ -657,8 +731,14 @@ rd_code rd_gpu_wait(rd_gpu *g, rd_status *st)
     return RD_OK;
 }
 
-uint64_t rd_gpu_in_use(const rd_gpu *g) { return g->in_use; }
-uint64_t rd_gpu_peak(const rd_gpu *g) { return g->peak; }
+uint64_t rd_gpu_in_use(const rd_gpu *g)
+{
+    return g->in_use;
+}
+uint64_t rd_gpu_peak(const rd_gpu *g)
+{
+    return g->peak;
+}
 
 bool rd_gpu_short(const rd_gpu *g, const rd_status *st, uint64_t *asked, uint64_t *left)
 {
@@ -670,7 +750,8 @@ bool rd_gpu_short(const rd_gpu *g, const rd_status *st, uint64_t *asked, uint64_
 rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK || n == 0) return st->code;
-    if (!rd_emulated_is_device(p, (size_t)n * sizeof *p)) return outside(g, __func__, p, (size_t)n * sizeof *p, st);
+    if (!rd_emulated_is_device(p, (size_t)n * sizeof *p))
+        return outside(g, __func__, p, (size_t)n * sizeof *p, st);
     held *h = (held *)calloc(1, sizeof *h);
     if (h) *h = {g->held_first, p, n, (float *)malloc((size_t)n * sizeof *p), false, nullptr};
     if (!h || !h->copy) {
@@ -689,7 +770,8 @@ void rd_gpu_weights_changed(rd_gpu *g)
     }
 }
 
-rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int number, size_t bytes, void *out, bool *current, rd_status *st)
+rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int number, size_t bytes, void *out,
+                         bool *current, rd_status *st)
 {
     void *none = nullptr;
     held *h = g->held_first;
@@ -701,7 +783,8 @@ rd_code rd_gpu_hold_copy(rd_gpu *g, const float *w, int number, size_t bytes, vo
     {
         rd_emulated_access access;
         if (!rd_emulated_current(g, w, (int64_t)(bytes / 2))) {
-            rd_fail(st, RD_EBUG, "%s: weights changed, and nobody called rd_gpu_weights_changed", __func__);
+            rd_fail(st, RD_EBUG, "%s: weights changed, and nobody called rd_gpu_weights_changed",
+                    __func__);
             return rd_emulated_stick(g, st);
         }
     }
@@ -747,7 +830,8 @@ rd_code rd_gpu_between(rd_gpu *g, int from, int to, double *seconds, rd_status *
 {
     *seconds = 0.0;
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
-    if (from < 0 || from >= MARKS || to < 0 || to >= MARKS || g->mark[from] == 0.0 || g->mark[to] == 0.0)
+    if (from < 0 || from >= MARKS || to < 0 || to >= MARKS || g->mark[from] == 0.0 ||
+        g->mark[to] == 0.0)
         return rd_fail(st, RD_EBUG, "marks %d and %d were not set", from, to);
     *seconds = g->mark[to] - g->mark[from];
     return RD_OK;

@@ -20,15 +20,16 @@
 #include <unistd.h>
 #include <vector>
 
-namespace {
+namespace
+{
 
 enum { MOST_RANKS = 64 };
 const int64_t PIECE = 16 << 10; /* floats of a rank at a time */
 
-struct board { /* shared; zeros at first */
-    int joined[MOST_RANKS]; /* process id */
+struct board {                  /* shared; zeros at first */
+    int joined[MOST_RANKS];     /* process id */
     uint64_t phase[MOST_RANKS]; /* how many times a rank has said that it got so far */
-    int left[MOST_RANKS]; /* it will do no more */
+    int left[MOST_RANKS];       /* it will do no more */
     float slot[][PIECE];
 };
 
@@ -54,7 +55,9 @@ void doze()
 
 float on_wire(rd_gpu_wire wire, float x)
 {
-    return wire == RD_GPU_WIRE_BF16 ? rd_emulated_bfloat16(x) : wire == RD_GPU_WIRE_F16 ? rd_emulated_float16(x) : x;
+    return wire == RD_GPU_WIRE_BF16  ? rd_emulated_bfloat16(x)
+           : wire == RD_GPU_WIRE_F16 ? rd_emulated_float16(x)
+                                     : x;
 }
 
 } // namespace
@@ -68,10 +71,11 @@ struct rd_gpu_group {
     uint64_t phase;
     sum *first, *last;
     std::vector<rd_gpu_sum_time> done, joined; /* since the last join; before it. Times of now() */
-    rd_status failure; /* sticks */
+    rd_status failure;                         /* sticks */
 };
 
-namespace {
+namespace
+{
 
 /* The process of rank r has ended, whether its parent has asked how or not. */
 bool gone(const rd_gpu_group *q, int r)
@@ -95,11 +99,15 @@ rd_code meet(rd_gpu_group *q, double until, double waited, rd_status *st)
 {
     __atomic_store_n(&q->b->phase[q->rank], ++q->phase, __ATOMIC_RELEASE);
     for (int r = 0; r < q->size; r++)
-        for (int tries = 0; __atomic_load_n(&q->b->phase[r], __ATOMIC_ACQUIRE) < q->phase; tries++) {
-            const bool lost = tries % 64 == 63 && (__atomic_load_n(&q->b->left[r], __ATOMIC_ACQUIRE) || gone(q, r));
+        for (int tries = 0; __atomic_load_n(&q->b->phase[r], __ATOMIC_ACQUIRE) < q->phase;
+             tries++) {
+            const bool lost = tries % 64 == 63 &&
+                              (__atomic_load_n(&q->b->left[r], __ATOMIC_ACQUIRE) || gone(q, r));
             if (lost && __atomic_load_n(&q->b->phase[r], __ATOMIC_ACQUIRE) < q->phase)
                 return rd_fail(st, RD_EPEER, "rank %d was lost while gradients were summed", r);
-            if (now() > until) return rd_fail(st, RD_ESTALL, "rank %d did not sum its gradients within %.1f s", r, waited);
+            if (now() > until)
+                return rd_fail(st, RD_ESTALL, "rank %d did not sum its gradients within %.1f s", r,
+                               waited);
             if (tries < 32)
                 sched_yield();
             else
@@ -119,7 +127,8 @@ rd_code add_up(rd_gpu_group *q, sum *s, double until, double waited, rd_status *
         if (meet(q, until, waited, st) != RD_OK) return st->code;
         for (int64_t i = 0; i < n; i++) {
             float total = on_wire(s->wire, q->b->slot[0][i]);
-            for (int r = 1; r < q->size; r++) total = on_wire(s->wire, total + on_wire(s->wire, q->b->slot[r][i]));
+            for (int r = 1; r < q->size; r++)
+                total = on_wire(s->wire, total + on_wire(s->wire, q->b->slot[r][i]));
             s->x[at + i] = total;
         }
         if (meet(q, until, waited, st) != RD_OK) return st->code;
@@ -129,8 +138,11 @@ rd_code add_up(rd_gpu_group *q, sum *s, double until, double waited, rd_status *
 
 rd_code fail_by_order(rd_status *st)
 {
-    static long left = getenv("RD_EMULATED_NCCL_FAILS") ? atol(getenv("RD_EMULATED_NCCL_FAILS")) : 0;
-    return left > 0 && --left == 0 ? rd_fail(st, RD_EPEER, "a sum over ranks failed: RD_EMULATED_NCCL_FAILS") : RD_OK;
+    static long left = getenv("RD_EMULATED_NCCL_FAILS") ? atol(getenv("RD_EMULATED_NCCL_FAILS"))
+                                                        : 0;
+    return left > 0 && --left == 0
+               ? rd_fail(st, RD_EPEER, "a sum over ranks failed: RD_EMULATED_NCCL_FAILS")
+               : RD_OK;
 }
 
 void drop_first(rd_gpu_group *q)
@@ -144,7 +156,8 @@ void drop_first(rd_gpu_group *q)
 
 rd_code add_up_all(rd_gpu_group *q, double timeout, rd_status *st)
 {
-    if (rd_emulated_stuck(q->g, st) != RD_OK || rd_emulated_flush(q->g, st) != RD_OK) return st->code;
+    if (rd_emulated_stuck(q->g, st) != RD_OK || rd_emulated_flush(q->g, st) != RD_OK)
+        return st->code;
     if (q->failure.code != RD_OK) {
         if (st->code == RD_OK) *st = q->failure;
         return st->code;
@@ -182,25 +195,30 @@ rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status 
 {
     unsigned char dice[16];
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
-    if (getrandom(dice, sizeof dice, 0) != sizeof dice) return rd_fail(st, RD_EENV, "no random numbers: %s", strerror(errno));
+    if (getrandom(dice, sizeof dice, 0) != sizeof dice)
+        return rd_fail(st, RD_EENV, "no random numbers: %s", strerror(errno));
     memset(id, 0, RD_GPU_ID_BYTES);
     strcpy((char *)id, "/rd_emulated_");
     for (size_t i = 0; i < sizeof dice; i++) snprintf((char *)id + 13 + 2 * i, 3, "%02x", dice[i]);
     return RD_OK;
 }
 
-rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group **out, rd_status *st)
+rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group **out,
+                         rd_status *st)
 {
     const int rank = o->rank, size = o->size;
     *out = nullptr;
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
-    if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size) return rd_fail(st, RD_EBUG, "rank %d of %d", rank, size);
+    if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size)
+        return rd_fail(st, RD_EBUG, "rank %d of %d", rank, size);
     rd_gpu_group *q = new (std::nothrow) rd_gpu_group{};
     if (!q) return rd_fail(st, RD_EENV, "out of memory for a group");
     const char *name = (const char *)o->id;
     const size_t bytes = sizeof(board) + (size_t)size * sizeof(float[PIECE]);
     const int fd = shm_open(name, O_RDWR | O_CREAT, 0600);
-    void *p = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    void *p = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0
+                  ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                  : MAP_FAILED;
     if (fd >= 0) close(fd);
     if (p == MAP_FAILED) {
         rd_fail(st, RD_EENV, "no shared memory for sums over ranks: %s", strerror(errno));
@@ -217,7 +235,9 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     const double until = o->open_s > 0.0 ? now() + o->open_s : 1e300;
     for (int r = 0; r < size && st->code == RD_OK; r++)
         while (!__atomic_load_n(&q->b->joined[r], __ATOMIC_ACQUIRE) && st->code == RD_OK) {
-            if (now() > until) rd_fail(st, RD_ESTALL, "rank %d did not join the sums of gradients within %.1f s", r, o->open_s);
+            if (now() > until)
+                rd_fail(st, RD_ESTALL, "rank %d did not join the sums of gradients within %.1f s",
+                        r, o->open_s);
             doze();
         }
     /* Once all have joined nobody opens it any more; after a timeout nobody should. */
@@ -243,14 +263,19 @@ void rd_gpu_group_free(rd_gpu_group *q)
     delete q;
 }
 
-void rd_gpu_group_abort(rd_gpu_group *q) { rd_gpu_group_free(q); }
+void rd_gpu_group_abort(rd_gpu_group *q)
+{
+    rd_gpu_group_free(q);
+}
 
 rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire, rd_status *st)
 {
-    if (rd_emulated_stuck(q->g, st) != RD_OK || rd_emulated_flush(q->g, st) != RD_OK) return st->code;
+    if (rd_emulated_stuck(q->g, st) != RD_OK || rd_emulated_flush(q->g, st) != RD_OK)
+        return st->code;
     if (n == 0) return RD_OK;
     if (!rd_emulated_is_device(x, (size_t)n * sizeof *x))
-        return rd_fail(st, RD_EBUG, "%lld numbers to sum at %p are no memory of the device", (long long)n, (void *)x);
+        return rd_fail(st, RD_EBUG, "%lld numbers to sum at %p are no memory of the device",
+                       (long long)n, (void *)x);
     sum *s = (sum *)calloc(1, sizeof *s);
     float *copy = (float *)malloc((size_t)(n + 1) * sizeof *copy);
     if (!s || !copy) {
@@ -286,6 +311,9 @@ rd_code rd_gpu_group_times(rd_gpu_group *q, rd_gpu_sum_time *out, int most, int 
     return rd_emulated_stuck(q->g, st);
 }
 
-rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st) { return add_up_all(q, timeout_s, st); }
+rd_code rd_gpu_group_wait(rd_gpu_group *q, double timeout_s, rd_status *st)
+{
+    return add_up_all(q, timeout_s, st);
+}
 
 } // extern "C"

@@ -27,15 +27,39 @@
 #define __launch_bounds__(...)
 
 /* ---- built-in types ---- */
-#define RD_EMULATED_VECTOR(T, name, bytes2, bytes4)                                            \
-    struct name##1 { T x; };                                                                   \
-    struct alignas(bytes2) name##2 { T x, y; };                                                \
-    struct name##3 { T x, y, z; };                                                             \
-    struct alignas(bytes4) name##4 { T x, y, z, w; };                                          \
-    static inline name##1 make_##name##1(T x) { return {x}; }                                  \
-    static inline name##2 make_##name##2(T x, T y) { return {x, y}; }                          \
-    static inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                  \
-    static inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+#define RD_EMULATED_VECTOR(T, name, bytes2, bytes4)          \
+    struct name##1                                           \
+    {                                                        \
+        T x;                                                 \
+    };                                                       \
+    struct alignas(bytes2) name##2                           \
+    {                                                        \
+        T x, y;                                              \
+    };                                                       \
+    struct name##3                                           \
+    {                                                        \
+        T x, y, z;                                           \
+    };                                                       \
+    struct alignas(bytes4) name##4                           \
+    {                                                        \
+        T x, y, z, w;                                        \
+    };                                                       \
+    static inline name##1 make_##name##1(T x)                \
+    {                                                        \
+        return {x};                                          \
+    }                                                        \
+    static inline name##2 make_##name##2(T x, T y)           \
+    {                                                        \
+        return {x, y};                                       \
+    }                                                        \
+    static inline name##3 make_##name##3(T x, T y, T z)      \
+    {                                                        \
+        return {x, y, z};                                    \
+    }                                                        \
+    static inline name##4 make_##name##4(T x, T y, T z, T w) \
+    {                                                        \
+        return {x, y, z, w};                                 \
+    }
 RD_EMULATED_VECTOR(char, char, 2, 4)
 RD_EMULATED_VECTOR(unsigned char, uchar, 2, 4)
 RD_EMULATED_VECTOR(short, short, 4, 8)
@@ -58,7 +82,8 @@ enum { warpSize = 32 };
 /* ---- launches ---- */
 extern "C" {
 /* False, and a failure in st: p is memory of the host. */
-bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *kernel, int i, const void *p, bool sure);
+bool rd_emulated_argument(rd_gpu *gpu, rd_status *st, const char *kernel, int i, const void *p,
+                          bool sure);
 void *rd_emulated_shared(void);
 void rd_emulated_barrier(const char *where);
 /* What the other lanes see of a warp's lane: op 0 a shuffle from lane src, 1 a ballot, 2 nothing but the waiting. */
@@ -67,14 +92,17 @@ uint64_t rd_emulated_warp(int op, unsigned mask, uint64_t value, int src, const 
 
 /* Arguments reach a kernel by value, evaluated once, as in a launch. A pointer must be of the device; of a structure the words
  * that are the address of memory of the host are found out. */
-template <typename T> static inline bool rd_emulated_check(rd_gpu *gpu, rd_status *st, const char *kernel, int i, const T &x)
+template <typename T>
+static inline bool rd_emulated_check(rd_gpu *gpu, rd_status *st, const char *kernel, int i,
+                                     const T &x)
 {
     if constexpr (std::is_pointer_v<T>) {
         return rd_emulated_argument(gpu, st, kernel, i, reinterpret_cast<const void *>(x), true);
     } else if constexpr (std::is_class_v<T>) {
         T bare = x; /* what its padding holds is no pointer */
         __builtin_clear_padding(&bare);
-        for (size_t k = 0; alignof(T) >= alignof(void *) && k + sizeof(void *) <= sizeof(T); k += sizeof(void *)) {
+        for (size_t k = 0; alignof(T) >= alignof(void *) && k + sizeof(void *) <= sizeof(T);
+             k += sizeof(void *)) {
             const void *p;
             memcpy(&p, reinterpret_cast<const char *>(&bare) + k, sizeof p);
             if (!rd_emulated_argument(gpu, st, kernel, i, p, false)) return false;
@@ -83,7 +111,8 @@ template <typename T> static inline bool rd_emulated_check(rd_gpu *gpu, rd_statu
     return true;
 }
 
-template <typename... P, size_t... I> static inline void rd_emulated_call_of(const void *f, void *const *param, std::index_sequence<I...>)
+template <typename... P, size_t... I>
+static inline void rd_emulated_call_of(const void *f, void *const *param, std::index_sequence<I...>)
 {
     (void)param;
     reinterpret_cast<void (*)(P...)>(const_cast<void *>(f))(*static_cast<P *>(param[I])...);
@@ -98,16 +127,21 @@ template <typename... P> static void rd_emulated_call(const void *f, void *const
 /* ---- waiting for each other ---- */
 #define RD_EMULATED_HERE (__FILE__ ":" RD_STR(__LINE__))
 #define __syncthreads() rd_emulated_barrier(RD_EMULATED_HERE)
-#define __syncwarp(...) ((void)rd_emulated_warp(2, rd_emulated_mask(__VA_ARGS__), 0, 0, RD_EMULATED_HERE))
+#define __syncwarp(...) \
+    ((void)rd_emulated_warp(2, rd_emulated_mask(__VA_ARGS__), 0, 0, RD_EMULATED_HERE))
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
-static inline unsigned rd_emulated_mask(unsigned mask = 0xffffffffu) { return mask; }
+static inline unsigned rd_emulated_mask(unsigned mask = 0xffffffffu)
+{
+    return mask;
+}
 
 static inline int rd_emulated_lane()
 {
     return (int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32);
 }
-template <typename T> static inline T rd_emulated_shuffle(unsigned mask, T x, int src, const char *where)
+template <typename T>
+static inline T rd_emulated_shuffle(unsigned mask, T x, int src, const char *where)
 {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles exchange 4 or 8 bytes");
     uint64_t bits = 0;
@@ -137,22 +171,30 @@ static inline int rd_emulated_index(int i, int width = 32)
     const int lane = rd_emulated_lane();
     return lane / width * width + (int)((unsigned)i % (unsigned)width);
 }
-#define __shfl_xor_sync(mask, x, ...) rd_emulated_shuffle((mask), (x), rd_emulated_xor(__VA_ARGS__), RD_EMULATED_HERE)
-#define __shfl_down_sync(mask, x, ...) rd_emulated_shuffle((mask), (x), rd_emulated_down(__VA_ARGS__), RD_EMULATED_HERE)
-#define __shfl_up_sync(mask, x, ...) rd_emulated_shuffle((mask), (x), rd_emulated_up(__VA_ARGS__), RD_EMULATED_HERE)
-#define __shfl_sync(mask, x, ...) rd_emulated_shuffle((mask), (x), rd_emulated_index(__VA_ARGS__), RD_EMULATED_HERE)
-#define __ballot_sync(mask, p) ((unsigned)rd_emulated_warp(1, (mask), (p) ? 1 : 0, 0, RD_EMULATED_HERE))
+#define __shfl_xor_sync(mask, x, ...) \
+    rd_emulated_shuffle((mask), (x), rd_emulated_xor(__VA_ARGS__), RD_EMULATED_HERE)
+#define __shfl_down_sync(mask, x, ...) \
+    rd_emulated_shuffle((mask), (x), rd_emulated_down(__VA_ARGS__), RD_EMULATED_HERE)
+#define __shfl_up_sync(mask, x, ...) \
+    rd_emulated_shuffle((mask), (x), rd_emulated_up(__VA_ARGS__), RD_EMULATED_HERE)
+#define __shfl_sync(mask, x, ...) \
+    rd_emulated_shuffle((mask), (x), rd_emulated_index(__VA_ARGS__), RD_EMULATED_HERE)
+#define __ballot_sync(mask, p) \
+    ((unsigned)rd_emulated_warp(1, (mask), (p) ? 1 : 0, 0, RD_EMULATED_HERE))
 #define __any_sync(mask, p) (__ballot_sync((mask), (p)) != 0)
 #define __all_sync(mask, p) (__ballot_sync((mask), !(p)) == 0)
-static inline unsigned __activemask() { return 0xffffffffu; }
+static inline unsigned __activemask()
+{
+    return 0xffffffffu;
+}
 
 /* ---- atomics: only one fiber runs at a time ---- */
-#define RD_EMULATED_ATOMIC(name, result)                                                                  \
-    template <typename T> static inline T name(T *p, std::common_type_t<T> x)                             \
-    {                                                                                                     \
-        const T old = *p;                                                                                 \
-        *p = (T)(result);                                                                                 \
-        return old;                                                                                       \
+#define RD_EMULATED_ATOMIC(name, result)                                      \
+    template <typename T> static inline T name(T *p, std::common_type_t<T> x) \
+    {                                                                         \
+        const T old = *p;                                                     \
+        *p = (T)(result);                                                     \
+        return old;                                                           \
     }
 RD_EMULATED_ATOMIC(atomicAdd, old + x)
 RD_EMULATED_ATOMIC(atomicSub, old - x)
@@ -162,7 +204,8 @@ RD_EMULATED_ATOMIC(atomicOr, old | x)
 RD_EMULATED_ATOMIC(atomicAnd, old &x)
 RD_EMULATED_ATOMIC(atomicXor, old ^ x)
 RD_EMULATED_ATOMIC(atomicExch, x)
-template <typename T> static inline T atomicCAS(T *p, std::common_type_t<T> compare, std::common_type_t<T> x)
+template <typename T>
+static inline T atomicCAS(T *p, std::common_type_t<T> compare, std::common_type_t<T> x)
 {
     const T old = *p;
     if (old == compare) *p = x;
@@ -170,11 +213,26 @@ template <typename T> static inline T atomicCAS(T *p, std::common_type_t<T> comp
 }
 
 /* ---- functions that C has not ---- */
-template <typename T> static inline T __ldg(const T *p) { return *p; }
-template <typename T> static inline T __ldcs(const T *p) { return *p; }
-template <typename T> static inline T __ldcg(const T *p) { return *p; }
-template <typename T> static inline void __stcs(T *p, T x) { *p = x; }
-template <typename T> static inline void __stcg(T *p, T x) { *p = x; }
+template <typename T> static inline T __ldg(const T *p)
+{
+    return *p;
+}
+template <typename T> static inline T __ldcs(const T *p)
+{
+    return *p;
+}
+template <typename T> static inline T __ldcg(const T *p)
+{
+    return *p;
+}
+template <typename T> static inline void __stcs(T *p, T x)
+{
+    *p = x;
+}
+template <typename T> static inline void __stcg(T *p, T x)
+{
+    *p = x;
+}
 
 template <typename To, typename From> static inline To rd_emulated_bits(From x)
 {
@@ -183,59 +241,167 @@ template <typename To, typename From> static inline To rd_emulated_bits(From x)
     memcpy(&y, &x, sizeof y);
     return y;
 }
-static inline unsigned __float_as_uint(float x) { return rd_emulated_bits<unsigned>(x); }
-static inline int __float_as_int(float x) { return rd_emulated_bits<int>(x); }
-static inline float __uint_as_float(unsigned x) { return rd_emulated_bits<float>(x); }
-static inline float __int_as_float(int x) { return rd_emulated_bits<float>(x); }
-static inline long long __double_as_longlong(double x) { return rd_emulated_bits<long long>(x); }
-static inline double __longlong_as_double(long long x) { return rd_emulated_bits<double>(x); }
-static inline int __float2int_rn(float x) { return (int)rintf(x); }
-static inline int __float2int_rz(float x) { return (int)x; }
-static inline int __float2int_rd(float x) { return (int)floorf(x); }
-static inline int __float2int_ru(float x) { return (int)ceilf(x); }
-static inline float __int2float_rn(int x) { return (float)x; }
-static inline float __uint2float_rn(unsigned x) { return (float)x; }
-static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((uint64_t)a * b) >> 32); }
+static inline unsigned __float_as_uint(float x)
+{
+    return rd_emulated_bits<unsigned>(x);
+}
+static inline int __float_as_int(float x)
+{
+    return rd_emulated_bits<int>(x);
+}
+static inline float __uint_as_float(unsigned x)
+{
+    return rd_emulated_bits<float>(x);
+}
+static inline float __int_as_float(int x)
+{
+    return rd_emulated_bits<float>(x);
+}
+static inline long long __double_as_longlong(double x)
+{
+    return rd_emulated_bits<long long>(x);
+}
+static inline double __longlong_as_double(long long x)
+{
+    return rd_emulated_bits<double>(x);
+}
+static inline int __float2int_rn(float x)
+{
+    return (int)rintf(x);
+}
+static inline int __float2int_rz(float x)
+{
+    return (int)x;
+}
+static inline int __float2int_rd(float x)
+{
+    return (int)floorf(x);
+}
+static inline int __float2int_ru(float x)
+{
+    return (int)ceilf(x);
+}
+static inline float __int2float_rn(int x)
+{
+    return (float)x;
+}
+static inline float __uint2float_rn(unsigned x)
+{
+    return (float)x;
+}
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)(((uint64_t)a * b) >> 32);
+}
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {
     return (unsigned long long)(((unsigned __int128)a * b) >> 64);
 }
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
-static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
-static inline int __ffs(int x) { return __builtin_ffs(x); }
-static inline int __ffsll(long long x) { return __builtin_ffsll(x); }
-static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
-static inline float __saturatef(float x) { return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f; } /* NaN: 0 */
+static inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+static inline int __popcll(unsigned long long x)
+{
+    return __builtin_popcountll(x);
+}
+static inline int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
+static inline int __clzll(long long x)
+{
+    return x ? __builtin_clzll((unsigned long long)x) : 64;
+}
+static inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+static inline int __ffsll(long long x)
+{
+    return __builtin_ffsll(x);
+}
+static inline float rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+static inline double rsqrt(double x)
+{
+    return 1.0 / sqrt(x);
+}
+static inline float __saturatef(float x)
+{
+    return x > 0.0f ? x < 1.0f ? x : 1.0f : 0.0f;
+} /* NaN: 0 */
 /* One rounding each, never joined to a fused operation. */
 template <typename T> static inline T rd_emulated_rounded(T x)
 {
     asm("" : "+x"(x));
     return x;
 }
-static inline float __fadd_rn(float a, float b) { return rd_emulated_rounded(rd_emulated_rounded(a) + b); }
-static inline float __fsub_rn(float a, float b) { return rd_emulated_rounded(rd_emulated_rounded(a) - b); }
-static inline float __fmul_rn(float a, float b) { return rd_emulated_rounded(a * b); }
-static inline float __fdiv_rn(float a, float b) { return a / b; }
-static inline float __fsqrt_rn(float x) { return sqrtf(x); }
-static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static inline double __dadd_rn(double a, double b) { return rd_emulated_rounded(rd_emulated_rounded(a) + b); }
-static inline double __dmul_rn(double a, double b) { return rd_emulated_rounded(a * b); }
+static inline float __fadd_rn(float a, float b)
+{
+    return rd_emulated_rounded(rd_emulated_rounded(a) + b);
+}
+static inline float __fsub_rn(float a, float b)
+{
+    return rd_emulated_rounded(rd_emulated_rounded(a) - b);
+}
+static inline float __fmul_rn(float a, float b)
+{
+    return rd_emulated_rounded(a * b);
+}
+static inline float __fdiv_rn(float a, float b)
+{
+    return a / b;
+}
+static inline float __fsqrt_rn(float x)
+{
+    return sqrtf(x);
+}
+static inline float __fmaf_rn(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
+static inline double __dadd_rn(double a, double b)
+{
+    return rd_emulated_rounded(rd_emulated_rounded(a) + b);
+}
+static inline double __dmul_rn(double a, double b)
+{
+    return rd_emulated_rounded(a * b);
+}
 
-#define RD_EMULATED_LEAST(T)                                   \
-    static inline T min(T a, T b) { return b < a ? b : a; }    \
-    static inline T max(T a, T b) { return a < b ? b : a; }
+#define RD_EMULATED_LEAST(T)      \
+    static inline T min(T a, T b) \
+    {                             \
+        return b < a ? b : a;     \
+    }                             \
+    static inline T max(T a, T b) \
+    {                             \
+        return a < b ? b : a;     \
+    }
 RD_EMULATED_LEAST(int)
 RD_EMULATED_LEAST(unsigned)
 RD_EMULATED_LEAST(long)
 RD_EMULATED_LEAST(unsigned long)
 RD_EMULATED_LEAST(long long)
 RD_EMULATED_LEAST(unsigned long long)
-static inline float min(float a, float b) { return fminf(a, b); }
-static inline float max(float a, float b) { return fmaxf(a, b); }
-static inline double min(double a, double b) { return fmin(a, b); }
-static inline double max(double a, double b) { return fmax(a, b); }
+static inline float min(float a, float b)
+{
+    return fminf(a, b);
+}
+static inline float max(float a, float b)
+{
+    return fmaxf(a, b);
+}
+static inline double min(double a, double b)
+{
+    return fmin(a, b);
+}
+static inline double max(double a, double b)
+{
+    return fmax(a, b);
+}
 
 #endif

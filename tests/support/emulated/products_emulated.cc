@@ -18,7 +18,9 @@ float rd_emulated_get(rd_element type, const void *p, int64_t i)
         return x;
     }
     const int e = h >> 10 & 31, m = h & 1023;
-    const float size = e == 31 ? (m ? NAN : INFINITY) : e ? ldexpf((float)(1024 + m), e - 25) : ldexpf((float)m, -24);
+    const float size = e == 31 ? (m ? NAN : INFINITY)
+                       : e     ? ldexpf((float)(1024 + m), e - 25)
+                               : ldexpf((float)m, -24);
     return h & 0x8000 ? -size : size;
 }
 
@@ -54,7 +56,8 @@ void rd_emulated_put(rd_element type, void *p, int64_t i, float x)
 
 } // extern "C"
 
-namespace {
+namespace
+{
 
 /* n elements as float32, rounded to 16 bits with `narrow`; of malloc. */
 float *wide(const rd_gpu *g, const void *x, rd_element type, int64_t n, bool narrow)
@@ -68,13 +71,17 @@ float *wide(const rd_gpu *g, const void *x, rd_element type, int64_t n, bool nar
 }
 
 /* Of 16 bits there is one type, that of mixed products. */
-bool fits(const rd_gpu *g, rd_element type) { return type == RD_FLOAT32 || type == rd_gpu_narrow(g); }
+bool fits(const rd_gpu *g, rd_element type)
+{
+    return type == RD_FLOAT32 || type == rd_gpu_narrow(g);
+}
 
 const int ROWS = 4, COLS = 64;
 const int64_t DEPTH = 256;
 
 /* Operands are read through panels: A as ROWS numbers of each k, B as COLS of each k, filled up with zeros. */
-void pack(const rd_gpu *g, bool mixed, const float *x, int64_t along_k, int64_t across, int64_t k, int64_t n, int width, float *to)
+void pack(const rd_gpu *g, bool mixed, const float *x, int64_t along_k, int64_t across, int64_t k,
+          int64_t n, int width, float *to)
 {
     for (int64_t q = 0; q < k; q++)
         for (int64_t i = 0; i < width; i++) {
@@ -115,10 +122,12 @@ bool multiply(const rd_gpu *g, const product &p, const float *A, const float *B,
     }
     const int64_t k = p.alpha == 0.0f ? 0 : p.k;
     for (int64_t t = 0; t < m_tiles && k; t++)
-        pack(g, mixed, p.ta ? A + t * ROWS : A + t * ROWS * p.lda, p.ta ? p.lda : 1, p.ta ? 1 : p.lda, k, p.m - t * ROWS, ROWS,
-             pa + t * ROWS * k);
+        pack(g, mixed, p.ta ? A + t * ROWS : A + t * ROWS * p.lda, p.ta ? p.lda : 1,
+             p.ta ? 1 : p.lda, k, p.m - t * ROWS, ROWS, pa + t * ROWS * k);
     for (int64_t j = 0; j < p.n; j += COLS) {
-        if (k) pack(g, mixed, p.tb ? B + j * p.ldb : B + j, p.tb ? 1 : p.ldb, p.tb ? p.ldb : 1, k, p.n - j, COLS, pb);
+        if (k)
+            pack(g, mixed, p.tb ? B + j * p.ldb : B + j, p.tb ? 1 : p.ldb, p.tb ? p.ldb : 1, k,
+                 p.n - j, COLS, pb);
         for (int64_t t = 0; t < m_tiles; t++) {
             double total[ROWS][COLS] = {};
             for (int64_t q = 0; q < k; q += DEPTH) {
@@ -141,10 +150,14 @@ bool multiply(const rd_gpu *g, const product &p, const float *A, const float *B,
     return true;
 }
 
-int64_t span(int64_t rows, int64_t cols, int64_t ld) { return rows && cols ? (rows - 1) * ld + cols : 0; }
+int64_t span(int64_t rows, int64_t cols, int64_t ld)
+{
+    return rows && cols ? (rows - 1) * ld + cols : 0;
+}
 
 /* A matrix of rows x cols, to its last element. */
-rd_code check_operand(rd_gpu *g, const char *what, const void *x, rd_element type, int64_t rows, int64_t cols, int64_t ld, rd_status *st)
+rd_code check_operand(rd_gpu *g, const char *what, const void *x, rd_element type, int64_t rows,
+                      int64_t cols, int64_t ld, rd_status *st)
 {
     const int64_t n = span(rows, cols, ld);
     if (n == 0) return RD_OK;
@@ -155,7 +168,8 @@ rd_code check_operand(rd_gpu *g, const char *what, const void *x, rd_element typ
     else if (!rd_emulated_is_device(x, (size_t)n * rd_element_bytes(type)))
         rd_fail(st, RD_EBUG, "operand %s is no memory of the device", what);
     else if (type == RD_FLOAT32 && !rd_emulated_current(g, (const float *)x, n))
-        rd_fail(st, RD_EBUG, "operand %s: weights changed, and nobody called rd_gpu_weights_changed", what);
+        rd_fail(st, RD_EBUG,
+                "operand %s: weights changed, and nobody called rd_gpu_weights_changed", what);
     return st->code == RD_OK ? RD_OK : rd_emulated_stick(g, st);
 }
 
@@ -166,11 +180,13 @@ rd_code run_product(rd_gpu *g, const void *args, rd_status *st)
     rd_emulated_count(RD_EMULATED_PRODUCT);
     rd_emulated_access access;
     for (int64_t i = 0; i < p.batch; i++) {
-        const rd_element ta = (rd_element)p.type_a, tb = (rd_element)p.type_b, tc = (rd_element)p.type_c;
+        const rd_element ta = (rd_element)p.type_a, tb = (rd_element)p.type_b,
+                         tc = (rd_element)p.type_c;
         const void *a = (const char *)p.A + i * p.stride_a * (int64_t)rd_element_bytes(ta),
                    *b = (const char *)p.B + i * p.stride_b * (int64_t)rd_element_bytes(tb);
         void *c = (char *)p.C + i * p.stride_c * (int64_t)rd_element_bytes(tc);
-        const int64_t ra = p.ta ? p.k : p.m, ca = p.ta ? p.m : p.k, rb = p.tb ? p.n : p.k, cb = p.tb ? p.k : p.n;
+        const int64_t ra = p.ta ? p.k : p.m, ca = p.ta ? p.m : p.k, rb = p.tb ? p.n : p.k,
+                      cb = p.tb ? p.k : p.n;
         if (check_operand(g, "A of a product", a, ta, ra, ca, p.lda, st) != RD_OK ||
             check_operand(g, "B of a product", b, tb, rb, cb, p.ldb, st) != RD_OK ||
             check_operand(g, "C of a product", c, tc, p.m, p.n, p.ldc, st) != RD_OK)
@@ -178,9 +194,11 @@ rd_code run_product(rd_gpu *g, const void *args, rd_status *st)
         float *wa = ta == RD_FLOAT32 ? nullptr : wide(g, a, ta, span(ra, ca, p.lda), false),
               *wb = tb == RD_FLOAT32 ? nullptr : wide(g, b, tb, span(rb, cb, p.ldb), false),
               *wc = tc == RD_FLOAT32 ? nullptr : wide(g, c, tc, span(p.m, p.n, p.ldc), false);
-        const bool done = multiply(g, p, wa ? wa : (const float *)a, wb ? wb : (const float *)b, wc ? wc : (float *)c);
+        const bool done = multiply(g, p, wa ? wa : (const float *)a, wb ? wb : (const float *)b,
+                                   wc ? wc : (float *)c);
         for (int64_t r = 0; wc && r < p.m; r++)
-            for (int64_t k = 0; k < p.n; k++) rd_emulated_put(tc, c, r * p.ldc + k, wc[r * p.ldc + k]);
+            for (int64_t k = 0; k < p.n; k++)
+                rd_emulated_put(tc, c, r * p.ldc + k, wc[r * p.ldc + k]);
         free(wa);
         free(wb);
         free(wc);
@@ -196,46 +214,74 @@ extern "C" {
 static rd_code queue(rd_gpu *g, const product &p, rd_status *st)
 {
     if (rd_emulated_stuck(g, st) != RD_OK || p.m == 0 || p.n == 0) return st->code;
-    if (p.m < 0 || p.n < 0 || p.k < 0 || p.lda < (p.ta ? p.m : p.k) || p.ldb < (p.tb ? p.k : p.n) || p.ldc < p.n) {
-        rd_fail(st, RD_EBUG, "product of %lld x %lld x %lld with leading dimensions %lld, %lld, %lld", (long long)p.m, (long long)p.n,
-                (long long)p.k, (long long)p.lda, (long long)p.ldb, (long long)p.ldc);
+    if (p.m < 0 || p.n < 0 || p.k < 0 || p.lda < (p.ta ? p.m : p.k) || p.ldb < (p.tb ? p.k : p.n) ||
+        p.ldc < p.n) {
+        rd_fail(st, RD_EBUG,
+                "product of %lld x %lld x %lld with leading dimensions %lld, %lld, %lld",
+                (long long)p.m, (long long)p.n, (long long)p.k, (long long)p.lda, (long long)p.ldb,
+                (long long)p.ldc);
         return rd_emulated_stick(g, st);
     }
     return rd_emulated_task(g, run_product, &p, sizeof p, st);
 }
 
-rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A,
-                            int64_t lda, int64_t stride_a, const float *B, int64_t ldb, int64_t stride_b, float beta, float *C,
+rd_code rd_gpu_gemm_batched(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                            float alpha, const float *A, int64_t lda, int64_t stride_a,
+                            const float *B, int64_t ldb, int64_t stride_b, float beta, float *C,
                             int64_t ldc, int64_t stride_c, int64_t batch, rd_status *st)
 {
-    return queue(g, {m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c, A, B, C, alpha, beta, ta, tb, RD_FLOAT32, RD_FLOAT32, RD_FLOAT32}, st);
+    return queue(g, {m, n, k, lda,   ldb,  ldc, batch, stride_a,   stride_b,   stride_c,
+                     A, B, C, alpha, beta, ta,  tb,    RD_FLOAT32, RD_FLOAT32, RD_FLOAT32},
+                 st);
 }
 
-rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, rd_gpu_operand A, rd_gpu_operand B, float beta,
-                       rd_gpu_operand C, rd_status *st)
+rd_code rd_gpu_product(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                       rd_gpu_operand A, rd_gpu_operand B, float beta, rd_gpu_operand C,
+                       rd_status *st)
 {
-    return queue(g, {m, n, k, A.ld, B.ld, C.ld, 1, 0, 0, 0, A.at, B.at, C.at, 1.0f, beta, ta, tb, A.type, B.type, C.type}, st);
+    return queue(g, {m,    n,    k,    A.ld, B.ld, C.ld, 1,  0,      0,      0,
+                     A.at, B.at, C.at, 1.0f, beta, ta,   tb, A.type, B.type, C.type},
+                 st);
 }
 
-rd_code rd_gpu_gemm(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *A, int64_t lda,
-                    const float *B, int64_t ldb, float beta, float *C, int64_t ldc, rd_status *st)
+rd_code rd_gpu_gemm(rd_gpu *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                    const float *A, int64_t lda, const float *B, int64_t ldb, float beta, float *C,
+                    int64_t ldc, rd_status *st)
 {
-    return rd_gpu_gemm_batched(g, ta, tb, m, n, k, alpha, A, lda, 0, B, ldb, 0, beta, C, ldc, 0, 1, st);
+    return rd_gpu_gemm_batched(g, ta, tb, m, n, k, alpha, A, lda, 0, B, ldb, 0, beta, C, ldc, 0, 1,
+                               st);
 }
 
 } // extern "C"
 
 /* ---- convolutions: one product of a pixel with a tap at a time ---- */
-namespace {
+namespace
+{
 
-int64_t size_x(const rd_gpu_conv *c) { return c->n * c->h * c->w * c->ci; }
-int64_t size_W(const rd_gpu_conv *c) { return c->kh * c->kw * c->ci * c->co; }
-int64_t size_y(const rd_gpu_conv *c) { return c->n * c->oh * c->ow * c->co; }
+int64_t size_x(const rd_gpu_conv *c)
+{
+    return c->n * c->h * c->w * c->ci;
+}
+int64_t size_W(const rd_gpu_conv *c)
+{
+    return c->kh * c->kw * c->ci * c->co;
+}
+int64_t size_y(const rd_gpu_conv *c)
+{
+    return c->n * c->oh * c->ow * c->co;
+}
 
-bool is_product(const rd_gpu_conv *c) { return c->kh == 1 && c->kw == 1 && c->stride == 1 && c->oh == c->h && c->ow == c->w && !c->pad_top && !c->pad_left; }
+bool is_product(const rd_gpu_conv *c)
+{
+    return c->kh == 1 && c->kw == 1 && c->stride == 1 && c->oh == c->h && c->ow == c->w &&
+           !c->pad_top && !c->pad_left;
+}
 
 /* What a convolution reads. */
-float *rounded(const rd_gpu *g, const void *x, rd_element type, int64_t n) { return wide(g, x, type, n, rd_emulated_mixed(g)); }
+float *rounded(const rd_gpu *g, const void *x, rd_element type, int64_t n)
+{
+    return wide(g, x, type, n, rd_emulated_mixed(g));
+}
 
 /* use(pixel of x, tap, pixel of y) for all that meet. */
 template <typename Use> void each_meeting(const rd_gpu_conv *c, Use use)
@@ -245,20 +291,24 @@ template <typename Use> void each_meeting(const rd_gpu_conv *c, Use use)
             for (int64_t q = 0; q < c->ow; q++)
                 for (int64_t u = 0; u < c->kh; u++)
                     for (int64_t v = 0; v < c->kw; v++) {
-                        const int64_t r = p * c->stride + u - c->pad_top, s = q * c->stride + v - c->pad_left;
+                        const int64_t r = p * c->stride + u - c->pad_top,
+                                      s = q * c->stride + v - c->pad_left;
                         if (r < 0 || r >= c->h || s < 0 || s >= c->w) continue;
-                        use(((i * c->h + r) * c->w + s) * c->ci, (u * c->kw + v) * c->ci * c->co, ((i * c->oh + p) * c->ow + q) * c->co);
+                        use(((i * c->h + r) * c->w + s) * c->ci, (u * c->kw + v) * c->ci * c->co,
+                            ((i * c->oh + p) * c->ow + q) * c->co);
                     }
 }
 
-rd_code check_conv(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *W, const void *y, rd_status *st)
+rd_code check_conv(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *W, const void *y,
+                   rd_status *st)
 {
     const int64_t oh = (c->h + c->pad_top + c->pad_bottom - c->kh) / c->stride + 1,
                   ow = (c->w + c->pad_left + c->pad_right - c->kw) / c->stride + 1;
     if (rd_emulated_stuck(g, st) != RD_OK) return st->code;
     if (c->stride < 1 || oh != c->oh || ow != c->ow) {
-        rd_fail(st, RD_EBUG, "convolution of %lld x %lld gives %lld x %lld, not %lld x %lld", (long long)c->h, (long long)c->w,
-                (long long)oh, (long long)ow, (long long)c->oh, (long long)c->ow);
+        rd_fail(st, RD_EBUG, "convolution of %lld x %lld gives %lld x %lld, not %lld x %lld",
+                (long long)c->h, (long long)c->w, (long long)oh, (long long)ow, (long long)c->oh,
+                (long long)c->ow);
         return rd_emulated_stick(g, st);
     }
     rd_emulated_access access;
@@ -318,8 +368,10 @@ rd_code run_data(rd_gpu *g, const void *args, rd_status *st)
     rd_emulated_count(RD_EMULATED_CONVOLUTION);
     rd_emulated_access access;
     float *a = rounded(g, j->y, c->type, size_y(c)), *b = rounded(g, j->W, RD_FLOAT32, size_W(c));
-    const bool at_once = c->type == RD_FLOAT32 || is_product(c); /* the sum begins with what is there */
-    float *dx = j->add && at_once ? wide(g, j->x, c->type, size_x(c), false) : (float *)calloc((size_t)size_x(c) + 1, sizeof *dx);
+    const bool at_once = c->type == RD_FLOAT32 ||
+                         is_product(c); /* the sum begins with what is there */
+    float *dx = j->add && at_once ? wide(g, j->x, c->type, size_x(c), false)
+                                  : (float *)calloc((size_t)size_x(c) + 1, sizeof *dx);
     if (a && b && dx) {
         each_meeting(c, [=](int64_t ix, int64_t iw, int64_t iy) {
             for (int64_t k = 0; k < c->ci; k++) {
@@ -332,7 +384,9 @@ rd_code run_data(rd_gpu *g, const void *args, rd_status *st)
         });
         for (int64_t i = 0; i < size_x(c); i++) {
             const bool later = j->add && !at_once;
-            rd_emulated_put(c->type, j->x, i, later ? rd_emulated_get(c->type, j->x, i) + rd_emulated_round(g, dx[i]) : dx[i]);
+            rd_emulated_put(c->type, j->x, i,
+                            later ? rd_emulated_get(c->type, j->x, i) + rd_emulated_round(g, dx[i])
+                                  : dx[i]);
         }
     }
     const bool lacks = !dx;
@@ -360,14 +414,16 @@ rd_code run_weights(rd_gpu *g, const void *args, rd_status *st)
             }
         });
         const bool narrow = c->type != RD_FLOAT32 && !is_product(c);
-        for (int64_t i = 0; i < size_W(c); i++) j->W[i] += narrow ? rd_emulated_round(g, (float)sum[i]) : (float)sum[i];
+        for (int64_t i = 0; i < size_W(c); i++)
+            j->W[i] += narrow ? rd_emulated_round(g, (float)sum[i]) : (float)sum[i];
     }
     const bool lacks = !sum;
     free(sum);
     return finish(st, a, b, lacks);
 }
 
-rd_code queue_conv(rd_gpu *g, rd_gpu_run *run, const rd_gpu_conv *c, const void *x, const float *W, const void *y, bool add, rd_status *st)
+rd_code queue_conv(rd_gpu *g, rd_gpu_run *run, const rd_gpu_conv *c, const void *x, const float *W,
+                   const void *y, bool add, rd_status *st)
 {
     convolution j = {*c, add, const_cast<void *>(x), const_cast<float *>(W), const_cast<void *>(y)};
     __builtin_clear_padding(&j); /* graphs compare bytes */
@@ -378,17 +434,20 @@ rd_code queue_conv(rd_gpu *g, rd_gpu_run *run, const rd_gpu_conv *c, const void 
 
 extern "C" {
 
-rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *W, void *y, rd_status *st)
+rd_code rd_gpu_conv_forward(rd_gpu *g, const rd_gpu_conv *c, const void *x, const float *W, void *y,
+                            rd_status *st)
 {
     return queue_conv(g, run_forward, c, x, W, y, false, st);
 }
 
-rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const void *dy, const float *W, void *dx, bool add, rd_status *st)
+rd_code rd_gpu_conv_data(rd_gpu *g, const rd_gpu_conv *c, const void *dy, const float *W, void *dx,
+                         bool add, rd_status *st)
 {
     return queue_conv(g, run_data, c, dx, W, dy, add, st);
 }
 
-rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const void *x, const void *dy, float *dW, rd_status *st)
+rd_code rd_gpu_conv_weights(rd_gpu *g, const rd_gpu_conv *c, const void *x, const void *dy,
+                            float *dW, rd_status *st)
 {
     return queue_conv(g, run_weights, c, x, dW, dy, false, st);
 }
