@@ -18,7 +18,7 @@ DNNL_LIBS   ?= -ldnnl
 # Debian's names of all that make, make test and mpirun want.
 DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev libturbojpeg0-dev libdnnl-dev libcmocka-dev procps
 
-NEED := $(filter-out clean distclean help deps deps-names demo lint format format-check uninstall,$(or $(MAKECMDGOALS),all))
+NEED := $(filter-out clean distclean help deps deps-names demo format format-check uninstall,$(or $(MAKECMDGOALS),all))
 ifneq ($(NEED),)
   hint = on Debian: apt-get install $(1), or let `make deps` install all that is needed
   ifeq ($(shell command -v $(CC)),)
@@ -227,7 +227,10 @@ headers: ## every public header compiles alone, as C and as C++
 	    printf '#include "%s"\n' "$${h#include/}" | $(CC) $(CPPFLAGS) -std=c11 -Wall -Wextra -Werror -fsyntax-only -x c - || exit 1; \
 	    printf '#include "%s"\n' "$${h#include/}" | g++ $(CPPFLAGS) -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ - || exit 1; \
 	done; echo "headers: all compile alone"
-lint: format-check ## layout of the code, folders use only those to their left, file names are unique, scripts pass shellcheck
+objects: $(OBJ) $(BUILD)/runner/main.c.o
+lint: format-check objects ## layout of the code; folders and objects use only those to their left, without circles; names are unique; shellcheck
+	@if command -v $(or $(NVCC),nvcc) > /dev/null; then $(MAKE) --no-print-directory CUDA=1 SM=80 objects; \
+	    else echo "lint: nvcc is not installed, so the objects of the CUDA build are not checked"; fi
 	@tests/lint
 TIDY := -*,bugprone-*,clang-analyzer-*,-bugprone-easily-swappable-parameters,-bugprone-narrowing-conversions,$\
         -bugprone-implicit-widening-of-multiplication-result,-bugprone-macro-parentheses,-bugprone-sizeof-expression,$\
@@ -266,7 +269,7 @@ distclean: ## remove all build folders
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: all demo programs test test-all asan asan-programs bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
+.PHONY: all demo programs test test-all asan asan-programs bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
 .PRECIOUS: $(BUILD)/%.c.o
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
