@@ -3,7 +3,7 @@
  * Open MPI is asked for SERIALIZED: one thread at a time calls it, not always the same. The exception is rd_comm_abort,
  * which a watchdog may call at any time; MPI_Abort works there in practice, and a timer ends the process if not. */
 #include "comm_impl.h"
-#include "comm_window.h"
+#include "host_sum.h"
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -18,9 +18,9 @@
 typedef struct mpi_comm {
     rd_comm base;
     MPI_Comm world, local;
-    rd_window *window; /* NULL: no two ranks share memory */
-    rd_cross *cross;   /* owned; where there is no window: every rank counts as a host */
-    rd_shared_arena *arena;
+    rd_host *window; /* NULL: no two ranks share memory */
+    rd_cross *cross; /* owned; where there is no window: every rank counts as a host */
+    rd_host_arena *arena;
 } mpi_comm;
 
 static mpi_comm *of(rd_comm *c)
@@ -59,14 +59,14 @@ done:
 
 static rd_code comm_mpi_sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
 {
-    if (rd_arena_holds(of(c)->arena, x)) return rd_arena_sum(of(c)->arena, x, n, st);
-    if (of(c)->window) return rd_window_sum_f32(of(c)->window, x, n, st);
+    if (rd_host_arena_holds(of(c)->arena, x)) return rd_host_arena_sum(of(c)->arena, x, n, st);
+    if (of(c)->window) return rd_host_sum_f32(of(c)->window, x, n, st);
     return of(c)->cross ? rd_cross_sum(of(c)->cross, x, n, st) : st->code;
 }
 
 static rd_code comm_mpi_sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
 {
-    if (of(c)->window) return rd_window_sum_f64(of(c)->window, x, n, st);
+    if (of(c)->window) return rd_host_sum_f64(of(c)->window, x, n, st);
     return of(c)->cross ? rd_cross_sum_f64(of(c)->cross, x, n, st) : st->code;
 }
 
@@ -113,7 +113,7 @@ static rd_code barrier(rd_comm *c, rd_status *st)
 static rd_code local_barrier(rd_comm *c, rd_status *st)
 {
     if (!of(c)->window) return RD_MPI(MPI_Barrier(of(c)->local), st);
-    rd_window_barrier(of(c)->window);
+    rd_host_barrier(of(c)->window);
     return st->code;
 }
 
@@ -180,9 +180,9 @@ static rd_code comm_mpi_arena_new(rd_comm *c, int64_t n, float **out, char why[2
     mpi_comm *m = of(c);
     if (!m->window && c->w.size > c->w.n_hosts)
         snprintf(why, 200, "the ranks of a host share no memory");
-    if (m->window) RD_TRY(rd_arena_share(m->window, m->world, m->local, n, &m->arena, why, st));
+    if (m->window) RD_TRY(rd_host_arena_new(m->window, m->world, m->local, n, &m->arena, why, st));
     if (m->arena) {
-        *out = rd_arena_mine(m->arena);
+        *out = rd_host_arena_mine(m->arena);
         snprintf(c->note, sizeof c->note,
                  "gradients are summed in place, in memory shared by the ranks of a host%s",
                  c->w.n_hosts > 1 ? ", and on between hosts" : "");
@@ -193,7 +193,7 @@ done:
 
 static void arena_free(rd_comm *c)
 {
-    rd_arena_unshare(of(c)->arena);
+    rd_host_arena_free(of(c)->arena);
     of(c)->arena = NULL;
 }
 
@@ -201,18 +201,18 @@ static rd_code share(rd_comm *c, size_t bytes, size_t mark_at, void **out, char 
                      rd_status *st)
 {
     unsigned char *map = NULL;
-    int err = rd_share_memory(of(c)->local, bytes, mark_at, &map, st);
+    int err = rd_host_memory_new(of(c)->local, bytes, mark_at, &map, st);
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &err, 1, MPI_INT, MPI_MAX, of(c)->local), st));
     if (err == 0)
         *out = map;
     else
-        rd_share_why(err, bytes, why);
+        rd_host_memory_why(err, bytes, why);
 done:
     if (map && !*out) munmap(map, bytes);
     return st->code;
 }
 
-void rd_mpi_inside(rd_comm *c, MPI_Comm *world, rd_window **w, rd_shared_arena **a)
+void rd_mpi_inside(rd_comm *c, MPI_Comm *world, rd_host **w, rd_host_arena **a)
 {
     *world = of(c)->world;
     *w = of(c)->window;
@@ -238,7 +238,7 @@ static void mpi_abort(rd_comm *c, int exit_code)
 static void mpi_free(rd_comm *c)
 {
     mpi_comm *m = of(c);
-    rd_window_free(m->window);
+    rd_host_free(m->window);
     rd_cross_free(m->cross);
     if (m->local != MPI_COMM_NULL) MPI_Comm_free(&m->local);
     if (m->world != MPI_COMM_NULL) MPI_Comm_free(&m->world);
@@ -410,7 +410,7 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
         goto done;
     }
     RD_TRY(find_world(m, &crowded, st));
-    RD_TRY(rd_window_new(m->world, m->local, crowded, &m->window, why, st));
+    RD_TRY(rd_host_new(m->world, m->local, crowded, &m->window, why, st));
     m->base.shares = m->window != NULL;
     if (!m->window && w->size > 1) {
         (void)rd_cross_new(m->world, &m->cross, st);
@@ -423,7 +423,7 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
     else
         snprintf(m->base.note, sizeof m->base.note,
                  "sums through shared memory in pieces of %zu KiB%s",
-                 rd_window_piece_bytes(m->window) >> 10,
+                 rd_host_piece_bytes(m->window) >> 10,
                  w->n_hosts > 1 ? ", and on between hosts" : "");
     *out = &m->base;
     return RD_OK;

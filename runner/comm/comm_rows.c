@@ -2,12 +2,12 @@
  *
  * Where the table lies in the arena that a host's ranks share, each of them puts its set of rows into memory in
  * common, beside the others' sets; after the barrier all know the union. On one host every rank sums its share of the
- * union's rows where they lie, along the tree of comm_window.h. Rows that nobody touched are +0.0 everywhere and stay
+ * union's rows where they lie, along the tree of host_sum.h. Rows that nobody touched are +0.0 everywhere and stay
  * so: a whole sum gives them the same bytes. For that reason short gaps between runs of rows are simply summed too, and
  * no share of touched rows makes this slower than the sum of the whole table.
  *
  * Between hosts, local rank 0 unites the sets (an OR of one bit a row). Then the owners of a share pack the union's
- * rows into one array, add these up as they add up whole slices (comm_cross.c), and unpack the sum: no row numbers
+ * rows into one array, add these up as they add up whole slices (cross_sum.c), and unpack the sum: no row numbers
  * travel, both sides know them. A host that lacks a row adds its zeros, as it does in a whole sum, so that the tree and
  * the bytes are the same, signs of zeros included. Packing passes over the rows twice more; on a fast link that is more than
  * the last sixth of a table is worth, so from five sixths on the share is added up where it lies, its zeros too.
@@ -15,7 +15,7 @@
  * Without such an arena the union's rows are packed on every rank and summed from there. */
 #include "rd/comm_rows.h"
 #include "comm_impl.h"
-#include "comm_window.h"
+#include "host_sum.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,8 +189,8 @@ rd_code rd_comm_rows_new(rd_comm *c, int64_t rows, int64_t dim, rd_wire wire, rd
     t->n_words = rd_row_set_words(rows);
     if (c->w.size > 1 && !t->whole) {
         MPI_Comm world;
-        rd_window *w;
-        rd_shared_arena *a;
+        rd_host *w;
+        rd_host_arena *a;
         rd_mpi_inside(c, &world, &w, &a);
         if (!w) (void)rd_cross_new(world, &t->cross, st);
         if (a) RD_TRY(get_common(t, w->n_local, st));
@@ -287,8 +287,7 @@ static void unite_local(const rd_comm_rows *t, int n_local, uint64_t *set)
     }
 }
 
-static void sum_in_place(const rd_comm_rows *t, const rd_window *w, float *const *part,
-                         int64_t first)
+static void sum_in_place(const rd_comm_rows *t, const rd_host *w, float *const *part, int64_t first)
 {
     const int64_t gap = (int64_t)(GAP_BYTES / sizeof(float)) / t->dim;
     const comm_rows_run share = share_of(t, count_words(t->unite, t->n_words), w->me, w->n_owners);
@@ -332,7 +331,7 @@ done:
 }
 
 /* The rows of this rank's share: packed, added up between hosts, and written into every rank's part. */
-static rd_code sum_packed(rd_comm_rows *t, const rd_window *w, float *const *part, int64_t first,
+static rd_code sum_packed(rd_comm_rows *t, const rd_host *w, float *const *part, int64_t first,
                           int64_t count, rd_status *st)
 {
     if (w->me >= w->n_owners) return RD_OK;
@@ -351,7 +350,7 @@ done:
 }
 
 /* Every rank's t->unite becomes the union of all hosts. */
-static rd_code unite_hosts(rd_comm_rows *t, rd_window *w, rd_status *st)
+static rd_code unite_hosts(rd_comm_rows *t, rd_host *w, rd_status *st)
 {
     uint64_t *all = common_set(t, w->n_local), *failed = all + t->n_words;
     unite_local(t, w->n_local, t->here);
@@ -364,7 +363,7 @@ static rd_code unite_hosts(rd_comm_rows *t, rd_window *w, rd_status *st)
         t->sent += t->n_words * (int64_t)sizeof *all;
         *failed = (uint64_t)st->code;
     }
-    rd_window_barrier(w);
+    rd_host_barrier(w);
     memcpy(t->unite, all, (size_t)t->n_words * sizeof *all);
     if (*failed && st->code == RD_OK)
         rd_fail(st, (rd_code)*failed,
@@ -372,16 +371,16 @@ static rd_code unite_hosts(rd_comm_rows *t, rd_window *w, rd_status *st)
     return st->code;
 }
 
-static rd_code sum_in_arena(rd_comm_rows *t, rd_window *w, rd_shared_arena *a, float *x,
+static rd_code sum_in_arena(rd_comm_rows *t, rd_host *w, rd_host_arena *a, float *x,
                             uint64_t *touched, int64_t *n_summed, rd_status *st)
 {
     float *part[RD_MAX_LOCAL];
-    const int64_t first = x - rd_arena_mine(a);
+    const int64_t first = x - rd_host_arena_mine(a);
     uint64_t *mine = common_set(t, w->me);
-    for (int r = 0; r < w->n_local; r++) part[r] = rd_arena_part(a, r);
+    for (int r = 0; r < w->n_local; r++) part[r] = rd_host_arena_of(a, r);
     memcpy(mine, touched, (size_t)t->n_words * sizeof *mine);
     mine[t->n_words - 1] &= tail(t->rows);
-    rd_window_barrier(w);
+    rd_host_barrier(w);
     if (w->n_hosts > 1)
         RD_TRY(unite_hosts(t, w, st));
     else
@@ -391,7 +390,7 @@ static rd_code sum_in_arena(rd_comm_rows *t, rd_window *w, rd_shared_arena *a, f
         (void)sum_packed(t, w, part, first, count, st);
     else
         sum_in_place(t, w, part, first);
-    rd_window_barrier(w);
+    rd_host_barrier(w);
     memcpy(touched, t->unite, (size_t)t->n_words * sizeof *touched);
     *n_summed = count;
 done:
@@ -432,10 +431,10 @@ rd_code rd_comm_sum_rows_f32(rd_comm_rows *t, float *x, uint64_t *touched, int64
     int64_t n = 0;
     if (t->c->w.size > 1) {
         MPI_Comm world;
-        rd_window *w;
-        rd_shared_arena *a;
+        rd_host *w;
+        rd_host_arena *a;
         rd_mpi_inside(t->c, &world, &w, &a);
-        if (t->common && rd_arena_holds(a, x))
+        if (t->common && rd_host_arena_holds(a, x))
             (void)sum_in_arena(t, w, a, x, touched, &n, st);
         else if (t->pack)
             (void)sum_elsewhere(t, world, x, touched, &n, st);

@@ -1,7 +1,7 @@
 /* ping.c -- see ping.h. Point-to-point messages on MPI_COMM_WORLD, which the rest of the program leaves alone: its
  * collectives have communicators of their own. */
 #include "rd/ping.h"
-#include "comm_window.h"
+#include "host_sum.h"
 #include "rd/clock.h"
 #include <math.h>
 #include <stdlib.h>
@@ -73,26 +73,26 @@ int64_t rd_clock_shared(const rd_clock_offset *a, const rd_clock_offset *b, int6
 static rd_code time_host(MPI_Comm local, bool crowded, const int64_t *n, int n_sizes, int times,
                          double *seconds, rd_status *st)
 {
-    rd_window *w = NULL;
-    rd_shared_arena *a = NULL;
+    rd_host *w = NULL;
+    rd_host_arena *a = NULL;
     char why[200];
-    RD_TRY(rd_window_new(local, local, crowded, &w, why, st));
+    RD_TRY(rd_host_new(local, local, crowded, &w, why, st));
     if (!w) goto done;
-    RD_TRY(rd_arena_share(w, local, local, n[n_sizes - 1], &a, why, st));
+    RD_TRY(rd_host_arena_new(w, local, local, n[n_sizes - 1], &a, why, st));
     for (int i = 0; a && i < n_sizes; i++) {
         int64_t begin_ns = 0;
         for (int k = -2; k < times; k++) {
             if (k == 0) {
-                rd_window_barrier(w);
+                rd_host_barrier(w);
                 begin_ns = rd_now_ns();
             }
-            RD_TRY(rd_arena_sum(a, rd_arena_mine(a), n[i], st));
+            RD_TRY(rd_host_arena_sum(a, rd_host_arena_mine(a), n[i], st));
         }
         seconds[i] = (double)(rd_now_ns() - begin_ns) * 1e-9 / times;
     }
 done:
-    rd_arena_unshare(a);
-    rd_window_free(w);
+    rd_host_arena_free(a);
+    rd_host_free(w);
     return st->code;
 }
 

@@ -2,7 +2,7 @@
  * with 1 to 4 ranks, with and without shared memory. The numbers summed are integers that float holds exactly, so that
  * the bound is zero; the order of sums is tested with numbers that are not. */
 #include "rank_check.h"
-#include "../../runner/comm/comm_window.h"
+#include "../../runner/comm/host_sum.h"
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -86,7 +86,7 @@ static float uneven(int rank, int64_t i)
     return (float)((i * 2654435761u + (unsigned)rank * 40503u) % 100003) * 1.7e-3f;
 }
 
-/* Ranks [lo, hi) along the tree that comm_window.c speaks of. */
+/* Ranks [lo, hi) along the tree that host_sum.c speaks of. */
 static float tree_sum(int lo, int hi, int64_t i)
 {
     int half = 1;
@@ -264,26 +264,26 @@ static void test_no_room(void **state)
 }
 
 /* tree: as many neighbours on each host, a power of two of them. */
-static void test_arena_on_hosts(const int64_t n_floats, rd_window *w, MPI_Comm local, bool tree)
+static void test_arena_on_hosts(const int64_t n_floats, rd_host *w, MPI_Comm local, bool tree)
 {
     rd_status st = {0};
-    rd_shared_arena *a = NULL;
+    rd_host_arena *a = NULL;
     char why[200] = "";
-    CHECK(rd_arena_share(w, MPI_COMM_WORLD, local, n_floats, &a, why, &st) == RD_OK && a);
-    float *x = rd_arena_mine(a);
-    CHECK(rd_arena_holds(a, x) && rd_arena_holds(a, x + n_floats - 1) &&
-          !rd_arena_holds(a, x + n_floats));
+    CHECK(rd_host_arena_new(w, MPI_COMM_WORLD, local, n_floats, &a, why, &st) == RD_OK && a);
+    float *x = rd_host_arena_mine(a);
+    CHECK(rd_host_arena_holds(a, x) && rd_host_arena_holds(a, x + n_floats - 1) &&
+          !rd_host_arena_holds(a, x + n_floats));
     const int64_t at[][2] = {{0, n_floats}, {5, 1}, {1000, 1025}, {77, n_floats - 77}};
     for (int i = 0; i < 4; i++) {
         fill(x, n_floats);
-        CHECK(rd_arena_sum(a, x + at[i][0], at[i][1], &st) == RD_OK);
+        CHECK(rd_host_arena_sum(a, x + at[i][0], at[i][1], &st) == RD_OK);
         CHECK(is_own(x, 0, at[i][0]) && is_sum(x, at[i][0], at[i][0] + at[i][1]) &&
               is_own(x, at[i][0] + at[i][1], n_floats));
     }
     for (int64_t i = 0; i < n_floats; i++) x[i] = uneven(world->rank, i);
-    CHECK(rd_arena_sum(a, x, n_floats, &st) == RD_OK);
+    CHECK(rd_host_arena_sum(a, x, n_floats, &st) == RD_OK);
     for (int64_t i = 0; tree && i < n_floats; i++) CHECK(x[i] == tree_sum(0, world->size, i));
-    rd_arena_unshare(a);
+    rd_host_arena_free(a);
 }
 
 /* Hosts made up by splitting the world: every way that a job of this size can lie on two or three of them. */
@@ -301,14 +301,14 @@ static void test_window_on_hosts(void **state)
         for (int three = 0; three < 2; three++) {
             const int color = three && host && world->rank == world->size - 1 ? 2 : host;
             MPI_Comm local;
-            rd_window *w = NULL;
+            rd_host *w = NULL;
             char why[200] = "";
             MPI_Comm_split(MPI_COMM_WORLD, color, world->rank, &local);
-            CHECK(rd_window_new(MPI_COMM_WORLD, local, true, &w, why, &st) == RD_OK);
+            CHECK(rd_host_new(MPI_COMM_WORLD, local, true, &w, why, &st) == RD_OK);
             CHECK(w || why[0]);
             for (int s = 0; w && s < N_SIZES - 1; s++) {
                 for (int64_t i = 0; i < sizes[s]; i++) x[i] = (float)value(world->rank, i);
-                CHECK(rd_window_sum_f32(w, x, sizes[s], &st) == RD_OK);
+                CHECK(rd_host_sum_f32(w, x, sizes[s], &st) == RD_OK);
                 for (int64_t i = 0; i < sizes[s]; i++) {
                     int want = 0;
                     for (int r = 0; r < world->size; r++) want += value(r, i);
@@ -318,7 +318,7 @@ static void test_window_on_hosts(void **state)
             const bool halves = layout == (world->size == 2 ? 1 : 6) && !three &&
                                 world->size % 2 == 0;
             if (w) test_arena_on_hosts(n, w, local, halves);
-            rd_window_free(w);
+            rd_host_free(w);
             MPI_Comm_free(&local);
         }
     }

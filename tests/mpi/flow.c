@@ -1,4 +1,4 @@
-/* flow.c -- sums in parts (comm_flow.c), between hosts and in numbers of two bytes, against what one rank can work out alone.
+/* flow.c -- sums in parts (cross_flow.c), between hosts and in numbers of two bytes, against what one rank can work out alone.
  * flow.sh runs it with made-up hosts (RD_COMM_HOSTS). The numbers summed are integers that every type on the way holds exactly, so
  * that the bound is zero; or they are not, and the bytes of all ways to the same sum are compared.
  *
@@ -6,7 +6,7 @@
  *     flow error   the largest and the mean error of the wire types, against float64 */
 #include "rank_check.h"
 #include "rd/clock.h"
-#include "../../runner/comm/comm_window.h"
+#include "../../runner/comm/host_sum.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -239,7 +239,7 @@ static void test_gaps(void **state)
     rd_comm_arena_free(comm);
 }
 
-/* ---- the order of a sum, worked out from what comm_window.c and comm_cross.c say of it ---- */
+/* ---- the order of a sum, worked out from what host_sum.c and cross_sum.c say of it ---- */
 
 static float tree(const float *x, int n)
 {

@@ -1,7 +1,7 @@
-/* barrier.c -- the barrier of comm_barrier.c, with threads in the place of ranks: what one wrote before it all read after it, in 10,000
+/* barrier.c -- the barrier of host_barrier.c, with threads in the place of ranks: what one wrote before it all read after it, in 10,000
  * rounds, with more threads than processors, and while others keep the processors busy. barrier.sh runs it under
  * ThreadSanitizer. */
-#include "../../runner/comm/comm_window.h"
+#include "../../runner/comm/host_sum.h"
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -30,12 +30,12 @@ static void *take_part(void *p)
 {
     member *m = p;
     team *t = m->t;
-    rd_window w = {.me = m->me, .n_local = t->n, .spins = t->spins, .map = t->map};
+    rd_host w = {.me = m->me, .n_local = t->n, .spins = t->spins, .map = t->map};
     for (int i = 0; i < t->rounds; i++) {
         t->said[m->me] = (int64_t)i * t->n + m->me;
-        rd_window_barrier(&w);
+        rd_host_barrier(&w);
         for (int r = 0; r < t->n; r++) m->wrong += t->said[r] != (int64_t)i * t->n + r;
-        rd_window_barrier(&w);
+        rd_host_barrier(&w);
         if ((i * 7 + m->me) % 997 == 0)
             nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); /* late now and then */
     }
@@ -53,12 +53,12 @@ static void run(int n, int rounds, int spins, int n_load)
     team t = {.n = n,
               .rounds = rounds,
               .spins = spins,
-              .map = aligned_alloc(128, rd_barrier_bytes(MOST))};
+              .map = aligned_alloc(128, rd_host_barrier_bytes(MOST))};
     pthread_t id[MOST], load[LOAD];
     member m[MOST];
     atomic_bool stop = false;
     assert_non_null(t.map);
-    memset(t.map, 0, rd_barrier_bytes(MOST));
+    memset(t.map, 0, rd_host_barrier_bytes(MOST));
     for (int i = 0; i < n_load; i++)
         assert_int_equal(pthread_create(&load[i], NULL, keep_busy, &stop), 0);
     for (int i = 0; i < n; i++) {

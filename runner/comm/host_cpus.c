@@ -1,4 +1,4 @@
-/* comm_cpus.c -- how many processors one rank may use: its own when the launcher bound it, its share of those it has in
+/* host_cpus.c -- how many processors one rank may use: its own when the launcher bound it, its share of those it has in
  * common with other ranks, and never more than the control group's quota, which containers set. */
 #include "comm_impl.h"
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* comm_cross.c -- the sum between hosts, in an order that does not change and does not depend on MPI's library: the binary tree
- * of comm_window.c goes on over hosts.
+/* cross_sum.c -- the sum between hosts, in an order that does not change and does not depend on MPI's library: the binary tree
+ * of host_sum.c goes on over hosts.
  *
  * The number of hosts is cut into factors: of its power of two in eights, fours or twos, then what is left, which is odd. At
  * each level groups of that many hosts, neighbours first, share what they have: each sends every other one its piece and adds
@@ -12,7 +12,7 @@
  * goes round. So each element depends on what the hosts gave alone, not on where pieces begin; all hosts hold the same bytes.
  *
  * A job is one such sum under way. It never waits: rd_cross_poll goes as far as messages have come. */
-#include "comm_window.h"
+#include "host_sum.h"
 #include <stdlib.h>
 #include <string.h>
 

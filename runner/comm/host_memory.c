@@ -1,10 +1,10 @@
-/* comm_share.c -- memory that the ranks of one host have in common.
+/* host_memory.c -- memory that the ranks of one host have in common.
  *
  * The mapping is an anonymous file (memfd) that the peers open through /proc, not MPI_Win_allocate_shared: it does
  * not lie in /dev/shm, whose 64 MB in a container hang that call; nothing is left behind by a killed run; and a
  * failure is an answer that all ranks get.
  */
-#include "comm_window.h"
+#include "host_sum.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,16 +15,16 @@
 
 /* What rank 0 of a host tells the others about the memory it made. The mark stands in it too: a process of the same
  * number in another container would have other memory. */
-typedef struct host_share_offer {
+typedef struct host_memory_offer {
     int64_t pid, fd, err, mark;
-} host_share_offer;
+} host_memory_offer;
 
-static int make_memory(size_t bytes, host_share_offer *o)
+static int make_memory(size_t bytes, host_memory_offer *o)
 {
     const int fd = memfd_create("run_dist", MFD_CLOEXEC);
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    *o = (host_share_offer){
+    *o = (host_memory_offer){
         .pid = getpid(), .fd = fd, .mark = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec};
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) o->err = errno;
     return fd;
@@ -40,7 +40,7 @@ static void *map_memory(int fd, size_t bytes)
     return p;
 }
 
-void rd_share_why(int err, size_t bytes, char why[200])
+void rd_host_memory_why(int err, size_t bytes, char why[200])
 {
     const char *remedy = err == ENOMEM || err == ENOSPC
                              ? "; raise the memory limit of the job or its container"
@@ -55,10 +55,10 @@ void rd_share_why(int err, size_t bytes, char why[200])
              strerrordesc_np(err), remedy);
 }
 
-int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map,
-                    rd_status *st)
+int rd_host_memory_new(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map,
+                       rd_status *st)
 {
-    host_share_offer o = {0};
+    host_memory_offer o = {0};
     int fd = -1, err = 0, me = 0;
     *map = NULL;
     MPI_Comm_rank(local, &me);

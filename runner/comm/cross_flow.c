@@ -1,8 +1,8 @@
-/* comm_flow.c -- the sum of an array in parts, which goes on while the rest of the array is being computed.
+/* cross_flow.c -- the sum of an array in parts, which goes on while the rest of the array is being computed.
  *
  * A part is issued when every rank of the host has counted it as ready, in a line of memory that they share: nobody waits in a
  * barrier. Then each owner adds up its slice of the part over the ranks of its host, in place, sums that with the same
- * owners of the other hosts (comm_cross.c, in chunks, some of them under way at a time), hands the result to the ranks of its host,
+ * owners of the other hosts (cross_sum.c, in chunks, some of them under way at a time), hands the result to the ranks of its host,
  * and counts the part as done. When all owners have done all parts, the round is over. Parts are issued in the order of
  * the list on every rank, so no two ranks wait for each other's other part.
  *
@@ -13,7 +13,7 @@
  * Without memory in common every rank counts as a host. On one host there is nothing that waiting could hide: the parts are summed as
  * rd_comm_sum_f32 does, neighbours together. */
 #include "comm_impl.h"
-#include "comm_window.h"
+#include "host_sum.h"
 #include "rd/clock.h"
 #include <pthread.h>
 #include <sched.h>
@@ -51,9 +51,9 @@ struct rd_flow {
     rd_cross_job *job[RD_CROSS_DEEP];
     bool finished[RD_CROSS_DEEP];
     int n_local, me, n_owners, spins;
-    float **to;           /* [n_local]: x, of each rank of the host */
-    rd_arena_flag **flag; /* [n_local] */
-    rd_arena_flag own;    /* where no memory is shared */
+    float **to;                /* [n_local]: x, of each rank of the host */
+    rd_host_arena_flag **flag; /* [n_local] */
+    rd_host_arena_flag own;    /* where no memory is shared */
     uint64_t rounds;
     chunk *chunk;
     int n_chunks, begun, retired; /* chunks of this round */
@@ -326,7 +326,7 @@ void rd_flow_free(rd_flow *f)
 }
 
 /* Which elements of each part are this rank's slice, in chunks; in the array's own elements. */
-static rd_code cross_flow_cut(rd_flow *f, const rd_window *w, rd_status *st)
+static rd_code cross_flow_cut(rd_flow *f, const rd_host *w, rd_status *st)
 {
     const chunk *none = NULL;
     const int64_t most = rd_cross_chunk(f->wire);
@@ -335,7 +335,7 @@ static rd_code cross_flow_cut(rd_flow *f, const rd_window *w, rd_status *st)
         n = 0;
         for (int i = 0; i < f->n_parts; i++) {
             int64_t lo = 0, hi = f->part[i].n;
-            if (w) rd_arena_slice(w, f->part[i].n, &lo, &hi);
+            if (w) rd_host_arena_slice(w, f->part[i].n, &lo, &hi);
             do {
                 const int64_t m = hi - lo < most ? hi - lo : most;
                 if (f->chunk != none)
@@ -353,9 +353,9 @@ static rd_code cross_flow_cut(rd_flow *f, const rd_window *w, rd_status *st)
 }
 
 /* What does not need other ranks. */
-static rd_code prepare(rd_flow *f, const rd_window *w, const rd_shared_arena *a, rd_status *st)
+static rd_code prepare(rd_flow *f, const rd_host *w, const rd_host_arena *a, rd_status *st)
 {
-    const int64_t at = a ? f->x - rd_arena_mine(a) : 0;
+    const int64_t at = a ? f->x - rd_host_arena_mine(a) : 0;
     f->n_local = f->n_owners = 1;
     if (a) {
         f->n_local = w->n_local;
@@ -367,8 +367,8 @@ static rd_code prepare(rd_flow *f, const rd_window *w, const rd_shared_arena *a,
     f->flag = calloc((size_t)f->n_local, sizeof *f->flag);
     if (!f->to || !f->flag) return rd_fail(st, RD_EENV, "out of memory for the sums between hosts");
     for (int r = 0; r < f->n_local; r++) {
-        f->to[r] = a ? rd_arena_part(a, r) + at : f->x;
-        f->flag[r] = a ? rd_arena_flag_of(a, r) : &f->own;
+        f->to[r] = a ? rd_host_arena_of(a, r) + at : f->x;
+        f->flag[r] = a ? rd_host_arena_flag_of(a, r) : &f->own;
     }
     /* Another flow has counted here. The agreement that follows is a barrier, too. */
     atomic_store(&f->flag[f->me]->ready, 0);
@@ -390,8 +390,8 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
                     rd_flow_mode mode, rd_flow **out, rd_status *st)
 {
     MPI_Comm world = MPI_COMM_NULL;
-    rd_window *w = NULL;
-    rd_shared_arena *a = NULL;
+    rd_host *w = NULL;
+    rd_host_arena *a = NULL;
     rd_flow *f = calloc(1, sizeof *f);
     *out = NULL;
     if (f) {

@@ -1,6 +1,6 @@
-/* comm_barrier.c -- the barrier of the ranks of one host, in memory that they share. Each rank counts the barriers that it has
+/* host_barrier.c -- the barrier of the ranks of one host, in memory that they share. Each rank counts the barriers that it has
  * come to in a line of its own, and waits until all the others have counted as far. Nothing has to be set back. */
-#include "comm_window.h"
+#include "host_sum.h"
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -11,30 +11,30 @@
 
 enum { LINE = 128 /* bytes between two flags: neighbouring cache lines are fetched in pairs */ };
 
-typedef struct comm_barrier_flag {
+typedef struct host_barrier_flag {
     _Atomic uint32_t n;        /* barriers this rank has come to, modulo 2^32 */
     _Atomic uint32_t sleepers; /* ranks that asked the kernel to be woken when n changes */
     char pad[LINE - 2 * sizeof(uint32_t)];
-} comm_barrier_flag;
+} host_barrier_flag;
 
-size_t rd_barrier_bytes(int n_local)
+size_t rd_host_barrier_bytes(int n_local)
 {
     return (size_t)n_local * LINE;
 }
 
-static comm_barrier_flag *flag_of(const rd_window *w, int r)
+static host_barrier_flag *flag_of(const rd_host *w, int r)
 {
-    return (comm_barrier_flag *)(void *)w->map + r;
+    return (host_barrier_flag *)(void *)w->map + r;
 }
 
-static bool has_come(const rd_window *w, comm_barrier_flag *f)
+static bool has_come(const rd_host *w, host_barrier_flag *f)
 {
     return (int32_t)(atomic_load(&f->n) - w->n_barriers) >= 0;
 }
 
 /* Waits for one peer. Spinning is fastest while each rank has a processor; on a crowded host the peer needs this
  * one, and the scheduler lets a sleeper on again sooner than one who only yields. */
-static void comm_barrier_wait_for(const rd_window *w, comm_barrier_flag *f)
+static void host_barrier_wait_for(const rd_host *w, host_barrier_flag *f)
 {
     for (int i = 0; i < w->spins; i++) {
         if (has_come(w, f)) return;
@@ -57,13 +57,13 @@ static void comm_barrier_wait_for(const rd_window *w, comm_barrier_flag *f)
     }
 }
 
-void rd_window_barrier(rd_window *w)
+void rd_host_barrier(rd_host *w)
 {
-    comm_barrier_flag *mine = flag_of(w, w->me);
+    host_barrier_flag *mine = flag_of(w, w->me);
     w->n_barriers++;
     atomic_store(&mine->n, w->n_barriers);
     if (atomic_load(&mine->sleepers) != 0)
         syscall(SYS_futex, &mine->n, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     for (int r = 0; r < w->n_local; r++)
-        if (r != w->me) comm_barrier_wait_for(w, flag_of(w, r));
+        if (r != w->me) host_barrier_wait_for(w, flag_of(w, r));
 }

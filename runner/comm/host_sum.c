@@ -1,12 +1,12 @@
-/* comm_window.c -- see comm_window.h. Sums of arrays that lie anywhere; those of a shared arena are in comm_arena.c.
+/* host_sum.c -- see host_sum.h. Sums of arrays that lie anywhere; those of a shared arena are in host_arena.c.
  *
  * Each rank of a host has two slots in one shared mapping. A long array goes through in pieces of a slot's size: every
  * rank puts its piece into its slot; barrier; owner o sums slice o of all slots, along a fixed tree, into its own slot;
  * barrier; every rank copies the slices out. The next piece uses the other slots, so that two barriers a piece are
- * enough. With several hosts the owners of equal slices sum theirs (comm_cross.c) before the second barrier. A small
+ * enough. With several hosts the owners of equal slices sum theirs (cross_sum.c) before the second barrier. A small
  * array is summed whole by every rank of a host, after one barrier.
  */
-#include "comm_window.h"
+#include "host_sum.h"
 #include "comm_impl.h"
 #include <errno.h>
 #include <stdio.h>
@@ -22,17 +22,17 @@ enum {
     SLICE_ALIGN = 64,
 };
 
-size_t rd_window_piece_bytes(const rd_window *w)
+size_t rd_host_piece_bytes(const rd_host *w)
 {
     return w->piece;
 }
 
 static size_t slots_at(int n_local)
 {
-    return (rd_barrier_bytes(n_local) + sizeof(int64_t) + 4095) / 4096 * 4096;
+    return (rd_host_barrier_bytes(n_local) + sizeof(int64_t) + 4095) / 4096 * 4096;
 }
 
-static unsigned char *slot(const rd_window *w, int r)
+static unsigned char *slot(const rd_host *w, int r)
 {
     return w->map + slots_at(w->n_local) + (2 * (size_t)r + w->turn) * w->piece;
 }
@@ -73,7 +73,7 @@ int rd_tree_split(int n)
 }
 
 /* dst = sum over ranks of src[r], n elements. src[r] may be dst. */
-static void host_window_sum_f32(void *dst, const void *const *src, int n_src, size_t n)
+static void host_sum_f32(void *dst, const void *const *src, int n_src, size_t n)
 {
     float acc[MAX_LEVELS][BLOCK_BYTES / sizeof(float)];
     const size_t block = BLOCK_BYTES / sizeof(float);
@@ -83,7 +83,7 @@ static void host_window_sum_f32(void *dst, const void *const *src, int n_src, si
     }
 }
 
-static void host_window_sum_f64(void *dst, const void *const *src, int n_src, size_t n)
+static void host_sum_f64(void *dst, const void *const *src, int n_src, size_t n)
 {
     double acc[MAX_LEVELS][BLOCK_BYTES / sizeof(double)];
     const size_t block = BLOCK_BYTES / sizeof(double);
@@ -95,7 +95,7 @@ static void host_window_sum_f64(void *dst, const void *const *src, int n_src, si
 
 void rd_tree_sum(float *dst, const float *const *src, int k, size_t n)
 {
-    host_window_sum_f32(dst, (const void *const *)src, k, n);
+    host_sum_f32(dst, (const void *const *)src, k, n);
 }
 
 double rd_tree_sum_f64(const double *x, int64_t stride, int lo, int hi)
@@ -131,18 +131,18 @@ static rd_code cross_f64(rd_cross *c, void *x, int64_t n, rd_status *st)
     return rd_cross_sum_f64(c, x, n, st);
 }
 
-static rd_code sum_small(rd_window *w, const kind *k, unsigned char *x, size_t n)
+static rd_code sum_small(rd_host *w, const kind *k, unsigned char *x, size_t n)
 {
     const void *src[RD_MAX_LOCAL];
     if (w->n_local < 2) return RD_OK;
     memcpy(slot(w, w->me), x, n * k->size);
-    rd_window_barrier(w);
+    rd_host_barrier(w);
     for (int r = 0; r < w->n_local; r++) src[r] = slot(w, r);
     k->sum(x, src, w->n_local, n);
     return RD_OK;
 }
 
-static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n, rd_status *st)
+static rd_code sum_piece(rd_host *w, const kind *k, unsigned char *x, size_t n, rd_status *st)
 {
     const size_t align = SLICE_ALIGN / k->size;
     const size_t per = ((n + (size_t)w->n_owners - 1) / (size_t)w->n_owners + align - 1) / align *
@@ -154,7 +154,7 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
     /* Nobody else reads an owner's own slice before it is summed: it is taken from x. */
     memcpy(mine, x, from * k->size);
     memcpy(mine + to * k->size, x + to * k->size, (n - to) * k->size);
-    rd_window_barrier(w);
+    rd_host_barrier(w);
     if (to > from) {
         const void *src[RD_MAX_LOCAL];
         for (int r = 0; r < w->n_local; r++)
@@ -167,7 +167,7 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
         if (w->n_hosts > 1)
             (void)k->between(w->cross, mine + from * k->size, (int64_t)(to - from), st);
     }
-    rd_window_barrier(w);
+    rd_host_barrier(w);
     for (int o = 0; o < w->n_owners; o++)
         memcpy(x + FROM(o) * k->size, slot(w, o) + FROM(o) * k->size,
                (FROM(o + 1) - FROM(o)) * k->size);
@@ -175,7 +175,7 @@ static rd_code sum_piece(rd_window *w, const kind *k, unsigned char *x, size_t n
     return st->code;
 }
 
-static rd_code sum(rd_window *w, const kind *k, void *x, int64_t n, rd_status *st)
+static rd_code sum(rd_host *w, const kind *k, void *x, int64_t n, rd_status *st)
 {
     unsigned char *p = x;
     const size_t per_piece = w->piece / k->size;
@@ -193,19 +193,19 @@ done:
     return st->code;
 }
 
-rd_code rd_window_sum_f32(rd_window *w, float *x, int64_t n, rd_status *st)
+rd_code rd_host_sum_f32(rd_host *w, float *x, int64_t n, rd_status *st)
 {
-    const kind k = {sizeof *x, host_window_sum_f32, cross_f32};
+    const kind k = {sizeof *x, host_sum_f32, cross_f32};
     return sum(w, &k, x, n, st);
 }
 
-rd_code rd_window_sum_f64(rd_window *w, double *x, int64_t n, rd_status *st)
+rd_code rd_host_sum_f64(rd_host *w, double *x, int64_t n, rd_status *st)
 {
-    const kind k = {sizeof *x, host_window_sum_f64, cross_f64};
+    const kind k = {sizeof *x, host_sum_f64, cross_f64};
     return sum(w, &k, x, n, st);
 }
 
-void rd_window_free(rd_window *w)
+void rd_host_free(rd_host *w)
 {
     if (!w) return;
     if (w->map) munmap(w->map, w->bytes);
@@ -214,10 +214,10 @@ void rd_window_free(rd_window *w)
     free(w);
 }
 
-rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200],
-                      rd_status *st)
+rd_code rd_host_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_host **out, char why[200],
+                    rd_status *st)
 {
-    rd_window *w = calloc(1, sizeof *w);
+    rd_host *w = calloc(1, sizeof *w);
     int size = 0, rank = 0, n_local = 0, me = 0, n_leaders = 0;
     int range[2] = {0, 0}; /* of the number of ranks on a host: -min, max */
     const char *env = getenv("RD_COMM_SHARED");
@@ -252,8 +252,8 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     /* Large enough that the barriers do not count, small enough that a host's pieces fit its last cache. */
     w->piece = (size_t)1 << (range[1] <= 4 ? 21 : range[1] <= 16 ? 20 : 18);
     w->bytes = slots_at(n_local) + 2 * (size_t)n_local * w->piece;
-    const size_t mark_at = rd_barrier_bytes(n_local);
-    no[0] = rd_share_memory(local, w->bytes, mark_at, &w->map, st);
+    const size_t mark_at = rd_host_barrier_bytes(n_local);
+    no[0] = rd_host_memory_new(local, w->bytes, mark_at, &w->map, st);
     /* Touched by its owner first, a slot lies in the memory near that rank's processor. */
     if (no[0] == 0) memset(w->map + slots_at(n_local) + 2 * (size_t)me * w->piece, 0, 2 * w->piece);
     no[1] = st->code;
@@ -262,7 +262,7 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
         rd_fail(st, (rd_code)no[1], "another rank could not share memory");
     if (no[1] != RD_OK) goto done;
     if (no[0] != 0) {
-        rd_share_why(no[0], w->bytes, why);
+        rd_host_memory_why(no[0], w->bytes, why);
         goto done;
     }
     if (w->n_hosts > 1)
@@ -281,6 +281,6 @@ rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **
     *out = w;
     w = NULL;
 done:
-    rd_window_free(w);
+    rd_host_free(w);
     return st->code;
 }

@@ -1,14 +1,14 @@
-/* comm_arena.c -- arrays that lie in memory which all ranks of a host reach, summed where they lie.
+/* host_arena.c -- arrays that lie in memory which all ranks of a host reach, summed where they lie.
  *
  * Owner o of a host's slices sums slice o over all ranks, along a fixed tree, and writes the sum into every rank's part: for
  * k ranks each byte is read k times and written k times per host, and no rank copies anything in or out. One barrier
  * before, because a rank's part must be whole; one after, because its slices come from others. With several hosts the
- * owners of equal slices add theirs up (comm_cross.c) before they write.
+ * owners of equal slices add theirs up (cross_sum.c) before they write.
  *
- * Bytes moved per element of float32 with 2 ranks: 8 read, 8 written; the detour through slots (comm_window.c) moves 28.
+ * Bytes moved per element of float32 with 2 ranks: 8 read, 8 written; the detour through slots (host_sum.c) moves 28.
  */
 #include "comm_impl.h"
-#include "comm_window.h"
+#include "host_sum.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,34 +18,34 @@ enum {
     SLICE_FLOATS = 1024, /* slices begin at pages: two ranks never write into one page or line */
 };
 
-struct rd_shared_arena {
-    rd_window *w; /* borrowed */
+struct rd_host_arena {
+    rd_host *w; /* borrowed */
     unsigned char *map;
-    size_t head, stride, bytes; /* head: flags, then a line for rd_share_memory */
+    size_t head, stride, bytes; /* head: flags, then a line for rd_host_memory_new */
     int64_t n;
 };
 
-float *rd_arena_part(const rd_shared_arena *a, int r)
+float *rd_host_arena_of(const rd_host_arena *a, int r)
 {
     return (float *)(void *)(a->map + a->head + (size_t)r * a->stride);
 }
 
-rd_arena_flag *rd_arena_flag_of(const rd_shared_arena *a, int r)
+rd_host_arena_flag *rd_host_arena_flag_of(const rd_host_arena *a, int r)
 {
-    return (rd_arena_flag *)(void *)a->map + r;
+    return (rd_host_arena_flag *)(void *)a->map + r;
 }
 
-float *rd_arena_mine(const rd_shared_arena *a)
+float *rd_host_arena_mine(const rd_host_arena *a)
 {
-    return rd_arena_part(a, a->w->me);
+    return rd_host_arena_of(a, a->w->me);
 }
 
-bool rd_arena_holds(const rd_shared_arena *a, const float *x)
+bool rd_host_arena_holds(const rd_host_arena *a, const float *x)
 {
-    return a && x >= rd_arena_mine(a) && x < rd_arena_mine(a) + a->n;
+    return a && x >= rd_host_arena_mine(a) && x < rd_host_arena_mine(a) + a->n;
 }
 
-static rd_code sum_cross(const rd_shared_arena *a, float *const *to, int64_t at, int64_t n,
+static rd_code sum_cross(const rd_host_arena *a, float *const *to, int64_t at, int64_t n,
                          rd_status *st)
 {
     const int k = a->w->n_local, me = a->w->me;
@@ -61,7 +61,7 @@ done:
     return st->code;
 }
 
-void rd_arena_slice(const rd_window *w, int64_t n, int64_t *lo, int64_t *hi)
+void rd_host_arena_slice(const rd_host *w, int64_t n, int64_t *lo, int64_t *hi)
 {
     const int64_t slices = (n + SLICE_FLOATS - 1) / SLICE_FLOATS;
     *lo = *hi = 0;
@@ -71,15 +71,15 @@ void rd_arena_slice(const rd_window *w, int64_t n, int64_t *lo, int64_t *hi)
     if (*hi > n) *hi = n;
 }
 
-rd_code rd_arena_sum(rd_shared_arena *a, float *x, int64_t n, rd_status *st)
+rd_code rd_host_arena_sum(rd_host_arena *a, float *x, int64_t n, rd_status *st)
 {
-    rd_window *w = a->w;
-    const int64_t at = x - rd_arena_mine(a);
+    rd_host *w = a->w;
+    const int64_t at = x - rd_host_arena_mine(a);
     int64_t lo, hi;
     float *to[RD_MAX_LOCAL];
-    for (int r = 0; r < w->n_local; r++) to[r] = rd_arena_part(a, r);
-    rd_arena_slice(w, n, &lo, &hi);
-    rd_window_barrier(w);
+    for (int r = 0; r < w->n_local; r++) to[r] = rd_host_arena_of(a, r);
+    rd_host_arena_slice(w, n, &lo, &hi);
+    rd_host_barrier(w);
     if (hi > lo) {
         if (w->n_hosts >
             1) /* a failure is told after the barrier, or the peers would wait for ever */
@@ -87,34 +87,34 @@ rd_code rd_arena_sum(rd_shared_arena *a, float *x, int64_t n, rd_status *st)
         else if (w->n_local > 1)
             rd_tree_sum_all(to, w->n_local, (size_t)(at + lo), (size_t)(hi - lo));
     }
-    rd_window_barrier(w);
+    rd_host_barrier(w);
     return st->code;
 }
 
-void rd_arena_unshare(rd_shared_arena *a)
+void rd_host_arena_free(rd_host_arena *a)
 {
     if (!a) return;
     if (a->map) munmap(a->map, a->bytes);
     free(a);
 }
 
-rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n,
-                       rd_shared_arena **out, char why[200], rd_status *st)
+rd_code rd_host_arena_new(rd_host *w, MPI_Comm world, MPI_Comm local, int64_t n,
+                          rd_host_arena **out, char why[200], rd_status *st)
 {
     int no[2] = {0, RD_OK}; /* an errno of some rank, a status of some rank */
-    rd_shared_arena *a = calloc(1, sizeof *a);
+    rd_host_arena *a = calloc(1, sizeof *a);
     *out = NULL;
     if (a) {
         a->w = w;
         a->n = n;
         a->stride = ((size_t)n * sizeof(float) + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
-        a->head = ((size_t)(w->n_local + 1) * sizeof(rd_arena_flag) + PART_ALIGN - 1) / PART_ALIGN *
-                  PART_ALIGN;
+        a->head = ((size_t)(w->n_local + 1) * sizeof(rd_host_arena_flag) + PART_ALIGN - 1) /
+                  PART_ALIGN * PART_ALIGN;
         a->bytes = a->head + (size_t)w->n_local * a->stride;
-        no[0] = rd_share_memory(local, a->bytes, (size_t)w->n_local * sizeof(rd_arena_flag),
-                                &a->map, st);
+        no[0] = rd_host_memory_new(local, a->bytes, (size_t)w->n_local * sizeof(rd_host_arena_flag),
+                                   &a->map, st);
         /* Touched by its owner first, a part lies in the memory near that rank's processor. */
-        if (no[0] == 0) memset(rd_arena_mine(a), 0, a->stride);
+        if (no[0] == 0) memset(rd_host_arena_mine(a), 0, a->stride);
         no[1] = (int)st->code;
     } else {
         no[1] = (int)rd_fail(st, RD_EENV, "out of memory for an arena");
@@ -124,12 +124,12 @@ rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n,
         rd_fail(st, (rd_code)no[1], "another rank could not share memory");
     if (no[1] != RD_OK) goto done;
     if (no[0] != 0) {
-        rd_share_why(no[0], a->bytes, why);
+        rd_host_memory_why(no[0], a->bytes, why);
         goto done;
     }
     *out = a;
     return RD_OK;
 done:
-    rd_arena_unshare(a);
+    rd_host_arena_free(a);
     return st->code;
 }

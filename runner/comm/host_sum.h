@@ -1,4 +1,4 @@
-/* comm_window.h -- sums among the ranks of one host through memory they share; between hosts, MPI goes on from
+/* host_sum.h -- sums among the ranks of one host through memory they share; between hosts, MPI goes on from
  * there. */
 #ifndef RD_COMM_WINDOW_H
 #define RD_COMM_WINDOW_H
@@ -10,8 +10,8 @@
 
 enum { RD_MAX_LOCAL = 1024 }; /* ranks of a host that share memory */
 
-typedef struct rd_window rd_window;
-struct rd_window {
+typedef struct rd_host rd_host;
+struct rd_host {
     struct rd_cross *
         cross; /* owned; among the owners of the same slice on all hosts; NULL on one host or for no owner */
     MPI_Comm cross_comm; /* owned; its ranks */
@@ -25,17 +25,17 @@ struct rd_window {
 
 /* Collective on world. local: the ranks of this host; crowded: they are more than its processors. *out is NULL, with
  * RD_OK and the reason in why, when some host cannot share memory; then it is NULL on all ranks. */
-rd_code rd_window_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_window **out, char why[200],
-                      rd_status *st);
-void rd_window_free(rd_window *w); /* NULL is fine */
+rd_code rd_host_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_host **out, char why[200],
+                    rd_status *st);
+void rd_host_free(rd_host *w); /* NULL is fine */
 
 /* Collective. In place, along a fixed binary tree over the ranks of a host; the same bytes on all ranks. */
-rd_code rd_window_sum_f32(rd_window *w, float *x, int64_t n, rd_status *st);
-rd_code rd_window_sum_f64(rd_window *w, double *x, int64_t n, rd_status *st);
+rd_code rd_host_sum_f32(rd_host *w, float *x, int64_t n, rd_status *st);
+rd_code rd_host_sum_f64(rd_host *w, double *x, int64_t n, rd_status *st);
 /* Collective among the ranks of a host. Also orders memory: what a rank wrote before it, all read after it. */
-void rd_window_barrier(rd_window *w);
-size_t rd_barrier_bytes(int n_local); /* of the map, from its beginning: zeros at first */
-size_t rd_window_piece_bytes(const rd_window *w);
+void rd_host_barrier(rd_host *w);
+size_t rd_host_barrier_bytes(int n_local); /* of the map, from its beginning: zeros at first */
+size_t rd_host_piece_bytes(const rd_host *w);
 
 int rd_tree_split(int n); /* n > 1 terms: how many the left branch of the tree has */
 /* x[r][at .. at + n) = sum over r < k of x[r][at .. at + n), along the tree; k > 1. */
@@ -45,13 +45,13 @@ void rd_tree_sum(float *dst, const float *const *src, int k, size_t n);
 double rd_tree_sum_f64(const double *x, int64_t stride, int lo,
                        int hi); /* of x[r * stride], r in [lo, hi) */
 
-/* ---- numbers of two bytes (comm_wire.c) ---- */
+/* ---- numbers of two bytes (cross_wire.c) ---- */
 size_t rd_wire_bytes(rd_wire w);
 void rd_wire_narrow(rd_wire w, const float *x, int64_t n, void *out);
 void rd_wire_widen(rd_wire w, const void *in, int64_t n, float *x);
 void rd_wire_round(rd_wire w, float *x, int64_t n); /* there and back */
 
-/* ---- sums between hosts (comm_cross.c) ---- */
+/* ---- sums between hosts (cross_sum.c) ---- */
 enum {
     RD_CROSS_FLOATS = 1 << 20, /* at a time, so that they stay in the last cache */
     RD_CROSS_CHUNK =
@@ -90,37 +90,38 @@ rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status 
 rd_code rd_cross_poll(rd_cross_job *j, bool *done, rd_status *st); /* does not wait */
 
 /* ---- arenas: memory that all ranks of a host reach, so that sums need no copy ---- */
-typedef struct rd_shared_arena rd_shared_arena;
+typedef struct rd_host_arena rd_host_arena;
 /* Collective on world. n floats a rank, zero. *out is NULL on all ranks, with RD_OK and the reason in why, where some
  * host cannot share so much. The window is borrowed. */
-rd_code rd_arena_share(rd_window *w, MPI_Comm world, MPI_Comm local, int64_t n,
-                       rd_shared_arena **out, char why[200], rd_status *st);
-void rd_arena_unshare(rd_shared_arena *a); /* NULL is fine; not collective */
-float *rd_arena_mine(const rd_shared_arena *a);
-bool rd_arena_holds(const rd_shared_arena *a, const float *x); /* does x lie in this rank's part? */
-float *rd_arena_part(const rd_shared_arena *a, int r);         /* of local rank r */
+rd_code rd_host_arena_new(rd_host *w, MPI_Comm world, MPI_Comm local, int64_t n,
+                          rd_host_arena **out, char why[200], rd_status *st);
+void rd_host_arena_free(rd_host_arena *a); /* NULL is fine; not collective */
+float *rd_host_arena_mine(const rd_host_arena *a);
+bool rd_host_arena_holds(const rd_host_arena *a,
+                         const float *x);               /* does x lie in this rank's part? */
+float *rd_host_arena_of(const rd_host_arena *a, int r); /* of local rank r */
 /* Collective. Elements x .. x + n of this rank's part, at the same place on every rank, become the sum over all ranks. */
-rd_code rd_arena_sum(rd_shared_arena *a, float *x, int64_t n, rd_status *st);
+rd_code rd_host_arena_sum(rd_host_arena *a, float *x, int64_t n, rd_status *st);
 /* The slice of n elements, from the first one on, that this rank sums; empty for no owner. */
-void rd_arena_slice(const rd_window *w, int64_t n, int64_t *lo, int64_t *hi);
+void rd_host_arena_slice(const rd_host *w, int64_t n, int64_t *lo, int64_t *hi);
 typedef struct
-    rd_arena_flag { /* one of each rank, for sums in parts (comm_flow.c); counts since the flow was made */
+    rd_host_arena_flag { /* one of each rank, for sums in parts (cross_flow.c); counts since the flow was made */
     _Atomic uint64_t ready; /* parts of this rank that are whole */
     _Atomic uint64_t done;  /* parts whose slice this rank has summed and handed out */
     char pad[128 - 2 * sizeof(uint64_t)];
-} rd_arena_flag;
-rd_arena_flag *rd_arena_flag_of(const rd_shared_arena *a, int r);
+} rd_host_arena_flag;
+rd_host_arena_flag *rd_host_arena_flag_of(const rd_host_arena *a, int r);
 
 struct rd_comm;
 /* What "mpi" is made of, all borrowed; window and arena NULL where there is none. */
-void rd_mpi_inside(struct rd_comm *c, MPI_Comm *world, rd_window **w, rd_shared_arena **a);
+void rd_mpi_inside(struct rd_comm *c, MPI_Comm *world, rd_host **w, rd_host_arena **a);
 
 /* Collective on local. bytes of zeros that all ranks of the host map; the 8 bytes at mark_at are used by this call.
  * Returns 0 or an errno, this rank's alone. The caller unmaps. */
-int rd_share_memory(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map,
-                    rd_status *st);
-void rd_share_why(int err, size_t bytes,
-                  char why[200]); /* what the errno means, and what to change */
+int rd_host_memory_new(MPI_Comm local, size_t bytes, size_t mark_at, unsigned char **map,
+                       rd_status *st);
+void rd_host_memory_why(int err, size_t bytes,
+                        char why[200]); /* what the errno means, and what to change */
 
 /* The one place that knows MPI's errors: "MPI_Allreduce(...): <the library's text>". */
 rd_code rd_mpi_result(int rc, const char *call, const char *where, rd_status *st);

@@ -1,4 +1,4 @@
-/* comm_shared_memory.c -- memory that the ranks of a host have in common, for whoever keeps one copy of something per
+/* host_shared.c -- memory that the ranks of a host have in common, for whoever keeps one copy of something per
  * host. Where the sums of a job are not to go through shared memory, nothing else does. */
 #include "comm_impl.h"
 #include <stdio.h>

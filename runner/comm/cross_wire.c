@@ -1,10 +1,10 @@
-/* comm_wire.c -- numbers as they travel between hosts: float32, or rounded to 16 bits. To the nearest, ties to even.
+/* cross_wire.c -- numbers as they travel between hosts: float32, or rounded to 16 bits. To the nearest, ties to even.
  *
  * bfloat16 has float32's range. float16 ends at 65504: finite numbers beyond become that, because a gradient that is cut off is
  * a clipped one, while infinity would skip the step; what was infinite or no number stays so, and skips it. The loops have
  * no branches, so that the compiler makes vectors of them; of float16's it does not know the processor's own instructions, which
  * give the same bytes. */
-#include "comm_window.h"
+#include "host_sum.h"
 #if defined __AVX2__ && defined __F16C__
 #include <immintrin.h>
 #endif
