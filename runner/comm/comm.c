@@ -1,8 +1,6 @@
-/* comm.c -- see comm.h: what a launcher left in the environment decides between "self" and "mpi"; the agreements are
- * built on the table's collectives. */
+/* comm.c -- calls of a communicator's table of functions, and agreements built on its collectives. */
 #include "comm_impl.h"
 #include "rd/file.h"
-#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,45 +8,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-static int env_int(const char *name)
-{
-    const char *s = getenv(name);
-    const long n = s ? strtol(s, NULL, 10) : 0;
-    return n > 0 && n < INT_MAX ? (int)n : 0;
-}
-
-/* Sets *launched to whether a launcher started this process, *n to the ranks it counts (0: it does not say), *srun
- * to whether it is Slurm without a library that connects the ranks. */
-static void ask_launcher(bool *launched, int *n, bool *srun)
-{
-    const int ompi = env_int("OMPI_COMM_WORLD_SIZE"), pmi = env_int("PMI_SIZE");
-    const bool pmix = getenv("PMIX_RANK") != NULL;
-    /* A batch script has both variables too, and is no rank; a step of it has SLURM_STEP_ID. */
-    const char *kind = getenv("ENVIRONMENT");
-    const bool batch = kind && strcmp(kind, "BATCH") == 0 && !getenv("SLURM_STEP_ID");
-    int slurm = getenv("SLURM_PROCID") && !batch ? env_int("SLURM_NTASKS") : 0;
-    if (slurm && env_int("SLURM_STEP_NUM_TASKS")) slurm = env_int("SLURM_STEP_NUM_TASKS");
-    *launched = ompi || pmi || pmix || slurm;
-    *n = ompi ? ompi : pmi ? pmi : slurm;
-    *srun = slurm && !ompi && !pmi && !pmix;
-}
-
-rd_code rd_comm_start(int *argc, char ***argv, rd_comm **out, rd_status *st)
-{
-    bool launched, srun;
-    int n;
-    *out = NULL;
-    ask_launcher(&launched, &n, &srun);
-    if (srun && n > 1)
-        return rd_fail(
-            st, RD_EENV,
-            "srun started %d ranks but nothing connects them; start with srun --mpi=pmix "
-            "(srun --mpi=list shows what there is), or with mpirun",
-            n);
-    if (!launched || srun) return rd_comm_self_new(out, st);
-    return rd_comm_mpi_new(argc, argv, n, out, st);
-}
 
 void rd_comm_free(rd_comm *c)
 {

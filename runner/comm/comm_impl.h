@@ -41,21 +41,4 @@ struct rd_comm {
 };
 
 rd_code rd_comm_self_new(rd_comm **out, rd_status *st);
-/* launched: ranks the launcher speaks of, 0 when it does not say. */
-rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd_status *st);
-
-/* Processors as a set of bits, 8192 of them. */
-enum { RD_CPU_WORDS = 128 };
-typedef struct rd_cpu_set {
-    uint64_t bits[RD_CPU_WORDS];
-} rd_cpu_set;
-rd_cpu_set rd_cpus_mine(void);
-/* all: the sets of the host's n ranks. A processor that k ranks may use counts 1/k for each of them; then the
- * control group's quota, which they share, may say less. Below 1: the host has more ranks than processors. */
-double rd_cpus_share(const rd_cpu_set *all, int n, int me, double quota);
-/* Processors the control group (version 2 or 1) allows this process; 0: no limit. root and proc: "" but in tests,
- * where they are put before /sys/fs/cgroup and /proc/self/cgroup. */
-double rd_cpus_quota(const char *root);
-int rd_cpus_whole(double share); /* at least 1 */
-
 #endif

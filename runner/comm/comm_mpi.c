@@ -2,8 +2,9 @@
  *
  * Open MPI is asked for SERIALIZED: one thread at a time calls it, not always the same. The exception is rd_comm_abort,
  * which a watchdog may call at any time; MPI_Abort works there in practice, and a timer ends the process if not. */
-#include "comm_impl.h"
-#include "host_sum.h"
+#include "comm_mpi.h"
+#include "host_cpus.h"
+#include "host_memory.h"
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -29,18 +30,6 @@ static mpi_comm *of(rd_comm *c)
 }
 
 enum { PIECE = 1 << 28 }; /* elements, or bytes, of one MPI call */
-
-rd_code rd_mpi_result(int rc, const char *call, const char *where, rd_status *st)
-{
-    if (rc == MPI_SUCCESS) return st->code;
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int n = 0;
-    MPI_Error_string(rc, text, &n);
-    return rd_fail_(st, RD_EPEER, where,
-                    "the ranks cannot reach each other: %.160s: %s; another rank may have ended, "
-                    "see above",
-                    call, text);
-}
 
 /* ---- collectives ---- */
 

@@ -14,8 +14,8 @@
  *
  * Without such an arena the union's rows are packed on every rank and summed from there. */
 #include "rd/comm_rows.h"
-#include "comm_impl.h"
-#include "host_sum.h"
+#include "comm_mpi.h"
+#include "tree_sum.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,7 +261,7 @@ static void comm_rows_take(float *const *part, int k, size_t at, float *packed, 
     else if (k == 1)
         memcpy(packed, from[0], n * sizeof *packed);
     else
-        rd_tree_sum(packed, from, k, n);
+        rd_tree_sum_f32(packed, (const void *const *)from, k, n);
 }
 
 static void comm_rows_give(float *const *part, int k, size_t at, float *packed, size_t n,

@@ -1,5 +1,6 @@
 /* comm_self.c -- the world of one: every collective leaves its data as it is. */
 #include "comm_impl.h"
+#include "host_cpus.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,8 +12,8 @@
  *
  * Without memory in common every rank counts as a host. On one host there is nothing that waiting could hide: the parts are summed as
  * rd_comm_sum_f32 does, neighbours together. */
-#include "comm_impl.h"
-#include "host_sum.h"
+#include "comm_mpi.h"
+#include "tree_sum.h"
 #include "rd/clock.h"
 #include <pthread.h>
 #include <sched.h>
@@ -120,7 +120,7 @@ static void begin_chunk(rd_flow *f, const chunk *k)
     if (f->n_local > 1) {
         const float *src[RD_MAX_LOCAL];
         for (int r = 0; r < f->n_local; r++) src[r] = f->to[r] + k->from;
-        rd_tree_sum(mine, src, f->n_local, (size_t)k->n);
+        rd_tree_sum_f32(mine, (const void *const *)src, f->n_local, (size_t)k->n);
     }
     const int tag = RD_CROSS_TAGS * (1 + (f->begun - 1) % TAGS);
     if (rd_cross_start(f->job[slot], mine, k->n, tag, &f->status) != RD_OK)

@@ -12,7 +12,9 @@
  * goes round. So each element depends on what the hosts gave alone, not on where pieces begin; all hosts hold the same bytes.
  *
  * A job is one such sum under way. It never waits: rd_cross_poll goes as far as messages have come. */
-#include "host_sum.h"
+#include "cross_sum.h"
+#include "mpi_error.h"
+#include "tree_sum.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,7 +118,7 @@ static void end_sum(rd_cross_job *j, int l)
             j->src[q] = j->wire == RD_WIRE_F32 ? (float *)(void *)p : j->wide + q * BLOCK;
             if (j->wire != RD_WIRE_F32) rd_wire_widen(j->wire, p, m, j->wide + q * BLOCK);
         }
-        rd_tree_sum(x + i, j->src, radix, (size_t)m);
+        rd_tree_sum_f32(x + i, (const void *const *)j->src, radix, (size_t)m);
         if (l + 1 == c->n_levels) rd_wire_round(j->wire, x + i, m);
     }
     j->at[l + 1] = mine;
@@ -351,7 +353,7 @@ rd_code rd_cross_sum_f64(rd_cross *c, double *x, int64_t n, rd_status *st)
         const int64_t m = n - i < c->f64_piece ? n - i : c->f64_piece;
         RD_TRY(RD_MPI(MPI_Allgather(x + i, (int)m, MPI_DOUBLE, c->all, (int)m, MPI_DOUBLE, c->comm),
                       st));
-        for (int64_t k = 0; k < m; k++) c->all[k] = rd_tree_sum_f64(c->all + k, m, 0, c->size);
+        for (int64_t k = 0; k < m; k++) c->all[k] = rd_tree_sum_strided(c->all + k, m, 0, c->size);
         memcpy(x + i, c->all, (size_t)m * sizeof *x);
     }
 done:

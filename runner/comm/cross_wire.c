@@ -4,7 +4,7 @@
  * a clipped one, while infinity would skip the step; what was infinite or no number stays so, and skips it. The loops have
  * no branches, so that the compiler makes vectors of them; of float16's it does not know the processor's own instructions, which
  * give the same bytes. */
-#include "host_sum.h"
+#include "cross_wire.h"
 #if defined __AVX2__ && defined __F16C__
 #include <immintrin.h>
 #endif

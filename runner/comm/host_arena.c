@@ -7,8 +7,10 @@
  *
  * Bytes moved per element of float32 with 2 ranks: 8 read, 8 written; the detour through slots (host_sum.c) moves 28.
  */
-#include "comm_impl.h"
-#include "host_sum.h"
+#include "host_arena.h"
+#include "host_memory.h"
+#include "mpi_error.h"
+#include "tree_sum.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

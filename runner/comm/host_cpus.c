@@ -1,6 +1,6 @@
 /* host_cpus.c -- how many processors one rank may use: its own when the launcher bound it, its share of those it has in
  * common with other ranks, and never more than the control group's quota, which containers set. */
-#include "comm_impl.h"
+#include "host_cpus.h"
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>

@@ -4,8 +4,10 @@
  * not lie in /dev/shm, whose 64 MB in a container hang that call; nothing is left behind by a killed run; and a
  * failure is an answer that all ranks get.
  */
-#include "host_sum.h"
+#include "host_memory.h"
+#include "mpi_error.h"
 #include <errno.h>
+#include <stdint.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,9 @@
  * array is summed whole by every rank of a host, after one barrier.
  */
 #include "host_sum.h"
-#include "comm_impl.h"
+#include "host_memory.h"
+#include "mpi_error.h"
+#include "tree_sum.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +18,6 @@
 
 enum {
     SMALL_BYTES = 4096, /* up to here every rank sums all of it */
-    BLOCK_BYTES =
-        8192, /* summed at a time: partial sums stay in the first cache, and memory is read and written in long runs */
-    MAX_LEVELS = 16, /* of a tree over 2^15 terms, and one */
     SLICE_ALIGN = 64,
 };
 
@@ -41,79 +40,6 @@ static void let_mpi_work(void)
 {
     int there;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
-}
-
-/* One block of the sum of x[lo .. hi), each n elements from `at`, along a binary tree that splits at the largest power of
- * two: ((0 + 1) + (2 + 3)) + 4. The same for every way that a power of two of ranks shares a power of two of terms. acc: a
- * block for each level of the tree. Returns where the sum is: in acc, or the only term. */
-#define TREE(name, T)                                                                     \
-    static const T *name(const void *const *x, int lo, int hi, size_t at, size_t n,       \
-                         T(*acc)[BLOCK_BYTES / sizeof(T)])                                \
-    {                                                                                     \
-        if (hi - lo == 1) return (const T *)x[lo] + at;                                   \
-        if (hi - lo == 4) { /* in registers */                                            \
-            const T *p = (const T *)x[lo] + at, *q = (const T *)x[lo + 1] + at,           \
-                    *r = (const T *)x[lo + 2] + at, *s = (const T *)x[lo + 3] + at;       \
-            for (size_t i = 0; i < n; i++) acc[0][i] = (p[i] + q[i]) + (r[i] + s[i]);     \
-            return acc[0];                                                                \
-        }                                                                                 \
-        const int mid = lo + rd_tree_split(hi - lo);                                      \
-        const T *a = name(x, lo, mid, at, n, acc), *b = name(x, mid, hi, at, n, acc + 1); \
-        for (size_t i = 0; i < n; i++) acc[0][i] = a[i] + b[i];                           \
-        return acc[0];                                                                    \
-    }
-TREE(tree_f32, float)
-TREE(tree_f64, double)
-
-int rd_tree_split(int n)
-{
-    int half = 1;
-    while (2 * half < n) half *= 2;
-    return half;
-}
-
-/* dst = sum over ranks of src[r], n elements. src[r] may be dst. */
-static void host_sum_f32(void *dst, const void *const *src, int n_src, size_t n)
-{
-    float acc[MAX_LEVELS][BLOCK_BYTES / sizeof(float)];
-    const size_t block = BLOCK_BYTES / sizeof(float);
-    for (size_t at = 0; at < n; at += block) {
-        const size_t m = n - at < block ? n - at : block;
-        memcpy((float *)dst + at, tree_f32(src, 0, n_src, at, m, acc), m * sizeof(float));
-    }
-}
-
-static void host_sum_f64(void *dst, const void *const *src, int n_src, size_t n)
-{
-    double acc[MAX_LEVELS][BLOCK_BYTES / sizeof(double)];
-    const size_t block = BLOCK_BYTES / sizeof(double);
-    for (size_t at = 0; at < n; at += block) {
-        const size_t m = n - at < block ? n - at : block;
-        memcpy((double *)dst + at, tree_f64(src, 0, n_src, at, m, acc), m * sizeof(double));
-    }
-}
-
-void rd_tree_sum(float *dst, const float *const *src, int k, size_t n)
-{
-    host_sum_f32(dst, (const void *const *)src, k, n);
-}
-
-double rd_tree_sum_f64(const double *x, int64_t stride, int lo, int hi)
-{
-    if (hi - lo == 1) return x[lo * stride];
-    const int mid = lo + rd_tree_split(hi - lo);
-    return rd_tree_sum_f64(x, stride, lo, mid) + rd_tree_sum_f64(x, stride, mid, hi);
-}
-
-void rd_tree_sum_all(float *const *x, int k, size_t at, size_t n)
-{
-    float acc[MAX_LEVELS][BLOCK_BYTES / sizeof(float)];
-    const size_t block = BLOCK_BYTES / sizeof(float);
-    for (size_t i = at; i < at + n; i += block) {
-        const size_t m = at + n - i < block ? at + n - i : block;
-        const float *sum = tree_f32((const void *const *)x, 0, k, i, m, acc);
-        for (int r = 0; r < k; r++) memcpy(x[r] + i, sum, m * sizeof(float));
-    }
 }
 
 typedef struct kind {
@@ -195,13 +121,13 @@ done:
 
 rd_code rd_host_sum_f32(rd_host *w, float *x, int64_t n, rd_status *st)
 {
-    const kind k = {sizeof *x, host_sum_f32, cross_f32};
+    const kind k = {sizeof *x, rd_tree_sum_f32, cross_f32};
     return sum(w, &k, x, n, st);
 }
 
 rd_code rd_host_sum_f64(rd_host *w, double *x, int64_t n, rd_status *st)
 {
-    const kind k = {sizeof *x, host_sum_f64, cross_f64};
+    const kind k = {sizeof *x, rd_tree_sum_f64, cross_f64};
     return sum(w, &k, x, n, st);
 }
 

@@ -1,7 +1,7 @@
 /* ping.c -- see ping.h. Point-to-point messages on MPI_COMM_WORLD, which the rest of the program leaves alone: its
  * collectives have communicators of their own. */
 #include "rd/ping.h"
-#include "host_sum.h"
+#include "comm_mpi.h"
 #include "rd/clock.h"
 #include <math.h>
 #include <stdlib.h>

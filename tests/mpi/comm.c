@@ -2,7 +2,7 @@
  * with 1 to 4 ranks, with and without shared memory. The numbers summed are integers that float holds exactly, so that
  * the bound is zero; the order of sums is tested with numbers that are not. */
 #include "rank_check.h"
-#include "../../runner/comm/host_sum.h"
+#include "../../runner/comm/host_arena.h"
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>

@@ -4,6 +4,7 @@
 #include "rd/file.h"
 #include "rd/ping.h"
 #include "../../runner/comm/comm_impl.h"
+#include "../../runner/comm/host_cpus.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
