@@ -65,11 +65,11 @@ wait $job
 expect "a worker asked to end: its run ends with 75" 0 "^75$" echo $?
 expect "the checkpoint is saved" 0 "model-" cat asked/checkpoint
 for _ in $(seq 50); do # its sshd may take a moment longer
-    cluster status | grep -q "down node2 .*refuses" && break
+    cluster status | grep -q "down node2 .*refused" && break
     sleep 0.2
 done
-expect "status tells the host that is down" 1 "down node2 port 12346: the port refuses" cluster status
-expect "doctor too" 1 "FAIL node2: port 12346 as root: the port refuses" cluster doctor
+expect "status tells the host that is down" 1 "down node2 port 12346: connection refused" cluster status
+expect "doctor too" 1 "FAIL node2: port 12346 as root: connection refused" cluster doctor
 expect "up brings it back" 0 "ok   node2" cluster up
 sed -i 's/^\(\[node2\]:12346 [^ ]*\) .*/\1 AAAAother/' own/known_hosts
 expect "another host key than the known one" 1 "FAIL node2: its host key is not the one" cluster up

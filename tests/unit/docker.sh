@@ -47,7 +47,7 @@ a login_user=a;b\n|hosts:1: 'a;b' is no user name
 -oProxyCommand=x\n|hosts:1: '-oProxyCommand=x' is no host name
 a,b slots=2\n|hosts:1: 'a,b' is no host name
 a:2\n|hosts:1: 'a:2' is no host name
-a\nb\na slots=2\n|hosts:3: host 'a' is there twice
+a\nb\na slots=2\n|hosts:3: host 'a' is listed twice
 END
 rm hosts
 expect "no hosts file" 2 "no hosts file 'hosts'" cluster status
@@ -124,9 +124,9 @@ run|run needs a config
 run none.json|no config 'none.json'
 --restarts many run c.json|--restarts must be a number
 --timeout 0 up|--timeout must be a number from 1 to 3600
---image a;b up|'a;b' may only have letters
+--image a;b up|'a;b' may contain only letters
 --mount data up|--mount 'data' must begin with /
---docker_args $(id) up|--docker_args are plain words
+--docker_args $(id) up|--docker_args takes plain words only
 down --all|down takes --forget, not '--all'
 shell node3|no host 'node3'
 END
@@ -150,14 +150,14 @@ if [ -x /usr/sbin/sshd ] || command -v sshd > /dev/null; then
         eval "$prepare"
         expect "worker: $prepare" 2 "$want" worker
     done << 'END'
-chmod 755 keys|'.*keys' has mode 755, so that others may read or change it; chmod 700
+chmod 755 keys|'.*keys' has mode 755, so others may read or change it; chmod 700
 chmod 770 keys|has mode 770
 chmod 644 keys/authorized_keys|authorized_keys' has mode 644, .*; chmod 600
 chmod 660 keys/authorized_keys|authorized_keys' has mode 660
 cp key keys/host_key; chmod 640 keys/host_key|host_key' has mode 640
 cp key keys/id; chmod 644 keys/id|id' has mode 644
-rm keys/authorized_keys|authorized_keys' is missing; cluster distribute brings it
-: > keys/authorized_keys|is empty; cluster distribute fills it
+rm keys/authorized_keys|authorized_keys' is missing; cluster distribute writes it
+: > keys/authorized_keys|is empty; cluster distribute writes it
 echo nonsense > keys/authorized_keys|there is no key in
 END
     good
