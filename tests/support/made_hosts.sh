@@ -1,9 +1,10 @@
 # shellcheck shell=bash
-# made_hosts.sh -- for tests on several hosts; sourced behind toy.sh.
+# made_hosts.sh -- simulates several hosts for a test. A test script sources it after toy.sh.
 #
-#   made_hosts N    makes node1 ... nodeN on this machine (tests/support/fakecluster), or skips the test with the reason. Sets work, a folder
-#                   of the test's own; hosts and folder go when the test ends.
-#   $nodes          fakecluster itself: "$nodes" exec node1 COMMAND...
+#   made_hosts N    makes node1 ... nodeN on this machine (tests/support/fakecluster), or skips the test
+#                   and prints why. Sets work, a private folder of the test. Hosts and folder are removed
+#                   when the test ends.
+#   $nodes          path of fakecluster: "$nodes" exec node1 COMMAND...
 nodes=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/fakecluster
 [[ $PROG = /* ]] || PROG=$PWD/$PROG
 
@@ -25,6 +26,7 @@ made_hosts() {
     trap unmake_hosts EXIT
     FAKECLUSTER_DIR=$work/nodes FAKECLUSTER_SUBNET=10.9$((RANDOM % 10)).$((RANDOM % 200))
     export FAKECLUSTER_DIR FAKECLUSTER_SUBNET
-    unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # tests on one machine do without ssh; hosts have it, and their own slots
+    # Only tests on one machine need these two: the hosts made here have ssh and their own slots.
+    unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe
     "$nodes" up "$1" > "$work/up.log" 2>&1 || skip "no $1 hosts on this machine: $(tail -n 1 "$work/up.log")"
 }

@@ -1,12 +1,17 @@
-# toy.sh -- sourced by scripts: a small reversal task in the current folder, the way to run it, and the way to say what went wrong.
+# shellcheck shell=bash
+# toy.sh -- a small reversal task for test scripts, which source this file: data, ways to run it, checks.
 #
-#   toy 400 60            data/{train,dev,test}.{src,tgt} with 400 and 60 sentences, data/vocab.txt, toy.json
-#   ranks 2 PROG ARGS     runs it under mpirun with two ranks (1: without mpirun)
-#   expect "name" STATUS "text" COMMAND...    status and, when not "", a piece of what it prints
-#   gone S PATTERN        how many processes of that command line are left after at most S seconds, as "N are left"
-#   timed COMMAND...      runs it; $naps is how long it took, in naps of 0.1 s: these, too, take longer on a busy machine, and none passes
-#                         while the machine stands still
-#   in_time SECONDS       the last timed command took no longer, or no longer than twice $usual, the naps of one that is undisturbed
+#   toy 400 60            writes data/{train,dev,test}.{src,tgt} (400 training sentences, 60 each in dev and
+#                         test), data/vocab.txt and toy.json into the current folder
+#   ranks 2 PROG ARGS     runs PROG under mpirun with two ranks (1: without mpirun)
+#   expect "name" STATUS "text" COMMAND...    counts a passed test if the command ends with STATUS and, when
+#                         text is not "", prints text
+#   gone S PATTERN        prints "N are left": the number of processes with that command line, after waiting
+#                         at most S seconds for them to end
+#   timed COMMAND...      runs the command and sets $naps to its time, in naps of 0.1 s. Naps stretch on a
+#                         busy machine, and none passes while the machine is stopped
+#   in_time SECONDS       succeeds if the last timed command took at most SECONDS, or at most twice $usual,
+#                         the naps of an undisturbed run
 PROG=${PROG:-$PWD/build/release/run_dist}
 MPIRUN=${MPIRUN:-mpirun --allow-run-as-root --oversubscribe --bind-to none}
 export OMP_NUM_THREADS=1
@@ -102,10 +107,11 @@ expect() { # name, wanted status, wanted text or "", command...
     fi
 }
 
-# column KEY FOLDER: one number a line from its metrics.jsonl
+# column KEY FOLDER: prints KEY of each line of metrics.jsonl
 column() { sed -n 's/.*"'"$1"'":\([^,}]*\).*/\1/p' "$2/metrics.jsonl"; }
 
-# close_curves KEY BOUND N A B: the first N values of two folders agree to BOUND, relative; prints the largest gap
+# close_curves KEY BOUND N A B: compares the first N values of two folders; succeeds if the relative gap is
+# at most BOUND; prints the largest gap
 close_curves() {
     column "$1" "$4" > a.col
     column "$1" "$5" > b.col
