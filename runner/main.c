@@ -5,6 +5,7 @@
  * says it and ends the job. */
 #include "rd/clock.h"
 #include "rd/doctor.h"
+#include "rd/environment.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
 #include "rd/supervise.h"
@@ -30,7 +31,7 @@ static void calm_threads(char **argv)
     /* By its own path, not as /proc/self/exe, which would be the process' name in ps and top. Fails: go on as we are. */
     char path[4096];
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (n <= 0 || setenv("GOMP_SPINCOUNT", "10000", 1) != 0) return;
+    if (n <= 0 || !rd_environment_default(RD_VAR_SPIN)) return;
     path[n] = '\0';
     (void)execv(path, argv);
 }

@@ -5,6 +5,7 @@
 #include "comm_mpi.h"
 #include "host_cpus.h"
 #include "host_memory.h"
+#include "rd/environment.h"
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -267,18 +268,16 @@ static bool may_read_peers(void)
     return scope < 2 || geteuid() == 0;
 }
 
-/* What a person should not have to know about Open MPI 4.1. Nothing here overrides a setting of the environment or of
- * mpirun --mca, which arrives as environment. */
+/* Sets Open MPI up. A setting of the environment or of mpirun --mca, which arrives as environment,
+ * wins. */
 static void set_defaults(void)
 {
-    setenv("OMPI_MCA_btl_base_warn_component_unused", "0", 0);
-    if (!may_read_peers()) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-    /* Over TCP "put" has the receiver ask for each piece: its words queue behind what the link is full of, and the link runs
-     * dry meanwhile. Send in place alone: 2 x 32 MiB over 1 Gbit/s in 281 ms instead of 365 (tests/bench/links). */
-    setenv("OMPI_MCA_btl_tcp_flags", "0x9", 0);
+    (void)rd_environment_default(RD_VAR_UNUSED_WARNING);
+    if (!may_read_peers()) (void)rd_environment_default(RD_VAR_NO_PEER_READ);
+    (void)rd_environment_default(RD_VAR_TCP_FLAGS);
     const char *n_local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (n_local && atol(n_local) > sysconf(_SC_NPROCESSORS_ONLN))
-        setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+        (void)rd_environment_default(RD_VAR_YIELD);
 }
 
 static char library[64]; /* written once, by the function below */

@@ -10,6 +10,7 @@
 #include "cuda_impl.h"
 #include "cuda_convert.h"
 #include "gpu_rnn.h"
+#include "rd/environment.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,8 +66,7 @@ rd_code rd_gpu_new(int index, const rd_gpu_options *o, rd_gpu **out, rd_status *
         goto done;
     }
     rd_gpu_rnn_begin();
-    if (o->shared)
-        setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0); /* read when the library is loaded */
+    if (o->shared) (void)rd_environment_default(RD_VAR_NCCL_SHARED_GPU); /* before NCCL is loaded */
     RD_TRY(rd_gpu_query(index, &g->info, st));
     CUDA(g, cudaSetDevice(index));
     CUDA(g, cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking)); /* makes the context */

@@ -1,5 +1,6 @@
 /* gpu_choose.c -- see gpu_choose.h. */
 #include "rd/gpu_choose.h"
+#include "rd/environment.h"
 #include "rd/strbuf.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,17 +181,13 @@ bool rd_nccl_serves(bool shared, int version, char why[200])
 
 bool rd_nccl_settings(char out[160])
 {
-    static const struct {
-        const char *name, *value;
-    } set[] = {{"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}, {"NCCL_NVLS_ENABLE", "0"}};
+    static const rd_variable set[] = {RD_VAR_NCCL_ALGO, RD_VAR_NCCL_PROTO, RD_VAR_NCCL_NVLS};
     bool other = false;
     size_t n = 0;
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
-        setenv(set[i].name, set[i].value, 0);
-        const char *v = getenv(set[i].name);
-        other |= !v || strcmp(v, set[i].value) != 0;
-        n += (size_t)snprintf(out + n, 160 - n, "%s%s=%.24s", i ? " " : "", set[i].name,
-                              v ? v : "");
+        other |= !rd_environment_default(set[i]);
+        const char *name = rd_environment_name(set[i]), *v = getenv(name);
+        n += (size_t)snprintf(out + n, 160 - n, "%s%s=%.24s", i ? " " : "", name, v ? v : "");
     }
     return other;
 }

@@ -13,6 +13,7 @@
 #include "gpu_rnn.h"
 #include "gpu_graph.h"
 #include "dnn_rnn.h"
+#include "rd/environment.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,9 +71,7 @@ static rd_code may_refuse(rd_gpu *g, cudnnStatus_t r, const char *call, const ch
 
 void rd_gpu_rnn_begin(void)
 {
-    /* With buffers of two sizes, cuBLAS takes another kernel where those of the larger size are in use: other sums from
-     * run to run. */
-    (void)setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2", 0);
+    (void)rd_environment_default(RD_VAR_CUBLAS_BUFFERS);
 }
 
 static void layers_free(const rd_dnn_rnn *dnn, struct rd_gpu_rnn *s)
