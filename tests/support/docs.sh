@@ -1,22 +1,121 @@
 #!/usr/bin/env bash
-# docs.sh -- keeps README.md, FAQ.md and configs/schema.json true to the program.
+# docs.sh -- keeps every Markdown page true to the program, true to the tree, and easy to read.
 # shellcheck disable=SC2016 # the backquotes are those of Markdown
 #
-#   tests/support/docs.sh write      puts the program's own tables and schema into them
-#   tests/support/docs.sh keys|flags|schema|faq|configs|example|links    checks one thing; says what is wrong and exits with 1
+#   tests/support/docs.sh write          writes every generated block (table `blocks` below) into its page
+#   tests/support/docs.sh generated      every generated block is what the program prints
+#   tests/support/docs.sh NAME           the same for one block: keys, flags, bench-flags or schema
+#   tests/support/docs.sh links          every link between pages leads to a file, and to a heading of it
+#   tests/support/docs.sh sizes          every page is there and no larger than its limit (table `limits` below)
+#   tests/support/docs.sh words          lines, sentences and banned words, in pages, help, comments and strings
+#   tests/support/docs.sh run [PAGE...]  the commands below each <!-- run --> line work, in a copy of the tree
+#   tests/support/docs.sh faq            the messages that FAQ.md and docker/MESSAGES.md explain are those of the program
+#   tests/support/docs.sh configs        configs/README.md lists every config
+#   tests/support/docs.sh example        the config that configs/README.md shows trains
 #
-# Environment: PROG (build/release/run_dist).
+# A check prints one line for each finding and exits with 1; without findings it prints nothing.
+# Environment: PROG (build/release/run_dist), RD_TIMEOUT_SCALE (multiplies the time that `run` gives a block of commands).
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 PROG=${PROG:-$PWD/build/release/run_dist}
 export LC_ALL=C.UTF-8
 work=$(mktemp -d "${TMPDIR:-/tmp}/docs.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
+findings=0
+finding() { echo "$1"; findings=$((findings + 1)); }
 
-keys() { "$PROG" --print_keys; }
+# A generated block: its name, its page, the command that prints it. In a page it stands between the lines
+# <!-- NAME:begin --> and <!-- NAME:end -->; a file that is no page holds nothing else.
+blocks='
+keys         configs/KEYS.md      "$PROG" --print_keys
+flags        configs/KEYS.md      flags
+bench-flags  configs/KEYS.md      bench_flags
+schema       configs/schema.json  "$PROG" --print_schema
+'
 flags() { "$PROG" --help | awk '/^flags / { on = 1; next } !/^  --/ { on = 0 } on { print "  " $0 }'; }
+bench_flags() { "$PROG" --help | awk '/^--mode=bench also takes flags/ { on = 1 } on && /^$/ { exit } on { print "    " $0 }'; }
 
-# between NAME FILE: what stands between the markers; put NAME FILE TEXT: FILE with TEXT there.
+# A page and the largest number of bytes, and of lines, that it may have.
+limits='
+README.md               8192 150
+FAQ.md                 16384
+CHANGELOG.md            2560
+CONTRIBUTING.md         6656
+configs/README.md       8192
+configs/KEYS.md        40960
+configs/MIGRATING.md    7168
+docker/README.md       14500
+docker/MESSAGES.md     16384
+logs/README.md          8192
+logs/METRICS.md         6144
+models/README.md        6144
+runner/README.md       10240
+runner/EXCHANGE.md      8192
+runner/GPU.md           8192
+tests/README.md         6144
+tests/bench/README.md   9216
+tests/bench/RESULTS.md 12288
+tests/golden/README.md 10240
+tests/gpu/RESULTS.md    4096
+tests/gpu/floors.md    18432
+'
+line_limit=120     # characters of a line outside tables
+sentence_limit=25  # words of a sentence outside tables and code
+
+# All pages of the tree, new ones too, without what a build or a run has written.
+pages() {
+    { git ls-files -co --exclude-standard '*.md' 2> /dev/null || find . -name '*.md' -printf '%P\n' | grep -vE '^(build|test|data|logs/.*)/'; } |
+        sort -u | while IFS= read -r page; do [ ! -f "$page" ] || echo "$page"; done
+}
+
+# Every line of the given pages as "page TAB line number TAB kind TAB text". Kinds: code (its lines), fence, blank, heading, table,
+# item (first line of a list item), text (its other lines, and paragraphs), html, generated (between the markers of a block).
+lines() {
+    local names
+    names=$(awk 'NF { printf "%s ", $1 }' <<< "$blocks")
+    LC_ALL=C awk -v names="$names banned-words" '
+        BEGIN { OFS = "\t"; n = split(names, name, " "); for (i = 1; i <= n; i++) generated["<!-- " name[i] ":begin -->"] = "<!-- " name[i] ":end -->" }
+        FNR == 1 { fence = until = ""; comment = 0; before = "blank"; list = -1 }
+        {
+            sub(/\r$/, "")
+            match($0, /^ */)
+            indent = RLENGTH
+            if (until != "") {
+                kind = $0 == until ? "html" : "generated"
+                if (kind == "html") until = ""
+            } else if (fence != "") {
+                kind = substr($0, indent + 1, 3) == fence ? "fence" : "code"
+                if (kind == "fence") fence = ""
+            } else if (comment) {
+                kind = "html"
+                if (/-->/) comment = 0
+            } else if (/^[ \t]*$/) kind = "blank"
+            else if (before ~ /^(blank|code|html|heading)$/ && (/^\t/ || indent >= (list < 0 ? 4 : list + 4))) kind = "code"
+            else if (/^ *(```|~~~)/) { kind = "fence"; fence = substr($0, indent + 1, 3) }
+            else if (/^ *<!--/) {
+                kind = "html"
+                if ($0 in generated) until = generated[$0]
+                else if (!/-->/) comment = 1
+            } else if (/^ *<[\/a-zA-Z]/) kind = "html"
+            else if (/^#+ /) kind = "heading"
+            else if (/^ *\|/) kind = "table"
+            else if (match($0, /^ *([-*+]|[0-9]+[.)]) +/)) { kind = "item"; list = RLENGTH }
+            else kind = "text"
+            if (kind != "blank" && kind != "item" && kind != "code" && kind != "fence" && indent == 0) if (before == "blank" || kind != "text") list = -1
+            before = kind
+            print FILENAME, FNR, kind, $0
+        }' "$@"
+}
+
+all_lines() {
+    local all
+    mapfile -t all < <(pages)
+    lines "${all[@]}" > "$work/lines"
+}
+
+# ---- generated blocks ----
+
+# between NAME FILE: what stands between the markers; put NAME FILE TEXT: FILE with the file TEXT there.
 between() { awk -v a="<!-- $1:begin -->" -v b="<!-- $1:end -->" '$0 == b { on = 0 } on { print } $0 == a { on = 1 }' "$2"; }
 put() {
     awk -v a="<!-- $1:begin -->" -v b="<!-- $1:end -->" -v text="$3" '
@@ -26,13 +125,349 @@ put() {
 }
 without_edges() { sed -e '/./,$!d' | sed -e ':a' -e '/^\n*$/{$d;N;ba' -e '}'; }
 
-same() { # NAME WANTED FOUND
-    [ -s "$2" ] || { echo "$1: the program printed nothing"; return 1; }
-    diff -u "$3" "$2" > "$work/diff" && return 0
-    echo "$1: not what the program prints; tests/support/docs.sh write brings it up to date"
-    head -n 20 "$work/diff"
-    return 1
+# each_block FUNCTION [NAME]: calls FUNCTION NAME PAGE, with the program's text in $work/text, for one block or for all.
+each_block() {
+    local name page command any=0
+    while read -r name page command; do
+        [ -n "$name" ] || continue
+        [ "${2:-$name}" = "$name" ] || continue
+        any=1
+        if ! eval "$command" > "$work/text" 2> "$work/err" || [ ! -s "$work/text" ]; then
+            finding "$page: $command, which prints the block $name, failed: $(tail -n 1 "$work/err")"
+            continue
+        fi
+        [ -f "$page" ] || { finding "$page: missing, but it holds the generated block $name"; continue; }
+        case $page in
+        *.md) [ "$(grep -cxF -e "<!-- $name:begin -->" -e "<!-- $name:end -->" "$page")" -eq 2 ] ||
+            { finding "$page: the lines <!-- $name:begin --> and <!-- $name:end --> are not there once each"; continue; } ;;
+        esac
+        "$1" "$name" "$page"
+    done <<< "$blocks"
+    [ $any -eq 1 ] || { echo "docs.sh: no generated block is named '$2'" >&2; exit 2; }
 }
+check_block() {
+    case $2 in
+    *.md) between "$1" "$2" | without_edges > "$work/found" && without_edges < "$work/text" > "$work/want" ;;
+    *) cp "$2" "$work/found" && cp "$work/text" "$work/want" ;;
+    esac
+    diff -u --label "$2" --label "the program" "$work/found" "$work/want" > "$work/diff" && return
+    finding "$2: the block $1 is not what the program prints; tests/support/docs.sh write updates it"
+    head -n 20 "$work/diff"
+}
+write_block() {
+    case $2 in
+    *.md) put "$1" "$2" "$work/text" > "$work/page" ;;
+    *) cp "$work/text" "$work/page" ;;
+    esac
+    cmp -s "$work/page" "$2" || cat "$work/page" > "$2"
+}
+
+# ---- pages ----
+
+sizes() {
+    local page bytes rows n
+    while read -r page bytes rows; do
+        [ -n "$page" ] || continue
+        [ -f "$page" ] || { finding "$page: missing"; continue; }
+        n=$(wc -c < "$page")
+        [ "$n" -le "$bytes" ] || finding "$page: $n bytes, at most $bytes are allowed"
+        n=$(wc -l < "$page")
+        [ "$n" -le "${rows:-$n}" ] || finding "$page: $n lines, at most $rows are allowed"
+    done <<< "$limits"
+    for page in $(pages); do
+        grep -q "^$page " <<< "$limits" || finding "$page: has no limit in tests/support/docs.sh"
+    done
+}
+
+# Links are [text](target), ![text](target) and [name]: target. A heading's anchor is GitHub's: in lower case, without
+# punctuation, blanks as hyphens, -1, -2, ... behind a repeated one.
+links() {
+    local page line path anchor n=0
+    all_lines
+    LC_ALL=C awk -F '\t' '
+        $3 == "heading" {
+            text = tolower($4)
+            sub(/^#+ +/, "", text)
+            sub(/ +#* *$/, "", text)
+            while (match(text, /\]\([^)]*\)/)) text = substr(text, 1, RSTART - 1) substr(text, RSTART + RLENGTH)
+            gsub(/[^a-z0-9_ \200-\377-]/, "", text)
+            gsub(/ /, "-", text)
+            at = $1 "#" text
+            print at (seen[at] ? "-" seen[at] : "")
+            seen[at]++
+        }' "$work/lines" > "$work/anchors"
+    LC_ALL=C awk -F '\t' '
+        function target(t,    path, anchor, part, n, i, k, out) {
+            sub(/^</, "", t)
+            sub(/>?( +".*")?$/, "", t)
+            if (t ~ /^[a-z]+:/) return
+            anchor = path = t
+            if (!sub(/^[^#]*#/, "", anchor)) anchor = "-"
+            sub(/#.*/, "", path)
+            if (path == "") path = $1
+            else if ($1 ~ /\//) { part[0] = $1; sub(/\/[^\/]*$/, "", part[0]); path = part[0] "/" path }
+            n = split(path, part, "/")
+            k = 0
+            for (i = 1; i <= n; i++) {
+                if (part[i] == "" || part[i] == ".") continue
+                if (part[i] == ".." && k > 0 && out[k] != "..") k--
+                else out[++k] = part[i]
+            }
+            path = k ? out[1] : "."
+            for (i = 2; i <= k; i++) path = path "/" out[i]
+            print $1, $2, path, anchor
+        }
+        $3 == "code" || $3 == "fence" || $3 == "html" { next }
+        {
+            text = $4
+            gsub(/`[^`]*`/, "", text)
+            if (match(text, /^\[[^]]*\]: */)) { target(substr(text, RLENGTH + 1)); next }
+            while (match(text, /\]\([^)]*\)/)) {
+                at = substr(text, RSTART + 2, RLENGTH - 3)
+                text = substr(text, RSTART + RLENGTH)
+                target(at)
+            }
+        }' "$work/lines" > "$work/links"
+    while read -r page line path anchor; do
+        n=$((n + 1))
+        case $path in ..*) finding "$page:$line: the link leads out of the tree: $path"; continue ;; esac
+        [ -e "$path" ] || { finding "$page:$line: link to $path, which does not exist"; continue; }
+        case $path in
+        *.md) [ "$anchor" = - ] || grep -qxF -- "$path#$anchor" "$work/anchors" || finding "$page:$line: $path has no heading #$anchor" ;;
+        esac
+    done < "$work/links"
+    [ $n -gt 5 ] || finding "only $n links found in all pages"
+}
+
+# ---- words ----
+
+# Phrases of the list in CONTRIBUTING.md, "- `phrase`, `phrase` -> replacement", as "phrase TAB replacement".
+banned() {
+    [ -f CONTRIBUTING.md ] || return 0
+    between banned-words CONTRIBUTING.md | awk '
+        /^[-*] `/ {
+            at = index($0, "->")
+            left = at ? substr($0, 1, at - 1) : $0
+            right = at ? substr($0, at + 2) : ""
+            gsub(/^ +| +$/, "", right)
+            while (match(left, /`[^`]+`/)) {
+                print tolower(substr(left, RSTART + 1, RLENGTH - 2)) "\t" right
+                left = substr(left, RSTART + RLENGTH)
+            }
+        }'
+}
+
+# Comments and string literals of C and CUDA sources as "file TAB line TAB text"; literals of one line stand side by side.
+comments_and_strings() {
+    find include runner models \( -name '*.[ch]' -o -name '*.cu' \) -print0 | sort -z | LC_ALL=C xargs -0 awk '
+        FNR == 1 { comment = 0 }
+        /^ *# *include/ { next }
+        comment || /\/\*|\/\/|"/ {
+            s = $0
+            out = ""
+            while (s != "") {
+                if (comment) {
+                    end = index(s, "*/")
+                    comment = !end
+                    out = out " " (end ? substr(s, 1, end - 1) : s)
+                    s = end ? substr(s, end + 2) : ""
+                } else if (match(s, /\/\*|\/\/|"|\047/)) {
+                    sign = substr(s, RSTART, RLENGTH)
+                    s = substr(s, RSTART + RLENGTH)
+                    if (sign == "/*") comment = 1
+                    else if (sign == "//") { out = out " " s; s = "" }
+                    else {
+                        if (!match(s, sign == "\"" ? /^([^"\\]|\\.)*"/ : /^([^\047\\]|\\.)*\047/)) break
+                        if (sign == "\"") { text = substr(s, 1, RLENGTH - 1); gsub(/\\[nt]/, " ", text); out = out " " text }
+                        s = substr(s, RLENGTH + 1)
+                    }
+                } else s = ""
+            }
+            sub(/^ *\**/, "", out)
+            if (out ~ /[a-zA-Z]/) print FILENAME "\t" FNR "\t" out
+        }'
+}
+
+# Reads "file TAB line TAB text" and prints each banned phrase, also one that begins on one line and ends on the next.
+find_banned() {
+    LC_ALL=C awk -F '\t' -v list="$work/banned" '
+        BEGIN {
+            while ((getline row < list) > 0) {
+                split(row, part, "\t")
+                phrase[++n] = part[1]
+                better[n] = part[2]
+                p = part[1]
+                gsub(/[][.*+?(){}|^$\\\/]/, "\\\\&", p)
+                pattern[n] = "(^|[^a-z0-9_])" p "([^a-z0-9_]|$)"
+                several[n] = p ~ / /
+                any = any (any == "" ? "" : "|") p
+                if (several[n]) many = many (many == "" ? "" : "|") p
+            }
+            any = "(^|[^a-z0-9_])(" any ")([^a-z0-9_]|$)"
+            many = "(^|[^a-z0-9_])(" many ")([^a-z0-9_]|$)"
+        }
+        {
+            text = tolower($3)
+            gsub(/[ \t]+/, " ", text)
+            sub(/^ /, "", text)
+            sub(/ $/, "", text)
+            if (text ~ any) for (i = 1; i <= n; i++) if (text ~ pattern[i]) print $1 ":" $2 ": \047" phrase[i] "\047; better: " better[i]
+            if ($1 == file && $2 == at + 1) {
+                tail = length(last) > 60 ? substr(last, length(last) - 59) : last
+                head = substr(text, 1, 60)
+                both = tail " " head
+                if (both ~ many) for (i = 1; i <= n; i++)
+                    if (several[i] && both ~ pattern[i] && tail !~ pattern[i] && head !~ pattern[i])
+                        print $1 ":" at ": \047" phrase[i] "\047, over two lines; better: " better[i]
+            }
+            file = $1; at = $2; last = text
+        }'
+}
+
+words() {
+    all_lines
+    {
+        LC_ALL=C awk -F '\t' -v most="$line_limit" '
+            $3 != "table" && $3 != "generated" {
+                text = $0
+                sub(/^[^\t]*\t[^\t]*\t[^\t]*\t/, "", text)
+                gsub(/[\200-\277]/, "", text)
+                if (length(text) > most) print $1 ":" $2 ": " length(text) " characters, at most " most " are allowed"
+            }' "$work/lines"
+        # Sentences: a paragraph, or a list item, is split at "." "?" "!" before a blank; code in backquotes is one word.
+        LC_ALL=C awk -F '\t' -v most="$sentence_limit" '
+            function close_sentence() {
+                if (count > most) print page ":" from ": a sentence of " count " words, at most " most " are allowed: " begin " ..."
+                count = 0
+                begin = ""
+            }
+            function flush(    n, i, token, code, at, len, k, mark, marks) {
+                gsub(/\]\([^)]*\)/, "]", para)
+                while (match(para, /``[^`]+``|`[^`]+`/)) {
+                    at = RSTART; len = RLENGTH
+                    code = substr(para, at, len)
+                    marks = ""
+                    k = split(code, mark, "\003")
+                    for (i = 2; i <= k; i++) marks = marks " \003" (mark[i] + 0)
+                    para = substr(para, 1, at - 1) "CODE" substr(para, at + len) 
+                    if (marks != "") para = substr(para, 1, at + 3) marks " " substr(para, at + 4)
+                }
+                n = split(para, token, /[ \t]+/)
+                count = 0
+                begin = ""
+                for (i = 1; i <= n; i++) {
+                    if (token[i] ~ /^\003/) { line = substr(token[i], 2) + 0; continue }
+                    if (token[i] ~ /[A-Za-z0-9]/) {
+                        if (!count) from = line
+                        if (++count <= 5) begin = begin (begin == "" ? "" : " ") token[i]
+                    }
+                    if (token[i] ~ /[.?!][])"\047*_]*$/ && token[i] !~ /^[("]*(e\.g|i\.e|cf|vs)\.$/) close_sentence()
+                }
+                close_sentence()
+                para = ""
+            }
+            $1 != page || ($3 != "text" && $3 != "item") || $3 == "item" { flush() }
+            { page = $1 }
+            $3 == "text" || $3 == "item" {
+                text = $0
+                sub(/^[^\t]*\t[^\t]*\t[^\t]*\t/, "", text)
+                if ($3 == "item") sub(/^ *([-*+]|[0-9]+[.)]) +/, "", text)
+                sub(/^[> ]+/, "", text)
+                para = para " \003" $2 " " text
+            }
+            END { flush() }' "$work/lines"
+        banned > "$work/banned"
+        if [ -s "$work/banned" ]; then
+            {
+                LC_ALL=C awk -F '\t' '
+                    $3 == "code" || $3 == "fence" || $3 == "html" || $3 == "generated" || $3 == "blank" { next }
+                    {
+                        text = $0
+                        sub(/^[^\t]*\t[^\t]*\t[^\t]*\t/, "", text)
+                        gsub(/`[^`]*`/, "`", text)
+                        gsub(/\]\([^)]*\)/, "]", text)
+                        gsub(/\t/, " ", text)
+                        print $1 "\t" $2 "\t" text
+                    }' "$work/lines"
+                "$PROG" --help | awk '{ print "run_dist --help\t" NR "\t" $0 }'
+                comments_and_strings
+            } | find_banned
+        else
+            echo "CONTRIBUTING.md: no list of banned words between <!-- banned-words:begin --> and <!-- banned-words:end -->"
+        fi
+    } > "$work/findings"
+    sort -t : -k 1,1 -k 2,2n "$work/findings"
+    findings=$(wc -l < "$work/findings")
+}
+
+# ---- commands ----
+
+# The commands of a page run one block after the other in one copy of the tree, as a reader would try them after `make`. Each page gets
+# a copy of its own; all share a copy of the build folder. What would write outside the copy, or needs a network, is refused.
+run_pages() {
+    local page block limit copy status all
+    local outside='(^|[ =>"'\''(:])(/|~|\$HOME)|\.\./|(^|[ ;&|(])(sudo|su|ssh|scp|curl|wget|apt|apt-get|pip|docker|podman|apptainer|kubectl|srun|sbatch|git) '
+    local verbs='(^|[ ;&|(])make +(.* )?(install|uninstall|deps|demo|distclean|clean|test|test-all|asan|fuzz|bench|gpu-[a-z]+)( |$)'
+    limit=$((${RD_DOCS_RUN_LIMIT:-120} * ${RD_TIMEOUT_SCALE:-1}))
+    mkdir "$work/build" "$work/run"
+    [ -x "$PROG" ] || { finding "$PROG: missing; build it first (make)"; return; }
+    cp -a "$(dirname "$PROG")" "$work/build/release" || exit 2
+    if [ $# -eq 0 ]; then
+        mapfile -t all < <(pages)
+        set -- "${all[@]}"
+    fi
+    for page in "$@"; do
+        rm -rf "$work/run" && mkdir "$work/run"
+        # One file a block, named by the line of its mark; empty lines in front make bash count as the page does.
+        lines "$page" | awk -F '\t' -v dir="$work/run/" '
+            function stop() { if (open && !any) print "" > file; open = 0 }
+            $3 == "html" && $4 == "<!-- run -->" { stop(); open = 1; any = 0; file = dir $2 ".sh"; for (i = 0; i < $2; i++) print "" > file; next }
+            !open || $3 == "fence" && !any { if (open) print "" > file; next }
+            $3 == "code" || $3 == "blank" {
+                text = $0
+                sub(/^[^\t]*\t[^\t]*\t[^\t]*\t/, "", text)
+                print text > file
+                if ($3 == "code") any = 1
+                next
+            }
+            { stop() }'
+        [ -n "$(ls "$work/run")" ] || continue
+        copy=$work/copy
+        mkdir "$copy" "$work/home" "$work/tmp"
+        { git ls-files -co --exclude-standard -z 2> /dev/null || find . -type f -not -path './build/*' -print0; } |
+            while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done |
+            tar -c --null --no-recursion -T - | tar -x -C "$copy" || exit 2
+        ln -s "$work/build" "$copy/build"
+        for block in $(find "$work/run" -name '*.sh' -printf '%f\n' | sort -n); do
+            [ -n "$(tr -d '[:space:]' < "$work/run/$block")" ] || { finding "$page:${block%.sh}: no code block below <!-- run -->"; continue; }
+            if grep -nE -- "$outside|$verbs" <(sed -e 's/\(^\|[[:space:]]\)#.*//' -e 's|/dev/null||g' "$work/run/$block") > "$work/refused"; then
+                finding "$page:$(sed -n '1s/:.*//p' "$work/refused"): leaves the copy of the tree: $(sed -n '1s/^[0-9]*: *//p' "$work/refused")"
+                continue
+            fi
+            (
+                cd "$copy" || exit 2
+                export HOME=$work/home TMPDIR=$work/tmp PATH="$work/build/release:$PATH" RD_PAGE=$page BUILD=build/release \
+                    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+                    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm_rsh_agent=sh
+                unset PROG MPIRUN MAKEFLAGS MAKELEVEL
+                {
+                    echo 'set -eE -o pipefail; trap '\''echo "$RD_PAGE:$LINENO: exit status $?: $BASH_COMMAND" >&9'\'' ERR' | tr '\n' ' '
+                    cat "$work/run/$block"
+                } > "$work/script"
+                timeout -k 5 "$limit" bash "$work/script" > "$work/out" 2>&1 9> "$work/failed" < /dev/null
+            )
+            status=$?
+            [ $status -ne 0 ] || continue
+            if [ -s "$work/failed" ]; then finding "$(head -n 1 "$work/failed")"
+            else finding "$page:${block%.sh}: exit status $status, after at most $limit s"
+            fi
+            tail -n 6 "$work/out" | sed 's/^/    | /'
+        done
+        rm -rf "$copy" "${work:?}/home" "${work:?}/tmp"
+    done
+}
+
+# ---- messages and configs ----
 
 # Texts of the program as one line each: literals joined, formats kept. `"a %" PRId64 " b"` becomes `a %d b`.
 literals() {
@@ -40,85 +475,57 @@ literals() {
         sed -e 's/\\"/\x01/g' -e 's/" *PRI[a-zA-Z0-9]* *"/d/g' -e 's/" *"//g' -e 's/\x01/"/g'
 }
 
-# A message in the FAQ is a heading in backquotes; "..." stands for what differs from run to run. Each piece must be in the sources.
+# A message in these pages is a heading in backquotes; "..." stands for what differs from run to run. Each piece must be in the sources.
 faq() {
-    local bad=0 n=0 line piece
+    local n least at page line piece
     literals > "$work/literals"
-    while IFS= read -r line; do
-        n=$((n + 1))
-        while IFS= read -r piece; do
-            piece=$(sed -e 's/^ *//' -e 's/ *$//' <<< "$piece")
-            [ ${#piece} -ge 6 ] || continue
-            grep -qF -- "$piece" "$work/literals" || { echo "FAQ.md: the program does not say '$piece' ($line)"; bad=1; }
-        done <<< "${line//.../$'\n'}"
-    done < <(sed -n '/^## What run_dist says/,/^## /s/^### `\(.*\)`$/\1/p' FAQ.md)
-    [ $n -ge 10 ] || { echo "FAQ.md: $n messages of the program found, more were expected"; bad=1; }
-    return $bad
+    while read -r page least; do
+        [ -f "$page" ] || { finding "$page: missing"; continue; }
+        n=0
+        while IFS=: read -r at line; do
+            n=$((n + 1))
+            while IFS= read -r piece; do
+                piece=$(sed -e 's/^ *//' -e 's/ *$//' <<< "$piece")
+                [ ${#piece} -ge 6 ] || continue
+                grep -qF -- "$piece" "$work/literals" || finding "$page:$at: the program does not print '$piece' ($line)"
+            done <<< "${line//.../$'\n'}"
+        done < <(awk '/^## / { on = $0 ~ /^## What run_dist says/ } on && /^### `.*`$/ { print NR ":" substr($0, 6, length($0) - 6) }' "$page")
+        [ $n -ge "$least" ] || finding "$page: $n messages of the program below '## What run_dist says', at least $least were expected"
+    done <<< $'FAQ.md 10\ndocker/MESSAGES.md 1'
 }
 
 configs() {
-    local bad=0 f name
+    local f name
     for f in configs/*.json; do
         name=$(basename "$f")
-        grep -qF "\`$name\`" configs/README.md || { echo "configs/README.md does not say what $name is"; bad=1; }
+        grep -qF "\`$name\`" configs/README.md || finding "configs/README.md: does not list $name"
     done
     for name in $(grep -o '^| `[^`]*\.json`' configs/README.md | tr -d '|` '); do
-        [ -f "configs/$name" ] || { echo "configs/README.md speaks of $name, which is not there"; bad=1; }
+        [ -f "configs/$name" ] || finding "configs/README.md: lists $name, which does not exist"
     done
-    return $bad
 }
 
-# The config that the README shows trains, once the remarks on its right are gone.
+# The config that configs/README.md shows trains, once the comments on its right are removed.
 example() {
     local set side
-    sed -n '/^    {$/,/^    }$/p' README.md | sed -e 's/,   *[^ "].*$/,/' > "$work/example.json"
-    cd "$work" || return 1
+    sed -n '/^    {$/,/^    }$/p' configs/README.md | sed -e 's/,   *[^ "].*$/,/' > "$work/example.json"
+    cd "$work" || exit 2
     for set in train dev vocab; do mkdir -p test/toy_data/$set; done
     for side in source target; do
         printf 'a\nb\n' > test/toy_data/vocab/$side.txt
         for set in train dev; do printf 'a b\nb a a\n' > test/toy_data/$set/$side.txt; done
     done
-    "$PROG" --config_file=example.json --logdir=log --max_steps=1 --set threads=1 > out 2>&1 && return 0
-    echo "README.md: the example config does not train:"
+    "$PROG" --config_file=example.json --logdir=log --max_steps=1 --set threads=1 > out 2>&1 && return
+    finding "configs/README.md: the example config does not train:"
     tail -n 3 out
-    return 1
-}
-
-# Links between pages: the file exists, and the heading too.
-links() {
-    local bad=0 page target file anchor n=0
-    for page in README.md FAQ.md CHANGELOG.md configs/README.md logs/README.md; do
-        while IFS= read -r target; do
-            case $target in http*) continue ;; esac
-            n=$((n + 1))
-            file=${target%%#*} anchor=
-            case $target in *\#*) anchor=${target#*#} ;; esac
-            if [ -n "$file" ]; then file=$(dirname "$page")/$file; else file=$page; fi
-            [ -e "$file" ] || { echo "$page: link to $target, which is not there"; bad=1; continue; }
-            [ -z "$anchor" ] || sed -n 's/^##* //p' "$file" | tr '[:upper:] ' '[:lower:]-' | tr -cd 'a-z0-9_\n-' | grep -qx -- "$anchor" ||
-                { echo "$page: link to $target, but that page has no such heading"; bad=1; }
-        done < <(grep -o '](\([^)]*\))' "$page" | sed 's/^](//; s/)$//')
-    done
-    [ $n -gt 5 ] || { echo "only $n links found"; bad=1; }
-    return $bad
 }
 
 case ${1:-} in
-keys | flags)
-    "$1" > "$work/want"
-    between "$1" README.md | without_edges > "$work/found"
-    without_edges < "$work/want" > "$work/want1"
-    same "README.md, $1" "$work/want1" "$work/found"
-    ;;
-schema)
-    "$PROG" --print_schema > "$work/want"
-    same configs/schema.json "$work/want" configs/schema.json
-    ;;
-faq | configs | example | links) "$1" ;;
-write)
-    keys > "$work/keys" && flags > "$work/flags" && "$PROG" --print_schema > "$work/schema" || exit 1
-    put keys README.md "$work/keys" > "$work/1" && put flags "$work/1" "$work/flags" > "$work/2" && cat "$work/2" > README.md &&
-        cat "$work/schema" > configs/schema.json
-    ;;
-*) sed -n '5,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+links | sizes | words | faq | configs | example) "$1" ;;
+run) shift; run_pages "$@" ;;
+generated) each_block check_block ;;
+write) each_block write_block ;;
+'' | -*) sed -n '5,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+*) each_block check_block "$1" ;;
 esac
+[ $findings -eq 0 ]
