@@ -53,7 +53,7 @@ runner/README.md       10240
 runner/EXCHANGE.md      8192
 runner/GPU.md           8192
 tests/README.md         6144
-tests/bench/README.md   9216
+tests/bench/README.md  10240
 tests/bench/RESULTS.md 12288
 tests/golden/README.md 10240
 tests/gpu/RESULTS.md    4096
