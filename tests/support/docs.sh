@@ -277,7 +277,9 @@ comments_and_strings() {
                     if (sign == "/*") comment = 1
                     else if (sign == "//") { out = out " " s; s = "" }
                     else {
-                        if (!match(s, sign == "\"" ? /^([^"\\]|\\.)*"/ : /^([^\047\\]|\\.)*\047/)) break
+                        if (sign == "\"") match(s, /^([^"\\]|\\.)*"/)
+                        else match(s, /^([^\047\\]|\\.)*\047/)
+                        if (RSTART == 0) break
                         if (sign == "\"") { text = substr(s, 1, RLENGTH - 1); gsub(/\\[nt]/, " ", text); out = out " " text }
                         s = substr(s, RLENGTH + 1)
                     }
