@@ -461,7 +461,8 @@ run_pages() {
             status=$?
             [ $status -ne 0 ] || continue
             if [ -s "$work/failed" ]; then finding "$(head -n 1 "$work/failed")"
-            else finding "$page:${block%.sh}: exit status $status, after at most $limit s"
+            elif [ $status -eq 124 ] || [ $status -eq 137 ]; then finding "$page:${block%.sh}: stopped after $limit s"
+            else finding "$page:${block%.sh}: exit status $status"
             fi
             tail -n 6 "$work/out" | sed 's/^/    | /'
         done
