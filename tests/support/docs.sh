@@ -55,9 +55,9 @@ runner/GPU.md           8192
 tests/README.md         6144
 tests/bench/README.md  10240
 tests/bench/RESULTS.md 12288
-tests/golden/README.md 10240
+tests/golden/README.md 11264
 tests/gpu/RESULTS.md    4096
-tests/gpu/floors.md    18432
+tests/gpu/floors.md    20480
 '
 line_limit=120     # characters of a line outside tables
 sentence_limit=25  # words of a sentence outside tables and code
