@@ -2,19 +2,22 @@
 # docs.sh -- keeps every Markdown page true to the program, true to the tree, and easy to read.
 # shellcheck disable=SC2016 # the backquotes are those of Markdown
 #
-#   tests/support/docs.sh write          writes every generated block (table `blocks` below) into its page
-#   tests/support/docs.sh generated      every generated block is what the program prints
-#   tests/support/docs.sh NAME           the same for one block: keys, flags, bench-flags or schema
-#   tests/support/docs.sh links          every link between pages leads to a file, and to a heading of it
-#   tests/support/docs.sh sizes          every page is there and no larger than its limit (table `limits` below)
-#   tests/support/docs.sh words          lines, sentences and banned words, in pages, help, comments and strings
-#   tests/support/docs.sh run [PAGE...]  the commands below each <!-- run --> line work, in a copy of the tree
-#   tests/support/docs.sh faq            the messages that FAQ.md and docker/MESSAGES.md explain are those of the program
-#   tests/support/docs.sh configs        configs/README.md lists every config
-#   tests/support/docs.sh example        the config that configs/README.md shows trains
+#   tests/support/docs.sh write          writes every generated block into its page
+#   tests/support/docs.sh generated      checks that every generated block is what the program prints
+#   tests/support/docs.sh NAME           checks one block: keys, flags, bench-flags or schema
+#   tests/support/docs.sh links          checks that every link leads to a file, and to a heading of it
+#   tests/support/docs.sh sizes          checks that every page exists and keeps its limit
+#   tests/support/docs.sh words          finds long lines, long sentences and banned words
+#   tests/support/docs.sh run [PAGE...]  runs the commands below each <!-- run --> line, in a copy of the tree
+#   tests/support/docs.sh faq            checks that the program prints the messages that the pages explain
+#   tests/support/docs.sh configs        checks that configs/README.md lists every config
+#   tests/support/docs.sh example        trains the config that configs/README.md shows
 #
-# A check prints one line for each finding and exits with 1; without findings it prints nothing.
-# Environment: PROG (build/release/run_dist), RD_TIMEOUT_SCALE (multiplies the time that `run` gives a block of commands).
+# A check prints one line for each finding and exits with 1; without findings it prints nothing. `words` reads
+# pages, the program's help, and comments and string literals of the sources.
+#
+# Environment: PROG (build/release/run_dist), RD_DOCS_RUN_LIMIT (seconds for a block of commands, 120),
+# RD_TIMEOUT_SCALE (multiplies that).
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 PROG=${PROG:-$PWD/build/release/run_dist}
@@ -33,7 +36,9 @@ bench-flags  configs/KEYS.md      bench_flags
 schema       configs/schema.json  "$PROG" --print_schema
 '
 flags() { "$PROG" --help | awk '/^flags / { on = 1; next } !/^  --/ { on = 0 } on { print "  " $0 }'; }
-bench_flags() { "$PROG" --help | awk '/^--mode=bench also takes flags/ { on = 1 } on && /^$/ { exit } on { print "    " $0 }'; }
+bench_flags() {
+    "$PROG" --help | awk '/^--mode=bench also takes flags/ { on = 1 } on && /^$/ { exit } on { print "    " $0 }'
+}
 
 # A page and the largest number of bytes, and of lines, that it may have.
 limits='
@@ -62,19 +67,28 @@ tests/gpu/floors.md    20480
 line_limit=120     # characters of a line outside tables
 sentence_limit=25  # words of a sentence outside tables and code
 
-# All pages of the tree, new ones too, without what a build or a run has written.
-pages() {
-    { git ls-files -co --exclude-standard '*.md' 2> /dev/null || find . -name '*.md' -printf '%P\n' | grep -vE '^(build|test|data|logs/.*)/'; } |
-        sort -u | while IFS= read -r page; do [ ! -f "$page" ] || echo "$page"; done
+# The files of the tree, each ended by a NUL byte: new ones too, but nothing that a build or a run has written.
+tree() {
+    if git rev-parse --is-inside-work-tree > /dev/null 2>&1; then
+        git ls-files -co --exclude-standard -z
+    else
+        find . -regextype egrep -not -regex '\./(build|test|data|logs/.*)/.*' -type f -printf '%P\0'
+    fi | sort -zu | while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done
 }
+pages() { tree | tr '\0' '\n' | grep '\.md$'; }
 
-# Every line of the given pages as "page TAB line number TAB kind TAB text". Kinds: code (its lines), fence, blank, heading, table,
-# item (first line of a list item), text (its other lines, and paragraphs), html, generated (between the markers of a block).
+# Every line of the given pages as "page TAB line number TAB kind TAB text". The kinds are code, fence, blank,
+# heading, table, item (first line of a list item), text (its other lines, and paragraphs), html, and generated
+# (between the markers of a block).
 lines() {
     local names
     names=$(awk 'NF { printf "%s ", $1 }' <<< "$blocks")
     LC_ALL=C awk -v names="$names banned-words" '
-        BEGIN { OFS = "\t"; n = split(names, name, " "); for (i = 1; i <= n; i++) generated["<!-- " name[i] ":begin -->"] = "<!-- " name[i] ":end -->" }
+        BEGIN {
+            OFS = "\t"
+            n = split(names, name, " ")
+            for (i = 1; i <= n; i++) generated["<!-- " name[i] ":begin -->"] = "<!-- " name[i] ":end -->"
+        }
         FNR == 1 { fence = until = ""; comment = 0; before = "blank"; list = -1 }
         {
             sub(/\r$/, "")
@@ -90,7 +104,8 @@ lines() {
                 kind = "html"
                 if (/-->/) comment = 0
             } else if (/^[ \t]*$/) kind = "blank"
-            else if (before ~ /^(blank|code|html|heading)$/ && (/^\t/ || indent >= (list < 0 ? 4 : list + 4))) kind = "code"
+            else if (before ~ /^(blank|code|html|heading)$/ && (/^\t/ || indent >= (list < 0 ? 4 : list + 4)))
+                kind = "code"
             else if (/^ *(```|~~~)/) { kind = "fence"; fence = substr($0, indent + 1, 3) }
             else if (/^ *<!--/) {
                 kind = "html"
@@ -101,7 +116,8 @@ lines() {
             else if (/^ *\|/) kind = "table"
             else if (match($0, /^ *([-*+]|[0-9]+[.)]) +/)) { kind = "item"; list = RLENGTH }
             else kind = "text"
-            if (kind != "blank" && kind != "item" && kind != "code" && kind != "fence" && indent == 0) if (before == "blank" || kind != "text") list = -1
+            # A list ends at the first line at the margin that is no item and continues no paragraph.
+            if (indent == 0 && kind !~ /^(blank|item|code|fence)$/ && (before == "blank" || kind != "text")) list = -1
             before = kind
             print FILENAME, FNR, kind, $0
         }' "$@"
@@ -116,7 +132,9 @@ all_lines() {
 # ---- generated blocks ----
 
 # between NAME FILE: what stands between the markers; put NAME FILE TEXT: FILE with the file TEXT there.
-between() { awk -v a="<!-- $1:begin -->" -v b="<!-- $1:end -->" '$0 == b { on = 0 } on { print } $0 == a { on = 1 }' "$2"; }
+between() {
+    awk -v a="<!-- $1:begin -->" -v b="<!-- $1:end -->" '$0 == b { on = 0 } on { print } $0 == a { on = 1 }' "$2"
+}
 put() {
     awk -v a="<!-- $1:begin -->" -v b="<!-- $1:end -->" -v text="$3" '
         $0 == b { on = 0 }
@@ -125,7 +143,7 @@ put() {
 }
 without_edges() { sed -e '/./,$!d' | sed -e ':a' -e '/^\n*$/{$d;N;ba' -e '}'; }
 
-# each_block FUNCTION [NAME]: calls FUNCTION NAME PAGE, with the program's text in $work/text, for one block or for all.
+# each_block FUNCTION [NAME]: calls FUNCTION NAME PAGE for one block or for all, with the program's text in $work/text.
 each_block() {
     local name page command any=0
     while read -r name page command; do
@@ -138,8 +156,12 @@ each_block() {
         fi
         [ -f "$page" ] || { finding "$page: missing, but it holds the generated block $name"; continue; }
         case $page in
-        *.md) [ "$(grep -cxF -e "<!-- $name:begin -->" -e "<!-- $name:end -->" "$page")" -eq 2 ] ||
-            { finding "$page: the lines <!-- $name:begin --> and <!-- $name:end --> are not there once each"; continue; } ;;
+        *.md)
+            if [ "$(grep -cxF -e "<!-- $name:begin -->" -e "<!-- $name:end -->" "$page")" -ne 2 ]; then
+                finding "$page: the lines <!-- $name:begin --> and <!-- $name:end --> are not there once each"
+                continue
+            fi
+            ;;
         esac
         "$1" "$name" "$page"
     done <<< "$blocks"
@@ -179,8 +201,8 @@ sizes() {
     done
 }
 
-# Links are [text](target), ![text](target) and [name]: target. A heading's anchor is GitHub's: in lower case, without
-# punctuation, blanks as hyphens, -1, -2, ... behind a repeated one.
+# Links are [text](target), ![text](target) and [name]: target. A heading's anchor is GitHub's: lower case, no
+# punctuation, hyphens for blanks, and -1, -2, ... after a repeated one.
 links() {
     local page line path anchor n=0
     all_lines
@@ -189,7 +211,7 @@ links() {
             text = tolower($4)
             sub(/^#+ +/, "", text)
             sub(/ +#* *$/, "", text)
-            while (match(text, /\]\([^)]*\)/)) text = substr(text, 1, RSTART - 1) substr(text, RSTART + RLENGTH)
+            gsub(/\]\([^)]*\)/, "", text)
             gsub(/[^a-z0-9_ \200-\377-]/, "", text)
             gsub(/ /, "-", text)
             at = $1 "#" text
@@ -233,7 +255,10 @@ links() {
         case $path in ..*) finding "$page:$line: the link leads out of the tree: $path"; continue ;; esac
         [ -e "$path" ] || { finding "$page:$line: link to $path, which does not exist"; continue; }
         case $path in
-        *.md) [ "$anchor" = - ] || grep -qxF -- "$path#$anchor" "$work/anchors" || finding "$page:$line: $path has no heading #$anchor" ;;
+        *.md)
+            [ "$anchor" = - ] || grep -qxF -- "$path#$anchor" "$work/anchors" ||
+                finding "$page:$line: $path has no heading #$anchor"
+            ;;
         esac
     done < "$work/links"
     [ $n -gt 5 ] || finding "only $n links found in all pages"
@@ -257,7 +282,7 @@ banned() {
         }'
 }
 
-# Comments and string literals of C and CUDA sources as "file TAB line TAB text"; literals of one line stand side by side.
+# Comments and string literals of C and CUDA sources as "file TAB line TAB text".
 comments_and_strings() {
     find include runner models \( -name '*.[ch]' -o -name '*.cu' \) -print0 | sort -z | LC_ALL=C xargs -0 awk '
         FNR == 1 { comment = 0 }
@@ -280,7 +305,11 @@ comments_and_strings() {
                         if (sign == "\"") match(s, /^([^"\\]|\\.)*"/)
                         else match(s, /^([^\047\\]|\\.)*\047/)
                         if (RSTART == 0) break
-                        if (sign == "\"") { text = substr(s, 1, RLENGTH - 1); gsub(/\\[nt]/, " ", text); out = out " " text }
+                        if (sign == "\"") {
+                            text = substr(s, 1, RLENGTH - 1)
+                            gsub(/\\[nt]/, " ", text)
+                            out = out " " text
+                        }
                         s = substr(s, RLENGTH + 1)
                     }
                 } else s = ""
@@ -290,7 +319,7 @@ comments_and_strings() {
         }'
 }
 
-# Reads "file TAB line TAB text" and prints each banned phrase, also one that begins on one line and ends on the next.
+# Reads "file TAB line TAB text" and prints each banned phrase, also if it begins on one line and ends on the next.
 find_banned() {
     LC_ALL=C awk -F '\t' -v list="$work/banned" '
         BEGIN {
@@ -313,7 +342,9 @@ find_banned() {
             gsub(/[ \t]+/, " ", text)
             sub(/^ /, "", text)
             sub(/ $/, "", text)
-            if (text ~ any) for (i = 1; i <= n; i++) if (text ~ pattern[i]) print $1 ":" $2 ": \047" phrase[i] "\047; better: " better[i]
+            if (text ~ any)
+                for (i = 1; i <= n; i++)
+                    if (text ~ pattern[i]) print $1 ":" $2 ": \047" phrase[i] "\047; better: " better[i]
             if ($1 == file && $2 == at + 1) {
                 tail = length(last) > 60 ? substr(last, length(last) - 59) : last
                 head = substr(text, 1, 60)
@@ -336,10 +367,11 @@ words() {
                 gsub(/[\200-\277]/, "", text)
                 if (length(text) > most) print $1 ":" $2 ": " length(text) " characters, at most " most " are allowed"
             }' "$work/lines"
-        # Sentences: a paragraph, or a list item, is split at "." "?" "!" before a blank; code in backquotes is one word.
+        # A paragraph or list item is split into sentences at "." "?" "!" before a blank. Code in backquotes is a word.
         LC_ALL=C awk -F '\t' -v most="$sentence_limit" '
             function close_sentence() {
-                if (count > most) print page ":" from ": a sentence of " count " words, at most " most " are allowed: " begin " ..."
+                if (count > most)
+                    print page ":" from ": a sentence of " count " words, at most " most " are allowed: " begin " ..."
                 count = 0
                 begin = ""
             }
@@ -351,7 +383,7 @@ words() {
                     marks = ""
                     k = split(code, mark, "\003")
                     for (i = 2; i <= k; i++) marks = marks " \003" (mark[i] + 0)
-                    para = substr(para, 1, at - 1) "CODE" substr(para, at + len) 
+                    para = substr(para, 1, at - 1) "CODE" substr(para, at + len)
                     if (marks != "") para = substr(para, 1, at + 3) marks " " substr(para, at + 4)
                 }
                 n = split(para, token, /[ \t]+/)
@@ -363,7 +395,8 @@ words() {
                         if (!count) from = line
                         if (++count <= 5) begin = begin (begin == "" ? "" : " ") token[i]
                     }
-                    if (token[i] ~ /[.?!][])"\047*_]*$/ && token[i] !~ /^[("]*(e\.g|i\.e|cf|vs)\.$/) close_sentence()
+                    if (token[i] ~ /^[("]*(e\.g|i\.e|cf|vs)\.$/) continue
+                    if (token[i] ~ /[.?!][])"\047*_]*$/) close_sentence()
                 }
                 close_sentence()
                 para = ""
@@ -382,7 +415,7 @@ words() {
         if [ -s "$work/banned" ]; then
             {
                 LC_ALL=C awk -F '\t' '
-                    $3 == "code" || $3 == "fence" || $3 == "html" || $3 == "generated" || $3 == "blank" { next }
+                    $3 ~ /^(code|fence|html|generated|blank)$/ { next }
                     {
                         text = $0
                         sub(/^[^\t]*\t[^\t]*\t[^\t]*\t/, "", text)
@@ -391,11 +424,11 @@ words() {
                         gsub(/\t/, " ", text)
                         print $1 "\t" $2 "\t" text
                     }' "$work/lines"
-                "$PROG" --help | awk '{ print "run_dist --help\t" NR "\t" $0 }'
+                [ ! -x "$PROG" ] || "$PROG" --help | awk '{ print "run_dist --help\t" NR "\t" $0 }'
                 comments_and_strings
             } | find_banned
         else
-            echo "CONTRIBUTING.md: no list of banned words between <!-- banned-words:begin --> and <!-- banned-words:end -->"
+            echo "CONTRIBUTING.md: no list of banned words between the lines <!-- banned-words:begin --> and :end"
         fi
     } > "$work/findings"
     sort -t : -k 1,1 -k 2,2n "$work/findings"
@@ -404,12 +437,15 @@ words() {
 
 # ---- commands ----
 
-# The commands of a page run one block after the other in one copy of the tree, as a reader would try them after `make`. Each page gets
-# a copy of its own; all share a copy of the build folder. What would write outside the copy, or needs a network, is refused.
+# The commands of a page run one block after the other in one copy of the tree, as a reader would try them after
+# `make`. Each page gets its own copy; all share a copy of the build folder. Commands that would write outside the
+# copy, or need a network, are refused.
 run_pages() {
-    local page block limit copy status all
-    local outside='(^|[ =>"'\''(:])(/|~|\$HOME)|\.\./|(^|[ ;&|(])(sudo|su|ssh|scp|curl|wget|apt|apt-get|pip|docker|podman|apptainer|kubectl|srun|sbatch|git) '
-    local verbs='(^|[ ;&|(])make +(.* )?(install|uninstall|deps|demo|distclean|clean|test|test-all|asan|fuzz|bench|gpu-[a-z]+)( |$)'
+    local page block limit copy status all line command
+    local before='(^|[ ;&|(])'
+    local outside='(^|[ =>"'\''(:])(/|~|\$HOME)|\.\./'
+    local tools='(sudo|su|ssh|scp|curl|wget|git|apt|apt-get|pip|docker|podman|apptainer|kubectl|srun|sbatch) '
+    local verbs='make +(.* )?(install|uninstall|deps|demo|distclean|clean|test|test-all|asan|fuzz|bench|gpu-.*)( |$)'
     limit=$((${RD_DOCS_RUN_LIMIT:-120} * ${RD_TIMEOUT_SCALE:-1}))
     mkdir "$work/build" "$work/run"
     [ -x "$PROG" ] || { finding "$PROG: missing; build it first (make)"; return; }
@@ -420,11 +456,19 @@ run_pages() {
     fi
     for page in "$@"; do
         rm -rf "$work/run" && mkdir "$work/run"
-        # One file a block, named by the line of its mark; empty lines in front make bash count as the page does.
+        # One file a block, named by the line of its mark. Empty lines in front make bash count as the page does.
         lines "$page" | awk -F '\t' -v dir="$work/run/" '
             function stop() { if (open && !any) print "" > file; open = 0 }
-            $3 == "html" && $4 == "<!-- run -->" { stop(); open = 1; any = 0; file = dir $2 ".sh"; for (i = 0; i < $2; i++) print "" > file; next }
-            !open || $3 == "fence" && !any { if (open) print "" > file; next }
+            $3 == "html" && $4 == "<!-- run -->" {
+                stop()
+                open = 1
+                any = 0
+                file = dir $2 ".sh"
+                for (i = 0; i < $2; i++) print "" > file
+                next
+            }
+            !open { next }
+            $3 == "fence" && !any { print "" > file; next }
             $3 == "code" || $3 == "blank" {
                 text = $0
                 sub(/^[^\t]*\t[^\t]*\t[^\t]*\t/, "", text)
@@ -436,31 +480,37 @@ run_pages() {
         [ -n "$(ls "$work/run")" ] || continue
         copy=$work/copy
         mkdir "$copy" "$work/home" "$work/tmp"
-        { git ls-files -co --exclude-standard -z 2> /dev/null || find . -type f -not -path './build/*' -print0; } |
-            while IFS= read -r -d '' f; do [ ! -f "$f" ] || printf '%s\0' "$f"; done |
-            tar -c --null --no-recursion -T - | tar -x -C "$copy" || exit 2
+        tree | tar -c --null --no-recursion -T - | tar -x -C "$copy" || exit 2
         ln -s "$work/build" "$copy/build"
         for block in $(find "$work/run" -name '*.sh' -printf '%f\n' | sort -n); do
-            [ -n "$(tr -d '[:space:]' < "$work/run/$block")" ] || { finding "$page:${block%.sh}: no code block below <!-- run -->"; continue; }
-            if grep -nE -- "$outside|$verbs" <(sed -e 's/\(^\|[[:space:]]\)#.*//' -e 's|/dev/null||g' "$work/run/$block") > "$work/refused"; then
-                finding "$page:$(sed -n '1s/:.*//p' "$work/refused"): leaves the copy of the tree: $(sed -n '1s/^[0-9]*: *//p' "$work/refused")"
+            if ! grep -q '[^[:space:]]' "$work/run/$block"; then
+                finding "$page:${block%.sh}: no code block below <!-- run -->"
+                continue
+            fi
+            sed -e 's/\(^\|[[:space:]]\)#.*//' -e 's|/dev/null||g' "$work/run/$block" |
+                grep -nE -m 1 -- "$outside|$before$tools|$before$verbs" > "$work/refused"
+            if [ -s "$work/refused" ]; then
+                IFS=: read -r line command < "$work/refused"
+                finding "$page:$line: leaves the copy of the tree: ${command#"${command%%[! ]*}"}"
                 continue
             fi
             (
                 cd "$copy" || exit 2
-                export HOME=$work/home TMPDIR=$work/tmp PATH="$work/build/release:$PATH" RD_PAGE=$page BUILD=build/release \
-                    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-                    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm_rsh_agent=sh
+                export HOME=$work/home TMPDIR=$work/tmp PATH="$work/build/release:$PATH" BUILD=build/release
+                # As in tests/run: ranks of one machine, also as root and in a container.
+                export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+                export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
+                export OMPI_MCA_plm_rsh_agent=sh
                 unset PROG MPIRUN MAKEFLAGS MAKELEVEL
                 {
-                    echo 'set -eE -o pipefail; trap '\''echo "$RD_PAGE:$LINENO: exit status $?: $BASH_COMMAND" >&9'\'' ERR' | tr '\n' ' '
+                    printf 'set -eE -o pipefail; trap "echo \\"\$LINENO: exit status \$?: \$BASH_COMMAND\\" >&9" ERR'
                     cat "$work/run/$block"
                 } > "$work/script"
                 timeout -k 5 "$limit" bash "$work/script" > "$work/out" 2>&1 9> "$work/failed" < /dev/null
             )
             status=$?
             [ $status -ne 0 ] || continue
-            if [ -s "$work/failed" ]; then finding "$(head -n 1 "$work/failed")"
+            if [ -s "$work/failed" ]; then finding "$page:$(head -n 1 "$work/failed")"
             elif [ $status -eq 124 ] || [ $status -eq 137 ]; then finding "$page:${block%.sh}: stopped after $limit s"
             else finding "$page:${block%.sh}: exit status $status"
             fi
@@ -478,7 +528,8 @@ literals() {
         sed -e 's/\\"/\x01/g' -e 's/" *PRI[a-zA-Z0-9]* *"/d/g' -e 's/" *"//g' -e 's/\x01/"/g'
 }
 
-# A message in these pages is a heading in backquotes; "..." stands for what differs from run to run. Each piece must be in the sources.
+# A message in these pages is a heading in backquotes; "..." stands for what differs from run to run. Each piece
+# must be in the sources.
 faq() {
     local n least at page line piece
     literals > "$work/literals"
@@ -490,10 +541,13 @@ faq() {
             while IFS= read -r piece; do
                 piece=$(sed -e 's/^ *//' -e 's/ *$//' <<< "$piece")
                 [ ${#piece} -ge 6 ] || continue
-                grep -qF -- "$piece" "$work/literals" || finding "$page:$at: the program does not print '$piece' ($line)"
+                grep -qF -- "$piece" "$work/literals" ||
+                    finding "$page:$at: the program does not print '$piece' ($line)"
             done <<< "${line//.../$'\n'}"
-        done < <(awk '/^## / { on = $0 ~ /^## What run_dist says/ } on && /^### `.*`$/ { print NR ":" substr($0, 6, length($0) - 6) }' "$page")
-        [ $n -ge "$least" ] || finding "$page: $n messages of the program below '## What run_dist says', at least $least were expected"
+        done < <(awk '
+            /^## / { on = $0 ~ /^## What run_dist says/ }
+            on && /^### `.*`$/ { print NR ":" substr($0, 6, length($0) - 6) }' "$page")
+        [ $n -ge "$least" ] || finding "$page: $n messages below '## What run_dist says', at least $least were expected"
     done <<< $'FAQ.md 10\ndocker/MESSAGES.md 1'
 }
 
@@ -528,7 +582,7 @@ links | sizes | words | faq | configs | example) "$1" ;;
 run) shift; run_pages "$@" ;;
 generated) each_block check_block ;;
 write) each_block write_block ;;
-'' | -*) sed -n '5,14s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+'' | -*) sed -n '5,18s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 *) each_block check_block "$1" ;;
 esac
 [ $findings -eq 0 ]
