@@ -103,18 +103,19 @@ $(BUILD)/flags: FORCE
 $(BUILD)/gen/version.h: FORCE
 	$(call replace,#define RD_VERSION "%s"\n#define RD_COMMIT "%s",$(VERSION) \
 	    $(or $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null),unknown))
-# The registries: one line per file. Written where the folder is empty too.
+# The registries. A part is found by its definition at the beginning of a line: RD_MODEL(seq2seq), or a macro of a family,
+# RD_MODEL_VGG(vgg16, ...). $(call registry,NAME,MACRO,FOLDER) writes gen/NAME.inc with one RD_ENTRY(id) for each.
 define registry
 $(BUILD)/gen/$(1).inc: FORCE
-	$$(call replace,$(if $(wildcard $(2)/*.c),RD_ENTRY(%s)),$$(filter-out registry,$$(basename $$(notdir $$(sort $$(wildcard $(2)/*.c))))))
+	@mkdir -p $$(@D) && runner/registry.sh $(2) $$(wildcard $(3)/*.c) > $$@.new && (cmp -s $$@.new $$@ && rm $$@.new || mv $$@.new $$@)
 GEN += $(BUILD)/gen/$(1).inc
 endef
-$(eval $(call registry,models,models))
-$(eval $(call registry,ops,runner/ops))
-$(eval $(call registry,cells,runner/ops/cells))
-$(eval $(call registry,datasets,runner/data/datasets))
-$(eval $(call registry,metrics,runner/data/metrics))
-$(eval $(call registry,optimizers,runner/optim/optimizers))
+$(eval $(call registry,models,MODEL,models))
+$(eval $(call registry,ops,OP,runner/ops))
+$(eval $(call registry,cells,CELL,runner/ops/cells))
+$(eval $(call registry,datasets,DATASET,runner/data/datasets))
+$(eval $(call registry,metrics,METRIC,runner/data/metrics))
+$(eval $(call registry,optimizers,OPTIMIZER,runner/optim/optimizers))
 GEN += $(BUILD)/gen/version.h
 
 # Asked once per set of flags.

@@ -33,12 +33,6 @@ static rd_feature alexnet_build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense3", rd_net_classes(n), false, x);
 }
 
-static rd_code alexnet_create(const rd_model_args *a, void **self, rd_status *st)
-{
-    const rd_image_arch arch = {
-        .name = "alexnet", .initializer = "truncated_fan_in", .build = alexnet_build};
-    return rd_image_model_create(a, &arch, self, st);
-}
-
-RD_IMAGE_MODEL(alexnet, "alexnet", "five convolutions, three dense layers, as in tf_cnn_benchmarks",
-               "image_folder");
+RD_MODEL_IMAGE(alexnet, "alexnet", "five convolutions, three dense layers, as in tf_cnn_benchmarks",
+               "image_folder", 512, .name = "alexnet", .initializer = "truncated_fan_in",
+               .build = alexnet_build);

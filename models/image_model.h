@@ -1,85 +1,37 @@
-/* image_model.h -- what all image models share on the side of model.h. A model's file names its network (image_net.h)
- * and adds a create function and a definition. */
+/* image_model.h -- what image models have in common. A model's file describes its network as an
+ * rd_image_arch (image_net.h); RD_MODEL_IMAGE makes the definition. */
 #ifndef RD_IMAGE_MODEL_H
 #define RD_IMAGE_MODEL_H
 
 #include "rd/image_net.h"
 #include "rd/model.h"
 
-static inline rd_code rd_image_model_create(const rd_model_args *a, const rd_image_arch *arch,
-                                            void **self, rd_status *st)
-{
-    rd_image_net_args n = {.arch = *arch,
-                           .n_classes = a->data->n_classes,
-                           .h = a->data->image_h,
-                           .w = a->data->image_w,
-                           .c = a->data->image_c,
-                           .seed = a->seed,
-                           .params = a->params};
-    rd_image_net *net = NULL;
-    *self = NULL;
-    if (rd_config_read(a->config, &rd_group_image_model, a->mode, &n.config, st) != RD_OK)
-        return st->code;
-    if (rd_image_net_new(&n, &net, st) == RD_OK) *self = net;
-    return st->code;
-}
+/* Makes the network of a->def->variant, an rd_image_arch: the `create` of most image models. */
+rd_code rd_image_model_create(const rd_model_args *a, void **self, rd_status *st);
+/* Makes the network of this arch, for models that choose it by their keys. */
+rd_code rd_image_model_new(const rd_model_args *a, const rd_image_arch *arch, void **self,
+                           rd_status *st);
+/* Returns RD_EUSAGE where the config has a key `depth` that contradicts the model's name. family:
+ * the model whose depth is free, for the message. */
+rd_code rd_image_model_check_depth(const rd_config *c, int64_t depth, const char *family,
+                                   rd_status *st);
+void rd_image_model_destroy(void *self);
+rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out,
+                            rd_status *st);
+double rd_image_model_flops(void *self, const rd_batch *b);
 
-static inline void rd_image_model_destroy(void *self)
-{
-    rd_image_net_free(self);
-}
+/* The entries of an image model's definition. text: its name; what: one line about it; data: the
+ * usual dataset; batch: the usual samples per rank in bench mode. Entries behind it (.create,
+ * .variant) complete it. */
+#define RD_IMAGE_MODEL(text, what, data, batch)                                                 \
+    .name = (text), .about = (what), .group = &rd_group_image_model, .default_dataset = (data), \
+    .usual_batch = (batch), .unit = "images", .destroy = rd_image_model_destroy,                \
+    .loss = rd_image_model_loss, .flops = rd_image_model_flops
 
-static inline rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b,
-                                          rd_loss_out *out, rd_status *st)
-{
-    const rd_field *image = rd_batch_field(b, "image"), *label = rd_batch_field(b, "label");
-    rd_image_batch x = {.n = b->n, .sample = b->sample, .epoch = (uint64_t)b->epoch};
-    rd_image_result r;
-    *out = (rd_loss_out){.loss = NULL};
-    if (b->n > 0) {
-        if (!image || !label || image->dtype != RD_F32 || label->dtype != RD_I32 ||
-            image->n_dim != 3)
-            return rd_fail(st, RD_EUSAGE,
-                           "the dataset does not give images with labels, which an image model "
-                           "needs; take another one (key "
-                           "'dataset')");
-        x.h = image->dim[0];
-        x.w = image->dim[1];
-        x.c = image->dim[2];
-        x.image = image->data;
-        x.label = label->data;
-    }
-    if (rd_image_net_loss(self, t, &x, &r, st) != RD_OK) return st->code;
-    out->loss = r.loss;
-    out->loss_sum = r.loss_sum;
-    out->nll_sum = r.nll_sum;
-    out->weight = out->n_targets = (double)b->n;
-    out->argmax = r.argmax;
-    out->probability = r.probability;
-    for (int64_t i = 0; i < b->n; i++) {
-        out->n_correct += r.argmax[i] == x.label[i];
-        out->n_top5 += r.rank[i] < 5;
-    }
-    return RD_OK;
-}
-
-static inline double rd_image_model_flops(void *self, const rd_batch *b)
-{
-    return rd_image_net_flops(self, b->n);
-}
-
-/* The definition of model `id`, whose file has a function `id_create`. */
-#define RD_IMAGE_MODEL(id, text, what, data) \
-    const rd_model_def rd_model_##id = {     \
-        .name = (text),                      \
-        .about = (what),                     \
-        .group = &rd_group_image_model,      \
-        .default_dataset = (data),           \
-        .unit = "images",                    \
-        .create = id##_create,               \
-        .destroy = rd_image_model_destroy,   \
-        .loss = rd_image_model_loss,         \
-        .flops = rd_image_model_flops,       \
-    }
+/* A model whose network follows from its name. The other arguments are the fields of its
+ * rd_image_arch. */
+#define RD_MODEL_IMAGE(id, text, what, data, batch, ...)                                      \
+    RD_MODEL(id) = {RD_IMAGE_MODEL(text, what, data, batch), .create = rd_image_model_create, \
+                    .variant = &(const rd_image_arch){__VA_ARGS__}}
 
 #endif

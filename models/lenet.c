@@ -21,12 +21,5 @@ static rd_feature lenet_build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense2", rd_net_classes(n), false, x);
 }
 
-static rd_code lenet_create(const rd_model_args *a, void **self, rd_status *st)
-{
-    const rd_image_arch arch = {
-        .name = "lenet", .initializer = "truncated_fan_in", .build = lenet_build};
-    return rd_image_model_create(a, &arch, self, st);
-}
-
-RD_IMAGE_MODEL(lenet, "lenet", "two 5x5 convolutions, two dense layers, as in tf_cnn_benchmarks",
-               "idx");
+RD_MODEL_IMAGE(lenet, "lenet", "two 5x5 convolutions, two dense layers, as in tf_cnn_benchmarks",
+               "idx", 32, .name = "lenet", .initializer = "truncated_fan_in", .build = lenet_build);

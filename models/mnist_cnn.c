@@ -17,12 +17,6 @@ static rd_feature mnist_cnn_build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense2", rd_net_classes(n), false, x);
 }
 
-static rd_code mnist_cnn_create(const rd_model_args *a, void **self, rd_status *st)
-{
-    const rd_image_arch arch = {
-        .name = "mnist_cnn", .initializer = "glorot_uniform", .build = mnist_cnn_build};
-    return rd_image_model_create(a, &arch, self, st);
-}
-
-RD_IMAGE_MODEL(mnist_cnn, "mnist_cnn",
-               "Horovod's MNIST example: two convolutions, two dense layers", "idx");
+RD_MODEL_IMAGE(mnist_cnn, "mnist_cnn",
+               "Horovod's MNIST example: two convolutions, two dense layers", "idx", 128,
+               .name = "mnist_cnn", .initializer = "glorot_uniform", .build = mnist_cnn_build);

@@ -1,7 +1,9 @@
-/* resnet.c -- ResNet for ImageNet (He et al. 2015, table 1), with 18 to 152 layers. The stride of a bottleneck block is
- * on its first 1x1 convolution (v1, as in the paper and in tf_cnn_benchmarks) or on its 3x3 (v1.5, as in PyTorch).
- * Norms stand behind every convolution; where the shape changes, the shortcut is a 1x1 projection with a norm. */
-#include "resnet.h"
+/* resnet.c -- ResNet for ImageNet (He et al. 2015, table 1), with 18 to 152 layers.
+ *
+ * A bottleneck block has its stride on the first 1x1 convolution (v1, as in the paper and in
+ * tf_cnn_benchmarks) or on the 3x3 (v1.5, as in PyTorch). A norm follows every convolution. Where the
+ * shape changes, the shortcut is a 1x1 projection with a norm. */
+#include "image_model.h"
 #include <string.h>
 
 typedef struct resnet_shape {
@@ -29,7 +31,7 @@ static rd_feature conv_norm(rd_image_net *n, const char *conv, const char *norm,
                              NULL);
 }
 
-/* relu(F(x) + shortcut(x)). The projection comes last before the sum, so that its memory is the next to be used. */
+/* relu(F(x) + shortcut(x)). The projection is computed last, so that the sum finds it in the cache. */
 static rd_feature resnet_block(rd_image_net *n, const resnet_shape *s, int64_t width,
                                int64_t stride, rd_feature x)
 {
@@ -67,19 +69,16 @@ static rd_feature resnet_build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense", rd_net_classes(n), false, rd_net_global_mean(n, x));
 }
 
-rd_code rd_resnet_check_depth(const rd_config *c, int64_t depth, const char *family, rd_status *st)
-{
-    const json_t *v = rd_config_has(c, "depth") ? rd_config_get(c, "depth") : NULL;
-    if (!v || !json_is_number(v) || (int64_t)json_number_value(v) == depth) return RD_OK;
-    return rd_fail(
-        st, RD_EUSAGE,
-        "%s: 'depth' is %lld, but the model's name says %lld; remove 'depth', or take model %s",
-        rd_config_where(c, "depth"), (long long)json_number_value(v), (long long)depth, family);
-}
+typedef struct resnet_variant {
+    int64_t depth;       /* 0: the config has it */
+    const char *version; /* "v1" or "v1.5"; NULL: the config has it */
+} resnet_variant;
 
-rd_code rd_resnet_create(const rd_model_args *a, int64_t depth, const char *version, void **self,
-                         rd_status *st)
+static rd_code resnet_create(const rd_model_args *a, void **self, rd_status *st)
 {
+    const resnet_variant *variant = a->def->variant;
+    const int64_t depth = variant->depth;
+    const char *version = variant->version;
     rd_image_arch arch = {.name = "resnet",
                           .initializer = "he_normal_fan_out",
                           .build = resnet_build,
@@ -88,7 +87,7 @@ rd_code rd_resnet_create(const rd_model_args *a, int64_t depth, const char *vers
     *self = NULL;
     if (rd_config_read(a->config, &rd_group_image_model, a->mode, &c, st) != RD_OK) return st->code;
     if (depth == 0) arch.depth = c.has_depth ? c.depth : 50;
-    if (depth != 0 && rd_resnet_check_depth(a->config, depth, "resnet", st) != RD_OK)
+    if (depth != 0 && rd_image_model_check_depth(a->config, depth, "resnet", st) != RD_OK)
         return st->code;
     if (!resnet_find(arch.depth))
         return rd_fail(st, RD_EUSAGE,
@@ -104,8 +103,26 @@ rd_code rd_resnet_create(const rd_model_args *a, int64_t depth, const char *vers
             rd_config_where(a->config, "resnet_version"), c.resnet_version);
     if (c.has_resnet_version) version = c.resnet_version;
     arch.stride_on_3x3 = !version || strcmp(version, "v1.5") == 0;
-    return rd_image_model_create(a, &arch, self, st);
+    return rd_image_model_new(a, &arch, self, st);
 }
 
-RD_RESNET(resnet, "resnet", 0, NULL,
-          "residual network for ImageNet; keys depth and resnet_version say which");
+#define RD_MODEL_RESNET(id, text, layers, version, batch, what)                                 \
+    RD_MODEL(id) = {RD_IMAGE_MODEL(text, what, "image_folder", batch), .create = resnet_create, \
+                    .variant = &(const resnet_variant){layers, version}}
+
+RD_MODEL_RESNET(resnet, "resnet", 0, NULL, 64,
+                "residual network for ImageNet; keys depth and resnet_version say which");
+RD_MODEL_RESNET(resnet18, "resnet18", 18, "v1", 64, "residual network for ImageNet, 18 layers");
+RD_MODEL_RESNET(resnet34, "resnet34", 34, "v1", 64, "residual network for ImageNet, 34 layers");
+RD_MODEL_RESNET(resnet50, "resnet50", 50, "v1", 64,
+                "residual network for ImageNet, 50 layers, v1 as in tf_cnn_benchmarks");
+RD_MODEL_RESNET(resnet50_v1_5, "resnet50_v1.5", 50, "v1.5", 64,
+                "residual network for ImageNet, 50 layers, stride on the 3x3");
+RD_MODEL_RESNET(resnet101, "resnet101", 101, "v1", 32,
+                "residual network for ImageNet, 101 layers, v1 as in tf_cnn_benchmarks");
+RD_MODEL_RESNET(resnet101_v1_5, "resnet101_v1.5", 101, "v1.5", 32,
+                "residual network for ImageNet, 101 layers, stride on the 3x3");
+RD_MODEL_RESNET(resnet152, "resnet152", 152, "v1", 32,
+                "residual network for ImageNet, 152 layers, v1 as in tf_cnn_benchmarks");
+RD_MODEL_RESNET(resnet152_v1_5, "resnet152_v1.5", 152, "v1.5", 32,
+                "residual network for ImageNet, 152 layers, stride on the 3x3");

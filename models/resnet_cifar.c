@@ -1,6 +1,6 @@
 /* resnet_cifar.c -- ResNet for CIFAR (He et al. 2015, section 4.2): three stages of n basic blocks, 6 n + 2 layers;
  * shortcuts without parameters (option A). */
-#include "resnet.h"
+#include "image_model.h"
 
 static rd_feature resnet_cifar_block(rd_image_net *n, int64_t width, int64_t stride, rd_feature x)
 {
@@ -33,8 +33,9 @@ static rd_feature resnet_cifar_build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense", rd_net_classes(n), false, rd_net_global_mean(n, x));
 }
 
-rd_code rd_resnet_cifar_create(const rd_model_args *a, int64_t depth, void **self, rd_status *st)
+static rd_code resnet_cifar_create(const rd_model_args *a, void **self, rd_status *st)
 {
+    const int64_t depth = *(const int64_t *)a->def->variant; /* 0: the config has it */
     rd_image_arch arch = {.name = "resnet_cifar",
                           .initializer = "he_normal_fan_out",
                           .build = resnet_cifar_build,
@@ -43,15 +44,24 @@ rd_code rd_resnet_cifar_create(const rd_model_args *a, int64_t depth, void **sel
     *self = NULL;
     if (rd_config_read(a->config, &rd_group_image_model, a->mode, &c, st) != RD_OK) return st->code;
     if (depth == 0) arch.depth = c.has_depth ? c.depth : 20;
-    if (depth != 0 && rd_resnet_check_depth(a->config, depth, "resnet_cifar", st) != RD_OK)
+    if (depth != 0 && rd_image_model_check_depth(a->config, depth, "resnet_cifar", st) != RD_OK)
         return st->code;
     if (arch.depth < 8 || arch.depth % 6 != 2)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'depth' is %lld; model resnet_cifar has 6 n + 2 layers: 20, 32, 44, "
                        "56, 110 are the paper's",
                        rd_config_where(a->config, "depth"), (long long)arch.depth);
-    return rd_image_model_create(a, &arch, self, st);
+    return rd_image_model_new(a, &arch, self, st);
 }
 
-RD_RESNET_CIFAR(resnet_cifar, 0,
-                "residual network for small images, shortcut option A; key depth says which");
+#define RD_MODEL_RESNET_CIFAR(id, layers, what)                                             \
+    RD_MODEL(id) = {RD_IMAGE_MODEL(#id, what, "cifar", 128), .create = resnet_cifar_create, \
+                    .variant = &(const int64_t){layers}}
+
+RD_MODEL_RESNET_CIFAR(resnet_cifar, 0,
+                      "residual network for small images, shortcut option A; key depth says which");
+RD_MODEL_RESNET_CIFAR(resnet20, 20, "residual network for CIFAR, 20 layers");
+RD_MODEL_RESNET_CIFAR(resnet32, 32, "residual network for CIFAR, 32 layers");
+RD_MODEL_RESNET_CIFAR(resnet44, 44, "residual network for CIFAR, 44 layers");
+RD_MODEL_RESNET_CIFAR(resnet56, 56, "residual network for CIFAR, 56 layers");
+RD_MODEL_RESNET_CIFAR(resnet110, 110, "residual network for CIFAR, 110 layers");

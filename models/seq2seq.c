@@ -368,11 +368,12 @@ static double flops(void *self, const rd_batch *b)
     return 6.0 * total;
 }
 
-const rd_model_def rd_model_seq2seq = {
+RD_MODEL(seq2seq) = {
     .name = "seq2seq",
     .about = "OpenSeq2Seq's recurrent encoder and attention decoder",
     .group = &group,
     .default_dataset = "parallel_text",
+    .usual_batch = 64,
     .create = seq2seq_create,
     .destroy = destroy,
     .loss = loss,

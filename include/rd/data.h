@@ -126,6 +126,10 @@ typedef struct rd_dataset_def {
     const char *(*reference)(void *self, int64_t i, size_t *n);
 } rd_dataset_def;
 
+/* Begins the definition of a dataset: RD_DATASET(id) = {...}; in a file of runner/data/datasets. make
+ * finds it, also as RD_DATASET_...(id, ...), and writes the registry. */
+#define RD_DATASET(id) const rd_dataset_def rd_dataset_##id
+
 /* Collective. */
 rd_code rd_dataset_new(const char *name, const rd_dataset_args *a, rd_dataset **out, rd_status *st);
 void rd_dataset_free(rd_dataset *d);

@@ -32,6 +32,10 @@ typedef struct rd_metric_def {
     void (*line)(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t n);
 } rd_metric_def;
 
+/* Begins the definition of a metric: RD_METRIC(id) = {...}; in a file of runner/data/metrics. make
+ * finds it, also as RD_METRIC_...(id, ...), and writes the registry. */
+#define RD_METRIC(id) const rd_metric_def rd_metric_##id
+
 /* The tokens of a text: split at ASCII white space. bpe: as rd_tokens_bpe. The text is borrowed where no join is
  * needed. */
 rd_code rd_tokens_split(const char *text, size_t n, bool bpe, rd_arena *a, rd_tokens *out,

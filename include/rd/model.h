@@ -15,7 +15,8 @@ typedef struct rd_model_args {
     uint64_t seed;            /* of dropout */
     rd_params *params; /* borrowed for the life of the model; parameters are declared in it */
     rd_backend *backend;
-    rd_log *log; /* warnings (rank 0 speaks) */
+    rd_log *log;                    /* warnings (rank 0 speaks) */
+    const struct rd_model_def *def; /* the definition whose create is called */
 } rd_model_args;
 
 /* What one batch gives: sums over this rank's samples, never means. */
@@ -52,7 +53,9 @@ typedef struct rd_model_def {
     const char *name, *about;
     const rd_option_group *group;
     const char *default_dataset;
-    const char *unit; /* what speed is counted in: "images"; NULL: tokens */
+    int64_t usual_batch; /* samples per rank in bench mode, where the user gives none */
+    const char *unit;    /* what speed is counted in: "images"; NULL: tokens */
+    const void *variant; /* what create needs to know: models of one family differ in it */
     /* Checks the config (RD_EUSAGE names the keys) and declares the parameters. *self is the caller's, for destroy. */
     rd_code (*create)(const rd_model_args *a, void **self, rd_status *st);
     void (*destroy)(void *self);
@@ -66,6 +69,11 @@ typedef struct rd_model_def {
      * twice forward), real tokens only. */
     double (*flops)(void *self, const rd_batch *b);
 } rd_model_def;
+
+/* Begins the definition of a model: RD_MODEL(id) = {...}; in a file of models/. make finds the
+ * definitions, also those of macros RD_MODEL_...(id, ...) at the beginning of a line, and writes
+ * the registry from them. */
+#define RD_MODEL(id) const rd_model_def rd_model_##id
 
 const rd_model_def *rd_model_find(const char *name); /* NULL: unknown */
 const rd_model_def *const *rd_model_defs(int *n);

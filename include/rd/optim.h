@@ -127,6 +127,10 @@ typedef struct rd_optimizer_def {
     rd_code (*cuda)(rd_gpu *g, const rd_optim_sweep *s,
                     rd_status *st); /* queues the same for all parameters; x.cu. NULL: no GPU */
 } rd_optimizer_def;
+
+/* Begins the definition of an optimizer: RD_OPTIMIZER(id) = {...}; in a file of
+ * runner/optim/optimizers. make finds it and writes the registry. */
+#define RD_OPTIMIZER(id) const rd_optimizer_def rd_optimizer_##id
 /* For x.c of an optimizer. */
 #ifdef RD_CUDA
 #define RD_CUDA_DECLARE_UPDATE(name) \

@@ -60,6 +60,10 @@ typedef struct rd_op {
         own_grads; /* backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g afterwards */
 } rd_op;
 
+/* Begins the definition of an op: RD_OP(id) = {...}; in a file of runner/ops. make finds it and writes
+ * the registry. */
+#define RD_OP(id) const rd_op rd_op_def_##id
+
 #define RD_NARROW(i) (1u << (i))
 
 enum { RD_MAX_IN = 320, RD_MAX_OUT = 4 };

@@ -5,27 +5,6 @@
 
 #include <string.h>
 
-/* Batch sizes per device of tf_cnn_benchmarks, of Horovod's MNIST example for mnist_cnn. The beginning of a name counts
- * where no whole name fits. */
-static const struct {
-    const char *model;
-    int64_t n;
-} usual[] = {{"resnet50", 64},  {"resnet101", 32},     {"resnet152", 32},  {"resnet18", 64},
-             {"resnet34", 64},  {"resnet_cifar", 128}, {"resnet20", 128},  {"resnet32", 128},
-             {"resnet44", 128}, {"resnet56", 128},     {"resnet110", 128}, {"resnet", 64},
-             {"vgg", 64},       {"alexnet", 512},      {"lenet", 32},      {"mnist_cnn", 128},
-             {"trivial", 32},   {"seq2seq", 64}};
-
-static int64_t usual_batch(const char *model)
-{
-    for (int whole = 1; whole >= 0; whole--)
-        for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
-            if (whole ? strcmp(usual[i].model, model) == 0
-                      : strncmp(usual[i].model, model, strlen(usual[i].model)) == 0)
-                return usual[i].n;
-    return 32;
-}
-
 static bool contains(const char *s, const char *piece)
 {
     return s && strstr(s, piece) != NULL;
@@ -158,7 +137,8 @@ rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_stat
                          rd_cli_bench_value(cli, "num_batches_per_iter");
     const char *size = rd_cli_bench_value(cli, "batch_size");
     const char *model = json_string_value(rd_config_get(c, "model"));
-    const int64_t n = usual_batch(model ? model : "");
+    const rd_model_def *def = model ? rd_model_find(model) : NULL;
+    const int64_t n = def && def->usual_batch ? def->usual_batch : 32;
     RD_TRY(choose_data(cli, c, said, st));
     if (!rd_config_has(c, "batch_size") && (!cli->config_file || size)) {
         rd_strbuf_printf(said, "batch_size is %lld, the usual one of %s\n", (long long)n,

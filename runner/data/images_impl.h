@@ -254,13 +254,12 @@ void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool sp
                     void *strbuf);
 
 /* Defines rd_dataset_NAME with its open function; kind_ is the file's rd_images_kind. */
-#define RD_IMAGE_DATASET(name_, about_, kind_)                                        \
+#define RD_DATASET_IMAGES(name_, about_, kind_)                                       \
     static rd_code name_##_open(const rd_dataset_args *a, void **self, rd_status *st) \
     {                                                                                 \
         return rd_images_open(&(kind_), a, self, st);                                 \
     }                                                                                 \
-    extern const rd_dataset_def rd_dataset_##name_;                                   \
-    const rd_dataset_def rd_dataset_##name_ = {                                       \
+    RD_DATASET(name_) = {                                                             \
         .name = #name_,                                                               \
         .about = (about_),                                                            \
         .group = &rd_group_images,                                                    \

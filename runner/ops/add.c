@@ -71,14 +71,13 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_add;
-const rd_op rd_op_def_add = {.name = "add",
-                             .about = "a + b of images, relu",
-                             .infer = add_infer,
-                             .cpu = {add_forward, add_backward},
-                             .cuda = {add_forward, add_backward},
-                             .narrow = RD_NARROW(0) | RD_NARROW(1),
-                             .own_grads = true};
+RD_OP(add) = {.name = "add",
+              .about = "a + b of images, relu",
+              .infer = add_infer,
+              .cpu = {add_forward, add_backward},
+              .cuda = {add_forward, add_backward},
+              .narrow = RD_NARROW(0) | RD_NARROW(1),
+              .own_grads = true};
 
 rd_var *rd_op_add(rd_tape *t, rd_var *a, rd_var *b, bool relu)
 {

@@ -408,13 +408,11 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_attention_decoder;
-const rd_op rd_op_def_attention_decoder = {
-    .name = "attention_decoder",
-    .about = "decoder loop with input feeding and attention",
-    .infer = attention_decoder_infer,
-    .cpu = {attention_decoder_forward, attention_decoder_backward},
-    .cuda = {attention_decoder_forward, attention_decoder_backward}};
+RD_OP(attention_decoder) = {.name = "attention_decoder",
+                            .about = "decoder loop with input feeding and attention",
+                            .infer = attention_decoder_infer,
+                            .cpu = {attention_decoder_forward, attention_decoder_backward},
+                            .cuda = {attention_decoder_forward, attention_decoder_backward}};
 
 rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory,
                                 rd_var *keys, rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b,

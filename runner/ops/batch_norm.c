@@ -430,14 +430,13 @@ done:
 }
 
 RD_CUDA_DECLARE(batch_norm)
-extern const rd_op rd_op_def_batch_norm;
-const rd_op rd_op_def_batch_norm = {.name = "batch_norm",
-                                    .about = "batch normalisation of images, addition, relu",
-                                    .infer = batch_norm_infer,
-                                    .cpu = {batch_norm_forward, batch_norm_backward},
-                                    .cuda = {RD_CUDA_KERNEL(batch_norm)},
-                                    .narrow = RD_NARROW(0) | RD_NARROW(3),
-                                    .own_grads = true};
+RD_OP(batch_norm) = {.name = "batch_norm",
+                     .about = "batch normalisation of images, addition, relu",
+                     .infer = batch_norm_infer,
+                     .cpu = {batch_norm_forward, batch_norm_backward},
+                     .cuda = {RD_CUDA_KERNEL(batch_norm)},
+                     .narrow = RD_NARROW(0) | RD_NARROW(3),
+                     .own_grads = true};
 
 rd_var *rd_op_batch_norm(rd_tape *t, const rd_batch_norm *bn, rd_var *x, rd_var *gamma,
                          rd_var *beta, rd_var *add)

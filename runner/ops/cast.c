@@ -31,14 +31,13 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_cast;
-const rd_op rd_op_def_cast = {.name = "cast",
-                              .about = "elements of another type",
-                              .infer = cast_infer,
-                              .cpu = {cast_forward, cast_backward},
-                              .cuda = {cast_forward, cast_backward},
-                              .narrow = RD_NARROW(0),
-                              .own_grads = true};
+RD_OP(cast) = {.name = "cast",
+               .about = "elements of another type",
+               .infer = cast_infer,
+               .cpu = {cast_forward, cast_backward},
+               .cuda = {cast_forward, cast_backward},
+               .narrow = RD_NARROW(0),
+               .own_grads = true};
 
 rd_var *rd_op_cast(rd_tape *t, rd_var *x, rd_element type)
 {

@@ -90,14 +90,13 @@ done:
 }
 
 RD_CUDA_DECLARE(conv2d)
-extern const rd_op rd_op_def_conv2d;
-const rd_op rd_op_def_conv2d = {.name = "conv2d",
-                                .about = "convolution of images, bias, relu",
-                                .infer = conv2d_infer,
-                                .cpu = {conv2d_forward, conv2d_backward},
-                                .cuda = {RD_CUDA_KERNEL(conv2d)},
-                                .narrow = RD_NARROW(0),
-                                .own_grads = true};
+RD_OP(conv2d) = {.name = "conv2d",
+                 .about = "convolution of images, bias, relu",
+                 .infer = conv2d_infer,
+                 .cpu = {conv2d_forward, conv2d_backward},
+                 .cuda = {RD_CUDA_KERNEL(conv2d)},
+                 .narrow = RD_NARROW(0),
+                 .own_grads = true};
 
 rd_var *rd_op_conv2d(rd_tape *t, const rd_conv *c, rd_var *x, rd_var *W, rd_var *b)
 {

@@ -146,14 +146,13 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_dropout;
-const rd_op rd_op_def_dropout = {.name = "dropout",
-                                 .about = "inverted dropout of images and rows",
-                                 .infer = dropout_infer,
-                                 .cpu = {dropout_forward, dropout_backward},
-                                 .cuda = {dropout_forward, dropout_backward},
-                                 .narrow = RD_NARROW(0),
-                                 .own_grads = true};
+RD_OP(dropout) = {.name = "dropout",
+                  .about = "inverted dropout of images and rows",
+                  .infer = dropout_infer,
+                  .cpu = {dropout_forward, dropout_backward},
+                  .cuda = {dropout_forward, dropout_backward},
+                  .narrow = RD_NARROW(0),
+                  .own_grads = true};
 
 rd_var *rd_op_dropout(rd_tape *t, const rd_dropout *d, const int64_t *sample, rd_var *x)
 {

@@ -67,13 +67,12 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_embed;
-const rd_op rd_op_def_embed = {.name = "embed",
-                               .about = "rows of a table",
-                               .infer = embed_infer,
-                               .cpu = {embed_forward, embed_backward},
-                               .cuda = {embed_forward, embed_backward},
-                               .marks_rows = true};
+RD_OP(embed) = {.name = "embed",
+                .about = "rows of a table",
+                .infer = embed_infer,
+                .cpu = {embed_forward, embed_backward},
+                .cuda = {embed_forward, embed_backward},
+                .marks_rows = true};
 
 rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n)
 {

@@ -54,14 +54,13 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_flatten;
-const rd_op rd_op_def_flatten = {.name = "flatten",
-                                 .about = "images as rows",
-                                 .infer = flatten_infer,
-                                 .cpu = {flatten_forward, flatten_backward},
-                                 .cuda = {flatten_forward, flatten_backward},
-                                 .narrow = RD_NARROW(0),
-                                 .own_grads = true};
+RD_OP(flatten) = {.name = "flatten",
+                  .about = "images as rows",
+                  .infer = flatten_infer,
+                  .cpu = {flatten_forward, flatten_backward},
+                  .cuda = {flatten_forward, flatten_backward},
+                  .narrow = RD_NARROW(0),
+                  .own_grads = true};
 
 rd_var *rd_op_flatten(rd_tape *t, rd_var *x)
 {

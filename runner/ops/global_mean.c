@@ -85,14 +85,13 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_global_mean;
-const rd_op rd_op_def_global_mean = {.name = "global_mean",
-                                     .about = "mean over the pixels of images",
-                                     .infer = global_mean_infer,
-                                     .cpu = {global_mean_forward, global_mean_backward},
-                                     .cuda = {global_mean_forward, global_mean_backward},
-                                     .narrow = RD_NARROW(0),
-                                     .own_grads = true};
+RD_OP(global_mean) = {.name = "global_mean",
+                      .about = "mean over the pixels of images",
+                      .infer = global_mean_infer,
+                      .cpu = {global_mean_forward, global_mean_backward},
+                      .cuda = {global_mean_forward, global_mean_backward},
+                      .narrow = RD_NARROW(0),
+                      .own_grads = true};
 
 rd_var *rd_op_global_mean(rd_tape *t, rd_var *x)
 {

@@ -68,13 +68,12 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_linear;
-const rd_op rd_op_def_linear = {.name = "linear",
-                                .about = "x W + b",
-                                .infer = linear_infer,
-                                .cpu = {linear_forward, linear_backward},
-                                .cuda = {linear_forward, linear_backward},
-                                .narrow = RD_NARROW(0)};
+RD_OP(linear) = {.name = "linear",
+                 .about = "x W + b",
+                 .infer = linear_infer,
+                 .cpu = {linear_forward, linear_backward},
+                 .cuda = {linear_forward, linear_backward},
+                 .narrow = RD_NARROW(0)};
 
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b)
 {

@@ -100,12 +100,11 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_pick;
-const rd_op rd_op_def_pick = {.name = "pick",
-                              .about = "picks rows, joins columns",
-                              .infer = pick_infer,
-                              .cpu = {pick_forward, pick_backward},
-                              .cuda = {pick_forward, pick_backward}};
+RD_OP(pick) = {.name = "pick",
+               .about = "picks rows, joins columns",
+               .infer = pick_infer,
+               .cpu = {pick_forward, pick_backward},
+               .cuda = {pick_forward, pick_backward}};
 
 rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const *idx, int64_t n)
 {

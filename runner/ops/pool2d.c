@@ -258,14 +258,13 @@ done:
 }
 
 RD_CUDA_DECLARE(pool2d)
-extern const rd_op rd_op_def_pool2d;
-const rd_op rd_op_def_pool2d = {.name = "pool2d",
-                                .about = "largest value or mean of windows of images",
-                                .infer = pool2d_infer,
-                                .cpu = {pool2d_forward, pool2d_backward},
-                                .cuda = {RD_CUDA_KERNEL(pool2d)},
-                                .narrow = RD_NARROW(0),
-                                .own_grads = true};
+RD_OP(pool2d) = {.name = "pool2d",
+                 .about = "largest value or mean of windows of images",
+                 .infer = pool2d_infer,
+                 .cpu = {pool2d_forward, pool2d_backward},
+                 .cuda = {RD_CUDA_KERNEL(pool2d)},
+                 .narrow = RD_NARROW(0),
+                 .own_grads = true};
 
 rd_var *rd_op_pool2d(rd_tape *t, const rd_pool *p, rd_var *x)
 {

@@ -48,14 +48,13 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_relu;
-const rd_op rd_op_def_relu = {.name = "relu",
-                              .about = "max(x, 0)",
-                              .infer = relu_infer,
-                              .cpu = {relu_forward, relu_backward},
-                              .cuda = {relu_forward, relu_backward},
-                              .narrow = RD_NARROW(0),
-                              .own_grads = true};
+RD_OP(relu) = {.name = "relu",
+               .about = "max(x, 0)",
+               .infer = relu_infer,
+               .cpu = {relu_forward, relu_backward},
+               .cuda = {relu_forward, relu_backward},
+               .narrow = RD_NARROW(0),
+               .own_grads = true};
 
 rd_var *rd_op_relu(rd_tape *t, rd_var *x)
 {

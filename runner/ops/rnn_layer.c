@@ -196,12 +196,11 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_rnn_layer;
-const rd_op rd_op_def_rnn_layer = {.name = "rnn_layer",
-                                   .about = "recurrent layer with dropout and residual",
-                                   .infer = rnn_layer_infer,
-                                   .cpu = {rnn_layer_forward, rnn_layer_backward},
-                                   .cuda = {rnn_layer_forward, rnn_layer_backward}};
+RD_OP(rnn_layer) = {.name = "rnn_layer",
+                    .about = "recurrent layer with dropout and residual",
+                    .infer = rnn_layer_infer,
+                    .cpu = {rnn_layer_forward, rnn_layer_backward},
+                    .cuda = {rnn_layer_forward, rnn_layer_backward}};
 
 rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att,
                         rd_var *const *w, int n_w)

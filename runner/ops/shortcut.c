@@ -100,14 +100,13 @@ done:
     return st->code;
 }
 
-extern const rd_op rd_op_def_shortcut;
-const rd_op rd_op_def_shortcut = {.name = "shortcut",
-                                  .about = "every stride-th pixel, channels padded with zeros",
-                                  .infer = shortcut_infer,
-                                  .cpu = {shortcut_forward, shortcut_backward},
-                                  .cuda = {shortcut_forward, shortcut_backward},
-                                  .narrow = RD_NARROW(0),
-                                  .own_grads = true};
+RD_OP(shortcut) = {.name = "shortcut",
+                   .about = "every stride-th pixel, channels padded with zeros",
+                   .infer = shortcut_infer,
+                   .cpu = {shortcut_forward, shortcut_backward},
+                   .cuda = {shortcut_forward, shortcut_backward},
+                   .narrow = RD_NARROW(0),
+                   .own_grads = true};
 
 rd_var *rd_op_shortcut(rd_tape *t, rd_var *x, int64_t stride, int64_t c_out)
 {

@@ -121,12 +121,11 @@ static rd_code softmax_xent_backward(rd_call *c, rd_status *st)
 }
 
 RD_CUDA_DECLARE(softmax_xent)
-extern const rd_op rd_op_def_softmax_xent;
-const rd_op rd_op_def_softmax_xent = {.name = "softmax_xent",
-                                      .about = "projection, softmax, cross-entropy",
-                                      .infer = softmax_xent_infer,
-                                      .cpu = {softmax_xent_forward, softmax_xent_backward},
-                                      .cuda = {RD_CUDA_KERNEL(softmax_xent)}};
+RD_OP(softmax_xent) = {.name = "softmax_xent",
+                       .about = "projection, softmax, cross-entropy",
+                       .infer = softmax_xent_infer,
+                       .cpu = {softmax_xent_forward, softmax_xent_backward},
+                       .cuda = {RD_CUDA_KERNEL(softmax_xent)}};
 
 rd_var *rd_op_softmax_xent(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W)
 {

@@ -266,7 +266,8 @@ rd_code run_open_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_
     r->spec = *spec;
     RD_TRY(device_open(r, threads, st));
     RD_TRY(rd_params_new(&r->params, st));
-    const rd_model_args a = {.config = r->config,
+    const rd_model_args a = {.def = r->model,
+                             .config = r->config,
                              .mode = r->mode,
                              .data = spec,
                              .seed = r->seed,

@@ -195,7 +195,8 @@ static rd_code create(fixture *f, const char *model, const json_t *image, int64_
     must(rd_log_new(0, "test", stdout, &log, &own), &own);
     f->def = rd_model_find(model);
     if (!f->def) fail_msg("there is no model '%s'", model);
-    const rd_model_args args = {.config = f->config,
+    const rd_model_args args = {.def = f->def,
+                                .config = f->config,
                                 .mode = RD_MODE_TRAIN,
                                 .data = &spec,
                                 .seed = 1,

@@ -102,7 +102,8 @@ static fixture *open_case(const char *name)
                          .tgt_vocab_size = (int64_t)info_number(f, "tgt_vocab_size")};
     rd_log *log;
     must(rd_log_new(0, "test", stdout, &log, &st), &st);
-    const rd_model_args args = {.config = f->config,
+    const rd_model_args args = {.def = rd_model_find("seq2seq"),
+                                .config = f->config,
                                 .mode = RD_MODE_TRAIN,
                                 .data = &spec,
                                 .seed = 1,

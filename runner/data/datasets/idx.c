@@ -203,7 +203,7 @@ done:
 
 static const rd_images_kind idx = {.name = "idx", .load = idx_load};
 
-RD_IMAGE_DATASET(
+RD_DATASET_IMAGES(
     idx,
     "MNIST's IDX files, plain or compressed: train-images-idx3-ubyte.gz and its three companions",
     idx);

@@ -202,7 +202,7 @@ done:
 static const rd_images_kind image_folder = {
     .name = "image_folder", .load = image_folder_load, .side = SIDE};
 
-RD_IMAGE_DATASET(
+RD_DATASET_IMAGES(
     image_folder,
     "JPEG files in a folder for each class: data_dir/train/CLASS/x.jpg, data_dir/val/CLASS/y.jpg",
     image_folder);

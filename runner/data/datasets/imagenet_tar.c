@@ -497,7 +497,7 @@ done:
 static const rd_images_kind imagenet_tar = {
     .name = "imagenet_tar", .load = imagenet_tar_load, .side = SIDE};
 
-RD_IMAGE_DATASET(
+RD_DATASET_IMAGES(
     imagenet_tar,
     "ImageNet as it is handed out: a tar of tars for training, a flat tar for validation",
     imagenet_tar);

@@ -102,6 +102,6 @@ done:
 
 static const rd_images_kind npz_images = {.name = "npz_images", .load = npz_images_load};
 
-RD_IMAGE_DATASET(npz_images,
-                 "Keras' layout: an .npz with x_train, y_train, x_test, y_test, such as mnist.npz",
-                 npz_images);
+RD_DATASET_IMAGES(npz_images,
+                  "Keras' layout: an .npz with x_train, y_train, x_test, y_test, such as mnist.npz",
+                  npz_images);

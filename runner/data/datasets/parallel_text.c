@@ -498,8 +498,7 @@ static const char *text_reference(void *self, int64_t i, size_t *n)
     return t->no_target ? NULL : rd_side_raw(&t->side[1], i, n);
 }
 
-extern const rd_dataset_def rd_dataset_parallel_text;
-const rd_dataset_def rd_dataset_parallel_text = {
+RD_DATASET(parallel_text) = {
     .name = "parallel_text",
     .about = "two text files, line by line translations of each other",
     .group = &group,

@@ -148,5 +148,5 @@ done:
 static const rd_images_kind synthetic = {
     .name = "synthetic_images", .load = synthetic_load, .make = synthetic_make, .side = SIDE};
 
-RD_IMAGE_DATASET(synthetic_images, "images from formulas, for benchmarks and tests: no files",
-                 synthetic);
+RD_DATASET_IMAGES(synthetic_images, "images from formulas, for benchmarks and tests: no files",
+                  synthetic);

@@ -185,5 +185,5 @@ done:
 static const rd_images_kind webdataset = {
     .name = "webdataset", .load = webdataset_load, .side = SIDE};
 
-RD_IMAGE_DATASET(webdataset, "WebDataset tar shards, with .jpg and .cls for each sample",
-                 webdataset);
+RD_DATASET_IMAGES(webdataset, "WebDataset tar shards, with .jpg and .cls for each sample",
+                  webdataset);

@@ -162,8 +162,7 @@ static void bleu_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t 
              bleu_score(c, NLTK_TOTAL), lost);
 }
 
-extern const rd_metric_def rd_metric_bleu;
-const rd_metric_def rd_metric_bleu = {
+RD_METRIC(bleu) = {
     .name = "bleu",
     .about = "BLEU of multi-bleu.perl, and the 0..1 score of OpenSeq2Seq",
     .add = bleu_add,

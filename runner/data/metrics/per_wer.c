@@ -76,8 +76,7 @@ static void per_wer_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size
              per_wer_percent(counts[WRONG], counts[WORDS]), counts[WRONG], counts[WORDS], lost);
 }
 
-extern const rd_metric_def rd_metric_per_wer;
-const rd_metric_def rd_metric_per_wer = {
+RD_METRIC(per_wer) = {
     .name = "per_wer",
     .about = "phoneme and word error rate, for spelling to sound",
     .add = per_wer_add,

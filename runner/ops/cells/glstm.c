@@ -310,13 +310,13 @@ done:
     return st->code;
 }
 
-const rd_cell_def rd_cell_glstm = {.name = "glstm",
-                                   .has_c = true,
-                                   .can_project = true,
-                                   .declare = glstm_declare,
-                                   .n_gates = 4,
-                                   .input = glstm_input,
-                                   .step = glstm_step,
-                                   .step_back = glstm_step_back,
-                                   .input_back = glstm_input_back,
-                                   .weights_back = glstm_weights_back};
+RD_CELL(glstm) = {.name = "glstm",
+                  .has_c = true,
+                  .can_project = true,
+                  .declare = glstm_declare,
+                  .n_gates = 4,
+                  .input = glstm_input,
+                  .step = glstm_step,
+                  .step_back = glstm_step_back,
+                  .input_back = glstm_input_back,
+                  .weights_back = glstm_weights_back};

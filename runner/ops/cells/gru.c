@@ -197,13 +197,13 @@ done:
     return st->code;
 }
 
-const rd_cell_def rd_cell_gru = {.name = "gru",
-                                 .has_c = false,
-                                 .can_project = false,
-                                 .declare = gru_declare,
-                                 .n_gates = 3,
-                                 .input = gru_input,
-                                 .step = gru_step,
-                                 .step_back = gru_step_back,
-                                 .input_back = gru_input_back,
-                                 .weights_back = gru_weights_back};
+RD_CELL(gru) = {.name = "gru",
+                .has_c = false,
+                .can_project = false,
+                .declare = gru_declare,
+                .n_gates = 3,
+                .input = gru_input,
+                .step = gru_step,
+                .step_back = gru_step_back,
+                .input_back = gru_input_back,
+                .weights_back = gru_weights_back};

@@ -73,13 +73,13 @@ done:
     return st->code;
 }
 
-const rd_cell_def rd_cell_lstm = {.name = "lstm",
-                                  .has_c = true,
-                                  .can_project = true,
-                                  .declare = lstm_declare,
-                                  .n_gates = 4,
-                                  .input = lstm_input,
-                                  .step = lstm_step,
-                                  .step_back = lstm_step_back,
-                                  .input_back = lstm_input_back,
-                                  .weights_back = lstm_weights_back};
+RD_CELL(lstm) = {.name = "lstm",
+                 .has_c = true,
+                 .can_project = true,
+                 .declare = lstm_declare,
+                 .n_gates = 4,
+                 .input = lstm_input,
+                 .step = lstm_step,
+                 .step_back = lstm_step_back,
+                 .input_back = lstm_input_back,
+                 .weights_back = lstm_weights_back};

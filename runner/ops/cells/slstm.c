@@ -60,13 +60,13 @@ done:
     return st->code;
 }
 
-const rd_cell_def rd_cell_slstm = {.name = "slstm",
-                                   .has_c = true,
-                                   .can_project = false,
-                                   .declare = slstm_declare,
-                                   .n_gates = 4,
-                                   .input = slstm_input,
-                                   .step = slstm_step,
-                                   .step_back = slstm_step_back,
-                                   .input_back = slstm_input_back,
-                                   .weights_back = slstm_weights_back};
+RD_CELL(slstm) = {.name = "slstm",
+                  .has_c = true,
+                  .can_project = false,
+                  .declare = slstm_declare,
+                  .n_gates = 4,
+                  .input = slstm_input,
+                  .step = slstm_step,
+                  .step_back = slstm_step_back,
+                  .input_back = slstm_input_back,
+                  .weights_back = slstm_weights_back};

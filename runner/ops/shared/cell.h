@@ -65,6 +65,10 @@ struct rd_cell_def {
                             const float *h_prev, const float *tc, const float *dz, rd_status *st);
 };
 
+/* Begins the definition of a recurrent cell: RD_CELL(id) = {...}; in a file of runner/ops/cells. make
+ * finds it and writes the registry. */
+#define RD_CELL(id) const rd_cell_def rd_cell_##id
+
 struct rd_cell {
     const rd_cell_def *def;
     rd_cell_shape s;

@@ -20,10 +20,10 @@ static void adadelta_update(const rd_update *u)
 }
 
 RD_CUDA_DECLARE_UPDATE(adadelta)
-const rd_optimizer_def rd_optimizer_adadelta = {.name = "adadelta",
-                                                .about = "Zeiler 2012",
-                                                .n_slots = 2,
-                                                .slot_name = {"accumulator", "update"},
-                                                .skips_zero_rows = true,
-                                                .update = adadelta_update,
-                                                RD_CUDA_UPDATE(adadelta)};
+RD_OPTIMIZER(adadelta) = {.name = "adadelta",
+                          .about = "Zeiler 2012",
+                          .n_slots = 2,
+                          .slot_name = {"accumulator", "update"},
+                          .skips_zero_rows = true,
+                          .update = adadelta_update,
+                          RD_CUDA_UPDATE(adadelta)};

@@ -22,10 +22,10 @@ static double adagrad_slot_init(const rd_optim_config *c, int slot)
 }
 
 RD_CUDA_DECLARE_UPDATE(adagrad)
-const rd_optimizer_def rd_optimizer_adagrad = {.name = "adagrad",
-                                               .about = "a += g^2; w -= lr g / sqrt(a)",
-                                               .n_slots = 1,
-                                               .slot_name = {"accumulator"},
-                                               .slot_init = adagrad_slot_init,
-                                               .update = adagrad_update,
-                                               RD_CUDA_UPDATE(adagrad)};
+RD_OPTIMIZER(adagrad) = {.name = "adagrad",
+                         .about = "a += g^2; w -= lr g / sqrt(a)",
+                         .n_slots = 1,
+                         .slot_name = {"accumulator"},
+                         .slot_init = adagrad_slot_init,
+                         .update = adagrad_update,
+                         RD_CUDA_UPDATE(adagrad)};

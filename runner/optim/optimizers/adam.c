@@ -27,10 +27,9 @@ static void adam_update(const rd_update *u)
 }
 
 RD_CUDA_DECLARE_UPDATE(adam)
-const rd_optimizer_def rd_optimizer_adam = {
-    .name = "adam",
-    .about = "Kingma and Ba 2015, epsilon outside the bias correction",
-    .n_slots = 2,
-    .slot_name = {"m", "v"},
-    .update = adam_update,
-    RD_CUDA_UPDATE(adam)};
+RD_OPTIMIZER(adam) = {.name = "adam",
+                      .about = "Kingma and Ba 2015, epsilon outside the bias correction",
+                      .n_slots = 2,
+                      .slot_name = {"m", "v"},
+                      .update = adam_update,
+                      RD_CUDA_UPDATE(adam)};

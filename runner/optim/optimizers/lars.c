@@ -17,11 +17,10 @@ static void lars_update(const rd_update *u)
 }
 
 RD_CUDA_DECLARE_UPDATE(lars)
-const rd_optimizer_def rd_optimizer_lars = {
-    .name = "lars",
-    .about = "You et al. 2017: a trust ratio for each variable",
-    .n_slots = 1,
-    .slot_name = {"momentum"},
-    .trust_ratio = true,
-    .update = lars_update,
-    RD_CUDA_UPDATE(lars)};
+RD_OPTIMIZER(lars) = {.name = "lars",
+                      .about = "You et al. 2017: a trust ratio for each variable",
+                      .n_slots = 1,
+                      .slot_name = {"momentum"},
+                      .trust_ratio = true,
+                      .update = lars_update,
+                      RD_CUDA_UPDATE(lars)};

@@ -16,10 +16,10 @@ static void momentum_update(const rd_update *u)
 }
 
 RD_CUDA_DECLARE_UPDATE(momentum)
-const rd_optimizer_def rd_optimizer_momentum = {.name = "momentum",
-                                                .about = "a = opt_momentum a + g; w -= lr a",
-                                                .n_slots = 1,
-                                                .slot_name = {"momentum"},
-                                                .skips_zero_rows = true,
-                                                .update = momentum_update,
-                                                RD_CUDA_UPDATE(momentum)};
+RD_OPTIMIZER(momentum) = {.name = "momentum",
+                          .about = "a = opt_momentum a + g; w -= lr a",
+                          .n_slots = 1,
+                          .slot_name = {"momentum"},
+                          .skips_zero_rows = true,
+                          .update = momentum_update,
+                          RD_CUDA_UPDATE(momentum)};

@@ -16,11 +16,10 @@ static void nesterov_update(const rd_update *u)
 }
 
 RD_CUDA_DECLARE_UPDATE(nesterov)
-const rd_optimizer_def rd_optimizer_nesterov = {
-    .name = "nesterov",
-    .about = "a = opt_momentum a + g; w -= lr (g + opt_momentum a)",
-    .n_slots = 1,
-    .slot_name = {"momentum"},
-    .skips_zero_rows = true,
-    .update = nesterov_update,
-    RD_CUDA_UPDATE(nesterov)};
+RD_OPTIMIZER(nesterov) = {.name = "nesterov",
+                          .about = "a = opt_momentum a + g; w -= lr (g + opt_momentum a)",
+                          .n_slots = 1,
+                          .slot_name = {"momentum"},
+                          .skips_zero_rows = true,
+                          .update = nesterov_update,
+                          RD_CUDA_UPDATE(nesterov)};

@@ -27,11 +27,11 @@ static void rmsprop_update(const rd_update *u)
 }
 
 RD_CUDA_DECLARE_UPDATE(rmsprop)
-const rd_optimizer_def rd_optimizer_rmsprop = {.name = "rmsprop",
-                                               .about = "Tieleman and Hinton 2012, with momentum",
-                                               .n_slots = 2,
-                                               .slot_name = {"rms", "momentum"},
-                                               .slot_init = rmsprop_slot_init,
-                                               .skips_zero_rows = true,
-                                               .update = rmsprop_update,
-                                               RD_CUDA_UPDATE(rmsprop)};
+RD_OPTIMIZER(rmsprop) = {.name = "rmsprop",
+                         .about = "Tieleman and Hinton 2012, with momentum",
+                         .n_slots = 2,
+                         .slot_name = {"rms", "momentum"},
+                         .slot_init = rmsprop_slot_init,
+                         .skips_zero_rows = true,
+                         .update = rmsprop_update,
+                         RD_CUDA_UPDATE(rmsprop)};

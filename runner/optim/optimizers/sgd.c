@@ -10,5 +10,5 @@ static void sgd_update(const rd_update *u)
 }
 
 RD_CUDA_DECLARE_UPDATE(sgd)
-const rd_optimizer_def rd_optimizer_sgd = {
+RD_OPTIMIZER(sgd) = {
     .name = "sgd", .about = "w -= lr g", .update = sgd_update, RD_CUDA_UPDATE(sgd)};

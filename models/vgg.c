@@ -1,8 +1,9 @@
-/* vgg16.c -- VGG with 16 layers, and the network of the whole family: 3x3 convolutions in five stages that end in a
- * pool, three dense layers. 138,357,544 parameters for 224 x 224 and 1000 classes. */
-#include "vgg.h"
+/* vgg.c -- VGG (Simonyan and Zisserman 2014): 3x3 convolutions in five stages, each with a pool at
+ * its end, then three dense layers. With 16 layers it has 138,357,544 parameters for images of
+ * 224 x 224 and 1000 classes. */
+#include "image_model.h"
 
-static rd_feature vgg16_build(rd_image_net *n, rd_feature x)
+static rd_feature vgg_build(rd_image_net *n, rd_feature x)
 {
     const int64_t depth = rd_net_arch(n)->depth;
     const double rate = rd_net_config(n)->dropout_dense;
@@ -28,12 +29,13 @@ static rd_feature vgg16_build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense3", rd_net_classes(n), false, x);
 }
 
-rd_code rd_vgg_create(const rd_model_args *a, int64_t depth, void **self, rd_status *st)
-{
-    const rd_image_arch arch = {
-        .name = "vgg", .initializer = "truncated_fan_in", .build = vgg16_build, .depth = depth};
-    return rd_image_model_create(a, &arch, self, st);
-}
+#define RD_MODEL_VGG(id, layers, what)                               \
+    RD_MODEL_IMAGE(id, #id, what, "image_folder", 64, .name = "vgg", \
+                   .initializer = "truncated_fan_in", .build = vgg_build, .depth = (layers))
 
-RD_VGG(vgg16, 16,
-       "13 convolutions and 3 dense layers, Simonyan and Zisserman 2014, configuration D");
+RD_MODEL_VGG(vgg11, 11,
+             "8 convolutions and 3 dense layers, Simonyan and Zisserman 2014, configuration A");
+RD_MODEL_VGG(vgg16, 16,
+             "13 convolutions and 3 dense layers, Simonyan and Zisserman 2014, configuration D");
+RD_MODEL_VGG(vgg19, 19,
+             "16 convolutions and 3 dense layers, Simonyan and Zisserman 2014, configuration E");
