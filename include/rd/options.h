@@ -1,11 +1,26 @@
-/* options.h -- option tables and the config. One table drives parsing, --set key=value, --help, configs/schema.json,
- * the docs table and --print_config. Keys are flat snake_case; every module has its table ("group") and its struct.
+/* options.h -- option tables and the config.
  *
- *     typedef struct adam_config { double beta1, beta2; } adam_config;
+ * One table drives parsing, --set key=value, --help, configs/schema.json, configs/KEYS.md and
+ * --print_config. Keys are flat snake_case. Every module has its own table ("group") and struct:
+ *
+ *     typedef enum mood { MOOD_CALM, MOOD_WILD } mood;
+ *     static const char *const moods[] = {[MOOD_CALM] = "calm", [MOOD_WILD] = "wild", NULL};
+ *     typedef struct adam_config {
+ *         double beta1;
+ *         int64_t steps;
+ *         bool has_steps;
+ *         mood mood;
+ *     } adam_config;
  *     static const rd_option rows[] = {
  *         RD_OPT_REAL(adam_config, adam_beta1, beta1, "0.9", 0.0, 1.0, "decay of the first moment"),
+ *         RD_OPT_INT(adam_config, adam_steps, steps, NULL, 1, 100, "number of steps",
+ *                    RD_REQUIRED(RD_MODE_TRAIN), RD_GIVEN(adam_config, has_steps)),
+ *         RD_OPT_ENUM(adam_config, adam_mood, mood, "\"calm\"", moods, "how it moves"),
  *         RD_OPT_END };
- *     const rd_option_group rd_group_adam = { "adam", "Adam, Kingma and Ba 2015", rows, sizeof(adam_config) }; */
+ *     const rd_option_group rd_group_adam = {"adam", "Adam, Kingma and Ba 2015", rows,
+ *                                            sizeof(adam_config)};
+ *
+ * A row whose field has another type does not compile. */
 #ifndef RD_OPTIONS_H
 #define RD_OPTIONS_H
 
@@ -26,60 +41,123 @@ typedef enum rd_mode {
     RD_MODE_PLAN = 64
 } rd_mode;
 
-typedef enum rd_option_type { RD_BOOL, RD_INT, RD_REAL, RD_STRING, RD_INTS } rd_option_type;
+/* Type of a value, and of the field that holds it. */
+typedef enum rd_option_type {
+    RD_BOOL,   /* bool */
+    RD_INT,    /* int64_t */
+    RD_REAL,   /* double */
+    RD_STRING, /* const char * */
+    RD_INTS,   /* rd_ints */
+    RD_ENUM    /* an enum or int: index of the word in the row's choices */
+} rd_option_type;
 
+/* A list of integers. The memory belongs to the rd_config. */
 typedef struct rd_ints {
     int n;
     const int64_t *at;
-} rd_ints; /* memory of the rd_config */
+} rd_ints;
 
 enum {
-    RD_OPT_ACCEPTED = 1 /* read for compatibility, without effect; help says so */
+    RD_OPT_ACCEPTED = 1 /* the key is read for compatibility and has no effect; help says so */
 };
 
 typedef struct rd_option {
     const char *key;
     rd_option_type type;
-    size_t at; /* offset of the field: bool, int64_t, double, const char *, rd_ints */
-    size_t
-        given_at; /* offset of a bool set to "has a value, not from the default"; SIZE_MAX: none */
-    const char *
-        def; /* default as JSON text ("0.9", "\"adam\"", "[50]"); NULL: none (zero bytes, not given) */
-    unsigned required; /* rd_mode bits in which a missing key is an error */
+    /* Offset of the field. */
+    size_t at;
+    /* 1 + offset of a bool that says whether the config has a value, defaults aside; 0: none. */
+    size_t given;
+    /* The same offset without the 1; 0 or SIZE_MAX: none. Rows written by hand. */
+    size_t given_at;
+    /* Default as JSON text ("0.9", "\"adam\"", "[50]"). NULL: none; the field is zero bytes. */
+    const char *def;
+    /* rd_mode bits of the modes in which a missing key is an error. */
+    unsigned required;
+    /* RD_OPT_ACCEPTED or 0. */
     unsigned flags;
-    double min, max; /* numbers, list elements: closed range */
-    const char *const *
-        choices; /* strings: NULL-ended list, matched without regard to case, stored in the list's spelling */
+    /* Closed range of a number, or of each element of a list. */
+    double min, max;
+    /* Words that the value may be; ends with NULL. Case does not matter; the struct gets the word
+     * in the spelling of this list (RD_STRING) or its index (RD_ENUM). NULL: any string. */
+    const char *const *choices;
+    /* One sentence for people: what the key does. */
     const char *help;
 } rd_option;
 
 typedef struct rd_option_group {
     const char *name, *about;
-    const rd_option *options; /* ends with RD_OPT_END */
+    /* Ends with RD_OPT_END. */
+    const rd_option *options;
+    /* Size of the struct that rd_config_read fills. */
     size_t struct_bytes;
 } rd_option_group;
 
-#define RD_OPT_(T, ky, field, ty, d, req, lo, hi, ch, hlp)                                    \
-    {                                                                                         \
-        .key = #ky, .type = (ty), .at = offsetof(T, field), .given_at = SIZE_MAX, .def = (d), \
-        .required = (req), .min = (lo), .max = (hi), .choices = (ch), .help = (hlp)           \
+/* The offset of a field. Does not compile when the field has none of these types: the _Generic in
+ * sizeof has no branch for it. (Tables are C; the header's macros are not expanded in C++.) */
+#define RD_FIELD_(T, field, type) \
+    (offsetof(T, field) + 0 * sizeof(_Generic(&((T *)0)->field, type * : (char)0)))
+/* An enum is an unsigned int to gcc and clang, or an int if it has negative values. */
+#define RD_FIELD_ENUM_(T, field) \
+    (offsetof(T, field) +        \
+     0 * sizeof(_Generic(&((T *)0)->field, int *: (char)0, unsigned *: (char)0)))
+
+/* The rows. T: the struct. d: the default as JSON text, or NULL. lo, hi: the closed range. list: the
+ * choices. The last arguments are the help and then, where needed, attributes in any order. */
+#define RD_OPT_BOOL(T, k, field, d, ...)                                         \
+    {                                                                            \
+        .key = #k, .type = RD_BOOL, .at = RD_FIELD_(T, field, bool), .def = (d), \
+        .help = __VA_ARGS__                                                      \
     }
-#define RD_OPT_BOOL(T, key, field, d, help) RD_OPT_(T, key, field, RD_BOOL, d, 0, 0, 0, NULL, help)
-#define RD_OPT_INT(T, key, field, d, lo, hi, help) \
-    RD_OPT_(T, key, field, RD_INT, d, 0, lo, hi, NULL, help)
-#define RD_OPT_REAL(T, key, field, d, lo, hi, help) \
-    RD_OPT_(T, key, field, RD_REAL, d, 0, lo, hi, NULL, help)
-#define RD_OPT_STRING(T, key, field, d, help) \
-    RD_OPT_(T, key, field, RD_STRING, d, 0, 0, 0, NULL, help)
-#define RD_OPT_CHOICE(T, key, field, d, list, help) \
-    RD_OPT_(T, key, field, RD_STRING, d, 0, 0, 0, list, help)
-#define RD_OPT_INTS(T, key, field, d, lo, hi, help) \
-    RD_OPT_(T, key, field, RD_INTS, d, 0, lo, hi, NULL, help)
-/* Rows that need more (required, given_at, flags) are written with RD_OPT_ and designated initialisers. */
+#define RD_OPT_INT(T, k, field, d, lo, hi, ...)                                                 \
+    {                                                                                           \
+        .key = #k, .type = RD_INT, .at = RD_FIELD_(T, field, int64_t), .def = (d), .min = (lo), \
+        .max = (hi), .help = __VA_ARGS__                                                        \
+    }
+#define RD_OPT_REAL(T, k, field, d, lo, hi, ...)                                                \
+    {                                                                                           \
+        .key = #k, .type = RD_REAL, .at = RD_FIELD_(T, field, double), .def = (d), .min = (lo), \
+        .max = (hi), .help = __VA_ARGS__                                                        \
+    }
+#define RD_OPT_STRING(T, k, field, d, ...)                                                 \
+    {                                                                                      \
+        .key = #k, .type = RD_STRING, .at = RD_FIELD_(T, field, const char *), .def = (d), \
+        .help = __VA_ARGS__                                                                \
+    }
+#define RD_OPT_INTS(T, k, field, d, lo, hi, ...)                                                 \
+    {                                                                                            \
+        .key = #k, .type = RD_INTS, .at = RD_FIELD_(T, field, rd_ints), .def = (d), .min = (lo), \
+        .max = (hi), .help = __VA_ARGS__                                                         \
+    }
+/* One word of a list whose indices are the values of an enum. */
+#define RD_OPT_ENUM(T, k, field, d, list, ...)                                                     \
+    {                                                                                              \
+        .key = #k, .type = RD_ENUM, .at = RD_FIELD_ENUM_(T, field), .def = (d), .choices = (list), \
+        .help = __VA_ARGS__                                                                        \
+    }
+/* The name of an entry of a registry (an optimizer, a metric), in the registry's spelling. */
+#define RD_OPT_NAME(T, k, field, d, list, ...)                                             \
+    {                                                                                      \
+        .key = #k, .type = RD_STRING, .at = RD_FIELD_(T, field, const char *), .def = (d), \
+        .choices = (list), .help = __VA_ARGS__                                             \
+    }
+#define RD_OPT_CHOICE RD_OPT_NAME
+
+/* The attributes. In these modes a missing key is an error: */
+#define RD_REQUIRED(modes) .required = (modes)
+/* The bool `has` becomes true if the config has a value, false if the default counts: */
+#define RD_GIVEN(T, has) .given = 1 + RD_FIELD_(T, has, bool)
+/* The key is read for compatibility and has no effect: */
+#define RD_WITHOUT_EFFECT .flags = RD_OPT_ACCEPTED
+
 #define RD_OPT_END  \
     {               \
         .key = NULL \
     }
+
+/* Returns the word that an RD_OPT_ENUM field holds, for messages; NULL: the group has no such key or
+ * the key no such word. */
+const char *rd_option_word(const rd_option_group *g, const char *key, int value);
 
 typedef struct rd_config rd_config;
 

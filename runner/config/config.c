@@ -262,7 +262,7 @@ static rd_code parse_word(const rd_option *o, const char *s, const char *at, jso
     const bool quoted = s[0] == '"';
     json_error_t e;
     *out = NULL;
-    if (o && o->type == RD_STRING && !quoted) {
+    if (o && (o->type == RD_STRING || o->type == RD_ENUM) && !quoted) {
         *out = json_string(s);
         return *out ? RD_OK : config_no_memory(st);
     }

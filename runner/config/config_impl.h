@@ -42,9 +42,10 @@ rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root
 const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES]);
 /* RD_EUSAGE "at: 'key' must be ..." unless v fits the row. */
 rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_status *st);
-const char *rd_option_choice(const rd_option *o,
-                             const char *s);  /* s in the spelling of the list; NULL: not in it */
-int64_t rd_option_int(const json_t *checked); /* an integer, or an integral real */
+/* Returns the index of s in the row's choices, whatever its case; -1: it is not there. */
+int rd_option_choice(const rd_option *o, const char *s);
+/* Returns an integer, or an integral real, as an integer. */
+int64_t rd_option_int(const json_t *checked);
 bool rd_option_range(const rd_option *o,
                      char out[RD_KIND_BYTES]); /* "1 .. 1000"; false: no limit */
 

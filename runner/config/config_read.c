@@ -79,8 +79,12 @@ static rd_code config_read_fill(const rd_config *c, const rd_option *o, const js
         if (!o->choices)
             return copy_string(c, json_string_value(v),
                                strcmp(o->key, "data_location") ? location : NULL, s, st);
-        *s = rd_option_choice(o, json_string_value(v));
+        *s = o->choices[rd_option_choice(o, json_string_value(v))];
+        break;
     }
+    case RD_ENUM:
+        *(int *)(void *)to = rd_option_choice(o, json_string_value(v));
+        break;
     }
     return RD_OK;
 }
@@ -137,8 +141,9 @@ rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mod
             rd_status_prefix(st, "%s: '%s'", rd_config_where(c, o->key), o->key);
             return st->code;
         }
-        if (o->given_at != SIZE_MAX)
-            *(bool *)(void *)((char *)out + o->given_at) = e->value != NULL;
+        const size_t given = o->given ? o->given - 1 : o->given_at;
+        if (o->given || (given != 0 && given != SIZE_MAX))
+            *(bool *)(void *)((char *)out + given) = e->value != NULL;
     }
     return RD_OK;
 }

@@ -14,7 +14,8 @@ bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES])
     /* 2^63: an int64_t has no more to give, so that it is no limit worth telling. */
     const bool has_lo = o->min > -INFINITY && !(o->type != RD_REAL && o->min <= -0x1p63);
     const bool has_hi = o->max < INFINITY && !(o->type != RD_REAL && o->max >= 0x1p63);
-    if (o->type == RD_BOOL || o->type == RD_STRING || (!has_lo && !has_hi)) return false;
+    if (o->choices || o->type == RD_BOOL || o->type == RD_STRING || (!has_lo && !has_hi))
+        return false;
     if (!has_hi)
         snprintf(out, RD_KIND_BYTES, "%s or more", lo);
     else if (!has_lo)
@@ -28,13 +29,13 @@ const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES])
 {
     static const char *const what[] = {
         [RD_BOOL] = "true or false", [RD_INT] = "an integer",          [RD_REAL] = "a number",
-        [RD_STRING] = "a string",    [RD_INTS] = "a list of integers",
+        [RD_STRING] = "a string",    [RD_INTS] = "a list of integers", [RD_ENUM] = "a string",
     };
     char range[RD_KIND_BYTES];
     if (rd_option_range(o, range)) {
         snprintf(out, RD_KIND_BYTES, "%s, %s%.80s", what[o->type],
                  o->type == RD_INTS ? "each " : "", range);
-    } else if (o->type == RD_STRING && o->choices) {
+    } else if (o->choices) {
         size_t n = (size_t)snprintf(out, RD_KIND_BYTES, "one of ");
         for (int i = 0; o->choices[i] && n < RD_KIND_BYTES; i++)
             n += (size_t)snprintf(out + n, RD_KIND_BYTES - n, "%s%s", i ? ", " : "", o->choices[i]);
@@ -44,10 +45,20 @@ const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES])
     return out;
 }
 
-const char *rd_option_choice(const rd_option *o, const char *s)
+int rd_option_choice(const rd_option *o, const char *s)
 {
     for (int i = 0; o->choices[i]; i++)
-        if (!strcasecmp(o->choices[i], s)) return o->choices[i];
+        if (!strcasecmp(o->choices[i], s)) return i;
+    return -1;
+}
+
+const char *rd_option_word(const rd_option_group *g, const char *key, int value)
+{
+    const rd_option *o = g->options;
+    while (o->key && strcmp(o->key, key) != 0) o++;
+    if (!o->key || !o->choices) return NULL;
+    for (int i = 0; o->choices[i]; i++)
+        if (i == value) return o->choices[i];
     return NULL;
 }
 
@@ -79,7 +90,8 @@ static bool fits(const rd_option *o, const json_t *v, size_t *bad_element)
         return json_is_number(v) && isfinite(x) && x >= o->min && x <= o->max;
     }
     case RD_STRING:
-        return json_is_string(v) && (!o->choices || rd_option_choice(o, json_string_value(v)));
+    case RD_ENUM:
+        return json_is_string(v) && (!o->choices || rd_option_choice(o, json_string_value(v)) >= 0);
     case RD_INTS:
         if (json_array_size(v) == 0) return false; /* no list, or an empty one */
         for (size_t i = 0; i < json_array_size(v); i++)
@@ -102,7 +114,7 @@ rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_
     else if (json_is_array(v) && json_array_size(v) == 0)
         snprintf(nth, sizeof nth, " (an empty list)");
     rd_shown_json(bad_element ? json_array_get(v, bad_element - 1) : v, shown);
-    if (o->type == RD_STRING && o->choices && json_is_string(v)) {
+    if (o->choices && json_is_string(v)) {
         int n = 0;
         while (o->choices[n]) n++;
         const char *nearest = rd_nearest(json_string_value(v), o->choices, n);

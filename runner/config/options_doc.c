@@ -44,7 +44,7 @@ static const char *type_name(const rd_option *o)
 {
     static const char *const names[] = {
         [RD_BOOL] = "bool",     [RD_INT] = "integer",           [RD_REAL] = "number",
-        [RD_STRING] = "string", [RD_INTS] = "list of integers",
+        [RD_STRING] = "string", [RD_INTS] = "list of integers", [RD_ENUM] = "string",
     };
     return names[o->type];
 }
@@ -168,7 +168,7 @@ static json_t *schema_of(const rd_option *o)
 {
     static const char *const types[] = {
         [RD_BOOL] = "boolean",  [RD_INT] = "integer", [RD_REAL] = "number",
-        [RD_STRING] = "string", [RD_INTS] = "array",
+        [RD_STRING] = "string", [RD_INTS] = "array",  [RD_ENUM] = "string",
     };
     json_t *obj = json_object();
     char *about = NULL;
@@ -185,7 +185,7 @@ static json_t *schema_of(const rd_option *o)
         ok &= options_doc_put(obj, "items", items) &&
               options_doc_put(obj, "minItems", json_integer(1));
     }
-    if (o->type == RD_STRING && o->choices) ok &= put_choices(obj, o->choices);
+    if (o->choices) ok &= put_choices(obj, o->choices);
     if (o->def) ok &= options_doc_put(obj, "default", json_loads(o->def, JSON_DECODE_ANY, NULL));
     if (ok) return obj;
     json_decref(obj);

@@ -22,8 +22,8 @@ enum { TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH };
 #define T rd_optim_config
 
 static const rd_option rows[] = {
-    RD_OPT_(T, optimizer, optimizer, RD_STRING, NULL, TRAINING, 0, 0, names,
-            "how weights follow from gradients"),
+    RD_OPT_NAME(T, optimizer, optimizer, NULL, names, "how weights follow from gradients",
+                RD_REQUIRED(TRAINING)),
     RD_OPT_REAL(T, opt_momentum, opt_momentum, "0.9", 0.0, 1.0,
                 "momentum, nesterov, lars: share of the last step that is kept"),
     RD_OPT_REAL(T, adam_beta1, adam_beta1, "0.9", 0.0, 0.999999, "adam: decay of the first moment"),
@@ -56,34 +56,22 @@ static const rd_option rows[] = {
         "and adam see it; the printed loss is without it. Not for biases and the factors of norms"),
     RD_OPT_BOOL(T, weight_decay_all, weight_decay_all, "false",
                 "weight_decay is for all variables, biases and the factors of norms too"),
-    {.key = "max_grad_norm",
-     .type = RD_REAL,
-     .at = offsetof(T, max_grad_norm),
-     .given_at = offsetof(T, has_max_grad_norm),
-     .min = 1e-30,
-     .max = 1e30,
-     .help = "gradients whose global norm is above this are scaled down to it; not with lars_nu"},
-    {.key = "lars_nu",
-     .type = RD_REAL,
-     .at = offsetof(T, lars_nu),
-     .given_at = offsetof(T, has_lars_nu),
-     .min = 0.0,
-     .max = 1e30,
-     .help =
-         "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with max_grad_norm"},
+    RD_OPT_REAL(T, max_grad_norm, max_grad_norm, NULL, 1e-30, 1e30,
+                "gradients whose global norm is above this are scaled down to it; not with lars_nu",
+                RD_GIVEN(T, has_max_grad_norm)),
+    RD_OPT_REAL(T, lars_nu, lars_nu, NULL, 0.0, 1e30,
+                "LARS: each variable's gradient is scaled by lars_nu |w| / |g|; not with "
+                "max_grad_norm",
+                RD_GIVEN(T, has_lars_nu)),
     /* Times the weight of a batch it must have a reciprocal in float32 that is not flushed to 0. */
-    {.key = "loss_scale",
-     .type = RD_REAL,
-     .at = offsetof(T, loss_scale),
-     .given_at = offsetof(T, has_loss_scale),
-     .def = "1.0",
-     .min = 1e-30,
-     .max = 1e30,
-     .help = "the loss is multiplied by this before, the gradients divided by it after, "
-             "back-propagation. In mixed precision on a GPU "
-             "without bfloat16 it is the first value, 32768 where it is not given: halved after a "
-             "step that overflowed, doubled "
-             "after 2000 in a row that did not"},
+    RD_OPT_REAL(
+        T, loss_scale, loss_scale, "1.0", 1e-30, 1e30,
+        "the loss is multiplied by this before, the gradients divided by it after, "
+        "back-propagation. In mixed precision on a GPU "
+        "without bfloat16 it is the first value, 32768 where it is not given: halved after a "
+        "step that overflowed, doubled "
+        "after 2000 in a row that did not",
+        RD_GIVEN(T, has_loss_scale)),
     RD_OPT_END};
 
 const rd_option_group rd_group_optim = {"optimizer", "Optimizer, clipping, LARS", rows, sizeof(T)};

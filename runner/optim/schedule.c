@@ -20,45 +20,48 @@ static const double pi = 3.14159265358979323846;
 
 #define T rd_schedule_config
 #define MAX_STEP 1e15 /* exact in double, also times a number of ranks */
-#define GIVEN(ky, ty, has, lo, hi, hlp)                                                \
-    {                                                                                  \
-        .key = #ky, .type = (ty), .at = offsetof(T, ky), .given_at = offsetof(T, has), \
-        .min = (lo), .max = (hi), .help = (hlp)                                        \
-    }
-
 static const rd_option rows[] = {
-    RD_OPT_(T, learning_rate, learning_rate, RD_REAL, NULL, TRAINING, 0.0, 1e6, NULL,
-            "rate of one rank, before lr_scaling; --lr replaces it; "
-            "piecewise_learning_rate_schedule can give it"),
+    RD_OPT_REAL(T, learning_rate, learning_rate, NULL, 0.0, 1e6,
+                "rate of one rank, before lr_scaling; --lr replaces it; "
+                "piecewise_learning_rate_schedule can give it",
+                RD_REQUIRED(TRAINING)),
     RD_OPT_CHOICE(T, lr_policy, lr_policy, NULL, policies,
                   "how the rate changes; default: piecewise where piecewise_learning_rate_schedule "
                   "is given, else decay "
                   "(use_decay and its keys)"),
     RD_OPT_BOOL(T, use_decay, use_decay, "false",
                 "turns the decay on; it needs the next five keys"),
-    GIVEN(begin_decay_at, RD_INT, has_begin, 0, MAX_STEP,
-          "first step of the decay, in steps of one rank"),
-    GIVEN(decay_steps, RD_INT, has_steps, 1, MAX_STEP,
-          "length of a decay period, in steps of one rank"),
-    GIVEN(decay_rate, RD_REAL, has_rate, 1e-12, 1e6, "factor of a decay period"),
-    GIVEN(use_staircase_decay, RD_BOOL, has_staircase, 0, 0,
-          "decays at the end of each period instead of all the time"),
-    GIVEN(min_learning_rate, RD_REAL, has_min, 0.0, 1e6,
-          "lower bound of the rate while use_decay is on, and where polynomial and cosine end "
-          "(default 0); before "
-          "lr_scaling"),
+    RD_OPT_INT(T, begin_decay_at, begin_decay_at, NULL, 0, MAX_STEP,
+               "first step of the decay, in steps of one rank", RD_GIVEN(T, has_begin)),
+    RD_OPT_INT(T, decay_steps, decay_steps, NULL, 1, MAX_STEP,
+               "length of a decay period, in steps of one rank", RD_GIVEN(T, has_steps)),
+    RD_OPT_REAL(T, decay_rate, decay_rate, NULL, 1e-12, 1e6, "factor of a decay period",
+                RD_GIVEN(T, has_rate)),
+    RD_OPT_BOOL(T, use_staircase_decay, use_staircase_decay, NULL,
+                "decays at the end of each period instead of all the time",
+                RD_GIVEN(T, has_staircase)),
+    RD_OPT_REAL(
+        T, min_learning_rate, min_learning_rate, NULL, 0.0, 1e6,
+        "lower bound of the rate while use_decay is on, and where polynomial and cosine end "
+        "(default 0); before "
+        "lr_scaling",
+        RD_GIVEN(T, has_min)),
     RD_OPT_STRING(T, piecewise_learning_rate_schedule, piecewise_learning_rate_schedule, NULL,
                   "piecewise: rate;boundary;rate;boundary;rate, as \"0.1;30;0.01;60;0.001\", rates "
                   "of one rank, "
                   "before lr_scaling"),
     RD_OPT_CHOICE(T, lr_boundary_unit, lr_boundary_unit, "\"epochs\"", units,
                   "what the boundaries of piecewise count: epochs, or steps of one rank"),
-    GIVEN(decay_begin_epoch, RD_REAL, has_begin_epoch, 0.0, 1e9,
-          "polynomial, cosine: epoch at which the rate begins to fall; default: warmup_epochs"),
-    GIVEN(decay_end_epoch, RD_REAL, has_end_epoch, 0.0, 1e9,
-          "polynomial, cosine: epoch at which min_learning_rate is reached; default: num_epochs, "
-          "or the end of the run. "
-          "begin_decay_at and decay_steps say both in steps of one rank instead"),
+    RD_OPT_REAL(
+        T, decay_begin_epoch, decay_begin_epoch, NULL, 0.0, 1e9,
+        "polynomial, cosine: epoch at which the rate begins to fall; default: warmup_epochs",
+        RD_GIVEN(T, has_begin_epoch)),
+    RD_OPT_REAL(
+        T, decay_end_epoch, decay_end_epoch, NULL, 0.0, 1e9,
+        "polynomial, cosine: epoch at which min_learning_rate is reached; default: num_epochs, "
+        "or the end of the run. "
+        "begin_decay_at and decay_steps say both in steps of one rank instead",
+        RD_GIVEN(T, has_end_epoch)),
     RD_OPT_REAL(T, lr_power, lr_power, "1.0", 0.0, 100.0, "polynomial: the power of what is left"),
     RD_OPT_CHOICE(T, lr_scaling, lr_scaling, "\"linear\"", scalings,
                   "factor on the rate for N ranks: linear N, sqrt the root of N, none 1 and steps "
@@ -69,14 +72,18 @@ static const rd_option rows[] = {
     RD_OPT_REAL(
         T, warmup_epochs, warmup_epochs, "0.0", 0.0, 1e6,
         "the same in epochs, step by step, as in Horovod's examples; not with warmup_steps"),
-    GIVEN(warmup_start, RD_REAL, has_warmup_start, 0.0, 1.0,
-          "share of the full rate at which the warm-up begins; default: 1 / factor of lr_scaling, "
-          "that is the rate of "
-          "one rank"),
-    GIVEN(plateau_factor, RD_REAL, has_plateau, 0.0, 0.999999,
-          "turns reduce on plateau on: the rate is multiplied by this when evaluations no longer "
-          "improve (train_eval "
-          "mode)"),
+    RD_OPT_REAL(
+        T, warmup_start, warmup_start, NULL, 0.0, 1.0,
+        "share of the full rate at which the warm-up begins; default: 1 / factor of lr_scaling, "
+        "that is the rate of "
+        "one rank",
+        RD_GIVEN(T, has_warmup_start)),
+    RD_OPT_REAL(
+        T, plateau_factor, plateau_factor, NULL, 0.0, 0.999999,
+        "turns reduce on plateau on: the rate is multiplied by this when evaluations no longer "
+        "improve (train_eval "
+        "mode)",
+        RD_GIVEN(T, has_plateau)),
     RD_OPT_INT(T, plateau_patience, plateau_patience, "10", 1, 1e9,
                "evaluations without an improvement before the rate falls"),
     RD_OPT_REAL(T, plateau_min_delta, plateau_min_delta, "1e-4", 0.0, 1e9,

@@ -13,19 +13,14 @@ typedef struct fields {
     double r, x;
     bool b, has_n;
     const char *text, *choice, *location, *path;
+    int word;
     rd_ints list;
 } fields;
 
 static const char *const choices[] = {"lstm", "gru", "glstm", "slstm", NULL};
 static const rd_option rows[] = {
-    {.key = "batch_size",
-     .type = RD_INT,
-     .at = offsetof(fields, n),
-     .given_at = offsetof(fields, has_n),
-     .min = 1,
-     .max = 1e6,
-     .required = RD_MODE_TRAIN,
-     .help = "sentences per rank"},
+    RD_OPT_INT(fields, batch_size, n, NULL, 1, 1e6, "sentences per rank", RD_GIVEN(fields, has_n),
+               RD_REQUIRED(RD_MODE_TRAIN)),
     RD_OPT_INT(fields, any, any, "0", -0x1p63, 0x1p63, "any integer"),
     RD_OPT_REAL(fields, keep_prob, r, "0.9", 0.0, 1.0, "keep probability"),
     RD_OPT_REAL(fields, x, x, NULL, -DBL_MAX, DBL_MAX, "any number"),
@@ -33,7 +28,8 @@ static const rd_option rows[] = {
     RD_OPT_STRING(fields, delimiter, text, "\" \"", "joins tokens"),
     RD_OPT_STRING(fields, data_location, location, NULL, "folder of the data"),
     RD_OPT_STRING(fields, source_file, path, "\"[WMT16_DATA_LOCATION]/a\"", "text"),
-    RD_OPT_CHOICE(fields, cell_type, choice, "\"lstm\"", choices, "kind of cell"),
+    RD_OPT_ENUM(fields, attention_type, word, NULL, choices, "a word by its index"),
+    RD_OPT_NAME(fields, cell_type, choice, "\"lstm\"", choices, "kind of cell"),
     RD_OPT_INTS(fields, bucket_src, list, "[50]", 1, 10000, "length limits"),
     RD_OPT_END,
 };

@@ -12,26 +12,27 @@ typedef struct data_config {
     int64_t batch_size;
     rd_ints buckets;
 } data_config;
+typedef enum cell_kind { CELL_LSTM, CELL_GRU } cell_kind;
 typedef struct train_config {
     int64_t batch_size, wide;
     double lr, norm;
     bool has_norm, use_decay, has_cell;
-    const char *cell;
+    cell_kind cell;
 } train_config;
 
 enum { TRAINS = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL };
-static const char *const cells[] = {"lstm", "gru", NULL};
+static const char *const cells[] = {[CELL_LSTM] = "lstm", [CELL_GRU] = "gru", NULL};
 static const rd_option data_rows[] = {
     RD_OPT_STRING(data_config, data_location, data_location, NULL, "folder of the data"),
-    RD_OPT_(data_config, source_file, source_file, RD_STRING, NULL, TRAINS, 0, 0, NULL,
-            "training text"),
-    RD_OPT_(data_config, target_file, target_file, RD_STRING, NULL, TRAINS, 0, 0, NULL,
-            "its translation"),
-    RD_OPT_(data_config, bench_file, bench_file, RD_STRING, NULL, RD_MODE_BENCH, 0, 0, NULL,
-            "no other mode needs it"),
+    RD_OPT_STRING(data_config, source_file, source_file, NULL, "training text",
+                  RD_REQUIRED(TRAINS)),
+    RD_OPT_STRING(data_config, target_file, target_file, NULL, "its translation",
+                  RD_REQUIRED(TRAINS)),
+    RD_OPT_STRING(data_config, bench_file, bench_file, NULL, "no other mode needs it",
+                  RD_REQUIRED(RD_MODE_BENCH)),
     RD_OPT_STRING(data_config, delimiter, delimiter, "\" \"", "joins tokens"),
-    RD_OPT_(data_config, batch_size, batch_size, RD_INT, NULL, TRAINS | RD_MODE_EVAL, 1, 1000, NULL,
-            "sentences per rank"),
+    RD_OPT_INT(data_config, batch_size, batch_size, NULL, 1, 1000, "sentences per rank",
+               RD_REQUIRED(TRAINS | RD_MODE_EVAL)),
     RD_OPT_INTS(data_config, bucket_src, buckets, "[50]", 1, 10000, "length limits"),
     RD_OPT_END,
 };
@@ -39,21 +40,11 @@ static const rd_option train_rows[] = {
     RD_OPT_INT(train_config, batch_size, batch_size, NULL, 1, 512, "sentences per rank"),
     RD_OPT_INT(train_config, wide, wide, "-9223372036854775808", -0x1p63, 0x1p63, "any integer"),
     RD_OPT_REAL(train_config, learning_rate, lr, "0.001", 0.0, 10.0, "step size"),
-    {.key = "max_grad_norm",
-     .type = RD_REAL,
-     .at = offsetof(train_config, norm),
-     .given_at = offsetof(train_config, has_norm),
-     .min = 0.0,
-     .max = 1e9,
-     .help = "clip to this norm"},
+    RD_OPT_REAL(train_config, max_grad_norm, norm, NULL, 0.0, 1e9, "clip to this norm",
+                RD_GIVEN(train_config, has_norm)),
     RD_OPT_BOOL(train_config, use_decay, use_decay, "true", "turns the schedule on"),
-    {.key = "cell_type",
-     .type = RD_STRING,
-     .at = offsetof(train_config, cell),
-     .given_at = offsetof(train_config, has_cell),
-     .def = "\"gru\"",
-     .choices = cells,
-     .help = "kind of cell"},
+    RD_OPT_ENUM(train_config, cell_type, cell, "\"gru\"", cells, "kind of cell",
+                RD_GIVEN(train_config, has_cell)),
     RD_OPT_END,
 };
 static const rd_option_group data_group = {"data", "parallel text", data_rows, sizeof(data_config)};
@@ -105,7 +96,11 @@ static void defaults(void **state)
     assert_int_equal(t.batch_size, 0);
     assert_true(t.wide == INT64_MIN);
     assert_true(t.lr == 0.001 && t.norm == 0.0 && !t.has_norm && t.use_decay && !t.has_cell);
-    assert_string_equal(t.cell, "gru");
+    assert_int_equal(t.cell, CELL_GRU);
+    assert_string_equal(rd_option_word(&train_group, "cell_type", t.cell), "gru");
+    assert_null(rd_option_word(&train_group, "cell_type", 2));
+    assert_null(rd_option_word(&train_group, "cell_type", -1));
+    assert_null(rd_option_word(&train_group, "use_decay", 0));
     assert_string_equal(d.delimiter, " ");
     assert_null(d.source_file);
     assert_int_equal(d.buckets.n, 1);
@@ -134,7 +129,7 @@ static void values_of_a_file(void **state)
     assert_int_equal(t.batch_size, 64);
     assert_true(t.wide == INT64_MAX);
     assert_true(t.lr == 1.0 && t.norm == 0.5 && t.has_norm && !t.use_decay && t.has_cell);
-    assert_string_equal(t.cell, "lstm");
+    assert_int_equal(t.cell, CELL_LSTM);
     assert_string_equal(d.delimiter, "");
     assert_string_equal(d.source_file, "\xCE\xB1/\"");
     assert_int_equal(d.buckets.n, 2);
@@ -238,7 +233,7 @@ static void set_null(void **state)
     assert_false(rd_config_has(c, "max_grad_norm"));
     assert_null(rd_config_get(c, "max_grad_norm"));
     assert_true(!read_train(c).has_norm && !read_train(c).has_cell);
-    assert_string_equal(read_train(c).cell, "gru");
+    assert_int_equal(read_train(c).cell, CELL_GRU);
     assert_string_equal(rd_config_where(c, "max_grad_norm"), "--set");
     char *text = written(c, rd_config_print);
     assert_non_null(

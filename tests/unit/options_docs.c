@@ -13,30 +13,25 @@ typedef struct fields {
     double r;
     bool b;
     const char *s;
+    int e;
     rd_ints l;
 } fields;
 static const char *const cells[] = {"lstm", "gnmt_v2", NULL};
 static const rd_option one_rows[] = {
-    RD_OPT_(fields, batch_size, i, RD_INT, NULL, RD_MODE_TRAIN, 1, 65536, NULL,
-            "sentences per rank"),
+    RD_OPT_INT(fields, batch_size, i, NULL, 1, 65536, "sentences per rank",
+               RD_REQUIRED(RD_MODE_TRAIN)),
     RD_OPT_REAL(fields, keep_prob, r, "0.1", 0.0, 1.0,
                 "keep probability of what goes into each layer, in training only; elsewhere it is "
                 "one, whatever the config "
                 "says here, as it is in the original; a help text as long as this one runs over "
                 "into a third line"),
-    RD_OPT_CHOICE(fields, cell_type, s, "\"lstm\"", cells, "a|b"),
+    RD_OPT_ENUM(fields, cell_type, e, "\"lstm\"", cells, "a|b"),
     RD_OPT_INTS(fields, bucket_src, l, "[50]", 1, 10000, "length limits"),
     RD_OPT_END,
 };
 static const rd_option two_rows[] = {
-    RD_OPT_(fields, batch_size, i, RD_INT, NULL, 0, 1, 10, NULL, "seen before"),
-    {.key = "use_swap_memory",
-     .type = RD_BOOL,
-     .at = offsetof(fields, b),
-     .given_at = SIZE_MAX,
-     .def = "false",
-     .flags = RD_OPT_ACCEPTED,
-     .help = "swaps memory"},
+    RD_OPT_INT(fields, batch_size, i, NULL, 1, 10, "seen before"),
+    RD_OPT_BOOL(fields, use_swap_memory, b, "false", "swaps memory", RD_WITHOUT_EFFECT),
     RD_OPT_REAL(fields, a_key_that_is_longer_than_its_column, r, NULL, 0.0, INFINITY, "any"),
     RD_OPT_INT(fields, whole, i, NULL, -0x1p63, 0x1p63, "unlimited"),
     RD_OPT_STRING(fields, word, s, NULL, NULL),

@@ -30,10 +30,11 @@ enum {
 };
 
 static const rd_option options[] = {
-    RD_OPT_(T, src_vocab_file, src_vocab_file, RD_STRING, NULL, ALL_MODES, 0, 0, NULL,
-            "source vocabulary: one word a line, a TAB and what follows ignored"),
-    RD_OPT_(T, tgt_vocab_file, tgt_vocab_file, RD_STRING, NULL, ALL_MODES, 0, 0, NULL,
-            "target vocabulary; may be the same file"),
+    RD_OPT_STRING(T, src_vocab_file, src_vocab_file, NULL,
+                  "source vocabulary: one word a line, a TAB and what follows ignored",
+                  RD_REQUIRED(ALL_MODES)),
+    RD_OPT_STRING(T, tgt_vocab_file, tgt_vocab_file, NULL,
+                  "target vocabulary; may be the same file", RD_REQUIRED(ALL_MODES)),
     RD_OPT_STRING(T, source_file, file[RD_SPLIT_TRAIN][0], NULL,
                   "training text, source side; a file, x.gz, or x.tar.gz!member"),
     RD_OPT_STRING(T, target_file, file[RD_SPLIT_TRAIN][1], NULL,
