@@ -25,6 +25,7 @@
 #define RD_OPTIONS_H
 
 #include "rd/status.h"
+#include "rd/strbuf.h"
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -58,7 +59,11 @@ typedef struct rd_ints {
 } rd_ints;
 
 enum {
-    RD_OPT_ACCEPTED = 1 /* the key is read for compatibility and has no effect; help says so */
+    /* The key is read for compatibility and has no effect; help says so. */
+    RD_OPT_ACCEPTED = 1,
+    /* OpenSeq2Seq's configs have the key whether it takes effect or not: rd_config_check_owners notes
+     * it where it would refuse another key. */
+    RD_OPT_CARRIED = 2
 };
 
 typedef struct rd_option {
@@ -74,7 +79,7 @@ typedef struct rd_option {
     const char *def;
     /* rd_mode bits of the modes in which a missing key is an error. */
     unsigned required;
-    /* RD_OPT_ACCEPTED or 0. */
+    /* RD_OPT_* bits. */
     unsigned flags;
     /* Closed range of a number, or of each element of a list. */
     double min, max;
@@ -149,6 +154,8 @@ typedef struct rd_option_group {
 #define RD_GIVEN(T, has) .given = 1 + RD_FIELD_(T, has, bool)
 /* The key is read for compatibility and has no effect: */
 #define RD_WITHOUT_EFFECT .flags = RD_OPT_ACCEPTED
+/* OpenSeq2Seq's configs have the key whether it takes effect or not (see RD_OPT_CARRIED): */
+#define RD_CARRIED .flags = RD_OPT_CARRIED
 
 #define RD_OPT_END  \
     {               \
@@ -194,6 +201,30 @@ const char *rd_config_where(const rd_config *c, const char *key);
  * ending in "DATA_LOCATION]"). Strings and lists are borrowed from c. Missing required key: RD_EUSAGE, names key, help. */
 rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out,
                        rd_status *st);
+/* Does the same without zeroing the struct first, for a struct whose fields several groups fill. */
+rd_code rd_config_read_more(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out,
+                            rd_status *st);
+
+/* ---- keys that belong to somebody ---- */
+
+/* One entry of a registry (an optimizer, a dataset, a model, a metric) or one learning-rate policy, and
+ * the groups that it reads. Groups that no owner has are read by every run. */
+typedef struct rd_option_owner {
+    const char *kind;                /* "dataset": the key that chooses */
+    const char *name;                /* "idx" */
+    const rd_option_group *group[2]; /* NULL: none */
+    bool chosen;                     /* by this run; at most one of a kind */
+} rd_option_owner;
+
+/* Refuses a key that the config sets although only owners read it that this run has not chosen:
+ * "x.json:3:5: 'lars_eta' belongs to optimizer lars; this run uses adam; ..." (RD_EUSAGE).
+ *   - Only the file and --set count: not defaults, not null, not what the program itself put.
+ *   - A kind of which nothing is chosen (infer mode without an optimizer, an unknown name) refuses
+ *     nothing.
+ *   - RD_CARRIED keys, which OpenSeq2Seq's configs have whether they take effect or not, and all keys
+ *     of a config that allows unknown keys are noted instead: one line each is added to *notes. */
+rd_code rd_config_check_owners(const rd_config *c, const rd_option_owner *owners, int n,
+                               rd_strbuf *notes, rd_status *st);
 
 /* The first "[..DATA_LOCATION]" that is still inside a string after rd_config_read, as a pointer to its '[' (the rest of
  * the string follows); NULL: none. Who cannot open such a file says "set it with --set data_location=DIR". */

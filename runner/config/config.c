@@ -93,7 +93,7 @@ static rd_code check_all(const rd_config *c, const char *key, const json_t *v, c
 }
 
 /* Takes value and where, also on failure; where NULL: out of memory. */
-static rd_code take_value(rd_entry *e, json_t *value, char *where, rd_status *st)
+static rd_code take_value(rd_entry *e, json_t *value, char *where, bool written, rd_status *st)
 {
     if (!where) {
         json_decref(value);
@@ -103,6 +103,7 @@ static rd_code take_value(rd_entry *e, json_t *value, char *where, rd_status *st
     free(e->where);
     e->value = value;
     e->where = where;
+    e->written = written && value;
     return RD_OK;
 }
 
@@ -180,7 +181,7 @@ static rd_code config_read_text(rd_config *c, const char *text, size_t n, rd_sta
             RD_TRY(unknown_key(c, p->key, json_incref(v), where, at, st));
             continue;
         }
-        RD_TRY(take_value(e, json_incref(v), where, st));
+        RD_TRY(take_value(e, json_incref(v), where, true, st));
         snprintf(at, sizeof at, "%s:%" PRId64 ":%" PRId64, c->path, p->value_line, p->value_col);
         RD_TRY(check_all(c, p->key, v, at, st));
     }
@@ -250,7 +251,7 @@ rd_code rd_config_put(rd_config *c, const char *key, json_t *value, const char *
         json_decref(value);
         return st->code;
     }
-    return take_value(e, value, strdup(source), st);
+    return take_value(e, value, strdup(source), false, st);
 }
 
 /* ---- --set ---- */
@@ -303,7 +304,7 @@ rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
         goto done;
     }
     if (e && !strcmp(eq + 1, "null")) {
-        (void)take_value(e, NULL, strdup("--set"), st);
+        (void)take_value(e, NULL, strdup("--set"), true, st);
         goto done;
     }
     RD_TRY(parse_word(e ? e->o : NULL, eq + 1, at, &v, st));
@@ -313,7 +314,7 @@ rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st)
         goto done;
     }
     RD_TRY(check_all(c, key, v, at, st));
-    (void)take_value(e, v, strdup("--set"), st);
+    (void)take_value(e, v, strdup("--set"), true, st);
     v = NULL;
 done:
     json_decref(v);
@@ -331,6 +332,7 @@ void rd_config_drop(rd_config *c, const char *key)
     free(e->where);
     e->value = NULL;
     e->where = NULL;
+    e->written = false;
 }
 
 bool rd_config_has(const rd_config *c, const char *key)

@@ -59,6 +59,7 @@ typedef struct rd_entry {
     json_t *def;        /* owned; NULL: no default */
     json_t *value;      /* owned; NULL: not given */
     char *where;        /* owned; of the value */
+    bool written;       /* the value is of the file or --set */
 } rd_entry;
 typedef struct rd_unknown {
     char *key, *where; /* owned */

@@ -127,9 +127,15 @@ static rd_code missing(const rd_config *c, const rd_option *o, rd_mode mode, rd_
 rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out,
                        rd_status *st)
 {
+    memset(out, 0, g->struct_bytes);
+    return rd_config_read_more(c, g, mode, out, st);
+}
+
+rd_code rd_config_read_more(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out,
+                            rd_status *st)
+{
     const char *location = json_string_value(rd_config_get(c, "data_location"));
     if (location && !*location) location = NULL;
-    memset(out, 0, g->struct_bytes);
     for (const rd_option *o = g->options; o->key; o++) {
         const rd_entry *e = rd_config_entry(c, o->key);
         if (!e)

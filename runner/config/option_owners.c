@@ -1,0 +1,110 @@
+/* option_owners.c -- refuses keys that only other optimizers, datasets, models, metrics or learning-rate
+ * policies read than those of this run. */
+#include "config_impl.h"
+#include <string.h>
+
+enum { NAMED_OWNERS = 4 }; /* more owners than this are named by their group */
+
+/* What a run does with an owner of a kind: "this run reads webdataset". */
+static const char *verb_of(const char *kind)
+{
+    return !strcmp(kind, "dataset") ? "reads" : !strcmp(kind, "model") ? "trains" : "uses";
+}
+
+static const rd_option *row_of(const rd_option_group *g, const char *key)
+{
+    for (const rd_option *o = g ? g->options : NULL; o && o->key; o++)
+        if (!strcmp(o->key, key)) return o;
+    return NULL;
+}
+
+/* The row with which the owner reads the key; NULL: it does not read it. */
+static const rd_option *owned_row(const rd_option_owner *w, const char *key)
+{
+    const rd_option *o = row_of(w->group[0], key);
+    return o ? o : row_of(w->group[1], key);
+}
+
+static bool has_group(const rd_option_owner *w, const rd_option_group *g)
+{
+    return w->group[0] == g || w->group[1] == g;
+}
+
+/* Does every run read the key, since it is in a group that no owner has? */
+static bool common_key(const rd_config *c, const rd_option_owner *owners, int n, const char *key)
+{
+    for (int i = 0; i < c->n_groups; i++) {
+        bool owned = false;
+        for (int k = 0; k < n && !owned; k++) owned = has_group(&owners[k], c->groups[i]);
+        if (!owned && row_of(c->groups[i], key)) return true;
+    }
+    return false;
+}
+
+static const char *chosen_of(const rd_option_owner *owners, int n, const char *kind)
+{
+    for (int i = 0; i < n; i++)
+        if (owners[i].chosen && !strcmp(owners[i].kind, kind)) return owners[i].name;
+    return NULL;
+}
+
+/* "optimizer lars, momentum or nesterov", or "the models of group image_model". */
+static void name_owners(const rd_option_owner *owners, int n, const char *kind, const char *key,
+                        char *out, size_t cap)
+{
+    const rd_option_owner *at[NAMED_OWNERS] = {NULL};
+    int found = 0;
+    for (int i = 0; i < n; i++)
+        if (!strcmp(owners[i].kind, kind) && owned_row(&owners[i], key) && found++ < NAMED_OWNERS)
+            at[found - 1] = &owners[i];
+    if (found > NAMED_OWNERS) {
+        const int g = row_of(at[0]->group[0], key) ? 0 : 1;
+        snprintf(out, cap, "the %ss of group %s", kind, at[0]->group[g]->name);
+        return;
+    }
+    size_t used = (size_t)snprintf(out, cap, "%s ", kind);
+    for (int i = 0; i < found && used < cap; i++)
+        used += (size_t)snprintf(out + used, cap - used, "%s%s",
+                                 i == 0           ? ""
+                                 : i + 1 == found ? " or "
+                                                  : ", ",
+                                 at[i]->name);
+}
+
+/* Returns an owner that reads the key, of a kind of which another one is chosen; NULL: nothing is
+ * wrong with the key. */
+static const rd_option_owner *foreign_owner(const rd_config *c, const rd_option_owner *owners,
+                                            int n, const char *key)
+{
+    const rd_option_owner *foreign = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!owned_row(&owners[i], key)) continue;
+        if (owners[i].chosen || !chosen_of(owners, n, owners[i].kind)) return NULL;
+        if (!foreign) foreign = &owners[i];
+    }
+    return foreign && !common_key(c, owners, n, key) ? foreign : NULL;
+}
+
+rd_code rd_config_check_owners(const rd_config *c, const rd_option_owner *owners, int n,
+                               rd_strbuf *notes, rd_status *st)
+{
+    for (int i = 0; i < c->n; i++) {
+        const rd_entry *e = &c->entry[i];
+        const char *key = e->o->key;
+        const rd_option_owner *w = e->written ? foreign_owner(c, owners, n, key) : NULL;
+        char names[256];
+        if (!w) continue;
+        name_owners(owners, n, w->kind, key, names, sizeof names);
+        const char *chosen = chosen_of(owners, n, w->kind), *verb = verb_of(w->kind);
+        if (c->allow_unknown || owned_row(w, key)->flags & RD_OPT_CARRIED)
+            rd_strbuf_printf(notes,
+                             "%s: '%s' has no effect: it belongs to %s, and this run %s %s\n",
+                             e->where, key, names, verb, chosen);
+        else
+            return rd_fail(st, RD_EUSAGE,
+                           "%s: '%s' belongs to %s; this run %s %s; remove the key, or give --set "
+                           "%s=null",
+                           e->where, key, names, verb, chosen, key);
+    }
+    return st->code;
+}
