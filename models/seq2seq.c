@@ -6,110 +6,125 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef enum encoder_type { ENCODER_UNI, ENCODER_BI, ENCODER_GNMT } encoder_type;
+typedef enum cell_type { CELL_LSTM, CELL_GRU, CELL_GLSTM, CELL_SLSTM } cell_type;
+typedef enum attention_type {
+    ATTENTION_BAHDANAU,
+    ATTENTION_LUONG,
+    ATTENTION_GNMT,
+    ATTENTION_GNMT_V2
+} attention_type;
+
+/* Words of the enums' keys. The registry of cells (ops/cells) has the names of cell_types. */
+static const char *const encoder_types[] = {[ENCODER_UNI] = "unidirectional",
+                                            [ENCODER_BI] = "bidirectional",
+                                            [ENCODER_GNMT] = "gnmt",
+                                            NULL};
+static const char *const cell_types[] = {
+    [CELL_LSTM] = "lstm", [CELL_GRU] = "gru", [CELL_GLSTM] = "glstm", [CELL_SLSTM] = "slstm", NULL};
+static const char *const attention_types[] = {[ATTENTION_BAHDANAU] = "bahdanau",
+                                              [ATTENTION_LUONG] = "luong",
+                                              [ATTENTION_GNMT] = "gnmt",
+                                              [ATTENTION_GNMT_V2] = "gnmt_v2",
+                                              NULL};
+
 typedef struct seq2seq_config {
-    const char *encoder_type, *encoder_cell_type, *decoder_cell_type, *attention_type,
-        *decoder_type;
+    encoder_type encoder_type;
+    cell_type encoder_cell_type, decoder_cell_type;
+    attention_type attention_type;
+    const char *decoder_type;
     int64_t encoder_cell_units, encoder_layers, src_emb_size, decoder_cell_units, decoder_layers,
         tgt_emb_size, attention_layer_size;
     double enc_in, enc_out, dec_in, dec_out, softmax_temperature, length_penalty, init_scale;
     bool enc_skip, dec_skip, has_enc_skip, has_dec_skip, bahdanau_normalize, luong_scale,
         use_attention, use_swap_memory;
-    bool average_across_timesteps;
+    bool average_across_timesteps, pad_vocabs_to_eight;
     int64_t proj_size, num_groups, beam_width, num_units;
 } seq2seq_config;
 
-#define ALWAYS (RD_MODE_TRAIN | RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH)
-#define TRAINING (RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH)
-#define AT(f) offsetof(seq2seq_config, f)
-#define ROW_INT(k, f, d, req, lo, hi, h)                                          \
-    {                                                                             \
-        .key = #k, .type = RD_INT, .at = AT(f), .given_at = SIZE_MAX, .def = (d), \
-        .required = (req), .min = (lo), .max = (hi), .help = (h)                  \
-    }
-#define ROW_REAL(k, f, d, req, lo, hi, h)                                          \
-    {                                                                              \
-        .key = #k, .type = RD_REAL, .at = AT(f), .given_at = SIZE_MAX, .def = (d), \
-        .required = (req), .min = (lo), .max = (hi), .help = (h)                   \
-    }
-#define ROW_CHOICE(k, f, d, req, c, h)                                               \
-    {                                                                                \
-        .key = #k, .type = RD_STRING, .at = AT(f), .given_at = SIZE_MAX, .def = (d), \
-        .required = (req), .choices = (c), .help = (h)                               \
-    }
-#define ROW_BOOL(k, f, given, d, fl, h)                                                          \
-    {                                                                                            \
-        .key = #k, .type = RD_BOOL, .at = AT(f), .given_at = (given), .def = (d), .flags = (fl), \
-        .help = (h)                                                                              \
-    }
-
-static const char *const encoder_types[] = {"unidirectional", "bidirectional", "gnmt", NULL};
-static const char *const cell_types[] = {"lstm", "gru", "glstm", "slstm", NULL};
-static const char *const attention_types[] = {"bahdanau", "luong", "gnmt", "gnmt_v2", NULL};
+enum {
+    TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH,
+    ALWAYS = TRAINING | RD_MODE_EVAL | RD_MODE_INFER
+};
+#define T seq2seq_config
 
 static const rd_option rows[] = {
-    ROW_CHOICE(encoder_type, encoder_type, "\"unidirectional\"", 0, encoder_types,
-               "structure of the encoder"),
-    ROW_CHOICE(encoder_cell_type, encoder_cell_type, NULL, ALWAYS, cell_types,
-               "recurrent cell of the encoder"),
-    ROW_INT(encoder_cell_units, encoder_cell_units, NULL, ALWAYS, 1, 65536,
-            "units of an encoder cell"),
-    ROW_INT(encoder_layers, encoder_layers, NULL, ALWAYS, 1, RD_MAX_LAYERS,
-            "layers of the encoder; gnmt counts the bidirectional layer as one"),
-    ROW_REAL(encoder_dp_input_keep_prob, enc_in, NULL, TRAINING, 0.001, 1,
-             "keep probability on layer inputs of the encoder; 1 outside training"),
-    ROW_REAL(encoder_dp_output_keep_prob, enc_out, NULL, TRAINING, 0.001, 1,
-             "keep probability on layer outputs of the encoder"),
-    ROW_BOOL(encoder_use_skip_connections, enc_skip, AT(has_enc_skip), NULL, 0,
-             "residual around every encoder layer; must be given unless encoder_type is gnmt"),
-    ROW_INT(src_emb_size, src_emb_size, NULL, ALWAYS, 1, 65536, "width of the source embedding"),
-    ROW_CHOICE(decoder_cell_type, decoder_cell_type, NULL, ALWAYS, cell_types,
-               "recurrent cell of the decoder"),
-    ROW_INT(decoder_cell_units, decoder_cell_units, NULL, ALWAYS, 1, 65536,
-            "units of a decoder cell"),
-    ROW_INT(decoder_layers, decoder_layers, NULL, ALWAYS, 1, RD_MAX_LAYERS,
-            "layers of the decoder; with gnmt attention the attended bottom layer counts"),
-    ROW_REAL(decoder_dp_input_keep_prob, dec_in, NULL, TRAINING, 0.001, 1,
-             "keep probability on layer inputs of the decoder"),
-    ROW_REAL(decoder_dp_output_keep_prob, dec_out, NULL, TRAINING, 0.001, 1,
-             "keep probability on layer outputs of the decoder"),
-    ROW_BOOL(decoder_use_skip_connections, dec_skip, AT(has_dec_skip), NULL, 0,
-             "residual around every decoder layer and a dense layer in front; must be given unless "
-             "attention_type is "
-             "gnmt or gnmt_v2"),
-    ROW_INT(tgt_emb_size, tgt_emb_size, NULL, ALWAYS, 1, 65536, "width of the target embedding"),
-    ROW_CHOICE(attention_type, attention_type, NULL, ALWAYS, attention_types,
-               "score function and decoder structure"),
-    ROW_INT(attention_layer_size, attention_layer_size, NULL, ALWAYS, 1, 65536,
-            "depth of the attention score; for luong the width of the decoder's output"),
-    ROW_BOOL(bahdanau_normalize, bahdanau_normalize, SIZE_MAX, "false", 0,
-             "weight-normalised score (bahdanau; gnmt types always)"),
-    ROW_BOOL(luong_scale, luong_scale, SIZE_MAX, "false", 0,
-             "multiply the luong score by a learned scalar"),
-    ROW_BOOL(use_attention, use_attention, SIZE_MAX, "false", RD_OPT_ACCEPTED,
-             "attention is always on"),
-    {.key = "decoder_type",
-     .type = RD_STRING,
-     .at = AT(decoder_type),
-     .given_at = SIZE_MAX,
-     .def = "\"greedy\"",
-     .help = "beam_search: beam search in eval and infer; anything else: greedy"},
-    ROW_INT(beam_width, beam_width, "1", 0, 1, 1000, "beam size"),
-    ROW_REAL(length_penalty, length_penalty, "0.0", 0, 0, 10,
-             "exponent of the length penalty in infer mode; 0 in eval"),
-    ROW_REAL(softmax_temperature, softmax_temperature, "1.0", 0, 1e-3, 1e3,
-             "logits are divided by it, training included"),
-    ROW_BOOL(use_swap_memory, use_swap_memory, SIZE_MAX, "false", RD_OPT_ACCEPTED,
-             "was a hint about GPU memory"),
-    ROW_INT(proj_size, proj_size, "0", 0, 0, 65536,
-            "recurrent projection of lstm and glstm cells; 0: none"),
-    ROW_INT(num_groups, num_groups, "0", 0, 0, 64, "groups of glstm cells"),
-    ROW_INT(num_units, num_units, "0", 0, 0, 65536, "of no effect: the *_cell_units keys count"),
-    ROW_REAL(init_scale, init_scale, NULL, 0, 0, 100,
-             "uniform(-s, s) instead of Glorot for kernels and embeddings"),
-    ROW_BOOL(average_across_timesteps, average_across_timesteps, SIZE_MAX, "false", 0,
-             "loss: mean over target tokens instead of sum over time, mean over sentences"),
+    RD_OPT_ENUM(T, encoder_type, encoder_type, "\"unidirectional\"", encoder_types,
+                "structure of the encoder"),
+    RD_OPT_ENUM(T, encoder_cell_type, encoder_cell_type, NULL, cell_types,
+                "recurrent cell of the encoder", RD_REQUIRED(ALWAYS)),
+    RD_OPT_INT(T, encoder_cell_units, encoder_cell_units, NULL, 1, 65536,
+               "number of units of an encoder cell", RD_REQUIRED(ALWAYS)),
+    RD_OPT_INT(T, encoder_layers, encoder_layers, NULL, 1, RD_MAX_LAYERS,
+               "number of encoder layers; gnmt counts the bidirectional layer as one",
+               RD_REQUIRED(ALWAYS)),
+    RD_OPT_REAL(T, encoder_dp_input_keep_prob, enc_in, NULL, 0.001, 1,
+                "probability that an input of an encoder layer is kept; 1 outside training",
+                RD_REQUIRED(TRAINING)),
+    RD_OPT_REAL(T, encoder_dp_output_keep_prob, enc_out, NULL, 0.001, 1,
+                "probability that an output of an encoder layer is kept; 1 outside training",
+                RD_REQUIRED(TRAINING)),
+    RD_OPT_BOOL(T, encoder_use_skip_connections, enc_skip, NULL,
+                "adds a residual connection around every encoder layer. Required unless "
+                "encoder_type is gnmt",
+                RD_GIVEN(T, has_enc_skip)),
+    RD_OPT_INT(T, src_emb_size, src_emb_size, NULL, 1, 65536, "width of the source embedding",
+               RD_REQUIRED(ALWAYS)),
+    RD_OPT_ENUM(T, decoder_cell_type, decoder_cell_type, NULL, cell_types,
+                "recurrent cell of the decoder", RD_REQUIRED(ALWAYS)),
+    RD_OPT_INT(T, decoder_cell_units, decoder_cell_units, NULL, 1, 65536,
+               "number of units of a decoder cell", RD_REQUIRED(ALWAYS)),
+    RD_OPT_INT(T, decoder_layers, decoder_layers, NULL, 1, RD_MAX_LAYERS,
+               "number of decoder layers; with gnmt attention the attended bottom layer counts",
+               RD_REQUIRED(ALWAYS)),
+    RD_OPT_REAL(T, decoder_dp_input_keep_prob, dec_in, NULL, 0.001, 1,
+                "probability that an input of a decoder layer is kept; 1 outside training",
+                RD_REQUIRED(TRAINING)),
+    RD_OPT_REAL(T, decoder_dp_output_keep_prob, dec_out, NULL, 0.001, 1,
+                "probability that an output of a decoder layer is kept; 1 outside training",
+                RD_REQUIRED(TRAINING)),
+    RD_OPT_BOOL(T, decoder_use_skip_connections, dec_skip, NULL,
+                "adds a residual connection around every decoder layer, and a dense layer in "
+                "front. Required unless attention_type is gnmt or gnmt_v2",
+                RD_GIVEN(T, has_dec_skip)),
+    RD_OPT_INT(T, tgt_emb_size, tgt_emb_size, NULL, 1, 65536, "width of the target embedding",
+               RD_REQUIRED(ALWAYS)),
+    RD_OPT_ENUM(T, attention_type, attention_type, NULL, attention_types,
+                "score function and structure of the decoder", RD_REQUIRED(ALWAYS)),
+    RD_OPT_INT(T, attention_layer_size, attention_layer_size, NULL, 1, 65536,
+               "depth of the attention score; for luong the width of the decoder's output",
+               RD_REQUIRED(ALWAYS)),
+    RD_OPT_BOOL(T, bahdanau_normalize, bahdanau_normalize, "false",
+                "weight-normalised score for bahdanau; the gnmt types always have it"),
+    RD_OPT_BOOL(T, luong_scale, luong_scale, "false",
+                "multiplies the luong score by a learned scalar"),
+    RD_OPT_BOOL(T, use_attention, use_attention, "false", "attention is always on",
+                RD_WITHOUT_EFFECT),
+    RD_OPT_STRING(T, decoder_type, decoder_type, "\"greedy\"",
+                  "beam_search: beam search in eval and infer mode; any other word: greedy"),
+    RD_OPT_INT(T, beam_width, beam_width, "1", 1, 1000, "number of hypotheses of beam search"),
+    RD_OPT_REAL(T, length_penalty, length_penalty, "0.0", 0, 10,
+                "exponent of the length penalty in infer mode; eval mode uses 0"),
+    RD_OPT_REAL(T, softmax_temperature, softmax_temperature, "1.0", 1e-3, 1e3,
+                "the logits are divided by this, in training too"),
+    RD_OPT_BOOL(T, use_swap_memory, use_swap_memory, "false", "was a hint about GPU memory",
+                RD_WITHOUT_EFFECT),
+    RD_OPT_INT(T, proj_size, proj_size, "0", 0, 65536,
+               "width of the recurrent projection of lstm and glstm cells. 0: none"),
+    RD_OPT_INT(T, num_groups, num_groups, "0", 0, 64, "number of groups of glstm cells"),
+    RD_OPT_INT(T, num_units, num_units, "0", 0, 65536,
+               "has no effect: the *_cell_units keys count"),
+    RD_OPT_REAL(T, init_scale, init_scale, NULL, 0, 100,
+                "kernels and embeddings start uniform in (-init_scale, init_scale) instead of "
+                "Glorot"),
+    RD_OPT_BOOL(T, average_across_timesteps, average_across_timesteps, "false",
+                "the loss is the mean over target tokens instead of the mean over sentences of "
+                "sums over time"),
+    RD_OPT_BOOL(T, pad_vocabs_to_eight, pad_vocabs_to_eight, "false",
+                "rounds both vocabulary sizes up to a multiple of 8"),
     RD_OPT_END,
 };
+#undef T
 static const rd_option_group group = {
     "seq2seq", "model seq2seq: recurrent encoder, attention decoder", rows, sizeof(seq2seq_config)};
 
@@ -120,34 +135,32 @@ typedef struct seq2seq {
     rd_params *ps;
 } seq2seq;
 
-static bool is(const char *a, const char *b)
+static int64_t maybe_pad(const seq2seq_config *c, int64_t v)
 {
-    return strcmp(a, b) == 0;
+    return c->pad_vocabs_to_eight ? (v + 7) / 8 * 8 : v;
 }
 
-static int64_t maybe_pad(const rd_config *cfg, int64_t v)
+static bool gnmt_attention(const seq2seq_config *c)
 {
-    const json_t *pad = rd_config_get(cfg, "pad_vocabs_to_eight");
-    return pad && json_is_true(pad) ? (v + 7) / 8 * 8 : v;
+    return c->attention_type == ATTENTION_GNMT || c->attention_type == ATTENTION_GNMT_V2;
 }
 
 /* OpenSeq2Seq 4.11: what does not fit together, by the names of the keys. */
 static rd_code check(const seq2seq_config *c, const rd_config *cfg, int64_t R_enc, int64_t R_dec,
                      rd_status *st)
 {
-    const bool gnmt_att = is(c->attention_type, "gnmt") || is(c->attention_type, "gnmt_v2"),
-               gnmt_enc = is(c->encoder_type, "gnmt");
+    const bool gnmt_att = gnmt_attention(c), gnmt_enc = c->encoder_type == ENCODER_GNMT;
     if (!gnmt_enc && !c->has_enc_skip)
         return rd_fail(
             st, RD_EUSAGE,
             "key 'encoder_use_skip_connections' is missing; encoder_type %s needs true or false",
-            c->encoder_type);
+            encoder_types[c->encoder_type]);
     if (!gnmt_att && !c->has_dec_skip)
         return rd_fail(
             st, RD_EUSAGE,
             "key 'decoder_use_skip_connections' is missing; attention_type %s needs true or false",
-            c->attention_type);
-    if (is(c->attention_type, "luong") && c->attention_layer_size != R_dec)
+            attention_types[c->attention_type]);
+    if (c->attention_type == ATTENTION_LUONG && c->attention_layer_size != R_dec)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'attention_layer_size' is %lld, but luong attention needs the "
                        "decoder's output width, %lld",
@@ -168,18 +181,19 @@ static rd_code check(const seq2seq_config *c, const rd_config *cfg, int64_t R_en
                        "(%lld); remove proj_size or the skip connections",
                        rd_config_where(cfg, "decoder_use_skip_connections"),
                        (long long)c->decoder_cell_units, (long long)R_dec);
-    if (gnmt_att && is(c->decoder_cell_type, "gru"))
+    if (gnmt_att && c->decoder_cell_type == CELL_GRU)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'decoder_cell_type' gru does not go with attention_type %s, which "
                        "needs an LSTM-type state; use lstm, "
                        "glstm or slstm, or attention_type bahdanau",
-                       rd_config_where(cfg, "decoder_cell_type"), c->attention_type);
+                       rd_config_where(cfg, "decoder_cell_type"),
+                       attention_types[c->attention_type]);
     if (gnmt_enc && c->encoder_layers < 2)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'encoder_layers' is %lld; encoder_type gnmt needs 2 or more (a "
                        "bidirectional one and one above it)",
                        rd_config_where(cfg, "encoder_layers"), (long long)c->encoder_layers);
-    if ((is(c->encoder_cell_type, "glstm") || is(c->decoder_cell_type, "glstm")) &&
+    if ((c->encoder_cell_type == CELL_GLSTM || c->decoder_cell_type == CELL_GLSTM) &&
         c->num_groups < 1)
         return rd_fail(st, RD_EUSAGE, "key 'num_groups' is missing; glstm cells need it");
     return RD_OK;
@@ -197,42 +211,41 @@ static rd_code seq2seq_create(const rd_model_args *a, void **self, rd_status *st
     seq2seq_config *c = &m->c;
     m->ps = a->params;
     RD_TRY(rd_config_read(a->config, &group, a->mode, c, st));
-    const rd_cell_config ec = {c->encoder_cell_type,
+    const rd_cell_config ec = {cell_types[c->encoder_cell_type],
                                c->encoder_cell_units,
                                c->proj_size,
                                c->num_groups,
                                c->enc_in,
                                c->enc_out};
-    const rd_cell_config dc = {c->decoder_cell_type,
+    const rd_cell_config dc = {cell_types[c->decoder_cell_type],
                                c->decoder_cell_units,
                                c->proj_size,
                                c->num_groups,
                                c->dec_in,
                                c->dec_out};
     RD_TRY(check(c, a->config, rd_cell_output_width(&ec), rd_cell_output_width(&dc), st));
-    const rd_encoder_type et = is(c->encoder_type, "gnmt")            ? RD_ENC_GNMT
-                               : is(c->encoder_type, "bidirectional") ? RD_ENC_BI
-                                                                      : RD_ENC_UNI;
-    const bool luong = is(c->attention_type, "luong"),
-               wrapped = luong || is(c->attention_type, "bahdanau");
+    const rd_encoder_type et = c->encoder_type == ENCODER_GNMT ? RD_ENC_GNMT
+                               : c->encoder_type == ENCODER_BI ? RD_ENC_BI
+                                                               : RD_ENC_UNI;
+    const bool luong = c->attention_type == ATTENTION_LUONG, wrapped = !gnmt_attention(c);
     const rd_attention_kind kind = luong ? (c->luong_scale ? RD_ATT_LUONG_SCALED : RD_ATT_LUONG)
                                    : wrapped && !c->bahdanau_normalize ? RD_ATT_BAHDANAU
                                                                        : RD_ATT_BAHDANAU_NORM;
-    const rd_decoder_style style = wrapped                            ? RD_DEC_WRAPPED
-                                   : is(c->attention_type, "gnmt_v2") ? RD_DEC_GNMT_V2
-                                                                      : RD_DEC_GNMT;
-    if (!wrapped && is(c->decoder_cell_type, "slstm") && c->decoder_layers > 1)
+    const rd_decoder_style style = wrapped                                  ? RD_DEC_WRAPPED
+                                   : c->attention_type == ATTENTION_GNMT_V2 ? RD_DEC_GNMT_V2
+                                                                            : RD_DEC_GNMT;
+    if (!wrapped && c->decoder_cell_type == CELL_SLSTM && c->decoder_layers > 1)
         rd_warn(a->log,
                 "decoder_cell_type slstm has no recurrent input, so that with attention_type %s "
                 "its upper layers never "
                 "see the source",
-                c->attention_type);
+                attention_types[c->attention_type]);
     uint32_t site = 0;
     RD_TRY(rd_encoder_add(a->params, et, (int)c->encoder_layers,
-                          maybe_pad(a->config, a->data->src_vocab_size), c->src_emb_size, &ec,
-                          c->enc_skip, a->seed, &site, &m->enc, st));
+                          maybe_pad(c, a->data->src_vocab_size), c->src_emb_size, &ec, c->enc_skip,
+                          a->seed, &site, &m->enc, st));
     RD_TRY(rd_decoder_add(a->params, style, kind, (int)c->decoder_layers,
-                          maybe_pad(a->config, a->data->tgt_vocab_size), c->tgt_emb_size, m->enc.M,
+                          maybe_pad(c, a->data->tgt_vocab_size), c->tgt_emb_size, m->enc.M,
                           c->attention_layer_size, &dc, c->dec_skip, c->softmax_temperature,
                           a->seed, &site, &m->dec, st));
 done:
