@@ -9,6 +9,7 @@
 #include "rd/log.h"
 #include "rd/metric.h"
 #include "rd/options.h"
+#include "rd/strbuf.h"
 
 RD_C_BEGIN
 
@@ -95,7 +96,8 @@ typedef struct rd_dataset_args {
 
 typedef struct rd_dataset_def {
     const char *name, *about;
-    const rd_option_group *group;
+    /* The keys that it reads, which other datasets may read too, and keys that it alone reads. NULL: none. */
+    const rd_option_group *group, *own;
     rd_code (*open)(const rd_dataset_args *a, void **self, rd_status *st); /* Collective */
     void (*close)(void *self);
     int64_t (*count)(void *self); /* samples before skipping, of all ranks */
@@ -119,7 +121,7 @@ typedef struct rd_dataset_def {
     /* Optional: the source text line of sample i for print-outs, and the text of decoded ids of one side. Images: side 0,
      * names of samples; side 1, names of classes, or their numbers. */
     void (*text)(void *self, int side /* 0 source, 1 target */, const int32_t *ids, int64_t n,
-                 bool specials, void *strbuf);
+                 bool specials, rd_strbuf *out);
     /* Optional: the target line of sample i as the file has it (unknown words and all), for scores that agree with
      * those of other tools on the same files; borrowed. NULL when it is not kept: training data, sharded data, no
      * target. May itself be NULL. */

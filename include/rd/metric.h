@@ -4,6 +4,7 @@
 #ifndef RD_METRIC_H
 #define RD_METRIC_H
 #include "rd/arena.h"
+#include "rd/options.h"
 #include <stdint.h>
 RD_C_BEGIN
 
@@ -24,6 +25,8 @@ typedef struct rd_tokens {
 
 typedef struct rd_metric_def {
     const char *name, *about; /* value of the key "metric" */
+    /* The keys that it reads, which other metrics may read too, and keys that it alone reads. NULL: none. */
+    const rd_option_group *group, *own;
     /* Adds one sentence to the counts. */
     void (*add)(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, const rd_tokens *ref);
     int (*figures)(const int64_t counts[RD_METRIC_COUNTS],

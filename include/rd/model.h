@@ -51,7 +51,8 @@ typedef struct rd_decoded { /* of one sample: ids up to, without, the end token 
 
 typedef struct rd_model_def {
     const char *name, *about;
-    const rd_option_group *group;
+    /* The keys that it reads, which other models may read too, and keys that it alone reads. NULL: none. */
+    const rd_option_group *group, *own;
     const char *default_dataset;
     int64_t usual_batch; /* samples per rank in bench mode, where the user gives none */
     const char *unit;    /* what speed is counted in: "images"; NULL: tokens */

@@ -7,51 +7,72 @@
 #include "rd/comm.h"
 #include "rd/options.h"
 #include "rd/params.h"
+#include "rd/strbuf.h"
 
 RD_C_BEGIN
 
 /* ---- schedule: pure functions ---- */
-typedef struct rd_schedule_config {
-    double learning_rate;
-    const char
-        *lr_policy; /* "decay" "piecewise" "polynomial" "cosine"; NULL: see rd_schedule_policy */
-    bool use_decay, use_staircase_decay;
-    int64_t begin_decay_at, decay_steps;
-    double decay_rate, min_learning_rate;
-    const char *piecewise_learning_rate_schedule; /* "rate;boundary;rate;...;rate" */
-    const char *lr_boundary_unit;                 /* "epochs" "steps" */
-    double decay_begin_epoch, decay_end_epoch, lr_power;
-    const char *lr_scaling; /* "linear" "sqrt" "none" */
-    int64_t warmup_steps;   /* of one rank's schedule; the factor ramps from 1 to f(N) */
-    double warmup_epochs, warmup_start;
-    double plateau_factor, plateau_min_delta, plateau_min_lr;
-    int64_t plateau_patience, plateau_cooldown;
-    const char *plateau_monitor; /* "loss" "figure" */
-    bool has_begin, has_steps, has_rate, has_staircase, has_min, has_begin_epoch, has_end_epoch,
-        has_warmup_start, has_plateau;
-    /* no keys, known once the data is: */
-    double
-        epoch_steps; /* steps of all ranks in an epoch; 0: unknown, what goes by epochs stays at epoch 0 */
-    double end_epoch; /* where polynomial and cosine end without decay_end_epoch */
-} rd_schedule_config;
-extern const rd_option_group rd_group_schedule;
 typedef enum rd_lr_policy {
     RD_LR_DECAY,
     RD_LR_PIECEWISE,
     RD_LR_POLYNOMIAL,
     RD_LR_COSINE
 } rd_lr_policy;
+typedef enum rd_lr_scaling { RD_SCALE_LINEAR, RD_SCALE_SQRT, RD_SCALE_NONE } rd_lr_scaling;
+typedef enum rd_lr_unit { RD_LR_EPOCHS, RD_LR_STEPS } rd_lr_unit;
+typedef enum rd_lr_monitor { RD_MONITOR_LOSS, RD_MONITOR_FIGURE } rd_lr_monitor;
+
+typedef struct rd_schedule_config {
+    double learning_rate;
+    /* Counts if has_policy; see rd_schedule_policy. */
+    rd_lr_policy lr_policy;
+    bool use_decay, use_staircase_decay;
+    int64_t begin_decay_at, decay_steps;
+    double decay_rate, min_learning_rate;
+    const char *piecewise_learning_rate_schedule; /* "rate;boundary;rate;...;rate" */
+    rd_lr_unit lr_boundary_unit;
+    double decay_begin_epoch, decay_end_epoch, lr_power;
+    rd_lr_scaling lr_scaling;
+    /* In steps of one rank's schedule; the factor ramps from 1 to f(N). */
+    int64_t warmup_steps;
+    double warmup_epochs, warmup_start;
+    double plateau_factor, plateau_min_delta, plateau_min_lr;
+    int64_t plateau_patience, plateau_cooldown;
+    rd_lr_monitor plateau_monitor;
+    bool has_policy, has_begin, has_steps, has_rate, has_staircase, has_min, has_begin_epoch,
+        has_end_epoch, has_warmup_start, has_plateau;
+
+    /* No keys: known once the data is. */
+
+    /* Steps of all ranks in an epoch. 0: unknown; what the config writes in epochs stays at epoch 0. */
+    double epoch_steps;
+    /* Where polynomial and cosine end without decay_end_epoch. */
+    double end_epoch;
+} rd_schedule_config;
+
+/* The keys that every policy reads, and those of one policy. All rows fill an rd_schedule_config. */
+extern const rd_option_group rd_group_schedule;
+/* [rd_lr_policy] */
+extern const rd_option_group rd_group_policy[4];
+/* Reads all five groups. */
+rd_code rd_schedule_read(const rd_config *cfg, rd_mode mode, rd_schedule_config *out,
+                         rd_status *st);
+/* Returns the policy: lr_policy if it is given, else piecewise if there is a piecewise schedule, else
+ * decay. */
 rd_lr_policy rd_schedule_policy(const rd_schedule_config *c);
-rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg,
-                          rd_status *st); /* conditional keys, RD_EUSAGE */
-/* First rate of piecewise_learning_rate_schedule; false: it is NULL or no number stands there. */
+/* Checks keys that need or exclude each other. RD_EUSAGE. */
+rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_status *st);
+/* Takes the first rate of piecewise_learning_rate_schedule. False: it is NULL or does not begin with
+ * a number. */
 bool rd_schedule_first_rate(const char *piecewise, double *out);
 enum { RD_MAX_PIECES = 32 };
-typedef struct rd_pieces { /* rate[i] holds until at[i]; the last one for ever */
+/* rate[i] holds until at[i]; the last rate has no end. */
+typedef struct rd_pieces {
     int n;
     double rate[RD_MAX_PIECES], at[RD_MAX_PIECES];
 } rd_pieces;
-rd_code rd_schedule_pieces(const char *text, rd_pieces *out, rd_status *st); /* RD_EUSAGE */
+/* Parses piecewise_learning_rate_schedule. RD_EUSAGE. */
+rd_code rd_schedule_pieces(const char *text, rd_pieces *out, rd_status *st);
 
 typedef struct rd_schedule_point {
     int64_t step; /* from 0: the step whose update the rate is for */
@@ -72,7 +93,7 @@ double rd_schedule_factor(const rd_schedule_config *c, int n_ranks); /* f(N) */
 double rd_schedule_at(const rd_schedule_config *c, int64_t step, int n_ranks);
 /* Lines for the banner: base lr, factor, effective lr, each boundary (warm-up end, begin of decay, first halvings or periods,
  * the step at which the floor is reached, pieces) before and after scaling. */
-void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, void *strbuf);
+void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, rd_strbuf *out);
 
 /* ---- reduce on plateau, as Keras' callback of 2018 ---- */
 typedef struct rd_plateau { /* all of it is saved in checkpoints; all ranks hold the same one */
@@ -95,7 +116,13 @@ typedef struct rd_optim_config {
     bool has_max_grad_norm, has_lars_nu, has_loss_scale;
     bool weight_decay_all; /* decays RD_PARAM_NO_DECAY too */
 } rd_optim_config;
+/* The keys that every optimizer reads. The others are in the optimizers' own groups. All rows fill an
+ * rd_optim_config. */
 extern const rd_option_group rd_group_optim;
+/* opt_momentum, which several optimizers read. */
+extern const rd_option_group rd_group_momentum;
+/* Reads the keys of all optimizers. */
+rd_code rd_optim_read(const rd_config *cfg, rd_mode mode, rd_optim_config *out, rd_status *st);
 /* Keys that exclude each other (RD_EUSAGE): lars_nu, or the optimizer lars, with max_grad_norm; lars_nu with weight_decay
  * or the optimizer lars. */
 rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status *st);
@@ -114,6 +141,8 @@ typedef struct
 typedef struct rd_optim_sweep rd_optim_sweep; /* runner/optim/optim_gpu.h */
 typedef struct rd_optimizer_def {
     const char *name, *about;
+    /* The keys that it reads, which other optimizers may read too, and keys that it alone reads. NULL: none. */
+    const rd_option_group *group, *own;
     int n_slots;
     const char *slot_name[3]; /* "m" "v": names in checkpoints are <param>/<slot> */
     double (*slot_init)(const rd_optim_config *c, int slot); /* NULL: 0 */

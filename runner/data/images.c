@@ -336,7 +336,9 @@ static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
             split_name[m->split], count_text(a, m->head.n, "image"),
             count_text(b, m->head.n_classes + m->label_offset, "class"), r->h, r->w, r->c,
             r->augment != RD_AUGMENT_NONE ? ", augmentation " : "",
-            r->augment != RD_AUGMENT_NONE ? m->c.augmentation : "",
+            r->augment != RD_AUGMENT_NONE
+                ? rd_option_word(&rd_group_images, "augmentation", (int)r->augment)
+                : "",
             n_threads > 0 ? count_text((char[64]){0}, n_threads, "thread")
                           : "no threads of their own");
     if (m->head.n_ignored > 0)
@@ -344,8 +346,8 @@ static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
                 count_text(a, m->head.n_ignored, "file"));
 }
 
-rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void **self,
-                       rd_status *st)
+rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
+                       const rd_dataset_args *a, void **self, rd_status *st)
 {
     rd_images *m = calloc(1, sizeof *m);
     *self = NULL;
@@ -357,7 +359,7 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void *
         m->rank = rd_rank_of(a->comm);
         m->size = a->shard ? rd_size_of(a->comm) : 1;
         for (int i = 0; i < RD_IMAGE_BLOCKS; i++) rd_block_init(&m->block[i], false);
-        (void)rd_images_config_read(a, &m->c, &m->render, st);
+        (void)rd_images_config_read(a, own, &m->c, &m->render, st);
         m->config_classes = m->c.n_classes;
         m->label_offset = m->c.label_offset;
         if (st->code == RD_OK && m->config_classes > 0 && m->config_classes <= m->label_offset)
@@ -516,10 +518,9 @@ void rd_images_name(const rd_images *m, int64_t i, char *out, size_t n)
 }
 
 void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool specials,
-                    void *strbuf)
+                    rd_strbuf *b)
 {
     const rd_images *m = self;
-    rd_strbuf *b = strbuf;
     const int64_t n_classes = m->head.n_classes + m->label_offset;
     (void)specials;
     for (int64_t k = 0; k < n; k++) {

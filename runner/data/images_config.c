@@ -1,104 +1,97 @@
-/* images_config.c -- the keys of the image datasets, and how they become numbers. One group serves all datasets: which
- * of them a key is for stands in its help. */
+/* images_config.c -- the keys that all image datasets read, and how they become numbers. Keys of one
+ * dataset alone are in its file. */
 #include "images_impl.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
 #define T rd_images_config
-static const char *const augmentations[] = {"none",          "affine", "crop_flip",
-                                            "pad_crop_flip", "flip",   NULL};
-static const char *const units[] = {"degrees", "radians", NULL};
-static const char *const normalizations[] = {
-    "unit", "symmetric", "none", "imagenet", "imagenet_mean", "cifar10", "mnist", "custom", NULL};
-static const char *const kinds[] = {"learnable", "random", NULL};
+static const char *const augmentations[] = {
+    [RD_AUGMENT_NONE] = "none",      [RD_AUGMENT_AFFINE] = "affine",
+    [RD_AUGMENT_CROP] = "crop_flip", [RD_AUGMENT_PAD_CROP] = "pad_crop_flip",
+    [RD_AUGMENT_FLIP] = "flip",      NULL};
+static const char *const units[] = {[RD_DEGREES] = "degrees", [RD_RADIANS] = "radians", NULL};
+static const char *const normalizations[] = {[RD_NORM_UNIT] = "unit",
+                                             [RD_NORM_SYMMETRIC] = "symmetric",
+                                             [RD_NORM_NONE] = "none",
+                                             [RD_NORM_IMAGENET] = "imagenet",
+                                             [RD_NORM_IMAGENET_MEAN] = "imagenet_mean",
+                                             [RD_NORM_CIFAR10] = "cifar10",
+                                             [RD_NORM_MNIST] = "mnist",
+                                             [RD_NORM_CUSTOM] = "custom",
+                                             NULL};
 
 static const rd_option options[] = {
     RD_OPT_STRING(T, data_dir, data_dir, NULL,
-                  "folder of the data (cifar: also the archive itself)"),
-    RD_OPT_STRING(
-        T, train_data, data[RD_SPLIT_TRAIN], NULL,
-        "training data where it has not its usual name: a file, a folder, or shards such as "
-        "train-{000..012}.tar, below data_dir"),
-    RD_OPT_STRING(T, eval_data, data[RD_SPLIT_EVAL], NULL, "evaluation data, likewise"),
+                  "folder of the data. cifar: also the archive itself"),
+    RD_OPT_STRING(T, train_data, data[RD_SPLIT_TRAIN], NULL,
+                  "training data below data_dir, if it does not have its usual name: a file, a "
+                  "folder, or shards such as train-{000..012}.tar"),
+    RD_OPT_STRING(T, eval_data, data[RD_SPLIT_EVAL], NULL,
+                  "evaluation data below data_dir, if it does not have its usual name"),
     RD_OPT_STRING(T, test_data, data[RD_SPLIT_TEST], NULL,
-                  "data of infer mode, likewise; none: that of evaluation"),
-    RD_OPT_STRING(T, train_labels, labels[RD_SPLIT_TRAIN], NULL,
-                  "idx: label file where the name is not the usual one"),
-    RD_OPT_STRING(T, eval_labels, labels[RD_SPLIT_EVAL], NULL,
-                  "idx: likewise; imagenet_tar: labels of the flat validation archive, a line an "
-                  "image: WordNet id, or "
-                  "ILSVRC id (with synsets_file), or file name and class"),
-    RD_OPT_STRING(T, test_labels, labels[RD_SPLIT_TEST], NULL, "likewise for test_data"),
-    RD_OPT_STRING(T, synsets_file, synsets_file, NULL,
-                  "imagenet_tar: WordNet id of each ILSVRC id, a line a class (\"n02119789 1 "
-                  "kit_fox\", or line k for id k)"),
+                  "data of infer mode below data_dir. Without it: the evaluation data"),
     RD_OPT_STRING(T, data_location, data_location, NULL,
                   "folder that replaces [..._DATA_LOCATION] in file names"),
     RD_OPT_INT(T, n_classes, n_classes, "0", 0, 1 << 24,
-               "classes; 0: as the data says (idx, npz_images 10, synthetic_images 1000; "
-               "webdataset wants the number)"),
+               "number of classes. 0: as the data says (idx and npz_images 10, synthetic_images "
+               "1000). webdataset needs the number"),
     RD_OPT_INT(T, label_offset, label_offset, "0", 0, 1000,
-               "added to every label; 1: class 0 is TensorFlow's background"),
+               "added to every label. 1: class 0 is TensorFlow's background"),
     RD_OPT_INT(T, image_size, image_size, "0", 0, 16384,
-               "height, and width, of the images as the model gets them; 0: as they are, 224 for "
-               "JPEG and synthetic ones"),
+               "height and width of the images that the model gets, in pixels. 0: the size in the "
+               "data; 224 for JPEG and synthetic images"),
     RD_OPT_INT(T, image_width, image_width, "0", 0, 16384,
-               "width where it differs from image_size; 0: the same"),
+               "width of the images in pixels, if it differs from image_size. 0: image_size"),
     RD_OPT_INT(T, image_channels, image_channels, "0", 0, 3,
-               "1 grey, 3 colour; 0: as the data has, 3 for JPEG and synthetic"),
-    RD_OPT_CHOICE(
-        T, augmentation, augmentation, "\"none\"", augmentations,
-        "of training images. affine: rotated, shifted, sheared, zoomed as in Keras; crop_flip: "
-        "random resized crop, "
-        "mirrored half of the time; pad_crop_flip: shifted by up to crop_pad pixels, mirrored"),
+               "1: grey; 3: colour; 0: as the data has it, 3 for JPEG and synthetic images"),
+    RD_OPT_ENUM(T, augmentation, augmentation, "\"none\"", augmentations,
+                "change of the training images. affine: rotated, shifted, sheared and zoomed as in "
+                "Keras; crop_flip: random resized crop, mirrored half of the time; pad_crop_flip: "
+                "shifted by up to crop_pad pixels, mirrored half of the time; flip: mirrored half "
+                "of the time"),
     RD_OPT_REAL(T, affine_rotation, affine_rotation, "8", 0, 360,
                 "affine: largest angle, in degrees"),
     RD_OPT_REAL(T, affine_shift, affine_shift, "0.08", 0, 1,
-                "affine: largest shift, in parts of the height and width"),
+                "affine: largest shift, as a share of the height and width"),
     RD_OPT_REAL(T, affine_shear, affine_shear, "0.3", 0, 360,
                 "affine: largest shear angle, in affine_shear_unit"),
-    RD_OPT_CHOICE(T, affine_shear_unit, affine_shear_unit, "\"degrees\"", units,
-                  "Keras took the same number as radians before version 2.2"),
+    RD_OPT_ENUM(T, affine_shear_unit, affine_shear_unit, "\"degrees\"", units,
+                "affine: unit of affine_shear. Keras before version 2.2 took the number as "
+                "radians"),
     RD_OPT_REAL(T, affine_zoom, affine_zoom, "0.08", 0, 0.99,
-                "affine: height and width are scaled by 1 - this .. 1 + this"),
-    RD_OPT_REAL(
-        T, affine_center_offset, affine_center_offset, "0.5", -1, 1,
-        "affine: the centre is half the size plus this; 0.5: Keras of 2018, -0.5: later versions"),
+                "affine: height and width are scaled by 1 - affine_zoom .. 1 + affine_zoom"),
+    RD_OPT_REAL(T, affine_center_offset, affine_center_offset, "0.5", -1, 1,
+                "affine: the centre is half the size plus this. 0.5: Keras of 2018; -0.5: later "
+                "versions"),
     RD_OPT_REAL(T, crop_scale_min, crop_scale_min, "0.08", 0.0001, 1,
-                "crop_flip: smallest part of the area"),
+                "crop_flip: smallest share of the area"),
     RD_OPT_REAL(T, crop_scale_max, crop_scale_max, "1", 0.0001, 1,
-                "crop_flip: largest part of the area"),
+                "crop_flip: largest share of the area"),
     RD_OPT_REAL(T, crop_ratio_min, crop_ratio_min, "0.75", 0.01, 100,
-                "crop_flip: smallest width by height"),
+                "crop_flip: smallest width / height"),
     RD_OPT_REAL(T, crop_ratio_max, crop_ratio_max, "1.3333333333333333", 0.01, 100,
-                "crop_flip: largest width by height"),
+                "crop_flip: largest width / height"),
     RD_OPT_INT(T, crop_pad, crop_pad, "4", 0, 1024,
-               "pad_crop_flip: pixels of black around the image"),
+               "pad_crop_flip: number of black pixels added on each side"),
     RD_OPT_INT(T, eval_resize, eval_resize, "0", 0, 65536,
-               "short side before the centre crop of image_size, outside training; 0: image_size * "
-               "256 / 224 for JPEG"),
-    RD_OPT_CHOICE(T, normalization, normalization, "\"unit\"", normalizations,
-                  "of pixels x in 0..255. unit: x / 255; symmetric: x / 127.5 - 1; none: x; "
-                  "imagenet, cifar10, mnist: (x / 255 "
-                  "- mean) / std of that data; imagenet_mean: x - (123.68, 116.78, 103.94); "
-                  "custom: image_mean, image_std"),
+               "outside training: length of the short side in pixels before the centre crop of "
+               "image_size. 0: image_size * 256 / 224 for JPEG"),
+    RD_OPT_ENUM(T, normalization, normalization, "\"unit\"", normalizations,
+                "what the model gets for a pixel x in 0 .. 255. unit: x / 255; symmetric: x / "
+                "127.5 - 1; none: x; imagenet, cifar10, mnist: (x / 255 - mean) / std of that "
+                "data; imagenet_mean: x - (123.68, 116.78, 103.94); custom: (x / 255 - image_mean) "
+                "/ image_std"),
     RD_OPT_STRING(
         T, image_mean, image_mean, NULL,
-        "custom: mean of x / 255, one number or one a channel, as in \"0.485 0.456 0.406\""),
-    RD_OPT_STRING(T, image_std, image_std, NULL, "custom: standard deviation of x / 255, likewise"),
+        "custom: mean of x / 255, one number or one for each channel, as in \"0.485 0.456 "
+        "0.406\""),
+    RD_OPT_STRING(T, image_std, image_std, NULL,
+                  "custom: standard deviation of x / 255, one number or one for each channel"),
     RD_OPT_INT(T, data_threads, data_threads, "-1", -1, 256,
-               "threads a rank that decode and augment the next batch; 0: none, the training "
-               "thread does it; -1: one where "
-               "the rank has more than one processor"),
+               "number of threads of a rank that decode and augment the next batch. 0: the "
+               "training thread does it; -1: 1 if the rank has more than one core, else 0"),
     RD_OPT_INT(T, seed, seed, "0", 0, 9007199254740992.0, "also of augmentation"),
-    RD_OPT_INT(T, synthetic_samples, synthetic_samples, "1281167", 1, 1LL << 31,
-               "synthetic_images: training samples"),
-    RD_OPT_INT(T, synthetic_eval_samples, synthetic_eval_samples, "1000", 1, 1LL << 31,
-               "synthetic_images: evaluation samples"),
-    RD_OPT_CHOICE(T, synthetic_kind, synthetic_kind, "\"learnable\"", kinds,
-                  "synthetic_images: a pattern for each class under noise, or noise alone with "
-                  "labels at random"),
     RD_OPT_END};
 #undef T
 
@@ -137,24 +130,21 @@ static rd_code take_normalization(const rd_dataset_args *a, const rd_images_conf
                                   rd_status *st)
 {
     static const struct {
-        const char *name;
         double unit, mean[3], std[3]; /* in units of `unit` pixels */
     } known[] = {
-        {"unit", 255.0, {0, 0, 0}, {1, 1, 1}},
-        {"symmetric", 127.5, {1, 1, 1}, {1, 1, 1}},
-        {"none", 1.0, {0, 0, 0}, {1, 1, 1}},
-        {"imagenet", 255.0, {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}},
-        {"imagenet_mean", 1.0, {123.68, 116.78, 103.94}, {1, 1, 1}},
-        {"cifar10", 255.0, {0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}},
-        {"mnist", 255.0, {0.1307, 0.1307, 0.1307}, {0.3081, 0.3081, 0.3081}},
+        [RD_NORM_UNIT] = {255.0, {0, 0, 0}, {1, 1, 1}},
+        [RD_NORM_SYMMETRIC] = {127.5, {1, 1, 1}, {1, 1, 1}},
+        [RD_NORM_NONE] = {1.0, {0, 0, 0}, {1, 1, 1}},
+        [RD_NORM_IMAGENET] = {255.0, {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}},
+        [RD_NORM_IMAGENET_MEAN] = {1.0, {123.68, 116.78, 103.94}, {1, 1, 1}},
+        [RD_NORM_CIFAR10] = {255.0, {0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}},
+        [RD_NORM_MNIST] = {255.0, {0.1307, 0.1307, 0.1307}, {0.3081, 0.3081, 0.3081}},
     };
     double mean[3], std[3], unit = 255.0;
-    size_t k = 0;
-    while (k < sizeof known / sizeof known[0] && strcmp(known[k].name, c->normalization) != 0) k++;
-    if (k < sizeof known / sizeof known[0]) {
-        memcpy(mean, known[k].mean, sizeof mean);
-        memcpy(std, known[k].std, sizeof std);
-        unit = known[k].unit;
+    if (c->normalization != RD_NORM_CUSTOM) {
+        memcpy(mean, known[c->normalization].mean, sizeof mean);
+        memcpy(std, known[c->normalization].std, sizeof std);
+        unit = known[c->normalization].unit;
     } else {
         RD_TRY(read_numbers(a, "image_mean", c->image_mean, mean, st));
         RD_TRY(read_numbers(a, "image_std", c->image_std, std, st));
@@ -179,11 +169,12 @@ static rd_code in_order(const rd_dataset_args *a, const char *low_key, double lo
                    rd_config_where(a->config, low_key), low_key, low, high_key, high);
 }
 
-rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_render *r,
-                              rd_status *st)
+rd_code rd_images_config_read(const rd_dataset_args *a, const rd_option_group *own,
+                              rd_images_config *c, rd_render *r, rd_status *st)
 {
     const double degree = 3.14159265358979323846 / 180.0;
     RD_TRY(rd_config_read(a->config, &rd_group_images, a->mode, c, st));
+    if (own) RD_TRY(rd_config_read_more(a->config, own, a->mode, c, st));
     if (c->image_channels == 2)
         return rd_fail(st, RD_EUSAGE, "%s: 'image_channels' is 1 (grey) or 3 (colour)",
                        rd_config_where(a->config, "image_channels"));
@@ -195,11 +186,10 @@ rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_
     RD_TRY(in_order(a, "crop_ratio_min", c->crop_ratio_min, "crop_ratio_max", c->crop_ratio_max,
                     st));
     *r = (rd_render){
-        .augment = RD_AUGMENT_NONE,
+        .augment = a->split == RD_SPLIT_TRAIN ? c->augmentation : RD_AUGMENT_NONE,
         .affine = {.rotation = c->affine_rotation * degree,
                    .shift = c->affine_shift,
-                   .shear = c->affine_shear *
-                            (strcmp(c->affine_shear_unit, "degrees") == 0 ? degree : 1.0),
+                   .shear = c->affine_shear * (c->affine_shear_unit == RD_DEGREES ? degree : 1.0),
                    .zoom = c->affine_zoom,
                    .center_offset = c->affine_center_offset},
         .scale_min = c->crop_scale_min,
@@ -209,9 +199,6 @@ rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_
         .pad = c->crop_pad,
         .eval_resize = c->eval_resize,
         .seed = (uint64_t)c->seed};
-    for (int k = 0; a->split == RD_SPLIT_TRAIN && augmentations[k]; k++)
-        if (strcmp(augmentations[k], c->augmentation) == 0)
-            r->augment = (rd_augment)k; /* in the order of rd_augment */
     RD_TRY(take_normalization(a, c, r, st));
 done:
     return st->code;

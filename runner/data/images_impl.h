@@ -14,22 +14,8 @@
 #include "rd/strbuf.h"
 #include <pthread.h>
 
-/* ---- the config group of all image datasets (images_config.c) ---- */
-typedef struct rd_images_config {
-    const char *data_dir, *data_location;
-    const char *data[3], *labels[3]; /* [rd_split] */
-    const char *synsets_file;
-    int64_t n_classes, label_offset, image_size, image_width, image_channels, eval_resize;
-    const char *augmentation, *affine_shear_unit, *normalization, *image_mean, *image_std;
-    double affine_rotation, affine_shift, affine_shear, affine_zoom, affine_center_offset;
-    double crop_scale_min, crop_scale_max, crop_ratio_min, crop_ratio_max;
-    int64_t crop_pad, data_threads, seed;
-    int64_t synthetic_samples, synthetic_eval_samples;
-    const char *synthetic_kind;
-} rd_images_config;
-extern const rd_option_group rd_group_images;
-
-/* ---- how a sample is rendered: the config in numbers (images_config.c) ---- */
+/* ---- the config of all image datasets (images_config.c) ---- */
+/* In the order of the words of the key augmentation, as all enums here. */
 typedef enum rd_augment {
     RD_AUGMENT_NONE,
     RD_AUGMENT_AFFINE,
@@ -37,7 +23,50 @@ typedef enum rd_augment {
     RD_AUGMENT_PAD_CROP,
     RD_AUGMENT_FLIP
 } rd_augment;
+typedef enum rd_angle_unit { RD_DEGREES, RD_RADIANS } rd_angle_unit;
+typedef enum rd_normalization {
+    RD_NORM_UNIT,
+    RD_NORM_SYMMETRIC,
+    RD_NORM_NONE,
+    RD_NORM_IMAGENET,
+    RD_NORM_IMAGENET_MEAN,
+    RD_NORM_CIFAR10,
+    RD_NORM_MNIST,
+    RD_NORM_CUSTOM
+} rd_normalization;
+typedef enum rd_synthetic { RD_SYNTHETIC_LEARNABLE, RD_SYNTHETIC_RANDOM } rd_synthetic;
 
+typedef struct rd_images_config {
+    const char *data_dir, *data_location;
+    const char *data[3], *labels[3]; /* [rd_split] */
+    int64_t n_classes, label_offset, image_size, image_width, image_channels, eval_resize;
+    rd_augment augmentation;
+    rd_angle_unit affine_shear_unit;
+    rd_normalization normalization;
+    const char *image_mean, *image_std;
+    double affine_rotation, affine_shift, affine_shear, affine_zoom, affine_center_offset;
+    double crop_scale_min, crop_scale_max, crop_ratio_min, crop_ratio_max;
+    int64_t crop_pad, data_threads, seed;
+    /* of imagenet_tar */
+    const char *synsets_file;
+    /* of synthetic_images */
+    int64_t synthetic_samples, synthetic_eval_samples;
+    rd_synthetic synthetic_kind;
+} rd_images_config;
+/* The keys of all image datasets. Keys of one of them are in its own group; all rows fill an
+ * rd_images_config. */
+extern const rd_option_group rd_group_images;
+/* Rows of the datasets that have labels in files of their own. */
+#define RD_OPT_LABELS                                                                       \
+    RD_OPT_STRING(rd_images_config, eval_labels, labels[RD_SPLIT_EVAL], NULL,               \
+                  "idx: label file of the evaluation data, if it does not have its usual "  \
+                  "name. imagenet_tar: labels of the flat validation archive, one image a " \
+                  "line: WordNet id, or ILSVRC id (with synsets_file), or file name and "   \
+                  "class"),                                                                 \
+        RD_OPT_STRING(rd_images_config, test_labels, labels[RD_SPLIT_TEST], NULL,           \
+                      "idx, imagenet_tar: label file of test_data, as eval_labels")
+
+/* ---- how a sample is rendered: the config in numbers (images_config.c) ---- */
 typedef struct rd_affine { /* ranges of the draws; angles in radians */
     double rotation, shift, shear, zoom, center_offset;
 } rd_affine;
@@ -53,9 +82,9 @@ typedef struct rd_render {
     uint64_t seed;
 } rd_render;
 
-/* Reads the group and fills everything but h, w and c. */
-rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_render *r,
-                              rd_status *st);
+/* Reads rd_group_images and the dataset's own group (NULL: none). Fills all of *r but h, w and c. */
+rd_code rd_images_config_read(const rd_dataset_args *a, const rd_option_group *own,
+                              rd_images_config *c, rd_render *r, rd_status *st);
 
 /* ---- pixels ---- */
 typedef struct rd_pixels {
@@ -238,8 +267,9 @@ static inline const rd_sample *rd_images_sample(const rd_images *m, int64_t i)
 void rd_images_name(const rd_images *m, int64_t i, char *out, size_t n);
 
 /* ---- the rd_dataset functions of all of them ---- */
-rd_code rd_images_open(const rd_images_kind *k, const rd_dataset_args *a, void **self,
-                       rd_status *st);
+/* own: see rd_dataset_def. */
+rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
+                       const rd_dataset_args *a, void **self, rd_status *st);
 void rd_images_close(void *self);
 int64_t rd_images_count(void *self);
 int rd_images_n_buckets(void *self);
@@ -251,18 +281,20 @@ void rd_images_prepare(void *self, const int64_t *ids, int64_t n, int64_t epoch)
 void rd_images_spec(void *self, rd_data_spec *out);
 const char *rd_images_fingerprint(void *self);
 void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool specials,
-                    void *strbuf);
+                    rd_strbuf *b);
 
-/* Defines rd_dataset_NAME with its open function; kind_ is the file's rd_images_kind. */
-#define RD_DATASET_IMAGES(name_, about_, kind_)                                       \
+/* Defines rd_dataset_NAME with its open function. kind_: the file's rd_images_kind. own_: the
+ * group of the keys that this dataset alone reads; NULL: none. */
+#define RD_DATASET_IMAGES(name_, about_, kind_, own_)                                 \
     static rd_code name_##_open(const rd_dataset_args *a, void **self, rd_status *st) \
     {                                                                                 \
-        return rd_images_open(&(kind_), a, self, st);                                 \
+        return rd_images_open(&(kind_), (own_), a, self, st);                         \
     }                                                                                 \
     RD_DATASET(name_) = {                                                             \
         .name = #name_,                                                               \
         .about = (about_),                                                            \
         .group = &rd_group_images,                                                    \
+        .own = (own_),                                                                \
         .open = name_##_open,                                                         \
         .close = rd_images_close,                                                     \
         .count = rd_images_count,                                                     \

@@ -7,13 +7,17 @@
  * config writes in epochs needs no such law: an epoch is a pass over the data for any number of ranks. */
 #include "rd/optim.h"
 #include <math.h>
-#include <string.h>
-#include <strings.h>
 
-static const char *const scalings[] = {"linear", "sqrt", "none", NULL};
-static const char *const policies[] = {"decay", "piecewise", "polynomial", "cosine", NULL};
-static const char *const units[] = {"epochs", "steps", NULL};
-static const char *const monitors[] = {"loss", "figure", NULL};
+static const char *const scalings[] = {
+    [RD_SCALE_LINEAR] = "linear", [RD_SCALE_SQRT] = "sqrt", [RD_SCALE_NONE] = "none", NULL};
+static const char *const policies[] = {[RD_LR_DECAY] = "decay",
+                                       [RD_LR_PIECEWISE] = "piecewise",
+                                       [RD_LR_POLYNOMIAL] = "polynomial",
+                                       [RD_LR_COSINE] = "cosine",
+                                       NULL};
+static const char *const units[] = {[RD_LR_EPOCHS] = "epochs", [RD_LR_STEPS] = "steps", NULL};
+static const char *const monitors[] = {
+    [RD_MONITOR_LOSS] = "loss", [RD_MONITOR_FIGURE] = "figure", NULL};
 
 enum { TRAINING = RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL | RD_MODE_BENCH };
 static const double pi = 3.14159265358979323846;
@@ -22,89 +26,129 @@ static const double pi = 3.14159265358979323846;
 #define MAX_STEP 1e15 /* exact in double, also times a number of ranks */
 static const rd_option rows[] = {
     RD_OPT_REAL(T, learning_rate, learning_rate, NULL, 0.0, 1e6,
-                "rate of one rank, before lr_scaling; --lr replaces it; "
+                "learning rate of one rank, before lr_scaling. --lr replaces it; "
                 "piecewise_learning_rate_schedule can give it",
                 RD_REQUIRED(TRAINING)),
-    RD_OPT_CHOICE(T, lr_policy, lr_policy, NULL, policies,
-                  "how the rate changes; default: piecewise where piecewise_learning_rate_schedule "
-                  "is given, else decay "
-                  "(use_decay and its keys)"),
-    RD_OPT_BOOL(T, use_decay, use_decay, "false",
-                "turns the decay on; it needs the next five keys"),
-    RD_OPT_INT(T, begin_decay_at, begin_decay_at, NULL, 0, MAX_STEP,
-               "first step of the decay, in steps of one rank", RD_GIVEN(T, has_begin)),
-    RD_OPT_INT(T, decay_steps, decay_steps, NULL, 1, MAX_STEP,
-               "length of a decay period, in steps of one rank", RD_GIVEN(T, has_steps)),
-    RD_OPT_REAL(T, decay_rate, decay_rate, NULL, 1e-12, 1e6, "factor of a decay period",
-                RD_GIVEN(T, has_rate)),
-    RD_OPT_BOOL(T, use_staircase_decay, use_staircase_decay, NULL,
-                "decays at the end of each period instead of all the time",
-                RD_GIVEN(T, has_staircase)),
-    RD_OPT_REAL(
-        T, min_learning_rate, min_learning_rate, NULL, 0.0, 1e6,
-        "lower bound of the rate while use_decay is on, and where polynomial and cosine end "
-        "(default 0); before "
-        "lr_scaling",
-        RD_GIVEN(T, has_min)),
-    RD_OPT_STRING(T, piecewise_learning_rate_schedule, piecewise_learning_rate_schedule, NULL,
-                  "piecewise: rate;boundary;rate;boundary;rate, as \"0.1;30;0.01;60;0.001\", rates "
-                  "of one rank, "
-                  "before lr_scaling"),
-    RD_OPT_CHOICE(T, lr_boundary_unit, lr_boundary_unit, "\"epochs\"", units,
-                  "what the boundaries of piecewise count: epochs, or steps of one rank"),
-    RD_OPT_REAL(
-        T, decay_begin_epoch, decay_begin_epoch, NULL, 0.0, 1e9,
-        "polynomial, cosine: epoch at which the rate begins to fall; default: warmup_epochs",
-        RD_GIVEN(T, has_begin_epoch)),
-    RD_OPT_REAL(
-        T, decay_end_epoch, decay_end_epoch, NULL, 0.0, 1e9,
-        "polynomial, cosine: epoch at which min_learning_rate is reached; default: num_epochs, "
-        "or the end of the run. "
-        "begin_decay_at and decay_steps say both in steps of one rank instead",
-        RD_GIVEN(T, has_end_epoch)),
-    RD_OPT_REAL(T, lr_power, lr_power, "1.0", 0.0, 100.0, "polynomial: the power of what is left"),
-    RD_OPT_CHOICE(T, lr_scaling, lr_scaling, "\"linear\"", scalings,
-                  "factor on the rate for N ranks: linear N, sqrt the root of N, none 1 and steps "
-                  "as written"),
-    RD_OPT_INT(
-        T, warmup_steps, warmup_steps, "0", 0, MAX_STEP,
-        "the factor of lr_scaling grows from 1 to its full value in so many steps of one rank"),
-    RD_OPT_REAL(
-        T, warmup_epochs, warmup_epochs, "0.0", 0.0, 1e6,
-        "the same in epochs, step by step, as in Horovod's examples; not with warmup_steps"),
-    RD_OPT_REAL(
-        T, warmup_start, warmup_start, NULL, 0.0, 1.0,
-        "share of the full rate at which the warm-up begins; default: 1 / factor of lr_scaling, "
-        "that is the rate of "
-        "one rank",
-        RD_GIVEN(T, has_warmup_start)),
-    RD_OPT_REAL(
-        T, plateau_factor, plateau_factor, NULL, 0.0, 0.999999,
-        "turns reduce on plateau on: the rate is multiplied by this when evaluations no longer "
-        "improve (train_eval "
-        "mode)",
-        RD_GIVEN(T, has_plateau)),
+    RD_OPT_ENUM(T, lr_policy, lr_policy, NULL, policies,
+                "how the rate changes. Without it: piecewise if piecewise_learning_rate_schedule "
+                "is given, else decay (use_decay and its keys)",
+                RD_GIVEN(T, has_policy)),
+    RD_OPT_ENUM(T, lr_scaling, lr_scaling, "\"linear\"", scalings,
+                "factor on the rate for N ranks. linear: N; sqrt: the square root of N; none: 1, "
+                "and boundaries count steps as written"),
+    RD_OPT_INT(T, warmup_steps, warmup_steps, "0", 0, MAX_STEP,
+               "length of the warm-up, in which the factor of lr_scaling grows from 1 to its full "
+               "value. In steps of one rank; 0: none"),
+    RD_OPT_REAL(T, warmup_epochs, warmup_epochs, "0.0", 0.0, 1e6,
+                "length of the warm-up in epochs; the factor grows with every step, as in "
+                "Horovod's examples. Not with warmup_steps"),
+    RD_OPT_REAL(T, warmup_start, warmup_start, NULL, 0.0, 1.0,
+                "share of the full rate at which the warm-up begins. Without it: 1 / factor of "
+                "lr_scaling, which is the rate of one rank",
+                RD_GIVEN(T, has_warmup_start)),
+    RD_OPT_REAL(T, plateau_factor, plateau_factor, NULL, 0.0, 0.999999,
+                "turns on reduce on plateau (train_eval mode): the rate is multiplied by this when "
+                "evaluations no longer improve",
+                RD_GIVEN(T, has_plateau)),
     RD_OPT_INT(T, plateau_patience, plateau_patience, "10", 1, 1e9,
-               "evaluations without an improvement before the rate falls"),
+               "number of evaluations without an improvement before the rate falls"),
     RD_OPT_REAL(T, plateau_min_delta, plateau_min_delta, "1e-4", 0.0, 1e9,
-                "what counts as an improvement"),
+                "smallest change that counts as an improvement"),
     RD_OPT_INT(T, plateau_cooldown, plateau_cooldown, "0", 0, 1e9,
-               "evaluations after the rate fell that do not count"),
+               "number of evaluations that do not count after the rate fell"),
     RD_OPT_REAL(T, plateau_min_lr, plateau_min_lr, "0.0", 0.0, 1e6,
-                "the plateau rule goes no lower than this, before lr_scaling"),
-    RD_OPT_CHOICE(
-        T, plateau_monitor, plateau_monitor, "\"loss\"", monitors,
-        "what is watched: the evaluation's loss, or its first figure (accuracy, BLEU, ...)"),
+                "the plateau rule does not go below this rate, before lr_scaling"),
+    RD_OPT_ENUM(T, plateau_monitor, plateau_monitor, "\"loss\"", monitors,
+                "the value that the plateau rule watches. loss: of the evaluation; figure: the "
+                "evaluation's first figure (accuracy, BLEU, ...)"),
     RD_OPT_END};
-
 const rd_option_group rd_group_schedule = {"schedule", "Learning rate", rows, sizeof(T)};
+
+/* ---- the keys of one policy. Several policies share rows ---- */
+
+#define BEGIN                                                        \
+    RD_OPT_INT(T, begin_decay_at, begin_decay_at, NULL, 0, MAX_STEP, \
+               "first step of the decay, in steps of one rank", RD_GIVEN(T, has_begin), CARRIED)
+#define STEPS                                                                                   \
+    RD_OPT_INT(T, decay_steps, decay_steps, NULL, 1, MAX_STEP,                                  \
+               "length of a decay period, in steps of one rank. polynomial, cosine: length of " \
+               "the whole way",                                                                 \
+               RD_GIVEN(T, has_steps), CARRIED)
+#define MIN_RATE                                                                                 \
+    RD_OPT_REAL(T, min_learning_rate, min_learning_rate, NULL, 0.0, 1e6,                         \
+                "lower bound of the rate while use_decay is on, before lr_scaling. polynomial, " \
+                "cosine: the rate at the end, 0 without this key",                               \
+                RD_GIVEN(T, has_min), CARRIED)
+#define BEGIN_EPOCH                                                                        \
+    RD_OPT_REAL(T, decay_begin_epoch, decay_begin_epoch, NULL, 0.0, 1e9,                   \
+                "polynomial, cosine: epoch at which the rate begins to fall. Without it: " \
+                "warmup_epochs",                                                           \
+                RD_GIVEN(T, has_begin_epoch))
+#define END_EPOCH                                                                                 \
+    RD_OPT_REAL(T, decay_end_epoch, decay_end_epoch, NULL, 0.0, 1e9,                              \
+                "polynomial, cosine: epoch at which the rate reaches min_learning_rate. Without " \
+                "it: num_epochs, or the end of the run. begin_decay_at and decay_steps say both " \
+                "in steps of one rank instead",                                                   \
+                RD_GIVEN(T, has_end_epoch))
+/* OpenSeq2Seq's configs have these keys whether they take effect or not. */
+#define CARRIED RD_CARRIED
+
+static const rd_option decay_rows[] = {
+    RD_OPT_BOOL(T, use_decay, use_decay, "false",
+                "turns on the decay, which then needs begin_decay_at, decay_steps, decay_rate, "
+                "use_staircase_decay and min_learning_rate",
+                CARRIED),
+    BEGIN,
+    STEPS,
+    RD_OPT_REAL(T, decay_rate, decay_rate, NULL, 1e-12, 1e6,
+                "factor on the rate in each decay period", RD_GIVEN(T, has_rate), CARRIED),
+    RD_OPT_BOOL(T, use_staircase_decay, use_staircase_decay, NULL,
+                "the rate falls at the end of each period instead of at every step",
+                RD_GIVEN(T, has_staircase), CARRIED),
+    MIN_RATE,
+    RD_OPT_END};
+static const rd_option piecewise_rows[] = {
+    RD_OPT_STRING(T, piecewise_learning_rate_schedule, piecewise_learning_rate_schedule, NULL,
+                  "piecewise: rate;boundary;rate;boundary;rate, as \"0.1;30;0.01;60;0.001\". Rates "
+                  "of one rank, before lr_scaling"),
+    RD_OPT_ENUM(T, lr_boundary_unit, lr_boundary_unit, "\"epochs\"", units,
+                "unit of the boundaries of piecewise: epochs, or steps of one rank"),
+    RD_OPT_END};
+static const rd_option polynomial_rows[] = {
+    BEGIN,
+    STEPS,
+    MIN_RATE,
+    BEGIN_EPOCH,
+    END_EPOCH,
+    RD_OPT_REAL(T, lr_power, lr_power, "1.0", 0.0, 100.0,
+                "polynomial: exponent of the share of the way that is left"),
+    RD_OPT_END};
+static const rd_option cosine_rows[] = {BEGIN, STEPS, MIN_RATE, BEGIN_EPOCH, END_EPOCH, RD_OPT_END};
+
+const rd_option_group rd_group_policy[] = {
+    [RD_LR_DECAY] = {"decay", "lr_policy decay: exponential decay, as in OpenSeq2Seq", decay_rows,
+                     sizeof(T)},
+    [RD_LR_PIECEWISE] = {"piecewise", "lr_policy piecewise: constant rates between boundaries",
+                         piecewise_rows, sizeof(T)},
+    [RD_LR_POLYNOMIAL] = {"polynomial", "lr_policy polynomial: a power of the way that is left",
+                          polynomial_rows, sizeof(T)},
+    [RD_LR_COSINE] = {"cosine", "lr_policy cosine: half a period of a cosine", cosine_rows,
+                      sizeof(T)},
+};
+
+rd_code rd_schedule_read(const rd_config *cfg, rd_mode mode, rd_schedule_config *out, rd_status *st)
+{
+    RD_TRY(rd_config_read(cfg, &rd_group_schedule, mode, out, st));
+    for (int i = 0; policies[i]; i++)
+        RD_TRY(rd_config_read_more(cfg, &rd_group_policy[i], mode, out, st));
+done:
+    return st->code;
+}
 
 rd_lr_policy rd_schedule_policy(const rd_schedule_config *c)
 {
-    if (!c->lr_policy) return c->piecewise_learning_rate_schedule ? RD_LR_PIECEWISE : RD_LR_DECAY;
-    for (int i = 0; policies[i]; i++)
-        if (strcasecmp(policies[i], c->lr_policy) == 0) return (rd_lr_policy)i;
-    return RD_LR_DECAY;
+    if (c->has_policy) return c->lr_policy;
+    return c->piecewise_learning_rate_schedule ? RD_LR_PIECEWISE : RD_LR_DECAY;
 }
 
 static bool by_steps(const rd_schedule_config *c) /* polynomial, cosine */
@@ -156,9 +200,7 @@ static double base_rate(const rd_schedule_config *c, double step, double epoch)
     case RD_LR_PIECEWISE:
         if (rd_schedule_pieces(c->piecewise_learning_rate_schedule, &pieces, &st) != RD_OK)
             return first;
-        const double x = c->lr_boundary_unit && strcasecmp(c->lr_boundary_unit, "steps") == 0
-                             ? step
-                             : epoch;
+        const double x = c->lr_boundary_unit == RD_LR_STEPS ? step : epoch;
         int i = 0;
         while (i + 1 < pieces.n && x >= pieces.at[i]) i++;
         return pieces.rate[i];
@@ -168,14 +210,13 @@ static double base_rate(const rd_schedule_config *c, double step, double epoch)
 
 static bool schedule_scaled(const rd_schedule_config *c)
 {
-    return !c->lr_scaling || strcasecmp(c->lr_scaling, "none") != 0;
+    return c->lr_scaling != RD_SCALE_NONE;
 }
 
 double rd_schedule_factor(const rd_schedule_config *c, int n_ranks)
 {
     if (!schedule_scaled(c)) return 1.0;
-    return c->lr_scaling && strcasecmp(c->lr_scaling, "sqrt") == 0 ? sqrt((double)n_ranks)
-                                                                   : (double)n_ranks;
+    return c->lr_scaling == RD_SCALE_SQRT ? sqrt((double)n_ranks) : (double)n_ranks;
 }
 
 /* The factor of this step: f(N) after the warm-up. */

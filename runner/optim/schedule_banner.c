@@ -1,14 +1,12 @@
 /* schedule_banner.c -- what the start says of the learning rate: each boundary, as the config has it and at the step of
  * this number of ranks, with the rate from there on. */
 #include "rd/optim.h"
-#include "rd/strbuf.h"
 #include <math.h>
 #include <stdio.h>
-#include <strings.h>
 
 static bool schedule_banner_scaled(const rd_schedule_config *c)
 {
-    return !c->lr_scaling || strcasecmp(c->lr_scaling, "none") != 0;
+    return c->lr_scaling != RD_SCALE_NONE;
 }
 
 /* First step of one rank at which the decay has reached the floor; -1: never. */
@@ -75,7 +73,7 @@ static void piece_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
 {
     rd_pieces p;
     rd_status st = {0};
-    const bool steps = c->lr_boundary_unit && strcasecmp(c->lr_boundary_unit, "steps") == 0;
+    const bool steps = c->lr_boundary_unit == RD_LR_STEPS;
     if (rd_schedule_pieces(c->piecewise_learning_rate_schedule, &p, &st) != RD_OK) return;
     for (int i = 0; i + 1 < p.n; i++) {
         char what[48];
@@ -125,12 +123,12 @@ static void warmup_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
         epoch_boundary(c, n_ranks, "warm-up ends", c->warmup_epochs, b);
 }
 
-void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, void *strbuf)
+void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
 {
-    rd_strbuf *b = strbuf;
     const double f = rd_schedule_factor(c, n_ranks);
     rd_strbuf_printf(b, "config %.6g, lr_scaling %s for %d rank%s: factor %.6g, effective %.6g\n",
-                     c->learning_rate, c->lr_scaling ? c->lr_scaling : "linear", n_ranks,
+                     c->learning_rate,
+                     rd_option_word(&rd_group_schedule, "lr_scaling", (int)c->lr_scaling), n_ranks,
                      n_ranks == 1 ? "" : "s", f, f * c->learning_rate);
     warmup_lines(c, n_ranks, b);
     switch (rd_schedule_policy(c)) {

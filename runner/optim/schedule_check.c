@@ -1,64 +1,11 @@
-/* schedule_check.c -- which keys of the schedule need or exclude which, and the reader of piecewise schedules. */
+/* schedule_check.c -- which keys of the schedule need or exclude which. */
 #include "rd/optim.h"
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *schedule_check_where(const rd_config *cfg, const char *key)
 {
     return cfg ? rd_config_where(cfg, key) : "config";
-}
-
-/* The next number up to ';' or the end; NULL: none. */
-static const char *number(const char *s, double *out)
-{
-    char *end;
-    *out = strtod(s, &end);
-    if (end == s || !isfinite(*out)) return NULL;
-    while (*end == ' ') end++;
-    return *end == ';' || *end == '\0' ? end : NULL;
-}
-
-bool rd_schedule_first_rate(const char *piecewise, double *out)
-{
-    return piecewise && number(piecewise, out) != NULL;
-}
-
-rd_code rd_schedule_pieces(const char *text, rd_pieces *out, rd_status *st)
-{
-    static const char *const form = "write rate;boundary;rate, as \"0.1;30;0.01;60;0.001\"";
-    const char *s = text ? text : "";
-    out->n = 0;
-    for (;;) {
-        if (out->n == RD_MAX_PIECES)
-            return rd_fail(st, RD_EUSAGE,
-                           "'piecewise_learning_rate_schedule' has more than %d rates",
-                           RD_MAX_PIECES);
-        const int i = out->n++;
-        const char *end = number(s, &out->rate[i]);
-        if (!end || out->rate[i] < 0.0)
-            return rd_fail(
-                st, RD_EUSAGE,
-                "'piecewise_learning_rate_schedule': \"%.40s\" does not begin with a rate; %s", s,
-                form);
-        if (*end == '\0') return RD_OK;
-        s = end + 1;
-        end = number(s, &out->at[i]);
-        if (!end || *end == '\0')
-            return rd_fail(
-                st, RD_EUSAGE,
-                "'piecewise_learning_rate_schedule': \"%.40s\" is not a boundary and a rate; %s", s,
-                form);
-        if (out->at[i] <= (i > 0 ? out->at[i - 1] : 0.0))
-            return rd_fail(st, RD_EUSAGE,
-                           "'piecewise_learning_rate_schedule': the boundary %g does not come "
-                           "after %s %g; boundaries "
-                           "rise",
-                           out->at[i], i > 0 ? "the boundary" : "the start",
-                           i > 0 ? out->at[i - 1] : 0.0);
-        s = end + 1;
-    }
 }
 
 static rd_code check_decay(const rd_schedule_config *c, const rd_config *cfg, rd_status *st)
@@ -174,7 +121,7 @@ rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_
             "%s: 'warmup_start' is set and 'warmup_epochs' (or 'warmup_steps') is missing",
             schedule_check_where(cfg, "warmup_start"));
     if (c->use_decay && policy != RD_LR_DECAY)
-        return exclude(cfg, c->lr_policy ? "lr_policy" : "piecewise_learning_rate_schedule",
+        return exclude(cfg, c->has_policy ? "lr_policy" : "piecewise_learning_rate_schedule",
                        "use_decay", "use_decay belongs to the policy decay; remove one of them",
                        st);
     if (!smooth && (c->has_begin_epoch || c->has_end_epoch))

@@ -212,16 +212,33 @@ static int add_group(const rd_option_group *out[RD_MAX_GROUPS], int n, const rd_
     return n;
 }
 
+static int training_groups(const rd_option_group *out[RD_MAX_GROUPS], int n)
+{
+    int n_optimizers = 0, n_metrics = 0;
+    const rd_optimizer_def *const *o = rd_optimizer_defs(&n_optimizers);
+    const rd_metric_def *const *m = rd_metric_defs(&n_metrics);
+    n = add_group(out, n, &rd_group_schedule);
+    for (size_t i = 0; i < sizeof rd_group_policy / sizeof *rd_group_policy; i++)
+        n = add_group(out, n, &rd_group_policy[i]);
+    n = add_group(out, n, &rd_group_optim);
+    for (int i = 0; i < n_optimizers; i++)
+        n = add_group(out, add_group(out, n, o[i]->group), o[i]->own);
+    for (int i = 0; i < n_metrics; i++)
+        n = add_group(out, add_group(out, n, m[i]->group), m[i]->own);
+    return n;
+}
+
 int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS])
 {
     int n = 0, n_data = 0, n_models = 0;
     const rd_dataset_def *const *data = rd_dataset_defs(&n_data);
     const rd_model_def *const *models = rd_model_defs(&n_models);
     n = add_group(out, n, &rd_group_run);
-    for (int i = 0; i < n_data; i++) n = add_group(out, n, data[i]->group);
-    for (int i = 0; i < n_models; i++) n = add_group(out, n, models[i]->group);
-    n = add_group(out, n, &rd_group_schedule);
-    n = add_group(out, n, &rd_group_optim);
+    for (int i = 0; i < n_data; i++)
+        n = add_group(out, add_group(out, n, data[i]->group), data[i]->own);
+    for (int i = 0; i < n_models; i++)
+        n = add_group(out, add_group(out, n, models[i]->group), models[i]->own);
+    n = training_groups(out, n);
     n = add_group(out, n, &rd_group_bench);
     n = add_group(out, n, &rd_group_plan);
     return n;
@@ -229,8 +246,5 @@ int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS])
 
 int rd_training_groups(const rd_option_group *out[RD_MAX_GROUPS])
 {
-    out[0] = &rd_group_run;
-    out[1] = &rd_group_schedule;
-    out[2] = &rd_group_optim;
-    return 3;
+    return training_groups(out, add_group(out, 0, &rd_group_run));
 }

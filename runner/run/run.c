@@ -203,9 +203,9 @@ static rd_code run_read_config(rd_run *r, rd_status *st)
     r->seed = (uint64_t)r->c.seed;
     RD_TRY(find_model(r, st));
     if (r->mode != RD_MODE_INFER) {
-        RD_TRY(rd_config_read(r->config, &rd_group_optim, r->mode, &r->oc, st));
+        RD_TRY(rd_optim_read(r->config, r->mode, &r->oc, st));
         RD_TRY(rd_optim_check(&r->oc, r->config, st));
-        RD_TRY(rd_config_read(r->config, &rd_group_schedule, r->mode, &r->sc, st));
+        RD_TRY(rd_schedule_read(r->config, r->mode, &r->sc, st));
         RD_TRY(rd_schedule_check(&r->sc, r->config, st));
         if (strcasecmp(r->oc.optimizer, "adadelta") == 0 && r->sc.learning_rate < 0.1)
             rd_strbuf_printf(&r->notices,

@@ -420,4 +420,9 @@ void signals_start(
 int signals_stop(void);       /* number of the signal that asked to stop, or 0 */
 bool signals_take_save(void); /* true once per USR1 */
 
+/* ---- owners.c ---- */
+/* Refuses keys that only other models, datasets, optimizers, metrics or policies read; see
+ * rd_config_check_owners. Not collective. */
+rd_code run_check_owners(const rd_config *c, rd_strbuf *notes, rd_status *st);
+
 #endif

@@ -129,7 +129,7 @@ static void watch_plateau(trainer *t, const eval_result *v)
     const char *name = "loss";
     bool higher = false;
     double value = v->loss;
-    if (strcmp(r->sc.plateau_monitor, "figure") == 0) value = eval_figure(v, &name, &higher);
+    if (r->sc.plateau_monitor == RD_MONITOR_FIGURE) value = eval_figure(v, &name, &higher);
     const double rate = rate_now(t) / rd_schedule_factor(&r->sc, r->world->size);
     if (!rd_plateau_update(&r->sc, &r->at.plateau, value, higher, rate)) return;
     rd_info(r->log,

@@ -107,10 +107,14 @@ int main(int argc, char **argv)
     rd_config *c = NULL;
     rd_log *log = NULL;
     flags f = {.dataset = "idx", .batch = 128, .epochs = 1};
-    const rd_dataset_def *any = rd_dataset_find("idx");
+    const rd_option_group *groups[32] = {rd_dataset_find("idx")->group};
+    int n_groups = 1, n_defs = 0;
+    const rd_dataset_def *const *defs = rd_dataset_defs(&n_defs);
+    for (int i = 0; i < n_defs && n_groups < 32; i++)
+        if (defs[i]->group == groups[0] && defs[i]->own) groups[n_groups++] = defs[i]->own;
     RD_TRY(rd_comm_start(&argc, &argv, &comm, &st));
     RD_TRY(rd_log_new(0, "here", stderr, &log, &st));
-    RD_TRY(rd_config_new("flags", "{}", 2, &any->group, 1, true, &c, &st));
+    RD_TRY(rd_config_new("flags", "{}", 2, groups, n_groups, true, &c, &st));
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "--dataset=", 10) == 0) f.dataset = argv[i] + 10;
         if (strncmp(argv[i], "--batch=", 8) == 0) f.batch = strtoll(argv[i] + 8, NULL, 10);

@@ -185,12 +185,24 @@ void tar_out_end(tar_out *t)
     free(t);
 }
 
+/* The group of all image datasets, and the groups that one of them alone reads. */
+static int image_groups(const rd_option_group *out[32])
+{
+    int n = 0, n_defs = 0;
+    const rd_dataset_def *const *defs = rd_dataset_defs(&n_defs);
+    out[n++] = rd_dataset_find("idx")->group;
+    for (int i = 0; i < n_defs && n < 32; i++)
+        if (defs[i]->group == out[0] && defs[i]->own) out[n++] = defs[i]->own;
+    return n;
+}
+
 rd_code images_open(const char *dataset, const char *dir, const char *config, rd_mode mode,
                     rd_split split, rd_comm *comm, rd_log *log, rd_dataset **d, rd_status *st)
 {
     rd_strbuf b = {0};
     rd_config *c = NULL;
-    const rd_option_group *groups[] = {rd_dataset_find("idx")->group};
+    const rd_option_group *groups[32];
+    const int n = image_groups(groups);
     *d = NULL;
     for (const char *p = config; *p; p++) {
         if (*p == '@')
@@ -198,7 +210,7 @@ rd_code images_open(const char *dataset, const char *dir, const char *config, rd
         else
             rd_strbuf_add(&b, *p == '\'' ? "\"" : p, 1);
     }
-    if (rd_config_new("test.json", rd_strbuf_str(&b), b.n, groups, 1, false, &c, st) == RD_OK) {
+    if (rd_config_new("test.json", rd_strbuf_str(&b), b.n, groups, n, false, &c, st) == RD_OK) {
         const rd_dataset_args a = {
             .config = c, .mode = mode, .split = split, .comm = comm, .log = log};
         (void)rd_dataset_new(dataset, &a, d, st);

@@ -18,22 +18,23 @@
     .learning_rate = 0.1, .use_decay = true, .begin_decay_at = 100, .decay_steps = 50, \
     .decay_rate = 0.25
 
-static const rd_schedule_config hvd8x = {HVD8X, .lr_scaling = "none"};
-static const rd_schedule_config hvd8x_linear = {HVD8X, .lr_scaling = "linear"};
-static const rd_schedule_config hvd8x_sqrt = {HVD8X, .lr_scaling = "sqrt"};
+static const rd_schedule_config hvd8x = {HVD8X, .lr_scaling = RD_SCALE_NONE};
+static const rd_schedule_config hvd8x_linear = {HVD8X, .lr_scaling = RD_SCALE_LINEAR};
+static const rd_schedule_config hvd8x_sqrt = {HVD8X, .lr_scaling = RD_SCALE_SQRT};
 static const rd_schedule_config smooth = {SMOOTH, .min_learning_rate = 1e-3,
-                                          .lr_scaling = "linear"};
+                                          .lr_scaling = RD_SCALE_LINEAR};
 static const rd_schedule_config constant = {
-    .learning_rate = 0.001, .min_learning_rate = 0.5, .lr_scaling = "linear"};
-static const rd_schedule_config constant_sqrt = {.learning_rate = 0.001, .lr_scaling = "sqrt"};
+    .learning_rate = 0.001, .min_learning_rate = 0.5, .lr_scaling = RD_SCALE_LINEAR};
+static const rd_schedule_config constant_sqrt = {.learning_rate = 0.001,
+                                                 .lr_scaling = RD_SCALE_SQRT};
 static const rd_schedule_config constant_none = {
-    .learning_rate = 0.001, .lr_scaling = "none", .warmup_steps = 100};
+    .learning_rate = 0.001, .lr_scaling = RD_SCALE_NONE, .warmup_steps = 100};
 static const rd_schedule_config warm = {
-    .learning_rate = 0.001, .lr_scaling = "linear", .warmup_steps = 800};
+    .learning_rate = 0.001, .lr_scaling = RD_SCALE_LINEAR, .warmup_steps = 800};
 static const rd_schedule_config warm_sqrt = {
-    .learning_rate = 0.001, .lr_scaling = "sqrt", .warmup_steps = 800};
+    .learning_rate = 0.001, .lr_scaling = RD_SCALE_SQRT, .warmup_steps = 800};
 static const rd_schedule_config high_floor = {SMOOTH, .min_learning_rate = 0.2,
-                                              .lr_scaling = "linear"};
+                                              .lr_scaling = RD_SCALE_LINEAR};
 
 static const struct row {
     const char *name;
@@ -166,15 +167,16 @@ static const struct bad {
 static void check_bad(void **state)
 {
     const struct bad *b = *state;
-    const rd_option_group *groups[] = {&rd_group_schedule};
+    const rd_option_group *groups[] = {&rd_group_schedule, &rd_group_policy[0], &rd_group_policy[1],
+                                       &rd_group_policy[2], &rd_group_policy[3]};
     char text[300];
     rd_config *cfg = NULL;
     rd_schedule_config c;
     rd_status st = {0};
     snprintf(text, sizeof text, "{\"learning_rate\": 1.0, %s}", b->keys);
-    assert_int_equal(rd_config_new("x.json", text, strlen(text), groups, 1, false, &cfg, &st),
+    assert_int_equal(rd_config_new("x.json", text, strlen(text), groups, 5, false, &cfg, &st),
                      RD_OK);
-    assert_int_equal(rd_config_read(cfg, &rd_group_schedule, RD_MODE_TRAIN, &c, &st), RD_OK);
+    assert_int_equal(rd_schedule_read(cfg, RD_MODE_TRAIN, &c, &st), RD_OK);
     assert_int_equal(rd_schedule_check(&c, cfg, &st), RD_EUSAGE);
     if (!strstr(st.msg, b->one) || !strstr(st.msg, b->other))
         print_error("%s: %s\n", b->keys, st.msg);
@@ -191,14 +193,15 @@ static const rd_schedule_config pieces = {
 static const rd_schedule_config pieces_by_steps = {
     .learning_rate = 0.1,
     .piecewise_learning_rate_schedule = "0.1;1001;0.01",
-    .lr_boundary_unit = "steps",
+    .lr_boundary_unit = RD_LR_STEPS,
     .epoch_steps = 100};
 static const rd_schedule_config cosine = {.learning_rate = 0.2,
-                                          .lr_policy = "cosine",
+                                          .has_policy = true,
+                                          .lr_policy = RD_LR_COSINE,
                                           .warmup_epochs = 10,
                                           .warmup_start = 0.0,
                                           .has_warmup_start = true,
-                                          .lr_scaling = "none",
+                                          .lr_scaling = RD_SCALE_NONE,
                                           .epoch_steps = 100,
                                           .end_epoch = 90};
 static const rd_schedule_config watched = {.learning_rate = 1.0,
@@ -208,7 +211,7 @@ static const rd_schedule_config watched = {.learning_rate = 1.0,
                                            .plateau_min_delta = 1e-4,
                                            .plateau_min_lr = 0.001};
 static const rd_schedule_config no_ramp = {
-    .learning_rate = 1.0, .lr_scaling = "none", .warmup_epochs = 5};
+    .learning_rate = 1.0, .lr_scaling = RD_SCALE_NONE, .warmup_epochs = 5};
 
 static const struct banner {
     const char *name;

@@ -292,5 +292,6 @@ done:
 
 static const rd_images_kind cifar = {.name = "cifar", .load = cifar_load};
 
-RD_DATASET_IMAGES(
-    cifar, "CIFAR-10 or CIFAR-100, binary form: the folder, or the .tar.gz as it comes", cifar);
+RD_DATASET_IMAGES(cifar,
+                  "CIFAR-10 or CIFAR-100, binary form: the folder, or the .tar.gz as it comes",
+                  cifar, NULL);

@@ -201,9 +201,16 @@ done:
     return st->code;
 }
 
+static const rd_option idx_rows[] = {
+    RD_OPT_STRING(rd_images_config, train_labels, labels[RD_SPLIT_TRAIN], NULL,
+                  "idx: label file of the training data, if it does not have its usual name"),
+    RD_OPT_LABELS, RD_OPT_END};
+static const rd_option_group idx_group = {"idx", "dataset idx: label files", idx_rows,
+                                          sizeof(rd_images_config)};
+
 static const rd_images_kind idx = {.name = "idx", .load = idx_load};
 
 RD_DATASET_IMAGES(
     idx,
     "MNIST's IDX files, plain or compressed: train-images-idx3-ubyte.gz and its three companions",
-    idx);
+    idx, &idx_group);

@@ -494,10 +494,20 @@ done:
     return st->code;
 }
 
+static const rd_option imagenet_tar_rows[] = {
+    RD_OPT_LABELS,
+    RD_OPT_STRING(rd_images_config, synsets_file, synsets_file, NULL,
+                  "imagenet_tar: WordNet id of each ILSVRC id, one class a line (\"n02119789 1 "
+                  "kit_fox\", or line k for id k)"),
+    RD_OPT_END};
+static const rd_option_group imagenet_tar_group = {"imagenet_tar",
+                                                   "dataset imagenet_tar: label files",
+                                                   imagenet_tar_rows, sizeof(rd_images_config)};
+
 static const rd_images_kind imagenet_tar = {
     .name = "imagenet_tar", .load = imagenet_tar_load, .side = SIDE};
 
 RD_DATASET_IMAGES(
     imagenet_tar,
     "ImageNet as it is handed out: a tar of tars for training, a flat tar for validation",
-    imagenet_tar);
+    imagenet_tar, &imagenet_tar_group);

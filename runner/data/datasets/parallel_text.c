@@ -13,17 +13,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+typedef enum invalid_utf8 { UTF8_ERROR, UTF8_REPLACE } invalid_utf8;
+
 typedef struct text_config {
     const char *src_vocab_file, *tgt_vocab_file;
     const char *file[3][2]; /* [rd_split][side] */
     rd_ints bucket[2], bucket_test[2];
-    const char *delimiter, *data_location, *invalid_utf8;
+    const char *delimiter, *data_location;
+    invalid_utf8 invalid_utf8;
     int64_t max_line_bytes;
     bool pad_vocabs_to_eight, bpe_used, eval_bleu, print_unk;
 } text_config;
 
 #define T text_config
-static const char *const utf8_choices[] = {"error", "replace", NULL};
+static const char *const utf8_choices[] = {
+    [UTF8_ERROR] = "error", [UTF8_REPLACE] = "replace", NULL};
 enum {
     ALL_MODES = RD_MODE_TRAIN | RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_TRAIN_EVAL,
     BUCKET_MAX = 65534 /* more is taken for a slip */
@@ -31,45 +35,47 @@ enum {
 
 static const rd_option options[] = {
     RD_OPT_STRING(T, src_vocab_file, src_vocab_file, NULL,
-                  "source vocabulary: one word a line, a TAB and what follows ignored",
+                  "source vocabulary: one word a line; a TAB and what follows it are ignored",
                   RD_REQUIRED(ALL_MODES)),
     RD_OPT_STRING(T, tgt_vocab_file, tgt_vocab_file, NULL,
                   "target vocabulary; may be the same file", RD_REQUIRED(ALL_MODES)),
     RD_OPT_STRING(T, source_file, file[RD_SPLIT_TRAIN][0], NULL,
-                  "training text, source side; a file, x.gz, or x.tar.gz!member"),
+                  "source side of the training text: a file, x.gz, or x.tar.gz!member"),
     RD_OPT_STRING(T, target_file, file[RD_SPLIT_TRAIN][1], NULL,
-                  "training text, target side; as many lines"),
+                  "target side of the training text, with the same number of lines"),
     RD_OPT_STRING(T, source_file_eval, file[RD_SPLIT_EVAL][0], NULL,
-                  "evaluation text, source side"),
+                  "source side of the evaluation text"),
     RD_OPT_STRING(T, target_file_eval, file[RD_SPLIT_EVAL][1], NULL,
-                  "evaluation text, target side"),
+                  "target side of the evaluation text"),
     RD_OPT_STRING(T, source_file_test, file[RD_SPLIT_TEST][0], NULL,
                   "text to translate; - is standard input"),
     RD_OPT_STRING(T, target_file_test, file[RD_SPLIT_TEST][1], NULL,
-                  "its translation, for scores; not needed to translate"),
+                  "its translation, for scores; translating does not need it"),
     RD_OPT_INTS(T, bucket_src, bucket[0], NULL, 3, BUCKET_MAX,
-                "source length limits of the buckets, ascending; start and end token count"),
+                "source length limits of the buckets in tokens, ascending. Start and end token "
+                "count"),
     RD_OPT_INTS(T, bucket_tgt, bucket[1], NULL, 3, BUCKET_MAX,
-                "target length limits of the buckets"),
+                "target length limits of the buckets in tokens, ascending"),
     RD_OPT_INTS(T, bucket_src_test, bucket_test[0], NULL, 3, BUCKET_MAX,
-                "replaces bucket_src outside training, where nothing is skipped for its length"),
+                "replaces bucket_src outside training, where no sample is skipped for its length"),
     RD_OPT_INTS(T, bucket_tgt_test, bucket_test[1], NULL, 3, BUCKET_MAX,
                 "replaces bucket_tgt outside training"),
     RD_OPT_STRING(T, delimiter, delimiter, "\" \"",
-                  "joins tokens for output; input is always split at single spaces"),
+                  "joins the tokens of the output. Input is always split at single spaces"),
     RD_OPT_BOOL(T, pad_vocabs_to_eight, pad_vocabs_to_eight, "false",
-                "round both vocabulary sizes up to a multiple of 8"),
-    RD_OPT_BOOL(T, bpe_used, bpe_used, "false", "remove \"@@ \" before scoring"),
+                "rounds both vocabulary sizes up to a multiple of 8"),
+    RD_OPT_BOOL(T, bpe_used, bpe_used, "false", "removes \"@@ \" before scoring"),
     RD_OPT_BOOL(T, eval_bleu, eval_bleu, "true",
-                "decode and score in evaluation; false: loss alone"),
+                "evaluation decodes and scores. false: it computes the loss alone"),
     RD_OPT_STRING(T, data_location, data_location, NULL,
                   "folder that replaces [..._DATA_LOCATION] in file names"),
-    RD_OPT_CHOICE(T, invalid_utf8, invalid_utf8, "\"error\"", utf8_choices,
-                  "invalid UTF-8 or a NUL byte in a text: stop, or put U+FFFD in its place"),
+    RD_OPT_ENUM(T, invalid_utf8, invalid_utf8, "\"error\"", utf8_choices,
+                "invalid UTF-8 or a NUL byte in a text. error: the run stops; replace: U+FFFD is "
+                "put in its place"),
     RD_OPT_INT(T, max_line_bytes, max_line_bytes, "1048576", 1, 1 << 30,
-               "a longer line is an error"),
+               "a line with more bytes is an error"),
     RD_OPT_BOOL(T, print_unk, print_unk, "false",
-                "write <UNK> for unknown words in output; false: leave them out"),
+                "writes <UNK> for unknown words in output. false: leaves them out"),
     RD_OPT_END};
 #undef T
 
@@ -167,7 +173,7 @@ static rd_code read_side(parallel_text *t, const rd_dataset_args *a, int s, cons
 {
     rd_lines *l = NULL;
     const char *path = t->c.file[a->split][s];
-    const rd_lines_opts o = {.replace = strcmp(t->c.invalid_utf8, "replace") == 0,
+    const rd_lines_opts o = {.replace = t->c.invalid_utf8 == UTF8_REPLACE,
                              .max_line_bytes = t->c.max_line_bytes};
     const bool shared = !a->shard && rd_local_size_of(a->comm) > 1 &&
                         rd_local_rank_of(a->comm) == 0;
@@ -376,7 +382,7 @@ static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
     if (!t) {
         rd_fail(st, RD_EENV, "out of memory");
     } else if (take_config(t, a, st) == RD_OK) {
-        const bool replace = strcmp(t->c.invalid_utf8, "replace") == 0;
+        const bool replace = t->c.invalid_utf8 == UTF8_REPLACE;
         if (rd_vocab_new(t->c.src_vocab_file, replace, &t->vocab[0], st) != RD_OK)
             rd_status_prefix(st, "src_vocab_file");
         else if (rd_vocab_new(t->c.tgt_vocab_file, replace, &t->vocab[1], st) != RD_OK)
@@ -474,11 +480,10 @@ static void text_spec(void *self, rd_data_spec *out)
 }
 
 static void text_text(void *self, int side, const int32_t *ids, int64_t n, bool specials,
-                      void *strbuf)
+                      rd_strbuf *b)
 {
     const parallel_text *t = self;
     const rd_vocab *v = t->vocab[side];
-    rd_strbuf *b = strbuf;
     bool any = false;
     for (int64_t k = 0; k < n; k++) {
         const int32_t id = ids[k];

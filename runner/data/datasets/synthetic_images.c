@@ -124,7 +124,7 @@ static rd_code synthetic_load(rd_images *m, rd_status *st)
     const int64_t n = rd_images_train_like(m) ? m->c.synthetic_samples
                                               : m->c.synthetic_eval_samples;
     const int64_t ph = pattern_side(h), pw = pattern_side(w), most = TABLE / (ph * pw * c);
-    const bool learnable = strcmp(m->c.synthetic_kind, "learnable") == 0;
+    const bool learnable = m->c.synthetic_kind == RD_SYNTHETIC_LEARNABLE;
     const int64_t n_patterns = !learnable         ? 0
                                : n_classes < most ? n_classes
                                                   : most; /* more classes share them */
@@ -145,8 +145,23 @@ done:
     return st->code;
 }
 
+static const char *const kinds[] = {
+    [RD_SYNTHETIC_LEARNABLE] = "learnable", [RD_SYNTHETIC_RANDOM] = "random", NULL};
+static const rd_option synthetic_images_rows[] = {
+    RD_OPT_INT(rd_images_config, synthetic_samples, synthetic_samples, "1281167", 1, 1LL << 31,
+               "synthetic_images: number of training samples"),
+    RD_OPT_INT(rd_images_config, synthetic_eval_samples, synthetic_eval_samples, "1000", 1,
+               1LL << 31, "synthetic_images: number of evaluation samples"),
+    RD_OPT_ENUM(rd_images_config, synthetic_kind, synthetic_kind, "\"learnable\"", kinds,
+                "synthetic_images: a pattern for each class under noise, or noise alone with "
+                "random labels"),
+    RD_OPT_END};
+static const rd_option_group synthetic_images_group = {
+    "synthetic_images", "dataset synthetic_images: size and kind", synthetic_images_rows,
+    sizeof(rd_images_config)};
+
 static const rd_images_kind synthetic = {
     .name = "synthetic_images", .load = synthetic_load, .make = synthetic_make, .side = SIDE};
 
 RD_DATASET_IMAGES(synthetic_images, "images from formulas, for benchmarks and tests: no files",
-                  synthetic);
+                  synthetic, &synthetic_images_group);

@@ -19,9 +19,19 @@ static void adadelta_update(const rd_update *u)
     }
 }
 
+static const rd_option adadelta_rows[] = {
+    RD_OPT_REAL(rd_optim_config, adadelta_rho, adadelta_rho, "0.95", 0.0, 1.0,
+                "adadelta: decay of both accumulators"),
+    RD_OPT_REAL(rd_optim_config, adadelta_epsilon, adadelta_epsilon, "1e-8", 1e-30, 1e6,
+                "adadelta: added under both roots"),
+    RD_OPT_END};
+static const rd_option_group adadelta_group = {"adadelta", "optimizer adadelta", adadelta_rows,
+                                               sizeof(rd_optim_config)};
+
 RD_CUDA_DECLARE_UPDATE(adadelta)
 RD_OPTIMIZER(adadelta) = {.name = "adadelta",
                           .about = "Zeiler 2012",
+                          .own = &adadelta_group,
                           .n_slots = 2,
                           .slot_name = {"accumulator", "update"},
                           .skips_zero_rows = true,

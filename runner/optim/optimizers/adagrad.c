@@ -21,9 +21,17 @@ static double adagrad_slot_init(const rd_optim_config *c, int slot)
     return c->adagrad_init;
 }
 
+static const rd_option adagrad_rows[] = {RD_OPT_REAL(rd_optim_config, adagrad_init, adagrad_init,
+                                                     "0.1", 1e-30, 1e30,
+                                                     "adagrad: first value of the accumulator"),
+                                         RD_OPT_END};
+static const rd_option_group adagrad_group = {"adagrad", "optimizer adagrad", adagrad_rows,
+                                              sizeof(rd_optim_config)};
+
 RD_CUDA_DECLARE_UPDATE(adagrad)
 RD_OPTIMIZER(adagrad) = {.name = "adagrad",
                          .about = "a += g^2; w -= lr g / sqrt(a)",
+                         .own = &adagrad_group,
                          .n_slots = 1,
                          .slot_name = {"accumulator"},
                          .slot_init = adagrad_slot_init,

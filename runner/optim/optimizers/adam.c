@@ -26,9 +26,21 @@ static void adam_update(const rd_update *u)
     }
 }
 
+static const rd_option adam_rows[] = {
+    RD_OPT_REAL(rd_optim_config, adam_beta1, adam_beta1, "0.9", 0.0, 0.999999,
+                "adam: decay of the first moment"),
+    RD_OPT_REAL(rd_optim_config, adam_beta2, adam_beta2, "0.999", 0.0, 0.999999,
+                "adam: decay of the second moment"),
+    RD_OPT_REAL(rd_optim_config, adam_epsilon, adam_epsilon, "1e-8", 1e-30, 1e6,
+                "adam: added to the root, outside the bias correction"),
+    RD_OPT_END};
+static const rd_option_group adam_group = {"adam", "optimizer adam", adam_rows,
+                                           sizeof(rd_optim_config)};
+
 RD_CUDA_DECLARE_UPDATE(adam)
 RD_OPTIMIZER(adam) = {.name = "adam",
                       .about = "Kingma and Ba 2015, epsilon outside the bias correction",
+                      .own = &adam_group,
                       .n_slots = 2,
                       .slot_name = {"m", "v"},
                       .update = adam_update,

@@ -16,9 +16,21 @@ static void lars_update(const rd_update *u)
     }
 }
 
+static const rd_option lars_rows[] = {
+    RD_OPT_REAL(rd_optim_config, lars_eta, lars_eta, "0.001", 0.0, 1e6,
+                "lars: the trust ratio of a variable is lars_eta |w| / (|g| + weight_decay |w| + "
+                "lars_epsilon)"),
+    RD_OPT_REAL(rd_optim_config, lars_epsilon, lars_epsilon, "0.0", 0.0, 1e6,
+                "lars: added to the denominator of the trust ratio"),
+    RD_OPT_END};
+static const rd_option_group lars_group = {"lars", "optimizer lars", lars_rows,
+                                           sizeof(rd_optim_config)};
+
 RD_CUDA_DECLARE_UPDATE(lars)
 RD_OPTIMIZER(lars) = {.name = "lars",
                       .about = "You et al. 2017: a trust ratio for each variable",
+                      .group = &rd_group_momentum,
+                      .own = &lars_group,
                       .n_slots = 1,
                       .slot_name = {"momentum"},
                       .trust_ratio = true,

@@ -18,6 +18,7 @@ static void momentum_update(const rd_update *u)
 RD_CUDA_DECLARE_UPDATE(momentum)
 RD_OPTIMIZER(momentum) = {.name = "momentum",
                           .about = "a = opt_momentum a + g; w -= lr a",
+                          .group = &rd_group_momentum,
                           .n_slots = 1,
                           .slot_name = {"momentum"},
                           .skips_zero_rows = true,

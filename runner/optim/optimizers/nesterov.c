@@ -1,6 +1,7 @@
 /* nesterov.c -- Nesterov's momentum in the form of Sutskever et al. 2013 that TensorFlow (use_nesterov) and PyTorch
- * have: the step looks ahead along the momentum. a = mu a + g,   w -= lr (g + mu a),   a starts at 0 Rows of embeddings
- * without a token keep weight and a, as with momentum. */
+ * have: the step looks ahead along the momentum.
+ *   a = mu a + g,   w -= lr (g + mu a),   a starts at 0
+ * Rows of embeddings without a token keep weight and a, as with momentum. */
 #include "rd/optim.h"
 
 static void nesterov_update(const rd_update *u)
@@ -18,6 +19,7 @@ static void nesterov_update(const rd_update *u)
 RD_CUDA_DECLARE_UPDATE(nesterov)
 RD_OPTIMIZER(nesterov) = {.name = "nesterov",
                           .about = "a = opt_momentum a + g; w -= lr (g + opt_momentum a)",
+                          .group = &rd_group_momentum,
                           .n_slots = 1,
                           .slot_name = {"momentum"},
                           .skips_zero_rows = true,

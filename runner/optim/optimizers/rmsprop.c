@@ -26,9 +26,22 @@ static void rmsprop_update(const rd_update *u)
     }
 }
 
+static const rd_option rmsprop_rows[] = {
+    RD_OPT_REAL(rd_optim_config, rmsprop_decay, rmsprop_decay, "0.9", 0.0, 1.0,
+                "rmsprop: decay of the mean square"),
+    RD_OPT_REAL(rd_optim_config, rmsprop_momentum, rmsprop_momentum, "0.9", 0.0, 1.0,
+                "rmsprop: share of the last step that is kept"),
+    RD_OPT_REAL(rd_optim_config, rmsprop_epsilon, rmsprop_epsilon, "1.0", 1e-30, 1e6,
+                "rmsprop: added under the root. 1.0 as in tf_cnn_benchmarks; the default of "
+                "TensorFlow is 1e-10"),
+    RD_OPT_END};
+static const rd_option_group rmsprop_group = {"rmsprop", "optimizer rmsprop", rmsprop_rows,
+                                              sizeof(rd_optim_config)};
+
 RD_CUDA_DECLARE_UPDATE(rmsprop)
 RD_OPTIMIZER(rmsprop) = {.name = "rmsprop",
                          .about = "Tieleman and Hinton 2012, with momentum",
+                         .own = &rmsprop_group,
                          .n_slots = 2,
                          .slot_name = {"rms", "momentum"},
                          .slot_init = rmsprop_slot_init,
