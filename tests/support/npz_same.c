@@ -1,11 +1,16 @@
-/* npz_same.c -- compares the arrays of two .npz archives byte for byte.
+/* npz_same.c -- compares two .npz archives, or two JSON files.
  *
  *     npz_same [--manifest] A.npz B.npz
+ *     npz_same --json A.json B.json
  *
- * Compares names, types, shapes and data of all arrays. Skips manifest.json, which names the number of ranks, unless
- * --manifest is given. Exit status 0: equal; 1: different, and the first difference is printed. */
+ * Compares names, types, shapes and bytes of all arrays. With --manifest, also the values in
+ * manifest.json, which names the number of ranks. The order of keys in a JSON object is not compared.
+ * Exit status 0: equal; 1: different, and the first difference is printed. */
+#include "rd/file.h"
 #include "rd/npz.h"
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool same(const rd_array *a, const rd_array *b)
@@ -17,28 +22,68 @@ static bool same(const rd_array *a, const rd_array *b)
     return memcmp(a->data, b->data, a->bytes) == 0;
 }
 
-static size_t line_bytes(const char *p, size_t n)
+/* Prints the path of the first value that differs between two JSON texts. The order of an object's
+ * keys has no meaning and is not compared. */
+static int json_differs(const char *path, const json_t *a, const json_t *b)
 {
-    const char *end = memchr(p, '\n', n);
-    return end ? (size_t)(end - p) : n;
+    if (json_is_object(a) && json_is_object(b)) {
+        const char *key;
+        json_t *value;
+        char inner[512];
+        json_object_foreach((json_t *)a, key, value)
+        {
+            (void)snprintf(inner, sizeof inner, "%.250s.%.250s", path, key);
+            if (!json_object_get(b, key)) return printf("%s: only in the first\n", inner), 1;
+            if (json_differs(inner, value, json_object_get(b, key))) return 1;
+        }
+        json_object_foreach((json_t *)b, key, value) if (!json_object_get(a, key)) return printf(
+            "%s.%s: only in the second\n", path, key),
+            1;
+        return 0;
+    }
+    if (json_equal(a, b)) return 0;
+    char *x = json_dumps(a, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)),
+         *y = json_dumps(b, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    printf("%s: %.200s, %.200s\n", path, x ? x : "?", y ? y : "?");
+    free(x);
+    free(y);
+    return 1;
 }
 
-/* Prints the first line in which two manifests differ. */
+static int texts_differ(const char *name, const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    json_error_t e;
+    json_t *x = json_loadb(a, n_a, 0, &e), *y = json_loadb(b, n_b, 0, &e);
+    int differ = 1;
+    if (x && y)
+        differ = json_differs(name, x, y);
+    else
+        printf("%s: not JSON: %s\n", name, e.text);
+    json_decref(x);
+    json_decref(y);
+    return differ;
+}
+
 static int manifests_differ(const rd_npz *x, const rd_npz *y)
 {
     const rd_array *a = rd_npz_find(x, "manifest.json"), *b = rd_npz_find(y, "manifest.json");
     if (!a && !b) return 0;
     if (!a || !b) return printf("only one archive has a manifest.json\n"), 1;
-    const char *p = a->data, *q = b->data;
-    size_t i = 0, line = 0;
-    while (i < a->bytes && i < b->bytes && p[i] == q[i]) {
-        i++;
-        if (p[i - 1] == '\n') line = i;
-    }
-    if (i == a->bytes && i == b->bytes) return 0;
-    printf("manifest.json: '%.*s', '%.*s'\n", (int)line_bytes(p + line, a->bytes - line), p + line,
-           (int)line_bytes(q + line, b->bytes - line), q + line);
-    return 1;
+    return texts_differ("manifest.json", a->data, a->bytes, b->data, b->bytes);
+}
+
+static int files_differ(const char *a, const char *b, rd_status *st)
+{
+    char *x = NULL, *y = NULL;
+    size_t n_x = 0, n_y = 0;
+    int differ = 1;
+    RD_TRY(rd_file_read(a, RD_EDATA, &x, &n_x, st));
+    RD_TRY(rd_file_read(b, RD_EDATA, &y, &n_y, st));
+    differ = texts_differ("", x, n_x, y, n_y);
+done:
+    free(x);
+    free(y);
+    return differ;
 }
 
 /* Returns 1 and prints the name when an array of x is not in y with equal bytes. */
@@ -59,10 +104,16 @@ int main(int argc, char **argv)
     rd_status st = {0};
     rd_npz *x = NULL, *y = NULL;
     int differ = 1;
-    const bool manifest = argc == 4 && strcmp(argv[1], "--manifest") == 0;
-    if (argc != 3 + manifest) {
-        fprintf(stderr, "usage: npz_same [--manifest] A.npz B.npz\n");
+    const bool manifest = argc == 4 && strcmp(argv[1], "--manifest") == 0,
+               json = argc == 4 && strcmp(argv[1], "--json") == 0;
+    if (argc != 3 + manifest + json) {
+        fprintf(stderr,
+                "usage: npz_same [--manifest] A.npz B.npz, npz_same --json A.json B.json\n");
         return (int)RD_EUSAGE;
+    }
+    if (json) {
+        differ = files_differ(argv[2], argv[3], &st);
+        goto done;
     }
     const char *a = argv[1 + manifest], *b = argv[2 + manifest];
     RD_TRY(rd_npz_new(a, &x, &st));
