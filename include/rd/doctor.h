@@ -32,9 +32,6 @@ rd_guard *rd_guard_new(double warn_s, double abort_s);
 void rd_guard_phase(rd_guard *g, const char *what, double warn_s, double abort_s);
 void rd_guard_free(rd_guard *g); /* looks on no longer; NULL is fine */
 
-/* What this process was started as: size and checksum of its program file, "3150224 bytes, crc32c 1a2b3c4d". */
-void rd_program_id(char out[64]);
-
 /* Should this process only answer the doctor of another host, on standard input and output? Then rd_doctor_agent does.
  */
 bool rd_doctor_is_agent(void);

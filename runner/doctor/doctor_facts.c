@@ -3,6 +3,7 @@
 #include "doctor_impl.h"
 #include "rd/clock.h"
 #include "rd/file.h"
+#include "rd/program.h"
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <dirent.h>
@@ -14,29 +15,12 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
-
-void rd_program_id(char out[64])
-{
-    struct stat s;
-    const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    void *p = MAP_FAILED;
-    (void)snprintf(out, 64, "unknown");
-    if (fd >= 0 && fstat(fd, &s) == 0 && s.st_size > 0)
-        p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p != MAP_FAILED) {
-        (void)snprintf(out, 64, "%lld bytes, crc32c %08x", (long long)s.st_size,
-                       rd_crc32c(0, p, (size_t)s.st_size));
-        (void)munmap(p, (size_t)s.st_size);
-    }
-    if (fd >= 0) (void)close(fd);
-}
 
 /* First line of a file, "" if there is none. */
 static const char *first_line(const char *path, char *out, int cap)

@@ -1,6 +1,6 @@
 /* world.c -- the agreement of all ranks before step 0, and the banner that says what will run where. */
 #include "run_impl.h"
-#include "rd/doctor.h"
+#include "rd/program.h"
 
 #ifdef __clang__
 #define RD_COMPILER "compiler"

@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include "../../runner/doctor/doctor_impl.h"
+#include "rd/program.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
