@@ -4,39 +4,9 @@
 #include "images_impl.h"
 #include "rd/philox.h"
 #include <math.h>
-#include <stdlib.h>
-#include <turbojpeg.h>
 
 enum { CROP_TRIES = 10, DRAWS = 48, DRAW_FLIP = 0, DRAW_FIRST = 1 };
 static const float neutral = 127.5f; /* pixels of an image that cannot be decoded */
-
-void rd_scratch_release(rd_scratch *s)
-{
-    if (s->jpeg) tjDestroy(s->jpeg);
-    free(s->bytes);
-    free(s->pixels);
-    free(s->wide);
-    free(s->rows);
-    free(s->plane);
-    free(s->weight);
-    free(s->index);
-    *s = (rd_scratch){0};
-}
-
-rd_code rd_scratch_room(void *at, size_t *have, size_t n, rd_status *st)
-{
-    void *p;
-    if (n <= *have) return RD_OK;
-    memcpy(&p, at, sizeof p); /* a pointer of any type */
-    free(p);
-    *have = 0;
-    const size_t more = n + n / 2;
-    p = aligned_alloc(64, (more + 64 + 63) / 64 * 64);
-    memcpy(at, &p, sizeof p);
-    if (!p) return rd_fail(st, RD_EENV, "out of memory for an image of %zu bytes", more);
-    *have = more;
-    return RD_OK;
-}
 
 /* ---- which part ---- */
 
