@@ -2,6 +2,7 @@
  * arrays of equal words, which the compiler turns into vector code. Dropout masks are made by the second: it is
  * called for every element of every dropped layer in every step. */
 #include "rd/philox.h"
+#include "rd/hash.h"
 #include <math.h>
 #include <string.h>
 
@@ -14,20 +15,9 @@ static const uint32_t weyl0 = 0x9E3779B9u,
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "rd_philox_keep packs flags in little-endian order");
 
-static uint64_t mix64(uint64_t z) /* SplitMix64's finaliser (Steele et al. 2014) */
-{
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 rd_key rd_key_make(uint64_t seed, uint32_t purpose, uint64_t a, uint64_t b)
 {
-    const uint64_t golden = 0x9E3779B97F4A7C15u;
-    uint64_t h = mix64(seed + golden);
-    h = mix64((h ^ purpose) + golden);
-    h = mix64((h ^ a) + golden);
-    h = mix64((h ^ b) + golden);
+    const uint64_t h = rd_hash_numbers(seed, purpose, a, b);
     return (rd_key){.k = {(uint32_t)h, (uint32_t)(h >> 32)}};
 }
 
@@ -143,8 +133,8 @@ uint64_t rd_permute(rd_key key, uint64_t n, uint64_t i)
     do {
         uint64_t left = x >> r, right = x & rmask;
         for (uint64_t round = 0; round < n_rounds; round += 2) {
-            left ^= mix64(right + k + round * 0x9E3779B97F4A7C15u) & lmask;
-            right ^= mix64((left ^ ~k) + (round + 1) * 0x9E3779B97F4A7C15u) & rmask;
+            left ^= rd_mix64(right + k + round * RD_GOLDEN64) & lmask;
+            right ^= rd_mix64((left ^ ~k) + (round + 1) * RD_GOLDEN64) & rmask;
         }
         x = left << r | right;
     } while (x >= n);

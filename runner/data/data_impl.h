@@ -1,53 +1,11 @@
-/* data_impl.h -- what the files of runner/data share: byte hashes, lines of text, memory that the ranks of a host
+/* data_impl.h -- what the files of runner/data share: lines of text, memory that the ranks of a host
  * share, and the inside of rd_dataset. */
 #ifndef RD_DATA_IMPL_H
 #define RD_DATA_IMPL_H
 
 #include "rd/data.h"
+#include "rd/hash.h"
 #include <string.h>
-
-/* ---- hash of bytes: 64 x 64 -> 128 bit products folded, as in wyhash; quality is what counts, not the exact numbers
- * ---- */
-__extension__ typedef unsigned __int128 rd_u128;
-
-static inline uint64_t rd_fold(uint64_t a, uint64_t b)
-{
-    const rd_u128 m = (rd_u128)a * b;
-    return (uint64_t)m ^ (uint64_t)(m >> 64);
-}
-
-static inline uint64_t rd_load64(const void *p)
-{
-    uint64_t x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
-static inline uint32_t rd_load32(const void *p)
-{
-    uint32_t x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
-static inline uint64_t rd_hash(uint64_t seed, const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-    uint64_t h = seed ^ (n * 0x9e3779b97f4a7c15u), a = 0, b = 0;
-    size_t left = n;
-    for (; left > 16; left -= 16, p += 16)
-        h = rd_fold(rd_load64(p) ^ 0xa0761d6478bd642fu, rd_load64(p + 8) ^ h);
-    if (left >= 8) {
-        a = rd_load64(p);
-        b = rd_load64(p + left - 8);
-    } else if (left >= 4) {
-        a = rd_load32(p);
-        b = rd_load32(p + left - 4);
-    } else if (left > 0) {
-        a = ((uint64_t)p[0] << 16) | ((uint64_t)p[left / 2] << 8) | p[left - 1];
-    }
-    return rd_fold(rd_fold(a ^ 0xe7037ed1a0b428dbu, b ^ h), 0x8ebc6af09c88c6e3u ^ n);
-}
 
 /* ---- lines of a file (lines.c) ---- */
 typedef struct rd_lines rd_lines;

@@ -1,7 +1,6 @@
 /* dataset.c -- the datasets by name; make writes the list from the file names in datasets/. Opening one also sorts its
  * samples into buckets, once for all epochs and for all ranks of the host. */
 #include "data_impl.h"
-#include "rd/philox.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -37,10 +36,9 @@ const rd_field *rd_batch_field(const rd_batch *b, const char *name)
     return NULL;
 }
 
-static uint64_t dataset_hash_of(int64_t what, uint32_t field, int64_t times)
+static uint64_t dataset_hash_of(int64_t what, int field, int64_t times)
 {
-    const rd_key k = rd_key_make((uint64_t)what, field, (uint64_t)times, 0);
-    return (uint64_t)k.k[1] << 32 | k.k[0];
+    return rd_hash_numbers((uint64_t)what, (uint64_t)field, (uint64_t)times, 0);
 }
 
 uint64_t rd_batch_shape(const rd_batch *b)
@@ -48,7 +46,7 @@ uint64_t rd_batch_shape(const rd_batch *b)
     uint64_t h = dataset_hash_of(b->n, 0, b->n_fields);
     for (int i = 0; i < b->n_fields; i++) {
         const rd_field *f = &b->field[i];
-        const uint32_t which = (uint32_t)i + 1;
+        const int which = i + 1;
         for (int k = 0; k < f->n_dim; k++) h += dataset_hash_of(f->dim[k], which, k + 1);
         for (int64_t j = 0; j < b->n && f->n_dim == 0; j++)
             h += dataset_hash_of(f->off[j + 1] - f->off[j], which, 0);

@@ -55,7 +55,7 @@ static inline vocab_key key_of_long(const char *word, size_t n)
 
 static inline vocab_key key_of_short(uint64_t a, uint64_t b, size_t n)
 {
-    return (vocab_key){a, b, rd_fold(a ^ 0xa0761d6478bd642fu, b ^ 0xe7037ed1a0b428dbu ^ n)};
+    return (vocab_key){a, b, rd_fold(a ^ RD_WY0, b ^ RD_WY1 ^ n)};
 }
 
 static vocab_key key_of(const char *word, size_t n)

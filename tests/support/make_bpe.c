@@ -109,8 +109,7 @@ static int32_t joined(bpe *b, int32_t left, int32_t right)
 
 static size_t pair_hash(int32_t left, int32_t right)
 {
-    return (size_t)rd_fold(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ 0xa0761d6478bd642fu,
-                           0xe7037ed1a0b428dbu);
+    return (size_t)rd_fold(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ RD_WY0, RD_WY1);
 }
 
 /* Index of the pair; -1: new and not wanted. */

@@ -5,6 +5,7 @@
  * The second figure is what OpenSeq2Seq's evaluation logged: NLTK's corpus_bleu with emulate_multibleu, 0 to 1, 4
  * decimals. It differs in one thing: a hypothesis shorter than n adds 1, not 0, to the total of n-grams. */
 #include "rd/metric.h"
+#include "rd/hash.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ typedef struct bleu_table {
 static uint32_t gram_at(const bleu_table *t, uint32_t before, uint32_t token)
 {
     const uint64_t pair = (uint64_t)before << 32 | token;
-    uint32_t i = (uint32_t)((pair * 0x9e3779b97f4a7c15u) >> 32) & t->mask;
+    uint32_t i = (uint32_t)((pair * RD_GOLDEN64) >> 32) & t->mask;
     while (t->slot[i].pair != 0 && t->slot[i].pair != pair) i = (i + 1) & t->mask;
     t->slot[i].pair = pair;
     return i;
@@ -44,8 +45,7 @@ typedef struct bleu_head {
 static uint32_t bleu_number_of(bleu_head *heads, uint32_t mask, const char *at, int32_t len,
                                uint32_t *n)
 {
-    uint64_t h = 1469598103934665603u;
-    for (int32_t i = 0; i < len; i++) h = (h ^ (unsigned char)at[i]) * 1099511628211u;
+    const uint64_t h = rd_fnv(RD_FNV_START, at, (size_t)len);
     uint32_t k = (uint32_t)(h ^ h >> 32) & mask;
     while (heads[k].at && !(heads[k].len == len && memcmp(heads[k].at, at, (size_t)len) == 0))
         k = (k + 1) & mask;
