@@ -15,15 +15,15 @@ bool rd_gzip_begins(const void *p,
                     size_t n); /* do bytes that begin like this look packed with gzip? */
 
 /* `size` bytes from `at` on of an open file, or (fd < 0) of memory. */
-typedef struct rd_packed {
+typedef struct rd_gzip_input {
     int fd;
     int64_t at, size;
     const void *mem;
-} rd_packed;
+} rd_gzip_input;
 
 typedef struct rd_gunzip rd_gunzip;
 /* What `from` refers to is borrowed and outlives *out, which the caller owns; `name` is for messages, `code` for what is wrong with the file. */
-rd_code rd_gunzip_new(const char *name, const rd_packed *from, rd_code code, rd_gunzip **out,
+rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code, rd_gunzip **out,
                       rd_status *st);
 /* Opens `to`, whose formats are set, on what is unpacked; returns libarchive's code. g outlives its use. */
 struct archive;

@@ -15,7 +15,7 @@ enum { BLOCK = 1 << 17, TRAILER = 8 };
 
 struct rd_gunzip {
     char *name;
-    rd_packed from;
+    rd_gzip_input from;
     rd_code code;
     int64_t pos;             /* in the packed bytes */
     struct archive *archive; /* of the raw format: what is unpacked */
@@ -56,7 +56,7 @@ bool rd_gzip_begins(const void *bytes, size_t n)
 }
 
 /* At most n bytes at `at`; -1: errno. */
-static ssize_t packed_at(const rd_packed *from, int64_t at, void *p, size_t n)
+static ssize_t input_at(const rd_gzip_input *from, int64_t at, void *p, size_t n)
 {
     const int64_t left = from->size - at;
     if (left <= 0) return 0;
@@ -71,10 +71,10 @@ static ssize_t packed_at(const rd_packed *from, int64_t at, void *p, size_t n)
     return k;
 }
 
-static la_ssize_t on_packed(struct archive *a, void *self, const void **p)
+static la_ssize_t on_input(struct archive *a, void *self, const void **p)
 {
     rd_gunzip *g = self;
-    const ssize_t k = packed_at(&g->from, g->pos, g->block, sizeof g->block);
+    const ssize_t k = input_at(&g->from, g->pos, g->block, sizeof g->block);
     if (k < 0) {
         archive_set_error(a, errno, "%s", strerror(errno));
         return -1;
@@ -99,7 +99,7 @@ static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
     (void)archive_read_support_filter_gzip(a);
     (void)archive_read_support_format_raw(a);
     (void)archive_read_support_format_empty(a); /* raw does not take a file without content */
-    if (archive_read_open(a, g, NULL, on_packed, NULL) != ARCHIVE_OK) return cannot_unpack(g, st);
+    if (archive_read_open(a, g, NULL, on_input, NULL) != ARCHIVE_OK) return cannot_unpack(g, st);
     const int filters = archive_filter_count(a) - 1;
     if (filters == 0) /* the packed bytes would be handed out */
         return rd_fail(
@@ -113,7 +113,7 @@ static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
                                                                        : cannot_unpack(g, st);
 }
 
-rd_code rd_gunzip_new(const char *name, const rd_packed *from, rd_code code, rd_gunzip **out,
+rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code, rd_gunzip **out,
                       rd_status *st)
 {
     rd_gunzip *g = *out = calloc(1, sizeof *g);
@@ -196,7 +196,7 @@ static bool end_fits(const rd_gunzip *g)
 {
     unsigned char end[TRAILER];
     uint32_t last;
-    if (packed_at(&g->from, g->from.size - TRAILER, end, TRAILER) != TRAILER) return false;
+    if (input_at(&g->from, g->from.size - TRAILER, end, TRAILER) != TRAILER) return false;
     const uint32_t want = little32(end),
                    length = little32(end + 4); /* the length is kept modulo 2^32 */
     if (length == (uint32_t)g->n && want == g->crc) return true;

@@ -53,7 +53,7 @@ static rd_code start_archive(rd_stream *s, const void *head, size_t n_head, rd_s
     (void)archive_read_support_format_empty(
         s->archive); /* raw does not take a file without content */
     if (rd_gzip_begins(head, n_head))
-        RD_TRY(rd_gunzip_new(s->name, &(rd_packed){.fd = s->fd, .size = s->size, .mem = s->mem},
+        RD_TRY(rd_gunzip_new(s->name, &(rd_gzip_input){.fd = s->fd, .size = s->size, .mem = s->mem},
                              RD_EDATA, &s->gunzip, st));
     const int rc = s->gunzip    ? rd_gunzip_open(s->gunzip, s->archive)
                    : s->fd >= 0 ? archive_read_open_fd(s->archive, s->fd, BLOCK)

@@ -129,7 +129,7 @@ static rd_code open_archive(rd_lines *l, const char *path, const char *member, r
     if (l->fd < 0 || fstat(l->fd, &s) != 0)
         return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
     if (pread(l->fd, head, sizeof head, 0) == sizeof head && rd_gzip_begins(head, sizeof head))
-        RD_TRY(rd_gunzip_new(path, &(rd_packed){.fd = l->fd, .size = s.st_size}, RD_EDATA,
+        RD_TRY(rd_gunzip_new(path, &(rd_gzip_input){.fd = l->fd, .size = s.st_size}, RD_EDATA,
                              &l->gunzip, st));
     const int opened = l->gunzip ? rd_gunzip_open(l->gunzip, l->archive)
                                  : archive_read_open_fd(l->archive, l->fd, 1 << 16);

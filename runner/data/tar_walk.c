@@ -106,7 +106,7 @@ static rd_code tar_walk_start(rd_tar *t, rd_status *st)
     }
     (void)archive_read_support_format_tar(t->archive);
     if (rd_gzip_begins(head, (size_t)k)) {
-        RD_TRY(rd_gunzip_new(t->name, &(rd_packed){t->fd, t->base, t->size, t->mem}, RD_EDATA,
+        RD_TRY(rd_gunzip_new(t->name, &(rd_gzip_input){t->fd, t->base, t->size, t->mem}, RD_EDATA,
                              &t->gunzip, st));
         if (rd_gunzip_open(t->gunzip, t->archive) != ARCHIVE_OK) return fails(t, st);
         return RD_OK;
