@@ -1,6 +1,6 @@
 /* data.h -- datasets, the order of samples, batches.
  *
- * A dataset answers by index and keeps no cursor. The order is a function of (seed, epoch, position): see rd_plan. */
+ * A dataset answers by index and keeps no cursor. The order is a function of (seed, epoch, position): see rd_order. */
 #ifndef RD_DATA_H
 #define RD_DATA_H
 
@@ -104,7 +104,7 @@ typedef struct rd_dataset_def {
     int (*n_buckets)(void *self);
     int (*bucket)(void *self, int64_t i); /* 0 .. n_buckets - 1; -1: skipped */
     /* Cost of a sample (source + target tokens), to share work evenly; NULL: all alike, each rank computes a run of
-     * neighbours in plan order (see rd_plan_rules.unit). */
+     * neighbours in plan order (see rd_order_rules.unit). */
     int64_t (*length)(void *self, int64_t i);
     bool (*here)(void *self, int64_t i); /* in this rank's memory? */
     /* Fills n, sample, n_fields and field of *out with the samples ids[0..n-1]; memory from the arena. Thread-safe for
@@ -141,8 +141,8 @@ const rd_dataset_def *const *rd_dataset_defs(int *n);    /* the registry, by nam
 const rd_dataset_def *rd_dataset_find(const char *name); /* NULL: unknown */
 
 /* ---- the order of one epoch ---- */
-typedef struct rd_plan rd_plan;
-typedef struct rd_plan_rules {
+typedef struct rd_order rd_order;
+typedef struct rd_order_rules {
     bool shuffle;
     bool drop_last; /* with shuffle: batches smaller than global_batch are left out */
     int64_t
@@ -150,29 +150,29 @@ typedef struct rd_plan_rules {
                          batch norm are over such units); 0: 1 */
     bool
         independent; /* every rank goes through a permutation of its own of all samples, as in Horovod's MNIST example:
-                         see rd_plan_deal. An epoch has floor(floor(samples / batch per rank) / ranks) batches */
+                         see rd_order_deal. An epoch has floor(floor(samples / batch per rank) / ranks) batches */
     int size; /* ranks; for independent alone */
-} rd_plan_rules;
+} rd_order_rules;
 /* The global batches of one epoch, a function of (dataset, seed, epoch, global_batch) alone. With shuffle: a keyed
  * permutation of each bucket, cut into batches of global_batch samples of one bucket (the last one of each bucket
  * smaller: every kept sample is in exactly one batch), then a keyed permutation of the batches. Without: file order,
  * buckets disregarded. Positions are computed when asked for, so a plan of any size is made at once and takes memory
  * for one batch only. RD_EDATA when no sample is kept, except with keep_all (an empty input: no batch); RD_EUSAGE when
  * there are samples but the rules leave no batch. The caller owns *out; d is borrowed. */
-rd_code rd_plan_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
-                    const rd_plan_rules *rules, rd_plan **out, rd_status *st);
-void rd_plan_free(rd_plan *p);
-int64_t rd_plan_n_batches(const rd_plan *p);
-int64_t rd_plan_n_samples(
-    const rd_plan *p); /* in all batches; with independent, small last batches counted as full */
+rd_code rd_order_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
+                     const rd_order_rules *rules, rd_order **out, rd_status *st);
+void rd_order_free(rd_order *o);
+int64_t rd_order_n_batches(const rd_order *o);
+int64_t rd_order_n_samples(
+    const rd_order *o); /* in all batches; with independent, small last batches counted as full */
 /* All sample ids of global batch k in plan order; borrowed until the next call with this plan. A plan belongs to one
  * thread. */
-const int64_t *rd_plan_batch(const rd_plan *p, int64_t k, int64_t *n);
-/* The ids of batch k that rank r of size computes, into ids (room for *n of rd_plan_batch). Samples with lengths: longest
+const int64_t *rd_order_batch(const rd_order *o, int64_t k, int64_t *n);
+/* The ids of batch k that rank r of size computes, into ids (room for *n of rd_order_batch). Samples with lengths: longest
  * first, dealt so that every rank has about the same sum of lengths and the same number of samples (+- 1). Without: a run
  * of neighbours in plan order, so many units as other ranks have (+- 1). independent: the rank's own part. With a sharded
  * dataset, the rank that holds a sample computes it. Together the ranks' lists are the batch. */
-int64_t rd_plan_deal(const rd_plan *p, int64_t k, int rank, int size, int64_t *ids);
+int64_t rd_order_deal(const rd_order *o, int64_t k, int rank, int size, int64_t *ids);
 
 RD_C_END
 #endif

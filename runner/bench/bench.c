@@ -320,14 +320,14 @@ rd_code run_bench(rd_run *r, rd_status *st)
                 rd_config_where(r->config, "bench_forward_only"));
     }
     RD_TRY(bench_open(&b, st));
-    if (!b.s.make && stepper_plan(&b.s, st) == RD_OK) b.n_epoch = rd_plan_n_samples(b.s.plan);
+    if (!b.s.make && stepper_plan(&b.s, st) == RD_OK) b.n_epoch = rd_order_n_samples(b.s.plan);
     if (st->code == RD_OK) (void)count_steps(&b, st);
     RD_TRY(run_agree(r, st));
     b.s.last_step = b.c.bench_warmup + b.r.n_room;
     if (b.n_epoch > 0)
         r->sc.epoch_steps = (double)b.n_epoch / (double)(r->global_batch * r->c.iter_size);
-    world_banner(r, 0, b.s.plan ? rd_plan_n_batches(b.s.plan) : 0,
-                 b.s.plan ? rd_plan_n_samples(b.s.plan) : 0);
+    world_banner(r, 0, b.s.plan ? rd_order_n_batches(b.s.plan) : 0,
+                 b.s.plan ? rd_order_n_samples(b.s.plan) : 0);
     if (r->world->rank == 0 && style->begin) style->begin(&b);
     RD_TRY(bench_measure(&b, style, st));
     if (r->world->rank == 0) {

@@ -325,7 +325,7 @@ typedef struct step_share {     /* samples of this rank: one part of a global ba
 typedef struct stepper stepper;
 struct stepper {
     rd_run *run;
-    rd_plan *plan,
+    rd_order *plan,
         *next_plan;       /* owned; of epochs plan_epoch and plan_epoch + 1; NULL: not made yet */
     int64_t plan_epoch;   /* -1: none yet */
     step_share now, next; /* next: announced to the dataset */

@@ -113,7 +113,7 @@ done:
 static double rate_now(const trainer *t)
 {
     const rd_run *r = t->run;
-    const double n = (double)rd_plan_n_batches(t->stepper.plan);
+    const double n = (double)rd_order_n_batches(t->stepper.plan);
     const rd_schedule_point p = {.step = r->at.step,
                                  .n_ranks = r->world->size,
                                  .epoch = (double)r->at.epoch + (double)r->at.batch / n,
@@ -187,7 +187,8 @@ done:
 static int64_t epochs_done(const trainer *t)
 {
     const run_progress *at = &t->run->at;
-    return at->epoch + (t->stepper.plan && at->batch >= rd_plan_n_batches(t->stepper.plan) ? 1 : 0);
+    return at->epoch +
+           (t->stepper.plan && at->batch >= rd_order_n_batches(t->stepper.plan) ? 1 : 0);
 }
 
 /* Is this step, which began with so many epochs done, to be followed by a regular evaluation? */
@@ -227,7 +228,7 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                         double lr, step_record *s)
 {
     const rd_run *r = t->run;
-    const int64_t n_batches = t->stepper.plan ? rd_plan_n_batches(t->stepper.plan) : 0;
+    const int64_t n_batches = t->stepper.plan ? rd_order_n_batches(t->stepper.plan) : 0;
     const train_window *w = &t->since_record;
     const double wall = w->seconds > 0.0 ? w->seconds : 1e-9;
     *s = (step_record){.step = r->at.step,
@@ -499,7 +500,7 @@ static void find_last_step(trainer *t)
 {
     rd_run *r = t->run;
     t->last_step = r->cli->max_steps;
-    const int64_t n = rd_plan_n_batches(t->stepper.plan);
+    const int64_t n = rd_order_n_batches(t->stepper.plan);
     /* Where a schedule that does not say its end itself ends: a shorter trial of the same config keeps its rates. */
     r->sc.epoch_steps = (double)n / (double)r->c.iter_size;
     r->sc.end_epoch = r->c.has_num_epochs ? (double)r->c.num_epochs
@@ -531,10 +532,10 @@ static rd_code open_run(trainer *t, rd_status *st)
     RD_TRY(run_agree(r, st));
     find_last_step(t);
     t->stepper.last_step = t->last_step;
-    t->epoch_whole = r->at.batch == 0 || r->at.batch >= rd_plan_n_batches(t->stepper.plan);
+    t->epoch_whole = r->at.batch == 0 || r->at.batch >= rd_order_n_batches(t->stepper.plan);
     t->epoch_ns = rd_now_ns();
-    world_banner(r, t->last_step, rd_plan_n_batches(t->stepper.plan),
-                 rd_plan_n_samples(t->stepper.plan));
+    world_banner(r, t->last_step, rd_order_n_batches(t->stepper.plan),
+                 rd_order_n_samples(t->stepper.plan));
 done:
     return st->code;
 }

@@ -38,8 +38,8 @@ void stepper_init(stepper *s, rd_run *r)
 
 void stepper_release(stepper *s)
 {
-    rd_plan_free(s->plan);
-    rd_plan_free(s->next_plan);
+    rd_order_free(s->plan);
+    rd_order_free(s->next_plan);
     free(s->now.ids);
     free(s->next.ids);
     free(s->behind.ids);
@@ -60,8 +60,8 @@ static void find_batch(stepper *s)
 {
     run_progress *at = &s->run->at;
     int64_t seen = 0, k = 0, n = 0;
-    for (; k < rd_plan_n_batches(s->plan); k++) {
-        (void)rd_plan_batch(s->plan, k, &n);
+    for (; k < rd_order_n_batches(s->plan); k++) {
+        (void)rd_order_batch(s->plan, k, &n);
         if (seen + n > at->samples) break;
         seen += n;
     }
@@ -70,24 +70,24 @@ static void find_batch(stepper *s)
     at->samples_hash = 0; /* the samples before are others than those that were used */
 }
 
-static rd_code new_plan(const rd_run *r, int64_t epoch, rd_plan **out, rd_status *st)
+static rd_code new_plan(const rd_run *r, int64_t epoch, rd_order **out, rd_status *st)
 {
-    const rd_plan_rules rules = {.shuffle = true,
-                                 .drop_last = r->c.drop_last_batch,
-                                 .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
-                                 .independent = strcmp(r->c.sampling, "independent") == 0,
-                                 .size = r->world->size};
-    return rd_plan_new(r->train, r->seed, epoch, r->global_batch, &rules, out, st);
+    const rd_order_rules rules = {.shuffle = true,
+                                  .drop_last = r->c.drop_last_batch,
+                                  .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
+                                  .independent = strcmp(r->c.sampling, "independent") == 0,
+                                  .size = r->world->size};
+    return rd_order_new(r->train, r->seed, epoch, r->global_batch, &rules, out, st);
 }
 
 static rd_code take_plan(stepper *s, rd_status *st)
 {
     const int64_t epoch = s->run->at.epoch;
-    rd_plan_free(s->plan);
+    rd_order_free(s->plan);
     s->plan = s->next_plan;
     s->next_plan = NULL;
     if (s->plan && epoch != s->plan_epoch + 1) {
-        rd_plan_free(s->plan);
+        rd_order_free(s->plan);
         s->plan = NULL;
     }
     s->plan_epoch = -1;
@@ -107,7 +107,7 @@ rd_code stepper_plan(stepper *s, rd_status *st)
             if (at->global_batch != 0 && at->samples > 0) find_batch(s);
             at->global_batch = r->global_batch;
         }
-        if (at->batch < rd_plan_n_batches(s->plan)) break;
+        if (at->batch < rd_order_n_batches(s->plan)) break;
         if (at->epoch + 1 >= s->n_epochs) break;
         at->epoch++;
         at->batch = at->samples = at->samples_hash = 0;
@@ -120,7 +120,7 @@ bool stepper_done(const stepper *s)
 {
     const run_progress *at = &s->run->at;
     return at->epoch + 1 >= s->n_epochs && s->plan_epoch == at->epoch &&
-           at->batch >= rd_plan_n_batches(s->plan);
+           at->batch >= rd_order_n_batches(s->plan);
 }
 
 /* Sum over samples of this: equal for every order, and exact in a double for two million samples a step. */
@@ -152,11 +152,11 @@ static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
 /* ---- batches, and the announcement of the one that follows ---- */
 
 /* j: which of this rank's parts. */
-static rd_code deal(stepper *s, const rd_plan *plan, int64_t epoch, int64_t batch, int64_t j,
+static rd_code deal(stepper *s, const rd_order *plan, int64_t epoch, int64_t batch, int64_t j,
                     step_share *out, rd_status *st)
 {
     out->batch = -1;
-    (void)rd_plan_batch(plan, batch, &out->n_global);
+    (void)rd_order_batch(plan, batch, &out->n_global);
     if (out->n_global > out->room) {
         int64_t *more = realloc(out->ids, (size_t)out->n_global * sizeof *more);
         if (!more)
@@ -166,8 +166,8 @@ static rd_code deal(stepper *s, const rd_plan *plan, int64_t epoch, int64_t batc
         out->room = out->n_global;
     }
     out->part = j;
-    out->n = rd_plan_deal(plan, batch, (int)(s->run->world->rank * s->mine + j), (int)s->parts,
-                          out->ids);
+    out->n = rd_order_deal(plan, batch, (int)(s->run->world->rank * s->mine + j), (int)s->parts,
+                           out->ids);
     out->epoch = epoch;
     out->batch = batch;
     return RD_OK;
@@ -178,11 +178,11 @@ static rd_code announce(stepper *s, const step_share *from, step_share *out, rd_
 {
     rd_run *r = s->run;
     const rd_dataset_def *def = rd_dataset_def_of(r->train);
-    const rd_plan *plan = from->epoch == s->plan_epoch ? s->plan : s->next_plan;
+    const rd_order *plan = from->epoch == s->plan_epoch ? s->plan : s->next_plan;
     out->batch = -1;
     if (from->part + 1 < s->mine) {
         RD_TRY(deal(s, plan, from->epoch, from->batch, from->part + 1, out, st));
-    } else if (from->batch + 1 < rd_plan_n_batches(plan)) {
+    } else if (from->batch + 1 < rd_order_n_batches(plan)) {
         RD_TRY(deal(s, plan, from->epoch, from->batch + 1, 0, out, st));
     } else {
         if (from->epoch + 1 >= s->n_epochs || from->epoch != s->plan_epoch) return RD_OK;

@@ -39,7 +39,7 @@ static rd_code measure(rd_comm *comm, const char *path, bool shard, rd_status *s
     const rd_world *w = rd_comm_world(comm);
     rd_config *c = NULL;
     rd_dataset *d = NULL;
-    rd_plan *p = NULL;
+    rd_order *p = NULL;
     char *text = NULL;
     size_t n;
     const rd_option_group *group = rd_dataset_find("parallel_text")->group;
@@ -53,7 +53,7 @@ static rd_code measure(rd_comm *comm, const char *path, bool shard, rd_status *s
     RD_TRY(rd_dataset_new("parallel_text", &a, &d, st));
     const double wall = (double)(rd_now_ns() - t0) * 1e-9,
                  cpu = (double)(clock() - c0) / CLOCKS_PER_SEC;
-    RD_TRY(rd_plan_new(d, 1, 0, 1024, &(rd_plan_rules){.shuffle = true}, &p, st));
+    RD_TRY(rd_order_new(d, 1, 0, 1024, &(rd_order_rules){.shuffle = true}, &p, st));
     int64_t kb[2] = {proc_kb("/proc/self/smaps_rollup", "Pss:"),
                      proc_kb("/proc/self/status", "VmHWM:")};
     const int64_t peak = kb[1];
@@ -67,7 +67,7 @@ static rd_code measure(rd_comm *comm, const char *path, bool shard, rd_status *s
                rd_dataset_def_of(d)->count(rd_dataset_self(d)), mb, w->size, shard ? ", split" : "",
                wall, mb / wall, cpu, mb / cpu, (double)kb[0] / 1024, (double)peak / 1024);
 done:
-    rd_plan_free(p);
+    rd_order_free(p);
     rd_dataset_free(d);
     rd_config_free(c);
     free(text);

@@ -38,19 +38,19 @@ static rd_code epoch(const rd_dataset *d, const flags *f, int64_t e, rd_arena *a
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     void *self = rd_dataset_self(d);
-    rd_plan *p = NULL;
+    rd_order *p = NULL;
     int64_t *ids = malloc((size_t)f->batch * 2 * sizeof *ids), *next = ids + f->batch;
     if (!ids) return rd_fail(st, RD_EENV, "out of memory");
-    RD_TRY(rd_plan_new(d, 1, e, f->batch, &(rd_plan_rules){.shuffle = !f->eval}, &p, st));
-    int64_t n = rd_plan_deal(p, 0, 0, 1, ids);
-    for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
+    RD_TRY(rd_order_new(d, 1, e, f->batch, &(rd_order_rules){.shuffle = !f->eval}, &p, st));
+    int64_t n = rd_order_deal(p, 0, 0, 1, ids);
+    for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
         rd_batch b = {.step = k, .epoch = e};
         const double c0 = cpu_s();
         const int64_t t0 = rd_now_ns();
         RD_TRY(def->fetch(self, ids, n, a, &b, st));
         t->n += n;
-        if (k + 1 < rd_plan_n_batches(p)) {
-            n = rd_plan_deal(p, k + 1, 0, 1, next);
+        if (k + 1 < rd_order_n_batches(p)) {
+            n = rd_order_deal(p, k + 1, 0, 1, next);
             if (def->prepare) def->prepare(self, next, n, e);
         }
         t->wall_s += (double)(rd_now_ns() - t0) * 1e-9;
@@ -65,7 +65,7 @@ static rd_code epoch(const rd_dataset *d, const flags *f, int64_t e, rd_arena *a
     }
 done:
     free(ids < next ? ids : next);
-    rd_plan_free(p);
+    rd_order_free(p);
     return st->code;
 }
 

@@ -99,12 +99,12 @@ static void check_all(bool shard, char fingerprint[256])
     snprintf(fingerprint, 256, "%s", def->fingerprint(self));
     CHECK(rd_comm_same(comm, "data", fingerprint, &st) == RD_OK);
 
-    rd_plan *p = NULL;
+    rd_order *p = NULL;
     int64_t *seen = calloc(LINES, sizeof *seen), mine[64];
     CHECK(seen);
-    CHECK(rd_plan_new(d, 3, 1, 64, &(rd_plan_rules){.shuffle = true}, &p, &st) == RD_OK);
-    for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
-        const int64_t n = rd_plan_deal(p, k, world->rank, world->size, mine);
+    CHECK(rd_order_new(d, 3, 1, 64, &(rd_order_rules){.shuffle = true}, &p, &st) == RD_OK);
+    for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
+        const int64_t n = rd_order_deal(p, k, world->rank, world->size, mine);
         for (int64_t i = 0; i < n; i++) {
             CHECK(def->here(self, mine[i]));
             seen[mine[i]]++;
@@ -114,7 +114,7 @@ static void check_all(bool shard, char fingerprint[256])
     for (int64_t i = 0; i < LINES; i++) CHECK(seen[i] == (def->bucket(self, i) >= 0));
     CHECK(rd_comm_barrier(comm, &st) == RD_OK);
     free(seen);
-    rd_plan_free(p);
+    rd_order_free(p);
     rd_arena_free(a);
     rd_dataset_free(d);
 }

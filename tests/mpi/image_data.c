@@ -39,13 +39,14 @@ static rd_code open_set(const struct set *s, const char *augment, int threads, r
 static void check_dealt(const rd_dataset *d, const float *want, int64_t each)
 {
     rd_status st = {0};
-    rd_plan *p;
+    rd_order *p;
     rd_arena *a;
     int64_t ids[20], seen[N] = {0};
     CHECK(rd_arena_new(1 << 16, &a, &st) == RD_OK);
-    CHECK(rd_plan_new(d, 1, 2, 20, &(rd_plan_rules){.shuffle = true, .unit = 4}, &p, &st) == RD_OK);
-    for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
-        const int64_t n = rd_plan_deal(p, k, world->rank, world->size, ids);
+    CHECK(rd_order_new(d, 1, 2, 20, &(rd_order_rules){.shuffle = true, .unit = 4}, &p, &st) ==
+          RD_OK);
+    for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
+        const int64_t n = rd_order_deal(p, k, world->rank, world->size, ids);
         rd_batch b = {.epoch = 2};
         CHECK(rd_dataset_def_of(d)->fetch(rd_dataset_self(d), ids, n, a, &b, &st) == RD_OK);
         CHECK(b.n == n && b.epoch == 2);
@@ -58,7 +59,7 @@ static void check_dealt(const rd_dataset *d, const float *want, int64_t each)
     }
     CHECK(rd_comm_sum_i64(comm, seen, N, &st) == RD_OK);
     for (int i = 0; i < N; i++) CHECK(seen[i] == 1);
-    rd_plan_free(p);
+    rd_order_free(p);
     rd_arena_free(a);
 }
 

@@ -357,10 +357,10 @@ static void test_translate_without_target(void **state)
     put("a", "", 0); /* nothing to translate is no error */
     if (open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st) != RD_OK)
         fail_msg("%s", st.msg);
-    rd_plan *p = NULL;
-    assert_int_equal(rd_plan_new(d, 1, 0, 8, &(rd_plan_rules){.shuffle = false}, &p, &st), RD_OK);
-    assert_int_equal(rd_plan_n_batches(p), 0);
-    rd_plan_free(p);
+    rd_order *p = NULL;
+    assert_int_equal(rd_order_new(d, 1, 0, 8, &(rd_order_rules){.shuffle = false}, &p, &st), RD_OK);
+    assert_int_equal(rd_order_n_batches(p), 0);
+    rd_order_free(p);
     rd_dataset_free(d);
 }
 

@@ -1,4 +1,4 @@
-/* plan.c -- the order of an epoch, and how a batch is dealt to ranks: each kept sample exactly once, whatever the
+/* sample_order.c -- the order of an epoch, and how a batch is dealt to ranks: each kept sample exactly once, whatever the
  * number of ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,17 +94,17 @@ static void check_row(void **state)
         const int size = sizes[s];
         for (int sharded = 0; sharded < 2; sharded++) {
             rd_status st = {0};
-            rd_plan *p = NULL;
+            rd_order *p = NULL;
             x.d.sharded = sharded;
-            assert_int_equal(rd_plan_new(&x.d, 5, 2, r->global_batch,
-                                         &(rd_plan_rules){.shuffle = r->shuffle}, &p, &st),
+            assert_int_equal(rd_order_new(&x.d, 5, 2, r->global_batch,
+                                          &(rd_order_rules){.shuffle = r->shuffle}, &p, &st),
                              RD_OK);
-            assert_int_equal(rd_plan_n_samples(p), x.d.kept);
+            assert_int_equal(rd_order_n_samples(p), x.d.kept);
             int *seen = calloc((size_t)r->n, sizeof *seen);
             int64_t *mine = malloc((size_t)r->global_batch * sizeof *mine), next = 0, n_small = 0;
-            for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
+            for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
                 int64_t n, sum = 0, fewest = INT64_MAX, most = 0;
-                const int64_t *ids = rd_plan_batch(p, k, &n);
+                const int64_t *ids = rd_order_batch(p, k, &n);
                 assert_in_range(n, 1, r->global_batch);
                 n_small += n < r->global_batch;
                 const int b = fake_bucket(&x.f, ids[0]);
@@ -114,7 +114,7 @@ static void check_row(void **state)
                     if (!r->shuffle) assert_int_equal(ids[i], next++);
                 }
                 for (int rank = 0; rank < size; rank++) {
-                    const int64_t m = rd_plan_deal(p, k, rank, size, mine);
+                    const int64_t m = rd_order_deal(p, k, rank, size, mine);
                     for (int64_t i = 0; i < m; i++) {
                         seen[mine[i]]++;
                         if (i > 0)
@@ -133,7 +133,7 @@ static void check_row(void **state)
             for (int64_t i = 0; i < r->n; i++) assert_int_equal(seen[i], fake_bucket(&x.f, i) >= 0);
             free(seen);
             free(mine);
-            rd_plan_free(p);
+            rd_order_free(p);
         }
     }
     free(x.members);
@@ -146,23 +146,23 @@ static void test_deal_is_even(void **state)
     fixture x;
     make(&x, 5000, 1, false);
     rd_status st = {0};
-    rd_plan *p = NULL;
-    assert_int_equal(rd_plan_new(&x.d, 1, 0, 256, &(rd_plan_rules){.shuffle = true}, &p, &st),
+    rd_order *p = NULL;
+    assert_int_equal(rd_order_new(&x.d, 1, 0, 256, &(rd_order_rules){.shuffle = true}, &p, &st),
                      RD_OK);
     int64_t mine[256];
-    for (int64_t k = 0; k + 1 < rd_plan_n_batches(p); k++)
+    for (int64_t k = 0; k + 1 < rd_order_n_batches(p); k++)
         for (int size = 2; size <= 8; size *= 2) {
             int64_t least = INT64_MAX, most = 0;
             for (int rank = 0; rank < size; rank++) {
                 int64_t sum = 0;
-                const int64_t m = rd_plan_deal(p, k, rank, size, mine);
+                const int64_t m = rd_order_deal(p, k, rank, size, mine);
                 for (int64_t i = 0; i < m; i++) sum += fake_length(NULL, mine[i]);
                 least = sum < least ? sum : least;
                 most = sum > most ? sum : most;
             }
             assert_true(most - least <= 20); /* of 5,600 / size: the longest sample is 42 */
         }
-    rd_plan_free(p);
+    rd_order_free(p);
     free(x.members);
 }
 
@@ -170,19 +170,19 @@ static int64_t same_places(const rd_dataset *d, uint64_t seed, int64_t epoch, ui
                            int64_t epoch2)
 {
     rd_status st = {0};
-    rd_plan *p = NULL, *q = NULL;
-    assert_int_equal(rd_plan_new(d, seed, epoch, 50, &(rd_plan_rules){.shuffle = true}, &p, &st),
+    rd_order *p = NULL, *q = NULL;
+    assert_int_equal(rd_order_new(d, seed, epoch, 50, &(rd_order_rules){.shuffle = true}, &p, &st),
                      RD_OK);
-    assert_int_equal(rd_plan_new(d, seed2, epoch2, 50, &(rd_plan_rules){.shuffle = true}, &q, &st),
-                     RD_OK);
+    assert_int_equal(
+        rd_order_new(d, seed2, epoch2, 50, &(rd_order_rules){.shuffle = true}, &q, &st), RD_OK);
     int64_t same = 0;
-    for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
+    for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
         int64_t n, m;
-        const int64_t *a = rd_plan_batch(p, k, &n), *b = rd_plan_batch(q, k, &m);
+        const int64_t *a = rd_order_batch(p, k, &n), *b = rd_order_batch(q, k, &m);
         for (int64_t i = 0; i < n && i < m; i++) same += a[i] == b[i];
     }
-    rd_plan_free(p);
-    rd_plan_free(q);
+    rd_order_free(p);
+    rd_order_free(q);
     return same;
 }
 
@@ -206,20 +206,20 @@ static void test_order_mixes(void **state)
     fixture x;
     make(&x, 4000, 1, false);
     rd_status st = {0};
-    rd_plan *p = NULL;
+    rd_order *p = NULL;
     int *batch_of = malloc(4000 * sizeof *batch_of), together = 0;
     assert_non_null(batch_of);
-    assert_int_equal(rd_plan_new(&x.d, 1, 0, 40, &(rd_plan_rules){.shuffle = true}, &p, &st),
+    assert_int_equal(rd_order_new(&x.d, 1, 0, 40, &(rd_order_rules){.shuffle = true}, &p, &st),
                      RD_OK);
-    for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
+    for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
         int64_t n;
-        const int64_t *ids = rd_plan_batch(p, k, &n);
+        const int64_t *ids = rd_order_batch(p, k, &n);
         for (int64_t i = 0; i < n; i++) batch_of[ids[i]] = (int)k;
     }
     for (int i = 1; i < 4000; i++) together += batch_of[i] == batch_of[i - 1];
     assert_in_range(together, 5, 100); /* 39 expected, standard deviation 6 */
     free(batch_of);
-    rd_plan_free(p);
+    rd_order_free(p);
     free(x.members);
 }
 
@@ -230,8 +230,8 @@ static void test_nothing_kept(void **state)
     make(&x, 5, 1, false);
     x.d.kept = 0;
     rd_status st = {0};
-    rd_plan *p = NULL;
-    assert_int_equal(rd_plan_new(&x.d, 1, 0, 8, &(rd_plan_rules){.shuffle = true}, &p, &st),
+    rd_order *p = NULL;
+    assert_int_equal(rd_order_new(&x.d, 1, 0, 8, &(rd_order_rules){.shuffle = true}, &p, &st),
                      RD_EDATA);
     assert_null(p);
     assert_non_null(strstr(st.msg, "all 5 of 'fake' are skipped"));
@@ -256,12 +256,12 @@ static rd_dataset images_of(int64_t n, int64_t start[2])
     return (rd_dataset){.def = &image_def, .count = n, .kept = n, .n_buckets = 1, .start = start};
 }
 
-static rd_plan *plan_of(const rd_dataset *d, int64_t epoch, int64_t global_batch,
-                        rd_plan_rules rules)
+static rd_order *plan_of(const rd_dataset *d, int64_t epoch, int64_t global_batch,
+                         rd_order_rules rules)
 {
     rd_status st = {0};
-    rd_plan *p;
-    assert_int_equal(rd_plan_new(d, 11, epoch, global_batch, &rules, &p, &st), RD_OK);
+    rd_order *p;
+    assert_int_equal(rd_order_new(d, 11, epoch, global_batch, &rules, &p, &st), RD_OK);
     return p;
 }
 
@@ -290,21 +290,21 @@ static void check_steps(void **state)
     const struct steps_row *r = *state;
     int64_t start[2], n;
     const rd_dataset d = images_of(r->n, start);
-    const rd_plan_rules rules = {.shuffle = true,
-                                 .drop_last = r->drop_last,
-                                 .independent = r->independent,
-                                 .size = r->ranks};
-    rd_plan *p = plan_of(&d, 3, (int64_t)r->ranks * 128, rules);
-    assert_int_equal(rd_plan_n_batches(p), r->want);
+    const rd_order_rules rules = {.shuffle = true,
+                                  .drop_last = r->drop_last,
+                                  .independent = r->independent,
+                                  .size = r->ranks};
+    rd_order *p = plan_of(&d, 3, (int64_t)r->ranks * 128, rules);
+    assert_int_equal(rd_order_n_batches(p), r->want);
     if (r->drop_last || r->independent)
-        assert_int_equal(rd_plan_n_samples(p), r->want * r->ranks * 128);
+        assert_int_equal(rd_order_n_samples(p), r->want * r->ranks * 128);
     else
-        assert_int_equal(rd_plan_n_samples(p), r->n);
+        assert_int_equal(rd_order_n_samples(p), r->n);
     for (int64_t k = 0; k < r->want && r->drop_last; k += 13) {
-        (void)rd_plan_batch(p, k, &n);
+        (void)rd_order_batch(p, k, &n);
         assert_int_equal(n, r->ranks * 128);
     }
-    rd_plan_free(p);
+    rd_order_free(p);
 }
 
 /* Runs in plan order, at multiples of the unit, a unit more or less; the same batch for every number of ranks. */
@@ -330,20 +330,20 @@ static void check_unit(void **state)
     const rd_dataset d = images_of(r->n, start);
     const int64_t unit = r->unit ? r->unit : 1;
     static const int sizes[] = {1, 2, 3, 4, 7, 16, 100};
-    rd_plan *p =
+    rd_order *p =
         plan_of(&d, 0, r->global_batch,
-                (rd_plan_rules){.shuffle = true, .drop_last = r->drop_last, .unit = r->unit});
+                (rd_order_rules){.shuffle = true, .drop_last = r->drop_last, .unit = r->unit});
     int *seen = calloc((size_t)r->n, sizeof *seen);
     assert_non_null(seen);
-    for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
+    for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
         int64_t n;
-        const int64_t *batch = rd_plan_batch(p, k, &n);
+        const int64_t *batch = rd_order_batch(p, k, &n);
         if (r->drop_last) assert_int_equal(n, r->global_batch);
         for (int64_t i = 0; i < n; i++) seen[batch[i]]++;
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             int64_t at = 0, fewest = INT64_MAX, most = 0;
             for (int rank = 0; rank < sizes[s]; rank++) {
-                const int64_t m = rd_plan_deal(p, k, rank, sizes[s], mine),
+                const int64_t m = rd_order_deal(p, k, rank, sizes[s], mine),
                               units = (m + unit - 1) / unit;
                 if (m > 0) assert_int_equal(at % unit, 0);
                 memcpy(all + at, mine, (size_t)m * sizeof *mine);
@@ -361,10 +361,10 @@ static void check_unit(void **state)
         assert_in_range(seen[i], 0, 1);
         n_seen += seen[i];
     }
-    assert_int_equal(n_seen, rd_plan_n_samples(p));
+    assert_int_equal(n_seen, rd_order_n_samples(p));
     assert_int_equal(n_seen, r->drop_last ? r->n / r->global_batch * r->global_batch : r->n);
     free(seen);
-    rd_plan_free(p);
+    rd_order_free(p);
 }
 
 /* Sharded images: the rank that holds a sample computes it. */
@@ -374,18 +374,18 @@ static void test_sharded_images(void **state)
     int64_t start[2], mine[64], n;
     rd_dataset d = images_of(500, start);
     d.sharded = true;
-    rd_plan *p = plan_of(&d, 0, 64, (rd_plan_rules){.shuffle = true, .unit = 4});
-    for (int64_t k = 0; k < rd_plan_n_batches(p); k++) {
+    rd_order *p = plan_of(&d, 0, 64, (rd_order_rules){.shuffle = true, .unit = 4});
+    for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
         int64_t sum = 0;
-        (void)rd_plan_batch(p, k, &n);
+        (void)rd_order_batch(p, k, &n);
         for (int rank = 0; rank < 3; rank++) {
-            const int64_t m = rd_plan_deal(p, k, rank, 3, mine);
+            const int64_t m = rd_order_deal(p, k, rank, 3, mine);
             for (int64_t i = 0; i < m; i++) assert_int_equal(mine[i] % 3, rank);
             sum += m;
         }
         assert_int_equal(sum, n);
     }
-    rd_plan_free(p);
+    rd_order_free(p);
 }
 
 /* Horovod's example: every rank walks all samples before it begins again, over epochs; ranks walk different ways. */
@@ -399,14 +399,15 @@ static void test_independent(void **state)
     int64_t same = 0, moved = 0;
     assert_non_null(seen);
     for (int64_t epoch = 0; step < 3 * PASS; epoch++) {
-        rd_plan *p = plan_of(&d, epoch, OWN * RANKS,
-                             (rd_plan_rules){.shuffle = true, .independent = true, .size = RANKS});
-        assert_int_equal(rd_plan_n_batches(p), N / OWN / RANKS);
-        for (int64_t k = 0; k < rd_plan_n_batches(p) && step < 3 * PASS; k++, step++) {
+        rd_order *p =
+            plan_of(&d, epoch, OWN * RANKS,
+                    (rd_order_rules){.shuffle = true, .independent = true, .size = RANKS});
+        assert_int_equal(rd_order_n_batches(p), N / OWN / RANKS);
+        for (int64_t k = 0; k < rd_order_n_batches(p) && step < 3 * PASS; k++, step++) {
             int64_t n, sum = 0;
-            const int64_t *batch = rd_plan_batch(p, k, &n);
+            const int64_t *batch = rd_order_batch(p, k, &n);
             for (int rank = 0; rank < RANKS; rank++) {
-                const int64_t m = rd_plan_deal(p, k, rank, RANKS, rank == 1 ? mine : other);
+                const int64_t m = rd_order_deal(p, k, rank, RANKS, rank == 1 ? mine : other);
                 assert_memory_equal(rank == 1 ? mine : other, batch + sum,
                                     (size_t)m * sizeof *mine);
                 sum += m;
@@ -419,7 +420,7 @@ static void test_independent(void **state)
             assert_int_equal(sum, n);
             for (int64_t i = 0; i < OWN; i++) same += mine[i] == other[i];
         }
-        rd_plan_free(p);
+        rd_order_free(p);
         const int passes = step / PASS;
         for (int64_t i = 0; i < N; i++) assert_in_range(seen[i], passes, passes + 1);
     }
@@ -435,19 +436,19 @@ static void test_no_batch(void **state)
     (void)state;
     int64_t start[2];
     rd_dataset d = images_of(100, start);
-    rd_plan *p;
-    static const rd_plan_rules rules[] = {{.shuffle = true, .drop_last = true},
-                                          {.shuffle = true, .independent = true, .size = 2}};
+    rd_order *p;
+    static const rd_order_rules rules[] = {{.shuffle = true, .drop_last = true},
+                                           {.shuffle = true, .independent = true, .size = 2}};
     for (int k = 0; k < 2; k++) {
         rd_status st = {0};
-        assert_int_equal(rd_plan_new(&d, 1, 0, 128, &rules[k], &p, &st), RD_EUSAGE);
+        assert_int_equal(rd_order_new(&d, 1, 0, 128, &rules[k], &p, &st), RD_EUSAGE);
         assert_null(p);
         assert_non_null(strstr(st.msg,
                                "an epoch without a batch: 100 samples, a global batch of 128"));
     }
     rd_status st = {0};
     d.sharded = true;
-    assert_int_equal(rd_plan_new(&d, 1, 0, 32, &rules[1], &p, &st), RD_EUSAGE);
+    assert_int_equal(rd_order_new(&d, 1, 0, 32, &rules[1], &p, &st), RD_EUSAGE);
     assert_non_null(strstr(st.msg, "--split_data_per_rank"));
 }
 
