@@ -9,6 +9,7 @@ OPENMP  ?= -fopenmp
 PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= all
+T       ?=
 # CUDA=1: with a GPU backend. CUDA=emulated: its kernels as host code, for the tests.
 CUDA    ?=
 PKGS    := jansson libarchive libturbojpeg
@@ -30,7 +31,7 @@ ifneq ($(NEED),)
   lacks = $(shell pkg-config --exists $(1) || echo $(1))
   $(foreach p,$(PKGS),$(if $(call lacks,$(p)),$(error the library $(p) is not installed; \
     $(call hint,$(subst turbojpeg,turbojpeg0,lib$(patsubst lib%,%,$(p)))-dev))))
-  ifneq ($(filter test test-all asan% programs gpu-% fuzz%,$(NEED)),)
+  ifneq ($(filter test test-all asan% tsan programs gpu-% fuzz%,$(NEED)),)
     $(if $(call lacks,cmocka),$(error the library cmocka is not installed; $(call hint,libcmocka-dev)))
   endif
   PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
@@ -44,7 +45,7 @@ CFLAGS   += -std=c11 -g $(OPT) $(ARCH) $(OPENMP) -fno-math-errno -fno-trapping-m
 # Sanitizers change what gcc can prove of sizes and values: its warnings about these are believed in the other builds alone.
 CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-format-truncation -Wno-maybe-uninitialized)
 LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%)
-LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) -lm -lpthread
+LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) $(if $(filter thread,$(SAN)),-lgomp) -lm -lpthread
 
 # runner/engine/gpu: cuda_* calls the CUDA libraries (CUDA=1), gpu_rnn.c needs a GPU backend (CUDA=1 or emulated), the rest is host logic.
 NO_GPU := $(if $(filter 1,$(CUDA)),,runner/engine/gpu/cuda_%) $(if $(CUDA),,runner/engine/gpu/gpu_rnn.c)
@@ -67,7 +68,7 @@ FUZZ  := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/fuzz/replay.c,$(wildcard t
 MAINS := $(shell grep -l '^int main' tests/support/*.c tests/bench/*.c 2>/dev/null)
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(MAINS))
 SHARED := $(patsubst %.c,$(BUILD)/%.c.o,$(filter-out $(MAINS),$(wildcard tests/support/*.c)))
-SHELLS := $(wildcard tests/unit/*.sh tests/golden/*.sh tests/mpi/*.sh tests/fault/*.sh $(if $(CUDA),tests/gpu/*.sh))
+SHELLS := $(wildcard tests/unit/*.sh tests/scripts/*.sh tests/golden/*.sh tests/mpi/*.sh tests/fault/*.sh $(if $(CUDA),tests/gpu/*.sh))
 
 ifneq ($(CUDA),)
   CPPFLAGS += -DRD_CUDA
@@ -165,10 +166,11 @@ demo: ## installs what is missing, builds, trains spelling to sound with 2 ranks
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@PROG=$(PROG) configs/demo.sh
 
-# What a suite runs: make test SUITE=unit (cmocka and fuzz corpora), mpi (programs under mpirun), cli, gpu, or all of these. hosts takes
-# minutes of waiting and is for CI and test-all; ranks is what the sanitizers see but in test-all: nothing that mostly waits or ends
-# processes, no golden networks, no command line.
-TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/golden/%,$(SHELLS))
+# make test T="unit/npz mpi/watch cli/run_*" builds what these tests need and runs them; tests/README.md says more.
+# make test SUITE=... runs one suite: unit (cmocka, scripts, fuzz corpora), mpi (programs under mpirun), cli, gpu, or all.
+# hosts waits for minutes, and is for CI and test-all. ranks is for the sanitizers (outside test-all): no test that mostly
+# waits or ends processes, no golden networks, no command line.
+TESTS_unit := $(UNIT) $(FUZZ) $(filter tests/unit/% tests/scripts/% tests/golden/%,$(SHELLS))
 HOSTS      := $(patsubst %,tests/mpi/%.sh,cluster cluster_train hosts rows_hosts slurm update_hosts)
 LONG       := $(patsubst %,tests/mpi/%.sh,doctor doctor_agree supervise signals watch images) $(wildcard tests/fault/*.sh) \
               $(BUILD)/tests/golden/images tests/cli/run
@@ -179,13 +181,21 @@ TESTS_gpu  := $(filter tests/gpu/%,$(SHELLS))
 TESTS_all  := $(TESTS_unit) $(TESTS_cli) $(TESTS_mpi) $(TESTS_gpu)
 TESTS_ranks := $(filter-out $(LONG),$(TESTS_all))
 TESTS_whole := $(TESTS_all) $(filter-out $(patsubst %,tests/mpi/%.sh,cluster cluster_train slurm),$(HOSTS))
-programs: $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS)
-test: programs ## every test that needs no GPU; the last line is the total
-	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(TESTS_$(SUITE))
+PROGRAMS := $(PROG) $(UNIT) $(MPI) $(FUZZ) $(TOOLS)
+ifneq ($(and $(T),$(filter test,$(MAKECMDGOALS))),)
+  pick = $(shell BUILD=$(BUILD) PROG=$(PROG) PROGRAMS='$(filter-out $(PROG),$(PROGRAMS))' tests/pick $(1) || echo FAILED)
+  PICKED := $(call pick,tests '$(T)' $(TESTS_unit) $(TESTS_mpi) $(HOSTS) $(TESTS_gpu) $(patsubst %/cmd,%,$(wildcard tests/cli/*/cmd)))
+  $(if $(filter FAILED,$(PICKED)),$(error T='$(T)': see above))
+  PICKED_PROGRAMS := $(call pick,needs $(PICKED))
+endif
+programs: $(PROGRAMS)
+test: $(if $(T),$(PICKED_PROGRAMS),programs) ## every test that needs no GPU, or those of T: make test T="unit/npz cli/run_*"
+	@BUILD=$(BUILD) tests/run --jobs $(JOBS) --logs $(BUILD)/logs $(if $(T),$(PICKED),$(TESTS_$(SUITE)))
 test-all: export CASES ?= all
 test-all: ## every test in full length: with sanitizers, several hosts, Slurm, whole matrices, headers and lint (an hour)
 	@$(MAKE) --no-print-directory headers lint
 	@$(MAKE) --no-print-directory asan SUITE=whole
+	@$(MAKE) --no-print-directory tsan
 	@$(MAKE) --no-print-directory test SUITE=hosts
 	@$(MAKE) --no-print-directory gpu-test
 	@$(MAKE) --no-print-directory test
@@ -194,6 +204,11 @@ asan: ## tests under AddressSanitizer and UBSan; SUITE=whole: the long ones too
 	@$(MAKE) --no-print-directory $(ASAN) SUITE=$(if $(filter all,$(SUITE)),ranks,$(SUITE)) test
 asan-programs:
 	@$(MAKE) --no-print-directory $(ASAN) programs
+# Without OpenMP: ThreadSanitizer does not see the barriers of libgomp, and would report each loop.
+TSAN := VARIANT=tsan SAN=thread OPT=-O1 OPENMP=-fopenmp-simd
+TSAN_T := unit/barrier unit/watch unit/image_data unit/image_batches mpi/flow mpi/watch mpi/image_data mpi/exchange
+tsan: ## tests of the code with threads (exchange, watch, image workers) under ThreadSanitizer
+	@$(MAKE) --no-print-directory $(TSAN) T='$(or $(T),$(TSAN_T))' test
 bench: $(PROG) $(TOOLS) ## speed: shares of the machine's own peak, scaling, PyTorch doing the same where it is installed
 	@BUILD=$(BUILD) PROG=$(PROG) tests/bench/run
 # Of CUDA=1, or of a build that is asked for, as by VARIANT. The bundle is for other machines: not for this one's processor alone.
@@ -270,7 +285,7 @@ distclean: ## remove all build folders
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: all demo programs test test-all asan asan-programs bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
+.PHONY: all demo programs test test-all asan asan-programs tsan bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
 .PRECIOUS: $(BUILD)/%.c.o
 .DELETE_ON_ERROR:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

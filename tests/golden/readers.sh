@@ -1,6 +1,7 @@
 #!/bin/sh
 # readers.sh -- other programs read what ours writes: checkpoints with numpy, event files with TensorBoard.
 # Without the Python module a check is skipped, or fails where RD_REQUIRE_PYTHON is 1.
+# needs: unit/npz unit/checkpoint unit/events
 passed=0 failed=0 skipped=0
 
 # check MODULE COMMAND...

@@ -2,6 +2,7 @@
 # on_gpu.sh -- the tests that are for either backend, on the GPU's: ops against references in double, golden values, optimizers. On
 # the emulator the ops once more with blocks and threads in other orders, and networks of images with CASES=all. Run by tests/run, which sets BUILD.
 # timeout: 600
+# needs: ops/* golden/images golden/optim golden/seq2seq unit/optim_step
 build=$PWD/${BUILD:-build/cuda}
 log=$(mktemp "${TMPDIR:-/tmp}/on_gpu.XXXXXX") || exit 2
 trap 'rm -f "$log"' EXIT

@@ -1,5 +1,5 @@
 #!/bin/bash
-# sanitizer.sh -- tests/gpu/sanitizer without a GPU: what it makes of logs of compute-sanitizer (those of programs that ran are from NVIDIA's manual of
+# gpu_sanitizer.sh -- tests/gpu/sanitizer without a GPU: what it makes of logs of compute-sanitizer (those of programs that ran are from NVIDIA's manual of
 # version 2026.3, those of a tool that did not come to look were written by 2025.3 and 2026.3), which program it finds, what it copies, how it calls it.
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
