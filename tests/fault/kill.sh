@@ -16,6 +16,7 @@ run="$MPIRUN -np 2 $PROG --config_file=toy.json --max_steps=$steps --checkpoint_
 # shellcheck disable=SC2086 # $run is several words
 expect "undisturbed" 0 "done: step $steps" timeout 300 $run --logdir=whole
 
+ended() { ! kill -0 "$1"; }
 i=0 resumed=0
 while [ $i -lt "$ROUNDS" ]; do
     i=$((i + 1))
@@ -25,17 +26,14 @@ while [ $i -lt "$ROUNDS" ]; do
     job=$!
     # Up to 2.2 s after the first step or, every third time, after 0.8 s from the start; the digits come from the process id and the
     # round.
-    n=0
-    while [ $((i % 3)) -ne 0 ] && ! grep -q "first step done" killed.txt && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
-    [ $((i % 3)) -ne 0 ] || sleep 0.8
+    if [ $((i % 3)) -ne 0 ]; then wait_until 60 grep -q "first step done" killed.txt; else sleep 0.8; fi
     sleep "$(awk -v s="$job$i" 'BEGIN { srand(s); printf "%.3f", 2.2 * rand() }')"
     victim=$job
     [ $((i % 2)) -eq 0 ] || victim=$(pgrep -P $job run_dist | head -n 1)
     kill -9 "${victim:-$job}" 2> /dev/null
     wait $job
     for rank in $(cat killed/.lock 2> /dev/null | tr -c '0-9' ' ' | awk '{ print $1 }'); do
-        n=0
-        while kill -0 "$rank" 2> /dev/null && [ $n -lt 50 ]; do sleep 0.1; n=$((n + 1)); done
+        wait_until 60 ended "$rank"
     done
     grep -q "resuming from" killed.txt && resumed=$((resumed + 1))
     [ ! -f killed/model-$steps.npz ] || break
@@ -55,13 +53,11 @@ request() { # signal
     # shellcheck disable=SC2086
     $run --logdir=asked > asked.txt 2>&1 &
     job=$!
-    n=0
-    while ! grep -q "first step done" asked.txt && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+    wait_until 60 grep -q "first step done" asked.txt
     [ "$1" != LOCK ] || { timeout 60 "$PROG" --config_file=toy.json --logdir=asked; locked=$?; set -- USR2; }
     kill -"$1" $job
     if [ "$1" = USR1 ]; then
-        n=0
-        while ! grep -q "checkpoint model-" asked.txt && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
+        wait_until 60 grep -q "checkpoint model-" asked.txt
         cp asked.txt before.txt # the stop saves, too
         kill -USR2 $job
     fi

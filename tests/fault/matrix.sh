@@ -1,6 +1,7 @@
 #!/bin/bash
-# matrix.sh -- one rank meets with a fault at a step, in a phase (RD_FAULT, runner/run/fault.c): each job ends with its exit code and its
-# message, in time, with no process left, and the same command without the fault goes on to the bytes of the undisturbed run.
+# matrix.sh -- one rank meets with a fault at a step, in a phase (RD_FAULT, runner/run/fault.c): each job ends with its exit
+# code and its message, with no process left, and the same command without the fault goes on to the bytes of the
+# undisturbed run. CASES=all: the job also ends in time.
 #
 #   CASES=all tests/run tests/fault/matrix.sh     every case; else a selection
 #
@@ -24,7 +25,7 @@ for np in 2 4; do
     usual=$naps
 done
 
-# kind, exit status (any: not 0, the launcher decides), what is said, seconds at most
+# kind, exit status (any: not 0, the launcher decides), message, seconds at most (with CASES=all)
 kinds="kill|any|is gone|8
 exit|any|is gone|8
 stop|8|stall_abort_s allows|12

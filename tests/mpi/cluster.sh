@@ -56,18 +56,13 @@ expect "more ranks than slots" 2 "the hosts file has 4 slots" cluster --np 5 run
 # The worker of node2 is asked to end in the middle of a run: all ranks save, and the same command goes on.
 cluster run toy.json "--logdir=$work/asked" --max_steps=100000 --summary_frequency=10 > asked.log 2>&1 &
 job=$!
-for _ in $(seq 150); do
-    grep -q "^step 20" asked.log && break
-    sleep 0.2
-done
+wait_until 60 grep -q "^step 20" asked.log
 kill -TERM "$(pgrep -f "^sh .*/worker --keys $work/remote/node2 ")"
 wait $job
 expect "a worker asked to end: its run ends with 75" 0 "^75$" echo $?
 expect "the checkpoint is saved" 0 "model-" cat asked/checkpoint
-for _ in $(seq 50); do # its sshd may take a moment longer
-    cluster status | grep -q "down node2 .*refused" && break
-    sleep 0.2
-done
+refused() { cluster status | grep -q "down node2 .*refused"; }
+wait_until 60 refused # its sshd may take a moment longer
 expect "status tells the host that is down" 1 "down node2 port 12346: connection refused" cluster status
 expect "doctor too" 1 "FAIL node2: port 12346 as root: connection refused" cluster doctor
 expect "up brings it back" 0 "ok   node2" cluster up

@@ -38,7 +38,7 @@ expect "nothing is written on the others" 0 "^0$" bash -c "$(declare -f there); 
 # node4 is cut off for good.
 on "${mpirun[@]}" -H "$(hosts 4)" -np 8 "${args[@]}" --set batch_size=2 --max_steps=100000000 --checkpoint_frequency=1 --logdir=logs/cut > cut.txt 2>&1 &
 job=$!
-for _ in $(seq 300); do grep -q "^checkpoint model-" cut.txt && break || sleep 0.2; done
+wait_until 60 grep -q "^checkpoint model-" cut.txt
 "$nodes" cut node4
 timed wait $job
 status=$?
@@ -57,10 +57,12 @@ expect "the same bytes in the end" 0 "" "$same" logs/cut/model-$((last + 5)).npz
 run=("${args[@]}" --set batch_size=4 --checkpoint_frequency=1 --logdir=logs/again)
 on "$PROG" --restarts=3 --restart_delay=0.5 --drop_dead_hosts -- "${mpirun[@]}" -np 4 -H node1:2,node3:2 "${run[@]}" --max_steps=100000000 > again.txt 2>&1 &
 job=$!
-for _ in $(seq 300); do grep -q "^checkpoint model-" again.txt && break || sleep 0.2; done
+wait_until 60 grep -q "^checkpoint model-" again.txt
 "$nodes" cut node3
-for _ in $(seq 300); do grep -q "^resuming from" again.txt && grep -q "2 ranks on 1 host" again.txt && break || sleep 0.2; done
-for _ in $(seq 100); do [ "$(grep -c "^checkpoint model-" again.txt)" -ge 3 ] && break || sleep 0.2; done
+resumed() { grep -q "^resuming from" again.txt && grep -q "2 ranks on 1 host" again.txt; }
+saved_again() { [ "$(grep -c "^checkpoint model-" again.txt)" -ge 3 ]; }
+wait_until 60 resumed
+wait_until 60 saved_again
 kill -TERM "$(pgrep -f "^$PROG --restarts=3 .*--logdir=logs/again" | head -n 1)"
 wait $job
 status=$?

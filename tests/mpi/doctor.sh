@@ -1,6 +1,7 @@
 #!/bin/bash
 # doctor.sh -- --mode=doctor on two hosts made on this machine by tests/support/fakecluster: with everything in order, and with each
-# fault that makes MPI hang, crash or crawl. Each is found within half a minute, by its name, and no process is left on any host.
+# fault that makes MPI hang, crash or crawl. Each is found by its name (with CASES=all: within half a minute),
+# and no process is left on any host.
 # timeout: 300
 # beside
 # shellcheck source=tests/support/toy.sh
@@ -19,9 +20,9 @@ job() { # the same inside a job; first the words for mpirun, up to --
     timeout 100 "$nodes" exec node1 mpirun --allow-run-as-root -mca plm_rsh_args "-p 12345" -H node1:2,node2:2 -np 4 \
         -x ASAN_OPTIONS -x LSAN_OPTIONS "${words[@]}" "$PROG" "${@:2}"
 }
-left() { # processes of the program or of mpirun on the two hosts, after some seconds at most
+left() { # prints how many processes of the program or of mpirun are left on the two hosts, a minute later at most
     local n=1
-    for _ in $(seq 40); do
+    for _ in $(seq 240); do
         n=$(both pgrep -f "^$PROG |^(/[^ ]*/)?orted |^mpirun " | wc -l)
         [ "$n" -eq 0 ] && break
         sleep 0.25

@@ -1,6 +1,7 @@
 #!/bin/bash
-# doctor_agree.sh -- ranks that differ in program, config, data or vocabulary end the run within 5 s, mpirun's own time included (on a busy machine within twice the time
-# of ranks that agree and train), with code 4, the rank and both values; what the doctor says of the same; and what every start looks for before MPI.
+# doctor_agree.sh -- ranks that differ in program, config, data or vocabulary end the run with code 4, the rank and
+# both values; what the doctor says about it; and what every start checks before MPI. CASES=all: the run ends within
+# 5 s, including mpirun's own time (on a busy machine: within twice the time of ranks that agree and train).
 # timeout: 300
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"

@@ -63,8 +63,7 @@ expect "the rate fell" 0 "" sh -c "[ \"\$(sed -n 's/.*\"learning_rate\":\([^,]*\
 kill_job() {
     RD_FAULT=hang:1:14:compute te killed --checkpoint_frequency=0 > killed.txt 2>&1 &
     job=$!
-    n=0
-    while ! grep -q "^step 8 " killed.txt && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done
+    wait_until 60 grep -q "^step 8 " killed.txt
     victim=$(tr -c '0-9' ' ' < killed/.lock | awk '{ print $1 }')
     kill -9 "$victim"
     wait $job
@@ -80,8 +79,7 @@ each() { te "$@" --set eval_frequency=1 --set eval_epochs=0 --set max_eval_sampl
 stop_job() { # a rank that stops keeps it from its end until it is asked
     RD_FAULT=stop:1:14:compute each stopped > stopped.txt 2>&1 &
     job=$!
-    n=0
-    while ! grep -q "^step 4 " stopped.txt && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done
+    wait_until 60 grep -q "^step 4 " stopped.txt
     kill -USR2 "$(tr -c '0-9' ' ' < stopped/.lock | awk '{ print $1 }')"
     while kill -0 $job; do
         pgrep -f "^$PROG .*--logdir=stopped" | xargs -r kill -CONT

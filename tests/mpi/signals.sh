@@ -21,9 +21,9 @@ mpi=($MPIRUN -np 2)
 start() { # WORDS...: in the background, output in said; $job is its pid
     timeout 100 "$@" > said 2>&1 < /dev/null &
     job=$!
-    for _ in $(seq 100); do pgrep -P $job > /dev/null && break || sleep 0.02; done
+    wait_until 60 pgrep -P $job
 }
-until_said() { for _ in $(seq 1200); do grep -q -- "$1" said && return || sleep 0.05; done; }
+until_said() { wait_until 60 grep -q -- "$1" said; }
 tell() { kill -"$1" "$(pgrep -P $job | head -n 1)"; }
 ends() { # NAME STATUS TEXT: waits for it
     timed wait $job
@@ -64,7 +64,8 @@ start nohup "$PROG" "${base[@]}" --logdir=one
 until_said "^step [0-9]*[05] "
 n=$(grep -c "^step" said)
 tell HUP
-for _ in $(seq 1200); do [ "$(grep -c "^step" said)" -gt $((n + 3)) ] && break || sleep 0.05; done
+goes_on() { [ "$(grep -c "^step" said)" -gt $((n + 3)) ]; }
+wait_until 60 goes_on
 expect "under nohup HUP is nothing" 0 "" pgrep -P $job
 tell TERM
 ends "and TERM is what it was" 75 "stopped on request"
@@ -115,6 +116,7 @@ expect "the same weights" 0 "" "$same" calm/model-9.npz asked/model-9.npz
 rows="0.05 4|0.9 1|1.7 0|1.3 1|2.1 0|1.5 1|0.4 20 first step done"
 [ "${CASES:-}" != all ] || rows="$rows|$(awk 'BEGIN { srand(2026); for (i = 0; i < 14; i++) printf "%s%.2f %d", i ? "|" : "", 4 * rand(), i % 3 == 0 ? 0 : i % 3 == 1 ? 1 : 4 }')"
 saved_to() { sed -n 's/^checkpoint model-\([0-9]*\)\.npz saved.*/\1/p; s/^stopped on request at step \([0-9]*\),.*/\1/p' term/run.log 2> /dev/null | sort -n | tail -n 1; }
+no_rank() { ! pgrep -f "^$PROG .*--logdir=term"; }
 round=0 in_time=0 asked=0
 while read -r moment delay first; do
     round=$((round + 1))
@@ -124,12 +126,12 @@ while read -r moment delay first; do
     sleep "$moment"
     tell TERM
     if [ "$delay" -ge 20 ]; then # its ranks are soon gone, and mpirun would wait for the rest of twice as long
-        for _ in $(seq 1200); do pgrep -f "^$PROG .*--logdir=term" > /dev/null || break; sleep 0.05; done
+        wait_until 60 no_rank
         tell KILL
     fi
     wait $job
     status=$?
-    for _ in $(seq 50); do pgrep -f "^$PROG .*--logdir=term" > /dev/null || break; sleep 0.1; done
+    wait_until 60 no_rank
     before=$asked asked=$(grep -c "^stopped on request" term/run.log) # mpirun does not read what its ranks say by then
     reported=$(saved_to) named=$(sed -n 's/^model-\([0-9]*\)\.npz.*/\1/p' term/checkpoint 2> /dev/null)
     [ "${asked:-0}" -gt "${before:-0}" ] && in_time=$((in_time + 1))

@@ -31,8 +31,7 @@ on() { timeout 90 "$slurm" exec "$@"; }
 toy 64 16
 args=(--config_file=toy.json --summary_frequency=1 --set deterministic=any --set micro_batches=4 --set batch_size=4)
 srun=(srun --mpi=pmix -N 2 --ntasks-per-node=2)
-idle() { for _ in $(seq 120); do [ "$(on sinfo -h -N -o %t | grep -cx idle)" -eq 2 ] && return || sleep 0.5; done; }
-wait_for() { for _ in $(seq 300); do grep -q -- "$1" "$2" 2> /dev/null && return || sleep 0.2; done; }
+idle() { [ "$(on sinfo -h -N -o %t | grep -cx idle)" -eq 2 ]; }
 
 expect "srun, 2 nodes x 2 tasks" 0 "world: 4 ranks on 2 hosts" on "${srun[@]}" "$PROG" "${args[@]}" --max_steps=6 "--logdir=$work/srun"
 expect "mpirun, 4 ranks on one host" 0 "" ranks 4 "$PROG" "${args[@]}" --max_steps=6 "--logdir=$work/mpirun"
@@ -51,16 +50,16 @@ expect "and says how it ended" 0 "start 1: run_dist ended with 0" cat batch.txt
 # Preempted: its tasks get TERM, as from a partition with a grace time. It saves, ends with 75, and is queued again.
 id=$(on "${sbatch[@]}" "${args[@]}" --max_steps=100000000 "--logdir=$work/long" | tail -n 1)
 file=$work/out-$id.txt
-wait_for "^step 5 " "$file"
+wait_until 60 grep -q -- "^step 5 " "$file"
 expect "the preempting signal" 0 "" on scancel --signal=TERM "$id"
-wait_for "run_dist ended with" "$file"
+wait_until 60 grep -q -- "run_dist ended with" "$file"
 expect "saved and stopped" 0 "stopped on request at step" cat "$file"
 expect "with 75" 0 "start 1: run_dist ended with 75" cat "$file"
-wait_for "resuming from" "$file"
+wait_until 60 grep -q -- "resuming from" "$file"
 expect "queued again, it goes on where it was" 0 "resuming from $work/long/model-$(sed -n 's/^stopped on request at step \([0-9]*\),.*/\1/p' "$file").npz" \
     cat "$file"
 expect "the job is cancelled" 0 "" on scancel "$id"
-idle
+wait_until 60 idle
 expect "no rank is left" 1 "" pgrep -f "^$PROG .*--logdir=$work/long"
 queue() { # once it is empty, or after a minute
     local n=1
@@ -77,7 +76,7 @@ expect "and the job does not come back" 0 "^0 jobs" queue
 timeout 100 "$slurm" exec "${srun[@]}" "$PROG" "${args[@]}" --max_steps=100000000 --checkpoint_frequency=1 --set stall_abort_s=4 \
     "--logdir=$work/lost" > lost.txt 2>&1 &
 job=$!
-wait_for "checkpoint model-" lost.txt
+wait_until 60 grep -q -- "checkpoint model-" lost.txt
 FAKECLUSTER_DIR=$work/slurm/cluster "$top/tests/support/fakecluster" kill node2
 timed wait $job
 status=$?

@@ -111,7 +111,7 @@ started() { # flags: a supervised fake in the background; its pid in $sup, once 
     rm -rf f calls
     PATH=$work/bin:$PATH timeout 60 "$PROG" --restart_delay=30 "$@" > said 2>&1 &
     sup=$!
-    for _ in $(seq 100); do [ -s calls ] && break || sleep 0.05; done
+    wait_until 60 [ -s calls ]
     sleep 0.2
 }
 export NAP=60.$$ # seconds, as nobody else sleeps
@@ -134,7 +134,7 @@ for s in TERM INT HUP; do
 done
 echo "9 3" > plan
 started --restarts=5 "${line[@]}"
-for _ in $(seq 100); do grep -q "in 30 s" said && break || sleep 0.05; done
+wait_until 60 grep -q "in 30 s" said
 ended TERM
 expect "TERM between two starts: at once, 75" 75 "asked to stop between two starts" report
 echo "sleep 3" > plan
@@ -159,7 +159,7 @@ mpi=($MPIRUN -np 2 "$PROG")
 expect "undisturbed" 0 "done: step 120" timeout 150 "${mpi[@]}" "${run[@]}" --logdir=whole
 timeout 200 "$PROG" --restarts=3 --restart_delay=0.1 -- "${mpi[@]}" "${run[@]}" --logdir=killed > said 2>&1 &
 sup=$!
-for _ in $(seq 600); do grep -q "^step 30 " said && break || sleep 0.05; done
+wait_until 60 grep -q "^step 30 " said
 kill -9 "$(pgrep -f "^$PROG --config_file=toy.json .*--logdir=killed" | tail -n 1)"
 wait $sup
 status=$?
@@ -170,7 +170,7 @@ expect "to the bytes of the undisturbed run" 0 "" "$same" whole/model-120.npz ki
 expect "run.log tells it too" 0 "restart 1 of 3" cat killed/run.log
 timeout 120 "$PROG" --restarts=3 -- "${mpi[@]}" "${run[@]}" --max_steps=100000000 --logdir=stopped > said 2>&1 &
 sup=$!
-for _ in $(seq 600); do grep -q "^step 20" said && break || sleep 0.05; done
+wait_until 60 grep -q "^step 20" said
 ended TERM
 expect "TERM: the ranks save, 75" 75 "stopped on request at step" report
 expect "the step is saved" 0 "" bash -c "grep -q \"model-\$(sed -n 's/^stopped on request at step \([0-9]*\),.*/\1/p' said)\.npz\" stopped/checkpoint"

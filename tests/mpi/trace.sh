@@ -37,7 +37,7 @@ stopped() {
     timeout 60 $MPIRUN -np 2 "$PROG" --config_file=toy.json --logdir=stop --max_steps=100000 --trace=stop.json \
         --set trace_steps=1:100000 > stop.out 2>&1 &
     local job=$!
-    for _ in $(seq 150); do grep -q "^step 100 " stop.out && break || sleep 0.2; done
+    wait_until 50 grep -q "^step 100 " stop.out
     kill -USR2 "$(tr -c '0-9' ' ' < stop/.lock | awk '{ print $1 }')"
     wait $job
 }

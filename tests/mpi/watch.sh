@@ -1,6 +1,6 @@
 #!/bin/bash
-# watch.sh -- what the watch says and how soon the job is gone when a rank dies, stops, hangs; and that it leaves a slow save, a
-# long evaluation and a paused job alone.
+# watch.sh -- what the watch reports, and that the job ends, when a rank dies, stops, or hangs; and that it
+# leaves a slow save, a long evaluation and a paused job alone. CASES=all: also how soon the job ends.
 # timeout: 600
 # beside
 # shellcheck source=tests/support/toy.sh
@@ -35,8 +35,8 @@ quiet "ranks that share no memory" 3 unshared "no word" "-eq 0"
 expect "and that is said" 0 "cannot watch each other" cat "$work/out"
 paused() { # all of them for 2 s, in the middle; rank 0 goes on a moment before the others
     run -np 3 "$watch" fine 40 &
-    local job=$! n=0 pid
-    while ! grep -q "^step 10" "$work/out" && [ $n -lt 600 ]; do sleep 0.05; n=$((n + 1)); done
+    local job=$! pid
+    wait_until 60 grep -q "^step 10" "$work/out"
     pgrep -f "^$watch fine 40\$" | xargs kill -STOP
     sleep 2
     for pid in $(pgrep -f "^$watch fine 40\$"); do
@@ -51,9 +51,9 @@ expect "a paused job: no word" 1 "" grep "no progress" "$work/out"
 quiet "a save that takes longer than a step may" 3 save "no word" "-eq 0"
 quiet "an evaluation that takes longer than a step may" 3 evaluate "no word" "-eq 0"
 quiet "a straggler" 3 straggle "a warning" "-ge 1"
-check "a stopped rank" 8 "rank 2 (.*) has been computing step 5 for [2-5] s; 2 ranks wait for it; that is more than stall_abort_s" 15 3 stop
-check "a rank that is stopped while it waits" 8 "rank 2 (.*) has been waiting for the others in step 5 for [1-5] s; 2 ranks wait for it; that is more" 15 3 stop_waiting
-check "a rank that hangs" 8 "no progress: rank 2 (.*) has been computing step 5 for [1-3] s; 2 ranks wait" 15 3 hang
+check "a stopped rank" 8 "rank 2 (.*) has been computing step 5 for $(seconds "[2-5]") s; 2 ranks wait for it; that is more than stall_abort_s" 15 3 stop
+check "a rank that is stopped while it waits" 8 "rank 2 (.*) has been waiting for the others in step 5 for $(seconds "[1-5]") s; 2 ranks wait for it; that is more" 15 3 stop_waiting
+check "a rank that hangs" 8 "no progress: rank 2 (.*) has been computing step 5 for $(seconds "[1-3]") s; 2 ranks wait" 15 3 hang
 check "a rank that hangs in its input" 8 "rank 1 (.*) has been reading the batch of step 5" 15 2 input
 check "rank 0 is stopped" 8 "rank 0 (.*) has been computing step 5" 15 3 root_stop
 check "a killed rank" any "rank 2 (.*) is gone: .* last computing step 5" 6 3 kill

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../support/toy.sh"
 # shellcheck disable=SC2317 # called by expect
 top=$(cd "$(dirname "$0")/../.." && pwd)
-docker=$top/docker skipped=0
+docker=$top/docker
 work=$(mktemp -d /tmp/run_dist_docker.XXXXXX) || exit 2 # other users can reach it: the worker below is not root
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
@@ -188,12 +188,10 @@ END
     else
         run=(env) && cp "$docker/worker" worker.sh
     fi
+    listens() { timeout 5 ssh-keyscan -T 2 -p "$port" 127.0.0.1 2> /dev/null | grep -q ed25519; }
     "${run[@]}" sh worker.sh --keys "$work/keys" --port "$port" --listen 127.0.0.1 > out 2>&1 &
     pid=$!
-    for _ in $(seq 100); do
-        timeout 5 ssh-keyscan -T 2 -p "$port" 127.0.0.1 2> /dev/null | grep -q ed25519 && break
-        sleep 0.1
-    done
+    wait_until 60 listens
     expect "worker: it listens, as no root" 0 "listens on port $port" cat out
     expect "worker: the host key is made and kept" 0 "$(cut -d' ' -f2 keys/host_key.pub)" timeout 10 ssh-keyscan -T 5 -t ed25519 -p "$port" 127.0.0.1
     expect "worker: no passwords" 255 "Permission denied (publickey)" timeout 10 ssh -p "$port" -o StrictHostKeyChecking=no \
@@ -204,11 +202,9 @@ END
     expect "worker: its sshd too" 255 "refused" timeout 10 ssh -p "$port" -o BatchMode=yes 127.0.0.1 true
     "${run[@]}" sh worker.sh --keys "$work/keys" --port "$port" --listen 127.0.0.1 > out 2>&1 &
     pid=$!
-    for _ in $(seq 100); do
-        server=$(cat "/proc/$pid/task/$pid/children" 2> /dev/null)
-        grep -q "listens" out && timeout 5 ssh-keyscan -T 2 -p "$port" 127.0.0.1 2> /dev/null | grep -q ed25519 && break
-        sleep 0.1
-    done
+    wait_until 60 grep -q "listens" out
+    wait_until 60 listens
+    server=$(cat "/proc/$pid/task/$pid/children" 2> /dev/null)
     # shellcheck disable=SC2086 # a list of numbers
     kill -KILL $server
     wait $pid
@@ -319,6 +315,4 @@ print("ok")' "$docker/mpijob.yaml"
 else
     skip "no Python with yaml"
 fi
-# shellcheck disable=SC2154 # toy.sh counts them
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+summary

@@ -5,17 +5,26 @@
 #                         test), data/vocab.txt and toy.json into the current folder
 #   ranks 2 PROG ARGS     runs PROG under mpirun with two ranks (1: without mpirun)
 #   expect "name" STATUS "text" COMMAND...    counts a passed test if the command ends with STATUS and, when
-#                         text is not "", prints text
+#                         text is not "", prints text (a regular expression)
+#   wait_until S COMMAND...    waits until the command succeeds. After S seconds it counts a failed test and
+#                         returns 1. S only ends a test that hangs, so it should be generous
 #   gone S PATTERN        prints "N are left": the number of processes with that command line, after waiting
 #                         at most S seconds for them to end
 #   timed COMMAND...      runs the command and sets $naps to its time, in naps of 0.1 s. Naps stretch on a
 #                         busy machine, and none passes while the machine is stopped
 #   in_time SECONDS       succeeds if the last timed command took at most SECONDS, or at most twice $usual,
 #                         the naps of an undisturbed run
+#   seconds REGEX         prints REGEX, which printed seconds must match
+#   summary               prints the closing line of a script
+#
+# Seconds count with CASES=all alone (make test-all). Otherwise in_time succeeds, seconds prints [0-9]*, and gone
+# waits for a minute.
 PROG=${PROG:-$PWD/build/release/run_dist}
 MPIRUN=${MPIRUN:-mpirun --allow-run-as-root --oversubscribe --bind-to none}
 export OMP_NUM_THREADS=1
-failed=0 passed=0
+failed=0 passed=0 skipped=0
+waited=${TMPDIR:-/tmp}/run_dist_waited.$$ # a line for each wait that ended in vain, also in a subshell
+rm -f "$waited"
 
 sentences() { # count, seed, file
     awk -v n="$1" -v x="$2" -v src="$3.src" -v tgt="$3.tgt" 'BEGIN {
@@ -65,8 +74,23 @@ ranks() { # np, program and arguments
     fi
 }
 
+wait_until() { # seconds, command...
+    local tries=$(($1 * 20 * ${RD_TIMEOUT_SCALE:-1})) seconds=$1
+    shift
+    until "$@" > /dev/null 2>&1; do
+        if [ $tries -le 0 ]; then
+            echo "FAILED: waited $seconds s in vain for: $*" | tee -a "$waited" >&2
+            return 1
+        fi
+        sleep 0.05
+        tries=$((tries - 1))
+    done
+}
+
 gone() {
-    local left=1 tries=$(($1 * 4 + 1))
+    local left=1 seconds=$1 tries
+    [ "${CASES:-}" = all ] || seconds=$((60 * ${RD_TIMEOUT_SCALE:-1}))
+    tries=$((seconds * 4 + 1))
     while left=$(pgrep -fc "$2"); [ "$left" -gt 0 ] && [ $tries -gt 0 ]; do
         sleep 0.25
         tries=$((tries - 1))
@@ -89,9 +113,14 @@ timed() {
 
 usual=0
 in_time() {
+    [ "${CASES:-}" = all ] || return 0
     most=$(($1 * 10 * ${RD_TIMEOUT_SCALE:-1}))
     [ $most -ge $((2 * usual)) ] || most=$((2 * usual))
     [ "$naps" -le $most ] || { echo "took $naps naps of 0.1 s, $most are allowed"; return 1; }
+}
+
+seconds() { # regular expression
+    if [ "${CASES:-}" = all ]; then echo "$1"; else echo '[0-9]*'; fi
 }
 
 expect() { # name, wanted status, wanted text or "", command...
@@ -122,6 +151,10 @@ close_curves() {
 }
 
 summary() {
-    echo "$passed passed, $failed failed, 0 skipped"
+    if [ -e "$waited" ]; then
+        failed=$((failed + $(wc -l < "$waited")))
+        rm "$waited"
+    fi
+    echo "$passed passed, $failed failed, $skipped skipped"
     [ $failed -eq 0 ]
 }
