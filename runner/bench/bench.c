@@ -5,7 +5,7 @@
  * 2048^3 on this rank's own threads (on a GPU: up to 8192^3, on its own clock), in the run's own precision, measured in
  * the same process before and after the steps. FLOPs are those of the model's products and convolutions on real tokens, so padding and everything that is no
  * product count against the share. */
-#include "bench_impl.h"
+#include "bench.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* bench_config.c -- what bench mode puts into the config beside what is written there: defaults of tf_cnn_benchmarks
  * for a run that is started by flags alone, the model's usual batch size, the dataset that --data_dir and --data_name
  * mean. */
-#include "bench_impl.h"
+#include "bench.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * normal distribution of mean 127 and deviation 60, cut at two deviations, mapped by x / 127.5 - 1; labels uniform. So
  * input costs nothing. Sentences: random words, lengths uniform in [bench_min_len, bench_max_len], new in every step,
  * for lengths are what a step's cost depends on; making them takes less than a thousandth of the step. */
-#include "bench_impl.h"
+#include "bench.h"
 
 #include <math.h>
 #include <string.h>

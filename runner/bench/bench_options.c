@@ -1,5 +1,5 @@
 /* bench_options.c -- the keys of bench mode. */
-#include "bench_impl.h"
+#include "bench.h"
 
 static const rd_option rows[] = {
     RD_OPT_INT(bench_config, bench_steps, bench_steps, "20", 1, 1e9, "counted steps of bench mode"),

@@ -4,7 +4,7 @@
  * every rank prints all of it, here rank 0 alone, and a step line speaks of one rank, the total of all. horovod is the
  * output of Horovod's synthetic benchmark. What both lack goes to standard error, with the banner; json has all of it.
  */
-#include "bench_impl.h"
+#include "bench.h"
 
 #include <inttypes.h>
 #include <math.h>

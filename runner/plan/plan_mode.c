@@ -1,7 +1,7 @@
 /* plan_mode.c -- --mode=plan: steps of the experiment and a sweep of exchange sizes on the ranks at hand, or what a run
  * has left in its log folder; then what the model says of more hosts. */
-#include "../bench/bench_impl.h"
-#include "../run/plan_impl.h"
+#include "../bench/bench.h"
+#include "../run/forecast.h"
 #include "rd/ping.h"
 
 #include <inttypes.h>

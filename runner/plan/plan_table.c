@@ -1,5 +1,5 @@
 /* plan_table.c -- the keys of plan mode, what they change in a measured step, and the answer as a table or as JSON. */
-#include "../run/plan_impl.h"
+#include "../run/forecast.h"
 
 #include <errno.h>
 #include <math.h>

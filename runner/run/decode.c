@@ -2,7 +2,7 @@
  *
  * Which samples form a batch depends on the data and the batch size alone, and a batch is computed whole by one rank.
  * So every rank count computes the same batches, and only who computes them differs. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* device.c -- which device the ranks take, and what is different where it is a GPU: a card's memory has an end that a message has to
  * explain, and the loss is scaled where gradients are float16. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

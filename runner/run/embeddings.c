@@ -8,7 +8,7 @@
  * Which tables go this way follows from the config. Small ones do not: they cost less than the barriers. Between hosts
  * those do not of which a step is sure to touch most rows: whole, they can be on their way while backward goes on, and
  * rows cannot. */
-#include "run_impl.h"
+#include "run.h"
 
 #include "rd/comm_rows.h"
 #include <stdlib.h>

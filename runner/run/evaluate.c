@@ -3,7 +3,7 @@
  * The figures are the same for every number of ranks: a batch is whole on one rank (decode.c), sums of losses are added
  * in the order of batches on rank 0, scores are integer counts. Loss is over all samples; with multi_reference only one
  * sample of each source is decoded, and the target that scores best counts. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <inttypes.h>
 #include <math.h>

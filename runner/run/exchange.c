@@ -12,8 +12,8 @@
  * Gradients of GPUs go through NCCL in the same way, tables too, on a stream of its own. Where NCCL cannot be (no library, an old one
  * and ranks that share a GPU) or must not (deterministic any: its order of additions is its own), they are copied to the hosts, summed
  * there, and copied back; see gpu_group.c. */
-#include "bucket_plan.h"
-#include "run_impl.h"
+#include "bucket_cut.h"
+#include "run.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -9,7 +9,7 @@
  *     wrong, wrongfirst    the same, as if it were what an update has worked out; in the model's first array
  *     grad                 one number of the gradient, where it is that rank's own
  *     disk                 no file may grow beyond 1 KB from now on */
-#include "run_impl.h"
+#include "run.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* gpu_group.c -- which way the gradients of GPUs take: NCCL, or the hosts' memory. All ranks decide by what all of them have, so that
  * all take the same way. */
-#include "run_impl.h"
+#include "run.h"
 
 #ifdef RD_CUDA
 #include <stdlib.h>

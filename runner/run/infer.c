@@ -4,7 +4,7 @@
  * The input goes through in chunks of lines. Of a chunk, sentences of like length form batches (decode.c), every rank
  * decodes its batches, and rank 0 puts the lines back in order. Chunks and batches depend on the input alone, so the
  * output does too. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* options.c -- the trainer's own keys, and the list of all option groups of the program. */
-#include "../bench/bench_impl.h"
-#include "plan_impl.h"
+#include "../bench/bench.h"
+#include "forecast.h"
 
 #include <string.h>
 #include <strings.h>

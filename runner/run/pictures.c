@@ -2,7 +2,7 @@
  * names them, and the confusion matrix as a picture.
  *
  * A batch holds pixels as the model takes them; what the dataset says of mean and deviation turns them back. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* recorder.c -- what rank 0 writes while it trains: TensorBoard events, metrics.jsonl, config.json. The names of tags
  * are those of OpenSeq2Seq where it had one. A record that cannot be written (a full disk) is said once and does not
  * end the training. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <inttypes.h>
 #include <math.h>

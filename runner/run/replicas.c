@@ -4,7 +4,7 @@
  * A rank has a copy of its own, or the ranks of a host have one together (rd_optim_share). Copies are compared by their checksums;
  * a shared one, whose host has no second one to compare with, is watched by checksums of blocks that each update leaves behind, too.
  * The norm of the gradient, from which every rank works out clipping and LARS for itself, is compared as well. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <inttypes.h>
 #include <math.h>

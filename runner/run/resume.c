@@ -3,7 +3,7 @@
  * An archive holds every parameter by name, every optimizer array as <parameter>/<slot>, and in its manifest the
  * progress, the config and hashes of the vocabularies. Nothing in it depends on the number of ranks. Rank 0 reads and
  * writes; on resume all ranks get values, slots and progress from rank 0. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <inttypes.h>
 #include <math.h>

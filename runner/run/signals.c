@@ -4,7 +4,7 @@
  *
  * USR1: save and go on. TERM, INT, USR2, HUP: save and stop; a second one: leave at once. One request may come twice, through the process
  * group and from the launcher, so what follows within a fifth of a second is no second one. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <signal.h>
 #include <unistd.h>

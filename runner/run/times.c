@@ -1,5 +1,5 @@
 /* times.c -- see trace.h: seconds of this rank by what it did, its exchanges by size, and the same over all ranks. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <math.h>
 #include <stdlib.h>

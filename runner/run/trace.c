@@ -6,7 +6,7 @@
  * traced steps are over, and at the end, all ranks compare their clocks with rank 0's, write their spans down by its
  * clock, and rank 0 adds the lines to the file. Between two comparisons a clock is taken to drift evenly. The file is
  * whole JSON after each addition, so whatever ends the run later leaves a trace that opens. */
-#include "run_impl.h"
+#include "run.h"
 
 #include "rd/ping.h"
 

@@ -3,7 +3,7 @@
  * What happens at a step is decided by numbers that all ranks share: the step, and the control block of the step
  * (step_sums). Rank 0's clock and every rank's signals only put a request into the next control block, so all ranks
  * save, evaluate and stop at the same step without another message. */
-#include "plan_impl.h"
+#include "forecast.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* world.c -- the agreement of all ranks before step 0, and the banner that says what will run where. */
-#include "run_impl.h"
+#include "run.h"
 #include "rd/program.h"
 
 #ifdef __clang__

@@ -1,6 +1,6 @@
 /* bench_style.c -- the figures in the lines of bench mode, beside those of NumPy (tests/support/make_bench_golden.py).
  */
-#include "../../runner/bench/bench_impl.h"
+#include "../../runner/bench/bench.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

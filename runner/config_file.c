@@ -1,6 +1,6 @@
-/* run_config.c -- from --config_file to an rd_config on every rank. Only rank 0 reads the file, so only its host needs
+/* config_file.c -- from --config_file to an rd_config on every rank. Only rank 0 reads the file, so only its host needs
  * it, and all ranks parse the same bytes. */
-#include "../bench/bench_impl.h"
+#include "bench/bench.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* bucket_plan.h -- how the gradient arena is cut into buckets, each of which is summed over ranks by itself. Pure functions. */
+/* bucket_cut.h -- how the gradient arena is cut into buckets, each of which is summed over ranks by itself. Pure functions. */
 #ifndef RD_BUCKET_PLAN_H
 #define RD_BUCKET_PLAN_H
 

@@ -1,4 +1,4 @@
-/* plan_model.c -- the alpha-beta model of a step on h hosts with r ranks each; arithmetic alone.
+/* forecast_model.c -- the alpha-beta model of a step on h hosts with r ranks each; arithmetic alone.
  *
  * Sum of n bytes of gradients in b buckets, w bytes on the wire for each of them:
  *
@@ -13,7 +13,7 @@
  * Limits. Compute is taken not to change with h, and in strong scaling to fall with the batch. Waiting for the slowest
  * rank stays what it was, though more ranks wait longer. All hosts reach each other at full speed at once (no
  * oversubscribed switch). */
-#include "plan_impl.h"
+#include "forecast.h"
 
 #include <math.h>
 

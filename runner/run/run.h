@@ -1,4 +1,4 @@
-/* run_impl.h -- what the files of runner/train share: one struct that holds a run, and the functions between them. */
+/* run.h -- what the files of runner/train share: one struct that holds a run, and the functions between them. */
 #ifndef RD_RUN_IMPL_H
 #define RD_RUN_IMPL_H
 

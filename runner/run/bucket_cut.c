@@ -1,5 +1,5 @@
-/* bucket_plan.c -- see bucket_plan.h. */
-#include "bucket_plan.h"
+/* bucket_cut.c -- see bucket_cut.h. */
+#include "bucket_cut.h"
 
 int bucket_plan(const bucket_param *p, int n, const bucket_sizes *s, rd_flow_part *bucket,
                 int *size, int *bucket_of)

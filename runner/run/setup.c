@@ -1,7 +1,7 @@
-/* run.c -- sets a run up and tears it down: config structs, data, model, parameters, optimizer, in the order in which
+/* setup.c -- sets a run up and tears it down: config structs, data, model, parameters, optimizer, in the order in which
  * they need each other. Each phase that can fail on some ranks only ends with run_agree, so that all leave with the
  * same message. */
-#include "run_impl.h"
+#include "run.h"
 
 #include <inttypes.h>
 #include <math.h>

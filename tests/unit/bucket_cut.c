@@ -1,5 +1,5 @@
 /* How the gradient arena is cut into buckets. */
-#include "../../runner/run/bucket_plan.h"
+#include "../../runner/run/bucket_cut.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,5 +114,5 @@ int main(void)
     const struct CMUnitTest t[] = {cmocka_unit_test(test_sizes),
                                    cmocka_unit_test(test_tables_and_state),
                                    cmocka_unit_test(test_whole)};
-    return cmocka_run_group_tests_name("bucket_plan.h", t, NULL, NULL) != 0;
+    return cmocka_run_group_tests_name("bucket_cut.h", t, NULL, NULL) != 0;
 }

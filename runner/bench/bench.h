@@ -1,8 +1,8 @@
-/* bench_impl.h -- what the files of bench mode share. */
+/* bench.h -- what the files of bench mode share. */
 #ifndef RD_BENCH_IMPL_H
 #define RD_BENCH_IMPL_H
 
-#include "../run/run_impl.h"
+#include "../run/run.h"
 
 typedef struct bench_config {
     int64_t bench_steps, bench_warmup, bench_display, bench_min_len, bench_max_len, bench_vocab;

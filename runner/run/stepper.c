@@ -1,4 +1,4 @@
-/* train_step.c -- one update, on all ranks.
+/* stepper.c -- one update, on all ranks.
  *
  *     for each of iter_size global batches: this rank's samples -> forward -> backward, gradients of sums added up
  *     control block: sums and requests of all ranks     gradients: sum over all ranks
@@ -12,7 +12,7 @@
  *
  * A GPU runs behind: backward only queues its work, and the next batch is fetched meanwhile. Marks on the device's own clock tell later
  * how long it took. */
-#include "run_impl.h"
+#include "run.h"
 #include "../ops/shared/vec.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
-/* plan_impl.h -- how large a cluster pays: what a run has measured, the alpha-beta model of its exchange, and what the
+/* forecast.h -- how large a cluster pays: what a run has measured, the alpha-beta model of its exchange, and what the
  * model says of other numbers of hosts. plan_model.c is arithmetic alone; plan_record.c keeps the figures of a run in
  * its log folder; plan_mode.c measures; plan_table.c prints. */
 #ifndef RD_PLAN_IMPL_H
 #define RD_PLAN_IMPL_H
 
-#include "run_impl.h"
+#include "run.h"
 
 /* Time of a message of n bytes: alpha_s + n / bytes_per_s. */
 typedef struct plan_link {
@@ -93,6 +93,6 @@ void plan_short(const plan_run *m, rd_strbuf *out);  /* what the model says, one
 rd_code plan_print(rd_run *r, plan_run *m, FILE *out, rd_status *st);
 
 /* ---- plan_mode.c ---- */
-/* run_plan and run_plan_recorded are declared in run_impl.h */
+/* run_plan and run_plan_recorded are declared in run.h */
 
 #endif

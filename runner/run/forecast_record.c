@@ -1,6 +1,6 @@
-/* plan_record.c -- the figures of a run's step, in LOGDIR/step.json when it ends, so that plan mode can do without the
+/* forecast_record.c -- the figures of a run's step, in LOGDIR/step.json when it ends, so that plan mode can do without the
  * machines they were measured on. */
-#include "plan_impl.h"
+#include "forecast.h"
 
 #include "rd/ping.h"
 

@@ -1,7 +1,7 @@
-/* plan_model.c -- the alpha-beta model of plan mode beside values of another program
+/* forecast_model.c -- the alpha-beta model of plan mode beside values of another program
  * (tests/support/make_plan_golden.py): rounds and bytes of an exchange, rows of the table, and fits to timings whose
  * latency and bandwidth are known. And what a run leaves in its log folder comes back as it was. */
-#include "../../runner/run/plan_impl.h"
+#include "../../runner/run/forecast.h"
 
 #include <math.h>
 #include <setjmp.h>
