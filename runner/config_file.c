@@ -1,6 +1,8 @@
 /* config_file.c -- from --config_file to an rd_config on every rank. Only rank 0 reads the file, so only its host needs
  * it, and all ranks parse the same bytes. */
+#include "rd/modes.h"
 #include "bench/bench.h"
+#include "rd/file.h"
 
 #include <stdlib.h>
 #include <string.h>

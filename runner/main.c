@@ -6,10 +6,11 @@
 #include "rd/clock.h"
 #include "rd/doctor.h"
 #include "rd/environment.h"
+#include "rd/modes.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
 #include "rd/supervise.h"
-#include "rd/train.h"
+#include "run/world.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -36,8 +37,8 @@ static void calm_threads(char **argv)
     (void)execv(path, argv);
 }
 
-/* Is this the process that speaks? Known from the launcher's environment, without MPI. */
-static bool speaks(void)
+/* Is this the process that is_first_rank? Known from the launcher's environment, without MPI. */
+static bool is_first_rank(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                         "SLURM_PROCID", NULL};
@@ -71,11 +72,11 @@ static void print_scalar(void *ctx, int64_t step, double wall, const char *tag, 
     (void)printf("%lld,%.6f,%s,%s,%.9g\n", (long long)step, wall, tag, kind, value);
 }
 
-/* The launcher ends the job at the first rank that fails: the one that speaks must have spoken by then. */
-static void let_speak(void)
+/* The launcher ends the job at the first rank that fails: the one that is_first_rank must have spoken by then. */
+static void wait_for_first_rank(void)
 {
     const struct timespec pause = {.tv_nsec = 300000000};
-    if (!speaks()) (void)nanosleep(&pause, NULL);
+    if (!is_first_rank()) (void)nanosleep(&pause, NULL);
 }
 
 /* Answers that need neither ranks nor a config. *answered false: there is none to give. */
@@ -84,7 +85,7 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
     const rd_option_group *groups[RD_MAX_GROUPS];
     const int n = rd_option_groups(groups);
     *answered = cli->help || cli->version || cli->print_schema || cli->print_keys || cli->events;
-    if (!*answered || !speaks()) return RD_OK;
+    if (!*answered || !is_first_rank()) return RD_OK;
     if (cli->help) {
         rd_cli_help(stdout);
         rd_options_help(groups, n, stdout);
@@ -152,11 +153,11 @@ static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int
         if (w->rank == 0) rd_config_print(config, stdout);
         (void)finish_stdout(st);
     } else {
-        (void)rd_run_go(comm, log, cli, config, started_ns, &agreed, st);
+        (void)rd_run_mode(comm, log, cli, config, started_ns, &agreed, st);
         told = true;
     }
 done:
-    if (!told) rd_run_tell(comm, log, cli, agreed, st);
+    if (!told) rd_run_report_failure(comm, log, cli, agreed, st);
     if (!agreed && st->code != RD_OK && w->size > 1) rd_comm_abort(comm, (int)st->code);
     rd_config_free(config);
     rd_log_free(log);
@@ -192,8 +193,8 @@ static rd_code start_ranks(int *argc, char ***argv, const rd_cli *cli, rd_comm *
     rd_strbuf_release(&warnings);
     if (st->code != RD_OK) {
         /* It may be so on one host only, and rank 0 elsewhere. Where all hosts are alike, rank 0 is first and ends the job. */
-        if (!speaks() && rd_doctor_speaks_for_host()) {
-            let_speak();
+        if (!is_first_rank() && rd_doctor_speaks_for_host()) {
+            wait_for_first_rank();
             (void)fprintf(stderr, "run_dist: error: %s\n", st->msg);
         }
         return st->code;
@@ -223,8 +224,9 @@ int main(int argc, char **argv)
         (void)rd_cli_check(&cli, &st);
     if (st.code == RD_OK && !answered) (void)doctor_alone(&cli, &answered, &st);
     if (st.code != RD_OK || answered) {
-        if (st.code != RD_OK && speaks()) (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
-        if (st.code != RD_OK) let_speak();
+        if (st.code != RD_OK && is_first_rank())
+            (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
+        if (st.code != RD_OK) wait_for_first_rank();
         rd_cli_release(&cli);
         return (int)st.code;
     }
@@ -235,10 +237,10 @@ int main(int argc, char **argv)
     }
     if (start_ranks(&argc, &argv, &cli, &comm, &guard, &st) == RD_OK)
         (void)with_ranks(comm, guard, &cli, started_ns, &st);
-    else if (speaks())
+    else if (is_first_rank())
         (void)fprintf(stderr, "run_dist: error: %s\n", st.msg);
     else
-        let_speak();
+        wait_for_first_rank();
     rd_comm_free(comm);
     rd_guard_free(guard);
     rd_cli_release(&cli);

@@ -166,6 +166,9 @@ typedef struct rd_option_group {
  * the key no such word. */
 const char *rd_option_word(const rd_option_group *g, const char *key, int value);
 
+/* Largest number of option groups of the program. */
+enum { RD_MAX_GROUPS = 64 };
+
 typedef struct rd_config rd_config;
 
 /* Parses JSON text (Jansson). path: for messages only. Errors, all RD_EUSAGE, as "path:line:column: what; what to do":

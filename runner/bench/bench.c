@@ -6,6 +6,11 @@
  * the same process before and after the steps. FLOPs are those of the model's products and convolutions on real tokens, so padding and everything that is no
  * product count against the share. */
 #include "bench.h"
+#include "../run/console.h"
+#include "../run/decode.h"
+#include "../run/device.h"
+#include "../run/exchange.h"
+#include "../run/world.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -47,7 +52,7 @@ static inline rd_code measure_gpu_peak(rd_run *r, int n, bench_result *v, rd_sta
                               st);
         for (int i = 0; i <= n && st->code == RD_OK; i++) {
             double seconds = INFINITY;
-            rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->at.step);
+            rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->progress.step);
             (void)rd_gpu_mark(g, MARK_BEGIN, st);
             (void)rd_gpu_product(g, false, false, size, size, size, a, b, 0.0f, c, st);
             (void)rd_gpu_mark(g, MARK_END, st);
@@ -80,7 +85,7 @@ static rd_code measure_peak(rd_run *r, int n, bench_result *v, rd_status *st)
         y[i] = (float)(i % 5) * 0.5f - 1.0f;
     }
     for (int i = 0; i < n && (i == 0 || rd_now_ns() < enough_ns); i++) {
-        rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->at.step);
+        rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->progress.step);
         const int64_t begin_ns = rd_now_ns();
         const double begin_cpu = cpu_s();
         RD_TRY(rd_gemm(r->backend, false, false, N, N, N, 1.0f, x, N, y, N, 0.0f, z, N, st));
@@ -98,15 +103,15 @@ static rd_code measure_sum(bench *b, rd_status *st)
 {
     rd_run *r = b->run;
     double best = INFINITY;
-    b->r.alone_s = NAN;
-    if (r->world->size == 1 || b->c.bench_forward_only) return RD_OK;
+    b->result.alone_s = NAN;
+    if (r->world->size == 1 || b->config.bench_forward_only) return RD_OK;
     for (int i = 0; i < 5; i++) {
         double seconds;
         RD_TRY(exchange_alone(r->exchange, rd_params_span(r->params), &seconds, st));
         if (i > 0 && seconds < best) best = seconds;
     }
     RD_TRY(rd_comm_max_f64(r->comm, &best, 1, st));
-    b->r.alone_s = best;
+    b->result.alone_s = best;
 done:
     return st->code;
 }
@@ -117,10 +122,10 @@ static rd_code forward_step(bench *b, step_sums *sum, rd_status *st)
     rd_run *r = b->run;
     rd_batch batch = {0};
     rd_loss_out out = {0};
-    rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->at.step + 1);
-    RD_TRY(b->s.make(&b->s, &batch, st));
+    rd_watch_beat(r->watch, RD_PHASE_COMPUTE, r->progress.step + 1);
+    RD_TRY(b->stepper.make(&b->stepper, &batch, st));
     rd_tape_reset(r->tape, false, false);
-    RD_TRY(run_forward(r, &batch, &out, st));
+    RD_TRY(decode_forward(r, &batch, &out, st));
     const double size = r->world->size;
     *sum = (step_sums){.loss = out.loss_sum,
                        .weight = out.weight,
@@ -131,7 +136,7 @@ static rd_code forward_step(bench *b, step_sums *sum, rd_status *st)
                        .tokens_src = out.n_tokens_src * size,
                        .tokens_tgt = out.n_tokens_tgt * size};
     if (r->model->flops) sum->flops = r->model->flops(r->model_self, &batch) * size / 3.0;
-    r->at.step++;
+    r->progress.step++;
 done:
     return st->code;
 }
@@ -139,18 +144,19 @@ done:
 static rd_code bench_one_step(bench *b, bool counted, rd_status *st)
 {
     rd_run *r = b->run;
-    bench_result *v = &b->r;
+    bench_result *v = &b->result;
     const step_sums in = {0};
     step_sums sum = {0};
-    rd_optim_stats stats = {.want_l2 = strcmp(b->c.bench_format, "tfcnn") == 0};
-    b->s.count_flops = counted;
+    rd_optim_stats stats = {.want_l2 = strcmp(b->config.bench_format, "tfcnn") == 0};
+    b->stepper.count_flops = counted;
     const int64_t begin_ns = rd_now_ns();
-    if (b->c.bench_forward_only) {
+    if (b->config.bench_forward_only) {
         stats.finite = true;
         RD_TRY(forward_step(b, &sum, st));
     } else {
-        RD_TRY(stepper_step(&b->s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum,
-                            &stats, st));
+        RD_TRY(stepper_step(&b->stepper,
+                            rd_schedule_at(&r->schedule_config, r->progress.step, r->world->size),
+                            &in, &sum, &stats, st));
     }
     const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
     if (r->started_ns) v->start_s = (double)(rd_now_ns() - r->started_ns) * 1e-9;
@@ -167,7 +173,7 @@ static rd_code bench_one_step(bench *b, bool counted, rd_status *st)
     v->samples += sum.samples;
     v->flops += sum.flops;
     v->input_s += sum.input_s / (double)r->world->size;
-    v->exposed_s += b->c.bench_forward_only ? 0.0 : b->s.comm_s;
+    v->exposed_s += b->config.bench_forward_only ? 0.0 : b->stepper.comm_s;
     if (!stats.finite) v->skipped++;
 done:
     return st->code;
@@ -176,47 +182,47 @@ done:
 static rd_code bench_measure(bench *b, const bench_style *style, rd_status *st)
 {
     rd_run *r = b->run;
-    bench_result *v = &b->r;
-    const bool speaks = r->world->rank == 0;
+    bench_result *v = &b->result;
+    const bool is_first_rank = r->world->rank == 0;
     int64_t live_ns = 0;
-    v->step = calloc((size_t)v->n_room, sizeof *v->step);
+    v->step = calloc((size_t)v->n_planned, sizeof *v->step);
     if (!v->step)
         rd_fail(st, RD_EENV,
                 "out of memory for the times of %" PRId64 " steps; take fewer (bench_steps)",
-                v->n_room);
+                v->n_planned);
     RD_TRY(run_agree(r, st));
     RD_TRY(measure_peak(r, 6, v, st));
-    if (speaks && style->warm) style->warm(b);
-    for (int64_t i = 0; i < b->c.bench_warmup; i++) RD_TRY(bench_one_step(b, false, st));
-    rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
+    if (is_first_rank && style->warm) style->warm(b);
+    for (int64_t i = 0; i < b->config.bench_warmup; i++) RD_TRY(bench_one_step(b, false, st));
+    rd_watch_beat(r->watch, RD_PHASE_WAIT, r->progress.step);
     RD_TRY(rd_comm_barrier(r->comm, st));
-    if (speaks && style->ready) style->ready(b);
+    if (is_first_rank && style->ready) style->ready(b);
     const int64_t begin_ns = rd_now_ns();
     const double begin_cpu = cpu_s();
-    for (int64_t i = 1; i <= v->n_room; i++) {
+    for (int64_t i = 1; i <= v->n_planned; i++) {
         RD_TRY(bench_one_step(b, true, st));
-        if (speaks && style->step) style->step(b, i);
-        if (speaks && !style->step && rd_now_ns() - live_ns > 100000000) {
+        if (is_first_rank && style->step) style->step(b, i);
+        if (is_first_rank && !style->step && rd_now_ns() - live_ns > 100000000) {
             live_ns = rd_now_ns();
-            rd_live(r->log, "step %" PRId64 " of %" PRId64 ", %.1f %s/s", i, v->n_room,
+            rd_live(r->log, "step %" PRId64 " of %" PRId64 ", %.1f %s/s", i, v->n_planned,
                     v->units / ((double)(rd_now_ns() - begin_ns) * 1e-9),
                     b->images ? "images" : "tokens");
         }
     }
     rd_live(r->log, NULL);
-    rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
-    if (b->c.bench_forward_only)
+    rd_watch_beat(r->watch, RD_PHASE_WAIT, r->progress.step);
+    if (b->config.bench_forward_only)
         RD_TRY(rd_comm_barrier(r->comm, st)); /* nothing else keeps the ranks together */
     v->wall_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
     v->cpu_s = cpu_s() - begin_cpu;
-    v->reduced_bytes = r->world->size > 1 && !b->c.bench_forward_only
+    v->reduced_bytes = r->world->size > 1 && !b->config.bench_forward_only
                            ? 4.0 * (double)rd_params_span(r->params)
                            : 0.0;
     v->peak_bytes = run_peak_bytes();
     v->device_bytes = device_peak_bytes(r);
     RD_TRY(measure_sum(b, st));
     RD_TRY(measure_peak(r, 3, v, st));
-    rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
+    rd_watch_beat(r->watch, RD_PHASE_WAIT, r->progress.step);
     double sums[] = {v->peak, v->peak_cpu, v->exposed_s, v->cpu_s};
     RD_TRY(rd_comm_sum_f64(r->comm, sums, 4, st));
     v->peak = sums[0];
@@ -234,7 +240,7 @@ static void bench_report(const bench *b)
 {
     rd_log *log = b->run->log;
     const rd_run *r = b->run;
-    const bench_result *v = &b->r;
+    const bench_result *v = &b->result;
     const double n = (double)v->n, rate = v->flops / v->wall_s, ranks = r->world->size;
     char x[32], y[32];
     double sum = 0.0, best = INFINITY, sq = 0.0;
@@ -265,7 +271,7 @@ static void bench_report(const bench *b)
                 v->reduced_bytes * 1e-6, v->alone_s * 1e3,
                 2.0 * (ranks - 1.0) / ranks * v->reduced_bytes / v->alone_s * 1e-9,
                 v->exposed_s / n * 1e3, 100.0 * v->exposed_s / sum);
-    if (!b->s.make)
+    if (!b->stepper.make)
         rd_info(log, "input: %.2f ms of a step, %.1f %%, waited for", v->input_s / n * 1e3,
                 100.0 * v->input_s / sum);
     const double share = v->cpu_s / v->wall_s / rd_backend_threads(r->backend);
@@ -282,27 +288,27 @@ static void bench_report(const bench *b)
                 v->skipped, RD_S(v->skipped));
     rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
     if (r->gpu) rd_info(log, "peak memory of a rank's GPU: %.0f MB", v->device_bytes * 1e-6);
-    device_say_work(r);
+    device_report_work(r);
 }
 
 /* How many steps are counted. */
 static rd_code count_steps(bench *b, rd_status *st)
 {
     const rd_run *r = b->run;
-    const double batch = (double)(r->global_batch * r->c.iter_size);
-    b->r.n_room = b->c.bench_steps;
-    if (!b->c.has_epochs) return RD_OK;
+    const double batch = (double)(r->global_batch * r->config.iter_size);
+    b->result.n_planned = b->config.bench_steps;
+    if (!b->config.has_epochs) return RD_OK;
     if (b->n_epoch == 0)
         return rd_fail(
             st, RD_EUSAGE,
             "%s: 'bench_epochs' needs data with an end, and synthetic sentences have none; "
             "give bench_steps",
-            rd_config_where(r->config, "bench_epochs"));
-    const double steps = ceil(b->c.bench_epochs * (double)b->n_epoch / batch - 1e-9);
+            rd_config_where(r->keys, "bench_epochs"));
+    const double steps = ceil(b->config.bench_epochs * (double)b->n_epoch / batch - 1e-9);
     if (steps > 1e9)
         return rd_fail(st, RD_EUSAGE, "bench_epochs %g are %.0f steps; at most 1e9",
-                       b->c.bench_epochs, steps);
-    b->r.n_room = (int64_t)fmax(1.0, steps);
+                       b->config.bench_epochs, steps);
+    b->result.n_planned = (int64_t)fmax(1.0, steps);
     return RD_OK;
 }
 
@@ -310,24 +316,26 @@ rd_code run_bench(rd_run *r, rd_status *st)
 {
     bench b = {.run = r, .images = r->model->unit != NULL};
     const bench_style *style = bench_style_find("text");
-    stepper_init(&b.s, r);
-    if (rd_config_read(r->config, &rd_group_bench, r->mode, &b.c, st) == RD_OK) {
-        style = bench_style_find(b.c.bench_format);
-        if (b.c.bench_forward_only && !b.c.bench_synthetic)
+    stepper_init(&b.stepper, r);
+    if (rd_config_read(r->keys, &rd_group_bench, r->mode, &b.config, st) == RD_OK) {
+        style = bench_style_find(b.config.bench_format);
+        if (b.config.bench_forward_only && !b.config.bench_synthetic)
             rd_fail(
                 st, RD_EUSAGE,
                 "%s: 'bench_forward_only' is for synthetic data; add --set bench_synthetic=true",
-                rd_config_where(r->config, "bench_forward_only"));
+                rd_config_where(r->keys, "bench_forward_only"));
     }
     RD_TRY(bench_open(&b, st));
-    if (!b.s.make && stepper_plan(&b.s, st) == RD_OK) b.n_epoch = rd_order_n_samples(b.s.plan);
+    if (!b.stepper.make && stepper_prepare(&b.stepper, st) == RD_OK)
+        b.n_epoch = rd_order_n_samples(b.stepper.epoch_plan);
     if (st->code == RD_OK) (void)count_steps(&b, st);
     RD_TRY(run_agree(r, st));
-    b.s.last_step = b.c.bench_warmup + b.r.n_room;
+    b.stepper.last_step = b.config.bench_warmup + b.result.n_planned;
     if (b.n_epoch > 0)
-        r->sc.epoch_steps = (double)b.n_epoch / (double)(r->global_batch * r->c.iter_size);
-    world_banner(r, 0, b.s.plan ? rd_order_n_batches(b.s.plan) : 0,
-                 b.s.plan ? rd_order_n_samples(b.s.plan) : 0);
+        r->schedule_config.epoch_steps = (double)b.n_epoch /
+                                         (double)(r->global_batch * r->config.iter_size);
+    world_banner(r, 0, b.stepper.epoch_plan ? rd_order_n_batches(b.stepper.epoch_plan) : 0,
+                 b.stepper.epoch_plan ? rd_order_n_samples(b.stepper.epoch_plan) : 0);
     if (r->world->rank == 0 && style->begin) style->begin(&b);
     RD_TRY(bench_measure(&b, style, st));
     if (r->world->rank == 0) {
@@ -338,8 +346,8 @@ rd_code run_bench(rd_run *r, rd_status *st)
             bench_report(&b);
     }
 done:
-    stepper_release(&b.s);
-    free(b.r.step);
+    stepper_release(&b.stepper);
+    free(b.result.step);
     free(b.rates);
     return st->code;
 }

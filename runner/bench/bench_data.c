@@ -5,6 +5,10 @@
  * input costs nothing. Sentences: random words, lengths uniform in [bench_min_len, bench_max_len], new in every step,
  * for lengths are what a step's cost depends on; making them takes less than a thousandth of the step. */
 #include "bench.h"
+#include "../run/device.h"
+#include "../run/setup.h"
+#include "../run/world.h"
+#include "rd/philox.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,11 +28,11 @@ rd_code bench_synthetic_spec(bench *b, rd_data_spec *out, rd_status *st)
 {
     static const char *const labels[N_SHAPES] = {"imagenet (synthetic)", "cifar10 (synthetic)",
                                                  "cifar100 (synthetic)", "mnist (synthetic)"};
-    const char *want = b->c.bench_data, *dataset = b->run->model->default_dataset;
+    const char *want = b->config.bench_data, *dataset = b->run->model->default_dataset;
     int k = -1;
     if (!b->images) {
-        *out = (rd_data_spec){.src_vocab_size = b->c.bench_vocab,
-                              .tgt_vocab_size = b->c.bench_vocab};
+        *out = (rd_data_spec){.src_vocab_size = b->config.bench_vocab,
+                              .tgt_vocab_size = b->config.bench_vocab};
         b->data = "sentences (synthetic)";
         return RD_OK;
     }
@@ -77,7 +81,7 @@ static void normal(rd_key key, uint64_t sample, int64_t n, float *out)
 static rd_code make_images(bench *b, rd_status *st)
 {
     const rd_run *r = b->run;
-    const int64_t n = r->c.batch_size, first = r->world->rank * n, h = r->spec.image_h,
+    const int64_t n = r->config.batch_size, first = r->world->rank * n, h = r->spec.image_h,
                   w = r->spec.image_w, c = r->spec.image_c, each = h * w * c;
     const rd_key pixels = rd_key_make(r->seed, RD_RNG_TEST, 2, 0),
                  classes = rd_key_make(r->seed, RD_RNG_TEST, 3, 0);
@@ -89,11 +93,11 @@ static rd_code make_images(bench *b, rd_status *st)
         return rd_fail(st, RD_EUSAGE,
                        "a batch of %lld images of %lld x %lld does not fit into memory",
                        (long long)n, (long long)h, (long long)w);
-    RD_TRY(rd_arena_get(r->data, bytes, &x, st));
-    RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *label, &label, st));
-    RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *sample, &sample, st));
-    RD_TRY(rd_arena_get(r->data, (size_t)(n + 1) * sizeof *off, &off, st));
-    RD_TRY(rd_arena_get(r->data, (size_t)(n + 1) * sizeof *one, &one, st));
+    RD_TRY(rd_arena_get(r->batch_arena, bytes, &x, st));
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)n * sizeof *label, &label, st));
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)n * sizeof *sample, &sample, st));
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)(n + 1) * sizeof *off, &off, st));
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)(n + 1) * sizeof *one, &one, st));
     for (int64_t i = 0; i < n; i++) {
         float u = 0.0f;
         rd_philox_uniform(classes, (uint64_t)(first + i), 1, &u);
@@ -116,21 +120,22 @@ static rd_code make_side(const bench *b, const char *name, int64_t first, int64_
                          rd_field *f, rd_status *st)
 {
     rd_run *r = b->run;
-    const int64_t lo = b->c.bench_min_len, hi = b->c.bench_max_len > lo ? b->c.bench_max_len : lo;
+    const int64_t lo = b->config.bench_min_len,
+                  hi = b->config.bench_max_len > lo ? b->config.bench_max_len : lo;
     const rd_key key = rd_key_make(r->seed, RD_RNG_TEST, side, 0);
     int64_t *off = NULL, total = 0;
     int32_t *ids = NULL;
     float *u = NULL;
-    RD_TRY(rd_arena_get(r->data, (size_t)(n + 1) * sizeof *off, &off, st));
-    RD_TRY(rd_arena_get(r->data, (size_t)(n * hi + 1) * sizeof *ids, &ids, st));
-    RD_TRY(rd_arena_get(r->data, (size_t)(hi + 1) * sizeof *u, &u, st));
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)(n + 1) * sizeof *off, &off, st));
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)(n * hi + 1) * sizeof *ids, &ids, st));
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)(hi + 1) * sizeof *u, &u, st));
     for (int64_t i = 0; i < n; i++) {
         rd_philox_uniform(key, (uint64_t)(first + i), hi + 1, u);
         const int64_t len = lo + (int64_t)(u[hi] * (float)(hi - lo + 1));
         off[i] = total;
         for (int64_t t = 0; t < len; t++)
-            ids[total++] = (int32_t)(RD_N_SPECIAL +
-                                     (int64_t)(u[t] * (float)(b->c.bench_vocab - RD_N_SPECIAL)));
+            ids[total++] = (int32_t)(RD_N_SPECIAL + (int64_t)(u[t] * (float)(b->config.bench_vocab -
+                                                                             RD_N_SPECIAL)));
         ids[off[i]] = RD_SOS;
         ids[total - 1] = RD_EOS;
     }
@@ -144,19 +149,23 @@ rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st)
 {
     bench *b = (bench *)(void *)s;
     rd_run *r = b->run;
-    const int64_t n = r->c.batch_size, first = r->at.step * r->global_batch + r->world->rank * n;
+    const int64_t n = r->config.batch_size,
+                  first = r->progress.step * r->global_batch + r->world->rank * n;
     int64_t *sample = NULL;
     if (b->images) {
         if (b->fixed.n == 0) RD_TRY(make_images(b, st));
         *out = b->fixed;
-        out->step = out->epoch = r->at.step; /* the epoch: other dropout masks in each step */
+        out->step = out->epoch = r->progress.step; /* the epoch: other dropout masks in each step */
         return RD_OK;
     }
-    RD_TRY(run_fresh_data(r, st));
-    RD_TRY(rd_arena_get(r->data, (size_t)n * sizeof *sample, &sample, st));
+    RD_TRY(device_fresh_batch(r, st));
+    RD_TRY(rd_arena_get(r->batch_arena, (size_t)n * sizeof *sample, &sample, st));
     for (int64_t i = 0; i < n; i++) sample[i] = first + i;
-    *out = (rd_batch){
-        .step = r->at.step, .n_global = r->global_batch, .n = n, .sample = sample, .n_fields = 2};
+    *out = (rd_batch){.step = r->progress.step,
+                      .n_global = r->global_batch,
+                      .n = n,
+                      .sample = sample,
+                      .n_fields = 2};
     RD_TRY(make_side(b, "source", first, n, 0, &out->field[0], st));
     RD_TRY(make_side(b, "target", first, n, 1, &out->field[1], st));
 done:
@@ -167,16 +176,16 @@ rd_code bench_open(bench *b, rd_status *st)
 {
     rd_run *r = b->run;
     rd_data_spec spec = {0};
-    if (st->code == RD_OK && b->c.bench_synthetic) (void)bench_synthetic_spec(b, &spec, st);
+    if (st->code == RD_OK && b->config.bench_synthetic) (void)bench_synthetic_spec(b, &spec, st);
     RD_TRY(run_agree(r, st));
-    if (b->c.bench_synthetic) {
-        b->s.make = bench_synthetic_batch;
+    if (b->config.bench_synthetic) {
+        b->stepper.make = bench_synthetic_batch;
     } else {
-        RD_TRY(run_open_data(r, RD_SPLIT_TRAIN, &r->train, st));
-        rd_dataset_def_of(r->train)->spec(rd_dataset_self(r->train), &spec);
-        b->data = rd_dataset_def_of(r->train)->name;
+        RD_TRY(setup_data(r, RD_SPLIT_TRAIN, &r->train_data, st));
+        rd_dataset_def_of(r->train_data)->spec(rd_dataset_self(r->train_data), &spec);
+        b->data = rd_dataset_def_of(r->train_data)->name;
     }
-    RD_TRY(run_open_model(r, &spec, true, st));
+    RD_TRY(setup_model(r, &spec, true, st));
     RD_TRY(world_check(r, st));
 done:
     return st->code;

@@ -1,10 +1,13 @@
 /* bench_style.c -- how bench mode prints, by key bench_format.
  *
  * tfcnn is what tf_cnn_benchmarks prints, line by line, so that scripts which read its output go on working; there
- * every rank prints all of it, here rank 0 alone, and a step line speaks of one rank, the total of all. horovod is the
+ * every rank prints all of it, here rank 0 alone, and a step line is_first_rank of one rank, the total of all. horovod is the
  * output of Horovod's synthetic benchmark. What both lack goes to standard error, with the banner; json has all of it.
  */
 #include "bench.h"
+#include "../run/console.h"
+#include "../run/device.h"
+#include "../run/world.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -43,7 +46,7 @@ static double deviation(const double *x, int64_t n, double *mean)
 static void tfcnn_begin(bench *b)
 {
     const rd_run *r = b->run;
-    const double steps = (double)b->r.n_room;
+    const double steps = (double)b->result.n_planned;
     rd_strbuf versions = {0};
     rd_versions(&versions); /* its first line is "run_dist 1.2.3 (...)" */
     const char *version = rd_strbuf_str(&versions) + strcspn(rd_strbuf_str(&versions), " ");
@@ -52,14 +55,15 @@ static void tfcnn_begin(bench *b)
     rd_strbuf_release(&versions);
     (void)printf("Model:       %s\n", r->model->name);
     (void)printf("Dataset:     %s\n", b->data);
-    (void)printf("Mode:        %s\n", b->c.bench_forward_only ? "forward-only" : "training");
+    (void)printf("Mode:        %s\n", b->config.bench_forward_only ? "forward-only" : "training");
     (void)printf("SingleSess:  False\n");
-    (void)printf("Batch size:  %" PRId64 " global\n", r->global_batch * r->c.iter_size);
-    (void)printf("             %" PRId64 " per device\n", r->c.batch_size * r->c.iter_size);
-    (void)printf("Num batches: %" PRId64 "\n", b->r.n_room);
+    (void)printf("Batch size:  %" PRId64 " global\n", r->global_batch * r->config.iter_size);
+    (void)printf("             %" PRId64 " per device\n",
+                 r->config.batch_size * r->config.iter_size);
+    (void)printf("Num batches: %" PRId64 "\n", b->result.n_planned);
     if (b->n_epoch > 0)
         (void)printf("Num epochs:  %.2f\n",
-                     steps * (double)(r->global_batch * r->c.iter_size) / (double)b->n_epoch);
+                     steps * (double)(r->global_batch * r->config.iter_size) / (double)b->n_epoch);
     (void)printf("Devices:     [");
     for (int i = 0; i < r->world->size; i++)
         (void)printf("%s'horovod/%s:%d'", i ? ", " : "", r->gpu ? "gpu" : "cpu", i);
@@ -80,16 +84,16 @@ static void tfcnn_warm(bench *b)
 static void tfcnn_ready(bench *b)
 {
     (void)printf("Done warm up\nStep\t%s\ttotal_loss%s\n", b->images ? "Img/sec" : "Tokens/sec",
-                 b->c.bench_accuracy ? "\ttop_1_accuracy\ttop_5_accuracy" : "");
+                 b->config.bench_accuracy ? "\ttop_1_accuracy\ttop_5_accuracy" : "");
     (void)fflush(stdout);
 }
 
 static void tfcnn_step(bench *b, int64_t done)
 {
-    const bench_result *r = &b->r;
+    const bench_result *r = &b->result;
     const int size = b->run->world->size;
     double units = 0.0, seconds = 0.0, mean = 0.0;
-    if (done != 1 && done % b->c.bench_display != 0) return;
+    if (done != 1 && done % b->config.bench_display != 0) return;
     double *x = calloc((size_t)done, sizeof *x);
     if (!x) return; /* a line less, where memory for some numbers is gone */
     for (int64_t i = 0; i < done; i++) {
@@ -103,7 +107,7 @@ static void tfcnn_step(bench *b, int64_t done)
     (void)printf("%" PRId64 "\t%s/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f", done,
                  b->images ? "images" : "tokens", units / seconds, uncertainty,
                  1.4826 * median(x, done), console_real(r->loss + r->l2));
-    if (b->c.bench_accuracy)
+    if (b->config.bench_accuracy)
         (void)printf("\t%.3f\t%.3f", console_real(r->top1), console_real(r->top5));
     (void)printf("\n");
     (void)fflush(stdout);
@@ -116,7 +120,7 @@ static void tfcnn_end(bench *b)
     memset(line, '-', 64);
     line[64] = '\0';
     (void)printf("%s\ntotal %s/sec: %.2f\n%s\n", line, b->images ? "images" : "tokens",
-                 b->r.units / b->r.wall_s, line);
+                 b->result.units / b->result.wall_s, line);
 }
 
 /* ---- horovod ---- */
@@ -134,7 +138,8 @@ static const char *device_word(const bench *b)
 static void horovod_begin(bench *b)
 {
     (void)printf("Model: %s\nBatch size: %" PRId64 "\nNumber of %ss: %d\n", b->run->model->name,
-                 b->run->c.batch_size * b->run->c.iter_size, device_word(b), b->run->world->size);
+                 b->run->config.batch_size * b->run->config.iter_size, device_word(b),
+                 b->run->world->size);
     (void)fflush(stdout);
 }
 
@@ -154,12 +159,12 @@ static void horovod_ready(bench *b)
 
 static void horovod_step(bench *b, int64_t done)
 {
-    const int64_t first = b->n_rates * b->c.bench_display;
+    const int64_t first = b->n_rates * b->config.bench_display;
     double units = 0.0, seconds = 0.0;
-    if (done - first < b->c.bench_display && done < b->r.n_room) return;
+    if (done - first < b->config.bench_display && done < b->result.n_planned) return;
     for (int64_t i = first; i < done; i++) {
-        units += b->r.step[i].units / (double)b->run->world->size;
-        seconds += b->r.step[i].seconds;
+        units += b->result.step[i].units / (double)b->run->world->size;
+        seconds += b->result.step[i].seconds;
     }
     double *more = realloc(b->rates, (size_t)(b->n_rates + 1) * sizeof *more);
     if (!more) return;
@@ -195,7 +200,7 @@ static bool of_cpu(const char *key)
 static void json_end(bench *b)
 {
     const rd_run *r = b->run;
-    const bench_result *v = &b->r;
+    const bench_result *v = &b->result;
     const double n = (double)v->n, rate = v->flops / v->wall_s;
     double mean = 0.0, min = INFINITY, sq = 0.0, seconds = 0.0;
     for (int64_t i = 0; i < v->n; i++) {
@@ -206,9 +211,9 @@ static void json_end(bench *b)
     for (int64_t i = 0; i < v->n; i++)
         sq += (v->step[i].seconds - mean) * (v->step[i].seconds - mean);
     json_t *o = json_pack("{s:s?, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:s}", "config",
-                          r->cli->config_file, "model", r->model->name, "dtype", r->c.dtype,
+                          r->cli->config_file, "model", r->model->name, "dtype", r->config.dtype,
                           "ranks", r->world->size, "threads", rd_backend_threads(r->backend),
-                          "batch_size", (json_int_t)r->c.batch_size, "parameters",
+                          "batch_size", (json_int_t)r->config.batch_size, "parameters",
                           (json_int_t)rd_params_count(r->params), "steps", (json_int_t)v->n,
                           "steps_skipped", (json_int_t)v->skipped, "data", b->data, "unit",
                           b->images ? "images" : "tokens");

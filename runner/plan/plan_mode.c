@@ -1,7 +1,9 @@
 /* plan_mode.c -- --mode=plan: steps of the experiment and a sweep of exchange sizes on the ranks at hand, or what a run
  * has left in its log folder; then what the model says of more hosts. */
+#include "plan.h"
 #include "../bench/bench.h"
-#include "../run/forecast.h"
+#include "../run/exchange.h"
+#include "../run/world.h"
 #include "rd/ping.h"
 
 #include <inttypes.h>
@@ -12,17 +14,17 @@
 /* Sizes of the sweep: 16 KiB and four times as much each, up to the gradients or 64 MiB. */
 enum { SWEEP_FIRST = 1 << 12, SWEEP_MOST = 1 << 24, SWEEP_SIZES = 8, SWEEP_TIMES = 24 };
 
-static rd_code plan_mode_one_step(stepper *s, plan_sums *sums, rd_status *st)
+static rd_code plan_mode_one_step(stepper *s, forecast_sums *sums, rd_status *st)
 {
     rd_run *r = s->run;
     const step_sums in = {0};
     step_sums sum = {0};
     rd_optim_stats stats = {0};
     const int64_t begin_ns = rd_now_ns();
-    RD_TRY(stepper_step(s, rd_schedule_at(&r->sc, r->at.step, r->world->size), &in, &sum, &stats,
-                        st));
-    plan_sums_add(sums, s, (double)(rd_now_ns() - begin_ns) * 1e-9, sum.samples,
-                  r->model->unit ? sum.samples : sum.tokens_src + sum.tokens_tgt);
+    RD_TRY(stepper_step(s, rd_schedule_at(&r->schedule_config, r->progress.step, r->world->size),
+                        &in, &sum, &stats, st));
+    forecast_sums_add(sums, s, (double)(rd_now_ns() - begin_ns) * 1e-9, sum.samples,
+                      r->model->unit ? sum.samples : sum.tokens_src + sum.tokens_tgt);
 done:
     return st->code;
 }
@@ -38,20 +40,21 @@ static int sweep_sizes(const rd_run *r, int64_t n[SWEEP_SIZES])
 }
 
 /* Sums inside a host by themselves, where hosts of several ranks are summed together. */
-static rd_code sweep_inside(rd_run *r, const int64_t *n, int n_sizes, plan_run *m, rd_status *st)
+static rd_code sweep_inside(rd_run *r, const int64_t *n, int n_sizes, forecast_step *m,
+                            rd_status *st)
 {
     double seconds[SWEEP_SIZES], alphas[SWEEP_SIZES], bytes[SWEEP_SIZES];
     RD_TRY(rd_time_inside(r->comm, n, n_sizes, SWEEP_TIMES, seconds, st));
     for (int i = 0; i < n_sizes; i++) {
         alphas[i] = 1.0;
-        bytes[i] = plan_inside_bytes(r->world->local_size, 4.0 * (double)n[i]);
+        bytes[i] = forecast_inside_bytes(r->world->local_size, 4.0 * (double)n[i]);
     }
-    (void)plan_fit(alphas, bytes, seconds, n_sizes, &m->inside);
+    (void)forecast_fit(alphas, bytes, seconds, n_sizes, &m->inside);
 done:
     return st->code;
 }
 
-static int plan_mode_by_value(const void *a, const void *b)
+static int by_value(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -59,7 +62,7 @@ static int plan_mode_by_value(const void *a, const void *b)
 
 /* Exchanges of many sizes by themselves, each begun together: they tell latency and bandwidth apart. They travel as
  * float32. The median counts: nothing else is to be seen of a machine that others use, too. */
-static rd_code plan_mode_sweep(rd_run *r, plan_run *m, rd_status *st)
+static rd_code plan_mode_sweep(rd_run *r, forecast_step *m, rd_status *st)
 {
     run_times *t = &r->times;
     int64_t n[SWEEP_SIZES];
@@ -70,7 +73,7 @@ static rd_code plan_mode_sweep(rd_run *r, plan_run *m, rd_status *st)
         double budget_s = 1.0, seconds[SWEEP_TIMES];
         int done = 0;
         for (int i = -2; i < SWEEP_TIMES && budget_s > 0.0; i++) {
-            rd_watch_beat(r->watch, RD_PHASE_WAIT, r->at.step);
+            rd_watch_beat(r->watch, RD_PHASE_WAIT, r->progress.step);
             double spent_s;
             RD_TRY(exchange_alone(r->exchange, n[k], &spent_s, st));
             RD_TRY(rd_comm_max_f64(r->comm, &spent_s, 1, st)); /* all ranks stop together */
@@ -78,14 +81,14 @@ static rd_code plan_mode_sweep(rd_run *r, plan_run *m, rd_status *st)
             budget_s -= spent_s;
             seconds[done++] = spent_s;
         }
-        qsort(seconds, (size_t)done, sizeof *seconds, plan_mode_by_value);
+        qsort(seconds, (size_t)done, sizeof *seconds, by_value);
         t->sizes[t->n_sizes++] = (exchange_size){
             .bytes = 4.0 * (double)n[k], .count = 1.0, .kept = {(float)seconds[done / 2]}};
     }
     if (m->hosts > 1 && m->shared) RD_TRY(sweep_inside(r, n, n_sizes, m, st));
-    plan_run wide = *m;
+    forecast_step wide = *m;
     wide.wire = 1.0;
-    plan_fit_links(r, &wide);
+    forecast_fit_links(r, &wide);
     m->inside = wide.inside;
     m->between = wide.between;
 done:
@@ -95,23 +98,24 @@ done:
 static rd_code plan_mode_measure(bench *b, rd_status *st)
 {
     rd_run *r = b->run;
-    plan_sums sums = {0};
-    plan_run m;
-    for (int64_t i = 0; i < b->c.bench_warmup; i++) RD_TRY(plan_mode_one_step(&b->s, &sums, st));
-    plan_sums_start(&sums, r);
-    for (int64_t i = 0; i < b->c.bench_steps; i++) {
-        RD_TRY(plan_mode_one_step(&b->s, &sums, st));
+    forecast_sums sums = {0};
+    forecast_step m;
+    for (int64_t i = 0; i < b->config.bench_warmup; i++)
+        RD_TRY(plan_mode_one_step(&b->stepper, &sums, st));
+    forecast_sums_start(&sums, r);
+    for (int64_t i = 0; i < b->config.bench_steps; i++) {
+        RD_TRY(plan_mode_one_step(&b->stepper, &sums, st));
         if (r->world->rank == 0)
-            rd_live(r->log, "step %" PRId64 " of %" PRId64, i + 1, b->c.bench_steps);
+            rd_live(r->log, "step %" PRId64 " of %" PRId64, i + 1, b->config.bench_steps);
     }
     rd_live(r->log, NULL);
-    RD_TRY(plan_collect(r, &sums, &m, st));
+    RD_TRY(forecast_collect(r, &sums, &m, st));
     RD_TRY(plan_mode_sweep(r, &m, st));
     if (r->world->size > 1)
         rd_info(r->log,
                 "exchanges of the steps took %.2f times what they take by themselves; the model "
                 "follows them",
-                plan_calibrate(&m));
+                forecast_calibrate(&m));
     if (r->world->rank == 0) (void)plan_print(r, &m, stdout, st);
 done:
     return run_agree(r, st);
@@ -120,21 +124,21 @@ done:
 rd_code run_plan(rd_run *r, rd_status *st)
 {
     bench b = {.run = r, .images = r->model->unit != NULL};
-    stepper_init(&b.s, r);
-    (void)rd_config_read(r->config, &rd_group_bench, r->mode, &b.c, st);
+    stepper_init(&b.stepper, r);
+    (void)rd_config_read(r->keys, &rd_group_bench, r->mode, &b.config, st);
     RD_TRY(bench_open(&b, st));
-    b.s.last_step = b.c.bench_warmup + b.c.bench_steps;
+    b.stepper.last_step = b.config.bench_warmup + b.config.bench_steps;
     world_banner(r, 0, 0, 0);
     RD_TRY(plan_mode_measure(&b, st));
 done:
-    stepper_release(&b.s);
+    stepper_release(&b.stepper);
     return st->code;
 }
 
 rd_code run_plan_recorded(rd_run *r, rd_status *st)
 {
-    plan_run m;
-    if (r->world->rank == 0 && plan_read(r->cli->logdir, &m, st) == RD_OK)
+    forecast_step m;
+    if (r->world->rank == 0 && forecast_read(r->cli->logdir, &m, st) == RD_OK)
         (void)plan_print(r, &m, stdout, st);
     return run_agree(r, st);
 }

@@ -1,8 +1,8 @@
-/* bucket_cut.c -- see bucket_cut.h. */
+/* bucket_cut.c -- cuts the gradient arena into buckets. */
 #include "bucket_cut.h"
 
-int bucket_plan(const bucket_param *p, int n, const bucket_sizes *s, rd_flow_part *bucket,
-                int *size, int *bucket_of)
+int bucket_cut(const bucket_param *p, int n, const bucket_sizes *s, rd_flow_part *bucket, int *size,
+               int *bucket_of)
 {
     int made = 0;
     bool open = false; /* the last bucket may grow */

@@ -1,5 +1,5 @@
 /* console.c -- lines for people: one a summary, a live line on a terminal in between. */
-#include "run.h"
+#include "console.h"
 
 #include <inttypes.h>
 #include <math.h>

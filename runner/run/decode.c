@@ -2,7 +2,10 @@
  *
  * Which samples form a batch depends on the data and the batch size alone, and a batch is computed whole by one rank.
  * So every rank count computes the same batches, and only who computes them differs. */
-#include "run.h"
+#include "decode.h"
+#include "device.h"
+#include "fault.h"
+#include "signals.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,16 +39,17 @@ static int64_t batch_n(int64_t n, int64_t size, int64_t k)
     return left < 0 ? 0 : left < size ? left : size;
 }
 
-rd_code held_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
-                   int64_t k, rd_batch *b, rd_status *st)
+rd_code decode_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
+                     int64_t k, rd_batch *b, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
     const int64_t next = k + r->world->size, n_next = batch_n(n, size, next);
-    RD_TRY(run_phase(r, RD_PHASE_EVALUATE, r->at.step, st));
+    RD_TRY(run_phase(r, RD_PHASE_EVALUATE, r->progress.step, st));
     /* In train_eval alone; the other ranks learn of it where they agree on how this part ended. */
     if (signals_stop()) return rd_fail(st, RD_ESTOP, "stopped on request during an evaluation");
-    RD_TRY(run_fresh_data(r, st));
-    RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, batch_n(n, size, k), r->data, b, st));
+    RD_TRY(device_fresh_batch(r, st));
+    RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, batch_n(n, size, k), r->batch_arena, b,
+                      st));
     b->n_global = b->n;
     if (def->prepare && n_next > 0)
         def->prepare(rd_dataset_self(d), ids + next * size, n_next, b->epoch);
@@ -54,7 +58,7 @@ done:
 }
 
 /* Of images alone as graphs: sentences are hardly ever of the same lengths twice, and keys of theirs would push out those of the training. */
-rd_code run_forward(rd_run *r, const rd_batch *b, rd_loss_out *out, rd_status *st)
+rd_code decode_forward(rd_run *r, const rd_batch *b, rd_loss_out *out, rd_status *st)
 {
     const bool recurs = run_is_image(r);
     if (recurs)
@@ -71,7 +75,7 @@ done:
 static rd_code classify(rd_run *r, const rd_batch *b, rd_decoded *out, rd_status *st)
 {
     rd_loss_out loss = {0};
-    RD_TRY(run_forward(r, b, &loss, st));
+    RD_TRY(decode_forward(r, b, &loss, st));
     for (int64_t i = 0; i < b->n; i++)
         out[i] = (rd_decoded){.ids = &loss.argmax[i],
                               .n = 1,
@@ -93,10 +97,10 @@ rd_code decode_one(rd_run *r, const rd_batch *b, const rd_decode_config *c, deco
         (void)classify(r, b, out, st);
     (void)rd_tape_check(t, st);
     if (r->mode == RD_MODE_INFER)
-        RD_TRY(device_explain(r, "infer_batch_size", r->c.infer_batch_size, st));
+        RD_TRY(device_explain(r, "infer_batch_size", r->config.infer_batch_size, st));
     else
-        RD_TRY(device_explain(r, "eval_batch_size", r->c.eval_batch_size, st));
-    device_tell(r);
+        RD_TRY(device_explain(r, "eval_batch_size", r->config.eval_batch_size, st));
+    device_report_fallback(r);
     for (int64_t i = 0; i < b->n; i++) RD_TRY(fn(ctx, b->sample[i], &out[i], st));
 done:
     return st->code;
@@ -112,7 +116,7 @@ rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t
             r->model->name);
     for (int64_t k = r->world->rank; k * size < n; k += r->world->size) {
         rd_batch b = {0};
-        RD_TRY(held_batch(r, d, ids, n, size, k, &b, st));
+        RD_TRY(decode_batch(r, d, ids, n, size, k, &b, st));
         RD_TRY(decode_one(r, &b, c, fn, ctx, st));
     }
 done:

@@ -1,6 +1,6 @@
 /* device.c -- which device the ranks take, and what is different where it is a GPU: a card's memory has an end that a message has to
  * explain, and the loss is scaled where gradients are float16. */
-#include "run.h"
+#include "device.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const bool compiled = false;
 static rd_device asked_for(const rd_run *r)
 {
     rd_device d = RD_DEVICE_AUTO;
-    while (strcmp(rd_device_name(d), r->c.device) != 0 && d < RD_DEVICE_CUDA) d++;
+    while (strcmp(rd_device_name(d), r->config.device) != 0 && d < RD_DEVICE_CUDA) d++;
     return d;
 }
 
@@ -72,11 +72,11 @@ rd_code device_choose(rd_run *r, rd_status *st)
     rd_gpu_seat *seat = NULL;
     r->device.device = RD_DEVICE_CPU;
     if (compiled && asked != RD_DEVICE_CPU) RD_TRY(look_together(r, &seat, st));
-    (void)rd_gpu_choose(asked, r->c.allow_shared_gpu, compiled, seat, r->world->size, &r->device,
-                        st);
+    (void)rd_gpu_choose(asked, r->config.allow_shared_gpu, compiled, seat, r->world->size,
+                        &r->device, st);
     RD_TRY(run_agree(r, st));
     if (r->device.say[0] && (r->world->size > 1 || r->device.device == RD_DEVICE_CPU))
-        rd_strbuf_printf(&r->notices, "device %s: %s\n", r->c.device, r->device.say);
+        rd_strbuf_printf(&r->notices, "device %s: %s\n", r->config.device, r->device.say);
 done:
     free(seat);
     return st->code;
@@ -84,14 +84,14 @@ done:
 
 rd_code device_open(rd_run *r, int threads, rd_status *st)
 {
-    const bool mixed = strcmp(r->c.dtype, "mixed") == 0;
+    const bool mixed = strcmp(r->config.dtype, "mixed") == 0;
 #ifdef RD_CUDA
     if (r->device.device == RD_DEVICE_CUDA) {
         const rd_gpu_options o = {.mixed = mixed,
-                                  .tf32 = r->c.tf32,
+                                  .tf32 = r->config.tf32,
                                   .shared = r->device.shared,
-                                  .graphs = strcmp(r->c.cuda_graphs, "off") != 0,
-                                  .rnn = rd_rnn_asked_of(r->c.cudnn_rnn)};
+                                  .graphs = strcmp(r->config.cuda_graphs, "off") != 0,
+                                  .rnn = rd_rnn_asked_of(r->config.cudnn_rnn)};
         RD_TRY(rd_gpu_new(r->gpu_index, &o, &r->gpu, st));
         RD_TRY(rd_backend_gpu_new(r->gpu, threads, &r->backend, st));
         return st->code;
@@ -115,7 +115,7 @@ rd_code device_check(const rd_run *r, rd_status *st)
     return run_gpu(r) ? rd_gpu_wait(run_gpu(r), st) : st->code;
 }
 
-void device_tell(const rd_run *r)
+void device_report_fallback(const rd_run *r)
 {
     const char *note = run_gpu(r) ? rd_gpu_note(run_gpu(r)) : NULL;
     if (note) rd_info(r->log, "%s", note);
@@ -128,7 +128,7 @@ double device_peak_bytes(const rd_run *r)
     return run_gpu(r) ? (double)rd_gpu_peak(run_gpu(r)) : 0.0;
 }
 
-void device_say_work(const rd_run *r)
+void device_report_work(const rd_run *r)
 {
     if (!run_gpu(r)) return;
     rd_gpu_ahead_counts a;
@@ -171,7 +171,7 @@ rd_code device_recurred(const rd_run *r, rd_status *st)
 /* Where no memory can be page-locked, ordinary memory does: the first byte says which it is. */
 enum { HEAD = 256 };
 
-static void *locked_get(void *gpu, size_t bytes, rd_status *st)
+static void *pinned_get(void *gpu, size_t bytes, rd_status *st)
 {
     rd_status own = {.code = RD_OK};
     unsigned char *p;
@@ -185,7 +185,7 @@ static void *locked_get(void *gpu, size_t bytes, rd_status *st)
     return p + HEAD;
 }
 
-static void locked_put(void *gpu, void *p)
+static void pinned_put(void *gpu, void *p)
 {
     if (!p) return;
     unsigned char *at = (unsigned char *)p - HEAD;
@@ -195,31 +195,31 @@ static void locked_put(void *gpu, void *p)
         free(at);
 }
 
-static rd_code locked_zero(void *gpu, void *p, size_t bytes, rd_status *st)
+static rd_code pinned_zero(void *gpu, void *p, size_t bytes, rd_status *st)
 {
     (void)gpu;
     memset(p, 0, bytes);
     return st->code;
 }
 
-static rd_code locked_settle(void *gpu, void *p, rd_status *st)
+static rd_code pinned_settle(void *gpu, void *p, rd_status *st)
 {
     return rd_gpu_host_wait(gpu, p, st);
 }
 #endif
 
-rd_code device_batches(rd_run *r, rd_status *st)
+rd_code device_open_batches(rd_run *r, rd_status *st)
 {
     enum { CHUNK = 1 << 20 };
 #ifdef RD_CUDA
     if (run_gpu(r)) {
-        r->locked = (rd_arena_source){r->gpu, locked_get, locked_put, locked_zero, locked_settle};
-        RD_TRY(rd_arena_new_from(&r->locked, CHUNK, &r->data, st));
-        RD_TRY(rd_arena_new_from(&r->locked, CHUNK, &r->data_other, st));
+        r->pinned = (rd_arena_source){r->gpu, pinned_get, pinned_put, pinned_zero, pinned_settle};
+        RD_TRY(rd_arena_new_from(&r->pinned, CHUNK, &r->batch_arena, st));
+        RD_TRY(rd_arena_new_from(&r->pinned, CHUNK, &r->other_batch_arena, st));
         return st->code;
     }
 #endif
-    RD_TRY(rd_arena_new(CHUNK, &r->data, st));
+    RD_TRY(rd_arena_new(CHUNK, &r->batch_arena, st));
 done:
     return st->code;
 }
@@ -236,33 +236,33 @@ done:
     return st->code;
 }
 
-void device_free_batches(rd_run *r)
+void device_close_batches(rd_run *r)
 {
-    rd_arena_free(r->data);
-    rd_arena_free(r->data_other);
+    rd_arena_free(r->batch_arena);
+    rd_arena_free(r->other_batch_arena);
 }
 
-void run_turn_data(rd_run *r)
+void device_swap_batches(rd_run *r)
 {
-    rd_arena *last = r->data;
-    r->data_turns++;
-    if (!r->data_other) return;
-    r->data = r->data_other;
-    r->data_other = last;
+    rd_arena *last = r->batch_arena;
+    r->batch_swaps++;
+    if (!r->other_batch_arena) return;
+    r->batch_arena = r->other_batch_arena;
+    r->other_batch_arena = last;
 }
 
-rd_code run_fresh_data(rd_run *r, rd_status *st)
+rd_code device_fresh_batch(rd_run *r, rd_status *st)
 {
-    run_turn_data(r);
-    RD_TRY(rd_arena_settle(r->data, st));
-    rd_arena_reset(r->data);
+    device_swap_batches(r);
+    RD_TRY(rd_arena_settle(r->batch_arena, st));
+    rd_arena_reset(r->batch_arena);
 done:
     return st->code;
 }
 
 /* ---- what is said ---- */
 
-void device_note_fixed(rd_run *r)
+void device_measure_fixed(rd_run *r)
 {
     if (run_gpu(r)) r->fixed_bytes = rd_gpu_in_use(run_gpu(r));
 }
@@ -301,19 +301,21 @@ bool device_scales_loss(const rd_run *r)
 
 const char *device_product(const rd_run *r)
 {
-    if (strcmp(r->c.dtype, "mixed") != 0) return run_gpu(r) && r->c.tf32 ? "TF32" : "float32";
+    if (strcmp(r->config.dtype, "mixed") != 0)
+        return run_gpu(r) && r->config.tf32 ? "TF32" : "float32";
     if (run_gpu(r)) return rd_gpu_uses_float16(run_gpu(r)) ? "float16" : "bfloat16";
     return rd_backend_has_bf16(r->backend) ? "bfloat16" : "float32";
 }
 
 double device_first_scale(const rd_run *r)
 {
-    return device_scales_loss(r) && !r->oc.has_loss_scale ? SCALE_FIRST : r->oc.loss_scale;
+    return device_scales_loss(r) && !r->optim_config.has_loss_scale ? SCALE_FIRST
+                                                                    : r->optim_config.loss_scale;
 }
 
 void device_adapt_scale(rd_run *r, bool finite)
 {
-    run_progress *at = &r->at;
+    run_progress *at = &r->progress;
     if (!device_scales_loss(r)) return;
     at->good_steps = finite ? at->good_steps + 1 : 0;
     if (!finite && at->loss_scale > 1.0) at->loss_scale *= 0.5;

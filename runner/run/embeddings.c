@@ -8,7 +8,8 @@
  * Which tables go this way follows from the config. Small ones do not: they cost less than the barriers. Between hosts
  * those do not of which a step is sure to touch most rows: whole, they can be on their way while backward goes on, and
  * rows cannot. */
-#include "run.h"
+#include "embeddings.h"
+#include "device.h"
 
 #include "rd/comm_rows.h"
 #include <stdlib.h>
@@ -30,8 +31,9 @@ struct embeddings {
 
 static bool by_rows(const rd_run *r, const rd_param *p)
 {
-    const char *rule = r->c.sparse_embeddings;
-    const double samples = (double)r->c.batch_size * r->world->size * (double)r->c.iter_size;
+    const char *rule = r->config.sparse_embeddings;
+    const double samples = (double)r->config.batch_size * r->world->size *
+                           (double)r->config.iter_size;
     if (!(p->flags & RD_PARAM_ROWS) || p->n_dim != 2 || strcmp(rule, "never") == 0) return false;
     if (strcmp(rule, "always") == 0) return true;
     return p->n >= (int64_t)(LEAST_BYTES / sizeof(float)) &&

@@ -3,7 +3,16 @@
  * The figures are the same for every number of ranks: a batch is whole on one rank (decode.c), sums of losses are added
  * in the order of batches on rank 0, scores are integer counts. Loss is over all samples; with multi_reference only one
  * sample of each source is decoded, and the target that scores best counts. */
-#include "run.h"
+#include "evaluate.h"
+#include "console.h"
+#include "decode.h"
+#include "device.h"
+#include "resume.h"
+#include "run_modes.h"
+#include "setup.h"
+#include "world.h"
+#include "rd/checkpoint.h"
+#include "rd/file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +28,7 @@ typedef struct batch_sums {
 /* ---- teacher-forced loss ---- */
 
 /* Which class was taken for which, and the first mistakes. */
-static void note_classes(rd_run *r, const rd_batch *b, const rd_loss_out *out, eval_result *v)
+static void count_classes(rd_run *r, const rd_batch *b, const rd_loss_out *out, eval_result *v)
 {
     const rd_field *f = rd_batch_field(b, "label");
     if (!f || f->dtype != RD_I32 || !out->argmax) return;
@@ -36,17 +45,17 @@ static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *
                           int64_t *n_mine, eval_result *v, rd_status *st)
 {
     *n_mine = 0;
-    for (int64_t k = r->world->rank; k * r->c.eval_batch_size < n; k += r->world->size) {
+    for (int64_t k = r->world->rank; k * r->config.eval_batch_size < n; k += r->world->size) {
         rd_batch b = {0};
         rd_loss_out out = {0};
-        RD_TRY(held_batch(r, r->held, ids, n, r->c.eval_batch_size, k, &b, st));
+        RD_TRY(decode_batch(r, r->eval_data, ids, n, r->config.eval_batch_size, k, &b, st));
         rd_tape_reset(r->tape, false, false);
-        (void)run_forward(r, &b, &out, st);
-        RD_TRY(device_explain(r, "eval_batch_size", r->c.eval_batch_size, st));
-        device_tell(r);
+        (void)decode_forward(r, &b, &out, st);
+        RD_TRY(device_explain(r, "eval_batch_size", r->config.eval_batch_size, st));
+        device_report_fallback(r);
         mine[(*n_mine)++] = (batch_sums){
             k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct, out.n_top5};
-        if (v->classes) note_classes(r, &b, &out, v);
+        if (v->classes) count_classes(r, &b, &out, v);
     }
 done:
     return st->code;
@@ -60,7 +69,7 @@ static int by_batch(const void *a, const void *b)
 
 static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *out, rd_status *st)
 {
-    const int64_t n_batches = (n + r->c.eval_batch_size - 1) / r->c.eval_batch_size;
+    const int64_t n_batches = (n + r->config.eval_batch_size - 1) / r->config.eval_batch_size;
     batch_sums total = {0}, *mine = malloc((size_t)(n_batches + 1) * sizeof *mine);
     int64_t n_mine = 0, *lens = NULL;
     char *all = NULL;
@@ -121,14 +130,14 @@ static int by_source(const void *a, const void *b)
 /* Reduces ids to one id per source, and links the others to it. */
 static rd_code group_sources(rd_run *r, int64_t *ids, int64_t *n, groups *g, rd_status *st)
 {
-    const rd_dataset_def *def = rd_dataset_def_of(r->held);
+    const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
     source_key *key = malloc((size_t)(*n + 1) * sizeof *key);
     int64_t kept = 0;
     if (!key) return rd_fail(st, RD_EENV, "out of memory for %" PRId64 " samples", *n);
     for (int64_t i = 0; i < *n; i++) {
         rd_batch b = {0};
-        RD_TRY(run_fresh_data(r, st));
-        RD_TRY(def->fetch(rd_dataset_self(r->held), &ids[i], 1, r->data, &b, st));
+        RD_TRY(device_fresh_batch(r, st));
+        RD_TRY(def->fetch(rd_dataset_self(r->eval_data), &ids[i], 1, r->batch_arena, &b, st));
         const rd_field *f = rd_batch_field(&b, "source");
         if (!f || f->dtype != RD_I32) {
             rd_fail(st, RD_EUSAGE, "multi_reference needs a dataset with source sentences");
@@ -165,8 +174,8 @@ typedef struct scorer {
 
 static rd_code reference(scorer *s, int64_t id, rd_tokens *out, rd_status *st)
 {
-    const rd_dataset_def *def = rd_dataset_def_of(s->run->held);
-    void *self = rd_dataset_self(s->run->held);
+    const rd_dataset_def *def = rd_dataset_def_of(s->run->eval_data);
+    void *self = rd_dataset_self(s->run->eval_data);
     size_t n = 0;
     const char *text = def->reference ? def->reference(self, id, &n) : NULL;
     if (text) return rd_tokens_split(text, n, s->bpe, s->arena, out, st);
@@ -218,19 +227,20 @@ static rd_code score_all(rd_run *r, int64_t *ids, int64_t n, eval_result *out, r
                 .bpe = run_flag(r, "bpe_used", false),
                 .print_unk = run_flag(r, "print_unk", false)};
     rd_decode_config c;
-    rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &s.spec);
+    rd_dataset_def_of(r->eval_data)->spec(rd_dataset_self(r->eval_data), &s.spec);
     run_decode_config(r, false, &c);
-    if (rd_arena_new((size_t)1 << 16, &s.arena, st) == RD_OK && r->c.multi_reference) {
-        const int64_t count = rd_dataset_def_of(r->held)->count(rd_dataset_self(r->held));
+    if (rd_arena_new((size_t)1 << 16, &s.arena, st) == RD_OK && r->config.multi_reference) {
+        const int64_t count = rd_dataset_def_of(r->eval_data)->count(rd_dataset_self(r->eval_data));
         s.groups.next = malloc((size_t)(count + 1) * sizeof *s.groups.next);
         if (!s.groups.next)
             rd_fail(st, RD_EENV, "out of memory for %" PRId64 " samples", count);
         else
             (void)group_sources(r, ids, &n, &s.groups, st);
-        decode_sort(r->held, ids, n);
+        decode_sort(r->eval_data, ids, n);
     }
     if (st->code == RD_OK)
-        (void)decode_share(r, r->held, ids, n, r->c.eval_batch_size, &c, evaluate_score, &s, st);
+        (void)decode_share(r, r->eval_data, ids, n, r->config.eval_batch_size, &c, evaluate_score,
+                           &s, st);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_sum_i64(r->comm, s.counts, RD_METRIC_COUNTS, st));
     memcpy(out->counts, s.counts, sizeof out->counts);
@@ -252,7 +262,7 @@ static rd_code start_classes(rd_run *r, eval_result *v, rd_status *st)
     v->classes = run_is_image(r);
     if (!v->classes) return RD_OK;
     v->n_classes = r->spec.n_classes;
-    if (r->c.image_frequency == 0) return RD_OK;
+    if (r->config.image_frequency == 0) return RD_OK;
     RD_TRY(gallery_start(&v->mistakes, &r->spec, PICTURES, st));
     if (v->n_classes > MOST_CLASSES) goto done;
     v->confusion = calloc((size_t)(v->n_classes * v->n_classes), sizeof *v->confusion);
@@ -279,7 +289,7 @@ void eval_result_release(eval_result *v)
     v->confusion = NULL;
 }
 
-double eval_figure(const eval_result *v, const char **name, bool *higher_is_better)
+double eval_main_figure(const eval_result *v, const char **name, bool *higher_is_better)
 {
     if (v->scored && v->n_figures > 0) {
         *name = v->figure[0].name;
@@ -293,11 +303,12 @@ double eval_figure(const eval_result *v, const char **name, bool *higher_is_bett
 
 rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st)
 {
-    const rd_dataset_def *def = rd_dataset_def_of(r->held);
+    const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
     const int64_t begin_ns = rd_now_ns();
-    int64_t n = def->count(rd_dataset_self(r->held)), *ids = NULL;
+    int64_t n = def->count(rd_dataset_self(r->eval_data)), *ids = NULL;
     memset(out, 0, sizeof *out);
-    if (r->c.max_eval_samples > 0 && n > r->c.max_eval_samples) n = r->c.max_eval_samples;
+    if (r->config.max_eval_samples > 0 && n > r->config.max_eval_samples)
+        n = r->config.max_eval_samples;
     ids = malloc((size_t)(n + 1) * sizeof *ids);
     if (!ids)
         rd_fail(st, RD_EENV, "out of memory for %" PRId64 " samples", n);
@@ -309,7 +320,7 @@ rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st)
     if (st->code == RD_OK) (void)start_classes(r, out, st);
     RD_TRY(run_agree(r, st));
     out->n_samples = n;
-    decode_sort(r->held, ids, n);
+    decode_sort(r->eval_data, ids, n);
     RD_TRY(loss_all(r, ids, n, out, st));
     if (out->classes) RD_TRY(join_classes(r, out, st));
     if (r->model->decode && run_flag(r, "eval_bleu", true)) RD_TRY(score_all(r, ids, n, out, st));
@@ -332,9 +343,9 @@ rd_code eval_records_open(rd_run *r, eval_records *e, rd_status *st)
     RD_TRY(rd_logdir_lock(dir, &e->lock, warning, st));
     if (warning[0]) rd_warn(r->log, "%s", warning);
     /* Evaluation of an older checkpoint leaves the lines of newer ones; a resumed run writes its own again. */
-    RD_TRY(rd_metrics_new(path, r->mode == RD_MODE_TRAIN_EVAL ? r->at.step : INT64_MAX, &e->metrics,
-                          st));
-    RD_TRY(rd_events_new(dir, r->at.step, &e->events, st));
+    RD_TRY(rd_metrics_new(path, r->mode == RD_MODE_TRAIN_EVAL ? r->progress.step : INT64_MAX,
+                          &e->metrics, st));
+    RD_TRY(rd_events_new(dir, r->progress.step, &e->events, st));
 done:
     return st->code;
 }
@@ -363,7 +374,7 @@ static void evaluate_report(rd_run *r, const eval_result *v)
         rd_info(r->log,
                 "evaluation at step %" PRId64
                 ": loss %.6f  accuracy %.3f %% (%s of %s)%s  (%.1f s)",
-                r->at.step, console_real(v->loss), 100.0 * console_real(v->accuracy),
+                r->progress.step, console_real(v->loss), 100.0 * console_real(v->accuracy),
                 console_count((double)v->n_correct, right),
                 console_count((double)v->n_samples, count), top5, v->seconds);
         return;
@@ -371,7 +382,7 @@ static void evaluate_report(rd_run *r, const eval_result *v)
     rd_info(r->log,
             "evaluation at step %" PRId64
             ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentence%s, %.1f s)",
-            r->at.step, console_real(v->loss), console_real(v->nll_per_token),
+            r->progress.step, console_real(v->loss), console_real(v->nll_per_token),
             console_real(v->perplexity), console_real(v->accuracy),
             console_count((double)v->n_samples, count), RD_S(v->n_samples), v->seconds);
     if (v->scored) rd_info(r->log, "%s", v->line);
@@ -380,7 +391,7 @@ static void evaluate_report(rd_run *r, const eval_result *v)
 static json_t *as_json(const rd_run *r, const eval_result *v)
 {
     json_t *o = json_object();
-    (void)json_object_set_new(o, "step", json_integer((json_int_t)r->at.step));
+    (void)json_object_set_new(o, "step", json_integer((json_int_t)r->progress.step));
     (void)json_object_set_new(o, "loss", real_or_null(v->loss));
     if (!v->classes) {
         (void)json_object_set_new(o, "loss_per_token", real_or_null(v->nll_per_token));
@@ -399,13 +410,14 @@ static json_t *as_json(const rd_run *r, const eval_result *v)
 
 static void write_events(const rd_run *r, eval_records *e, const eval_result *v, rd_status *st)
 {
-    const int64_t step = r->at.step;
+    const int64_t step = r->progress.step;
     (void)rd_events_scalar(e->events, step, "loss", v->loss, st);
     (void)rd_events_scalar(e->events, step, "accuracy", v->accuracy, st);
     if (v->classes) {
         (void)rd_events_scalar(e->events, step, "accuracy_top5", v->top5, st);
-        gallery_write(e->events, step, "mistakes", &v->mistakes, r->held, st);
-        if (v->confusion) confusion_write(e->events, step, v->confusion, v->n_classes, r->held, st);
+        gallery_write(e->events, step, "mistakes", &v->mistakes, r->eval_data, st);
+        if (v->confusion)
+            confusion_write(e->events, step, v->confusion, v->n_classes, r->eval_data, st);
     } else {
         (void)rd_events_scalar(e->events, step, "loss_per_token", v->nll_per_token, st);
         (void)rd_events_scalar(e->events, step, "perplexity", v->perplexity, st);
@@ -430,15 +442,15 @@ rd_code run_eval(rd_run *r, rd_status *st)
     eval_records e = {.lock = -1};
     eval_result v = {0};
     rd_data_spec spec = {0};
-    RD_TRY(run_check_source(r, st));
-    RD_TRY(run_open_data(r, RD_SPLIT_EVAL, &r->held, st));
-    rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &spec);
-    RD_TRY(run_open_model(r, &spec, false, st));
+    RD_TRY(run_check_weights_source(r, st));
+    RD_TRY(setup_data(r, RD_SPLIT_EVAL, &r->eval_data, st));
+    rd_dataset_def_of(r->eval_data)->spec(rd_dataset_self(r->eval_data), &spec);
+    RD_TRY(setup_model(r, &spec, false, st));
     RD_TRY(world_check(r, st));
     RD_TRY(run_load_required(r, st));
     world_banner(r, 0, 0, 0);
     RD_TRY(run_evaluate(r, &v, st));
-    device_say_work(r);
+    device_report_work(r);
     if (r->world->rank ==
         0) { /* a folder that cannot be written, or is in use, does not take the figures along */
         (void)eval_records_open(r, &e, st);

@@ -12,8 +12,11 @@
  * Gradients of GPUs go through NCCL in the same way, tables too, on a stream of its own. Where NCCL cannot be (no library, an old one
  * and ranks that share a GPU) or must not (deterministic any: its order of additions is its own), they are copied to the hosts, summed
  * there, and copied back; see gpu_group.c. */
+#include "exchange.h"
 #include "bucket_cut.h"
-#include "run.h"
+#include "device.h"
+#include "embeddings.h"
+#include "gpu_group.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -39,13 +42,6 @@ struct exchange {
     rd_gpu_sum_time *time; /* [n], owned */
 };
 
-rd_wire run_wire(const rd_run *r)
-{
-    return strcmp(r->c.allreduce_dtype, "bfloat16") == 0  ? RD_WIRE_BF16
-           : strcmp(r->c.allreduce_dtype, "float16") == 0 ? RD_WIRE_F16
-                                                          : RD_WIRE_F32;
-}
-
 /* ---- buckets ---- */
 
 static int exchange_by_offset(const void *a, const void *b)
@@ -65,7 +61,7 @@ static bool is_table(const embeddings *e, const rd_param *p)
 /* A GPU is done sooner with a bucket than its peers are told of it, so there they are larger. */
 static double bucket_mb(const exchange *x)
 {
-    return x->group && !x->run->c.has_bucket_mb ? 25.0 : x->run->c.bucket_mb;
+    return x->group && !x->run->config.has_bucket_mb ? 25.0 : x->run->config.bucket_mb;
 }
 
 static rd_code make_buckets(exchange *x, rd_status *st)
@@ -75,15 +71,15 @@ static rd_code make_buckets(exchange *x, rd_status *st)
     const bucket_sizes sizes = {
         .span = rd_params_span(ps), .first = fmin(bytes, 1048576.0), .bytes = bytes};
     const int n = rd_params_n(ps);
-    const size_t room = (size_t)n + 1;
-    const rd_param **p = malloc(room * sizeof *p);
-    bucket_param *place = calloc(room, sizeof *place);
-    int *of = calloc(room, sizeof *of);
-    x->bucket = calloc(room, sizeof *x->bucket);
-    x->bucket_of = calloc(room, sizeof *x->bucket_of);
-    x->size = calloc(room, sizeof *x->size);
-    x->left = calloc(room, sizeof *x->left);
-    x->time = calloc(room, sizeof *x->time);
+    const size_t capacity = (size_t)n + 1;
+    const rd_param **p = malloc(capacity * sizeof *p);
+    bucket_param *place = calloc(capacity, sizeof *place);
+    int *of = calloc(capacity, sizeof *of);
+    x->bucket = calloc(capacity, sizeof *x->bucket);
+    x->bucket_of = calloc(capacity, sizeof *x->bucket_of);
+    x->size = calloc(capacity, sizeof *x->size);
+    x->left = calloc(capacity, sizeof *x->left);
+    x->time = calloc(capacity, sizeof *x->time);
     if (!p || !place || !of || !x->bucket || !x->bucket_of || !x->size || !x->left || !x->time) {
         rd_fail(st, RD_EENV, "out of memory for the buckets of %d parameters", n);
         goto done;
@@ -94,7 +90,7 @@ static rd_code make_buckets(exchange *x, rd_status *st)
         place[i] = (bucket_param){.offset = p[i]->offset,
                                   .table = is_table(x->tables, p[i]),
                                   .state = p[i]->flags & RD_PARAM_STATE};
-    x->n = bucket_plan(place, n, &sizes, x->bucket, x->size, of);
+    x->n = bucket_cut(place, n, &sizes, x->bucket, x->size, of);
     for (int i = 0; i < n; i++) x->bucket_of[p[i]->index] = of[i];
 done:
     free(p);
@@ -150,7 +146,7 @@ static void op_done(void *ctx, const rd_op *op, bool backward, bool ends)
 /* Does backward hand buckets over while it runs? */
 static bool overlaps(const exchange *x)
 {
-    if (x->group) return strcmp(x->run->c.overlap, "off") != 0;
+    if (x->group) return strcmp(x->run->config.overlap, "off") != 0;
     return x->flow && rd_flow_mode_of(x->flow) != RD_FLOW_LATE;
 }
 
@@ -206,7 +202,7 @@ static void report(exchange *x, int64_t rest_ns, const embeddings_sent *tables, 
              i++)
             n += 4.0 * (double)b[i].n;
         out->bytes += n;
-        trace_bucket(x->run, first, n, b[first].begin_ns, b[first].end_ns);
+        times_bucket(x->run, first, n, b[first].begin_ns, b[first].end_ns);
     }
 }
 
@@ -232,7 +228,7 @@ static inline rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
     RD_TRY(rd_gpu_mark(gpu, MARK_BEFORE, st));
     RD_TRY(rd_gpu_group_join(x->group, st));
     RD_TRY(rd_gpu_mark(gpu, MARK_AFTER, st));
-    RD_TRY(rd_gpu_group_wait(x->group, r->c.stall_abort_s, st));
+    RD_TRY(rd_gpu_group_wait(x->group, r->config.stall_abort_s, st));
     RD_TRY(rd_gpu_between(gpu, MARK_BEFORE, MARK_AFTER, &waited, st));
     RD_TRY(rd_gpu_group_times(x->group, x->time, x->n, &n, st));
     const int64_t now_ns = rd_now_ns();
@@ -242,7 +238,7 @@ static inline rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
         const double bytes = 4.0 * (double)x->bucket[i].n;
         busy += x->time[i].begin_s - x->time[i].end_s;
         out->bytes += bytes;
-        trace_bucket(r, i, bytes, now_ns - (int64_t)(x->time[i].begin_s * 1e9),
+        times_bucket(r, i, bytes, now_ns - (int64_t)(x->time[i].begin_s * 1e9),
                      now_ns - (int64_t)(x->time[i].end_s * 1e9));
     }
     out->total_s = fmax(
@@ -280,7 +276,7 @@ rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st)
         all.bytes += sent.bytes;
         all.wire_bytes += sent.wire_bytes;
         if (x->run->world->size > 1)
-            trace_bucket(x->run, x->n + i, sent.bytes, from_ns, rd_now_ns());
+            times_bucket(x->run, x->n + i, sent.bytes, from_ns, rd_now_ns());
     }
     if (r->world->size > 1)
         report(x,
@@ -304,7 +300,7 @@ rd_code exchange_alone(exchange *x, int64_t n, double *seconds, rd_status *st)
         if (x->status.code != RD_OK) *st = x->status;
         RD_TRY(st->code);
         RD_TRY(rd_gpu_group_join(x->group, st));
-        RD_TRY(rd_gpu_group_wait(x->group, r->c.stall_abort_s, st));
+        RD_TRY(rd_gpu_group_wait(x->group, r->config.stall_abort_s, st));
     } else {
         RD_TRY(rd_comm_sum_f32(r->comm, rd_params_grads(r->params), n, st));
         if (run_gpu(r)) {
@@ -323,9 +319,9 @@ done:
 
 static rd_flow_mode wanted_mode(const rd_run *r)
 {
-    if (strcmp(r->c.overlap, "off") == 0) return RD_FLOW_LATE;
-    if (strcmp(r->c.overlap, "calls") == 0) return RD_FLOW_CALLS;
-    return strcmp(r->c.overlap, "core") == 0 ? RD_FLOW_CORE : RD_FLOW_THREAD;
+    if (strcmp(r->config.overlap, "off") == 0) return RD_FLOW_LATE;
+    if (strcmp(r->config.overlap, "calls") == 0) return RD_FLOW_CALLS;
+    return strcmp(r->config.overlap, "core") == 0 ? RD_FLOW_CORE : RD_FLOW_THREAD;
 }
 
 static void describe_on_gpus(const exchange *x, rd_strbuf *out)
@@ -335,7 +331,7 @@ static void describe_on_gpus(const exchange *x, rd_strbuf *out)
                          "between %s: gradients are summed by NCCL, as %s in %d bucket%s of about "
                          "%g MB, %s backward\n",
                          x->run->device.shared ? "ranks, of which several have one GPU" : "GPUs",
-                         x->run->c.allreduce_dtype, x->n, RD_S(x->n), bucket_mb(x),
+                         x->run->config.allreduce_dtype, x->n, RD_S(x->n), bucket_mb(x),
                          overlaps(x) ? "during" : "after");
     else
         rd_strbuf_printf(
@@ -350,7 +346,7 @@ void exchange_describe(const exchange *x, rd_strbuf *out)
     if (x->run->world->n_hosts == 1 || !x->flow) return;
     const rd_flow_mode mode = rd_flow_mode_of(x->flow);
     rd_strbuf_printf(out, "between hosts: gradients travel as %s in %d bucket%s of about %g MB%s",
-                     x->run->c.allreduce_dtype, x->n, RD_S(x->n), x->run->c.bucket_mb,
+                     x->run->config.allreduce_dtype, x->n, RD_S(x->n), x->run->config.bucket_mb,
                      mode == RD_FLOW_LATE    ? ", after backward"
                      : mode == RD_FLOW_CALLS ? ", during backward between its ops"
                      : mode == RD_FLOW_CORE

@@ -9,7 +9,8 @@
  *     wrong, wrongfirst    the same, as if it were what an update has worked out; in the model's first array
  *     grad                 one number of the gradient, where it is that rank's own
  *     disk                 no file may grow beyond 1 KB from now on */
-#include "run.h"
+#include "fault.h"
+#include "device.h"
 
 #include <math.h>
 #include <signal.h>
@@ -82,6 +83,6 @@ rd_code run_phase(rd_run *r, rd_phase phase, int64_t step, rd_status *st)
 {
     fault f;
     rd_watch_beat(r->watch, phase, step);
-    trace_phase(r, phase);
+    times_phase(r, phase);
     return wanted(r, phase, step, &f) ? happen(r, &f, st) : st->code;
 }

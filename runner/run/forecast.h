@@ -1,98 +1,122 @@
-/* forecast.h -- how large a cluster pays: what a run has measured, the alpha-beta model of its exchange, and what the
- * model says of other numbers of hosts. plan_model.c is arithmetic alone; plan_record.c keeps the figures of a run in
- * its log folder; plan_mode.c measures; plan_table.c prints. */
-#ifndef RD_PLAN_IMPL_H
-#define RD_PLAN_IMPL_H
+/* forecast.h -- how large a cluster pays: the measured step of a run, an alpha-beta model of its exchange, and the
+ * model's step times for other numbers of hosts.
+ *
+ * forecast_model.c is arithmetic alone. forecast_record.c keeps the measured step in the log folder. forecast.c
+ * changes it to the cluster that the user asks about. Plan mode measures and prints tables. */
+#ifndef RD_RUN_FORECAST_H
+#define RD_RUN_FORECAST_H
 
-#include "run.h"
+#include "stepper.h"
 
-/* Time of a message of n bytes: alpha_s + n / bytes_per_s. */
-typedef struct plan_link {
+/* A message of n bytes takes alpha_s + n / bytes_per_s. */
+typedef struct forecast_link {
     double alpha_s, bytes_per_s;
-    bool measured; /* else assumed, or given by a person */
-} plan_link;
+    bool measured; /* false: assumed, or given by the user */
+} forecast_link;
 
-/* A step as it was measured; seconds are means over steps and ranks. */
-typedef struct plan_run {
-    char model[64], unit[32]; /* "images" or "tokens" */
+/* A measured step. Seconds are means over steps and ranks. */
+typedef struct forecast_step {
+    char model[64], unit[32]; /* unit: "images" or "tokens" */
     int hosts, ranks;
-    double steps; /* that the figures are of */
+    double steps; /* number of measured steps */
     double step_s, input_s, forward_s, backward_s, wait_s, exposed_s, update_s, other_s;
-    double comm_s;         /* of the exchange, hidden or not */
-    double bytes;          /* of the gradients, float32 */
-    double buckets;        /* pieces that are exchanged one by one */
-    double wire;           /* bytes of a number between hosts over 4 */
-    double samples, units; /* of a step, all ranks */
-    bool overlaps;         /* between hosts: buckets travel while backward runs */
-    bool shared;           /* the ranks of a host sum through memory they share */
-    plan_link inside, between;
-} plan_run;
+    double comm_s;  /* of the exchange, hidden or not */
+    double bytes;   /* of the gradients, float32 */
+    double buckets; /* number of pieces that are exchanged one by one */
+    double wire;    /* bytes of a number between hosts / 4 */
+    double samples; /* per step, all ranks */
+    double units;   /* per step, all ranks */
+    bool overlaps;  /* buckets are sent between hosts while backward runs */
+    bool shared;    /* the ranks of a host sum through shared memory */
+    forecast_link inside, between;
+} forecast_step;
 
-/* What the model says of so many hosts. */
-typedef struct plan_row {
+/* The model's answer for a number of hosts. */
+typedef struct forecast_row {
     int hosts, ranks;
+    /* weak scaling: the same batch on every rank */
     double comm_s, exposed_s, step_s;
-    double samples_per_s, units_per_s,
-        weak;                     /* the same batch on every rank; efficiency against one host */
-    double strong_step_s, strong; /* the same global batch; NAN: less than a sample for a rank */
-} plan_row;
+    double samples_per_s, units_per_s;
+    double weak; /* efficiency against one host */
+    /* strong scaling: the same global batch; NAN: less than one sample per rank */
+    double strong_step_s, strong;
+} forecast_row;
 
-enum { PLAN_ROWS = 11 }; /* 1, 2, 4, ... 1,024 hosts */
+enum { FORECAST_ROWS = 11 }; /* 1, 2, 4, ... 1,024 hosts */
 
-/* ---- plan_model.c ---- */
-/* Rounds of messages of the sum over hosts, there and back: the power of two in it in steps of up to 8, the odd rest at
- * once. */
-int plan_rounds(int hosts);
-/* Messages' latencies and bytes on a host's link that an exchange of `bytes` costs. */
-void plan_cost(int hosts, double bytes, double wire, double *alphas, double *link_bytes);
-/* Bytes that stand for the sum inside a host in bus-bandwidth terms. */
-double plan_inside_bytes(int per_host, double bytes);
-double plan_exchange_s(const plan_run *m, int hosts, int per_host);
-/* alpha_s and bytes_per_s so that seconds[i] is about alphas[i] * alpha_s + bytes[i] / bytes_per_s: least squares of
- * relative errors, neither negative. With one size alone, or sizes that tell nothing of it, alpha_s stays as it
- * was, up to half of the time of that size. False: nothing to fit, *out is as it was. */
-bool plan_fit(const double *alphas, const double *bytes, const double *seconds, int n,
-              plan_link *out);
-/* Scales both links so that an exchange takes by the model what it took in the steps, and returns by how much:
- * exchanges of steps are buckets that travel together, while ranks work. */
-double plan_calibrate(plan_run *m);
-void plan_at(const plan_run *m, int hosts, int per_host, plan_row *out);
+/* ---- forecast_model.c ---- */
 
-/* ---- plan_record.c ---- */
-typedef struct plan_sums { /* of this rank, since its first steps, which are slower, were done */
+/* Returns the number of message rounds of the sum over hosts in one direction. The power of two in `hosts` is done in
+ * factors of up to 8, the odd rest in one round. */
+int forecast_rounds(int hosts);
+
+/* Computes what an exchange of `bytes` costs: latencies of messages, and bytes on a host's link. */
+void forecast_cost(int hosts, double bytes, double wire, double *alphas, double *link_bytes);
+
+/* Returns the bytes that the sum inside a host counts in terms of bus bandwidth. */
+double forecast_inside_bytes(int per_host, double bytes);
+double forecast_exchange_s(const forecast_step *m, int hosts, int per_host);
+
+/* Fits alpha_s and bytes_per_s so that seconds[i] is about alphas[i] * alpha_s + bytes[i] / bytes_per_s. It minimises
+ * the squares of relative errors; neither value is negative. Where the sizes do not determine alpha_s, it stays as it
+ * was, up to half of the measured time. False: there is nothing to fit, and *out is unchanged. */
+bool forecast_fit(const double *alphas, const double *bytes, const double *seconds, int n,
+                  forecast_link *out);
+
+/* Scales both links so that the model's exchange takes the time measured in the steps. Returns the factor. Exchanges of
+ * steps take longer than single ones: buckets share the link, and ranks compute meanwhile. */
+double forecast_calibrate(forecast_step *m);
+void forecast_at(const forecast_step *m, int hosts, int per_host, forecast_row *out);
+
+/* ---- forecast_record.c ---- */
+
+/* Sums of this rank since its warm-up steps. */
+typedef struct forecast_sums {
     double steps, seconds, samples, units, comm_s, exposed_s, bytes;
-    double before[TRACE_N], exchanges_before; /* of r->times, then */
+    double before[TIMES_N];  /* r->times.seconds at the begin */
+    double exchanges_before; /* r->times.n_exchanges at the begin */
     bool overlaps;
-} plan_sums;
-void plan_sums_start(plan_sums *s, const rd_run *r);
-/* After a step: how long it took, and what of all ranks was in it. */
-void plan_sums_add(plan_sums *s, const stepper *from, double seconds, double samples, double units);
-/* Collective. From the times of a run to the figures of a step; all ranks get them. */
-rd_code plan_collect(rd_run *r, const plan_sums *sums, plan_run *out, rd_status *st);
-/* The links again, from r->times as they are now. Where ranks share hosts of several, inside has to be known before. */
-void plan_fit_links(const rd_run *r, plan_run *m);
-json_t *plan_to_json(const plan_run *m);
-rd_code plan_write(const plan_run *m, const char *logdir,
-                   rd_status *st); /* rank 0; LOGDIR/step.json */
-rd_code plan_read(const char *logdir, plan_run *out, rd_status *st);
+} forecast_sums;
+void forecast_sums_start(forecast_sums *s, const rd_run *r);
 
-/* ---- plan_table.c ---- */
-typedef struct plan_config {
-    double link_gbit, latency_us;
+/* Adds a step. seconds: of this rank; samples and units: of all ranks. */
+void forecast_sums_add(forecast_sums *s, const stepper *from, double seconds, double samples,
+                       double units);
+
+/* Collective. Computes the measured step on all ranks. */
+rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *out, rd_status *st);
+
+/* Fits the links to r->times. Where several hosts have several ranks each, m->inside must be known. */
+void forecast_fit_links(const rd_run *r, forecast_step *m);
+
+/* The caller owns the value; NULL: out of memory. */
+json_t *forecast_to_json(const forecast_step *m);
+
+/* LOGDIR/step.json. Rank 0 only. */
+rd_code forecast_write(const forecast_step *m, const char *logdir, rd_status *st);
+rd_code forecast_read(const char *logdir, forecast_step *out, rd_status *st);
+
+/* ---- forecast.c ---- */
+
+typedef struct forecast_config {
+    bool has_link;
+    double link_gbit;
+    bool has_latency;
+    double latency_us;
+    bool has_ranks;
     int64_t ranks_per_host;
-    bool has_link, has_latency, has_ranks;
-} plan_config;
+} forecast_config;
 extern const rd_option_group rd_group_plan;
-/* Another link, another number of ranks, buckets and wire type, where the config says so. What was said goes to *notes,
- * a line each. */
-rd_code plan_change(const rd_config *config, plan_run *m, int *per_host, rd_strbuf *notes,
-                    rd_status *st);
-void plan_shares(const plan_run *m, rd_strbuf *out); /* what a step consists of, one line */
-void plan_short(const plan_run *m, rd_strbuf *out);  /* what the model says, one line */
-/* Rank 0: the whole answer, for people or as one JSON object. */
-rd_code plan_print(rd_run *r, plan_run *m, FILE *out, rd_status *st);
 
-/* ---- plan_mode.c ---- */
-/* run_plan and run_plan_recorded are declared in run.h */
+/* Replaces link, ranks per host, buckets and wire type by those of the config, where the config has them. Each
+ * assumption adds a line to *notes. */
+rd_code forecast_change(const rd_config *config, forecast_step *m, int *per_host, rd_strbuf *notes,
+                        rd_status *st);
+
+/* Appends one line: the shares of a step. */
+void forecast_describe_step(const forecast_step *m, rd_strbuf *out);
+
+/* Appends one line: the efficiency on more hosts. */
+void forecast_describe_hosts(const forecast_step *m, rd_strbuf *out);
 
 #endif

@@ -17,7 +17,7 @@
 
 #include <math.h>
 
-int plan_rounds(int hosts)
+int forecast_rounds(int hosts)
 {
     int k = 0;
     if (hosts <= 1) return 0;
@@ -28,44 +28,44 @@ int plan_rounds(int hosts)
     return (k + 2) / 3 + (hosts > 1);
 }
 
-void plan_cost(int hosts, double bytes, double wire, double *alphas, double *link_bytes)
+void forecast_cost(int hosts, double bytes, double wire, double *alphas, double *link_bytes)
 {
-    *alphas = 2.0 * plan_rounds(hosts);
+    *alphas = 2.0 * forecast_rounds(hosts);
     *link_bytes = hosts > 1 ? 2.0 * (1.0 - 1.0 / hosts) * bytes * wire : 0.0;
 }
 
-double plan_inside_bytes(int per_host, double bytes)
+double forecast_inside_bytes(int per_host, double bytes)
 {
     return per_host > 1 ? 2.0 * (per_host - 1.0) / per_host * bytes : 0.0;
 }
 
-static double per_byte(const plan_link *l, double bytes)
+static double per_byte(const forecast_link *l, double bytes)
 {
     return bytes > 0.0 && l->bytes_per_s > 0.0 ? bytes / l->bytes_per_s : 0.0;
 }
 
-static double inside_s(const plan_run *m, int per_host)
+static double inside_s(const forecast_step *m, int per_host)
 {
     if (!m->shared || per_host == 1) return 0.0;
     return m->buckets * m->inside.alpha_s +
-           per_byte(&m->inside, plan_inside_bytes(per_host, m->bytes));
+           per_byte(&m->inside, forecast_inside_bytes(per_host, m->bytes));
 }
 
-static double between_s(const plan_run *m, int hosts, int per_host)
+static double between_s(const forecast_step *m, int hosts, int per_host)
 {
     double alphas, link_bytes;
     /* Without shared memory every rank is a host of its own to the exchange. */
-    plan_cost(m->shared ? hosts : hosts * per_host, m->bytes, m->wire, &alphas, &link_bytes);
+    forecast_cost(m->shared ? hosts : hosts * per_host, m->bytes, m->wire, &alphas, &link_bytes);
     return m->buckets * alphas * m->between.alpha_s + per_byte(&m->between, link_bytes);
 }
 
-double plan_exchange_s(const plan_run *m, int hosts, int per_host)
+double forecast_exchange_s(const forecast_step *m, int hosts, int per_host)
 {
     return inside_s(m, per_host) + between_s(m, hosts, per_host);
 }
 
-bool plan_fit(const double *alphas, const double *bytes, const double *seconds, int n,
-              plan_link *out)
+bool forecast_fit(const double *alphas, const double *bytes, const double *seconds, int n,
+                  forecast_link *out)
 {
     /* Normal equations of sum over i of ((x a_i + y b_i) / t_i - 1)^2. */
     double aa = 0.0, ab = 0.0, bb = 0.0, a1 = 0.0, b1 = 0.0, x = 0.0, y = 0.0;
@@ -96,17 +96,17 @@ bool plan_fit(const double *alphas, const double *bytes, const double *seconds, 
         y = b1 / bb;
     }
     if (y <= 0.0) return false;
-    *out = (plan_link){.alpha_s = x, .bytes_per_s = 1.0 / y, .measured = true};
+    *out = (forecast_link){.alpha_s = x, .bytes_per_s = 1.0 / y, .measured = true};
     return true;
 }
 
-double plan_calibrate(plan_run *m)
+double forecast_calibrate(forecast_step *m)
 {
-    const double model_s = plan_exchange_s(m, m->hosts, m->ranks / m->hosts),
+    const double model_s = forecast_exchange_s(m, m->hosts, m->ranks / m->hosts),
                  f = m->comm_s / model_s;
     if (!(model_s > 0.0) || !(f > 0.0) || !isfinite(f)) return 1.0;
     for (int i = 0; i < 2; i++) {
-        plan_link *l = i == 0 ? &m->inside : &m->between;
+        forecast_link *l = i == 0 ? &m->inside : &m->between;
         l->alpha_s *= f;
         l->bytes_per_s /= f;
     }
@@ -114,25 +114,25 @@ double plan_calibrate(plan_run *m)
 }
 
 /* Seconds of a step that are not the exchange, with `share` of the measured batch on a rank. */
-static double own_s(const plan_run *m, double share)
+static double own_s(const forecast_step *m, double share)
 {
     return share * (m->input_s + m->forward_s + m->backward_s) + m->wait_s + m->update_s +
            m->other_s;
 }
 
-static double exposed_s(const plan_run *m, int hosts, int per_host, double backward_s)
+static double exposed_s(const forecast_step *m, int hosts, int per_host, double backward_s)
 {
     const double seconds = between_s(m, hosts, per_host);
     if (hosts == 1 || !m->overlaps) return inside_s(m, per_host) + seconds;
     return inside_s(m, per_host) + fmax(seconds / m->buckets, seconds - backward_s);
 }
 
-void plan_at(const plan_run *m, int hosts, int per_host, plan_row *out)
+void forecast_at(const forecast_step *m, int hosts, int per_host, forecast_row *out)
 {
-    const double one_comm_s = plan_exchange_s(m, 1, per_host);
-    const double comm_s = plan_exchange_s(m, hosts, per_host);
+    const double one_comm_s = forecast_exchange_s(m, 1, per_host);
+    const double comm_s = forecast_exchange_s(m, hosts, per_host);
     const int ranks = hosts * per_host;
-    *out = (plan_row){
+    *out = (forecast_row){
         .hosts = hosts, .ranks = ranks, .comm_s = comm_s, .strong = NAN, .strong_step_s = NAN};
     out->exposed_s = exposed_s(m, hosts, per_host, m->backward_s);
     out->step_s = own_s(m, 1.0) + out->exposed_s;

@@ -3,6 +3,7 @@
 #include "forecast.h"
 
 #include "rd/ping.h"
+#include "rd/file.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static double wire_of(const rd_run *r)
 }
 
 /* The links, from the exchanges of this rank by size. between: alpha_s is half a round trip already. */
-void plan_fit_links(const rd_run *r, plan_run *m)
+void forecast_fit_links(const rd_run *r, forecast_step *m)
 {
     double alphas[EXCHANGE_SIZES], bytes[EXCHANGE_SIZES], seconds[EXCHANGE_SIZES];
     const int per_host = m->ranks / m->hosts, hosts = m->shared ? m->hosts : m->ranks;
@@ -25,26 +26,27 @@ void plan_fit_links(const rd_run *r, plan_run *m)
     for (int i = 0; i < t->n_sizes; i++) {
         double inside_s = 0.0;
         if (hosts > 1) {
-            plan_cost(hosts, t->sizes[i].bytes, m->wire, &alphas[n], &bytes[n]);
+            forecast_cost(hosts, t->sizes[i].bytes, m->wire, &alphas[n], &bytes[n]);
             if (m->inside.measured)
-                inside_s = m->inside.alpha_s +
-                           plan_inside_bytes(per_host, t->sizes[i].bytes) / m->inside.bytes_per_s;
+                inside_s = m->inside.alpha_s + forecast_inside_bytes(per_host, t->sizes[i].bytes) /
+                                                   m->inside.bytes_per_s;
         } else {
             alphas[n] = 1.0;
-            bytes[n] = plan_inside_bytes(per_host, t->sizes[i].bytes);
+            bytes[n] = forecast_inside_bytes(per_host, t->sizes[i].bytes);
         }
         seconds[n++] = times_exchange(&t->sizes[i]) - inside_s;
     }
-    (void)plan_fit(alphas, bytes, seconds, n, hosts > 1 ? &m->between : &m->inside);
+    (void)forecast_fit(alphas, bytes, seconds, n, hosts > 1 ? &m->between : &m->inside);
 }
 
-void plan_sums_start(plan_sums *s, const rd_run *r)
+void forecast_sums_start(forecast_sums *s, const rd_run *r)
 {
-    *s = (plan_sums){.exchanges_before = r->times.n_exchanges};
+    *s = (forecast_sums){.exchanges_before = r->times.n_exchanges};
     memcpy(s->before, r->times.seconds, sizeof s->before);
 }
 
-void plan_sums_add(plan_sums *s, const stepper *from, double seconds, double samples, double units)
+void forecast_sums_add(forecast_sums *s, const stepper *from, double seconds, double samples,
+                       double units)
 {
     s->steps++;
     s->seconds += seconds;
@@ -56,38 +58,38 @@ void plan_sums_add(plan_sums *s, const stepper *from, double seconds, double sam
     s->overlaps = from->comm.overlaps;
 }
 
-rd_code plan_collect(rd_run *r, const plan_sums *sums, plan_run *m, rd_status *st)
+rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *m, rd_status *st)
 {
-    enum { N = TRACE_N + 7 };
+    enum { N = TIMES_N + 7 };
     const run_times *t = &r->times;
     const double size = r->world->size;
     rd_clock_offset clock;
     double v[N], ping_s = 0.0;
-    for (int i = 0; i < TRACE_N; i++) v[i] = t->seconds[i] - sums->before[i];
+    for (int i = 0; i < TIMES_N; i++) v[i] = t->seconds[i] - sums->before[i];
     const double own[] = {sums->seconds, sums->comm_s, sums->exposed_s, sums->bytes,
                           sums->samples, sums->units,  sums->steps};
-    memcpy(v + TRACE_N, own, sizeof own);
-    *m = (plan_run){.hosts = r->world->n_hosts,
-                    .ranks = r->world->size,
-                    .wire = wire_of(r),
-                    .overlaps = sums->overlaps};
+    memcpy(v + TIMES_N, own, sizeof own);
+    *m = (forecast_step){.hosts = r->world->n_hosts,
+                         .ranks = r->world->size,
+                         .wire = wire_of(r),
+                         .overlaps = sums->overlaps};
     RD_TRY(rd_comm_sum_f64(r->comm, v, N, st));
     RD_TRY(rd_clock_compare(r->comm, 16, &clock, st));
     if (clock.round_ns > 0) ping_s = (double)clock.round_ns * 0.5e-9;
     RD_TRY(rd_comm_max_f64(r->comm, &ping_s, 1, st));
     const double steps = v[N - 1] > 0.0 ? v[N - 1] : 1.0; /* of all ranks */
     m->steps = steps / size;
-    m->step_s = v[TRACE_N] / steps;
-    m->exposed_s = v[TRACE_N + 2] / steps;
-    m->comm_s = fmax(m->exposed_s, v[TRACE_N + 1] / steps);
-    m->bytes = v[TRACE_N + 3] / steps;
-    m->samples = v[TRACE_N + 4] / steps; /* every rank has counted the samples of all */
-    m->units = v[TRACE_N + 5] / steps;
-    m->input_s = v[TRACE_INPUT] / steps;
-    m->forward_s = v[TRACE_FORWARD] / steps;
-    m->backward_s = v[TRACE_BACKWARD] / steps;
-    m->wait_s = v[TRACE_WAIT] / steps;
-    m->update_s = v[TRACE_UPDATE] / steps;
+    m->step_s = v[TIMES_N] / steps;
+    m->exposed_s = v[TIMES_N + 2] / steps;
+    m->comm_s = fmax(m->exposed_s, v[TIMES_N + 1] / steps);
+    m->bytes = v[TIMES_N + 3] / steps;
+    m->samples = v[TIMES_N + 4] / steps; /* every rank has counted the samples of all */
+    m->units = v[TIMES_N + 5] / steps;
+    m->input_s = v[TIMES_INPUT] / steps;
+    m->forward_s = v[TIMES_FORWARD] / steps;
+    m->backward_s = v[TIMES_BACKWARD] / steps;
+    m->wait_s = v[TIMES_WAIT] / steps;
+    m->update_s = v[TIMES_UPDATE] / steps;
     m->other_s = fmax(0.0, m->step_s - m->input_s - m->forward_s - m->backward_s - m->wait_s -
                                m->update_s - m->exposed_s);
     if (m->bytes <= 0.0) m->bytes = 4.0 * (double)rd_params_span(r->params);
@@ -95,7 +97,7 @@ rd_code plan_collect(rd_run *r, const plan_sums *sums, plan_run *m, rd_status *s
         1.0, sums->steps > 0.0 ? (t->n_exchanges - sums->exchanges_before) / sums->steps : 1.0);
     m->shared = r->world->size == 1 || strncmp(rd_comm_note(r->comm), "sums by messages", 16) != 0;
     m->between.alpha_s = ping_s;
-    if (r->world->rank == 0) plan_fit_links(r, m);
+    if (r->world->rank == 0) forecast_fit_links(r, m);
     RD_TRY(rd_comm_bcast(r->comm, &m->inside, sizeof m->inside, 0, st));
     RD_TRY(rd_comm_bcast(r->comm, &m->between, sizeof m->between, 0, st));
     (void)snprintf(m->model, sizeof m->model, "%s", r->model->name);
@@ -110,9 +112,9 @@ typedef struct field {
     const char *key;
     size_t at;
 } field;
-#define F(name)                         \
-    {                                   \
-#name, offsetof(plan_run, name) \
+#define F(name)                              \
+    {                                        \
+#name, offsetof(forecast_step, name) \
     }
 static const field fields[] = {F(steps),  F(step_s),    F(input_s),  F(forward_s), F(backward_s),
                                F(wait_s), F(exposed_s), F(update_s), F(other_s),   F(comm_s),
@@ -120,13 +122,13 @@ static const field fields[] = {F(steps),  F(step_s),    F(input_s),  F(forward_s
 #undef F
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 
-static json_t *link_to_json(const plan_link *l)
+static json_t *link_to_json(const forecast_link *l)
 {
     if (!l->measured || !isfinite(l->bytes_per_s)) return json_null();
     return json_pack("{s:f, s:f}", "alpha_s", l->alpha_s, "bytes_per_s", l->bytes_per_s);
 }
 
-json_t *plan_to_json(const plan_run *m)
+json_t *forecast_to_json(const forecast_step *m)
 {
     json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:b, s:b}", "model", m->model, "unit", m->unit,
                           "hosts", m->hosts, "ranks", m->ranks, "overlaps", (int)m->overlaps,
@@ -141,10 +143,10 @@ json_t *plan_to_json(const plan_run *m)
     return o;
 }
 
-rd_code plan_write(const plan_run *m, const char *logdir, rd_status *st)
+rd_code forecast_write(const forecast_step *m, const char *logdir, rd_status *st)
 {
     char path[4200], *text = NULL;
-    json_t *o = plan_to_json(m);
+    json_t *o = forecast_to_json(m);
     if (o) text = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(o);
     (void)snprintf(path, sizeof path, "%.4000s/%s", logdir, file_name);
@@ -154,18 +156,18 @@ rd_code plan_write(const plan_run *m, const char *logdir, rd_status *st)
     return st->code;
 }
 
-static bool read_link(const json_t *o, plan_link *l)
+static bool read_link(const json_t *o, forecast_link *l)
 {
     const json_t *a = json_object_get(o, "alpha_s"), *b = json_object_get(o, "bytes_per_s");
-    *l = (plan_link){0};
+    *l = (forecast_link){0};
     if (json_is_null(o)) return true;
     if (!json_is_number(a) || !json_is_number(b)) return false;
-    *l = (plan_link){json_number_value(a), json_number_value(b), true};
+    *l = (forecast_link){json_number_value(a), json_number_value(b), true};
     return isfinite(l->alpha_s) && l->alpha_s >= 0.0 && isfinite(l->bytes_per_s) &&
            l->bytes_per_s > 0.0;
 }
 
-static bool plan_record_read_all(const json_t *o, plan_run *m)
+static bool read_step(const json_t *o, forecast_step *m)
 {
     const char *model = json_string_value(json_object_get(o, "model")),
                *unit = json_string_value(json_object_get(o, "unit"));
@@ -191,13 +193,13 @@ static bool plan_record_read_all(const json_t *o, plan_run *m)
            read_link(json_object_get(o, "between"), &m->between);
 }
 
-rd_code plan_read(const char *logdir, plan_run *out, rd_status *st)
+rd_code forecast_read(const char *logdir, forecast_step *out, rd_status *st)
 {
     char path[4200], *text = NULL;
     size_t n = 0;
     json_error_t error;
     json_t *o = NULL;
-    *out = (plan_run){0};
+    *out = (forecast_step){0};
     (void)snprintf(path, sizeof path, "%.4000s/%s", logdir, file_name);
     if (rd_file_read(path, RD_EUSAGE, &text, &n, st) != RD_OK) {
         rd_status_prefix(st, "no measured step to plan from (a training of ten steps or more "
@@ -205,7 +207,7 @@ rd_code plan_read(const char *logdir, plan_run *out, rd_status *st)
         goto done;
     }
     o = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
-    if (!o || !plan_record_read_all(o, out))
+    if (!o || !read_step(o, out))
         rd_fail(st, RD_EDATA,
                 "%.512s is not what a training leaves there; train again, or measure with "
                 "--config_file=FILE",

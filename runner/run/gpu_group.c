@@ -1,6 +1,7 @@
 /* gpu_group.c -- which way the gradients of GPUs take: NCCL, or the hosts' memory. All ranks decide by what all of them have, so that
  * all take the same way. */
-#include "run.h"
+#include "gpu_group.h"
+#include "device.h"
 
 #ifdef RD_CUDA
 #include <stdlib.h>
@@ -37,7 +38,7 @@ done:
     return st->code;
 }
 
-static void warn_of_cards(const rd_run *r, const gpu_group_offer *all)
+static void warn_of_mixed_gpus(const rd_run *r, const gpu_group_offer *all)
 {
     for (int i = 1; i < r->world->size && r->world->rank == 0; i++) {
         if (all[i].sm == all[0].sm) continue;
@@ -113,7 +114,7 @@ static rd_code make_group(const rd_run *r, rd_gpu_group **out, char why[200], rd
     rd_gpu_group_options o = {.rank = r->world->rank,
                               .size = r->world->size,
                               .open_s = PATIENCE_S,
-                              .sum_s = r->c.stall_abort_s,
+                              .sum_s = r->config.stall_abort_s,
                               .shared = r->device.shared};
     rd_status own = {.rank = -1};
     if (o.rank == 0) (void)rd_gpu_group_id(r->gpu, o.id, &own);
@@ -137,7 +138,7 @@ rd_code gpu_group_open(rd_run *r, rd_gpu_group **out, char why[200], rd_status *
     if (!run_gpu(r) || r->world->size == 1) return st->code;
     RD_TRY(same_libraries(r, st));
     RD_TRY(gpu_group_gather(r, &all, st));
-    warn_of_cards(r, all);
+    warn_of_mixed_gpus(r, all);
     if (by_nccl(r, all, why, &warn)) {
         warn = true;
         RD_TRY(same_nccl(r, &all[r->world->rank].nccl, st));

@@ -4,7 +4,15 @@
  * The input goes through in chunks of lines. Of a chunk, sentences of like length form batches (decode.c), every rank
  * decodes its batches, and rank 0 puts the lines back in order. Chunks and batches depend on the input alone, so the
  * output does too. */
-#include "run.h"
+#include "console.h"
+#include "decode.h"
+#include "device.h"
+#include "pictures.h"
+#include "resume.h"
+#include "run_modes.h"
+#include "setup.h"
+#include "world.h"
+#include "rd/file.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -148,14 +156,15 @@ static rd_code put_lines(infer_sink *o, const char *all, int64_t bytes, int64_t 
 static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t n, int64_t *ids,
                                rd_status *st)
 {
-    collector c = {.d = r->held, .classes = !r->model->decode};
+    collector c = {.d = r->eval_data, .classes = !r->model->decode};
     rd_decode_config dc;
     char *all = NULL;
     int64_t *lens = NULL, bytes = 0;
     run_decode_config(r, true, &dc);
     for (int64_t i = 0; i < n; i++) ids[i] = first + i;
-    decode_sort(r->held, ids, n);
-    (void)decode_share(r, r->held, ids, n, r->c.infer_batch_size, &dc, infer_collect, &c, st);
+    decode_sort(r->eval_data, ids, n);
+    (void)decode_share(r, r->eval_data, ids, n, r->config.infer_batch_size, &dc, infer_collect, &c,
+                       st);
     RD_TRY(run_agree(r, st));
     RD_TRY(rd_comm_gather(r->comm, c.out.s, (int64_t)c.out.n, &all, &lens, st));
     if (r->world->rank == 0) {
@@ -173,8 +182,8 @@ done:
 
 static rd_code translate(rd_run *r, rd_status *st)
 {
-    const rd_dataset_def *def = rd_dataset_def_of(r->held);
-    const int64_t n = def->count(rd_dataset_self(r->held)), begin_ns = rd_now_ns();
+    const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
+    const int64_t n = def->count(rd_dataset_self(r->eval_data)), begin_ns = rd_now_ns();
     int64_t *ids = malloc(CHUNK * sizeof *ids);
     const bool watched = console_watched(r);
     const char *noun = run_is_image(r) ? "image" : "line";
@@ -232,7 +241,7 @@ static rd_code infer_report(void *ctx, int64_t id, const rd_decoded *d, rd_statu
     rd_strbuf text = {0};
     infer_sink o = {.fd = STDOUT_FILENO};
     (void)id;
-    run_text(r->held, 1, d->ids, d->n, false, &text);
+    run_text(r->eval_data, 1, d->ids, d->n, false, &text);
     rd_strbuf_puts(&text, "\n");
     (void)sink_write(&o, text.s, text.n, st);
     rd_strbuf_release(&text);
@@ -254,8 +263,8 @@ static rd_code converse(rd_run *r, rd_status *st)
         while (n > 0 && isspace((unsigned char)line[n - 1])) n--;
         int32_t *ids = NULL;
         int64_t off[2] = {0, 0};
-        RD_TRY(run_fresh_data(r, st));
-        RD_TRY(ids_of_line(r->spec.src_vocab, line, (size_t)n, r->data, &ids, &off[1], st));
+        RD_TRY(device_fresh_batch(r, st));
+        RD_TRY(ids_of_line(r->spec.src_vocab, line, (size_t)n, r->batch_arena, &ids, &off[1], st));
         const rd_batch b = {
             .n_global = 1,
             .n = 1,
@@ -278,19 +287,19 @@ rd_code run_infer(rd_run *r, rd_status *st)
     rd_data_spec spec = {0};
     /* The reader of files opens on nothing; it still gives the vocabularies. */
     if (talk)
-        (void)rd_config_put(r->config, "source_file_test", json_string("/dev/null"), "--input", st);
+        (void)rd_config_put(r->keys, "source_file_test", json_string("/dev/null"), "--input", st);
     RD_TRY(st->code);
-    RD_TRY(run_check_source(r, st));
-    RD_TRY(run_open_data(r, RD_SPLIT_TEST, &r->held, st));
-    rd_dataset_def_of(r->held)->spec(rd_dataset_self(r->held), &spec);
-    RD_TRY(run_open_model(r, &spec, false, st));
+    RD_TRY(run_check_weights_source(r, st));
+    RD_TRY(setup_data(r, RD_SPLIT_TEST, &r->eval_data, st));
+    rd_dataset_def_of(r->eval_data)->spec(rd_dataset_self(r->eval_data), &spec);
+    RD_TRY(setup_model(r, &spec, false, st));
     if (run_is_image(r) && r->cli->input)
         rd_fail(st, RD_EUSAGE,
                 "--input is text to translate, and model %s classes images; name these with --set "
                 "test_data=FOLDER, or as the "
                 "dataset wants it",
                 r->model->name);
-    if (!run_is_image(r) && (!r->model->decode || !rd_dataset_def_of(r->held)->text))
+    if (!run_is_image(r) && (!r->model->decode || !rd_dataset_def_of(r->eval_data)->text))
         rd_fail(st, RD_EUSAGE,
                 "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
                 r->model->name);

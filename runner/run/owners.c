@@ -1,6 +1,6 @@
 /* owners.c -- which model, dataset, optimizer, metric and learning-rate policy a config chooses, so that
  * keys that only others read are refused. */
-#include "run_impl.h"
+#include "run.h"
 
 #include "rd/metric.h"
 

@@ -2,17 +2,12 @@
  * names them, and the confusion matrix as a picture.
  *
  * A batch holds pixels as the model takes them; what the dataset says of mean and deviation turns them back. */
-#include "run.h"
+#include "pictures.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-bool run_is_image(const rd_run *r)
-{
-    return r->spec.n_classes > 0 && r->spec.image_h > 0;
-}
 
 void class_text(const rd_dataset *d, int32_t k, rd_strbuf *out)
 {
@@ -28,19 +23,20 @@ static size_t picture_bytes(const gallery *g)
     return (size_t)(g->h * g->w * g->c);
 }
 
-rd_code gallery_start(gallery *g, const rd_data_spec *spec, int room, rd_status *st)
+rd_code gallery_start(gallery *g, const rd_data_spec *spec, int capacity, rd_status *st)
 {
     const int64_t c = spec->image_c >= 3 ? 3 : 1;
     g->n = 0;
-    if (g->pixels && g->h == spec->image_h && g->w == spec->image_w && g->c == c && g->room == room)
+    if (g->pixels && g->h == spec->image_h && g->w == spec->image_w && g->c == c &&
+        g->capacity == capacity)
         return RD_OK;
     gallery_release(g);
     g->h = spec->image_h;
     g->w = spec->image_w;
     g->c = c;
-    g->pixels = malloc((size_t)room * picture_bytes(g) + 1);
-    if (!g->pixels) return rd_fail(st, RD_EENV, "out of memory for %d sample images", room);
-    g->room = room;
+    g->pixels = malloc((size_t)capacity * picture_bytes(g) + 1);
+    if (!g->pixels) return rd_fail(st, RD_EENV, "out of memory for %d sample images", capacity);
+    g->capacity = capacity;
     return RD_OK;
 }
 
@@ -72,7 +68,7 @@ void gallery_add(gallery *g, const rd_data_spec *spec, const rd_batch *b, int64_
                  const rd_loss_out *out)
 {
     const rd_field *image = rd_batch_field(b, "image"), *label = rd_batch_field(b, "label");
-    if (!g->pixels || g->n >= g->room || !image || !image->off || image->dtype != RD_F32 ||
+    if (!g->pixels || g->n >= g->capacity || !image || !image->off || image->dtype != RD_F32 ||
         !label || !out->argmax)
         return;
     const int64_t per = image->off[i + 1] - image->off[i], channels = spec->image_c;
@@ -119,7 +115,7 @@ static rd_code take_lowest(gallery *g, const char *all, int64_t bytes, rd_status
         at[i] = (placed){all + (size_t)i * one, p.id};
     }
     qsort(at, (size_t)n, sizeof *at, by_id);
-    g->n = n < g->room ? (int)n : g->room;
+    g->n = n < g->capacity ? (int)n : g->capacity;
     for (int i = 0; i < g->n; i++) {
         memcpy(&g->p[i], at[i].at, sizeof g->p[i]);
         memcpy(g->pixels + (size_t)i * picture_bytes(g), at[i].at + sizeof(picture),

@@ -1,7 +1,8 @@
 /* recorder.c -- what rank 0 writes while it trains: TensorBoard events, metrics.jsonl, config.json. The names of tags
  * are those of OpenSeq2Seq where it had one. A record that cannot be written (a full disk) is said once and does not
  * end the training. */
-#include "run.h"
+#include "recorder.h"
+#include "rd/file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -25,7 +26,7 @@ static void complain(recorder *c, rd_status *st)
 /* Key -> value of the whole config, for hparams. */
 static json_t *flat_config(const rd_run *r)
 {
-    json_t *effective = rd_config_effective(r->config), *flat = json_object(), *row;
+    json_t *effective = rd_config_effective(r->keys), *flat = json_object(), *row;
     const char *key;
     json_object_foreach(effective, key, row)
     {
@@ -40,7 +41,7 @@ static json_t *flat_config(const rd_run *r)
 static void write_config(recorder *c, rd_status *st)
 {
     char path[4200];
-    json_t *effective = rd_config_effective(c->run->config);
+    json_t *effective = rd_config_effective(c->run->keys);
     char *text = effective ? json_dumps(effective, JSON_INDENT(2)) : NULL;
     json_decref(effective);
     if (!text) {
@@ -51,7 +52,7 @@ static void write_config(recorder *c, rd_status *st)
     if (rd_file_write_atomic(path, text, strlen(text), st) == RD_OK) {
         rd_strbuf md = {0};
         rd_strbuf_printf(&md, "```json\n%s\n```\n", text);
-        (void)rd_events_text(c->events, c->run->at.step, "config", rd_strbuf_str(&md), st);
+        (void)rd_events_text(c->events, c->run->progress.step, "config", rd_strbuf_str(&md), st);
         rd_strbuf_release(&md);
     }
     free(text);
@@ -70,8 +71,8 @@ rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
     if (!c) return rd_fail(st, RD_EENV, "out of memory");
     c->run = r;
     (void)snprintf(path, sizeof path, "%.4000s/metrics.jsonl", r->cli->logdir);
-    RD_TRY(rd_metrics_new(path, r->at.step, &c->metrics, st));
-    RD_TRY(rd_events_new(r->cli->logdir, r->at.step, &c->events, st));
+    RD_TRY(rd_metrics_new(path, r->progress.step, &c->metrics, st));
+    RD_TRY(rd_events_new(r->cli->logdir, r->progress.step, &c->events, st));
     write_config(c, st);
     flat = flat_config(r);
     (void)rd_events_hparams(c->events, flat, run_is_image(r) ? image_tags : text_tags, st);
@@ -228,7 +229,7 @@ void recorder_step(recorder *c, const step_record *s, bool histograms)
     recorder_scalar(c, s->step, "Loss_Optimization/loss", s->loss);
     recorder_scalar(c, s->step, "Loss_Optimization/learning_rate", s->learning_rate);
     recorder_scalar(c, s->step, "Loss_Optimization/global_norm/gradient_norm", s->grad_norm);
-    if (c->run->oc.has_max_grad_norm)
+    if (c->run->optim_config.has_max_grad_norm)
         recorder_scalar(c, s->step, "Loss_Optimization/global_norm/clipped_gradient_norm",
                         s->clipped_norm);
     recorder_scalar(c, s->step, "accuracy", s->accuracy);
@@ -283,6 +284,6 @@ void recorder_pictures(recorder *c, int64_t step, const gallery *g)
 {
     rd_status own = {0};
     if (!c) return;
-    gallery_write(c->events, step, "samples", g, c->run->train, &own);
+    gallery_write(c->events, step, "samples", g, c->run->train_data, &own);
     complain(c, &own);
 }

@@ -4,7 +4,7 @@
  * A rank has a copy of its own, or the ranks of a host have one together (rd_optim_share). Copies are compared by their checksums;
  * a shared one, whose host has no second one to compare with, is watched by checksums of blocks that each update leaves behind, too.
  * The norm of the gradient, from which every rank works out clipping and LARS for itself, is compared as well. */
-#include "run.h"
+#include "replicas.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -112,7 +112,7 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
         rd_fail(st, RD_ENUMERIC,
                 "after step %" PRId64 " %s holds other weights than its last update left, first in "
                 "'%s'; %s that machine's memory",
-                r->at.step, text, rd_params_at(r->params, all[i].damaged)->name, remedy);
+                r->progress.step, text, rd_params_at(r->params, all[i].damaged)->name, remedy);
         goto done;
     }
     odd = first_odd(all, sum, size);
@@ -124,7 +124,7 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
         rd_fail(st, RD_ENUMERIC,
                 "after step %" PRId64
                 " %s holds other weights than %s, first in '%s'; %s that machine",
-                r->at.step, text, other, name, remedy);
+                r->progress.step, text, other, name, remedy);
         goto done;
     }
     for (int i = 1; i < size; i++) {
@@ -134,7 +134,7 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
                 "at step %" PRId64 " rank %d (%s) has a gradient of norm %.17g, rank 0 one of "
                 "%.17g, after a sum that gives all the "
                 "same; %s that machine or the network to it",
-                r->at.step, i, all[i].host, all[i].norm, all[0].norm, remedy);
+                r->progress.step, i, all[i].host, all[i].norm, all[0].norm, remedy);
         goto done;
     }
 done:

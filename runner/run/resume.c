@@ -3,7 +3,12 @@
  * An archive holds every parameter by name, every optimizer array as <parameter>/<slot>, and in its manifest the
  * progress, the config and hashes of the vocabularies. Nothing in it depends on the number of ranks. Rank 0 reads and
  * writes; on resume all ranks get values, slots and progress from rank 0. */
-#include "run.h"
+#include "resume.h"
+#include "device.h"
+#include "replicas.h"
+#include "rd/checkpoint.h"
+#include "rd/npz.h"
+#include "rd/file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,7 +23,7 @@ static void hex(uint64_t v, char out[20])
 /* Key -> value, to tell a person later which keys have changed. */
 static json_t *config_values(const rd_run *r)
 {
-    json_t *effective = rd_config_effective(r->config), *flat = json_object(), *row;
+    json_t *effective = rd_config_effective(r->keys), *flat = json_object(), *row;
     const char *key;
     json_object_foreach(effective, key, row)
     {
@@ -32,7 +37,7 @@ static json_t *config_values(const rd_run *r)
 static json_t *resume_describe(const rd_run *r)
 {
     char src[20], tgt[20];
-    const run_progress *p = &r->at;
+    const run_progress *p = &r->progress;
     hex(r->spec.src_vocab_hash, src);
     hex(r->spec.tgt_vocab_hash, tgt);
     json_t *m = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:s, s:s, s:s}",
@@ -44,10 +49,11 @@ static json_t *resume_describe(const rd_run *r)
                           r->model->name, "optimizer", r->optim ? rd_optim_def(r->optim)->name : "",
                           "src_vocab_hash", src, "tgt_vocab_hash", tgt);
     if (!m) return NULL;
-    if (r->train)
+    if (r->train_data)
         (void)json_object_set_new(
             m, "data",
-            json_string(rd_dataset_def_of(r->train)->fingerprint(rd_dataset_self(r->train))));
+            json_string(
+                rd_dataset_def_of(r->train_data)->fingerprint(rd_dataset_self(r->train_data))));
     if (p->best_step >= 0) {
         (void)json_object_set_new(m, "best_step", json_integer((json_int_t)p->best_step));
         (void)json_object_set_new(m, "best", json_real(p->best));
@@ -58,7 +64,7 @@ static json_t *resume_describe(const rd_run *r)
                                   json_integer((json_int_t)p->good_steps));
     }
     if (p->eval_due) (void)json_object_set_new(m, "eval_due", json_true());
-    if (r->sc.has_plateau)
+    if (r->schedule_config.has_plateau)
         (void)json_object_set_new(
             m, "plateau",
             json_pack("{s:f, s:f, s:b, s:I, s:I, s:I}", "factor", p->plateau.factor, "best",
@@ -97,7 +103,7 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
             array_of(p, rd_optim_def(r->optim)->slot_name[k], rd_params_slot(ps, k), &a[n++]);
     }
     RD_TRY(device_check(r, st));
-    (void)rd_ckpt_save(r->cli->logdir, prefix, r->at.step, a, n, meta, keep, st);
+    (void)rd_ckpt_save(r->cli->logdir, prefix, r->progress.step, a, n, meta, keep, st);
 done:
     json_decref(meta);
     free(a);
@@ -256,7 +262,7 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
 {
     const rd_optimizer_def *o = rd_optim_def(r->optim);
     const json_t *was = json_object_get(meta_of(c), "optimizer");
-    if (r->c.reset_optimizer) {
+    if (r->config.reset_optimizer) {
         rd_info(r->log, "the optimizer's state starts anew (reset_optimizer)");
         return RD_OK;
     }
@@ -305,33 +311,34 @@ static void take_progress(rd_run *r, const rd_ckpt *c)
                  *best = json_object_get(m, "best");
     const json_t *scale = json_object_get(m, "loss_scale");
     const bool scaled = device_scales_loss(r) && json_is_number(scale);
-    r->at = (run_progress){.step = c->step,
-                           .updates = meta_int(m, "updates", c->step),
-                           .skipped = meta_int(m, "skipped", 0),
-                           .epoch = meta_int(m, "epoch", 0),
-                           .batch = meta_int(m, "batch", 0),
-                           .samples = meta_int(m, "samples", 0),
-                           .samples_hash = meta_int(m, "samples_hash", 0),
-                           .global_batch = meta_int(m, "global_batch", 0),
-                           .best = json_is_number(best) ? json_number_value(best) : 0.0,
-                           .best_step = json_is_number(best) ? meta_int(m, "best_step", -1) : -1,
-                           .loss_scale = scaled ? json_number_value(scale) : r->at.loss_scale,
-                           .good_steps = scaled ? meta_int(m, "loss_scale_good_steps", 0) : 0,
-                           .eval_due = json_is_true(json_object_get(m, "eval_due")),
-                           .plateau = plateau_of(m)};
-    if (!r->train) return;
+    r->progress = (run_progress){
+        .step = c->step,
+        .updates = meta_int(m, "updates", c->step),
+        .skipped = meta_int(m, "skipped", 0),
+        .epoch = meta_int(m, "epoch", 0),
+        .batch = meta_int(m, "batch", 0),
+        .samples = meta_int(m, "samples", 0),
+        .samples_hash = meta_int(m, "samples_hash", 0),
+        .global_batch = meta_int(m, "global_batch", 0),
+        .best = json_is_number(best) ? json_number_value(best) : 0.0,
+        .best_step = json_is_number(best) ? meta_int(m, "best_step", -1) : -1,
+        .loss_scale = scaled ? json_number_value(scale) : r->progress.loss_scale,
+        .good_steps = scaled ? meta_int(m, "loss_scale_good_steps", 0) : 0,
+        .eval_due = json_is_true(json_object_get(m, "eval_due")),
+        .plateau = plateau_of(m)};
+    if (!r->train_data) return;
     if (meta_int(m, "seed", (int64_t)r->seed) != (int64_t)r->seed)
         rd_warn(r->log,
                 "the seed is %" PRIu64 ", that of the checkpoint %" PRId64
                 ": the order of the samples changes",
                 r->seed, meta_int(m, "seed", 0));
-    const char *now = rd_dataset_def_of(r->train)->fingerprint(rd_dataset_self(r->train));
+    const char *now = rd_dataset_def_of(r->train_data)->fingerprint(rd_dataset_self(r->train_data));
     if (json_is_string(data) && strcmp(json_string_value(data), now) != 0) {
         rd_warn(r->log,
                 "the training data is not the one of the checkpoint: going on with a new epoch");
-        r->at.epoch++;
-        r->at.batch = r->at.samples = r->at.samples_hash = 0;
-        r->at.global_batch = r->global_batch;
+        r->progress.epoch++;
+        r->progress.batch = r->progress.samples = r->progress.samples_hash = 0;
+        r->progress.global_batch = r->global_batch;
     }
 }
 
@@ -366,16 +373,16 @@ rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st)
     struct {
         run_progress at;
         int64_t found;
-    } msg = {.at = r->at};
+    } msg = {.at = r->progress};
     *found = false;
     if (r->world->rank == 0) (void)read_root(r, what, found, st);
     RD_TRY(run_agree(r, st));
-    msg.at = r->at;
+    msg.at = r->progress;
     msg.found = *found;
     RD_TRY(rd_comm_bcast(r->comm, &msg, sizeof msg, 0, st));
     *found = msg.found != 0;
     if (!*found) goto done;
-    r->at = msg.at;
+    r->progress = msg.at;
     RD_TRY(run_spread_weights(r, st));
 done:
     return st->code;
@@ -386,9 +393,9 @@ static bool by_name(const char *what)
     return strcmp(what, "newest") == 0 || strcmp(what, "best") == 0;
 }
 
-rd_code run_check_source(rd_run *r, rd_status *st)
+rd_code run_check_weights_source(rd_run *r, rd_status *st)
 {
-    if (by_name(r->c.checkpoint) && (!r->cli->logdir || !r->cli->logdir[0]))
+    if (by_name(r->config.checkpoint) && (!r->cli->logdir || !r->cli->logdir[0]))
         rd_fail(st, RD_EUSAGE,
                 "--logdir is missing; name the folder that holds the trained checkpoints, or the "
                 "file itself with --set "
@@ -400,7 +407,7 @@ rd_code run_load_required(rd_run *r, rd_status *st)
 {
     bool found = false;
     char target[256];
-    const char *what = r->c.checkpoint;
+    const char *what = r->config.checkpoint;
     RD_TRY(run_load(r, what, &found, st));
     if (!found && rd_link_dangles(r->cli->logdir, target, sizeof target))
         rd_fail(st, RD_ECKPT,

@@ -4,7 +4,10 @@
  *
  * USR1: save and go on. TERM, INT, USR2, HUP: save and stop; a second one: leave at once. One request may come twice, through the process
  * group and from the launcher, so what follows within a fifth of a second is no second one. */
-#include "run.h"
+#include "signals.h"
+#include "rd/clock.h"
+#include "rd/file.h"
+#include "rd/log.h"
 
 #include <signal.h>
 #include <unistd.h>

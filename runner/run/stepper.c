@@ -12,7 +12,10 @@
  *
  * A GPU runs behind: backward only queues its work, and the next batch is fetched meanwhile. Marks on the device's own clock tell later
  * how long it took. */
-#include "run.h"
+#include "stepper.h"
+#include "device.h"
+#include "exchange.h"
+#include "fault.h"
 #include "../ops/shared/vec.h"
 
 #include <math.h>
@@ -23,26 +26,26 @@ void stepper_init(stepper *s, rd_run *r)
 {
     *s = (stepper){.run = r,
                    .plan_epoch = -1,
-                   .parts = r->world->size,
-                   .mine = 1,
+                   .n_micro_batches = r->world->size,
+                   .n_own = 1,
                    .n_epochs = INT64_MAX,
                    .last_step = INT64_MAX,
                    .now = {.batch = -1},
                    .next = {.batch = -1},
-                   .behind = {.batch = -1}};
+                   .after = {.batch = -1}};
     if (run_any(r) && r->mode != RD_MODE_BENCH) {
-        s->parts = r->c.micro_batches;
-        s->mine = s->parts / r->world->size;
+        s->n_micro_batches = r->config.micro_batches;
+        s->n_own = s->n_micro_batches / r->world->size;
     }
 }
 
 void stepper_release(stepper *s)
 {
-    rd_order_free(s->plan);
-    rd_order_free(s->next_plan);
+    rd_order_free(s->epoch_plan);
+    rd_order_free(s->next_epoch_plan);
     free(s->now.ids);
     free(s->next.ids);
-    free(s->behind.ids);
+    free(s->after.ids);
     for (size_t k = 0; k < sizeof s->sum / sizeof *s->sum; k++) {
         if (run_gpu(s->run))
             rd_gpu_put(run_gpu(s->run), s->sum[k]);
@@ -58,10 +61,10 @@ void stepper_release(stepper *s)
 /* After a resume with another global batch: the batch that holds the first unused sample. */
 static void find_batch(stepper *s)
 {
-    run_progress *at = &s->run->at;
+    run_progress *at = &s->run->progress;
     int64_t seen = 0, k = 0, n = 0;
-    for (; k < rd_order_n_batches(s->plan); k++) {
-        (void)rd_order_batch(s->plan, k, &n);
+    for (; k < rd_order_n_batches(s->epoch_plan); k++) {
+        (void)rd_order_batch(s->epoch_plan, k, &n);
         if (seen + n > at->samples) break;
         seen += n;
     }
@@ -70,44 +73,44 @@ static void find_batch(stepper *s)
     at->samples_hash = 0; /* the samples before are others than those that were used */
 }
 
-static rd_code new_plan(const rd_run *r, int64_t epoch, rd_order **out, rd_status *st)
+static rd_code new_epoch_plan(const rd_run *r, int64_t epoch, rd_order **out, rd_status *st)
 {
     const rd_order_rules rules = {.shuffle = true,
-                                  .drop_last = r->c.drop_last_batch,
-                                  .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
-                                  .independent = strcmp(r->c.sampling, "independent") == 0,
-                                  .size = r->world->size};
-    return rd_order_new(r->train, r->seed, epoch, r->global_batch, &rules, out, st);
+                                 .drop_last = r->config.drop_last_batch,
+                                 .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
+                                 .independent = strcmp(r->config.sampling, "independent") == 0,
+                                 .size = r->world->size};
+    return rd_order_new(r->train_data, r->seed, epoch, r->global_batch, &rules, out, st);
 }
 
-static rd_code take_plan(stepper *s, rd_status *st)
+static rd_code take_epoch_plan(stepper *s, rd_status *st)
 {
-    const int64_t epoch = s->run->at.epoch;
-    rd_order_free(s->plan);
-    s->plan = s->next_plan;
-    s->next_plan = NULL;
-    if (s->plan && epoch != s->plan_epoch + 1) {
-        rd_order_free(s->plan);
-        s->plan = NULL;
+    const int64_t epoch = s->run->progress.epoch;
+    rd_order_free(s->epoch_plan);
+    s->epoch_plan = s->next_epoch_plan;
+    s->next_epoch_plan = NULL;
+    if (s->epoch_plan && epoch != s->plan_epoch + 1) {
+        rd_order_free(s->epoch_plan);
+        s->epoch_plan = NULL;
     }
     s->plan_epoch = -1;
-    if (!s->plan) RD_TRY(new_plan(s->run, epoch, &s->plan, st));
+    if (!s->epoch_plan) RD_TRY(new_epoch_plan(s->run, epoch, &s->epoch_plan, st));
     s->plan_epoch = epoch;
 done:
     return st->code;
 }
 
-rd_code stepper_plan(stepper *s, rd_status *st)
+rd_code stepper_prepare(stepper *s, rd_status *st)
 {
     rd_run *r = s->run;
-    run_progress *at = &r->at;
+    run_progress *at = &r->progress;
     for (;;) {
-        if (s->plan_epoch != at->epoch) RD_TRY(take_plan(s, st));
+        if (s->plan_epoch != at->epoch) RD_TRY(take_epoch_plan(s, st));
         if (at->global_batch != r->global_batch) {
             if (at->global_batch != 0 && at->samples > 0) find_batch(s);
             at->global_batch = r->global_batch;
         }
-        if (at->batch < rd_order_n_batches(s->plan)) break;
+        if (at->batch < rd_order_n_batches(s->epoch_plan)) break;
         if (at->epoch + 1 >= s->n_epochs) break;
         at->epoch++;
         at->batch = at->samples = at->samples_hash = 0;
@@ -118,9 +121,9 @@ done:
 
 bool stepper_done(const stepper *s)
 {
-    const run_progress *at = &s->run->at;
+    const run_progress *at = &s->run->progress;
     return at->epoch + 1 >= s->n_epochs && s->plan_epoch == at->epoch &&
-           at->batch >= rd_order_n_batches(s->plan);
+           at->batch >= rd_order_n_batches(s->epoch_plan);
 }
 
 /* Sum over samples of this: equal for every order, and exact in a double for two million samples a step. */
@@ -135,7 +138,7 @@ static uint32_t id_hash(int64_t id)
 static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
 {
     const rd_field *src = rd_batch_field(b, "source"), *tgt = rd_batch_field(b, "target");
-    const rd_dataset *d = s->run->train;
+    const rd_dataset *d = s->run->train_data;
     const int64_t i = out->shown;
     rd_strbuf_reset(&s->source);
     rd_strbuf_reset(&s->target);
@@ -157,17 +160,17 @@ static rd_code deal(stepper *s, const rd_order *plan, int64_t epoch, int64_t bat
 {
     out->batch = -1;
     (void)rd_order_batch(plan, batch, &out->n_global);
-    if (out->n_global > out->room) {
+    if (out->n_global > out->capacity) {
         int64_t *more = realloc(out->ids, (size_t)out->n_global * sizeof *more);
         if (!more)
             return rd_fail(st, RD_EENV, "out of memory for the ids of a batch of %lld samples",
                            (long long)out->n_global);
         out->ids = more;
-        out->room = out->n_global;
+        out->capacity = out->n_global;
     }
-    out->part = j;
-    out->n = rd_order_deal(plan, batch, (int)(s->run->world->rank * s->mine + j), (int)s->parts,
-                           out->ids);
+    out->micro_batch = j;
+    out->n = rd_order_deal(plan, batch, (int)(s->run->world->rank * s->n_own + j),
+                          (int)s->n_micro_batches, out->ids);
     out->epoch = epoch;
     out->batch = batch;
     return RD_OK;
@@ -177,19 +180,20 @@ static rd_code deal(stepper *s, const rd_order *plan, int64_t epoch, int64_t bat
 static rd_code announce(stepper *s, const step_share *from, step_share *out, rd_status *st)
 {
     rd_run *r = s->run;
-    const rd_dataset_def *def = rd_dataset_def_of(r->train);
-    const rd_order *plan = from->epoch == s->plan_epoch ? s->plan : s->next_plan;
+    const rd_dataset_def *def = rd_dataset_def_of(r->train_data);
+    const rd_order *plan = from->epoch == s->plan_epoch ? s->epoch_plan : s->next_epoch_plan;
     out->batch = -1;
-    if (from->part + 1 < s->mine) {
-        RD_TRY(deal(s, plan, from->epoch, from->batch, from->part + 1, out, st));
+    if (from->micro_batch + 1 < s->n_own) {
+        RD_TRY(deal(s, plan, from->epoch, from->batch, from->micro_batch + 1, out, st));
     } else if (from->batch + 1 < rd_order_n_batches(plan)) {
         RD_TRY(deal(s, plan, from->epoch, from->batch + 1, 0, out, st));
     } else {
         if (from->epoch + 1 >= s->n_epochs || from->epoch != s->plan_epoch) return RD_OK;
-        if (!s->next_plan) RD_TRY(new_plan(r, from->epoch + 1, &s->next_plan, st));
-        RD_TRY(deal(s, s->next_plan, from->epoch + 1, 0, 0, out, st));
+        if (!s->next_epoch_plan)
+            RD_TRY(new_epoch_plan(r, from->epoch + 1, &s->next_epoch_plan, st));
+        RD_TRY(deal(s, s->next_epoch_plan, from->epoch + 1, 0, 0, out, st));
     }
-    def->prepare(rd_dataset_self(r->train), out->ids, out->n, out->epoch);
+    def->prepare(rd_dataset_self(r->train_data), out->ids, out->n, out->epoch);
 done:
     return st->code;
 }
@@ -200,68 +204,69 @@ static rd_code fetch_ahead(stepper *s, rd_status *st)
 {
     rd_run *r = s->run;
     rd_status own = {.code = RD_OK};
-    const rd_dataset_def *def = rd_dataset_def_of(r->train);
-    if (!r->data_other || s->next.batch < 0) return st->code;
-    RD_TRY(run_phase(r, RD_PHASE_INPUT, r->at.step + 1, st));
+    const rd_dataset_def *def = rd_dataset_def_of(r->train_data);
+    if (!r->other_batch_arena || s->next.batch < 0) return st->code;
+    RD_TRY(run_phase(r, RD_PHASE_INPUT, r->progress.step + 1, st));
     const int64_t begin_ns = rd_now_ns();
-    RD_TRY(rd_arena_settle(r->data_other, st));
-    rd_arena_reset(r->data_other);
+    RD_TRY(rd_arena_settle(r->other_batch_arena, st));
+    rd_arena_reset(r->other_batch_arena);
     s->ahead = (rd_batch){
-        .step = r->at.step + 1, .epoch = s->next.epoch, .n_global = s->next.n_global};
-    if (def->fetch(rd_dataset_self(r->train), s->next.ids, s->next.n, r->data_other, &s->ahead,
-                   &own) == RD_OK) {
-        s->ahead_turns = r->data_turns;
+        .step = r->progress.step + 1, .epoch = s->next.epoch, .n_global = s->next.n_global};
+    if (def->fetch(rd_dataset_self(r->train_data), s->next.ids, s->next.n, r->other_batch_arena,
+                   &s->ahead, &own) == RD_OK) {
+        s->ahead_swaps = r->batch_swaps;
         RD_TRY(device_send_ahead(r, &s->ahead, st));
-        if (r->at.step + 2 < s->last_step) RD_TRY(announce(s, &s->next, &s->behind, st));
+        if (r->progress.step + 2 < s->last_step) RD_TRY(announce(s, &s->next, &s->after, st));
     }
     s->ahead_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
 done:
     return st->code;
 }
 
-/* This rank's part j of the next global batch; after the last one moves the position. Memory of run->data. last: no batch
+/* This rank's part j of the next global batch; after the last one moves the position. Memory of run->batch_arena. last: no batch
  * follows this one. */
 static rd_code next_batch(stepper *s, int64_t j, bool last, rd_batch *b, rd_status *st)
 {
     rd_run *r = s->run;
-    run_progress *at = &r->at;
-    const rd_dataset_def *def = rd_dataset_def_of(r->train);
+    run_progress *at = &r->progress;
+    const rd_dataset_def *def = rd_dataset_def_of(r->train_data);
     const int64_t begin_ns = rd_now_ns();
     bool ahead = false;
-    if (s->next.batch == at->batch && s->next.epoch == at->epoch && s->next.part == j) {
+    if (s->next.batch == at->batch && s->next.epoch == at->epoch && s->next.micro_batch == j) {
         const step_share spare = s->now;
         s->now = s->next;
         s->next = spare;
-        ahead = s->ahead_turns > 0 &&
-                s->ahead_turns == r->data_turns; /* else an evaluation came between */
+        ahead = s->ahead_swaps > 0 &&
+                s->ahead_swaps == r->batch_swaps; /* else an evaluation came between */
     } else {
-        RD_TRY(deal(s, s->plan, at->epoch, at->batch, j, &s->now, st));
+        RD_TRY(deal(s, s->epoch_plan, at->epoch, at->batch, j, &s->now, st));
     }
     s->next.batch = -1;
-    s->ahead_turns = 0;
+    s->ahead_swaps = 0;
     if (ahead) {
-        run_turn_data(r);
+        device_swap_batches(r);
         *b = s->ahead;
     } else {
-        RD_TRY(run_fresh_data(r, st));
+        RD_TRY(device_fresh_batch(r, st));
         b->step = at->step;
         b->epoch = at->epoch;
         b->n_global = s->now.n_global;
-        RD_TRY(def->fetch(rd_dataset_self(r->train), s->now.ids, s->now.n, r->data, b, st));
+        RD_TRY(def->fetch(rd_dataset_self(r->train_data), s->now.ids, s->now.n, r->batch_arena, b,
+                          st));
     }
     b->step = at->step;
     b->epoch = at->epoch;
     b->n_global = s->now.n_global;
-    if (j + 1 == s->mine) {
+    if (j + 1 == s->n_own) {
         at->batch++;
         at->samples += b->n_global;
     }
     if (ahead) {
         const step_share spare = s->next;
-        s->next = s->behind;
-        s->behind = spare;
-        s->behind.batch = -1;
-    } else if (def->prepare && (!last || j + 1 < s->mine)) {
+        s->next = s->after;
+        s->after = spare;
+        s->after.batch = -1;
+    } else if (def->prepare && (!last || j + 1 < s->n_own)) {
         RD_TRY(announce(s, &s->now, &s->next, st));
     }
     s->input_s += (double)(rd_now_ns() - begin_ns) * 1e-9;
@@ -282,7 +287,7 @@ done:
 
 enum { MARK_BACKWARD, MARK_BACKWARD_DONE }; /* exchange.c has the next two */
 
-static rd_code train_step_backward(stepper *s, rd_var *loss, rd_status *st)
+static rd_code stepper_backward(stepper *s, rd_var *loss, rd_status *st)
 {
     rd_run *r = s->run;
     const int64_t begin_ns = rd_now_ns();
@@ -302,12 +307,12 @@ static uint64_t graph_key(const rd_batch *b, bool first, bool ends)
 }
 enum { UPDATE_KEY = 1 };
 
-static rd_code train_step_update(stepper *s, double lr, double scale, rd_optim_stats *stats,
-                                 rd_status *st)
+static rd_code stepper_update(stepper *s, double lr, double scale, rd_optim_stats *stats,
+                              rd_status *st)
 {
     rd_run *r = s->run;
     RD_TRY(device_recurs(r, UPDATE_KEY, st));
-    (void)rd_optim_step(r->optim, r->at.updates + 1, lr, scale, stats, st);
+    (void)rd_optim_step(r->optim, r->progress.updates + 1, lr, scale, stats, st);
     RD_TRY(device_recurred(r, st));
 done:
     return st->code;
@@ -318,13 +323,13 @@ static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, r
     rd_run *r = s->run;
     rd_loss_out out = {0};
     rd_tape_reset(r->tape, true, true);
-    rd_tape_set_seed(r->tape, (float)r->at.loss_scale);
+    rd_tape_set_seed(r->tape, (float)r->progress.loss_scale);
     RD_TRY(r->model->loss(r->model_self, r->tape, b, &out, st));
     RD_TRY(rd_tape_check(r->tape, st));
     if (b->n == 0) goto done;
-    trace_enter(r, TRACE_BACKWARD);
-    RD_TRY(train_step_backward(s, out.loss, st));
-    device_tell(r);
+    times_enter(r, TIMES_BACKWARD);
+    RD_TRY(stepper_backward(s, out.loss, st));
+    device_report_fallback(r);
     sum->loss += out.loss_sum;
     sum->weight += out.weight;
     sum->nll += out.nll_sum;
@@ -345,8 +350,8 @@ done:
 /* Elements [from, from + n) of the gradient arena hold part j: adds the sums of the parts before it as a binary counter
  * carries, so that parts are added along the tree ((0 + 1) + (2 + 3)) + ..., whose upper levels are the sum over ranks.
  * *level: the first one that part j does not complete. */
-static rd_code train_step_carry(const stepper *s, int64_t j, int64_t from, int64_t n, int *level,
-                                rd_status *st)
+static rd_code stepper_carry(const stepper *s, int64_t j, int64_t from, int64_t n, int *level,
+                             rd_status *st)
 {
     float *g = rd_params_device_grads(s->run->params) + from;
     for (*level = 0; j >> *level & 1; ++*level)
@@ -355,15 +360,15 @@ done:
     return st->code;
 }
 
-static rd_code add_last_part(void *ctx, int64_t from, int64_t n, rd_status *st)
+static rd_code add_last_micro_batch(void *ctx, int64_t from, int64_t n, rd_status *st)
 {
     const stepper *s = ctx;
     int level;
-    return train_step_carry(s, s->mine - 1, from, n, &level, st);
+    return stepper_carry(s, s->n_own - 1, from, n, &level, st);
 }
 
 /* Where gradients lie. */
-static rd_code room_for_sum(stepper *s, int level, rd_status *st)
+static rd_code new_sum(stepper *s, int level, rd_status *st)
 {
     const size_t bytes = (size_t)rd_params_span(s->run->params) * sizeof(float);
     if (run_gpu(s->run)) return rd_gpu_get(run_gpu(s->run), bytes, &s->sum[level], st);
@@ -375,12 +380,12 @@ static rd_code room_for_sum(stepper *s, int level, rd_status *st)
 }
 
 /* Any but the last: afterwards the arena is zero. */
-static rd_code train_step_add_part(stepper *s, int64_t j, rd_status *st)
+static rd_code add_micro_batch(stepper *s, int64_t j, rd_status *st)
 {
     const int64_t span = rd_params_span(s->run->params);
     int level;
-    RD_TRY(train_step_carry(s, j, 0, span, &level, st));
-    if (!s->sum[level]) RD_TRY(room_for_sum(s, level, st));
+    RD_TRY(stepper_carry(s, j, 0, span, &level, st));
+    if (!s->sum[level]) RD_TRY(new_sum(s, level, st));
     RD_TRY(rd_vec_copy(s->run->backend, span, rd_params_device_grads(s->run->params), s->sum[level],
                        st));
     exchange_clear(s->run->exchange);
@@ -393,26 +398,26 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
                          rd_status *st)
 {
     rd_run *r = s->run;
-    for (int64_t j = 0; j < s->mine; j++) {
+    for (int64_t j = 0; j < s->n_own; j++) {
         rd_batch b = {0};
-        RD_TRY(run_phase(r, RD_PHASE_INPUT, r->at.step + 1, st));
+        RD_TRY(run_phase(r, RD_PHASE_INPUT, r->progress.step + 1, st));
         if (s->make)
             RD_TRY(s->make(s, &b, st));
         else
             RD_TRY(next_batch(s, j, last, &b, st));
-        RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->at.step + 1, st));
-        if (ends && j + 1 == s->mine)
-            exchange_last(r->exchange, s->mine > 1 ? add_last_part : NULL, s);
-        RD_TRY(device_recurs(r, graph_key(&b, first && j == 0, ends && j + 1 == s->mine), st));
+        RD_TRY(run_phase(r, RD_PHASE_COMPUTE, r->progress.step + 1, st));
+        if (ends && j + 1 == s->n_own)
+            exchange_last(r->exchange, s->n_own > 1 ? add_last_micro_batch : NULL, s);
+        RD_TRY(device_recurs(r, graph_key(&b, first && j == 0, ends && j + 1 == s->n_own), st));
         (void)forward_backward(s, &b, out, st);
         (void)device_recurred(r, st);
-        RD_TRY(device_explain(r, "batch_size", r->c.batch_size, st));
+        RD_TRY(device_explain(r, "batch_size", r->config.batch_size, st));
         if (!s->make)
             RD_TRY(fetch_ahead(s, st));
-        else if (!last || j + 1 < s->mine)
+        else if (!last || j + 1 < s->n_own)
             RD_TRY(device_send_ahead(
                 r, &b, st)); /* images that are made are the same ones in every step */
-        if (j + 1 < s->mine) RD_TRY(train_step_add_part(s, j, st));
+        if (j + 1 < s->n_own) RD_TRY(add_micro_batch(s, j, st));
     }
 done:
     return st->code;
@@ -422,25 +427,25 @@ done:
  * knowing what for, is time of backward. */
 static rd_code deal_times(stepper *s, rd_status *st)
 {
-    static const trace_what after[] = {TRACE_WAIT, TRACE_EXCHANGE, TRACE_UPDATE};
+    static const times_activity after[] = {TIMES_WAIT, TIMES_EXCHANGE, TIMES_UPDATE};
     rd_run *r = s->run;
     run_times *t = &r->times;
     double seconds;
     if (!run_gpu(r) || s->backward_s == 0.0) return st->code;
     RD_TRY(rd_gpu_between(run_gpu(r), MARK_BACKWARD, MARK_BACKWARD_DONE, &seconds, st));
-    trace_enter(r, t->what); /* up to now */
+    times_enter(r, t->what); /* up to now */
     const double hidden = fmax(0.0, fmin(seconds - s->backward_s, s->ahead_s));
-    t->seconds[TRACE_INPUT] -= hidden;
-    t->seconds[TRACE_BACKWARD] += hidden;
+    t->seconds[TIMES_INPUT] -= hidden;
+    t->seconds[TIMES_BACKWARD] += hidden;
     s->backward_s += hidden;
     s->late_s = s->ahead_s - hidden;
     for (int i = 0; i < 3; i++) {
         const double more =
             fmax(0.0, fmin(seconds - s->backward_s, t->seconds[after[i]] - s->since[after[i]]));
         t->seconds[after[i]] -= more;
-        t->seconds[TRACE_BACKWARD] += more;
+        t->seconds[TIMES_BACKWARD] += more;
         s->backward_s += more;
-        if (after[i] != TRACE_UPDATE) s->comm_s = fmax(0.0, s->comm_s - more);
+        if (after[i] != TIMES_UPDATE) s->comm_s = fmax(0.0, s->comm_s - more);
     }
 done:
     return st->code;
@@ -456,42 +461,42 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
     s->comm_s = s->backward_s = s->ahead_s = s->late_s = 0.0;
     memcpy(s->since, r->times.seconds, sizeof s->since);
     exchange_begin(r->exchange);
-    for (int64_t i = 0; i < r->c.iter_size; i++) {
+    for (int64_t i = 0; i < r->config.iter_size; i++) {
         if (!s->make) {
-            RD_TRY(stepper_plan(s, st));
+            RD_TRY(stepper_prepare(s, st));
             if (stepper_done(s)) break;
         }
-        const bool ends = i + 1 == r->c.iter_size;
-        RD_TRY(one_batch(s, i == 0, ends, ends && r->at.step + 1 >= s->last_step, out, st));
+        const bool ends = i + 1 == r->config.iter_size;
+        RD_TRY(one_batch(s, i == 0, ends, ends && r->progress.step + 1 >= s->last_step, out, st));
     }
     exchange_settle(r->exchange);
     double sums[N_SUMS];
     out->input_s = s->input_s;
     const int64_t begin_ns = rd_now_ns();
-    RD_TRY(run_phase(r, RD_PHASE_WAIT, r->at.step + 1, st));
+    RD_TRY(run_phase(r, RD_PHASE_WAIT, r->progress.step + 1, st));
     memcpy(sums, out, sizeof sums);
     RD_TRY(rd_comm_sum_f64(r->comm, sums, N_SUMS, st));
     memcpy(out, sums, sizeof sums);
-    RD_TRY(run_phase(r, RD_PHASE_EXCHANGE, r->at.step + 1, st));
-    trace_enter(r, TRACE_EXCHANGE);
+    RD_TRY(run_phase(r, RD_PHASE_EXCHANGE, r->progress.step + 1, st));
+    times_enter(r, TIMES_EXCHANGE);
     RD_TRY(exchange_finish(r->exchange, &s->comm, st));
     s->comm_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
-    RD_TRY(run_phase(r, RD_PHASE_UPDATE, r->at.step + 1, st));
-    r->at.step++;
-    r->at.samples_hash = (int64_t)(((uint64_t)r->at.samples_hash + (uint64_t)out->hash) &
-                                   INT64_MAX);
+    RD_TRY(run_phase(r, RD_PHASE_UPDATE, r->progress.step + 1, st));
+    r->progress.step++;
+    r->progress.samples_hash =
+        (int64_t)(((uint64_t)r->progress.samples_hash + (uint64_t)out->hash) & INT64_MAX);
     stats->finite = false;
     stats->grad_norm = stats->clipped_norm = NAN;
     /* The sums are the same bytes on every rank, so all of them skip or none. */
     if (isfinite(out->loss) && out->weight > 0.0)
-        RD_TRY(train_step_update(s, lr, 1.0 / (r->at.loss_scale * out->weight), stats, st));
+        RD_TRY(stepper_update(s, lr, 1.0 / (r->progress.loss_scale * out->weight), stats, st));
     if (stats->finite)
-        r->at.updates++;
+        r->progress.updates++;
     else
-        r->at.skipped++;
+        r->progress.skipped++;
     device_adapt_scale(r, stats->finite);
     RD_TRY(deal_times(s, st));
-    trace_enter(r, TRACE_NONE); /* what is printed and recorded of it is no update */
+    times_enter(r, TIMES_NONE); /* what is printed and recorded of it is no update */
 done:
     if (st->code != RD_OK) exchange_abort(r->exchange);
     return st->code;

@@ -5,47 +5,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *trace_name(trace_what what)
+const char *times_activity_name(times_activity what)
 {
-    static const char *const names[TRACE_N] = {"other",    "input",  "forward", "backward", "wait",
+    static const char *const names[TIMES_N] = {"other",    "input",  "forward", "backward", "wait",
                                                "exchange", "update", "save",    "evaluate"};
     return names[what];
 }
 
-void trace_enter(rd_run *r, trace_what what)
+void times_span(run_times *t, const char *name, int row, int64_t id, double bytes, int64_t begin_ns,
+                int64_t end_ns)
+{
+    span_list *l = &t->spans;
+    if (l->n == l->capacity)
+        l->dropped++;
+    else
+        l->at[l->n++] = (trace_span){name, begin_ns, end_ns, id, bytes, row};
+}
+
+void times_enter(rd_run *r, times_activity what)
 {
     run_times *t = &r->times;
     const int64_t now = rd_now_ns();
     if (t->since_ns != 0) t->seconds[t->what] += (double)(now - t->since_ns) * 1e-9;
-    if (r->trace && t->what != TRACE_NONE && trace_active(r->trace))
-        trace_span(r->trace, trace_name(t->what), TRACE_ROW_STEPS, -1, 0.0, t->since_ns, now);
+    if (t->spans.active && t->what != TIMES_NONE)
+        times_span(t, times_activity_name(t->what), SPAN_ROW_STEPS, -1, 0.0, t->since_ns, now);
     t->what = what;
     t->since_ns = now;
 }
 
-void trace_phase(rd_run *r, rd_phase phase)
+void times_phase(rd_run *r, rd_phase phase)
 {
     switch (phase) {
     case RD_PHASE_INPUT:
-        trace_enter(r, TRACE_INPUT);
+        times_enter(r, TIMES_INPUT);
         break;
     case RD_PHASE_COMPUTE:
-        trace_enter(r, TRACE_FORWARD);
+        times_enter(r, TIMES_FORWARD);
         break;
     case RD_PHASE_WAIT:
-        trace_enter(r, TRACE_WAIT);
+        times_enter(r, TIMES_WAIT);
         break;
     case RD_PHASE_EXCHANGE:
-        trace_enter(r, TRACE_EXCHANGE);
+        times_enter(r, TIMES_EXCHANGE);
         break;
     case RD_PHASE_UPDATE:
-        trace_enter(r, TRACE_UPDATE);
+        times_enter(r, TIMES_UPDATE);
         break;
     case RD_PHASE_SAVE:
-        trace_enter(r, TRACE_SAVE);
+        times_enter(r, TIMES_SAVE);
         break;
     case RD_PHASE_EVALUATE:
-        trace_enter(r, TRACE_EVALUATE);
+        times_enter(r, TIMES_EVALUATE);
         break;
     default:
         break;
@@ -54,7 +64,7 @@ void trace_phase(rd_run *r, rd_phase phase)
 
 /* Buckets that are on their way together share the link: the time of one counts from the end of the one before it, so
  * that the times add up to the time of all. */
-void trace_bucket(rd_run *r, int64_t index, double bytes, int64_t begin_ns, int64_t end_ns)
+void times_bucket(rd_run *r, int64_t index, double bytes, int64_t begin_ns, int64_t end_ns)
 {
     run_times *t = &r->times;
     const int64_t from_ns = begin_ns > t->last_end_ns ? begin_ns : t->last_end_ns;
@@ -69,8 +79,7 @@ void trace_bucket(rd_run *r, int64_t index, double bytes, int64_t begin_ns, int6
     }
     t->n_exchanges++;
     if (end_ns > t->last_end_ns) t->last_end_ns = end_ns;
-    if (r->trace && trace_active(r->trace))
-        trace_span(r->trace, "bucket", TRACE_ROW_EXCHANGE, index, bytes, begin_ns, end_ns);
+    if (t->spans.active) times_span(t, "bucket", SPAN_ROW_EXCHANGE, index, bytes, begin_ns, end_ns);
 }
 
 static int times_by_value(const void *a, const void *b)
@@ -92,7 +101,7 @@ double times_exchange(const exchange_size *e)
 
 double times_busy(const run_times *t)
 {
-    return t->seconds[TRACE_INPUT] + t->seconds[TRACE_FORWARD] + t->seconds[TRACE_BACKWARD];
+    return t->seconds[TIMES_INPUT] + t->seconds[TIMES_FORWARD] + t->seconds[TIMES_BACKWARD];
 }
 
 rd_code times_gather(rd_run *r, const times_window *w, rank_times *out, rd_status *st)

@@ -6,6 +6,7 @@
  * traced steps are over, and at the end, all ranks compare their clocks with rank 0's, write their spans down by its
  * clock, and rank 0 adds the lines to the file. Between two comparisons a clock is taken to drift evenly. The file is
  * whole JSON after each addition, so whatever ends the run later leaves a trace that opens. */
+#include "trace.h"
 #include "run.h"
 
 #include "rd/ping.h"
@@ -18,21 +19,14 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 50,         /* steps between two writes */
-    ROOM = 1 << 15,     /* spans of a rank between two writes, 1.5 MB */
-    ROOM_ALL = 1 << 22, /* and of all ranks, whose lines rank 0 holds at once */
-    ROOM_LEAST = 1 << 9,
+    CHUNK = 50,          /* steps between two writes */
+    MAX_SPANS = 1 << 15, /* spans of a rank between two writes, 1.5 MB */
+    ALL_SPANS = 1 << 22, /* and of all ranks, whose lines rank 0 holds at once */
+    MIN_SPANS = 1 << 9,
     PINGS = 16,
     LANES = 16 /* exchanges of a rank at one time that get rows of their own */
 };
 static const char tail[] = "\n]\n";
-
-typedef struct span {
-    const char *name; /* borrowed, static */
-    int64_t begin_ns, end_ns, id;
-    double bytes;
-    int row;
-} span;
 
 struct run_trace {
     rd_run *run; /* borrowed */
@@ -41,35 +35,20 @@ struct run_trace {
     int64_t first, last;  /* steps */
     int64_t origin_ns;    /* of the times written, by rank 0's clock */
     rd_clock_offset from; /* the comparison before the present spans */
-    bool active, compared, ops, named;
+    bool compared, ops, named;
     int64_t step, step_ns, in_chunk;
     int64_t op_ns;
-    span *spans; /* owned; [room] */
-    int64_t n, room, dropped;
+    span_list *spans;                          /* of the run's times; this file owns the memory */
     int64_t all_dropped, all_spans, all_steps; /* rank 0: for what it says at the end */
 };
-
-bool trace_active(const run_trace *t)
-{
-    return t && t->active;
-}
-
-void trace_span(run_trace *t, const char *name, int row, int64_t id, double bytes, int64_t begin_ns,
-                int64_t end_ns)
-{
-    if (t->n == t->room)
-        t->dropped++;
-    else
-        t->spans[t->n++] = (span){name, begin_ns, end_ns, id, bytes, row};
-}
 
 static void on_op(void *ctx, const rd_op *op, bool backward, bool ends)
 {
     run_trace *t = ctx;
     (void)backward; /* the phase around it says so */
-    if (!t->active) return;
+    if (!t->spans->active) return;
     const int64_t now = rd_now_ns();
-    if (ends) trace_span(t, op->name, TRACE_ROW_STEPS, -1, 0.0, t->op_ns, now);
+    if (ends) times_span(&t->run->times, op->name, SPAN_ROW_STEPS, -1, 0.0, t->op_ns, now);
     t->op_ns = now;
 }
 
@@ -94,7 +73,7 @@ static rd_code read_steps(run_trace *t, const char *text, int64_t next_step, rd_
     return rd_fail(st, RD_EUSAGE,
                    "%s: 'trace_steps' is '%.64s'; write the first and the last step to trace, such "
                    "as \"10:60\"",
-                   rd_config_where(t->run->config, "trace_steps"), text);
+                   rd_config_where(t->run->keys, "trace_steps"), text);
 }
 
 /* ---- the file ---- */
@@ -135,7 +114,7 @@ static rd_code create_file(run_trace *t, rd_status *st)
     rd_strbuf_printf(&b,
                      "[\n{\"name\":\"run_dist\",\"ph\":\"M\",\"pid\":0,\"args\":{\"ranks\":%d,"
                      "\"hosts\":%d,\"model\":\"%s\"}}",
-                     t->run->world->size, t->run->world->n_hosts, t->run->c.model);
+                     t->run->world->size, t->run->world->n_hosts, t->run->config.model);
     if (add_lines(t, &b, true, &own) != RD_OK)
         rd_fail(st, RD_EENV,
                 "cannot write --trace '%.512s': %s; make room there, or leave the flag out",
@@ -147,7 +126,7 @@ static rd_code create_file(run_trace *t, rd_status *st)
 rd_code trace_open(rd_run *r, int64_t next_step, rd_status *st)
 {
     if (!r->cli->trace) return RD_OK;
-    const int64_t share = ROOM_ALL / r->world->size;
+    const int64_t share = ALL_SPANS / r->world->size;
     run_trace *t = calloc(1, sizeof *t);
     if (!t) rd_fail(st, RD_EENV, "out of memory for the trace");
     RD_TRY(run_agree(r, st));
@@ -155,11 +134,12 @@ rd_code trace_open(rd_run *r, int64_t next_step, rd_status *st)
     t->run = r;
     t->path = r->cli->trace;
     t->fd = -1;
-    t->ops = r->c.trace_ops;
-    t->room = share > ROOM ? ROOM : share < ROOM_LEAST ? ROOM_LEAST : share;
-    t->spans = malloc((size_t)t->room * sizeof *t->spans);
-    if (!t->spans) rd_fail(st, RD_EENV, "out of memory for the trace");
-    if (st->code == RD_OK) (void)read_steps(t, r->c.trace_steps, next_step, st);
+    t->ops = r->config.trace_ops;
+    t->spans = &r->times.spans;
+    t->spans->capacity = share > MAX_SPANS ? MAX_SPANS : share < MIN_SPANS ? MIN_SPANS : share;
+    t->spans->at = malloc((size_t)t->spans->capacity * sizeof *t->spans->at);
+    if (!t->spans->at) rd_fail(st, RD_EENV, "out of memory for the trace");
+    if (st->code == RD_OK) (void)read_steps(t, r->config.trace_steps, next_step, st);
     if (st->code == RD_OK && r->world->rank == 0) (void)create_file(t, st);
     RD_TRY(run_agree(r, st));
     if (t->ops) rd_tape_on_op(r->tape, on_op, t);
@@ -175,7 +155,10 @@ void trace_free(run_trace *t)
 {
     if (!t) return;
     if (t->fd >= 0) (void)close(t->fd);
-    free(t->spans);
+    if (t->spans) {
+        free(t->spans->at);
+        *t->spans = (span_list){0};
+    }
     free(t);
 }
 
@@ -221,7 +204,7 @@ static int free_lane(int64_t busy_until[LANES], int64_t begin_ns, int64_t end_ns
 
 static int by_begin(const void *a, const void *b)
 {
-    const span *x = a, *y = b;
+    const trace_span *x = a, *y = b;
     if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
     if (x->end_ns != y->end_ns)
         return x->end_ns > y->end_ns ? -1 : 1; /* what contains comes first */
@@ -231,12 +214,12 @@ static int by_begin(const void *a, const void *b)
 static void put_spans(run_trace *t, const rd_clock_offset *to, rd_strbuf *b)
 {
     int64_t busy_until[LANES] = {0};
-    qsort(t->spans, (size_t)t->n, sizeof *t->spans, by_begin);
-    for (int64_t i = 0; i < t->n; i++) {
-        const span *s = &t->spans[i];
+    qsort(t->spans->at, (size_t)t->spans->n, sizeof *t->spans->at, by_begin);
+    for (int64_t i = 0; i < t->spans->n; i++) {
+        const trace_span *s = &t->spans->at[i];
         const int64_t begin = rd_clock_shared(&t->from, to, s->begin_ns) - t->origin_ns;
         const int64_t end = rd_clock_shared(&t->from, to, s->end_ns) - t->origin_ns;
-        const int row = s->row == TRACE_ROW_STEPS
+        const int row = s->row == SPAN_ROW_STEPS
                             ? 0
                             : 1 + free_lane(busy_until, s->begin_ns, s->end_ns);
         rd_strbuf_printf(b, ",\n{\"name\":\"%s", s->name);
@@ -256,16 +239,16 @@ static rd_code write_chunk(run_trace *t, rd_status *st)
     rd_clock_offset to;
     rd_strbuf lines = {0}, all = {0};
     rd_status own = {0};
-    int64_t *lens = NULL, counts[2] = {t->dropped, t->n};
+    int64_t *lens = NULL, counts[2] = {t->spans->dropped, t->spans->n};
     char *text = NULL;
     RD_TRY(rd_clock_compare(r->comm, PINGS, &to, st));
     if (!t->named) put_names(t, &lines);
     put_spans(t, &to, &lines);
-    if (t->dropped > 0) {
+    if (t->spans->dropped > 0) {
         rd_strbuf_printf(&lines,
                          ",\n{\"name\":\"%" PRId64
                          " spans were dropped\",\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":0",
-                         t->dropped, r->world->rank);
+                         t->spans->dropped, r->world->rank);
         put_us(&lines, "ts", to.at_ns - to.offset_ns - t->origin_ns);
         rd_strbuf_puts(&lines, "}");
     }
@@ -288,7 +271,7 @@ static rd_code write_chunk(run_trace *t, rd_status *st)
     }
     t->named = true;
     t->from = to;
-    t->n = t->dropped = t->in_chunk = 0;
+    t->spans->n = t->spans->dropped = t->in_chunk = 0;
 done:
     rd_strbuf_release(&lines);
     rd_strbuf_release(&all);
@@ -303,13 +286,13 @@ rd_code trace_step(rd_run *r, int64_t step, rd_status *st)
 {
     run_trace *t = r->trace;
     if (!t) return RD_OK;
-    trace_enter(r, TRACE_NONE); /* a save or an evaluation belongs to the step before */
+    times_enter(r, TIMES_NONE); /* a save or an evaluation belongs to the step before */
     if (t->in_chunk > 0 && (step > t->last || t->in_chunk == CHUNK)) {
-        t->active = false;
+        t->spans->active = false;
         RD_TRY(write_chunk(t, st));
     }
-    t->active = step >= t->first && step <= t->last;
-    if (!t->active) return RD_OK;
+    t->spans->active = step >= t->first && step <= t->last;
+    if (!t->spans->active) return RD_OK;
     if (!t->compared) {
         RD_TRY(rd_clock_compare(r->comm, PINGS, &t->from, st));
         t->origin_ns = rd_now_ns();
@@ -327,17 +310,17 @@ done:
 void trace_step_end(rd_run *r)
 {
     run_trace *t = r->trace;
-    trace_enter(r, TRACE_NONE);
-    if (trace_active(t))
-        trace_span(t, "step", TRACE_ROW_STEPS, t->step, 0.0, t->step_ns, r->times.since_ns);
+    times_enter(r, TIMES_NONE);
+    if (t && t->spans->active)
+        times_span(&r->times, "step", SPAN_ROW_STEPS, t->step, 0.0, t->step_ns, r->times.since_ns);
 }
 
 rd_code trace_finish(rd_run *r, rd_status *st)
 {
     run_trace *t = r->trace;
     if (!t) return RD_OK;
-    trace_enter(r, TRACE_NONE);
-    t->active = false;
+    times_enter(r, TIMES_NONE);
+    t->spans->active = false;
     if (t->in_chunk > 0) RD_TRY(write_chunk(t, st));
     if (r->world->rank != 0 || t->fd < 0) return RD_OK;
     if (t->all_steps == 0)

@@ -3,7 +3,22 @@
  * What happens at a step is decided by numbers that all ranks share: the step, and the control block of the step
  * (step_sums). Rank 0's clock and every rank's signals only put a request into the next control block, so all ranks
  * save, evaluate and stop at the same step without another message. */
+#include "console.h"
+#include "device.h"
+#include "evaluate.h"
+#include "fault.h"
 #include "forecast.h"
+#include "recorder.h"
+#include "replicas.h"
+#include "resume.h"
+#include "run_modes.h"
+#include "setup.h"
+#include "signals.h"
+#include "stepper.h"
+#include "trace.h"
+#include "world.h"
+#include "rd/checkpoint.h"
+#include "rd/file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,10 +49,10 @@ typedef struct trainer {
     int64_t skipped_in_row;
     /* since the last record, and since the epoch began */
     train_window since_record, since_epoch;
-    times_window mine; /* since the last record, of this rank */
-    rank_times ranks;  /* of the last record */
-    plan_sums sums;    /* for the summary at the end */
-    int64_t n_steps;   /* of this run */
+    times_window mine;  /* since the last record, of this rank */
+    rank_times ranks;   /* of the last record */
+    forecast_sums sums; /* for the summary at the end */
+    int64_t n_steps;    /* of this run */
     int64_t epoch_ns;
     bool epoch_whole; /* seen from its first batch */
 } trainer;
@@ -70,7 +85,7 @@ done:
 
 /* ---- checkpoints ---- */
 
-static void plan_save(trainer *t, int64_t in_s)
+static void set_next_save(trainer *t, int64_t in_s)
 {
     t->next_save_ns = rd_now_ns() + in_s * INT64_C(1000000000);
 }
@@ -80,29 +95,29 @@ static rd_code save(trainer *t, bool must, rd_status *st)
 {
     rd_run *r = t->run;
     rd_status own = {0};
-    RD_TRY(run_phase(r, RD_PHASE_SAVE, r->at.step, st));
+    RD_TRY(run_phase(r, RD_PHASE_SAVE, r->progress.step, st));
     RD_TRY(run_check_replicas(r, st));
     if (r->world->rank == 0) {
         const int64_t begin_ns = rd_now_ns();
         recorder_flush(t->records);
-        if (run_save(r, "model", (int)r->c.checkpoint_keep, &own) == RD_OK) {
-            rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->at.step,
+        if (run_save(r, "model", (int)r->config.checkpoint_keep, &own) == RD_OK) {
+            rd_info(r->log, "checkpoint model-%" PRId64 ".npz saved in %.2f s", r->progress.step,
                     (double)(rd_now_ns() - begin_ns) * 1e-9);
-            plan_save(t, r->cli->checkpoint_frequency);
+            set_next_save(t, r->cli->checkpoint_frequency);
         } else if (must) {
             *st = own;
         } else {
             const int64_t every = r->cli->checkpoint_frequency,
                           in_s = retry_s < every ? retry_s : every;
             rd_warn(r->log, "%s; training goes on, next try in %" PRId64 " s", own.msg, in_s);
-            plan_save(t, in_s);
+            set_next_save(t, in_s);
         }
     }
     if (must) (void)run_agree(r, st);
-    if (own.code == RD_OK) t->saved_step = r->at.step;
+    if (own.code == RD_OK) t->saved_step = r->progress.step;
     t->last_save_ns = rd_now_ns();
-    rd_watch_beat(r->watch, RD_PHASE_UPDATE, r->at.step);
-    trace_enter(r, TRACE_NONE);
+    rd_watch_beat(r->watch, RD_PHASE_UPDATE, r->progress.step);
+    times_enter(r, TIMES_NONE);
 done:
     return st->code;
 }
@@ -113,13 +128,14 @@ done:
 static double rate_now(const trainer *t)
 {
     const rd_run *r = t->run;
-    const double n = (double)rd_order_n_batches(t->stepper.plan);
-    const rd_schedule_point p = {.step = r->at.step,
-                                 .n_ranks = r->world->size,
-                                 .epoch = (double)r->at.epoch + (double)r->at.batch / n,
-                                 .part = (double)r->c.iter_size / n,
-                                 .multiplier = r->sc.has_plateau ? r->at.plateau.factor : 1.0};
-    return rd_schedule_rate(&r->sc, &p);
+    const double n = (double)rd_order_n_batches(t->stepper.epoch_plan);
+    const rd_schedule_point p = {
+        .step = r->progress.step,
+        .n_ranks = r->world->size,
+        .epoch = (double)r->progress.epoch + (double)r->progress.batch / n,
+        .part = (double)r->config.iter_size / n,
+        .multiplier = r->schedule_config.has_plateau ? r->progress.plateau.factor : 1.0};
+    return rd_schedule_rate(&r->schedule_config, &p);
 }
 
 /* On all ranks, which hold the same figures. */
@@ -129,14 +145,15 @@ static void watch_plateau(trainer *t, const eval_result *v)
     const char *name = "loss";
     bool higher = false;
     double value = v->loss;
-    if (r->sc.plateau_monitor == RD_MONITOR_FIGURE) value = eval_figure(v, &name, &higher);
-    const double rate = rate_now(t) / rd_schedule_factor(&r->sc, r->world->size);
-    if (!rd_plateau_update(&r->sc, &r->at.plateau, value, higher, rate)) return;
+    if (r->schedule_config.plateau_monitor == RD_MONITOR_FIGURE)
+        value = eval_main_figure(v, &name, &higher);
+    const double rate = rate_now(t) / rd_schedule_factor(&r->schedule_config, r->world->size);
+    if (!rd_plateau_update(&r->schedule_config, &r->progress.plateau, value, higher, rate)) return;
     rd_info(r->log,
             "plateau: the %s has not improved on %.6g in %" PRId64
             " evaluation%s; the rate falls to %.6g",
-            name, r->at.plateau.best, r->sc.plateau_patience, RD_S(r->sc.plateau_patience),
-            rate_now(t));
+            name, r->progress.plateau.best, r->schedule_config.plateau_patience,
+            RD_S(r->schedule_config.plateau_patience), rate_now(t));
 }
 
 /* regular: not only because the run ends here; a longer run would not have it, so the plateau rule passes it over. *stop: all ranks
@@ -148,33 +165,35 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     rd_status own = {0};
     const char *name;
     bool higher;
-    trace_enter(r, TRACE_EVALUATE);
+    times_enter(r, TIMES_EVALUATE);
     if (run_evaluate(r, &v, st) == RD_ESTOP) {
         *st = (rd_status){.rank = -1};
         r->agreed = false;
-        r->at.eval_due = regular;
+        r->progress.eval_due = regular;
         *stop = true;
-        rd_info(r->log, "the evaluation at step %" PRId64 " is left: asked to stop%s", r->at.step,
+        rd_info(r->log, "the evaluation at step %" PRId64 " is left: asked to stop%s",
+                r->progress.step,
                 regular ? "; the same command begins with it" : "; --mode=eval does it");
     }
-    trace_enter(r, TRACE_NONE);
+    times_enter(r, TIMES_NONE);
     if (*stop || st->code != RD_OK) goto done;
-    r->at.eval_due = false;
+    r->progress.eval_due = false;
     if (regular) watch_plateau(t, &v);
     if (r->world->rank != 0) goto done;
     if (eval_report(r, &t->eval, &v, &own) != RD_OK)
         rd_warn(r->log, "records are incomplete: %s", own.msg);
     own = (rd_status){0};
     for (int i = 0; i < v.n_figures; i++)
-        recorder_scalar(t->records, r->at.step, v.figure[i].name, v.figure[i].value);
-    const double now = eval_figure(&v, &name, &higher);
-    if (v.classes) recorder_scalar(t->records, r->at.step, "eval_accuracy", now);
-    if (r->at.best_step < 0 || !isfinite(r->at.best) ||
-        (higher ? now > r->at.best : now < r->at.best)) {
-        r->at.best = now;
-        r->at.best_step = r->at.step;
+        recorder_scalar(t->records, r->progress.step, v.figure[i].name, v.figure[i].value);
+    const double now = eval_main_figure(&v, &name, &higher);
+    if (v.classes) recorder_scalar(t->records, r->progress.step, "eval_accuracy", now);
+    if (r->progress.best_step < 0 || !isfinite(r->progress.best) ||
+        (higher ? now > r->progress.best : now < r->progress.best)) {
+        r->progress.best = now;
+        r->progress.best_step = r->progress.step;
         if (run_save(r, "best", 1, &own) == RD_OK)
-            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->at.step, name, now);
+            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step, name,
+                    now);
         else
             rd_warn(r->log, "%s; training goes on", own.msg);
     }
@@ -186,19 +205,19 @@ done:
 /* Passes over the data that are done. */
 static int64_t epochs_done(const trainer *t)
 {
-    const run_progress *at = &t->run->at;
+    const run_progress *at = &t->run->progress;
     return at->epoch +
-           (t->stepper.plan && at->batch >= rd_order_n_batches(t->stepper.plan) ? 1 : 0);
+           (t->stepper.epoch_plan && at->batch >= rd_order_n_batches(t->stepper.epoch_plan) ? 1 : 0);
 }
 
 /* Is this step, which began with so many epochs done, to be followed by a regular evaluation? */
 static bool eval_due(const trainer *t, int64_t step, int64_t done_before)
 {
     const rd_run *r = t->run;
-    const int64_t every = r->c.eval_epochs, done = epochs_done(t);
+    const int64_t every = r->config.eval_epochs, done = epochs_done(t);
     if (r->mode != RD_MODE_TRAIN_EVAL) return false;
     if (every > 0 && done / every != done_before / every) return true;
-    return (every == 0 || r->c.has_eval_frequency) && step % r->c.eval_frequency == 0;
+    return (every == 0 || r->config.has_eval_frequency) && step % r->config.eval_frequency == 0;
 }
 
 /* ---- records ---- */
@@ -228,12 +247,13 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                         double lr, step_record *s)
 {
     const rd_run *r = t->run;
-    const int64_t n_batches = t->stepper.plan ? rd_order_n_batches(t->stepper.plan) : 0;
+    const int64_t n_batches = t->stepper.epoch_plan ? rd_order_n_batches(t->stepper.epoch_plan) : 0;
     const train_window *w = &t->since_record;
     const double wall = w->seconds > 0.0 ? w->seconds : 1e-9;
-    *s = (step_record){.step = r->at.step,
-                       .epoch = r->at.epoch,
-                       .epoch_part = n_batches > 0 ? (double)r->at.batch / (double)n_batches : 0.0,
+    *s = (step_record){.step = r->progress.step,
+                       .epoch = r->progress.epoch,
+                       .epoch_part = n_batches > 0 ? (double)r->progress.batch / (double)n_batches
+                                                   : 0.0,
                        .loss = ratio(sum->loss, sum->weight),
                        .loss_mean = ratio(w->loss, w->weight),
                        .nll_per_token = ratio(sum->nll, sum->targets),
@@ -252,18 +272,18 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .step_s = w->steps > 0 ? w->seconds / (double)w->steps : NAN,
                        .samples = sum->samples,
                        .targets = sum->targets,
-                       .epoch_samples = r->at.samples,
-                       .epoch_samples_hash = r->at.samples_hash,
-                       .skipped = r->at.skipped,
+                       .epoch_samples = r->progress.samples,
+                       .epoch_samples_hash = r->progress.samples_hash,
+                       .skipped = r->progress.skipped,
                        .ranks = r->world->size > 1 ? &t->ranks : NULL,
                        .comm_algorithm = t->stepper.comm.algorithm,
                        .step_bytes = r->gpu ? device_peak_bytes(r)
                                             : (double)rd_arena_peak(rd_tape_arena(r->tape))};
-    s->eta_s = s->step_s * (double)(t->last_step - r->at.step);
+    s->eta_s = s->step_s * (double)(t->last_step - r->progress.step);
 }
 
 /* After a step that began with so many epochs done. */
-static void note_epoch(trainer *t, int64_t done_before)
+static void report_epoch(trainer *t, int64_t done_before)
 {
     rd_run *r = t->run;
     char time[32], count[32], speed[32], more[128] = "";
@@ -280,7 +300,7 @@ static void note_epoch(trainer *t, int64_t done_before)
                            100.0 * w->input_s / (w->seconds * r->world->size));
         rd_info(r->log,
                 "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f%s, %s",
-                done, r->at.step, console_count(w->samples, count), RD_S(w->samples),
+                done, r->progress.step, console_count(w->samples, count), RD_S(w->samples),
                 console_real(mean), more,
                 console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
         recorder_epoch(t->records, done - 1, mean, right);
@@ -304,7 +324,7 @@ static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats 
         console_live(r, &s);
         return;
     }
-    const int64_t hist = r->c.histogram_frequency;
+    const int64_t hist = r->config.histogram_frequency;
     console_step(r, &s);
     recorder_step(t->records, &s, hist > 0 && (s.step == 1 || s.step % hist == 0));
     if (t->stepper.pictures.n > 0) {
@@ -315,7 +335,7 @@ static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats 
         const char *source = rd_strbuf_str(&t->stepper.source),
                    *target = rd_strbuf_str(&t->stepper.target),
                    *predicted = rd_strbuf_str(&t->stepper.predicted);
-        if (r->c.print_samples) console_sample(r, source, target, predicted);
+        if (r->config.print_samples) console_sample(r, source, target, predicted);
         recorder_sample(t->records, s.step, source, target, predicted);
     }
     t->since_record = (train_window){0};
@@ -341,31 +361,31 @@ static void add_times(trainer *t, double busy_before, double seconds, const step
     w->bytes += c->bytes;
     w->wire_bytes += c->wire_bytes;
     if (++t->n_steps <= WARM_UP)
-        plan_sums_start(&t->sums, r);
+        forecast_sums_start(&t->sums, r);
     else
-        plan_sums_add(&t->sums, &t->stepper, seconds, sum->samples,
-                      r->model->unit ? sum->samples : sum->tokens_src + sum->tokens_tgt);
+        forecast_sums_add(&t->sums, &t->stepper, seconds, sum->samples,
+                          r->model->unit ? sum->samples : sum->tokens_src + sum->tokens_tgt);
 }
 
 /* Collective. What a step consisted of, what more hosts would bring, and the figures for plan mode. */
 static rd_code summarize(trainer *t, rd_status *st)
 {
     rd_run *r = t->run;
-    plan_run m;
+    forecast_step m;
     rd_strbuf line = {0}, notes = {0};
     rd_status own = {0};
     int per_host = 1;
     if (t->sums.steps < ENOUGH) return RD_OK;
-    RD_TRY(plan_collect(r, &t->sums, &m, st));
+    RD_TRY(forecast_collect(r, &t->sums, &m, st));
     if (r->world->rank != 0) goto done;
-    if (plan_write(&m, r->cli->logdir, &own) != RD_OK)
+    if (forecast_write(&m, r->cli->logdir, &own) != RD_OK)
         rd_warn(r->log, "records are incomplete: %s", own.msg);
-    plan_shares(&m, &line);
+    forecast_describe_step(&m, &line);
     rd_info(r->log, "%s", rd_strbuf_str(&line));
     own = (rd_status){0};
-    if (r->world->size > 1 && plan_change(r->config, &m, &per_host, &notes, &own) == RD_OK) {
+    if (r->world->size > 1 && forecast_change(r->keys, &m, &per_host, &notes, &own) == RD_OK) {
         rd_strbuf_reset(&line);
-        plan_short(&m, &line);
+        forecast_describe_hosts(&m, &line);
         rd_info(r->log, "%s; all of it: run_dist --mode=plan --logdir=%s", rd_strbuf_str(&line),
                 r->cli->logdir);
     }
@@ -375,19 +395,19 @@ done:
     return st->code;
 }
 
-static void note_skip(trainer *t)
+static void report_skip(trainer *t)
 {
     rd_run *r = t->run;
     char scale[64] = "";
     t->skipped_in_row++;
     if (device_scales_loss(r))
         (void)snprintf(scale, sizeof scale, "; the loss is scaled by %g from now on",
-                       r->at.loss_scale);
+                       r->progress.loss_scale);
     rd_live(r->log, NULL);
     rd_info(r->log,
             "step %" PRId64 " skipped on all ranks: the gradient is not finite (%" PRId64
             " in a row, %" PRId64 " in all)%s",
-            r->at.step, t->skipped_in_row, r->at.skipped, scale);
+            r->progress.step, t->skipped_in_row, r->progress.skipped, scale);
 }
 
 /* before: steps skipped in a row on this rank; all: the sum over ranks. Ranks that disagree are no replicas any more,
@@ -400,23 +420,24 @@ static rd_code check_skips(trainer *t, int64_t before, double all, rd_status *st
                        "at step %" PRId64
                        " the ranks do not agree on which steps were not finite: their weights "
                        "differ; start again from the last checkpoint, and suspect a machine",
-                       r->at.step);
-    if (before < r->c.nonfinite_limit) return RD_OK;
+                       r->progress.step);
+    if (before < r->config.nonfinite_limit) return RD_OK;
     r->agreed = true;
     return rd_fail(st, RD_ENUMERIC,
                    "the gradient was not finite in %" PRId64 " step%s in a row, up to step %" PRId64
                    "; lower "
                    "learning_rate or loss_scale, or set max_grad_norm, and start again from the "
                    "last checkpoint",
-                   before, RD_S(before), r->at.step - 1);
+                   before, RD_S(before), r->progress.step - 1);
 }
 
 static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
     const bool root = r->world->rank == 0;
-    const int64_t step = r->at.step + 1, begin_ns = rd_now_ns(), every = r->cli->summary_frequency;
-    const int64_t done_before = epochs_done(t), images = r->c.image_frequency;
+    const int64_t step = r->progress.step + 1, begin_ns = rd_now_ns(),
+                  every = r->cli->summary_frequency;
+    const int64_t done_before = epochs_done(t), images = r->config.image_frequency;
     const double lr = rate_now(t);
     const bool due = step == 1 || step % every == 0 || step == t->last_step;
     /* A signal reaches the ranks at slightly different times; what comes right after a save belongs to that one. */
@@ -426,7 +447,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
                           .skipped = (double)t->skipped_in_row};
     step_sums sum;
     rd_optim_stats stats = {.param_norm = due && root ? t->param_norm : NULL,
-                            .want_grads = due && root && r->c.histogram_frequency > 0};
+                            .want_grads = due && root && r->config.histogram_frequency > 0};
     RD_TRY(trace_step(r, step, st));
     const double busy = times_busy(&r->times);
     t->stepper.want_sample = due && root;
@@ -443,7 +464,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
     window_add(&t->since_record, &sum, seconds);
     window_add(&t->since_epoch, &sum, seconds);
-    if (r->c.check_replicas_every > 0 && step % r->c.check_replicas_every == 0)
+    if (r->config.check_replicas_every > 0 && step % r->config.check_replicas_every == 0)
         RD_TRY(run_check_replicas(r, st));
     add_times(t, busy, seconds, &sum);
     if (due && r->world->size > 1) {
@@ -454,15 +475,15 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     if (stats.finite)
         t->skipped_in_row = 0;
     else
-        note_skip(t);
-    note_epoch(t, done_before);
+        report_skip(t);
+    report_epoch(t, done_before);
     trace_step_end(r);
     *stop = sum.stop > 0.0;
     /* Before a save, which then holds what the evaluation changes (best, plateau). A stop cannot wait: the next start
      * begins with the evaluation. */
-    r->at.eval_due = eval_due(t, step, done_before);
-    if (!*stop && (r->at.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
-        RD_TRY(evaluate(t, r->at.eval_due, stop, st));
+    r->progress.eval_due = eval_due(t, step, done_before);
+    if (!*stop && (r->progress.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
+        RD_TRY(evaluate(t, r->progress.eval_due, stop, st));
     if (sum.save > 0.0 && !*stop && step < t->last_step) RD_TRY(save(t, false, st));
 done:
     return st->code;
@@ -472,22 +493,22 @@ static rd_code loop(trainer *t, rd_status *st)
 {
     rd_run *r = t->run;
     bool stop = false;
-    plan_save(t, r->cli->checkpoint_frequency);
-    if (r->at.eval_due && r->mode == RD_MODE_TRAIN_EVAL) {
+    set_next_save(t, r->cli->checkpoint_frequency);
+    if (r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL) {
         RD_TRY(evaluate(t, true, &stop, st));
         if (!stop) t->saved_step = -1; /* that checkpoint says that it is due */
     }
-    while (r->at.step < t->last_step && !stop) RD_TRY(train_one_step(t, &stop, st));
+    while (r->progress.step < t->last_step && !stop) RD_TRY(train_one_step(t, &stop, st));
     rd_live(r->log, NULL);
-    if (t->saved_step != r->at.step) RD_TRY(save(t, true, st));
+    if (t->saved_step != r->progress.step) RD_TRY(save(t, true, st));
     RD_TRY(summarize(t, st));
-    if (stop && (r->at.step < t->last_step || r->at.eval_due)) {
+    if (stop && (r->progress.step < t->last_step || r->progress.eval_due)) {
         rd_info(r->log,
                 "stopped on request at step %" PRId64
                 ", checkpoint saved; the same command goes on from here",
-                r->at.step);
+                r->progress.step);
         r->agreed = true;
-        rd_fail(st, RD_ESTOP, "stopped on request at step %" PRId64, r->at.step);
+        rd_fail(st, RD_ESTOP, "stopped on request at step %" PRId64, r->progress.step);
     }
 done:
     return st->code;
@@ -500,15 +521,17 @@ static void find_last_step(trainer *t)
 {
     rd_run *r = t->run;
     t->last_step = r->cli->max_steps;
-    const int64_t n = rd_order_n_batches(t->stepper.plan);
+    const int64_t n = rd_order_n_batches(t->stepper.epoch_plan);
     /* Where a schedule that does not say its end itself ends: a shorter trial of the same config keeps its rates. */
-    r->sc.epoch_steps = (double)n / (double)r->c.iter_size;
-    r->sc.end_epoch = r->c.has_num_epochs ? (double)r->c.num_epochs
-                                          : (double)t->last_step / r->sc.epoch_steps;
-    if (r->cli->max_steps_given || !r->c.has_num_epochs) return;
-    t->stepper.n_epochs = r->c.num_epochs;
-    const int64_t left = (r->c.num_epochs - r->at.epoch) * n - r->at.batch;
-    t->last_step = r->at.step + (left > 0 ? (left + r->c.iter_size - 1) / r->c.iter_size : 0);
+    r->schedule_config.epoch_steps = (double)n / (double)r->config.iter_size;
+    r->schedule_config.end_epoch = r->config.has_num_epochs
+                                       ? (double)r->config.num_epochs
+                                       : (double)t->last_step / r->schedule_config.epoch_steps;
+    if (r->cli->max_steps_given || !r->config.has_num_epochs) return;
+    t->stepper.n_epochs = r->config.num_epochs;
+    const int64_t left = (r->config.num_epochs - r->progress.epoch) * n - r->progress.batch;
+    t->last_step = r->progress.step +
+                   (left > 0 ? (left + r->config.iter_size - 1) / r->config.iter_size : 0);
 }
 
 static rd_code open_run(trainer *t, rd_status *st)
@@ -517,25 +540,27 @@ static rd_code open_run(trainer *t, rd_status *st)
     bool found = false;
     rd_data_spec spec = {0};
     RD_TRY(open_logdir(t, st));
-    RD_TRY(run_open_data(r, RD_SPLIT_TRAIN, &r->train, st));
-    if (r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(run_open_data(r, RD_SPLIT_EVAL, &r->held, st));
-    rd_dataset_def_of(r->train)->spec(rd_dataset_self(r->train), &spec);
-    RD_TRY(run_open_model(r, &spec, true, st));
+    RD_TRY(setup_data(r, RD_SPLIT_TRAIN, &r->train_data, st));
+    if (r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(setup_data(r, RD_SPLIT_EVAL, &r->eval_data, st));
+    rd_dataset_def_of(r->train_data)->spec(rd_dataset_self(r->train_data), &spec);
+    RD_TRY(setup_model(r, &spec, true, st));
     RD_TRY(world_check(r, st));
     RD_TRY(run_load(r, "newest", &found, st));
-    t->saved_step = found ? r->at.step : -1;
-    t->stepper.n_epochs = r->c.has_num_epochs && !r->cli->max_steps_given ? r->c.num_epochs
-                                                                          : INT64_MAX;
-    (void)stepper_plan(&t->stepper, st);
+    t->saved_step = found ? r->progress.step : -1;
+    t->stepper.n_epochs = r->config.has_num_epochs && !r->cli->max_steps_given
+                              ? r->config.num_epochs
+                              : INT64_MAX;
+    (void)stepper_prepare(&t->stepper, st);
     t->param_norm = calloc((size_t)rd_params_n(r->params) + 1, sizeof *t->param_norm);
     if (!t->param_norm) rd_fail(st, RD_EENV, "out of memory");
     RD_TRY(run_agree(r, st));
     find_last_step(t);
     t->stepper.last_step = t->last_step;
-    t->epoch_whole = r->at.batch == 0 || r->at.batch >= rd_order_n_batches(t->stepper.plan);
+    t->epoch_whole = r->progress.batch == 0 ||
+                     r->progress.batch >= rd_order_n_batches(t->stepper.epoch_plan);
     t->epoch_ns = rd_now_ns();
-    world_banner(r, t->last_step, rd_order_n_batches(t->stepper.plan),
-                 rd_order_n_samples(t->stepper.plan));
+    world_banner(r, t->last_step, rd_order_n_batches(t->stepper.epoch_plan),
+                 rd_order_n_samples(t->stepper.epoch_plan));
 done:
     return st->code;
 }
@@ -547,11 +572,12 @@ rd_code run_train(rd_run *r, rd_status *st)
     t.watched = console_watched(r);
     stepper_init(&t.stepper, r);
     RD_TRY(open_run(&t, st));
-    if (r->at.step >= t.last_step && !(r->at.eval_due && r->mode == RD_MODE_TRAIN_EVAL)) {
+    if (r->progress.step >= t.last_step &&
+        !(r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL)) {
         rd_info(r->log,
                 "nothing to do: step %" PRId64 " of %" PRId64
                 " is done; a higher --max_steps (or num_epochs) goes on",
-                r->at.step, t.last_step);
+                r->progress.step, t.last_step);
         goto done;
     }
     if (r->world->rank == 0) {
@@ -560,16 +586,16 @@ rd_code run_train(rd_run *r, rd_status *st)
             (void)eval_records_open(r, &t.eval, st);
     }
     RD_TRY(run_agree(r, st));
-    RD_TRY(trace_open(r, r->at.step + 1, st));
+    RD_TRY(trace_open(r, r->progress.step + 1, st));
     const int64_t begin_ns = rd_now_ns();
     RD_TRY(loop(&t, st));
-    device_say_work(r);
+    device_report_work(r);
     if (r->gpu)
         (void)snprintf(memory, sizeof memory, ", of its GPU %.0f MB", device_peak_bytes(r) * 1e-6);
     rd_info(r->log,
             "done: step %" PRId64
             " in %s, peak memory of rank 0 %.0f MB%s; look with: tensorboard --logdir %s",
-            r->at.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time),
+            r->progress.step, console_duration((double)(rd_now_ns() - begin_ns) * 1e-9, time),
             run_peak_bytes() * 1e-6, memory, r->cli->logdir);
 done:
     if (r->trace && (st->code == RD_OK || r->agreed)) {

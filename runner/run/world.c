@@ -1,5 +1,7 @@
 /* world.c -- the agreement of all ranks before step 0, and the banner that says what will run where. */
-#include "run.h"
+#include "world.h"
+#include "console.h"
+#include "exchange.h"
 #include "rd/program.h"
 
 #ifdef __clang__
@@ -95,7 +97,7 @@ rd_code world_check_start(rd_run *r, rd_status *st)
 {
     char text[256], id[64], steps[40] = "";
     rd_strbuf all = {0};
-    json_t *effective = rd_config_effective(r->config);
+    json_t *effective = rd_config_effective(r->keys);
     char *dump = effective ? json_dumps(effective, JSON_COMPACT) : NULL;
     rd_versions(&all);
     if (!dump || all.failed) rd_fail(st, RD_EENV, "out of memory for the config");
@@ -133,7 +135,7 @@ rd_code world_check(rd_run *r, rd_status *st)
     (void)snprintf(text, sizeof text, "%" PRId64 " parameters, %016" PRIx64,
                    rd_params_count(r->params), h);
     RD_TRY(world_same(r, "parameters", text, st));
-    const rd_dataset *d = r->train ? r->train : r->held;
+    const rd_dataset *d = r->train_data ? r->train_data : r->eval_data;
     if (d) RD_TRY(world_same(r, "data", rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)), st));
 done:
     return st->code;
@@ -186,11 +188,12 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
                 console_count((double)n_batches, b), n_batches == 1 ? "" : "es");
     if (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL) {
         rd_info(r->log, "global batch: %s = %" PRId64 " per rank x %d rank%s%s",
-                console_count((double)(r->global_batch * r->c.iter_size), a), r->c.batch_size,
-                w->size, w->size == 1 ? "" : "s", r->c.iter_size > 1 ? " x iter_size" : "");
+                console_count((double)(r->global_batch * r->config.iter_size), a),
+                r->config.batch_size, w->size, w->size == 1 ? "" : "s",
+                r->config.iter_size > 1 ? " x iter_size" : "");
         rd_info(r->log, "optimizer: %s, seed %" PRIu64 ", up to step %s",
                 rd_optim_def(r->optim)->name, r->seed, console_count((double)last_step, a));
-        rd_schedule_describe(&r->sc, w->size, &s);
+        rd_schedule_describe(&r->schedule_config, w->size, &s);
         rd_info(r->log, "learning rate:");
         banner_lines(r, "  ", rd_strbuf_str(&s));
     }

@@ -13,7 +13,7 @@
 #include "rd/image_net.h"
 #include "rd/model.h"
 #include "rd/optim.h"
-#include "rd/train.h"
+#include "rd/modes.h"
 #include "test_device.h"
 #include <dirent.h>
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "rd/model.h"
 #include "rd/npz.h"
 #include "rd/optim.h"
-#include "rd/train.h"
+#include "rd/modes.h"
 #include "test_device.h"
 #include <dirent.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 """Writes tests/unit/plan_golden.inc: what the alpha-beta model of plan mode says, computed elsewhere than in run_dist.
 
 The formulas are written down again here from the literature, as sums over the messages that a rank sends, not as the closed
-forms of runner/run/plan_model.c: a sum over 2^k hosts by exchanges of halves in radix 8 (Thakur, Rabenseifner and Gropp 2005),
+forms of runner/run/forecast_model.c: a sum over 2^k hosts by exchanges of halves in radix 8 (Thakur, Rabenseifner and Gropp 2005),
 the busiest host's bytes counted message by message. The fits are numpy.linalg.lstsq.
 
     python3 tests/support/make_plan_golden.py > tests/unit/plan_golden.inc

@@ -28,20 +28,20 @@ static char *printed(const struct row *r, const char *style_name, bool end)
     rd_run run = {.world = &world};
     bench b = {.run = &run,
                .images = true,
-               .c = {.bench_display = r->display},
-               .r = {.n_room = r->n, .loss = 6.4, .l2 = 0.5}};
+               .config = {.bench_display = r->display},
+               .result = {.n_planned = r->n, .loss = 6.4, .l2 = 0.5}};
     const bench_style *style = bench_style_find(style_name);
     FILE *f = tmpfile();
     assert_non_null(f);
-    b.r.step = calloc((size_t)r->n, sizeof *b.r.step);
-    assert_non_null(b.r.step);
+    b.result.step = calloc((size_t)r->n, sizeof *b.result.step);
+    assert_non_null(b.result.step);
     assert_int_equal(fflush(stdout), 0);
     const int was = dup(1);
     assert_int_equal(dup2(fileno(f), 1), 1);
     for (int64_t i = 0; i < r->n; i++) {
-        b.r.step[i] = (bench_step){.seconds = r->seconds[i],
-                                   .units = r->units[i] * (double)r->size};
-        b.r.n++;
+        b.result.step[i] = (bench_step){.seconds = r->seconds[i],
+                                        .units = r->units[i] * (double)r->size};
+        b.result.n++;
         style->step(&b, i + 1);
     }
     if (end) style->end(&b);
@@ -53,7 +53,7 @@ static char *printed(const struct row *r, const char *style_name, bool end)
     rewind(f);
     (void)fread(text, 1, 8191, f);
     (void)fclose(f);
-    free(b.r.step);
+    free(b.result.step);
     free(b.rates);
     return text;
 }

@@ -36,7 +36,7 @@ static void rounds(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double alphas, bytes;
-        plan_cost(rows[i].hosts, 1000.0, 0.5, &alphas, &bytes);
+        forecast_cost(rows[i].hosts, 1000.0, 0.5, &alphas, &bytes);
         CHECK_NEAR("rounds", alphas, rows[i].rounds, 0.0);
         CHECK_NEAR("bytes", bytes, 500.0 * rows[i].bytes, 1e-12);
     }
@@ -45,8 +45,8 @@ static void rounds(void **state)
 static void tables(void **state)
 {
     static const struct {
-        plan_run m;
-        plan_row row[PLAN_ROWS];
+        forecast_step m;
+        forecast_row row[FORECAST_ROWS];
     } runs[] = {
 #define PLAN_RUNS
 #include "plan_golden.inc"
@@ -54,10 +54,10 @@ static void tables(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-        for (int k = 0; k < PLAN_ROWS; k++) {
-            const plan_row *want = &runs[i].row[k];
-            plan_row got;
-            plan_at(&runs[i].m, want->hosts, runs[i].m.ranks / runs[i].m.hosts, &got);
+        for (int k = 0; k < FORECAST_ROWS; k++) {
+            const forecast_row *want = &runs[i].row[k];
+            forecast_row got;
+            forecast_at(&runs[i].m, want->hosts, runs[i].m.ranks / runs[i].m.hosts, &got);
             assert_int_equal(got.ranks, want->ranks);
             CHECK_NEAR("comm_s", got.comm_s, want->comm_s, 1e-12);
             CHECK_NEAR("exposed_s", got.exposed_s, want->exposed_s, 1e-9);
@@ -82,8 +82,8 @@ static void fits(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        plan_link l = {0};
-        assert_true(plan_fit(rows[i].alphas, rows[i].bytes, rows[i].seconds, 7, &l));
+        forecast_link l = {0};
+        assert_true(forecast_fit(rows[i].alphas, rows[i].bytes, rows[i].seconds, 7, &l));
         assert_true(l.measured);
         if (!(fabs(l.alpha_s - rows[i].alpha) < 1e-6 * rows[i].alpha + 1e-12))
             fail_msg("%s: alpha %g", rows[i].name, l.alpha_s);
@@ -98,24 +98,24 @@ static void poor_fits(void **state)
                  seconds[] = {1.04e-2, 1.04e-2, 1.04e-2};
     const double falling[] = {1e-2, 1e-3, 1e-4}, growing[] = {1e6, 1e7, 1e8}, none[] = {0, -1, NAN},
                  zero[] = {0, 0, 0};
-    plan_link l = {.alpha_s = 2e-4};
+    forecast_link l = {.alpha_s = 2e-4};
     (void)state;
-    assert_true(plan_fit(alphas, bytes, seconds, 3, &l));
+    assert_true(forecast_fit(alphas, bytes, seconds, 3, &l));
     CHECK_NEAR("one size, alpha", l.alpha_s, 2e-4, 0.0);
     CHECK_NEAR("one size, bandwidth", l.bytes_per_s, 1e8, 1e-9);
     l.alpha_s = 1e-2; /* two of them are more than an exchange took */
-    assert_true(plan_fit(alphas, bytes, seconds, 3, &l));
+    assert_true(forecast_fit(alphas, bytes, seconds, 3, &l));
     CHECK_NEAR("a latency out of all proportion", l.alpha_s, 0.25 * 1.04e-2, 1e-9);
     CHECK_NEAR("and its bandwidth", l.bytes_per_s, 1e6 / (0.5 * 1.04e-2), 1e-9);
-    const plan_link before = l;
-    assert_false(plan_fit(alphas, bytes, none, 3, &l));
-    assert_false(plan_fit(alphas, zero, seconds, 3, &l));
-    assert_false(plan_fit(alphas, bytes, seconds, 0, &l));
-    assert_false(plan_fit(alphas, growing, falling, 3, &l));
+    const forecast_link before = l;
+    assert_false(forecast_fit(alphas, bytes, none, 3, &l));
+    assert_false(forecast_fit(alphas, zero, seconds, 3, &l));
+    assert_false(forecast_fit(alphas, bytes, seconds, 0, &l));
+    assert_false(forecast_fit(alphas, growing, falling, 3, &l));
     assert_memory_equal(&l, &before, sizeof l);
     /* Faster than in proportion: no negative latency. */
     const double fast[] = {1e-3, 1.2e-2, 1.4e-1};
-    assert_true(plan_fit(alphas, growing, fast, 3, &l));
+    assert_true(forecast_fit(alphas, growing, fast, 3, &l));
     assert_true(l.alpha_s >= 0.0 && l.bytes_per_s > 0.0);
 }
 
@@ -127,8 +127,8 @@ static void links(void **state)
     static rd_run r;
     (void)state;
     for (int way = 0; way < 3; way++) {
-        plan_run m = {.hosts = way == 2 ? 1 : 2, .ranks = 8, .wire = 0.5, .shared = way != 1};
-        if (way == 0) m.inside = (plan_link){2e-6, 1e10, true};
+        forecast_step m = {.hosts = way == 2 ? 1 : 2, .ranks = 8, .wire = 0.5, .shared = way != 1};
+        if (way == 0) m.inside = (forecast_link){2e-6, 1e10, true};
         r.times.n_sizes = 4;
         for (int i = 0; i < 4; i++) {
             const double n = 1e5 * pow(4.0, i), rounds = 2.0;
@@ -141,8 +141,8 @@ static void links(void **state)
             for (int k = 0; k < 10; k++)
                 e->kept[k] = (float)(way == 0 ? between + part : way == 1 ? between : inside);
         }
-        plan_fit_links(&r, &m);
-        const plan_link *got = way == 2 ? &m.inside : &m.between;
+        forecast_fit_links(&r, &m);
+        const forecast_link *got = way == 2 ? &m.inside : &m.between;
         assert_true(got->measured);
         CHECK_NEAR("latency", got->alpha_s, 40e-6, 1e-4);
         CHECK_NEAR("bandwidth", got->bytes_per_s, 1e8, 1e-4);
@@ -152,70 +152,71 @@ static void links(void **state)
 /* Afterwards the model gives what was measured, and what it says of other sizes has changed in proportion. */
 static void calibration(void **state)
 {
-    plan_run m = {.hosts = 2,
-                  .ranks = 8,
-                  .bytes = 4e7,
-                  .buckets = 10,
-                  .wire = 1.0,
-                  .shared = true,
-                  .comm_s = 1.0,
-                  .inside = {2e-6, 1e10, true},
-                  .between = {1e-4, 1.25e8, true}};
-    const double two = plan_exchange_s(&m, 2, 4), eight = plan_exchange_s(&m, 8, 4),
-                 f = plan_calibrate(&m);
+    forecast_step m = {.hosts = 2,
+                       .ranks = 8,
+                       .bytes = 4e7,
+                       .buckets = 10,
+                       .wire = 1.0,
+                       .shared = true,
+                       .comm_s = 1.0,
+                       .inside = {2e-6, 1e10, true},
+                       .between = {1e-4, 1.25e8, true}};
+    const double two = forecast_exchange_s(&m, 2, 4), eight = forecast_exchange_s(&m, 8, 4),
+                 f = forecast_calibrate(&m);
     (void)state;
     CHECK_NEAR("factor", f, 1.0 / two, 1e-12);
-    CHECK_NEAR("two hosts", plan_exchange_s(&m, 2, 4), 1.0, 1e-12);
-    CHECK_NEAR("eight hosts", plan_exchange_s(&m, 8, 4), eight / two, 1e-12);
+    CHECK_NEAR("two hosts", forecast_exchange_s(&m, 2, 4), 1.0, 1e-12);
+    CHECK_NEAR("eight hosts", forecast_exchange_s(&m, 8, 4), eight / two, 1e-12);
     m.comm_s = 0.0;
-    CHECK_NEAR("nothing measured", plan_calibrate(&m), 1.0, 0.0);
+    CHECK_NEAR("nothing measured", forecast_calibrate(&m), 1.0, 0.0);
 }
 
 static void file(void **state)
 {
     char dir[] = "/tmp/plan_model.XXXXXX", path[64];
     rd_status st = {0};
-    const plan_run m = {.model = "seq2seq",
-                        .unit = "tokens",
-                        .hosts = 2,
-                        .ranks = 4,
-                        .steps = 20,
-                        .step_s = 0.5,
-                        .input_s = 0.01,
-                        .forward_s = 0.1,
-                        .backward_s = 0.2,
-                        .wait_s = 0.03,
-                        .exposed_s = 0.05,
-                        .update_s = 0.04,
-                        .other_s = 0.07,
-                        .comm_s = 0.09,
-                        .bytes = 1e8,
-                        .buckets = 25,
-                        .wire = 0.5,
-                        .samples = 64,
-                        .units = 1234,
-                        .overlaps = true,
-                        .shared = true,
-                        .between = {3e-5, 1.25e8, true}};
-    plan_run got;
+    const forecast_step m = {.model = "seq2seq",
+                             .unit = "tokens",
+                             .hosts = 2,
+                             .ranks = 4,
+                             .steps = 20,
+                             .step_s = 0.5,
+                             .input_s = 0.01,
+                             .forward_s = 0.1,
+                             .backward_s = 0.2,
+                             .wait_s = 0.03,
+                             .exposed_s = 0.05,
+                             .update_s = 0.04,
+                             .other_s = 0.07,
+                             .comm_s = 0.09,
+                             .bytes = 1e8,
+                             .buckets = 25,
+                             .wire = 0.5,
+                             .samples = 64,
+                             .units = 1234,
+                             .overlaps = true,
+                             .shared = true,
+                             .between = {3e-5, 1.25e8, true}};
+    forecast_step got;
     (void)state;
     assert_non_null(mkdtemp(dir));
-    assert_int_equal(plan_read(dir, &got, &st), RD_EUSAGE);
+    assert_int_equal(forecast_read(dir, &got, &st), RD_EUSAGE);
     assert_non_null(strstr(st.msg, "no measured step"));
     st = (rd_status){0};
-    assert_int_equal(plan_write(&m, dir, &st), RD_OK);
-    assert_int_equal(plan_read(dir, &got, &st), RD_OK);
+    assert_int_equal(forecast_write(&m, dir, &st), RD_OK);
+    assert_int_equal(forecast_read(dir, &got, &st), RD_OK);
     assert_string_equal(got.model, m.model);
     assert_string_equal(got.unit, m.unit);
     CHECK_NEAR("backward_s", got.backward_s, m.backward_s, 1e-8);
     CHECK_NEAR("units", got.units, m.units, 1e-8);
     CHECK_NEAR("bytes_per_s", got.between.bytes_per_s, m.between.bytes_per_s, 1e-8);
     assert_true(got.overlaps && got.shared && got.between.measured && !got.inside.measured);
-    plan_run many = m; /* on 1,024 such hosts there would be more ranks than an int can count */
+    forecast_step many =
+        m; /* on 1,024 such hosts there would be more ranks than an int can count */
     many.hosts = 1;
     many.ranks = 1 << 21;
-    assert_int_equal(plan_write(&many, dir, &st), RD_OK);
-    assert_int_equal(plan_read(dir, &got, &st), RD_EDATA);
+    assert_int_equal(forecast_write(&many, dir, &st), RD_OK);
+    assert_int_equal(forecast_read(dir, &got, &st), RD_EDATA);
     st = (rd_status){0};
     (void)snprintf(path, sizeof path, "%s/step.json", dir);
     static const char *const wrong[] = {"", "{", "[]",
@@ -226,7 +227,7 @@ static void file(void **state)
         (void)fputs(wrong[i], f);
         (void)fclose(f);
         st = (rd_status){0};
-        assert_int_equal(plan_read(dir, &got, &st), RD_EDATA);
+        assert_int_equal(forecast_read(dir, &got, &st), RD_EDATA);
     }
     (void)unlink(path);
     (void)rmdir(dir);

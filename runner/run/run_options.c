@@ -1,6 +1,5 @@
-/* options.c -- the trainer's own keys, and the list of all option groups of the program. */
-#include "../bench/bench.h"
-#include "forecast.h"
+/* run_options.c -- the keys of the trainer itself. */
+#include "run.h"
 
 #include <string.h>
 #include <strings.h>
@@ -204,7 +203,7 @@ const rd_option_group rd_group_run = {"run",
                                       "The run: batches, length, precision, evaluation, records",
                                       run_rows, sizeof(run_config)};
 
-static int add_group(const rd_option_group *out[RD_MAX_GROUPS], int n, const rd_option_group *g)
+int rd_groups_add(const rd_option_group *out[RD_MAX_GROUPS], int n, const rd_option_group *g)
 {
     for (int i = 0; i < n; i++)
         if (out[i] == g) return n; /* models may share a group */
@@ -212,39 +211,23 @@ static int add_group(const rd_option_group *out[RD_MAX_GROUPS], int n, const rd_
     return n;
 }
 
-static int training_groups(const rd_option_group *out[RD_MAX_GROUPS], int n)
+int rd_training_groups_add(const rd_option_group *out[RD_MAX_GROUPS], int n)
 {
     int n_optimizers = 0, n_metrics = 0;
     const rd_optimizer_def *const *o = rd_optimizer_defs(&n_optimizers);
     const rd_metric_def *const *m = rd_metric_defs(&n_metrics);
-    n = add_group(out, n, &rd_group_schedule);
+    n = rd_groups_add(out, n, &rd_group_schedule);
     for (size_t i = 0; i < sizeof rd_group_policy / sizeof *rd_group_policy; i++)
-        n = add_group(out, n, &rd_group_policy[i]);
-    n = add_group(out, n, &rd_group_optim);
+        n = rd_groups_add(out, n, &rd_group_policy[i]);
+    n = rd_groups_add(out, n, &rd_group_optim);
     for (int i = 0; i < n_optimizers; i++)
-        n = add_group(out, add_group(out, n, o[i]->group), o[i]->own);
+        n = rd_groups_add(out, rd_groups_add(out, n, o[i]->group), o[i]->own);
     for (int i = 0; i < n_metrics; i++)
-        n = add_group(out, add_group(out, n, m[i]->group), m[i]->own);
-    return n;
-}
-
-int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS])
-{
-    int n = 0, n_data = 0, n_models = 0;
-    const rd_dataset_def *const *data = rd_dataset_defs(&n_data);
-    const rd_model_def *const *models = rd_model_defs(&n_models);
-    n = add_group(out, n, &rd_group_run);
-    for (int i = 0; i < n_data; i++)
-        n = add_group(out, add_group(out, n, data[i]->group), data[i]->own);
-    for (int i = 0; i < n_models; i++)
-        n = add_group(out, add_group(out, n, models[i]->group), models[i]->own);
-    n = training_groups(out, n);
-    n = add_group(out, n, &rd_group_bench);
-    n = add_group(out, n, &rd_group_plan);
+        n = rd_groups_add(out, rd_groups_add(out, n, m[i]->group), m[i]->own);
     return n;
 }
 
 int rd_training_groups(const rd_option_group *out[RD_MAX_GROUPS])
 {
-    return training_groups(out, add_group(out, 0, &rd_group_run));
+    return rd_training_groups_add(out, rd_groups_add(out, 0, &rd_group_run));
 }

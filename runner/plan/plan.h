@@ -1,0 +1,16 @@
+/* plan.h -- --mode=plan. */
+#ifndef RD_PLAN_H
+#define RD_PLAN_H
+
+#include "../run/forecast.h"
+
+/* Collective. Measures steps now, and prints what more hosts would bring. */
+rd_code run_plan(rd_run *r, rd_status *st);
+
+/* Collective. Does the same from the step that a training left in its log folder. Needs no config. */
+rd_code run_plan_recorded(rd_run *r, rd_status *st);
+
+/* Prints the whole answer, as tables or as one JSON object. Rank 0 only. */
+rd_code plan_print(rd_run *r, forecast_step *m, FILE *out, rd_status *st);
+
+#endif

@@ -1,0 +1,50 @@
+/* recorder.h -- the records of a training: TensorBoard events, metrics.jsonl, config.json. Rank 0 only. */
+#ifndef RD_RUN_RECORDER_H
+#define RD_RUN_RECORDER_H
+
+#include "pictures.h"
+#include "run.h"
+
+/* The figures of a step, for console and records. "window": the steps since the last record. */
+typedef struct step_record {
+    int64_t step, epoch;
+    double epoch_part; /* 0 .. 1 */
+
+    /* this step */
+    double loss, nll_per_token, accuracy, top5;
+    double learning_rate, grad_norm, clipped_norm;
+    const double *param_norm; /* [rd_params_n]; NULL: not measured */
+    double samples, targets;
+    double step_bytes; /* peak of the step's arena; on a GPU of all its memory */
+
+    /* this window */
+    double loss_mean, accuracy_mean, top5_mean;
+    double tokens_per_s, target_tokens_per_s, samples_per_s;
+    double step_s;
+    double input_wait; /* share of the time, mean over ranks */
+    double eta_s;
+    const rank_times *ranks;    /* NULL: one rank */
+    const char *comm_algorithm; /* NULL: not known */
+
+    /* this epoch and this run: the samples show that each one comes once */
+    int64_t epoch_samples, epoch_samples_hash;
+    int64_t skipped;
+} step_record;
+
+typedef struct recorder recorder;
+
+/* The caller owns *out. */
+rd_code recorder_new(rd_run *r, recorder **out, rd_status *st);
+
+/* end_status: 1: success, 2: failure. NULL is fine, here and below. */
+void recorder_free(recorder *c, int end_status);
+
+void recorder_step(recorder *c, const step_record *s, bool histograms);
+void recorder_sample(recorder *c, int64_t step, const char *source, const char *target,
+                     const char *predicted);
+void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, double accuracy);
+void recorder_pictures(recorder *c, int64_t step, const gallery *g);
+void recorder_scalar(recorder *c, int64_t step, const char *tag, double v);
+void recorder_flush(recorder *c);
+
+#endif

@@ -1,0 +1,84 @@
+/* run_base.c -- functions of a run that all files of this folder may use. */
+#include "run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+rd_code run_agree(rd_run *r, rd_status *st)
+{
+    if (rd_comm_agree(r->comm, st) != RD_OK) r->agreed = true;
+    return st->code;
+}
+
+double run_real(const rd_run *r, const char *key, double dflt)
+{
+    const json_t *v = rd_config_get(r->keys, key);
+    return json_is_number(v) ? json_number_value(v) : dflt;
+}
+
+bool run_flag(const rd_run *r, const char *key, bool dflt)
+{
+    const json_t *v = rd_config_get(r->keys, key);
+    return json_is_boolean(v) ? json_is_true(v) : dflt;
+}
+
+const char *run_string(const rd_run *r, const char *key, const char *dflt)
+{
+    const json_t *v = rd_config_get(r->keys, key);
+    return json_is_string(v) ? json_string_value(v) : dflt;
+}
+
+void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out)
+{
+    const bool beam = strcmp(run_string(r, "decoder_type", "greedy"), "beam_search") == 0;
+    out->beam_width = beam ? (int64_t)run_real(r, "beam_width", 1.0) : 1;
+    out->length_penalty = beam && penalty ? run_real(r, "length_penalty", 0.0) : 0.0;
+}
+
+/* Adds the text of ids without line breaks or other control characters: samples are foreign bytes, terminals obey them.
+ */
+void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials,
+              rd_strbuf *out)
+{
+    const rd_dataset_def *def = rd_dataset_def_of(d);
+    const size_t before = out->n;
+    if (!def->text) return;
+    def->text(rd_dataset_self(d), side, ids, n, specials, out);
+    for (size_t i = before; i < out->n; i++)
+        if ((unsigned char)out->s[i] < 0x20 || out->s[i] == 0x7f) out->s[i] = ' ';
+}
+
+double run_peak_bytes(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (double)u.ru_maxrss * 1024.0 : 0.0;
+}
+
+bool run_any(const rd_run *r)
+{
+    return strcmp(r->config.deterministic, "any") == 0;
+}
+
+rd_code run_share_gradients(rd_run *r, rd_status *st)
+{
+    char why[200];
+    float *g;
+    (void)rd_comm_arena_new(r->comm, rd_params_span(r->params), &g, why, st);
+    if (run_agree(r, st) != RD_OK) return st->code;
+    rd_params_use_grads(r->params, g);
+    if (why[0]) rd_info(r->log, "gradients are copied for their sum: %s", why);
+    return RD_OK;
+}
+
+bool run_is_image(const rd_run *r)
+{
+    return r->spec.n_classes > 0 && r->spec.image_h > 0;
+}
+
+rd_wire run_wire(const rd_run *r)
+{
+    return strcmp(r->config.allreduce_dtype, "bfloat16") == 0  ? RD_WIRE_BF16
+           : strcmp(r->config.allreduce_dtype, "float16") == 0 ? RD_WIRE_F16
+                                                               : RD_WIRE_F32;
+}

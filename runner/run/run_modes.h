@@ -1,0 +1,16 @@
+/* run_modes.h -- the modes of this folder. modes.c calls them. */
+#ifndef RD_RUN_MODES_H
+#define RD_RUN_MODES_H
+
+#include "run.h"
+
+/* Collective. --mode=train and train_eval. */
+rd_code run_train(rd_run *r, rd_status *st);
+
+/* Collective. --mode=eval. */
+rd_code run_eval(rd_run *r, rd_status *st);
+
+/* Collective. --mode=infer. */
+rd_code run_infer(rd_run *r, rd_status *st);
+
+#endif

@@ -1,0 +1,16 @@
+/* setup.h -- config structs, data, model, parameters and optimizer of a run. */
+#ifndef RD_RUN_SETUP_H
+#define RD_RUN_SETUP_H
+
+#include "run.h"
+
+/* Collective. Reads the config structs, finds model and metric, and applies what the mode forces. */
+rd_code setup_config(rd_run *r, rd_status *st);
+
+/* Collective. Opens a split of the config's dataset. The caller owns *out. */
+rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st);
+
+/* Collective. Makes device, model, parameters and tape; with_optim: also optimizer and exchange. */
+rd_code setup_model(rd_run *r, const rd_data_spec *spec, bool with_optim, rd_status *st);
+
+#endif

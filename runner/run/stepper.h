@@ -1,0 +1,88 @@
+/* stepper.h -- one step: batches, forward, backward, the sum over ranks, and the update. */
+#ifndef RD_RUN_STEPPER_H
+#define RD_RUN_STEPPER_H
+
+#include "pictures.h"
+#include "run.h"
+
+/* Sums over the samples of all ranks: the control block of a step. Doubles only. */
+typedef struct step_sums {
+    double loss, weight, nll, targets, correct, top5, tokens_src, tokens_tgt, samples;
+    double hash;       /* sum of hashes of the sample ids */
+    double input_s;    /* time spent waiting for input */
+    double flops;      /* where stepper.count_flops */
+    double stop, save; /* number of ranks with a request */
+    double skipped;    /* number of steps skipped in a row before this one, summed over ranks */
+} step_sums;
+
+/* Samples of this rank: one micro-batch of a global batch. */
+typedef struct step_share {
+    int64_t epoch;
+    int64_t batch;       /* -1: none */
+    int64_t micro_batch; /* index among this rank's micro-batches */
+    int64_t n;           /* number of samples */
+    int64_t n_global;    /* number of samples of the global batch */
+    int64_t capacity;
+    int64_t *ids; /* owned; [capacity] */
+} step_share;
+
+typedef struct stepper stepper;
+struct stepper {
+    rd_run *run;
+
+    /* order of the samples */
+    rd_order *epoch_plan;      /* owned; of epoch plan_epoch */
+    rd_order *next_epoch_plan; /* owned; of the epoch after it; NULL: not made yet */
+    int64_t plan_epoch;       /* -1: none yet */
+    int64_t n_epochs;         /* training ends before this epoch; INT64_MAX: no end */
+    int64_t last_step;        /* training ends after this step; no batch is announced beyond it */
+
+    /* micro-batches of a global batch: one per rank, or those of key micro_batches */
+    int64_t n_micro_batches;
+    int64_t n_own; /* of this rank */
+    /* owned; [span] where the gradients are stored: sums of 1, 2, 4, ... micro-batches. NULL: not needed yet */
+    float *sum[32];
+
+    /* batches of this rank */
+    step_share now;      /* in work */
+    step_share next;     /* announced to the dataset */
+    step_share after;    /* announced when `next` was fetched ahead; batch -1: none */
+    rd_batch ahead;      /* GPU: data of `next`, in run->other_batch_arena */
+    int64_t ahead_swaps; /* `ahead` is valid while run->batch_swaps has this value; 0: never */
+    double ahead_s;      /* time of fetching `ahead` */
+    double late_s;       /* the part of it in which the GPU was idle; counts for the next step */
+    /* Makes a batch. NULL: batches come from the dataset. Bench mode sets it. */
+    rd_code (*make)(stepper *s, rd_batch *out, rd_status *st);
+
+    /* what the next step keeps for the records */
+    bool want_sample; /* texts of one sample */
+    rd_strbuf source, target, predicted;
+    bool want_pictures; /* some images */
+    gallery pictures;
+    bool count_flops;
+
+    /* times of the last step on this rank */
+    double input_s;        /* waiting for input */
+    double comm_s;         /* in the sums over ranks */
+    double backward_s;     /* host time of the last backward; 0: none */
+    double since[TIMES_N]; /* run_times.seconds before this step */
+    step_comm comm;        /* of the gradients */
+};
+
+void stepper_init(stepper *s, rd_run *r);
+void stepper_release(stepper *s);
+
+/* Makes the plan of the epoch that comes next. After a resume with another global batch it also moves
+ * run->progress.batch. Not collective. */
+rd_code stepper_prepare(stepper *s, rd_status *st);
+
+/* Is no batch left before n_epochs? */
+bool stepper_done(const stepper *s);
+
+/* Collective. Computes the gradients of iter_size global batches, sums them over the ranks, and makes one update.
+ * *in carries this rank's requests (stop, save), *out the sums of all ranks. stats->finite false: all ranks skipped the
+ * step. */
+rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
+                     rd_optim_stats *stats, rd_status *st);
+
+#endif
