@@ -266,8 +266,7 @@ static void bench_report(const bench *b)
     if (v->reduced_bytes > 0.0)
         rd_info(log,
                 "gradients: %.1f MB a step and rank, summed by themselves in %.2f ms (bus "
-                "bandwidth %.2f GB/s); "
-                "%.2f ms of a step, %.1f %%, waited for the sum",
+                "bandwidth %.2f GB/s); %.2f ms of a step, %.1f %%, waited for the sum",
                 v->reduced_bytes * 1e-6, v->alone_s * 1e3,
                 2.0 * (ranks - 1.0) / ranks * v->reduced_bytes / v->alone_s * 1e-9,
                 v->exposed_s / n * 1e3, 100.0 * v->exposed_s / sum);
@@ -278,13 +277,12 @@ static void bench_report(const bench *b)
     if (share < 0.9 && !r->gpu)
         rd_info(log,
                 "a rank's threads had %.0f %% of their processors: others use them, or input or "
-                "ranks were waited for; "
-                "by processor time the share of the peak is %.1f %%",
+                "ranks were waited for; by processor time the share of the peak is %.1f %%",
                 100.0 * share, 100.0 * v->flops / v->cpu_s / v->peak_cpu);
     if (v->skipped > 0)
         rd_info(log,
                 "%" PRId64 " step%s without update, for the gradient was not finite; a smaller "
-                "learning_rate helps",
+                           "learning_rate helps",
                 v->skipped, RD_S(v->skipped));
     rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
     if (r->gpu) rd_info(log, "peak memory of a rank's GPU: %.0f MB", v->device_bytes * 1e-6);
@@ -299,11 +297,10 @@ static rd_code count_steps(bench *b, rd_status *st)
     b->result.n_planned = b->config.bench_steps;
     if (!b->config.has_epochs) return RD_OK;
     if (b->n_epoch == 0)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "%s: 'bench_epochs' needs data with an end, and synthetic sentences have none; "
-            "give bench_steps",
-            rd_config_where(r->keys, "bench_epochs"));
+        return rd_fail(st, RD_EUSAGE,
+                       "%s: 'bench_epochs' needs data with an end, and synthetic sentences have "
+                       "none; give bench_steps",
+                       rd_config_where(r->keys, "bench_epochs"));
     const double steps = ceil(b->config.bench_epochs * (double)b->n_epoch / batch - 1e-9);
     if (steps > 1e9)
         return rd_fail(st, RD_EUSAGE, "bench_epochs %g are %.0f steps; at most 1e9",

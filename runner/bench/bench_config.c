@@ -90,8 +90,7 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_
             }
         return rd_fail(st, RD_EUSAGE,
                        "--data_name=%.64s: there are no synthetic images of that name; one of "
-                       "imagenet, cifar10, "
-                       "cifar100, mnist, or give --data_dir",
+                       "imagenet, cifar10, cifar100, mnist, or give --data_dir",
                        name);
     }
     if (!dir) dir = json_string_value(rd_config_get(c, "data_dir"));
@@ -101,16 +100,15 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_
     if (!name && cli->config_file) return RD_OK; /* the model's own */
     const char *dataset = name ? dataset_of(name, dir) : NULL;
     if (!name)
-        return rd_fail(st, RD_EUSAGE,
-                       "--data_dir=%.200s: the path does not say which data is there; give "
-                       "--data_name=imagenet, "
-                       "cifar10, cifar100 or mnist, or the name of a dataset (--help)",
-                       dir);
+        return rd_fail(
+            st, RD_EUSAGE,
+            "--data_dir=%.200s: the path does not say which data is there; give "
+            "--data_name=imagenet, cifar10, cifar100 or mnist, or the name of a dataset (--help)",
+            dir);
     if (!dataset)
         return rd_fail(st, RD_EUSAGE,
                        "--data_name=%.64s is unknown; imagenet, cifar10, cifar100, mnist, or the "
-                       "name of a dataset "
-                       "(--help)",
+                       "name of a dataset (--help)",
                        name);
     if (given)
         rd_strbuf_printf(said, "--data_name=%s is dataset=%s\n", name, dataset);

@@ -26,8 +26,7 @@ static const rd_option rows[] = {
                 "random sentences, or one batch of random images, in place of the config's data"),
     RD_OPT_CHOICE(bench_config, bench_data, bench_data, NULL, bench_data_names,
                   "what synthetic images are like, unless image_size, image_channels and n_classes "
-                  "say it; default: the "
-                  "model's own data"),
+                  "say it; default: the model's own data"),
     RD_OPT_INT(bench_config, bench_min_len, bench_min_len, "40", 3, 100000,
                "shortest synthetic sentence, both ends included"),
     RD_OPT_INT(bench_config, bench_max_len, bench_max_len, "40", 3, 100000,

@@ -49,15 +49,10 @@ static void print_table(const forecast_step *measured, const forecast_step *m, i
     }
     (void)fprintf(out,
                   "\nweak scaling: the batch of a rank stays; strong: the global batch of the "
-                  "measured run, %.0f "
-                  "samples. Both against "
-                  "one host.\nThe model: alpha + bytes / bandwidth for each round of messages; "
-                  "exposed is what "
-                  "backward does not hide. "
+                  "measured run, %.0f samples. Both against one host.\nThe model: alpha + bytes / "
+                  "bandwidth for each round of messages; exposed is what backward does not hide. "
                   "It knows\nno switch that hosts share, no rank that is slower than those "
-                  "measured, and no batch that "
-                  "is too small to be "
-                  "fast.\n",
+                  "measured, and no batch that is too small to be fast.\n",
                   m->samples);
 }
 

@@ -65,8 +65,7 @@ static void change_links(const forecast_config *c, forecast_step *m, int per_hos
     } else if (!m->between.measured) {
         m->between = some_ethernet;
         rd_strbuf_printf(notes, "no link between hosts was measured: one of 10 Gbit/s and 30 us is "
-                                "taken; --link_gbit and "
-                                "--latency_us name another\n");
+                                "taken; --link_gbit and --latency_us name another\n");
     }
     if (!m->inside.measured && per_host > 1 && m->shared) {
         m->inside = some_memory;

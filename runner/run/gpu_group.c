@@ -42,11 +42,11 @@ static void warn_of_mixed_gpus(const rd_run *r, const gpu_group_offer *all)
 {
     for (int i = 1; i < r->world->size && r->world->rank == 0; i++) {
         if (all[i].sm == all[0].sm) continue;
-        rd_warn(r->log,
-                "GPUs of several kinds (rank 0: sm_%d, rank %d: sm_%d), which round in other ways: "
-                "the same command gives the same bytes "
-                "only where each rank has the same kind again",
-                all[0].sm, i, all[i].sm);
+        rd_warn(
+            r->log,
+            "GPUs of several kinds (rank 0: sm_%d, rank %d: sm_%d), which round in other ways: the "
+            "same command gives the same bytes only where each rank has the same kind again",
+            all[0].sm, i, all[i].sm);
         return;
     }
 }
@@ -92,8 +92,7 @@ static rd_code same_nccl(const rd_run *r, const rd_gpu_nccl *mine, rd_status *st
     if (mine->overridden && r->world->rank == 0)
         rd_warn(r->log,
                 "the environment has %s: the order in which NCCL adds, and so the bytes of a run, "
-                "are those of that choice; without it ranks "
-                "add in a ring, by one protocol",
+                "are those of that choice; without it ranks add in a ring, by one protocol",
                 mine->settings);
     return rd_comm_same(r->comm, "NCCL and its settings", text, st);
 }

@@ -296,8 +296,7 @@ rd_code run_infer(rd_run *r, rd_status *st)
     if (run_is_image(r) && r->cli->input)
         rd_fail(st, RD_EUSAGE,
                 "--input is text to translate, and model %s classes images; name these with --set "
-                "test_data=FOLDER, or as the "
-                "dataset wants it",
+                "test_data=FOLDER, or as the dataset wants it",
                 r->model->name);
     if (!run_is_image(r) && (!r->model->decode || !rd_dataset_def_of(r->eval_data)->text))
         rd_fail(st, RD_EUSAGE,

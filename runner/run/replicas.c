@@ -111,7 +111,7 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
         r->agreed = true;
         rd_fail(st, RD_ENUMERIC,
                 "after step %" PRId64 " %s holds other weights than its last update left, first in "
-                "'%s'; %s that machine's memory",
+                                      "'%s'; %s that machine's memory",
                 r->progress.step, text, rd_params_at(r->params, all[i].damaged)->name, remedy);
         goto done;
     }
@@ -131,9 +131,9 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
         if (same_norm(all[i].norm, all[0].norm)) continue;
         r->agreed = true;
         rd_fail(st, RD_ENUMERIC,
-                "at step %" PRId64 " rank %d (%s) has a gradient of norm %.17g, rank 0 one of "
-                "%.17g, after a sum that gives all the "
-                "same; %s that machine or the network to it",
+                "at step %" PRId64
+                " rank %d (%s) has a gradient of norm %.17g, rank 0 one of %.17g, after a sum that "
+                "gives all the same; %s that machine or the network to it",
                 r->progress.step, i, all[i].host, all[i].norm, all[0].norm, remedy);
         goto done;
     }

@@ -187,8 +187,7 @@ static rd_code resume_refuse(const rd_run *r, const rd_ckpt *c, rd_status *st, c
     changed_keys(r, meta_of(c), &keys);
     rd_fail(st, RD_ECKPT,
             "%s does not fit the config: %s%s%s; go on with the config it was made with, or start "
-            "anew in another "
-            "--logdir",
+            "anew in another --logdir",
             c->path, why, keys.n ? "; changed keys: " : "", rd_strbuf_str(&keys));
     rd_strbuf_release(&keys);
     return st->code;
@@ -398,8 +397,7 @@ rd_code run_check_weights_source(rd_run *r, rd_status *st)
     if (by_name(r->config.checkpoint) && (!r->cli->logdir || !r->cli->logdir[0]))
         rd_fail(st, RD_EUSAGE,
                 "--logdir is missing; name the folder that holds the trained checkpoints, or the "
-                "file itself with --set "
-                "checkpoint=PATH");
+                "file itself with --set checkpoint=PATH");
     return run_agree(r, st);
 }
 
@@ -416,8 +414,7 @@ rd_code run_load_required(rd_run *r, rd_status *st)
     if (!found)
         rd_fail(st, RD_ECKPT,
                 "there is no %s-<step>.npz in '%s'; train first with the same --logdir, or name a "
-                "file with --set "
-                "checkpoint=PATH",
+                "file with --set checkpoint=PATH",
                 strcmp(what, "best") == 0 ? "best" : "model", r->cli->logdir);
     (void)run_agree(r, st);
 done:

@@ -43,8 +43,7 @@ static const rd_option run_rows[] = {
      .min = 1,
      .max = 1 << 24,
      .help = "samples per rank and pass in evaluation; default: batch_size. The figures do not "
-             "depend on the number of "
-             "ranks"},
+             "depend on the number of ranks"},
     RD_OPT_INT(run_config, infer_batch_size, infer_batch_size, "64", 1, 1 << 24,
                "sentences decoded at a time in infer mode; the output does not depend on it"),
     RD_OPT_INT(run_config, num_gpus, num_gpus, "1", 0, 1 << 20,
@@ -64,40 +63,34 @@ static const rd_option run_rows[] = {
         "mixed: matrix products take bfloat16 inputs; sums, weights and optimizer stay float32"),
     RD_OPT_CHOICE(run_config, device, device, "\"auto\"", devices,
                   "where a rank computes; auto: on a GPU of its own if all ranks see one, on the "
-                  "processor if none does. cuda: on a "
-                  "GPU, or not at all"),
+                  "processor if none does. cuda: on a GPU, or not at all"),
     RD_OPT_BOOL(run_config, allow_shared_gpu, allow_shared_gpu, "false",
                 "ranks of a host may share a GPU; each has its own weights in its memory, and "
                 "gradients go by NCCL from 2.30 on, else through the host"),
     RD_OPT_BOOL(run_config, tf32, tf32, "false",
                 "on a GPU: float32 products may round their inputs to TF32, which has 10 bits: "
-                "several times faster, and no longer "
-                "as exact as on a processor"),
-    RD_OPT_CHOICE(run_config, cuda_graphs, cuda_graphs, "\"auto\"", graphs,
-                  "on a GPU: auto: what a step starts is kept as CUDA graphs where batches of its "
-                  "shape come again, and started "
-                  "all at once; results are the same bytes. off: each kernel by itself"),
+                "several times faster, and no longer as exact as on a processor"),
     RD_OPT_CHOICE(
-        run_config, cudnn_rnn, cudnn_rnn, "\"auto\"", cudnn_rnns,
-        "on a GPU: LSTM layers outside a decoder's loop by cuDNN, all time steps at once; auto: in "
-        "training, where it has a "
-        "persistent algorithm for the sizes, on: wherever it computes the same model, off: never"),
+        run_config, cuda_graphs, cuda_graphs, "\"auto\"", graphs,
+        "on a GPU: auto: what a step starts is kept as CUDA graphs where batches of its shape come "
+        "again, and started all at once; results are the same bytes. off: each kernel by itself"),
+    RD_OPT_CHOICE(run_config, cudnn_rnn, cudnn_rnn, "\"auto\"", cudnn_rnns,
+                  "on a GPU: LSTM layers outside a decoder's loop by cuDNN, all time steps at "
+                  "once; auto: in training, where it has a persistent algorithm for the sizes, on: "
+                  "wherever it computes the same model, off: never"),
     RD_OPT_INT(run_config, threads, threads, "0", 0, 4096,
                "threads per rank; 0: the rank's own share of the processors"),
     RD_OPT_INT(run_config, seed, seed, "0", 0, 9007199254740992.0,
                "of initial weights, order of samples and dropout; --seed replaces it"),
     RD_OPT_CHOICE(run_config, deterministic, deterministic, "\"np\"", levels,
                   "np: the same config, seed and number of ranks give the same bytes; any: so do "
-                  "1, 2, 4, ... ranks with "
-                  "the same global batch, see micro_batches"),
+                  "1, 2, 4, ... ranks with the same global batch, see micro_batches"),
     RD_OPT_INT(run_config, micro_batches, micro_batches, "0", 0, 1 << 20,
                "with deterministic any: parts of every global batch, computed one by one and added "
-               "along a fixed tree; a "
-               "power of two that the number of ranks divides"),
+               "along a fixed tree; a power of two that the number of ranks divides"),
     RD_OPT_INT(run_config, check_replicas_every, check_replicas_every, "0", 0, 1e15,
                "steps after which the weights of all ranks, or hosts that share a copy, are "
-               "compared by checksum, as they are "
-               "before every save; 0: only then"),
+               "compared by checksum, as they are before every save; 0: only then"),
     {.key = "bucket_mb",
      .type = RD_REAL,
      .at = offsetof(run_config, bucket_mb),
@@ -106,39 +99,32 @@ static const rd_option run_rows[] = {
      .min = 0.001,
      .max = 1e6,
      .help = "MB of gradients that travel between hosts, or GPUs, together; the first bucket has "
-             "at most 1. Between GPUs 25 where it is "
-             "not given. Results do not depend on it"},
-    RD_OPT_CHOICE(run_config, allreduce_dtype, allreduce_dtype, "\"float32\"", wires,
-                  "of gradients on their way between hosts, or GPUs; sums of a host stay float32. "
-                  "bfloat16 and float16 halve the "
-                  "bytes; float16 cuts off at 65504, so choose loss_scale with care"),
+             "at most 1. Between GPUs 25 where it is not given. Results do not depend on it"},
+    RD_OPT_CHOICE(
+        run_config, allreduce_dtype, allreduce_dtype, "\"float32\"", wires,
+        "of gradients on their way between hosts, or GPUs; sums of a host stay float32. bfloat16 "
+        "and float16 halve the bytes; float16 cuts off at 65504, so choose loss_scale with care"),
     RD_OPT_CHOICE(run_config, overlap, overlap, "\"auto\"", overlaps,
                   "gradients between hosts: thread, what auto takes: on their way while backward "
-                  "runs, looked after by a thread; core: by one "
-                  "that looks all the time, and needs a processor of its own for that; calls: by "
-                  "the rank itself between ops; off: after backward. Results do not depend on it; "
-                  "on one host it is off. Between "
+                  "runs, looked after by a thread; core: by one that looks all the time, and needs "
+                  "a processor of its own for that; calls: by the rank itself between ops; off: "
+                  "after backward. Results do not depend on it; on one host it is off. Between "
                   "GPUs they are on their way unless it is off"),
     RD_OPT_CHOICE(run_config, sparse_embeddings, sparse_embeddings, "\"auto\"", sparse,
                   "gradients of embeddings: auto: only the rows that a step used are summed over "
-                  "ranks, unless these are "
-                  "most of the table; always: only these; never: the whole table. The results are "
-                  "the same. Between GPUs tables "
-                  "go whole"),
+                  "ranks, unless these are most of the table; always: only these; never: the whole "
+                  "table. The results are the same. Between GPUs tables go whole"),
     RD_OPT_STRING(run_config, trace_steps, trace_steps, "\"\"",
                   "with --trace: first and last step to keep, such as \"10:60\"; default: the "
-                  "first fifty after the "
-                  "second one of this run"),
+                  "first fifty after the second one of this run"),
     RD_OPT_BOOL(run_config, trace_ops, trace_ops, "false",
                 "with --trace: every op of the forward and backward pass, too"),
     RD_OPT_REAL(run_config, stall_warn_s, stall_warn_s, "60", 0, 1e9,
                 "seconds without progress of a rank after which it is named in a warning; 0: "
-                "never. Starting, saving and "
-                "evaluating have ten times as long"),
+                "never. Starting, saving and evaluating have ten times as long"),
     RD_OPT_REAL(run_config, stall_abort_s, stall_abort_s, "300", 0, 1e9,
                 "seconds without progress of a rank, or word from a host, after which the job ends "
-                "with code 8 (9 for a "
-                "lost host); 0: never"),
+                "with code 8 (9 for a lost host); 0: never"),
     {.key = "eval_frequency",
      .type = RD_INT,
      .at = offsetof(run_config, eval_frequency),
@@ -156,10 +142,8 @@ static const rd_option run_rows[] = {
         "training leaves out the last batch of an epoch when it is smaller than the global batch"),
     RD_OPT_CHOICE(run_config, sampling, sampling, "\"shard\"", samplings,
                   "shard: the ranks share every global batch of one shuffled order; independent: "
-                  "each rank goes through an "
-                  "order of its own of all samples, as Horovod's Keras examples do (then curves "
-                  "depend on the number of "
-                  "ranks)"),
+                  "each rank goes through an order of its own of all samples, as Horovod's Keras "
+                  "examples do (then curves depend on the number of ranks)"),
     RD_OPT_INT(run_config, max_eval_samples, max_eval_samples, "0", 0, 1e12,
                "evaluate the first so many samples only; 0: all"),
     RD_OPT_CHOICE(run_config, metric, metric, "\"bleu\"", metrics,

@@ -56,11 +56,10 @@ static rd_code force_keys(rd_run *r, rd_status *st)
             rd_config_drop(r->keys, eval_keys[i]);
         }
         if (said.n)
-            rd_strbuf_printf(
-                &r->notices,
-                "%s: dropped, train mode does not evaluate (--mode=train_eval does, or --mode=eval "
-                "afterwards)\n",
-                rd_strbuf_str(&said));
+            rd_strbuf_printf(&r->notices,
+                             "%s: dropped, train mode does not evaluate (--mode=train_eval does, "
+                             "or --mode=eval afterwards)\n",
+                             rd_strbuf_str(&said));
         rd_strbuf_release(&said);
         if (rd_config_has(r->keys, "plateau_factor"))
             rd_strbuf_puts(&r->notices, "plateau_factor is without effect: train mode does not "
@@ -93,14 +92,12 @@ static rd_code check_any(rd_run *r, rd_status *st)
     if (!power_of_two(r->config.micro_batches))
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'deterministic' any needs 'micro_batches', a power of two: the parts "
-                       "of a global batch; "
-                       "8 serves 1, 2, 4 and 8 ranks",
+                       "of a global batch; 8 serves 1, 2, 4 and 8 ranks",
                        at);
     if (r->config.micro_batches % w->size != 0)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'micro_batches' %" PRId64
-                       " cannot be shared by %d ranks; start 1, 2, 4, ... ranks, at most "
-                       "so many",
+                       " cannot be shared by %d ranks; start 1, 2, 4, ... ranks, at most so many",
                        rd_config_where(r->keys, "micro_batches"), r->config.micro_batches, w->size);
     if (r->config.micro_batches > r->global_batch)
         return rd_fail(st, RD_EUSAGE,
@@ -111,8 +108,7 @@ static rd_code check_any(rd_run *r, rd_status *st)
     if (r->config.iter_size > 1)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'iter_size' with 'deterministic' any; a larger batch_size with more "
-                       "'micro_batches' takes no "
-                       "more memory either",
+                       "'micro_batches' takes no more memory either",
                        rd_config_where(r->keys, "iter_size"));
     if (strcmp(r->config.sampling, "independent") == 0 || r->cli->split_data_per_rank)
         return rd_fail(
@@ -123,14 +119,12 @@ static rd_code check_any(rd_run *r, rd_status *st)
     if (run_wire(r) != RD_WIRE_F32)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'allreduce_dtype' %s with 'deterministic' any: sums would depend on "
-                       "the number of hosts; take "
-                       "float32",
+                       "the number of hosts; take float32",
                        rd_config_where(r->keys, "allreduce_dtype"), r->config.allreduce_dtype);
     if (w->local_size * w->n_hosts != w->size || w->rank / w->local_size != w->host_index)
         return rd_fail(st, RD_EENV,
                        "'deterministic' any needs the same number of ranks on each host, "
-                       "neighbours together; mpirun "
-                       "--map-by slot with equal slots does that");
+                       "neighbours together; mpirun --map-by slot with equal slots does that");
     if (r->config.threads == 0) {
         r->config.threads = 1; /* products may add in another order with other threads */
         rd_strbuf_puts(
@@ -158,8 +152,7 @@ rd_code setup_config(rd_run *r, rd_status *st)
             r->schedule_config.learning_rate < 0.1)
             rd_strbuf_printf(&r->notices,
                              "adadelta with learning_rate %g: its rule was published with 1.0, and "
-                             "newer Keras' default "
-                             "of 0.001 is known to train next to nothing\n",
+                             "newer Keras' default of 0.001 is known to train next to nothing\n",
                              r->schedule_config.learning_rate);
     }
     if (r->mode == RD_MODE_EVAL || r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(find_metric(r, st));

@@ -67,8 +67,7 @@ static rd_code open_logdir(trainer *t, rd_status *st)
     if (!dir || !dir[0]) {
         rd_fail(st, RD_EUSAGE,
                 "--logdir is missing; name a folder for checkpoints and records, for example "
-                "--logdir=logs/first "
-                "(training goes on from what it holds)");
+                "--logdir=logs/first (training goes on from what it holds)");
     } else if (strlen(dir) > 4000) {
         rd_fail(st, RD_EUSAGE, "--logdir is %zu bytes long; 4000 are allowed", strlen(dir));
     } else if (r->world->rank == 0) {
@@ -425,9 +424,8 @@ static rd_code check_skips(trainer *t, int64_t before, double all, rd_status *st
     r->agreed = true;
     return rd_fail(st, RD_ENUMERIC,
                    "the gradient was not finite in %" PRId64 " step%s in a row, up to step %" PRId64
-                   "; lower "
-                   "learning_rate or loss_scale, or set max_grad_norm, and start again from the "
-                   "last checkpoint",
+                   "; lower learning_rate or loss_scale, or set max_grad_norm, and start again "
+                   "from the last checkpoint",
                    before, RD_S(before), r->progress.step - 1);
 }
 

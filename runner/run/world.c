@@ -79,11 +79,10 @@ static rd_code same_config(rd_run *r, const json_t *mine, const char *dump, rd_s
         if (json_equal(json_object_get(v, "value"), json_object_get(w, "value"))) continue;
         show_value(v, a);
         show_value(w, b);
-        rd_fail(
-            st, RD_EDISAGREE,
-            "config key '%s' differs: rank %d (%s) has %s, rank 0 has %s; all ranks need the same "
-            "program, config and data",
-            key, r->world->rank, r->world->host, a, b);
+        rd_fail(st, RD_EDISAGREE,
+                "config key '%s' differs: rank %d (%s) has %s, rank 0 has %s; all ranks need the "
+                "same program, config and data",
+                key, r->world->rank, r->world->host, a, b);
         break;
     }
     RD_TRY(run_agree(r, st));

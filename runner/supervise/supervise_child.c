@@ -102,8 +102,7 @@ rd_code child_start(child *c, char *const *argv, rd_status *st)
     if (err == ENOENT || err == EACCES || err == ENOTDIR || err == ENOEXEC)
         return rd_fail(st, RD_EUSAGE,
                        "cannot start '%s': %s; the words behind -- are the command that starts the "
-                       "ranks, as one would "
-                       "type it",
+                       "ranks, as one would type it",
                        argv[0], strerror(err));
     return rd_fail(st, RD_EENV, "cannot start '%s': %s", argv[0], strerror(err));
 }

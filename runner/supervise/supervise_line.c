@@ -252,8 +252,7 @@ rd_code launch_hosts(launch_line *l, rd_status *st)
     if (l->n_hosts == 0)
         rd_fail(st, RD_EUSAGE,
                 "--drop_dead_hosts needs an mpirun that names its hosts with -H or --hostfile; "
-                "Slurm leaves out nodes "
-                "that are down by itself");
+                "Slurm leaves out nodes that are down by itself");
 done:
     return st->code;
 }
