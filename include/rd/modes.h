@@ -1,7 +1,8 @@
-/* modes.h -- from a parsed command line to an exit code: the config on every rank, and the run of one mode.
+/* modes.h -- from a parsed command line to an exit code: the config on every rank, and the run of
+ * one mode.
  *
- * main.c owns the process. These functions own everything between the config's bytes and the last record. All ranks
- * call them together. */
+ * main.c owns the process. These functions own everything between the config's bytes and the last
+ * record. All ranks call them together. */
 #ifndef RD_MODES_H
 #define RD_MODES_H
 
@@ -12,19 +13,19 @@
 
 RD_C_BEGIN
 
-/* Lists every option group of the program, in the order of --help: run, datasets, models, schedule, optimizer, bench,
- * plan. Returns how many there are. */
+/* Lists every option group of the program, in the order of --help: run, datasets, models, schedule,
+ * optimizer, bench, plan. Returns how many there are. */
 int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS]);
 
-/* Collective. Reads --config_file on rank 0 and sends its bytes to all ranks. Each rank parses them and applies --lr,
- * --seed and --set. A failure is the same on all ranks. The caller owns *out. */
+/* Collective. Reads --config_file on rank 0 and sends its bytes to all ranks. Each rank parses them
+ * and applies --lr, --seed and --set. A failure is the same on all ranks. The caller owns *out. */
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,
                            rd_status *st);
 
 /* Collective. Runs the mode that the command line names, and reports a failure.
  *
- * started_ns: rd_now_ns() when the process began.
- * *agreed: true where the status is the same on all ranks, so that each rank may exit. False where only this rank knows
+ * started_ns: rd_now_ns() when the process began. *agreed: true where the status is the same on all
+ * ranks, so that each rank may exit. False where only this rank knows
  *          of the failure; the caller then has to end the job.
  * Returns RD_ESTOP where the run stopped on request and saved a checkpoint. */
 rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config,

@@ -282,7 +282,7 @@ static void bench_report(const bench *b)
     if (v->skipped > 0)
         rd_info(log,
                 "%" PRId64 " step%s without update, for the gradient was not finite; a smaller "
-                           "learning_rate helps",
+                "learning_rate helps",
                 v->skipped, RD_S(v->skipped));
     rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
     if (r->gpu) rd_info(log, "peak memory of a rank's GPU: %.0f MB", v->device_bytes * 1e-6);

@@ -59,7 +59,8 @@ typedef struct bench {
     bench_config config;
     bench_result result;
     rd_batch
-        fixed; /* synthetic images: the batch of every step, in run->batch_arena; n 0: not made yet */
+        /* synthetic images: the batch of every step, in run->batch_arena; n 0: not made yet */
+        fixed;
     bool images;      /* false: tokens */
     const char *data; /* "imagenet (synthetic)" */
     int64_t n_epoch;  /* samples of an epoch; 0: the data has no end */
@@ -76,8 +77,8 @@ rd_code run_bench(rd_run *r, rd_status *st);
 
 /* ---- bench_config.c ---- */
 
-/* Puts the defaults of bench mode into the config. Lines for the user go to *notices. Not collective, but the same on
- * all ranks. */
+/* Puts the defaults of bench mode into the config. Lines for the user go to *notices. Not
+ * collective, but the same on all ranks. */
 rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *notices, rd_status *st);
 
 /* ---- bench_data.c ---- */
@@ -90,8 +91,8 @@ rd_code bench_synthetic_spec(bench *b, rd_data_spec *out, rd_status *st);
 /* Makes a synthetic batch; for stepper.make. */
 rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st);
 
-/* Collective. Opens data, or prepares synthetic batches, and makes the model. Call it after b->config is read; *st may
- * hold a failure of that. */
+/* Collective. Opens data, or prepares synthetic batches, and makes the model. Call it after
+ * b->config is read; *st may hold a failure of that. */
 rd_code bench_open(bench *b, rd_status *st);
 
 /* ---- bench_style.c ---- */

@@ -7,7 +7,8 @@
 /* Collective. Measures steps now, and prints what more hosts would bring. */
 rd_code run_plan(rd_run *r, rd_status *st);
 
-/* Collective. Does the same from the step that a training left in its log folder. Needs no config. */
+/* Collective. Does the same from the step that a training left in its log folder. Needs no
+ * config. */
 rd_code run_plan_recorded(rd_run *r, rd_status *st);
 
 /* Prints the whole answer, as tables or as one JSON object. Rank 0 only. */

@@ -1,4 +1,4 @@
-/* console.c -- lines for people: one a summary, a live line on a terminal in between. */
+/* console.c -- lines for the user: one per summary, and a live line on a terminal in between. */
 #include "console.h"
 
 #include <inttypes.h>
@@ -66,7 +66,7 @@ static void describe_text(const step_record *s, char *out, size_t n)
                    console_count(s->target_tokens_per_s, target));
 }
 
-/* The live line is cut where the terminal ends, so the time left comes early there. */
+/* The terminal may cut the end of a live line, so there the remaining time comes early. */
 static void console_describe(const rd_run *r, const step_record *s, bool live, char *out, size_t n)
 {
     char figures[384], count[32], time[32], eta[48];
@@ -90,7 +90,8 @@ void console_step(rd_run *r, const step_record *s)
             comm);
 }
 
-/* mpirun gives its ranks a terminal of their own even when its output goes to a file: what counts is mpirun's. */
+/* mpirun gives its ranks their own terminal even when its output goes to a file. What matters is
+ * mpirun's standard output. */
 bool console_watched(const rd_run *r)
 {
     char link[64], target[64];

@@ -1,7 +1,9 @@
-/* decode.c -- decodes held-out samples, shared among the ranks; a model of images gives one class a sample.
+/* decode.c -- decodes evaluation samples, shared among the ranks. An image model gives one class
+ * per sample.
  *
- * Which samples form a batch depends on the data and the batch size alone, and a batch is computed whole by one rank.
- * So every rank count computes the same batches, and only who computes them differs. */
+ * Which samples form a batch depends only on the data and the batch size, and one rank computes a
+ * whole batch. So every number of ranks computes the same batches. Only the assignment of batches
+ * to ranks differs. */
 #include "decode.h"
 #include "device.h"
 #include "fault.h"
@@ -24,7 +26,7 @@ static int longer_first(const void *a, const void *b)
 void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n)
 {
     const rd_dataset_def *def = rd_dataset_def_of(d);
-    if (!def->length) return; /* all alike */
+    if (!def->length) return; /* all samples have the same length */
     keyed *k = malloc((size_t)(n > 0 ? n : 1) * sizeof *k);
     if (!k) return; /* the order only saves time */
     for (int64_t i = 0; i < n; i++) k[i] = (keyed){ids[i], def->length(rd_dataset_self(d), ids[i])};
@@ -45,7 +47,8 @@ rd_code decode_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t
     const rd_dataset_def *def = rd_dataset_def_of(d);
     const int64_t next = k + r->world->size, n_next = batch_n(n, size, next);
     RD_TRY(run_phase(r, RD_PHASE_EVALUATE, r->progress.step, st));
-    /* In train_eval alone; the other ranks learn of it where they agree on how this part ended. */
+    /* Only train_eval mode gets here. The other ranks learn of the request where they agree on how
+     * this part ended. */
     if (signals_stop()) return rd_fail(st, RD_ESTOP, "stopped on request during an evaluation");
     RD_TRY(device_fresh_batch(r, st));
     RD_TRY(def->fetch(rd_dataset_self(d), ids + k * size, batch_n(n, size, k), r->batch_arena, b,
@@ -57,13 +60,15 @@ done:
     return st->code;
 }
 
-/* Of images alone as graphs: sentences are hardly ever of the same lengths twice, and keys of theirs would push out those of the training. */
+/* Only batches of images are kept as graphs. Sentences rarely have the same lengths twice, and
+ * their keys would replace those of the training. */
 rd_code decode_forward(rd_run *r, const rd_batch *b, rd_loss_out *out, rd_status *st)
 {
     const bool recurs = run_is_image(r);
     if (recurs)
         RD_TRY(device_recurs(r, rd_batch_shape(b) * 8 + 1,
-                             st)); /* train_step.c has the even keys, and 1 */
+                             /* stepper.c uses the even keys, and 1. */
+                             st));
     (void)r->model->loss(r->model_self, r->tape, b, out, st);
     (void)rd_tape_check(r->tape, st);
     if (recurs) (void)device_recurred(r, st);
@@ -71,7 +76,7 @@ done:
     return st->code;
 }
 
-/* The class of every sample, as a sequence of one. */
+/* Writes the class of every sample, as a sequence of length one. */
 static rd_code classify(rd_run *r, const rd_batch *b, rd_decoded *out, rd_status *st)
 {
     rd_loss_out loss = {0};

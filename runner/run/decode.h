@@ -9,8 +9,8 @@
 /* Sorts ids by length, longest first, then by id. */
 void decode_sort(const rd_dataset *d, int64_t *ids, int64_t n);
 
-/* Fetches batch k into r->batch_arena, and announces this rank's next batch to the dataset. RD_ESTOP: stopped on
- * request. */
+/* Fetches batch k into r->batch_arena, and announces this rank's next batch to the dataset.
+ * RD_ESTOP: stopped on request. */
 rd_code decode_batch(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t n, int64_t size,
                      int64_t k, rd_batch *b, rd_status *st);
 

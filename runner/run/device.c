@@ -1,5 +1,5 @@
-/* device.c -- which device the ranks take, and what is different where it is a GPU: a card's memory has an end that a message has to
- * explain, and the loss is scaled where gradients are float16. */
+/* device.c -- the device of the ranks, and what a GPU needs: an explanation when its memory is
+ * full, and a loss scale where gradients are float16. */
 #include "device.h"
 
 #include <inttypes.h>
@@ -20,7 +20,8 @@ static rd_device asked_for(const rd_run *r)
 }
 
 #ifdef RD_CUDA
-/* What this rank finds. A card without the libraries is no failure yet: with "device" auto the CPU does. */
+/* Looks for this rank's GPU. A GPU without the libraries is no failure yet: with "device" auto the
+ * CPU computes. */
 static rd_code device_look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
 {
     rd_gpu_info info;
@@ -42,7 +43,7 @@ done:
     return st->code;
 }
 
-/* Collective. What all ranks find, by rank; the caller frees it. */
+/* Collective. Gathers the GPUs of all ranks, by rank. The caller frees *out. */
 static rd_code look_together(rd_run *r, rd_gpu_seat **out, rd_status *st)
 {
     rd_gpu_seat mine = {0};
@@ -168,7 +169,8 @@ rd_code device_recurred(const rd_run *r, rd_status *st)
 /* ---- batches ---- */
 
 #ifdef RD_CUDA
-/* Where no memory can be page-locked, ordinary memory does: the first byte says which it is. */
+/* Where no memory can be pinned, ordinary memory is used. The first byte of the head says which one
+ * it is. */
 enum { HEAD = 256 };
 
 static void *pinned_get(void *gpu, size_t bytes, rd_status *st)
@@ -260,7 +262,7 @@ done:
     return st->code;
 }
 
-/* ---- what is said ---- */
+/* ---- when memory is full ---- */
 
 void device_measure_fixed(rd_run *r)
 {

@@ -13,8 +13,8 @@
 
 /* ---- choice ---- */
 
-/* Collective, after the config is read. Chooses the same device on all ranks and adds a line for the banner. RD_EENV:
- * see rd_gpu_choose. */
+/* Collective, after the config is read. Chooses the same device on all ranks and adds a line for
+ * the banner. RD_EENV: see rd_gpu_choose. */
 rd_code device_choose(rd_run *r, rd_status *st);
 
 /* Opens the chosen device and makes r->backend. */
@@ -37,18 +37,19 @@ void device_measure_fixed(rd_run *r);
 /* Returns the peak of the GPU's memory; 0: no GPU. */
 double device_peak_bytes(const rd_run *r);
 
-/* Adds a hint to the failure of a step that ran out of GPU memory: a batch size that may fit. key: the config key that
- * sets the batch size; batch: its value. */
+/* Adds a hint to the failure of a step that ran out of GPU memory: a batch size that may fit. key:
+ * the config key that sets the batch size; batch: its value. */
 rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_status *st);
 
 /* ---- batches ---- */
 
-/* Makes r->batch_arena. With a GPU there are two arenas in pinned memory, where enough of it is available: the GPU
- * reads one batch while the loader fills the other arena. */
+/* Makes r->batch_arena. With a GPU there are two arenas in pinned memory, where enough of it is
+ * available: the GPU reads one batch while the loader fills the other arena. */
 rd_code device_open_batches(rd_run *r, rd_status *st);
 void device_close_batches(rd_run *r);
 
-/* Swaps the arenas, waits until the GPU has read the new one, and empties it. The batch before the last is gone. */
+/* Swaps the arenas, waits until the GPU has read the new one, and empties it. The batch before the
+ * last is gone. */
 rd_code device_fresh_batch(rd_run *r, rd_status *st);
 
 /* Swaps the arenas and keeps their contents. */
@@ -59,8 +60,8 @@ rd_code device_send_ahead(rd_run *r, const rd_batch *b, rd_status *st);
 
 /* ---- work ---- */
 
-/* Marks the begin and the end of work that recurs. A GPU may keep it as CUDA graphs under this key (rd_gpu_recurs).
- * device_recurred is called after failures, too. */
+/* Marks the begin and the end of work that recurs. A GPU may keep it as CUDA graphs under this key
+ * (rd_gpu_recurs). device_recurred is called after failures, too. */
 rd_code device_recurs(const rd_run *r, uint64_t key, rd_status *st);
 rd_code device_recurred(const rd_run *r, rd_status *st);
 
@@ -72,8 +73,8 @@ void device_report_work(const rd_run *r);
 
 /* ---- loss scale ---- */
 
-/* Does the run adapt the loss scale? True for mixed precision on a GPU without bfloat16: gradients have the range of
- * float16, and the loss is scaled so that they fit. */
+/* Does the run adapt the loss scale? True for mixed precision on a GPU without bfloat16: gradients
+ * have the range of float16, and the loss is scaled so that they fit. */
 bool device_scales_loss(const rd_run *r);
 
 /* Returns the loss scale of a run that begins. */

@@ -1,13 +1,13 @@
 /* embeddings.c -- gradients of embeddings, of which a step fills few rows.
  *
- * The ops' backward marks the rows that it writes (rd_tape_touched). Summed over ranks are the rows that any rank has
- * touched (comm_rows.h); afterwards the mark of a row says that it may hold something on this rank, so that the zeroing
- * before the next step can leave out the others. The update stays that of a whole gradient: moments of untouched rows
- * decay.
+ * The backward pass of the ops marks the rows that it writes (rd_tape_touched). Summed over ranks
+ * are the rows that any rank has marked (comm_rows.h). Afterwards a mark says that the row may hold
+ * something on this rank, so that the zeroing before the next step can skip the other rows. The
+ * update is that of a whole gradient: moments of unmarked rows decay.
  *
- * Which tables go this way follows from the config. Small ones do not: they cost less than the barriers. Between hosts
- * those do not of which a step is sure to touch most rows: whole, they can be on their way while backward goes on, and
- * rows cannot. */
+ * The config decides which tables are summed by rows. Small tables are not: they cost less than the
+ * barriers. Between hosts a table is not, either, if a step is sure to mark most of its rows: a
+ * whole table can be sent while backward runs, and rows cannot. */
 #include "embeddings.h"
 #include "device.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_BYTES = 256 << 10, LEAST_ROWS = 10 /* between hosts, per sample of a step */ };
+enum { LEAST_BYTES = 256 << 10, LEAST_ROWS = 10 /* rows per sample of a step, between hosts */ };
 
 typedef struct embeddings_table {
     const rd_param *p;
@@ -26,7 +26,7 @@ typedef struct embeddings_table {
 struct embeddings {
     rd_run *run;
     int n;
-    embeddings_table *at; /* owned; by offset in the arenas */
+    embeddings_table *at; /* owned; ordered by offset in the arenas */
 };
 
 static bool by_rows(const rd_run *r, const rd_param *p)
@@ -86,10 +86,11 @@ const rd_param *embeddings_param(const embeddings *e, int i)
     return e->at[i].p;
 }
 
-/* On a GPU all of it is cheaper than to look for what is not zero. */
+/* On a GPU, zeroing everything is cheaper than searching for what is not zero. */
 static inline void zero_on_gpu(embeddings *e)
 {
-    rd_status own = {0}; /* what fails sticks, and the next call of the GPU tells it */
+    /* A failure sticks, and the next call of the GPU reports it. */
+    rd_status own = {0};
     rd_params_device_changed_grads(e->run->params);
     (void)rd_gpu_zero(run_gpu(e->run), rd_params_device_grads(e->run->params),
                       (size_t)rd_params_span(e->run->params) * sizeof(float), &own);

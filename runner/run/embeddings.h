@@ -11,7 +11,8 @@ typedef struct embeddings_sent {
     int64_t wire_bytes; /* sent by this rank to other hosts */
 } embeddings_sent;
 
-/* Collective, after the gradients have their place. none: no table is summed by rows. The caller owns *out. */
+/* Collective, after the gradients have their place. none: no table is summed by rows. The caller
+ * owns *out. */
 rd_code embeddings_new(rd_run *r, bool none, embeddings **out, rd_status *st);
 void embeddings_free(embeddings *e);
 
@@ -19,7 +20,8 @@ void embeddings_free(embeddings *e);
 int embeddings_n(const embeddings *e);
 const rd_param *embeddings_param(const embeddings *e, int i);
 
-/* Zeroes the whole gradient arena of this rank. keep_marks: the step continues, and its marked rows are summed later. */
+/* Zeroes the whole gradient arena of this rank. keep_marks: the step continues, and its marked rows
+ * are summed later. */
 void embeddings_zero_grads(embeddings *e, bool keep_marks);
 
 /* Collective. Replaces the gradient of table i by its sum over ranks. */

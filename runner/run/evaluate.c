@@ -1,8 +1,10 @@
-/* evaluate.c -- loss and score on held-out data, on all ranks, all samples, partial batches included.
+/* evaluate.c -- loss and score on evaluation data, on all ranks and samples, partial batches
+ * included.
  *
- * The figures are the same for every number of ranks: a batch is whole on one rank (decode.c), sums of losses are added
- * in the order of batches on rank 0, scores are integer counts. Loss is over all samples; with multi_reference only one
- * sample of each source is decoded, and the target that scores best counts. */
+ * The figures are the same for every number of ranks: one rank computes a whole batch (decode.c),
+ * rank 0 adds the losses in the order of the batches, and scores are integer counts. The loss is
+ * over all samples. With multi_reference, only one sample of each source is decoded, and the target
+ * with the best score counts. */
 #include "evaluate.h"
 #include "console.h"
 #include "decode.h"
@@ -27,7 +29,7 @@ typedef struct batch_sums {
 
 /* ---- teacher-forced loss ---- */
 
-/* Which class was taken for which, and the first mistakes. */
+/* Counts which class was predicted for which label, and keeps the first mistakes. */
 static void count_classes(rd_run *r, const rd_batch *b, const rd_loss_out *out, eval_result *v)
 {
     const rd_field *f = rd_batch_field(b, "label");
@@ -109,7 +111,7 @@ done:
 
 /* ---- score of decoded sentences ---- */
 
-/* Samples with the same source, as chains: first[i] is the lowest id of i's group, next[i] the next member or -1. */
+/* Samples with the same source, as chains: next[i] is the next sample of i's group, or -1. */
 typedef struct groups {
     int64_t *next; /* owned; [n] */
 } groups;
@@ -127,7 +129,7 @@ static int by_source(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Reduces ids to one id per source, and links the others to it. */
+/* Reduces ids to one id per source, and links the other ids to it. */
 static rd_code group_sources(rd_run *r, int64_t *ids, int64_t *n, groups *g, rd_status *st)
 {
     const rd_dataset_def *def = rd_dataset_def_of(r->eval_data);
@@ -255,7 +257,7 @@ done:
 
 /* ---- classes ---- */
 
-enum { MOST_CLASSES = 100 }; /* of a confusion matrix */
+enum { MOST_CLASSES = 100 }; /* largest side of a confusion matrix */
 
 static rd_code start_classes(rd_run *r, eval_result *v, rd_status *st)
 {
@@ -330,7 +332,7 @@ done:
     return st->code;
 }
 
-/* ---- what is said and written ---- */
+/* ---- console and records ---- */
 
 rd_code eval_records_open(rd_run *r, eval_records *e, rd_status *st)
 {
@@ -342,7 +344,8 @@ rd_code eval_records_open(rd_run *r, eval_records *e, rd_status *st)
     RD_TRY(rd_mkdirs(dir, st));
     RD_TRY(rd_logdir_lock(dir, &e->lock, warning, st));
     if (warning[0]) rd_warn(r->log, "%s", warning);
-    /* Evaluation of an older checkpoint leaves the lines of newer ones; a resumed run writes its own again. */
+    /* The evaluation of an older checkpoint keeps the lines of newer steps. A resumed run writes
+     * its lines again. */
     RD_TRY(rd_metrics_new(path, r->mode == RD_MODE_TRAIN_EVAL ? r->progress.step : INT64_MAX,
                           &e->metrics, st));
     RD_TRY(rd_events_new(dir, r->progress.step, &e->events, st));
@@ -452,7 +455,8 @@ rd_code run_eval(rd_run *r, rd_status *st)
     RD_TRY(run_evaluate(r, &v, st));
     device_report_work(r);
     if (r->world->rank ==
-        0) { /* a folder that cannot be written, or is in use, does not take the figures along */
+        /* The figures stay on the console where the folder cannot be written or is in use. */
+        0) {
         (void)eval_records_open(r, &e, st);
         (void)eval_report(r, &e, &v, st);
     }

@@ -26,12 +26,13 @@ typedef struct eval_result {
     gallery mistakes;   /* rank 0; the samples with the lowest ids */
 } eval_result;
 
-/* Collective. Evaluates the present weights on r->eval_data. RD_ESTOP: stopped on request. The caller releases *out,
- * also after a failure. */
+/* Collective. Evaluates the present weights on r->eval_data. RD_ESTOP: stopped on request. The
+ * caller releases *out, also after a failure. */
 rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st);
 void eval_result_release(eval_result *v);
 
-/* Returns the figure that decides which checkpoint is best, and its name. The plateau rule can use it, too. */
+/* Returns the figure that decides which checkpoint is best, and its name. The plateau rule can use
+ * it, too. */
 double eval_main_figure(const eval_result *v, const char **name, bool *higher_is_better);
 
 /* LOGDIR/eval. Rank 0 only. */

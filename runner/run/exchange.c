@@ -1,17 +1,20 @@
-/* exchange.c -- gradients of all ranks become their sum.
+/* exchange.c -- replaces the gradients of all ranks by their sum.
  *
- * The gradient arena is cut into buckets: ranges of whole parameters in the order of the arena, which is about the order in which
- * backward ends with them. The first one is small, so that something is on its way soon. Cuts follow from the config and the
- * parameters alone, and no result depends on them. Tables of which a step fills few rows are left out, and summed by
- * rows at the end (embeddings.c).
+ * The gradient arena is cut into buckets: ranges of whole parameters in the order of the arena.
+ * Backward completes them in about this order. The first bucket is small, so that the first message
+ * starts early. The cut follows from the config and the parameters, and no result depends on it.
+ * Tables of which a step fills few rows are in no bucket. They are summed by rows at the end
+ * (embeddings.c).
  *
- * With several hosts the buckets that backward has ended with are on their way while it goes on (rd/comm.h, flows). Only in the last
- * backward of a step: with micro_batches, the sums of the parts before are added to a bucket right before it goes. What no op
- * used, and everything on a rank without samples, is ready when backward would be over.
+ * With several hosts, buckets that are complete are sent while backward goes on (rd/comm.h, flows).
+ * This happens only in the last backward of a step. With micro_batches, the sums of the earlier
+ * micro-batches are added to a bucket right before it is sent. Parameters that no op used are
+ * marked ready at the end of backward. On a rank without samples, that is all parameters.
  *
- * Gradients of GPUs go through NCCL in the same way, tables too, on a stream of its own. Where NCCL cannot be (no library, an old one
- * and ranks that share a GPU) or must not (deterministic any: its order of additions is its own), they are copied to the hosts, summed
- * there, and copied back; see gpu_group.c. */
+ * Gradients of GPUs are summed by NCCL in the same way, tables included, on a separate stream. In
+ * three cases they are copied to the hosts, summed there, and copied back (gpu_group.c): NCCL is
+ * missing, NCCL is too old for ranks that share a GPU, or deterministic any rules out NCCL's order
+ * of additions. */
 #include "exchange.h"
 #include "bucket_cut.h"
 #include "device.h"
@@ -25,21 +28,28 @@
 
 struct exchange {
     rd_run *run;
-    embeddings *tables;
-    rd_flow *flow;
-    rd_flow_part *bucket; /* [n], owned */
-    int n, n_whole;       /* n_whole of this step are ready */
-    int *bucket_of;       /* by index of the parameter; -1: in none */
-    int *size, *left; /* parameters of each bucket; those that this backward has not ended with */
+    embeddings *tables; /* owned; summed by rows */
+    rd_flow *flow;      /* owned; the hosts' way; NULL: GPUs sum, or one GPU computes */
+    const char *algorithm;
+
+    /* buckets, in the order of the arena */
+    rd_flow_part *bucket; /* owned; [n] */
+    int n;
+    int *bucket_of; /* owned; by index of the parameter; -1: in no bucket */
+    int *size;      /* owned; [n]; number of parameters */
+
+    /* the present step */
+    int n_ready; /* number of buckets handed over */
+    int *left;   /* owned; [n]; number of parameters that the last backward has not completed */
     bool last_backward;
     exchange_before *before;
     void *ctx;
-    rd_status status; /* of what was begun; exchange_finish tells it */
-    const char *algorithm;
+    rd_status status; /* failure of a sum that was begun; exchange_finish reports it */
+
     /* gradients of GPUs */
-    rd_gpu_group *group;   /* owned; NULL: they go through the hosts, or nowhere */
-    char why[200];         /* that, "" where there is one */
-    rd_gpu_sum_time *time; /* [n], owned */
+    rd_gpu_group *group;   /* owned; NULL: the hosts sum, or there is one rank */
+    char why[200];         /* why there is no group; "": there is one, or none is needed */
+    rd_gpu_sum_time *time; /* owned; [n] */
 };
 
 /* ---- buckets ---- */
@@ -58,7 +68,8 @@ static bool is_table(const embeddings *e, const rd_param *p)
     return false;
 }
 
-/* A GPU is done sooner with a bucket than its peers are told of it, so there they are larger. */
+/* Returns the bucket size. Buckets of GPUs are larger: a GPU sums a small bucket faster than the
+ * ranks can announce it to each other. */
 static double bucket_mb(const exchange *x)
 {
     return x->group && !x->run->config.has_bucket_mb ? 25.0 : x->run->config.bucket_mb;
@@ -101,7 +112,7 @@ done:
 
 /* ---- while backward runs ---- */
 
-/* Queues the sum of elements [from, from + n). All ranks do so in the order of the arena. */
+/* Queues the sum of elements [from, from + n). All ranks queue sums in the order of the arena. */
 static inline void sum_on_gpus(exchange *x, int64_t from, int64_t n)
 {
     static const rd_gpu_wire wire[] = {[RD_WIRE_F32] = RD_GPU_WIRE_F32,
@@ -112,10 +123,10 @@ static inline void sum_on_gpus(exchange *x, int64_t from, int64_t n)
                                wire[run_wire(x->run)], &x->status);
 }
 
-static void hand_over(exchange *x, int n)
+static void hand_over_buckets(exchange *x, int n)
 {
-    for (; x->n_whole < n; x->n_whole++) {
-        const rd_flow_part *b = &x->bucket[x->n_whole];
+    for (; x->n_ready < n; x->n_ready++) {
+        const rd_flow_part *b = &x->bucket[x->n_ready];
         if (x->before && x->status.code == RD_OK)
             (void)x->before(x->ctx, b->from, b->n, &x->status);
         if (run_gpu(x->run) && x->group) sum_on_gpus(x, b->from, b->n);
@@ -127,11 +138,11 @@ static void grad_ready(void *ctx, rd_param *p)
 {
     exchange *x = ctx;
     const int b = x->bucket_of[p->index];
-    int n = x->n_whole;
+    int n = x->n_ready;
     if (!x->last_backward || b < 0) return;
     x->left[b]--;
     while (n < x->n && x->left[n] == 0) n++;
-    if (n > x->n_whole) hand_over(x, n);
+    if (n > x->n_ready) hand_over_buckets(x, n);
 }
 
 static void op_done(void *ctx, const rd_op *op, bool backward, bool ends)
@@ -143,7 +154,7 @@ static void op_done(void *ctx, const rd_op *op, bool backward, bool ends)
 
 /* ---- a step ---- */
 
-/* Does backward hand buckets over while it runs? */
+/* Are buckets handed over while backward runs? */
 static bool overlaps(const exchange *x)
 {
     if (x->group) return strcmp(x->run->config.overlap, "off") != 0;
@@ -153,7 +164,7 @@ static bool overlaps(const exchange *x)
 void exchange_begin(exchange *x)
 {
     embeddings_zero_grads(x->tables, false);
-    x->n_whole = 0;
+    x->n_ready = 0;
     x->last_backward = false;
     x->before = NULL;
 }
@@ -174,7 +185,7 @@ void exchange_last(exchange *x, exchange_before *before, void *ctx)
 void exchange_settle(exchange *x)
 {
     x->last_backward = false;
-    hand_over(x, x->n);
+    hand_over_buckets(x, x->n);
     for (int i = 0; i < embeddings_n(x->tables) && x->before; i++) {
         const rd_param *p = embeddings_param(x->tables, i);
         if (x->status.code == RD_OK) (void)x->before(x->ctx, p->offset, p->n, &x->status);
@@ -182,8 +193,10 @@ void exchange_settle(exchange *x)
     if (x->flow) rd_flow_take(x->flow);
 }
 
-/* What trace and metrics want to know. Buckets of one host that went together count as one exchange. */
-static void report(exchange *x, int64_t rest_ns, const embeddings_sent *tables, step_comm *out)
+/* Reports the exchange to trace and metrics. Buckets of one host that were summed together count as
+ * one exchange. */
+static void report_times(exchange *x, int64_t rest_ns, const embeddings_sent *tables,
+                         step_comm *out)
 {
     const rd_flow_times *t = rd_flow_last(x->flow);
     const rd_flow_part *b = rd_flow_parts(x->flow);
@@ -206,7 +219,8 @@ static void report(exchange *x, int64_t rest_ns, const embeddings_sent *tables, 
     }
 }
 
-/* Bytes that this rank sends to other hosts: of a ring through all ranks, one link of each host leads out of it. */
+/* Returns the bytes that this rank sends to other hosts. In a ring through all ranks, one link of
+ * each host leads to another host. */
 static double ring_bytes(const rd_run *r, double bytes)
 {
     const double ranks = r->world->size, narrow = run_wire(r) == RD_WIRE_F32 ? 1.0 : 0.5;
@@ -215,8 +229,8 @@ static double ring_bytes(const rd_run *r, double bytes)
                : 0.0;
 }
 
-/* Between the marks the stream of the ops waited for the sums; the host waits with it, so that a peer that is lost or slow is told of
- * in time. */
+/* The stream of the ops waits for the sums between these marks. The host waits with it, so that a
+ * peer that is lost or slow is reported in time. */
 enum { MARK_BEFORE = 2, MARK_AFTER };
 
 static inline rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
@@ -241,16 +255,18 @@ static inline rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
         times_bucket(r, i, bytes, now_ns - (int64_t)(x->time[i].begin_s * 1e9),
                      now_ns - (int64_t)(x->time[i].end_s * 1e9));
     }
-    out->total_s = fmax(
-        busy,
-        waited); /* the sums, not the gaps between them, in which NCCL waits for the next bucket */
+    out->total_s =
+        fmax(busy,
+             /* the sums without the gaps between them, in which NCCL waits for the next bucket */
+             waited);
     out->wire_bytes = ring_bytes(r, out->bytes);
 done:
     return st->code;
 }
 
-/* To where the hosts sum, which is theirs until the next call that wants gradients on the GPU. */
-static rd_code fetch(exchange *x, rd_status *st)
+/* Downloads the gradients to host memory. The host copy is the valid one until the next call that
+ * wants gradients on the GPU. */
+static rd_code download_grads(exchange *x, rd_status *st)
 {
     (void)rd_params_grads(x->run->params);
     return device_check(x->run, st);
@@ -264,9 +280,9 @@ rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st)
     RD_TRY(st->code);
     if (!x->flow && !x->group) return st->code;
     if (run_gpu(r) && x->group) return finish_on_gpus(x, out, st);
-    const int64_t fetch_ns = rd_now_ns();
-    if (run_gpu(r)) RD_TRY(fetch(x, st));
-    const int64_t fetched_ns = rd_now_ns() - fetch_ns;
+    const int64_t download_ns = rd_now_ns();
+    if (run_gpu(r)) RD_TRY(download_grads(x, st));
+    const int64_t downloaded_ns = rd_now_ns() - download_ns;
     RD_TRY(rd_flow_finish(x->flow, st));
     const int64_t begin_ns = rd_now_ns();
     for (int i = 0; i < embeddings_n(x->tables); i++) {
@@ -279,10 +295,10 @@ rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st)
             times_bucket(x->run, x->n + i, sent.bytes, from_ns, rd_now_ns());
     }
     if (r->world->size > 1)
-        report(x,
-               (embeddings_n(x->tables) > 0 ? rd_now_ns() - begin_ns : 0) +
-                   (run_gpu(r) ? fetched_ns : 0),
-               &all, out);
+        report_times(x,
+                     (embeddings_n(x->tables) > 0 ? rd_now_ns() - begin_ns : 0) +
+                         (run_gpu(r) ? downloaded_ns : 0),
+                     &all, out);
     if (run_gpu(r)) rd_params_touch_grads(r->params);
 done:
     return st->code;
@@ -315,7 +331,7 @@ done:
     return st->code;
 }
 
-/* ---- making one ---- */
+/* ---- construction ---- */
 
 static rd_flow_mode wanted_mode(const rd_run *r)
 {
@@ -378,7 +394,7 @@ void exchange_free(exchange *x)
     free(x);
 }
 
-/* Collective. The hosts' way. */
+/* Collective. Opens the flow, by which the hosts sum. */
 static rd_code open_flow(exchange *x, rd_status *st)
 {
     rd_run *r = x->run;

@@ -1,7 +1,7 @@
 /* exchange.h -- replaces the gradients of all ranks by their sum.
  *
- * A step calls exchange_begin, then exchange_last before the last backward, exchange_settle after it, and
- * exchange_finish. */
+ * A step calls exchange_begin, then exchange_last before the last backward, exchange_settle after
+ * it, and exchange_finish. */
 #ifndef RD_RUN_EXCHANGE_H
 #define RD_RUN_EXCHANGE_H
 
@@ -13,8 +13,8 @@ rd_code exchange_new(rd_run *r, exchange **out, rd_status *st);
 /* NULL is fine. Call it before the tape is freed. */
 void exchange_free(exchange *x);
 
-/* Ends sums that other ranks may never join. Call it after a failure of this rank, before anything waits for the
- * GPU. */
+/* Ends sums that other ranks may never join. Call it after a failure of this rank, before anything
+ * waits for the GPU. */
 void exchange_abort(exchange *x);
 
 /* Appends a line for the banner, or nothing. */
@@ -26,20 +26,22 @@ void exchange_begin(exchange *x);
 /* Zeroes the gradients between the micro-batches of a step. */
 void exchange_clear(exchange *x);
 
-/* Completes elements [from, from + n) of the gradient arena, which have got their last contribution. Called once for
- * each element. */
+/* Completes elements [from, from + n) of the gradient arena, which have got their last
+ * contribution. Called once for each element. */
 typedef rd_code exchange_before(void *ctx, int64_t from, int64_t n, rd_status *st);
 
 /* Announces that the next backward gives the last contributions. before: NULL is fine. */
 void exchange_last(exchange *x, exchange_before *before, void *ctx);
 
-/* Ends the part that overlaps backward, also where there was no backward. Afterwards the main thread may call MPI. */
+/* Ends the part that overlaps backward, also where there was no backward. Afterwards the main
+ * thread may call MPI. */
 void exchange_settle(exchange *x);
 
 /* Collective. Completes the sum. *out: its times on this rank. */
 rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st);
 
-/* Collective. Measures the sum of the first n gradients by itself, on this rank. All gradients must be zero. */
+/* Collective. Measures the sum of the first n gradients by itself, on this rank. All gradients must
+ * be zero. */
 rd_code exchange_alone(exchange *x, int64_t n, double *seconds, rd_status *st);
 
 #endif

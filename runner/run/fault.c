@@ -1,14 +1,15 @@
-/* fault.c -- where every rank says what it begins, and faults on request, for the tests of what happens then.
+/* fault.c -- begins a phase of this rank, and raises faults on request, for the tests of what
+ * follows a fault.
  *
- *     RD_FAULT=KIND:RANK:STEP:PHASE   in the environment of all ranks; PHASE as rd_phase_name gives it
+ *     RD_FAULT=KIND:RANK:STEP:PHASE   environment of all ranks; PHASE as rd_phase_name gives it
  *
- *     kill, stop, exit     the process: SIGKILL, SIGSTOP, _exit without a word
+ *     kill, stop, exit     ends the process: SIGKILL, SIGSTOP, _exit without a message
  *     hang, slow           sleeps for ever; for 1.5 seconds
- *     data, memory         a failure with the code of bad data, of missing memory
- *     nan, flip            a gradient that is not finite; one bit of one weight, in memory
- *     wrong, wrongfirst    the same, as if it were what an update has worked out; in the model's first array
- *     grad                 one number of the gradient, where it is that rank's own
- *     disk                 no file may grow beyond 1 KB from now on */
+ *     data, memory         fails with the code of bad data; of missing memory
+ *     nan, flip            makes a gradient NaN; flips one bit of one weight in memory
+ *     wrong, wrongfirst    flips a bit as if an update had computed it; in the model's first array
+ *     grad                 changes one number of the gradient where it belongs to that rank alone
+ *     disk                 lets no file grow beyond 1 KB from now on */
 #include "fault.h"
 #include "device.h"
 
@@ -69,7 +70,8 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
         bits ^= 1u << 12;
         memcpy(w, &bits, sizeof bits);
         if (f->kind[0] == 'w' || run_gpu(r))
-            rd_params_touch(r->params); /* memory that flips a bit does not say so */
+            /* a bit that flips in memory marks nothing as changed */
+            rd_params_touch(r->params);
     }
     if (strcmp(f->kind, "disk") == 0) {
         const struct rlimit small = {1024, 1024};

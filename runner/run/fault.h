@@ -4,7 +4,8 @@
 
 #include "run.h"
 
-/* Begins a phase: reports it to the watch and to the times, and raises the fault that RD_FAULT asks for, if any. */
+/* Begins a phase: reports it to the watch and to the times, and raises the fault that RD_FAULT asks
+ * for, if any. */
 rd_code run_phase(rd_run *r, rd_phase phase, int64_t step, rd_status *st);
 
 #endif

@@ -1,11 +1,11 @@
-/* forecast.c -- the cluster that the user asks about: its keys, what they change in a measured step, and the answer in
- * one line. */
+/* forecast.c -- the cluster that the user asks about: its keys, their effect on a measured step,
+ * and the answer in one line. */
 #include "forecast.h"
 
 #include <math.h>
 #include <string.h>
 
-/* What is taken for a link that was not measured: good Ethernet, and memory as a small machine has it. */
+/* Assumed where a link was not measured: good Ethernet, and the memory of a small machine. */
 static const forecast_link some_ethernet = {30e-6, 1.25e9, false},
                            some_memory = {5e-6, 1e10, false};
 
@@ -37,9 +37,9 @@ static const rd_option rows[] = {
 const rd_option_group rd_group_plan = {"plan", "Plan mode: the cluster that is asked about", rows,
                                        sizeof(forecast_config)};
 
-/* ---- another cluster ---- */
+/* ---- the cluster that the user asks about ---- */
 
-/* Buckets as the exchange cuts them: the first one is small. */
+/* Counts the buckets that the exchange cuts. The first one is small. */
 static double bucket_count(double bytes, double bucket_mb)
 {
     const double mb = 1048576.0;
@@ -84,7 +84,8 @@ rd_code forecast_change(const rd_config *config, forecast_step *m, int *per_host
         rd_strbuf_printf(notes, "the hosts had different numbers of ranks: %d each are taken\n",
                          *per_host);
     if (c.has_ranks) *per_host = (int)c.ranks_per_host;
-    /* The measured total between hosts holds what is inside a host, where that was not told apart. */
+    /* The measured total between hosts includes the sum inside a host where that was not measured
+     * separately. */
     const bool whole = m->hosts > 1 && m->between.measured && !m->inside.measured && !c.has_link &&
                        !c.has_latency && !c.has_ranks;
     if (whole && *per_host > 1) {
@@ -107,7 +108,7 @@ done:
     return st->code;
 }
 
-/* ---- lines ---- */
+/* ---- one line each ---- */
 
 void forecast_describe_step(const forecast_step *m, rd_strbuf *out)
 {

@@ -1,8 +1,9 @@
-/* forecast.h -- how large a cluster pays: the measured step of a run, an alpha-beta model of its exchange, and the
- * model's step times for other numbers of hosts.
+/* forecast.h -- how large a cluster pays: the measured step of a run, an alpha-beta model of its
+ * exchange, and the model's step times for other numbers of hosts.
  *
- * forecast_model.c is arithmetic alone. forecast_record.c keeps the measured step in the log folder. forecast.c
- * changes it to the cluster that the user asks about. Plan mode measures and prints tables. */
+ * forecast_model.c is arithmetic alone. forecast_record.c keeps the measured step in the log
+ * folder. forecast.c changes it to the cluster that the user asks about. Plan mode measures and
+ * prints tables. */
 #ifndef RD_RUN_FORECAST_H
 #define RD_RUN_FORECAST_H
 
@@ -46,8 +47,8 @@ enum { FORECAST_ROWS = 11 }; /* 1, 2, 4, ... 1,024 hosts */
 
 /* ---- forecast_model.c ---- */
 
-/* Returns the number of message rounds of the sum over hosts in one direction. The power of two in `hosts` is done in
- * factors of up to 8, the odd rest in one round. */
+/* Returns the number of message rounds of the sum over hosts in one direction. The power of two in
+ * `hosts` is done in factors of up to 8, the odd rest in one round. */
 int forecast_rounds(int hosts);
 
 /* Computes what an exchange of `bytes` costs: latencies of messages, and bytes on a host's link. */
@@ -57,14 +58,16 @@ void forecast_cost(int hosts, double bytes, double wire, double *alphas, double 
 double forecast_inside_bytes(int per_host, double bytes);
 double forecast_exchange_s(const forecast_step *m, int hosts, int per_host);
 
-/* Fits alpha_s and bytes_per_s so that seconds[i] is about alphas[i] * alpha_s + bytes[i] / bytes_per_s. It minimises
- * the squares of relative errors; neither value is negative. Where the sizes do not determine alpha_s, it stays as it
- * was, up to half of the measured time. False: there is nothing to fit, and *out is unchanged. */
+/* Fits alpha_s and bytes_per_s so that seconds[i] is about alphas[i] * alpha_s + bytes[i] /
+ * bytes_per_s. It minimises the squares of relative errors; neither value is negative. Where the
+ * sizes do not determine alpha_s, it stays as it was, up to half of the measured time. False: there
+ * is nothing to fit, and *out is unchanged. */
 bool forecast_fit(const double *alphas, const double *bytes, const double *seconds, int n,
                   forecast_link *out);
 
-/* Scales both links so that the model's exchange takes the time measured in the steps. Returns the factor. Exchanges of
- * steps take longer than single ones: buckets share the link, and ranks compute meanwhile. */
+/* Scales both links so that the model's exchange takes the time measured in the steps. Returns the
+ * factor. Exchanges of steps take longer than single ones: buckets share the link, and ranks
+ * compute meanwhile. */
 double forecast_calibrate(forecast_step *m);
 void forecast_at(const forecast_step *m, int hosts, int per_host, forecast_row *out);
 
@@ -86,7 +89,8 @@ void forecast_sums_add(forecast_sums *s, const stepper *from, double seconds, do
 /* Collective. Computes the measured step on all ranks. */
 rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *out, rd_status *st);
 
-/* Fits the links to r->times. Where several hosts have several ranks each, m->inside must be known. */
+/* Fits the links to r->times. Where several hosts have several ranks each, m->inside must be
+ * known. */
 void forecast_fit_links(const rd_run *r, forecast_step *m);
 
 /* The caller owns the value; NULL: out of memory. */
@@ -108,8 +112,8 @@ typedef struct forecast_config {
 } forecast_config;
 extern const rd_option_group rd_group_plan;
 
-/* Replaces link, ranks per host, buckets and wire type by those of the config, where the config has them. Each
- * assumption adds a line to *notes. */
+/* Replaces link, ranks per host, buckets and wire type by those of the config, where the config has
+ * them. Each assumption adds a line to *notes. */
 rd_code forecast_change(const rd_config *config, forecast_step *m, int *per_host, rd_strbuf *notes,
                         rd_status *st);
 

@@ -1,18 +1,23 @@
-/* forecast_model.c -- the alpha-beta model of a step on h hosts with r ranks each; arithmetic alone.
+/* forecast_model.c -- the alpha-beta model of a step on h hosts with r ranks each; arithmetic
+ * alone.
  *
- * Sum of n bytes of gradients in b buckets, w bytes on the wire for each of them:
+ * The sum of n bytes of gradients in b buckets, w bytes on the wire for each byte, takes:
  *
- *     inside a host     b a_in + 2 (r - 1) / r n / B_in      shared memory; bus bandwidth as nccl-tests have it
- *     between hosts     b 2 R(h) a + 2 (1 - 1/h) n w / B     each rank exchanges the slice that it has summed
+ *     inside a host     b a_in + 2 (r - 1) / r n / B_in    shared memory; bus bandwidth, nccl-tests
+ *     between hosts     b 2 R(h) a + 2 (1 - 1/h) n w / B  each rank exchanges the slice it summed
  *
- * R(h): rounds there, as many back. A step is input + forward + backward + update + waiting as they were measured, and
- * of the exchange what backward does not hide, where buckets travel while it runs: between hosts - backward, and at the
- * least one bucket, for the last one is ready when backward is over; else all of it. The sum inside a host is the
- * ranks' own work and is not hidden.
+ * R(h) is the number of rounds in one direction. A step takes:
  *
- * Limits. Compute is taken not to change with h, and in strong scaling to fall with the batch. Waiting for the slowest
- * rank stays what it was, though more ranks wait longer. All hosts reach each other at full speed at once (no
- * oversubscribed switch). */
+ *     step    = input + forward + backward + update + waiting, as measured, + exposed
+ *     exposed = inside + max(between - backward, between / b)   where backward overlaps the sum
+ *     exposed = inside + between                                otherwise
+ *
+ * The last bucket is ready only when backward is over, hence between / b. The ranks compute the sum
+ * inside a host themselves, so backward does not hide it.
+ *
+ * Limits. Compute time does not change with h; in strong scaling it falls with the batch. Waiting
+ * for the slowest rank stays as measured, though more ranks wait longer. All hosts reach each other
+ * at full speed at once (no oversubscribed switch). */
 #include "forecast.h"
 
 #include <math.h>
@@ -54,7 +59,7 @@ static double inside_s(const forecast_step *m, int per_host)
 static double between_s(const forecast_step *m, int hosts, int per_host)
 {
     double alphas, link_bytes;
-    /* Without shared memory every rank is a host of its own to the exchange. */
+    /* Without shared memory, the exchange treats every rank as a host. */
     forecast_cost(m->shared ? hosts : hosts * per_host, m->bytes, m->wire, &alphas, &link_bytes);
     return m->buckets * alphas * m->between.alpha_s + per_byte(&m->between, link_bytes);
 }
@@ -86,8 +91,8 @@ bool forecast_fit(const double *alphas, const double *bytes, const double *secon
         x = (a1 * bb - b1 * ab) / det;
         y = (b1 * aa - a1 * ab) / det;
     } else {
-        /* One size: the latency is what is known of it. Messages of a busy machine may have taken longer than all of
-         * the exchange: half of that is the most which is believed. */
+        /* There is one size: keep the latency. On a busy machine, messages may have taken longer
+         * than the whole exchange, so at most half of its time counts as latency. */
         x = aa > 0.0 ? fmin(out->alpha_s, 0.5 * a1 / aa) : out->alpha_s;
         y = (b1 - x * ab) / bb;
     }
@@ -113,7 +118,8 @@ double forecast_calibrate(forecast_step *m)
     return f;
 }
 
-/* Seconds of a step that are not the exchange, with `share` of the measured batch on a rank. */
+/* Returns the seconds of a step without the exchange, with `share` of the measured batch on a
+ * rank. */
 static double own_s(const forecast_step *m, double share)
 {
     return share * (m->input_s + m->forward_s + m->backward_s) + m->wait_s + m->update_s +

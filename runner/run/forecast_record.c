@@ -1,5 +1,5 @@
-/* forecast_record.c -- the figures of a run's step, in LOGDIR/step.json when it ends, so that plan mode can do without the
- * machines they were measured on. */
+/* forecast_record.c -- the measured step of a run, in LOGDIR/step.json when the run ends. So plan
+ * mode does not need the machines again. */
 #include "forecast.h"
 
 #include "rd/ping.h"
@@ -16,7 +16,7 @@ static double wire_of(const rd_run *r)
     return strcmp(run_string(r, "allreduce_dtype", "float32"), "float32") == 0 ? 1.0 : 0.5;
 }
 
-/* The links, from the exchanges of this rank by size. between: alpha_s is half a round trip already. */
+/* between.alpha_s is half a round trip before the fit. */
 void forecast_fit_links(const rd_run *r, forecast_step *m)
 {
     double alphas[EXCHANGE_SIZES], bytes[EXCHANGE_SIZES], seconds[EXCHANGE_SIZES];
@@ -83,7 +83,8 @@ rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *m,
     m->exposed_s = v[TIMES_N + 2] / steps;
     m->comm_s = fmax(m->exposed_s, v[TIMES_N + 1] / steps);
     m->bytes = v[TIMES_N + 3] / steps;
-    m->samples = v[TIMES_N + 4] / steps; /* every rank has counted the samples of all */
+    /* every rank has counted the samples of all ranks */
+    m->samples = v[TIMES_N + 4] / steps;
     m->units = v[TIMES_N + 5] / steps;
     m->input_s = v[TIMES_INPUT] / steps;
     m->forward_s = v[TIMES_FORWARD] / steps;

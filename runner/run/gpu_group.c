@@ -1,5 +1,5 @@
-/* gpu_group.c -- which way the gradients of GPUs take: NCCL, or the hosts' memory. All ranks decide by what all of them have, so that
- * all take the same way. */
+/* gpu_group.c -- decides how the gradients of GPUs are summed: by NCCL, or in the hosts' memory.
+ * All ranks decide from the facts of all ranks, so all take the same way. */
 #include "gpu_group.h"
 #include "device.h"
 
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct gpu_group_offer { /* of a rank; plain data */
+typedef struct gpu_group_offer { /* one rank's facts; plain data */
     rd_gpu_nccl nccl;
-    rd_status failure; /* it has no NCCL */
+    rd_status failure; /* RD_OK: the rank has NCCL */
     int sm;            /* 90: compute capability 9.0 */
     bool off;          /* RD_COMM_NCCL=0 */
 } gpu_group_offer;
@@ -25,7 +25,7 @@ static void own_offer(const rd_run *r, gpu_group_offer *out)
     if (!out->off) (void)rd_gpu_nccl_about(r->gpu, &out->nccl, &out->failure);
 }
 
-/* Collective. By rank; the caller frees them. */
+/* Collective. Gathers the facts of all ranks, by rank. The caller frees *out. */
 static rd_code gpu_group_gather(const rd_run *r, gpu_group_offer **out, rd_status *st)
 {
     gpu_group_offer mine;
@@ -51,7 +51,7 @@ static void warn_of_mixed_gpus(const rd_run *r, const gpu_group_offer *all)
     }
 }
 
-/* False: why says what is against NCCL. *warn: it was expected. */
+/* Can NCCL sum? False: why holds the reason. *warn: the user expected NCCL. */
 static bool by_nccl(const rd_run *r, const gpu_group_offer *all, char why[200], bool *warn)
 {
     const int n = r->world->size;
@@ -75,7 +75,8 @@ static bool by_nccl(const rd_run *r, const gpu_group_offer *all, char why[200], 
     return rd_nccl_serves(r->device.shared, all[0].nccl.version, why);
 }
 
-/* Collective. What changes the bytes of a run and is no matter of the card. NCCL, the last in the list, may be missing on some. */
+/* Collective. Checks what changes the bytes of a run apart from the kind of GPU. NCCL, the last in
+ * the list, may be missing on some ranks. */
 static rd_code same_libraries(const rd_run *r, rd_status *st)
 {
     char text[256];
@@ -97,7 +98,7 @@ static rd_code same_nccl(const rd_run *r, const rd_gpu_nccl *mine, rd_status *st
     return rd_comm_same(r->comm, "NCCL and its settings", text, st);
 }
 
-/* Collective. Has a rank failed? Then why says which, the lowest; nobody fails. */
+/* Collective. Has a rank failed? Then why names the lowest one, and no rank fails. */
 static bool any_failed(const rd_run *r, const rd_status *mine, char why[200])
 {
     rd_status all = *mine;
@@ -106,7 +107,7 @@ static bool any_failed(const rd_run *r, const rd_status *mine, char why[200])
     return true;
 }
 
-/* Collective. NULL where a rank cannot: why. */
+/* Collective. Makes the group. *out NULL: a rank cannot; why holds the reason. */
 static rd_code make_group(const rd_run *r, rd_gpu_group **out, char why[200], rd_status *st)
 {
     enum { PATIENCE_S = 120 };

@@ -1,9 +1,9 @@
-/* infer.c -- translates: one output line per input line, in order, whatever the number of ranks. A model of images
- * writes the class of each image, by its name where the data has names.
+/* infer.c -- translates: one output line per input line, in order, for any number of ranks. An
+ * image model writes the class of each image, by its name where the data has names.
  *
- * The input goes through in chunks of lines. Of a chunk, sentences of like length form batches (decode.c), every rank
- * decodes its batches, and rank 0 puts the lines back in order. Chunks and batches depend on the input alone, so the
- * output does too. */
+ * The input is processed in chunks of lines. Sentences of similar length in a chunk form batches
+ * (decode.c). Every rank decodes its batches, and rank 0 puts the lines back in order. Chunks and
+ * batches depend on the input alone, and so does the output. */
 #include "console.h"
 #include "decode.h"
 #include "device.h"
@@ -25,11 +25,11 @@
 
 enum { CHUNK = 8192 };
 
-/* ---- where lines go: standard output, a device or pipe, or a file that appears whole ---- */
+/* ---- output: standard output, a device or pipe, or a file that appears whole ---- */
 
 typedef struct infer_sink {
-    rd_tmpfile file; /* when to_file */
-    int fd;          /* else */
+    rd_tmpfile file; /* valid when to_file */
+    int fd;          /* valid otherwise */
     bool to_file;
     const char *name; /* NULL: standard output */
 } infer_sink;
@@ -45,8 +45,9 @@ static rd_code sink_fails(const infer_sink *o, int err, rd_status *st)
     return rd_fail(st, RD_EENV, "cannot write '%s': %s", o->name, strerror(err));
 }
 
-/* A file renamed to the name of a pipe or a device (/dev/null) would take its place, and one renamed to a link the link's: so the first are
- * written to, and a link is followed. A folder is refused before the work. */
+/* Renaming a temporary file would replace a pipe, a device (/dev/null) or a link by a file. So
+ * pipes and devices are written to directly, and a link is followed. A folder is refused before the
+ * work begins. */
 static rd_code sink_open(infer_sink *o, const char *path, rd_status *st)
 {
     struct stat there, out;
@@ -123,7 +124,7 @@ static rd_code infer_collect(void *ctx, int64_t id, const rd_decoded *d, rd_stat
     return RD_OK;
 }
 
-/* Rank 0: the lines of ids [first, first + n), from the gathered bytes, in order. */
+/* Rank 0: writes the lines of ids [first, first + n) in order, from the gathered bytes. */
 static rd_code put_lines(infer_sink *o, const char *all, int64_t bytes, int64_t first, int64_t n,
                          rd_status *st)
 {
@@ -192,7 +193,7 @@ static rd_code translate(rd_run *r, rd_status *st)
     if (!ids) rd_fail(st, RD_EENV, "out of memory");
     if (st->code == RD_OK && r->world->rank == 0) (void)sink_open(&o, r->cli->inference_out, st);
     RD_TRY(run_agree(r, st));
-    if (!ids) goto done; /* agreed on */
+    if (!ids) goto done; /* all ranks agree on that failure */
     for (int64_t first = 0; first < n; first += CHUNK) {
         RD_TRY(translate_chunk(r, &o, first, n - first < CHUNK ? n - first : CHUNK, ids, st));
         if (!watched) continue;
@@ -213,9 +214,9 @@ done:
     return st->code;
 }
 
-/* ---- a person at the terminal ---- */
+/* ---- interactive use ---- */
 
-/* Splits at single spaces, as the reader of files does; start and end tokens around. */
+/* Splits at single spaces, as the reader of files does, and adds start and end tokens. */
 static rd_code ids_of_line(const rd_vocab *v, const char *line, size_t n, rd_arena *a,
                            int32_t **ids, int64_t *n_ids, rd_status *st)
 {
@@ -248,7 +249,7 @@ static rd_code infer_report(void *ctx, int64_t id, const rd_decoded *d, rd_statu
     return st->code;
 }
 
-static rd_code converse(rd_run *r, rd_status *st)
+static rd_code translate_typed_lines(rd_run *r, rd_status *st)
 {
     static const int64_t one_sample[1] = {0};
     static const int32_t ends[2] = {RD_SOS, RD_EOS};
@@ -281,12 +282,12 @@ done:
 
 rd_code run_infer(rd_run *r, rd_status *st)
 {
-    const bool talk = r->world->size == 1 && r->model->decode && r->cli->input &&
-                      strcmp(r->cli->input, "-") == 0 && isatty(STDIN_FILENO) &&
-                      is_stdout(r->cli->inference_out);
+    const bool interactive = r->world->size == 1 && r->model->decode && r->cli->input &&
+                             strcmp(r->cli->input, "-") == 0 && isatty(STDIN_FILENO) &&
+                             is_stdout(r->cli->inference_out);
     rd_data_spec spec = {0};
-    /* The reader of files opens on nothing; it still gives the vocabularies. */
-    if (talk)
+    /* An empty file still gives the reader its vocabularies. */
+    if (interactive)
         (void)rd_config_put(r->keys, "source_file_test", json_string("/dev/null"), "--input", st);
     RD_TRY(st->code);
     RD_TRY(run_check_weights_source(r, st));
@@ -305,7 +306,7 @@ rd_code run_infer(rd_run *r, rd_status *st)
     RD_TRY(run_agree(r, st));
     RD_TRY(world_check(r, st));
     RD_TRY(run_load_required(r, st));
-    RD_TRY(talk ? converse(r, st) : translate(r, st));
+    RD_TRY(interactive ? translate_typed_lines(r, st) : translate(r, st));
 done:
     return st->code;
 }

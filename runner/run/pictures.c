@@ -1,7 +1,7 @@
-/* pictures.c -- samples of an image model as people see them: several side by side in one picture, with a table that
- * names them, and the confusion matrix as a picture.
+/* pictures.c -- samples of an image model as pictures for TensorBoard: several side by side, with a
+ * table that names them, and the confusion matrix.
  *
- * A batch holds pixels as the model takes them; what the dataset says of mean and deviation turns them back. */
+ * A batch holds pixels as the model takes them. The dataset's mean and deviation turn them back. */
 #include "pictures.h"
 
 #include <inttypes.h>
@@ -52,7 +52,7 @@ static uint8_t to_pixel(float v, float mean, float scale)
     return x > 0.0f ? (uint8_t)(x < 255.0f ? x + 0.5f : 255.0f) : 0; /* a NaN is black */
 }
 
-/* Where the dataset does not say how it normalises, the image's own range is stretched to 0 .. 255. */
+/* Where the dataset gives no normalisation, the image's own range is stretched to 0 .. 255. */
 static void own_range(const float *x, int64_t n, float *mean, float *scale)
 {
     float lo = x[0], hi = x[0];
@@ -92,7 +92,7 @@ void gallery_add(gallery *g, const rd_data_spec *spec, const rd_batch *b, int64_
 }
 
 typedef struct placed {
-    const char *at; /* a picture, its pixels behind it */
+    const char *at; /* a picture, followed by its pixels */
     int64_t id;
 } placed;
 
@@ -102,7 +102,7 @@ static int by_id(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Rank 0: keeps the lowest ids of what came from all ranks. */
+/* Rank 0: keeps the pictures with the lowest ids of all ranks. */
 static rd_code take_lowest(gallery *g, const char *all, int64_t bytes, rd_status *st)
 {
     const size_t one = sizeof(picture) + picture_bytes(g);
@@ -150,7 +150,7 @@ done:
     return st->code;
 }
 
-/* ---- as pictures ---- */
+/* ---- drawing ---- */
 
 typedef struct canvas {
     int64_t w, h, c;
@@ -164,7 +164,7 @@ static bool canvas_new(canvas *k, int64_t w, int64_t h, int64_t c)
     return k->at != NULL;
 }
 
-/* A rectangle of one colour. */
+/* Fills a rectangle with one colour. */
 static void pictures_fill(canvas *k, int64_t x, int64_t y, int64_t w, int64_t h,
                           const uint8_t *colour)
 {
@@ -237,7 +237,7 @@ static int most_first(const void *a, const void *b)
     return x->taken_for < y->taken_for ? -1 : x->taken_for > y->taken_for;
 }
 
-/* The most frequent confusions by name. */
+/* Writes a table of the most frequent confusions. */
 static void write_confused(rd_events *e, int64_t step, const int64_t *counts, int64_t n,
                            const rd_dataset *d, rd_status *st)
 {
@@ -274,7 +274,7 @@ void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t 
         int64_t row = 0;
         for (int64_t j = 0; j < n; j++) row += counts[i * n + j];
         for (int64_t j = 0; j < n; j++) {
-            /* The root lets a mistake in a hundred be seen. */
+            /* The square root makes a mistake in a hundred visible. */
             const double share = row > 0 ? sqrt((double)counts[i * n + j] / (double)row) : 0.0;
             const uint8_t pale = (uint8_t)(240.0 - 240.0 * share),
                           full = (uint8_t)(240.0 - 90.0 * share);

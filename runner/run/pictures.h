@@ -31,8 +31,8 @@ void gallery_release(gallery *g);
 void gallery_add(gallery *g, const rd_data_spec *spec, const rd_batch *b, int64_t i,
                  const rd_loss_out *out);
 
-/* Collective. Gathers the `capacity` samples with the lowest ids of all ranks on rank 0. The galleries of the other
- * ranks become empty. */
+/* Collective. Gathers the `capacity` samples with the lowest ids of all ranks on rank 0. The
+ * galleries of the other ranks become empty. */
 rd_code gallery_gather(rd_run *r, gallery *g, rd_status *st);
 
 /* Writes one picture with all samples side by side, and a table that names them. */

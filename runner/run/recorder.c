@@ -1,6 +1,6 @@
-/* recorder.c -- what rank 0 writes while it trains: TensorBoard events, metrics.jsonl, config.json. The names of tags
- * are those of OpenSeq2Seq where it had one. A record that cannot be written (a full disk) is said once and does not
- * end the training. */
+/* recorder.c -- the records of rank 0 during a training: TensorBoard events, metrics.jsonl,
+ * config.json. Tags have the names of OpenSeq2Seq where it had one. A record that cannot be written
+ * (a full disk) is reported once and does not end the training. */
 #include "recorder.h"
 #include "rd/file.h"
 
@@ -13,17 +13,17 @@ struct recorder {
     rd_run *run;
     rd_events *events;
     rd_metrics *metrics;
-    bool complained;
+    bool warned;
 };
 
-static void complain(recorder *c, rd_status *st)
+static void warn_once(recorder *c, rd_status *st)
 {
     if (st->code == RD_OK) return;
-    if (!c->complained) rd_warn(c->run->log, "records are incomplete: %s", st->msg);
-    c->complained = true;
+    if (!c->warned) rd_warn(c->run->log, "records are incomplete: %s", st->msg);
+    c->warned = true;
 }
 
-/* Key -> value of the whole config, for hparams. */
+/* Returns key -> value of the whole config, for hparams. */
 static json_t *flat_config(const rd_run *r)
 {
     json_t *effective = rd_config_effective(r->keys), *flat = json_object(), *row;
@@ -93,7 +93,7 @@ void recorder_free(recorder *c, int end_status)
     rd_status own = {0};
     if (!c) return;
     (void)rd_events_end(c->events, end_status, &own);
-    complain(c, &own);
+    warn_once(c, &own);
     rd_events_free(c->events);
     rd_metrics_free(c->metrics);
     free(c);
@@ -104,7 +104,7 @@ void recorder_flush(recorder *c)
     rd_status own = {0};
     if (!c) return;
     (void)rd_events_flush(c->events, &own);
-    complain(c, &own);
+    warn_once(c, &own);
 }
 
 void recorder_scalar(recorder *c, int64_t step, const char *tag, double v)
@@ -112,7 +112,7 @@ void recorder_scalar(recorder *c, int64_t step, const char *tag, double v)
     rd_status own = {0};
     if (!c) return;
     (void)rd_events_scalar(c->events, step, tag, v, &own);
-    complain(c, &own);
+    warn_once(c, &own);
 }
 
 /* JSON has no NaN: such a value is null. */
@@ -133,7 +133,7 @@ static const char *speed_key(const rd_run *r, char out[64])
     return out;
 }
 
-/* Sums of gradients, and how alike the ranks are. */
+/* Adds the exchange of gradients and the spread of the ranks' times. */
 static void put_ranks(json_t *o, const step_record *s)
 {
     const rank_times *t = s->ranks;
@@ -191,7 +191,7 @@ static void write_metrics(recorder *c, const step_record *s)
     put_int(o, "step_memory_bytes", s->step_bytes);
     put_real(o, "time", rd_wall_s());
     (void)rd_metrics_write(c->metrics, o, &own);
-    complain(c, &own);
+    warn_once(c, &own);
 }
 
 static void write_variables(recorder *c, const step_record *s, bool histograms)
@@ -219,7 +219,7 @@ static void write_variables(recorder *c, const step_record *s, bool histograms)
         (void)rd_events_histogram(c->events, s->step, tag, rd_params_values(ps) + p->offset, p->n,
                                   &own);
     }
-    complain(c, &own);
+    warn_once(c, &own);
 }
 
 void recorder_step(recorder *c, const step_record *s, bool histograms)
@@ -270,7 +270,7 @@ void recorder_sample(recorder *c, int64_t step, const char *source, const char *
                      target, predicted);
     (void)rd_events_text(c->events, step, "sample", rd_strbuf_str(&md), &own);
     rd_strbuf_release(&md);
-    complain(c, &own);
+    warn_once(c, &own);
 }
 
 void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, double accuracy)
@@ -285,5 +285,5 @@ void recorder_pictures(recorder *c, int64_t step, const gallery *g)
     rd_status own = {0};
     if (!c) return;
     gallery_write(c->events, step, "samples", g, c->run->train_data, &own);
-    complain(c, &own);
+    warn_once(c, &own);
 }

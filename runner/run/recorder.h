@@ -1,4 +1,5 @@
-/* recorder.h -- the records of a training: TensorBoard events, metrics.jsonl, config.json. Rank 0 only. */
+/* recorder.h -- the records of a training: TensorBoard events, metrics.jsonl, config.json. Rank 0
+ * only. */
 #ifndef RD_RUN_RECORDER_H
 #define RD_RUN_RECORDER_H
 

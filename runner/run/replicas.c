@@ -1,9 +1,11 @@
-/* replicas.c -- all copies of the weights must be the same, and stay what the updates made of them. A bit that differs is a broken
- * machine or a bug: it is not to be saved, and the copy and the array are named.
+/* replicas.c -- checks that all copies of the weights are equal, and that they are what the updates
+ * made of them. A bit that differs means a broken machine or a bug. It must not be saved, and the
+ * message names the copy and the array.
  *
- * A rank has a copy of its own, or the ranks of a host have one together (rd_optim_share). Copies are compared by their checksums;
- * a shared one, whose host has no second one to compare with, is watched by checksums of blocks that each update leaves behind, too.
- * The norm of the gradient, from which every rank works out clipping and LARS for itself, is compared as well. */
+ * A rank has its own copy, or the ranks of a host share one (rd_optim_share). Copies are compared
+ * by checksums. A host with a shared copy has no second one to compare with, so each update also
+ * leaves checksums of blocks, and the next one verifies them. The norm of the gradient is compared
+ * as well: every rank derives clipping and LARS from it. */
 #include "replicas.h"
 
 #include <inttypes.h>
@@ -11,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct replicas_record { /* of one rank */
-    uint64_t sum;                /* of all values */
+typedef struct replicas_record { /* one rank's copy; plain data */
+    uint64_t sum;                /* checksum of all values */
     double norm;
-    int32_t damaged; /* parameter; -1: none */
+    int32_t damaged; /* index of a parameter whose blocks changed outside an update; -1: none */
     int32_t local_size;
-    bool votes; /* one rank for each copy */
+    bool votes; /* true on one rank for each copy */
     bool shared;
     char host[64];
 } replicas_record;
@@ -31,8 +33,9 @@ static bool same_norm(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Does rank i hold what most copies are? With two of them nobody knows, and rank 0 counts. */
-static bool is_of_most(const replicas_record *all, const uint64_t *sum, int n, int i)
+/* Does rank i hold the weights of the majority? Of two copies that differ, rank 0's counts as
+ * right. */
+static bool is_in_majority(const replicas_record *all, const uint64_t *sum, int n, int i)
 {
     int same = 0, copies = 0;
     for (int k = 0; k < n; k++) {
@@ -42,10 +45,10 @@ static bool is_of_most(const replicas_record *all, const uint64_t *sum, int n, i
     return 2 * same > copies || (2 * same == copies && sum[i] == sum[0]);
 }
 
-static int first_odd(const replicas_record *all, const uint64_t *sum, int n)
+static int first_differing(const replicas_record *all, const uint64_t *sum, int n)
 {
     for (int i = 0; i < n; i++)
-        if (all[i].votes && !is_of_most(all, sum, n, i)) return i;
+        if (all[i].votes && !is_in_majority(all, sum, n, i)) return i;
     return -1;
 }
 
@@ -56,9 +59,9 @@ static int n_copies(const replicas_record *all, int n)
     return copies;
 }
 
-/* The first array whose checksums differ, by name. of_param: this rank's. */
-static rd_code name_array(rd_run *r, const replicas_record *all, const uint64_t *of_param, int *odd,
-                          const char **name, rd_status *st)
+/* Finds the first array whose checksums differ. of_param: this rank's checksums. */
+static rd_code name_array(rd_run *r, const replicas_record *all, const uint64_t *of_param,
+                          int *differing, const char **name, rd_status *st)
 {
     const int n = rd_params_n(r->params), size = r->world->size;
     uint64_t *one = calloc((size_t)size, sizeof *one),
@@ -69,9 +72,9 @@ static rd_code name_array(rd_run *r, const replicas_record *all, const uint64_t 
     RD_TRY(rd_comm_allgather(r->comm, of_param, each, (int64_t)n * (int64_t)sizeof *of_param, st));
     for (int k = 0; k < n; k++) {
         for (int i = 0; i < size; i++) one[i] = each[(size_t)i * (size_t)n + (size_t)k];
-        const int bad = first_odd(all, one, size);
+        const int bad = first_differing(all, one, size);
         if (bad < 0) continue;
-        *odd = bad;
+        *differing = bad;
         *name = rd_params_at(r->params, k)->name;
         break;
     }
@@ -81,8 +84,8 @@ done:
     return st->code;
 }
 
-/* The owner of a copy, for people. */
-static void who(const replicas_record *c, int rank, char out[128])
+/* Names the owner of a copy, for messages. */
+static void name_owner(const replicas_record *c, int rank, char out[128])
 {
     if (c->shared)
         (void)snprintf(out, 128, "host %s (%d ranks, one copy)", c->host, c->local_size);
@@ -101,25 +104,25 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
             "nothing was saved since, start again to go on from the last checkpoint, and suspect";
     char text[128];
     uint64_t *sum = calloc((size_t)size, sizeof *sum);
-    int odd = -1;
+    int differing = -1;
     if (!sum) rd_fail(st, RD_EENV, "out of memory for %d checksums", size);
     RD_TRY(run_agree(r, st));
     for (int i = 0; i < size; i++) {
         sum[i] = all[i].sum;
         if (all[i].damaged < 0) continue;
-        who(&all[i], i, text);
+        name_owner(&all[i], i, text);
         r->agreed = true;
         rd_fail(st, RD_ENUMERIC,
                 "after step %" PRId64 " %s holds other weights than its last update left, first in "
-                                      "'%s'; %s that machine's memory",
+                "'%s'; %s that machine's memory",
                 r->progress.step, text, rd_params_at(r->params, all[i].damaged)->name, remedy);
         goto done;
     }
-    odd = first_odd(all, sum, size);
-    if (odd >= 0) {
-        RD_TRY(name_array(r, all, of_param, &odd, &name, st));
+    differing = first_differing(all, sum, size);
+    if (differing >= 0) {
+        RD_TRY(name_array(r, all, of_param, &differing, &name, st));
         if (n_copies(all, size) == 2) other = all[0].shared ? "rank 0's host" : "rank 0";
-        who(&all[odd], odd, text);
+        name_owner(&all[differing], differing, text);
         r->agreed = true;
         rd_fail(st, RD_ENUMERIC,
                 "after step %" PRId64
@@ -172,15 +175,15 @@ done:
     return st->code;
 }
 
-/* ---- values and slots from rank 0 to all ---- */
+/* ---- copying values and slots from rank 0 to all ranks ---- */
 
-/* One rank of each copy writes into it. */
-static rd_code spread(rd_run *r, float *x, int64_t n, float *piece, int64_t room, rd_status *st)
+/* Broadcasts x[n] in pieces. One rank of each copy writes into it. */
+static rd_code spread(rd_run *r, float *x, int64_t n, float *piece, int64_t piece_n, rd_status *st)
 {
     const rd_world *w = r->world;
     const bool writes = w->rank != 0 && (!is_shared(r) || w->local_rank == 0);
-    for (int64_t i = 0; i < n; i += room) {
-        const int64_t m = n - i < room ? n - i : room;
+    for (int64_t i = 0; i < n; i += piece_n) {
+        const int64_t m = n - i < piece_n ? n - i : piece_n;
         if (w->rank == 0) memcpy(piece, x + i, (size_t)m * sizeof *x);
         RD_TRY(rd_comm_bcast(r->comm, piece, m * (int64_t)sizeof *x, 0, st));
         if (writes) memcpy(x + i, piece, (size_t)m * sizeof *x);
@@ -204,7 +207,8 @@ rd_code run_spread_weights(rd_run *r, rd_status *st)
     for (int k = 0; k < rd_params_n_slots(r->params); k++)
         RD_TRY(spread(r, rd_params_slot(r->params, k), rd_params_trained_span(r->params), piece,
                       PIECE, st));
-    RD_TRY(rd_comm_local_barrier(r->comm, st)); /* who shares a copy waits until it is whole */
+    /* ranks that share a copy wait until it is complete */
+    RD_TRY(rd_comm_local_barrier(r->comm, st));
     rd_params_touch(r->params);
     rd_params_touch_slots(r->params);
 done:

@@ -1,8 +1,9 @@
-/* resume.c -- checkpoints of a run: what goes in, and whether what is there fits.
+/* resume.c -- checkpoints of a run: their contents, and whether a checkpoint fits the config.
  *
- * An archive holds every parameter by name, every optimizer array as <parameter>/<slot>, and in its manifest the
- * progress, the config and hashes of the vocabularies. Nothing in it depends on the number of ranks. Rank 0 reads and
- * writes; on resume all ranks get values, slots and progress from rank 0. */
+ * An archive holds every parameter by name and every optimizer array as <parameter>/<slot>. Its
+ * manifest holds the progress, the config and hashes of the vocabularies. Nothing in it depends on
+ * the number of ranks. Rank 0 reads and writes. On resume, all ranks get values, slots and progress
+ * from rank 0. */
 #include "resume.h"
 #include "device.h"
 #include "replicas.h"
@@ -20,7 +21,7 @@ static void hex(uint64_t v, char out[20])
     (void)snprintf(out, 20, "%016" PRIx64, v);
 }
 
-/* Key -> value, to tell a person later which keys have changed. */
+/* Returns key -> value, so that a later message can name the keys that have changed. */
 static json_t *config_values(const rd_run *r)
 {
     json_t *effective = rd_config_effective(r->keys), *flat = json_object(), *row;
@@ -96,7 +97,7 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory for the list of arrays of a checkpoint");
         goto done;
     }
-    for (int i = 0; i < n_params; i++) { /* of a GPU the arrays are copied to the host here */
+    for (int i = 0; i < n_params; i++) { /* on a GPU, this copies the arrays to the host */
         const rd_param *p = rd_params_at(ps, i);
         array_of(p, NULL, rd_params_values(ps), &a[n++]);
         for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++)
@@ -110,7 +111,7 @@ done:
     return st->code;
 }
 
-/* ---- does it fit? ---- */
+/* ---- does a checkpoint fit? ---- */
 
 static const json_t *meta_of(const rd_ckpt *c)
 {
@@ -131,8 +132,9 @@ static void shape_text(const int64_t *dim, int n, rd_strbuf *out)
     rd_strbuf_puts(out, ")");
 }
 
-/* Keys that change no shape and no meaning of the weights: the trainer's own, but what is trained on which data; where data lies; how
- * sentences are decoded. That a key changes what the next steps compute does not matter here. */
+/* Can this key change without changing the shape or the meaning of the weights? True for the
+ * trainer's own keys except model and dataset, for the location of data, and for decoding. It does
+ * not matter whether a key changes what the next steps compute. */
 static bool resume_harmless(const char *key)
 {
     static const char *const keys[] = {"data_location",
@@ -159,7 +161,8 @@ static bool resume_harmless(const char *key)
     return false;
 }
 
-/* "encoder_layers 2 -> 3, ...": at most four keys whose values differ from those of the checkpoint. */
+/* Appends "encoder_layers 2 -> 3, ...": at most four keys whose values differ from the
+ * checkpoint's. */
 static void changed_keys(const rd_run *r, const json_t *meta, rd_strbuf *out)
 {
     json_t *now = config_values(r), *old = json_object_get(meta, "config"), *v;
@@ -180,7 +183,7 @@ static void changed_keys(const rd_run *r, const json_t *meta, rd_strbuf *out)
     json_decref(now);
 }
 
-/* Refuses with the reason, the keys that have changed, and the two ways out. */
+/* Fails with the reason, the keys that have changed, and the two remedies. */
 static rd_code resume_refuse(const rd_run *r, const rd_ckpt *c, rd_status *st, const char *why)
 {
     rd_strbuf keys = {0};
@@ -228,7 +231,8 @@ static rd_code resume_check_array(const rd_run *r, const rd_ckpt *c, const rd_pa
     return st->code;
 }
 
-/* Arrays that the model does not have: a smaller model must not pass for the bigger one. */
+/* Refuses arrays that the model does not have: a smaller model must not load the checkpoint of a
+ * larger one. */
 static rd_code check_extra(const rd_run *r, const rd_ckpt *c, rd_status *st)
 {
     char why[300];
@@ -266,7 +270,8 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
         return RD_OK;
     }
     bool fits = !json_is_string(was) ||
-                strcmp(json_string_value(was), o->name) == 0; /* sgd has no slot to miss */
+                /* sgd has no slots that could be missing */
+                strcmp(json_string_value(was), o->name) == 0;
     for (int i = 0; fits && i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
         for (int k = 0; fits && k < o->n_slots && !(p->flags & RD_PARAM_STATE); k++) {
@@ -285,7 +290,7 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
         c->path, o->name, json_is_string(was) ? json_string_value(was) : "unknown");
 }
 
-/* A run that had no such rule begins with a fresh one. */
+/* Reads the state of the plateau rule. A run without that rule gives a fresh state. */
 static rd_plateau plateau_of(const json_t *m)
 {
     const json_t *p = json_object_get(m, "plateau"), *factor = json_object_get(p, "factor");
@@ -301,9 +306,10 @@ static rd_plateau plateau_of(const json_t *m)
     return out;
 }
 
-/* The sample position survives a change of the global batch: the batch that holds the next unused sample is the next
- * one, so up to one global batch less one sample may come twice in that epoch. Other data means other positions: the
- * next epoch begins. */
+/* Reads the progress. The sample position survives a change of the global batch: training continues
+ * with the batch that holds the next unused sample. So up to one global batch less one sample may
+ * come twice in that epoch. With other data, positions have another meaning, and the next epoch
+ * begins. */
 static void take_progress(rd_run *r, const rd_ckpt *c)
 {
     const json_t *m = meta_of(c), *data = json_object_get(m, "data"),

@@ -7,8 +7,9 @@
 /* Saves PREFIX-<step>.npz and keeps the newest `keep` of them. Rank 0 only. */
 rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st);
 
-/* Collective. Finds a checkpoint, checks that it fits, and gives weights, optimizer state and progress to all ranks.
- * what: "newest", "best" or a path. *found false with RD_OK: there is none. */
+/* Collective. Finds a checkpoint, checks that it fits, and gives weights, optimizer state and
+ * progress to all ranks. what: "newest", "best" or a path. *found false with RD_OK: there is
+ * none. */
 rd_code run_load(rd_run *r, const char *what, bool *found, rd_status *st);
 
 /* Collective, before data is read. RD_EUSAGE: neither a log folder nor a file names the weights. */

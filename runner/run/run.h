@@ -1,4 +1,5 @@
-/* run.h -- the struct that holds a run, its config and its progress, and the functions at the bottom of the folder. */
+/* run.h -- the struct that holds a run, its config and its progress, and the functions at the
+ * bottom of the folder. */
 #ifndef RD_RUN_H
 #define RD_RUN_H
 
@@ -20,8 +21,8 @@
 #include "rd/log.h"
 #include "rd/options.h"
 
-/* The trainer's own keys, in the order of the rows in run_options.c, which explain them. has_...: the key has a value that
- * is not the default. */
+/* The trainer's own keys, in the order of the rows in run_options.c, which explain them. has_...:
+ * the key has a value that is not the default. */
 typedef struct run_config {
     /* model and batches */
     const char *model;
@@ -95,31 +96,33 @@ int rd_groups_add(const rd_option_group *out[RD_MAX_GROUPS], int n, const rd_opt
 /* Appends the groups of schedule, optimizers and metrics. Returns the new n. */
 int rd_training_groups_add(const rd_option_group *out[RD_MAX_GROUPS], int n);
 
-/* Lists the groups that a training reads with any model: run and those above. Returns how many there are. */
+/* Lists the groups that a training reads with any model: run and those above. Returns how many
+ * there are. */
 int rd_training_groups(const rd_option_group *out[RD_MAX_GROUPS]);
 
-/* owners.c: refuses keys that only other models, datasets, optimizers, metrics or policies read; see
- * rd_config_check_owners. Not collective. */
+/* owners.c: refuses keys that only other models, datasets, optimizers, metrics or policies read;
+ * see rd_config_check_owners. Not collective. */
 rd_code run_check_owners(const rd_config *c, rd_strbuf *notes, rd_status *st);
 
-/* The position of a training. The next global batch is number `batch` of epoch `epoch`, or the first one of the next
- * epoch where there is none of that number. While the global batch is constant, all of it follows from the number of
- * steps. It is saved so that the global batch may change. */
+/* The position of a training. The next global batch is number `batch` of epoch `epoch`, or the
+ * first one of the next epoch where there is none of that number. While the global batch is
+ * constant, all of it follows from the number of steps. It is saved so that the global batch may
+ * change. */
 typedef struct run_progress {
     int64_t step;    /* number of steps done, skipped steps included */
     int64_t updates; /* number of optimizer updates done */
     int64_t skipped; /* number of steps whose gradient was not finite */
     int64_t epoch, batch;
     int64_t samples; /* number of samples of this epoch used so far */
-    int64_t
-        samples_hash; /* sum of a hash of their ids: the same for every order and number of ranks */
+    /* sum of a hash of their ids: the same for every order and number of ranks */
+    int64_t samples_hash;
     int64_t global_batch; /* the global batch size that `batch` counts in */
     double best;          /* best evaluation figure so far */
     int64_t best_step;    /* step of `best`; -1: none */
     bool eval_due;        /* a stop request came before this step's evaluation */
     double loss_scale;    /* for the next step */
-    int64_t
-        good_steps; /* number of finite steps since loss_scale changed; see device_scales_loss */
+    /* number of finite steps since loss_scale changed; see device_scales_loss */
+    int64_t good_steps;
     rd_plateau plateau;
 } run_progress;
 
@@ -176,14 +179,15 @@ typedef struct rd_run {
     run_times times;
     run_trace *trace; /* owned; NULL: no trace */
     rd_watch *watch;  /* owned */
-    bool
-        owns_logdir; /* rank 0 holds the lock of the log folder, so error files may be written there */
-    bool agreed;     /* the failure is known to all ranks */
+    /* rank 0 holds the lock of the log folder, so error files may be written there */
+    bool owns_logdir;
+    bool agreed; /* the failure is known to all ranks */
 } rd_run;
 
 /* ---- run_base.c ---- */
 
-/* Collective. Calls rd_comm_agree, and remembers in r->agreed that all ranks know of the failure. */
+/* Collective. Calls rd_comm_agree, and remembers in r->agreed that all ranks know of the
+ * failure. */
 rd_code run_agree(rd_run *r, rd_status *st);
 
 /* Values of keys of other groups, in effect; `dflt` where a key has none. */
@@ -194,7 +198,8 @@ const char *run_string(const rd_run *r, const char *key, const char *dflt);
 /* Reads the keys that control decoding. penalty: use length_penalty. */
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
 
-/* Appends the text of ids. Control characters become spaces: samples come from outside, and terminals obey them. */
+/* Appends the text of ids. Control characters become spaces: samples come from outside, and
+ * terminals obey them. */
 void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials,
               rd_strbuf *out);
 
@@ -210,12 +215,8 @@ rd_wire run_wire(const rd_run *r);
 /* Returns the peak memory of this process so far. */
 double run_peak_bytes(void);
 
-/* Collective. Puts the gradients into memory that the ranks of a host share, where the ranks can map it. */
+/* Collective. Puts the gradients into memory that the ranks of a host share, where the ranks can
+ * map it. */
 rd_code run_share_gradients(rd_run *r, rd_status *st);
-
-/* ---- owners.c ---- */
-/* Refuses keys that only other models, datasets, optimizers, metrics or policies read; see
- * rd_config_check_owners. Not collective. */
-rd_code run_check_owners(const rd_config *c, rd_strbuf *notes, rd_status *st);
 
 #endif

@@ -1,4 +1,4 @@
-/* run_base.c -- functions of a run that all files of this folder may use. */
+/* run_base.c -- functions of a run that every file of this folder may use. */
 #include "run.h"
 
 #include <stdlib.h>
@@ -36,8 +36,6 @@ void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out)
     out->length_penalty = beam && penalty ? run_real(r, "length_penalty", 0.0) : 0.0;
 }
 
-/* Adds the text of ids without line breaks or other control characters: samples are foreign bytes, terminals obey them.
- */
 void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials,
               rd_strbuf *out)
 {

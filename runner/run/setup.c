@@ -1,6 +1,6 @@
-/* setup.c -- sets a run up and tears it down: config structs, data, model, parameters, optimizer, in the order in which
- * they need each other. Each phase that can fail on some ranks only ends with run_agree, so that all leave with the
- * same message. */
+/* setup.c -- sets a run up: config structs, data, model, parameters and optimizer, in the order in
+ * which they need each other. Each phase that can fail on some ranks only ends with run_agree, so
+ * that all ranks leave with the same message. */
 #include "setup.h"
 #include "device.h"
 #include "exchange.h"
@@ -34,7 +34,7 @@ static rd_code find_metric(rd_run *r, rd_status *st)
     return rd_fail(st, RD_EBUG, "the file of metric '%s' gives it another name", r->config.metric);
 }
 
-/* What the mode forces into the config, said once. */
+/* Applies what the mode forces on the config, and collects a notice for each change. */
 static rd_code force_keys(rd_run *r, rd_status *st)
 {
     static const char *const eval_keys[] = {"source_file_eval", "target_file_eval", NULL};
@@ -77,7 +77,8 @@ static bool power_of_two(int64_t n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* The same bytes for every number of ranks: what that asks of the config and of where the ranks are. */
+/* Checks what deterministic any (the same bytes for every number of ranks) asks of the config and
+ * of the ranks' placement. */
 static rd_code check_any(rd_run *r, rd_status *st)
 {
     const rd_world *w = r->world;
@@ -126,7 +127,7 @@ static rd_code check_any(rd_run *r, rd_status *st)
                        "'deterministic' any needs the same number of ranks on each host, "
                        "neighbours together; mpirun --map-by slot with equal slots does that");
     if (r->config.threads == 0) {
-        r->config.threads = 1; /* products may add in another order with other threads */
+        r->config.threads = 1; /* with more threads, products may add in another order */
         rd_strbuf_puts(
             &r->notices,
             "deterministic any: 1 thread a rank, where 'threads' does not say how many\n");
@@ -137,7 +138,8 @@ static rd_code check_any(rd_run *r, rd_status *st)
 rd_code setup_config(rd_run *r, rd_status *st)
 {
     r->mode = r->cli->mode_bit == RD_MODE_PLAN ? RD_MODE_BENCH
-                                               : r->cli->mode_bit; /* the steps of bench mode */
+                                               /* plan mode runs the steps of bench mode */
+                                               : r->cli->mode_bit;
     RD_TRY(force_keys(r, st));
     RD_TRY(rd_config_read(r->keys, &rd_group_run, r->mode, &r->config, st));
     if (!r->config.has_eval_batch_size) r->config.eval_batch_size = r->config.batch_size;
@@ -181,7 +183,8 @@ rd_code setup_data(rd_run *r, rd_split split, rd_dataset **out, rd_status *st)
     return run_agree(r, st);
 }
 
-/* Collective. One copy of weights and optimizer state for the ranks of a host, each of which updates its share. */
+/* Collective. Lets the ranks of a host share one copy of weights and optimizer state. Each rank
+ * updates its part. */
 static rd_code share_weights(rd_run *r, rd_status *st)
 {
     char why[200];

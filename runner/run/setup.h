@@ -4,7 +4,8 @@
 
 #include "run.h"
 
-/* Collective. Reads the config structs, finds model and metric, and applies what the mode forces. */
+/* Collective. Reads the config structs, finds model and metric, and applies what the mode
+ * forces. */
 rd_code setup_config(rd_run *r, rd_status *st);
 
 /* Collective. Opens a split of the config's dataset. The caller owns *out. */

@@ -1,9 +1,10 @@
-/* signals.c -- requests from outside. A handler only sets a flag; the ranks agree at the next step through the control
- * block of the training loop (train.c), or where they agree on how a part of an evaluation ended (evaluate.c), so that all of them save
- * and stop at the same step.
+/* signals.c -- requests from outside. A handler only sets a flag. The ranks agree on it at the next
+ * step, in the control block of the training loop (train.c), or at the end of a part of an
+ * evaluation (evaluate.c). So all ranks save and stop at the same step.
  *
- * USR1: save and go on. TERM, INT, USR2, HUP: save and stop; a second one: leave at once. One request may come twice, through the process
- * group and from the launcher, so what follows within a fifth of a second is no second one. */
+ * USR1: save and continue. TERM, INT, USR2, HUP: save and stop; a second one: exit at once. One
+ * request may arrive twice, through the process group and from the launcher, so a signal within a
+ * fifth of a second is no second request. */
 #include "signals.h"
 #include "rd/clock.h"
 #include "rd/file.h"
@@ -14,8 +15,8 @@
 
 static const int64_t repeat_ns = 200000000;
 
-/* The only mutable globals of the module: a handler has nothing else to write to. stopped_ns is for on_stop alone, which its own
- * signals do not interrupt. */
+/* The only mutable globals of the module: a handler can write to nothing else. Only on_stop uses
+ * stopped_ns, and its own signals do not interrupt it. */
 static volatile sig_atomic_t stop_signal, save_asked;
 static int64_t stopped_ns;
 
@@ -47,7 +48,7 @@ void signals_start(void)
     sigaddset(&sa.sa_mask, SIGUSR2);
     sigaddset(&sa.sa_mask, SIGHUP);
     sa.sa_handler = on_stop;
-    /* The terminal is closed. nohup means what it says. */
+    /* HUP: the terminal was closed. Under nohup it stays ignored. */
     if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
         (void)sigaction(SIGHUP, &sa, NULL);
     (void)sigaction(SIGTERM, &sa, NULL);

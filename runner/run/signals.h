@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* Installs the handlers. TERM, INT, USR2 and HUP: save and stop; a second one: exit at once. USR1: save. */
+/* Installs the handlers. TERM, INT, USR2 and HUP: save and stop; a second one: exit at once. USR1:
+ * save. */
 void signals_start(void);
 
 /* Returns the number of the signal that asked to stop, or 0. */

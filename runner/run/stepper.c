@@ -1,17 +1,19 @@
-/* stepper.c -- one update, on all ranks.
+/* stepper.c -- one step, on all ranks.
  *
- *     for each of iter_size global batches: this rank's samples -> forward -> backward, gradients of sums added up
- *     control block: sums and requests of all ranks     gradients: sum over all ranks
+ *     for each of iter_size global batches:
+ *         this rank's samples -> forward -> backward; gradients of sums add up
+ *     control block: sums and requests of all ranks
+ *     gradients: sum over all ranks
  *     w <- update(gradient / (loss_scale * total weight))
  *
- * With several hosts the gradients' sum begins during the last backward (exchange.c).
+ * With several hosts, the sum of the gradients begins during the last backward (exchange.c).
  *
- * Every rank contributes the gradient of a sum and its weight, so an uneven last batch, a rank without samples and
- * accumulation need no special case. Which samples a step uses follows from the plan of the epoch and the position
- * alone.
+ * Every rank contributes the gradient of a sum and its weight. So an uneven last batch, a rank
+ * without samples and accumulation need no special case. The samples of a step follow from the
+ * epoch's plan and the position alone.
  *
- * A GPU runs behind: backward only queues its work, and the next batch is fetched meanwhile. Marks on the device's own clock tell later
- * how long it took. */
+ * A GPU runs asynchronously: backward only queues its work, and the host fetches the next batch
+ * meanwhile. Marks on the GPU's own clock tell later how long backward took. */
 #include "stepper.h"
 #include "device.h"
 #include "exchange.h"
@@ -58,7 +60,7 @@ void stepper_release(stepper *s)
     rd_strbuf_release(&s->predicted);
 }
 
-/* After a resume with another global batch: the batch that holds the first unused sample. */
+/* After a resume with another global batch: finds the batch that holds the first unused sample. */
 static void find_batch(stepper *s)
 {
     run_progress *at = &s->run->progress;
@@ -70,7 +72,7 @@ static void find_batch(stepper *s)
     }
     at->batch = k;
     at->samples = seen;
-    at->samples_hash = 0; /* the samples before are others than those that were used */
+    at->samples_hash = 0; /* the samples of the batches before are not those that were used */
 }
 
 static rd_code new_epoch_plan(const rd_run *r, int64_t epoch, rd_order **out, rd_status *st)
@@ -126,7 +128,8 @@ bool stepper_done(const stepper *s)
            at->batch >= rd_order_n_batches(s->epoch_plan);
 }
 
-/* Sum over samples of this: equal for every order, and exact in a double for two million samples a step. */
+/* Returns a hash whose sum over samples is the same for every order, and exact in a double for two
+ * million samples a step. */
 static uint32_t id_hash(int64_t id)
 {
     uint64_t x = (uint64_t)id + UINT64_C(0x9e3779b97f4a7c15);
@@ -152,9 +155,9 @@ static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
     s->want_sample = false;
 }
 
-/* ---- batches, and the announcement of the one that follows ---- */
+/* ---- batches, and the announcement of the next one ---- */
 
-/* j: which of this rank's parts. */
+/* Finds this rank's micro-batch j of a global batch. */
 static rd_code deal(stepper *s, const rd_order *plan, int64_t epoch, int64_t batch, int64_t j,
                     step_share *out, rd_status *st)
 {
@@ -176,7 +179,8 @@ static rd_code deal(stepper *s, const rd_order *plan, int64_t epoch, int64_t bat
     return RD_OK;
 }
 
-/* Worker threads of the dataset may begin with what comes after `from`; *out says what that is, if the plans reach so far. */
+/* Finds the micro-batch after `from`, if the plans reach that far, and announces it to the dataset,
+ * whose worker threads may prepare it. */
 static rd_code announce(stepper *s, const step_share *from, step_share *out, rd_status *st)
 {
     rd_run *r = s->run;
@@ -198,8 +202,9 @@ done:
     return st->code;
 }
 
-/* While a GPU is at work on this batch: the one that comes next is fetched and goes up, and what follows it is announced. A
- * failure is that of the batch, and waits until its turn: then it is fetched again. */
+/* While the GPU computes this batch: fetches the next one, starts its upload, and announces the one
+ * after it. A failure belongs to the next batch and is not reported yet: that batch is fetched
+ * again when its turn comes. */
 static rd_code fetch_ahead(stepper *s, rd_status *st)
 {
     rd_run *r = s->run;
@@ -223,8 +228,8 @@ done:
     return st->code;
 }
 
-/* This rank's part j of the next global batch; after the last one moves the position. Memory of run->batch_arena. last: no batch
- * follows this one. */
+/* Gets this rank's micro-batch j of the next global batch into run->batch_arena. The last
+ * micro-batch moves the position. last: no global batch follows this one. */
 static rd_code next_batch(stepper *s, int64_t j, bool last, rd_batch *b, rd_status *st)
 {
     rd_run *r = s->run;
@@ -237,7 +242,7 @@ static rd_code next_batch(stepper *s, int64_t j, bool last, rd_batch *b, rd_stat
         s->now = s->next;
         s->next = spare;
         ahead = s->ahead_swaps > 0 &&
-                s->ahead_swaps == r->batch_swaps; /* else an evaluation came between */
+                s->ahead_swaps == r->batch_swaps; /* false: an evaluation came between */
     } else {
         RD_TRY(deal(s, s->epoch_plan, at->epoch, at->batch, j, &s->now, st));
     }
@@ -285,7 +290,7 @@ done:
     return st->code;
 }
 
-enum { MARK_BACKWARD, MARK_BACKWARD_DONE }; /* exchange.c has the next two */
+enum { MARK_BACKWARD, MARK_BACKWARD_DONE }; /* exchange.c has the next two marks */
 
 static rd_code stepper_backward(stepper *s, rd_var *loss, rd_status *st)
 {
@@ -299,8 +304,8 @@ done:
     return st->code;
 }
 
-/* Work that a GPU may keep as a graph. first: the weights have changed since the last batch, and copies of them are made again;
- * ends: sums over ranks begin in between. */
+/* Returns the key of work that a GPU may keep as a graph. first: the weights have changed since the
+ * last batch, so copies of them are made again. ends: sums over ranks begin within it. */
 static uint64_t graph_key(const rd_batch *b, bool first, bool ends)
 {
     return rd_batch_shape(b) * 8 + (uint64_t)first * 4 + (uint64_t)ends * 2;
@@ -347,9 +352,10 @@ done:
     return st->code;
 }
 
-/* Elements [from, from + n) of the gradient arena hold part j: adds the sums of the parts before it as a binary counter
- * carries, so that parts are added along the tree ((0 + 1) + (2 + 3)) + ..., whose upper levels are the sum over ranks.
- * *level: the first one that part j does not complete. */
+/* Elements [from, from + n) of the gradient arena hold micro-batch j. Adds the sums of the
+ * micro-batches before it, as a binary counter carries. So micro-batches are added along the tree
+ * ((0 + 1) + (2 + 3)) + ..., whose upper levels are the sum over ranks. *level: the first level
+ * that micro-batch j does not complete. */
 static rd_code stepper_carry(const stepper *s, int64_t j, int64_t from, int64_t n, int *level,
                              rd_status *st)
 {
@@ -367,7 +373,7 @@ static rd_code add_last_micro_batch(void *ctx, int64_t from, int64_t n, rd_statu
     return stepper_carry(s, s->n_own - 1, from, n, &level, st);
 }
 
-/* Where gradients lie. */
+/* Allocates a sum where the gradients are stored. */
 static rd_code new_sum(stepper *s, int level, rd_status *st)
 {
     const size_t bytes = (size_t)rd_params_span(s->run->params) * sizeof(float);
@@ -379,7 +385,7 @@ static rd_code new_sum(stepper *s, int level, rd_status *st)
                          1LL << level);
 }
 
-/* Any but the last: afterwards the arena is zero. */
+/* Adds a micro-batch other than the last. Afterwards the arena is zero. */
 static rd_code add_micro_batch(stepper *s, int64_t j, rd_status *st)
 {
     const int64_t span = rd_params_span(s->run->params);
@@ -393,7 +399,8 @@ done:
     return st->code;
 }
 
-/* One global batch: this rank's parts of it. first: of the step; ends: the step does; last: no batch follows. */
+/* Computes this rank's micro-batches of one global batch. first: the step begins with it; ends: the
+ * step ends with it; last: no batch follows. */
 static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums *out,
                          rd_status *st)
 {
@@ -416,15 +423,16 @@ static rd_code one_batch(stepper *s, bool first, bool ends, bool last, step_sums
             RD_TRY(fetch_ahead(s, st));
         else if (!last || j + 1 < s->n_own)
             RD_TRY(device_send_ahead(
-                r, &b, st)); /* images that are made are the same ones in every step */
+                /* synthetic images are the same ones in every step */
+                r, &b, st));
         if (j + 1 < s->n_own) RD_TRY(add_micro_batch(s, j, st));
     }
 done:
     return st->code;
 }
 
-/* Backward of the last part took the device longer than the host: the host's time after it, in which it waited for the device without
- * knowing what for, is time of backward. */
+/* Moves times to backward. Backward of the last micro-batch took the GPU longer than the host.
+ * Afterwards the host waited for the GPU in other activities, so that time belongs to backward. */
 static rd_code deal_times(stepper *s, rd_status *st)
 {
     static const times_activity after[] = {TIMES_WAIT, TIMES_EXCHANGE, TIMES_UPDATE};
@@ -433,7 +441,7 @@ static rd_code deal_times(stepper *s, rd_status *st)
     double seconds;
     if (!run_gpu(r) || s->backward_s == 0.0) return st->code;
     RD_TRY(rd_gpu_between(run_gpu(r), MARK_BACKWARD, MARK_BACKWARD_DONE, &seconds, st));
-    times_enter(r, t->what); /* up to now */
+    times_enter(r, t->what); /* ends the present activity here */
     const double hidden = fmax(0.0, fmin(seconds - s->backward_s, s->ahead_s));
     t->seconds[TIMES_INPUT] -= hidden;
     t->seconds[TIMES_BACKWARD] += hidden;
@@ -487,7 +495,7 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
         (int64_t)(((uint64_t)r->progress.samples_hash + (uint64_t)out->hash) & INT64_MAX);
     stats->finite = false;
     stats->grad_norm = stats->clipped_norm = NAN;
-    /* The sums are the same bytes on every rank, so all of them skip or none. */
+    /* The sums are the same bytes on every rank, so either all ranks skip the step or none. */
     if (isfinite(out->loss) && out->weight > 0.0)
         RD_TRY(stepper_update(s, lr, 1.0 / (r->progress.loss_scale * out->weight), stats, st));
     if (stats->finite)
@@ -496,7 +504,7 @@ rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
         r->progress.skipped++;
     device_adapt_scale(r, stats->finite);
     RD_TRY(deal_times(s, st));
-    times_enter(r, TIMES_NONE); /* what is printed and recorded of it is no update */
+    times_enter(r, TIMES_NONE); /* printing and recording are no part of the update */
 done:
     if (st->code != RD_OK) exchange_abort(r->exchange);
     return st->code;

@@ -40,7 +40,8 @@ struct stepper {
     /* micro-batches of a global batch: one per rank, or those of key micro_batches */
     int64_t n_micro_batches;
     int64_t n_own; /* of this rank */
-    /* owned; [span] where the gradients are stored: sums of 1, 2, 4, ... micro-batches. NULL: not needed yet */
+    /* owned; [span] where the gradients are stored: sums of 1, 2, 4, ... micro-batches. NULL: not
+     * needed yet */
     float *sum[32];
 
     /* batches of this rank */
@@ -72,16 +73,16 @@ struct stepper {
 void stepper_init(stepper *s, rd_run *r);
 void stepper_release(stepper *s);
 
-/* Makes the plan of the epoch that comes next. After a resume with another global batch it also moves
- * run->progress.batch. Not collective. */
+/* Makes the plan of the epoch that comes next. After a resume with another global batch it also
+ * moves run->progress.batch. Not collective. */
 rd_code stepper_prepare(stepper *s, rd_status *st);
 
 /* Is no batch left before n_epochs? */
 bool stepper_done(const stepper *s);
 
-/* Collective. Computes the gradients of iter_size global batches, sums them over the ranks, and makes one update.
- * *in carries this rank's requests (stop, save), *out the sums of all ranks. stats->finite false: all ranks skipped the
- * step. */
+/* Collective. Computes the gradients of iter_size global batches, sums them over the ranks, and
+ * makes one update. *in carries this rank's requests (stop, save), *out the sums of all ranks.
+ * stats->finite false: all ranks skipped the step. */
 rd_code stepper_step(stepper *s, double lr, const step_sums *in, step_sums *out,
                      rd_optim_stats *stats, rd_status *st);
 

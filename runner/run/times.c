@@ -1,4 +1,4 @@
-/* times.c -- see trace.h: seconds of this rank by what it did, its exchanges by size, and the same over all ranks. */
+/* times.c -- seconds of this rank by activity, its exchanges by size, and both over all ranks. */
 #include "run.h"
 
 #include <math.h>
@@ -62,8 +62,8 @@ void times_phase(rd_run *r, rd_phase phase)
     }
 }
 
-/* Buckets that are on their way together share the link: the time of one counts from the end of the one before it, so
- * that the times add up to the time of all. */
+/* Buckets that are sent at the same time share the link. The time of a bucket counts from the end
+ * of the bucket before it, so that the times add up to the total. */
 void times_bucket(rd_run *r, int64_t index, double bytes, int64_t begin_ns, int64_t end_ns)
 {
     run_times *t = &r->times;

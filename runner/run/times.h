@@ -1,7 +1,8 @@
-/* times.h -- where the time of this rank goes: seconds by activity, exchanges by size, and both over all ranks.
+/* times.h -- where the time of this rank goes: seconds by activity, exchanges by size, and both
+ * over all ranks.
  *
- * The main thread of a rank does one thing at a time. times_enter begins an activity, and so ends the one before. While
- * trace.c traces steps, each activity also becomes a span. */
+ * The main thread of a rank does one thing at a time. times_enter begins an activity, and so ends
+ * the one before. While trace.c traces steps, each activity also becomes a span. */
 #ifndef RD_RUN_TIMES_H
 #define RD_RUN_TIMES_H
 
@@ -79,11 +80,12 @@ typedef struct step_comm {
 /* Ends the present activity and begins another. Main thread only. */
 void times_enter(rd_run *r, times_activity what);
 
-/* Begins the activity that belongs to a phase of the watch. Phases without an activity change nothing. */
+/* Begins the activity that belongs to a phase of the watch. Phases without an activity change
+ * nothing. */
 void times_phase(rd_run *r, rd_phase phase);
 
-/* Records an exchange of gradients that has ended. bytes: size of the float32 buffer. One thread of the rank at a
- * time. */
+/* Records an exchange of gradients that has ended. bytes: size of the float32 buffer. One thread of
+ * the rank at a time. */
 void times_bucket(rd_run *r, int64_t index, double bytes, int64_t begin_ns, int64_t end_ns);
 
 /* Adds a span, or counts it as dropped where the list is full. */
@@ -104,7 +106,8 @@ typedef struct times_window {
 } times_window;
 
 typedef struct rank_times {
-    /* A rank's own time for a step: input, forward and backward, without waiting for other ranks. */
+    /* A rank's own time for a step: input, forward and backward, without waiting for other
+     * ranks. */
     double min_s, mean_s, max_s;
     int slowest;              /* the rank of max_s */
     double comm_s, exposed_s; /* per step, of the rank with the largest value */

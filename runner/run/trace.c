@@ -1,11 +1,12 @@
-/* trace.c -- --trace FILE: what all ranks did in some steps, as a Chrome trace (a JSON array of events; Perfetto and
- * chrome://tracing open it). One process row a rank, in it a row of steps with what they consist of, and below it the
- * exchange.
+/* trace.c -- --trace FILE: the activities of all ranks in some steps, as a Chrome trace: a JSON
+ * array of events, which Perfetto and chrome://tracing open. Each rank is one process. Its first
+ * row holds the steps and their activities, the rows below it the exchange.
  *
- * A rank keeps its spans in memory of a fixed size and counts those that do not fit. After every CHUNK steps, when the
- * traced steps are over, and at the end, all ranks compare their clocks with rank 0's, write their spans down by its
- * clock, and rank 0 adds the lines to the file. Between two comparisons a clock is taken to drift evenly. The file is
- * whole JSON after each addition, so whatever ends the run later leaves a trace that opens. */
+ * A rank keeps its spans in memory of a fixed size and counts those that do not fit. All ranks
+ * write their spans after every CHUNK steps, after the last traced step, and at the end. They
+ * compare their clocks with rank 0's, convert their spans to that clock, and rank 0 appends the
+ * lines to the file. Between two comparisons, a clock is assumed to drift evenly. The file is
+ * complete JSON after each addition, so it opens even if the run is killed later. */
 #include "trace.h"
 #include "run.h"
 
@@ -19,33 +20,34 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 50,          /* steps between two writes */
-    MAX_SPANS = 1 << 15, /* spans of a rank between two writes, 1.5 MB */
-    ALL_SPANS = 1 << 22, /* and of all ranks, whose lines rank 0 holds at once */
+    CHUNK = 50,          /* number of steps between two writes */
+    MAX_SPANS = 1 << 15, /* spans of a rank between two writes: 1.5 MB */
+    /* spans of all ranks between two writes; rank 0 holds their lines at once */
+    ALL_SPANS = 1 << 22,
     MIN_SPANS = 1 << 9,
     PINGS = 16,
-    LANES = 16 /* exchanges of a rank at one time that get rows of their own */
+    LANES = 16 /* largest number of rows for exchanges of a rank that overlap */
 };
 static const char tail[] = "\n]\n";
 
 struct run_trace {
     rd_run *run; /* borrowed */
     const char *path;
-    int fd;               /* rank 0; -1: none, or given up */
-    int64_t first, last;  /* steps */
-    int64_t origin_ns;    /* of the times written, by rank 0's clock */
-    rd_clock_offset from; /* the comparison before the present spans */
+    int fd;               /* rank 0; -1: none, or closed after a failure */
+    int64_t first, last;  /* first and last step to trace */
+    int64_t origin_ns;    /* zero of the written times, by rank 0's clock */
+    rd_clock_offset from; /* the comparison of clocks before the present spans */
     bool compared, ops, named;
     int64_t step, step_ns, in_chunk;
     int64_t op_ns;
     span_list *spans;                          /* of the run's times; this file owns the memory */
-    int64_t all_dropped, all_spans, all_steps; /* rank 0: for what it says at the end */
+    int64_t all_dropped, all_spans, all_steps; /* rank 0: for the message at the end */
 };
 
 static void on_op(void *ctx, const rd_op *op, bool backward, bool ends)
 {
     run_trace *t = ctx;
-    (void)backward; /* the phase around it says so */
+    (void)backward; /* the activity around it shows that */
     if (!t->spans->active) return;
     const int64_t now = rd_now_ns();
     if (ends) times_span(&t->run->times, op->name, SPAN_ROW_STEPS, -1, 0.0, t->op_ns, now);
@@ -54,7 +56,7 @@ static void on_op(void *ctx, const rd_op *op, bool backward, bool ends)
 
 /* ---- which steps ---- */
 
-/* "10:60": both count; "" the first fifty after the second one of this run. */
+/* Reads "10:60", both steps included. "": fifty steps, from the third step of this run. */
 static rd_code read_steps(run_trace *t, const char *text, int64_t next_step, rd_status *st)
 {
     char *end;
@@ -92,7 +94,8 @@ static rd_code write_all(int fd, const char *p, size_t n, off_t at, rd_status *s
     return RD_OK;
 }
 
-/* Adds lines, each of which begins with ",\n" (or is the file's first), and ends the array again. */
+/* Appends lines, each of which begins with ",\n" (or is the file's first), and closes the array
+ * again. */
 static rd_code add_lines(run_trace *t, rd_strbuf *lines, bool first, rd_status *st)
 {
     const off_t size = first ? 0 : lseek(t->fd, 0, SEEK_END);
@@ -164,7 +167,7 @@ void trace_free(run_trace *t)
 
 /* ---- spans become lines ---- */
 
-/* Nanoseconds as the microseconds of a trace. */
+/* Appends nanoseconds as the microseconds of a trace. */
 static void put_us(rd_strbuf *b, const char *key, int64_t ns)
 {
     const int64_t size = ns < 0 ? -ns : ns;
@@ -187,7 +190,7 @@ static void put_names(const run_trace *t, rd_strbuf *b)
         w->rank, w->rank, w->host, w->rank, w->rank, w->rank, w->rank);
 }
 
-/* A row for an exchange that does not overlap what is in it. */
+/* Returns a row for an exchange in which it overlaps no other one. */
 static int free_lane(int64_t busy_until[LANES], int64_t begin_ns, int64_t end_ns)
 {
     int best = 0;
@@ -207,7 +210,7 @@ static int by_begin(const void *a, const void *b)
     const trace_span *x = a, *y = b;
     if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
     if (x->end_ns != y->end_ns)
-        return x->end_ns > y->end_ns ? -1 : 1; /* what contains comes first */
+        return x->end_ns > y->end_ns ? -1 : 1; /* the longer one comes first */
     return 0;
 }
 
@@ -232,7 +235,8 @@ static void put_spans(run_trace *t, const rd_clock_offset *to, rd_strbuf *b)
     }
 }
 
-/* Collective. Compares the clocks; the spans so far go into the file, of which nothing but the file may fail. */
+/* Collective. Compares the clocks and appends the spans so far to the file. A failure of the file
+ * is only a warning. */
 static rd_code write_chunk(run_trace *t, rd_status *st)
 {
     rd_run *r = t->run;

@@ -1,8 +1,8 @@
 /* train.c -- train and train_eval mode: opens the log folder, resumes, loops, saves, ends.
  *
- * What happens at a step is decided by numbers that all ranks share: the step, and the control block of the step
- * (step_sums). Rank 0's clock and every rank's signals only put a request into the next control block, so all ranks
- * save, evaluate and stop at the same step without another message. */
+ * All ranks share the numbers that decide what happens at a step: the step itself, and its control
+ * block (step_sums). Rank 0's clock and every rank's signals only add a request to the next control
+ * block. So all ranks save, evaluate and stop at the same step without another message. */
 #include "console.h"
 #include "device.h"
 #include "evaluate.h"
@@ -26,7 +26,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A save that failed (a full disk) is tried again after this, or after --checkpoint_frequency if that is shorter. */
+/* Seconds until a failed save (a full disk) is tried again; --checkpoint_frequency where that is
+ * shorter. */
 static const int64_t retry_s = 300;
 
 /* Sums over steps. */
@@ -39,22 +40,22 @@ typedef struct trainer {
     rd_run *run;
     stepper stepper;
     recorder *records;  /* rank 0 */
-    eval_records eval;  /* rank 0, train_eval */
+    eval_records eval;  /* rank 0 in train_eval mode */
     double *param_norm; /* [parameters] */
     bool watched;       /* a terminal shows the live line */
     int lock;           /* rank 0 */
-    int64_t last_step;  /* the run ends when so many steps are done */
-    int64_t saved_step; /* of the newest checkpoint; -1: none */
+    int64_t last_step;  /* the run ends after this step */
+    int64_t saved_step; /* step of the newest checkpoint; -1: none */
     int64_t next_save_ns, last_save_ns, last_live_ns;
     int64_t skipped_in_row;
-    /* since the last record, and since the epoch began */
+    /* sums since the last record, and since the epoch began */
     train_window since_record, since_epoch;
-    times_window mine;  /* since the last record, of this rank */
-    rank_times ranks;   /* of the last record */
+    times_window mine;  /* of this rank, since the last record */
+    rank_times ranks;   /* times at the last record */
     forecast_sums sums; /* for the summary at the end */
-    int64_t n_steps;    /* of this run */
+    int64_t n_steps;    /* number of steps of this run */
     int64_t epoch_ns;
-    bool epoch_whole; /* seen from its first batch */
+    bool epoch_whole; /* the sums include the epoch's first batch */
 } trainer;
 
 /* ---- log folder ---- */
@@ -89,7 +90,8 @@ static void set_next_save(trainer *t, int64_t in_s)
     t->next_save_ns = rd_now_ns() + in_s * INT64_C(1000000000);
 }
 
-/* Collective. A failure of a periodic save is a warning; of the last one (must) an error on all ranks. */
+/* Collective. The failure of a periodic save is a warning. The failure of the last one (must) is an
+ * error on all ranks. */
 static rd_code save(trainer *t, bool must, rd_status *st)
 {
     rd_run *r = t->run;
@@ -123,7 +125,7 @@ done:
 
 /* ---- the rate, and evaluation between steps ---- */
 
-/* The rate of the next step. */
+/* Returns the learning rate of the next step. */
 static double rate_now(const trainer *t)
 {
     const rd_run *r = t->run;
@@ -137,8 +139,8 @@ static double rate_now(const trainer *t)
     return rd_schedule_rate(&r->schedule_config, &p);
 }
 
-/* On all ranks, which hold the same figures. */
-static void watch_plateau(trainer *t, const eval_result *v)
+/* Applies the plateau rule. All ranks hold the same figures. */
+static void apply_plateau(trainer *t, const eval_result *v)
 {
     rd_run *r = t->run;
     const char *name = "loss";
@@ -155,8 +157,9 @@ static void watch_plateau(trainer *t, const eval_result *v)
             RD_S(r->schedule_config.plateau_patience), rate_now(t));
 }
 
-/* regular: not only because the run ends here; a longer run would not have it, so the plateau rule passes it over. *stop: all ranks
- * were asked to stop, and left it; a regular one is still due then. */
+/* Evaluates. regular: false where only the end of the run causes the evaluation. A longer run would
+ * not have it, so the plateau rule ignores it. *stop: all ranks were asked to stop and left the
+ * evaluation. A regular evaluation then remains due. */
 static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
 {
     rd_run *r = t->run;
@@ -177,7 +180,7 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     times_enter(r, TIMES_NONE);
     if (*stop || st->code != RD_OK) goto done;
     r->progress.eval_due = false;
-    if (regular) watch_plateau(t, &v);
+    if (regular) apply_plateau(t, &v);
     if (r->world->rank != 0) goto done;
     if (eval_report(r, &t->eval, &v, &own) != RD_OK)
         rd_warn(r->log, "records are incomplete: %s", own.msg);
@@ -201,7 +204,7 @@ done:
     return st->code;
 }
 
-/* Passes over the data that are done. */
+/* Returns the number of epochs done. */
 static int64_t epochs_done(const trainer *t)
 {
     const run_progress *at = &t->run->progress;
@@ -209,7 +212,7 @@ static int64_t epochs_done(const trainer *t)
            (t->stepper.epoch_plan && at->batch >= rd_order_n_batches(t->stepper.epoch_plan) ? 1 : 0);
 }
 
-/* Is this step, which began with so many epochs done, to be followed by a regular evaluation? */
+/* Does a regular evaluation follow this step? done_before: epochs done before the step. */
 static bool eval_due(const trainer *t, int64_t step, int64_t done_before)
 {
     const rd_run *r = t->run;
@@ -281,7 +284,7 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
     s->eta_s = s->step_s * (double)(t->last_step - r->progress.step);
 }
 
-/* After a step that began with so many epochs done. */
+/* Reports the end of an epoch. done_before: epochs done before the step. */
 static void report_epoch(trainer *t, int64_t done_before)
 {
     rd_run *r = t->run;
@@ -309,7 +312,7 @@ static void report_epoch(trainer *t, int64_t done_before)
     t->epoch_whole = true;
 }
 
-/* Rank 0, after each step. */
+/* Records a step. Rank 0 only. due: a full record; otherwise only the live line. */
 static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats *stats, double lr,
                          bool due)
 {
@@ -345,9 +348,9 @@ static void train_record(trainer *t, const step_sums *sum, const rd_optim_stats 
 enum {
     WARM_UP = 2,
     ENOUGH = 10
-}; /* steps that are slower than others; steps that a summary needs */
+}; /* WARM_UP: first steps, which are slower; ENOUGH: number of steps that a summary needs */
 
-/* After a step that began with so many seconds of own work. */
+/* Adds the times of a step. busy_before: times_busy before the step. */
 static void add_times(trainer *t, double busy_before, double seconds, const step_sums *sum)
 {
     const rd_run *r = t->run;
@@ -366,7 +369,8 @@ static void add_times(trainer *t, double busy_before, double seconds, const step
                           r->model->unit ? sum->samples : sum->tokens_src + sum->tokens_tgt);
 }
 
-/* Collective. What a step consisted of, what more hosts would bring, and the figures for plan mode. */
+/* Collective. Prints the shares of a step and the efficiency on more hosts, and writes the figures
+ * for plan mode. */
 static rd_code summarize(trainer *t, rd_status *st)
 {
     rd_run *r = t->run;
@@ -409,8 +413,9 @@ static void report_skip(trainer *t)
             r->progress.step, t->skipped_in_row, r->progress.skipped, scale);
 }
 
-/* before: steps skipped in a row on this rank; all: the sum over ranks. Ranks that disagree are no replicas any more,
- * and each has to end the job by itself; ranks that agree on too many leave together. */
+/* Checks the skipped steps. before: number of steps skipped in a row on this rank; all: its sum
+ * over ranks. Ranks that disagree are no replicas any more, and each has to end the job by itself.
+ * Ranks that agree on too many leave together. */
 static rd_code check_skips(trainer *t, int64_t before, double all, rd_status *st)
 {
     rd_run *r = t->run;
@@ -438,7 +443,8 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     const int64_t done_before = epochs_done(t), images = r->config.image_frequency;
     const double lr = rate_now(t);
     const bool due = step == 1 || step % every == 0 || step == t->last_step;
-    /* A signal reaches the ranks at slightly different times; what comes right after a save belongs to that one. */
+    /* A signal reaches the ranks at slightly different times. A request right after a save belongs
+     * to that save. */
     const bool asked = signals_take_save() && begin_ns - t->last_save_ns > 1000000000;
     const step_sums in = {.stop = signals_stop() ? 1.0 : 0.0,
                           .save = asked || (root && begin_ns >= t->next_save_ns) ? 1.0 : 0.0,
@@ -449,7 +455,7 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     RD_TRY(trace_step(r, step, st));
     const double busy = times_busy(&r->times);
     t->stepper.want_sample = due && root;
-    /* Pictures go out with the next record. */
+    /* Pictures are written with the next record. */
     t->stepper.want_pictures = root && run_is_image(r) && images > 0 &&
                                (step == 1 || step % images == 0);
     RD_TRY(stepper_step(&t->stepper, lr, &in, &sum, &stats, st));
@@ -477,8 +483,8 @@ static rd_code train_one_step(trainer *t, bool *stop, rd_status *st)
     report_epoch(t, done_before);
     trace_step_end(r);
     *stop = sum.stop > 0.0;
-    /* Before a save, which then holds what the evaluation changes (best, plateau). A stop cannot wait: the next start
-     * begins with the evaluation. */
+    /* This comes before a save, so that the checkpoint holds what the evaluation changes (best,
+     * plateau). A stop request does not wait for it: the next start begins with the evaluation. */
     r->progress.eval_due = eval_due(t, step, done_before);
     if (!*stop && (r->progress.eval_due || (r->mode == RD_MODE_TRAIN_EVAL && step == t->last_step)))
         RD_TRY(evaluate(t, r->progress.eval_due, stop, st));
@@ -494,7 +500,7 @@ static rd_code loop(trainer *t, rd_status *st)
     set_next_save(t, r->cli->checkpoint_frequency);
     if (r->progress.eval_due && r->mode == RD_MODE_TRAIN_EVAL) {
         RD_TRY(evaluate(t, true, &stop, st));
-        if (!stop) t->saved_step = -1; /* that checkpoint says that it is due */
+        if (!stop) t->saved_step = -1; /* the checkpoint says that the evaluation is due */
     }
     while (r->progress.step < t->last_step && !stop) RD_TRY(train_one_step(t, &stop, st));
     rd_live(r->log, NULL);
@@ -514,13 +520,14 @@ done:
 
 /* ---- before and after ---- */
 
-/* --max_steps where it is given, else num_epochs, else the flag's default. */
+/* Finds the last step: --max_steps where it is given, else num_epochs, else the flag's default. */
 static void find_last_step(trainer *t)
 {
     rd_run *r = t->run;
     t->last_step = r->cli->max_steps;
     const int64_t n = rd_order_n_batches(t->stepper.epoch_plan);
-    /* Where a schedule that does not say its end itself ends: a shorter trial of the same config keeps its rates. */
+    /* A schedule without an end of its own ends here. So a shorter trial of the same config keeps
+     * its learning rates. */
     r->schedule_config.epoch_steps = (double)n / (double)r->config.iter_size;
     r->schedule_config.end_epoch = r->config.has_num_epochs
                                        ? (double)r->config.num_epochs

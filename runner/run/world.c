@@ -1,4 +1,4 @@
-/* world.c -- the agreement of all ranks before step 0, and the banner that says what will run where. */
+/* world.c -- the agreement of all ranks before step 0, the banner, and the text of --version. */
 #include "world.h"
 #include "console.h"
 #include "exchange.h"
@@ -45,7 +45,8 @@ static uint64_t fnv(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-/* Collective. A rank that differs is named with its value; all ranks know. */
+/* Collective. Compares a text of all ranks. The failure names a rank that differs and its value;
+ * all ranks know of it. */
 static rd_code world_same(rd_run *r, const char *name, const char *text, rd_status *st)
 {
     if (rd_comm_same(r->comm, name, text, st) != RD_OK) r->agreed = true;
@@ -59,7 +60,8 @@ static void show_value(const json_t *entry, char out[160])
     free(text);
 }
 
-/* Collective. The file is rank 0's for all; --set may differ, where a launcher starts ranks with different words. */
+/* Collective. Compares the config. All ranks have rank 0's file, but --set may differ where a
+ * launcher starts ranks with different arguments. */
 static rd_code same_config(rd_run *r, const json_t *mine, const char *dump, rd_status *st)
 {
     int64_t n = (int64_t)strlen(dump);

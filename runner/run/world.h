@@ -7,7 +7,8 @@
 /* Appends the text of --version: the program, its libraries and backends, one a line. */
 void rd_versions(rd_strbuf *out);
 
-/* Collective. Compares program, flags and config of all ranks. RD_EDISAGREE names the rank that differs. */
+/* Collective. Compares program, flags and config of all ranks. RD_EDISAGREE names the rank that
+ * differs. */
 rd_code world_check_start(rd_run *r, rd_status *st);
 
 /* Collective, once there is a model. Compares parameters and data of all ranks. */
