@@ -1,5 +1,5 @@
-/* config_file.c -- from --config_file to an rd_config on every rank. Only rank 0 reads the file, so only its host needs
- * it, and all ranks parse the same bytes. */
+/* config_file.c -- from --config_file to an rd_config on every rank. Only rank 0 reads the file, so
+ * only its host needs it. All ranks parse the same bytes. */
 #include "rd/modes.h"
 #include "bench/bench.h"
 #include "rd/file.h"
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A beam is of use to beam search alone. Who writes the flag wants it; who writes the key in the file is told. */
+/* Makes beam_width work. Only beam search uses it. The flag --beam_width also selects beam search;
+ * the key in a file only gets a note. */
 static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_status *st)
 {
     const char *type = json_string_value(rd_config_get(c, "decoder_type"));
@@ -25,7 +26,7 @@ static rd_code beam_search(rd_config *c, const rd_cli *cli, char note[256], rd_s
     return RD_OK;
 }
 
-/* A schedule that says every rate says the first one, too. */
+/* A schedule that gives every rate also gives the first one. */
 static rd_code first_rate(rd_config *c, rd_status *st)
 {
     static const char *const key = "piecewise_learning_rate_schedule";
@@ -36,17 +37,18 @@ static rd_code first_rate(rd_config *c, rd_status *st)
     return rd_config_put(c, "learning_rate", json_real(rate), key, st);
 }
 
-/* Bench mode needs no file: the flags of other programs say all. Nor does plan mode, with a log folder. */
+/* Is there no config file? Bench mode needs none where the flags of other programs give everything,
+ * and plan mode none where a log folder is given. */
 static bool by_flags(const rd_cli *cli)
 {
     return (cli->mode_bit & (RD_MODE_BENCH | RD_MODE_PLAN)) &&
            (!cli->config_file || !cli->config_file[0]);
 }
 
-static rd_code bench_flags(rd_config *c, const rd_cli *cli, rd_strbuf *said, rd_status *st)
+static rd_code bench_flags(rd_config *c, const rd_cli *cli, rd_strbuf *notices, rd_status *st)
 {
-    RD_TRY(rd_cli_bench_put(cli, c, said, st));
-    RD_TRY(bench_defaults(cli, c, said, st));
+    RD_TRY(rd_cli_bench_put(cli, c, notices, st));
+    RD_TRY(bench_defaults(cli, c, notices, st));
 done:
     return st->code;
 }
@@ -61,7 +63,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     size_t n = 0;
     int64_t bytes = 0;
     char note[256] = "";
-    rd_strbuf said = {0};
+    rd_strbuf notices = {0};
     *out = NULL;
     if (by_flags(cli))
         text = root ? strdup("{}") : NULL;
@@ -93,13 +95,13 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
         if (st->code == RD_OK && cli->input && cli->input[0])
             (void)rd_config_put(*out, "source_file_test", json_string(cli->input), "--input", st);
         if (st->code == RD_OK && cli->mode_bit == RD_MODE_BENCH)
-            (void)bench_flags(*out, cli, &said, st);
+            (void)bench_flags(*out, cli, &notices, st);
         if (st->code == RD_OK) (void)first_rate(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
         if (st->code == RD_OK) (void)run_check_owners(*out, &said, st);
     }
     RD_TRY(rd_comm_agree(comm, st));
-    for (const char *s = rd_strbuf_str(&said); *s; s += strcspn(s, "\n"), s += *s == '\n')
+    for (const char *s = rd_strbuf_str(&notices); *s; s += strcspn(s, "\n"), s += *s == '\n')
         rd_info(log, "%.*s", (int)strcspn(s, "\n"), s);
     if (note[0]) rd_info(log, "%s", note);
     if (cli->lr_given) rd_info(log, "learning_rate is %g, from --lr", cli->lr);
@@ -108,7 +110,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             rd_warn(log, "%s: unknown key '%s' is ignored",
                     rd_config_where(*out, rd_config_unknown(*out, i)), rd_config_unknown(*out, i));
 done:
-    rd_strbuf_release(&said);
+    rd_strbuf_release(&notices);
     free(text);
     if (st->code != RD_OK) {
         rd_config_free(*out);

@@ -1,8 +1,9 @@
 /* main.c -- the process: flags, launcher, config, the run, the exit code.
  *
- * What needs no ranks (help, version, wrong flags) is answered before MPI starts. Afterwards a failure is either known
- * to all ranks, then each leaves by itself with the same code and rank 0 says it once; or only to this one, then it
- * says it and ends the job. */
+ * Requests that need no ranks (help, version, wrong flags) are answered before MPI starts.
+ * Afterwards there are two kinds of failures. One is known to all ranks: each rank exits by itself
+ * with the same code, and rank 0 reports it once. The other is known to this rank only: it reports
+ * the failure and ends the job. */
 #include "rd/clock.h"
 #include "rd/doctor.h"
 #include "rd/environment.h"
@@ -21,15 +22,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Threads of the OpenMP library that wait for the next loop spin, by default for milliseconds. On cores that others use as well (a
- * laptop, a shared node) each loop then waits for a thread that waits: the toy config took 3.7 s a step in place of 0.4. A short
- * spin keeps what spinning gives on idle cores. The library reads its settings when it is loaded, so they need a new start. */
+/* Limits how long idle OpenMP threads spin. By default they spin for milliseconds. On cores that
+ * others use as well (a laptop, a shared node), each loop then waits for a thread that spins: the
+ * toy config took 3.7 s a step instead of 0.4 s. A short spin keeps most of the gain on idle cores.
+ * The library reads its settings when it is loaded, so the process has to start again. */
 static void calm_threads(char **argv)
 {
     cpu_set_t mine;
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     if (sched_getaffinity(0, sizeof mine, &mine) != 0 || CPU_COUNT(&mine) < 2) return;
-    /* By its own path, not as /proc/self/exe, which would be the process' name in ps and top. Fails: go on as we are. */
+    /* By its own path: /proc/self/exe would be the process' name in ps and top. If this fails, the
+     * process continues unchanged. */
     char path[4096];
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (n <= 0 || !rd_environment_default(RD_VAR_SPIN)) return;
@@ -37,7 +40,7 @@ static void calm_threads(char **argv)
     (void)execv(path, argv);
 }
 
-/* Is this the process that is_first_rank? Known from the launcher's environment, without MPI. */
+/* Is this the rank that prints for all? The launcher's environment tells it without MPI. */
 static bool is_first_rank(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
@@ -49,7 +52,7 @@ static bool is_first_rank(void)
     return true;
 }
 
-/* Whoever read standard output has seen enough and gone (`| head`), which is no failure. */
+/* Has the reader of standard output closed it (`| head`)? That is no failure. */
 static bool reader_left(void)
 {
     struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -58,7 +61,7 @@ static bool reader_left(void)
 
 static rd_code finish_stdout(rd_status *st)
 {
-    errno = 0; /* an earlier write may have failed, of which only ferror knows */
+    errno = 0; /* an earlier write may have failed; only ferror knows of it */
     if ((fflush(stdout) != 0 || ferror(stdout)) && !reader_left())
         rd_fail(st, RD_EENV, "cannot write to standard output: %s",
                 errno ? strerror(errno) : "not all of it was taken; is its disk full?");
@@ -72,14 +75,15 @@ static void print_scalar(void *ctx, int64_t step, double wall, const char *tag, 
     (void)printf("%lld,%.6f,%s,%s,%.9g\n", (long long)step, wall, tag, kind, value);
 }
 
-/* The launcher ends the job at the first rank that fails: the one that is_first_rank must have spoken by then. */
+/* The launcher ends the job at the first rank that fails. So the other ranks give the first one
+ * time to report. */
 static void wait_for_first_rank(void)
 {
     const struct timespec pause = {.tv_nsec = 300000000};
     if (!is_first_rank()) (void)nanosleep(&pause, NULL);
 }
 
-/* Answers that need neither ranks nor a config. *answered false: there is none to give. */
+/* Answers requests that need neither ranks nor a config. *answered false: this is none of them. */
 static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
 {
     const rd_option_group *groups[RD_MAX_GROUPS];
@@ -112,7 +116,7 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
     return finish_stdout(st);
 }
 
-/* Mode doctor inside a job. A config is examined where it is given. */
+/* Mode doctor inside a job. A config is checked where one is given. */
 static rd_code doctor(rd_comm *comm, rd_log *log, rd_guard *guard, const rd_cli *cli, rd_status *st)
 {
     const rd_option_group *groups[RD_MAX_GROUPS];
@@ -135,13 +139,13 @@ static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int
                           rd_status *st)
 {
     const rd_world *w = rd_comm_world(comm);
-    /* Results own standard output in these modes; whatever else is said goes to standard error. */
+    /* In these modes standard output is for results. All else goes to standard error. */
     const bool results = cli->mode_bit == RD_MODE_INFER || cli->mode_bit == RD_MODE_BENCH ||
                          cli->mode_bit == RD_MODE_PLAN || cli->mode_bit == RD_MODE_DOCTOR ||
                          cli->print_config;
     rd_log *log = NULL;
     rd_config *config = NULL;
-    bool agreed = true, told = false;
+    bool agreed = true, reported = false;
     if (rd_log_new(w->rank, w->host, results ? stderr : stdout, &log, st) != RD_OK) agreed = false;
     RD_TRY(st->code);
     if (cli->mode_bit == RD_MODE_DOCTOR) {
@@ -154,17 +158,18 @@ static rd_code with_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, int
         (void)finish_stdout(st);
     } else {
         (void)rd_run_mode(comm, log, cli, config, started_ns, &agreed, st);
-        told = true;
+        reported = true;
     }
 done:
-    if (!told) rd_run_report_failure(comm, log, cli, agreed, st);
+    if (!reported) rd_run_report_failure(comm, log, cli, agreed, st);
     if (!agreed && st->code != RD_OK && w->size > 1) rd_comm_abort(comm, (int)st->code);
     rd_config_free(config);
     rd_log_free(log);
     return st->code;
 }
 
-/* The doctor on the launching host, or as another one's agent; neither starts MPI. *answered false: it is a rank. */
+/* Runs the doctor on the launching host, or as the agent on another host. Neither starts MPI.
+ * *answered false: this process is a rank. */
 static rd_code doctor_alone(const rd_cli *cli, bool *answered, rd_status *st)
 {
     rd_strbuf versions = {0};
@@ -180,28 +185,30 @@ static rd_code doctor_alone(const rd_cli *cli, bool *answered, rd_status *st)
     return finish_stdout(st);
 }
 
-/* MPI, with what is known to make it hang looked for first, and a time limit that it does not have itself. A training may
- * wait for a large job to come up; the doctor is asked because something does not. */
+/* Starts MPI. First it looks for settings that make MPI hang, and it sets a time limit, which MPI
+ * does not have. A training may wait for a large job to come up. The doctor waits less: users run
+ * it because something does not start. */
 static rd_code start_ranks(int *argc, char ***argv, const rd_cli *cli, rd_comm **comm,
                            rd_guard **guard, rd_status *st)
 {
-    const bool impatient = cli->mode_bit == RD_MODE_DOCTOR;
+    const bool is_doctor = cli->mode_bit == RD_MODE_DOCTOR;
     rd_strbuf warnings = {0};
     (void)rd_doctor_before_mpi(&warnings, st);
     for (const char *s = rd_strbuf_str(&warnings); *s; s += strcspn(s, "\n"), s += *s == '\n')
         (void)fprintf(stderr, "warning: %.*s\n", (int)strcspn(s, "\n"), s);
     rd_strbuf_release(&warnings);
     if (st->code != RD_OK) {
-        /* It may be so on one host only, and rank 0 elsewhere. Where all hosts are alike, rank 0 is first and ends the job. */
+        /* The failure may concern one host only, and rank 0 may be elsewhere, so the first rank of
+         * each host reports it. Where all hosts fail, rank 0 is first and ends the job. */
         if (!is_first_rank() && rd_doctor_speaks_for_host()) {
             wait_for_first_rank();
             (void)fprintf(stderr, "run_dist: error: %s\n", st->msg);
         }
         return st->code;
     }
-    *guard = rd_guard_new(impatient ? 10.0 : 30.0, impatient ? 15.0 : 300.0);
+    *guard = rd_guard_new(is_doctor ? 10.0 : 30.0, is_doctor ? 15.0 : 300.0);
     (void)rd_comm_start(argc, argv, comm, st);
-    if (!impatient) {
+    if (!is_doctor) {
         rd_guard_free(*guard);
         *guard = NULL;
     }

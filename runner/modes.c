@@ -1,4 +1,5 @@
-/* modes.c -- lists the option groups of the program, picks the mode, runs it, and reports its failure. */
+/* modes.c -- lists the option groups of the program, picks the mode and runs it, and reports
+ * failures. */
 #include "rd/modes.h"
 #include "bench/bench.h"
 #include "plan/plan.h"
@@ -31,7 +32,8 @@ int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS])
     return n;
 }
 
-/* Sums between GPUs end first: all that waits for the device would hang with one that lacks a rank. The watch ends last. */
+/* Frees the run. Sums between GPUs end first: whatever waits for the GPU would hang in a sum that
+ * lacks a rank. The watch ends last. */
 static void run_release(rd_run *r)
 {
     exchange_free(r->exchange);
@@ -48,14 +50,15 @@ static void run_release(rd_run *r)
     rd_watch_stop(r->watch);
 }
 
-/* errors/rank_<r>.json in the log folder, where that is to be seen: the one file a rank other than 0 may write. */
+/* Writes LOGDIR/errors/rank_<r>.json, if this host sees the log folder. This is the only file that
+ * a rank other than 0 may write. */
 static void write_error_file(const rd_run *r, int64_t step, const rd_status *st)
 {
     char path[4200];
     rd_status own = {0};
     if (!r->owns_logdir || (r->agreed && (st->rank > 0 ? st->rank : 0) != r->world->rank)) return;
-    if (access(r->cli->logdir, F_OK) != 0)
-        return; /* another host's disk: rank 0's folder is not to be seen here */
+    if (access(r->cli->logdir, F_OK) != 0) /* rank 0's folder is on another host's disk */
+        return;
     json_t *o = json_pack("{s:i, s:s, s:i, s:I, s:f, s:s, s:s}", "rank", r->world->rank, "host",
                           r->world->host, "exit_code", (int)st->code, "step", (json_int_t)step,
                           "time", rd_wall_s(), "where", st->where, "message", st->msg);
@@ -71,7 +74,8 @@ static void write_error_file(const rd_run *r, int64_t step, const rd_status *st)
     free(text);
 }
 
-/* The reason in run.log, by another rank than 0, which does not hear of it any more. */
+/* Appends the reason to run.log. A rank other than 0 does this itself: rank 0 no longer hears of
+ * the failure. */
 static void append_error_line(const rd_run *r, const rd_status *why)
 {
     char path[4200];
@@ -82,7 +86,7 @@ static void append_error_line(const rd_run *r, const rd_status *why)
 
 static void before_watch_abort(void *ctx, int64_t step, const rd_status *why)
 {
-    append_error_line(ctx, why); /* first: it waits for no disk */
+    append_error_line(ctx, why); /* first, since it does not wait for a disk */
     write_error_file(ctx, step, why);
 }
 
@@ -105,7 +109,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
                 .keys = config,
                 .started_ns = started_ns,
                 .progress = {.best_step = -1, .plateau = {.factor = 1.0}}};
-    /* Where there is nothing to save, a request ends the process, as it always does. */
+    /* Other modes have nothing to save, so a signal ends the process as usual. */
     if (cli->mode_bit == RD_MODE_TRAIN || cli->mode_bit == RD_MODE_TRAIN_EVAL) signals_start();
     RD_TRY(world_check_start(&r, st));
     if (cli->mode_bit == RD_MODE_PLAN && !cli->config_file) {
@@ -114,7 +118,7 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     }
     RD_TRY(setup_config(&r, st));
     RD_TRY(device_choose(&r, st));
-    /* Alone in infer mode, a rank may be waiting for a person to type. */
+    /* A single rank in infer mode may be waiting for the user to type. */
     if (r.mode != RD_MODE_INFER || r.world->size > 1) {
         (void)rd_watch_start(comm, log,
                              &(rd_watch_limits){r.config.stall_warn_s, r.config.stall_abort_s,
@@ -136,19 +140,21 @@ rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *co
     case RD_MODE_BENCH:
         RD_TRY(cli->mode_bit == RD_MODE_PLAN ? run_plan(&r, st) : run_bench(&r, st));
         break;
-    case RD_MODE_PLAN:   /* is one of the above */
+    case RD_MODE_PLAN:   /* runs one of the above */
     case RD_MODE_DOCTOR: /* needs no run */
         break;
     }
 done:
     if (st->code != RD_OK && st->code != RD_ESTOP) {
-        /* Rank 0 may be writing, and two hosts of a network file system do not see each other's end of a file. */
+        /* Rank 0 may be writing to run.log, and two hosts of a network file system do not see each
+         * other's end of a file. */
         if (!r.agreed && r.world->host_index == 0) append_error_line(&r, st);
         write_error_file(&r, r.progress.step, st);
     }
     *agreed = r.agreed;
     rd_run_report_failure(comm, log, cli, r.agreed,
-                          st); /* what is released may hang with what has failed */
+                          /* report before the release, which may hang because of the failure */
+                          st);
     if (st->code != RD_OK && !r.agreed && r.world->size > 1) rd_watch_leaving(r.watch, st->code);
     run_release(&r);
     return st->code;

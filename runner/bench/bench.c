@@ -1,10 +1,11 @@
-/* bench.c -- how fast training steps are, in images or tokens per second and as a share of what the processor can do at
- * all.
+/* bench.c -- measures training steps, in images or tokens per second and as a share of the peak of
+ * the CPU or GPU.
  *
- * A step is a whole one: forward, backward, sum over ranks, update. The peak is the best of some matrix products of
- * 2048^3 on this rank's own threads (on a GPU: up to 8192^3, on its own clock), in the run's own precision, measured in
- * the same process before and after the steps. FLOPs are those of the model's products and convolutions on real tokens, so padding and everything that is no
- * product count against the share. */
+ * A step is a whole one: forward, backward, sum over ranks, update. The peak is the best of some
+ * matrix products of 2048^3 on this rank's threads; on a GPU, of products up to 8192^3 by its own
+ * clock. They have the run's precision and are measured in the same process before and after the
+ * steps. FLOPs are those of the model's products and convolutions on real tokens. So padding, and
+ * all work that is no product, lower the share. */
 #include "bench.h"
 #include "../run/console.h"
 #include "../run/decode.h"
@@ -18,7 +19,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Processor time of this process, all threads: on a machine that others use, too, it says what the clock cannot. */
+/* Returns the CPU time of this process, all threads. On a machine that others use, too, it tells
+ * what the clock cannot. */
 static double cpu_s(void)
 {
     struct timespec t = {0};
@@ -26,8 +28,9 @@ static double cpu_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The best of n products of size^3 after one that does not count, larger ones as long as they take less than 5 ms; in mixed of 16-bit
- * arrays, so that nothing is rounded beside. Where memory is short the larger ones are left out. */
+/* Measures n products of size^3 after one that does not count, and larger ones as long as they take
+ * less than 5 ms. In mixed precision the arrays have 16 bits, so that no rounding counts. Where
+ * memory is short, the larger sizes are left out. */
 static inline rd_code measure_gpu_peak(rd_run *r, int n, bench_result *v, rd_status *st)
 {
     enum { SMALLEST = 512, LARGEST = 8192, PATTERN = 256, MARK_BEGIN = 8, MARK_END };
@@ -67,7 +70,8 @@ done:
     return st->code;
 }
 
-/* Raises the peaks to the best of n products; of less, where they take longer than a second and a half. */
+/* Raises the peaks to the best of n products; of fewer where they take longer than 1.5 s in
+ * total. */
 static rd_code measure_peak(rd_run *r, int n, bench_result *v, rd_status *st)
 {
     if (run_gpu(r)) return measure_gpu_peak(r, n, v, st);
@@ -98,7 +102,7 @@ done:
     return st->code;
 }
 
-/* The sum of all gradients by itself: best of five, each begun together. */
+/* Measures the sum of all gradients by itself: the best of five, each begun together. */
 static rd_code measure_sum(bench *b, rd_status *st)
 {
     rd_run *r = b->run;
@@ -116,7 +120,7 @@ done:
     return st->code;
 }
 
-/* The forward pass as evaluation runs it, on this rank's own batch. */
+/* Runs the forward pass as evaluation does, on this rank's batch. */
 static rd_code forward_step(bench *b, step_sums *sum, rd_status *st)
 {
     rd_run *r = b->run;
@@ -235,7 +239,7 @@ done:
     return st->code;
 }
 
-/* For people, whatever the format: on standard error, with the banner. */
+/* Prints a summary for the user, with any format: on standard error, after the banner. */
 static void bench_report(const bench *b)
 {
     rd_log *log = b->run->log;
@@ -289,7 +293,7 @@ static void bench_report(const bench *b)
     device_report_work(r);
 }
 
-/* How many steps are counted. */
+/* Finds the number of counted steps. */
 static rd_code count_steps(bench *b, rd_status *st)
 {
     const rd_run *r = b->run;

@@ -1,6 +1,6 @@
-/* bench_config.c -- what bench mode puts into the config beside what is written there: defaults of tf_cnn_benchmarks
- * for a run that is started by flags alone, the model's usual batch size, the dataset that --data_dir and --data_name
- * mean. */
+/* bench_config.c -- the defaults of bench mode: those of tf_cnn_benchmarks for a run that is
+ * started by flags alone, the model's usual batch size, and the dataset that --data_dir and
+ * --data_name mean. */
 #include "bench.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static bool known_dataset(const char *name)
     return false;
 }
 
-/* The dataset that tf_cnn_benchmarks' name of it means here, by the form that the path has; NULL: none. */
+/* Returns the dataset for a name of tf_cnn_benchmarks, by the form of the path; NULL: none. */
 static const char *dataset_of(const char *name, const char *path)
 {
     const bool tar = strstr(path, ".tar") != NULL, many = strpbrk(path, "{*?[") != NULL;
@@ -37,7 +37,7 @@ static const char *dataset_of(const char *name, const char *path)
     return NULL;
 }
 
-/* Unless it has been said otherwise. Takes v. */
+/* Puts a value unless the key has one. Takes ownership of v. */
 static rd_code bench_config_put(rd_config *c, const char *key, json_t *v, const char *source,
                                 rd_status *st)
 {
@@ -48,7 +48,8 @@ static rd_code bench_config_put(rd_config *c, const char *key, json_t *v, const 
     return rd_config_put(c, key, v, source, st);
 }
 
-/* What tf_cnn_benchmarks does with images of this dataset. Archives and patterns are files of a folder here. */
+/* Puts what tf_cnn_benchmarks does with images of this dataset. Archives and patterns are files of
+ * a folder here. */
 static rd_code put_data(rd_config *c, const char *dataset, const char *path, bool augment,
                         const char *source, rd_status *st)
 {
@@ -62,7 +63,8 @@ static rd_code put_data(rd_config *c, const char *dataset, const char *path, boo
                             : json_string(".");
         (void)bench_config_put(c, "train_data", json_string(file), source, st);
         (void)rd_config_put(c, "data_dir", dir, source,
-                            st); /* last: path may be the value that this frees */
+                            /* last: path may be the value that this call frees */
+                            st);
         RD_TRY(st->code);
     }
     if (strcmp(dataset, "webdataset") == 0)
@@ -75,8 +77,9 @@ done:
     return st->code;
 }
 
-/* --data_name says which dataset --data_dir is, or, without that, which one the synthetic images are like. */
-static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_status *st)
+/* Chooses the dataset. --data_name names the data of --data_dir; without --data_dir, the shape of
+ * the synthetic images. */
+static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *notices, rd_status *st)
 {
     static const char *const guesses[] = {"imagenet", "cifar100", "cifar10", "mnist", NULL};
     const char *name = rd_cli_bench_value(cli, "data_name"),
@@ -85,7 +88,7 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_
     if (!dir && name && !rd_config_has(c, "data_dir")) {
         for (int i = 0; bench_data_names[i]; i++)
             if (strcmp(bench_data_names[i], name) == 0) {
-                rd_strbuf_printf(said, "--data_name=%s is bench_data=%s\n", name, name);
+                rd_strbuf_printf(notices, "--data_name=%s is bench_data=%s\n", name, name);
                 return bench_config_put(c, "bench_data", json_string(name), "--data_name", st);
             }
         return rd_fail(st, RD_EUSAGE,
@@ -97,7 +100,7 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_
     if (!dir || (rd_config_has(c, "dataset") && !given)) return RD_OK;
     for (int i = 0; !name && guesses[i]; i++)
         if (strstr(dir, guesses[i])) name = guesses[i];
-    if (!name && cli->config_file) return RD_OK; /* the model's own */
+    if (!name && cli->config_file) return RD_OK; /* the model's own data */
     const char *dataset = name ? dataset_of(name, dir) : NULL;
     if (!name)
         return rd_fail(
@@ -111,14 +114,14 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_
                        "name of a dataset (--help)",
                        name);
     if (given)
-        rd_strbuf_printf(said, "--data_name=%s is dataset=%s\n", name, dataset);
+        rd_strbuf_printf(notices, "--data_name=%s is dataset=%s\n", name, dataset);
     else
-        rd_strbuf_printf(said, "dataset is %s, by '%s' in the path\n", dataset, name);
+        rd_strbuf_printf(notices, "dataset is %s, by '%s' in the path\n", dataset, name);
     if (given) rd_config_drop(c, "dataset");
     return put_data(c, dataset, dir, !cli->config_file, given ? "--data_name" : "--data_dir", st);
 }
 
-/* Synthetic images like those of ImageNet, which have 1001 classes there? */
+/* Are the synthetic images like ImageNet's? tf_cnn_benchmarks has 1001 classes there. */
 static bool imagenet_of(const rd_config *c, const char *model)
 {
     const rd_model_def *def = model ? rd_model_find(model) : NULL;
@@ -128,7 +131,7 @@ static bool imagenet_of(const rd_config *c, const char *model)
                 : def->default_dataset && strcmp(def->default_dataset, "image_folder") == 0;
 }
 
-rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_status *st)
+rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *notices, rd_status *st)
 {
     static const char tf[] = "tf_cnn_benchmarks' default";
     const bool horovod = rd_cli_bench_value(cli, "num_iters") ||
@@ -137,9 +140,9 @@ rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_stat
     const char *model = json_string_value(rd_config_get(c, "model"));
     const rd_model_def *def = model ? rd_model_find(model) : NULL;
     const int64_t n = def && def->usual_batch ? def->usual_batch : 32;
-    RD_TRY(choose_data(cli, c, said, st));
+    RD_TRY(choose_data(cli, c, notices, st));
     if (!rd_config_has(c, "batch_size") && (!cli->config_file || size)) {
-        rd_strbuf_printf(said, "batch_size is %lld, the usual one of %s\n", (long long)n,
+        rd_strbuf_printf(notices, "batch_size is %lld, the usual one of %s\n", (long long)n,
                          model ? model : "it");
         RD_TRY(bench_config_put(c, "batch_size", json_integer((json_int_t)n),
                                 "the model's usual one", st));
@@ -155,13 +158,14 @@ rd_code bench_defaults(const rd_cli *cli, rd_config *c, rd_strbuf *said, rd_stat
         c, "bench_synthetic",
         json_boolean(!rd_config_has(c, "dataset") && !rd_config_has(c, "data_dir")), tf, st));
     RD_TRY(bench_config_put(c, "optimizer", json_string("sgd"), tf, st));
-    /* As large as the rate is there in the first steps, so that the loss stays what it is at the start. */
+    /* The learning rate of the first steps of tf_cnn_benchmarks, so that the loss stays as at the
+     * start. */
     if (!rd_config_has(c, "piecewise_learning_rate_schedule"))
         RD_TRY(bench_config_put(c, "learning_rate", json_real(3e-5), "bench mode", st));
     RD_TRY(bench_config_put(c, "weight_decay", json_real(4e-5), tf, st));
     if (imagenet_of(c, model) && !horovod)
         RD_TRY(bench_config_put(c, "n_classes", json_integer(1001), tf, st));
 done:
-    if (said->failed) rd_fail(st, RD_EENV, "out of memory for the command line");
+    if (notices->failed) rd_fail(st, RD_EENV, "out of memory for the command line");
     return st->code;
 }

@@ -1,9 +1,11 @@
-/* bench_data.c -- synthetic data of bench mode, the same for every way of dealing it to ranks.
+/* bench_data.c -- synthetic data of bench mode, the same for every number of ranks.
  *
- * Images: one batch, made before the first step and used in every step, as tf_cnn_benchmarks has it: pixels from a
- * normal distribution of mean 127 and deviation 60, cut at two deviations, mapped by x / 127.5 - 1; labels uniform. So
- * input costs nothing. Sentences: random words, lengths uniform in [bench_min_len, bench_max_len], new in every step,
- * for lengths are what a step's cost depends on; making them takes less than a thousandth of the step. */
+ * Images: one batch, made before the first step and used in every step, as in tf_cnn_benchmarks.
+ * Pixels come from a normal distribution of mean 127 and deviation 60, cut at two deviations,
+ * mapped by x / 127.5 - 1. Labels are uniform. So input costs nothing.
+ *
+ * Sentences: random words, lengths uniform in [bench_min_len, bench_max_len], new in every step
+ * because lengths determine a step's cost. Making them takes less than a thousandth of the step. */
 #include "bench.h"
 #include "../run/device.h"
 #include "../run/setup.h"
@@ -14,7 +16,8 @@
 #include <string.h>
 
 typedef struct data_shape {
-    const char *name, *dataset; /* dataset: of models whose own data has this shape */
+    /* dataset: default dataset of the models with images of this shape */
+    const char *name, *dataset;
     int64_t h, w, c, n_classes, n_epoch;
 } data_shape;
 static const data_shape shapes[] = {{"imagenet", "image_folder", 224, 224, 3, 1000, 1281167},
@@ -60,7 +63,7 @@ rd_code bench_synthetic_spec(bench *b, rd_data_spec *out, rd_status *st)
     return RD_OK;
 }
 
-/* n normal numbers, drawn again beyond two deviations: sample by sample, by Box and Muller. */
+/* Draws n normal numbers, again beyond two deviations: sample by sample, by Box and Muller. */
 static void normal(rd_key key, uint64_t sample, int64_t n, float *out)
 {
     enum { BLOCK = 4096 };
@@ -154,7 +157,8 @@ rd_code bench_synthetic_batch(stepper *s, rd_batch *out, rd_status *st)
     if (b->images) {
         if (b->fixed.n == 0) RD_TRY(make_images(b, st));
         *out = b->fixed;
-        out->step = out->epoch = r->progress.step; /* the epoch: other dropout masks in each step */
+        /* the epoch makes other dropout masks in each step */
+        out->step = out->epoch = r->progress.step;
         return RD_OK;
     }
     RD_TRY(device_fresh_batch(r, st));

@@ -1,9 +1,9 @@
-/* bench_style.c -- how bench mode prints, by key bench_format.
+/* bench_style.c -- the output of bench mode, by key bench_format.
  *
- * tfcnn is what tf_cnn_benchmarks prints, line by line, so that scripts which read its output go on working; there
- * every rank prints all of it, here rank 0 alone, and a step line is_first_rank of one rank, the total of all. horovod is the
- * output of Horovod's synthetic benchmark. What both lack goes to standard error, with the banner; json has all of it.
- */
+ * tfcnn is the output of tf_cnn_benchmarks, line by line, so that scripts which read it keep
+ * working. There every rank prints all of it; here rank 0 prints alone. A step line gives the rate
+ * of one rank, the total that of all ranks. horovod is the output of Horovod's synthetic benchmark.
+ * What both lack goes to standard error, after the banner. json has all figures. */
 #include "bench.h"
 #include "../run/console.h"
 #include "../run/device.h"
@@ -25,7 +25,8 @@ static int bench_style_by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts x. As numpy.median: the mean of the two in the middle where n is even. */
+/* Sorts x and returns its median: as numpy.median, the mean of the two in the middle where n is
+ * even. */
 static double median(double *x, int64_t n)
 {
     qsort(x, (size_t)n, sizeof *x, bench_style_by_value);
@@ -95,7 +96,7 @@ static void tfcnn_step(bench *b, int64_t done)
     double units = 0.0, seconds = 0.0, mean = 0.0;
     if (done != 1 && done % b->config.bench_display != 0) return;
     double *x = calloc((size_t)done, sizeof *x);
-    if (!x) return; /* a line less, where memory for some numbers is gone */
+    if (!x) return; /* out of memory: leave out this line */
     for (int64_t i = 0; i < done; i++) {
         x[i] = unit_rate(&r->step[i], size);
         units += r->step[i].units / (double)size;
@@ -190,7 +191,7 @@ static void horovod_end(bench *b)
 
 /* ---- json ---- */
 
-/* What says nothing where a GPU computes. */
+/* Is this figure meaningless on a GPU? */
 static bool of_cpu(const char *key)
 {
     return strcmp(key, "share_of_peak_cpu") == 0 || strcmp(key, "cpu_share") == 0 ||
@@ -260,7 +261,7 @@ static void json_end(bench *b)
     free(text);
 }
 
-/* The names stand here once; the key's choices are the same list. */
+/* The only list of the names; the key's choices are made from it. */
 #define STYLES(X)                                                                       \
     X("text", NULL, NULL, NULL, NULL, NULL)                                             \
     X("tfcnn", tfcnn_begin, tfcnn_warm, tfcnn_ready, tfcnn_step, tfcnn_end)             \

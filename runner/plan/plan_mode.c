@@ -1,5 +1,6 @@
-/* plan_mode.c -- --mode=plan: steps of the experiment and a sweep of exchange sizes on the ranks at hand, or what a run
- * has left in its log folder; then what the model says of more hosts. */
+/* plan_mode.c -- --mode=plan: measures steps and a sweep of exchange sizes on the present ranks, or
+ * reads the step that a run left in its log folder. Then it prints the model's answer for more
+ * hosts. */
 #include "plan.h"
 #include "../bench/bench.h"
 #include "../run/exchange.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes of the sweep: 16 KiB and four times as much each, up to the gradients or 64 MiB. */
+/* Sizes of the sweep: from 16 KiB in factors of four, up to the size of the gradients or 64 MiB. */
 enum { SWEEP_FIRST = 1 << 12, SWEEP_MOST = 1 << 24, SWEEP_SIZES = 8, SWEEP_TIMES = 24 };
 
 static rd_code plan_mode_one_step(stepper *s, forecast_sums *sums, rd_status *st)
@@ -29,7 +30,7 @@ done:
     return st->code;
 }
 
-/* The sizes, up to all gradients; how many. */
+/* Fills n with the sizes in elements, up to all gradients. Returns how many there are. */
 static int sweep_sizes(const rd_run *r, int64_t n[SWEEP_SIZES])
 {
     const int64_t span = rd_params_span(r->params), most = span < SWEEP_MOST ? span : SWEEP_MOST;
@@ -39,7 +40,7 @@ static int sweep_sizes(const rd_run *r, int64_t n[SWEEP_SIZES])
     return k;
 }
 
-/* Sums inside a host by themselves, where hosts of several ranks are summed together. */
+/* Measures sums inside a host by themselves, where several hosts have several ranks each. */
 static rd_code sweep_inside(rd_run *r, const int64_t *n, int n_sizes, forecast_step *m,
                             rd_status *st)
 {
@@ -60,8 +61,9 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Exchanges of many sizes by themselves, each begun together: they tell latency and bandwidth apart. They travel as
- * float32. The median counts: nothing else is to be seen of a machine that others use, too. */
+/* Measures exchanges of many sizes by themselves, each begun together, so that latency and
+ * bandwidth can be told apart. They are sent as float32. The median counts, since others may use
+ * the machine, too. */
 static rd_code plan_mode_sweep(rd_run *r, forecast_step *m, rd_status *st)
 {
     run_times *t = &r->times;

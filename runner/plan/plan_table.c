@@ -1,4 +1,4 @@
-/* plan_table.c -- the keys of plan mode, what they change in a measured step, and the answer as a table or as JSON. */
+/* plan_table.c -- prints the answer of plan mode, as tables or as JSON. */
 #include "plan.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ static void print_link(FILE *out, const char *where, const forecast_link *l, con
                   l->bytes_per_s * 1e-9, of, l->measured ? "fitted to this run" : "given or taken");
 }
 
-/* measured: as it was; m: with what is asked. */
+/* measured: the measured step; m: the step on the cluster that the user asks about. */
 static void print_table(const forecast_step *measured, const forecast_step *m, int per_host,
                         const char *notes, FILE *out)
 {
@@ -105,7 +105,7 @@ rd_code plan_print(rd_run *r, forecast_step *m, FILE *out, rd_status *st)
         RD_TRY(print_json(&measured, m, per_host, out, st));
     else
         print_table(&measured, m, per_host, rd_strbuf_str(&notes), out);
-    /* A reader that has seen enough (`| head`) is no failure. */
+    /* A reader that has closed the output (`| head`) is no failure. */
     if ((fflush(out) != 0 || ferror(out)) && errno != EPIPE)
         rd_fail(st, RD_EENV, "cannot write the plan to standard output");
 done:

@@ -49,18 +49,18 @@ static rd_code force_keys(rd_run *r, rd_status *st)
         RD_TRY(rd_config_put(r->keys, "num_gpus", json_integer(1), "forced", st));
     }
     if (r->mode == RD_MODE_TRAIN) {
-        rd_strbuf said = {0};
+        rd_strbuf dropped = {0};
         for (int i = 0; eval_keys[i]; i++) {
             if (!rd_config_has(r->keys, eval_keys[i])) continue;
-            rd_strbuf_printf(&said, "%s%s", said.n ? ", " : "", eval_keys[i]);
+            rd_strbuf_printf(&dropped, "%s%s", dropped.n ? ", " : "", eval_keys[i]);
             rd_config_drop(r->keys, eval_keys[i]);
         }
-        if (said.n)
+        if (dropped.n)
             rd_strbuf_printf(&r->notices,
                              "%s: dropped, train mode does not evaluate (--mode=train_eval does, "
                              "or --mode=eval afterwards)\n",
-                             rd_strbuf_str(&said));
-        rd_strbuf_release(&said);
+                             rd_strbuf_str(&dropped));
+        rd_strbuf_release(&dropped);
         if (rd_config_has(r->keys, "plateau_factor"))
             rd_strbuf_puts(&r->notices, "plateau_factor is without effect: train mode does not "
                                         "evaluate (--mode=train_eval does)\n");

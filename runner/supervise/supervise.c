@@ -1,15 +1,20 @@
-/* supervise.c -- starts a launcher's command line again after a failure, for as long as that gains steps.
+/* supervise.c -- starts a launcher's command line again after a failure, as long as that gains
+ * steps.
  *
- * What is known of a run is its exit status and the log folder: the file `checkpoint` says how far it came, run.log whether it was
- * asked to stop. That is enough to decide, and it stays right when the run, the launcher or this process is killed at any moment.
+ * The supervisor knows a run by its exit status and its log folder. The file `checkpoint` says how
+ * far the run came, run.log whether it was asked to stop. That is enough to decide, and it stays
+ * right when the run, the launcher or the supervisor is killed at any moment.
  *
- * - Started again is whatever another try may cure: a lost rank or host, a stall, the machine, a kill. What is the same at each try is
- *   not: a wrong command line or config, ranks that disagree, bad data, a checkpoint that does not fit (supervise_meaning).
- * - Not finite, and a bug of ours, are tried again too: a flipped bit and a rare race do not come back, and what does come back gains no
- *   step.
- * - Three starts in a row that leave no newer checkpoint end it. One alone would be too strict: a run that saves every two hours would
- *   not survive two losses in that time.
- * - Between starts it waits 1 s (--restart_delay), twice as long each time, at most 60 s, and 1 s again after a run of ten minutes. */
+ * - It starts the run again where another try may help: after a lost rank or host, a stall, a
+ *   failure of the machine, a kill. It does not where each try would fail alike: after a wrong
+ *   command line or config, ranks that disagree, bad data, a checkpoint that does not fit
+ *   (supervise_meaning).
+ * - It also starts again after a value that is not finite, and after a bug of run_dist. A flipped
+ *   bit and a rare race do not come back. A failure that does come back gains no step.
+ * - It gives up after three starts in a row without a newer checkpoint. A limit of one would be too
+ *   strict: a run that saves every two hours would not survive two losses in that time.
+ * - Between starts it waits 1 s (--restart_delay), then twice as long each time, at most 60 s.
+ *   After a run of ten minutes it waits 1 s again. */
 #include "rd/supervise.h"
 #include "rd/checkpoint.h"
 #include "rd/clock.h"
@@ -25,7 +30,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_WITHOUT_GAIN = 3 };
+enum { MAX_WITHOUT_GAIN = 3 };
 static const double longest_pause_s = 60.0, long_run_s = 600.0, probe_s = 10.0, lock_s = 30.0;
 
 typedef struct supervisor {
@@ -34,13 +39,13 @@ typedef struct supervisor {
     rd_log *log;
     child child;
     const char *logdir;
-    bool teed;
+    bool log_attached;
     double pause_s;
     int64_t n_restarts, step; /* of the newest checkpoint; -1: none */
     int without_gain;
 } supervisor;
 
-/* ---- what a status means ---- */
+/* ---- meaning of an exit status ---- */
 
 const char *supervise_meaning(int status, bool *again, char text[160])
 {
@@ -94,21 +99,23 @@ static bool folder_is_there(const char *path)
     return path && stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* Lines go where the run's own lines went; the folder may come into being only with the first start. */
-static rd_log *logged(supervisor *s)
+/* Returns the log. Lines also go to the run's run.log. Its folder may appear only with the first
+ * start. */
+static rd_log *supervise_log(supervisor *s)
 {
     char path[4200];
     rd_status own = {0};
-    if (!s->teed && folder_is_there(s->logdir) &&
+    if (!s->log_attached && folder_is_there(s->logdir) &&
         snprintf(path, sizeof path, "%s/run.log", s->logdir) < (int)sizeof path)
-        s->teed = access(path, W_OK) == 0 && rd_log_tee(s->log, path, &own) == RD_OK;
+        s->log_attached = access(path, W_OK) == 0 && rd_log_tee(s->log, path, &own) == RD_OK;
     return s->log;
 }
 
-/* The last line that rank 0 wrote since begin_s says so. mpirun that is sent TERM itself ends with 1, whatever its ranks did. */
+/* Does the last line that rank 0 wrote since begin_s report a stop on request? An mpirun that gets
+ * TERM itself exits with 1, whatever its ranks did. */
 static bool stopped_on_request(const supervisor *s, double begin_s)
 {
-    static const char said[] = "stopped on request at step ";
+    static const char message[] = "stopped on request at step ";
     char path[4200], tail[2048];
     struct stat at;
     ssize_t n = 0;
@@ -124,10 +131,11 @@ static bool stopped_on_request(const supervisor *s, double begin_s)
     while (n > 0 && tail[n - 1] == '\n') n--;
     tail[n] = '\0';
     const char *last = strrchr(tail, '\n');
-    return strncmp(last ? last + 1 : tail, said, sizeof said - 1) == 0;
+    return strncmp(last ? last + 1 : tail, message, sizeof message - 1) == 0;
 }
 
-/* A rank on another host may outlive its launcher for a moment, and holds the folder until then. */
+/* Waits until no process locks the folder: a rank on another host may outlive its launcher for a
+ * moment. */
 static bool wait_for_folder(supervisor *s)
 {
     const int64_t end = rd_now_ns() + (int64_t)(lock_s * 1e9);
@@ -138,8 +146,8 @@ static bool wait_for_folder(supervisor *s)
 
 /* ---- one start ---- */
 
-/* Asks every other host for an ssh login. false: asked to stop. */
-static bool look_at_hosts(supervisor *s, rd_status *st)
+/* Tries an ssh login on every other host. Returns false when asked to stop. */
+static bool probe_hosts(supervisor *s, rd_status *st)
 {
     launch_line *l = &s->line;
     rd_strbuf *text = calloc((size_t)l->n_hosts + 1, sizeof *text), dead = {0};
@@ -166,7 +174,7 @@ static bool look_at_hosts(supervisor *s, rd_status *st)
         if (l->host[i].dead) rd_strbuf_printf(&dead, "%s%s", dead.n ? ", " : "", l->host[i].name);
     }
     if (dead.n)
-        rd_warn(logged(s), "no ssh login on %s within %g s: this start is without it",
+        rd_warn(supervise_log(s), "no ssh login on %s within %g s: this start is without it",
                 rd_strbuf_str(&dead), probe_s);
     /* The new first host has the folder's checkpoints only where hosts share the disk. */
     if (go_on && l->n_hosts > 1 && l->host[0].dead && !folder_is_there(s->logdir))
@@ -187,22 +195,23 @@ done:
     return go_on;
 }
 
-/* The status as a shell gives it; RD_ESTOP also for what ended on request by another status. A failure in *st: nothing was started. */
+/* Starts the run once. Returns its status as a shell gives it, RD_ESTOP also where a run that
+ * stopped on request ended with another status. A failure in *st: nothing was started. */
 static int one_start(supervisor *s, rd_status *st)
 {
     launch_words w = {0};
     int status = RD_ESTOP;
-    const double begin_s = rd_wall_s() - 0.05; /* file systems keep coarser time */
-    if (s->cli->drop_dead_hosts && s->n_restarts > 0 && !look_at_hosts(s, st)) goto done;
+    const double begin_s = rd_wall_s() - 0.05; /* file systems keep coarser times */
+    if (s->cli->drop_dead_hosts && s->n_restarts > 0 && !probe_hosts(s, st)) goto done;
     RD_TRY(st->code);
     RD_TRY(launch_without_dead(&s->line, &w, st));
     if (w.n_dead == s->line.n_hosts && w.n_dead > 0) {
-        rd_warn(logged(s), "no host answers");
+        rd_warn(supervise_log(s), "no host answers");
         status = 255;
         goto done;
     }
     if (w.n_dead > 0 && w.n_ranks > 0)
-        rd_info(logged(s), "run_dist: %" PRId64 " ranks on %d of %d hosts", w.n_ranks,
+        rd_info(supervise_log(s), "run_dist: %" PRId64 " ranks on %d of %d hosts", w.n_ranks,
                 s->line.n_hosts - w.n_dead, s->line.n_hosts);
     RD_TRY(child_start(&s->child, w.argv, st));
     status = child_wait(&s->child);
@@ -223,12 +232,12 @@ static int supervise_give_up(supervisor *s, int status, const char *why)
     rd_status st = {0};
     rd_fail(&st, RD_EENV, "the run ended with %d (%s); %s", status,
             supervise_meaning(status, &again, text), why);
-    rd_error(logged(s), &st);
+    rd_error(supervise_log(s), &st);
     return status;
 }
 
-/* After a failure: false, the run is over, with *code. */
-static bool next(supervisor *s, int status, double seconds, int *code)
+/* Decides after a failure. Returns false when the run is over, with *code; true after the pause. */
+static bool decide_again(supervisor *s, int status, double seconds, int *code)
 {
     bool again;
     char text[160], gain[80], why[200];
@@ -237,8 +246,8 @@ static bool next(supervisor *s, int status, double seconds, int *code)
     *code = status;
     if (step > before) s->step = step;
     s->without_gain = step > before ? 0 : s->without_gain + 1;
-    if (s->child.stop_signal) { /* its ranks had no time to save, or were not there yet */
-        rd_warn(logged(s), "asked to stop, the run ended with %d (%s)%s", status, meaning,
+    if (s->child.stop_signal) { /* its ranks had no time to save, or did not run yet */
+        rd_warn(supervise_log(s), "asked to stop, the run ended with %d (%s)%s", status, meaning,
                 s->step >= 0 ? "; the last checkpoint is what the same command goes on from"
                              : "; there is no checkpoint");
         return false;
@@ -253,7 +262,7 @@ static bool next(supervisor *s, int status, double seconds, int *code)
         *code = supervise_give_up(s, status, why);
         return false;
     }
-    if (s->without_gain >= MOST_WITHOUT_GAIN) {
+    if (s->without_gain >= MAX_WITHOUT_GAIN) {
         (void)snprintf(why, sizeof why,
                        "%d starts in a row have left no new checkpoint: see above why, or save "
                        "more often (--checkpoint_frequency)",
@@ -268,13 +277,13 @@ static bool next(supervisor *s, int status, double seconds, int *code)
                        step > before ? "" : " as before");
     else
         (void)snprintf(gain, sizeof gain, "no checkpoint yet");
-    rd_warn(logged(s),
+    rd_warn(supervise_log(s),
             "restart %" PRId64 " of %" PRId64
             " in %g s: the run ended with %d (%s) after %.0f s, %s",
             s->n_restarts, s->cli->restarts, s->pause_s, status, meaning, seconds, gain);
     if (!child_pause(&s->child, s->pause_s) || !wait_for_folder(s)) {
         *code = RD_ESTOP;
-        rd_info(logged(s), "run_dist: asked to stop between two starts");
+        rd_info(supervise_log(s), "run_dist: asked to stop between two starts");
         return false;
     }
     s->pause_s = fmin(2.0 * s->pause_s, fmax(longest_pause_s, s->cli->restart_delay));
@@ -311,7 +320,7 @@ int rd_supervise(const rd_cli *cli)
         code = one_start(&s, &st);
         RD_TRY(st.code);
         if (code == 0 || code == RD_ESTOP) break;
-        if (!next(&s, code, (double)(rd_now_ns() - begin_ns) * 1e-9, &code)) break;
+        if (!decide_again(&s, code, (double)(rd_now_ns() - begin_ns) * 1e-9, &code)) break;
     }
 done:
     if (st.code != RD_OK) {

@@ -1,9 +1,10 @@
-/* supervise_child.c -- the launcher as a process: started in a group of its own, waited for, told what we are told, and ended with all
- * that it leaves behind on this host.
+/* supervise_child.c -- the launcher as a process: starts it in its own process group, waits for it,
+ * passes signals on, and ends everything that it leaves behind on this host.
  *
- * Signals stay blocked and are taken one at a time where we wait, so there are no handlers and nothing that they could share. Orphans
- * come to us (PR_SET_CHILD_SUBREAPER), so that a rank whose launcher was killed cannot outlive it unseen and meet the next start in the
- * log folder. When we are killed, the launcher gets SIGTERM. */
+ * Signals stay blocked and are handled one at a time while the supervisor waits. So there are no
+ * handlers, and nothing that handlers could share. Orphans become children of the supervisor
+ * (PR_SET_CHILD_SUBREAPER). So a rank whose launcher was killed cannot survive unseen and meet the
+ * next start in the log folder. When the supervisor is killed, the launcher gets SIGTERM. */
 #include "supervise_impl.h"
 #include "rd/clock.h"
 
@@ -18,25 +19,25 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    REPEAT_NS = 200000000
-}; /* one request can come twice: to the group, and from whoever hands it on */
+/* One request may arrive twice: through the process group, and from a process that passes it on. */
+enum { REPEAT_NS = 200000000 };
 static const double patience_s = 10.0, kill_s = 5.0;
 
-static const int taken[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
-enum { N_TAKEN = sizeof taken / sizeof *taken };
+static const int handled[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP};
+enum { N_HANDLED = sizeof handled / sizeof *handled };
 
-static void taken_set(sigset_t *set)
+static void handled_set(sigset_t *set)
 {
     struct sigaction now;
     sigemptyset(set);
-    for (int i = 0; i < N_TAKEN; i++) {
-        /* nohup, and a shell without job control, mean what they say. A shell also ignores SIGINT for what it starts in the background;
-         * whoever sends it there means this process. */
-        const bool may_be_ignored = taken[i] == SIGHUP || taken[i] == SIGTSTP;
-        if (may_be_ignored && sigaction(taken[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN)
+    for (int i = 0; i < N_HANDLED; i++) {
+        /* HUP and TSTP stay ignored under nohup and under a shell without job control. A shell also
+         * ignores SIGINT for a background process, but a SIGINT sent to that process is meant for
+         * it. */
+        const bool may_be_ignored = handled[i] == SIGHUP || handled[i] == SIGTSTP;
+        if (may_be_ignored && sigaction(handled[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN)
             continue;
-        sigaddset(set, taken[i]);
+        sigaddset(set, handled[i]);
     }
 }
 
@@ -44,21 +45,21 @@ void child_prepare(void)
 {
     sigset_t set;
     (void)signal(SIGCHLD, SIG_DFL);
-    taken_set(&set);
+    handled_set(&set);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-/* In the new process. quiet: its output goes nowhere. */
-static void become(char *const *argv, int tell, pid_t parent, bool quiet)
+/* Runs in the new process. quiet: its output is discarded. */
+static void run_child(char *const *argv, int err_pipe, pid_t parent, bool quiet)
 {
     const int null = open("/dev/null", O_RDWR);
     sigset_t set;
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-    if (getppid() != parent) _exit(127); /* gone before we could say that */
-    /* Standard input cannot be read a second time, and a terminal would stop a group in the background that reads from it, or, where
-     * `stty tostop` is set, writes to it. */
+    if (getppid() != parent) _exit(127); /* the parent died before prctl */
+    /* Standard input is /dev/null: it cannot be read a second time. A terminal would also stop a
+     * background group that reads from it, or that writes to it under `stty tostop`. */
     if (null >= 0) (void)dup2(null, 0);
     if (null >= 0 && quiet) (void)dup2(null, 1), (void)dup2(null, 2);
     if (null > 2) (void)close(null);
@@ -66,30 +67,30 @@ static void become(char *const *argv, int tell, pid_t parent, bool quiet)
     (void)signal(SIGPIPE, SIG_DFL);
     (void)signal(SIGXFSZ, SIG_DFL);
     (void)signal(SIGINT, SIG_DFL);
-    taken_set(&set);
+    handled_set(&set);
     (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
     (void)execvp(argv[0], argv);
     const int err = errno;
-    (void)!write(tell, &err, sizeof err);
+    (void)!write(err_pipe, &err, sizeof err);
     _exit(127);
 }
 
 static pid_t supervise_child_start(char *const *argv, bool quiet, int *err)
 {
-    int tell[2];
+    int err_pipe[2];
     const pid_t parent = getpid();
     *err = 0;
-    if (pipe2(tell, O_CLOEXEC) != 0) return *err = errno, -1;
+    if (pipe2(err_pipe, O_CLOEXEC) != 0) return *err = errno, -1;
     const pid_t pid = fork();
-    if (pid == 0) become(argv, tell[1], parent, quiet);
+    if (pid == 0) run_child(argv, err_pipe[1], parent, quiet);
     *err = pid < 0 ? errno : 0;
-    (void)close(tell[1]);
+    (void)close(err_pipe[1]);
     if (pid > 0) {
         (void)setpgid(pid, pid);
-        while (read(tell[0], err, sizeof *err) < 0 && errno == EINTR) continue;
+        while (read(err_pipe[0], err, sizeof *err) < 0 && errno == EINTR) continue;
         if (*err) (void)waitpid(pid, NULL, 0);
     }
-    (void)close(tell[0]);
+    (void)close(err_pipe[0]);
     return *err ? -1 : pid;
 }
 
@@ -109,7 +110,7 @@ rd_code child_start(child *c, char *const *argv, rd_status *st)
 
 /* ---- signals ---- */
 
-/* Processes whose parent we are; the kernel's list is only there where it was built in. */
+/* Sends a signal to all children of this process. Not every kernel has the list. */
 static void kill_children(int sig)
 {
     char path[64];
@@ -120,8 +121,9 @@ static void kill_children(int sig)
     if (f) (void)fclose(f);
 }
 
-/* mpirun gives its ranks one second between TERM and KILL, unless told otherwise, and ends with 1. USR2 asks ranks for the same, takes
- * the time that it takes, and lets their 75 through. Other programs may not hand it on. */
+/* Passes a stop request on. By default, mpirun gives its ranks one second between TERM and KILL,
+ * and exits with 1. USR2 asks the ranks for the same, lets them take their time, and mpirun passes
+ * on their exit code 75. Other programs may not pass USR2 on. */
 static void ask_to_stop(child *c, int sig)
 {
     const int64_t now = rd_now_ns();
@@ -136,13 +138,14 @@ static void ask_to_stop(child *c, int sig)
     if (c->n_stops > 2) kill_children(SIGKILL);
 }
 
-static void supervise_child_take(child *c, int sig)
+static void handle_signal(child *c, int sig)
 {
     switch (sig) {
-    case SIGUSR1: /* save and go on */
+    case SIGUSR1: /* save and continue */
         if (c->pid > 0) (void)(c->own_launcher ? kill(c->pid, sig) : kill(-c->pid, sig));
         break;
-    case SIGTSTP: /* Ctrl-Z reaches us alone: the group of the launcher is not the terminal's */
+    /* Ctrl-Z reaches this process only: the terminal does not know the launcher's group */
+    case SIGTSTP:
         if (c->pid > 0) (void)kill(-c->pid, SIGTSTP);
         (void)raise(SIGSTOP);
         if (c->pid > 0) (void)kill(-c->pid, SIGCONT);
@@ -158,14 +161,14 @@ static void supervise_child_take(child *c, int sig)
     }
 }
 
-/* One signal, or none in this time. */
+/* Waits for one signal, at most `seconds`, and handles it. */
 static void wait_signal(child *c, double seconds)
 {
     const struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
     sigset_t set;
-    taken_set(&set);
+    handled_set(&set);
     const int sig = sigtimedwait(&set, NULL, &t);
-    if (sig > 0) supervise_child_take(c, sig);
+    if (sig > 0) handle_signal(c, sig);
 }
 
 static int as_shell(int status)
@@ -180,7 +183,7 @@ int child_wait(child *c)
         pid_t pid;
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
             if (pid == c->pid) return as_shell(status);
-        if (pid < 0 && errno == ECHILD) return 127; /* somebody else took its status */
+        if (pid < 0 && errno == ECHILD) return 127; /* another process took its status */
         wait_signal(c, 60.0);
     }
 }
@@ -197,7 +200,7 @@ bool child_pause(child *c, double seconds)
     }
 }
 
-/* ---- what is left ---- */
+/* ---- processes left behind ---- */
 
 static bool anything_left(const child *c)
 {
@@ -212,7 +215,8 @@ void child_clear(child *c)
     int sent = 0;
     while (c->pid > 0 && anything_left(c)) {
         const double s = (double)(rd_now_ns() - begin) * 1e-9;
-        if (s > patience_s + 2.0 * kill_s) break; /* in the kernel for good: a dead network disk */
+        /* stuck in the kernel: a dead network disk */
+        if (s > patience_s + 2.0 * kill_s) break;
         if ((s > patience_s && sent == 0) || (s > patience_s + kill_s && sent == 1)) {
             const int sig = sent++ == 0 ? SIGTERM : SIGKILL;
             (void)kill(-c->pid, sig);
@@ -223,7 +227,7 @@ void child_clear(child *c)
     c->pid = 0;
 }
 
-/* ---- looking at hosts ---- */
+/* ---- probing hosts ---- */
 
 bool child_run_all(child *c, char **const *argv, int n, double seconds, int *status)
 {

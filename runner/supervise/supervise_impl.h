@@ -1,4 +1,5 @@
-/* supervise_impl.h -- what the files of the supervisor share: the command line it was given, and the process it starts. */
+/* supervise_impl.h -- what the files of the supervisor share: the command line that it supervises,
+ * and the process that it starts. */
 #ifndef RD_SUPERVISE_IMPL_H
 #define RD_SUPERVISE_IMPL_H
 
@@ -21,35 +22,44 @@ typedef struct launch_host {
 typedef struct launch_line {
     char *const *argv; /* borrowed; argv[n] is NULL */
     int n;
-    bool
-        own_launcher; /* argv[0] is mpirun or a kin of it, or srun: it hands signals on to all ranks */
-    bool several;     /* programs, divided by ':' */
+    /* argv[0] is mpirun, a relative of it, or srun: it passes signals on to all ranks */
+    bool own_launcher;
+    bool several;       /* several programs, divided by ':' */
     const char *logdir; /* borrowed; NULL: none in the line */
-    /* Where the values of mpirun's options are: the index of the word, and what in it comes before the value. -1: not given. */
+    /* Where the values of mpirun's options are: the index of the argument, and the number of
+     * characters before the value. -1: not given. */
     int hosts_at, file_at, np_at;
     size_t hosts_skip, file_skip, np_skip;
     const char *agent, *agent_args; /* borrowed; how mpirun reaches other hosts */
-    launch_host *host;              /* owned, in the order of the line; filled by launch_hosts */
+    launch_host *host;              /* owned; in the order of the line; filled by launch_hosts */
     int n_hosts;
 } launch_line;
 
-void launch_read(char *const *argv, int n, launch_line *out); /* needs launch_release afterwards */
+/* Reads the line. The caller calls launch_release. */
+void launch_read(char *const *argv, int n, launch_line *out);
 void launch_release(launch_line *l);
-/* Fills host from -H or --hostfile. RD_EUSAGE: none is named there, or several programs divide the ranks. */
+
+/* Fills host from -H or --hostfile. RD_EUSAGE: the line names no host, or several programs divide
+ * the ranks. */
 rd_code launch_hosts(launch_line *l, rd_status *st);
-/* The words of the ssh that looks at a host; *words is owned, NULL-terminated, its strings are in *text. false: hosts are not reached
- * by ssh. */
+
+/* Makes the ssh command that probes a host. *words: owned, NULL-terminated; its strings are in
+ * *text. False: hosts are not reached by ssh. */
 bool launch_probe(const launch_line *l, const char *host, rd_strbuf *text, char ***words);
-/* Ranks that fit on the living hosts, at most np. */
+
+/* Returns the number of ranks that fit on the living hosts, at most np. */
 int64_t launch_fit(const launch_line *l, int64_t np);
-/* The line without its dead hosts; all alive: the line itself. */
+
+/* A line without its dead hosts. */
 typedef struct launch_words {
     char **argv;      /* owned array; NULL-terminated */
-    char *hosts, *np; /* owned words of it, NULL: unchanged */
-    char file[4096];  /* a hostfile made for it; "": none. Removed by launch_words_release. */
+    char *hosts, *np; /* owned arguments of it; NULL: unchanged */
+    char file[4096];  /* a temporary hostfile; "": none; launch_words_release removes it */
     int n_dead;
     int64_t n_ranks; /* 0: the line does not say how many */
 } launch_words;
+
+/* Writes the line without its dead hosts; where all are alive, the line itself. */
 rd_code launch_without_dead(const launch_line *l, launch_words *out, rd_status *st);
 void launch_words_release(launch_words *w);
 
@@ -58,28 +68,35 @@ void launch_words_release(launch_words *w);
 typedef struct child {
     pid_t pid; /* and process group; 0: none */
     bool own_launcher;
-    int stop_signal; /* we were asked to stop by this one; 0: no */
-    int n_stops;     /* how often */
-    int64_t stop_ns; /* when first */
+    int stop_signal; /* first signal that asked to stop; 0: none */
+    int n_stops;     /* number of stop requests */
+    int64_t stop_ns; /* time of the first one */
 } child;
 
-/* Blocks the signals that child_wait and child_pause take, and makes orphans come to us. */
+/* Blocks the signals that child_wait and child_pause handle, and makes this process the parent of
+ * orphans. */
 void child_prepare(void);
-/* RD_EUSAGE: there is no such program. */
+
+/* Starts a process in its own group. RD_EUSAGE: there is no such program. */
 rd_code child_start(child *c, char *const *argv, rd_status *st);
-/* Until it has ended; hands signals on meanwhile. As a shell gives it: its exit status, or 128 + signal. */
+
+/* Waits until the process has ended, and passes signals on meanwhile. Returns its status as a shell
+ * gives it: the exit status, or 128 + signal. */
 int child_wait(child *c);
-/* Ends what it has left on this host: waits for it, then asks, then kills. */
+
+/* Ends what the process left behind on this host: waits, then sends TERM, then KILL. */
 void child_clear(child *c);
-/* Waits so long; false: asked to stop. */
+
+/* Waits `seconds`. False: asked to stop. */
 bool child_pause(child *c, double seconds);
-/* Runs all of these at a time, without a terminal, and leaves their statuses: as child_wait gives them, -1 for what was not done in
- * time and was killed. false: asked to stop. */
+
+/* Runs n commands at the same time, without a terminal. *status: as from child_wait; -1: killed
+ * after `seconds`. False: asked to stop. */
 bool child_run_all(child *c, char **const *argv, int n, double seconds, int *status);
 
 /* ---- supervise.c, for its test ---- */
 
-/* What a status of a run means, in words; *again: is starting it again of any use? */
+/* Describes an exit status of a run in words. *again: can another start help? */
 const char *supervise_meaning(int status, bool *again, char text[160]);
 
 #endif

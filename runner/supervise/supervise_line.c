@@ -1,8 +1,8 @@
-/* supervise_line.c -- a launcher's command line, as far as the supervisor has to know it: where the log folder is, which hosts it names
- * and how they are reached; and the same line without some of them.
+/* supervise_line.c -- reads a launcher's command line as far as the supervisor needs it: the log
+ * folder, the hosts and how they are reached. It also writes the line without some of its hosts.
  *
- * Only Open MPI's way to name hosts is known: -H a:2,b:2 or --hostfile FILE, with or without -np N. Everything else is passed through
- * untouched, so any launcher can be supervised. */
+ * It knows only Open MPI's ways to name hosts: -H a:2,b:2 or --hostfile FILE, with or without -np
+ * N. It passes everything else through unchanged, so any launcher can be supervised. */
 #include "supervise_impl.h"
 #include "rd/file.h"
 
@@ -38,7 +38,7 @@ static bool is_mpirun(const char *word)
     return one_of(base_name(word), names);
 }
 
-/* Is argv[i] an option of one of these names, with its value behind '=' or in the next word? */
+/* Is argv[i] an option of one of these names, with its value behind '=' or in the next argument? */
 static bool supervise_line_option(const launch_line *l, int i, const char *const *names, int *at,
                                   size_t *skip)
 {
@@ -54,7 +54,7 @@ static bool supervise_line_option(const launch_line *l, int i, const char *const
     return false;
 }
 
-/* run_dist's own flag in any of the ways to write it: --logdir=D, --logdir D, --logd=D. */
+/* Returns the value of run_dist's flag in any spelling: --logdir=D, --logdir D, --logd=D. */
 static const char *logdir_of(const launch_line *l, int i)
 {
     const char *word = l->argv[i], *eq = strchr(word, '=');
@@ -113,7 +113,7 @@ void launch_read(char *const *argv, int n, launch_line *out)
             i += 2;
             continue;
         }
-        /* The first of each: behind it the program's own options may have such names. */
+        /* The first of each counts: the program behind it may have options of these names. */
         if (out->hosts_at < 0 &&
             supervise_line_option(out, i, hosts, &out->hosts_at, &out->hosts_skip))
             i = out->hosts_at;
@@ -135,7 +135,7 @@ void launch_release(launch_line *l)
 
 /* ---- hosts ---- */
 
-/* Asks no name server, which may be what is down. */
+/* Is this the name or address of this host? Asks no name server, which may be down. */
 static bool is_local(const char *name)
 {
     struct utsname u;
@@ -199,7 +199,7 @@ static rd_code read_list(launch_line *l, const char *list, rd_status *st)
             char *end;
             slots = strtoll(p + name + 1, &end, 10);
             if (end != p + n || slots <= 0)
-                slots = 0; /* "a:*", and what mpirun will complain about */
+                slots = 0; /* "a:*", or a text that mpirun will reject */
         }
         if (n > 0) RD_TRY(supervise_line_add_host(l, p, name, slots, st));
         p += n + (p[n] == ',');
@@ -208,7 +208,7 @@ done:
     return st->code;
 }
 
-/* The slots of a hostfile's line; 0: it does not say. */
+/* Returns the slots of a hostfile's line; 0: it does not say. */
 static int64_t slots_of(const char *line, size_t n)
 {
     for (size_t i = 0; i + 6 < n; i++)
@@ -268,8 +268,8 @@ bool launch_probe(const launch_line *l, const char *host, rd_strbuf *text, char 
     rd_strbuf_reset(text);
     rd_strbuf_add(text, agent, strcspn(agent, ":"));
     if (!memmem(agent, first, "ssh", 3)) return false;
-    for (int i = 0; own[i]; i++)
-        rd_strbuf_printf(text, " %s", own[i]); /* in front: of two, ssh takes the first */
+    for (int i = 0; own[i]; i++) /* in front: of two equal options, ssh takes the first */
+        rd_strbuf_printf(text, " %s", own[i]);
     rd_strbuf_printf(text, " %s %s true", args, host);
     if (text->failed) return false;
     for (const char *p = text->s; *p; p++) n += *p == ' ';
@@ -295,11 +295,11 @@ int64_t launch_fit(const launch_line *l, int64_t np)
         slots += l->host[i].slots;
     }
     if (alive == l->n_hosts || np <= 0) return np;
-    if (!known) slots = np * alive / l->n_hosts; /* as if they were alike */
+    if (!known) slots = np * alive / l->n_hosts; /* as if all hosts were alike */
     return slots < 1 ? 1 : slots < np ? slots : np;
 }
 
-/* name..name+n: is that a dead host? */
+/* Is the host name[n] dead? */
 static bool is_dead(const launch_line *l, const char *name, size_t n)
 {
     for (int i = 0; i < l->n_hosts; i++)
@@ -323,7 +323,7 @@ static void list_without(const launch_line *l, rd_strbuf *out)
     }
 }
 
-/* Its lines as they are, but for those of dead hosts. */
+/* Writes a hostfile without the lines of dead hosts. */
 static rd_code file_without(const launch_line *l, char path[4096], rd_status *st)
 {
     const char *folder = getenv("TMPDIR");
