@@ -280,12 +280,13 @@ static void bench_report(const bench *b)
     const double share = v->cpu_s / v->wall_s / rd_backend_threads(r->backend);
     if (share < 0.9 && !r->gpu)
         rd_info(log,
-                "a rank's threads had %.0f %% of their processors: others use them, or input or "
-                "ranks were waited for; by processor time the share of the peak is %.1f %%",
+                "a rank's threads had %.0f %% of their cores: others use them, or the threads "
+                "waited for input or "
+                "ranks; by CPU time the share of the peak is %.1f %%",
                 100.0 * share, 100.0 * v->flops / v->cpu_s / v->peak_cpu);
     if (v->skipped > 0)
         rd_info(log,
-                "%" PRId64 " step%s without update, for the gradient was not finite; a smaller "
+                "%" PRId64 " step%s without update, because the gradient was not finite; a smaller "
                 "learning_rate helps",
                 v->skipped, RD_S(v->skipped));
     rd_info(log, "peak memory of a rank: %.0f MB", v->peak_bytes * 1e-6);
@@ -307,7 +308,7 @@ static rd_code count_steps(bench *b, rd_status *st)
                        rd_config_where(r->keys, "bench_epochs"));
     const double steps = ceil(b->config.bench_epochs * (double)b->n_epoch / batch - 1e-9);
     if (steps > 1e9)
-        return rd_fail(st, RD_EUSAGE, "bench_epochs %g are %.0f steps; at most 1e9",
+        return rd_fail(st, RD_EUSAGE, "bench_epochs %g means %.0f steps; at most 1e9 are allowed",
                        b->config.bench_epochs, steps);
     b->result.n_planned = (int64_t)fmax(1.0, steps);
     return RD_OK;
@@ -321,10 +322,9 @@ rd_code run_bench(rd_run *r, rd_status *st)
     if (rd_config_read(r->keys, &rd_group_bench, r->mode, &b.config, st) == RD_OK) {
         style = bench_style_find(b.config.bench_format);
         if (b.config.bench_forward_only && !b.config.bench_synthetic)
-            rd_fail(
-                st, RD_EUSAGE,
-                "%s: 'bench_forward_only' is for synthetic data; add --set bench_synthetic=true",
-                rd_config_where(r->keys, "bench_forward_only"));
+            rd_fail(st, RD_EUSAGE,
+                    "%s: 'bench_forward_only' needs synthetic data; add --set bench_synthetic=true",
+                    rd_config_where(r->keys, "bench_forward_only"));
     }
     RD_TRY(bench_open(&b, st));
     if (!b.stepper.make && stepper_prepare(&b.stepper, st) == RD_OK)

@@ -92,8 +92,8 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *notices, 
                 return bench_config_put(c, "bench_data", json_string(name), "--data_name", st);
             }
         return rd_fail(st, RD_EUSAGE,
-                       "--data_name=%.64s: there are no synthetic images of that name; one of "
-                       "imagenet, cifar10, cifar100, mnist, or give --data_dir",
+                       "--data_name=%.64s: there are no synthetic images of that name; use "
+                       "imagenet, cifar10, cifar100 or mnist, or give --data_dir",
                        name);
     }
     if (!dir) dir = json_string_value(rd_config_get(c, "data_dir"));
@@ -105,13 +105,13 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *notices, 
     if (!name)
         return rd_fail(
             st, RD_EUSAGE,
-            "--data_dir=%.200s: the path does not say which data is there; give "
+            "--data_dir=%.200s: the path does not tell which data it holds; give "
             "--data_name=imagenet, cifar10, cifar100 or mnist, or the name of a dataset (--help)",
             dir);
     if (!dataset)
         return rd_fail(st, RD_EUSAGE,
-                       "--data_name=%.64s is unknown; imagenet, cifar10, cifar100, mnist, or the "
-                       "name of a dataset (--help)",
+                       "--data_name=%.64s is unknown; use imagenet, cifar10, cifar100, mnist, or "
+                       "the name of a dataset (--help)",
                        name);
     if (given)
         rd_strbuf_printf(notices, "--data_name=%s is dataset=%s\n", name, dataset);

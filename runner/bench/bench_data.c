@@ -45,8 +45,8 @@ rd_code bench_synthetic_spec(bench *b, rd_data_spec *out, rd_status *st)
     }
     if (k < 0)
         return rd_fail(st, RD_EUSAGE,
-                       "nothing says which images model '%s' takes; give the key 'bench_data', or "
-                       "real data (key 'dataset')",
+                       "the shape of the images for model '%s' is not known; set 'bench_data', or "
+                       "use real data (key 'dataset')",
                        b->run->model->name);
     const int64_t h = (int64_t)run_real(b->run, "image_size", 0.0),
                   w = (int64_t)run_real(b->run, "image_width", 0.0),

@@ -9,8 +9,9 @@
 static void print_link(FILE *out, const char *where, const forecast_link *l, const char *of)
 {
     if (isinf(l->bytes_per_s)) return;
-    (void)fprintf(out, "%s: %.3g us a message, %.3g GB/s%s (%s)\n", where, l->alpha_s * 1e6,
-                  l->bytes_per_s * 1e-9, of, l->measured ? "fitted to this run" : "given or taken");
+    (void)fprintf(out, "%s: %.3g us per message, %.3g GB/s%s (%s)\n", where, l->alpha_s * 1e6,
+                  l->bytes_per_s * 1e-9, of,
+                  l->measured ? "fitted to this run" : "given or assumed");
 }
 
 /* measured: the measured step; m: the step on the cluster that the user asks about. */
@@ -24,13 +25,12 @@ static void print_table(const forecast_step *measured, const forecast_step *m, i
                   RD_S(m->hosts), m->ranks, RD_S(m->ranks), rd_strbuf_str(&line));
     rd_strbuf_release(&line);
     if (measured->between.measured && measured->comm_s > 0.0)
-        (void)fprintf(out, "an exchange took %.4g ms, and takes %.4g ms by the model\n",
-                      measured->comm_s * 1e3,
-                      forecast_exchange_s(measured, measured->hosts,
-                                          measured->ranks / measured->hosts) *
-                          1e3);
+        (void)fprintf(
+            out, "an exchange took %.4g ms; the model gives %.4g ms\n", measured->comm_s * 1e3,
+            forecast_exchange_s(measured, measured->hosts, measured->ranks / measured->hosts) *
+                1e3);
     (void)fprintf(out,
-                  "\ngradients: %.4g MB in %.0f bucket%s, %s bytes a number between hosts, %s\n",
+                  "\ngradients: %.4g MB in %.0f bucket%s, %s bytes per number between hosts, %s\n",
                   m->bytes * 1e-6, m->buckets, RD_S((int)m->buckets), m->wire < 1.0 ? "2" : "4",
                   m->overlaps ? "summed while backward runs" : "summed after backward");
     print_link(out, "between hosts", &m->between, "");
@@ -47,13 +47,14 @@ static void print_table(const forecast_step *measured, const forecast_step *m, i
         (void)fprintf(out, "%6d %6d %11.4g %11.4g %11.4g %14.5g %6.1f %% %8s\n", r.hosts, r.ranks,
                       r.step_s, r.comm_s, r.exposed_s, r.units_per_s, 100.0 * r.weak, strong);
     }
-    (void)fprintf(out,
-                  "\nweak scaling: the batch of a rank stays; strong: the global batch of the "
-                  "measured run, %.0f samples. Both against one host.\nThe model: alpha + bytes / "
-                  "bandwidth for each round of messages; exposed is what backward does not hide. "
-                  "It knows\nno switch that hosts share, no rank that is slower than those "
-                  "measured, and no batch that is too small to be fast.\n",
-                  m->samples);
+    (void)fprintf(
+        out,
+        "\nweak scaling: the batch of a rank is constant. Strong scaling: the global batch is "
+        "constant, %.0f samples as in the measured run. Both against one host.\nThe model: alpha + "
+        "bytes / bandwidth for each round of messages. exposed: the part that backward does not "
+        "hide.\nThe model ignores switches that hosts share, ranks slower than those measured, and "
+        "batches that are too small to be fast.\n",
+        m->samples);
 }
 
 static void put_real(json_t *o, const char *key, double v)

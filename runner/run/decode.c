@@ -117,7 +117,7 @@ rd_code decode_share(rd_run *r, const rd_dataset *d, const int64_t *ids, int64_t
     if (!r->model->decode && !run_is_image(r))
         return rd_fail(
             st, RD_EUSAGE,
-            "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
+            "the model '%s' produces no output for a sample; --mode=eval computes its loss",
             r->model->name);
     for (int64_t k = r->world->rank; k * size < n; k += r->world->size) {
         rd_batch b = {0};

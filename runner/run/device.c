@@ -137,9 +137,9 @@ void device_report_work(const rd_run *r)
     if (a.taken > 0 || a.is_short)
         rd_info(r->log,
                 "batches: %" PRId64 " of %" PRId64
-                " went up to the GPU beside the step before, by %.1f MB of its memory%s",
+                " were uploaded during the step before, through %.1f MB of GPU memory%s",
                 a.taken, a.taken + a.late, (double)a.bytes * 1e-6,
-                a.is_short ? ", which had no room for more" : "");
+                a.is_short ? ", which was full" : "");
     rd_gpu_graph_counts c;
     rd_gpu_count_graphs(run_gpu(r), &c);
     if (c.started > 0)
@@ -281,7 +281,7 @@ rd_code device_explain(const rd_run *r, const char *key, int64_t batch, rd_statu
         (void)snprintf(remedy, sizeof remedy, "'%s' %" PRId64 " may fit", key, fits);
     else
         (void)snprintf(remedy, sizeof remedy,
-                       "not even one sample does: a smaller model, or a card with more memory");
+                       "not even one sample fits; use a smaller model, or a GPU with more memory");
     rd_status_prefix(
         st,
         "'%s' %" PRId64

@@ -365,9 +365,8 @@ void exchange_describe(const exchange *x, rd_strbuf *out)
                      x->run->config.allreduce_dtype, x->n, RD_S(x->n), x->run->config.bucket_mb,
                      mode == RD_FLOW_LATE    ? ", after backward"
                      : mode == RD_FLOW_CALLS ? ", during backward between its ops"
-                     : mode == RD_FLOW_CORE
-                         ? ", during backward by a thread with a processor of its own"
-                         : ", during backward by a thread");
+                     : mode == RD_FLOW_CORE  ? ", during backward by a thread with its own core"
+                                             : ", during backward by a thread");
     if (tables > 0)
         rd_strbuf_printf(out, ", and %d embedding%s by rows after it", tables, RD_S(tables));
     rd_strbuf_printf(out, "\n");

@@ -51,9 +51,9 @@ static rd_code happen(rd_run *r, const fault *f, rd_status *st)
     if (strcmp(f->kind, "hang") == 0) sleep_s(1e6);
     if (strcmp(f->kind, "slow") == 0) sleep_s(1.5);
     if (strcmp(f->kind, "data") == 0)
-        return rd_fail(st, RD_EDATA, "a fault was asked for: bad data at step %lld", f->step);
+        return rd_fail(st, RD_EDATA, "a fault was requested: bad data at step %lld", f->step);
     if (strcmp(f->kind, "memory") == 0)
-        return rd_fail(st, RD_EENV, "a fault was asked for: no memory at step %lld", f->step);
+        return rd_fail(st, RD_EENV, "a fault was requested: no memory at step %lld", f->step);
     if (strcmp(f->kind, "nan") == 0) {
         rd_params_grads(r->params)[0] = NAN;
         rd_params_touch_grads(r->params);

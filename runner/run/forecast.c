@@ -64,13 +64,13 @@ static void change_links(const forecast_config *c, forecast_step *m, int per_hos
         m->between.measured = false;
     } else if (!m->between.measured) {
         m->between = some_ethernet;
-        rd_strbuf_printf(notes, "no link between hosts was measured: one of 10 Gbit/s and 30 us is "
-                                "taken; --link_gbit and --latency_us name another\n");
+        rd_strbuf_printf(notes, "no link between hosts was measured: 10 Gbit/s and 30 us are "
+                                "assumed; --link_gbit and --latency_us set others\n");
     }
     if (!m->inside.measured && per_host > 1 && m->shared) {
         m->inside = some_memory;
-        rd_strbuf_printf(notes, "the sum inside a host was not measured by itself: 10 GB/s of bus "
-                                "bandwidth are taken\n");
+        rd_strbuf_printf(notes, "the sum inside a host was not measured separately: 10 GB/s of bus "
+                                "bandwidth are assumed\n");
     }
 }
 
@@ -81,7 +81,7 @@ rd_code forecast_change(const rd_config *config, forecast_step *m, int *per_host
     *per_host = m->ranks / m->hosts > 0 ? m->ranks / m->hosts : 1;
     RD_TRY(rd_config_read(config, &rd_group_plan, RD_MODE_PLAN, &c, st));
     if (m->ranks % m->hosts != 0)
-        rd_strbuf_printf(notes, "the hosts had different numbers of ranks: %d each are taken\n",
+        rd_strbuf_printf(notes, "the hosts had different numbers of ranks: %d each are assumed\n",
                          *per_host);
     if (c.has_ranks) *per_host = (int)c.ranks_per_host;
     /* The measured total between hosts includes the sum inside a host where that was not measured
@@ -90,8 +90,8 @@ rd_code forecast_change(const rd_config *config, forecast_step *m, int *per_host
                        !c.has_latency && !c.has_ranks;
     if (whole && *per_host > 1) {
         m->inside = (forecast_link){0.0, INFINITY, true};
-        rd_strbuf_printf(notes, "the sum inside a host was not told apart: its time counts for the "
-                                "link between hosts\n");
+        rd_strbuf_printf(notes, "the sum inside a host was not measured separately: its time "
+                                "counts for the link between hosts\n");
     }
     change_links(&c, m, *per_host, notes);
     if (m->hosts == 1 || rd_config_has(config, "bucket_mb"))
@@ -138,6 +138,7 @@ void forecast_describe_hosts(const forecast_step *m, rd_strbuf *out)
                          100.0 * r.weak);
     }
     if (!m->between.measured)
-        rd_strbuf_printf(out, " (no network was measured: %g Gbit/s and %g us a message are taken)",
+        rd_strbuf_printf(out,
+                         " (no network was measured: %g Gbit/s and %g us per message are assumed)",
                          m->between.bytes_per_s * 8e-9, m->between.alpha_s * 1e6);
 }

@@ -31,7 +31,8 @@ static rd_code gpu_group_gather(const rd_run *r, gpu_group_offer **out, rd_statu
     gpu_group_offer mine;
     own_offer(r, &mine);
     *out = calloc((size_t)r->world->size, sizeof **out);
-    if (!*out) rd_fail(st, RD_EENV, "out of memory for what %d ranks have of NCCL", r->world->size);
+    if (!*out)
+        rd_fail(st, RD_EENV, "out of memory for the NCCL versions of %d ranks", r->world->size);
     RD_TRY(rd_comm_agree(r->comm, st));
     RD_TRY(rd_comm_allgather(r->comm, &mine, *out, (int64_t)sizeof mine, st));
 done:
@@ -44,8 +45,8 @@ static void warn_of_mixed_gpus(const rd_run *r, const gpu_group_offer *all)
         if (all[i].sm == all[0].sm) continue;
         rd_warn(
             r->log,
-            "GPUs of several kinds (rank 0: sm_%d, rank %d: sm_%d), which round in other ways: the "
-            "same command gives the same bytes only where each rank has the same kind again",
+            "GPUs of several kinds (rank 0: sm_%d, rank %d: sm_%d), which round differently: the "
+            "same command gives the same bytes only where each rank gets the same kind again",
             all[0].sm, i, all[i].sm);
         return;
     }
@@ -57,8 +58,9 @@ static bool by_nccl(const rd_run *r, const gpu_group_offer *all, char why[200], 
     const int n = r->world->size;
     *warn = false;
     if (run_any(r)) {
-        (void)snprintf(why, 200,
-                       "deterministic any adds them in one order for every number of ranks");
+        (void)snprintf(
+            why, 200,
+            "deterministic any adds gradients in the same order for every number of ranks");
         return false;
     }
     for (int i = 0; i < n; i++) {
@@ -92,8 +94,8 @@ static rd_code same_nccl(const rd_run *r, const rd_gpu_nccl *mine, rd_status *st
     (void)snprintf(text, sizeof text, "%d, %.200s", mine->version, mine->settings);
     if (mine->overridden && r->world->rank == 0)
         rd_warn(r->log,
-                "the environment has %s: the order in which NCCL adds, and so the bytes of a run, "
-                "are those of that choice; without it ranks add in a ring, by one protocol",
+                "the environment has %s, which sets the order in which NCCL adds, and so the bytes "
+                "of a run; by default ranks add in a ring, with one protocol",
                 mine->settings);
     return rd_comm_same(r->comm, "NCCL and its settings", text, st);
 }

@@ -259,7 +259,7 @@ static rd_code translate_typed_lines(rd_run *r, rd_status *st)
     size_t cap = 0;
     ssize_t n;
     run_decode_config(r, true, &dc);
-    rd_info(r->log, "one sentence a line, tokens separated by single blanks; end with ctrl-D");
+    rd_info(r->log, "one sentence per line, tokens separated by single spaces; end with Ctrl-D");
     while ((n = getline(&line, &cap, stdin)) >= 0) {
         while (n > 0 && isspace((unsigned char)line[n - 1])) n--;
         int32_t *ids = NULL;
@@ -296,12 +296,12 @@ rd_code run_infer(rd_run *r, rd_status *st)
     RD_TRY(setup_model(r, &spec, false, st));
     if (run_is_image(r) && r->cli->input)
         rd_fail(st, RD_EUSAGE,
-                "--input is text to translate, and model %s classes images; name these with --set "
-                "test_data=FOLDER, or as the dataset wants it",
+                "--input is text to translate, but model %s classifies images; name them with "
+                "--set test_data=FOLDER, or as the dataset requires",
                 r->model->name);
     if (!run_is_image(r) && (!r->model->decode || !rd_dataset_def_of(r->eval_data)->text))
         rd_fail(st, RD_EUSAGE,
-                "the model '%s' has nothing to write for a sample; --mode=eval gives its loss",
+                "the model '%s' produces no output for a sample; --mode=eval computes its loss",
                 r->model->name);
     RD_TRY(run_agree(r, st));
     RD_TRY(world_check(r, st));

@@ -97,11 +97,9 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
                        rd_status *st)
 {
     const int size = r->world->size;
-    const char
-        *name = "?",
-        *other = all[0].shared ? "most hosts" : "most ranks",
-        *remedy =
-            "nothing was saved since, start again to go on from the last checkpoint, and suspect";
+    const char *name = "?", *other = all[0].shared ? "most hosts" : "most ranks",
+               *remedy =
+                   "nothing was saved since; start again from the last checkpoint, and suspect";
     char text[128];
     uint64_t *sum = calloc((size_t)size, sizeof *sum);
     int differing = -1;
@@ -135,8 +133,8 @@ static rd_code compare(rd_run *r, const replicas_record *all, const uint64_t *of
         r->agreed = true;
         rd_fail(st, RD_ENUMERIC,
                 "at step %" PRId64
-                " rank %d (%s) has a gradient of norm %.17g, rank 0 one of %.17g, after a sum that "
-                "gives all the same; %s that machine or the network to it",
+                " rank %d (%s) has a gradient of norm %.17g, rank 0 one of %.17g, after a sum "
+                "that gives every rank the same; %s that machine or the network to it",
                 r->progress.step, i, all[i].host, all[i].norm, all[0].norm, remedy);
         goto done;
     }

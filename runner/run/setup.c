@@ -31,7 +31,8 @@ static rd_code find_metric(rd_run *r, rd_status *st)
 {
     r->metric = rd_metric_find(r->config.metric);
     if (r->metric) return RD_OK;
-    return rd_fail(st, RD_EBUG, "the file of metric '%s' gives it another name", r->config.metric);
+    return rd_fail(st, RD_EBUG, "the metric '%s' is registered under another name",
+                   r->config.metric);
 }
 
 /* Applies what the mode forces on the config, and collects a notice for each change. */
@@ -42,10 +43,10 @@ static rd_code force_keys(rd_run *r, rd_status *st)
     if (rd_config_has(r->keys, "num_gpus")) {
         const json_t *v = rd_config_get(r->keys, "num_gpus");
         if (json_is_integer(v) && json_integer_value(v) != 1)
-            rd_strbuf_printf(
-                &r->notices,
-                "num_gpus %lld is ignored and set to 1: ranks are what counts (mpirun -np N)\n",
-                (long long)json_integer_value(v));
+            rd_strbuf_printf(&r->notices,
+                             "num_gpus %lld is ignored and set to 1: the number of ranks decides "
+                             "(mpirun -np N)\n",
+                             (long long)json_integer_value(v));
         RD_TRY(rd_config_put(r->keys, "num_gpus", json_integer(1), "forced", st));
     }
     if (r->mode == RD_MODE_TRAIN) {
@@ -92,13 +93,13 @@ static rd_code check_any(rd_run *r, rd_status *st)
     }
     if (!power_of_two(r->config.micro_batches))
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'deterministic' any needs 'micro_batches', a power of two: the parts "
-                       "of a global batch; 8 serves 1, 2, 4 and 8 ranks",
+                       "%s: 'deterministic' any needs 'micro_batches', a power of two: the number "
+                       "of parts of a global batch; 8 works for 1, 2, 4 and 8 ranks",
                        at);
     if (r->config.micro_batches % w->size != 0)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'micro_batches' %" PRId64
-                       " cannot be shared by %d ranks; start 1, 2, 4, ... ranks, at most so many",
+                       " cannot be shared by %d ranks; start 1, 2, 4, ... ranks, at most as many",
                        rd_config_where(r->keys, "micro_batches"), r->config.micro_batches, w->size);
     if (r->config.micro_batches > r->global_batch)
         return rd_fail(st, RD_EUSAGE,
@@ -109,7 +110,7 @@ static rd_code check_any(rd_run *r, rd_status *st)
     if (r->config.iter_size > 1)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'iter_size' with 'deterministic' any; a larger batch_size with more "
-                       "'micro_batches' takes no more memory either",
+                       "'micro_batches' needs no more memory either",
                        rd_config_where(r->keys, "iter_size"));
     if (strcmp(r->config.sampling, "independent") == 0 || r->cli->split_data_per_rank)
         return rd_fail(
@@ -120,17 +121,17 @@ static rd_code check_any(rd_run *r, rd_status *st)
     if (run_wire(r) != RD_WIRE_F32)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'allreduce_dtype' %s with 'deterministic' any: sums would depend on "
-                       "the number of hosts; take float32",
+                       "the number of hosts; use float32",
                        rd_config_where(r->keys, "allreduce_dtype"), r->config.allreduce_dtype);
     if (w->local_size * w->n_hosts != w->size || w->rank / w->local_size != w->host_index)
-        return rd_fail(st, RD_EENV,
-                       "'deterministic' any needs the same number of ranks on each host, "
-                       "neighbours together; mpirun --map-by slot with equal slots does that");
+        return rd_fail(
+            st, RD_EENV,
+            "'deterministic' any needs the same number of ranks on each host, with consecutive "
+            "ranks on a host; mpirun --map-by slot with equal slots does that");
     if (r->config.threads == 0) {
         r->config.threads = 1; /* with more threads, products may add in another order */
-        rd_strbuf_puts(
-            &r->notices,
-            "deterministic any: 1 thread a rank, where 'threads' does not say how many\n");
+        rd_strbuf_puts(&r->notices,
+                       "deterministic any: 1 thread per rank, since 'threads' is not set\n");
     }
     return st->code;
 }
@@ -153,13 +154,13 @@ rd_code setup_config(rd_run *r, rd_status *st)
         if (strcasecmp(r->optim_config.optimizer, "adadelta") == 0 &&
             r->schedule_config.learning_rate < 0.1)
             rd_strbuf_printf(&r->notices,
-                             "adadelta with learning_rate %g: its rule was published with 1.0, and "
-                             "newer Keras' default of 0.001 is known to train next to nothing\n",
+                             "adadelta with learning_rate %g: the rule was published with 1.0; "
+                             "with newer Keras' default of 0.001 it learns almost nothing\n",
                              r->schedule_config.learning_rate);
     }
     if (r->mode == RD_MODE_EVAL || r->mode == RD_MODE_TRAIN_EVAL) RD_TRY(find_metric(r, st));
     if (__builtin_mul_overflow(r->config.batch_size, (int64_t)r->world->size, &r->global_batch))
-        rd_fail(st, RD_EUSAGE, "batch_size %lld times %d ranks is too large a global batch",
+        rd_fail(st, RD_EUSAGE, "batch_size %lld times %d ranks: the global batch is too large",
                 (long long)r->config.batch_size, r->world->size);
     if (st->code == RD_OK && (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL))
         (void)check_any(r, st);

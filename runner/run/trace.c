@@ -120,7 +120,7 @@ static rd_code create_file(run_trace *t, rd_status *st)
                      t->run->world->size, t->run->world->n_hosts, t->run->config.model);
     if (add_lines(t, &b, true, &own) != RD_OK)
         rd_fail(st, RD_EENV,
-                "cannot write --trace '%.512s': %s; make room there, or leave the flag out",
+                "cannot write --trace '%.512s': %s; free space there, or leave the flag out",
                 t->path, own.msg);
     rd_strbuf_release(&b);
     return st->code;
@@ -330,7 +330,7 @@ rd_code trace_finish(rd_run *r, rd_status *st)
     if (t->all_steps == 0)
         rd_info(r->log,
                 "trace: no step of %" PRId64 " to %" PRId64
-                " was run; trace_steps says which ones to keep",
+                " was run; trace_steps sets which steps to trace",
                 t->first, t->last);
     else
         rd_info(r->log,
@@ -340,7 +340,7 @@ rd_code trace_finish(rd_run *r, rd_status *st)
     if (t->all_dropped > 0)
         rd_info(r->log,
                 "trace: %" PRId64 " of %" PRId64
-                " spans were dropped for want of room; trace fewer ops (trace_ops)",
+                " spans were dropped because the buffer was full; trace fewer ops (trace_ops)",
                 t->all_dropped, t->all_dropped + t->all_spans);
 done:
     return st->code;

@@ -389,7 +389,7 @@ static rd_code summarize(trainer *t, rd_status *st)
     if (r->world->size > 1 && forecast_change(r->keys, &m, &per_host, &notes, &own) == RD_OK) {
         rd_strbuf_reset(&line);
         forecast_describe_hosts(&m, &line);
-        rd_info(r->log, "%s; all of it: run_dist --mode=plan --logdir=%s", rd_strbuf_str(&line),
+        rd_info(r->log, "%s; in full: run_dist --mode=plan --logdir=%s", rd_strbuf_str(&line),
                 r->cli->logdir);
     }
 done:
@@ -404,7 +404,7 @@ static void report_skip(trainer *t)
     char scale[64] = "";
     t->skipped_in_row++;
     if (device_scales_loss(r))
-        (void)snprintf(scale, sizeof scale, "; the loss is scaled by %g from now on",
+        (void)snprintf(scale, sizeof scale, "; from now on the loss is scaled by %g",
                        r->progress.loss_scale);
     rd_live(r->log, NULL);
     rd_info(r->log,

@@ -84,7 +84,7 @@ const char *supervise_meaning(int status, bool *again, char text[160])
         (void)snprintf(text, 160, "a process was ended by signal %d, %s%s", status - 128,
                        sigdescr_np(status - 128),
                        status == 128 + SIGKILL
-                           ? ": by hand, for want of memory, or with a host that was lost"
+                           ? ": by hand, because memory ran out, or with a host that was lost"
                            : "");
     else
         (void)snprintf(text, 160, "the launcher's own");
@@ -178,11 +178,10 @@ static bool probe_hosts(supervisor *s, rd_status *st)
                 rd_strbuf_str(&dead), probe_s);
     /* The new first host has the folder's checkpoints only where hosts share the disk. */
     if (go_on && l->n_hosts > 1 && l->host[0].dead && !folder_is_there(s->logdir))
-        rd_fail(
-            st, RD_EENV,
-            "host %s, the first, is dead, and '%s' is not to be seen from here: the next host "
-            "would begin at step 0; bring %s back, or put --logdir on a disk that all hosts share",
-            l->host[0].name, s->logdir, l->host[0].name);
+        rd_fail(st, RD_EENV,
+                "host %s, the first, is dead, and '%s' is not visible here: the next host would "
+                "begin at step 0; bring %s back, or put --logdir on a disk that all hosts share",
+                l->host[0].name, s->logdir, l->host[0].name);
 done:
     for (int i = 0; i < l->n_hosts; i++) {
         if (text) rd_strbuf_release(&text[i]);
@@ -264,8 +263,8 @@ static bool decide_again(supervisor *s, int status, double seconds, int *code)
     }
     if (s->without_gain >= MAX_WITHOUT_GAIN) {
         (void)snprintf(why, sizeof why,
-                       "%d starts in a row have left no new checkpoint: see above why, or save "
-                       "more often (--checkpoint_frequency)",
+                       "%d starts in a row have left no new checkpoint: see the messages above, or "
+                       "save more often (--checkpoint_frequency)",
                        s->without_gain);
         *code = supervise_give_up(s, status, why);
         return false;
@@ -296,11 +295,11 @@ static rd_code open_line(supervisor *s, rd_status *st)
     s->logdir = s->cli->logdir ? s->cli->logdir : s->line.logdir;
     if (!s->logdir || !s->logdir[0])
         return rd_fail(st, RD_EUSAGE,
-                       "the command behind -- has no --logdir, where --restarts sees how far a run "
-                       "has come; add it there, or, where a script holds it, in front of --");
+                       "the command behind -- has no --logdir, which tells --restarts how far a "
+                       "run has come; add it there, or in front of -- where a script holds it");
     if (getenv("OMPI_COMM_WORLD_RANK"))
         return rd_fail(st, RD_EUSAGE,
-                       "--restarts starts mpirun, and cannot be started by it: run_dist "
+                       "--restarts starts mpirun, so mpirun must not start it: run_dist "
                        "--restarts=5 -- mpirun -np 4 run_dist ...");
     return s->cli->drop_dead_hosts ? launch_hosts(&s->line, st) : st->code;
 }

@@ -102,8 +102,8 @@ rd_code child_start(child *c, char *const *argv, rd_status *st)
     c->pid = 0;
     if (err == ENOENT || err == EACCES || err == ENOTDIR || err == ENOEXEC)
         return rd_fail(st, RD_EUSAGE,
-                       "cannot start '%s': %s; the words behind -- are the command that starts the "
-                       "ranks, as one would type it",
+                       "cannot start '%s': %s; give the command that starts the ranks behind --, "
+                       "as you would type it",
                        argv[0], strerror(err));
     return rd_fail(st, RD_EENV, "cannot start '%s': %s", argv[0], strerror(err));
 }

@@ -173,7 +173,8 @@ static rd_code supervise_line_add_host(launch_line *l, const char *name, size_t 
                                        rd_status *st)
 {
     if (n == 0 || n >= sizeof l->host->name)
-        return rd_fail(st, RD_EUSAGE, "'%.*s' is no name of a host", (int)(n > 80 ? 80 : n), name);
+        return rd_fail(st, RD_EUSAGE, "'%.*s' is not the name of a host", (int)(n > 80 ? 80 : n),
+                       name);
     for (int i = 0; i < l->n_hosts; i++)
         if (strncmp(l->host[i].name, name, n) == 0 && !l->host[i].name[n]) {
             l->host[i].slots = l->host[i].slots > 0 && slots > 0 ? l->host[i].slots + slots : 0;
@@ -243,7 +244,7 @@ rd_code launch_hosts(launch_line *l, rd_status *st)
     launch_release(l);
     if (l->several)
         return rd_fail(st, RD_EUSAGE,
-                       "--drop_dead_hosts cannot share out the ranks of several programs, divided "
+                       "--drop_dead_hosts cannot divide the ranks of several programs, separated "
                        "by ':'; leave it out");
     if (l->hosts_at >= 0)
         RD_TRY(read_list(l, l->argv[l->hosts_at] + l->hosts_skip, st));

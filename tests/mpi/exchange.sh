@@ -26,7 +26,7 @@ expect "by a thread" 0 "during backward by a thread$" t 4 2 thread --set overlap
 expect "which auto takes" 0 "during backward by a thread$" t 4 2 auto --set overlap=auto
 rm -r auto
 equal "by a thread" thread
-expect "by a thread that looks all the time" 0 "during backward by a thread with a processor of its own" t 4 2 core --set overlap=core
+expect "by a thread that looks all the time" 0 "during backward by a thread with its own core" t 4 2 core --set overlap=core
 equal "by a thread that looks all the time" core
 expect "another cut" 0 "" t 4 2 cut --set overlap=thread --set bucket_mb=0.005
 equal "another cut" cut

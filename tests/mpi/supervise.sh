@@ -80,7 +80,7 @@ END
 expect "the log folder in front of --" 0 "starts: 2" again "9 1,0 2" --restarts=1 --logdir=f -- fake
 expect "the log folder in two words" 0 "starts: 2" again "9 1,0 2" --restarts=1 -- fake --logd f
 nested() { OMPI_COMM_WORLD_RANK=0 timeout 20 "$PROG" --restarts=1 -- fake --logdir=f; }
-expect "under mpirun" 2 "cannot be started by it" nested
+expect "under mpirun" 2 "mpirun must not start it" nested
 
 # Hosts. The first is this one; node9 does not answer.
 unset OMPI_MCA_plm_rsh_agent # of tests/run: no ssh
