@@ -98,7 +98,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             (void)bench_flags(*out, cli, &notices, st);
         if (st->code == RD_OK) (void)first_rate(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
-        if (st->code == RD_OK) (void)run_check_owners(*out, &said, st);
+        if (st->code == RD_OK) (void)run_check_owners(*out, &notices, st);
     }
     RD_TRY(rd_comm_agree(comm, st));
     for (const char *s = rd_strbuf_str(&notices); *s; s += strcspn(s, "\n"), s += *s == '\n')
