@@ -151,7 +151,7 @@ static rd_code bench_one_step(bench *b, bool counted, rd_status *st)
     bench_result *v = &b->result;
     const step_sums in = {0};
     step_sums sum = {0};
-    rd_optim_stats stats = {.want_l2 = strcmp(b->config.bench_format, "tfcnn") == 0};
+    rd_optim_stats stats = {.want_l2 = b->config.bench_format == BENCH_TFCNN};
     b->stepper.count_flops = counted;
     const int64_t begin_ns = rd_now_ns();
     if (b->config.bench_forward_only) {
@@ -317,10 +317,10 @@ static rd_code count_steps(bench *b, rd_status *st)
 rd_code run_bench(rd_run *r, rd_status *st)
 {
     bench b = {.run = r, .images = r->model->unit != NULL};
-    const bench_style *style = bench_style_find("text");
+    const bench_style *style = bench_style_of(BENCH_TEXT);
     stepper_init(&b.stepper, r);
     if (rd_config_read(r->keys, &rd_group_bench, r->mode, &b.config, st) == RD_OK) {
-        style = bench_style_find(b.config.bench_format);
+        style = bench_style_of(b.config.bench_format);
         if (b.config.bench_forward_only && !b.config.bench_synthetic)
             rd_fail(st, RD_EUSAGE,
                     "%s: 'bench_forward_only' needs synthetic data; add --set bench_synthetic=true",

@@ -4,6 +4,9 @@
 
 #include "../run/stepper.h"
 
+/* Formats of the output; the row of bench_format explains them. */
+typedef enum bench_format { BENCH_TEXT, BENCH_TFCNN, BENCH_HOROVOD, BENCH_JSON } bench_format;
+
 /* The keys of bench mode, in the order of the rows in bench_options.c, which explain them. */
 typedef struct bench_config {
     int64_t bench_steps;
@@ -11,7 +14,7 @@ typedef struct bench_config {
     double bench_epochs;
     int64_t bench_warmup;
     int64_t bench_display;
-    const char *bench_format;
+    bench_format bench_format;
     bool bench_accuracy;
     bool bench_forward_only;
     bool bench_synthetic;
@@ -99,7 +102,6 @@ rd_code bench_open(bench *b, rd_status *st);
 
 /* What rank 0 prints, by key bench_format. NULL: nothing. */
 typedef struct bench_style {
-    const char *name;
     void (*begin)(bench *b);              /* after the model is made */
     void (*warm)(bench *b);               /* before warm-up */
     void (*ready)(bench *b);              /* before the first counted step */
@@ -107,8 +109,7 @@ typedef struct bench_style {
     void (*end)(bench *b);
 } bench_style;
 
-/* Returns the style of that name; the first one where there is none. */
-const bench_style *bench_style_find(const char *name);
-extern const char *const bench_style_names[];
+const bench_style *bench_style_of(bench_format format);
+extern const char *const bench_style_names[]; /* by format; ends with NULL */
 
 #endif

@@ -212,9 +212,10 @@ static void json_end(bench *b)
     for (int64_t i = 0; i < v->n; i++)
         sq += (v->step[i].seconds - mean) * (v->step[i].seconds - mean);
     json_t *o = json_pack("{s:s?, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:s, s:s}", "config",
-                          r->cli->config_file, "model", r->model->name, "dtype", r->config.dtype,
-                          "ranks", r->world->size, "threads", rd_backend_threads(r->backend),
-                          "batch_size", (json_int_t)r->config.batch_size, "parameters",
+                          r->cli->config_file, "model", r->model->name, "dtype",
+                          run_word("dtype", (int)r->config.dtype), "ranks", r->world->size,
+                          "threads", rd_backend_threads(r->backend), "batch_size",
+                          (json_int_t)r->config.batch_size, "parameters",
                           (json_int_t)rd_params_count(r->params), "steps", (json_int_t)v->n,
                           "steps_skipped", (json_int_t)v->skipped, "data", b->data, "unit",
                           b->images ? "images" : "tokens");
@@ -261,23 +262,19 @@ static void json_end(bench *b)
     free(text);
 }
 
-/* The only list of the names; the key's choices are made from it. */
-#define STYLES(X)                                                                       \
-    X("text", NULL, NULL, NULL, NULL, NULL)                                             \
-    X("tfcnn", tfcnn_begin, tfcnn_warm, tfcnn_ready, tfcnn_step, tfcnn_end)             \
-    X("horovod", horovod_begin, horovod_warm, horovod_ready, horovod_step, horovod_end) \
-    X("json", NULL, NULL, NULL, NULL, json_end)
+const char *const bench_style_names[] = {[BENCH_TEXT] = "text",
+                                         [BENCH_TFCNN] = "tfcnn",
+                                         [BENCH_HOROVOD] = "horovod",
+                                         [BENCH_JSON] = "json",
+                                         NULL};
 
-#define NAME(name, ...) name,
-const char *const bench_style_names[] = {STYLES(NAME) NULL};
-#undef NAME
-#define ROW(...) {__VA_ARGS__},
-static const bench_style styles[] = {STYLES(ROW)};
-#undef ROW
+static const bench_style styles[] = {
+    [BENCH_TEXT] = {0},
+    [BENCH_TFCNN] = {tfcnn_begin, tfcnn_warm, tfcnn_ready, tfcnn_step, tfcnn_end},
+    [BENCH_HOROVOD] = {horovod_begin, horovod_warm, horovod_ready, horovod_step, horovod_end},
+    [BENCH_JSON] = {.end = json_end}};
 
-const bench_style *bench_style_find(const char *name)
+const bench_style *bench_style_of(bench_format format)
 {
-    for (size_t i = 0; i < sizeof styles / sizeof styles[0]; i++)
-        if (strcmp(styles[i].name, name) == 0) return &styles[i];
-    return &styles[0];
+    return &styles[format];
 }

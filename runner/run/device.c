@@ -12,13 +12,6 @@ static const bool compiled = true;
 static const bool compiled = false;
 #endif
 
-static rd_device asked_for(const rd_run *r)
-{
-    rd_device d = RD_DEVICE_AUTO;
-    while (strcmp(rd_device_name(d), r->config.device) != 0 && d < RD_DEVICE_CUDA) d++;
-    return d;
-}
-
 #ifdef RD_CUDA
 /* Looks for this rank's GPU. A GPU without the libraries is no failure yet: with "device" auto the
  * CPU computes. */
@@ -69,7 +62,7 @@ static rd_code look_together(rd_run *r, rd_gpu_seat **out, rd_status *st)
 
 rd_code device_choose(rd_run *r, rd_status *st)
 {
-    const rd_device asked = asked_for(r);
+    const rd_device asked = r->config.device;
     rd_gpu_seat *seat = NULL;
     r->device.device = RD_DEVICE_CPU;
     if (compiled && asked != RD_DEVICE_CPU) RD_TRY(look_together(r, &seat, st));
@@ -77,7 +70,8 @@ rd_code device_choose(rd_run *r, rd_status *st)
                         &r->device, st);
     RD_TRY(run_agree(r, st));
     if (r->device.say[0] && (r->world->size > 1 || r->device.device == RD_DEVICE_CPU))
-        rd_strbuf_printf(&r->notices, "device %s: %s\n", r->config.device, r->device.say);
+        rd_strbuf_printf(&r->notices, "device %s: %s\n", run_word("device", (int)r->config.device),
+                         r->device.say);
 done:
     free(seat);
     return st->code;
@@ -85,14 +79,14 @@ done:
 
 rd_code device_open(rd_run *r, int threads, rd_status *st)
 {
-    const bool mixed = strcmp(r->config.dtype, "mixed") == 0;
+    const bool mixed = r->config.dtype == RUN_DTYPE_MIXED;
 #ifdef RD_CUDA
     if (r->device.device == RD_DEVICE_CUDA) {
         const rd_gpu_options o = {.mixed = mixed,
                                   .tf32 = r->config.tf32,
                                   .shared = r->device.shared,
-                                  .graphs = strcmp(r->config.cuda_graphs, "off") != 0,
-                                  .rnn = rd_rnn_asked_of(r->config.cudnn_rnn)};
+                                  .graphs = r->config.cuda_graphs != RUN_GRAPHS_OFF,
+                                  .rnn = r->config.cudnn_rnn};
         RD_TRY(rd_gpu_new(r->gpu_index, &o, &r->gpu, st));
         RD_TRY(rd_backend_gpu_new(r->gpu, threads, &r->backend, st));
         return st->code;
@@ -303,7 +297,7 @@ bool device_scales_loss(const rd_run *r)
 
 const char *device_product(const rd_run *r)
 {
-    if (strcmp(r->config.dtype, "mixed") != 0)
+    if (r->config.dtype != RUN_DTYPE_MIXED)
         return run_gpu(r) && r->config.tf32 ? "TF32" : "float32";
     if (run_gpu(r)) return rd_gpu_uses_float16(run_gpu(r)) ? "float16" : "bfloat16";
     return rd_backend_has_bf16(r->backend) ? "bfloat16" : "float32";

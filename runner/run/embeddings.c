@@ -31,11 +31,11 @@ struct embeddings {
 
 static bool by_rows(const rd_run *r, const rd_param *p)
 {
-    const char *rule = r->config.sparse_embeddings;
+    const run_sparse rule = r->config.sparse_embeddings;
     const double samples = (double)r->config.batch_size * r->world->size *
                            (double)r->config.iter_size;
-    if (!(p->flags & RD_PARAM_ROWS) || p->n_dim != 2 || strcmp(rule, "never") == 0) return false;
-    if (strcmp(rule, "always") == 0) return true;
+    if (!(p->flags & RD_PARAM_ROWS) || p->n_dim != 2 || rule == RUN_SPARSE_NEVER) return false;
+    if (rule == RUN_SPARSE_ALWAYS) return true;
     return p->n >= (int64_t)(LEAST_BYTES / sizeof(float)) &&
            (r->world->n_hosts == 1 || (double)p->dim[0] >= LEAST_ROWS * samples);
 }
@@ -62,8 +62,8 @@ rd_code embeddings_new(rd_run *r, bool none, embeddings **out, rd_status *st)
     }
     qsort(e->at, (size_t)e->n, sizeof *e->at, embeddings_by_offset);
     for (int i = 0; i < e->n; i++)
-        RD_TRY(rd_comm_rows_new(r->comm, e->at[i].p->dim[0], e->at[i].p->dim[1], run_wire(r),
-                                &e->at[i].rows, st));
+        RD_TRY(rd_comm_rows_new(r->comm, e->at[i].p->dim[0], e->at[i].p->dim[1],
+                                r->config.allreduce_dtype, &e->at[i].rows, st));
 done:
     return st->code;
 }

@@ -120,7 +120,7 @@ static inline void sum_on_gpus(exchange *x, int64_t from, int64_t n)
                                        [RD_WIRE_F16] = RD_GPU_WIRE_F16};
     if (x->status.code == RD_OK)
         (void)rd_gpu_group_sum(x->group, rd_params_device_grads(x->run->params) + from, n,
-                               wire[run_wire(x->run)], &x->status);
+                               wire[x->run->config.allreduce_dtype], &x->status);
 }
 
 static void hand_over_buckets(exchange *x, int n)
@@ -157,7 +157,7 @@ static void op_done(void *ctx, const rd_op *op, bool backward, bool ends)
 /* Are buckets handed over while backward runs? */
 static bool overlaps(const exchange *x)
 {
-    if (x->group) return strcmp(x->run->config.overlap, "off") != 0;
+    if (x->group) return x->run->config.overlap != RUN_OVERLAP_OFF;
     return x->flow && rd_flow_mode_of(x->flow) != RD_FLOW_LATE;
 }
 
@@ -223,7 +223,8 @@ static void report_times(exchange *x, int64_t rest_ns, const embeddings_sent *ta
  * each host leads to another host. */
 static double ring_bytes(const rd_run *r, double bytes)
 {
-    const double ranks = r->world->size, narrow = run_wire(r) == RD_WIRE_F32 ? 1.0 : 0.5;
+    const double ranks = r->world->size,
+                 narrow = r->config.allreduce_dtype == RD_WIRE_F32 ? 1.0 : 0.5;
     return r->world->n_hosts > 1
                ? 2.0 * (ranks - 1.0) / ranks * bytes * narrow / (double)r->world->local_size
                : 0.0;
@@ -335,9 +336,18 @@ done:
 
 static rd_flow_mode wanted_mode(const rd_run *r)
 {
-    if (strcmp(r->config.overlap, "off") == 0) return RD_FLOW_LATE;
-    if (strcmp(r->config.overlap, "calls") == 0) return RD_FLOW_CALLS;
-    return strcmp(r->config.overlap, "core") == 0 ? RD_FLOW_CORE : RD_FLOW_THREAD;
+    switch (r->config.overlap) {
+    case RUN_OVERLAP_OFF:
+        return RD_FLOW_LATE;
+    case RUN_OVERLAP_CALLS:
+        return RD_FLOW_CALLS;
+    case RUN_OVERLAP_CORE:
+        return RD_FLOW_CORE;
+    case RUN_OVERLAP_AUTO:
+    case RUN_OVERLAP_THREAD:
+        break;
+    }
+    return RD_FLOW_THREAD;
 }
 
 static void describe_on_gpus(const exchange *x, rd_strbuf *out)
@@ -347,8 +357,8 @@ static void describe_on_gpus(const exchange *x, rd_strbuf *out)
                          "between %s: gradients are summed by NCCL, as %s in %d bucket%s of about "
                          "%g MB, %s backward\n",
                          x->run->device.shared ? "ranks, of which several have one GPU" : "GPUs",
-                         x->run->config.allreduce_dtype, x->n, RD_S(x->n), bucket_mb(x),
-                         overlaps(x) ? "during" : "after");
+                         rd_wire_name(x->run->config.allreduce_dtype), x->n, RD_S(x->n),
+                         bucket_mb(x), overlaps(x) ? "during" : "after");
     else
         rd_strbuf_printf(
             out, "between GPUs: gradients go through the hosts' memory, after backward: %s\n",
@@ -362,7 +372,8 @@ void exchange_describe(const exchange *x, rd_strbuf *out)
     if (x->run->world->n_hosts == 1 || !x->flow) return;
     const rd_flow_mode mode = rd_flow_mode_of(x->flow);
     rd_strbuf_printf(out, "between hosts: gradients travel as %s in %d bucket%s of about %g MB%s",
-                     x->run->config.allreduce_dtype, x->n, RD_S(x->n), x->run->config.bucket_mb,
+                     rd_wire_name(x->run->config.allreduce_dtype), x->n, RD_S(x->n),
+                     x->run->config.bucket_mb,
                      mode == RD_FLOW_LATE    ? ", after backward"
                      : mode == RD_FLOW_CALLS ? ", during backward between its ops"
                      : mode == RD_FLOW_CORE  ? ", during backward by a thread with its own core"
@@ -397,8 +408,9 @@ void exchange_free(exchange *x)
 static rd_code open_flow(exchange *x, rd_status *st)
 {
     rd_run *r = x->run;
-    RD_TRY(rd_flow_new(r->comm, rd_params_grads(r->params), x->bucket, x->n, run_wire(r),
-                       run_gpu(r) ? RD_FLOW_LATE : wanted_mode(r), &x->flow, st));
+    RD_TRY(rd_flow_new(r->comm, rd_params_grads(r->params), x->bucket, x->n,
+                       r->config.allreduce_dtype, run_gpu(r) ? RD_FLOW_LATE : wanted_mode(r),
+                       &x->flow, st));
     if (rd_flow_mode_of(x->flow) != RD_FLOW_LATE) rd_tape_on_grad_ready(r->tape, grad_ready, x);
     if (rd_flow_mode_of(x->flow) == RD_FLOW_CALLS) rd_tape_on_op(r->tape, op_done, x);
 done:

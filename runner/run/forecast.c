@@ -10,28 +10,15 @@ static const forecast_link some_ethernet = {30e-6, 1.25e9, false},
                            some_memory = {5e-6, 1e10, false};
 
 static const rd_option rows[] = {
-    {.key = "link_gbit",
-     .type = RD_REAL,
-     .at = offsetof(forecast_config, link_gbit),
-     .given_at = offsetof(forecast_config, has_link),
-     .min = 1e-6,
-     .max = 1e6,
-     .help = "plan mode: Gbit/s of a host's network, in place of what was measured"},
-    {.key = "latency_us",
-     .type = RD_REAL,
-     .at = offsetof(forecast_config, latency_us),
-     .given_at = offsetof(forecast_config, has_latency),
-     .min = 0,
-     .max = 1e9,
-     .help = "plan mode: microseconds that a message between hosts takes, in place of what was "
-             "measured"},
-    {.key = "ranks_per_host",
-     .type = RD_INT,
-     .at = offsetof(forecast_config, ranks_per_host),
-     .given_at = offsetof(forecast_config, has_ranks),
-     .min = 1,
-     .max = 4096,
-     .help = "plan mode: ranks on a host; default: as measured"},
+    RD_OPT_REAL(forecast_config, link_gbit, link_gbit, NULL, 1e-6, 1e6,
+                "plan mode: Gbit/s of a host's network; default: as measured",
+                RD_GIVEN(forecast_config, has_link)),
+    RD_OPT_REAL(forecast_config, latency_us, latency_us, NULL, 0, 1e9,
+                "plan mode: microseconds that a message between hosts takes; default: as measured",
+                RD_GIVEN(forecast_config, has_latency)),
+    RD_OPT_INT(forecast_config, ranks_per_host, ranks_per_host, NULL, 1, 4096,
+               "plan mode: number of ranks on a host; default: as measured",
+               RD_GIVEN(forecast_config, has_ranks)),
     RD_OPT_END};
 
 const rd_option_group rd_group_plan = {"plan", "Plan mode: the cluster that is asked about", rows,
@@ -44,12 +31,6 @@ static double bucket_count(double bytes, double bucket_mb)
 {
     const double mb = 1048576.0;
     return bytes <= mb ? 1.0 : 1.0 + ceil((bytes - mb) / (bucket_mb * mb));
-}
-
-static double number_of(const rd_config *c, const char *key, double dflt)
-{
-    const json_t *v = rd_config_get(c, key);
-    return json_is_number(v) ? json_number_value(v) : dflt;
 }
 
 static void change_links(const forecast_config *c, forecast_step *m, int per_host, rd_strbuf *notes)
@@ -78,8 +59,10 @@ rd_code forecast_change(const rd_config *config, forecast_step *m, int *per_host
                         rd_status *st)
 {
     forecast_config c;
+    run_config run;
     *per_host = m->ranks / m->hosts > 0 ? m->ranks / m->hosts : 1;
     RD_TRY(rd_config_read(config, &rd_group_plan, RD_MODE_PLAN, &c, st));
+    RD_TRY(rd_config_read(config, &rd_group_run, RD_MODE_PLAN, &run, st));
     if (m->ranks % m->hosts != 0)
         rd_strbuf_printf(notes, "the hosts had different numbers of ranks: %d each are assumed\n",
                          *per_host);
@@ -95,15 +78,13 @@ rd_code forecast_change(const rd_config *config, forecast_step *m, int *per_host
     }
     change_links(&c, m, *per_host, notes);
     if (m->hosts == 1 || rd_config_has(config, "bucket_mb"))
-        m->buckets = bucket_count(m->bytes, number_of(config, "bucket_mb", 4.0));
+        m->buckets = bucket_count(m->bytes, run.bucket_mb);
     if (m->hosts == 1) {
         m->overlaps = true;
         if (m->ranks > 1) m->shared = true;
     }
-    if (rd_config_has(config, "allreduce_dtype")) {
-        const char *type = json_string_value(rd_config_get(config, "allreduce_dtype"));
-        m->wire = !type || strcmp(type, "float32") == 0 ? 1.0 : 0.5;
-    }
+    if (rd_config_has(config, "allreduce_dtype"))
+        m->wire = run.allreduce_dtype == RD_WIRE_F32 ? 1.0 : 0.5;
 done:
     return st->code;
 }

@@ -11,11 +11,6 @@
 
 static const char file_name[] = "step.json";
 
-static double wire_of(const rd_run *r)
-{
-    return strcmp(run_string(r, "allreduce_dtype", "float32"), "float32") == 0 ? 1.0 : 0.5;
-}
-
 /* between.alpha_s is half a round trip before the fit. */
 void forecast_fit_links(const rd_run *r, forecast_step *m)
 {
@@ -71,7 +66,7 @@ rd_code forecast_collect(rd_run *r, const forecast_sums *sums, forecast_step *m,
     memcpy(v + TIMES_N, own, sizeof own);
     *m = (forecast_step){.hosts = r->world->n_hosts,
                          .ranks = r->world->size,
-                         .wire = wire_of(r),
+                         .wire = r->config.allreduce_dtype == RD_WIRE_F32 ? 1.0 : 0.5,
                          .overlaps = sums->overlaps};
     RD_TRY(rd_comm_sum_f64(r->comm, v, N, st));
     RD_TRY(rd_clock_compare(r->comm, 16, &clock, st));

@@ -1,5 +1,5 @@
-/* owners.c -- which model, dataset, optimizer, metric and learning-rate policy a config chooses, so that
- * keys that only others read are refused. */
+/* owners.c -- which model, dataset, optimizer, metric and learning-rate policy a config chooses, so
+ * that keys that only others read are refused. */
 #include "run.h"
 
 #include "rd/metric.h"

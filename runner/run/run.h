@@ -12,6 +12,7 @@
 #include "rd/model.h"
 #include "rd/optim.h"
 #include "rd/params.h"
+#include "rd/rnn_choose.h"
 #include "rd/strbuf.h"
 #include "rd/tape.h"
 #include "rd/watch.h"
@@ -20,6 +21,20 @@
 #include "rd/cli.h"
 #include "rd/log.h"
 #include "rd/options.h"
+
+/* Choices of keys; the rows in run_options.c have the words and explain them. */
+typedef enum run_dtype { RUN_DTYPE_FLOAT32, RUN_DTYPE_MIXED } run_dtype;
+typedef enum run_graphs { RUN_GRAPHS_AUTO, RUN_GRAPHS_OFF } run_graphs;
+typedef enum run_deterministic { RUN_DETERMINISTIC_NP, RUN_DETERMINISTIC_ANY } run_deterministic;
+typedef enum run_overlap {
+    RUN_OVERLAP_AUTO,
+    RUN_OVERLAP_OFF,
+    RUN_OVERLAP_CALLS,
+    RUN_OVERLAP_THREAD,
+    RUN_OVERLAP_CORE
+} run_overlap;
+typedef enum run_sparse { RUN_SPARSE_AUTO, RUN_SPARSE_NEVER, RUN_SPARSE_ALWAYS } run_sparse;
+typedef enum run_sampling { RUN_SAMPLING_SHARD, RUN_SAMPLING_INDEPENDENT } run_sampling;
 
 /* The trainer's own keys, in the order of the rows in run_options.c, which explain them. has_...:
  * the key has a value that is not the default. */
@@ -37,26 +52,26 @@ typedef struct run_config {
     int64_t iter_size;
 
     /* precision and device */
-    const char *dtype;
-    const char *device;
+    run_dtype dtype;
+    rd_device device;
     bool allow_shared_gpu;
     bool tf32;
-    const char *cuda_graphs;
-    const char *cudnn_rnn;
+    run_graphs cuda_graphs;
+    rd_rnn_asked cudnn_rnn;
     int64_t threads; /* 0: the rank's share of the cores; deterministic any makes that 1 */
 
     /* order and repeatability */
     int64_t seed;
-    const char *deterministic;
+    run_deterministic deterministic;
     int64_t micro_batches;
     int64_t check_replicas_every;
 
     /* exchange of gradients */
     bool has_bucket_mb;
     double bucket_mb;
-    const char *allreduce_dtype;
-    const char *overlap;
-    const char *sparse_embeddings;
+    rd_wire allreduce_dtype;
+    run_overlap overlap;
+    run_sparse sparse_embeddings;
 
     /* trace and watch */
     const char *trace_steps;
@@ -69,7 +84,7 @@ typedef struct run_config {
     int64_t eval_frequency;
     int64_t eval_epochs;
     bool drop_last_batch;
-    const char *sampling;
+    run_sampling sampling;
     int64_t max_eval_samples;
     const char *metric;
     bool multi_reference;
@@ -89,6 +104,10 @@ typedef struct run_config {
 } run_config;
 
 extern const rd_option_group rd_group_run;
+
+/* Returns the word of a choice of rd_group_run, for messages: run_word("dtype",
+ * r->config.dtype). */
+const char *run_word(const char *key, int value);
 
 /* Appends a group to out[n], unless it is NULL or the list has it. Returns the new n. */
 int rd_groups_add(const rd_option_group *out[RD_MAX_GROUPS], int n, const rd_option_group *g);
@@ -208,9 +227,6 @@ bool run_is_image(const rd_run *r);
 
 /* Is deterministic "any"? */
 bool run_any(const rd_run *r);
-
-/* Returns the wire type of gradients (key allreduce_dtype). */
-rd_wire run_wire(const rd_run *r);
 
 /* Returns the peak memory of this process so far. */
 double run_peak_bytes(void);

@@ -55,7 +55,7 @@ double run_peak_bytes(void)
 
 bool run_any(const rd_run *r)
 {
-    return strcmp(r->config.deterministic, "any") == 0;
+    return r->config.deterministic == RUN_DETERMINISTIC_ANY;
 }
 
 rd_code run_share_gradients(rd_run *r, rd_status *st)
@@ -72,11 +72,4 @@ rd_code run_share_gradients(rd_run *r, rd_status *st)
 bool run_is_image(const rd_run *r)
 {
     return r->spec.n_classes > 0 && r->spec.image_h > 0;
-}
-
-rd_wire run_wire(const rd_run *r)
-{
-    return strcmp(r->config.allreduce_dtype, "bfloat16") == 0  ? RD_WIRE_BF16
-           : strcmp(r->config.allreduce_dtype, "float16") == 0 ? RD_WIRE_F16
-                                                               : RD_WIRE_F32;
 }

@@ -88,7 +88,7 @@ static rd_code check_any(rd_run *r, rd_status *st)
         if (r->config.micro_batches > 0)
             rd_strbuf_printf(&r->notices,
                              "micro_batches is without effect: deterministic is %s, not any\n",
-                             r->config.deterministic);
+                             run_word("deterministic", (int)r->config.deterministic));
         return st->code;
     }
     if (!power_of_two(r->config.micro_batches))
@@ -112,17 +112,18 @@ static rd_code check_any(rd_run *r, rd_status *st)
                        "%s: 'iter_size' with 'deterministic' any; a larger batch_size with more "
                        "'micro_batches' needs no more memory either",
                        rd_config_where(r->keys, "iter_size"));
-    if (strcmp(r->config.sampling, "independent") == 0 || r->cli->split_data_per_rank)
+    if (r->config.sampling == RUN_SAMPLING_INDEPENDENT || r->cli->split_data_per_rank)
         return rd_fail(
             st, RD_EUSAGE,
             "%s: 'deterministic' any with %s, where the samples of a step depend on the number of "
             "ranks",
             at, r->cli->split_data_per_rank ? "--split_data_per_rank" : "'sampling' independent");
-    if (run_wire(r) != RD_WIRE_F32)
+    if (r->config.allreduce_dtype != RD_WIRE_F32)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'allreduce_dtype' %s with 'deterministic' any: sums would depend on "
                        "the number of hosts; use float32",
-                       rd_config_where(r->keys, "allreduce_dtype"), r->config.allreduce_dtype);
+                       rd_config_where(r->keys, "allreduce_dtype"),
+                       rd_wire_name(r->config.allreduce_dtype));
     if (w->local_size * w->n_hosts != w->size || w->rank / w->local_size != w->host_index)
         return rd_fail(
             st, RD_EENV,

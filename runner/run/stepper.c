@@ -80,7 +80,7 @@ static rd_code new_epoch_plan(const rd_run *r, int64_t epoch, rd_order **out, rd
     const rd_order_rules rules = {.shuffle = true,
                                  .drop_last = r->config.drop_last_batch,
                                  .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
-                                 .independent = strcmp(r->config.sampling, "independent") == 0,
+                                 .independent = r->config.sampling == RUN_SAMPLING_INDEPENDENT,
                                  .size = r->world->size};
     return rd_order_new(r->train_data, r->seed, epoch, r->global_batch, &rules, out, st);
 }

@@ -526,7 +526,7 @@ static void find_last_step(trainer *t)
     rd_run *r = t->run;
     t->last_step = r->cli->max_steps;
     const int64_t n = rd_order_n_batches(t->stepper.epoch_plan);
-    /* A schedule without an end of its own ends here. So a shorter trial of the same config keeps
+    /* A schedule that does not set its own end ends here. So a shorter trial of the same config keeps
      * its learning rates. */
     r->schedule_config.epoch_steps = (double)n / (double)r->config.iter_size;
     r->schedule_config.end_epoch = r->config.has_num_epochs

@@ -22,7 +22,7 @@ static struct row {
 };
 
 /* What the style prints on standard output for these steps, and at the end where asked. */
-static char *printed(const struct row *r, const char *style_name, bool end)
+static char *printed(const struct row *r, bench_format format, bool end)
 {
     const rd_world world = {.size = r->size};
     rd_run run = {.world = &world};
@@ -30,7 +30,7 @@ static char *printed(const struct row *r, const char *style_name, bool end)
                .images = true,
                .config = {.bench_display = r->display},
                .result = {.n_planned = r->n, .loss = 6.4, .l2 = 0.5}};
-    const bench_style *style = bench_style_find(style_name);
+    const bench_style *style = bench_style_of(format);
     FILE *f = tmpfile();
     assert_non_null(f);
     b.result.step = calloc((size_t)r->n, sizeof *b.result.step);
@@ -61,7 +61,7 @@ static char *printed(const struct row *r, const char *style_name, bool end)
 static void tfcnn(void **state)
 {
     const struct row *r = *state;
-    char *text = printed(r, "tfcnn", false);
+    char *text = printed(r, BENCH_TFCNN, false);
     assert_string_equal(text, r->tfcnn);
     free(text);
 }
@@ -69,19 +69,20 @@ static void tfcnn(void **state)
 static void horovod(void **state)
 {
     const struct row *r = *state;
-    char *text = printed(r, "horovod", true);
+    char *text = printed(r, BENCH_HOROVOD, true);
     assert_string_equal(text, r->horovod);
     free(text);
 }
 
-/* Every choice of the key is a style. */
+/* The names are in the order of the formats. */
 static void names(void **state)
 {
     (void)state;
     int n = 0;
-    for (; bench_style_names[n]; n++)
-        assert_string_equal(bench_style_find(bench_style_names[n])->name, bench_style_names[n]);
-    assert_int_equal(n, 4);
+    while (bench_style_names[n]) n++;
+    assert_int_equal(n, BENCH_JSON + 1);
+    assert_string_equal(bench_style_names[BENCH_TFCNN], "tfcnn");
+    assert_string_equal(bench_style_names[BENCH_HOROVOD], "horovod");
 }
 
 int main(void)
