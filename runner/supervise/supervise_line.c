@@ -168,7 +168,7 @@ static bool is_local(const char *name)
     return found;
 }
 
-/* counted: a host that is named again has so many slots more. */
+/* counted: naming a host again adds these slots. */
 static rd_code supervise_line_add_host(launch_line *l, const char *name, size_t n, int64_t slots,
                                        rd_status *st)
 {
