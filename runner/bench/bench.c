@@ -328,15 +328,15 @@ rd_code run_bench(rd_run *r, rd_status *st)
     }
     RD_TRY(bench_open(&b, st));
     if (!b.stepper.make && stepper_prepare(&b.stepper, st) == RD_OK)
-        b.n_epoch = rd_order_n_samples(b.stepper.epoch_plan);
+        b.n_epoch = rd_order_n_samples(b.stepper.order);
     if (st->code == RD_OK) (void)count_steps(&b, st);
     RD_TRY(run_agree(r, st));
     b.stepper.last_step = b.config.bench_warmup + b.result.n_planned;
     if (b.n_epoch > 0)
         r->schedule_config.epoch_steps = (double)b.n_epoch /
                                          (double)(r->global_batch * r->config.iter_size);
-    world_banner(r, 0, b.stepper.epoch_plan ? rd_order_n_batches(b.stepper.epoch_plan) : 0,
-                 b.stepper.epoch_plan ? rd_order_n_samples(b.stepper.epoch_plan) : 0);
+    world_banner(r, 0, b.stepper.order ? rd_order_n_batches(b.stepper.order) : 0,
+                 b.stepper.order ? rd_order_n_samples(b.stepper.order) : 0);
     if (r->world->rank == 0 && style->begin) style->begin(&b);
     RD_TRY(bench_measure(&b, style, st));
     if (r->world->rank == 0) {

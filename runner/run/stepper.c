@@ -10,7 +10,7 @@
  *
  * Every rank contributes the gradient of a sum and its weight. So an uneven last batch, a rank
  * without samples and accumulation need no special case. The samples of a step follow from the
- * epoch's plan and the position alone.
+ * epoch's order and the position alone.
  *
  * A GPU runs asynchronously: backward only queues its work, and the host fetches the next batch
  * meanwhile. Marks on the GPU's own clock tell later how long backward took. */
@@ -27,7 +27,7 @@
 void stepper_init(stepper *s, rd_run *r)
 {
     *s = (stepper){.run = r,
-                   .plan_epoch = -1,
+                   .order_epoch = -1,
                    .n_micro_batches = r->world->size,
                    .n_own = 1,
                    .n_epochs = INT64_MAX,
@@ -43,8 +43,8 @@ void stepper_init(stepper *s, rd_run *r)
 
 void stepper_release(stepper *s)
 {
-    rd_order_free(s->epoch_plan);
-    rd_order_free(s->next_epoch_plan);
+    rd_order_free(s->order);
+    rd_order_free(s->next_order);
     free(s->now.ids);
     free(s->next.ids);
     free(s->after.ids);
@@ -65,8 +65,8 @@ static void find_batch(stepper *s)
 {
     run_progress *at = &s->run->progress;
     int64_t seen = 0, k = 0, n = 0;
-    for (; k < rd_order_n_batches(s->epoch_plan); k++) {
-        (void)rd_order_batch(s->epoch_plan, k, &n);
+    for (; k < rd_order_n_batches(s->order); k++) {
+        (void)rd_order_batch(s->order, k, &n);
         if (seen + n > at->samples) break;
         seen += n;
     }
@@ -75,29 +75,29 @@ static void find_batch(stepper *s)
     at->samples_hash = 0; /* the samples of the batches before are not those that were used */
 }
 
-static rd_code new_epoch_plan(const rd_run *r, int64_t epoch, rd_order **out, rd_status *st)
+static rd_code new_order(const rd_run *r, int64_t epoch, rd_order **out, rd_status *st)
 {
     const rd_order_rules rules = {.shuffle = true,
-                                 .drop_last = r->config.drop_last_batch,
-                                 .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
-                                 .independent = r->config.sampling == RUN_SAMPLING_INDEPENDENT,
-                                 .size = r->world->size};
+                                  .drop_last = r->config.drop_last_batch,
+                                  .unit = (int64_t)run_real(r, "batch_norm_samples", 0.0),
+                                  .independent = r->config.sampling == RUN_SAMPLING_INDEPENDENT,
+                                  .size = r->world->size};
     return rd_order_new(r->train_data, r->seed, epoch, r->global_batch, &rules, out, st);
 }
 
-static rd_code take_epoch_plan(stepper *s, rd_status *st)
+static rd_code take_order(stepper *s, rd_status *st)
 {
     const int64_t epoch = s->run->progress.epoch;
-    rd_order_free(s->epoch_plan);
-    s->epoch_plan = s->next_epoch_plan;
-    s->next_epoch_plan = NULL;
-    if (s->epoch_plan && epoch != s->plan_epoch + 1) {
-        rd_order_free(s->epoch_plan);
-        s->epoch_plan = NULL;
+    rd_order_free(s->order);
+    s->order = s->next_order;
+    s->next_order = NULL;
+    if (s->order && epoch != s->order_epoch + 1) {
+        rd_order_free(s->order);
+        s->order = NULL;
     }
-    s->plan_epoch = -1;
-    if (!s->epoch_plan) RD_TRY(new_epoch_plan(s->run, epoch, &s->epoch_plan, st));
-    s->plan_epoch = epoch;
+    s->order_epoch = -1;
+    if (!s->order) RD_TRY(new_order(s->run, epoch, &s->order, st));
+    s->order_epoch = epoch;
 done:
     return st->code;
 }
@@ -107,12 +107,12 @@ rd_code stepper_prepare(stepper *s, rd_status *st)
     rd_run *r = s->run;
     run_progress *at = &r->progress;
     for (;;) {
-        if (s->plan_epoch != at->epoch) RD_TRY(take_epoch_plan(s, st));
+        if (s->order_epoch != at->epoch) RD_TRY(take_order(s, st));
         if (at->global_batch != r->global_batch) {
             if (at->global_batch != 0 && at->samples > 0) find_batch(s);
             at->global_batch = r->global_batch;
         }
-        if (at->batch < rd_order_n_batches(s->epoch_plan)) break;
+        if (at->batch < rd_order_n_batches(s->order)) break;
         if (at->epoch + 1 >= s->n_epochs) break;
         at->epoch++;
         at->batch = at->samples = at->samples_hash = 0;
@@ -124,8 +124,8 @@ done:
 bool stepper_done(const stepper *s)
 {
     const run_progress *at = &s->run->progress;
-    return at->epoch + 1 >= s->n_epochs && s->plan_epoch == at->epoch &&
-           at->batch >= rd_order_n_batches(s->epoch_plan);
+    return at->epoch + 1 >= s->n_epochs && s->order_epoch == at->epoch &&
+           at->batch >= rd_order_n_batches(s->order);
 }
 
 /* Returns a hash whose sum over samples is the same for every order, and exact in a double for two
@@ -158,11 +158,11 @@ static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
 /* ---- batches, and the announcement of the next one ---- */
 
 /* Finds this rank's micro-batch j of a global batch. */
-static rd_code deal(stepper *s, const rd_order *plan, int64_t epoch, int64_t batch, int64_t j,
+static rd_code deal(stepper *s, const rd_order *order, int64_t epoch, int64_t batch, int64_t j,
                     step_share *out, rd_status *st)
 {
     out->batch = -1;
-    (void)rd_order_batch(plan, batch, &out->n_global);
+    (void)rd_order_batch(order, batch, &out->n_global);
     if (out->n_global > out->capacity) {
         int64_t *more = realloc(out->ids, (size_t)out->n_global * sizeof *more);
         if (!more)
@@ -172,30 +172,29 @@ static rd_code deal(stepper *s, const rd_order *plan, int64_t epoch, int64_t bat
         out->capacity = out->n_global;
     }
     out->micro_batch = j;
-    out->n = rd_order_deal(plan, batch, (int)(s->run->world->rank * s->n_own + j),
-                          (int)s->n_micro_batches, out->ids);
+    out->n = rd_order_deal(order, batch, (int)(s->run->world->rank * s->n_own + j),
+                           (int)s->n_micro_batches, out->ids);
     out->epoch = epoch;
     out->batch = batch;
     return RD_OK;
 }
 
-/* Finds the micro-batch after `from`, if the plans reach that far, and announces it to the dataset,
+/* Finds the micro-batch after `from`, if the orders reach that far, and announces it to the dataset,
  * whose worker threads may prepare it. */
 static rd_code announce(stepper *s, const step_share *from, step_share *out, rd_status *st)
 {
     rd_run *r = s->run;
     const rd_dataset_def *def = rd_dataset_def_of(r->train_data);
-    const rd_order *plan = from->epoch == s->plan_epoch ? s->epoch_plan : s->next_epoch_plan;
+    const rd_order *order = from->epoch == s->order_epoch ? s->order : s->next_order;
     out->batch = -1;
     if (from->micro_batch + 1 < s->n_own) {
-        RD_TRY(deal(s, plan, from->epoch, from->batch, from->micro_batch + 1, out, st));
-    } else if (from->batch + 1 < rd_order_n_batches(plan)) {
-        RD_TRY(deal(s, plan, from->epoch, from->batch + 1, 0, out, st));
+        RD_TRY(deal(s, order, from->epoch, from->batch, from->micro_batch + 1, out, st));
+    } else if (from->batch + 1 < rd_order_n_batches(order)) {
+        RD_TRY(deal(s, order, from->epoch, from->batch + 1, 0, out, st));
     } else {
-        if (from->epoch + 1 >= s->n_epochs || from->epoch != s->plan_epoch) return RD_OK;
-        if (!s->next_epoch_plan)
-            RD_TRY(new_epoch_plan(r, from->epoch + 1, &s->next_epoch_plan, st));
-        RD_TRY(deal(s, s->next_epoch_plan, from->epoch + 1, 0, 0, out, st));
+        if (from->epoch + 1 >= s->n_epochs || from->epoch != s->order_epoch) return RD_OK;
+        if (!s->next_order) RD_TRY(new_order(r, from->epoch + 1, &s->next_order, st));
+        RD_TRY(deal(s, s->next_order, from->epoch + 1, 0, 0, out, st));
     }
     def->prepare(rd_dataset_self(r->train_data), out->ids, out->n, out->epoch);
 done:
@@ -244,7 +243,7 @@ static rd_code next_batch(stepper *s, int64_t j, bool last, rd_batch *b, rd_stat
         ahead = s->ahead_swaps > 0 &&
                 s->ahead_swaps == r->batch_swaps; /* false: an evaluation came between */
     } else {
-        RD_TRY(deal(s, s->epoch_plan, at->epoch, at->batch, j, &s->now, st));
+        RD_TRY(deal(s, s->order, at->epoch, at->batch, j, &s->now, st));
     }
     s->next.batch = -1;
     s->ahead_swaps = 0;

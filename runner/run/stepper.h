@@ -31,11 +31,11 @@ struct stepper {
     rd_run *run;
 
     /* order of the samples */
-    rd_order *epoch_plan;      /* owned; of epoch plan_epoch */
-    rd_order *next_epoch_plan; /* owned; of the epoch after it; NULL: not made yet */
-    int64_t plan_epoch;       /* -1: none yet */
-    int64_t n_epochs;         /* training ends before this epoch; INT64_MAX: no end */
-    int64_t last_step;        /* training ends after this step; no batch is announced beyond it */
+    rd_order *order;      /* owned; of epoch order_epoch */
+    rd_order *next_order; /* owned; of the epoch after it; NULL: not made yet */
+    int64_t order_epoch;  /* -1: none yet */
+    int64_t n_epochs;     /* training ends before this epoch; INT64_MAX: no end */
+    int64_t last_step;    /* training ends after this step; no batch is announced beyond it */
 
     /* micro-batches of a global batch: one per rank, or those of key micro_batches */
     int64_t n_micro_batches;
@@ -73,7 +73,7 @@ struct stepper {
 void stepper_init(stepper *s, rd_run *r);
 void stepper_release(stepper *s);
 
-/* Makes the plan of the epoch that comes next. After a resume with another global batch it also
+/* Makes the order of the epoch that comes next. After a resume with another global batch it also
  * moves run->progress.batch. Not collective. */
 rd_code stepper_prepare(stepper *s, rd_status *st);
 

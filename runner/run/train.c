@@ -129,7 +129,7 @@ done:
 static double rate_now(const trainer *t)
 {
     const rd_run *r = t->run;
-    const double n = (double)rd_order_n_batches(t->stepper.epoch_plan);
+    const double n = (double)rd_order_n_batches(t->stepper.order);
     const rd_schedule_point p = {
         .step = r->progress.step,
         .n_ranks = r->world->size,
@@ -209,7 +209,7 @@ static int64_t epochs_done(const trainer *t)
 {
     const run_progress *at = &t->run->progress;
     return at->epoch +
-           (t->stepper.epoch_plan && at->batch >= rd_order_n_batches(t->stepper.epoch_plan) ? 1 : 0);
+           (t->stepper.order && at->batch >= rd_order_n_batches(t->stepper.order) ? 1 : 0);
 }
 
 /* Does a regular evaluation follow this step? done_before: epochs done before the step. */
@@ -249,7 +249,7 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                         double lr, step_record *s)
 {
     const rd_run *r = t->run;
-    const int64_t n_batches = t->stepper.epoch_plan ? rd_order_n_batches(t->stepper.epoch_plan) : 0;
+    const int64_t n_batches = t->stepper.order ? rd_order_n_batches(t->stepper.order) : 0;
     const train_window *w = &t->since_record;
     const double wall = w->seconds > 0.0 ? w->seconds : 1e-9;
     *s = (step_record){.step = r->progress.step,
@@ -525,7 +525,7 @@ static void find_last_step(trainer *t)
 {
     rd_run *r = t->run;
     t->last_step = r->cli->max_steps;
-    const int64_t n = rd_order_n_batches(t->stepper.epoch_plan);
+    const int64_t n = rd_order_n_batches(t->stepper.order);
     /* A schedule that does not set its own end ends here. So a shorter trial of the same config keeps
      * its learning rates. */
     r->schedule_config.epoch_steps = (double)n / (double)r->config.iter_size;
@@ -562,10 +562,10 @@ static rd_code open_run(trainer *t, rd_status *st)
     find_last_step(t);
     t->stepper.last_step = t->last_step;
     t->epoch_whole = r->progress.batch == 0 ||
-                     r->progress.batch >= rd_order_n_batches(t->stepper.epoch_plan);
+                     r->progress.batch >= rd_order_n_batches(t->stepper.order);
     t->epoch_ns = rd_now_ns();
-    world_banner(r, t->last_step, rd_order_n_batches(t->stepper.epoch_plan),
-                 rd_order_n_samples(t->stepper.epoch_plan));
+    world_banner(r, t->last_step, rd_order_n_batches(t->stepper.order),
+                 rd_order_n_samples(t->stepper.order));
 done:
     return st->code;
 }
