@@ -179,8 +179,8 @@ static rd_code deal(stepper *s, const rd_order *order, int64_t epoch, int64_t ba
     return RD_OK;
 }
 
-/* Finds the micro-batch after `from`, if the orders reach that far, and announces it to the dataset,
- * whose worker threads may prepare it. */
+/* Finds the micro-batch after `from`, if the orders reach that far, and announces it to the
+ * dataset, whose worker threads may prepare it. */
 static rd_code announce(stepper *s, const step_share *from, step_share *out, rd_status *st)
 {
     rd_run *r = s->run;

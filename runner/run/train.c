@@ -526,8 +526,8 @@ static void find_last_step(trainer *t)
     rd_run *r = t->run;
     t->last_step = r->cli->max_steps;
     const int64_t n = rd_order_n_batches(t->stepper.order);
-    /* A schedule that does not set its own end ends here. So a shorter trial of the same config keeps
-     * its learning rates. */
+    /* A schedule that does not set its own end ends here. So a shorter trial of the same config
+     * keeps its learning rates. */
     r->schedule_config.epoch_steps = (double)n / (double)r->config.iter_size;
     r->schedule_config.end_epoch = r->config.has_num_epochs
                                        ? (double)r->config.num_epochs
