@@ -57,7 +57,7 @@ static void print_table(const forecast_step *measured, const forecast_step *m, i
         m->samples);
 }
 
-static void put_real(json_t *o, const char *key, double v)
+static void plan_add_real(json_t *o, const char *key, double v)
 {
     (void)json_object_set_new(o, key, isfinite(v) ? json_real(v) : json_null());
 }
@@ -69,22 +69,23 @@ static rd_code print_json(const forecast_step *measured, const forecast_step *m,
     char *text = NULL;
     (void)json_object_set_new(o, "measured", forecast_to_json(measured));
     (void)json_object_set_new(o, "ranks_per_host", json_integer(per_host));
-    put_real(o, "latency_s", m->between.alpha_s);
-    put_real(o, "link_bytes_per_s", m->between.bytes_per_s);
-    put_real(o, "measured_comm_s_model",
-             forecast_exchange_s(measured, measured->hosts, measured->ranks / measured->hosts));
+    plan_add_real(o, "latency_s", m->between.alpha_s);
+    plan_add_real(o, "link_bytes_per_s", m->between.bytes_per_s);
+    plan_add_real(o, "measured_comm_s_model",
+                  forecast_exchange_s(measured, measured->hosts,
+                                      measured->ranks / measured->hosts));
     for (int h = 1; h <= 1 << (FORECAST_ROWS - 1); h *= 2) {
         forecast_row r;
         forecast_at(m, h, per_host, &r);
         json_t *row = json_pack("{s:i, s:i}", "hosts", r.hosts, "ranks", r.ranks);
-        put_real(row, "step_s", r.step_s);
-        put_real(row, "comm_s", r.comm_s);
-        put_real(row, "exposed_s", r.exposed_s);
-        put_real(row, "samples_per_s", r.samples_per_s);
-        put_real(row, "units_per_s", r.units_per_s);
-        put_real(row, "weak", r.weak);
-        put_real(row, "strong_step_s", r.strong_step_s);
-        put_real(row, "strong", r.strong);
+        plan_add_real(row, "step_s", r.step_s);
+        plan_add_real(row, "comm_s", r.comm_s);
+        plan_add_real(row, "exposed_s", r.exposed_s);
+        plan_add_real(row, "samples_per_s", r.samples_per_s);
+        plan_add_real(row, "units_per_s", r.units_per_s);
+        plan_add_real(row, "weak", r.weak);
+        plan_add_real(row, "strong_step_s", r.strong_step_s);
+        plan_add_real(row, "strong", r.strong);
         (void)json_array_append_new(list, row);
     }
     (void)json_object_set_new(o, "hosts", list);

@@ -167,7 +167,7 @@ rd_code device_recurred(const rd_run *r, rd_status *st)
  * it is. */
 enum { HEAD = 256 };
 
-static void *pinned_get(void *gpu, size_t bytes, rd_status *st)
+static void *pinned_alloc(void *gpu, size_t bytes, rd_status *st)
 {
     rd_status own = {.code = RD_OK};
     unsigned char *p;
@@ -181,7 +181,7 @@ static void *pinned_get(void *gpu, size_t bytes, rd_status *st)
     return p + HEAD;
 }
 
-static void pinned_put(void *gpu, void *p)
+static void pinned_free(void *gpu, void *p)
 {
     if (!p) return;
     unsigned char *at = (unsigned char *)p - HEAD;
@@ -209,7 +209,8 @@ rd_code device_open_batches(rd_run *r, rd_status *st)
     enum { CHUNK = 1 << 20 };
 #ifdef RD_CUDA
     if (run_gpu(r)) {
-        r->pinned = (rd_arena_source){r->gpu, pinned_get, pinned_put, pinned_zero, pinned_settle};
+        r->pinned = (rd_arena_source){r->gpu, pinned_alloc, pinned_free, pinned_zero,
+                                      pinned_settle};
         RD_TRY(rd_arena_new_from(&r->pinned, CHUNK, &r->batch_arena, st));
         RD_TRY(rd_arena_new_from(&r->pinned, CHUNK, &r->other_batch_arena, st));
         return st->code;

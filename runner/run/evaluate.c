@@ -15,6 +15,7 @@
 #include "world.h"
 #include "rd/checkpoint.h"
 #include "rd/file.h"
+#include "rd/hash.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -146,9 +147,8 @@ static rd_code group_sources(rd_run *r, int64_t *ids, int64_t *n, groups *g, rd_
             goto done;
         }
         const int32_t *x = f->data;
-        uint64_t h = UINT64_C(0xcbf29ce484222325);
-        for (int64_t k = f->off[0]; k < f->off[1]; k++)
-            h = (h ^ (uint32_t)x[k]) * UINT64_C(0x100000001b3), h ^= h >> 29;
+        uint64_t h = RD_FNV_START;
+        for (int64_t k = f->off[0]; k < f->off[1]; k++) h = rd_fnv_mix(h, (uint32_t)x[k], 29);
         key[i] = (source_key){h, f->off[1] - f->off[0], ids[i]};
     }
     qsort(key, (size_t)*n, sizeof *key, by_source);

@@ -125,8 +125,8 @@ static rd_code infer_collect(void *ctx, int64_t id, const rd_decoded *d, rd_stat
 }
 
 /* Rank 0: writes the lines of ids [first, first + n) in order, from the gathered bytes. */
-static rd_code put_lines(infer_sink *o, const char *all, int64_t bytes, int64_t first, int64_t n,
-                         rd_status *st)
+static rd_code write_lines(infer_sink *o, const char *all, int64_t bytes, int64_t first, int64_t n,
+                           rd_status *st)
 {
     const char **at = calloc((size_t)n + 1, sizeof *at);
     rd_strbuf lines = {0};
@@ -170,7 +170,7 @@ static rd_code translate_chunk(rd_run *r, infer_sink *o, int64_t first, int64_t 
     RD_TRY(rd_comm_gather(r->comm, c.out.s, (int64_t)c.out.n, &all, &lens, st));
     if (r->world->rank == 0) {
         for (int i = 0; i < r->world->size; i++) bytes += lens[i];
-        (void)put_lines(o, all, bytes, first, n, st);
+        (void)write_lines(o, all, bytes, first, n, st);
     }
     (void)run_agree(r, st);
 done:

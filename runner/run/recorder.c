@@ -116,12 +116,12 @@ void recorder_scalar(recorder *c, int64_t step, const char *tag, double v)
 }
 
 /* JSON has no NaN: such a value is null. */
-static void put_real(json_t *o, const char *key, double v)
+static void add_real(json_t *o, const char *key, double v)
 {
     (void)json_object_set_new(o, key, isfinite(v) ? json_real(v) : json_null());
 }
 
-static void put_int(json_t *o, const char *key, double v)
+static void add_int(json_t *o, const char *key, double v)
 {
     (void)json_object_set_new(o, key, json_integer((json_int_t)v));
 }
@@ -134,20 +134,20 @@ static const char *speed_key(const rd_run *r, char out[64])
 }
 
 /* Adds the exchange of gradients and the spread of the ranks' times. */
-static void put_ranks(json_t *o, const step_record *s)
+static void add_ranks(json_t *o, const step_record *s)
 {
     const rank_times *t = s->ranks;
-    put_real(o, "comm_s", t->comm_s);
-    put_real(o, "comm_exposed_s", t->exposed_s);
-    put_real(o, "comm_bytes", t->bytes);
-    put_real(o, "comm_wire_bytes", t->wire_bytes);
-    put_real(o, "comm_bus_gb_per_s", t->bus_gb_per_s);
+    add_real(o, "comm_s", t->comm_s);
+    add_real(o, "comm_exposed_s", t->exposed_s);
+    add_real(o, "comm_bytes", t->bytes);
+    add_real(o, "comm_wire_bytes", t->wire_bytes);
+    add_real(o, "comm_bus_gb_per_s", t->bus_gb_per_s);
     if (s->comm_algorithm)
         (void)json_object_set_new(o, "comm_algorithm", json_string(s->comm_algorithm));
-    put_real(o, "rank_s_min", t->min_s);
-    put_real(o, "rank_s_mean", t->mean_s);
-    put_real(o, "rank_s_max", t->max_s);
-    put_int(o, "slowest_rank", t->slowest);
+    add_real(o, "rank_s_min", t->min_s);
+    add_real(o, "rank_s_mean", t->mean_s);
+    add_real(o, "rank_s_max", t->max_s);
+    add_int(o, "slowest_rank", t->slowest);
 }
 
 static void write_metrics(recorder *c, const step_record *s)
@@ -156,40 +156,40 @@ static void write_metrics(recorder *c, const step_record *s)
     const bool image = run_is_image(c->run);
     char key[64];
     json_t *o = json_object();
-    put_int(o, "step", (double)s->step);
-    put_int(o, "epoch", (double)s->epoch);
-    put_real(o, "loss", s->loss);
-    put_real(o, "loss_mean", s->loss_mean);
+    add_int(o, "step", (double)s->step);
+    add_int(o, "epoch", (double)s->epoch);
+    add_real(o, "loss", s->loss);
+    add_real(o, "loss_mean", s->loss_mean);
     if (!image) {
-        put_real(o, "loss_per_token", s->nll_per_token);
-        put_real(o, "perplexity", exp(s->nll_per_token));
+        add_real(o, "loss_per_token", s->nll_per_token);
+        add_real(o, "perplexity", exp(s->nll_per_token));
     }
-    put_real(o, "accuracy", s->accuracy);
+    add_real(o, "accuracy", s->accuracy);
     if (image) {
-        put_real(o, "accuracy_top5", s->top5);
-        put_real(o, "accuracy_mean", s->accuracy_mean);
-        put_real(o, "accuracy_top5_mean", s->top5_mean);
+        add_real(o, "accuracy_top5", s->top5);
+        add_real(o, "accuracy_mean", s->accuracy_mean);
+        add_real(o, "accuracy_top5_mean", s->top5_mean);
     }
-    put_real(o, "learning_rate", s->learning_rate);
-    put_real(o, "grad_norm", s->grad_norm);
+    add_real(o, "learning_rate", s->learning_rate);
+    add_real(o, "grad_norm", s->grad_norm);
     if (image) {
-        put_real(o, speed_key(c->run, key), s->samples_per_s);
+        add_real(o, speed_key(c->run, key), s->samples_per_s);
     } else {
-        put_real(o, "tokens_per_s", s->tokens_per_s);
-        put_real(o, "target_tokens_per_s", s->target_tokens_per_s);
+        add_real(o, "tokens_per_s", s->tokens_per_s);
+        add_real(o, "target_tokens_per_s", s->target_tokens_per_s);
     }
-    put_real(o, "samples_per_s", s->samples_per_s);
-    put_real(o, "step_s", s->step_s);
-    put_real(o, "input_wait", s->input_wait);
-    if (s->ranks) put_ranks(o, s);
-    put_int(o, "samples", s->samples);
-    put_int(o, "epoch_samples", (double)s->epoch_samples);
+    add_real(o, "samples_per_s", s->samples_per_s);
+    add_real(o, "step_s", s->step_s);
+    add_real(o, "input_wait", s->input_wait);
+    if (s->ranks) add_ranks(o, s);
+    add_int(o, "samples", s->samples);
+    add_int(o, "epoch_samples", (double)s->epoch_samples);
     (void)json_object_set_new(o, "epoch_samples_hash",
                               json_integer((json_int_t)s->epoch_samples_hash));
-    put_int(o, "targets", s->targets);
-    put_int(o, "skipped", (double)s->skipped);
-    put_int(o, "step_memory_bytes", s->step_bytes);
-    put_real(o, "time", rd_wall_s());
+    add_int(o, "targets", s->targets);
+    add_int(o, "skipped", (double)s->skipped);
+    add_int(o, "step_memory_bytes", s->step_bytes);
+    add_real(o, "time", rd_wall_s());
     (void)rd_metrics_write(c->metrics, o, &own);
     warn_once(c, &own);
 }

@@ -7,6 +7,7 @@
  * leaves checksums of blocks, and the next one verifies them. The norm of the gradient is compared
  * as well: every rank derives clipping and LARS from it. */
 #include "replicas.h"
+#include "rd/hash.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -162,8 +163,8 @@ rd_code run_check_replicas(rd_run *r, rd_status *st)
     (void)rd_optim_checksums(r->optim, of_param, &damaged, st);
     RD_TRY(run_agree(r, st));
     mine.damaged = damaged;
-    mine.sum = UINT64_C(14695981039346656037);
-    for (int i = 0; i < n; i++) mine.sum = (mine.sum ^ of_param[i]) * UINT64_C(1099511628211);
+    mine.sum = RD_FNV_START;
+    for (int i = 0; i < n; i++) mine.sum = rd_fnv_step(mine.sum, of_param[i]);
     (void)snprintf(mine.host, sizeof mine.host, "%s", w->host);
     RD_TRY(rd_comm_allgather(r->comm, &mine, all, sizeof mine, st));
     RD_TRY(compare(r, all, of_param, st));

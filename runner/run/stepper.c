@@ -18,6 +18,7 @@
 #include "device.h"
 #include "exchange.h"
 #include "fault.h"
+#include "rd/hash.h"
 #include "../ops/shared/vec.h"
 
 #include <math.h>
@@ -132,10 +133,7 @@ bool stepper_done(const stepper *s)
  * million samples a step. */
 static uint32_t id_hash(int64_t id)
 {
-    uint64_t x = (uint64_t)id + UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (uint32_t)((x ^ (x >> 31)) >> 32);
+    return (uint32_t)(rd_splitmix64((uint64_t)id) >> 32);
 }
 
 static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)

@@ -168,14 +168,14 @@ void trace_free(run_trace *t)
 /* ---- spans become lines ---- */
 
 /* Appends nanoseconds as the microseconds of a trace. */
-static void put_us(rd_strbuf *b, const char *key, int64_t ns)
+static void append_us(rd_strbuf *b, const char *key, int64_t ns)
 {
     const int64_t size = ns < 0 ? -ns : ns;
     rd_strbuf_printf(b, ",\"%s\":%s%" PRId64 ".%03" PRId64, key, ns < 0 ? "-" : "", size / 1000,
                      size % 1000);
 }
 
-static void put_names(const run_trace *t, rd_strbuf *b)
+static void append_names(const run_trace *t, rd_strbuf *b)
 {
     const rd_world *w = t->run->world;
     rd_strbuf_printf(
@@ -214,7 +214,7 @@ static int by_begin(const void *a, const void *b)
     return 0;
 }
 
-static void put_spans(run_trace *t, const rd_clock_offset *to, rd_strbuf *b)
+static void append_spans(run_trace *t, const rd_clock_offset *to, rd_strbuf *b)
 {
     int64_t busy_until[LANES] = {0};
     qsort(t->spans->at, (size_t)t->spans->n, sizeof *t->spans->at, by_begin);
@@ -228,8 +228,8 @@ static void put_spans(run_trace *t, const rd_clock_offset *to, rd_strbuf *b)
         rd_strbuf_printf(b, ",\n{\"name\":\"%s", s->name);
         if (s->id >= 0) rd_strbuf_printf(b, " %" PRId64, s->id);
         rd_strbuf_printf(b, "\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d", t->run->world->rank, row);
-        put_us(b, "ts", begin);
-        put_us(b, "dur", end - begin);
+        append_us(b, "ts", begin);
+        append_us(b, "dur", end - begin);
         if (s->bytes > 0.0) rd_strbuf_printf(b, ",\"args\":{\"bytes\":%.0f}", s->bytes);
         rd_strbuf_puts(b, "}");
     }
@@ -246,14 +246,14 @@ static rd_code write_chunk(run_trace *t, rd_status *st)
     int64_t *lens = NULL, counts[2] = {t->spans->dropped, t->spans->n};
     char *text = NULL;
     RD_TRY(rd_clock_compare(r->comm, PINGS, &to, st));
-    if (!t->named) put_names(t, &lines);
-    put_spans(t, &to, &lines);
+    if (!t->named) append_names(t, &lines);
+    append_spans(t, &to, &lines);
     if (t->spans->dropped > 0) {
         rd_strbuf_printf(&lines,
                          ",\n{\"name\":\"%" PRId64
                          " spans were dropped\",\"ph\":\"i\",\"s\":\"p\",\"pid\":%d,\"tid\":0",
                          t->spans->dropped, r->world->rank);
-        put_us(&lines, "ts", to.at_ns - to.offset_ns - t->origin_ns);
+        append_us(&lines, "ts", to.at_ns - to.offset_ns - t->origin_ns);
         rd_strbuf_puts(&lines, "}");
     }
     if (lines.failed) rd_fail(st, RD_EENV, "out of memory for the trace");

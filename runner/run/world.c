@@ -2,6 +2,7 @@
 #include "world.h"
 #include "console.h"
 #include "exchange.h"
+#include "rd/hash.h"
 #include "rd/program.h"
 
 #ifdef __clang__
@@ -34,15 +35,6 @@ void rd_versions(rd_strbuf *out)
 #else
     rd_strbuf_puts(out, "backends: cpu\n");
 #endif
-}
-
-static const uint64_t fnv_start = UINT64_C(0xcbf29ce484222325);
-
-static uint64_t fnv(uint64_t h, const void *p, size_t n)
-{
-    const unsigned char *b = p;
-    for (size_t i = 0; i < n; i++) h = (h ^ b[i]) * UINT64_C(0x100000001b3);
-    return h;
 }
 
 /* Collective. Compares a text of all ranks. The failure names a rank that differs and its value;
@@ -105,7 +97,7 @@ rd_code world_check_start(rd_run *r, rd_status *st)
     RD_TRY(run_agree(r, st));
     rd_program_id(id);
     (void)snprintf(text, sizeof text, "%.40s, %s, libraries %016" PRIx64, RD_VERSION, id,
-                   fnv(fnv_start, all.s, all.n));
+                   rd_fnv(RD_FNV_START, all.s, all.n));
     RD_TRY(world_same(r, "program file and library versions", text, st));
     if (r->cli->max_steps_given)
         (void)snprintf(steps, sizeof steps, " --max_steps=%" PRId64, r->cli->max_steps);
@@ -126,12 +118,12 @@ done:
 rd_code world_check(rd_run *r, rd_status *st)
 {
     char text[256];
-    uint64_t h = fnv_start;
+    uint64_t h = RD_FNV_START;
     for (int i = 0; i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
-        h = fnv(h, p->name, strlen(p->name));
-        h = fnv(h, p->dim, sizeof p->dim[0] * (size_t)p->n_dim);
-        h = fnv(h, &p->offset, sizeof p->offset);
+        h = rd_fnv(h, p->name, strlen(p->name));
+        h = rd_fnv(h, p->dim, sizeof p->dim[0] * (size_t)p->n_dim);
+        h = rd_fnv(h, &p->offset, sizeof p->offset);
     }
     (void)snprintf(text, sizeof text, "%" PRId64 " parameters, %016" PRIx64,
                    rd_params_count(r->params), h);

@@ -38,6 +38,6 @@ expect "no micro_batches" 2 "needs 'micro_batches'" t 1 32 no --set micro_batche
 expect "6 micro_batches" 2 "power of two" t 1 32 no --set micro_batches=6
 expect "3 ranks" 2 "cannot be shared by 3 ranks" t 3 32 no
 expect "more parts than samples" 2 "has no 64 'micro_batches'" t 1 32 no --set micro_batches=64
-expect "iter_size" 2 "takes no more memory" t 1 32 no --set iter_size=2
+expect "iter_size" 2 "needs no more memory" t 1 32 no --set iter_size=2
 expect "shards" 2 "split_data_per_rank" t 2 16 no --split_data_per_rank
 summary
