@@ -33,6 +33,9 @@ static rd_feature alexnet_build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense3", rd_net_classes(n), false, x);
 }
 
-RD_MODEL_IMAGE(alexnet, "alexnet", "five convolutions, three dense layers, as in tf_cnn_benchmarks",
-               "image_folder", 512, .name = "alexnet", .initializer = "truncated_fan_in",
-               .build = alexnet_build);
+static const rd_image_arch alexnet_arch = {
+    .name = "alexnet", .initializer = RD_KERNEL_TRUNCATED_FAN_IN, .build = alexnet_build};
+RD_MODEL(alexnet) = {
+    RD_IMAGE_MODEL("alexnet", "five convolutions, three dense layers, as in tf_cnn_benchmarks",
+                   "image_folder", 512),
+    .own = &rd_group_dropout, .create = rd_image_model_create, .variant = &alexnet_arch};

@@ -2,6 +2,14 @@
 #include "image_model.h"
 #include <inttypes.h>
 
+rd_code rd_image_model_read(const rd_model_args *a, rd_image_config *out, rd_status *st)
+{
+    RD_TRY(rd_config_read(a->config, &rd_group_image_model, a->mode, out, st));
+    if (a->def->own) RD_TRY(rd_config_read_more(a->config, a->def->own, a->mode, out, st));
+done:
+    return st->code;
+}
+
 rd_code rd_image_model_new(const rd_model_args *a, const rd_image_arch *arch, void **self,
                            rd_status *st)
 {
@@ -14,8 +22,7 @@ rd_code rd_image_model_new(const rd_model_args *a, const rd_image_arch *arch, vo
                            .params = a->params};
     rd_image_net *net = NULL;
     *self = NULL;
-    if (rd_config_read(a->config, &rd_group_image_model, a->mode, &n.config, st) != RD_OK)
-        return st->code;
+    if (rd_image_model_read(a, &n.config, st) != RD_OK) return st->code;
     if (rd_image_net_new(&n, &net, st) == RD_OK) *self = net;
     return st->code;
 }

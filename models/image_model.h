@@ -6,6 +6,8 @@
 #include "rd/image_net.h"
 #include "rd/model.h"
 
+/* Reads rd_group_image_model and the model's own keys (a->def->own). */
+rd_code rd_image_model_read(const rd_model_args *a, rd_image_config *out, rd_status *st);
 /* Makes the network of a->def->variant, an rd_image_arch: the `create` of most image models. */
 rd_code rd_image_model_create(const rd_model_args *a, void **self, rd_status *st);
 /* Makes the network of this arch, for models that choose it by their keys. */
@@ -22,13 +24,13 @@ double rd_image_model_flops(void *self, const rd_batch *b);
 
 /* The entries of an image model's definition. text: its name; what: one line about it; data: the
  * usual dataset; batch: the usual samples per rank in bench mode. Entries behind it (.create,
- * .variant) complete it. */
+ * .variant, .own for further keys) complete it. */
 #define RD_IMAGE_MODEL(text, what, data, batch)                                                 \
     .name = (text), .about = (what), .group = &rd_group_image_model, .default_dataset = (data), \
     .usual_batch = (batch), .unit = "images", .destroy = rd_image_model_destroy,                \
     .loss = rd_image_model_loss, .flops = rd_image_model_flops
 
-/* A model whose network follows from its name. The other arguments are the fields of its
+/* A model whose network follows from its name, and that reads the keys of all image models only. The other arguments are the fields of its
  * rd_image_arch. */
 #define RD_MODEL_IMAGE(id, text, what, data, batch, ...)                                      \
     RD_MODEL(id) = {RD_IMAGE_MODEL(text, what, data, batch), .create = rd_image_model_create, \

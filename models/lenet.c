@@ -22,4 +22,5 @@ static rd_feature lenet_build(rd_image_net *n, rd_feature x)
 }
 
 RD_MODEL_IMAGE(lenet, "lenet", "two 5x5 convolutions, two dense layers, as in tf_cnn_benchmarks",
-               "idx", 32, .name = "lenet", .initializer = "truncated_fan_in", .build = lenet_build);
+               "idx", 32, .name = "lenet", .initializer = RD_KERNEL_TRUNCATED_FAN_IN,
+               .build = lenet_build);

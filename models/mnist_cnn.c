@@ -17,6 +17,9 @@ static rd_feature mnist_cnn_build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense2", rd_net_classes(n), false, x);
 }
 
-RD_MODEL_IMAGE(mnist_cnn, "mnist_cnn",
-               "Horovod's MNIST example: two convolutions, two dense layers", "idx", 128,
-               .name = "mnist_cnn", .initializer = "glorot_uniform", .build = mnist_cnn_build);
+static const rd_image_arch mnist_cnn_arch = {
+    .name = "mnist_cnn", .initializer = RD_KERNEL_GLOROT_UNIFORM, .build = mnist_cnn_build};
+RD_MODEL(mnist_cnn) = {
+    RD_IMAGE_MODEL("mnist_cnn", "Horovod's MNIST example: two convolutions, two dense layers",
+                   "idx", 128),
+    .own = &rd_group_mnist_cnn, .create = rd_image_model_create, .variant = &mnist_cnn_arch};

@@ -56,7 +56,7 @@ static rd_feature resnet_block(rd_image_net *n, const resnet_shape *s, int64_t w
 static rd_feature resnet_build(rd_image_net *n, rd_feature x)
 {
     const resnet_shape *s = resnet_find(rd_net_arch(n)->depth);
-    const bool same = strcmp(rd_net_config(n)->pool_padding, "same") == 0;
+    const bool same = rd_net_config(n)->pool_padding == RD_POOL_SAME;
     rd_net_scope(n, "%s", "");
     x = conv_norm(n, "conv1", "norm1", 7, 64, 2, true, x);
     x = rd_net_max_pool(n, 3, 2, same ? RD_PAD_SAME : RD_PAD_SYMMETRIC, x);
@@ -70,22 +70,21 @@ static rd_feature resnet_build(rd_image_net *n, rd_feature x)
 }
 
 typedef struct resnet_variant {
-    int64_t depth;       /* 0: the config has it */
-    const char *version; /* "v1" or "v1.5"; NULL: the config has it */
+    int64_t depth;             /* 0: the config has it */
+    rd_resnet_version version; /* unless the config has another one */
 } resnet_variant;
 
 static rd_code resnet_create(const rd_model_args *a, void **self, rd_status *st)
 {
     const resnet_variant *variant = a->def->variant;
     const int64_t depth = variant->depth;
-    const char *version = variant->version;
     rd_image_arch arch = {.name = "resnet",
-                          .initializer = "he_normal_fan_out",
+                          .initializer = RD_KERNEL_HE_NORMAL_FAN_OUT,
                           .build = resnet_build,
                           .depth = depth};
     rd_image_config c;
     *self = NULL;
-    if (rd_config_read(a->config, &rd_group_image_model, a->mode, &c, st) != RD_OK) return st->code;
+    if (rd_image_model_read(a, &c, st) != RD_OK) return st->code;
     if (depth == 0) arch.depth = c.has_depth ? c.depth : 50;
     if (depth != 0 && rd_image_model_check_depth(a->config, depth, "resnet", st) != RD_OK)
         return st->code;
@@ -95,34 +94,36 @@ static rd_code resnet_create(const rd_model_args *a, void **self, rd_status *st)
                        "model resnet_cifar those of "
                        "CIFAR",
                        rd_config_where(a->config, "depth"), (long long)arch.depth);
-    if (version && strcmp(version, "v1.5") == 0 && c.has_resnet_version &&
-        strcmp(c.resnet_version, version) != 0)
+    if (!c.has_resnet_version) c.resnet_version = variant->version;
+    if (depth != 0 && variant->version == RD_RESNET_V1_5 && c.resnet_version != RD_RESNET_V1_5)
         return rd_fail(
             st, RD_EUSAGE,
             "%s: 'resnet_version' is %s, but the model's name says v1.5; remove one of them",
-            rd_config_where(a->config, "resnet_version"), c.resnet_version);
-    if (c.has_resnet_version) version = c.resnet_version;
-    arch.stride_on_3x3 = !version || strcmp(version, "v1.5") == 0;
+            rd_config_where(a->config, "resnet_version"),
+            rd_option_word(&rd_group_resnet, "resnet_version", (int)c.resnet_version));
+    arch.stride_on_3x3 = c.resnet_version == RD_RESNET_V1_5;
     return rd_image_model_new(a, &arch, self, st);
 }
 
 #define RD_MODEL_RESNET(id, text, layers, version, batch, what)                                 \
-    RD_MODEL(id) = {RD_IMAGE_MODEL(text, what, "image_folder", batch), .create = resnet_create, \
-                    .variant = &(const resnet_variant){layers, version}}
+    RD_MODEL(id) = {RD_IMAGE_MODEL(text, what, "image_folder", batch), .own = &rd_group_resnet, \
+                    .create = resnet_create, .variant = &(const resnet_variant){layers, version}}
 
-RD_MODEL_RESNET(resnet, "resnet", 0, NULL, 64,
+RD_MODEL_RESNET(resnet, "resnet", 0, RD_RESNET_V1_5, 64,
                 "residual network for ImageNet; keys depth and resnet_version say which");
-RD_MODEL_RESNET(resnet18, "resnet18", 18, "v1", 64, "residual network for ImageNet, 18 layers");
-RD_MODEL_RESNET(resnet34, "resnet34", 34, "v1", 64, "residual network for ImageNet, 34 layers");
-RD_MODEL_RESNET(resnet50, "resnet50", 50, "v1", 64,
+RD_MODEL_RESNET(resnet18, "resnet18", 18, RD_RESNET_V1, 64,
+                "residual network for ImageNet, 18 layers");
+RD_MODEL_RESNET(resnet34, "resnet34", 34, RD_RESNET_V1, 64,
+                "residual network for ImageNet, 34 layers");
+RD_MODEL_RESNET(resnet50, "resnet50", 50, RD_RESNET_V1, 64,
                 "residual network for ImageNet, 50 layers, v1 as in tf_cnn_benchmarks");
-RD_MODEL_RESNET(resnet50_v1_5, "resnet50_v1.5", 50, "v1.5", 64,
+RD_MODEL_RESNET(resnet50_v1_5, "resnet50_v1.5", 50, RD_RESNET_V1_5, 64,
                 "residual network for ImageNet, 50 layers, stride on the 3x3");
-RD_MODEL_RESNET(resnet101, "resnet101", 101, "v1", 32,
+RD_MODEL_RESNET(resnet101, "resnet101", 101, RD_RESNET_V1, 32,
                 "residual network for ImageNet, 101 layers, v1 as in tf_cnn_benchmarks");
-RD_MODEL_RESNET(resnet101_v1_5, "resnet101_v1.5", 101, "v1.5", 32,
+RD_MODEL_RESNET(resnet101_v1_5, "resnet101_v1.5", 101, RD_RESNET_V1_5, 32,
                 "residual network for ImageNet, 101 layers, stride on the 3x3");
-RD_MODEL_RESNET(resnet152, "resnet152", 152, "v1", 32,
+RD_MODEL_RESNET(resnet152, "resnet152", 152, RD_RESNET_V1, 32,
                 "residual network for ImageNet, 152 layers, v1 as in tf_cnn_benchmarks");
-RD_MODEL_RESNET(resnet152_v1_5, "resnet152_v1.5", 152, "v1.5", 32,
+RD_MODEL_RESNET(resnet152_v1_5, "resnet152_v1.5", 152, RD_RESNET_V1_5, 32,
                 "residual network for ImageNet, 152 layers, stride on the 3x3");

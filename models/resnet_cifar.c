@@ -37,12 +37,12 @@ static rd_code resnet_cifar_create(const rd_model_args *a, void **self, rd_statu
 {
     const int64_t depth = *(const int64_t *)a->def->variant; /* 0: the config has it */
     rd_image_arch arch = {.name = "resnet_cifar",
-                          .initializer = "he_normal_fan_out",
+                          .initializer = RD_KERNEL_HE_NORMAL_FAN_OUT,
                           .build = resnet_cifar_build,
                           .depth = depth};
     rd_image_config c;
     *self = NULL;
-    if (rd_config_read(a->config, &rd_group_image_model, a->mode, &c, st) != RD_OK) return st->code;
+    if (rd_image_model_read(a, &c, st) != RD_OK) return st->code;
     if (depth == 0) arch.depth = c.has_depth ? c.depth : 20;
     if (depth != 0 && rd_image_model_check_depth(a->config, depth, "resnet_cifar", st) != RD_OK)
         return st->code;
@@ -54,9 +54,9 @@ static rd_code resnet_cifar_create(const rd_model_args *a, void **self, rd_statu
     return rd_image_model_new(a, &arch, self, st);
 }
 
-#define RD_MODEL_RESNET_CIFAR(id, layers, what)                                             \
-    RD_MODEL(id) = {RD_IMAGE_MODEL(#id, what, "cifar", 128), .create = resnet_cifar_create, \
-                    .variant = &(const int64_t){layers}}
+#define RD_MODEL_RESNET_CIFAR(id, layers, what)                                       \
+    RD_MODEL(id) = {RD_IMAGE_MODEL(#id, what, "cifar", 128), .own = &rd_group_resnet, \
+                    .create = resnet_cifar_create, .variant = &(const int64_t){layers}}
 
 RD_MODEL_RESNET_CIFAR(resnet_cifar, 0,
                       "residual network for small images, shortcut option A; key depth says which");

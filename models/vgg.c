@@ -29,9 +29,13 @@ static rd_feature vgg_build(rd_image_net *n, rd_feature x)
     return rd_net_dense(n, "dense3", rd_net_classes(n), false, x);
 }
 
-#define RD_MODEL_VGG(id, layers, what)                               \
-    RD_MODEL_IMAGE(id, #id, what, "image_folder", 64, .name = "vgg", \
-                   .initializer = "truncated_fan_in", .build = vgg_build, .depth = (layers))
+#define RD_MODEL_VGG(id, layers, what)                                                           \
+    RD_MODEL(id) = {RD_IMAGE_MODEL(#id, what, "image_folder", 64), .own = &rd_group_dropout,     \
+                    .create = rd_image_model_create,                                             \
+                    .variant = &(const rd_image_arch){.name = "vgg",                             \
+                                                      .initializer = RD_KERNEL_TRUNCATED_FAN_IN, \
+                                                      .build = vgg_build,                        \
+                                                      .depth = (layers)}}
 
 RD_MODEL_VGG(vgg11, 11,
              "8 convolutions and 3 dense layers, Simonyan and Zisserman 2014, configuration A");

@@ -11,16 +11,36 @@
 
 RD_C_BEGIN
 
-/* ---- keys of all image models ---- */
+/* ---- the keys of image models ---- */
+/* In the order of the words of their keys. */
+typedef enum rd_kernel_init {
+    RD_KERNEL_GLOROT_UNIFORM,
+    RD_KERNEL_HE_NORMAL_FAN_OUT,
+    RD_KERNEL_HE_NORMAL_FAN_IN,
+    RD_KERNEL_TRUNCATED_FAN_IN
+} rd_kernel_init;
+typedef enum rd_pool_padding { RD_POOL_SYMMETRIC, RD_POOL_SAME } rd_pool_padding;
+typedef enum rd_resnet_version { RD_RESNET_V1, RD_RESNET_V1_5 } rd_resnet_version;
+
+/* Fields of groups that the model does not read are zero. */
 typedef struct rd_image_config {
-    const char *initializer; /* NULL: the network's own */
-    const char *pool_padding, *resnet_version;
+    rd_kernel_init initializer; /* counts if has_initializer */
+    double label_smoothing;
+    /* of the resnets */
+    rd_pool_padding pool_padding;
+    rd_resnet_version resnet_version; /* counts if has_resnet_version */
+    int64_t depth;                    /* counts if has_depth */
     bool zero_gamma;
-    double label_smoothing, batch_norm_momentum, batch_norm_epsilon, dropout_conv, dropout_dense;
-    int64_t batch_norm_samples, depth;
-    bool has_depth, has_resnet_version;
+    double batch_norm_momentum, batch_norm_epsilon;
+    int64_t batch_norm_samples;
+    /* of mnist_cnn, vgg and alexnet */
+    double dropout_conv, dropout_dense;
+    bool has_initializer, has_depth, has_resnet_version;
 } rd_image_config;
-extern const rd_option_group rd_group_image_model;
+/* The keys of all image models, of the resnets, of vgg and alexnet, and of mnist_cnn. All rows fill an
+ * rd_image_config. */
+extern const rd_option_group rd_group_image_model, rd_group_resnet, rd_group_dropout,
+    rd_group_mnist_cnn;
 
 /* ---- a network ---- */
 typedef struct rd_image_net rd_image_net;
@@ -31,8 +51,8 @@ typedef struct
 } rd_feature;
 
 typedef struct rd_image_arch {
-    const char *name;        /* in messages, and first part of the parameters' names */
-    const char *initializer; /* where the config has none */
+    const char *name;           /* in messages, and first part of the parameters' names */
+    rd_kernel_init initializer; /* where the config has none */
     rd_feature (*build)(rd_image_net *n, rd_feature image); /* returns the logits */
     int64_t depth;      /* of families with several: for build */
     bool stride_on_3x3; /* ResNet v1.5: for build */
@@ -40,7 +60,7 @@ typedef struct rd_image_arch {
 
 typedef struct rd_image_net_args {
     rd_image_arch arch;
-    rd_image_config config;     /* its strings are borrowed for the life of the network */
+    rd_image_config config;
     int64_t n_classes, h, w, c; /* of the data */
     uint64_t seed;              /* of dropout */
     rd_params *params;          /* borrowed for the life of the network */

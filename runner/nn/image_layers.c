@@ -70,23 +70,23 @@ static const double cut_at_two = 0.87962566103423978;
 
 static rd_init conv_init(const rd_image_net *n, int64_t fan_in, int64_t fan_out)
 {
-    const char *kind = n->a.config.initializer;
-    if (strcmp(kind, "glorot_uniform") == 0)
+    const rd_kernel_init kind = n->a.config.initializer;
+    if (kind == RD_KERNEL_GLOROT_UNIFORM)
         return (rd_init){.kind = RD_INIT_GLOROT, .fan_in = fan_in, .fan_out = fan_out};
-    if (strcmp(kind, "truncated_fan_in") == 0)
+    if (kind == RD_KERNEL_TRUNCATED_FAN_IN)
         return (rd_init){.kind = RD_INIT_TRUNCATED,
                          .value = sqrt(1.0 / (double)fan_in) / cut_at_two};
     return (rd_init){
         .kind = RD_INIT_NORMAL,
-        .value = sqrt(2.0 / (double)(strcmp(kind, "he_normal_fan_in") == 0 ? fan_in : fan_out))};
+        .value = sqrt(2.0 / (double)(kind == RD_KERNEL_HE_NORMAL_FAN_IN ? fan_in : fan_out))};
 }
 
 static rd_init dense_init(const rd_image_net *n, int64_t in, int64_t out, bool relu)
 {
-    const char *kind = n->a.config.initializer;
-    if (strcmp(kind, "glorot_uniform") == 0)
+    const rd_kernel_init kind = n->a.config.initializer;
+    if (kind == RD_KERNEL_GLOROT_UNIFORM)
         return (rd_init){.kind = RD_INIT_GLOROT, .fan_in = in, .fan_out = out};
-    if (strcmp(kind, "truncated_fan_in") == 0) /* tf_cnn_benchmarks does not divide here */
+    if (kind == RD_KERNEL_TRUNCATED_FAN_IN) /* tf_cnn_benchmarks does not divide here */
         return (rd_init){.kind = RD_INIT_TRUNCATED, .value = sqrt((relu ? 2.0 : 1.0) / (double)in)};
     return (rd_init){.kind = RD_INIT_UNIFORM, .value = sqrt(1.0 / (double)in)};
 }

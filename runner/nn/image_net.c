@@ -10,62 +10,74 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const initializers[] = {"glorot_uniform", "he_normal_fan_out",
-                                           "he_normal_fan_in", "truncated_fan_in", NULL};
-static const char *const pool_paddings[] = {"symmetric", "same", NULL};
-static const char *const resnet_versions[] = {"v1", "v1.5", NULL};
+static const char *const initializers[] = {[RD_KERNEL_GLOROT_UNIFORM] = "glorot_uniform",
+                                           [RD_KERNEL_HE_NORMAL_FAN_OUT] = "he_normal_fan_out",
+                                           [RD_KERNEL_HE_NORMAL_FAN_IN] = "he_normal_fan_in",
+                                           [RD_KERNEL_TRUNCATED_FAN_IN] = "truncated_fan_in",
+                                           NULL};
+static const char *const pool_paddings[] = {
+    [RD_POOL_SYMMETRIC] = "symmetric", [RD_POOL_SAME] = "same", NULL};
+static const char *const resnet_versions[] = {
+    [RD_RESNET_V1] = "v1", [RD_RESNET_V1_5] = "v1.5", NULL};
 
+#define T rd_image_config
 static const rd_option rows[] = {
-    RD_OPT_CHOICE(rd_image_config, initializer, initializer, NULL, initializers,
-                  "of kernels: glorot_uniform (Keras; default of mnist_cnn), he_normal_fan_out "
-                  "(default of the resnets) or "
-                  "he_normal_fan_in with dense layers uniform in 1/sqrt(inputs), truncated_fan_in "
-                  "(tf_cnn_benchmarks; "
-                  "default of lenet, vgg, alexnet)"),
-    {.key = "depth",
-     .type = RD_INT,
-     .at = offsetof(rd_image_config, depth),
-     .given_at = offsetof(rd_image_config, has_depth),
-     .min = 8,
-     .max = 1202,
-     .help = "layers of model resnet (18, 34, 50, 101, 152; default 50) and of resnet_cifar (20, "
-             "32, 44, 56, 110, or "
-             "another 6 n + 2; default 20)"},
-    {.key = "resnet_version",
-     .type = RD_STRING,
-     .at = offsetof(rd_image_config, resnet_version),
-     .given_at = offsetof(rd_image_config, has_resnet_version),
-     .choices = resnet_versions,
-     .help = "bottleneck blocks have their stride on the first 1x1 (v1) or on the 3x3 (v1.5); "
-             "default: v1.5 for model "
-             "resnet, else as the model's name says (resnet50 is v1)"},
-    RD_OPT_CHOICE(rd_image_config, pool_padding, pool_padding, "\"symmetric\"", pool_paddings,
-                  "of the resnets' max pool: symmetric as in PyTorch, or same as in TensorFlow "
-                  "(the odd row behind)"),
-    RD_OPT_BOOL(rd_image_config, zero_gamma, zero_gamma, "false",
-                "the last batch norm of each residual block begins with factor 0, so that the "
-                "block begins as identity"),
-    RD_OPT_REAL(rd_image_config, label_smoothing, label_smoothing, "0.0", 0.0, 0.999,
+    RD_OPT_ENUM(T, initializer, initializer, NULL, initializers,
+                "first values of kernels. glorot_uniform: as Keras, default of mnist_cnn; "
+                "he_normal_fan_out: default of the resnets; both he_normal: dense layers are "
+                "uniform in 1/sqrt(inputs); truncated_fan_in: as tf_cnn_benchmarks, default of "
+                "lenet, vgg and alexnet",
+                RD_GIVEN(T, has_initializer)),
+    RD_OPT_REAL(T, label_smoothing, label_smoothing, "0.0", 0.0, 0.999,
                 "share of the target distribution that is spread evenly over all classes"),
-    RD_OPT_REAL(rd_image_config, batch_norm_momentum, batch_norm_momentum, "0.9", 0.0, 1.0,
-                "of running mean and variance: the share of the old value that stays (PyTorch's "
-                "momentum is 1 minus this)"),
-    RD_OPT_REAL(rd_image_config, batch_norm_epsilon, batch_norm_epsilon, "1e-5", 1e-12, 1.0,
-                "added to the variance in batch norm"),
-    RD_OPT_INT(rd_image_config, batch_norm_samples, batch_norm_samples, "0", 0, 1 << 24,
-               "batch norm in training takes its statistics over so many samples that follow each "
-               "other, so that the "
-               "curve does not depend on the number of ranks; 0: over the rank's whole batch"),
-    RD_OPT_REAL(rd_image_config, dropout_conv, dropout_conv, "0.25", 0.0, 0.999,
-                "share of the values dropped behind the convolutions (mnist_cnn); 0: no dropout"),
-    RD_OPT_REAL(rd_image_config, dropout_dense, dropout_dense, "0.5", 0.0, 0.999,
-                "share of the values dropped behind hidden dense layers (mnist_cnn, vgg, alexnet); "
-                "0: no dropout"),
     RD_OPT_END,
 };
-const rd_option_group rd_group_image_model = {
-    "image_model", "image models: mnist_cnn, lenet, alexnet, vgg, resnet", rows,
-    sizeof(rd_image_config)};
+const rd_option_group rd_group_image_model = {"image_model", "all image models", rows, sizeof(T)};
+
+static const rd_option resnet_rows[] = {
+    RD_OPT_INT(T, depth, depth, NULL, 8, 1202,
+               "number of layers. resnet: 18, 34, 50, 101 or 152, default 50; resnet_cifar: 20, "
+               "32, 44, 56, 110 or another 6 n + 2, default 20",
+               RD_GIVEN(T, has_depth)),
+    RD_OPT_ENUM(T, resnet_version, resnet_version, NULL, resnet_versions,
+                "place of the stride in bottleneck blocks. v1: on the first 1x1 convolution; v1.5: "
+                "on the 3x3 convolution. Without it: v1.5 for model resnet, else as the model's "
+                "name says (resnet50 is v1)",
+                RD_GIVEN(T, has_resnet_version)),
+    RD_OPT_ENUM(T, pool_padding, pool_padding, "\"symmetric\"", pool_paddings,
+                "padding of the max pool. symmetric: as PyTorch; same: as TensorFlow, with the odd "
+                "row behind the image"),
+    RD_OPT_BOOL(T, zero_gamma, zero_gamma, "false",
+                "the last batch norm of each residual block begins with factor 0, so that the "
+                "block begins as the identity"),
+    RD_OPT_REAL(T, batch_norm_momentum, batch_norm_momentum, "0.9", 0.0, 1.0,
+                "share of the running mean and variance that stays in each step (1 minus PyTorch's "
+                "momentum)"),
+    RD_OPT_REAL(T, batch_norm_epsilon, batch_norm_epsilon, "1e-5", 1e-12, 1.0,
+                "added to the variance in batch norm"),
+    RD_OPT_INT(T, batch_norm_samples, batch_norm_samples, "0", 0, 1 << 24,
+               "number of neighbouring samples over which batch norm takes its statistics in "
+               "training, so that the curve does not depend on the number of ranks. 0: the rank's "
+               "whole batch"),
+    RD_OPT_END,
+};
+const rd_option_group rd_group_resnet = {"resnet", "models resnet and resnet_cifar, with any depth",
+                                         resnet_rows, sizeof(T)};
+
+#define DROPOUT_DENSE                                                                              \
+    RD_OPT_REAL(T, dropout_dense, dropout_dense, "0.5", 0.0, 0.999,                                \
+                "mnist_cnn, vgg, alexnet: share of the values dropped after hidden dense layers. " \
+                "0: no dropout")
+static const rd_option dropout_rows[] = {DROPOUT_DENSE, RD_OPT_END};
+const rd_option_group rd_group_dropout = {"dropout", "models vgg and alexnet", dropout_rows,
+                                          sizeof(T)};
+static const rd_option mnist_cnn_rows[] = {
+    RD_OPT_REAL(T, dropout_conv, dropout_conv, "0.25", 0.0, 0.999,
+                "mnist_cnn: share of the values dropped after the convolutions. 0: no dropout"),
+    DROPOUT_DENSE, RD_OPT_END};
+const rd_option_group rd_group_mnist_cnn = {"mnist_cnn", "model mnist_cnn", mnist_cnn_rows,
+                                            sizeof(T)};
+#undef T
 
 void rd_image_net_free(rd_image_net *n)
 {
@@ -79,7 +91,7 @@ rd_code rd_image_net_new(const rd_image_net_args *a, rd_image_net **out, rd_stat
     rd_image_net *n = *out = calloc(1, sizeof *n);
     if (!n) return rd_fail(st, RD_EENV, "out of memory for the model");
     n->a = *a;
-    if (!n->a.config.initializer) n->a.config.initializer = a->arch.initializer;
+    if (!a->config.has_initializer) n->a.config.initializer = a->arch.initializer;
     if (a->n_classes < 1 || a->h < 1 || a->w < 1 || a->c < 1) {
         rd_fail(st, RD_EUSAGE,
                 "model %s classes images, but the dataset has %lld classes and images of %lld x "

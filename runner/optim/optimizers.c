@@ -49,14 +49,6 @@ static const rd_option rows[] = {
 
 const rd_option_group rd_group_optim = {"optimizer", "Optimizer, clipping, LARS", rows, sizeof(T)};
 
-/* OpenSeq2Seq's configs have opt_momentum beside any optimizer. */
-static const rd_option momentum_rows[] = {
-    RD_OPT_REAL(T, opt_momentum, opt_momentum, "0.9", 0.0, 1.0,
-                "momentum, nesterov, lars: share of the last step that is kept", RD_CARRIED),
-    RD_OPT_END};
-const rd_option_group rd_group_momentum = {"momentum", "optimizers momentum, nesterov and lars",
-                                           momentum_rows, sizeof(T)};
-
 rd_code rd_optim_read(const rd_config *cfg, rd_mode mode, rd_optim_config *out, rd_status *st)
 {
     RD_TRY(rd_config_read(cfg, &rd_group_optim, mode, out, st));

@@ -292,6 +292,5 @@ done:
 
 static const rd_images_kind cifar = {.name = "cifar", .load = cifar_load};
 
-RD_DATASET_IMAGES(cifar,
-                  "CIFAR-10 or CIFAR-100, binary form: the folder, or the .tar.gz as it comes",
-                  cifar, NULL);
+RD_DATASET_IMAGES(
+    cifar, "CIFAR-10 or CIFAR-100, binary form: the folder, or the .tar.gz as it comes", cifar);

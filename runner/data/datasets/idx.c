@@ -210,7 +210,7 @@ static const rd_option_group idx_group = {"idx", "dataset idx: label files", idx
 
 static const rd_images_kind idx = {.name = "idx", .load = idx_load};
 
-RD_DATASET_IMAGES(
+RD_DATASET_IMAGES_OWN(
     idx,
     "MNIST's IDX files, plain or compressed: train-images-idx3-ubyte.gz and its three companions",
     idx, &idx_group);

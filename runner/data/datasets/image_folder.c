@@ -205,4 +205,4 @@ static const rd_images_kind image_folder = {
 RD_DATASET_IMAGES(
     image_folder,
     "JPEG files in a folder for each class: data_dir/train/CLASS/x.jpg, data_dir/val/CLASS/y.jpg",
-    image_folder, NULL);
+    image_folder);

@@ -507,7 +507,7 @@ static const rd_option_group imagenet_tar_group = {"imagenet_tar",
 static const rd_images_kind imagenet_tar = {
     .name = "imagenet_tar", .load = imagenet_tar_load, .side = SIDE};
 
-RD_DATASET_IMAGES(
+RD_DATASET_IMAGES_OWN(
     imagenet_tar,
     "ImageNet as it is handed out: a tar of tars for training, a flat tar for validation",
     imagenet_tar, &imagenet_tar_group);

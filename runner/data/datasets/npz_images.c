@@ -104,4 +104,4 @@ static const rd_images_kind npz_images = {.name = "npz_images", .load = npz_imag
 
 RD_DATASET_IMAGES(npz_images,
                   "Keras' layout: an .npz with x_train, y_train, x_test, y_test, such as mnist.npz",
-                  npz_images, NULL);
+                  npz_images);

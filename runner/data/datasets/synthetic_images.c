@@ -163,5 +163,5 @@ static const rd_option_group synthetic_images_group = {
 static const rd_images_kind synthetic = {
     .name = "synthetic_images", .load = synthetic_load, .make = synthetic_make, .side = SIDE};
 
-RD_DATASET_IMAGES(synthetic_images, "images from formulas, for benchmarks and tests: no files",
-                  synthetic, &synthetic_images_group);
+RD_DATASET_IMAGES_OWN(synthetic_images, "images from formulas, for benchmarks and tests: no files",
+                      synthetic, &synthetic_images_group);

@@ -186,4 +186,4 @@ static const rd_images_kind webdataset = {
     .name = "webdataset", .load = webdataset_load, .side = SIDE};
 
 RD_DATASET_IMAGES(webdataset, "WebDataset tar shards, with .jpg and .cls for each sample",
-                  webdataset, NULL);
+                  webdataset);

@@ -15,6 +15,14 @@ static void momentum_update(const rd_update *u)
     }
 }
 
+/* OpenSeq2Seq's configs have opt_momentum beside any optimizer. */
+static const rd_option momentum_rows[] = {
+    RD_OPT_REAL(rd_optim_config, opt_momentum, opt_momentum, "0.9", 0.0, 1.0,
+                "momentum, nesterov, lars: share of the last step that is kept", RD_CARRIED),
+    RD_OPT_END};
+const rd_option_group rd_group_momentum = {"momentum", "optimizers momentum, nesterov and lars",
+                                           momentum_rows, sizeof(rd_optim_config)};
+
 RD_CUDA_DECLARE_UPDATE(momentum)
 RD_OPTIMIZER(momentum) = {.name = "momentum",
                           .about = "a = opt_momentum a + g; w -= lr a",
