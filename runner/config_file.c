@@ -84,8 +84,9 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
     }
     RD_TRY(rd_comm_agree(comm, st));
     RD_TRY(rd_comm_bcast(comm, text, bytes, 0, st));
-    if (rd_config_new(by_flags(cli) ? "flags" : cli->config_file, text, (size_t)bytes, groups,
-                      n_groups, cli->allow_unknown_keys, out, st) == RD_OK) {
+    if (rd_config_new_with_flags(by_flags(cli) ? "flags" : cli->config_file, text, (size_t)bytes,
+                                 groups, n_groups, cli->allow_unknown_keys, rd_cli_is_flag, out,
+                                 st) == RD_OK) {
         for (int i = 0; i < cli->n_set && st->code == RD_OK; i++)
             (void)rd_config_set(*out, cli->set[i], st);
         if (st->code == RD_OK && cli->lr_given)

@@ -88,11 +88,10 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
 {
     const rd_option_group *groups[RD_MAX_GROUPS];
     const int n = rd_option_groups(groups);
-    *answered = cli->help || cli->version || cli->print_schema || cli->print_keys || cli->events;
+    *answered = rd_cli_answers(cli);
     if (!*answered || !is_first_rank()) return RD_OK;
     if (cli->help) {
-        rd_cli_help(stdout);
-        rd_options_help(groups, n, stdout);
+        (void)rd_help(cli->help_word, groups, n, stdout, st);
     } else if (cli->version) {
         rd_strbuf text = {0};
         rd_versions(&text);
@@ -109,6 +108,10 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
         json_decref(schema);
     } else if (cli->print_keys) {
         rd_options_markdown(groups, n, stdout);
+    } else if (cli->print_topic) {
+        (void)rd_help_markdown(cli->print_topic, stdout, st);
+    } else if (cli->print_man) {
+        rd_help_man(groups, n, stdout);
     } else {
         (void)puts("step,wall_time,tag,kind,value");
         (void)rd_events_read(cli->events, print_scalar, NULL, st);

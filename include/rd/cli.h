@@ -38,7 +38,9 @@ typedef struct rd_cli {
     const char *hosts, *hostfile, *mpirun_args; /* of doctor mode; NULL: not given */
     int64_t ssh_port;                           /* 0: not given */
     bool json; /* modes with an answer for programs: one object on standard output */
-    bool help, version, print_config, print_schema, print_keys;
+    bool help, version, print_config, print_schema, print_keys, print_man;
+    const char *help_word;   /* of --help=WORD; NULL: none */
+    const char *print_topic; /* NULL: not given */
     int64_t restarts;
     double restart_delay;
     bool restarts_given, restart_delay_given, drop_dead_hosts;
@@ -60,8 +62,23 @@ rd_code rd_cli_bench_put(const rd_cli *c, rd_config *config, rd_strbuf *said, rd
 /* The value of such a flag as it was written; NULL: not given. */
 const char *rd_cli_bench_value(const rd_cli *c, const char *flag);
 void rd_cli_release(rd_cli *c);
-void rd_cli_help(
-    FILE *out); /* usage and flags; the keys of the config follow from rd_options_help */
+
+/* ---- help ---- */
+/* Returns whether there is a flag of this name, and sets *key to the key that it stands for (NULL: none):
+ * for rd_config_new_with_flags. */
+bool rd_cli_is_flag(const char *name, const char **key);
+/* Returns whether a flag asks for an answer that needs neither ranks nor a config. */
+bool rd_cli_answers(const rd_cli *c);
+/* Prints the answer of --help: all flags on one screen; with the word "keys" all keys by group; with the
+ * name of a key or flag what it means; with a topic the topic. groups: all groups of the program.
+ * RD_EUSAGE: an unknown word; the message names the nearest one. */
+rd_code rd_help(const char *word, const rd_option_group *const *groups, int n, FILE *out,
+                rd_status *st);
+/* Prints a topic as a generated block of a page: flags, bench, modes, exit-codes, signals, logdir.
+ * RD_EUSAGE: an unknown topic. */
+rd_code rd_help_markdown(const char *topic, FILE *out, rd_status *st);
+/* Prints the man page run_dist(1). */
+void rd_help_man(const rd_option_group *const *groups, int n, FILE *out);
 
 RD_C_END
 #endif

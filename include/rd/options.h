@@ -181,6 +181,13 @@ typedef struct rd_config rd_config;
 rd_code rd_config_new(const char *path, const char *text, size_t n,
                       const rd_option_group *const *groups, int n_groups, bool allow_unknown,
                       rd_config **out, rd_status *st);
+/* Does the same for a program with flags. The message about an unknown key names the flag of that name:
+ * is_flag returns whether there is one, and sets *key to the key that the flag stands for (NULL: none). */
+rd_code rd_config_new_with_flags(const char *path, const char *text, size_t n,
+                                 const rd_option_group *const *groups, int n_groups,
+                                 bool allow_unknown,
+                                 bool (*is_flag)(const char *name, const char **key),
+                                 rd_config **out, rd_status *st);
 void rd_config_free(rd_config *c);
 
 /* "key=value" from --set: value is JSON, or a bare word for a string; null takes the file's value away, so that the default

@@ -1,4 +1,5 @@
-/* cli.c -- see cli.h. One table of flags drives parsing and help. */
+/* cli.c -- reads the command line and checks what flags ask of each other and of the mode. The table of
+ * flags is in cli_flags.c. */
 #include "rd/cli.h"
 #include "cli_impl.h"
 #include "config_impl.h"
@@ -9,166 +10,25 @@
 #include <string.h>
 #include <strings.h>
 
-enum { NO_FIELD = 0 };
-typedef enum flag_type {
-    FLAG_BOOL,
-    FLAG_INT,
-    FLAG_REAL,
-    FLAG_TEXT,
-    FLAG_MODE,
-    FLAG_SET, /* key=value */
-    FLAG_KEY  /* short for --set <name>=value */
-} flag_type;
-
-typedef struct cli_flag {
-    const char *name;
-    flag_type type;
-    size_t at,
-        given_at;    /* offsets in rd_cli; given_at NO_FIELD: none (no bool is the first field) */
-    double min, max; /* of numbers; a real one has no max */
-    const char *value, *help;
-} cli_flag;
-
-#define AT(field) offsetof(rd_cli, field)
-
-static const cli_flag flags[] = {
-    {"config_file", FLAG_TEXT, AT(config_file), NO_FIELD, 0, 0, "FILE",
-     "the experiment, a JSON file"},
-    {"logdir", FLAG_TEXT, AT(logdir), NO_FIELD, 0, 0, "DIR",
-     "folder for checkpoints and summaries"},
-    {"mode", FLAG_MODE, AT(mode), NO_FIELD, 0, 0, "MODE",
-     "what to do: train, eval, infer, train_eval, bench, plan or doctor; default train"},
-    {"max_steps", FLAG_INT, AT(max_steps), AT(max_steps_given), 0, 1e15, "N",
-     "stop at this step, counted over resumes; default 300000"},
-    {"summary_frequency", FLAG_INT, AT(summary_frequency), NO_FIELD, 1, 1e15, "N",
-     "steps between summaries; default 50"},
-    {"checkpoint_frequency", FLAG_INT, AT(checkpoint_frequency), NO_FIELD, 0, 1e9, "S",
-     "seconds between checkpoints, 0: one after every step; default 7200"},
-    {"lr", FLAG_REAL, AT(lr), AT(lr_given), 0, INFINITY, "X",
-     "in place of the config's learning_rate"},
-    {"seed", FLAG_INT, AT(seed), AT(seed_given), 0, 0x1p53, "N",
-     "of weights, data order and dropout; default 0"},
-    {"split_data_per_rank", FLAG_BOOL, AT(split_data_per_rank), NO_FIELD, 0, 0, NULL,
-     "each rank keeps only its share of the data in memory"},
-    {"inference_out", FLAG_TEXT, AT(inference_out), NO_FIELD, 0, 0, "FILE",
-     "where --mode=infer writes; default stdout"},
-    {"input", FLAG_TEXT, AT(input), NO_FIELD, 0, 0, "FILE",
-     "what --mode=infer reads in place of source_file_test; - is standard input"},
-    {"beam_width", FLAG_KEY, NO_FIELD, AT(beam_width_given), 0, 0, "N",
-     "short for --set beam_width=N; more than 1 sets decoder_type=beam_search too"},
-    {"eval_frequency", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N", "short for --set eval_frequency=N"},
-    {"trace", FLAG_TEXT, AT(trace), NO_FIELD, 0, 0, "FILE",
-     "write what all ranks do in some steps (trace_steps) as a Chrome trace, for Perfetto"},
-    {"json", FLAG_BOOL, AT(json), NO_FIELD, 0, 0, NULL,
-     "the answer of --mode=plan and --mode=doctor as one JSON object"},
-    {"hosts", FLAG_TEXT, AT(hosts), NO_FIELD, 0, 0, "LIST",
-     "--mode=doctor without mpirun: hosts to examine over ssh, name:slots,name:slots"},
-    {"hostfile", FLAG_TEXT, AT(hostfile), NO_FIELD, 0, 0, "FILE",
-     "the same as lines of a file: name slots=2"},
-    {"ssh_port", FLAG_INT, AT(ssh_port), NO_FIELD, 1, 65535, "N",
-     "where sshd listens on these hosts; default: as ssh is configured"},
-    {"mpirun_args", FLAG_TEXT, AT(mpirun_args), NO_FIELD, 0, 0, "WORDS",
-     "words of the run's mpirun line, to be examined, as \"-mca btl_tcp_if_include eth0\""},
-    {"link_gbit", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "X",
-     "short for --set link_gbit=X, for --mode=plan"},
-    {"latency_us", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "X",
-     "short for --set latency_us=X, for --mode=plan"},
-    {"ranks_per_host", FLAG_KEY, NO_FIELD, NO_FIELD, 0, 0, "N",
-     "short for --set ranks_per_host=N, for --mode=plan"},
-    {"set", FLAG_SET, NO_FIELD, NO_FIELD, 0, 0, "KEY=VALUE",
-     "any key of the config, in place of the file's value; may be repeated"},
-    {"allow_unknown_keys", FLAG_BOOL, AT(allow_unknown_keys), NO_FIELD, 0, 0, NULL,
-     "an unknown key is a warning, not an error"},
-    {"print_config", FLAG_BOOL, AT(print_config), NO_FIELD, 0, 0, NULL,
-     "print every key, its value and where it comes from, and stop"},
-    {"print_schema", FLAG_BOOL, AT(print_schema), NO_FIELD, 0, 0, NULL,
-     "print the JSON schema of the config, and stop"},
-    {"print_keys", FLAG_BOOL, AT(print_keys), NO_FIELD, 0, 0, NULL,
-     "print the keys of the config as a markdown table, and stop"},
-    {"events", FLAG_TEXT, AT(events), NO_FIELD, 0, 0, "FILE",
-     "print the scalars of a TensorBoard event file as CSV, and stop"},
-    {"restarts", FLAG_INT, AT(restarts), AT(restarts_given), 0, 1e9, "N",
-     "run the command behind -- again when it fails, at most N times, while that gains steps"},
-    {"restart_delay", FLAG_REAL, AT(restart_delay), AT(restart_delay_given), 0, INFINITY, "S",
-     "seconds before the first restart, doubled each time up to 60; default 1"},
-    {"drop_dead_hosts", FLAG_BOOL, AT(drop_dead_hosts), NO_FIELD, 0, 0, NULL,
-     "a restart leaves out the hosts of -H or --hostfile that ssh cannot reach"},
-    {"verbose", FLAG_BOOL, AT(verbose), NO_FIELD, 0, 0, NULL,
-     "errors say where in the program they were found"},
-    {"version", FLAG_BOOL, AT(version), NO_FIELD, 0, 0, NULL,
-     "print the versions of the program and its libraries, and stop"},
-    {"help", FLAG_BOOL, AT(help), NO_FIELD, 0, 0, NULL,
-     "print this text and the keys of the config, and stop"},
-};
-enum { N_FLAGS = sizeof flags / sizeof *flags };
-_Static_assert(N_FLAGS <= 64, "rd_cli.given has a bit for each");
-
-/* Flags that have an effect in some modes alone. In another one they are refused, but for those that may be left from the command that
- * trained: of these it is said that they have none. */
-#define TRAINS (RD_MODE_TRAIN | RD_MODE_TRAIN_EVAL)
-#define STEPS (TRAINS | RD_MODE_BENCH | RD_MODE_PLAN)
-static const struct {
-    const char *name;
-    unsigned modes;
-    bool may_idle;
-} only_in[] = {
-    {"max_steps", TRAINS, true},
-    {"summary_frequency", TRAINS, true},
-    {"checkpoint_frequency", TRAINS, true},
-    {"lr", STEPS, true},
-    {"split_data_per_rank", STEPS, true},
-    {"inference_out", RD_MODE_INFER, false},
-    {"input", RD_MODE_INFER, false},
-    {"beam_width", RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_TRAIN_EVAL, true},
-    {"eval_frequency", RD_MODE_TRAIN_EVAL, true},
-    {"trace", TRAINS, false},
-    {"json", RD_MODE_PLAN | RD_MODE_DOCTOR, false},
-    {"hosts", RD_MODE_DOCTOR, false},
-    {"hostfile", RD_MODE_DOCTOR, false},
-    {"ssh_port", RD_MODE_DOCTOR, false},
-    {"mpirun_args", RD_MODE_DOCTOR, false},
-    {"link_gbit", TRAINS | RD_MODE_PLAN, true},
-    {"latency_us", TRAINS | RD_MODE_PLAN, true},
-    {"ranks_per_host", TRAINS | RD_MODE_PLAN, true},
-};
-enum { N_ONLY_IN = sizeof only_in / sizeof *only_in };
-
-static uint64_t bit_of(const cli_flag *f)
-{
-    return (uint64_t)1 << (f - flags);
-}
-
-static const struct {
-    const char *name;
-    rd_mode bit;
-} modes[] = {
-    {"train", RD_MODE_TRAIN},           {"eval", RD_MODE_EVAL},   {"infer", RD_MODE_INFER},
-    {"train_eval", RD_MODE_TRAIN_EVAL}, {"bench", RD_MODE_BENCH}, {"plan", RD_MODE_PLAN},
-    {"doctor", RD_MODE_DOCTOR},
-};
-enum { N_MODES = sizeof modes / sizeof *modes };
-
 /* ---- names ---- */
 
-/* Flags whose name begins with word[0..n), only bools if asked; an exact name wins. *first: one of them. */
-static int cli_matches(const char *word, size_t n, bool only_bool, const cli_flag **first)
+/* Is there --noflag? */
+static bool can_be_off(const rd_flag *f)
 {
-    int found = 0;
-    for (int i = 0; i < N_FLAGS; i++) {
-        if (strncmp(flags[i].name, word, n) != 0 || (only_bool && flags[i].type != FLAG_BOOL))
-            continue;
-        if (!found++ || !flags[i].name[n]) *first = &flags[i];
-        if (!flags[i].name[n]) return 1;
-    }
-    return found;
+    return f->type == RD_FLAG_BOOL || f->type == RD_FLAG_HELP;
 }
 
-bool rd_cli_is_flag(const char *name, const char **key)
+/* Flags whose name begins with word[0..n), only bools if asked; an exact name wins. *first: one of them. */
+static int cli_matches(const char *word, size_t n, bool only_bool, const rd_flag **first)
 {
-    *key = strcmp(name, "lr") ? NULL : "learning_rate";
-    for (int i = 0; i < N_FLAGS; i++)
-        if (!strcmp(flags[i].name, name)) return true;
-    return false;
+    int found = 0;
+    for (int i = 0; i < rd_n_flags; i++) {
+        if (strncmp(rd_flags[i].name, word, n) != 0 || (only_bool && !can_be_off(&rd_flags[i])))
+            continue;
+        if (!found++ || !rd_flags[i].name[n]) *first = &rd_flags[i];
+        if (!rd_flags[i].name[n]) return 1;
+    }
+    return found;
 }
 
 static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, size_t n,
@@ -176,13 +36,13 @@ static rd_code unknown_flag(const char *arg, size_t dashes, const char *word, si
 {
     char shown[RD_SHOWN_BYTES], name[RD_SHOWN_BYTES],
         near[160] = "--help lists the flags, and --set key=value is for keys of the config";
-    const char *known[N_FLAGS + 1];
-    for (int i = 0; i < N_FLAGS; i++) known[i] = flags[i].name;
+    const char *known[64 + 1];
+    for (int i = 0; i < rd_n_flags; i++) known[i] = rd_flags[i].name;
     snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), word);
-    const char *nearest = rd_nearest(name, known, N_FLAGS);
+    const char *nearest = rd_nearest(name, known, rd_n_flags);
     for (int i = 0; !nearest && i < rd_bench_flag_count(); i++) {
-        known[N_FLAGS] = rd_bench_flag_name(i);
-        nearest = rd_nearest(name, known + N_FLAGS, 1);
+        known[rd_n_flags] = rd_bench_flag_name(i);
+        nearest = rd_nearest(name, known + rd_n_flags, 1);
     }
     if (nearest) snprintf(near, sizeof near, "did you mean '--%s'?", nearest);
     return rd_fail(st, RD_EUSAGE, "unknown flag '%s'; %s",
@@ -193,23 +53,23 @@ static rd_code ambiguous(const char *word, size_t n, bool only_bool, rd_status *
 {
     char list[512] = "", shown[RD_SHOWN_BYTES];
     size_t used = 0;
-    for (int i = 0; i < N_FLAGS; i++)
-        if (!strncmp(flags[i].name, word, n) && (!only_bool || flags[i].type == FLAG_BOOL))
+    for (int i = 0; i < rd_n_flags; i++)
+        if (!strncmp(rd_flags[i].name, word, n) && (!only_bool || can_be_off(&rd_flags[i])))
             used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s%s", used ? ", " : "",
-                                     only_bool ? "no" : "", flags[i].name);
+                                     only_bool ? "no" : "", rd_flags[i].name);
     return rd_fail(st, RD_EUSAGE, "flag '--%s%s' is ambiguous: %s; write more of it",
                    only_bool ? "no" : "", rd_shown_bytes(word, n, shown, sizeof shown), list);
 }
 
 /* word[0..n): the name after the dashes. *negated: it was --noflag. *out is NULL only after a failure. */
-static rd_code find_flag(const char *arg, const char *word, size_t n, const cli_flag **out,
+static rd_code find_flag(const char *arg, const char *word, size_t n, const rd_flag **out,
                          bool *negated, rd_status *st)
 {
     const size_t dashes = (size_t)(word - arg);
     *negated = false;
     *out = NULL;
     if (dashes == 1 && n == 1 && *word == 'h') {
-        (void)cli_matches("help", 4, true, out);
+        *out = rd_flag_named("help", 4);
         return RD_OK;
     }
     if (dashes != 2 || n == 0) return unknown_flag(arg, dashes, word, n, st);
@@ -222,14 +82,6 @@ static rd_code find_flag(const char *arg, const char *word, size_t n, const cli_
         *negated = true;
     }
     return found ? RD_OK : unknown_flag(arg, dashes, word, n, st);
-}
-
-/* The flag of exactly this name; NULL: none. */
-static const cli_flag *named(const char *word, size_t n)
-{
-    for (int i = 0; i < N_FLAGS; i++)
-        if (!strncmp(flags[i].name, word, n) && !flags[i].name[n]) return &flags[i];
-    return NULL;
 }
 
 /* ---- values ---- */
@@ -253,10 +105,10 @@ static bool parse_bool(const char *s, bool *out)
     return false;
 }
 
-static rd_code set_number(rd_cli *c, const cli_flag *f, const char *value, rd_status *st)
+static rd_code set_number(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
 {
     char *end, must[128];
-    const bool whole = f->type == FLAG_INT;
+    const bool whole = f->type == RD_FLAG_INT;
     const bool blank = *value == '\0' || *value == ' ' || *value == '\t' ||
                        *value == '\n'; /* strtod would skip it */
     double x = 0.0;
@@ -280,12 +132,12 @@ static rd_code set_number(rd_cli *c, const cli_flag *f, const char *value, rd_st
     return RD_OK;
 }
 
-static rd_code set_mode(rd_cli *c, const cli_flag *f, const char *value, rd_status *st)
+static rd_code set_mode(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
 {
-    for (int i = 0; i < N_MODES; i++)
-        if (!strcmp(modes[i].name, value)) {
-            c->mode = modes[i].name;
-            c->mode_bit = modes[i].bit;
+    for (int i = 0; i < rd_n_mode_names; i++)
+        if (!strcmp(rd_mode_names[i].name, value)) {
+            c->mode = rd_mode_names[i].name;
+            c->mode_bit = rd_mode_names[i].bit;
             return RD_OK;
         }
     return wrong_value(f->name, f->help, value,
@@ -303,29 +155,30 @@ static rd_code add_set(rd_cli *c, const char *key, const char *value, rd_status 
     return RD_OK;
 }
 
-static rd_code set_value(rd_cli *c, const cli_flag *f, const char *value, rd_status *st)
+static rd_code set_value(rd_cli *c, const rd_flag *f, const char *value, rd_status *st)
 {
     switch (f->type) {
-    case FLAG_BOOL: /* done by the caller */
-    case FLAG_TEXT:
+    case RD_FLAG_BOOL: /* both are done by the caller */
+    case RD_FLAG_HELP:
+    case RD_FLAG_TEXT:
         *(const char **)(void *)((char *)c + f->at) = value;
         break;
-    case FLAG_INT:
-    case FLAG_REAL:
+    case RD_FLAG_INT:
+    case RD_FLAG_REAL:
         RD_TRY(set_number(c, f, value, st));
         break;
-    case FLAG_MODE:
+    case RD_FLAG_MODE:
         RD_TRY(set_mode(c, f, value, st));
         break;
-    case FLAG_SET:
+    case RD_FLAG_SET:
         RD_TRY(add_set(c, NULL, value, st));
         break;
-    case FLAG_KEY:
+    case RD_FLAG_KEY:
         RD_TRY(add_set(c, f->name, value, st));
         break;
     }
-    if (f->given_at != NO_FIELD) *(bool *)(void *)((char *)c + f->given_at) = true;
-    c->given |= bit_of(f);
+    if (f->given_at != 0) *(bool *)(void *)((char *)c + f->given_at) = true;
+    c->given |= rd_flag_bit(f);
 done:
     return st->code;
 }
@@ -371,6 +224,21 @@ static rd_code cli_take_text(const char *name, const char *kind, bool may_be_emp
     return RD_OK;
 }
 
+/* --help, --help=WORD, or a truth value as for a bool. */
+static rd_code take_help(const rd_flag *f, behind *b, rd_cli *c, rd_status *st)
+{
+    bool truth = false;
+    if (b->value && !*b->value)
+        return rd_fail(st, RD_EUSAGE, "flag '--help' has an empty value; write --help=keys");
+    c->help_word = NULL;
+    if (b->value && !b->negated && !parse_bool(b->value, &truth)) {
+        c->help = true;
+        c->help_word = b->value;
+        return RD_OK;
+    }
+    return take_truth(f->name, f->help, b, &c->help, st);
+}
+
 static rd_code parse_bench(int flag_index, behind *b, rd_cli *c, rd_status *st)
 {
     const char *name = rd_bench_flag_name(flag_index), *help = rd_bench_flag_help(flag_index),
@@ -413,18 +281,21 @@ static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_stat
     const char *word = arg + (arg[1] == '-' ? 2 : 1), *eq = strchr(word, '=');
     const size_t n = eq ? (size_t)(eq - word) : strlen(word);
     behind b = {.value = eq ? eq + 1 : NULL, .next = *i + 1 < argc ? argv[*i + 1] : NULL};
-    const cli_flag *f = NULL;
-    const int of_bench = word - arg == 2 && !named(word, n)
+    const rd_flag *f = NULL;
+    const int of_bench = word - arg == 2 && !rd_flag_named(word, n)
                              ? rd_bench_flag_find(word, n, &b.negated)
                              : -1;
     if (of_bench >= 0) {
         RD_TRY(parse_bench(of_bench, &b, c, st));
     } else if (find_flag(arg, word, n, &f, &b.negated, st) != RD_OK || !f) {
         return st->code;
-    } else if (f->type == FLAG_BOOL) {
+    } else if (f->type == RD_FLAG_HELP) {
+        RD_TRY(take_help(f, &b, c, st));
+        c->given = c->help ? c->given | rd_flag_bit(f) : c->given & ~rd_flag_bit(f);
+    } else if (f->type == RD_FLAG_BOOL) {
         bool *to = (bool *)(void *)((char *)c + f->at);
         RD_TRY(take_truth(f->name, f->help, &b, to, st));
-        c->given = *to ? c->given | bit_of(f) : c->given & ~bit_of(f);
+        c->given = *to ? c->given | rd_flag_bit(f) : c->given & ~rd_flag_bit(f);
     } else {
         const char *value = NULL;
         RD_TRY(cli_take_text(f->name, f->value, false, &b, &value, st));
@@ -475,24 +346,24 @@ static bool names_model(const rd_cli *c)
 }
 
 /* Is this flag given, and without effect in this mode? */
-static bool idles(const rd_cli *c, int i)
+static bool idles(const rd_cli *c, const rd_flag *f)
 {
-    return (c->given & bit_of(named(only_in[i].name, strlen(only_in[i].name)))) &&
-           !(only_in[i].modes & (unsigned)c->mode_bit);
+    return f->modes && (c->given & rd_flag_bit(f)) && !(f->modes & (unsigned)c->mode_bit);
 }
 
 static rd_code check_modes(const rd_cli *c, rd_status *st)
 {
-    for (int i = 0; i < N_ONLY_IN; i++) {
+    for (int i = 0; i < rd_n_flags; i++) {
+        const rd_flag *f = &rd_flags[i];
         char in[128] = "";
         int n = 0;
-        if (!idles(c, i) || only_in[i].may_idle) continue;
-        for (int k = 0; k < N_MODES; k++)
-            if (only_in[i].modes & (unsigned)modes[k].bit)
-                strcat(strcat(in, n++ ? " and " : ""), modes[k].name);
+        if (!idles(c, f) || f->may_idle) continue;
+        for (int k = 0; k < rd_n_mode_names; k++)
+            if (f->modes & (unsigned)rd_mode_names[k].bit)
+                strcat(strcat(in, n++ ? " and " : ""), rd_mode_names[k].name);
         return rd_fail(st, RD_EUSAGE,
                        "--%s is for --mode=%s, but the mode is %s; leave it out, or give %s mode",
-                       only_in[i].name, in, c->mode, n > 1 ? "such a" : "that");
+                       f->name, in, c->mode, n > 1 ? "such a" : "that");
     }
     return RD_OK;
 }
@@ -500,8 +371,9 @@ static rd_code check_modes(const rd_cli *c, rd_status *st)
 void rd_cli_idle(const rd_cli *c, rd_strbuf *out)
 {
     int n = 0;
-    for (int i = 0; i < N_ONLY_IN; i++)
-        if (idles(c, i)) rd_strbuf_printf(out, "%s--%s", n++ ? ", " : "", only_in[i].name);
+    for (int i = 0; i < rd_n_flags; i++)
+        if (idles(c, &rd_flags[i]))
+            rd_strbuf_printf(out, "%s--%s", n++ ? ", " : "", rd_flags[i].name);
     if (n) rd_strbuf_printf(out, ": without effect in mode %s\n", c->mode);
 }
 
@@ -511,10 +383,10 @@ static rd_code check_restarts(const rd_cli *c, rd_status *st)
     static const char *const ours[] = {"restarts", "restart_delay", "drop_dead_hosts", "logdir",
                                        NULL};
     const char *odd = c->n_bench > 0 ? rd_bench_flag_name(c->bench[0].flag) : NULL;
-    for (int i = 0; i < N_FLAGS && !odd; i++) {
+    for (int i = 0; i < rd_n_flags && !odd; i++) {
         int k = 0;
-        while (ours[k] && strcmp(ours[k], flags[i].name)) k++;
-        if (!ours[k] && (c->given & bit_of(&flags[i]))) odd = flags[i].name;
+        while (ours[k] && strcmp(ours[k], rd_flags[i].name)) k++;
+        if (!ours[k] && (c->given & rd_flag_bit(&rd_flags[i]))) odd = rd_flags[i].name;
     }
     if (!c->restarts_given && (c->restart_delay_given || c->drop_dead_hosts))
         return rd_fail(st, RD_EUSAGE, "--%s is for --restarts=N; give that too, or leave it out",
@@ -532,9 +404,15 @@ static rd_code check_restarts(const rd_cli *c, rd_status *st)
     return RD_OK;
 }
 
+bool rd_cli_answers(const rd_cli *c)
+{
+    return c->help || c->version || c->print_schema || c->print_keys || c->print_topic ||
+           c->print_man || c->events;
+}
+
 rd_code rd_cli_check(const rd_cli *c, rd_status *st)
 {
-    if (c->help || c->version || c->print_schema || c->print_keys || c->events) return RD_OK;
+    if (rd_cli_answers(c)) return RD_OK;
     if (check_restarts(c, st) != RD_OK || c->restarts_given) return st->code;
     if (c->n_bench > 0 && c->mode_bit != RD_MODE_BENCH) {
         const int i = c->bench[0].flag;
@@ -580,25 +458,4 @@ void rd_cli_release(rd_cli *c)
     c->set = NULL;
     c->bench = NULL;
     c->n_set = c->n_bench = 0;
-}
-
-void rd_cli_help(FILE *out)
-{
-    fputs("usage: run_dist --config_file=FILE --logdir=DIR [flags]\n"
-          "       mpirun -np 4 run_dist --config_file=FILE --logdir=DIR [flags]\n"
-          "       mpirun -np 4 run_dist --mode=bench --model=resnet50 --batch_size=16\n"
-          "       run_dist --mode=doctor --hosts=host1:2,host2:2\n"
-          "       run_dist --restarts=5 -- mpirun -np 4 run_dist --config_file=FILE --logdir=DIR "
-          "[flags]\n\n"
-          "flags (--flag=value or --flag value; the beginning of a flag is enough; --flag or "
-          "--noflag for those "
-          "without value):\n",
-          out);
-    for (int i = 0; i < N_FLAGS; i++) {
-        char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", flags[i].name, flags[i].value ? "=" : "",
-                 flags[i].value ? flags[i].value : "");
-        fprintf(out, "  %-28s %s\n", left, flags[i].help);
-    }
-    rd_bench_flags_help(out);
 }

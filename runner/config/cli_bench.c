@@ -261,30 +261,36 @@ const char *rd_cli_bench_value(const rd_cli *c, const char *flag)
     return NULL;
 }
 
-void rd_bench_flags_help(FILE *out)
+void rd_bench_flags_help(const char *indent, FILE *out)
 {
+    enum { WIDTH = 98 };
     int column = 0, more = 0;
-    fputs("\n--mode=bench also takes flags of tf_cnn_benchmarks and of Horovod's synthetic "
-          "benchmark, in full, and says "
-          "the key that\neach stands for; then no --config_file is needed:\n",
-          out);
+    fprintf(
+        out,
+        "%s--mode=bench also takes flags of tf_cnn_benchmarks and of Horovod's synthetic\n"
+        "%sbenchmark, in full, and prints the key that each stands for. Then no --config_file is\n"
+        "%sneeded:\n",
+        indent, indent, indent);
     for (int i = 0; i < N_BENCH; i++) {
         char left[64];
         if (!table[i].help || !table[i].help[0]) continue;
         snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].value ? "=" : "",
                  table[i].value ? table[i].value : "");
-        fprintf(out, strlen(left) > 28 ? "  %s\n%-31s%s\n" : "  %-28s%s %s\n", left, "",
-                table[i].help);
+        fputs(indent, out);
+        if (strlen(left) > 28)
+            fprintf(out, "  %s\n%s%-31s%s\n", left, indent, "", table[i].help);
+        else
+            fprintf(out, "  %-28s %s\n", left, table[i].help);
     }
-    fputs("and these, without effect here or refused with the reason:", out);
+    fprintf(out, "%sand these, without effect here or refused with the reason:", indent);
     for (int i = 0; i < N_BENCH; i++) {
         if (!table[i].help) more++;
         if (!table[i].help || table[i].help[0]) continue;
         const int n = (int)strlen(table[i].name) + 3;
-        if (column == 0 || column + n > 118) column = fprintf(out, "\n ") - 1;
+        if (column == 0 || column + n > WIDTH) column = fprintf(out, "\n%s ", indent) - 1;
         column += fprintf(out, " --%s", table[i].name);
     }
-    fprintf(out, "\n  and %d more settings of TensorFlow\n\n", more);
+    fprintf(out, "\n%s  and %d more settings of TensorFlow\n", indent, more);
 }
 
 /* ---- from flags to keys ---- */

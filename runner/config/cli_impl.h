@@ -1,5 +1,5 @@
-/* cli_impl.h -- what the two files of the command line share: cli.c reads words, cli_bench.c knows the flags of bench
- * mode. */
+/* cli_impl.h -- what the files of the command line share. cli_flags.c: the flags; cli_bench.c: the flags of
+ * bench mode; cli.c: reads words; help.c, help_topics.c, help_man.c, help_configs.c: print. */
 #ifndef RD_CLI_IMPL_H
 #define RD_CLI_IMPL_H
 
@@ -7,6 +7,52 @@
 
 RD_C_BEGIN
 
+/* ---- cli_flags.c ---- */
+typedef enum rd_flag_type {
+    RD_FLAG_BOOL,
+    RD_FLAG_INT,
+    RD_FLAG_REAL,
+    RD_FLAG_TEXT,
+    RD_FLAG_MODE,
+    RD_FLAG_SET, /* key=value */
+    RD_FLAG_KEY, /* short for --set <name>=value */
+    RD_FLAG_HELP /* with or without =value */
+} rd_flag_type;
+
+typedef struct rd_flag {
+    const char *name;
+    rd_flag_type type;
+    /* Offsets in rd_cli of the value and of a bool that says whether the flag was given; 0: none (no
+     * value or bool is the first field, but config_file). */
+    size_t at, given_at;
+    /* Closed range of a number. A real one has no max. */
+    double min, max;
+    /* rd_mode bits of the modes in which the flag has an effect; 0: all. */
+    unsigned modes;
+    /* In another mode the flag is refused, or (true) noted: it may be left from the training command. */
+    bool may_idle;
+    /* The key that does the same under another name; NULL: none. */
+    const char *key;
+    /* Name of the value ("FILE"; NULL: a bool) and the default in words (NULL: none). */
+    const char *value, *def;
+    /* Meaning in at most 48 characters for --help (NULL: not shown there), and in full. */
+    const char *brief, *help;
+} rd_flag;
+extern const rd_flag rd_flags[]; /* in the order of --help */
+extern const int rd_n_flags;
+/* Returns the flag of exactly the name word[0..n); NULL: none. */
+const rd_flag *rd_flag_named(const char *word, size_t n);
+/* Returns the flag's bit in rd_cli.given. */
+uint64_t rd_flag_bit(const rd_flag *f);
+
+typedef struct rd_mode_name {
+    const char *name;
+    rd_mode bit;
+} rd_mode_name;
+extern const rd_mode_name rd_mode_names[];
+extern const int rd_n_mode_names;
+
+/* ---- cli_bench.c ---- */
 typedef enum rd_bench_type {
     RD_BENCH_BOOL,
     RD_BENCH_INT,
@@ -23,7 +69,8 @@ const char *rd_bench_flag_value(int i); /* "N"; NULL: a bool */
 const char *rd_bench_flag_help(int i);
 /* The key that stands for it outside of bench mode; NULL: none. */
 const char *rd_bench_flag_key(int i);
-void rd_bench_flags_help(FILE *out);
+/* Prints the flags of bench mode. indent: before each line. */
+void rd_bench_flags_help(const char *indent, FILE *out);
 
 RD_C_END
 #endif

@@ -110,8 +110,8 @@ static rd_code take_value(rd_entry *e, json_t *value, char *where, bool written,
 /* What a person may have meant by a key that there is not. */
 static void meant_instead(const rd_config *c, const char *key, char *out, size_t n)
 {
-    const char *of_flag, *nearest = rd_nearest(key, c->keys, c->n);
-    if (rd_cli_is_flag(key, &of_flag)) {
+    const char *of_flag = NULL, *nearest = rd_nearest(key, c->keys, c->n);
+    if (c->is_flag && c->is_flag(key, &of_flag)) {
         if (of_flag && rd_config_entry(c, of_flag))
             snprintf(out, n, "did you mean the flag '--%s' or the key '%s'?", key, of_flag);
         else
@@ -119,7 +119,7 @@ static void meant_instead(const rd_config *c, const char *key, char *out, size_t
     } else if (nearest) {
         snprintf(out, n, "did you mean '%s'?", nearest);
     } else {
-        snprintf(out, n, "--help lists the keys");
+        snprintf(out, n, "--help=keys lists the keys");
     }
 }
 
@@ -195,10 +195,20 @@ rd_code rd_config_new(const char *path, const char *text, size_t n,
                       const rd_option_group *const *groups, int n_groups, bool allow_unknown,
                       rd_config **out, rd_status *st)
 {
+    return rd_config_new_with_flags(path, text, n, groups, n_groups, allow_unknown, NULL, out, st);
+}
+
+rd_code rd_config_new_with_flags(const char *path, const char *text, size_t n,
+                                 const rd_option_group *const *groups, int n_groups,
+                                 bool allow_unknown,
+                                 bool (*is_flag)(const char *name, const char **key),
+                                 rd_config **out, rd_status *st)
+{
     rd_config *c = calloc(1, sizeof *c);
     *out = NULL;
     if (!c) return config_no_memory(st);
     c->allow_unknown = allow_unknown;
+    c->is_flag = is_flag;
     c->path = calloc(1, PATH_BYTES);
     if (!c->path) {
         (void)config_no_memory(st);

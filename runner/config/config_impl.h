@@ -49,10 +49,6 @@ int64_t rd_option_int(const json_t *checked);
 bool rd_option_range(const rd_option *o,
                      char out[RD_KIND_BYTES]); /* "1 .. 1000"; false: no limit */
 
-/* ---- cli.c ---- */
-/* Is it the name of a flag? Then *key is the key that the flag stands for, NULL: none. */
-bool rd_cli_is_flag(const char *name, const char **key);
-
 /* ---- the config ---- */
 typedef struct rd_entry {
     const rd_option *o; /* borrowed: the first row with this key */
@@ -75,6 +71,7 @@ struct rd_config {
     rd_unknown *unknown; /* owned */
     int n_unknown;
     bool allow_unknown;
+    bool (*is_flag)(const char *name, const char **key); /* NULL: there are no flags */
     rd_arena *pool; /* owned: strings and lists handed out by rd_config_read */
 };
 rd_entry *rd_config_entry(const rd_config *c, const char *key); /* NULL: unknown */

@@ -1,12 +1,10 @@
 /* options_doc.c -- what the option tables say to people and editors: help, the README's table, the JSON schema, and the
  * effective config of a run. A key that is in several groups is shown once, in the first. */
-#include "config_impl.h"
+#include "help_impl.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LINE = 120 };
 
 static bool seen_before(const rd_option_group *const *groups, int group, const char *key)
 {
@@ -16,48 +14,24 @@ static bool seen_before(const rd_option_group *const *groups, int group, const c
     return false;
 }
 
-/* Words of text from column `col` on, in lines of at most LINE columns that begin with `indent` blanks. */
-static void wrapped(FILE *out, const char *text, int col, int indent)
+/* Has the group a key that no earlier group has? */
+static bool has_news(const rd_option_group *const *groups, int i)
 {
-    bool fresh = true; /* nothing of the text in this line yet */
-    while (*text) {
-        while (*text == ' ') text++;
-        const char *end = text;
-        int width = 0;
-        for (; *end && *end != ' '; end++) width += ((unsigned char)*end & 0xC0) != 0x80;
-        if (end == text) break;
-        if (!fresh && col + 1 + width > LINE) {
-            fprintf(out, "\n%*s", indent, "");
-            col = indent;
-            fresh = true;
-        }
-        if (!fresh) fputc(' ', out);
-        fwrite(text, 1, (size_t)(end - text), out);
-        col += width + !fresh;
-        fresh = false;
-        text = end;
-    }
-    fputc('\n', out);
-}
-
-static const char *type_name(const rd_option *o)
-{
-    static const char *const names[] = {
-        [RD_BOOL] = "bool",     [RD_INT] = "integer",           [RD_REAL] = "number",
-        [RD_STRING] = "string", [RD_INTS] = "list of integers", [RD_ENUM] = "string",
-    };
-    return names[o->type];
+    for (const rd_option *o = groups[i]->options; o->key; o++)
+        if (!seen_before(groups, i, o->key)) return true;
+    return false;
 }
 
 void rd_options_help(const rd_option_group *const *groups, int n, FILE *out)
 {
     enum { INDENT = 32 };
     for (int i = 0; i < n; i++) {
+        if (!has_news(groups, i)) continue;
         fprintf(out, "%s", i ? "\n" : "");
         char head[512], kind[RD_KIND_BYTES], line[2048];
         const int len = snprintf(head, sizeof head, "%s: ", groups[i]->name);
         fputs(head, out);
-        wrapped(out, groups[i]->about ? groups[i]->about : "", len, len);
+        rd_help_wrapped(out, groups[i]->about ? groups[i]->about : "", len, len);
         for (const rd_option *o = groups[i]->options; o->key; o++) {
             if (seen_before(groups, i, o->key)) continue;
             const bool long_key = strlen(o->key) > INDENT - 3;
@@ -67,7 +41,7 @@ void rd_options_help(const rd_option_group *const *groups, int n, FILE *out)
             snprintf(line, sizeof line, "%s%s(%s%s%s%s)", o->help ? o->help : "",
                      o->help ? " " : "", rd_option_kind(o, kind), after, o->def ? o->def : "",
                      o->flags & RD_OPT_ACCEPTED ? "; read for compatibility, without effect" : "");
-            wrapped(out, line, INDENT, INDENT);
+            rd_help_wrapped(out, line, INDENT, INDENT);
         }
     }
 }
@@ -83,13 +57,14 @@ static void cell(FILE *out, const char *text) /* of a markdown table */
 void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out)
 {
     for (int i = 0; i < n; i++) {
+        if (!has_news(groups, i)) continue;
         fprintf(out, "%s**%s**: ", i ? "\n" : "", groups[i]->name);
         cell(out, groups[i]->about ? groups[i]->about : "");
         fputs("\n\n| key | type | default | values | meaning |\n|---|---|---|---|---|\n", out);
         for (const rd_option *o = groups[i]->options; o->key; o++) {
             if (seen_before(groups, i, o->key)) continue;
             char range[RD_KIND_BYTES];
-            fprintf(out, "| `%s` | %s | ", o->key, type_name(o));
+            fprintf(out, "| `%s` | %s | ", o->key, rd_option_type_name(o));
             if (o->def) {
                 fputc('`', out);
                 cell(out, o->def);

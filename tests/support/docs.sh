@@ -4,7 +4,7 @@
 #
 #   tests/support/docs.sh write          writes every generated block into its page
 #   tests/support/docs.sh generated      checks that every generated block is what the program prints
-#   tests/support/docs.sh NAME           checks one block: keys, flags, bench-flags or schema
+#   tests/support/docs.sh NAME           checks one block of the table below, such as keys
 #   tests/support/docs.sh links          checks that every link leads to a file, and to a heading of it
 #   tests/support/docs.sh sizes          checks that every page exists and keeps its limit
 #   tests/support/docs.sh words          finds long lines, long sentences and banned words
@@ -31,14 +31,14 @@ finding() { echo "$1"; findings=$((findings + 1)); }
 # <!-- NAME:begin --> and <!-- NAME:end -->; a file that is no page holds nothing else.
 blocks='
 keys         configs/KEYS.md      "$PROG" --print_keys
-flags        configs/KEYS.md      flags
-bench-flags  configs/KEYS.md      bench_flags
+flags        configs/KEYS.md      "$PROG" --print_topic=flags
+bench-flags  configs/KEYS.md      "$PROG" --print_topic=bench
+logdir       logs/README.md       "$PROG" --print_topic=logdir
+modes        logs/README.md       "$PROG" --print_topic=modes
+exit-codes   logs/README.md       "$PROG" --print_topic=exit-codes
+signals      logs/README.md       "$PROG" --print_topic=signals
 schema       configs/schema.json  "$PROG" --print_schema
 '
-flags() { "$PROG" --help | awk '/^flags / { on = 1; next } !/^  --/ { on = 0 } on { print "  " $0 }'; }
-bench_flags() {
-    "$PROG" --help | awk '/^--mode=bench also takes flags/ { on = 1 } on && /^$/ { exit } on { print "    " $0 }'
-}
 
 # A page and the largest number of bytes, and of lines, that it may have.
 limits='
@@ -424,7 +424,11 @@ words() {
                         gsub(/\t/, " ", text)
                         print $1 "\t" $2 "\t" text
                     }' "$work/lines"
-                [ ! -x "$PROG" ] || "$PROG" --help | awk '{ print "run_dist --help\t" NR "\t" $0 }'
+                if [ -x "$PROG" ]; then
+                    for topic in "" =keys =bench =modes =exit-codes =signals =logdir; do
+                        "$PROG" "--help$topic" | awk -v topic="$topic" '{ print "run_dist --help" topic "\t" NR "\t" $0 }'
+                    done
+                fi
                 comments_and_strings
             } | find_banned
         else

@@ -285,8 +285,8 @@ static struct row {
      "unknown flag '--num_batch'; did you mean '--num_batches'?",
      NULL},
     {"no prefix",
-     {"--model=x", "--print_train"},
-     "unknown flag '--print_train'; --help lists the flags, and --set "
+     {"--model=x", "--print_training"},
+     "unknown flag '--print_training'; --help lists the flags, and --set "
      "key=value is for keys of the config",
      NULL},
     {"nothing to measure",
