@@ -84,7 +84,7 @@ static la_ssize_t on_input(struct archive *a, void *self, const void **p)
     return k;
 }
 
-static rd_code cannot_unpack(const rd_gunzip *g, rd_status *st)
+static rd_code cannot_decompress(const rd_gunzip *g, rd_status *st)
 {
     const char *why = archive_error_string(g->archive);
     return rd_fail(st, g->code, "cannot read '%s': %s; the file may be cut short or damaged",
@@ -99,7 +99,8 @@ static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
     (void)archive_read_support_filter_gzip(a);
     (void)archive_read_support_format_raw(a);
     (void)archive_read_support_format_empty(a); /* raw does not take a file without content */
-    if (archive_read_open(a, g, NULL, on_input, NULL) != ARCHIVE_OK) return cannot_unpack(g, st);
+    if (archive_read_open(a, g, NULL, on_input, NULL) != ARCHIVE_OK)
+        return cannot_decompress(g, st);
     const int filters = archive_filter_count(a) - 1;
     if (filters == 0) /* the packed bytes would be handed out */
         return rd_fail(
@@ -110,7 +111,7 @@ static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
     const int rc = archive_read_next_header(a, &e);
     g->ended = rc == ARCHIVE_EOF;
     return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || rc == ARCHIVE_EOF ? RD_OK
-                                                                       : cannot_unpack(g, st);
+                                                                       : cannot_decompress(g, st);
 }
 
 rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code, rd_gunzip **out,
@@ -133,7 +134,7 @@ void rd_gunzip_free(rd_gunzip *g)
 }
 
 /* The next unpacked bytes, borrowed until the next call; 0: the end, -1: the archive knows why. */
-static la_ssize_t unpack(rd_gunzip *g, const void **p)
+static la_ssize_t decompress(rd_gunzip *g, const void **p)
 {
     size_t n = 0;
     la_int64_t at;
@@ -148,11 +149,11 @@ static la_ssize_t unpack(rd_gunzip *g, const void **p)
     return (la_ssize_t)n;
 }
 
-static la_ssize_t on_unpacked(struct archive *to, void *self, const void **p)
+static la_ssize_t on_output(struct archive *to, void *self, const void **p)
 {
     rd_gunzip *g = self;
     la_ssize_t n;
-    do n = unpack(g, p); /* a block may be empty without being the end */
+    do n = decompress(g, p); /* a block may be empty without being the end */
     while (n == 0 && !g->ended);
     if (n < 0) {
         const char *why = archive_error_string(g->archive);
@@ -163,11 +164,11 @@ static la_ssize_t on_unpacked(struct archive *to, void *self, const void **p)
 
 int rd_gunzip_open(rd_gunzip *g, struct archive *to)
 {
-    return archive_read_open(to, g, NULL, on_unpacked, NULL);
+    return archive_read_open(to, g, NULL, on_output, NULL);
 }
 
 /* The CRC of what is unpacked from byte `at` on; false: that cannot be found out. */
-static bool crc_behind(const rd_gunzip *g, uint64_t at, uint32_t *crc)
+static bool crc_from(const rd_gunzip *g, uint64_t at, uint32_t *crc)
 {
     rd_status st = {0};
     rd_gunzip *again = NULL;
@@ -176,7 +177,7 @@ static bool crc_behind(const rd_gunzip *g, uint64_t at, uint32_t *crc)
     bool whole = rd_gunzip_new(g->name, &g->from, g->code, &again, &st) == RD_OK;
     while (whole && !again->ended) {
         const uint64_t before = again->n;
-        const la_ssize_t n = unpack(again, &p);
+        const la_ssize_t n = decompress(again, &p);
         const size_t skip = n <= 0 || at <= before      ? 0
                             : at - before < (uint64_t)n ? (size_t)(at - before)
                                                         : (size_t)n;
@@ -202,14 +203,14 @@ static bool end_fits(const rd_gunzip *g)
     if (length == (uint32_t)g->n && want == g->crc) return true;
     if (length == 0 && want == 0)
         return true; /* bgzip ends with an empty member, which tells nothing */
-    return length <= g->n && crc_behind(g, g->n - length, &last) && want == last;
+    return length <= g->n && crc_from(g, g->n - length, &last) && want == last;
 }
 
 rd_code rd_gunzip_end(rd_gunzip *g, rd_status *st)
 {
     const void *p;
     while (!g->ended)
-        if (unpack(g, &p) < 0) return cannot_unpack(g, st);
+        if (decompress(g, &p) < 0) return cannot_decompress(g, st);
     if (!g->once || end_fits(g)) return RD_OK;
     return rd_fail(st, g->code,
                    "cannot trust '%s': its %" PRIu64

@@ -38,8 +38,8 @@ done:
 static rd_code expand(expansion *x, const char *done_part, const char *rest, int depth,
                       rd_status *st);
 
-static rd_code go_on(expansion *x, const char *done_part, const char *word, size_t n_word,
-                     const char *rest, int depth, rd_status *st)
+static rd_code expand_with(expansion *x, const char *done_part, const char *word, size_t n_word,
+                           const char *rest, int depth, rd_status *st)
 {
     rd_strbuf b = {0};
     rd_strbuf_puts(&b, done_part);
@@ -109,13 +109,13 @@ static rd_code expand(expansion *x, const char *done_part, const char *rest, int
         for (int64_t k = from; k <= to && st->code == RD_OK; k++) {
             char word[32];
             const int n = snprintf(word, sizeof word, "%0*" PRId64, width, k);
-            (void)go_on(x, rd_strbuf_str(&head), word, (size_t)n, close + 1, depth, st);
+            (void)expand_with(x, rd_strbuf_str(&head), word, (size_t)n, close + 1, depth, st);
         }
     } else {
         for (const char *p = in; st->code == RD_OK;) {
             const char *e = memchr(p, ',', (size_t)(close - p));
             if (!e) e = close;
-            (void)go_on(x, rd_strbuf_str(&head), p, (size_t)(e - p), close + 1, depth, st);
+            (void)expand_with(x, rd_strbuf_str(&head), p, (size_t)(e - p), close + 1, depth, st);
             if (e == close) break;
             p = e + 1;
         }

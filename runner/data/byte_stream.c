@@ -149,7 +149,7 @@ done:
     return st->code;
 }
 
-rd_code rd_stream_some(rd_stream *s, void *p, size_t n, size_t *got, rd_status *st)
+rd_code rd_stream_read(rd_stream *s, void *p, size_t n, size_t *got, rd_status *st)
 {
     *got = 0;
     while (*got < n) {

@@ -35,7 +35,7 @@ int64_t rd_lines_replaced(const rd_lines *l); /* characters replaced by U+FFFD *
 int64_t rd_lines_first_replaced(const rd_lines *l); /* line of the first one */
 /* All that is left of path, with no rule for lines: for standard input, which one rank reads for all. The caller frees
  * *out. */
-rd_code rd_lines_slurp(const char *path, char **out, size_t *n, rd_status *st);
+rd_code rd_lines_read_all(const char *path, char **out, size_t *n, rd_status *st);
 
 /* ---- vocabulary (vocab.c) ---- */
 rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8,

@@ -133,7 +133,7 @@ static rd_code image_render_widen(const rd_pixels *in, rd_scratch *s, rd_pixels 
                                   rd_status *st) /* RGB to RGBx */
 {
     const int64_t n = in->h * in->w;
-    RD_TRY(rd_scratch_room(&s->wide, &s->n_wide, (size_t)n * 4, st));
+    RD_TRY(rd_scratch_reserve(&s->wide, &s->n_wide, (size_t)n * 4, st));
     for (int64_t i = 0; i < n; i++) {
         memcpy(s->wide + 4 * i, in->p + 3 * i, 3);
         s->wide[4 * i + 3] = 0;
@@ -152,7 +152,7 @@ static rd_code render_pixels(const rd_render *r, const rd_pixels *in, const floa
                       (r->eval_resize == 0 || r->eval_resize == (r->h < r->w ? r->h : r->w));
     bool mirrored = flips(r, u);
     float *x = out;
-    RD_TRY(rd_scratch_room(&s->plane, &s->n_plane, (size_t)n * sizeof *s->plane, st));
+    RD_TRY(rd_scratch_reserve(&s->plane, &s->n_plane, (size_t)n * sizeof *s->plane, st));
     if (moves(r)) x = s->plane;
     if (same) {
         for (int64_t i = 0; i < n; i++) x[i] = (float)in->p[i];
@@ -175,42 +175,42 @@ typedef struct found {
 } found;
 
 static rd_code image_render_decode(const rd_render *r, const uint8_t *bytes, size_t n,
-                                   const float *u, rd_scratch *s, found *f, rd_rendered *told,
+                                   const float *u, rd_scratch *s, found *f, rd_rendered *result,
                                    rd_status *st)
 {
     const int64_t c = r->c == 1 ? 1 : 4;
     if (rd_png_is(bytes, n)) {
         rd_png_head head;
-        told->answer = rd_png_look(bytes, n, &head, told->why);
-        if (told->answer == RD_DECODE_NONE) return RD_OK;
+        result->answer = rd_png_read_head(bytes, n, &head, result->why);
+        if (result->answer == RD_DECODE_NONE) return RD_OK;
         f->box = choose_box(r, head.h, head.w, u);
-        return rd_png_decode(bytes, n, &head, c, s, &f->px, &told->answer, told->why, st);
+        return rd_png_decode(bytes, n, &head, c, s, &f->px, &result->answer, result->why, st);
     }
     rd_jpeg_head head;
     int den = 1;
-    told->answer = rd_jpeg_look(bytes, n, &head, told->why);
-    if (told->answer == RD_DECODE_NONE) return RD_OK;
+    result->answer = rd_jpeg_read_head(bytes, n, &head, result->why);
+    if (result->answer == RD_DECODE_NONE) return RD_OK;
     f->box = choose_box(r, head.h, head.w, u);
     while (den < 8 && f->box.h >= (double)(r->h * den * 2) && f->box.w >= (double)(r->w * den * 2))
         den *= 2;
     f->box = (rd_box){f->box.y / den, f->box.x / den, f->box.h / den, f->box.w / den};
-    return rd_jpeg_decode(bytes, n, &head, den, c, s, &f->px, &told->answer, told->why, st);
+    return rd_jpeg_decode(bytes, n, &head, den, c, s, &f->px, &result->answer, result->why, st);
 }
 
 static rd_code render_encoded(const rd_render *r, const uint8_t *bytes, size_t n, const float *u,
-                              rd_scratch *s, float *out, rd_rendered *told, rd_status *st)
+                              rd_scratch *s, float *out, rd_rendered *result, rd_status *st)
 {
     found f = {0};
     const bool mirrored = flips(r, u);
-    RD_TRY(image_render_decode(r, bytes, n, u, s, &f, told, st));
-    if (told->answer == RD_DECODE_NONE) {
+    RD_TRY(image_render_decode(r, bytes, n, u, s, &f, result, st));
+    if (result->answer == RD_DECODE_NONE) {
         for (int64_t i = 0; i < r->h * r->w * r->c; i++) out[i] = neutral;
         image_render_normalise(r, out);
         return RD_OK;
     }
     float *x = out;
-    RD_TRY(rd_scratch_room(&s->plane, &s->n_plane, (size_t)(r->h * r->w * r->c) * sizeof *s->plane,
-                           st));
+    RD_TRY(rd_scratch_reserve(&s->plane, &s->n_plane,
+                              (size_t)(r->h * r->w * r->c) * sizeof *s->plane, st));
     if (moves(r)) x = s->plane;
     RD_TRY(rd_resample(&f.px, &f.box, r->h, r->w, mirrored && !moves(r), s, x, st));
     image_render_finish(r, x, u, mirrored && moves(r), out);
@@ -230,7 +230,7 @@ static rd_code read_encoded(const rd_images *m, int64_t i, rd_scratch *s, const 
     if (e->shard == RD_IN_FILE) {
         RD_TRY(rd_image_file(m->shards[0], m->block[RD_BLOCK_NAMES].p + e->name, s, n, st));
     } else {
-        RD_TRY(rd_scratch_room(&s->bytes, &s->n_bytes, *n, st));
+        RD_TRY(rd_scratch_reserve(&s->bytes, &s->n_bytes, *n, st));
         RD_TRY(rd_shard_files_read(m->files, e->shard, e->at, *n, s->bytes, st));
     }
     *bytes = s->bytes;
@@ -239,11 +239,11 @@ done:
 }
 
 rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratch *s, float *out,
-                         rd_rendered *told, rd_status *st)
+                         rd_rendered *result, rd_status *st)
 {
     const rd_render *r = &m->render;
     float u[DRAWS] = {0};
-    told->answer = RD_DECODE_OK;
+    result->answer = RD_DECODE_OK;
     if (r->augment != RD_AUGMENT_NONE)
         rd_philox_uniform(rd_key_make(r->seed, RD_RNG_AUGMENT, (uint64_t)epoch, (uint64_t)i), 0,
                           DRAWS, u);
@@ -251,7 +251,7 @@ rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratc
         rd_pixels px = {NULL, m->head.h, m->head.w, m->head.c};
         const int64_t n = px.h * px.w * px.c;
         if (m->kind->make) {
-            RD_TRY(rd_scratch_room(&s->pixels, &s->n_pixels, (size_t)n, st));
+            RD_TRY(rd_scratch_reserve(&s->pixels, &s->n_pixels, (size_t)n, st));
             m->kind->make(m, i, s->pixels);
             px.p = s->pixels;
         } else {
@@ -262,7 +262,7 @@ rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratc
         const uint8_t *bytes = NULL;
         size_t n = 0;
         RD_TRY(read_encoded(m, i, s, &bytes, &n, st));
-        RD_TRY(render_encoded(r, bytes, n, u, s, out, told, st));
+        RD_TRY(render_encoded(r, bytes, n, u, s, out, result, st));
     }
 done:
     return st->code;

@@ -42,17 +42,17 @@ struct rd_workers {
     int n_threads, n_started;
     pthread_t *thread;
     rd_scratch scratch; /* of the fetching thread */
-    uint8_t *told;      /* a bit a sample */
+    uint8_t *reported;  /* a bit a sample */
     note notes[NOTES];
     int n_notes;
     int64_t n_damaged, n_neutral, n_named;
 };
 
 /* With the lock held. */
-static void take_note(rd_workers *w, int64_t sample, const rd_rendered *what)
+static void add_note(rd_workers *w, int64_t sample, const rd_rendered *what)
 {
-    if (w->told[sample / 8] >> (sample % 8) & 1) return;
-    w->told[sample / 8] |= (uint8_t)(1u << (sample % 8));
+    if (w->reported[sample / 8] >> (sample % 8) & 1) return;
+    w->reported[sample / 8] |= (uint8_t)(1u << (sample % 8));
     *(what->answer == RD_DECODE_NONE ? &w->n_neutral : &w->n_damaged) += 1;
     if (w->n_notes < NOTES) w->notes[w->n_notes++] = (note){sample, *what};
 }
@@ -66,15 +66,15 @@ static bool render_run(rd_workers *w, image_workers_job *j, rd_scratch *s)
     j->running += end - from;
     (void)pthread_mutex_unlock(&w->lock);
     rd_status st = {0};
-    rd_rendered told[64]; /* run is at most so many */
+    rd_rendered result[64]; /* run is at most so many */
     int64_t k = from;
     for (; k < end && st.code == RD_OK; k++)
-        (void)rd_render_sample(w->m, j->ids[k], j->epoch, s, j->out + k * w->each, &told[k - from],
-                               &st);
+        (void)rd_render_sample(w->m, j->ids[k], j->epoch, s, j->out + k * w->each,
+                               &result[k - from], &st);
     (void)pthread_mutex_lock(&w->lock);
     const int64_t good = st.code == RD_OK ? k : k - 1;
     for (int64_t i = from; i < good; i++)
-        if (told[i - from].answer != RD_DECODE_OK) take_note(w, j->ids[i], &told[i - from]);
+        if (result[i - from].answer != RD_DECODE_OK) add_note(w, j->ids[i], &result[i - from]);
     if (st.code != RD_OK && good < j->failed_at) {
         j->failed_at = good;
         j->st = st;
@@ -111,9 +111,9 @@ rd_code rd_workers_new(const rd_images *m, int n_threads, rd_workers **out, rd_s
     w->each = m->render.h * m->render.w * m->render.c;
     w->run = 16384 / w->each; /* small images: some 20 microseconds' work */
     w->run = w->run < 1 || m->head.h == 0 ? 1 : w->run > 64 ? 64 : w->run;
-    w->told = calloc((size_t)m->head.n / 8 + 1, 1);
+    w->reported = calloc((size_t)m->head.n / 8 + 1, 1);
     w->thread = calloc((size_t)n_threads + 1, sizeof *w->thread);
-    if (!w->told || !w->thread) return rd_fail(st, RD_EENV, "out of memory");
+    if (!w->reported || !w->thread) return rd_fail(st, RD_EENV, "out of memory");
     w->n_threads = n_threads;
     sigset_t all, before;
     (void)sigfillset(&all); /* signals are for the main thread */
@@ -150,7 +150,7 @@ void rd_workers_free(rd_workers *w)
     free(w->now.ids);
     free(w->ahead.ids);
     free(w->buffer);
-    free(w->told);
+    free(w->reported);
     free(w->thread);
     free(w);
 }

@@ -106,7 +106,7 @@ typedef struct rd_scratch {
 } rd_scratch;
 void rd_scratch_release(rd_scratch *s);
 /* Makes room for n bytes at *p; contents are lost. 64 bytes behind them can be read and written. */
-rd_code rd_scratch_room(void *p, size_t *have, size_t n, rd_status *st);
+rd_code rd_scratch_reserve(void *p, size_t *have, size_t n, rd_status *st);
 
 /* ---- resample.c ---- */
 /* Bilinear with antialiasing, as Pillow's resize(box=...): a triangle filter, widened where the image shrinks. in->c is
@@ -143,7 +143,7 @@ enum {
     RD_WHY_BYTES = 160
 };
 /* From the markers up to the first frame header. RD_DECODE_OK or RD_DECODE_NONE, then why says what the bytes are. */
-rd_decode rd_jpeg_look(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[RD_WHY_BYTES]);
+rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[RD_WHY_BYTES]);
 /* Decodes at 1 / den of the size (1, 2, 4, 8), to grey (c 1) or RGBx (c 4), into memory of s. RD_EENV when there is
  * none. */
 rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int den, int64_t c,
@@ -159,7 +159,7 @@ typedef struct rd_png_head {
     int depth, colour; /* bits of a sample; the format's own number of the kind */
 } rd_png_head;
 bool rd_png_is(const uint8_t *p, size_t n);
-rd_decode rd_png_look(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_WHY_BYTES]);
+rd_decode rd_png_read_head(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_WHY_BYTES]);
 rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *head, int64_t c, rd_scratch *s,
                       rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES], rd_status *st);
 
@@ -177,7 +177,7 @@ typedef struct rd_sample {
     int32_t label;
 } rd_sample;
 
-/* What the other ranks of the host are told besides the blocks; plain data. */
+/* What the other ranks of the host are result besides the blocks; plain data. */
 typedef struct rd_images_head {
     int64_t n, n_classes, n_shards;        /* n_classes: without label_offset */
     int64_t n_named;                       /* of the classes, in block RD_BLOCK_CLASSES */
@@ -320,13 +320,13 @@ rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_
 rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t *n, rd_status *st);
 
 /* ---- image_render.c ---- */
-typedef struct rd_rendered { /* what is to be told of a sample */
+typedef struct rd_rendered { /* what is to be result of a sample */
     rd_decode answer;
     char why[RD_WHY_BYTES];
 } rd_rendered;
 /* Sample i as the model takes it, h x w x c floats. Thread-safe with a scratch of the thread's own. */
 rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratch *s, float *out,
-                         rd_rendered *told, rd_status *st);
+                         rd_rendered *result, rd_status *st);
 
 /* ---- image_workers.c ---- */
 rd_code rd_workers_new(const rd_images *m, int n_threads, rd_workers **out, rd_status *st);
@@ -341,7 +341,7 @@ rd_code rd_stream_new(const char *path, rd_stream **out, rd_status *st);
 rd_code rd_stream_new_mem(const char *name, const void *p, size_t n, rd_stream **out,
                           rd_status *st); /* p borrowed */
 void rd_stream_free(rd_stream *s);
-rd_code rd_stream_some(rd_stream *s, void *p, size_t n, size_t *got,
+rd_code rd_stream_read(rd_stream *s, void *p, size_t n, size_t *got,
                        rd_status *st); /* less than n at the end alone */
 /* What may come out of it: the file's size, or so many times that where it is compressed. To be asked before memory of
  * a claimed size is taken. */

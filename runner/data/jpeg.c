@@ -41,7 +41,7 @@ static bool is_frame(int marker) /* SOF0 .. SOF15 without DHT, JPG and DAC */
     return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
-rd_decode rd_jpeg_look(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[RD_WHY_BYTES])
+rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[RD_WHY_BYTES])
 {
     *out = (rd_jpeg_head){0};
     why[0] = '\0';
@@ -117,7 +117,7 @@ rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int
     }
     if (!s->jpeg && !(s->jpeg = tjInitDecompress()))
         return rd_fail(st, RD_EENV, "TurboJPEG does not start: %s", tjGetErrorStr2(NULL));
-    RD_TRY(rd_scratch_room(&s->pixels, &s->n_pixels, (size_t)(h * w * item), st));
+    RD_TRY(rd_scratch_reserve(&s->pixels, &s->n_pixels, (size_t)(h * w * item), st));
     memset(s->pixels, 128, (size_t)(h * w * item)); /* what a file that breaks off does not reach */
     const int format = cmyk ? TJPF_CMYK : c == 1 ? TJPF_GRAY : TJPF_RGBX;
     const int rc = tjDecompress2(s->jpeg, p, n, s->pixels, (int)w, (int)(w * item), (int)h, format,

@@ -401,7 +401,7 @@ int64_t rd_lines_first_replaced(const rd_lines *l)
     return l->first_replaced;
 }
 
-rd_code rd_lines_slurp(const char *path, char **out, size_t *n, rd_status *st)
+rd_code rd_lines_read_all(const char *path, char **out, size_t *n, rd_status *st)
 {
     rd_lines *l = NULL;
     *out = NULL;

@@ -93,9 +93,9 @@ rd_code rd_tokens_bpe(const rd_tokens *in, rd_arena *a, rd_tokens *out, rd_statu
         size_t used = 0;
         RD_TRY(rd_arena_get(a, bytes + 1, &w, st));
         for (; k <= e; k++) {
-            const size_t part = (size_t)t.len[k] - (k < e ? 2 : 0);
-            memcpy(w + used, t.at[k], part);
-            used += part;
+            const size_t kept = (size_t)t.len[k] - (k < e ? 2 : 0);
+            memcpy(w + used, t.at[k], kept);
+            used += kept;
         }
         k = e;
         at[m] = w;

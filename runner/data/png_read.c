@@ -46,7 +46,7 @@ static rd_decode png_read_refuse(char why[RD_WHY_BYTES], const char *text)
     return RD_DECODE_NONE;
 }
 
-rd_decode rd_png_look(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_WHY_BYTES])
+rd_decode rd_png_read_head(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_WHY_BYTES])
 {
     *out = (rd_png_head){0};
     why[0] = '\0';
@@ -191,8 +191,8 @@ rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *h, int64_t 
     *answer = RD_DECODE_NONE;
     *out = (rd_pixels){0};
     why[0] = '\0';
-    RD_TRY(rd_scratch_room(&s->pixels, &s->n_pixels, (size_t)(h->h * h->w) * 4, st));
-    RD_TRY(rd_scratch_room(&s->wide, &s->n_wide, ZIP_HEAD + n + n_raw, st));
+    RD_TRY(rd_scratch_reserve(&s->pixels, &s->n_pixels, (size_t)(h->h * h->w) * 4, st));
+    RD_TRY(rd_scratch_reserve(&s->wide, &s->n_wide, ZIP_HEAD + n + n_raw, st));
     uint8_t *raw = s->wide + ZIP_HEAD + n;
     const size_t n_stream = png_read_collect(p, n, s->wide, palette);
     const size_t got = n_stream > 0 ? inflate_member(s->wide, n_stream, raw, n_raw) : 0;

@@ -104,9 +104,9 @@ rd_code rd_resample(const rd_pixels *in, const rd_box *box, int64_t h, int64_t w
     int64_t ty = taps_of(box->h / (double)h), tx = taps_of(box->w / (double)w);
     ty = ty < in->h ? ty : in->h;
     tx = tx < in->w ? tx : in->w;
-    RD_TRY(rd_scratch_room(&s->index, &s->n_index, (size_t)(h + w) * sizeof *s->index, st));
-    RD_TRY(rd_scratch_room(&s->weight, &s->n_weight, (size_t)(h * ty + w * tx) * sizeof *s->weight,
-                           st));
+    RD_TRY(rd_scratch_reserve(&s->index, &s->n_index, (size_t)(h + w) * sizeof *s->index, st));
+    RD_TRY(rd_scratch_reserve(&s->weight, &s->n_weight,
+                              (size_t)(h * ty + w * tx) * sizeof *s->weight, st));
     make_filter(box->y, box->h, in->h, h, ty, s->index, s->weight);
     make_filter(box->x, box->w, in->w, w, tx, s->index + h, s->weight + h * ty);
     /* Only the columns that are read: from the first tap of the first one to the last tap of the last one. */
@@ -114,7 +114,8 @@ rd_code rd_resample(const rd_pixels *in, const rd_box *box, int64_t h, int64_t w
     const int64_t left = first[0], columns = first[w - 1] + tx - left;
     for (int64_t k = 0; k < w; k++) first[k] -= (int32_t)left;
     const filter fx = {tx, first, s->weight + h * ty};
-    RD_TRY(rd_scratch_room(&s->rows, &s->n_rows, (size_t)(columns * in_c) * sizeof *s->rows, st));
+    RD_TRY(rd_scratch_reserve(&s->rows, &s->n_rows, (size_t)(columns * in_c) * sizeof *s->rows,
+                              st));
     for (int64_t k = 0; k < h; k++) {
         const uint8_t *p = in->p + ((int64_t)s->index[k] * in->w + left) * in_c;
         sum_rows(p, in->w * in_c, s->weight + k * ty, ty, columns * in_c, s->rows);

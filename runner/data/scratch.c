@@ -17,7 +17,7 @@ void rd_scratch_release(rd_scratch *s)
     *s = (rd_scratch){0};
 }
 
-rd_code rd_scratch_room(void *at, size_t *have, size_t n, rd_status *st)
+rd_code rd_scratch_reserve(void *at, size_t *have, size_t n, rd_status *st)
 {
     void *p;
     if (n <= *have) return RD_OK;

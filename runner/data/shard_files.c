@@ -68,7 +68,7 @@ static slot *find_slot(rd_shard_files *f, uint32_t shard)
     }
 }
 
-static rd_code shard_files_take(rd_shard_files *f, uint32_t shard, slot **out, rd_status *st)
+static rd_code acquire_slot(rd_shard_files *f, uint32_t shard, slot **out, rd_status *st)
 {
     if (shard >= f->n) return rd_fail(st, RD_EBUG, "shard %u of %" PRId64, shard, f->n);
     (void)pthread_mutex_lock(&f->lock);
@@ -87,7 +87,7 @@ static rd_code shard_files_take(rd_shard_files *f, uint32_t shard, slot **out, r
     return st->code;
 }
 
-static void give_back(rd_shard_files *f, slot *s)
+static void release_slot(rd_shard_files *f, slot *s)
 {
     (void)pthread_mutex_lock(&f->lock);
     if (--s->users == 0) (void)pthread_cond_signal(&f->freed);
@@ -98,7 +98,7 @@ rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_
                             rd_status *st)
 {
     slot *s;
-    RD_TRY(shard_files_take(f, shard, &s, st));
+    RD_TRY(acquire_slot(f, shard, &s, st));
     while (n > 0) {
         const ssize_t k = pread(s->fd, out, n, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
@@ -111,7 +111,7 @@ rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_
         at += k;
         n -= (size_t)k;
     }
-    give_back(f, s);
+    release_slot(f, s);
 done:
     return st->code;
 }
@@ -137,7 +137,7 @@ rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t 
                 RD_ENCODED_MAX);
         goto done;
     }
-    RD_TRY(rd_scratch_room(&s->bytes, &s->n_bytes, (size_t)sb.st_size, st));
+    RD_TRY(rd_scratch_reserve(&s->bytes, &s->n_bytes, (size_t)sb.st_size, st));
     while (*n < (size_t)sb.st_size) {
         const ssize_t k = read(fd, s->bytes + *n, (size_t)sb.st_size - *n);
         if (k < 0 && errno == EINTR) continue;

@@ -20,7 +20,7 @@ enum {
     TAR_BLOCK = 512,
     END_BLOCKS = 2,
     READ_PLAIN = 2048, /* headers are far apart */
-    READ_PACKED = 1 << 17,
+    READ_COMPRESSED = 1 << 17,
     MAX_RATIO = 100,
     SMALL = 1 << 20
 };
@@ -38,7 +38,7 @@ struct rd_tar {
     int64_t total;      /* claimed by all members */
     int64_t ignored;
     char *member; /* owned; name of the last one */
-    uint8_t buf[READ_PACKED];
+    uint8_t buf[READ_COMPRESSED];
 };
 
 /* At most n bytes at `at` of the archive; -1: errno. */
@@ -60,7 +60,7 @@ static int64_t read_at(const rd_tar *t, int64_t at, void *p, int64_t n)
 static la_ssize_t on_read(struct archive *a, void *self, const void **p)
 {
     rd_tar *t = self;
-    const int64_t k = read_at(t, t->pos, t->buf, t->compressed ? READ_PACKED : READ_PLAIN);
+    const int64_t k = read_at(t, t->pos, t->buf, t->compressed ? READ_COMPRESSED : READ_PLAIN);
     if (k < 0) {
         archive_set_error(a, errno, "%s", strerror(errno));
         return -1;
@@ -216,7 +216,7 @@ static bool leads_out(const char *name) /* absolute, or with ".." */
     return false;
 }
 
-static rd_code take_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m, rd_status *st)
+static rd_code fill_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m, rd_status *st)
 {
     const char *name = archive_entry_pathname(e);
     if (!name) name = archive_entry_pathname_utf8(e);
@@ -261,7 +261,7 @@ rd_code rd_tar_next(rd_tar *t, rd_tar_member *m, rd_status *st)
         if (rc == ARCHIVE_EOF) return check_end(t, st);
         if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) return fails(t, st);
         if (archive_entry_filetype(e) == AE_IFREG && !archive_entry_hardlink(e))
-            return take_member(t, e, m, st);
+            return fill_member(t, e, m, st);
         t->ignored += archive_entry_filetype(e) != AE_IFDIR;
         t->end = archive_filter_bytes(t->archive, 0);
     }

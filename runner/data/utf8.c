@@ -2,11 +2,11 @@
  * no text has it, and the program's messages end at it. */
 #include "data_impl.h"
 
-/* Length of the valid sequence at s (1 to 4); 0: invalid, and *part is the length of the maximal part that a valid
+/* Length of the valid sequence at s (1 to 4); 0: invalid, and *invalid is the length of the maximal part that a valid
  * sequence could begin with (at least 1). */
-static size_t sequence(const unsigned char *s, size_t n, size_t *part)
+static size_t sequence(const unsigned char *s, size_t n, size_t *invalid)
 {
-    *part = 1;
+    *invalid = 1;
     if (s[0] < 0x80) return s[0] != 0;
     size_t want;
     unsigned char lo = 0x80, hi = 0xBF; /* range of the second byte */
@@ -25,7 +25,7 @@ static size_t sequence(const unsigned char *s, size_t n, size_t *part)
     }
     for (size_t i = 1; i < want; i++) {
         if (i >= n || s[i] < lo || s[i] > hi) {
-            *part = i;
+            *invalid = i;
             return 0;
         }
         lo = 0x80;
@@ -37,7 +37,7 @@ static size_t sequence(const unsigned char *s, size_t n, size_t *part)
 size_t rd_utf8_check(const char *s, size_t n)
 {
     const unsigned char *p = (const unsigned char *)s;
-    size_t i = 0, part;
+    size_t i = 0, invalid;
     for (;;) {
         while (n - i >= 8) {
             const uint64_t x = rd_load64(p + i);
@@ -48,7 +48,7 @@ size_t rd_utf8_check(const char *s, size_t n)
         }
         if (i == n) return n;
         for (const size_t stop = n - i > 8 ? i + 8 : n; i < stop;) {
-            const size_t k = sequence(p + i, n - i, &part);
+            const size_t k = sequence(p + i, n - i, &invalid);
             if (k == 0) return i;
             i += k;
         }
@@ -58,9 +58,9 @@ size_t rd_utf8_check(const char *s, size_t n)
 size_t rd_utf8_replace(const char *s, size_t n, char *out, int64_t *replaced)
 {
     const unsigned char *p = (const unsigned char *)s;
-    size_t m = 0, part;
+    size_t m = 0, invalid;
     for (size_t i = 0; i < n;) {
-        const size_t k = sequence(p + i, n - i, &part);
+        const size_t k = sequence(p + i, n - i, &invalid);
         if (k > 0) {
             memcpy(out + m, s + i, k);
             m += k;
@@ -69,7 +69,7 @@ size_t rd_utf8_replace(const char *s, size_t n, char *out, int64_t *replaced)
             static const char replacement[3] = {'\xEF', '\xBF', '\xBD'};
             memcpy(out + m, replacement, sizeof replacement);
             m += sizeof replacement;
-            i += part;
+            i += invalid;
             ++*replaced;
         }
     }

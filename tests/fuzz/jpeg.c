@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     float out[5 * 7 * 3];
     rd_png_head png;
     if (rd_png_is(data + 1, size - 1)) {
-        if (rd_png_look(data + 1, size - 1, &png, why) == RD_DECODE_OK &&
+        if (rd_png_read_head(data + 1, size - 1, &png, why) == RD_DECODE_OK &&
             png.h * png.w <= 1 << 16) {
             if (rd_png_decode(data + 1, size - 1, &png, c, &s, &px, &answer, why, &st) != RD_OK)
                 abort();
@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         rd_scratch_release(&s);
         return 0;
     }
-    if (rd_jpeg_look(data + 1, size - 1, &head, why) != RD_DECODE_OK) {
+    if (rd_jpeg_read_head(data + 1, size - 1, &head, why) != RD_DECODE_OK) {
         if (why[0] == '\0') abort();
         return 0;
     }

@@ -85,7 +85,7 @@ static void test_cmyk(void **state)
     rd_pixels px;
     rd_decode answer;
     char why[RD_WHY_BYTES];
-    assert_int_equal(rd_jpeg_look(cmyk_file, sizeof cmyk_file, &head, why), RD_DECODE_OK);
+    assert_int_equal(rd_jpeg_read_head(cmyk_file, sizeof cmyk_file, &head, why), RD_DECODE_OK);
     assert_int_equal(head.n_components, 4);
     assert_true(head.adobe);
     assert_int_equal(rd_jpeg_decode(cmyk_file, sizeof cmyk_file, &head, 1, 4, &s, &px, &answer, why,
@@ -111,7 +111,7 @@ static void check_png(void **state)
     rd_decode answer;
     char why[RD_WHY_BYTES];
     assert_true(rd_png_is(r->file, r->n));
-    if (rd_png_look(r->file, r->n, &head, why) != RD_DECODE_OK) fail_msg("%s", why);
+    if (rd_png_read_head(r->file, r->n, &head, why) != RD_DECODE_OK) fail_msg("%s", why);
     assert_int_equal(head.h, PNG_H);
     assert_int_equal(head.w, PNG_W);
     assert_int_equal(rd_png_decode(r->file, r->n, &head, 4, &s, &px, &answer, why, &st), RD_OK);
@@ -123,7 +123,7 @@ static void check_png(void **state)
         uint8_t *p = malloc(n + 1); /* exactly as long, so that a read past it is seen */
         assert_non_null(p);
         memcpy(p, r->file, n);
-        if (rd_png_look(p, n, &head, why) == RD_DECODE_OK) {
+        if (rd_png_read_head(p, n, &head, why) == RD_DECODE_OK) {
             assert_int_equal(rd_png_decode(p, n, &head, 1, &s, &px, &answer, why, &st), RD_OK);
             if (n + 36 < r->n)
                 assert_int_not_equal(

@@ -451,7 +451,7 @@ static void test_scaled(void **state)
     enum { SIDE = 20 };
     float x[SIDE * SIDE * 3], y[SIDE * SIDE * 3];
     const size_t n = picture_jpeg(333, 250, 3, 35, &p);
-    assert_int_equal(rd_jpeg_look(p, n, &head, why), RD_DECODE_OK);
+    assert_int_equal(rd_jpeg_read_head(p, n, &head, why), RD_DECODE_OK);
     assert_int_equal(head.h, 333);
     assert_int_equal(head.w, 250);
     assert_int_equal(rd_jpeg_decode(p, n, &head, 1, 4, &s, &a, &answer, why, &st), RD_OK);

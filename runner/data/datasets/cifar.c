@@ -12,26 +12,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SIDE = 32, PLANE = SIDE * SIDE, MAX_PARTS = 64, PART_MAX = 1 << 29 };
+enum { SIDE = 32, PLANE = SIDE * SIDE, MAX_FILES = 64, FILE_MAX = 1 << 29 };
 
-typedef struct part { /* one .bin file */
+typedef struct cifar_file { /* one .bin file */
     int order;
     char name[256];
     uint8_t *p;
     size_t n;
-} part;
+} cifar_file;
 
-typedef struct parts {
+typedef struct cifar_files {
     const rd_images *m;
     const char *from; /* folder or archive */
     int n, n_fine;    /* 10 or 100; 0: not yet known */
-    part part[MAX_PARTS];
+    cifar_file file[MAX_FILES];
     char *names; /* text of the file with the names of the classes */
-} parts;
+} cifar_files;
 
-static void cifar_release(parts *x)
+static void cifar_release(cifar_files *x)
 {
-    for (int k = 0; k < x->n; k++) free(x->part[k].p);
+    for (int k = 0; k < x->n; k++) free(x->file[k].p);
     free(x->names);
 }
 
@@ -40,7 +40,7 @@ typedef struct role {
     int n_fine, order; /* order: of the records; -1: names of classes */
 } role;
 
-static bool find_role(const parts *x, const char *path, role *out)
+static bool find_role(const cifar_files *x, const char *path, role *out)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     const bool train = rd_images_train_like(x->m),
@@ -60,19 +60,19 @@ static bool find_role(const parts *x, const char *path, role *out)
     return out->n_fine > 0;
 }
 
-/* Room for n bytes of a part, or of the names, at *p. */
-static rd_code cifar_add_part(parts *x, const role *r, const char *name, size_t n, uint8_t **p,
-                              rd_status *st)
+/* Room for n bytes of a file, or of the names, at *p. */
+static rd_code cifar_add_file(cifar_files *x, const role *r, const char *name, size_t n,
+                              uint8_t **p, rd_status *st)
 {
     if (x->n_fine && x->n_fine != r->n_fine)
         return rd_fail(
             st, RD_EDATA,
             "'%s' holds both CIFAR-10 and CIFAR-100; name the folder or archive of one as data_dir",
             x->from);
-    if (n > PART_MAX || x->n == MAX_PARTS)
+    if (n > FILE_MAX || x->n == MAX_FILES)
         return rd_fail(st, RD_EDATA,
                        "'%s': '%s' has %zu bytes, or there are more than %d such files", x->from,
-                       name, n, MAX_PARTS);
+                       name, n, MAX_FILES);
     *p = malloc(n + 1);
     if (!*p) return rd_fail(st, RD_EENV, "out of memory for %zu bytes of '%s'", n, name);
     (*p)[n] = 0;
@@ -82,13 +82,13 @@ static rd_code cifar_add_part(parts *x, const role *r, const char *name, size_t 
         x->names = (char *)*p;
         return RD_OK;
     }
-    part *t = &x->part[x->n++];
-    *t = (part){.order = r->order, .p = *p, .n = n};
+    cifar_file *t = &x->file[x->n++];
+    *t = (cifar_file){.order = r->order, .p = *p, .n = n};
     snprintf(t->name, sizeof t->name, "%s", name);
     return RD_OK;
 }
 
-static rd_code read_archive(parts *x, rd_tar *t, rd_status *st)
+static rd_code read_archive(cifar_files *x, rd_tar *t, rd_status *st)
 {
     rd_tar_member e;
     for (;;) {
@@ -97,14 +97,14 @@ static rd_code read_archive(parts *x, rd_tar *t, rd_status *st)
         RD_TRY(rd_tar_next(t, &e, st));
         if (!e.name) break;
         if (!find_role(x, e.name, &r)) continue;
-        RD_TRY(cifar_add_part(x, &r, e.name, (size_t)e.bytes, &p, st));
+        RD_TRY(cifar_add_file(x, &r, e.name, (size_t)e.bytes, &p, st));
         RD_TRY(rd_tar_read(t, &e, p, st));
     }
 done:
     return st->code;
 }
 
-static rd_code cifar_read_file(parts *x, const char *name, const role *r, rd_status *st)
+static rd_code cifar_read_file(cifar_files *x, const char *name, const role *r, rd_status *st)
 {
     char path[RD_PATH_BYTES];
     struct stat sb;
@@ -115,8 +115,8 @@ static rd_code cifar_read_file(parts *x, const char *name, const role *r, rd_sta
     if (k >= (int)sizeof path || stat(path, &sb) != 0)
         return RD_OK; /* not there: looked for below */
     RD_TRY(rd_stream_new(path, &s, st));
-    RD_TRY(cifar_add_part(x, r, name, (size_t)sb.st_size, &p, st));
-    RD_TRY(rd_stream_some(s, p, (size_t)sb.st_size, &got, st));
+    RD_TRY(cifar_add_file(x, r, name, (size_t)sb.st_size, &p, st));
+    RD_TRY(rd_stream_read(s, p, (size_t)sb.st_size, &got, st));
     if (got < (size_t)sb.st_size)
         return rd_fail(st, RD_EDATA, "'%s' became shorter while it was read", path);
 done:
@@ -124,7 +124,7 @@ done:
     return st->code;
 }
 
-static rd_code read_folder(parts *x, rd_status *st)
+static rd_code read_folder(cifar_files *x, rd_status *st)
 {
     static const char *const fixed[] = {"test_batch.bin",
                                         "train.bin",
@@ -188,8 +188,8 @@ done:
     return st->code;
 }
 
-static rd_code take_records(rd_images *m, const uint8_t *p, size_t n, const char *name, int n_fine,
-                            bool coarse, int64_t first, rd_status *st)
+static rd_code store_records(rd_images *m, const uint8_t *p, size_t n, const char *name, int n_fine,
+                             bool coarse, int64_t first, rd_status *st)
 {
     const size_t n_labels = n_fine == 100 ? 2 : 1, record = n_labels + 3 * PLANE;
     const int64_t n_classes = coarse ? 20 : n_fine;
@@ -209,7 +209,7 @@ done:
 
 static int by_order(const void *a, const void *b)
 {
-    return ((const part *)a)->order - ((const part *)b)->order;
+    return ((const cifar_file *)a)->order - ((const cifar_file *)b)->order;
 }
 
 /* Names of the classes, where as many lines are there. */
@@ -231,7 +231,7 @@ done:
     return st->code;
 }
 
-static rd_code take_parts(rd_images *m, parts *x, rd_status *st)
+static rd_code store_files(rd_images *m, cifar_files *x, rd_status *st)
 {
     if (x->n == 0)
         return rd_fail(st, RD_EDATA, "'%s' has no %s", x->from,
@@ -241,23 +241,23 @@ static rd_code take_parts(rd_images *m, parts *x, rd_status *st)
     const size_t record = (x->n_fine == 100 ? 2 : 1) + 3 * PLANE;
     const bool coarse = x->n_fine == 100 && m->config_classes - m->label_offset == 20;
     int64_t n = 0;
-    qsort(x->part, (size_t)x->n, sizeof *x->part, by_order);
+    qsort(x->file, (size_t)x->n, sizeof *x->file, by_order);
     for (int k = 0; k < x->n; k++) {
-        if (x->part[k].n == 0 || x->part[k].n % record != 0)
+        if (x->file[k].n == 0 || x->file[k].n % record != 0)
             return rd_fail(st, RD_EDATA,
                            "'%s': '%s' has %zu bytes, no multiple of the %zu of a record; it is "
                            "cut short or no CIFAR-%d file",
-                           x->from, x->part[k].name, x->part[k].n, record, x->n_fine);
-        n += (int64_t)(x->part[k].n / record);
+                           x->from, x->file[k].name, x->file[k].n, record, x->n_fine);
+        n += (int64_t)(x->file[k].n / record);
     }
     RD_TRY(rd_images_reserve(m, n, SIDE, SIDE, 3, st));
     m->head.n_classes = coarse ? 20 : x->n_fine;
     if (x->names) RD_TRY(add_names(m, x->names, m->head.n_classes, st));
     n = 0;
     for (int k = 0; k < x->n; k++) {
-        RD_TRY(take_records(m, x->part[k].p, x->part[k].n, x->part[k].name, x->n_fine, coarse, n,
-                            st));
-        n += (int64_t)(x->part[k].n / record);
+        RD_TRY(store_records(m, x->file[k].p, x->file[k].n, x->file[k].name, x->n_fine, coarse, n,
+                             st));
+        n += (int64_t)(x->file[k].n / record);
     }
 done:
     return st->code;
@@ -265,12 +265,12 @@ done:
 
 rd_code rd_cifar_load(rd_images *m, rd_tar *archive, const char *from, rd_status *st)
 {
-    parts *x = calloc(1, sizeof *x);
+    cifar_files *x = calloc(1, sizeof *x);
     if (!x) return rd_fail(st, RD_EENV, "out of memory");
     x->m = m;
     x->from = from;
     RD_TRY(archive ? read_archive(x, archive, st) : read_folder(x, st));
-    RD_TRY(take_parts(m, x, st));
+    RD_TRY(store_files(m, x, st));
 done:
     cifar_release(x);
     free(x);

@@ -18,7 +18,7 @@ static rd_code read_head(rd_stream *s, const char *path, int n_dim, const char *
 {
     uint8_t b[4 + 4 * MAX_DIM];
     size_t got;
-    RD_TRY(rd_stream_some(s, b, 4, &got, st));
+    RD_TRY(rd_stream_read(s, b, 4, &got, st));
     if (got < 4 || b[0] != 0 || b[1] != 0)
         return rd_fail(
             st, RD_EDATA,
@@ -34,7 +34,7 @@ static rd_code read_head(rd_stream *s, const char *path, int n_dim, const char *
         return rd_fail(st, RD_EDATA,
                        "'%s' has %d dimension%s, but %s; are images and labels mixed up?", path,
                        out->n_dim, RD_S(out->n_dim), what);
-    RD_TRY(rd_stream_some(s, b + 4, (size_t)out->n_dim * 4, &got, st));
+    RD_TRY(rd_stream_read(s, b + 4, (size_t)out->n_dim * 4, &got, st));
     if (got < (size_t)out->n_dim * 4)
         return rd_fail(st, RD_EDATA, "'%s' ends within its header", path);
     int64_t bytes = 1;
@@ -55,13 +55,13 @@ static rd_code read_data(rd_stream *s, const char *path, uint8_t *p, int64_t n, 
 {
     size_t got, more;
     uint8_t extra;
-    RD_TRY(rd_stream_some(s, p, (size_t)n, &got, st));
+    RD_TRY(rd_stream_read(s, p, (size_t)n, &got, st));
     if (got < (size_t)n)
         return rd_fail(st, RD_EDATA,
                        "'%s': %zu bytes of data, but its header promises %" PRId64
                        "; the file is cut short",
                        path, got, n);
-    RD_TRY(rd_stream_some(s, &extra, 1, &more, st));
+    RD_TRY(rd_stream_read(s, &extra, 1, &more, st));
     if (more > 0)
         return rd_fail(st, RD_EDATA,
                        "'%s': more data than the %" PRId64 " bytes its header promises", path, n);
@@ -102,7 +102,7 @@ static rd_code idx_read_labels(rd_images *m, rd_stream *s, const char *path, con
                       k = left < (int64_t)sizeof some ? left : (int64_t)sizeof some;
         if (k < left) {
             size_t got;
-            RD_TRY(rd_stream_some(s, some, (size_t)k, &got, st));
+            RD_TRY(rd_stream_read(s, some, (size_t)k, &got, st));
             if (got < (size_t)k)
                 return rd_fail(st, RD_EDATA,
                                "'%s': %" PRId64 " labels, but its header promises %" PRId64

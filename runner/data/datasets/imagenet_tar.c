@@ -275,7 +275,7 @@ typedef struct labels {
     bool by_name;
 } labels;
 
-static rd_code take_synset(void *ctx, int64_t number, const char *line, size_t n, rd_status *st)
+static rd_code add_synset(void *ctx, int64_t number, const char *line, size_t n, rd_status *st)
 {
     labels *x = ctx;
     word w[2];
@@ -332,7 +332,7 @@ static rd_code class_of(labels *x, const word *w, bool behind_name, int64_t numb
     return RD_OK;
 }
 
-static rd_code take_label(void *ctx, int64_t number, const char *line, size_t n, rd_status *st)
+static rd_code add_label(void *ctx, int64_t number, const char *line, size_t n, rd_status *st)
 {
     labels *x = ctx;
     word w[2];
@@ -376,7 +376,7 @@ static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
     RD_TRY(rd_images_path(m, file, x->path, st));
     if (m->c.synsets_file && m->c.synsets_file[0]) {
         RD_TRY(rd_images_path(m, m->c.synsets_file, synsets, st));
-        if (each_line(synsets, take_synset, x, st) != RD_OK) rd_status_prefix(st, "synsets_file");
+        if (each_line(synsets, add_synset, x, st) != RD_OK) rd_status_prefix(st, "synsets_file");
         RD_TRY(st->code);
     }
     RD_TRY(rd_images_path(m, given && given[0] ? given : "ILSVRC2012_img_train.tar", train, st));
@@ -386,12 +386,12 @@ static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
         RD_TRY(read_ids(train, &x->classes, st));
     } else { /* all classes occur among the labels */
         x->collect = true;
-        RD_TRY(each_line(x->path, take_label, x, st));
+        RD_TRY(each_line(x->path, add_label, x, st));
         ids_sort(&x->classes);
         x->collect = false;
         x->n = 0;
     }
-    RD_TRY(each_line(x->path, take_label, x, st));
+    RD_TRY(each_line(x->path, add_label, x, st));
     if (x->classes.n == 0) { /* file names with ranks: n_classes says how many */
         if (m->config_classes == 0)
             RD_TRY(rd_fail(st, RD_EUSAGE,
@@ -465,7 +465,7 @@ done:
 }
 
 /* Is it a tar of tars? By its first member. */
-static rd_code imagenet_tar_look(const char *path, bool *nested, rd_status *st)
+static rd_code is_nested(const char *path, bool *nested, rd_status *st)
 {
     rd_tar *t = NULL;
     rd_tar_member e;
@@ -486,7 +486,7 @@ static rd_code imagenet_tar_load(rd_images *m, rd_status *st)
     const char *usual = rd_images_train_like(m) ? "ILSVRC2012_img_train.tar"
                                                 : "ILSVRC2012_img_val.tar";
     RD_TRY(rd_images_path(m, given ? given : usual, path, st));
-    RD_TRY(imagenet_tar_look(path, &nested, st));
+    RD_TRY(is_nested(path, &nested, st));
     if (!nested && rd_images_train_like(m))
         return rd_fail(st, RD_EDATA, "'%s' is no tar of one tar for each class", path);
     RD_TRY(nested ? load_nested(m, path, st) : load_flat(m, path, st));

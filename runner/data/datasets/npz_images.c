@@ -47,7 +47,7 @@ static const rd_array *npz_images_find(const rd_npz *z, const char *path, const 
     return NULL;
 }
 
-static rd_code npz_images_take(rd_images *m, const rd_npz *z, const char *path, rd_status *st)
+static rd_code npz_images_store(rd_images *m, const rd_npz *z, const char *path, rd_status *st)
 {
     const bool train = rd_images_train_like(m);
     const rd_array *x = npz_images_find(z, path, train ? "x_train" : "x_test", st);
@@ -94,7 +94,7 @@ static rd_code npz_images_load(rd_images *m, rd_status *st)
         goto done;
     }
     RD_TRY(st->code);
-    RD_TRY(npz_images_take(m, z, path, st));
+    RD_TRY(npz_images_store(m, z, path, st));
 done:
     rd_npz_free(z);
     return st->code;

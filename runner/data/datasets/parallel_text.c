@@ -104,7 +104,7 @@ static const char *const bucket_key[2][2] = {{"bucket_src", "bucket_src_test"},
 
 /* ---- config ---- */
 
-static rd_code take_limits(parallel_text *t, const rd_dataset_args *a, rd_status *st)
+static rd_code read_limits(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
     for (int s = 0; s < 2; s++) {
         const bool test = a->split != RD_SPLIT_TRAIN && t->c.bucket_test[s].n > 0;
@@ -132,7 +132,7 @@ static rd_code take_limits(parallel_text *t, const rd_dataset_args *a, rd_status
     return RD_OK;
 }
 
-static rd_code take_config(parallel_text *t, const rd_dataset_args *a, rd_status *st)
+static rd_code read_config(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
     RD_TRY(rd_config_read(a->config, &group, a->mode, &t->c, st));
     t->keep_all = a->keep_all;
@@ -161,7 +161,7 @@ static rd_code take_config(parallel_text *t, const rd_dataset_args *a, rd_status
                            rd_config_where(a->config, file_key[a->split][s]),
                            file_key[a->split][s]);
     }
-    RD_TRY(take_limits(t, a, st));
+    RD_TRY(read_limits(t, a, st));
 done:
     return st->code;
 }
@@ -195,7 +195,7 @@ static rd_code read_stdin(const rd_dataset_args *a, char **in, size_t *n, rd_sta
 {
     int64_t bytes = 0;
     if (rd_rank_of(a->comm) == 0) {
-        (void)rd_lines_slurp("-", in, n, st);
+        (void)rd_lines_read_all("-", in, n, st);
         bytes = (int64_t)*n;
     }
     RD_TRY(rd_agree(a->comm, st));
@@ -381,7 +381,7 @@ static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
     *self = NULL;
     if (!t) {
         rd_fail(st, RD_EENV, "out of memory");
-    } else if (take_config(t, a, st) == RD_OK) {
+    } else if (read_config(t, a, st) == RD_OK) {
         const bool replace = t->c.invalid_utf8 == UTF8_REPLACE;
         if (rd_vocab_new(t->c.src_vocab_file, replace, &t->vocab[0], st) != RD_OK)
             rd_status_prefix(st, "src_vocab_file");
