@@ -1,6 +1,7 @@
-/* metric.h -- scores of decoded sequences, one file each in runner/data/metrics. A metric turns (hypothesis, reference)
- * pairs into integer counts, which are summed over ranks, and counts into figures: the same for every number of ranks.
- */
+/* metric.h -- scores of decoded sequences, one file each in runner/data/metrics.
+ *
+ * A metric turns pairs (hypothesis, reference) into integer counts, and counts into figures. Ranks
+ * add up their counts, so the figures are the same for every number of ranks. */
 #ifndef RD_METRIC_H
 #define RD_METRIC_H
 #include "rd/arena.h"
@@ -16,22 +17,27 @@ typedef struct rd_figure {
     bool higher_is_better;
 } rd_figure;
 
-/* One sentence: tokens as byte strings. */
+/* One sentence: its tokens as byte strings. */
 typedef struct rd_tokens {
     int64_t n;
-    const char *const *at;
-    const int32_t *len;
+    const char *const *at; /* [n] */
+    const int32_t *len;    /* [n] in bytes */
 } rd_tokens;
 
 typedef struct rd_metric_def {
-    const char *name, *about; /* value of the key "metric" */
-    /* The keys that it reads, which other metrics may read too, and keys that it alone reads. NULL: none. */
-    const rd_option_group *group, *own;
+    const char *name; /* value of the key "metric" */
+    const char *about;
+    const rd_option_group *group; /* keys that it reads and other metrics may read, too; or NULL */
+    const rd_option_group *own;   /* keys that only this metric reads; or NULL */
+
     /* Adds one sentence to the counts. */
     void (*add)(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, const rd_tokens *ref);
-    int (*figures)(const int64_t counts[RD_METRIC_COUNTS],
-                   rd_figure out[RD_METRIC_FIGURES]); /* first one decides "best" */
-    /* One line for people, with the signature. */
+
+    /* Computes the figures and returns their number. The first figure decides which checkpoint is
+     * the best. */
+    int (*figures)(const int64_t counts[RD_METRIC_COUNTS], rd_figure out[RD_METRIC_FIGURES]);
+
+    /* Writes one line for people, with the signature of the metric. */
     void (*line)(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t n);
 } rd_metric_def;
 
@@ -39,15 +45,20 @@ typedef struct rd_metric_def {
  * finds it, also as RD_METRIC_...(id, ...), and writes the registry. */
 #define RD_METRIC(id) const rd_metric_def rd_metric_##id
 
-/* The tokens of a text: split at ASCII white space. bpe: as rd_tokens_bpe. The text is borrowed where no join is
- * needed. */
+/* Splits a text at ASCII white space. bpe: subwords are joined (rd_tokens_bpe). The tokens borrow
+ * the text where nothing is joined; other memory comes from the arena. */
 rd_code rd_tokens_split(const char *text, size_t n, bool bpe, rd_arena *a, rd_tokens *out,
                         rd_status *st);
-/* Joins subwords: a token that ends in "@@" is joined to the next one, as if every "@@ " of the line were deleted. A
- * mark on the last token stays. Memory of the arena; borrows the tokens of `in`. */
+
+/* Joins subwords: a token that ends in "@@" and the next one become one token, as if every "@@ " of
+ * the line were deleted. A mark on the last token stays. Memory comes from the arena; *out borrows
+ * the tokens of `in`. */
 rd_code rd_tokens_bpe(const rd_tokens *in, rd_arena *a, rd_tokens *out, rd_status *st);
 
-const rd_metric_def *rd_metric_find(const char *name); /* NULL: unknown */
+/* Returns the metric of that name, NULL if there is none. */
+const rd_metric_def *rd_metric_find(const char *name);
+
+/* Returns all metrics, sorted by name. */
 const rd_metric_def *const *rd_metric_defs(int *n);
 
 RD_C_END

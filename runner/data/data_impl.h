@@ -1,5 +1,5 @@
-/* data_impl.h -- what the files of runner/data share: lines of text, memory that the ranks of a host
- * share, and the inside of rd_dataset. */
+/* data_impl.h -- what the files of runner/data share: lines of text, memory that the ranks of a
+ * host share, and the inside of rd_dataset. */
 #ifndef RD_DATA_IMPL_H
 #define RD_DATA_IMPL_H
 
@@ -8,76 +8,104 @@
 #include <string.h>
 
 /* ---- lines of a file (lines.c) ---- */
+
 typedef struct rd_lines rd_lines;
+
 typedef struct rd_lines_opts {
-    bool
-        cr_ends; /* a lone CR ends a line too (vocabularies); else LF alone does, and CR LF is stripped by the reader */
+    bool cr_ends; /* CR LF and a lone CR end a line, too (vocabularies); else only LF does */
     bool
         replace; /* invalid UTF-8 and NUL become U+FFFD; else they are errors with file:line:byte */
     int64_t max_line_bytes; /* a longer line is an error */
 } rd_lines_opts;
 
-/* path: a file, plain or compressed (gzip, xz, bzip2, zstd: found by content), "archive!member" (tar, zip, any
- * compression) or
- * "-", standard input. The caller owns *out. */
+/* Opens a file: plain or compressed (gzip, xz, bzip2, zstd, recognised by content),
+ * "archive!member" (tar, zip, any compression), or "-", standard input. The caller owns *out. */
 rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_status *st);
-/* The same over bytes in memory, borrowed. name: for messages. */
+
+/* Does the same for bytes in memory, which are borrowed. name: for messages. */
 rd_code rd_lines_new_mem(const char *name, const char *p, size_t n, rd_lines_opts o, rd_lines **out,
                          rd_status *st);
-void rd_lines_free(rd_lines *l);
-/* Next line without its end; *line is NULL after the last one. A last line without LF counts; a final LF starts no
- * line. The line is borrowed until the next call, valid UTF-8 without NUL, and 64 readable bytes follow it. */
+void rd_lines_free(rd_lines *l); /* NULL is fine */
+
+/* Returns the next line without its end; *line is NULL after the last one. A last line without LF
+ * counts; a final LF starts no line. Without cr_ends a CR before the LF belongs to the line
+ * (rd_utf8_rstrip drops it). The line is valid UTF-8 without NUL, and the 64 bytes after it can be
+ * read. Borrowed until the next call. */
 rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st);
-int64_t rd_lines_number(const rd_lines *l);   /* of the line last returned, from 1 */
-int64_t rd_lines_bytes(const rd_lines *l);    /* read so far, after decompression */
-bool rd_lines_bom(const rd_lines *l);         /* the file began with a byte order mark (skipped) */
-int64_t rd_lines_replaced(const rd_lines *l); /* characters replaced by U+FFFD */
-int64_t rd_lines_first_replaced(const rd_lines *l); /* line of the first one */
-/* All that is left of path, with no rule for lines: for standard input, which one rank reads for all. The caller frees
- * *out. */
+
+int64_t rd_lines_number(const rd_lines *l); /* number of the last line returned, from 1 */
+int64_t rd_lines_bytes(const rd_lines *l);  /* bytes read so far, after decompression */
+bool rd_lines_bom(const rd_lines *l); /* the file began with a byte order mark, which was skipped */
+int64_t rd_lines_replaced(const rd_lines *l);       /* number of characters replaced by U+FFFD */
+int64_t rd_lines_first_replaced(const rd_lines *l); /* number of the first line with one */
+
+/* Reads all bytes that path gives, without splitting them into lines. One rank reads standard input
+ * so for all. The caller frees *out. */
 rd_code rd_lines_read_all(const char *path, char **out, size_t *n, rd_status *st);
 
+/* Returns whether bytes that begin like this are compressed with gzip, xz, bzip2 or zstd
+ * (byte_stream.c). */
+bool rd_compressed(const unsigned char *p, size_t n);
+
 /* ---- vocabulary (vocab.c) ---- */
+
+/* Does the same as rd_vocab_new for bytes in memory. */
 rd_code rd_vocab_new_mem(const char *name, const char *p, size_t n, bool replace_invalid_utf8,
                          rd_vocab **out, rd_status *st);
-bool rd_vocab_bom(const rd_vocab *v);
-int64_t rd_vocab_replaced(const rd_vocab *v);
+bool rd_vocab_bom(const rd_vocab *v);         /* as rd_lines_bom */
+int64_t rd_vocab_replaced(const rd_vocab *v); /* as rd_lines_replaced */
+
 enum { RD_PIECES = 32 };
+
 typedef struct rd_piece {
     const char *at; /* 16 bytes from here on can be read, whatever n is */
     size_t n;
 } rd_piece;
-void rd_vocab_ids(const rd_vocab *v, const rd_piece *piece, int n,
-                  int32_t *ids); /* n <= RD_PIECES */
+
+/* Looks up the ids of n pieces of text, at most RD_PIECES. */
+void rd_vocab_ids(const rd_vocab *v, const rd_piece *piece, int n, int32_t *ids);
 
 /* ---- UTF-8 (utf8.c) ---- */
-/* Offset of the first byte that is not part of valid UTF-8, or is NUL; n when all is well. */
+
+/* Returns the offset of the first byte that is NUL or not part of valid UTF-8; n if there is
+ * none. */
 size_t rd_utf8_check(const char *s, size_t n);
-/* Copies s with each maximal invalid part (and each NUL) replaced by U+FFFD, as Python's errors="replace" does; out has
- * room for 3 n bytes. Returns the length, adds to *replaced. */
+
+/* Copies s and replaces each maximal invalid part, and each NUL, by U+FFFD, as Python's
+ * errors="replace" does. out has a capacity of 3 n bytes. Returns the length and adds the number of
+ * replacements to *replaced. */
 size_t rd_utf8_replace(const char *s, size_t n, char *out, int64_t *replaced);
-/* Length without trailing white space, by Python's str.isspace for valid UTF-8. */
+
+/* Returns the length without trailing white space, which is what Python's str.isspace says of valid
+ * UTF-8. */
 size_t rd_utf8_rstrip(const char *s, size_t n);
 
 /* ---- memory shared by the ranks of a host (share.c) ---- */
+
 typedef struct rd_block {
-    char *p;      /* NULL while empty; not writable on the ranks that map another's */
-    size_t bytes; /* mapped */
-    int fd;       /* of the memory file while it can grow; -1: private or sealed */
-    bool shared;
+    char *p;      /* NULL while empty; read-only on the ranks that map another rank's memory */
+    size_t bytes; /* mapped bytes, whole pages */
+    int fd; /* descriptor of the memory file while it can grow; -1: private or shared already */
+    bool shared; /* the memory comes from a memory file, if the system has them */
 } rd_block;
 
-void rd_block_init(rd_block *b,
-                   bool shared); /* empty; the memory file comes with the first growth */
-rd_code rd_block_grow(rd_block *b, size_t bytes,
-                      rd_status *st); /* at least this size; p may move; new bytes are zero */
-rd_code rd_block_trim(rd_block *b, size_t bytes, rd_status *st); /* gives the rest back */
+/* Makes an empty block. The memory file is created when the block first grows. */
+void rd_block_init(rd_block *b, bool shared);
+
+/* Makes the block at least this large. p may move; new bytes are zero. */
+rd_code rd_block_grow(rd_block *b, size_t bytes, rd_status *st);
+
+/* Makes the block this large, up to whole pages, and gives the rest back to the system. */
+rd_code rd_block_trim(rd_block *b, size_t bytes, rd_status *st);
 void rd_block_free(rd_block *b);
-/* Collective among the ranks of a host: local rank 0's blocks become readable on the others. *have is false on a rank
- * that could not map them (other process namespaces): it has to make its own. */
+
+/* Makes the n blocks of local rank 0 readable on the other ranks of the host. *have is false on a
+ * rank that cannot map them (another process namespace): that rank has to fill its own. Collective
+ * among the ranks of a host. */
 rd_code rd_block_share(rd_comm *c, rd_block *b, int n, bool *have, rd_status *st);
 
 /* ---- world of a communicator that may be NULL (a world of one) ---- */
+
 static inline int rd_size_of(const rd_comm *c)
 {
     return c ? rd_comm_world(c)->size : 1;
@@ -100,16 +128,17 @@ static inline rd_code rd_agree(rd_comm *c, rd_status *st)
 }
 
 /* ---- a dataset, with its samples sorted into buckets once ---- */
+
 struct rd_dataset {
     const rd_dataset_def *def;
     void *self;
-    bool sharded, keep_all;
-    int64_t count, kept;
+    bool sharded, keep_all; /* as in rd_dataset_args; one rank alone never counts as sharded */
+    int64_t count, kept;    /* number of samples; of those that a bucket takes */
     int n_buckets;
-    const int64_t *start; /* [n_buckets + 1] in members */
-    const uint32_t
-        *members; /* ids of bucket 0 in file order, then of bucket 1, ...; NULL: 0 .. count - 1 */
-    rd_block block[2];
+    const int64_t *start; /* [n_buckets + 1] where each bucket starts in members */
+    /* [kept] ids of bucket 0 in file order, then those of bucket 1, ... NULL: 0 .. count - 1. */
+    const uint32_t *members;
+    rd_block block[2]; /* memory of start, of members */
 };
 
 #endif
