@@ -1,5 +1,8 @@
-/* gunzip.h -- unpacks gzip for readers that take it piece by piece, and compares the checksum at its end, at which libarchive does not look:
- * a flipped bit often unpacks to something, and damaged data would be trained on. xz, bzip2 and zstd check themselves. */
+/* gunzip.h -- decompresses gzip for readers that read piece by piece, and checks the checksum at
+ * the end.
+ *
+ * libarchive ignores that checksum. A flipped bit often decompresses to something, and the run
+ * would train on damaged data. xz, bzip2 and zstd check themselves. */
 #ifndef RD_GUNZIP_H
 #define RD_GUNZIP_H
 
@@ -8,28 +11,34 @@
 
 RD_C_BEGIN
 
-/* CRC-32, as gzip has it; continues from a previous value. */
+/* Returns the CRC-32 of gzip; continues from the value of the bytes before. Begin with 0. */
 uint32_t rd_crc32(uint32_t crc, const void *p, size_t n);
 
-bool rd_gzip_begins(const void *p,
-                    size_t n); /* do bytes that begin like this look packed with gzip? */
+/* Returns whether bytes that begin like this look like gzip. */
+bool rd_gzip_begins(const void *p, size_t n);
 
-/* `size` bytes from `at` on of an open file, or (fd < 0) of memory. */
+/* The compressed bytes: `size` bytes from `at` on, of an open file or of memory. */
 typedef struct rd_gzip_input {
-    int fd;
+    int fd; /* below 0: memory */
     int64_t at, size;
     const void *mem;
 } rd_gzip_input;
 
 typedef struct rd_gunzip rd_gunzip;
-/* What `from` refers to is borrowed and outlives *out, which the caller owns; `name` is for messages, `code` for what is wrong with the file. */
+
+/* Begins to decompress. The file or memory of `from` is borrowed and must outlive *out, which the
+ * caller owns. name: for messages. code: the status of a damaged file. */
 rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code, rd_gunzip **out,
                       rd_status *st);
-/* Opens `to`, whose formats are set, on what is unpacked; returns libarchive's code. g outlives its use. */
+
+/* Makes `to`, whose formats are set, read the decompressed bytes. Returns libarchive's code. g must
+ * outlive the use of `to`. */
 struct archive;
 int rd_gunzip_open(rd_gunzip *g, struct archive *to);
-/* To be called when `to` has given all that is wanted: unpacks what is left, since the checksum is of everything, and compares it. A reader
- * that stops before its data's end has no use for this. Of several gzip members one after the other the last one counts. */
+
+/* Decompresses what is left, since the checksum covers everything, and checks the checksum. To be
+ * called when `to` has given all that is wanted; a reader that stops earlier does not need it. If
+ * the file holds several gzip members one after the other, the checksum of the last one counts. */
 rd_code rd_gunzip_end(rd_gunzip *g, rd_status *st);
 void rd_gunzip_free(rd_gunzip *g); /* NULL is fine */
 

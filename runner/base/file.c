@@ -175,11 +175,10 @@ static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
                 : unpacks               ? "its end is missing"
                                         : "its first bytes are no gzip header");
     else if (!gzip_end_fits(s, b->p, b->n))
-        rd_fail(
-            st, code,
-            "cannot trust '%s': its %zu unpacked bytes do not have the checksum at its end; it is "
-            "damaged, get it again",
-            s->name, b->n);
+        rd_fail(st, code,
+                "cannot trust '%s': its %zu decompressed bytes do not match the checksum at its "
+                "end; it is damaged, get it again",
+                s->name, b->n);
 done:
     archive_read_free(a);
     return st->code;

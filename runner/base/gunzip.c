@@ -1,7 +1,8 @@
 /* gunzip.c -- the bytes of a gzip file, and the checksum at its end.
  *
- * A file may hold several members one after the other, and only the last one's checksum is where it can be found. So what came out is first
- * taken for one member; where that does not fit, the file is unpacked a second time and the last member's bytes alone are counted. */
+ * A file may hold several members one after the other, and only the checksum of the last one can be
+ * found. So the decompressed bytes are first taken for one member. If its checksum does not match,
+ * the file is decompressed a second time and only the bytes of the last member are counted. */
 #include "rd/gunzip.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -17,16 +18,17 @@ struct rd_gunzip {
     char *name;
     rd_gzip_input from;
     rd_code code;
-    int64_t pos;             /* in the packed bytes */
-    struct archive *archive; /* of the raw format: what is unpacked */
-    bool ended;              /* all of it has come */
-    bool once;               /* packed once: else the checksum is not that of what comes out */
-    uint32_t crc;            /* of what has come, and its bytes */
-    uint64_t n;
+    int64_t pos;             /* position in the compressed bytes */
+    struct archive *archive; /* decompresses, with the raw format */
+    bool ended;              /* all bytes are decompressed */
+    bool once;               /* compressed once: else the checksum is not that of the output */
+    uint32_t crc;            /* checksum of the bytes decompressed so far */
+    uint64_t n;              /* number of these bytes */
     unsigned char block[BLOCK];
 };
 
-/* Reflected polynomial 0xEDB88320, eight bytes a turn; the tables cost 2 us and stay on the stack. */
+/* Reflected polynomial 0xEDB88320, eight bytes per iteration. The tables take 2 us and stay on the
+ * stack. */
 uint32_t rd_crc32(uint32_t crc, const void *bytes, size_t n)
 {
     const unsigned char *p = bytes;
@@ -55,7 +57,7 @@ bool rd_gzip_begins(const void *bytes, size_t n)
     return n >= 2 && p[0] == 0x1F && p[1] == 0x8B;
 }
 
-/* At most n bytes at `at`; -1: errno. */
+/* Reads at most n bytes at position `at`. Returns their number; -1: see errno. */
 static ssize_t input_at(const rd_gzip_input *from, int64_t at, void *p, size_t n)
 {
     const int64_t left = from->size - at;
@@ -98,15 +100,15 @@ static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
     if (!a) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", g->name);
     (void)archive_read_support_filter_gzip(a);
     (void)archive_read_support_format_raw(a);
-    (void)archive_read_support_format_empty(a); /* raw does not take a file without content */
+    /* The raw format refuses a file without content. */
+    (void)archive_read_support_format_empty(a);
     if (archive_read_open(a, g, NULL, on_input, NULL) != ARCHIVE_OK)
         return cannot_decompress(g, st);
     const int filters = archive_filter_count(a) - 1;
-    if (filters == 0) /* the packed bytes would be handed out */
-        return rd_fail(
-            st, g->code,
-            "cannot unpack '%s': its first bytes are no gzip header; it is damaged, get it again",
-            g->name);
+    if (filters == 0) /* libarchive would return the compressed bytes */
+        return rd_fail(st, g->code,
+                       "cannot decompress '%s': it has no gzip header; it is damaged, get it again",
+                       g->name);
     g->once = filters == 1;
     const int rc = archive_read_next_header(a, &e);
     g->ended = rc == ARCHIVE_EOF;
@@ -133,7 +135,8 @@ void rd_gunzip_free(rd_gunzip *g)
     free(g);
 }
 
-/* The next unpacked bytes, borrowed until the next call; 0: the end, -1: the archive knows why. */
+/* Returns the number of the next decompressed bytes, borrowed until the next call. 0: the end; -1:
+ * the archive knows why. */
 static la_ssize_t decompress(rd_gunzip *g, const void **p)
 {
     size_t n = 0;
@@ -167,7 +170,7 @@ int rd_gunzip_open(rd_gunzip *g, struct archive *to)
     return archive_read_open(to, g, NULL, on_output, NULL);
 }
 
-/* The CRC of what is unpacked from byte `at` on; false: that cannot be found out. */
+/* Computes the CRC of the decompressed bytes from byte `at` on; false: decompressing failed. */
 static bool crc_from(const rd_gunzip *g, uint64_t at, uint32_t *crc)
 {
     rd_status st = {0};
@@ -198,11 +201,10 @@ static bool end_fits(const rd_gunzip *g)
     unsigned char end[TRAILER];
     uint32_t last;
     if (input_at(&g->from, g->from.size - TRAILER, end, TRAILER) != TRAILER) return false;
-    const uint32_t want = little32(end),
-                   length = little32(end + 4); /* the length is kept modulo 2^32 */
+    const uint32_t want = little32(end), length = little32(end + 4); /* length modulo 2^32 */
     if (length == (uint32_t)g->n && want == g->crc) return true;
     if (length == 0 && want == 0)
-        return true; /* bgzip ends with an empty member, which tells nothing */
+        return true; /* bgzip ends with an empty member, which proves nothing */
     return length <= g->n && crc_from(g, g->n - length, &last) && want == last;
 }
 
@@ -212,9 +214,10 @@ rd_code rd_gunzip_end(rd_gunzip *g, rd_status *st)
     while (!g->ended)
         if (decompress(g, &p) < 0) return cannot_decompress(g, st);
     if (!g->once || end_fits(g)) return RD_OK;
-    return rd_fail(st, g->code,
-                   "cannot trust '%s': its %" PRIu64
-                   " unpacked bytes do not have the checksum at its end; it is damaged, get it "
-                   "again",
-                   g->name, g->n);
+    return rd_fail(
+        st, g->code,
+        "cannot trust '%s': its %" PRIu64
+        " decompressed bytes do not match the checksum at its end; it is damaged, get it "
+        "again",
+        g->name, g->n);
 }

@@ -1,4 +1,5 @@
-/* braces.c -- names of shards as people write them: "train-{000000..001281}.tar", "{a,b}-{0..9}.tar", "train-*.tar". */
+/* braces.c -- expands names of shards as people write them: "train-{000000..001281}.tar",
+ * "{a,b}-{0..9}.tar", "train-*.tar". */
 #include "images_impl.h"
 #include <glob.h>
 #include <inttypes.h>
@@ -25,9 +26,9 @@ static rd_code braces_matches(expansion *x, const char *path, rd_status *st)
     }
     const int rc = glob(path, 0, NULL, &g); /* sorted */
     if (rc == GLOB_NOMATCH)
-        rd_fail(st, RD_EDATA, "no file is named like '%s'", path);
+        rd_fail(st, RD_EDATA, "no file matches '%s'", path);
     else if (rc != 0)
-        rd_fail(st, RD_EDATA, "cannot look for files like '%s'", path);
+        rd_fail(st, RD_EDATA, "cannot search for files that match '%s'", path);
     for (size_t k = 0; k < g.gl_pathc && st->code == RD_OK; k++)
         (void)x->each(x->ctx, g.gl_pathv[k], st);
 done:
@@ -52,7 +53,8 @@ static rd_code expand_with(expansion *x, const char *done_part, const char *word
     return st->code;
 }
 
-/* "000..012": both sides digits, width of the longer one where a side has leading zeros. */
+/* Reads "000..012": two numbers. *width is the length of the longer one if a number has leading
+ * zeros, else 1. */
 static bool is_range(const char *p, size_t n, int64_t *from, int64_t *to, int *width)
 {
     int used = 0, a0 = 0, a1 = 0, b0 = 0, b1 = 0;
@@ -89,10 +91,9 @@ static rd_code expand(expansion *x, const char *done_part, const char *rest, int
     }
     const char *close = strchr(open, '}');
     if (!close || memchr(open + 1, '{', (size_t)(close - open - 1)) || depth >= MAX_DEPTH)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "'%s': braces that do not close, or lie in each other; write {000..012} or {a,b}",
-            x->pattern);
+        return rd_fail(st, RD_EUSAGE,
+                       "'%s': braces are not closed, or are nested; write {000..012} or {a,b}",
+                       x->pattern);
     const size_t n_head = (size_t)(open - rest), n_in = (size_t)(close - open - 1);
     const char *in = open + 1;
     rd_strbuf head = {0};
@@ -104,7 +105,7 @@ static rd_code expand(expansion *x, const char *done_part, const char *rest, int
         rd_fail(st, RD_EENV, "out of memory");
     } else if (is_range(in, n_in, &from, &to, &width)) {
         if (to < from)
-            rd_fail(st, RD_EUSAGE, "'%s': {%" PRId64 "..%" PRId64 "} goes down", x->pattern, from,
+            rd_fail(st, RD_EUSAGE, "'%s': {%" PRId64 "..%" PRId64 "} descends", x->pattern, from,
                     to);
         for (int64_t k = from; k <= to && st->code == RD_OK; k++) {
             char word[32];

@@ -1,5 +1,7 @@
-/* byte_stream.c -- the bytes of a file, plain or compressed, as libarchive's "raw" format gives them. Which it is, the
- * first bytes say, not the name. */
+/* byte_stream.c -- the bytes of a file, plain or compressed.
+ *
+ * libarchive's "raw" format decompresses. The first bytes of the file, not its name, decide whether
+ * it is compressed. */
 #include "images_impl.h"
 #include "rd/gunzip.h"
 #include <archive.h>
@@ -14,13 +16,13 @@ enum { BLOCK = 1 << 17, MAX_RATIO = 100, SMALL = 1 << 20 };
 
 struct rd_stream {
     char *name;
-    int fd; /* of a plain file; -1: none */
-    struct archive *archive;
-    rd_gunzip *gunzip;  /* what the archive reads; NULL: the file itself */
-    const uint8_t *mem; /* plain bytes in memory */
+    int fd;                  /* descriptor of the file; -1: none */
+    struct archive *archive; /* NULL: the bytes are plain */
+    rd_gunzip *gunzip;       /* the archive reads from this; NULL: from the file itself */
+    const uint8_t *mem;      /* bytes in memory, borrowed; NULL: a file */
     size_t mem_left;
     bool compressed, ended;
-    int64_t size; /* of the file */
+    int64_t size; /* bytes of the file */
 };
 
 bool rd_compressed(const unsigned char *p, size_t n)
@@ -39,7 +41,7 @@ static rd_code damaged(const rd_stream *s, rd_status *st)
                    s->name, why ? why : "unknown error");
 }
 
-/* head: its first bytes. */
+/* head: the first bytes of the file. */
 static rd_code start_archive(rd_stream *s, const void *head, size_t n_head, rd_status *st)
 {
     struct archive_entry *e;
@@ -50,8 +52,8 @@ static rd_code start_archive(rd_stream *s, const void *head, size_t n_head, rd_s
     (void)archive_read_support_filter_bzip2(s->archive);
     (void)archive_read_support_filter_zstd(s->archive);
     (void)archive_read_support_format_raw(s->archive);
-    (void)archive_read_support_format_empty(
-        s->archive); /* raw does not take a file without content */
+    /* The raw format refuses a file without content. */
+    (void)archive_read_support_format_empty(s->archive);
     if (rd_gzip_begins(head, n_head))
         RD_TRY(rd_gunzip_new(s->name, &(rd_gzip_input){.fd = s->fd, .size = s->size, .mem = s->mem},
                              RD_EDATA, &s->gunzip, st));
@@ -61,7 +63,7 @@ static rd_code start_archive(rd_stream *s, const void *head, size_t n_head, rd_s
     if (rc != ARCHIVE_OK) return damaged(s, st);
     const int first = archive_read_next_header(s->archive, &e);
     if (first == ARCHIVE_EOF)
-        s->ended = true; /* compressed, without content */
+        s->ended = true; /* a compressed file without content */
     else if (first != ARCHIVE_OK && first != ARCHIVE_WARN)
         return damaged(s, st);
 done:
@@ -87,7 +89,7 @@ rd_code rd_stream_new(const char *path, rd_stream **out, rd_status *st)
     s->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (s->fd < 0 || fstat(s->fd, &sb) != 0)
         return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
-    if (!S_ISREG(sb.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is no regular file", path);
+    if (!S_ISREG(sb.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is not a regular file", path);
     s->size = sb.st_size;
     const ssize_t k = pread(s->fd, head, sizeof head, 0);
     if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", path, strerror(errno));

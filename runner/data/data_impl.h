@@ -22,7 +22,7 @@ typedef struct rd_lines_opts {
  * "archive!member" (tar, zip, any compression), or "-", standard input. The caller owns *out. */
 rd_code rd_lines_new(const char *path, rd_lines_opts o, rd_lines **out, rd_status *st);
 
-/* Does the same for bytes in memory, which are borrowed. name: for messages. */
+/* Opens plain text in memory, which is borrowed. name: for messages. */
 rd_code rd_lines_new_mem(const char *name, const char *p, size_t n, rd_lines_opts o, rd_lines **out,
                          rd_status *st);
 void rd_lines_free(rd_lines *l); /* NULL is fine */

@@ -1,5 +1,8 @@
-/* dataset.c -- the datasets by name; make writes the list from the file names in datasets/. Opening one also sorts its
- * samples into buckets, once for all epochs and for all ranks of the host. */
+/* dataset.c -- the datasets by name, and what they have in common. make writes the list of the
+ * datasets.
+ *
+ * Opening a dataset also sorts its samples into buckets, once for all epochs and for all ranks of
+ * the host. */
 #include "data_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -74,7 +77,8 @@ static rd_code find_def(const char *name, const rd_dataset_def **out, rd_status 
     return rd_fail(st, RD_EUSAGE, "no dataset '%s'; known: %s", name, known);
 }
 
-/* Block 0: where each bucket starts; block 1: the members. One bucket with nothing skipped needs no members. */
+/* Fills block 0 with the start of each bucket and block 1 with the members. One bucket without
+ * skipped samples needs no members. */
 static rd_code sort_samples(rd_dataset *d, bool shared, rd_status *st)
 {
     const int n = d->n_buckets;
@@ -95,13 +99,14 @@ static rd_code sort_samples(rd_dataset *d, bool shared, rd_status *st)
         const int b = d->def->bucket(d->self, i);
         if (b >= 0) members[start[b]++] = (uint32_t)i;
     }
-    for (int b = n; b > 0; b--) /* each start has moved to the next one */
-        start[b] = start[b - 1];
+    /* Each start has moved to that of the next bucket: move them back. */
+    for (int b = n; b > 0; b--) start[b] = start[b - 1];
     start[0] = 0;
 done:
     return st->code;
 }
 
+/* Sorts the samples on local rank 0 and shares the result. Collective. */
 static rd_code make_index(rd_dataset *d, rd_comm *c, rd_status *st)
 {
     bool have = true;
@@ -129,9 +134,8 @@ rd_code rd_dataset_new(const char *name, const rd_dataset_args *a, rd_dataset **
         rd_fail(st, RD_EENV, "out of memory");
     }
     RD_TRY(rd_agree(a->comm, st));
-    if (!d || !d->def)
-        return rd_fail(st, RD_EBUG,
-                       "ranks agree without a dataset"); /* never: the failure is shared */
+    if (!d || !d->def) /* Never happens: all ranks share the failure. */
+        return rd_fail(st, RD_EBUG, "ranks agree without a dataset");
     RD_TRY(d->def->open(a, &d->self, st));
     d->sharded = a->shard && rd_size_of(a->comm) > 1;
     d->keep_all = a->keep_all;

@@ -1,6 +1,8 @@
-/* image_render.c -- one sample as the model takes it. The steps: which part of the image (drawn in training, the middle
- * otherwise), decoded at the smallest of 1, 1/2, 1/4, 1/8 of the size that is still large enough for it, resampled,
- * warped or shifted, mirrored, normalised. Draws are numbers 0, 1, 2, ... of the stream of (seed, epoch, sample). */
+/* image_render.c -- renders one sample as the model takes it.
+ *
+ * The steps: choose a part of the image (drawn in training, the middle otherwise); decode it at the
+ * smallest of 1, 1/2, 1/4, 1/8 of the size that is still large enough; resample; warp or shift;
+ * mirror; normalise. The draws are numbers 0, 1, 2, ... of the stream of (seed, epoch, sample). */
 #include "images_impl.h"
 #include "rd/philox.h"
 #include <math.h>
@@ -8,17 +10,18 @@
 enum { CROP_TRIES = 10, DRAWS = 48, DRAW_FLIP = 0, DRAW_FIRST = 1 };
 static const float neutral = 127.5f; /* pixels of an image that cannot be decoded */
 
-/* ---- which part ---- */
+/* ---- the part of the image ---- */
 
-/* The middle: the largest box of the result's shape in the image, or of eval_resize's part of it. */
+/* Returns the box in the middle: the largest one with the shape of the result that fits in the
+ * image, or in the part that eval_resize keeps. */
 static rd_box central_box(const rd_render *r, double h, double w)
 {
     const double to = r->eval_resize > 0 ? (double)r->eval_resize
                                          : (double)(r->h < r->w ? r->h : r->w);
-    const double short_side = h < w ? h : w,
-                 step = short_side / to; /* pixels of the image a pixel of the result */
+    const double short_side = h < w ? h : w;
+    const double step = short_side / to; /* pixels of the image per pixel of the result */
     rd_box b = {.h = (double)r->h * step, .w = (double)r->w * step};
-    const double over = fmax(b.h / h, b.w / w); /* a result wider than the image */
+    const double over = fmax(b.h / h, b.w / w); /* above 1: the result is wider than the image */
     if (over > 1.0) {
         b.h /= over;
         b.w /= over;
@@ -28,7 +31,8 @@ static rd_box central_box(const rd_render *r, double h, double w)
     return b;
 }
 
-/* As torchvision's RandomResizedCrop: ten tries at a part of the area and a shape, then the middle. */
+/* Draws a box as torchvision's RandomResizedCrop does: ten tries at an area and a shape, then the
+ * middle. */
 static rd_box random_box(const rd_render *r, double h, double w, const float *u)
 {
     const double lo = log(r->ratio_min), hi = log(r->ratio_max);
@@ -84,7 +88,7 @@ static void mirror(const rd_render *r, float *x)
             }
 }
 
-/* out[y][x] = in[y + dy][x + dx], black outside. */
+/* out[y][x] = in[y + dy][x + dx]; black outside of the image. */
 static void shift(const rd_render *r, const float *in, int64_t dy, int64_t dx, float *out)
 {
     const int64_t row = r->w * r->c;
@@ -101,7 +105,8 @@ static bool flips(const rd_render *r, const float *u)
     return r->augment >= RD_AUGMENT_CROP && u[DRAW_FLIP] >= 0.5f;
 }
 
-/* From pixel units at the result's size, in x, to the sample in out. x may be out, except where it is moved. */
+/* Turns x, pixels (0 .. 255) at the size of the result, into the sample in out. x may be out,
+ * unless moves() is true. */
 static void image_render_finish(const rd_render *r, float *x, const float *u, bool mirrored,
                                 float *out)
 {
@@ -122,15 +127,15 @@ static void image_render_finish(const rd_render *r, float *x, const float *u, bo
     image_render_normalise(r, out);
 }
 
-/* ---- pixels of the result's size and channels ---- */
+/* ---- pixels with the size and channels of the result ---- */
 
 static bool moves(const rd_render *r)
 {
     return r->augment == RD_AUGMENT_AFFINE || r->augment == RD_AUGMENT_PAD_CROP;
 }
 
-static rd_code image_render_widen(const rd_pixels *in, rd_scratch *s, rd_pixels *out,
-                                  rd_status *st) /* RGB to RGBx */
+/* RGB to RGBx: four bytes a pixel. */
+static rd_code image_render_widen(const rd_pixels *in, rd_scratch *s, rd_pixels *out, rd_status *st)
 {
     const int64_t n = in->h * in->w;
     RD_TRY(rd_scratch_reserve(&s->wide, &s->n_wide, (size_t)n * 4, st));
@@ -143,7 +148,7 @@ done:
     return st->code;
 }
 
-/* Pixels in memory that are all of one size. */
+/* Renders pixels in memory; all images have the same size. */
 static rd_code render_pixels(const rd_render *r, const rd_pixels *in, const float *u, rd_scratch *s,
                              float *out, rd_status *st)
 {
@@ -168,7 +173,7 @@ done:
     return st->code;
 }
 
-/* Decoded pixels, and the box that was chosen in them. */
+/* Decoded pixels, and the box chosen in them. */
 typedef struct found {
     rd_pixels px;
     rd_box box;

@@ -1,12 +1,13 @@
-/* image_workers.c -- threads that render the batch that comes next while the model computes this one.
+/* image_workers.c -- threads that render the next batch while the model computes this one.
  *
- * There are two jobs: `ahead`, what was announced, in a buffer of its own, and `now`, what is being fetched. fetch
- * makes an announced job its own when it is the same batch, takes part in what is left of it and copies the result (a
- * copy takes a thousandth of what decoding takes). Samples are dealt in small runs from a counter; since a sample is a
- * function of its id, who renders it cannot be seen in the result.
+ * There are two jobs: `ahead`, the announced batch, with its own buffer, and `now`, the batch being
+ * fetched. If fetch asks for the announced batch, the fetching thread helps to finish it and copies
+ * the result. (The copy takes a thousandth of the time of decoding.) A counter deals the samples in
+ * small runs. A sample is a function of its id, so the result does not depend on which thread
+ * renders it.
  *
- * A failure is kept with the place of its sample: the lowest place wins, so that the message too is the same for every
- * number of threads. Damaged images are told here, by the thread that fetches, each once. */
+ * A failure is kept with the position of its sample, and the lowest position wins: the message is
+ * the same for every number of threads. The fetching thread reports damaged images, each once. */
 #include "images_impl.h"
 #include <inttypes.h>
 #include <signal.h>
@@ -24,31 +25,33 @@ typedef struct image_workers_job {
     int64_t *ids;
     int64_t n, cap, epoch;
     float *out;
-    int64_t next, running, done; /* samples: first not yet dealt, in work, ready */
-    int64_t failed_at;           /* place of the sample that st is about; INT64_MAX: none */
+    int64_t next;          /* position of the first sample not yet dealt */
+    int64_t running, done; /* number of samples being rendered; rendered */
+    int64_t failed_at;     /* position of the sample that failed with st; INT64_MAX: none */
     rd_status st;
 } image_workers_job;
 
 struct rd_workers {
     const rd_images *m;
-    int64_t each, run;        /* floats of a sample; samples dealt at once */
+    int64_t each, run;        /* floats per sample; samples dealt at a time */
     pthread_mutex_t fetching; /* one fetch at a time */
-    pthread_mutex_t lock;     /* all below */
+    pthread_mutex_t lock;     /* protects everything below */
     pthread_cond_t work, ready;
     image_workers_job now, ahead;
-    float *buffer; /* of ahead */
+    float *buffer; /* output of ahead */
     size_t buffer_floats;
     bool stop;
     int n_threads, n_started;
     pthread_t *thread;
-    rd_scratch scratch; /* of the fetching thread */
-    uint8_t *reported;  /* a bit a sample */
+    rd_scratch scratch; /* used by the fetching thread */
+    uint8_t *reported;  /* one bit per sample: it was damaged, and noted */
     note notes[NOTES];
     int n_notes;
-    int64_t n_damaged, n_neutral, n_named;
+    int64_t n_damaged, n_neutral; /* images decoded in part; replaced by grey */
+    int64_t n_named;              /* number of damaged images named in the log */
 };
 
-/* With the lock held. */
+/* Notes a damaged sample, once. The caller holds the lock. */
 static void add_note(rd_workers *w, int64_t sample, const rd_rendered *what)
 {
     if (w->reported[sample / 8] >> (sample % 8) & 1) return;
@@ -57,7 +60,8 @@ static void add_note(rd_workers *w, int64_t sample, const rd_rendered *what)
     if (w->n_notes < NOTES) w->notes[w->n_notes++] = (note){sample, *what};
 }
 
-/* Renders one run of j, if there is one. The lock is held on entry and on return, and not in between. */
+/* Renders one run of job j; false: there is none left. The caller holds the lock; it is released in
+ * between. */
 static bool render_run(rd_workers *w, image_workers_job *j, rd_scratch *s)
 {
     if (!j->active || j->next >= j->n) return false;
@@ -66,7 +70,7 @@ static bool render_run(rd_workers *w, image_workers_job *j, rd_scratch *s)
     j->running += end - from;
     (void)pthread_mutex_unlock(&w->lock);
     rd_status st = {0};
-    rd_rendered result[64]; /* run is at most so many */
+    rd_rendered result[64]; /* w->run is at most 64 */
     int64_t k = from;
     for (; k < end && st.code == RD_OK; k++)
         (void)rd_render_sample(w->m, j->ids[k], j->epoch, s, j->out + k * w->each,
@@ -109,14 +113,14 @@ rd_code rd_workers_new(const rd_images *m, int n_threads, rd_workers **out, rd_s
     (void)pthread_cond_init(&w->ready, NULL);
     w->m = m;
     w->each = m->render.h * m->render.w * m->render.c;
-    w->run = 16384 / w->each; /* small images: some 20 microseconds' work */
+    w->run = 16384 / w->each; /* small images: about 20 us of work */
     w->run = w->run < 1 || m->head.h == 0 ? 1 : w->run > 64 ? 64 : w->run;
     w->reported = calloc((size_t)m->head.n / 8 + 1, 1);
     w->thread = calloc((size_t)n_threads + 1, sizeof *w->thread);
     if (!w->reported || !w->thread) return rd_fail(st, RD_EENV, "out of memory");
     w->n_threads = n_threads;
     sigset_t all, before;
-    (void)sigfillset(&all); /* signals are for the main thread */
+    (void)sigfillset(&all); /* the main thread handles signals */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = 0;
     while (w->n_started < n_threads &&
@@ -155,7 +159,7 @@ void rd_workers_free(rd_workers *w)
     free(w);
 }
 
-/* An idle job becomes this one; false: out of memory. With the lock held. */
+/* Gives an idle job this batch; false: out of memory. The caller holds the lock. */
 static bool set_job(image_workers_job *j, const int64_t *ids, int64_t n, int64_t epoch, float *out)
 {
     if (j->cap < n) {
@@ -176,7 +180,7 @@ static bool set_job(image_workers_job *j, const int64_t *ids, int64_t n, int64_t
     return true;
 }
 
-/* What is in work is finished, what is not yet dealt is dropped. With the lock held. */
+/* Waits for the samples being rendered and drops the rest of the job. The caller holds the lock. */
 static void drop_job(rd_workers *w, image_workers_job *j)
 {
     j->next = j->n;
@@ -197,11 +201,11 @@ void rd_workers_prepare(rd_workers *w, const int64_t *ids, int64_t n, int64_t ep
     }
     if (w->buffer && set_job(&w->ahead, ids, n, epoch, w->buffer))
         (void)pthread_cond_broadcast(&w->work);
-    (void)pthread_mutex_unlock(
-        &w->lock); /* without memory nothing is prepared, and fetch says so */
+    /* Without memory nothing is prepared; fetch reports it. */
+    (void)pthread_mutex_unlock(&w->lock);
 }
 
-/* The fetching thread takes part, then waits for the others. With the lock held. */
+/* Renders along with the workers, then waits for them. The caller holds the lock. */
 static void finish_job(rd_workers *w, image_workers_job *j)
 {
     while (render_run(w, j, &w->scratch)) {
@@ -214,12 +218,12 @@ static void image_workers_report(rd_workers *w, const note *notes, int n)
     for (int i = 0; i < n && w->m->log; i++) {
         char name[512];
         if (w->n_named == MAX_NAMED)
-            rd_warn(w->m->log, "further damaged images are counted, not named");
+            rd_warn(w->m->log, "further damaged images are counted but not named");
         if (w->n_named++ >= MAX_NAMED) continue;
         rd_images_name(w->m, notes[i].sample, name, sizeof name);
         rd_warn(w->m->log, "'%s': %s; %s", name,
                 notes[i].what.why[0] ? notes[i].what.why : "damaged",
-                notes[i].what.answer == RD_DECODE_NONE ? "a grey image takes its place"
+                notes[i].what.answer == RD_DECODE_NONE ? "replaced by a grey image"
                                                        : "used as far as it could be decoded");
     }
 }
@@ -249,7 +253,7 @@ rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t e
     memcpy(notes, w->notes, (size_t)n_notes * sizeof *notes);
     w->n_notes = 0;
     (void)pthread_mutex_unlock(&w->lock);
-    /* The buffer changes only in prepare, which the thread that fetches calls. */
+    /* Only prepare changes the buffer, and the fetching thread calls prepare. */
     if (same && st->code == RD_OK && n > 0)
         memcpy(out, w->buffer, (size_t)(n * w->each) * sizeof *out);
     image_workers_report(w, notes, n_notes);

@@ -346,7 +346,6 @@ rd_code rd_stream_read(rd_stream *s, void *p, size_t n, size_t *got,
 /* What may come out of it: the file's size, or so many times that where it is compressed. To be asked before memory of
  * a claimed size is taken. */
 int64_t rd_stream_limit(const rd_stream *s);
-bool rd_compressed(const unsigned char *p, size_t n);
 
 /* ---- tar_walk.c: the members of a tar archive, in order ---- */
 typedef struct rd_tar rd_tar;

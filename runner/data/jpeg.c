@@ -1,9 +1,10 @@
-/* jpeg.c -- encoded images by their content, through TurboJPEG.
+/* jpeg.c -- decodes images, recognised by content, through TurboJPEG.
  *
- * What the name says does not count. Grey is spread to colour (or colour folded to grey) by the decoder; CMYK and YCCK,
- * which TurboJPEG hands out as CMYK, are turned to RGB here. A file that breaks off or holds stray bytes is decoded as
- * far as it goes and called damaged; what is no JPEG has no pixels and is named for what it is. Both are answers, not
- * failures: a run does not stop for one image in a million. The one failure is want of memory. */
+ * The file's name does not count. The decoder turns grey into colour, or colour into grey.
+ * TurboJPEG returns CMYK and YCCK as CMYK; this file turns them into RGB. A file that is cut short
+ * or holds stray bytes is decoded as far as possible and called damaged. A file that is not a JPEG
+ * has no pixels; `why` names what it is. Both are answers, not failures: a run does not stop for
+ * one image in a million. The only failure is lack of memory. */
 #include "images_impl.h"
 #include <stdio.h>
 #include <turbojpeg.h>
@@ -36,7 +37,8 @@ static rd_decode jpeg_refuse(char why[RD_WHY_BYTES], const char *text)
     return RD_DECODE_NONE;
 }
 
-static bool is_frame(int marker) /* SOF0 .. SOF15 without DHT, JPG and DAC */
+/* SOF0 .. SOF15 without DHT, JPG and DAC. */
+static bool is_frame(int marker)
 {
     return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
@@ -52,9 +54,9 @@ rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char 
     }
     for (size_t at = 2;;) {
         while (at < n && p[at] != 0xFF)
-            at++; /* stray bytes between segments: the decoder passes them over too */
+            at++; /* stray bytes between segments: the decoder skips them, too */
         while (at < n && p[at] == 0xFF) at++;
-        if (at + 3 > n) return jpeg_refuse(why, "the JPEG ends before its picture begins");
+        if (at + 3 > n) return jpeg_refuse(why, "the JPEG ends before its image data");
         const int marker = p[at++];
         if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8))
             continue; /* no length follows */
@@ -62,7 +64,7 @@ rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char 
             return jpeg_refuse(why, "the JPEG has no frame header");
         const size_t length = (size_t)p[at] << 8 | p[at + 1];
         if (length < 2 || length > n - at)
-            return jpeg_refuse(why, "the JPEG ends before its picture begins");
+            return jpeg_refuse(why, "the JPEG ends before its image data");
         const uint8_t *seg = p + at + 2;
         if (marker == 0xEE && length >= 14 && memcmp(seg, "Adobe", 5) == 0) out->adobe = true;
         if (is_frame(marker)) {
@@ -83,7 +85,7 @@ rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char 
     return RD_DECODE_OK;
 }
 
-/* In place; pixels of four bytes. Adobe's files hold 255 - C, 255 - M, 255 - Y, 255 - K. */
+/* Converts pixels of four bytes in place. Adobe's files hold 255 - C, 255 - M, 255 - Y, 255 - K. */
 static void cmyk_to_rgbx(uint8_t *p, int64_t n, bool inverted)
 {
     const unsigned turn = inverted ? 0 : 255;
@@ -111,14 +113,15 @@ rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int
     *out = (rd_pixels){0};
     why[0] = '\0';
     if (h * w > RD_JPEG_DECODED_MAX) {
-        snprintf(why, RD_WHY_BYTES, "a JPEG of %d x %d pixels, too many to take a small part of",
+        snprintf(why, RD_WHY_BYTES, "a JPEG of %d x %d pixels, too many for a small crop",
                  (int)head->w, (int)head->h);
         return RD_OK;
     }
     if (!s->jpeg && !(s->jpeg = tjInitDecompress()))
-        return rd_fail(st, RD_EENV, "TurboJPEG does not start: %s", tjGetErrorStr2(NULL));
+        return rd_fail(st, RD_EENV, "cannot start TurboJPEG: %s", tjGetErrorStr2(NULL));
     RD_TRY(rd_scratch_reserve(&s->pixels, &s->n_pixels, (size_t)(h * w * item), st));
-    memset(s->pixels, 128, (size_t)(h * w * item)); /* what a file that breaks off does not reach */
+    memset(s->pixels, 128,
+           (size_t)(h * w * item)); /* grey where a file that is cut short has no data */
     const int format = cmyk ? TJPF_CMYK : c == 1 ? TJPF_GRAY : TJPF_RGBX;
     const int rc = tjDecompress2(s->jpeg, p, n, s->pixels, (int)w, (int)(w * item), (int)h, format,
                                  TJFLAG_LIMITSCANS);

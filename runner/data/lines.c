@@ -1,9 +1,9 @@
-/* lines.c -- the one reader of foreign text: a file, a compressed file (by content, not by name), a member of an
- * archive or standard input, given out line by line from one buffer, so that a corpus of any size takes a megabyte
- * here.
+/* lines.c -- reads text line by line: a file, a compressed file (recognised by content, not by
+ * name), a member of an archive, or standard input.
  *
- * Lines: LF ends one. With cr_ends, CR LF and a lone CR do too. No other character does, so that line k of a file is
- * what wc, sed and head call line k. A byte order mark at the start is skipped. */
+ * All lines come from one buffer, so a corpus of any size takes a megabyte here. LF ends a line.
+ * With cr_ends, CR LF and a lone CR do, too. No other character does: line k of a file is what wc,
+ * sed and head call line k. A byte order mark at the start is skipped. */
 #include "data_impl.h"
 #include "rd/gunzip.h"
 #include <archive.h>
@@ -23,13 +23,18 @@ struct rd_lines {
     rd_lines_opts o;
     int fd;                  /* -1: none */
     struct archive *archive; /* NULL: none */
-    rd_gunzip *gunzip;       /* what the archive reads; NULL: the file itself */
-    const char *mem;         /* with neither */
+    rd_gunzip *gunzip;       /* the archive reads from this; NULL: from the file itself */
+    const char *mem;         /* the text, borrowed, if there is neither fd nor archive */
     size_t mem_left;
-    char *buf, *fix;
-    size_t cap, begin, end, fix_cap;
-    bool eof, skip_lf, bom;
-    int64_t line, bytes, replaced, first_replaced;
+    char *buf; /* holds buf[begin .. end - 1], not yet returned */
+    size_t cap, begin, end;
+    char *fix; /* the last line, with U+FFFD in it */
+    size_t fix_cap;
+    bool eof, bom;
+    bool skip_lf;  /* a CR ended the last line: an LF that follows belongs to it */
+    int64_t line;  /* number of the last line returned */
+    int64_t bytes; /* number of bytes read, after decompression */
+    int64_t replaced, first_replaced;
 };
 
 static rd_code lines_no_memory(const char *name, rd_status *st)
@@ -43,18 +48,6 @@ static bool is_file(const char *path)
     return stat(path, &s) == 0 && !S_ISDIR(s.st_mode);
 }
 
-static bool is_compressed(const unsigned char *p, size_t n)
-{
-    return (n >= 2 && p[0] == 0x1F && p[1] == 0x8B) ||
-           (n >= 6 && memcmp(p,
-                             "\xFD"
-                             "7zXZ\0",
-                             6) == 0) ||
-           (n >= 10 && memcmp(p, "BZh", 3) == 0 &&
-            memcmp(p + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0) ||
-           (n >= 4 && memcmp(p, "\x28\xB5\x2F\xFD", 4) == 0);
-}
-
 static rd_code archive_fails(const rd_lines *l, rd_status *st)
 {
     const char *why = archive_error_string(l->archive);
@@ -64,7 +57,8 @@ static rd_code archive_fails(const rd_lines *l, rd_status *st)
 
 enum { NAMES_BYTES = 256 };
 
-/* What does not fit any more is dots. Names are shown as far as they are UTF-8. */
+/* Appends a name to a list; ", ..." stands for those that do not fit. Bytes that are not UTF-8
+ * become U+FFFD. */
 static void list_name(char names[NAMES_BYTES], const char *name, int64_t *replaced)
 {
     char shown[3 * NAMES_BYTES];
@@ -87,24 +81,25 @@ static rd_code seek_member(rd_lines *l, const char *path, const char *member, rd
     while ((rc = archive_read_next_header(l->archive, &e)) == ARCHIVE_OK || rc == ARCHIVE_WARN) {
         const char *name = archive_entry_pathname(e);
         if (archive_entry_filetype(e) != AE_IFREG) continue;
-        if (!name) name = "\xFF"; /* it cannot be read */
+        if (!name) name = "\xFF"; /* libarchive cannot read the name */
         if (strncmp(name, "./", 2) == 0) name += 2;
         if (strcmp(name, member) == 0) return RD_OK;
         list_name(names, name, &replaced);
     }
     if (rc != ARCHIVE_EOF) return archive_fails(l, st);
-    return rd_fail(
-        st, RD_EDATA, "'%s' has no member '%s'; it has: %s%s", path, member,
-        names[0] ? names : "nothing",
-        replaced ? "; a name that is not UTF-8 cannot be given here, pack these files again" : "");
+    return rd_fail(st, RD_EDATA, "'%s' has no member '%s'; it has: %s%s", path, member,
+                   names[0] ? names : "nothing",
+                   replaced
+                       ? "; a name that is not UTF-8 cannot be given here; create the archive again"
+                       : "");
 }
 
-/* Moves to the member, or says which members there are. libarchive hands out names that are marked as UTF-8 in a locale of that kind alone;
- * the program's is C. */
+/* Moves to the member, or fails with a list of the members. libarchive returns names that are
+ * marked as UTF-8 in a UTF-8 locale only; the program's locale is C. */
 static rd_code find_member(rd_lines *l, const char *path, const char *member, rd_status *st)
 {
     const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-    const locale_t before = uselocale(utf8); /* the one there is, if utf8 is none */
+    const locale_t before = uselocale(utf8); /* if utf8 is 0, the locale stays */
     (void)seek_member(l, path, member, st);
     (void)uselocale(before);
     if (utf8) freelocale(utf8);
@@ -122,8 +117,8 @@ static rd_code open_archive(rd_lines *l, const char *path, const char *member, r
         archive_read_support_format_all(l->archive);
     } else {
         archive_read_support_format_raw(l->archive);
-        archive_read_support_format_empty(
-            l->archive); /* raw does not take a file without content */
+        /* The raw format refuses a file without content. */
+        archive_read_support_format_empty(l->archive);
     }
     l->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (l->fd < 0 || fstat(l->fd, &s) != 0)
@@ -143,7 +138,7 @@ done:
     return st->code;
 }
 
-/* Bytes into [p, p + n): *got is 0 at the end only. */
+/* Reads up to n bytes to p; *got is 0 at the end only. */
 static rd_code lines_read_some(rd_lines *l, char *p, size_t n, size_t *got, rd_status *st)
 {
     *got = 0;
@@ -169,7 +164,7 @@ done:
     return st->code;
 }
 
-/* More bytes behind buf[end]; sets eof. */
+/* Reads more bytes to buf[end] and behind; sets eof at the end. */
 static rd_code lines_fill(rd_lines *l, rd_status *st)
 {
     if (l->begin > 0) {
@@ -217,7 +212,7 @@ static rd_code cannot_open(const char *path, int err, rd_status *st)
     return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(err));
 }
 
-/* Opens what path names: sets fd or archive. */
+/* Opens path: sets fd or archive. */
 static rd_code lines_open(rd_lines *l, const char *path, rd_status *st)
 {
     if (strcmp(path, "-") == 0) {
@@ -239,8 +234,8 @@ static rd_code lines_open(rd_lines *l, const char *path, rd_status *st)
     struct stat s;
     if (fstat(l->fd, &s) == 0 && S_ISDIR(s.st_mode))
         return rd_fail(st, RD_EDATA, "'%s' is a folder, not a file", path);
-    RD_TRY(lines_fill(l, st)); /* enough to see how it begins */
-    if (S_ISREG(s.st_mode) && is_compressed((const unsigned char *)l->buf, l->end)) {
+    RD_TRY(lines_fill(l, st)); /* enough to recognise the compression */
+    if (S_ISREG(s.st_mode) && rd_compressed((const unsigned char *)l->buf, l->end)) {
         close(l->fd);
         l->fd = -1;
         l->begin = l->end = 0;
@@ -285,7 +280,8 @@ void rd_lines_free(rd_lines *l)
     free(l);
 }
 
-/* Checks, and repairs into l->fix where asked. */
+/* Checks that the line is UTF-8. If it is not: fails, or with the option `replace` repairs it in
+ * l->fix. */
 static rd_code clean_line(rd_lines *l, const char **line, size_t *n, rd_status *st)
 {
     const size_t bad = rd_utf8_check(*line, *n);
@@ -325,7 +321,7 @@ static rd_code clean_line(rd_lines *l, const char **line, size_t *n, rd_status *
 
 static const char *line_end(const rd_lines *l, size_t from)
 {
-    if (from >= l->end) return NULL; /* also: nothing read yet */
+    if (from >= l->end) return NULL; /* also before the first read */
     const char *p = l->buf + from, *lf = memchr(p, '\n', l->end - from);
     if (!l->o.cr_ends) return lf;
     const char *cr = memchr(p, '\r', (size_t)((lf ? lf : l->buf + l->end) - p));
@@ -368,7 +364,7 @@ rd_code rd_lines_next(rd_lines *l, const char **line, size_t *n, rd_status *st)
         l->bom = true;
         *line += 3;
         *n -= 3;
-        if (*n == 0 && !ended) { /* nothing but the mark */
+        if (*n == 0 && !ended) { /* the file has only the mark */
             *line = NULL;
             return RD_OK;
         }

@@ -1,5 +1,5 @@
-/* metric.c -- the metrics by name; make writes the list from the file names in metrics/. And the tokens that they take.
- */
+/* metric.c -- the metrics by name, and the tokens that they compare. make writes the list of the
+ * metrics. */
 #include "rd/metric.h"
 #include "rd/data.h"
 #include <string.h>
@@ -27,7 +27,7 @@ const rd_metric_def *rd_metric_find(const char *name)
     return NULL;
 }
 
-/* Room for n tokens in the arena; *out borrows it. */
+/* Gets arrays for n tokens from the arena. */
 static rd_code tokens_make(int64_t n, rd_arena *a, const char ***at, int32_t **len, rd_status *st)
 {
     *len = NULL;
@@ -121,7 +121,7 @@ rd_code rd_vocab_tokens(const rd_vocab *v, const int32_t *ids, int64_t n, bool p
         size_t m;
         at[k] = rd_vocab_word(v, ids[i], &m);
         len[k] = (int32_t)m;
-        k += m > 0; /* the empty token is none once a line is split again */
+        k += m > 0; /* an empty token vanishes when the line is split again */
     }
     *out = (rd_tokens){k, at, len};
     if (bpe) RD_TRY(rd_tokens_bpe(out, a, out, st));

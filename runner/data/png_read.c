@@ -1,9 +1,13 @@
-/* png_read.c -- PNG files, for they occur among JPEGs under JPEG names, and whole data sets are made of them. All
- * colour types and depths but interlaced ones; transparency is dropped, sixteen bits become eight.
+/* png_read.c -- decodes PNG files. They occur among JPEGs under JPEG names, and whole data sets
+ * consist of them.
  *
- * A PNG's pixels are one deflate stream, cut into IDAT chunks. libarchive undoes it: the stream is handed to it as the
- * one member of a zip archive made up around it, of exactly the size that the header promises. Checksums are not looked
- * at; a stream that breaks off is decoded as far as it goes. */
+ * All colour types and depths are read, except interlaced files. Transparency is dropped; sixteen
+ * bits become eight.
+ *
+ * The pixels of a PNG are one deflate stream, cut into IDAT chunks. libarchive decompresses it: it
+ * gets the stream as the only member of a zip archive, made up here, whose size is the one that the
+ * PNG header promises. Checksums are not checked. A stream that is cut short is decoded as far as
+ * possible. */
 #include "images_impl.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -76,8 +80,8 @@ rd_decode rd_png_read_head(const uint8_t *p, size_t n, rd_png_head *out, char wh
     return RD_DECODE_OK;
 }
 
-/* All IDAT chunks behind a zip header at out, which has room for ZIP_HEAD + n bytes; the palette into palette. Returns
- * the length of the deflate stream; 0: none. */
+/* Copies all IDAT chunks to out + ZIP_HEAD; out has a capacity of ZIP_HEAD + n bytes. Copies the
+ * palette, too. Returns the length of the deflate stream; 0: none. */
 static size_t png_read_collect(const uint8_t *p, size_t n, uint8_t *out,
                                uint8_t palette[PALETTE_MAX])
 {
@@ -102,12 +106,13 @@ static size_t png_read_collect(const uint8_t *p, size_t n, uint8_t *out,
     return used;
 }
 
-/* Bytes of the stream, n behind ZIP_HEAD at zip, into raw; returns how many came. By blocks, since the last one comes
- * with a complaint about what follows the stream. */
+/* Decompresses the n bytes at zip + ZIP_HEAD into raw and returns the number of bytes written.
+ * Reads block by block, since libarchive returns the last block together with an error about what
+ * follows the stream. */
 static size_t inflate_member(uint8_t *zip, size_t n, uint8_t *raw, size_t n_raw)
 {
-    static const uint8_t head[10] = {'P', 'K', 3, 4, 20,
-                                     0,   0,   0, 8, 0}; /* version 2.0, no flags, deflate */
+    /* version 2.0, no flags, deflate */
+    static const uint8_t head[10] = {'P', 'K', 3, 4, 20, 0, 0, 0, 8, 0};
     struct archive_entry *e;
     size_t got = 0;
     int rc = ARCHIVE_FATAL;
@@ -115,7 +120,7 @@ static size_t inflate_member(uint8_t *zip, size_t n, uint8_t *raw, size_t n_raw)
     memcpy(zip, head, sizeof head);
     le32(zip + 18, (uint32_t)n);
     le32(zip + 22, (uint32_t)n_raw);
-    zip[26] = 1; /* a name of one byte */
+    zip[26] = 1; /* the name has one byte */
     zip[30] = 'x';
     struct archive *a = archive_read_new();
     if (a && archive_read_support_format_zip_streamable(a) == ARCHIVE_OK &&
@@ -143,7 +148,8 @@ static uint8_t paeth(int a, int b, int c)
     return (uint8_t)(pa <= pb && pa <= pc ? a : pb <= pc ? b : c);
 }
 
-/* Undoes the filter of one row of n bytes; up: the row above, NULL at the top. */
+/* Undoes the filter of one row of n bytes. up: the row above; NULL in the first row. bpp: bytes per
+ * pixel. */
 static void unfilter(int kind, uint8_t *row, const uint8_t *up, size_t n, size_t bpp)
 {
     for (size_t i = 0; i < n; i++) {
@@ -198,11 +204,11 @@ rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *h, int64_t 
     const size_t got = n_stream > 0 ? inflate_member(s->wide, n_stream, raw, n_raw) : 0;
     const int64_t n_rows = (int64_t)(got / (n_row + 1));
     if (n_rows == 0) {
-        (void)png_read_refuse(why, "the PNG has no pixels that could be decoded");
+        (void)png_read_refuse(why, "no pixel of the PNG can be decoded");
         return RD_OK;
     }
-    memset(s->pixels, 128,
-           (size_t)(h->h * h->w) * 4); /* what a file that breaks off does not reach */
+    /* Grey where a file that is cut short has no data. */
+    memset(s->pixels, 128, (size_t)(h->h * h->w) * 4);
     for (int64_t y = 0; y < n_rows; y++) {
         uint8_t *row = raw + (size_t)y * (n_row + 1);
         unfilter(row[0], row + 1, y > 0 ? row - n_row : NULL, n_row, bpp);

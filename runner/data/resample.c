@@ -1,13 +1,16 @@
-/* resample.c -- a box of an image, resampled to a size: the triangle filter of Pillow's BILINEAR, as wide as the box's
- * step where that is above one pixel, so that what shrinks does not alias. torchvision's transforms see the same
- * pixels, but for Pillow's rounding to whole numbers between its two passes.
+/* resample.c -- resamples a box of an image to a given size.
  *
- * Rows first: each output row is a weighted sum of whole input rows, one long vector loop. Then columns, four floats
- * (R, G, B and one that does not count) at a time. */
+ * The filter is the triangle of Pillow's BILINEAR. Where the image shrinks, the triangle is as wide
+ * as the step of the box in pixels, which avoids aliasing. torchvision's transforms see the same
+ * pixels, except that Pillow rounds to whole numbers between its two passes.
+ *
+ * Rows come first: each output row is a weighted sum of whole input rows, one long vector loop.
+ * Then columns, four floats at a time: R, G, B and one unused. */
 #include "images_impl.h"
 #include <math.h>
 
-/* The taps of one direction: output k reads `taps` elements from index[k] on, with weight[k * taps ...]. */
+/* The filter of one direction: output k is the sum of `taps` elements from first[k] on, with
+ * weight[k * taps ...]. */
 typedef struct filter {
     int64_t taps;
     const int32_t *first;
@@ -22,7 +25,7 @@ static int64_t taps_of(double scale)
     return (int64_t)ceil(support) * 2 + 1;
 }
 
-/* n outputs over [from, from + extent) of `size` elements. */
+/* Computes first and weight for n outputs over [from, from + extent) of `size` elements. */
 static void make_filter(double from, double extent, int64_t size, int64_t n, int64_t taps,
                         int32_t *first, float *weight)
 {
@@ -34,7 +37,7 @@ static void make_filter(double from, double extent, int64_t size, int64_t n, int
         hi = hi < size ? hi : size;
         if (lo > size - 1) lo = size - 1;
         if (hi > lo + taps) hi = lo + taps;
-        /* All taps stay inside the image; those past hi weigh nothing. */
+        /* All taps stay inside the image; those past hi have weight 0. */
         const int64_t start = lo + taps > size ? (size > taps ? size - taps : 0) : lo;
         float *wk = weight + k * taps;
         double sum = 0.0;
@@ -54,7 +57,7 @@ static void make_filter(double from, double extent, int64_t size, int64_t n, int
     }
 }
 
-/* acc[0 .. n) = sum over the taps of rows of bytes. */
+/* acc[0 .. n) = weighted sum of `taps` rows of bytes. */
 static void sum_rows(const uint8_t *p, int64_t stride, const float *weight, int64_t taps, int64_t n,
                      float *restrict acc)
 {
@@ -109,7 +112,8 @@ rd_code rd_resample(const rd_pixels *in, const rd_box *box, int64_t h, int64_t w
                               (size_t)(h * ty + w * tx) * sizeof *s->weight, st));
     make_filter(box->y, box->h, in->h, h, ty, s->index, s->weight);
     make_filter(box->x, box->w, in->w, w, tx, s->index + h, s->weight + h * ty);
-    /* Only the columns that are read: from the first tap of the first one to the last tap of the last one. */
+    /* Only the columns that are read: from the first tap of the first output to the last tap of the
+     * last. */
     int32_t *first = s->index + h;
     const int64_t left = first[0], columns = first[w - 1] + tx - left;
     for (int64_t k = 0; k < w; k++) first[k] -= (int32_t)left;

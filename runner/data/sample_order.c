@@ -1,17 +1,21 @@
-/* sample_order.c -- which samples make up global batch k of an epoch, and which of them a rank computes. Nothing is stored: the
- * place of a batch goes through a keyed permutation of all batches, which gives a bucket and a range of places in it;
- * each place goes through a keyed permutation of the bucket. So an epoch of five million samples starts at once, there
- * is no generator state to save, and the number of ranks has no part in it.
+/* sample_order.c -- which samples make up global batch k of an epoch, and which of them a rank
+ * computes.
  *
- * With `independent` the ranks have part in it, as the name says: each walks permutations of its own, pass after pass,
- * and an epoch is a number of steps somewhere in these passes. */
+ * Nothing is stored. The position of a batch goes through a keyed permutation of all batches, which
+ * gives a bucket and a range of positions in it. Each of these goes through a keyed permutation of
+ * the bucket. So an epoch of five million samples starts at once, there is no generator state to
+ * save, and the order does not depend on the number of ranks.
+ *
+ * With `independent` it does: each rank walks its own permutations, pass after pass, and an epoch
+ * is a number of steps somewhere in these passes. */
 #include "data_impl.h"
 #include "rd/philox.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
 typedef struct item {
-    int64_t id, length, at;
+    int64_t id, length;
+    int64_t at; /* position in the batch */
 } item;
 
 struct rd_order {
@@ -19,16 +23,15 @@ struct rd_order {
     uint64_t seed;
     int64_t epoch, global_batch, n_batches;
     rd_order_rules rules;
-    int64_t *
-        first_batch; /* [n_buckets + 1]: batches before bucket b in unpermuted order; shuffle only */
-    uint32_t *kept;  /* unshuffled, some skipped: the kept ids in file order; else NULL */
+    int64_t *first_batch; /* [n_buckets + 1] shuffle: batches before bucket b, not permuted */
+    uint32_t *kept;       /* [kept] no shuffle, some skipped: kept ids in file order; else NULL */
     rd_key batch_key;
-    int64_t ids_of; /* batch that ids holds; -1: none */
+    int64_t ids_of; /* batch whose ids are in `ids`; -1: none */
     int64_t n_ids;
     int64_t *ids;     /* [global_batch] */
-    item *items;      /* [global_batch]; NULL where samples have no length */
-    int64_t *from;    /* [size + 1], independent: the run of each rank in ids */
-    int64_t per_pass; /* independent: batches of a rank until its samples are used up */
+    item *items;      /* [global_batch] for sorting; NULL: samples have no length */
+    int64_t *from;    /* [size + 1] independent: where the batch of each rank starts in ids */
+    int64_t per_pass; /* independent: number of batches in one pass of a rank */
 };
 
 static rd_code keep_file_order(rd_order *o, rd_status *st)
@@ -64,12 +67,12 @@ static rd_code check_rules(const rd_dataset *d, int64_t global_batch, const rd_o
                        r->size);
     if (d->sharded)
         return rd_fail(st, RD_EUSAGE,
-                       "\"sampling\": \"independent\" wants all samples on every rank; leave "
-                       "--split_data_per_rank out");
+                       "\"sampling\": \"independent\" needs all samples on every rank; remove "
+                       "--split_data_per_rank");
     return RD_OK;
 }
 
-/* Batches of the epoch; RD_EUSAGE when the rules leave none. */
+/* Counts the batches of the epoch. RD_EUSAGE if the rules leave none. */
 static rd_code count_batches(rd_order *o, rd_status *st)
 {
     const rd_dataset *d = o->d;
@@ -112,7 +115,7 @@ rd_code rd_order_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t 
     o->rules = *rules;
     o->ids_of = -1;
     o->batch_key = rd_key_make(seed, RD_RNG_ORDER, (uint64_t)epoch, 0);
-    /* independent: one sample may be in several ranks' parts */
+    /* independent: several ranks may have the same sample in one batch */
     const int64_t capacity = global_batch < d->kept || rules->independent ? global_batch : d->kept;
     o->ids = malloc((size_t)(capacity + 1) * sizeof *o->ids);
     o->items = d->def->length ? malloc((size_t)(capacity + 1) * sizeof *o->items) : NULL;
@@ -169,8 +172,8 @@ static int64_t fill_shuffled(const rd_order *o, int64_t k)
     return m;
 }
 
-/* Rank r is at step epoch * n_batches + k of its walk. Each pass has a permutation of its own, and one of its batches
- * too, so that the small last one is not always the last. */
+/* Rank r is at step epoch * n_batches + k of its walk. Each pass has its own permutation of samples
+ * and one of batches: the smaller last batch is not always the last. */
 static int64_t fill_independent(const rd_order *o, int64_t k)
 {
     const rd_dataset *d = o->d;
@@ -204,8 +207,8 @@ static int64_t fill_in_order(const rd_order *o, int64_t k)
 const int64_t *rd_order_batch(const rd_order *o, int64_t k, int64_t *n)
 {
     if (k != o->ids_of) {
-        rd_order *w = (rd_order *)(uintptr_t)
-            o; /* the last batch is kept: callers ask for its size and then deal it */
+        /* The ids of the last batch are kept: callers ask for its size and then deal it. */
+        rd_order *w = (rd_order *)(uintptr_t)o;
         w->n_ids = o->rules.independent ? fill_independent(o, k)
                    : o->rules.shuffle   ? fill_shuffled(o, k)
                                         : fill_in_order(o, k);
@@ -222,7 +225,8 @@ static int longest_first(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* A rank's run of the ids: its own part, or whole units, a unit more or less than another rank has. */
+/* Computes where a rank's run of the ids starts, and returns its length. independent: the rank's
+ * own batch. Else whole units, at most one more than another rank has. */
 static int64_t deal_run(const rd_order *o, int64_t n, int rank, int size, int64_t *from)
 {
     if (o->rules.independent) {
@@ -248,7 +252,8 @@ static int64_t deal_by_length(const rd_order *o, const int64_t *batch, int64_t n
             if (o->items[i].id % size == rank) ids[mine++] = o->items[i].id;
             continue;
         }
-        /* There and back: ranks 0 .. size - 1, then size - 1 .. 0, so that no rank always takes the longer one. */
+        /* Forth and back: ranks 0 .. size - 1, then size - 1 .. 0, so that no rank always gets the
+         * longer one. */
         const int64_t row = i / size, col = i % size;
         if ((row % 2 == 0 ? col : size - 1 - col) == rank) ids[mine++] = o->items[i].id;
     }

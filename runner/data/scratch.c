@@ -1,5 +1,5 @@
-/* scratch.c -- working memory of one thread that reads images. The buffers grow as needed and are reused from image to
- * image. */
+/* scratch.c -- working memory of one thread that reads images. Buffers grow as needed and are
+ * reused from image to image. */
 #include "images_impl.h"
 #include <stdlib.h>
 #include <turbojpeg.h>
@@ -21,7 +21,7 @@ rd_code rd_scratch_reserve(void *at, size_t *have, size_t n, rd_status *st)
 {
     void *p;
     if (n <= *have) return RD_OK;
-    memcpy(&p, at, sizeof p); /* a pointer of any type */
+    memcpy(&p, at, sizeof p); /* `at` points to a pointer of any type */
     free(p);
     *have = 0;
     const size_t more = n + n / 2;

@@ -1,6 +1,9 @@
-/* shard_files.c -- encoded images, read where they lie: shards by pread at an offset, files of a folder whole. A shard
- * is opened when the first of its samples is asked for; so that a set of a thousand shards does not take a thousand
- * descriptors, few stay open, and the one that nobody reads from makes room. */
+/* shard_files.c -- reads encoded images in place: from shards with pread at an offset, files of a
+ * folder whole.
+ *
+ * A shard is opened when its first sample is needed. Only MAX_OPEN shards stay open, so that a set
+ * of a thousand shards does not need a thousand descriptors. An open shard that no thread is
+ * reading from is closed to make way for another. */
 #include "images_impl.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -9,20 +12,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_OPEN = 64, SLOT_FREE = UINT32_MAX };
+enum { MAX_OPEN = 64 };
+static const uint32_t no_shard = UINT32_MAX; /* slot.shard of an empty slot */
 
 typedef struct slot {
     uint32_t shard;
-    int fd, users;
+    int fd;
+    int users; /* number of threads that read from it */
 } slot;
 
 struct rd_shard_files {
     const char *const *paths; /* borrowed */
     int64_t n;
     pthread_mutex_t lock;
-    pthread_cond_t freed; /* a slot without users */
+    pthread_cond_t freed; /* signalled when a slot has no more users */
     slot slot[MAX_OPEN];
-    int hand; /* where the search for one to close goes on */
+    int hand; /* slot at which the search for a shard to close continues */
 };
 
 rd_code rd_shard_files_new(const char *const *paths, int64_t n, rd_shard_files **out, rd_status *st)
@@ -34,7 +39,7 @@ rd_code rd_shard_files_new(const char *const *paths, int64_t n, rd_shard_files *
     f->n = n;
     (void)pthread_mutex_init(&f->lock, NULL);
     (void)pthread_cond_init(&f->freed, NULL);
-    for (int i = 0; i < MAX_OPEN; i++) f->slot[i] = (slot){SLOT_FREE, -1, 0};
+    for (int i = 0; i < MAX_OPEN; i++) f->slot[i] = (slot){no_shard, -1, 0};
     return RD_OK;
 }
 
@@ -48,20 +53,21 @@ void rd_shard_files_free(rd_shard_files *f)
     free(f);
 }
 
-/* A slot that holds the shard, or one that may: empty, or without users. With the lock held. */
+/* Returns the slot that holds the shard, or an empty one; closes a shard without users if none is
+ * empty, and waits if all are in use. The caller holds the lock. */
 static slot *find_slot(rd_shard_files *f, uint32_t shard)
 {
     for (int i = 0; i < MAX_OPEN; i++)
         if (f->slot[i].shard == shard) return &f->slot[i];
     for (;;) {
         for (int i = 0; i < MAX_OPEN; i++)
-            if (f->slot[i].shard == SLOT_FREE) return &f->slot[i];
+            if (f->slot[i].shard == no_shard) return &f->slot[i];
         for (int i = 0; i < MAX_OPEN; i++) {
             slot *s = &f->slot[f->hand];
             f->hand = (f->hand + 1) % MAX_OPEN;
             if (s->users > 0) continue;
             close(s->fd);
-            *s = (slot){SLOT_FREE, -1, 0};
+            *s = (slot){no_shard, -1, 0};
             return s;
         }
         (void)pthread_cond_wait(&f->freed, &f->lock);
@@ -78,7 +84,7 @@ static rd_code acquire_slot(rd_shard_files *f, uint32_t shard, slot **out, rd_st
         if (s->fd >= 0)
             s->shard = shard;
         else
-            rd_fail(st, RD_EDATA, "cannot open '%s': %s; it was there when the run began",
+            rd_fail(st, RD_EDATA, "cannot open '%s': %s; it existed when the run began",
                     f->paths[shard], strerror(errno));
     }
     if (st->code == RD_OK) s->users++;
@@ -104,7 +110,7 @@ rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) {
             rd_fail(st, RD_EDATA, "cannot read '%s' at byte %" PRId64 ": %s", f->paths[shard], at,
-                    k < 0 ? strerror(errno) : "it became shorter while the run went on");
+                    k < 0 ? strerror(errno) : "it became shorter during the run");
             break;
         }
         out += k;
@@ -133,7 +139,8 @@ rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t 
         goto done;
     }
     if (!S_ISREG(sb.st_mode) || sb.st_size > RD_ENCODED_MAX) {
-        rd_fail(st, RD_EDATA, "'%s' is no file, or has more than the %d bytes of an image", path.s,
+        rd_fail(st, RD_EDATA,
+                "'%s' is not a regular file, or is larger than an image may be: %d bytes", path.s,
                 RD_ENCODED_MAX);
         goto done;
     }
@@ -142,7 +149,7 @@ rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t 
         const ssize_t k = read(fd, s->bytes + *n, (size_t)sb.st_size - *n);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) rd_fail(st, RD_EDATA, "cannot read '%s': %s", path.s, strerror(errno));
-        if (k <= 0) break; /* shorter than it was: the decoder says what is missing */
+        if (k <= 0) break; /* the file became shorter: the decoder reports what is missing */
         *n += (size_t)k;
     }
 done:

@@ -1,16 +1,21 @@
-/* share.c -- arrays that all ranks of a host read and one of them writes. The array lies in a memory file
- * (memfd_create), which has no name, needs no writable folder, cannot meet a full disk and vanishes with its last user,
- * however that one dies. The others reach it as /proc/<pid>/fd/<fd>. Where that is not possible (no memfd, ranks in
- * different process namespaces) a block is private memory and *have is false: the rank then makes its own copy. */
+/* share.c -- arrays that one rank of a host writes and all ranks of the host read.
+ *
+ * The array is stored in a memory file (memfd_create). Such a file has no name, needs no writable
+ * folder, cannot meet a full disk and vanishes with its last user, even if that one is killed.
+ * Other ranks open it as /proc/<pid>/fd/<fd>. If that is impossible (no memfd, ranks in different
+ * process namespaces), the block is private memory and *have is false: the rank then fills its own
+ * copy. */
 #include "data_impl.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 enum { MAX_SHARED = 12 };
 
+/* What local rank 0 sends to the other ranks of its host. */
 typedef struct message {
     int64_t pid, n, fd[MAX_SHARED], bytes[MAX_SHARED];
 } message;
@@ -20,6 +25,7 @@ void rd_block_init(rd_block *b, bool shared)
     *b = (rd_block){.fd = -1, .shared = shared};
 }
 
+/* Rounds up to whole pages. */
 static size_t pages(size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -46,7 +52,7 @@ static rd_code resize(rd_block *b, size_t bytes, rd_status *st)
     b->bytes = bytes;
     return RD_OK;
 failed:
-    return rd_fail(st, RD_EENV, "no memory for %zu MiB of training data: %s", bytes >> 20,
+    return rd_fail(st, RD_EENV, "out of memory for %zu MiB of training data: %s", bytes >> 20,
                    strerror(errno));
 }
 
@@ -73,11 +79,11 @@ void rd_block_free(rd_block *b)
 static bool map_block(rd_block *b, const message *m, int64_t i)
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)m->pid, (long long)m->fd[i]);
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%" PRId64, m->pid, m->fd[i]);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
-    const off_t size =
-        lseek(fd, 0, SEEK_END); /* another process may have this number in another namespace */
+    /* In another namespace the number may be that of another process: compare the size. */
+    const off_t size = lseek(fd, 0, SEEK_END);
     void *p = size == (off_t)m->bytes[i]
                   ? mmap(NULL, (size_t)m->bytes[i], PROT_READ, MAP_SHARED, fd, 0)
                   : MAP_FAILED;
@@ -93,7 +99,7 @@ rd_code rd_block_share(rd_comm *c, rd_block *b, int n, bool *have, rd_status *st
     *have = true;
     if (rd_local_size_of(c) == 1) return RD_OK;
     if (n > MAX_SHARED)
-        return rd_fail(st, RD_EBUG, "%d blocks to share, room for %d", n, MAX_SHARED);
+        return rd_fail(st, RD_EBUG, "%d blocks to share, at most %d are possible", n, MAX_SHARED);
     const bool root = rd_local_rank_of(c) == 0;
     message m = {.pid = getpid(), .n = n};
     for (int i = 0; root && i < n; i++) {

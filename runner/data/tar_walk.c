@@ -1,9 +1,11 @@
-/* tar_walk.c -- the members of a tar archive and where their bytes lie. libarchive reads the headers; the bytes of an
- * uncompressed archive are jumped over, so that walking a hundred gigabytes reads a few hundred megabytes.
+/* tar_walk.c -- the members of a tar archive and the offsets of their bytes.
  *
- * An archive that stops where a header could begin looks whole to libarchive (and to tar). Here it is cut short unless
- * the two blocks of zeros follow with which POSIX ends an archive: else a copy that broke off would train on a part of
- * the data and say nothing. */
+ * libarchive reads the headers. The bytes of an uncompressed archive are skipped, so that a walk
+ * through a hundred gigabytes reads a few hundred megabytes.
+ *
+ * An archive that stops where a header could begin looks complete to libarchive (and to tar). Here
+ * it counts as cut short unless two blocks of zeros follow, with which POSIX ends an archive.
+ * Otherwise an incomplete copy would train on a part of the data without a message. */
 #include "images_impl.h"
 #include "rd/gunzip.h"
 #include <archive.h>
@@ -28,20 +30,20 @@ enum {
 struct rd_tar {
     char *name;
     struct archive *archive;
-    rd_gunzip *gunzip; /* what the archive reads; NULL: read_at */
+    rd_gunzip *gunzip; /* the archive reads from this; NULL: from read_at */
     int fd;            /* -1: in memory */
     bool own_fd, compressed;
     const uint8_t *mem; /* borrowed */
-    int64_t base, size; /* of the archive in the file, in bytes */
-    int64_t pos;        /* libarchive's, in the archive */
-    int64_t end;        /* where the next header, or the end, must be */
-    int64_t total;      /* claimed by all members */
-    int64_t ignored;
-    char *member; /* owned; name of the last one */
+    int64_t base, size; /* offset of the archive in the file, and its size, in bytes */
+    int64_t pos;        /* libarchive's position in the archive */
+    int64_t end;        /* position where the next header, or the end, must be */
+    int64_t total;      /* bytes that the members so far claim to have */
+    int64_t ignored;    /* number of links and devices skipped */
+    char *member;       /* name of the last member; owned */
     uint8_t buf[READ_COMPRESSED];
 };
 
-/* At most n bytes at `at` of the archive; -1: errno. */
+/* Reads at most n bytes at position `at` of the archive. Returns their number; -1: see errno. */
 static int64_t read_at(const rd_tar *t, int64_t at, void *p, int64_t n)
 {
     const int64_t left = t->size - at;
@@ -85,8 +87,8 @@ static rd_code fails(const rd_tar *t, rd_status *st)
     const char *why = archive_error_string(t->archive);
     return rd_fail(
         st, RD_EDATA,
-        "'%s' is no whole tar archive: %s; it may be cut short or damaged, copy it again", t->name,
-        why ? why : "unknown error");
+        "'%s' is not a complete tar archive: %s; it may be cut short or damaged, copy it again",
+        t->name, why ? why : "unknown error");
 }
 
 static rd_code tar_walk_start(rd_tar *t, rd_status *st)
@@ -94,7 +96,7 @@ static rd_code tar_walk_start(rd_tar *t, rd_status *st)
     unsigned char head[16];
     const int64_t k = read_at(t, 0, head, sizeof head);
     if (k < 0) return rd_fail(st, RD_EDATA, "cannot read '%s': %s", t->name, strerror(errno));
-    if (k == 0) return rd_fail(st, RD_EDATA, "'%s' is empty, no tar archive", t->name);
+    if (k == 0) return rd_fail(st, RD_EDATA, "'%s' is empty, not a tar archive", t->name);
     t->compressed = rd_compressed(head, (size_t)k);
     t->archive = archive_read_new();
     if (!t->archive) return rd_fail(st, RD_EENV, "out of memory while reading '%s'", t->name);
@@ -138,7 +140,7 @@ rd_code rd_tar_new(const char *path, rd_tar **out, rd_status *st)
     t->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (t->fd < 0 || fstat(t->fd, &sb) != 0)
         return rd_fail(st, RD_EDATA, "cannot open '%s': %s; check the path", path, strerror(errno));
-    if (!S_ISREG(sb.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is no regular file", path);
+    if (!S_ISREG(sb.st_mode)) return rd_fail(st, RD_EDATA, "'%s' is not a regular file", path);
     t->size = sb.st_size;
     RD_TRY(tar_walk_start(t, st));
 done:
@@ -188,7 +190,7 @@ int64_t rd_tar_ignored(const rd_tar *t)
     return t->ignored;
 }
 
-/* After the last member: two blocks of zeros. */
+/* Checks that two blocks of zeros follow the last member. */
 static rd_code check_end(rd_tar *t, rd_status *st)
 {
     uint8_t zero[END_BLOCKS * TAR_BLOCK];
@@ -208,7 +210,8 @@ static rd_code check_end(rd_tar *t, rd_status *st)
                    t->name, t->size);
 }
 
-static bool leads_out(const char *name) /* absolute, or with ".." */
+/* Is the name absolute, or does it have ".."? */
+static bool leads_out(const char *name)
 {
     if (name[0] == '/') return true;
     for (const char *p = name; *p; p += strcspn(p, "/"), p += *p == '/')
@@ -224,7 +227,7 @@ static rd_code fill_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m,
         return rd_fail(st, RD_EDATA, "'%s' has a member whose name cannot be read", t->name);
     if (leads_out(name))
         return rd_fail(st, RD_EDATA,
-                       "'%s': the member '%s' leads out of the archive; that is no data set",
+                       "'%s': the member '%s' leads out of the archive; this is not a data set",
                        t->name, name);
     while (strncmp(name, "./", 2) == 0) name += 2;
     free(t->member);
@@ -234,12 +237,12 @@ static rd_code fill_member(rd_tar *t, struct archive_entry *e, rd_tar_member *m,
     m->bytes = archive_entry_size(e);
     const int64_t at = archive_filter_bytes(t->archive, 0);
     if (m->bytes < 0 || archive_entry_sparse_count(e) > 0)
-        return rd_fail(st, RD_EDATA, "'%s': the member '%s' has holes, or no size", t->name,
+        return rd_fail(st, RD_EDATA, "'%s': the member '%s' is sparse, or has no size", t->name,
                        m->name);
     if (!t->compressed && (at > t->size || m->bytes > t->size - at))
         return rd_fail(st, RD_EDATA,
-                       "'%s': the member '%s' has %" PRId64 " bytes, but %" PRId64
-                       " follow: it is cut short, copy it again",
+                       "'%s': the member '%s' has %" PRId64 " bytes, but only %" PRId64
+                       " follow: the archive is cut short, copy it again",
                        t->name, m->name, m->bytes, t->size > at ? t->size - at : 0);
     const int64_t limit = t->compressed ? t->size * MAX_RATIO + SMALL : t->size;
     if (m->bytes > limit - t->total)

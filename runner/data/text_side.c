@@ -1,8 +1,10 @@
-/* text_side.c -- turns the lines of one file into token ids in flat arrays: 2 bytes a token while the vocabulary has
- * fewer than 65,536 ids, 8 bytes a line. Five million pairs of 27 tokens a side take 0.6 GB, once per host.
+/* text_side.c -- turns the lines of one file into token ids in flat arrays.
  *
- * A line is split at each single space after its trailing white space is gone: two blanks in a row make an empty token,
- * an empty line is one empty token. Each line becomes  start w1 .. wn end. */
+ * A token takes 2 bytes while the vocabulary has fewer than 65,536 ids, a line takes 8 bytes. Five
+ * million pairs of 27 tokens a side take 0.6 GB, once per host.
+ *
+ * Trailing white space is removed, then the line is split at each single space. Two spaces in a row
+ * make an empty token; an empty line is one empty token. Each line becomes "start w1 .. wn end". */
 #include "text_impl.h"
 
 static int64_t count_tokens(const char *line, size_t n)
@@ -31,14 +33,15 @@ static int64_t put_pieces(rd_side *s, const rd_vocab *v, const rd_piece *piece, 
     return at + n;
 }
 
-/* The high bit of each byte of x that is a space; exact for every byte. */
+/* Returns the high bit of each byte of x that is a space; exact for every byte. */
 static inline uint64_t spaces(uint64_t x)
 {
     const uint64_t low = 0x7f7f7f7f7f7f7f7fu, y = x ^ 0x2020202020202020u;
     return ~(((y & low) + low) | y | low);
 }
 
-/* Appends the line's ids at `at`; returns the place after them. Bytes behind the line can be read (rd_lines_next). */
+/* Writes the line's ids from position `at` on and returns the position after them. Bytes behind the
+ * line can be read (rd_lines_next). */
 static int64_t text_side_put_line(rd_side *s, const rd_vocab *v, const char *line, size_t n,
                                   int64_t at)
 {
@@ -96,8 +99,8 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
         s->head.hash = rd_hash(s->head.hash, line, n);
         int64_t tokens;
         if (i % size == rank) {
-            RD_TRY(rd_block_grow(&s->ids, ((size_t)at + n + 3) * id_bytes,
-                                 st)); /* n spaces at most: n + 1 tokens */
+            /* A line of n bytes has at most n spaces: n + 1 tokens, start and end. */
+            RD_TRY(rd_block_grow(&s->ids, ((size_t)at + n + 3) * id_bytes, st));
             RD_TRY(rd_block_grow(&s->off, (size_t)(here + 2) * sizeof(int64_t), st));
             const int64_t end = text_side_put_line(s, v, line, n, at);
             ((int64_t *)(void *)s->off.p)[++here] = end;
@@ -108,7 +111,8 @@ rd_code rd_side_read(rd_side *s, rd_lines *l, const rd_vocab *v, int rank, int s
         }
         if (size > 1) {
             RD_TRY(rd_block_grow(&s->len, (size_t)(i + 1) * sizeof(uint32_t), st));
-            ((uint32_t *)(void *)s->len.p)[i] = (uint32_t)tokens; /* max_line_bytes is far below */
+            ((uint32_t *)(void *)s->len.p)[i] =
+                (uint32_t)tokens; /* fits: max_line_bytes is far smaller */
         }
         s->head.n_tokens += tokens - 2;
         if (tokens > s->head.longest) s->head.longest = tokens;

@@ -1,9 +1,10 @@
-/* utf8.c -- checks and repairs UTF-8 (RFC 3629: shortest forms, no surrogates, up to U+10FFFF). NUL counts as invalid:
- * no text has it, and the program's messages end at it. */
+/* utf8.c -- checks and repairs UTF-8 (RFC 3629: shortest forms, no surrogates, up to U+10FFFF).
+ *
+ * NUL counts as invalid: texts do not contain it, and the program's messages would end at it. */
 #include "data_impl.h"
 
-/* Length of the valid sequence at s (1 to 4); 0: invalid, and *invalid is the length of the maximal part that a valid
- * sequence could begin with (at least 1). */
+/* Returns the length of the valid sequence at s (1 to 4). 0: invalid; *invalid is then the length
+ * of the longest part with which a valid sequence could begin (at least 1). */
 static size_t sequence(const unsigned char *s, size_t n, size_t *invalid)
 {
     *invalid = 1;
@@ -41,8 +42,8 @@ size_t rd_utf8_check(const char *s, size_t n)
     for (;;) {
         while (n - i >= 8) {
             const uint64_t x = rd_load64(p + i);
-            /* High bit: not ASCII. x - 0x01.. borrows into the high bit of a zero byte (exact when no high bit is set
-             * in x). */
+            /* High bit: not ASCII. x - 0x01.. borrows into the high bit of a zero byte (exact when
+             * no high bit is set in x). */
             if ((x | (x - 0x0101010101010101u)) & 0x8080808080808080u) break;
             i += 8;
         }

@@ -1,24 +1,28 @@
-/* vocab.c -- words and their ids. File: one word a line; what follows the first TAB (a count) is ignored, trailing
- * white space too. LF, CR LF and a lone CR end a line. Line k, from 0, has id k + 4; ids 0 to 3 are special and are no
- * words of the text: a literal "</S>" in a text is unknown unless the file lists it.
+/* vocab.c -- words and their ids.
  *
- * Words lie one after the other in one byte store. The table is open addressing, at most half full. A slot holds a word
- * of up to 16 bytes itself, so that a look-up touches one cache line and compares two numbers; a longer word is there
- * by two hashes and compared in the store. Text is looked up some tokens at a time, all slots prefetched before the
+ * The file has one word a line. Text after the first TAB (a count) is ignored, trailing white space
+ * too. LF, CR LF and a lone CR end a line. Line k, counted from 0, has id k + 4. Ids 0 to 3 are
+ * special and are no words of the text: a literal "</S>" in a text is unknown unless the file lists
+ * it.
+ *
+ * The words are stored one after the other in one byte array. The table uses open addressing and is
+ * at most half full. A slot holds a word of up to 16 bytes itself: a look-up then touches one cache
+ * line and compares two numbers. For a longer word the slot holds two hashes, and the bytes are
+ * compared in the array. Text is looked up in groups of tokens: all slots are prefetched before the
  * first is read. */
 #include "data_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
 typedef struct vocab_key {
-    uint64_t a, b; /* bytes 0 to 7 and 8 to 15, zeros behind the end; a longer word: two hashes */
+    uint64_t a, b; /* bytes 0 to 7 and 8 to 15, padded with zeros; for a longer word two hashes */
     uint64_t hash;
 } vocab_key;
 
 typedef struct vocab_slot {
     uint64_t a, b;
     uint32_t n;
-    int32_t id; /* 0: empty (the id of UNK, which is no word) */
+    int32_t id; /* 0: empty (0 is the id of UNK, which is not in the table) */
 } vocab_slot;
 
 enum { INLINE_BYTES = 16 };
@@ -26,13 +30,13 @@ enum { INLINE_BYTES = 16 };
 struct rd_vocab {
     char *bytes;
     size_t n_bytes, cap_bytes;
-    int64_t *
-        off; /* word k (line k) is bytes[off[k]] .. bytes[off[k + 1] - 1], and a '\0' that off counts */
-    int64_t n, cap; /* lines */
+    /* [n + 1] word k (line k) is bytes[off[k]] .. bytes[off[k + 1] - 2], followed by '\0'. */
+    int64_t *off;
+    int64_t n, cap; /* number of lines; capacity of off in lines */
     int64_t duplicates;
     vocab_slot *table;
-    uint64_t mask;
-    uint64_t hash;
+    uint64_t mask; /* number of slots - 1 */
+    uint64_t hash; /* of all words */
     bool bom;
     int64_t replaced;
 };
@@ -66,7 +70,7 @@ static vocab_key key_of(const char *word, size_t n)
     return key_of_short(ab[0], ab[1], n);
 }
 
-/* The same, where 16 bytes from word on can be read. Little endian: later bytes are higher. */
+/* Does the same if 16 bytes from word on can be read. Little endian: later bytes are higher. */
 static inline vocab_key key_of_padded(const char *word, size_t n)
 {
     if (n > INLINE_BYTES) return key_of_long(word, n);
@@ -77,7 +81,7 @@ static inline vocab_key key_of_padded(const char *word, size_t n)
     return key_of_short(rd_load64(word) & low, rd_load64(word + 8) & high, n);
 }
 
-/* The slot of the word, or the empty one where it belongs. */
+/* Returns the slot of the word, or the empty slot where it belongs. */
 static inline vocab_slot *vocab_find(const rd_vocab *v, const vocab_key *k, const char *word,
                                      size_t n)
 {
@@ -123,7 +127,8 @@ memory:
     return rd_fail(st, RD_EENV, "out of memory while reading '%s'", path);
 }
 
-/* A repeated word keeps its last id: words go in by line, later ones over earlier ones. */
+/* Enters the words in the order of lines. A repeated word overwrites the earlier one: it keeps its
+ * last id. */
 static rd_code make_table(rd_vocab *v, const char *path, rd_status *st)
 {
     uint64_t slots = 16;

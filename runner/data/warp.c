@@ -1,12 +1,15 @@
-/* warp.c -- the affine warp of Keras' ImageDataGenerator as its versions of 2018 do it: a matrix of rotation, shift,
- * shear and zoom about a centre, through which SciPy's affine_transform (order 1, mode "nearest") reads.
+/* warp.c -- the affine warp of Keras' ImageDataGenerator, as its versions of 2018 do it.
  *
- * Coordinates are linear along a row, so they are computed in one vector loop a row; with one channel the four
- * neighbours are gathered in another. tests/golden/make_warp.py holds both against NumPy and SciPy. */
+ * A matrix of rotation, shift, shear and zoom about a centre maps each output pixel to the place
+ * that SciPy's affine_transform (order 1, mode "nearest") reads.
+ *
+ * Coordinates are linear along a row, so one vector loop a row computes them. With one channel, a
+ * second loop gathers the four neighbours. tests/golden/make_warp.py holds both against NumPy and
+ * SciPy. */
 #include "images_impl.h"
 #include <math.h>
 
-enum { RUN = 64 }; /* columns at a time: the coordinates stay in registers and the first cache */
+enum { RUN = 64 }; /* columns at a time: the coordinates stay in registers and the L1 cache */
 
 void rd_affine_matrix(const rd_affine *a, int64_t h, int64_t w, const float u[RD_AFFINE_DRAWS],
                       double m[6])
@@ -30,14 +33,15 @@ void rd_affine_matrix(const rd_affine *a, int64_t h, int64_t w, const float u[RD
     m[5] = m12 + ox - m10 * oy - m11 * ox;
 }
 
-typedef struct
-    warp_run { /* where the columns of a run are read: the upper left neighbour, and the weight of the others */
-    int32_t at[RUN];
-    float fy[RUN], fx[RUN];
+/* Where the columns of a run are read. */
+typedef struct warp_run {
+    int32_t at[RUN];        /* index of the upper left neighbour */
+    float fy[RUN], fx[RUN]; /* weight of the lower row, of the right column */
 } warp_run;
 
-/* Coordinates (y0 + dy j, x0 + dx j), clamped, with the upper left neighbour at most the last but one: then the right
- * and the lower one are in the image too, with weight 1 at the edge. */
+/* Computes the coordinates (y0 + dy j, x0 + dx j), clamped to the image. The upper left neighbour
+ * is at most the last but one: the right and the lower neighbour are then in the image, too, with
+ * weight 1 at the edge. */
 static void run_places(warp_run *q, int n, float y0, float dy, float x0, float dx, int32_t h,
                        int32_t w)
 {

@@ -477,14 +477,14 @@ static void test_refused(void **state)
     refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 's-{00..07}.tar', 'n_classes': 3}",
            RD_EDATA, "s-02.tar");
     refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 's-{00..', 'n_classes': 3}", RD_EUSAGE,
-           "braces that do not close");
+           "braces are not closed");
     refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'q-*.tar', 'n_classes': 3}", RD_EDATA,
-           "no file is named like");
+           "no file matches");
     refuse(f, "webdataset", "{'train_data': 's-00.tar', 'n_classes': 3}", RD_EUSAGE,
            "missing key 'data_dir'");
     files_put(at(f, a, "text.tar"), "this is no archive at all, but it goes on for some bytes", 56);
     refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'text.tar', 'n_classes': 3}", RD_EDATA,
-           "is no whole tar archive");
+           "is not a complete tar archive");
     files_put(at(f, a, "empty.tar"), "", 0);
     refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'empty.tar', 'n_classes': 3}",
            RD_EDATA, "is empty");

@@ -315,13 +315,13 @@ static struct odd_row {
     {"stray bytes", make_stray, RD_DECODE_DAMAGED, "extraneous bytes before marker"},
     {"cut in half", make_half, RD_DECODE_DAMAGED, "Premature end"},
     {"a PNG", make_png, RD_DECODE_NONE,
-     "the PNG ends within its header; a grey image takes its place"},
-    {"cut before the picture", make_head, RD_DECODE_NONE, "ends before its picture begins"},
+     "the PNG ends within its header; replaced by a grey image"},
+    {"cut before the picture", make_head, RD_DECODE_NONE, "ends before its image data"},
     {"empty", make_empty, RD_DECODE_NONE, "empty, not a JPEG"},
     {"an HTML page", make_html, RD_DECODE_NONE, "an HTML page, not a JPEG"},
     {"too large", make_huge, RD_DECODE_NONE, "a JPEG of 60000 x 60000 pixels, too many"},
     {"no size", make_no_size, RD_DECODE_NONE, "gives no size"},
-    {"lossless", make_lossless, RD_DECODE_NONE, "a grey image takes its place"},
+    {"lossless", make_lossless, RD_DECODE_NONE, "replaced by a grey image"},
 };
 
 /* Mean absolute difference in pixels of two renderings of the picture. */

@@ -352,7 +352,7 @@ static void test_cifar_refused(void **state)
            "holds both CIFAR-10 and CIFAR-100");
     files_put(files_at("bad.tar"), b, 3073);
     refuse("cifar", "{'data_dir': '@/bad.tar'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
-           "is no whole tar archive");
+           "is not a complete tar archive");
     tar_out *t = tar_out_new(files_at("other.tar"));
     tar_out_put(t, "readme", "x", 1);
     tar_out_end(t);

@@ -1,9 +1,12 @@
-/* bleu.c -- BLEU with one reference: n-grams up to 4, clipped matches and totals summed over all sentences, brevity
- * penalty of the corpus. The number is that of multi-bleu.perl and of sacreBLEU with tokenize=none, smooth=none. Tokens
- * are compared as bytes, with case.
+/* bleu.c -- BLEU with one reference.
  *
- * The second figure is what OpenSeq2Seq's evaluation logged: NLTK's corpus_bleu with emulate_multibleu, 0 to 1, 4
- * decimals. It differs in one thing: a hypothesis shorter than n adds 1, not 0, to the total of n-grams. */
+ * n-grams have up to 4 tokens. Clipped matches and totals are summed over all sentences; the
+ * brevity penalty is that of the corpus. The number is that of multi-bleu.perl and of sacreBLEU
+ * with tokenize=none, smooth=none. Tokens are compared as bytes, with case.
+ *
+ * The second figure is the one that OpenSeq2Seq's evaluation logged: NLTK's corpus_bleu with
+ * emulate_multibleu, 0 to 1, 4 decimals. It has one difference: a hypothesis shorter than n adds 1,
+ * not 0, to the total of n-grams. */
 #include "rd/metric.h"
 #include "rd/hash.h"
 #include <inttypes.h>
@@ -14,8 +17,9 @@
 
 enum { ORDER = 4, MATCH = 0, TOTAL = 4, NLTK_TOTAL = 8, HYP_LEN = 12, REF_LEN = 13, LOST = 15 };
 
-/* Exact n-gram counting without comparing n-grams: every token gets a number, and an n-gram is the pair (number of its
- * first n - 1 tokens, number of its last). Pairs are keys of one table, whose slots number the n-grams. */
+/* n-grams are counted exactly, without comparing them: every token gets a number, and an n-gram is
+ * the pair (number of its first n - 1 tokens, number of its last token). The pairs are keys of one
+ * table, and a slot is the number of an n-gram. */
 typedef struct gram {
     uint64_t pair; /* 0: empty; numbers start at 1 */
     int32_t hyp, ref;
@@ -35,7 +39,7 @@ static uint32_t gram_at(const bleu_table *t, uint32_t before, uint32_t token)
     return i;
 }
 
-/* Numbers the tokens of both sides, from 1; `heads` has mask + 1 empty entries. */
+/* An entry of the table that numbers the tokens of both sides, from 1. */
 typedef struct bleu_head {
     const char *at; /* NULL: empty */
     int32_t len;
@@ -68,7 +72,7 @@ static void count_grams(const bleu_table *t, const uint32_t *token, int64_t n, b
     }
 }
 
-/* Matches of order k + 1: at each distinct n-gram of the hypothesis, once. */
+/* Adds the clipped matches: each distinct n-gram of the hypothesis counts once. */
 static void sum_matches(const bleu_table *t, const uint32_t *token, int64_t n,
                         int64_t counts[RD_METRIC_COUNTS])
 {
@@ -108,7 +112,7 @@ static void bleu_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp, con
         counts[HYP_LEN] += hyp->n;
         counts[REF_LEN] += ref->n;
     } else {
-        counts[LOST]++; /* out of memory for one sentence: said in the line, never silent */
+        counts[LOST]++; /* out of memory for one sentence: the line reports it */
     }
     free(grams);
     free(heads);
@@ -121,7 +125,7 @@ static double brevity(const int64_t *c)
     return c[HYP_LEN] > 0 ? exp(1.0 - (double)c[REF_LEN] / (double)c[HYP_LEN]) : 0.0;
 }
 
-/* 0 to 1. */
+/* Returns the score, 0 to 1. total: TOTAL or NLTK_TOTAL. */
 static double bleu_score(const int64_t *c, int total)
 {
     double sum = 0.0;
@@ -150,7 +154,7 @@ static void bleu_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size_t 
     const int64_t *c = counts;
     char lost[64] = "";
     if (c[LOST] > 0)
-        snprintf(lost, sizeof lost, "; %" PRId64 " sentences lost for want of memory", c[LOST]);
+        snprintf(lost, sizeof lost, "; %" PRId64 " sentences not scored: out of memory", c[LOST]);
     snprintf(out, n,
              "BLEU = %.2f, %.1f/%.1f/%.1f/%.1f (BP=%.3f, ratio=%.3f, hyp_len=%" PRId64
              ", ref_len=%" PRId64 ") "

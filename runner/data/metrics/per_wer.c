@@ -1,6 +1,8 @@
-/* per_wer.c -- error rates of spelling to sound, in percent. Phoneme error: insertions, deletions and substitutions of
- * the best alignment (Levenshtein), summed over all words, per phoneme of the references. Word error: the share of
- * words not exactly right. */
+/* per_wer.c -- error rates of spelling to sound, in percent.
+ *
+ * Phoneme error rate: insertions, deletions and substitutions of the best alignment (Levenshtein),
+ * summed over all words, per phoneme of the references. Word error rate: the share of words that
+ * are not exactly right. */
 #include "rd/metric.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +16,7 @@ static bool per_wer_same(const rd_tokens *a, int64_t i, const rd_tokens *b, int6
     return a->len[i] == b->len[k] && memcmp(a->at[i], b->at[k], (size_t)a->len[i]) == 0;
 }
 
-/* row: room for b->n + 1. */
+/* Returns the edit distance. row: capacity b->n + 1. */
 static int64_t per_wer_distance(const rd_tokens *a, const rd_tokens *b, int64_t *row)
 {
     row[0] = 0;
@@ -39,7 +41,7 @@ static void per_wer_add(int64_t counts[RD_METRIC_COUNTS], const rd_tokens *hyp,
     int64_t small[STACK_TOKENS], *row = small;
     if (ref->n >= STACK_TOKENS) row = malloc((size_t)(ref->n + 1) * sizeof *row);
     if (!row) {
-        counts[LOST]++; /* out of memory for one sentence: said in the line, never silent */
+        counts[LOST]++; /* out of memory for one word: the line reports it */
         return;
     }
     const int64_t d = per_wer_distance(hyp, ref, row);
@@ -67,7 +69,7 @@ static void per_wer_line(const int64_t counts[RD_METRIC_COUNTS], char *out, size
 {
     char lost[64] = "";
     if (counts[LOST] > 0)
-        snprintf(lost, sizeof lost, "; %" PRId64 " words lost for want of memory", counts[LOST]);
+        snprintf(lost, sizeof lost, "; %" PRId64 " words not scored: out of memory", counts[LOST]);
     snprintf(out, n,
              "phoneme error %.2f %% (%" PRId64 " edits, %" PRId64
              " phonemes), word error %.2f %% (%" PRId64 " of %" PRId64
