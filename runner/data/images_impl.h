@@ -1,12 +1,15 @@
 /* images_impl.h -- what the image datasets share.
  *
- *     dataset file (idx.c, ...)   reads labels and, for small images, pixels; for encoded ones, where the bytes lie
- *       -> images.c               the rd_images it fills, shared by the ranks of a host; the rd_dataset functions
- *       -> image_workers.c        threads that work on the batch that comes next
- *       -> image_render.c         one sample: bytes, jpeg.c or png_read.c, crop, resample.c or warp.c, flip,
- * normalisation
+ *     dataset file       reads labels, and small images as pixels; of encoded images, where the
+ *     (idx.c, ...)       bytes are
+ *       images.c         the rd_images that it fills, shared by the ranks of a host; the functions
+ *                        of rd_dataset_def
+ *       image_workers.c  threads that render the next batch
+ *       image_render.c   one sample: bytes, jpeg.c or png_read.c, crop, resample.c or warp.c, flip,
+ *                        normalisation
  *
- * A rendered sample is a function of (data, config, seed, epoch, sample id): no thread and no rank has a part in it. */
+ * A rendered sample is a function of (data, config, seed, epoch, sample id). It does not depend on
+ * threads or ranks. */
 #ifndef RD_IMAGES_IMPL_H
 #define RD_IMAGES_IMPL_H
 
@@ -15,7 +18,7 @@
 #include <pthread.h>
 
 /* ---- the config of all image datasets (images_config.c) ---- */
-/* In the order of the words of the key augmentation, as all enums here. */
+/* The values of these enums are in the order of the words of their keys. */
 typedef enum rd_augment {
     RD_AUGMENT_NONE,
     RD_AUGMENT_AFFINE,
@@ -56,7 +59,7 @@ typedef struct rd_images_config {
 /* The keys of all image datasets. Keys of one of them are in its own group; all rows fill an
  * rd_images_config. */
 extern const rd_option_group rd_group_images;
-/* Rows of the datasets that have labels in files of their own. */
+/* Rows of the datasets whose labels are in separate files. */
 #define RD_OPT_LABELS                                                                       \
     RD_OPT_STRING(rd_images_config, eval_labels, labels[RD_SPLIT_EVAL], NULL,               \
                   "idx: label file of the evaluation data, if it does not have its usual "  \
@@ -67,66 +70,82 @@ extern const rd_option_group rd_group_images;
                       "idx, imagenet_tar: label file of test_data, as eval_labels")
 
 /* ---- how a sample is rendered: the config in numbers (images_config.c) ---- */
-typedef struct rd_affine { /* ranges of the draws; angles in radians */
+/* Ranges of the draws; angles in radians. */
+typedef struct rd_affine {
     double rotation, shift, shear, zoom, center_offset;
 } rd_affine;
 
 typedef struct rd_render {
     rd_augment augment;
     rd_affine affine;
-    double scale_min, scale_max, ratio_min, ratio_max; /* crop */
-    int64_t pad;                                       /* pad_crop */
-    int64_t eval_resize;   /* the short side, before the centre crop; 0: that of the image */
-    int64_t h, w, c;       /* of the result; c 1 or 3 */
-    float mean[4], std[4]; /* value = (pixel - mean) / std */
+    double scale_min, scale_max, ratio_min, ratio_max; /* RD_AUGMENT_CROP */
+    int64_t pad;           /* RD_AUGMENT_PAD_CROP: number of black pixels on each side */
+    int64_t eval_resize;   /* short side before the centre crop; 0: that of the result */
+    int64_t h, w, c;       /* size of the result; c is 1 or 3 */
+    float mean[4], std[4]; /* by channel: value = (pixel - mean) / std */
     uint64_t seed;
 } rd_render;
 
-/* Reads rd_group_images and the dataset's own group (NULL: none). Fills all of *r but h, w and c. */
+/* Reads rd_group_images and the dataset's own group (NULL: none). Fills all fields of *r except h,
+ * w and c. */
 rd_code rd_images_config_read(const rd_dataset_args *a, const rd_option_group *own,
                               rd_images_config *c, rd_render *r, rd_status *st);
 
 /* ---- pixels ---- */
 typedef struct rd_pixels {
     const uint8_t *p; /* rows without gaps */
-    int64_t h, w, c;  /* c: 1 grey, 3 RGB, 4 RGB and a byte that does not count */
+    int64_t h, w, c;  /* c: 1 grey, 3 RGB, 4 RGBx: RGB and an unused byte */
 } rd_pixels;
 
-typedef struct rd_box { /* in pixels of the whole image: edges, not centres */
+/* A part of an image in pixels: edges, not centres. */
+typedef struct rd_box {
     double y, x, h, w;
 } rd_box;
 
-/* Memory of one thread, growing as needed. All zero is an empty one. */
+/* Working memory of one thread (scratch.c), which grows as needed. All zero is an empty one. */
 typedef struct rd_scratch {
-    void *jpeg; /* TurboJPEG's handle */
-    uint8_t *bytes, *pixels, *wide;
-    float *rows, *plane, *weight;
-    int32_t *index;
-    size_t n_bytes, n_pixels, n_wide, n_rows, n_plane, n_weight, n_index; /* room, in bytes */
+    void *jpeg;      /* TurboJPEG's handle */
+    uint8_t *bytes;  /* an encoded image */
+    uint8_t *pixels; /* a decoded image */
+    uint8_t *wide;   /* pixels as RGBx; the PNG reader's streams */
+    float *rows;     /* resample.c: one row of sums */
+    float *weight;   /* resample.c: weights of both directions */
+    int32_t *index;  /* resample.c: first taps of both directions */
+    float *plane;    /* an image before it is warped or shifted */
+    /* capacities in bytes */
+    size_t n_bytes, n_pixels, n_wide, n_rows, n_plane, n_weight, n_index;
 } rd_scratch;
 void rd_scratch_release(rd_scratch *s);
-/* Makes room for n bytes at *p; contents are lost. 64 bytes behind them can be read and written. */
+
+/* Gives *p, a pointer of any type, a capacity of n bytes; *have is the capacity so far. Contents
+ * are lost. The 64 bytes behind can be read and written. */
 rd_code rd_scratch_reserve(void *p, size_t *have, size_t n, rd_status *st);
 
 /* ---- resample.c ---- */
-/* Bilinear with antialiasing, as Pillow's resize(box=...): a triangle filter, widened where the image shrinks. in->c is
- * 1 or 4; out gets h x w x min(in->c, 3) floats in units of pixels, mirrored where flip says so. */
+
+/* Resamples a box of the image to h x w x min(in->c, 3) floats (0 .. 255), mirrored if flip is set.
+ * in->c is 1 or 4. Bilinear with antialiasing, as Pillow's resize(box=...): a triangle filter,
+ * widened where the image shrinks. */
 rd_code rd_resample(const rd_pixels *in, const rd_box *box, int64_t h, int64_t w, bool flip,
                     rd_scratch *s, float *out, rd_status *st);
 
 /* ---- warp.c: the affine warp of Keras (2018), as its MNIST example uses it ---- */
+
 enum { RD_AFFINE_DRAWS = 6 };
-/* m: rows of the 2 x 3 matrix that takes an output (row, column, 1) to the place it is read from. u: draws in [0, 1)
- * for rotation, shift of rows, shift of columns, shear, zoom of rows, zoom of columns. */
+
+/* Computes m, the rows of the 2 x 3 matrix that maps an output (row, column, 1) to the place it is
+ * read from. u: draws in [0, 1) for rotation, shift of rows, shift of columns, shear, zoom of rows,
+ * zoom of columns. */
 void rd_affine_matrix(const rd_affine *a, int64_t h, int64_t w, const float u[RD_AFFINE_DRAWS],
                       double m[6]);
-/* Bilinear, coordinates outside clamped to the edge. in and out: h x w x c floats, not the same memory. */
+/* Warps an image: bilinear, coordinates outside are clamped to the edge. in and out: h x w x c
+ * floats, not the same memory. */
 void rd_warp(const float *in, int64_t h, int64_t w, int64_t c, const double m[6], float *out);
 
-/* ---- jpeg.c: encoded images, by content ---- */
+/* ---- jpeg.c: encoded images, recognised by content ---- */
 typedef enum rd_decode {
     RD_DECODE_OK,
-    RD_DECODE_DAMAGED, /* decoded as far as it goes; the rest is grey */
+    RD_DECODE_DAMAGED, /* decoded as far as possible; the rest is grey */
     RD_DECODE_NONE     /* no pixels */
 } rd_decode;
 
@@ -137,76 +156,90 @@ typedef struct rd_jpeg_head {
 } rd_jpeg_head;
 
 enum {
-    RD_JPEG_SIDE_MAX = 65500,
-    RD_JPEG_PIXELS_MAX = 1 << 27,
-    RD_JPEG_DECODED_MAX = 1 << 26,
+    RD_JPEG_SIDE_MAX = 65500,      /* height and width */
+    RD_JPEG_PIXELS_MAX = 1 << 27,  /* pixels of a file */
+    RD_JPEG_DECODED_MAX = 1 << 26, /* pixels that are decoded, at full or reduced size */
     RD_WHY_BYTES = 160
 };
-/* From the markers up to the first frame header. RD_DECODE_OK or RD_DECODE_NONE, then why says what the bytes are. */
+
+/* Reads the markers up to the first frame header. Returns RD_DECODE_OK, or RD_DECODE_NONE and in
+ * `why` what the bytes are instead. */
 rd_decode rd_jpeg_read_head(const uint8_t *p, size_t n, rd_jpeg_head *out, char why[RD_WHY_BYTES]);
-/* Decodes at 1 / den of the size (1, 2, 4, 8), to grey (c 1) or RGBx (c 4), into memory of s. RD_EENV when there is
- * none. */
+
+/* Decodes at 1 / den of the size (den 1, 2, 4, 8), to grey (c 1) or RGBx (c 4). *out borrows memory
+ * of s; RD_EENV if there is not enough. *answer says how far the image could be decoded, `why` what
+ * is wrong with it. */
 rd_code rd_jpeg_decode(const uint8_t *p, size_t n, const rd_jpeg_head *head, int den, int64_t c,
                        rd_scratch *s, rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES],
                        rd_status *st);
 
-/* In place: pixels of four bytes to one byte each. */
+/* Converts pixels of four bytes to one byte each, in place. */
 void rd_rgbx_to_grey(uint8_t *p, int64_t n);
 
 /* ---- png_read.c: the same for PNG ---- */
 typedef struct rd_png_head {
     int64_t h, w;
-    int depth, colour; /* bits of a sample; the format's own number of the kind */
+    int depth;  /* bits of a sample */
+    int colour; /* colour type, as PNG numbers them */
 } rd_png_head;
+
 bool rd_png_is(const uint8_t *p, size_t n);
 rd_decode rd_png_read_head(const uint8_t *p, size_t n, rd_png_head *out, char why[RD_WHY_BYTES]);
 rd_code rd_png_decode(const uint8_t *p, size_t n, const rd_png_head *head, int64_t c, rd_scratch *s,
                       rd_pixels *out, rd_decode *answer, char why[RD_WHY_BYTES], rd_status *st);
 
 /* ---- the images of one split (images.c) ---- */
-enum {
-    RD_IN_FILE =
-        UINT32_MAX, /* rd_sample.shard: a file of its own, its name the path below the root */
-    RD_IN_MEMORY = UINT32_MAX - 1, /* in block RD_BLOCK_PIXELS */
-    RD_ENCODED_MAX = 1 << 28       /* bytes of one encoded image */
-};
+
+/* Values of rd_sample.shard that are not the number of a shard. */
+#define RD_IN_FILE UINT32_MAX         /* a file; its name is the path below the root */
+#define RD_IN_MEMORY (UINT32_MAX - 1) /* in block RD_BLOCK_PIXELS */
+
+enum { RD_ENCODED_MAX = 1 << 28 }; /* bytes of one encoded image */
+
+/* An encoded image. */
 typedef struct rd_sample {
-    int64_t at;           /* of the encoded bytes in their shard */
-    uint32_t bytes;       /* 0: to the end of the file */
-    uint32_t shard, name; /* name: offset in block RD_BLOCK_NAMES */
+    int64_t at;     /* offset of the encoded bytes in their shard */
+    uint32_t bytes; /* number of encoded bytes; 0: to the end of the file */
+    uint32_t shard; /* number of the shard, RD_IN_FILE or RD_IN_MEMORY */
+    uint32_t name;  /* offset in block RD_BLOCK_NAMES */
     int32_t label;
 } rd_sample;
 
-/* What the other ranks of the host are result besides the blocks; plain data. */
+/* What the images have besides their blocks. Plain data: local rank 0 sends it to the other ranks
+ * of the host. */
 typedef struct rd_images_head {
-    int64_t n, n_classes, n_shards;        /* n_classes: without label_offset */
-    int64_t n_named;                       /* of the classes, in block RD_BLOCK_CLASSES */
-    int64_t h, w, c;                       /* of every image; 0: encoded, each of its own size */
-    int64_t n_ignored;                     /* files that are no images, members that are no files */
-    uint64_t hash;                         /* of labels and pixels or names */
-    size_t names, pixels, classes, shards; /* bytes used */
+    int64_t n;         /* number of images */
+    int64_t n_classes; /* number of classes, without those below label_offset */
+    int64_t n_shards;
+    int64_t n_named;   /* number of classes with a name in block RD_BLOCK_CLASSES */
+    int64_t h, w, c;   /* size of every image; 0: encoded, each with its own size */
+    int64_t n_ignored; /* number of files that are not images, and members that are not files */
+    uint64_t hash;     /* of labels, and of pixels or names */
+    size_t names, pixels, classes, shards; /* bytes used in the blocks */
 } rd_images_head;
 
 enum {
-    RD_BLOCK_SAMPLES,
-    RD_BLOCK_LABELS,
-    RD_BLOCK_PIXELS,
-    RD_BLOCK_NAMES,
-    RD_BLOCK_CLASSES,
-    RD_BLOCK_SHARDS,
+    RD_BLOCK_SAMPLES, /* rd_sample [n]; only if the images are encoded */
+    RD_BLOCK_LABELS,  /* int32_t [n] */
+    RD_BLOCK_PIXELS,  /* [n, h, w, c], or encoded images one after the other */
+    RD_BLOCK_NAMES,   /* strings */
+    RD_BLOCK_CLASSES, /* [n_named] strings */
+    RD_BLOCK_SHARDS,  /* [n_shards] strings, the paths */
     RD_IMAGE_BLOCKS
 };
 
 typedef struct rd_images rd_images;
 
-/* One dataset of images. */
+/* A kind of image dataset. */
 typedef struct rd_images_kind {
     const char *name;
-    /* Fills head and blocks with the rd_images_* functions below; on one rank of each host. */
+    /* Fills head and blocks with the rd_images_* functions below. Called on one rank of each
+     * host. */
     rd_code (*load)(rd_images *m, rd_status *st);
-    /* Pixels of sample i by a formula, h x w x c; NULL: from block RD_BLOCK_PIXELS, or encoded. */
+    /* Computes the pixels of sample i, h x w x c. NULL: they are in block RD_BLOCK_PIXELS, or
+     * encoded. */
     void (*make)(const rd_images *m, int64_t i, uint8_t *out);
-    int64_t side; /* image_size where neither the config nor the data say one */
+    int64_t side; /* image_size if neither the config nor the data give one */
 } rd_images_kind;
 
 typedef struct rd_workers rd_workers;
@@ -214,59 +247,85 @@ typedef struct rd_shard_files rd_shard_files;
 
 struct rd_images {
     const rd_images_kind *kind;
-    rd_images_config c; /* while it is opened; then all zero */
+    rd_images_config c; /* all zero once the dataset is open */
     rd_mode mode;
     rd_split split;
     rd_render render;
     rd_images_head head;
     rd_block block[RD_IMAGE_BLOCKS];
-    const char **class_names; /* [n_classes + label_offset], "" where there is none; or NULL */
-    const char **shards;      /* [n_shards] paths; shard 0 is the root of RD_IN_FILE */
-    int rank, size;           /* size > 1: --split_data_per_rank */
+    const char *
+        *class_names; /* [n_classes + label_offset] "" for a class without a name; NULL: no names */
+    const char **shards; /* [n_shards] paths; shard 0 is the root of RD_IN_FILE */
+    int rank, size;      /* size is above 1 with --split_data_per_rank only */
     rd_log *log;
     char fingerprint[256];
     rd_shard_files *files;
     rd_workers *workers;
-    int64_t config_classes; /* n_classes of the config, 0: none */
+    int64_t config_classes; /* n_classes of the config; 0: not given */
     int64_t label_offset;
 };
 
-/* For rd_images_kind.load. */
-rd_code rd_images_reserve(rd_images *m, int64_t n, int64_t h, int64_t w, int64_t c,
-                          rd_status *st); /* n images of one size */
+/* ---- for rd_images_kind.load ---- */
+
+/* Reserves memory for the pixels and labels of n images, all of this size. */
+rd_code rd_images_reserve(rd_images *m, int64_t n, int64_t h, int64_t w, int64_t c, rd_status *st);
+
+/* Returns the pixels of image i, to be filled. */
 uint8_t *rd_images_pixels(rd_images *m, int64_t i);
-/* label as the data has it; RD_EDATA when it is not one of n_classes. from: the file, for the message. */
+
+/* Sets the label of image i, as the data has it. RD_EDATA if it is not below n_classes. from: the
+ * file, for the message. */
 rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classes, const char *from,
                         rd_status *st);
+
+/* Adds a class with this name, or a shard with this path; *index is its number. */
 rd_code rd_images_add_class(rd_images *m, const char *name, rd_status *st);
 rd_code rd_images_add_shard(rd_images *m, const char *path, uint32_t *index, rd_status *st);
-/* An encoded image; the label is checked later, against the classes there are then. */
+
+/* Adds an encoded image. The label is checked when all classes are known. */
 rd_code rd_images_add(rd_images *m, uint32_t shard, int64_t at, int64_t bytes, int64_t label,
                       const char *name, rd_status *st);
-/* The same with its bytes copied into memory. */
+
+/* Does the same with a copy of its bytes in memory. */
 rd_code rd_images_add_bytes(rd_images *m, const void *p, size_t n, int64_t label, const char *name,
                             rd_status *st);
-/* Sorts by label, then name: the order of a folder. */
+
+/* Sorts the encoded images by label, then name: the order of a folder. */
 rd_code rd_images_sort(rd_images *m, rd_status *st);
-/* Path of name below data_dir (name alone where it is absolute) into out. RD_EUSAGE without data_dir; RD_EDATA when too
- * long. */
+
 enum { RD_PATH_BYTES = 4096 };
+
+/* Writes the path of `name` below data_dir to out; an absolute name is its own path. RD_EUSAGE
+ * without data_dir; RD_EDATA if the path is too long. */
 rd_code rd_images_path(const rd_images *m, const char *name, char out[RD_PATH_BYTES],
                        rd_status *st);
-/* train_data, eval_data or test_data (then eval_data); NULL: not given. */
+
+/* Returns the value of train_data, eval_data or test_data, as the split is. Without test_data:
+ * eval_data. NULL: not given. */
 const char *rd_images_given(const rd_images *m);
+
+/* Returns the same for train_labels, eval_labels and test_labels. */
 const char *rd_images_labels_given(const rd_images *m);
-bool rd_images_train_like(const rd_images *m); /* the split is the training one */
+
+/* Returns whether the split is the training split. */
+bool rd_images_train_like(const rd_images *m);
+
+/* Returns whether the name ends with .jpg, .jpeg or .png, in any case. */
+bool rd_image_named(const char *name);
+
+/* ---- for all of them ---- */
 
 static inline const rd_sample *rd_images_sample(const rd_images *m, int64_t i)
 {
     return (const rd_sample *)(const void *)m->block[RD_BLOCK_SAMPLES].p + i;
 }
 
-/* Name of a sample for people: "train/nuts/H001.jpeg", "shard.tar!000123.jpg", "image 17". */
+/* Writes the name of a sample for people: "train/nuts/H001.jpeg", "shard.tar!000123.jpg", "image
+ * 17" (image_name.c). */
 void rd_images_name(const rd_images *m, int64_t i, char *out, size_t n);
 
-/* ---- the rd_dataset functions of all of them ---- */
+/* ---- the functions of rd_dataset_def that all image datasets use ---- */
+
 /* own: see rd_dataset_def. */
 rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
                        const rd_dataset_args *a, void **self, rd_status *st);
@@ -310,79 +369,109 @@ void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool sp
     }
 
 /* ---- shard_files.c: encoded bytes, read in place ---- */
+
+/* paths: borrowed. */
 rd_code rd_shard_files_new(const char *const *paths, int64_t n, rd_shard_files **out,
                            rd_status *st);
 void rd_shard_files_free(rd_shard_files *f);
-/* Exactly n bytes; thread-safe. */
+
+/* Reads exactly n bytes. Thread-safe. */
 rd_code rd_shard_files_read(rd_shard_files *f, uint32_t shard, int64_t at, size_t n, uint8_t *out,
                             rd_status *st);
-/* All of root/name into s->bytes. */
+
+/* Reads the whole file root/name into s->bytes; *n is its size. */
 rd_code rd_image_file(const char *root, const char *name, rd_scratch *s, size_t *n, rd_status *st);
 
 /* ---- image_render.c ---- */
-typedef struct rd_rendered { /* what is to be result of a sample */
+
+/* How well a sample could be decoded, and what is wrong with it. */
+typedef struct rd_rendered {
     rd_decode answer;
     char why[RD_WHY_BYTES];
 } rd_rendered;
-/* Sample i as the model takes it, h x w x c floats. Thread-safe with a scratch of the thread's own. */
+
+/* Renders sample i as the model takes it: h x w x c floats. Thread-safe if each thread has its own
+ * scratch. */
 rd_code rd_render_sample(const rd_images *m, int64_t i, int64_t epoch, rd_scratch *s, float *out,
                          rd_rendered *result, rd_status *st);
 
 /* ---- image_workers.c ---- */
+
+/* Starts n_threads threads. m is borrowed. The caller owns *out, also after a failure. */
 rd_code rd_workers_new(const rd_images *m, int n_threads, rd_workers **out, rd_status *st);
-void rd_workers_free(rd_workers *w); /* all threads have ended */
+void rd_workers_free(rd_workers *w); /* joins the threads; NULL is fine */
+
+/* As prepare and fetch of rd_dataset_def. */
 void rd_workers_prepare(rd_workers *w, const int64_t *ids, int64_t n, int64_t epoch);
 rd_code rd_workers_fetch(rd_workers *w, const int64_t *ids, int64_t n, int64_t epoch, float *out,
                          rd_status *st);
 
-/* ---- byte_stream.c: bytes of a file, plain or compressed (gzip, xz, bzip2, zstd, by content) ---- */
+/* ---- byte_stream.c: bytes of a file, plain or compressed (gzip, xz, bzip2, zstd) ---- */
+
 typedef struct rd_stream rd_stream;
+
+/* Opens a file, or memory, which is borrowed. The caller owns *out, also after a failure. */
 rd_code rd_stream_new(const char *path, rd_stream **out, rd_status *st);
 rd_code rd_stream_new_mem(const char *name, const void *p, size_t n, rd_stream **out,
-                          rd_status *st); /* p borrowed */
-void rd_stream_free(rd_stream *s);
-rd_code rd_stream_read(rd_stream *s, void *p, size_t n, size_t *got,
-                       rd_status *st); /* less than n at the end alone */
-/* What may come out of it: the file's size, or so many times that where it is compressed. To be asked before memory of
- * a claimed size is taken. */
+                          rd_status *st);
+void rd_stream_free(rd_stream *s); /* NULL is fine */
+
+/* Reads n bytes; *got is smaller than n at the end only. */
+rd_code rd_stream_read(rd_stream *s, void *p, size_t n, size_t *got, rd_status *st);
+
+/* Returns the largest number of bytes that the stream may give: the size of the file, or 100 times
+ * that plus 1 MiB if it is compressed. Readers compare a size that a header claims with it before
+ * they allocate memory. */
 int64_t rd_stream_limit(const rd_stream *s);
 
 /* ---- tar_walk.c: the members of a tar archive, in order ---- */
+
 typedef struct rd_tar rd_tar;
+
 typedef struct rd_tar_member {
     const char *name; /* without "./"; NULL: the end. Borrowed until the next call */
-    int64_t at;       /* of its bytes in the file; -1: compressed */
+    int64_t at;       /* offset of its bytes in the file; -1: the archive is compressed */
     int64_t bytes;
 } rd_tar_member;
-/* RD_EDATA: not a tar archive, damaged, cut short (also where a header would begin), a name that is absolute or has
- * "..". The caller owns *out. */
-rd_code rd_tar_new(const char *path, rd_tar **out, rd_status *st);
-rd_code rd_tar_new_inner(rd_tar *outer, const rd_tar_member *m, rd_tar **out,
-                         rd_status *st); /* outer borrowed */
-rd_code rd_tar_new_mem(const char *name, const void *p, size_t n, rd_tar **out,
-                       rd_status *st); /* p borrowed */
-void rd_tar_free(rd_tar *t);
-rd_code rd_tar_next(rd_tar *t, rd_tar_member *m, rd_status *st); /* regular files only */
-rd_code rd_tar_read(rd_tar *t, const rd_tar_member *m, void *out,
-                    rd_status *st);      /* m->bytes bytes of the last member */
-int64_t rd_tar_ignored(const rd_tar *t); /* links and devices passed over */
 
-/* ---- readers of one format, from any stream: for the fuzz targets too ---- */
+/* Opens a tar archive: a file, the member m of an outer archive, or memory. Outer archive and
+ * memory are borrowed. RD_EDATA, here or in rd_tar_next: not a tar archive, damaged, cut short
+ * (also where a header would begin), a name that is absolute or has "..". The caller owns *out,
+ * also after a failure. */
+rd_code rd_tar_new(const char *path, rd_tar **out, rd_status *st);
+rd_code rd_tar_new_inner(rd_tar *outer, const rd_tar_member *m, rd_tar **out, rd_status *st);
+rd_code rd_tar_new_mem(const char *name, const void *p, size_t n, rd_tar **out, rd_status *st);
+void rd_tar_free(rd_tar *t); /* NULL is fine */
+
+/* Moves to the next regular file and describes it. */
+rd_code rd_tar_next(rd_tar *t, rd_tar_member *m, rd_status *st);
+
+/* Reads all m->bytes bytes of the last member. */
+rd_code rd_tar_read(rd_tar *t, const rd_tar_member *m, void *out, rd_status *st);
+
+/* Returns the number of links and devices skipped. */
+int64_t rd_tar_ignored(const rd_tar *t);
+
+/* ---- readers of one format, from any stream: the fuzz targets use them, too ---- */
+
+/* Reads images and labels in the IDX format (datasets/idx.c). */
 rd_code rd_idx_load(rd_images *m, rd_stream *images, const char *images_name, rd_stream *labels,
-                    const char *labels_name, rd_status *st); /* datasets/idx.c */
-/* CIFAR from an archive, or (NULL) from the folder `from`. datasets/cifar.c */
+                    const char *labels_name, rd_status *st);
+
+/* Reads CIFAR from an archive, or, if it is NULL, from the folder `from` (datasets/cifar.c). */
 rd_code rd_cifar_load(rd_images *m, rd_tar *archive, const char *from, rd_status *st);
-/* The samples of one shard; images are read later from shard number `shard`. datasets/webdataset.c */
+
+/* Adds the samples of one shard (datasets/webdataset.c). Images are read later, from shard number
+ * `shard`. */
 rd_code rd_webdataset_walk(rd_images *m, rd_tar *t, const char *path, uint32_t shard,
                            rd_status *st);
 
 /* ---- braces.c ---- */
-/* "a-{000..012}-{x,y}.tar" as a shell expands it, and * ? [ matched against the files there are. Calls each(ctx, path)
- * in order. RD_EUSAGE: braces that do not close, more than a million names. */
+
+/* Expands "a-{000..012}-{x,y}.tar" as a shell does, then matches * ? [ against the existing files.
+ * Calls each(ctx, path) in order. RD_EUSAGE: braces that are not closed, more than a million
+ * names. */
 rd_code rd_braces(const char *pattern, rd_code (*each)(void *ctx, const char *path, rd_status *st),
                   void *ctx, rd_status *st);
-
-/* True for .jpg .jpeg .png, whatever the case; by the end of the name. */
-bool rd_image_named(const char *name);
 
 #endif
