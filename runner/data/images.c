@@ -1,6 +1,8 @@
-/* images.c -- the images of one split: what a dataset file fills, how the ranks of a host share it, and the rd_dataset
- * functions that all image datasets have in common. Local rank 0 reads; the others map its memory, or read themselves
- * where they cannot. */
+/* images.c -- the images of one split: what a dataset file fills, how the ranks of a host share it,
+ * and the functions of rd_dataset_def that all image datasets have in common.
+ *
+ * Local rank 0 reads. The other ranks map its memory; a rank that cannot map it reads the data
+ * itself. */
 #include "images_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,7 +49,7 @@ rd_code rd_images_path(const rd_images *m, const char *name, char out[RD_PATH_BY
         n = snprintf(out, RD_PATH_BYTES, name[0] ? "%s/%s" : "%s%s", dir, name);
     }
     if (n < 0 || n >= RD_PATH_BYTES)
-        return rd_fail(st, RD_EDATA, "too long a path: '%.200s...'", name);
+        return rd_fail(st, RD_EDATA, "the path is too long: '%.200s...'", name);
     if (rd_config_placeholder(out))
         return rd_fail(st, RD_EDATA,
                        "'%s' names no folder yet; give the folder with --set data_location=FOLDER",
@@ -88,14 +90,14 @@ rd_code rd_images_label(rd_images *m, int64_t i, int64_t label, int64_t n_classe
     if (label < 0 || label >= n_classes)
         return rd_fail(st, RD_EDATA,
                        "'%s': label %" PRId64 " of sample %" PRId64
-                       " is out of range, for there are %" PRId64
+                       " is out of range: there are %" PRId64
                        " classes; the file may be damaged, or set n_classes",
                        from, label, i, n_classes);
     ((int32_t *)(void *)m->block[RD_BLOCK_LABELS].p)[i] = (int32_t)label;
     return RD_OK;
 }
 
-/* n bytes behind the `used` ones of a block. */
+/* Appends n bytes to a block, of which *used bytes are in use. */
 static rd_code images_append(rd_block *b, size_t *used, const void *p, size_t n, rd_status *st)
 {
     RD_TRY(rd_block_grow(b, *used + n, st));
@@ -200,8 +202,8 @@ static rd_code check_loaded(rd_images *m, rd_status *st)
     if (h->n_classes + m->label_offset > m->config_classes && m->config_classes > 0)
         return rd_fail(st, RD_EDATA,
                        "the data has %" PRId64 " classes%s, but n_classes is %" PRId64
-                       "; leave it out or make it larger",
-                       h->n_classes, m->label_offset ? " besides label_offset" : "",
+                       "; remove the key or raise it",
+                       h->n_classes, m->label_offset ? ", label_offset not counted" : "",
                        m->config_classes);
     uint64_t hash = rd_hash(1, m->block[RD_BLOCK_CLASSES].p, h->classes);
     if (h->h == 0) {
@@ -212,7 +214,7 @@ static rd_code check_loaded(rd_images *m, rd_status *st)
             const char *name = m->block[RD_BLOCK_NAMES].p + e->name;
             if (e->label >= h->n_classes)
                 return rd_fail(st, RD_EDATA,
-                               "label %d of '%s' is out of range, for there are %" PRId64
+                               "label %d of '%s' is out of range: there are %" PRId64
                                " classes; set n_classes",
                                e->label, name, h->n_classes);
             label[i] = e->label;
@@ -237,7 +239,7 @@ static rd_code images_load(rd_images *m, bool shared, rd_status *st)
     m->head = (rd_images_head){0};
     RD_TRY(m->kind->load(m, st));
     RD_TRY(check_loaded(m, st));
-    for (int k = 0; k < RD_IMAGE_BLOCKS; k++) { /* what growing took in advance */
+    for (int k = 0; k < RD_IMAGE_BLOCKS; k++) { /* give back what growing reserved in advance */
         const size_t used[RD_IMAGE_BLOCKS] = {m->head.h ? 0 : (size_t)m->head.n * sizeof(rd_sample),
                                               (size_t)m->head.n * sizeof(int32_t),
                                               m->head.pixels,
@@ -250,7 +252,7 @@ done:
     return st->code;
 }
 
-/* Collective. */
+/* Loads on local rank 0 and shares the result with the ranks of the host. Collective. */
 static rd_code load_on_host(rd_images *m, rd_comm *comm, rd_status *st)
 {
     bool have = true;
@@ -265,7 +267,7 @@ done:
     return rd_agree(comm, st);
 }
 
-/* n strings that lie one after the other in a block. */
+/* Makes a list of n strings that are stored one after the other in a block. */
 static rd_code list_strings(const rd_block *b, int64_t n, const char ***out, rd_status *st)
 {
     *out = NULL;
@@ -277,7 +279,7 @@ static rd_code list_strings(const rd_block *b, int64_t n, const char ***out, rd_
     return RD_OK;
 }
 
-/* class_names, by the number that the model sees. */
+/* Fills class_names, by the class number that the model sees. */
 static rd_code name_classes(rd_images *m, rd_status *st)
 {
     const int64_t n = m->head.n_classes + m->label_offset;
@@ -295,7 +297,7 @@ done:
     return st->code;
 }
 
-/* Height, width and channels of the result. */
+/* Chooses height, width and channels of the result. */
 static rd_code choose_size(rd_images *m, rd_status *st)
 {
     rd_render *r = &m->render;
@@ -310,7 +312,7 @@ static rd_code choose_size(rd_images *m, rd_status *st)
     if (h->c > 0 && r->c != h->c)
         return rd_fail(st, RD_EUSAGE,
                        "'image_channels' is %" PRId64 ", but the images of '%s' have %" PRId64
-                       "; leave the key out",
+                       "; remove the key",
                        r->c, m->kind->name, h->c);
     if (h->h == 0 && r->eval_resize == 0)
         r->eval_resize = ((r->h < r->w ? r->h : r->w) * 256 + 112) / 224;
@@ -339,10 +341,9 @@ static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
             r->augment != RD_AUGMENT_NONE
                 ? rd_option_word(&rd_group_images, "augmentation", (int)r->augment)
                 : "",
-            n_threads > 0 ? count_text((char[64]){0}, n_threads, "thread")
-                          : "no threads of their own");
+            n_threads > 0 ? count_text((char[64]){0}, n_threads, "thread") : "no loader threads");
     if (m->head.n_ignored > 0)
-        rd_warn(m->log, "%s data: %s passed over, no .jpg, .jpeg or .png", split_name[m->split],
+        rd_warn(m->log, "%s data: %s skipped: not .jpg, .jpeg or .png", split_name[m->split],
                 count_text(a, m->head.n_ignored, "file"));
 }
 
@@ -364,15 +365,14 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
         m->label_offset = m->c.label_offset;
         if (st->code == RD_OK && m->config_classes > 0 && m->config_classes <= m->label_offset)
             rd_fail(st, RD_EUSAGE,
-                    "%s: 'n_classes' counts the ones below label_offset too, and must be larger",
+                    "%s: 'n_classes' includes the classes below label_offset and must be larger",
                     rd_config_where(a->config, "n_classes"));
     } else {
         rd_fail(st, RD_EENV, "out of memory");
     }
     RD_TRY(rd_agree(a->comm, st));
-    if (!m)
-        return rd_fail(st, RD_EBUG,
-                       "ranks agree without a dataset"); /* never: the failure is shared */
+    if (!m) /* Never happens: all ranks share the failure. */
+        return rd_fail(st, RD_EBUG, "ranks agree without a dataset");
     RD_TRY(load_on_host(m, a->comm, st));
     if (choose_size(m, st) == RD_OK &&
         list_strings(&m->block[RD_BLOCK_SHARDS], m->head.n_shards, &m->shards, st) == RD_OK &&
@@ -386,7 +386,7 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
              m->head.n_classes + m->label_offset, m->head.hash);
     RD_TRY(rd_agree(a->comm, st));
     images_report(m, a->comm, n_threads);
-    memset(&m->c, 0, sizeof m->c); /* its strings are the config's */
+    memset(&m->c, 0, sizeof m->c); /* its strings belong to the config, which may be freed */
     *self = m;
     return RD_OK;
 done:
@@ -398,7 +398,7 @@ void rd_images_close(void *self)
 {
     rd_images *m = self;
     if (!m) return;
-    rd_workers_free(m->workers); /* first: they read all the rest */
+    rd_workers_free(m->workers); /* first: the threads read all the rest */
     rd_shard_files_free(m->files);
     for (int k = 0; k < RD_IMAGE_BLOCKS; k++) rd_block_free(&m->block[k]);
     free(m->class_names);
@@ -406,7 +406,7 @@ void rd_images_close(void *self)
     free(m);
 }
 
-/* ---- the table's functions ---- */
+/* ---- the functions of rd_dataset_def ---- */
 
 int64_t rd_images_count(void *self)
 {
@@ -477,7 +477,7 @@ void rd_images_prepare(void *self, const int64_t *ids, int64_t n, int64_t epoch)
 {
     const rd_images *m = self;
     for (int64_t k = 0; k < n; k++)
-        if (ids[k] < 0 || ids[k] >= m->head.n) return; /* fetch says so */
+        if (ids[k] < 0 || ids[k] >= m->head.n) return; /* fetch reports it */
     rd_workers_prepare(m->workers, ids, n, epoch);
 }
 

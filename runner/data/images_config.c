@@ -1,5 +1,5 @@
-/* images_config.c -- the keys that all image datasets read, and how they become numbers. Keys of one
- * dataset alone are in its file. */
+/* images_config.c -- the keys that all image datasets read, and how they become numbers. Keys that
+ * only one dataset reads are in its file. */
 #include "images_impl.h"
 #include <errno.h>
 #include <math.h>
@@ -99,7 +99,7 @@ const rd_option_group rd_group_images = {"images",
                                          "Image datasets: where the data is, sizes, augmentation",
                                          options, sizeof(rd_images_config)};
 
-/* One number for all channels, or three. */
+/* Reads one number for all channels, or three numbers. */
 static rd_code read_numbers(const rd_dataset_args *a, const char *key, const char *text,
                             double out[3], rd_status *st)
 {
@@ -120,17 +120,17 @@ static rd_code read_numbers(const rd_dataset_args *a, const char *key, const cha
     if (n == 1) out[1] = out[2] = out[0];
     if (n != 1 && n != 3)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: '%s' is \"%s\", but normalization \"custom\" wants one number or "
+                       "%s: '%s' is \"%s\", but normalization \"custom\" needs one number or "
                        "three, as in \"0.485 0.456 0.406\"",
                        rd_config_where(a->config, key), key, text ? text : "");
     return RD_OK;
 }
 
-static rd_code take_normalization(const rd_dataset_args *a, const rd_images_config *c, rd_render *r,
-                                  rd_status *st)
+static rd_code set_normalization(const rd_dataset_args *a, const rd_images_config *c, rd_render *r,
+                                 rd_status *st)
 {
     static const struct {
-        double unit, mean[3], std[3]; /* in units of `unit` pixels */
+        double unit, mean[3], std[3]; /* mean and std in multiples of `unit` */
     } known[] = {
         [RD_NORM_UNIT] = {255.0, {0, 0, 0}, {1, 1, 1}},
         [RD_NORM_SYMMETRIC] = {127.5, {1, 1, 1}, {1, 1, 1}},
@@ -199,7 +199,7 @@ rd_code rd_images_config_read(const rd_dataset_args *a, const rd_option_group *o
         .pad = c->crop_pad,
         .eval_resize = c->eval_resize,
         .seed = (uint64_t)c->seed};
-    RD_TRY(take_normalization(a, c, r, st));
+    RD_TRY(set_normalization(a, c, r, st));
 done:
     return st->code;
 }

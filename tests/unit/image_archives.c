@@ -428,8 +428,8 @@ static struct bad_row {
      {"a.jpg", "a.cls"},
      {"j", "dog"},
      RD_EDATA,
-     "is no class number but \"dog\""},
-    {"an empty class", {"a.jpg", "a.cls"}, {"j", ""}, RD_EDATA, "is no class number"},
+     "is not a class number but \"dog\""},
+    {"an empty class", {"a.jpg", "a.cls"}, {"j", ""}, RD_EDATA, "is not a class number"},
     {"a class out of range",
      {"a.jpg", "a.cls"},
      {"j", "3"},
@@ -489,7 +489,7 @@ static void test_refused(void **state)
     refuse(f, "webdataset", "{'data_dir': '@', 'train_data': 'empty.tar', 'n_classes': 3}",
            RD_EDATA, "is empty");
     refuse(f, "imagenet_tar", "{'data_dir': '@', 'train_data': 's-00.tar'}", RD_EDATA,
-           "no tar of one tar for each class");
+           "is not a tar of one tar for each class");
     refuse(f, "imagenet_tar", "{'data_dir': '@', 'n_classes': 2}", RD_EDATA,
            "the data has 3 classes, but n_classes is 2");
 }

@@ -119,8 +119,8 @@ static struct idx_row {
     int at, value, resize;
     const char *says;
 } idx_rows[] = {
-    {"wrong magic", false, 0, 1, 0, "is no IDX file"},
-    {"text", false, 1, 'e', 0, "is no IDX file"},
+    {"wrong magic", false, 0, 1, 0, "is not an IDX file"},
+    {"text", false, 1, 'e', 0, "is not an IDX file"},
     {"floats", false, 2, 0x0D, 0, "elements of type 0x0D"},
     {"two dimensions", false, 3, 2, 0, "has 2 dimensions, but images have three"},
     {"labels as images", false, 3, 1, 0, "has 1 dimension, but images have three"},
@@ -132,14 +132,14 @@ static struct idx_row {
     {"no height", false, 11, 0, 0, "6 images of 0 x 4 x 1"},
     {"cut short", false, -1, 0, -1, "119 bytes of data, but its header promises 120"},
     {"cut within the header", false, -1, 0, -122, "ends within its header"},
-    {"cut within the magic", false, -1, 0, -134, "is no IDX file"},
-    {"nothing", false, -1, 0, -136, "is no IDX file"},
+    {"cut within the magic", false, -1, 0, -134, "is not an IDX file"},
+    {"nothing", false, -1, 0, -136, "is not an IDX file"},
     {"a byte too many", false, -1, 0, 1, "more data than the 120 bytes"},
-    {"labels: wrong magic", true, 1, 2, 0, "is no IDX file"},
+    {"labels: wrong magic", true, 1, 2, 0, "is not an IDX file"},
     {"labels: three dimensions", true, 3, 3, 0, "has 3 dimensions, but labels have one"},
     {"labels: another number", true, 7, 5, -1, "has 5 labels, but '"},
     {"labels: out of range", true, 8 + 3, 10, 0,
-     "label 10 of sample 3 is out of range, for there are 10 classes"},
+     "label 10 of sample 3 is out of range: there are 10 classes"},
     {"labels: cut short", true, -1, 0, -2, "4 bytes of data, but its header promises 6"},
     {"labels: a byte too many", true, -1, 0, 1, "more data than the 6 bytes"},
 };
@@ -335,7 +335,7 @@ static void test_cifar_refused(void **state)
     const size_t n = cifar_bytes(b, 3, 1, 0);
     files_put(files_at("bad/data_batch_1.bin"), b, n - 1);
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
-           "'data_batch_1.bin' has 9218 bytes, no multiple of the 3073");
+           "'data_batch_1.bin' has 9218 bytes, not a multiple of the 3073");
     files_put(files_at("bad/data_batch_1.bin"), b, 0);
     refuse("cifar", "{'data_dir': '@/bad'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "has 0 bytes");
@@ -435,7 +435,7 @@ static void test_folder(void **state)
            "there is no folder '");
     files_mkdir(files_at("f/train"));
     refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
-           "has no folder for a class; images lie");
+           "has no folder for a class; each class");
     put_jpeg("f/train/x.jpg", 1);
     refuse("image_folder", "{'data_dir': '@/f'}", RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EDATA,
            "has no folder for a class, only files");
@@ -528,7 +528,7 @@ static struct key_row {
      "'crop_scale_min' is 0.9, above 'crop_scale_max', 0.5"},
     {"crop ratios the wrong way", "{'crop_ratio_min': 2, 'crop_ratio_max': 1}",
      "'crop_ratio_min' is 2"},
-    {"custom without numbers", "{'normalization': 'custom'}", "wants one number or three"},
+    {"custom without numbers", "{'normalization': 'custom'}", "needs one number or three"},
     {"custom with two numbers",
      "{'normalization': 'custom', 'image_mean': '0.5 0.5', 'image_std': '1'}",
      "'image_mean' is \"0.5 0.5\""},
@@ -538,7 +538,7 @@ static struct key_row {
      "'image_std' must be above 0"},
     {"unknown augmentation", "{'augmentation': 'cutmix'}", "augmentation"},
     {"classes below the offset", "{'n_classes': 1, 'label_offset': 1}",
-     "'n_classes' counts the ones below label_offset"},
+     "'n_classes' includes the classes below label_offset"},
     {"eval_resize too small", "{'image_size': 16, 'eval_resize': 8}",
      "'eval_resize' is 8, less than the image size of 16"},
 };

@@ -1,8 +1,9 @@
-/* cifar.c -- CIFAR-10 and CIFAR-100 in their binary form: records of a label (CIFAR-100: coarse, then fine) and 1,024
- * red, green and blue bytes each. Read from the folder, or once from the .tar.gz; kept as pixels of three bytes.
+/* cifar.c -- CIFAR-10 and CIFAR-100 in their binary form.
  *
- * Which of the two it is, the names say: data_batch_1.bin or train.bin. n_classes 20 takes CIFAR-100's coarse labels.
- */
+ * A record is a label (CIFAR-100: coarse, then fine) and 1,024 red, green and blue bytes each.
+ * Records are read from the folder, or once from the .tar.gz, and kept as pixels of three bytes.
+ * The names of the files say which of the two it is: data_batch_1.bin or train.bin. n_classes 20
+ * selects the coarse labels of CIFAR-100. */
 #include "../images_impl.h"
 #include <ctype.h>
 #include <errno.h>
@@ -14,8 +15,9 @@
 
 enum { SIDE = 32, PLANE = SIDE * SIDE, MAX_FILES = 64, FILE_MAX = 1 << 29 };
 
-typedef struct cifar_file { /* one .bin file */
-    int order;
+/* One .bin file in memory. */
+typedef struct cifar_file {
+    int order; /* of its records: data_batch_1 comes before data_batch_2 */
     char name[256];
     uint8_t *p;
     size_t n;
@@ -24,9 +26,10 @@ typedef struct cifar_file { /* one .bin file */
 typedef struct cifar_files {
     const rd_images *m;
     const char *from; /* folder or archive */
-    int n, n_fine;    /* 10 or 100; 0: not yet known */
+    int n;            /* number of files */
+    int n_fine;       /* 10 or 100 classes; 0: not yet known */
     cifar_file file[MAX_FILES];
-    char *names; /* text of the file with the names of the classes */
+    char *names; /* text of the file with the names of the classes; owned */
 } cifar_files;
 
 static void cifar_release(cifar_files *x)
@@ -37,7 +40,8 @@ static void cifar_release(cifar_files *x)
 
 /* What a file is, by its name. */
 typedef struct role {
-    int n_fine, order; /* order: of the records; -1: names of classes */
+    int n_fine;
+    int order; /* as in cifar_file; -1: names of classes */
 } role;
 
 static bool find_role(const cifar_files *x, const char *path, role *out)
@@ -60,19 +64,19 @@ static bool find_role(const cifar_files *x, const char *path, role *out)
     return out->n_fine > 0;
 }
 
-/* Room for n bytes of a file, or of the names, at *p. */
+/* Adds a file of n bytes, or the names; *p is the memory for its bytes. */
 static rd_code cifar_add_file(cifar_files *x, const role *r, const char *name, size_t n,
                               uint8_t **p, rd_status *st)
 {
     if (x->n_fine && x->n_fine != r->n_fine)
         return rd_fail(
             st, RD_EDATA,
-            "'%s' holds both CIFAR-10 and CIFAR-100; name the folder or archive of one as data_dir",
+            "'%s' holds both CIFAR-10 and CIFAR-100; set data_dir to the folder or archive of one",
             x->from);
     if (n > FILE_MAX || x->n == MAX_FILES)
         return rd_fail(st, RD_EDATA,
-                       "'%s': '%s' has %zu bytes, or there are more than %d such files", x->from,
-                       name, n, MAX_FILES);
+                       "'%s': '%s' is too large (%zu bytes), or there are more than %d such files",
+                       x->from, name, n, MAX_FILES);
     *p = malloc(n + 1);
     if (!*p) return rd_fail(st, RD_EENV, "out of memory for %zu bytes of '%s'", n, name);
     (*p)[n] = 0;
@@ -113,7 +117,7 @@ static rd_code cifar_read_file(cifar_files *x, const char *name, const role *r, 
     size_t got;
     const int k = snprintf(path, sizeof path, "%s/%s", x->from, name);
     if (k >= (int)sizeof path || stat(path, &sb) != 0)
-        return RD_OK; /* not there: looked for below */
+        return RD_OK; /* the caller tries other names */
     RD_TRY(rd_stream_new(path, &s, st));
     RD_TRY(cifar_add_file(x, r, name, (size_t)sb.st_size, &p, st));
     RD_TRY(rd_stream_read(s, p, (size_t)sb.st_size, &got, st));
@@ -144,7 +148,7 @@ done:
     return st->code;
 }
 
-/* The folder or archive that data_dir, or the key of the split, leads to. */
+/* Finds the folder or archive below data_dir, or of the key of the split. */
 static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *archive,
                            rd_status *st)
 {
@@ -168,7 +172,7 @@ static rd_code find_source(const rd_images *m, char out[RD_PATH_BYTES], bool *ar
     }
     for (int which = 0; which < 2; which++) {
         const int set = which ^ hundred;
-        if (m->config_classes > 0 && which == 1) break; /* n_classes has said which */
+        if (m->config_classes > 0 && which == 1) break; /* n_classes decides */
         for (int k = 0; k < 4; k++) {
             if (snprintf(out, RD_PATH_BYTES, known[set][k][0] ? "%s/%s" : "%s%s", base,
                          known[set][k]) >= RD_PATH_BYTES)
@@ -212,7 +216,7 @@ static int by_order(const void *a, const void *b)
     return ((const cifar_file *)a)->order - ((const cifar_file *)b)->order;
 }
 
-/* Names of the classes, where as many lines are there. */
+/* Adds the names of the classes, if their number is right. */
 static rd_code add_names(rd_images *m, char *text, int64_t n_classes, rd_status *st)
 {
     char *line[100], *at = text;
@@ -245,8 +249,8 @@ static rd_code store_files(rd_images *m, cifar_files *x, rd_status *st)
     for (int k = 0; k < x->n; k++) {
         if (x->file[k].n == 0 || x->file[k].n % record != 0)
             return rd_fail(st, RD_EDATA,
-                           "'%s': '%s' has %zu bytes, no multiple of the %zu of a record; it is "
-                           "cut short or no CIFAR-%d file",
+                           "'%s': '%s' has %zu bytes, not a multiple of the %zu of a record; it is "
+                           "cut short or not a CIFAR-%d file",
                            x->from, x->file[k].name, x->file[k].n, record, x->n_fine);
         n += (int64_t)(x->file[k].n / record);
     }

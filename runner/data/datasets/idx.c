@@ -1,5 +1,7 @@
-/* idx.c -- images and labels in the IDX format of MNIST and Fashion-MNIST: 0, 0, type, number of dimensions, then the
- * sizes as big-endian 32-bit numbers, then the data, last index fastest. Files may be compressed; content decides. */
+/* idx.c -- images and labels in the IDX format of MNIST and Fashion-MNIST.
+ *
+ * A file has two zero bytes, the type, the number of dimensions, the sizes as big-endian 32-bit
+ * numbers, then the data, last index fastest. Files may be compressed; the content decides. */
 #include "../images_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +14,7 @@ typedef struct idx_head {
     int64_t dim[MAX_DIM];
 } idx_head;
 
-/* Reads the header; what remains of the stream must be the data it promises (compressed: may be). */
+/* Reads the header and checks that the stream can hold the data that the header promises. */
 static rd_code read_head(rd_stream *s, const char *path, int n_dim, const char *what, idx_head *out,
                          rd_status *st)
 {
@@ -20,10 +22,10 @@ static rd_code read_head(rd_stream *s, const char *path, int n_dim, const char *
     size_t got;
     RD_TRY(rd_stream_read(s, b, 4, &got, st));
     if (got < 4 || b[0] != 0 || b[1] != 0)
-        return rd_fail(
-            st, RD_EDATA,
-            "'%s' is no IDX file: it does not begin with two zero bytes, type and number of sizes",
-            path);
+        return rd_fail(st, RD_EDATA,
+                       "'%s' is not an IDX file: it does not begin with two zero bytes, type and "
+                       "number of sizes",
+                       path);
     if (b[2] != TYPE_U8)
         return rd_fail(
             st, RD_EDATA,
@@ -64,7 +66,8 @@ static rd_code read_data(rd_stream *s, const char *path, uint8_t *p, int64_t n, 
     RD_TRY(rd_stream_read(s, &extra, 1, &more, st));
     if (more > 0)
         return rd_fail(st, RD_EDATA,
-                       "'%s': more data than the %" PRId64 " bytes its header promises", path, n);
+                       "'%s': more data than the %" PRId64 " bytes that its header promises", path,
+                       n);
 done:
     return st->code;
 }
@@ -109,7 +112,7 @@ static rd_code idx_read_labels(rd_images *m, rd_stream *s, const char *path, con
                                "; it is cut short",
                                path, i + (int64_t)got, h.dim[0]);
         } else {
-            RD_TRY(read_data(s, path, some, k, st)); /* the last ones: nothing may follow */
+            RD_TRY(read_data(s, path, some, k, st)); /* the last labels: nothing may follow */
         }
         for (int64_t j = 0; j < k; j++)
             RD_TRY(rd_images_label(m, i + j, some[j], n_classes, path, st));
@@ -119,7 +122,7 @@ done:
     return st->code;
 }
 
-/* The usual names, in both spellings, with and without .gz. */
+/* Finds the file under its usual names: both spellings, with and without .gz. */
 static rd_code usual_name(const rd_images *m, const char *what, int n_dim, char out[RD_PATH_BYTES],
                           rd_status *st)
 {
@@ -143,7 +146,7 @@ done:
     return st->code;
 }
 
-/* "x-images-idx3-ubyte.gz" -> "x-labels-idx1-ubyte.gz" */
+/* Derives the name of the label file: "x-images-idx3-ubyte.gz" -> "x-labels-idx1-ubyte.gz". */
 static rd_code labels_beside(const char *images, char out[RD_PATH_BYTES], rd_status *st)
 {
     const char *slash = strrchr(images, '/'), *at = strstr(slash ? slash : images, "images");
@@ -151,12 +154,13 @@ static rd_code labels_beside(const char *images, char out[RD_PATH_BYTES], rd_sta
     if (!at || !idx)
         return rd_fail(
             st, RD_EUSAGE,
-            "'%s': the name does not say which file has the labels; name it with train_labels or "
+            "cannot derive the name of the label file from '%s'; give it with train_labels or "
             "eval_labels",
             images);
     const int n = snprintf(out, RD_PATH_BYTES, "%.*slabels%.*sidx1%s", (int)(at - images), images,
                            (int)(idx - at) - 6, at + 6, idx + 4);
-    if (n >= RD_PATH_BYTES) return rd_fail(st, RD_EDATA, "too long a path: '%.200s...'", images);
+    if (n >= RD_PATH_BYTES)
+        return rd_fail(st, RD_EDATA, "the path is too long: '%.200s...'", images);
     return RD_OK;
 }
 

@@ -1,8 +1,9 @@
-/* image_folder.c -- a folder for each class, images in it (also deeper); the class is the rank of the folder's name
- * among the sorted names. Nothing but names is read when it is opened.
+/* image_folder.c -- a folder for each class, with images in it or in folders below it.
  *
- * The training folder says which classes there are, also for the other splits: a class without validation images must
- * not shift the numbers of those behind it. In infer mode the folder may hold images and no classes. */
+ * The class is the rank of the folder's name among the sorted names. Opening the dataset reads only
+ * names. The training folder defines the classes, also for the other splits: a class without
+ * validation images must not shift the numbers of those behind it. In infer mode the folder may
+ * hold images and no classes. */
 #include "../images_impl.h"
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +15,8 @@
 
 enum { SIDE = 224, MAX_DEPTH = 32 };
 
-typedef struct names { /* of the entries of one folder, sorted */
+/* Names of the entries of one folder, sorted. */
+typedef struct names {
     char **at;
     int64_t n, cap;
 } names;
@@ -47,13 +49,14 @@ static rd_code names_add(names *x, const char *name, rd_status *st)
     return RD_OK;
 }
 
-/* Entries of root/sub, folders and files apart; those that begin with a dot are passed over, and what is neither. */
+/* Lists the folders and the files of root/sub. Names that begin with a dot are skipped, and
+ * everything else that is neither. */
 static rd_code list(const char *root, const char *sub, names *folders, names *files, rd_status *st)
 {
     char path[RD_PATH_BYTES], inner[RD_PATH_BYTES + 300];
     DIR *d = NULL;
     if (snprintf(path, sizeof path, sub[0] ? "%s/%s" : "%s%s", root, sub) >= (int)sizeof path)
-        return rd_fail(st, RD_EDATA, "too long a path: '%.200s/%.200s'", root, sub);
+        return rd_fail(st, RD_EDATA, "the path is too long: '%.200s/%.200s'", root, sub);
     d = opendir(path);
     if (!d)
         return rd_fail(st, RD_EDATA, "cannot read the folder '%s': %s; check data_dir", path,
@@ -67,7 +70,7 @@ static rd_code list(const char *root, const char *sub, names *folders, names *fi
         if (!e) break;
         if (e->d_name[0] == '.') continue;
         bool folder = e->d_type == DT_DIR, file = e->d_type == DT_REG;
-        if (!folder && !file) { /* a link, or a file system that does not say */
+        if (!folder && !file) { /* a link, or a file system without d_type */
             snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
             if (stat(inner, &sb) != 0) {
                 rd_fail(st, RD_EDATA, "cannot open '%s': %s", inner, strerror(errno));
@@ -86,7 +89,7 @@ done:
     return st->code;
 }
 
-/* All images of root/sub and below. */
+/* Adds all images of root/sub and below. */
 static rd_code add_images(rd_images *m, const char *root, const char *sub, int64_t label, int depth,
                           rd_status *st)
 {
@@ -94,8 +97,8 @@ static rd_code add_images(rd_images *m, const char *root, const char *sub, int64
     rd_strbuf b = {0};
     if (depth > MAX_DEPTH)
         return rd_fail(st, RD_EDATA,
-                       "'%s/%.200s': folders lie more than %d deep; does a link lead back?", root,
-                       sub, MAX_DEPTH);
+                       "'%s/%.200s': folders are nested more than %d deep; does a link lead back?",
+                       root, sub, MAX_DEPTH);
     RD_TRY(list(root, sub, &folders, &files, st));
     for (int64_t i = 0; i < files.n; i++) {
         rd_strbuf_reset(&b);
@@ -119,7 +122,7 @@ done:
     return st->code;
 }
 
-/* The classes: folders of the training data where that is there, else of root. */
+/* Lists the classes: the folders of the training data if it exists, else those of root. */
 static rd_code find_classes(const rd_images *m, const char *root, names *out, rd_status *st)
 {
     char train[RD_PATH_BYTES];
@@ -131,10 +134,11 @@ static rd_code find_classes(const rd_images *m, const char *root, names *out, rd
     }
     RD_TRY(list(root, "", out, &files, st));
     if (out->n == 0)
-        RD_TRY(rd_fail(st, RD_EDATA,
-                       "'%s' has no folder for a class%s; images lie in folders named for their "
-                       "class, as in train/cat/1.jpg",
-                       root, files.n > 0 ? ", only files" : ""));
+        RD_TRY(rd_fail(
+            st, RD_EDATA,
+            "'%s' has no folder for a class%s; each class needs a folder of images with its "
+            "name, as in train/cat/1.jpg",
+            root, files.n > 0 ? ", only files" : ""));
 done:
     names_release(&files);
     return st->code;
@@ -162,7 +166,7 @@ static rd_code image_folder_load(rd_images *m, rd_status *st)
     names classes = {0}, folders = {0}, files = {0};
     uint32_t shard;
     RD_TRY(find_root(m, root, st));
-    RD_TRY(rd_images_add_shard(m, root, &shard, st)); /* number 0: the root of all names */
+    RD_TRY(rd_images_add_shard(m, root, &shard, st)); /* shard 0: the root of all names */
     RD_TRY(find_classes(m, root, &classes, st));
     for (int64_t i = 0; i < classes.n; i++) RD_TRY(rd_images_add_class(m, classes.at[i], st));
     RD_TRY(list(root, "", &folders, &files, st));
@@ -174,7 +178,8 @@ static rd_code image_folder_load(rd_images *m, rd_status *st)
     if (folders.n == 0)
         RD_TRY(rd_fail(
             st, RD_EDATA,
-            "'%s' has no folder for a class; images lie in folders named for their class", root));
+            "'%s' has no folder for a class; each class needs a folder of images with its name",
+            root));
     for (int64_t i = 0; i < folders.n; i++) {
         char **at = classes.n == 0 ? NULL
                                    : bsearch(&folders.at[i], classes.at, (size_t)classes.n,
@@ -186,10 +191,10 @@ static rd_code image_folder_load(rd_images *m, rd_status *st)
         const int64_t before = m->head.n;
         RD_TRY(add_images(m, root, folders.at[i], at - classes.at, 0, st));
         if (m->head.n == before && rd_images_train_like(m))
-            RD_TRY(
-                rd_fail(st, RD_EDATA,
-                        "'%s/%s' has no .jpg, .jpeg or .png; remove the folder, or is it no class?",
-                        root, folders.at[i]));
+            RD_TRY(rd_fail(
+                st, RD_EDATA,
+                "'%s/%s' has no .jpg, .jpeg or .png; remove the folder if it is not a class", root,
+                folders.at[i]));
     }
     RD_TRY(rd_images_sort(m, st));
 done:

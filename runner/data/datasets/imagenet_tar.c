@@ -1,10 +1,13 @@
-/* imagenet_tar.c -- ImageNet as it is handed out: ILSVRC2012_img_train.tar, a tar of one tar a class, and
- * ILSVRC2012_img_val.tar, a flat one whose labels come in a text file. Both are read in place.
+/* imagenet_tar.c -- ImageNet as it is distributed: ILSVRC2012_img_train.tar, a tar of one tar per
+ * class, and ILSVRC2012_img_val.tar, a flat tar whose labels are in a text file. Both are read in
+ * place.
  *
- * The class is the rank of the WordNet id (the inner tar's name) among the sorted ids. The validation labels may be
- * given as WordNet ids, a line an image in the order of the file names (imagenet_2012_validation_synset_labels.txt); as
- * ILSVRC ids, 1 to 1000, which are in another order and need synsets_file; or with the name of the image before the
- * class. */
+ * The class is the rank of the WordNet id (the name of the inner tar) among the sorted ids. A line
+ * of the validation labels has one of three forms:
+ * - a WordNet id; the lines are in the order of the file names
+ *   (imagenet_2012_validation_synset_labels.txt)
+ * - an ILSVRC id, 1 to 1000; these are in another order and need synsets_file
+ * - the name of the image, then the class */
 #include "../images_impl.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -27,7 +30,7 @@ static int by_text(const void *a, const void *b)
 static rd_code ids_add(ids *x, const char *id, size_t n, rd_status *st)
 {
     if (n == 0 || n >= ID_BYTES || x->n >= MAX_IDS)
-        return rd_fail(st, RD_EDATA, "'%.*s' is no WordNet id, or there are more than %d",
+        return rd_fail(st, RD_EDATA, "'%.*s' is not a WordNet id, or there are more than %d",
                        (int)(n < 80 ? n : 80), id, MAX_IDS);
     if (x->n == x->cap) {
         const int64_t cap = x->cap * 2 + 1024;
@@ -66,7 +69,7 @@ done:
     return st->code;
 }
 
-/* "path/n01440764.tar" -> its id; 0: no inner tar. */
+/* Finds the id in "path/n01440764.tar" and returns its length; 0: not an inner tar. */
 static size_t inner_id(const char *name, const char **id)
 {
     const char *slash = strrchr(name, '/');
@@ -78,7 +81,7 @@ static size_t inner_id(const char *name, const char **id)
                : 0;
 }
 
-/* The ids of a tar of tars, from its headers. */
+/* Reads the ids of a tar of tars from its headers. */
 static rd_code read_ids(const char *path, ids *out, rd_status *st)
 {
     rd_tar *t = NULL;
@@ -95,8 +98,8 @@ static rd_code read_ids(const char *path, ids *out, rd_status *st)
     ids_sort(out);
     if (out->n < before) RD_TRY(rd_fail(st, RD_EDATA, "'%s' has two archives for one class", path));
     if (out->n == 0)
-        RD_TRY(rd_fail(st, RD_EDATA,
-                       "'%s' has no archives in it; it should hold one for each class", path));
+        RD_TRY(rd_fail(st, RD_EDATA, "'%s' contains no archives; it needs one for each class",
+                       path));
 done:
     rd_tar_free(t);
     return st->code;
@@ -119,7 +122,8 @@ done:
     return st->code;
 }
 
-/* The images of one class. in_memory: t lies in memory that goes away. */
+/* Adds the images of one class. in_memory: the bytes of t, if they are in memory that will be
+ * freed. */
 static rd_code walk_class(rd_images *m, rd_tar *t, const uint8_t *in_memory, uint32_t shard,
                           const char *id, int64_t label, rd_status *st)
 {
@@ -144,7 +148,7 @@ static rd_code walk_class(rd_images *m, rd_tar *t, const uint8_t *in_memory, uin
     }
     m->head.n_ignored += rd_tar_ignored(t);
     if (m->head.n == before)
-        RD_TRY(rd_fail(st, RD_EDATA, "the archive of class '%s' has no image in it", id));
+        RD_TRY(rd_fail(st, RD_EDATA, "the archive of class '%s' contains no image", id));
 done:
     rd_strbuf_release(&name);
     return st->code;
@@ -217,7 +221,7 @@ typedef struct word {
     size_t n;
 } word;
 
-/* The first two words of a line; returns how many there are (at most 3 are counted). */
+/* Finds the first two words of a line and returns the number of words, at most 3. */
 static int words_of(const char *line, size_t n, word out[2])
 {
     int k = 0;
@@ -243,7 +247,7 @@ static bool is_number(const word *w, int64_t *out)
     return w->n > 0;
 }
 
-/* Calls f for each line that is not empty. */
+/* Calls f for each line of a file. */
 typedef rd_code (*line_fn)(void *ctx, int64_t number, const char *line, size_t n, rd_status *st);
 static rd_code each_line(const char *path, line_fn f, void *ctx, rd_status *st)
 {
@@ -263,15 +267,15 @@ done:
 
 typedef struct labels {
     char path[RD_PATH_BYTES];
-    ids by_number; /* WordNet id of ILSVRC id k at k - 1; not sorted; empty ids where none was given */
-    ids classes; /* sorted */
-    bool have_classes, collect;
+    ids by_number; /* WordNet id of ILSVRC id k at k - 1, not sorted; "-": not given */
+    ids classes;   /* sorted */
+    bool collect;  /* first pass: the labels define the classes */
     int64_t n, cap;
-    int32_t *label;
+    int32_t *label; /* [n] */
     struct {
         char name[ID_BYTES];
         int32_t label;
-    } * named; /* "name class" lines; n of them, sorted by name once all are there */
+    } * named; /* [n] lines "name class", in the end sorted by name */
     bool by_name;
 } labels;
 
@@ -288,7 +292,7 @@ static rd_code add_synset(void *ctx, int64_t number, const char *line, size_t n,
     else if (n_words > 1 && !is_number(&w[1], &k))
         k = number;
     if (k < 1 || k > MAX_IDS || id->n >= ID_BYTES)
-        return rd_fail(st, RD_EDATA, "line %" PRId64 ": no ILSVRC id and WordNet id", number);
+        return rd_fail(st, RD_EDATA, "line %" PRId64 ": not an ILSVRC id and a WordNet id", number);
     while (x->by_number.n < k) RD_TRY(ids_add(&x->by_number, "-", 1, st));
     memset(x->by_number.at[k - 1], 0, ID_BYTES);
     memcpy(x->by_number.at[k - 1], id->p, id->n);
@@ -296,7 +300,8 @@ done:
     return st->code;
 }
 
-/* The class that a word names: a WordNet id, a number from ILSVRC's list, or (behind a file name) the rank itself. */
+/* Finds the class of a word: a WordNet id, an ILSVRC id, or, behind a file name, the number of the
+ * class itself. */
 static rd_code class_of(labels *x, const word *w, bool behind_name, int64_t number, int32_t *out,
                         rd_status *st)
 {
@@ -309,9 +314,8 @@ static rd_code class_of(labels *x, const word *w, bool behind_name, int64_t numb
         }
         if (x->by_number.n == 0)
             return rd_fail(st, RD_EDATA,
-                           "'%s' has ILSVRC ids, which are in another order than WordNet ids; name "
-                           "the file that says which is "
-                           "which with synsets_file",
+                           "'%s' has ILSVRC ids, which are in another order than WordNet ids; give "
+                           "the file that maps them with synsets_file",
                            x->path);
         if (k < 1 || k > x->by_number.n || x->by_number.at[k - 1][0] == '-')
             return rd_fail(st, RD_EDATA,
@@ -369,10 +373,10 @@ static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
     char train[RD_PATH_BYTES], synsets[RD_PATH_BYTES];
     const char *given = m->c.data[RD_SPLIT_TRAIN], *file = rd_images_labels_given(m);
     if (!file)
-        return rd_fail(st, RD_EUSAGE,
-                       "missing key 'eval_labels': the classes of the validation images, a line an "
-                       "image; add it "
-                       "to the config");
+        return rd_fail(
+            st, RD_EUSAGE,
+            "missing key 'eval_labels': the classes of the validation images, one image a "
+            "line; add it to the config");
     RD_TRY(rd_images_path(m, file, x->path, st));
     if (m->c.synsets_file && m->c.synsets_file[0]) {
         RD_TRY(rd_images_path(m, m->c.synsets_file, synsets, st));
@@ -392,7 +396,7 @@ static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
         x->n = 0;
     }
     RD_TRY(each_line(x->path, add_label, x, st));
-    if (x->classes.n == 0) { /* file names with ranks: n_classes says how many */
+    if (x->classes.n == 0) { /* file names with class numbers: n_classes is their number */
         if (m->config_classes == 0)
             RD_TRY(rd_fail(st, RD_EUSAGE,
                            "missing key 'n_classes': '%s' has numbers of classes and there is no "
@@ -401,7 +405,8 @@ static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
         m->head.n_classes = m->config_classes - m->label_offset;
     }
     if (x->by_name)
-        qsort(x->named, (size_t)x->n, sizeof *x->named, by_text); /* the name comes first */
+        qsort(x->named, (size_t)x->n, sizeof *x->named,
+              by_text); /* by_text: the name comes first */
 done:
     return st->code;
 }
@@ -420,7 +425,7 @@ static rd_code give_labels(rd_images *m, const labels *x, rd_status *st)
 {
     rd_sample *e = (rd_sample *)(void *)m->block[RD_BLOCK_SAMPLES].p;
     const char *names = m->block[RD_BLOCK_NAMES].p;
-    RD_TRY(rd_images_sort(m, st)); /* by name: all labels are 0 as yet */
+    RD_TRY(rd_images_sort(m, st)); /* by name: all labels are still 0 */
     if (!x->by_name && x->n != m->head.n)
         return rd_fail(st, RD_EDATA, "%" PRId64 " labels for %" PRId64 " validation images", x->n,
                        m->head.n);
@@ -464,7 +469,7 @@ done:
     return st->code;
 }
 
-/* Is it a tar of tars? By its first member. */
+/* Is it a tar of tars? Its first member decides. */
 static rd_code is_nested(const char *path, bool *nested, rd_status *st)
 {
     rd_tar *t = NULL;
@@ -488,7 +493,7 @@ static rd_code imagenet_tar_load(rd_images *m, rd_status *st)
     RD_TRY(rd_images_path(m, given ? given : usual, path, st));
     RD_TRY(is_nested(path, &nested, st));
     if (!nested && rd_images_train_like(m))
-        return rd_fail(st, RD_EDATA, "'%s' is no tar of one tar for each class", path);
+        return rd_fail(st, RD_EDATA, "'%s' is not a tar of one tar for each class", path);
     RD_TRY(nested ? load_nested(m, path, st) : load_flat(m, path, st));
 done:
     return st->code;
@@ -509,5 +514,5 @@ static const rd_images_kind imagenet_tar = {
 
 RD_DATASET_IMAGES_OWN(
     imagenet_tar,
-    "ImageNet as it is handed out: a tar of tars for training, a flat tar for validation",
+    "ImageNet as it is distributed: a tar of tars for training, a flat tar for validation",
     imagenet_tar, &imagenet_tar_group);

@@ -1,5 +1,7 @@
-/* npz_images.c -- Keras' layout: one .npz with x_train, y_train, x_test, y_test; images as unsigned bytes, (n, h, w) or
- * (n, h, w, channels), labels as integers of any width. mnist.npz, fashion_mnist.npz and cifar10.npz look so. */
+/* npz_images.c -- Keras' layout: one .npz with x_train, y_train, x_test, y_test.
+ *
+ * Images are unsigned bytes of shape (n, h, w) or (n, h, w, channels), labels are integers of any
+ * width. mnist.npz, fashion_mnist.npz and cifar10.npz have this layout. */
 #include "../images_impl.h"
 #include "rd/npz.h"
 #include <inttypes.h>
@@ -64,7 +66,7 @@ static rd_code npz_images_store(rd_images *m, const rd_npz *z, const char *path,
         !(y->n_dim == 1 || (y->n_dim == 2 && y->dim[1] == 1)))
         return rd_fail(
             st, RD_EDATA,
-            "'%s': '%s' has %d dimensions of type %s, but labels are integers, one an image", path,
+            "'%s': '%s' has %d dimensions of type %s, but labels are integers, one per image", path,
             y->name, y->n_dim, y->descr);
     if (x->dim[0] != y->dim[0])
         return rd_fail(st, RD_EDATA, "'%s': %" PRId64 " images in '%s', %" PRId64 " labels in '%s'",
@@ -89,7 +91,7 @@ static rd_code npz_images_load(rd_images *m, rd_status *st)
     const char *given = rd_images_given(m);
     rd_npz *z = NULL;
     RD_TRY(rd_images_path(m, given ? given : "mnist.npz", path, st));
-    if (rd_npz_new(path, &z, st) == RD_ECKPT) { /* to that reader any archive is a checkpoint */
+    if (rd_npz_new(path, &z, st) == RD_ECKPT) { /* that reader takes any archive for a checkpoint */
         st->code = RD_EDATA;
         goto done;
     }

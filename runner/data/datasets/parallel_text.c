@@ -1,12 +1,13 @@
-/* parallel_text.c -- two text files, line k of one the translation of line k of the other.
+/* parallel_text.c -- two text files; line k of one is the translation of line k of the other.
  *
- * Files: plain UTF-8, or compressed (found by content), or a member of an archive, written "archive.tar.gz!member"; the
- * archive is read without unpacking. "-" as source_file_test is standard input, which rank 0 reads for all. LF ends a
- * line, CR LF is tolerated, nothing else ends one (in vocabularies a lone CR does as well).
+ * Files are UTF-8: plain, compressed (recognised by content), or a member of an archive, written
+ * "archive.tar.gz!member"; the archive is read without unpacking it. "-" as source_file_test is
+ * standard input, which rank 0 reads for all. LF ends a line, CR LF is tolerated, nothing else ends
+ * one. (In vocabularies a lone CR does.)
  *
- * Memory: token ids lie in flat arrays that the ranks of a host share; local rank 0 reads the files. With shard every
- * rank reads them itself and keeps its own lines alone. Lengths and buckets of all samples are known to all ranks
- * either way. */
+ * Token ids are stored in flat arrays that the ranks of a host share; local rank 0 reads the files.
+ * With shard, every rank reads the files itself and keeps only its own lines. All ranks know the
+ * lengths and buckets of all samples in either case. */
 #include "../text_impl.h"
 #include "rd/strbuf.h"
 #include <inttypes.h>
@@ -30,7 +31,7 @@ static const char *const utf8_choices[] = {
     [UTF8_ERROR] = "error", [UTF8_REPLACE] = "replace", NULL};
 enum {
     ALL_MODES = RD_MODE_TRAIN | RD_MODE_EVAL | RD_MODE_INFER | RD_MODE_TRAIN_EVAL,
-    BUCKET_MAX = 65534 /* more is taken for a slip */
+    BUCKET_MAX = 65534 /* a larger limit counts as a mistake */
 };
 
 static const rd_option options[] = {
@@ -84,7 +85,7 @@ static const rd_option_group group = {"parallel_text",
                                       options, sizeof(text_config)};
 
 typedef struct parallel_text {
-    text_config c;
+    text_config c; /* all zero once the dataset is open */
     rd_vocab *vocab[2];
     rd_side side[2];
     bool no_target, keep_all;
@@ -92,7 +93,7 @@ typedef struct parallel_text {
     int64_t count, skipped, skipped_longest[2];
     char delimiter[64], fingerprint[256]; /* the config may be freed before the dataset */
     bool print_unk;
-    rd_ints limit[2]; /* n 0: none */
+    rd_ints limit[2]; /* [side] length limits of the buckets; n 0: no limit */
 } parallel_text;
 
 static const char *const file_key[3][2] = {{"source_file", "target_file"},
@@ -190,7 +191,7 @@ done:
     return st->code;
 }
 
-/* Standard input: rank 0 reads, all get the bytes. The caller frees *in. Collective. */
+/* Reads standard input on rank 0 and sends the bytes to all. The caller frees *in. Collective. */
 static rd_code read_stdin(const rd_dataset_args *a, char **in, size_t *n, rd_status *st)
 {
     int64_t bytes = 0;
@@ -210,7 +211,8 @@ done:
     return st->code;
 }
 
-/* Local rank 0 reads, the others map; a rank that cannot map reads too. Collective. */
+/* Local rank 0 reads, the others map its memory; a rank that cannot map it reads, too.
+ * Collective. */
 static rd_code parallel_text_read_text(parallel_text *t, const rd_dataset_args *a, rd_status *st)
 {
     char *in = NULL;
@@ -281,7 +283,7 @@ static void parallel_text_report(const parallel_text *t, const rd_dataset_args *
     const char *const vocab_file[2] = {t->c.src_vocab_file, t->c.tgt_vocab_file};
     for (int s = 0; s < 2; s++) {
         if (a->split != RD_SPLIT_TRAIN && a->mode == RD_MODE_TRAIN_EVAL)
-            continue; /* said when the training data was opened */
+            continue; /* reported when the training data was opened */
         if (rd_vocab_duplicates(t->vocab[s]) > 0)
             rd_warn(a->log, "%s: %" PRId64 " repeated word%s; each keeps the id of its last line",
                     vocab_file[s], rd_vocab_duplicates(t->vocab[s]),
@@ -340,7 +342,7 @@ static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status 
                        "line k of the other",
                        file[0], n[0], RD_S(n[0]), file[1], n[1]);
     if (n[0] == 0 && !a->keep_all)
-        return rd_fail(st, RD_EDATA, "'%s' is empty; it needs a sentence a line", file[0]);
+        return rd_fail(st, RD_EDATA, "'%s' is empty; it needs one sentence a line", file[0]);
     if (n[0] > UINT32_MAX)
         return rd_fail(st, RD_EDATA, "'%s' has more than %" PRIu32 " lines", file[0], UINT32_MAX);
     t->count = n[0];
@@ -361,7 +363,7 @@ static rd_code check_text(parallel_text *t, const rd_dataset_args *a, rd_status 
     return RD_OK;
 }
 
-/* ---- the table ---- */
+/* ---- the functions of rd_dataset_def ---- */
 
 static void text_close(void *self)
 {
@@ -389,14 +391,13 @@ static rd_code text_open(const rd_dataset_args *a, void **self, rd_status *st)
             rd_status_prefix(st, "tgt_vocab_file");
     }
     RD_TRY(rd_agree(a->comm, st));
-    if (!t)
-        return rd_fail(st, RD_EBUG,
-                       "ranks agree without a dataset"); /* never: the failure is shared */
+    if (!t) /* Never happens: all ranks share the failure. */
+        return rd_fail(st, RD_EBUG, "ranks agree without a dataset");
     RD_TRY(parallel_text_read_text(t, a, st));
     (void)check_text(t, a, st);
     RD_TRY(rd_agree(a->comm, st));
     parallel_text_report(t, a);
-    memset(&t->c, 0, sizeof t->c); /* its strings are the config's */
+    memset(&t->c, 0, sizeof t->c); /* its strings belong to the config, which may be freed */
     *self = t;
     return RD_OK;
 done:
@@ -445,8 +446,8 @@ static rd_code text_fetch(void *self, const int64_t *ids, int64_t n, rd_arena *a
     out->sample = sample;
     out->n_fields = 2;
     for (int s = 0; s < 2; s++) {
-        const bool made_up = s == 1 &&
-                             t->no_target; /* an empty line without even the empty token */
+        /* Without a target: start and end token only, without even an empty token. */
+        const bool made_up = s == 1 && t->no_target;
         int64_t *off;
         int32_t *data;
         RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *off, &off, st));

@@ -1,11 +1,12 @@
-/* synthetic_images.c -- images without data, from formulas with a fixed seed, for benchmarks and tests.
+/* synthetic_images.c -- images from formulas with a fixed seed, for benchmarks and tests.
  *
- * learnable: each class has a pattern of its own, a handful of waves; an image is the pattern of its class, at a random
- * strength, under noise. A small network learns it in some hundred steps, and cannot without the labels.
- * random: noise with mean 127 and the spread of tf_cnn_benchmarks' images, labels at random.
+ * learnable: each class has its own pattern, a few waves. An image is the pattern of its class, at
+ * a random strength, under noise. A small network learns it in some hundred steps, and cannot learn
+ * it without the labels. random: noise with mean 127 and the spread of tf_cnn_benchmarks' images;
+ * the labels are random.
  *
- * Making noise costs more than a small network: it is made once, and an image takes its part of it from a place of its
- * own. */
+ * Making noise costs more than a small network. It is made once, and an image copies it from its
+ * own position on. */
 #include "../images_impl.h"
 #include "rd/philox.h"
 #include <math.h>
@@ -21,7 +22,8 @@ enum {
 };
 static const uint64_t data_seed = 20180115, eval_stream = (uint64_t)1 << 40;
 
-/* Block RD_BLOCK_PIXELS: NOISE bytes, then (learnable) the patterns, of at most PATTERN_SIDE squared pixels. */
+/* Block RD_BLOCK_PIXELS holds NOISE bytes, then (learnable) the patterns of at most PATTERN_SIDE
+ * squared pixels. */
 static uint8_t *noise_of(const rd_images *m)
 {
     return (uint8_t *)m->block[RD_BLOCK_PIXELS].p;
@@ -38,7 +40,8 @@ static rd_key sample_key(const rd_images *m, int64_t i)
                        (uint64_t)i);
 }
 
-/* In -1 .. 1: waves whose lengths go from a third of the side to all of it, the same at every size. */
+/* Makes a pattern, -127 .. 127, of waves whose lengths are a third of the side to the whole side,
+ * the same at every size. */
 static void make_pattern(int64_t class, int64_t h, int64_t w, int64_t c, int8_t *out)
 {
     float u[WAVES * 4 * 3];
@@ -60,7 +63,7 @@ static void make_pattern(int64_t class, int64_t h, int64_t w, int64_t c, int8_t 
             }
 }
 
-/* n bytes of noise from place `at` on, around the end of the table. */
+/* Copies n bytes of noise from position `at` on; the table repeats at its end. */
 static void copy_noise(const uint8_t *noise, int64_t at, int64_t n, uint8_t *out)
 {
     while (n > 0) {
@@ -103,8 +106,8 @@ static rd_code make_noise(rd_images *m, bool learnable, rd_status *st)
     if (!u) return rd_fail(st, RD_EENV, "out of memory");
     rd_philox_uniform(rd_key_make(data_seed, RD_RNG_TEST, eval_stream + 1, 0), 0,
                       (int64_t)NOISE * 4, u);
-    const float spread = (learnable ? 30.0f : 60.0f) *
-                         1.7320508f; /* four uniform numbers have a variance of 1/3 */
+    /* The sum of four uniform numbers has a variance of 1/3. */
+    const float spread = (learnable ? 30.0f : 60.0f) * 1.7320508f;
     for (int64_t i = 0; i < NOISE; i++) {
         const float x = 127.0f +
                         spread * (u[4 * i] + u[4 * i + 1] + u[4 * i + 2] + u[4 * i + 3] - 2.0f);

@@ -1,9 +1,12 @@
-/* webdataset.c -- WebDataset shards: plain tar files in which the files of one sample lie next to each other and share
- * a key, the path up to the first dot of its last part; what follows the dot is the field. Fields that are read: the
- * image (jpg, jpeg, png) and cls, the class as a number in ASCII.
+/* webdataset.c -- WebDataset shards: plain tar files.
  *
- * Only headers and .cls files are read when the shards are opened; images are read in place, in any order, so samples
- * are shuffled over all shards, and every rank has the same number of steps whatever the number of shards. */
+ * The files of one sample follow each other and share a key: the path up to the first dot of its
+ * last component. What follows the dot is the field. Two fields are read: the image (jpg, jpeg,
+ * png) and cls, the class as a number in ASCII.
+ *
+ * Opening the shards reads only headers and .cls files. Images are read in place, in any order. So
+ * samples are shuffled over all shards, and every rank has the same number of steps for any number
+ * of shards. */
 #include "../images_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,11 +14,12 @@
 
 enum { SIDE = 224, CLASS_BYTES = 32 };
 
-typedef struct sample { /* the one being put together */
+/* The sample being assembled. */
+typedef struct sample {
     rd_strbuf key, name;
     bool any, has_image, has_label;
     int64_t at, bytes, label;
-    uint8_t *copy; /* compressed shards: the image; owned */
+    uint8_t *copy; /* compressed shards: the bytes of the image; owned */
 } sample;
 
 typedef struct webdataset_walk {
@@ -32,7 +36,7 @@ static void sample_clear(sample *s)
     s->any = s->has_image = s->has_label = false;
 }
 
-/* Ends the sample at hand, if there is one. */
+/* Completes the sample, if there is one, and adds it. */
 static rd_code sample_end(webdataset_walk *w, const char *path, uint32_t shard, rd_status *st)
 {
     sample *s = &w->s;
@@ -41,7 +45,7 @@ static rd_code sample_end(webdataset_walk *w, const char *path, uint32_t shard, 
         RD_TRY(rd_fail(st, RD_EENV, "out of memory while reading '%s'", path));
     if (!s->has_image || !s->has_label)
         RD_TRY(rd_fail(st, RD_EDATA,
-                       "'%s': the sample '%s' has no %s; all files of a sample lie next to each "
+                       "'%s': the sample '%s' has no %s; all files of a sample must follow each "
                        "other in one shard",
                        path, rd_strbuf_str(&s->key),
                        s->has_image ? ".cls file, its class" : ".jpg file"));
@@ -64,11 +68,11 @@ static rd_code read_class(webdataset_walk *w, rd_tar *t, const rd_tar_member *e,
     const long v = strtol(text, &end, 10);
     while (*end == '\n' || *end == '\r' || *end == ' ') end++;
     if (e->bytes == 0 || e->bytes >= CLASS_BYTES || end == text || *end)
-        return rd_fail(st, RD_EDATA, "'%s': '%s' is no class number but \"%.20s\"", path, e->name,
-                       text);
+        return rd_fail(st, RD_EDATA, "'%s': '%s' is not a class number but \"%.20s\"", path,
+                       e->name, text);
     if (v < 0 || v >= n_classes)
         return rd_fail(st, RD_EDATA,
-                       "'%s': label %ld of '%s' is out of range, for there are %" PRId64
+                       "'%s': label %ld of '%s' is out of range: there are %" PRId64
                        " classes; set n_classes",
                        path, v, e->name, n_classes);
     w->s.label = v;
@@ -84,7 +88,7 @@ static rd_code read_image(webdataset_walk *w, rd_tar *t, const rd_tar_member *e,
     s->bytes = e->bytes;
     rd_strbuf_reset(&s->name);
     rd_strbuf_puts(&s->name, e->name);
-    if (e->at < 0) { /* compressed: read now, once */
+    if (e->at < 0) { /* compressed: the image is read now */
         if (e->bytes > RD_ENCODED_MAX)
             return rd_fail(st, RD_EDATA, "'%s' has %" PRId64 " bytes, more than the %d of an image",
                            e->name, e->bytes, RD_ENCODED_MAX);
@@ -172,9 +176,10 @@ static rd_code webdataset_load(rd_images *m, rd_status *st)
                        "to the config",
                        rd_images_train_like(m) ? "train_data" : "eval_data");
     if (m->config_classes == 0)
-        return rd_fail(st, RD_EUSAGE,
-                       "missing key 'n_classes': shards do not say how many classes there are; add "
-                       "it to the config");
+        return rd_fail(
+            st, RD_EUSAGE,
+            "missing key 'n_classes': shards do not give the number of classes; add it to "
+            "the config");
     m->head.n_classes = m->config_classes - m->label_offset;
     RD_TRY(rd_images_path(m, given, pattern, st));
     RD_TRY(rd_braces(pattern, read_shard, m, st));
