@@ -74,6 +74,7 @@ uint64_t rd_hash_numbers(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
  * independent hash. */
 uint64_t rd_hash(uint64_t seed, const void *bytes, size_t n);
 
+#ifndef __CUDACC__ /* older versions of nvcc have no __int128 */
 /* Returns the upper half of a * b xor its lower half. */
 static inline uint64_t rd_fold(uint64_t a, uint64_t b)
 {
@@ -81,6 +82,7 @@ static inline uint64_t rd_fold(uint64_t a, uint64_t b)
     const wide m = (wide)a * b;
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
+#endif
 
 /* Returns the 8 bytes at p, which need not be aligned. */
 static inline uint64_t rd_load64(const void *p)

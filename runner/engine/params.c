@@ -1,6 +1,7 @@
 /* params.c -- see params.h. Offsets run backwards: the parameter declared last (used last, its gradient is ready first)
  * comes first in the arenas. Running statistics lie behind all of them. */
 #include "rd/params.h"
+#include "rd/hash.h"
 #include "rd/philox.h"
 #include <math.h>
 #include <stdlib.h>
@@ -198,13 +199,6 @@ rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double va
     return st->code;
 }
 
-static uint64_t hash_name(const char *s) /* FNV-1a */
-{
-    uint64_t h = 14695981039346656037u;
-    for (; *s; s++) h = (h ^ (unsigned char)*s) * 1099511628211u;
-    return h;
-}
-
 /* Two independent normals by Box and Muller, from block (i, try) of the key's stream. */
 static void draw_normals(rd_key key, int64_t i, uint32_t try, double z[2])
 {
@@ -248,7 +242,8 @@ static void init_one(const rd_params *p, const rd_param *q, uint64_t seed, doubl
         for (int64_t i = 0; i < q->n; i++) w[i] = (float)q->init.value;
         return;
     }
-    const rd_key key = rd_key_make(seed, RD_RNG_INIT, hash_name(q->name), 0);
+    const rd_key key = rd_key_make(seed, RD_RNG_INIT,
+                                   rd_fnv(RD_FNV_START, q->name, strlen(q->name)), 0);
     if (q->init.kind == RD_INIT_NORMAL) {
         fill_normal(key, q->n, q->init.value, w);
         return;

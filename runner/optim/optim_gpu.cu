@@ -4,6 +4,7 @@
  * Sums of squares are in double and in a fixed order: of blocks of 4096 elements, of a parameter's blocks, of parameters. */
 #include "optim_gpu.h"
 #include "../engine/gpu/kernel.h"
+#include "rd/hash.h"
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +113,7 @@ static __global__ void decide(const rd_gpu_param *param, int n, double max_norm,
 
 static __device__ uint64_t optim_gpu_fold(uint64_t h, uint32_t v)
 {
-    h = (h ^ v) * 1099511628211u;
+    h = (h ^ v) * RD_FNV_PRIME; /* rd_fnv_mix */
     return h ^ h >> 31;
 }
 
@@ -129,7 +130,7 @@ static __global__ void sum_blocks(const rd_gpu_block *block, int64_t n, const fl
             one += i < b.n ? __float_as_uint(w[b.lo + i]) : 0;
             both += one;
         }
-        uint64_t h = 14695981039346656037u;
+        uint64_t h = RD_FNV_START;
         for (int k = 0; k < 4; k++) {
             for (int j = 0; j < 8; j++)
                 h = optim_gpu_fold(h, __shfl_sync(0xffffffffu, one, 8 * k + j));

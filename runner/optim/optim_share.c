@@ -10,6 +10,7 @@
  * 4 ranks 4 x 4 + 12 bytes a parameter in place of 4 x 16. The checksums (two additions an element, in the cache) stand in
  * for the replicas that are not there any more. */
 #include "optim_gpu.h"
+#include "rd/hash.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +23,7 @@ typedef uint32_t loose __attribute__((vector_size(LANES * 4), aligned(4),
 
 static uint64_t optim_share_fold(uint64_t h, const lanes *v)
 {
-    for (int j = 0; j < LANES; j++) {
-        h = (h ^ (*v)[j]) * 1099511628211u;
-        h ^= h >> 31;
-    }
+    for (int j = 0; j < LANES; j++) h = rd_fnv_mix(h, (*v)[j], 31);
     return h;
 }
 
@@ -53,7 +51,7 @@ uint64_t rd_optim_block_sum(const float *x, int64_t n)
         memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
         optim_share_add(&c, (const loose *)(const void *)rest);
     }
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = RD_FNV_START;
     for (int k = 0; k < 4; k++) h = optim_share_fold(optim_share_fold(h, &c.a[k]), &c.b[k]);
     return h;
 }
@@ -186,9 +184,9 @@ rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_sta
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     int64_t b = 0;
     for (int i = 0; i < rd_params_n(o->p); i++) {
-        of_param[i] = 14695981039346656037u;
+        of_param[i] = RD_FNV_START;
         for (; b < list->n && list->at[b].param == i; b++)
-            of_param[i] = (of_param[i] ^ sum[b]) * 1099511628211u;
+            of_param[i] = rd_fnv_step(of_param[i], sum[b]);
     }
     *damaged = o->damaged < 0 ? -1 : list->at[o->damaged].param;
     if (o->shared)

@@ -8,6 +8,7 @@
 #include "cuda_convert.h"
 #include "cuda_library.h"
 #include "gpu_remedy.h"
+#include "rd/hash.h"
 #include <stdlib.h>
 
 #if __has_include(<cublasLt.h>)
@@ -172,12 +173,11 @@ void rd_gpu_blas_free(rd_gpu *g)
 static uint64_t cuda_blas_hash_of(const cuda_blas_shape *s)
 {
     const unsigned char *p = (const unsigned char *)s;
-    uint64_t h = 14695981039346656037u; /* FNV-1a, by words */
+    uint64_t h = RD_FNV_START;
     for (size_t i = 0; i < sizeof *s; i += 8) {
         uint64_t w;
         memcpy(&w, p + i, 8);
-        h = (h ^ w) * 1099511628211u;
-        h ^= h >> 29;
+        h = rd_fnv_mix(h, w, 29);
     }
     return h;
 }
