@@ -252,7 +252,7 @@ static int64_t deal_by_length(const rd_order *o, const int64_t *batch, int64_t n
             if (o->items[i].id % size == rank) ids[mine++] = o->items[i].id;
             continue;
         }
-        /* Forth and back: ranks 0 .. size - 1, then size - 1 .. 0, so that no rank always gets the
+        /* Back and forth: ranks 0 .. size - 1, then size - 1 .. 0, so that no rank always gets the
          * longer one. */
         const int64_t row = i / size, col = i % size;
         if ((row % 2 == 0 ? col : size - 1 - col) == rank) ids[mine++] = o->items[i].id;

@@ -4,7 +4,7 @@
  * that SciPy's affine_transform (order 1, mode "nearest") reads.
  *
  * Coordinates are linear along a row, so one vector loop a row computes them. With one channel, a
- * second loop gathers the four neighbours. tests/golden/make_warp.py holds both against NumPy and
+ * second loop gathers the four neighbours. tests/golden/make_pixels.py holds both against NumPy and
  * SciPy. */
 #include "images_impl.h"
 #include <math.h>

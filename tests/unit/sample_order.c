@@ -1,5 +1,5 @@
-/* sample_order.c -- the order of an epoch, and how a batch is dealt to ranks: each kept sample exactly once, whatever the
- * number of ranks. */
+/* sample_order.c -- the order of an epoch, and how a batch is dealt to ranks: each kept sample
+ * exactly once, whatever the number of ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A dataset made up of numbers: sample i has length 3 + i * 7 % 40, bucket by length (limits 13, 23, 33), the longest
- * skipped. */
+/* A dataset made up of numbers: sample i has length 3 + i * 7 % 40, bucket by length (limits 13,
+ * 23, 33), the longest skipped. */
 typedef struct fake {
     int64_t n;
     int n_buckets;
@@ -186,8 +186,8 @@ static int64_t same_places(const rd_dataset *d, uint64_t seed, int64_t epoch, ui
     return same;
 }
 
-/* The same (seed, epoch) gives the same order; another seed or epoch, or file order, has few samples in the same place.
- */
+/* The same (seed, epoch) gives the same order; another seed or epoch, or file order, has few
+ * samples in the same place. */
 static void test_order_is_a_function(void **state)
 {
     (void)state;
@@ -199,7 +199,8 @@ static void test_order_is_a_function(void **state)
     free(x.members);
 }
 
-/* Batches mix: neighbours in the file are spread over the epoch (a shuffle of blocks would keep them together). */
+/* Batches mix: neighbours in the file are spread over the epoch (a shuffle of blocks would keep
+ * them together). */
 static void test_order_mixes(void **state)
 {
     (void)state;
@@ -256,8 +257,8 @@ static rd_dataset images_of(int64_t n, int64_t start[2])
     return (rd_dataset){.def = &image_def, .count = n, .kept = n, .n_buckets = 1, .start = start};
 }
 
-static rd_order *plan_of(const rd_dataset *d, int64_t epoch, int64_t global_batch,
-                         rd_order_rules rules)
+static rd_order *order_of(const rd_dataset *d, int64_t epoch, int64_t global_batch,
+                          rd_order_rules rules)
 {
     rd_status st = {0};
     rd_order *p;
@@ -294,7 +295,7 @@ static void check_steps(void **state)
                                   .drop_last = r->drop_last,
                                   .independent = r->independent,
                                   .size = r->ranks};
-    rd_order *p = plan_of(&d, 3, (int64_t)r->ranks * 128, rules);
+    rd_order *p = order_of(&d, 3, (int64_t)r->ranks * 128, rules);
     assert_int_equal(rd_order_n_batches(p), r->want);
     if (r->drop_last || r->independent)
         assert_int_equal(rd_order_n_samples(p), r->want * r->ranks * 128);
@@ -307,7 +308,8 @@ static void check_steps(void **state)
     rd_order_free(p);
 }
 
-/* Runs in plan order, at multiples of the unit, a unit more or less; the same batch for every number of ranks. */
+/* Runs in the order of the epoch, at multiples of the unit, a unit more or less; the same batch for
+ * every number of ranks. */
 static struct unit_row {
     const char *name;
     int64_t n, global_batch, unit;
@@ -331,8 +333,8 @@ static void check_unit(void **state)
     const int64_t unit = r->unit ? r->unit : 1;
     static const int sizes[] = {1, 2, 3, 4, 7, 16, 100};
     rd_order *p =
-        plan_of(&d, 0, r->global_batch,
-                (rd_order_rules){.shuffle = true, .drop_last = r->drop_last, .unit = r->unit});
+        order_of(&d, 0, r->global_batch,
+                 (rd_order_rules){.shuffle = true, .drop_last = r->drop_last, .unit = r->unit});
     int *seen = calloc((size_t)r->n, sizeof *seen);
     assert_non_null(seen);
     for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
@@ -374,7 +376,7 @@ static void test_sharded_images(void **state)
     int64_t start[2], mine[64], n;
     rd_dataset d = images_of(500, start);
     d.sharded = true;
-    rd_order *p = plan_of(&d, 0, 64, (rd_order_rules){.shuffle = true, .unit = 4});
+    rd_order *p = order_of(&d, 0, 64, (rd_order_rules){.shuffle = true, .unit = 4});
     for (int64_t k = 0; k < rd_order_n_batches(p); k++) {
         int64_t sum = 0;
         (void)rd_order_batch(p, k, &n);
@@ -388,7 +390,8 @@ static void test_sharded_images(void **state)
     rd_order_free(p);
 }
 
-/* Horovod's example: every rank walks all samples before it begins again, over epochs; ranks walk different ways. */
+/* Horovod's example: every rank walks all samples before it begins again, over epochs; ranks walk
+ * different ways. */
 static void test_independent(void **state)
 {
     (void)state;
@@ -400,8 +403,8 @@ static void test_independent(void **state)
     assert_non_null(seen);
     for (int64_t epoch = 0; step < 3 * PASS; epoch++) {
         rd_order *p =
-            plan_of(&d, epoch, OWN * RANKS,
-                    (rd_order_rules){.shuffle = true, .independent = true, .size = RANKS});
+            order_of(&d, epoch, OWN * RANKS,
+                     (rd_order_rules){.shuffle = true, .independent = true, .size = RANKS});
         assert_int_equal(rd_order_n_batches(p), N / OWN / RANKS);
         for (int64_t k = 0; k < rd_order_n_batches(p) && step < 3 * PASS; k++, step++) {
             int64_t n, sum = 0;
@@ -470,5 +473,5 @@ int main(void)
     for (int i = 0; i < COUNT(unit_rows); i++)
         t[n++] = (struct CMUnitTest){unit_rows[i].name, check_unit, NULL, NULL, &unit_rows[i]};
     for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
-    return _cmocka_run_group_tests("plan", t, (size_t)n, NULL, NULL) != 0;
+    return _cmocka_run_group_tests("sample_order", t, (size_t)n, NULL, NULL) != 0;
 }
