@@ -14,12 +14,10 @@
 #include "rd/model.h"
 #include "rd/optim.h"
 #include "rd/modes.h"
+#include "test.h"
 #include "test_device.h"
 #include <dirent.h>
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,11 +27,6 @@
 #define NARROW_ALLOWED \
     6.0 /* times the root mean square of 16 runs, of each number by itself: beyond that by chance is one in 50,000 */
 enum { MOST_CASES = 64, MOST_IMAGES = 32 };
-
-static void must(rd_code code, const rd_status *st)
-{
-    if (code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
-}
 
 /* ---- numbers by formula: README.md, "Image models" ---- */
 static uint64_t fnv1a(const char *prefix, const char *name)
@@ -90,8 +83,9 @@ static void free_gpus(void)
 static void new_gpu_backend(bool mixed, rd_backend **be, rd_status *st)
 {
     if (!gpus[0] && !gpus[1]) (void)atexit(free_gpus);
-    if (!gpus[mixed]) must(rd_gpu_new(0, &(rd_gpu_options){.mixed = mixed}, &gpus[mixed], st), st);
-    must(rd_backend_gpu_new(gpus[mixed], 1, be, st), st);
+    if (!gpus[mixed])
+        must_do(rd_gpu_new(0, &(rd_gpu_options){.mixed = mixed}, &gpus[mixed], st), st);
+    must_do(rd_backend_gpu_new(gpus[mixed], 1, be, st), st);
 }
 
 static bool emulated(void)
@@ -102,7 +96,7 @@ static bool emulated(void)
 static void use_device(rd_params *ps, const rd_backend *be)
 {
     rd_status st = {0};
-    if (rd_backend_gpu(be)) must(rd_params_use_gpu(ps, rd_backend_gpu(be), &st), &st);
+    if (rd_backend_gpu(be)) must_do(rd_params_use_gpu(ps, rd_backend_gpu(be), &st), &st);
 }
 #else
 static void new_gpu_backend(bool mixed, rd_backend **be, rd_status *st)
@@ -171,9 +165,9 @@ static void open_config(fixture *f, const char *model, const json_t *keys, bool 
     if (quick) json_object_set_new(o, "initializer", json_string("glorot_uniform"));
     char *text = json_dumps(o, 0);
     assert_non_null(text);
-    must(rd_config_new(model, text, strlen(text), groups, rd_option_groups(groups), false,
-                       &f->config, &st),
-         &st);
+    must_do(rd_config_new(model, text, strlen(text), groups, rd_option_groups(groups), false,
+                          &f->config, &st),
+            &st);
     free(text);
     json_decref(o);
 }
@@ -187,12 +181,12 @@ static rd_code create(fixture *f, const char *model, const json_t *image, int64_
                          .image_w = json_integer_value(json_array_get(image, 1)),
                          .image_c = json_integer_value(json_array_get(image, 2))};
     rd_log *log;
-    must(rd_params_new(&f->ps, &own), &own);
+    must_do(rd_params_new(&f->ps, &own), &own);
     if (test_on_gpu())
         new_gpu_backend(mixed, &f->be, &own);
     else
-        must(rd_backend_cpu_new(1, mixed, &f->be, &own), &own);
-    must(rd_log_new(0, "test", stdout, &log, &own), &own);
+        must_do(rd_backend_cpu_new(1, mixed, &f->be, &own), &own);
+    must_do(rd_log_new(0, "test", stdout, &log, &own), &own);
     f->def = rd_model_find(model);
     if (!f->def) fail_msg("there is no model '%s'", model);
     const rd_model_args args = {.def = f->def,
@@ -223,8 +217,8 @@ static fixture *open_with(const char *name, bool mixed, int64_t first)
     const json_t *image = info(f->info, "image"), *list = info(f->info, "parameters");
     const int64_t n = (int64_t)number(f->info, "n"), classes = (int64_t)number(f->info, "classes");
     open_config(f, model, info(f->info, "config"), true);
-    must(create(f, model, image, classes, mixed, &st), &st);
-    must(rd_params_seal(f->ps, 1, NAN, &st), &st);
+    must_do(create(f, model, image, classes, mixed, &st), &st);
+    must_do(rd_params_seal(f->ps, 1, NAN, &st), &st);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i), *shape = json_array_get(row, 1);
         const rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
@@ -239,7 +233,7 @@ static fixture *open_with(const char *name, bool mixed, int64_t first)
                      rd_params_n(f->ps));
     rd_params_touch(f->ps);
     use_device(f->ps, f->be);
-    must(rd_tape_new(f->be, f->ps, &f->tape, &st), &st);
+    must_do(rd_tape_new(f->be, f->ps, &f->tape, &st), &st);
     int64_t dim[3], size = 1;
     for (size_t k = 0; k < 3; k++) size *= dim[k] = json_integer_value(json_array_get(image, k));
     assert_true(n <= MOST_IMAGES);
@@ -300,7 +294,7 @@ static rd_loss_out forward(fixture *f, bool training)
     rd_status st = {0};
     rd_loss_out out;
     rd_tape_reset(f->tape, training, training);
-    must(f->def->loss(f->model, f->tape, &f->batch, &out, &st), &st);
+    must_do(f->def->loss(f->model, f->tape, &f->batch, &out, &st), &st);
     return out;
 }
 
@@ -310,7 +304,7 @@ static rd_loss_out forward_backward(fixture *f)
     memset(rd_params_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
     rd_params_touch_grads(f->ps);
     const rd_loss_out out = forward(f, true);
-    must(rd_tape_backward(f->tape, out.loss, &st), &st);
+    must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
     return out;
 }
 
@@ -378,7 +372,7 @@ static void check_losses(fixture *f, double tolerance)
                                .adadelta_epsilon = 1e-7,
                                .loss_scale = 1.0};
     const json_t *want = info(f->info, "losses");
-    must(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
+    must_do(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
     for (size_t i = 0; i < json_array_size(want); i++) {
         const rd_loss_out out = forward_backward(f);
         char what[64];
@@ -386,8 +380,9 @@ static void check_losses(fixture *f, double tolerance)
         near(out.loss_sum / out.weight, json_number_value(json_array_get(want, i)), tolerance,
              what);
         rd_optim_stats stats = {0};
-        must(rd_optim_step(o, (int64_t)i + 1, number(f->info, "lr"), 1.0 / out.weight, &stats, &st),
-             &st);
+        must_do(rd_optim_step(o, (int64_t)i + 1, number(f->info, "lr"), 1.0 / out.weight, &stats,
+                              &st),
+                &st);
     }
     rd_optim_free(o);
 }
@@ -420,8 +415,8 @@ static void test_counts(void **state)
         rd_status st = {0};
         assert_non_null(f);
         open_config(f, model, NULL, false);
-        must(create(f, model, info(row, "image"), (int64_t)number(row, "classes"), false, &st),
-             &st);
+        must_do(create(f, model, info(row, "image"), (int64_t)number(row, "classes"), false, &st),
+                &st);
         const rd_batch one = {.n = 3};
         const double want = 3.0 * (6.0 * number(row, "macs") - 2.0 * number(row, "first_macs")),
                      got = f->def->flops(f->model, &one);
@@ -466,7 +461,7 @@ static void test_known_counts(void **state)
                                   (json_int_t)known[i].c);
         assert_true(f && image);
         open_config(f, known[i].model, NULL, false);
-        must(create(f, known[i].model, image, known[i].classes, false, &st), &st);
+        must_do(create(f, known[i].model, image, known[i].classes, false, &st), &st);
         if (rd_params_count(f->ps) != known[i].count)
             fail_msg("%s: %lld parameters, want %lld", known[i].model,
                      (long long)rd_params_count(f->ps), (long long)known[i].count);
@@ -539,11 +534,11 @@ static void test_batches(void **state)
     float value;
     const rd_batch empty = {.n = 0};
     rd_tape_reset(f->tape, true, true); /* no sample: loss 0 and nothing to go back through */
-    must(f->def->loss(f->model, f->tape, &empty, &out, &st), &st);
+    must_do(f->def->loss(f->model, f->tape, &empty, &out, &st), &st);
     assert_non_null(out.loss);
-    must(rd_tape_read(f->tape, out.loss, false, &value, &st), &st);
+    must_do(rd_tape_read(f->tape, out.loss, false, &value, &st), &st);
     assert_true(value == 0.0f && out.weight == 0.0 && !out.loss->needs_grad);
-    must(rd_tape_backward(f->tape, out.loss, &st), &st);
+    must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
     f->label[1] = 10; /* ten classes: 0 to 9 */
     rd_tape_reset(f->tape, false, false);
     assert_int_equal(f->def->loss(f->model, f->tape, &f->batch, &out, &st), RD_EDATA);
@@ -576,14 +571,14 @@ static void test_dropout(void **state)
     f->ps = NULL;
     f->tape = NULL;
     f->be = NULL;
-    must(rd_config_set(f->config, "dropout_conv=0.25", &st), &st);
-    must(rd_config_set(f->config, "dropout_dense=0.5", &st), &st);
-    must(create(f, "mnist_cnn", info(f->info, "image"), 10, false, &st), &st);
-    must(rd_params_seal(f->ps, 1, NAN, &st), &st);
+    must_do(rd_config_set(f->config, "dropout_conv=0.25", &st), &st);
+    must_do(rd_config_set(f->config, "dropout_dense=0.5", &st), &st);
+    must_do(create(f, "mnist_cnn", info(f->info, "image"), 10, false, &st), &st);
+    must_do(rd_params_seal(f->ps, 1, NAN, &st), &st);
     for (int i = 0; i < rd_params_n(f->ps); i++) set_param(f->ps, rd_params_at(f->ps, i));
     rd_params_touch(f->ps);
     use_device(f->ps, f->be);
-    must(rd_tape_new(f->be, f->ps, &f->tape, &st), &st);
+    must_do(rd_tape_new(f->be, f->ps, &f->tape, &st), &st);
     const double first = forward(f, true).loss_sum, again = forward(f, true).loss_sum,
                  eval = forward(f, false).loss_sum;
     f->batch.epoch = 1;
@@ -647,7 +642,7 @@ static const rd_param *created(fixture *f, const char *model, const char *keys, 
     json_t *k = json_loads(keys, 0, NULL), *image = json_pack("[i, i, i]", 64, 64, 3);
     assert_true(k && image);
     open_config(f, model, k, false);
-    must(create(f, model, image, 10, false, &st), &st);
+    must_do(create(f, model, image, 10, false, &st), &st);
     json_decref(k);
     json_decref(image);
     const rd_param *p = rd_params_find(f->ps, name);
@@ -753,14 +748,13 @@ static int cases_of(const char *folder, int least, char **names)
     return n;
 }
 
-int main(void)
+static void make_tests(test_list *l)
 {
-    static struct CMUnitTest tests[3 * MOST_CASES + 8];
     static char title[3 * MOST_CASES][128];
-    char *names[MOST_CASES], *narrow[MOST_CASES];
+    static char *names[MOST_CASES], *narrow[MOST_CASES]; /* the tests borrow them */
     int k = 0;
     const int n = cases_of(FOLDER, 16, names), n_narrow = cases_of(NARROW_FOLDER, 5, narrow);
-    if (n < 0 || n_narrow < 0) return 1;
+    if (n < 0 || n_narrow < 0) exit(1);
     static const struct {
         const char *what;
         CMUnitTestFunction fn;
@@ -769,23 +763,16 @@ int main(void)
     for (int i = 0; i < n; i++)
         for (int w = 0; w < 2 && !too_large(names[i]); w++, k++) {
             snprintf(title[k], sizeof title[k], "%.80s: %s", names[i], kinds[w].what);
-            tests[k] = (struct CMUnitTest){title[k], kinds[w].fn, NULL, NULL, names[i]};
+            add_test(l, title[k], kinds[w].fn, names[i]);
         }
     for (int i = 0; i < n_narrow && test_on_gpu(); i++, k++) {
         snprintf(title[k], sizeof title[k], "16 bits: %.80s", narrow[i]);
-        tests[k] = (struct CMUnitTest){title[k], test_narrow, NULL, NULL, narrow[i]};
+        add_test(l, title[k], test_narrow, narrow[i]);
     }
-    const struct CMUnitTest others[] = {
-        cmocka_unit_test(test_counts),  cmocka_unit_test(test_known_counts),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_dropout), cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_initial)};
-    memcpy(&tests[k], others, sizeof others);
-    const char *only = getenv("RD_TEST_ONLY"); /* names of tests, with * and ? */
-    if (only) cmocka_set_test_filter(only);
-    const int failures = _cmocka_run_group_tests(
-        "golden images", tests, (size_t)k + sizeof others / sizeof others[0], NULL, NULL);
-    for (int i = 0; i < n; i++) free(names[i]);
-    for (int i = 0; i < n_narrow; i++) free(narrow[i]);
-    return failures != 0;
+    const test_entry others[] = {TEST(test_counts),  TEST(test_known_counts), TEST(test_refused),
+                                 TEST(test_batches), TEST(test_dropout),      TEST(test_mixed),
+                                 TEST(test_initial)};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) add_entry(l, &others[i]);
 }
+
+RD_TESTS_MADE("golden images", make_tests)

@@ -1,13 +1,10 @@
 /* Schedules and the plateau rule against torch and the formulas of Horovod and Keras (make_lr_policies.py). The keys go
  * through the option table, as those of a config do. */
 #include "rd/optim.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "test.h"
+#include "lr_policies_values.h"
 #include <math.h>
 #include <string.h>
-#include "lr_policies_values.h"
 
 /* Doubles on both sides; torch's cosine is a recursion of 50 steps. */
 static const double tolerance = 1e-12;
@@ -75,17 +72,4 @@ static void check_plateau(void **state)
     rd_config_free(cfg);
 }
 
-int main(void)
-{
-    enum { N_S = sizeof schedules / sizeof *schedules, N_P = sizeof plateaus / sizeof *plateaus };
-    struct CMUnitTest t[N_S + N_P];
-    for (int i = 0; i < N_S; i++)
-        t[i] = (struct CMUnitTest){.name = schedules[i].name,
-                                   .test_func = check_schedule,
-                                   .initial_state = (void *)(uintptr_t)&schedules[i]};
-    for (int i = 0; i < N_P; i++)
-        t[N_S + i] = (struct CMUnitTest){.name = plateaus[i].name,
-                                         .test_func = check_plateau,
-                                         .initial_state = (void *)(uintptr_t)&plateaus[i]};
-    return cmocka_run_group_tests_name("lr policies", t, NULL, NULL) != 0;
-}
+RD_TESTS("lr policies", TEST_ROWS(check_schedule, schedules), TEST_ROWS(check_plateau, plateaus))

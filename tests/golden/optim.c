@@ -1,14 +1,11 @@
 /* Ten steps of every optimizer against torch and NumPy in float64 (make_optim.py). */
 #include "rd/optim.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "test.h"
+#include "optim_values.h"
+#include "test_device.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "optim_values.h"
-#include "test_device.h"
 
 /* Ten float32 steps against float64, values of order one: largest gap seen 1.9e-7, three times that. */
 static const double tolerance = 6e-7;
@@ -91,13 +88,4 @@ static void check(void **state)
     run(*state, 1024.0); /* a power of two: as a loss_scale, without effect */
 }
 
-int main(void)
-{
-    enum { ROWS_OF_TABLE = sizeof golden / sizeof *golden };
-    struct CMUnitTest t[ROWS_OF_TABLE];
-    for (int i = 0; i < ROWS_OF_TABLE; i++)
-        t[i] = (struct CMUnitTest){.name = golden[i].name,
-                                   .test_func = check,
-                                   .initial_state = (void *)(uintptr_t)&golden[i]};
-    return cmocka_run_group_tests_name("optim golden", t, NULL, NULL) != 0;
-}
+RD_TESTS("optim golden", TEST_ROWS(check, golden))

@@ -1,12 +1,7 @@
 /* pixels.c -- the affine warp against Keras' matrix and SciPy's pixels, resampled boxes, a CMYK file and PNGs against
  * Pillow's: see make_pixels.py. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "../../runner/data/images_impl.h"
+#include "test.h"
 #include "pixel_values.h"
 #include <math.h>
 #include <stdlib.h>
@@ -137,18 +132,5 @@ static void check_png(void **state)
     rd_scratch_release(&s);
 }
 
-#define COUNT(a) ((int)(sizeof(a) / sizeof(a)[0]))
-
-int main(void)
-{
-    static struct CMUnitTest t[40];
-    int n = 0;
-    for (int i = 0; i < COUNT(warp_rows); i++)
-        t[n++] = (struct CMUnitTest){warp_rows[i].name, check_warp, NULL, NULL, &warp_rows[i]};
-    for (int i = 0; i < COUNT(box_rows); i++)
-        t[n++] = (struct CMUnitTest){box_rows[i].name, check_box, NULL, NULL, &box_rows[i]};
-    for (int i = 0; i < COUNT(png_rows); i++)
-        t[n++] = (struct CMUnitTest){png_rows[i].name, check_png, NULL, NULL, &png_rows[i]};
-    t[n++] = (struct CMUnitTest)cmocka_unit_test(test_cmyk);
-    return _cmocka_run_group_tests("pixels", t, (size_t)n, NULL, NULL) != 0;
-}
+RD_TESTS("pixels", TEST_ROWS(check_warp, warp_rows), TEST_ROWS(check_box, box_rows),
+         TEST_ROWS(check_png, png_rows), TEST(test_cmyk))

@@ -9,12 +9,10 @@
 #include "rd/npz.h"
 #include "rd/optim.h"
 #include "rd/modes.h"
+#include "test.h"
 #include "test_device.h"
 #include <dirent.h>
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +29,6 @@ typedef struct fixture {
     void *model;
     rd_batch batch;
 } fixture;
-
-static void must(rd_code code, const rd_status *st)
-{
-    if (code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
-}
 
 static const rd_array *member(const rd_npz *z, const char *name)
 {
@@ -75,9 +68,9 @@ static void set_params(fixture *f, double scale)
 static void use_device(fixture *f)
 {
     rd_status st = {0};
-    must(test_use_device(f->ps, &st), &st);
+    must_do(test_use_device(f->ps, &st), &st);
 #ifdef RD_CUDA
-    if (test_on_gpu()) must(rd_backend_gpu_new(test_gpu, 1, &f->device, &st), &st);
+    if (test_on_gpu()) must_do(rd_backend_gpu_new(test_gpu, 1, &f->device, &st), &st);
 #endif
 }
 
@@ -88,20 +81,20 @@ static fixture *open_case(const char *name)
     char path[512];
     assert_non_null(f);
     snprintf(path, sizeof path, FOLDER "/%s", name);
-    must(rd_npz_new(path, &f->z, &st), &st);
+    must_do(rd_npz_new(path, &f->z, &st), &st);
     const rd_array *cj = member(f->z, "case_json"), *conf = member(f->z, "config_json");
     f->info = json_loadb(cj->data, cj->bytes, 0, NULL);
     assert_non_null(f->info);
     const rd_option_group *groups[RD_MAX_GROUPS];
-    must(rd_config_new(name, conf->data, conf->bytes, groups, rd_option_groups(groups), true,
-                       &f->config, &st),
-         &st);
-    must(rd_params_new(&f->ps, &st), &st);
-    must(rd_backend_cpu_new(1, false, &f->be, &st), &st);
+    must_do(rd_config_new(name, conf->data, conf->bytes, groups, rd_option_groups(groups), true,
+                          &f->config, &st),
+            &st);
+    must_do(rd_params_new(&f->ps, &st), &st);
+    must_do(rd_backend_cpu_new(1, false, &f->be, &st), &st);
     rd_data_spec spec = {.src_vocab_size = (int64_t)info_number(f, "src_vocab_size"),
                          .tgt_vocab_size = (int64_t)info_number(f, "tgt_vocab_size")};
     rd_log *log;
-    must(rd_log_new(0, "test", stdout, &log, &st), &st);
+    must_do(rd_log_new(0, "test", stdout, &log, &st), &st);
     const rd_model_args args = {.def = rd_model_find("seq2seq"),
                                 .config = f->config,
                                 .mode = RD_MODE_TRAIN,
@@ -110,12 +103,12 @@ static fixture *open_case(const char *name)
                                 .params = f->ps,
                                 .backend = f->be,
                                 .log = log};
-    must(rd_model_find("seq2seq")->create(&args, &f->model, &st), &st);
+    must_do(rd_model_find("seq2seq")->create(&args, &f->model, &st), &st);
     rd_log_free(log);
-    must(rd_params_seal(f->ps, 1, NAN, &st), &st);
+    must_do(rd_params_seal(f->ps, 1, NAN, &st), &st);
     set_params(f, 1.0);
     use_device(f);
-    must(rd_tape_new(f->device ? f->device : f->be, f->ps, &f->tape, &st), &st);
+    must_do(rd_tape_new(f->device ? f->device : f->be, f->ps, &f->tape, &st), &st);
     static const int64_t ids[MOST_ROWS] = {0, 1, 2, 3, 4, 5, 6, 7};
     const rd_array *so = member(f->z, "src_off"), *to = member(f->z, "tgt_off");
     f->batch = (rd_batch){
@@ -154,8 +147,8 @@ static rd_loss_out forward_backward(fixture *f)
     memset(rd_params_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
     rd_params_touch_grads(f->ps);
     rd_tape_reset(f->tape, true, true);
-    must(rd_model_find("seq2seq")->loss(f->model, f->tape, &f->batch, &out, &st), &st);
-    must(rd_tape_backward(f->tape, out.loss, &st), &st);
+    must_do(rd_model_find("seq2seq")->loss(f->model, f->tape, &f->batch, &out, &st), &st);
+    must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
     return out;
 }
 
@@ -198,12 +191,12 @@ static void test_adam(void **state)
     const rd_array *losses = member(f->z, "adam_loss");
     const double *want = losses->data, *sum = member(f->z, "adam_sum")->data,
                  *sumsq = member(f->z, "adam_sumsq")->data;
-    must(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
+    must_do(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
     for (int64_t i = 0; i < losses->dim[0]; i++) {
         const rd_loss_out out = forward_backward(f);
         near(out.loss_sum / out.weight, want[i], 1e-5, "loss of an Adam step");
         rd_optim_stats stats = {0};
-        must(rd_optim_step(o, i + 1, 0.01, 1.0 / out.weight, &stats, &st), &st);
+        must_do(rd_optim_step(o, i + 1, 0.01, 1.0 / out.weight, &stats, &st), &st);
     }
     const rd_loss_out out = forward_backward(f);
     near(out.loss_sum / out.weight, info_number(f, "adam_loss_after"), 1e-5,
@@ -243,7 +236,7 @@ static void test_search(void **state)
                                     .length_penalty = json_number_value(json_array_get(row, 1))};
         rd_decoded out[MOST_ROWS];
         rd_tape_reset(f->tape, false, false);
-        must(rd_model_find("seq2seq")->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
+        must_do(rd_model_find("seq2seq")->decode(f->model, f->tape, &f->batch, &c, out, &st), &st);
         for (int64_t i = 0; i < n; i++) {
             const int64_t piece = (int64_t)s * n + i, len = off[piece + 1] - off[piece];
             if (out[i].n != len ||
@@ -263,23 +256,25 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int main(void)
+static void make_tests(test_list *l)
 {
-    static struct CMUnitTest tests[3 * MOST_CASES];
-    static char title[3 * MOST_CASES][128];
-    char *names[MOST_CASES];
+    static char title[3 * MOST_CASES][128], name[MOST_CASES][128];
+    const char *names[MOST_CASES];
     int n = 0, k = 0;
     DIR *d = opendir(FOLDER);
     for (struct dirent *e; d && (e = readdir(d));)
         if (strlen(e->d_name) > 4 && strcmp(e->d_name + strlen(e->d_name) - 4, ".npz") == 0 &&
-            n < MOST_CASES)
-            names[n++] = strdup(e->d_name);
+            n < MOST_CASES) {
+            snprintf(name[n], sizeof name[n], "%.127s", e->d_name);
+            names[n] = name[n];
+            n++;
+        }
     if (d) closedir(d);
     if (n < 60) {
         fprintf(stderr,
                 "%s holds %d cases, at least 60 are expected; run from the project's folder\n",
                 FOLDER, n);
-        return 1;
+        exit(1);
     }
     qsort(names, (size_t)n, sizeof *names, by_name);
     static const struct {
@@ -291,9 +286,8 @@ int main(void)
     for (int i = 0; i < n; i++)
         for (int w = 0; w < 3; w++, k++) {
             snprintf(title[k], sizeof title[k], "%.80s: %s", names[i], kinds[w].what);
-            tests[k] = (struct CMUnitTest){title[k], kinds[w].fn, NULL, NULL, names[i]};
+            add_test(l, title[k], kinds[w].fn, names[i]);
         }
-    const int failures = _cmocka_run_group_tests("golden seq2seq", tests, (size_t)k, NULL, NULL);
-    for (int i = 0; i < n; i++) free(names[i]);
-    return failures != 0;
 }
+
+RD_TESTS_MADE("golden seq2seq", make_tests)

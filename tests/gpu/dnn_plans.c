@@ -3,11 +3,9 @@
  * networks, odd sizes and alignments, in float32 and in the 16-bit type: forward and both gradients have a reproducible engine, which uses
  * tensor cores where operands are of 16 bits and channels multiples of 8. Without cuDNN, or one too old for that, all is skipped. */
 #include "../../runner/engine/gpu/cuda_dnn.c"
+#include "test.h"
 #include <math.h>
-#include <stdarg.h>
-#include <setjmp.h>
 #include <stdio.h>
-#include <cmocka.h>
 
 /* By data sheets and CUDA's table of compute capabilities. */
 typedef struct card {

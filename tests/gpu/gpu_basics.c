@@ -1,11 +1,10 @@
 /* gpu_basics.c -- gpu.h itself: memory, products and convolutions against sums in double, sums over ranks, marks. Without a GPU
  * all is skipped, but with RD_REQUIRE_GPU=1. */
+#include "test.h"
 #include "gpu_here.h"
 #include "rd/philox.h"
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +12,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static rd_gpu *gpu;
-
-static void must(const rd_status *st)
-{
-    if (st->code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
-}
 
 static bool emulated(void)
 {
@@ -702,7 +695,8 @@ static void sum_as(rd_gpu_group *q, int rank, int size, rd_status *st)
         if (st->code == RD_OK && n != N - 1) rd_fail(st, RD_EBUG, "times of %d sums", n);
         for (int k = 0; k < n && st->code == RD_OK; k++)
             if (!(time[k].end_s >= 0.0 && time[k].begin_s >= time[k].end_s &&
-                  time[k].begin_s < 60.0 && (k == 0 || time[k].begin_s <= time[k - 1].end_s)))
+                  (!all_cases() || time[k].begin_s < 60.0) &&
+                  (k == 0 || time[k].begin_s <= time[k - 1].end_s)))
                 rd_fail(st, RD_EBUG, "sum %d from %g to %g s ago", k, time[k].begin_s,
                         time[k].end_s);
     }
@@ -722,7 +716,8 @@ static void sum_with_gap(rd_gpu_group *q, rd_status *st)
     rd_gpu_group_sum(q, x, 1, RD_GPU_WIRE_F32, st);
     rd_gpu_group_join(q, st);
     rd_gpu_group_times(q, time, 2, &n, st);
-    if (st->code == RD_OK && !(n == 2 && time[0].end_s - time[1].begin_s > 0.29))
+    if (st->code == RD_OK &&
+        !(n == 2 && time[0].end_s - time[1].begin_s > (all_cases() ? 0.29 : 0.0)))
         rd_fail(st, RD_EBUG, "no gap between %d sums", n);
     rd_gpu_put(gpu, x);
 }

@@ -6,12 +6,10 @@
  * steps of them add up to a few 2^-8. */
 #include "../../runner/engine/gpu/dnn_rnn.h"
 #include "../../runner/engine/gpu/gpu_rnn.h"
+#include "test.h"
 #include "../golden/lstm_values.h"
 #include "gpu_here.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 
 enum { GATES = 4, CASES = sizeof lstm_cases / sizeof *lstm_cases };
 typedef struct lstm_case lstm_case;
@@ -20,11 +18,6 @@ static rd_gpu *gpu;
 static bool emulated(void)
 {
     return strcmp(rd_gpu_libraries(), "emulated") == 0;
-}
-
-static void must(const rd_status *st)
-{
-    if (st->code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
 }
 
 static int open_as(bool mixed)

@@ -1,18 +1,16 @@
 /* comm.c -- every collective of comm.h on N ranks, against what one rank can work out alone. tests/mpi/comm.sh runs it
  * with 1 to 4 ranks, with and without shared memory. The numbers summed are integers that float holds exactly, so that
  * the bound is zero; the order of sums is tested with numbers that are not. */
+#include "test.h"
 #include "rank_check.h"
 #include "../../runner/comm/host_arena.h"
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static int value(int rank, int64_t i)
 {

@@ -1,15 +1,13 @@
 /* data.c -- datasets on N ranks: one copy of the text per host, shards that together are the text, every sample dealt
  * once, failures and standard input shared by all. tests/mpi/data.sh runs it with 1 to 4 ranks and with 120 lines "a
  * ... b" on standard input. */
+#include "test.h"
 #include "rank_check.h"
 #include "../../runner/data/data_impl.h"
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { LINES = 1003 };
 

@@ -1,14 +1,12 @@
 /* image_data.c -- image datasets on N ranks: one copy of the pixels and of the index per host, the same samples for
  * every number of ranks, failures shared by all. tests/mpi/image_data.sh runs it with 1 to 4 ranks. */
+#include "test.h"
 #include "rank_check.h"
 #include "../../runner/data/data_impl.h"
 #include "image_files.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { N = 57, SIDE = 9 };
 

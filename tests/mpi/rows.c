@@ -1,13 +1,11 @@
 /* rows.c -- sums of tables by their touched rows, against the sum of the whole table: the same bytes, whichever rows of
  * whichever ranks are touched. tests/mpi/rows.sh runs it with 1 to 4 ranks, with shared memory and without, and
  * tests/mpi/rows_hosts.sh on several hosts. */
+#include "test.h"
 #include "rank_check.h"
 #include "rd/comm_rows.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { LARGEST = 3001 * 513, MAX_WORDS = 3001 / 64 + 1 };
 

@@ -1,17 +1,14 @@
 /* update.c -- weights and optimizer state that the ranks of a host share, each updating its part: the bytes, the norms and the gradients
  * are those of a rank that updates everything for itself; the host keeps one copy; a bit that flips in it is found.
  * tests/mpi/update.sh runs it with 1 to 4 ranks, with shared memory and without. */
+#include "test.h"
 #include "optim_defaults.h"
 #include "rank_check.h"
 #include "rd/optim.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 typedef struct fixture {
     rd_optim_config c;

@@ -390,7 +390,7 @@ static void test_products_mixed(void **state)
     products(true);
 }
 
-int main(void)
+static void make_tests(test_list *l)
 {
     static const char *const linear_names[] = {"linear 3x5x7", "linear 9x16x24", "linear 70x24x40",
                                                "linear 1x8x8", "linear 64x8x1"};
@@ -398,24 +398,25 @@ int main(void)
         "softmax_xent 3x5x7", "softmax_xent 9x16x24, temperature", "softmax_xent 70x24x40",
         "softmax_xent 1x8x8", "softmax_xent of one class"};
     static char narrow_names[5][48];
-    struct CMUnitTest tests[24] = {
-        cmocka_unit_test(test_embed),          cmocka_unit_test(test_pick),
-        cmocka_unit_test(test_seed),           cmocka_unit_test(test_products),
-        cmocka_unit_test(test_products_mixed),
-    };
-    int n = 5;
-    static int64_t two_blocks[] = {N_ROWS, 24, 40};
-    tests[n++] = (struct CMUnitTest){"softmax_xent 70x24x40 in two blocks", test_xent, small_blocks,
-                                     usual_blocks, two_blocks};
+    static const int64_t two_blocks[] = {N_ROWS, 24, 40};
+    const test_entry first[] = {TEST(test_embed),
+                                TEST(test_pick),
+                                TEST(test_seed),
+                                TEST(test_products),
+                                TEST(test_products_mixed),
+                                {.name = "softmax_xent 70x24x40 in two blocks",
+                                 .fn = test_xent,
+                                 .setup = small_blocks,
+                                 .teardown = usual_blocks,
+                                 .state = two_blocks}};
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) add_entry(l, &first[i]);
     for (int i = 0; i < 5; i++) {
-        static int64_t copy[5][3];
-        memcpy(copy[i], sizes[i], sizeof copy[i]);
-        tests[n++] = (struct CMUnitTest){linear_names[i], test_linear, NULL, NULL, copy[i]};
-        tests[n++] = (struct CMUnitTest){xent_names[i], test_xent, NULL, NULL, copy[i]};
+        add_test(l, linear_names[i], test_linear, sizes[i]);
+        add_test(l, xent_names[i], test_xent, sizes[i]);
         if (!test_on_gpu()) continue;
         snprintf(narrow_names[i], sizeof narrow_names[i], "%s, 16 bits", linear_names[i]);
-        tests[n++] = (struct CMUnitTest){narrow_names[i], test_linear_narrow, NULL, NULL, copy[i]};
+        add_test(l, narrow_names[i], test_linear_narrow, sizes[i]);
     }
-    return _cmocka_run_group_tests("ops: embed, linear, pick, softmax_xent, products", tests,
-                                   (size_t)n, NULL, NULL) != 0;
 }
+
+RD_TESTS_MADE("ops: embed, linear, pick, softmax_xent, products", make_tests)

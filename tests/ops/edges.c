@@ -269,23 +269,5 @@ static void test_search(void **state)
     rd_arena_free(a);
 }
 
-int main(void)
-{
-    enum {
-        N_MISUSE = sizeof misuses / sizeof *misuses,
-        N_SEARCH = sizeof searches / sizeof *searches
-    };
-    static misuse m[N_MISUSE]; /* cmocka's state is not const */
-    static search_row s[N_SEARCH];
-    struct CMUnitTest t[3 + N_MISUSE + N_SEARCH] = {cmocka_unit_test(test_no_rows),
-                                                    cmocka_unit_test(test_kept),
-                                                    cmocka_unit_test(test_xent_not_finite)};
-    int n = 3;
-    memcpy(m, misuses, sizeof m);
-    memcpy(s, searches, sizeof s);
-    for (int i = 0; i < N_MISUSE; i++)
-        t[n++] = (struct CMUnitTest){m[i].name, test_misuse, NULL, NULL, &m[i]};
-    for (int i = 0; i < N_SEARCH; i++)
-        t[n++] = (struct CMUnitTest){s[i].name, test_search, NULL, NULL, &s[i]};
-    return cmocka_run_group_tests_name("ops: edges", t, NULL, NULL) != 0;
-}
+RD_TESTS("ops: edges", TEST(test_no_rows), TEST(test_kept), TEST(test_xent_not_finite),
+         TEST_ROWS(test_misuse, misuses), TEST_ROWS(test_search, searches))

@@ -14,14 +14,12 @@
 #include "rd/image.h"
 #include "rd/ops.h"
 #include "rd/philox.h"
+#include "test.h"
 #include "test_device.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { MOST_INPUTS = 64, PROBES = 12 /* elements of each input whose gradient is checked */ };
 
@@ -36,11 +34,6 @@ typedef struct harness {
     int64_t n_r;
     rd_var *y[2]; /* what was last weighted */
 } harness;
-
-static inline void must(const rd_status *st)
-{
-    if (st->code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
-}
 
 /* ---- on a GPU ---- */
 #ifdef RD_CUDA

@@ -256,24 +256,19 @@ static void test_too_small(void **state)
     h_free(&h);
 }
 
-int main(void)
+static void make_tests(test_list *l)
 {
     enum { N = sizeof rows / sizeof *rows };
     static char names[N][96];
-    struct CMUnitTest t[2 * N + 3];
-    size_t n = 0;
-    memset(t, 0, sizeof t);
     for (int i = 0; i < N; i++) {
-        void *r;
-        const row *at = &rows[i];
-        memcpy(&r, &at, sizeof r);
-        t[n++] = (struct CMUnitTest){rows[i].name, test_conv, NULL, NULL, r};
+        add_test(l, rows[i].name, test_conv, &rows[i]);
         if (!test_on_gpu() || rows[i].mixed) continue;
         snprintf(names[i], sizeof names[i], "%s, 16 bits", rows[i].name);
-        t[n++] = (struct CMUnitTest){names[i], test_narrow, NULL, NULL, r};
+        add_test(l, names[i], test_narrow, &rows[i]);
     }
-    t[n++] = (struct CMUnitTest){"twice", test_twice, NULL, NULL, NULL};
-    t[n++] = (struct CMUnitTest){"new weights", test_new_weights, NULL, NULL, NULL};
-    t[n++] = (struct CMUnitTest){"too small", test_too_small, NULL, NULL, NULL};
-    return _cmocka_run_group_tests("ops: conv2d", t, n, NULL, NULL) != 0;
+    add_test(l, "twice", test_twice, NULL);
+    add_test(l, "new weights", test_new_weights, NULL);
+    add_test(l, "too small", test_too_small, NULL);
 }
+
+RD_TESTS_MADE("ops: conv2d", make_tests)

@@ -676,15 +676,13 @@ static void test_far_from_zero(void **state)
     h_free(&h);
 }
 
-int main(void)
+static void make_tests(test_list *l)
 {
     static op_case cases[N_ROWS * (N_ORDERS + 1)];
     static char names[N_ROWS * (N_ORDERS + 1)][96];
-    static int use[] = {1, 2}, order[] = {0, 1, 2, NARROW};
-    static double smoothing[] = {0.0, 0.1};
-    struct CMUnitTest t[N_ROWS * (N_ORDERS + 1) + 18];
+    static const int use[] = {1, 2}, order[] = {0, 1, 2, NARROW};
+    static const double smoothing[] = {0.0, 0.1};
     size_t n = 0;
-    memset(t, 0, sizeof t);
     for (int i = 0; i < N_ROWS; i++)
         for (int o = 0; o < N_ORDERS + test_on_gpu(); o++) {
             const bool two = rows[i].with_add || rows[i].op == ADD;
@@ -695,28 +693,24 @@ int main(void)
                      : o == NARROW ? ", 16 bits"
                                    : ", both orders");
             cases[n] = (op_case){&rows[i], o};
-            t[n] = (struct CMUnitTest){names[n], test_op, NULL, NULL, &cases[n]};
+            add_test(l, names[n], test_op, &cases[n]);
             n++;
         }
-    t[n++] = (struct CMUnitTest){"many uses", test_many_uses, NULL, NULL, &order[0]};
-    if (test_on_gpu())
-        t[n++] = (struct CMUnitTest){"many uses, 16 bits", test_many_uses, NULL, NULL,
-                                     &order[NARROW]};
-    t[n++] = (struct CMUnitTest){"relu and pool", test_chain, NULL, NULL, &use[0]};
-    t[n++] = (struct CMUnitTest){"relu, pool and another use", test_chain, NULL, NULL, &use[1]};
-    t[n++] = (struct CMUnitTest){"ties of a pool", test_ties, NULL, NULL, NULL};
-    t[n++] = (struct CMUnitTest){"dropout, NHWC", test_dropout, NULL, NULL, &order[0]};
-    t[n++] = (struct CMUnitTest){"dropout, blocked", test_dropout, NULL, NULL, &order[1]};
-    t[n++] = (struct CMUnitTest){"dropout, rows", test_dropout, NULL, NULL, &order[2]};
-    if (test_on_gpu())
-        t[n++] = (struct CMUnitTest){"dropout, 16 bits", test_dropout, NULL, NULL, &order[NARROW]};
-    t[n++] = (struct CMUnitTest){"class_loss", test_class_loss, NULL, NULL, &smoothing[0]};
-    t[n++] = (struct CMUnitTest){"class_loss, smoothing", test_class_loss, NULL, NULL,
-                                 &smoothing[1]};
-    t[n++] = (struct CMUnitTest){"class_loss, ties", test_class_ties, NULL, NULL, NULL};
-    t[n++] = (struct CMUnitTest){"pools that do not fit", test_bad_pool, NULL, NULL, NULL};
-    t[n++] = (struct CMUnitTest){"statistics carry the seed", test_statistics_seed, NULL, NULL,
-                                 NULL};
-    t[n++] = (struct CMUnitTest){"statistics far from zero", test_far_from_zero, NULL, NULL, NULL};
-    return _cmocka_run_group_tests("ops: images", t, n, NULL, NULL) != 0;
+    add_test(l, "many uses", test_many_uses, &order[0]);
+    if (test_on_gpu()) add_test(l, "many uses, 16 bits", test_many_uses, &order[NARROW]);
+    add_test(l, "relu and pool", test_chain, &use[0]);
+    add_test(l, "relu, pool and another use", test_chain, &use[1]);
+    add_test(l, "ties of a pool", test_ties, NULL);
+    add_test(l, "dropout, NHWC", test_dropout, &order[0]);
+    add_test(l, "dropout, blocked", test_dropout, &order[1]);
+    add_test(l, "dropout, rows", test_dropout, &order[2]);
+    if (test_on_gpu()) add_test(l, "dropout, 16 bits", test_dropout, &order[NARROW]);
+    add_test(l, "class_loss", test_class_loss, &smoothing[0]);
+    add_test(l, "class_loss, smoothing", test_class_loss, &smoothing[1]);
+    add_test(l, "class_loss, ties", test_class_ties, NULL);
+    add_test(l, "pools that do not fit", test_bad_pool, NULL);
+    add_test(l, "statistics carry the seed", test_statistics_seed, NULL);
+    add_test(l, "statistics far from zero", test_far_from_zero, NULL);
 }
+
+RD_TESTS_MADE("ops: images", make_tests)

@@ -476,23 +476,17 @@ static void test_many_tokens(void **state)
 }
 #endif
 
-int main(void)
+static void make_tests(test_list *l)
 {
-    static best_case b[N_BEST]; /* cmocka's state is not const */
-    static search_case s[N_SEARCH];
-    struct CMUnitTest t[N_BEST + N_SEARCH + 2];
-    size_t n = 0;
-    memcpy(b, bests, sizeof b);
-    memcpy(s, searches, sizeof s);
-    for (int i = 0; i < N_BEST; i++)
-        t[n++] = (struct CMUnitTest){b[i].name, test_best, NULL, NULL, &b[i]};
+    for (int i = 0; i < N_BEST; i++) add_test(l, bests[i].name, test_best, &bests[i]);
     for (int i = 0; i < N_SEARCH && !test_on_gpu(); i++) /* the host's part alone */
-        t[n++] = (struct CMUnitTest){s[i].name, test_search, NULL, NULL, &s[i]};
+        add_test(l, searches[i].name, test_search, &searches[i]);
 #ifdef RD_CUDA
     if (test_on_gpu()) {
-        t[n++] = (struct CMUnitTest)cmocka_unit_test(test_follow);
-        t[n++] = (struct CMUnitTest)cmocka_unit_test(test_many_tokens);
+        add_test(l, "test_follow", test_follow, NULL);
+        add_test(l, "test_many_tokens", test_many_tokens, NULL);
     }
 #endif
-    return _cmocka_run_group_tests("ops: search", t, n, NULL, NULL) != 0;
 }
+
+RD_TESTS_MADE("ops: search", make_tests)

@@ -396,24 +396,5 @@ static void test_decoder(void **state)
     h_free(&c.h);
 }
 
-int main(void)
-{
-    enum {
-        N_RNN = sizeof rnn_shapes / sizeof *rnn_shapes,
-        N_DEC = sizeof dec_shapes / sizeof *dec_shapes
-    };
-    struct CMUnitTest tests[N_RNN + N_DEC];
-    for (int i = 0; i < N_RNN; i++) {
-        const shape *s = &rnn_shapes[i];
-        void *state;
-        memcpy(&state, &s, sizeof state);
-        tests[i] = (struct CMUnitTest){s->name, test_rnn, NULL, NULL, state};
-    }
-    for (int i = 0; i < N_DEC; i++) {
-        const dec_shape *s = &dec_shapes[i];
-        void *state;
-        memcpy(&state, &s, sizeof state);
-        tests[N_RNN + i] = (struct CMUnitTest){s->name, test_decoder, NULL, NULL, state};
-    }
-    return cmocka_run_group_tests_name("ops: rnn_layer, attention_decoder", tests, NULL, NULL) != 0;
-}
+RD_TESTS("ops: rnn_layer, attention_decoder", TEST_ROWS(test_rnn, rnn_shapes),
+         TEST_ROWS(test_decoder, dec_shapes))

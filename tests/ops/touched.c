@@ -91,9 +91,4 @@ static void test_other_op(void **state)
     release(&t);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_marks),
-                                       cmocka_unit_test(test_other_op)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RD_TESTS("ops: touched", TEST(test_marks), TEST(test_other_op))

@@ -4,11 +4,7 @@
 #ifndef RD_TESTS_SCRATCH_DIR_H
 #define RD_TESTS_SCRATCH_DIR_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,10 +1,7 @@
 /* arena.c -- alignment, slack, marks, and that the second step asks the system for nothing new. */
 #include "rd/arena.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
+#include "test.h"
 #include <string.h>
-#include <cmocka.h>
 
 static void test_alignment_and_slack(void **state)
 {
@@ -98,13 +95,5 @@ static void test_too_much(void **state)
     rd_arena_free(a);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(test_alignment_and_slack),
-        cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_second_step_fits_one_chunk),
-        cmocka_unit_test(test_too_much),
-    };
-    return cmocka_run_group_tests_name("arena", t, NULL, NULL) != 0;
-}
+RD_TESTS("arena", TEST(test_alignment_and_slack), TEST(test_marks),
+         TEST(test_second_step_fits_one_chunk), TEST(test_too_much))

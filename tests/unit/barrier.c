@@ -2,15 +2,13 @@
  * rounds, with more threads than processors, and while others keep the processors busy. barrier.sh runs it under
  * ThreadSanitizer. */
 #include "../../runner/comm/host_sum.h"
+#include "test.h"
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <cmocka.h>
 
 enum { MOST = 9, LOAD = 3 };
 
@@ -104,10 +102,5 @@ static void test_under_load(void **state)
     run(3, rounds(10000), 0, LOAD);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one), cmocka_unit_test(test_two_that_spin),
-        cmocka_unit_test(test_crowd), cmocka_unit_test(test_under_load)};
-    return cmocka_run_group_tests_name("barrier", tests, NULL, NULL);
-}
+RD_TESTS("barrier", TEST(test_one), TEST(test_two_that_spin), TEST(test_crowd),
+         TEST(test_under_load))

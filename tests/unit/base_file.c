@@ -1,11 +1,10 @@
 /* base_file.c -- reading plain and gzip files, what is said of unreadable ones, and files that appear whole or not
  * at all. The gzip bytes are gzip 1.12's: printf 'hello\n' | gzip -n9, and printf '' | gzip -n9. */
 #include "rd/file.h"
+#include "test.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 #include <sys/wait.h>
 #include <signal.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static const unsigned char hello_gz[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02,
                                          0x03, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0xe7, 0x02, 0x00,
@@ -402,20 +400,7 @@ static void test_mkdirs(void **state)
     assert_non_null(strstr(st.msg, "cannot make folder '/proc/none'"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_gzip),
-        cmocka_unit_test(test_gzip_large),
-        cmocka_unit_test(test_damaged_gzip),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_stdin),
-        cmocka_unit_test(test_atomic),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_mkdirs),
-        cmocka_unit_test(test_abandoned),
-        cmocka_unit_test(test_begun_after_the_end),
-    };
-    return cmocka_run_group_tests_name("base_file", t, set_up, tear_down) != 0;
-}
+RD_TESTS_WITH("base_file", set_up, tear_down, TEST(test_plain), TEST(test_gzip),
+              TEST(test_gzip_large), TEST(test_damaged_gzip), TEST(test_messages), TEST(test_stdin),
+              TEST(test_atomic), TEST(test_no_room), TEST(test_mkdirs), TEST(test_abandoned),
+              TEST(test_begun_after_the_end))

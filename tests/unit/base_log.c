@@ -1,15 +1,13 @@
 /* base_log.c -- which line goes where, for which rank; and the live line of a terminal, on a pseudo-terminal. */
 #include "rd/log.h"
+#include "test.h"
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <termios.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static char got_out[20000], got_err[20000], got_tee[20000];
 static char folder[256], path[300];
@@ -282,23 +280,22 @@ static void test_stuck_terminal(void **state)
     close(master);
 }
 
-int main(void)
+static int make_folder(void **state)
 {
     const char *tmp = getenv("TMPDIR");
+    (void)state;
     snprintf(folder, sizeof folder, "%.200s/rd_log.XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) return 1;
+    if (!mkdtemp(folder)) return -1;
     snprintf(path, sizeof path, "%s/run.log", folder);
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(test_rank0),
-        cmocka_unit_test(test_rank3),
-        cmocka_unit_test(test_long_line),
-        cmocka_unit_test(test_tee_appends),
-        cmocka_unit_test(test_live_line),
-        cmocka_unit_test(test_append),
-        cmocka_unit_test(test_stuck_pipe),
-        cmocka_unit_test(test_stuck_terminal), /* last: hurry is for good */
-    };
-    const int failures = cmocka_run_group_tests_name("base_log", t, NULL, NULL);
-    rmdir(folder);
-    return failures != 0;
+    return 0;
 }
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+RD_TESTS_WITH("base_log", make_folder, remove_folder, TEST(test_rank0), TEST(test_rank3),
+              TEST(test_long_line), TEST(test_tee_appends), TEST(test_live_line), TEST(test_append),
+              TEST(test_stuck_pipe), /* last: hurry is for good */ TEST(test_stuck_terminal))

@@ -1,13 +1,10 @@
 /* bench_style.c -- the figures in the lines of bench mode, beside those of NumPy (tests/support/make_bench_golden.py).
  */
 #include "../../runner/bench/bench.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
+#include "test.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { MAX_STEPS = 16 };
 
@@ -85,14 +82,4 @@ static void names(void **state)
     assert_string_equal(bench_style_names[BENCH_HOROVOD], "horovod");
 }
 
-int main(void)
-{
-    enum { N = sizeof table / sizeof *table };
-    struct CMUnitTest t[2 * N + 1];
-    for (int i = 0; i < N; i++) {
-        t[2 * i] = (struct CMUnitTest){table[i].name, tfcnn, NULL, NULL, &table[i]};
-        t[2 * i + 1] = (struct CMUnitTest){table[i].name, horovod, NULL, NULL, &table[i]};
-    }
-    t[2 * N] = (struct CMUnitTest)cmocka_unit_test(names);
-    return cmocka_run_group_tests(t, NULL, NULL) != 0;
-}
+RD_TESTS("bench_style", TEST_ROWS(tfcnn, table), TEST_ROWS(horovod, table), TEST(names))

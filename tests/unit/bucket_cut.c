@@ -1,10 +1,6 @@
 /* How the gradient arena is cut into buckets. */
 #include "../../runner/run/bucket_cut.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 #include <string.h>
 
 enum { MOST = 8 };
@@ -109,10 +105,4 @@ static void test_whole(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(test_sizes),
-                                   cmocka_unit_test(test_tables_and_state),
-                                   cmocka_unit_test(test_whole)};
-    return cmocka_run_group_tests_name("bucket_cut.h", t, NULL, NULL) != 0;
-}
+RD_TESTS("bucket_cut", TEST(test_sizes), TEST(test_tables_and_state), TEST(test_whole))

@@ -2,6 +2,7 @@
  * a kill at any moment. */
 #include "rd/checkpoint.h"
 #include "rd/file.h"
+#include "test.h"
 #include "scratch_dir.h"
 #include <dirent.h>
 #include <errno.h>
@@ -593,40 +594,11 @@ static void leaves_one_for_numpy(void **state)
     assert_int_equal(save("model", 42, 1000, 5, &st), RD_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest plain[] = {
-        cmocka_unit_test(saved_comes_back),
-        cmocka_unit_test(a_missing_folder_holds_none),
-        cmocka_unit_test(same_state_same_bytes),
-        cmocka_unit_test(best_lives_beside_model),
-        cmocka_unit_test(damaged_newest_gives_the_older_one),
-        cmocka_unit_test(no_damage_is_believed),
-        cmocka_unit_test(full_disk_keeps_the_previous_one),
-        cmocka_unit_test(space_is_asked_for_first),
-        cmocka_unit_test(a_lost_folder_is_told),
-        cmocka_unit_test(lock_has_one_owner),
-        cmocka_unit_test(stale_temporaries_go),
-        cmocka_unit_test(killed_at_any_moment),
-    };
-    enum {
-        N_PLAIN = sizeof plain / sizeof plain[0],
-        N_KEEP = sizeof keep_rows / sizeof keep_rows[0],
-        N_MANIFEST = sizeof manifest_rows / sizeof manifest_rows[0],
-        N_POINTER = sizeof pointer_rows / sizeof pointer_rows[0]
-    };
-    struct CMUnitTest t[N_PLAIN + N_KEEP + N_MANIFEST + N_POINTER + 1];
-    memset(t, 0, sizeof t);
-    int n = 0;
-    for (size_t i = 0; i < N_PLAIN; i++) t[n++] = plain[i];
-    for (size_t i = 0; i < N_KEEP; i++, n++)
-        t[n] = (struct CMUnitTest){keep_rows[i].name, check_keep, NULL, NULL, &keep_rows[i]};
-    for (size_t i = 0; i < N_MANIFEST; i++, n++)
-        t[n] = (struct CMUnitTest){manifest_rows[i].name, check_manifest_row, NULL, NULL,
-                                   &manifest_rows[i]};
-    for (size_t i = 0; i < N_POINTER; i++, n++)
-        t[n] = (struct CMUnitTest){pointer_rows[i].name, check_pointer, NULL, NULL,
-                                   &pointer_rows[i]};
-    t[n] = (struct CMUnitTest)cmocka_unit_test(leaves_one_for_numpy);
-    return cmocka_run_group_tests_name("checkpoint", t, make_dir, remove_dir) != 0;
-}
+RD_TESTS_WITH("checkpoint", make_dir, remove_dir, TEST(saved_comes_back),
+              TEST(a_missing_folder_holds_none), TEST(same_state_same_bytes),
+              TEST(best_lives_beside_model), TEST(damaged_newest_gives_the_older_one),
+              TEST(no_damage_is_believed), TEST(full_disk_keeps_the_previous_one),
+              TEST(space_is_asked_for_first), TEST(a_lost_folder_is_told), TEST(lock_has_one_owner),
+              TEST(stale_temporaries_go), TEST(killed_at_any_moment),
+              TEST_ROWS(check_keep, keep_rows), TEST_ROWS(check_manifest_row, manifest_rows),
+              TEST_ROWS(check_pointer, pointer_rows), TEST(leaves_one_for_numpy))

@@ -1,12 +1,9 @@
 /* cli_bench.c -- the flags of tf_cnn_benchmarks and Horovod in bench mode: which key each becomes, what is said of it,
  * and what is refused. */
 #include "rd/cli.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { MAX_WORDS = 8 };
 
@@ -337,12 +334,4 @@ static void values(void **state)
     rd_cli_release(&c);
 }
 
-int main(void)
-{
-    enum { N = sizeof table / sizeof *table };
-    struct CMUnitTest t[N + 1];
-    for (int i = 0; i < N; i++)
-        t[i] = (struct CMUnitTest){table[i].name, check, NULL, NULL, &table[i]};
-    t[N] = (struct CMUnitTest)cmocka_unit_test(values);
-    return cmocka_run_group_tests(t, NULL, NULL) != 0;
-}
+RD_TESTS("cli_bench", TEST_ROWS(check, table), TEST(values))

@@ -5,14 +5,12 @@
 #include "rd/ping.h"
 #include "../../runner/comm/comm_impl.h"
 #include "../../runner/comm/host_cpus.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "test.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static int forget_launcher(void **state)
 {
@@ -202,16 +200,5 @@ static void test_clock(void **state)
     assert_int_equal(rd_clock_shared(&a, &a, 110 * s), 105 * s);
 }
 
-int main(void)
-{
-    enum { N = sizeof shares / sizeof *shares };
-    struct CMUnitTest t[N + 4] = {
-        cmocka_unit_test_setup(test_collectives, forget_launcher),
-        cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_quota),
-        cmocka_unit_test(test_clock),
-    };
-    for (int i = 0; i < N; i++)
-        t[4 + i] = (struct CMUnitTest){shares[i].name, test_share, NULL, NULL, &shares[i]};
-    return cmocka_run_group_tests_name("comm_self", t, NULL, NULL) != 0;
-}
+RD_TESTS("comm_self", TEST_WITH(test_collectives, forget_launcher, NULL), TEST(test_abort),
+         TEST(test_quota), TEST(test_clock), TEST_ROWS(test_share, shares))

@@ -1,11 +1,8 @@
 /* config_cli.c -- the command line: every way to write a flag, every message in full. */
 #include "rd/cli.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { MAX_WORDS = 8 };
 
@@ -373,20 +370,5 @@ static void help(void **state)
     free(text);
 }
 
-int main(void)
-{
-    enum { BAD = sizeof bad_rows / sizeof *bad_rows, GOOD = sizeof good_rows / sizeof *good_rows };
-    enum { CHECK = sizeof check_rows / sizeof *check_rows };
-    struct CMUnitTest t[BAD + GOOD + CHECK + 3];
-    int n = 0;
-    for (int i = 0; i < BAD; i++)
-        t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad, NULL, NULL, &bad_rows[i]};
-    for (int i = 0; i < GOOD; i++)
-        t[n++] = (struct CMUnitTest){good_rows[i].name, check_good, NULL, NULL, &good_rows[i]};
-    for (int i = 0; i < CHECK; i++)
-        t[n++] = (struct CMUnitTest){check_rows[i].name, check_check, NULL, NULL, &check_rows[i]};
-    t[n++] = (struct CMUnitTest)cmocka_unit_test(many_sets);
-    t[n++] = (struct CMUnitTest)cmocka_unit_test(idle);
-    t[n++] = (struct CMUnitTest)cmocka_unit_test(help);
-    return cmocka_run_group_tests(t, NULL, NULL) != 0;
-}
+RD_TESTS("config_cli", TEST_ROWS(check_bad, bad_rows), TEST_ROWS(check_good, good_rows),
+         TEST_ROWS(check_check, check_rows), TEST(many_sets), TEST(idle), TEST(help))

@@ -1,11 +1,8 @@
 /* config_errors.c -- every message that a wrong config or a wrong --set can meet, in full. */
 #include "rd/options.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 typedef struct fields {
     int64_t batch_size, layers;
@@ -371,18 +368,5 @@ static void check_tables(void **state)
     }
 }
 
-int main(void)
-{
-    enum {
-        N_FILE = sizeof file_rows / sizeof *file_rows,
-        N_SET = sizeof set_rows / sizeof *set_rows
-    };
-    struct CMUnitTest t[N_FILE + N_SET + 2];
-    for (int i = 0; i < N_FILE; i++)
-        t[i] = (struct CMUnitTest){file_rows[i].name, check_file, NULL, NULL, &file_rows[i]};
-    for (int i = 0; i < N_SET; i++)
-        t[N_FILE + i] = (struct CMUnitTest){set_rows[i].name, check_set, NULL, NULL, &set_rows[i]};
-    t[N_FILE + N_SET] = (struct CMUnitTest)cmocka_unit_test(check_depth);
-    t[N_FILE + N_SET + 1] = (struct CMUnitTest)cmocka_unit_test(check_tables);
-    return cmocka_run_group_tests(t, NULL, NULL) != 0;
-}
+RD_TESTS("config_errors", TEST_ROWS(check_file, file_rows), TEST_ROWS(check_set, set_rows),
+         TEST(check_depth), TEST(check_tables))

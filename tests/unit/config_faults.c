@@ -1,12 +1,9 @@
 /* config_faults.c -- lets the k-th allocation of Jansson fail, for every k, until none failed: each time the right
  * values, or a code and a message; no crash and (under a sanitizer) no leak. */
 #include "rd/options.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 typedef struct fields {
     int64_t n;
@@ -108,9 +105,5 @@ static void every_allocation_of_the_documents(void **state)
     rd_config_free(c);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(every_allocation_of_a_config),
-                                   cmocka_unit_test(every_allocation_of_the_documents)};
-    return cmocka_run_group_tests(t, NULL, NULL) != 0;
-}
+RD_TESTS("config_faults", TEST(every_allocation_of_a_config),
+         TEST(every_allocation_of_the_documents))

@@ -1,11 +1,8 @@
 /* config_values.c -- a good config: values in the struct, who gave them, what is missing, placeholders, the records. */
 #include "rd/options.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 typedef struct data_config {
     const char *data_location, *source_file, *target_file, *bench_file, *delimiter;
@@ -414,27 +411,7 @@ static void borrowed_values_stay(void **state)
     rd_config_free(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest plain[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(values_of_a_file),
-        cmocka_unit_test(groups_agree),
-        cmocka_unit_test(put_and_drop),
-        cmocka_unit_test(set_null),
-        cmocka_unit_test(unknown_keys),
-        cmocka_unit_test(missing_keys),
-        cmocka_unit_test(records),
-        cmocka_unit_test(borrowed_values_stay),
-    };
-    enum { N_PLAIN = sizeof plain / sizeof *plain, N_SET = sizeof set_rows / sizeof *set_rows };
-    enum { N_PLACE = sizeof place_rows / sizeof *place_rows };
-    struct CMUnitTest t[N_PLAIN + N_SET + N_PLACE];
-    memcpy(t, plain, sizeof plain);
-    for (int i = 0; i < N_SET; i++)
-        t[N_PLAIN + i] = (struct CMUnitTest){set_rows[i].name, check_set, NULL, NULL, &set_rows[i]};
-    for (int i = 0; i < N_PLACE; i++)
-        t[N_PLAIN + N_SET + i] = (struct CMUnitTest){place_rows[i].name, check_place, NULL, NULL,
-                                                     &place_rows[i]};
-    return cmocka_run_group_tests(t, NULL, NULL) != 0;
-}
+RD_TESTS("config_values", TEST(defaults), TEST(values_of_a_file), TEST(groups_agree),
+         TEST(put_and_drop), TEST(set_null), TEST(unknown_keys), TEST(missing_keys), TEST(records),
+         TEST(borrowed_values_stay), TEST_ROWS(check_set, set_rows),
+         TEST_ROWS(check_place, place_rows))

@@ -1,11 +1,7 @@
 /* doctor.c -- rules of the doctor over made-up facts, and the small readers below them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "../../runner/doctor/doctor_impl.h"
 #include "rd/program.h"
+#include "test.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -467,17 +463,6 @@ static void test_program_id(void **state)
     assert_non_null(strstr(a, " bytes, crc32c "));
 }
 
-int main(void)
-{
-    static struct CMUnitTest t[64];
-    static const struct CMUnitTest rest[] = {
-        cmocka_unit_test(test_links),      cmocka_unit_test(test_cpus),
-        cmocka_unit_test(test_host_lists), cmocka_unit_test(test_host_file),
-        cmocka_unit_test(test_line),       cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_sockets),    cmocka_unit_test(test_program_id)};
-    int n = 0;
-    for (int i = 0; i < COUNT(rows); i++)
-        t[n++] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
-    return _cmocka_run_group_tests("doctor", t, (size_t)n, NULL, NULL) != 0;
-}
+RD_TESTS("doctor", TEST_ROWS(check_row, rows), TEST(test_links), TEST(test_cpus),
+         TEST(test_host_lists), TEST(test_host_file), TEST(test_line), TEST(test_settings),
+         TEST(test_sockets), TEST(test_program_id))

@@ -3,6 +3,7 @@
  * check_events.py reads what this test leaves with TensorBoard's own reader. */
 #include "../../runner/io/events_impl.h"
 #include "rd/file.h"
+#include "test.h"
 #include "scratch_dir.h"
 #include <dirent.h>
 #include <math.h>
@@ -391,26 +392,9 @@ static void no_folder_is_told(void **state)
     assert_non_null(strstr(st.msg, "/proc/nowhere"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest plain[] = {
-        cmocka_unit_test(large_image_has_its_checksum),   cmocka_unit_test(reads_tensorboards_own),
-        cmocka_unit_test(every_cut_and_flip_is_defined),  cmocka_unit_test(writes_and_reads_back),
-        cmocka_unit_test(full_disk_leaves_whole_records), cmocka_unit_test(no_folder_is_told),
-        cmocka_unit_test(a_resumed_run_has_two_files), /* last: its files stay for check_events.py */
-    };
-    enum {
-        N_PLAIN = sizeof plain / sizeof plain[0],
-        N_GOLDEN = sizeof golden_rows / sizeof golden_rows[0],
-        N_BAD = sizeof bad_rows / sizeof bad_rows[0]
-    };
-    struct CMUnitTest t[N_PLAIN + N_GOLDEN + N_BAD];
-    memset(t, 0, sizeof t);
-    int n = 0;
-    for (size_t i = 0; i < N_GOLDEN; i++, n++)
-        t[n] = (struct CMUnitTest){golden_rows[i].name, check_golden, NULL, NULL, &golden_rows[i]};
-    for (size_t i = 0; i < N_BAD; i++, n++)
-        t[n] = (struct CMUnitTest){bad_rows[i].file, check_bad, NULL, NULL, &bad_rows[i]};
-    for (size_t i = 0; i < N_PLAIN; i++) t[n++] = plain[i];
-    return cmocka_run_group_tests_name("events", t, make_dir, remove_dir) != 0;
-}
+RD_TESTS_WITH("events", make_dir, remove_dir, TEST_ROWS(check_golden, golden_rows),
+              TEST_ROWS_BY(check_bad, bad_rows, file), TEST(large_image_has_its_checksum),
+              TEST(reads_tensorboards_own), TEST(every_cut_and_flip_is_defined),
+              TEST(writes_and_reads_back), TEST(full_disk_leaves_whole_records),
+              TEST(no_folder_is_told),
+              /* last: its files stay for check_events.py */ TEST(a_resumed_run_has_two_files))

@@ -2,14 +2,11 @@
  * (tests/support/make_plan_golden.py): rounds and bytes of an exchange, rows of the table, and fits to timings whose
  * latency and bandwidth are known. And what a run leaves in its log folder comes back as it was. */
 #include "../../runner/run/forecast.h"
-
+#include "test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static bool near(double got, double want, double part)
 {
@@ -233,11 +230,5 @@ static void file(void **state)
     (void)rmdir(dir);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rounds),      cmocka_unit_test(tables),
-                                       cmocka_unit_test(fits),        cmocka_unit_test(poor_fits),
-                                       cmocka_unit_test(calibration), cmocka_unit_test(file),
-                                       cmocka_unit_test(links)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RD_TESTS("forecast_model", TEST(rounds), TEST(tables), TEST(fits), TEST(poor_fits), TEST(calibration),
+         TEST(file), TEST(links))

@@ -1,11 +1,7 @@
 /* gpu_ahead.c -- arrays that go up ahead of their turn: engine/gpu/gpu_ahead.c with a device whose two streams are late as
  * dice have it. No GPU is needed. What comes out must be what was sent, whoever was late. */
 #include "../../runner/engine/gpu/gpu_ahead.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,12 +287,5 @@ static void test_place(void **state)
     assert_int_equal(rd_ahead_place(room, 1), -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(test_any_order), cmocka_unit_test(test_other_sizes),
-        cmocka_unit_test(test_short),     cmocka_unit_test(test_several),
-        cmocka_unit_test(test_place),
-    };
-    return cmocka_run_group_tests_name("arrays ahead of their turn", t, NULL, NULL) != 0;
-}
+RD_TESTS("gpu_ahead", TEST(test_any_order), TEST(test_other_sizes), TEST(test_short),
+         TEST(test_several), TEST(test_place))

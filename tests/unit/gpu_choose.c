@@ -1,10 +1,6 @@
 /* Which device a run takes: from what every rank has found. No GPU is needed. */
 #include "rd/gpu_choose.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,19 +198,6 @@ static void test_batch(void **state)
     assert_int_equal(rd_gpu_batch_that_fits(0, 0, 0, 0, 0), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_index),
-        cmocka_unit_test(test_cpu),
-        cmocka_unit_test(test_cuda_is_not_there),
-        cmocka_unit_test(test_one_each),
-        cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_table_is_cut),
-        cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_library_is_not_there),
-        cmocka_unit_test(test_nccl),
-        cmocka_unit_test(test_nccl_settings),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL) != 0;
-}
+RD_TESTS("gpu_choose", TEST(test_index), TEST(test_cpu), TEST(test_cuda_is_not_there),
+         TEST(test_one_each), TEST(test_shared), TEST(test_table_is_cut), TEST(test_batch),
+         TEST(test_library_is_not_there), TEST(test_nccl), TEST(test_nccl_settings))

@@ -3,11 +3,7 @@
 #include "../../runner/engine/gpu/gpu_graph.h"
 #include "rd/data.h"
 #include "rd/strbuf.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,7 +150,7 @@ static void once(uint64_t key, const char *program)
     rd_graphs_begin(graphs, key, &st);
     steps(graphs, program, &st);
     rd_graphs_end(graphs, &st);
-    if (st.code != RD_OK) fail_msg("%s", st.msg);
+    must(&st);
     assert_string_equal(device.did.s ? device.did.s : "", want);
 }
 
@@ -406,13 +402,8 @@ static void test_keys(void **state)
     assert_true(three != rd_batch_shape(&image));
 }
 
-int main(void)
-{
-#define DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
-    const struct CMUnitTest t[] = {
-        DEVICE(test_second_time), DEVICE(test_arguments), DEVICE(test_other_way),
-        DEVICE(test_anew),        DEVICE(test_no_graph),  DEVICE(test_cut),
-        DEVICE(test_room),        DEVICE(test_failure),   cmocka_unit_test(test_keys),
-    };
-    return cmocka_run_group_tests_name("graphs", t, NULL, NULL) != 0;
-}
+#define DEVICE(test) TEST_WITH(test, open_device, close_device)
+
+RD_TESTS("gpu_graph", DEVICE(test_second_time), DEVICE(test_arguments), DEVICE(test_other_way),
+         DEVICE(test_anew), DEVICE(test_no_graph), DEVICE(test_cut), DEVICE(test_room),
+         DEVICE(test_failure), TEST(test_keys))

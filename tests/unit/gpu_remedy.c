@@ -1,10 +1,6 @@
 /* What is said of failures of CUDA and its libraries. No GPU and no header of theirs is needed. */
 #include "../../runner/engine/gpu/gpu_remedy.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 #include <string.h>
 
 static void has(const char *text, const char *piece)
@@ -86,12 +82,4 @@ static void test_not_built_for(void **state)
     assert_null(strstr(out, "SM=00"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(test_by_name),
-        cmocka_unit_test(test_no_gpu),
-        cmocka_unit_test(test_not_built_for),
-    };
-    return cmocka_run_group_tests_name("gpu_remedy", t, NULL, NULL) != 0;
-}
+RD_TESTS("gpu_remedy", TEST(test_by_name), TEST(test_no_gpu), TEST(test_not_built_for))

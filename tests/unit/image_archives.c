@@ -1,12 +1,7 @@
 /* image_archives.c -- the same pictures as a class folder, as WebDataset shards (plain and compressed) and as a tar of
  * tars give byte-identical batches; archives that are cut short, inflated or lead elsewhere are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "../../runner/data/images_impl.h"
+#include "test.h"
 #include "image_files.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,9 +159,8 @@ static void read_all(const fixture *f, const char *dataset, const char *config, 
     rd_dataset *d;
     int64_t n;
     const rd_mode mode = split == RD_SPLIT_TRAIN ? RD_MODE_TRAIN : RD_MODE_EVAL;
-    if (images_open(dataset, f->dir, config, mode, split, NULL, NULL, &d, &st) != RD_OK)
-        fail_msg("%s", st.msg);
-    if (images_all(d, 4, 3, x, &n, labels, &st) != RD_OK) fail_msg("%s", st.msg);
+    must_do(images_open(dataset, f->dir, config, mode, split, NULL, NULL, &d, &st), &st);
+    must_do(images_all(d, 4, 3, x, &n, labels, &st), &st);
     assert_int_equal(n, ALL);
     rd_dataset_free(d);
 }
@@ -557,26 +551,9 @@ static void test_braces_refused(void **state)
     }
 }
 
-#define N(a) ((int)(sizeof(a) / sizeof(a)[0]))
-
-int main(void)
-{
-    static struct CMUnitTest t[64];
-    int n = 0;
-    for (int i = 0; i < N(same_rows); i++)
-        t[n++] = (struct CMUnitTest){same_rows[i].name, check_same, NULL, NULL, &same_rows[i]};
-    for (int i = 0; i < N(flat_rows); i++)
-        t[n++] = (struct CMUnitTest){flat_rows[i].name, check_flat, NULL, NULL, &flat_rows[i]};
-    for (int i = 0; i < N(bad_rows); i++)
-        t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad, NULL, NULL, &bad_rows[i]};
-    for (int i = 0; i < N(brace_rows); i++)
-        t[n++] = (struct CMUnitTest){brace_rows[i].name, check_braces, NULL, NULL, &brace_rows[i]};
-    const struct CMUnitTest rest[] = {
-        cmocka_unit_test(test_names),         cmocka_unit_test(test_more_classes),
-        cmocka_unit_test(test_cut),           cmocka_unit_test(test_cut_compressed),
-        cmocka_unit_test(test_flipped),       cmocka_unit_test(test_cut_then_compressed),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_bomb),
-        cmocka_unit_test(test_braces_refused)};
-    for (int i = 0; i < N(rest); i++) t[n++] = rest[i];
-    return _cmocka_run_group_tests("image archives", t, (size_t)n, set_up, tear_down) != 0;
-}
+RD_TESTS_WITH("image_archives", set_up, tear_down, TEST_ROWS(check_same, same_rows),
+              TEST_ROWS(check_flat, flat_rows), TEST_ROWS(check_bad, bad_rows),
+              TEST_ROWS(check_braces, brace_rows), TEST(test_names), TEST(test_more_classes),
+              TEST(test_cut), TEST(test_cut_compressed), TEST(test_flipped),
+              TEST(test_cut_then_compressed), TEST(test_refused), TEST(test_bomb),
+              TEST(test_braces_refused))

@@ -1,13 +1,8 @@
 /* image_batches.c -- batches of images: the same bytes for every number of threads, every cut into batches and whatever
  * was announced; odd JPEGs have a defined answer and are named once; augmentation is a function of (seed, epoch,
  * sample). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "../../runner/data/images_impl.h"
+#include "test.h"
 #include "image_files.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +13,7 @@ static rd_dataset *open_with(const char *dataset, const char *config, rd_split s
     rd_status st = {0};
     rd_dataset *d;
     const rd_mode mode = split == RD_SPLIT_TRAIN ? RD_MODE_TRAIN : RD_MODE_EVAL;
-    if (images_open(dataset, files_dir(), config, mode, split, NULL, log, &d, &st) != RD_OK)
-        fail_msg("%s", st.msg);
+    must_do(images_open(dataset, files_dir(), config, mode, split, NULL, log, &d, &st), &st);
     return d;
 }
 
@@ -27,7 +21,7 @@ static float *all_of(rd_dataset *d, int64_t batch, int64_t epoch, int64_t *n)
 {
     rd_status st = {0};
     float *x;
-    if (images_all(d, batch, epoch, &x, n, NULL, &st) != RD_OK) fail_msg("%s", st.msg);
+    must_do(images_all(d, batch, epoch, &x, n, NULL, &st), &st);
     return x;
 }
 
@@ -567,23 +561,7 @@ static void test_pad_crop(void **state)
     free(moved);
 }
 
-#define COUNT(a) ((int)(sizeof(a) / sizeof(a)[0]))
-
-int main(void)
-{
-    static struct CMUnitTest t[64];
-    int n = 0;
-    for (int i = 0; i < COUNT(same_rows); i++)
-        t[n++] = (struct CMUnitTest){same_rows[i].name, check_same, NULL, NULL, &same_rows[i]};
-    for (int i = 0; i < COUNT(norm_rows); i++)
-        t[n++] = (struct CMUnitTest){norm_rows[i].name, check_norm, NULL, NULL, &norm_rows[i]};
-    for (int i = 0; i < COUNT(odd_rows); i++)
-        t[n++] = (struct CMUnitTest){odd_rows[i].name, check_odd, NULL, NULL, &odd_rows[i]};
-    const struct CMUnitTest rest[] = {
-        cmocka_unit_test(test_announced), cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_learnable), cmocka_unit_test(test_channels),
-        cmocka_unit_test(test_scaled),    cmocka_unit_test(test_pad_crop)};
-    for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
-    return _cmocka_run_group_tests("image batches", t, (size_t)n, files_set_up, files_tear_down) !=
-           0;
-}
+RD_TESTS_WITH("image_batches", files_set_up, files_tear_down, TEST_ROWS(check_same, same_rows),
+              TEST_ROWS(check_norm, norm_rows), TEST_ROWS(check_odd, odd_rows),
+              TEST(test_announced), TEST(test_splits), TEST(test_learnable), TEST(test_channels),
+              TEST(test_scaled), TEST(test_pad_crop))

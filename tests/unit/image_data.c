@@ -1,11 +1,6 @@
 /* image_data.c -- IDX, CIFAR, .npz and class folders: what is read is what was written; what is wrong with a file is
  * said, with its name, and is RD_EDATA. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "test.h"
 #include "image_files.h"
 #include "rd/npz.h"
 #include "rd/strbuf.h"
@@ -32,8 +27,7 @@ static rd_dataset *open_ok(const char *dataset, const char *config, rd_mode mode
 {
     rd_status st = {0};
     rd_dataset *d;
-    if (images_open(dataset, files_dir(), config, mode, split, NULL, NULL, &d, &st) != RD_OK)
-        fail_msg("%s", st.msg);
+    must_do(images_open(dataset, files_dir(), config, mode, split, NULL, NULL, &d, &st), &st);
     return d;
 }
 
@@ -549,25 +543,8 @@ static void check_key(void **state)
     refuse("synthetic_images", r->config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, RD_EUSAGE, r->says);
 }
 
-#define COUNT(a) ((int)(sizeof(a) / sizeof(a)[0]))
-
-int main(void)
-{
-    static struct CMUnitTest t[80];
-    int n = 0;
-    for (int i = 0; i < COUNT(spellings); i++)
-        t[n++] = (struct CMUnitTest){spellings[i].name, check_spelling, NULL, NULL, &spellings[i]};
-    for (int i = 0; i < COUNT(idx_rows); i++)
-        t[n++] = (struct CMUnitTest){idx_rows[i].name, check_idx_row, NULL, NULL, &idx_rows[i]};
-    for (int i = 0; i < COUNT(key_rows); i++)
-        t[n++] = (struct CMUnitTest){key_rows[i].name, check_key, NULL, NULL, &key_rows[i]};
-    const struct CMUnitTest rest[] = {cmocka_unit_test(test_idx_elsewhere),
-                                      cmocka_unit_test(test_idx_classes),
-                                      cmocka_unit_test(test_cifar),
-                                      cmocka_unit_test(test_cifar_refused),
-                                      cmocka_unit_test(test_npz),
-                                      cmocka_unit_test(test_folder),
-                                      cmocka_unit_test(test_folder_unreadable)};
-    for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
-    return _cmocka_run_group_tests("image data", t, (size_t)n, files_set_up, files_tear_down) != 0;
-}
+RD_TESTS_WITH("image_data", files_set_up, files_tear_down, TEST_ROWS(check_spelling, spellings),
+              TEST_ROWS(check_idx_row, idx_rows), TEST_ROWS(check_key, key_rows),
+              TEST(test_idx_elsewhere), TEST(test_idx_classes), TEST(test_cifar),
+              TEST(test_cifar_refused), TEST(test_npz), TEST(test_folder),
+              TEST(test_folder_unreadable))

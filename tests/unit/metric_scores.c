@@ -1,11 +1,7 @@
 /* metric_scores.c -- BLEU and error rates against other programs (metric_golden.inc says which and how), and the tokens
  * they take. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "../../runner/data/data_impl.h"
+#include "test.h"
 #include "metric_golden.inc"
 #include <math.h>
 #include <stdio.h>
@@ -192,16 +188,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-int main(void)
-{
-    enum { N = sizeof golden / sizeof golden[0] };
-    struct CMUnitTest t[2 * N + 3] = {cmocka_unit_test(test_counts_add),
-                                      cmocka_unit_test(test_split),
-                                      cmocka_unit_test(test_vocab_tokens)};
-    for (size_t i = 0; i < N; i++) {
-        t[3 + i] = (struct CMUnitTest){golden[i].name, check_bleu, NULL, NULL, &golden[i]};
-        t[3 + N + i] = (struct CMUnitTest){golden[i].name, check_error_rates, NULL, NULL,
-                                           &golden[i]};
-    }
-    return cmocka_run_group_tests_name("metric_scores", t, set_up, tear_down) != 0;
-}
+RD_TESTS_WITH("metric_scores", set_up, tear_down, TEST(test_counts_add), TEST(test_split),
+              TEST(test_vocab_tokens), TEST_ROWS(check_bleu, golden),
+              TEST_ROWS(check_error_rates, golden))

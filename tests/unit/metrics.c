@@ -1,9 +1,7 @@
 /* metrics.c -- metrics.jsonl: a line a step, and after a resume every step once. */
 #include "rd/file.h"
 #include "rd/records.h"
-#include <stdarg.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "test.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,19 +156,6 @@ static void full_disk_leaves_whole_lines(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest plain[] = {
-        cmocka_unit_test(keys_keep_their_order_and_numbers_their_digits),
-        cmocka_unit_test(failures_are_told),
-        cmocka_unit_test(full_disk_leaves_whole_lines),
-    };
-    enum { N_PLAIN = sizeof plain / sizeof plain[0], N_CUT = sizeof cut_rows / sizeof cut_rows[0] };
-    struct CMUnitTest t[N_PLAIN + N_CUT];
-    memset(t, 0, sizeof t);
-    int n = 0;
-    for (size_t i = 0; i < N_CUT; i++, n++)
-        t[n] = (struct CMUnitTest){cut_rows[i].name, check_cut, NULL, NULL, &cut_rows[i]};
-    for (size_t i = 0; i < N_PLAIN; i++) t[n++] = plain[i];
-    return cmocka_run_group_tests_name("metrics", t, make_dir, remove_dir) != 0;
-}
+RD_TESTS_WITH("metrics", make_dir, remove_dir, TEST_ROWS(check_cut, cut_rows),
+              TEST(keys_keep_their_order_and_numbers_their_digits), TEST(failures_are_told),
+              TEST(full_disk_leaves_whole_lines))

@@ -4,6 +4,7 @@
  * numpy.load. */
 #include "rd/file.h"
 #include "rd/npz.h"
+#include "test.h"
 #include "scratch_dir.h"
 #include <math.h>
 #include <stdio.h>
@@ -383,32 +384,8 @@ static void full_disk_keeps_the_old_file(void **state)
     free(before);
 }
 
-int main(void)
-{
-    enum {
-        N_FILE = sizeof file_rows / sizeof file_rows[0],
-        N_HEAD = sizeof head_rows / sizeof head_rows[0],
-        N_BUG = sizeof bug_rows / sizeof bug_rows[0]
-    };
-    const struct CMUnitTest plain[] = {
-        cmocka_unit_test(reads_numpy_stored),
-        cmocka_unit_test(reads_numpy_compressed),
-        cmocka_unit_test(no_cut_or_flip_is_believed),
-        cmocka_unit_test(writes_and_reads_back),
-        cmocka_unit_test(manifest_alone_is_an_archive),
-        cmocka_unit_test(equal_arrays_give_equal_bytes),
-        cmocka_unit_test(full_disk_keeps_the_old_file),
-    };
-    enum { N_PLAIN = sizeof plain / sizeof plain[0] };
-    struct CMUnitTest t[N_PLAIN + N_FILE + N_HEAD + N_BUG];
-    int n = 0;
-    memset(t, 0, sizeof t);
-    for (size_t i = 0; i < N_PLAIN; i++) t[n++] = plain[i];
-    for (size_t i = 0; i < N_FILE; i++, n++)
-        t[n] = (struct CMUnitTest){file_rows[i].file, check_file, NULL, NULL, &file_rows[i]};
-    for (size_t i = 0; i < N_HEAD; i++, n++)
-        t[n] = (struct CMUnitTest){head_rows[i].want, check_head, NULL, NULL, &head_rows[i]};
-    for (size_t i = 0; i < N_BUG; i++, n++)
-        t[n] = (struct CMUnitTest){bug_rows[i].name, refuses_to_write, NULL, NULL, &bug_rows[i]};
-    return cmocka_run_group_tests_name("npz", t, make_dir, remove_known) != 0;
-}
+RD_TESTS_WITH("npz", make_dir, remove_known, TEST(reads_numpy_stored), TEST(reads_numpy_compressed),
+              TEST(no_cut_or_flip_is_believed), TEST(writes_and_reads_back),
+              TEST(manifest_alone_is_an_archive), TEST(equal_arrays_give_equal_bytes),
+              TEST(full_disk_keeps_the_old_file), TEST_ROWS_BY(check_file, file_rows, file),
+              TEST_ROWS_BY(check_head, head_rows, want), TEST_ROWS(refuses_to_write, bug_rows))

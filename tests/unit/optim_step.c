@@ -1,12 +1,9 @@
 /* What holds for every optimizer: not-finite gradients change nothing, threads and cuts do not matter, gaps stay zero,
  * norms and clipping are what they say. Values of the updates themselves: tests/golden/optim.c. */
+#include "test.h"
 #include "optim_defaults.h"
 #include "rd/optim.h"
 #include "test_device.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -454,27 +451,11 @@ static void test_weight_decay(void **state)
     }
 }
 
-#define EACH(fn)                                                                            \
-    {#fn " sgd", fn, NULL, NULL, "sgd"}, {#fn " momentum", fn, NULL, NULL, "momentum"},     \
-        {#fn " adam", fn, NULL, NULL, "adam"}, {#fn " adagrad", fn, NULL, NULL, "adagrad"}, \
-        {#fn " nesterov", fn, NULL, NULL, "nesterov"},                                      \
-        {#fn " rmsprop", fn, NULL, NULL, "rmsprop"}, {#fn " lars", fn, NULL, NULL, "lars"}, \
-    {                                                                                       \
-#fn " adadelta", fn, NULL, NULL, "adadelta"                                         \
-    }
+#define ONE(fn, optimizer) TEST_NAMED(#fn " " optimizer, fn, optimizer)
+#define EACH(fn)                                                                                   \
+    ONE(fn, "sgd"), ONE(fn, "momentum"), ONE(fn, "adam"), ONE(fn, "adagrad"), ONE(fn, "nesterov"), \
+        ONE(fn, "rmsprop"), ONE(fn, "lars"), ONE(fn, "adadelta")
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {EACH(test_not_finite),
-                                   EACH(test_threads),
-                                   EACH(test_cuts),
-                                   cmocka_unit_test(test_norms),
-                                   cmocka_unit_test(test_lars_keeps_gradients),
-                                   cmocka_unit_test(test_adam_first_step),
-                                   EACH(test_state),
-                                   cmocka_unit_test(test_weight_decay),
-                                   cmocka_unit_test(test_exclusions),
-                                   cmocka_unit_test(test_checksums),
-                                   cmocka_unit_test(test_registry)};
-    return cmocka_run_group_tests_name("optim_step", t, NULL, NULL) != 0;
-}
+RD_TESTS("optim_step", EACH(test_not_finite), EACH(test_threads), EACH(test_cuts), TEST(test_norms),
+         TEST(test_lars_keeps_gradients), TEST(test_adam_first_step), EACH(test_state),
+         TEST(test_weight_decay), TEST(test_exclusions), TEST(test_checksums), TEST(test_registry))

@@ -1,12 +1,9 @@
 /* options_docs.c -- help, the markdown table and the schema that option tables give. */
 #include "rd/options.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
-#include <cmocka.h>
 
 typedef struct fields {
     int64_t i;
@@ -151,9 +148,4 @@ static void schema(void **state)
     json_decref(got);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(help), cmocka_unit_test(markdown),
-                                   cmocka_unit_test(schema)};
-    return cmocka_run_group_tests(t, NULL, NULL) != 0;
-}
+RD_TESTS("options_docs", TEST(help), TEST(markdown), TEST(schema))

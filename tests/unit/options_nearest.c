@@ -1,10 +1,7 @@
 /* options_nearest.c -- which known word is near. The distances are by hand, from the definition. */
 #include "rd/options.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 #include <string.h>
-#include <cmocka.h>
 
 static const char *const known[] = {"batch_size", "num_gpus",       "lr",
                                     "optimizer",  "encoder_layers", "decoder_layers"};
@@ -57,12 +54,4 @@ static void swap_with_insertion(void **state)
     assert_null(rd_nearest("lr", NULL, 0));
 }
 
-int main(void)
-{
-    enum { N = sizeof rows / sizeof *rows };
-    struct CMUnitTest t[N + 1];
-    for (int i = 0; i < N; i++)
-        t[i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    t[N] = (struct CMUnitTest)cmocka_unit_test(swap_with_insertion);
-    return cmocka_run_group_tests(t, NULL, NULL) != 0;
-}
+RD_TESTS("options_nearest", TEST_ROWS(check_row, rows), TEST(swap_with_insertion))

@@ -1,12 +1,10 @@
 /* philox.c -- the generator against the known answers of its authors (Random123, tests/kat_vectors), its vector
  * forms against the single block, and the permutation. */
 #include "rd/philox.h"
+#include "test.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static struct kat {
     const char *name;
@@ -187,20 +185,7 @@ static void test_permute_spreads(void **state)
     assert_true(close < 60); /* 18 expected */
 }
 
-int main(void)
-{
-    struct CMUnitTest t[] = {
-        {kats[0].name, test_known_answer, NULL, NULL, &kats[0]},
-        {kats[1].name, test_known_answer, NULL, NULL, &kats[1]},
-        {kats[2].name, test_known_answer, NULL, NULL, &kats[2]},
-        cmocka_unit_test(test_keep_equals_single_blocks),
-        cmocka_unit_test(test_uniform_equals_single_blocks),
-        cmocka_unit_test(test_keep_limit),
-        cmocka_unit_test(test_keep_rate),
-        cmocka_unit_test(test_keys_differ),
-        cmocka_unit_test(test_permute),
-        cmocka_unit_test(test_permute_is_even),
-        cmocka_unit_test(test_permute_spreads),
-    };
-    return cmocka_run_group_tests_name("philox", t, NULL, NULL) != 0;
-}
+RD_TESTS("philox", TEST_ROWS(test_known_answer, kats), TEST(test_keep_equals_single_blocks),
+         TEST(test_uniform_equals_single_blocks), TEST(test_keep_limit), TEST(test_keep_rate),
+         TEST(test_keys_differ), TEST(test_permute), TEST(test_permute_is_even),
+         TEST(test_permute_spreads))

@@ -1,10 +1,6 @@
 /* Who computes a recurrent layer: cell, options, sizes, type, card, library. No GPU is needed. */
 #include "rd/rnn_choose.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 
 /* gnmt_8x1024 on an H100. */
 static rd_rnn_case wide(void)
@@ -174,10 +170,5 @@ static void test_buffers(void **state)
     assert_true(rd_rnn_one_buffer(":16:8"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {cmocka_unit_test(test_names),   cmocka_unit_test(test_taken),
-                                   cmocka_unit_test(test_never),   cmocka_unit_test(test_sizes),
-                                   cmocka_unit_test(test_padding), cmocka_unit_test(test_buffers)};
-    return cmocka_run_group_tests_name("recurrent layers", t, NULL, NULL) != 0;
-}
+RD_TESTS("rnn_choose", TEST(test_names), TEST(test_taken), TEST(test_never), TEST(test_sizes),
+         TEST(test_padding), TEST(test_buffers))

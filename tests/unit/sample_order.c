@@ -1,11 +1,7 @@
 /* sample_order.c -- the order of an epoch, and how a batch is dealt to ranks: each kept sample
  * exactly once, whatever the number of ranks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "../../runner/data/data_impl.h"
+#include "test.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -455,23 +451,7 @@ static void test_no_batch(void **state)
     assert_non_null(strstr(st.msg, "--split_data_per_rank"));
 }
 
-#define COUNT(a) ((int)(sizeof(a) / sizeof(a)[0]))
-
-int main(void)
-{
-    static struct CMUnitTest t[64];
-    static const struct CMUnitTest rest[] = {
-        cmocka_unit_test(test_deal_is_even),   cmocka_unit_test(test_order_is_a_function),
-        cmocka_unit_test(test_order_mixes),    cmocka_unit_test(test_nothing_kept),
-        cmocka_unit_test(test_sharded_images), cmocka_unit_test(test_independent),
-        cmocka_unit_test(test_no_batch)};
-    int n = 0;
-    for (int i = 0; i < COUNT(rows); i++)
-        t[n++] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    for (int i = 0; i < COUNT(steps_rows); i++)
-        t[n++] = (struct CMUnitTest){steps_rows[i].name, check_steps, NULL, NULL, &steps_rows[i]};
-    for (int i = 0; i < COUNT(unit_rows); i++)
-        t[n++] = (struct CMUnitTest){unit_rows[i].name, check_unit, NULL, NULL, &unit_rows[i]};
-    for (int i = 0; i < COUNT(rest); i++) t[n++] = rest[i];
-    return _cmocka_run_group_tests("sample_order", t, (size_t)n, NULL, NULL) != 0;
-}
+RD_TESTS("plan", TEST_ROWS(check_row, rows), TEST_ROWS(check_steps, steps_rows),
+         TEST_ROWS(check_unit, unit_rows), TEST(test_deal_is_even), TEST(test_order_is_a_function),
+         TEST(test_order_mixes), TEST(test_nothing_kept), TEST(test_sharded_images),
+         TEST(test_independent), TEST(test_no_batch))

@@ -2,10 +2,7 @@
  */
 #include "rd/optim.h"
 #include "rd/strbuf.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "test.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -273,28 +270,5 @@ static void check_banner(void **state)
     rd_strbuf_release(&s);
 }
 
-int main(void)
-{
-    enum {
-        N_ROWS = sizeof rows / sizeof *rows,
-        N_BANNERS = sizeof banners / sizeof *banners,
-        N_BADS = sizeof bads / sizeof *bads
-    };
-    struct CMUnitTest t[N_ROWS + N_BANNERS + N_BADS + 2];
-    for (int i = 0; i < N_ROWS; i++)
-        t[i] = (struct CMUnitTest){.name = rows[i].name,
-                                   .test_func = check_row,
-                                   .initial_state = (void *)(uintptr_t)&rows[i]};
-    for (int i = 0; i < N_BANNERS; i++)
-        t[N_ROWS + i] = (struct CMUnitTest){.name = banners[i].name,
-                                            .test_func = check_banner,
-                                            .initial_state = (void *)(uintptr_t)&banners[i]};
-    for (int i = 0; i < N_BADS; i++)
-        t[N_ROWS + N_BANNERS + 2 + i] = (struct CMUnitTest){
-            .name = bads[i].keys,
-            .test_func = check_bad,
-            .initial_state = (void *)(uintptr_t)&bads[i]};
-    t[N_ROWS + N_BANNERS] = (struct CMUnitTest)cmocka_unit_test(test_law);
-    t[N_ROWS + N_BANNERS + 1] = (struct CMUnitTest)cmocka_unit_test(test_missing_keys);
-    return cmocka_run_group_tests_name("schedule", t, NULL, NULL) != 0;
-}
+RD_TESTS("schedule", TEST_ROWS(check_row, rows), TEST_ROWS(check_banner, banners), TEST(test_law),
+         TEST(test_missing_keys), TEST_ROWS_BY(check_bad, bads, keys))

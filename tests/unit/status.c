@@ -1,11 +1,8 @@
 /* status.c -- the first failure wins, and no message leaves half a character. */
 #include "rd/status.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "test.h"
 #include <stdio.h>
 #include <string.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 static void test_first_wins(void **state)
 {
@@ -69,13 +66,5 @@ static void test_try(void **state)
     assert_int_equal(reached, 11);
 }
 
-int main(void)
-{
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(test_first_wins),
-        cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_cut_at_character),
-        cmocka_unit_test(test_try),
-    };
-    return cmocka_run_group_tests_name("status", t, NULL, NULL) != 0;
-}
+RD_TESTS("status", TEST(test_first_wins), TEST(test_prefix), TEST(test_cut_at_character),
+         TEST(test_try))

@@ -1,15 +1,10 @@
 /* supervise.c -- how the supervisor reads a launcher's line, what it makes of it without some hosts, and what it thinks of a status. */
 #include "../../runner/supervise/supervise_impl.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
+#include "test.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { MOST = 40 };
 
@@ -233,16 +228,6 @@ static void judges_a_status(void **state)
     assert_non_null(strstr(supervise_meaning(139, &yes, text), "signal 11, Segmentation fault"));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_log_folder),
-        cmocka_unit_test(leaves_hosts_out),
-        cmocka_unit_test(leaves_lines_of_a_hostfile_out),
-        cmocka_unit_test(asks_as_mpirun_does),
-        cmocka_unit_test(refuses_what_it_cannot_share_out),
-        cmocka_unit_test(knows_this_host),
-        cmocka_unit_test(judges_a_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RD_TESTS("supervise", TEST(finds_the_log_folder), TEST(leaves_hosts_out),
+         TEST(leaves_lines_of_a_hostfile_out), TEST(asks_as_mpirun_does),
+         TEST(refuses_what_it_cannot_share_out), TEST(knows_this_host), TEST(judges_a_status))

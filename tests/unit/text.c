@@ -1,13 +1,9 @@
 /* text.c -- parallel text: how lines become ids, where files may come from, and the message of everything that is
  * wrong. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "../../runner/data/text_impl.h"
 #include "rd/gunzip.h"
 #include "rd/strbuf.h"
+#include "test.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <inttypes.h>
@@ -178,8 +174,7 @@ static void check_line_row(void **state)
     char config[512];
     snprintf(config, sizeof config, "{" VOCABS ", " BUCKETS ", " FILES "%s%s}", r->more ? ", " : "",
              r->more ? r->more : "");
-    if (open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK)
-        fail_msg("%s", st.msg);
+    must_do(open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st), &st);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     assert_int_equal(def->count(rd_dataset_self(d)), n);
     for (int i = 0; i < n; i++) {
@@ -289,8 +284,7 @@ static void check_from_row(void **state)
     snprintf(config, sizeof config,
              "{" VOCABS ", " BUCKETS ", 'source_file': '%s', 'target_file': '@/t.tar.gz!tgt'}",
              r->source);
-    if (open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK)
-        fail_msg("%s", st.msg);
+    must_do(open_text(config, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st), &st);
     assert_int_equal(rd_dataset_def_of(d)->count(rd_dataset_self(d)), 3);
     assert_string_equal(ids_of(d, 0, "source"), "1 4 2");
     assert_string_equal(ids_of(d, 2, "source"), "1 6 4 2");
@@ -344,8 +338,7 @@ static void test_translate_without_target(void **state)
     rd_dataset *d = NULL;
     put("a", BYTES("a b\n\nc x dd\n"));
     const char *config = "{" VOCABS ", 'source_file_test': '@/a', 'target_file_test': '@/none'}";
-    if (open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st) != RD_OK)
-        fail_msg("%s", st.msg);
+    must_do(open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st), &st);
     const rd_dataset_def *def = rd_dataset_def_of(d);
     size_t n;
     assert_int_equal(def->count(rd_dataset_self(d)), 3);
@@ -355,8 +348,7 @@ static void test_translate_without_target(void **state)
     assert_null(def->reference(rd_dataset_self(d), 0, &n));
     rd_dataset_free(d);
     put("a", "", 0); /* nothing to translate is no error */
-    if (open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st) != RD_OK)
-        fail_msg("%s", st.msg);
+    must_do(open_text(config, RD_MODE_INFER, RD_SPLIT_TEST, true, &d, &st), &st);
     rd_order *p = NULL;
     assert_int_equal(rd_order_new(d, 1, 0, 8, &(rd_order_rules){.shuffle = false}, &p, &st), RD_OK);
     assert_int_equal(rd_order_n_batches(p), 0);
@@ -387,8 +379,7 @@ static void test_output_and_reference(void **state)
         snprintf(config, sizeof config,
                  "{" VOCABS ", 'source_file_eval': '@/a', 'target_file_eval': '@/b'%s}",
                  cases[i].more);
-        if (open_text(config, RD_MODE_EVAL, RD_SPLIT_EVAL, true, &d, &st) != RD_OK)
-            fail_msg("%s", st.msg);
+        must_do(open_text(config, RD_MODE_EVAL, RD_SPLIT_EVAL, true, &d, &st), &st);
         rd_strbuf b = {0};
         const rd_dataset_def *def = rd_dataset_def_of(d);
         def->text(rd_dataset_self(d), 0, ids, sizeof ids / sizeof ids[0], cases[i].specials, &b);
@@ -528,8 +519,7 @@ static void test_fingerprint(void **state)
         rd_dataset *d = NULL;
         put("a", text[i], strlen(text[i]));
         put("b", BYTES("x\nx\n"));
-        if (open_text(CONFIG, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st) != RD_OK)
-            fail_msg("%s", st.msg);
+        must_do(open_text(CONFIG, RD_MODE_TRAIN, RD_SPLIT_TRAIN, false, &d, &st), &st);
         snprintf(print[i], sizeof print[i], "%s",
                  rd_dataset_def_of(d)->fingerprint(rd_dataset_self(d)));
         rd_dataset_free(d);
@@ -590,29 +580,8 @@ static int remove_files(void **state)
     return rmdir(dir);
 }
 
-int main(void)
-{
-    enum {
-        LINES = sizeof line_rows / sizeof line_rows[0],
-        BAD = sizeof bad_rows / sizeof bad_rows[0],
-        FROM = sizeof from_rows / sizeof from_rows[0]
-    };
-    static const struct CMUnitTest rest[] = {cmocka_unit_test(test_buckets),
-                                             cmocka_unit_test(test_translate_without_target),
-                                             cmocka_unit_test(test_output_and_reference),
-                                             cmocka_unit_test(test_shards),
-                                             cmocka_unit_test(test_wide_ids),
-                                             cmocka_unit_test(test_long_text),
-                                             cmocka_unit_test(test_fingerprint)};
-    enum { REST = sizeof rest / sizeof rest[0] };
-    struct CMUnitTest t[LINES + BAD + FROM + REST];
-    int n = 0;
-    for (int i = 0; i < LINES; i++)
-        t[n++] = (struct CMUnitTest){line_rows[i].name, check_line_row, NULL, NULL, &line_rows[i]};
-    for (int i = 0; i < BAD; i++)
-        t[n++] = (struct CMUnitTest){bad_rows[i].name, check_bad_row, NULL, NULL, &bad_rows[i]};
-    for (int i = 0; i < FROM; i++)
-        t[n++] = (struct CMUnitTest){from_rows[i].name, check_from_row, NULL, NULL, &from_rows[i]};
-    for (int i = 0; i < REST; i++) t[n++] = rest[i];
-    return cmocka_run_group_tests_name("text", t, make_files, remove_files) != 0;
-}
+RD_TESTS_WITH("text", make_files, remove_files, TEST_ROWS(check_line_row, line_rows),
+              TEST_ROWS(check_bad_row, bad_rows), TEST_ROWS(check_from_row, from_rows),
+              TEST(test_buckets), TEST(test_translate_without_target),
+              TEST(test_output_and_reference), TEST(test_shards), TEST(test_wide_ids),
+              TEST(test_long_text), TEST(test_fingerprint))

@@ -1,10 +1,6 @@
 /* vocab.c -- vocabulary files: every odd thing a file can hold has one defined answer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "../../runner/data/data_impl.h"
+#include "test.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -175,13 +171,5 @@ static void test_files(void **state)
     }
 }
 
-int main(void)
-{
-    enum { N = sizeof rows / sizeof rows[0] };
-    struct CMUnitTest t[N + 3] = {{"specials", test_specials, NULL, NULL, NULL},
-                                  {"many words", test_many_words, NULL, NULL, NULL},
-                                  {"files", test_files, NULL, NULL, NULL}};
-    for (size_t i = 0; i < N; i++)
-        t[i + 3] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    return cmocka_run_group_tests_name("vocab", t, NULL, NULL) != 0;
-}
+RD_TESTS("vocab", TEST(test_specials), TEST(test_many_words), TEST(test_files),
+         TEST_ROWS(check_row, rows))
