@@ -1,9 +1,11 @@
 # run_dist -- one Makefile, one folder per build: build/<variant>/. `make help` lists the verbs, README the variables.
 VERSION := 0.1.0
-VARIANT ?= $(if $(CUDA),$(if $(filter 1,$(CUDA)),cuda,emulated),release)
+# DEBUG=1: with rd_assert (include/rd/status.h), and code that a debugger can follow. SAN=... has rd_assert too.
+DEBUG   ?=
+VARIANT ?= $(if $(CUDA),$(if $(filter 1,$(CUDA)),cuda,emulated)$(if $(DEBUG),-debug),$(if $(DEBUG),debug,release))
 BUILD   := build/$(VARIANT)
 CC      := mpicc
-OPT     ?= -O3
+OPT     ?= $(if $(DEBUG),-Og,-O3)
 ARCH    ?= -march=native
 OPENMP  ?= -fopenmp
 PREFIX  ?= /usr/local
@@ -38,7 +40,7 @@ ifneq ($(NEED),)
   PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
 endif
 
-CPPFLAGS += -D_GNU_SOURCE -Iinclude -I$(BUILD)/gen $(PKG_CFLAGS) $(DNNL_CFLAGS)
+CPPFLAGS += -D_GNU_SOURCE -Iinclude -I$(BUILD)/gen $(PKG_CFLAGS) $(DNNL_CFLAGS) $(if $(DEBUG)$(SAN),-DRD_DEBUG)
 # -fno-math-errno: sqrtf becomes an instruction that works on vectors. Neither flag changes a result.
 CFLAGS   += -std=c11 -g $(OPT) $(ARCH) $(OPENMP) -fno-math-errno -fno-trapping-math -Wall -Wextra -Wshadow -Wundef -Wvla \
             -Wstrict-prototypes -Wmissing-prototypes -Werror

@@ -1,7 +1,16 @@
-/* arena.c -- see arena.h. A list of chunks, newest last; rewinding keeps the chunks for the next step. */
+/* arena.c -- see arena.h. A list of chunks, newest last; rewinding keeps the chunks for the next step.
+ *
+ * Under AddressSanitizer the free part of each chunk is poisoned, and so are the bytes between the slack of an
+ * allocation and the next one. A read of memory that was rewound ends the program. */
 #include "rd/arena.h"
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
+#endif
 
 typedef struct arena_chunk {
     struct arena_chunk *prev, *next;
@@ -36,14 +45,22 @@ rd_code rd_arena_new_from(const rd_arena_source *source, size_t chunk_bytes, rd_
     return st->code;
 }
 
+/* Bytes from `from` on are free. Memory of a source is not ours to poison: a device may read it. */
+static void poison_free(const rd_arena *a, arena_chunk *c, size_t from)
+{
+    if (!a->source) ASAN_POISON_MEMORY_REGION(c->mem + from, c->cap - from);
+}
+
 static void free_chunks(const rd_arena *a, arena_chunk *c)
 {
     while (c) {
         arena_chunk *next = c->next;
-        if (a->source)
+        if (a->source) {
             a->source->put(a->source->ctx, c->mem);
-        else
+        } else {
+            ASAN_UNPOISON_MEMORY_REGION(c->mem, c->cap);
             free(c->mem);
+        }
         free(c);
         c = next;
     }
@@ -66,6 +83,7 @@ static arena_chunk *new_chunk(const rd_arena *a, size_t cap, rd_status *st)
         free(c);
         return NULL;
     }
+    poison_free(a, c, 0);
     return c;
 }
 
@@ -98,6 +116,7 @@ rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st)
         a->cur = next;
     }
     void *p = a->cur->mem + a->cur->used;
+    if (!a->source) ASAN_UNPOISON_MEMORY_REGION(p, bytes + SLACK);
     a->cur->used += need;
     a->used += need;
     if (a->used > a->peak) a->peak = a->used;
@@ -125,11 +144,14 @@ void rd_arena_rewind(rd_arena *a, rd_mark m)
     while (a->cur && a->cur != m.chunk) {
         a->used -= a->cur->used;
         a->cur->used = 0;
+        poison_free(a, a->cur, 0);
         a->cur = a->cur->prev;
     }
     if (a->cur) {
+        rd_assert(m.used <= a->cur->used); /* marks are rewound newest first */
         a->used -= a->cur->used - m.used;
         a->cur->used = m.used;
+        poison_free(a, a->cur, m.used);
     }
 }
 
@@ -151,7 +173,10 @@ void rd_arena_reset(rd_arena *a)
         a->first = new_chunk(a, a->peak + a->chunk_bytes,
                              &own); /* NULL: the next get tries again and reports */
     }
-    if (a->first) a->first->used = 0;
+    if (a->first) {
+        a->first->used = 0;
+        poison_free(a, a->first, 0);
+    }
     a->cur = a->first;
     a->used = 0;
 }

@@ -2,6 +2,7 @@
 #include "rd/status.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void cut_at_char(char *s, size_t cap, int wanted)
@@ -38,4 +39,11 @@ void rd_status_prefix(rd_status *st, const char *fmt, ...)
     va_end(ap);
     cut_at_char(st->msg, sizeof st->msg,
                 snprintf(st->msg, sizeof st->msg, "%.480s: %.540s", head, old));
+}
+
+void rd_assert_failed_(const char *where, const char *cond)
+{
+    fprintf(stderr, "%s: an invariant does not hold: %s; this is a bug of run_dist\n", where, cond);
+    fflush(NULL);
+    abort();
 }

@@ -24,6 +24,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Fails the test with the message of st, unless st is RD_OK. */
 static inline void must(const rd_status *st)
@@ -42,6 +44,31 @@ static inline bool all_cases(void)
 {
     const char *text = getenv("CASES");
     return text && strcmp(text, "all") == 0;
+}
+
+/* Runs fn(arg) in a child process, for code that ends the program. Returns the child's wait status, 0 if fn
+ * returned; said gets what the child wrote to stderr, cut at n bytes. */
+static inline int run_in_child(void (*fn)(void *), void *arg, char *said, size_t n)
+{
+    int ends[2], status = -1;
+    size_t used = 0;
+    if (pipe(ends) != 0) fail_msg("no pipe");
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)dup2(ends[1], STDERR_FILENO);
+        fn(arg);
+        _exit(0);
+    }
+    (void)close(ends[1]);
+    for (char part[512]; child > 0;) {
+        const ssize_t k = read(ends[0], part, sizeof part);
+        if (k <= 0) break;
+        for (ssize_t i = 0; i < k && used + 1 < n; i++) said[used++] = part[i];
+    }
+    said[used] = '\0';
+    (void)close(ends[0]);
+    if (child < 0 || waitpid(child, &status, 0) != child) fail_msg("no child process");
+    return status;
 }
 
 /* ---- lists of tests ---- */

@@ -95,5 +95,36 @@ static void test_too_much(void **state)
     rd_arena_free(a);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+/* Reads an array that the arena has rewound (gap: the bytes behind the slack of an array). */
+static void read_free_memory(void *gap)
+{
+    rd_status st = {0};
+    rd_arena *a;
+    unsigned char *p;
+    must_do(rd_arena_new(4096, &a, &st), &st);
+    const rd_mark m = rd_arena_mark(a);
+    must_do(rd_arena_get(a, 100, &p, &st), &st);
+    memset(p, 1, 100 + 64);
+    if (!gap) rd_arena_rewind(a, m);
+    *(volatile unsigned char *)(p + (gap ? 100 + 64 + 8 : 50));
+}
+#endif
+
+static void test_poison(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    char said[8192];
+    for (int gap = 0; gap < 2; gap++) {
+        assert_int_not_equal(run_in_child(read_free_memory, gap ? said : NULL, said, sizeof said),
+                             0);
+        assert_non_null(strstr(said, "use-after-poison"));
+    }
+#else
+    skip();
+#endif
+}
+
 RD_TESTS("arena", TEST(test_alignment_and_slack), TEST(test_marks),
-         TEST(test_second_step_fits_one_chunk), TEST(test_too_much))
+         TEST(test_second_step_fits_one_chunk), TEST(test_too_much), TEST(test_poison))

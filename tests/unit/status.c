@@ -1,6 +1,7 @@
 /* status.c -- the first failure wins, and no message leaves half a character. */
 #include "rd/status.h"
 #include "test.h"
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,5 +67,36 @@ static void test_try(void **state)
     assert_int_equal(reached, 11);
 }
 
+static void assert_two(void *times)
+{
+    const bool two = ++*(int *)times == 2;
+    rd_assert(two);
+}
+
+static void assert_counts(void *times)
+{
+    rd_assert(++*(int *)times > 0);
+}
+
+/* An assertion ends the program in builds that have it, and is not evaluated in the others. */
+static void test_assert(void **state)
+{
+    (void)state;
+    char said[1024];
+    int times = 0;
+    assert_counts(&times);
+#ifdef RD_DEBUG
+    assert_int_equal(times, 1);
+    assert_two(&times);
+    times = 7;
+    assert_int_equal(run_in_child(assert_two, &times, said, sizeof said), SIGABRT);
+    assert_non_null(strstr(said, "an invariant does not hold: two;"));
+#else
+    assert_int_equal(times, 0);
+    assert_int_equal(run_in_child(assert_two, &times, said, sizeof said), 0);
+    assert_string_equal(said, "");
+#endif
+}
+
 RD_TESTS("status", TEST(test_first_wins), TEST(test_prefix), TEST(test_cut_at_character),
-         TEST(test_try))
+         TEST(test_try), TEST(test_assert))
