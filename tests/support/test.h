@@ -53,21 +53,21 @@ static inline int run_in_child(void (*fn)(void *), void *arg, char *said, size_t
     int ends[2], status = -1;
     size_t used = 0;
     if (pipe(ends) != 0) fail_msg("no pipe");
-    const pid_t child = fork();
-    if (child == 0) {
+    const pid_t pid = fork();
+    if (pid == 0) {
         (void)dup2(ends[1], STDERR_FILENO);
         fn(arg);
         _exit(0);
     }
     (void)close(ends[1]);
-    for (char part[512]; child > 0;) {
+    for (char part[512]; pid > 0;) {
         const ssize_t k = read(ends[0], part, sizeof part);
         if (k <= 0) break;
         for (ssize_t i = 0; i < k && used + 1 < n; i++) said[used++] = part[i];
     }
     said[used] = '\0';
     (void)close(ends[0]);
-    if (child < 0 || waitpid(child, &status, 0) != child) fail_msg("no child process");
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) fail_msg("no child process");
     return status;
 }
 
