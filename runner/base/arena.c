@@ -119,6 +119,7 @@ rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st)
     if (!a->source) ASAN_UNPOISON_MEMORY_REGION(p, bytes + SLACK);
     a->cur->used += need;
     a->used += need;
+    rd_assert(a->cur->used <= a->cur->cap && (uintptr_t)p % ALIGN == 0);
     if (a->used > a->peak) a->peak = a->used;
     memcpy(out, &p, sizeof p);
     return RD_OK;
@@ -147,6 +148,7 @@ void rd_arena_rewind(rd_arena *a, rd_mark m)
         poison_free(a, a->cur, 0);
         a->cur = a->cur->prev;
     }
+    rd_assert(a->cur == m.chunk); /* the mark is of this arena, and not older than a reset */
     if (a->cur) {
         rd_assert(m.used <= a->cur->used); /* marks are rewound newest first */
         a->used -= a->cur->used - m.used;

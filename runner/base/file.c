@@ -335,6 +335,7 @@ rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
 
 rd_code rd_tmpfile_write(rd_tmpfile *f, const void *p, size_t n, rd_status *st)
 {
+    rd_assert(f->fd > 0);
     const char *at = p;
     while (n > 0) {
         const ssize_t put = write(f->fd, at, n > (1u << 30) ? 1u << 30 : n);

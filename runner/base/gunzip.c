@@ -61,6 +61,7 @@ bool rd_gzip_begins(const void *bytes, size_t n)
 static ssize_t input_at(const rd_gzip_input *from, int64_t at, void *p, size_t n)
 {
     const int64_t left = from->size - at;
+    rd_assert(at >= 0 || from->size < TRAILER);
     if (left <= 0) return 0;
     if ((int64_t)n > left) n = (size_t)left;
     if (from->fd < 0) {
@@ -176,6 +177,7 @@ static bool crc_from(const rd_gunzip *g, uint64_t at, uint32_t *crc)
     rd_status st = {0};
     rd_gunzip *again = NULL;
     const void *p;
+    rd_assert(at <= g->n);
     *crc = 0;
     bool whole = rd_gunzip_new(g->name, &g->from, g->code, &again, &st) == RD_OK;
     while (whole && !again->ended) {

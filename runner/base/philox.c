@@ -88,6 +88,7 @@ void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n,
 {
     const uint32_t s0 = (uint32_t)sample, s1 = (uint32_t)(sample >> 32);
     /* 16 bits b are kept when b < limit: all of them at p = 1, none at p = 0. A NaN keeps none. */
+    rd_assert(n >= 0);
     const uint32_t limit = p >= 1.0f ? 65536u : p > 0.0f ? (uint32_t)lrintf(p * 65536.0f) : 0u;
     for (int64_t at = 0; at < n; at += 8 * LANES) {
         lanes x;
@@ -124,6 +125,7 @@ void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n,
 uint64_t rd_permute(rd_key key, uint64_t n, uint64_t i)
 {
     if (n < 2) return 0;
+    rd_assert(i < n);
     const int bits = 64 - __builtin_clzll(n - 1), l = bits / 2, r = bits - l;
     const uint64_t lmask = ((uint64_t)1 << l) - 1,
                    rmask = ((uint64_t)1 << r) - 1; /* r is at most 32 */

@@ -8,6 +8,7 @@
 
 static bool room(rd_strbuf *b, size_t n) /* for n more bytes and the '\0' */
 {
+    rd_assert(b->s ? b->n < b->cap : b->n == 0);
     if (b->failed) return false;
     if (n >= SIZE_MAX / 2 - b->n) return !(b->failed = true);
     const size_t need = b->n + n + 1;

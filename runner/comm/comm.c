@@ -71,6 +71,7 @@ rd_code rd_comm_min_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
 
 rd_code rd_comm_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
 {
+    rd_assert(root >= 0 && root < c->w.size);
     return bytes > 0 ? c->vt->bcast(c, p, bytes, root, st) : st->code;
 }
 
@@ -94,6 +95,7 @@ rd_code rd_comm_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes
 
 rd_code rd_comm_local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
 {
+    rd_assert(root >= 0 && root < c->w.local_size);
     return bytes > 0 ? c->vt->local_bcast(c, p, bytes, root, st) : st->code;
 }
 

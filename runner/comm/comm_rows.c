@@ -92,6 +92,7 @@ typedef struct comm_rows_run {
 /* The next run of rows of the set behind *r and before end; gaps of up to `gap` rows count as part of it. */
 static bool next_run(const uint64_t *set, int64_t end, int64_t gap, comm_rows_run *r)
 {
+    rd_assert(r->hi >= 0 && r->hi <= end);
     r->lo = next_row(set, 0, r->hi, end);
     if (r->lo == end) return false;
     for (int64_t next = r->lo; next < end && (next == r->lo || next - r->hi <= gap);) {
@@ -119,6 +120,7 @@ static int64_t row_at(const uint64_t *set, int64_t rows, int64_t k)
 {
     int64_t w = 0;
     const int64_t n = rd_row_set_words(rows);
+    rd_assert(k >= 0);
     for (; w < n; w++) {
         const int m = __builtin_popcountll(set[w]);
         if (k < m) break;
@@ -133,6 +135,7 @@ static int64_t row_at(const uint64_t *set, int64_t rows, int64_t k)
 /* The rows of owner o of n: those between which 1/n of the set lies. */
 static comm_rows_run share_of(const rd_comm_rows *t, int64_t count, int o, int n)
 {
+    rd_assert(o >= 0 && o < n && count >= 0 && count <= t->rows);
     return (comm_rows_run){row_at(t->unite, t->rows, count * o / n),
                            row_at(t->unite, t->rows, count * (o + 1) / n)};
 }
@@ -247,6 +250,7 @@ static int64_t each_packed(const rd_comm_rows *t, int64_t *at, int64_t end, move
         }
         *at = r.hi;
     }
+    rd_assert(n <= t->pack_rows && *at <= end);
     if (n == 0) *at = end;
     return n;
 }

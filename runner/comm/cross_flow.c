@@ -110,6 +110,8 @@ static bool all_done(const rd_flow *f, int part)
 static void begin_chunk(rd_flow *f, const chunk *k)
 {
     const int slot = f->begun % RD_CROSS_DEEP;
+    rd_assert(k->part >= 0 && k->part < f->n_parts && k->n <= rd_cross_chunk(f->wire));
+    rd_assert(f->begun < f->n_chunks && f->begun - f->retired < RD_CROSS_DEEP);
     float *mine = f->to[f->me] + k->from;
     if (f->begun == f->retired) f->since_ns = rd_now_ns();
     if (f->begun == 0 || f->chunk[f->begun - 1].part != k->part)
@@ -136,6 +138,7 @@ static void retire_chunk(rd_flow *f, const chunk *k)
     if (k->last)
         atomic_store_explicit(&f->flag[f->me]->done, cross_flow_count(f, k->part + 1),
                               memory_order_release);
+    rd_assert(f->retired < f->begun);
     f->retired++;
     if (f->retired == f->begun) f->busy_ns += rd_now_ns() - f->since_ns;
 }
@@ -221,6 +224,7 @@ static rd_code cross_flow_start_thread(rd_flow *f, rd_status *st)
 
 void rd_flow_ready(rd_flow *f, int n)
 {
+    rd_assert(n <= f->n_parts);
     if (!f->moves || n <= f->n_ready) return;
     for (int i = f->n_ready; i < n; i++) f->part[i].begin_ns = rd_now_ns();
     f->n_ready = n;
@@ -291,6 +295,8 @@ rd_code rd_flow_finish(rd_flow *f, rd_status *st)
     f->last.total_s = (double)f->busy_ns * 1e-9;
     if (f->cross) f->last.wire_bytes = f->cross->sent - f->sent;
     if (f->cross) f->sent = f->cross->sent;
+    rd_assert(f->begun == f->n_chunks && f->retired == f->n_chunks && f->n_ready == f->n_parts);
+    rd_assert(!f->awake); /* the thread does not look at the round any more */
     f->rounds++;
     f->begun = f->retired = f->n_ready = f->seen = 0;
     f->busy_ns = 0;
@@ -348,6 +354,7 @@ static rd_code cross_flow_cut(rd_flow *f, const rd_host *w, rd_status *st)
         if (twice == 0) f->chunk = calloc((size_t)n + 1, sizeof *f->chunk);
         if (!f->chunk) return rd_fail(st, RD_EENV, "out of memory for the sums between hosts");
     }
+    rd_assert(n >= f->n_parts);
     f->n_chunks = n;
     return RD_OK;
 }

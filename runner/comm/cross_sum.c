@@ -26,6 +26,7 @@ typedef struct cross_sum_range {
 
 static cross_sum_range piece(cross_sum_range r, int radix, int q)
 {
+    rd_assert(q >= 0 && q < radix && r.n >= 0);
     const int64_t lo = r.n * q / radix, hi = r.n * (q + 1) / radix;
     return (cross_sum_range){r.from + lo, hi - lo};
 }
@@ -56,6 +57,7 @@ static int member(const rd_cross *c, int l, int q)
 static rd_code send(rd_cross_job *j, int to, const void *p, int64_t n, rd_status *st)
 {
     const int64_t bytes = n * (int64_t)rd_wire_bytes(j->wire);
+    rd_assert(to != j->c->me && to >= 0 && to < j->c->size && j->n_req < j->c->n_requests);
     j->c->sent += bytes;
     return RD_MPI(MPI_Isend(p, (int)bytes, MPI_BYTE, to, j->tag + j->step, j->c->comm,
                             &j->req[j->n_req++]),
@@ -65,6 +67,8 @@ static rd_code send(rd_cross_job *j, int to, const void *p, int64_t n, rd_status
 static rd_code receive(rd_cross_job *j, int from, void *p, int64_t n, rd_status *st)
 {
     const int64_t bytes = n * (int64_t)rd_wire_bytes(j->wire);
+    rd_assert(from != j->c->me && from >= 0 && from < j->c->size);
+    rd_assert(j->n_req < j->c->n_requests);
     return RD_MPI(MPI_Irecv(p, (int)bytes, MPI_BYTE, from, j->tag + j->step, j->c->comm,
                             &j->req[j->n_req++]),
                   st);
@@ -106,6 +110,7 @@ static void end_sum(rd_cross_job *j, int l)
     const cross_sum_range mine = piece(j->at[l], radix, me);
     const size_t size = rd_wire_bytes(j->wire);
     float *x = j->x + mine.from;
+    rd_assert(l < c->n_levels && mine.from + mine.n <= j->room);
     for (int64_t i = 0; i < mine.n; i += BLOCK) {
         const int64_t m = mine.n - i < BLOCK ? mine.n - i : BLOCK;
         rd_wire_round(j->wire, x + i, m);
@@ -188,6 +193,7 @@ rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status 
     if (n > j->room)
         return rd_fail(st, RD_EBUG, "a sum of %lld numbers, room for %lld", (long long)n,
                        (long long)j->room);
+    rd_assert(n >= 0);
     j->x = x;
     j->at[0] = (cross_sum_range){0, n};
     j->tag = tag;
@@ -281,6 +287,7 @@ rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st)
         stride *= radix;
         if (two > 1) two /= radix;
     }
+    rd_assert(stride == c->size && c->n_levels <= RD_CROSS_LEVELS);
     c->n_requests = 2 * widest_level(c);
     c->request = malloc((size_t)(RD_CROSS_DEEP * c->n_requests) * sizeof *c->request);
     c->f64_piece = F64_ROOM / c->size < F64_LEAST  ? F64_LEAST
@@ -303,6 +310,7 @@ done:
 /* Job k of this wire type, whose requests stand beside those of the others. */
 static rd_code take_job(rd_cross *c, rd_wire wire, int k, rd_cross_job **out, rd_status *st)
 {
+    rd_assert(k >= 0 && k < RD_CROSS_DEEP);
     if (!c->job[wire][k])
         RD_TRY(rd_cross_job_new(c, rd_cross_chunk(wire), wire, c->request + k * c->n_requests,
                                 &c->job[wire][k], st));
@@ -329,6 +337,7 @@ rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_sta
             const int k = (int)(i % RD_CROSS_DEEP);
             if (!done[k]) RD_TRY(rd_cross_poll(c->job[wire][k], &done[k], st));
         }
+        rd_assert(retired < begun && begun - retired <= RD_CROSS_DEEP);
         const int64_t before = retired;
         while (retired < begun && done[retired % RD_CROSS_DEEP]) retired++;
         int which;

@@ -29,11 +29,13 @@ struct rd_host_arena {
 
 float *rd_host_arena_of(const rd_host_arena *a, int r)
 {
+    rd_assert(r >= 0 && r < a->w->n_local);
     return (float *)(void *)(a->map + a->head + (size_t)r * a->stride);
 }
 
 rd_host_arena_flag *rd_host_arena_flag_of(const rd_host_arena *a, int r)
 {
+    rd_assert(r >= 0 && r < a->w->n_local);
     return (rd_host_arena_flag *)(void *)a->map + r;
 }
 
@@ -71,6 +73,7 @@ void rd_host_arena_slice(const rd_host *w, int64_t n, int64_t *lo, int64_t *hi)
     *lo = slices * w->me / w->n_owners * SLICE_FLOATS;
     *hi = slices * (w->me + 1) / w->n_owners * SLICE_FLOATS;
     if (*hi > n) *hi = n;
+    rd_assert(*lo >= 0 && *lo <= *hi);
 }
 
 rd_code rd_host_arena_sum(rd_host_arena *a, float *x, int64_t n, rd_status *st)
@@ -79,6 +82,7 @@ rd_code rd_host_arena_sum(rd_host_arena *a, float *x, int64_t n, rd_status *st)
     const int64_t at = x - rd_host_arena_mine(a);
     int64_t lo, hi;
     float *to[RD_MAX_LOCAL];
+    rd_assert(at >= 0 && n > 0 && at + n <= a->n);
     for (int r = 0; r < w->n_local; r++) to[r] = rd_host_arena_of(a, r);
     rd_host_arena_slice(w, n, &lo, &hi);
     rd_host_barrier(w);

@@ -60,6 +60,7 @@ static void host_barrier_wait_for(const rd_host *w, host_barrier_flag *f)
 void rd_host_barrier(rd_host *w)
 {
     host_barrier_flag *mine = flag_of(w, w->me);
+    rd_assert(w->me >= 0 && w->me < w->n_local);
     w->n_barriers++;
     atomic_store(&mine->n, w->n_barriers);
     if (atomic_load(&mine->sleepers) != 0)

@@ -33,6 +33,7 @@ static size_t slots_at(int n_local)
 
 static unsigned char *slot(const rd_host *w, int r)
 {
+    rd_assert(r >= 0 && r < w->n_local && w->turn < 2);
     return w->map + slots_at(w->n_local) + (2 * (size_t)r + w->turn) * w->piece;
 }
 
@@ -61,6 +62,7 @@ static rd_code sum_small(rd_host *w, const kind *k, unsigned char *x, size_t n)
 {
     const void *src[RD_MAX_LOCAL];
     if (w->n_local < 2) return RD_OK;
+    rd_assert(n * k->size <= w->piece);
     memcpy(slot(w, w->me), x, n * k->size);
     rd_host_barrier(w);
     for (int r = 0; r < w->n_local; r++) src[r] = slot(w, r);
@@ -77,6 +79,7 @@ static rd_code sum_piece(rd_host *w, const kind *k, unsigned char *x, size_t n, 
     const bool owner = w->me < w->n_owners;
     const size_t from = owner ? FROM(w->me) : n, to = owner ? FROM(w->me + 1) : n;
     unsigned char *mine = slot(w, w->me);
+    rd_assert(from <= to && to <= n && n * k->size <= w->piece);
     /* Nobody else reads an owner's own slice before it is summed: it is taken from x. */
     memcpy(mine, x, from * k->size);
     memcpy(mine + to * k->size, x + to * k->size, (n - to) * k->size);
@@ -203,6 +206,7 @@ rd_code rd_host_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_host **out,
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &no[1], 1, MPI_INT, MPI_MAX, world), st));
     if (no[1] != RD_OK && st->code == RD_OK)
         rd_fail(st, (rd_code)no[1], "another rank has no memory for sums");
+    rd_assert(w->n_owners >= 1 && w->n_owners <= w->n_local && w->me < w->n_local);
     RD_TRY(st->code);
     *out = w;
     w = NULL;

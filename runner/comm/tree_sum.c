@@ -1,5 +1,6 @@
 /* tree_sum.c -- sums along a fixed binary tree; see tree_sum.h. */
 #include "tree_sum.h"
+#include "rd/status.h"
 #include <string.h>
 
 enum {
@@ -39,6 +40,7 @@ int rd_tree_split(int n)
 void rd_tree_sum_f32(void *dst, const void *const *src, int k, size_t n)
 {
     float acc[MAX_LEVELS][BLOCK_BYTES / sizeof(float)];
+    rd_assert(k >= 1 && k <= 1 << (MAX_LEVELS - 1));
     const size_t block = BLOCK_BYTES / sizeof(float);
     for (size_t at = 0; at < n; at += block) {
         const size_t m = n - at < block ? n - at : block;
@@ -49,6 +51,7 @@ void rd_tree_sum_f32(void *dst, const void *const *src, int k, size_t n)
 void rd_tree_sum_f64(void *dst, const void *const *src, int k, size_t n)
 {
     double acc[MAX_LEVELS][BLOCK_BYTES / sizeof(double)];
+    rd_assert(k >= 1 && k <= 1 << (MAX_LEVELS - 1));
     const size_t block = BLOCK_BYTES / sizeof(double);
     for (size_t at = 0; at < n; at += block) {
         const size_t m = n - at < block ? n - at : block;
@@ -58,6 +61,7 @@ void rd_tree_sum_f64(void *dst, const void *const *src, int k, size_t n)
 
 double rd_tree_sum_strided(const double *x, int64_t stride, int lo, int hi)
 {
+    rd_assert(lo < hi);
     if (hi - lo == 1) return x[lo * stride];
     const int mid = lo + rd_tree_split(hi - lo);
     return rd_tree_sum_strided(x, stride, lo, mid) + rd_tree_sum_strided(x, stride, mid, hi);
@@ -66,6 +70,7 @@ double rd_tree_sum_strided(const double *x, int64_t stride, int lo, int hi)
 void rd_tree_sum_all(float *const *x, int k, size_t at, size_t n)
 {
     float acc[MAX_LEVELS][BLOCK_BYTES / sizeof(float)];
+    rd_assert(k >= 1 && k <= 1 << (MAX_LEVELS - 1));
     const size_t block = BLOCK_BYTES / sizeof(float);
     for (size_t i = at; i < at + n; i += block) {
         const size_t m = at + n - i < block ? at + n - i : block;

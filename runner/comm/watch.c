@@ -80,6 +80,7 @@ static void watch_look(rd_watch *w, int64_t now)
     for (int i = 0; i < n; i++) {
         const watch_slot *s = &w->board->at[i];
         if (!w->shared && i != w->w->local_rank) continue; /* what it says is not to be seen here */
+        rd_assert(atomic_load(&s->rank) >= 0 && atomic_load(&s->rank) < w->w->size);
         rd_beat *b = &w->all[w->w->rank == 0 ? atomic_load(&s->rank) : i];
         const int32_t phase = atomic_load(&s->phase);
         const int64_t step = atomic_load(&s->step),
@@ -199,6 +200,7 @@ static void judge(rd_watch *w, int n)
     int culprit, n_waiting;
     char text[600];
     const rd_verdict v = rd_watch_judge(w->all, n, &w->limits, &culprit, &n_waiting);
+    rd_assert(culprit < n && n_waiting <= n && (v == RD_WATCH_FINE || culprit >= 0));
     const rd_beat *b = culprit >= 0 ? &w->all[culprit] : NULL;
     /* Where all that are seen wait, one that is not seen may be at a long save or evaluation; its own host watches it.
      */

@@ -118,6 +118,7 @@ static rd_code make_index(rd_dataset *d, rd_comm *c, rd_status *st)
     d->start = (const int64_t *)(const void *)d->block[0].p;
     d->members = (const uint32_t *)(const void *)d->block[1].p;
     d->kept = d->start[d->n_buckets];
+    rd_assert(d->start[0] == 0 && d->kept >= 0 && d->kept <= d->count);
 done:
     return st->code;
 }

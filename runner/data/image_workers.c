@@ -54,6 +54,7 @@ struct rd_workers {
 /* Notes a damaged sample, once. The caller holds the lock. */
 static void add_note(rd_workers *w, int64_t sample, const rd_rendered *what)
 {
+    rd_assert(sample >= 0 && sample < w->m->head.n);
     if (w->reported[sample / 8] >> (sample % 8) & 1) return;
     w->reported[sample / 8] |= (uint8_t)(1u << (sample % 8));
     *(what->answer == RD_DECODE_NONE ? &w->n_neutral : &w->n_damaged) += 1;
@@ -66,6 +67,7 @@ static bool render_run(rd_workers *w, image_workers_job *j, rd_scratch *s)
 {
     if (!j->active || j->next >= j->n) return false;
     const int64_t from = j->next, end = from + w->run < j->n ? from + w->run : j->n;
+    rd_assert(end - from <= 64 && j->running >= 0);
     j->next = end;
     j->running += end - from;
     (void)pthread_mutex_unlock(&w->lock);
@@ -85,6 +87,7 @@ static bool render_run(rd_workers *w, image_workers_job *j, rd_scratch *s)
     }
     j->running -= end - from;
     j->done += end - from;
+    rd_assert(j->running >= 0 && j->done + j->running <= j->n);
     if (j->running == 0) (void)pthread_cond_broadcast(&w->ready);
     return true;
 }
@@ -170,6 +173,7 @@ static bool set_job(image_workers_job *j, const int64_t *ids, int64_t n, int64_t
         j->cap = n;
     }
     if (n > 0) memcpy(j->ids, ids, (size_t)n * sizeof *ids);
+    rd_assert(!j->active || j->running == 0);
     j->n = n;
     j->epoch = epoch;
     j->out = out;

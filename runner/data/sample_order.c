@@ -163,6 +163,7 @@ static int64_t fill_shuffled(const rd_order *o, int64_t k)
     const int64_t n = d->start[b + 1] - d->start[b],
                   from = (at - o->first_batch[b]) * o->global_batch;
     const int64_t m = n - from < o->global_batch ? n - from : o->global_batch;
+    rd_assert(b < d->n_buckets && from >= 0 && m > 0 && m <= o->global_batch);
     const rd_key key = rd_key_make(o->seed, RD_RNG_ORDER, (uint64_t)o->epoch, (uint64_t)b + 1);
     for (int64_t i = 0; i < m; i++) {
         const int64_t place = d->start[b] +
@@ -192,6 +193,7 @@ static int64_t fill_independent(const rd_order *o, int64_t k)
             o->ids[m++] = d->members ? d->members[place] : place;
         }
     }
+    rd_assert(m <= o->global_batch);
     o->from[o->rules.size] = m;
     return m;
 }
@@ -200,12 +202,14 @@ static int64_t fill_in_order(const rd_order *o, int64_t k)
 {
     const int64_t from = k * o->global_batch, left = o->d->kept - from;
     const int64_t m = left < o->global_batch ? left : o->global_batch;
+    rd_assert(m > 0 && from + m <= o->d->kept);
     for (int64_t i = 0; i < m; i++) o->ids[i] = o->kept ? o->kept[from + i] : from + i;
     return m;
 }
 
 const int64_t *rd_order_batch(const rd_order *o, int64_t k, int64_t *n)
 {
+    rd_assert(k >= 0 && k < o->n_batches);
     if (k != o->ids_of) {
         /* The ids of the last batch are kept: callers ask for its size and then deal it. */
         rd_order *w = (rd_order *)(uintptr_t)o;
@@ -236,6 +240,7 @@ static int64_t deal_run(const rd_order *o, int64_t n, int rank, int size, int64_
     const int64_t unit = o->rules.unit > 0 ? o->rules.unit : 1, n_units = n / unit + (n % unit > 0);
     *from = n_units * rank / size * unit;
     const int64_t end = n_units * (rank + 1) / size * unit;
+    rd_assert(*from >= 0 && *from <= end);
     if (*from > n) *from = n;
     return (end < n ? end : n) - *from;
 }
@@ -263,6 +268,7 @@ static int64_t deal_by_length(const rd_order *o, const int64_t *batch, int64_t n
 int64_t rd_order_deal(const rd_order *o, int64_t k, int rank, int size, int64_t *ids)
 {
     int64_t n, from, mine = 0;
+    rd_assert(rank >= 0 && rank < size);
     const int64_t *batch = rd_order_batch(o, k, &n);
     const bool by_length = o->d->def->length != NULL;
     if (o->d->sharded && !by_length) {
@@ -272,6 +278,7 @@ int64_t rd_order_deal(const rd_order *o, int64_t k, int rank, int size, int64_t 
     }
     if (by_length && !o->rules.independent) return deal_by_length(o, batch, n, rank, size, ids);
     mine = deal_run(o, n, rank, size, &from);
+    rd_assert(mine >= 0 && from >= 0 && from + mine <= n);
     if (mine > 0 && by_length) return deal_by_length(o, batch + from, mine, 0, 1, ids);
     if (mine > 0) memcpy(ids, batch + from, (size_t)mine * sizeof *ids);
     return mine;

@@ -34,6 +34,7 @@ static size_t pages(size_t bytes)
 
 static rd_code resize(rd_block *b, size_t bytes, rd_status *st)
 {
+    rd_assert(bytes > 0);
     bytes = pages(bytes);
     if (bytes == b->bytes) return RD_OK;
     if (!b->p && b->shared && b->fd < 0) {
@@ -100,6 +101,7 @@ rd_code rd_block_share(rd_comm *c, rd_block *b, int n, bool *have, rd_status *st
     if (rd_local_size_of(c) == 1) return RD_OK;
     if (n > MAX_SHARED)
         return rd_fail(st, RD_EBUG, "%d blocks to share, at most %d are possible", n, MAX_SHARED);
+    rd_assert(n > 0);
     const bool root = rd_local_rank_of(c) == 0;
     message m = {.pid = getpid(), .n = n};
     for (int i = 0; root && i < n; i++) {

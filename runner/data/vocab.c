@@ -47,6 +47,7 @@ static const char *const special[RD_N_SPECIAL] = {"<UNK>", "<S>", "</S>", "<PAD>
 
 static const char *word_at(const rd_vocab *v, int64_t line, size_t *n)
 {
+    rd_assert(line >= 0 && line < v->n);
     *n = (size_t)(v->off[line + 1] - v->off[line] - 1);
     return v->bytes + v->off[line];
 }
@@ -136,6 +137,7 @@ static rd_code make_table(rd_vocab *v, const char *path, rd_status *st)
     v->table = calloc(slots, sizeof *v->table);
     if (!v->table) return rd_fail(st, RD_EENV, "out of memory for the words of '%s'", path);
     v->mask = slots - 1;
+    rd_assert((slots & v->mask) == 0 && slots >= 2 * (uint64_t)v->n);
     for (int64_t k = 0; k < v->n; k++) {
         size_t n;
         const char *w = word_at(v, k, &n);
@@ -244,6 +246,7 @@ int32_t rd_vocab_id(const rd_vocab *v, const char *word, size_t n)
 void rd_vocab_ids(const rd_vocab *v, const rd_piece *piece, int n, int32_t *ids)
 {
     vocab_key k[RD_PIECES];
+    rd_assert(n >= 0 && n <= RD_PIECES);
     for (int i = 0; i < n; i++) {
         k[i] = key_of_padded(piece[i].at, piece[i].n);
         __builtin_prefetch(&v->table[k[i].hash & v->mask]);

@@ -238,6 +238,7 @@ static void fill_truncated(rd_key key, int64_t n, double std, float *w)
 static void init_one(const rd_params *p, const rd_param *q, uint64_t seed, double init_scale)
 {
     float *w = p->values.x + q->offset;
+    rd_assert(q->offset % ROUND == 0 && q->offset + q->n <= p->span);
     if (q->init.kind == RD_INIT_CONST) {
         for (int64_t i = 0; i < q->n; i++) w[i] = (float)q->init.value;
         return;
@@ -270,6 +271,7 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
         }
         if (!state) p->trained_span = p->span;
     }
+    rd_assert(p->trained_span <= p->span);
     if (!params_arena_new(&p->values, p->span) || !params_arena_new(&p->grads, p->span))
         return rd_fail(st, RD_EENV,
                        "out of memory for %lld parameters (%.1f MiB, and as much for gradients)",

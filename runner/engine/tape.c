@@ -193,6 +193,7 @@ void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx)
 
 void rd_tape_on_op(rd_tape *t, rd_op_hook *hook, void *ctx)
 {
+    rd_assert(t->n_op_hooks < MOST_HOOKS);
     if (t->n_op_hooks == MOST_HOOKS) return;
     t->op_hook[t->n_op_hooks] = hook;
     t->op_ctx[t->n_op_hooks++] = ctx;
@@ -209,6 +210,7 @@ static rd_var *new_var(rd_tape *t, float *v, int64_t rows, int64_t cols)
     if (t->status.code != RD_OK || rd_arena_zero(t->step, sizeof *x, &x, &t->status) != RD_OK)
         return NULL;
     x->v = v;
+    rd_assert(rows >= 0 && cols > 0);
     x->rows = rows;
     x->cols = cols;
     return x;
@@ -272,6 +274,7 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
                 p->name);
         return NULL;
     }
+    rd_assert(rd_params_at(t->params, p->index) == p); /* of the store that the tape was made for */
     if (t->leaf[p->index]) return t->leaf[p->index];
     const bool on_gpu = rd_backend_gpu(t->be) !=
                         NULL; /* else the host's side, also of parameters that a GPU has */
@@ -369,6 +372,7 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
         c->out[i]->needs_grad = c->keep;
     }
     RD_TRY(op->infer(c, st));
+    for (int i = 0; i < n_out; i++) rd_assert(c->out[i]->rows >= 0 && c->out[i]->cols > 0);
     for (int i = 0; i < n_out; i++)
         if (!c->out[i]->values)
             RD_TRY(rd_arena_get(t->device_step, bytes_of(c->out[i]), &c->out[i]->values, st));
@@ -405,6 +409,7 @@ static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
 static rd_code grad_memory(rd_tape *t, rd_var *x, rd_status *st)
 {
     const size_t bytes = bytes_of(x);
+    rd_assert(t->n_spare >= 0 && t->n_spare <= MOST_SPARE);
     for (int k = t->n_spare - 1; k >= 0; k--)
         if (t->spare[k].bytes == bytes) {
             x->grads = t->spare[k].g;
@@ -416,6 +421,7 @@ static rd_code grad_memory(rd_tape *t, rd_var *x, rd_status *st)
 
 rd_code rd_call_grad(rd_call *c, int i, void *g, bool *add, rd_status *st)
 {
+    rd_assert(i >= 0 && i < c->n_in);
     rd_var *x = c->in[i];
     void *none = NULL;
     memcpy(g, &none, sizeof none);
@@ -431,6 +437,7 @@ done:
 
 bool rd_call_pass_grad(rd_call *c, int i)
 {
+    rd_assert(i >= 0 && i < c->n_in && c->n_out > 0);
     rd_var *x = c->in[i], *y = c->out[0];
     if (!x || !x->needs_grad || x->g || x->type != y->type || x->layout != y->layout ||
         x->rows != y->rows || x->cols != y->cols || rd_var_elements(x) != rd_var_elements(y))
@@ -492,6 +499,7 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
             rd_param *p = c->in[i] ? c->in[i]->param : NULL;
             if (p && t->touched[p->index] && !c->op->marks_rows)
                 memset(t->touched[p->index], 0xff, touched_words(p) * sizeof **t->touched);
+            rd_assert(!p || t->uses[p->index] > 0);
             if (p && --t->uses[p->index] == 0 && t->hook) t->hook(t->hook_ctx, p);
         }
     }

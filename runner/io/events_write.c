@@ -35,6 +35,7 @@ static rd_code events_write_put(rd_events *e, int64_t step, int field, const rd_
         rd_fail(st, RD_EENV, "out of memory while writing '%s'", e->path);
         goto done;
     }
+    rd_assert(e->fd >= 0 && record.n > 0);
     ssize_t n;
     do n = write(e->fd, record.s, record.n);
     while (n < 0 && errno == EINTR);

@@ -95,6 +95,8 @@ rd_code rd_metrics_write(rd_metrics *m, json_t *object_stolen, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory while writing '%s'", m->path);
         goto done;
     }
+    rd_assert(memchr(line.s + m->torn, '\n', line.n - m->torn) ==
+              line.s + line.n - 1); /* one line */
     ssize_t n;
     do n = write(m->fd, line.s, line.n);
     while (n < 0 && errno == EINTR);

@@ -157,6 +157,7 @@ static rd_code npz_read_read_member(rd_npz *z, struct archive *zip, const char *
     /* One byte of slack: text members can be read as strings; empty arrays still get a block. */
     char *data = aligned_alloc(data_align, (a->bytes + data_align) / data_align * data_align);
     if (!data) return rd_fail(st, RD_EENV, "out of memory: %zu bytes for an array", a->bytes);
+    rd_assert(z->n < z->cap);
     a->data = data;
     z->n++;
     RD_TRY(member_read(zip, data, a->bytes, st));
@@ -196,6 +197,7 @@ static rd_code npz_read_read_all(rd_npz *z, struct archive *zip, size_t file_byt
             return rd_fail(st, RD_ECKPT, "member '%s' claims %" PRIu64 " bytes in a file of %zu",
                            path, size, file_bytes);
         total += size;
+        rd_assert(total <= limit);
         char name[256];
         snprintf(name, sizeof name, "%s",
                  path); /* libarchive's own string may move while data is read */

@@ -97,6 +97,7 @@ rd_code rd_npz_out_array(rd_npz_out *o, const rd_array *a, uint32_t *crc32c, rd_
         return rd_fail(st, RD_EBUG, "array '%.199s': its type, shape and %zu bytes do not match",
                        a->name, a->bytes);
     const size_t head_bytes = rd_npy_header(a, head);
+    rd_assert(head_bytes <= sizeof head && head_bytes % 64 == 0);
     if (crc32c) *crc32c = 0;
     RD_TRY(member_begin(o, a->name, ".npy", head_bytes + bytes, st));
     RD_TRY(member_data(o, head, head_bytes, NULL, st));
@@ -119,6 +120,7 @@ done:
 
 rd_code rd_npz_out_commit(rd_npz_out *o, rd_status *st)
 {
+    rd_assert(o->zip);
     o->st = st;
     if (archive_write_close(o->zip) != ARCHIVE_OK) return zip_failed(o, st);
     return rd_tmpfile_commit(&o->file, st);

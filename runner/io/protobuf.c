@@ -8,6 +8,7 @@ static void varint(rd_strbuf *b, uint64_t v)
     unsigned char s[10];
     size_t n = 0;
     for (; v >= 0x80; v >>= 7) s[n++] = (unsigned char)(v | 0x80);
+    rd_assert(n < sizeof s);
     s[n++] = (unsigned char)v;
     rd_strbuf_add(b, s, n);
 }
@@ -32,6 +33,7 @@ void rd_pb_float(rd_strbuf *b, int field, float v)
 
 void rd_pb_bytes(rd_strbuf *b, int field, const void *p, size_t n)
 {
+    rd_assert(field > 0);
     varint(b, (uint64_t)field << 3 | 2);
     varint(b, n);
     rd_strbuf_add(b, p, n);
@@ -68,6 +70,7 @@ static bool read_varint(rd_pb *c, uint64_t *v)
 bool rd_pb_next(rd_pb *c)
 {
     uint64_t tag;
+    rd_assert(c->p <= c->end);
     if (c->bad || c->p == c->end) return false;
     c->bad = true;
     if (!read_varint(c, &tag) || tag >> 3 == 0 || tag >> 3 > 0x1FFFFFFF) return false;

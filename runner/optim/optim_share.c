@@ -121,6 +121,7 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
     o->shared_bytes = bytes;
     o->own_lo = slices * w->local_rank / w->local_size * SLICE;
     o->own_hi = slices * (w->local_rank + 1) / w->local_size * SLICE;
+    rd_assert(o->own_lo <= o->own_hi && o->own_lo % SLICE == 0);
     take_own(o, &o->norm);
     take_own(o, &o->update);
     free(o->g_sq);

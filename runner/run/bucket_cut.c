@@ -9,6 +9,7 @@ int bucket_cut(const bucket_param *p, int n, const bucket_sizes *s, rd_flow_part
     for (int i = 0; i < n; i++) {
         const int64_t end = i + 1 < n ? p[i + 1].offset : s->span;
         bucket_of[i] = -1;
+        rd_assert(p[i].offset < end); /* in the order of the arena, without empty parameters */
         if (p[i].table) {
             open = false;
             continue;
@@ -22,5 +23,6 @@ int bucket_cut(const bucket_param *p, int n, const bucket_sizes *s, rd_flow_part
         bucket_of[i] = made - 1;
         size[made - 1]++;
     }
+    rd_assert(made <= n);
     return made;
 }

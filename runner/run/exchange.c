@@ -102,6 +102,7 @@ static rd_code make_buckets(exchange *x, rd_status *st)
                                   .table = is_table(x->tables, p[i]),
                                   .state = p[i]->flags & RD_PARAM_STATE};
     x->n = bucket_cut(place, n, &sizes, x->bucket, x->size, of);
+    rd_assert(x->n == 0 || x->bucket[x->n - 1].from + x->bucket[x->n - 1].n <= rd_params_span(ps));
     for (int i = 0; i < n; i++) x->bucket_of[p[i]->index] = of[i];
 done:
     free(p);
@@ -125,6 +126,7 @@ static inline void sum_on_gpus(exchange *x, int64_t from, int64_t n)
 
 static void hand_over_buckets(exchange *x, int n)
 {
+    rd_assert(n >= x->n_ready && n <= x->n);
     for (; x->n_ready < n; x->n_ready++) {
         const rd_flow_part *b = &x->bucket[x->n_ready];
         if (x->before && x->status.code == RD_OK)
@@ -140,6 +142,7 @@ static void grad_ready(void *ctx, rd_param *p)
     const int b = x->bucket_of[p->index];
     int n = x->n_ready;
     if (!x->last_backward || b < 0) return;
+    rd_assert(x->left[b] > 0); /* each parameter is ready once in a backward */
     x->left[b]--;
     while (n < x->n && x->left[n] == 0) n++;
     if (n > x->n_ready) hand_over_buckets(x, n);
