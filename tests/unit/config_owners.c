@@ -1,10 +1,7 @@
 /* config_owners.c -- keys that only other owners read: refused, noted, or of no concern. */
 #include "rd/options.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "test.h"
 #include <string.h>
-#include <cmocka.h>
 
 typedef struct fields {
     double common, rate, power, beta;
@@ -104,14 +101,4 @@ static void who_wrote_it(void **state)
     rd_strbuf_release(&notes);
 }
 
-int main(void)
-{
-    enum { N = sizeof cases / sizeof *cases };
-    struct CMUnitTest t[N + 1];
-    for (int i = 0; i < N; i++)
-        t[i] = (struct CMUnitTest){.name = cases[i].name,
-                                   .test_func = check_case,
-                                   .initial_state = (void *)(uintptr_t)&cases[i]};
-    t[N] = (struct CMUnitTest)cmocka_unit_test(who_wrote_it);
-    return _cmocka_run_group_tests("config owners", t, N + 1, NULL, NULL);
-}
+RD_TESTS("config_owners", TEST_ROWS(check_case, cases), TEST(who_wrote_it))

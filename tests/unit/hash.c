@@ -3,9 +3,7 @@
  * between ranks hold hashes: a value that changes is an error, even if the new hash is as good. */
 #include "rd/hash.h"
 #include "rd/philox.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "test.h"
 #include "hash_golden.inc"
 
 enum { SAMPLE_BYTES = 100 };
@@ -91,12 +89,5 @@ static void test_bytes(void **state)
     assert_true(rd_hash(7, NULL, 0) == rd_hash(7, p, 0));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fnv),     cmocka_unit_test(test_fnv_continues),
-        cmocka_unit_test(test_fnv_mix), cmocka_unit_test(test_splitmix64),
-        cmocka_unit_test(test_numbers), cmocka_unit_test(test_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RD_TESTS("hash", TEST(test_fnv), TEST(test_fnv_continues), TEST(test_fnv_mix),
+         TEST(test_splitmix64), TEST(test_numbers), TEST(test_bytes))
