@@ -79,7 +79,7 @@ wait_until() { # seconds, command...
     shift
     until "$@" > /dev/null 2>&1; do
         if [ $tries -le 0 ]; then
-            echo "FAILED: waited $seconds s in vain for: $*" | tee -a "$waited" >&2
+            echo "FAILED: waited $seconds s in vain for: $*" >> "$waited"
             return 1
         fi
         sleep 0.05
@@ -152,6 +152,7 @@ close_curves() {
 
 summary() {
     if [ -e "$waited" ]; then
+        cat "$waited"
         failed=$((failed + $(wc -l < "$waited")))
         rm "$waited"
     fi
