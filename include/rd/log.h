@@ -1,6 +1,9 @@
-/* log.h -- what a person reads: stdout and, on rank 0, run.log. One write call per line, so that lines of many ranks
- * do not mix. Ranks other than 0 print warnings and errors only, with "[rank r, host] " in front. A terminal or pipe that
- * takes nothing for ten seconds holds nobody up: lines are left out there until it does, and then it says how many. */
+/* log.h -- what a person reads: stdout, stderr and, on rank 0, run.log.
+ *
+ * Each line is one write call, so lines of several ranks do not mix. Ranks other than 0 print only
+ * warnings and errors, with "[rank r, host] " in front. A terminal or pipe that accepts nothing for
+ * ten seconds does not block the run: lines are left out until it accepts bytes again, and then a
+ * line reports how many are missing. */
 #ifndef RD_LOG_H
 #define RD_LOG_H
 
@@ -14,23 +17,29 @@ RD_C_BEGIN
 
 typedef struct rd_log rd_log;
 
-/* out: where info lines go (stdout; stderr when stdout carries results). tty is asked from out itself. */
+/* Makes a log. out: the stream of info lines: stdout, or stderr if stdout carries results. host may
+ * be NULL. The caller owns *log. */
 rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_status *st);
 void rd_log_free(rd_log *l); /* NULL is fine; ends a live line */
-rd_code rd_log_tee(rd_log *l, const char *path,
-                   rd_status *st); /* rank 0: also append to this file */
+/* Also appends all lines to this file from now on. For rank 0. */
+rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st);
+/* Returns whether `out` is a terminal. */
 bool rd_log_is_tty(const rd_log *l);
-/* From now on a terminal or pipe has a tenth of a second for what it is behind. For signal handlers; of all logs. */
+/* Shortens the ten seconds to a tenth of a second, for all logs of the process. Signal handlers may
+ * call it. */
 void rd_log_hurry(void);
 
-void rd_info(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3); /* rank 0 only; others: nothing */
-void rd_warn(rd_log *l, const char *fmt, ...)
-    RD_PRINTF(2, 3); /* any rank: "warning: ..." on stderr and in run.log */
-void rd_error(rd_log *l, const rd_status *st); /* "run_dist: error: ..." on stderr and in run.log */
-/* The same line at the end of a file that is there, in one write, and nowhere else: for run.log, by a rank that ends the job in rank 0's
- * place. It waits for no other thread. */
+/* Prints a line on rank 0. Other ranks print nothing. */
+void rd_info(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);
+/* Prints "warning: ..." on stderr and in run.log, on any rank. */
+void rd_warn(rd_log *l, const char *fmt, ...) RD_PRINTF(2, 3);
+/* Prints "run_dist: error: ..." on stderr and in run.log. */
+void rd_error(rd_log *l, const rd_status *st);
+/* Appends the line of rd_error to an existing file, in one write, and prints it nowhere else. It
+ * serves run.log if a rank ends the job in place of rank 0. It waits for no other thread. */
 void rd_error_append(const rd_log *l, const char *path, const rd_status *st);
-/* The live line of a terminal: rewritten in place, never in run.log; NULL clears it. No-op where out is no terminal. */
+/* Rewrites the live line of a terminal in place; NULL clears it. The live line is never in run.log.
+ * Does nothing if `out` is not a terminal, and on ranks other than 0. */
 void rd_live(rd_log *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 RD_C_END

@@ -1,8 +1,9 @@
-/* philox.h -- counter-based random numbers: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as
- * 1, 2, 3"). A number is a function of (key, counter): there is no state to save, and no order of drawing.
+/* philox.h -- counter-based random numbers: Philox 4x32-10 (Salmon et al. 2011, "Parallel random
+ * numbers: as easy as 1, 2, 3"). A number is a function of (key, counter). There is no state to
+ * save, and the order of drawing does not matter.
  *
- * Every use in the program is keyed by position: the key holds the run's seed and what the number is for (RD_RNG_*, a
- * layer, an epoch); the counter holds the sample and the element. */
+ * Every use in the program is keyed by position. The key holds the run's seed and the purpose of
+ * the number (RD_RNG_*, a layer, an epoch). The counter holds the sample and the element. */
 #ifndef RD_PHILOX_H
 #define RD_PHILOX_H
 
@@ -17,20 +18,25 @@ typedef struct rd_key {
 
 enum { RD_RNG_INIT = 1, RD_RNG_ORDER = 2, RD_RNG_DROPOUT = 3, RD_RNG_AUGMENT = 4, RD_RNG_TEST = 5 };
 
-/* Key of one stream: a hash (SplitMix64) of the seed, the purpose and two more numbers (site and epoch, say). */
+/* Returns the key of one stream: a hash (SplitMix64) of the seed, the purpose and two more numbers,
+ * for example the site and the epoch. */
 rd_key rd_key_make(uint64_t seed, uint32_t purpose, uint64_t a, uint64_t b);
 
-/* out[0..3] = philox4x32-10(ctr, key). Known answers: tests/unit/philox.c, from the authors' kat_vectors. */
+/* Computes out[0..3] = philox4x32-10(ctr, key). Known answers: tests/unit/philox.c, from the
+ * authors' kat_vectors. */
 void rd_philox(const uint32_t ctr[4], rd_key key, uint32_t out[4]);
 
-/* n numbers uniform in [0, 1) with 24 bits, element i from counter (hi, i / 4). */
+/* Writes n numbers to out, uniform in [0, 1) with 24 bits. Element i comes from the block with
+ * counter (hi, i / 4). */
 void rd_philox_uniform(rd_key key, uint64_t hi, int64_t n, float *out);
 
-/* Inverted dropout over one row of n elements: keep[i] = 1 with probability p (to 1/65536), else 0. Element i comes
- * from 16 bits of the block with counter (sample lo, sample hi, t, i / 8). Equal for any number of ranks. */
+/* Draws the mask of inverted dropout for one row of n elements: keep[i] = 1 with probability p, in
+ * steps of 1/65536, else 0. Element i comes from 16 bits of the block with counter (low half of
+ * sample, high half of sample, t, i / 8). The mask is equal for any number of ranks. */
 void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n, uint8_t *keep);
 
-/* A keyed permutation of 0..n-1 without memory: Feistel network with cycle walking (Black and Rogaway 2002). */
+/* Returns the image of i under a keyed permutation of 0..n-1 that needs no memory: a Feistel
+ * network with cycle walking (Black and Rogaway 2002). */
 uint64_t rd_permute(rd_key key, uint64_t n, uint64_t i);
 
 RD_C_END

@@ -1,8 +1,9 @@
 /* status.h -- one status type for the whole program: a code to branch on, a message to act on.
  *
- * A function that can fail takes `rd_status *st` last and returns st->code. The first failure wins: a later
- * rd_fail on the same status does nothing, so that cleanup cannot hide the cause. The codes are the exit codes of
- * the program (README, "Exit codes"). The struct is plain data of fixed size: it can be sent to another rank. */
+ * A function that can fail takes `rd_status *st` as its last argument and returns st->code. The
+ * first failure wins: a later rd_fail on the same status does nothing, so cleanup cannot hide the
+ * cause. The codes are the exit codes of the program (logs/README.md, "Exit codes"). The struct is
+ * plain data of fixed size, so it can be sent to another rank. */
 #ifndef RD_STATUS_H
 #define RD_STATUS_H
 
@@ -23,35 +24,36 @@ RD_C_BEGIN
 typedef enum rd_code {
     RD_OK = 0,
     RD_EUSAGE = 2,    /* command line or config */
-    RD_EENV = 3,      /* machine: device, library, memory, disk, permission */
-    RD_EDISAGREE = 4, /* ranks differ in config, data, binary */
+    RD_EENV = 3,      /* the machine: device, library, memory, disk, permission */
+    RD_EDISAGREE = 4, /* the ranks differ in config, data or program */
     RD_EDATA = 5,     /* vocabulary, text, any training data */
-    RD_ECKPT = 6,     /* checkpoint cannot be read, or does not fit the config */
-    RD_ENUMERIC = 7,  /* not finite, replicas differ */
+    RD_ECKPT = 6,     /* a checkpoint cannot be read, or does not fit the config */
+    RD_ENUMERIC = 7,  /* a number is not finite, or replicas differ */
     RD_ESTALL = 8,    /* a rank makes no progress */
     RD_EPEER = 9,     /* another rank was lost */
-    RD_EBUG = 70,     /* our own mistake */
-    RD_ESTOP = 75     /* stopped on request, checkpoint saved */
+    RD_EBUG = 70,     /* a bug of this program */
+    RD_ESTOP = 75     /* stopped on request, with a checkpoint saved */
 } rd_code;
 
 enum { RD_MSG_BYTES = 1024 };
 
 typedef struct rd_status {
     rd_code code;
-    int rank;               /* who saw it first; -1 before the world is known */
-    char where[64];         /* "file.c:88" of the program, for --verbose */
-    char msg[RD_MSG_BYTES]; /* what, where, what to do; lower case, no full stop */
+    int rank;               /* the rank that failed first; -1 before the ranks are known */
+    char where[64];         /* "file.c:88" in the source, for --verbose */
+    char msg[RD_MSG_BYTES]; /* what happened, where, what to do; lower case, no full stop */
 } rd_status;
 
 #define RD_STR2(x) #x
 #define RD_STR(x) RD_STR2(x)
 #define RD_HERE (__FILE__ ":" RD_STR(__LINE__))
 
-/* Fills *st unless it already holds a failure; returns st->code, never RD_OK (a code RD_OK becomes RD_EBUG). A too long
- * message is cut at a character border. */
+/* Writes the failure to *st, unless *st already holds one. Returns st->code, which is never RD_OK:
+ * a code of RD_OK becomes RD_EBUG. A message that is too long is cut between two UTF-8
+ * characters. */
 rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
     RD_PRINTF(4, 5);
-/* Tells compilers and analysers what rd_fail_ promises. */
+/* Returns code. Shows compilers and analysers that rd_fail_ never returns RD_OK. */
 static inline rd_code rd_failed_(rd_code code)
 {
     if (code == RD_OK) __builtin_unreachable();
@@ -59,10 +61,11 @@ static inline rd_code rd_failed_(rd_code code)
 }
 #define rd_fail(st, code, ...) rd_failed_(rd_fail_((st), (code), RD_HERE, __VA_ARGS__))
 
-/* Puts "text: " before the message of a failed status; for callers that know the file or the key. */
+/* Writes "text: " in front of the message of a failed status, for callers that know the file or the
+ * key. Does nothing to a status without a failure. */
 void rd_status_prefix(rd_status *st, const char *fmt, ...) RD_PRINTF(2, 3);
 
-/* Jumps to the label `done` of the function when expr is not RD_OK. */
+/* Jumps to the label `done` of the calling function if expr is not RD_OK. */
 #define RD_TRY(expr)                    \
     do {                                \
         if ((expr) != RD_OK) goto done; \

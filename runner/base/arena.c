@@ -1,7 +1,8 @@
-/* arena.c -- see arena.h. A list of chunks, newest last; rewinding keeps the chunks for the next step.
+/* arena.c -- memory by lifetime, see arena.h. An arena is a list of chunks, newest last. Rewinding
+ * keeps the chunks for the next step.
  *
- * Under AddressSanitizer the free part of each chunk is poisoned, and so are the bytes between the slack of an
- * allocation and the next one. A read of memory that was rewound ends the program. */
+ * Under AddressSanitizer the free part of each chunk is poisoned, and so are the bytes between the
+ * slack of an allocation and the next one. A read of memory that was rewound ends the program. */
 #include "rd/arena.h"
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ typedef struct arena_chunk {
 struct rd_arena {
     arena_chunk *first, *cur;
     size_t chunk_bytes, used, peak, align;
-    const rd_arena_source *source; /* NULL: the process' own memory */
+    const rd_arena_source *source; /* NULL: the memory of the process */
 };
 
 enum { ALIGN = 64, SOURCE_ALIGN = 256, SLACK = 64 };
@@ -96,7 +97,7 @@ rd_code rd_arena_get(rd_arena *a, size_t bytes, void *out, rd_status *st)
     const size_t need = (bytes + SLACK + a->align - 1) / a->align * a->align;
     while (!a->cur || a->cur->cap - a->cur->used < need) {
         arena_chunk *next = a->cur ? a->cur->next : a->first;
-        if (!next || next->cap < need) { /* a new chunk goes between cur and next */
+        if (!next || next->cap < need) { /* insert a new chunk between cur and next */
             arena_chunk *c = new_chunk(a, need > a->chunk_bytes ? need : a->chunk_bytes, st);
             if (!c)
                 return rd_fail(
@@ -167,13 +168,13 @@ done:
 
 void rd_arena_reset(rd_arena *a)
 {
-    if (a->first &&
-        a->first
-            ->next) { /* the last step needed several chunks: one as large as the peak serves the next */
+    /* The last step needed several chunks: the next one gets a single chunk as large as the
+     * peak. */
+    if (a->first && a->first->next) {
         rd_status own = {0};
         free_chunks(a, a->first);
-        a->first = new_chunk(a, a->peak + a->chunk_bytes,
-                             &own); /* NULL: the next get tries again and reports */
+        /* NULL: the next rd_arena_get tries again and reports the failure. */
+        a->first = new_chunk(a, a->peak + a->chunk_bytes, &own);
     }
     if (a->first) {
         a->first->used = 0;

@@ -1,4 +1,4 @@
-/* clock.c -- see clock.h. */
+/* clock.c -- monotonic time and wall time, see clock.h. */
 #include "rd/clock.h"
 #include <time.h>
 

@@ -1,5 +1,7 @@
-/* crc32c.c -- CRC-32C (Castagnoli, reflected polynomial 0x82F63B78): with the processor's instruction, or a byte at
- * a time from a table. The table is linear in its index, so that eight constants give all 256 rows at compile time. */
+/* crc32c.c -- CRC-32C (Castagnoli, reflected polynomial 0x82F63B78).
+ *
+ * It uses the CPU's instruction, or a table and one byte at a time. The table is linear in its
+ * index, so eight constants give all 256 rows at compile time. */
 #include "rd/file.h"
 #include <string.h>
 
@@ -13,7 +15,7 @@
 #define ROWS64(n) ROWS16(n), ROWS16((n) + 16), ROWS16((n) + 32), ROWS16((n) + 48)
 static const uint32_t table[256] = {ROWS64(0), ROWS64(64), ROWS64(128), ROWS64(192)};
 
-static uint32_t by_table(uint32_t c, const unsigned char *p, size_t n)
+static uint32_t crc32c_by_table(uint32_t c, const unsigned char *p, size_t n)
 {
     while (n--) c = c >> 8 ^ table[(c ^ *p++) & 255];
     return c;
@@ -21,8 +23,8 @@ static uint32_t by_table(uint32_t c, const unsigned char *p, size_t n)
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t c, const unsigned char *p,
-                                                                 size_t n)
+__attribute__((target("sse4.2"))) static uint32_t crc32c_by_instruction(
+    uint32_t c, const unsigned char *p, size_t n)
 {
     uint64_t c64 = c;
     for (; n >= 8; p += 8, n -= 8) {
@@ -34,13 +36,13 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t c, con
     while (n--) c = _mm_crc32_u8(c, *p++);
     return c;
 }
-static bool has_instruction(void)
+static bool crc32c_has_instruction(void)
 {
     return __builtin_cpu_supports("sse4.2");
 }
 #elif defined(__ARM_FEATURE_CRC32)
 #include <arm_acle.h>
-static uint32_t by_instruction(uint32_t c, const unsigned char *p, size_t n)
+static uint32_t crc32c_by_instruction(uint32_t c, const unsigned char *p, size_t n)
 {
     for (; n >= 8; p += 8, n -= 8) {
         uint64_t x;
@@ -50,16 +52,16 @@ static uint32_t by_instruction(uint32_t c, const unsigned char *p, size_t n)
     while (n--) c = __crc32cb(c, *p++);
     return c;
 }
-static bool has_instruction(void)
+static bool crc32c_has_instruction(void)
 {
     return true;
 }
 #else
-static uint32_t by_instruction(uint32_t c, const unsigned char *p, size_t n)
+static uint32_t crc32c_by_instruction(uint32_t c, const unsigned char *p, size_t n)
 {
-    return by_table(c, p, n);
+    return crc32c_by_table(c, p, n);
 }
-static bool has_instruction(void)
+static bool crc32c_has_instruction(void)
 {
     return false;
 }
@@ -67,10 +69,11 @@ static bool has_instruction(void)
 
 uint32_t rd_crc32c_table(uint32_t crc, const void *p, size_t n)
 {
-    return ~by_table(~crc, p, n);
+    return ~crc32c_by_table(~crc, p, n);
 }
 
 uint32_t rd_crc32c(uint32_t crc, const void *p, size_t n)
 {
-    return has_instruction() ? ~by_instruction(~crc, p, n) : rd_crc32c_table(crc, p, n);
+    return crc32c_has_instruction() ? ~crc32c_by_instruction(~crc, p, n)
+                                    : rd_crc32c_table(crc, p, n);
 }

@@ -1,4 +1,5 @@
-/* environment.c -- the environment variables that the program sets for its libraries, in one table. */
+/* environment.c -- the environment variables that the program sets for its libraries, in one
+ * table. */
 #include "rd/environment.h"
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +7,8 @@
 static const struct {
     const char *name, *value, *why;
 } variables[RD_VARIABLES] = {
-    /* The toy config on shared cores took 3.7 s a step with the default of several milliseconds, and
-     * 0.4 s with this value. */
+    /* The toy config on shared cores took 3.7 s a step with the default of several milliseconds,
+     * and 0.4 s with this value. */
     [RD_VAR_SPIN] = {"GOMP_SPINCOUNT", "10000",
                      "On shared cores a thread that spins for long takes the core from the thread "
                      "it waits for."},

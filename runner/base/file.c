@@ -1,5 +1,8 @@
-/* file.c -- see file.h. Plain files are read straight into their buffer; what begins with gzip's two magic bytes
- * goes through libarchive, which does not check the CRC that ends a gzip member: that is done here. */
+/* file.c -- reads and writes whole files, see file.h.
+ *
+ * Plain files are read straight into their buffer. A file that begins with gzip's two magic bytes
+ * goes through libarchive. libarchive does not check the CRC at the end of a gzip member, so this
+ * file does. */
 #include "rd/file.h"
 #include "rd/gunzip.h"
 #include <archive.h>
@@ -15,32 +18,34 @@
 
 enum { BLOCK = 1 << 18 };
 
-/* The system's words for an error number, with a small first letter (unless it is an acronym). Borrowed: buf. */
-static const char *reason(int err, char buf[128])
+/* Returns the system's text for an error number, in buf. Its first letter is lower case, unless it
+ * begins an acronym. */
+static const char *errno_text(int err, char buf[128])
 {
     snprintf(buf, 128, "%s", strerrordesc_np(err) ? strerrordesc_np(err) : "unknown error");
     if (islower((unsigned char)buf[1])) buf[0] = (char)tolower((unsigned char)buf[0]);
     return buf;
 }
 
+/* Returns "; " and what the user can do about the error, or "". */
 static const char *file_remedy(int err)
 {
     switch (err) {
     case ENOENT:
         return "; check the path";
     case ENOTDIR:
-        return "; a part of the path is no folder";
+        return "; a part of the path is not a folder";
     case EACCES:
     case EPERM:
         return "; check the permissions of the file and its folders";
     case ENOSPC:
-        return "; make room on that disk";
+        return "; free space on that disk";
     case EFBIG:
         return "; raise the limit of the size of files (ulimit -f)";
     case EDQUOT:
-        return "; make room in your quota";
+        return "; delete files, or ask for a larger quota";
     case EROFS:
-        return "; choose a place that can be written";
+        return "; choose a place that is not read-only";
     case EMFILE:
     case ENFILE:
         return "; raise the limit of open files (ulimit -n)";
@@ -51,37 +56,39 @@ static const char *file_remedy(int err)
     }
 }
 
-/* "cannot <verb> '<path>': <reason>; <remedy>" */
+/* Fails with "cannot <verb> '<path>': <reason>; <remedy>". */
 static rd_code fail_errno(rd_status *st, rd_code code, const char *where, const char *verb,
                           const char *path, int err)
 {
     char buf[128];
-    return rd_fail_(st, code, where, "cannot %s '%s': %s%s", verb, path, reason(err, buf),
+    return rd_fail_(st, code, where, "cannot %s '%s': %s%s", verb, path, errno_text(err, buf),
                     file_remedy(err));
 }
 
 /* ---- reading ---- */
 
+/* A file that is being read. */
 typedef struct source {
     int fd;
     const char *name;
-    unsigned char *block; /* BLOCK bytes */
-    size_t n_held;        /* bytes of block read ahead, not yet delivered */
-    int err;              /* errno of a failed read */
-    unsigned char
-        tail[8]; /* the last bytes delivered: a gzip member ends with its CRC and length */
-    size_t n_tail;
+    unsigned char *block;  /* BLOCK bytes */
+    size_t n_held;         /* bytes of block that were read ahead and not yet delivered */
+    int err;               /* errno of a failed read */
+    unsigned char tail[8]; /* the last bytes delivered; a gzip member ends with CRC and length */
+    size_t n_tail;         /* bytes in tail */
 } source;
 
+/* Reads at most n bytes. Continues after EINTR. */
 static ssize_t file_read_some(int fd, void *p, size_t n)
 {
     ssize_t got;
-    do got = read(fd, p, n > (1u << 30) ? 1u << 30 : n); /* Linux reads less than 2 GiB a call */
+    do got = read(fd, p, n > (1u << 30) ? 1u << 30 : n); /* Linux reads less than 2 GiB per call */
     while (got < 0 && errno == EINTR);
     return got;
 }
 
-static la_ssize_t deliver(struct archive *a, void *ctx, const void **p)
+/* Gives libarchive the next block of the file, and keeps its last bytes in tail. */
+static la_ssize_t gzip_deliver(struct archive *a, void *ctx, const void **p)
 {
     source *s = ctx;
     ssize_t n = (ssize_t)s->n_held;
@@ -106,24 +113,26 @@ static la_ssize_t deliver(struct archive *a, void *ctx, const void **p)
     return n;
 }
 
-/* Whether the last member's CRC and length fit the end of what came out. A file may hold several members. */
-static bool gzip_end_fits(const source *s, const char *p, size_t n)
+/* Returns whether the last member's CRC and length match the end of the n decompressed bytes at p.
+ * A file may hold several members. */
+static bool gzip_checksum_matches(const source *s, const char *p, size_t n)
 {
     if (s->n_tail < 8) return false;
     uint32_t crc, len;
-    memcpy(&crc, s->tail, 4); /* little endian, as this program's hosts are */
+    memcpy(&crc, s->tail, 4); /* little endian, like the hosts of this program */
     memcpy(&len, s->tail + 4, 4);
     if (len > n) return false;
-    const size_t member = (uint32_t)n == len ? n : len; /* the length is kept modulo 2^32 */
+    const size_t member = (uint32_t)n == len ? n : len; /* the length is stored modulo 2^32 */
     return rd_crc32(0, p + (n - member), member) == crc;
 }
 
 typedef struct bytes {
-    char *p;
+    char *p; /* owned */
     size_t n, cap;
 } bytes;
 
-static rd_code bytes_room(bytes *b, size_t more, const char *name, rd_status *st)
+/* Makes space for `more` bytes and the '\0'. */
+static rd_code bytes_reserve(bytes *b, size_t more, const char *name, rd_status *st)
 {
     if (b->cap - b->n > more) return RD_OK; /* one byte stays free for the '\0' */
     if (more > SIZE_MAX / 4)
@@ -149,12 +158,12 @@ static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
                 archive_error_string(a));
         goto done;
     }
-    int rc = archive_read_open(a, s, NULL, deliver, NULL);
+    int rc = archive_read_open(a, s, NULL, gzip_deliver, NULL);
     if (rc == ARCHIVE_OK) rc = archive_read_next_header(a, &entry);
-    /* With a header that makes no sense libarchive would hand out the packed bytes. */
+    /* If the header makes no sense, libarchive would deliver the compressed bytes. */
     const bool unpacks = archive_filter_code(a, 0) != ARCHIVE_FILTER_NONE;
     while (rc == ARCHIVE_OK && unpacks) {
-        RD_TRY(bytes_room(b, BLOCK, s->name, st));
+        RD_TRY(bytes_reserve(b, BLOCK, s->name, st));
         const la_ssize_t got = archive_read_data(a, b->p + b->n, b->cap - b->n - 1);
         if (got == 0)
             rc = ARCHIVE_EOF;
@@ -173,8 +182,8 @@ static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
                 s->name, b->n,
                 archive_error_string(a) ? archive_error_string(a)
                 : unpacks               ? "its end is missing"
-                                        : "its first bytes are no gzip header");
-    else if (!gzip_end_fits(s, b->p, b->n))
+                                        : "its first bytes are not a gzip header");
+    else if (!gzip_checksum_matches(s, b->p, b->n))
         rd_fail(st, code,
                 "cannot trust '%s': its %zu decompressed bytes do not match the checksum at its "
                 "end; it is damaged, get it again",
@@ -186,12 +195,12 @@ done:
 
 static rd_code read_plain(source *s, rd_code code, bytes *b, rd_status *st)
 {
-    RD_TRY(bytes_room(b, s->n_held, s->name, st));
+    RD_TRY(bytes_reserve(b, s->n_held, s->name, st));
     memcpy(b->p, s->block, s->n_held);
     b->n = s->n_held;
     for (;;) {
-        /* A file of known size has its room already; one byte more shows the end. */
-        RD_TRY(bytes_room(b, b->cap - b->n > 1 ? 1 : BLOCK, s->name, st));
+        /* A file of known size has its space already. One byte more shows the end. */
+        RD_TRY(bytes_reserve(b, b->cap - b->n > 1 ? 1 : BLOCK, s->name, st));
         const ssize_t got = file_read_some(s->fd, b->p + b->n, b->cap - b->n - 1);
         if (got < 0) return fail_errno(st, code, RD_HERE, "read", s->name, errno);
         if (got == 0) break;
@@ -217,7 +226,7 @@ rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_s
         goto done;
     }
     if (S_ISDIR(info.st_mode)) {
-        rd_fail(st, code, "cannot read '%s': it is a folder, a file is wanted", s.name);
+        rd_fail(st, code, "cannot read '%s': it is a folder, not a file", s.name);
         goto done;
     }
     s.block = malloc(BLOCK);
@@ -225,7 +234,7 @@ rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_s
         rd_fail(st, RD_EENV, "out of memory reading '%s'", s.name);
         goto done;
     }
-    while (s.n_held < 2) { /* a pipe may give one byte at a time */
+    while (s.n_held < 2) { /* a pipe may deliver one byte at a time */
         const ssize_t got = file_read_some(s.fd, s.block + s.n_held, BLOCK - s.n_held);
         if (got < 0) {
             fail_errno(st, code, RD_HERE, "read", s.name, errno);
@@ -236,14 +245,14 @@ rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_s
     }
     const bool gzip = rd_gzip_begins(s.block, s.n_held);
     const size_t known = S_ISREG(info.st_mode) && info.st_size > 0 ? (size_t)info.st_size : 0;
-    RD_TRY(bytes_room(&b,
-                      gzip               ? 3 * known + 1
-                      : known > s.n_held ? known + 1
-                                         : s.n_held + 1,
-                      s.name, st));
+    RD_TRY(bytes_reserve(&b,
+                         gzip               ? 3 * known + 1
+                         : known > s.n_held ? known + 1
+                                            : s.n_held + 1,
+                         s.name, st));
     RD_TRY(gzip ? read_gzip(&s, code, &b, st) : read_plain(&s, code, &b, st));
     b.p[b.n] = '\0';
-    if (b.cap - b.n > 4096) { /* a guess too high: give the rest back */
+    if (b.cap - b.n > 4096) { /* the estimate was too high: return the rest */
         char *p = realloc(b.p, b.n + 1);
         if (p) b.p = p;
     }
@@ -259,8 +268,9 @@ done:
 
 /* ---- writing ---- */
 
-/* The temporaries that are open now, for rd_tmpfile_abandon: what a dying process must not leave behind. Without locks, since
- * a signal handler reads it. A file beyond these few is not listed; the next start removes it (rd_ckpt_remove_stale). */
+/* The temporary files that are open now. rd_tmpfile_abandon unlinks them, so a dying process leaves
+ * none behind. The list has no locks, because a signal handler reads it. A file that finds no free
+ * place is not listed; the next start removes it (rd_ckpt_remove_stale). */
 enum { MAX_OPEN = 8, SLOT_FREE = 0, SLOT_FILLING, SLOT_LISTED };
 static struct {
     _Atomic int state;
@@ -268,6 +278,7 @@ static struct {
 } open_now[MAX_OPEN];
 static atomic_bool abandoned;
 
+/* Adds a file to the list. Returns 1 + its place, or 0 if the list is full. */
 static int list_temporary(const char *tmp)
 {
     for (int i = 0; i < MAX_OPEN; i++) {
@@ -286,8 +297,8 @@ static void unlist_temporary(rd_tmpfile *f)
     f->listed = 0;
 }
 
-/* Of a thread that meets the end of its process halfway through a file. */
-static void wait_for_the_end(const char *tmp)
+/* Waits for the end of the process, which is ending while this thread writes a file. */
+static void wait_for_exit(const char *tmp)
 {
     unlink(tmp);
     for (;;) pause();
@@ -312,9 +323,10 @@ rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
                        len, sizeof f->path - 1);
     snprintf(f->tmp, sizeof f->tmp, "%s.tmp.%ld", path, (long)getpid());
     f->listed = list_temporary(f->tmp);
-    /* Nothing is begun any more: the launcher, which may already be killing this process, would leave the file behind. It wakes stopped
-     * ranks before that, and what waited for them gets as far as the next checkpoint. */
-    if (atomic_load(&abandoned)) wait_for_the_end(f->tmp);
+    /* No file is begun any more. The launcher may already be killing this process, and the file
+     * would stay behind. The launcher wakes stopped ranks first, and a rank that waited for them
+     * may then reach the next checkpoint. */
+    if (atomic_load(&abandoned)) wait_for_exit(f->tmp);
     int fd = open(f->tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd == 0) { /* standard input was closed; 0 means empty here */
         fd = fcntl(0, F_DUPFD_CLOEXEC, 3);
@@ -327,8 +339,8 @@ rd_code rd_tmpfile_open(rd_tmpfile *f, const char *path, rd_status *st)
         unlist_temporary(f);
         return st->code;
     }
-    if (atomic_load(&abandoned))
-        wait_for_the_end(f->tmp); /* the list may have been read before this one was there */
+    /* rd_tmpfile_abandon may have read the list before this file was in it. */
+    if (atomic_load(&abandoned)) wait_for_exit(f->tmp);
     f->fd = fd;
     return RD_OK;
 }
@@ -338,18 +350,19 @@ rd_code rd_tmpfile_write(rd_tmpfile *f, const void *p, size_t n, rd_status *st)
     rd_assert(f->fd > 0);
     const char *at = p;
     while (n > 0) {
-        const ssize_t put = write(f->fd, at, n > (1u << 30) ? 1u << 30 : n);
-        if (put < 0 && errno == EINTR) continue;
-        if (put <= 0)
-            return fail_errno(st, RD_EENV, RD_HERE, "write", f->path, put < 0 ? errno : ENOSPC);
-        at += put;
-        n -= (size_t)put;
+        const ssize_t written = write(f->fd, at, n > (1u << 30) ? 1u << 30 : n);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0)
+            return fail_errno(st, RD_EENV, RD_HERE, "write", f->path, written < 0 ? errno : ENOSPC);
+        at += written;
+        n -= (size_t)written;
     }
     return RD_OK;
 }
 
-static int sync_fd(
-    int fd) /* a pipe, or a folder on some file systems, cannot be synced: not a failure */
+/* Syncs a file or folder. A pipe, or a folder on some file systems, cannot be synced; that is not a
+ * failure. */
+static int sync_fd(int fd)
 {
     int rc;
     do rc = fsync(fd);
@@ -377,13 +390,12 @@ static rd_code sync_folder_of(const char *path, rd_status *st)
 
 rd_code rd_tmpfile_commit(rd_tmpfile *f, rd_status *st)
 {
-    if (f->fd <= 0) return rd_fail(st, RD_EBUG, "a file was committed that is not open");
+    if (f->fd <= 0) return rd_fail(st, RD_EBUG, "a file that is not open was committed");
     int err = sync_fd(f->fd) == 0 ? 0 : errno;
-    if (close(f->fd) != 0 && err == 0 && errno != EINTR)
-        err = errno; /* NFS tells a full disk here */
+    if (close(f->fd) != 0 && err == 0 && errno != EINTR) err = errno; /* NFS reports a full disk */
     f->fd = 0;
     if (err == 0 && rename(f->tmp, f->path) != 0) err = errno;
-    if (err != 0 && atomic_load(&abandoned)) wait_for_the_end(f->tmp);
+    if (err != 0 && atomic_load(&abandoned)) wait_for_exit(f->tmp);
     unlist_temporary(f);
     if (err != 0) {
         unlink(f->tmp);
@@ -413,10 +425,10 @@ done:
     return st->code;
 }
 
-bool rd_link_dangles(const char *path, char *target, size_t room)
+bool rd_link_dangles(const char *path, char *target, size_t capacity)
 {
     struct stat info;
-    const ssize_t n = readlink(path, target, room - 1);
+    const ssize_t n = readlink(path, target, capacity - 1);
     target[n > 0 ? n : 0] = '\0';
     return n > 0 && stat(path, &info) != 0 && errno == ENOENT;
 }
@@ -435,15 +447,14 @@ rd_code rd_mkdirs(const char *path, rd_status *st)
         if (part[i] != '/' && part[i] != '\0') continue;
         const char was = part[i];
         part[i] = '\0';
-        if (mkdir(part, 0777) !=
-            0) { /* EEXIST, but also EACCES or EROFS above a folder that is there */
+        if (mkdir(part, 0777) != 0) {
+            /* EEXIST, but also EACCES or EROFS above a folder that exists. */
             const int err = errno;
             char target[256];
             if (rd_link_dangles(part, target, sizeof target))
                 return rd_fail(st, RD_EENV,
                                "cannot make folder '%s': '%s' is a link to '%s', which is not "
-                               "there; make that folder, or "
-                               "remove the link",
+                               "there; make that folder, or remove the link",
                                path, part, target);
             if (stat(part, &info) != 0)
                 return fail_errno(st, RD_EENV, RD_HERE, "make folder", part,

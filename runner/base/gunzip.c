@@ -58,7 +58,7 @@ bool rd_gzip_begins(const void *bytes, size_t n)
 }
 
 /* Reads at most n bytes at position `at`. Returns their number; -1: see errno. */
-static ssize_t input_at(const rd_gzip_input *from, int64_t at, void *p, size_t n)
+static ssize_t gunzip_read_at(const rd_gzip_input *from, int64_t at, void *p, size_t n)
 {
     const int64_t left = from->size - at;
     rd_assert(at >= 0 || from->size < TRAILER);
@@ -74,10 +74,10 @@ static ssize_t input_at(const rd_gzip_input *from, int64_t at, void *p, size_t n
     return k;
 }
 
-static la_ssize_t on_input(struct archive *a, void *self, const void **p)
+static la_ssize_t gunzip_on_read(struct archive *a, void *self, const void **p)
 {
     rd_gunzip *g = self;
-    const ssize_t k = input_at(&g->from, g->pos, g->block, sizeof g->block);
+    const ssize_t k = gunzip_read_at(&g->from, g->pos, g->block, sizeof g->block);
     if (k < 0) {
         archive_set_error(a, errno, "%s", strerror(errno));
         return -1;
@@ -87,7 +87,7 @@ static la_ssize_t on_input(struct archive *a, void *self, const void **p)
     return k;
 }
 
-static rd_code cannot_decompress(const rd_gunzip *g, rd_status *st)
+static rd_code gunzip_fail(const rd_gunzip *g, rd_status *st)
 {
     const char *why = archive_error_string(g->archive);
     return rd_fail(st, g->code, "cannot read '%s': %s; the file may be cut short or damaged",
@@ -103,8 +103,8 @@ static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
     (void)archive_read_support_format_raw(a);
     /* The raw format refuses a file without content. */
     (void)archive_read_support_format_empty(a);
-    if (archive_read_open(a, g, NULL, on_input, NULL) != ARCHIVE_OK)
-        return cannot_decompress(g, st);
+    if (archive_read_open(a, g, NULL, gunzip_on_read, NULL) != ARCHIVE_OK)
+        return gunzip_fail(g, st);
     const int filters = archive_filter_count(a) - 1;
     if (filters == 0) /* libarchive would return the compressed bytes */
         return rd_fail(st, g->code,
@@ -113,8 +113,7 @@ static rd_code gunzip_start(rd_gunzip *g, rd_status *st)
     g->once = filters == 1;
     const int rc = archive_read_next_header(a, &e);
     g->ended = rc == ARCHIVE_EOF;
-    return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || rc == ARCHIVE_EOF ? RD_OK
-                                                                       : cannot_decompress(g, st);
+    return rc == ARCHIVE_OK || rc == ARCHIVE_WARN || rc == ARCHIVE_EOF ? RD_OK : gunzip_fail(g, st);
 }
 
 rd_code rd_gunzip_new(const char *name, const rd_gzip_input *from, rd_code code, rd_gunzip **out,
@@ -138,7 +137,7 @@ void rd_gunzip_free(rd_gunzip *g)
 
 /* Returns the number of the next decompressed bytes, borrowed until the next call. 0: the end; -1:
  * the archive knows why. */
-static la_ssize_t decompress(rd_gunzip *g, const void **p)
+static la_ssize_t gunzip_next_block(rd_gunzip *g, const void **p)
 {
     size_t n = 0;
     la_int64_t at;
@@ -153,11 +152,11 @@ static la_ssize_t decompress(rd_gunzip *g, const void **p)
     return (la_ssize_t)n;
 }
 
-static la_ssize_t on_output(struct archive *to, void *self, const void **p)
+static la_ssize_t gunzip_on_deliver(struct archive *to, void *self, const void **p)
 {
     rd_gunzip *g = self;
     la_ssize_t n;
-    do n = decompress(g, p); /* a block may be empty without being the end */
+    do n = gunzip_next_block(g, p); /* a block may be empty without being the end */
     while (n == 0 && !g->ended);
     if (n < 0) {
         const char *why = archive_error_string(g->archive);
@@ -168,11 +167,11 @@ static la_ssize_t on_output(struct archive *to, void *self, const void **p)
 
 int rd_gunzip_open(rd_gunzip *g, struct archive *to)
 {
-    return archive_read_open(to, g, NULL, on_output, NULL);
+    return archive_read_open(to, g, NULL, gunzip_on_deliver, NULL);
 }
 
 /* Computes the CRC of the decompressed bytes from byte `at` on; false: decompressing failed. */
-static bool crc_from(const rd_gunzip *g, uint64_t at, uint32_t *crc)
+static bool gunzip_crc_from(const rd_gunzip *g, uint64_t at, uint32_t *crc)
 {
     rd_status st = {0};
     rd_gunzip *again = NULL;
@@ -182,7 +181,7 @@ static bool crc_from(const rd_gunzip *g, uint64_t at, uint32_t *crc)
     bool whole = rd_gunzip_new(g->name, &g->from, g->code, &again, &st) == RD_OK;
     while (whole && !again->ended) {
         const uint64_t before = again->n;
-        const la_ssize_t n = decompress(again, &p);
+        const la_ssize_t n = gunzip_next_block(again, &p);
         const size_t skip = n <= 0 || at <= before      ? 0
                             : at - before < (uint64_t)n ? (size_t)(at - before)
                                                         : (size_t)n;
@@ -198,24 +197,24 @@ static uint32_t little32(const unsigned char *p)
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static bool end_fits(const rd_gunzip *g)
+static bool gunzip_checksum_matches(const rd_gunzip *g)
 {
     unsigned char end[TRAILER];
     uint32_t last;
-    if (input_at(&g->from, g->from.size - TRAILER, end, TRAILER) != TRAILER) return false;
+    if (gunzip_read_at(&g->from, g->from.size - TRAILER, end, TRAILER) != TRAILER) return false;
     const uint32_t want = little32(end), length = little32(end + 4); /* length modulo 2^32 */
     if (length == (uint32_t)g->n && want == g->crc) return true;
     if (length == 0 && want == 0)
         return true; /* bgzip ends with an empty member, which proves nothing */
-    return length <= g->n && crc_from(g, g->n - length, &last) && want == last;
+    return length <= g->n && gunzip_crc_from(g, g->n - length, &last) && want == last;
 }
 
 rd_code rd_gunzip_end(rd_gunzip *g, rd_status *st)
 {
     const void *p;
     while (!g->ended)
-        if (decompress(g, &p) < 0) return cannot_decompress(g, st);
-    if (!g->once || end_fits(g)) return RD_OK;
+        if (gunzip_next_block(g, &p) < 0) return gunzip_fail(g, st);
+    if (!g->once || gunzip_checksum_matches(g)) return RD_OK;
     return rd_fail(
         st, g->code,
         "cannot trust '%s': its %" PRIu64

@@ -1,8 +1,11 @@
-/* log.c -- see log.h. A line is put together first and leaves in one write(2), with the escape that clears the live
- * line in front where there is one. A mutex keeps the watchdog's warning and the main thread's line apart.
+/* log.c -- lines for a person, see log.h.
  *
- * Terminals and pipes are opened a second time, not to wait for them: mpirun that was asked to stop reads no more, and
- * a rank that waits for it would never save. */
+ * A line is first built in memory and then written with one write(2). If a live line is shown, the
+ * escape sequence that clears it comes first. A mutex separates the watch thread's warnings from
+ * the main thread's lines.
+ *
+ * Terminals and pipes are opened a second time, without blocking. An mpirun that was asked to stop
+ * reads no more, and a rank that waited for it would never save. */
 #include "rd/log.h"
 #include "rd/clock.h"
 #include "rd/strbuf.h"
@@ -21,9 +24,10 @@
 enum { PATIENCE_MS = 10000, HURRY_MS = 100, SLICE_MS = 50 };
 
 typedef struct console {
-    int fd, own; /* own: fd, where it was opened here; else -1 */
-    bool stuck;  /* took nothing for so long; lines are left out until it does */
-    long lost;   /* lines since then */
+    int fd;
+    int reopened; /* fd if console_open opened it; else -1 */
+    bool stuck;   /* accepted nothing in time; lines are left out until it accepts bytes again */
+    long lost;    /* lines left out since then */
 } console;
 
 static const char clear_line[] = "\r\033[K";
@@ -32,12 +36,13 @@ struct rd_log {
     pthread_mutex_t lock;
     FILE *out;
     console to_out, to_err;
-    int rank, tee_fd; /* tee_fd: -1 without run.log */
+    int rank;
+    int tee_fd; /* run.log; -1: none */
     bool tty, err_tty, live, tee_failed;
     char host[64];
 };
 
-/* Set by a signal's handler, which has nothing else to write to. */
+/* A signal handler sets it and can reach no log object. */
 static volatile sig_atomic_t hurried;
 
 void rd_log_hurry(void)
@@ -45,8 +50,9 @@ void rd_log_hurry(void)
     hurried = 1;
 }
 
-/* All bytes, whatever it takes; a reader that has gone away is no reason to stop a run. */
-static bool log_put(int fd, const char *s, size_t n)
+/* Writes all n bytes, however long that takes. Returns false after a failure: a reader that has
+ * gone away is no reason to stop a run. */
+static bool log_write(int fd, const char *s, size_t n)
 {
     while (n > 0) {
         const ssize_t w = write(fd, s, n);
@@ -58,25 +64,28 @@ static bool log_put(int fd, const char *s, size_t n)
     return true;
 }
 
+/* Sets up output to fd. Terminals and pipes are opened again, so that writes do not block. */
 static void console_open(console *c, int fd)
 {
     struct stat s;
     char path[40];
-    *c = (console){.fd = fd, .own = -1};
+    *c = (console){.fd = fd, .reopened = -1};
     if (fstat(fd, &s) != 0 || !(S_ISFIFO(s.st_mode) || S_ISCHR(s.st_mode))) return;
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    c->own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (c->own >= 0) c->fd = c->own;
+    c->reopened = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (c->reopened >= 0) c->fd = c->reopened;
 }
 
-static bool takes(const console *c, int ms)
+/* Waits at most ms milliseconds. Returns whether the console accepts bytes. */
+static bool console_accepts(const console *c, int ms)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLOUT};
     return poll(&p, 1, ms) > 0;
 }
 
-/* n bytes, as far as they are taken in time. False: they are not all there, and the console is stuck. */
-static bool show(console *c, const char *s, size_t n)
+/* Writes n bytes while the console accepts them in time. Returns false if some are missing; the
+ * console is then stuck. */
+static bool console_write(console *c, const char *s, size_t n)
 {
     const int64_t begin = rd_now_ns();
     int64_t hurry = 0;
@@ -88,7 +97,7 @@ static bool show(console *c, const char *s, size_t n)
             continue;
         }
         if (w < 0 && errno == EINTR) continue;
-        if (w == 0 || errno != EAGAIN) return true; /* nobody will ever read it */
+        if (w == 0 || errno != EAGAIN) return true; /* nobody will ever read the line */
         const int64_t now = rd_now_ns();
         if (hurried && hurry == 0) hurry = now;
         if (now - begin > PATIENCE_MS * INT64_C(1000000) ||
@@ -96,16 +105,17 @@ static bool show(console *c, const char *s, size_t n)
             c->stuck = true;
             return false;
         }
-        (void)takes(c, SLICE_MS);
+        (void)console_accepts(c, SLICE_MS);
     }
     return true;
 }
 
-/* A line, or that some were left out; nothing while the console is stuck. */
-static void show_line(console *c, const char *s, size_t n)
+/* Writes a line. Writes nothing while the console is stuck, and afterwards reports how many lines
+ * are missing. */
+static void console_write_line(console *c, const char *s, size_t n)
 {
     char gap[120];
-    if (c->stuck && !takes(c, 0)) {
+    if (c->stuck && !console_accepts(c, 0)) {
         c->lost++;
         return;
     }
@@ -115,9 +125,9 @@ static void show_line(console *c, const char *s, size_t n)
             "\n(%ld line%s not shown: nothing was read here for a while; run.log has them)\n",
             c->lost, c->lost == 1 ? " was" : "s were");
         c->stuck = false;
-        if (show(c, gap, (size_t)m)) c->lost = 0;
+        if (console_write(c, gap, (size_t)m)) c->lost = 0;
     }
-    if (c->stuck || !show(c, s, n)) c->lost++;
+    if (c->stuck || !console_write(c, s, n)) c->lost++;
 }
 
 rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_status *st)
@@ -136,20 +146,20 @@ rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_statu
     return RD_OK;
 }
 
-static void end_live(rd_log *l)
+static void log_end_live(rd_log *l)
 {
     if (!l->live) return;
     l->live = false;
-    if (!l->to_out.stuck) (void)show(&l->to_out, clear_line, sizeof clear_line - 1);
+    if (!l->to_out.stuck) (void)console_write(&l->to_out, clear_line, sizeof clear_line - 1);
 }
 
 void rd_log_free(rd_log *l)
 {
     if (!l) return;
-    end_live(l);
+    log_end_live(l);
     if (l->tee_fd >= 0) close(l->tee_fd);
-    if (l->to_out.own >= 0) close(l->to_out.own);
-    if (l->to_err.own >= 0) close(l->to_err.own);
+    if (l->to_out.reopened >= 0) close(l->to_out.reopened);
+    if (l->to_err.reopened >= 0) close(l->to_err.reopened);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
@@ -172,15 +182,16 @@ bool rd_log_is_tty(const rd_log *l)
     return l->tty;
 }
 
-/* text without its '\n'. to_err: stderr, else the log's own stream. l may be NULL: then stderr alone. */
-static void log_put_line(rd_log *l, bool to_err, const char *text)
+/* Writes one line to the console and to run.log. text: the line without its '\n'. to_err: to
+ * stderr, else to the log's stream. l may be NULL: then to stderr alone. */
+static void log_write_line(rd_log *l, bool to_err, const char *text)
 {
     rd_strbuf b = {0};
     FILE *f = to_err || !l ? stderr : l->out;
     if (l) pthread_mutex_lock(&l->lock);
     if (l && l->live) {
         if (to_err && fileno(l->out) != STDERR_FILENO)
-            end_live(l); /* the live line is on another stream */
+            log_end_live(l); /* the live line is on another stream */
         else
             rd_strbuf_add(&b, clear_line, sizeof clear_line - 1);
         l->live = false;
@@ -188,27 +199,28 @@ static void log_put_line(rd_log *l, bool to_err, const char *text)
     const size_t head = b.n;
     rd_strbuf_puts(&b, text);
     rd_strbuf_add(&b, "\n", 1);
-    fflush(f); /* what others printed through stdio comes first */
+    fflush(f); /* text that others printed through stdio comes first */
     const char *line = b.failed ? "out of memory for a log line\n" : b.s;
     const size_t n = b.failed ? strlen(line) : b.n;
     if (l)
-        show_line(f == l->out ? &l->to_out : &l->to_err, line, n);
+        console_write_line(f == l->out ? &l->to_out : &l->to_err, line, n);
     else
-        log_put(fileno(f), line, n);
+        log_write(fileno(f), line, n);
     if (!b.failed) {
-        if (l && l->tee_fd >= 0 && !log_put(l->tee_fd, b.s + head, b.n - head) && !l->tee_failed) {
+        if (l && l->tee_fd >= 0 && !log_write(l->tee_fd, b.s + head, b.n - head) &&
+            !l->tee_failed) {
             static const char lost[] =
                 "warning: run.log cannot be written any more (is the disk full?)\n";
             l->tee_failed = true;
-            show_line(&l->to_err, lost, sizeof lost - 1);
+            console_write_line(&l->to_err, lost, sizeof lost - 1);
         }
     }
     if (l) pthread_mutex_unlock(&l->lock);
     rd_strbuf_release(&b);
 }
 
-/* Who speaks, where that is not rank 0. */
-static void add_speaker(rd_strbuf *b, const rd_log *l)
+/* Adds the rank and its host, unless it is rank 0. */
+static void log_add_rank(rd_strbuf *b, const rd_log *l)
 {
     if (l && l->rank != 0) rd_strbuf_printf(b, "[rank %d, %s] ", l->rank, l->host);
 }
@@ -217,7 +229,7 @@ static void log_report(rd_log *l, bool to_err, const char *before, const char *f
 {
     char text[4096];
     rd_strbuf b = {0};
-    add_speaker(&b, l);
+    log_add_rank(&b, l);
     rd_strbuf_puts(&b, before);
     va_list again;
     va_copy(again, ap);
@@ -231,7 +243,7 @@ static void log_report(rd_log *l, bool to_err, const char *before, const char *f
         free(big);
     }
     va_end(again);
-    log_put_line(l, to_err, rd_strbuf_str(&b));
+    log_write_line(l, to_err, rd_strbuf_str(&b));
     rd_strbuf_release(&b);
 }
 
@@ -252,10 +264,10 @@ void rd_warn(rd_log *l, const char *fmt, ...)
     va_end(ap);
 }
 
-static void add_error(rd_strbuf *b, const rd_log *l, const rd_status *st)
+static void log_add_error(rd_strbuf *b, const rd_log *l, const rd_status *st)
 {
     const bool elsewhere = st->rank > 0 && (!l || st->rank != l->rank);
-    add_speaker(b, l);
+    log_add_rank(b, l);
     rd_strbuf_puts(b, "run_dist: error: ");
     if (elsewhere) rd_strbuf_printf(b, "rank %d: ", st->rank);
     rd_strbuf_puts(b, st->msg);
@@ -264,8 +276,8 @@ static void add_error(rd_strbuf *b, const rd_log *l, const rd_status *st)
 void rd_error(rd_log *l, const rd_status *st)
 {
     rd_strbuf b = {0};
-    add_error(&b, l, st);
-    log_put_line(l, true, rd_strbuf_str(&b));
+    log_add_error(&b, l, st);
+    log_write_line(l, true, rd_strbuf_str(&b));
     rd_strbuf_release(&b);
 }
 
@@ -274,15 +286,16 @@ void rd_error_append(const rd_log *l, const char *path, const rd_status *st)
     rd_strbuf b = {0};
     const int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0) return;
-    add_error(&b, l, st);
+    log_add_error(&b, l, st);
     rd_strbuf_add(&b, "\n", 1);
-    if (!b.failed) (void)log_put(fd, b.s, b.n);
+    if (!b.failed) (void)log_write(fd, b.s, b.n);
     (void)close(fd);
     rd_strbuf_release(&b);
 }
 
-/* Cuts s to `columns` characters of UTF-8, one column each: a line that wraps could not be rewritten in place. */
-static size_t fit(const char *s, size_t n, int columns)
+/* Returns how many bytes of s fit into `columns` UTF-8 characters, one column each. A line that
+ * wraps could not be rewritten in place. */
+static size_t text_fit(const char *s, size_t n, int columns)
 {
     size_t i = 0;
     for (int c = 0; i < n; i++) {
@@ -297,7 +310,7 @@ void rd_live(rd_log *l, const char *fmt, ...)
     if (!l || !l->tty || l->rank != 0) return;
     pthread_mutex_lock(&l->lock);
     if (!fmt)
-        end_live(l);
+        log_end_live(l);
     else {
         char text[1024], line[1100];
         va_list ap;
@@ -309,9 +322,9 @@ void rd_live(rd_log *l, const char *fmt, ...)
                                 ? w.ws_col - 1
                                 : 79;
         const int n = snprintf(line, sizeof line, "\r%.*s\033[K",
-                               (int)fit(text, strlen(text), columns), text);
+                               (int)text_fit(text, strlen(text), columns), text);
         fflush(l->out);
-        if (!l->to_out.stuck) (void)show(&l->to_out, line, (size_t)n);
+        if (!l->to_out.stuck) (void)console_write(&l->to_out, line, (size_t)n);
         l->live = true;
     }
     pthread_mutex_unlock(&l->lock);

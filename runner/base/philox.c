@@ -1,6 +1,8 @@
-/* philox.c -- see philox.h. Two forms of the same function: one block at a time, and LANES blocks at a time in
- * arrays of equal words, which the compiler turns into vector code. Dropout masks are made by the second: it is
- * called for every element of every dropped layer in every step. */
+/* philox.c -- counter-based random numbers, see philox.h.
+ *
+ * The function exists in two forms: one block at a time, and LANES blocks at a time. The second
+ * keeps equal words side by side in arrays, which the compiler turns into vector code. It makes the
+ * dropout masks, and so runs for every element of every layer with dropout in every step. */
 #include "rd/philox.h"
 #include "rd/hash.h"
 #include <math.h>
@@ -8,9 +10,10 @@
 
 enum { LANES = 16, ROUNDS = 10 };
 
-static const uint32_t mul0 = 0xD2511F53u, mul1 = 0xCD9E8D57u; /* the paper's multipliers for 4x32 */
-static const uint32_t weyl0 = 0x9E3779B9u,
-                      weyl1 = 0xBB67AE85u; /* key schedule: golden ratio, sqrt(3) - 1 */
+/* The paper's multipliers for 4x32. */
+static const uint32_t mul0 = 0xD2511F53u, mul1 = 0xCD9E8D57u;
+/* The key schedule: golden ratio, and sqrt(3) - 1. */
+static const uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "rd_philox_keep packs flags in little-endian order");
@@ -43,8 +46,9 @@ typedef struct lanes {
     uint32_t w[4][LANES]; /* w[j][i]: word j of block i */
 } lanes;
 
-/* Counters in, random words out. The simd pragma keeps gcc from unrolling these short loops before it vectorises them:
- * 1.0 instead of 2.3 ns per element of a mask with AVX2. */
+/* Replaces the counters in *x by random words. The simd pragma keeps gcc from unrolling these short
+ * loops before it vectorises them. With AVX2 an element of a mask takes 1.0 ns with the pragma and
+ * 2.3 ns without. */
 static inline void philox_lanes(lanes *restrict x, rd_key key)
 {
     uint32_t k0 = key.k[0], k1 = key.k[1];
@@ -87,12 +91,12 @@ void rd_philox_uniform(rd_key key, uint64_t hi, int64_t n, float *out)
 void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n, uint8_t *keep)
 {
     const uint32_t s0 = (uint32_t)sample, s1 = (uint32_t)(sample >> 32);
-    /* 16 bits b are kept when b < limit: all of them at p = 1, none at p = 0. A NaN keeps none. */
     rd_assert(n >= 0);
+    /* An element with the 16 bits b is kept if b < limit: all at p = 1, none at p = 0 or NaN. */
     const uint32_t limit = p >= 1.0f ? 65536u : p > 0.0f ? (uint32_t)lrintf(p * 65536.0f) : 0u;
     for (int64_t at = 0; at < n; at += 8 * LANES) {
         lanes x;
-        uint32_t flags[2 * LANES]; /* block i: flags[2 i] and flags[2 i + 1], one byte an element */
+        uint32_t flags[2 * LANES]; /* one byte per element; block i: flags[2i], flags[2i + 1] */
 #pragma omp simd
         for (int i = 0; i < LANES; i++) {
             x.w[0][i] = s0;
@@ -119,16 +123,17 @@ void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n,
     }
 }
 
-/* The numbers are split in a left part of l bits and a right part of r bits, l + r the width of n - 1; rounds change
- * one part by a hash of the other, which is a permutation of 0 .. 2^(l+r) - 1 whatever the hash. A result outside
- * 0..n-1 goes through again: less than twice on average. */
+/* A number is split into a left part of l bits and a right part of r bits; l + r is the width of n
+ * - 1. Each round changes one part by a hash of the other. For any hash that is a permutation of 0
+ * .. 2^(l+r) - 1. A result outside 0..n-1 goes through the rounds again, less than twice on
+ * average. */
 uint64_t rd_permute(rd_key key, uint64_t n, uint64_t i)
 {
     if (n < 2) return 0;
     rd_assert(i < n);
     const int bits = 64 - __builtin_clzll(n - 1), l = bits / 2, r = bits - l;
-    const uint64_t lmask = ((uint64_t)1 << l) - 1,
-                   rmask = ((uint64_t)1 << r) - 1; /* r is at most 32 */
+    /* r is at most 32. */
+    const uint64_t lmask = ((uint64_t)1 << l) - 1, rmask = ((uint64_t)1 << r) - 1;
     const uint64_t k = (uint64_t)key.k[1] << 32 | key.k[0];
     const uint64_t n_rounds = bits < 10 ? 24 : 8; /* parts of one or two bits mix slowly */
     uint64_t x = i;

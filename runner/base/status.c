@@ -1,16 +1,17 @@
-/* status.c -- see status.h. */
+/* status.c -- failures and their messages, see status.h. */
 #include "rd/status.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void cut_at_char(char *s, size_t cap, int wanted)
+/* Cuts s between two UTF-8 characters if its `wanted` bytes did not fit into cap bytes. */
+static void status_cut_at_char(char *s, size_t cap, int wanted)
 {
     if (wanted < 0 || (size_t)wanted < cap) return;
     size_t n = cap - 1;
-    while (n > 0 && ((unsigned char)s[n - 1] & 0xC0) == 0x80)
-        n--; /* continuation bytes of a cut character */
+    /* Remove the continuation bytes of the cut character, then its first byte. */
+    while (n > 0 && ((unsigned char)s[n - 1] & 0xC0) == 0x80) n--;
     if (n > 0 && (unsigned char)s[n - 1] >= 0xC0) n--;
     s[n] = '\0';
 }
@@ -23,7 +24,7 @@ rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt
     snprintf(st->where, sizeof st->where, "%s", base ? base + 1 : where);
     va_list ap;
     va_start(ap, fmt);
-    cut_at_char(st->msg, sizeof st->msg, vsnprintf(st->msg, sizeof st->msg, fmt, ap));
+    status_cut_at_char(st->msg, sizeof st->msg, vsnprintf(st->msg, sizeof st->msg, fmt, ap));
     va_end(ap);
     return code;
 }
@@ -37,8 +38,8 @@ void rd_status_prefix(rd_status *st, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(head, sizeof head, fmt, ap);
     va_end(ap);
-    cut_at_char(st->msg, sizeof st->msg,
-                snprintf(st->msg, sizeof st->msg, "%.480s: %.540s", head, old));
+    status_cut_at_char(st->msg, sizeof st->msg,
+                       snprintf(st->msg, sizeof st->msg, "%.480s: %.540s", head, old));
 }
 
 void rd_assert_failed_(const char *where, const char *cond)

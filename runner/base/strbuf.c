@@ -1,4 +1,4 @@
-/* strbuf.c -- see strbuf.h. */
+/* strbuf.c -- a byte string that grows, see strbuf.h. */
 #include "rd/strbuf.h"
 #include <stdarg.h>
 #include <stdint.h>
@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool room(rd_strbuf *b, size_t n) /* for n more bytes and the '\0' */
+/* Makes space for n more bytes and the '\0'. Returns false after a failure. */
+static bool strbuf_reserve(rd_strbuf *b, size_t n)
 {
     rd_assert(b->s ? b->n < b->cap : b->n == 0);
     if (b->failed) return false;
@@ -24,7 +25,7 @@ static bool room(rd_strbuf *b, size_t n) /* for n more bytes and the '\0' */
 
 void rd_strbuf_add(rd_strbuf *b, const void *p, size_t n)
 {
-    if (!room(b, n)) return;
+    if (!strbuf_reserve(b, n)) return;
     if (n) memcpy(b->s + b->n, p, n);
     b->n += n;
     b->s[b->n] = '\0';
@@ -42,7 +43,7 @@ void rd_strbuf_printf(rd_strbuf *b, const char *fmt, ...)
     const int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
     if (n < 0) b->failed = true;
-    if (n < 0 || !room(b, (size_t)n)) return;
+    if (n < 0 || !strbuf_reserve(b, (size_t)n)) return;
     va_start(ap, fmt);
     vsnprintf(b->s + b->n, (size_t)n + 1, fmt, ap);
     va_end(ap);

@@ -172,7 +172,7 @@ static void test_messages(void **state)
     snprintf(want, sizeof want, "cannot read '%s': it is a folder", dir);
     expect(dir, NULL, 0, want);
     put("plain", "x", 1);
-    expect(at("plain/below"), NULL, 0, "no folder");
+    expect(at("plain/below"), NULL, 0, "not a folder");
     if (geteuid() == 0) return; /* root reads everything */
     chmod(at("plain"), 0);
     expect(at("plain"), NULL, 0, "check the permissions");
