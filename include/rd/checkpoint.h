@@ -1,44 +1,57 @@
-/* checkpoint.h -- model-<step>.npz with manifest and checksums, the file `checkpoint` that names the newest. Rank 0
- * only.
+/* checkpoint.h -- saves and loads checkpoints, and locks the log folder. Rank 0 only.
  *
- * Order of a save: space check, write under a temporary name, fsync, rename, fsync of the folder, replace `checkpoint`
- * the same way, then remove all but the newest `keep`. A kill at any moment leaves the previous one whole. */
+ * A checkpoint is a file model-<step>.npz with a manifest and checksums. The file `checkpoint`
+ * names the newest one.
+ *
+ * Order of a save: check the space, write under a temporary name, fsync, rename, fsync the folder,
+ * replace `checkpoint` in the same way, then remove all but the newest `keep`. A kill at any moment
+ * leaves the previous checkpoint intact. */
 #ifndef RD_CHECKPOINT_H
 #define RD_CHECKPOINT_H
 #include "rd/npz.h"
 #include <jansson.h>
 RD_C_BEGIN
 
-/* name_prefix: "model" (periodic, final) or "best", which `checkpoint` never names. The manifest holds the entries of
- * `meta` (borrowed; an object: epoch, seed, np, config, ...) and ours, which win: step, format_version, and arrays with
- * each one's name, shape, type, CRC32C. keep <= 0: all; else the newest, the one just written first, and those of later
- * steps (of a run that was taken up from an earlier one) last. No space, disk full: RD_EENV, the previous one is whole,
- * nothing is left behind. */
+/* Saves n arrays as <name_prefix>-<step>.npz in the folder dir. name_prefix: "model" for periodic
+ * and final checkpoints, or "best", which `checkpoint` never names. The manifest holds the entries
+ * of `meta` (a borrowed object: epoch, seed, np, config, ...) and those of this module, which win:
+ * step, format_version, and arrays with the name, shape, type and CRC32C of each.
+ *
+ * keep <= 0 keeps all checkpoints. Else the newest `keep` stay: first the one just written, and
+ * last those of later steps, which belong to a run that was continued from an earlier step. No
+ * space or a full disk is RD_EENV: the previous checkpoint is intact, and no temporary file is
+ * left. */
 rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a,
                      int n, const json_t *meta, int keep, rd_status *st);
 
 typedef struct rd_ckpt {
-    rd_npz *npz;  /* owned */
-    json_t *meta; /* owned; the manifest: entries of meta beside ours */
+    rd_npz *npz;  /* owned; the arrays */
+    json_t *meta; /* owned; the manifest: the entries of `meta` and those of this module */
     int64_t step;
     char path[4096];
 } rd_ckpt;
-/* Newest whole checkpoint of a log folder: the one `checkpoint` names, else by number; checks the manifest and every
- * CRC; a damaged one is reported through *warning (RD_MSG_BYTES long, may be "") and the next older one is tried. None
- * at all: RD_OK with out->npz NULL; all damaged, or the newest of a later format: RD_ECKPT; no permission or memory:
- * RD_EENV. Left-over temporary files of dead processes are removed, unless another process holds the folder's lock. */
+/* Loads the newest intact checkpoint of a log folder: the one that `checkpoint` names, else the one
+ * with the largest step. Checks the manifest and every CRC. A damaged one is reported in *warning
+ * (RD_MSG_BYTES long, may be ""), and the next older one is tried. No checkpoint at all: RD_OK and
+ * out->npz is NULL. All damaged, or the newest has a later format: RD_ECKPT. No permission or
+ * memory: RD_EENV. Removes temporary files of dead processes, unless another process holds the
+ * folder's lock. The caller releases *out. */
 rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *out, char *warning,
                             rd_status *st);
+/* Loads this file. The caller releases *out. */
 rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st);
-void rd_ckpt_release(rd_ckpt *c); /* an empty one (all zero) is fine */
-/* From outside of a run: the step of the checkpoint that the file `checkpoint` names; -1: none. */
+void rd_ckpt_release(rd_ckpt *c); /* a struct of zeros is fine */
+/* Returns the step of the checkpoint that the file `checkpoint` names; -1: none. For callers
+ * outside of a run. */
 int64_t rd_ckpt_named_step(const char *dir);
 
-/* The log folder's lock: an fcntl lock (of the open file: also one process gets it once) on <dir>/.lock that dies with
- * its process. Held by another: RD_EUSAGE, names pid and host. *fd: keep open until the end, close gives the lock back.
- * A file system without locks: RD_OK with a text in *warning (RD_MSG_BYTES long). */
+/* Locks the log folder: an fcntl lock on <dir>/.lock that ends with its process. It belongs to the
+ * open file, so a process cannot get it twice. Held by another process: RD_EUSAGE, with its pid and
+ * host. *fd stays open until the end; closing it releases the lock. A file system without locks:
+ * RD_OK with a text in *warning (RD_MSG_BYTES long). */
 rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st);
-bool rd_logdir_in_use(const char *dir); /* by another process */
+/* Returns whether another process holds the folder's lock. */
+bool rd_logdir_in_use(const char *dir);
 
 RD_C_END
 #endif

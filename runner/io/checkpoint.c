@@ -1,8 +1,11 @@
-/* checkpoint.c -- saves and loads model-<step>.npz; the order of events is told in checkpoint.h.
+/* checkpoint.c -- saves and loads model-<step>.npz. checkpoint.h describes the order of a save.
  *
- * The manifest is the archive's last member, for the CRC32C of each array is known when it has been written:
- *     {"format_version": 1, "step": 500, ...what the caller gave..., "arrays": [{"name", "shape", "dtype", "crc32c"},
- * ...]} A loader that finds the manifest and all its arrays with their checksums has the whole checkpoint. */
+ * The manifest is the last member of the archive, because the CRC32C of an array is known once the
+ * array is written:
+ *     {"format_version": 1, "step": 500, ...the caller's entries...,
+ *      "arrays": [{"name": ..., "shape": ..., "dtype": ..., "crc32c": ...}, ...]}
+ * A loader that finds the manifest and all its arrays with matching checksums has the whole
+ * checkpoint. */
 #include "ckpt_impl.h"
 #include "npz_impl.h"
 #include <errno.h>
@@ -15,10 +18,12 @@
 enum { format_version = 1 };
 static const char manifest_name[] = "manifest.json";
 
+/* Fails if the file system of dir has too little space for the checkpoint. */
 static rd_code checkpoint_check_space(const char *dir, const rd_array *a, int n, size_t meta_bytes,
                                       rd_status *st)
 {
-    /* Per member: both zip headers with the name twice, the NPY header, the manifest's entry. */
+    /* Per member: both zip headers, each with the name, the NPY header, and the manifest's
+     * entry. */
     uint64_t need = (uint64_t)meta_bytes + (64 << 10) + (uint64_t)n * 1536;
     for (int i = 0; i < n; i++) need += a[i].bytes;
     struct statvfs v;
@@ -27,15 +32,16 @@ static rd_code checkpoint_check_space(const char *dir, const rd_array *a, int n,
                        "cannot save a checkpoint in '%s': %s; is the log folder still there?", dir,
                        strerror(errno));
     const uint64_t have = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
-    if (v.f_blocks > 0 && have < need) /* some network file systems tell no sizes */
+    if (v.f_blocks > 0 && have < need) /* some network file systems report no sizes */
         rd_fail(st, RD_EENV,
                 "no space for a checkpoint in '%s': %" PRIu64 " bytes needed, %" PRIu64
-                " free; what was saved before "
-                "is whole; make room and start the same command again",
+                " free; earlier checkpoints are intact; "
+                "free space on that disk and start the same command again",
                 dir, need, have);
     return st->code;
 }
 
+/* Returns the manifest's entry for an array; NULL: out of memory. The caller owns it. */
 static json_t *array_entry(const rd_array *a, uint32_t crc)
 {
     json_t *shape = json_array();
@@ -47,7 +53,8 @@ static json_t *array_entry(const rd_array *a, uint32_t crc)
                      "crc32c", hex);
 }
 
-/* The caller's entries first come, ours win: nobody reads a manifest with two steps. */
+/* Returns a manifest without its arrays; NULL: out of memory. An entry of meta with the name of one
+ * of ours is left out, so no manifest has two steps. */
 static json_t *manifest_begin(const json_t *meta, int64_t step)
 {
     json_t *m = json_object();
@@ -103,7 +110,7 @@ rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, con
     RD_TRY(rd_ckpt_path(dir, name_prefix, step, path, st));
     if (step < 0 || rd_ckpt_step_of(strrchr(path, '/') + 1, name_prefix) != step ||
         strlen(name_prefix) > 64) {
-        rd_fail(st, RD_EBUG, "'%s' is no name of a checkpoint", path);
+        rd_fail(st, RD_EBUG, "'%s' is not the name of a checkpoint", path);
         goto done;
     }
     manifest = manifest_begin(meta, step);
@@ -116,7 +123,7 @@ rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, con
     free(text);
     RD_TRY(checkpoint_check_space(dir, a, n, meta_bytes, st));
     if (write_archive(path, a, n, manifest, st) != RD_OK) {
-        rd_status_prefix(st, "checkpoint not saved, what was saved before is whole");
+        rd_status_prefix(st, "checkpoint not saved, earlier checkpoints are intact");
         goto done;
     }
     if (rd_ckpt_has_pointer(name_prefix)) RD_TRY(write_pointer(dir, name_prefix, step, st));
@@ -159,13 +166,14 @@ static rd_code checkpoint_check_array(const rd_npz *z, const json_t *entry, rd_s
     return st->code;
 }
 
-/* *newer: whole as far as can be told, but of a later format. */
+/* Reads the manifest and checks the arrays against it. *newer: the checkpoint seems intact but has
+ * a later format. */
 static rd_code check_manifest(rd_ckpt *c, bool *newer, rd_status *st)
 {
     const rd_array *text = rd_npz_find(c->npz, manifest_name);
     json_error_t err;
     if (!text)
-        return rd_fail(st, RD_ECKPT, "holds no %s: not a checkpoint of run_dist", manifest_name);
+        return rd_fail(st, RD_ECKPT, "has no %s: not a checkpoint of run_dist", manifest_name);
     c->meta = json_loadb(text->data, text->bytes, JSON_REJECT_DUPLICATES, &err);
     if (!json_is_object(c->meta))
         return rd_fail(st, RD_ECKPT, "%s is not a JSON object: line %d: %s", manifest_name,
@@ -180,8 +188,7 @@ static rd_code check_manifest(rd_ckpt *c, bool *newer, rd_status *st)
         *newer = true;
         return rd_fail(st, RD_ECKPT,
                        "written by a newer run_dist (checkpoint format %" JSON_INTEGER_FORMAT
-                       ", this program reads up "
-                       "to %d); use that program, or another --logdir",
+                       ", this program reads up to %d); use that program, or another --logdir",
                        json_integer_value(version), format_version);
     }
     if (!json_is_integer(step) || json_integer_value(step) < 0 || !json_is_array(arrays))
@@ -200,7 +207,7 @@ static rd_code checkpoint_load(const char *path, rd_ckpt *out, bool *newer, rd_s
     *newer = false;
     memset(out, 0, sizeof *out);
     if (strlen(path) >= sizeof out->path)
-        return rd_fail(st, RD_ECKPT, "'%.200s...' is too long a path", path);
+        return rd_fail(st, RD_ECKPT, "the path '%.200s...' is too long", path);
     memcpy(out->path, path, strlen(path) + 1);
     if (rd_npz_new(path, &out->npz, st) == RD_OK && check_manifest(out, newer, st) != RD_OK)
         rd_status_prefix(st, "'%s'", path);
@@ -214,7 +221,8 @@ rd_code rd_ckpt_load(const char *path, rd_ckpt *out, rd_status *st)
     return checkpoint_load(path, out, &newer, st);
 }
 
-static void warn(char *warning, const char *text)
+/* Appends a text to the warning, after "; " if there is one already. */
+static void checkpoint_add_warning(char *warning, const char *text)
 {
     const size_t n = strlen(warning);
     if (n + 3 < RD_MSG_BYTES)
@@ -234,8 +242,10 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
     RD_TRY(rd_ckpt_list_new(dir, name_prefix, &l, st));
     const int64_t named = rd_ckpt_pointer_read(dir, name_prefix, &odd);
     if (odd)
-        warn(warning, "the file 'checkpoint' names no checkpoint; taking the newest by number");
-    /* i = -1: the one that is named. */
+        checkpoint_add_warning(
+            warning,
+            "the file 'checkpoint' names no checkpoint; loading the one with the largest step");
+    /* i = -1: the checkpoint that the file names. */
     for (int i = named >= 0 ? -1 : 0; i < l.n; i++) {
         char path[4096];
         bool newer;
@@ -243,12 +253,13 @@ rd_code rd_ckpt_load_newest(const char *dir, const char *name_prefix, rd_ckpt *o
         rd_status one = {0};
         RD_TRY(rd_ckpt_path(dir, name_prefix, i < 0 ? named : l.step[i], path, st));
         if (checkpoint_load(path, out, &newer, &one) == RD_OK) goto done;
-        /* Falling back is for damage. A newer format, a lack of memory or of permission is for the person to mend. */
+        /* Only damage leads to an older checkpoint. A newer format, or missing memory or
+         * permission, is for the user to solve. */
         if (newer || one.code != RD_ECKPT) {
             *st = one;
             goto done;
         }
-        warn(warning, one.msg);
+        checkpoint_add_warning(warning, one.msg);
         last = one;
     }
     if (last.code != RD_OK)

@@ -1,4 +1,5 @@
-/* ckpt_dir.c -- which checkpoints a log folder holds, which one is named, which ones go. */
+/* ckpt_dir.c -- which checkpoints a log folder holds, which one `checkpoint` names, and which are
+ * removed. */
 #include "ckpt_impl.h"
 #include "rd/file.h"
 #include <dirent.h>
@@ -40,7 +41,8 @@ rd_code rd_ckpt_path(const char *dir, const char *prefix, int64_t step, char out
     return st->code;
 }
 
-static int later_first(const void *a, const void *b)
+/* Sorts the largest step first. */
+static int compare_steps(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x < y) - (x > y);
@@ -70,7 +72,7 @@ rd_code rd_ckpt_list_new(const char *dir, const char *prefix, rd_ckpt_list *out,
         out->step[out->n++] = step;
     }
     (void)closedir(d);
-    if (out->n > 0) qsort(out->step, (size_t)out->n, sizeof *out->step, later_first);
+    if (out->n > 0) qsort(out->step, (size_t)out->n, sizeof *out->step, compare_steps);
     return st->code;
 }
 
@@ -120,8 +122,8 @@ rd_code rd_ckpt_retain(const char *dir, const char *prefix, int64_t written, int
             }
             char path[4096];
             RD_TRY(rd_ckpt_path(dir, prefix, s, path, st));
-            (void)unlink(
-                path); /* one that will not go is tried again at the next save; a run does not end for it */
+            /* A file that cannot be removed does not end the run. The next save tries again. */
+            (void)unlink(path);
         }
     }
 done:
@@ -129,8 +131,8 @@ done:
     return st->code;
 }
 
-/* "<what>.tmp.<pid>" of a file that we write atomically: the pid, else 0. */
-static pid_t temporary_of(const char *name)
+/* Returns the pid in "<name>.tmp.<pid>" of a file that the program writes atomically; else 0. */
+static pid_t temporary_pid(const char *name)
 {
     const char *t = strstr(name, ".tmp.");
     if (!t || t == name) return 0;
@@ -157,13 +159,15 @@ static pid_t temporary_of(const char *name)
 
 void rd_ckpt_remove_stale(const char *dir)
 {
-    /* Another's lock: its temporaries are alive, and its pid may be one of another host. Our lock: nobody else writes
-     * here, and a file with a living pid is of an earlier life of that number (in a container the pids start anew). */
+    /* If another process holds the lock, it uses its temporary files, and its pid may belong to
+     * another host. If this process holds the lock, nobody else writes here. A file with a pid that
+     * is alive then comes from an earlier process with that number: in a container the pids start
+     * anew. */
     const rd_lock_owner owner = rd_logdir_lock_owner(dir);
     DIR *d = owner == RD_LOCK_OTHER ? NULL : opendir(dir);
     if (!d) return;
     for (const struct dirent *e; (e = readdir(d));) {
-        const pid_t pid = temporary_of(e->d_name);
+        const pid_t pid = temporary_pid(e->d_name);
         if (pid <= 0) continue;
         if (owner == RD_LOCK_OURS || (kill(pid, 0) != 0 && errno == ESRCH))
             (void)unlinkat(dirfd(d), e->d_name, 0);

@@ -1,4 +1,5 @@
-/* ckpt_impl.h -- the checkpoints of a log folder as names and numbers, and who holds the folder's lock. */
+/* ckpt_impl.h -- the names and steps of a log folder's checkpoints, and the holder of the folder's
+ * lock. */
 #ifndef RD_CKPT_IMPL_H
 #define RD_CKPT_IMPL_H
 
@@ -9,19 +10,25 @@ typedef struct rd_ckpt_list {
     int64_t *step; /* owned; largest first */
     int n;
 } rd_ckpt_list;
-/* All "<prefix>-<step>.npz" of a folder. A folder that is not there holds none. */
+/* Lists all "<prefix>-<step>.npz" of a folder. A folder that does not exist has none. The caller
+ * releases *out. */
 rd_code rd_ckpt_list_new(const char *dir, const char *prefix, rd_ckpt_list *out, rd_status *st);
 void rd_ckpt_list_release(rd_ckpt_list *l);
-/* "<prefix>-<step>.npz", nothing before or after, no leading zeros: the step; else -1. */
+/* Returns the step in a file name "<prefix>-<step>.npz" with nothing before or after and no leading
+ * zeros; else -1. */
 int64_t rd_ckpt_step_of(const char *file_name, const char *prefix);
+/* Writes the path of this checkpoint to out. A path that is too long is RD_EUSAGE. */
 rd_code rd_ckpt_path(const char *dir, const char *prefix, int64_t step, char out[4096],
                      rd_status *st);
-/* Does this prefix have the file `checkpoint`? Only "model": what training goes on from. */
+/* Returns whether the file `checkpoint` names checkpoints with this prefix. Only those with
+ * "model", from which training continues. */
 bool rd_ckpt_has_pointer(const char *prefix);
-/* The step that the file `checkpoint` names; -1: no such file, or (*odd) it names no checkpoint. */
+/* Returns the step that the file `checkpoint` names; -1: there is no such file, or it names no
+ * checkpoint, which sets *odd. */
 int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd);
-/* Removes all but the newest `keep`, counting the one just written as the newest of all: those with later steps belong
- * to a run that was cut off and taken up again from an earlier step, and go first. */
+/* Removes all but the newest `keep`. The one just written counts as the newest of all. Those with
+ * later steps belong to a run that was cut off and continued from an earlier step; they are removed
+ * first. */
 rd_code rd_ckpt_retain(const char *dir, const char *prefix, int64_t written, int keep,
                        rd_status *st);
 /* Removes temporary files whose writer is dead. */
@@ -29,6 +36,7 @@ void rd_ckpt_remove_stale(const char *dir);
 
 /* ---- logdir_lock.c ---- */
 typedef enum rd_lock_owner { RD_LOCK_FREE, RD_LOCK_OURS, RD_LOCK_OTHER } rd_lock_owner;
+/* Returns who holds the folder's lock. */
 rd_lock_owner rd_logdir_lock_owner(const char *dir);
 
 #endif

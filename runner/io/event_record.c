@@ -1,8 +1,10 @@
-/* event_record.c -- the messages of an event file. A file is a run of records, little endian:
+/* event_record.c -- the messages of an event file.
+ *
+ * A file is a sequence of records, little endian:
  *     u64 length | u32 masked CRC32C of the length | Event | u32 masked CRC32C of the Event
- * Field numbers are those of TensorFlow's event.proto, summary.proto, tensor.proto. Scalars take the old short form
- * (simple_value), for every reader takes it and it is a third smaller; the rest takes the tensor form with a plugin's
- * name. */
+ * Field numbers are those of TensorFlow's event.proto, summary.proto and tensor.proto. Scalars have
+ * the old short form (simple_value): every reader accepts it, and it is a third smaller. The other
+ * values have the tensor form with the name of a plugin. */
 #include "events_impl.h"
 #include "rd/file.h"
 #include <math.h>
@@ -45,13 +47,13 @@ void rd_summary_scalar(rd_strbuf *out, const char *tag, double value)
 
 enum { DT_FLOAT = 1, DT_DOUBLE = 2, DT_STRING = 7 }; /* tensor.proto */
 
-/* TensorProto's head: type and shape. */
+/* Writes the head of a TensorProto: type and shape. */
 static void tensor_head(rd_strbuf *t, int dtype, int n_dim, const int64_t *dim)
 {
     rd_strbuf shape = {0}, d = {0};
     for (int i = 0; i < n_dim; i++) {
         rd_strbuf_reset(&d);
-        if (dim[i] != 0) rd_pb_uint(&d, 1, (uint64_t)dim[i]); /* proto3 leaves zeros out */
+        if (dim[i] != 0) rd_pb_uint(&d, 1, (uint64_t)dim[i]); /* proto3 omits zeros */
         rd_pb_message(&shape, 2, &d);
     }
     rd_pb_uint(t, 1, (uint64_t)dtype);
@@ -60,8 +62,9 @@ static void tensor_head(rd_strbuf *t, int dtype, int n_dim, const int64_t *dim)
     rd_strbuf_release(&d);
 }
 
-/* Readers take the plugin from a tag's first event in a run; a resumed run's file may be the one they see first, so
- * that each value carries it. The class of data (tensor, blobs) follows from these plugins' names. */
+/* Appends a value in the tensor form. Readers take the plugin from a tag's first event in a run.
+ * They may see the file of a resumed run first, so each value carries the plugin. The class of data
+ * (tensor, blobs) follows from the plugin's name. */
 static void tensor_value(rd_strbuf *out, const char *tag, const char *plugin,
                          const rd_strbuf *content, const rd_strbuf *tensor)
 {
@@ -78,7 +81,8 @@ static void tensor_value(rd_strbuf *out, const char *tag, const char *plugin,
     rd_strbuf_release(&meta);
 }
 
-/* Smallest and largest finite value; false: there is none. In lanes, for the compiler to use vectors. */
+/* Finds the smallest and the largest finite value. Returns false if there is none. It works in
+ * lanes, so that the compiler can use vectors. */
 static bool finite_range(const float *x, int64_t n, float *lo, float *hi)
 {
     enum { LANES = 16 };
@@ -110,8 +114,9 @@ static bool finite_range(const float *x, int64_t n, float *lo, float *hi)
     return *lo <= *hi;
 }
 
-/* 30 equal buckets (left, right, count) as TensorBoard's own histogram summary makes them: all values alike sit in the
- * last of 30 empty-width buckets; no values give zeros. Values that are not finite are left out. */
+/* Writes 30 equal buckets (left, right, count), as TensorBoard's own histogram summary makes them.
+ * If all values are equal, the buckets have no width and the last one counts all values. No values
+ * give zeros. Values that are not finite are left out. */
 void rd_summary_histogram(rd_strbuf *out, const char *tag, const float *x, int64_t n)
 {
     enum { BUCKETS = 30 };
@@ -130,9 +135,9 @@ void rd_summary_histogram(rd_strbuf *out, const char *tag, const float *x, int64
         }
         if (!(width > 0)) count[BUCKETS - 1] = n_finite;
         for (int k = 0; k < BUCKETS; k++) {
-            const double left = k * width,
-                         right = (k + 1) *
-                                 width; /* apart, for no compiler to fuse: NumPy rounds twice */
+            /* Separate products, which no compiler fuses with the sums below: NumPy rounds
+             * twice. */
+            const double left = k * width, right = (k + 1) * width;
             rows[k][0] = lo + left;
             rows[k][1] = k + 1 < BUCKETS ? lo + right : hi;
             rows[k][2] = (double)count[k];
@@ -172,9 +177,8 @@ void rd_summary_plugin(rd_strbuf *out, const char *tag, const char *plugin,
                        const rd_strbuf *content)
 {
     rd_strbuf t = {0};
-    tensor_head(&t, DT_FLOAT, 1,
-                (const int64_t[]){
-                    0}); /* the empty vector that the plugin's own writer puts there */
+    /* An empty vector, as the plugin's own writer makes it. */
+    tensor_head(&t, DT_FLOAT, 1, (const int64_t[]){0});
     tensor_value(out, tag, plugin, content, &t);
     rd_strbuf_release(&t);
 }

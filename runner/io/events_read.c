@@ -1,12 +1,14 @@
-/* events_read.c -- reads event files, ours and TensorFlow's, and checks every CRC. Knows both forms of scalars and
- * histograms. A record that is cut short at the end of the file is no error: its writer is at work, or was killed. */
+/* events_read.c -- reads event files of this program and of TensorFlow, and checks every CRC.
+ *
+ * It knows both forms of scalars and histograms. A truncated record at the end of the file is not
+ * an error: its writer is still running, or was killed. */
 #include "events_impl.h"
 #include "rd/file.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is kept of one Summary.Value. */
+/* The parts of one Summary.Value that are kept. */
 typedef struct value {
     char tag[1024], plugin[64];
     const char *kind; /* NULL: nothing yet */
@@ -15,14 +17,15 @@ typedef struct value {
     int64_t first_dim;
 } value;
 
-static void events_read_take_text(char *out, size_t cap, const rd_pb *c)
+static void events_read_copy_text(char *out, size_t cap, const rd_pb *c)
 {
     const size_t n = c->value < cap ? (size_t)c->value : cap - 1;
     memcpy(out, c->bytes, n);
     out[n] = '\0';
 }
 
-/* SummaryMetadata {1 plugin_data {1 plugin_name}}; false: malformed, as below. */
+/* Reads SummaryMetadata {1 plugin_data {1 plugin_name}}. The read_* functions return false for
+ * malformed bytes. */
 static bool read_metadata(const rd_pb *at, value *v)
 {
     rd_pb m = rd_pb_over(at->bytes, at->value);
@@ -30,7 +33,7 @@ static bool read_metadata(const rd_pb *at, value *v)
         if (m.field != 1 || m.wire != 2) continue;
         rd_pb d = rd_pb_over(m.bytes, m.value);
         while (rd_pb_next(&d))
-            if (d.field == 1 && d.wire == 2) events_read_take_text(v->plugin, sizeof v->plugin, &d);
+            if (d.field == 1 && d.wire == 2) events_read_copy_text(v->plugin, sizeof v->plugin, &d);
         if (d.bad) return false;
     }
     return !m.bad;
@@ -52,7 +55,7 @@ static bool read_shape(const rd_pb *at, value *v)
     return !s.bad;
 }
 
-/* The sum of the third column of rows (left, right, count). */
+/* Returns the sum of the third column of rows (left, right, count). */
 static double sum_of_counts(const unsigned char *p, size_t n)
 {
     double sum = 0;
@@ -78,8 +81,8 @@ static double f64_at(const unsigned char *p)
     return v;
 }
 
-/* TensorProto {1 dtype, 2 shape, 4 content, 5 floats, 6 doubles, 8 strings}. Its value: of a scalar itself, of a
- * histogram the count, of strings their bytes. */
+/* Reads TensorProto {1 dtype, 2 shape, 4 content, 5 floats, 6 doubles, 8 strings}. The value of a
+ * scalar is the scalar, of a histogram the count, of strings their number of bytes. */
 static bool read_tensor(const rd_pb *at, value *v)
 {
     rd_pb t = rd_pb_over(at->bytes, at->value);
@@ -94,7 +97,7 @@ static bool read_tensor(const rd_pb *at, value *v)
             counts += sum_of_counts(t.bytes, t.value);
             if (t.value == 4) number = f32_at(t.bytes);
             if (t.value == 8) number = f64_at(t.bytes);
-        } else if (t.field == 5 && is_bytes && t.value >= 4) { /* packed */
+        } else if (t.field == 5 && is_bytes && t.value >= 4) { /* repeated, in packed form */
             number = f32_at(t.bytes);
         } else if (t.field == 5 && t.wire == 5) {
             number = (double)rd_pb_as_float(&t);
@@ -111,7 +114,7 @@ static bool read_tensor(const rd_pb *at, value *v)
     return !t.bad;
 }
 
-/* HistogramProto, the old form: 3 num. */
+/* Reads HistogramProto {3 num}, the old form. */
 static bool read_histo(const rd_pb *at, value *v)
 {
     rd_pb h = rd_pb_over(at->bytes, at->value);
@@ -127,7 +130,7 @@ static bool read_value(const rd_pb *at, value *v)
     memset(v, 0, sizeof *v);
     while (rd_pb_next(&c)) {
         if (c.field == 1 && c.wire == 2) {
-            events_read_take_text(v->tag, sizeof v->tag, &c);
+            events_read_copy_text(v->tag, sizeof v->tag, &c);
         } else if (c.field == 2 && c.wire == 5) {
             v->kind = "scalar";
             v->value = (double)rd_pb_as_float(&c);
@@ -135,7 +138,7 @@ static bool read_value(const rd_pb *at, value *v)
             if (c.field == 5 && !read_histo(&c, v)) return false;
             if (c.field == 8 && !read_tensor(&c, v)) return false;
             if (c.field == 9 && !read_metadata(&c, v)) return false;
-            if (c.field == 4) { /* an image of the old form */
+            if (c.field == 4) { /* an image in the old form */
                 v->kind = "image";
                 v->value = (double)c.value;
             }
@@ -146,7 +149,7 @@ static bool read_value(const rd_pb *at, value *v)
     return !c.bad;
 }
 
-/* One Event; malformed: false. */
+/* Reads one Event and calls fn for each of its values. */
 static bool read_event(const unsigned char *p, size_t n, rd_event_fn *fn, void *ctx)
 {
     rd_pb e = rd_pb_over(p, n), summary = {0};
@@ -204,7 +207,7 @@ rd_code rd_events_read(const char *path, rd_event_fn *fn, void *ctx, rd_status *
     size_t n;
     RD_TRY(rd_file_read(path, RD_EDATA, &p, &n, st));
     if (rd_events_read_mem(p, n, fn, ctx, st) != RD_OK)
-        rd_status_prefix(st, "'%s' is no whole event file", path);
+        rd_status_prefix(st, "'%s' is not a complete event file", path);
 done:
     free(p);
     return st->code;

@@ -1,7 +1,9 @@
-/* events_write.c -- an event file of TensorBoard, written by rank 0. Each record is one write call, so that a reader
- * never meets a half one for long and a killed run loses nothing that was recorded; a write that fails half way is cut
- * off again, for readers stop at a bad record. fsync (which also shows the file to other hosts of a network file
- * system) at most every ten seconds. */
+/* events_write.c -- writes an event file for TensorBoard, on rank 0.
+ *
+ * Each record is one write call. A reader then rarely sees half a record, and a killed run loses
+ * nothing that was recorded. If a write fails half way, the half record is cut off again, because
+ * readers stop at a bad record. fsync, which also shows the file to other hosts of a network file
+ * system, runs at most every ten seconds. */
 #include "events_impl.h"
 #include "rd/clock.h"
 #include "rd/file.h"
@@ -17,15 +19,16 @@ static const int64_t sync_every_ns = (int64_t)10 * 1000 * 1000 * 1000;
 
 struct rd_events {
     int fd;
-    off_t size; /* whole records so far */
+    off_t size; /* bytes of the complete records so far */
     int64_t synced_ns;
-    bool
-        torn; /* a half record could not be cut off: readers stop at it, so that nothing more is written */
+    /* A half record could not be cut off. Readers stop there, so nothing more is written. */
+    bool torn;
     char path[4096];
 };
 
-static rd_code events_write_put(rd_events *e, int64_t step, int field, const rd_strbuf *body,
-                                rd_status *st)
+/* Writes one record with this field of Event. After a failed write, cuts the half record off. */
+static rd_code events_write_record(rd_events *e, int64_t step, int field, const rd_strbuf *body,
+                                   rd_status *st)
 {
     rd_strbuf record = {0};
     if (e->torn)
@@ -44,31 +47,32 @@ static rd_code events_write_put(rd_events *e, int64_t step, int field, const rd_
     } else {
         const int err = n < 0 ? errno : ENOSPC;
         e->torn = n > 0 && ftruncate(e->fd, e->size) != 0;
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", e->path,
-                strerror(err));
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; check the free space of the log folder",
+                e->path, strerror(err));
     }
 done:
     rd_strbuf_release(&record);
     return st->code;
 }
 
-static rd_code put_summary(rd_events *e, int64_t step, rd_strbuf *summary, rd_status *st)
+/* Writes a summary and releases it. */
+static rd_code events_write_summary(rd_events *e, int64_t step, rd_strbuf *summary, rd_status *st)
 {
-    (void)events_write_put(e, step, RD_EVENT_SUMMARY, summary, st);
+    (void)events_write_record(e, step, RD_EVENT_SUMMARY, summary, st);
     rd_strbuf_release(summary);
     return st->code;
 }
 
-static rd_code put_start(rd_events *e, int64_t start_step, rd_status *st)
+static rd_code events_write_start(rd_events *e, int64_t start_step, rd_status *st)
 {
-    /* A viewer drops what it has of steps >= this one. What was recorded at start_step itself stands and is not written
-     * again, except in a run that begins anew. */
+    /* A viewer drops its points of steps >= first. The points of start_step itself stay: they are
+     * not written again, except in a run that begins anew. */
     const int64_t first = start_step > 0 ? start_step + 1 : 0;
     rd_strbuf version = {0}, start = {0};
     rd_strbuf_puts(&version, "brain.Event:2");
     rd_pb_uint(&start, 1, 1); /* SessionLog.START */
-    RD_TRY(events_write_put(e, 0, RD_EVENT_FILE_VERSION, &version, st));
-    RD_TRY(events_write_put(e, first, RD_EVENT_SESSION_LOG, &start, st));
+    RD_TRY(events_write_record(e, 0, RD_EVENT_FILE_VERSION, &version, st));
+    RD_TRY(events_write_record(e, first, RD_EVENT_SESSION_LOG, &start, st));
 done:
     rd_strbuf_release(&version);
     rd_strbuf_release(&start);
@@ -98,11 +102,11 @@ rd_code rd_events_new(const char *dir, int64_t start_step, rd_events **out, rd_s
     }
     if (e->fd < 0) {
         rd_fail(st, RD_EENV,
-                "cannot write '%s': %s; see to space and permissions in the log folder", e->path,
-                strerror(errno));
+                "cannot write '%s': %s; check the free space and the permissions of the log folder",
+                e->path, strerror(errno));
         goto done;
     }
-    RD_TRY(put_start(e, start_step, st));
+    RD_TRY(events_write_start(e, start_step, st));
     *out = e;
     return st->code;
 done:
@@ -116,8 +120,8 @@ rd_code rd_events_flush(rd_events *e, rd_status *st)
     if (e->synced_ns != 0 && now - e->synced_ns < sync_every_ns) return st->code;
     e->synced_ns = now;
     if (fsync(e->fd) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EINTR)
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", e->path,
-                strerror(errno));
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; check the free space of the log folder",
+                e->path, strerror(errno));
     return st->code;
 }
 
@@ -135,7 +139,7 @@ rd_code rd_events_scalar(rd_events *e, int64_t step, const char *tag, double val
 {
     rd_strbuf s = {0};
     rd_summary_scalar(&s, tag, value);
-    return put_summary(e, step, &s, st);
+    return events_write_summary(e, step, &s, st);
 }
 
 rd_code rd_events_histogram(rd_events *e, int64_t step, const char *tag, const float *x, int64_t n,
@@ -143,7 +147,7 @@ rd_code rd_events_histogram(rd_events *e, int64_t step, const char *tag, const f
 {
     rd_strbuf s = {0};
     rd_summary_histogram(&s, tag, x, n);
-    return put_summary(e, step, &s, st);
+    return events_write_summary(e, step, &s, st);
 }
 
 rd_code rd_events_text(rd_events *e, int64_t step, const char *tag, const char *markdown,
@@ -151,13 +155,13 @@ rd_code rd_events_text(rd_events *e, int64_t step, const char *tag, const char *
 {
     rd_strbuf s = {0};
     rd_summary_text(&s, tag, markdown);
-    return put_summary(e, step, &s, st);
+    return events_write_summary(e, step, &s, st);
 }
 
 rd_code rd_events_image(rd_events *e, int64_t step, const char *tag, int w, int h, int channels,
                         const uint8_t *pixels, rd_status *st)
 {
-    /* 4096 squared keeps every length of PNG far from its limits, and the event file usable. */
+    /* 4096 x 4096 keeps every length in the PNG far from its limits, and the event file usable. */
     if (w < 1 || h < 1 || w > 4096 || h > 4096 || (channels != 1 && channels != 3 && channels != 4))
         return rd_fail(st, RD_EBUG, "image '%s' of %d x %d pixels with %d channels", tag, w, h,
                        channels);
@@ -165,7 +169,7 @@ rd_code rd_events_image(rd_events *e, int64_t step, const char *tag, int w, int 
     rd_png(&png, w, h, channels, pixels);
     rd_summary_image(&s, tag, w, h, &png);
     rd_strbuf_release(&png);
-    return put_summary(e, step, &s, st);
+    return events_write_summary(e, step, &s, st);
 }
 
 rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *metric_tags,
@@ -175,11 +179,11 @@ rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *m
     const double wall = rd_wall_s();
     rd_hparams_experiment(&content, flat, metric_tags, wall);
     rd_summary_plugin(&s, "_hparams_/experiment", "hparams", &content);
-    if (put_summary(e, 0, &s, st) == RD_OK) {
+    if (events_write_summary(e, 0, &s, st) == RD_OK) {
         rd_strbuf_reset(&content);
         rd_hparams_start(&content, flat, wall);
         rd_summary_plugin(&s, "_hparams_/session_start_info", "hparams", &content);
-        (void)put_summary(e, 0, &s, st);
+        (void)events_write_summary(e, 0, &s, st);
     }
     rd_strbuf_release(&content);
     return st->code;
@@ -191,5 +195,5 @@ rd_code rd_events_end(rd_events *e, int status, rd_status *st)
     rd_hparams_end(&content, status, rd_wall_s());
     rd_summary_plugin(&s, "_hparams_/session_end_info", "hparams", &content);
     rd_strbuf_release(&content);
-    return put_summary(e, 0, &s, st);
+    return events_write_summary(e, 0, &s, st);
 }

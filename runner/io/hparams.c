@@ -1,6 +1,7 @@
-/* hparams.c -- contents of TensorBoard's hparams plugin (plugin_data.proto, api.proto): what a run was started with,
- * how it ended, and which tags are its results. Values are numbers, texts or bools; anything else of JSON becomes its
- * text. */
+/* hparams.c -- contents of TensorBoard's hparams plugin (plugin_data.proto, api.proto).
+ *
+ * They hold the values that a run was started with, how it ended, and which tags are its results.
+ * Values are numbers, texts or bools. Any other JSON value is written as its text. */
 #include "events_impl.h"
 #include <stdlib.h>
 
@@ -11,8 +12,8 @@ static int hparams_type_of(const json_t *v)
     return json_is_number(v) ? TYPE_FLOAT64 : json_is_boolean(v) ? TYPE_BOOL : TYPE_STRING;
 }
 
-/* google.protobuf.Value */
-static void value_of(rd_strbuf *b, const json_t *v)
+/* Writes a google.protobuf.Value. */
+static void hparams_value(rd_strbuf *b, const json_t *v)
 {
     if (json_is_number(v)) {
         rd_pb_double(b, 2, json_number_value(v));
@@ -36,7 +37,7 @@ void rd_hparams_start(rd_strbuf *content, const json_t *flat, double wall)
     {
         rd_strbuf_reset(&entry);
         rd_strbuf_reset(&value);
-        value_of(&value, v);
+        hparams_value(&value, v);
         rd_pb_string(&entry, 1, key);
         rd_pb_message(&entry, 2, &value);
         rd_pb_message(&info, 1, &entry);

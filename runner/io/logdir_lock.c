@@ -1,8 +1,9 @@
 /* logdir_lock.c -- one process at a time writes to a log folder.
  *
- * The lock is one of Linux's open file description locks on <dir>/.lock: it ends with its process, however that ends,
- * and, unlike the older kind, is not lost when the process opens and closes the file a second time. The file holds
- * "<pid> <host>\n" for the message; it stays behind, empty of meaning, when the lock is gone. */
+ * The lock is an open file description lock of Linux on <dir>/.lock. It ends with its process,
+ * however the process ends. Unlike the older kind, it is not lost when the process opens and closes
+ * the file a second time. The file holds "<pid> <host>\n" for the message. It stays when the lock
+ * is gone, and then means nothing. */
 #include "ckpt_impl.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@ static void host_name(char out[128])
     out[127] = '\0';
 }
 
-/* Who wrote the file last; false: nobody that can be read. */
+/* Reads who wrote the file last. Returns false if the file does not say. */
 static bool read_owner(int fd, long *pid, char host[128])
 {
     char line[256];
@@ -34,8 +35,8 @@ static rd_code write_owner(int fd, const char *path, rd_status *st)
     const int n = snprintf(line, sizeof line, "%ld %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, line, (size_t)n, 0) != n)
         rd_fail(st, RD_EENV,
-                "cannot write '%s': %s; see to space and permissions in the log folder", path,
-                strerror(errno));
+                "cannot write '%s': %s; check the free space and the permissions of the log folder",
+                path, strerror(errno));
     return st->code;
 }
 
@@ -83,26 +84,24 @@ rd_code rd_logdir_lock(const char *dir, int *fd, char *warning, rd_status *st)
     if (rc != 0 && (errno == EAGAIN || errno == EACCES)) {
         long pid;
         char host[128];
-        /* The owner writes its name right after it has the lock: give it a moment. */
+        /* The owner writes its name right after it gets the lock: wait a moment. */
         bool known = false;
         for (int i = 0; i < 20 && !(known = read_owner(f, &pid, host)); i++)
             (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
         if (known)
             rd_fail(st, RD_EUSAGE,
                     "log folder '%s' is in use by process %ld on host '%s'; wait for it to end, "
-                    "stop it, or "
-                    "choose another --logdir",
+                    "stop it, or choose another --logdir",
                     dir, pid, host);
         else
             rd_fail(st, RD_EUSAGE,
                     "log folder '%s' is in use by another process; wait for it to end, stop it, or "
-                    "choose "
-                    "another --logdir",
+                    "choose another --logdir",
                     dir);
     } else if (rc != 0) {
         snprintf(
             warning, RD_MSG_BYTES,
-            "the file system of log folder '%s' has no locks (%s): see to it that only one run "
+            "the file system of log folder '%s' has no locks (%s): make sure that only one run "
             "writes there",
             dir, strerror(errno));
         *fd = f;

@@ -1,7 +1,9 @@
-/* metrics_jsonl.c -- the scalars of a run for scripts: one JSON object a line, one write call each.
+/* metrics_jsonl.c -- the scalars of a run for scripts: one JSON object per line, one write call per
+ * line.
  *
- * On resume the file is cut back to what the checkpoint knows: lines of later steps go, also a last line that a kill or
- * a full disk left half written. The cut file replaces the old one whole. */
+ * On resume the file is cut back to the step of the checkpoint. Lines of later steps are removed,
+ * and also a last line that a kill or a full disk left half written. The new file replaces the old
+ * one atomically. */
 #include "rd/file.h"
 #include "rd/records.h"
 #include "rd/strbuf.h"
@@ -16,13 +18,15 @@
 
 struct rd_metrics {
     int fd;
-    bool
-        torn; /* the file ends in half a line that could not be cut off: the next one begins with a newline */
+    /* The file ends in half a line that could not be cut off. The next write begins with a
+     * newline. */
+    bool torn;
     char path[4096];
 };
 
-/* Does the line stand? Lines without a step (none of ours today) do; what is no JSON object does not. */
-static bool stands(const char *line, size_t n, int64_t start_step)
+/* Returns whether the line stays: its step is at most start_step, or it has no step, as no line of
+ * this program does today. A line that is not a JSON object does not stay. */
+static bool metrics_keeps_line(const char *line, size_t n, int64_t start_step)
 {
     json_t *o = json_loadb(line, n, 0, NULL);
     const json_t *step = json_object_get(o, "step");
@@ -32,7 +36,8 @@ static bool stands(const char *line, size_t n, int64_t start_step)
     return yes;
 }
 
-static rd_code metrics_jsonl_cut(const char *path, int64_t start_step, rd_status *st)
+/* Removes the lines after start_step. A file that does not exist is fine. */
+static rd_code metrics_cut_back(const char *path, int64_t start_step, rd_status *st)
 {
     char *old = NULL;
     size_t n = 0;
@@ -42,7 +47,7 @@ static rd_code metrics_jsonl_cut(const char *path, int64_t start_step, rd_status
     for (size_t at = 0; at < n;) {
         const char *end = memchr(old + at, '\n', n - at);
         const size_t len = end ? (size_t)(end - (old + at)) : n - at;
-        if (len > 0 && stands(old + at, len, start_step)) {
+        if (len > 0 && metrics_keeps_line(old + at, len, start_step)) {
             rd_strbuf_add(&kept, old + at, len);
             rd_strbuf_add(&kept, "\n", 1);
         }
@@ -62,16 +67,16 @@ rd_code rd_metrics_new(const char *path, int64_t start_step, rd_metrics **out, r
 {
     *out = NULL;
     if (strlen(path) >= sizeof(*out)->path)
-        return rd_fail(st, RD_EUSAGE, "'%.200s...' is too long a path", path);
-    if (metrics_jsonl_cut(path, start_step, st) != RD_OK) return st->code;
+        return rd_fail(st, RD_EUSAGE, "the path '%.200s...' is too long", path);
+    if (metrics_cut_back(path, start_step, st) != RD_OK) return st->code;
     rd_metrics *m = calloc(1, sizeof *m);
     if (!m) return rd_fail(st, RD_EENV, "out of memory while opening '%s'", path);
     memcpy(m->path, path, strlen(path) + 1);
     m->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (m->fd < 0) {
         rd_fail(st, RD_EENV,
-                "cannot write '%s': %s; see to space and permissions in the log folder", path,
-                strerror(errno));
+                "cannot write '%s': %s; check the free space and the permissions of the log folder",
+                path, strerror(errno));
         free(m);
         return st->code;
     }
@@ -82,7 +87,8 @@ rd_code rd_metrics_new(const char *path, int64_t start_step, rd_metrics **out, r
 rd_code rd_metrics_write(rd_metrics *m, json_t *object_stolen, rd_status *st)
 {
     rd_strbuf line = {0};
-    /* 15 digits give every decimal back as it was typed (0.1, not 0.10000000000000001), and more than a float holds. */
+    /* 15 digits print a decimal as it was typed (0.1, not 0.10000000000000001), and are more than a
+     * float holds. */
     char *text = object_stolen ? json_dumps(object_stolen, JSON_COMPACT | JSON_REAL_PRECISION(15))
                                : NULL;
     json_decref(object_stolen);
@@ -106,8 +112,8 @@ rd_code rd_metrics_write(rd_metrics *m, json_t *object_stolen, rd_status *st)
         const int err = n < 0 ? errno : ENOSPC;
         struct stat sb;
         if (n > 0) m->torn = fstat(m->fd, &sb) != 0 || ftruncate(m->fd, sb.st_size - n) != 0;
-        rd_fail(st, RD_EENV, "cannot write '%s': %s; see to space in the log folder", m->path,
-                strerror(err));
+        rd_fail(st, RD_EENV, "cannot write '%s': %s; check the free space of the log folder",
+                m->path, strerror(err));
     }
 done:
     free(text);

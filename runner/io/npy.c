@@ -1,7 +1,8 @@
 /* npy.c -- the header of a NumPy array file (NEP 1):
- *     93 'NUMPY' | major minor | header length, u16 (1.0) or u32 (2.0, 3.0), little endian | a Python dictionary | data
- * The dictionary has exactly the keys descr, fortran_order, shape, in any order and spacing; we write it as NumPy does,
- * so that equal arrays give equal bytes. */
+ *     93 'NUMPY' | major minor | header length | a Python dictionary | data
+ * The header length is little endian: u16 in version 1.0, u32 in 2.0 and 3.0. The dictionary has
+ * exactly the keys descr, fortran_order and shape, in any order and spacing. This file writes it as
+ * NumPy does, so equal arrays give equal bytes. */
 #include "npz_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ bool rd_npy_bytes(const rd_array *a, size_t *out)
 {
     size_t n = rd_npy_item(a->descr);
     bool fits = n > 0 && a->n_dim >= 0 && a->n_dim <= RD_NPY_MAX_DIM;
-    bool empty = false; /* a huge dimension beside one of length 0 is no overflow */
+    bool empty = false; /* a huge dimension beside one of length 0 is not an overflow */
     for (int i = 0; fits && i < a->n_dim; i++) {
         fits = a->dim[i] >= 0;
         empty = empty || a->dim[i] == 0;
@@ -46,8 +47,8 @@ size_t rd_npy_header(const rd_array *a, char out[RD_NPY_HEADER_MAX])
         n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "%s%" PRId64, i ? ", " : "",
                               a->dim[i]);
     n += (size_t)snprintf(out + n, RD_NPY_HEADER_MAX - n, "%s), }", a->n_dim == 1 ? "," : "");
-    /* NumPy keeps room for a first dimension of 20 digits (rewriting in place), then pads to 64; so do we, byte for
-     * byte. */
+    /* NumPy leaves space for a first dimension of 20 digits, to rewrite it in place, and then pads
+     * to 64. This code does it in the same way, byte for byte. */
     if (a->n_dim > 0) {
         char first[32];
         for (int pad = 21 - snprintf(first, sizeof first, "%" PRId64, a->dim[0]); pad > 0; pad--)
@@ -72,26 +73,28 @@ typedef struct npy_text {
     const char *p, *end;
 } npy_text;
 
-static void skip_space(npy_text *t)
+static void npy_skip_space(npy_text *t)
 {
     while (t->p < t->end && strchr(" \t\r\n", *t->p) && *t->p) t->p++;
 }
 
-static bool npy_take(npy_text *t, char c)
+/* The functions below skip spaces and then read what their name says. They return false if
+ * something else follows. */
+static bool npy_read_char(npy_text *t, char c)
 {
-    skip_space(t);
+    npy_skip_space(t);
     if (t->p >= t->end || *t->p != c) return false;
     t->p++;
     return true;
 }
 
-/* A quoted word without escapes, at most cap - 1 bytes. */
-static bool take_string(npy_text *t, char *out, size_t cap)
+/* Reads a quoted string without escapes, of at most cap - 1 bytes. */
+static bool npy_read_string(npy_text *t, char *out, size_t cap)
 {
     char quote;
-    if (npy_take(t, '\''))
+    if (npy_read_char(t, '\''))
         quote = '\'';
-    else if (npy_take(t, '"'))
+    else if (npy_read_char(t, '"'))
         quote = '"';
     else
         return false;
@@ -102,18 +105,18 @@ static bool take_string(npy_text *t, char *out, size_t cap)
     return t->p < t->end && *t->p++ == quote;
 }
 
-static bool take_word(npy_text *t, const char *w)
+static bool npy_read_word(npy_text *t, const char *w)
 {
     const size_t n = strlen(w);
-    skip_space(t);
+    npy_skip_space(t);
     if ((size_t)(t->end - t->p) < n || memcmp(t->p, w, n) != 0) return false;
     t->p += n;
     return true;
 }
 
-static bool take_int(npy_text *t, int64_t *out)
+static bool npy_read_int(npy_text *t, int64_t *out)
 {
-    skip_space(t);
+    npy_skip_space(t);
     int64_t v = 0;
     int digits = 0;
     for (; t->p < t->end && *t->p >= '0' && *t->p <= '9'; t->p++, digits++)
@@ -124,18 +127,18 @@ static bool take_int(npy_text *t, int64_t *out)
     return digits > 0;
 }
 
-static rd_code take_shape(npy_text *t, rd_array *a, rd_status *st)
+static rd_code npy_read_shape(npy_text *t, rd_array *a, rd_status *st)
 {
-    if (!npy_take(t, '(')) return rd_fail(st, RD_ECKPT, "the array's shape is not a tuple");
+    if (!npy_read_char(t, '(')) return rd_fail(st, RD_ECKPT, "the array's shape is not a tuple");
     a->n_dim = 0;
-    while (!npy_take(t, ')')) {
+    while (!npy_read_char(t, ')')) {
         if (a->n_dim == RD_NPY_MAX_DIM)
             return rd_fail(st, RD_ECKPT, "the array has more than %d dimensions", RD_NPY_MAX_DIM);
-        if (!take_int(t, &a->dim[a->n_dim]))
+        if (!npy_read_int(t, &a->dim[a->n_dim]))
             return rd_fail(st, RD_ECKPT, "the array's shape is not a tuple of counts");
         a->n_dim++;
-        if (!npy_take(t, ',')) {
-            if (!npy_take(t, ')'))
+        if (!npy_read_char(t, ',')) {
+            if (!npy_read_char(t, ')'))
                 return rd_fail(st, RD_ECKPT, "the array's shape has no closing parenthesis");
             break;
         }
@@ -147,36 +150,37 @@ rd_code rd_npy_parse(const char *s, size_t n, rd_array *a, rd_status *st)
 {
     npy_text t = {s, s + n};
     bool has_descr = false, has_order = false, has_shape = false, fortran = false, closed = false;
-    if (!npy_take(&t, '{')) return rd_fail(st, RD_ECKPT, "the array's header is not a dictionary");
-    while (!(closed = npy_take(&t, '}'))) {
+    if (!npy_read_char(&t, '{'))
+        return rd_fail(st, RD_ECKPT, "the array's header is not a dictionary");
+    while (!(closed = npy_read_char(&t, '}'))) {
         char key[32];
-        if (!take_string(&t, key, sizeof key) || !npy_take(&t, ':'))
+        if (!npy_read_string(&t, key, sizeof key) || !npy_read_char(&t, ':'))
             return rd_fail(st, RD_ECKPT, "the array's header is not a dictionary of known form");
         if (strcmp(key, "descr") == 0 && !has_descr) {
-            if (!take_string(&t, a->descr, sizeof a->descr))
+            if (!npy_read_string(&t, a->descr, sizeof a->descr))
                 return rd_fail(st, RD_ECKPT,
-                               "the array's type is no plain one (one of '<f4', '<f8', '<i4', "
-                               "'<i8', '|u1' and the like)");
+                               "the array's type is not a plain one (such as '<f4', '<f8', '<i4', "
+                               "'<i8', '|u1')");
             has_descr = true;
         } else if (strcmp(key, "fortran_order") == 0 && !has_order) {
-            fortran = take_word(&t, "True");
-            if (!fortran && !take_word(&t, "False"))
+            fortran = npy_read_word(&t, "True");
+            if (!fortran && !npy_read_word(&t, "False"))
                 return rd_fail(st, RD_ECKPT,
                                "the array's 'fortran_order' is neither True nor False");
             has_order = true;
         } else if (strcmp(key, "shape") == 0 && !has_shape) {
-            if (take_shape(&t, a, st) != RD_OK) return st->code;
+            if (npy_read_shape(&t, a, st) != RD_OK) return st->code;
             has_shape = true;
         } else {
             return rd_fail(st, RD_ECKPT, "the array's header has an unknown or repeated key '%s'",
                            key);
         }
-        if (!npy_take(&t, ',')) {
-            closed = npy_take(&t, '}');
+        if (!npy_read_char(&t, ',')) {
+            closed = npy_read_char(&t, '}');
             break;
         }
     }
-    skip_space(&t);
+    npy_skip_space(&t);
     if (!closed || t.p != t.end)
         return rd_fail(st, RD_ECKPT, "the array's header does not end where its length says");
     if (!has_descr || !has_order || !has_shape)
@@ -184,9 +188,8 @@ rd_code rd_npy_parse(const char *s, size_t n, rd_array *a, rd_status *st)
                        "the array's header lacks one of 'descr', 'fortran_order', 'shape'");
     if (rd_npy_item(a->descr) == 0)
         return rd_fail(st, RD_ECKPT,
-                       "the array's type '%s' is not read here (little-endian floats and integers "
-                       "are); convert it with "
-                       "numpy's astype",
+                       "the array's type '%s' cannot be read (little-endian floats and integers "
+                       "can); convert it with numpy's astype",
                        a->descr);
     if (!rd_npy_bytes(a, &a->bytes))
         return rd_fail(st, RD_ECKPT, "the array's shape has more elements than memory can hold");

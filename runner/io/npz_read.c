@@ -1,8 +1,9 @@
-/* npz_read.c -- reads a NumPy archive, whole, and believes none of its sizes.
+/* npz_read.c -- reads a whole NumPy archive and trusts none of its sizes.
  *
- * Only the central directory is followed (as NumPy does). What all members claim to hold together may be at most
- * `max_ratio` times the file's own size: a stored archive needs 1, a compressed one of real data below 10, a zip bomb
- * 1000 and more. The CRC-32 of each member is checked by libarchive when its end is reached. */
+ * It follows only the central directory, as NumPy does. The sizes of all members together may be at
+ * most `max_ratio` times the size of the file. A stored archive needs 1, a compressed archive of
+ * real data less than 10, a zip bomb 1000 and more. libarchive checks the CRC-32 of a member at the
+ * member's end. */
 #include "npz_impl.h"
 #include <archive_entry.h>
 #include <errno.h>
@@ -17,9 +18,9 @@
 enum { max_ratio = 20, data_align = 64 };
 
 struct rd_npz {
-    rd_array *a;
+    rd_array *a; /* [n], owned, and so is the data */
     int n, cap;
-    rd_array **by_name; /* [n], sorted */
+    rd_array **by_name; /* [n], owned; sorted by name */
 };
 
 void rd_npz_free(rd_npz *z)
@@ -60,6 +61,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*(rd_array *const *)a)->name, (*(rd_array *const *)b)->name);
 }
 
+/* Builds the index by name. A name that is there twice is an error. */
 static rd_code index_names(rd_npz *z, rd_status *st)
 {
     z->by_name = malloc(sizeof *z->by_name * (size_t)(z->n + 1));
@@ -73,7 +75,7 @@ static rd_code index_names(rd_npz *z, rd_status *st)
     return st->code;
 }
 
-/* Exactly n bytes of the present member. */
+/* Reads exactly n bytes of the present member. */
 static rd_code member_read(struct archive *zip, void *p, size_t n, rd_status *st)
 {
     char *at = p;
@@ -87,7 +89,7 @@ static rd_code member_read(struct archive *zip, void *p, size_t n, rd_status *st
     return st->code;
 }
 
-/* Asks for one byte more: there must be none, and libarchive compares the CRC-32 only now. */
+/* Reads one byte more. There must be none, and libarchive compares the CRC-32 only now. */
 static rd_code member_end(struct archive *zip, rd_status *st)
 {
     char extra;
@@ -97,7 +99,8 @@ static rd_code member_end(struct archive *zip, rd_status *st)
     return st->code;
 }
 
-/* Reads the NPY header of the present member; what remains of `size` bytes must be the array's data. */
+/* Reads the NPY header of the present member, which has `size` bytes. The rest must be the array's
+ * data. */
 static rd_code read_header(struct archive *zip, size_t size, rd_array *a, rd_status *st)
 {
     unsigned char prefix[12];
@@ -106,7 +109,7 @@ static rd_code read_header(struct archive *zip, size_t size, rd_array *a, rd_sta
     RD_TRY(member_read(zip, prefix, 10, st));
     const size_t prefix_bytes = rd_npy_prefix(prefix);
     if (prefix_bytes == 0)
-        return rd_fail(st, RD_ECKPT, "the member is no NPY array of version 1, 2 or 3");
+        return rd_fail(st, RD_ECKPT, "the member is not an NPY array of version 1, 2 or 3");
     size_t head_bytes = prefix[8] | (size_t)prefix[9] << 8;
     if (prefix_bytes == 12) {
         RD_TRY(member_read(zip, prefix + 10, 2, st));
@@ -126,8 +129,8 @@ done:
     return st->code;
 }
 
-static rd_code npz_read_read_member(rd_npz *z, struct archive *zip, const char *path, size_t size,
-                                    rd_status *st)
+static rd_code npz_read_member(rd_npz *z, struct archive *zip, const char *path, size_t size,
+                               rd_status *st)
 {
     if (z->n == z->cap) {
         const int cap = z->cap ? 2 * z->cap : 32;
@@ -154,7 +157,8 @@ static rd_code npz_read_read_member(rd_npz *z, struct archive *zip, const char *
         a->dim[0] = (int64_t)size;
         a->bytes = size;
     }
-    /* One byte of slack: text members can be read as strings; empty arrays still get a block. */
+    /* One byte of slack: members with text can be read as strings, and an empty array still gets a
+     * block. */
     char *data = aligned_alloc(data_align, (a->bytes + data_align) / data_align * data_align);
     if (!data) return rd_fail(st, RD_EENV, "out of memory: %zu bytes for an array", a->bytes);
     rd_assert(z->n < z->cap);
@@ -167,16 +171,17 @@ done:
     return st->code;
 }
 
-/* Also an archive of no members at all: libarchive 3.6 does not take it for one. */
+/* Fails for a file that is not a zip archive. libarchive 3.6 also rejects an archive without
+ * members. */
 static rd_code not_a_zip(struct archive *zip, rd_status *st)
 {
     return rd_fail(st, RD_ECKPT, "not a whole zip archive (%s); it may be cut short",
                    rd_archive_text(zip));
 }
 
-static rd_code npz_read_read_all(rd_npz *z, struct archive *zip, size_t file_bytes, rd_status *st)
+static rd_code npz_read_members(rd_npz *z, struct archive *zip, size_t file_bytes, rd_status *st)
 {
-    /* The small constant lets a tiny compressed file of zeros through. */
+    /* The constant admits a tiny compressed file of zeros. */
     const uint64_t limit = (uint64_t)file_bytes * max_ratio + (1 << 20);
     uint64_t total = 0;
     for (;;) {
@@ -191,19 +196,18 @@ static rd_code npz_read_read_all(rd_npz *z, struct archive *zip, size_t file_byt
         if (archive_entry_filetype(e) == AE_IFDIR) continue;
         if (archive_entry_filetype(e) != AE_IFREG || !archive_entry_size_is_set(e) ||
             archive_entry_size(e) < 0)
-            return rd_fail(st, RD_ECKPT, "member '%s' is no plain file", path);
+            return rd_fail(st, RD_ECKPT, "member '%s' is not a plain file", path);
         const uint64_t size = (uint64_t)archive_entry_size(e);
         if (size > limit - total)
             return rd_fail(st, RD_ECKPT, "member '%s' claims %" PRIu64 " bytes in a file of %zu",
                            path, size, file_bytes);
         total += size;
         rd_assert(total <= limit);
-        char name[256];
-        snprintf(name, sizeof name, "%s",
-                 path); /* libarchive's own string may move while data is read */
+        char name[256]; /* libarchive's string may move while data is read */
+        snprintf(name, sizeof name, "%s", path);
         if (strlen(path) >= sizeof name)
-            return rd_fail(st, RD_ECKPT, "member '%s...' has too long a name", name);
-        if (npz_read_read_member(z, zip, name, (size_t)size, st) != RD_OK) {
+            return rd_fail(st, RD_ECKPT, "the name of member '%s...' is too long", name);
+        if (npz_read_member(z, zip, name, (size_t)size, st) != RD_OK) {
             rd_status_prefix(st, "member '%s'", name);
             return st->code;
         }
@@ -230,7 +234,7 @@ rd_code rd_npz_new_mem(const void *p, size_t n, rd_npz **out, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory while reading an archive");
     } else if (archive_read_open_memory(zip, p, n) != ARCHIVE_OK) {
         not_a_zip(zip, st);
-    } else if (npz_read_read_all(z, zip, n, st) == RD_OK) {
+    } else if (npz_read_members(z, zip, n, st) == RD_OK) {
         *out = z;
         z = NULL;
     }
@@ -247,14 +251,15 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
     *out = NULL;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &sb) != 0) {
-        /* A file that is there but closed to us is the machine's fault: no reason to fall back to an older one. */
+        /* A file that exists and cannot be opened is a fault of the machine. No older checkpoint is
+         * tried then. */
         const int err = errno;
         rd_fail(st, err == ENOENT || err == ENOTDIR || err == ELOOP ? RD_ECKPT : RD_EENV,
                 "cannot open '%s': %s", path, strerror(err));
         goto done;
     }
     if (!S_ISREG(sb.st_mode)) {
-        rd_fail(st, RD_ECKPT, "'%s' is no regular file", path);
+        rd_fail(st, RD_ECKPT, "'%s' is not a regular file", path);
         goto done;
     }
     z = calloc(1, sizeof *z);
@@ -263,7 +268,7 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory while reading an archive");
     else if (archive_read_open_fd(zip, fd, 1 << 20) != ARCHIVE_OK)
         not_a_zip(zip, st);
-    else if (npz_read_read_all(z, zip, (size_t)sb.st_size, st) == RD_OK) {
+    else if (npz_read_members(z, zip, (size_t)sb.st_size, st) == RD_OK) {
         *out = z;
         z = NULL;
     }

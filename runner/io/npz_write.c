@@ -1,16 +1,17 @@
-/* npz_write.c -- writes a NumPy archive through libarchive: a zip whose members are stored, not compressed.
+/* npz_write.c -- writes a NumPy archive through libarchive: a zip file whose members are stored,
+ * not compressed.
  *
- * Equal arrays give equal bytes: time 0 (the zip format clamps it to 1980 in every time zone), user and group 0. The
- * size is told before each member, so that libarchive takes the 64-bit records only where one member or the archive
- * needs them. The data is passed over once, in pieces that stay in the processor's cache between our CRC32C and zip's
- * CRC-32. */
+ * Equal arrays give equal bytes: time 0, which the zip format clamps to 1980 in every time zone,
+ * and user and group 0. libarchive gets the size before each member, so it writes 64-bit records
+ * only if a member or the archive needs them. The data is read once, in pieces that stay in the
+ * CPU's cache between this file's CRC32C and zip's CRC-32. */
 #include "npz_impl.h"
 #include <archive_entry.h>
 #include <stdio.h>
 #include <string.h>
 
-static const size_t piece_bytes =
-    (size_t)256 << 10; /* fits the second-level cache of any processor of the last ten years */
+/* A piece fits into the second-level cache of any CPU of the last ten years. */
+static const size_t piece_bytes = (size_t)256 << 10;
 
 const char *rd_archive_text(struct archive *a)
 {
@@ -21,9 +22,9 @@ const char *rd_archive_text(struct archive *a)
 static la_ssize_t on_write(struct archive *a, void *ctx, const void *p, size_t n)
 {
     rd_npz_out *o = ctx;
-    if (!o->st) return (la_ssize_t)n; /* released without commit: the rest goes nowhere */
+    if (!o->st) return (la_ssize_t)n; /* released without commit: the rest is dropped */
     if (rd_tmpfile_write(&o->file, p, n, o->st) == RD_OK) return (la_ssize_t)n;
-    archive_set_error(a, -1, "write failed"); /* o->st has the real words */
+    archive_set_error(a, -1, "write failed"); /* o->st has the real message */
     return -1;
 }
 
@@ -57,7 +58,7 @@ static rd_code member_begin(rd_npz_out *o, const char *name, const char *ending,
         if (*p < 0x21 || *p > 0x7E)
             return rd_fail(st, RD_EBUG, "array name '%s' is not plain ASCII", name);
     if (!name[0] || name[0] == '/' || strstr(name, ".."))
-        return rd_fail(st, RD_EBUG, "array name '%s' is no relative path", name);
+        return rd_fail(st, RD_EBUG, "array name '%s' is not a relative path", name);
     snprintf(full, sizeof full, "%s%s", name, ending);
 
     struct archive_entry *e = archive_entry_new();
@@ -129,8 +130,8 @@ rd_code rd_npz_out_commit(rd_npz_out *o, rd_status *st)
 void rd_npz_out_release(rd_npz_out *o)
 {
     o->st = NULL;
-    (void)archive_write_free(
-        o->zip); /* closes an open one; archive_write_fail would keep it from that, but leaks a block */
+    /* Closes an open archive. archive_write_fail would prevent that, but it leaks a block. */
+    (void)archive_write_free(o->zip);
     o->zip = NULL;
     rd_tmpfile_release(&o->file);
 }

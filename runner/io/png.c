@@ -1,9 +1,10 @@
-/* png.c -- the smallest PNG writer: deflate blocks that are stored, not compressed. Images in event files are few and
- * small, and a dependency for them would be large. */
+/* png.c -- writes PNG files with deflate blocks that are stored, not compressed. Images in event
+ * files are few and small, and a library for them would be large. */
 #include "events_impl.h"
 #include <string.h>
 
-/* CRC-32 as zip and PNG have it (reflected 0xEDB88320), four bits a turn: a table of 16 is short enough to be read. */
+/* Returns the CRC-32 of zip and PNG (reflected 0xEDB88320). It works on four bits at a time: a
+ * table of 16 numbers is short enough to be read. */
 static uint32_t crc32_png(uint32_t crc, const unsigned char *p, size_t n)
 {
     static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC,
@@ -23,7 +24,7 @@ static void big32(unsigned char out[4], uint32_t v)
     for (int i = 0; i < 4; i++) out[i] = (unsigned char)(v >> (24 - 8 * i));
 }
 
-static void chunk(rd_strbuf *out, const char *type, const void *p, size_t n)
+static void png_chunk(rd_strbuf *out, const char *type, const void *p, size_t n)
 {
     unsigned char head[8], tail[4];
     big32(head, (uint32_t)n);
@@ -34,7 +35,7 @@ static void chunk(rd_strbuf *out, const char *type, const void *p, size_t n)
     rd_strbuf_add(out, tail, 4);
 }
 
-/* zlib's frame around stored blocks, and Adler-32 at its end. */
+/* Writes the bytes as stored blocks in zlib's frame, with Adler-32 at the end. */
 static void zlib_stored(rd_strbuf *out, const unsigned char *p, size_t n)
 {
     uint32_t a = 1, b = 0;
@@ -61,7 +62,7 @@ void rd_png(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels)
 {
     const unsigned char color_type = channels == 1 ? 0 : channels == 3 ? 2 : 6;
     unsigned char head[13] = {[8] = 8, [9] = color_type};
-    rd_strbuf rows = {0}, packed = {0};
+    rd_strbuf rows = {0}, compressed = {0};
     const size_t row = (size_t)w * (size_t)channels;
     big32(head, (uint32_t)w);
     big32(head + 4, (uint32_t)h);
@@ -69,12 +70,12 @@ void rd_png(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels)
         rd_strbuf_add(&rows, "", 1); /* filter 0: none */
         rd_strbuf_add(&rows, pixels + (size_t)y * row, row);
     }
-    zlib_stored(&packed, (const unsigned char *)rd_strbuf_str(&rows), rows.n);
+    zlib_stored(&compressed, (const unsigned char *)rd_strbuf_str(&rows), rows.n);
     rd_strbuf_add(out, "\x89PNG\r\n\x1a\n", 8);
-    chunk(out, "IHDR", head, sizeof head);
-    chunk(out, "IDAT", rd_strbuf_str(&packed), packed.n);
-    chunk(out, "IEND", NULL, 0);
-    out->failed = out->failed || rows.failed || packed.failed;
+    png_chunk(out, "IHDR", head, sizeof head);
+    png_chunk(out, "IDAT", rd_strbuf_str(&compressed), compressed.n);
+    png_chunk(out, "IEND", NULL, 0);
+    out->failed = out->failed || rows.failed || compressed.failed;
     rd_strbuf_release(&rows);
-    rd_strbuf_release(&packed);
+    rd_strbuf_release(&compressed);
 }

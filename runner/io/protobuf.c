@@ -1,9 +1,11 @@
-/* protobuf.c -- protobuf's wire format, as far as event files need it: a message is a run of fields, each a varint
- * (number << 3 | wire type) and a value. Written in order of field numbers, as the reference writers do. */
+/* protobuf.c -- protobuf's wire format, as far as event files need it.
+ *
+ * A message is a sequence of fields. Each field is a varint (number << 3 | wire type) and a value.
+ * Fields are written in the order of their numbers, as the reference writers do. */
 #include "events_impl.h"
 #include <string.h>
 
-static void varint(rd_strbuf *b, uint64_t v)
+static void pb_varint(rd_strbuf *b, uint64_t v)
 {
     unsigned char s[10];
     size_t n = 0;
@@ -15,27 +17,27 @@ static void varint(rd_strbuf *b, uint64_t v)
 
 void rd_pb_uint(rd_strbuf *b, int field, uint64_t v)
 {
-    varint(b, (uint64_t)field << 3);
-    varint(b, v);
+    pb_varint(b, (uint64_t)field << 3);
+    pb_varint(b, v);
 }
 
 void rd_pb_double(rd_strbuf *b, int field, double v)
 {
-    varint(b, (uint64_t)field << 3 | 1);
+    pb_varint(b, (uint64_t)field << 3 | 1);
     rd_strbuf_add(b, &v, sizeof v);
 }
 
 void rd_pb_float(rd_strbuf *b, int field, float v)
 {
-    varint(b, (uint64_t)field << 3 | 5);
+    pb_varint(b, (uint64_t)field << 3 | 5);
     rd_strbuf_add(b, &v, sizeof v);
 }
 
 void rd_pb_bytes(rd_strbuf *b, int field, const void *p, size_t n)
 {
     rd_assert(field > 0);
-    varint(b, (uint64_t)field << 3 | 2);
-    varint(b, n);
+    pb_varint(b, (uint64_t)field << 3 | 2);
+    pb_varint(b, n);
     rd_strbuf_add(b, p, n);
 }
 
@@ -56,7 +58,7 @@ rd_pb rd_pb_over(const void *p, size_t n)
     return (rd_pb){.p = s, .end = s + n};
 }
 
-static bool read_varint(rd_pb *c, uint64_t *v)
+static bool pb_read_varint(rd_pb *c, uint64_t *v)
 {
     *v = 0;
     for (int shift = 0; shift < 64 && c->p < c->end; shift += 7) {
@@ -73,19 +75,19 @@ bool rd_pb_next(rd_pb *c)
     rd_assert(c->p <= c->end);
     if (c->bad || c->p == c->end) return false;
     c->bad = true;
-    if (!read_varint(c, &tag) || tag >> 3 == 0 || tag >> 3 > 0x1FFFFFFF) return false;
+    if (!pb_read_varint(c, &tag) || tag >> 3 == 0 || tag >> 3 > 0x1FFFFFFF) return false;
     c->field = (int)(tag >> 3);
     c->wire = (int)(tag & 7);
     const size_t left = (size_t)(c->end - c->p), fixed = c->wire == 1 ? 8 : 4;
     if (c->wire == 0) {
-        if (!read_varint(c, &c->value)) return false;
+        if (!pb_read_varint(c, &c->value)) return false;
     } else if (c->wire == 1 || c->wire == 5) {
         if (left < fixed) return false;
         c->value = 0;
-        memcpy(&c->value, c->p, fixed); /* little endian, as the program's machines are */
+        memcpy(&c->value, c->p, fixed); /* little endian, like the hosts of this program */
         c->p += fixed;
     } else if (c->wire == 2) {
-        if (!read_varint(c, &c->value) || c->value > (uint64_t)(c->end - c->p)) return false;
+        if (!pb_read_varint(c, &c->value) || c->value > (uint64_t)(c->end - c->p)) return false;
         c->bytes = c->p;
         c->p += c->value;
     } else {

@@ -380,7 +380,7 @@ static void full_disk_keeps_the_previous_one(void **state)
         (void)save("model", 2, 5000, 5, &one);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
         assert_int_equal(one.code, RD_EENV);
-        assert_non_null(strstr(one.msg, "what was saved before is whole"));
+        assert_non_null(strstr(one.msg, "earlier checkpoints are intact"));
         assert_string_equal(listing(), "checkpoint model-1.npz");
     }
     (void)signal(SIGXFSZ, old);
@@ -401,7 +401,7 @@ static void space_is_asked_for_first(void **state)
     assert_int_equal(save("model", 1, 10000, 5, &st), RD_OK);
     assert_int_equal(save("model", 2, 100000, 5, &st), RD_EENV);
     const bool told = strstr(st.msg, "bytes needed") && strstr(st.msg, "free") &&
-                      strstr(st.msg, "make room");
+                      strstr(st.msg, "free space");
     memcpy(was, listing(), sizeof was);
     (void)umount(dir);
     assert_true(told);

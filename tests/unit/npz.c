@@ -113,8 +113,8 @@ static struct file_row {
     {"version-3.npz", NULL},
     {"old-dict.npz", NULL},
     {"fortran.npz", "Fortran order"},
-    {"big-endian.npz", "type '>f4' is not read"},
-    {"structured.npz", "no plain one"},
+    {"big-endian.npz", "type '>f4' cannot be read"},
+    {"structured.npz", "not a plain one"},
     {"short-data.npz", "needs 12 bytes, the member holds 11"},
     {"long-data.npz", "needs 12 bytes, the member holds 13"},
     {"overflow.npz", "more elements than memory can hold"},
@@ -122,14 +122,14 @@ static struct file_row {
     {"seven-dims.npz", "more than 6 dimensions"},
     {"no-dict.npz", "not a dictionary"},
     {"long-header.npz", "claims 2147483647 bytes"},
-    {"no-magic.npz", "no NPY array"},
+    {"no-magic.npz", "not an NPY array"},
     {"bomb.npz", "claims 4194432 bytes in a file of 4273"},
     {"twice.npz", "holds 'x' twice"},
     {"cut.npz", "not a whole zip archive"},
     {"flipped.npz", "damaged: ZIP bad CRC"},
     {"nothing.npz", "not a whole zip archive"},
     {"missing.npz", "cannot open"},
-    {".", "no regular file"},
+    {".", "not a regular file"},
 };
 
 static void check_file(void **state)
