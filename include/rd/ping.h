@@ -1,5 +1,5 @@
-/* ping.h -- what is measured of a job's ranks beside its work: how far apart the clocks of hosts are, and how long the
- * ranks of one host take for a sum among themselves. */
+/* ping.h -- measurements between the ranks of a job: how far apart the clocks of the hosts are, and
+ * how long the ranks of one host take for a sum. */
 #ifndef RD_PING_H
 #define RD_PING_H
 
@@ -8,20 +8,25 @@
 RD_C_BEGIN
 
 typedef struct rd_clock_offset {
-    int64_t offset_ns; /* this rank's rd_now_ns() minus that of rank 0, at the same moment */
-    int64_t round_ns;  /* of the exchange it was taken from: the offset is known to half of this */
-    int64_t at_ns;     /* when, by this rank's clock */
+    int64_t
+        offset_ns; /* rd_now_ns() of this rank minus rd_now_ns() of rank 0, at the same moment */
+    int64_t
+        round_ns;  /* duration of the exchange that gave it; offset_ns is exact to half of this */
+    int64_t at_ns; /* time of that exchange on this rank's clock */
 } rd_clock_offset;
 
-/* Collective. Of `n` questions to rank 0 the one that was answered fastest counts, and its answer is taken for the
- * middle of the way. Ranks of one host have one clock: each host's lowest rank asks for all of them. */
+/* Collective. Compares this rank's clock with rank 0's. Of n questions to rank 0 the one with the
+ * fastest answer counts, and its answer is taken for the middle of the exchange. The ranks of one
+ * host share a clock, so the lowest rank of each host asks for all of them. */
 rd_code rd_clock_compare(rd_comm *c, int n, rd_clock_offset *out, rd_status *st);
 
-/* Rank 0's clock when this rank's showed x, between the comparisons a and b: a clock is taken to drift evenly. */
+/* Returns the time on rank 0's clock when this rank's clock showed x, from the comparisons a and b.
+ * The clocks are assumed to drift evenly. */
 int64_t rd_clock_shared(const rd_clock_offset *a, const rd_clock_offset *b, int64_t x);
 
-/* Collective. seconds[i]: of a sum of n[i] floats over the ranks of this host alone, in memory they share; the mean of
- * `times`, after two more. NAN: this host has one rank, or its ranks do not share memory. n grows. */
+/* Collective. Measures sums over the ranks of this host alone, in memory that they share.
+ * seconds[i]: for n[i] floats, the mean of `times` sums after two more to warm up. NAN: this host
+ * has one rank, or its ranks do not share memory. n[i] increases with i. */
 rd_code rd_time_inside(rd_comm *c, const int64_t *n, int n_sizes, int times, double *seconds,
                        rd_status *st);
 

@@ -1,6 +1,7 @@
-/* comm.c -- calls of a communicator's table of functions, and agreements built on its collectives. */
+/* comm.c -- calls a communicator's table of functions, and builds agreements on its collectives. */
 #include "comm_impl.h"
 #include "rd/file.h"
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@ void rd_comm_free(rd_comm *c)
     c->vt->free(c);
 }
 
-static void *exit_soon(void *exit_code)
+/* Ends the process in three seconds. */
+static void *abort_timer(void *exit_code)
 {
     const struct timespec three_s = {.tv_sec = 3};
     nanosleep(&three_s, NULL);
@@ -25,12 +27,12 @@ static void *exit_soon(void *exit_code)
 
 void rd_comm_abort(rd_comm *c, int exit_code)
 {
-    static atomic_flag begun = ATOMIC_FLAG_INIT; /* of the process, as its end is */
+    static atomic_flag begun = ATOMIC_FLAG_INIT; /* one per process, as a process ends once */
     pthread_t timer;
     if (exit_code == 0) exit_code = RD_EBUG;
-    while (atomic_flag_test_and_set(&begun)) pause(); /* another thread is at it */
+    while (atomic_flag_test_and_set(&begun)) pause(); /* another thread ends the job */
     rd_tmpfile_abandon();
-    if (c && pthread_create(&timer, NULL, exit_soon, (void *)(intptr_t)exit_code) == 0)
+    if (c && pthread_create(&timer, NULL, abort_timer, (void *)(intptr_t)exit_code) == 0)
         c->vt->abort(c, exit_code);
     _exit(exit_code);
 }
@@ -108,9 +110,9 @@ rd_code rd_comm_arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_
 {
     char reason[200] = "";
     *out = NULL;
-    if (c->has_arena) return rd_fail(st, RD_EBUG, "a communicator's second arena");
+    if (c->has_arena) return rd_fail(st, RD_EBUG, "a communicator cannot have a second arena");
     if (n < 0 || n > INT64_MAX / 16)
-        return rd_fail(st, RD_EBUG, "an arena of %lld numbers", (long long)n);
+        return rd_fail(st, RD_EBUG, "an arena of %" PRId64 " numbers is not possible", n);
     if (c->vt->arena_new && n > 0) RD_TRY(c->vt->arena_new(c, n, out, reason, st));
     if (!*out) {
         const size_t bytes = ((size_t)n * sizeof(float) + 127) / 64 * 64;
@@ -125,7 +127,7 @@ rd_code rd_comm_arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_
     if (why) memcpy(why, reason, sizeof reason);
 done:
     if (st->code != RD_OK) {
-        c->has_arena = true; /* what this rank has got */
+        c->has_arena = true; /* this rank may have allocated it */
         rd_comm_arena_free(c);
         *out = NULL;
     }
@@ -141,7 +143,8 @@ void rd_comm_arena_free(rd_comm *c)
     c->has_arena = false;
 }
 
-/* A status that was agreed on before names its rank already, and is the same everywhere: it stays as it is. */
+/* A status that the ranks agreed on before names its rank already and is the same everywhere. It
+ * does not change. */
 rd_code rd_comm_agree(rd_comm *c, rd_status *st)
 {
     rd_status net = {0};
@@ -170,7 +173,7 @@ rd_code rd_comm_same(rd_comm *c, const char *name, const char *text, rd_status *
     RD_TRY(rd_comm_bcast(c, &head, (int64_t)sizeof head, 0, st));
     theirs = calloc(1, (size_t)head.n + 1);
     if (!theirs) rd_fail(st, RD_EENV, "out of memory comparing %s", name);
-    /* before a collective that one rank could not take part in */
+    /* The next collective needs all ranks. */
     if (rd_comm_agree(c, st) != RD_OK || !theirs) goto done;
     if (c->w.rank == 0) memcpy(theirs, text, (size_t)head.n);
     RD_TRY(rd_comm_bcast(c, theirs, head.n, 0, st));

@@ -1,11 +1,11 @@
-/* comm_impl.h -- what the files of this folder share: the table of functions that a communicator is, and the parts of
- * "mpi": errors, processors, and the sums inside a host. */
+/* comm_impl.h -- the table of functions of a communicator, for the files of this folder. */
 #ifndef RD_COMM_IMPL_H
 #define RD_COMM_IMPL_H
 
 #include "rd/comm.h"
 
-/* Every entry is there, but for arenas and shares. The counts are > 0: comm.c answers empty calls itself. */
+/* arena_new, arena_free and share may be NULL; the other entries are not. Counts are > 0, because
+ * comm.c handles empty calls. See comm.h for what the functions do. */
 typedef struct rd_comm_vt {
     rd_code (*sum_f32)(rd_comm *c, float *x, int64_t n, rd_status *st);
     rd_code (*sum_f64)(rd_comm *c, double *x, int64_t n, rd_status *st);
@@ -19,11 +19,13 @@ typedef struct rd_comm_vt {
     rd_code (*allgather)(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st);
     rd_code (*local_bcast)(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st);
     rd_code (*local_barrier)(rd_comm *c, rd_status *st);
-    /* *out NULL with RD_OK: not to be had, see why. Either both are NULL or none. */
+    /* *out is NULL with RD_OK: some host cannot share the memory, see why. Both functions are NULL,
+     * or none. */
     rd_code (*arena_new)(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st);
     void (*arena_free)(rd_comm *c);
-    /* NULL: none. Collective. bytes of zeros that the ranks of a host share (8 of them, at mark_at, are used); *out NULL with
-     * RD_OK on all ranks of a host where that cannot be, see why. The caller unmaps. */
+    /* Collective. Maps `bytes` of zeros that the ranks of a host share. The call itself uses the 8
+     * bytes at mark_at. *out is NULL with RD_OK on all ranks of a host that cannot share them, see
+     * why. The caller unmaps the memory. */
     rd_code (*share)(rd_comm *c, size_t bytes, size_t mark_at, void **out, char why[200],
                      rd_status *st);
     void (*abort)(rd_comm *c, int exit_code); /* may return */
@@ -33,12 +35,13 @@ typedef struct rd_comm_vt {
 struct rd_comm {
     const rd_comm_vt *vt;
     rd_world w;
-    char note[256];
-    bool has_arena;
-    bool threads;         /* any one thread at a time may call the library */
+    char note[256];       /* see rd_comm_note */
+    bool has_arena;       /* rd_comm_arena_new was called */
+    bool threads;         /* any thread may call the library, one at a time */
     bool shares;          /* the ranks of a host may share memory */
-    float *private_arena; /* owned; where the table has none to give */
+    float *private_arena; /* owned; the arena, if vt->arena_new made none */
 };
 
+/* Makes the communicator of one rank. The caller owns *out. */
 rd_code rd_comm_self_new(rd_comm **out, rd_status *st);
 #endif

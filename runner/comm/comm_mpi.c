@@ -1,12 +1,15 @@
-/* comm_mpi.c -- the "mpi" communicator: start, world, collectives in pieces that MPI's int counts can take.
+/* comm_mpi.c -- the "mpi" communicator: start, ranks and hosts, and collectives in pieces that fit
+ * MPI's int counts.
  *
- * Open MPI is asked for SERIALIZED: one thread at a time calls it, not always the same. The exception is rd_comm_abort,
- * which a watchdog may call at any time; MPI_Abort works there in practice, and a timer ends the process if not. */
+ * MPI starts with MPI_THREAD_SERIALIZED: one thread at a time calls it, and not always the same
+ * thread. The exception is rd_comm_abort, which the watch thread may call at any time. MPI_Abort
+ * works there in practice; if it does not, a timer ends the process. */
 #include "comm_mpi.h"
 #include "host_cpus.h"
 #include "host_memory.h"
 #include "rd/environment.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -20,27 +23,27 @@
 typedef struct mpi_comm {
     rd_comm base;
     MPI_Comm world, local;
-    rd_host *window; /* NULL: no two ranks share memory */
-    rd_cross *cross; /* owned; where there is no window: every rank counts as a host */
-    rd_host_arena *arena;
+    rd_host *host;        /* owned; NULL: no two ranks share memory */
+    rd_cross *cross;      /* owned; sums if host is NULL: every rank then counts as a host */
+    rd_host_arena *arena; /* owned; NULL: none */
 } mpi_comm;
 
-static mpi_comm *of(rd_comm *c)
+static mpi_comm *comm_mpi_of(rd_comm *c)
 {
     return (mpi_comm *)c;
 }
 
-enum { PIECE = 1 << 28 }; /* elements, or bytes, of one MPI call */
+enum { PIECE = 1 << 28 }; /* most elements or bytes of one MPI call */
 
 /* ---- collectives ---- */
 
-static rd_code reduce(rd_comm *c, void *x, int64_t n, size_t size, MPI_Datatype type, MPI_Op op,
-                      rd_status *st)
+static rd_code comm_mpi_reduce(rd_comm *c, void *x, int64_t n, size_t size, MPI_Datatype type,
+                               MPI_Op op, rd_status *st)
 {
     for (int64_t at = 0; at < n; at += PIECE) {
         const int m = (int)(n - at < PIECE ? n - at : PIECE);
         RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, (char *)x + (size_t)at * size, m, type, op,
-                                    of(c)->world),
+                                    comm_mpi_of(c)->world),
                       st));
     }
 done:
@@ -49,33 +52,34 @@ done:
 
 static rd_code comm_mpi_sum_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
 {
-    if (rd_host_arena_holds(of(c)->arena, x)) return rd_host_arena_sum(of(c)->arena, x, n, st);
-    if (of(c)->window) return rd_host_sum_f32(of(c)->window, x, n, st);
-    return of(c)->cross ? rd_cross_sum(of(c)->cross, x, n, st) : st->code;
+    if (rd_host_arena_holds(comm_mpi_of(c)->arena, x))
+        return rd_host_arena_sum(comm_mpi_of(c)->arena, x, n, st);
+    if (comm_mpi_of(c)->host) return rd_host_sum_f32(comm_mpi_of(c)->host, x, n, st);
+    return comm_mpi_of(c)->cross ? rd_cross_sum(comm_mpi_of(c)->cross, x, n, st) : st->code;
 }
 
 static rd_code comm_mpi_sum_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
 {
-    if (of(c)->window) return rd_host_sum_f64(of(c)->window, x, n, st);
-    return of(c)->cross ? rd_cross_sum_f64(of(c)->cross, x, n, st) : st->code;
+    if (comm_mpi_of(c)->host) return rd_host_sum_f64(comm_mpi_of(c)->host, x, n, st);
+    return comm_mpi_of(c)->cross ? rd_cross_sum_f64(comm_mpi_of(c)->cross, x, n, st) : st->code;
 }
 
-static rd_code sum_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st)
+static rd_code comm_mpi_sum_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st)
 {
-    return reduce(c, x, n, sizeof *x, MPI_INT64_T, MPI_SUM, st);
+    return comm_mpi_reduce(c, x, n, sizeof *x, MPI_INT64_T, MPI_SUM, st);
 }
 
-static rd_code max_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
+static rd_code comm_mpi_max_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
 {
-    return reduce(c, x, n, sizeof *x, MPI_DOUBLE, MPI_MAX, st);
+    return comm_mpi_reduce(c, x, n, sizeof *x, MPI_DOUBLE, MPI_MAX, st);
 }
 
-static rd_code min_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
+static rd_code comm_mpi_min_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
 {
-    return reduce(c, x, n, sizeof *x, MPI_DOUBLE, MPI_MIN, st);
+    return comm_mpi_reduce(c, x, n, sizeof *x, MPI_DOUBLE, MPI_MIN, st);
 }
 
-static rd_code bcast_on(MPI_Comm comm, void *p, int64_t bytes, int root, rd_status *st)
+static rd_code comm_mpi_bcast_on(MPI_Comm comm, void *p, int64_t bytes, int root, rd_status *st)
 {
     for (int64_t at = 0; at < bytes; at += PIECE) {
         const int m = (int)(bytes - at < PIECE ? bytes - at : PIECE);
@@ -85,32 +89,32 @@ done:
     return st->code;
 }
 
-static rd_code bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
+static rd_code comm_mpi_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
 {
-    return bcast_on(of(c)->world, p, bytes, root, st);
+    return comm_mpi_bcast_on(comm_mpi_of(c)->world, p, bytes, root, st);
 }
 
-static rd_code local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
+static rd_code comm_mpi_local_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
 {
-    return bcast_on(of(c)->local, p, bytes, root, st);
+    return comm_mpi_bcast_on(comm_mpi_of(c)->local, p, bytes, root, st);
 }
 
-static rd_code barrier(rd_comm *c, rd_status *st)
+static rd_code comm_mpi_barrier(rd_comm *c, rd_status *st)
 {
-    return RD_MPI(MPI_Barrier(of(c)->world), st);
+    return RD_MPI(MPI_Barrier(comm_mpi_of(c)->world), st);
 }
 
-static rd_code local_barrier(rd_comm *c, rd_status *st)
+static rd_code comm_mpi_local_barrier(rd_comm *c, rd_status *st)
 {
-    if (!of(c)->window) return RD_MPI(MPI_Barrier(of(c)->local), st);
-    rd_host_barrier(of(c)->window);
+    if (!comm_mpi_of(c)->host) return RD_MPI(MPI_Barrier(comm_mpi_of(c)->local), st);
+    rd_host_barrier(comm_mpi_of(c)->host);
     return st->code;
 }
 
 static rd_code comm_mpi_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens,
                                rd_status *st)
 {
-    const MPI_Comm world = of(c)->world;
+    const MPI_Comm world = comm_mpi_of(c)->world;
     const bool root = c->w.rank == 0;
     char *all = NULL;
     int64_t *len = NULL, total = 0;
@@ -123,7 +127,7 @@ static rd_code comm_mpi_gather(rd_comm *c, const void *p, int64_t n, char **out,
     if (root) {
         for (int r = 0; r < c->w.size; r++) total += len[r];
         all = malloc((size_t)total + 1);
-        if (!all) rd_fail(st, RD_EENV, "out of memory gathering %lld bytes", (long long)total);
+        if (!all) rd_fail(st, RD_EENV, "out of memory gathering %" PRId64 " bytes", total);
     }
     if (rd_comm_agree(c, st) != RD_OK || (root && !all)) goto done;
     if (!root) {
@@ -157,20 +161,22 @@ static rd_code comm_mpi_allgather(rd_comm *c, const void *mine, void *all, int64
                                   rd_status *st)
 {
     if (bytes <= INT_MAX / c->w.size)
-        return RD_MPI(
-            MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, of(c)->world), st);
+        return RD_MPI(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                                    comm_mpi_of(c)->world),
+                      st);
     memcpy((char *)all + bytes * c->w.rank, mine, (size_t)bytes);
-    for (int r = 0; r < c->w.size; r++) RD_TRY(bcast(c, (char *)all + bytes * r, bytes, r, st));
+    for (int r = 0; r < c->w.size; r++)
+        RD_TRY(comm_mpi_bcast(c, (char *)all + bytes * r, bytes, r, st));
 done:
     return st->code;
 }
 
 static rd_code comm_mpi_arena_new(rd_comm *c, int64_t n, float **out, char why[200], rd_status *st)
 {
-    mpi_comm *m = of(c);
-    if (!m->window && c->w.size > c->w.n_hosts)
+    mpi_comm *m = comm_mpi_of(c);
+    if (!m->host && c->w.size > c->w.n_hosts)
         snprintf(why, 200, "the ranks of a host share no memory");
-    if (m->window) RD_TRY(rd_host_arena_new(m->window, m->world, m->local, n, &m->arena, why, st));
+    if (m->host) RD_TRY(rd_host_arena_new(m->host, m->world, m->local, n, &m->arena, why, st));
     if (m->arena) {
         *out = rd_host_arena_mine(m->arena);
         snprintf(c->note, sizeof c->note,
@@ -181,18 +187,19 @@ done:
     return st->code;
 }
 
-static void arena_free(rd_comm *c)
+static void comm_mpi_arena_free(rd_comm *c)
 {
-    rd_host_arena_free(of(c)->arena);
-    of(c)->arena = NULL;
+    rd_host_arena_free(comm_mpi_of(c)->arena);
+    comm_mpi_of(c)->arena = NULL;
 }
 
-static rd_code share(rd_comm *c, size_t bytes, size_t mark_at, void **out, char why[200],
-                     rd_status *st)
+static rd_code comm_mpi_share(rd_comm *c, size_t bytes, size_t mark_at, void **out, char why[200],
+                              rd_status *st)
 {
     unsigned char *map = NULL;
-    int err = rd_host_memory_new(of(c)->local, bytes, mark_at, &map, st);
-    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &err, 1, MPI_INT, MPI_MAX, of(c)->local), st));
+    int err = rd_host_memory_new(comm_mpi_of(c)->local, bytes, mark_at, &map, st);
+    RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, &err, 1, MPI_INT, MPI_MAX, comm_mpi_of(c)->local),
+                  st));
     if (err == 0)
         *out = map;
     else
@@ -204,14 +211,14 @@ done:
 
 void rd_mpi_inside(rd_comm *c, MPI_Comm *world, rd_host **w, rd_host_arena **a)
 {
-    *world = of(c)->world;
-    *w = of(c)->window;
-    *a = of(c)->arena;
+    *world = comm_mpi_of(c)->world;
+    *w = comm_mpi_of(c)->host;
+    *a = comm_mpi_of(c)->arena;
 }
 
 /* ---- start and end ---- */
 
-static bool mpi_is_up(void)
+static bool mpi_is_running(void)
 {
     int begun = 0, ended = 0;
     MPI_Initialized(&begun);
@@ -219,43 +226,44 @@ static bool mpi_is_up(void)
     return begun && !ended;
 }
 
-static void mpi_abort(rd_comm *c, int exit_code)
+static void comm_mpi_abort(rd_comm *c, int exit_code)
 {
     (void)c;
-    if (mpi_is_up()) MPI_Abort(MPI_COMM_WORLD, exit_code);
+    if (mpi_is_running()) MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
-static void mpi_free(rd_comm *c)
+static void comm_mpi_free(rd_comm *c)
 {
-    mpi_comm *m = of(c);
-    rd_host_free(m->window);
+    mpi_comm *m = comm_mpi_of(c);
+    rd_host_free(m->host);
     rd_cross_free(m->cross);
     if (m->local != MPI_COMM_NULL) MPI_Comm_free(&m->local);
     if (m->world != MPI_COMM_NULL) MPI_Comm_free(&m->world);
     free(m);
-    if (!mpi_is_up()) return;
+    if (!mpi_is_running()) return;
     MPI_Finalize();
 }
 
 static const rd_comm_vt mpi_vt = {.sum_f32 = comm_mpi_sum_f32,
                                   .sum_f64 = comm_mpi_sum_f64,
-                                  .sum_i64 = sum_i64,
-                                  .max_f64 = max_f64,
-                                  .min_f64 = min_f64,
-                                  .bcast = bcast,
-                                  .barrier = barrier,
+                                  .sum_i64 = comm_mpi_sum_i64,
+                                  .max_f64 = comm_mpi_max_f64,
+                                  .min_f64 = comm_mpi_min_f64,
+                                  .bcast = comm_mpi_bcast,
+                                  .barrier = comm_mpi_barrier,
                                   .gather = comm_mpi_gather,
                                   .allgather = comm_mpi_allgather,
-                                  .local_bcast = local_bcast,
-                                  .local_barrier = local_barrier,
+                                  .local_bcast = comm_mpi_local_bcast,
+                                  .local_barrier = comm_mpi_local_barrier,
                                   .arena_new = comm_mpi_arena_new,
-                                  .arena_free = arena_free,
-                                  .share = share,
-                                  .abort = mpi_abort,
-                                  .free = mpi_free};
+                                  .arena_free = comm_mpi_arena_free,
+                                  .share = comm_mpi_share,
+                                  .abort = comm_mpi_abort,
+                                  .free = comm_mpi_free};
 
-/* Whether a rank may read its neighbour's memory. A sandbox forbids the call as such, a hardened kernel all readers
- * but root; Open MPI would say "Read -1, expected N" at every message. */
+/* Returns whether a rank may read the memory of another process. A sandbox forbids the call, and a
+ * hardened kernel forbids it to all users but root. Open MPI would print "Read -1, expected N" at
+ * every message. */
 static bool may_read_peers(void)
 {
     char from = 1, to = 0;
@@ -268,9 +276,9 @@ static bool may_read_peers(void)
     return scope < 2 || geteuid() == 0;
 }
 
-/* Sets Open MPI up. A setting of the environment or of mpirun --mca, which arrives as environment,
- * wins. */
-static void set_defaults(void)
+/* Sets variables for Open MPI, unless the environment has them. The settings of mpirun --mca arrive
+ * in the environment, too. */
+static void set_mpi_defaults(void)
 {
     (void)rd_environment_default(RD_VAR_UNUSED_WARNING);
     if (!may_read_peers()) (void)rd_environment_default(RD_VAR_NO_PEER_READ);
@@ -280,10 +288,11 @@ static void set_defaults(void)
         (void)rd_environment_default(RD_VAR_YIELD);
 }
 
-static char library[64]; /* written once, by the function below */
+static char library[64]; /* the function below writes it once */
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 
-static void ask_library(void) /* "Open MPI v4.1.4, package: Debian OpenMPI, ..." */
+/* Shortens "Open MPI v4.1.4, package: Debian OpenMPI, ..." to "Open MPI 4.1.4". */
+static void read_library_version(void)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int n = 0;
@@ -296,12 +305,13 @@ static void ask_library(void) /* "Open MPI v4.1.4, package: Debian OpenMPI, ..."
 
 const char *rd_comm_library_version(void)
 {
-    pthread_once(&library_once, ask_library);
+    pthread_once(&library_once, read_library_version);
     return library;
 }
 
-/* RD_COMM_HOSTS=k, for tests: the ranks of a host behave like those of k hosts. They share its processors. */
-static rd_code make_up_hosts(mpi_comm *m, bool *crowded, rd_status *st)
+/* Makes the ranks of a host behave like those of k hosts if the environment has RD_COMM_HOSTS=k,
+ * for tests. They share the host's cores. */
+static rd_code split_hosts_for_tests(mpi_comm *m, bool *crowded, rd_status *st)
 {
     const char *text = getenv("RD_COMM_HOSTS");
     const int k = text ? atoi(text) : 0;
@@ -317,7 +327,8 @@ done:
     return st->code;
 }
 
-/* Fills in what is known of hosts and processors. Collective. */
+/* Collective. Finds the hosts and cores, and fills in the rd_world. *crowded: a host has more ranks
+ * than cores. */
 static rd_code find_world(mpi_comm *m, bool *crowded, rd_status *st)
 {
     rd_world *w = &m->base.w;
@@ -327,7 +338,7 @@ static rd_code find_world(mpi_comm *m, bool *crowded, rd_status *st)
     RD_TRY(RD_MPI(MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, w->rank, MPI_INFO_NULL,
                                       &m->local),
                   st));
-    RD_TRY(make_up_hosts(m, crowded, st));
+    RD_TRY(split_hosts_for_tests(m, crowded, st));
     RD_TRY(RD_MPI(MPI_Comm_set_errhandler(m->local, MPI_ERRORS_RETURN), st));
     RD_TRY(RD_MPI(MPI_Comm_rank(m->local, &w->local_rank), st));
     RD_TRY(RD_MPI(MPI_Comm_size(m->local, &w->local_size), st));
@@ -343,7 +354,7 @@ static rd_code find_world(mpi_comm *m, bool *crowded, rd_status *st)
     w->host_index = host[0];
     w->n_hosts = host[1];
     sets = calloc((size_t)w->local_size, sizeof *sets);
-    if (!sets) rd_fail(st, RD_EENV, "out of memory for %d sets of processors", w->local_size);
+    if (!sets) rd_fail(st, RD_EENV, "out of memory for the cores of %d ranks", w->local_size);
     RD_TRY(rd_comm_agree(&m->base, st));
     const rd_cpu_set mine = rd_cpus_mine();
     RD_TRY(RD_MPI(MPI_Allgather(&mine, (int)sizeof mine, MPI_BYTE, sets, (int)sizeof mine, MPI_BYTE,
@@ -375,7 +386,7 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
     if (gethostname(w->host, sizeof w->host - 1) != 0)
         snprintf(w->host, sizeof w->host, "localhost");
     snprintf(w->library, sizeof w->library, "%s", rd_comm_library_version());
-    set_defaults();
+    set_mpi_defaults();
     const int rc = MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
     if (rc != MPI_SUCCESS) {
         rd_fail(st, RD_EENV,
@@ -392,30 +403,29 @@ rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd
     if (launched > w->size) {
         rd_fail(st, RD_EENV,
                 "the launcher started %d ranks but MPI sees %d; the program (%s) and mpirun use "
-                "different "
-                "MPI libraries, start it with the mpirun of that library",
+                "different MPI libraries, start it with the mpirun of that library",
                 launched, w->size, w->library);
         goto done;
     }
     RD_TRY(find_world(m, &crowded, st));
-    RD_TRY(rd_host_new(m->world, m->local, crowded, &m->window, why, st));
-    m->base.shares = m->window != NULL;
-    if (!m->window && w->size > 1) {
+    RD_TRY(rd_host_new(m->world, m->local, crowded, &m->host, why, st));
+    m->base.shares = m->host != NULL;
+    if (!m->host && w->size > 1) {
         (void)rd_cross_new(m->world, &m->cross, st);
         RD_TRY(rd_comm_agree(&m->base, st));
     }
     if (w->size == 1)
         snprintf(m->base.note, sizeof m->base.note, "one rank, nothing to sum");
-    else if (!m->window)
+    else if (!m->host)
         snprintf(m->base.note, sizeof m->base.note, "sums by messages (%s)", why);
     else
         snprintf(m->base.note, sizeof m->base.note,
                  "sums through shared memory in pieces of %zu KiB%s",
-                 rd_host_piece_bytes(m->window) >> 10,
+                 rd_host_piece_bytes(m->host) >> 10,
                  w->n_hosts > 1 ? ", and on between hosts" : "");
     *out = &m->base;
     return RD_OK;
 done:
-    mpi_free(&m->base);
+    comm_mpi_free(&m->base);
     return st->code;
 }

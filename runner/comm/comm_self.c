@@ -1,43 +1,45 @@
-/* comm_self.c -- the world of one: every collective leaves its data as it is. */
+/* comm_self.c -- the "self" communicator, for one rank: the collectives do not change their
+ * data. */
 #include "comm_impl.h"
 #include "host_cpus.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static rd_code leave_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
+static rd_code self_reduce_f32(rd_comm *c, float *x, int64_t n, rd_status *st)
 {
     (void)c, (void)x, (void)n;
     return st->code;
 }
 
-static rd_code leave_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
+static rd_code self_reduce_f64(rd_comm *c, double *x, int64_t n, rd_status *st)
 {
     (void)c, (void)x, (void)n;
     return st->code;
 }
 
-static rd_code leave_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st)
+static rd_code self_reduce_i64(rd_comm *c, int64_t *x, int64_t n, rd_status *st)
 {
     (void)c, (void)x, (void)n;
     return st->code;
 }
 
-static rd_code leave_bytes(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
+static rd_code self_bcast(rd_comm *c, void *p, int64_t bytes, int root, rd_status *st)
 {
     (void)c, (void)p, (void)bytes, (void)root;
     return st->code;
 }
 
-static rd_code no_wait(rd_comm *c, rd_status *st)
+static rd_code self_barrier(rd_comm *c, rd_status *st)
 {
     (void)c;
     return st->code;
 }
 
-static rd_code comm_self_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens,
-                                rd_status *st)
+static rd_code self_gather(rd_comm *c, const void *p, int64_t n, char **out, int64_t **lens,
+                           rd_status *st)
 {
     (void)c;
     *out = malloc((size_t)n + 1);
@@ -47,7 +49,7 @@ static rd_code comm_self_gather(rd_comm *c, const void *p, int64_t n, char **out
         free(*lens);
         *out = NULL;
         *lens = NULL;
-        return rd_fail(st, RD_EENV, "out of memory gathering %lld bytes", (long long)n);
+        return rd_fail(st, RD_EENV, "out of memory gathering %" PRId64 " bytes", n);
     }
     if (n > 0) memcpy(*out, p, (size_t)n);
     (*out)[n] = '\0';
@@ -55,15 +57,14 @@ static rd_code comm_self_gather(rd_comm *c, const void *p, int64_t n, char **out
     return st->code;
 }
 
-static rd_code comm_self_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes,
-                                   rd_status *st)
+static rd_code self_allgather(rd_comm *c, const void *mine, void *all, int64_t bytes, rd_status *st)
 {
     (void)c;
     memcpy(all, mine, (size_t)bytes);
     return st->code;
 }
 
-static void no_abort(rd_comm *c, int exit_code)
+static void self_abort(rd_comm *c, int exit_code)
 {
     (void)c, (void)exit_code;
 }
@@ -72,18 +73,18 @@ static void self_free(rd_comm *c)
     free(c);
 }
 
-static const rd_comm_vt self_vt = {.sum_f32 = leave_f32,
-                                   .sum_f64 = leave_f64,
-                                   .sum_i64 = leave_i64,
-                                   .max_f64 = leave_f64,
-                                   .min_f64 = leave_f64,
-                                   .bcast = leave_bytes,
-                                   .barrier = no_wait,
-                                   .gather = comm_self_gather,
-                                   .allgather = comm_self_allgather,
-                                   .local_bcast = leave_bytes,
-                                   .local_barrier = no_wait,
-                                   .abort = no_abort,
+static const rd_comm_vt self_vt = {.sum_f32 = self_reduce_f32,
+                                   .sum_f64 = self_reduce_f64,
+                                   .sum_i64 = self_reduce_i64,
+                                   .max_f64 = self_reduce_f64,
+                                   .min_f64 = self_reduce_f64,
+                                   .bcast = self_bcast,
+                                   .barrier = self_barrier,
+                                   .gather = self_gather,
+                                   .allgather = self_allgather,
+                                   .local_bcast = self_bcast,
+                                   .local_barrier = self_barrier,
+                                   .abort = self_abort,
                                    .free = self_free};
 
 rd_code rd_comm_self_new(rd_comm **out, rd_status *st)

@@ -1,17 +1,20 @@
-/* cross_flow.c -- the sum of an array in parts, which goes on while the rest of the array is being computed.
+/* cross_flow.c -- sums an array in parts while the rest of the array is being computed.
  *
- * A part is issued when every rank of the host has counted it as ready, in a line of memory that they share: nobody waits in a
- * barrier. Then each owner adds up its slice of the part over the ranks of its host, in place, sums that with the same
- * owners of the other hosts (cross_sum.c, in chunks, some of them under way at a time), hands the result to the ranks of its host,
- * and counts the part as done. When all owners have done all parts, the round is over. Parts are issued in the order of
- * the list on every rank, so no two ranks wait for each other's other part.
+ * A part starts when every rank of the host has counted it as ready, in memory that they share. No
+ * rank waits in a barrier. Each owner then sums its slice of the part over the ranks of its host,
+ * in place, and over the same owners of the other hosts (cross_sum.c). It does that in chunks,
+ * several at a time. It copies the result to the ranks of its host and counts the part as done. The
+ * round ends when all owners have done all parts. All ranks start the parts in the order of the
+ * list, so no two ranks wait for different parts of each other.
  *
- * Who moves it on: the caller, in rd_flow_finish or, between its own work, in rd_flow_poll; or a thread, from the first rd_flow_ready of a
- * round to rd_flow_take. It looks when a part is ready and every tenth of a millisecond, so that it needs no processor of its own; or,
- * where it has one, all the time: in a tenth of a millisecond a link of 10 Gbit/s carries a quarter of a chunk.
+ * The caller moves the sums on, in rd_flow_finish or, between its own work, in rd_flow_poll. Or a
+ * thread does, from the first rd_flow_ready of a round to rd_flow_pause. The thread polls when a
+ * part is ready and every tenth of a millisecond, so it needs no separate core. If it has its own
+ * core, it polls all the time: in a tenth of a millisecond a link of 10 Gbit/s carries a quarter of
+ * a chunk.
  *
- * Without memory in common every rank counts as a host. On one host there is nothing that waiting could hide: the parts are summed as
- * rd_comm_sum_f32 does, neighbours together. */
+ * Without shared memory every rank counts as a host. On one host no transfer can be hidden, so the
+ * parts are summed as by rd_comm_sum_f32, neighbours together. */
 #include "comm_mpi.h"
 #include "tree_sum.h"
 #include "rd/clock.h"
@@ -25,16 +28,18 @@
 #include <time.h>
 
 enum {
-    TAGS = 512, /* chunks until tags repeat */
-    LOOK_NS = 100000,
-    LOOKS =
-        1000, /* of a thread with a processor of its own, a millisecond or more, until it rests all the same */
+    TAGS = 512,       /* chunks until tags repeat */
+    POLL_NS = 100000, /* time between two polls of a thread without its own core */
+    /* Polls without success after which a thread with its own core waits, too: a millisecond or
+     * more. */
+    BUSY_POLLS = 1000,
 };
 
-typedef struct chunk { /* of this rank's slices */
-    int64_t from, n;   /* elements of a part of an arena; n 0: the slice of `part` is empty */
+/* A piece of this rank's slice of a part. */
+typedef struct chunk {
+    int64_t from, n; /* elements of the array; n = 0: the slice is empty */
     int part;
-    bool last; /* of this part */
+    bool last; /* the last chunk of the part */
 } chunk;
 
 struct rd_flow {
@@ -45,25 +50,28 @@ struct rd_flow {
     rd_flow_part *part;
     int n_parts;
     rd_flow_times last;
-    bool moves; /* the rest is there: several hosts */
-    MPI_Comm comm;
-    rd_cross *cross; /* NULL for no owner */
-    rd_cross_job *job[RD_CROSS_DEEP];
-    bool finished[RD_CROSS_DEEP];
-    int n_local, me, n_owners, spins;
-    float **to;                /* [n_local]: x, of each rank of the host */
-    rd_host_arena_flag **flag; /* [n_local] */
-    rd_host_arena_flag own;    /* where no memory is shared */
-    uint64_t rounds;
-    chunk *chunk;
-    int n_chunks, begun, retired; /* chunks of this round */
-    int n_ready, seen;            /* parts of this round: ready on this rank, done by all owners */
-    int64_t busy_ns, since_ns, sent;
-    rd_status status;
+    bool between_hosts; /* there are several hosts; only then the fields below are set */
+    MPI_Comm comm;      /* owned; the owners of the same slice on all hosts */
+    rd_cross *cross;    /* owned; NULL: this rank owns no slice */
+    rd_cross_job *job[RD_CROSS_DEEP]; /* owned */
+    bool finished[RD_CROSS_DEEP];     /* the chunk of this job is summed */
+    int n_local, me, n_owners, spins; /* as in rd_host */
+    float **to;                       /* owned; [n_local]: x of each rank of the host */
+    rd_host_arena_flag **flag;        /* owned; [n_local] */
+    rd_host_arena_flag own;           /* this rank's flag if no memory is shared */
+    uint64_t rounds;                  /* rounds that have ended */
+    chunk *chunk;                     /* owned; [n_chunks], in the order of the parts */
+    int n_chunks, begun, retired;     /* chunks of a round: all, begun, done */
+    int n_ready, n_done; /* parts of this round: ready on this rank, done by all owners */
+    int64_t busy_ns;     /* time of this round in which a chunk was in progress */
+    int64_t since_ns;    /* when the present such time began */
+    int64_t sent;        /* bytes sent before this round */
+    rd_status status;    /* the first failure; rd_flow_finish returns it */
     pthread_t thread;
-    bool has_thread, awake;
-    atomic_bool give_back, quit;
-    sem_t go, poke, idle; /* poke: the thread has something new to look at */
+    bool has_thread, awake;  /* awake: the thread works on this round */
+    atomic_bool pause, quit; /* requests to the thread */
+    /* go: the thread begins a round; wake: there is something new; idle: the thread has paused. */
+    sem_t go, wake, idle;
 };
 
 const char *rd_wire_name(rd_wire w)
@@ -84,30 +92,32 @@ const rd_flow_times *rd_flow_last(const rd_flow *f)
     return &f->last;
 }
 
-/* ---- one look at what can go on ---- */
+/* ---- one poll ---- */
 
-static uint64_t cross_flow_count(const rd_flow *f, int parts)
+/* Returns what a flag counts after this number of parts of the round. */
+static uint64_t flow_count(const rd_flow *f, int parts)
 {
     return f->rounds * (uint64_t)f->n_parts + (uint64_t)parts;
 }
 
-static bool all_ready(const rd_flow *f, int part)
+static bool flow_all_ready(const rd_flow *f, int part)
 {
-    const uint64_t want = cross_flow_count(f, part + 1);
+    const uint64_t want = flow_count(f, part + 1);
     for (int r = 0; r < f->n_local; r++)
         if (atomic_load_explicit(&f->flag[r]->ready, memory_order_acquire) < want) return false;
     return true;
 }
 
-static bool all_done(const rd_flow *f, int part)
+static bool flow_all_done(const rd_flow *f, int part)
 {
-    const uint64_t want = cross_flow_count(f, part + 1);
+    const uint64_t want = flow_count(f, part + 1);
     for (int r = 0; r < f->n_owners; r++)
         if (atomic_load_explicit(&f->flag[r]->done, memory_order_acquire) < want) return false;
     return true;
 }
 
-static void begin_chunk(rd_flow *f, const chunk *k)
+/* Sums a chunk over the ranks of the host and starts its sum between hosts. */
+static void flow_begin_chunk(rd_flow *f, const chunk *k)
 {
     const int slot = f->begun % RD_CROSS_DEEP;
     rd_assert(k->part >= 0 && k->part < f->n_parts && k->n <= rd_cross_chunk(f->wire));
@@ -129,27 +139,28 @@ static void begin_chunk(rd_flow *f, const chunk *k)
         f->finished[slot] = true;
 }
 
-/* After a failure the sums are wrong and are never used, but nobody of this host is left waiting for them. */
-static void retire_chunk(rd_flow *f, const chunk *k)
+/* Copies a finished chunk to the ranks of the host. After a failure the sums are wrong and are
+ * never used, but no rank of this host waits for ever. */
+static void flow_retire_chunk(rd_flow *f, const chunk *k)
 {
     for (int r = 0; r < f->n_local && f->status.code == RD_OK; r++)
         if (r != f->me)
             memcpy(f->to[r] + k->from, f->to[f->me] + k->from, (size_t)k->n * sizeof(float));
     if (k->last)
-        atomic_store_explicit(&f->flag[f->me]->done, cross_flow_count(f, k->part + 1),
+        atomic_store_explicit(&f->flag[f->me]->done, flow_count(f, k->part + 1),
                               memory_order_release);
     rd_assert(f->retired < f->begun);
     f->retired++;
     if (f->retired == f->begun) f->busy_ns += rd_now_ns() - f->since_ns;
 }
 
-/* True: something moved. */
-static bool cross_flow_look(rd_flow *f)
+/* Moves the sums on without waiting. Returns whether a chunk began or finished. */
+static bool flow_advance(rd_flow *f)
 {
     bool moved = false;
     while (f->begun < f->n_chunks && f->begun - f->retired < RD_CROSS_DEEP &&
-           all_ready(f, f->chunk[f->begun].part)) {
-        begin_chunk(f, &f->chunk[f->begun]);
+           flow_all_ready(f, f->chunk[f->begun].part)) {
+        flow_begin_chunk(f, &f->chunk[f->begun]);
         moved = true;
     }
     for (int i = f->retired; i < f->begun; i++) {
@@ -160,44 +171,45 @@ static bool cross_flow_look(rd_flow *f)
         moved |= f->finished[slot];
     }
     while (f->retired < f->begun && f->finished[f->retired % RD_CROSS_DEEP])
-        retire_chunk(f, &f->chunk[f->retired]);
-    while (f->seen < f->n_parts && all_done(f, f->seen)) f->part[f->seen++].end_ns = rd_now_ns();
+        flow_retire_chunk(f, &f->chunk[f->retired]);
+    while (f->n_done < f->n_parts && flow_all_done(f, f->n_done))
+        f->part[f->n_done++].end_ns = rd_now_ns();
     return moved;
 }
 
 /* ---- the thread ---- */
 
-static void cross_flow_nap(int64_t ns)
+static void flow_sleep(int64_t ns)
 {
     const struct timespec t = {.tv_nsec = ns};
     nanosleep(&t, NULL);
 }
 
-/* Until something is to be done, or it is time to look at what came from other hosts. */
-static void cross_flow_rest(rd_flow *f)
+/* Waits until there is something new, or until it is time to poll for messages of other hosts. */
+static void flow_wait(rd_flow *f)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += LOOK_NS;
+    t.tv_nsec += POLL_NS;
     if (t.tv_nsec >= 1000000000) {
         t.tv_nsec -= 1000000000;
         t.tv_sec++;
     }
-    (void)sem_clockwait(&f->poke, CLOCK_MONOTONIC, &t);
+    (void)sem_clockwait(&f->wake, CLOCK_MONOTONIC, &t);
 }
 
-static void *cross_flow_carry(void *p)
+static void *flow_thread(void *p)
 {
     rd_flow *f = p;
-    const int looks = f->mode == RD_FLOW_CORE ? LOOKS : 0;
+    const int polls = f->mode == RD_FLOW_CORE ? BUSY_POLLS : 0;
     for (;;) {
         while (sem_wait(&f->go) != 0) continue;
         if (atomic_load(&f->quit)) return NULL;
-        int idle = 0; /* looks that found nothing */
-        while (!atomic_load(&f->give_back)) {
-            idle = cross_flow_look(f) ? 0 : idle + 1;
-            if (idle > looks)
-                cross_flow_rest(f);
+        int idle = 0; /* polls in a row that found nothing */
+        while (!atomic_load(&f->pause)) {
+            idle = flow_advance(f) ? 0 : idle + 1;
+            if (idle > polls)
+                flow_wait(f);
             else if (idle > 0)
                 sched_yield();
         }
@@ -205,19 +217,20 @@ static void *cross_flow_carry(void *p)
     }
 }
 
-static rd_code cross_flow_start_thread(rd_flow *f, rd_status *st)
+static rd_code flow_start_thread(rd_flow *f, rd_status *st)
 {
     sigset_t all, before;
     sem_init(&f->go, 0, 0);
-    sem_init(&f->poke, 0, 0);
+    sem_init(&f->wake, 0, 0);
     sem_init(&f->idle, 0, 0);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
-    f->has_thread = pthread_create(&f->thread, NULL, cross_flow_carry, f) == 0;
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the main thread handles signals */
+    f->has_thread = pthread_create(&f->thread, NULL, flow_thread, f) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return f->has_thread
                ? RD_OK
-               : rd_fail(st, RD_EENV, "no thread for the sums between hosts; set overlap to calls");
+               : rd_fail(st, RD_EENV,
+                         "cannot start a thread for the sums between hosts; set overlap to calls");
 }
 
 /* ---- a round ---- */
@@ -225,37 +238,37 @@ static rd_code cross_flow_start_thread(rd_flow *f, rd_status *st)
 void rd_flow_ready(rd_flow *f, int n)
 {
     rd_assert(n <= f->n_parts);
-    if (!f->moves || n <= f->n_ready) return;
+    if (!f->between_hosts || n <= f->n_ready) return;
     for (int i = f->n_ready; i < n; i++) f->part[i].begin_ns = rd_now_ns();
     f->n_ready = n;
-    atomic_store_explicit(&f->flag[f->me]->ready, cross_flow_count(f, n), memory_order_release);
-    if (!f->has_thread || n == f->n_parts)
-        return; /* the last part: the caller will take it at once */
+    atomic_store_explicit(&f->flag[f->me]->ready, flow_count(f, n), memory_order_release);
+    /* After the last part the caller moves the sums on by itself. */
+    if (!f->has_thread || n == f->n_parts) return;
     if (f->awake) {
-        sem_post(&f->poke);
+        sem_post(&f->wake);
         return;
     }
     f->awake = true;
-    atomic_store(&f->give_back, false);
+    atomic_store(&f->pause, false);
     sem_post(&f->go);
 }
 
 void rd_flow_poll(rd_flow *f)
 {
-    if (f->moves && f->mode == RD_FLOW_CALLS) (void)cross_flow_look(f);
+    if (f->between_hosts && f->mode == RD_FLOW_CALLS) (void)flow_advance(f);
 }
 
-void rd_flow_take(rd_flow *f)
+void rd_flow_pause(rd_flow *f)
 {
     if (!f->awake) return;
-    atomic_store(&f->give_back, true);
-    sem_post(&f->poke);
+    atomic_store(&f->pause, true);
+    sem_post(&f->wake);
     while (sem_wait(&f->idle) != 0) continue;
     f->awake = false;
 }
 
-/* One host: neighbouring parts in one go. */
-static rd_code sum_at_once(rd_flow *f, rd_status *st)
+/* Sums all parts on one host, neighbouring parts in one call. */
+static rd_code flow_sum_at_once(rd_flow *f, rd_status *st)
 {
     const int64_t begin_ns = rd_now_ns();
     for (int i = 0; i < f->n_parts;) {
@@ -266,9 +279,9 @@ static rd_code sum_at_once(rd_flow *f, rd_status *st)
         RD_TRY(rd_comm_sum_f32(f->c, f->x + f->part[i].from, n, st));
         const int64_t end_ns = rd_now_ns();
         for (; i < k; i++) {
+            /* Equal times show exchange.c that the parts were summed together. */
             f->part[i].begin_ns = part_ns;
-            f->part[i].end_ns =
-                end_ns; /* one time, by which exchange.c knows that they went together */
+            f->part[i].end_ns = end_ns;
         }
     }
     f->last.total_s = f->last.exposed_s = (double)(rd_now_ns() - begin_ns) * 1e-9;
@@ -278,16 +291,16 @@ done:
 
 rd_code rd_flow_finish(rd_flow *f, rd_status *st)
 {
-    const int looks = f->mode == RD_FLOW_CORE ? LOOKS : 50;
+    const int polls = f->mode == RD_FLOW_CORE ? BUSY_POLLS : 50;
     int idle = 0;
-    if (!f->moves) return sum_at_once(f, st);
+    if (!f->between_hosts) return flow_sum_at_once(f, st);
     const int64_t begin_ns = rd_now_ns();
     rd_flow_ready(f, f->n_parts);
-    rd_flow_take(f);
-    while (f->seen < f->n_parts) {
-        idle = cross_flow_look(f) ? 0 : idle + 1;
-        if (idle > f->spins + looks)
-            cross_flow_nap(LOOK_NS / 2);
+    rd_flow_pause(f);
+    while (f->n_done < f->n_parts) {
+        idle = flow_advance(f) ? 0 : idle + 1;
+        if (idle > f->spins + polls)
+            flow_sleep(POLL_NS / 2);
         else if (idle > f->spins)
             sched_yield();
     }
@@ -298,27 +311,28 @@ rd_code rd_flow_finish(rd_flow *f, rd_status *st)
     rd_assert(f->begun == f->n_chunks && f->retired == f->n_chunks && f->n_ready == f->n_parts);
     rd_assert(!f->awake); /* the thread does not look at the round any more */
     f->rounds++;
-    f->begun = f->retired = f->n_ready = f->seen = 0;
+    f->begun = f->retired = f->n_ready = f->n_done = 0;
     f->busy_ns = 0;
     if (st->code == RD_OK && f->status.code != RD_OK) *st = f->status;
     return st->code;
 }
 
-/* ---- making one ---- */
+/* ---- start and end ---- */
 
 void rd_flow_free(rd_flow *f)
 {
     if (!f) return;
     if (f->has_thread) {
-        rd_flow_take(f);
+        rd_flow_pause(f);
         atomic_store(&f->quit, true);
         sem_post(&f->go);
         pthread_join(f->thread, NULL);
         sem_destroy(&f->go);
-        sem_destroy(&f->poke);
+        sem_destroy(&f->wake);
         sem_destroy(&f->idle);
     }
-    /* After a failure MPI may still write into what is under way: the job ends soon, and takes it along. */
+    /* After a failure MPI may still write to the buffers of jobs in progress. They are not freed;
+     * the process ends soon. */
     if (f->begun == f->retired && f->status.code == RD_OK) {
         for (int i = 0; i < RD_CROSS_DEEP; i++) rd_cross_job_free(f->job[i]);
         rd_cross_free(f->cross);
@@ -331,8 +345,8 @@ void rd_flow_free(rd_flow *f)
     free(f);
 }
 
-/* Which elements of each part are this rank's slice, in chunks; in the array's own elements. */
-static rd_code cross_flow_cut(rd_flow *f, const rd_host *w, rd_status *st)
+/* Finds this rank's slice of each part and cuts it into chunks. */
+static rd_code flow_make_chunks(rd_flow *f, const rd_host *w, rd_status *st)
 {
     const chunk *none = NULL;
     const int64_t most = rd_cross_chunk(f->wire);
@@ -359,8 +373,8 @@ static rd_code cross_flow_cut(rd_flow *f, const rd_host *w, rd_status *st)
     return RD_OK;
 }
 
-/* What does not need other ranks. */
-static rd_code prepare(rd_flow *f, const rd_host *w, const rd_host_arena *a, rd_status *st)
+/* Does what needs no other rank. */
+static rd_code flow_prepare(rd_flow *f, const rd_host *w, const rd_host_arena *a, rd_status *st)
 {
     const int64_t at = a ? f->x - rd_host_arena_mine(a) : 0;
     f->n_local = f->n_owners = 1;
@@ -377,14 +391,15 @@ static rd_code prepare(rd_flow *f, const rd_host *w, const rd_host_arena *a, rd_
         f->to[r] = a ? rd_host_arena_of(a, r) + at : f->x;
         f->flag[r] = a ? rd_host_arena_flag_of(a, r) : &f->own;
     }
-    /* Another flow has counted here. The agreement that follows is a barrier, too. */
+    /* An earlier flow has counted here. The agreement that follows is also a barrier. */
     atomic_store(&f->flag[f->me]->ready, 0);
     atomic_store(&f->flag[f->me]->done, 0);
-    if (f->me >= f->n_owners) return RD_OK; /* others do it all */
-    return cross_flow_cut(f, a ? w : NULL, st);
+    if (f->me >= f->n_owners) return RD_OK; /* other ranks own the slices */
+    return flow_make_chunks(f, a ? w : NULL, st);
 }
 
-static rd_code connect(rd_flow *f, rd_status *st)
+/* Makes the jobs. */
+static rd_code flow_connect(rd_flow *f, rd_status *st)
 {
     RD_TRY(rd_cross_new(f->comm, &f->cross, st));
     for (int i = 0; i < RD_CROSS_DEEP; i++)
@@ -412,11 +427,11 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
         RD_TRY(st->code);
     if (!f || !f->part) goto done;
     memcpy(f->part, part, (size_t)n_parts * sizeof *part);
-    f->moves = c->w.n_hosts > 1 && n_parts > 0;
-    if (f->moves) {
+    f->between_hosts = c->w.n_hosts > 1 && n_parts > 0;
+    if (f->between_hosts) {
         f->mode = mode >= RD_FLOW_THREAD && !c->threads ? RD_FLOW_CALLS : mode;
         rd_mpi_inside(c, &world, &w, &a);
-        (void)prepare(f, w, a, st);
+        (void)flow_prepare(f, w, a, st);
         RD_TRY(rd_comm_agree(c, st));
         if (!a)
             RD_TRY(RD_MPI(MPI_Comm_dup(world, &f->comm), st));
@@ -424,10 +439,10 @@ rd_code rd_flow_new(rd_comm *c, float *x, const rd_flow_part *part, int n_parts,
             RD_TRY(RD_MPI(MPI_Comm_dup(w->cross_comm, &f->comm), st));
         if (f->comm != MPI_COMM_NULL) {
             RD_TRY(RD_MPI(MPI_Comm_set_errhandler(f->comm, MPI_ERRORS_RETURN), st));
-            (void)connect(f, st);
+            (void)flow_connect(f, st);
         }
         if (st->code == RD_OK && f->mode >= RD_FLOW_THREAD && f->n_chunks > 0)
-            (void)cross_flow_start_thread(f, st);
+            (void)flow_start_thread(f, st);
         RD_TRY(rd_comm_agree(c, st));
     }
     *out = f;

@@ -1,30 +1,37 @@
-/* cross_sum.c -- the sum between hosts, in an order that does not change and does not depend on MPI's library: the binary tree
- * of host_sum.c goes on over hosts.
+/* cross_sum.c -- the sum between hosts, in a fixed order that does not depend on the MPI library:
+ * the binary tree of host_sum.c goes on over hosts.
  *
- * The number of hosts is cut into factors: of its power of two in eights, fours or twos, then what is left, which is odd. At
- * each level groups of that many hosts, neighbours first, share what they have: each sends every other one its piece and adds
- * what comes along the tree. After the last level each host has its piece of the sum over all; the same way back collects
- * the pieces. Up to eight hosts, and any odd number, need two rounds; h hosts send 2 (1 - 1/h) of the array, the least there
- * is. Groups of neighbours whose size is a power of two are branches of the tree, so that every way of cutting gives the
- * same order.
+ * The number of hosts is split into factors: eights, fours or twos for its power of two, then the
+ * odd rest. Each factor is a level. At a level, groups of that many hosts exchange data, neighbours
+ * first. Each host sends every other host of the group the piece of that host, and sums what it
+ * receives along the tree. After the last level each host has its piece of the sum over all hosts.
+ * The same levels in reverse order collect the pieces.
  *
- * Narrow types: what every host gives at a level is rounded, what it keeps for itself too, and so is the result, before it
- * goes round. So each element depends on what the hosts gave alone, not on where pieces begin; all hosts hold the same bytes.
+ * Up to eight hosts, and any odd number, need two rounds of messages. With h hosts each sends 2 (1
+ * - 1/h) of the array, which is the minimum. Groups of neighbours whose size is a power of two are
+ * branches of the tree, so every split gives the same order.
  *
- * A job is one such sum under way. It never waits: rd_cross_poll goes as far as messages have come. */
+ * 16-bit types: every host rounds what it sends at a level, and also what it keeps. The result is
+ * rounded before it is sent. So each element depends only on the hosts' values and not on where
+ * pieces begin, and all hosts hold the same bytes.
+ *
+ * A job is one such sum in progress. It never waits: rd_cross_poll goes as far as messages have
+ * arrived. */
 #include "cross_sum.h"
 #include "mpi_error.h"
 #include "tree_sum.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { EIGHT = 8, F64_LEAST = 512, F64_MOST = 16384, F64_ROOM = 1 << 20, BLOCK = 1024 };
+enum { EIGHT = 8, F64_LEAST = 512, F64_MOST = 16384, F64_NUMBERS = 1 << 20, BLOCK = 1024 };
 
 typedef struct cross_sum_range {
     int64_t from, n;
 } cross_sum_range;
 
-static cross_sum_range piece(cross_sum_range r, int radix, int q)
+/* Returns piece q of `radix` pieces of the range. */
+static cross_sum_range cross_piece(cross_sum_range r, int radix, int q)
 {
     rd_assert(q >= 0 && q < radix && r.n >= 0);
     const int64_t lo = r.n * q / radix, hi = r.n * (q + 1) / radix;
@@ -33,28 +40,33 @@ static cross_sum_range piece(cross_sum_range r, int radix, int q)
 
 struct rd_cross_job {
     rd_cross *c; /* borrowed */
-    float *x;    /* of the caller */
+    float *x;    /* borrowed; the array */
     rd_wire wire;
-    int step, tag, n_req; /* step: levels up, then down */
-    cross_sum_range at[RD_CROSS_LEVELS + 1];
-    MPI_Request *req, *own_req; /* own_req: NULL where req is borrowed */
-    unsigned char *give, *take;
-    float *wide; /* a block of each member of a group; narrow types */
-    const float **src;
-    int64_t room;
+    int step;  /* 0 .. n_levels - 1: sums; then as many steps that collect */
+    int tag;   /* tag of the messages of step 0 */
+    int n_req; /* requests of this step */
+    cross_sum_range at[RD_CROSS_LEVELS + 1]; /* the part of x that each level works on */
+    MPI_Request *req, *own_req;              /* own_req: owned; NULL if req is borrowed */
+    unsigned char *send_buf, *recv_buf;      /* owned; in the wire's type */
+    float *wide;       /* owned; one block per host of a group, for 16-bit types */
+    const float **src; /* owned; the terms of a sum */
+    int64_t capacity;  /* most numbers of a sum */
 };
 
-static int digit(const rd_cross *c, int l)
+/* Returns this host's place in its group at level l. */
+static int cross_digit(const rd_cross *c, int l)
 {
     return c->me / c->stride[l] % c->radix[l];
 }
 
-static int member(const rd_cross *c, int l, int q)
+/* Returns the rank of the host at place q of the group. */
+static int cross_member(const rd_cross *c, int l, int q)
 {
-    return c->me + (q - digit(c, l)) * c->stride[l];
+    return c->me + (q - cross_digit(c, l)) * c->stride[l];
 }
 
-static rd_code send(rd_cross_job *j, int to, const void *p, int64_t n, rd_status *st)
+/* Starts to send n numbers. */
+static rd_code cross_send(rd_cross_job *j, int to, const void *p, int64_t n, rd_status *st)
 {
     const int64_t bytes = n * (int64_t)rd_wire_bytes(j->wire);
     rd_assert(to != j->c->me && to >= 0 && to < j->c->size && j->n_req < j->c->n_requests);
@@ -64,7 +76,8 @@ static rd_code send(rd_cross_job *j, int to, const void *p, int64_t n, rd_status
                   st);
 }
 
-static rd_code receive(rd_cross_job *j, int from, void *p, int64_t n, rd_status *st)
+/* Starts to receive n numbers. */
+static rd_code cross_receive(rd_cross_job *j, int from, void *p, int64_t n, rd_status *st)
 {
     const int64_t bytes = n * (int64_t)rd_wire_bytes(j->wire);
     rd_assert(from != j->c->me && from >= 0 && from < j->c->size);
@@ -74,43 +87,45 @@ static rd_code receive(rd_cross_job *j, int from, void *p, int64_t n, rd_status 
                   st);
 }
 
-/* Every member's piece to that member; theirs of mine come into slots of take, in order. */
-static rd_code begin_sum(rd_cross_job *j, int l, rd_status *st)
+/* Sends every host of the group its piece. Receives their terms for this host's piece in slots of
+ * recv_buf, in order. */
+static rd_code cross_begin_sum(rd_cross_job *j, int l, rd_status *st)
 {
     const rd_cross *c = j->c;
     const size_t size = rd_wire_bytes(j->wire);
-    const int me = digit(c, l), radix = c->radix[l];
-    const cross_sum_range mine = piece(j->at[l], radix, me);
+    const int me = cross_digit(c, l), radix = c->radix[l];
+    const cross_sum_range mine = cross_piece(j->at[l], radix, me);
     for (int q = 0, slot = 0; q < radix; q++) {
         if (q == me) continue;
         if (mine.n > 0)
-            RD_TRY(receive(j, member(c, l, q), j->take + (size_t)(slot++ * mine.n) * size, mine.n,
-                           st));
+            RD_TRY(cross_receive(j, cross_member(c, l, q),
+                                 j->recv_buf + (size_t)(slot++ * mine.n) * size, mine.n, st));
     }
-    for (int i = 1; i < radix; i++) { /* not all to the same one first */
+    for (int i = 1; i < radix; i++) { /* start at another host than the others do */
         const int q = (me + i) % radix;
-        const cross_sum_range p = piece(j->at[l], radix, q);
+        const cross_sum_range p = cross_piece(j->at[l], radix, q);
         const void *from = j->x + p.from;
         if (p.n == 0) continue;
         if (j->wire != RD_WIRE_F32) {
-            unsigned char *to = j->give + (size_t)(p.from - j->at[l].from) * size;
+            unsigned char *to = j->send_buf + (size_t)(p.from - j->at[l].from) * size;
             rd_wire_narrow(j->wire, j->x + p.from, p.n, to);
             from = to;
         }
-        RD_TRY(send(j, member(c, l, q), from, p.n, st));
+        RD_TRY(cross_send(j, cross_member(c, l, q), from, p.n, st));
     }
 done:
     return st->code;
 }
 
-static void end_sum(rd_cross_job *j, int l)
+/* Sums this host's piece over the group. */
+static void cross_end_sum(rd_cross_job *j, int l)
 {
     const rd_cross *c = j->c;
-    const int me = digit(c, l), radix = c->radix[l];
-    const cross_sum_range mine = piece(j->at[l], radix, me);
+    const int me = cross_digit(c, l), radix = c->radix[l];
+    const cross_sum_range mine = cross_piece(j->at[l], radix, me);
     const size_t size = rd_wire_bytes(j->wire);
     float *x = j->x + mine.from;
-    rd_assert(l < c->n_levels && mine.from + mine.n <= j->room);
+    rd_assert(l < c->n_levels && mine.from + mine.n <= j->capacity);
     for (int64_t i = 0; i < mine.n; i += BLOCK) {
         const int64_t m = mine.n - i < BLOCK ? mine.n - i : BLOCK;
         rd_wire_round(j->wire, x + i, m);
@@ -119,7 +134,7 @@ static void end_sum(rd_cross_job *j, int l)
                 j->src[q] = x + i;
                 continue;
             }
-            unsigned char *p = j->take + (size_t)(slot++ * mine.n + i) * size;
+            unsigned char *p = j->recv_buf + (size_t)(slot++ * mine.n + i) * size;
             j->src[q] = j->wire == RD_WIRE_F32 ? (float *)(void *)p : j->wide + q * BLOCK;
             if (j->wire != RD_WIRE_F32) rd_wire_widen(j->wire, p, m, j->wide + q * BLOCK);
         }
@@ -129,58 +144,61 @@ static void end_sum(rd_cross_job *j, int l)
     j->at[l + 1] = mine;
 }
 
-static rd_code begin_collect(rd_cross_job *j, int l, rd_status *st)
+/* Sends this host's piece of the result to the group and receives theirs. */
+static rd_code cross_begin_collect(rd_cross_job *j, int l, rd_status *st)
 {
     const rd_cross *c = j->c;
     const size_t size = rd_wire_bytes(j->wire);
-    const int me = digit(c, l), radix = c->radix[l];
-    const cross_sum_range mine = piece(j->at[l], radix, me);
+    const int me = cross_digit(c, l), radix = c->radix[l];
+    const cross_sum_range mine = cross_piece(j->at[l], radix, me);
     const void *from = j->x + mine.from;
     for (int q = 0; q < radix; q++) {
-        const cross_sum_range p = piece(j->at[l], radix, q);
+        const cross_sum_range p = cross_piece(j->at[l], radix, q);
         void *to = j->x + p.from;
         if (q == me || p.n == 0) continue;
-        if (j->wire != RD_WIRE_F32) to = j->take + (size_t)(p.from - j->at[l].from) * size;
-        RD_TRY(receive(j, member(c, l, q), to, p.n, st));
+        if (j->wire != RD_WIRE_F32) to = j->recv_buf + (size_t)(p.from - j->at[l].from) * size;
+        RD_TRY(cross_receive(j, cross_member(c, l, q), to, p.n, st));
     }
     if (mine.n == 0) goto done;
     if (j->wire != RD_WIRE_F32) {
-        rd_wire_narrow(j->wire, j->x + mine.from, mine.n,
-                       j->give); /* they are rounded already: nothing is lost */
-        from = j->give;
+        /* The numbers are rounded already, so nothing is lost. */
+        rd_wire_narrow(j->wire, j->x + mine.from, mine.n, j->send_buf);
+        from = j->send_buf;
     }
     for (int i = 1; i < radix; i++)
-        RD_TRY(send(j, member(c, l, (me + i) % radix), from, mine.n, st));
+        RD_TRY(cross_send(j, cross_member(c, l, (me + i) % radix), from, mine.n, st));
 done:
     return st->code;
 }
 
-static void end_collect(rd_cross_job *j, int l)
+/* Writes the received pieces to x, for 16-bit types. */
+static void cross_end_collect(rd_cross_job *j, int l)
 {
-    const int me = digit(j->c, l), radix = j->c->radix[l];
+    const int me = cross_digit(j->c, l), radix = j->c->radix[l];
     for (int q = 0; q < radix && j->wire != RD_WIRE_F32; q++) {
-        const cross_sum_range p = piece(j->at[l], radix, q);
+        const cross_sum_range p = cross_piece(j->at[l], radix, q);
         if (q == me) continue;
-        rd_wire_widen(j->wire, j->take + (size_t)(p.from - j->at[l].from) * rd_wire_bytes(j->wire),
-                      p.n, j->x + p.from);
+        rd_wire_widen(j->wire,
+                      j->recv_buf + (size_t)(p.from - j->at[l].from) * rd_wire_bytes(j->wire), p.n,
+                      j->x + p.from);
     }
 }
 
-static rd_code begin_step(rd_cross_job *j, rd_status *st)
+static rd_code cross_begin_step(rd_cross_job *j, rd_status *st)
 {
     const int levels = j->c->n_levels;
     j->n_req = 0;
-    return j->step < levels ? begin_sum(j, j->step, st)
-                            : begin_collect(j, 2 * levels - 1 - j->step, st);
+    return j->step < levels ? cross_begin_sum(j, j->step, st)
+                            : cross_begin_collect(j, 2 * levels - 1 - j->step, st);
 }
 
-static void end_step(rd_cross_job *j)
+static void cross_end_step(rd_cross_job *j)
 {
     const int levels = j->c->n_levels;
     if (j->step < levels)
-        end_sum(j, j->step);
+        cross_end_sum(j, j->step);
     else
-        end_collect(j, 2 * levels - 1 - j->step);
+        cross_end_collect(j, 2 * levels - 1 - j->step);
 }
 
 int64_t rd_cross_chunk(rd_wire w)
@@ -190,15 +208,15 @@ int64_t rd_cross_chunk(rd_wire w)
 
 rd_code rd_cross_start(rd_cross_job *j, float *x, int64_t n, int tag, rd_status *st)
 {
-    if (n > j->room)
-        return rd_fail(st, RD_EBUG, "a sum of %lld numbers, room for %lld", (long long)n,
-                       (long long)j->room);
+    if (n > j->capacity)
+        return rd_fail(st, RD_EBUG, "a sum of %" PRId64 " numbers exceeds the capacity of %" PRId64,
+                       n, j->capacity);
     rd_assert(n >= 0);
     j->x = x;
     j->at[0] = (cross_sum_range){0, n};
     j->tag = tag;
     j->step = 0;
-    return j->c->n_levels > 0 ? begin_step(j, st) : st->code;
+    return j->c->n_levels > 0 ? cross_begin_step(j, st) : st->code;
 }
 
 rd_code rd_cross_poll(rd_cross_job *j, bool *done, rd_status *st)
@@ -206,11 +224,11 @@ rd_code rd_cross_poll(rd_cross_job *j, bool *done, rd_status *st)
     const int steps = 2 * j->c->n_levels;
     *done = false;
     while (j->step < steps) {
-        int come = 0;
-        RD_TRY(RD_MPI(MPI_Testall(j->n_req, j->req, &come, MPI_STATUSES_IGNORE), st));
-        if (!come) goto done;
-        end_step(j);
-        if (++j->step < steps) RD_TRY(begin_step(j, st));
+        int arrived = 0;
+        RD_TRY(RD_MPI(MPI_Testall(j->n_req, j->req, &arrived, MPI_STATUSES_IGNORE), st));
+        if (!arrived) goto done;
+        cross_end_step(j);
+        if (++j->step < steps) RD_TRY(cross_begin_step(j, st));
     }
     *done = true;
 done:
@@ -221,8 +239,8 @@ void rd_cross_job_free(rd_cross_job *j)
 {
     if (!j) return;
     free(j->own_req);
-    free(j->give);
-    free(j->take);
+    free(j->send_buf);
+    free(j->recv_buf);
     free(j->wide);
     free(j->src);
     free(j);
@@ -236,7 +254,7 @@ static int widest_level(const rd_cross *c)
     return widest;
 }
 
-rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, MPI_Request *req,
+rd_code rd_cross_job_new(rd_cross *c, int64_t capacity, rd_wire wire, MPI_Request *req,
                          rd_cross_job **out, rd_status *st)
 {
     rd_cross_job *j = calloc(1, sizeof *j);
@@ -244,16 +262,17 @@ rd_code rd_cross_job_new(rd_cross *c, int64_t room, rd_wire wire, MPI_Request *r
     *out = NULL;
     if (j) {
         const size_t size = rd_wire_bytes(wire);
-        *j = (rd_cross_job){.c = c, .wire = wire, .room = room};
+        *j = (rd_cross_job){.c = c, .wire = wire, .capacity = capacity};
         j->req = req ? req : (j->own_req = malloc((size_t)c->n_requests * sizeof *j->req));
-        j->take = malloc((size_t)(room + widest) * size);
+        j->recv_buf = malloc((size_t)(capacity + widest) * size);
         j->src = calloc((size_t)widest, sizeof *j->src);
         if (wire != RD_WIRE_F32) {
-            j->give = malloc((size_t)room * size);
+            j->send_buf = malloc((size_t)capacity * size);
             j->wide = malloc((size_t)widest * BLOCK * sizeof(float));
         }
     }
-    if (!j || !j->req || !j->take || !j->src || (wire != RD_WIRE_F32 && (!j->give || !j->wide))) {
+    if (!j || !j->req || !j->recv_buf || !j->src ||
+        (wire != RD_WIRE_F32 && (!j->send_buf || !j->wide))) {
         rd_cross_job_free(j);
         return rd_fail(st, RD_EENV, "out of memory for sums between hosts");
     }
@@ -278,7 +297,7 @@ rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st)
     c->comm = comm;
     RD_TRY(RD_MPI(MPI_Comm_rank(comm, &c->me), st));
     RD_TRY(RD_MPI(MPI_Comm_size(comm, &c->size), st));
-    int two = c->size & -c->size, stride = 1; /* the power of two in it */
+    int two = c->size & -c->size, stride = 1; /* two: the power of two in the number of hosts */
     const int odd = c->size / two;
     while (stride < c->size) {
         const int radix = two == 1 ? odd : two < EIGHT ? two : EIGHT;
@@ -290,9 +309,9 @@ rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st)
     rd_assert(stride == c->size && c->n_levels <= RD_CROSS_LEVELS);
     c->n_requests = 2 * widest_level(c);
     c->request = malloc((size_t)(RD_CROSS_DEEP * c->n_requests) * sizeof *c->request);
-    c->f64_piece = F64_ROOM / c->size < F64_LEAST  ? F64_LEAST
-                   : F64_ROOM / c->size > F64_MOST ? F64_MOST
-                                                   : F64_ROOM / c->size;
+    c->f64_piece = F64_NUMBERS / c->size < F64_LEAST  ? F64_LEAST
+                   : F64_NUMBERS / c->size > F64_MOST ? F64_MOST
+                                                      : F64_NUMBERS / c->size;
     c->all = malloc((size_t)c->size * (size_t)c->f64_piece * sizeof *c->all);
     if (!c->all || !c->request) {
         rd_fail(st, RD_EENV, "out of memory for sums between hosts");
@@ -307,8 +326,9 @@ done:
     return st->code;
 }
 
-/* Job k of this wire type, whose requests stand beside those of the others. */
-static rd_code take_job(rd_cross *c, rd_wire wire, int k, rd_cross_job **out, rd_status *st)
+/* Finds job k of this wire type, and makes it at the first call. Its requests are next to those of
+ * the other jobs. */
+static rd_code cross_get_job(rd_cross *c, rd_wire wire, int k, rd_cross_job **out, rd_status *st)
 {
     rd_assert(k >= 0 && k < RD_CROSS_DEEP);
     if (!c->job[wire][k])
@@ -328,7 +348,7 @@ rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_sta
         for (; begun < n_chunks && begun - retired < RD_CROSS_DEEP; begun++) {
             const int k = (int)(begun % RD_CROSS_DEEP);
             const int64_t at = begun * chunk;
-            RD_TRY(take_job(c, wire, k, &j, st));
+            RD_TRY(cross_get_job(c, wire, k, &j, st));
             RD_TRY(rd_cross_start(j, x + at, n - at < chunk ? n - at : chunk,
                                   RD_CROSS_TAGS * (1 + k), st));
             done[k] = false;
@@ -355,7 +375,7 @@ rd_code rd_cross_sum(rd_cross *c, float *x, int64_t n, rd_status *st)
     return rd_cross_sum_wire(c, RD_WIRE_F32, x, n, st);
 }
 
-/* Few numbers: every host gets all of them, and adds them up itself. */
+/* For few numbers: every host receives all of them and sums them itself. */
 rd_code rd_cross_sum_f64(rd_cross *c, double *x, int64_t n, rd_status *st)
 {
     for (int64_t i = 0; i < n; i += c->f64_piece) {

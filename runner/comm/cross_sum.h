@@ -10,30 +10,35 @@ enum {
     /* Bytes on the wire of one job. A bucket of some MiB is several jobs, or the link idles while
      * one job turns round. */
     RD_CROSS_CHUNK = 1 << 19,
-    RD_CROSS_DEEP =
-        12, /* jobs at once: one phase of a job leaves a link idle while it turns round */
+    /* Jobs at once. One phase of a job leaves the link idle while it turns round. */
+    RD_CROSS_DEEP = 12,
     RD_CROSS_LEVELS = 12
 };
 typedef struct rd_cross_job rd_cross_job;
 typedef struct rd_cross {
     MPI_Comm comm; /* borrowed */
-    int me, size;
-    int n_levels, radix[RD_CROSS_LEVELS], stride[RD_CROSS_LEVELS]; /* of the exchange of halves */
+    int me, size;  /* rank and size of comm */
+    /* The levels of the sum, see cross_sum.c: hosts per group, and the distance between their
+     * ranks. */
+    int n_levels, radix[RD_CROSS_LEVELS], stride[RD_CROSS_LEVELS];
     int64_t sent;                        /* bytes that this rank has sent so far */
-    rd_cross_job *job[3][RD_CROSS_DEEP]; /* owned; by wire type, made when first wanted */
-    MPI_Request *request;                /* owned; [RD_CROSS_DEEP][n_requests], of the jobs above */
-    int n_requests;
-    double *all; /* owned; [size][f64_piece] */
-    int f64_piece;
+    rd_cross_job *job[3][RD_CROSS_DEEP]; /* owned; by wire type, made at the first use */
+    MPI_Request *request; /* owned; [RD_CROSS_DEEP][n_requests], the requests of these jobs */
+    int n_requests;       /* most requests of a job */
+    double *all;          /* owned; [size][f64_piece], for sums of doubles */
+    int f64_piece;        /* doubles summed at a time */
 } rd_cross;
 
 /* Makes the state for sums on comm, which is borrowed. Not collective. The caller owns *out. */
 rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st);
 void rd_cross_free(rd_cross *c); /* NULL is fine */
 
-/* Collective on c->comm. Replaces x[0, n) by its sum over the ranks: the same bytes on all of them. */
+/* Collective on c->comm. Replaces x[0, n) by its sum over the ranks: the same bytes on all of
+ * them. */
 rd_code rd_cross_sum(rd_cross *c, float *x, int64_t n, rd_status *st);
+/* Collective on c->comm. Sums like rd_cross_sum. wire: the type that numbers have between hosts. */
 rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_status *st);
+/* Collective on c->comm. Sums doubles. */
 rd_code rd_cross_sum_f64(rd_cross *c, double *x, int64_t n, rd_status *st);
 /* Returns how many numbers fit in RD_CROSS_CHUNK. */
 int64_t rd_cross_chunk(rd_wire w);

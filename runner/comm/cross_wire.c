@@ -1,9 +1,12 @@
-/* cross_wire.c -- numbers as they travel between hosts: float32, or rounded to 16 bits. To the nearest, ties to even.
+/* cross_wire.c -- numbers as they travel between hosts: float32, or rounded to 16 bits, to nearest,
+ * ties to even.
  *
- * bfloat16 has float32's range. float16 ends at 65504: finite numbers beyond become that, because a gradient that is cut off is
- * a clipped one, while infinity would skip the step; what was infinite or no number stays so, and skips it. The loops have
- * no branches, so that the compiler makes vectors of them; of float16's it does not know the processor's own instructions, which
- * give the same bytes. */
+ * bfloat16 has the range of float32. float16 ends at 65504. Larger finite numbers become 65504: a
+ * gradient that is cut off is a clipped gradient, while infinity would skip the step. An infinity
+ * or NaN stays, and skips the step.
+ *
+ * The loops have no branches, so that the compiler makes vector code. For float16 it does not find
+ * the CPU's own instructions, which give the same bytes, so this file calls them. */
 #include "cross_wire.h"
 #if defined __AVX2__ && defined __F16C__
 #include <immintrin.h>
@@ -39,7 +42,8 @@ static uint16_t to_f16(float x)
 {
     const uint32_t all = bits_of(x), u = all & 0x7fffffffu;
     const uint32_t normal = (u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13;
-    /* Added to one half, a number below 2^-14 is rounded to a multiple of 2^-24, float16's smallest. */
+    /* Adding 0.5 rounds a number below 2^-14 to a multiple of 2^-24, which is float16's smallest
+     * number. */
     const uint32_t tiny = bits_of(float_of(u) + 0.5f) - 0x3f000000u;
     uint32_t h = u < 0x38800000u ? tiny : normal;
     h = u >= 0x477fe000u ? 0x7bffu : h;
@@ -73,7 +77,8 @@ static __m128i lanes_to_f16(__m256 x)
     return _mm256_cvtps_ph(_mm256_or_ps(y, _mm256_and_ps(sign, x)), _MM_FROUND_TO_NEAREST_INT);
 }
 
-/* These do the first multiple of LANES numbers, and return how many. */
+/* The functions below convert the numbers in whole vectors of LANES, and return how many that
+ * are. */
 static int64_t narrow_lanes(const float *x, int64_t n, uint16_t *h)
 {
     int64_t i = 0;

@@ -1,12 +1,13 @@
-/* host_arena.c -- arrays that lie in memory which all ranks of a host reach, summed where they lie.
+/* host_arena.c -- sums arrays in place, in memory that all ranks of a host can reach.
  *
- * Owner o of a host's slices sums slice o over all ranks, along a fixed tree, and writes the sum into every rank's part: for
- * k ranks each byte is read k times and written k times per host, and no rank copies anything in or out. One barrier
- * before, because a rank's part must be whole; one after, because its slices come from others. With several hosts the
- * owners of equal slices add theirs up (cross_sum.c) before they write.
+ * Owner o sums slice o over all ranks of its host, along a fixed tree, and writes the sum into
+ * every rank's array. With k ranks each byte is read k times and written k times per host, and no
+ * rank copies anything in or out. There is one barrier before, because each rank's array must be
+ * complete, and one after, because its slices come from other ranks. With several hosts the owners
+ * of equal slices sum them (cross_sum.c) before they write.
  *
- * Bytes moved per element of float32 with 2 ranks: 8 read, 8 written; the detour through slots (host_sum.c) moves 28.
- */
+ * Bytes moved per float32 with 2 ranks: 8 read and 8 written. Through the slots of host_sum.c they
+ * are 28. */
 #include "host_arena.h"
 #include "host_memory.h"
 #include "mpi_error.h"
@@ -17,14 +18,17 @@
 
 enum {
     PART_ALIGN = 4096,
-    SLICE_FLOATS = 1024, /* slices begin at pages: two ranks never write into one page or line */
+    SLICE_FLOATS =
+        1024, /* slices begin at pages, so two ranks never write to one page or cache line */
 };
 
 struct rd_host_arena {
-    rd_host *w; /* borrowed */
-    unsigned char *map;
-    size_t head, stride, bytes; /* head: flags, then a line for rd_host_memory_new */
-    int64_t n;
+    rd_host *w;         /* borrowed */
+    unsigned char *map; /* owned; the head, then one array per rank */
+    size_t head;        /* bytes of the head: the flags, then a cache line for rd_host_memory_new */
+    size_t stride;      /* bytes from one rank's array to the next */
+    size_t bytes;       /* bytes of the mapping */
+    int64_t n;          /* numbers of an array */
 };
 
 float *rd_host_arena_of(const rd_host_arena *a, int r)
@@ -49,6 +53,7 @@ bool rd_host_arena_holds(const rd_host_arena *a, const float *x)
     return a && x >= rd_host_arena_mine(a) && x < rd_host_arena_mine(a) + a->n;
 }
 
+/* Sums [at, at + n) of all ranks of all hosts, and writes it to the ranks of this host. */
 static rd_code sum_cross(const rd_host_arena *a, float *const *to, int64_t at, int64_t n,
                          rd_status *st)
 {
@@ -87,8 +92,8 @@ rd_code rd_host_arena_sum(rd_host_arena *a, float *x, int64_t n, rd_status *st)
     rd_host_arena_slice(w, n, &lo, &hi);
     rd_host_barrier(w);
     if (hi > lo) {
-        if (w->n_hosts >
-            1) /* a failure is told after the barrier, or the peers would wait for ever */
+        /* A failure is returned after the barrier, or the peers would wait for ever. */
+        if (w->n_hosts > 1)
             (void)sum_cross(a, to, at + lo, hi - lo, st);
         else if (w->n_local > 1)
             rd_tree_sum_all(to, w->n_local, (size_t)(at + lo), (size_t)(hi - lo));
@@ -119,7 +124,7 @@ rd_code rd_host_arena_new(rd_host *w, MPI_Comm world, MPI_Comm local, int64_t n,
         a->bytes = a->head + (size_t)w->n_local * a->stride;
         no[0] = rd_host_memory_new(local, a->bytes, (size_t)w->n_local * sizeof(rd_host_arena_flag),
                                    &a->map, st);
-        /* Touched by its owner first, a part lies in the memory near that rank's processor. */
+        /* Its owner touches an array first, so the array is in the memory near that rank's core. */
         if (no[0] == 0) memset(rd_host_arena_mine(a), 0, a->stride);
         no[1] = (int)st->code;
     } else {

@@ -1,5 +1,8 @@
-/* host_cpus.c -- how many processors one rank may use: its own when the launcher bound it, its share of those it has in
- * common with other ranks, and never more than the control group's quota, which containers set. */
+/* host_cpus.c -- how many cores one rank may use.
+ *
+ * These are its own cores if the launcher bound it, and its share of the cores that it has in
+ * common with other ranks. The quota of the control group, which containers set, is an upper
+ * limit. */
 #include "host_cpus.h"
 #include <errno.h>
 #include <sched.h>
@@ -46,7 +49,7 @@ static bool read_line(const char *path, char *line, int cap)
     return got;
 }
 
-/* "max 100000" or "250000 100000" of cpu.max; 0 without a limit. */
+/* Returns quota / period from cpu.max, which holds "max 100000" or "250000 100000"; 0: no limit. */
 static double quota_v2(const char *dir)
 {
     char path[4400], line[128];
@@ -70,8 +73,9 @@ static double quota_v1(const char *dir)
     return period > 0 ? quota / period : 0;
 }
 
-/* The smallest quota of the group and those above it. In a container the group's path may be that of the host and
- * not be visible: the walk then ends at the mount, which is the container's own group. */
+/* Returns the smallest quota of the group and the groups above it. In a container the path of the
+ * group may be that of the host, which is not visible. The walk then ends at the mount, which is
+ * the container's own group. */
 static double smallest_quota(const char *mount, const char *group, double (*quota)(const char *))
 {
     char dir[4300];
@@ -88,7 +92,8 @@ static double smallest_quota(const char *mount, const char *group, double (*quot
     return least;
 }
 
-static bool names_cpu(const char *controllers) /* "cpu,cpuacct" */
+/* Returns whether a list like "cpu,cpuacct" contains "cpu". */
+static bool names_cpu(const char *controllers)
 {
     for (const char *p = controllers; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
         if (strncmp(p, "cpu", 3) == 0 && (p[3] == ',' || p[3] == '\0')) return true;
@@ -102,8 +107,8 @@ double rd_cpus_quota(const char *root)
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *f = fopen(path, "re");
     if (!f) return 0;
-    while (fgets(line, sizeof line,
-                 f)) { /* "0::/a/b" of version 2, "4:cpu,cpuacct:/a/b" of version 1 */
+    /* Version 2 has "0::/a/b", version 1 has "4:cpu,cpuacct:/a/b". */
+    while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
         char *controllers = strchr(line, ':');
         char *group = controllers ? strchr(controllers + 1, ':') : NULL;

@@ -1,12 +1,13 @@
-/* host_memory.c -- memory that the ranks of one host have in common.
+/* host_memory.c -- memory that the ranks of one host share.
  *
- * The mapping is an anonymous file (memfd) that the peers open through /proc, not MPI_Win_allocate_shared: it does
- * not lie in /dev/shm, whose 64 MB in a container hang that call; nothing is left behind by a killed run; and a
- * failure is an answer that all ranks get.
- */
+ * The mapping is an anonymous file (memfd) that the other ranks open through /proc. There are three
+ * reasons not to use MPI_Win_allocate_shared. A memfd is not in /dev/shm, whose 64 MB in a
+ * container make that call hang. A killed run leaves nothing behind. A failure is an answer that
+ * all ranks get. */
 #include "host_memory.h"
 #include "mpi_error.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,8 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What rank 0 of a host tells the others about the memory it made. The mark stands in it too: a process of the same
- * number in another container would have other memory. */
+/* What local rank 0 sends to the other ranks of the host about the memory that it made. The memory
+ * contains the mark, too, because a process with the same pid in another container would have other
+ * memory. */
 typedef struct host_memory_offer {
     int64_t pid, fd, err, mark;
 } host_memory_offer;
@@ -36,9 +38,8 @@ static void *map_memory(int fd, size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED) return NULL;
-    (void)madvise(
-        p, bytes,
-        MADV_HUGEPAGE); /* where the system lets shared memory have large pages when asked */
+    /* For systems that give large pages to shared memory on request. */
+    (void)madvise(p, bytes, MADV_HUGEPAGE);
     return p;
 }
 
@@ -73,7 +74,7 @@ int rd_host_memory_new(MPI_Comm local, size_t bytes, size_t mark_at, unsigned ch
     if (err == 0) err = (int)o.err;
     if (err == 0 && me != 0) {
         char path[64];
-        snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)o.pid, (long long)o.fd);
+        snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%" PRId64, o.pid, o.fd);
         fd = open(path, O_RDWR | O_CLOEXEC);
         if (fd < 0 || lseek(fd, 0, SEEK_END) != (off_t)bytes)
             err = fd < 0 ? errno : ESTALE;
@@ -83,8 +84,8 @@ int rd_host_memory_new(MPI_Comm local, size_t bytes, size_t mark_at, unsigned ch
             err = ESTALE;
     }
     if (err == 0 && !*map) err = EIO;
-    (void)RD_MPI(MPI_Barrier(local),
-                 st); /* rank 0's descriptor stays open until all have opened it */
+    /* Local rank 0's descriptor stays open until all ranks have opened it. */
+    (void)RD_MPI(MPI_Barrier(local), st);
     if (fd >= 0) close(fd);
     return err;
 }

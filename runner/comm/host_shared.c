@@ -1,10 +1,12 @@
-/* host_shared.c -- memory that the ranks of a host have in common, for whoever keeps one copy of something per
- * host. Where the sums of a job are not to go through shared memory, nothing else does. */
+/* host_shared.c -- memory that the ranks of a host share, for modules that keep one copy per host.
+ * If the sums of a job do not go through shared memory, nothing else does. */
 #include "comm_impl.h"
 #include <stdio.h>
 #include <sys/mman.h>
 
-enum { MARK_BYTES = 64 }; /* behind the caller's: what `share` knows its own memory by */
+enum {
+    MARK_BYTES = 64
+}; /* after the caller's bytes: the mark by which `share` knows its own memory */
 
 rd_code rd_comm_shared(rd_comm *c, size_t bytes, void **out, char why[200], rd_status *st)
 {

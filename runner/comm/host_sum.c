@@ -1,11 +1,12 @@
-/* host_sum.c -- see host_sum.h. Sums of arrays that lie anywhere; those of a shared arena are in host_arena.c.
+/* host_sum.c -- sums arrays anywhere in the memory of the ranks, see host_sum.h. host_arena.c sums
+ * a shared arena.
  *
- * Each rank of a host has two slots in one shared mapping. A long array goes through in pieces of a slot's size: every
- * rank puts its piece into its slot; barrier; owner o sums slice o of all slots, along a fixed tree, into its own slot;
- * barrier; every rank copies the slices out. The next piece uses the other slots, so that two barriers a piece are
- * enough. With several hosts the owners of equal slices sum theirs (cross_sum.c) before the second barrier. A small
- * array is summed whole by every rank of a host, after one barrier.
- */
+ * Each rank of a host has two slots in one shared mapping. A long array is summed in pieces of the
+ * size of a slot. Every rank copies its piece into its slot; barrier; owner o sums slice o of all
+ * slots into its own slot, along a fixed tree; barrier; every rank copies the slices out. The next
+ * piece uses the other slots, so two barriers per piece are enough. With several hosts the owners
+ * of equal slices sum them (cross_sum.c) before the second barrier. A small array is summed whole
+ * by every rank of a host, after one barrier. */
 #include "host_sum.h"
 #include "host_memory.h"
 #include "mpi_error.h"
@@ -17,7 +18,7 @@
 #include <sys/mman.h>
 
 enum {
-    SMALL_BYTES = 4096, /* up to here every rank sums all of it */
+    SMALL_BYTES = 4096, /* up to this size every rank sums the whole array */
     SLICE_ALIGN = 64,
 };
 
@@ -26,27 +27,29 @@ size_t rd_host_piece_bytes(const rd_host *w)
     return w->piece;
 }
 
-static size_t slots_at(int n_local)
+static size_t slots_offset(int n_local)
 {
     return (rd_host_barrier_bytes(n_local) + sizeof(int64_t) + 4095) / 4096 * 4096;
 }
 
-static unsigned char *slot(const rd_host *w, int r)
+static unsigned char *slot_of(const rd_host *w, int r)
 {
     rd_assert(r >= 0 && r < w->n_local && w->turn < 2);
-    return w->map + slots_at(w->n_local) + (2 * (size_t)r + w->turn) * w->piece;
+    return w->map + slots_offset(w->n_local) + (2 * (size_t)r + w->turn) * w->piece;
 }
 
-static void let_mpi_work(void)
+/* Lets MPI move its messages on. */
+static void progress_mpi(void)
 {
     int there;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
 }
 
+/* A type of numbers. */
 typedef struct kind {
-    size_t size;
+    size_t size; /* bytes of a number */
     void (*sum)(void *dst, const void *const *src, int n_src, size_t n);
-    rd_code (*between)(rd_cross *c, void *x, int64_t n, rd_status *st); /* hosts */
+    rd_code (*cross)(rd_cross *c, void *x, int64_t n, rd_status *st); /* sums between hosts */
 } kind;
 
 static rd_code cross_f32(rd_cross *c, void *x, int64_t n, rd_status *st)
@@ -58,47 +61,50 @@ static rd_code cross_f64(rd_cross *c, void *x, int64_t n, rd_status *st)
     return rd_cross_sum_f64(c, x, n, st);
 }
 
+/* Sums a small array: every rank sums all of it. */
 static rd_code sum_small(rd_host *w, const kind *k, unsigned char *x, size_t n)
 {
     const void *src[RD_MAX_LOCAL];
     if (w->n_local < 2) return RD_OK;
     rd_assert(n * k->size <= w->piece);
-    memcpy(slot(w, w->me), x, n * k->size);
+    memcpy(slot_of(w, w->me), x, n * k->size);
     rd_host_barrier(w);
-    for (int r = 0; r < w->n_local; r++) src[r] = slot(w, r);
+    for (int r = 0; r < w->n_local; r++) src[r] = slot_of(w, r);
     k->sum(x, src, w->n_local, n);
     return RD_OK;
 }
 
+/* Sums a piece: every owner sums its slice. */
 static rd_code sum_piece(rd_host *w, const kind *k, unsigned char *x, size_t n, rd_status *st)
 {
     const size_t align = SLICE_ALIGN / k->size;
     const size_t per = ((n + (size_t)w->n_owners - 1) / (size_t)w->n_owners + align - 1) / align *
                        align;
-#define FROM(o) ((size_t)(o)*per < n ? (size_t)(o)*per : n) /* where slice o begins */
+#define FROM(o) ((size_t)(o)*per < n ? (size_t)(o)*per : n) /* the first element of slice o */
     const bool owner = w->me < w->n_owners;
     const size_t from = owner ? FROM(w->me) : n, to = owner ? FROM(w->me + 1) : n;
-    unsigned char *mine = slot(w, w->me);
     rd_assert(from <= to && to <= n && n * k->size <= w->piece);
-    /* Nobody else reads an owner's own slice before it is summed: it is taken from x. */
+    unsigned char *mine = slot_of(w, w->me);
+    /* No other rank reads an owner's own slice before it is summed, so the owner reads it from
+     * x. */
     memcpy(mine, x, from * k->size);
     memcpy(mine + to * k->size, x + to * k->size, (n - to) * k->size);
     rd_host_barrier(w);
     if (to > from) {
         const void *src[RD_MAX_LOCAL];
         for (int r = 0; r < w->n_local; r++)
-            src[r] = (r == w->me ? x : slot(w, r)) + from * k->size;
+            src[r] = (r == w->me ? x : slot_of(w, r)) + from * k->size;
         if (w->n_local > 1)
             k->sum(mine + from * k->size, src, w->n_local, to - from);
         else
             memcpy(mine + from * k->size, x + from * k->size, (to - from) * k->size);
-        /* A failure is told after the barrier, or the peers would wait for ever. */
+        /* A failure is returned after the barrier, or the peers would wait for ever. */
         if (w->n_hosts > 1)
-            (void)k->between(w->cross, mine + from * k->size, (int64_t)(to - from), st);
+            (void)k->cross(w->cross, mine + from * k->size, (int64_t)(to - from), st);
     }
     rd_host_barrier(w);
     for (int o = 0; o < w->n_owners; o++)
-        memcpy(x + FROM(o) * k->size, slot(w, o) + FROM(o) * k->size,
+        memcpy(x + FROM(o) * k->size, slot_of(w, o) + FROM(o) * k->size,
                (FROM(o + 1) - FROM(o)) * k->size);
 #undef FROM
     return st->code;
@@ -148,7 +154,7 @@ rd_code rd_host_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_host **out,
 {
     rd_host *w = calloc(1, sizeof *w);
     int size = 0, rank = 0, n_local = 0, me = 0, n_leaders = 0;
-    int range[2] = {0, 0}; /* of the number of ranks on a host: -min, max */
+    int range[2] = {0, 0}; /* smallest (negated) and largest number of ranks on a host */
     const char *env = getenv("RD_COMM_SHARED");
     *out = NULL;
     if (w) w->cross_comm = MPI_COMM_NULL;
@@ -156,8 +162,8 @@ rd_code rd_host_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_host **out,
     RD_TRY(RD_MPI(MPI_Comm_rank(world, &rank), st));
     RD_TRY(RD_MPI(MPI_Comm_size(local, &n_local), st));
     RD_TRY(RD_MPI(MPI_Comm_rank(local, &me), st));
-    int no[2] = {w ? 0 : ENOMEM,
-                 env && env[0] == '0'}; /* an errno of some rank, wish of some rank */
+    /* An errno of some rank; whether some rank has RD_COMM_SHARED=0. Later: an errno, a status. */
+    int no[2] = {w ? 0 : ENOMEM, env && env[0] == '0'};
     range[0] = -n_local;
     range[1] = n_local;
     n_leaders = me == 0;
@@ -168,7 +174,7 @@ rd_code rd_host_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_host **out,
         snprintf(why, 200, "%s",
                  no[0]           ? "out of memory"
                  : no[1]         ? "RD_COMM_SHARED=0 in the environment"
-                 : range[1] == 1 ? "one rank a host"
+                 : range[1] == 1 ? "one rank per host"
                                  : "too many ranks on a host");
         goto done;
     }
@@ -176,15 +182,17 @@ rd_code rd_host_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_host **out,
     w->n_local = n_local;
     w->n_owners = -range[0];
     w->n_hosts = n_leaders;
-    w->idle = let_mpi_work;
+    w->idle = progress_mpi;
     w->spins = crowded ? 0 : 4000; /* tens of microseconds */
-    /* Large enough that the barriers do not count, small enough that a host's pieces fit its last cache. */
+    /* Large enough that the barriers cost little, small enough that a host's pieces fit into its
+     * last-level cache. */
     w->piece = (size_t)1 << (range[1] <= 4 ? 21 : range[1] <= 16 ? 20 : 18);
-    w->bytes = slots_at(n_local) + 2 * (size_t)n_local * w->piece;
+    w->bytes = slots_offset(n_local) + 2 * (size_t)n_local * w->piece;
     const size_t mark_at = rd_host_barrier_bytes(n_local);
     no[0] = rd_host_memory_new(local, w->bytes, mark_at, &w->map, st);
-    /* Touched by its owner first, a slot lies in the memory near that rank's processor. */
-    if (no[0] == 0) memset(w->map + slots_at(n_local) + 2 * (size_t)me * w->piece, 0, 2 * w->piece);
+    /* Its owner touches a slot first, so the slot is in the memory near that rank's core. */
+    if (no[0] == 0)
+        memset(w->map + slots_offset(n_local) + 2 * (size_t)me * w->piece, 0, 2 * w->piece);
     no[1] = st->code;
     RD_TRY(RD_MPI(MPI_Allreduce(MPI_IN_PLACE, no, 2, MPI_INT, MPI_MAX, world), st));
     if (no[1] != RD_OK && st->code == RD_OK)

@@ -27,14 +27,14 @@ typedef struct rd_host {
 } rd_host;
 
 /* Collective on world. local: the ranks of this host; crowded: there are more of them than cores.
- * Where some host cannot share memory, *out is NULL on all ranks with RD_OK, and why has the reason.
- * The caller owns *out. */
+ * Where some host cannot share memory, *out is NULL on all ranks with RD_OK, and why has the
+ * reason. The caller owns *out. */
 rd_code rd_host_new(MPI_Comm world, MPI_Comm local, bool crowded, rd_host **out, char why[200],
                     rd_status *st);
 void rd_host_free(rd_host *h); /* NULL is fine */
 
-/* Collective. Replaces x[0, n) by its sum over all ranks: the same bytes on all ranks, along a fixed
- * binary tree. */
+/* Collective. Replaces x[0, n) by its sum over all ranks: the same bytes on all ranks, along a
+ * fixed binary tree. */
 rd_code rd_host_sum_f32(rd_host *h, float *x, int64_t n, rd_status *st);
 rd_code rd_host_sum_f64(rd_host *h, double *x, int64_t n, rd_status *st);
 /* Returns the bytes of x that one round of rd_host_sum_* takes. */

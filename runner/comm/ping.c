@@ -1,5 +1,7 @@
-/* ping.c -- see ping.h. Point-to-point messages on MPI_COMM_WORLD, which the rest of the program leaves alone: its
- * collectives have communicators of their own. */
+/* ping.c -- compares clocks and measures sums, see ping.h.
+ *
+ * The messages use MPI_COMM_WORLD. The rest of the program does not use it, because its collectives
+ * have their own communicators. */
 #include "rd/ping.h"
 #include "comm_mpi.h"
 #include "rd/clock.h"
@@ -10,7 +12,7 @@
 
 enum { TAG = 7 };
 
-/* Answers n questions of a rank with the time of this one. */
+/* Answers n questions of a rank with the time of this rank. */
 static rd_code ping_answer(int rank, int n, rd_status *st)
 {
     for (int i = 0; i < n; i++) {
@@ -24,7 +26,8 @@ done:
     return st->code;
 }
 
-static rd_code ask(int n, rd_clock_offset *out, rd_status *st)
+/* Asks rank 0 for its time n times and keeps the fastest answer. */
+static rd_code ping_ask(int n, rd_clock_offset *out, rd_status *st)
 {
     out->round_ns = INT64_MAX;
     for (int i = 0; i < n; i++) {
@@ -51,7 +54,7 @@ rd_code rd_clock_compare(rd_comm *c, int n, rd_clock_offset *out, rd_status *st)
     if (!all) rd_fail(st, RD_EENV, "out of memory for %d ranks", w->size);
     RD_TRY(rd_comm_agree(c, st));
     RD_TRY(rd_comm_allgather(c, &mine, all, 1, st));
-    if (asks) RD_TRY(ask(n, out, st));
+    if (asks) RD_TRY(ping_ask(n, out, st));
     for (int i = 0; w->rank == 0 && i < w->size; i++)
         if (all[i]) RD_TRY(ping_answer(i, n, st));
     RD_TRY(rd_comm_local_bcast(c, out, sizeof *out, 0, st));
@@ -69,7 +72,7 @@ int64_t rd_clock_shared(const rd_clock_offset *a, const rd_clock_offset *b, int6
     return x - (int64_t)offset;
 }
 
-/* The sums of one host, on a window and an arena of its own. */
+/* Measures the sums of one host, in shared memory made for this purpose. */
 static rd_code time_host(MPI_Comm local, bool crowded, const int64_t *n, int n_sizes, int times,
                          double *seconds, rd_status *st)
 {

@@ -1,9 +1,12 @@
-/* watch_net.c -- see watch_net.h. Plain TCP, one connection per host: rank 0 listens on a port that the kernel gives, tells
- * its addresses and a random word by the communicator, and takes the connections that send the word back. Messages are
- * structs of fixed layout: the ranks run one and the same program (that is checked before).
+/* watch_net.c -- the watch's own connections between hosts, see watch_net.h.
  *
- * A message goes out whole or the connection is given up: a line so full that a second's few hundred bytes do not fit has
- * been dead for long. */
+ * The connections are plain TCP, one per host. Rank 0 listens on a port that the kernel chooses. It
+ * sends its addresses and a random token to the other ranks through the communicator, and accepts
+ * the connections that return the token. Messages are structs of fixed layout. All ranks run the
+ * same program, which is checked before.
+ *
+ * A message is sent whole or the connection is closed. A few hundred bytes per second do not fit
+ * only if the connection has been dead for long. */
 #include "watch_net.h"
 #include "rd/clock.h"
 #include <arpa/inet.h>
@@ -20,40 +23,44 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_ADDRESSES = 16, SLICE_MS = 100, OPEN_SLICES = 30, WORD_SLICES = 5 };
+enum { MAX_ADDRESSES = 16, SLICE_MS = 100, OPEN_SLICES = 30, TOKEN_SLICES = 5 };
 
+/* What rank 0 sends to the leaders before they connect. */
 typedef struct invitation {
-    uint64_t word;
-    uint16_t port; /* network order; 0: nobody listens */
+    uint64_t token;
+    uint16_t port; /* network order; 0: rank 0 cannot listen */
     int16_t n;
     uint32_t address[MAX_ADDRESSES]; /* network order */
 } invitation;
 
+/* The first message of a leader. */
 typedef struct hello {
-    uint64_t word;
+    uint64_t token;
     int32_t host, n_local;
 } hello;
 
+/* The head of a message of a leader; the beats follow. */
 typedef struct watch_net_head {
     int32_t n, abort_code;
 } watch_net_head;
 
-typedef struct watch_net_line { /* one connection */
-    int fd;                     /* -1: closed */
-    bool lost;                  /* closed by the other end or given up */
-    int64_t heard_ns;
-    unsigned char *in; /* of a message that is on its way */
-    size_t have, want;
+/* One connection. */
+typedef struct watch_net_line {
+    int fd;            /* -1: closed */
+    bool lost;         /* closed by the other end, or by this one after a failure */
+    int64_t heard_ns;  /* when bytes arrived last */
+    unsigned char *in; /* owned; [want]: the message that is being received */
+    size_t have, want; /* bytes received, bytes of a message */
 } watch_net_line;
 
 struct rd_net {
     bool root;
-    int n_lines; /* rank 0: the other hosts; a leader: 1 */
-    int n_local; /* beats that a message of this leader has: rank 0 waits for so many */
-    watch_net_line *at;
+    int n_lines;          /* rank 0: the other hosts; a leader: 1 */
+    int n_local;          /* beats in a message of this leader; rank 0 expects this number */
+    watch_net_line *line; /* owned; [n_lines] */
 };
 
-static void set_up(int fd)
+static void set_socket_options(int fd)
 {
     const int on = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -61,8 +68,8 @@ static void set_up(int fd)
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* *slices: how often to look, at most. Not a moment in time: on a machine that stands still meanwhile, what came is
- * still taken. */
+/* Waits for an event of fd. *slices: how many times to poll at most. It is not a point in time: on
+ * a machine that stood still meanwhile, bytes that arrived are still received. */
 static bool wait_fd(int fd, short what, int *slices)
 {
     for (; *slices > 0; --*slices) {
@@ -74,7 +81,8 @@ static bool wait_fd(int fd, short what, int *slices)
     return false;
 }
 
-static bool move_all(int fd, void *p, size_t n, bool out, int slices)
+/* Sends or receives exactly n bytes. */
+static bool transfer_all(int fd, void *p, size_t n, bool out, int slices)
 {
     for (size_t at = 0; at < n;) {
         const ssize_t r = out ? send(fd, (char *)p + at, n - at, MSG_NOSIGNAL)
@@ -88,9 +96,10 @@ static bool move_all(int fd, void *p, size_t n, bool out, int slices)
     return true;
 }
 
-/* ---- opening ---- */
+/* ---- start and end ---- */
 
-static int invite(invitation *v)
+/* Listens, and fills in the invitation. Returns the socket; -1: failed. */
+static int net_listen(invitation *v)
 {
     struct sockaddr_in any = {.sin_family = AF_INET};
     socklen_t n = sizeof any;
@@ -98,7 +107,7 @@ static int invite(invitation *v)
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof any) != 0 || listen(fd, 64) != 0 ||
         getsockname(fd, (struct sockaddr *)&any, &n) != 0 || getifaddrs(&all) != 0 ||
-        getrandom(&v->word, sizeof v->word, 0) != (ssize_t)sizeof v->word) {
+        getrandom(&v->token, sizeof v->token, 0) != (ssize_t)sizeof v->token) {
         if (all) freeifaddrs(all);
         if (fd >= 0) close(fd);
         return -1;
@@ -111,12 +120,13 @@ static int invite(invitation *v)
     }
     freeifaddrs(all);
     v->port = any.sin_port;
-    set_up(fd);
+    set_socket_options(fd);
     return fd;
 }
 
-/* All at once: an address may be that of a bridge nobody reaches. Returns how many are under way. */
-static int dial(const invitation *v, struct pollfd p[MAX_ADDRESSES])
+/* Connects to all addresses at once, because some may belong to a bridge that nobody reaches.
+ * Returns the number of connections in progress. */
+static int net_connect_all(const invitation *v, struct pollfd p[MAX_ADDRESSES])
 {
     int n = 0;
     for (int i = 0; i < v->n; i++) {
@@ -134,14 +144,14 @@ static int dial(const invitation *v, struct pollfd p[MAX_ADDRESSES])
     return n;
 }
 
-/* Calls again when rank 0 hung up: it does not wait long for a caller that says nothing, as a busy machine may make
- * this one. */
-static int call_root(const invitation *v, const hello *h)
+/* Connects to rank 0. Returns the socket; -1: none. It tries again if rank 0 closed the connection:
+ * rank 0 waits only a short time for the first message, which a busy machine may delay. */
+static int net_call_root(const invitation *v, const hello *h)
 {
     struct pollfd p[MAX_ADDRESSES];
     int found = -1, under_way = 0;
     for (int left = OPEN_SLICES; found < 0 && left > 0; left--) {
-        if (under_way == 0) under_way = dial(v, p);
+        if (under_way == 0) under_way = net_connect_all(v, p);
         if (poll(p, (nfds_t)v->n, SLICE_MS) < 0 && errno != EINTR) break;
         for (int i = 0; i < v->n && found < 0; i++) {
             if (p[i].fd < 0 || !p[i].revents) continue;
@@ -150,8 +160,8 @@ static int call_root(const invitation *v, const hello *h)
             socklen_t n = sizeof err;
             hello mine = *h;
             (void)getsockopt(p[i].fd, SOL_SOCKET, SO_ERROR, &err, &n);
-            if (err == 0 && move_all(p[i].fd, &mine, sizeof mine, true, WORD_SLICES) &&
-                move_all(p[i].fd, &echo, sizeof echo, false, OPEN_SLICES) && echo == ~v->word)
+            if (err == 0 && transfer_all(p[i].fd, &mine, sizeof mine, true, TOKEN_SLICES) &&
+                transfer_all(p[i].fd, &echo, sizeof echo, false, OPEN_SLICES) && echo == ~v->token)
                 found = p[i].fd;
             else
                 close(p[i].fd);
@@ -162,27 +172,28 @@ static int call_root(const invitation *v, const hello *h)
     }
     for (int i = 0; under_way > 0 && i < v->n; i++)
         if (p[i].fd >= 0) close(p[i].fd);
-    if (found >= 0) set_up(found);
+    if (found >= 0) set_socket_options(found);
     return found;
 }
 
-/* Takes the calls of the other hosts' leaders. One that calls again has given its first call up. */
-static void answer_leaders(rd_net *net, int listener, uint64_t word)
+/* Accepts the connections of the other hosts' leaders. A leader that connects again has given up
+ * its first connection. */
+static void net_accept_leaders(rd_net *net, int listener, uint64_t token)
 {
-    int missing = net->n_lines, slices = OPEN_SLICES + WORD_SLICES;
+    int missing = net->n_lines, slices = OPEN_SLICES + TOKEN_SLICES;
     while (missing > 0 && wait_fd(listener, POLLIN, &slices)) {
         const int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         hello h = {0};
-        uint64_t echo = ~word;
-        if (fd < 0 || !move_all(fd, &h, sizeof h, false, WORD_SLICES) || h.word != word ||
+        uint64_t echo = ~token;
+        if (fd < 0 || !transfer_all(fd, &h, sizeof h, false, TOKEN_SLICES) || h.token != token ||
             h.host < 1 || h.host > net->n_lines ||
-            !move_all(fd, &echo, sizeof echo, true, WORD_SLICES)) {
+            !transfer_all(fd, &echo, sizeof echo, true, TOKEN_SLICES)) {
             if (fd >= 0) close(fd);
             slices--;
             continue;
         }
-        set_up(fd);
-        watch_net_line *l = &net->at[h.host - 1];
+        set_socket_options(fd);
+        watch_net_line *l = &net->line[h.host - 1];
         if (l->fd >= 0)
             close(l->fd);
         else
@@ -198,7 +209,7 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
     const bool root = w->rank == 0, leader = w->local_rank == 0 && w->host_index > 0;
     invitation v = {0};
     int listener = -1;
-    double *missing = NULL; /* [n_hosts]: 1: has no connection to rank 0's host */
+    double *missing = NULL; /* [n_hosts]; 1: the host has no connection to rank 0's host */
     int n_missing = 0;
     rd_net *net = NULL;
     *out = NULL;
@@ -208,30 +219,30 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
     if (!missing) rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
     if (root || leader) {
         net = calloc(1, sizeof *net);
-        if (net) net->at = calloc((size_t)w->n_hosts, sizeof *net->at);
-        if (!net || !net->at)
+        if (net) net->line = calloc((size_t)w->n_hosts, sizeof *net->line);
+        if (!net || !net->line)
             rd_fail(st, RD_EENV, "out of memory for the watch of %d hosts", w->n_hosts);
-        if (net && net->at) {
+        if (net && net->line) {
             net->root = root;
             net->n_local = w->local_size;
             net->n_lines = root ? w->n_hosts - 1 : 1;
-            for (int i = 0; i < net->n_lines; i++) net->at[i].fd = -1;
-            if (root) listener = invite(&v);
+            for (int i = 0; i < net->n_lines; i++) net->line[i].fd = -1;
+            if (root) listener = net_listen(&v);
         }
     }
     RD_TRY(rd_comm_agree(c, st));
     RD_TRY(rd_comm_bcast(c, &v, sizeof v, 0, st));
     if (net && v.port) {
         if (root)
-            answer_leaders(net, listener, v.word);
+            net_accept_leaders(net, listener, v.token);
         else {
-            const hello h = {v.word, w->host_index, w->local_size};
-            net->at[0].fd = call_root(&v, &h);
-            net->at[0].want = sizeof(rd_net_order);
+            const hello h = {v.token, w->host_index, w->local_size};
+            net->line[0].fd = net_call_root(&v, &h);
+            net->line[0].want = sizeof(rd_net_order);
         }
     }
     for (int i = 0; net && i < net->n_lines; i++) {
-        watch_net_line *l = &net->at[i];
+        watch_net_line *l = &net->line[i];
         l->heard_ns = rd_now_ns();
         if (l->fd < 0) {
             missing[root ? i + 1 : w->host_index] = 1.0;
@@ -241,22 +252,22 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
         if (!l->in) rd_fail(st, RD_EENV, "out of memory for the watch");
     }
     RD_TRY(rd_comm_agree(c, st));
-    RD_TRY(rd_comm_max_f64(c, missing, w->n_hosts, st)); /* one end may have it and the other not */
+    RD_TRY(rd_comm_max_f64(c, missing, w->n_hosts,
+                           st)); /* one end may have a connection and the other not */
     for (int i = 1; i < w->n_hosts; i++) {
         if (missing[i] == 0.0) continue;
         n_missing++;
-        if (root && net->at[i - 1].fd >= 0) {
-            close(net->at[i - 1].fd);
-            net->at[i - 1].fd = -1;
+        if (root && net->line[i - 1].fd >= 0) {
+            close(net->line[i - 1].fd);
+            net->line[i - 1].fd = -1;
         }
     }
     if (n_missing > 0)
         snprintf(why, 200,
                  "%d of %d other hosts cannot open a TCP connection to rank 0's host (%s); let a "
-                 "firewall pass "
-                 "all ports between the hosts",
+                 "firewall pass all ports between the hosts",
                  n_missing, w->n_hosts - 1, v.port ? "no answer in 3 s" : "it cannot listen");
-    if (leader && missing[w->host_index] != 0.0) goto done; /* it watches its own host alone */
+    if (leader && missing[w->host_index] != 0.0) goto done; /* it watches only its own host */
     *out = net;
     net = NULL;
 done:
@@ -269,39 +280,41 @@ done:
 void rd_net_close(rd_net *n)
 {
     if (!n) return;
-    for (int i = 0; n->at && i < n->n_lines; i++) {
-        if (n->at[i].fd >= 0) close(n->at[i].fd);
-        free(n->at[i].in);
+    for (int i = 0; n->line && i < n->n_lines; i++) {
+        if (n->line[i].fd >= 0) close(n->line[i].fd);
+        free(n->line[i].in);
     }
-    free(n->at);
+    free(n->line);
     free(n);
 }
 
-/* ---- at work ---- */
+/* ---- messages ---- */
 
 int rd_net_fds(const rd_net *n, int *fd, int cap)
 {
     int k = 0;
     for (int i = 0; n && i < n->n_lines && k < cap; i++)
-        if (n->at[i].fd >= 0) fd[k++] = n->at[i].fd;
+        if (n->line[i].fd >= 0) fd[k++] = n->line[i].fd;
     return k;
 }
 
-static void watch_net_give_up(watch_net_line *l)
+/* Closes a connection for good. */
+static void net_close_line(watch_net_line *l)
 {
     if (l->fd >= 0) close(l->fd);
     l->fd = -1;
     l->lost = true;
 }
 
-static void send_whole(watch_net_line *l, const void *p, size_t n)
+static void net_send_whole(watch_net_line *l, const void *p, size_t n)
 {
     if (l->fd >= 0 && send(l->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
-        watch_net_give_up(l);
+        net_close_line(l);
 }
 
-/* Is there a whole message in l->in? Then the next call takes the next one. */
-static bool take_one(watch_net_line *l)
+/* Receives a message. Returns whether l->in holds a whole one; the next call then receives the next
+ * one. */
+static bool net_receive_one(watch_net_line *l)
 {
     if (l->have == l->want) l->have = 0;
     while (l->fd >= 0 && l->have < l->want) {
@@ -310,7 +323,7 @@ static bool take_one(watch_net_line *l)
             l->have += (size_t)r;
             l->heard_ns = rd_now_ns();
         } else if (r == 0 || (errno != EAGAIN && errno != EINTR)) {
-            watch_net_give_up(l);
+            net_close_line(l);
         } else {
             return false;
         }
@@ -318,38 +331,38 @@ static bool take_one(watch_net_line *l)
     return l->want > 0 && l->have == l->want;
 }
 
-void rd_net_tell(rd_net *n, const rd_beat *b, int n_beats, int abort_code)
+void rd_net_send_beats(rd_net *n, const rd_beat *b, int n_beats, int abort_code)
 {
     const size_t bytes = n ? sizeof(watch_net_head) + (size_t)n->n_local * sizeof *b : 0;
-    unsigned char *m = n && n_beats <= n->n_local && n->at[0].fd >= 0 ? calloc(1, bytes) : NULL;
+    unsigned char *m = n && n_beats <= n->n_local && n->line[0].fd >= 0 ? calloc(1, bytes) : NULL;
     const watch_net_head h = {n_beats, abort_code};
     if (!m) return;
     memcpy(m, &h, sizeof h);
     if (n_beats > 0) memcpy(m + sizeof h, b, (size_t)n_beats * sizeof *b);
-    send_whole(&n->at[0], m, bytes);
+    net_send_whole(&n->line[0], m, bytes);
     free(m);
 }
 
-bool rd_net_ordered(rd_net *n, rd_net_order *o)
+bool rd_net_receive_order(rd_net *n, rd_net_order *o)
 {
     bool any = false;
-    while (n && take_one(&n->at[0])) {
-        memcpy(o, n->at[0].in, sizeof *o);
+    while (n && net_receive_one(&n->line[0])) {
+        memcpy(o, n->line[0].in, sizeof *o);
         any = true;
     }
     return any;
 }
 
-void rd_net_order_all(rd_net *n, const rd_net_order *o)
+void rd_net_send_order(rd_net *n, const rd_net_order *o)
 {
-    for (int i = 0; n && i < n->n_lines; i++) send_whole(&n->at[i], o, sizeof *o);
+    for (int i = 0; n && i < n->n_lines; i++) net_send_whole(&n->line[i], o, sizeof *o);
 }
 
-void rd_net_take(rd_net *n, rd_beat *all, int n_all, int *abort_code)
+void rd_net_receive_beats(rd_net *n, rd_beat *all, int n_all, int *abort_code)
 {
     for (int i = 0; n && i < n->n_lines; i++) {
-        watch_net_line *l = &n->at[i];
-        while (take_one(l)) {
+        watch_net_line *l = &n->line[i];
+        while (net_receive_one(l)) {
             watch_net_head h;
             memcpy(&h, l->in, sizeof h);
             if (h.abort_code && !*abort_code) *abort_code = h.abort_code;
@@ -364,15 +377,15 @@ void rd_net_take(rd_net *n, rd_beat *all, int n_all, int *abort_code)
 
 double rd_net_silence_s(const rd_net *n, int k)
 {
-    return n && k < n->n_lines ? (double)(rd_now_ns() - n->at[k].heard_ns) * 1e-9 : 0.0;
+    return n && k < n->n_lines ? (double)(rd_now_ns() - n->line[k].heard_ns) * 1e-9 : 0.0;
 }
 
-void rd_net_stood_still(rd_net *n, int64_t ns)
+void rd_net_add_pause(rd_net *n, int64_t ns)
 {
-    for (int i = 0; n && i < n->n_lines; i++) n->at[i].heard_ns += ns;
+    for (int i = 0; n && i < n->n_lines; i++) n->line[i].heard_ns += ns;
 }
 
 bool rd_net_broken(const rd_net *n, int k)
 {
-    return n && k < n->n_lines && n->at[k].lost;
+    return n && k < n->n_lines && n->line[k].lost;
 }

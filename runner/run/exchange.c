@@ -193,7 +193,7 @@ void exchange_settle(exchange *x)
         const rd_param *p = embeddings_param(x->tables, i);
         if (x->status.code == RD_OK) (void)x->before(x->ctx, p->offset, p->n, &x->status);
     }
-    if (x->flow) rd_flow_take(x->flow);
+    if (x->flow) rd_flow_pause(x->flow);
 }
 
 /* Reports the exchange to trace and metrics. Buckets of one host that were summed together count as

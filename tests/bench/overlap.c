@@ -57,7 +57,7 @@ static rd_code step(bench *b, rd_flow *f, double backward_s, double s[2], rd_sta
         rd_flow_ready(f, b->n_parts * k / SLICES);
         rd_flow_poll(f);
     }
-    rd_flow_take(f);
+    rd_flow_pause(f);
     RD_TRY(rd_flow_finish(f, st));
     s[0] = rd_flow_last(f)->total_s;
     s[1] = (double)(rd_now_ns() - begin_ns) * 1e-9 - backward_s;

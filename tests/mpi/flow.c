@@ -167,7 +167,7 @@ static rd_code round_of(rd_flow *f, int n_parts, int every, int round, rd_status
         dawdle(round, i);
         rd_flow_poll(f);
     }
-    rd_flow_take(f);
+    rd_flow_pause(f);
     return rd_flow_finish(f, st);
 }
 

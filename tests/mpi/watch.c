@@ -77,10 +77,10 @@ static rd_code tell_code(rd_comm *c, rd_status *st)
     char why[200];
     int code = 0;
     RD_TRY(rd_net_open(c, &net, why, st));
-    if (net && world->rank != 0) rd_net_tell(net, NULL, 0, RD_ESTALL);
+    if (net && world->rank != 0) rd_net_send_beats(net, NULL, 0, RD_ESTALL);
     for (int i = 0; i < 50 && world->rank == 0 && !why[0] && code == 0; i++) {
         nap(0.1);
-        rd_net_take(net, all, world->size, &code);
+        rd_net_receive_beats(net, all, world->size, &code);
     }
     if (world->rank == 0) printf("told %d %s\n", code, why);
     RD_TRY(rd_comm_barrier(c, st));

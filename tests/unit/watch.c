@@ -1,4 +1,4 @@
-/* watch.c -- who is to blame: rd_watch_judge and rd_watch_say on made-up jobs; and the thread on a host of many ranks. */
+/* watch.c -- who is to blame: rd_watch_judge and rd_watch_describe on made-up jobs; and the thread on a host of many ranks. */
 #include "rd/watch.h"
 #include "../../runner/comm/comm_impl.h"
 #include "test.h"
@@ -105,14 +105,14 @@ static void test_say(void **state)
                  .pid = 812,
                  .age_s = 63.4,
                  .host = "node2"};
-    rd_watch_say(&b, RD_WATCH_WARN, 7, text, sizeof text);
+    rd_watch_describe(&b, RD_WATCH_WARN, 7, text, sizeof text);
     assert_string_equal(
         text,
         "rank 3 (node2, process 812) has been computing step 41 for 63 s; 7 ranks wait for it");
-    rd_watch_say(&b, RD_WATCH_STALL, 1, text, sizeof text);
+    rd_watch_describe(&b, RD_WATCH_STALL, 1, text, sizeof text);
     assert_non_null(strstr(text, "; 1 rank waits for it"));
     b.phase = 99; /* of a broken sender */
-    rd_watch_say(&b, RD_WATCH_LOST, 0, text, sizeof text);
+    rd_watch_describe(&b, RD_WATCH_LOST, 0, text, sizeof text);
     assert_non_null(strstr(text, "rank 3 (node2, process 812) is gone"));
     assert_string_equal(rd_phase_name(RD_PHASE_SAVE), "save");
 }
