@@ -17,10 +17,10 @@ RD_C_BEGIN
  * of `meta` (a borrowed object: epoch, seed, np, config, ...) and those of this module, which win:
  * step, format_version, and arrays with the name, shape, type and CRC32C of each.
  *
- * keep <= 0 keeps all checkpoints. Else the newest `keep` stay: first the one just written, and
- * last those of later steps, which belong to a run that was continued from an earlier step. No
- * space or a full disk is RD_EENV: the previous checkpoint is intact, and no temporary file is
- * left. */
+ * keep <= 0 keeps all checkpoints. Else the newest `keep` stay: first the one just written,
+ * and last those of later steps, which belong to a run that was continued from an earlier
+ * step. No space or a full disk is RD_EENV: the previous checkpoint is intact, and no
+ * temporary file is left. */
 rd_code rd_ckpt_save(const char *dir, const char *name_prefix, int64_t step, const rd_array *a,
                      int n, const json_t *meta, int keep, rd_status *st);
 

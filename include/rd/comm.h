@@ -16,9 +16,9 @@ typedef struct rd_world {
     int rank, size;             /* this rank, and the number of ranks of the job */
     int local_rank, local_size; /* the same numbers on this rank's host */
     int n_hosts;                /* number of hosts */
-    int host_index; /* number of this rank's host; hosts are numbered by their lowest rank */
-    int n_cpus;     /* cores that this rank may use alone: its binding, or its share of the host */
-    char host[64];  /* name of this rank's host */
+    int host_index;             /* this rank's host; hosts are numbered by their lowest rank */
+    int n_cpus;        /* cores for this rank alone: its binding, or its share of the host */
+    char host[64];     /* name of this rank's host */
     const char *comm;  /* "self" or "mpi" */
     char library[128]; /* "Open MPI 4.1.4", or "" */
 } rd_world;
@@ -28,8 +28,8 @@ typedef struct rd_world {
  *
  * Without a launcher it makes one rank and does not call MPI_Init. Under a launcher it calls
  * MPI_Init_thread. A launcher sets OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMI_SIZE, or SLURM_NTASKS and
- * SLURM_PROCID. SLURM_NTASKS alone does not count: it is a plain start inside salloc. Both in a
- * batch script do not count either.
+ * SLURM_PROCID. SLURM_NTASKS alone does not count: it is a plain start inside salloc. A batch
+ * script has both variables, which do not count either.
  *
  * RD_EENV: the launcher counts more ranks than MPI, so the program and mpirun use different MPI
  * libraries; or srun started the ranks without PMIx. MPI errors are returned and are not fatal. */
@@ -96,8 +96,7 @@ rd_code rd_comm_shared(rd_comm *c, size_t bytes, void **out, char why[200], rd_s
 /* Unmaps memory of rd_comm_shared; bytes: the same number. Not collective. NULL is fine. */
 void rd_comm_unshare(void *p, size_t bytes);
 
-/* ---- flows: the sum of one array in parts, which begins while the rest of the array is being
- * computed ---- */
+/* ---- flows: the sum of an array in parts, while the rest of the array is computed ---- */
 
 /* The type that numbers have between hosts. */
 typedef enum rd_wire { RD_WIRE_F32, RD_WIRE_BF16, RD_WIRE_F16 } rd_wire;
@@ -108,8 +107,8 @@ const char *rd_wire_name(rd_wire w);
 typedef enum rd_flow_mode {
     RD_FLOW_LATE,  /* rd_flow_finish; nothing moves before it */
     RD_FLOW_CALLS, /* the caller, in rd_flow_poll */
-    /* A helper thread, from rd_flow_ready to rd_flow_pause. No other thread may call MPI in
-     * between. */
+    /* A helper thread, from rd_flow_ready to rd_flow_pause. No other thread may
+     * call MPI in between. */
     RD_FLOW_THREAD,
     RD_FLOW_CORE /* the same thread, polling all the time; it needs a free core */
 } rd_flow_mode;

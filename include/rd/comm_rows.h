@@ -38,8 +38,8 @@ int64_t rd_row_set_words(int64_t rows);
 void rd_row_set_fill(uint64_t *set, int64_t rows);
 /* Returns the number of rows in the set. */
 int64_t rd_row_set_count(const uint64_t *set, int64_t rows);
-/* Fills the rows of the set with zeros in x[rows * dim]; if the set has many rows, fills all of
- * x. */
+/* Fills the rows of the set with zeros in x[rows * dim]; if the set has many
+ * rows, fills all of x. */
 void rd_row_set_zero(float *x, int64_t rows, int64_t dim, const uint64_t *set);
 
 RD_C_END

@@ -14,8 +14,8 @@ RD_C_BEGIN
  * .gz. Out of memory is RD_EENV. Messages name the path and the system's reason. */
 rd_code rd_file_read(const char *path, rd_code code, char **out, size_t *n, rd_status *st);
 
-/* A file that appears whole or not at all: write "<path>.tmp.<pid>", fsync, rename, fsync the
- * folder. */
+/* A file that appears whole or not at all: write "<path>.tmp.<pid>", fsync,
+ * rename, fsync the folder. */
 typedef struct rd_tmpfile {
     int fd;     /* open for writing; 0 in an empty struct */
     int listed; /* 1 + its place in the list that rd_tmpfile_abandon reads; 0: not in the list */

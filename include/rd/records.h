@@ -22,8 +22,8 @@ void rd_events_free(rd_events *e); /* NULL is fine; syncs the file */
 rd_code rd_events_flush(rd_events *e, rd_status *st);
 /* Writes a scalar, in the form simple_value. */
 rd_code rd_events_scalar(rd_events *e, int64_t step, const char *tag, double value, rd_status *st);
-/* Writes a histogram of the finite numbers among x[n], in the new form: plugin histograms, 30
- * buckets. */
+/* Writes a histogram of the finite numbers among x[n], in the new form: plugin
+ * histograms, 30 buckets. */
 rd_code rd_events_histogram(rd_events *e, int64_t step, const char *tag, const float *x, int64_t n,
                             rd_status *st);
 /* Writes a text. */
@@ -40,9 +40,9 @@ rd_code rd_events_hparams(rd_events *e, const json_t *flat, const char *const *m
                           rd_status *st);
 /* Writes the end of the session. status: 1 success, 2 failure. */
 rd_code rd_events_end(rd_events *e, int status, rd_status *st);
-/* Receives one value of an event file. tag and kind are borrowed for the call. kind "scalar": value
- * is the scalar; "histogram": its count; "text", "image": the number of bytes; "hparams", "tensor":
- * 0. */
+/* Receives one value of an event file. tag and kind are borrowed for the call. kind "scalar":
+ * value is the scalar; "histogram": its count; "text", "image": the number of bytes;
+ * "hparams", "tensor": 0. */
 typedef void rd_event_fn(void *ctx, int64_t step, double wall, const char *tag, const char *kind,
                          double value);
 /* Reads an event file, or n bytes of one in memory, and calls fn for each value. Checks every CRC.

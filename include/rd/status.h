@@ -48,9 +48,9 @@ typedef struct rd_status {
 #define RD_STR(x) RD_STR2(x)
 #define RD_HERE (__FILE__ ":" RD_STR(__LINE__))
 
-/* Writes the failure to *st, unless *st already holds one. Returns st->code, which is never RD_OK:
- * a code of RD_OK becomes RD_EBUG. A message that is too long is cut between two UTF-8
- * characters. */
+/* Writes the failure to *st, unless *st already holds one. Returns st->code, which is
+ * never RD_OK: a code of RD_OK becomes RD_EBUG. A message that is too long is cut between
+ * two UTF-8 characters. */
 rd_code rd_fail_(rd_status *st, rd_code code, const char *where, const char *fmt, ...)
     RD_PRINTF(4, 5);
 /* Returns code. Shows compilers and analysers that rd_fail_ never returns RD_OK. */

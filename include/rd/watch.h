@@ -1,11 +1,11 @@
 /* watch.h -- one thread per rank that notices a rank that died, stopped or hangs. It never calls
  * MPI.
  *
- * Each rank writes what it is doing into memory that the ranks of its host share. The lowest rank
- * of each host reports to rank 0 over its own TCP connection. The rank that notices a fault first
- * prints which rank it is, on which host, at which step, in which phase and since when. It then
- * ends the job: with RD_EPEER (9) if the rank is gone, with RD_ESTALL (8) if it makes no
- * progress. */
+ * Each rank writes what it is doing into memory that the ranks of its host share. The lowest
+ * rank of each host reports to rank 0 over its own TCP connection. The rank that notices a
+ * fault first prints which rank it is, on which host, at which step, in which phase and
+ * since when. It then ends the job: with RD_EPEER (9) if the rank is gone, with RD_ESTALL
+ * (8) if it makes no progress. */
 #ifndef RD_WATCH_H
 #define RD_WATCH_H
 
@@ -43,11 +43,11 @@ typedef struct rd_beat {
 } rd_beat;
 
 typedef struct rd_watch_limits {
-    double warn_s,
-        abort_s; /* seconds without progress until a warning and until the end; 0: never */
-    /* Called in the watch thread of the rank that ends the job, after the rank has printed why.
-     * step: the step that this rank is at. The process ends when the function returns. NULL is
-     * fine. */
+    double warn_s;  /* seconds without progress until a warning; 0: never */
+    double abort_s; /* seconds without progress until the job ends; 0: never */
+    /* Called in the watch thread of the rank that ends the job, after the rank has printed
+     * why. step: the step that this rank is at. The process ends when the function
+     * returns. NULL is fine. */
     void (*ends)(void *ctx, int64_t step, const rd_status *why);
     void *ctx; /* borrowed; first argument of `ends` */
 } rd_watch_limits;
@@ -75,12 +75,12 @@ typedef struct rd_watch rd_watch;
  * and that part of the watch is missing. Each host still watches its own ranks. */
 rd_code rd_watch_start(rd_comm *comm, rd_log *log, const rd_watch_limits *limits, rd_watch **out,
                        rd_status *st);
-/* Reports what this rank does now. Takes some 30 ns. Only the main thread calls it. NULL is
- * fine. */
+/* Reports what this rank does now. Takes some 30 ns. Only the main thread
+ * calls it. NULL is fine. */
 void rd_watch_beat(rd_watch *w, rd_phase phase, int64_t step);
-/* Reports that this rank will end the job with this code and has printed why. The watch of the
- * other ranks then prints nothing; it ends the job after two seconds if this rank does not. NULL is
- * fine. */
+/* Reports that this rank will end the job with this code and has printed why. The watch
+ * of the other ranks then prints nothing; it ends the job after two seconds if this rank
+ * does not. NULL is fine. */
 void rd_watch_leaving(rd_watch *w, rd_code code);
 /* Reports RD_PHASE_END, joins the thread and frees the watch. Not collective. NULL is fine. */
 void rd_watch_stop(rd_watch *w);

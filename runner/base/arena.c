@@ -168,8 +168,8 @@ done:
 
 void rd_arena_reset(rd_arena *a)
 {
-    /* The last step needed several chunks: the next one gets a single chunk as large as the
-     * peak. */
+    /* The last step needed several chunks: the next one gets a single chunk
+     * as large as the peak. */
     if (a->first && a->first->next) {
         rd_status own = {0};
         free_chunks(a, a->first);

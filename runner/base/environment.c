@@ -1,5 +1,5 @@
-/* environment.c -- the environment variables that the program sets for its libraries, in one
- * table. */
+/* environment.c -- the environment variables that the program sets for its
+ * libraries, in one table. */
 #include "rd/environment.h"
 #include <stdlib.h>
 #include <string.h>

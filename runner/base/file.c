@@ -360,8 +360,8 @@ rd_code rd_tmpfile_write(rd_tmpfile *f, const void *p, size_t n, rd_status *st)
     return RD_OK;
 }
 
-/* Syncs a file or folder. A pipe, or a folder on some file systems, cannot be synced; that is not a
- * failure. */
+/* Syncs a file or folder. A pipe, or a folder on some file systems, cannot be synced;
+ * that is not a failure. */
 static int sync_fd(int fd)
 {
     int rc;

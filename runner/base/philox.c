@@ -123,10 +123,10 @@ void rd_philox_keep(rd_key key, uint64_t sample, uint32_t t, float p, int64_t n,
     }
 }
 
-/* A number is split into a left part of l bits and a right part of r bits; l + r is the width of n
- * - 1. Each round changes one part by a hash of the other. For any hash that is a permutation of 0
- * .. 2^(l+r) - 1. A result outside 0..n-1 goes through the rounds again, less than twice on
- * average. */
+/* A number is split into a left part of l bits and a right part of r bits; l + r is the width
+ * of n - 1. Each round changes one part by a hash of the other. For any hash that is a
+ * permutation of 0 .. 2^(l+r) - 1. A result outside 0..n-1 goes through the rounds again, less
+ * than twice on average. */
 uint64_t rd_permute(rd_key key, uint64_t n, uint64_t i)
 {
     if (n < 2) return 0;

@@ -23,4 +23,3 @@ void rd_program_id(char out[64])
     }
     if (fd >= 0) (void)close(fd);
 }
-

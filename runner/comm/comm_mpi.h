@@ -8,8 +8,8 @@
 
 /* Makes the communicator. launched: the ranks that the launcher counts, 0 where it does not say. */
 rd_code rd_comm_mpi_new(int *argc, char ***argv, int launched, rd_comm **out, rd_status *st);
-/* Returns the parts of an "mpi" communicator, all borrowed. *h and *a are NULL where there is
- * none. */
+/* Returns the parts of an "mpi" communicator, all borrowed. *h and *a are NULL
+ * where there is none. */
 void rd_mpi_inside(rd_comm *c, MPI_Comm *world, rd_host **h, rd_host_arena **a);
 
 #endif

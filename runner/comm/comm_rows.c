@@ -326,8 +326,8 @@ static bool is_nearly_all(const rd_comm_rows *t, int64_t count)
     return count > t->rows - t->rows / 6;
 }
 
-/* Sums rows [r.lo, r.hi) of k ranks in place, between hosts too, and writes the sum to every rank's
- * array. */
+/* Sums rows [r.lo, r.hi) of k ranks in place, between hosts too, and writes the sum
+ * to every rank's array. */
 static rd_code sum_run(rd_comm_rows *t, rd_cross *cross, float *const *part, int k, int me,
                        int64_t first, comm_rows_run r, rd_status *st)
 {
@@ -346,8 +346,8 @@ done:
     return st->code;
 }
 
-/* Packs the rows of this rank's share, sums them between hosts, and writes the sum to every rank's
- * array. */
+/* Packs the rows of this rank's share, sums them between hosts, and writes the sum
+ * to every rank's array. */
 static rd_code sum_own_share(rd_comm_rows *t, const rd_host *w, float *const *part, int64_t first,
                              int64_t count, rd_status *st)
 {

@@ -1,5 +1,5 @@
-/* comm_self.c -- the "self" communicator, for one rank: the collectives do not change their
- * data. */
+/* comm_self.c -- the "self" communicator, for one rank: the collectives do
+ * not change their data. */
 #include "comm_impl.h"
 #include "host_cpus.h"
 #include <inttypes.h>

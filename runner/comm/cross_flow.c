@@ -30,8 +30,8 @@
 enum {
     TAGS = 512,       /* chunks until tags repeat */
     POLL_NS = 100000, /* time between two polls of a thread without its own core */
-    /* Polls without success after which a thread with its own core waits, too: a millisecond or
-     * more. */
+    /* Polls without success after which a thread with its own core waits, too: a
+     * millisecond or more. */
     BUSY_POLLS = 1000,
 };
 

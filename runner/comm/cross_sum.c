@@ -15,8 +15,8 @@
  * rounded before it is sent. So each element depends only on the hosts' values and not on where
  * pieces begin, and all hosts hold the same bytes.
  *
- * A job is one such sum in progress. It never waits: rd_cross_poll goes as far as messages have
- * arrived. */
+ * A job is one such sum in progress. It never waits: rd_cross_poll goes as far as
+ * messages have arrived. */
 #include "cross_sum.h"
 #include "mpi_error.h"
 #include "tree_sum.h"

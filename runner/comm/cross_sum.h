@@ -18,8 +18,8 @@ typedef struct rd_cross_job rd_cross_job;
 typedef struct rd_cross {
     MPI_Comm comm; /* borrowed */
     int me, size;  /* rank and size of comm */
-    /* The levels of the sum, see cross_sum.c: hosts per group, and the distance between their
-     * ranks. */
+    /* The levels of the sum, see cross_sum.c: hosts per group, and the distance
+     * between their ranks. */
     int n_levels, radix[RD_CROSS_LEVELS], stride[RD_CROSS_LEVELS];
     int64_t sent;                        /* bytes that this rank has sent so far */
     rd_cross_job *job[3][RD_CROSS_DEEP]; /* owned; by wire type, made at the first use */
@@ -33,8 +33,8 @@ typedef struct rd_cross {
 rd_code rd_cross_new(MPI_Comm comm, rd_cross **out, rd_status *st);
 void rd_cross_free(rd_cross *c); /* NULL is fine */
 
-/* Collective on c->comm. Replaces x[0, n) by its sum over the ranks: the same bytes on all of
- * them. */
+/* Collective on c->comm. Replaces x[0, n) by its sum over the ranks: the same
+ * bytes on all of them. */
 rd_code rd_cross_sum(rd_cross *c, float *x, int64_t n, rd_status *st);
 /* Collective on c->comm. Sums like rd_cross_sum. wire: the type that numbers have between hosts. */
 rd_code rd_cross_sum_wire(rd_cross *c, rd_wire wire, float *x, int64_t n, rd_status *st);
@@ -45,8 +45,8 @@ int64_t rd_cross_chunk(rd_wire w);
 
 /* ---- one sum in the background: a job of at most `capacity` numbers ---- */
 enum { RD_CROSS_TAGS = 32 };
-/* Makes a job. req: c->n_requests requests, borrowed; NULL: the job has its own. The caller owns
- * *out. */
+/* Makes a job. req: c->n_requests requests, borrowed; NULL: the job has its own.
+ * The caller owns *out. */
 rd_code rd_cross_job_new(rd_cross *c, int64_t capacity, rd_wire wire, MPI_Request *req,
                          rd_cross_job **out, rd_status *st);
 void rd_cross_job_free(rd_cross_job *j); /* NULL is fine */

@@ -42,8 +42,8 @@ static uint16_t to_f16(float x)
 {
     const uint32_t all = bits_of(x), u = all & 0x7fffffffu;
     const uint32_t normal = (u - 0x38000000u + 0xfffu + (u >> 13 & 1u)) >> 13;
-    /* Adding 0.5 rounds a number below 2^-14 to a multiple of 2^-24, which is float16's smallest
-     * number. */
+    /* Adding 0.5 rounds a number below 2^-14 to a multiple of 2^-24, which is
+     * float16's smallest number. */
     const uint32_t tiny = bits_of(float_of(u) + 0.5f) - 0x3f000000u;
     uint32_t h = u < 0x38800000u ? tiny : normal;
     h = u >= 0x477fe000u ? 0x7bffu : h;
@@ -77,8 +77,8 @@ static __m128i lanes_to_f16(__m256 x)
     return _mm256_cvtps_ph(_mm256_or_ps(y, _mm256_and_ps(sign, x)), _MM_FROUND_TO_NEAREST_INT);
 }
 
-/* The functions below convert the numbers in whole vectors of LANES, and return how many that
- * are. */
+/* The functions below convert the numbers in whole vectors of LANES, and
+ * return how many that are. */
 static int64_t narrow_lanes(const float *x, int64_t n, uint16_t *h)
 {
     int64_t i = 0;

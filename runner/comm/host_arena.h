@@ -21,8 +21,8 @@ bool rd_host_arena_holds(const rd_host_arena *a, const float *x);
 /* Collective. Elements x .. x + n of this rank's array become their sum over all ranks. x has the
  * same offset on every rank. */
 rd_code rd_host_arena_sum(rd_host_arena *a, float *x, int64_t n, rd_status *st);
-/* Finds the slice [*lo, *hi) of n elements that this rank sums; empty for a rank without a
- * slice. */
+/* Finds the slice [*lo, *hi) of n elements that this rank sums; empty for a
+ * rank without a slice. */
 void rd_host_arena_slice(const rd_host *h, int64_t n, int64_t *lo, int64_t *hi);
 
 /* One flag for each rank, for sums in parts (cross_flow.c). Both count since the flow was made. */

@@ -1,8 +1,8 @@
 /* host_cpus.c -- how many cores one rank may use.
  *
- * These are its own cores if the launcher bound it, and its share of the cores that it has in
- * common with other ranks. The quota of the control group, which containers set, is an upper
- * limit. */
+ * These are its own cores if the launcher bound it, and its share of the cores that it
+ * has in common with other ranks. The quota of the control group, which containers
+ * set, is an upper limit. */
 #include "host_cpus.h"
 #include <errno.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* host_cpus.h -- the cores that this rank may use: its affinity, its share of the host, its control
- * group. */
+/* host_cpus.h -- the cores that this rank may use: its affinity, its share of the
+ * host, its control group. */
 #ifndef RD_HOST_CPUS_H
 #define RD_HOST_CPUS_H
 

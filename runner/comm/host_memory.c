@@ -16,9 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What local rank 0 sends to the other ranks of the host about the memory that it made. The memory
- * contains the mark, too, because a process with the same pid in another container would have other
- * memory. */
+/* What local rank 0 sends to the other ranks of the host about the memory that it made. The
+ * memory contains the mark, too, because a process with the same pid in another container
+ * would have other memory. */
 typedef struct host_memory_offer {
     int64_t pid, fd, err, mark;
 } host_memory_offer;

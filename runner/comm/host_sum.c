@@ -85,8 +85,8 @@ static rd_code sum_piece(rd_host *w, const kind *k, unsigned char *x, size_t n, 
     const size_t from = owner ? FROM(w->me) : n, to = owner ? FROM(w->me + 1) : n;
     rd_assert(from <= to && to <= n && n * k->size <= w->piece);
     unsigned char *mine = slot_of(w, w->me);
-    /* No other rank reads an owner's own slice before it is summed, so the owner reads it from
-     * x. */
+    /* No other rank reads an owner's own slice before it is summed, so the
+     * owner reads it from x. */
     memcpy(mine, x, from * k->size);
     memcpy(mine + to * k->size, x + to * k->size, (n - to) * k->size);
     rd_host_barrier(w);

@@ -187,16 +187,16 @@ static void watch_end_job(rd_watch *w, rd_code code, const char *text, bool cut)
      * one has ended. */
     watch_sleep(500);
     rd_tmpfile_abandon();
-    /* The message of the rank that failed may be on its way, and the launcher may be ending the
-     * job. */
+    /* The message of the rank that failed may be on its way, and the launcher
+     * may be ending the job. */
     if (!text) watch_sleep(1000);
     rd_comm_abort(w->comm, (int)code);
 }
 
 /* ---- one tick ---- */
 
-/* For rank 0. Returns whether a host has been silent for too long although its connection is
- * open. */
+/* For rank 0. Returns whether a host has been silent for too long although
+ * its connection is open. */
 static bool host_is_silent(const rd_watch *w, int line)
 {
     return !rd_net_broken(w->net, line) && w->limits.abort_s > 0.0 &&
@@ -349,8 +349,8 @@ static void *watch_thread(void *arg)
     for (;;) {
         struct pollfd p[MAX_FDS] = {{.fd = w->wake[0], .events = POLLIN}};
         int net_fd[MAX_NET], of[MAX_FDS], n = 1;
-        /* Only those that exist: poll accepts no more entries than the process may have open
-         * files. */
+        /* Only those that exist: poll accepts no more entries than the process
+         * may have open files. */
         for (int i = 0; i < w->world->local_size && n < MAX_FDS - MAX_NET; i++) {
             if (w->ended[i] || w->pidfd[i] < 0) continue;
             of[n] = i;
@@ -497,8 +497,8 @@ void rd_watch_leaving(rd_watch *w, rd_code code)
     watch_sleep(2 * TICK_MS);
 }
 
-/* Reports to the other hosts that this rank is done, so a closed connection does not count as a
- * loss. */
+/* Reports to the other hosts that this rank is done, so a closed connection does
+ * not count as a loss. */
 static void send_goodbye(rd_watch *w)
 {
     const rd_net_order done = {RD_NET_DONE};

@@ -252,8 +252,8 @@ rd_code rd_net_open(rd_comm *c, rd_net **out, char why[200], rd_status *st)
         if (!l->in) rd_fail(st, RD_EENV, "out of memory for the watch");
     }
     RD_TRY(rd_comm_agree(c, st));
-    RD_TRY(rd_comm_max_f64(c, missing, w->n_hosts,
-                           st)); /* one end may have a connection and the other not */
+    /* One end may have a connection and the other not. */
+    RD_TRY(rd_comm_max_f64(c, missing, w->n_hosts, st));
     for (int i = 1; i < w->n_hosts; i++) {
         if (missing[i] == 0.0) continue;
         n_missing++;
@@ -312,8 +312,8 @@ static void net_send_whole(watch_net_line *l, const void *p, size_t n)
         net_close_line(l);
 }
 
-/* Receives a message. Returns whether l->in holds a whole one; the next call then receives the next
- * one. */
+/* Receives a message. Returns whether l->in holds a whole one; the next call then
+ * receives the next one. */
 static bool net_receive_one(watch_net_line *l)
 {
     if (l->have == l->want) l->have = 0;

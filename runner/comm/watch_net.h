@@ -36,8 +36,8 @@ void rd_net_receive_beats(rd_net *n, rd_beat *all, int n_all, int *abort_code);
 double rd_net_silence_s(const rd_net *n, int k);
 /* Returns whether the other end of connection k has closed it. */
 bool rd_net_broken(const rd_net *n, int k);
-/* Adds a time in which this process could not receive, so it does not count as silence of the
- * others. */
+/* Adds a time in which this process could not receive, so it does not count as
+ * silence of the others. */
 void rd_net_add_pause(rd_net *n, int64_t ns);
 
 #endif

@@ -4,8 +4,8 @@
  * array is written:
  *     {"format_version": 1, "step": 500, ...the caller's entries...,
  *      "arrays": [{"name": ..., "shape": ..., "dtype": ..., "crc32c": ...}, ...]}
- * A loader that finds the manifest and all its arrays with matching checksums has the whole
- * checkpoint. */
+ * A loader that finds the manifest and all its arrays with matching checksums has
+ * the whole checkpoint. */
 #include "ckpt_impl.h"
 #include "npz_impl.h"
 #include <errno.h>
@@ -22,8 +22,8 @@ static const char manifest_name[] = "manifest.json";
 static rd_code checkpoint_check_space(const char *dir, const rd_array *a, int n, size_t meta_bytes,
                                       rd_status *st)
 {
-    /* Per member: both zip headers, each with the name, the NPY header, and the manifest's
-     * entry. */
+    /* Per member: both zip headers, each with the name, the NPY header, and
+     * the manifest's entry. */
     uint64_t need = (uint64_t)meta_bytes + (64 << 10) + (uint64_t)n * 1536;
     for (int i = 0; i < n; i++) need += a[i].bytes;
     struct statvfs v;

@@ -1,5 +1,5 @@
-/* ckpt_dir.c -- which checkpoints a log folder holds, which one `checkpoint` names, and which are
- * removed. */
+/* ckpt_dir.c -- which checkpoints a log folder holds, which one `checkpoint` names,
+ * and which are removed. */
 #include "ckpt_impl.h"
 #include "rd/file.h"
 #include <dirent.h>
@@ -159,10 +159,10 @@ static pid_t temporary_pid(const char *name)
 
 void rd_ckpt_remove_stale(const char *dir)
 {
-    /* If another process holds the lock, it uses its temporary files, and its pid may belong to
-     * another host. If this process holds the lock, nobody else writes here. A file with a pid that
-     * is alive then comes from an earlier process with that number: in a container the pids start
-     * anew. */
+    /* If another process holds the lock, it uses its temporary files, and its pid may belong
+     * to another host. If this process holds the lock, nobody else writes here. A file with a
+     * pid that is alive then comes from an earlier process with that number: in a container
+     * the pids start anew. */
     const rd_lock_owner owner = rd_logdir_lock_owner(dir);
     DIR *d = owner == RD_LOCK_OTHER ? NULL : opendir(dir);
     if (!d) return;

@@ -1,5 +1,5 @@
-/* ckpt_impl.h -- the names and steps of a log folder's checkpoints, and the holder of the folder's
- * lock. */
+/* ckpt_impl.h -- the names and steps of a log folder's checkpoints, and the holder
+ * of the folder's lock. */
 #ifndef RD_CKPT_IMPL_H
 #define RD_CKPT_IMPL_H
 
@@ -26,9 +26,9 @@ bool rd_ckpt_has_pointer(const char *prefix);
 /* Returns the step that the file `checkpoint` names; -1: there is no such file, or it names no
  * checkpoint, which sets *odd. */
 int64_t rd_ckpt_pointer_read(const char *dir, const char *prefix, bool *odd);
-/* Removes all but the newest `keep`. The one just written counts as the newest of all. Those with
- * later steps belong to a run that was cut off and continued from an earlier step; they are removed
- * first. */
+/* Removes all but the newest `keep`. The one just written counts as the newest of all.
+ * Those with later steps belong to a run that was cut off and continued from an earlier
+ * step; they are removed first. */
 rd_code rd_ckpt_retain(const char *dir, const char *prefix, int64_t written, int keep,
                        rd_status *st);
 /* Removes temporary files whose writer is dead. */

@@ -135,8 +135,8 @@ void rd_summary_histogram(rd_strbuf *out, const char *tag, const float *x, int64
         }
         if (!(width > 0)) count[BUCKETS - 1] = n_finite;
         for (int k = 0; k < BUCKETS; k++) {
-            /* Separate products, which no compiler fuses with the sums below: NumPy rounds
-             * twice. */
+            /* Separate products, which no compiler fuses with the sums
+             * below: NumPy rounds twice. */
             const double left = k * width, right = (k + 1) * width;
             rows[k][0] = lo + left;
             rows[k][1] = k + 1 < BUCKETS ? lo + right : hi;

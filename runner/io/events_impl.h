@@ -58,8 +58,8 @@ void rd_hparams_experiment(rd_strbuf *content, const json_t *flat, const char *c
 void rd_hparams_end(rd_strbuf *content, int status, double wall);
 
 /* ---- png.c ---- */
-/* Appends a PNG file of w x h pixels, 8 bits per channel. channels: 1 (grey), 3 (RGB) or 4
- * (RGBA). */
+/* Appends a PNG file of w x h pixels, 8 bits per channel. channels: 1 (grey),
+ * 3 (RGB) or 4 (RGBA). */
 void rd_png(rd_strbuf *out, int w, int h, int channels, const uint8_t *pixels);
 
 #endif

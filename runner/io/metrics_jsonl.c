@@ -18,8 +18,8 @@
 
 struct rd_metrics {
     int fd;
-    /* The file ends in half a line that could not be cut off. The next write begins with a
-     * newline. */
+    /* The file ends in half a line that could not be cut off. The next write
+     * begins with a newline. */
     bool torn;
     char path[4096];
 };

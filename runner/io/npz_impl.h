@@ -11,8 +11,8 @@
 enum {
     /* Largest header that is written. Six dimensions of 19 digits fit three times. */
     RD_NPY_HEADER_MAX = 512,
-    /* Largest header that is read. A plain array's header has 128 bytes; NumPy refuses more than
-     * 10000. */
+    /* Largest header that is read. A plain array's header has 128 bytes; NumPy
+     * refuses more than 10000. */
     RD_NPY_READ_MAX = 65536
 };
 /* Returns the bytes of one element; 0: the type cannot be read here. */

@@ -99,8 +99,8 @@ static rd_code member_end(struct archive *zip, rd_status *st)
     return st->code;
 }
 
-/* Reads the NPY header of the present member, which has `size` bytes. The rest must be the array's
- * data. */
+/* Reads the NPY header of the present member, which has `size` bytes. The rest must
+ * be the array's data. */
 static rd_code read_header(struct archive *zip, size_t size, rd_array *a, rd_status *st)
 {
     unsigned char prefix[12];
@@ -157,8 +157,8 @@ static rd_code npz_read_member(rd_npz *z, struct archive *zip, const char *path,
         a->dim[0] = (int64_t)size;
         a->bytes = size;
     }
-    /* One byte of slack: members with text can be read as strings, and an empty array still gets a
-     * block. */
+    /* One byte of slack: members with text can be read as strings, and an empty
+     * array still gets a block. */
     char *data = aligned_alloc(data_align, (a->bytes + data_align) / data_align * data_align);
     if (!data) return rd_fail(st, RD_EENV, "out of memory: %zu bytes for an array", a->bytes);
     rd_assert(z->n < z->cap);
@@ -171,8 +171,8 @@ done:
     return st->code;
 }
 
-/* Fails for a file that is not a zip archive. libarchive 3.6 also rejects an archive without
- * members. */
+/* Fails for a file that is not a zip archive. libarchive 3.6 also rejects an
+ * archive without members. */
 static rd_code not_a_zip(struct archive *zip, rd_status *st)
 {
     return rd_fail(st, RD_ECKPT, "not a whole zip archive (%s); it may be cut short",
