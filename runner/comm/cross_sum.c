@@ -7,9 +7,9 @@
  * receives along the tree. After the last level each host has its piece of the sum over all hosts.
  * The same levels in reverse order collect the pieces.
  *
- * Up to eight hosts, and any odd number, need two rounds of messages. With h hosts each sends 2 (1
- * - 1/h) of the array, which is the minimum. Groups of neighbours whose size is a power of two are
- * branches of the tree, so every split gives the same order.
+ * Up to eight hosts, and any odd number, need two rounds of messages. With h hosts each sends
+ * 2 (1 - 1/h) of the array, which is the minimum. Groups of neighbours whose size is a power of two
+ * are branches of the tree, so every split gives the same order.
  *
  * 16-bit types: every host rounds what it sends at a level, and also what it keeps. The result is
  * rounded before it is sent. So each element depends only on the hosts' values and not on where
