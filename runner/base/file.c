@@ -161,8 +161,8 @@ static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
     int rc = archive_read_open(a, s, NULL, gzip_deliver, NULL);
     if (rc == ARCHIVE_OK) rc = archive_read_next_header(a, &entry);
     /* If the header makes no sense, libarchive would deliver the compressed bytes. */
-    const bool unpacks = archive_filter_code(a, 0) != ARCHIVE_FILTER_NONE;
-    while (rc == ARCHIVE_OK && unpacks) {
+    const bool decompresses = archive_filter_code(a, 0) != ARCHIVE_FILTER_NONE;
+    while (rc == ARCHIVE_OK && decompresses) {
         RD_TRY(bytes_reserve(b, BLOCK, s->name, st));
         const la_ssize_t got = archive_read_data(a, b->p + b->n, b->cap - b->n - 1);
         if (got == 0)
@@ -176,13 +176,14 @@ static rd_code read_gzip(source *s, rd_code code, bytes *b, rd_status *st)
     }
     if (s->err != 0)
         fail_errno(st, code, RD_HERE, "read", s->name, s->err);
-    else if (rc != ARCHIVE_EOF || !unpacks)
-        rd_fail(st, code,
-                "cannot unpack '%s' after %zu bytes: %s; it is cut off or damaged, get it again",
-                s->name, b->n,
-                archive_error_string(a) ? archive_error_string(a)
-                : unpacks               ? "its end is missing"
-                                        : "its first bytes are not a gzip header");
+    else if (rc != ARCHIVE_EOF || !decompresses)
+        rd_fail(
+            st, code,
+            "cannot decompress '%s' after %zu bytes: %s; it is cut off or damaged, get it again",
+            s->name, b->n,
+            archive_error_string(a) ? archive_error_string(a)
+            : decompresses          ? "its end is missing"
+                                    : "its first bytes are not a gzip header");
     else if (!gzip_checksum_matches(s, b->p, b->n))
         rd_fail(st, code,
                 "cannot trust '%s': its %zu decompressed bytes do not match the checksum at its "

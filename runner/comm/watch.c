@@ -83,9 +83,9 @@ static void watch_read_board(rd_watch *w, int64_t now)
 {
     const int n = w->world->local_size;
     for (int i = 0; i < n; i++) {
-        rd_assert(atomic_load(&s->rank) >= 0 && atomic_load(&s->rank) < w->w->size);
         const watch_slot *s = &w->board->slot[i];
         if (!w->shared && i != w->world->local_rank) continue; /* its slot is not shared */
+        rd_assert(atomic_load(&s->rank) >= 0 && atomic_load(&s->rank) < w->world->size);
         rd_beat *b = &w->all[w->world->rank == 0 ? atomic_load(&s->rank) : i];
         const int32_t phase = atomic_load(&s->phase);
         const int64_t step = atomic_load(&s->step),
