@@ -23,7 +23,7 @@ bool rd_doctor_is_agent(void)
     return getenv("RD_DOCTOR_AGENT") != NULL;
 }
 
-static void reply(json_t *o)
+static void agent_reply(json_t *o)
 {
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     (void)printf("RD1 %s\n", text ? text : "{}");
@@ -32,14 +32,14 @@ static void reply(json_t *o)
     json_decref(o);
 }
 
-static bool file_has(const char *path, const char *what)
+static bool file_contains(const char *path, const char *what)
 {
-    static const size_t room = 1 << 18;
+    static const size_t cap = 1 << 18;
     bool found = false;
     FILE *f = fopen(path, "re");
-    char *p = f ? malloc(room) : NULL;
+    char *p = f ? malloc(cap) : NULL;
     if (p) {
-        const size_t n = fread(p, 1, room, f);
+        const size_t n = fread(p, 1, cap, f);
         found = memmem(p, n, what, strlen(what)) != NULL;
     }
     free(p);
@@ -47,7 +47,7 @@ static bool file_has(const char *path, const char *what)
     return found;
 }
 
-static int doctor_agent_sweep(const char *job)
+static int agent_sweep(const char *job)
 {
     int ended = 0;
     DIR *d = strlen(job) >= 8 ? opendir("/proc") : NULL;
@@ -58,16 +58,16 @@ static int doctor_agent_sweep(const char *job)
         (void)snprintf(dir, sizeof dir, "/proc/%s", e->d_name);
         if (stat(dir, &s) != 0 || s.st_uid != getuid()) continue;
         (void)snprintf(path, sizeof path, "%s/cmdline", dir);
-        bool ours = file_has(path, job);
+        bool ours = file_contains(path, job);
         (void)snprintf(path, sizeof path, "%s/environ", dir);
-        ours = ours || file_has(path, job);
+        ours = ours || file_contains(path, job);
         if (ours && kill(atoi(e->d_name), SIGKILL) == 0) ended++;
     }
     if (d) closedir(d);
     return ended;
 }
 
-static json_t *facts(const json_t *ask, const char *versions, doc_server **server)
+static json_t *agent_facts(const json_t *ask, const char *versions, doc_server **server)
 {
     int ports[8], n = 0;
     char token[33];
@@ -92,24 +92,24 @@ static json_t *facts(const json_t *ask, const char *versions, doc_server **serve
 rd_code rd_doctor_agent(const char *versions, rd_status *st)
 {
     char *line = NULL;
-    size_t room = 0;
+    size_t cap = 0;
     doc_server *server = NULL;
     (void)alarm(90);
-    while (getline(&line, &room, stdin) > 0) {
+    while (getline(&line, &cap, stdin) > 0) {
         json_t *ask = json_loads(line, 0, NULL);
         const char *what = doc_text(ask, "ask");
         if (strcmp(what, "facts") == 0)
-            reply(facts(ask, versions, &server));
+            agent_reply(agent_facts(ask, versions, &server));
         else if (strcmp(what, "time") == 0)
-            reply(json_pack("{s:f}", "wall_s", rd_wall_s()));
+            agent_reply(json_pack("{s:f}", "wall_s", rd_wall_s()));
         else if (strcmp(what, "sweep") == 0)
-            reply(json_pack("{s:i}", "ended", doctor_agent_sweep(doc_text(ask, "job"))));
+            agent_reply(json_pack("{s:i}", "ended", agent_sweep(doc_text(ask, "job"))));
         else if (strcmp(what, "call") == 0)
-            reply(json_pack("{s:o}", "results",
-                            doc_calls_json(json_object_get(ask, "targets"),
-                                           doc_number(ask, "deadline_s"))));
+            agent_reply(json_pack("{s:o}", "results",
+                                  doc_calls_json(json_object_get(ask, "targets"),
+                                                 doc_number(ask, "deadline_s"))));
         else
-            reply(json_pack("{s:s}", "error", "an unknown request"));
+            agent_reply(json_pack("{s:s}", "error", "an unknown request"));
         json_decref(ask);
     }
     free(line);

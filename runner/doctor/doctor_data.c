@@ -13,13 +13,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static const char *text_key(const rd_config *c, const char *key)
+static const char *config_text(const rd_config *c, const char *key)
 {
     const char *s = json_string_value(rd_config_get(c, key));
     return s ? s : "";
 }
 
-static rd_code read_group(const rd_config *c, const rd_option_group *g, rd_status *st)
+static rd_code check_group(const rd_config *c, const rd_option_group *g, rd_status *st)
 {
     void *own = g ? calloc(1, g->struct_bytes) : NULL;
     if (g && !own)
@@ -32,22 +32,22 @@ static rd_code read_group(const rd_config *c, const rd_option_group *g, rd_statu
 
 static const char *dataset_name(const rd_config *c)
 {
-    const rd_model_def *model = rd_model_find(text_key(c, "model"));
-    const char *name = text_key(c, "dataset");
+    const rd_model_def *model = rd_model_find(config_text(c, "model"));
+    const char *name = config_text(c, "dataset");
     return *name || !model ? name : model->default_dataset;
 }
 
-static rd_code doctor_data_read_config(const rd_config *c, const rd_option_group *const *groups,
-                                       int n_groups, rd_status *st)
+static rd_code check_groups(const rd_config *c, const rd_option_group *const *groups, int n_groups,
+                            rd_status *st)
 {
-    const rd_model_def *model = rd_model_find(text_key(c, "model"));
-    for (int i = 0; i < n_groups; i++) RD_TRY(read_group(c, groups[i], st));
+    const rd_model_def *model = rd_model_find(config_text(c, "model"));
+    for (int i = 0; i < n_groups; i++) RD_TRY(check_group(c, groups[i], st));
     if (!model)
         return rd_fail(
             st, RD_EUSAGE,
             "%s: 'model' is '%s', which does not exist; run_dist --help lists the models",
-            rd_config_where(c, "model"), text_key(c, "model"));
-    RD_TRY(read_group(c, model->group, st));
+            rd_config_where(c, "model"), config_text(c, "model"));
+    RD_TRY(check_group(c, model->group, st));
 done:
     return st->code;
 }
@@ -59,14 +59,14 @@ void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config,
     rd_dataset *d = NULL;
     const rd_dataset_args a = {
         .config = config, .mode = RD_MODE_TRAIN, .split = RD_SPLIT_TRAIN, .comm = comm};
-    (void)doctor_data_read_config(config, groups, n_groups, &st);
+    (void)check_groups(config, groups, n_groups, &st);
     if (rd_comm_agree(comm, &st) != RD_OK) {
         doc_add(r, DOC_FAIL, "config",
                 "correct the config; run_dist --print_config shows it with all its keys", "%s",
                 st.msg);
         return;
     }
-    doc_add(r, DOC_OK, "config", NULL, "model %s, dataset %s", text_key(config, "model"),
+    doc_add(r, DOC_OK, "config", NULL, "model %s, dataset %s", config_text(config, "model"),
             dataset_name(config));
     (void)rd_dataset_new(dataset_name(config), &a, &d, &st);
     if (rd_comm_agree(comm, &st) != RD_OK) {
@@ -89,7 +89,7 @@ void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config,
 /* ---- log folder ---- */
 
 /* The folder, or the nearest one above that is there; or a link on the way that leads to nothing, and what it is to lead to. */
-static void nearest_folder(const char *dir, char out[4096], char target[256])
+static void nearest_existing(const char *dir, char out[4096], char target[256])
 {
     struct stat s;
     (void)snprintf(out, 4096, "%.4095s", dir);
@@ -110,7 +110,7 @@ static void nearest_folder(const char *dir, char out[4096], char target[256])
     }
 }
 
-static bool try_write(const char *token)
+static bool test_write(const char *token)
 {
     const int fd = open(token, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0) return false;
@@ -137,20 +137,20 @@ static double checkpoint_bytes(const char *dir)
     return most;
 }
 
-static void doctor_data_check_space(doc_report *r, const char *dir, int64_t keep)
+static void check_log_space(doc_report *r, const char *dir, int64_t keep)
 {
     struct statvfs v;
     const double one = checkpoint_bytes(dir), gib = 1073741824.0;
     if (statvfs(dir, &v) != 0) return;
-    const double room = (double)v.f_bavail * (double)v.f_frsize;
+    const double free_bytes = (double)v.f_bavail * (double)v.f_frsize;
     const double need = one > 0.0 ? one * (double)(keep + 1) : gib;
-    if (room < need)
+    if (free_bytes < need)
         doc_add(r, DOC_WARN, "space", "make room, or keep fewer: --set checkpoint_keep=2",
                 one > 0.0 ? "%s has %.2f GiB free, %d checkpoints take %.2f GiB"
                           : "%s has %.2f GiB free; %d checkpoints may need %.0f GiB or more",
-                dir, room / gib, (int)keep + 1, need / gib);
+                dir, free_bytes / gib, (int)keep + 1, need / gib);
     else
-        doc_add(r, DOC_OK, "space", NULL, "%s has %.1f GiB free", dir, room / gib);
+        doc_add(r, DOC_OK, "space", NULL, "%s has %.1f GiB free", dir, free_bytes / gib);
 }
 
 void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t keep)
@@ -164,11 +164,11 @@ void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t 
     rd_status st = {0};
     double seen = 0.0;
     if (w->rank == 0) {
-        nearest_folder(logdir, dir, target);
+        nearest_existing(logdir, dir, target);
         (void)snprintf(token.path, sizeof token.path, "%s/.doctor.%ld", dir, (long)getpid());
         if (target[0])
             token.err = ENOENT;
-        else if (!try_write(token.path))
+        else if (!test_write(token.path))
             token.err = errno ? errno : EIO;
     }
     if (rd_comm_bcast(comm, &token, sizeof token, 0, &st) != RD_OK) return;
@@ -192,5 +192,5 @@ void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t 
             : (int)seen == w->n_hosts ? ", which all hosts see"
                                       : ", which other hosts do not see: a restart on another host "
                                         "would not find the checkpoints");
-    doctor_data_check_space(r, dir, keep);
+    check_log_space(r, dir, keep);
 }

@@ -43,7 +43,7 @@ json_t *doc_interfaces(void)
         if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !i->ifa_netmask) continue;
         memcpy(&a, i->ifa_addr, sizeof a);
         memcpy(&m, i->ifa_netmask, sizeof m);
-        doc_show_ipv4(ntohl(a.sin_addr.s_addr), text);
+        doc_format_ipv4(ntohl(a.sin_addr.s_addr), text);
         json_array_append_new(nets,
                               json_pack("{s:s, s:s, s:i, s:b, s:b}", "name", i->ifa_name, "addr",
                                         text, "prefix", __builtin_popcount(m.sin_addr.s_addr), "up",
@@ -96,7 +96,7 @@ static double memory_bytes(void)
 }
 
 /* An executable of the search path; false: none. */
-static bool in_path(const char *name, char *out, size_t cap)
+static bool find_in_path(const char *name, char *out, size_t cap)
 {
     const char *path = getenv("PATH");
     for (const char *s = path ? path : ""; *s;) {
@@ -110,12 +110,13 @@ static bool in_path(const char *name, char *out, size_t cap)
 }
 
 /* GPUs by NVIDIA's driver, without its library: name and UUID are in /proc, memory is asked from its tool. */
-static json_t *gpus(bool full)
+static json_t *list_gpus(bool full)
 {
     json_t *all = json_array();
     char line[512], tool[4200];
     FILE *p = NULL;
-    if (full && access("/dev/nvidiactl", F_OK) == 0 && in_path("nvidia-smi", tool, sizeof tool))
+    if (full && access("/dev/nvidiactl", F_OK) == 0 &&
+        find_in_path("nvidia-smi", tool, sizeof tool))
         p = popen("timeout 5 nvidia-smi --query-gpu=name,uuid,memory.total "
                   "--format=csv,noheader,nounits 2>/dev/null",
                   "re");
@@ -147,7 +148,7 @@ static json_t *gpus(bool full)
 }
 
 /* Daemons of mpirun that run on this host for this user. */
-static json_t *daemons(void)
+static json_t *list_daemons(void)
 {
     json_t *left = json_array();
     DIR *d = opendir("/proc");
@@ -178,7 +179,7 @@ static json_t *daemons(void)
 }
 
 /* Own address of the host's name: other hosts that take the name from there must not be led to 127.0.0.1. */
-static void resolve_own(const char *host, char out[16])
+static void resolve_host_name(const char *host, char out[16])
 {
     const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
@@ -187,7 +188,7 @@ static void resolve_own(const char *host, char out[16])
     for (const struct addrinfo *i = found; i; i = i->ai_next) {
         struct sockaddr_in a;
         memcpy(&a, i->ai_addr, sizeof a);
-        doc_show_ipv4(ntohl(a.sin_addr.s_addr), out);
+        doc_format_ipv4(ntohl(a.sin_addr.s_addr), out);
         if (strncmp(out, "127.", 4) != 0) break;
     }
     freeaddrinfo(found);
@@ -203,7 +204,7 @@ static void machine_id(char out[160])
                    first_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot), net);
 }
 
-static bool may_copy(void)
+static bool can_read_memory(void)
 {
     char from = 1, to = 0;
     const struct iovec a = {&to, 1}, b = {&from, 1};
@@ -222,11 +223,12 @@ json_t *doc_facts(const char *versions, json_t *mca, bool full)
     cpu_model(cpu);
     rd_program_id(id);
     machine_id(machine);
-    resolve_own(host, own);
+    resolve_host_name(host, own);
     (void)statvfs("/dev/shm", &shm);
     (void)statvfs(tmpdir, &tmp);
     (void)getrlimit(RLIMIT_MEMLOCK, &lock);
-    if (!in_path("orted", daemon, sizeof daemon)) (void)in_path("prted", daemon, sizeof daemon);
+    if (!find_in_path("orted", daemon, sizeof daemon))
+        (void)find_in_path("prted", daemon, sizeof daemon);
     const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
     json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "host", host, "listed",
                           host, "machine", machine, "resolves", own, "versions", versions,
@@ -245,10 +247,10 @@ json_t *doc_facts(const char *versions, json_t *mca, bool full)
     json_object_set_new(o, "shm_free", json_real((double)shm.f_bavail * (double)shm.f_frsize));
     json_object_set_new(o, "tmpdir", json_string(tmpdir));
     json_object_set_new(o, "tmp_free", json_real((double)tmp.f_bavail * (double)tmp.f_frsize));
-    json_object_set_new(o, "copy", json_boolean(may_copy()));
+    json_object_set_new(o, "copy", json_boolean(can_read_memory()));
     json_object_set_new(o, "nets", doc_interfaces());
-    json_object_set_new(o, "gpus", gpus(full));
-    json_object_set_new(o, "daemons", daemons());
+    json_object_set_new(o, "gpus", list_gpus(full));
+    json_object_set_new(o, "daemons", list_daemons());
     json_object_set_new(o, "wall_s", json_real(rd_wall_s()));
     json_object_set_new(o, "mca", mca ? mca : json_object());
     return o;

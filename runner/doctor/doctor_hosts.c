@@ -16,7 +16,7 @@ typedef struct exam {
     doc_hosts hosts;
     doc_peer *peers; /* owned, [hosts.n] */
     json_t *facts;   /* owned; of the hosts that answered */
-    int *who;        /* owned; facts[k] are of peers[who[k]] */
+    int *peer_of;    /* owned; facts[k] are of peers[who[k]] */
     json_t *ranks;   /* owned; of the job, NULL: it did not run */
     char **ssh;      /* owned words of plm_rsh_args */
     int n_ssh;
@@ -25,14 +25,14 @@ typedef struct exam {
     doc_report report;
 } exam;
 
-static int64_t doctor_hosts_after(double seconds)
+static int64_t hosts_deadline(double seconds)
 {
     return rd_now_ns() + (int64_t)(seconds * 1e9);
 }
 
 /* ---- on this host ---- */
 
-static bool has_ended(void *child)
+static bool child_ended(void *child)
 {
     const doc_child *c = child;
     return c->ended;
@@ -45,8 +45,8 @@ static bool mpirun_version(char out[128])
     rd_status own = {0};
     out[0] = '\0';
     if (doc_child_start(&c, argv, &own) != RD_OK) return false;
-    doc_children_poll(&one, 1, doctor_hosts_after(8.0), has_ended, &c);
-    const char *text = rd_strbuf_str(&c.said), *open = strstr(text, "(Open MPI) ");
+    doc_children_poll(&one, 1, hosts_deadline(8.0), child_ended, &c);
+    const char *text = rd_strbuf_str(&c.out_text), *open = strstr(text, "(Open MPI) ");
     if (open)
         (void)snprintf(out, 128, "Open MPI %.*s", (int)strcspn(open + 11, "\n "), open + 11);
     else
@@ -57,7 +57,7 @@ static bool mpirun_version(char out[128])
 }
 
 /* "Open MPI 4.1.4" -> "Open MPI 4.1" */
-static size_t series(const char *version)
+static size_t series_length(const char *version)
 {
     const char *dot = strchr(version, '.');
     const char *second = dot ? strchr(dot + 1, '.') : NULL;
@@ -76,8 +76,8 @@ static void check_mpirun(exam *e)
         doc_add(&e->report, DOC_FAIL, "mpirun", "install Open MPI 4.1 or newer",
                 "mpirun is %s, which does not understand host:slots; 4.1 or newer is needed",
                 launcher);
-    } else if (series(launcher) != series(library) ||
-               strncmp(launcher, library, series(library)) != 0) {
+    } else if (series_length(launcher) != series_length(library) ||
+               strncmp(launcher, library, series_length(library)) != 0) {
         doc_add(&e->report, DOC_FAIL, "mpirun",
                 "start with the mpirun of the library that the program was built with",
                 "mpirun is %s, the program's library %s: the ranks would not find each other",
@@ -87,7 +87,7 @@ static void check_mpirun(exam *e)
     }
 }
 
-static bool one_in(const char *variable)
+static bool variable_is_one(const char *variable)
 {
     const char *value = getenv(variable);
     return value && strcmp(value, "1") == 0;
@@ -96,7 +96,8 @@ static bool one_in(const char *variable)
 /* mpirun refuses to start as root unless it is told twice; the line that we use and print says it. */
 static void check_root(exam *e, char **args, int n_args)
 {
-    bool said = one_in("OMPI_ALLOW_RUN_AS_ROOT") && one_in("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+    bool said = variable_is_one("OMPI_ALLOW_RUN_AS_ROOT") &&
+                variable_is_one("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
     if (geteuid() != 0) return;
     for (int i = 0; i < n_args; i++)
         said = said || strcmp(args[i] + strspn(args[i], "-"), "allow-run-as-root") == 0;
@@ -172,8 +173,7 @@ static void ask_facts(exam *e)
 {
     json_t *request = facts_request(e);
     const int port = (int)e->cli->ssh_port;
-    doc_peers_start(e->peers, e->hosts.n, port, e->ssh, e->n_ssh, request,
-                    doctor_hosts_after(facts_s));
+    doc_peers_start(e->peers, e->hosts.n, port, e->ssh, e->n_ssh, request, hosts_deadline(facts_s));
     json_decref(request);
     int n = 0;
     for (int i = 0; i < e->hosts.n; i++) {
@@ -185,7 +185,7 @@ static void ask_facts(exam *e)
         json_object_set_new(p->facts, "listed", json_string(p->host->name));
         json_object_set_new(p->facts, "ranks", json_integer(p->host->slots));
         json_array_append(e->facts, p->facts);
-        e->who[n++] = i;
+        e->peer_of[n++] = i;
         check_login(e, p);
     }
     if (n == e->hosts.n)
@@ -197,13 +197,13 @@ static void ask_clocks(exam *e)
 {
     json_t *request = json_pack("{s:s}", "ask", "time");
     const double before = rd_wall_s();
-    doc_peers_ask(e->peers, e->hosts.n, &request, true, doctor_hosts_after(3.0));
+    doc_peers_ask(e->peers, e->hosts.n, &request, true, hosts_deadline(3.0));
     const double now = rd_wall_s();
     size_t k;
     json_t *h;
     json_array_foreach(e->facts, k, h)
     {
-        const json_t *answer = e->peers[e->who[k]].answer;
+        const json_t *answer = e->peers[e->peer_of[k]].answer;
         if (!answer) continue;
         json_object_set_new(h, "clock_ahead_s",
                             json_real(doc_number(answer, "wall_s") - (before + now) / 2));
@@ -212,7 +212,7 @@ static void ask_clocks(exam *e)
     json_decref(request);
 }
 
-static void ask_ways(exam *e)
+static void ask_calls(exam *e)
 {
     json_t **requests = calloc((size_t)e->hosts.n + 1, sizeof *requests), *results = json_array();
     size_t k;
@@ -220,13 +220,13 @@ static void ask_ways(exam *e)
     if (!requests) return;
     json_array_foreach(e->facts, k, h)
     {
-        requests[e->who[k]] = json_pack("{s:s, s:o, s:f}", "ask", "call", "targets",
-                                        doc_targets(e->facts, k), "deadline_s", calls_s);
+        requests[e->peer_of[k]] = json_pack("{s:s, s:o, s:f}", "ask", "call", "targets",
+                                            doc_targets(e->facts, k), "deadline_s", calls_s);
     }
-    doc_peers_ask(e->peers, e->hosts.n, requests, false, doctor_hosts_after(calls_s + 5.0));
+    doc_peers_ask(e->peers, e->hosts.n, requests, false, hosts_deadline(calls_s + 5.0));
     json_array_foreach(e->facts, k, h)
     {
-        json_t *list = json_object_get(e->peers[e->who[k]].answer, "results");
+        json_t *list = json_object_get(e->peers[e->peer_of[k]].answer, "results");
         if (list)
             json_array_append(results, list);
         else
@@ -250,13 +250,13 @@ static void examine_hosts(exam *e)
     doc_check_left(&e->report, e->facts);
     ask_clocks(e);
     doc_check_clocks(&e->report, e->facts);
-    if (json_array_size(e->facts) > 1) ask_ways(e);
+    if (json_array_size(e->facts) > 1) ask_calls(e);
 }
 
 /* ---- the job ---- */
 
 /* What a person types; and the same with this program behind it, as it is started here. */
-static rd_code make_line(exam *e, char ***argv, int *n, const char *job, rd_status *st)
+static rd_code build_job_line(exam *e, char ***argv, int *n, const char *job, rd_status *st)
 {
     char network[32], path[4096];
     char **w = NULL;
@@ -297,7 +297,7 @@ done:
 }
 
 /* The last lines that say something, on one. */
-static void tail_of(const char *text, char out[600])
+static void text_tail(const char *text, char out[600])
 {
     const size_t n = strlen(text), most = 560;
     size_t k = 0;
@@ -314,9 +314,9 @@ static void tail_of(const char *text, char out[600])
 
 static void job_failed(exam *e, const doc_child *c, bool in_time)
 {
-    const char *complaint = rd_strbuf_str(&c->complaint);
+    const char *complaint = rd_strbuf_str(&c->err_text);
     char tail[600];
-    tail_of(complaint, tail);
+    text_tail(complaint, tail);
     if (!in_time)
         doc_add(&e->report, DOC_FAIL, "job",
                 "see the checks above; mpirun's settings may hide one of the causes",
@@ -341,14 +341,15 @@ static void run_job(exam *e)
     doc_child c = {.in = -1, .out = -1, .err = -1}, *one = &c;
     json_t *said = NULL, *sweep = NULL;
     doc_token(job + 5);
-    if (make_line(e, &argv, &n, job, &own) != RD_OK || doc_child_start(&c, argv, &own) != RD_OK) {
+    if (build_job_line(e, &argv, &n, job, &own) != RD_OK ||
+        doc_child_start(&c, argv, &own) != RD_OK) {
         doc_add(&e->report, DOC_FAIL, "job", NULL, "%s", own.msg);
         goto done;
     }
-    doc_children_poll(&one, 1, doctor_hosts_after(job_s), has_ended, &c);
+    doc_children_poll(&one, 1, hosts_deadline(job_s), child_ended, &c);
     const bool in_time = c.ended;
     if (!c.ended) doc_child_end(&c);
-    const char *object = strstr(rd_strbuf_str(&c.said), "{\"");
+    const char *object = strstr(rd_strbuf_str(&c.out_text), "{\"");
     said = object ? json_loads(object, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
     if (said) {
         e->ranks = json_incref(json_object_get(said, "ranks"));
@@ -359,7 +360,7 @@ static void run_job(exam *e)
     }
     if (!said || !in_time) {
         sweep = json_pack("{s:s, s:s}", "ask", "sweep", "job", job);
-        doc_peers_ask(e->peers, e->hosts.n, &sweep, true, doctor_hosts_after(3.0));
+        doc_peers_ask(e->peers, e->hosts.n, &sweep, true, hosts_deadline(3.0));
     }
 done:
     json_decref(said);
@@ -368,7 +369,7 @@ done:
     doc_words_free(argv, n);
 }
 
-static void say_line(exam *e)
+static void report_line(exam *e)
 {
     rd_strbuf text = {0};
     doc_line_text(e->line, e->n_line, &text);
@@ -390,8 +391,8 @@ rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st)
     if (doc_mca(mca, "plm_rsh_args"))
         RD_TRY(doc_words(doc_mca(mca, "plm_rsh_args"), &e.ssh, &e.n_ssh, st));
     e.peers = calloc((size_t)e.hosts.n, sizeof *e.peers);
-    e.who = calloc((size_t)e.hosts.n, sizeof *e.who);
-    if (!e.peers || !e.who || !e.facts) {
+    e.peer_of = calloc((size_t)e.hosts.n, sizeof *e.peer_of);
+    if (!e.peers || !e.peer_of || !e.facts) {
         rd_fail(st, RD_EENV, "out of memory for %d hosts", e.hosts.n);
         goto done;
     }
@@ -401,7 +402,7 @@ rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st)
     check_slots(&e, doc_line_ranks(args, n_args));
     examine_hosts(&e);
     if (e.report.n[DOC_FAIL] == 0) run_job(&e);
-    say_line(&e);
+    report_line(&e);
     if (cli->json) {
         RD_TRY(doc_print_json(&e.report, e.facts, e.ranks, stdout, st));
     } else {
@@ -416,7 +417,7 @@ rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st)
 done:
     doc_peers_release(e.peers, e.hosts.n);
     free(e.peers);
-    free(e.who);
+    free(e.peer_of);
     json_decref(e.facts);
     json_decref(e.ranks);
     json_decref(mca);

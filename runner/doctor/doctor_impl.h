@@ -59,7 +59,7 @@ json_t *doc_interfaces(void); /* [{name, addr, prefix, up, loopback}], IPv4 */
 
 /* ---- doctor_nets.c: rules of interfaces and addresses; hosts is an array of facts ---- */
 bool doc_parse_ipv4(const char *s, uint32_t *out);
-void doc_show_ipv4(uint32_t a, char out[16]);
+void doc_format_ipv4(uint32_t a, char out[16]);
 /* Does a list like "eth0,10.0.0.0/8" name this interface? */
 bool doc_listed(const char *list, const json_t *net);
 bool doc_net_used(const json_t *mca, const json_t *net); /* would MPI send data through it? */

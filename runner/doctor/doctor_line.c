@@ -9,7 +9,7 @@
 
 enum { MOST_SLOTS = 4096 };
 
-static rd_code doctor_line_add_host(doc_hosts *h, const doc_host *one, rd_status *st)
+static rd_code add_host(doc_hosts *h, const doc_host *one, rd_status *st)
 {
     doc_host *more = realloc(h->at, (size_t)(h->n + 1) * sizeof *more);
     if (!more) return rd_fail(st, RD_EENV, "out of memory for a list of hosts");
@@ -20,7 +20,7 @@ static rd_code doctor_line_add_host(doc_hosts *h, const doc_host *one, rd_status
 }
 
 /* A number from 1 to `most` and nothing else; 0: that it is not. */
-static int count_of(const char *s, int most)
+static int parse_count(const char *s, int most)
 {
     char *end;
     const long n = isdigit((unsigned char)*s) ? strtol(s, &end, 10) : 0;
@@ -53,7 +53,7 @@ static rd_code parse_entry(const char *where, const char *entry, doc_host *out, 
     if (!*name || *name == '-')
         return rd_fail(st, RD_EUSAGE, "%s: an entry without a name; write name:slots,name:slots",
                        where);
-    if (colon && !(out->slots = count_of(colon + 1, MOST_SLOTS)))
+    if (colon && !(out->slots = parse_count(colon + 1, MOST_SLOTS)))
         return rd_fail(st, RD_EUSAGE,
                        "%s: the slots of '%.100s' must be a number, 1 .. %d, not '%.40s'; write "
                        "%.*s:4 for four ranks there",
@@ -72,7 +72,7 @@ rd_code doc_hosts_parse(const char *list, doc_hosts *out, rd_status *st)
         const size_t n = strcspn(s, ",");
         (void)snprintf(entry, sizeof entry, "%.*s", n < 255 ? (int)n : 255, s);
         RD_TRY(parse_entry("--hosts", entry, &one, st));
-        RD_TRY(doctor_line_add_host(out, &one, st));
+        RD_TRY(add_host(out, &one, st));
         if (!s[n]) break;
         s += n + 1;
     }
@@ -91,7 +91,7 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
     while ((word = strtok_r(NULL, " \t\r\n", &save))) {
         const bool slots = strncmp(word, "slots=", 6) == 0, port = strncmp(word, "port=", 5) == 0;
         const int most = slots ? MOST_SLOTS : 65535,
-                  n = slots || port ? count_of(strchr(word, '=') + 1, most) : 0;
+                  n = slots || port ? parse_count(strchr(word, '=') + 1, most) : 0;
         if ((slots || port) && n == 0)
             return rd_fail(
                 st, RD_EUSAGE,
@@ -109,7 +109,7 @@ static rd_code parse_line(const char *path, int number, char *line, doc_hosts *o
                 "%s: '%.60s' is not understood; write: name slots=2 port=12345 user=name", where,
                 word);
     }
-    RD_TRY(doctor_line_add_host(out, &one, st));
+    RD_TRY(add_host(out, &one, st));
 done:
     return st->code;
 }
@@ -141,17 +141,17 @@ void doc_hosts_release(doc_hosts *h)
 }
 
 /* The word's name without its dashes; NULL: no option. */
-static const char *doctor_line_option(const char *word)
+static const char *option_name(const char *word)
 {
     if (word[0] != '-') return NULL;
     return word + (word[1] == '-' ? 2 : 1);
 }
 
-static bool has(char *const *words, int n, const char *const *names)
+static bool has_option(char *const *words, int n, const char *const *names)
 {
     for (int i = 0; i < n; i++)
-        for (int k = 0; names[k] && doctor_line_option(words[i]); k++)
-            if (strcmp(doctor_line_option(words[i]), names[k]) == 0) return true;
+        for (int k = 0; names[k] && option_name(words[i]); k++)
+            if (strcmp(option_name(words[i]), names[k]) == 0) return true;
     return false;
 }
 
@@ -159,29 +159,29 @@ int64_t doc_line_ranks(char *const *words, int n)
 {
     static const char *const names[] = {"np", "n", "c"};
     for (int i = 0; i + 1 < n; i++)
-        for (int k = 0; k < 3 && doctor_line_option(words[i]); k++)
-            if (strcmp(doctor_line_option(words[i]), names[k]) == 0) return atoll(words[i + 1]);
+        for (int k = 0; k < 3 && option_name(words[i]); k++)
+            if (strcmp(option_name(words[i]), names[k]) == 0) return atoll(words[i + 1]);
     return 0;
 }
 
-typedef struct line {
+typedef struct word_list {
     char **w;
-    int n, room;
+    int n, cap;
     rd_status *st;
-} line;
+} word_list;
 
-static void doctor_line_add_word(line *l, const char *fmt, ...) RD_PRINTF(2, 3);
-static void doctor_line_add_word(line *l, const char *fmt, ...)
+static void add_word(word_list *l, const char *fmt, ...) RD_PRINTF(2, 3);
+static void add_word(word_list *l, const char *fmt, ...)
 {
     va_list ap;
-    if (l->n + 2 > l->room) {
-        char **more = realloc(l->w, (size_t)(l->room + 64) * sizeof *more);
+    if (l->n + 2 > l->cap) {
+        char **more = realloc(l->w, (size_t)(l->cap + 64) * sizeof *more);
         if (!more) {
             rd_fail(l->st, RD_EENV, "out of memory for mpirun's line");
             return;
         }
         l->w = more;
-        l->room += 64;
+        l->cap += 64;
     }
     va_start(ap, fmt);
     if (vasprintf(&l->w[l->n], fmt, ap) < 0) {
@@ -193,15 +193,15 @@ static void doctor_line_add_word(line *l, const char *fmt, ...)
     va_end(ap);
 }
 
-static void add_setting(line *l, const char *how, const char *name, const char *value)
+static void add_setting(word_list *l, const char *how, const char *name, const char *value)
 {
-    doctor_line_add_word(l, "%s", how);
-    doctor_line_add_word(l, "%s", name);
-    doctor_line_add_word(l, "%s", value);
+    add_word(l, "%s", how);
+    add_word(l, "%s", name);
+    add_word(l, "%s", value);
 }
 
 /* The same on all hosts, or 0: then ssh's own settings have to say it. */
-static int common_port(const doc_hosts *h, int ssh_port)
+static int common_ssh_port(const doc_hosts *h, int ssh_port)
 {
     for (int i = 1; i < h->n; i++)
         if (h->at[i].port != h->at[0].port) return ssh_port;
@@ -217,7 +217,7 @@ rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char 
                *const where[] = {"H", "host", "hostfile", "machinefile", "default-hostfile", NULL},
                *const map[] = {"map-by", "npernode", "N", "ppr", "rankfile", "rf", NULL},
                *const bind[] = {"bind-to", "bind-to-none", "bind-to-core", NULL};
-    line l = {.st = st};
+    word_list l = {.st = st};
     char **more = NULL;
     int n_more = 0;
     const bool five = strncmp(rd_comm_library_version(), "Open MPI 5", 10) == 0;
@@ -225,31 +225,31 @@ rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char 
     *out = NULL;
     *n = 0;
     if (args) RD_TRY(doc_words(args, &more, &n_more, st));
-    doctor_line_add_word(&l, "mpirun");
-    if (root && !has(more, n_more, as_root)) doctor_line_add_word(&l, "--allow-run-as-root");
-    if (!has(more, n_more, count)) {
-        doctor_line_add_word(&l, "-np");
-        doctor_line_add_word(&l, "%d", h->slots);
+    add_word(&l, "mpirun");
+    if (root && !has_option(more, n_more, as_root)) add_word(&l, "--allow-run-as-root");
+    if (!has_option(more, n_more, count)) {
+        add_word(&l, "-np");
+        add_word(&l, "%d", h->slots);
     }
-    if (!has(more, n_more, where)) {
+    if (!has_option(more, n_more, where)) {
         rd_strbuf list = {0};
         for (int i = 0; i < h->n; i++)
             rd_strbuf_printf(&list, "%s%s:%d", i ? "," : "", h->at[i].name, h->at[i].slots);
-        doctor_line_add_word(&l, "-H");
-        doctor_line_add_word(&l, "%s", rd_strbuf_str(&list));
+        add_word(&l, "-H");
+        add_word(&l, "%s", rd_strbuf_str(&list));
         rd_strbuf_release(&list);
     }
-    if (!has(more, n_more, map)) {
-        doctor_line_add_word(&l, "--map-by");
-        doctor_line_add_word(&l, "slot");
+    if (!has_option(more, n_more, map)) {
+        add_word(&l, "--map-by");
+        add_word(&l, "slot");
     }
-    if (!has(more, n_more, bind)) {
-        doctor_line_add_word(&l, "--bind-to");
-        doctor_line_add_word(&l, "none");
+    if (!has_option(more, n_more, bind)) {
+        add_word(&l, "--bind-to");
+        add_word(&l, "none");
     }
-    if (h->n > 1 && common_port(h, ssh_port) && !doc_mca(mca, "plm_rsh_args")) {
+    if (h->n > 1 && common_ssh_port(h, ssh_port) && !doc_mca(mca, "plm_rsh_args")) {
         char port[32];
-        (void)snprintf(port, sizeof port, "-p %d", common_port(h, ssh_port));
+        (void)snprintf(port, sizeof port, "-p %d", common_ssh_port(h, ssh_port));
         add_setting(&l, five ? "--prtemca" : "--mca", five ? "plm_ssh_args" : "plm_rsh_args", port);
     }
     if (h->n > 1 && network[0] && !doc_mca(mca, "btl_tcp_if_include") &&
@@ -259,7 +259,7 @@ rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char 
         !doc_mca(mca, "oob_tcp_if_exclude"))
         add_setting(&l, five ? "--prtemca" : "--mca", five ? "if_include" : "oob_tcp_if_include",
                     network);
-    for (int i = 0; i < n_more; i++) doctor_line_add_word(&l, "%s", more[i]);
+    for (int i = 0; i < n_more; i++) add_word(&l, "%s", more[i]);
 done:
     json_decref(mca);
     doc_words_free(more, n_more);

@@ -6,38 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"btl",
-                                    "pml",
-                                    "mtl",
-                                    "btl_tcp_if_include",
-                                    "btl_tcp_if_exclude",
-                                    "oob_tcp_if_include",
-                                    "oob_tcp_if_exclude",
-                                    "btl_tcp_port_min_v4",
-                                    "btl_tcp_port_range_v4",
-                                    "oob_tcp_dynamic_ipv4_ports",
-                                    "plm_rsh_args",
-                                    "plm_rsh_agent",
-                                    "btl_vader_single_copy_mechanism",
-                                    "hwloc_base_binding_policy",
-                                    "rmaps_base_mapping_policy",
-                                    "mpi_yield_when_idle",
-                                    NULL};
+static const char *const known_settings[] = {"btl",
+                                             "pml",
+                                             "mtl",
+                                             "btl_tcp_if_include",
+                                             "btl_tcp_if_exclude",
+                                             "oob_tcp_if_include",
+                                             "oob_tcp_if_exclude",
+                                             "btl_tcp_port_min_v4",
+                                             "btl_tcp_port_range_v4",
+                                             "oob_tcp_dynamic_ipv4_ports",
+                                             "plm_rsh_args",
+                                             "plm_rsh_agent",
+                                             "btl_vader_single_copy_mechanism",
+                                             "hwloc_base_binding_policy",
+                                             "rmaps_base_mapping_policy",
+                                             "mpi_yield_when_idle",
+                                             NULL};
 
-static bool doctor_mca_known(const char *name)
+static bool is_known_setting(const char *name)
 {
-    for (int i = 0; names[i]; i++)
-        if (strcmp(names[i], name) == 0) return true;
+    for (int i = 0; known_settings[i]; i++)
+        if (strcmp(known_settings[i], name) == 0) return true;
     return false;
 }
 
-static void doctor_mca_put(json_t *mca, const char *name, const char *value, const char *source)
+static void store_setting(json_t *mca, const char *name, const char *value, const char *source)
 {
-    if (!doctor_mca_known(name)) return;
+    if (!is_known_setting(name)) return;
     json_object_set_new(mca, name, json_pack("{s:s, s:s}", "value", value, "source", source));
 }
 
-static char *trimmed(char *s)
+static char *trim_value(char *s)
 {
     while (isspace((unsigned char)*s)) s++;
     size_t n = strlen(s);
@@ -49,7 +49,7 @@ static char *trimmed(char *s)
     return s;
 }
 
-static void doctor_mca_read_file(json_t *mca, const char *path)
+static void read_settings_file(json_t *mca, const char *path)
 {
     char line[4096];
     FILE *f = fopen(path, "re");
@@ -60,13 +60,13 @@ static void doctor_mca_read_file(json_t *mca, const char *path)
         eq = strchr(line, '=');
         if (!eq) continue;
         *eq = '\0';
-        key = trimmed(key);
-        doctor_mca_put(mca, key, trimmed(eq + 1), path);
+        key = trim_value(key);
+        store_setting(mca, key, trim_value(eq + 1), path);
     }
     fclose(f);
 }
 
-static void read_args(json_t *mca, const char *args)
+static void read_settings_args(json_t *mca, const char *args)
 {
     rd_status own = {0};
     char **w = NULL;
@@ -75,7 +75,7 @@ static void read_args(json_t *mca, const char *args)
         for (int i = 0; i + 2 < n; i++) {
             const char *s = w[i] + (w[i][0] == '-') + (w[i][0] == '-' && w[i][1] == '-');
             if (s != w[i] && (strcmp(s, "mca") == 0 || strcmp(s, "gmca") == 0))
-                doctor_mca_put(mca, w[i + 1], w[i + 2], "mpirun's line");
+                store_setting(mca, w[i + 1], w[i + 2], "mpirun's line");
         }
     doc_words_free(w, n);
 }
@@ -86,22 +86,22 @@ json_t *doc_mca_new(const char *args)
     char path[4200], name[128];
     json_t *mca = json_object();
     if (!mca) return NULL;
-    doctor_mca_read_file(mca, "/etc/openmpi/openmpi-mca-params.conf");
+    read_settings_file(mca, "/etc/openmpi/openmpi-mca-params.conf");
     for (int i = 0; i < 2; i++)
         if (getenv(folders[i])) {
             (void)snprintf(path, sizeof path, "%.4096s/etc/openmpi-mca-params.conf",
                            getenv(folders[i]));
-            doctor_mca_read_file(mca, path);
+            read_settings_file(mca, path);
         }
     if (getenv("HOME")) {
         (void)snprintf(path, sizeof path, "%.4096s/.openmpi/mca-params.conf", getenv("HOME"));
-        doctor_mca_read_file(mca, path);
+        read_settings_file(mca, path);
     }
-    for (int i = 0; names[i]; i++) {
-        (void)snprintf(name, sizeof name, "OMPI_MCA_%s", names[i]);
-        if (getenv(name)) doctor_mca_put(mca, names[i], getenv(name), "environment");
+    for (int i = 0; known_settings[i]; i++) {
+        (void)snprintf(name, sizeof name, "OMPI_MCA_%s", known_settings[i]);
+        if (getenv(name)) store_setting(mca, known_settings[i], getenv(name), "environment");
     }
-    if (args) read_args(mca, args);
+    if (args) read_settings_args(mca, args);
     return mca;
 }
 
@@ -133,9 +133,9 @@ bool doc_mca_ports(const json_t *mca, const char *which, int *first, int *last)
 
 rd_code doc_words(const char *text, char ***words, int *n, rd_status *st)
 {
-    const size_t room = strlen(text) / 2 + 2;
+    const size_t cap = strlen(text) / 2 + 2;
     *n = 0;
-    *words = calloc(room, sizeof **words);
+    *words = calloc(cap, sizeof **words);
     if (!*words) return rd_fail(st, RD_EENV, "out of memory for the words of a line");
     for (const char *s = text;;) {
         while (isspace((unsigned char)*s)) s++;

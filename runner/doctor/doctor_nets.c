@@ -18,7 +18,7 @@ bool doc_parse_ipv4(const char *s, uint32_t *out)
     return true;
 }
 
-void doc_show_ipv4(uint32_t a, char out[16])
+void doc_format_ipv4(uint32_t a, char out[16])
 {
     (void)snprintf(out, 16, "%u.%u.%u.%u", a >> 24, a >> 16 & 255, a >> 8 & 255, a & 255);
 }
@@ -39,7 +39,7 @@ static uint32_t network_of(const json_t *net)
 {
     return addr_of(net) & mask_of((int)doc_number(net, "prefix"));
 }
-static bool loopback(const json_t *net)
+static bool is_loopback(const json_t *net)
 {
     return addr_of(net) >> 24 == 127;
 }
@@ -101,7 +101,7 @@ bool doc_is_bridge(const char *name)
 }
 
 /* Is an earlier one the same machine, under another name? */
-static bool is_again(const json_t *hosts, size_t i)
+static bool is_listed_before(const json_t *hosts, size_t i)
 {
     const char *machine = doc_text(json_array_get(hosts, i), "machine");
     for (size_t k = 0; k < i; k++)
@@ -111,7 +111,7 @@ static bool is_again(const json_t *hosts, size_t i)
 }
 
 /* Hosts that have this very address, on whatever interface; the name of one of those in *name. */
-static int holders(const json_t *hosts, uint32_t addr, const char **name, rd_strbuf *who)
+static int count_holders(const json_t *hosts, uint32_t addr, const char **name, rd_strbuf *who)
 {
     size_t i, k;
     json_t *h, *net;
@@ -119,7 +119,7 @@ static int holders(const json_t *hosts, uint32_t addr, const char **name, rd_str
     json_array_foreach(hosts, i, h)
     {
         bool has = false;
-        if (is_again(hosts, i)) continue;
+        if (is_listed_before(hosts, i)) continue;
         json_array_foreach(json_object_get(h, "nets"), k, net)
         {
             if (addr_of(net) != addr) continue;
@@ -134,19 +134,19 @@ static int holders(const json_t *hosts, uint32_t addr, const char **name, rd_str
 
 bool doc_shared_address(const json_t *hosts, const json_t *net)
 {
-    return holders(hosts, addr_of(net), NULL, NULL) > 1;
+    return count_holders(hosts, addr_of(net), NULL, NULL) > 1;
 }
 
-static bool in_network(const json_t *hosts, const json_t *host, uint32_t network, int prefix)
+static bool host_in_network(const json_t *hosts, const json_t *host, uint32_t network, int prefix)
 {
     size_t k;
     json_t *net;
     json_array_foreach(json_object_get(host, "nets"), k, net)
     {
-        if (loopback(net) || !json_is_true(json_object_get(net, "up"))) continue;
+        if (is_loopback(net) || !json_is_true(json_object_get(net, "up"))) continue;
         if ((addr_of(net) & mask_of(prefix)) == network &&
             (int)doc_number(net, "prefix") == prefix &&
-            holders(hosts, addr_of(net), NULL, NULL) == 1)
+            count_holders(hosts, addr_of(net), NULL, NULL) == 1)
             return true;
     }
     return false;
@@ -162,14 +162,16 @@ void doc_common_network(const json_t *hosts, char out[32])
         json_t *net, *h;
         json_array_foreach(json_object_get(first, "nets"), k, net)
         {
-            if (loopback(net) || doc_is_bridge(doc_text(net, "name")) != (bridges == 1)) continue;
+            if (is_loopback(net) || doc_is_bridge(doc_text(net, "name")) != (bridges == 1))
+                continue;
             bool all = true;
             json_array_foreach(hosts, i, h)
             {
-                all = all && in_network(hosts, h, network_of(net), (int)doc_number(net, "prefix"));
+                all = all &&
+                      host_in_network(hosts, h, network_of(net), (int)doc_number(net, "prefix"));
             }
             if (!all) continue;
-            doc_show_ipv4(network_of(net), text);
+            doc_format_ipv4(network_of(net), text);
             (void)snprintf(out, 32, "%s/%d", text, (int)doc_number(net, "prefix"));
             return;
         }
@@ -225,7 +227,7 @@ static bool check_loopback(doc_report *r, const json_t *host, bool many, const j
     json_t *net;
     json_array_foreach(json_object_get(host, "nets"), k, net)
     {
-        if (loopback(net) && !lo) lo = net;
+        if (is_loopback(net) && !lo) lo = net;
     }
     if (list && include && *include) {
         doc_add(r, DOC_FAIL, "interfaces", "leave btl_tcp_if_exclude out",
@@ -301,9 +303,9 @@ void doc_check_addresses(doc_report *r, const json_t *hosts)
             {
                 again = again || strcmp(json_string_value(o), doc_text(net, "addr")) == 0;
             }
-            if (again || loopback(net)) continue;
+            if (again || is_loopback(net)) continue;
             json_array_append_new(seen, json_string(doc_text(net, "addr")));
-            if (holders(hosts, addr_of(net), &name, &who) > 1) {
+            if (count_holders(hosts, addr_of(net), &name, &who) > 1) {
                 size_t i2, k2;
                 json_t *h2, *net2;
                 same++;

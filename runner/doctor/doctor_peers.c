@@ -67,7 +67,7 @@ rd_code doc_child_start(doc_child *c, char *const *argv, rd_status *st)
     return st->code;
 }
 
-static void drain(int *fd, rd_strbuf *to)
+static void drain_pipe(int *fd, rd_strbuf *to)
 {
     static const size_t most = (size_t)64 << 20;
     char block[16384];
@@ -82,7 +82,7 @@ static void drain(int *fd, rd_strbuf *to)
     }
 }
 
-static void reap(doc_child *c)
+static void reap_child(doc_child *c)
 {
     if (c->pid > 0 && !c->ended && waitpid(c->pid, &c->status, WNOHANG) == c->pid) c->ended = true;
 }
@@ -103,14 +103,14 @@ void doc_children_poll(doc_child *const *c, int n, int64_t until_ns, bool (*done
         const int64_t wait_ms = left / 1000000 + 1;
         if (poll(p, (nfds_t)n * 2, wait_ms < 100 ? (int)wait_ms : 100) < 0 && errno != EINTR) break;
         for (int i = 0; i < n; i++) {
-            drain(&c[i]->out, &c[i]->said);
-            drain(&c[i]->err, &c[i]->complaint);
-            reap(c[i]);
+            drain_pipe(&c[i]->out, &c[i]->out_text);
+            drain_pipe(&c[i]->err, &c[i]->err_text);
+            reap_child(c[i]);
         }
     }
     for (int i = 0; i < n; i++) { /* said between the last look and the end */
-        drain(&c[i]->out, &c[i]->said);
-        drain(&c[i]->err, &c[i]->complaint);
+        drain_pipe(&c[i]->out, &c[i]->out_text);
+        drain_pipe(&c[i]->err, &c[i]->err_text);
     }
     free(p);
 }
@@ -142,9 +142,9 @@ void doc_child_end(doc_child *c)
         /* Its input is closed: who is well ends by himself. */
         if (ms == 200) (void)kill(-c->pid, SIGTERM);
         if (ms == 1200) (void)kill(-c->pid, SIGKILL);
-        drain(&c->out, &c->said);
-        drain(&c->err, &c->complaint);
-        reap(c);
+        drain_pipe(&c->out, &c->out_text);
+        drain_pipe(&c->err, &c->err_text);
+        reap_child(c);
         if (!c->ended) (void)nanosleep(&pause, NULL);
     }
     (void)kill(-c->pid, SIGKILL); /* what is left of the group */
@@ -156,14 +156,14 @@ void doc_child_release(doc_child *c)
     doc_child_end(c);
     close_fd(&c->out);
     close_fd(&c->err);
-    rd_strbuf_release(&c->said);
-    rd_strbuf_release(&c->complaint);
+    rd_strbuf_release(&c->out_text);
+    rd_strbuf_release(&c->err_text);
 }
 
 /* ---- peers ---- */
 
 /* Is this name this host? Its own name, short or long, or an address of its own. */
-static bool is_here(const char *name)
+static bool is_this_host(const char *name)
 {
     char own[128] = "";
     bool here = false;
@@ -178,7 +178,7 @@ static bool is_here(const char *name)
         char text[16];
         size_t k;
         memcpy(&a, i->ai_addr, sizeof a);
-        doc_show_ipv4(ntohl(a.sin_addr.s_addr), text);
+        doc_format_ipv4(ntohl(a.sin_addr.s_addr), text);
         json_array_foreach(nets, k, net)
         {
             here = here || strcmp(text, doc_text(net, "addr")) == 0;
@@ -189,10 +189,11 @@ static bool is_here(const char *name)
     return here;
 }
 
-static void start_one(doc_peer *p, int ssh_port, char *const *ssh, int n_ssh, const json_t *request)
+static void start_agent(doc_peer *p, int ssh_port, char *const *ssh, int n_ssh,
+                        const json_t *request)
 {
-    enum { ROOM = 64 };
-    char *argv[ROOM] = {NULL}, port[16], path[4096], remote[4400];
+    enum { MAX_ARGS = 64 };
+    char *argv[MAX_ARGS] = {NULL}, port[16], path[4096], remote[4400];
     rd_status own = {0};
     int n = 0;
     const ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -212,7 +213,7 @@ static void start_one(doc_peer *p, int ssh_port, char *const *ssh, int n_ssh, co
     } else {
         char *const fixed[] = {program, tty, opt, batch, opt, limit};
         for (int i = 0; i < 6; i++) argv[n++] = fixed[i];
-        for (int i = 0; i < n_ssh && n < ROOM - 8; i++) argv[n++] = ssh[i];
+        for (int i = 0; i < n_ssh && n < MAX_ARGS - 8; i++) argv[n++] = ssh[i];
         if (strcmp(port, "0") != 0) {
             argv[n++] = dash_p;
             argv[n++] = port;
@@ -231,58 +232,58 @@ static void start_one(doc_peer *p, int ssh_port, char *const *ssh, int n_ssh, co
 }
 
 /* Takes the next line of ours, if it is there whole; other lines are noise. */
-static void take_answer(doc_peer *p)
+static void read_answer(doc_peer *p)
 {
     doc_child *c = &p->child;
     while (!p->answer) {
-        const char *from = rd_strbuf_str(&c->said) + c->taken, *end = strchr(from, '\n');
+        const char *from = rd_strbuf_str(&c->out_text) + c->read_bytes, *end = strchr(from, '\n');
         if (!end) return;
         const char *ours = memmem(from, (size_t)(end - from), "RD1 {", 5);
         if (ours)
             p->answer = json_loadb(ours + 4, (size_t)(end - ours) - 4, 0, NULL);
         else
             rd_strbuf_add(&p->noise, from, (size_t)(end - from) + 1);
-        c->taken += (size_t)(end - from) + 1;
+        c->read_bytes += (size_t)(end - from) + 1;
     }
 }
 
-typedef struct asking {
+typedef struct wait_state {
     doc_peer *p;
     int n, ssh_port, n_ssh;
     char *const *ssh;
     const json_t *request; /* to start again with; NULL: not */
     const bool *asked;
     int64_t until_ns;
-} asking;
+} wait_state;
 
-static bool may_come_up(const doc_peer *p) /* the worker, or its name, may be about to be there */
+static bool may_retry(const doc_peer *p) /* the worker, or its name, may be about to be there */
 {
-    const char *e = rd_strbuf_str(&p->child.complaint);
+    const char *e = rd_strbuf_str(&p->child.err_text);
     return p->tries < 3 && !p->here &&
            (strstr(e, "refused") || strstr(e, "not resolve") || strstr(e, "No route"));
 }
 
 static bool all_answered(void *ctx)
 {
-    const asking *r = ctx;
+    const wait_state *r = ctx;
     bool all = true;
     for (int i = 0; i < r->n; i++) {
         doc_peer *p = &r->p[i];
         if (!r->asked[i]) continue;
-        take_answer(p);
+        read_answer(p);
         if (p->answer) continue;
-        if (p->child.ended && r->request && may_come_up(p) &&
+        if (p->child.ended && r->request && may_retry(p) &&
             r->until_ns - rd_now_ns() > 3000000000) {
             const struct timespec pause = {.tv_nsec = 700000000};
             (void)nanosleep(&pause, NULL);
-            start_one(p, r->ssh_port, r->ssh, r->n_ssh, r->request);
+            start_agent(p, r->ssh_port, r->ssh, r->n_ssh, r->request);
         }
         all = all && p->child.ended;
     }
     return all;
 }
 
-static void wait_answers(asking *r, int64_t until_ns)
+static void wait_answers(wait_state *r, int64_t until_ns)
 {
     doc_child **c = calloc((size_t)r->n + 1, sizeof *c);
     if (!c) return;
@@ -290,7 +291,7 @@ static void wait_answers(asking *r, int64_t until_ns)
     r->until_ns = until_ns;
     doc_children_poll(c, r->n, until_ns, all_answered, r);
     for (int i = 0; i < r->n; i++)
-        if (r->asked[i]) take_answer(&r->p[i]);
+        if (r->asked[i]) read_answer(&r->p[i]);
     free(c);
 }
 
@@ -301,17 +302,17 @@ void doc_peers_start(doc_peer *p, int n, int ssh_port, char *const *ssh, int n_s
     if (!asked) return;
     for (int i = 0; i < n; i++) {
         p[i].child = (doc_child){.in = -1, .out = -1, .err = -1};
-        p[i].here = is_here(p[i].host->name);
-        start_one(&p[i], ssh_port, ssh, n_ssh, request);
+        p[i].here = is_this_host(p[i].host->name);
+        start_agent(&p[i], ssh_port, ssh, n_ssh, request);
         asked[i] = true;
     }
-    asking r = {.p = p,
-                .n = n,
-                .ssh_port = ssh_port,
-                .ssh = ssh,
-                .n_ssh = n_ssh,
-                .request = request,
-                .asked = asked};
+    wait_state r = {.p = p,
+                    .n = n,
+                    .ssh_port = ssh_port,
+                    .ssh = ssh,
+                    .n_ssh = n_ssh,
+                    .request = request,
+                    .asked = asked};
     wait_answers(&r, until_ns);
     for (int i = 0; i < n; i++) {
         p[i].facts = p[i].answer;
@@ -331,7 +332,7 @@ void doc_peers_ask(doc_peer *p, int n, json_t *const *requests, bool one_for_all
         asked[i] = o && p[i].facts && !p[i].child.ended;
         if (asked[i]) doc_child_send(&p[i].child, o);
     }
-    asking r = {.p = p, .n = n, .asked = asked};
+    wait_state r = {.p = p, .n = n, .asked = asked};
     wait_answers(&r, until_ns);
     free(asked);
 }
@@ -361,7 +362,7 @@ static void last_line(const char *text, char out[300])
 
 void doc_peer_explain(const doc_peer *p, int ssh_port, doc_report *r)
 {
-    const char *name = p->host->name, *e = rd_strbuf_str(&p->child.complaint);
+    const char *name = p->host->name, *e = rd_strbuf_str(&p->child.err_text);
     const int given = p->host->port ? p->host->port : ssh_port;
     char last[300], port[32] = "ssh's port", remedy[400];
     if (given) (void)snprintf(port, sizeof port, "port %d", given);

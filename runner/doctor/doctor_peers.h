@@ -8,10 +8,10 @@
 
 /* A child process with pipes, leader of its own process group. */
 typedef struct doc_child {
-    pid_t pid;                 /* 0: none */
-    int in, out, err;          /* ours; -1: closed */
-    rd_strbuf said, complaint; /* owned: its standard output and error so far */
-    size_t taken;              /* of said: lines that were read */
+    pid_t pid;                    /* 0: none */
+    int in, out, err;             /* ours; -1: closed */
+    rd_strbuf out_text, err_text; /* owned: its standard output and error so far */
+    size_t read_bytes;            /* of said: lines that were read */
     bool ended;
     int status; /* as of waitpid, when ended */
 } doc_child;

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef struct inside {
+typedef struct job_exam {
     rd_comm *comm;
     const rd_world *w;
     rd_guard *guard;
@@ -19,7 +19,7 @@ typedef struct inside {
     json_t *hosts;      /* owned; all ranks: facts of each host, by its first rank */
     doc_server *server; /* of the first rank of each host */
     bool leader;
-} inside;
+} job_exam;
 
 /* "0-3,8" */
 static void cores_text(char out[512], int *n)
@@ -41,7 +41,7 @@ static void cores_text(char out[512], int *n)
     }
 }
 
-static json_t *rank_facts(const inside *in, const rd_config *config, const char *versions)
+static json_t *rank_facts(const job_exam *in, const rd_config *config, const char *versions)
 {
     char cores[512];
     int n_cores;
@@ -64,7 +64,7 @@ static json_t *rank_facts(const inside *in, const rd_config *config, const char 
 }
 
 /* What the table and --json say of a rank. */
-static json_t *shown(const json_t *f)
+static json_t *rank_row(const json_t *f)
 {
     static const char *const keys[] = {"rank",    "host",    "local_rank", "pid",     "cores",
                                        "allowed", "threads", "device",     "program", "host_index"};
@@ -75,7 +75,8 @@ static json_t *shown(const json_t *f)
 }
 
 /* Collective: rank 0 gets all facts, and all ranks those of the hosts. */
-static rd_code share_facts(inside *in, const rd_config *config, const char *versions, rd_status *st)
+static rd_code share_facts(job_exam *in, const rd_config *config, const char *versions,
+                           rd_status *st)
 {
     char token[33], *all = NULL, *text = NULL, *hosts = NULL;
     int64_t *lens = NULL, bytes = 0;
@@ -98,7 +99,7 @@ static rd_code share_facts(inside *in, const rd_config *config, const char *vers
         const char *at = all;
         for (int r = 0; r < in->w->size; at += lens[r++]) {
             json_t *f = json_loadb(at, (size_t)lens[r], 0, NULL);
-            json_array_append_new(in->ranks, shown(f));
+            json_array_append_new(in->ranks, rank_row(f));
             if (r == 0) first = doc_number(f, "wall_s");
             json_object_set_new(f, "clock_ahead_s", json_real(doc_number(f, "wall_s") - first));
             json_object_set_new(f, "clock_error_s", json_real(0.5));
@@ -126,7 +127,7 @@ done:
 }
 
 /* Collective: a JSON text of each host's first rank, as an array on rank 0, by host. */
-static rd_code gather_json(inside *in, json_t *mine_stolen, json_t **out, rd_status *st)
+static rd_code gather_json(job_exam *in, json_t *mine_stolen, json_t **out, rd_status *st)
 {
     char *all = NULL, *text = mine_stolen ? json_dumps(mine_stolen, JSON_COMPACT) : NULL;
     int64_t *lens = NULL;
@@ -147,7 +148,7 @@ done:
     return st->code;
 }
 
-static void doctor_ranks_rest(
+static void pause_s(
     double seconds) /* a rank that waits in MPI takes a core from one that measures */
 {
     const struct timespec pause = {.tv_sec = (time_t)seconds,
@@ -156,7 +157,7 @@ static void doctor_ranks_rest(
 }
 
 /* An address of host `to` that this host reaches, MPI's own choice first. */
-static bool reached(const json_t *calls, size_t to, uint32_t *addr, int *port)
+static bool find_reached(const json_t *calls, size_t to, uint32_t *addr, int *port)
 {
     size_t k;
     json_t *t;
@@ -173,7 +174,7 @@ static bool reached(const json_t *calls, size_t to, uint32_t *addr, int *port)
 }
 
 /* Collective. In round k each host sends to the k-th after it: a full-duplex link is used once in each direction. */
-static rd_code try_links(inside *in, rd_status *st)
+static rd_code measure_links(job_exam *in, rd_status *st)
 {
     static const double stream_s = 0.15;
     const size_t n = json_array_size(in->hosts), rounds = n - 1 < 8 ? n - 1 : 8;
@@ -193,8 +194,8 @@ static rd_code try_links(inside *in, rd_status *st)
         int port;
         const size_t to = (me + k) % n;
         if (!in->leader)
-            doctor_ranks_rest(stream_s + 0.1);
-        else if (reached(calls, to, &addr, &port))
+            pause_s(stream_s + 0.1);
+        else if (find_reached(calls, to, &addr, &port))
             gbit[me * n + to] = doc_stream_gbit_per_s(addr, port, stream_s);
         RD_TRY(rd_comm_barrier(in->comm, st));
     }
@@ -220,12 +221,12 @@ done:
 /* ---- sums with a known answer ---- */
 
 /* Small whole numbers: their sums are exact, in any order. */
-static float term(int rank, int64_t i)
+static float sum_term(int rank, int64_t i)
 {
     return (float)((i % 251 + 1) * (rank % 16 + 1));
 }
 
-static float doctor_ranks_answer(int size, int64_t i)
+static float expected_sum(int size, int64_t i)
 {
     int64_t sum = 0;
     for (int r = 0; r < size; r++) sum += r % 16 + 1;
@@ -233,18 +234,18 @@ static float doctor_ranks_answer(int size, int64_t i)
 }
 
 /* Collective. The slowest rank's time; *wrong: first element whose sum is wrong on some rank, or -1. */
-static rd_code time_sum(inside *in, float *x, int64_t n, int times, double *seconds, int64_t *wrong,
-                        rd_status *st)
+static rd_code time_sum(job_exam *in, float *x, int64_t n, int times, double *seconds,
+                        int64_t *wrong, rd_status *st)
 {
     double best = INFINITY, bad = -1.0;
     for (int t = 0; t < times; t++) {
-        for (int64_t i = 0; i < n; i++) x[i] = term(in->w->rank, i);
+        for (int64_t i = 0; i < n; i++) x[i] = sum_term(in->w->rank, i);
         RD_TRY(rd_comm_barrier(in->comm, st));
         const int64_t from = rd_now_ns();
         RD_TRY(rd_comm_sum_f32(in->comm, x, n, st));
         double took = (double)(rd_now_ns() - from) * 1e-9;
         for (int64_t i = n - 1; i >= 0; i--)
-            if (x[i] != doctor_ranks_answer(in->w->size, i)) bad = (double)i;
+            if (x[i] != expected_sum(in->w->size, i)) bad = (double)i;
         RD_TRY(rd_comm_max_f64(in->comm, &took, 1, st));
         if (took < best) best = took;
     }
@@ -255,7 +256,7 @@ done:
     return st->code;
 }
 
-static rd_code try_sums(inside *in, rd_status *st)
+static rd_code measure_sums(job_exam *in, rd_status *st)
 {
     const int64_t small = 1 << 18; /* 1 MiB */
     int64_t n = 1 << 24, wrong[2] = {-1, -1};
@@ -311,7 +312,7 @@ done:
 
 /* ---- all of it ---- */
 
-static void apply_rules(inside *in)
+static void apply_rules(job_exam *in)
 {
     doc_report *r = &in->report;
     size_t i;
@@ -354,16 +355,16 @@ static void apply_rules(inside *in)
     if (in->w->n_hosts > 1) doc_check_clocks(r, in->hosts);
 }
 
-static rd_code examine(inside *in, const rd_cli *cli, rd_config *config, const rd_status *unread,
-                       const rd_option_group *const *groups, int n_groups, const char *versions,
-                       rd_status *st)
+static rd_code examine_job(job_exam *in, const rd_cli *cli, rd_config *config,
+                           const rd_status *unread, const rd_option_group *const *groups,
+                           int n_groups, const char *versions, rd_status *st)
 {
     const int64_t keep = config ? json_integer_value(rd_config_get(config, "checkpoint_keep")) : 5;
     rd_guard_phase(in->guard, "the facts of all ranks have been waited for", 12, 20);
     RD_TRY(share_facts(in, config, versions, st));
     if (in->w->rank == 0) apply_rules(in);
-    if (in->w->n_hosts > 1) RD_TRY(try_links(in, st));
-    RD_TRY(try_sums(in, st));
+    if (in->w->n_hosts > 1) RD_TRY(measure_links(in, st));
+    RD_TRY(measure_sums(in, st));
     rd_guard_phase(in->guard, "the doctor has been reading config and data", 60, 600);
     if (unread->code != RD_OK)
         doc_add(&in->report, DOC_FAIL, "config",
@@ -380,9 +381,9 @@ rd_code rd_doctor_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, rd_co
                         const char *versions, rd_status *st)
 {
     const rd_world *w = rd_comm_world(comm);
-    inside in = {.comm = comm, .w = w, .guard = guard, .leader = w->local_rank == 0};
+    job_exam in = {.comm = comm, .w = w, .guard = guard, .leader = w->local_rank == 0};
     if (doc_report_init(&in.report, st) != RD_OK) goto done;
-    (void)examine(&in, cli, config, unread, groups, n_groups, versions, st);
+    (void)examine_job(&in, cli, config, unread, groups, n_groups, versions, st);
     if (w->rank == 0 && st->code == RD_OK) {
         if (cli->json) {
             (void)doc_print_json(&in.report, NULL, in.ranks, stdout, st);

@@ -30,8 +30,8 @@ void doc_report_release(doc_report *r)
     r->checks = NULL;
 }
 
-static void doctor_report_add(doc_report *r, doc_level level, const char *id, const char *remedy,
-                              const char *text)
+static void append_check(doc_report *r, doc_level level, const char *id, const char *remedy,
+                         const char *text)
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:s?}", "id", id, "level", level_names[level], "text",
                           text, "remedy", remedy);
@@ -51,7 +51,7 @@ void doc_add(doc_report *r, doc_level level, const char *id, const char *remedy,
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    doctor_report_add(r, level, id, remedy, text);
+    append_check(r, level, id, remedy, text);
 }
 
 void doc_merge(doc_report *r, const json_t *checks)

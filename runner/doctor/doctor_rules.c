@@ -24,7 +24,7 @@ static int ranks_of(const json_t *host)
 static const char *const program_remedy = "install the same build on all hosts, at the same path";
 
 /* Is a fact the same everywhere? Otherwise one failure, that names a host of each value. */
-static bool same_fact(doc_report *r, const json_t *hosts, const char *key, const char *what)
+static bool check_same_fact(doc_report *r, const json_t *hosts, const char *key, const char *what)
 {
     const json_t *first = json_array_get(hosts, 0);
     size_t i;
@@ -45,9 +45,9 @@ void doc_check_program(doc_report *r, const json_t *hosts)
 {
     const json_t *first = json_array_get(hosts, 0);
     const char *versions = doc_text(first, "versions");
-    if (!same_fact(r, hosts, "mpi", "the MPI library") ||
-        !same_fact(r, hosts, "versions", "the version of program or libraries") ||
-        !same_fact(r, hosts, "program", "the program file"))
+    if (!check_same_fact(r, hosts, "mpi", "the MPI library") ||
+        !check_same_fact(r, hosts, "versions", "the version of program or libraries") ||
+        !check_same_fact(r, hosts, "program", "the program file"))
         return;
     doc_add(r, DOC_OK, "program", NULL, "%.*s; %s; the same everywhere",
             (int)strcspn(versions, "\n"), versions, doc_text(first, "program"));

@@ -26,7 +26,7 @@ struct doc_server {
     char *block; /* owned */
 };
 
-static bool doctor_sockets_wait_for(int fd, short what, int64_t until_ns)
+static bool wait_fd(int fd, short what, int64_t until_ns)
 {
     struct pollfd p = {.fd = fd, .events = what};
     for (;;) {
@@ -46,7 +46,7 @@ static bool send_all(int fd, const void *p, size_t n, int64_t until_ns)
             s += k;
             n -= (size_t)k;
         } else if (k < 0 && (errno == EAGAIN || errno == EINTR)) {
-            if (!doctor_sockets_wait_for(fd, POLLOUT, until_ns)) return false;
+            if (!wait_fd(fd, POLLOUT, until_ns)) return false;
         } else {
             return false;
         }
@@ -63,7 +63,7 @@ static bool recv_all(int fd, void *p, size_t n, int64_t until_ns)
             s += k;
             n -= (size_t)k;
         } else if (k < 0 && (errno == EAGAIN || errno == EINTR)) {
-            if (!doctor_sockets_wait_for(fd, POLLIN, until_ns)) return false;
+            if (!wait_fd(fd, POLLIN, until_ns)) return false;
         } else {
             return false;
         }
@@ -71,7 +71,7 @@ static bool recv_all(int fd, void *p, size_t n, int64_t until_ns)
     return true;
 }
 
-static int64_t doctor_sockets_after(double seconds)
+static int64_t socket_deadline(double seconds)
 {
     return rd_now_ns() + (int64_t)(seconds * 1e9);
 }
@@ -90,7 +90,7 @@ void doc_token(char out[33])
  */
 static void count_stream(doc_server *s, int fd)
 {
-    const int64_t until = doctor_sockets_after(5.0);
+    const int64_t until = socket_deadline(5.0);
     int64_t sum[2] = {0, 0}, first = 0;
     for (;;) {
         const ssize_t k = recv(fd, s->block, BLOCK, MSG_DONTWAIT);
@@ -104,26 +104,26 @@ static void count_stream(doc_server *s, int fd)
             sum[1] = now - first;
         } else if (errno != EAGAIN && errno != EINTR) {
             return;
-        } else if (!doctor_sockets_wait_for(fd, POLLIN, until)) {
+        } else if (!wait_fd(fd, POLLIN, until)) {
             return;
         }
     }
     (void)send_all(fd, sum, sizeof sum, until);
 }
 
-static void serve_one(doc_server *s, int listener)
+static void serve_caller(doc_server *s, int listener)
 {
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     char command = 'q';
     if (fd < 0) return;
-    const int64_t until = doctor_sockets_after(1.0);
+    const int64_t until = socket_deadline(1.0);
     if (send_all(fd, s->token, sizeof s->token, until) && recv_all(fd, &command, 1, until) &&
         command == 's')
         count_stream(s, fd);
     (void)close(fd);
 }
 
-static void *serve(void *arg)
+static void *server_main(void *arg)
 {
     doc_server *s = arg;
     struct pollfd p[MAX_PORTS + 1];
@@ -132,12 +132,12 @@ static void *serve(void *arg)
     while (poll(p, (nfds_t)s->n + 1, -1) >= 0 || errno == EINTR) {
         if (p[s->n].revents) break;
         for (int i = 0; i < s->n; i++)
-            if (p[i].revents) serve_one(s, s->fd[i]);
+            if (p[i].revents) serve_caller(s, s->fd[i]);
     }
     return NULL;
 }
 
-static void listen_on(doc_server *s, int port)
+static void add_listener(doc_server *s, int port)
 {
     const struct sockaddr_in want = {.sin_family = AF_INET,
                                      .sin_port = htons((uint16_t)port),
@@ -165,11 +165,11 @@ rd_code doc_server_new(const char *token, const int *ports, int n, doc_server **
     (void)snprintf(s->token, sizeof s->token, "%s", token);
     s->block = malloc(BLOCK);
     s->stop[0] = s->stop[1] = -1;
-    listen_on(s, 0);
-    for (int i = 0; i < n && s->n > 0; i++) listen_on(s, ports[i]);
+    add_listener(s, 0);
+    for (int i = 0; i < n && s->n > 0; i++) add_listener(s, ports[i]);
     if (!s->block || s->n == 0 || pipe2(s->stop, O_CLOEXEC) != 0) {
         rd_fail(st, RD_EENV, "no socket to listen on: %s", strerror(errno));
-    } else if (pthread_create(&s->thread, NULL, serve, s) != 0) {
+    } else if (pthread_create(&s->thread, NULL, server_main, s) != 0) {
         (void)close(s->stop[1]);
         s->stop[1] = -1;
         rd_fail(st, RD_EENV, "no thread for the doctor's server");
@@ -206,7 +206,7 @@ int doc_server_port(const doc_server *s)
 /* ---- callers ---- */
 
 /* Begins to connect; -1 with call->way set when that failed at once. */
-static int doctor_sockets_begin(uint32_t addr, int port, doc_way *way)
+static int start_connect(uint32_t addr, int port, doc_way *way)
 {
     const struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(addr)};
@@ -224,7 +224,7 @@ static int doctor_sockets_begin(uint32_t addr, int port, doc_way *way)
 }
 
 /* After poll: is this call decided? got: bytes of the token so far. */
-static bool advance(doc_call *c, int fd, char *token, size_t *got, int64_t began)
+static bool advance_call(doc_call *c, int fd, char *token, size_t *got, int64_t began)
 {
     int err = 0;
     socklen_t n = sizeof err;
@@ -260,7 +260,7 @@ void doc_call_all(doc_call *calls, int n, double deadline_s)
         for (int i = 0; i < m; i++) {
             doc_call *c = &calls[from + i];
             got[i] = 0;
-            p[i] = (struct pollfd){.fd = doctor_sockets_begin(c->addr, c->port, &c->way),
+            p[i] = (struct pollfd){.fd = start_connect(c->addr, c->port, &c->way),
                                    .events = POLLOUT};
             open += p[i].fd >= 0;
         }
@@ -271,7 +271,7 @@ void doc_call_all(doc_call *calls, int n, double deadline_s)
             for (int i = 0; i < m && ready > 0; i++) {
                 if (p[i].fd < 0 || !p[i].revents) continue;
                 p[i].events = POLLIN; /* connected, or failed: the token is what is still to come */
-                if (!advance(&calls[from + i], p[i].fd, token[i], &got[i], began)) continue;
+                if (!advance_call(&calls[from + i], p[i].fd, token[i], &got[i], began)) continue;
                 (void)close(p[i].fd);
                 p[i].fd = -1;
                 open--;
@@ -296,15 +296,15 @@ double doc_stream_gbit_per_s(uint32_t addr, int port, double seconds)
     int64_t sum[2] = {0, 0};
     double rate = 0.0;
     char *block = calloc(1, BLOCK);
-    const int fd = block ? doctor_sockets_begin(addr, port, &way) : -1;
+    const int fd = block ? start_connect(addr, port, &way) : -1;
     if (fd < 0) goto done;
-    if (!recv_all(fd, token, sizeof token, doctor_sockets_after(2.0)) ||
-        !send_all(fd, "s", 1, doctor_sockets_after(1.0)))
+    if (!recv_all(fd, token, sizeof token, socket_deadline(2.0)) ||
+        !send_all(fd, "s", 1, socket_deadline(1.0)))
         goto done;
-    for (const int64_t until = doctor_sockets_after(seconds); rd_now_ns() < until;)
-        if (!send_all(fd, block, BLOCK, doctor_sockets_after(2.0))) goto done;
+    for (const int64_t until = socket_deadline(seconds); rd_now_ns() < until;)
+        if (!send_all(fd, block, BLOCK, socket_deadline(2.0))) goto done;
     (void)shutdown(fd, SHUT_WR);
-    if (recv_all(fd, sum, sizeof sum, doctor_sockets_after(3.0)) && sum[1] > 0)
+    if (recv_all(fd, sum, sizeof sum, socket_deadline(3.0)) && sum[1] > 0)
         rate = (double)sum[0] * 8.0 / (double)sum[1];
 done:
     if (fd >= 0) (void)close(fd);

@@ -24,13 +24,13 @@ static int launched_ranks(void)
     return env_number(names, 0);
 }
 
-static int ranks_here(void)
+static int local_ranks(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", NULL};
     return env_number(names, 1);
 }
 
-static int my_number(bool of_host)
+static int launcher_rank(bool of_host)
 {
     static const char *const all[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                                       "SLURM_PROCID", NULL};
@@ -40,13 +40,13 @@ static int my_number(bool of_host)
 
 bool rd_doctor_speaks_for_host(void)
 {
-    return my_number(true) == 0;
+    return launcher_rank(true) == 0;
 }
 
 static bool several_hosts(void)
 {
     static const char *const nodes[] = {"SLURM_STEP_NUM_NODES", NULL};
-    if (getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) return launched_ranks() > ranks_here();
+    if (getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) return launched_ranks() > local_ranks();
     return env_number(nodes, 1) > 1;
 }
 
@@ -82,7 +82,7 @@ rd_code rd_doctor_before_mpi(rd_strbuf *warnings, rd_status *st)
                               doc_interfaces(), "mca", doc_mca_new(NULL), "others", 1);
     if (doc_report_init(&r, st) != RD_OK || !hosts) goto done;
     doc_check_interfaces(&r, hosts);
-    if (my_number(true) == 0) warn_of_bridges(hosts, warnings);
+    if (launcher_rank(true) == 0) warn_of_bridges(hosts, warnings);
     json_array_foreach(r.checks, i, c)
     {
         if (strcmp(doc_text(c, "level"), "failure") == 0)
@@ -107,7 +107,7 @@ struct rd_guard {
     char host[64];
 };
 
-static void doctor_start_report(rd_guard *g, const char *phase, double after_s, bool last)
+static void print_guard_message(rd_guard *g, const char *phase, double after_s, bool last)
 {
     char line[1024];
     const int n = snprintf(line, sizeof line,
@@ -116,14 +116,14 @@ static void doctor_start_report(rd_guard *g, const char *phase, double after_s, 
                            "two hosts of one name do that: run_dist --mode=doctor "
                            "--hosts=HOST:SLOTS,... on the launching host "
                            "finds out which\n",
-                           last ? "run_dist: error" : "warning", my_number(false), g->host, phase,
-                           after_s);
+                           last ? "run_dist: error" : "warning", launcher_rank(false), g->host,
+                           phase, after_s);
     if (n > 0 &&
         write(STDERR_FILENO, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1) < 0)
         return;
 }
 
-static void *look_on(void *arg)
+static void *guard_main(void *arg)
 {
     rd_guard *g = arg;
     struct timespec until;
@@ -143,9 +143,9 @@ static void *look_on(void *arg)
         }
         if (pthread_cond_timedwait(&g->ended, &g->lock, &until) != ETIMEDOUT || g->end) continue;
         const bool last = g->warned || (g->abort_s > 0.0 && g->abort_s <= g->warn_s);
-        if (my_number(false) == 0) doctor_start_report(g, g->phase, next, last);
+        if (launcher_rank(false) == 0) print_guard_message(g, g->phase, next, last);
         if (last) {
-            if (my_number(false) != 0)
+            if (launcher_rank(false) != 0)
                 (void)usleep(300000); /* the first to end ends all: rank 0 shall have spoken */
             _exit(RD_EENV);
         }
@@ -155,7 +155,7 @@ static void *look_on(void *arg)
     return NULL;
 }
 
-static void on_crash(int number)
+static void crash_handler(int number)
 {
     static const char text[] = "run_dist: error: MPI crashed while it connected the ranks; two "
                                "hosts of one name do that, and different "
@@ -166,12 +166,12 @@ static void on_crash(int number)
 }
 
 /* Says what a crash in MPI means. Whoever has a handler already (a sanitizer) keeps it. */
-static void watch_crash(bool on)
+static void set_crash_handler(bool on)
 {
     struct sigaction old;
     if (sigaction(SIGSEGV, NULL, &old) != 0) return;
-    if (on && old.sa_handler == SIG_DFL) (void)signal(SIGSEGV, on_crash);
-    if (!on && old.sa_handler == on_crash) (void)signal(SIGSEGV, SIG_DFL);
+    if (on && old.sa_handler == SIG_DFL) (void)signal(SIGSEGV, crash_handler);
+    if (!on && old.sa_handler == crash_handler) (void)signal(SIGSEGV, SIG_DFL);
 }
 
 rd_guard *rd_guard_new(double warn_s, double abort_s)
@@ -190,13 +190,13 @@ rd_guard *rd_guard_new(double warn_s, double abort_s)
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&g->ended, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
-    if (pthread_create(&g->thread, NULL, look_on, g) != 0) {
+    if (pthread_create(&g->thread, NULL, guard_main, g) != 0) {
         (void)pthread_cond_destroy(&g->ended);
         (void)pthread_mutex_destroy(&g->lock);
         free(g);
         return NULL;
     }
-    watch_crash(true);
+    set_crash_handler(true);
     return g;
 }
 
@@ -223,6 +223,6 @@ void rd_guard_free(rd_guard *g)
     (void)pthread_join(g->thread, NULL);
     (void)pthread_cond_destroy(&g->ended);
     (void)pthread_mutex_destroy(&g->lock);
-    watch_crash(false);
+    set_crash_handler(false);
     free(g);
 }
