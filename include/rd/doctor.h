@@ -1,10 +1,13 @@
-/* doctor.h -- preflight: what would make a run hang, crash or crawl is found, named, and given its remedy, before
- * training.
+/* doctor.h -- preflight checks: find what would make a run hang, crash or crawl before it trains.
  *
- * Many faults of a network of hosts make MPI itself hang or crash without a word. So there are three ways in, none of
- * which trusts MPI with what it has not tested: rd_doctor_hosts starts without MPI, asks each host over ssh, and lets
- * mpirun run only when that was clean; rd_doctor_ranks is the same program inside the job; rd_doctor_before_mpi is the
- * part that costs next to nothing, at the start of every run. */
+ * Each finding names the fault and gives its remedy. Many faults of a network of hosts make MPI
+ * itself hang or crash without a message. The doctor therefore has three entry points. None of them
+ * relies on a part of MPI that it has not tested yet:
+ *
+ *   rd_doctor_hosts        starts without MPI and examines each host over ssh. It starts mpirun
+ *                          only if no host has a fault.
+ *   rd_doctor_ranks        is the same program inside the job.
+ *   rd_doctor_before_mpi   is the part that takes almost no time. Every run calls it first. */
 #ifndef RD_DOCTOR_H
 #define RD_DOCTOR_H
 
@@ -15,34 +18,52 @@
 
 RD_C_BEGIN
 
-/* In a rank, before MPI starts, in a millisecond or so, without talking to anybody: settings with which MPI is known to
- * hang. RD_EENV with the remedy. What may be fine goes to *warnings, a line each. Nothing to say without a launcher. */
+/* Checks this rank for settings with which MPI is known to hang. Each rank calls it before MPI
+ * starts. It takes about a millisecond and communicates with nobody. RD_EENV: such a setting was
+ * found; the message has the remedy. Settings that may be fine are added to *warnings, one per
+ * line. Without a launcher, or on one host, nothing is checked. */
 rd_code rd_doctor_before_mpi(rd_strbuf *warnings, rd_status *st);
 
-bool rd_doctor_speaks_for_host(
-    void); /* is this the first rank of its host, as the launcher counts? */
+/* Returns whether this process is the first rank of its host, by the launcher's numbers. */
+bool rd_doctor_speaks_for_host(void);
 
-/* A thread that looks on while MPI connects the ranks, for that has no time limit of its own: after warn_s it says what
- * is amiss and how to find out, after abort_s it ends the process with RD_EENV (0: never). NULL: no thread was to be
- * had, and nobody looks on. */
+/* A thread that limits how long a phase of the start may take. MPI itself has no time limit while
+ * it connects the ranks. */
 typedef struct rd_guard rd_guard;
-rd_guard *rd_guard_new(double warn_s, double abort_s);
-/* What the job is at from now on, a text that lives on for the message; the time begins anew, with limits of its own.
- */
-void rd_guard_phase(rd_guard *g, const char *what, double warn_s, double abort_s);
-void rd_guard_free(rd_guard *g); /* looks on no longer; NULL is fine */
 
-/* Should this process only answer the doctor of another host, on standard input and output? Then rd_doctor_agent does.
- */
+/* Starts the thread. After warn_s seconds rank 0 prints which phase hangs, usual causes, and the
+ * command that finds the cause. After abort_s seconds (0: never) the process ends with RD_EENV.
+ * Returns NULL if the launcher started fewer than two ranks, or if no thread can be started; there
+ * is no time limit then. The caller frees the guard with rd_guard_free. */
+rd_guard *rd_guard_new(double warn_s, double abort_s);
+
+/* Begins a new phase with its own limits in seconds, counted from now. what: text for the message,
+ * such as "MPI has been connecting the ranks"; borrowed until the next phase or rd_guard_free.
+ * g: NULL is allowed. */
+void rd_guard_phase(rd_guard *g, const char *what, double warn_s, double abort_s);
+
+/* Stops the thread and frees the guard. NULL is allowed. */
+void rd_guard_free(rd_guard *g);
+
+/* Returns whether the doctor of another host started this process to answer its requests on
+ * standard input and output. If so, the process calls rd_doctor_agent and does nothing else. */
 bool rd_doctor_is_agent(void);
+
+/* Answers requests until standard input ends, for at most 90 seconds. versions: the text of
+ * --version, borrowed. */
 rd_code rd_doctor_agent(const char *versions, rd_status *st);
 
-/* Not collective, without MPI: --hosts or --hostfile. The report goes to standard output. RD_EENV: a check failed;
- * RD_EDISAGREE: hosts differ; RD_EUSAGE: the list is wrong. */
+/* Examines the hosts of --hosts or --hostfile, and then a job on them. Not collective; called
+ * without MPI. The report is printed to standard output.
+ * RD_EENV: a check failed. RD_EDISAGREE: hosts differ. RD_EUSAGE: the list of hosts is wrong. */
 rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st);
 
-/* Collective, after MPI is up. config may be NULL; groups: those that a training reads. The report goes to standard
- * output of rank 0. unread: why the config could not be read, if so. The same status on all ranks, codes as above. */
+/* Examines the ranks of a job. Collective, after MPI has started. Rank 0 prints the report to
+ * standard output.
+ * guard: NULL is allowed. config: the config, NULL if there is none. unread: why the config could
+ * not be read, with code RD_OK if it was read. groups[n_groups]: the option groups that a training
+ * reads. versions: the text of --version. All of them are borrowed.
+ * All ranks return the same status, with the codes of rd_doctor_hosts. */
 rd_code rd_doctor_ranks(rd_comm *comm, rd_guard *guard, const rd_cli *cli, rd_config *config,
                         const rd_status *unread, const rd_option_group *const *groups, int n_groups,
                         const char *versions, rd_status *st);

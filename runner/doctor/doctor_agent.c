@@ -1,13 +1,18 @@
-/* doctor_agent.c -- the other end of `run_dist --mode=doctor --hosts`: started on a host over ssh, it answers requests,
- * one JSON object a line on standard input, by one line each on standard output. A line of ours begins with RD1, so
- * that what a shell's start files print is told from it. It ends when its input does (ssh was ended, the launching host
- * is gone), at the latest after a minute and a half.
+/* doctor_agent.c -- the other end of `run_dist --mode=doctor --hosts`: answers requests on a host.
  *
- *     {"ask": "facts", "args": words of mpirun's line, "ports": [..]}    facts, with token and ports of its server
- *     {"ask": "time"}                                                    {"wall_s": ..}
- *     {"ask": "call", "targets": [..], "deadline_s": ..}                 {"results": [..]}, see doc_calls_json
- *     {"ask": "sweep", "job": j}     ends processes of this user whose environment or command line has j: {"ended": n}
- */
+ * The launching host starts the agent over ssh. A request is one JSON object on a line of standard
+ * input; its answer is one line of standard output. Each answer begins with RD1, which
+ * distinguishes it from what the shell's start files print. The agent ends when its input ends (ssh
+ * has ended, or the launching host is gone), and after 90 seconds at the latest.
+ *
+ *   request                                               answer
+ *   {"ask": "facts", "args": "-np 4 ..", "ports": [..]}   facts, with token and ports of a server
+ *   {"ask": "time"}                                       {"wall_s": ..}
+ *   {"ask": "call", "targets": [..], "deadline_s": ..}    {"results": [..]}, see doc_calls_json
+ *   {"ask": "sweep", "job": j}                            {"ended": n}
+ *
+ * "args" are words of mpirun's line. "sweep" kills n processes: those of this user whose
+ * environment or command line contains j. */
 #include "doctor_impl.h"
 #include "rd/clock.h"
 #include <ctype.h>
@@ -23,6 +28,7 @@ bool rd_doctor_is_agent(void)
     return getenv("RD_DOCTOR_AGENT") != NULL;
 }
 
+/* Prints one answer and frees it. */
 static void agent_reply(json_t *o)
 {
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
@@ -32,6 +38,7 @@ static void agent_reply(json_t *o)
     json_decref(o);
 }
 
+/* Returns whether the first 256 KiB of a file contain a text. */
 static bool file_contains(const char *path, const char *what)
 {
     static const size_t cap = 1 << 18;
@@ -47,6 +54,7 @@ static bool file_contains(const char *path, const char *what)
     return found;
 }
 
+/* Kills the processes of a job, other than this one, and returns their number. */
 static int agent_sweep(const char *job)
 {
     int ended = 0;
@@ -67,6 +75,7 @@ static int agent_sweep(const char *job)
     return ended;
 }
 
+/* Returns the facts of this host. Starts the server at the first request. */
 static json_t *agent_facts(const json_t *ask, const char *versions, doc_server **server)
 {
     int ports[8], n = 0;

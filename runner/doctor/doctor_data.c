@@ -1,5 +1,7 @@
-/* doctor_data.c -- what a training will read and write: its config, its data on every rank, its log folder. Every step
- * ends with an agreement, so that a fault of one rank is known to all and none waits. */
+/* doctor_data.c -- checks what a training reads and writes: config, data on every rank, log folder.
+ *
+ * Every step ends with an agreement. All ranks then know about a fault of one rank, and none of
+ * them waits for it. */
 #include "doctor_impl.h"
 #include "rd/data.h"
 #include "rd/file.h"
@@ -7,18 +9,21 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+/* Returns the text of a key, "" if it has none. */
 static const char *config_text(const rd_config *c, const char *key)
 {
     const char *s = json_string_value(rd_config_get(c, key));
     return s ? s : "";
 }
 
+/* Reads one option group into a temporary struct, for its errors. g: NULL is allowed. */
 static rd_code check_group(const rd_config *c, const rd_option_group *g, rd_status *st)
 {
     void *own = g ? calloc(1, g->struct_bytes) : NULL;
@@ -30,6 +35,7 @@ static rd_code check_group(const rd_config *c, const rd_option_group *g, rd_stat
     return st->code;
 }
 
+/* Returns the dataset of the config, or else the default of its model. */
 static const char *dataset_name(const rd_config *c)
 {
     const rd_model_def *model = rd_model_find(config_text(c, "model"));
@@ -70,7 +76,7 @@ void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config,
             dataset_name(config));
     (void)rd_dataset_new(dataset_name(config), &a, &d, &st);
     if (rd_comm_agree(comm, &st) != RD_OK) {
-        doc_add(r, DOC_FAIL, "data", "every host needs the data, at the path that the config says",
+        doc_add(r, DOC_FAIL, "data", "put the data on every host, at the path in the config",
                 "rank %d: %s", st.rank > 0 ? st.rank : 0, st.msg);
         rd_dataset_free(d);
         return;
@@ -80,15 +86,16 @@ void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config,
         doc_add(r, DOC_FAIL, "data", "copy the same files to all hosts", "%s", st.msg);
         r->differ = true;
     } else {
-        doc_add(r, DOC_OK, "data", NULL, "%lld samples, the same on every rank (%.100s)",
-                (long long)rd_dataset_def_of(d)->count(rd_dataset_self(d)), print);
+        doc_add(r, DOC_OK, "data", NULL, "%" PRId64 " samples, the same on every rank (%.100s)",
+                rd_dataset_def_of(d)->count(rd_dataset_self(d)), print);
     }
     rd_dataset_free(d);
 }
 
 /* ---- log folder ---- */
 
-/* The folder, or the nearest one above that is there; or a link on the way that leads to nothing, and what it is to lead to. */
+/* Finds the folder, or its nearest parent that exists. If a link on the way leads nowhere, out is
+ * the link and target is where it points; else target is "". */
 static void nearest_existing(const char *dir, char out[4096], char target[256])
 {
     struct stat s;
@@ -110,6 +117,7 @@ static void nearest_existing(const char *dir, char out[4096], char target[256])
     }
 }
 
+/* Creates a file and writes a few bytes to it. errno says why that failed. */
 static bool test_write(const char *token)
 {
     const int fd = open(token, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -121,7 +129,7 @@ static bool test_write(const char *token)
     return wrote;
 }
 
-/* The largest checkpoint there is; 0: none. */
+/* Returns the size of the largest checkpoint in a folder, 0: there is none. */
 static double checkpoint_bytes(const char *dir)
 {
     double most = 0.0;
@@ -137,6 +145,7 @@ static double checkpoint_bytes(const char *dir)
     return most;
 }
 
+/* Compares the free space with that of keep + 1 checkpoints, or with 1 GiB if there is none yet. */
 static void check_log_space(doc_report *r, const char *dir, int64_t keep)
 {
     struct statvfs v;
@@ -145,7 +154,8 @@ static void check_log_space(doc_report *r, const char *dir, int64_t keep)
     const double free_bytes = (double)v.f_bavail * (double)v.f_frsize;
     const double need = one > 0.0 ? one * (double)(keep + 1) : gib;
     if (free_bytes < need)
-        doc_add(r, DOC_WARN, "space", "make room, or keep fewer: --set checkpoint_keep=2",
+        doc_add(r, DOC_WARN, "space",
+                "free some space, or keep fewer checkpoints: --set checkpoint_keep=2",
                 one > 0.0 ? "%s has %.2f GiB free, %d checkpoints take %.2f GiB"
                           : "%s has %.2f GiB free; %d checkpoints may need %.0f GiB or more",
                 dir, free_bytes / gib, (int)keep + 1, need / gib);
@@ -183,7 +193,7 @@ void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t 
         return;
     }
     if (token.err) {
-        doc_add(r, DOC_FAIL, "logdir", "give a folder that rank 0 may write to: --logdir=DIR",
+        doc_add(r, DOC_FAIL, "logdir", "choose a folder that rank 0 may write to: --logdir=DIR",
                 "rank 0 (%s) cannot write to %.300s: %s", w->host, dir, strerror(token.err));
         return;
     }

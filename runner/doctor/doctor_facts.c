@@ -1,5 +1,6 @@
-/* doctor_facts.c -- what a rule may want to know of this host, as one JSON object. Whatever cannot be found is left
- * out. */
+/* doctor_facts.c -- collects what rules need to know about this host, as one JSON object.
+ *
+ * Facts that cannot be found are left out. */
 #include "doctor_impl.h"
 #include "rd/clock.h"
 #include "rd/file.h"
@@ -22,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* First line of a file, "" if there is none. */
+/* Reads the first line of a file into out and returns it, "" if there is none. */
 static const char *first_line(const char *path, char *out, int cap)
 {
     FILE *f = fopen(path, "re");
@@ -54,12 +55,13 @@ json_t *doc_interfaces(void)
     return nets;
 }
 
-/* The model of the processor: "model name" of most kernels; elsewhere the machine's own word. */
+/* Finds the model of the CPU: "model name" in /proc/cpuinfo. Kernels without that line give
+ * "CPU". */
 static void cpu_model(char out[128])
 {
     char line[512];
     FILE *f = fopen("/proc/cpuinfo", "re");
-    (void)snprintf(out, 128, "processor");
+    (void)snprintf(out, 128, "CPU");
     while (f && fgets(line, sizeof line, f)) {
         const char *colon = strchr(line, ':');
         if (strncmp(line, "model name", 10) != 0 || !colon) continue;
@@ -70,8 +72,9 @@ static void cpu_model(char out[128])
     if (f) fclose(f);
 }
 
-/* The control group's memory limit, of version 2 or 1, or what the machine has. The group's path is of the outside when
- * the process sees only a part of the tree: then the top is asked. */
+/* Returns the memory limit in bytes: that of the control group (version 2 or 1) or the machine's
+ * memory, whichever is less. In a container the group's path may be that of the outside, which does
+ * not exist here. The function therefore also reads the top of the tree. */
 static double memory_bytes(void)
 {
     char line[4200], path[4400], text[64];
@@ -95,7 +98,7 @@ static double memory_bytes(void)
     return least;
 }
 
-/* An executable of the search path; false: none. */
+/* Finds an executable in PATH. Returns false if there is none. */
 static bool find_in_path(const char *name, char *out, size_t cap)
 {
     const char *path = getenv("PATH");
@@ -109,7 +112,9 @@ static bool find_in_path(const char *name, char *out, size_t cap)
     return false;
 }
 
-/* GPUs by NVIDIA's driver, without its library: name and UUID are in /proc, memory is asked from its tool. */
+/* Lists the GPUs of NVIDIA's driver without its library: [{name, uuid, memory in bytes}]. full:
+ * asks nvidia-smi, which knows the memory. Otherwise, or without nvidia-smi, name and UUID come
+ * from /proc, and memory is 0. */
 static json_t *list_gpus(bool full)
 {
     json_t *all = json_array();
@@ -147,7 +152,7 @@ static json_t *list_gpus(bool full)
     return all;
 }
 
-/* Daemons of mpirun that run on this host for this user. */
+/* Lists the daemons of mpirun that run on this host for this user: [{name, pid, age_s}]. */
 static json_t *list_daemons(void)
 {
     json_t *left = json_array();
@@ -178,7 +183,8 @@ static json_t *list_daemons(void)
     return left;
 }
 
-/* Own address of the host's name: other hosts that take the name from there must not be led to 127.0.0.1. */
+/* Resolves the host's name to an address, "" if there is none. Prefers one outside 127.0.0.0/8:
+ * other hosts may get the address from here, and 127.0.0.1 would lead them to themselves. */
 static void resolve_host_name(const char *host, char out[16])
 {
     const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
@@ -194,7 +200,8 @@ static void resolve_host_name(const char *host, char out[16])
     freeaddrinfo(found);
 }
 
-/* Which machine this is: the same text only for processes with one kernel and one network. */
+/* Identifies the machine. Two processes get the same text only if they share the kernel and the
+ * network. */
 static void machine_id(char out[160])
 {
     char boot[64], net[64] = "";
@@ -204,6 +211,7 @@ static void machine_id(char out[160])
                    first_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot), net);
 }
 
+/* Returns whether process_vm_readv is permitted. */
 static bool can_read_memory(void)
 {
     char from = 1, to = 0;

@@ -1,30 +1,36 @@
-/* doctor_hosts.c -- the doctor on the launching host. First each host is asked over ssh, all at the same time: what it
- * is, and which ports of the others it reaches. Only when nothing of that is wrong does mpirun run, with the line that
- * was found good, and this program examines the job from inside (doctor_ranks.c). The agents stay until the end, to
- * clean up behind a job that hung. All of it within about half a minute. */
+/* doctor_hosts.c -- the doctor on the launching host.
+ *
+ * The doctor first asks all hosts over ssh at the same time: for their facts, and which ports of
+ * the other hosts they reach. If no check has failed, it starts mpirun with the line that it
+ * recommends. This program then examines the job from inside (doctor_ranks.c). The agents stay
+ * until the end, to remove the processes of a job that hung. The whole examination takes about half
+ * a minute at most. */
 #include "doctor_peers.h"
 #include "rd/clock.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Time limits in seconds: until all facts are there, for connections, and for the job. */
 static const double facts_s = 25.0, calls_s = 3.0, job_s = 25.0;
 
 typedef struct exam {
     const rd_cli *cli;
     doc_hosts hosts;
-    doc_peer *peers; /* owned, [hosts.n] */
-    json_t *facts;   /* owned; of the hosts that answered */
-    int *peer_of;    /* owned; facts[k] are of peers[who[k]] */
-    json_t *ranks;   /* owned; of the job, NULL: it did not run */
-    char **ssh;      /* owned words of plm_rsh_args */
+    doc_peer *peers; /* [hosts.n]; owned */
+    json_t *facts;   /* facts of the hosts that answered; owned */
+    int *peer_of;    /* facts[k] are those of peers[peer_of[k]]; owned */
+    json_t *ranks;   /* rows of the job's ranks, NULL: it did not run; owned */
+    char **ssh;      /* [n_ssh]: words of plm_rsh_args; owned */
     int n_ssh;
-    char **line; /* owned words of mpirun */
+    char **line; /* [n_line]: words of the mpirun line; owned */
     int n_line;
     doc_report report;
 } exam;
 
+/* Returns the time of rd_now_ns after some seconds. */
 static int64_t hosts_deadline(double seconds)
 {
     return rd_now_ns() + (int64_t)(seconds * 1e9);
@@ -38,6 +44,8 @@ static bool child_ended(void *child)
     return c->ended;
 }
 
+/* Runs `mpirun --version`. Returns false if there is no mpirun. out: "Open MPI 4.1.4", or the first
+ * line that another mpirun prints. */
 static bool mpirun_version(char out[128])
 {
     char mpirun[] = "mpirun", version[] = "--version", *const argv[] = {mpirun, version, NULL};
@@ -56,7 +64,7 @@ static bool mpirun_version(char out[128])
     return out[0] != '\0';
 }
 
-/* "Open MPI 4.1.4" -> "Open MPI 4.1" */
+/* Returns the length of the part that names the series: "Open MPI 4.1" of "Open MPI 4.1.4". */
 static size_t series_length(const char *version)
 {
     const char *dot = strchr(version, '.');
@@ -93,22 +101,23 @@ static bool variable_is_one(const char *variable)
     return value && strcmp(value, "1") == 0;
 }
 
-/* mpirun refuses to start as root unless it is told twice; the line that we use and print says it. */
+/* Checks that root may start jobs. mpirun refuses that unless a flag or two variables allow it. The
+ * line that the doctor uses and prints has the flag. */
 static void check_root(exam *e, char **args, int n_args)
 {
-    bool said = variable_is_one("OMPI_ALLOW_RUN_AS_ROOT") &&
-                variable_is_one("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+    bool allowed = variable_is_one("OMPI_ALLOW_RUN_AS_ROOT") &&
+                   variable_is_one("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
     if (geteuid() != 0) return;
     for (int i = 0; i < n_args; i++)
-        said = said || strcmp(args[i] + strspn(args[i], "-"), "allow-run-as-root") == 0;
-    if (said)
-        doc_add(&e->report, DOC_OK, "root", NULL, "you are root, and mpirun is told so");
+        allowed = allowed || strcmp(args[i] + strspn(args[i], "-"), "allow-run-as-root") == 0;
+    if (allowed)
+        doc_add(&e->report, DOC_OK, "root", NULL,
+                "you are root, and mpirun's line or the environment allows it");
     else
-        doc_add(
-            &e->report, DOC_WARN, "root",
-            "add --allow-run-as-root to your line, or export OMPI_ALLOW_RUN_AS_ROOT=1 "
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-            "you are root: mpirun refuses to start a job without being told that this is meant");
+        doc_add(&e->report, DOC_WARN, "root",
+                "add --allow-run-as-root to your line, or export OMPI_ALLOW_RUN_AS_ROOT=1 "
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                "you are root: mpirun refuses to start a job without --allow-run-as-root");
 }
 
 static void check_slots(exam *e, int64_t n)
@@ -121,20 +130,23 @@ static void check_slots(exam *e, int64_t n)
         local = local || strcmp(e->hosts.at[i].name, "localhost") == 0;
     }
     if (n > e->hosts.slots)
-        doc_add(&e->report, DOC_FAIL, "slots", "more slots or hosts, or a smaller -np",
-                "-np %lld asks for more than the %d slots of %s (%.300s)", (long long)n,
-                e->hosts.slots, flag, rd_strbuf_str(&list));
+        doc_add(&e->report, DOC_FAIL, "slots", "use more slots or hosts, or a smaller -np",
+                "-np %" PRId64 " asks for more than the %d slots of %s (%.300s)", n, e->hosts.slots,
+                flag, rd_strbuf_str(&list));
     else
         doc_add(&e->report, DOC_OK, "slots", NULL, "%d on %d host%s (%.300s)", e->hosts.slots,
                 e->hosts.n, e->hosts.n == 1 ? "" : "s", rd_strbuf_str(&list));
     if (local && e->hosts.n > 1)
-        doc_add(&e->report, DOC_WARN, "slots", "write the host's name",
-                "'localhost' in a list of several hosts: the others cannot call it by that name");
+        doc_add(
+            &e->report, DOC_WARN, "slots", "write the host's own name",
+            "'localhost' is in a list of several hosts: the others cannot reach it by that name");
     rd_strbuf_release(&list);
 }
 
 /* ---- from host to host ---- */
 
+/* Makes the request for facts: with the user's words for mpirun, and with up to three of each range
+ * of pinned ports (first, middle, last) for the server to listen on. */
 static json_t *facts_request(exam *e)
 {
     json_t *mca = doc_mca_new(e->cli->mpirun_args), *ports = json_array();
@@ -152,23 +164,25 @@ static json_t *facts_request(exam *e)
                      e->cli->mpirun_args ? e->cli->mpirun_args : "", "ports", ports);
 }
 
+/* Checks what the login of one host printed, and that it finds mpirun's daemon. */
 static void check_login(exam *e, const doc_peer *p)
 {
     const char *noise = rd_strbuf_str(&p->noise);
     if (*noise)
         doc_add(&e->report, DOC_WARN, "ssh",
-                "let the shell's start files print nothing where there is no terminal",
+                "make the shell's start files print nothing without a terminal",
                 "%s: the shell's start files print "
                 "'%.*s' at each login, which confuses programs that talk over ssh",
                 p->host->name, (int)(strcspn(noise, "\r\n") < 100 ? strcspn(noise, "\r\n") : 100),
                 noise);
     if (!*doc_text(p->facts, "daemon"))
-        doc_add(&e->report, DOC_FAIL, "mpirun",
-                "install the same Open MPI there; where it has a folder of its own: mpirun "
-                "--prefix FOLDER",
-                "%s: mpirun's daemon (orted) is not in the PATH of a login by ssh", p->host->name);
+        doc_add(
+            &e->report, DOC_FAIL, "mpirun",
+            "install the same Open MPI there; if it is in its own folder: mpirun --prefix FOLDER",
+            "%s: mpirun's daemon (orted) is not in the PATH of a login by ssh", p->host->name);
 }
 
+/* Starts the agents and collects the facts. A host without an answer is a failure. */
 static void ask_facts(exam *e)
 {
     json_t *request = facts_request(e);
@@ -193,6 +207,7 @@ static void ask_facts(exam *e)
                 n == 1 ? "the host answers" : "all hosts answer");
 }
 
+/* Stores how far the clock of each host is ahead of this one's, and the error of that number. */
 static void ask_clocks(exam *e)
 {
     json_t *request = json_pack("{s:s}", "ask", "time");
@@ -212,6 +227,7 @@ static void ask_clocks(exam *e)
     json_decref(request);
 }
 
+/* Lets all hosts call each other, and checks the outcome. */
 static void ask_calls(exam *e)
 {
     json_t **requests = calloc((size_t)e->hosts.n + 1, sizeof *requests), *results = json_array();
@@ -255,7 +271,8 @@ static void examine_hosts(exam *e)
 
 /* ---- the job ---- */
 
-/* What a person types; and the same with this program behind it, as it is started here. */
+/* Makes e->line, the line for the user, and *argv: the same words, a mark by which agents find the
+ * job's processes, and this program. The caller frees *argv with doc_words_free. */
 static rd_code build_job_line(exam *e, char ***argv, int *n, const char *job, rd_status *st)
 {
     char network[32], path[4096];
@@ -296,7 +313,7 @@ done:
     return st->code;
 }
 
-/* The last lines that say something, on one. */
+/* Joins the last lines of a text into one, without rulers and blank space. */
 static void text_tail(const char *text, char out[600])
 {
     const size_t n = strlen(text), most = 560;
@@ -312,6 +329,7 @@ static void text_tail(const char *text, char out[600])
     out[k] = '\0';
 }
 
+/* Adds a failure: why the job gave no report. */
 static void job_failed(exam *e, const doc_child *c, bool in_time)
 {
     const char *complaint = rd_strbuf_str(&c->err_text);
@@ -324,7 +342,7 @@ static void job_failed(exam *e, const doc_child *c, bool in_time)
                 "ended%s%s",
                 job_s, *tail ? ": " : "", tail);
     else if (strstr(complaint, "not enough slots"))
-        doc_add(&e->report, DOC_FAIL, "slots", "more slots or hosts, or a smaller -np",
+        doc_add(&e->report, DOC_FAIL, "slots", "use more slots or hosts, or a smaller -np",
                 "mpirun finds not enough slots: %.300s", tail);
     else
         doc_add(&e->report, DOC_FAIL, "job", "see the checks above, and try the line by hand",
@@ -333,13 +351,14 @@ static void job_failed(exam *e, const doc_child *c, bool in_time)
                 WIFSIGNALED(c->status) ? WTERMSIG(c->status) : WEXITSTATUS(c->status), tail);
 }
 
+/* Runs the job and merges its report. If it hung, the agents kill its processes on all hosts. */
 static void run_job(exam *e)
 {
     char **argv = NULL, job[40] = "rdjob";
     int n = 0;
     rd_status own = {0};
     doc_child c = {.in = -1, .out = -1, .err = -1}, *one = &c;
-    json_t *said = NULL, *sweep = NULL;
+    json_t *answer = NULL, *sweep = NULL;
     doc_token(job + 5);
     if (build_job_line(e, &argv, &n, job, &own) != RD_OK ||
         doc_child_start(&c, argv, &own) != RD_OK) {
@@ -350,25 +369,26 @@ static void run_job(exam *e)
     const bool in_time = c.ended;
     if (!c.ended) doc_child_end(&c);
     const char *object = strstr(rd_strbuf_str(&c.out_text), "{\"");
-    said = object ? json_loads(object, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
-    if (said) {
-        e->ranks = json_incref(json_object_get(said, "ranks"));
-        doc_merge(&e->report, json_object_get(said, "checks"));
+    answer = object ? json_loads(object, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    if (answer) {
+        e->ranks = json_incref(json_object_get(answer, "ranks"));
+        doc_merge(&e->report, json_object_get(answer, "checks"));
         if (WIFEXITED(c.status) && WEXITSTATUS(c.status) == RD_EDISAGREE) e->report.differ = true;
     } else {
         job_failed(e, &c, in_time);
     }
-    if (!said || !in_time) {
+    if (!answer || !in_time) {
         sweep = json_pack("{s:s, s:s}", "ask", "sweep", "job", job);
         doc_peers_ask(e->peers, e->hosts.n, &sweep, true, hosts_deadline(3.0));
     }
 done:
-    json_decref(said);
+    json_decref(answer);
     json_decref(sweep);
     doc_child_release(&c);
     doc_words_free(argv, n);
 }
 
+/* Adds the line for mpirun to the report if no check failed. */
 static void report_line(exam *e)
 {
     rd_strbuf text = {0};
@@ -409,7 +429,7 @@ rd_code rd_doctor_hosts(const rd_cli *cli, rd_status *st)
         if (json_array_size(e.ranks) > 0) doc_print_ranks(e.ranks, stdout);
         if (json_array_size(e.ranks) > 0) (void)puts("");
         doc_print_checks(&e.report, stdout);
-        if (!e.ranks) (void)puts("the job itself was not started: the failures above come first");
+        if (!e.ranks) (void)puts("the job itself was not started: fix the failures above first");
         doc_print_verdict(&e.report, stdout);
     }
     (void)fflush(stdout);

@@ -1,8 +1,9 @@
-/* doctor_impl.h -- what the files of this folder share: the report, the facts of a host and the rules over them,
- * sockets that test the way between hosts, and mpirun's settings.
+/* doctor_impl.h -- what the files of this folder share: the report, the facts of a host and the
+ * rules over them, sockets that test connections between hosts, and mpirun's settings.
  *
- * Facts are JSON objects, for they travel: from an agent over ssh, from a rank through MPI. A rule takes the facts of
- * all hosts and adds to the report; it asks no machine anything, so that it can be tested with made-up facts. */
+ * Facts are JSON objects because they travel: from an agent over ssh, from a rank through MPI. A
+ * rule reads the facts of all hosts and adds checks to the report. It never looks at a machine, so
+ * tests can call it with made-up facts. */
 #ifndef RD_DOCTOR_IMPL_H
 #define RD_DOCTOR_IMPL_H
 
@@ -11,145 +12,248 @@
 #include <stdio.h>
 
 /* ---- doctor_report.c ---- */
+
 typedef enum doc_level { DOC_OK, DOC_WARN, DOC_FAIL } doc_level;
+
 typedef struct doc_report {
-    json_t *checks; /* owned; array of {id, level, text, remedy} */
-    int n[3];
-    bool differ; /* a failure was that hosts or ranks differ */
+    json_t *checks; /* array of {id, level, text, remedy}; owned */
+    int n[3];       /* number of checks of each doc_level */
+    bool differ;    /* a failure is that hosts or ranks differ */
 } doc_report;
+
+/* Makes an empty report. RD_EENV: out of memory. */
 rd_code doc_report_init(doc_report *r, rd_status *st);
+
+/* Frees what the report owns. */
 void doc_report_release(doc_report *r);
-/* remedy: what to do, or NULL. */
+
+/* Adds a check. id: its name, such as "ssh". remedy: what to do, NULL: nothing. */
 void doc_add(doc_report *r, doc_level level, const char *id, const char *remedy, const char *fmt,
              ...) RD_PRINTF(5, 6);
-void doc_merge(
-    doc_report *r,
-    const json_t
-        *checks); /* adds those of another report; what is fine and known already is left out */
-const char *doc_verdict(const doc_report *r); /* "ok", "warning" or "failure" */
+
+/* Adds the checks of another report. Leaves out a check at level ok if r has that id already. */
+void doc_merge(doc_report *r, const json_t *checks);
+
+/* Returns "ok", "warning" or "failure": the worst level of the report. */
+const char *doc_verdict(const doc_report *r);
+
+/* Prints one line for each check, and one for its remedy. */
 void doc_print_checks(const doc_report *r, FILE *out);
+
+/* Prints a table with one row per rank. ranks: array of facts of ranks. */
 void doc_print_ranks(const json_t *ranks, FILE *out);
+
+/* Prints the verdict and the number of checks, warnings and failures. */
 void doc_print_verdict(const doc_report *r, FILE *out);
-/* One object: hosts (where not NULL), ranks, checks, verdict. */
+
+/* Prints one JSON object with the keys hosts, ranks, checks and verdict. hosts: NULL leaves the key
+ * out. ranks: NULL is an empty array. RD_EENV: out of memory. */
 rd_code doc_print_json(const doc_report *r, const json_t *hosts, const json_t *ranks, FILE *out,
                        rd_status *st);
-rd_code doc_result(const doc_report *r,
-                   rd_status *st); /* the report as a status: its first failure */
 
-/* Fields of facts, with "" or 0 where they are missing. */
+/* Returns the report as a status. Failures give RD_EDISAGREE if `differ`, else RD_EENV, with the
+ * ids of the failed checks. */
+rd_code doc_result(const doc_report *r, rd_status *st);
+
+/* Return a field of facts; "" or 0 if it is missing. The text is borrowed from o. */
 const char *doc_text(const json_t *o, const char *key);
 double doc_number(const json_t *o, const char *key);
 
-/* ---- doctor_mca.c: settings of Open MPI, {"btl_tcp_if_include": {"value": .., "source": ..}, ..} ---- */
-/* args: words of an mpirun line, which win; NULL: none. */
+/* ---- doctor_mca.c: settings of Open MPI ---- */
+
+/* Returns the settings as an object: {"btl_tcp_if_include": {"value": .., "source": ..}, ..}.
+ * args: words of an mpirun line, which take precedence; NULL: none. The caller owns the result;
+ * NULL: out of memory. */
 json_t *doc_mca_new(const char *args);
-const char *doc_mca(const json_t *mca, const char *name);        /* NULL: not set */
-const char *doc_mca_source(const json_t *mca, const char *name); /* "" when not set */
-/* First and last port of what a setting pins: of btl_tcp or oob_tcp. false: it pins none. */
+
+/* Returns the value of a setting, NULL: not set. Borrowed from mca. */
+const char *doc_mca(const json_t *mca, const char *name);
+
+/* Returns where a setting comes from, "" if it is not set. Borrowed from mca. */
+const char *doc_mca_source(const json_t *mca, const char *name);
+
+/* Stores the first and the last port that the settings pin. which: "btl_tcp" or "oob_tcp". Returns
+ * false if they pin none. */
 bool doc_mca_ports(const json_t *mca, const char *which, int *first, int *last);
-/* Words of a text, where quotes hold words together, as a shell would. *words and its texts are the caller's, freed
- * with doc_words_free; RD_EUSAGE for a quote without end. */
+
+/* Splits a text into words. Quotes hold words together, as in a shell. The caller owns *words and
+ * frees it with doc_words_free, also after a failure. RD_EUSAGE: a quote is not closed. */
 rd_code doc_words(const char *text, char ***words, int *n, rd_status *st);
 void doc_words_free(char **words, int n);
 
 /* ---- doctor_facts.c ---- */
-/* All of this host that rules ask for; the caller owns it, NULL: out of memory. mca: stolen. */
-json_t *doc_facts(const char *versions, json_t *mca, bool full);
-json_t *doc_interfaces(void); /* [{name, addr, prefix, up, loopback}], IPv4 */
 
-/* ---- doctor_nets.c: rules of interfaces and addresses; hosts is an array of facts ---- */
+/* Returns all facts of this host that rules need. full: runs nvidia-smi, too, for the memory of
+ * GPUs. mca: the settings; the function takes ownership. The caller owns the result; NULL: out of
+ * memory. */
+json_t *doc_facts(const char *versions, json_t *mca, bool full);
+
+/* Returns the IPv4 interfaces of this host: [{name, addr, prefix, up, loopback}]. The caller owns
+ * the result. */
+json_t *doc_interfaces(void);
+
+/* ---- doctor_nets.c: rules for interfaces and addresses ----
+ * hosts is an array of facts; net is one entry of a host's "nets"; mca are that host's settings. */
+
 bool doc_parse_ipv4(const char *s, uint32_t *out);
 void doc_format_ipv4(uint32_t a, char out[16]);
-/* Does a list like "eth0,10.0.0.0/8" name this interface? */
+
+/* Returns whether a list like "eth0,10.0.0.0/8" contains this interface. */
 bool doc_listed(const char *list, const json_t *net);
-bool doc_net_used(const json_t *mca, const json_t *net); /* would MPI send data through it? */
-bool doc_shared_address(const json_t *hosts,
-                        const json_t *net); /* is its address on another host, too? */
-/* The network all hosts have a usable address of their own in, "10.0.0.0/24"; "" when there is none. */
+
+/* Returns whether MPI would send data through this interface. */
+bool doc_net_used(const json_t *mca, const json_t *net);
+
+/* Returns whether another host has the address of this interface, too. */
+bool doc_shared_address(const json_t *hosts, const json_t *net);
+
+/* Finds a network in which every host has a usable address that no other host has. Writes it as
+ * "10.0.0.0/24"; "" if there is none. */
 void doc_common_network(const json_t *hosts, char out[32]);
-void doc_check_interfaces(doc_report *r, const json_t *hosts);
-void doc_check_addresses(doc_report *r, const json_t *hosts);
-/* A bridge of containers or virtual machines by its name? Such have the same address everywhere. */
+
+/* Returns whether the name is that of a bridge of containers or virtual machines. Such bridges have
+ * the same address on every host. */
 bool doc_is_bridge(const char *name);
 
-/* ---- doctor_rules.c ---- */
+void doc_check_interfaces(doc_report *r, const json_t *hosts);
+void doc_check_addresses(doc_report *r, const json_t *hosts);
+
+/* ---- doctor_rules.c: rules for everything else ----
+ * hosts is an array of facts, ranks an array of rows for the table of ranks. */
+
+/* Checks that all hosts have one program, one MPI library, and the same versions. */
 void doc_check_program(doc_report *r, const json_t *hosts);
+
+/* Checks that each host has its own name and is listed once. */
 void doc_check_names(doc_report *r, const json_t *hosts);
-void doc_check_space(doc_report *r,
-                     const json_t *hosts); /* /dev/shm, memory, locked memory, TMPDIR */
+
+/* Checks /dev/shm, memory, the limit on locked memory, and TMPDIR. */
+void doc_check_space(doc_report *r, const json_t *hosts);
+
+/* Checks that no host has more ranks than GPUs, if the program uses GPUs. */
 void doc_check_gpus(doc_report *r, const json_t *hosts);
+
+/* Checks that no daemon of an earlier job is left. */
 void doc_check_left(doc_report *r, const json_t *hosts);
+
+/* Checks whether ranks of a host may read each other's memory. */
 void doc_check_copy(doc_report *r, const json_t *hosts);
+
+/* Checks that ranks do not share CPUs and are not bound too tightly. */
 void doc_check_cpus(doc_report *r, const json_t *hosts, const json_t *ranks);
-void doc_check_clocks(doc_report *r,
-                      const json_t *hosts); /* "clock_ahead_s" and "clock_error_s" of each */
-/* gbit_per_s[n * n], from row to column; 0: not measured. */
+
+/* Checks that the clocks agree, by "clock_ahead_s" and "clock_error_s" of each host. */
+void doc_check_clocks(doc_report *r, const json_t *hosts);
+
+/* Checks the speed of the links. gbit_per_s[n][n]: from the host of the row to the host of the
+ * column, 0: not measured. */
 void doc_check_links(doc_report *r, const json_t *hosts, const double *gbit_per_s);
 
 /* ---- doctor_sockets.c: TCP without MPI ---- */
-void doc_token(char out[33]); /* random letters */
+
+/* Makes a random token of 32 hexadecimal digits. */
+void doc_token(char out[33]);
+
+/* A thread that listens on ports and sends a token to each caller. */
 typedef struct doc_server doc_server;
-/* Listens on a port of its own, on all addresses, and on those of ports[n] that are free; each caller is told the
- * token. */
+
+/* Listens on all addresses: on a free port, and on each of ports[n] that is free. The caller frees
+ * *out with doc_server_free. RD_EENV: no socket, thread or memory. */
 rd_code doc_server_new(const char *token, const int *ports, int n, doc_server **out, rd_status *st);
+
+/* Stops the server. NULL is allowed. */
 void doc_server_free(doc_server *s);
+
+/* Returns the free port that the server chose. */
 int doc_server_port(const doc_server *s);
-/* k-th port that it listens on, 0 past the end; the first is doc_server_port. */
+
+/* Returns the k-th port that the server listens on, 0 past the end. Port 0 is doc_server_port. */
 int doc_server_listens(const doc_server *s, int k);
 
+/* Outcome of a call to a port. */
 typedef enum doc_way {
-    DOC_WAY_OPEN,
-    DOC_WAY_REFUSED,
-    DOC_WAY_SILENT,
-    DOC_WAY_NONE,
-    DOC_WAY_WRONG
+    DOC_WAY_OPEN,    /* the expected server answered */
+    DOC_WAY_REFUSED, /* nothing listens on the port */
+    DOC_WAY_SILENT,  /* no answer before the deadline */
+    DOC_WAY_NONE,    /* no route, or another error */
+    DOC_WAY_WRONG    /* another server answered: its token differs */
 } doc_way;
+
 typedef struct doc_call {
-    uint32_t addr;
-    int port;
-    char token[40]; /* expected */
-    doc_way way;    /* out */
-    double ms;      /* out, when open */
+    uint32_t addr;  /* IPv4 address to call, in host byte order */
+    int port;       /* port to call */
+    char token[40]; /* token that the server should send */
+    doc_way way;    /* result: outcome */
+    double ms;      /* result: milliseconds until the answer came, if open */
 } doc_call;
-void doc_call_all(doc_call *calls, int n, double deadline_s); /* all at the same time */
+
+/* Makes n calls, up to 128 at the same time. deadline_s: seconds for each such set. */
+void doc_call_all(doc_call *calls, int n, double deadline_s);
+
+/* Returns the outcome as a text for a message. */
 const char *doc_way_text(doc_way w);
-/* Sends for so long, and asks how much came through; 0: it did not work. */
+
+/* Sends to a server for some seconds and returns the rate at which the data arrived, in Gbit/s.
+ * 0: the connection failed. */
 double doc_stream_gbit_per_s(uint32_t addr, int port, double seconds);
 
-/* targets: [{to, addr, port, token, kind}]; result: the same objects with "way" and "ms". */
+/* Makes the calls of doc_targets. Returns the same objects with two more keys: "way", the doc_way,
+ * and "ms". The caller owns the result. */
 json_t *doc_calls_json(const json_t *targets, double deadline_s);
-/* results[i]: of host i. kind: "address" (a free port at each address), "pinned". */
-void doc_check_ways(doc_report *r, const json_t *hosts, const json_t *results);
-/* What host i should call: every address that MPI would use of every other host, and pinned ports. The caller owns it.
- */
+
+/* Returns the calls that host i should make: to every address of every other host that is up, and
+ * to the pinned ports on one address that MPI would use. The result is an array of {to, addr, name,
+ * port, token, used, pinned}. to: index of the host. name: the interface. used: MPI would use this
+ * address. pinned: the port is one that the settings pin. The caller owns the result. */
 json_t *doc_targets(const json_t *hosts, size_t i);
 
+/* Checks the outcome of the calls. results[i]: result of doc_calls_json on host i. */
+void doc_check_ways(doc_report *r, const json_t *hosts, const json_t *results);
+
 /* ---- doctor_line.c: hosts and the mpirun line ---- */
+
 typedef struct doc_host {
-    char name[128], user[64];
-    int slots, port; /* port 0: ssh's own */
+    char name[128], user[64]; /* user "": the user of the launching host */
+    int slots;                /* number of ranks that the host may have */
+    int port;                 /* port of sshd, 0: as ssh is configured */
 } doc_host;
+
 typedef struct doc_hosts {
-    doc_host *at; /* owned */
-    int n, slots;
+    doc_host *at; /* [n]; owned */
+    int n;        /* number of hosts */
+    int slots;    /* sum of the slots of all hosts */
 } doc_hosts;
-/* "h1:2,h2:2" of --hosts, or lines of a file ("h1 slots=2 port=12345 user=me"). RD_EUSAGE names the entry. */
+
+/* Reads the list of --hosts, "h1:2,h2:2". RD_EUSAGE: a wrong entry; the message names it. The
+ * caller frees *out with doc_hosts_release, also after a failure. */
 rd_code doc_hosts_parse(const char *list, doc_hosts *out, rd_status *st);
+
+/* Reads a file with lines like "h1 slots=2 port=12345 user=me". Otherwise as doc_hosts_parse. */
 rd_code doc_hosts_read(const char *path, doc_hosts *out, rd_status *st);
 void doc_hosts_release(doc_hosts *h);
-/* The -np of such words, 0: none. */
+
+/* Returns the number of ranks (-np, -n or -c) among words of an mpirun line, 0: not given. */
 int64_t doc_line_ranks(char *const *words, int n);
-/* Adds words to *out until "mpirun ... PROGRAM" is there; network: what to include, "" for none. NULL-ended, freed with
- * doc_words_free. */
+
+/* Makes the line "mpirun ... " for these hosts, up to the name of the program. ssh_port: 0 leaves
+ * the port to ssh. args: the user's words, which are never repeated or contradicted; NULL: none.
+ * network: network to include, "": none. root: the user is root. The caller owns *out[*n], which
+ * ends with NULL, and frees it with doc_words_free, also after a failure. */
 rd_code doc_line(const doc_hosts *h, int ssh_port, const char *args, const char *network, bool root,
                  char ***out, int *n, rd_status *st);
-void doc_line_text(char *const *words, int n, rd_strbuf *out); /* as one types it */
+
+/* Appends the words as a user would type them, with quotes where a shell needs them. */
+void doc_line_text(char *const *words, int n, rd_strbuf *out);
 
 /* ---- doctor_data.c ---- */
-/* Collective: keys of the config, then the training data on every rank. Adds on rank 0. */
+
+/* Checks the keys of the config, then opens the training data on every rank. Collective; adds to
+ * the report of rank 0 and to those of the other ranks, which are discarded. */
 void doc_check_config(doc_report *r, rd_comm *comm, rd_config *config,
                       const rd_option_group *const *groups, int n_groups);
-void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir,
-                      int64_t keep); /* Collective */
+
+/* Checks that rank 0 can write to the log folder, whether the other hosts see it, and that its disk
+ * has space for `keep` checkpoints and the next one. Collective; adds to the report of rank 0. */
+void doc_check_logdir(doc_report *r, rd_comm *comm, const char *logdir, int64_t keep);
 
 #endif

@@ -1,5 +1,7 @@
-/* doctor_line.c -- the list of hosts, and the mpirun line for it in the words of the Open MPI that is there: 5.0 has
- * other names than 4.1 for what the launcher itself does. */
+/* doctor_line.c -- reads a list of hosts and makes the mpirun line for it.
+ *
+ * The line uses the names of the Open MPI that this program was built with: the launcher's own
+ * settings have other names in 5.0 than in 4.1. */
 #include "doctor_impl.h"
 #include "rd/file.h"
 #include <ctype.h>
@@ -19,7 +21,7 @@ static rd_code add_host(doc_hosts *h, const doc_host *one, rd_status *st)
     return st->code;
 }
 
-/* A number from 1 to `most` and nothing else; 0: that it is not. */
+/* Returns a number from 1 to `most`. Returns 0 if the text is anything else. */
 static int parse_count(const char *s, int most)
 {
     char *end;
@@ -27,7 +29,7 @@ static int parse_count(const char *s, int most)
     return n >= 1 && n <= most && !*end ? (int)n : 0;
 }
 
-/* Takes "user@" off, and ":slots". */
+/* Reads one entry, "[user@]name[:slots]". where: place of the entry for messages. */
 static rd_code parse_entry(const char *where, const char *entry, doc_host *out, rd_status *st)
 {
     char s[256], *at, *colon;
@@ -48,7 +50,7 @@ static rd_code parse_entry(const char *where, const char *entry, doc_host *out, 
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
             return rd_fail(
                 st, RD_EUSAGE,
-                "%s: '%.100s' is no name of a host; write name:slots,name:slots without blanks",
+                "%s: '%.100s' is not a host name; write name:slots,name:slots without blanks",
                 where, entry);
     if (!*name || *name == '-')
         return rd_fail(st, RD_EUSAGE, "%s: an entry without a name; write name:slots,name:slots",
@@ -80,6 +82,7 @@ done:
     return st->code;
 }
 
+/* Reads one line of a file of hosts. Changes the text of the line. */
 static rd_code parse_line(const char *path, int number, char *line, doc_hosts *out, rd_status *st)
 {
     doc_host one;
@@ -140,13 +143,14 @@ void doc_hosts_release(doc_hosts *h)
     *h = (doc_hosts){0};
 }
 
-/* The word's name without its dashes; NULL: no option. */
+/* Returns an option's name without its dashes, NULL: the word is no option. */
 static const char *option_name(const char *word)
 {
     if (word[0] != '-') return NULL;
     return word + (word[1] == '-' ? 2 : 1);
 }
 
+/* Returns whether one of the words is one of the options. names ends with NULL. */
 static bool has_option(char *const *words, int n, const char *const *names)
 {
     for (int i = 0; i < n; i++)
@@ -164,10 +168,11 @@ int64_t doc_line_ranks(char *const *words, int n)
     return 0;
 }
 
+/* A growing list of words, for doc_words_free. */
 typedef struct word_list {
-    char **w;
+    char **w; /* [n], then NULL */
     int n, cap;
-    rd_status *st;
+    rd_status *st; /* borrowed; first failure */
 } word_list;
 
 static void add_word(word_list *l, const char *fmt, ...) RD_PRINTF(2, 3);
@@ -200,7 +205,8 @@ static void add_setting(word_list *l, const char *how, const char *name, const c
     add_word(l, "%s", value);
 }
 
-/* The same on all hosts, or 0: then ssh's own settings have to say it. */
+/* Returns the port of ssh if all hosts have the same one. Otherwise returns ssh_port, where 0
+ * leaves the port to ssh's own settings. */
 static int common_ssh_port(const doc_hosts *h, int ssh_port)
 {
     for (int i = 1; i < h->n; i++)

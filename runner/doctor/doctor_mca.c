@@ -1,11 +1,13 @@
-/* doctor_mca.c -- the settings Open MPI will run with: words of mpirun's line before the environment before the
- * person's file before the machine's, as Open MPI itself ranks them. (mpirun --mca arrives in a rank as environment.)
- */
+/* doctor_mca.c -- finds the settings that Open MPI will run with.
+ *
+ * Later sources take precedence, as in Open MPI itself: the machine's file, the user's file, the
+ * environment, the words of mpirun's line. (In a rank, mpirun --mca arrives as environment.) */
 #include "doctor_impl.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The settings that rules or lines need; all others are ignored. */
 static const char *const known_settings[] = {"btl",
                                              "pml",
                                              "mtl",
@@ -37,6 +39,7 @@ static void store_setting(json_t *mca, const char *name, const char *value, cons
     json_object_set_new(mca, name, json_pack("{s:s, s:s}", "value", value, "source", source));
 }
 
+/* Removes white space, and quotes around the whole, in place. */
 static char *trim_value(char *s)
 {
     while (isspace((unsigned char)*s)) s++;
@@ -49,6 +52,7 @@ static char *trim_value(char *s)
     return s;
 }
 
+/* Reads lines "name = value". A file that does not exist has none. */
 static void read_settings_file(json_t *mca, const char *path)
 {
     char line[4096];
@@ -66,6 +70,7 @@ static void read_settings_file(json_t *mca, const char *path)
     fclose(f);
 }
 
+/* Reads "--mca name value", with one dash or two. */
 static void read_settings_args(json_t *mca, const char *args)
 {
     rd_status own = {0};
@@ -117,7 +122,8 @@ const char *doc_mca_source(const json_t *mca, const char *name)
 
 bool doc_mca_ports(const json_t *mca, const char *which, int *first, int *last)
 {
-    if (strcmp(which, "oob_tcp") == 0) { /* "46000-46049", or a list of such */
+    /* "46000-46049", or a list of ranges, of which the first counts. */
+    if (strcmp(which, "oob_tcp") == 0) {
         const char *s = doc_mca(mca, "oob_tcp_dynamic_ipv4_ports");
         const int n = s ? sscanf(s, "%d-%d", first, last) : 0;
         if (n == 1) *last = *first;
@@ -128,7 +134,8 @@ bool doc_mca_ports(const json_t *mca, const char *which, int *first, int *last)
     *first = least ? atoi(least) : 0;
     *last = *first + (range ? atoi(range) : 64511) - 1;
     if (*last > 65535) *last = 65535;
-    return *first > 1024 && *last >= *first; /* 1024 is Open MPI's own "any" */
+    /* 1024 is Open MPI's own value for "any port". */
+    return *first > 1024 && *last >= *first;
 }
 
 rd_code doc_words(const char *text, char ***words, int *n, rd_status *st)

@@ -1,13 +1,15 @@
-/* doctor_nets.c -- which interfaces MPI takes, and whether that can work. Open MPI 4.1 sends data through every
- * interface that is up and not excluded. It connects to any address a host has, and takes the same address for the same
- * network: a bridge of containers with one address on all hosts (docker0, 172.17.0.1) makes a host talk to itself, and
- * everything waits for ever. */
+/* doctor_nets.c -- checks which interfaces MPI uses, and whether that can work.
+ *
+ * Open MPI 4.1 sends data through every interface that is up and not excluded. It connects to any
+ * address of a host, and it treats equal addresses as one network. A bridge of containers with the
+ * same address on all hosts (docker0, 172.17.0.1) makes a host talk to itself: the job waits for
+ * ever. */
 #include "doctor_impl.h"
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What the library excludes when nothing is set; a setting replaces it. */
+/* What the library excludes by default. A setting replaces the whole list. */
 static const char *const default_exclude = "127.0.0.1/8,sppp";
 
 bool doc_parse_ipv4(const char *s, uint32_t *out)
@@ -39,12 +41,13 @@ static uint32_t network_of(const json_t *net)
 {
     return addr_of(net) & mask_of((int)doc_number(net, "prefix"));
 }
+
 static bool is_loopback(const json_t *net)
 {
     return addr_of(net) >> 24 == 127;
 }
 
-/* Cuts the next entry off a list; false at its end. */
+/* Reads the next entry of a list and moves *list behind it. Returns false at the end. */
 static bool next_entry(const char **list, char out[64])
 {
     while (**list == ',' || **list == ' ') ++*list;
@@ -54,7 +57,8 @@ static bool next_entry(const char **list, char out[64])
     return n > 0;
 }
 
-/* "10.0.0.0/8", "10.0.0.0/255.0.0.0" or, as the library also takes it, an address alone? */
+/* Reads "10.0.0.0/8", "10.0.0.0/255.0.0.0" or, as the library also allows, an address alone.
+ * Returns false for anything else, such as the name of an interface. */
 static bool parse_network(const char *entry, uint32_t *net, uint32_t *mask)
 {
     char s[64];
@@ -67,6 +71,7 @@ static bool parse_network(const char *entry, uint32_t *net, uint32_t *mask)
     return true;
 }
 
+/* Returns whether an entry of a list, a network or a name, contains this interface. */
 static bool entry_fits(const char *entry, const json_t *net)
 {
     uint32_t n, mask;
@@ -100,7 +105,7 @@ bool doc_is_bridge(const char *name)
     return false;
 }
 
-/* Is an earlier one the same machine, under another name? */
+/* Returns whether an earlier host is the same machine under another name. */
 static bool is_listed_before(const json_t *hosts, size_t i)
 {
     const char *machine = doc_text(json_array_get(hosts, i), "machine");
@@ -110,7 +115,8 @@ static bool is_listed_before(const json_t *hosts, size_t i)
     return false;
 }
 
-/* Hosts that have this very address, on whatever interface; the name of one of those in *name. */
+/* Returns how many hosts have this address on any interface. *name: the name of one such interface.
+ * who: the hosts are appended. name, who: NULL is allowed. */
 static int count_holders(const json_t *hosts, uint32_t addr, const char **name, rd_strbuf *who)
 {
     size_t i, k;
@@ -137,6 +143,7 @@ bool doc_shared_address(const json_t *hosts, const json_t *net)
     return count_holders(hosts, addr_of(net), NULL, NULL) > 1;
 }
 
+/* Returns whether a host is in the network with an address that no other host has. */
 static bool host_in_network(const json_t *hosts, const json_t *host, uint32_t network, int prefix)
 {
     size_t k;
@@ -157,7 +164,8 @@ void doc_common_network(const json_t *hosts, char out[32])
     const json_t *first = json_array_get(hosts, 0);
     char text[16];
     out[0] = '\0';
-    for (int bridges = 0; bridges < 2; bridges++) { /* those of machines first */
+    /* Interfaces of machines first, then bridges. */
+    for (int bridges = 0; bridges < 2; bridges++) {
         size_t k, i;
         json_t *net, *h;
         json_array_foreach(json_object_get(first, "nets"), k, net)
@@ -178,6 +186,7 @@ void doc_common_network(const json_t *hosts, char out[32])
     }
 }
 
+/* Returns the remedy that names the common network. out: its buffer. */
 static const char *remedy_network(const json_t *hosts, char out[160])
 {
     char network[32];
@@ -190,7 +199,7 @@ static const char *remedy_network(const json_t *hosts, char out[160])
     return out;
 }
 
-/* One setting with a list of what to include: is there something of it on each host? */
+/* Checks that each host has every interface or network that the setting includes. */
 static void check_include(doc_report *r, const json_t *hosts, const char *setting)
 {
     char entry[64], remedy[160];
@@ -216,7 +225,8 @@ static void check_include(doc_report *r, const json_t *hosts, const char *settin
     }
 }
 
-/* Excluded networks replace the default, which holds the loopback interface. */
+/* Checks that the settings of one host still exclude the loopback interface. A list of excluded
+ * networks replaces the default, which contains it. many: there are several hosts. */
 static bool check_loopback(doc_report *r, const json_t *host, bool many, const json_t *hosts)
 {
     const json_t *mca = json_object_get(host, "mca"), *lo = NULL;
@@ -230,26 +240,26 @@ static bool check_loopback(doc_report *r, const json_t *host, bool many, const j
         if (is_loopback(net) && !lo) lo = net;
     }
     if (list && include && *include) {
-        doc_add(r, DOC_FAIL, "interfaces", "leave btl_tcp_if_exclude out",
-                "btl_tcp_if_include and btl_tcp_if_exclude are both set on %s; MPI "
-                "takes one of them",
-                doc_text(host, "listed"));
+        doc_add(
+            r, DOC_FAIL, "interfaces", "leave btl_tcp_if_exclude out",
+            "btl_tcp_if_include and btl_tcp_if_exclude are both set on %s; MPI accepts one of them",
+            doc_text(host, "listed"));
         return false;
     }
     if (!list || !lo || doc_listed(list, lo)) return true;
-    doc_add(r, many ? DOC_FAIL : DOC_WARN, "interfaces", remedy_network(hosts, remedy),
-            "lo is missing in btl_tcp_if_exclude (%.200s, from %s): the "
-            "setting replaces the library's own, so that other hosts are looked for at 127.0.0.1, "
-            "and MPI hangs; exclude "
-            "lo,%.200s, or better name what to include",
-            list, doc_mca_source(mca, "btl_tcp_if_exclude"), list);
+    doc_add(
+        r, many ? DOC_FAIL : DOC_WARN, "interfaces", remedy_network(hosts, remedy),
+        "lo is missing in btl_tcp_if_exclude (%.200s, from %s): the setting replaces the default, "
+        "so MPI searches for other hosts at 127.0.0.1 and hangs; exclude lo,%.200s, or better "
+        "name what to include",
+        list, doc_mca_source(mca, "btl_tcp_if_exclude"), list);
     return false;
 }
 
 void doc_check_interfaces(doc_report *r, const json_t *hosts)
 {
     const int before = r->n[DOC_FAIL] + r->n[DOC_WARN];
-    /* Facts of one host may say that it is one of several. */
+    /* The key "others" in the facts of one host means that the job has several hosts. */
     const bool many = json_array_size(hosts) > 1 ||
                       json_is_true(json_object_get(json_array_get(hosts, 0), "others"));
     size_t i, k;
@@ -259,8 +269,8 @@ void doc_check_interfaces(doc_report *r, const json_t *hosts)
     if (many) check_include(r, hosts, "oob_tcp_if_include");
     json_array_foreach(hosts, i, h)
     {
-        if (!check_loopback(r, h, many, hosts))
-            break; /* one setting, the same everywhere: said once */
+        /* The setting is the same on all hosts: one check for all. */
+        if (!check_loopback(r, h, many, hosts)) break;
     }
     json_array_foreach(hosts, i, h)
     {
@@ -280,7 +290,7 @@ void doc_check_interfaces(doc_report *r, const json_t *hosts)
                     "MPI has no interface to use on %s", doc_text(h, "listed"));
     }
     if (r->n[DOC_FAIL] + r->n[DOC_WARN] == before)
-        doc_add(r, DOC_OK, "interfaces", NULL, "MPI takes %s", rd_strbuf_str(&used));
+        doc_add(r, DOC_OK, "interfaces", NULL, "MPI uses %s", rd_strbuf_str(&used));
     rd_strbuf_release(&used);
 }
 
@@ -321,7 +331,7 @@ void doc_check_addresses(doc_report *r, const json_t *hosts)
                     failed++;
                     doc_add(r, DOC_FAIL, "addresses", remedy_network(hosts, remedy),
                             "the address %s (%s) exists on several hosts: %s; MPI would "
-                            "take it for a way from one to the other, and hang",
+                            "use it to connect one to the other, and hang",
                             doc_text(net, "addr"), name, rd_strbuf_str(&who));
                 } else {
                     rd_strbuf_printf(&unused, "%s%s (%s) on %s", unused.n ? "; " : "",

@@ -1,4 +1,4 @@
-/* doctor_peers.c -- see doctor_peers.h. */
+/* doctor_peers.c -- starts agents over ssh and reads their answers; see doctor_peers.h. */
 #include "doctor_peers.h"
 #include "rd/clock.h"
 #include <arpa/inet.h>
@@ -38,8 +38,8 @@ rd_code doc_child_start(doc_child *c, char *const *argv, rd_status *st)
     }
     if (st->code == RD_OK && c->pid == 0) {
         (void)setpgid(0, 0);
-        (void)prctl(PR_SET_PDEATHSIG,
-                    SIGTERM); /* who is ended by the keyboard leaves nobody behind */
+        /* If the keyboard ends the doctor, its children end, too. */
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
         (void)dup2(p[0][0], 0);
         (void)dup2(p[1][1], 1);
         (void)dup2(p[2][1], 2);
@@ -67,6 +67,7 @@ rd_code doc_child_start(doc_child *c, char *const *argv, rd_status *st)
     return st->code;
 }
 
+/* Reads all that a pipe holds now, and closes it at its end. Keeps 64 MiB at most. */
 static void drain_pipe(int *fd, rd_strbuf *to)
 {
     static const size_t most = (size_t)64 << 20;
@@ -82,6 +83,7 @@ static void drain_pipe(int *fd, rd_strbuf *to)
     }
 }
 
+/* Notices whether the child has ended. */
 static void reap_child(doc_child *c)
 {
     if (c->pid > 0 && !c->ended && waitpid(c->pid, &c->status, WNOHANG) == c->pid) c->ended = true;
@@ -99,7 +101,7 @@ void doc_children_poll(doc_child *const *c, int n, int64_t until_ns, bool (*done
             p[2 * i] = (struct pollfd){.fd = c[i]->out, .events = POLLIN};
             p[2 * i + 1] = (struct pollfd){.fd = c[i]->err, .events = POLLIN};
         }
-        /* Not longer: a child may end while a grandchild keeps its pipes. */
+        /* At most 100 ms: a child may end while a grandchild keeps its pipes open. */
         const int64_t wait_ms = left / 1000000 + 1;
         if (poll(p, (nfds_t)n * 2, wait_ms < 100 ? (int)wait_ms : 100) < 0 && errno != EINTR) break;
         for (int i = 0; i < n; i++) {
@@ -108,7 +110,8 @@ void doc_children_poll(doc_child *const *c, int n, int64_t until_ns, bool (*done
             reap_child(c[i]);
         }
     }
-    for (int i = 0; i < n; i++) { /* said between the last look and the end */
+    /* Output between the last look and the end. */
+    for (int i = 0; i < n; i++) {
         drain_pipe(&c[i]->out, &c[i]->out_text);
         drain_pipe(&c[i]->err, &c[i]->err_text);
     }
@@ -139,7 +142,7 @@ void doc_child_end(doc_child *c)
     if (c->pid <= 0) return;
     for (int ms = 0; !c->ended && ms < 3000; ms += 20) {
         const struct timespec pause = {.tv_nsec = 20000000};
-        /* Its input is closed: who is well ends by himself. */
+        /* Its input is closed: a healthy agent ends by itself. */
         if (ms == 200) (void)kill(-c->pid, SIGTERM);
         if (ms == 1200) (void)kill(-c->pid, SIGKILL);
         drain_pipe(&c->out, &c->out_text);
@@ -147,7 +150,8 @@ void doc_child_end(doc_child *c)
         reap_child(c);
         if (!c->ended) (void)nanosleep(&pause, NULL);
     }
-    (void)kill(-c->pid, SIGKILL); /* what is left of the group */
+    /* Processes of the group that are left. */
+    (void)kill(-c->pid, SIGKILL);
     c->pid = 0;
 }
 
@@ -162,7 +166,8 @@ void doc_child_release(doc_child *c)
 
 /* ---- peers ---- */
 
-/* Is this name this host? Its own name, short or long, or an address of its own. */
+/* Returns whether a name is this host: its own name, localhost, one of its addresses, or a name
+ * that resolves to one. */
 static bool is_this_host(const char *name)
 {
     char own[128] = "";
@@ -189,6 +194,7 @@ static bool is_this_host(const char *name)
     return here;
 }
 
+/* Starts the agent of a peer, over ssh unless it is this host, and sends the request. */
 static void start_agent(doc_peer *p, int ssh_port, char *const *ssh, int n_ssh,
                         const json_t *request)
 {
@@ -231,7 +237,7 @@ static void start_agent(doc_peer *p, int ssh_port, char *const *ssh, int n_ssh,
         p->child.ended = true;
 }
 
-/* Takes the next line of ours, if it is there whole; other lines are noise. */
+/* Reads the next complete line of an answer into p->answer. Other lines are noise. */
 static void read_answer(doc_peer *p)
 {
     doc_child *c = &p->child;
@@ -247,22 +253,26 @@ static void read_answer(doc_peer *p)
     }
 }
 
+/* What all_answered needs. Everything is borrowed. */
 typedef struct wait_state {
-    doc_peer *p;
+    doc_peer *p; /* [n] */
     int n, ssh_port, n_ssh;
     char *const *ssh;
-    const json_t *request; /* to start again with; NULL: not */
-    const bool *asked;
-    int64_t until_ns;
+    const json_t *request; /* request for another start of an agent, NULL: no other start */
+    const bool *asked;     /* [n]: the peer has received a request */
+    int64_t until_ns;      /* deadline */
 } wait_state;
 
-static bool may_retry(const doc_peer *p) /* the worker, or its name, may be about to be there */
+/* Returns whether another try makes sense: the worker, or its name, may appear within seconds. */
+static bool may_retry(const doc_peer *p)
 {
     const char *e = rd_strbuf_str(&p->child.err_text);
     return p->tries < 3 && !p->here &&
            (strstr(e, "refused") || strstr(e, "not resolve") || strstr(e, "No route"));
 }
 
+/* Returns whether each asked peer has answered or ended. Starts agents again that could not
+ * connect, while time is left. */
 static bool all_answered(void *ctx)
 {
     const wait_state *r = ctx;
@@ -339,7 +349,8 @@ void doc_peers_ask(doc_peer *p, int n, json_t *const *requests, bool one_for_all
 
 void doc_peers_release(doc_peer *p, int n)
 {
-    for (int i = 0; p && i < n; i++) close_fd(&p[i].child.in); /* all begin to end */
+    /* Without input all agents begin to end at the same time. */
+    for (int i = 0; p && i < n; i++) close_fd(&p[i].child.in);
     for (int i = 0; p && i < n; i++) {
         doc_child_release(&p[i].child);
         json_decref(p[i].answer);
@@ -348,7 +359,7 @@ void doc_peers_release(doc_peer *p, int n)
     }
 }
 
-/* The last line of a text, without what terminals obey. */
+/* Returns the last line of a text, with '?' for characters that are not printable ASCII. */
 static void last_line(const char *text, char out[300])
 {
     size_t n = strlen(text);
@@ -371,7 +382,7 @@ void doc_peer_explain(const doc_peer *p, int ssh_port, doc_report *r)
         size_t digits = strlen(name);
         while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
         (void)snprintf(remedy, sizeof remedy,
-                       "write the host's name as DNS or /etc/hosts has it, or its address");
+                       "write the host's name as in DNS or /etc/hosts, or its address");
         if (name[digits] && name[digits + 1] && p->host->slots == 1)
             (void)snprintf(remedy, sizeof remedy,
                            "the entry has no ':slots'; did you mean %.*s:%s?",
@@ -379,25 +390,24 @@ void doc_peer_explain(const doc_peer *p, int ssh_port, doc_report *r)
         doc_add(r, DOC_FAIL, "ssh", remedy, "%s: the name cannot be resolved", name);
     } else if (strstr(e, "Connection refused")) {
         doc_add(r, DOC_FAIL, "ssh",
-                "start the worker's sshd there, or give its port: --ssh_port=12345 (mpirun: --mca "
-                "plm_rsh_args \"-p "
-                "12345\")",
+                "start the worker's sshd there, or give its port: --ssh_port=12345 (mpirun: "
+                "--mca plm_rsh_args \"-p 12345\")",
                 "%s: ssh to %s is refused: no sshd listens there", name, port);
     } else if (strstr(e, "timed out") || strstr(e, "No route") || strstr(e, "unreachable")) {
-        doc_add(r, DOC_FAIL, "ssh", "is the host up, and does its firewall let this port in?",
+        doc_add(r, DOC_FAIL, "ssh",
+                "check that the host is up and that its firewall lets this port in",
                 "%s: ssh to %s gets no answer: the host is down, or a firewall drops it", name,
                 port);
     } else if (strstr(e, "Permission denied") || strstr(e, "Too many authentication")) {
         doc_add(r, DOC_FAIL, "ssh",
-                "put the public key into .ssh/authorized_keys there; .ssh belongs to that user, "
-                "mode 700, the files in "
-                "it 600",
+                "put the public key into .ssh/authorized_keys there; .ssh belongs to that user and "
+                "has mode 700, its files have 600",
                 "%s: ssh refuses the login%s%s without a password: %s", name,
                 p->host->user[0] ? " of " : "", p->host->user, last);
     } else if (strstr(e, "Host key verification failed") ||
                strstr(e, "HOST IDENTIFICATION HAS CHANGED")) {
         (void)snprintf(remedy, sizeof remedy,
-                       "look at the key, then: ssh-keyscan%s%.20s %.128s >> ~/.ssh/known_hosts",
+                       "check the key, then: ssh-keyscan%s%.20s %.128s >> ~/.ssh/known_hosts",
                        given ? " -p " : "", given ? port + 5 : "", name);
         doc_add(r, DOC_FAIL, "ssh", remedy, "%s: ssh does not know the host's key", name);
     } else if (strstr(e, "No such file") || strstr(e, "not found")) {
@@ -408,13 +418,14 @@ void doc_peer_explain(const doc_peer *p, int ssh_port, doc_report *r)
             doc_add(r, DOC_FAIL, "program", "install the same build on all hosts, at the same path",
                     "%s: the program is not there: %s", name, last);
     } else if (p->child.ended) {
-        doc_add(r, DOC_FAIL, "ssh", "try it by hand: ssh HOST true",
+        doc_add(r, DOC_FAIL, "ssh", "run by hand: ssh HOST true",
                 "%s: ssh, or the program there, ended at once: %s", name,
-                *last ? last : "without a word");
+                *last ? last : "without a message");
     } else {
-        doc_add(r, DOC_FAIL, "ssh",
-                "does ssh HOST true end by hand? if not: the host, its firewall, or the start "
-                "files of the shell there",
-                "%s: no answer over ssh (%s) in time%s%s", name, port, *last ? ": " : "", last);
+        doc_add(
+            r, DOC_FAIL, "ssh",
+            "run ssh HOST true by hand; if it hangs, check the host, its firewall, and the start "
+            "files of the shell there",
+            "%s: no answer over ssh (%s) in time%s%s", name, port, *last ? ": " : "", last);
     }
 }

@@ -1,8 +1,11 @@
-/* doctor_ranks.c -- the doctor inside a job: mpirun or srun started it, MPI is up. Rank 0 gets the facts of all ranks
- * and applies the rules; then all ranks together try what a training does: connections from host to host, sums with a
- * known answer, the config, the data, the log folder. A guard looks on: what hangs is named and ends. */
+/* doctor_ranks.c -- the doctor inside a job that mpirun or srun started, after MPI has started.
+ *
+ * Rank 0 receives the facts of all ranks and applies the rules. Then all ranks try what a training
+ * does: connections from host to host, sums with a known answer, the config, the data, the log
+ * folder. A guard limits the time: if a step hangs, the guard names it and ends the job. */
 #include "doctor_impl.h"
 #include "rd/clock.h"
+#include <inttypes.h>
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -14,14 +17,14 @@ typedef struct job_exam {
     rd_comm *comm;
     const rd_world *w;
     rd_guard *guard;
-    doc_report report;  /* of rank 0; the others' is thrown away */
-    json_t *ranks;      /* owned; rank 0 */
-    json_t *hosts;      /* owned; all ranks: facts of each host, by its first rank */
-    doc_server *server; /* of the first rank of each host */
-    bool leader;
+    doc_report report;  /* report of rank 0; those of other ranks are discarded */
+    json_t *ranks;      /* rows for the table of ranks, on rank 0; owned */
+    json_t *hosts;      /* facts of each host, by its first rank; on all ranks; owned */
+    doc_server *server; /* server of the first rank of each host, NULL elsewhere; owned */
+    bool leader;        /* this is the first rank of its host */
 } job_exam;
 
-/* "0-3,8" */
+/* Writes the cores that this rank may use as "0-3,8", and their number. */
 static void cores_text(char out[512], int *n)
 {
     cpu_set_t set;
@@ -41,6 +44,7 @@ static void cores_text(char out[512], int *n)
     }
 }
 
+/* Returns the facts of this rank, and of its host if it is the first rank there. */
 static json_t *rank_facts(const job_exam *in, const rd_config *config, const char *versions)
 {
     char cores[512];
@@ -63,7 +67,7 @@ static json_t *rank_facts(const job_exam *in, const rd_config *config, const cha
     return f;
 }
 
-/* What the table and --json say of a rank. */
+/* Returns the facts of a rank that the table and --json show. */
 static json_t *rank_row(const json_t *f)
 {
     static const char *const keys[] = {"rank",    "host",    "local_rank", "pid",     "cores",
@@ -74,7 +78,7 @@ static json_t *rank_row(const json_t *f)
     return o;
 }
 
-/* Collective: rank 0 gets all facts, and all ranks those of the hosts. */
+/* Gives rank 0 the facts of all ranks, and all ranks the facts of the hosts. Collective. */
 static rd_code share_facts(job_exam *in, const rd_config *config, const char *versions,
                            rd_status *st)
 {
@@ -85,7 +89,8 @@ static rd_code share_facts(job_exam *in, const rd_config *config, const char *ve
     RD_TRY(rd_comm_agree(in->comm, st));
     json_t *mine = rank_facts(in, config, versions);
     json_object_set_new(mine, "token", json_string(token));
-    RD_TRY(rd_comm_barrier(in->comm, st)); /* so that the clocks are read at one moment */
+    /* All ranks read their clock at the same moment. */
+    RD_TRY(rd_comm_barrier(in->comm, st));
     json_object_set_new(mine, "wall_s", json_real(rd_wall_s()));
     text = mine ? json_dumps(mine, JSON_COMPACT) : NULL;
     json_decref(mine);
@@ -126,7 +131,8 @@ done:
     return st->code;
 }
 
-/* Collective: a JSON text of each host's first rank, as an array on rank 0, by host. */
+/* Gathers one JSON value from each host's first rank into an array on rank 0, in the order of
+ * hosts. mine_stolen: this rank's value; the function takes ownership; NULL: none. Collective. */
 static rd_code gather_json(job_exam *in, json_t *mine_stolen, json_t **out, rd_status *st)
 {
     char *all = NULL, *text = mine_stolen ? json_dumps(mine_stolen, JSON_COMPACT) : NULL;
@@ -148,15 +154,15 @@ done:
     return st->code;
 }
 
-static void pause_s(
-    double seconds) /* a rank that waits in MPI takes a core from one that measures */
+/* Sleeps. A rank that waited in MPI instead would take a core from a rank that measures. */
+static void pause_s(double seconds)
 {
     const struct timespec pause = {.tv_sec = (time_t)seconds,
                                    .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
     (void)nanosleep(&pause, NULL);
 }
 
-/* An address of host `to` that this host reaches, MPI's own choice first. */
+/* Finds an address of host `to` that this host reaches. Prefers one that MPI would use. */
 static bool find_reached(const json_t *calls, size_t to, uint32_t *addr, int *port)
 {
     size_t k;
@@ -173,7 +179,8 @@ static bool find_reached(const json_t *calls, size_t to, uint32_t *addr, int *po
     return found;
 }
 
-/* Collective. In round k each host sends to the k-th after it: a full-duplex link is used once in each direction. */
+/* Tries connections between all hosts and measures links. In round k each host sends to the k-th
+ * host after it, so a full-duplex link is used once in each direction. Collective. */
 static rd_code measure_links(job_exam *in, rd_status *st)
 {
     static const double stream_s = 0.15;
@@ -184,8 +191,7 @@ static rd_code measure_links(job_exam *in, rd_status *st)
     double *gbit = calloc(n * n, sizeof *gbit);
     if (!gbit) rd_fail(st, RD_EENV, "out of memory for %zu links", n * n);
     RD_TRY(rd_comm_agree(in->comm, st));
-    rd_guard_phase(in->guard, "the doctor's connections between hosts have been waited for", 12,
-                   20);
+    rd_guard_phase(in->guard, "the doctor has been waiting for connections between hosts", 12, 20);
     if (in->leader) calls = doc_calls_json(targets, 3.0);
     RD_TRY(gather_json(in, in->leader ? json_incref(calls) : NULL, &results, st));
     if (in->w->rank == 0) doc_check_ways(&in->report, in->hosts, results);
@@ -220,12 +226,14 @@ done:
 
 /* ---- sums with a known answer ---- */
 
-/* Small whole numbers: their sums are exact, in any order. */
+/* Returns element i of a rank's array. The numbers are small integers: their sums are exact in any
+ * order. */
 static float sum_term(int rank, int64_t i)
 {
     return (float)((i % 251 + 1) * (rank % 16 + 1));
 }
 
+/* Returns element i of the sum over all ranks. */
 static float expected_sum(int size, int64_t i)
 {
     int64_t sum = 0;
@@ -233,7 +241,8 @@ static float expected_sum(int size, int64_t i)
     return (float)((i % 251 + 1) * sum);
 }
 
-/* Collective. The slowest rank's time; *wrong: first element whose sum is wrong on some rank, or -1. */
+/* Times a sum of n elements. *seconds: the slowest rank's time, the best of some tries. *wrong: an
+ * element whose sum is wrong on some rank, -1: none. Collective. */
 static rd_code time_sum(job_exam *in, float *x, int64_t n, int times, double *seconds,
                         int64_t *wrong, rd_status *st)
 {
@@ -262,22 +271,23 @@ static rd_code measure_sums(job_exam *in, rd_status *st)
     int64_t n = 1 << 24, wrong[2] = {-1, -1};
     double s[2] = {0}, one = 1.0, latency;
     const int np = in->w->size;
-    const double factor =
-        2.0 * (np - 1) /
-        np; /* an all-reduce moves so much of its size over each link: nccl-tests' bus bandwidth */
+    /* Bus bandwidth, as in nccl-tests: an all-reduce moves 2 (np - 1) / np of its size over each
+     * link. */
+    const double factor = 2.0 * (np - 1) / np;
     float *x = NULL;
     if (np == 1) {
         doc_add(&in->report, DOC_OK, "allreduce", NULL, "one rank, nothing to sum");
         return st->code;
     }
-    rd_guard_phase(in->guard, "the doctor's sums over all ranks have been waited for", 12, 20);
+    rd_guard_phase(in->guard, "the doctor has been waiting for sums over all ranks", 12, 20);
     if (sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE) / in->w->local_size < ((int64_t)1 << 28))
         n = small;
-    double most = -(double)n; /* the smallest of all */
+    /* The smallest n of all ranks. */
+    double most = -(double)n;
     RD_TRY(rd_comm_max_f64(in->comm, &most, 1, st));
     n = (int64_t)-most;
     x = malloc((size_t)n * sizeof *x);
-    if (!x) rd_fail(st, RD_EENV, "out of memory for a sum of %lld MiB", (long long)(n >> 18));
+    if (!x) rd_fail(st, RD_EENV, "out of memory for a sum of %" PRId64 " MiB", n >> 18);
     RD_TRY(rd_comm_agree(in->comm, st));
     for (int i = 0; i < 5; i++) RD_TRY(rd_comm_sum_f64(in->comm, &one, 1, st));
     const int64_t from = rd_now_ns();
@@ -288,30 +298,29 @@ static rd_code measure_sums(job_exam *in, rd_status *st)
     latency = (double)(rd_now_ns() - from) / 20e3;
     RD_TRY(rd_comm_max_f64(in->comm, &latency, 1, st));
     RD_TRY(time_sum(in, x, small, 3, &s[0], &wrong[0], st));
-    while (n > small && s[0] * (double)(n / small) > 1.5)
-        n /= 2; /* s[0] is the same on all ranks */
+    /* All ranks have the same s[0], so they choose the same n. */
+    while (n > small && s[0] * (double)(n / small) > 1.5) n /= 2;
     RD_TRY(time_sum(in, x, n, 1, &s[1], &wrong[1], st));
     if (in->w->rank != 0) goto done;
     if (wrong[0] >= 0 || wrong[1] >= 0)
         doc_add(&in->report, DOC_FAIL, "allreduce",
                 "look for faulty memory or network hardware, and for two builds of MPI",
-                "a sum over the ranks is wrong at "
-                "element %lld of %lld",
-                (long long)(wrong[0] >= 0 ? wrong[0] : wrong[1]),
-                (long long)(wrong[0] >= 0 ? small : n));
+                "a sum over the ranks is wrong at element %" PRId64 " of %" PRId64,
+                wrong[0] >= 0 ? wrong[0] : wrong[1], wrong[0] >= 0 ? small : n);
     else
         doc_add(&in->report, DOC_OK, "allreduce", NULL,
-                "8 bytes in %.0f us; 1 MiB in %.2f ms, %.3f GB/s bus bandwidth; %lld MiB in %.1f "
-                "ms, %.3f GB/s",
-                latency, s[0] * 1e3, (double)small * 4e-9 / s[0] * factor, (long long)(n >> 18),
-                s[1] * 1e3, (double)n * 4e-9 / s[1] * factor);
+                "8 bytes in %.0f us; 1 MiB in %.2f ms, %.3f GB/s bus bandwidth; %" PRId64
+                " MiB in %.1f ms, %.3f GB/s",
+                latency, s[0] * 1e3, (double)small * 4e-9 / s[0] * factor, n >> 18, s[1] * 1e3,
+                (double)n * 4e-9 / s[1] * factor);
 done:
     free(x);
     return st->code;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole examination ---- */
 
+/* Applies the rules to the facts, on rank 0. */
 static void apply_rules(job_exam *in)
 {
     doc_report *r = &in->report;
@@ -331,15 +340,14 @@ static void apply_rules(job_exam *in)
             continue;
         r->differ = true;
         doc_add(r, DOC_FAIL, "program", "install the same build on all hosts, at the same path",
-                "the program file differs: rank %zu (%s) has '%s', rank 0 (%s) has "
-                "'%s'",
-                i, doc_text(p, "host"), doc_text(p, "program"),
+                "the program file differs: rank %zu (%s) has '%s', rank 0 (%s) has '%s'", i,
+                doc_text(p, "host"), doc_text(p, "program"),
                 doc_text(json_array_get(in->ranks, 0), "host"),
                 doc_text(json_array_get(in->ranks, 0), "program"));
     }
     doc_check_names(r, in->hosts);
     doc_add(r, together ? DOC_OK : DOC_WARN, "world", together ? NULL : "mpirun --map-by slot",
-            "%d rank%s on %d host%s, as the launcher said%s", in->w->size,
+            "%d rank%s on %d host%s, as the launcher reported%s", in->w->size,
             in->w->size == 1 ? "" : "s", in->w->n_hosts, in->w->n_hosts == 1 ? "" : "s",
             together
                 ? ""
@@ -360,7 +368,7 @@ static rd_code examine_job(job_exam *in, const rd_cli *cli, rd_config *config,
                            int n_groups, const char *versions, rd_status *st)
 {
     const int64_t keep = config ? json_integer_value(rd_config_get(config, "checkpoint_keep")) : 5;
-    rd_guard_phase(in->guard, "the facts of all ranks have been waited for", 12, 20);
+    rd_guard_phase(in->guard, "the doctor has been waiting for the facts of all ranks", 12, 20);
     RD_TRY(share_facts(in, config, versions, st));
     if (in->w->rank == 0) apply_rules(in);
     if (in->w->n_hosts > 1) RD_TRY(measure_links(in, st));

@@ -1,4 +1,4 @@
-/* doctor_report.c -- the list of checks, for people, for programs, and as an exit code. */
+/* doctor_report.c -- collects checks and prints them for users, as JSON, and as an exit code. */
 #include "doctor_impl.h"
 #include <stdarg.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void append_check(doc_report *r, doc_level level, const char *id, const c
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:s?}", "id", id, "level", level_names[level], "text",
                           text, "remedy", remedy);
-    /* Text of other programs may be no UTF-8: say the rest. */
+    /* The text of another program may not be UTF-8. Keep the rest of the check. */
     if (!o)
         o = json_pack("{s:s, s:s, s:s}", "id", id, "level", level_names[level], "text",
                       "(a text that is not UTF-8)");

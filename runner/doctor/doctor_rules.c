@@ -1,4 +1,4 @@
-/* doctor_rules.c -- rules over the facts of all hosts, one function a check. */
+/* doctor_rules.c -- rules over the facts of all hosts, one function per check. */
 #include "doctor_impl.h"
 #include <math.h>
 #include <stdlib.h>
@@ -6,13 +6,14 @@
 
 static const double mib = 1048576.0, gib = 1073741824.0;
 
-/* "1.5 GiB", "64 MiB" */
+/* Writes a size as "1.5 GiB" or "64 MiB" and returns out. */
 static const char *bytes_text(double b, char out[32])
 {
     (void)snprintf(out, 32, b >= gib ? "%.1f GiB" : "%.0f MiB", b >= gib ? b / gib : b / mib);
     return out;
 }
 
+/* Returns the number of ranks of a host, at least 1. */
 static int ranks_of(const json_t *host)
 {
     const int n = (int)doc_number(host, "ranks");
@@ -23,7 +24,8 @@ static int ranks_of(const json_t *host)
 
 static const char *const program_remedy = "install the same build on all hosts, at the same path";
 
-/* Is a fact the same everywhere? Otherwise one failure, that names a host of each value. */
+/* Returns whether a fact is the same on all hosts. If not, adds one failure, which names two hosts
+ * and their values. */
 static bool check_same_fact(doc_report *r, const json_t *hosts, const char *key, const char *what)
 {
     const json_t *first = json_array_get(hosts, 0);
@@ -69,12 +71,11 @@ void doc_check_names(doc_report *r, const json_t *hosts)
             const bool one = strcmp(doc_text(a, "machine"), doc_text(b, "machine")) == 0;
             if (strcmp(doc_text(a, "host"), doc_text(b, "host")) != 0) continue;
             if (!one)
-                doc_add(
-                    r, DOC_FAIL, "names",
-                    "give each host a name of its own (hostnamectl; docker run --hostname NAME)",
-                    "%s and %s both call themselves '%s'; MPI takes them for one machine, and "
-                    "crashes or hangs",
-                    doc_text(b, "listed"), doc_text(a, "listed"), doc_text(a, "host"));
+                doc_add(r, DOC_FAIL, "names",
+                        "give each host its own name (hostnamectl; docker run --hostname NAME)",
+                        "%s and %s both call themselves '%s'; MPI takes them for one machine, and "
+                        "crashes or hangs",
+                        doc_text(b, "listed"), doc_text(a, "listed"), doc_text(a, "host"));
             else if (strcmp(doc_text(a, "listed"), doc_text(b, "listed")) != 0)
                 doc_add(r, DOC_WARN, "names", "list each machine once, with all its slots",
                         "%s and %s are one machine, '%s'", doc_text(b, "listed"),
@@ -83,7 +84,7 @@ void doc_check_names(doc_report *r, const json_t *hosts)
     }
     if (r->n[DOC_FAIL] + r->n[DOC_WARN] > before) return;
     if (json_array_size(hosts) > 1)
-        doc_add(r, DOC_OK, "names", NULL, "%zu hosts, each with a name of its own",
+        doc_add(r, DOC_OK, "names", NULL, "%zu hosts, each with its own name",
                 json_array_size(hosts));
     else
         doc_add(r, DOC_OK, "names", NULL, "one host, '%s'",
@@ -92,7 +93,8 @@ void doc_check_names(doc_report *r, const json_t *hosts)
 
 /* ---- memory and space ---- */
 
-/* Shared memory: MPI's own segments, and the sums of gradients. A container has 64 MB in all unless told otherwise. */
+/* Checks /dev/shm, which holds MPI's own segments and the sums of gradients. A container has 64 MB
+ * there by default. */
 static void check_shm(doc_report *r, const json_t *hosts)
 {
     static const char *const remedy = "start the container with --shm-size=1g or --ipc=host; "
@@ -112,8 +114,8 @@ static void check_shm(doc_report *r, const json_t *hosts)
                 bytes_text(free_bytes, text), bytes_text(doc_number(h, "shm_total"), total),
                 ranks_of(h), ranks_of(h) == 1 ? "" : "s",
                 each < 8 * mib
-                    ? "MPI itself does not start with so little"
-                    : "large models will not find room for their sums, and use slower ways");
+                    ? "that is too little for MPI itself to start"
+                    : "the sums of large models will not fit, and slower methods will be used");
     }
     if (r->n[DOC_FAIL] + r->n[DOC_WARN] == before)
         doc_add(r, DOC_OK, "shm", NULL, "/dev/shm has %s free%s", bytes_text(least, text),
@@ -134,10 +136,10 @@ static void check_memory(doc_report *r, const json_t *hosts)
         if (each < 512 * mib)
             doc_add(r, DOC_WARN, "memory",
                     "raise the container's limit (docker run --memory), or use fewer slots",
-                    "%s allows %s a rank", doc_text(h, "listed"), bytes_text(each, text));
+                    "%s allows %s per rank", doc_text(h, "listed"), bytes_text(each, text));
     }
     if (r->n[DOC_WARN] == before)
-        doc_add(r, DOC_OK, "memory", NULL, "%s a rank%s", bytes_text(least, text),
+        doc_add(r, DOC_OK, "memory", NULL, "%s per rank%s", bytes_text(least, text),
                 json_array_size(hosts) > 1 ? " or more" : "");
 }
 
@@ -179,11 +181,11 @@ static void check_tmpdir(doc_report *r, const json_t *hosts)
         const char *dir = doc_text(h, "tmpdir");
         if (strlen(dir) > 70)
             doc_add(r, DOC_WARN, "tmpdir", "export TMPDIR=/tmp before mpirun",
-                    "TMPDIR of %s has %zu letters (%.80s...): MPI puts sockets below it, "
-                    "whose paths have at most 107",
+                    "TMPDIR of %s has %zu characters (%.80s...): MPI puts sockets below it, and a "
+                    "socket's path has at most 107",
                     doc_text(h, "listed"), strlen(dir), dir);
         else if (doc_number(h, "tmp_free") < 50 * mib)
-            doc_add(r, DOC_WARN, "tmpdir", "make room, or set TMPDIR to another folder",
+            doc_add(r, DOC_WARN, "tmpdir", "free some space, or set TMPDIR to another folder",
                     "%s of %s has %s free, where MPI keeps its session", dir, doc_text(h, "listed"),
                     bytes_text(doc_number(h, "tmp_free"), text));
     }
@@ -201,7 +203,7 @@ void doc_check_space(doc_report *r, const json_t *hosts)
 
 /* ---- devices ---- */
 
-/* Has the program, whose --version is in the facts, a backend for them? */
+/* Returns whether the program, whose --version is in the facts, has a backend for GPUs. */
 static bool uses_gpus(const json_t *host)
 {
     const char *backends = strstr(doc_text(host, "versions"), "backends: ");
@@ -228,20 +230,20 @@ void doc_check_gpus(doc_report *r, const json_t *hosts)
                              doc_number(g, "memory") / mib);
         }
         if (used && here > 0 && (size_t)ranks_of(h) > here)
-            doc_add(
-                r, DOC_WARN, "gpus",
-                "fewer ranks a host; allow_shared_gpu lets ranks share, device cpu does without",
-                "%d ranks of %s have %zu GPU%s: a training refuses that", ranks_of(h),
-                doc_text(h, "listed"), here, here == 1 ? "" : "s");
+            doc_add(r, DOC_WARN, "gpus",
+                    "use fewer ranks per host, or share GPUs (allow_shared_gpu), or use CPUs "
+                    "(device cpu)",
+                    "%d ranks of %s have %zu GPU%s: a training refuses that", ranks_of(h),
+                    doc_text(h, "listed"), here, here == 1 ? "" : "s");
     }
     if (n > 0)
         doc_add(r, DOC_OK, "gpus", NULL, "%zu GPU%s, %s%.1500s", n, n == 1 ? "" : "s",
-                used ? "each of a rank's own, by its number on the host"
-                     : "not used: this program computes on processors",
+                used ? "one for each rank, by the rank's number on the host"
+                     : "not used: this program computes on CPUs",
                 rd_strbuf_str(&list));
     else
         doc_add(r, DOC_OK, "gpus", NULL, "none; %s",
-                used ? "ranks compute on processors" : "this program computes on processors");
+                used ? "ranks compute on CPUs" : "this program computes on CPUs");
     rd_strbuf_release(&list);
 }
 
@@ -254,8 +256,7 @@ void doc_check_copy(doc_report *r, const json_t *hosts)
         if (json_is_true(json_object_get(h, "copy"))) continue;
         doc_add(r, DOC_OK, "copy", NULL,
                 "process_vm_readv is not permitted on %s; MPI copies twice between ranks instead "
-                "(docker run "
-                "--cap-add SYS_PTRACE allows it)",
+                "(docker run --cap-add SYS_PTRACE allows it)",
                 doc_text(h, "listed"));
         return;
     }
@@ -273,7 +274,7 @@ void doc_check_left(doc_report *r, const json_t *hosts)
         {
             doc_add(r, DOC_WARN, "left", "if no job of yours runs there: kill it",
                     "%s of %s, pid %.0f, has been running for %.0f min: another job of "
-                    "yours, or what a job left behind",
+                    "yours, or left behind by a job",
                     doc_text(d, "name"), doc_text(h, "listed"), doc_number(d, "pid"),
                     doc_number(d, "age_s") / 60.0);
         }
@@ -281,11 +282,11 @@ void doc_check_left(doc_report *r, const json_t *hosts)
     if (r->n[DOC_WARN] == before) doc_add(r, DOC_OK, "left", NULL, "no daemon of an earlier job");
 }
 
-/* ---- processors ---- */
+/* ---- CPUs ---- */
 
 enum { MAX_CPUS = 8192 };
 
-/* "0-3,8": sets those bits, counts them. */
+/* Reads a list like "0-3,8": sets those elements of set and returns their number. */
 static int add_cores(const char *list, unsigned char *set)
 {
     int n = 0;
@@ -311,7 +312,7 @@ void doc_check_cpus(doc_report *r, const json_t *hosts, const json_t *ranks)
     if (!set) return;
     json_array_foreach(hosts, i, h)
     {
-        const int n = ranks_of(h), processors = (int)doc_number(h, "processors");
+        const int n = ranks_of(h), cpus = (int)doc_number(h, "processors");
         int together = 0, bound = 0;
         memset(set, 0, MAX_CPUS);
         json_array_foreach(ranks, k, p)
@@ -320,28 +321,29 @@ void doc_check_cpus(doc_report *r, const json_t *hosts, const json_t *ranks)
             if (add_cores(doc_text(p, "cores"), set) == 1) bound++;
         }
         for (int c = 0; c < MAX_CPUS; c++) together += set[c];
-        if (together < n && together < processors)
-            doc_add(r, DOC_WARN, "binding", "mpirun --bind-to none",
-                    "%d ranks of %s share %d processor%s, while the host has %d: two jobs, or two "
-                    "launchers, were bound to the same ones",
-                    n, doc_text(h, "listed"), together, together == 1 ? "" : "s", processors);
+        if (together < n && together < cpus)
+            doc_add(
+                r, DOC_WARN, "binding", "mpirun --bind-to none",
+                "%d ranks of %s share %d CPU%s, while the host has %d: two jobs, or two launchers, "
+                "were bound to the same CPUs",
+                n, doc_text(h, "listed"), together, together == 1 ? "" : "s", cpus);
         else if (together < n)
-            doc_add(r, DOC_WARN, "cpus", "as many slots as processors",
-                    "%d ranks share %d processor%s of %s", n, together, together == 1 ? "" : "s",
+            doc_add(r, DOC_WARN, "cpus", "use at most as many slots as CPUs",
+                    "%d ranks share %d CPU%s of %s", n, together, together == 1 ? "" : "s",
                     doc_text(h, "listed"));
-        else if (bound > 0 && processors >= 2 * n) {
+        else if (bound > 0 && cpus >= 2 * n) {
             char remedy[128];
             (void)snprintf(remedy, sizeof remedy, "mpirun --bind-to none, or --map-by slot:PE=%d",
-                           processors / n);
+                           cpus / n);
             doc_add(r, DOC_WARN, "binding", remedy,
-                    "each rank of %s is bound to one processor, and so are all its threads: %d of "
-                    "%d are used",
-                    doc_text(h, "listed"), bound, processors);
+                    "each rank of %s is bound to one CPU, and so are all its threads: %d of %d are "
+                    "used",
+                    doc_text(h, "listed"), bound, cpus);
         }
     }
     if (r->n[DOC_WARN] == before)
         doc_add(r, DOC_OK, "cpus", NULL,
-                "no rank shares its processors with another, none is bound too tightly");
+                "no rank shares its CPUs with another, and none is bound too tightly");
     free(set);
 }
 
@@ -354,7 +356,7 @@ void doc_check_clocks(doc_report *r, const json_t *hosts)
     double most = 0.0;
     json_array_foreach(hosts, i, h)
     {
-        /* What the way there may have cost is no difference. */
+        /* The time of the request itself is no difference of clocks. */
         const double ahead = fmax(0.0, fabs(doc_number(h, "clock_ahead_s")) -
                                            doc_number(h, "clock_error_s"));
         if (ahead <= most) continue;
@@ -369,7 +371,7 @@ void doc_check_clocks(doc_report *r, const json_t *hosts)
                 doc_number(worst, "clock_ahead_s") > 0.0 ? "ahead of" : "behind",
                 doc_text(json_array_get(hosts, 0), "listed"));
     else
-        doc_add(r, DOC_OK, "clocks", NULL, "no more than %.1f s apart", fmax(0.1, most));
+        doc_add(r, DOC_OK, "clocks", NULL, "at most %.1f s apart", fmax(0.1, most));
 }
 
 void doc_check_links(doc_report *r, const json_t *hosts, const double *gbit_per_s)
@@ -389,7 +391,7 @@ void doc_check_links(doc_report *r, const json_t *hosts, const double *gbit_per_
         return;
     }
     const double least = gbit_per_s[slow], most = gbit_per_s[fast];
-    /* What a link of this name can carry, with some room above for a short burst. */
+    /* The nominal rate of such a link, and 30 % more for a short burst. */
     const char *level = least < 0.13  ? "the level of 100 Mbit/s Ethernet"
                         : least < 1.3 ? "the level of 1 Gbit/s Ethernet"
                                       : "";
@@ -397,12 +399,11 @@ void doc_check_links(doc_report *r, const json_t *hosts, const double *gbit_per_
                *to = doc_text(json_array_get(hosts, slow % n), "listed");
     if (*level)
         doc_add(
-            r, DOC_WARN, "links",
-            "a faster network between the hosts, fewer hosts, or a larger batch per rank",
+            r, DOC_WARN, "links", "use a faster network, fewer hosts, or a larger batch per rank",
             "%s -> %s carries %.2f Gbit/s, %s: the sum of 100 MB of gradients takes about %.1f s",
             from, to, least, level, 1.6 / least * (double)(n - 1) / (double)n);
     else if (least < 0.5 * most && n > 2)
-        doc_add(r, DOC_WARN, "links", "look at that host's cable, switch port and interface",
+        doc_add(r, DOC_WARN, "links", "check that host's cable, switch port and interface",
                 "%s -> %s is the slowest link, %.2f Gbit/s; the fastest carries %.2f", from, to,
                 least, most);
     else

@@ -1,7 +1,9 @@
-/* doctor_sockets.c -- TCP connections between hosts, with deadlines and without MPI: a firewall that drops packets
- * makes MPI wait for ever and say nothing. A server tells each caller its token, so that a call which reaches another
- * machine (an address that two hosts have) is found out; then the caller hangs up, or sends for a while and is told how
- * much came. */
+/* doctor_sockets.c -- tests TCP connections between hosts, with deadlines and without MPI.
+ *
+ * A firewall that drops packets makes MPI wait for ever without a message. The server sends its
+ * token to each caller. By the token the caller notices that it has reached another machine, where
+ * two hosts have one address. Then the caller hangs up, or sends for a while and receives the
+ * number of bytes that arrived. */
 #include "doctor_impl.h"
 #include "rd/clock.h"
 #include <arpa/inet.h>
@@ -19,24 +21,27 @@
 enum { TOKEN_BYTES = 40, MAX_PORTS = 16, BLOCK = 256 << 10 };
 
 struct doc_server {
-    int fd[MAX_PORTS], port[MAX_PORTS], n;
-    int stop[2]; /* a pipe: closed, it ends the thread */
+    int fd[MAX_PORTS], port[MAX_PORTS], n; /* listening sockets and their ports, [n] */
+    int stop[2];                           /* a pipe; closing stop[1] ends the thread */
     char token[TOKEN_BYTES];
     pthread_t thread;
-    char *block; /* owned */
+    char *block; /* [BLOCK]: buffer of the thread; owned */
 };
 
+/* Waits until a socket is ready. Returns false at the deadline. */
 static bool wait_fd(int fd, short what, int64_t until_ns)
 {
     struct pollfd p = {.fd = fd, .events = what};
     for (;;) {
         const int64_t left = until_ns - rd_now_ns();
         const int n = poll(&p, 1, left > 0 ? (int)(left / 1000000) + 1 : 0);
-        if (n > 0) return true; /* also late: this process may have been kept from looking */
+        /* Also after the deadline: this process may not have run for a while. */
+        if (n > 0) return true;
         if (left <= 0 || (n < 0 && errno != EINTR)) return false;
     }
 }
 
+/* Sends n bytes. Returns false on an error, or at the deadline. */
 static bool send_all(int fd, const void *p, size_t n, int64_t until_ns)
 {
     const char *s = p;
@@ -54,6 +59,7 @@ static bool send_all(int fd, const void *p, size_t n, int64_t until_ns)
     return true;
 }
 
+/* Receives n bytes. Returns false on an error, or at the deadline. */
 static bool recv_all(int fd, void *p, size_t n, int64_t until_ns)
 {
     char *s = p;
@@ -86,8 +92,8 @@ void doc_token(char out[33])
 
 /* ---- server ---- */
 
-/* Takes what comes until the caller stops sending, and answers with bytes and nanoseconds from the first to the last.
- */
+/* Receives until the caller stops sending. Answers with two int64_t: the bytes after the first
+ * block, and the nanoseconds from the first block to the last one. */
 static void count_stream(doc_server *s, int fd)
 {
     const int64_t until = socket_deadline(5.0);
@@ -97,10 +103,11 @@ static void count_stream(doc_server *s, int fd)
         if (k == 0) break;
         if (k > 0) {
             const int64_t now = rd_now_ns();
+            /* The bytes of the first block were under way before the clock started. */
             if (!first)
                 first = now;
             else
-                sum[0] += k; /* what the first brought was under way before the clock ran */
+                sum[0] += k;
             sum[1] = now - first;
         } else if (errno != EAGAIN && errno != EINTR) {
             return;
@@ -111,6 +118,7 @@ static void count_stream(doc_server *s, int fd)
     (void)send_all(fd, sum, sizeof sum, until);
 }
 
+/* Sends the token to one caller. Command 'q': it hangs up; 's': it sends a stream. */
 static void serve_caller(doc_server *s, int listener)
 {
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -137,6 +145,7 @@ static void *server_main(void *arg)
     return NULL;
 }
 
+/* Listens on one more port, 0: a free one. If the port is in use, nothing changes. */
 static void add_listener(doc_server *s, int port)
 {
     const struct sockaddr_in want = {.sin_family = AF_INET,
@@ -198,6 +207,7 @@ int doc_server_listens(const doc_server *s, int k)
 {
     return k < s->n ? s->port[k] : 0;
 }
+
 int doc_server_port(const doc_server *s)
 {
     return s->port[0];
@@ -205,7 +215,7 @@ int doc_server_port(const doc_server *s)
 
 /* ---- callers ---- */
 
-/* Begins to connect; -1 with call->way set when that failed at once. */
+/* Starts to connect and returns the socket. Returns -1 and sets *way if that failed at once. */
 static int start_connect(uint32_t addr, int port, doc_way *way)
 {
     const struct sockaddr_in to = {
@@ -223,7 +233,8 @@ static int start_connect(uint32_t addr, int port, doc_way *way)
     return -1;
 }
 
-/* After poll: is this call decided? got: bytes of the token so far. */
+/* Continues a call that poll reported. Returns whether its outcome is known. got: bytes of the
+ * token so far. began: when the call started. */
 static bool advance_call(doc_call *c, int fd, char *token, size_t *got, int64_t began)
 {
     int err = 0;
@@ -245,8 +256,8 @@ static bool advance_call(doc_call *c, int fd, char *token, size_t *got, int64_t 
     return true;
 }
 
-/* Not until a moment in time, but until nothing has come so often as slices fit into it: on a machine that stands still
- * meanwhile, an answer is no firewall. */
+/* The deadline is a number of time slices in which nothing arrived, not a moment in time. If this
+ * machine stands still for a while, an answer that was late for that reason is no firewall. */
 void doc_call_all(doc_call *calls, int n, double deadline_s)
 {
     enum { AT_ONCE = 128, SLICE_MS = 100 };
@@ -270,21 +281,23 @@ void doc_call_all(doc_call *calls, int n, double deadline_s)
             slices -= ready <= 0;
             for (int i = 0; i < m && ready > 0; i++) {
                 if (p[i].fd < 0 || !p[i].revents) continue;
-                p[i].events = POLLIN; /* connected, or failed: the token is what is still to come */
+                /* Connected or failed. If connected, the token comes next. */
+                p[i].events = POLLIN;
                 if (!advance_call(&calls[from + i], p[i].fd, token[i], &got[i], began)) continue;
                 (void)close(p[i].fd);
                 p[i].fd = -1;
                 open--;
             }
         }
+        /* The outcome of the others stays "silent". */
         for (int i = 0; i < m; i++)
-            if (p[i].fd >= 0) (void)close(p[i].fd); /* way says: silent */
+            if (p[i].fd >= 0) (void)close(p[i].fd);
     }
 }
 
 const char *doc_way_text(doc_way w)
 {
-    static const char *const texts[] = {"open", "refused", "no answer", "no way there",
+    static const char *const texts[] = {"open", "refused", "no answer", "no route",
                                         "another host answers"};
     return texts[w];
 }
@@ -372,14 +385,15 @@ json_t *doc_targets(const json_t *hosts, size_t i)
     return out;
 }
 
-/* One line per pair of hosts that something is wrong with: the ports of a kind are open or closed together. */
+/* Adds one failure per pair of hosts and kind of ports: the ports of a kind are open or closed
+ * together. */
 void doc_check_ways(doc_report *r, const json_t *hosts, const json_t *results)
 {
     const int before = r->n[DOC_FAIL];
     size_t i, k, n_open = 0;
     json_t *list, *t;
     double slowest = 0.0;
-    char said[64] = "";
+    char last_key[64] = "";
     json_array_foreach(results, i, list)
     {
         json_array_foreach(list, k, t)
@@ -395,12 +409,12 @@ void doc_check_ways(doc_report *r, const json_t *hosts, const json_t *results)
                 if (doc_number(t, "ms") > slowest) slowest = doc_number(t, "ms");
                 continue;
             }
-            /* An address that several hosts have is told by the check of addresses; one that MPI leaves out does not
-             * matter. */
+            /* The check of addresses reports an address that several hosts have. An address that
+             * MPI does not use does not matter. */
             if (!json_is_true(json_object_get(t, "used")) || way == DOC_WAY_WRONG) continue;
             (void)snprintf(key, sizeof key, "%zu %zu %d", i, to, pinned);
-            if (strcmp(key, said) == 0) continue;
-            (void)snprintf(said, sizeof said, "%s", key);
+            if (strcmp(key, last_key) == 0) continue;
+            (void)snprintf(last_key, sizeof last_key, "%s", key);
             if (pinned)
                 doc_add(
                     r, DOC_FAIL, "ports",
@@ -410,17 +424,16 @@ void doc_check_ways(doc_report *r, const json_t *hosts, const json_t *results)
                     doc_number(t, "port"), doc_way_text(way));
             else
                 doc_add(r, DOC_FAIL, "ports",
-                        "open all ports between the hosts; or pin some and open those: --mca "
-                        "oob_tcp_dynamic_ipv4_ports "
-                        "46000-46049 "
+                        "open all ports between the hosts; or pin some and open those: "
+                        "--mca oob_tcp_dynamic_ipv4_ports 46000-46049 "
                         "--mca btl_tcp_port_min_v4 46050 --mca btl_tcp_port_range_v4 100",
                         "%s -> %s: %s (%s) port %.0f: %s, though ssh is open: a firewall; MPI "
-                        "would hang without a word",
+                        "would hang without a message",
                         from, host, doc_text(t, "addr"), doc_text(t, "name"), doc_number(t, "port"),
                         doc_way_text(way));
         }
     }
     if (r->n[DOC_FAIL] == before && json_array_size(hosts) > 1)
         doc_add(r, n_open ? DOC_OK : DOC_WARN, "ports", n_open ? NULL : "see the checks above",
-                "%zu connections between hosts, all made, the slowest in %.1f ms", n_open, slowest);
+                "%zu connections between hosts were made, the slowest in %.1f ms", n_open, slowest);
 }

@@ -1,5 +1,7 @@
-/* doctor_start.c -- the cheap part, at the start of every run: settings that are known to make MPI hang, before MPI
- * starts, and a thread that looks on while it does. */
+/* doctor_start.c -- the cheap checks at the start of every run.
+ *
+ * Before MPI starts, a rank checks for settings that are known to make MPI hang. While MPI starts,
+ * a thread limits the time. */
 #include "doctor_impl.h"
 #include "rd/clock.h"
 #include <errno.h>
@@ -10,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Returns the number in the first of the variables that is set. names ends with NULL. */
 static int env_number(const char *const *names, int otherwise)
 {
     for (int i = 0; names[i]; i++)
@@ -17,6 +20,7 @@ static int env_number(const char *const *names, int otherwise)
     return otherwise;
 }
 
+/* Returns the number of ranks that the launcher started, 0: no launcher. */
 static int launched_ranks(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
@@ -24,12 +28,14 @@ static int launched_ranks(void)
     return env_number(names, 0);
 }
 
+/* Returns the number of ranks on this host, by mpirun's variable. */
 static int local_ranks(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", NULL};
     return env_number(names, 1);
 }
 
+/* Returns this process's rank by the launcher's variables: in the job, or on its host. */
 static int launcher_rank(bool of_host)
 {
     static const char *const all[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
@@ -43,6 +49,7 @@ bool rd_doctor_speaks_for_host(void)
     return launcher_rank(true) == 0;
 }
 
+/* Returns whether the job has several hosts, by the launcher's variables. */
 static bool several_hosts(void)
 {
     static const char *const nodes[] = {"SLURM_STEP_NUM_NODES", NULL};
@@ -50,7 +57,7 @@ static bool several_hosts(void)
     return env_number(nodes, 1) > 1;
 }
 
-/* A bridge that MPI would take, as long as nobody says what to take. */
+/* Adds a warning for each bridge that MPI would use, because no setting excludes it. */
 static void warn_of_bridges(const json_t *hosts, rd_strbuf *warnings)
 {
     const json_t *h = json_array_get(hosts, 0), *mca = json_object_get(h, "mca");
@@ -63,8 +70,8 @@ static void warn_of_bridges(const json_t *hosts, rd_strbuf *warnings)
         if (!doc_is_bridge(doc_text(net, "name")) || !doc_net_used(mca, net)) continue;
         rd_strbuf_printf(warnings,
                          "%s: MPI will also use %s (%s), a bridge whose address other hosts may "
-                         "have too, and then hang; mpirun "
-                         "--mca btl_tcp_if_include %s leaves it out\n",
+                         "have too, which makes MPI hang; mpirun --mca btl_tcp_if_include %s "
+                         "excludes it\n",
                          doc_text(h, "host"), doc_text(net, "name"), doc_text(net, "addr"),
                          network[0] ? network : "NETWORK/BITS");
     }
@@ -94,27 +101,28 @@ done:
     return st->code;
 }
 
-/* ---- looking on while MPI starts ---- */
+/* ---- a time limit while MPI starts ---- */
 
 struct rd_guard {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    bool end, warned;
-    struct timespec from; /* of the phase */
-    double warn_s, abort_s;
-    const char *phase;
-    char host[64];
+    bool end;               /* the thread shall end */
+    bool warned;            /* the warning of this phase was printed */
+    struct timespec from;   /* start of the phase, CLOCK_MONOTONIC */
+    double warn_s, abort_s; /* limits of the phase in seconds */
+    const char *phase;      /* text for the message; borrowed */
+    char host[64];          /* name of this host */
 };
 
+/* Prints the warning, or the error of the last moment, with one write. */
 static void print_guard_message(rd_guard *g, const char *phase, double after_s, bool last)
 {
     char line[1024];
     const int n = snprintf(line, sizeof line,
                            "%s: [rank %d, %s] %s for %.0f s; a firewall between the hosts, an "
-                           "interface that leads nowhere, or "
-                           "two hosts of one name do that: run_dist --mode=doctor "
-                           "--hosts=HOST:SLOTS,... on the launching host "
+                           "interface that leads nowhere, or two hosts with one name cause that: "
+                           "run_dist --mode=doctor --hosts=HOST:SLOTS,... on the launching host "
                            "finds out which\n",
                            last ? "run_dist: error" : "warning", launcher_rank(false), g->host,
                            phase, after_s);
@@ -130,7 +138,8 @@ static void *guard_main(void *arg)
     (void)pthread_mutex_lock(&g->lock);
     while (!g->end) {
         const double next = !g->warned ? g->warn_s : g->abort_s;
-        if (g->warned && g->abort_s <= 0.0) { /* nothing is left to be done */
+        /* Without abort_s nothing is left to do in this phase. */
+        if (g->warned && g->abort_s <= 0.0) {
             (void)pthread_cond_wait(&g->ended, &g->lock);
             continue;
         }
@@ -145,8 +154,8 @@ static void *guard_main(void *arg)
         const bool last = g->warned || (g->abort_s > 0.0 && g->abort_s <= g->warn_s);
         if (launcher_rank(false) == 0) print_guard_message(g, g->phase, next, last);
         if (last) {
-            if (launcher_rank(false) != 0)
-                (void)usleep(300000); /* the first to end ends all: rank 0 shall have spoken */
+            /* The first rank that ends makes the launcher end all. Rank 0 prints first. */
+            if (launcher_rank(false) != 0) (void)usleep(300000);
             _exit(RD_EENV);
         }
         g->warned = true;
@@ -157,15 +166,15 @@ static void *guard_main(void *arg)
 
 static void crash_handler(int number)
 {
-    static const char text[] = "run_dist: error: MPI crashed while it connected the ranks; two "
-                               "hosts of one name do that, and different "
-                               "builds of "
-                               "MPI: run_dist --mode=doctor --hosts=HOST:SLOTS,... on the "
-                               "launching host finds out which\n";
+    static const char text[] =
+        "run_dist: error: MPI crashed while it connected the ranks; two hosts with one name or "
+        "different builds of MPI cause that: run_dist --mode=doctor --hosts=HOST:SLOTS,... on the "
+        "launching host finds out which\n";
     _exit(write(STDERR_FILENO, text, sizeof text - 1) < 0 ? 128 + number : RD_EENV);
 }
 
-/* Says what a crash in MPI means. Whoever has a handler already (a sanitizer) keeps it. */
+/* Installs or removes a handler that explains a crash in MPI. An existing handler, such as a
+ * sanitizer's, stays. */
 static void set_crash_handler(bool on)
 {
     struct sigaction old;

@@ -96,7 +96,7 @@ examine "one name, another program" 4
 finds "FAILURE *names *node1 and node2 both call themselves 'node1'" 'FAILURE *program *the program file differs: node2 has .*, node1 has '
 on 2 umount "$PROG"
 crash() { ASAN_OPTIONS="${ASAN_OPTIONS:-}:handle_segv=0" job -- --mode=doctor; } # the program has a handler of its own
-expect "MPI crashes of the name, and a run says why" 3 "two hosts of one name do that" crash
+expect "MPI crashes of the name, and a run says why" 3 "two hosts with one name or different builds of MPI cause that" crash
 on 2 hostname node2
 
 examine "the wrong port of ssh" 3 --ssh_port=2222

@@ -174,7 +174,7 @@ static struct row {
     int ok, warn, fail;
     const char *text; /* in the first line, or in its remedy */
 } rows[] = {
-    {"names in order", no_change, doc_check_names, 1, 0, 0, "2 hosts, each with a name of its own"},
+    {"names in order", no_change, doc_check_names, 1, 0, 0, "2 hosts, each with its own name"},
     {"one name for two", same_name, doc_check_names, 0, 0, 1,
      "node7 and node8 both call themselves 'node7'"},
     {"a host listed twice", listed_twice, doc_check_names, 0, 1, 0, "one machine"},
@@ -280,8 +280,8 @@ static void test_cpus(void **state)
         int warnings;
         const char *text;
     } cases[] = {{{"0-1", "2-3"}, 0, "no rank shares"},
-                 {{"0", "1"}, 1, "bound to one processor"},
-                 {{"2", "2"}, 1, "2 ranks of node7 share 1 processor"}};
+                 {{"0", "1"}, 1, "bound to one CPU"},
+                 {{"2", "2"}, 1, "2 ranks of node7 share 1 CPU"}};
     (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
         rd_status st = {0};
