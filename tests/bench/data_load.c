@@ -1,10 +1,10 @@
-/* data_load.c -- how fast a corpus is read and what it takes in memory.
+/* data_load.c -- measures how fast a corpus is read and how much memory it needs.
  *
  *     mpirun -np 4 build/release/tests/bench/data_load --config_file=x.json [--split_data_per_rank]
  *
- * Opens the training data of the config as run_dist does and prints megabytes of text a second (by the clock, and by
- * processor time of rank 0, which is what counts on a busy machine), and the memory of all ranks together: each page
- * shared by the ranks counted once. */
+ * Opens the training data of the config as run_dist does. Prints megabytes of text per second, by
+ * the clock and by the CPU time of rank 0, which is the useful number on a busy machine. Also
+ * prints the memory of all ranks together, where a page that ranks share counts once. */
 #include "rd/clock.h"
 #include "rd/data.h"
 #include "rd/file.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* Kilobytes of a line "Name:   N kB". */
+/* Returns N of a line "Name:   N kB". */
 static int64_t proc_kb(const char *file, const char *name)
 {
     char line[256];

@@ -1,17 +1,20 @@
-/* exchange.c -- how fast the gradient sum of one host is, beside MPI_Allreduce and beside what the memory allows.
+/* exchange.c -- compares the gradient sum of one host with MPI_Allreduce and the memory's speed.
  *
  *     mpirun -np 2 build/release/tests/bench/exchange [--max_mib=512] [--label=default]
  *
- * One line per size, GB/s of gradient (bytes of one rank's array by the time from the first rank's begin to the last
- * one's end, median over calls; so that ranks which wait for a processor count in every column). The columns are measured in
- * turns:
- *     in place   the arena that trainings use: rd_comm_sum_f32 on rd_comm_arena_new
- *     slots      the same sum of an array that lies elsewhere
+ * Prints one line per size, in GB/s of gradient: bytes of one rank's array / time from the start of
+ * the first rank to the end of the last rank, median over calls. Ranks that wait for a CPU
+ * therefore count in every column. The columns are measured in turns:
+ *
+ *     in place   rd_comm_sum_f32 on rd_comm_arena_new, the arena that trainings use
+ *     slots      the same sum of an array outside the arena
  *     MPI        MPI_Allreduce with MPI_IN_PLACE
- *     bound      the reads, additions and writes of "in place" without its barriers: every rank sums k private arrays
- *                of 1/k of the size into all of them
- * and the ratios. Before it the round trip of a cache line between two ranks, which moves the results of small sizes.
- * Variants of MPI_Allreduce are chosen outside: --mca coll_sm_priority 100; -x MALLOC_MMAP_THRESHOLD_=... */
+ *     bound      the reads, additions and writes of "in place" without its barriers: every rank
+ *                sums k private arrays of 1/k of the size into all of them
+ *
+ * The ratios follow. The first line is the round trip of a cache line between two ranks, which
+ * influences the results of small sizes. The mpirun line chooses variants of MPI_Allreduce: --mca
+ * coll_sm_priority 100; -x MALLOC_MMAP_THRESHOLD_=... */
 #include "median.h"
 #include "rd/clock.h"
 #include "rd/comm.h"
@@ -28,7 +31,7 @@ typedef struct bench {
     rd_comm *comm;
     const rd_world *w;
     float *arena, *other, *bound[MAX_RANKS];
-    int64_t n; /* of the present size */
+    int64_t n; /* number of elements of the current size */
 } bench;
 
 static rd_code in_place(bench *b, rd_status *st)
@@ -70,8 +73,9 @@ enum { KINDS = 4 };
 static rd_code (*const kinds[KINDS])(bench *, rd_status *) = {in_place, slots, by_mpi,
                                                               without_barriers};
 
-/* Each takes some calls in a row, behind one that brings its memory into the caches, then the next: what else the machine does
- * falls on all. Small sizes: many calls count as one. */
+/* Measures the columns in turns, so that other load on the machine affects all of them. Each column
+ * makes one call that loads its memory into the caches, then some timed calls. For small sizes many
+ * calls count as one. */
 static rd_code measure(bench *b, double gb_per_s[KINDS], rd_status *st)
 {
     double t[KINDS][MAX_CALLS];
@@ -85,7 +89,7 @@ static rd_code measure(bench *b, double gb_per_s[KINDS], rd_status *st)
             const int64_t begin = rd_now_ns();
             for (int k = 0; k < in_a_row; k++) RD_TRY(kinds[kind](b, st));
             double s[2] = {-(double)begin,
-                           (double)rd_now_ns()}; /* one clock: they are on one host */
+                           (double)rd_now_ns()}; /* the ranks are on one host and have one clock */
             RD_TRY(rd_comm_max_f64(b->comm, s, 2, st));
             if (j >= 0) t[kind][i / KINDS * calls + j] = (s[0] + s[1]) * 1e-9 / in_a_row;
         }
@@ -96,8 +100,8 @@ done:
     return st->code;
 }
 
-/* A line goes to and fro between ranks 0 and 1, through the arena's memory of each: rank 0 sees what rank 1 writes only
- * through a sum, so the round trip is measured on MPI's own shared window. */
+/* Measures the round trip of a cache line between ranks 0 and 1. In the arena, rank 0 sees what
+ * rank 1 writes only through a sum, so the line is in a shared window of MPI. */
 static rd_code round_trip(bench *b, double *ns, rd_status *st)
 {
     enum { N = 20000 };

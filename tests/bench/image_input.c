@@ -1,11 +1,12 @@
-/* image_input.c -- how fast an image dataset gives batches, without a model.
+/* image_input.c -- measures how fast an image dataset makes batches, without a model.
  *
- *     build/release/tests/bench/image_input --dataset=idx --set data_dir=mnist --set augmentation=affine [--batch=128]
- *         [--epochs=1] [--seconds=S] [--eval] [--hash]
+ *     build/release/tests/bench/image_input --dataset=idx --set data_dir=mnist
+ *         --set augmentation=affine [--batch=128] [--epochs=1] [--seconds=S] [--eval] [--hash]
  *
- * Goes through epochs in training order, one batch after the other, next batch announced as the trainer does, and
- * prints images a second by the clock and by processor time (of all threads: what one core would do). --hash prints a
- * hash of all batches, which must be the same for every number of threads. */
+ * Reads epochs in training order, batch by batch, and announces the next batch as the trainer does.
+ * Prints images per second by the clock and by the CPU time of all threads, which is the speed of
+ * one core. --hash prints a hash of all batches, which must be the same for every number of
+ * threads. */
 #include "../../runner/data/data_impl.h"
 #include "rd/clock.h"
 #include <inttypes.h>

@@ -1,9 +1,12 @@
-/* image_ops.c -- how fast the ops on images are on one thread: image_ops [resnet50|mnist] [batch] [mixed].
+/* image_ops.c -- measures the speed of the ops on images on one thread.
  *
- * One line for each layer of the network: giga floating-point operations per second of the three directions of a
- * convolution and their share of a 2048^3 product's in the same run, or gigabytes per second of what has to be read and
- * written by the other ops. Then what the whole network would take with each layer as often as it occurs. Times are of
- * the processor, the best of some, so that other programs on the machine do not count. */
+ *     image_ops [resnet50|mnist] [batch] [mixed]
+ *
+ * Prints one line for each layer of the network. For a convolution: GFLOP/s of its three
+ * directions, and their share of the GFLOP/s of a 2048^3 product in the same run. For other ops:
+ * GB/s of the bytes that they must read and write. Then prints the time of the whole network, with
+ * each layer as often as it occurs. Times are CPU times, the best of some, so that other programs
+ * on the machine do not count. */
 #include "../../runner/engine/image_kernels.h"
 #include "rd/image.h"
 #include <math.h>
@@ -29,7 +32,7 @@ static void must(const rd_status *st)
 typedef struct layer {
     const char *name;
     int64_t times, h, ci, k, co, stride, pad;
-    bool first; /* no gradient of the data */
+    bool first; /* first layer: no gradient of the data */
     bool bias;
 } layer;
 
@@ -177,8 +180,9 @@ static double convolutions(rd_backend *be, const layer *rows, int n_rows, int64_
 typedef struct other {
     const char *name;
     int64_t times, h, c;
-    int kind; /* 0: batch_norm relu, 1: batch_norm add relu, 2: batch_norm, 3: max pool 2x2, 4: max pool 3x3 s2, 5:
-                 dropout */
+    /* 0: batch_norm relu, 1: batch_norm add relu, 2: batch_norm, 3: max pool 2x2,
+     * 4: max pool 3x3 stride 2, 5: dropout */
+    int kind;
 } other;
 static const other resnet50_other[] = {
     {"norm relu 112 64", 1, 112, 64, 0},  {"norm relu 56 64", 6, 56, 64, 0},
@@ -221,7 +225,7 @@ static const rd_op start = {.name = "start",
                             .cpu = {start_forward, start_backward},
                             .own_grads = true};
 
-/* The end: a gradient of ones, written by its own backward and not timed. */
+/* Ends a network: its backward writes a gradient of ones and is not timed. */
 typedef struct clock_at {
     double *t;
 } clock_at;
@@ -297,7 +301,8 @@ static double others(rd_backend *be, const other *rows, int n_rows, int64_t batc
             must(&st);
         }
         const double n = (double)(batch * o->h * o->h * o->c) * 4.0;
-        /* forward: x twice, y (and the sum); backward: x, y and dy twice, dx (and the sum's) */
+        /* Forward: x twice, y (and the sum). Backward: x, y and dy twice, dx (and that of the
+         * sum). */
         const double moved[][2] = {{3, 7}, {4, 8}, {3, 5}, {1.25, 1.5}, {1.25, 1.5}, {2, 2}};
         printf("%-18s  %6.1f          %6.1f          %6.2f %6.2f ms x %d\n", o->name,
                moved[o->kind][0] * n / best[0] / 1e9, moved[o->kind][1] * n / best[1] / 1e9,

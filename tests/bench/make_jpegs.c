@@ -1,9 +1,10 @@
-/* make_jpegs.c -- a class folder of photograph-like JPEGs, always the same ones, to measure decoding with.
+/* make_jpegs.c -- writes class folders of JPEGs to measure decoding with.
  *
  *     build/release/tests/bench/make_jpegs DIR [count]
  *
- * DIR/train/0 .. DIR/train/3, count files in all (64), 500 x 375, quality 90, 4:2:0, 60 to 120 KB: size and weight of a
- * typical image of ImageNet. Contents are waves of many lengths with some noise. */
+ * Writes count files (64) to DIR/train/0 .. DIR/train/3: 500 x 375 pixels, quality 90, 4:2:0, 60 to
+ * 120 KB, as a typical image of ImageNet. The contents are waves of many lengths with some
+ * noise. */
 #include "rd/file.h"
 #include "rd/philox.h"
 #include <math.h>

@@ -1,20 +1,24 @@
-/* overlap.c -- how much of the gradients' sum between hosts hides behind backward, and what narrow numbers on the wire save.
+/* overlap.c -- measures how much of the gradient sum between hosts backward hides.
  *
- *     tests/bench/links                      on made-up hosts with links of 1 and 10 Gbit/s
+ * Also measures what narrow types on the wire save.
+ *
+ *     tests/bench/links                      on simulated hosts with links of 1 and 10 Gbit/s
  *     mpirun -np 2 -H a,b build/release/tests/bench/overlap [--mib=64] [--bucket_mib=4] [--calls=5]
- *                                                                  [--ways=late,calls,thread,core] [--wires=float32,bfloat16,float16]
+ *         [--ways=late,calls,thread,core] [--wires=float32,bfloat16,float16]
  *
- * Backward is pretended: the rank sleeps, and a bucket becomes ready after each equal part of that time, so that ranks which share
- * too few cores do not measure each other. Backwards of 0, 1/2, 1 and 2 times the sum's own duration, for each way a bucket may
- * travel (see rd_flow_mode) and each wire type. One line each, of the slowest rank, medians over calls:
- *     alone     the sum with nothing to hide behind, in turns with the others
- *     total     from the first bucket's begin to the last one's end
- *     exposed   what the step takes beyond backward, so that a backward which polling makes longer counts too
- *     could     max(0, alone - backward), at the least what one bucket takes: nothing can be less, since the last bucket is
- *               ready when backward ends
+ * Backward is simulated: the rank sleeps, and a bucket becomes ready after each equal part of that
+ * time. Ranks that share too few cores therefore do not disturb each other. Backward takes 0, 1/2,
+ * 1 and 2 times as long as the sum, for each way in which a bucket may be sent (see rd_flow_mode)
+ * and each wire type. Each line has the numbers of the slowest rank, medians over calls:
+ *
+ *     alone     time of the sum without backward, measured in turns with the others
+ *     total     time from the start of the first bucket to the end of the last one
+ *     exposed   time of the step - time of backward without polling
+ *     could     max(alone - backward, time of one bucket): the last bucket is ready when
+ *               backward ends, so exposed cannot be less
  *     ratio     exposed / could
- *     over      exposed - could, as a share of alone: where backward takes as long as the sum, could is one bucket, and a ratio to it
- *               says little
+ *     over      (exposed - could) / alone. If backward takes as long as the sum, could is one
+ *               bucket, and the ratio says little
  *     MB        sent between hosts, all ranks together */
 #include "median.h"
 #include "rd/clock.h"
@@ -45,8 +49,8 @@ typedef struct figures {
     double alone_s, total_s, exposed_s, bytes;
 } figures;
 
-/* Parts as the training loop cuts them; in CALLS mode it polls between ops, here a hundred times. backward_s 0: nothing moves
- * before the end. */
+/* Runs one step with buckets as in the training loop. In CALLS mode the loop polls between ops,
+ * here a hundred times. backward_s 0: nothing is sent before the end. */
 static rd_code step(bench *b, rd_flow *f, double backward_s, double s[2], rd_status *st)
 {
     enum { SLICES = 100 };
@@ -66,14 +70,14 @@ done:
     return st->code;
 }
 
-/* Steps without and with a backward take turns, so that what else the machine does falls on both. */
+/* Measures steps without and with a backward in turns, so that other load affects both. */
 static rd_code measure(bench *b, rd_wire wire, rd_flow_mode mode, double backward_s, figures *out,
                        rd_status *st)
 {
     double alone[MAX_CALLS], total[MAX_CALLS], exposed[MAX_CALLS], s[2];
     rd_flow *f = NULL;
     RD_TRY(rd_flow_new(b->comm, b->x, b->part, b->n_parts, wire, mode, &f, st));
-    for (int i = 0; i < 2; i++) RD_TRY(step(b, f, 0.0, s, st)); /* to warm up */
+    for (int i = 0; i < 2; i++) RD_TRY(step(b, f, 0.0, s, st)); /* warm-up */
     for (int i = 0; i < b->calls; i++) {
         RD_TRY(step(b, f, 0.0, s, st));
         alone[i] = s[0];

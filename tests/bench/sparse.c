@@ -1,14 +1,19 @@
-/* sparse.c -- an embedding's gradient summed by touched rows, beside the sum of the whole table.
+/* sparse.c -- compares sums of an embedding's gradient: touched rows or the whole table.
  *
- *     mpirun -np 2 build/release/tests/bench/sparse [--rows=32768] [--dim=512] [--tokens=2560] [--calls=9]
+ *     mpirun -np 2 build/release/tests/bench/sparse [--rows=32768] [--dim=512] [--tokens=2560]
+ *         [--calls=9]
  *
- * Every rank touches the rows of --tokens tokens that follow Zipf's law over the vocabulary (64 sentences of 40), as a
- * training step does; then a sweep over shares of touched rows, drawn at random, from 1 % to 100 %. One line each:
+ * Every rank touches the rows of --tokens tokens (64 sentences of 40) that follow Zipf's law over
+ * the vocabulary, as a training step does. Then the share of touched rows, which are drawn at
+ * random, goes from 1 % to 100 %. Prints one line for each:
+ *
  *     touched    rows of one rank, and of all ranks together
  *     whole      ms of rd_comm_sum_f32 over the table, in the shared arena that trainings use
- *     rows       ms of rd_comm_sum_rows_f32, the exchange of the sets of rows included
+ *     rows       ms of rd_comm_sum_rows_f32, with the exchange of the sets of rows
  *     zero       ms of zeroing the whole table before the next step, and of its touched rows
- * Times are the slowest rank's, medians over calls; whole and rows take turns. Works on any number of hosts. */
+ *
+ * Times are those of the slowest rank, medians over calls; whole and rows are measured in turns.
+ * Works on any number of hosts. */
 #include "median.h"
 #include "rd/clock.h"
 #include "rd/comm_rows.h"
@@ -27,8 +32,8 @@ typedef struct bench {
     int64_t rows, dim, tokens;
     int calls;
     float *x;             /* the table */
-    uint64_t *mine, *all; /* sets of rows: of this rank, of a call */
-    double *sum;          /* [rows]: Zipf's law, summed up */
+    uint64_t *mine, *all; /* sets of rows: of this rank, and of a call */
+    double *sum;          /* [rows]: cumulative distribution of Zipf's law */
 } bench;
 
 static void draw_zipf(bench *b)
@@ -39,7 +44,7 @@ static void draw_zipf(bench *b)
     if (!u) return;
     rd_philox_uniform(key, 0, b->tokens, u);
     for (int64_t i = 0; i < b->tokens; i++) {
-        int64_t lo = 0, hi = b->rows - 1; /* the first row whose sum reaches it */
+        int64_t lo = 0, hi = b->rows - 1; /* searches the first row whose sum reaches the number */
         while (lo < hi) {
             const int64_t mid = (lo + hi) / 2;
             if (b->sum[mid] >= (double)u[i] * b->sum[b->rows - 1])
@@ -64,7 +69,7 @@ static void draw_share(bench *b, double share)
     free(u);
 }
 
-/* What backward does: rows of this rank get numbers, the others stay zero. */
+/* Does what backward does: writes the rows of this rank; the others stay zero. */
 static void fill(bench *b)
 {
     for (int64_t i = 0; i < b->rows; i++)
@@ -92,7 +97,7 @@ static rd_code one_line(bench *b, const char *label, rd_status *st)
     double ms[N_KINDS];
     const size_t words = (size_t)rd_row_set_words(b->rows);
     static const int order[N_KINDS] = {WHOLE, ZERO_WHOLE, ROWS, ZERO_ROWS};
-    for (int i = -1; i < b->calls; i++) /* one to warm up */
+    for (int i = -1; i < b->calls; i++) /* call -1 is the warm-up */
         for (int k = 0; k < N_KINDS; k++) {
             if (order[k] == WHOLE || order[k] == ROWS) fill(b);
             if (order[k] == ROWS) memcpy(b->all, b->mine, words * sizeof *b->all);

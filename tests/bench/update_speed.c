@@ -1,15 +1,19 @@
-/* update_speed.c -- how long the optimizer's update takes, where every rank of a host does all of it and where they share it, beside what the
- * memory allows.
+/* update_speed.c -- measures the optimizer's update, alone and shared by the ranks of a host.
  *
  *     [mpirun -np 2] build/release/tests/bench/update_speed [--million=16]
  *
- * One line per optimizer, each with clipping; of all calls the best one's time, which is that of its slowest rank:
- *     alone      every rank updates all weights in memory of its own
- *     shared     each updates its share of one copy (nothing to share on one rank)
- *     memory     the bytes that the shared update has to move on the host (4 an element for the norm, 8 for the scaled gradient, 8 for the
- *                weight, 8 for each slot) by the time, as GB/s and as a share of what the ranks together reach with a[i] = b[i] + s c[i]
- *     checksums  processor time of rd_optim_checksums, which a check or a save asks for, by that of the update
- * "ratio, cpu" is of processor time, which others that use the machine disturb less. */
+ * Prints one line per optimizer, each with clipping. Times are those of the best call, on its
+ * slowest rank:
+ *
+ *     alone      every rank updates all weights in its own memory
+ *     shared     each rank updates its share of one copy (with one rank there is nothing to share)
+ *     memory     GB/s of the shared update, and its share of the GB/s that all ranks together reach
+ *                with a[i] = b[i] + s c[i]. Bytes per element: 4 for the norm, 8 for the scaled
+ *                gradient, 8 for the weight, 8 for each slot
+ *     checksums  CPU time of rd_optim_checksums / CPU time of the update. A check or a save needs
+ *                the checksums
+ *
+ * "ratio, cpu" is a ratio of CPU times, which other programs on the machine disturb less. */
 #include "rd/clock.h"
 #include "rd/optim.h"
 #include <math.h>
@@ -24,7 +28,7 @@ typedef struct bench {
     rd_comm *comm;
     const rd_world *w;
     int64_t n;
-    rd_optim *o; /* of the present measurement */
+    rd_optim *o; /* optimizer of the current measurement */
     int64_t t;
     float *a, *b, *c;
     int64_t n_triad;
@@ -78,7 +82,7 @@ done:
     return st->code;
 }
 
-/* GB/s of all ranks together, each on its part of arrays of n elements. */
+/* Returns GB/s of all ranks together, each on its part of arrays of n elements. */
 static rd_code measure_memory(bench *b, double *gb_per_s, rd_status *st)
 {
     duration d;
@@ -99,7 +103,7 @@ done:
     return st->code;
 }
 
-/* sums: of the checksums; NAN where nothing is shared. */
+/* sums: time of the checksums; NAN if nothing is shared. */
 static rd_code one(bench *b, const char *optimizer, bool share, duration *update_s, duration *sums,
                    int *n_slots, rd_status *st)
 {

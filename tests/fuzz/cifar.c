@@ -1,5 +1,6 @@
-/* cifar.c -- fuzz target: bytes as CIFAR's archive. The first byte chooses the split (bit 0) and n_classes: none, 10,
- * 20 or 100 (bits 1 and 2). */
+/* cifar.c -- fuzz target: reads any bytes as CIFAR's archive.
+ *
+ * The first byte chooses the split (bit 0) and n_classes: none, 10, 20 or 100 (bits 1 and 2). */
 #include "../../runner/data/images_impl.h"
 #include <stdlib.h>
 

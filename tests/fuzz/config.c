@@ -1,5 +1,7 @@
-/* config.c -- fuzz target of the config: the input is taken as a config, as the assignment of a --set, and as the words
- * of a command line. Any answer will do but a crash, a leak, or a failure without a printable message. */
+/* config.c -- fuzz target: reads any bytes as a config, as the assignment of a --set, and as the
+ * words of a command line.
+ *
+ * Any answer is right except a crash, a leak, or a failure without a printable message. */
 #include "rd/cli.h"
 #include <float.h>
 #include <stdint.h>
@@ -65,7 +67,7 @@ static void use(rd_config *c)
         }
         check_status(&st);
     }
-    /* What is written must read back as what it was. */
+    /* A config that is written and read again must be the same. */
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);

@@ -1,5 +1,7 @@
-/* events.c -- fuzz target: any bytes as an event file, as they are (checksums fail soon), and as the payload of one
- * record whose checksums are right, so that the parser of messages is reached. */
+/* events.c -- fuzz target: reads any bytes as an event file.
+ *
+ * First the bytes are the whole file, where checksums fail soon. Then they are the payload of one
+ * record with right checksums, so that they reach the parser of messages. */
 #include "../../runner/io/events_impl.h"
 #include "rd/file.h"
 #include <stdlib.h>

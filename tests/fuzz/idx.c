@@ -1,5 +1,6 @@
-/* idx.c -- fuzz target: bytes as a pair of IDX files, images and labels; the first two bytes say how long the first is.
- * Each may be compressed. */
+/* idx.c -- fuzz target: reads any bytes as a pair of IDX files, images and labels.
+ *
+ * The first two bytes are the length of the first file. Each file may be compressed. */
 #include "../../runner/data/images_impl.h"
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
-/* jpeg.c -- fuzz target: bytes as an encoded image, JPEG or PNG. The first byte chooses the scale (bits 0 and 1) and
- * grey (bit 2). What is decoded is resampled too. Pictures of more than a few pixels are passed over: they test the
- * decoder, slowly. */
+/* jpeg.c -- fuzz target: decodes any bytes as an image, JPEG or PNG, and resamples the result.
+ *
+ * The first byte chooses the scale (bits 0 and 1) and grey (bit 2). Pictures of more than a few
+ * pixels are skipped: they test the same decoder, but slowly. */
 #include "../../runner/data/images_impl.h"
 #include <stdlib.h>
 

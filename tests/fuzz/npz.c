@@ -1,4 +1,6 @@
-/* npz.c -- fuzz target: any bytes as a NumPy archive. What is accepted is touched whole, for the sanitizer to see. */
+/* npz.c -- fuzz target: reads any bytes as a NumPy archive.
+ *
+ * The target reads every byte of an accepted array, so that the sanitizer sees a wrong size. */
 #include "rd/npz.h"
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
-/* replay.c -- a main for fuzz targets without a fuzzer: every file named on the command line, and every file in a
- * folder named there (also in its subfolders), goes once through LLVMFuzzerTestOneInput. A crash is the failure; so is
- * a run without input. */
+/* replay.c -- a main for fuzz targets without a fuzzer: runs them once on each input.
+ *
+ * Inputs are the files on the command line, and all files of the folders there, subfolders
+ * included. A crash is a failure, and so is a run without input. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -21,21 +22,22 @@ static int replay_file(const char *path, size_t size)
 {
     FILE *f = fopen(path, "rb");
     if (!f) return complain(path);
-    uint8_t *data =
-        malloc(size ? size : 1); /* exactly as long as the file, so that a read past it is seen */
+    /* Exactly the file's size: the sanitizer sees a read past it. */
+    uint8_t *data = malloc(size ? size : 1);
     const size_t n = data ? fread(data, 1, size, f) : 0;
     const int failed = !data || n != size || ferror(f);
     if (failed) (void)complain(path);
     (void)fclose(f);
     if (!failed) {
-        fprintf(stderr, "%s\n", path); /* the last line before a crash names its input */
+        fprintf(stderr, "%s\n", path); /* the last line before a crash is its input */
         (void)LLVMFuzzerTestOneInput(data, size);
     }
     free(data);
     return failed ? -1 : 1;
 }
 
-/* Number of inputs replayed, or -1. */
+/* Runs the target on a file, or on all files of a folder. Returns the number of inputs, -1: an
+ * error. */
 static int replay(const char *path)
 {
     struct stat s;

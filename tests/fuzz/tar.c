@@ -1,5 +1,8 @@
-/* tar.c -- fuzz target: bytes as a tar archive, walked as a tar of tars and as a WebDataset shard. A member that is
- * given out lies in the archive, all of it, and its bytes there are those that libarchive reads. */
+/* tar.c -- fuzz target: reads any bytes as a tar archive, as a tar of tars and as a WebDataset
+ * shard.
+ *
+ * Each member that the reader returns must be inside the archive as a whole, and its bytes must be
+ * those that libarchive reads. */
 #include "../../runner/data/images_impl.h"
 #include <stdlib.h>
 

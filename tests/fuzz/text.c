@@ -1,6 +1,7 @@
-/* text.c -- fuzz target: bytes as a text. The first byte chooses invalid_utf8 (bit 0), whether a lone CR ends a line
- * (bit 1), shards (bits 2 and 3) and the line limit (bit 4). The ids are then held against a slow reading of the same
- * lines. */
+/* text.c -- fuzz target: reads any bytes as a text and compares the ids with a slow second reader.
+ *
+ * The first byte chooses invalid_utf8 (bit 0), whether a lone CR ends a line (bit 1), the shards
+ * (bits 2 and 3) and the limit of lines (bit 4). */
 #include "../../runner/data/text_impl.h"
 #include <stdlib.h>
 

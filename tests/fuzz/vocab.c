@@ -1,5 +1,7 @@
-/* vocab.c -- fuzz target: bytes as a vocabulary file. The first byte's lowest bit chooses invalid_utf8. What was read
- * is then looked up: every word must be found, under its own id or, when it is repeated, the last one. */
+/* vocab.c -- fuzz target: reads any bytes as a vocabulary file and looks up each word.
+ *
+ * The lowest bit of the first byte chooses invalid_utf8. Every word must be found with its own id,
+ * or with its last id if it is repeated. */
 #include "../../runner/data/data_impl.h"
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-"""The time of training steps, on a CPU or a GPU.
+"""Measures the time of training steps, on a CPU or a GPU.
 
-On a GPU work is queued: nothing waits between the steps, so that the host runs ahead as it would in training; the whole is timed by
-the host's clock from start() to stop(), which wait for the device, single steps by the device's own.
+A GPU works on a queue. Nothing waits between the steps, so the host runs ahead as it does in training. The host's clock
+measures the whole from start() to stop(), which wait for the GPU. The GPU's own clock measures single steps.
 """
 
 import statistics

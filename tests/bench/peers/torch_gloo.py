@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""torch_gloo.py -- all_reduce of PyTorch's gloo on this machine, float32, for sizes of tests/bench/exchange.c.
+"""torch_gloo.py -- measures all_reduce of PyTorch's gloo on this machine, float32, for the sizes of tests/bench/exchange.c.
 
     python tests/bench/peers/torch_gloo.py --ranks 2 [--max-mib 512]
 
-One line a size: "gloo KiB GB/s", bytes of one rank's tensor by the slowest rank's time, median over calls, as exchange.c counts.
+Prints one line per size, "gloo KiB GB/s": bytes of one rank's tensor / time of the slowest rank, median over calls, as in
+exchange.c.
 """
 import argparse
 import os
