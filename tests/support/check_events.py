@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Reads event files with TensorBoard's own reader.
 
-    check_events.py --unit BUILD/tests/unit    what tests/unit/events.c leaves: a run cut at step 5, taken up from 3
-    check_events.py LOGDIR                     the log folder of a run: loads, steps rise, tags and hparams are there
+    check_events.py --unit BUILD/tests/unit    files of tests/unit/events.c: a run cut at step 5, continued from 3
+    check_events.py LOGDIR                     log folder of a run: it loads, steps increase, tags and hparams exist
 
-Prints one line for each; exit status 1 on any difference."""
+Prints one line for each. The exit status is 1 if anything differs."""
 import argparse
 import io
 import os
@@ -27,7 +27,7 @@ def load(folder):
 
 
 def scalars(a, tag):
-    """Both forms: the reader gives scalars of simple_value as they are, or turned into tensors."""
+    """Accepts both forms: the reader returns scalars of simple_value as they are, or as tensors."""
     if tag in a.Tags()["scalars"]:
         return [(e.step, e.value) for e in a.Scalars(tag)]
     return [(e.step, float(tensor_util.make_ndarray(e.tensor_proto))) for e in a.Tensors(tag)]
@@ -39,7 +39,7 @@ def hparams(a, tag):
 
 
 def png_pixels(data):
-    """Enough of PNG for what we write; checks every CRC."""
+    """Reads the PNGs that run_dist writes, and checks every CRC."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, idat, shape = 8, b"", None
     while at < len(data):
@@ -83,7 +83,7 @@ def check_unit(programs):
         assert (w, h) == (b"200", b"300")
         assert (png_pixels(large).ravel() == (np.arange(200 * 300 * 4) * 7 & 255)).all()
         try:
-            from PIL import Image  # a second opinion where it is installed
+            from PIL import Image  # a second reader, if it is installed
             assert (np.asarray(Image.open(io.BytesIO(png))).ravel() == [0, 50, 100, 150, 200, 250]).all()
         except ImportError:
             pass

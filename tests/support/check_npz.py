@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Opens with NumPy what the unit tests of npz and checkpoint wrote.
+"""Opens with NumPy the files that the unit tests of npz and checkpoint wrote.
 
     check_npz.py BUILD/tests/unit    the folder of the test programs
 
-Runs each program with its files kept, then compares values, types, order of members, the checksums of the manifest
-(with a CRC32C of its own) and the constants that make archives reproducible. Prints one line; exit status 1 on any
-difference."""
+Runs each program so that it keeps its files. Then compares values, types, the order of members, the checksums of
+the manifest (with its own CRC32C), and the constants that make archives reproducible. Prints one line. The exit
+status is 1 if anything differs."""
 import json
 import os
 import subprocess

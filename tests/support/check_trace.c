@@ -1,11 +1,15 @@
-/* check_trace.c -- is a file a trace that makes sense?
+/* check_trace.c -- checks that a file is a valid trace.
  *
  *     check_trace FILE RANKS STEPS [ops] [SLACK_US]
  *
- * It is a JSON array; every rank has a named row and STEPS steps; spans of a row lie in each other or apart; every step
- * has input, forward, backward, wait, update in this order, and with `ops` spans inside forward; and by the common
- * clock no rank's sum of a step ends before the last rank has begun to wait for it (to SLACK_US). Says what is wrong
- * and exits with 1, else one line. */
+ * A valid trace has these properties:
+ *   - The file is a JSON array. Every rank has a named row and STEPS steps.
+ *   - Of two spans in a row, one contains the other, or they do not overlap.
+ *   - Every step has input, forward, backward, wait and update in this order. With `ops` there are
+ *     spans inside forward.
+ *   - By the common clock, no rank's sum of a step ends before the last rank has begun to wait for
+ *     it, with a tolerance of SLACK_US.
+ * Prints one line. If something is wrong, prints what, and exits with 1. */
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -22,7 +26,7 @@ typedef struct span {
 
 enum { MOST_RANKS = 64, MOST_STEPS = 4096 };
 typedef struct step {
-    double wait_begin, sum_end; /* of a rank */
+    double wait_begin, sum_end; /* times of one rank in us */
     bool seen;
 } step;
 
@@ -46,12 +50,11 @@ static int by_row(const void *a, const void *b)
     if (x->tid != y->tid) return x->tid - y->tid;
     if (x->begin < y->begin || x->begin > y->begin) return x->begin < y->begin ? -1 : 1;
     if (x->end < y->end || x->end > y->end) return x->end > y->end ? -1 : 1;
-    return x->order < y->order
-               ? 1
-               : -1; /* what contains is written after what it contains, where both are as long */
+    /* If both are equally long, the outer span is written after the inner one. */
+    return x->order < y->order ? 1 : -1;
 }
 
-/* The spans of one row: a stack of those that contain the present one. */
+/* Checks the spans of one row with a stack of the spans that contain the current one. */
 static void check_row(const span *s, size_t n)
 {
     enum { DEEP = 16 };
@@ -70,7 +73,7 @@ static void check_row(const span *s, size_t n)
     }
 }
 
-/* What is in one step, in order. */
+/* Checks the spans in one step and their order. */
 static void check_step(const span *at, const span *end, const char *want_ops, step *out)
 {
     static const char *const order[] = {"input", "forward",  "backward",
@@ -83,7 +86,7 @@ static void check_step(const span *at, const span *end, const char *want_ops, st
             ops++;
             continue;
         }
-        /* Parts of a batch, and batches of an update, begin again with the input. */
+        /* Each part of a batch, and each batch of an update, begins with the input again. */
         if (k < next && k != 0)
             wrong("rank %d, %s: '%s' comes after '%s'", at->pid, at->name, s->name, order[next]);
         next = k;
@@ -133,7 +136,7 @@ int main(int argc, char **argv)
             const double begin = json_number_value(json_object_get(o, "ts")),
                          dur = json_number_value(json_object_get(o, "dur"));
             if (dur < 0) wrong("rank %d: '%s' takes %.3f us", pid, name, dur);
-            /* Microseconds with three digits: whole nanoseconds. */
+            /* Microseconds with three decimals are whole nanoseconds. */
             s[n++] = (span){name,
                             pid,
                             (int)json_integer_value(json_object_get(o, "tid")),

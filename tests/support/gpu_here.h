@@ -1,4 +1,4 @@
-/* gpu_here.h -- for tests of a GPU: whether there is one, and its end. */
+/* gpu_here.h -- finds a GPU for tests, and closes it. */
 #ifndef RD_GPU_HERE_H
 #define RD_GPU_HERE_H
 
@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* False: none, which stdout says with the count of one skipped test; *status is then what main returns, a failure where
- * RD_REQUIRE_GPU=1 asks for one. `passed` tests did without. */
+/* Returns whether there is a GPU. If not, prints why and the counts of tests: one is skipped, or
+ * failed if RD_REQUIRE_GPU=1. main then returns *status. passed: number of tests that passed
+ * without a GPU. */
 static inline bool gpu_here(int passed, int *status)
 {
     char why[256];
@@ -22,7 +23,8 @@ static inline bool gpu_here(int passed, int *status)
     return false;
 }
 
-/* *g is NULL then, as it may be before. Returns the bytes of its memory that nobody had given back. */
+/* Frees the GPU and sets *g to NULL; it may be NULL before. Returns the bytes of its memory that
+ * were not freed. */
 static inline uint64_t gpu_close(rd_gpu **g)
 {
     const uint64_t left = *g ? rd_gpu_in_use(*g) : 0;

@@ -1,5 +1,6 @@
-/* image_files.c -- see image_files.h. Programs without cmocka are linked with this file too: what must be so is NEEDed.
- */
+/* image_files.c -- makes image data for tests; see image_files.h.
+ *
+ * Programs without cmocka use this file, too, so it checks with NEED instead of assertions. */
 #include "image_files.h"
 #include "rd/file.h"
 #include "rd/strbuf.h"
@@ -46,7 +47,8 @@ void files_end(const char *dir)
     NEED(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0);
 }
 
-static char folder[256]; /* a set-up function of cmocka has no place of its own to leave it */
+/* Global, because a set-up function of cmocka cannot return it in another way. */
+static char folder[256];
 
 int files_set_up(void **state)
 {
@@ -215,7 +217,7 @@ rd_code images_open(const char *dataset, const char *dir, const char *config, rd
             .config = c, .mode = mode, .split = split, .comm = comm, .log = log};
         (void)rd_dataset_new(dataset, &a, d, st);
     }
-    rd_config_free(c); /* the dataset must not need it any more */
+    rd_config_free(c); /* the dataset must not need it any longer */
     rd_strbuf_release(&b);
     return st->code;
 }

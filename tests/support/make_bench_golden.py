@@ -1,4 +1,6 @@
-"""Lines that tf_cnn_benchmarks and Horovod's synthetic benchmark print for given step times, by their own NumPy formulas.
+"""Writes lines that tf_cnn_benchmarks and Horovod's synthetic benchmark print for given step times.
+
+The formulas are theirs, in NumPy.
 
     python tests/support/make_bench_golden.py > tests/unit/bench_golden.inc
 """
@@ -7,7 +9,7 @@ import numpy as np
 
 
 def tfcnn(units, times):
-    """get_perf_timing of benchmark_cnn.py; there units are the same in every step."""
+    """get_perf_timing of benchmark_cnn.py, where units are the same in every step."""
     speeds = np.array(units) / np.array(times)
     mean = np.sum(units) / np.sum(times)
     uncertainty = np.std(speeds) / np.sqrt(float(len(speeds)))

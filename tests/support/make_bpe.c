@@ -1,16 +1,18 @@
-/* make_bpe.c -- subwords by byte pair encoding (Sennrich, Haddow and Birch 2016), with the files and, byte for byte,
- * the results of subword-nmt 0.3 and later.
+/* make_bpe.c -- splits words by byte pair encoding (Sennrich, Haddow and Birch 2016).
  *
- *     make_bpe learn N FILE... > codes          N merges at most, fewer when no pair occurs twice
- *     make_bpe apply CODES FILE > segmented     words in pieces, all but the last marked "@@"
+ *     make_bpe learn N FILE... > codes        N merges at most, fewer when no pair occurs twice
+ *     make_bpe apply CODES FILE > segmented   words in pieces; all but the last have the mark "@@"
  *
- * A word starts as its characters, "</w>" glued to the last one. Learning merges the most frequent pair of neighbours,
- * the larger in order of code points when two are equal, again and again. Applying merges the pair that was learnt
- * first, wherever it stands, from left to right. Codes: "#version: 0.2", then a line "left right" per merge. To undo
- * it, delete every "@@ ".
+ * Files are those of subword-nmt 0.3 and later, and results are the same byte for byte.
  *
- * Two words share nothing but counts, so learning keeps, for each pair, its count and the words it was seen in, and
- * after a merge counts only those words anew. */
+ * A word starts as its characters, with "</w>" appended to the last one. Learning repeatedly merges
+ * the most frequent pair of neighbours. Of equally frequent pairs it takes the largest one in the
+ * order of code points. Applying merges the pair that was learned first, at all its places from
+ * left to right. The file of codes has the line "#version: 0.2", then one line "left right" per
+ * merge. To undo the encoding, delete every "@@ ".
+ *
+ * Words share only counts. Learning therefore keeps, for each pair, its count and its words, and
+ * after a merge counts only those words again. */
 #include "../../runner/data/data_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +23,7 @@ typedef struct text {
     size_t n;
 } text;
 
-/* Interned strings: symbols, and words before they are split. */
+/* A set of strings, each stored once: symbols, or words before they are split. */
 typedef struct pool {
     text *item;
     int32_t *slot; /* index + 1; 0: empty */
@@ -31,7 +33,7 @@ typedef struct pool {
 typedef struct pair {
     int32_t left, right;
     int64_t count;
-    int32_t *words; /* indices, some of them stale or repeated */
+    int32_t *words; /* indices of words; some are out of date or repeated */
     int32_t n_words, cap_words;
 } pair;
 
@@ -43,13 +45,13 @@ typedef struct word {
 
 typedef struct bpe {
     pool symbols, words;
-    word *word; /* learning: beside words.item */
+    word *word; /* learning: the words of words.item as symbols */
     pair *pair;
-    int32_t *slot; /* of pairs: index + 1 */
+    int32_t *slot; /* hash table of pairs: index + 1 */
     size_t n_pairs, cap_pairs, pair_mask;
 } bpe;
 
-/* A tool for a person at a prompt: out of memory ends it. */
+/* Reallocates. Out of memory ends the program, which is a tool for the command line. */
 static void *grow(void *p, size_t bytes)
 {
     void *q = realloc(p, bytes ? bytes : 1);
@@ -112,7 +114,7 @@ static size_t pair_hash(int32_t left, int32_t right)
     return (size_t)rd_fold(((uint64_t)(uint32_t)left << 32 | (uint32_t)right) ^ RD_WY0, RD_WY1);
 }
 
-/* Index of the pair; -1: new and not wanted. */
+/* Returns the index of the pair, -1: the pair is new and shall not be added. */
 static int32_t find_pair(bpe *b, int32_t left, int32_t right, bool make)
 {
     if (b->n_pairs * 2 >= b->pair_mask) {
@@ -145,7 +147,8 @@ static size_t char_bytes(const char *s, size_t n)
     return k < n ? k : n;
 }
 
-/* The characters of a word, "</w>" glued to the last one; the caller frees *out. */
+/* Splits a word into its characters, with "</w>" appended to the last one. The caller frees
+ * *out. */
 static int32_t split_word(bpe *b, const char *at, size_t n, int32_t **out)
 {
     int32_t k = 0, *s = grow(NULL, n * sizeof *s);
@@ -165,7 +168,7 @@ static int32_t split_word(bpe *b, const char *at, size_t n, int32_t **out)
     return k;
 }
 
-/* Every (left, right) becomes `to`, from left to right; returns the new length. */
+/* Replaces every (left, right) by `to`, from left to right. Returns the new length. */
 static int32_t merge(int32_t *s, int32_t n, int32_t left, int32_t right, int32_t to)
 {
     int32_t m = 0;
@@ -179,7 +182,8 @@ static int32_t merge(int32_t *s, int32_t n, int32_t left, int32_t right, int32_t
 
 /* ---- learning ---- */
 
-/* Lists the word at the pairs that hold the symbol `fresh` (-1: at all): at the others it is listed already. */
+/* Adds the word to the lists of its pairs that contain the symbol `fresh` (-1: of all its pairs).
+ * The other pairs have the word already. */
 static void count_pairs(bpe *b, int32_t w, int64_t sign, bool list, int32_t fresh)
 {
     for (int32_t i = 0; i + 1 < b->word[w].n; i++) {
@@ -226,7 +230,7 @@ static void learn_merges(bpe *b, int64_t n_merges)
         for (size_t i = 1; i < b->n_pairs; i++)
             if (is_better(b, &b->pair[i], &b->pair[best])) best = i;
         if (b->n_pairs == 0 || b->pair[best].count < 2) break;
-        const pair p = b->pair[best]; /* the table moves while words are counted anew */
+        const pair p = b->pair[best]; /* the table moves while words are counted again */
         const text l = b->symbols.item[p.left], r = b->symbols.item[p.right];
         printf("%.*s %.*s\n", (int)l.n, l.at, (int)r.n, r.at);
         const int32_t to = joined(b, p.left, p.right);
@@ -284,7 +288,7 @@ done:
     return st->code;
 }
 
-/* ---- applying: the count of a pair is its rank ---- */
+/* ---- applying: the count of a pair is its place in the file of codes ---- */
 
 static rd_code read_codes(bpe *b, const char *path, rd_status *st)
 {

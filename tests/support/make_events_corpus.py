@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/fuzz/corpus/events/tensorboard.tfevents with TensorBoard's own summary builders and record writer: the
-golden records of tests/unit/events.c, in the order of its table. Made with tensorboard 2.21.0; other versions give the
-same bytes as long as their protos keep their fields."""
+"""Writes tests/fuzz/corpus/events/tensorboard.tfevents with TensorBoard's own summary builders and record writer.
+
+The file has the golden records of tests/unit/events.c, in the order of its table. It was made with tensorboard
+2.21.0. Other versions give the same bytes as long as their protos keep their fields."""
 import io
 import os
 import struct
@@ -31,7 +32,7 @@ def value(tag, **kw):
 
 
 def png():
-    """2 x 1 RGB pixels, stored: zlib's own level 0."""
+    """A PNG of 2 x 1 RGB pixels, not compressed (level 0 of zlib)."""
     raw = b"\x00" + bytes([255, 0, 0, 0, 0, 255])
 
     def chunk(kind, data):
@@ -58,7 +59,7 @@ events = [
     event(5, summary=value("picture", tensor=image_tensor, metadata=image_meta)),
     event(0, summary=hparams.hparams_config_pb([], [], time_created_secs=1234.5)),
     event(0, summary=hparams.hparams_pb({"lr": 0.5}, trial_id="", start_time_secs=1234.5)),
-    # Not written by us, but read: scalars as tensors, an old histogram and image.
+    # run_dist reads these but does not write them: scalars as tensors, an old histogram and an old image.
     event(8, summary=value("tensor", tensor=tensor_util.make_tensor_proto(0.25, dtype=np.float32),
                            metadata=scalar_meta)),
     event(9, summary=value("double", tensor=tensor_util.make_tensor_proto(0.125, dtype=np.float64))),

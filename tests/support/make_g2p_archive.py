@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Packs the pronouncing dictionary that configs/g2p_cmudict.json trains on.
+"""Makes the archive of the pronouncing dictionary that configs/g2p_cmudict.json trains on.
 
     python3 tests/support/make_g2p_archive.py FOLDER configs/data
 
-FOLDER holds {train,dev,test}.{en,ph}: words with their letters apart, and their phonemes, line by line. Writes
-g2p_cmudict.tar.xz with these six files, the two vocabularies (letters.txt, phonemes.txt: "token TAB count in train",
-most frequent first) and the licence, and g2p_cmudict.LICENSE. The same input gives the same bytes: no times, no owners,
-fixed order.
+FOLDER has {train,dev,test}.{en,ph}: one word per line as separate letters, and its phonemes. Writes
+g2p_cmudict.LICENSE, and g2p_cmudict.tar.xz with these six files, the licence, and two vocabularies (letters.txt,
+phonemes.txt: "token TAB count in train", most frequent first). The same input gives the same bytes: the archive has
+no times, no owners, and a fixed order.
 """
 import collections
 import io

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Prints tests/unit/hash_golden.inc: values of the hashes in include/rd/hash.h, computed here from their definitions.
+"""Prints tests/unit/hash_golden.inc: values of the hashes in include/rd/hash.h, computed here from their
+definitions.
 
     python3 tests/support/make_hash_golden.py > tests/unit/hash_golden.inc
 
-The program checks itself first against published values: FNV-1a 64 against its authors' test vectors, SplitMix64 against
-the reference generator (seed 1234567). rd_hash and rd_hash_numbers are the project's own: nobody else publishes values.
+The program checks itself first against published values: FNV-1a 64 against its authors' test vectors, SplitMix64
+against the reference generator (seed 1234567). rd_hash and rd_hash_numbers are the project's own: nobody else
+publishes values.
 """
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the corpora of the fuzz targets idx, cifar, tar and jpeg into tests/fuzz/corpus: small files made by Python's
-gzip and tarfile and by Pillow, whole ones and damaged ones. Needs pillow and numpy."""
+"""Writes the corpora of the fuzz targets idx, cifar, tar and jpeg into tests/fuzz/corpus.
+
+These are small files by Python's gzip and tarfile and by Pillow, intact ones and damaged ones. Needs pillow and
+numpy."""
 import gzip
 import io
 import os
@@ -58,7 +60,7 @@ def tar(members, form=tarfile.GNU_FORMAT, **kw):
 
 
 def short(data):
-    """Without most of the zeros that fill up the last record."""
+    """Removes most of the zeros that fill the last record."""
     n = len(data.rstrip(b"\0"))
     return data[:(n + 511) // 512 * 512 + 1024]
 
@@ -91,7 +93,7 @@ bad[148:156] = b"%06o\0 " % sum(bad[:512])
 put("tar", "size-negative", bytes(bad))
 
 
-# ---- cifar: a byte of choices before the archive, which is compressed, for records are large
+# ---- cifar: a byte of choices, then the archive, which is compressed because records are large
 def record(label, n):
     return b"".join(label + bytes((i * 7 + k) & 255 for k in range(3072)) for i in range(n))
 

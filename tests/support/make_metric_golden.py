@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Prints tests/unit/metric_golden.inc: made-up sentence pairs with the scores that other programs give them.
+"""Prints tests/unit/metric_golden.inc: synthetic sentence pairs with the scores that other programs give them.
 
     python3 tests/support/make_metric_golden.py > tests/unit/metric_golden.inc
 
-BLEU is sacreBLEU's (tokenize none, smooth none: the numbers of multi-bleu.perl); Eval_BLEU_Score is NLTK 3.2.4's corpus_bleu
-with emulate_multibleu, as OpenSeq2Seq called it; edit distances are rapidfuzz's.
-Needs sacrebleu, nltk==3.2.4, rapidfuzz.
+BLEU is sacreBLEU's (tokenize none, smooth none: the numbers of multi-bleu.perl); Eval_BLEU_Score is NLTK 3.2.4's
+corpus_bleu with emulate_multibleu, as OpenSeq2Seq called it; edit distances are rapidfuzz's. Needs sacrebleu,
+nltk==3.2.4, rapidfuzz.
 """
 import inspect
 import random
 
-if not hasattr(inspect, "formatargspec"):  # NLTK 3.2.4 asks for it while it is imported; Python 3.11 has it no more
+if not hasattr(inspect, "formatargspec"):  # NLTK 3.2.4 needs it at its import; Python 3.11 has removed it
     inspect.formatargspec = lambda *a, **k: ""
 
 import nltk

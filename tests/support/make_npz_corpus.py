@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the archives that NumPy made for tests/unit/npz.c and tests/fuzz/npz.c into tests/fuzz/corpus/npz, and prints
-the golden NPY headers of tests/unit/npz.c. Made with NumPy 2.4.6; any version since 1.9 gives the same arrays."""
+"""Writes NumPy's archives for tests/unit/npz.c and tests/fuzz/npz.c into tests/fuzz/corpus/npz.
+
+Also prints the golden NPY headers of tests/unit/npz.c. The files were made with NumPy 2.4.6. Any version since 1.9
+gives the same arrays."""
 import io
 import os
 import struct
@@ -64,7 +66,7 @@ archive("bomb.npz", {"x.npy": member(np.zeros(4 << 20, "u1"))}, zipfile.ZIP_DEFL
 archive("nothing.npz", {})
 with zipfile.ZipFile(os.path.join(out, "twice.npz"), "w") as z:
     z.writestr(zipfile.ZipInfo("x.npy"), member(one))
-    sys.stderr = io.StringIO()  # zipfile warns of the second name
+    sys.stderr = io.StringIO()  # zipfile warns about the second name
     z.writestr(zipfile.ZipInfo("x.npy"), member(one))
 whole = open(os.path.join(out, "version-2.npz"), "rb").read()
 open(os.path.join(out, "cut.npz"), "wb").write(whole[:-10])

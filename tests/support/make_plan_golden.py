@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/unit/plan_golden.inc: what the alpha-beta model of plan mode says, computed elsewhere than in run_dist.
+"""Writes tests/unit/plan_golden.inc: predictions of the alpha-beta model of plan mode, computed without run_dist.
 
 The formulas are written down again here from the literature, as sums over the messages that a rank sends, not as the closed
 forms of runner/run/forecast_model.c: a sum over 2^k hosts by exchanges of halves in radix 8 (Thakur, Rabenseifner and Gropp 2005),
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def radices(hosts):
-    """The power of two in steps of up to 8, the rest at once."""
+    """Factors: 8 as often as possible for the power of two, then the rest at once."""
     out, odd = [], hosts
     while odd % 2 == 0:
         odd //= 2
@@ -27,7 +27,7 @@ def radices(hosts):
 
 
 def messages(hosts, bytes_):
-    """Rounds and bytes that a rank sends: scatter-reduce down, gather up."""
+    """Rounds, and bytes that a rank sends: scatter-reduce, then gather."""
     rounds, sent, part = 0, 0.0, bytes_
     for radix in radices(hosts):
         sent += (radix - 1) * part / radix
@@ -41,7 +41,7 @@ def messages(hosts, bytes_):
 
 
 def exchange(m, hosts, per_host):
-    """Inside a host, between hosts."""
+    """Time inside a host, and between hosts."""
     t = 0.0
     if per_host > 1:
         t += m["buckets"] * m["in_alpha"] + 2 * (per_host - 1) / per_host * m["bytes"] / m["in_beta"]

@@ -1,10 +1,13 @@
-/* make_toy.c -- the toy task of OpenSeq2Seq (create_toy_data.sh): ten Greek letters, sentences of 5 to 50, the target
- * is the source reversed. The same seed gives the same files everywhere.
+/* make_toy.c -- writes the toy task of OpenSeq2Seq (create_toy_data.sh).
+ *
+ * Sentences have 5 to 50 words, which are ten Greek letters. The target is the source reversed. The
+ * same seed gives the same files on every machine.
  *
  *     make_toy DIR [seed] [--train=N] [--dev=N] [--test=N] [--min_len=N] [--max_len=N]
  *
- * Writes DIR/{train,dev,test}/{source,target}.txt and DIR/vocab/{source,target}.txt. Vocabularies as the original's
- * script left them: "letter TAB count" in order of first appearance, the count over all three sets and one too low. */
+ * Writes DIR/{train,dev,test}/{source,target}.txt and DIR/vocab/{source,target}.txt. Vocabularies
+ * are as those of the original script: "letter TAB count" in the order of first appearance. The
+ * count is that of all three sets, and one too low. */
 #include "rd/file.h"
 #include "rd/philox.h"
 #include "rd/strbuf.h"

@@ -1,10 +1,12 @@
-/* make_vocab.c -- counts the words of text files, and writes a vocabulary: "word TAB count", most frequent first, equal
- * counts in order of bytes.
+/* make_vocab.c -- counts the words of text files and writes a vocabulary.
+ *
+ * Each line is "word TAB count". The most frequent words come first; equal counts are in the order
+ * of bytes.
  *
  *     make_vocab [--min_count=N] [--max_size=N] FILE... > vocab.txt
  *
- * Files as run_dist reads them: plain, compressed, "archive!member"; words are what single spaces separate. Empty words
- * are left out. max_size counts words, without the four special ids. */
+ * Files are read as in run_dist: plain, compressed, or "archive!member". Single spaces separate
+ * words. Empty words are left out. max_size is a number of words, without the four special ids. */
 #include "../../runner/data/data_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +20,7 @@ typedef struct word {
 
 typedef struct table {
     word *slot;
-    size_t n, mask; /* mask + 1 slots */
+    size_t n, mask; /* n words in mask + 1 slots */
 } table;
 
 static rd_code no_memory(rd_status *st)

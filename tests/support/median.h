@@ -1,4 +1,4 @@
-/* median.h -- of measured times: sorts x, gives the upper of two middles. */
+/* median.h -- the median of measured times. */
 #ifndef RD_MEDIAN_H
 #define RD_MEDIAN_H
 
@@ -10,6 +10,7 @@ static inline int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Sorts x and returns its median: the upper one of two middle elements. */
 static inline double median(double *x, int n)
 {
     qsort(x, (size_t)n, sizeof *x, by_value);

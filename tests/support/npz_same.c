@@ -4,8 +4,8 @@
  *     npz_same --json A.json B.json
  *
  * Compares names, types, shapes and bytes of all arrays. With --manifest, also the values in
- * manifest.json, which names the number of ranks. The order of keys in a JSON object is not compared.
- * Exit status 0: equal; 1: different, and the first difference is printed. */
+ * manifest.json, which names the number of ranks. The order of keys in a JSON object is not
+ * compared. Exit status 0: equal; 1: different, and the first difference is printed. */
 #include "rd/file.h"
 #include "rd/npz.h"
 #include <jansson.h>

@@ -1,5 +1,7 @@
-/* rank_check.h -- for tests that run on several ranks: the communicator, and a check that ends the job. A check that fails on one rank
- * has to, for the others would wait in the next collective. */
+/* rank_check.h -- the communicator and a check for tests that run on several ranks.
+ *
+ * A check that fails on one rank ends the whole job, because the other ranks would wait in the next
+ * collective. */
 #ifndef RD_TESTS_RANK_CHECK_H
 #define RD_TESTS_RANK_CHECK_H
 
@@ -9,7 +11,7 @@
 static rd_comm *comm;
 static const rd_world *world; /* NULL: not known yet */
 
-/* There is a status st where it is used. */
+/* Ends the job if the condition is false. The caller has a variable rd_status st. */
 #define CHECK(cond)                               \
     do {                                          \
         if (!(cond)) failed(RD_HERE, #cond, &st); \

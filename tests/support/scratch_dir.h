@@ -1,6 +1,7 @@
-/* scratch_dir.h -- the folder a test writes in: made before the group, empty and gone after it. With
- * RD_TEST_KEEP=FOLDER that folder is used and its files stay, for the check_*.py scripts that look at them with other
- * programs. */
+/* scratch_dir.h -- a folder for the files of a test, made before the group and removed after it.
+ *
+ * With RD_TEST_KEEP=FOLDER the test uses that folder and leaves its files there, for the check_*.py
+ * scripts, which read them with other programs. */
 #ifndef RD_TESTS_SCRATCH_DIR_H
 #define RD_TESTS_SCRATCH_DIR_H
 
@@ -12,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static char dir[256]; /* cmocka's set-up functions have no place of their own to leave it */
+/* Global, because cmocka's set-up functions cannot return it in another way. */
+static char dir[256];
 
 static inline int make_dir(void **state)
 {
@@ -25,7 +27,7 @@ static inline int make_dir(void **state)
     return keep || mkdtemp(dir) ? 0 : -1;
 }
 
-/* The path of a file in it; good until the fourth call after this one. */
+/* Returns the path of a file in the folder, valid until the fourth call after this one. */
 static inline const char *in_dir(const char *name)
 {
     static char path[4][768];
@@ -35,7 +37,7 @@ static inline const char *in_dir(const char *name)
     return path[k];
 }
 
-/* Removes the files in it; a folder in it makes the test fail. */
+/* Removes the files in the folder. A folder in it makes the test fail. */
 static inline void empty_dir(void)
 {
     DIR *d = opendir(dir);

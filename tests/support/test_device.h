@@ -1,4 +1,4 @@
-/* test_device.h -- tests of parameters and what works on them, on the GPU that RD_TEST_DEVICE=cuda asks for, else on the host. */
+/* test_device.h -- runs tests of parameters on a GPU if RD_TEST_DEVICE=cuda, else on the host. */
 #ifndef RD_TEST_DEVICE_H
 #define RD_TEST_DEVICE_H
 
@@ -12,7 +12,7 @@ static inline bool test_on_gpu(void)
     return device && strcmp(device, "cuda") == 0;
 }
 
-/* Recurrent layers by cuDNN, as RD_TEST_CUDNN_RNN says: auto, off or on. */
+/* Returns whether cuDNN computes recurrent layers, by RD_TEST_CUDNN_RNN: auto, off or on. */
 static inline rd_rnn_asked rnn_asked(void)
 {
     const char *asked = getenv("RD_TEST_CUDNN_RNN");
@@ -27,7 +27,7 @@ static inline void test_gpu_free(void)
     rd_gpu_free(test_gpu);
 }
 
-/* Sealed parameters also live on the GPU from now on. */
+/* Moves sealed parameters to the GPU, if the tests use one. */
 static inline rd_code test_use_device(rd_params *p, rd_status *st)
 {
     if (!test_on_gpu()) return RD_OK;
@@ -49,7 +49,8 @@ static inline rd_code test_use_device(rd_params *p, rd_status *st)
 }
 #endif
 
-/* The test has written values, gradients or slots. */
+/* Marks values, gradients and slots as written by the host. A test calls it after it has written
+ * any. */
 static inline void test_written(rd_params *p)
 {
     rd_params_touch(p);
@@ -57,7 +58,7 @@ static inline void test_written(rd_params *p)
     rd_params_touch_slots(p);
 }
 
-/* Afterwards the host's arrays are what the last update left, where they have been since before. */
+/* Downloads the results of the last update into the host's arrays, whose addresses stay. */
 static inline void test_fetch(const rd_params *p)
 {
     (void)rd_params_values(p);

@@ -1,7 +1,7 @@
 """Measures the time of training steps, on a CPU or a GPU.
 
-A GPU works on a queue. Nothing waits between the steps, so the host runs ahead as it does in training. The host's clock
-measures the whole from start() to stop(), which wait for the GPU. The GPU's own clock measures single steps.
+A GPU works on a queue. Nothing waits between the steps, so the host runs ahead as it does in training. The host's
+clock measures the whole from start() to stop(), which wait for the GPU. The GPU's own clock measures single steps.
 """
 
 import statistics

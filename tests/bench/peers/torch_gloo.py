@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""torch_gloo.py -- measures all_reduce of PyTorch's gloo on this machine, float32, for the sizes of tests/bench/exchange.c.
+"""torch_gloo.py -- measures all_reduce of PyTorch's gloo on this machine, float32, for the sizes of
+tests/bench/exchange.c.
 
     python tests/bench/peers/torch_gloo.py --ranks 2 [--max-mib 512]
 
-Prints one line per size, "gloo KiB GB/s": bytes of one rank's tensor / time of the slowest rank, median over calls, as in
-exchange.c.
+Prints one line per size, "gloo KiB GB/s": bytes of one rank's tensor / time of the slowest rank, median over calls,
+as in exchange.c.
 """
 import argparse
 import os

@@ -5,18 +5,19 @@
     python torch_images.py --jpeg DIR [--size 224] [--seconds 4]
     python torch_images.py --check
 
-FILE.json is an experiment of ../ (mnist_cnn, resnet50). The model is that of the config, the batch is one fixed batch of
-random images, as in `run_dist --mode=bench`. A step is forward, backward and the optimizer. Everything is in channels-last
-memory format, which is the faster one on a CPU for these models. bfloat16 is torch.autocast with float32 weights.
-cpu_share = CPU time / wall time: in a run well below 1 other programs used the CPU. images_per_cpu_s counts only CPU time.
+FILE.json is an experiment of ../ (mnist_cnn, resnet50). The model is that of the config, the batch is one fixed
+batch of random images, as in `run_dist --mode=bench`. A step is forward, backward and the optimizer. Everything is
+in channels-last memory format, which is the faster one on a CPU for these models. bfloat16 is torch.autocast with
+float32 weights. cpu_share = CPU time / wall time: in a run well below 1 other programs used the CPU.
+images_per_cpu_s counts only CPU time.
 
-On a GPU the batch is there before the clock starts, unless --upload copies it from pinned memory in every step. Nothing waits
-for the GPU between the measured steps. step_seconds_median is by the GPU's clock. Without --tf32, float32 products and
-convolutions are float32. cuDNN chooses its convolutions by trial. --compile is torch.compile.
+On a GPU the batch is there before the clock starts, unless --upload copies it from pinned memory in every step.
+Nothing waits for the GPU between the measured steps. step_seconds_median is by the GPU's clock. Without --tf32,
+float32 products and convolutions are float32. cuDNN chooses its convolutions by trial. --compile is torch.compile.
 
---jpeg measures what torchvision does with a training image of a class folder: read, decode, random resized crop, flip,
-normalise. It does so with tensors (decode_jpeg) and with PIL, the default loader of ImageFolder, on one thread.
---check compares the parameter counts with the published ones.
+--jpeg measures what torchvision does with a training image of a class folder: read, decode, random resized crop,
+flip, normalise. It does so with tensors (decode_jpeg) and with PIL, the default loader of ImageFolder, on one
+thread. --check compares the parameter counts with the published ones.
 """
 
 import argparse

@@ -4,28 +4,30 @@
                             [--warmup N] [--steps N] [--device cpu|cuda] [--tf32] [--compile]
     python torch_seq2seq.py --check
 
-FILE.json is an experiment of ../ (toy, nmt_one, gnmt_4x512, gnmt_8x1024). Its keys are the defaults of the options. The model
-is that of the config (lstm cells), written in the usual way for PyTorch: nn.LSTM where there is no feedback, nn.LSTMCell for
-the layers inside the attention's feedback loop, keys once per batch, upper gnmt layers outside the loop, the output layer and
-the cross-entropy once over the real target positions, fused Adam. bfloat16 is torch.autocast with float32 weights.
-cpu_share = CPU time / wall time: in a run well below 1 other programs used the CPU. --check compares the loss with the
-reference implementation of tests/golden on small sizes, and measures nothing.
+FILE.json is an experiment of ../ (toy, nmt_one, gnmt_4x512, gnmt_8x1024). Its keys are the defaults of the options.
+The model is that of the config (lstm cells), written in the usual way for PyTorch: nn.LSTM where there is no
+feedback, nn.LSTMCell for the layers inside the attention's feedback loop, keys once per batch, upper gnmt layers
+outside the loop, the output layer and the cross-entropy once over the real target positions, fused Adam. bfloat16
+is torch.autocast with float32 weights. cpu_share = CPU time / wall time: in a run well below 1 other programs used
+the CPU. --check compares the loss with the reference implementation of tests/golden on small sizes, and measures
+nothing.
 
-On a GPU, nn.LSTM is cuDNN's. The batches are on the GPU before the clock starts, and nothing waits for the GPU between the
-measured steps. step_seconds_median is by the GPU's clock. Without --tf32, float32 products are float32.
+On a GPU, nn.LSTM is cuDNN's. The batches are on the GPU before the clock starts, and nothing waits for the GPU
+between the measured steps. step_seconds_median is by the GPU's clock. Without --tf32, float32 products are float32.
 
---compile is torch.compile of the decoder's time step (cells and attention). All other parts already are one library call for
-all steps. For sentences of several lengths the number of steps stays open, so PyTorch compiles once. A graph of the whole
-model would have the steps of the longest sentence, and PyTorch would compile it again for each length.
+--compile is torch.compile of the decoder's time step (cells and attention). All other parts already are one library
+call for all steps. For sentences of several lengths the number of steps stays open, so PyTorch compiles once. A
+graph of the whole model would have the steps of the longest sentence, and PyTorch would compile it again for each
+length.
 
-Data: pair i of an endless stream; batch b has the pairs b B .. b B + B - 1. u(i, k) in [0, 1) is splitmix64 of the counter
-1000003 i + k, its upper 53 bits as a fraction:
+Data: pair i of an endless stream; batch b has the pairs b B .. b B + B - 1. u(i, k) in [0, 1) is splitmix64 of the
+counter 1000003 i + k, its upper 53 bits as a fraction:
     uniform:LO:HI    n_src = LO + floor(u(i, 0) (HI - LO + 1)) words, n_tgt the same with u(i, 1)
     natural:MEAN:MAX z0, z1 = sqrt(-2 ln(1 - u(i, 0))) (cos, sin)(2 pi u(i, 1)); n_src = MEAN exp(0.55 z0 - 0.15),
                      n_tgt = n_src exp(0.15 z1), each rounded half up and limited to 1 .. MAX
     fixed:N          N words on both sides
-Word j (from 0) of the source is 4 + floor(u(i, 2 + j) (V - 4)); the target has 1002 + j instead of 2 + j. Start and end are
-added, so a side has n + 2 tokens. All of them count as tokens; padding does not.
+Word j (from 0) of the source is 4 + floor(u(i, 2 + j) (V - 4)); the target has 1002 + j instead of 2 + j. Start and
+end are added, so a side has n + 2 tokens. All of them count as tokens; padding does not.
 """
 
 import argparse
@@ -99,7 +101,8 @@ def reverse(x, length):
 
 
 def dropout(x, drop, training, steps=None):
-    """x with inverted dropout; with steps, one mask per step for tensors like x. Several times faster than F.dropout on a CPU."""
+    """x with inverted dropout; with steps, one mask per step for tensors like x. Several times faster than
+    F.dropout on a CPU."""
     if not training or drop == 0.0:
         return x if steps is None else None
     if x.is_cuda and steps is None:
@@ -109,8 +112,8 @@ def dropout(x, drop, training, steps=None):
 
 
 def run_lstm(layer, x):
-    """nn.LSTM over the padded batch: with oneDNN's fused layer this beats packed sequences, and padding at the end changes
-    nothing before it. Not every CPU has that layer in bfloat16."""
+    """nn.LSTM over the padded batch: with oneDNN's fused layer this beats packed sequences, and padding at the end
+    changes nothing before it. Not every CPU has that layer in bfloat16."""
     if FUSED_LSTM:
         return layer(x)[0]
     with torch.backends.mkldnn.flags(enabled=False):
@@ -206,7 +209,8 @@ class Seq2Seq(nn.Module):
         return cur, torch.bmm(weights[:, None].to(memory.dtype), memory)[:, 0], states
 
     def forward(self, x, len_x, y, len_y, real=None):
-        """Loss, summed over words and averaged over sentences. real: target positions without padding, sentence by sentence."""
+        """Loss, summed over words and averaged over sentences. real: target positions without padding, sentence by
+        sentence."""
         memory, live = self.encode(x, len_x)
         keys = self.memory_layer(memory)
         hide = torch.zeros(live.shape, device=x.device).masked_fill(~live, float("-inf"))
