@@ -1,7 +1,8 @@
 #!/bin/bash
-# matrix.sh -- one rank meets with a fault at a step, in a phase (RD_FAULT, runner/run/fault.c): each job ends with its exit
-# code and its message, with no process left, and the same command without the fault goes on to the bytes of the
-# undisturbed run. CASES=all: the job also ends in time.
+# matrix.sh -- tests faults of one rank at a step, in a phase (RD_FAULT, runner/run/fault.c).
+#
+# Each job ends with the right exit code and message, and no process is left. The same command without the fault
+# continues to the bytes of the undisturbed run. With CASES=all the job also ends in time.
 #
 #   CASES=all tests/run tests/fault/matrix.sh     every case; else a selection
 #
@@ -13,7 +14,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/matrix.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 toy 210 30
-t() { # np, folder: 12 steps, a save after every third or so
+t() { # np, folder: 12 steps, a save after about every third step
     local np=$1 dir=$2
     shift 2
     timeout 100 $MPIRUN -np "$np" "$PROG" --config_file=toy.json --logdir="$dir" --max_steps=12 --checkpoint_frequency=0 \
@@ -39,7 +40,7 @@ flip|7|holds other weights|8"
 one() { # np rank step phase kind status text seconds
     local name="$5 in rank $2 of $1, step $3, $4" status limits=()
     rm -rf run
-    case $5 in stop | hang) limits=(--set stall_warn_s=1 --set stall_abort_s=2) ;; esac # which a healthy run on a busy machine may pass
+    case $5 in stop | hang) limits=(--set stall_warn_s=1 --set stall_abort_s=2) ;; esac # a healthy run on a busy machine may exceed these
     RD_FAULT=$5:$2:$3:$4 timed t "$1" run "${limits[@]}" > said.txt 2>&1
     status=$?
     # shellcheck disable=SC2016
@@ -47,7 +48,7 @@ one() { # np rank step phase kind status text seconds
         { [ "$1" = any ] && [ "$2" -ne 0 ] && [ "$2" -ne 124 ]; } || [ "$1" = "$2" ] || { echo "status $2, not $1"; tail -n 8 said.txt; exit 1; }
         grep -q -- "$3" said.txt || { echo "no \"$3\""; tail -n 8 said.txt; exit 1; }
         grep -q -- "$3" run/run.log || { echo "no \"$3\" in run.log"; tail -n 8 run/run.log; exit 1; }
-        case $5 in data | memory) ! grep -n "is gone" said.txt || exit 1 ;; esac # the others, whom the launcher ends
+        case $5 in data | memory) ! grep -n "is gone" said.txt || exit 1 ;; esac # the other ranks, which the launcher ends
         [ -z "$4" ] || { echo "$4"; exit 1; }
         [ -z "$(ls run/*.tmp.* 2> /dev/null)" ] || [ "$5" = kill ] || { echo "half a file"; ls run; exit 1; }' \
         bash "$6" "$status" "$7" "$(in_time "$8")" "$5"
@@ -57,7 +58,7 @@ one() { # np rank step phase kind status text seconds
     expect "$name: to the same bytes" 0 "" "$same" "whole$1/model-12.npz" run/model-12.npz
 }
 n=0 each=9
-case ${BUILD:-} in *asan*) each=40 ;; esac # sanitizers are slow, and the selection has run without them
+case ${BUILD:-} in *asan*) each=40 ;; esac # sanitizers are slow, and the selection also runs without them
 while IFS='|' read -r kind status text seconds; do
     for np in 2 4; do
         for rank in 0 $((np - 1)); do

@@ -1,15 +1,21 @@
-/* images.c -- the image models against PyTorch in float64: loss, gradients, running statistics, ten steps of training,
- * an evaluation, and the number of parameters and operations. The cases and how they were made: README.md of this
- * folder.
+/* images.c -- compares the image models with PyTorch in float64.
  *
- * Tolerances: a case says how far rounding moves each kind of number, for training through batch norm of few samples enlarges
- * rounding more in a deep network than in a shallow one: the largest difference from PyTorch's float64 of PyTorch's own float32 and
- * of float64 runs whose weights are off by some units in the last place of a float32. Eight times that is allowed, because ours
- * sums in other orders and has another algorithm (Winograd) for some convolutions. No wrong formula passes: an epsilon of 1e-5 for
- * 1e-3 moves the first loss by 3e-6, a wrong momentum the later ones by percents.
+ * Compared are the loss, gradients, running statistics, ten steps of training, an evaluation, and
+ * the numbers of parameters and operations. README.md of this folder describes the cases and how
+ * they were made.
  *
- * On a GPU in mixed, where images have bfloat16 between their layers, also against PyTorch in float64 that rounds at the same places. What is allowed
- * there is of each number by itself: README.md says what it follows from. Builds without a GPU have none of these tests; the emulated one has. */
+ * Tolerances: each case states how far rounding moves each kind of number, because training through
+ * batch norm of few samples amplifies rounding more in a deep network than in a shallow one. The
+ * stated number is the largest difference from PyTorch's float64 of two kinds of runs: PyTorch's
+ * own float32, and float64 with weights that are off by some units in the last place of a float32.
+ * Eight times that number is allowed, because run_dist sums in other orders and uses another
+ * algorithm (Winograd) for some convolutions. No wrong formula passes: an epsilon of 1e-5 instead
+ * of 1e-3 moves the first loss by 3e-6, and a wrong momentum moves the later ones by percents.
+ *
+ * On a GPU in mixed, images are bfloat16 between layers. There the models are also compared with
+ * PyTorch in float64 that rounds at the same places. Each number has its own tolerance; README.md
+ * explains how it was derived. Builds without a GPU have none of these tests; the emulated one
+ * has. */
 #include "rd/image_net.h"
 #include "rd/model.h"
 #include "rd/optim.h"
@@ -23,9 +29,10 @@
 
 #define FOLDER "tests/golden/images"
 #define NARROW_FOLDER "tests/golden/images_narrow"
-#define ALLOWED 8.0 /* times the rounding that the case names */
-#define NARROW_ALLOWED \
-    6.0 /* times the root mean square of 16 runs, of each number by itself: beyond that by chance is one in 50,000 */
+#define ALLOWED 8.0 /* times the rounding that the case states */
+/* Times the root mean square of 16 runs, for each number. The probability of more by chance is 1 in
+ * 50,000. */
+#define NARROW_ALLOWED 6.0
 enum { MOST_CASES = 64, MOST_IMAGES = 32 };
 
 /* ---- numbers by formula: README.md, "Image models" ---- */
@@ -37,7 +44,8 @@ static uint64_t fnv1a(const char *prefix, const char *name)
     return h;
 }
 
-static uint32_t bits(uint64_t hash, int64_t i) /* 24 of SplitMix64 */
+/* Returns 24 bits of SplitMix64. */
+static uint32_t bits(uint64_t hash, int64_t i)
 {
     uint64_t z = (hash + (uint64_t)i) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -45,7 +53,8 @@ static uint32_t bits(uint64_t hash, int64_t i) /* 24 of SplitMix64 */
     return (uint32_t)((z ^ (z >> 31)) >> 40);
 }
 
-static double formula(uint64_t hash, int64_t i) /* in [-1, 1) */
+/* Returns a number in [-1, 1). */
+static double formula(uint64_t hash, int64_t i)
 {
     return (double)bits(hash, i) * 0x1p-23 - 1.0;
 }
@@ -71,9 +80,9 @@ static void set_param(rd_params *ps, const rd_param *p)
     }
 }
 
-/* ---- the device: RD_TEST_DEVICE=cuda asks for the first GPU ---- */
+/* ---- the device: the first GPU with RD_TEST_DEVICE=cuda ---- */
 #ifdef RD_CUDA
-static rd_gpu *gpus[2]; /* float32, mixed: made when first wanted */
+static rd_gpu *gpus[2]; /* float32, mixed; made at the first use */
 
 static void free_gpus(void)
 {
@@ -153,7 +162,8 @@ static double allowed(const fixture *f, const char *kind)
     return ALLOWED * rounding(f, kind);
 }
 
-/* keys: the case's; dropout off. quick: the initial values do not matter, and uniform ones are drawn fastest. */
+/* Makes the config from the keys of the case, without dropout. quick: the initial values do not
+ * matter, so they are uniform, which is fastest. */
 static void open_config(fixture *f, const char *model, const json_t *keys, bool quick)
 {
     rd_status st = {0};
@@ -202,7 +212,7 @@ static rd_code create(fixture *f, const char *model, const json_t *image, int64_
     return st->code;
 }
 
-/* first: number of the first sample. */
+/* Opens a case. first: number of the first sample. */
 static fixture *open_with(const char *name, bool mixed, int64_t first)
 {
     rd_status st = {0};
@@ -308,8 +318,9 @@ static rd_loss_out forward_backward(fixture *f)
     return out;
 }
 
-/* rows: [name, ..., norm, product with the fixed vector of that name]; x is divided by `by`. tolerance: in parts of the norm; with `own` times
- * what the row has behind each of the two. */
+/* Compares x / by with the rows of a list. A row is [name, .., norm, product with the fixed vector
+ * of that name, ..], with the norm at index `at`. tolerance: as a share of the norm. own:
+ * multiplies the tolerance by the numbers that the row has after these two. */
 static void check_rows(const fixture *f, const char *list, size_t at, const float *x, double by,
                        double tolerance, bool own)
 {
@@ -329,8 +340,8 @@ static void check_rows(const fixture *f, const char *list, size_t at, const floa
             got_dot += v * formula(h, k);
         }
         got_norm = sqrt(got_norm);
-        const double part = tolerance *
-                            fmax(norm, 0.01); /* some betas have no gradient but rounding */
+        /* The gradient of some betas is only rounding. */
+        const double part = tolerance * fmax(norm, 0.01);
         const double most[2] = {part * (own ? json_number_value(json_array_get(row, at + 2)) : 1.0),
                                 part *
                                     (own ? json_number_value(json_array_get(row, at + 3)) : 1.0)};
@@ -361,7 +372,7 @@ static void test_gradients(void **state)
     close_case(f);
 }
 
-/* The losses that the case has, from the initial weights on. */
+/* Trains from the initial weights and compares the losses of the case. */
 static void check_losses(fixture *f, double tolerance)
 {
     rd_status st = {0};
@@ -400,7 +411,7 @@ static void test_training(void **state)
     close_case(f);
 }
 
-/* ---- sizes that people know ---- */
+/* ---- published sizes ---- */
 static void test_counts(void **state)
 {
     (void)state;
@@ -428,14 +439,14 @@ static void test_counts(void **state)
     json_decref(rows);
 }
 
-/* The numbers of papers and other programs, not of the script above. */
+/* Numbers of papers and other programs, not of the script that makes the cases. */
 static void test_known_counts(void **state)
 {
     (void)state;
     static const struct {
         const char *model;
         int64_t h, c, classes, count;
-        double gmac; /* of all layers; 0: not looked at */
+        double gmac; /* giga multiply-adds of all layers, 0: not compared */
     } known[] = {
         {"mnist_cnn", 28, 1, 10, 1199882, 0.01199},
         {"resnet50", 224, 3, 1000, 25557032, 3.858},
@@ -481,7 +492,7 @@ static void test_known_counts(void **state)
     }
 }
 
-/* ---- what a user can get wrong, and what a batch can be ---- */
+/* ---- wrong keys, and unusual batches ---- */
 static void test_refused(void **state)
 {
     (void)state;
@@ -512,7 +523,7 @@ static void test_refused(void **state)
         assert_true(f && keys && image);
         open_config(f, bad[i].model, keys, false);
         (void)create(f, bad[i].model, image, bad[i].classes, false, &st);
-        if (strcmp(bad[i].keys, "{\"depth\": 50}") == 0) { /* 6 * 8 + 2 is a depth */
+        if (strcmp(bad[i].keys, "{\"depth\": 50}") == 0) { /* 6 * 8 + 2 is a valid depth */
             assert_int_equal(st.code, RD_OK);
         } else {
             if (st.code != RD_EUSAGE || !strstr(st.msg, bad[i].says))
@@ -533,13 +544,14 @@ static void test_batches(void **state)
     rd_loss_out out;
     float value;
     const rd_batch empty = {.n = 0};
-    rd_tape_reset(f->tape, true, true); /* no sample: loss 0 and nothing to go back through */
+    /* Without samples the loss is 0, and backward has nothing to do. */
+    rd_tape_reset(f->tape, true, true);
     must_do(f->def->loss(f->model, f->tape, &empty, &out, &st), &st);
     assert_non_null(out.loss);
     must_do(rd_tape_read(f->tape, out.loss, false, &value, &st), &st);
     assert_true(value == 0.0f && out.weight == 0.0 && !out.loss->needs_grad);
     must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
-    f->label[1] = 10; /* ten classes: 0 to 9 */
+    f->label[1] = 10; /* the classes are 0 to 9 */
     rd_tape_reset(f->tape, false, false);
     assert_int_equal(f->def->loss(f->model, f->tape, &f->batch, &out, &st), RD_EDATA);
     assert_non_null(strstr(st.msg, "sample 1 has label 10"));
@@ -556,7 +568,7 @@ static void test_batches(void **state)
     close_case(f);
 }
 
-/* Dropout in training alone, a function of seed, epoch and sample; about the share asked for is dropped. */
+/* Dropout acts only in training, and depends on seed, epoch and sample. */
 static void test_dropout(void **state)
 {
     (void)state;
@@ -588,7 +600,7 @@ static void test_dropout(void **state)
     close_case(f);
 }
 
-/* Products with bfloat16 inputs: 8 bits, so 0.2 % off each, in a sum of many. */
+/* Products have bfloat16 inputs with 8 bits, so each is off by 0.2 %, in a sum of many. */
 static void test_mixed(void **state)
 {
     (void)state;
@@ -614,7 +626,7 @@ static bool has_bfloat16(void)
     return has;
 }
 
-/* state: a file of images_narrow, which has the results of the case of that name. */
+/* *state: name of a case. Its results are in the file of that name in images_narrow. */
 static void test_narrow(void **state)
 {
     if (!has_bfloat16()) skip();
@@ -713,8 +725,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Networks of tens of millions of parameters take minutes with sanitizers or on an emulated GPU, and run the code
- * that the smaller ones run. */
+/* Returns whether a network has tens of millions of parameters and this build is slow (sanitizers,
+ * emulated GPU). Such a test would take minutes, and run the same code as the smaller networks. */
 static bool too_large(const char *name)
 {
     bool slow = emulated();
@@ -728,7 +740,8 @@ static bool too_large(const char *name)
     return false;
 }
 
-/* The cases of a folder, by name; fewer than `least`: -1. */
+/* Lists the cases of a folder in the order of their names. Returns -1 if there are fewer than
+ * `least`. */
 static int cases_of(const char *folder, int least, char **names)
 {
     int n = 0;

@@ -1,5 +1,7 @@
-"""The image models in PyTorch, for make_images.py: written from the papers, tf_cnn_benchmarks' description and Keras' example, with
-layers of torch.nn.functional alone. Images NHWC, kernels (height, width, in, out), dense kernels (in, out)."""
+"""The image models in PyTorch, for make_images.py.
+
+They are written from the papers, the description of tf_cnn_benchmarks and Keras' example, only with layers of
+torch.nn.functional. Images are NHWC, kernels (height, width, in, out), dense kernels (in, out)."""
 
 import itertools
 
@@ -32,18 +34,19 @@ def formula(name, n):
 
 
 def images(n, h, w, c):
-    """Squares of 8 x 8 pixels with some noise: samples differ by more than the noise, else batch norm divides by next to nothing.
-    Rounded to float32."""
+    """Squares of 8 x 8 pixels with some noise, rounded to float32. Samples differ by more than the noise; otherwise
+    batch norm would divide by almost nothing."""
     i, y, x, k = np.ogrid[:n, :h, :w, :c]
     rough = formula("square", n * 64 * 64 * c)[((i * 64 + y // 8) * 64 + x // 8) * c + k]
     return (0.75 * rough + 0.25 * formula("image", n * h * w * c).reshape(n, h, w, c)).astype(np.float32)
 
 
 def initial(name, shape):
-    """Kernels with variance 2 / fan_in, biases about 0. A ReLU whose input is near zero goes one way in float32 and the other in
-    float64, and in a deep network one such element is a percent of some gradient. So norms have beta = 3 gamma, and norm1 -3
-    gamma in every fourth channel or so: few inputs are near zero, most channels are on, some off. In norm2 and norm3, of which
-    one ends every residual block, gamma is about 1/4. Rounded to float32."""
+    """Kernels with variance 2 / fan_in, biases about 0, rounded to float32. A ReLU whose input is near zero may be
+    on in float32 and off in float64, and in a deep network one such element is a percent of some gradient.
+    Therefore norms have beta = 3 gamma, and norm1 has -3 gamma in about every fourth channel: few inputs are near
+    zero, most channels are on, and some are off. In norm2 and norm3, which end the residual blocks, gamma is about
+    1/4."""
     n = int(np.prod(shape))
     u, (layer, part) = formula(name, n), name.split("/")[-2:]
     middle = 0.25 if layer in ("norm2", "norm3") else 1.0
@@ -62,17 +65,17 @@ def initial(name, shape):
 # ---- 16 bits ----
 
 def bfloat16(x):
-    """The nearest bfloat16."""
+    """Rounds to the nearest bfloat16."""
     return x.to(torch.bfloat16).to(x.dtype)
 
 
 class Rounded(torch.autograd.Function):
-    """Numbers, or their gradients, or both, as a model stores them."""
+    """Rounds numbers, or their gradients, or both, as a model stores them."""
 
     @staticmethod
     def forward(ctx, x, there, back, store):
         ctx.back, ctx.store = back, store
-        return store(x, not x.is_leaf) if there else x.clone()      # a leaf is the same for everyone
+        return store(x, not x.is_leaf) if there else x.clone()      # a leaf has one value for all its users
 
     @staticmethod
     def backward(ctx, g):
@@ -80,7 +83,8 @@ class Rounded(torch.autograd.Function):
 
 
 def jitter(seed):
-    """What float32 sums in another order do to a number, at most: 2^-22 of itself and of the root mean square of its array. None: nothing."""
+    """Changes numbers as float32 sums in another order may do: by at most 2^-22 of the number and 2^-22 of the root
+    mean square of its array. None: no change."""
     if seed is None:
         return lambda x: x
     rng = torch.Generator().manual_seed(seed)
@@ -90,9 +94,11 @@ def jitter(seed):
 # ---- networks ----
 
 class Model:
-    """narrow: results of layers on images and their gradients are rounded to bfloat16 when they are stored, and so are operands of products
-    and convolutions, and what a convolution adds to the gradients of its kernel and image, but not where it is a plain product. Dense layers
-    give full numbers. All is computed in dtype. seed: of jitter, the same network by other sums."""
+    """A network. All is computed in dtype.
+
+    narrow: rounds to bfloat16 the stored results of layers on images and their gradients, the operands of products
+    and convolutions, and what a convolution adds to the gradients of its kernel and image, unless it is a plain
+    product. Results of dense layers are not rounded. seed: seed of jitter, which stands for other orders of sums."""
 
     def __init__(self, case, dtype, narrow=False, seed=None):
         self.case, self.dtype, self.params, self.states, self.seen, self.narrow = case, dtype, {}, {}, {}, narrow
@@ -101,7 +107,7 @@ class Model:
                                 pool_padding="symmetric"), **case["config"])
         self.macs, self.first_macs = 0, 0
 
-    # parameters appear when they are first used
+    # parameters are made at their first use
 
     def param(self, name, shape):
         if name not in self.params:
@@ -116,7 +122,7 @@ class Model:
         return Rounded.apply(x, there, back, self.store) if self.narrow else x
 
     def store(self, x, moves):
-        """x as bfloat16; self.stored, where it is a list, gets it too."""
+        """x as bfloat16. Appends it to self.stored if that is a list."""
         y = bfloat16(self.jitter(x) if moves else x)
         if self.stored is not None:
             self.stored.append(y.detach())
@@ -160,7 +166,7 @@ class Model:
         return col(gamma) * torch.cat(parts) + col(beta)
 
     def follow(self):
-        """Running statistics take in what the last pass saw."""
+        """Updates the running statistics with those of the last pass."""
         keep = self.config["batch_norm_momentum"]
         for k, v in self.seen.items():
             self.states[k] = keep * self.states[k] + (1 - keep) * v
@@ -225,7 +231,7 @@ class Model:
 
     def resnet(self, x, depth):
         x = self.relu(self.norm("resnet/norm1", self.conv("resnet/conv1", x, 7, 64, 2, 3)))
-        if self.config["pool_padding"] == "same":             # zeros are as good as minus infinity behind a ReLU
+        if self.config["pool_padding"] == "same":             # after a ReLU zeros have the same effect as minus infinity
             for d in (2, 3):
                 total = max((-(-x.shape[d] // 2) - 1) * 2 + 3 - x.shape[d], 0)
                 pad = (total // 2, total - total // 2)
@@ -251,7 +257,7 @@ class Model:
         return self.dense("resnet/dense", self.keep(x.mean((2, 3))), self.case["classes"])
 
     def loss(self, x, label, training):
-        """Sum over the samples of the smoothed loss, sum of -log p(label), logits."""
+        """Returns the sum of the smoothed loss over samples, the sum of -log p(label), and the logits."""
         y = self.logits(x, training)
         q = F.log_softmax(y, 1)
         nll, e = -q.gather(1, label[:, None]).sum(), self.config["label_smoothing"]
@@ -259,7 +265,7 @@ class Model:
 
 
 def count(case):
-    """Parameters, multiply-adds of one image, those of the first layer."""
+    """Returns the number of parameters, the multiply-adds of one image, and those of the first layer."""
     m = Model(case, torch.float32)
     h, w, c = case["image"]
     shapes = {}
@@ -281,7 +287,7 @@ def torchvision_count(model, classes):
 
 
 def compare_with_torchvision(case, x, label):
-    """The same weights in torchvision's module, where there is one: loss and gradients must agree to 1e-9."""
+    """Checks torchvision's module, if there is one, with the same weights: loss and gradients must agree to 1e-9."""
     import torchvision.models as tv
     name, config = case["model"].split("_")[0], case["config"]
     if "batch_norm_samples" in config or config.get("pool_padding") == "same" or torchvision_count(
@@ -309,7 +315,7 @@ def compare_with_torchvision(case, x, label):
     with torch.no_grad():
         for p, k in zip(module.parameters(), names, strict=True):
             v = turn(m.params[k])
-            if k == "vgg/dense1/kernel":                      # theirs reads channel by channel
+            if k == "vgg/dense1/kernel":                      # torchvision flattens channel by channel
                 v = v.reshape(4096, h, w, 512).permute(0, 3, 1, 2).reshape(4096, -1)
             p.copy_(v)
     module.train()

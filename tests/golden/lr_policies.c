@@ -1,12 +1,14 @@
-/* Schedules and the plateau rule against torch and the formulas of Horovod and Keras (make_lr_policies.py). The keys go
- * through the option table, as those of a config do. */
+/* lr_policies.c -- compares schedules and the plateau rule with torch, Horovod and Keras.
+ *
+ * make_lr_policies.py made the values. The keys go through the option table, like those of a
+ * config. */
 #include "rd/optim.h"
 #include "test.h"
 #include "lr_policies_values.h"
 #include <math.h>
 #include <string.h>
 
-/* Doubles on both sides; torch's cosine is a recursion of 50 steps. */
+/* Both sides use doubles; torch's cosine is a recursion of 50 steps. */
 static const double tolerance = 1e-12;
 
 static rd_config *read_keys(const char *keys, rd_schedule_config *c)
@@ -38,7 +40,7 @@ static void check_schedule(void **state)
     c.end_epoch = g->end_epoch;
     for (int i = 0; i < g->n; i++) {
         const int S = (int)g->epoch_steps, s = g->step[i];
-        /* As the trainer asks: from the position in the epoch. Then from the step alone. */
+        /* First as in the trainer, from the position in the epoch. Then from the step alone. */
         const rd_schedule_point p = {.step = s,
                                      .n_ranks = g->n_ranks,
                                      .epoch = (double)(s / S) + (double)(s % S) / S,

@@ -1,12 +1,16 @@
-"""Golden values of the image models: losses, gradients, running statistics and the first steps of training, one .json a case.
+"""Writes golden values of the image models: losses, gradients, running statistics and the first steps of training.
 
     python make_images.py [--only PART_OF_A_NAME] [--check] [--narrow | --spread]
 
-Needs numpy, torch and torchvision. Written without any code of run_dist; images_torch.py has the networks, in float64. Weights,
-images and labels are made by formula (see README.md), so that the files hold results alone. The resnets and VGG are compared
-with torchvision's modules before anything is written. --check writes nothing. Also writes images/parameter_counts.json.
---narrow writes images_narrow/ alone: some of the cases with what lies between layers rounded to bfloat16. --spread writes nothing: of these, the
-share of stored numbers, forward and then backward, that jitter has moved to another one.
+Each case is one .json file. Needs numpy, torch and torchvision. No code of run_dist is used; images_torch.py has
+the networks, in float64. Weights, images and labels come from a formula (see README.md), so the files have only
+results. The script compares the resnets and VGG with torchvision's modules before it writes anything. It also
+writes images/parameter_counts.json.
+
+--check     writes nothing
+--narrow    writes only images_narrow/: some cases with numbers between layers rounded to bfloat16
+--spread    writes nothing; prints, for these cases, the share of stored numbers that jitter changes, forward and
+            then backward
 """
 
 import argparse
@@ -21,7 +25,7 @@ import images_torch as net
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 10
-SHAKE, SHAKES = 2.0 ** -22, 4  # four units in the last place of a float32; how often
+SHAKE, SHAKES = 2.0 ** -22, 4  # four units in the last place of a float32; number of runs
 MOST_ROUNDING = {"loss": 1e-5, "gradient": 1e-3, "training": 1e-4, "state": 1e-4, "eval": 1e-3}
 
 
@@ -50,13 +54,14 @@ CASES = {
 }
 
 
-# With the number of the first sample: the first ones have a unit of mnist_cnn's hidden layer so near zero that jitter decides its relu.
+# With the number of the first sample: in the first samples a unit of mnist_cnn's hidden layer is so near zero that
+# jitter decides its ReLU.
 NARROW = {"mnist_cnn": 4, "mnist_cnn_smoothing": 0, "lenet": 24, "resnet20": 0, "resnet_cifar_groups": 0}
 NARROW_STEPS, NARROW_RUNS, NARROW_ALLOWED = 3, 16, 6
 
 
 def measures(name, x):
-    """Norm, and product with the fixed vector of that name."""
+    """Returns the norm, and the product with the fixed vector of that name."""
     x = np.asarray(x, np.float64)
     return [float(np.sqrt((x * x).sum())), float((x.ravel() * net.formula("dot/" + name, x.size)).sum())]
 
@@ -70,14 +75,14 @@ def batch_of(c, dtype):
 
 
 def run(c, dtype, shaken=None, narrow=False, steps=STEPS, jitter=None):
-    """All that is kept of a case, computed in one precision. shaken: a seed; each weight is off by up to SHAKE of itself. jitter: of what is
-    rounded to 16 bits."""
+    """Computes the results of a case in one precision. shaken: a seed; each weight is off by up to SHAKE of itself.
+    jitter: a seed for numbers that are rounded to 16 bits."""
     x, label = batch_of(c, dtype)
     m = net.Model(c, dtype, narrow, jitter)
     if shaken is not None:
         rng = torch.Generator().manual_seed(shaken)
         with torch.no_grad():
-            m.loss(x, label, training=True)  # makes the weights
+            m.loss(x, label, training=True)  # creates the weights
             assert m.params
             for p in m.params.values():
                 p.mul_(1.0 + SHAKE * (2.0 * torch.rand(p.shape, generator=rng, dtype=dtype) - 1.0))
@@ -90,7 +95,7 @@ def run(c, dtype, shaken=None, narrow=False, steps=STEPS, jitter=None):
         if opt is None:
             opt = make(list(m.params.values()))
         opt.zero_grad()
-        loss.backward()  # of the sum, as run_dist: a gradient that is rounded would be another number after a division by n
+        loss.backward()  # of the sum, as in run_dist: after a division by n a rounded gradient would be another number
         for p in m.params.values():
             p.grad.div_(c["n"])
         losses.append(loss.item() / c["n"])
@@ -110,13 +115,13 @@ def run(c, dtype, shaken=None, narrow=False, steps=STEPS, jitter=None):
 
 
 def gap(a, b):
-    """Largest difference of two tables of (norm, product), in parts of the norm. Some betas have no gradient but rounding (the next
-    batch norm takes away what they add), so a norm counts as 0.01 at least."""
+    """Returns the largest difference of two tables of (norm, product), as a share of the norm. The gradient of some
+    betas is only rounding (the next batch norm removes what they add), so a norm counts as at least 0.01."""
     return max(max(abs(p - q) for p, q in zip(a[k], b[k])) / max(a[k][0], 0.01) for k in a)
 
 
 def rounding(exact, low):
-    """How far another computation is from the exact one."""
+    """Returns how far another computation is from the exact one."""
     rel = lambda p, q: abs(p - q) / abs(p)
     return dict(loss=max(rel(exact["loss_sum"], low["loss_sum"]), rel(exact["nll_sum"], low["nll_sum"])),
                 gradient=gap(exact["gradients"], low["gradients"]),
@@ -128,8 +133,8 @@ def rounding(exact, low):
 def make(name, c):
     check = net.compare_with_torchvision(c, *batch_of(c, torch.float64))
     exact = run(c, torch.float64)
-    # PyTorch's float32 is one sample of what rounding does, and can be near by luck. Weights that are off by some units in the last
-    # place do to the exact computation what the rounding of another algorithm (Winograd's, say) does.
+    # PyTorch's float32 is one sample of rounding, and may be close by chance. Weights that are off by some units in the
+    # last place change the exact computation as much as the rounding of another algorithm, such as Winograd's.
     others = [run(c, torch.float32)] + [run(c, torch.float64, seed) for seed in range(SHAKES)]
     rs = [rounding(exact, o) for o in others]
     r = {k: max(one[k] for one in rs) for k in rs[0]}
@@ -149,9 +154,10 @@ def make(name, c):
 
 
 def make_narrow(name, c):
-    """The first pass and some losses. A number near the middle of two of bfloat16's goes to the other one when it is summed in another order;
-    how far results move then, of each gradient's norm and product by itself, tell runs with jitter. A network that rounds nothing must be
-    told apart: farther away than NARROW_ALLOWED times that."""
+    """Makes the first pass and some losses. A number near the middle of two bfloat16 numbers may be rounded to the
+    other one if it is summed in another order. Runs with jitter show how far results move then, for the norm and the
+    product of each gradient. A network without rounding must be distinguishable: farther away than NARROW_ALLOWED
+    times that."""
     exact = run(c, torch.float64, narrow=True, steps=NARROW_STEPS)
     others = [run(c, torch.float64, None, True, NARROW_STEPS, seed) for seed in range(NARROW_RUNS)]
     rms = lambda x: float(np.sqrt(np.mean(np.square(x))))
@@ -185,7 +191,7 @@ def print_spread(name, c):
 
 
 def text(d):
-    """JSON with one line for each parameter."""
+    """Writes JSON with one line for each parameter."""
     rows = []
     for k, v in d.items():
         if k in ("parameters", "states"):
@@ -196,7 +202,7 @@ def text(d):
 
 
 def counts():
-    """Trainable parameters and multiply-adds of one image, at the sizes people know them by."""
+    """Counts trainable parameters and multiply-adds of one image, at the published sizes."""
     rows = []
     for model, h, c, classes in (
             ("mnist_cnn", 28, 1, 10), ("lenet", 28, 1, 10), ("alexnet", 227, 3, 1000), ("alexnet", 227, 3, 1001), ("vgg11", 224, 3, 1000),

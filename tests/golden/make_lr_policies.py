@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/lr_policies_values.h: learning rates of schedules and of the plateau rule, computed elsewhere than in
-run_dist.
+"""Writes tests/golden/lr_policies_values.h: learning rates of schedules and of the plateau rule, without run_dist.
 
-Piecewise: torch MultiStepLR. Polynomial, cosine: torch PolynomialLR, CosineAnnealingLR. The warm-up: the formula of Horovod's
-LearningRateWarmupCallback, batch by batch. The plateau: Keras' ReduceLROnPlateau.on_epoch_end (2.2.x), written down again below,
-and without cool-down also torch ReduceLROnPlateau, which must agree.
+  piecewise            torch MultiStepLR
+  polynomial, cosine   torch PolynomialLR, CosineAnnealingLR
+  warm-up              the formula of Horovod's LearningRateWarmupCallback, batch by batch
+  plateau              Keras' ReduceLROnPlateau.on_epoch_end (2.2.x), rewritten below; without cool-down also torch
+                       ReduceLROnPlateau, which must agree
 
     python3 tests/golden/make_lr_policies.py > tests/golden/lr_policies_values.h
 """
@@ -15,7 +16,7 @@ import torch
 
 
 def torch_rates(lr, make, n):
-    """Rates of n steps of a torch scheduler that is stepped after each."""
+    """Returns the rates of n steps of a torch scheduler."""
     p = torch.zeros(1, requires_grad=True)
     opt = torch.optim.SGD([p], lr=lr)
     sched = make(opt)
@@ -114,7 +115,7 @@ class KerasPlateau:
 rng = np.random.default_rng(3)
 curve = np.round(np.concatenate([2.0 * 0.7 ** np.arange(8), 0.12 + 0.01 * rng.normal(size=30), 0.1 - 0.001 * np.arange(6),
                                  0.09 + 0.0005 * rng.random(36)]), 5)
-creep = np.round(1.0 - 0.00009 * np.arange(40), 6)  # small steps that count together
+creep = np.round(1.0 - 0.00009 * np.arange(40), 6)  # small steps that add up
 plateaus = []
 for name, values, keys, higher in (
         ("Horovod's MNIST", curve, {"plateau_factor": 0.1}, False),

@@ -1,5 +1,8 @@
-"""Writes lstm_values.h: LSTM layers by torch.nn.LSTM in float64 on packed sequences, with initial and final states, and all
-gradients, for tests/gpu/lstm.c.    python make_lstm.py   (torch, CPU)"""
+"""Writes lstm_values.h for tests/gpu/lstm.c: results of torch.nn.LSTM in float64 on sequences of several lengths.
+
+    python make_lstm.py
+
+The results are initial and final states, outputs, and all gradients. Needs torch on the CPU."""
 import pathlib
 import textwrap
 
@@ -10,7 +13,7 @@ CASES = [(3, 5, [4, 4, 4]), (4, 3, [5, 3, 3, 1]), (7, 8, [6, 6, 6, 6, 6, 6, 6, 6
 
 
 def numbers(*shape, scale=1.0):
-    """Multiples of 1/64, which bfloat16 holds."""
+    """Random multiples of 1/64, which are exact in bfloat16."""
     return torch.round((2 * torch.rand(*shape, dtype=torch.float64) - 1) * scale * 64) / 64
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/optim_values.h: ten steps of every optimizer, computed elsewhere than in run_dist.
+"""Writes tests/golden/optim_values.h: ten steps of every optimizer, computed without run_dist, in float64.
 
-sgd, momentum, nesterov, adagrad, adadelta, weight decay of these: torch.optim in float64. adam, rmsprop, LARS, clipping and the
-rows that momentum, nesterov, rmsprop and adadelta skip: NumPy float64 from the formulas of TensorFlow 1.4 (LARS of images: of
-MLPerf), for torch has other ones (adam: epsilon inside the bias correction; rmsprop: epsilon outside the root, the rate outside
-the momentum, a mean square that starts at 0; 1e-6 in the clipping factor; no LARS).
+torch.optim: sgd, momentum, nesterov, adagrad, adadelta, and their weight decay. NumPy, from the formulas of
+TensorFlow 1.4 (LARS of images: of MLPerf): adam, rmsprop, LARS, clipping, and the rows that momentum, nesterov,
+rmsprop and adadelta skip. torch has other formulas there. Its adam has epsilon inside the bias correction. Its
+rmsprop has epsilon outside the root, the rate outside the momentum, and a mean square that starts at 0. Its
+clipping factor has 1e-6. It has no LARS.
 
     python3 tests/golden/make_optim.py > tests/golden/optim_values.h
 """
@@ -21,7 +22,7 @@ def f32(x):
 
 
 w0 = f32(rng.normal(0, 0.5, N))
-w0[ROWS * COLS:] = 0  # a bias starts at zero: LARS falls back to 1 / 16384
+w0[ROWS * COLS:] = 0  # a bias starts at zero, where LARS uses 1 / 16384
 grads = f32(rng.normal(0, 1, (STEPS, N)) * 10.0 ** rng.integers(-3, 2, (STEPS, N)))
 sparse = grads.copy()
 for s in range(STEPS):
@@ -32,7 +33,7 @@ PARTS = [slice(0, ROWS * COLS), slice(ROWS * COLS, N)]
 
 
 def run_torch(make, gs, falling=1.0):
-    """make takes the two variables as one list of tensors: table, bias. The rate falls by a factor each step."""
+    """make: a function of the list of two tensors, table and bias. The rate falls by a factor each step."""
     w = [torch.tensor(w0[p], dtype=torch.float64, requires_grad=True) for p in PARTS]
     opt = make(w)
     out = []
@@ -72,7 +73,7 @@ class Sgd:
 
 
 def by_rows(w, g, update):
-    """update(w, g, where) for the elements whose row, or bias, is to be touched."""
+    """Calls update(w, g, where) for the elements whose row, or bias, is touched."""
     where = np.ones(N, bool)
     for r in range(ROWS):
         where[r * COLS:(r + 1) * COLS] = np.any(g[r * COLS:(r + 1) * COLS] != 0)

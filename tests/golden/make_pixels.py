@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/pixel_values.h: warps, resampled boxes, a CMYK file, PNGs, made elsewhere than in run_dist.
+"""Writes tests/golden/pixel_values.h: warps, resampled boxes, a CMYK file and PNGs, computed without run_dist.
 
-Warps: the matrix as Keras' ImageDataGenerator of 2018 (keras_preprocessing 1.0) builds it, in NumPy float64; the pixels
-by scipy.ndimage.affine_transform, order 1, mode "nearest", channel by channel, as apply_transform does.
-Boxes: Pillow's Image.resize(box=..., BILINEAR) of float images (mode "F"), which rounds nothing; widths that shrink and
-grow. The JPEG: CMYK as Pillow writes it (Adobe marker, inverted), with the RGB that Pillow makes of what it reads back;
-PNGs likewise, without their transparency, 16 bits cut to 8.
+  warps   the matrix as in Keras' ImageDataGenerator of 2018 (keras_preprocessing 1.0), in NumPy float64; the pixels by
+          scipy.ndimage.affine_transform, order 1, mode "nearest", channel by channel, as in apply_transform
+  boxes   Pillow's Image.resize(box=..., BILINEAR) of float images (mode "F"), without rounding; smaller and larger
+  JPEG    CMYK as Pillow writes it (Adobe marker, inverted), with the RGB that Pillow makes when it reads the file
+  PNGs    likewise, without their transparency, 16 bits cut to 8
 
     python3 tests/golden/make_pixels.py > tests/golden/pixel_values.h
 """
@@ -21,7 +21,7 @@ rng = np.random.default_rng(11)
 
 
 def picture(h, w, c, seed):
-    """Bytes that the C side makes too: a linear congruential generator."""
+    """Bytes of a linear congruential generator, which the C side has, too."""
     x = np.uint64(seed)
     out = np.empty(h * w * c, np.uint8)
     for i in range(out.size):
@@ -116,7 +116,7 @@ assert b"Adobe" in file
 rgb = np.asarray(Image.open(io.BytesIO(file)).convert("RGB"))[8, 8::16]
 print("static const uint8_t cmyk_file[] = {%s};" % numbers(list(file), "%d"))
 print("static const uint8_t cmyk_rgb[4][3] = {%s};" % ", ".join("{%s}" % numbers(v, "%d") for v in rgb))
-# ---- PNG: every kind that Pillow writes, a gradient with noise so that it takes all filters
+# ---- PNG: every kind that Pillow writes, of a gradient with noise, so that all filters occur
 def png(mode):
     g = np.add.outer(np.arange(9) * 11, np.arange(13) * 7).astype(np.uint8)
     a = np.stack([g + picture(9, 13, 1, 50 + k)[:, :, 0] // (4 + 40 * k) for k in range(4)], 2)

@@ -1,11 +1,12 @@
-"""Golden values of the sequence-to-sequence models: losses, gradients, Adam steps and decoded sentences, one .npz a case.
+"""Writes golden values of the sequence-to-sequence models: losses, gradients, Adam steps and decoded sentences.
 
     python make_seq2seq.py [--only PART_OF_A_NAME] [--check]
 
-Needs numpy and torch. Written without any code of run_dist: seq2seq_torch.py has the padded models with autograd, in float64;
-seq2seq_numpy.py has the same models sentence by sentence, for decoding. This script compares the two, compares LSTM encoders
-with torch.nn.LSTM, and then writes seq2seq/<case>.npz (see README.md for its members) and seq2seq/parameter_counts.json.
---check writes nothing. The output depends on the seeds below alone, apart from the last bits of the float64 values.
+Each case is one .npz file. Needs numpy and torch. No code of run_dist is used. seq2seq_torch.py has the padded
+models with autograd, in float64. seq2seq_numpy.py has the same models sentence by sentence, for decoding. This
+script compares the two, compares LSTM encoders with torch.nn.LSTM, and then writes seq2seq/<case>.npz (README.md
+lists its members) and seq2seq/parameter_counts.json. --check writes nothing. The output depends only on the seeds
+below, except for the last bits of the float64 values.
 """
 
 import argparse
@@ -52,13 +53,14 @@ def config(encoder, enc_cell, dec_cell, attention, enc_layers, dec_layers, size=
 
 
 def cases():
-    """name -> (config, vocabulary sizes). Every legal cell x encoder x attention; depth and the other keys go round."""
+    """name -> (config, vocabulary sizes): every legal cell x encoder x attention; depth and other keys vary in
+    turn."""
     out, n = {}, 0
     for cell in ("lstm", "gru", "glstm", "slstm"):
         for enc in ENCODERS:
             for att in ATTENTIONS:
                 if cell == "gru" and att.startswith("gnmt"):
-                    continue                                  # needs a state of the LSTM kind
+                    continue                                  # needs a state like that of an LSTM
                 more = {}
                 deep_enc = 1 + n % 2 if enc == "uni" else 2 + (n % 4 == 1) if enc == "gnmt" else 1 + (n % 3 == 2)
                 deep_dec = (2, 3, 1)[n % 3] if att.startswith("gnmt") else (1, 2, 2, 3)[n % 4]
@@ -90,7 +92,7 @@ def cases():
 
 
 def initial(c, v_s, v_t, rng):
-    """About N(0, 1/2), biases and scalars included, in steps of 1/32: exact in float32, and small in the file."""
+    """About N(0, 1/2), also for biases and scalars, in steps of 1/32: exact in float32, and small in the file."""
     p = {}
     for name, shape in net.shapes(c, v_s, v_t).items():
         p[name] = np.round(rng.standard_normal(shape) * 16) / 32
@@ -117,8 +119,8 @@ def leaves(p, dtype):
 
 
 def train(c, p, batch, dtype, steps):
-    """Losses before each update and after the last, and the final parameters. Adam as TensorFlow has it: the epsilon outside
-    the bias correction."""
+    """Returns the losses before each update and after the last, and the final parameters. Adam is TensorFlow's:
+    epsilon is outside the bias correction."""
     p = leaves(p, dtype)
     m, v, losses = {k: 0.0 for k in p}, {k: 0.0 for k in p}, []
     for t in range(1, steps + 2):
@@ -135,7 +137,7 @@ def train(c, p, batch, dtype, steps):
 
 
 def check_against_torch(c, p, x, length):
-    """The encoder once more with torch.nn.LSTM and packed sequences, where that module has the formula."""
+    """Runs the encoder with torch.nn.LSTM and packed sequences, if that module has the formula."""
     if c["encoder_cell_type"] != "lstm" or c["encoder_type"] == "gnmt" or c["encoder_use_skip_connections"]:
         return False
     h = c["encoder_cell_units"]
@@ -170,15 +172,15 @@ def check_against_torch(c, p, x, length):
 
 
 def search(model, s, width, penalty):
-    """One search of one sentence on its own, limit twice its length: ids, score, whether it ended, deciding gap."""
+    """Searches one sentence alone, with a limit of twice its length: ids, score, whether it ended, deciding gap."""
     if width:
         return ref.beam_search(model, s, SOS, EOS, 2 * len(s), width, penalty)
     return ref.greedy(model, s, SOS, EOS, 2 * len(s))
 
 
 def decode(c, p, scale, src):
-    """All searches of all sentences, and the least gap, with every parameter times scale. None where a near tie decides, where
-    float32 gives another result, or where the searches show too little."""
+    """Returns all searches of all sentences, and the least gap, with every parameter times scale. None if a near
+    tie decides, if float32 gives another result, or if the searches show too little."""
     exact, rounded = (ref.Model(c, {k: np.asarray(v * scale, t) for k, v in p.items()}) for t in (np.float64, np.float32))
     searches, out = ((0, 0.0),) + BEAMS, []
     for width, penalty in searches:
@@ -200,7 +202,7 @@ def decode(c, p, scale, src):
 
 
 def short(g, bits=17):
-    """float32 with so many significant bits (relative error up to 4e-6): a smaller file."""
+    """Rounds float32 to this number of significant bits (relative error up to 4e-6), for a smaller file."""
     mantissa, exponent = np.frexp(g)
     return np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits).astype(np.float32)
 
@@ -214,7 +216,8 @@ def text(obj):
 
 
 def gradients(c, p, batch, dtype):
-    """Loss of each sentence, weight, right words, and the gradients of the mean loss in the order of p."""
+    """Returns the loss of each sentence, the weight, the number of right words, and the gradients of the mean loss
+    in the order of p."""
     q = leaves(p, dtype)
     per, weight, n_correct = net.loss(c, q, *batch)
     grads = torch.autograd.grad(per.sum() / weight, list(q.values()))
@@ -222,8 +225,8 @@ def gradients(c, p, batch, dtype):
 
 
 def draw(name, c, v_s, v_t, start):
-    """The first seed that makes the case worth having: no gradient so small that float32 loses it, and searches that are
-    instructive and without near ties."""
+    """Returns the first seed that makes a useful case: no gradient is too small for float32, and the searches are
+    instructive and have no near ties."""
     for seed in range(start, start + SEEDS):
         rng = np.random.default_rng(seed)
         src, tgt = sentences(SOURCE_WORDS, v_s, rng), sentences(TARGET_WORDS, v_t, rng)
@@ -285,7 +288,7 @@ def original(encoder, layers, dec_layers, units, attention, **more):
 
 
 def parameter_counts():
-    """Trainable parameters of the experiments of the original, by the shape rules."""
+    """Counts the trainable parameters of the original's experiments from the shapes."""
     toy = original("bi", 1, 1, 128, "luong", luong_scale=True)
     nmt = original("bi", 2, 4, 512, "bahdanau", bahdanau_normalize=True)
     opennmt = original("uni", 2, 2, 512, "bahdanau")

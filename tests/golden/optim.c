@@ -1,4 +1,5 @@
-/* Ten steps of every optimizer against torch and NumPy in float64 (make_optim.py). */
+/* optim.c -- compares ten steps of every optimizer with torch and NumPy in float64
+ * (make_optim.py). */
 #include "rd/optim.h"
 #include "test.h"
 #include "optim_values.h"
@@ -7,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ten float32 steps against float64, values of order one: largest gap seen 1.9e-7, three times that. */
+/* Ten float32 steps and float64, with values of order one: three times the largest difference,
+ * 1.9e-7. */
 static const double tolerance = 6e-7;
 
 static rd_optim_config config_of(const struct golden *k)
@@ -35,7 +37,7 @@ static rd_optim_config config_of(const struct golden *k)
     return c;
 }
 
-/* Gradients arrive times `scale`, and the optimizer is told to take it off again. */
+/* Multiplies gradients by `scale`; the optimizer divides by it. */
 static void run(const struct golden *k, double scale)
 {
     rd_status st = {0};
@@ -85,7 +87,7 @@ static void run(const struct golden *k, double scale)
 static void check(void **state)
 {
     run(*state, 1.0);
-    run(*state, 1024.0); /* a power of two: as a loss_scale, without effect */
+    run(*state, 1024.0); /* a power of two has no effect, as loss_scale */
 }
 
 RD_TESTS("optim golden", TEST_ROWS(check, golden))

@@ -1,12 +1,14 @@
-/* pixels.c -- the affine warp against Keras' matrix and SciPy's pixels, resampled boxes, a CMYK file and PNGs against
- * Pillow's: see make_pixels.py. */
+/* pixels.c -- compares image processing with other programs; make_pixels.py made the values.
+ *
+ * The affine warp is compared with Keras' matrix and SciPy's pixels. Resampled boxes, a CMYK file
+ * and PNGs are compared with Pillow's. */
 #include "../../runner/data/images_impl.h"
 #include "test.h"
 #include "pixel_values.h"
 #include <math.h>
 #include <stdlib.h>
 
-/* The generator of make_pixels.py. */
+/* Fills an array with the generator of make_pixels.py. */
 static void fill(uint8_t *out, int64_t n, unsigned seed)
 {
     uint64_t x = seed;
@@ -26,13 +28,14 @@ static void check_warp(void **state)
     float *in = malloc((size_t)n * sizeof *in), *out = malloc((size_t)n * sizeof *out);
     assert_true(bytes && in && out);
     rd_affine_matrix(&a, r->h, r->w, r->u, m);
-    /* u is written with nine digits: 1e-9 of a number, times a shift of at most 150 pixels. */
+    /* u has nine digits in the file: an error of 1e-9, times a shift of at most 150 pixels. */
     for (int k = 0; k < 6; k++) assert_float_equal(m[k], r->m[k], 1e-6);
     fill(bytes, n, r->seed);
     for (int i = 0; i < n; i++) in[i] = bytes[i];
     rd_warp(in, r->h, r->w, r->c, r->m, out);
     for (int i = 0; i < n; i++) worst = fmax(worst, fabs((double)out[i] - r->want[i]));
-    /* Float coordinates below 150 have errors of 1e-5 pixels; neighbours of this noise differ by up to 255. */
+    /* Float coordinates below 150 have errors of 1e-5 pixels; neighbours of this noise differ by up
+     * to 255. */
     if (!(worst < 5e-3)) fail_msg("a pixel differs by %g", worst);
     free(bytes);
     free(in);
@@ -63,7 +66,7 @@ static void check_box(void **state)
         }
         if (!(worst < 1e-3))
             fail_msg("a pixel differs by %g",
-                     worst); /* sums of floats up to 255, in another order */
+                     worst); /* sums of floats up to 255 in another order */
     }
     free(bytes);
     free(wide);
@@ -113,17 +116,16 @@ static void check_png(void **state)
     assert_int_equal(answer, RD_DECODE_OK);
     for (int i = 0; i < PNG_H * PNG_W; i++)
         for (int k = 0; k < 3; k++) assert_int_equal(px.p[4 * i + k], r->rgb[3 * i + k]);
-    /* Cut at any place: an answer, and with fewer rows than there are, never a whole image. */
+    /* A file that is cut at any place gives an answer. With missing rows it is never a whole
+     * image. */
     for (size_t n = 0; n < r->n; n++) {
-        uint8_t *p = malloc(n + 1); /* exactly as long, so that a read past it is seen */
+        uint8_t *p = malloc(n + 1); /* the exact size: the sanitizer sees a read past it */
         assert_non_null(p);
         memcpy(p, r->file, n);
         if (rd_png_read_head(p, n, &head, why) == RD_DECODE_OK) {
             assert_int_equal(rd_png_decode(p, n, &head, 1, &s, &px, &answer, why, &st), RD_OK);
-            if (n + 36 < r->n)
-                assert_int_not_equal(
-                    answer,
-                    RD_DECODE_OK); /* the last bytes are IEND, checksums, and the end of the stream */
+            /* The last bytes are IEND, checksums, and the end of the stream. */
+            if (n + 36 < r->n) assert_int_not_equal(answer, RD_DECODE_OK);
         } else {
             assert_true(why[0] != '\0');
         }

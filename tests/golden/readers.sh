@@ -1,10 +1,10 @@
 #!/bin/sh
-# readers.sh -- other programs read what ours writes: checkpoints with numpy, event files with TensorBoard.
-# Without the Python module a check is skipped, or fails where RD_REQUIRE_PYTHON is 1.
+# readers.sh -- reads files of run_dist with other programs: checkpoints with numpy, event files with TensorBoard.
+# If a Python module is missing, its check is skipped, or fails with RD_REQUIRE_PYTHON=1.
 # needs: unit/npz unit/checkpoint unit/events
 passed=0 failed=0 skipped=0
 
-# check MODULE COMMAND...
+# check MODULE COMMAND...: runs a Python script that needs the module
 check() {
     module=$1
     shift

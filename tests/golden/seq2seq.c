@@ -1,10 +1,17 @@
-/* seq2seq.c -- the model seq2seq against PyTorch in float64: every legal cell x encoder x attention; loss, gradients,
- * ten Adam updates, greedy and beam search. The cases and how they were made: README.md of this folder.
+/* seq2seq.c -- compares the model seq2seq with PyTorch in float64.
  *
- * Tolerances: losses 1e-5 relative (float32 PyTorch is within 1e-7 of float64; ours sums in another order); gradients
- * 1e-4 of the largest element of the same parameter; sums of squares after ten updates 1e-3 (Adam turns a gradient near
- * zero into a full step); scores 1e-4 relative plus 1e-5, since log softmax subtracts float32 numbers of the size of
- * the logits, up to some 20. RD_TEST_DEVICE=cuda: all of it on a GPU. */
+ * The cases are every legal cell x encoder x attention. Compared are the loss, gradients, ten Adam
+ * updates, greedy and beam search. README.md of this folder describes the cases and how they were
+ * made. With RD_TEST_DEVICE=cuda all runs on a GPU.
+ *
+ * Tolerances:
+ *   losses       1e-5 relative: float32 PyTorch is within 1e-7 of float64; run_dist sums in another
+ *                order
+ *   gradients    1e-4 of the largest element of the same parameter
+ *   updates      1e-3 of the sum of squares after ten updates: Adam makes a gradient near zero a
+ *                full step
+ *   scores       1e-4 relative plus 1e-5: log softmax subtracts float32 numbers as large as the
+ *                logits, up to about 20 */
 #include "rd/model.h"
 #include "rd/npz.h"
 #include "rd/optim.h"
@@ -24,7 +31,7 @@ typedef struct fixture {
     json_t *info;
     rd_config *config;
     rd_params *ps;
-    rd_backend *be, *device; /* device NULL: be computes */
+    rd_backend *be, *device; /* device: NULL if be computes */
     rd_tape *tape;
     void *model;
     rd_batch batch;

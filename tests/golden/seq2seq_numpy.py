@@ -1,5 +1,6 @@
-"""The same models a second time, in NumPy: one sentence at a time, no padding, no masks, vectors only. Checks the padded PyTorch
-version (both must give the same loss) and decodes: greedy and beam search.
+"""The same models a second time, in NumPy: one sentence at a time, with vectors, without padding and masks.
+
+They check the padded PyTorch version (both must give the same loss), and decode: greedy and beam search.
 """
 
 import numpy as np
@@ -106,7 +107,7 @@ class Model:
         return [cell.start() for cell in self.dec], np.zeros(memory.shape[1], memory.dtype)
 
     def step(self, memory, state, word):
-        """Log-probabilities of the next word, and the next state; the given state is left as it is."""
+        """Returns the log-probabilities of the next word, and the next state. Does not change the given state."""
         cfg, p = self.cfg, self.p
         cells, ctx = list(state[0]), state[1]
         x = np.concatenate([p["tgt_embedding"][word], ctx])
@@ -138,7 +139,8 @@ class Model:
 
 
 def greedy(model, src, sos, eos, limit):
-    """ids without the end, log-probability, whether the end came, smallest gap between the best two."""
+    """Returns ids without the end, log-probability, whether the end came, and the smallest gap between the best
+    two."""
     memory = model.memory(src)
     state, word, ids, score, gap = model.start(memory), sos, [], 0.0, np.inf
     for _ in range(limit):
@@ -153,8 +155,9 @@ def greedy(model, src, sos, eos, limit):
 
 
 def beam_search(model, src, sos, eos, limit, width, penalty):
-    """As greedy; the gap is the smallest one that decides anything: between the last candidate kept and the first one dropped,
-    of any step, and between the best two at the end. (The order within the beam changes nothing.)"""
+    """Returns the same as greedy. The gap is the smallest that decides anything: between the last candidate kept
+    and the first one dropped, in any step, and between the best two at the end. (The order within the beam changes
+    nothing.)"""
     memory = model.memory(src)
     beams = [dict(state=model.start(memory), word=sos, lp=0.0, done=False, n=0, ids=[])]
     gap = np.inf

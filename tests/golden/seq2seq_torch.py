@@ -1,7 +1,8 @@
 """The sequence-to-sequence family of OpenSeq2Seq (January 2018), in PyTorch, for golden values.
 
-Padded batches and masks, one time step after the other, straight from the formulas; no recurrent module, no attention module and
-nothing of run_dist. Gradients are autograd's. Names and shapes of the parameters are those of the C model.
+The models use padded batches and masks, one time step after the other, directly from the formulas: no recurrent
+module, no attention module, and nothing of run_dist. Gradients are autograd's. Names and shapes of the parameters
+are those of the C model.
 """
 
 from collections import OrderedDict
@@ -10,7 +11,7 @@ import torch
 
 
 def width(c, side):
-    """Width of a cell's output on one side: the projection's, else the cell's."""
+    """Width of a cell's output on one side: that of the projection, if there is one, else that of the cell."""
     cell = c[side + "_cell_type"]
     return c["proj_size"] if "proj_size" in c and cell in ("lstm", "glstm") else c[side + "_cell_units"]
 
@@ -28,7 +29,7 @@ def normalised(c):
 
 
 def cell_shapes(c, side, prefix, n_in, extra=0):
-    """Parameters of one cell. extra: width of what stands beside h on the recurrent side."""
+    """Parameters of one cell. extra: width of the input that is concatenated to h on the recurrent side."""
     kind, h, r = c[side + "_cell_type"], c[side + "_cell_units"], width(c, side)
     out = OrderedDict()
     if kind == "lstm":
@@ -128,14 +129,14 @@ def zero_state(c, side, n, like):
 
 
 def reverse(x, length):
-    """Each sequence of x [B,S,..] turned round within its own length; padding stays at the end."""
+    """Reverses each sequence of x [B,S,..] within its length; padding stays at the end."""
     s = torch.arange(x.shape[1])[None, :]
     at = torch.where(s < length[:, None], length[:, None] - 1 - s, s)
     return torch.gather(x, 1, at[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def rnn(c, p, prefix, x, length, residual):
-    """One encoder layer over a padded batch: outputs past the end are 0, the state stands still there."""
+    """One encoder layer over a padded batch. Past the end, outputs are 0 and the state does not change."""
     state, outs = zero_state(c, "encoder", x.shape[0], x), []
     for t in range(x.shape[1]):
         out, new = cell_step(c, "encoder", p, prefix, x[:, t], state)
@@ -216,7 +217,8 @@ def teacher_forced_logits(c, p, x, len_x, y):
 
 
 def loss(c, p, x, len_x, y, len_y):
-    """Loss summed over words per sentence [B], the weight the sum is divided by, and how many arguments of the maximum are right."""
+    """Returns the loss of each sentence, summed over words [B], the weight that divides the sum, and the number of
+    right arguments of the maximum."""
     logp = torch.log_softmax(teacher_forced_logits(c, p, x, len_x, y), 2)
     target = y[:, 1:]
     live = torch.arange(target.shape[1])[None, :] < (len_y - 1)[:, None]

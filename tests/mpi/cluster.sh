@@ -1,7 +1,9 @@
 #!/bin/bash
-# cluster.sh -- docker/cluster from keys to down on two hosts that tests/support/fakecluster makes on this machine, with plain
-# workers in place of containers: they start, train the toy to the same losses as on one host, save and stop when a worker is
-# asked to end, and leave nothing behind.
+# cluster.sh -- tests docker/cluster, from keys to down.
+#
+# tests/support/fakecluster makes two hosts on this machine. The workers are plain processes instead of containers. They
+# start, train the toy to the same losses as on one host, save and stop when a worker is asked to end, and leave nothing
+# behind.
 # timeout: 400
 # beside
 # shellcheck source=tests/support/toy.sh
@@ -16,7 +18,7 @@ cd "$work" || exit 2
 printf '%s\n' "# two hosts" "node1 slots=2 user=root port=12346 login_port=12345" \
     "node2 slots=2 user=root port=12346 login_port=12345" > hosts
 # shellcheck disable=SC2317
-cluster() { # from node1
+cluster() { # runs docker/cluster on node1
     timeout 100 "$nodes" exec node1 "$top/docker/cluster" --engine worker --hosts hosts --dir "$work/own" \
         --remote_dir "$work/remote" --program "$PROG" --kill_delay 5 "$@"
 }
@@ -53,7 +55,7 @@ expect "the same losses" 0 "4 values" close_curves loss 1e-6 4 "$work/two" "$wor
 expect "a config that is wrong: its status" 2 "" cluster run toy.json "--logdir=$work/bad" --set batch_size=0
 expect "more ranks than slots" 2 "the hosts file has 4 slots" cluster --np 5 run toy.json
 
-# The worker of node2 is asked to end in the middle of a run: all ranks save, and the same command goes on.
+# The worker of node2 is asked to end in the middle of a run. All ranks save, and the same command continues the run.
 cluster run toy.json "--logdir=$work/asked" --max_steps=100000 --summary_frequency=10 > asked.log 2>&1 &
 job=$!
 wait_until 60 grep -q "^step 20" asked.log

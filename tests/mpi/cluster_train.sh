@@ -1,7 +1,9 @@
 #!/bin/bash
-# cluster_train.sh -- training on several hosts that tests/support/fakecluster makes on this machine: four of them train to the losses of
-# one, only rank 0 needs to see the log folder, and a host that is cut off for good ends the run in time; then the same command on the
-# hosts that are left, typed by hand or by --restarts, goes on and ends with the right number of steps.
+# cluster_train.sh -- tests training on several hosts, and the loss of a host.
+#
+# tests/support/fakecluster makes the hosts on this machine. Four of them train to the losses of one. Only rank 0 needs
+# to see the log folder. A host that is cut off for good ends the run in time. Then the same command on the remaining
+# hosts, typed by hand or started by --restarts, continues the run and ends with the right number of steps.
 # timeout: 500
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
@@ -17,7 +19,7 @@ mpirun=(mpirun --allow-run-as-root -mca plm_rsh_args "-p 12345" -mca oob_tcp_kee
     -mca oob_tcp_keepalive_probes 2)
 args=("$PROG" --config_file=toy.json --summary_frequency=1 --set deterministic=any --set micro_batches=8 --set stall_abort_s=25)
 on() { timeout 100 "$nodes" exec node1 "$@"; }
-hosts() { local k list=''; for k in $(seq "$1"); do list+=,node$k:2; done; echo "${list#,}"; } # N: the first N, two ranks each
+hosts() { local k list=''; for k in $(seq "$1"); do list+=,node$k:2; done; echo "${list#,}"; } # N: the first N hosts, two ranks each
 
 expect "4 hosts x 2 ranks" 0 "world: 8 ranks on 4 hosts" on "${mpirun[@]}" -H "$(hosts 4)" -np 8 "${args[@]}" --set batch_size=2 --max_steps=4 \
     --logdir=logs/eight
@@ -25,9 +27,9 @@ expect "8 ranks on one host" 0 "" ranks 8 "${args[@]}" --set batch_size=2 --max_
 expect "the same losses" 0 "4 values" close_curves loss 1e-6 4 logs/eight logs/whole
 expect "the same bytes" 0 "" "$same" logs/eight/model-4.npz logs/whole/model-4.npz
 
-# The other hosts see another, empty folder in its place.
+# The other hosts see another, empty folder at the same path.
 for k in 2 3 4; do "$nodes" exec node$k mount -t tmpfs none "$work/logs"; done
-"$nodes" shape node2 1gbit none # and a slow cable between these two
+"$nodes" shape node2 1gbit none # and a slow cable between these two hosts
 expect "rank 0 alone sees the log folder" 0 "done: step 4" on "${mpirun[@]}" -H "$(hosts 2)" -np 4 "${args[@]}" --set batch_size=4 --max_steps=4 \
     --logdir=logs/alone
 expect "the steps say what share of the time goes to the exchange" 0 "^step 4 .* exchange [0-9.]* %" cat logs/alone/run.log
@@ -53,7 +55,7 @@ expect "from the last checkpoint" 0 "resuming from logs/cut/model-$last.npz" cat
 expect "undisturbed on one host" 0 "" ranks 4 "${args[@]}" --set batch_size=4 --max_steps=$((last + 5)) --logdir=logs/calm
 expect "the same bytes in the end" 0 "" "$same" logs/cut/model-$((last + 5)).npz logs/calm/model-$((last + 5)).npz
 
-# The same by --restarts, which finds out by itself that node3 does not answer.
+# The same with --restarts, which notices by itself that node3 does not answer.
 run=("${args[@]}" --set batch_size=4 --checkpoint_frequency=1 --logdir=logs/again)
 on "$PROG" --restarts=3 --restart_delay=0.5 --drop_dead_hosts -- "${mpirun[@]}" -np 4 -H node1:2,node3:2 "${run[@]}" --max_steps=100000000 > again.txt 2>&1 &
 job=$!

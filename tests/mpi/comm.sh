@@ -1,6 +1,7 @@
 #!/bin/sh
-# comm.sh -- the communicator's tests on 1 to 4 ranks, with shared memory and without, and the ways in which a start or
-# a run ends. CASES=all: 10,000 rounds beside other programs, too. Run by tests/run, which sets BUILD and MPIRUN.
+# comm.sh -- runs tests/mpi/comm.c on 1 to 4 ranks, with shared memory and without, and tests how starts and runs end.
+#
+# With CASES=all it also runs 10,000 rounds beside other programs. tests/run runs it and sets BUILD and MPIRUN.
 # timeout: 400
 . "$(dirname "$0")/../support/toy.sh"
 prog=${BUILD:-build/release}/tests/mpi/comm
@@ -15,14 +16,15 @@ for np in 1 2 3 4; do
 done
 # shellcheck disable=SC2086
 expect "two hosts" 0 "through shared memory" $run -x RD_COMM_HOSTS=2 -np 4 "$prog"
-# No file may have a byte, memory in common neither: messages, then. MPI's own go through the loopback.
+# No file may have a byte, and neither may shared memory. Ranks therefore send messages, and MPI's own messages use the
+# loopback interface.
 # shellcheck disable=SC2086,SC2016
 expect "no memory to share" 0 "100 rounds, sums by messages (a host's ranks cannot share .* MiB: " $run -mca btl self,tcp -np 3 \
     sh -c 'trap "" XFSZ; ulimit -f 0; exec "$0" rounds 100' "$prog"
 : "${CASES:=}"
 # shellcheck disable=SC2086
 expect "10,000 rounds, four ranks" 0 "10000 rounds" $run -np 4 "$prog" rounds
-if [ "$CASES" = all ]; then # beside three programs that never rest: some ten milliseconds a round on two processors
+if [ "$CASES" = all ]; then # beside three programs that always run: about ten milliseconds per round on two CPUs
     loops=
     for _ in 1 2 3; do
         (exec sh -c 'while :; do :; done') &

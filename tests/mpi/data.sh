@@ -1,6 +1,7 @@
 #!/bin/sh
-# data.sh -- tests/mpi/data.c alone and on 1 to 4 ranks, with lines to translate on standard input. Run by tests/run, which sets
-# BUILD and MPIRUN.
+# data.sh -- runs tests/mpi/data.c alone and on 1 to 4 ranks, with lines to translate on standard input.
+#
+# tests/run runs it and sets BUILD and MPIRUN.
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
 prog=${BUILD:-build/release}/tests/mpi/data

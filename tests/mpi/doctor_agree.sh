@@ -1,7 +1,9 @@
 #!/bin/bash
-# doctor_agree.sh -- ranks that differ in program, config, data or vocabulary end the run with code 4, the rank and
-# both values; what the doctor says about it; and what every start checks before MPI. CASES=all: the run ends within
-# 5 s, including mpirun's own time (on a busy machine: within twice the time of ranks that agree and train).
+# doctor_agree.sh -- tests ranks that differ in program, config, data or vocabulary, and the checks before MPI.
+#
+# Such ranks end the run with code 4, and the message has the rank and both values. The doctor reports the same. With
+# CASES=all the run ends within 5 s, including mpirun's own time (on a busy machine: within twice the time of ranks that
+# agree and train). The script also tests what every start checks before MPI.
 # timeout: 300
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
@@ -14,7 +16,7 @@ mkdir a b
 cp -r a/. b
 cp "$PROG" other && printf x >> other
 
-two() { # ARGS OF RANK 0 -- OF RANK 1: two programs in one job, in a and b
+two() { # ARGS OF RANK 0 -- ARGS OF RANK 1: two programs in one job, in the folders a and b
     local first=()
     while [ "$1" != -- ]; do first+=("$1"); shift; done
     shift
@@ -25,7 +27,7 @@ told() {
     cat said
     return $status
 }
-differ() { # NAME TEXT ARGS OF TWO: ends with 4, and soon
+differ() { # NAME TEXT ARGS OF TWO: the job ends with 4, soon
     timed "${@:3}" > said 2>&1
     status=$?
     expect "$1" 4 "$2" told
@@ -42,7 +44,7 @@ train="--config_file=toy.json --max_steps=2 --logdir=$work/logs"
     differ "other flags" "flags differs: rank 1 .*max_steps=3" two "$PROG" $train -- "$PROG" $train --max_steps=3
     printf 'a b c\n' >> b/data/train.src
     printf 'c b a\n' >> b/data/train.tgt
-    export RD_COMM_HOSTS=2 # a text is read once per host
+    export RD_COMM_HOSTS=2 # each host reads a text once
     differ "other data" "data differs: rank 1 (.*) has '.*61 lines.*', rank 0 (.*) has '.*60 lines" two "$PROG" $train -- "$PROG" $train
     expect "the doctor says so, too" 4 "^FAILURE *data *data differs: rank 1" two "$PROG" $train --mode=doctor -- "$PROG" $train --mode=doctor
     unset RD_COMM_HOSTS
@@ -57,7 +59,7 @@ train="--config_file=toy.json --max_steps=2 --logdir=$work/logs"
 expect "the doctor alone" 0 "^verdict: " "$PROG" --mode=doctor
 expect "for programs" 0 '^{"ranks":\[{"rank":0,.*"checks":\[.*"verdict":"\(ok\|warning\)"}$' "$PROG" --mode=doctor --json
 
-# Before MPI: several hosts by the launcher's words, one name of an interface that is not there, and a loopback that is not excluded.
+# Before MPI: the launcher's variables say several hosts; an interface does not exist, and lo is not excluded.
 hosts="env OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_RANK=0"
 for mode in train doctor; do
     expect "no such interface, $mode" 3 "the interface none9 of btl_tcp_if_include is missing on" $hosts OMPI_MCA_btl_tcp_if_include=none9 \

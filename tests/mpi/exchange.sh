@@ -1,7 +1,8 @@
 #!/bin/bash
-# exchange.sh -- gradients between hosts (made up of the ranks of one, RD_COMM_HOSTS): a training ends with the same bytes whenever and
-# however they travel, narrow types halve what travels, and a rank that dies amid it is named. Run by tests/run, which sets
-# BUILD, PROG and MPIRUN.
+# exchange.sh -- tests the exchange of gradients between simulated hosts (RD_COMM_HOSTS).
+#
+# A training ends with the same bytes, whenever and however gradients are sent. Narrow types halve the bytes sent. If a
+# rank dies during the exchange, the message names it. tests/run runs it and sets BUILD, PROG and MPIRUN.
 # timeout: 400
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
@@ -16,7 +17,7 @@ t() { # ranks, hosts, folder, arguments: trains
     RD_COMM_HOSTS=$hosts ranks "$np" "$PROG" --config_file=toy.json --logdir="$dir" --max_steps="${STEPS:-12}" --summary_frequency=4 \
         --set batch_size=$((16 / np)) --set bucket_mb=0.02 --set sparse_embeddings=never "$@"
 }
-equal() { # what, folder: ends as the first one did
+equal() { # what, folder: the run ended with the bytes of the first one
     expect "$1: the same bytes" 0 "" "$same" late/model-12.npz "$2/model-12.npz"
 }
 expect "after backward" 0 "on 2 hosts" t 4 2 late --set overlap=off
@@ -40,7 +41,7 @@ equal "one host" one
 expect "4 hosts" 0 "on 4 hosts" t 4 4 four
 equal "4 hosts" four
 
-# Bytes in the metrics: all parameters in float32, and what rounds their arrays up; of these 2 (1 - 1/h) from each of h hosts.
+# Bytes in the metrics: all parameters in float32, with arrays rounded up. Each of h hosts sends 2 (1 - 1/h) of these.
 count() { # folder, hosts
     awk -v n="$(sed -n 's/^model: .*, \([0-9,]*\) parameters.*/\1/p' "$1/run.log" | tr -d , | tail -n 1)" -v h="$2" \
         -v b="$(column comm_bytes "$1" | tail -n 1)" -v w="$(column comm_wire_bytes "$1" | tail -n 1)" \
@@ -53,11 +54,11 @@ four 4
 messages 4
 one 1
 END
-# A step's sentences touch all six letters, of ten rows of 16 numbers in each of two tables.
+# The sentences of a step touch all six letters. Each of two tables has ten rows of 16 numbers.
 expect "bytes of rows" 0 "" awk -v a="$(column comm_bytes late | tail -n 1)" -v b="$(column comm_bytes rows | tail -n 1)" \
     'BEGIN { print a, b; exit !(a > 1000 && b <= a && b >= a - 2 * 4 * 16 * 4) }'
 { cat data/vocab.txt && seq -f 'word%g' 6000; } > data/large.txt
-auto() { # hosts, arguments: by the program's own rule, with one large table
+auto() { # hosts, arguments: the program chooses by its own rule, with one large table
     local hosts=$1
     shift
     STEPS=4 t 4 "$hosts" auto --set sparse_embeddings=auto --set src_vocab_file=data/large.txt "$@"
@@ -77,7 +78,8 @@ expect "stopped at 5" 0 "" some
 expect "goes on" 0 "step 12" t 4 2 half
 equal "goes on" half
 
-# Accumulation, an epoch's last batch with ranks that have no sample of it, parts that any number of ranks adds up alike.
+# Accumulation; the last batch of an epoch, of which some ranks have no sample; parts whose sum does not depend on the
+# number of ranks.
 expect "iter_size, late" 0 "" t 3 3 iter0 --set iter_size=3 --set overlap=off
 expect "iter_size, by a thread" 0 "" t 3 3 iter1 --set iter_size=3 --set overlap=thread
 expect "iter_size: the same bytes" 0 "" "$same" iter0/model-12.npz iter1/model-12.npz
@@ -100,7 +102,7 @@ for type in bfloat16 float16; do
         -v b="$(column comm_wire_bytes "$type" | tail -n 1)" 'BEGIN { print a, b; exit !(a > 1000 && b > 0.499 * a && b < 0.501 * a) }'
 done
 
-# A rank that dies amid it.
+# A rank that dies during the exchange.
 for mode in off thread; do
     killed() { (export RD_FAULT=kill:3:7:exchange && t 4 2 killed$mode --set overlap=$mode --set stall_warn_s=1 --set stall_abort_s=3) || echo ended; }
     expect "rank 3 is killed in the exchange, overlap $mode" 0 "rank 3 .*is gone.*last exchanging gradients in step 7" killed

@@ -1,11 +1,12 @@
 #!/bin/sh
-# flow.sh -- sums in parts on 1 to 9 ranks of made-up hosts, with shared memory and without; with CASES=all every size and every number of
-# ranks. Run by tests/run, which sets BUILD and MPIRUN.
+# flow.sh -- tests sums in parts on 1 to 9 ranks of simulated hosts, with shared memory and without.
+#
+# With CASES=all it tests every size and every number of ranks. tests/run runs it and sets BUILD and MPIRUN.
 # timeout: 3600
 . "$(dirname "$0")/../support/toy.sh"
 prog=${BUILD:-build/release}/tests/mpi/flow
 unset OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_SIZE SLURM_NTASKS SLURM_PROCID
-on() { # ranks, hosts, more
+on() { # ranks, hosts, arguments
     np=$1 hosts=$2
     shift 2
     # shellcheck disable=SC2086 # $MPIRUN is several words

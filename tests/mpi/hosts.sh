@@ -1,7 +1,9 @@
 #!/bin/bash
-# hosts.sh -- the watch on two hosts with a network between them, made on this machine by tests/support/fakecluster: a rank is stopped
-# or killed on the other host, its cable is cut, its power fails. Each time the job ends on both hosts (with
-# CASES=all: within seconds), and the first line says who was to blame. Where a firewall keeps the watch's connection from being made, each host watches its own ranks.
+# hosts.sh -- tests the watch on two hosts with a network between them.
+#
+# tests/support/fakecluster makes the hosts on this machine. On the other host a rank is stopped or killed, the cable
+# is cut, or the power fails. Each time the job ends on both hosts (with CASES=all: within seconds), and the first
+# line names the cause. If a firewall blocks the connection of the watch, each host watches its own ranks.
 # timeout: 400
 # beside
 # shellcheck source=tests/support/toy.sh
@@ -42,9 +44,9 @@ for how in cut kill; do
     "$nodes" heal node2 > /dev/null 2>&1
 done
 
-# A firewall that lets pass ssh and the ports MPI is pinned to. The job takes longer than stall_abort_s.
+# A firewall that lets only ssh and the pinned ports of MPI pass. The job takes longer than stall_abort_s.
 pinned="-mca oob_tcp_dynamic_ipv4_ports 46000-46049 -mca btl_tcp_port_min_v4 46050 -mca btl_tcp_port_range_v4 100"
-fence() { # K: TCP from ports that the kernel gives to such ports is dropped
+fence() { # K: drops TCP from ports that the kernel chooses to ports that it chooses
     "$nodes" exec "node$1" sh -c 'echo 50000 60000 > /proc/sys/net/ipv4/ip_local_port_range && ip rule add pref 100 lookup local &&
         ip rule del pref 0 && ip rule add pref 50 iif eth0 ipproto tcp dport 50000-60000 sport 50000-60000 blackhole' 2> /dev/null
 }

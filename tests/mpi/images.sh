@@ -1,6 +1,8 @@
 #!/bin/sh
-# images.sh -- what training of image models promises on any number of ranks: the same curve where statistics of norms are over
-# fixed groups, the rate of the schedule, resume and kill to the same bytes, the same evaluation and classes. Synthetic images.
+# images.sh -- tests what training of image models promises on any number of ranks, with synthetic images.
+#
+# The curve is the same if the statistics of norms are those of fixed groups. The rate is that of the schedule. Resumed
+# and killed runs end with the same bytes. Evaluations and classes are the same.
 # timeout: 600
 . "$(dirname "$0")/../support/toy.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/images.XXXXXX") || exit 2
@@ -28,7 +30,7 @@ t() { # np, folder, batch per rank, arguments: trains norm.json
     ranks "$n" "$PROG" --config_file=norm.json --logdir="$dir" --summary_frequency=1 --set batch_size="$size" "$@"
 }
 
-# The curve. In the first steps only the order of sums differs; later a ReLU that is at zero may go either way.
+# The curve. In the first steps only the order of sums differs. Later a ReLU whose input is near zero may be on or off.
 expect "np 1, batch 16" 0 "epoch 3 done at step 18" t 1 one 16
 expect "np 2, batch 8" 0 "epoch 3 done at step 18" t 2 two 8
 expect "np 4, batch 4" 0 "epoch 3 done at step 18" t 4 four 4
@@ -43,8 +45,8 @@ expect "are the same curve" 0 "" close_curves loss 0 18 two ahead
 expect "running statistics are in the checkpoint" 0 "norm2/variance.npy" strings -n 8 one/model-18.npz
 expect "a record of images" 0 '"images_per_s":' tail -n 1 one/metrics.jsonl
 
-# Evaluation at the end of epochs, the plateau rule, and resume in the middle of it all: the same bytes.
-te() { # folder, arguments: np 2, a plateau in each evaluation after the first
+# Evaluation at the end of epochs, the plateau rule, and a resume in between give the same bytes.
+te() { # folder, arguments: two ranks; each evaluation after the first is a plateau
     dir=$1
     shift
     t 2 "$dir" 8 --mode=train_eval --set eval_epochs=1 --set plateau_factor=0.5 --set plateau_patience=1 \
@@ -59,7 +61,7 @@ expect "resume ends with the same bytes" 0 "" cmp parts/model-18.npz undisturbed
 expect "resume keeps the rates" 0 "" close_curves learning_rate 0 18 undisturbed parts
 expect "the rate fell" 0 "" sh -c "[ \"\$(sed -n 's/.*\"learning_rate\":\([^,]*\).*/\1/p' parts/metrics.jsonl | sort -u | wc -l)\" -eq 2 ]"
 
-# Killed inside a run that saves after every step; it does not come to its end however late the kill is.
+# A kill inside a run that saves after every step. The run is so long that a late kill comes before its end.
 kill_job() {
     RD_FAULT=hang:1:14:compute te killed --checkpoint_frequency=0 > killed.txt 2>&1 &
     job=$!
@@ -74,9 +76,9 @@ expect "the same command goes on" 0 "resuming from" te killed --checkpoint_frequ
 expect "to the same bytes as undisturbed" 0 "" cmp killed/model-18.npz undisturbed/model-18.npz
 expect "with one evaluation an epoch" 0 "" sh -c "[ \$(wc -l < killed/eval/metrics.jsonl) -eq 3 ]"
 
-# Stopped at a step that an evaluation should follow: the next start begins with it.
+# A stop at a step that an evaluation should follow: the next start begins with the evaluation.
 each() { te "$@" --set eval_frequency=1 --set eval_epochs=0 --set max_eval_samples=4 --set plateau_patience=5; }
-stop_job() { # a rank that stops keeps it from its end until it is asked
+stop_job() { # a stopped rank keeps the job from its end until the request to stop
     RD_FAULT=stop:1:14:compute each stopped > stopped.txt 2>&1 &
     job=$!
     wait_until 60 grep -q "^step 4 " stopped.txt
@@ -93,8 +95,8 @@ expect "goes on" 0 "resuming from" each stopped
 expect "with no evaluation lost or done twice" 0 "" sh -c "[ \$(wc -l < stopped/eval/metrics.jsonl) -eq 18 ]"
 expect "to the same bytes as undisturbed" 0 "" cmp stopped/model-18.npz whole_each/model-18.npz
 
-# The same figures and classes for every number of ranks.
-figures() { # np: the figures of the evaluation, without times
+# The same results and classes for every number of ranks.
+figures() { # np: prints the results of the evaluation, without times
     rm -rf one/eval
     ranks "$1" "$PROG" --config_file=norm.json --logdir=one --mode=eval --set eval_batch_size=7 > out.txt 2>&1 || return 1
     sed 's/"eval_s".*//' one/eval/metrics.jsonl
@@ -112,7 +114,7 @@ expect "evaluation has both accuracies" 0 '"accuracy":.*"accuracy_top5":1.0' cat
 expect "a class for each image" 0 "" sh -c "[ \$(grep -c '^[0-3]\$' c1.txt) -eq 50 ] && [ \$(wc -l < c1.txt) -eq 50 ]"
 
 # The rate of every step is that of Horovod's callback: e + (b + 1) / S of W epochs from 1 to N, then N.
-trace() { # np, steps an epoch
+trace() { # np, steps per epoch
     ranks "$1" "$PROG" --config_file=digits.json --logdir="rate$1" --summary_frequency=1 > out.txt 2>&1 || { cat out.txt; return 1; }
     column learning_rate "rate$1" | awk -v N="$1" -v S="$2" -v W=2 '
         { e = int((NR - 1) / S); x = e + ((NR - 1) % S) / S + 1 / S; want = e < W ? x * (N - 1) / W + 1 : N
@@ -124,7 +126,7 @@ expect "rates of np 2" 0 "24 steps" trace 2 8
 expect "rates of np 4" 0 "12 steps" trace 4 4
 expect "rates of np 8" 0 "6 steps" trace 8 2
 
-# Pictures for TensorBoard, in files that the program reads itself.
+# Images for TensorBoard, in files that the program can read.
 expect "train_eval of digits" 0 "best so far" ranks 2 "$PROG" --config_file=digits.json --logdir=seen --mode=train_eval --max_steps=8 \
     --set eval_epochs=1
 expect "sample images" 0 ",samples,image," "$PROG" --events="$(echo seen/events*)"
@@ -133,7 +135,7 @@ for tag in mistakes confusion_matrix; do
     expect "$tag" 0 ",$tag,image," "$PROG" --events="$(echo seen/eval/events*)"
 done
 
-# Each rank with an order of its own.
+# Each rank has its own order.
 expect "independent sampling" 0 "done: step 16" ranks 2 "$PROG" --config_file=digits.json --logdir=own --set sampling=independent \
     --set num_epochs=2
 expect "an epoch without a whole batch" 2 "an epoch without a batch" ranks 1 "$PROG" --config_file=digits.json --logdir=none \

@@ -1,6 +1,8 @@
 #!/bin/bash
-# logs.sh -- what a person sees of eight ranks that all speak at once: whole lines, none lost, rank 0's own and of the others only
-# warnings and errors, which say whose they are.
+# logs.sh -- tests what the user sees when eight ranks print at the same time.
+#
+# Lines are whole, and none is lost. The user sees all lines of rank 0, and the warnings and errors of the other ranks,
+# which name their rank.
 # timeout: 60
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"

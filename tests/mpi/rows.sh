@@ -1,6 +1,8 @@
 #!/bin/sh
-# rows.sh -- sparse sums of embeddings: by rows on 1 to 4 ranks, with shared memory and without; and trainings whose checkpoints
-# are the same bytes with and without them. Run by tests/run, which sets BUILD, PROG and MPIRUN.
+# rows.sh -- tests sparse sums of embeddings on 1 to 4 ranks, with shared memory and without.
+#
+# The checkpoints of trainings have the same bytes with and without sparse sums. tests/run runs it and sets BUILD, PROG
+# and MPIRUN.
 # timeout: 300
 . "$(dirname "$0")/../support/toy.sh"
 rows=$PWD/${BUILD:-build/release}/tests/mpi/rows
@@ -8,7 +10,7 @@ same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/rows.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
-export OMPI_MCA_mpi_yield_when_idle=1 # ranks that wait for a message leave the processor to the others
+export OMPI_MCA_mpi_yield_when_idle=1 # ranks that wait for a message leave the CPU to the others
 by_messages() { (export RD_COMM_SHARED=0 && "$@"); }
 expect "one rank" 0 "1 hosts" "$rows"
 for n in 2 3 4; do expect "$n ranks" 0 "in place" ranks $n "$rows"; done
@@ -24,7 +26,7 @@ t() { # np, folder, arguments: trains
     shift 2
     ranks "$n" "$PROG" --config_file=toy.json --logdir="$dir" --max_steps=12 --set eval_batch_size=8 "$@"
 }
-# pair NAME NP ARGUMENTS: by rows and whole, the same bytes
+# pair NAME NP ARGUMENTS: trains by rows and with whole tables, to the same bytes
 pair() {
     what=$1 np=$2
     shift 2

@@ -1,6 +1,8 @@
 #!/bin/bash
-# rows_hosts.sh -- sparse sums of embeddings between two and three hosts, made on this machine by tests/support/fakecluster: the same
-# bytes as the sum of the whole table, and far fewer of them on the wire.
+# rows_hosts.sh -- tests sparse sums of embeddings between two and three hosts.
+#
+# tests/support/fakecluster makes the hosts on this machine. Results have the same bytes as with sums of the whole
+# table, and hosts send far fewer bytes.
 # timeout: 200
 # beside
 # shellcheck source=tests/support/toy.sh
@@ -27,7 +29,7 @@ seq -f 'word%g' 6000 >> data/vocab.txt # rows that no sentence uses
 t() { # FOLDER RULE: trains on two hosts with two ranks each
     on node1:2,node2:2 4 "$PROG" --config_file=toy.json --logdir="$work/$1" --max_steps=12 --set sparse_embeddings="$2"
 }
-sent() { # what node1 has sent so far, in bytes
+sent() { # prints the bytes that node1 has sent so far
     "$nodes" exec node1 cat /sys/class/net/eth0/statistics/tx_bytes
 }
 a=$(sent)
@@ -36,6 +38,6 @@ b=$(sent)
 expect "training, whole" 0 "" t whole never
 c=$(sent)
 expect "the same bytes" 0 "" "$same" sparse/model-12.npz whole/model-12.npz
-# Two tables of some 6,000 rows of 16 numbers: 2 x 384 kB, which node1 sends every step when they go whole.
+# Two tables of about 6,000 rows of 16 numbers: 2 x 384 kB, which node1 sends every step if whole tables are summed.
 expect "fewer bytes on the wire: $((b - a)) against $((c - b))" 0 "" test $((c - b - (b - a))) -gt $((12 * 2 * 300000))
 summary

@@ -1,7 +1,9 @@
 #!/bin/bash
-# signals.sh -- requests at any moment: in a start, between steps, while saving, in an evaluation. USR1 saves and goes on; TERM, INT, USR2
-# and HUP save and stop with 75 at one step on all ranks; a second one leaves at once. Then SIGTERM to mpirun at random moments and with
-# different kill delays: what was reported as saved is there, and in the end the bytes are those of an undisturbed run.
+# signals.sh -- tests requests at any moment: during a start, between steps, while saving, in an evaluation.
+#
+# USR1 saves, and the run continues. TERM, INT, USR2 and HUP save, and all ranks stop at the same step with code 75. A
+# second signal ends the run at once. Then mpirun receives SIGTERM at random moments, with different kill delays. What
+# the run reported as saved exists, and in the end the bytes are those of an undisturbed run.
 #
 #   CASES=all tests/run tests/mpi/signals.sh     twenty moments; else six
 #
@@ -18,14 +20,14 @@ base=(--config_file=toy.json --max_steps=100000000 --summary_frequency=1)
 # shellcheck disable=SC2206 # $MPIRUN is several words
 mpi=($MPIRUN -np 2)
 
-start() { # WORDS...: in the background, output in said; $job is its pid
+start() { # WORDS...: runs them in the background, with output in said; $job is the pid
     timeout 100 "$@" > said 2>&1 < /dev/null &
     job=$!
     wait_until 60 pgrep -P $job
 }
 until_said() { wait_until 60 grep -q -- "$1" said; }
 tell() { kill -"$1" "$(pgrep -P $job | head -n 1)"; }
-ends() { # NAME STATUS TEXT: waits for it
+ends() { # NAME STATUS TEXT: waits for the job to end
     timed wait $job
     status=$?
     expect "$1" "$2" "$3" told
@@ -34,12 +36,12 @@ told() {
     tail -n 40 said
     return $status
 }
-is_whole() { # FOLDER: its checkpoint, by another start that has nothing to do
+is_whole() { # FOLDER: tests its checkpoint with another start, which has nothing to do
     timeout 60 "$PROG" --config_file=toy.json --logdir="$1" --max_steps=1 > whole.txt 2>&1 && grep "nothing to do: step" whole.txt &&
         ! grep -i -E "damaged|older" whole.txt
 }
 
-# A request that comes before the first step, and each kind of request between steps.
+# A request before the first step, and each kind of request between steps.
 start "${mpi[@]}" "$PROG" "${base[@]}" --logdir=early
 until_said "world:"
 tell USR2
@@ -70,7 +72,7 @@ expect "under nohup HUP is nothing" 0 "" pgrep -P $job
 tell TERM
 ends "and TERM is what it was" 75 "stopped on request"
 
-# A second one while the first cannot be obeyed: leave at once.
+# A second signal while the run cannot act on the first: the run ends at once.
 RD_FAULT=hang:0:7:input start "$PROG" "${base[@]}" --logdir=hangs
 until_said "^step 6"
 sleep 0.3
@@ -80,21 +82,21 @@ expect "a step that hangs: the first is not obeyed" 0 "" pgrep -P $job
 tell TERM
 ends "the second is" 143 ""
 
-# All ranks at one step: a request to one rank alone.
+# A request to one rank alone: all ranks stop at the same step.
 start "${mpi[@]}" "$PROG" "${base[@]}" --logdir=lone
 until_said "^step 5"
 kill -TERM "$(pgrep -f "^$PROG .*--logdir=lone" | tail -n 1)"
 ends "TERM to one rank stops all" 75 "stopped on request"
 expect "with a whole checkpoint" 0 "nothing to do" is_whole lone
 
-# While saving: a save after every step.
+# While saving, in a run that saves after every step.
 start "${mpi[@]}" "$PROG" "${base[@]}" --checkpoint_frequency=0 --logdir=saves
 until_said "^step 5"
 tell USR2
 ends "USR2 in saves" 75 "stopped on request"
 expect "a whole checkpoint" 0 "nothing to do" is_whole saves
 
-# In an evaluation, which takes long; the next start begins with it, and all ends as without the request.
+# In a long evaluation. The next start begins with it, and the run ends as without the request.
 evaluated=(--mode=train_eval --max_steps=9 --set eval_frequency=5 --set eval_batch_size=1 --set source_file_eval=data/long.src
     --set target_file_eval=data/long.tgt)
 expect "with evaluations, undisturbed" 0 "done: step 9" timeout 100 "${mpi[@]}" "$PROG" "${base[@]}" "${evaluated[@]}" --logdir=calm
@@ -110,9 +112,10 @@ figures() { sed 's/"eval_s".*//; s/"wall[^,]*,//' "$1/eval/metrics.jsonl"; }
 expect "the same evaluations" 0 "" diff <(figures calm) <(figures asked)
 expect "the same weights" 0 "" "$same" calm/model-9.npz asked/model-9.npz
 
-# TERM to mpirun. Its ranks have so many seconds (odls_base_sigkill_timeout) from TERM to KILL; with 0 only periodic saves count. (mpirun itself waits twice as long.)
-# Rows: seconds after the start, kill delay, what else is waited for before. Each round goes on in the same folder; the last one is in time on
-# any machine.
+# TERM to mpirun. From TERM to KILL its ranks have a number of seconds (odls_base_sigkill_timeout); mpirun itself waits
+# twice as long. With 0 s only periodic saves count.
+# Rows: seconds after the start, kill delay, text that the script waits for first. Each round continues in the same
+# folder. The last one is in time on any machine.
 rows="0.05 4|0.9 1|1.7 0|1.3 1|2.1 0|1.5 1|0.4 20 first step done"
 [ "${CASES:-}" != all ] || rows="$rows|$(awk 'BEGIN { srand(2026); for (i = 0; i < 14; i++) printf "%s%.2f %d", i ? "|" : "", 4 * rand(), i % 3 == 0 ? 0 : i % 3 == 1 ? 1 : 4 }')"
 saved_to() { sed -n 's/^checkpoint model-\([0-9]*\)\.npz saved.*/\1/p; s/^stopped on request at step \([0-9]*\),.*/\1/p' term/run.log 2> /dev/null | sort -n | tail -n 1; }
@@ -125,14 +128,14 @@ while read -r moment delay first; do
     [ -z "$first" ] || until_said "$first"
     sleep "$moment"
     tell TERM
-    if [ "$delay" -ge 20 ]; then # its ranks are soon gone, and mpirun would wait for the rest of twice as long
+    if [ "$delay" -ge 20 ]; then # the ranks end soon, but mpirun would wait twice the delay
         wait_until 60 no_rank
         tell KILL
     fi
     wait $job
     status=$?
     wait_until 60 no_rank
-    before=$asked asked=$(grep -c "^stopped on request" term/run.log) # mpirun does not read what its ranks say by then
+    before=$asked asked=$(grep -c "^stopped on request" term/run.log) # by then mpirun no longer reads the output of its ranks
     reported=$(saved_to) named=$(sed -n 's/^model-\([0-9]*\)\.npz.*/\1/p' term/checkpoint 2> /dev/null)
     [ "${asked:-0}" -gt "${before:-0}" ] && in_time=$((in_time + 1))
     # shellcheck disable=SC2016

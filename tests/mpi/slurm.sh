@@ -1,7 +1,8 @@
 #!/bin/bash
-# slurm.sh -- under Slurm, on two hosts that tests/support/fakeslurm makes on this machine: srun trains to the losses of mpirun, the
-# batch script of docker/ trains, a preempted job saves, queues up again and goes on, and after the loss of a node the same command goes on
-# when the node is back.
+# slurm.sh -- tests runs under Slurm, on two hosts that tests/support/fakeslurm makes on this machine.
+#
+# srun trains to the losses of mpirun. The batch script of docker/ trains. A preempted job saves, is queued again, and
+# continues. After the loss of a node the same command continues when the node is back.
 # timeout: 500
 # beside
 # shellcheck source=tests/support/toy.sh
@@ -24,8 +25,8 @@ end() {
 trap end EXIT
 "$slurm" up 2 > "$work/log" 2>&1 || { why=$(tail -n 1 "$work/log"); end; trap - EXIT; skip "no Slurm on this machine: $why"; }
 cd "$work" || exit 2
-unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # of tests/run, for one machine alone
-# The nodes share this machine's cores, so ranks that wait have to yield.
+unset OMPI_MCA_plm_rsh_agent OMPI_MCA_rmaps_base_oversubscribe # tests/run sets these, for one machine
+# The nodes share the cores of this machine, so waiting ranks must yield.
 export OMPI_MCA_mpi_yield_when_idle=1
 on() { timeout 90 "$slurm" exec "$@"; }
 toy 64 16
@@ -47,7 +48,8 @@ expect "sbatch" 0 "" on env "RUN_DIST=$PROG" sbatch --wait --output "$work/batch
 expect "it has trained on two nodes" 0 "world: 4 ranks on 2 hosts" cat batch.txt
 expect "and says how it ended" 0 "start 1: run_dist ended with 0" cat batch.txt
 
-# Preempted: its tasks get TERM, as from a partition with a grace time. It saves, ends with 75, and is queued again.
+# A preempted job: its tasks receive TERM, as in a partition with a grace time. The job saves, ends with 75, and is
+# queued again.
 id=$(on "${sbatch[@]}" "${args[@]}" --max_steps=100000000 "--logdir=$work/long" | tail -n 1)
 file=$work/out-$id.txt
 wait_until 60 grep -q -- "^step 5 " "$file"
@@ -61,7 +63,7 @@ expect "queued again, it goes on where it was" 0 "resuming from $work/long/model
 expect "the job is cancelled" 0 "" on scancel "$id"
 wait_until 60 idle
 expect "no rank is left" 1 "" pgrep -f "^$PROG .*--logdir=$work/long"
-queue() { # once it is empty, or after a minute
+queue() { # prints the number of jobs, once it is 0 or after a minute
     local n=1
     for _ in $(seq 120); do
         n=$(on squeue -h | wc -l)
@@ -72,7 +74,7 @@ queue() { # once it is empty, or after a minute
 }
 expect "and the job does not come back" 0 "^0 jobs" queue
 
-# A node is lost.
+# The loss of a node.
 timeout 100 "$slurm" exec "${srun[@]}" "$PROG" "${args[@]}" --max_steps=100000000 --checkpoint_frequency=1 --set stall_abort_s=4 \
     "--logdir=$work/lost" > lost.txt 2>&1 &
 job=$!

@@ -1,7 +1,9 @@
 #!/bin/bash
-# supervise.sh -- run_dist --restarts: which endings are followed by another start, when it gives up, what it does with signals, which
-# hosts it leaves out, and that nothing outlives it. First with a launcher of a few lines that ends as it is told, then with mpirun: a
-# rank is killed, and the run ends with the bytes of the undisturbed one.
+# supervise.sh -- tests run_dist --restarts.
+#
+# The script tests which ends lead to another start, when --restarts gives up, how it handles signals, which hosts it
+# leaves out, and that no process outlives it. The first launcher is a script of a few lines that ends in a given way.
+# The second one is mpirun: a rank is killed, and the run ends with the bytes of the undisturbed run.
 # timeout: 400
 # beside
 # shellcheck source=tests/support/toy.sh
@@ -11,7 +13,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/supervise.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 
-# A launcher: each start takes a line "STATUS STEP" of `plan` (STEP -: no new checkpoint), and ends so.
+# A launcher. Each start reads a line "STATUS STEP" of `plan` (STEP -: no new checkpoint) and ends in this way.
 mkdir bin
 cat > bin/fake << 'END'
 #!/bin/bash
@@ -30,7 +32,7 @@ END
 printf '#!/bin/bash\nexec fake "$@"\n' > bin/mpirun
 printf '#!/bin/bash\necho "$*" >> asked\nfor h in $(cat dead); do case " $* " in *" $h "*) exit 255 ;; esac; done\n' > bin/ssh
 chmod 755 bin/*
-again() { # PLAN with ',' for line ends, flags: a supervised fake; prints what it says and how often it started
+again() { # PLAN with ',' for line ends, flags: supervises the launcher; prints its output and the number of starts
     tr , '\n' <<< "$1" > plan
     shift
     rm -rf f calls asked
@@ -82,8 +84,8 @@ expect "the log folder in two words" 0 "starts: 2" again "9 1,0 2" --restarts=1 
 nested() { OMPI_COMM_WORLD_RANK=0 timeout 20 "$PROG" --restarts=1 -- fake --logdir=f; }
 expect "under mpirun" 2 "mpirun must not start it" nested
 
-# Hosts. The first is this one; node9 does not answer.
-unset OMPI_MCA_plm_rsh_agent # of tests/run: no ssh
+# Hosts. The first one is this machine; node9 does not answer.
+unset OMPI_MCA_plm_rsh_agent # tests/run sets it: no ssh
 here=$(uname -n)
 echo node9 > dead
 expect "all hosts at first, then those that live" 0 "no ssh login on node9" again "9 1,0 2" --restarts=1 --drop_dead_hosts -- \
@@ -106,17 +108,17 @@ expect "a host that comes back" 0 "" again "9 1,9 2,0 3" --restarts=2 --drop_dea
 expect "no host at all" 255 "no host answers" again "9 1,0 2" --restarts=3 --drop_dead_hosts -- mpirun -np 2 -H node8:1,node8:1 run_dist --logdir=f \
     < <(echo node8 > dead)
 
-# Signals, and what is left behind.
-started() { # flags: a supervised fake in the background; its pid in $sup, once the launcher runs
+# Signals, and processes that are left.
+started() { # flags: supervises the launcher in the background, with the pid in $sup; returns once the launcher runs
     rm -rf f calls
     PATH=$work/bin:$PATH timeout 60 "$PROG" --restart_delay=30 "$@" > said 2>&1 &
     sup=$!
     wait_until 60 [ -s calls ]
     sleep 0.2
 }
-export NAP=60.$$ # seconds, as nobody else sleeps
+export NAP=60.$$ # a number of seconds that no other process sleeps
 sleepers() { pgrep -f "^sleep $NAP$" | wc -l; }
-ended() { # SIGNAL: tells it, and waits
+ended() { # SIGNAL: sends it, and waits for the end
     kill -"$1" "$(pgrep -P $sup | head -n 1)"
     wait $sup
     status=$?
@@ -142,7 +144,7 @@ started --restarts=5 "${line[@]}"
 kill -9 "$(pgrep -P $sup | head -n 1)"
 wait $sup 2> /dev/null
 expect "killed itself: the launcher goes too" 0 "^0 are" gone 2 "^sleep $NAP$"
-orphan() { # a launcher that fails and leaves a process in a session of its own
+orphan() { # a launcher that fails and leaves a process in its own session
     timeout 60 "$PROG" --restarts=0 -- bash -c 'mkdir -p f; setsid sleep "$NAP" & sleep 0.2; exit 9' x --logdir=f
     local status=$?
     echo "left: $(sleepers)"
@@ -151,7 +153,7 @@ orphan() { # a launcher that fails and leaves a process in a session of its own
 expect "an orphan is ended" 9 "left: 0" orphan
 
 export OMPI_MCA_plm_rsh_agent=sh
-# mpirun. A save after every step; rank 1 is killed on the way.
+# mpirun, with a save after every step. Rank 1 is killed in the middle of the run.
 toy 210 30
 run=(--config_file=toy.json --max_steps=120 --checkpoint_frequency=0 --summary_frequency=10)
 # shellcheck disable=SC2206 # $MPIRUN is several words

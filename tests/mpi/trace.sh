@@ -1,6 +1,8 @@
 #!/bin/bash
-# trace.sh -- --trace FILE: rows of all ranks, spans that lie in each other in the order of a step, whole JSON when the run is
-# stopped or fails, one clock for two hosts whose clocks are far apart; and plan mode, from a log folder and measured.
+# trace.sh -- tests --trace FILE and plan mode.
+#
+# The trace has rows of all ranks, nested spans in the order of a step, valid JSON when the run is stopped or fails, and
+# one clock for two hosts whose clocks differ. Plan mode reads a log folder, or measures some steps.
 # timeout: 300
 # shellcheck source=tests/support/toy.sh
 . "$(dirname "$0")/../support/toy.sh"
@@ -31,7 +33,7 @@ expect "evaluations" 0 "trace of" t 2 eval --mode=train_eval --max_steps=12 --se
 expect "their trace, with evaluations" 0 " 0 wrong" "$check" eval.json 2 10
 expect "evaluations are there" 0 "" grep -q '"name":"evaluate"' eval.json
 
-# Whatever ends the run.
+# The trace is valid, however the run ends.
 stopped() {
     # shellcheck disable=SC2086 # $MPIRUN is several words
     timeout 60 $MPIRUN -np 2 "$PROG" --config_file=toy.json --logdir=stop --max_steps=100000 --trace=stop.json \
@@ -51,23 +53,23 @@ expect "its trace has what was gathered before" 0 " 0 wrong" "$check" fault.json
 expect "no such folder" 3 "name a file in a folder that exists" t 2 nowhere --max_steps=9 --trace=no/such/x.json
 expect "no such steps" 2 "'trace_steps' is '9-12'" t 2 steps --max_steps=9 --trace=x.json --set trace_steps=9-12
 
-# Records, and the plan.
+# Records of steps, and the plan.
 expect "records of the exchange" 0 "" grep -q '"comm_s":[0-9.e-]*,"comm_exposed_s":[0-9.e-]*,"comm_bytes":[0-9.]*,.*"slowest_rank":[01]' \
     two/metrics.jsonl
 expect "none for one rank" 1 "" grep -q comm_s one/metrics.jsonl
-traced() { # bytes of the exchanges of rank 0's sixty steps, against what the metrics say of one
+traced() { # compares the bytes of the exchanges of rank 0's sixty steps with the metrics' bytes of one step
     sed -n 's/.*"name":"bucket [0-9]*","ph":"X","pid":0,.*"bytes":\([0-9]*\).*/\1/p' two.json |
         awk -v want="$(column comm_bytes two | tail -n 1)" '{ sum += $1 } END { print sum, want; exit !(want > 1000 && sum == 60 * want) }'
 }
 expect "bytes of the trace and of the metrics" 0 "" traced
-recorded() { # 16 samples a step, but for the last ones of an epoch
+recorded() { # 16 samples per step, except in the last step of an epoch
     tr -d ' \n' < two/step.json | sed 's/.*"bytes":\([^,]*\),.*"samples":\([^,]*\),.*/\1 \2/' |
         awk -v want="$(column comm_bytes two | tail -n 1)" '{ print; exit !(want > 1000 && $1 == want && $2 > 8 && $2 <= 16) }'
 }
 expect "bytes and samples of a step" 0 "" recorded
 expect "the summary at the end" 0 "" grep -q "a step of .* communication .* %" two/run.log
 expect "it says what was not measured" 0 "" grep -q "efficiency by the model .*no network was measured: 10 Gbit/s and 30 us" two/run.log
-# The link that is fitted to neighbouring buckets, which go together on one host, gives the time that the exchange took.
+# Neighbouring buckets are sent together on one host. The link that is fitted to them predicts the time of the exchange.
 expect "small buckets" 0 "done: step 60" t 2 cut --max_steps=60 --set bucket_mb=0.01
 fitted() {
     tr -d ' \n' < cut/step.json | sed 's/.*"comm_s":\([^,]*\),"bytes":\([^,]*\),.*"inside":{"alpha_s":\([^,]*\),"bytes_per_s":\([^}]*\)}.*/\1 \2 \3 \4/' |
@@ -80,13 +82,13 @@ expect "as JSON" 0 '"hosts":1024,"ranks":4096,' ranks 1 "$PROG" --mode=plan --lo
 expect "measured now" 0 " 1024 *2048 " ranks 2 "$PROG" --mode=plan --config_file=toy.json --set bench_steps=5 --set bench_warmup=1
 expect "nothing measured there" 2 "no measured step" ranks 1 "$PROG" --mode=plan --logdir=data
 
-# Two hosts whose clocks are 500 s apart.
+# Two hosts whose clocks differ by 500 s.
 # shellcheck disable=SC2154 # passed, failed: of toy.sh
 away() { printf "skip: %s\n%d passed, %d failed, 1 skipped\n" "$1" "$passed" "$failed" && exit "$((failed > 0))"; }
 [ "$(id -u)" -eq 0 ] || away "network namespaces need root"
 command -v sshd > /dev/null || [ -x /usr/sbin/sshd ] || away "no sshd"
 unshare -T --monotonic 500 true 2> /dev/null || away "no time namespaces"
-unset OMPI_MCA_plm_rsh_agent # tests on one machine do without ssh, these hosts have it
+unset OMPI_MCA_plm_rsh_agent # tests on one machine need no ssh; these hosts have it
 "$nodes" up 2 > nodes.log 2>&1 || away "no two hosts on this machine: $(tail -n 1 nodes.log)"
 cat > there.sh << END
 #!/bin/sh

@@ -1,6 +1,8 @@
 #!/bin/sh
-# train.sh -- what training promises on any number of ranks: the same curve, every sample once, resume to the same bytes, the same
-# evaluation and translation. Run by tests/run, which sets BUILD, PROG and MPIRUN.
+# train.sh -- tests what training promises on any number of ranks.
+#
+# The curve is the same. Every sample occurs once per epoch. Resumed runs end with the same bytes. Evaluations and
+# translations are the same. tests/run runs it and sets BUILD, PROG and MPIRUN.
 # timeout: 600
 . "$(dirname "$0")/../support/toy.sh"
 same=$PWD/${BUILD:-build/release}/tests/support/npz_same
@@ -29,7 +31,7 @@ expect "another seed is another curve" 1 "" quiet sh -c "
     [ \$(wc -l < s.col) -eq 3 ] || exit 2
     sed -n 's/.*\"loss\":\([^,]*\).*/\1/p' one/metrics.jsonl | head -n 3 | cmp - s.col"
 
-# Each rank keeps its share only; accumulation.
+# Each rank keeps only its share of the data. Accumulation.
 expect "split data" 0 "" t 2 split --max_steps=30 --summary_frequency=1 --set batch_size=8 --split_data_per_rank
 expect "samples of split and whole data" 0 "" close_curves epoch_samples_hash 0 30 one split
 expect "losses of split and whole data" 0 "" close_curves loss 1e-4 30 one split
@@ -37,7 +39,8 @@ expect "iter_size, np 1" 0 "" t 1 iter1 --max_steps=30 --summary_frequency=1 --s
 expect "iter_size, np 2" 0 "" t 2 iter2 --max_steps=30 --summary_frequency=1 --set iter_size=3 --set batch_size=8
 expect "losses with iter_size" 0 "" close_curves loss 1e-4 30 iter1 iter2
 
-# The weight of an update is what was in it: the whole epoch at once, as a batch that is not full, and in two parts are one curve.
+# The weight of an update is that of its samples. The curve is the same for the whole epoch at once, as a batch that is
+# not full, and in two parts.
 buckets='--set bucket_src=[14] --set bucket_tgt=[14]'
 # shellcheck disable=SC2086 # $buckets is several words
 expect "an epoch a step" 0 "" t 1 full --max_steps=4 --summary_frequency=1 $buckets --set batch_size=410
@@ -50,13 +53,14 @@ for key in loss grad_norm; do
     expect "$key in two parts" 0 "" close_curves $key 1e-4 4 full parts
 done
 
-# A world of 3 and last batches that do not divide: 410 samples, each once an epoch, by the sum of the hashes of their ids.
+# Three ranks, and last batches that do not divide: 410 samples, each once per epoch, by the sum of the hashes of their
+# ids.
 epoch_ends() { sed -n 's/.*"epoch_samples":410,"epoch_samples_hash":\([0-9]*\).*/\1/p' "$1/metrics.jsonl"; }
 expect "np 3, uneven" 0 "epoch 4 done" t 3 three --summary_frequency=1 --set batch_size=5
 expect "all samples, once an epoch" 0 "" sh -c "[ '$(epoch_ends one | head -n 1)' != '' ] && [ '$(epoch_ends three | sort -u)' = '$(
     epoch_ends one | sort -u)' ] && [ $(epoch_ends three | wc -l) -eq 4 ]"
 
-# Resume: the same bytes at the same np, the same curve at another one.
+# Resume: the same bytes with the same np, the same curve with another np.
 expect "the first part" 0 "" t 2 part --max_steps=37 --summary_frequency=1 --set batch_size=8
 expect "the second part" 0 "resuming from part/model-37.npz" t 2 part --max_steps=200 --summary_frequency=1 --set batch_size=8
 expect "resume ends with the same bytes" 0 "" cmp part/model-200.npz two/model-200.npz
@@ -76,7 +80,7 @@ expect "another vocabulary is refused" 6 "vocabulary" t 1 two --max_steps=300 --
 expect "not finite" 7 "lower learning_rate" t 2 nan --max_steps=100 --set loss_scale=1e30 --set init_scale=100 \
     --set softmax_temperature=0.001 --set encoder_use_skip_connections=true --set nonfinite_limit=4
 
-# Ranks that were started differently say so, and do not hang.
+# Ranks with different starts report that and do not hang.
 # shellcheck disable=SC2086 # $MPIRUN is several words
 expect "another config on one rank" 4 "config" timeout 60 $MPIRUN -np 1 "$PROG" --config_file=toy.json --logdir=odd : \
     -np 1 "$PROG" --config_file=toy.json --logdir=odd --set learning_rate=0.5
@@ -88,8 +92,8 @@ expect "another flag on one rank" 4 "max_steps=7" timeout 60 $MPIRUN -np 1 "$PRO
 expect "a trace on one rank" 4 "has '[^']*', rank 0 (.*) has '[^']* --trace" timeout 60 $MPIRUN -np 1 "$PROG" --config_file=toy.json \
     --logdir=odd --max_steps=6 --trace=odd.json : -np 1 "$PROG" --config_file=toy.json --logdir=odd --max_steps=6
 
-# Evaluation and inference: the same figures and lines for every number of ranks.
-figures() { # np: the line of the score and the sums, without times
+# Evaluation and inference: the same results and lines for every number of ranks.
+figures() { # np: prints the line of the score and the sums, without times
     rm -rf one/eval
     ranks "$1" "$PROG" --config_file=toy.json --logdir=one --mode=eval --set eval_batch_size=7 > out.txt 2>&1 || return 1
     sed 's/"eval_s".*//' one/eval/metrics.jsonl
@@ -128,7 +132,8 @@ printf 'a b c\n\nd e f f\n' > in.txt
 expect "standard input, an empty line" 0 "" sh -c \
     "[ \"\$('$PROG' --config_file=toy.json --logdir=one --mode=infer --input=- < in.txt 2> err.txt | wc -l)\" -eq 3 ]"
 
-# One source with two targets, the second what the model says: with multi_reference it is one sentence, and right.
+# One source with two targets, of which the second is the model's output. With multi_reference the two are one sentence,
+# and it is right.
 awk 'NR == 1 { print; print }' data/test.src > data/twice.src
 { echo "f f f f f f f f f f f f"; head -n 1 i1.txt; } > data/twice.tgt
 for multi in true false; do
@@ -139,7 +144,7 @@ done
 expect "the best of two targets" 0 '"word_error_rate":0.0,' cat true.txt
 expect "two targets on their own" 0 '"word_error_rate":50.0,' cat false.txt
 
-# train_eval: evaluates between steps, keeps the best.
+# train_eval evaluates between steps and keeps the best checkpoint.
 expect "train_eval" 0 "evaluation at step 20" t 2 te --mode=train_eval --max_steps=45 --set eval_frequency=20
 expect "the best is kept" 0 "" sh -c "ls te/best-*.npz && [ \$(wc -l < te/eval/metrics.jsonl) -eq 3 ]"
 expect "evaluation of the best" 0 "BLEU" t 1 te --mode=eval --set checkpoint=best

@@ -1,6 +1,8 @@
 #!/bin/sh
-# update.sh -- one copy of the weights a host, updated in shares: the unit of it on 1 to 4 ranks, trainings with and without shared memory to the
-# same bytes, and a bit that flips in the copy. Run by tests/run, which sets BUILD, PROG and MPIRUN.
+# update.sh -- tests one copy of the weights per host, which the ranks update in shares.
+#
+# The script runs tests/mpi/update.c on 1 to 4 ranks. Trainings with and without shared memory end with the same
+# bytes. A flipped bit in the copy is found. tests/run runs it and sets BUILD, PROG and MPIRUN.
 # timeout: 400
 . "$(dirname "$0")/../support/toy.sh"
 prog=$PWD/${BUILD:-build/release}/tests/mpi/update
@@ -8,7 +10,7 @@ same=$PWD/${BUILD:-build/release}/tests/support/npz_same
 work=$(mktemp -d "${TMPDIR:-/tmp}/update.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
-alone() { # by messages, each rank for itself
+alone() { # ranks use messages, and each updates its own weights
     (export RD_COMM_SHARED=0 && "$@")
 }
 for np in 1 2 3 4; do expect "np $np" 0 "PASSED" ranks $np "$prog"; done
@@ -28,7 +30,7 @@ for np in 2 3; do
     expect "$np ranks, each for itself" 0 "every rank keeps and updates all weights for itself" alone t $np alone$np
     expect "$np ranks, the same bytes" 0 "" "$same" shared$np/model-12.npz alone$np/model-12.npz
 done
-# Optimizer state of a shared copy goes on in private ones, and the other way round.
+# Runs with private copies continue with the optimizer's state of a shared copy, and the other way round.
 expect "6 steps" 0 "done: step 6" t 2 moved --max_steps=6
 expect "on without shared memory" 0 "done: step 9" alone t 2 moved --max_steps=9
 expect "on with it" 0 "done: step 12" t 2 moved
@@ -45,10 +47,10 @@ unset RD_COMM_HOSTS
 expect "with two ranks, rank 0 counts" 7 "rank 1 holds other weights than rank 0, first in '" alone flip wrong:1 2 f3
 expect "whichever array it is" 7 "rank 1 holds other weights than most ranks, first in '" alone flip wrongfirst:1 3 f5
 expect "which is another one" 0 "^2$" sh -c "grep -h 'holds other weights' f2/errors/*.json f5/errors/*.json | sed \"s/.*first in '\([^']*\)'.*/\1/\" | sort -u | wc -l"
-small() { (export RD_FAULT=grad:1:7:update && t 3 f6 --set optimizer=sgd --set learning_rate=1e-30); } # no weight shows it
+small() { (export RD_FAULT=grad:1:7:update && t 3 f6 --set optimizer=sgd --set learning_rate=1e-30); } # the fault changes no weight
 expect "a rank's gradient is not that of the others" 7 "at step 7 rank 1 (.*) has a gradient of norm .*, rank 0 one of" alone small
 
-# A copy of more than a mebi of numbers goes to the other ranks in pieces.
+# A copy of more than 2^20 numbers is sent to the other ranks in pieces.
 { cat data/vocab.txt && seq -f 'word%g' 70000; } > data/large.txt
 large() { t 2 large --set src_vocab_file=data/large.txt "$@"; }
 expect "a large table" 0 "done: step 2" alone large --max_steps=2

@@ -1,6 +1,8 @@
 #!/bin/bash
-# update_hosts.sh -- weights that are one copy a host, on two hosts made on this machine by tests/support/fakecluster, also with different
-# numbers of ranks: the bytes of a run without shared memory, and what is said when one host's copy goes wrong.
+# update_hosts.sh -- tests one copy of the weights per host, on two hosts.
+#
+# tests/support/fakecluster makes the hosts on this machine, which may have different numbers of ranks. Results have the
+# bytes of a run without shared memory. A fault in the copy of one host is reported.
 # timeout: 200
 # beside
 # shellcheck source=tests/support/toy.sh

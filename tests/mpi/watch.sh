@@ -1,6 +1,8 @@
 #!/bin/bash
-# watch.sh -- what the watch reports, and that the job ends, when a rank dies, stops, or hangs; and that it
-# leaves a slow save, a long evaluation and a paused job alone. CASES=all: also how soon the job ends.
+# watch.sh -- tests what the watch reports, and that the job ends, when a rank dies, stops, or hangs.
+#
+# The watch ignores a slow save, a long evaluation and a paused job. With CASES=all the script also tests how soon the
+# job ends.
 # timeout: 600
 # beside
 # shellcheck source=tests/support/toy.sh
@@ -11,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 # shellcheck disable=SC2086 # $MPIRUN is several words
 run() { timeout 100 $MPIRUN "$@"; }
 
-# check NAME STATUS TEXT SECONDS NP WHAT: STATUS "any": mpirun's own code for a killed rank is fine too
+# check NAME STATUS TEXT SECONDS NP WHAT. STATUS "any": also mpirun's own code for a killed rank
 check() {
     local name=$1 status=$2 text=$3 seconds=$4 np=$5 what=$6 got
     timed run -np "$np" "$watch" "$what" > "$work/out" 2>&1
@@ -24,7 +26,7 @@ check() {
         sh "$status" "$got" "$text" "$(in_time "$seconds")" "$work/out"
     expect "$name: no rank is left" 0 "^0 are" gone 2 "^$watch $what\$"
 }
-quiet() { # NAME NP WHAT: ends well, and the watch warned (WARNS yes) or not
+quiet() { # NAME NP WHAT: the job succeeds, and the watch warns (WARNS yes) or not
     check "$1" 0 "^done" 30 "$2" "$3"
     expect "$1: $4" 0 "" sh -c "[ \$(grep -c 'no progress' '$work/out') $5 ]"
 }
@@ -33,7 +35,7 @@ quiet "all is well, 3 ranks" 3 fine "no word" "-eq 0"
 usual=$naps
 quiet "ranks that share no memory" 3 unshared "no word" "-eq 0"
 expect "and that is said" 0 "cannot watch each other" cat "$work/out"
-paused() { # all of them for 2 s, in the middle; rank 0 goes on a moment before the others
+paused() { # stops all ranks for 2 s in the middle; rank 0 continues a moment before the others
     run -np 3 "$watch" fine 40 &
     local job=$! pid
     wait_until 60 grep -q "^step 10" "$work/out"
