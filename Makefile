@@ -1,4 +1,5 @@
-# run_dist -- one Makefile, one folder per build: build/<variant>/. `make help` lists the verbs, README the variables.
+# Makefile -- builds, tests and installs run_dist, with one folder per build: build/<variant>/.
+# `make help` lists the targets, CONTRIBUTING.md the variables.
 VERSION := 0.1.0
 # DEBUG=1: with rd_assert (include/rd/status.h), and code that a debugger can follow. SAN=... has rd_assert too.
 DEBUG   ?=
@@ -12,13 +13,14 @@ PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= all
 T       ?=
-# CUDA=1: with a GPU backend. CUDA=emulated: its kernels as host code, for the tests.
+# CUDA=1: with the GPU backend. CUDA=emulated: with its kernels as host code, for the tests.
 CUDA    ?=
 PKGS    := jansson libarchive libturbojpeg
-# oneDNN has no .pc file. For one of your own: make DNNL_CFLAGS=-I/opt/dnnl/include DNNL_LIBS='-L/opt/dnnl/lib -Wl,-rpath,/opt/dnnl/lib -ldnnl'
+# oneDNN has no .pc file. For your own oneDNN:
+#   make DNNL_CFLAGS=-I/opt/dnnl/include DNNL_LIBS='-L/opt/dnnl/lib -Wl,-rpath,/opt/dnnl/lib -ldnnl'
 DNNL_CFLAGS ?=
 DNNL_LIBS   ?= -ldnnl
-# Debian's names of all that make, make test and mpirun want.
+# Debian packages that make, make test and mpirun need.
 DEPS := build-essential pkg-config libopenmpi-dev openmpi-bin libjansson-dev libarchive-dev libturbojpeg0-dev libdnnl-dev libcmocka-dev procps
 
 NEED := $(filter-out clean distclean help deps deps-names demo format format-check uninstall,$(or $(MAKECMDGOALS),all))
@@ -41,24 +43,26 @@ ifneq ($(NEED),)
 endif
 
 CPPFLAGS += -D_GNU_SOURCE -Iinclude -I$(BUILD)/gen $(PKG_CFLAGS) $(DNNL_CFLAGS) $(if $(DEBUG)$(SAN),-DRD_DEBUG)
-# -fno-math-errno: sqrtf becomes an instruction that works on vectors. Neither flag changes a result.
+# With -fno-math-errno gcc compiles sqrtf to a vector instruction. Neither of the two -fno flags changes a result.
 CFLAGS   += -std=c11 -g $(OPT) $(ARCH) $(OPENMP) -fno-math-errno -fno-trapping-math -Wall -Wextra -Wshadow -Wundef -Wvla \
             -Wstrict-prototypes -Wmissing-prototypes -Werror
-# Sanitizers change what gcc can prove of sizes and values: its warnings about these are believed in the other builds alone.
+# With sanitizers gcc knows less about sizes and values, so its warnings about them are off there.
 CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-format-truncation -Wno-maybe-uninitialized)
 LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%)
 LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) $(if $(filter thread,$(SAN)),-lgomp) -lm -lpthread
 
-# runner/engine/gpu: cuda_* calls the CUDA libraries (CUDA=1), gpu_rnn.c needs a GPU backend (CUDA=1 or emulated), the rest is host logic.
+# In runner/engine/gpu, cuda_* calls the CUDA libraries (CUDA=1), gpu_rnn.c needs a GPU backend (CUDA=1 or emulated),
+# and the other files are host logic.
 NO_GPU := $(if $(filter 1,$(CUDA)),,runner/engine/gpu/cuda_%) $(if $(CUDA),,runner/engine/gpu/gpu_rnn.c)
 SRC   := $(filter-out runner/main.c $(NO_GPU),$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
-# Device kernels: compiled by nvcc, or (emulated) by g++ with tests/support/emulated/kernel_emulated.h in front.
+# nvcc compiles the GPU kernels. For CUDA=emulated g++ compiles them, with tests/support/emulated/kernel_emulated.h
+# included first.
 KERNELS := $(filter-out $(NO_GPU),$(if $(CUDA),$(wildcard runner/*/*.cu runner/*/*/*.cu)))
 EMULATED := $(if $(filter emulated,$(CUDA)),$(wildcard tests/support/emulated/*.cc))
 OBJ   := $(patsubst %,$(BUILD)/%.o,$(SRC) $(KERNELS) $(EMULATED))
 LIB   := $(BUILD)/librd.a
 PROG  := $(BUILD)/run_dist
-# In front of $(LIB) in every program.
+# Linked before $(LIB) into every program.
 EXTRA := $(if $(findstring address,$(SAN)),$(BUILD)/tests/support/asan/mpi_leaks.c.o)
 # A test is one .c file with cmocka, or one shell script. Files of tests/support and tests/bench with a main are programs, those
 # without are shared by all tests.
@@ -88,7 +92,7 @@ ifeq ($(CUDA),1)
   LDLIBS    += $(firstword $(wildcard $(CUDA_HOME)/lib64/libcudart_static.a $(CUDA_HOME)/lib/libcudart_static.a)) -ldl -lrt
   NVFLAGS   += -std=c++17 -O3 --threads 2 $(foreach s,$(SM),-gencode arch=compute_$s,code=sm_$s) -gencode arch=compute_$(lastword $(SM)),code=compute_$(lastword $(SM)) \
                -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror,-fopenmp-simd
-  # A kernel that spills registers is an error with the compiler and for the cards that this was looked at with.
+  # A kernel that spills registers is an error. This holds for the compiler and the GPUs for which it was checked.
   NVFLAGS   += $(if $(and $(findstring release 13.0,$(shell $(NVCC) --version)),$(if $(filter-out 80 90,$(SM)),,yes)),-Xptxas --warn-on-spills)
 endif
 
@@ -98,7 +102,7 @@ LINK = $(call say,LINK,$@)$(CC) $(LDFLAGS) $^ $(LDLIBS)
 
 all: $(PROG) ## the program: build/release/run_dist
 
-# A generated file changes only when its text does.
+# A generated file is written only if its text changes.
 replace = @mkdir -p $(@D) && printf '$(1)\n' $(2) > $@.new && (cmp -s $@.new $@ && rm $@.new || mv $@.new $@)
 FORCE:
 $(BUILD)/flags: FORCE
@@ -106,8 +110,8 @@ $(BUILD)/flags: FORCE
 $(BUILD)/gen/version.h: FORCE
 	$(call replace,#define RD_VERSION "%s"\n#define RD_COMMIT "%s",$(VERSION) \
 	    $(or $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null),unknown))
-# The registries. A part is found by its definition at the beginning of a line: RD_MODEL(seq2seq), or a macro of a family,
-# RD_MODEL_VGG(vgg16, ...). $(call registry,NAME,MACRO,FOLDER) writes gen/NAME.inc with one RD_ENTRY(id) for each.
+# The registries. $(call registry,NAME,MACRO,FOLDER) writes gen/NAME.inc with one RD_ENTRY(id) for each part. A part is a
+# definition at the beginning of a line: RD_MODEL(seq2seq), or a macro of a family, RD_MODEL_VGG(vgg16, ...).
 define registry
 $(BUILD)/gen/$(1).inc: FORCE
 	@mkdir -p $$(@D) && runner/registry.sh $(2) $$(wildcard $(3)/*.c) > $$@.new && (cmp -s $$@.new $$@ && rm $$@.new || mv $$@.new $$@)
@@ -121,14 +125,14 @@ $(eval $(call registry,metrics,METRIC,runner/data/metrics))
 $(eval $(call registry,optimizers,OPTIMIZER,runner/optim/optimizers))
 GEN += $(BUILD)/gen/version.h
 
-# Asked once per set of flags.
+# Checks once per set of flags that oneDNN is installed.
 $(BUILD)/gen/dnnl.ok: $(BUILD)/flags
 	@mkdir -p $(@D); printf '#include <dnnl.h>\nint main(void) { return dnnl_version() == NULL; }\n' | \
 	    $(CC) $(CPPFLAGS) -x c - $(DNNL_LIBS) -o $@.exe 2> $@.log && rm -f $@.exe && mv $@.log $@ || { cat $@.log; \
 	    echo "the library oneDNN is not installed (the lines above say what the compiler missed); on Debian: apt-get install" \
 	    "libdnnl-dev, or let \`make deps\` install all that is needed; elsewhere set DNNL_CFLAGS and DNNL_LIBS"; exit 1; } >&2
 
-# Only the files that say the version are compiled again after a commit.
+# After a commit, make compiles only the files that contain the version.
 $(patsubst %,$(BUILD)/%.o,$(shell grep -l RD_COMMIT $(SRC) runner/main.c 2>/dev/null)): private CPPFLAGS += -include version.h
 
 $(BUILD)/%.c.o: %.c $(BUILD)/flags | $(GEN) $(BUILD)/gen/dnnl.ok
@@ -155,14 +159,14 @@ $(PROG): $(BUILD)/runner/main.c.o $(EXTRA) $(LIB)
 	$(LINK) -o $@
 $(UNIT) $(MPI): $(BUILD)/%: $(BUILD)/%.c.o $(SHARED) $(EXTRA) $(LIB)
 	$(LINK) -lcmocka -o $@
-# replay.c has a main that runs the corpus; libFuzzer (FUZZ_MAIN) brings its own.
+# replay.c has a main that runs the corpus. libFuzzer (FUZZ_MAIN) has its own main.
 $(FUZZ): $(BUILD)/%: $(BUILD)/%.c.o $(if $(FUZZ_MAIN),,$(BUILD)/tests/fuzz/replay.c.o) $(EXTRA) $(LIB)
 	$(LINK) $(FUZZ_MAIN) -o $@
 $(TOOLS): $(BUILD)/%: $(BUILD)/%.c.o $(SHARED) $(EXTRA) $(LIB)
 	$(LINK) -o $@
 $(UNIT:%=%.c.o) $(MPI:%=%.c.o) $(TOOLS:%=%.c.o) $(SHARED): private CPPFLAGS += -Itests/support
 
-demo: ## installs what is missing, builds, trains spelling to sound with 2 ranks for some minutes, and lets you try it
+demo: ## installs missing packages, builds, trains spelling to sound with 2 ranks for some minutes, then you can try it
 	@command -v $(CC) mpirun pkg-config > /dev/null && pkg-config --exists $(PKGS) && \
 	    printf '#include <dnnl.h>\n' | $(CC) $(DNNL_CFLAGS) -x c -fsyntax-only - 2> /dev/null || $(MAKE) --no-print-directory deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all
@@ -213,7 +217,8 @@ tsan: ## tests of the code with threads (exchange, watch, image workers) under T
 	@$(MAKE) --no-print-directory $(TSAN) T='$(or $(T),$(TSAN_T))' test
 bench: $(PROG) $(TOOLS) ## speed: shares of the machine's own peak, scaling, PyTorch doing the same where it is installed
 	@BUILD=$(BUILD) PROG=$(PROG) tests/bench/run
-# Of CUDA=1, or of a build that is asked for, as by VARIANT. The bundle is for other machines: not for this one's processor alone.
+# The GPU targets use CUDA=1, or the build that the user asks for, for example by VARIANT. The bundle is for other
+# machines, so it is not compiled for the CPU of this one.
 gpu-programs: $(PROG) $(filter $(BUILD)/tests/gpu/% $(BUILD)/tests/ops/% $(BUILD)/tests/golden/% $(BUILD)/tests/unit/optim_step,$(UNIT)) \
     $(patsubst %,$(BUILD)/tests/support/%,make_toy npz_same)
 ifeq ($(CUDA),)
@@ -221,7 +226,7 @@ gpu-test: ## the GPU backend's tests: without a GPU, its kernels as host code (b
 	@$(MAKE) --no-print-directory CUDA=emulated OPT=-O2 $@
 gpu-check: ## on a machine with a GPU: ops, tests, loss curves, speed, sanitizers, and a report, in eight minutes
 	@$(MAKE) --no-print-directory CUDA=1 $@
-gpu-bundle: ## all that such a machine needs for that, in one folder to copy: build/gpu-bundle
+gpu-bundle: ## everything that gpu-check needs on a machine with a GPU, in one folder to copy: build/gpu-bundle
 	@$(MAKE) --no-print-directory CUDA=1 VARIANT=cuda-v3 ARCH=-march=x86-64-v3 $@
 else
 gpu-test: gpu-programs
@@ -232,7 +237,7 @@ gpu-check: gpu-programs
 gpu-bundle: gpu-programs
 	@BUILD=$(BUILD) tests/gpu/bundle
 endif
-# make fuzz FUZZER=npz SECONDS=600 needs clang. Inputs that crash are left in build/fuzz/.
+# make fuzz FUZZER=npz SECONDS=600 needs clang. Inputs that crash are stored in build/fuzz/.
 fuzz: ## libFuzzer on one reader: make fuzz FUZZER=npz SECONDS=60
 	@OMPI_CC=clang CFLAGS='-Wno-unknown-warning-option -Wno-pass-failed' $(MAKE) --no-print-directory VARIANT=fuzz \
 	    SAN=fuzzer-no-link,address,undefined OPT=-O1 OPENMP=-fopenmp-simd FUZZ_MAIN=-fsanitize=fuzzer build/fuzz/tests/fuzz/$(FUZZER)
@@ -257,7 +262,7 @@ TIDY := -*,bugprone-*,clang-analyzer-*,-bugprone-easily-swappable-parameters,-bu
 tidy: $(GEN) ## clang-tidy on the program's files: make tidy [FILES=runner/base/status.c]
 	@clang-tidy --quiet --warnings-as-errors='*' --checks='$(TIDY)' $(or $(FILES),$(SRC) runner/main.c) -- \
 	    $(CPPFLAGS) -std=c11 -fopenmp-simd $(shell $(CC) --showme:compile 2>/dev/null) -include $(BUILD)/gen/version.h
-# All C, CUDA and C++ files. Other versions of clang-format break lines elsewhere, so the check asks for version 14 (Debian 12).
+# All C, CUDA and C++ files. Versions of clang-format break lines differently, so the check needs version 14 (Debian 12).
 FORMATTED = $(or $(FILES),$(shell git ls-files '*.c' '*.h' '*.cu' '*.cc'))
 format: ## clang-format on all files, or on FILES
 	clang-format -i $(FORMATTED)
@@ -276,19 +281,19 @@ install: $(PROG) ## to PREFIX (/usr/local), below DESTDIR; for other machines: m
 	@cd configs && find . -type f ! -name '*.sh' ! -name '*.md' | while read -r f; do install -D -m 644 "$$f" "$(SHARE)/run_dist/configs/$$f" || exit 1; done
 	@for f in $(PAGES); do [ ! -f $$f ] || install -D -m 644 $$f $(SHARE)/doc/run_dist/$$f || exit 1; done
 	@$(PROG) --print_man > $(BUILD)/run_dist.1 && install -D -m 644 $(BUILD)/run_dist.1 $(SHARE)/man/man1/run_dist.1
-uninstall: ## takes back what install wrote
+uninstall: ## removes what install wrote
 	rm -rf $(DESTDIR)$(PREFIX)/bin/run_dist $(SHARE)/run_dist $(SHARE)/doc/run_dist $(SHARE)/man/man1/run_dist.1
-deps: ## installs the packages that are needed (Debian and its kin; asks sudo)
+deps: ## installs the needed packages (Debian and derivatives; asks sudo)
 	@command -v apt-get > /dev/null || { echo "no apt-get here; install what Debian calls: $(DEPS)" >&2; exit 1; }
 	$(if $(filter-out 0,$(shell id -u)),sudo) apt-get update
 	$(if $(filter-out 0,$(shell id -u)),sudo) env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $(DEPS)
 deps-names:
 	@echo $(DEPS)
-clean: ## remove this variant's build folder
+clean: ## removes this variant's build folder
 	rm -rf $(BUILD)
-distclean: ## remove all build folders
+distclean: ## removes all build folders
 	rm -rf build
-help: ## this list
+help: ## prints this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: all demo programs test test-all asan asan-programs tsan bench gpu-programs gpu-test gpu-check gpu-bundle fuzz headers objects lint tidy format format-check schema install uninstall deps deps-names clean distclean help FORCE
