@@ -170,7 +170,7 @@ static void calibration(void **state)
 
 static void file(void **state)
 {
-    char dir[] = "/tmp/plan_model.XXXXXX", path[64];
+    char dir[] = "/tmp/forecast_model.XXXXXX", path[64];
     rd_status st = {0};
     const forecast_step m = {.model = "seq2seq",
                              .unit = "tokens",
