@@ -34,18 +34,29 @@ typedef struct step_record {
 
 typedef struct recorder recorder;
 
-/* The caller owns *out. */
+/* Opens the records, and writes config.json. The caller owns *out. */
 rd_code recorder_new(rd_run *r, recorder **out, rd_status *st);
 
-/* end_status: 1: success, 2: failure. NULL is fine, here and below. */
+/* Closes the records. end_status: 1: success, 2: failure. NULL is fine, here and below. */
 void recorder_free(recorder *c, int end_status);
 
+/* Writes the figures of a step; histograms: also those of weights and gradients. */
 void recorder_step(recorder *c, const step_record *s, bool histograms);
+
+/* Writes the texts of a training sample. */
 void recorder_sample(recorder *c, int64_t step, const char *source, const char *target,
                      const char *predicted);
+
+/* Writes the figures of an epoch that is done. epoch: its number, from 0. */
 void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, double accuracy);
+
+/* Writes sample images. */
 void recorder_pictures(recorder *c, int64_t step, const gallery *g);
+
+/* Writes one number. */
 void recorder_scalar(recorder *c, int64_t step, const char *tag, double v);
+
+/* Writes buffered records to disk. */
 void recorder_flush(recorder *c);
 
 #endif

@@ -18,7 +18,7 @@
 #include <time.h>
 
 #ifndef RD_VERSION
-#define RD_VERSION "0.1.0"
+#define RD_VERSION "unknown"
 #endif
 #ifndef RD_COMMIT
 #define RD_COMMIT "unknown"
