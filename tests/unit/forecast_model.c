@@ -230,5 +230,5 @@ static void file(void **state)
     (void)rmdir(dir);
 }
 
-RD_TESTS("forecast_model", TEST(rounds), TEST(tables), TEST(fits), TEST(poor_fits), TEST(calibration),
-         TEST(file), TEST(links))
+RD_TESTS("forecast_model", TEST(rounds), TEST(tables), TEST(fits), TEST(poor_fits),
+         TEST(calibration), TEST(file), TEST(links))
