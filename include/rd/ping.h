@@ -8,11 +8,9 @@
 RD_C_BEGIN
 
 typedef struct rd_clock_offset {
-    int64_t
-        offset_ns; /* rd_now_ns() of this rank minus rd_now_ns() of rank 0, at the same moment */
-    int64_t
-        round_ns;  /* duration of the exchange that gave it; offset_ns is exact to half of this */
-    int64_t at_ns; /* time of that exchange on this rank's clock */
+    int64_t offset_ns; /* rd_now_ns() here minus rd_now_ns() on rank 0, at the same moment */
+    int64_t round_ns;  /* duration of the exchange used; offset_ns is exact to half of it */
+    int64_t at_ns;     /* time of that exchange on this rank's clock */
 } rd_clock_offset;
 
 /* Collective. Compares this rank's clock with rank 0's. Of n questions to rank 0 the one with the

@@ -110,7 +110,7 @@ static rd_code sum_piece(rd_host *w, const kind *k, unsigned char *x, size_t n, 
     return st->code;
 }
 
-static rd_code sum(rd_host *w, const kind *k, void *x, int64_t n, rd_status *st)
+static rd_code sum_array(rd_host *w, const kind *k, void *x, int64_t n, rd_status *st)
 {
     unsigned char *p = x;
     const size_t per_piece = w->piece / k->size;
@@ -131,13 +131,13 @@ done:
 rd_code rd_host_sum_f32(rd_host *w, float *x, int64_t n, rd_status *st)
 {
     const kind k = {sizeof *x, rd_tree_sum_f32, cross_f32};
-    return sum(w, &k, x, n, st);
+    return sum_array(w, &k, x, n, st);
 }
 
 rd_code rd_host_sum_f64(rd_host *w, double *x, int64_t n, rd_status *st)
 {
     const kind k = {sizeof *x, rd_tree_sum_f64, cross_f64};
-    return sum(w, &k, x, n, st);
+    return sum_array(w, &k, x, n, st);
 }
 
 void rd_host_free(rd_host *w)

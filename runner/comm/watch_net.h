@@ -11,8 +11,10 @@
 typedef struct rd_net rd_net;
 
 enum { RD_NET_DONE = -1 };
-typedef struct rd_net_order { /* from rank 0 to the leaders */
-    int32_t abort_code;       /* 0: go on; RD_NET_DONE: rank 0 leaves because its work is done */
+/* What rank 0 sends to the leaders. */
+typedef struct rd_net_order {
+    /* The code with which the job ends. 0: go on. RD_NET_DONE: rank 0 leaves, its work is done. */
+    int32_t abort_code;
 } rd_net_order;
 
 /* Collective. Opens the connections; most ranks do nothing. *out is NULL if this rank has nothing
@@ -31,8 +33,8 @@ void rd_net_send_order(rd_net *n, const rd_net_order *o);
 /* For rank 0. Receives what the leaders sent: replaces all[rank], and sets *abort_code if a leader
  * ends the job. */
 void rd_net_receive_beats(rd_net *n, rd_beat *all, int n_all, int *abort_code);
-/* Connection k is the one to host k + 1 on rank 0, and 0 on a leader. */
-/* Returns the seconds since connection k delivered something. */
+/* Returns the seconds since connection k delivered something. On rank 0, connection k leads to host
+ * k + 1. A leader has only connection 0. */
 double rd_net_silence_s(const rd_net *n, int k);
 /* Returns whether the other end of connection k has closed it. */
 bool rd_net_broken(const rd_net *n, int k);

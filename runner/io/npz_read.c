@@ -62,7 +62,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* Builds the index by name. A name that is there twice is an error. */
-static rd_code index_names(rd_npz *z, rd_status *st)
+static rd_code npz_index_names(rd_npz *z, rd_status *st)
 {
     z->by_name = malloc(sizeof *z->by_name * (size_t)(z->n + 1));
     if (!z->by_name)
@@ -173,7 +173,7 @@ done:
 
 /* Fails for a file that is not a zip archive. libarchive 3.6 also rejects an
  * archive without members. */
-static rd_code not_a_zip(struct archive *zip, rd_status *st)
+static rd_code npz_not_a_zip(struct archive *zip, rd_status *st)
 {
     return rd_fail(st, RD_ECKPT, "not a whole zip archive (%s); it may be cut short",
                    rd_archive_text(zip));
@@ -188,7 +188,7 @@ static rd_code npz_read_members(rd_npz *z, struct archive *zip, size_t file_byte
         struct archive_entry *e;
         const int rc = archive_read_next_header(zip, &e);
         if (rc == ARCHIVE_EOF) break;
-        if (rc != ARCHIVE_OK) return not_a_zip(zip, st);
+        if (rc != ARCHIVE_OK) return npz_not_a_zip(zip, st);
         const char *path = archive_entry_pathname(e);
         if (!path) path = archive_entry_pathname_utf8(e);
         if (!path)
@@ -212,10 +212,10 @@ static rd_code npz_read_members(rd_npz *z, struct archive *zip, size_t file_byte
             return st->code;
         }
     }
-    return index_names(z, st);
+    return npz_index_names(z, st);
 }
 
-static struct archive *reader_new(void)
+static struct archive *npz_reader_new(void)
 {
     struct archive *zip = archive_read_new();
     if (zip && archive_read_support_format_zip_seekable(zip) != ARCHIVE_OK) {
@@ -229,11 +229,11 @@ rd_code rd_npz_new_mem(const void *p, size_t n, rd_npz **out, rd_status *st)
 {
     *out = NULL;
     rd_npz *z = calloc(1, sizeof *z);
-    struct archive *zip = reader_new();
+    struct archive *zip = npz_reader_new();
     if (!z || !zip) {
         rd_fail(st, RD_EENV, "out of memory while reading an archive");
     } else if (archive_read_open_memory(zip, p, n) != ARCHIVE_OK) {
-        not_a_zip(zip, st);
+        npz_not_a_zip(zip, st);
     } else if (npz_read_members(z, zip, n, st) == RD_OK) {
         *out = z;
         z = NULL;
@@ -263,11 +263,11 @@ rd_code rd_npz_new(const char *path, rd_npz **out, rd_status *st)
         goto done;
     }
     z = calloc(1, sizeof *z);
-    zip = reader_new();
+    zip = npz_reader_new();
     if (!z || !zip)
         rd_fail(st, RD_EENV, "out of memory while reading an archive");
     else if (archive_read_open_fd(zip, fd, 1 << 20) != ARCHIVE_OK)
-        not_a_zip(zip, st);
+        npz_not_a_zip(zip, st);
     else if (npz_read_members(z, zip, (size_t)sb.st_size, st) == RD_OK) {
         *out = z;
         z = NULL;
