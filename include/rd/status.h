@@ -71,9 +71,9 @@ void rd_status_prefix(rd_status *st, const char *fmt, ...) RD_PRINTF(2, 3);
         if ((expr) != RD_OK) goto done; \
     } while (0)
 
-/* Ends the program with a message unless cond holds. It states an invariant of the code; what a user, a file or
- * the machine can get wrong is a failure (rd_fail). Active with make DEBUG=1 and SAN=...; other builds do not
- * evaluate cond. */
+/* Ends the program with a message unless cond holds. cond is an invariant of the code. An error of
+ * the user, a file or the machine is a failure instead (rd_fail). Active with make DEBUG=1 and
+ * SAN=...; other builds do not evaluate cond. */
 #ifdef RD_DEBUG
 #define rd_assert(cond) ((cond) ? (void)0 : rd_assert_failed_(RD_HERE, #cond))
 #else

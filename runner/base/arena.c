@@ -46,7 +46,8 @@ rd_code rd_arena_new_from(const rd_arena_source *source, size_t chunk_bytes, rd_
     return st->code;
 }
 
-/* Bytes from `from` on are free. Memory of a source is not ours to poison: a device may read it. */
+/* Poisons the bytes of the chunk from `from` on. Memory of a source is left alone, because a device
+ * may read it. */
 static void poison_free(const rd_arena *a, arena_chunk *c, size_t from)
 {
     if (!a->source) ASAN_POISON_MEMORY_REGION(c->mem + from, c->cap - from);
@@ -149,9 +150,10 @@ void rd_arena_rewind(rd_arena *a, rd_mark m)
         poison_free(a, a->cur, 0);
         a->cur = a->cur->prev;
     }
-    rd_assert(a->cur == m.chunk); /* the mark is of this arena, and not older than a reset */
+    rd_assert(a->cur ==
+              m.chunk); /* the mark belongs to this arena and is newer than its last reset */
     if (a->cur) {
-        rd_assert(m.used <= a->cur->used); /* marks are rewound newest first */
+        rd_assert(m.used <= a->cur->used); /* the newest mark is rewound first */
         a->used -= a->cur->used - m.used;
         a->cur->used = m.used;
         poison_free(a, a->cur, m.used);

@@ -309,7 +309,7 @@ rd_code rd_flow_finish(rd_flow *f, rd_status *st)
     if (f->cross) f->last.wire_bytes = f->cross->sent - f->sent;
     if (f->cross) f->sent = f->cross->sent;
     rd_assert(f->begun == f->n_chunks && f->retired == f->n_chunks && f->n_ready == f->n_parts);
-    rd_assert(!f->awake); /* the thread does not look at the round any more */
+    rd_assert(!f->awake); /* the thread has paused */
     f->rounds++;
     f->begun = f->retired = f->n_ready = f->n_done = 0;
     f->busy_ns = 0;
