@@ -51,9 +51,10 @@ CFLAGS   += $(SAN:%=-fsanitize=% -fno-sanitize-recover=all -fno-omit-frame-point
 LDFLAGS  += $(OPENMP) $(SAN:%=-fsanitize=%)
 LDLIBS   += $(PKG_LIBS) $(DNNL_LIBS) $(if $(filter thread,$(SAN)),-lgomp) -lm -lpthread
 
-# In runner/engine/gpu, cuda_* calls the CUDA libraries (CUDA=1), gpu_rnn.c needs a GPU backend (CUDA=1 or emulated),
-# and the other files are host logic.
-NO_GPU := $(if $(filter 1,$(CUDA)),,runner/engine/gpu/cuda_%) $(if $(CUDA),,runner/engine/gpu/gpu_rnn.c)
+# In runner/engine/gpu, cuda_* calls the CUDA libraries (CUDA=1). gpu_rnn.c, gpu_backend.c and gpu_recurs.c need a GPU
+# backend (CUDA=1 or emulated). gpu_none.c stands in for it elsewhere. The other files are host logic.
+NO_GPU := $(if $(filter 1,$(CUDA)),,runner/engine/gpu/cuda_%) \
+          $(addprefix runner/engine/gpu/,$(if $(CUDA),gpu_none.c,gpu_rnn.c gpu_backend.c gpu_recurs.c))
 SRC   := $(filter-out runner/main.c $(NO_GPU),$(wildcard runner/*.c runner/*/*.c runner/*/*/*.c models/*.c))
 # nvcc compiles the GPU kernels. For CUDA=emulated g++ compiles them, with tests/support/emulated/kernel_emulated.h
 # included first.

@@ -1,8 +1,7 @@
 /* gpu.h -- one GPU as the engine and the ops see it: memory, products, convolutions, sums over ranks. No CUDA type shows.
  *
- * The functions exist in builds with a GPU backend (RD_CUDA is defined): `make CUDA=1` with CUDA's libraries, and `make
- * CUDA=emulated`, where kernels run as host code for the tests. Elsewhere rd_backend_gpu is NULL at compile time, and what
- * follows an `if (rd_backend_gpu(be))` is not compiled into calls.
+ * Builds with a GPU backend: `make CUDA=1` with CUDA's libraries, and `make CUDA=emulated`, where kernels run as host code
+ * for the tests. Elsewhere each function answers that there is no GPU (runner/engine/gpu/gpu_none.c).
  *
  * Everything is queued in the order of the calls, on one stream unless something else is said, and returns at once, but what
  * says "waits". Device pointers are never read or written by the host. A device failure sticks: every later call returns it
@@ -18,13 +17,6 @@
 RD_C_BEGIN
 
 typedef struct rd_gpu rd_gpu;
-typedef struct rd_backend rd_backend;
-
-#ifdef RD_CUDA
-rd_gpu *rd_backend_gpu(const rd_backend *b); /* NULL: ops of this backend run on the CPU */
-#else
-#define rd_backend_gpu(b) ((void)(b), (rd_gpu *)NULL)
-#endif
 
 /* ---- devices ---- */
 typedef struct rd_gpu_info {
@@ -35,6 +27,7 @@ typedef struct rd_gpu_info {
 } rd_gpu_info;
 /* GPUs this process sees. 0: why says the reason (no driver, no GPU, CUDA_VISIBLE_DEVICES empty, driver too old). */
 int rd_gpu_count(char why[256]);
+bool rd_gpu_compiled(void); /* Does the program have a GPU backend? */
 /* Loads the libraries that a run cannot do without: cuBLAS, and cuDNN where there are convolutions. RD_EENV: which is not there, and what
  * to install. */
 rd_code rd_gpu_need_libraries(bool convolutions, rd_status *st);
@@ -61,8 +54,9 @@ bool rd_gpu_uses_float16(
     const rd_gpu *g); /* mixed on a card without bfloat16: losses want a scale */
 rd_element rd_gpu_narrow(
     const rd_gpu *g); /* the 16-bit type of mixed products; RD_FLOAT32 where it is not mixed */
-/* What a person should know of how ops are computed, told once; NULL: nothing new. Borrowed until the next call of an op. */
-const char *rd_gpu_note(rd_gpu *g);
+/* Takes the note that tells a person how ops are computed otherwise than was wanted; NULL: nothing new. Borrowed until
+ * the next call of an op. */
+const char *rd_gpu_take_note(rd_gpu *g);
 
 /* ---- memory ---- */
 rd_code rd_gpu_get(
@@ -222,8 +216,8 @@ typedef struct rd_gpu_graph_counts {
     int64_t given_up; /* keys */
 } rd_gpu_graph_counts;
 void rd_gpu_count_graphs(const rd_gpu *g, rd_gpu_graph_counts *out);
-/* One line for the log, once, when work that recurs is no graph for a reason that is worth knowing; else NULL. */
-const char *rd_gpu_graph_note(rd_gpu *g);
+/* Takes the line for the log that says why work that recurs is no graph, if that is worth knowing; else NULL. */
+const char *rd_gpu_take_graph_note(rd_gpu *g);
 
 /* ---- time ---- */
 /* Seconds that the device took between two marks (0 .. 15) set on the ops' stream; waits. */

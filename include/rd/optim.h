@@ -4,6 +4,7 @@
 #ifndef RD_OPTIM_H
 #define RD_OPTIM_H
 
+#include "rd/backend_kind.h"
 #include "rd/comm.h"
 #include "rd/options.h"
 #include "rd/params.h"
@@ -153,22 +154,15 @@ typedef struct rd_optimizer_def {
     void (*update)(
         const rd_update *
             u); /* vectorisable loop; the arithmetic is the same for every way of cutting [lo, hi) */
-    rd_code (*cuda)(rd_gpu *g, const rd_optim_sweep *s,
-                    rd_status *st); /* queues the same for all parameters; x.cu. NULL: no GPU */
+    /* Queues the same for all parameters on a GPU; see x.cu. RD_GPU_ENTRY(rd_cuda_update_x). */
+    rd_code (*gpu_update)(rd_gpu *g, const rd_optim_sweep *s, rd_status *st);
 } rd_optimizer_def;
 
 /* Begins the definition of an optimizer: RD_OPTIMIZER(id) = {...}; in a file of
  * runner/optim/optimizers. make finds it and writes the registry. */
-#define RD_OPTIMIZER(id) const rd_optimizer_def rd_optimizer_##id
-/* For x.c of an optimizer. */
-#ifdef RD_CUDA
-#define RD_CUDA_DECLARE_UPDATE(name) \
-    rd_code rd_cuda_update_##name(rd_gpu *g, const rd_optim_sweep *s, rd_status *st);
-#define RD_CUDA_UPDATE(name) .cuda = rd_cuda_update_##name,
-#else
-#define RD_CUDA_DECLARE_UPDATE(name)
-#define RD_CUDA_UPDATE(name)
-#endif
+#define RD_OPTIMIZER(id)                                                            \
+    rd_code rd_cuda_update_##id(rd_gpu *g, const rd_optim_sweep *s, rd_status *st); \
+    const rd_optimizer_def rd_optimizer_##id
 const rd_optimizer_def *rd_optimizer_find(
     const char *name); /* without regard to case; NULL: unknown */
 const rd_optimizer_def *const *rd_optimizer_defs(int *n);

@@ -5,6 +5,7 @@
 #define RD_PARAMS_H
 
 #include "rd/arena.h"
+#include "rd/backend_kind.h"
 #include "rd/gpu.h"
 #include <stdint.h>
 
@@ -82,24 +83,31 @@ int64_t rd_params_count(const rd_params *p); /* trainable parameters, without ga
 int64_t rd_params_span(const rd_params *p);  /* elements of an arena, with gaps; gaps are zero */
 int64_t rd_params_trained_span(
     const rd_params *p); /* the trained parameters lie in [0, this), state behind it */
-/* The arenas, [span] each ([trained_span] of a slot), 64-byte aligned; borrowed until rd_params_free. NULL before
- * rd_params_seal. */
+/* Return the arenas of the host, [span] each ([trained_span] of a slot), 64-byte aligned; borrowed until rd_params_free.
+ * NULL before rd_params_seal. They only return an address: where a GPU computes, see rd_params_sync_to_host. */
 float *rd_params_values(const rd_params *p);
 float *rd_params_grads(const rd_params *p);
 float *rd_params_slot(const rd_params *p, int k);
 int rd_params_n_slots(const rd_params *p);
+
 /* ---- on a GPU ---- */
-/* Values, gradients and slots exist twice, in the GPU's memory and in the host's; each array is copied when the side that asks
- * for it lacks what the other wrote last. The functions above give the host's side (and wait for the GPU where they copy), those
- * below the GPU's. Whoever writes says so: rd_params_touch (values), rd_params_touch_slots, rd_params_touch_grads after writes by
- * the host, rd_params_device_changed* after work that was queued on the GPU. g is borrowed and outlives p. After rd_params_seal. */
+/* Values, gradients and slots exist twice: in the host's memory and in the GPU's. Whoever writes one side says so, and
+ * whoever reads a side first has it brought up to date.
+ *   written by the host:    rd_params_touch (values), rd_params_touch_slots, rd_params_touch_grads
+ *   written by the GPU:     rd_params_device_changed (values and slots), rd_params_device_changed_grads
+ *   read by the host:       rd_params_sync_to_host
+ *   read by the GPU:        rd_params_sync_to_device
+ * A side that is written in part is read, too. Without a GPU all of this does nothing but count versions.
+ * g is borrowed and outlives p. After rd_params_seal. */
 rd_code rd_params_use_gpu(rd_params *p, rd_gpu *g, rd_status *st);
-#ifdef RD_CUDA
-rd_gpu *rd_params_gpu(const rd_params *p); /* NULL: there is the host's side alone */
-#else
-#define rd_params_gpu(p) ((void)(p), (rd_gpu *)NULL)
-#endif
-/* Without a GPU the host's arrays. */
+rd_backend_kind rd_params_kind(const rd_params *p); /* RD_GPU after rd_params_use_gpu */
+rd_gpu *rd_params_gpu(const rd_params *p);          /* NULL: there is the host's side alone */
+enum { RD_VALUES = 1, RD_GRADS = 2, RD_SLOTS = 4 };
+/* Copies to the host what the GPU wrote last; parts: RD_VALUES | RD_GRADS | RD_SLOTS. Waits for the GPU if it copies. */
+rd_code rd_params_sync_to_host(rd_params *p, unsigned parts, rd_status *st);
+/* Queues the copy to the GPU of what the host wrote last. */
+rd_code rd_params_sync_to_device(rd_params *p, unsigned parts, rd_status *st);
+/* Return the arenas of the GPU; without a GPU the host's. */
 float *rd_params_device_values(const rd_params *p);
 float *rd_params_device_grads(const rd_params *p);
 float *rd_params_device_slot(const rd_params *p, int k);

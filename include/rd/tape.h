@@ -2,10 +2,24 @@
  * records in reverse. Errors stick: after a failure each call does nothing, and the caller asks once with
  * rd_tape_check.
  *
- * Variables are matrices (rows, cols) with an optional shape of more dimensions, RD_SLACK_ROWS rows of room behind v and
- * g (parameters have none: see rd_tape_param), of float32; on a GPU also of a 16-bit type, value and gradient alike, which
- * rd_op_cast makes and which ops pass on that say so (rd_op.narrow). Memory is of the step's arena and gone at rd_tape_reset. A
- * tape is of the calling rank alone, and of one thread. */
+ * Variables are matrices (rows, cols) with an optional shape of more dimensions and RD_SLACK_ROWS spare rows behind v
+ * and g (parameters have none: see rd_tape_param). Elements are float32. On a GPU they can also be of a 16-bit type,
+ * value and gradient alike: rd_op_cast makes such variables, and ops that say so (rd_op.narrow) pass them on. Memory
+ * belongs to the step's arena and is gone at rd_tape_reset. A tape belongs to the calling rank alone, and to one thread.
+ *
+ * How to add an op x:
+ *   1. runner/ops/x.c: infer, the CPU kernel, RD_OP(x) (end of this header), and rd_op_x, which calls rd_tape_apply.
+ *   2. runner/ops/x.cu: the CUDA kernel. extern "C" rd_cuda_x_forward and rd_cuda_x_backward take the same rd_call as
+ *      the CPU kernel; v and g of in[] and out[] are device pointers, memory comes from c->device_scratch and
+ *      c->device_kept, host arrays go through rd_call_lend, and RD_LAUNCH (runner/engine/gpu/kernel.h) starts a kernel on
+ *      rd_gpu_of(c->be). What x.c and x.cu share (the attribute, say) is declared in runner/ops/x.h.
+ *      An op that only calls functions with a backend (rd/vec.h, rd/cell.h, rd/attention.h, runner/ops/shared) needs
+ *      no x.cu: it says RD_EVERY_BACKEND. A new function of that kind is an entry in such a table, with the CPU's loop
+ *      in its .c file and the GPU's kernel in the .cu file beside it.
+ *   3. include/rd/ops.h, or image.h for images: declares rd_op_x.
+ *   4. tests/ops/basic.c, sequence.c or image_ops.c: compares x with a reference in double and with differences.
+ *   5. tests/gpu/op_kinds.h and ops.c: a case that compares the GPU with the CPU. A test fails while an op has none.
+ *   6. A layer that uses the op: include/rd/nn.h or image_net.h, and runner/nn. */
 #ifndef RD_TAPE_H
 #define RD_TAPE_H
 
@@ -45,13 +59,10 @@ typedef struct rd_kernel {
                         rd_status *st); /* adds to the gradients of in[]; NULL: no gradient flows */
 } rd_kernel;
 
-/* An op is one constant in one file (runner/ops/x.c defines rd_op_x); make writes the registry. */
 typedef struct rd_op {
     const char *name, *about;
     rd_code (*infer)(rd_call *c, rd_status *st); /* checks shapes, sets rows and cols of out[] */
-    rd_kernel cpu;
-    rd_kernel
-        cuda; /* the same on a GPU: device pointers in in[] and out[], memory from device, device_kept */
+    rd_kernel kernel[RD_BACKENDS];
     unsigned
         narrow; /* RD_NARROW(i): in[i] may have 16-bit elements. Others get float32: RD_EBUG else */
     bool
@@ -59,10 +70,6 @@ typedef struct rd_op {
     bool
         own_grads; /* backward asks for the gradients of in[] by rd_call_grad, and does not need out[]->g afterwards */
 } rd_op;
-
-/* Begins the definition of an op: RD_OP(id) = {...}; in a file of runner/ops. make finds it and writes
- * the registry. */
-#define RD_OP(id) const rd_op rd_op_def_##id
 
 #define RD_NARROW(i) (1u << (i))
 
@@ -84,7 +91,7 @@ struct rd_call {
         *attr;   /* copied into the step arena; pointers inside it must live as long as the step */
     void *saved; /* set by forward for backward */
     int n_in, n_out;
-    rd_var *in[RD_MAX_IN]; /* an optional input may be NULL */
+    rd_var **in; /* [n_in], in the step arena; an optional input may be NULL */
     rd_var *out[RD_MAX_OUT];
     bool training; /* dropout on */
     bool keep;     /* backward will follow: save what it needs */
@@ -116,8 +123,6 @@ rd_backend *rd_tape_backend(rd_tape *t);
 rd_arena *rd_tape_arena(rd_tape *t); /* the step's arena, for index lists and attributes */
 rd_arena *rd_tape_device_arena(
     rd_tape *t); /* the step's arena of the memory that v and g lie in; on a CPU the same */
-bool rd_tape_training(const rd_tape *t);
-bool rd_tape_with_grad(const rd_tape *t);
 rd_status *rd_tape_status(rd_tape *t);            /* the sticky status */
 rd_code rd_tape_check(rd_tape *t, rd_status *st); /* copies the sticky status into st */
 
@@ -153,16 +158,24 @@ rd_code rd_tape_read(rd_tape *t, const rd_var *x, bool gradient, float *out, rd_
 rd_code rd_call_lend(rd_call *c, rd_arena *a, const void *host, size_t bytes, void *out,
                      rd_status *st);
 
-/* For x.c of an op whose kernels are in x.cu. */
-#ifdef RD_CUDA
-#define RD_CUDA_KERNEL(name) rd_cuda_##name##_forward, rd_cuda_##name##_backward
-#define RD_CUDA_DECLARE(name)                                    \
-    rd_code rd_cuda_##name##_forward(rd_call *c, rd_status *st); \
-    rd_code rd_cuda_##name##_backward(rd_call *c, rd_status *st);
-#else
-#define RD_CUDA_KERNEL(name) NULL, NULL
-#define RD_CUDA_DECLARE(name)
-#endif
+/* ---- how an op is defined, in a file of runner/ops; make finds RD_OP and writes the registry ----
+ *     RD_OP(x) = {.name = "x", .infer = ..., .kernel = ...};
+ * .kernel is one of two:
+ *     {[RD_CPU] = {x_forward, x_backward}, [RD_GPU] = RD_GPU_KERNEL(x)}    the op computes on elements; see x.cu
+ *     RD_EVERY_BACKEND(x_forward, x_backward)                              it only calls functions with a backend */
+#define RD_OP(name)                                               \
+    rd_code rd_cuda_##name##_forward(rd_call *c, rd_status *st);  \
+    rd_code rd_cuda_##name##_backward(rd_call *c, rd_status *st); \
+    extern const rd_op rd_op_def_##name;                          \
+    const rd_op rd_op_def_##name
+#define RD_GPU_KERNEL(name)                                                             \
+    {                                                                                   \
+        RD_GPU_ENTRY(rd_cuda_##name##_forward), RD_GPU_ENTRY(rd_cuda_##name##_backward) \
+    }
+#define RD_EVERY_BACKEND(forward, backward)                              \
+    {                                                                    \
+        [RD_CPU] = {forward, backward}, [RD_GPU] = { forward, backward } \
+    }
 
 RD_C_END
 #endif

@@ -31,7 +31,7 @@ static double cpu_s(void)
 /* Measures n products of size^3 after one that does not count, and larger ones as long as they take
  * less than 5 ms. In mixed precision the arrays have 16 bits, so that no rounding counts. Where
  * memory is short, the larger sizes are left out. */
-static inline rd_code measure_gpu_peak(rd_run *r, int n, bench_result *v, rd_status *st)
+static rd_code measure_gpu_peak(rd_run *r, int n, bench_result *v, rd_status *st)
 {
     enum { SMALLEST = 512, LARGEST = 8192, PATTERN = 256, MARK_BEGIN = 8, MARK_END };
     rd_gpu *g = run_gpu(r);

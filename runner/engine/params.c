@@ -69,38 +69,23 @@ static void arena_borrow(arena *a, float *x)
     a->newer = HOST_NEWER;
 }
 
-/* Both sides: what fails here fails again in the caller's next call of the GPU, which has a status. */
-static float *host_side(const rd_params *p, arena *a, int64_t n)
+static rd_code to_host(const rd_params *p, arena *a, int64_t n, rd_status *st)
 {
-#ifdef RD_CUDA
-    rd_status own = {.code = RD_OK};
-    if (p->gpu && a->device && a->newer == DEVICE_NEWER &&
-        rd_gpu_down(p->gpu, a->x, a->device, (size_t)n * sizeof(float), &own) == RD_OK)
+    if (!a->device || a->newer != DEVICE_NEWER) return st->code;
+    if (rd_gpu_down(p->gpu, a->x, a->device, (size_t)n * sizeof(float), st) == RD_OK)
         a->newer = SAME;
-#else
-    (void)p, (void)n;
-#endif
-    return a->x;
+    return st->code;
 }
 
-static float *device_side(const rd_params *p, arena *a, int64_t n)
+static rd_code to_device(const rd_params *p, arena *a, int64_t n, rd_status *st)
 {
-#ifdef RD_CUDA
-    rd_status own = {.code = RD_OK};
-    if (!p->gpu) return a->x;
-    if (a->newer == HOST_NEWER &&
-        rd_gpu_up(p->gpu, a->device, a->x, (size_t)n * sizeof(float), &own) == RD_OK) {
-        a->newer = SAME;
-        rd_gpu_weights_changed(p->gpu);
-    }
-    return a->device;
-#else
-    (void)p, (void)n;
-    return a->x;
-#endif
+    if (!p->gpu || a->newer != HOST_NEWER) return st->code;
+    if (rd_gpu_up(p->gpu, a->device, a->x, (size_t)n * sizeof(float), st) != RD_OK) return st->code;
+    a->newer = SAME;
+    rd_gpu_weights_changed(p->gpu);
+    return st->code;
 }
 
-#ifdef RD_CUDA
 static rd_code give_device(rd_params *p, arena *a, int64_t n, const char *what, rd_status *st)
 {
     if (rd_gpu_get(p->gpu, (size_t)(n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
@@ -117,7 +102,6 @@ static void take_device(rd_params *p, arena *a)
     if (p->gpu) rd_gpu_put(p->gpu, a->device);
     a->device = NULL;
 }
-#endif
 
 rd_code rd_params_new(rd_params **out, rd_status *st)
 {
@@ -130,11 +114,9 @@ void rd_params_free(rd_params *p)
     if (!p) return;
     for (int i = 0; i < p->n; i++) free(p->at[i]);
     free(p->at);
-#ifdef RD_CUDA
     take_device(p, &p->values);
     take_device(p, &p->grads);
     for (int k = 0; k < p->n_slots; k++) take_device(p, &p->slot[k]);
-#endif
     arena_release(&p->values);
     arena_release(&p->grads);
     for (int k = 0; k < p->n_slots; k++) arena_release(&p->slot[k]);
@@ -290,11 +272,9 @@ rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
         if (!params_arena_new(&p->slot[p->n_slots], p->trained_span))
             return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)",
                            (double)p->trained_span * 4 / 1048576);
-#ifdef RD_CUDA
         if (p->gpu && give_device(p, &p->slot[p->n_slots], p->trained_span,
                                   "the optimizer's numbers", st) != RD_OK)
             return st->code;
-#endif
         p->n_slots++;
     }
     return RD_OK;
@@ -335,38 +315,60 @@ int64_t rd_params_trained_span(const rd_params *p)
 {
     return p->trained_span;
 }
-/* The accessors take a const rd_params: which side is newer is no part of what callers see. */
-static rd_params *params_own(const rd_params *p)
-{
-    return (rd_params *)(uintptr_t)p;
-}
-
 float *rd_params_values(const rd_params *p)
 {
-    return host_side(p, &params_own(p)->values, p->span);
+    return p->values.x;
 }
 float *rd_params_grads(const rd_params *p)
 {
-    return host_side(p, &params_own(p)->grads, p->span);
+    return p->grads.x;
 }
 float *rd_params_slot(const rd_params *p, int k)
 {
-    return host_side(p, &params_own(p)->slot[k], p->trained_span);
+    return p->slot[k].x;
+}
+static float *device_side(const rd_params *p, const arena *a)
+{
+    return p->gpu ? a->device : a->x;
 }
 float *rd_params_device_values(const rd_params *p)
 {
-    return device_side(p, &params_own(p)->values, p->span);
+    return device_side(p, &p->values);
 }
 float *rd_params_device_grads(const rd_params *p)
 {
-    return device_side(p, &params_own(p)->grads, p->span);
+    return device_side(p, &p->grads);
 }
 float *rd_params_device_slot(const rd_params *p, int k)
 {
-    return device_side(p, &params_own(p)->slot[k], p->trained_span);
+    return device_side(p, &p->slot[k]);
 }
 
-#ifdef RD_CUDA
+rd_code rd_params_sync_to_host(rd_params *p, unsigned parts, rd_status *st)
+{
+    if (parts & RD_VALUES) RD_TRY(to_host(p, &p->values, p->span, st));
+    if (parts & RD_GRADS) RD_TRY(to_host(p, &p->grads, p->span, st));
+    for (int k = 0; parts & RD_SLOTS && k < p->n_slots; k++)
+        RD_TRY(to_host(p, &p->slot[k], p->trained_span, st));
+done:
+    return st->code;
+}
+
+rd_code rd_params_sync_to_device(rd_params *p, unsigned parts, rd_status *st)
+{
+    if (parts & RD_VALUES) RD_TRY(to_device(p, &p->values, p->span, st));
+    if (parts & RD_GRADS) RD_TRY(to_device(p, &p->grads, p->span, st));
+    for (int k = 0; parts & RD_SLOTS && k < p->n_slots; k++)
+        RD_TRY(to_device(p, &p->slot[k], p->trained_span, st));
+done:
+    return st->code;
+}
+
+rd_backend_kind rd_params_kind(const rd_params *p)
+{
+    return p->gpu ? RD_GPU : RD_CPU;
+}
+
 rd_gpu *rd_params_gpu(const rd_params *p)
 {
     return p->gpu;
@@ -383,7 +385,6 @@ rd_code rd_params_use_gpu(rd_params *p, rd_gpu *g, rd_status *st)
 done:
     return st->code;
 }
-#endif
 
 void rd_params_touch_slots(rd_params *p)
 {
@@ -397,9 +398,7 @@ void rd_params_device_changed(rd_params *p)
 {
     p->version++;
     p->values.newer = DEVICE_NEWER;
-#ifdef RD_CUDA
     if (p->gpu) rd_gpu_weights_changed(p->gpu);
-#endif
     for (int k = 0; k < p->n_slots; k++) p->slot[k].newer = DEVICE_NEWER;
 }
 void rd_params_device_changed_grads(rd_params *p)

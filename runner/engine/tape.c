@@ -1,7 +1,6 @@
 /* tape.c -- see tape.h. */
 #include "rd/tape.h"
 #include "image_layout.h"
-#include "rd/gpu.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,6 @@ struct rd_tape {
     rd_backend *be;
     rd_params *params;
     rd_arena *step, *scratch;
-    rd_arena_source source;                 /* of a GPU */
     rd_arena *device_step, *device_scratch; /* on a CPU those above */
     tape_record *last;
     const rd_var *loss; /* of rd_tape_backward */
@@ -49,39 +47,20 @@ static size_t touched_words(const rd_param *p)
     return p->n_dim > 0 ? (size_t)(p->n / p->dim[p->n_dim - 1] / 64 + 1) : 1;
 }
 
-#ifdef RD_CUDA
-static void *device_get(void *gpu, size_t bytes, rd_status *st)
-{
-    void *p;
-    return rd_gpu_get(gpu, bytes, &p, st) == RD_OK ? p : NULL;
-}
-
-static void device_put(void *gpu, void *p)
-{
-    rd_gpu_put(gpu, p);
-}
-static rd_code device_zero(void *gpu, void *p, size_t bytes, rd_status *st)
-{
-    return rd_gpu_zero(gpu, p, bytes, st);
-}
-
+/* Arenas of the memory that the backend computes in; the host's, where that is the same. */
 static rd_code device_arenas(rd_tape *t, rd_status *st)
 {
-    rd_gpu *g = rd_backend_gpu(t->be);
-    if (!g) return RD_OK;
-    t->source = (rd_arena_source){g, device_get, device_put, device_zero, NULL};
-    t->device_step = t->device_scratch = NULL;
-    RD_TRY(rd_arena_new_from(&t->source, (size_t)64 << 20, &t->device_step, st));
-    RD_TRY(rd_arena_new_from(&t->source, (size_t)64 << 20, &t->device_scratch, st));
+    const rd_arena_source *source = rd_backend_memory(t->be);
+    if (!source) {
+        t->device_step = t->step;
+        t->device_scratch = t->scratch;
+        return RD_OK;
+    }
+    RD_TRY(rd_arena_new_from(source, (size_t)64 << 20, &t->device_step, st));
+    RD_TRY(rd_arena_new_from(source, (size_t)64 << 20, &t->device_scratch, st));
 done:
     return st->code;
 }
-#else
-static rd_code device_arenas(rd_tape *t, rd_status *st)
-{
-    return (void)t, st->code;
-}
-#endif
 
 rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status *st)
 {
@@ -108,8 +87,6 @@ rd_code rd_tape_new(rd_backend *be, rd_params *params, rd_tape **out, rd_status 
     }
     RD_TRY(rd_arena_new((size_t)8 << 20, &t->step, st));
     RD_TRY(rd_arena_new((size_t)4 << 20, &t->scratch, st));
-    t->device_step = t->step;
-    t->device_scratch = t->scratch;
     RD_TRY(device_arenas(t, st));
     rd_tape_reset(t, false, false);
 done:
@@ -161,14 +138,6 @@ rd_arena *rd_tape_device_arena(rd_tape *t)
 {
     return t->device_step;
 }
-bool rd_tape_training(const rd_tape *t)
-{
-    return t->training;
-}
-bool rd_tape_with_grad(const rd_tape *t)
-{
-    return t->with_grad;
-}
 rd_status *rd_tape_status(rd_tape *t)
 {
     return &t->status;
@@ -218,52 +187,27 @@ static rd_var *new_var(rd_tape *t, float *v, int64_t rows, int64_t cols)
 
 rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols)
 {
-    rd_var *x = new_var(t, v, rows, cols);
-    if (!x || !rd_backend_gpu(t->be)) return x;
     const size_t n = (size_t)(rows * cols), room = (size_t)((rows + RD_SLACK_ROWS) * cols);
-    if (rd_arena_get(t->device_step, room * sizeof *v, &x->v, &t->status) != RD_OK ||
-        rd_gpu_up(rd_backend_gpu(t->be), x->v, v, n * sizeof *v, &t->status) != RD_OK)
-        return NULL;
-    return x;
+    rd_var *x = new_var(t, NULL, rows, cols);
+    if (x)
+        (void)rd_backend_lend(t->be, t->device_step, v, n * sizeof *v, room * sizeof *v, &x->v,
+                              &t->status);
+    return t->status.code == RD_OK ? x : NULL;
 }
 
 rd_code rd_tape_read(rd_tape *t, const rd_var *x, bool gradient, float *out, rd_status *st)
 {
     const void *from = gradient ? x->grads : x->values;
-    const int64_t n = x->rows * x->cols;
-    const size_t bytes = (size_t)n * sizeof *out;
     if (!from)
         return rd_fail(st, RD_EBUG, "a variable without %s is read",
                        gradient ? "gradient" : "values");
-    if (rd_backend_gpu(t->be)) {
-        const rd_mark mark = rd_arena_mark(t->device_scratch);
-        if (x->type != RD_FLOAT32) {
-            float *wide;
-            RD_TRY(rd_arena_get(t->device_scratch, bytes, &wide, st));
-            RD_TRY(rd_gpu_cast(rd_backend_gpu(t->be), n, from, x->type, wide, RD_FLOAT32, false,
-                               st));
-            from = wide;
-        }
-        RD_TRY(rd_gpu_down(rd_backend_gpu(t->be), out, from, bytes, st));
-        rd_arena_rewind(t->device_scratch, mark);
-    } else {
-        memcpy(out, from, bytes);
-    }
-done:
-    return st->code;
+    return rd_backend_read(t->be, t->device_scratch, x->rows * x->cols, from, x->type, out, st);
 }
 
 rd_code rd_call_lend(rd_call *c, rd_arena *a, const void *host, size_t bytes, void *out,
                      rd_status *st)
 {
-    memcpy(out, &host, sizeof host);
-    if (!host || !rd_backend_gpu(c->be)) return st->code;
-    void *p;
-    RD_TRY(rd_arena_get(a, bytes, out, st));
-    memcpy(&p, out, sizeof p);
-    RD_TRY(rd_gpu_up(rd_backend_gpu(c->be), p, host, bytes, st));
-done:
-    return st->code;
+    return rd_backend_lend(c->be, a, host, bytes, bytes, out, st);
 }
 
 rd_var *rd_tape_param(rd_tape *t, rd_param *p)
@@ -276,11 +220,9 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
     }
     rd_assert(rd_params_at(t->params, p->index) == p); /* of the store that the tape was made for */
     if (t->leaf[p->index]) return t->leaf[p->index];
-    const bool on_gpu = rd_backend_gpu(t->be) !=
-                        NULL; /* else the host's side, also of parameters that a GPU has */
-    rd_var *x = new_var(
-        t, (on_gpu ? rd_params_device_values(t->params) : rd_params_values(t->params)) + p->offset,
-        1, 1);
+    float *v, *g;
+    (void)rd_backend_leaf(t->be, t->params, p, t->with_grad, &v, &g, &t->status);
+    rd_var *x = new_var(t, v, 1, 1);
     if (!x) return NULL;
     x->cols = p->n_dim ? p->dim[p->n_dim - 1] : 1;
     x->rows = p->n / x->cols;
@@ -288,15 +230,13 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
     for (int i = 0; i < p->n_dim; i++) x->dim[i] = p->dim[i];
     x->param = p;
     x->needs_grad = t->with_grad;
-    if (x->needs_grad)
-        x->g = (on_gpu ? rd_params_device_grads(t->params) : rd_params_grads(t->params)) +
-               p->offset;
+    x->g = g;
     return t->leaf[p->index] = x;
 }
 
 static const rd_kernel *kernel_of(const rd_tape *t, const rd_op *op)
 {
-    return rd_backend_gpu(t->be) ? &op->cuda : &op->cpu;
+    return &op->kernel[rd_backend_kind_of(t->be)];
 }
 
 /* Scratch memory is the call's alone. Work that a GPU has queued on it comes before what the next call queues. */
@@ -330,8 +270,9 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
                 n_out, RD_MAX_IN, RD_MAX_OUT);
         return NULL;
     }
-    RD_TRY(rd_arena_zero(t->step, sizeof *r, &r, st));
+    RD_TRY(rd_arena_zero(t->step, sizeof *r + (size_t)n_in * sizeof *in, &r, st));
     rd_call *c = &r->call;
+    c->in = (rd_var **)(void *)(r + 1);
     c->tape = t;
     c->op = op;
     c->be = t->be;
@@ -477,10 +418,7 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
     if (!loss || loss->rows != 1 || loss->cols != 1 || loss->type != RD_FLOAT32 || !t->with_grad)
         return rd_fail(st, RD_EBUG, "backward wants a scalar loss of a tape that records");
     RD_TRY(want_grad(t, loss, st));
-    if (loss->g && rd_backend_gpu(t->be))
-        RD_TRY(rd_gpu_up(rd_backend_gpu(t->be), loss->g, &t->seed, sizeof t->seed, st));
-    else if (loss->g)
-        loss->g[0] += t->seed;
+    if (loss->g) RD_TRY(rd_backend_upload(t->be, loss->g, &t->seed, sizeof t->seed, st));
     t->loss = loss;
     if (t->params) rd_params_device_changed_grads(t->params);
     for (tape_record *r = t->last; r; r = r->prev) {

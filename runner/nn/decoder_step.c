@@ -1,14 +1,10 @@
 /* decoder_step.c -- the decoder one step at a time, for search: the same formulas as rd_decoder_apply, on rows that are
- * hypotheses. One source for both devices. On a GPU a step is queued as a whole: up go a row's token, parent and place of
- * its memory, down come its best tokens, which the host waits for. */
+ * hypotheses. One source for all backends. On a GPU a step is queued as a whole: a row's token, its parent and the place
+ * of its memory are uploaded, and its best tokens are downloaded, which the host waits for. */
 #include "rd/nn.h"
-#include "../ops/shared/attention.h"
-#include "../ops/shared/pick_rows.h"
+#include "rd/attention.h"
 #include "search_kernels.h"
 #include <string.h>
-
-/* Logits of a GPU: so many bytes at a time. */
-static const size_t BLOCK_BYTES = (size_t)256 << 20;
 
 typedef struct state { /* after a step, by row */
     float *c[RD_MAX_LAYERS], *h[RD_MAX_LAYERS], *ctx;
@@ -22,6 +18,7 @@ typedef struct step_rows {
 
 typedef struct stepper {
     rd_decoder *d;
+    const rd_search_kernels *on;
     rd_cell cell[RD_MAX_LAYERS];
     rd_attention at;
     const int64_t *first, *len; /* by sentence */
@@ -31,8 +28,8 @@ typedef struct stepper {
     unsigned char *lent;
     float *x, *y, *z, *tc, *m, *qp, *al, *logits;
     int64_t block; /* rows whose logits are there at a time */
-    rd_search_best
-        found; /* of a GPU, in one block of memory that begins with id; got: the same of the host */
+    /* Where kernels write it, in one block of memory that begins with id; got: the same on the host. */
+    rd_search_best found;
     unsigned char *got;
     bool started;
 } stepper;
@@ -46,8 +43,6 @@ static step_rows rows_at(unsigned char *block, int64_t n)
     int32_t *ids = (int32_t *)(void *)(first + 2 * n);
     return (step_rows){first, first + n, ids, ids + n};
 }
-
-#define gpu_of(s) rd_backend_gpu((s)->at.be)
 
 /* The states in front of this step: those of the parents, moved only where a row is not its own parent's. */
 static rd_code decoder_step_follow(stepper *s, int64_t n, const step_rows *r,
@@ -78,32 +73,15 @@ static rd_code decoder_step_follow(stepper *s, int64_t n, const step_rows *r,
         a.to[a.n_arrays] = s->before.ctx;
         a.width[a.n_arrays++] = d->M;
     }
-    if (gpu_of(s)) return rd_cuda_follow(gpu_of(s), &a, n, lent_parent, st);
-    for (int k = 0; k < a.n_arrays; k++)
-        for (int64_t i = 0; i < n; i++)
-            memcpy(a.to[k] + i * a.width[k], a.from[k] + r->parent[i] * a.width[k],
-                   (size_t)a.width[k] * sizeof(float));
-    return st->code;
+    return s->on->follow(s->at.be, &a, n, lent_parent, st);
 }
 
 /* x = [emb; the parent's ctx] */
-static rd_code decoder_step_input(stepper *s, int64_t n, const step_rows *r, const step_rows *lent,
-                                  rd_status *st)
+static rd_code decoder_step_input(stepper *s, int64_t n, const step_rows *lent, rd_status *st)
 {
-    const int64_t E = s->d->E, M = s->d->M;
-    if (gpu_of(s)) {
-        const rd_picked part[2] = {{s->emb->v, E, lent->ids}, {s->now.ctx, M, lent->parent}};
-        return rd_pick_rows(gpu_of(s), 2, part, n, s->x, st);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        float *x = s->x + i * (E + M);
-        memcpy(x, s->emb->v + r->ids[i] * E, (size_t)E * sizeof(float));
-        if (s->started)
-            memcpy(x + E, s->now.ctx + r->parent[i] * M, (size_t)M * sizeof(float));
-        else
-            memset(x + E, 0, (size_t)M * sizeof(float));
-    }
-    return st->code;
+    const rd_picked part[2] = {{s->emb->v, s->d->E, lent->ids},
+                               {s->now.ctx, s->d->M, lent->parent}};
+    return rd_rows_pick(s->at.be, 2, part, n, s->x, st);
 }
 
 /* *out: the layer's output, in `room` where it is not h itself. */
@@ -125,15 +103,40 @@ done:
 
 typedef struct best_job {
     const rd_search_best *out;
-    int64_t V;
+    int64_t first, V;
     float *logits;
 } best_job;
 
 static void best_rows(void *ctx, int64_t lo, int64_t hi)
 {
     const best_job *j = ctx;
-    rd_search_best_rows(j->out, lo, hi - lo, j->V, j->logits + lo * j->V);
+    rd_search_best_rows(j->out, j->first + lo, hi - lo, j->V, j->logits + lo * j->V);
 }
+
+static rd_code cpu_best(rd_backend *be, const rd_search_best *out, int64_t first, int64_t n,
+                        int64_t V, float temperature, float *logits, rd_status *st)
+{
+    best_job j = {out, first, V, logits};
+    if (temperature != 1.0f)
+        for (int64_t i = 0; i < n * V; i++) logits[i] /= temperature;
+    rd_parallel(be, n, 1, best_rows, &j);
+    return st->code;
+}
+
+static rd_code cpu_follow(rd_backend *be, const rd_states *s, int64_t n, const int32_t *parent,
+                          rd_status *st)
+{
+    (void)be;
+    for (int k = 0; k < s->n_arrays; k++)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(s->to[k] + i * s->width[k], s->from[k] + parent[i] * s->width[k],
+                   (size_t)s->width[k] * sizeof(float));
+    return st->code;
+}
+
+static const rd_search_kernels cpu_search = {0, 0, cpu_follow, cpu_best};
+static const rd_search_kernels *const search_kernels[RD_BACKENDS] = {
+    [RD_CPU] = &cpu_search, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_search)};
 
 /* The best tokens of n rows of what W_out multiplies. */
 static rd_code find_best(stepper *s, int64_t n, const float *x, const rd_search_best *out,
@@ -141,29 +144,19 @@ static rd_code find_best(stepper *s, int64_t n, const float *x, const rd_search_
 {
     const rd_decoder *d = s->d;
     const int64_t V = d->V;
+    const size_t each = (size_t)(n * out->n) * sizeof(float), ends = (size_t)n * sizeof(float);
+    s->found.logp = (float *)(void *)(s->found.id + n * out->n);
+    s->found.end_logp = s->found.logp + n * out->n;
     for (int64_t i = 0; i < n; i += s->block) {
         const int64_t rows = n - i < s->block ? n - i : s->block;
         RD_TRY(rd_mul_rows(&s->cell[0], s->W_out, 0, s->W_out->rows, rows, x + i * s->W_out->rows,
                            s->logits, false, st));
-        if (!gpu_of(s)) continue;
-        s->found.logp = (float *)(void *)(s->found.id + n * out->n);
-        s->found.end_logp = s->found.logp + n * out->n;
-        RD_TRY(rd_cuda_search_best(gpu_of(s), &s->found, i, rows, V, d->temperature, s->logits,
-                                   st));
+        RD_TRY(s->on->best(s->at.be, &s->found, i, rows, V, d->temperature, s->logits, st));
     }
-    if (gpu_of(s)) {
-        const size_t each = (size_t)(n * out->n) * sizeof(float);
-        RD_TRY(rd_gpu_down(gpu_of(s), s->got, s->found.id, 2 * each + (size_t)n * sizeof(float),
-                           st));
-        memcpy(out->id, s->got, each);
-        memcpy(out->logp, s->got + each, each);
-        memcpy(out->end_logp, s->got + 2 * each, (size_t)n * sizeof(float));
-        return st->code;
-    }
-    if (d->temperature != 1.0f)
-        for (int64_t i = 0; i < n * V; i++) s->logits[i] /= d->temperature;
-    best_job j = {out, V, s->logits};
-    rd_parallel(s->at.be, n, 1, best_rows, &j);
+    RD_TRY(rd_backend_download(s->at.be, s->got, s->found.id, 2 * each + ends, st));
+    memcpy(out->id, s->got, each);
+    memcpy(out->logp, s->got + each, each);
+    memcpy(out->end_logp, s->got + 2 * each, ends);
 done:
     return st->code;
 }
@@ -180,10 +173,10 @@ static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int6
         r.ids[i] = ids[i];
         r.parent[i] = s->started ? (int32_t)parent[i] : -1;
     }
-    if (gpu_of(s)) RD_TRY(rd_gpu_up(gpu_of(s), s->lent, s->told, (size_t)n * ROW_BYTES, st));
+    RD_TRY(rd_backend_upload(s->at.be, s->lent, s->told, (size_t)n * ROW_BYTES, st));
     s->at.first = lent.first;
     s->at.len = lent.len;
-    RD_TRY(decoder_step_input(s, n, &r, &lent, st));
+    RD_TRY(decoder_step_input(s, n, &lent, st));
     if (s->started) RD_TRY(decoder_step_follow(s, n, &r, lent.parent, st));
     const float *cur = s->x;
     if (s->W_in) {
@@ -233,17 +226,14 @@ static rd_code decoder_step_make_room(stepper *s, rd_arena *a, rd_arena *dev, in
     RD_TRY(rd_arena_get(dev, (size_t)(most * h) * sizeof(float), &s->m, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * d->A) * sizeof(float), &s->qp, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * max_len) * sizeof(float), &s->al, st));
-    RD_TRY(rd_arena_get(a, (size_t)most * ROW_BYTES, &s->told, st));
-    s->lent = s->told;
+    const int64_t fit = (int64_t)(s->on->logits_bytes / sizeof(float)) / d->V;
+    const size_t bytes = (size_t)(most * (2 * s->found.n + 1)) * sizeof(float);
     s->block = most;
-    if (gpu_of(s)) {
-        const int64_t fit = (int64_t)(BLOCK_BYTES / sizeof(float)) / d->V;
-        const size_t bytes = (size_t)(most * (2 * s->found.n + 1)) * sizeof(float);
-        if (s->block > fit) s->block = fit > 64 ? fit : 64;
-        RD_TRY(rd_arena_get(dev, (size_t)most * ROW_BYTES, &s->lent, st));
-        RD_TRY(rd_arena_get(dev, bytes, &s->found.id, st));
-        RD_TRY(rd_arena_get(a, bytes, &s->got, st));
-    }
+    if (s->on->logits_bytes > 0 && s->block > fit) s->block = fit > 64 ? fit : 64;
+    RD_TRY(rd_arena_get(a, (size_t)most * ROW_BYTES, &s->told, st));
+    RD_TRY(rd_arena_get(dev, (size_t)most * ROW_BYTES, &s->lent, st));
+    RD_TRY(rd_arena_get(dev, bytes, &s->found.id, st));
+    RD_TRY(rd_arena_get(a, bytes, &s->got, st));
     RD_TRY(rd_arena_get(dev, (size_t)(s->block * d->V) * sizeof(float), &s->logits, st));
 done:
     return st->code;
@@ -260,17 +250,19 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     stepper *s;
     int64_t *limit;
     RD_TRY(rd_tape_check(t, st));
-    if (rd_backend_gpu(be) && width > RD_SEARCH_WIDEST)
+    const rd_search_kernels *on = search_kernels[rd_backend_kind_of(be)];
+    if (on->widest > 0 && width > on->widest)
         return rd_fail(
             st, RD_EUSAGE,
             "beam_width %lld; a GPU takes %d: make it smaller, or set \"device\": \"cpu\"",
-            (long long)width, RD_SEARCH_WIDEST);
+            (long long)width, (int)on->widest);
     if (dev == a) { /* what a step takes is given back after it */
         RD_TRY(rd_arena_new((size_t)1 << 20, &own, st));
         scratch = own;
     }
     RD_TRY(rd_arena_zero(a, sizeof *s, &s, st));
     s->d = d;
+    s->on = on;
     s->first = first;
     s->len = len;
     s->emb = rd_tape_param(t, d->embedding);

@@ -122,10 +122,10 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(be
     }
 }
 
-extern "C" rd_code rd_cuda_search_best(rd_gpu *g, const rd_search_best *out, int64_t first,
-                                       int64_t n, int64_t V, float temperature, const float *logits,
-                                       rd_status *st)
+static rd_code launch_best(rd_backend *be, const rd_search_best *out, int64_t first, int64_t n,
+                           int64_t V, float temperature, float *logits, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     best_rows r = {};
     r.V = V;
     r.n = out->n;
@@ -156,9 +156,10 @@ static __global__ void search_kernels_follow(rd_states s, int64_t n,
     }
 }
 
-extern "C" rd_code rd_cuda_follow(rd_gpu *g, const rd_states *states, int64_t n,
-                                  const int32_t *parent, rd_status *st)
+static rd_code launch_follow(rd_backend *be, const rd_states *states, int64_t n,
+                             const int32_t *parent, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     const rd_states s = *states;
     int64_t widest = 0;
     bool four = true;
@@ -174,3 +175,6 @@ extern "C" rd_code rd_cuda_follow(rd_gpu *g, const rd_states *states, int64_t n,
                 : RD_LAUNCH(g, st, search_kernels_follow<float>, grid, rd_rows_block(columns), 0, s,
                             n, parent);
 }
+
+const rd_search_kernels rd_cuda_search = {(size_t)256 << 20, RD_SEARCH_WIDEST, launch_follow,
+                                          launch_best};

@@ -1,6 +1,6 @@
 /* stack.c -- recurrent layers with their parameters, and the packing of a batch. */
 #include "rd/nn.h"
-#include "../ops/shared/cell.h"
+#include "rd/cell.h"
 #include <stdio.h>
 #include <string.h>
 

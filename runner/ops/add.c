@@ -1,5 +1,4 @@
 /* add.c -- y = a + b, then max(y, 0) when asked. da += dy, db += dy, where y > 0. */
-#include "shared/image_cuda.h"
 #include "shared/image_op.h"
 #include <string.h>
 
@@ -18,34 +17,14 @@ done:
     return st->code;
 }
 
-typedef struct add_job {
-    const float *a, *b;
-    float *y;
-    bool relu;
-} add_job;
-static void add_part(void *ctx, int64_t lo, int64_t hi)
-{
-    const add_job *j = ctx;
-    const float *a = j->a, *b = j->b;
-    float *restrict y = j->y;
-    if (j->relu)
-        for (int64_t i = lo; i < hi; i++) {
-            const float s = a[i] + b[i];
-            y[i] = s < 0.0f ? 0.0f : s;
-        }
-    else
-        for (int64_t i = lo; i < hi; i++) y[i] = a[i] + b[i];
-}
-
 static rd_code add_forward(rd_call *c, rd_status *st)
 {
-    add_job j = {.y = c->out[0]->v, .relu = *(const bool *)c->attr};
-    RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[0], &j.a, st));
-    RD_TRY(rd_op_in_order(c->scratch, c->out[0], c->in[1], &j.b, st));
-    const int64_t n = rd_op_elements(c->out[0]);
-    if (rd_backend_gpu(c->be))
-        return rd_cuda_sum(rd_backend_gpu(c->be), c->out[0]->type, n, j.a, j.b, j.relu, j.y, st);
-    rd_parallel(c->be, n, 16384, add_part, &j);
+    const rd_var *y = c->out[0];
+    const float *a, *b;
+    RD_TRY(rd_op_in_order(c->scratch, y, c->in[0], &a, st));
+    RD_TRY(rd_op_in_order(c->scratch, y, c->in[1], &b, st));
+    RD_TRY(rd_op_sum(c->be, y->type, rd_op_elements(y), a, b, *(const bool *)c->attr, y->values,
+                     st));
 done:
     return st->code;
 }
@@ -74,8 +53,7 @@ done:
 RD_OP(add) = {.name = "add",
               .about = "a + b of images, relu",
               .infer = add_infer,
-              .cpu = {add_forward, add_backward},
-              .cuda = {add_forward, add_backward},
+              .kernel = RD_EVERY_BACKEND(add_forward, add_backward),
               .narrow = RD_NARROW(0) | RD_NARROW(1),
               .own_grads = true};
 

@@ -3,9 +3,8 @@
  * Backward goes through the same steps in reverse; all weight gradients are one product over all steps after the loop.
  * What is a sum over time by its nature, the gradient of the memory first of all, waits for the loop's end, too
  * (rd_attention_finish). One source for both devices: what lies between the products of a step is one kernel on a GPU. */
-#include "shared/attention.h"
+#include "rd/attention.h"
 #include "shared/layer_rows.h"
-#include "shared/vec.h"
 
 enum { IN_EMB, IN_MEMORY, IN_KEYS, IN_QUERY, IN_V, IN_G, IN_B, IN_W, IN_BIAS, IN_CELLS };
 
@@ -349,8 +348,8 @@ static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
     }
     RD_TRY(rd_rows_get(s, n0, widest, &rows.dx, st));
     RD_TRY(rd_rows_get(s, n0, widest, &rows.dy, st));
-    /* A GPU's products end with their last row, so that steps can lie one behind the other: one sum into the gradient of emb. */
-    const bool whole = rd_backend_gpu(c->be) != NULL;
+    /* Where products end with their last row, steps can be stored one behind the other: one sum into the gradient of emb. */
+    const bool whole = !rd_backend_rounds_rows(c->be);
     RD_TRY(rd_rows_get(s, whole ? N : n0, wide, &dcat, st));
     if (x.at.ve) RD_TRY(rd_rows_get(s, N, x.A, &dqp, st));
     if (c->in[IN_W]) RD_TRY(rd_rows_get(s, N, c->in[IN_W]->cols, &dx0_all, st));
@@ -408,11 +407,11 @@ done:
     return st->code;
 }
 
-RD_OP(attention_decoder) = {.name = "attention_decoder",
-                            .about = "decoder loop with input feeding and attention",
-                            .infer = attention_decoder_infer,
-                            .cpu = {attention_decoder_forward, attention_decoder_backward},
-                            .cuda = {attention_decoder_forward, attention_decoder_backward}};
+RD_OP(attention_decoder) = {
+    .name = "attention_decoder",
+    .about = "decoder loop with input feeding and attention",
+    .infer = attention_decoder_infer,
+    .kernel = RD_EVERY_BACKEND(attention_decoder_forward, attention_decoder_backward)};
 
 rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory,
                                 rd_var *keys, rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b,

@@ -429,12 +429,11 @@ done:
     return st->code;
 }
 
-RD_CUDA_DECLARE(batch_norm)
 RD_OP(batch_norm) = {.name = "batch_norm",
                      .about = "batch normalisation of images, addition, relu",
                      .infer = batch_norm_infer,
-                     .cpu = {batch_norm_forward, batch_norm_backward},
-                     .cuda = {RD_CUDA_KERNEL(batch_norm)},
+                     .kernel = {[RD_CPU] = {batch_norm_forward, batch_norm_backward},
+                                [RD_GPU] = RD_GPU_KERNEL(batch_norm)},
                      .narrow = RD_NARROW(0) | RD_NARROW(3),
                      .own_grads = true};
 

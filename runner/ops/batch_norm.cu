@@ -377,7 +377,7 @@ template <typename T> static rd_code new_parts(rd_call *c, job<T> *j, rd_status 
 
 template <typename T> static rd_code batch_norm_cuda_forward(rd_call *c, rd_status *st)
 {
-    rd_gpu *gpu = rd_backend_gpu(c->be);
+    rd_gpu *gpu = rd_gpu_of(c->be);
     batch_norm_cuda_stats *s;
     float *mem;
     if (c->in[0]->rows == 0) return RD_OK;
@@ -405,7 +405,7 @@ template <typename T> static rd_code batch_norm_cuda_forward(rd_call *c, rd_stat
 
 template <typename T> static rd_code batch_norm_cuda_backward(rd_call *c, rd_status *st)
 {
-    rd_gpu *gpu = rd_backend_gpu(c->be);
+    rd_gpu *gpu = rd_gpu_of(c->be);
     const rd_batch_norm *a = (const rd_batch_norm *)c->attr;
     const rd_var *y = c->out[0], *add = c->in[3];
     bool had;

@@ -1,10 +1,9 @@
 /* cast.c -- y = x in elements of another type, dx = dy in those of x. On a CPU all elements are float32. */
 #include "shared/image_op.h"
-#include "rd/gpu.h"
 
 static rd_code cast_infer(rd_call *c, rd_status *st)
 {
-    if (!rd_backend_gpu(c->be)) return rd_fail(st, RD_EBUG, "cast: elements of 16 bits on a CPU");
+    (void)st;
     rd_op_like(c->out[0], c->in[0]);
     c->out[0]->type = *(const rd_element *)c->attr;
     return RD_OK;
@@ -13,9 +12,8 @@ static rd_code cast_infer(rd_call *c, rd_status *st)
 static rd_code cast_forward(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *y = c->out[0];
-    if (!rd_backend_gpu(c->be)) return RD_OK;
-    return rd_gpu_cast(rd_backend_gpu(c->be), rd_op_elements(x), x->values, x->type, y->values,
-                       y->type, false, st);
+    return rd_backend_cast(c->be, rd_op_elements(x), x->values, x->type, y->values, y->type, false,
+                           st);
 }
 
 static rd_code cast_backward(rd_call *c, rd_status *st)
@@ -24,9 +22,8 @@ static rd_code cast_backward(rd_call *c, rd_status *st)
     void *dx;
     bool add;
     RD_TRY(rd_call_grad(c, 0, &dx, &add, st));
-    if (dx && rd_backend_gpu(c->be))
-        RD_TRY(rd_gpu_cast(rd_backend_gpu(c->be), rd_op_elements(x), y->grads, y->type, dx, x->type,
-                           add, st));
+    if (dx)
+        RD_TRY(rd_backend_cast(c->be, rd_op_elements(x), y->grads, y->type, dx, x->type, add, st));
 done:
     return st->code;
 }
@@ -34,8 +31,7 @@ done:
 RD_OP(cast) = {.name = "cast",
                .about = "elements of another type",
                .infer = cast_infer,
-               .cpu = {cast_forward, cast_backward},
-               .cuda = {cast_forward, cast_backward},
+               .kernel = RD_EVERY_BACKEND(cast_forward, cast_backward),
                .narrow = RD_NARROW(0),
                .own_grads = true};
 

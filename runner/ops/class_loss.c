@@ -107,12 +107,11 @@ done:
     return st->code;
 }
 
-RD_CUDA_DECLARE(class_loss)
 RD_OP(class_loss) = {.name = "class_loss",
                      .about = "softmax and cross-entropy of classes",
                      .infer = class_loss_infer,
-                     .cpu = {class_loss_forward, class_loss_backward},
-                     .cuda = {RD_CUDA_KERNEL(class_loss)},
+                     .kernel = {[RD_CPU] = {class_loss_forward, class_loss_backward},
+                                [RD_GPU] = RD_GPU_KERNEL(class_loss)},
                      .own_grads = true};
 
 rd_var *rd_op_class_loss(rd_tape *t, const rd_class_loss *a, rd_var *logits)

@@ -106,7 +106,7 @@ static wanted class_loss_wanted_of(const rd_class_loss *a, int64_t n)
 extern "C" rd_code rd_cuda_class_loss_forward(rd_call *c, rd_status *st)
 {
     const rd_class_loss *a = static_cast<const rd_class_loss *>(c->attr);
-    rd_gpu *gpu = rd_backend_gpu(c->be);
+    rd_gpu *gpu = rd_gpu_of(c->be);
     const int64_t n = c->in[0]->rows, V = c->in[0]->cols;
     const wanted w = class_loss_wanted_of(a, n);
     saved *s;
@@ -157,6 +157,6 @@ extern "C" rd_code rd_cuda_class_loss_backward(rd_call *c, rd_status *st)
     b.label = s->label;
     b.g = c->out[0]->g;
     b.smoothing = a->smoothing;
-    return RD_LAUNCH(rd_backend_gpu(c->be), st, class_back_kernel, rd_rows_grid(b.n, b.V),
+    return RD_LAUNCH(rd_gpu_of(c->be), st, class_back_kernel, rd_rows_grid(b.n, b.V),
                      rd_rows_block(b.V), 0, b);
 }

@@ -51,7 +51,7 @@ static rd_code conv2d_infer(rd_call *c, rd_status *st)
     int64_t oh = 0, ow = 0;
     const void *layout = NULL;
     RD_TRY(shape_of(c, &s, &oh, &ow, st));
-    if (!rd_backend_gpu(c->be)) RD_TRY(rd_conv_layout(c->be, &layout, st));
+    RD_TRY(rd_conv_layout(c->be, &layout, st));
     rd_image_set(c->out[0], s.n, oh, ow, s.co, layout);
     c->out[0]->type = c->in[0]->type;
     c->out[0]->rectified = a->relu;
@@ -89,14 +89,13 @@ done:
     return st->code;
 }
 
-RD_CUDA_DECLARE(conv2d)
-RD_OP(conv2d) = {.name = "conv2d",
-                 .about = "convolution of images, bias, relu",
-                 .infer = conv2d_infer,
-                 .cpu = {conv2d_forward, conv2d_backward},
-                 .cuda = {RD_CUDA_KERNEL(conv2d)},
-                 .narrow = RD_NARROW(0),
-                 .own_grads = true};
+RD_OP(conv2d) = {
+    .name = "conv2d",
+    .about = "convolution of images, bias, relu",
+    .infer = conv2d_infer,
+    .kernel = {[RD_CPU] = {conv2d_forward, conv2d_backward}, [RD_GPU] = RD_GPU_KERNEL(conv2d)},
+    .narrow = RD_NARROW(0),
+    .own_grads = true};
 
 rd_var *rd_op_conv2d(rd_tape *t, const rd_conv *c, rd_var *x, rd_var *W, rd_var *b)
 {

@@ -111,7 +111,7 @@ static rd_code go_back(rd_gpu *gpu, const rd_columns &k, const void *y, void *g,
 
 extern "C" rd_code rd_cuda_conv2d_forward(rd_call *c, rd_status *st)
 {
-    rd_gpu *gpu = rd_backend_gpu(c->be);
+    rd_gpu *gpu = rd_gpu_of(c->be);
     const rd_gpu_conv g = conv_of(c);
     const bool relu = ((const rd_conv *)c->attr)->relu;
     const rd_var *y = c->out[0], *b = c->in[2];
@@ -125,7 +125,7 @@ extern "C" rd_code rd_cuda_conv2d_forward(rd_call *c, rd_status *st)
 
 extern "C" rd_code rd_cuda_conv2d_backward(rd_call *c, rd_status *st)
 {
-    rd_gpu *gpu = rd_backend_gpu(c->be);
+    rd_gpu *gpu = rd_gpu_of(c->be);
     const rd_gpu_conv g = conv_of(c);
     const rd_var *y = c->out[0];
     const bool mask = ((const rd_conv *)c->attr)->relu && !y->g_masked;

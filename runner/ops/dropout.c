@@ -1,34 +1,34 @@
 /* dropout.c -- inverted dropout of images, or of matrices with a row per sample: y = x / keep where the mask is set,
  * else 0. dx = dy / keep there. The mask of a sample is drawn in the order h, w, c, so that it depends on no layout; it
  * is stored in the order of the variable, a byte per element (on a GPU a bit). */
-#include "shared/image_cuda.h"
-#include "shared/image_op.h"
-#include "rd/philox.h"
+#include "dropout.h"
 #include <string.h>
 
-typedef struct dropout_attr {
-    rd_dropout d;
-    const int64_t *sample;
-} dropout_attr;
-
-static bool active(const rd_call *c)
+bool rd_dropout_active(const rd_call *c)
 {
-    return c->training && ((const dropout_attr *)c->attr)->d.keep < 1.0f;
+    return c->training && ((const rd_dropout_op *)c->attr)->d.keep < 1.0f;
+}
+
+rd_key rd_dropout_key(const rd_call *c)
+{
+    const rd_dropout *d = &((const rd_dropout_op *)c->attr)->d;
+    return rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
 }
 
 static rd_code dropout_infer(rd_call *c, rd_status *st)
 {
     rd_var *x = c->in[0], *y = c->out[0];
-    const float keep = ((const dropout_attr *)c->attr)->d.keep;
+    const float keep = ((const rd_dropout_op *)c->attr)->d.keep;
     if (!(keep > 0.0f)) return rd_fail(st, RD_EBUG, "dropout: %g kept", (double)keep);
     rd_op_like(y, x);
     y->rectified = x->rectified;
-    if (!active(c) && !x->param) y->values = x->values; /* a parameter's array has no slack */
+    if (!rd_dropout_active(c) && !x->param)
+        y->values = x->values; /* a parameter's array has no slack */
     return RD_OK;
 }
 
 typedef struct dropout_job {
-    const dropout_attr *a;
+    const rd_dropout_op *a;
     rd_key key;
     rd_image_view v;
     const float *x;
@@ -38,7 +38,7 @@ typedef struct dropout_job {
     bool add;
 } dropout_job;
 
-static rd_image_view view_of(const rd_var *x)
+rd_image_view rd_dropout_view(const rd_var *x)
 {
     if (rd_image_is(x)) return rd_image_view_of(x);
     return (rd_image_view){.n = x->rows,
@@ -89,25 +89,20 @@ static void dropout_backward_part(void *ctx, int64_t lo, int64_t hi)
         for (int64_t e = lo; e < hi; e++) dx[e] = m[e] ? dy[e] * scale : 0.0f;
 }
 
+rd_code rd_dropout_copy(rd_call *c, rd_status *st)
+{
+    const rd_var *x = c->in[0], *y = c->out[0];
+    const rd_image_view v = rd_dropout_view(x);
+    if (y->values == x->values) return st->code;
+    return rd_op_copy(c->be, x->type, v.n * v.sample, x->values, y->values, false, st);
+}
+
 static rd_code dropout_forward(rd_call *c, rd_status *st)
 {
-    const dropout_attr *a = c->attr;
-    dropout_job j = {.a = a, .v = view_of(c->in[0]), .x = c->in[0]->v, .y = c->out[0]->v};
-    if (!active(c)) {
-        if (j.y != j.x)
-            RD_TRY(rd_op_copy(c->be, c->in[0]->type, j.v.n * j.v.sample, j.x, j.y, false, st));
-        goto done;
-    }
-    j.key = rd_key_make(a->d.seed, RD_RNG_DROPOUT, a->d.site, a->d.epoch);
-    if (rd_backend_gpu(c->be)) {
-        const int64_t *sample;
-        RD_TRY(rd_arena_get(c->device_kept, rd_cuda_mask_bytes(j.v.n, j.v.sample), &j.mask, st));
-        RD_TRY(rd_call_lend(c, c->device_scratch, a->sample, (size_t)j.v.n * sizeof *sample,
-                            &sample, st));
-        c->saved = j.mask;
-        return rd_cuda_image_dropout(rd_backend_gpu(c->be), c->in[0]->type, j.key, a->d.keep, j.v.n,
-                                     j.v.sample, sample, j.x, j.y, j.mask, st);
-    }
+    const rd_dropout_op *a = c->attr;
+    dropout_job j = {.a = a, .v = rd_dropout_view(c->in[0]), .x = c->in[0]->v, .y = c->out[0]->v};
+    if (!rd_dropout_active(c)) return rd_dropout_copy(c, st);
+    j.key = rd_dropout_key(c);
     RD_TRY(rd_arena_get(c->kept, (size_t)(j.v.n * j.v.sample), &j.mask, st));
     if (c->in[0]->layout)
         RD_TRY(rd_arena_get(c->scratch, (size_t)(j.v.n * j.v.P * j.v.c), &j.row, st));
@@ -117,45 +112,56 @@ done:
     return st->code;
 }
 
-static rd_code dropout_backward(rd_call *c, rd_status *st)
+rd_code rd_dropout_back_by(rd_call *c, rd_dropout_pass *back, rd_status *st)
 {
     rd_var *x = c->in[0];
-    dropout_job j = {.a = c->attr, .v = view_of(x), .x = c->out[0]->g, .mask = c->saved};
-    const int64_t n = j.v.n * j.v.sample;
+    const rd_image_view v = rd_dropout_view(x);
+    rd_dropout_grad to = {.dy = c->out[0]->grads};
     const bool masked = c->out[0]->g_masked && x->rectified;
     bool fresh = false;
     if (rd_call_pass_grad(c, 0)) {
-        j.y = x->g;
+        to.dx = x->grads;
         fresh = true;
     } else {
-        RD_TRY(rd_call_grad(c, 0, &j.y, &j.add, st));
-        fresh = !j.add;
+        RD_TRY(rd_call_grad(c, 0, &to.dx, &to.add, st));
+        fresh = !to.add;
     }
-    if (!j.y) goto done;
-    if (!active(c)) {
-        if (j.y != j.x) RD_TRY(rd_op_copy(c->be, x->type, n, j.x, j.y, j.add, st));
-    } else if (rd_backend_gpu(c->be)) {
-        RD_TRY(rd_cuda_image_dropout_back(rd_backend_gpu(c->be), x->type, j.a->d.keep, j.v.n,
-                                          j.v.sample, j.mask, j.x, j.y, j.add, st));
-    } else {
-        rd_parallel(c->be, n, 16384, dropout_backward_part, &j);
-    }
+    if (!to.dx) goto done;
+    if (rd_dropout_active(c))
+        RD_TRY(back(c, &to, st));
+    else if (to.dx != to.dy)
+        RD_TRY(rd_op_copy(c->be, x->type, v.n * v.sample, to.dy, to.dx, to.add, st));
     /* Where x is 0, y is; the other way round a dropped element has no gradient either. */
     x->g_masked = masked && fresh;
 done:
     return st->code;
 }
 
-RD_OP(dropout) = {.name = "dropout",
-                  .about = "inverted dropout of images and rows",
-                  .infer = dropout_infer,
-                  .cpu = {dropout_forward, dropout_backward},
-                  .cuda = {dropout_forward, dropout_backward},
-                  .narrow = RD_NARROW(0),
-                  .own_grads = true};
+static rd_code dropout_pass(rd_call *c, const rd_dropout_grad *to, rd_status *st)
+{
+    dropout_job j = {.a = c->attr, .v = rd_dropout_view(c->in[0]), .mask = c->saved};
+    j.x = to->dy;
+    j.y = to->dx;
+    j.add = to->add;
+    rd_parallel(c->be, j.v.n * j.v.sample, 16384, dropout_backward_part, &j);
+    return st->code;
+}
+
+static rd_code dropout_backward(rd_call *c, rd_status *st)
+{
+    return rd_dropout_back_by(c, dropout_pass, st);
+}
+
+RD_OP(dropout) = {
+    .name = "dropout",
+    .about = "inverted dropout of images and rows",
+    .infer = dropout_infer,
+    .kernel = {[RD_CPU] = {dropout_forward, dropout_backward}, [RD_GPU] = RD_GPU_KERNEL(dropout)},
+    .narrow = RD_NARROW(0),
+    .own_grads = true};
 
 rd_var *rd_op_dropout(rd_tape *t, const rd_dropout *d, const int64_t *sample, rd_var *x)
 {
-    const dropout_attr a = {*d, sample};
+    const rd_dropout_op a = {*d, sample};
     return x ? rd_tape_apply(t, &rd_op_def_dropout, &a, sizeof a, &x, 1, NULL, 1) : NULL;
 }

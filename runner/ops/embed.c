@@ -1,9 +1,8 @@
 /* embed.c -- rows of a table: y[i] = W[ids[i]]. Backward: dW[ids[i]] += dy[i], in the order of i, so the sums are the
- * same for any number of threads (these cut the columns; a GPU has an order of its own). It marks the rows of ids, for
+ * same for any number of threads (a GPU has an order of its own). It marks the rows of ids, for
  * those who skip the others. */
 #include "rd/ops.h"
 #include "shared/pick_rows.h"
-#include <string.h>
 
 typedef struct embed_attr {
     const int32_t *ids;
@@ -25,29 +24,11 @@ static rd_code embed_infer(rd_call *c, rd_status *st)
 static rd_code embed_forward(rd_call *c, rd_status *st)
 {
     const embed_attr *a = c->attr;
-    const int64_t w = c->in[0]->cols;
-    if (rd_backend_gpu(c->be)) {
-        RD_TRY(rd_call_lend(c, c->device_kept, a->ids, (size_t)a->n * sizeof *a->ids, &c->saved,
-                            st));
-        const rd_picked p = {c->in[0]->v, w, c->saved};
-        return rd_pick_rows(rd_backend_gpu(c->be), 1, &p, a->n, c->out[0]->v, st);
-    }
-    for (int64_t i = 0; i < a->n; i++)
-        memcpy(c->out[0]->v + i * w, c->in[0]->v + a->ids[i] * w, (size_t)w * sizeof(float));
+    RD_TRY(rd_call_lend(c, c->device_kept, a->ids, (size_t)a->n * sizeof *a->ids, &c->saved, st));
+    const rd_picked p = {c->in[0]->v, c->in[0]->cols, c->saved};
+    RD_TRY(rd_rows_pick(c->be, 1, &p, a->n, c->out[0]->v, st));
 done:
     return st->code;
-}
-
-static void embed_backward_part(void *ctx, int64_t lo, int64_t hi)
-{
-    const rd_call *c = ctx;
-    const embed_attr *a = c->attr;
-    const int64_t w = c->in[0]->cols;
-    for (int64_t i = 0; i < a->n; i++) {
-        float *restrict g = c->in[0]->g + a->ids[i] * w;
-        const float *restrict d = c->out[0]->g + i * w;
-        for (int64_t j = lo; j < hi; j++) g[j] += d[j];
-    }
 }
 
 static rd_code embed_backward(rd_call *c, rd_status *st)
@@ -57,10 +38,7 @@ static rd_code embed_backward(rd_call *c, rd_status *st)
     const int64_t w = c->in[0]->cols;
     float *g = c->in[0]->g;
     if (!g) return RD_OK;
-    if (rd_backend_gpu(c->be))
-        RD_TRY(rd_add_picked(c, a->n, a->ids, c->saved, c->in[0]->rows, w, c->out[0]->g, w, g, st));
-    else
-        rd_parallel(c->be, w, 64, embed_backward_part, c);
+    RD_TRY(rd_add_picked(c, a->n, a->ids, c->saved, c->in[0]->rows, w, c->out[0]->g, w, g, st));
     for (int64_t i = 0; i < a->n && touched; i++)
         touched[a->ids[i] / 64] |= UINT64_C(1) << a->ids[i] % 64;
 done:
@@ -70,8 +48,7 @@ done:
 RD_OP(embed) = {.name = "embed",
                 .about = "rows of a table",
                 .infer = embed_infer,
-                .cpu = {embed_forward, embed_backward},
-                .cuda = {embed_forward, embed_backward},
+                .kernel = RD_EVERY_BACKEND(embed_forward, embed_backward),
                 .marks_rows = true};
 
 rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n)

@@ -1,5 +1,4 @@
 /* global_mean.c -- y[i, c] = mean over h, w of x[i, h, w, c];  dx = dy / (h w) everywhere. */
-#include "shared/image_cuda.h"
 #include "shared/image_op.h"
 
 static rd_code global_mean_infer(rd_call *c, rd_status *st)
@@ -64,9 +63,7 @@ static void global_mean_backward_part(void *ctx, int64_t lo, int64_t hi)
 static rd_code global_mean_forward(rd_call *c, rd_status *st)
 {
     global_mean_job j = {rd_image_view_of(c->in[0]), c->in[0]->v, c->out[0]->v, false};
-    if (rd_backend_gpu(c->be))
-        return rd_cuda_mean(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.x, j.y,
-                            st);
+    (void)st;
     rd_parallel(c->be, j.v.n, 1, global_mean_forward_part, &j);
     return RD_OK;
 }
@@ -75,12 +72,7 @@ static rd_code global_mean_backward(rd_call *c, rd_status *st)
 {
     global_mean_job j = {.v = rd_image_view_of(c->in[0]), .y = c->out[0]->g};
     RD_TRY(rd_call_grad(c, 0, &j.x, &j.add, st));
-    if (!j.x) goto done;
-    if (rd_backend_gpu(c->be))
-        RD_TRY(rd_cuda_mean_back(rd_backend_gpu(c->be), c->in[0]->type, j.v.n, j.v.P, j.v.c, j.y,
-                                 j.x, j.add, st));
-    else
-        rd_parallel(c->be, j.v.n, 1, global_mean_backward_part, &j);
+    if (j.x) rd_parallel(c->be, j.v.n, 1, global_mean_backward_part, &j);
 done:
     return st->code;
 }
@@ -88,8 +80,8 @@ done:
 RD_OP(global_mean) = {.name = "global_mean",
                       .about = "mean over the pixels of images",
                       .infer = global_mean_infer,
-                      .cpu = {global_mean_forward, global_mean_backward},
-                      .cuda = {global_mean_forward, global_mean_backward},
+                      .kernel = {[RD_CPU] = {global_mean_forward, global_mean_backward},
+                                 [RD_GPU] = RD_GPU_KERNEL(global_mean)},
                       .narrow = RD_NARROW(0),
                       .own_grads = true};
 

@@ -1,6 +1,6 @@
 /* linear.c -- y = x W + b.  dx = dy W^T,  dW = x^T dy,  db = column sums of dy.   x (N, k), W (k, n), b (n)
  * Where x has 16 bits, on a GPU, dx has, too, and the products read x as it is; y and dy are float32. */
-#include "shared/cell.h"
+#include "rd/cell.h"
 
 static rd_code linear_infer(rd_call *c, rd_status *st)
 {
@@ -24,11 +24,11 @@ static rd_code linear_forward(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
     const int64_t N = x->rows;
-    if (rd_backend_gpu(c->be) && x->type != RD_FLOAT32)
-        RD_TRY(rd_gpu_product(rd_backend_gpu(c->be), false, false, N, W->cols, W->rows,
-                              operand(x->values, x->type, W->rows),
-                              operand(W->v, RD_FLOAT32, W->cols), 0.0f,
-                              operand(c->out[0]->v, RD_FLOAT32, W->cols), st));
+    if (x->type != RD_FLOAT32)
+        RD_TRY(rd_backend_product(c->be, false, false, N, W->cols, W->rows,
+                                  operand(x->values, x->type, W->rows),
+                                  operand(W->v, RD_FLOAT32, W->cols), 0.0f,
+                                  operand(c->out[0]->v, RD_FLOAT32, W->cols), st));
     else
         RD_TRY(rd_param_mul(c->be, c->params, W, 0, W->rows, N, x->v, c->out[0]->v, false, st));
     if (b) RD_TRY(rd_add_bias(c->be, N, W->cols, b->v, c->out[0]->v, st));
@@ -36,18 +36,18 @@ done:
     return st->code;
 }
 
-static rd_code backward_narrow(rd_gpu *gpu, rd_call *c, rd_status *st)
+static rd_code backward_narrow(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *W = c->in[1], *y = c->out[0];
     const rd_gpu_operand dy = operand(y->g, RD_FLOAT32, W->cols);
     if (x->grads)
-        RD_TRY(rd_gpu_product(gpu, false, true, x->rows, W->rows, W->cols, dy,
-                              operand(W->v, RD_FLOAT32, W->cols), 1.0f,
-                              operand(x->grads, x->type, W->rows), st));
+        RD_TRY(rd_backend_product(c->be, false, true, x->rows, W->rows, W->cols, dy,
+                                  operand(W->v, RD_FLOAT32, W->cols), 1.0f,
+                                  operand(x->grads, x->type, W->rows), st));
     if (W->g)
-        RD_TRY(rd_gpu_product(gpu, true, false, W->rows, W->cols, x->rows,
-                              operand(x->values, x->type, W->rows), dy, 1.0f,
-                              operand(W->g, RD_FLOAT32, W->cols), st));
+        RD_TRY(rd_backend_product(c->be, true, false, W->rows, W->cols, x->rows,
+                                  operand(x->values, x->type, W->rows), dy, 1.0f,
+                                  operand(W->g, RD_FLOAT32, W->cols), st));
 done:
     return st->code;
 }
@@ -57,8 +57,8 @@ static rd_code linear_backward(rd_call *c, rd_status *st)
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
     const float *dy = c->out[0]->g;
     const int64_t N = x->rows, n = W->cols;
-    if (rd_backend_gpu(c->be) && x->type != RD_FLOAT32) {
-        RD_TRY(backward_narrow(rd_backend_gpu(c->be), c, st));
+    if (x->type != RD_FLOAT32) {
+        RD_TRY(backward_narrow(c, st));
     } else {
         if (x->g) RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, W->rows, N, dy, x->g, true, st));
         RD_TRY(rd_param_grad(c->be, W, 0, W->rows, N, x->v, dy, st));
@@ -71,8 +71,7 @@ done:
 RD_OP(linear) = {.name = "linear",
                  .about = "x W + b",
                  .infer = linear_infer,
-                 .cpu = {linear_forward, linear_backward},
-                 .cuda = {linear_forward, linear_backward},
+                 .kernel = RD_EVERY_BACKEND(linear_forward, linear_backward),
                  .narrow = RD_NARROW(0)};
 
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b)

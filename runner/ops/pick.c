@@ -3,7 +3,6 @@
  * k-th columns of dy[i]. */
 #include "rd/ops.h"
 #include "shared/pick_rows.h"
-#include <string.h>
 
 enum { MOST = RD_MOST_PICKED };
 typedef struct pick_attr {
@@ -25,7 +24,7 @@ static rd_code pick_infer(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-/* The indices of all inputs, one after the other, as the kernels of a GPU take them. */
+/* The indices of all inputs, one after the other, as kernels take them. */
 typedef struct pick_saved {
     int32_t *row; /* [n_in, n] */
     const int32_t *lent;
@@ -43,7 +42,7 @@ static rd_code lend_rows(rd_call *c, rd_status *st)
         for (int64_t i = 0; i < a->n; i++) {
             const int64_t row = a->idx[k][i];
             if (row > INT32_MAX)
-                return rd_fail(st, RD_EUSAGE, "pick: row %lld; a GPU takes %d", (long long)row,
+                return rd_fail(st, RD_EUSAGE, "pick: row %lld; %d at most", (long long)row,
                                INT32_MAX);
             s->row[k * a->n + i] = (int32_t)row;
         }
@@ -55,24 +54,12 @@ done:
 static rd_code pick_forward(rd_call *c, rd_status *st)
 {
     const pick_attr *a = c->attr;
-    if (rd_backend_gpu(c->be)) {
-        rd_picked part[MOST];
-        RD_TRY(lend_rows(c, st));
-        const pick_saved *s = c->saved;
-        for (int k = 0; k < c->n_in; k++)
-            part[k] = (rd_picked){c->in[k]->v, c->in[k]->cols, s->lent + k * a->n};
-        return rd_pick_rows(rd_backend_gpu(c->be), c->n_in, part, a->n, c->out[0]->v, st);
-    }
-    float *y = c->out[0]->v;
-    for (int64_t i = 0; i < a->n; i++)
-        for (int k = 0; k < c->n_in; k++) {
-            const size_t bytes = (size_t)c->in[k]->cols * sizeof(float);
-            if (a->idx[k][i] < 0)
-                memset(y, 0, bytes);
-            else
-                memcpy(y, c->in[k]->v + a->idx[k][i] * c->in[k]->cols, bytes);
-            y += c->in[k]->cols;
-        }
+    rd_picked part[MOST];
+    RD_TRY(lend_rows(c, st));
+    const pick_saved *s = c->saved;
+    for (int k = 0; k < c->n_in; k++)
+        part[k] = (rd_picked){c->in[k]->v, c->in[k]->cols, s->lent + k * a->n};
+    RD_TRY(rd_rows_pick(c->be, c->n_in, part, a->n, c->out[0]->v, st));
 done:
     return st->code;
 }
@@ -80,22 +67,12 @@ done:
 static rd_code pick_backward(rd_call *c, rd_status *st)
 {
     const pick_attr *a = c->attr;
+    const pick_saved *s = c->saved;
     const float *dy = c->out[0]->g;
-    if (rd_backend_gpu(c->be)) {
-        const pick_saved *s = c->saved;
-        for (int k = 0; k < c->n_in; dy += c->in[k++]->cols)
-            if (c->in[k]->g)
-                RD_TRY(rd_add_picked(c, a->n, s->row + k * a->n, s->lent + k * a->n, c->in[k]->rows,
-                                     c->in[k]->cols, dy, c->out[0]->cols, c->in[k]->g, st));
-        goto done;
-    }
-    for (int64_t i = 0; i < a->n; i++)
-        for (int k = 0; k < c->n_in; k++) {
-            const int64_t w = c->in[k]->cols;
-            float *g = c->in[k]->g && a->idx[k][i] >= 0 ? c->in[k]->g + a->idx[k][i] * w : NULL;
-            for (int64_t j = 0; g && j < w; j++) g[j] += dy[j];
-            dy += w;
-        }
+    for (int k = 0; k < c->n_in; dy += c->in[k++]->cols)
+        if (c->in[k]->g)
+            RD_TRY(rd_add_picked(c, a->n, s->row + k * a->n, s->lent + k * a->n, c->in[k]->rows,
+                                 c->in[k]->cols, dy, c->out[0]->cols, c->in[k]->g, st));
 done:
     return st->code;
 }
@@ -103,8 +80,7 @@ done:
 RD_OP(pick) = {.name = "pick",
                .about = "picks rows, joins columns",
                .infer = pick_infer,
-               .cpu = {pick_forward, pick_backward},
-               .cuda = {pick_forward, pick_backward}};
+               .kernel = RD_EVERY_BACKEND(pick_forward, pick_backward)};
 
 rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const *idx, int64_t n)
 {

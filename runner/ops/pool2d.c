@@ -257,14 +257,13 @@ done:
     return st->code;
 }
 
-RD_CUDA_DECLARE(pool2d)
-RD_OP(pool2d) = {.name = "pool2d",
-                 .about = "largest value or mean of windows of images",
-                 .infer = pool2d_infer,
-                 .cpu = {pool2d_forward, pool2d_backward},
-                 .cuda = {RD_CUDA_KERNEL(pool2d)},
-                 .narrow = RD_NARROW(0),
-                 .own_grads = true};
+RD_OP(pool2d) = {
+    .name = "pool2d",
+    .about = "largest value or mean of windows of images",
+    .infer = pool2d_infer,
+    .kernel = {[RD_CPU] = {pool2d_forward, pool2d_backward}, [RD_GPU] = RD_GPU_KERNEL(pool2d)},
+    .narrow = RD_NARROW(0),
+    .own_grads = true};
 
 rd_var *rd_op_pool2d(rd_tape *t, const rd_pool *p, rd_var *x)
 {

@@ -187,7 +187,7 @@ template <typename T> static pool<T> pool_of(const rd_call *c)
 
 template <typename T> static rd_code pool2d_cuda_forward(rd_call *c, rd_status *st)
 {
-    rd_gpu *gpu = rd_backend_gpu(c->be);
+    rd_gpu *gpu = rd_gpu_of(c->be);
     const rd_var *x = c->in[0], *y = c->out[0];
     const bool max = ((const rd_pool *)c->attr)->kind == RD_POOL_MAX;
     const int64_t n = y->rows * y->cols;
@@ -211,7 +211,7 @@ template <typename T> static rd_code pool2d_cuda_forward(rd_call *c, rd_status *
 
 template <typename T> static rd_code pool2d_cuda_backward(rd_call *c, rd_status *st)
 {
-    rd_gpu *gpu = rd_backend_gpu(c->be);
+    rd_gpu *gpu = rd_gpu_of(c->be);
     rd_var *x = c->in[0];
     const rd_var *y = c->out[0];
     const bool max = ((const rd_pool *)c->attr)->kind == RD_POOL_MAX;

@@ -1,5 +1,4 @@
 /* relu.c -- y = max(x, 0); dx = dy where y > 0. NaN stays NaN. */
-#include "shared/image_cuda.h"
 #include "shared/image_op.h"
 
 static rd_code relu_infer(rd_call *c, rd_status *st)
@@ -10,26 +9,10 @@ static rd_code relu_infer(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-typedef struct relu_job {
-    const float *x;
-    float *y;
-} relu_job;
-static void relu_part(void *ctx, int64_t lo, int64_t hi)
-{
-    const relu_job *j = ctx;
-    const float *restrict x = j->x;
-    float *restrict y = j->y;
-    for (int64_t i = lo; i < hi; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
-}
-
 static rd_code relu_forward(rd_call *c, rd_status *st)
 {
-    relu_job j = {c->in[0]->v, c->out[0]->v};
-    const int64_t n = rd_op_elements(c->in[0]);
-    if (rd_backend_gpu(c->be))
-        return rd_cuda_relu(rd_backend_gpu(c->be), c->in[0]->type, n, j.x, j.y, st);
-    rd_parallel(c->be, n, 16384, relu_part, &j);
-    return RD_OK;
+    const rd_var *x = c->in[0];
+    return rd_op_rectify(c->be, x->type, rd_op_elements(x), x->values, c->out[0]->values, st);
 }
 
 static rd_code relu_backward(rd_call *c, rd_status *st)
@@ -51,8 +34,7 @@ done:
 RD_OP(relu) = {.name = "relu",
                .about = "max(x, 0)",
                .infer = relu_infer,
-               .cpu = {relu_forward, relu_backward},
-               .cuda = {relu_forward, relu_backward},
+               .kernel = RD_EVERY_BACKEND(relu_forward, relu_backward),
                .narrow = RD_NARROW(0),
                .own_grads = true};
 

@@ -4,8 +4,8 @@
  * loop stay h W_h and the elementwise part. A step computes only the sequences that still run. One source for both
  * devices: float arrays are of the arenas that the products compute in. On a GPU cuDNN may have the cell's whole loop
  * (see rnn_choose.h); dropout and residual stay here. */
-#include "../engine/gpu/gpu_rnn.h"
-#include "shared/cell.h"
+#include "../engine/lstm_kernels.h"
+#include "rd/cell.h"
 
 typedef struct rnn_layer_attr {
     rd_layer l;
@@ -17,9 +17,8 @@ typedef struct rnn_layer_saved {
     rd_packing_lent p;
     const float *xd; /* input after dropout */
     uint8_t *mask_in, *mask_out;
-    rd_cell_rows r; /* all N rows; h alone where cuDNN has computed them */
-    rd_gpu_lstm_kept
-        whole; /* what cuDNN's backward wants; zeros: our own loop's results are in r */
+    rd_cell_rows r;     /* all N rows; h alone where cuDNN has computed them */
+    rd_lstm_kept whole; /* what cuDNN's backward wants; zeros: our own loop's results are in r */
 } rnn_layer_saved;
 
 static rd_code rnn_layer_infer(rd_call *c, rd_status *st)
@@ -63,21 +62,21 @@ done:
     return st->code;
 }
 
-static rd_gpu_lstm whole_layer(const rd_call *c, const rd_cell *k, const rnn_layer_saved *v)
+static rd_lstm_layer whole_layer(const rd_call *c, const rd_cell *k, const rnn_layer_saved *v)
 {
     const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
-    return (rd_gpu_lstm){.in = s->in,
-                         .extra = s->extra,
-                         .H = s->H,
-                         .n_steps = a->p.n_steps,
-                         .off = a->p.off,
-                         .device_off = v->p.off,
-                         .W = k->w[0]->v,
-                         .b = k->w[1]->v,
-                         .dW = k->w[0]->g,
-                         .db = k->w[1]->g,
-                         .projects = s->projects};
+    return (rd_lstm_layer){.in = s->in,
+                           .extra = s->extra,
+                           .H = s->H,
+                           .n_steps = a->p.n_steps,
+                           .off = a->p.off,
+                           .device_off = v->p.off,
+                           .W = k->w[0]->v,
+                           .b = k->w[1]->v,
+                           .dW = k->w[0]->g,
+                           .db = k->w[1]->g,
+                           .projects = s->projects};
 }
 
 static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
@@ -109,12 +108,9 @@ static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
         RD_TRY(rd_rows_get(kept, N, s->R, &v->r.h, st));
     else
         v->r.h = c->out[0]->v;
-    if (rd_backend_gpu(c->be)) {
-        const rd_gpu_lstm l = whole_layer(c, &k, v);
-        RD_TRY(rd_gpu_lstm_forward(rd_backend_gpu(c->be), a->l.cell->name, &l, v->xd,
-                                   c->in[1] ? c->in[1]->v : NULL, v->r.h, c->keep, kept,
-                                   c->device_scratch, &v->whole, st));
-    }
+    const rd_lstm_layer whole = whole_layer(c, &k, v);
+    RD_TRY(rd_lstm_forward(c->be, a->l.cell->name, &whole, v->xd, c->in[1] ? c->in[1]->v : NULL,
+                           v->r.h, c->keep, kept, c->device_scratch, &v->whole, st));
     if (v->whole.choice.algo == RD_RNN_OWN) RD_TRY(steps(c, &k, v->xd, kept, &v->r, st));
     const float *x = a->l.residual ? c->in[0]->v : NULL;
     float *y = c->out[0]->v;
@@ -141,11 +137,9 @@ static rd_code cell_back(rd_call *c, rd_cell *k, float *dh, float *dx, bool add,
     float *da = c->in[1] ? c->in[1]->g : NULL, *dc, *dz, *h_prev;
     rd_cell_rows all = v->r;
     if (v->whole.choice.algo != RD_RNN_OWN) {
-        const rd_gpu_lstm l = whole_layer(c, k, v);
+        const rd_lstm_layer l = whole_layer(c, k, v);
         bool refused = false;
-        if (rd_backend_gpu(c->be))
-            RD_TRY(rd_gpu_lstm_backward(rd_backend_gpu(c->be), &l, &v->whole, dh, dx, add, da,
-                                        scratch, &refused, st));
+        RD_TRY(rd_lstm_backward(c->be, &l, &v->whole, dh, dx, add, da, scratch, &refused, st));
         if (!refused) goto done;
         RD_TRY(rd_rows_get(scratch, N, s->R, &all.h, st));
         RD_TRY(steps(c, k, v->xd, scratch, &all, st));
@@ -199,8 +193,7 @@ done:
 RD_OP(rnn_layer) = {.name = "rnn_layer",
                     .about = "recurrent layer with dropout and residual",
                     .infer = rnn_layer_infer,
-                    .cpu = {rnn_layer_forward, rnn_layer_backward},
-                    .cuda = {rnn_layer_forward, rnn_layer_backward}};
+                    .kernel = RD_EVERY_BACKEND(rnn_layer_forward, rnn_layer_backward)};
 
 rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att,
                         rd_var *const *w, int n_w)

@@ -1,17 +1,12 @@
 /* shortcut.c -- option A of He et al. 2015 (arXiv:1512.03385, 3.3): every stride-th pixel, and zeros for the channels
  * that are new, half of them before the old ones, half after (an odd one after). y[i, p, q, before + c] = x[i, p
  * stride, q stride, c] */
-#include "shared/image_cuda.h"
-#include "shared/image_op.h"
+#include "shortcut.h"
 #include <string.h>
-
-typedef struct shortcut_attr {
-    int64_t stride, c_out;
-} shortcut_attr;
 
 static rd_code shortcut_infer(rd_call *c, rd_status *st)
 {
-    const shortcut_attr *a = c->attr;
+    const rd_shortcut *a = c->attr;
     const rd_var *x = c->in[0];
     RD_TRY(rd_op_image_check("shortcut", x, st));
     if (a->stride < 1 || a->c_out < x->dim[3])
@@ -54,28 +49,19 @@ static void shortcut_part(void *ctx, int64_t lo, int64_t hi)
 
 static shortcut_job shortcut_job_of(const rd_call *c)
 {
-    const shortcut_attr *a = c->attr;
+    const rd_shortcut *a = c->attr;
     return (shortcut_job){.x = rd_image_view_of(c->in[0]),
                           .y = rd_image_view_of(c->out[0]),
                           .stride = a->stride,
                           .before = (a->c_out - c->in[0]->dim[3]) / 2};
 }
 
-static rd_shortcut on_gpu(const shortcut_job *j)
-{
-    return (rd_shortcut){j->x.n, j->x.h, j->x.w, j->x.c,   j->stride,
-                         j->y.h, j->y.w, j->y.c, j->before};
-}
-
 static rd_code shortcut_forward(rd_call *c, rd_status *st)
 {
+    (void)st;
     shortcut_job j = shortcut_job_of(c);
     j.vx = c->in[0]->v;
     j.vy = c->out[0]->v;
-    if (rd_backend_gpu(c->be)) {
-        const rd_shortcut s = on_gpu(&j);
-        return rd_cuda_shortcut(rd_backend_gpu(c->be), c->in[0]->type, &s, j.vx, j.vy, st);
-    }
     memset(j.vy, 0, (size_t)(j.y.n * j.y.sample) * sizeof(float));
     rd_parallel(c->be, j.x.n, 1, shortcut_part, &j);
     return RD_OK;
@@ -88,11 +74,6 @@ static rd_code shortcut_backward(rd_call *c, rd_status *st)
     RD_TRY(rd_call_grad(c, 0, &j.vx, &add, st));
     if (!j.vx) goto done;
     j.vy = c->out[0]->g;
-    if (rd_backend_gpu(c->be)) {
-        const rd_shortcut s = on_gpu(&j);
-        return rd_cuda_shortcut_back(rd_backend_gpu(c->be), c->in[0]->type, &s, j.vy, j.vx, add,
-                                     st);
-    }
     if (!add) memset(j.vx, 0, (size_t)(j.x.n * j.x.sample) * sizeof(float));
     j.back = true;
     rd_parallel(c->be, j.x.n, 1, shortcut_part, &j);
@@ -100,16 +81,17 @@ done:
     return st->code;
 }
 
-RD_OP(shortcut) = {.name = "shortcut",
-                   .about = "every stride-th pixel, channels padded with zeros",
-                   .infer = shortcut_infer,
-                   .cpu = {shortcut_forward, shortcut_backward},
-                   .cuda = {shortcut_forward, shortcut_backward},
-                   .narrow = RD_NARROW(0),
-                   .own_grads = true};
+RD_OP(shortcut) = {
+    .name = "shortcut",
+    .about = "every stride-th pixel, channels padded with zeros",
+    .infer = shortcut_infer,
+    .kernel =
+        {[RD_CPU] = {shortcut_forward, shortcut_backward}, [RD_GPU] = RD_GPU_KERNEL(shortcut)},
+    .narrow = RD_NARROW(0),
+    .own_grads = true};
 
 rd_var *rd_op_shortcut(rd_tape *t, rd_var *x, int64_t stride, int64_t c_out)
 {
-    const shortcut_attr a = {stride, c_out};
+    const rd_shortcut a = {stride, c_out};
     return x ? rd_tape_apply(t, &rd_op_def_shortcut, &a, sizeof a, &x, 1, NULL, 1) : NULL;
 }

@@ -5,13 +5,12 @@
  * are computed in the forward pass, times the seed that the loss will get (rd_tape_set_seed). Operations: 2 N X V
  * forward, 4 N X V for gradients; a block must be high enough that reading and writing dW (X V floats) once per block
  * does not count: at 512 rows it is 1/128 float per operation. */
-#include "shared/cell.h"
+#include "rd/cell.h"
 #include "shared/xent_block.h"
 #include "rd/vecmath.h"
 #include <math.h>
 
 static const size_t BLOCK_BYTES = (size_t)32 << 20;
-size_t rd_xent_block_bytes;
 
 typedef struct softmax_xent_saved {
     float *dx; /* [N, X] and slack */
@@ -76,13 +75,11 @@ static rd_code softmax_xent_forward(rd_call *c, rd_status *st)
     const rd_xent *a = c->attr;
     const rd_var *x = c->in[0], *W = c->in[1];
     const int64_t N = x->rows, X = W->rows, V = W->cols;
-    int64_t block = rd_xent_block_rows(BLOCK_BYTES, V);
+    int64_t block = rd_xent_block_rows(c->be, BLOCK_BYTES, V);
     if (block > N) block = N;
     softmax_xent_saved *s;
     float *l;
     double *loss, sum = 0.0;
-    rd_packed *p = rd_backend_packed(c->be, c->params, W->param, 0, X, st);
-    if (!p) return st->code;
     RD_TRY(rd_arena_zero(c->kept, sizeof *s, &s, st));
     c->saved = s;
     if (c->keep) RD_TRY(rd_rows_get(c->kept, N, X, &s->dx, st));
@@ -90,12 +87,12 @@ static rd_code softmax_xent_forward(rd_call *c, rd_status *st)
     RD_TRY(rd_arena_get(c->scratch, (size_t)(block + 1) * sizeof *loss, &loss, st));
     for (int64_t i = 0; i < N; i += block) {
         const int64_t n = N - i < block ? N - i : block;
-        RD_TRY(rd_packed_mul(p, n, x->v + i * X, l, false, st));
+        RD_TRY(rd_param_mul(c->be, c->params, W, 0, X, n, x->v + i * X, l, false, st));
         softmax_xent_job j = {a, i, V, l, loss, c->keep, c->seed};
         rd_parallel(c->be, n, 8, softmax_xent_rows_part, &j);
         for (int64_t r = 0; r < n; r++) sum += loss[r];
         if (!c->keep) continue;
-        RD_TRY(rd_packed_mul_t(p, n, l, s->dx + i * X, false, st));
+        RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, X, n, l, s->dx + i * X, false, st));
         if (W->g)
             RD_TRY(rd_gemm(c->be, true, false, X, V, n, 1.0f, x->v + i * X, X, l, V, 1.0f, W->g, V,
                            st));
@@ -120,12 +117,11 @@ static rd_code softmax_xent_backward(rd_call *c, rd_status *st)
     return RD_OK;
 }
 
-RD_CUDA_DECLARE(softmax_xent)
 RD_OP(softmax_xent) = {.name = "softmax_xent",
                        .about = "projection, softmax, cross-entropy",
                        .infer = softmax_xent_infer,
-                       .cpu = {softmax_xent_forward, softmax_xent_backward},
-                       .cuda = {RD_CUDA_KERNEL(softmax_xent)}};
+                       .kernel = {[RD_CPU] = {softmax_xent_forward, softmax_xent_backward},
+                                  [RD_GPU] = RD_GPU_KERNEL(softmax_xent)}};
 
 rd_var *rd_op_softmax_xent(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W)
 {

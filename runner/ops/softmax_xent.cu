@@ -4,7 +4,7 @@
 #include "rd/ops.h"
 #include "shared/loss_sum.h"
 #include "shared/softmax_row.h"
-#include "shared/vec.h"
+#include "rd/vec.h"
 #include "shared/xent_block.h"
 #include <string.h>
 
@@ -139,9 +139,9 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
 {
     const rd_xent *a = static_cast<const rd_xent *>(c->attr);
     const rd_var *x = c->in[0], *W = c->in[1];
-    rd_gpu *gpu = rd_backend_gpu(c->be);
+    rd_gpu *gpu = rd_gpu_of(c->be);
     const int64_t N = x->rows, X = W->rows, V = W->cols;
-    const int64_t most = rd_xent_block_rows(BLOCK_BYTES, V);
+    const int64_t most = rd_xent_block_rows(c->be, BLOCK_BYTES, V);
     /* Blocks of about one height: a last one of few rows would leave the GPU idle. */
     const int64_t n_blocks = (N + most - 1) / most;
     const int64_t block = n_blocks > 1 ? ((N + n_blocks - 1) / n_blocks + 63) / 64 * 64 : N;

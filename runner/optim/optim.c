@@ -12,7 +12,7 @@
  * do not depend on the number of threads, nor on how many ranks share the blocks (optim_share.c): between the sweeps
  * every rank adds up the sums of all blocks for itself. */
 #include "rd/optim.h"
-#include "optim_gpu.h"
+#include "optim_impl.h"
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -85,88 +85,6 @@ bool rd_optim_decays(const rd_optim *o, int param)
     const unsigned flags = rd_params_at(o->p, param)->flags;
     return o->decay && !(flags & RD_PARAM_STATE) &&
            (o->c.weight_decay_all || !(flags & RD_PARAM_NO_DECAY));
-}
-
-rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out,
-                     rd_status *st)
-{
-    rd_optim *o = *out = NULL;
-    const rd_optimizer_def *def = rd_optimizer_find(c->optimizer);
-    if (!def)
-        return rd_fail(st, RD_EUSAGE, "optimizer '%s' is unknown; see 'optimizer' in --help",
-                       c->optimizer ? c->optimizer : "");
-    o = calloc(1, sizeof *o);
-    if (!o) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
-    o->c = *c;
-    o->def = def;
-    o->p = p;
-    o->last_norm = NAN;
-    o->damaged = -1;
-    o->n_threads = n_threads < 1 ? 1 : n_threads;
-    o->trust = c->has_lars_nu || def->trust_ratio;
-    o->decay = c->weight_decay != 0.0;
-    RD_TRY(optim_cut(p, false, &o->norm, st));
-    RD_TRY(optim_cut(p, def->skips_zero_rows, &o->update, st));
-    const size_t n_params = (size_t)rd_params_n(p) + 1;
-    o->g_sq = calloc((size_t)o->norm.n + 1, sizeof(double));
-    o->w_sq = calloc((size_t)o->norm.n + 1, sizeof(double));
-    o->g_norm = calloc(n_params, sizeof(double));
-    o->factor = calloc(n_params, sizeof(float));
-    o->scratch = calloc((size_t)o->n_threads * (size_t)(o->update.longest + LANES), sizeof(float));
-    if (!o->g_sq || !o->w_sq || !o->g_norm || !o->factor || !o->scratch) {
-        rd_fail(st, RD_EENV, "out of memory for the optimizer");
-        goto done;
-    }
-    o->first_slot = rd_params_n_slots(p);
-    RD_TRY(rd_params_slots(p, def->n_slots, st));
-    for (int k = 0; k < def->n_slots; k++) {
-        const float first = def->slot_init ? (float)def->slot_init(c, k) : 0.0f;
-        float *x = rd_params_slot(p, o->first_slot + k);
-        for (int64_t b = 0; first != 0.0f && b < o->norm.n; b++) {
-            if (is_state(o, o->norm.at[b].param)) continue;
-            for (int64_t i = 0; i < o->norm.at[b].n; i++) x[o->norm.at[b].lo + i] = first;
-        }
-    }
-    rd_params_touch_slots(p);
-    if (rd_params_gpu(p)) RD_TRY(rd_optim_gpu_new(o, &o->gpu, st));
-    *out = o;
-    o = NULL;
-done:
-    rd_optim_free(o);
-    return st->code;
-}
-
-static void free_blocks(rd_optim_blocks *b)
-{
-    free(b->at);
-    free(b->own);
-}
-
-void rd_optim_free(rd_optim *o)
-{
-    if (!o) return;
-    free_blocks(&o->norm);
-    free_blocks(&o->update);
-    if (!o->shared) {
-        free(o->g_sq);
-        free(o->w_sq);
-    }
-    rd_optim_unshare(o);
-    if (rd_params_gpu(o->p)) rd_optim_gpu_free(o->gpu);
-    free(o->g_norm);
-    free(o->factor);
-    free(o->scratch);
-    free(o);
-}
-
-const rd_optimizer_def *rd_optim_def(const rd_optim *o)
-{
-    return o->def;
-}
-
-double rd_optim_norm(const rd_optim *o)
-{
-    return o->last_norm;
 }
 
 /* sum over i of (x[i] scale)^2; the square of a float is exact in double. LANES sums side by side, added in order. */
@@ -377,8 +295,7 @@ static bool gather_norms(rd_optim *o, bool weights, rd_optim_stats *stats)
     return isfinite(total) && isfinite(state);
 }
 
-/* What the caller learns of the first sweep. Returns the factor of clipping. */
-static double optim_report(rd_optim *o, rd_optim_stats *stats)
+double rd_optim_report(rd_optim *o, rd_optim_stats *stats)
 {
     const double norm = o->last_norm = stats->grad_norm;
     double clip = 1.0;
@@ -389,28 +306,20 @@ static double optim_report(rd_optim *o, rd_optim_stats *stats)
     return clip;
 }
 
-rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats,
-                      rd_status *st)
+static rd_code cpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *stats, rd_status *st)
 {
-    if (t < 1) return rd_fail(st, RD_EBUG, "optimizer step %lld: steps count from 1", (long long)t);
-    const bool weights = o->trust || (stats->want_l2 && o->decay);
-    if (rd_params_gpu(o->p)) {
-        RD_TRY(rd_optim_gpu_step(o, t, lr, (float)grad_scale, weights, stats, st));
-        (void)optim_report(o, stats);
-        goto done;
-    }
     sweep s = {.o = o,
-               .scale = (float)grad_scale,
+               .scale = job->scale,
                .clip = 1.0f,
-               .lr = lr,
-               .t = t,
+               .lr = job->lr,
+               .t = job->t,
                .norms = true,
-               .weights = weights};
+               .weights = job->weights};
     run_sweep(&s);
     /* Behind this barrier all ranks of the host have gone backward: nobody reads the values that now change. */
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
-    stats->finite = gather_norms(o, weights, stats);
-    const double clip = optim_report(o, stats);
+    stats->finite = gather_norms(o, job->weights, stats);
+    const double clip = rd_optim_report(o, stats);
     if (stats->finite) {
         s.norms = false;
         s.clip = (float)clip;
@@ -420,12 +329,120 @@ rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_o
         if (o->damaged < 0) o->damaged = s.damaged;
         if (o->shared && stats->want_grads) scale_others(o, s.scale, s.clip);
     }
-    if (o->shared)
-        RD_TRY(rd_comm_local_barrier(o->comm,
-                                     st)); /* all blocks are done, all norms have been read */
+    /* All blocks are done, all norms have been read. */
+    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     if (!stats->finite) goto done;
     rd_params_touch(o->p);
     o->sum_version = rd_params_version(o->p);
 done:
     return st->code;
+}
+
+static rd_code cpu_open(rd_optim *o, rd_status *st)
+{
+    (void)o;
+    return st->code;
+}
+
+static void cpu_close(rd_optim *o)
+{
+    (void)o;
+}
+
+static const rd_optim_sweeps cpu_sweeps = {cpu_open, cpu_close, cpu_step, rd_optim_sum_own};
+static const rd_optim_sweeps *const sweeps_of[RD_BACKENDS] = {
+    [RD_CPU] = &cpu_sweeps, [RD_GPU] = RD_GPU_ENTRY(&rd_optim_gpu_sweeps)};
+
+rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats,
+                      rd_status *st)
+{
+    if (t < 1) return rd_fail(st, RD_EBUG, "optimizer step %lld: steps count from 1", (long long)t);
+    const rd_optim_job job = {.t = t,
+                              .lr = lr,
+                              .scale = (float)grad_scale,
+                              .weights = o->trust || (stats->want_l2 && o->decay)};
+    return o->sweeps->step(o, &job, stats, st);
+}
+
+rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out,
+                     rd_status *st)
+{
+    rd_optim *o = *out = NULL;
+    const rd_optimizer_def *def = rd_optimizer_find(c->optimizer);
+    if (!def)
+        return rd_fail(st, RD_EUSAGE, "optimizer '%s' is unknown; see 'optimizer' in --help",
+                       c->optimizer ? c->optimizer : "");
+    o = calloc(1, sizeof *o);
+    if (!o) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
+    o->sweeps = sweeps_of[rd_params_kind(p)];
+    o->c = *c;
+    o->def = def;
+    o->p = p;
+    o->last_norm = NAN;
+    o->damaged = -1;
+    o->n_threads = n_threads < 1 ? 1 : n_threads;
+    o->trust = c->has_lars_nu || def->trust_ratio;
+    o->decay = c->weight_decay != 0.0;
+    RD_TRY(optim_cut(p, false, &o->norm, st));
+    RD_TRY(optim_cut(p, def->skips_zero_rows, &o->update, st));
+    const size_t n_params = (size_t)rd_params_n(p) + 1;
+    o->g_sq = calloc((size_t)o->norm.n + 1, sizeof(double));
+    o->w_sq = calloc((size_t)o->norm.n + 1, sizeof(double));
+    o->g_norm = calloc(n_params, sizeof(double));
+    o->factor = calloc(n_params, sizeof(float));
+    o->scratch = calloc((size_t)o->n_threads * (size_t)(o->update.longest + LANES), sizeof(float));
+    if (!o->g_sq || !o->w_sq || !o->g_norm || !o->factor || !o->scratch) {
+        rd_fail(st, RD_EENV, "out of memory for the optimizer");
+        goto done;
+    }
+    o->first_slot = rd_params_n_slots(p);
+    RD_TRY(rd_params_slots(p, def->n_slots, st));
+    for (int k = 0; k < def->n_slots; k++) {
+        const float first = def->slot_init ? (float)def->slot_init(c, k) : 0.0f;
+        float *x = rd_params_slot(p, o->first_slot + k);
+        for (int64_t b = 0; first != 0.0f && b < o->norm.n; b++) {
+            if (is_state(o, o->norm.at[b].param)) continue;
+            for (int64_t i = 0; i < o->norm.at[b].n; i++) x[o->norm.at[b].lo + i] = first;
+        }
+    }
+    rd_params_touch_slots(p);
+    RD_TRY(o->sweeps->open(o, st));
+    *out = o;
+    o = NULL;
+done:
+    rd_optim_free(o);
+    return st->code;
+}
+
+static void free_blocks(rd_optim_blocks *b)
+{
+    free(b->at);
+    free(b->own);
+}
+
+void rd_optim_free(rd_optim *o)
+{
+    if (!o) return;
+    free_blocks(&o->norm);
+    free_blocks(&o->update);
+    if (!o->shared) {
+        free(o->g_sq);
+        free(o->w_sq);
+    }
+    rd_optim_unshare(o);
+    o->sweeps->close(o);
+    free(o->g_norm);
+    free(o->factor);
+    free(o->scratch);
+    free(o);
+}
+
+const rd_optimizer_def *rd_optim_def(const rd_optim *o)
+{
+    return o->def;
+}
+
+double rd_optim_norm(const rd_optim *o)
+{
+    return o->last_norm;
 }

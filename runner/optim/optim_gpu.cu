@@ -232,23 +232,23 @@ static rd_code optim_gpu_fill(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
     return send_params(d, o, st);
 }
 
-rd_code rd_optim_gpu_new(const rd_optim *o, rd_optim_gpu **out, rd_status *st)
+static void optim_gpu_close(rd_optim *o)
 {
-    rd_optim_gpu *d = *out = static_cast<rd_optim_gpu *>(calloc(1, sizeof **out));
-    if (!d) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
-    d->gpu = rd_params_gpu(o->p);
-    if (optim_gpu_fill(d, o, st) == RD_OK) return RD_OK;
-    rd_optim_gpu_free(d);
-    *out = NULL;
-    return st->code;
-}
-
-void rd_optim_gpu_free(rd_optim_gpu *d)
-{
+    rd_optim_gpu *d = o->gpu;
     if (!d) return;
     rd_gpu_put(d->gpu, d->base);
     free(d->back);
     free(d);
+    o->gpu = NULL;
+}
+
+static rd_code optim_gpu_open(rd_optim *o, rd_status *st)
+{
+    rd_optim_gpu *d = o->gpu = static_cast<rd_optim_gpu *>(calloc(1, sizeof *d));
+    if (!d) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
+    d->gpu = rd_params_gpu(o->p);
+    if (optim_gpu_fill(d, o, st) != RD_OK) optim_gpu_close(o);
+    return st->code;
 }
 
 static rd_code first_sweep(const rd_optim *o, float scale, bool weights, rd_status *st)
@@ -269,7 +269,7 @@ static rd_code first_sweep(const rd_optim *o, float scale, bool weights, rd_stat
                      o->trust ? d->factor : (float *)nullptr, d->outcome);
 }
 
-static rd_code second_sweep(const rd_optim *o, int64_t t, double lr, float scale, rd_status *st)
+static rd_code second_sweep(const rd_optim *o, const rd_optim_job *job, rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
     rd_optim_sweep s = rd_optim_sweep();
@@ -282,39 +282,46 @@ static rd_code second_sweep(const rd_optim *o, int64_t t, double lr, float scale
     s.on.g = rd_params_device_grads(o->p);
     for (int k = 0; k < o->def->n_slots; k++)
         s.on.slot[k] = rd_params_device_slot(o->p, o->first_slot + k);
-    s.on.scale = scale;
+    s.on.scale = job->scale;
     s.c = &o->c;
-    s.lr = lr;
-    s.t = t;
-    return o->def->cuda(d->gpu, &s, st);
+    s.lr = job->lr;
+    s.t = job->t;
+    return o->def->gpu_update(d->gpu, &s, st);
 }
 
-rd_code rd_optim_gpu_step(rd_optim *o, int64_t t, double lr, float scale, bool weights,
-                          rd_optim_stats *stats, rd_status *st)
+static rd_code optim_gpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *stats,
+                              rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
     const int n = rd_params_n(o->p);
-    RD_DO(first_sweep(o, scale, weights, st));
-    RD_DO(second_sweep(o, t, lr, scale, st));
+    RD_DO(rd_params_sync_to_device(o->p, RD_VALUES | RD_GRADS | RD_SLOTS, st));
+    RD_DO(first_sweep(o, job->scale, job->weights, st));
+    RD_DO(second_sweep(o, job, st));
     RD_DO(rd_gpu_down(d->gpu, d->back, d->outcome,
                       stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
     const double *g_sq = param_g_sq(d->back);
     stats->finite = d->back->finite != 0;
     stats->grad_norm = sqrt(d->back->total);
-    stats->l2 = weights ? 0.5 * o->c.weight_decay * d->back->decayed : 0.0;
+    stats->l2 = job->weights ? 0.5 * o->c.weight_decay * d->back->decayed : 0.0;
     for (int i = 0; i < n && stats->param_norm; i++)
         o->g_norm[i] = rd_params_at(o->p, i)->flags & RD_PARAM_STATE ? 0.0 : sqrt(g_sq[i]);
-    if (!stats->finite) return RD_OK;
-    rd_params_device_changed_grads(o->p);
-    rd_params_device_changed(o->p);
+    if (stats->finite) {
+        rd_params_device_changed_grads(o->p);
+        rd_params_device_changed(o->p);
+    }
+    (void)rd_optim_report(o, stats);
     return RD_OK;
 }
 
-rd_code rd_optim_gpu_sums(const rd_optim *o, uint64_t *sum, rd_status *st)
+static rd_code optim_gpu_sums(rd_optim *o, uint64_t *sum, rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
     const int64_t n = o->update.n;
+    RD_DO(rd_params_sync_to_device(o->p, RD_VALUES, st));
     RD_DO(RD_LAUNCH(d->gpu, st, sum_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0, d->update, n,
                     rd_params_device_values(o->p), d->sum));
     return rd_gpu_down(d->gpu, sum, d->sum, (size_t)n * sizeof *sum, st);
 }
+
+const rd_optim_sweeps rd_optim_gpu_sweeps = {optim_gpu_open, optim_gpu_close, optim_gpu_step,
+                                             optim_gpu_sums};

@@ -42,17 +42,4 @@ struct rd_optim_sweep { /* as in rd_update */
     rd_gpu_arrays on;
 };
 
-RD_C_BEGIN
-
-typedef struct rd_optim_gpu rd_optim_gpu;
-/* Lists and sums in the memory of the parameters' GPU. */
-rd_code rd_optim_gpu_new(const rd_optim *o, rd_optim_gpu **out, rd_status *st);
-void rd_optim_gpu_free(rd_optim_gpu *d); /* NULL is fine */
-/* Both sweeps. Fills finite, grad_norm and l2; where stats has a param_norm, also o->g_norm. */
-rd_code rd_optim_gpu_step(rd_optim *o, int64_t t, double lr, float scale, bool weights,
-                          rd_optim_stats *stats, rd_status *st);
-/* rd_optim_block_sum of the values of each block of the update. */
-rd_code rd_optim_gpu_sums(const rd_optim *o, uint64_t *sum, rd_status *st);
-
-RD_C_END
 #endif

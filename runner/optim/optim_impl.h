@@ -22,7 +22,27 @@ typedef struct rd_optim_blocks {
     int64_t n_own;
 } rd_optim_blocks;
 
+/* What one step gives to the sweeps. */
+typedef struct rd_optim_job {
+    int64_t t;
+    double lr;
+    float scale;
+    bool weights; /* the first sweep sums squares of weights, too */
+} rd_optim_job;
+
+/* The sweeps on one kind of backend. */
+typedef struct rd_optim_sweeps {
+    /* Makes o->gpu: lists and sums in the memory of the parameters' GPU. Nothing on a CPU. */
+    rd_code (*open)(rd_optim *o, rd_status *st);
+    void (*close)(rd_optim *o);
+    /* Both sweeps. Fills all of stats. */
+    rd_code (*step)(rd_optim *o, const rd_optim_job *job, rd_optim_stats *stats, rd_status *st);
+    /* Writes rd_optim_block_sum of the values of each block of the update (on a CPU: of this rank's blocks). */
+    rd_code (*sums)(rd_optim *o, uint64_t *sum, rd_status *st);
+} rd_optim_sweeps;
+
 struct rd_optim {
+    const rd_optim_sweeps *sweeps; /* of the backend that the parameters are on */
     rd_optim_config c;
     const rd_optimizer_def *def;
     rd_params *p; /* borrowed */
@@ -46,7 +66,7 @@ struct rd_optim {
     uint64_t sum_version; /* of the parameters; 0: there are no sums yet */
     int64_t
         damaged; /* lowest block of this rank whose values were others than its sum says; -1: none */
-    struct rd_optim_gpu *gpu; /* owned: where the update is done on a GPU; else NULL */
+    struct rd_optim_gpu *gpu; /* owned by sweeps->open and close; NULL on a CPU */
 };
 
 RD_C_BEGIN
@@ -55,7 +75,12 @@ RD_C_BEGIN
 uint64_t rd_optim_block_sum(const float *x, int64_t n);
 bool rd_optim_sums_hold(const rd_optim *o); /* does sum describe the present values? */
 bool rd_optim_decays(const rd_optim *o, int param);
-extern const double rd_optim_lars_unknown; /* factor where a norm is zero */
+/* What the caller of rd_optim_step learns of the first sweep. Returns the factor of clipping. */
+double rd_optim_report(rd_optim *o, rd_optim_stats *stats);
+/* The sums of this rank's blocks; what differs from those that the last update left is noted. */
+rd_code rd_optim_sum_own(rd_optim *o, uint64_t *sum, rd_status *st);
+extern const rd_optim_sweeps rd_optim_gpu_sweeps; /* optim_gpu.cu */
+extern const double rd_optim_lars_unknown;        /* factor where a norm is zero */
 
 RD_C_END
 

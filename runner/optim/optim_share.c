@@ -9,7 +9,7 @@
  * With k ranks a host an update moves 1/k of the bytes on each, and the host keeps values and slots once: with adam and
  * 4 ranks 4 x 4 + 12 bytes a parameter in place of 4 x 16. The checksums (two additions an element, in the cache) stand in
  * for the replicas that are not there any more. */
-#include "optim_gpu.h"
+#include "optim_impl.h"
 #include "rd/hash.h"
 #include <stdlib.h>
 #include <string.h>
@@ -155,8 +155,7 @@ void rd_optim_unshare(rd_optim *o)
 
 /* ---- checksums ---- */
 
-/* The sums of this rank's blocks; what differs from those that the last update left is noted. */
-static void sum_own(rd_optim *o, uint64_t *sum)
+rd_code rd_optim_sum_own(rd_optim *o, uint64_t *sum, rd_status *st)
 {
     const rd_optim_blocks *list = &o->update;
     const bool hold = rd_optim_sums_hold(o);
@@ -170,6 +169,7 @@ static void sum_own(rd_optim *o, uint64_t *sum)
         sum[b] = now;
     }
     if (o->damaged < 0 && bad < INT64_MAX) o->damaged = bad;
+    return st->code;
 }
 
 rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_status *st)
@@ -177,10 +177,7 @@ rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_sta
     const rd_optim_blocks *list = &o->update;
     uint64_t *sum = o->sum ? o->sum : calloc((size_t)list->n + 1, sizeof *sum);
     if (!sum) return rd_fail(st, RD_EENV, "out of memory for checksums of the weights");
-    if (rd_params_gpu(o->p))
-        RD_TRY(rd_optim_gpu_sums(o, sum, st));
-    else
-        sum_own(o, sum);
+    RD_TRY(o->sweeps->sums(o, sum, st));
     o->sum_version = rd_params_version(o->p);
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     int64_t b = 0;

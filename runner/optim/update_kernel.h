@@ -6,7 +6,7 @@
  *         momentum(const rd_optim_sweep *s) : lr((float)s->lr), mu((float)s->c->opt_momentum) {}
  *         __device__ void operator()(float &w, float g, float *slot) const { ... }
  *     };
- *     RD_CUDA_RULE(momentum)
+ *     RD_GPU_RULE(momentum)
  *
  * A block of threads does a block of at most 4096 elements: the gradient is scaled and clipped in place, decay and LARS' factor go
  * into what the rule is given. Blocks of rows (of optimizers that skip rows without a gradient) are done a warp a row: the row is
@@ -108,7 +108,7 @@ static __global__ void __launch_bounds__(RD_BLOCK) rd_update_all(Rule rule, rd_g
     }
 }
 
-#define RD_CUDA_RULE(name)                                                                        \
+#define RD_GPU_RULE(name)                                                                         \
     extern "C" rd_code rd_cuda_update_##name(rd_gpu *gpu, const rd_optim_sweep *s, rd_status *st) \
     {                                                                                             \
         const unsigned grid = (unsigned)(s->on.n_blocks < (1 << 20) ? s->on.n_blocks : 1 << 20);  \

@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef RD_CUDA
-static const bool compiled = true;
-#else
-static const bool compiled = false;
-#endif
-
-#ifdef RD_CUDA
 /* Looks for this rank's GPU. A GPU without the libraries is no failure yet: with "device" auto the
  * CPU computes. */
 static rd_code device_look(const rd_run *r, rd_gpu_seat *s, rd_status *st)
@@ -51,18 +44,11 @@ static rd_code look_together(rd_run *r, rd_gpu_seat **out, rd_status *st)
 done:
     return st->code;
 }
-#else
-static rd_code look_together(rd_run *r, rd_gpu_seat **out, rd_status *st)
-{
-    (void)r;
-    *out = NULL;
-    return st->code;
-}
-#endif
 
 rd_code device_choose(rd_run *r, rd_status *st)
 {
     const rd_device asked = r->config.device;
+    const bool compiled = rd_gpu_compiled();
     rd_gpu_seat *seat = NULL;
     r->device.device = RD_DEVICE_CPU;
     if (compiled && asked != RD_DEVICE_CPU) RD_TRY(look_together(r, &seat, st));
@@ -80,7 +66,6 @@ done:
 rd_code device_open(rd_run *r, int threads, rd_status *st)
 {
     const bool mixed = r->config.dtype == RUN_DTYPE_MIXED;
-#ifdef RD_CUDA
     if (r->device.device == RD_DEVICE_CUDA) {
         const rd_gpu_options o = {.mixed = mixed,
                                   .tf32 = r->config.tf32,
@@ -91,7 +76,6 @@ rd_code device_open(rd_run *r, int threads, rd_status *st)
         RD_TRY(rd_backend_gpu_new(r->gpu, threads, &r->backend, st));
         return st->code;
     }
-#endif
     RD_TRY(rd_backend_cpu_new(threads, mixed, &r->backend, st));
 done:
     return st->code;
@@ -100,9 +84,7 @@ done:
 void device_close(rd_run *r)
 {
     rd_backend_free(r->backend);
-#ifdef RD_CUDA
     rd_gpu_free(r->gpu);
-#endif
 }
 
 rd_code device_check(const rd_run *r, rd_status *st)
@@ -112,7 +94,7 @@ rd_code device_check(const rd_run *r, rd_status *st)
 
 void device_report_fallback(const rd_run *r)
 {
-    const char *note = run_gpu(r) ? rd_gpu_note(run_gpu(r)) : NULL;
+    const char *note = run_gpu(r) ? rd_gpu_take_note(run_gpu(r)) : NULL;
     if (note) rd_info(r->log, "%s", note);
 }
 
@@ -155,14 +137,13 @@ rd_code device_recurred(const rd_run *r, rd_status *st)
     const char *note;
     if (!run_gpu(r)) return st->code;
     (void)rd_gpu_recurred(run_gpu(r), st);
-    note = rd_gpu_graph_note(run_gpu(r));
+    note = rd_gpu_take_graph_note(run_gpu(r));
     if (note) rd_info(r->log, "%s", note);
     return st->code;
 }
 
 /* ---- batches ---- */
 
-#ifdef RD_CUDA
 /* Where no memory can be pinned, ordinary memory is used. The first byte of the head says which one
  * it is. */
 enum { HEAD = 256 };
@@ -202,12 +183,10 @@ static rd_code pinned_settle(void *gpu, void *p, rd_status *st)
 {
     return rd_gpu_host_wait(gpu, p, st);
 }
-#endif
 
 rd_code device_open_batches(rd_run *r, rd_status *st)
 {
     enum { CHUNK = 1 << 20 };
-#ifdef RD_CUDA
     if (run_gpu(r)) {
         r->pinned = (rd_arena_source){r->gpu, pinned_alloc, pinned_free, pinned_zero,
                                       pinned_settle};
@@ -215,7 +194,6 @@ rd_code device_open_batches(rd_run *r, rd_status *st)
         RD_TRY(rd_arena_new_from(&r->pinned, CHUNK, &r->other_batch_arena, st));
         return st->code;
     }
-#endif
     RD_TRY(rd_arena_new(CHUNK, &r->batch_arena, st));
 done:
     return st->code;

@@ -4,12 +4,8 @@
 
 #include "run.h"
 
-#ifdef RD_CUDA
+/* The GPU that the ops run on; NULL: the CPU. */
 #define run_gpu(r) ((r)->gpu)
-#else
-/* Calls of the GPU behind it are not compiled. Functions of them are inline, for -O0. */
-#define run_gpu(r) ((void)(r), (rd_gpu *)NULL)
-#endif
 
 /* ---- choice ---- */
 

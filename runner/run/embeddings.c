@@ -87,7 +87,7 @@ const rd_param *embeddings_param(const embeddings *e, int i)
 }
 
 /* On a GPU, zeroing everything is cheaper than searching for what is not zero. */
-static inline void zero_on_gpu(embeddings *e)
+static void zero_on_gpu(embeddings *e)
 {
     /* A failure sticks, and the next call of the GPU reports it. */
     rd_status own = {0};

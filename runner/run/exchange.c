@@ -114,12 +114,12 @@ done:
 /* ---- while backward runs ---- */
 
 /* Queues the sum of elements [from, from + n). All ranks queue sums in the order of the arena. */
-static inline void sum_on_gpus(exchange *x, int64_t from, int64_t n)
+static void sum_on_gpus(exchange *x, int64_t from, int64_t n)
 {
     static const rd_gpu_wire wire[] = {[RD_WIRE_F32] = RD_GPU_WIRE_F32,
                                        [RD_WIRE_BF16] = RD_GPU_WIRE_BF16,
                                        [RD_WIRE_F16] = RD_GPU_WIRE_F16};
-    if (x->status.code == RD_OK)
+    if (rd_params_sync_to_device(x->run->params, RD_GRADS, &x->status) == RD_OK)
         (void)rd_gpu_group_sum(x->group, rd_params_device_grads(x->run->params) + from, n,
                                wire[x->run->config.allreduce_dtype], &x->status);
 }
@@ -237,7 +237,7 @@ static double ring_bytes(const rd_run *r, double bytes)
  * peer that is lost or slow is reported in time. */
 enum { MARK_BEFORE = 2, MARK_AFTER };
 
-static inline rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
+static rd_code finish_on_gpus(exchange *x, step_comm *out, rd_status *st)
 {
     rd_run *r = x->run;
     rd_gpu *gpu = run_gpu(r);
@@ -272,8 +272,10 @@ done:
  * wants gradients on the GPU. */
 static rd_code download_grads(exchange *x, rd_status *st)
 {
-    (void)rd_params_grads(x->run->params);
-    return device_check(x->run, st);
+    RD_TRY(rd_params_sync_to_host(x->run->params, RD_GRADS, st));
+    RD_TRY(device_check(x->run, st));
+done:
+    return st->code;
 }
 
 rd_code exchange_finish(exchange *x, step_comm *out, rd_status *st)
@@ -322,10 +324,11 @@ rd_code exchange_alone(exchange *x, int64_t n, double *seconds, rd_status *st)
         RD_TRY(rd_gpu_group_join(x->group, st));
         RD_TRY(rd_gpu_group_wait(x->group, r->config.stall_abort_s, st));
     } else {
+        RD_TRY(rd_params_sync_to_host(r->params, RD_GRADS, st));
         RD_TRY(rd_comm_sum_f32(r->comm, rd_params_grads(r->params), n, st));
         if (run_gpu(r)) {
             rd_params_touch_grads(r->params);
-            (void)rd_params_device_grads(r->params);
+            RD_TRY(rd_params_sync_to_device(r->params, RD_GRADS, st));
             RD_TRY(rd_gpu_wait(run_gpu(r), st));
         }
     }

@@ -3,7 +3,6 @@
 #include "gpu_group.h"
 #include "device.h"
 
-#ifdef RD_CUDA
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,12 +151,3 @@ done:
     free(all);
     return st->code;
 }
-#else
-rd_code gpu_group_open(rd_run *r, rd_gpu_group **out, char why[200], rd_status *st)
-{
-    (void)r;
-    *out = NULL;
-    why[0] = '\0';
-    return st->code;
-}
-#endif

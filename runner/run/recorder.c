@@ -196,9 +196,11 @@ static void write_metrics(recorder *c, const step_record *s)
 
 static void write_variables(recorder *c, const step_record *s, bool histograms)
 {
-    const rd_params *ps = c->run->params;
-    rd_status own = {0};
+    rd_params *ps = c->run->params;
+    rd_status own = {0}, lost = {0};
     char tag[256];
+    /* A failure of the GPU sticks, and its next call reports it. */
+    if (histograms && rd_params_sync_to_host(ps, RD_VALUES | RD_GRADS, &lost) != RD_OK) return;
     for (int i = 0; i < rd_params_n(ps); i++) {
         const rd_param *p = rd_params_at(ps, i);
         if (s->param_norm && !(p->flags & RD_PARAM_STATE)) {

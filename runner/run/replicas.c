@@ -200,7 +200,10 @@ rd_code run_spread_weights(rd_run *r, rd_status *st)
         return st->code;
     }
     float *piece = malloc(PIECE * sizeof *piece);
-    if (!piece) rd_fail(st, RD_EENV, "out of memory for a piece of the weights");
+    if (piece)
+        (void)rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st);
+    else
+        rd_fail(st, RD_EENV, "out of memory for a piece of the weights");
     RD_TRY(run_agree(r, st));
     RD_TRY(spread(r, rd_params_values(r->params), rd_params_span(r->params), piece, PIECE, st));
     for (int k = 0; k < rd_params_n_slots(r->params); k++)

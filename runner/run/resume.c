@@ -97,7 +97,8 @@ rd_code run_save(rd_run *r, const char *prefix, int keep, rd_status *st)
         rd_fail(st, RD_EENV, "out of memory for the list of arrays of a checkpoint");
         goto done;
     }
-    for (int i = 0; i < n_params; i++) { /* on a GPU, this copies the arrays to the host */
+    RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES | RD_SLOTS, st));
+    for (int i = 0; i < n_params; i++) {
         const rd_param *p = rd_params_at(ps, i);
         array_of(p, NULL, rd_params_values(ps), &a[n++]);
         for (int k = 0; k < n_slots && !(p->flags & RD_PARAM_STATE); k++)
@@ -251,6 +252,7 @@ static rd_code check_extra(const rd_run *r, const rd_ckpt *c, rd_status *st)
 
 static rd_code copy_values(rd_run *r, const rd_ckpt *c, rd_status *st)
 {
+    RD_TRY(rd_params_sync_to_host(r->params, RD_VALUES, st));
     for (int i = 0; i < rd_params_n(r->params); i++) {
         const rd_param *p = rd_params_at(r->params, i);
         const rd_array *a = rd_npz_find(c->npz, p->name);
@@ -269,6 +271,7 @@ static rd_code copy_slots(rd_run *r, const rd_ckpt *c, rd_status *st)
         rd_info(r->log, "the optimizer's state starts anew (reset_optimizer)");
         return RD_OK;
     }
+    if (rd_params_sync_to_host(r->params, RD_SLOTS, st) != RD_OK) return st->code;
     bool fits = !json_is_string(was) ||
                 /* sgd has no slots that could be missing */
                 strcmp(json_string_value(was), o->name) == 0;

@@ -19,7 +19,7 @@
 #include "exchange.h"
 #include "fault.h"
 #include "rd/hash.h"
-#include "../ops/shared/vec.h"
+#include "rd/vec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -357,7 +357,9 @@ static rd_code stepper_carry(const stepper *s, int64_t j, int64_t from, int64_t 
                              rd_status *st)
 {
     float *g = rd_params_device_grads(s->run->params) + from;
-    for (*level = 0; j >> *level & 1; ++*level)
+    *level = 0;
+    RD_TRY(rd_params_sync_to_device(s->run->params, RD_GRADS, st));
+    for (; j >> *level & 1; ++*level)
         RD_TRY(rd_vec_add(s->run->backend, n, s->sum[*level] + from, g, st));
 done:
     return st->code;

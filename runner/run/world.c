@@ -30,11 +30,7 @@ void rd_versions(rd_strbuf *out)
                      RD_COMPILER);
     rd_strbuf_printf(out, "Jansson %s\n%s\n%s\n%s\n", jansson_version_str(),
                      archive_version_string(), rd_comm_library_version(), rd_backend_library());
-#ifdef RD_CUDA
-    rd_strbuf_puts(out, "backends: cpu, cuda\n");
-#else
-    rd_strbuf_puts(out, "backends: cpu\n");
-#endif
+    rd_strbuf_puts(out, rd_gpu_compiled() ? "backends: cpu, cuda\n" : "backends: cpu\n");
 }
 
 /* Collective. Compares a text of all ranks. The failure names a rank that differs and its value;

@@ -222,7 +222,7 @@ static rd_code start_backward(rd_call *c, rd_status *st)
 }
 static const rd_op start = {.name = "start",
                             .infer = start_infer,
-                            .cpu = {start_forward, start_backward},
+                            .kernel = RD_EVERY_BACKEND(start_forward, start_backward),
                             .own_grads = true};
 
 /* Ends a network: its backward writes a gradient of ones and is not timed. */
@@ -251,8 +251,10 @@ static rd_code end_backward(rd_call *c, rd_status *st)
     *((const clock_at *)c->attr)->t = now();
     return st->code;
 }
-static const rd_op end = {
-    .name = "end", .infer = end_infer, .cpu = {end_forward, end_backward}, .own_grads = true};
+static const rd_op end = {.name = "end",
+                          .infer = end_infer,
+                          .kernel = RD_EVERY_BACKEND(end_forward, end_backward),
+                          .own_grads = true};
 
 static double others(rd_backend *be, const other *rows, int n_rows, int64_t batch)
 {

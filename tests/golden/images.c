@@ -63,7 +63,7 @@ static void set_param(rd_params *ps, const rd_param *p)
 {
     const uint64_t h = fnv1a("", p->name), off = fnv1a("off/", p->name);
     const char *part = strrchr(p->name, '/') + 1;
-    float *w = rd_params_values(ps) + p->offset;
+    float *w = test_values(ps) + p->offset;
     const bool beta = strcmp(part, "beta") == 0, first = beta && strstr(p->name, "/norm1/");
     const double middle = strstr(p->name, "/norm2/") || strstr(p->name, "/norm3/") ? 0.25 : 1.0;
     if (p->flags & RD_PARAM_STATE) return;
@@ -105,7 +105,7 @@ static bool emulated(void)
 static void use_device(rd_params *ps, const rd_backend *be)
 {
     rd_status st = {0};
-    if (rd_backend_gpu(be)) must_do(rd_params_use_gpu(ps, rd_backend_gpu(be), &st), &st);
+    if (rd_gpu_of(be)) must_do(rd_params_use_gpu(ps, rd_gpu_of(be), &st), &st);
 }
 #else
 static void new_gpu_backend(bool mixed, rd_backend **be, rd_status *st)
@@ -311,7 +311,7 @@ static rd_loss_out forward(fixture *f, bool training)
 static rd_loss_out forward_backward(fixture *f)
 {
     rd_status st = {0};
-    memset(rd_params_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
+    memset(test_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
     rd_params_touch_grads(f->ps);
     const rd_loss_out out = forward(f, true);
     must_do(rd_tape_backward(f->tape, out.loss, &st), &st);
@@ -368,7 +368,7 @@ static void test_gradients(void **state)
                 out.n_tokens_tgt == 0.0);
     assert_true(out.n_correct == number(f->info, "n_correct") &&
                 out.n_top5 == number(f->info, "n_top5"));
-    check_tables(f, "parameters", 2, rd_params_grads(f->ps), n, allowed(f, "gradient"));
+    check_tables(f, "parameters", 2, test_grads(f->ps), n, allowed(f, "gradient"));
     close_case(f);
 }
 
@@ -403,7 +403,7 @@ static void test_training(void **state)
     fixture *f = open_case(*state);
     const double tolerance = allowed(f, "training");
     check_losses(f, tolerance);
-    check_tables(f, "states", 1, rd_params_values(f->ps), 1.0, allowed(f, "state"));
+    check_tables(f, "states", 1, test_values(f->ps), 1.0, allowed(f, "state"));
     const rd_loss_out out = forward(f, false);
     const double eval = fmax(allowed(f, "eval"), tolerance);
     near(out.loss_sum / out.weight, number(f->info, "eval_loss"), eval, "loss of the evaluation");
@@ -611,7 +611,7 @@ static void test_mixed(void **state)
         const double want = number(f->info, "loss_sum");
         near(out.loss_sum, want, 0.02, "loss in mixed precision");
         assert_true(out.loss_sum != want && fabs(out.loss_sum - want) > 1e-6 * want);
-        check_tables(f, "parameters", 2, rd_params_grads(f->ps), (double)f->batch.n, 0.1);
+        check_tables(f, "parameters", 2, test_grads(f->ps), (double)f->batch.n, 0.1);
         close_case(f);
     }
 }
@@ -642,8 +642,7 @@ static void test_narrow(void **state)
     const double loss = NARROW_ALLOWED * rounding(f, "loss");
     near(out.loss_sum, number(f->info, "loss_sum"), loss, "loss");
     near(out.nll_sum, number(f->info, "nll_sum"), loss, "negative log likelihood");
-    check_rows(f, "parameters", 1, rd_params_grads(f->ps), (double)f->batch.n, NARROW_ALLOWED,
-               true);
+    check_rows(f, "parameters", 1, test_grads(f->ps), (double)f->batch.n, NARROW_ALLOWED, true);
     check_losses(f, NARROW_ALLOWED * rounding(f, "training"));
     close_case(f);
 }

@@ -67,7 +67,7 @@ static void set_params(fixture *f, double scale)
             assert_int_equal(json_integer_value(json_array_get(shape, (size_t)k)), p->dim[k]);
         const float *from = all + json_integer_value(json_array_get(row, 2));
         for (int64_t k = 0; k < p->n; k++)
-            rd_params_values(f->ps)[p->offset + k] = (float)((double)from[k] * scale);
+            test_values(f->ps)[p->offset + k] = (float)((double)from[k] * scale);
     }
     rd_params_touch(f->ps);
 }
@@ -151,7 +151,7 @@ static rd_loss_out forward_backward(fixture *f)
 {
     rd_status st = {0};
     rd_loss_out out;
-    memset(rd_params_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
+    memset(test_grads(f->ps), 0, (size_t)rd_params_span(f->ps) * sizeof(float));
     rd_params_touch_grads(f->ps);
     rd_tape_reset(f->tape, true, true);
     must_do(rd_model_find("seq2seq")->loss(f->model, f->tape, &f->batch, &out, &st), &st);
@@ -172,7 +172,7 @@ static void test_gradients(void **state)
         const json_t *row = json_array_get(list, i);
         const rd_param *p = rd_params_find(f->ps, json_string_value(json_array_get(row, 0)));
         const float *w = want + json_integer_value(json_array_get(row, 2)),
-                    *g = rd_params_grads(f->ps) + p->offset;
+                    *g = test_grads(f->ps) + p->offset;
         double most = 0, gap = 0;
         for (int64_t k = 0; k < p->n; k++) {
             const double d = fabs((double)g[k] / out.weight - (double)w[k]);
@@ -214,7 +214,7 @@ static void test_adam(void **state)
             rd_params_find(f->ps, json_string_value(json_array_get(json_array_get(list, i), 0)));
         double s = 0, q = 0;
         for (int64_t k = 0; k < p->n; k++) {
-            const double w = (double)rd_params_values(f->ps)[p->offset + k];
+            const double w = (double)test_values(f->ps)[p->offset + k];
             s += w;
             q += w * w;
         }

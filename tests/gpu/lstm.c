@@ -1,6 +1,6 @@
 /* lstm.c -- cuDNN's recurrent layers, called as gpu_rnn.c calls them, against torch.nn.LSTM (tests/golden/make_lstm.py): on a GPU the
  * library itself, in the emulated build its stand-in. Layouts, lengths, types, algorithms, initial and final states, the places of
- * weights. And what rd_gpu_lstm makes of it when the library refuses or fails.
+ * weights. And what rd_lstm_layer makes of it when the library refuses or fails.
  *
  * Tolerances, of 1 + the number: float32 2e-5, as in ops.c. 16 bits: inputs are exact; results, states and gates have 8 bits, and six
  * steps of them add up to a few 2^-8. */
@@ -328,19 +328,19 @@ static void with(const char *variable, const char *call, rd_rnn_algo *algo, bool
     static const int64_t off[] = {0, 8, 16, 24};
     const size_t wide = (size_t)((IN + H) * 4 * H) * sizeof(float);
     rd_arena *a;
-    rd_gpu_lstm_kept v;
+    rd_lstm_kept v;
     rd_arena_new_from(&(rd_arena_source){.get = arena_get, .put = arena_put, .zero = arena_zero},
                       1 << 20, &a, st);
     float *x = room(N * IN * 4), *y = room(N * H * 4), *dx = room(N * IN * 4), *W = room(wide),
           *b = room(4 * H * 4);
-    const rd_gpu_lstm l = {.in = IN,
-                           .H = H,
-                           .n_steps = T,
-                           .off = off,
-                           .W = W,
-                           .b = b,
-                           .dW = room(wide),
-                           .db = room(4 * H * 4)};
+    const rd_lstm_layer l = {.in = IN,
+                             .H = H,
+                             .n_steps = T,
+                             .off = off,
+                             .W = W,
+                             .b = b,
+                             .dW = room(wide),
+                             .db = room(4 * H * 4)};
     *refused = false;
     if (variable) setenv(variable, call, 1);
     for (int again = 0; again < 2; again++) {
@@ -373,10 +373,10 @@ static void test_refused(void **state)
         must(&st);
         assert_int_equal(refused, i >= 3);
         if (i < 3) assert_int_equal(algo, RD_RNN_OWN);
-        const char *note = rd_gpu_note(gpu);
+        const char *note = rd_gpu_take_note(gpu);
         assert_non_null(note);
         if (!strstr(note, call)) fail_msg("'%s' does not name %s", note, call);
-        assert_null(rd_gpu_note(gpu));          /* once */
+        assert_null(rd_gpu_take_note(gpu));     /* once */
         with(NULL, NULL, &algo, &refused, &st); /* the same sizes are not tried again */
         must(&st);
         assert_int_equal(algo, RD_RNN_OWN);
@@ -396,7 +396,7 @@ static void test_places(void **state)
     with("RD_EMULATED_CUDNN_TRANSPOSED", "1", &algo, &refused, &st);
     must(&st);
     assert_int_equal(algo, RD_RNN_OWN);
-    const char *note = rd_gpu_note(gpu);
+    const char *note = rd_gpu_take_note(gpu);
     assert_true(note && strstr(note, "another way"));
     close_gpu(NULL);
 }

@@ -3,7 +3,7 @@
 #define RD_TESTS_GPU_OP_KINDS_H
 
 #include "op_trial.h"
-#include "../../runner/ops/shared/cell.h"
+#include "rd/cell.h"
 
 static void embed_declare(trial *t)
 {

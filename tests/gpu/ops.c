@@ -191,7 +191,7 @@ static void keep_results(trial *t)
         if (t->lists[k].n) memcpy(i, t->lists[k].at, (size_t)t->lists[k].n * sizeof *i);
     const size_t bytes = (size_t)rd_params_span(t->h.ps) * sizeof *t->grads;
     t->grads = malloc(bytes + 1);
-    memcpy(t->grads, rd_params_grads(t->h.ps), bytes);
+    memcpy(t->grads, test_grads(t->h.ps), bytes);
 }
 
 static void run(trial *t, const op_case *c, way how, bool gpu)

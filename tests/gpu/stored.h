@@ -69,7 +69,8 @@ static rd_code stored_backward(rd_call *c, rd_status *st)
     }
     return RD_OK;
 }
-static const rd_op stored_op = {
-    .name = "stored", .infer = stored_infer, .cpu = {stored_forward, stored_backward}};
+static const rd_op stored_op = {.name = "stored",
+                                .infer = stored_infer,
+                                .kernel = {[RD_CPU] = {stored_forward, stored_backward}}};
 
 #endif

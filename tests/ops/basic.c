@@ -1,6 +1,6 @@
 /* basic.c -- embed, linear, pick, softmax_xent against naive references in double; products against sums in double. */
 #include "harness.h"
-#include "../../runner/ops/shared/xent_block.h"
+#include "../../runner/engine/cpu/cpu_packed.h"
 
 enum { N_ROWS = 70 };
 static const double TOLERANCE = 3e-5;
@@ -131,15 +131,15 @@ static double xent_reference(void *ctx)
     return total;
 }
 
-static void test_xent(void **state)
+static void check_xent(const int64_t *s, size_t block_bytes)
 {
-    const int64_t *s = *state;
     basic t = {.n = s[0], .k = s[1], .m = s[2], .temperature = s[0] == 9 ? 0.7f : 1.0f};
     int32_t ids[N_ROWS], argmax[N_ROWS];
     float nll[N_ROWS];
     int64_t same[N_ROWS];
     double sum = 0.0, by_row = 0.0;
     h_init(&t.h);
+    rd_backend_set_block_bytes(t.h.be, block_bytes);
     for (int32_t i = 0; i < t.n; i++) {
         ids[i] = (int32_t)((i * 5) % t.m);
         same[i] = i;
@@ -177,6 +177,17 @@ static void test_xent(void **state)
     h_free(&t.h);
 }
 
+static void test_xent(void **state)
+{
+    check_xent(*state, 0);
+}
+
+/* Of 70 rows 64, then 6. */
+static void test_xent_in_blocks(void **state)
+{
+    check_xent(*state, 1);
+}
+
 /* The gradient must carry the tape's seed, wherever it is computed. */
 static void test_seed(void **state)
 {
@@ -199,7 +210,7 @@ static void test_seed(void **state)
         rd_tape_backward(h.tape, loss, &st);
         must(&st);
         for (int k = 0; k < 15; k++) {
-            const float g = rd_params_grads(h.ps)[h.p[a]->offset + k];
+            const float g = test_grads(h.ps)[h.p[a]->offset + k];
             if (round)
                 assert_true(fabsf(g / 1024.0f - once[k]) <= 1e-7f);
             else
@@ -240,8 +251,7 @@ static void multiply(rd_backend *be, bool ta, bool tb, int64_t m, int64_t n, int
                      const float *A, const float *B, float *C)
 {
     rd_status st = {0};
-#ifdef RD_CUDA
-    rd_gpu *g = rd_backend_gpu(be);
+    rd_gpu *g = rd_gpu_of(be);
     if (g) {
         float *a, *b, *c;
         const size_t size_a = (size_t)(m * k) * 4, size_b = (size_t)(k * n) * 4,
@@ -260,7 +270,6 @@ static void multiply(rd_backend *be, bool ta, bool tb, int64_t m, int64_t n, int
         must(&st);
         return;
     }
-#endif
     rd_gemm(be, ta, tb, m, n, k, 1.0f, A, ta ? m : k, B, tb ? k : n, 1.0f, C, n, &st);
     must(&st);
 }
@@ -286,7 +295,7 @@ static void products(bool mixed)
         must(&st);
         rd_philox_uniform(rd_key_make(1, RD_RNG_TEST, c, 0), 0, m * k, A);
         rd_philox_uniform(rd_key_make(2, RD_RNG_TEST, c, 0), 0, k * n, B);
-        memcpy(rd_params_values(ps) + w->offset + n, B,
+        memcpy(test_values(ps) + w->offset + n, B,
                (size_t)(k * n) * 4); /* rows 1 .. k of the parameter */
         rd_params_touch(ps);
         for (int ta = 0; ta < 2; ta++)
@@ -306,24 +315,24 @@ static void products(bool mixed)
                                      (double)C[i * n + j], want);
                     }
             }
-        rd_packed *p = test_on_gpu() ? NULL
-                                     : rd_backend_packed(be, ps, w, 1, k, &st); /* the CPU's */
+        rd_cpu_packed *p = test_on_gpu()
+                               ? NULL
+                               : rd_cpu_packed_of(rd_cpu_of(be), ps, w, 1, k, &st); /* the CPU's */
         must(&st);
-        if (p) assert_ptr_equal(p, rd_backend_packed(be, ps, w, 1, k, &st));
+        if (p) assert_ptr_equal(p, rd_cpu_packed_of(rd_cpu_of(be), ps, w, 1, k, &st));
         for (int version = 0; p && version < 2;
              version++) { /* the second round after a change of the parameter */
             for (int add = 0; add < 2; add++) {
                 for (int64_t i = 0; i < m * n; i++) C[i] = 0.25f;
                 for (int64_t i = 0; i < m * k; i++) T[i] = 0.25f;
-                rd_packed_mul(p, m, A, C, add, &st);
+                rd_cpu_packed_mul(p, m, A, C, add, &st);
                 must(&st);
                 for (int64_t i = 0; i < m; i++)
                     for (int64_t j = 0; j < n; j++) {
                         double want = add ? 0.25 : 0.0;
                         for (int64_t q = 0; q < k; q++) {
                             const double a = (double)A[i * k + q],
-                                         b = (double)rd_params_values(
-                                             ps)[w->offset + (q + 1) * n + j];
+                                         b = (double)test_values(ps)[w->offset + (q + 1) * n + j];
                             want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
                         }
                         if (fabs((double)C[i * n + j] - want) > 1e-5 * (1.0 + fabs(want)))
@@ -332,15 +341,14 @@ static void products(bool mixed)
                     }
                 float *Y = malloc((size_t)((m + 8) * n) * 4);
                 rd_philox_uniform(rd_key_make(3, RD_RNG_TEST, c, 0), 0, m * n, Y);
-                rd_packed_mul_t(p, m, Y, T, add, &st);
+                rd_cpu_packed_mul_t(p, m, Y, T, add, &st);
                 must(&st);
                 for (int64_t i = 0; i < m; i++)
                     for (int64_t q = 0; q < k; q++) {
                         double want = add ? 0.25 : 0.0;
                         for (int64_t j = 0; j < n; j++) {
                             const double a = (double)Y[i * n + j],
-                                         b = (double)rd_params_values(
-                                             ps)[w->offset + (q + 1) * n + j];
+                                         b = (double)test_values(ps)[w->offset + (q + 1) * n + j];
                             want += mixed ? to_bf16(a) * to_bf16(b) : a * b;
                         }
                         if (fabs((double)T[i * k + q] - want) > 1e-5 * (1.0 + fabs(want)))
@@ -349,7 +357,7 @@ static void products(bool mixed)
                     }
                 free(Y);
             }
-            for (int64_t i = 0; i < w->n; i++) rd_params_values(ps)[w->offset + i] *= -1.5f;
+            for (int64_t i = 0; i < w->n; i++) test_values(ps)[w->offset + i] *= -1.5f;
             rd_params_touch(ps);
         }
         free(A);
@@ -367,21 +375,6 @@ static void test_products(void **state)
 {
     (void)state;
     products(false);
-}
-
-/* Of 70 rows 64, then 6. */
-static int small_blocks(void **state)
-{
-    (void)state;
-    rd_xent_block_bytes = 1;
-    return 0;
-}
-
-static int usual_blocks(void **state)
-{
-    (void)state;
-    rd_xent_block_bytes = 0;
-    return 0;
 }
 
 static void test_products_mixed(void **state)
@@ -405,9 +398,7 @@ static void make_tests(test_list *l)
                                 TEST(test_products),
                                 TEST(test_products_mixed),
                                 {.name = "softmax_xent 70x24x40 in two blocks",
-                                 .fn = test_xent,
-                                 .setup = small_blocks,
-                                 .teardown = usual_blocks,
+                                 .fn = test_xent_in_blocks,
                                  .state = two_blocks}};
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) add_entry(l, &first[i]);
     for (int i = 0; i < 5; i++) {

@@ -2,7 +2,7 @@
  * without rows do nothing, numbers that are not finite stay within bounds. */
 #include "harness.h"
 #include "rd/nn.h"
-#include "../../runner/ops/shared/cell.h"
+#include "rd/cell.h"
 
 /* ---- refused, with a message ---- */
 typedef struct misuse {
@@ -141,7 +141,7 @@ static void test_no_rows(void **state)
         rd_tape_backward(h.tape, loss, &st);
         must(&st);
         assert_true(sum == 0.0 && h_scalar(&h, loss) == 0.0f);
-        const float *g = rd_params_grads(h.ps);
+        const float *g = test_grads(h.ps);
         for (int64_t i = 0; i < rd_params_span(h.ps); i++) assert_true(g[i] == 0.0f);
     }
     h_free(&h);
@@ -192,7 +192,7 @@ static void test_xent_not_finite(void **state)
             h_init(&h);
             const int x = h_input(&h, 3, 5), W = h_input(&h, 5, 4);
             h_fill(&h, 1.0, 1);
-            rd_params_values(h.ps)[h.p[x]->offset + 5 + at] = bad[b]; /* the middle row */
+            test_values(h.ps)[h.p[x]->offset + 5 + at] = bad[b]; /* the middle row */
             rd_params_touch(h.ps);
             rd_tape_set_seed(h.tape, 1.0f);
             const rd_xent a = {

@@ -36,7 +36,6 @@ typedef struct harness {
 } harness;
 
 /* ---- on a GPU ---- */
-#ifdef RD_CUDA
 static rd_gpu *h_gpus[2]; /* float32, mixed: made when first wanted */
 static inline void h_free_gpus(void)
 {
@@ -54,20 +53,8 @@ static inline void h_gpu_backend(int threads, bool mixed, rd_backend **be, rd_st
 
 static inline void h_use_gpu(harness *h, rd_status *st)
 {
-    if (rd_backend_gpu(h->be)) rd_params_use_gpu(h->ps, rd_backend_gpu(h->be), st);
+    if (rd_gpu_of(h->be)) rd_params_use_gpu(h->ps, rd_gpu_of(h->be), st);
 }
-#else
-static inline void h_gpu_backend(int threads, bool mixed, rd_backend **be, rd_status *st)
-{
-    (void)threads, (void)mixed, (void)be;
-    rd_fail(st, RD_EENV, "RD_TEST_DEVICE=cuda, and this build has no GPU backend");
-}
-
-static inline void h_use_gpu(harness *h, rd_status *st)
-{
-    (void)h, (void)st;
-}
-#endif
 
 /* The backend that the tests are for; the caller frees it. */
 static inline void h_backend(int threads, bool mixed, rd_backend **be)
@@ -131,7 +118,7 @@ static inline void h_fill(harness *h, double scale, int64_t n_r)
     rd_params_seal(h->ps, 0, NAN, &st);
     must(&st);
     for (int i = 0; i < h->n; i++) {
-        float *w = rd_params_values(h->ps) + h->p[i]->offset;
+        float *w = test_values(h->ps) + h->p[i]->offset;
         h->x[i] = malloc((size_t)h->p[i]->n * sizeof(double));
         rd_philox_uniform(rd_key_make(7, RD_RNG_TEST, (uint64_t)i, 0), 0, h->p[i]->n, w);
         for (int64_t k = 0; k < h->p[i]->n; k++)
@@ -151,7 +138,7 @@ static inline void h_fill(harness *h, double scale, int64_t n_r)
 /* Inputs and weights of the result become multiples of 1/64, which 16 bits hold exactly. */
 static inline void h_shorten(harness *h)
 {
-    float *v = rd_params_values(h->ps);
+    float *v = test_values(h->ps);
     for (int i = 0; i < h->n; i++)
         for (int64_t k = 0; k < h->p[i]->n; k++) {
             float *x = &v[h->p[i]->offset + k];
@@ -199,67 +186,40 @@ static inline rd_code ws_infer(rd_call *c, rd_status *st)
     c->out[0]->rows = c->out[0]->cols = 1;
     return RD_OK;
 }
+/* On the host, with copies where the backend has memory of its own. */
 static inline rd_code ws_forward(rd_call *c, rd_status *st)
 {
-    const float *r = *(float *const *)c->attr;
-    double s = 0.0;
-    (void)st;
-    for (int k = 0; k < c->n_in; k++)
-        for (int64_t i = 0; i < c->in[k]->rows * c->in[k]->cols; i++)
-            s += (double)*r++ * (double)c->in[k]->v[i];
-    c->out[0]->v[0] = (float)s;
-    return RD_OK;
-}
-static inline rd_code ws_backward(rd_call *c, rd_status *st)
-{
-    const float *r = *(float *const *)c->attr;
-    (void)st;
-    for (int k = 0; k < c->n_in; k++)
-        for (int64_t i = 0; i < c->in[k]->rows * c->in[k]->cols; i++)
-            c->in[k]->g[i] += *r++ * c->out[0]->g[0];
-    return RD_OK;
-}
-#ifdef RD_CUDA
-/* The same arithmetic: on the host, with copies. */
-static inline rd_code ws_cuda_forward(rd_call *c, rd_status *st)
-{
-    rd_gpu *g = rd_backend_gpu(c->be);
     const float *r = *(float *const *)c->attr;
     double s = 0.0;
     for (int k = 0; k < c->n_in; k++) {
         const int64_t n = c->in[k]->rows * c->in[k]->cols;
         float *x;
         RD_TRY(rd_arena_get(c->scratch, (size_t)n * sizeof *x, &x, st));
-        RD_TRY(rd_gpu_down(g, x, c->in[k]->v, (size_t)n * sizeof *x, st));
+        RD_TRY(rd_backend_download(c->be, x, c->in[k]->v, (size_t)n * sizeof *x, st));
         for (int64_t i = 0; i < n; i++) s += (double)*r++ * (double)x[i];
     }
-    RD_TRY(rd_gpu_up(g, c->out[0]->v, &(float){(float)s}, sizeof(float), st));
+    RD_TRY(rd_backend_upload(c->be, c->out[0]->v, &(float){(float)s}, sizeof(float), st));
 done:
     return st->code;
 }
-static inline rd_code ws_cuda_backward(rd_call *c, rd_status *st)
+static inline rd_code ws_backward(rd_call *c, rd_status *st)
 {
-    rd_gpu *gpu = rd_backend_gpu(c->be);
     const float *r = *(float *const *)c->attr;
     float seed;
-    RD_TRY(rd_gpu_down(gpu, &seed, c->out[0]->g, sizeof seed, st));
+    RD_TRY(rd_backend_download(c->be, &seed, c->out[0]->g, sizeof seed, st));
     for (int k = 0; k < c->n_in; k++) {
         const int64_t n = c->in[k]->rows * c->in[k]->cols;
         float *g;
         RD_TRY(rd_arena_get(c->scratch, (size_t)n * sizeof *g, &g, st));
-        RD_TRY(rd_gpu_down(gpu, g, c->in[k]->g, (size_t)n * sizeof *g, st));
+        RD_TRY(rd_backend_download(c->be, g, c->in[k]->g, (size_t)n * sizeof *g, st));
         for (int64_t i = 0; i < n; i++) g[i] += *r++ * seed;
-        RD_TRY(rd_gpu_up(gpu, c->in[k]->g, g, (size_t)n * sizeof *g, st));
+        RD_TRY(rd_backend_upload(c->be, c->in[k]->g, g, (size_t)n * sizeof *g, st));
     }
 done:
     return st->code;
 }
-#define WS_CUDA ws_cuda_forward, ws_cuda_backward
-#else
-#define WS_CUDA NULL, NULL
-#endif
 static const rd_op weighted_sum = {
-    .name = "weighted_sum", .infer = ws_infer, .cpu = {ws_forward, ws_backward}, .cuda = {WS_CUDA}};
+    .name = "weighted_sum", .infer = ws_infer, .kernel = RD_EVERY_BACKEND(ws_forward, ws_backward)};
 
 static inline rd_var *h_weighted(harness *h, rd_var *const *y, int n)
 {
@@ -326,7 +286,7 @@ static inline void h_check_stored(harness *h, rd_var *loss, double (*reference)(
     else if (!(fabs(got - want) <= rtol * fmax(1.0, fabs(want))))
         fail_msg("value: got %.9g, want %.9g", got, want);
     for (int i = 0; i < h->n; i++) {
-        const float *g = rd_params_grads(h->ps) + h->p[i]->offset;
+        const float *g = test_grads(h->ps) + h->p[i]->offset;
         double most = 1e-3, worst = 0.0;
         const int64_t n = h->p[i]->n;
         for (int64_t k = 0; k < n; k++) most = fmax(most, fabs((double)g[k]));

@@ -141,7 +141,7 @@ static double reference(void *ctx)
  * 2^-13 as biases no sum is zero, and below 2^-5 the last place of 8 digits is 2^-13: the stored sum is on the same side of a relu's kink. */
 static void small_bias(conv_test *t)
 {
-    float *b = rd_params_values(t->h.ps) + t->h.p[t->b]->offset;
+    float *b = test_values(t->h.ps) + t->h.p[t->b]->offset;
     for (int64_t o = 0; o < t->r->co; o++)
         t->h.x[t->b][o] = b[o] = (float)(2 * (o * 83 % 256) - 255) * 0x1p-13f;
     rd_params_touch(t->h.ps);
@@ -233,7 +233,7 @@ static void test_new_weights(void **state)
         rd_tape_check(h.tape, &st);
         must(&st);
         got[round] = h_scalar(&h, loss);
-        float *v = rd_params_values(h.ps) + h.p[w]->offset;
+        float *v = test_values(h.ps) + h.p[w]->offset;
         for (int64_t i = 0; i < h.p[w]->n; i++) v[i] *= 2.0f;
         rd_params_touch(h.ps);
     }

@@ -44,7 +44,7 @@ static inline rd_param *h_identity(harness *h, int64_t c)
 static inline void h_identity_fill(harness *h, rd_param *p)
 {
     const int64_t c = p->dim[2];
-    for (int64_t i = 0; i < c; i++) rd_params_values(h->ps)[p->offset + i * c + i] = 1.0f;
+    for (int64_t i = 0; i < c; i++) test_values(h->ps)[p->offset + i * c + i] = 1.0f;
     rd_params_touch(h->ps);
 }
 

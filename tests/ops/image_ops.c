@@ -175,8 +175,8 @@ static double element(const op_test *t, int64_t i, int64_t p, int64_t q, int64_t
     switch (r->op) {
     case NORM:
         if (r->eval) {
-            m = (double)rd_params_values(t->h.ps)[t->mean->offset + c];
-            v = (double)rd_params_values(t->h.ps)[t->var->offset + c];
+            m = (double)test_values(t->h.ps)[t->mean->offset + c];
+            v = (double)test_values(t->h.ps)[t->var->offset + c];
         } else {
             group_stats(t, i, c, &m, &v);
         }
@@ -233,8 +233,8 @@ static void check_statistics(const op_test *t, float seed)
             mean += (double)seed * m;
             var += (double)seed * v * (double)n / (double)(n - 1);
         }
-        const double m = (double)rd_params_grads(t->h.ps)[t->mean->offset + c],
-                     v = (double)rd_params_grads(t->h.ps)[t->var->offset + c];
+        const double m = (double)test_grads(t->h.ps)[t->mean->offset + c],
+                     v = (double)test_grads(t->h.ps)[t->var->offset + c];
         if (!(fabs(m - mean) <= 1e-5 * (1.0 + fabs(mean))))
             fail_msg("running mean %g, want %g", m, mean);
         if (!(fabs(v - var) <= 1e-5 * (1.0 + fabs(var))))
@@ -277,7 +277,7 @@ static rd_var *apply(op_test *t, rd_var *x, rd_var *add)
  * of the others, where a relu has. */
 static void fill_distinct(harness *h, int input, size4 s, bool halves)
 {
-    float *v = rd_params_values(h->ps) + h->p[input]->offset;
+    float *v = test_values(h->ps) + h->p[input]->offset;
     const uint64_t n = halves ? 256 : 512;
     assert_true((uint64_t)(s.h * s.w) <= n);
     for (int64_t e = 0; e < count4(s); e++) {
@@ -436,7 +436,7 @@ static void test_ties(void **state)
     h_init(&h);
     const int x = h_image(&h, (size4){1, 3, 3, 8});
     h_fill(&h, 1.0, 8);
-    float *v = rd_params_values(h.ps) + h.p[x]->offset;
+    float *v = test_values(h.ps) + h.p[x]->offset;
     for (int64_t i = 0; i < 72; i++) v[i] = i / 8 >= 4 ? 2.0f : 1.0f; /* pixels 4 .. 8 */
     rd_params_touch(h.ps);
     rd_var *y = rd_op_pool2d(h.tape, &(rd_pool){.kind = RD_POOL_MAX, .size = 3, .stride = 1},
@@ -445,8 +445,7 @@ static void test_ties(void **state)
     rd_tape_backward(h.tape, loss, &st);
     must(&st);
     for (int64_t i = 0; i < 72; i++) {
-        const float g = rd_params_grads(h.ps)[h.p[x]->offset + i],
-                    want = i / 8 == 4 ? h.r[i % 8] : 0.0f;
+        const float g = test_grads(h.ps)[h.p[x]->offset + i], want = i / 8 == 4 ? h.r[i % 8] : 0.0f;
         if (fabsf(g - want) > 1e-6f)
             fail_msg("element %d: %g, want %g", (int)i, (double)g, (double)want);
     }
@@ -490,7 +489,7 @@ static void test_dropout(void **state)
             const double v = want[i][e] ? h.x[x][i * 255 + e] / 0.75 : 0.0,
                          r = want[i][e] ? (double)h.r[i * 255 + e] / 0.75 : 0.0;
             const double got = (double)result[i * 255 + e],
-                         g = (double)rd_params_grads(h.ps)[h.p[x]->offset + i * 255 + e];
+                         g = (double)test_grads(h.ps)[h.p[x]->offset + i * 255 + e];
             kept += want[i][e];
             if (fabs(got - v) > 1e-6 + unit * fabs(v))
                 fail_msg("sample %d, element %d: %g", (int)i, (int)e, got);
@@ -656,7 +655,7 @@ static void test_far_from_zero(void **state)
     rd_params_add_state(h.ps, "mean", 16, 0.0, 0.9, &mean, &st);
     rd_params_add_state(h.ps, "var", 16, 1.0, 0.9, &var, &st);
     h_fill(&h, 1.0, count4(s));
-    float *v = rd_params_values(h.ps) + h.p[x]->offset;
+    float *v = test_values(h.ps) + h.p[x]->offset;
     for (int64_t e = 0; e < count4(s); e++) v[e] += 1000.0f;
     rd_params_touch(h.ps);
     rd_var *y = rd_op_batch_norm(h.tape,
@@ -670,7 +669,7 @@ static void test_far_from_zero(void **state)
         for (int64_t e = 0; e < M; e++) m += (double)v[e * 16 + c] / (double)M;
         for (int64_t e = 0; e < M; e++)
             q += ((double)v[e * 16 + c] - m) * ((double)v[e * 16 + c] - m) / (double)(M - 1);
-        const double got = (double)rd_params_grads(h.ps)[var->offset + c] / (double)s.n;
+        const double got = (double)test_grads(h.ps)[var->offset + c] / (double)s.n;
         if (!(fabs(got - q) < 1e-5 * q)) fail_msg("variance %g, want %g", got, q);
     }
     h_free(&h);

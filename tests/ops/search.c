@@ -118,11 +118,12 @@ static void expected(const best_case *c, const float *logits, int32_t *id, doubl
 }
 
 #ifdef RD_CUDA
-static void best_on_gpu(rd_gpu *g, const best_case *c, const float *logits,
+static void best_on_gpu(rd_backend *be, const best_case *c, const float *logits,
                         const rd_search_best *host)
 {
     const size_t n = (size_t)((FIRST + ROWS) * c->n);
     rd_status st = {0};
+    rd_gpu *g = rd_gpu_of(be);
     rd_search_best out = *host;
     float *l;
     rd_gpu_get(g, (size_t)(ROWS * c->V) * sizeof *l, &l, &st);
@@ -131,7 +132,7 @@ static void best_on_gpu(rd_gpu *g, const best_case *c, const float *logits,
     rd_gpu_get(g, (FIRST + ROWS) * sizeof *out.end_logp, &out.end_logp, &st);
     must(&st);
     rd_gpu_up(g, l, logits, (size_t)(ROWS * c->V) * sizeof *l, &st);
-    rd_cuda_search_best(g, &out, FIRST, ROWS, c->V, c->temperature, l, &st);
+    rd_cuda_search.best(be, &out, FIRST, ROWS, c->V, c->temperature, l, &st);
     rd_gpu_down(g, host->id, out.id, n * sizeof *out.id, &st);
     rd_gpu_down(g, host->logp, out.logp, n * sizeof *out.logp, &st);
     rd_gpu_down(g, host->end_logp, out.end_logp, (FIRST + ROWS) * sizeof *out.end_logp, &st);
@@ -168,9 +169,9 @@ static void test_best(void **state)
     for (int64_t i = 0; i < ROWS * c->V; i++) logits[i] = logit_of(c, i / c->V, i % c->V);
     h_backend(1, false, &be);
 #ifdef RD_CUDA
-    if (rd_backend_gpu(be)) best_on_gpu(rd_backend_gpu(be), c, logits, &out);
+    if (rd_gpu_of(be)) best_on_gpu(be, c, logits, &out);
 #endif
-    if (!rd_backend_gpu(be)) {
+    if (!rd_gpu_of(be)) {
         for (int64_t i = 0; i < ROWS * c->V; i++) work[i] = logits[i] / c->temperature;
         rd_search_best_rows(&out, FIRST, ROWS, c->V, work);
     }
@@ -360,7 +361,7 @@ static void test_follow(void **state)
     rd_backend *be;
     (void)state;
     h_backend(1, false, &be);
-    rd_gpu *g = rd_backend_gpu(be);
+    rd_gpu *g = rd_gpu_of(be);
     for (int w = 0; w < 2; w++) {
         rd_status st = {0};
         rd_states s = {.n_arrays = ARRAYS};
@@ -380,7 +381,7 @@ static void test_follow(void **state)
             s.to[k] = at[1];
             s.width[k] = widths[w][k];
         }
-        rd_cuda_follow(g, &s, N, lent, &st);
+        rd_cuda_search.follow(be, &s, N, lent, &st);
         must(&st);
         for (int k = 0; k < ARRAYS; k++) {
             const int64_t width = widths[w][k];
@@ -411,7 +412,7 @@ static rd_decoder *many_tokens(rd_params *ps)
                    1.0, 1, &site, d, &st);
     rd_params_seal(ps, 3, 2.0, &st);
     must(&st);
-    float *w = rd_params_values(ps) + d->W_out->offset;
+    float *w = test_values(ps) + d->W_out->offset;
     memset(w, 0, (size_t)d->W_out->n * sizeof *w);
     for (int64_t i = 0; i < 60 * WIDTH; i++)
         w[i % WIDTH * MANY + 17 + i / WIDTH * 18000] = (float)uniform(8, (uint32_t)i, 0) * 20.0f -
@@ -460,7 +461,7 @@ static void test_many_tokens(void **state)
     must(&st);
     h_backend(1, false, &gpu);
     decode(cpu, ps, d, want, want_n);
-    rd_params_use_gpu(ps, rd_backend_gpu(gpu), &st);
+    rd_params_use_gpu(ps, rd_gpu_of(gpu), &st);
     must(&st);
     decode(gpu, ps, d, got, n);
     for (int64_t i = 0; i < N_DECODED; i++) {

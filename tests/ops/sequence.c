@@ -2,7 +2,7 @@
  * the backend (multiples of 8 and not, below and above one block of rows), with ragged lengths, dropout, residuals,
  * projection. */
 #include "harness.h"
-#include "../../runner/ops/shared/cell.h"
+#include "rd/cell.h"
 
 enum { MOST_STEPS = 8, MOST_SEQ = 80 };
 static const double TOLERANCE = 3e-5; /* float32 sums of up to a few hundred products of size one */

@@ -66,7 +66,7 @@ static void test_marks(void **state)
     step(&t, (const int32_t[]){5, 5, 129, 0, 64, 5}, 6, false, false);
     for (int i = 0; i < V; i++) assert_false(marked(&t, i)); /* no gradient without backward */
     step(&t, (const int32_t[]){5, 5, 129, 0, 64, 5}, 6, true, false);
-    const float *g = rd_params_grads(t.h.ps) + t.p->offset;
+    const float *g = test_grads(t.h.ps) + t.p->offset;
     for (int i = 0; i < V; i++) {
         const bool used = i == 0 || i == 5 || i == 64 || i == 129;
         assert_int_equal(marked(&t, i), used);

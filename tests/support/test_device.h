@@ -58,12 +58,25 @@ static inline void test_written(rd_params *p)
     rd_params_touch_slots(p);
 }
 
-/* Downloads the results of the last update into the host's arrays, whose addresses stay. */
-static inline void test_fetch(const rd_params *p)
+/* Downloads the values, and returns the address of the host's array. */
+static inline float *test_values(rd_params *p)
 {
-    (void)rd_params_values(p);
-    (void)rd_params_grads(p);
-    for (int k = 0; k < rd_params_n_slots(p); k++) (void)rd_params_slot(p, k);
+    rd_status st = {0};
+    (void)rd_params_sync_to_host(p, RD_VALUES, &st);
+    return rd_params_values(p);
+}
+static inline float *test_grads(rd_params *p)
+{
+    rd_status st = {0};
+    (void)rd_params_sync_to_host(p, RD_GRADS, &st);
+    return rd_params_grads(p);
+}
+
+/* Afterwards the host's arrays are what the last update left, where they have been since before. */
+static inline void test_fetch(rd_params *p)
+{
+    rd_status st = {0};
+    (void)rd_params_sync_to_host(p, RD_VALUES | RD_GRADS | RD_SLOTS, &st);
 }
 
 #endif

@@ -52,8 +52,7 @@ static bool same_shape(const rd_conv_shape *a, const rd_conv_shape *b)
            a->block == b->block && a->bias == b->bias && a->relu == b->relu;
 }
 
-static rd_code cpu_conv_find(rd_backend *b, const rd_conv_shape *s, role r, kernel **out,
-                             rd_status *st)
+static rd_code cpu_conv_find(rd_cpu *b, const rd_conv_shape *s, role r, kernel **out, rd_status *st)
 {
     if (!b->convs) RD_TRY(conv_start(b, st));
     conv *p = b->convs->conv;
@@ -72,7 +71,7 @@ done:
 }
 
 /* ---- weights ---- */
-static rd_code weights_make(rd_backend *b, const rd_param *w, const rd_conv_shape *s, md_in md,
+static rd_code weights_make(rd_cpu *b, const rd_param *w, const rd_conv_shape *s, md_in md,
                             blocked **out, rd_status *st)
 {
     const dnnl_dims_t dw = {s->co, s->ci, s->kh, s->kw};
@@ -99,7 +98,7 @@ done:
 }
 
 /* The parameter as it is, or rounded where bfloat16 is emulated (in c->soft). */
-static rd_code values_of(rd_backend *b, const rd_params *ps, const rd_param *w, const float **out,
+static rd_code values_of(rd_cpu *b, const rd_params *ps, const rd_param *w, const float **out,
                          rd_status *st)
 {
     *out = rd_params_values(ps) + w->offset;
@@ -112,7 +111,7 @@ done:
 }
 
 /* The parameter in the layout of this kernel, up to date. */
-static rd_code weights_get(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
+static rd_code weights_get(rd_cpu *b, const rd_conv_shape *s, const rd_params *ps,
                            const rd_param *w, const kernel *k, void **out, rd_status *st)
 {
     blocked *p = b->convs->weights;
@@ -129,8 +128,8 @@ done:
 }
 
 /* The same for cpu_winograd.c. */
-static rd_code spread_get(rd_backend *b, const rd_winograd *g, const rd_params *ps,
-                          const rd_param *w, const float **out, rd_status *st)
+static rd_code spread_get(rd_cpu *b, const rd_winograd *g, const rd_params *ps, const rd_param *w,
+                          const float **out, rd_status *st)
 {
     spread *p = b->convs->spread;
     while (p && !(p->w == w && p->flip == g->flip)) p = p->next;
@@ -176,7 +175,7 @@ static int64_t image_elements(int64_t n, int64_t h, int64_t w, int64_t c, int64_
 
 /* An image as the kernel takes it: rounded where bfloat16 is emulated, in the kernel's order and type (m NULL: as it
  * is). */
-static rd_code cpu_conv_take(rd_backend *b, const float *x, int64_t elements, mover *m, md_in md,
+static rd_code cpu_conv_take(rd_cpu *b, const float *x, int64_t elements, mover *m, md_in md,
                              rd_room *room, const void **out, rd_status *st)
 {
     *out = x;
@@ -184,7 +183,7 @@ static rd_code cpu_conv_take(rd_backend *b, const float *x, int64_t elements, mo
         rd_room *to = m && m->prim ? &b->convs->soft : room;
         RD_TRY(rd_room_get(to, (size_t)elements * sizeof(float), st));
         soft_job j = {x, to->p};
-        rd_parallel(b, elements, 16384, soft_part, &j);
+        rd_parallel(&b->base, elements, 16384, soft_part, &j);
         *out = to->p;
     }
     if (m && m->prim) {
@@ -196,7 +195,7 @@ done:
     return st->code;
 }
 
-static rd_code cpu_conv_run(rd_backend *b, kernel *k, role r, const void *x, const void *w,
+static rd_code cpu_conv_run(rd_cpu *b, kernel *k, role r, const void *x, const void *w,
                             const void *y, const void *bias, rd_status *st)
 {
     static const int arg[3][4] = {
@@ -223,10 +222,11 @@ done:
     return st->code;
 }
 
-rd_code rd_conv_forward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
+rd_code rd_conv_forward(rd_backend *be, const rd_conv_shape *s, const rd_params *ps,
                         const rd_param *W, const float *x, const float *bias, float *y,
                         rd_status *st)
 {
+    rd_cpu *b = rd_cpu_of(be);
     kernel *k;
     rd_winograd g;
     const void *in;
@@ -265,10 +265,11 @@ static void cpu_conv_add_part(void *ctx, int64_t lo, int64_t hi)
     for (int64_t i = lo; i < hi; i++) y[i] += x[i];
 }
 
-rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
+rd_code rd_conv_backward(rd_backend *be, const rd_conv_shape *s, const rd_params *ps,
                          const rd_param *W, const float *x, const float *dy, float *dx, bool add,
                          float *dW, float *dbias, rd_status *st)
 {
+    rd_cpu *b = rd_cpu_of(be);
     const int64_t oh = conv_out_size(s->h, s->top, s->bottom, s->kh, s->stride),
                   ow = conv_out_size(s->w, s->left, s->right, s->kw, s->stride);
     const int64_t n_x = image_elements(s->n, s->h, s->w, s->ci, s->block);
@@ -324,7 +325,7 @@ rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params 
         RD_TRY(cpu_conv_run(b, k, DATA, to, w, g, NULL, st));
         if (k->move_x.prim) RD_TRY(conv_move(b, &k->move_x, to, own, st));
         add_job j = {own, dx};
-        if (add) rd_parallel(b, n_x, 16384, cpu_conv_add_part, &j);
+        if (add) rd_parallel(&b->base, n_x, 16384, cpu_conv_add_part, &j);
     }
 done:
     return st->code;

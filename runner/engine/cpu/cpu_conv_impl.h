@@ -60,12 +60,12 @@ struct rd_convs {
     rd_room pad, soft, x, y, w, bias, own;
 };
 
-static inline dnnl_data_type_t conv_in_type(const rd_backend *b)
+static inline dnnl_data_type_t conv_in_type(const rd_cpu *b)
 {
     return b->mixed && b->bf16_hw ? dnnl_bf16 : dnnl_f32;
 }
 /* Winograd and weight gradients without the library. */
-static inline bool conv_own(const rd_backend *b)
+static inline bool conv_own(const rd_cpu *b)
 {
     return conv_in_type(b) == dnnl_f32 && !b->convs->library_only;
 }
@@ -82,13 +82,13 @@ static inline int64_t conv_out_size(int64_t in, int64_t before, int64_t after, i
     return (in + before + after - k) / stride + 1;
 }
 
-rd_code conv_mover_make(rd_backend *b, md_in from, md_in to, bool add, mover *m, rd_status *st);
+rd_code conv_mover_make(rd_cpu *b, md_in from, md_in to, bool add, mover *m, rd_status *st);
 void conv_mover_free(mover *m);
-rd_code conv_move(rd_backend *b, mover *m, const void *from, void *to, rd_status *st);
+rd_code conv_move(rd_cpu *b, mover *m, const void *from, void *to, rd_status *st);
 /* One direction of a convolution, with the reorders that it needs. */
-rd_code conv_kernel_make(rd_backend *b, const rd_conv_shape *s, role r, kernel *k, rd_status *st);
+rd_code conv_kernel_make(rd_cpu *b, const rd_conv_shape *s, role r, kernel *k, rd_status *st);
 void conv_kernel_free(kernel *k);
 /* b->convs, with the order of results chosen. */
-rd_code conv_start(rd_backend *b, rd_status *st);
+rd_code conv_start(rd_cpu *b, rd_status *st);
 
 #endif

@@ -33,7 +33,7 @@ static dnnl_format_tag_t tag_of(int64_t block)
 }
 
 /* ---- reorders ---- */
-rd_code conv_mover_make(rd_backend *b, md_in from, md_in to, bool add, mover *m, rd_status *st)
+rd_code conv_mover_make(rd_cpu *b, md_in from, md_in to, bool add, mover *m, rd_status *st)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
@@ -60,7 +60,7 @@ done:
     return st->code;
 }
 
-rd_code conv_move(rd_backend *b, mover *m, const void *from, void *to, rd_status *st)
+rd_code conv_move(rd_cpu *b, mover *m, const void *from, void *to, rd_status *st)
 {
     rd_convs *c = b->convs;
     dnnl_exec_arg_t args[3] = {
@@ -93,7 +93,7 @@ done:
 }
 
 /* The primitive descriptor of one direction for these orders of images; *pd NULL where the library has none. */
-static rd_code cpu_conv_kernel_describe(rd_backend *b, const rd_conv_shape *s, role r,
+static rd_code cpu_conv_kernel_describe(rd_cpu *b, const rd_conv_shape *s, role r,
                                         dnnl_format_tag_t x_tag, dnnl_format_tag_t y_tag,
                                         dnnl_primitive_desc_t *pd, rd_status *st)
 {
@@ -160,7 +160,7 @@ done:
 }
 
 /* The best descriptor: fast and without reorders, fast with them, any. */
-static rd_code cpu_conv_kernel_choose(rd_backend *b, const rd_conv_shape *s, role r,
+static rd_code cpu_conv_kernel_choose(rd_cpu *b, const rd_conv_shape *s, role r,
                                       dnnl_primitive_desc_t *pd, rd_status *st)
 {
     const dnnl_format_tag_t own_x = tag_of(s->block), own_y = tag_of(b->convs->block),
@@ -195,7 +195,7 @@ done:
     return st->code;
 }
 
-rd_code conv_kernel_make(rd_backend *b, const rd_conv_shape *s, role r, kernel *k, rd_status *st)
+rd_code conv_kernel_make(rd_cpu *b, const rd_conv_shape *s, role r, kernel *k, rd_status *st)
 {
     const int64_t oh = conv_out_size(s->h, s->top, s->bottom, s->kh, s->stride),
                   ow = conv_out_size(s->w, s->left, s->right, s->kw, s->stride);
@@ -250,7 +250,7 @@ done:
 }
 
 /* Which order `any` chooses for a convolution in the middle of a network. */
-rd_code conv_start(rd_backend *b, rd_status *st)
+rd_code conv_start(rd_cpu *b, rd_status *st)
 {
     const rd_conv_shape probe = {.n = 1,
                                  .h = 14,
@@ -283,8 +283,9 @@ done:
     return st->code;
 }
 
-rd_code rd_conv_layout(rd_backend *b, const void **layout, rd_status *st)
+rd_code rd_cpu_conv_layout(rd_backend *be, const void **layout, rd_status *st)
 {
+    rd_cpu *b = rd_cpu_of(be);
     if (!b->convs) RD_TRY(conv_start(b, st));
     *layout = rd_image_layout_of(b->convs->block);
 done:

@@ -259,9 +259,9 @@ static void pad_nhwc(const rd_conv_shape *s, const float *x, int64_t height, int
         }
 }
 
-rd_code rd_conv_weights(rd_backend *b, const rd_conv_shape *s, int64_t block, int64_t oh,
-                        int64_t ow, const float *x, const float *dy, rd_room *room, float *dW,
-                        float *dbias, rd_status *st)
+rd_code rd_conv_weights(rd_cpu *b, const rd_conv_shape *s, int64_t block, int64_t oh, int64_t ow,
+                        const float *x, const float *dy, rd_room *room, float *dW, float *dbias,
+                        rd_status *st)
 {
     const int64_t B = block, n_taps = s->kh * s->kw * s->ci;
     geometry g = {.n = s->n,
@@ -318,7 +318,7 @@ rd_code rd_conv_weights(rd_backend *b, const rd_conv_shape *s, int64_t block, in
                               .samples = 1,
                               .n_strips = n_strips};
     if (rows >= oh) j.samples = most(1, rows / oh);
-    rd_parallel(b, n_strips * g.n_groups, 1, units_part, &j);
+    rd_parallel(&b->base, n_strips * g.n_groups, 1, units_part, &j);
     for (int64_t strip = 0; strip < n_strips; strip++) {
         const int64_t b0 = rd_strip_start(g.K, strip, n_strips),
                       b1 = strip + 1 < n_strips ? rd_strip_start(g.K, strip + 1, n_strips) : g.K;

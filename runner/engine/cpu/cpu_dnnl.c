@@ -10,29 +10,12 @@
  * So that few primitives are made, m is cut in blocks of BLOCK rows and a rest that is rounded up to a multiple of
  * STEP.
  */
-#include "cpu_impl.h"
+#include "cpu_packed.h"
 #include <math.h>
-#include <omp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = 64, STEP = RD_SLACK_ROWS, N_SIZES = BLOCK / STEP };
-
-rd_code rd_dnnl_result(dnnl_status_t r, const char *call, rd_status *st)
-{
-    static const char *const text[] = {"success",
-                                       "out of memory",
-                                       "invalid arguments",
-                                       "unimplemented",
-                                       "last implementation reached",
-                                       "runtime error",
-                                       "not required"};
-    if (r == dnnl_success) return RD_OK;
-    const char *why = (int)r > 0 && (int)r < (int)(sizeof text / sizeof *text) ? text[r]
-                                                                               : "unknown error";
-    return rd_fail(st, r == dnnl_out_of_memory ? RD_EENV : RD_EBUG, "oneDNN: %s: %s", call, why);
-}
 
 /* One product of the convolution kind: fixed m, k, n. */
 typedef struct product {
@@ -52,15 +35,15 @@ typedef struct cpu_dnnl_side {
     uint64_t version;
 } cpu_dnnl_side;
 
-struct rd_packed {
-    rd_backend *be;
+struct rd_cpu_packed {
+    rd_cpu *be;
     const rd_params *ps;
     const rd_param *w;
     int64_t row0, k, n;
     cpu_dnnl_side fwd, bwd;
     float *rounded; /* mixed without instructions: the rows, rounded to bfloat16 */
     uint64_t rounded_version;
-    rd_packed *next;
+    rd_cpu_packed *next;
 };
 
 typedef struct gemm_key {
@@ -70,85 +53,6 @@ struct gemm_prim {
     gemm_key key;
     product p;
 };
-
-static const char *isa_name(void)
-{
-    switch ((int)dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_sse41:
-        return "SSE4.1";
-    case dnnl_cpu_isa_avx:
-        return "AVX";
-    case dnnl_cpu_isa_avx2:
-        return "AVX2";
-    case dnnl_cpu_isa_avx512_core:
-        return "AVX-512";
-    case dnnl_cpu_isa_avx512_core_vnni:
-        return "AVX-512 VNNI";
-    case dnnl_cpu_isa_avx512_core_bf16:
-        return "AVX-512 BF16";
-    default:
-        return __builtin_cpu_supports("avx512f") ? "AVX-512 or newer" : "AVX2 or newer";
-    }
-}
-
-static bool detect_bf16(void)
-{
-    const int isa = (int)dnnl_get_effective_cpu_isa();
-    return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
-}
-
-const char *rd_backend_library(void)
-{
-    static char text[32];
-    const dnnl_version_t *v = dnnl_version();
-    snprintf(text, sizeof text, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-    return text;
-}
-
-rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_status *st)
-{
-    rd_backend *b = *out = calloc(1, sizeof *b);
-    if (!b) return rd_fail(st, RD_EENV, "out of memory for the CPU backend");
-    b->n_threads = n_threads < 1 ? 1 : n_threads;
-    b->mixed = mixed;
-    b->bf16_hw = detect_bf16();
-    omp_set_num_threads(b->n_threads);
-    omp_set_dynamic(0);
-    DNNL(dnnl_engine_create(&b->engine, dnnl_cpu, 0));
-    DNNL(dnnl_stream_create(&b->stream, b->engine, dnnl_stream_default_flags));
-    snprintf(b->text, sizeof b->text, "cpu, %s, %s, %d thread%s, %s", rd_backend_library(),
-             isa_name(), b->n_threads, b->n_threads == 1 ? "" : "s",
-             !mixed ? "float32"
-             : b->bf16_hw
-                 ? "mixed: bfloat16 products, float32 sums"
-                 : "mixed: bfloat16 emulated (no instructions for it here), float32 speed");
-done:
-    if (st->code != RD_OK) {
-        rd_backend_free(b);
-        *out = NULL;
-    }
-    return st->code;
-}
-
-#ifdef RD_CUDA
-rd_code rd_backend_gpu_new(rd_gpu *g, int n_threads, rd_backend **out, rd_status *st)
-{
-    if (rd_backend_cpu_new(n_threads, false, out, st) != RD_OK) return st->code;
-    (*out)->gpu = g;
-    snprintf((*out)->text, sizeof(*out)->text, "%s", rd_gpu_describe(g));
-    return RD_OK;
-}
-
-rd_gpu *(rd_backend_gpu)(const rd_backend *b)
-{
-    return b->gpu;
-}
-#endif
-
-rd_element rd_backend_activations(const rd_backend *b)
-{
-    return rd_backend_gpu(b) ? rd_gpu_narrow(rd_backend_gpu(b)) : RD_FLOAT32;
-}
 
 static void product_free(product *p)
 {
@@ -167,7 +71,7 @@ static void side_free(cpu_dnnl_side *s)
     free(s->blocked);
 }
 
-void rd_packed_free(rd_packed *p)
+void rd_cpu_packed_free(rd_cpu_packed *p)
 {
     if (!p) return;
     side_free(&p->fwd);
@@ -176,76 +80,8 @@ void rd_packed_free(rd_packed *p)
     free(p);
 }
 
-void rd_backend_free(rd_backend *b)
-{
-    if (!b) return;
-    while (b->packed) {
-        rd_packed *p = b->packed;
-        b->packed = p->next;
-        rd_packed_free(p);
-    }
-    for (int i = 0; i < b->n_gp; i++) product_free(&b->gp[i].p);
-    free(b->gp);
-    rd_convs_free(b->convs);
-    for (int i = 0; i < 2; i++) {
-        rd_room_free(&b->half[i]);
-        rd_room_free(&b->soft[i]);
-    }
-    if (b->stream) dnnl_stream_destroy(b->stream);
-    if (b->engine) dnnl_engine_destroy(b->engine);
-    free(b);
-}
-
-const char *rd_backend_describe(const rd_backend *b)
-{
-    return b->text;
-}
-bool rd_backend_has_bf16(const rd_backend *b)
-{
-    return b->bf16_hw;
-}
-int rd_backend_threads(const rd_backend *b)
-{
-    return b->n_threads;
-}
-
-void rd_to_half(const float *x, uint16_t *y, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, x + i, 4);
-        y[i] = (uint16_t)(rd_round_bits(u) >> 16);
-    }
-}
-void rd_to_soft(const float *x, float *y, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, x + i, 4);
-        u = rd_round_bits(u) & 0xffff0000u;
-        memcpy(y + i, &u, 4);
-    }
-}
-
-rd_code rd_room_get(rd_room *r, size_t bytes, rd_status *st)
-{
-    if (r->cap >= bytes) return RD_OK;
-    free(r->p);
-    r->cap = 0;
-    const size_t want = (bytes + bytes / 4 + 4095) / 4096 * 4096;
-    r->p = aligned_alloc(64, want);
-    if (!r->p) return rd_fail(st, RD_EENV, "out of memory for a copy of %zu bytes", bytes);
-    r->cap = want;
-    return RD_OK;
-}
-void rd_room_free(rd_room *r)
-{
-    free(r->p);
-    *r = (rd_room){0};
-}
-
 /* ---- packed products ---- */
-static dnnl_data_type_t in_type(const rd_backend *b)
+static dnnl_data_type_t in_type(const rd_cpu *b)
 {
     return b->mixed && b->bf16_hw ? dnnl_bf16 : dnnl_f32;
 }
@@ -256,7 +92,7 @@ static bool cpu_dnnl_fast(const char *impl)
 }
 
 /* Makes the product for m rows; leaves prim NULL where the library has nothing fast for it. */
-static rd_code product_make(rd_backend *b, cpu_dnnl_side *s, int64_t m, bool add, product *p,
+static rd_code product_make(rd_cpu *b, cpu_dnnl_side *s, int64_t m, bool add, product *p,
                             rd_status *st)
 {
     const dnnl_dims_t ds = {1, s->k, 1, m}, dw = {s->n, s->k, 1, 1}, dd = {1, s->n, 1, m};
@@ -315,9 +151,9 @@ done:
 }
 
 /* Brings the blocked copy up to date with the parameter. */
-static rd_code side_refresh(rd_packed *q, cpu_dnnl_side *s, rd_status *st)
+static rd_code side_refresh(rd_cpu_packed *q, cpu_dnnl_side *s, rd_status *st)
 {
-    rd_backend *b = q->be;
+    rd_cpu *b = q->be;
     const uint64_t now = rd_params_version(q->ps);
     if (!s->conv || s->version == now) return RD_OK;
     /* The parameter's rows as OIHW weights: O runs over columns of the product's result. */
@@ -358,7 +194,7 @@ done:
     return st->code;
 }
 
-static rd_code side_init(rd_packed *q, cpu_dnnl_side *s, bool transposed, rd_status *st)
+static rd_code side_init(rd_cpu_packed *q, cpu_dnnl_side *s, bool transposed, rd_status *st)
 {
     s->transposed = transposed;
     s->k = transposed ? q->n : q->k;
@@ -368,10 +204,10 @@ static rd_code side_init(rd_packed *q, cpu_dnnl_side *s, bool transposed, rd_sta
     return RD_OK;
 }
 
-rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int64_t row0,
-                      int64_t k, rd_packed **out, rd_status *st)
+rd_code rd_cpu_packed_new(rd_cpu *b, const rd_params *ps, const rd_param *w, int64_t row0,
+                          int64_t k, rd_cpu_packed **out, rd_status *st)
 {
-    rd_packed *q = *out = calloc(1, sizeof *q);
+    rd_cpu_packed *q = *out = calloc(1, sizeof *q);
     if (!q) return rd_fail(st, RD_EENV, "out of memory for packed weights");
     q->be = b;
     q->ps = ps;
@@ -388,24 +224,24 @@ rd_code rd_packed_new(rd_backend *b, const rd_params *ps, const rd_param *w, int
     RD_TRY(side_init(q, &q->bwd, true, st));
 done:
     if (st->code != RD_OK) {
-        rd_packed_free(q);
+        rd_cpu_packed_free(q);
         *out = NULL;
     }
     return st->code;
 }
 
-rd_packed *rd_backend_packed(rd_backend *b, const rd_params *ps, rd_param *w, int64_t row0,
-                             int64_t k, rd_status *st)
+rd_cpu_packed *rd_cpu_packed_of(rd_cpu *b, const rd_params *ps, const rd_param *w, int64_t row0,
+                                int64_t k, rd_status *st)
 {
-    for (rd_packed *p = b->packed; p; p = p->next)
+    for (rd_cpu_packed *p = b->packed; p; p = p->next)
         if (p->w == w && p->row0 == row0 && p->k == k) return p;
-    rd_packed *p = NULL;
-    if (rd_packed_new(b, ps, w, row0, k, &p, st) != RD_OK) return NULL;
+    rd_cpu_packed *p = NULL;
+    if (rd_cpu_packed_new(b, ps, w, row0, k, &p, st) != RD_OK) return NULL;
     p->next = b->packed;
     return b->packed = p;
 }
 
-static rd_code cpu_dnnl_run(rd_backend *b, product *p, const void *x, float *y, rd_status *st)
+static rd_code cpu_dnnl_run(rd_cpu *b, product *p, const void *x, float *y, rd_status *st)
 {
     void *src;
     memcpy(&src, &x, sizeof src); /* the library's interface has no const */
@@ -418,14 +254,14 @@ done:
     return st->code;
 }
 
-static rd_code side_mul(rd_packed *q, cpu_dnnl_side *s, int64_t m, const float *X, float *Y,
+static rd_code side_mul(rd_cpu_packed *q, cpu_dnnl_side *s, int64_t m, const float *X, float *Y,
                         bool add, rd_status *st)
 {
-    rd_backend *b = q->be;
+    rd_cpu *b = q->be;
     const float *plain = rd_params_values(q->ps) + q->w->offset + q->row0 * q->n;
     if (!s->conv)
-        return rd_gemm(b, false, s->transposed, m, s->n, s->k, 1.0f, X, s->k, plain, q->n,
-                       add ? 1.0f : 0.0f, Y, s->n, st);
+        return rd_cpu_gemm(b, false, s->transposed, m, s->n, s->k, 1.0f, X, s->k, plain, q->n,
+                           add ? 1.0f : 0.0f, Y, s->n, st);
     RD_TRY(side_refresh(q, s, st));
     for (int64_t i = 0; i < m; i += BLOCK) {
         const int64_t left = m - i < BLOCK ? m - i : BLOCK, rows = (left + STEP - 1) / STEP * STEP;
@@ -433,8 +269,8 @@ static rd_code side_mul(rd_packed *q, cpu_dnnl_side *s, int64_t m, const float *
         if (!p->tried) RD_TRY(product_make(b, s, rows, add, p, st));
         const void *x = X + i * s->k;
         if (!p->prim) { /* this number of rows alone has no fast kernel */
-            RD_TRY(rd_gemm(b, false, s->transposed, left, s->n, s->k, 1.0f, x, s->k, plain, q->n,
-                           add ? 1.0f : 0.0f, Y + i * s->n, s->n, st));
+            RD_TRY(rd_cpu_gemm(b, false, s->transposed, left, s->n, s->k, 1.0f, x, s->k, plain,
+                               q->n, add ? 1.0f : 0.0f, Y + i * s->n, s->n, st));
             continue;
         }
         if (b->mixed && b->bf16_hw) {
@@ -453,19 +289,21 @@ done:
     return st->code;
 }
 
-rd_code rd_packed_mul(rd_packed *p, int64_t m, const float *X, float *Y, bool add, rd_status *st)
+rd_code rd_cpu_packed_mul(rd_cpu_packed *p, int64_t m, const float *X, float *Y, bool add,
+                          rd_status *st)
 {
     return side_mul(p, &p->fwd, m, X, Y, add, st);
 }
 
-rd_code rd_packed_mul_t(rd_packed *p, int64_t m, const float *Y, float *X, bool add, rd_status *st)
+rd_code rd_cpu_packed_mul_t(rd_cpu_packed *p, int64_t m, const float *Y, float *X, bool add,
+                            rd_status *st)
 {
     return side_mul(p, &p->bwd, m, Y, X, add, st);
 }
 
 /* ---- general products ---- */
 /* C [m, n] = A [m, k] B [k, n] (+ C) of bfloat16 operands, stored as given or transposed. */
-static rd_code gemm_make(rd_backend *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k,
+static rd_code gemm_make(rd_cpu *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k,
                          product *p, rd_status *st)
 {
     const dnnl_dims_t da = {m, k}, db = {k, n}, dc = {m, n};
@@ -501,8 +339,8 @@ done:
 }
 
 /* The product of these shapes, made on first use; NULL after a failure. */
-static product *gemm_find(rd_backend *b, bool ta, bool tb, bool add, int64_t m, int64_t n,
-                          int64_t k, rd_status *st)
+static product *gemm_find(rd_cpu *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k,
+                          rd_status *st)
 {
     const gemm_key key = {m, n, k * 8 + (ta ? 1 : 0) + (tb ? 2 : 0) + (add ? 4 : 0)};
     for (int i = 0; i < b->n_gp; i++)
@@ -526,7 +364,7 @@ static product *gemm_find(rd_backend *b, bool ta, bool tb, bool add, int64_t m, 
 
 /* A bfloat16 product on a processor that has it; C is contiguous. The operands are copied anyway; k is rounded up to a
  * multiple of 64 with zeros there, so that few shapes occur. */
-static rd_code gemm_bf16(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+static rd_code gemm_bf16(rd_cpu *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
                          const float *A, int64_t lda, const float *B, int64_t ldb, bool add,
                          float *C, rd_status *st)
 {
@@ -549,13 +387,10 @@ done:
     return st->code;
 }
 
-rd_code rd_gemm(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
-                const float *A, int64_t lda, const float *B, int64_t ldb, float beta, float *C,
-                int64_t ldc, rd_status *st)
+rd_code rd_cpu_gemm(rd_cpu *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
+                    const float *A, int64_t lda, const float *B, int64_t ldb, float beta, float *C,
+                    int64_t ldc, rd_status *st)
 {
-    if (rd_backend_gpu(b))
-        return rd_gpu_gemm(rd_backend_gpu(b), ta, tb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc,
-                           st);
     if (m <= 0 || n <= 0) return RD_OK;
     if (k <= 0) {
         for (int64_t i = 0; i < m; i++)
@@ -581,16 +416,17 @@ done:
     return st->code;
 }
 
-void rd_parallel(rd_backend *b, int64_t n, int64_t grain,
-                 void (*fn)(void *ctx, int64_t lo, int64_t hi), void *ctx)
+void rd_cpu_products_free(rd_cpu *b)
 {
-    if (n <= 0) return;
-    int64_t parts = grain > 0 ? n / grain : n;
-    if (parts > b->n_threads) parts = b->n_threads;
-    if (parts <= 1) {
-        fn(ctx, 0, n);
-        return;
+    while (b->packed) {
+        rd_cpu_packed *p = b->packed;
+        b->packed = p->next;
+        rd_cpu_packed_free(p);
     }
-#pragma omp parallel for schedule(static, 1)
-    for (int64_t i = 0; i < parts; i++) fn(ctx, n * i / parts, n * (i + 1) / parts);
+    for (int i = 0; i < b->n_gp; i++) product_free(&b->gp[i].p);
+    free(b->gp);
+    for (int i = 0; i < 2; i++) {
+        rd_room_free(&b->half[i]);
+        rd_room_free(&b->soft[i]);
+    }
 }

@@ -4,7 +4,7 @@
 #define RD_CPU_IMPL_H
 
 #include "dnnl_seam.h"
-#include "rd/backend.h"
+#include "../backend_impl.h"
 #include <string.h>
 
 rd_code rd_dnnl_result(dnnl_status_t r, const char *call, rd_status *st);
@@ -20,24 +20,31 @@ rd_code rd_room_get(rd_room *r, size_t bytes,
 void rd_room_free(rd_room *r);
 
 typedef struct gemm_prim gemm_prim;
-typedef struct rd_convs rd_convs; /* cpu_conv.c */
+typedef struct rd_convs rd_convs;           /* cpu_conv.c */
+typedef struct rd_cpu_packed rd_cpu_packed; /* cpu_packed.h */
 
-struct rd_backend {
+typedef struct rd_cpu {
+    rd_backend base; /* first: a rd_backend of kind RD_CPU is one of these */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    int n_threads;
     bool mixed, bf16_hw;
-    rd_packed *packed; /* list, owned */
-    rd_room half[2];   /* bfloat16 copies of the operands of one product */
-    rd_room soft[2];   /* rounded copies, where bfloat16 is emulated */
-    gemm_prim *gp;     /* bfloat16 products of rd_gemm, by shape */
+    rd_cpu_packed *packed; /* list, owned */
+    rd_room half[2];       /* bfloat16 copies of the operands of one product */
+    rd_room soft[2];       /* rounded copies, where bfloat16 is emulated */
+    gemm_prim *gp;         /* bfloat16 products of rd_gemm, by shape */
     int n_gp, cap_gp;
     rd_convs *convs; /* owned; made by the first convolution */
-    rd_gpu *gpu;     /* borrowed: ops run there; NULL: here */
-    char text[160];
-};
+} rd_cpu;
 
+/* b: of kind RD_CPU. */
+static inline rd_cpu *rd_cpu_of(rd_backend *b)
+{
+    return (rd_cpu *)b;
+}
+
+/* ---- convolutions: cpu_conv.c, cpu_conv_kernel.c ---- */
 void rd_convs_free(rd_convs *c); /* NULL is fine */
+rd_code rd_cpu_conv_layout(rd_backend *b, const void **layout, rd_status *st);
 
 /* bfloat16: the upper half of a float32, rounded to nearest even; NaN stays NaN. */
 static inline uint32_t rd_round_bits(uint32_t u)

@@ -278,12 +278,12 @@ static void weights_part_16(void *ctx, int64_t lo, int64_t hi)
     weights_16(ctx, lo, hi);
 }
 
-void rd_winograd_weights(rd_backend *b, const rd_winograd *g, const float *W, float *U)
+void rd_winograd_weights(rd_cpu *b, const rd_winograd *g, const float *W, float *U)
 {
     weights_job j = {g->ci, g->co, blocks_in(g), blocks_out(g), rd_strips(blocks_out(g)),
                      W,     U,     g->flip};
     if (g->ci % g->block || g->co % g->block) memset(U, 0, rd_winograd_weight_bytes(g));
-    rd_parallel(b, g->ci, 4, g->block == 8 ? weights_part_8 : weights_part_16, &j);
+    rd_parallel(&b->base, g->ci, 4, g->block == 8 ? weights_part_8 : weights_part_16, &j);
 }
 
 static void slots_8(void *ctx, int64_t lo, int64_t hi)
@@ -354,7 +354,7 @@ static void cpu_winograd_cut(cpu_winograd_job *j, int64_t block, int64_t least)
     j->out_step = j->T * j->out_K * block + 16;
 }
 
-rd_code rd_winograd_gradient(rd_backend *b, const rd_winograd *w, const float *x, const float *dy,
+rd_code rd_winograd_gradient(rd_cpu *b, const rd_winograd *w, const float *x, const float *dy,
                              rd_room *room, float *dW, float *dbias, rd_status *st)
 {
     gradient_job g = {.x = cpu_winograd_job_of(w),
@@ -378,16 +378,16 @@ rd_code rd_winograd_gradient(rd_backend *b, const rd_winograd *w, const float *x
     memset(g.S, 0, (size_t)(sums + D) * sizeof(float));
     for (g.t0 = 0; g.t0 < j->tiles; g.t0 = g.t1) {
         g.t1 = j->tiles - g.t0 < j->T ? j->tiles : g.t0 + j->T;
-        rd_parallel(b, g.t1 - g.t0, 4, tiles_part, &g);
-        rd_parallel(b, 16 * j->n_strips, 1, sums_part, &g);
+        rd_parallel(&b->base, g.t1 - g.t0, 4, tiles_part, &g);
+        rd_parallel(&b->base, 16 * j->n_strips, 1, sums_part, &g);
     }
-    rd_parallel(b, w->ci, 4, fold_part, &g);
+    rd_parallel(&b->base, w->ci, 4, fold_part, &g);
     for (int64_t o = 0; o < w->co && dbias; o++) dbias[o] += bias[o];
 done:
     return st->code;
 }
 
-rd_code rd_winograd_run(rd_backend *b, const rd_winograd *g, const float *x, const float *U,
+rd_code rd_winograd_run(rd_cpu *b, const rd_winograd *g, const float *x, const float *U,
                         const float *bias, float *y, rd_room *room, rd_status *st)
 {
     cpu_winograd_job j = cpu_winograd_job_of(g);
@@ -397,7 +397,7 @@ rd_code rd_winograd_run(rd_backend *b, const rd_winograd *g, const float *x, con
     cpu_winograd_cut(&j, g->block, LEAST_TILES);
     j.slot = 16 * (j.in_step + j.out_step);
     const int64_t chunks = (j.tiles + j.T - 1) / j.T;
-    j.n_slots = rd_backend_threads(b) < chunks ? rd_backend_threads(b) : chunks;
+    j.n_slots = b->base.n_threads < chunks ? b->base.n_threads : chunks;
     const int64_t D = j.out_K * g->block;
     RD_TRY(rd_room_get(room, (size_t)(j.n_slots * j.slot + D) * sizeof(float), st));
     j.room = (float *)room->p + D;
@@ -407,7 +407,7 @@ rd_code rd_winograd_run(rd_backend *b, const rd_winograd *g, const float *x, con
         memcpy(padded, bias, (size_t)g->co * sizeof *padded);
         j.bias = padded;
     }
-    rd_parallel(b, j.n_slots, 1, g->block == 8 ? slots_8 : slots_16, &j);
+    rd_parallel(&b->base, j.n_slots, 1, g->block == 8 ? slots_8 : slots_16, &j);
 done:
     return st->code;
 }

@@ -17,12 +17,12 @@ typedef struct rd_winograd {
 /* The description of one direction of s, and whether it pays and is built in. */
 bool rd_winograd_of(const rd_conv_shape *s, int64_t block, bool data, rd_winograd *out);
 size_t rd_winograd_weight_bytes(const rd_winograd *g);
-void rd_winograd_weights(rd_backend *b, const rd_winograd *g, const float *W, float *U);
+void rd_winograd_weights(rd_cpu *b, const rd_winograd *g, const float *W, float *U);
 /* bias: co floats or NULL. room: scratch memory that is kept. */
-rd_code rd_winograd_run(rd_backend *b, const rd_winograd *g, const float *x, const float *U,
+rd_code rd_winograd_run(rd_cpu *b, const rd_winograd *g, const float *x, const float *U,
                         const float *bias, float *y, rd_room *room, rd_status *st);
 /* The gradient of the weights, of the forward description: dW (HWIO) and dbias (NULL: not wanted) are added to. */
-rd_code rd_winograd_gradient(rd_backend *b, const rd_winograd *w, const float *x, const float *dy,
+rd_code rd_winograd_gradient(rd_cpu *b, const rd_winograd *w, const float *x, const float *dy,
                              rd_room *room, float *dW, float *dbias, rd_status *st);
 
 #endif

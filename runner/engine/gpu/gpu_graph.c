@@ -370,25 +370,3 @@ const char *rd_graphs_note(rd_graphs *q)
     q->noted = true;
     return q->note;
 }
-
-#ifdef RD_CUDA
-rd_code rd_gpu_recurs(rd_gpu *g, uint64_t key, rd_status *st)
-{
-    return rd_graphs_begin(rd_gpu_graphs(g), key, st);
-}
-
-rd_code rd_gpu_recurred(rd_gpu *g, rd_status *st)
-{
-    return rd_graphs_end(rd_gpu_graphs(g), st);
-}
-
-void rd_gpu_count_graphs(const rd_gpu *g, rd_gpu_graph_counts *out)
-{
-    rd_graphs_count(rd_gpu_graphs(g), out);
-}
-
-const char *rd_gpu_graph_note(rd_gpu *g)
-{
-    return rd_graphs_note(rd_gpu_graphs(g));
-}
-#endif

@@ -102,7 +102,7 @@ void rd_gpu_rnn_free(rd_gpu *g)
     *s = NULL;
 }
 
-const char *rd_gpu_note(rd_gpu *g)
+const char *rd_gpu_take_note(rd_gpu *g)
 {
     struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
     if (!s || !s->has_note) return NULL;
@@ -112,7 +112,7 @@ const char *rd_gpu_note(rd_gpu *g)
 
 /* ---- what was refused ---- */
 
-static refusal refusal_of(const rd_gpu_lstm *l, const rd_rnn_choice *c)
+static refusal refusal_of(const rd_lstm_layer *l, const rd_rnn_choice *c)
 {
     return (refusal){l->in + l->extra, l->H, l->n_steps, c->n_seq, (int64_t)c->algo};
 }
@@ -125,7 +125,7 @@ static bool was_refused(const struct rd_gpu_rnn *s, const refusal *r)
 }
 
 /* The same sizes are not tried again, so that a resumed run computes as the first. One line tells of all. */
-static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const rd_rnn_choice *c,
+static rd_code gpu_rnn_refuse(struct rd_gpu_rnn *s, const rd_lstm_layer *l, const rd_rnn_choice *c,
                               rd_status *st)
 {
     if (s->n_refused == s->cap_refused) {
@@ -215,7 +215,7 @@ done:
     return st->code;
 }
 
-static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_gpu_lstm *shape,
+static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_lstm_layer *shape,
                          rd_rnn_algo algo, layer **out, bool *no, rd_status *st)
 {
     layer *l = *out = calloc(1, sizeof *l);
@@ -252,7 +252,7 @@ done:
     return st->code;
 }
 
-static rd_code layer_for(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_gpu_lstm *shape,
+static rd_code layer_for(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_lstm_layer *shape,
                          rd_rnn_algo algo, layer **out, bool *no, rd_status *st)
 {
     struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
@@ -270,7 +270,7 @@ done:
 }
 
 /* Lengths of a batch, by row of the first step: those that are filled up are as long as all. */
-static rd_code lengths(struct rd_gpu_rnn *s, const rd_gpu_lstm *l, const rd_rnn_choice *c,
+static rd_code lengths(struct rd_gpu_rnn *s, const rd_lstm_layer *l, const rd_rnn_choice *c,
                        rd_status *st)
 {
     if (s->cap_length < c->n_seq) {
@@ -299,7 +299,7 @@ typedef struct batch {
     size_t work, reserve;
 } batch;
 
-static rd_code gpu_rnn_begin(rd_gpu *g, const rd_gpu_lstm *l, const rd_rnn_choice *c, bool keep,
+static rd_code gpu_rnn_begin(rd_gpu *g, const rd_lstm_layer *l, const rd_rnn_choice *c, bool keep,
                              batch *b, bool *no, rd_status *st)
 {
     struct rd_gpu_rnn **slot = rd_gpu_rnn_of(g);
@@ -338,7 +338,7 @@ done:
 
 /* ---- weights ---- */
 
-static rd_rnn_weights matrices(const rd_gpu_lstm *l, const layer *at)
+static rd_rnn_weights matrices(const rd_lstm_layer *l, const layer *at)
 {
     rd_rnn_weights w = {
         .H = l->H, .ld = (int64_t)GATES * l->H, .most_cols = at->in > l->H ? at->in : l->H};
@@ -363,7 +363,7 @@ static rd_rnn_weights matrices(const rd_gpu_lstm *l, const layer *at)
 }
 
 /* The weights in the library's order: kept with weights that are held, else in scratch memory. */
-static rd_code weight_space(rd_gpu *g, const rd_gpu_lstm *l, const layer *at, rd_arena *scratch,
+static rd_code weight_space(rd_gpu *g, const rd_lstm_layer *l, const layer *at, rd_arena *scratch,
                             void **out, rd_status *st)
 {
     bool current = false;
@@ -378,7 +378,7 @@ done:
 
 /* ---- the layer ---- */
 
-static rd_rnn_rows gpu_rnn_rows_of(const rd_gpu_lstm *l, const rd_rnn_choice *c, int64_t width,
+static rd_rnn_rows gpu_rnn_rows_of(const rd_lstm_layer *l, const rd_rnn_choice *c, int64_t width,
                                    int64_t extra)
 {
     const bool packed = !c->padded;
@@ -395,7 +395,8 @@ static size_t rows_bytes(const rd_rnn_rows *r, rd_rnn_type t)
     return (size_t)(r->n_steps * r->n_seq * (r->in + r->extra)) * element(t);
 }
 
-static rd_rnn_choice gpu_rnn_choose(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, bool trains)
+static rd_rnn_choice gpu_rnn_choose(rd_gpu *g, const char *cell, const rd_lstm_layer *l,
+                                    bool trains)
 {
     const rd_gpu_info *i = rd_gpu_about(g);
     const rd_gpu_options *o = rd_gpu_options_of(g);
@@ -417,9 +418,9 @@ static rd_rnn_choice gpu_rnn_choose(rd_gpu *g, const char *cell, const rd_gpu_ls
     return rd_rnn_choose(&k);
 }
 
-rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, const float *x,
+rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_lstm_layer *l, const float *x,
                             const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
-                            rd_gpu_lstm_kept *v, rd_status *st)
+                            rd_lstm_kept *v, rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(scratch), mark_kept = rd_arena_mark(kept);
     const rd_rnn_type type = gpu_rnn_type_of(g);
@@ -427,7 +428,7 @@ rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, c
     bool no = false;
     batch b;
     void *w, *work;
-    *v = (rd_gpu_lstm_kept){.choice = gpu_rnn_choose(g, cell, l, keep)};
+    *v = (rd_lstm_kept){.choice = gpu_rnn_choose(g, cell, l, keep)};
     const rd_rnn_choice c = v->choice;
     if (c.algo == RD_RNN_OWN) return st->code;
     const refusal key = refusal_of(l, &c);
@@ -473,7 +474,7 @@ done:
     return st->code;
 }
 
-rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_kept *v,
+rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_lstm_layer *l, const rd_lstm_kept *v,
                              const float *dy, float *dx, bool add_dx, float *da, rd_arena *scratch,
                              bool *refused, rd_status *st)
 {

@@ -2,38 +2,15 @@
 #ifndef RD_GPU_RNN_H
 #define RD_GPU_RNN_H
 
-#include "rd/arena.h"
-#include "rd/gpu.h"
+#include "../lstm_kernels.h"
 
 RD_C_BEGIN
 
-/* z = [x; h; a] W + b with gates i, j, f, o, f with 1 more, as runner/ops/cells/lstm.c; zeros before the first step. */
-typedef struct rd_gpu_lstm {
-    int64_t in, extra, H; /* width of x; of a, 0: there is none; units */
-    int64_t n_steps;
-    const int64_t *off, *device_off; /* of rd_packing: on the host, and on the device */
-    const float *W, *b;              /* [(in + H + extra), 4H], [4H] */
-    float *dW, *db;                  /* += ; NULL: not wanted */
-    bool projects;
-} rd_gpu_lstm;
-
-/* What forward leaves for backward: arrays of the arenas it was given, and the caller's x and y where they will do. */
-typedef struct rd_gpu_lstm_kept {
-    rd_rnn_choice choice; /* RD_RNN_OWN: nothing was computed; the caller's own kernels have to */
-    const void *x, *y;
-    void *reserve;
-    size_t reserve_bytes;
-} rd_gpu_lstm_kept;
-
-/* y [N, H] = all outputs. cell: its name. keep: backward will follow. What the library does not support is not a
- * failure: v says RD_RNN_OWN, rd_gpu_note the library's words, and the same sizes are not tried again. kept, scratch:
- * device memory. */
-rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_gpu_lstm *l, const float *x,
+/* As rd_lstm_forward and rd_lstm_backward. */
+rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_lstm_layer *l, const float *x,
                             const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
-                            rd_gpu_lstm_kept *v, rd_status *st);
-/* From dy [N, H]: dx (+)= (add_dx), da +=, dW and db +=; dx and da may be NULL. *refused: the library does not support
- * it, nothing was changed, and the caller's own kernels have to go forward and back. */
-rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_gpu_lstm *l, const rd_gpu_lstm_kept *v,
+                            rd_lstm_kept *v, rd_status *st);
+rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_lstm_layer *l, const rd_lstm_kept *v,
                              const float *dy, float *dx, bool add_dx, float *da, rd_arena *scratch,
                              bool *refused, rd_status *st);
 

@@ -2,7 +2,7 @@
  * split evenly:  [i_k, j_k, f_k, o_k] = [x_k; h_k] W_k     W_k [(in/G + (R+extra)/G), 4H/G], no bias joined gate by
  * gate to width H, plus b_i, b_j, b_f, b_o [H]; then as lstm, forget bias 1, projection not grouped. What gnmt joins to
  * h is split with it: group k sees columns [k w, (k+1) w) of [h; a], w = (R + extra)/G. */
-#include "../shared/cell.h"
+#include "rd/cell.h"
 #include <stdio.h>
 
 static rd_code glstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
@@ -91,7 +91,8 @@ static glstm_part a_part(const rd_cell_shape *s, int64_t g)
     return rec_part(s, g, s->R, s->extra);
 }
 
-/* ---- on a GPU: z lies group by group (see rd_lstm_gates), so that a group's columns are an operand as they are ---- */
+/* ---- on a GPU: batches of products. z lies group by group (see rd_lstm_gates), so that a group's columns are an
+ * operand as they are ---- */
 /* Groups first .. first + n - 1, whose operands, kernels and gradients lie evenly apart: one batch of products. */
 typedef struct glstm_run {
     int64_t first, n;
@@ -124,49 +125,45 @@ static glstm_run run_from(const rd_cell *k, int64_t first, part_fn *fn)
     return r;
 }
 
-static rd_code gpu_mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z,
-                       bool add, rd_status *st)
-{
-    const int64_t wide = 4 * (k->s.H / k->s.groups);
-    for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
-        if (rd_backend_gpu(k->be))
-            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, false, n, wide, r.p.n, 1.0f,
-                                       x + r.p.col, ld, r.col, k->w[r.first]->v + r.p.row * wide,
-                                       wide, r.w, add, z + r.first * wide, k->Z, wide, r.n, st));
-done:
-    return st->code;
-}
-
-static rd_code gpu_mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx,
+static rd_code batch_mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z,
                          bool add, rd_status *st)
 {
     const int64_t wide = 4 * (k->s.H / k->s.groups);
     for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
-        if (rd_backend_gpu(k->be))
-            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), false, true, n, r.p.n, wide, 1.0f,
-                                       dz + r.first * wide, k->Z, wide,
-                                       k->w[r.first]->v + r.p.row * wide, wide, r.w, add,
-                                       dx + r.p.col, ld, r.col, r.n, st));
+        RD_TRY(rd_gemm_batched(k->be, false, false, n, wide, r.p.n, 1.0f, x + r.p.col, ld, r.col,
+                               k->w[r.first]->v + r.p.row * wide, wide, r.w, add,
+                               z + r.first * wide, k->Z, wide, r.n, st));
 done:
     return st->code;
 }
 
-static rd_code gpu_grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn,
-                        const float *dz, rd_status *st)
+static rd_code batch_mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn,
+                           float *dx, bool add, rd_status *st)
 {
     const int64_t wide = 4 * (k->s.H / k->s.groups);
     for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
-        if (rd_backend_gpu(k->be) && k->w[r.first]->g)
-            RD_TRY(rd_gpu_gemm_batched(rd_backend_gpu(k->be), true, false, r.p.n, wide, N, 1.0f,
-                                       x + r.p.col, ld, r.col, dz + r.first * wide, k->Z, wide,
-                                       1.0f, k->w[r.first]->g + r.p.row * wide, wide, r.dw, r.n,
-                                       st));
+        RD_TRY(rd_gemm_batched(k->be, false, true, n, r.p.n, wide, 1.0f, dz + r.first * wide, k->Z,
+                               wide, k->w[r.first]->v + r.p.row * wide, wide, r.w, add,
+                               dx + r.p.col, ld, r.col, r.n, st));
+done:
+    return st->code;
+}
+
+static rd_code batch_grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn,
+                          const float *dz, rd_status *st)
+{
+    const int64_t wide = 4 * (k->s.H / k->s.groups);
+    for (glstm_run r = run_from(k, 0, fn); r.n; r = run_from(k, r.first + r.n, fn))
+        if (k->w[r.first]->g)
+            RD_TRY(rd_gemm_batched(k->be, true, false, r.p.n, wide, N, 1.0f, x + r.p.col, ld, r.col,
+                                   dz + r.first * wide, k->Z, wide, 1.0f,
+                                   k->w[r.first]->g + r.p.row * wide, wide, r.dw, r.n, st));
 done:
     return st->code;
 }
 
 /* The columns' sums, then those of each gate to its bias. */
-static rd_code gpu_bias_grad(rd_cell *k, int64_t N, const float *dz, rd_status *st)
+static rd_code batch_bias_grad(rd_cell *k, int64_t N, const float *dz, rd_status *st)
 {
     const int64_t G = k->s.groups, w = k->s.H / G;
     const rd_mark mark = rd_arena_mark(k->scratch);
@@ -181,17 +178,16 @@ done:
     return st->code;
 }
 
-/* ---- on both ---- */
+/* ---- on a CPU: one product for each group, its columns copied together ---- */
 static rd_code two(rd_cell *k, int64_t n, int64_t wide, float **a, float **b, rd_status *st)
 {
     const rd_code r = rd_rows_get(k->scratch, n, wide, a, st);
     return r == RD_OK ? rd_rows_get(k->scratch, n, 4 * (k->s.H / k->s.groups), b, st) : r;
 }
 
-static rd_code mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z,
-                   bool add, rd_status *st)
+static rd_code group_mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z,
+                         bool add, rd_status *st)
 {
-    if (rd_backend_gpu(k->be)) return gpu_mul(k, n, x, ld, fn, z, add, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
     RD_TRY(two(k, n, ld, &xs, &ys, st));
@@ -213,10 +209,9 @@ done:
     return st->code;
 }
 
-static rd_code mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx,
-                     bool add, rd_status *st)
+static rd_code group_mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn,
+                           float *dx, bool add, rd_status *st)
 {
-    if (rd_backend_gpu(k->be)) return gpu_mul_t(k, n, dz, ld, fn, dx, add, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
     RD_TRY(two(k, n, ld, &xs, &ys, st));
@@ -236,10 +231,9 @@ done:
     return st->code;
 }
 
-static rd_code grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn, const float *dz,
-                    rd_status *st)
+static rd_code group_grad(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn,
+                          const float *dz, rd_status *st)
 {
-    if (rd_backend_gpu(k->be)) return gpu_grad(k, N, x, ld, fn, dz, st);
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
     RD_TRY(two(k, N, ld, &xs, &ys, st));
@@ -255,11 +249,40 @@ done:
     return st->code;
 }
 
+static rd_code group_bias_grad(rd_cell *k, int64_t N, const float *dz, rd_status *st)
+{
+    for (int q = 0; q < 4; q++)
+        RD_TRY(rd_add_columns(k->be, k->scratch, N, k->s.H, dz + q * k->s.H, k->Z,
+                              k->w[k->s.groups + q]->g, st));
+done:
+    return st->code;
+}
+
+/* ---- which of the two ---- */
+typedef struct glstm_products {
+    rd_code (*mul)(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z,
+                   bool add, rd_status *st);
+    rd_code (*mul_t)(rd_cell *k, int64_t n, const float *dz, int64_t ld, part_fn *fn, float *dx,
+                     bool add, rd_status *st);
+    rd_code (*grad)(rd_cell *k, int64_t N, const float *x, int64_t ld, part_fn *fn, const float *dz,
+                    rd_status *st);
+    rd_code (*bias_grad)(rd_cell *k, int64_t N, const float *dz, rd_status *st);
+} glstm_products;
+
+static const glstm_products products[RD_BACKENDS] = {
+    [RD_CPU] = {group_mul, group_mul_t, group_grad, group_bias_grad},
+    [RD_GPU] = {batch_mul, batch_mul_t, batch_grad, batch_bias_grad}};
+
+static const glstm_products *on(const rd_cell *k)
+{
+    return &products[rd_backend_kind_of(k->be)];
+}
+
 static rd_code glstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z,
                            rd_status *st)
 {
-    RD_TRY(mul(k, n, x, k->s.in, x_part, z, false, st));
-    if (a) RD_TRY(mul(k, n, a, k->s.extra, a_part, z, true, st));
+    RD_TRY(on(k)->mul(k, n, x, k->s.in, x_part, z, false, st));
+    if (a) RD_TRY(on(k)->mul(k, n, a, k->s.extra, a_part, z, true, st));
 done:
     return st->code;
 }
@@ -269,7 +292,7 @@ static rd_code glstm_step(rd_cell *k, int64_t n, const float *h_prev, const floa
 {
     const int64_t G = k->s.groups;
     const float *const bias[4] = {k->w[G]->v, k->w[G + 1]->v, k->w[G + 2]->v, k->w[G + 3]->v};
-    if (h_prev) RD_TRY(mul(k, n, h_prev, k->s.R, h_part, r->z, true, st));
+    if (h_prev) RD_TRY(on(k)->mul(k, n, h_prev, k->s.R, h_part, r->z, true, st));
     RD_TRY(rd_lstm_gates(k->be, n, k->s.H, G, NULL, bias, c_prev, r, st));
 done:
     return st->code;
@@ -280,7 +303,7 @@ static rd_code glstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc
                                float *dz, float *dh_prev, bool add, rd_status *st)
 {
     RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, k->s.groups, dm, dc, c_prev, r, dz, st));
-    if (h_prev && dh_prev) RD_TRY(mul_t(k, n, dz, k->s.R, h_part, dh_prev, add, st));
+    if (h_prev && dh_prev) RD_TRY(on(k)->mul_t(k, n, dz, k->s.R, h_part, dh_prev, add, st));
 done:
     return st->code;
 }
@@ -288,8 +311,8 @@ done:
 static rd_code glstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx,
                                 float *da, rd_status *st)
 {
-    if (dx) RD_TRY(mul_t(k, n, dz, k->s.in, x_part, dx, add_dx, st));
-    if (da) RD_TRY(mul_t(k, n, dz, k->s.extra, a_part, da, true, st));
+    if (dx) RD_TRY(on(k)->mul_t(k, n, dz, k->s.in, x_part, dx, add_dx, st));
+    if (da) RD_TRY(on(k)->mul_t(k, n, dz, k->s.extra, a_part, da, true, st));
 done:
     return st->code;
 }
@@ -299,13 +322,10 @@ static rd_code glstm_weights_back(rd_cell *k, int64_t N, const float *x, const f
                                   rd_status *st)
 {
     (void)tc;
-    RD_TRY(grad(k, N, x, k->s.in, x_part, dz, st));
-    RD_TRY(grad(k, N, h_prev, k->s.R, h_part, dz, st));
-    if (a) RD_TRY(grad(k, N, a, k->s.extra, a_part, dz, st));
-    if (rd_backend_gpu(k->be)) return gpu_bias_grad(k, N, dz, st);
-    for (int q = 0; q < 4; q++)
-        RD_TRY(rd_add_columns(k->be, k->scratch, N, k->s.H, dz + q * k->s.H, k->Z,
-                              k->w[k->s.groups + q]->g, st));
+    RD_TRY(on(k)->grad(k, N, x, k->s.in, x_part, dz, st));
+    RD_TRY(on(k)->grad(k, N, h_prev, k->s.R, h_part, dz, st));
+    if (a) RD_TRY(on(k)->grad(k, N, a, k->s.extra, a_part, dz, st));
+    RD_TRY(on(k)->bias_grad(k, N, dz, st));
 done:
     return st->code;
 }

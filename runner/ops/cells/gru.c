@@ -37,14 +37,13 @@ done:
     return st->code;
 }
 
-/* r, u and r h from z + gh + b_g; gh NULL: nothing to add. */
-static rd_code gates(rd_cell *k, int64_t n, const float *gh, const float *h_prev, float *z_rows,
-                     float *rh, rd_status *st)
+/* ---- the elementwise passes on a CPU ---- */
+
+static rd_code cpu_gates(rd_backend *be, int64_t n, int64_t H, const float *gh, const float *bias,
+                         const float *h_prev, float *z_rows, float *rh, rd_status *st)
 {
-    const int64_t H = k->s.H;
-    const float *restrict b = k->w[1]->v;
-    if (rd_backend_gpu(k->be))
-        return rd_cuda_gru_gates(rd_backend_gpu(k->be), n, H, b, h_prev, z_rows, rh, st);
+    const float *restrict b = bias;
+    (void)be, (void)st;
     for (int64_t i = 0; i < n; i++) {
         float *restrict z = z_rows + i * 3 * H;
         if (gh) {
@@ -58,14 +57,11 @@ static rd_code gates(rd_cell *k, int64_t n, const float *gh, const float *h_prev
     return RD_OK;
 }
 
-/* n and h' from z + ch + b_c. */
-static rd_code output(rd_cell *k, int64_t n, const float *ch, const float *h_prev, float *z_rows,
-                      float *h_rows, rd_status *st)
+static rd_code cpu_output(rd_backend *be, int64_t n, int64_t H, const float *ch, const float *bias,
+                          const float *h_prev, float *z_rows, float *h_rows, rd_status *st)
 {
-    const int64_t H = k->s.H;
-    const float *restrict b = k->w[3]->v;
-    if (rd_backend_gpu(k->be))
-        return rd_cuda_gru_output(rd_backend_gpu(k->be), n, H, b, h_prev, z_rows, h_rows, st);
+    const float *restrict b = bias;
+    (void)be, (void)st;
     for (int64_t i = 0; i < n; i++) {
         float *restrict z = z_rows + i * 3 * H, *restrict h = h_rows + i * H;
         const float *restrict u = z + H;
@@ -78,29 +74,10 @@ static rd_code output(rd_cell *k, int64_t n, const float *ch, const float *h_pre
     return RD_OK;
 }
 
-static rd_code gru_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev,
-                        const rd_cell_rows *r, rd_status *st)
+static rd_code cpu_output_back(rd_backend *be, int64_t n, int64_t H, const float *dh_rows,
+                               const float *h_prev, const float *z, float *dz, rd_status *st)
 {
-    const int64_t in = k->s.in, H = k->s.H;
-    const rd_mark mark = rd_arena_mark(k->scratch);
-    float *gh = NULL, *ch = NULL, *rh = r->tc; /* r h is kept: backward needs it for W_c */
-    (void)c_prev;
-    if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[0], in, H, n, h_prev, r->z, 3 * H, &gh, st));
-    RD_TRY(gates(k, n, gh, h_prev, r->z, rh, st));
-    if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[2], in, H, n, rh, r->z + 2 * H, 3 * H, &ch, st));
-    RD_TRY(output(k, n, ch, h_prev, r->z, r->h, st));
-done:
-    rd_arena_rewind(k->scratch, mark);
-    return st->code;
-}
-
-/* du and dn. */
-static rd_code output_back(rd_cell *k, int64_t n, const float *dh_rows, const float *h_prev,
-                           const float *z, float *dz, rd_status *st)
-{
-    const int64_t H = k->s.H;
-    if (rd_backend_gpu(k->be))
-        return rd_cuda_gru_output_back(rd_backend_gpu(k->be), n, H, dh_rows, h_prev, z, dz, st);
+    (void)be, (void)st;
     for (int64_t i = 0; i < n; i++) {
         const float *restrict u = z + i * 3 * H + H, *restrict cand = u + H,
                               *restrict dh = dh_rows + i * H;
@@ -114,50 +91,74 @@ static rd_code output_back(rd_cell *k, int64_t n, const float *dh_rows, const fl
     return RD_OK;
 }
 
-static void reset_back(int64_t n, int64_t H, const float *drh, const float *h_prev, const float *z,
-                       float *dz)
+static rd_code cpu_gates_back(rd_backend *be, int64_t n, int64_t H, const float *dh,
+                              const float *drh, const float *h_prev, const float *z, float *dz,
+                              float *dh_prev, bool add, rd_status *st)
 {
+    (void)be, (void)dh, (void)dh_prev, (void)add, (void)st;
     for (int64_t i = 0; i < n; i++) {
         const float *restrict r = z + i * 3 * H;
         float *restrict dr = dz + i * 3 * H;
         for (int64_t q = 0; q < H; q++)
             dr[q] = h_prev ? drh[i * H + q] * h_prev[i * H + q] * r[q] * (1.0f - r[q]) : 0.0f;
     }
+    return RD_OK;
 }
 
-static void state_back(int64_t n, int64_t H, const float *dh, const float *drh, const float *z,
-                       float *dh_prev)
+static rd_code cpu_state_back(rd_backend *be, int64_t n, int64_t H, const float *dh,
+                              const float *drh, const float *z, float *dh_prev, rd_status *st)
 {
+    (void)be, (void)st;
     for (int64_t i = 0; i < n; i++) {
         const float *restrict r = z + i * 3 * H, *restrict u = r + H;
         for (int64_t q = 0; q < H; q++)
             dh_prev[i * H + q] += dh[i * H + q] * u[q] + drh[i * H + q] * r[q];
     }
+    return RD_OK;
+}
+
+static const rd_gru_kernels cpu_gru = {cpu_gates,      cpu_output, cpu_output_back,
+                                       cpu_gates_back, false,      cpu_state_back};
+static const rd_gru_kernels *const gru_kernels[RD_BACKENDS] = {
+    [RD_CPU] = &cpu_gru, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_gru)};
+
+/* ---- steps ---- */
+
+static rd_code gru_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev,
+                        const rd_cell_rows *r, rd_status *st)
+{
+    const rd_gru_kernels *on = gru_kernels[rd_backend_kind_of(k->be)];
+    const int64_t in = k->s.in, H = k->s.H;
+    const rd_mark mark = rd_arena_mark(k->scratch);
+    float *gh = NULL, *ch = NULL, *rh = r->tc; /* r h is kept: backward needs it for W_c */
+    (void)c_prev;
+    if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[0], in, H, n, h_prev, r->z, 3 * H, &gh, st));
+    RD_TRY(on->gates(k->be, n, H, gh, k->w[1]->v, h_prev, r->z, rh, st));
+    if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[2], in, H, n, rh, r->z + 2 * H, 3 * H, &ch, st));
+    RD_TRY(on->output(k->be, n, H, ch, k->w[3]->v, h_prev, r->z, r->h, st));
+done:
+    rd_arena_rewind(k->scratch, mark);
+    return st->code;
 }
 
 static rd_code gru_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, const float *h_prev,
                              const float *c_prev, const rd_cell_rows *r, float *dz, float *dh_prev,
                              bool add, rd_status *st)
 {
+    const rd_gru_kernels *on = gru_kernels[rd_backend_kind_of(k->be)];
     const int64_t in = k->s.in, H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *drh, *back = h_prev ? dh_prev : NULL;
     (void)dc;
     (void)c_prev;
     RD_TRY(rd_rows_get(k->scratch, n, H, &drh, st));
-    RD_TRY(output_back(k, n, dm, h_prev, r->z, dz, st));
+    RD_TRY(on->output_back(k->be, n, H, dm, h_prev, r->z, dz, st));
     if (h_prev)
         RD_TRY(rd_mul_strided_t(k, k->w[2], in, H, n, dz + 2 * H, 3 * H, drh, H, false, st));
-    if (rd_backend_gpu(k->be)) { /* the product adds to what the kernel leaves */
-        RD_TRY(rd_cuda_gru_gates_back(rd_backend_gpu(k->be), n, H, dm, drh, h_prev, r->z, dz, back,
-                                      add, st));
-        if (back) RD_TRY(rd_mul_strided_t(k, k->w[0], in, H, n, dz, 3 * H, back, H, true, st));
-        goto done;
-    }
-    reset_back(n, H, drh, h_prev, r->z, dz);
+    RD_TRY(on->gates_back(k->be, n, H, dm, drh, h_prev, r->z, dz, back, add, st));
     if (!back) goto done;
-    RD_TRY(rd_mul_strided_t(k, k->w[0], in, H, n, dz, 3 * H, back, H, false, st));
-    state_back(n, H, dm, drh, r->z, back);
+    RD_TRY(rd_mul_strided_t(k, k->w[0], in, H, n, dz, 3 * H, back, H, on->product_adds, st));
+    RD_TRY(on->state_back(k->be, n, H, dm, drh, r->z, back, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;

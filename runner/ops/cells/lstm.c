@@ -2,7 +2,7 @@
  *   [i, j, f, o] = [x; h; a] W + b        W [(in + R + extra), 4H], b [4H]
  *   then rd_lstm_gates;  h' = m W_p, or m
  * z holds the four gates, activated in place. */
-#include "../shared/cell.h"
+#include "rd/cell.h"
 
 static rd_code lstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {

@@ -2,7 +2,7 @@
  *   [i, j, f, o] = x W + b               W [in, 4H], b [4H]
  *   c' = c s(f + 1) + s(i) tanh(j),  h' = s(o) tanh(c')
  * The previous h is not used, nor what gnmt attention joins to it. */
-#include "../shared/cell.h"
+#include "rd/cell.h"
 
 static rd_code slstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
 {

@@ -1,8 +1,6 @@
 /* attention.c -- see attention.h. tanh is computed again in backward: to keep it would take S A floats per target
  * token. On a GPU the gradient of the keys is left to the end, where they stay in registers over all steps. */
-#include "attention.h"
-#include "attention_cuda.h"
-#include "vec.h"
+#include "attention_kernels.h"
 #include "rd/vecmath.h"
 #include <math.h>
 
@@ -16,25 +14,6 @@ static double norm_of(const float *x, int64_t n)
     double s = 0.0;
     for (int64_t i = 0; i < n; i++) s += (double)x[i] * (double)x[i];
     return sqrt(s);
-}
-
-rd_code rd_attention_begin(rd_attention *at, rd_arena *a, rd_status *st)
-{
-    float *ve;
-    at->gain = 1.0f;
-    at->ve = NULL;
-    if (!additive(at)) {
-        if (at->kind == RD_ATT_LUONG_SCALED && !rd_backend_gpu(at->be)) at->gain = at->g->v[0];
-        return RD_OK;
-    }
-    at->ve = at->v->v;
-    if (at->kind == RD_ATT_BAHDANAU) return RD_OK;
-    if (rd_arena_get(a, (size_t)at->A * sizeof(float), &ve, st) != RD_OK) return st->code;
-    at->ve = ve;
-    if (rd_backend_gpu(at->be)) return rd_cuda_attention_norm(rd_backend_gpu(at->be), at, ve, st);
-    const float scale = (float)((double)at->g->v[0] / norm_of(at->v->v, at->A));
-    for (int64_t i = 0; i < at->A; i++) ve[i] = at->v->v[i] * scale;
-    return RD_OK;
 }
 
 typedef struct attention_job {
@@ -93,15 +72,10 @@ static void step_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_attention_step(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp,
-                          float *al, float *ctx, float *feed, int64_t ld_feed, int64_t n_feed,
-                          rd_status *st)
+static rd_code cpu_step(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp,
+                        float *al, float *ctx, float *feed, int64_t ld_feed, int64_t n_feed,
+                        rd_status *st)
 {
-    if (additive(at))
-        RD_TRY(rd_param_mul(at->be, at->ps, at->query_kernel, 0, at->R, n, q, qp, false, st));
-    if (rd_backend_gpu(at->be))
-        return rd_cuda_attention_step(rd_backend_gpu(at->be), at, n, t, q, qp, al, ctx, feed,
-                                      ld_feed, n_feed, st);
     if (at->b) RD_TRY(rd_add_bias(at->be, n, at->A, at->b->v, qp, st));
     attention_job j = {.at = at,
                        .t = t,
@@ -117,23 +91,12 @@ done:
     return st->code;
 }
 
-rd_code rd_attention_back_begin(const rd_attention *at, int64_t n_seq, int64_t n_slots,
-                                int64_t n_weights, const int64_t *slot0, float *dkeys,
-                                rd_attention_back *b, rd_status *st)
+static rd_code cpu_gather(const rd_attention *at, int64_t n_seq, int64_t n_slots,
+                          rd_attention_back *b, rd_status *st)
 {
-    rd_arena *s = at->scratch;
-    *b = (rd_attention_back){.slot0 = slot0, .dkeys = dkeys};
-    RD_TRY(rd_arena_get(s, (size_t)n_weights * sizeof(float), &b->ds, st));
-    RD_TRY(rd_rows_get(s, n_slots, at->M, &b->dctx, st));
-    if (!at->ve) {
-        RD_TRY(rd_rows_get(s, n_slots, at->R, &b->q, st));
-        RD_TRY(rd_rows_zero(s, n_seq, 1, &b->dg_rows, st));
-    } else if (rd_backend_gpu(at->be)) {
-        RD_TRY(rd_rows_get(s, n_slots, at->A, &b->q, st));
-    } else {
-        RD_TRY(rd_rows_zero(s, n_seq, at->A, &b->dv_rows, st));
-        if (!b->dkeys) RD_TRY(rd_rows_zero(s, at->S, at->A, &b->dkeys, st));
-    }
+    (void)n_slots;
+    RD_TRY(rd_rows_zero(at->scratch, n_seq, at->A, &b->dv_rows, st));
+    if (!b->dkeys) RD_TRY(rd_rows_zero(at->scratch, at->S, at->A, &b->dkeys, st));
 done:
     return st->code;
 }
@@ -186,39 +149,34 @@ static void attention_back_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_attention_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
-                               int64_t t, const float *q, const float *qp, const float *al,
-                               const float *dctx, const float *carry, int64_t ld_carry,
-                               int64_t n_carry, float *dqp, float *dq, rd_status *st)
+static rd_code cpu_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
+                             int64_t t, const float *q, const float *qp, const float *al,
+                             const float *dctx, const float *carry, int64_t ld_carry,
+                             int64_t n_carry, float *dqp, float *dq, rd_status *st)
 {
-    if (rd_backend_gpu(at->be)) {
-        RD_TRY(rd_cuda_attention_step_back(rd_backend_gpu(at->be), at, b, n, t, q, qp, al, dctx,
-                                           carry, ld_carry, n_carry, dqp, dq, st));
-    } else {
-        attention_job j = {.at = at,
-                           .b = b,
-                           .t = t,
-                           .q = q,
-                           .qp = qp,
-                           .cal = al,
-                           .dctx = dctx,
-                           .carry = carry,
-                           .ld_feed = ld_carry,
-                           .n_feed = n_carry,
-                           .dqp = dqp,
-                           .dq = dq};
-        rd_parallel(at->be, n, 1, attention_back_rows, &j);
-    }
-    if (additive(at))
-        RD_TRY(rd_param_mul_t(at->be, at->ps, at->query_kernel, 0, at->R, n, dqp, dq, true, st));
-done:
+    attention_job j = {.at = at,
+                       .b = b,
+                       .t = t,
+                       .q = q,
+                       .qp = qp,
+                       .cal = al,
+                       .dctx = dctx,
+                       .carry = carry,
+                       .ld_feed = ld_carry,
+                       .n_feed = n_carry,
+                       .dqp = dqp,
+                       .dq = dq};
+    rd_parallel(at->be, n, 1, attention_back_rows, &j);
     return st->code;
 }
 
 /* Products over time, sequence by sequence. */
-static rd_code memory_back(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
-                           const float *al, float *dmemory, rd_status *st)
+static rd_code cpu_sums(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
+                        const float *al, float *dmemory, const float **dv, int64_t *n_dv,
+                        rd_status *st)
 {
+    *dv = b->dv_rows;
+    *n_dv = n_seq;
     for (int64_t i = 0; i < n_seq; i++) {
         const int64_t k0 = b->slot0[i], T = b->slot0[i + 1] - k0, S = at->len[i], s0 = at->first[i];
         if (dmemory)
@@ -233,7 +191,7 @@ done:
 }
 
 /* ve = g v / |v|:  dg = dve . v/|v|,  dv = g/|v| (dve - (dve . v/|v|) v/|v|) */
-static void norm_back(const rd_attention *at, const float *dve)
+static rd_code cpu_norm_back(const rd_attention *at, const float *dve, rd_status *st)
 {
     const double len = norm_of(at->v->v, at->A);
     double along = 0.0;
@@ -242,27 +200,98 @@ static void norm_back(const rd_attention *at, const float *dve)
     const double f = (double)at->g->v[0] / len;
     for (int64_t c = 0; c < at->A; c++)
         at->v->g[c] += (float)(f * ((double)dve[c] - along * (double)at->v->v[c] / len));
+    return st->code;
+}
+
+static rd_code cpu_norm(const rd_attention *at, float *ve, rd_status *st)
+{
+    const float scale = (float)((double)at->g->v[0] / norm_of(at->v->v, at->A));
+    for (int64_t i = 0; i < at->A; i++) ve[i] = at->v->v[i] * scale;
+    return st->code;
+}
+
+static float cpu_gain(const rd_attention *at)
+{
+    return at->g->v[0];
+}
+
+static const rd_attention_kernels cpu_attention = {
+    cpu_gain, cpu_norm, cpu_norm_back, cpu_step, cpu_step_back, cpu_gather, cpu_sums};
+static const rd_attention_kernels *const attention_kernels[RD_BACKENDS] = {
+    [RD_CPU] = &cpu_attention, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_attention)};
+
+static const rd_attention_kernels *on(const rd_attention *at)
+{
+    return attention_kernels[rd_backend_kind_of(at->be)];
+}
+
+/* ---- on all backends ---- */
+
+rd_code rd_attention_begin(rd_attention *at, rd_arena *a, rd_status *st)
+{
+    float *ve;
+    at->gain = 1.0f;
+    at->ve = NULL;
+    if (!additive(at)) {
+        if (at->kind == RD_ATT_LUONG_SCALED) at->gain = on(at)->gain(at);
+        return RD_OK;
+    }
+    at->ve = at->v->v;
+    if (at->kind == RD_ATT_BAHDANAU) return RD_OK;
+    if (rd_arena_get(a, (size_t)at->A * sizeof(float), &ve, st) != RD_OK) return st->code;
+    at->ve = ve;
+    return on(at)->norm(at, ve, st);
+}
+
+rd_code rd_attention_step(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp,
+                          float *al, float *ctx, float *feed, int64_t ld_feed, int64_t n_feed,
+                          rd_status *st)
+{
+    if (additive(at))
+        RD_TRY(rd_param_mul(at->be, at->ps, at->query_kernel, 0, at->R, n, q, qp, false, st));
+    RD_TRY(on(at)->step(at, n, t, q, qp, al, ctx, feed, ld_feed, n_feed, st));
+done:
+    return st->code;
+}
+
+rd_code rd_attention_back_begin(const rd_attention *at, int64_t n_seq, int64_t n_slots,
+                                int64_t n_weights, const int64_t *slot0, float *dkeys,
+                                rd_attention_back *b, rd_status *st)
+{
+    rd_arena *s = at->scratch;
+    *b = (rd_attention_back){.slot0 = slot0, .dkeys = dkeys};
+    RD_TRY(rd_arena_get(s, (size_t)n_weights * sizeof(float), &b->ds, st));
+    RD_TRY(rd_rows_get(s, n_slots, at->M, &b->dctx, st));
+    if (at->ve) {
+        RD_TRY(on(at)->gather(at, n_seq, n_slots, b, st));
+    } else {
+        RD_TRY(rd_rows_get(s, n_slots, at->R, &b->q, st));
+        RD_TRY(rd_rows_zero(s, n_seq, 1, &b->dg_rows, st));
+    }
+done:
+    return st->code;
+}
+
+rd_code rd_attention_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
+                               int64_t t, const float *q, const float *qp, const float *al,
+                               const float *dctx, const float *carry, int64_t ld_carry,
+                               int64_t n_carry, float *dqp, float *dq, rd_status *st)
+{
+    RD_TRY(on(at)->step_back(at, b, n, t, q, qp, al, dctx, carry, ld_carry, n_carry, dqp, dq, st));
+    if (additive(at))
+        RD_TRY(rd_param_mul_t(at->be, at->ps, at->query_kernel, 0, at->R, n, dqp, dq, true, st));
+done:
+    return st->code;
 }
 
 rd_code rd_attention_finish(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
                             const float *al, float *dmemory, rd_status *st)
 {
     const rd_mark mark = rd_arena_mark(at->scratch);
-    const float *dv = b->dv_rows;
-    int64_t n_dv = n_seq;
-    float *dve, *shares;
-    if (rd_backend_gpu(at->be)) {
-        RD_TRY(rd_cuda_attention_memory_back(rd_backend_gpu(at->be), at, b, n_seq, al, dmemory,
-                                             st));
-        if (at->ve) {
-            n_dv = rd_cuda_attention_shares(at, n_seq);
-            RD_TRY(rd_rows_get(at->scratch, n_dv, at->A, &shares, st));
-            RD_TRY(rd_cuda_attention_keys_back(rd_backend_gpu(at->be), at, b, n_seq, shares, st));
-            dv = shares;
-        }
-    } else {
-        RD_TRY(memory_back(at, b, n_seq, al, dmemory, st));
-    }
+    const float *dv;
+    int64_t n_dv;
+    float *dve;
+    RD_TRY(on(at)->sums(at, b, n_seq, al, dmemory, &dv, &n_dv, st));
     if (at->kind == RD_ATT_LUONG_SCALED)
         RD_TRY(rd_add_columns(at->be, at->scratch, n_seq, 1, b->dg_rows, 1, at->g->g, st));
     if (!at->ve || !at->v->g) goto done;
@@ -270,10 +299,8 @@ rd_code rd_attention_finish(const rd_attention *at, const rd_attention_back *b, 
     RD_TRY(rd_add_columns(at->be, at->scratch, n_dv, at->A, dv, at->A, dve, st));
     if (at->kind == RD_ATT_BAHDANAU)
         RD_TRY(rd_vec_add(at->be, at->A, dve, at->v->g, st));
-    else if (rd_backend_gpu(at->be))
-        RD_TRY(rd_cuda_attention_norm_back(rd_backend_gpu(at->be), at, dve, st));
     else
-        norm_back(at, dve);
+        RD_TRY(on(at)->norm_back(at, dve, st));
 done:
     rd_arena_rewind(at->scratch, mark);
     return st->code;

@@ -1,7 +1,7 @@
 /* attention.cu -- see attention_cuda.h. Of a step, a block is a row: its warps share the positions where a score is a sum over
  * the width, its threads the columns where a row is a sum over the positions. So keys and memory are read once, in whole lines.
  * After the loop, a block is a tile of columns and positions of one sequence, whose sums over time stay in registers. */
-#include "attention_cuda.h"
+#include "attention_kernels.h"
 #include "../../engine/gpu/kernel.h"
 
 enum { MOST_THREADS = 512 }; /* of a block that is a row */
@@ -184,10 +184,11 @@ static __global__ void __launch_bounds__(MOST_THREADS)
         });
 }
 
-rd_code rd_cuda_attention_step(rd_gpu *g, const rd_attention *at, int64_t n, int64_t t,
-                               const float *q, float *qp, float *al, float *ctx, float *feed,
-                               int64_t ld_feed, int64_t n_feed, rd_status *st)
+static rd_code launch_step(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp,
+                           float *al, float *ctx, float *feed, int64_t ld_feed, int64_t n_feed,
+                           rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(at->be);
     const rows r = attention_rows_of(at);
     const float *b = at->b ? at->b->v : NULL;
     return attention_by_four(at) ? RD_LAUNCH(g, st, attend<4>, (unsigned)n, threads_of(at), 0, r, t,
@@ -271,12 +272,12 @@ static __global__ void __launch_bounds__(MOST_THREADS) attend_back(rows r, int64
     if (threadIdx.x == 0) b.dg[i] += dg;
 }
 
-rd_code rd_cuda_attention_step_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b,
-                                    int64_t n, int64_t t, const float *q, const float *qp,
-                                    const float *al, const float *dctx, const float *carry,
-                                    int64_t ld_carry, int64_t n_carry, float *dqp, float *dq,
-                                    rd_status *st)
+static rd_code launch_step_back(const rd_attention *at, const rd_attention_back *b, int64_t n,
+                                int64_t t, const float *q, const float *qp, const float *al,
+                                const float *dctx, const float *carry, int64_t ld_carry,
+                                int64_t n_carry, float *dqp, float *dq, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(at->be);
     const rows r = attention_rows_of(at);
     const step_back s = {at->ve ? qp : q,
                          al,
@@ -389,9 +390,10 @@ static rd_code sums_over_time(rd_gpu *g, const rd_attention *at, int64_t n_seq,
                                       32 * WARPS, 0, r, slot0, w, x, width, gain, out);
 }
 
-rd_code rd_cuda_attention_memory_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b,
-                                      int64_t n_seq, const float *al, float *dmemory, rd_status *st)
+static rd_code launch_memory_back(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
+                                  const float *al, float *dmemory, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(at->be);
     const float *gain = attention_rows_of(at).gain;
     if (dmemory)
         RD_DO(sums_over_time(g, at, n_seq, b->slot0, al, b->dctx, at->M, NULL, dmemory, st));
@@ -447,14 +449,10 @@ static __global__ void __launch_bounds__(32 * WARPS)
         if (dkeys && e < k.mine) dkeys[at + e * r.A] += v * sum[e];
 }
 
-int64_t rd_cuda_attention_shares(const rd_attention *at, int64_t n_seq)
+static rd_code launch_keys_back(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
+                                float *dv, rd_status *st)
 {
-    return n_seq * tiles_of(at);
-}
-
-rd_code rd_cuda_attention_keys_back(rd_gpu *g, const rd_attention *at, const rd_attention_back *b,
-                                    int64_t n_seq, float *dv, rd_status *st)
-{
+    rd_gpu *g = rd_gpu_of(at->be);
     const rows r = attention_rows_of(at);
     return RD_LAUNCH(g, st, keys_back, tiles_grid(at, n_seq, at->A, 1), 32 * WARPS, 0, r, b->slot0,
                      b->ds, b->q, b->dkeys, dv);
@@ -474,8 +472,9 @@ static __global__ void attention_normalise(int64_t A, const float *v, const floa
     for (int64_t c = threadIdx.x; c < A; c += blockDim.x) ve[c] = v[c] * scale;
 }
 
-rd_code rd_cuda_attention_norm(rd_gpu *g, const rd_attention *at, float *ve, rd_status *st)
+static rd_code launch_norm(const rd_attention *at, float *ve, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(at->be);
     return RD_LAUNCH(g, st, attention_normalise, 1, RD_BLOCK, 0, at->A, at->v->v, at->g->v, ve);
 }
 
@@ -492,9 +491,39 @@ static __global__ void normalise_back(int64_t A, const float *dve, const float *
     if (threadIdx.x == 0) *dg += (float)along;
 }
 
-rd_code rd_cuda_attention_norm_back(rd_gpu *g, const rd_attention *at, const float *dve,
-                                    rd_status *st)
+static rd_code launch_norm_back(const rd_attention *at, const float *dve, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(at->be);
     return RD_LAUNCH(g, st, normalise_back, 1, RD_BLOCK, 0, at->A, dve, at->v->v, at->g->v,
                      at->v->g, at->g->g);
 }
+
+static float launch_gain(const rd_attention *)
+{
+    return 1.0f; /* kernels read g */
+}
+
+static rd_code launch_gather(const rd_attention *at, int64_t, int64_t n_slots, rd_attention_back *b,
+                             rd_status *st)
+{
+    return rd_rows_get(at->scratch, n_slots, at->A, &b->q, st);
+}
+
+static rd_code launch_sums(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
+                           const float *al, float *dmemory, const float **dv, int64_t *n_dv,
+                           rd_status *st)
+{
+    float *shares;
+    *dv = NULL;
+    *n_dv = 0;
+    RD_DO(launch_memory_back(at, b, n_seq, al, dmemory, st));
+    if (!at->ve) return RD_OK;
+    *n_dv = n_seq * tiles_of(at);
+    RD_DO(rd_rows_get(at->scratch, *n_dv, at->A, &shares, st));
+    *dv = shares;
+    return launch_keys_back(at, b, n_seq, shares, st);
+}
+
+const rd_attention_kernels rd_cuda_attention = {launch_gain, launch_norm,      launch_norm_back,
+                                                launch_step, launch_step_back, launch_gather,
+                                                launch_sums};

@@ -1,30 +1,6 @@
-/* cell.c -- what all recurrent cells share: the registry, the projection, products with rows of a kernel. */
-#include "cell.h"
+/* cell.c -- what all recurrent cells share: the projection, products with rows of a kernel. */
+#include "rd/cell.h"
 #include <string.h>
-
-#define RD_ENTRY(name) extern const rd_cell_def rd_cell_##name;
-#include "cells.inc"
-#undef RD_ENTRY
-#define RD_ENTRY(name) &rd_cell_##name,
-static const rd_cell_def *const cells[] = {
-#include "cells.inc"
-};
-#undef RD_ENTRY
-
-const rd_cell_def *const *rd_cell_defs(int *n)
-{
-    *n = (int)(sizeof cells / sizeof *cells);
-    return cells;
-}
-
-const rd_cell_def *rd_cell_find(const char *name)
-{
-    int n;
-    const rd_cell_def *const *d = rd_cell_defs(&n);
-    for (int i = 0; i < n; i++)
-        if (strcmp(d[i]->name, name) == 0) return d[i];
-    return NULL;
-}
 
 rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, rd_backend *be,
                      const rd_params *ps, rd_arena *scratch, rd_var *const *w, int n_w,
@@ -65,25 +41,23 @@ rd_code rd_rows_check(const char *op, const rd_var *x, int64_t cols, rd_status *
     return RD_OK;
 }
 
-/* On a GPU a leaf's values are those of the device, and rd_gemm computes there. */
+static rd_leaf_rows leaf_rows(const rd_var *w, int64_t row0, int64_t rows)
+{
+    return (rd_leaf_rows){w->param, w->v, w->cols, row0, rows};
+}
+
 rd_code rd_param_mul(rd_backend *be, const rd_params *ps, const rd_var *w, int64_t row0,
                      int64_t rows, int64_t n, const float *x, float *y, bool add, rd_status *st)
 {
-    if (rd_backend_gpu(be))
-        return rd_gemm(be, false, false, n, w->cols, rows, 1.0f, x, rows, w->v + row0 * w->cols,
-                       w->cols, add, y, w->cols, st);
-    rd_packed *p = rd_backend_packed(be, ps, w->param, row0, rows, st);
-    return p ? rd_packed_mul(p, n, x, y, add, st) : st->code;
+    const rd_leaf_rows r = leaf_rows(w, row0, rows);
+    return rd_leaf_mul(be, ps, &r, n, x, y, add, st);
 }
 
 rd_code rd_param_mul_t(rd_backend *be, const rd_params *ps, const rd_var *w, int64_t row0,
                        int64_t rows, int64_t n, const float *y, float *x, bool add, rd_status *st)
 {
-    if (rd_backend_gpu(be))
-        return rd_gemm(be, false, true, n, rows, w->cols, 1.0f, y, w->cols, w->v + row0 * w->cols,
-                       w->cols, add, x, rows, st);
-    rd_packed *p = rd_backend_packed(be, ps, w->param, row0, rows, st);
-    return p ? rd_packed_mul_t(p, n, y, x, add, st) : st->code;
+    const rd_leaf_rows r = leaf_rows(w, row0, rows);
+    return rd_leaf_mul_t(be, ps, &r, n, y, x, add, st);
 }
 
 rd_code rd_param_grad(rd_backend *be, const rd_var *w, int64_t row0, int64_t rows, int64_t N,
@@ -113,13 +87,28 @@ rd_code rd_mul_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N
     return rd_param_grad(k->be, w, row0, rows, N, x, dy, st);
 }
 
-rd_code rd_mul_operand(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld,
-                       const float **out, int64_t *ld_out, rd_status *st)
+/* ---- operands with gaps between their rows ---- */
+
+/* What products with parameters do about gaps, one table for each kind of backend. */
+typedef struct strided_products {
+    rd_code (*operand)(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld,
+                       const float **out, int64_t *ld_out, rd_status *st);
+    /* y = x W (back: x = y W^T): in [n, in_cols] has leading dimension ld_in, out [n, out_cols] ld_out. */
+    rd_code (*mul)(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bool back, int64_t n,
+                   const float *in, int64_t ld_in, float *out, int64_t ld_out, bool add,
+                   rd_status *st);
+    rd_code (*for_step)(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n,
+                        const float *x, float *z, int64_t ldz, float **y, rd_status *st);
+} strided_products;
+
+/* A CPU's packed products take rows without gaps: others go through a copy. */
+static rd_code packed_operand(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld,
+                              const float **out, int64_t *ld_out, rd_status *st)
 {
     float *copy;
     *out = x;
     *ld_out = ld;
-    if (ld == cols || rd_backend_gpu(k->be)) return RD_OK;
+    if (ld == cols) return RD_OK;
     RD_TRY(rd_rows_get(k->scratch, n, cols, &copy, st));
     RD_TRY(rd_rows_copy(k->be, n, cols, x, ld, copy, cols, false, st));
     *out = copy;
@@ -128,19 +117,15 @@ done:
     return st->code;
 }
 
-/* y = x W (back: x = y W^T) with rows apart: in [n, in_cols] has leading dimension ld_in, out [n, out_cols] ld_out. */
-static rd_code mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bool back, int64_t n,
-                           const float *in, int64_t ld_in, float *out, int64_t ld_out, bool add,
-                           rd_status *st)
+static rd_code packed_mul(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bool back, int64_t n,
+                          const float *in, int64_t ld_in, float *out, int64_t ld_out, bool add,
+                          rd_status *st)
 {
-    const int64_t width = w->cols, in_cols = back ? width : rows, out_cols = back ? rows : width;
-    if (rd_backend_gpu(k->be))
-        return rd_gemm(k->be, false, back, n, out_cols, in_cols, 1.0f, in, ld_in,
-                       w->v + row0 * width, width, add, out, ld_out, st);
+    const int64_t in_cols = back ? w->cols : rows, out_cols = back ? rows : w->cols;
     const rd_mark mark = rd_arena_mark(k->scratch);
     const bool gaps = ld_out != out_cols;
     float *product = out;
-    RD_TRY(rd_mul_operand(k, n, in_cols, in, ld_in, &in, &ld_in, st));
+    RD_TRY(packed_operand(k, n, in_cols, in, ld_in, &in, &ld_in, st));
     if (gaps) RD_TRY(rd_rows_get(k->scratch, n, out_cols, &product, st));
     RD_TRY((back ? rd_mul_rows_t : rd_mul_rows)(k, w, row0, rows, n, in, product, add && !gaps,
                                                 st));
@@ -148,6 +133,59 @@ static rd_code mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bo
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
+}
+
+static rd_code packed_for_step(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n,
+                               const float *x, float *z, int64_t ldz, float **y, rd_status *st)
+{
+    (void)z, (void)ldz;
+    RD_TRY(rd_rows_get(k->scratch, n, w->cols, y, st));
+    RD_TRY(rd_mul_rows(k, w, row0, rows, n, x, *y, false, st));
+done:
+    return st->code;
+}
+
+/* A GPU's products take leading dimensions. */
+static rd_code direct_operand(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld,
+                              const float **out, int64_t *ld_out, rd_status *st)
+{
+    (void)k, (void)n, (void)cols, (void)st;
+    *out = x;
+    *ld_out = ld;
+    return RD_OK;
+}
+
+static rd_code direct_mul(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bool back, int64_t n,
+                          const float *in, int64_t ld_in, float *out, int64_t ld_out, bool add,
+                          rd_status *st)
+{
+    return rd_gemm(k->be, false, back, n, back ? rows : w->cols, back ? w->cols : rows, 1.0f, in,
+                   ld_in, w->v + row0 * w->cols, w->cols, add, out, ld_out, st);
+}
+
+static rd_code direct_for_step(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n,
+                               const float *x, float *z, int64_t ldz, float **y, rd_status *st)
+{
+    *y = NULL;
+    return direct_mul(k, w, row0, rows, false, n, x, rows, z, ldz, true, st);
+}
+
+static const strided_products strided[RD_BACKENDS] = {
+    [RD_CPU] = {packed_operand, packed_mul, packed_for_step},
+    [RD_GPU] = {direct_operand, direct_mul, direct_for_step}};
+
+rd_code rd_mul_operand(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld,
+                       const float **out, int64_t *ld_out, rd_status *st)
+{
+    return strided[rd_backend_kind_of(k->be)].operand(k, n, cols, x, ld, out, ld_out, st);
+}
+
+static rd_code mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bool back, int64_t n,
+                           const float *in, int64_t ld_in, float *out, int64_t ld_out, bool add,
+                           rd_status *st)
+{
+    return strided[rd_backend_kind_of(k->be)].mul(k, w, row0, rows, back, n, in, ld_in, out, ld_out,
+                                                  add, st);
 }
 
 rd_code rd_mul_strided(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n, const float *x,
@@ -182,13 +220,7 @@ done:
 rd_code rd_mul_for_step(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t n,
                         const float *x, float *z, int64_t ldz, float **y, rd_status *st)
 {
-    *y = NULL;
-    if (rd_backend_gpu(k->be))
-        return rd_mul_strided(k, w, row0, rows, n, x, rows, z, ldz, true, st);
-    RD_TRY(rd_rows_get(k->scratch, n, w->cols, y, st));
-    RD_TRY(rd_mul_rows(k, w, row0, rows, n, x, *y, false, st));
-done:
-    return st->code;
+    return strided[rd_backend_kind_of(k->be)].for_step(k, w, row0, rows, n, x, z, ldz, y, st);
 }
 
 rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev,
@@ -206,8 +238,8 @@ rd_code rd_cell_step_back(rd_cell *k, int64_t n, const float *dh, float *dc, con
 {
     const rd_mark mark = rd_arena_mark(k->scratch);
     const float *dm = dh;
-    const bool apart = add && h_prev && dh_prev &&
-                       !rd_backend_gpu(k->be); /* products on a CPU write whole blocks of rows */
+    /* Products that write whole blocks of rows must not reach the rows of other steps. */
+    const bool apart = add && h_prev && dh_prev && rd_backend_rounds_rows(k->be);
     float *to = dh_prev;
     if (k->s.projects) {
         float *m;

@@ -42,10 +42,11 @@ static __global__ void lstm_gates(lstm a)
         }
 }
 
-extern "C" rd_code rd_cuda_lstm_gates(rd_gpu *g, int64_t n, int64_t H, int64_t groups,
-                                      const float *const bias[4], const float *c_prev,
-                                      const rd_cell_rows *r, rd_status *st)
+static rd_code launch_lstm_gates(rd_backend *be, int64_t n, int64_t H, int64_t groups,
+                                 const float *, const float *const bias[4], const float *c_prev,
+                                 const rd_cell_rows *r, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     lstm a = {};
     a.n = n;
     a.H = H;
@@ -77,10 +78,11 @@ static __global__ void lstm_gates_back(lstm a)
         }
 }
 
-extern "C" rd_code rd_cuda_lstm_gates_back(rd_gpu *g, int64_t n, int64_t H, int64_t groups,
-                                           const float *dm, float *dc, const float *c_prev,
-                                           const rd_cell_rows *r, float *dz, rd_status *st)
+static rd_code launch_lstm_gates_back(rd_backend *be, int64_t n, int64_t H, int64_t groups,
+                                      const float *dm, float *dc, const float *c_prev,
+                                      const rd_cell_rows *r, float *dz, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     lstm a = {};
     a.n = n;
     a.H = H;
@@ -108,9 +110,11 @@ static __global__ void gru_gates(int64_t n, int64_t H, const float *__restrict__
         }
 }
 
-extern "C" rd_code rd_cuda_gru_gates(rd_gpu *g, int64_t n, int64_t H, const float *bias,
-                                     const float *h_prev, float *z, float *rh, rd_status *st)
+static rd_code launch_gru_gates(rd_backend *be, int64_t n, int64_t H, const float *,
+                                const float *bias, const float *h_prev, float *z, float *rh,
+                                rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, gru_gates, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev,
                      z, rh);
 }
@@ -128,9 +132,11 @@ static __global__ void gru_output(int64_t n, int64_t H, const float *__restrict_
         }
 }
 
-extern "C" rd_code rd_cuda_gru_output(rd_gpu *g, int64_t n, int64_t H, const float *bias,
-                                      const float *h_prev, float *z, float *h, rd_status *st)
+static rd_code launch_gru_output(rd_backend *be, int64_t n, int64_t H, const float *,
+                                 const float *bias, const float *h_prev, float *z, float *h,
+                                 rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, gru_output, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, bias, h_prev,
                      z, h);
 }
@@ -150,10 +156,10 @@ static __global__ void gru_output_back(int64_t n, int64_t H, const float *__rest
         }
 }
 
-extern "C" rd_code rd_cuda_gru_output_back(rd_gpu *g, int64_t n, int64_t H, const float *dh,
-                                           const float *h_prev, const float *z, float *dz,
-                                           rd_status *st)
+static rd_code launch_gru_output_back(rd_backend *be, int64_t n, int64_t H, const float *dh,
+                                      const float *h_prev, const float *z, float *dz, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, gru_output_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh,
                      h_prev, z, dz);
 }
@@ -174,10 +180,23 @@ static __global__ void gru_gates_back(int64_t n, int64_t H, const float *__restr
         }
 }
 
-extern "C" rd_code rd_cuda_gru_gates_back(rd_gpu *g, int64_t n, int64_t H, const float *dh,
-                                          const float *drh, const float *h_prev, const float *z,
-                                          float *dz, float *dh_prev, bool add, rd_status *st)
+static rd_code launch_gru_gates_back(rd_backend *be, int64_t n, int64_t H, const float *dh,
+                                     const float *drh, const float *h_prev, const float *z,
+                                     float *dz, float *dh_prev, bool add, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, gru_gates_back, rd_rows_grid(n, H), rd_rows_block(H), 0, n, H, dh, drh,
                      h_prev, z, dz, dh_prev, add);
 }
+
+/* gates_back has added it. */
+static rd_code no_state_back(rd_backend *, int64_t, int64_t, const float *, const float *,
+                             const float *, float *, rd_status *)
+{
+    return RD_OK;
+}
+
+const rd_lstm_kernels rd_cuda_lstm = {launch_lstm_gates, launch_lstm_gates_back};
+const rd_gru_kernels rd_cuda_gru = {
+    launch_gru_gates, launch_gru_output, launch_gru_output_back, launch_gru_gates_back, true,
+    no_state_back};

@@ -1,45 +1,65 @@
-/* cell_kernels.h -- what recurrent cells and packed rows start on a GPU (cell_kernels.cu, row_dropout.cu); as in cell.h
- * and gru.c. */
+/* cell_kernels.h -- the tables behind recurrent cells and packed rows, one for each kind of backend: a CPU's are in the
+ * .c files named here, a GPU's in the .cu files. The functions of rd/cell.h say what each entry does. */
 #ifndef RD_CELL_KERNELS_H
 #define RD_CELL_KERNELS_H
 
-#include "cell.h"
+#include "rd/cell.h"
 #include "rd/philox.h"
 
 RD_C_BEGIN
 
-rd_code rd_cuda_lstm_gates(rd_gpu *g, int64_t n, int64_t H, int64_t groups,
-                           const float *const bias[4], const float *c_prev, const rd_cell_rows *r,
-                           rd_status *st);
-rd_code rd_cuda_lstm_gates_back(rd_gpu *g, int64_t n, int64_t H, int64_t groups, const float *dm,
-                                float *dc, const float *c_prev, const rd_cell_rows *r, float *dz,
-                                rd_status *st);
+/* ---- the LSTM's elementwise part: lstm_gates.c, cell_kernels.cu ---- */
+typedef struct rd_lstm_kernels {
+    rd_code (*gates)(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *hz,
+                     const float *const bias[4], const float *c_prev, const rd_cell_rows *r,
+                     rd_status *st);
+    rd_code (*gates_back)(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *dm,
+                          float *dc, const float *c_prev, const rd_cell_rows *r, float *dz,
+                          rd_status *st);
+} rd_lstm_kernels;
+extern const rd_lstm_kernels rd_cuda_lstm;
 
-rd_code rd_cuda_gru_gates(rd_gpu *g, int64_t n, int64_t H, const float *bias, const float *h_prev,
-                          float *z, float *rh, rd_status *st);
-rd_code rd_cuda_gru_output(rd_gpu *g, int64_t n, int64_t H, const float *bias, const float *h_prev,
-                           float *z, float *h, rd_status *st);
-/* dz's u and n. */
-rd_code rd_cuda_gru_output_back(rd_gpu *g, int64_t n, int64_t H, const float *dh,
-                                const float *h_prev, const float *z, float *dz, rd_status *st);
-/* dz's r, and the elementwise part of dh_prev (NULL: not wanted). h_prev NULL: zeros, and drh is not read. */
-rd_code rd_cuda_gru_gates_back(rd_gpu *g, int64_t n, int64_t H, const float *dh, const float *drh,
-                               const float *h_prev, const float *z, float *dz, float *dh_prev,
-                               bool add, rd_status *st);
+/* ---- the GRU's: cells/gru.c, cell_kernels.cu; h_prev NULL: zeros ---- */
+typedef struct rd_gru_kernels {
+    /* r, u and r h from z (+ gh) + bias; gh NULL: nothing to add, as always on a GPU. */
+    rd_code (*gates)(rd_backend *be, int64_t n, int64_t H, const float *gh, const float *bias,
+                     const float *h_prev, float *z, float *rh, rd_status *st);
+    /* n and h' from z (+ ch) + bias. */
+    rd_code (*output)(rd_backend *be, int64_t n, int64_t H, const float *ch, const float *bias,
+                      const float *h_prev, float *z, float *h, rd_status *st);
+    /* dz's u and n. */
+    rd_code (*output_back)(rd_backend *be, int64_t n, int64_t H, const float *dh,
+                           const float *h_prev, const float *z, float *dz, rd_status *st);
+    /* dz's r. A GPU also writes the elementwise part of dh_prev (NULL: not wanted), or adds it (add), and the product
+     * that follows adds to that. h_prev NULL: drh is not read. */
+    rd_code (*gates_back)(rd_backend *be, int64_t n, int64_t H, const float *dh, const float *drh,
+                          const float *h_prev, const float *z, float *dz, float *dh_prev, bool add,
+                          rd_status *st);
+    bool product_adds; /* gates_back has written dh_prev; else state_back adds to the product */
+    rd_code (*state_back)(rd_backend *be, int64_t n, int64_t H, const float *dh, const float *drh,
+                          const float *z, float *dh_prev, rd_status *st);
+} rd_gru_kernels;
+extern const rd_gru_kernels rd_cuda_gru;
 
-/* Rows of one mask: of steps t0 .. t1 - 1, n of them from row `first` on. */
+/* ---- packed rows: row_dropout.c, row_dropout.cu ---- */
+/* Rows of one mask: of steps t0 .. t1 - 1, n of them from row `first` on. off, sample: where kernels read them. */
 typedef struct rd_mask_rows {
     const int64_t *off, *sample;
     int64_t t0, t1, first, n, width;
     rd_key key;
     float keep;
 } rd_mask_rows;
-rd_code rd_cuda_dropout_rows(rd_gpu *g, const rd_mask_rows *m, const float *x,
-                             const float *residual, float *y, uint8_t *mask, rd_status *st);
-rd_code rd_cuda_dropout_back(rd_gpu *g, float scale, int64_t n, const float *dy,
-                             const uint8_t *mask, float *dx, bool add, rd_status *st);
-rd_code rd_cuda_shift_rows(rd_gpu *g, int64_t n_steps, const int64_t *off, int64_t n, int64_t width,
-                           const float *h, float *out, rd_status *st); /* n rows in n_steps steps */
+typedef struct rd_row_kernels {
+    rd_code (*lend)(rd_call *c, const rd_packing *p, rd_arena *a, rd_packing_lent *out,
+                    rd_status *st);
+    rd_code (*dropout)(rd_backend *be, const rd_mask_rows *m, const float *x, const float *residual,
+                       float *y, uint8_t *mask, rd_status *st);
+    rd_code (*dropout_back)(rd_backend *be, float scale, int64_t n, const float *dy,
+                            const uint8_t *mask, float *dx, bool add, rd_status *st);
+    rd_code (*shift)(rd_backend *be, const rd_packing_lent *p, int64_t width, const float *h,
+                     float *out, rd_status *st);
+} rd_row_kernels;
+extern const rd_row_kernels rd_cuda_rows;
 
 RD_C_END
 #endif

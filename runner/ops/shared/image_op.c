@@ -1,6 +1,5 @@
 /* image_op.c -- see image_op.h. */
 #include "image_op.h"
-#include "image_cuda.h"
 #include <string.h>
 
 enum { GRAIN = 16384 };
@@ -65,31 +64,117 @@ static void copy_part(void *ctx, int64_t lo, int64_t hi)
         memcpy(out + lo, g + lo, (size_t)(hi - lo) * sizeof(float));
 }
 
+typedef struct sum_job {
+    const float *a, *b;
+    float *y;
+    bool relu;
+} sum_job;
+
+static void sum_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const sum_job *j = ctx;
+    const float *a = j->a, *b = j->b;
+    float *restrict y = j->y;
+    if (j->relu)
+        for (int64_t i = lo; i < hi; i++) {
+            const float s = a[i] + b[i];
+            y[i] = s < 0.0f ? 0.0f : s;
+        }
+    else
+        for (int64_t i = lo; i < hi; i++) y[i] = a[i] + b[i];
+}
+
+static void rectify_part(void *ctx, int64_t lo, int64_t hi)
+{
+    const sum_job *j = ctx;
+    const float *restrict x = j->a;
+    float *restrict y = j->y;
+    for (int64_t i = lo; i < hi; i++) y[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
+static rd_code cpu_rectify(rd_backend *be, rd_element type, int64_t n, const void *x, void *y,
+                           rd_status *st)
+{
+    sum_job j = {x, NULL, y, true};
+    (void)type;
+    rd_parallel(be, n, GRAIN, rectify_part, &j);
+    return st->code;
+}
+
+static rd_code cpu_sum(rd_backend *be, rd_element type, int64_t n, const void *a, const void *b,
+                       bool relu, void *y, rd_status *st)
+{
+    sum_job j = {a, b, y, relu};
+    (void)type;
+    rd_parallel(be, n, GRAIN, sum_part, &j);
+    return st->code;
+}
+
+static rd_code cpu_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g,
+                        rd_status *st)
+{
+    image_op_job j = {y, NULL, g, false};
+    (void)type;
+    rd_parallel(be, n, GRAIN, mask_part, &j);
+    return st->code;
+}
+
+static rd_code cpu_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g,
+                          void *out, bool add, rd_status *st)
+{
+    image_op_job j = {y, g, out, add};
+    (void)type;
+    rd_parallel(be, n, GRAIN, masked_part, &j);
+    return st->code;
+}
+
+static rd_code cpu_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out,
+                        bool add, rd_status *st)
+{
+    image_op_job j = {NULL, x, out, add};
+    (void)type;
+    rd_parallel(be, n, GRAIN, copy_part, &j);
+    return st->code;
+}
+
+static const rd_element_kernels cpu_elements = {cpu_rectify, cpu_sum, cpu_mask, cpu_masked,
+                                                cpu_copy};
+static const rd_element_kernels *const element_kernels[RD_BACKENDS] = {
+    [RD_CPU] = &cpu_elements, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_elements)};
+
+static const rd_element_kernels *on(const rd_backend *be)
+{
+    return element_kernels[rd_backend_kind_of(be)];
+}
+
+rd_code rd_op_rectify(rd_backend *be, rd_element type, int64_t n, const void *x, void *y,
+                      rd_status *st)
+{
+    return on(be)->rectify(be, type, n, x, y, st);
+}
+
+rd_code rd_op_sum(rd_backend *be, rd_element type, int64_t n, const void *a, const void *b,
+                  bool relu, void *y, rd_status *st)
+{
+    return on(be)->sum(be, type, n, a, b, relu, y, st);
+}
+
 rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g,
                    rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_mask(rd_backend_gpu(be), type, n, y, g, st);
-    image_op_job j = {y, NULL, g, false};
-    rd_parallel(be, n, GRAIN, mask_part, &j);
-    return st->code;
+    return on(be)->mask(be, type, n, y, g, st);
 }
 
 rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g,
                      void *out, bool add, rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_masked(rd_backend_gpu(be), type, n, y, g, out, add, st);
-    image_op_job j = {y, g, out, add};
-    rd_parallel(be, n, GRAIN, masked_part, &j);
-    return st->code;
+    return on(be)->masked(be, type, n, y, g, out, add, st);
 }
 
 rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add,
                    rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_copy(rd_backend_gpu(be), type, n, x, out, add, st);
-    image_op_job j = {NULL, x, out, add};
-    rd_parallel(be, n, GRAIN, copy_part, &j);
-    return st->code;
+    return on(be)->copy(be, type, n, x, out, add, st);
 }
 
 rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const float **v,

@@ -42,13 +42,37 @@ rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const f
 rd_code rd_op_to_order(const rd_var *like, const rd_var *x, const float *g, float *out, bool add,
                        rd_status *st);
 
-/* Elementwise passes on the backend's threads, or on its GPU, over arrays of one type (of float32 on a CPU). */
+/* Elementwise passes over n elements of one type (float32 on a CPU). */
+/* y = max(x, 0); NaN stays NaN. */
+rd_code rd_op_rectify(rd_backend *be, rd_element type, int64_t n, const void *x, void *y,
+                      rd_status *st);
+/* y = a + b, with relu max(a + b, 0). */
+rd_code rd_op_sum(rd_backend *be, rd_element type, int64_t n, const void *a, const void *b,
+                  bool relu, void *y, rd_status *st);
+/* g = y > 0 ? g : 0 */
 rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g,
-                   rd_status *st); /* g = y > 0 ? g : 0 */
+                   rd_status *st);
+/* out (+)= y > 0 ? g : 0 */
 rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g,
-                     void *out, bool add, rd_status *st); /* out (+)= that */
+                     void *out, bool add, rd_status *st);
+/* out (+)= x */
 rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add,
-                   rd_status *st); /* out (+)= x */
+                   rd_status *st);
+
+/* The table behind these functions, one for each kind of backend. */
+typedef struct rd_element_kernels {
+    rd_code (*rectify)(rd_backend *be, rd_element type, int64_t n, const void *x, void *y,
+                       rd_status *st);
+    rd_code (*sum)(rd_backend *be, rd_element type, int64_t n, const void *a, const void *b,
+                   bool relu, void *y, rd_status *st);
+    rd_code (*mask)(rd_backend *be, rd_element type, int64_t n, const void *y, void *g,
+                    rd_status *st);
+    rd_code (*masked)(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g,
+                      void *out, bool add, rd_status *st);
+    rd_code (*copy)(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add,
+                    rd_status *st);
+} rd_element_kernels;
+extern const rd_element_kernels rd_cuda_elements; /* image_op.cu */
 
 RD_C_END
 #endif

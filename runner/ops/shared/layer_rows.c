@@ -37,9 +37,9 @@ static void forward_rows(void *ctx, int64_t lo, int64_t hi)
     if (r->next) passed(n, r->mask_in ? r->mask_in + at : NULL, r->keep_in, y, NULL, r->next + at);
 }
 
-rd_code rd_between_layers(rd_backend *be, const rd_between *r, rd_status *st)
+static rd_code cpu_between(rd_backend *be, const rd_between *r, rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_between_layers(rd_backend_gpu(be), r, st);
+    (void)st;
     rd_between job = *r;
     rd_parallel(be, r->n, grain(r->width), forward_rows, &job);
     return RD_OK;
@@ -59,10 +59,24 @@ static void layer_rows_back_rows(void *ctx, int64_t lo, int64_t hi)
         passed((last - lo) * r->width, NULL, 1.0f, r->dh + at, r->dh_later + at, r->dh + at);
 }
 
-rd_code rd_between_layers_back(rd_backend *be, const rd_between_back *r, rd_status *st)
+static rd_code cpu_between_back(rd_backend *be, const rd_between_back *r, rd_status *st)
 {
-    if (rd_backend_gpu(be)) return rd_cuda_between_layers_back(rd_backend_gpu(be), r, st);
+    (void)st;
     rd_between_back job = *r;
     rd_parallel(be, r->n, grain(r->width), layer_rows_back_rows, &job);
     return RD_OK;
+}
+
+static const rd_between_kernels cpu_kernels = {cpu_between, cpu_between_back};
+static const rd_between_kernels *const between_kernels[RD_BACKENDS] = {
+    [RD_CPU] = &cpu_kernels, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_between)};
+
+rd_code rd_between_layers(rd_backend *be, const rd_between *r, rd_status *st)
+{
+    return between_kernels[rd_backend_kind_of(be)]->forward(be, r, st);
+}
+
+rd_code rd_between_layers_back(rd_backend *be, const rd_between_back *r, rd_status *st)
+{
+    return between_kernels[rd_backend_kind_of(be)]->back(be, r, st);
 }

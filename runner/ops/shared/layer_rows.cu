@@ -15,8 +15,9 @@ static __global__ void between(rd_between r)
     }
 }
 
-rd_code rd_cuda_between_layers(rd_gpu *g, const rd_between *r, rd_status *st)
+static rd_code launch_between_layers(rd_backend *be, const rd_between *r, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, between, rd_grid(r->n * r->width), RD_BLOCK, 0, *r);
 }
 
@@ -35,7 +36,10 @@ static __global__ void between_back(rd_between_back r)
     }
 }
 
-rd_code rd_cuda_between_layers_back(rd_gpu *g, const rd_between_back *r, rd_status *st)
+static rd_code launch_between_layers_back(rd_backend *be, const rd_between_back *r, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     return RD_LAUNCH(g, st, between_back, rd_grid(r->n * r->width), RD_BLOCK, 0, *r);
 }
+
+const rd_between_kernels rd_cuda_between = {launch_between_layers, launch_between_layers_back};

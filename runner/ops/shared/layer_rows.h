@@ -36,9 +36,12 @@ typedef struct rd_between_back { /* dy = dropout'(dnext) + dskip,  dh = dropout'
 } rd_between_back;
 rd_code rd_between_layers_back(rd_backend *be, const rd_between_back *r, rd_status *st);
 
-/* layer_rows.cu */
-rd_code rd_cuda_between_layers(rd_gpu *g, const rd_between *r, rd_status *st);
-rd_code rd_cuda_between_layers_back(rd_gpu *g, const rd_between_back *r, rd_status *st);
+/* The table behind these functions, one for each kind of backend. */
+typedef struct rd_between_kernels {
+    rd_code (*forward)(rd_backend *be, const rd_between *r, rd_status *st);
+    rd_code (*back)(rd_backend *be, const rd_between_back *r, rd_status *st);
+} rd_between_kernels;
+extern const rd_between_kernels rd_cuda_between; /* layer_rows.cu */
 
 RD_C_END
 #endif

@@ -43,12 +43,11 @@ static void gates_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_lstm_gates(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *hz,
-                      const float *const bias[4], const float *c_prev, const rd_cell_rows *r,
-                      rd_status *st)
+static rd_code cpu_gates(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *hz,
+                         const float *const bias[4], const float *c_prev, const rd_cell_rows *r,
+                         rd_status *st)
 {
-    if (rd_backend_gpu(be))
-        return rd_cuda_lstm_gates(rd_backend_gpu(be), n, H, groups, bias, c_prev, r, st);
+    (void)groups, (void)st;
     lstm_gates_job j = {
         .H = H, .hz = hz, .bias = bias, .c_prev = c_prev, .r = *r, .m = r->m ? r->m : r->h};
     rd_parallel(be, n, 8, gates_rows, &j);
@@ -83,13 +82,31 @@ static void lstm_gates_back_rows(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
+static rd_code cpu_gates_back(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *dm,
+                              float *dc, const float *c_prev, const rd_cell_rows *r, float *dz,
+                              rd_status *st)
+{
+    (void)groups, (void)st;
+    lstm_gates_job j = {.H = H, .c_prev = c_prev, .dm = dm, .r = *r, .dc = dc, .dz = dz};
+    rd_parallel(be, n, 8, lstm_gates_back_rows, &j);
+    return RD_OK;
+}
+
+static const rd_lstm_kernels cpu_lstm = {cpu_gates, cpu_gates_back};
+static const rd_lstm_kernels *const lstm_kernels[RD_BACKENDS] = {
+    [RD_CPU] = &cpu_lstm, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_lstm)};
+
+rd_code rd_lstm_gates(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *hz,
+                      const float *const bias[4], const float *c_prev, const rd_cell_rows *r,
+                      rd_status *st)
+{
+    return lstm_kernels[rd_backend_kind_of(be)]->gates(be, n, H, groups, hz, bias, c_prev, r, st);
+}
+
 rd_code rd_lstm_gates_back(rd_backend *be, int64_t n, int64_t H, int64_t groups, const float *dm,
                            float *dc, const float *c_prev, const rd_cell_rows *r, float *dz,
                            rd_status *st)
 {
-    if (rd_backend_gpu(be))
-        return rd_cuda_lstm_gates_back(rd_backend_gpu(be), n, H, groups, dm, dc, c_prev, r, dz, st);
-    lstm_gates_job j = {.H = H, .c_prev = c_prev, .dm = dm, .r = *r, .dc = dc, .dz = dz};
-    rd_parallel(be, n, 8, lstm_gates_back_rows, &j);
-    return RD_OK;
+    return lstm_kernels[rd_backend_kind_of(be)]->gates_back(be, n, H, groups, dm, dc, c_prev, r, dz,
+                                                            st);
 }

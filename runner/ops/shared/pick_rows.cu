@@ -55,9 +55,10 @@ template <class T> static __global__ void pick_rows(picked p, T *__restrict__ y)
         }
 }
 
-extern "C" rd_code rd_pick_rows(rd_gpu *gpu, int n_parts, const rd_picked *part, int64_t n,
-                                float *y, rd_status *st)
+static rd_code launch_pick(rd_backend *be, int n_parts, const rd_picked *part, int64_t n, float *y,
+                           rd_status *st)
 {
+    rd_gpu *gpu = rd_gpu_of(be);
     bool four = rd_by_four(y);
     for (int k = 0; k < n_parts; k++)
         four = four && part[k].width % 4 == 0 && rd_by_four(part[k].x);
@@ -66,7 +67,7 @@ extern "C" rd_code rd_pick_rows(rd_gpu *gpu, int n_parts, const rd_picked *part,
     p.parts = n_parts;
     for (int k = 0; k < n_parts; k++) {
         p.x[k] = part[k].x;
-        p.row[k] = part[k].lent;
+        p.row[k] = part[k].row;
         p.width[k] = part[k].width / (four ? 4 : 1);
         p.total += p.width[k];
     }
@@ -204,7 +205,7 @@ static rd_code add_picked(rd_call *c, int64_t n, const int32_t *row, const int32
                           int64_t n_rows, int64_t width, const T *d, int64_t ld, T *g,
                           rd_status *st)
 {
-    rd_gpu *gpu = rd_backend_gpu(c->be);
+    rd_gpu *gpu = rd_gpu_of(c->be);
     const dim3 block = rd_rows_block(width);
     plan p = {};
     bool twice;
@@ -225,7 +226,7 @@ static rd_code add_picked(rd_call *c, int64_t n, const int32_t *row, const int32
                      width, rows, partial, g);
 }
 
-extern "C" rd_code rd_add_picked(rd_call *c, int64_t n, const int32_t *row, const int32_t *lent,
+static rd_code launch_add_picked(rd_call *c, int64_t n, const int32_t *row, const int32_t *lent,
                                  int64_t n_rows, int64_t width, const float *d, int64_t ld,
                                  float *g, rd_status *st)
 {
@@ -236,3 +237,5 @@ extern "C" rd_code rd_add_picked(rd_call *c, int64_t n, const int32_t *row, cons
                           ld / 4, reinterpret_cast<float4 *>(g), st);
     return add_picked(c, n, row, lent, n_rows, width, d, ld, g, st);
 }
+
+const rd_pick_kernels rd_cuda_pick = {launch_pick, launch_add_picked};

@@ -2,26 +2,7 @@
  * so it does not depend on the rank that computes the sample, nor on its place in the batch. */
 #include "cell_kernels.h"
 
-rd_code rd_packing_lend(rd_call *c, const rd_packing *p, rd_arena *a, rd_packing_lent *out,
-                        rd_status *st)
-{
-    *out = (rd_packing_lent){p, p->off, p->sample};
-    if (!rd_backend_gpu(c->be) || p->n_steps == 0) return RD_OK;
-    const int64_t n_off = p->n_steps + 1, n = n_off + p->off[1];
-    int64_t *both; /* one copy instead of two */
-    const int64_t *lent;
-    RD_TRY(rd_arena_get(c->scratch, (size_t)n * sizeof *both, &both, st));
-    memcpy(both, p->off, (size_t)n_off * sizeof *both);
-    memcpy(both + n_off, p->sample, (size_t)p->off[1] * sizeof *both);
-    RD_TRY(rd_call_lend(c, a, both, (size_t)n * sizeof *both, &lent, st));
-    out->off = lent;
-    out->sample = lent + n_off;
-done:
-    return st->code;
-}
-
 typedef struct row_dropout_job {
-    const rd_packing *p;
     rd_mask_rows m;
     const float *x, *residual;
     float *y;
@@ -34,12 +15,12 @@ static void row_dropout_rows_part(void *ctx, int64_t lo, int64_t hi)
     const int64_t width = j->m.width;
     const float scale = 1.0f / j->m.keep;
     int64_t t = j->m.t0;
-    while (j->p->off[t + 1] - j->m.first <= lo) t++;
+    while (j->m.off[t + 1] - j->m.first <= lo) t++;
     for (int64_t i = lo; i < hi; i++) {
         const int64_t row = i + j->m.first;
-        while (j->p->off[t + 1] <= row) t++;
+        while (j->m.off[t + 1] <= row) t++;
         uint8_t *restrict m = j->mask + i * width;
-        rd_philox_keep(j->m.key, (uint64_t)j->p->sample[row - j->p->off[t]], (uint32_t)t, j->m.keep,
+        rd_philox_keep(j->m.key, (uint64_t)j->m.sample[row - j->m.off[t]], (uint32_t)t, j->m.keep,
                        width, m);
         if (!j->y) continue;
         const float *x = j->x + i * width;
@@ -50,17 +31,12 @@ static void row_dropout_rows_part(void *ctx, int64_t lo, int64_t hi)
     }
 }
 
-rd_code rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing_lent *p, int64_t t0,
-                        int64_t t1, int64_t width, const float *x, const float *residual, float *y,
-                        uint8_t *mask, rd_status *st)
+static rd_code cpu_dropout_rows(rd_backend *be, const rd_mask_rows *m, const float *x,
+                                const float *residual, float *y, uint8_t *mask, rd_status *st)
 {
-    const int64_t first = p->p->off[t0], n = p->p->off[t1] - first;
-    const rd_key key = rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
-    const rd_mask_rows m = {p->off, p->sample, t0, t1, first, n, width, key, d->keep};
-    if (rd_backend_gpu(be))
-        return rd_cuda_dropout_rows(rd_backend_gpu(be), &m, x, residual, y, mask, st);
-    row_dropout_job j = {p->p, m, x, residual, y, mask};
-    rd_parallel(be, n, 16, row_dropout_rows_part, &j);
+    row_dropout_job j = {*m, x, residual, y, mask};
+    (void)st;
+    rd_parallel(be, m->n, 16, row_dropout_rows_part, &j);
     return RD_OK;
 }
 
@@ -82,27 +58,70 @@ static void back_part(void *ctx, int64_t lo, int64_t hi)
         for (int64_t i = lo; i < hi; i++) j->dx[i] = j->mask[i] ? j->dy[i] * s : 0.0f;
 }
 
-rd_code rd_dropout_back(rd_backend *be, float keep, int64_t n, const float *dy, const uint8_t *mask,
-                        float *dx, bool add, rd_status *st)
+static rd_code cpu_dropout_back(rd_backend *be, float scale, int64_t n, const float *dy,
+                                const uint8_t *mask, float *dx, bool add, rd_status *st)
 {
-    const float scale = 1.0f / keep;
-    if (rd_backend_gpu(be))
-        return rd_cuda_dropout_back(rd_backend_gpu(be), scale, n, dy, mask, dx, add, st);
     back_job j = {scale, dy, mask, dx, add};
+    (void)st;
     rd_parallel(be, n, 8192, back_part, &j);
     return RD_OK;
 }
 
-rd_code rd_shift_rows(rd_backend *be, const rd_packing_lent *p, int64_t width, const float *h,
-                      float *out, rd_status *st)
+static rd_code cpu_shift_rows(rd_backend *be, const rd_packing_lent *p, int64_t width,
+                              const float *h, float *out, rd_status *st)
 {
     const int64_t *off = p->p->off, n_steps = p->p->n_steps;
-    if (rd_backend_gpu(be))
-        return rd_cuda_shift_rows(rd_backend_gpu(be), n_steps, p->off, off[n_steps], width, h, out,
-                                  st);
+    (void)be, (void)st;
     memset(out, 0, (size_t)(off[1] * width) * sizeof(float));
     for (int64_t t = 1; t < n_steps; t++)
         memcpy(out + off[t] * width, h + off[t - 1] * width,
                (size_t)((off[t + 1] - off[t]) * width) * sizeof(float));
     return RD_OK;
+}
+
+/* The arrays of p themselves. */
+static rd_code cpu_lend(rd_call *c, const rd_packing *p, rd_arena *a, rd_packing_lent *out,
+                        rd_status *st)
+{
+    (void)c, (void)p, (void)a, (void)out, (void)st;
+    return RD_OK;
+}
+
+static const rd_row_kernels cpu_kernels = {cpu_lend, cpu_dropout_rows, cpu_dropout_back,
+                                           cpu_shift_rows};
+static const rd_row_kernels *const row_kernels[RD_BACKENDS] = {
+    [RD_CPU] = &cpu_kernels, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_rows)};
+
+static const rd_row_kernels *rows_on(const rd_backend *be)
+{
+    return row_kernels[rd_backend_kind_of(be)];
+}
+
+rd_code rd_packing_lend(rd_call *c, const rd_packing *p, rd_arena *a, rd_packing_lent *out,
+                        rd_status *st)
+{
+    *out = (rd_packing_lent){p, p->off, p->sample};
+    return rows_on(c->be)->lend(c, p, a, out, st);
+}
+
+rd_code rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing_lent *p, int64_t t0,
+                        int64_t t1, int64_t width, const float *x, const float *residual, float *y,
+                        uint8_t *mask, rd_status *st)
+{
+    const int64_t first = p->p->off[t0], n = p->p->off[t1] - first;
+    const rd_key key = rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
+    const rd_mask_rows m = {p->off, p->sample, t0, t1, first, n, width, key, d->keep};
+    return rows_on(be)->dropout(be, &m, x, residual, y, mask, st);
+}
+
+rd_code rd_dropout_back(rd_backend *be, float keep, int64_t n, const float *dy, const uint8_t *mask,
+                        float *dx, bool add, rd_status *st)
+{
+    return rows_on(be)->dropout_back(be, 1.0f / keep, n, dy, mask, dx, add, st);
+}
+
+rd_code rd_shift_rows(rd_backend *be, const rd_packing_lent *p, int64_t width, const float *h,
+                      float *out, rd_status *st)
+{
+    return rows_on(be)->shift(be, p, width, h, out, st);
 }

@@ -73,10 +73,10 @@ static __global__ void dropout_rows(rd_mask_rows m, uint32_t limit, float scale,
     }
 }
 
-extern "C" rd_code rd_cuda_dropout_rows(rd_gpu *g, const rd_mask_rows *rows, const float *x,
-                                        const float *residual, float *y, uint8_t *mask,
-                                        rd_status *st)
+static rd_code launch_dropout_rows(rd_backend *be, const rd_mask_rows *rows, const float *x,
+                                   const float *residual, float *y, uint8_t *mask, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     const rd_mask_rows m = *rows;
     const int64_t blocks = (m.width + 7) / 8;
     const uint32_t limit = rd_philox_limit(m.keep);
@@ -114,9 +114,10 @@ static __global__ void dropout_back_by_four(int64_t n, float scale, const float4
     }
 }
 
-extern "C" rd_code rd_cuda_dropout_back(rd_gpu *g, float scale, int64_t n, const float *dy,
-                                        const uint8_t *mask, float *dx, bool add, rd_status *st)
+static rd_code launch_dropout_back(rd_backend *be, float scale, int64_t n, const float *dy,
+                                   const uint8_t *mask, float *dx, bool add, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     if (n <= 0) return RD_OK;
     if (n % 4 == 0 && rd_by_four(dy) && rd_by_four(dx) && (uintptr_t)mask % 4 == 0)
         return RD_LAUNCH(g, st, dropout_back_by_four, rd_grid(n / 4), RD_BLOCK, 0, n / 4, scale,
@@ -135,9 +136,11 @@ static __global__ void shift_rows(int64_t n_steps, const int64_t *__restrict__ o
     }
 }
 
-extern "C" rd_code rd_cuda_shift_rows(rd_gpu *g, int64_t n_steps, const int64_t *off, int64_t n,
-                                      int64_t width, const float *h, float *out, rd_status *st)
+static rd_code launch_shift_rows(rd_backend *be, const rd_packing_lent *p, int64_t width,
+                                 const float *h, float *out, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
+    const int64_t *off = p->off, n_steps = p->p->n_steps, n = p->p->off[n_steps];
     if (width % 4 == 0 && rd_by_four(h) && rd_by_four(out))
         return RD_LAUNCH(g, st, shift_rows<float4>, rd_rows_grid(n, width / 4),
                          rd_rows_block(width / 4), 0, n_steps, off, n, width / 4, (const float4 *)h,
@@ -145,3 +148,23 @@ extern "C" rd_code rd_cuda_shift_rows(rd_gpu *g, int64_t n_steps, const int64_t 
     return RD_LAUNCH(g, st, shift_rows<float>, rd_rows_grid(n, width), rd_rows_block(width), 0,
                      n_steps, off, n, width, h, out);
 }
+
+/* Steps and samples in one copy. */
+static rd_code lend_packing(rd_call *c, const rd_packing *p, rd_arena *a, rd_packing_lent *out,
+                            rd_status *st)
+{
+    if (p->n_steps == 0) return RD_OK;
+    const int64_t n_off = p->n_steps + 1, n = n_off + p->off[1];
+    int64_t *both;
+    const int64_t *lent;
+    RD_DO(rd_arena_get(c->scratch, (size_t)n * sizeof *both, &both, st));
+    memcpy(both, p->off, (size_t)n_off * sizeof *both);
+    memcpy(both + n_off, p->sample, (size_t)p->off[1] * sizeof *both);
+    RD_DO(rd_call_lend(c, a, both, (size_t)n * sizeof *both, &lent, st));
+    out->off = lent;
+    out->sample = lent + n_off;
+    return RD_OK;
+}
+
+const rd_row_kernels rd_cuda_rows = {lend_packing, launch_dropout_rows, launch_dropout_back,
+                                     launch_shift_rows};

@@ -1,7 +1,7 @@
 /* vec.cu -- copies and sums of vectors and rows on a GPU. All of it is bound by memory: four floats at a time where
  * addresses and widths allow. */
+#include "rd/vec.h"
 #include "rows_grid.h"
-#include "vec_kernels.h"
 
 static __device__ inline float plus(float a, float b)
 {
@@ -23,14 +23,20 @@ template <typename V> static __global__ void vec_sum(int64_t n, const V *a, cons
     for (RD_EACH(i, n)) y[i] = plus(a[i], b[i]);
 }
 
-extern "C" rd_code rd_cuda_vec_sum(rd_gpu *g, int64_t n, const float *a, const float *b, float *y,
-                                   rd_status *st)
+static rd_code launch_vec_sum(rd_backend *be, int64_t n, const float *a, const float *b, float *y,
+                              rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     if (n <= 0) return RD_OK;
     if (vec_by_four(n, a, b) && rd_by_four(y))
         return RD_LAUNCH(g, st, vec_sum<float4>, rd_grid(n / 4), RD_BLOCK, 0, n / 4,
                          (const float4 *)a, (const float4 *)b, (float4 *)y);
     return RD_LAUNCH(g, st, vec_sum<float>, rd_grid(n), RD_BLOCK, 0, n, a, b, y);
+}
+
+static rd_code launch_vec_add(rd_backend *be, int64_t n, const float *x, float *y, rd_status *st)
+{
+    return launch_vec_sum(be, n, y, x, y, st);
 }
 
 template <typename V>
@@ -45,40 +51,16 @@ static __global__ void rows_copy(int64_t rows, int64_t width, const V *from, int
         }
 }
 
-extern "C" rd_code rd_cuda_rows_copy(rd_gpu *g, int64_t rows, int64_t width, const float *from,
-                                     int64_t ld_from, float *to, int64_t ld_to, bool add,
-                                     rd_status *st)
+static rd_code launch_rows_copy(rd_backend *be, int64_t rows, int64_t width, const float *from,
+                                int64_t ld_from, float *to, int64_t ld_to, bool add, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     if (vec_by_four(width, from, to) && ld_from % 4 == 0 && ld_to % 4 == 0)
         return RD_LAUNCH(g, st, rows_copy<float4>, rd_rows_grid(rows, width / 4),
                          rd_rows_block(width / 4), 0, rows, width / 4, (const float4 *)from,
                          ld_from / 4, (float4 *)to, ld_to / 4, add);
     return RD_LAUNCH(g, st, rows_copy<float>, rd_rows_grid(rows, width), rd_rows_block(width), 0,
                      rows, width, from, ld_from, to, ld_to, add);
-}
-
-template <typename V>
-static __global__ void rows_move(int64_t rows, int64_t width, const V *__restrict__ from,
-                                 const int64_t *__restrict__ from_row, V *__restrict__ to,
-                                 const int64_t *__restrict__ to_row)
-{
-    for (RD_EACH_ROW(i, rows)) {
-        const V *x = from + (from_row ? from_row[i] : i) * width;
-        V *y = to + (to_row ? to_row[i] : i) * width;
-        for (RD_EACH_COLUMN(j, width)) y[j] = x[j];
-    }
-}
-
-extern "C" rd_code rd_cuda_rows_move(rd_gpu *g, int64_t rows, int64_t width, const float *from,
-                                     const int64_t *from_row, float *to, const int64_t *to_row,
-                                     rd_status *st)
-{
-    if (vec_by_four(width, from, to))
-        return RD_LAUNCH(g, st, rows_move<float4>, rd_rows_grid(rows, width / 4),
-                         rd_rows_block(width / 4), 0, rows, width / 4, (const float4 *)from,
-                         from_row, (float4 *)to, to_row);
-    return RD_LAUNCH(g, st, rows_move<float>, rd_rows_grid(rows, width), rd_rows_block(width), 0,
-                     rows, width, from, from_row, to, to_row);
 }
 
 template <typename V>
@@ -91,9 +73,10 @@ static __global__ void add_bias(int64_t N, int64_t width, const V *__restrict__ 
     }
 }
 
-extern "C" rd_code rd_cuda_add_bias(rd_gpu *g, int64_t N, int64_t width, const float *b, float *y,
-                                    rd_status *st)
+static rd_code launch_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
+                               rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     if (vec_by_four(width, b, y))
         return RD_LAUNCH(g, st, add_bias<float4>, rd_rows_grid(N, width / 4),
                          rd_rows_block(width / 4), 0, N, width / 4, (const float4 *)b, (float4 *)y);
@@ -137,9 +120,10 @@ static __global__ void vec_add_slices(int64_t n, int64_t width, const float *__r
     }
 }
 
-extern "C" rd_code rd_cuda_add_columns(rd_gpu *g, rd_arena *scratch, int64_t N, int64_t width,
-                                       const float *dz, int64_t ld, float *sum, rd_status *st)
+static rd_code launch_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width,
+                                  const float *dz, int64_t ld, float *sum, rd_status *st)
 {
+    rd_gpu *g = rd_gpu_of(be);
     if (N <= 0 || width <= 0) return RD_OK;
     const int64_t even = (N + SLICES - 1) / SLICES, per = even < LEAST ? (int64_t)LEAST : even,
                   n = (N + per - 1) / per;
@@ -160,3 +144,6 @@ extern "C" rd_code rd_cuda_add_columns(rd_gpu *g, rd_arena *scratch, int64_t N, 
     rd_arena_rewind(scratch, mark);
     return RD_OK;
 }
+
+const rd_vec_kernels rd_cuda_vec = {launch_vec_add, launch_vec_sum, launch_rows_copy,
+                                    launch_add_bias, launch_add_columns};

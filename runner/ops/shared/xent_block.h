@@ -2,19 +2,14 @@
 #ifndef RD_XENT_BLOCK_H
 #define RD_XENT_BLOCK_H
 
-#include "rd/status.h"
-#include <stdint.h>
+#include "rd/backend.h"
 
 RD_C_BEGIN
 
-/* For tests: so many instead of each backend's own; 0: its own. */
-extern size_t rd_xent_block_bytes;
-
 /* Rows of V logits that take at most `own` bytes, in multiples of 64 and at least so many. */
-static inline int64_t rd_xent_block_rows(size_t own, int64_t V)
+static inline int64_t rd_xent_block_rows(const rd_backend *be, size_t own, int64_t V)
 {
-    const int64_t rows =
-        (int64_t)((rd_xent_block_bytes ? rd_xent_block_bytes : own) / sizeof(float)) / V / 64 * 64;
+    const int64_t rows = (int64_t)(rd_backend_block_bytes(be, own) / sizeof(float)) / V / 64 * 64;
     return rows < 64 ? 64 : rows;
 }
 

@@ -28,7 +28,6 @@ static const rd_option adadelta_rows[] = {
 static const rd_option_group adadelta_group = {"adadelta", "optimizer adadelta", adadelta_rows,
                                                sizeof(rd_optim_config)};
 
-RD_CUDA_DECLARE_UPDATE(adadelta)
 RD_OPTIMIZER(adadelta) = {.name = "adadelta",
                           .about = "Zeiler 2012",
                           .own = &adadelta_group,
@@ -36,4 +35,4 @@ RD_OPTIMIZER(adadelta) = {.name = "adadelta",
                           .slot_name = {"accumulator", "update"},
                           .skips_zero_rows = true,
                           .update = adadelta_update,
-                          RD_CUDA_UPDATE(adadelta)};
+                          .gpu_update = RD_GPU_ENTRY(rd_cuda_update_adadelta)};

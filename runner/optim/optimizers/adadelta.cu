@@ -22,4 +22,4 @@ struct adadelta {
 };
 } // namespace
 
-RD_CUDA_RULE(adadelta)
+RD_GPU_RULE(adadelta)

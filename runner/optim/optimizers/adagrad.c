@@ -28,7 +28,6 @@ static const rd_option adagrad_rows[] = {RD_OPT_REAL(rd_optim_config, adagrad_in
 static const rd_option_group adagrad_group = {"adagrad", "optimizer adagrad", adagrad_rows,
                                               sizeof(rd_optim_config)};
 
-RD_CUDA_DECLARE_UPDATE(adagrad)
 RD_OPTIMIZER(adagrad) = {.name = "adagrad",
                          .about = "a += g^2; w -= lr g / sqrt(a)",
                          .own = &adagrad_group,
@@ -36,4 +35,4 @@ RD_OPTIMIZER(adagrad) = {.name = "adagrad",
                          .slot_name = {"accumulator"},
                          .slot_init = adagrad_slot_init,
                          .update = adagrad_update,
-                         RD_CUDA_UPDATE(adagrad)};
+                         .gpu_update = RD_GPU_ENTRY(rd_cuda_update_adagrad)};

@@ -15,4 +15,4 @@ struct adagrad {
 };
 } // namespace
 
-RD_CUDA_RULE(adagrad)
+RD_GPU_RULE(adagrad)

@@ -37,11 +37,10 @@ static const rd_option adam_rows[] = {
 static const rd_option_group adam_group = {"adam", "optimizer adam", adam_rows,
                                            sizeof(rd_optim_config)};
 
-RD_CUDA_DECLARE_UPDATE(adam)
 RD_OPTIMIZER(adam) = {.name = "adam",
                       .about = "Kingma and Ba 2015, epsilon outside the bias correction",
                       .own = &adam_group,
                       .n_slots = 2,
                       .slot_name = {"m", "v"},
                       .update = adam_update,
-                      RD_CUDA_UPDATE(adam)};
+                      .gpu_update = RD_GPU_ENTRY(rd_cuda_update_adam)};

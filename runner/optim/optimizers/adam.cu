@@ -27,4 +27,4 @@ struct adam {
 };
 } // namespace
 
-RD_CUDA_RULE(adam)
+RD_GPU_RULE(adam)

@@ -26,7 +26,6 @@ static const rd_option lars_rows[] = {
 static const rd_option_group lars_group = {"lars", "optimizer lars", lars_rows,
                                            sizeof(rd_optim_config)};
 
-RD_CUDA_DECLARE_UPDATE(lars)
 RD_OPTIMIZER(lars) = {.name = "lars",
                       .about = "You et al. 2017: a trust ratio for each variable",
                       .group = &rd_group_momentum,
@@ -35,4 +34,4 @@ RD_OPTIMIZER(lars) = {.name = "lars",
                       .slot_name = {"momentum"},
                       .trust_ratio = true,
                       .update = lars_update,
-                      RD_CUDA_UPDATE(lars)};
+                      .gpu_update = RD_GPU_ENTRY(rd_cuda_update_lars)};

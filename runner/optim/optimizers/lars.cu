@@ -15,4 +15,4 @@ struct lars {
 };
 } // namespace
 
-RD_CUDA_RULE(lars)
+RD_GPU_RULE(lars)

@@ -23,7 +23,6 @@ static const rd_option momentum_rows[] = {
 const rd_option_group rd_group_momentum = {"momentum", "optimizers momentum, nesterov and lars",
                                            momentum_rows, sizeof(rd_optim_config)};
 
-RD_CUDA_DECLARE_UPDATE(momentum)
 RD_OPTIMIZER(momentum) = {.name = "momentum",
                           .about = "a = opt_momentum a + g; w -= lr a",
                           .group = &rd_group_momentum,
@@ -31,4 +30,4 @@ RD_OPTIMIZER(momentum) = {.name = "momentum",
                           .slot_name = {"momentum"},
                           .skips_zero_rows = true,
                           .update = momentum_update,
-                          RD_CUDA_UPDATE(momentum)};
+                          .gpu_update = RD_GPU_ENTRY(rd_cuda_update_momentum)};

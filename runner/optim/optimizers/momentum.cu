@@ -15,4 +15,4 @@ struct momentum {
 };
 } // namespace
 
-RD_CUDA_RULE(momentum)
+RD_GPU_RULE(momentum)

@@ -16,7 +16,6 @@ static void nesterov_update(const rd_update *u)
     }
 }
 
-RD_CUDA_DECLARE_UPDATE(nesterov)
 RD_OPTIMIZER(nesterov) = {.name = "nesterov",
                           .about = "a = opt_momentum a + g; w -= lr (g + opt_momentum a)",
                           .group = &rd_group_momentum,
@@ -24,4 +23,4 @@ RD_OPTIMIZER(nesterov) = {.name = "nesterov",
                           .slot_name = {"momentum"},
                           .skips_zero_rows = true,
                           .update = nesterov_update,
-                          RD_CUDA_UPDATE(nesterov)};
+                          .gpu_update = RD_GPU_ENTRY(rd_cuda_update_nesterov)};

@@ -15,4 +15,4 @@ struct nesterov {
 };
 } // namespace
 
-RD_CUDA_RULE(nesterov)
+RD_GPU_RULE(nesterov)

@@ -38,7 +38,6 @@ static const rd_option rmsprop_rows[] = {
 static const rd_option_group rmsprop_group = {"rmsprop", "optimizer rmsprop", rmsprop_rows,
                                               sizeof(rd_optim_config)};
 
-RD_CUDA_DECLARE_UPDATE(rmsprop)
 RD_OPTIMIZER(rmsprop) = {.name = "rmsprop",
                          .about = "Tieleman and Hinton 2012, with momentum",
                          .own = &rmsprop_group,
@@ -47,4 +46,4 @@ RD_OPTIMIZER(rmsprop) = {.name = "rmsprop",
                          .slot_init = rmsprop_slot_init,
                          .skips_zero_rows = true,
                          .update = rmsprop_update,
-                         RD_CUDA_UPDATE(rmsprop)};
+                         .gpu_update = RD_GPU_ENTRY(rd_cuda_update_rmsprop)};

@@ -20,4 +20,4 @@ struct rmsprop {
 };
 } // namespace
 
-RD_CUDA_RULE(rmsprop)
+RD_GPU_RULE(rmsprop)

@@ -9,6 +9,7 @@ static void sgd_update(const rd_update *u)
     for (int64_t i = u->lo; i < u->hi; i++) w[i] -= lr * g[i];
 }
 
-RD_CUDA_DECLARE_UPDATE(sgd)
-RD_OPTIMIZER(sgd) = {
-    .name = "sgd", .about = "w -= lr g", .update = sgd_update, RD_CUDA_UPDATE(sgd)};
+RD_OPTIMIZER(sgd) = {.name = "sgd",
+                     .about = "w -= lr g",
+                     .update = sgd_update,
+                     .gpu_update = RD_GPU_ENTRY(rd_cuda_update_sgd)};

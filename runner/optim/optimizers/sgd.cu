@@ -11,4 +11,4 @@ struct sgd {
 };
 } // namespace
 
-RD_CUDA_RULE(sgd)
+RD_GPU_RULE(sgd)

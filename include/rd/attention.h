@@ -4,11 +4,11 @@
  *   luong (scaled)   score_j = (g) q . K_j
  * a = softmax(score),  ctx = sum_j a_j memory_j.
  *
- * With a backend on a GPU all arrays are the device's, those of indices too. Row i of a step is sequence i. */
+ * All arrays are stored where the backend computes, those of indices too. Row i of a step is sequence i. */
 #ifndef RD_ATTENTION_H
 #define RD_ATTENTION_H
 
-#include "cell.h"
+#include "rd/cell.h"
 
 RD_C_BEGIN
 

@@ -1,4 +1,4 @@
-/* vec.h -- copies and sums of vectors and rows, for ops that are one source for both devices: on a GPU each function
+/* vec.h -- copies and sums of vectors and rows, for ops that are one source for all backends: on a GPU each function
  * queues a kernel, on a CPU it is the loop that its comment says. All arrays lie where the backend's ops compute
  * (c->device_kept and the like); nothing is rounded up to whole vectors. Failures are of the device alone (see gpu.h).
  */
@@ -18,13 +18,6 @@ rd_code rd_vec_sum(rd_backend *be, int64_t n, const float *a, const float *b, fl
 /* to[i][j] (+)= from[i][j] for `rows` rows of `width`, ld_from and ld_to elements apart. */
 rd_code rd_rows_copy(rd_backend *be, int64_t rows, int64_t width, const float *from,
                      int64_t ld_from, float *to, int64_t ld_to, bool add, rd_status *st);
-/* Contiguous rows; row[] is lent to the device (rd_call_lend).   gather: to[i] = from[row[i]];   scatter: to[row[i]] =
- * from[i], no row twice. */
-rd_code rd_rows_gather(rd_backend *be, int64_t rows, int64_t width, const float *from,
-                       const int64_t *row, float *to, rd_status *st);
-rd_code rd_rows_scatter(rd_backend *be, int64_t rows, int64_t width, const float *from,
-                        const int64_t *row, float *to, rd_status *st);
-
 /* y[i] += b for N rows of `width`. */
 rd_code rd_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
                     rd_status *st);
@@ -32,6 +25,31 @@ rd_code rd_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, fl
  * a GPU, whose sums lie in `scratch`, an arena of device memory. g NULL: nothing happens. */
 rd_code rd_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width, const float *dz,
                        int64_t ld, float *g, rd_status *st);
+
+/* Rows of a table by their index: x has rows of `width`; row[n] is where kernels read it (rd_backend_lend). */
+typedef struct rd_picked {
+    const float *x;
+    int64_t width;
+    const int32_t *row;
+} rd_picked;
+enum { RD_MOST_PICKED = 4 };
+/* Row i of y is x[row[i]] of each part, one after the other; zeros for -1. At most RD_MOST_PICKED parts. */
+rd_code rd_rows_pick(rd_backend *be, int n_parts, const rd_picked *part, int64_t n, float *y,
+                     rd_status *st);
+
+/* The table behind these functions, one for each kind of backend. */
+typedef struct rd_vec_kernels {
+    rd_code (*add)(rd_backend *be, int64_t n, const float *x, float *y, rd_status *st);
+    rd_code (*sum)(rd_backend *be, int64_t n, const float *a, const float *b, float *y,
+                   rd_status *st);
+    rd_code (*rows_copy)(rd_backend *be, int64_t rows, int64_t width, const float *from,
+                         int64_t ld_from, float *to, int64_t ld_to, bool add, rd_status *st);
+    rd_code (*add_bias)(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
+                        rd_status *st);
+    rd_code (*add_columns)(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width,
+                           const float *dz, int64_t ld, float *g, rd_status *st);
+} rd_vec_kernels;
+extern const rd_vec_kernels rd_cuda_vec; /* vec.cu */
 
 RD_C_END
 #endif

@@ -6,14 +6,14 @@
  * (already dropped out), a [N, extra] what gnmt joins to the recurrent side, h [N, R] recurrent output, c [N, H] state,
  * z [N, Z] pre-activations.
  *
- * One source for both devices: with a GPU's backend all float arrays lie in its memory, each function queues its work,
+ * One source for all backends: with a GPU's all float arrays lie in its memory, each function queues its work,
  * and what a step costs is a product and an elementwise kernel, forward and back. Failures are those of the products.
  */
 #ifndef RD_CELL_H
 #define RD_CELL_H
 
 #include "rd/ops.h"
-#include "vec.h"
+#include "rd/vec.h"
 #include <string.h>
 
 RD_C_BEGIN
