@@ -370,7 +370,8 @@ template <typename T> static int64_t table(const job<T> &j, int64_t rows)
 template <typename T> static rd_code new_parts(rd_call *c, job<T> *j, rd_status *st)
 {
     const int64_t n = table(*j, j->k.groups * j->k.slices);
-    RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &j->part[0], st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &j->part[0],
+                                  st));
     j->part[1] = j->part[0] + n;
     return RD_OK;
 }
@@ -383,8 +384,8 @@ template <typename T> static rd_code batch_norm_cuda_forward(rd_call *c, rd_stat
     if (c->in[0]->rows == 0) return RD_OK;
     job<T> j = batch_norm_cuda_job_of<T>(c);
     const int64_t n = table(j, j.k.groups);
-    RD_DO(rd_arena_get(c->kept, sizeof *s, &s, st));
-    RD_DO(rd_arena_get(c->device_kept, (size_t)(4 * n) * sizeof *mem, &mem, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->kept, sizeof *s, &s, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)(4 * n) * sizeof *mem, &mem, st));
     s->mean = mem;
     s->r = mem + n;
     s->var = mem + 2 * n;
@@ -393,11 +394,11 @@ template <typename T> static rd_code batch_norm_cuda_forward(rd_call *c, rd_stat
     j.s = *s;
     j.relu = ((const rd_batch_norm *)c->attr)->relu;
     if (j.batch) {
-        RD_DO(new_parts(c, &j, st));
+        RD_TRY_OR_RETURN(new_parts(c, &j, st));
         RD_LANES(j.k.C,
                  RD_LAUNCH(gpu, st, (statistics<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
     }
-    RD_DO(RD_LAUNCH(gpu, st, join_statistics<T>, rd_slices_grid(j.k), RD_BLOCK, 0, j));
+    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, join_statistics<T>, rd_slices_grid(j.k), RD_BLOCK, 0, j));
     RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (batch_norm_normalise<V, T>), rd_columns_grid(j.k), RD_BLOCK,
                               0, j));
     return RD_OK;
@@ -416,30 +417,34 @@ template <typename T> static rd_code batch_norm_cuda_backward(rd_call *c, rd_sta
     j.d = static_cast<T *>(y->grads);
     j.dmean = c->in[4]->g;
     j.dvar = c->in[5]->g;
-    RD_DO(rd_call_grad(c, 1, &j.dgamma, &had, st));
-    RD_DO(rd_call_grad(c, 2, &j.dbeta, &had, st));
+    RD_TRY_OR_RETURN(rd_call_grad(c, 1, &j.dgamma, &had, st));
+    RD_TRY_OR_RETURN(rd_call_grad(c, 2, &j.dbeta, &had, st));
     if (add && add->needs_grad) {
         if (rd_call_pass_grad(c, 3))
             j.keep_d = j.relu;
         else
-            RD_DO(rd_call_grad(c, 3, &j.dadd, &j.add_dadd, st));
+            RD_TRY_OR_RETURN(rd_call_grad(c, 3, &j.dadd, &j.add_dadd, st));
     }
     if (rd_call_pass_grad(c, 0))
         j.dx = j.d;
     else
-        RD_DO(rd_call_grad(c, 0, &j.dx, &j.add_dx, st));
+        RD_TRY_OR_RETURN(rd_call_grad(c, 0, &j.dx, &j.add_dx, st));
     const int64_t n = table(j, j.k.groups);
-    RD_DO(new_parts(c, &j, st));
-    RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(float), &j.shift, st));
+    RD_TRY_OR_RETURN(new_parts(c, &j, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(float), &j.shift,
+                                  st));
     j.slope = j.shift + n;
     if (j.k.groups > 1) {
-        RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &j.sum[0], st));
+        RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double),
+                                      &j.sum[0], st));
         j.sum[1] = j.sum[0] + n;
     }
     RD_LANES(j.k.C,
              RD_LAUNCH(gpu, st, (gradient_sums<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
-    RD_DO(RD_LAUNCH(gpu, st, join_gradient_sums<T>, rd_slices_grid(j.k), RD_BLOCK, 0, j));
-    if (j.k.groups > 1) RD_DO(RD_LAUNCH(gpu, st, join_groups<T>, rd_grid(j.k.C), RD_BLOCK, 0, j));
+    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, join_gradient_sums<T>, rd_slices_grid(j.k), RD_BLOCK, 0,
+                               j));
+    if (j.k.groups > 1)
+        RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, join_groups<T>, rd_grid(j.k.C), RD_BLOCK, 0, j));
     if (j.dx || j.dadd)
         RD_LANES(j.k.C, RD_LAUNCH(gpu, st, (gradient<V, T>), rd_columns_grid(j.k), RD_BLOCK, 0, j));
     return RD_OK;

@@ -112,12 +112,14 @@ extern "C" rd_code rd_cuda_class_loss_forward(rd_call *c, rd_status *st)
     saved *s;
     class_rows r = {};
     unsigned char *out, *got;
-    RD_DO(rd_arena_zero(c->kept, sizeof *s, &s, st));
+    RD_TRY_OR_RETURN(rd_arena_zero(c->kept, sizeof *s, &s, st));
     c->saved = s;
-    RD_DO(rd_arena_get(c->device_kept, (size_t)(n * V) * sizeof(float), &s->p, st));
-    RD_DO(rd_call_lend(c, c->device_kept, a->label, (size_t)n * sizeof *a->label, &s->label, st));
-    RD_DO(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &r.loss, st));
-    RD_DO(rd_arena_get(c->device_scratch, w.bytes, &out, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)(n * V) * sizeof(float), &s->p, st));
+    RD_TRY_OR_RETURN(rd_call_lend(c, c->device_kept, a->label, (size_t)n * sizeof *a->label,
+                                  &s->label, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &r.loss,
+                                  st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, w.bytes, &out, st));
     r.n = n;
     r.V = V;
     r.l = c->in[0]->v;
@@ -129,12 +131,13 @@ extern "C" rd_code rd_cuda_class_loss_forward(rd_call *c, rd_status *st)
     r.rank = a->rank ? reinterpret_cast<int32_t *>(out + w.rank) : NULL;
     r.probability = a->probability ? reinterpret_cast<float *>(out + w.probability) : NULL;
     const int threads = V < RD_BLOCK ? (int)(V + 31) / 32 * 32 : (int)RD_BLOCK;
-    RD_DO(RD_LAUNCH(gpu, st, class_rows_kernel, rd_grid(n, 1), threads, 0, r));
+    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, class_rows_kernel, rd_grid(n, 1), threads, 0, r));
     double *sum = reinterpret_cast<double *>(out);
-    RD_DO(RD_LAUNCH(gpu, st, rd_loss_sum, 2, RD_LOSS_THREADS, 0, n, r.loss, sum, c->out[0]->v));
+    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rd_loss_sum, 2, RD_LOSS_THREADS, 0, n, r.loss, sum,
+                               c->out[0]->v));
     if (!a->loss_sum && !a->nll_sum && w.bytes == w.argmax) return RD_OK;
-    RD_DO(rd_arena_get(c->scratch, w.bytes, &got, st));
-    RD_DO(rd_gpu_down(gpu, got, out, w.bytes, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->scratch, w.bytes, &got, st));
+    RD_TRY_OR_RETURN(rd_gpu_down(gpu, got, out, w.bytes, st));
     if (a->loss_sum) memcpy(a->loss_sum, got, sizeof *a->loss_sum);
     if (a->nll_sum) memcpy(a->nll_sum, got + sizeof(double), sizeof *a->nll_sum);
     if (a->argmax) memcpy(a->argmax, got + w.argmax, (size_t)n * sizeof *a->argmax);
@@ -149,7 +152,7 @@ extern "C" rd_code rd_cuda_class_loss_backward(rd_call *c, rd_status *st)
     const rd_class_loss *a = static_cast<const rd_class_loss *>(c->attr);
     const saved *s = static_cast<const saved *>(c->saved);
     class_back b = {};
-    RD_DO(rd_call_grad(c, 0, &b.dl, &b.add, st));
+    RD_TRY_OR_RETURN(rd_call_grad(c, 0, &b.dl, &b.add, st));
     if (!b.dl) return RD_OK;
     b.n = c->in[0]->rows;
     b.V = c->in[0]->cols;

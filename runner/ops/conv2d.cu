@@ -116,7 +116,7 @@ extern "C" rd_code rd_cuda_conv2d_forward(rd_call *c, rd_status *st)
     const bool relu = ((const rd_conv *)c->attr)->relu;
     const rd_var *y = c->out[0], *b = c->in[2];
     if (g.n == 0) return RD_OK;
-    RD_DO(rd_gpu_conv_forward(gpu, &g, c->in[0]->values, c->in[1]->v, y->values, st));
+    RD_TRY_OR_RETURN(rd_gpu_conv_forward(gpu, &g, c->in[0]->values, c->in[1]->v, y->values, st));
     if (!b && !relu) return RD_OK;
     const rd_columns k = rd_columns_of(g.co, y->rows, y->rows);
     RD_BY_ELEMENT(g.type, conv2d_finish<T>(gpu, k, b, relu, y->values, st));
@@ -132,22 +132,22 @@ extern "C" rd_code rd_cuda_conv2d_backward(rd_call *c, rd_status *st)
     float *dW, *db;
     void *dx;
     bool add, had;
-    RD_DO(rd_call_grad(c, 1, &dW, &had, st));
-    RD_DO(rd_call_grad(c, 2, &db, &had, st));
-    RD_DO(rd_call_grad(c, 0, &dx, &add, st));
+    RD_TRY_OR_RETURN(rd_call_grad(c, 1, &dW, &had, st));
+    RD_TRY_OR_RETURN(rd_call_grad(c, 2, &db, &had, st));
+    RD_TRY_OR_RETURN(rd_call_grad(c, 0, &dx, &add, st));
     if (g.n == 0) return RD_OK;
     if (mask || db) {
         const rd_columns k = rd_columns_of(g.co, y->rows, y->rows);
         double *part = NULL;
         if (db)
-            RD_DO(rd_arena_get(c->device_scratch, (size_t)(k.slices * k.C) * sizeof *part, &part,
-                               st));
+            RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch,
+                                          (size_t)(k.slices * k.C) * sizeof *part, &part, st));
         RD_BY_ELEMENT(g.type, go_back<T>(gpu, k, mask ? y->values : NULL, y->grads, part, st));
         if (db)
-            RD_DO(RD_LAUNCH(gpu, st, conv2d_add_slices, rd_slices_grid(k), RD_BLOCK, 0, k, part,
-                            db));
+            RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, conv2d_add_slices, rd_slices_grid(k), RD_BLOCK, 0,
+                                       k, part, db));
     }
-    if (dW) RD_DO(rd_gpu_conv_weights(gpu, &g, c->in[0]->values, y->grads, dW, st));
-    if (dx) RD_DO(rd_gpu_conv_data(gpu, &g, y->grads, c->in[1]->v, dx, add, st));
+    if (dW) RD_TRY_OR_RETURN(rd_gpu_conv_weights(gpu, &g, c->in[0]->values, y->grads, dW, st));
+    if (dx) RD_TRY_OR_RETURN(rd_gpu_conv_data(gpu, &g, y->grads, c->in[1]->v, dx, add, st));
     return RD_OK;
 }

@@ -4,17 +4,6 @@
 #include "dropout.h"
 #include <string.h>
 
-bool rd_dropout_active(const rd_call *c)
-{
-    return c->training && ((const rd_dropout_op *)c->attr)->d.keep < 1.0f;
-}
-
-rd_key rd_dropout_key(const rd_call *c)
-{
-    const rd_dropout *d = &((const rd_dropout_op *)c->attr)->d;
-    return rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
-}
-
 static rd_code dropout_infer(rd_call *c, rd_status *st)
 {
     rd_var *x = c->in[0], *y = c->out[0];
@@ -37,19 +26,6 @@ typedef struct dropout_job {
     uint8_t *row; /* [threads' samples] of masks in the order h, w, c, where that is another one */
     bool add;
 } dropout_job;
-
-rd_image_view rd_dropout_view(const rd_var *x)
-{
-    if (rd_image_is(x)) return rd_image_view_of(x);
-    return (rd_image_view){.n = x->rows,
-                           .h = 1,
-                           .w = 1,
-                           .c = x->cols,
-                           .K = 1,
-                           .P = 1,
-                           .B = x->cols,
-                           .sample = x->cols};
-}
 
 static void dropout_forward_part(void *ctx, int64_t lo, int64_t hi)
 {
@@ -89,14 +65,6 @@ static void dropout_backward_part(void *ctx, int64_t lo, int64_t hi)
         for (int64_t e = lo; e < hi; e++) dx[e] = m[e] ? dy[e] * scale : 0.0f;
 }
 
-rd_code rd_dropout_copy(rd_call *c, rd_status *st)
-{
-    const rd_var *x = c->in[0], *y = c->out[0];
-    const rd_image_view v = rd_dropout_view(x);
-    if (y->values == x->values) return st->code;
-    return rd_op_copy(c->be, x->type, v.n * v.sample, x->values, y->values, false, st);
-}
-
 static rd_code dropout_forward(rd_call *c, rd_status *st)
 {
     const rd_dropout_op *a = c->attr;
@@ -108,31 +76,6 @@ static rd_code dropout_forward(rd_call *c, rd_status *st)
         RD_TRY(rd_arena_get(c->scratch, (size_t)(j.v.n * j.v.P * j.v.c), &j.row, st));
     c->saved = j.mask;
     rd_parallel(c->be, j.v.n, 1, dropout_forward_part, &j);
-done:
-    return st->code;
-}
-
-rd_code rd_dropout_back_by(rd_call *c, rd_dropout_pass *back, rd_status *st)
-{
-    rd_var *x = c->in[0];
-    const rd_image_view v = rd_dropout_view(x);
-    rd_dropout_grad to = {.dy = c->out[0]->grads};
-    const bool masked = c->out[0]->g_masked && x->rectified;
-    bool fresh = false;
-    if (rd_call_pass_grad(c, 0)) {
-        to.dx = x->grads;
-        fresh = true;
-    } else {
-        RD_TRY(rd_call_grad(c, 0, &to.dx, &to.add, st));
-        fresh = !to.add;
-    }
-    if (!to.dx) goto done;
-    if (rd_dropout_active(c))
-        RD_TRY(back(c, &to, st));
-    else if (to.dx != to.dy)
-        RD_TRY(rd_op_copy(c->be, x->type, v.n * v.sample, to.dy, to.dx, to.add, st));
-    /* Where x is 0, y is; the other way round a dropped element has no gradient either. */
-    x->g_masked = masked && fresh;
 done:
     return st->code;
 }

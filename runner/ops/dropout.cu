@@ -84,8 +84,9 @@ extern "C" rd_code rd_cuda_dropout_forward(rd_call *c, rd_status *st)
     uint8_t *mask;
     if (!rd_dropout_active(c)) return rd_dropout_copy(c, st);
     const rd_key key = rd_dropout_key(c);
-    RD_DO(rd_arena_get(c->device_kept, mask_bytes(v.n, v.sample), &mask, st));
-    RD_DO(rd_call_lend(c, c->device_scratch, a->sample, (size_t)v.n * sizeof *sample, &sample, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, mask_bytes(v.n, v.sample), &mask, st));
+    RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, a->sample, (size_t)v.n * sizeof *sample,
+                                  &sample, st));
     c->saved = mask;
     RD_BY_ELEMENT(x->type, (drop_of<true, T>(rd_gpu_of(c->be),
                                              {key, rd_philox_limit(keep), 1.0f / keep, v.n,

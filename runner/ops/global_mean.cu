@@ -69,7 +69,7 @@ extern "C" rd_code rd_cuda_global_mean_backward(rd_call *c, rd_status *st)
     const int64_t pixels = x->dim[1] * x->dim[2];
     void *dx;
     bool add;
-    RD_DO(rd_call_grad(c, 0, &dx, &add, st));
+    RD_TRY_OR_RETURN(rd_call_grad(c, 0, &dx, &add, st));
     if (!dx) return RD_OK;
     RD_BY_ELEMENT(x->type, mean_back_of<T>(rd_gpu_of(c->be), x->dim[0], pixels, x->dim[3],
                                            c->out[0]->grads, dx, add, st));

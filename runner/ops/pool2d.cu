@@ -196,7 +196,8 @@ template <typename T> static rd_code pool2d_cuda_forward(rd_call *c, rd_status *
     j.y = static_cast<T *>(y->values);
     j.total = n / rd_columns_lanes(j.C);
     if (max && c->keep)
-        RD_DO(rd_arena_get(c->device_kept, (size_t)n * (small_place(j) ? 1 : 2), &j.place, st));
+        RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)n * (small_place(j) ? 1 : 2),
+                                      &j.place, st));
     c->saved = j.place;
     if (!max)
         RD_LANES(j.C, RD_LAUNCH(gpu, st, (mean_forward<V, T>), rd_grid(j.total), RD_BLOCK, 0, j));
@@ -218,7 +219,7 @@ template <typename T> static rd_code pool2d_cuda_backward(rd_call *c, rd_status 
     pool<T> j = pool_of<T>(c);
     j.dy = static_cast<const T *>(y->grads);
     j.place = c->saved;
-    RD_DO(rd_call_grad(c, 0, &j.dx, &j.add, st));
+    RD_TRY_OR_RETURN(rd_call_grad(c, 0, &j.dx, &j.add, st));
     if (!j.dx) return RD_OK;
     j.total = x->rows * x->cols / rd_columns_lanes(j.C);
     if (!max)

@@ -75,7 +75,7 @@ extern "C" rd_code rd_cuda_shortcut_backward(rd_call *c, rd_status *st)
     const shape s = shape_of(c);
     void *dx;
     bool add;
-    RD_DO(rd_call_grad(c, 0, &dx, &add, st));
+    RD_TRY_OR_RETURN(rd_call_grad(c, 0, &dx, &add, st));
     if (!dx) return RD_OK;
     RD_BY_ELEMENT(c->in[0]->type,
                   shortcut_back_of<T>(rd_gpu_of(c->be), s, c->out[0]->grads, dx, add, st));

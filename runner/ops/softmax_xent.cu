@@ -149,14 +149,16 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
     saved *s;
     xent_rows r = {};
     unsigned char *out, *got;
-    RD_DO(rd_arena_zero(c->kept, sizeof *s, &s, st));
+    RD_TRY_OR_RETURN(rd_arena_zero(c->kept, sizeof *s, &s, st));
     c->saved = s;
-    if (c->keep) RD_DO(rd_arena_get(c->device_kept, (size_t)(N * X) * sizeof(float), &s->dx, st));
-    RD_DO(rd_arena_get(c->device_scratch, (size_t)(block * V) * sizeof(float), &r.l, st));
-    RD_DO(rd_arena_get(c->device_scratch, (size_t)N * sizeof(double), &r.loss, st));
-    RD_DO(rd_arena_get(c->device_scratch, w.bytes, &out, st));
-    RD_DO(rd_call_lend(c, c->device_scratch, a->target, (size_t)N * sizeof *a->target, &r.target,
-                       st));
+    if (c->keep)
+        RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)(N * X) * sizeof(float), &s->dx, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(block * V) * sizeof(float), &r.l,
+                                  st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)N * sizeof(double), &r.loss, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, w.bytes, &out, st));
+    RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, a->target, (size_t)N * sizeof *a->target,
+                                  &r.target, st));
     r.V = V;
     r.argmax = a->argmax ? reinterpret_cast<int32_t *>(out + w.argmax) : NULL;
     r.nll = a->nll ? reinterpret_cast<float *>(out + w.nll) : NULL;
@@ -167,19 +169,22 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
         const int64_t n = N - i < block ? N - i : block;
         const float *xi = x->v + i * X;
         r.first = i;
-        RD_DO(rd_gpu_gemm(gpu, false, false, n, V, X, 1.0f, xi, X, W->v, V, 0.0f, r.l, V, st));
-        RD_DO(softmax(gpu, (unsigned)n, r, st));
+        RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, false, false, n, V, X, 1.0f, xi, X, W->v, V, 0.0f, r.l, V,
+                                     st));
+        RD_TRY_OR_RETURN(softmax(gpu, (unsigned)n, r, st));
         if (!c->keep) continue;
-        RD_DO(rd_gpu_gemm(gpu, false, true, n, X, V, 1.0f, r.l, V, W->v, V, 0.0f, s->dx + i * X, X,
-                          st));
+        RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, false, true, n, X, V, 1.0f, r.l, V, W->v, V, 0.0f,
+                                     s->dx + i * X, X, st));
         if (W->g)
-            RD_DO(rd_gpu_gemm(gpu, true, false, X, V, n, 1.0f, xi, X, r.l, V, 1.0f, W->g, V, st));
+            RD_TRY_OR_RETURN(rd_gpu_gemm(gpu, true, false, X, V, n, 1.0f, xi, X, r.l, V, 1.0f, W->g,
+                                         V, st));
     }
     double *sum = reinterpret_cast<double *>(out);
-    RD_DO(RD_LAUNCH(gpu, st, rd_loss_sum, 1, RD_LOSS_THREADS, 0, N, r.loss, sum, c->out[0]->v));
+    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, rd_loss_sum, 1, RD_LOSS_THREADS, 0, N, r.loss, sum,
+                               c->out[0]->v));
     if (!a->loss_sum && !a->argmax && !a->nll) return RD_OK;
-    RD_DO(rd_arena_get(c->scratch, w.bytes, &got, st));
-    RD_DO(rd_gpu_down(gpu, got, out, w.bytes, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->scratch, w.bytes, &got, st));
+    RD_TRY_OR_RETURN(rd_gpu_down(gpu, got, out, w.bytes, st));
     if (a->loss_sum) memcpy(a->loss_sum, got, sizeof *a->loss_sum);
     if (a->argmax) memcpy(a->argmax, got + w.argmax, (size_t)N * sizeof *a->argmax);
     if (a->nll) memcpy(a->nll, got + w.nll, (size_t)N * sizeof *a->nll);

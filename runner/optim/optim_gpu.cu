@@ -1,4 +1,4 @@
-/* optim_gpu.cu -- the update of optim.c on a GPU. All of it is queued at once: the factors of clipping and LARS, and whether the
+/* optim_gpu.cu -- the update of optim_sweeps.c on a GPU. All of it is queued at once: the factors of clipping and LARS, and whether the
  * step is skipped, stay in the device's memory, where the update reads them; one small copy tells the host in the end.
  *
  * Sums of squares are in double and in a fixed order: of blocks of 4096 elements, of a parameter's blocks, of parameters. */
@@ -223,12 +223,12 @@ static rd_code optim_gpu_fill(rd_optim_gpu *d, const rd_optim *o, rd_status *st)
     lay_out(d, o, &r);
     d->back = static_cast<rd_gpu_outcome *>(malloc(outcome_bytes(o)));
     if (!d->back) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
-    RD_DO(rd_gpu_get(d->gpu, r.used, &d->base, st));
+    RD_TRY_OR_RETURN(rd_gpu_get(d->gpu, r.used, &d->base, st));
     r.base = static_cast<unsigned char *>(d->base);
     r.used = 0;
     lay_out(d, o, &r);
-    RD_DO(send_blocks(d, &o->norm, d->norm, st));
-    RD_DO(send_blocks(d, &o->update, d->update, st));
+    RD_TRY_OR_RETURN(send_blocks(d, &o->norm, d->norm, st));
+    RD_TRY_OR_RETURN(send_blocks(d, &o->update, d->update, st));
     return send_params(d, o, st);
 }
 
@@ -261,10 +261,11 @@ static rd_code first_sweep(const rd_optim *o, float scale, bool weights, rd_stat
                             rd_optim_lars_unknown};
     const double max_norm = o->c.has_max_grad_norm ? o->c.max_grad_norm : 0.0;
     const unsigned grid = (unsigned)(o->norm.n < (1 << 20) ? o->norm.n : 1 << 20);
-    RD_DO(RD_LAUNCH(d->gpu, st, square_blocks, grid, RD_BLOCK, 0, d->norm, o->norm.n, g, scale, w,
-                    d->g_sq, d->w_sq));
-    RD_DO(RD_LAUNCH(d->gpu, st, square_params, (unsigned)n, RD_BLOCK, 0, d->param, d->g_sq,
-                    weights ? d->w_sq : (double *)nullptr, param_g_sq(d->outcome), d->param_w_sq));
+    RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, square_blocks, grid, RD_BLOCK, 0, d->norm, o->norm.n, g,
+                               scale, w, d->g_sq, d->w_sq));
+    RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, square_params, (unsigned)n, RD_BLOCK, 0, d->param,
+                               d->g_sq, weights ? d->w_sq : (double *)nullptr,
+                               param_g_sq(d->outcome), d->param_w_sq));
     return RD_LAUNCH(d->gpu, st, decide, 1, RD_BLOCK, 0, d->param, n, max_norm, lars, d->param_w_sq,
                      o->trust ? d->factor : (float *)nullptr, d->outcome);
 }
@@ -294,11 +295,11 @@ static rd_code optim_gpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_sta
 {
     const rd_optim_gpu *d = o->gpu;
     const int n = rd_params_n(o->p);
-    RD_DO(rd_params_sync_to_device(o->p, RD_VALUES | RD_GRADS | RD_SLOTS, st));
-    RD_DO(first_sweep(o, job->scale, job->weights, st));
-    RD_DO(second_sweep(o, job, st));
-    RD_DO(rd_gpu_down(d->gpu, d->back, d->outcome,
-                      stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
+    RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES | RD_GRADS | RD_SLOTS, st));
+    RD_TRY_OR_RETURN(first_sweep(o, job->scale, job->weights, st));
+    RD_TRY_OR_RETURN(second_sweep(o, job, st));
+    RD_TRY_OR_RETURN(rd_gpu_down(d->gpu, d->back, d->outcome,
+                                 stats->param_norm ? outcome_bytes(o) : sizeof *d->back, st));
     const double *g_sq = param_g_sq(d->back);
     stats->finite = d->back->finite != 0;
     stats->grad_norm = sqrt(d->back->total);
@@ -317,9 +318,9 @@ static rd_code optim_gpu_sums(rd_optim *o, uint64_t *sum, rd_status *st)
 {
     const rd_optim_gpu *d = o->gpu;
     const int64_t n = o->update.n;
-    RD_DO(rd_params_sync_to_device(o->p, RD_VALUES, st));
-    RD_DO(RD_LAUNCH(d->gpu, st, sum_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0, d->update, n,
-                    rd_params_device_values(o->p), d->sum));
+    RD_TRY_OR_RETURN(rd_params_sync_to_device(o->p, RD_VALUES, st));
+    RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, sum_blocks, rd_grid(n, RD_BLOCK / 32), RD_BLOCK, 0,
+                               d->update, n, rd_params_device_values(o->p), d->sum));
     return rd_gpu_down(d->gpu, sum, d->sum, (size_t)n * sizeof *sum, st);
 }
 

@@ -1,4 +1,4 @@
-/* optim_gpu.h -- the update of optim.c on a GPU: what its kernels are given. */
+/* optim_gpu.h -- the update of optim_sweeps.c on a GPU: what its kernels are given. */
 #ifndef RD_OPTIM_GPU_H
 #define RD_OPTIM_GPU_H
 

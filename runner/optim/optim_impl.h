@@ -1,4 +1,4 @@
-/* optim_impl.h -- what optim.c (one update), optim_gpu.cu (the same on a GPU) and optim_share.c (who does which part of it, in whose
+/* optim_impl.h -- what optim.c, optim_sweeps.c (one update), optim_gpu.cu (the same on a GPU) and optim_share.c (who does which part of it, in whose
  * memory) share. */
 #ifndef RD_OPTIM_IMPL_H
 #define RD_OPTIM_IMPL_H
@@ -74,11 +74,17 @@ RD_C_BEGIN
 /* Checksum of n values, bit for bit. */
 uint64_t rd_optim_block_sum(const float *x, int64_t n);
 bool rd_optim_sums_hold(const rd_optim *o); /* does sum describe the present values? */
+/* Is it a running statistic, which no optimizer updates? */
+static inline bool rd_optim_is_state(const rd_optim *o, int param)
+{
+    return (rd_params_at(o->p, param)->flags & RD_PARAM_STATE) != 0;
+}
 bool rd_optim_decays(const rd_optim *o, int param);
 /* What the caller of rd_optim_step learns of the first sweep. Returns the factor of clipping. */
 double rd_optim_report(rd_optim *o, rd_optim_stats *stats);
 /* The sums of this rank's blocks; what differs from those that the last update left is noted. */
 rd_code rd_optim_sum_own(rd_optim *o, uint64_t *sum, rd_status *st);
+extern const rd_optim_sweeps rd_optim_cpu_sweeps; /* optim_sweeps.c */
 extern const rd_optim_sweeps rd_optim_gpu_sweeps; /* optim_gpu.cu */
 extern const double rd_optim_lars_unknown;        /* factor where a norm is zero */
 

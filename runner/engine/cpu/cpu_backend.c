@@ -209,8 +209,8 @@ rd_code rd_backend_cpu_new(int n_threads, bool mixed, rd_backend **out, rd_statu
     rd_backend_init(&b->base, &cpu_vt, n_threads);
     b->mixed = mixed;
     b->bf16_hw = b->base.has_bf16 = detect_bf16();
-    DNNL(dnnl_engine_create(&b->engine, dnnl_cpu, 0));
-    DNNL(dnnl_stream_create(&b->stream, b->engine, dnnl_stream_default_flags));
+    TRY_DNNL(dnnl_engine_create(&b->engine, dnnl_cpu, 0));
+    TRY_DNNL(dnnl_stream_create(&b->stream, b->engine, dnnl_stream_default_flags));
     const int threads = b->base.n_threads;
     snprintf(b->base.text, sizeof b->base.text, "cpu, %s, %s, %d thread%s, %s",
              rd_backend_library(), isa_name(), threads, threads == 1 ? "" : "s",

@@ -81,14 +81,14 @@ static rd_code weights_make(rd_cpu *b, const rd_param *w, const rd_conv_shape *s
     if (!p) return rd_fail(st, RD_EENV, "out of memory for packed weights");
     p->next = b->convs->weights;
     b->convs->weights = p;
-    DNNL(md_copy(&p->md, md));
+    TRY_DNNL(md_copy(&p->md, md));
     p->has_md = true;
     p->mem = aligned_alloc(64, (md_size(md) + 127) / 64 * 64);
     if (!p->mem) {
         rd_fail(st, RD_EENV, "out of memory for packed weights (%zu bytes)", md_size(md));
         goto done;
     }
-    DNNL(md_make(&hwio, 4, dw, dnnl_f32, dnnl_hwio));
+    TRY_DNNL(md_make(&hwio, 4, dw, dnnl_f32, dnnl_hwio));
     has = true;
     RD_TRY(conv_mover_make(b, MD_REF(hwio), md, false, &p->pack, st));
     p->w = w; /* the last thing: one that is not whole is never found */
@@ -213,11 +213,11 @@ static rd_code cpu_conv_run(rd_cpu *b, kernel *k, role r, const void *x, const v
     }
     for (int i = 0; i < 5; i++) {
         if (!m[i]) continue;
-        DNNL(dnnl_memory_set_data_handle(m[i], conv_plain(mem[i])));
+        TRY_DNNL(dnnl_memory_set_data_handle(m[i], conv_plain(mem[i])));
         args[n++] = (dnnl_exec_arg_t){i == 4 ? DNNL_ARG_SCRATCHPAD : arg[r][i], m[i]};
     }
-    DNNL(dnnl_primitive_execute(k->prim, b->stream, n, args));
-    DNNL(dnnl_stream_wait(b->stream));
+    TRY_DNNL(dnnl_primitive_execute(k->prim, b->stream, n, args));
+    TRY_DNNL(dnnl_stream_wait(b->stream));
 done:
     return st->code;
 }

@@ -38,20 +38,20 @@ rd_code conv_mover_make(rd_cpu *b, md_in from, md_in to, bool add, mover *m, rd_
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    DNNL(dnnl_primitive_attr_create(&attr));
-    DNNL(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
+    TRY_DNNL(dnnl_primitive_attr_create(&attr));
+    TRY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
     if (add) {
-        DNNL(dnnl_post_ops_create(&ops));
-        DNNL(append_sum(ops));
-        DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
+        TRY_DNNL(dnnl_post_ops_create(&ops));
+        TRY_DNNL(append_sum(ops));
+        TRY_DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
     }
-    DNNL(dnnl_reorder_primitive_desc_create(&pd, from, b->engine, to, b->engine, attr));
+    TRY_DNNL(dnnl_reorder_primitive_desc_create(&pd, from, b->engine, to, b->engine, attr));
     md_in pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     m->pad_bytes = pad ? md_size(pad) : 0;
-    if (m->pad_bytes) DNNL(dnnl_memory_create(&m->pad, pad, b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_memory_create(&m->from, from, b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_memory_create(&m->to, to, b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_primitive_create(&m->prim, pd));
+    if (m->pad_bytes) TRY_DNNL(dnnl_memory_create(&m->pad, pad, b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_memory_create(&m->from, from, b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_memory_create(&m->to, to, b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_primitive_create(&m->prim, pd));
 done:
     if (st->code != RD_OK) conv_mover_free(m);
     if (pd) dnnl_primitive_desc_destroy(pd);
@@ -67,12 +67,12 @@ rd_code conv_move(rd_cpu *b, mover *m, const void *from, void *to, rd_status *st
         {DNNL_ARG_FROM, m->from}, {DNNL_ARG_TO, m->to}, {DNNL_ARG_SCRATCHPAD, m->pad}};
     if (m->pad) {
         RD_TRY(rd_room_get(&c->pad, m->pad_bytes, st));
-        DNNL(dnnl_memory_set_data_handle(m->pad, c->pad.p));
+        TRY_DNNL(dnnl_memory_set_data_handle(m->pad, c->pad.p));
     }
-    DNNL(dnnl_memory_set_data_handle(m->from, conv_plain(from)));
-    DNNL(dnnl_memory_set_data_handle(m->to, to));
-    DNNL(dnnl_primitive_execute(m->prim, b->stream, m->pad ? 3 : 2, args));
-    DNNL(dnnl_stream_wait(b->stream));
+    TRY_DNNL(dnnl_memory_set_data_handle(m->from, conv_plain(from)));
+    TRY_DNNL(dnnl_memory_set_data_handle(m->to, to));
+    TRY_DNNL(dnnl_primitive_execute(m->prim, b->stream, m->pad ? 3 : 2, args));
+    TRY_DNNL(dnnl_stream_wait(b->stream));
 done:
     return st->code;
 }
@@ -87,7 +87,7 @@ static rd_code md_of_image(md_ptr *md, int64_t n, int64_t h, int64_t w, int64_t 
                            dnnl_data_type_t t, dnnl_format_tag_t tag, rd_status *st)
 {
     const dnnl_dims_t d = {n, c, h, w};
-    DNNL(md_make(md, 4, d, t, tag));
+    TRY_DNNL(md_make(md, 4, d, t, tag));
 done:
     return st->code;
 }
@@ -115,17 +115,17 @@ static rd_code cpu_conv_kernel_describe(rd_cpu *b, const rd_conv_shape *s, role 
     n_md++;
     RD_TRY(md_of_image(&y, s->n, oh, ow, s->co, r == FORWARD ? dnnl_f32 : in, y_tag, st));
     n_md++;
-    DNNL(md_make(&w, 4, dw, r == WEIGHTS ? dnnl_f32 : in, dnnl_format_tag_any));
+    TRY_DNNL(md_make(&w, 4, dw, r == WEIGHTS ? dnnl_f32 : in, dnnl_format_tag_any));
     n_md++;
-    DNNL(md_make(&bias, 1, db, dnnl_f32, dnnl_a));
+    TRY_DNNL(md_make(&bias, 1, db, dnnl_f32, dnnl_a));
     n_md++;
-    DNNL(dnnl_primitive_attr_create(&attr));
-    DNNL(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
+    TRY_DNNL(dnnl_primitive_attr_create(&attr));
+    TRY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
     if (r == FORWARD) {
         if (s->relu) {
-            DNNL(dnnl_post_ops_create(&ops));
-            DNNL(append_relu(ops));
-            DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
+            TRY_DNNL(dnnl_post_ops_create(&ops));
+            TRY_DNNL(append_relu(ops));
+            TRY_DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
         }
         if (conv_fwd_pd(pd, b->engine, MD_REF(x), MD_REF(w), s->bias ? MD_REF(bias) : NULL,
                         MD_REF(y), &g, attr) != dnnl_success)
@@ -136,7 +136,7 @@ static rd_code cpu_conv_kernel_describe(rd_cpu *b, const rd_conv_shape *s, role 
     md_ptr hx, hw, hy;
     RD_TRY(md_of_image(&hx, s->n, s->h, s->w, s->ci, in, dnnl_format_tag_any, st));
     RD_TRY(md_of_image(&hy, s->n, oh, ow, s->co, in, dnnl_format_tag_any, st));
-    DNNL(md_make(&hw, 4, dw, in, dnnl_format_tag_any));
+    TRY_DNNL(md_make(&hw, 4, dw, in, dnnl_format_tag_any));
     if (conv_fwd_pd(&hint, b->engine, MD_REF(hx), MD_REF(hw), NULL, MD_REF(hy), &g, NULL) ==
         dnnl_success) {
         const dnnl_status_t got =
@@ -172,7 +172,7 @@ static rd_code cpu_conv_kernel_choose(rd_cpu *b, const rd_conv_shape *s, role r,
         const char *impl = "";
         RD_TRY(cpu_conv_kernel_describe(b, s, r, tags[i][0], tags[i][1], pd, st));
         if (!*pd) continue;
-        DNNL(dnnl_primitive_desc_query(*pd, dnnl_query_impl_info_str, 0, (void *)&impl));
+        TRY_DNNL(dnnl_primitive_desc_query(*pd, dnnl_query_impl_info_str, 0, (void *)&impl));
         if (cpu_conv_kernel_fast(impl)) break;
         if (slow)
             dnnl_primitive_desc_destroy(
@@ -204,23 +204,23 @@ rd_code conv_kernel_make(rd_cpu *b, const rd_conv_shape *s, role r, kernel *k, r
     int n_md = 0;
     dnnl_primitive_desc_t pd = NULL;
     RD_TRY(cpu_conv_kernel_choose(b, s, r, &pd, st));
-    DNNL(md_copy(&k->x, dnnl_primitive_desc_query_md(
-                            pd, r == DATA ? dnnl_query_diff_src_md : dnnl_query_src_md, 0)));
+    TRY_DNNL(md_copy(&k->x, dnnl_primitive_desc_query_md(
+                                pd, r == DATA ? dnnl_query_diff_src_md : dnnl_query_src_md, 0)));
     k->has_x = true;
-    DNNL(md_copy(&k->y, dnnl_primitive_desc_query_md(
-                            pd, r == FORWARD ? dnnl_query_dst_md : dnnl_query_diff_dst_md, 0)));
+    TRY_DNNL(md_copy(&k->y, dnnl_primitive_desc_query_md(
+                                pd, r == FORWARD ? dnnl_query_dst_md : dnnl_query_diff_dst_md, 0)));
     k->has_y = true;
-    DNNL(md_copy(&k->w,
-                 dnnl_primitive_desc_query_md(
-                     pd, r == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0)));
+    TRY_DNNL(md_copy(
+        &k->w, dnnl_primitive_desc_query_md(
+                   pd, r == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0)));
     k->has_w = true;
     RD_TRY(md_of_image(&x, s->n, s->h, s->w, s->ci, dnnl_f32, tag_of(s->block), st));
     n_md++;
     RD_TRY(md_of_image(&y, s->n, oh, ow, s->co, dnnl_f32, tag_of(b->convs->block), st));
     n_md++;
-    DNNL(md_make(&w, 4, dw, dnnl_f32, dnnl_hwio));
+    TRY_DNNL(md_make(&w, 4, dw, dnnl_f32, dnnl_hwio));
     n_md++;
-    DNNL(md_make(&bias, 1, db, dnnl_f32, dnnl_a));
+    TRY_DNNL(md_make(&bias, 1, db, dnnl_f32, dnnl_a));
     n_md++;
     if (!md_equal(MD_REF(x), MD_REF(k->x)))
         RD_TRY(r == DATA ? conv_mover_make(b, MD_REF(k->x), MD_REF(x), false, &k->move_x, st)
@@ -231,13 +231,13 @@ rd_code conv_kernel_make(rd_cpu *b, const rd_conv_shape *s, role r, kernel *k, r
     if (r == WEIGHTS) RD_TRY(conv_mover_make(b, MD_REF(k->w), MD_REF(w), true, &k->move_w, st));
     md_in pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     k->pad_bytes = pad ? md_size(pad) : 0;
-    if (k->pad_bytes) DNNL(dnnl_memory_create(&k->pad, pad, b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_memory_create(&k->mx, MD_REF(k->x), b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_memory_create(&k->my, MD_REF(k->y), b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_memory_create(&k->mw, MD_REF(k->w), b->engine, DNNL_MEMORY_NONE));
+    if (k->pad_bytes) TRY_DNNL(dnnl_memory_create(&k->pad, pad, b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_memory_create(&k->mx, MD_REF(k->x), b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_memory_create(&k->my, MD_REF(k->y), b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_memory_create(&k->mw, MD_REF(k->w), b->engine, DNNL_MEMORY_NONE));
     if (s->bias && r != DATA)
-        DNNL(dnnl_memory_create(&k->mb, MD_REF(bias), b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_primitive_create(&k->prim, pd));
+        TRY_DNNL(dnnl_memory_create(&k->mb, MD_REF(bias), b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_primitive_create(&k->prim, pd));
     k->made = true;
 done:
     if (st->code != RD_OK) conv_kernel_free(k);

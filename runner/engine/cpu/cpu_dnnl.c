@@ -102,30 +102,30 @@ static rd_code product_make(rd_cpu *b, cpu_dnnl_side *s, int64_t m, bool add, pr
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_desc_t pd = NULL;
     p->tried = true;
-    DNNL(md_make(&src, 4, ds, in_type(b), dnnl_nhwc));
+    TRY_DNNL(md_make(&src, 4, ds, in_type(b), dnnl_nhwc));
     has[0] = true;
-    DNNL(md_make(&wei, 4, dw, in_type(b), dnnl_format_tag_any));
+    TRY_DNNL(md_make(&wei, 4, dw, in_type(b), dnnl_format_tag_any));
     has[1] = true;
-    DNNL(md_make(&dst, 4, dd, dnnl_f32, dnnl_nhwc));
+    TRY_DNNL(md_make(&dst, 4, dd, dnnl_f32, dnnl_nhwc));
     has[2] = true;
-    DNNL(dnnl_primitive_attr_create(&attr));
+    TRY_DNNL(dnnl_primitive_attr_create(&attr));
     if (add) {
-        DNNL(dnnl_post_ops_create(&ops));
-        DNNL(append_sum(ops));
-        DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
+        TRY_DNNL(dnnl_post_ops_create(&ops));
+        TRY_DNNL(append_sum(ops));
+        TRY_DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
     }
     if (conv_pd(&pd, b->engine, MD_REF(src), s->has_wmd ? MD_REF(s->wmd) : MD_REF(wei), MD_REF(dst),
                 attr) != dnnl_success)
         goto done;
     const char *impl = "";
-    DNNL(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
+    TRY_DNNL(dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl));
     md_in w = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     if (!cpu_dnnl_fast(impl) || strstr(impl, "gemm") ||
         (s->has_wmd && !md_equal(w, MD_REF(s->wmd))))
         goto done;
     if (!s->has_wmd) {
 #if DNNL_VERSION_MAJOR >= 3
-        DNNL(dnnl_memory_desc_clone(&s->wmd, w));
+        TRY_DNNL(dnnl_memory_desc_clone(&s->wmd, w));
 #else
         s->wmd = *w;
 #endif
@@ -136,10 +136,10 @@ static rd_code product_make(rd_cpu *b, cpu_dnnl_side *s, int64_t m, bool add, pr
             goto done;
         }
     }
-    DNNL(dnnl_memory_create(&p->src, MD_REF(src), b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_memory_create(&p->wei, MD_REF(s->wmd), b->engine, s->blocked));
-    DNNL(dnnl_memory_create(&p->dst, MD_REF(dst), b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_primitive_create(&p->prim, pd));
+    TRY_DNNL(dnnl_memory_create(&p->src, MD_REF(src), b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_memory_create(&p->wei, MD_REF(s->wmd), b->engine, s->blocked));
+    TRY_DNNL(dnnl_memory_create(&p->dst, MD_REF(dst), b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_primitive_create(&p->prim, pd));
 done:
     if (pd) dnnl_primitive_desc_destroy(pd);
     if (ops) dnnl_post_ops_destroy(ops);
@@ -174,16 +174,16 @@ static rd_code side_refresh(rd_cpu_packed *q, cpu_dnnl_side *s, rd_status *st)
         rows = q->rounded;
     }
     /* forward: parameter is [k, n] = IO, tag "ba.."; transposed: parameter is [n, k] = OI */
-    DNNL(md_make(&from, 4, d, dnnl_f32, s->transposed ? dnnl_abcd : dnnl_bacd));
+    TRY_DNNL(md_make(&from, 4, d, dnnl_f32, s->transposed ? dnnl_abcd : dnnl_bacd));
     has = true;
-    DNNL(dnnl_reorder_primitive_desc_create(&pd, MD_REF(from), b->engine, MD_REF(s->wmd), b->engine,
-                                            NULL));
-    DNNL(dnnl_primitive_create(&r, pd));
-    DNNL(dnnl_memory_create(&mf, MD_REF(from), b->engine, rows));
-    DNNL(dnnl_memory_create(&mt, MD_REF(s->wmd), b->engine, s->blocked));
+    TRY_DNNL(dnnl_reorder_primitive_desc_create(&pd, MD_REF(from), b->engine, MD_REF(s->wmd),
+                                                b->engine, NULL));
+    TRY_DNNL(dnnl_primitive_create(&r, pd));
+    TRY_DNNL(dnnl_memory_create(&mf, MD_REF(from), b->engine, rows));
+    TRY_DNNL(dnnl_memory_create(&mt, MD_REF(s->wmd), b->engine, s->blocked));
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, mf}, {DNNL_ARG_TO, mt}};
-    DNNL(dnnl_primitive_execute(r, b->stream, 2, args));
-    DNNL(dnnl_stream_wait(b->stream));
+    TRY_DNNL(dnnl_primitive_execute(r, b->stream, 2, args));
+    TRY_DNNL(dnnl_stream_wait(b->stream));
     s->version = now;
 done:
     if (mf) dnnl_memory_destroy(mf);
@@ -245,11 +245,11 @@ static rd_code cpu_dnnl_run(rd_cpu *b, product *p, const void *x, float *y, rd_s
 {
     void *src;
     memcpy(&src, &x, sizeof src); /* the library's interface has no const */
-    DNNL(dnnl_memory_set_data_handle(p->src, src));
-    DNNL(dnnl_memory_set_data_handle(p->dst, y));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->src, src));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->dst, y));
     const dnnl_exec_arg_t args[] = {
         {DNNL_ARG_SRC, p->src}, {DNNL_ARG_WEIGHTS, p->wei}, {DNNL_ARG_DST, p->dst}};
-    DNNL(dnnl_primitive_execute(p->prim, b->stream, 3, args));
+    TRY_DNNL(dnnl_primitive_execute(p->prim, b->stream, 3, args));
 done:
     return st->code;
 }
@@ -284,7 +284,7 @@ static rd_code side_mul(rd_cpu_packed *q, cpu_dnnl_side *s, int64_t m, const flo
         }
         RD_TRY(cpu_dnnl_run(b, p, x, Y + i * s->n, st));
     }
-    DNNL(dnnl_stream_wait(b->stream));
+    TRY_DNNL(dnnl_stream_wait(b->stream));
 done:
     return st->code;
 }
@@ -312,23 +312,23 @@ static rd_code gemm_make(rd_cpu *b, bool ta, bool tb, bool add, int64_t m, int64
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    DNNL(md_make(&md[0], 2, da, dnnl_bf16, ta ? dnnl_ba : dnnl_ab));
+    TRY_DNNL(md_make(&md[0], 2, da, dnnl_bf16, ta ? dnnl_ba : dnnl_ab));
     n_md++;
-    DNNL(md_make(&md[1], 2, db, dnnl_bf16, tb ? dnnl_ba : dnnl_ab));
+    TRY_DNNL(md_make(&md[1], 2, db, dnnl_bf16, tb ? dnnl_ba : dnnl_ab));
     n_md++;
-    DNNL(md_make(&md[2], 2, dc, dnnl_f32, dnnl_ab));
+    TRY_DNNL(md_make(&md[2], 2, dc, dnnl_f32, dnnl_ab));
     n_md++;
-    DNNL(dnnl_primitive_attr_create(&attr));
+    TRY_DNNL(dnnl_primitive_attr_create(&attr));
     if (add) {
-        DNNL(dnnl_post_ops_create(&ops));
-        DNNL(append_sum(ops));
-        DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
+        TRY_DNNL(dnnl_post_ops_create(&ops));
+        TRY_DNNL(append_sum(ops));
+        TRY_DNNL(dnnl_primitive_attr_set_post_ops(attr, ops));
     }
-    DNNL(matmul_pd(&pd, b->engine, MD_REF(md[0]), MD_REF(md[1]), MD_REF(md[2]), attr));
-    DNNL(dnnl_primitive_create(&p->prim, pd));
-    DNNL(dnnl_memory_create(&p->src, MD_REF(md[0]), b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_memory_create(&p->wei, MD_REF(md[1]), b->engine, DNNL_MEMORY_NONE));
-    DNNL(dnnl_memory_create(&p->dst, MD_REF(md[2]), b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(matmul_pd(&pd, b->engine, MD_REF(md[0]), MD_REF(md[1]), MD_REF(md[2]), attr));
+    TRY_DNNL(dnnl_primitive_create(&p->prim, pd));
+    TRY_DNNL(dnnl_memory_create(&p->src, MD_REF(md[0]), b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_memory_create(&p->wei, MD_REF(md[1]), b->engine, DNNL_MEMORY_NONE));
+    TRY_DNNL(dnnl_memory_create(&p->dst, MD_REF(md[2]), b->engine, DNNL_MEMORY_NONE));
 done:
     if (st->code != RD_OK) product_free(p);
     if (pd) dnnl_primitive_desc_destroy(pd);
@@ -380,9 +380,9 @@ static rd_code gemm_bf16(rd_cpu *b, bool ta, bool tb, int64_t m, int64_t n, int6
     for (int64_t i = 0; i < rb; i++) rd_to_half(B + i * ldb, (uint16_t *)b->half[1].p + i * wb, cb);
     product *p = gemm_find(b, ta, tb, add, m, n, kk, st);
     if (!p) return st->code;
-    DNNL(dnnl_memory_set_data_handle(p->wei, b->half[1].p));
+    TRY_DNNL(dnnl_memory_set_data_handle(p->wei, b->half[1].p));
     RD_TRY(cpu_dnnl_run(b, p, b->half[0].p, C, st));
-    DNNL(dnnl_stream_wait(b->stream));
+    TRY_DNNL(dnnl_stream_wait(b->stream));
 done:
     return st->code;
 }
@@ -411,7 +411,8 @@ rd_code rd_cpu_gemm(rd_cpu *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k
         a = b->soft[0].p;
         bb = b->soft[1].p;
     }
-    DNNL(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, bb, ldb, beta, C, ldc));
+    TRY_DNNL(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, bb, ldb, beta, C,
+                        ldc));
 done:
     return st->code;
 }

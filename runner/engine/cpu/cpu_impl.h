@@ -8,7 +8,7 @@
 #include <string.h>
 
 rd_code rd_dnnl_result(dnnl_status_t r, const char *call, rd_status *st);
-#define DNNL(call) RD_TRY(rd_dnnl_result((call), #call, st))
+#define TRY_DNNL(call) RD_TRY(rd_dnnl_result((call), #call, st))
 
 /* Memory that is kept from call to call and grows. */
 typedef struct rd_room {

@@ -18,9 +18,9 @@ static void cuda_ahead_put(rd_gpu *g, void *p)
 static rd_code up(rd_gpu *g, void *to, const void *host, size_t bytes, rd_status *st)
 {
     rd_gpu_memory *m = rd_gpu_pinned_of(g, host, bytes);
-    CUDA(g, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, g->copies));
+    TRY_CUDA(g, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, g->copies));
     RD_TRY(rd_gpu_will_read(g, m, RD_QUEUE_COPIES, st));
-    if (g->sync) CUDA(g, cudaStreamSynchronize(g->copies));
+    if (g->sync) TRY_CUDA(g, cudaStreamSynchronize(g->copies));
 done:
     return st->code;
 }
@@ -33,14 +33,14 @@ static rd_code copy(rd_gpu *g, void *to, const void *from, size_t bytes, rd_stat
 
 static rd_code cuda_ahead_record(rd_gpu *g, rd_gpu_queue stream, int event, rd_status *st)
 {
-    CUDA(g, cudaEventRecord(g->ahead_event[event], rd_gpu_stream(g, stream)));
+    TRY_CUDA(g, cudaEventRecord(g->ahead_event[event], rd_gpu_stream(g, stream)));
 done:
     return st->code;
 }
 
 static rd_code wait(rd_gpu *g, rd_gpu_queue stream, int event, rd_status *st)
 {
-    CUDA(g, cudaStreamWaitEvent(rd_gpu_stream(g, stream), g->ahead_event[event], 0));
+    TRY_CUDA(g, cudaStreamWaitEvent(rd_gpu_stream(g, stream), g->ahead_event[event], 0));
 done:
     return st->code;
 }
@@ -50,9 +50,9 @@ static const rd_ahead_device device = {cuda_ahead_get, cuda_ahead_put,    up,
 
 rd_code rd_gpu_ahead_new(rd_gpu *g, rd_status *st)
 {
-    CUDA(g, cudaStreamCreateWithFlags(&g->copies, cudaStreamNonBlocking));
+    TRY_CUDA(g, cudaStreamCreateWithFlags(&g->copies, cudaStreamNonBlocking));
     for (int i = 0; i < RD_AHEAD_EVENTS; i++)
-        CUDA(g, cudaEventCreateWithFlags(&g->ahead_event[i], cudaEventDisableTiming));
+        TRY_CUDA(g, cudaEventCreateWithFlags(&g->ahead_event[i], cudaEventDisableTiming));
     RD_TRY(rd_ahead_new(g, &device, &g->ahead, st));
 done:
     return st->code;

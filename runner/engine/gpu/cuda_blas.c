@@ -103,7 +103,7 @@ static rd_code cuda_blas_result(rd_gpu *g, cublasStatus_t r, const char *call, c
     if (g->failure.code == RD_OK) g->failure = *st;
     return st->code;
 }
-#define LT(call) RD_TRY(cuda_blas_result(g, (lt.call), #call, RD_HERE, st))
+#define TRY_LT(call) RD_TRY(cuda_blas_result(g, (lt.call), #call, RD_HERE, st))
 
 rd_code rd_gpu_blas_load(rd_status *st)
 {
@@ -123,13 +123,13 @@ static rd_code cuda_blas_begin(rd_gpu *g, rd_status *st)
     if (!g->blas) g->blas = calloc(1, sizeof *g->blas);
     rd_gpu_blas *b = g->blas;
     if (!b) return rd_fail(st, RD_EENV, "out of memory for cuBLAS");
-    if (!b->handle) LT(cublasLtCreate(&b->handle));
-    if (!b->preference) LT(cublasLtMatmulPreferenceCreate(&b->preference));
+    if (!b->handle) TRY_LT(cublasLtCreate(&b->handle));
+    if (!b->preference) TRY_LT(cublasLtMatmulPreferenceCreate(&b->preference));
     const size_t workspace = WORKSPACE;
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    LT(cublasLtMatmulPreferenceSetAttribute(b->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                            &workspace, sizeof workspace));
-    LT(cublasLtMatmulPreferenceSetAttribute(
+    TRY_LT(cublasLtMatmulPreferenceSetAttribute(
+        b->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+    TRY_LT(cublasLtMatmulPreferenceSetAttribute(
         b->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes));
     RD_TRY(rd_gpu_get(g, WORKSPACE, &b->workspace, st));
 done:
@@ -186,12 +186,12 @@ static rd_code layout(rd_gpu *g, cublasLtMatrixLayout_t *out, cudaDataType type,
                       int64_t cols, int64_t ld, int64_t batch, int64_t stride, rd_status *st)
 {
     const int32_t count = (int32_t)batch;
-    LT(cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, ld));
+    TRY_LT(cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, ld));
     if (batch > 1) {
-        LT(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                            sizeof count));
-        LT(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                            &stride, sizeof stride));
+        TRY_LT(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                sizeof count));
+        TRY_LT(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                &stride, sizeof stride));
     }
 done:
     return st->code;
@@ -209,7 +209,8 @@ static rd_code cuda_blas_choose(rd_gpu *g, plan *p, rd_status *st)
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     for (int i = 0; i < 4; i++)
-        LT(cublasLtMatmulPreferenceSetAttribute(b->preference, at[i], &align[i], sizeof align[i]));
+        TRY_LT(cublasLtMatmulPreferenceSetAttribute(b->preference, at[i], &align[i],
+                                                    sizeof align[i]));
     const cublasStatus_t r = lt.cublasLtMatmulAlgoGetHeuristic(
         b->handle, p->desc, p->b, p->a, p->c, p->c, b->preference, MOST, found, &n);
     if (r != CUBLAS_STATUS_NOT_SUPPORTED)
@@ -238,11 +239,12 @@ static rd_code cuda_blas_plan_new(rd_gpu *g, const cuda_blas_shape *s, plan **ou
                        in = s->type == NARROW ? narrow : CUDA_R_32F;
     const cublasOperation_t first = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N,
                             second = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
-    LT(cublasLtMatmulDescCreate(
+    TRY_LT(cublasLtMatmulDescCreate(
         &p->desc, s->type == TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
-    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
-                                      sizeof second));
+    TRY_LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first,
+                                          sizeof first));
+    TRY_LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+                                          sizeof second));
     RD_TRY(layout(g, &p->b, in, s->tb ? s->k : s->n, s->tb ? s->n : s->k, s->ldb, s->batch,
                   s->stride_b, st));
     RD_TRY(layout(g, &p->a, in, s->ta ? s->m : s->k, s->ta ? s->k : s->m, s->lda, s->batch,
@@ -349,9 +351,10 @@ static rd_code run_matmul(rd_gpu *g, const void *args, rd_status *st)
     const matmul *m = args;
     const plan *q = m->plan;
     g->last_kernel = "cublasLtMatmul";
-    LT(cublasLtMatmul(g->blas->handle, q->desc, &m->alpha, m->B, q->b, m->A, q->a, &m->beta, m->C,
-                      q->c, m->C, q->c, &q->algo, g->blas->workspace, WORKSPACE, g->stream));
-    if (g->sync) CUDA(g, cudaStreamSynchronize(g->stream));
+    TRY_LT(cublasLtMatmul(g->blas->handle, q->desc, &m->alpha, m->B, q->b, m->A, q->a, &m->beta,
+                          m->C, q->c, m->C, q->c, &q->algo, g->blas->workspace, WORKSPACE,
+                          g->stream));
+    if (g->sync) TRY_CUDA(g, cudaStreamSynchronize(g->stream));
 done:
     return st->code;
 }

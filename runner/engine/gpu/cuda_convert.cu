@@ -76,14 +76,14 @@ extern "C" rd_code rd_convert_narrow(rd_gpu *g, rd_narrow to, const rd_narrow_jo
     const int64_t n = turns[0] + turns[1];
     if (n == 0) return st->code;
     if (to == RD_NARROW_BF16)
-        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_BF16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1],
-                        turns[0], n));
+        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_BF16>, rd_grid(n), RD_BLOCK, 0,
+                                   j[0], j[1], turns[0], n));
     else if (to == RD_NARROW_HALF16)
-        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_HALF16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1],
-                        turns[0], n));
+        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_HALF16>, rd_grid(n), RD_BLOCK, 0,
+                                   j[0], j[1], turns[0], n));
     else
-        RD_DO(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_WIRE16>, rd_grid(n), RD_BLOCK, 0, j[0], j[1],
-                        turns[0], n));
+        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, narrow_rows<RD_NARROW_WIRE16>, rd_grid(n), RD_BLOCK, 0,
+                                   j[0], j[1], turns[0], n));
     return st->code;
 }
 
@@ -118,9 +118,11 @@ extern "C" rd_code rd_convert_widen(rd_gpu *g, rd_narrow from, const uint16_t *x
     const unsigned grid = rd_grid((n + 7) / 8);
     const bool aligned = (uintptr_t)x % 16 == 0 && (uintptr_t)y % 16 == 0;
     if (from == RD_NARROW_BF16)
-        RD_DO(RD_LAUNCH(g, st, widen_row<RD_NARROW_BF16>, grid, RD_BLOCK, 0, x, n, y, aligned));
+        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, widen_row<RD_NARROW_BF16>, grid, RD_BLOCK, 0, x, n, y,
+                                   aligned));
     else
-        RD_DO(RD_LAUNCH(g, st, widen_row<RD_NARROW_HALF16>, grid, RD_BLOCK, 0, x, n, y, aligned));
+        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, widen_row<RD_NARROW_HALF16>, grid, RD_BLOCK, 0, x, n, y,
+                                   aligned));
     return st->code;
 }
 
@@ -310,18 +312,5 @@ extern "C" int rd_convert_probe(void)
 {
     cudaFuncAttributes a;
     return (int)cudaFuncGetAttributes(&a, scale_rows);
-}
-
-/* nvcc's list is "800,900"; the Makefile adds PTX of the last, which newer cards take. */
-extern "C" const char *rd_convert_built_for(void)
-{
-    static char text[128];
-    const int arch[] = {__CUDA_ARCH_LIST__};
-    size_t at = 0;
-    for (int a : arch)
-        if (at < sizeof text)
-            at += (size_t)snprintf(text + at, sizeof text - at, "%ssm_%d", at ? ", " : "", a / 10);
-    if (at < sizeof text) snprintf(text + at, sizeof text - at, " and newer");
-    return text;
 }
 #endif

@@ -1,4 +1,4 @@
-/* cuda_devices.c -- which GPUs there are, and which libraries. */
+/* cuda_devices.c -- what is known of a GPU before it is taken, and which libraries there are. */
 #include "cuda_impl.h"
 #include "gpu_rnn.h"
 #include "gpu_remedy.h"
@@ -10,20 +10,6 @@
 static void cuda_devices_version_text(int v, char out[16])
 {
     snprintf(out, 16, "%d.%d", v / 1000, v % 1000 / 10);
-}
-
-int rd_gpu_count(char why[256])
-{
-    int n = 0, driver = 0, runtime = 0;
-    why[0] = '\0';
-    const cudaError_t e = cudaGetDeviceCount(&n);
-    if (e == cudaSuccess && n > 0) return n;
-    (void)cudaGetLastError();
-    (void)cudaDriverGetVersion(&driver);
-    (void)cudaRuntimeGetVersion(&runtime);
-    rd_gpu_no_gpu(cudaGetErrorName(e), cudaGetErrorString(e), driver, runtime,
-                  getenv("CUDA_VISIBLE_DEVICES"), why);
-    return 0;
 }
 
 /* ---- NVML: free memory of a card that this process has not taken. The driver brings the library; its few functions
@@ -59,18 +45,11 @@ static bool nvml_free(const char *uuid, uint64_t *bytes)
     return ok;
 }
 
-static int taken = -1; /* the card whose context this process has */
-
-void rd_gpu_taken(int index)
-{
-    taken = index;
-}
-
-rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
+rd_code rd_cuda_query(int index, bool has_context, rd_gpu_info *out, rd_status *st)
 {
     struct cudaDeviceProp p;
     *out = (rd_gpu_info){.major = 0};
-    CUDA(NULL, cudaGetDeviceProperties(&p, index));
+    TRY_CUDA(NULL, cudaGetDeviceProperties(&p, index));
     snprintf(out->name, sizeof out->name, "%.95s", p.name);
     const unsigned char *u = (const unsigned char *)p.uuid.bytes;
     snprintf(out->uuid, sizeof out->uuid,
@@ -82,7 +61,7 @@ rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
     out->n_sm = p.multiProcessorCount;
     out->memory = p.totalGlobalMem;
     size_t left = 0, total = 0;
-    if (index == taken && cudaMemGetInfo(&left, &total) == cudaSuccess)
+    if (has_context && cudaMemGetInfo(&left, &total) == cudaSuccess)
         out->free_memory = left;
     else if (
         !nvml_free(
@@ -91,6 +70,11 @@ rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
         out->free_memory = 0;
 done:
     return st->code;
+}
+
+rd_code rd_gpu_query(int index, rd_gpu_info *out, rd_status *st)
+{
+    return rd_cuda_query(index, false, out, st);
 }
 
 rd_code rd_gpu_need_libraries(bool convolutions, rd_status *st)

@@ -102,7 +102,7 @@ rd_code rd_gpu_dnn_result(rd_gpu *g, cudnnStatus_t r, const char *call, const ch
     if (g->failure.code == RD_OK) g->failure = *st;
     return st->code;
 }
-#define DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn.call), #call, RD_HERE, st))
+#define TRY_DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn.call), #call, RD_HERE, st))
 
 rd_code rd_gpu_dnn_load(rd_status *st)
 {
@@ -122,8 +122,8 @@ static rd_code cuda_dnn_begin(rd_gpu *g, rd_status *st)
     RD_TRY(rd_library_load(&library, st));
     if (!g->dnn) g->dnn = calloc(1, sizeof *g->dnn);
     if (!g->dnn) return rd_fail(st, RD_EENV, "out of memory for cuDNN");
-    DNN(cudnnCreate(&g->dnn->handle));
-    DNN(cudnnSetStream(g->dnn->handle, g->stream));
+    TRY_DNN(cudnnCreate(&g->dnn->handle));
+    TRY_DNN(cudnnSetStream(g->dnn->handle, g->stream));
     g->dnn->rnn.handle = g->dnn->handle;
 #define FILL(f) g->dnn->rnn.f = dnn.f;
     RD_DNN_RNN_CALLS(FILL)
@@ -150,7 +150,7 @@ const char *rd_gpu_dnn_text(rd_gpu *g, cudnnStatus_t r)
 rd_code rd_gpu_dnn_queued(rd_gpu *g, const char *call, rd_status *st)
 {
     g->last_kernel = call;
-    if (g->sync) CUDA(g, cudaStreamSynchronize(g->stream));
+    if (g->sync) TRY_CUDA(g, cudaStreamSynchronize(g->stream));
 done:
     return st->code;
 }
@@ -195,14 +195,14 @@ void rd_gpu_dnn_free(rd_gpu *g)
 static rd_code part_new(rd_gpu *g, plan *p, cudnnBackendDescriptorType_t type, part *out,
                         rd_status *st)
 {
-    DNN(cudnnBackendCreateDescriptor(type, out));
+    TRY_DNN(cudnnBackendCreateDescriptor(type, out));
     p->made[p->n_made++] = *out;
 done:
     return st->code;
 }
 
-#define SET(d, attribute, type, n, values) \
-    DNN(cudnnBackendSetAttribute((d), (attribute), (type), (n), (values)))
+#define TRY_SET(d, attribute, type, n, values) \
+    TRY_DNN(cudnnBackendSetAttribute((d), (attribute), (type), (n), (values)))
 
 static cudnnDataType_t cuda_dnn_type_of(int64_t element)
 {
@@ -218,12 +218,12 @@ static rd_code tensor(rd_gpu *g, plan *p, int64_t uid, int64_t n, int64_t c, int
     const int64_t dim[] = {n, c, h, w}, stride[] = {h * w * c, 1, w * c, c}, align = p->key.align;
     const cudnnDataType_t type = cuda_dnn_type_of(p->key.type);
     RD_TRY(part_new(g, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, out, st));
-    SET(*out, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
-    SET(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    SET(*out, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
-    SET(*out, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
-    SET(*out, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
-    DNN(cudnnBackendFinalize(*out));
+    TRY_SET(*out, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
+    TRY_SET(*out, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    TRY_SET(*out, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
+    TRY_SET(*out, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
+    TRY_SET(*out, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
+    TRY_DNN(cudnnBackendFinalize(*out));
 done:
     return st->code;
 }
@@ -236,14 +236,14 @@ static rd_code geometry(rd_gpu *g, plan *p, part *out, rd_status *st)
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     RD_TRY(part_new(g, p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, out, st));
-    SET(*out, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dims);
-    SET(*out, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    SET(*out, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    SET(*out, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
-    SET(*out, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
-    SET(*out, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride);
-    SET(*out, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
-    DNN(cudnnBackendFinalize(*out));
+    TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dims);
+    TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
+    TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
+    TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride);
+    TRY_SET(*out, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
+    TRY_DNN(cudnnBackendFinalize(*out));
 done:
     return st->code;
 }
@@ -287,18 +287,18 @@ static rd_code graph_new(rd_gpu *g, plan *p, part *out, rd_status *st)
     RD_TRY(tensor(g, p, UID_Y, k->n, k->co, k->oh, k->ow, &y, st));
     RD_TRY(geometry(g, p, &how, st));
     RD_TRY(part_new(g, p, a->type, &op, st));
-    SET(op, a->x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
-    SET(op, a->w, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &w);
-    SET(op, a->y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
-    SET(op, a->geometry, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
-    SET(op, a->alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    SET(op, a->beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    DNN(cudnnBackendFinalize(op));
+    TRY_SET(op, a->x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+    TRY_SET(op, a->w, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &w);
+    TRY_SET(op, a->y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+    TRY_SET(op, a->geometry, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how);
+    TRY_SET(op, a->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    TRY_SET(op, a->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    TRY_DNN(cudnnBackendFinalize(op));
     RD_TRY(part_new(g, p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, out, st));
-    SET(*out, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &op);
+    TRY_SET(*out, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &op);
     if (!g->dnn->card)
-        SET(*out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->dnn->handle);
-    DNN(cudnnBackendFinalize(*out));
+        TRY_SET(*out, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->dnn->handle);
+    TRY_DNN(cudnnBackendFinalize(*out));
 done:
     return st->code;
 }
@@ -370,14 +370,15 @@ static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, part graph, cudnnBackendHeurM
 {
     part ranking = NULL, config[MOST_ENGINES] = {NULL};
     int64_t n = 0, used = -1;
-    DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &ranking));
-    SET(ranking, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
-    SET(ranking, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    TRY_DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &ranking));
+    TRY_SET(ranking, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+            &graph);
+    TRY_SET(ranking, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (g->dnn->card)
-        SET(ranking, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-            &g->dnn->card);
+        TRY_SET(ranking, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                &g->dnn->card);
     for (int i = 0; i < MOST_ENGINES; i++)
-        DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[i]));
+        TRY_DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config[i]));
     if (dnn.cudnnBackendFinalize(ranking) == CUDNN_STATUS_SUCCESS &&
         dnn.cudnnBackendGetAttribute(ranking, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_ENGINES, &n,
@@ -464,14 +465,14 @@ static rd_code run_convolution(rd_gpu *g, const void *args, rd_status *st)
     static const int64_t uid[] = {UID_X, UID_W, UID_Y};
     const convolution *c = args;
     part pack = NULL;
-    DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
-    SET(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uid);
-    SET(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, c->data);
-    SET(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &c->workspace);
-    DNN(cudnnBackendFinalize(pack));
+    TRY_DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
+    TRY_SET(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uid);
+    TRY_SET(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, c->data);
+    TRY_SET(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &c->workspace);
+    TRY_DNN(cudnnBackendFinalize(pack));
     g->last_kernel = "cudnnBackendExecute";
-    DNN(cudnnBackendExecute(g->dnn->handle, c->plan->run, pack));
-    if (g->sync) CUDA(g, cudaStreamSynchronize(g->stream));
+    TRY_DNN(cudnnBackendExecute(g->dnn->handle, c->plan->run, pack));
+    if (g->sync) TRY_CUDA(g, cudaStreamSynchronize(g->stream));
 done:
     if (pack) (void)dnn.cudnnBackendDestroyDescriptor(pack);
     return st->code;

@@ -14,7 +14,7 @@ struct rd_gpu_graph {
 };
 
 /* Of this graph alone: nothing sticks. */
-#define GRAPH(call) RD_TRY(rd_cuda_result(NULL, (call), #call, RD_HERE, st))
+#define TRY_GRAPH(call) RD_TRY(rd_cuda_result(NULL, (call), #call, RD_HERE, st))
 
 static struct cudaKernelNodeParams kernel_node(const rd_kernel_call *c, void **param)
 {
@@ -38,12 +38,12 @@ static rd_code capture(rd_gpu *g, const rd_gpu_task *t, const void *args, cudaGr
 {
     const rd_status failure = g->failure;
     *out = NULL;
-    GRAPH(cudaStreamBeginCapture(g->stream, cudaStreamCaptureModeThreadLocal));
+    TRY_GRAPH(cudaStreamBeginCapture(g->stream, cudaStreamCaptureModeThreadLocal));
     (void)t->run(g, args, st);
     g->failure = failure; /* it works on without this graph */
     const cudaError_t e = cudaStreamEndCapture(g->stream, out);
     RD_TRY(st->code);
-    GRAPH(e);
+    TRY_GRAPH(e);
 done:
     (void)cudaGetLastError();
     return st->code;
@@ -60,21 +60,22 @@ static rd_code cuda_graph_add(rd_gpu *g, rd_gpu_graph *q, const rd_gpu_tasks *li
     if (t->run == rd_gpu_run_kernel) {
         void *param[RD_MOST_PARAMS];
         const struct cudaKernelNodeParams p = kernel_node(args, param);
-        GRAPH(cudaGraphAddKernelNode(&q->node[i], q->graph, before, n, &p));
+        TRY_GRAPH(cudaGraphAddKernelNode(&q->node[i], q->graph, before, n, &p));
     } else if (!t->run) {
         const rd_gpu_post *p = args;
-        GRAPH(cudaGraphAddMemcpyNode1D(&q->node[i], q->graph, before, n, p->to, q->letter + p->from,
-                                       p->bytes, cudaMemcpyDeviceToDevice));
+        TRY_GRAPH(cudaGraphAddMemcpyNode1D(&q->node[i], q->graph, before, n, p->to,
+                                           q->letter + p->from, p->bytes,
+                                           cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_copy) {
         const rd_gpu_move *m = args;
-        GRAPH(cudaGraphAddMemcpyNode1D(&q->node[i], q->graph, before, n, m->to, m->from, m->bytes,
-                                       cudaMemcpyDeviceToDevice));
+        TRY_GRAPH(cudaGraphAddMemcpyNode1D(&q->node[i], q->graph, before, n, m->to, m->from,
+                                           m->bytes, cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_zero) {
         const struct cudaMemsetParams p = zero_node(args);
-        GRAPH(cudaGraphAddMemsetNode(&q->node[i], q->graph, before, n, &p));
+        TRY_GRAPH(cudaGraphAddMemsetNode(&q->node[i], q->graph, before, n, &p));
     } else {
         RD_TRY(capture(g, t, args, &child, st));
-        GRAPH(cudaGraphAddChildGraphNode(&q->node[i], q->graph, before, n, child));
+        TRY_GRAPH(cudaGraphAddChildGraphNode(&q->node[i], q->graph, before, n, child));
     }
 done:
     if (child) (void)cudaGraphDestroy(child);
@@ -110,10 +111,10 @@ static rd_code cuda_graph_make(rd_gpu *g, const rd_gpu_tasks *list, size_t lette
         goto done;
     }
     RD_TRY(rd_gpu_get(g, letter, &q->letter, st));
-    GRAPH(cudaGraphCreate(&q->graph, 0));
+    TRY_GRAPH(cudaGraphCreate(&q->graph, 0));
     for (int i = 0; i < list->n; i++) RD_TRY(cuda_graph_add(g, q, list, i, st));
-    GRAPH(cudaGraphInstantiate(&q->exec, q->graph, 0));
-    GRAPH(cudaGraphUpload(q->exec, g->stream));
+    TRY_GRAPH(cudaGraphInstantiate(&q->exec, q->graph, 0));
+    TRY_GRAPH(cudaGraphUpload(q->exec, g->stream));
     const uint64_t after = free_now();
     *bytes = before > after ? before - after : 0;
 done:
@@ -131,18 +132,18 @@ static rd_code set(rd_gpu *g, rd_gpu_graph *q, int i, const rd_gpu_task *t, cons
     if (t->run == rd_gpu_run_kernel) {
         void *param[RD_MOST_PARAMS];
         const struct cudaKernelNodeParams p = kernel_node(args, param);
-        GRAPH(cudaGraphExecKernelNodeSetParams(q->exec, q->node[i], &p));
+        TRY_GRAPH(cudaGraphExecKernelNodeSetParams(q->exec, q->node[i], &p));
     } else if (!t->run) {
         const rd_gpu_post *p = args;
-        GRAPH(cudaGraphExecMemcpyNodeSetParams1D(q->exec, q->node[i], p->to, q->letter + p->from,
-                                                 p->bytes, cudaMemcpyDeviceToDevice));
+        TRY_GRAPH(cudaGraphExecMemcpyNodeSetParams1D(
+            q->exec, q->node[i], p->to, q->letter + p->from, p->bytes, cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_copy) {
         const rd_gpu_move *m = args;
-        GRAPH(cudaGraphExecMemcpyNodeSetParams1D(q->exec, q->node[i], m->to, m->from, m->bytes,
-                                                 cudaMemcpyDeviceToDevice));
+        TRY_GRAPH(cudaGraphExecMemcpyNodeSetParams1D(q->exec, q->node[i], m->to, m->from, m->bytes,
+                                                     cudaMemcpyDeviceToDevice));
     } else if (t->run == rd_gpu_run_zero) {
         const struct cudaMemsetParams p = zero_node(args);
-        GRAPH(cudaGraphExecMemsetNodeSetParams(q->exec, q->node[i], &p));
+        TRY_GRAPH(cudaGraphExecMemsetNodeSetParams(q->exec, q->node[i], &p));
     } else {
         rd_fail(st, RD_EBUG, "what a library started cannot be changed in a graph");
     }
@@ -155,7 +156,7 @@ static rd_code cuda_graph_start(rd_gpu *g, rd_gpu_graph *q, const void *letter, 
 {
     RD_TRY(rd_gpu_up_now(g, q->letter, letter, bytes, st));
     g->last_kernel = "cudaGraphLaunch";
-    CUDA(g, cudaGraphLaunch(q->exec, g->stream));
+    TRY_CUDA(g, cudaGraphLaunch(q->exec, g->stream));
 done:
     return st->code;
 }

@@ -36,6 +36,24 @@ static bool cuda_hold_grow(void **list, int n, int *cap, size_t size)
     return true;
 }
 
+/* The ranges that begin at p: their memory is given back. */
+static void hold_forget(rd_gpu *g, const void *p)
+{
+    rd_gpu_held *h = g->held;
+    for (int i = h ? h->n_range - 1 : -1; i >= 0; i--) {
+        if (h->range[i].p != p) continue;
+        const range r = h->range[i];
+        h->range[i] = h->range[--h->n_range];
+        for (int k = h->n_copy - 1; k >= 0; k--) {
+            const copy c = h->copy[k];
+            if (c.W < r.p || c.W >= r.p + r.n) continue;
+            h->copy[k] = h->copy[--h->n_copy];
+            rd_gpu_put(g, c.out);
+        }
+        rd_gpu_put(g, r.narrow);
+    }
+}
+
 rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st)
 {
     if (!g->held) g->held = calloc(1, sizeof *g->held);
@@ -45,6 +63,7 @@ rd_code rd_gpu_hold(rd_gpu *g, const float *p, int64_t n, rd_status *st)
         return rd_fail(st, RD_EENV, "out of memory for the list of weights");
     h->range = list;
     h->range[h->n_range++] = (range){.p = p, .n = n};
+    g->forget = hold_forget;
     return st->code;
 }
 
@@ -134,23 +153,6 @@ done:
     return st->code;
 }
 
-void rd_gpu_held_forget(rd_gpu *g, const void *p)
-{
-    rd_gpu_held *h = g->held;
-    for (int i = h ? h->n_range - 1 : -1; i >= 0; i--) {
-        if (h->range[i].p != p) continue;
-        const range r = h->range[i];
-        h->range[i] = h->range[--h->n_range];
-        for (int k = h->n_copy - 1; k >= 0; k--) {
-            const copy c = h->copy[k];
-            if (c.W < r.p || c.W >= r.p + r.n) continue;
-            h->copy[k] = h->copy[--h->n_copy];
-            rd_gpu_put(g, c.out);
-        }
-        rd_gpu_put(g, r.narrow);
-    }
-}
-
 void rd_gpu_held_free(rd_gpu *g)
 {
     if (!g->held) return;
@@ -158,4 +160,5 @@ void rd_gpu_held_free(rd_gpu *g)
     free(g->held->copy);
     free(g->held);
     g->held = NULL;
+    g->forget = NULL;
 }

@@ -24,7 +24,7 @@ typedef struct rd_gpu_memory { /* one rd_gpu_get, or rd_gpu_host_get */
 } rd_gpu_memory;
 
 /* Pinned memory that arrays pass on their way up, in pieces that are used again once the GPU has read them; see
- * cuda_device.c. */
+ * cuda_memory.c. */
 enum {
     UP_PIECES = 8,
     DOWN_PIECES = 2,
@@ -69,6 +69,8 @@ struct rd_gpu {
     rd_gpu_blas *blas;
     rd_gpu_dnn *dnn;
     rd_gpu_held *held;
+    /* Called before memory at p is given back; set where ranges are held. */
+    void (*forget)(rd_gpu *g, const void *p);
     rd_graphs *graphs;   /* NULL: not wanted */
     cudaStream_t copies; /* cuda_ahead.c */
     cudaEvent_t ahead_event[RD_AHEAD_EVENTS];
@@ -84,7 +86,7 @@ struct rd_gpu {
 rd_code rd_cuda_result(rd_gpu *g, cudaError_t e, const char *call, const char *where,
                        rd_status *st);
 #define RD_CUDA_OK(g, call, st) rd_cuda_result((g), (call), #call, RD_HERE, (st))
-#define CUDA(g, call) RD_TRY(RD_CUDA_OK(g, call, st))
+#define TRY_CUDA(g, call) RD_TRY(RD_CUDA_OK(g, call, st))
 /* RD_OK, or the failure that stuck. First in each function that queues work. */
 static inline rd_code rd_gpu_alive(const rd_gpu *g, rd_status *st)
 {
@@ -97,7 +99,9 @@ static inline int rd_call_name(const char *call)
     return (int)strcspn(call, "(");
 }
 
-/* ---- memory ---- */
+/* ---- memory (cuda_memory.c) ---- */
+rd_code rd_gpu_memory_open(rd_gpu *g, rd_status *st); /* of rd_gpu_new: the staging buffers */
+void rd_gpu_memory_close(rd_gpu *g); /* of rd_gpu_free: all that was not put back */
 rd_code rd_gpu_room_get(rd_gpu *g, rd_gpu_room *r, size_t bytes, rd_status *st);
 void rd_gpu_room_free(rd_gpu *g, rd_gpu_room *r);
 
@@ -155,8 +159,8 @@ static inline bool rd_gpu_is_bfloat16(const rd_gpu *g)
     return rd_gpu_is_ampere(g) && !g->float16;
 }
 
-/* This process has made a context on that card (cuda_devices.c). */
-void rd_gpu_taken(int index);
+/* As rd_gpu_query. has_context: the calling thread works on that GPU, so the runtime knows what is free. */
+rd_code rd_cuda_query(int index, bool has_context, rd_gpu_info *out, rd_status *st);
 
 /* ---- weights that are kept in another form (cuda_hold.c) ---- */
 /* *out: the 16-bit copy of x, up to date, where x lies in a held range; else NULL. */
@@ -165,8 +169,6 @@ rd_code rd_gpu_held_narrow(rd_gpu *g, const float *x, const uint16_t **out, rd_s
  * its next use. */
 rd_code rd_gpu_held_filters(rd_gpu *g, const float *W, int64_t taps, int64_t ci, int64_t co,
                             rd_element type, rd_gpu_room *room, const void **out, rd_status *st);
-void rd_gpu_held_forget(rd_gpu *g,
-                        const void *p); /* the ranges that begin at p: their memory is given back */
 void rd_gpu_held_free(rd_gpu *g);
 
 /* ---- products (cuda_blas.c) ---- */

@@ -129,7 +129,7 @@ static rd_code cuda_nccl_result(rd_gpu_group *q, ncclResult_t r, const char *cal
                     nccl.ncclGetErrorString(r), more && more[0] ? ": " : "", more ? more : "",
                     rd_gpu_remedy(name_of(r)));
 }
-#define NCCL(q, call) RD_TRY(cuda_nccl_result((q), (nccl.call), #call, RD_HERE, st))
+#define TRY_NCCL(q, call) RD_TRY(cuda_nccl_result((q), (nccl.call), #call, RD_HERE, st))
 
 /* ---- waiting ---- */
 
@@ -176,13 +176,14 @@ static rd_code settle(rd_gpu_group *q, ncclResult_t r, const char *call, const c
     }
     return cuda_nccl_result(q, r, call, where, st);
 }
-#define SETTLE(q, call, timeout_s) RD_TRY(settle((q), (nccl.call), #call, RD_HERE, (timeout_s), st))
+#define TRY_SETTLE(q, call, timeout_s) \
+    RD_TRY(settle((q), (nccl.call), #call, RD_HERE, (timeout_s), st))
 
 /* What NCCL's own threads have seen: RD_EPEER. */
 static rd_code async_error(rd_gpu_group *q, rd_status *st)
 {
     ncclResult_t state = ncclSuccess;
-    NCCL(q, ncclCommGetAsyncError(q->comm, &state));
+    TRY_NCCL(q, ncclCommGetAsyncError(q->comm, &state));
     if (state == ncclSuccess || state == ncclInProgress) return st->code;
     const char *more = nccl.ncclGetLastError(q->comm);
     q->failed = true;
@@ -201,7 +202,7 @@ rd_code rd_gpu_nccl_about(rd_gpu *g, rd_gpu_nccl *out, rd_status *st)
     *out = (rd_gpu_nccl){.version = 0};
     RD_TRY(rd_gpu_alive(g, st));
     RD_TRY(cuda_nccl_load(st));
-    NCCL(NULL, ncclGetVersion(&out->version));
+    TRY_NCCL(NULL, ncclGetVersion(&out->version));
     out->overridden = rd_nccl_settings(out->settings);
 done:
     return st->code;
@@ -213,7 +214,7 @@ rd_code rd_gpu_group_id(rd_gpu *g, unsigned char id[RD_GPU_ID_BYTES], rd_status 
     memset(id, 0, RD_GPU_ID_BYTES);
     RD_TRY(rd_gpu_alive(g, st));
     RD_TRY(cuda_nccl_load(st));
-    NCCL(NULL, ncclGetUniqueId(&u));
+    TRY_NCCL(NULL, ncclGetUniqueId(&u));
     memcpy(id, &u, sizeof u);
 done:
     return st->code;
@@ -264,10 +265,10 @@ static rd_code first_sum(rd_gpu_group *q, double timeout_s, rd_status *st)
 {
     rd_gpu *g = q->g;
     RD_TRY(rd_gpu_room_get(g, &q->wire, sizeof(float), st));
-    CUDA(g, cudaMemsetAsync(q->wire.p, 0, sizeof(float), q->stream));
-    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, 1, ncclFloat32, ncclSum, q->comm, q->stream),
-           timeout_s);
-    CUDA(g, cudaEventRecord(q->end, q->stream));
+    TRY_CUDA(g, cudaMemsetAsync(q->wire.p, 0, sizeof(float), q->stream));
+    TRY_SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, 1, ncclFloat32, ncclSum, q->comm, q->stream),
+               timeout_s);
+    TRY_CUDA(g, cudaEventRecord(q->end, q->stream));
     RD_TRY(rd_gpu_group_wait(q, timeout_s, st));
 done:
     return st->code;
@@ -286,16 +287,16 @@ rd_code rd_gpu_group_new(rd_gpu *g, const rd_gpu_group_options *o, rd_gpu_group 
     memcpy(&u, o->id, sizeof u);
     RD_TRY(rd_gpu_alive(g, st));
     RD_TRY(cuda_nccl_load(st));
-    CUDA(g, cudaDeviceGetStreamPriorityRange(&low,
-                                             &high)); /* sums go first: the ops behind them wait */
-    CUDA(g, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, high));
-    CUDA(g, cudaEventCreateWithFlags(&q->ready, cudaEventDisableTiming));
-    CUDA(g, cudaEventCreateWithFlags(&q->end, cudaEventDisableTiming));
-    CUDA(g, cudaEventCreate(&q->now));
+    TRY_CUDA(g, cudaDeviceGetStreamPriorityRange(
+                    &low, &high)); /* sums go first: the ops behind them wait */
+    TRY_CUDA(g, cudaStreamCreateWithPriority(&q->stream, cudaStreamNonBlocking, high));
+    TRY_CUDA(g, cudaEventCreateWithFlags(&q->ready, cudaEventDisableTiming));
+    TRY_CUDA(g, cudaEventCreateWithFlags(&q->end, cudaEventDisableTiming));
+    TRY_CUDA(g, cudaEventCreate(&q->now));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     if (o->shared) config.maxCTAs = SHARED_CTAS;
-    SETTLE(q, ncclCommInitRankConfig(&q->comm, o->size, u, o->rank, &config), o->open_s);
+    TRY_SETTLE(q, ncclCommInitRankConfig(&q->comm, o->size, u, o->rank, &config), o->open_s);
     RD_TRY(first_sum(q, o->open_s, st));
 done:
     if (st->code != RD_OK) {
@@ -360,8 +361,8 @@ static rd_code sum_narrow(rd_gpu_group *q, float *x, int64_t n, rd_narrow to, nc
                                .ld_y = (n + 7) / 8 * 8};
     rd_gpu_on_stream(g, q->stream);
     RD_TRY(rd_convert_narrow(g, to, &job, 1, st));
-    SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, (size_t)n, type, ncclSum, q->comm, q->stream),
-           q->sum_s);
+    TRY_SETTLE(q, ncclAllReduce(q->wire.p, q->wire.p, (size_t)n, type, ncclSum, q->comm, q->stream),
+               q->sum_s);
     RD_TRY(rd_convert_widen(g, to, q->wire.p, n, x, st));
 done:
     rd_gpu_on_stream(g, NULL);
@@ -382,8 +383,8 @@ static rd_code next_events(rd_gpu_group *q, sum_events **out, rd_status *st)
         r->room = room;
     }
     *out = &r->of[r->n];
-    if (!(*out)->begin) CUDA(g, cudaEventCreate(&(*out)->begin));
-    if (!(*out)->end) CUDA(g, cudaEventCreate(&(*out)->end));
+    if (!(*out)->begin) TRY_CUDA(g, cudaEventCreate(&(*out)->begin));
+    if (!(*out)->end) TRY_CUDA(g, cudaEventCreate(&(*out)->end));
 done:
     return st->code;
 }
@@ -396,21 +397,22 @@ rd_code rd_gpu_group_sum(rd_gpu_group *q, float *x, int64_t n, rd_gpu_wire wire,
     if (n == 0) return st->code;
     if (!q->comm) return rd_fail(st, RD_EPEER, "NCCL: a sum in a group that was given up");
     RD_TRY(rd_gpu_flush(g, st));
-    CUDA(g, cudaEventRecord(q->ready, g->stream));
-    CUDA(g, cudaStreamWaitEvent(q->stream, q->ready, 0));
+    TRY_CUDA(g, cudaEventRecord(q->ready, g->stream));
+    TRY_CUDA(g, cudaStreamWaitEvent(q->stream, q->ready, 0));
     RD_TRY(next_events(q, &e, st));
-    CUDA(g, cudaEventRecord(
-                e->begin,
-                q->stream)); /* it has its time when the stream is through with what it waits for */
+    TRY_CUDA(
+        g, cudaEventRecord(
+               e->begin,
+               q->stream)); /* it has its time when the stream is through with what it waits for */
     if (wire == RD_GPU_WIRE_BF16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_BF16, ncclBfloat16, st));
     else if (wire == RD_GPU_WIRE_F16)
         RD_TRY(sum_narrow(q, x, n, RD_NARROW_WIRE16, ncclFloat16, st));
     else
-        SETTLE(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream),
-               q->sum_s);
-    CUDA(g, cudaEventRecord(e->end, q->stream));
-    CUDA(g, cudaEventRecord(q->end, q->stream));
+        TRY_SETTLE(q, ncclAllReduce(x, x, (size_t)n, ncclFloat32, ncclSum, q->comm, q->stream),
+                   q->sum_s);
+    TRY_CUDA(g, cudaEventRecord(e->end, q->stream));
+    TRY_CUDA(g, cudaEventRecord(q->end, q->stream));
     q->round[q->turn].n++;
 done:
     return st->code;
@@ -422,7 +424,7 @@ rd_code rd_gpu_group_join(rd_gpu_group *q, rd_status *st)
     RD_TRY(rd_gpu_alive(g, st));
     if (q->comm) RD_TRY(async_error(q, st));
     RD_TRY(rd_gpu_flush(g, st));
-    CUDA(g, cudaStreamWaitEvent(g->stream, q->end, 0));
+    TRY_CUDA(g, cudaStreamWaitEvent(g->stream, q->end, 0));
     q->turn = !q->turn;
     q->round[q->turn].n = 0;
 done:
@@ -457,12 +459,12 @@ rd_code rd_gpu_group_times(rd_gpu_group *q, rd_gpu_sum_time *out, int most, int 
     const sums *r = &q->round[!q->turn];
     *n = 0;
     RD_TRY(rd_gpu_alive(g, st));
-    CUDA(g, cudaEventRecord(q->now, q->stream));
-    CUDA(g, cudaEventSynchronize(q->now));
+    TRY_CUDA(g, cudaEventRecord(q->now, q->stream));
+    TRY_CUDA(g, cudaEventSynchronize(q->now));
     for (int i = 0; i < r->n && i < most; i++) {
         float begin_ms = 0.0f, end_ms = 0.0f;
-        CUDA(g, cudaEventElapsedTime(&begin_ms, r->of[i].begin, q->now));
-        CUDA(g, cudaEventElapsedTime(&end_ms, r->of[i].end, q->now));
+        TRY_CUDA(g, cudaEventElapsedTime(&begin_ms, r->of[i].begin, q->now));
+        TRY_CUDA(g, cudaEventElapsedTime(&end_ms, r->of[i].end, q->now));
         out[(*n)++] = (rd_gpu_sum_time){(double)begin_ms / 1e3, (double)end_ms / 1e3};
     }
 done:

@@ -136,13 +136,13 @@ template <typename T> static __device__ inline void rd_put(T *x, float v)
     do {                                    \
         if ((type) == RD_FLOAT32) {         \
             using T = float;                \
-            RD_DO(__VA_ARGS__);             \
+            RD_TRY_OR_RETURN(__VA_ARGS__);  \
         } else if ((type) == RD_BFLOAT16) { \
             using T = rd_bf16;              \
-            RD_DO(__VA_ARGS__);             \
+            RD_TRY_OR_RETURN(__VA_ARGS__);  \
         } else {                            \
             using T = rd_f16;               \
-            RD_DO(__VA_ARGS__);             \
+            RD_TRY_OR_RETURN(__VA_ARGS__);  \
         }                                   \
     } while (0)
 

@@ -50,7 +50,7 @@ struct rd_gpu_rnn {
     bool has_note;
 };
 
-#define DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn->call), #call, RD_HERE, st))
+#define TRY_DNN(call) RD_TRY(rd_gpu_dnn_result(g, (dnn->call), #call, RD_HERE, st))
 
 /* A call that says that the sizes, the type or the card are not supported sets *no, which is not a failure. */
 static rd_code may_refuse(rd_gpu *g, cudnnStatus_t r, const char *call, const char *where, bool *no,
@@ -63,7 +63,7 @@ static rd_code may_refuse(rd_gpu *g, cudnnStatus_t r, const char *call, const ch
                    rd_gpu_dnn_text(g, r));
     return st->code;
 }
-#define MAY_REFUSE(call, no)                                          \
+#define TRY_OR_REFUSE(call, no)                                       \
     do {                                                              \
         RD_TRY(may_refuse(g, (dnn->call), #call, RD_HERE, (no), st)); \
         if (*(no)) goto done;                                         \
@@ -192,12 +192,12 @@ static rd_code gpu_rnn_place(rd_gpu *g, const rd_dnn_rnn *dnn, const layer *l, c
     int dim[DIMS] = {0}, stride[DIMS] = {0}, n = 0;
     struct rd_gpu_rnn *s = *rd_gpu_rnn_of(g);
     if (bias)
-        DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, NULL, NULL,
-                                    s->state, &p));
+        TRY_DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, NULL, NULL,
+                                        s->state, &p));
     else
-        DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, s->state, &p,
-                                    NULL, NULL));
-    DNN(cudnnGetTensorNdDescriptor(s->state, DIMS, &type, &n, dim, stride));
+        TRY_DNN(cudnnGetRNNWeightParams(dnn->handle, l->desc, 0, l->bytes, base, gate, s->state, &p,
+                                        NULL, NULL));
+    TRY_DNN(cudnnGetTensorNdDescriptor(s->state, DIMS, &type, &n, dim, stride));
     const size_t offset = (size_t)((uintptr_t)p - (uintptr_t)base),
                  size = element(gpu_rnn_type_of(g));
     const bool row_major = bias ||
@@ -226,14 +226,14 @@ static rd_code layer_new(rd_gpu *g, const rd_dnn_rnn *dnn, const rd_lstm_layer *
     l->algo = algo;
     const uint32_t io = algo == RD_RNN_STANDARD ? CUDNN_RNN_PADDED_IO_DISABLED
                                                 : CUDNN_RNN_PADDED_IO_ENABLED;
-    DNN(cudnnCreateRNNDescriptor(&l->desc));
-    MAY_REFUSE(cudnnSetRNNDescriptor_v8(l->desc, algorithm(algo), CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS,
-                                        CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
-                                        data_type(gpu_rnn_type_of(g)), CUDNN_DATA_FLOAT,
-                                        math_type(g), (int32_t)l->in, (int32_t)l->H, (int32_t)l->H,
-                                        1, NULL, io),
-               no);
-    MAY_REFUSE(cudnnGetRNNWeightSpaceSize(dnn->handle, l->desc, &l->bytes), no);
+    TRY_DNN(cudnnCreateRNNDescriptor(&l->desc));
+    TRY_OR_REFUSE(cudnnSetRNNDescriptor_v8(l->desc, algorithm(algo), CUDNN_LSTM,
+                                           CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
+                                           CUDNN_LINEAR_INPUT, data_type(gpu_rnn_type_of(g)),
+                                           CUDNN_DATA_FLOAT, math_type(g), (int32_t)l->in,
+                                           (int32_t)l->H, (int32_t)l->H, 1, NULL, io),
+                  no);
+    TRY_OR_REFUSE(cudnnGetRNNWeightSpaceSize(dnn->handle, l->desc, &l->bytes), no);
     RD_TRY(rd_gpu_get(g, l->bytes, &base, st)); /* to ask for addresses within */
     for (int side = 0; side < 2; side++)
         for (int k = 0; k < GATES; k++) {
@@ -309,9 +309,9 @@ static rd_code gpu_rnn_begin(rd_gpu *g, const rd_lstm_layer *l, const rd_rnn_cho
     struct rd_gpu_rnn *s = *slot;
     if (!s) return rd_fail(st, RD_EENV, "out of memory for recurrent layers");
     RD_TRY(rd_gpu_dnn_rnn(g, &dnn, st));
-    if (!s->x) DNN(cudnnCreateRNNDataDescriptor(&s->x));
-    if (!s->y) DNN(cudnnCreateRNNDataDescriptor(&s->y));
-    if (!s->state) DNN(cudnnCreateTensorDescriptor(&s->state));
+    if (!s->x) TRY_DNN(cudnnCreateRNNDataDescriptor(&s->x));
+    if (!s->y) TRY_DNN(cudnnCreateRNNDataDescriptor(&s->y));
+    if (!s->state) TRY_DNN(cudnnCreateTensorDescriptor(&s->state));
     *b = (batch){.dnn = dnn, .s = s};
     RD_TRY(layer_for(g, dnn, l, c->algo, &b->l, no, st));
     if (*no) goto done;
@@ -323,15 +323,16 @@ static rd_code gpu_rnn_begin(rd_gpu *g, const rd_lstm_layer *l, const rd_rnn_cho
     const int dim[] = {1, (int)c->n_seq, (int)l->H},
               stride[] = {(int)(c->n_seq * l->H), (int)l->H, 1};
     float zero[2] = {0.0f, 0.0f}; /* in any type */
-    DNN(cudnnSetRNNDataDescriptor(s->x, type, layout, (int)l->n_steps, (int)c->n_seq, (int)b->l->in,
-                                  s->length, zero));
-    DNN(cudnnSetRNNDataDescriptor(s->y, type, layout, (int)l->n_steps, (int)c->n_seq, (int)l->H,
-                                  s->length, zero));
-    DNN(cudnnSetTensorNdDescriptor(s->state, type, 3, dim, stride));
-    MAY_REFUSE(cudnnGetRNNTempSpaceSizes(dnn->handle, b->l->desc,
-                                         keep ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE,
-                                         s->x, &b->work, keep ? &b->reserve : NULL),
-               no);
+    TRY_DNN(cudnnSetRNNDataDescriptor(s->x, type, layout, (int)l->n_steps, (int)c->n_seq,
+                                      (int)b->l->in, s->length, zero));
+    TRY_DNN(cudnnSetRNNDataDescriptor(s->y, type, layout, (int)l->n_steps, (int)c->n_seq, (int)l->H,
+                                      s->length, zero));
+    TRY_DNN(cudnnSetTensorNdDescriptor(s->state, type, 3, dim, stride));
+    TRY_OR_REFUSE(cudnnGetRNNTempSpaceSizes(dnn->handle, b->l->desc,
+                                            keep ? CUDNN_FWD_MODE_TRAINING
+                                                 : CUDNN_FWD_MODE_INFERENCE,
+                                            s->x, &b->work, keep ? &b->reserve : NULL),
+                  no);
 done:
     return st->code;
 }
@@ -457,11 +458,11 @@ rd_code rd_gpu_lstm_forward(rd_gpu *g, const char *cell, const rd_lstm_layer *l,
     v->reserve_bytes = b.reserve;
     RD_TRY(rd_arena_get(scratch, b.work, &work, st));
     RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
-    MAY_REFUSE(cudnnRNNForward(dnn->handle, b.l->desc,
-                               keep ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, NULL,
-                               b.s->x, v->x, b.s->y, to, b.s->state, NULL, NULL, b.s->state, NULL,
-                               NULL, b.l->bytes, w, b.work, work, b.reserve, v->reserve),
-               &no);
+    TRY_OR_REFUSE(cudnnRNNForward(dnn->handle, b.l->desc,
+                                  keep ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, NULL,
+                                  b.s->x, v->x, b.s->y, to, b.s->state, NULL, NULL, b.s->state,
+                                  NULL, NULL, b.l->bytes, w, b.work, work, b.reserve, v->reserve),
+                  &no);
     RD_TRY(rd_gpu_dnn_queued(g, "cudnnRNNForward", st));
     if (!as_it_is) RD_TRY(rd_cuda_rnn_rows_out(g, type, &out, to, y, false, NULL, st));
 done:
@@ -501,20 +502,20 @@ rd_code rd_gpu_lstm_backward(rd_gpu *g, const rd_lstm_layer *l, const rd_lstm_ke
     RD_TRY(rd_arena_get(scratch, rows_bytes(&in, type), &dx_all, st));
     RD_TRY(rd_arena_get(scratch, b.work, &work, st));
     RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
-    MAY_REFUSE(cudnnRNNBackwardData_v8(dnn->handle, b.l->desc, NULL, b.s->y, v->y, dy_all, b.s->x,
-                                       dx_all, b.s->state, NULL, NULL, NULL, b.s->state, NULL, NULL,
-                                       NULL, b.l->bytes, w, b.work, work, v->reserve_bytes,
-                                       v->reserve),
-               refused);
+    TRY_OR_REFUSE(cudnnRNNBackwardData_v8(dnn->handle, b.l->desc, NULL, b.s->y, v->y, dy_all,
+                                          b.s->x, dx_all, b.s->state, NULL, NULL, NULL, b.s->state,
+                                          NULL, NULL, NULL, b.l->bytes, w, b.work, work,
+                                          v->reserve_bytes, v->reserve),
+                  refused);
     RD_TRY(rd_gpu_dnn_queued(g, "cudnnRNNBackwardData_v8", st));
     if (l->dW || l->db) { /* added by the library to zeros, by a kernel to what is there */
         RD_TRY(rd_arena_zero(scratch, b.l->bytes, &dw, st));
         RD_TRY(rd_graphs_flush(rd_gpu_graphs(g), st));
-        MAY_REFUSE(cudnnRNNBackwardWeights_v8(dnn->handle, b.l->desc, CUDNN_WGRAD_MODE_ADD, NULL,
-                                              b.s->x, v->x, b.s->state, NULL, b.s->y, v->y,
-                                              b.l->bytes, dw, b.work, work, v->reserve_bytes,
-                                              v->reserve),
-                   refused);
+        TRY_OR_REFUSE(cudnnRNNBackwardWeights_v8(dnn->handle, b.l->desc, CUDNN_WGRAD_MODE_ADD, NULL,
+                                                 b.s->x, v->x, b.s->state, NULL, b.s->y, v->y,
+                                                 b.l->bytes, dw, b.work, work, v->reserve_bytes,
+                                                 v->reserve),
+                      refused);
         RD_TRY(rd_gpu_dnn_queued(g, "cudnnRNNBackwardWeights_v8", st));
         const rd_rnn_weights m = matrices(l, b.l);
         RD_TRY(rd_cuda_rnn_weights_out(g, type, &m, dw, st));

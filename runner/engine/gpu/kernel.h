@@ -1,6 +1,6 @@
 /* kernel.h -- what .cu files share: how a kernel is started, sums over a block, philox on the device.
  *
- * A .cu file holds kernels and, as extern "C", the functions that start them. Host code in it leaves with RD_DO (C++ has no goto
+ * A .cu file holds kernels and, as extern "C", the functions that start them. Host code in it leaves with RD_TRY_OR_RETURN (C++ has no goto
  * over initialisations). It is also compiled as host code by tests/support/emulated, so it keeps to what that has: threadIdx,
  * blockIdx, blockDim, gridDim (x, y, z), RD_SHARED, __shared__ arrays of constant size, __syncthreads, __shfl_xor_sync,
  * __shfl_down_sync, __shfl_sync, __ballot_sync with all 32 lanes, atomicAdd on float and int, atomicMax, atomicOr on int, and the
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <type_traits>
 
-#define RD_DO(call)                           \
+#define RD_TRY_OR_RETURN(call)                \
     do {                                      \
         if ((call) != RD_OK) return st->code; \
     } while (0)

@@ -396,9 +396,11 @@ static rd_code launch_memory_back(const rd_attention *at, const rd_attention_bac
     rd_gpu *g = rd_gpu_of(at->be);
     const float *gain = attention_rows_of(at).gain;
     if (dmemory)
-        RD_DO(sums_over_time(g, at, n_seq, b->slot0, al, b->dctx, at->M, NULL, dmemory, st));
+        RD_TRY_OR_RETURN(sums_over_time(g, at, n_seq, b->slot0, al, b->dctx, at->M, NULL, dmemory,
+                                        st));
     if (!at->ve && b->dkeys)
-        RD_DO(sums_over_time(g, at, n_seq, b->slot0, b->ds, b->q, at->A, gain, b->dkeys, st));
+        RD_TRY_OR_RETURN(sums_over_time(g, at, n_seq, b->slot0, b->ds, b->q, at->A, gain, b->dkeys,
+                                        st));
     return RD_OK;
 }
 
@@ -516,10 +518,10 @@ static rd_code launch_sums(const rd_attention *at, const rd_attention_back *b, i
     float *shares;
     *dv = NULL;
     *n_dv = 0;
-    RD_DO(launch_memory_back(at, b, n_seq, al, dmemory, st));
+    RD_TRY_OR_RETURN(launch_memory_back(at, b, n_seq, al, dmemory, st));
     if (!at->ve) return RD_OK;
     *n_dv = n_seq * tiles_of(at);
-    RD_DO(rd_rows_get(at->scratch, *n_dv, at->A, &shares, st));
+    RD_TRY_OR_RETURN(rd_rows_get(at->scratch, *n_dv, at->A, &shares, st));
     *dv = shares;
     return launch_keys_back(at, b, n_seq, shares, st);
 }

@@ -126,15 +126,15 @@ static __device__ inline double rd_slices_sum(const rd_columns &k, const double 
 }
 
 /* RD_LANES(C, launch): runs `launch`, an expression that uses V, with the V of C channels. */
-#define RD_LANES(C, ...)                \
-    do {                                \
-        if (rd_columns_lanes(C) == 4) { \
-            enum { V = 4 };             \
-            RD_DO(__VA_ARGS__);         \
-        } else {                        \
-            enum { V = 1 };             \
-            RD_DO(__VA_ARGS__);         \
-        }                               \
+#define RD_LANES(C, ...)                   \
+    do {                                   \
+        if (rd_columns_lanes(C) == 4) {    \
+            enum { V = 4 };                \
+            RD_TRY_OR_RETURN(__VA_ARGS__); \
+        } else {                           \
+            enum { V = 1 };                \
+            RD_TRY_OR_RETURN(__VA_ARGS__); \
+        }                                  \
     } while (0)
 
 #endif

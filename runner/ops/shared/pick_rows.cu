@@ -157,13 +157,13 @@ static rd_code make_plan(rd_call *c, int64_t n, const int32_t *row, int64_t n_ro
     int32_t *count, *next, *order;
     int64_t n_runs = 0;
     *twice = false;
-    RD_DO(rd_arena_zero(c->scratch, (size_t)n_rows * sizeof *count, &count, st));
+    RD_TRY_OR_RETURN(rd_arena_zero(c->scratch, (size_t)n_rows * sizeof *count, &count, st));
     for (int64_t i = 0; i < n; i++)
         if (row[i] >= 0) *twice |= count[row[i]]++ > 0;
     if (!*twice) return RD_OK;
-    RD_DO(rd_arena_get(c->scratch, (size_t)n_rows * sizeof *next, &next, st));
-    RD_DO(rd_arena_get(c->scratch, (size_t)n * sizeof *order, &order, st));
-    RD_DO(rd_arena_get(c->scratch, (size_t)n * sizeof *run, &run, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->scratch, (size_t)n_rows * sizeof *next, &next, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->scratch, (size_t)n * sizeof *order, &order, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->scratch, (size_t)n * sizeof *run, &run, st));
     for (int64_t i = 0; i < n; i++) {
         const int32_t r = row[i];
         if (r < 0) continue;
@@ -181,7 +181,7 @@ static rd_code make_plan(rd_call *c, int64_t n, const int32_t *row, int64_t n_ro
     }
     p->bytes = (size_t)p->n_pieces * sizeof *p->pieces + (size_t)p->n_rows * sizeof *p->rows +
                (size_t)p->n_order * sizeof *order;
-    RD_DO(rd_arena_get(c->scratch, p->bytes, &p->pieces, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->scratch, p->bytes, &p->pieces, st));
     p->rows = reinterpret_cast<joined *>(p->pieces + p->n_pieces);
     p->order = reinterpret_cast<int32_t *>(p->rows + p->n_rows);
     memcpy(p->order, order, (size_t)p->n_order * sizeof *order);
@@ -209,19 +209,20 @@ static rd_code add_picked(rd_call *c, int64_t n, const int32_t *row, const int32
     const dim3 block = rd_rows_block(width);
     plan p = {};
     bool twice;
-    RD_DO(make_plan(c, n, row, n_rows, &p, &twice, st));
+    RD_TRY_OR_RETURN(make_plan(c, n, row, n_rows, &p, &twice, st));
     if (!twice)
         return RD_LAUNCH(gpu, st, add_each<T>, rd_rows_grid(n, width), block, 0, n, width, lent, d,
                          ld, g);
     const piece *pieces;
     T *partial;
-    RD_DO(rd_call_lend(c, c->device_scratch, p.pieces, p.bytes, &pieces, st));
-    RD_DO(rd_arena_get(c->device_scratch, (size_t)(p.n_slots * width) * sizeof(T), &partial, st));
+    RD_TRY_OR_RETURN(rd_call_lend(c, c->device_scratch, p.pieces, p.bytes, &pieces, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(p.n_slots * width) * sizeof(T),
+                                  &partial, st));
     const joined *rows = reinterpret_cast<const joined *>(pieces + p.n_pieces);
     const int32_t *order = reinterpret_cast<const int32_t *>(rows + p.n_rows);
     const int64_t n_pieces = p.n_pieces, n_joined = p.n_rows;
-    RD_DO(RD_LAUNCH(gpu, st, add_pieces<T>, rd_rows_grid(n_pieces, width), block, 0, n_pieces,
-                    width, pieces, order, d, ld, partial, g));
+    RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, add_pieces<T>, rd_rows_grid(n_pieces, width), block, 0,
+                               n_pieces, width, pieces, order, d, ld, partial, g));
     return RD_LAUNCH(gpu, st, add_joined<T>, rd_rows_grid(n_joined, width), block, 0, n_joined,
                      width, rows, partial, g);
 }

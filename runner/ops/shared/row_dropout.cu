@@ -157,10 +157,10 @@ static rd_code lend_packing(rd_call *c, const rd_packing *p, rd_arena *a, rd_pac
     const int64_t n_off = p->n_steps + 1, n = n_off + p->off[1];
     int64_t *both;
     const int64_t *lent;
-    RD_DO(rd_arena_get(c->scratch, (size_t)n * sizeof *both, &both, st));
+    RD_TRY_OR_RETURN(rd_arena_get(c->scratch, (size_t)n * sizeof *both, &both, st));
     memcpy(both, p->off, (size_t)n_off * sizeof *both);
     memcpy(both + n_off, p->sample, (size_t)p->off[1] * sizeof *both);
-    RD_DO(rd_call_lend(c, a, both, (size_t)n * sizeof *both, &lent, st));
+    RD_TRY_OR_RETURN(rd_call_lend(c, a, both, (size_t)n * sizeof *both, &lent, st));
     out->off = lent;
     out->sample = lent + n_off;
     return RD_OK;

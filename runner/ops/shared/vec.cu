@@ -130,17 +130,20 @@ static rd_code launch_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, 
     const rd_mark mark = rd_arena_mark(scratch);
     const dim3 block(LANES, DEEP);
     float *part = sum;
-    if (n > 1) RD_DO(rd_arena_get(scratch, (size_t)(n * width) * sizeof *part, &part, st));
-    if (vec_by_four(width, dz, part) && ld % 4 == 0)
-        RD_DO(RD_LAUNCH(g, st, column_slices<float4>,
-                        dim3((unsigned)((width / 4 + LANES - 1) / LANES), (unsigned)n), block, 0, N,
-                        per, width / 4, (const float4 *)dz, ld / 4, (float4 *)part, n == 1));
-    else
-        RD_DO(RD_LAUNCH(g, st, column_slices<float>,
-                        dim3((unsigned)((width + LANES - 1) / LANES), (unsigned)n), block, 0, N,
-                        per, width, dz, ld, part, n == 1));
     if (n > 1)
-        RD_DO(RD_LAUNCH(g, st, vec_add_slices, rd_grid(width), RD_BLOCK, 0, n, width, part, sum));
+        RD_TRY_OR_RETURN(rd_arena_get(scratch, (size_t)(n * width) * sizeof *part, &part, st));
+    if (vec_by_four(width, dz, part) && ld % 4 == 0)
+        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, column_slices<float4>,
+                                   dim3((unsigned)((width / 4 + LANES - 1) / LANES), (unsigned)n),
+                                   block, 0, N, per, width / 4, (const float4 *)dz, ld / 4,
+                                   (float4 *)part, n == 1));
+    else
+        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, column_slices<float>,
+                                   dim3((unsigned)((width + LANES - 1) / LANES), (unsigned)n),
+                                   block, 0, N, per, width, dz, ld, part, n == 1));
+    if (n > 1)
+        RD_TRY_OR_RETURN(RD_LAUNCH(g, st, vec_add_slices, rd_grid(width), RD_BLOCK, 0, n, width,
+                                   part, sum));
     rd_arena_rewind(scratch, mark);
     return RD_OK;
 }

@@ -1,0 +1,316 @@
+/* optim_sweeps.c -- one update of all parameters on a CPU, in two sweeps over memory.
+ *
+ * The first reads the gradients (with LARS the weights too) and sums squares; it answers whether all is finite, for a
+ * sum of squares of floats cannot overflow a double, and gives the factors of clipping and LARS. The second scales a
+ * block of 16 KiB, adds the weight decay, and updates it while it is in the cache: 4 bytes a parameter for the first
+ * sweep, 8 for the scaled gradient, and what the optimizer has (adam: 24).
+ *
+ * Running statistics of norms have gradients that are means over the batch. They go through both sweeps, so that one
+ * that is not finite stops the step, but count in no norm.
+ *
+ * Both go by a list of blocks that the parameters alone decide, and the sums of blocks are added in order. So results
+ * do not depend on the number of threads, nor on how many ranks share the blocks (optim_share.c): between the sweeps
+ * every rank adds up the sums of all blocks for itself. */
+#include "optim_impl.h"
+#include <float.h>
+#include <math.h>
+#include <stdatomic.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
+enum { LANES = RD_OPTIM_LANES };
+
+const double rd_optim_lars_unknown = 1.0 / 16384.0; /* as in OpenSeq2Seq */
+
+/* Denormals cost a hundred times a normal operation on many processors; moments that only decay end as denormals. */
+static unsigned flush_denormals(void)
+{
+#ifdef __SSE__
+    const unsigned old = _mm_getcsr();
+    _mm_setcsr(old | 0x8040u); /* results and operands: zero */
+    return old;
+#else
+    return 0;
+#endif
+}
+
+static void restore_denormals(unsigned old)
+{
+#ifdef __SSE__
+    _mm_setcsr(old);
+#else
+    (void)old;
+#endif
+}
+
+bool rd_optim_decays(const rd_optim *o, int param)
+{
+    const unsigned flags = rd_params_at(o->p, param)->flags;
+    return o->decay && !(flags & RD_PARAM_STATE) &&
+           (o->c.weight_decay_all || !(flags & RD_PARAM_NO_DECAY));
+}
+
+/* sum over i of (x[i] scale)^2; the square of a float is exact in double. LANES sums side by side, added in order. */
+static double sum_squares(const float *restrict x, int64_t n, float scale)
+{
+    double lane[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            const double y = (double)(x[i + j] * scale);
+            lane[j] += y * y;
+        }
+    for (int j = 0; i < n; i++, j++) {
+        const double y = (double)(x[i] * scale);
+        lane[j] += y * y;
+    }
+    double sum = 0.0;
+    for (int j = 0; j < LANES; j++) sum += lane[j];
+    return sum;
+}
+
+static void norm_block(rd_optim *o, int64_t b, float scale, bool weights)
+{
+    const rd_optim_block *k = &o->norm.at[b];
+    o->g_sq[b] = sum_squares(rd_params_grads(o->p) + k->lo, k->n, scale);
+    if (weights) o->w_sq[b] = sum_squares(rd_params_values(o->p) + k->lo, k->n, 1.0f);
+}
+
+static bool all_zero(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != 0.0f) return false;
+    return true;
+}
+
+/* The update, in runs of rows that have a gradient. */
+static void update_rows(const rd_optimizer_def *def, rd_update *u, int64_t n)
+{
+    int64_t lo = 0;
+    for (int64_t r = 0; r < n; r += u->row)
+        if (all_zero(u->g + r, u->row)) {
+            u->lo = lo;
+            u->hi = r;
+            if (lo < r) def->update(u);
+            lo = r + u->row;
+        }
+    u->lo = lo;
+    u->hi = n;
+    if (lo < n) def->update(u);
+}
+
+/* v = momentum v + (1 - momentum) g: a running statistic. */
+static void update_state(rd_optim *o, const rd_optim_block *k, float scale)
+{
+    const double m = rd_params_at(o->p, k->param)->momentum;
+    const float keep = (float)m, rest = (float)(1.0 - m);
+    float *restrict v = rd_params_values(o->p) + k->lo, *restrict g = rd_params_grads(o->p) + k->lo;
+    for (int64_t i = 0; i < k->n; i++) {
+        g[i] = g[i] * scale;
+        v[i] = keep * v[i] + rest * g[i];
+    }
+}
+
+/* s = (g + wd w) f: the gradient that the optimizer is given. */
+static void prepare_gradient(float *restrict s, const float *restrict g, const float *restrict w,
+                             int64_t n, float wd, float f)
+{
+    if (wd != 0.0f)
+        for (int64_t i = 0; i < n; i++) s[i] = (g[i] + wd * w[i]) * f;
+    else
+        for (int64_t i = 0; i < n; i++) s[i] = g[i] * f;
+}
+
+static void scale_gradient(float *g, int64_t n, float scale, float clip)
+{
+    if (scale == 1.0f && clip == 1.0f) return;
+    for (int64_t i = 0; i < n; i++) g[i] = g[i] * scale * clip;
+}
+
+static void update_block(rd_optim *o, int64_t b, int thread, float scale, float clip, double lr,
+                         int64_t t)
+{
+    const rd_optim_block *k = &o->update.at[b];
+    if (rd_optim_is_state(o, k->param)) {
+        update_state(o, k, scale);
+        return;
+    }
+    float *g = rd_params_grads(o->p) + k->lo, *w = rd_params_values(o->p) + k->lo;
+    rd_update u = {.c = &o->c, .lr = lr, .t = t, .w = w, .g = g, .row = k->row, .hi = k->n};
+    const bool decay = rd_optim_decays(o, k->param);
+    scale_gradient(g, k->n, scale, clip);
+    if (decay || o->trust) { /* histograms want the gradient itself: it stays in the arena */
+        u.g = o->scratch + thread * (o->update.longest + LANES);
+        prepare_gradient(u.g, g, w, k->n, decay ? (float)o->c.weight_decay : 0.0f,
+                         o->trust ? o->factor[k->param] : 1.0f);
+    }
+    for (int i = 0; i < o->def->n_slots; i++)
+        u.slot[i] = rd_params_slot(o->p, o->first_slot + i) + k->lo;
+    if (k->row > 0)
+        update_rows(o->def, &u, k->n);
+    else
+        o->def->update(&u);
+}
+
+/* The gradients of the other ranks' blocks, as update_block leaves its own. */
+static void scale_others(rd_optim *o, float scale, float clip)
+{
+    const unsigned old = flush_denormals();
+    for (int64_t b = 0; b < o->update.n; b++) {
+        const rd_optim_block *k = &o->update.at[b];
+        if (k->lo >= o->own_lo && k->lo < o->own_hi) continue;
+        scale_gradient(rd_params_grads(o->p) + k->lo, k->n, scale,
+                       rd_optim_is_state(o, k->param) ? 1.0f : clip);
+    }
+    restore_denormals(old);
+}
+
+typedef struct sweep {
+    rd_optim *o;
+    float scale, clip;
+    double lr;
+    int64_t t;
+    bool norms;              /* first sweep, else second */
+    bool weights;            /* first sweep: of weights too */
+    bool hold;               /* second sweep: the sums of blocks are to be compared first */
+    _Atomic int64_t damaged; /* second sweep: lowest block whose sum was another */
+} sweep;
+
+/* Where the weights of a host exist once, a bit that flips has no replica to differ from: each block's sum is compared
+ * before its update and taken after it, while the block is in the cache. */
+static void guarded_update(sweep *s, int64_t b, int thread)
+{
+    rd_optim *o = s->o;
+    const rd_optim_block *k = &o->update.at[b];
+    const float *w = rd_params_values(o->p) + k->lo;
+    if (s->hold && rd_optim_block_sum(w, k->n) != o->sum[b]) {
+        int64_t lowest = atomic_load(&s->damaged);
+        while ((lowest < 0 || b < lowest) &&
+               !atomic_compare_exchange_weak(&s->damaged, &lowest, b)) {
+        }
+    }
+    update_block(o, b, thread, s->scale, s->clip, s->lr, s->t);
+    if (o->sum) o->sum[b] = rd_optim_block_sum(w, k->n);
+}
+
+/* Thread `thread` of n takes a contiguous share of this rank's blocks. */
+static void sweep_share(sweep *s, int thread, int n)
+{
+    const rd_optim_blocks *list = s->norms ? &s->o->norm : &s->o->update;
+    const unsigned old = flush_denormals();
+    for (int64_t i = list->n_own * thread / n; i < list->n_own * (thread + 1) / n; i++) {
+        if (s->norms)
+            norm_block(s->o, list->own[i], s->scale, s->weights);
+        else
+            guarded_update(s, list->own[i], thread);
+    }
+    restore_denormals(old);
+}
+
+static void run_sweep(sweep *s)
+{
+    const int n = s->o->n_threads;
+    if (n == 1) {
+        sweep_share(s, 0, 1);
+        return;
+    }
+#pragma omp parallel for num_threads(n) schedule(static, 1)
+    for (int i = 0; i < n; i++) sweep_share(s, i, n);
+}
+
+static float optim_lars_factor(const rd_optim *o, int param, double g, double w)
+{
+    if (!o->def->trust_ratio) {
+        const double f = g > 0.0 && w > 0.0 ? o->c.lars_nu * w / g : rd_optim_lars_unknown;
+        return f < FLT_MAX ? (float)f : FLT_MAX;
+    }
+    if (rd_params_at(o->p, param)->flags & RD_PARAM_NO_DECAY) return 1.0f;
+    if (!(g > 0.0 && w > 0.0)) return 1.0f;
+    const double f = o->c.lars_eta * w /
+                     (g + (rd_optim_decays(o, param) ? o->c.weight_decay * w : 0.0) +
+                      o->c.lars_epsilon);
+    return f < FLT_MAX ? (float)f : FLT_MAX;
+}
+
+/* Norms of all parameters and the whole from the blocks' sums, and LARS' factors. False: something is not finite. */
+static bool gather_norms(rd_optim *o, bool weights, rd_optim_stats *stats)
+{
+    double total = 0.0, state = 0.0, decayed = 0.0;
+    int64_t b = 0;
+    for (int i = 0; i < rd_params_n(o->p); i++) {
+        double g_sq = 0.0, w_sq = 0.0;
+        for (; b < o->norm.n && o->norm.at[b].param == i; b++) {
+            g_sq += o->g_sq[b];
+            if (weights) w_sq += o->w_sq[b];
+        }
+        if (rd_optim_is_state(o, i)) {
+            state += g_sq;
+            o->g_norm[i] = 0.0;
+            continue;
+        }
+        total += g_sq;
+        o->g_norm[i] = sqrt(g_sq);
+        if (o->trust) o->factor[i] = optim_lars_factor(o, i, sqrt(g_sq), sqrt(w_sq));
+        if (rd_optim_decays(o, i)) decayed += w_sq;
+    }
+    stats->grad_norm = sqrt(total);
+    stats->l2 = weights ? 0.5 * o->c.weight_decay * decayed : 0.0;
+    return isfinite(total) && isfinite(state);
+}
+
+double rd_optim_report(rd_optim *o, rd_optim_stats *stats)
+{
+    const double norm = o->last_norm = stats->grad_norm;
+    double clip = 1.0;
+    if (o->c.has_max_grad_norm && norm > o->c.max_grad_norm) clip = o->c.max_grad_norm / norm;
+    stats->clipped_norm = norm * clip;
+    for (int i = 0; stats->param_norm && i < rd_params_n(o->p); i++)
+        stats->param_norm[i] = o->g_norm[i] * clip;
+    return clip;
+}
+
+static rd_code cpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *stats, rd_status *st)
+{
+    sweep s = {.o = o,
+               .scale = job->scale,
+               .clip = 1.0f,
+               .lr = job->lr,
+               .t = job->t,
+               .norms = true,
+               .weights = job->weights};
+    run_sweep(&s);
+    /* Behind this barrier all ranks of the host have gone backward: nobody reads the values that now change. */
+    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
+    stats->finite = gather_norms(o, job->weights, stats);
+    const double clip = rd_optim_report(o, stats);
+    if (stats->finite) {
+        s.norms = false;
+        s.clip = (float)clip;
+        s.hold = o->shared && rd_optim_sums_hold(o);
+        s.damaged = -1;
+        run_sweep(&s);
+        if (o->damaged < 0) o->damaged = s.damaged;
+        if (o->shared && stats->want_grads) scale_others(o, s.scale, s.clip);
+    }
+    /* All blocks are done, all norms have been read. */
+    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
+    if (!stats->finite) goto done;
+    rd_params_touch(o->p);
+    o->sum_version = rd_params_version(o->p);
+done:
+    return st->code;
+}
+
+static rd_code cpu_open(rd_optim *o, rd_status *st)
+{
+    (void)o;
+    return st->code;
+}
+
+static void cpu_close(rd_optim *o)
+{
+    (void)o;
+}
+
+const rd_optim_sweeps rd_optim_cpu_sweeps = {cpu_open, cpu_close, cpu_step, rd_optim_sum_own};
