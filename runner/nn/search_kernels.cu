@@ -3,7 +3,7 @@
  * row that lists too many (wide beams) narrows the bound down by bisection. So a row is read twice, the second time from the
  * cache. */
 #include "search_kernels.h"
-#include "../ops/shared/rows_grid.h"
+#include "../engine/gpu/rows_grid.h"
 #include "../ops/shared/softmax_row.h"
 
 enum { LISTED = 2 * RD_SEARCH_WIDEST };

@@ -1,7 +1,7 @@
 /* class_loss.cu -- class_loss.c on a GPU: the same formulas, a block of threads for each sample. */
 #include "rd/image.h"
 #include "shared/loss_sum.h"
-#include "shared/rows_grid.h"
+#include "../engine/gpu/rows_grid.h"
 #include <string.h>
 
 struct saved {

@@ -2,7 +2,7 @@
 #include "../engine/gpu/element_device.h"
 #include "../engine/gpu/philox_device.h"
 #include "dropout.h"
-#include "shared/rows_grid.h"
+#include "../engine/gpu/rows_grid.h"
 
 /* A thread has the eight elements of a row that one block of philox decides, a byte of the mask. */
 template <typename T> struct dropped {

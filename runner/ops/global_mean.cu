@@ -1,7 +1,7 @@
 /* global_mean.cu -- see global_mean.c. */
 #include "../engine/gpu/element_device.h"
 #include "shared/image_op.h"
-#include "shared/rows_grid.h"
+#include "../engine/gpu/rows_grid.h"
 
 /* In the order of the pixels. Eight loads are on their way at a time. */
 template <typename T>

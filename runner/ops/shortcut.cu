@@ -1,7 +1,7 @@
 /* shortcut.cu -- see shortcut.c. */
 #include "../engine/gpu/element_device.h"
 #include "shortcut.h"
-#include "shared/rows_grid.h"
+#include "../engine/gpu/rows_grid.h"
 
 struct shape {
     int64_t n, h, w, c; /* of x */

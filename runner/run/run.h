@@ -3,6 +3,7 @@
 #ifndef RD_RUN_H
 #define RD_RUN_H
 
+#include "run_types.h"
 #include "rd/backend.h"
 #include "rd/clock.h"
 #include "rd/comm.h"
@@ -146,9 +147,8 @@ typedef struct run_progress {
 } run_progress;
 
 typedef struct exchange exchange;
-typedef struct run_trace run_trace;
 
-typedef struct rd_run {
+struct rd_run {
     /* borrowed from the process */
     rd_comm *comm;
     const rd_world *world;
@@ -201,7 +201,7 @@ typedef struct rd_run {
     /* rank 0 holds the lock of the log folder, so error files may be written there */
     bool owns_logdir;
     bool agreed; /* the failure is known to all ranks */
-} rd_run;
+};
 
 /* ---- run_base.c ---- */
 

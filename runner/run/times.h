@@ -8,9 +8,8 @@
 
 #include "rd/status.h"
 #include "rd/watch.h"
+#include "run_types.h"
 #include <stdint.h>
-
-typedef struct rd_run rd_run;
 
 typedef enum times_activity {
     TIMES_NONE, /* records, and all else between steps */

@@ -3,10 +3,8 @@
 #define RD_RUN_TRACE_H
 
 #include "rd/status.h"
+#include "run_types.h"
 #include <stdint.h>
-
-typedef struct rd_run rd_run;
-typedef struct run_trace run_trace;
 
 /* Collective. Opens the trace file. Does nothing without --trace. next_step: the first step of this
  * run. */

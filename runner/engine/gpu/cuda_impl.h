@@ -42,7 +42,6 @@ typedef struct rd_gpu_stage {
 typedef struct rd_gpu_blas rd_gpu_blas; /* cuda_blas.c */
 typedef struct rd_gpu_dnn rd_gpu_dnn;   /* cuda_dnn.c */
 typedef struct rd_gpu_held rd_gpu_held; /* cuda_hold.c */
-typedef struct rd_gpu_rnn rd_gpu_rnn;   /* engine/gpu/gpu_rnn.c */
 
 struct rd_gpu {
     int index;
@@ -75,7 +74,7 @@ struct rd_gpu {
     cudaStream_t copies; /* cuda_ahead.c */
     cudaEvent_t ahead_event[RD_AHEAD_EVENTS];
     rd_ahead *ahead;
-    rd_gpu_rnn *rnn;
+    struct rd_gpu_rnn *rnn;
     uint64_t generation; /* of the weights: rd_gpu_weights_changed */
     char text[400];
 };

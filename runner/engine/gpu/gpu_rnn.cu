@@ -1,6 +1,6 @@
 /* gpu_rnn.cu -- see gpu_rnn.h: rows and weights from our order to cuDNN's, and back. */
 #include "gpu_rnn.h"
-#include "../../ops/shared/rows_grid.h"
+#include "rows_grid.h"
 #include "narrow_device.h"
 
 template <int type> static __device__ inline float gpu_rnn_load(const void *p, int64_t i)

@@ -1,5 +1,6 @@
 /* attention.c -- see attention.h. tanh is computed again in backward: to keep it would take S A floats per target
  * token. On a GPU the gradient of the keys is left to the end, where they stay in registers over all steps. */
+#include "rd/attention.h"
 #include "attention_kernels.h"
 #include "rd/vecmath.h"
 #include <math.h>

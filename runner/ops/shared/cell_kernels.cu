@@ -2,7 +2,7 @@
  * cell.h and gru.c. A step has few elements, so that it waits for memory rather than fill it: one unit a thread keeps
  * the most loads in flight. */
 #include "cell_kernels.h"
-#include "rows_grid.h"
+#include "../../engine/gpu/rows_grid.h"
 
 static __device__ inline float sigmoid(float x)
 {

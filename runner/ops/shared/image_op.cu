@@ -2,7 +2,7 @@
  * and written once. */
 #include "../../engine/gpu/element_device.h"
 #include "image_op.h"
-#include "rows_grid.h"
+#include "../../engine/gpu/rows_grid.h"
 
 /* ---- elementwise: y = f(a, b, y) ---- */
 struct relu_of {

@@ -1,6 +1,6 @@
 /* pick_rows.cu -- see pick_rows.h. */
 #include "pick_rows.h"
-#include "rows_grid.h"
+#include "../../engine/gpu/rows_grid.h"
 #include <string.h>
 
 /* Vectors that kernels move whole: T is float, or float4 where widths and addresses allow it. Widths are counted in them. */

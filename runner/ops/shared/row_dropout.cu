@@ -1,7 +1,7 @@
 /* row_dropout.cu -- masks of packed rows on a GPU, bit for bit those of row_dropout.c; rows of the step before. */
 #include "../../engine/gpu/philox_device.h"
 #include "cell_kernels.h"
-#include "rows_grid.h"
+#include "../../engine/gpu/rows_grid.h"
 
 /* The step that row lies in: the last t of [lo, hi] with off[t] <= row. */
 static __device__ inline int64_t step_of(const int64_t *__restrict__ off, int64_t lo, int64_t hi,

@@ -1,7 +1,7 @@
 /* vec.cu -- copies and sums of vectors and rows on a GPU. All of it is bound by memory: four floats at a time where
  * addresses and widths allow. */
 #include "rd/vec.h"
-#include "rows_grid.h"
+#include "../../engine/gpu/rows_grid.h"
 
 static __device__ inline float plus(float a, float b)
 {

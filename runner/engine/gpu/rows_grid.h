@@ -3,7 +3,7 @@
 #ifndef RD_ROWS_GRID_H
 #define RD_ROWS_GRID_H
 
-#include "../../engine/gpu/kernel.h"
+#include "kernel.h"
 
 static inline dim3 rd_rows_block(int64_t columns)
 {
