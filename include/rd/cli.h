@@ -1,9 +1,9 @@
-/* cli.h -- the command line. Flags are those of OpenSeq2Seq's run_dist and some more; keys of the config are set with
- * --set.
+/* cli.h -- the command line and its help. The flags are those of OpenSeq2Seq's run_dist and some
+ * more. Keys of the config are set with --set.
  *
- * Both --flag=value and --flag value; a prefix that fits one flag only is enough (--config=x.json); a flag of type bool
- * is --flag,
- * --flag=true|t|1|false|f|0 or --noflag. The last of a repeated flag counts; --set adds up. */
+ * --flag=value and --flag value mean the same. A prefix of one flag only is enough
+ * (--config=x.json). A bool flag is --flag, --flag=true|t|1|false|f|0 or --noflag. Of a repeated
+ * flag the last one counts; every --set counts. */
 #ifndef RD_CLI_H
 #define RD_CLI_H
 
@@ -14,64 +14,69 @@ RD_C_BEGIN
 
 /* A flag that only bench mode takes. */
 typedef struct rd_cli_word {
-    int flag;          /* in the table of these flags */
+    int flag;          /* index in the table of these flags */
     const char *value; /* borrowed from argv, or "true" or "false" */
 } rd_cli_word;
 
+/* Texts are borrowed from argv; NULL: the flag is not given. */
 typedef struct rd_cli {
-    const char *config_file, *logdir; /* borrowed from argv; NULL: not given */
-    const char *mode;                 /* "train" unless given; spelled as in --help */
-    rd_mode mode_bit;                 /* the same for rd_config_read */
-    const char *inference_out;        /* "stdout" unless given */
-    const char *input;                /* NULL: the config's test file; "-": standard input */
-    const char *events;               /* NULL: no event file to dump */
-    const char *trace;                /* NULL: no trace is written */
-    const char **set;                 /* owned list of owned "key=value", in the order given */
+    const char *config_file, *logdir;
+    const char *mode;          /* spelled as in --help; "train" unless given */
+    rd_mode mode_bit;          /* the same for rd_config_read */
+    const char *inference_out; /* "stdout" unless given */
+    const char *input;         /* "-": standard input; NULL: the config's test file */
+    const char *events;        /* the event file to print */
+    const char *trace;         /* the trace to write */
+    const char **set;          /* owned list of owned "key=value", in the order given */
     int n_set;
     rd_cli_word *bench; /* owned; each flag at most once */
     int n_bench;
-    uint64_t given; /* a bit for each flag, in the order of --help; not for --noflag */
+    uint64_t given; /* one bit for each flag, in the order of --help; 0 for --noflag */
     int64_t max_steps, summary_frequency, checkpoint_frequency, seed;
     bool max_steps_given, seed_given, lr_given, beam_width_given;
     double lr;
     bool split_data_per_rank, allow_unknown_keys, verbose;
-    const char *hosts, *hostfile, *mpirun_args; /* of doctor mode; NULL: not given */
-    int64_t ssh_port;                           /* 0: not given */
-    bool json; /* modes with an answer for programs: one object on standard output */
+    const char *hosts, *hostfile, *mpirun_args; /* of doctor mode */
+    int64_t ssh_port;                           /* of doctor mode; 0: not given */
+    bool json;                                  /* plan, doctor: print one JSON object */
     bool help, version, print_config, print_schema, print_keys, print_man;
-    const char *help_word;   /* of --help=WORD; NULL: none */
-    const char *print_topic; /* NULL: not given */
+    const char *help_word; /* of --help=WORD */
+    const char *print_topic;
     int64_t restarts;
     double restart_delay;
     bool restarts_given, restart_delay_given, drop_dead_hosts;
-    char *const *launch; /* borrowed: the words behind "--", up to a NULL; NULL: there is no "--" */
+    char *const
+        *launch; /* borrowed: the command behind "--", up to a NULL; NULL: there is no "--" */
     int n_launch;
 } rd_cli;
 
-/* Fills *out (whatever it held) from argv[1 ..]. Errors are RD_EUSAGE: unknown flag (with the nearest), ambiguous
- * prefix, missing or wrong value, a word that belongs to no flag. Release *out also after a failure. */
+/* Fills *out, whatever it held, from argv[1 ..]. Release *out also after a failure. RD_EUSAGE: an
+ * unknown flag (the message names the nearest one), an ambiguous prefix, a missing or wrong value,
+ * a word that belongs to no flag. */
 rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st);
-/* What flags ask of each other and of the mode: a run needs --config_file (bench mode: that or --model), --input needs --mode=infer. */
+/* Checks what flags ask of each other and of the mode. A run needs --config_file (bench mode: that
+ * or --model); --input needs --mode=infer. RD_EUSAGE. */
 rd_code rd_cli_check(const rd_cli *c, rd_status *st);
-/* Which flags have no effect in this mode, as a line for people; nothing where all have one. */
+/* Adds a line for people with the flags that have no effect in this mode; nothing if all have
+ * one. */
 void rd_cli_idle(const rd_cli *c, rd_strbuf *out);
-/* Puts what the flags of bench mode say into the config, and a line for each into *said: "--num_batches=100 is
- * bench_steps=100", or why it has no effect. RD_EUSAGE: a value that does not fit its key; a flag that asks for what
- * this program does not do, where that would change the result. */
+/* Puts the flags of bench mode into the config. Adds one line for each to *said: "--num_batches=100
+ * is bench_steps=100", or why the flag has no effect. RD_EUSAGE: a value that does not fit its key,
+ * or a flag for a function that this program does not have and that would change the result. */
 rd_code rd_cli_bench_put(const rd_cli *c, rd_config *config, rd_strbuf *said, rd_status *st);
-/* The value of such a flag as it was written; NULL: not given. */
+/* Returns the value of such a flag as it was written; NULL: not given. */
 const char *rd_cli_bench_value(const rd_cli *c, const char *flag);
 void rd_cli_release(rd_cli *c);
 
 /* ---- help ---- */
-/* Returns whether there is a flag of this name, and sets *key to the key that it stands for (NULL: none):
- * for rd_config_new_with_flags. */
+/* Returns whether there is a flag of this name, and sets *key to the key that it stands for (NULL:
+ * none): for rd_config_new_with_flags. */
 bool rd_cli_is_flag(const char *name, const char **key);
 /* Returns whether a flag asks for an answer that needs neither ranks nor a config. */
 bool rd_cli_answers(const rd_cli *c);
-/* Prints the answer of --help: all flags on one screen; with the word "keys" all keys by group; with the
- * name of a key or flag what it means; with a topic the topic. groups: all groups of the program.
- * RD_EUSAGE: an unknown word; the message names the nearest one. */
+/* Prints the answer of --help: all flags on one screen; with the word "keys" all keys by group;
+ * with the name of a key or flag what it means; with a topic the topic. groups: all groups of the
+ * program. RD_EUSAGE: an unknown word; the message names the nearest one. */
 rd_code rd_help(const char *word, const rd_option_group *const *groups, int n, FILE *out,
                 rd_status *st);
 /* Prints a topic as a generated block of a page: flags, bench, modes, exit-codes, signals, logdir.

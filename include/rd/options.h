@@ -12,7 +12,7 @@
  *         mood mood;
  *     } adam_config;
  *     static const rd_option rows[] = {
- *         RD_OPT_REAL(adam_config, adam_beta1, beta1, "0.9", 0.0, 1.0, "decay of the first moment"),
+ *         RD_OPT_REAL(adam_config, adam_beta1, beta1, "0.9", 0.0, 1.0, "first moment's decay"),
  *         RD_OPT_INT(adam_config, adam_steps, steps, NULL, 1, 100, "number of steps",
  *                    RD_REQUIRED(RD_MODE_TRAIN), RD_GIVEN(adam_config, has_steps)),
  *         RD_OPT_ENUM(adam_config, adam_mood, mood, "\"calm\"", moods, "how it moves"),
@@ -61,8 +61,8 @@ typedef struct rd_ints {
 enum {
     /* The key is read for compatibility and has no effect; help says so. */
     RD_OPT_ACCEPTED = 1,
-    /* OpenSeq2Seq's configs have the key whether it takes effect or not: rd_config_check_owners notes
-     * it where it would refuse another key. */
+    /* OpenSeq2Seq's configs have the key whether it takes effect or not: rd_config_check_owners
+     * notes it where it would refuse another key. */
     RD_OPT_CARRIED = 2
 };
 
@@ -107,8 +107,8 @@ typedef struct rd_option_group {
     (offsetof(T, field) +        \
      0 * sizeof(_Generic(&((T *)0)->field, int *: (char)0, unsigned *: (char)0)))
 
-/* The rows. T: the struct. d: the default as JSON text, or NULL. lo, hi: the closed range. list: the
- * choices. The last arguments are the help and then, where needed, attributes in any order. */
+/* The rows. T: the struct. d: the default as JSON text, or NULL. lo, hi: the closed range. list:
+ * the choices. The last arguments are the help and then, where needed, attributes in any order. */
 #define RD_OPT_BOOL(T, k, field, d, ...)                                         \
     {                                                                            \
         .key = #k, .type = RD_BOOL, .at = RD_FIELD_(T, field, bool), .def = (d), \
@@ -162,8 +162,8 @@ typedef struct rd_option_group {
         .key = NULL \
     }
 
-/* Returns the word that an RD_OPT_ENUM field holds, for messages; NULL: the group has no such key or
- * the key no such word. */
+/* Returns the word that an RD_OPT_ENUM field holds, for messages; NULL: the group has no such key
+ * or the key no such word. */
 const char *rd_option_word(const rd_option_group *g, const char *key, int value);
 
 /* Largest number of option groups of the program. */
@@ -171,18 +171,24 @@ enum { RD_MAX_GROUPS = 64 };
 
 typedef struct rd_config rd_config;
 
-/* Parses JSON text (Jansson). path: for messages only. Errors, all RD_EUSAGE, as "path:line:column: what; what to do":
- * syntax, not an object, duplicate key, unknown key (with the nearest known key), wrong type (a JSON integer is fine for a
- * RD_REAL, an integral real like 64.0 for a RD_INT), out of range, an empty list, not one of the choices. All keys are checked against
- * all groups at once. With allow_unknown, unknown keys are collected instead (rd_config_unknown) and kept. UTF-8 BOM and
- * CRLF are accepted. The key "$schema" (for editors) is passed over. A key may be in several groups, with the same type
- * and default (else RD_EBUG, as for a default that breaks its own row); its value must please all of them. The caller
- * owns *out. */
+/* Parses JSON text (Jansson) and checks every key against all groups. path: for messages only. The
+ * caller owns *out.
+ *
+ * Errors are RD_EUSAGE, as "path:line:column: what; what to do": wrong syntax, not an object, a
+ * duplicate or unknown key (the message names the nearest one), a value of the wrong type or out of
+ * range, an empty list, not one of the choices. An integer is fine for RD_REAL, an integral real
+ * such as 64.0 for RD_INT. With allow_unknown, unknown keys are kept aside instead
+ * (rd_config_unknown).
+ *
+ * A UTF-8 BOM and CRLF are accepted. The key "$schema", which is for editors, is skipped. A key may
+ * be in several groups with the same type and default; its value must fit all of them. Another type
+ * or default, or a default that does not fit its own row, is RD_EBUG. */
 rd_code rd_config_new(const char *path, const char *text, size_t n,
                       const rd_option_group *const *groups, int n_groups, bool allow_unknown,
                       rd_config **out, rd_status *st);
-/* Does the same for a program with flags. The message about an unknown key names the flag of that name:
- * is_flag returns whether there is one, and sets *key to the key that the flag stands for (NULL: none). */
+/* Does the same for a program with flags. The message about an unknown key names the flag of that
+ * name: is_flag returns whether there is one, and sets *key to the key that the flag stands for
+ * (NULL: none). */
 rd_code rd_config_new_with_flags(const char *path, const char *text, size_t n,
                                  const rd_option_group *const *groups, int n_groups,
                                  bool allow_unknown,
@@ -190,25 +196,31 @@ rd_code rd_config_new_with_flags(const char *path, const char *text, size_t n,
                                  rd_config **out, rd_status *st);
 void rd_config_free(rd_config *c);
 
-/* "key=value" from --set: value is JSON, or a bare word for a string; null takes the file's value away, so that the default
- * counts (a text of these four letters is written "null", in quotes). Checked as above; the message names --set. */
+/* Sets a key from "key=value" of --set. The value is JSON, or a bare word for a string. null
+ * removes the file's value, so that the default counts; the text null is written with quotes,
+ * "null". Checks the value as rd_config_new does; messages name --set. */
 rd_code rd_config_set(rd_config *c, const char *assignment, rd_status *st);
-/* The program's own word (flags such as --lr, forced keys); source is shown by --print_config, e.g. "--lr", "forced". */
+/* Sets a key from the program itself (a flag such as --lr, a forced key). Takes the reference to
+ * the value, also on failure. source: what --print_config shows, such as "--lr" or "forced". */
 rd_code rd_config_put(rd_config *c, const char *key, json_t *value_stolen, const char *source,
                       rd_status *st);
-void rd_config_drop(rd_config *c, const char *key); /* as if it had not been written */
-bool rd_config_has(const rd_config *c,
-                   const char *key); /* written in the file, set or put; not a mere default */
-const json_t *rd_config_get(const rd_config *c,
-                            const char *key); /* borrowed; the default's value too; NULL: none */
-const char *rd_config_unknown(const rd_config *c, int i); /* i-th unknown key, NULL past the end */
-/* "x.json:12:5" of a key, or "--set", "default", "not set", or a source given to rd_config_put: for messages of checks
- * made elsewhere. Borrowed. */
+/* Removes the value of a key, as if the key had not been written. */
+void rd_config_drop(rd_config *c, const char *key);
+/* Returns whether the key has a value from the file, --set or rd_config_put, defaults aside. */
+bool rd_config_has(const rd_config *c, const char *key);
+/* Returns the value of a key, or its default. NULL: none. Borrowed. */
+const json_t *rd_config_get(const rd_config *c, const char *key);
+/* Returns the i-th unknown key; NULL past the end. */
+const char *rd_config_unknown(const rd_config *c, int i);
+/* Returns where the value of a key comes from: "x.json:12:5", "--set", "default", "not set", or the
+ * source of rd_config_put. For messages of checks made elsewhere. Borrowed. */
 const char *rd_config_where(const rd_config *c, const char *key);
 
-/* Fills the group's struct (zeroed first). mode: for `required`. A string value may hold "[NAME_LOCATION]" placeholders,
- * replaced by the value of the key `data_location` when that is set (a placeholder is '[' upper-case letters, digits, '_',
- * ending in "DATA_LOCATION]"). Strings and lists are borrowed from c. Missing required key: RD_EUSAGE, names key, help. */
+/* Zeroes the group's struct and fills it. mode: for `required`. A missing required key is
+ * RD_EUSAGE; the message names the key and its meaning. Strings and lists are borrowed from c.
+ *
+ * The value of the key `data_location`, if set, replaces placeholders in strings. A placeholder is
+ * '[', upper-case letters, digits and '_', ending in "DATA_LOCATION]". */
 rd_code rd_config_read(const rd_config *c, const rd_option_group *g, rd_mode mode, void *out,
                        rd_status *st);
 /* Does the same without zeroing the struct first, for a struct whose fields several groups fill. */
@@ -217,8 +229,8 @@ rd_code rd_config_read_more(const rd_config *c, const rd_option_group *g, rd_mod
 
 /* ---- keys that belong to somebody ---- */
 
-/* One entry of a registry (an optimizer, a dataset, a model, a metric) or one learning-rate policy, and
- * the groups that it reads. Groups that no owner has are read by every run. */
+/* One entry of a registry (an optimizer, a dataset, a model, a metric) or one learning-rate policy,
+ * and the groups that it reads. Groups that no owner has are read by every run. */
 typedef struct rd_option_owner {
     const char *kind;                /* "dataset": the key that chooses */
     const char *name;                /* "idx" */
@@ -231,30 +243,34 @@ typedef struct rd_option_owner {
  *   - Only the file and --set count: not defaults, not null, not what the program itself put.
  *   - A kind of which nothing is chosen (infer mode without an optimizer, an unknown name) refuses
  *     nothing.
- *   - RD_CARRIED keys, which OpenSeq2Seq's configs have whether they take effect or not, and all keys
+ *   - RD_CARRIED keys, which OpenSeq2Seq's configs have whether they take effect or not, and all
+ *     keys
  *     of a config that allows unknown keys are noted instead: one line each is added to *notes. */
 rd_code rd_config_check_owners(const rd_config *c, const rd_option_owner *owners, int n,
                                rd_strbuf *notes, rd_status *st);
 
-/* The first "[..DATA_LOCATION]" that is still inside a string after rd_config_read, as a pointer to its '[' (the rest of
- * the string follows); NULL: none. Who cannot open such a file says "set it with --set data_location=DIR". */
+/* Returns the first placeholder "[..DATA_LOCATION]" in a string that rd_config_read filled, as a
+ * pointer to its '['; NULL: none. The message of a file that cannot be opened then says "set it
+ * with --set data_location=DIR". */
 const char *rd_config_placeholder(const char *path);
 
-/* Effective config as JSON {"key": {"value": v, "source": "where"}, ...} in table order, then unknown keys that were
- * allowed; a key without value and default has the value null and the source "not set". The caller owns it; NULL: out of
- * memory. */
+/* Returns the effective config as JSON, {"key": {"value": v, "source": "where"}, ...}, in table
+ * order and then the unknown keys. A key without value and default has the value null and the
+ * source "not set". The caller owns it. NULL: out of memory. */
 json_t *rd_config_effective(const rd_config *c);
-void rd_config_write(const rd_config *c,
-                     FILE *out); /* the same as text, a key per line, numbers short and exact */
-void rd_config_print(const rd_config *c,
-                     FILE *out); /* for people: key = value, from where, default, range */
-void rd_options_help(const rd_option_group *const *groups, int n,
-                     FILE *out); /* keys by group, 120 columns */
-void rd_options_markdown(const rd_option_group *const *groups, int n,
-                         FILE *out); /* README's table */
-/* JSON schema draft 2020-12; the caller owns it; NULL: out of memory. Dump with JSON_REAL_PRECISION(15). */
+/* Writes the same as text, one key a line. Numbers are short and exact. */
+void rd_config_write(const rd_config *c, FILE *out);
+/* Prints key, value, source, default and range for people. */
+void rd_config_print(const rd_config *c, FILE *out);
+/* Prints the keys by group, in lines of at most 100 columns. */
+void rd_options_help(const rd_option_group *const *groups, int n, FILE *out);
+/* Prints the keys as Markdown tables, for configs/KEYS.md. */
+void rd_options_markdown(const rd_option_group *const *groups, int n, FILE *out);
+/* Returns a JSON schema, draft 2020-12. The caller owns it and dumps it with
+ * JSON_REAL_PRECISION(15). NULL: out of memory. */
 json_t *rd_options_schema(const rd_option_group *const *groups, int n);
-/* The known word nearest to `word` by Damerau-Levenshtein distance; NULL when none is near (distance > 1 + length / 4). */
+/* Returns the known word that is nearest to `word` by Damerau-Levenshtein distance; NULL: all are
+ * farther than 1 + length / 4. */
 const char *rd_nearest(const char *word, const char *const *known, int n);
 
 RD_C_END

@@ -1,5 +1,5 @@
-/* cli.c -- reads the command line and checks what flags ask of each other and of the mode. The table of
- * flags is in cli_flags.c. */
+/* cli.c -- reads the command line and checks what flags ask of each other and of the mode. The
+ * table of flags is in cli_flags.c. */
 #include "rd/cli.h"
 #include "cli_impl.h"
 #include "config_impl.h"
@@ -18,7 +18,8 @@ static bool can_be_off(const rd_flag *f)
     return f->type == RD_FLAG_BOOL || f->type == RD_FLAG_HELP;
 }
 
-/* Flags whose name begins with word[0..n), only bools if asked; an exact name wins. *first: one of them. */
+/* Counts the flags whose name begins with word[0..n), only those that can be off if asked. An exact
+ * name wins. *first: one of them. */
 static int cli_matches(const char *word, size_t n, bool only_bool, const rd_flag **first)
 {
     int found = 0;
@@ -61,7 +62,8 @@ static rd_code ambiguous(const char *word, size_t n, bool only_bool, rd_status *
                    only_bool ? "no" : "", rd_shown_bytes(word, n, shown, sizeof shown), list);
 }
 
-/* word[0..n): the name after the dashes. *negated: it was --noflag. *out is NULL only after a failure. */
+/* Finds the flag of word[0..n), the name behind the dashes. *negated: it was --noflag. *out is NULL
+ * only after a failure. */
 static rd_code find_flag(const char *arg, const char *word, size_t n, const rd_flag **out,
                          bool *negated, rd_status *st)
 {
@@ -117,7 +119,7 @@ static rd_code set_number(rd_cli *c, const rd_flag *f, const char *value, rd_sta
         k = strtoll(value, &end, 10), x = (double)k;
     else
         x = strtod(value, &end);
-    /* Too many digits give the largest value there is, which no range holds. */
+    /* Too many digits give the largest int64_t, which is out of every range. */
     if (blank || *end || !isfinite(x) || x < f->min || x > f->max) {
         if (whole)
             snprintf(must, sizeof must, "an integer, %.0f .. %.0f", f->min, f->max);
@@ -183,7 +185,8 @@ done:
     return st->code;
 }
 
-/* What stands behind a flag: its value after '=', and the next word, which is its value when there is no other. */
+/* The text behind a flag: its value after '=', and the next word, which is the value if there is no
+ * '='. */
 typedef struct behind {
     const char *value, *next;
     bool negated, took_next;
@@ -274,7 +277,7 @@ static rd_code parse_bench(int flag_index, behind *b, rd_cli *c, rd_status *st)
     return RD_OK;
 }
 
-/* One flag with what belongs to it; *i moves past a value that is a word of its own. */
+/* Reads one flag and its value. *i moves past a value that is the next word. */
 static rd_code parse_one(int argc, char *const *argv, int *i, rd_cli *c, rd_status *st)
 {
     const char *arg = argv[*i];
@@ -345,7 +348,7 @@ static bool names_model(const rd_cli *c)
     return rd_cli_bench_value(c, "model") != NULL;
 }
 
-/* Is this flag given, and without effect in this mode? */
+/* Returns whether this flag is given and has no effect in this mode. */
 static bool idles(const rd_cli *c, const rd_flag *f)
 {
     return f->modes && (c->given & rd_flag_bit(f)) && !(f->modes & (unsigned)c->mode_bit);
@@ -377,7 +380,7 @@ void rd_cli_idle(const rd_cli *c, rd_strbuf *out)
     if (n) rd_strbuf_printf(out, ": without effect in mode %s\n", c->mode);
 }
 
-/* A command to start again, or none. */
+/* Checks --restarts and the command behind "--". */
 static rd_code check_restarts(const rd_cli *c, rd_status *st)
 {
     static const char *const ours[] = {"restarts", "restart_delay", "drop_dead_hosts", "logdir",

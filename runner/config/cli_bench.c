@@ -1,11 +1,15 @@
-/* cli_bench.c -- the flags of tf_cnn_benchmarks and of Horovod's synthetic benchmark, for --mode=bench. People have
- * them in their scripts and in their fingers. Three kinds:
+/* cli_bench.c -- the flags of tf_cnn_benchmarks and of Horovod's synthetic benchmark, for
+ * --mode=bench.
  *
- *   - a key of the config says the same: the key is put, and the line "--num_batches=100 is bench_steps=100" said;
- *   - the flag tunes what this program does otherwise or does not have: accepted, and one line says why it is without
- *     effect;
- *   - the flag asks for what would change the result and does not exist here: an error with the reason. Its harmless
- *     values (mostly the defaults) are accepted. */
+ * Users have them in their scripts. There are three kinds:
+ *   - A key of the config does the same. The key is put, and a line is printed: "--num_batches=100
+ *     is
+ *     bench_steps=100".
+ *   - The flag tunes something that this program does in its own way or does not have. The flag is
+ *     accepted, and one line says why it has no effect.
+ *   - The flag asks for something that would change the result and does not exist here. This is an
+ *     error
+ *     with the reason. Values of the flag that are harmless (mostly its defaults) are accepted. */
 #include "cli_impl.h"
 #include "config_impl.h"
 
@@ -18,35 +22,39 @@
 typedef struct bench_flag {
     const char *name;
     rd_bench_type type;
-    const char *key; /* of the config; NULL: none */
-    const char *
-        fine; /* values without effect, "a|b"; NULL: any. An empty value is written as an empty piece */
-    const char *why;   /* without a key: why it is without effect, or cannot be had */
-    const char *value; /* for the help; NULL: a bool */
-    const char *help;  /* NULL: not in the help; "": by name alone */
+    /* Of the config; NULL: none. */
+    const char *key;
+    /* Values without effect, "a|b". An empty value is an empty piece. NULL: any value. */
+    const char *fine;
+    /* Without a key: why the flag has no effect, or is refused. */
+    const char *why;
+    /* Name of the value for the help; NULL: a bool. */
+    const char *value;
+    /* NULL: not in the help; "": listed by name only. */
+    const char *help;
 } bench_flag;
 
 /* Reasons that several flags share. */
 static const char saves_nothing[] = "bench mode writes no files; --mode=train with --logdir does";
-static const char own_way[] = "a setting of TensorFlow, for which there is nothing here";
-static const char own_input[] = "a setting of TensorFlow's input; here it is data_threads";
+static const char own_way[] = "a setting of TensorFlow, which this program does not have";
+static const char own_input[] = "a setting of TensorFlow's input; the key here is data_threads";
 static const char own_sums[] =
-    "how gradients are summed is the program's own choice; it says which at the start";
-static const char by_mpirun[] = "ranks and hosts are given to mpirun or srun (mpirun -np 4 ...)";
-static const char no_eval[] = "evaluation has modes of its own: --mode=eval and --mode=train_eval";
+    "the program chooses how it sums gradients, and prints it at the start";
+static const char by_mpirun[] = "mpirun or srun gets ranks and hosts (mpirun -np 4 ...)";
+static const char no_eval[] = "evaluation has its own modes: --mode=eval and --mode=train_eval";
 static const char no_colours[] =
-    "images are cropped and flipped (key augmentation), their colours never changed";
-static const char bf16_range[] = "mixed is bfloat16 here, which has the range of float32; where a "
-                                 "GPU has float16 alone the scale adjusts itself";
+    "images are cropped and flipped (key augmentation); their colours never change";
+static const char bf16_range[] = "mixed is bfloat16 here, which has the range of float32; on a GPU "
+                                 "with float16 only, the scale adjusts itself";
 static const char schedule_keys[] =
-    "the learning rate has keys: --set learning_rate=..., use_decay, lr_policy (--help)";
+    "the learning rate has keys: --set learning_rate=..., use_decay, lr_policy (--help=keys)";
 
-/* A row a line. */
+/* One row a line, or a row and its text. */
 /* clang-format off */
 #define KEY(name, type, key, value, help) {name, type, key, NULL, NULL, value, help}
 #define NONE(name, type, why) {name, type, NULL, NULL, why, NULL, NULL}
 #define ONLY(name, type, fine, why) {name, type, NULL, fine, why, NULL, NULL}
-/* The same, for flags that are often met. */
+/* The same for common flags, which --help=bench lists. */
 #define NONE_SHOWN(name, type, why) {name, type, NULL, NULL, why, NULL, ""}
 #define ONLY_SHOWN(name, type, fine, why) {name, type, NULL, fine, why, NULL, ""}
 #define B RD_BENCH_BOOL
@@ -54,58 +62,72 @@ static const char schedule_keys[] =
 #define R RD_BENCH_REAL
 #define T RD_BENCH_TEXT
 
-/* The order in which they take effect: later rows may look at what earlier ones have put. */
+/* In the order in which they take effect: later rows may read what earlier ones have put. */
 static const bench_flag table[] = {
-    KEY("model", T, "model", "NAME", "which model: resnet50, vgg16, mnist_cnn, ...; no --config_file is needed then"),
-    KEY("batch_size", I, "batch_size", "N", "samples per rank; 0 or left out: the model's usual one"),
-    KEY("num_batches", I, "bench_steps", "N", "counted steps"),
-    KEY("num_epochs", R, "bench_epochs", "X", "the same in passes over the data"),
-    KEY("num_warmup_batches", I, "bench_warmup", "N", "steps before counting starts"),
-    KEY("display_every", I, "bench_display", "N", "steps between lines"),
+    KEY("model", T, "model", "NAME",
+        "the model: resnet50, vgg16, mnist_cnn, ...; no --config_file is needed"),
+    KEY("batch_size", I, "batch_size", "N",
+        "samples per rank; 0 or not given: the model's usual number"),
+    KEY("num_batches", I, "bench_steps", "N", "number of counted steps"),
+    KEY("num_epochs", R, "bench_epochs", "X", "the same, in passes over the data"),
+    KEY("num_warmup_batches", I, "bench_warmup", "N", "number of steps before counting starts"),
+    KEY("display_every", I, "bench_display", "N", "number of steps between lines"),
     KEY("print_training_accuracy", B, "bench_accuracy", NULL, "adds top-1 and top-5 to the lines"),
     KEY("forward_only", B, "bench_forward_only", NULL, "no backward pass and no update"),
-    KEY("device", T, "device", "cpu|gpu", "where ranks compute; left out: on GPUs if there are any"),
-    KEY("cuda", B, "device", NULL, "Horovod: the same; --no-cuda is the processor"),
+    KEY("device", T, "device", "cpu|gpu",
+        "where ranks compute; not given: on GPUs if there are any"),
+    KEY("cuda", B, "device", NULL, "Horovod: the same; --no-cuda is the CPU"),
     KEY("use_fp16", B, "dtype", NULL, "mixed precision; 16 bits are bfloat16 here"),
-    KEY("fp16_loss_scale", R, "loss_scale", "X", "the loss times this before the gradients"),
+    KEY("fp16_loss_scale", R, "loss_scale", "X", "factor on the loss before the gradients"),
     KEY("data_dir", T, "data_dir", "DIR", "real data in place of synthetic"),
-    KEY("data_name", T, "dataset", "NAME", "what is in DIR: imagenet, cifar10, cifar100, mnist, or a dataset's name"),
-    KEY("optimizer", T, "optimizer", "NAME", "sgd, momentum (which is Nesterov's there), rmsprop, adam"),
-    KEY("momentum", R, "opt_momentum", "X", "of momentum"),
-    KEY("rmsprop_decay", R, "rmsprop_decay", "X", "of rmsprop"),
-    KEY("rmsprop_momentum", R, "rmsprop_momentum", "X", "of rmsprop"),
-    KEY("rmsprop_epsilon", R, "rmsprop_epsilon", "X", "of rmsprop"),
-    KEY("adam_beta1", R, "adam_beta1", "X", "of adam"),
-    KEY("adam_beta2", R, "adam_beta2", "X", "of adam"),
-    KEY("adam_epsilon", R, "adam_epsilon", "X", "of adam"),
-    KEY("weight_decay", R, "weight_decay", "X", "L2 of all weights but norms and biases"),
-    KEY("init_learning_rate", R, "learning_rate", "X", "the rate of the first step"),
+    KEY("data_name", T, "dataset", "NAME",
+        "data in DIR: imagenet, cifar10, cifar100, mnist, or a dataset's name"),
+    KEY("optimizer", T, "optimizer", "NAME",
+        "sgd, momentum (Nesterov's, as in that program), rmsprop, adam"),
+    KEY("momentum", R, "opt_momentum", "X", "share of the last step that momentum keeps"),
+    KEY("rmsprop_decay", R, "rmsprop_decay", "X", "key of optimizer rmsprop"),
+    KEY("rmsprop_momentum", R, "rmsprop_momentum", "X", "key of optimizer rmsprop"),
+    KEY("rmsprop_epsilon", R, "rmsprop_epsilon", "X", "key of optimizer rmsprop"),
+    KEY("adam_beta1", R, "adam_beta1", "X", "key of optimizer adam"),
+    KEY("adam_beta2", R, "adam_beta2", "X", "key of optimizer adam"),
+    KEY("adam_epsilon", R, "adam_epsilon", "X", "key of optimizer adam"),
+    KEY("weight_decay", R, "weight_decay", "X", "L2 factor of all weights but norms and biases"),
+    KEY("init_learning_rate", R, "learning_rate", "X", "learning rate of the first step"),
     KEY("piecewise_learning_rate_schedule", T, "piecewise_learning_rate_schedule", "LR;E;LR",
         "rates and the epochs between them"),
-    KEY("num_learning_rate_warmup_epochs", R, "warmup_epochs", "X", "epochs of linear growth of the rate"),
-    KEY("minimum_learning_rate", R, "min_learning_rate", "X", "the rate does not fall below"),
-    KEY("tf_random_seed", I, "seed", "N", "of weights and data"),
-    KEY("num_intra_threads", I, "threads", "N", "threads per rank; 0: the rank's share of the processors"),
-    KEY("num_batches_per_iter", I, "bench_display", "N", "Horovod: steps of one measurement"),
-    KEY("num_iters", I, "bench_steps", "N", "Horovod: how many measurements"),
+    KEY("num_learning_rate_warmup_epochs", R, "warmup_epochs", "X",
+        "number of epochs in which the rate grows linearly"),
+    KEY("minimum_learning_rate", R, "min_learning_rate", "X", "lower bound of the rate"),
+    KEY("tf_random_seed", I, "seed", "N", "seed of weights and data"),
+    KEY("num_intra_threads", I, "threads", "N",
+        "threads per rank; 0: the rank's share of the cores"),
+    KEY("num_batches_per_iter", I, "bench_display", "N",
+        "Horovod: number of steps of one measurement"),
+    KEY("num_iters", I, "bench_steps", "N", "Horovod: number of measurements"),
 
     ONLY_SHOWN("variable_update", T,
-         "horovod|replicated|distributed_replicated|parameter_server|distributed_all_reduce|collective_all_reduce",
+         "horovod|replicated|distributed_replicated|parameter_server|distributed_all_reduce|"
+         "collective_all_reduce",
          "every rank holds all variables, and gradients are summed over all ranks in each step"),
-    ONLY_SHOWN("num_gpus", I, "0|1", "a rank is one device; several are several ranks (mpirun -np 4 ...)"),
-    NONE_SHOWN("horovod_device", T, "gradients are summed where they are: between GPUs by NCCL, else in main memory"),
-    NONE_SHOWN("local_parameter_device", T, "variables lie where the rank computes"),
-    NONE_SHOWN("data_format", T, "the layout of images is the program's own choice; it is blocked by channels"),
+    ONLY_SHOWN("num_gpus", I, "0|1",
+        "a rank is one device; start several ranks (mpirun -np 4 ...)"),
+    NONE_SHOWN("horovod_device", T,
+        "gradients are summed by NCCL between GPUs, else in main memory"),
+    NONE_SHOWN("local_parameter_device", T, "variables are stored where the rank computes"),
+    NONE_SHOWN("data_format", T, "the program chooses the layout of images, blocked by channels"),
     ONLY_SHOWN("distortions", B, "false", no_colours),
     ONLY("resize_method", T, "bilinear", "images are resized bilinearly"),
-    ONLY("input_preprocessor", T, "default", "there is one way from file to image, set by the keys of the dataset"),
-    ONLY("ml_perf", B, "false", "normalisation is set by the keys of the dataset"),
+    ONLY("input_preprocessor", T, "default",
+        "the keys of the dataset set how a file becomes an image"),
+    ONLY("ml_perf", B, "false", "the keys of the dataset set the normalisation"),
     ONLY_SHOWN("fp16_vars", B, "false", "variables are float32 in both precisions"),
     NONE_SHOWN("fp16_enable_auto_loss_scale", B, bf16_range),
     NONE("fp16_inc_loss_scale_every_n", I, bf16_range),
-    ONLY("loss_type_to_report", T, "total_loss", "format tfcnn prints the loss with its L2 term, the others without"),
+    ONLY("loss_type_to_report", T, "total_loss",
+        "format tfcnn prints the loss with its L2 term, the others without"),
     ONLY("display_perf_ewma", R, "", "speeds are means over all counted steps"),
-    ONLY("gradient_clip", R, "", "there each element is clipped, here the norm: --set max_grad_norm=X"),
+    ONLY("gradient_clip", R, "",
+        "the norm is clipped here, not each element: --set max_grad_norm=X"),
     ONLY("num_epochs_per_decay", R, "0", schedule_keys),
     ONLY("learning_rate_decay_factor", R, "0", schedule_keys),
     ONLY("resnet_base_lr", R, "", schedule_keys),
@@ -164,7 +186,7 @@ static const bench_flag table[] = {
     NONE("fuse_decode_and_crop", B, own_input),
     NONE("distort_color_in_yiq", B, own_input),
     NONE_SHOWN("num_inter_threads", I, own_way),
-    NONE("use_numa_affinity", B, "placing is up to mpirun (--bind-to, --map-by)"),
+    NONE("use_numa_affinity", B, "mpirun places ranks (--bind-to, --map-by)"),
     NONE("autotune_threshold", I, own_way),
     NONE_SHOWN("allow_growth", B, own_way),
     NONE_SHOWN("gpu_thread_mode", T, own_way),
@@ -369,7 +391,7 @@ static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f,
     if (!strcmp(f->name, "optimizer") && !strcmp(value, "momentum"))
         return cli_bench_put(c, f, value, "optimizer", json_string("nesterov"), said, st);
     if (!strcmp(f->name, "batch_size") && strtoll(value, NULL, 10) == 0) {
-        rd_config_drop(c, "batch_size"); /* who started the run puts the model's own */
+        rd_config_drop(c, "batch_size"); /* bench_defaults puts the model's usual number */
         return RD_OK;
     }
     if (!strcmp(f->name, "num_iters")) {
@@ -379,7 +401,7 @@ static rd_code put_special(const rd_cli *cli, rd_config *c, const bench_flag *f,
         return cli_bench_put(c, f, value, "bench_steps", json_integer((json_int_t)n), said, st);
     }
     if (!strcmp(f->name, "data_name"))
-        return RD_OK; /* which dataset that is depends on the folder, too */
+        return RD_OK; /* the dataset also depends on the folder: bench_defaults puts it */
     if (!strcmp(f->name, "piecewise_learning_rate_schedule")) {
         RD_TRY(cli_bench_put(c, f, value, "lr_policy", json_string("piecewise"), said, st));
     } else if (!strcmp(f->name, "num_learning_rate_warmup_epochs")) {
@@ -399,8 +421,9 @@ static rd_code put_one(const rd_cli *cli, rd_config *c, const bench_flag *f, con
     bool done = false;
     if (!f->key) {
         if (f->fine && !is_fine(f->fine, value))
-            return rd_fail(st, RD_EUSAGE, "--%s=%s would change the result, and cannot be had: %s",
-                           f->name, rd_shown(value, shown), f->why);
+            return rd_fail(st, RD_EUSAGE,
+                           "--%s=%s would change the result, and does not exist here: %s", f->name,
+                           rd_shown(value, shown), f->why);
         rd_strbuf_printf(said, "--%s=%s has no effect: %s\n", f->name, rd_shown(value, shown),
                          f->why);
         return RD_OK;
@@ -409,7 +432,7 @@ static rd_code put_one(const rd_cli *cli, rd_config *c, const bench_flag *f, con
     return cli_bench_put(c, f, value, f->key, json_of(f, value), said, st);
 }
 
-/* Pairs of which only one can be meant. */
+/* Pairs of flags of which only one may be given. */
 static rd_code check_pairs(const rd_cli *c, rd_status *st)
 {
     static const char *const pairs[][2] = {

@@ -1,4 +1,5 @@
-/* cli_flags.c -- the table of flags: parsing, checks, help, the man page and configs/KEYS.md read it. */
+/* cli_flags.c -- the table of flags: parsing, checks, help, the man page and configs/KEYS.md read
+ * it. */
 #include "cli_impl.h"
 #include <math.h>
 #include <string.h>

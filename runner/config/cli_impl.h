@@ -1,5 +1,6 @@
-/* cli_impl.h -- what the files of the command line share. cli_flags.c: the flags; cli_bench.c: the flags of
- * bench mode; cli.c: reads words; help.c, help_topics.c, help_man.c, help_configs.c: print. */
+/* cli_impl.h -- what the files of the command line share. cli_flags.c: the flags; cli_bench.c: the
+ * flags of bench mode; cli.c: reads words; help.c, help_topics.c, help_man.c, help_configs.c:
+ * print. */
 #ifndef RD_CLI_IMPL_H
 #define RD_CLI_IMPL_H
 
@@ -22,14 +23,15 @@ typedef enum rd_flag_type {
 typedef struct rd_flag {
     const char *name;
     rd_flag_type type;
-    /* Offsets in rd_cli of the value and of a bool that says whether the flag was given; 0: none (no
-     * value or bool is the first field, but config_file). */
+    /* Offsets in rd_cli of the value and of a bool that says whether the flag was given; 0: none
+     * (no value or bool is the first field, but config_file). */
     size_t at, given_at;
     /* Closed range of a number. A real one has no max. */
     double min, max;
     /* rd_mode bits of the modes in which the flag has an effect; 0: all. */
     unsigned modes;
-    /* In another mode the flag is refused, or (true) noted: it may be left from the training command. */
+    /* In another mode the flag is refused, or (true) noted: it may be left from the training
+     * command. */
     bool may_idle;
     /* The key that does the same under another name; NULL: none. */
     const char *key;
@@ -60,7 +62,8 @@ typedef enum rd_bench_type {
     RD_BENCH_TEXT
 } rd_bench_type;
 
-/* The flag with the name word[0..n), '-' for '_' allowed; -1: none. *negated: it was no<flag>, of a bool. */
+/* The flag with the name word[0..n), '-' for '_' allowed; -1: none. *negated: it was no<flag>, of a
+ * bool. */
 int rd_bench_flag_find(const char *word, size_t n, bool *negated);
 int rd_bench_flag_count(void);
 const char *rd_bench_flag_name(int i); /* "num_batches" */

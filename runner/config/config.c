@@ -1,21 +1,22 @@
-/* config.c -- the config: for each key of the option tables, its default, the value somebody gave, and who that was.
- * Values are checked when they come in (file, --set, program), so that whoever reads the config later can rely on them.
- */
+/* config.c -- the config: the default, the value and the source of each key of the option tables.
+ *
+ * Values are checked when they come in (file, --set, program). Readers of the config can rely on
+ * them. */
 #include "config_impl.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 512 }; /* of a message half a page long; a longer path is cut in messages */
+enum { PATH_BYTES = 512 }; /* a longer path is cut in messages */
 
 static rd_code config_no_memory(rd_status *st)
 {
     return rd_fail(st, RD_EENV, "out of memory for the config");
 }
 
-static RD_PRINTF(1, 2) char *text_of(const char *fmt,
-                                     ...) /* the caller owns it; NULL: out of memory */
+/* The caller owns the text. NULL: out of memory. */
+static RD_PRINTF(1, 2) char *text_of(const char *fmt, ...)
 {
     char *s = NULL;
     va_list ap;
@@ -92,7 +93,7 @@ static rd_code check_all(const rd_config *c, const char *key, const json_t *v, c
     return RD_OK;
 }
 
-/* Takes value and where, also on failure; where NULL: out of memory. */
+/* Takes value and where, also on failure. where NULL: out of memory. written: see rd_entry. */
 static rd_code take_value(rd_entry *e, json_t *value, char *where, bool written, rd_status *st)
 {
     if (!where) {
@@ -107,7 +108,7 @@ static rd_code take_value(rd_entry *e, json_t *value, char *where, bool written,
     return RD_OK;
 }
 
-/* What a person may have meant by a key that there is not. */
+/* Writes what the user may have meant by an unknown key. */
 static void meant_instead(const rd_config *c, const char *key, char *out, size_t n)
 {
     const char *of_flag = NULL, *nearest = rd_nearest(key, c->keys, c->n);
@@ -123,7 +124,8 @@ static void meant_instead(const rd_config *c, const char *key, char *out, size_t
     }
 }
 
-/* Unknown key: an error that names the nearest known one, or kept aside. Takes value and where. */
+/* Refuses an unknown key, and names the nearest known one, or keeps it aside. Takes value and
+ * where. */
 static rd_code unknown_key(rd_config *c, const char *key, json_t *value, char *where,
                            const char *at, rd_status *st)
 {
@@ -266,7 +268,7 @@ rd_code rd_config_put(rd_config *c, const char *key, json_t *value, const char *
 
 /* ---- --set ---- */
 
-/* The right side of --set as JSON: as it stands, or a bare word where a string is wanted, or 10,20 for a list. */
+/* Reads the right side of --set: JSON, or a bare word for a string, or 10,20 for a list. */
 static rd_code parse_word(const rd_option *o, const char *s, const char *at, json_t **out,
                           rd_status *st)
 {
@@ -291,7 +293,7 @@ static rd_code parse_word(const rd_option *o, const char *s, const char *at, jso
     if (quoted)
         return rd_fail(st, RD_EUSAGE,
                        "%s: the value begins with a double quote but is not a JSON string", at);
-    *out = json_string(s); /* a wrong type, which the check tells in full */
+    *out = json_string(s); /* a wrong type: the check reports it */
     return *out ? RD_OK : config_no_memory(st);
 }
 
@@ -332,7 +334,7 @@ done:
     return st->code;
 }
 
-/* ---- looking ---- */
+/* ---- look-up ---- */
 
 void rd_config_drop(rd_config *c, const char *key)
 {

@@ -10,15 +10,17 @@ RD_C_BEGIN
 enum { RD_SHOWN_BYTES = 96, RD_KIND_BYTES = 400 };
 
 /* ---- shown.c: foreign bytes in messages ---- */
-/* s[0..n) as it may go to a terminal: control characters and invalid UTF-8 become '?', what is too long ends in "...".
- * Returns out. */
+/* Returns out with s[0..n) as it may go to a terminal. Control characters and invalid UTF-8 become
+ * '?'; a text that is too long ends in "...". */
 const char *rd_shown_bytes(const char *s, size_t n, char *out, size_t cap);
 const char *rd_shown(const char *s, char out[RD_SHOWN_BYTES]);
-/* A JSON value in short; strings in double quotes. */
+/* Returns out with a JSON value in short; strings are in double quotes. */
 const char *rd_shown_json(const json_t *v, char out[RD_SHOWN_BYTES]);
-const char *rd_shown_real(double x, char out[32]); /* as few digits as give x back */
+/* Returns out with the fewest digits that read back as x. */
+const char *rd_shown_real(double x, char out[32]);
 bool rd_utf8_valid(const char *s, size_t n);
-size_t rd_utf8_bytes(const char *s, size_t n); /* length of the valid character at s, 0: none */
+/* Returns the number of bytes of the valid character at s; 0: none. */
+size_t rd_utf8_bytes(const char *s, size_t n);
 
 /* ---- json_text.c ---- */
 typedef struct rd_place {
@@ -30,24 +32,24 @@ typedef struct rd_places {
     int n, cap;
 } rd_places;
 void rd_places_release(rd_places *p);
-/* Did Jansson fail for want of memory? It has a code for that, or leaves no text; inside a token it says "invalid
- * token", which cannot be told from a real one. */
+/* Returns whether Jansson failed because it got no memory. Jansson has a code for that, or leaves
+ * no text. Inside a token it reports "invalid token", which cannot be told from a real one. */
 bool rd_json_no_memory(const json_error_t *e);
-/* Parses one JSON object; the caller owns *root and *places. path: for messages. */
+/* Parses one JSON object. The caller owns *root and *places. path: for messages. */
 rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places,
                      rd_status *st);
 
 /* ---- option_value.c ---- */
-/* What a value of this option must be: "an integer, 1 .. 1000", "true or false", "one of a, b". Returns out. */
+/* Returns out with what a value of this option must be: "an integer, 1 .. 1000", "one of a, b". */
 const char *rd_option_kind(const rd_option *o, char out[RD_KIND_BYTES]);
-/* RD_EUSAGE "at: 'key' must be ..." unless v fits the row. */
+/* Checks that v fits the row, else RD_EUSAGE "at: 'key' must be ...". */
 rd_code rd_option_check(const rd_option *o, const json_t *v, const char *at, rd_status *st);
 /* Returns the index of s in the row's choices, whatever its case; -1: it is not there. */
 int rd_option_choice(const rd_option *o, const char *s);
 /* Returns an integer, or an integral real, as an integer. */
 int64_t rd_option_int(const json_t *checked);
-bool rd_option_range(const rd_option *o,
-                     char out[RD_KIND_BYTES]); /* "1 .. 1000"; false: no limit */
+/* Writes the range, "1 .. 1000". False: there is no limit. */
+bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES]);
 
 /* ---- the config ---- */
 typedef struct rd_entry {
@@ -74,7 +76,8 @@ struct rd_config {
     bool (*is_flag)(const char *name, const char **key); /* NULL: there are no flags */
     rd_arena *pool; /* owned: strings and lists handed out by rd_config_read */
 };
-rd_entry *rd_config_entry(const rd_config *c, const char *key); /* NULL: unknown */
+/* Returns the entry of a key; NULL: the key is unknown. */
+rd_entry *rd_config_entry(const rd_config *c, const char *key);
 
 RD_C_END
 #endif

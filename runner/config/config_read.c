@@ -1,9 +1,9 @@
-/* config_read.c -- from the config into the struct of a module. The values were checked when they came in. */
+/* config_read.c -- fills the struct of a module from the config. The values are checked already. */
 #include "config_impl.h"
 #include <ctype.h>
 #include <string.h>
 
-/* Bytes of the placeholder "[..DATA_LOCATION]" that s begins with; 0: none. */
+/* Returns the number of bytes of the placeholder "[..DATA_LOCATION]" at the begin of s; 0: none. */
 static size_t placeholder_bytes(const char *s)
 {
     static const char tail[] = "DATA_LOCATION";
@@ -21,7 +21,7 @@ const char *rd_config_placeholder(const char *path)
     return NULL;
 }
 
-/* A copy of s in the pool, with the placeholders replaced by `location` where that is not NULL. */
+/* Copies s into the pool and replaces its placeholders by `location`, unless that is NULL. */
 static rd_code copy_string(const rd_config *c, const char *s, const char *location,
                            const char **out, rd_status *st)
 {

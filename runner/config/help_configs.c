@@ -1,5 +1,5 @@
-/* help_configs.c -- which experiments set a key. The folder of experiments is beside the program: of the
- * source tree (build/release/run_dist -> configs), or of an installation (bin/run_dist ->
+/* help_configs.c -- which experiments set a key. The folder of experiments is beside the program:
+ * of the source tree (build/release/run_dist -> configs), or of an installation (bin/run_dist ->
  * share/run_dist/configs). */
 #include "help_impl.h"
 #include <dirent.h>

@@ -10,10 +10,11 @@ RD_C_BEGIN
 enum { RD_HELP_WIDTH = 100 }; /* columns */
 
 /* ---- help_text.c ---- */
-/* Prints the words of text from column `col` on. Lines have at most RD_HELP_WIDTH columns and begin with
- * `indent` blanks. Ends the line. */
+/* Prints the words of text from column `col` on. Lines have at most RD_HELP_WIDTH columns and begin
+ * with `indent` blanks. Ends the line. */
 void rd_help_wrapped(FILE *out, const char *text, int col, int indent);
-/* Prints "left   text" with the text at column `indent`, or in the next line if `left` is too long. */
+/* Prints "left text" with the text at column `indent`, or in the next line if `left` is too
+ * long. */
 void rd_help_pair(FILE *out, const char *left, const char *text, int indent);
 /* Prints text without the backquotes that mark words to type. Returns the number of columns. */
 int rd_help_plain(FILE *out, const char *text);
@@ -38,7 +39,8 @@ extern const int rd_n_topics;
 const rd_topic *rd_topic_named(const char *name); /* NULL: none */
 
 /* ---- help_configs.c ---- */
-/* Prints which experiments of the configs folder set a key, and the folder. indent: of every line. */
+/* Prints which experiments of the configs folder set a key, and the folder. indent: of every
+ * line. */
 void rd_help_configs(const char *key, int indent, FILE *out);
 
 /* ---- help.c ---- */

@@ -1,5 +1,5 @@
-/* help_topics.c -- the topics of --help as tables. The terminal, logs/README.md and the man page print
- * them from here. Words to type are in `backquotes`. */
+/* help_topics.c -- the topics of --help as tables. The terminal, logs/README.md and the man page
+ * print them from here. Words to type are in `backquotes`. */
 #include "help_impl.h"
 #include <string.h>
 

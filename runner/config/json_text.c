@@ -1,6 +1,8 @@
-/* json_text.c -- JSON text of a config: Jansson parses it, and this file finds out where in the text things stand.
- * Jansson tells the place of a syntax error, but of no key; so a second walk over the text, which by then is known to
- * be good JSON, notes the line and column of each key of the outermost object and of its value. Lines end with LF. */
+/* json_text.c -- parses the JSON text of a config and finds the place of each key.
+ *
+ * Jansson parses the text. It reports the place of a syntax error, but not the places of keys. Once
+ * the text is known to be JSON, a second walk notes the line and column of each key of the
+ * outermost object and of its value. Lines end with LF. */
 #include "config_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -34,7 +36,8 @@ static void skip_blanks(cursor *c)
     while (c->at < c->n && is_blank(c->s[c->at])) json_text_step(c);
 }
 
-static void skip_string(cursor *c) /* from its opening quote to past the closing one */
+/* From the opening quote of a string to behind the closing one. */
+static void skip_string(cursor *c)
 {
     json_text_step(c);
     while (c->at < c->n && c->s[c->at] != '"') {
@@ -44,8 +47,9 @@ static void skip_string(cursor *c) /* from its opening quote to past the closing
     if (c->at < c->n) json_text_step(c);
 }
 
-static void skip_value(
-    cursor *c) /* up to the ',' or '}' of the outermost object; no recursion, however deep */
+/* Up to the ',' or '}' of the outermost object. Without recursion, so values may be of any
+ * depth. */
+static void skip_value(cursor *c)
 {
     int64_t depth = 0;
     while (c->at < c->n) {
@@ -135,7 +139,7 @@ bool rd_json_no_memory(const json_error_t *e)
     return json_error_code(e) == json_error_out_of_memory || !e->text[0];
 }
 
-/* What to do about the usual slips, from the text at the place of the error. */
+/* Returns what to do about common mistakes, from the text at the place of the error. */
 static const char *json_text_remedy(const char *text, size_t n, size_t at, const json_error_t *e)
 {
     const enum json_error_code code = json_error_code(e);
@@ -189,7 +193,7 @@ static rd_code syntax_error(const char *path, const char *text, size_t n, const 
     if (rd_json_no_memory(e)) return json_text_no_memory(path, st);
     size_t at = e->position > 0 ? (size_t)e->position : 0;
     if (at > n) at = n;
-    /* Jansson points past the token it could not use; a person looks for its first letter. */
+    /* Jansson points behind the token that it could not use. Users look for its first character. */
     const char *near = strstr(e->text, " near '");
     if (near) {
         near += strlen(" near '");
@@ -219,7 +223,7 @@ static rd_code duplicate_key(const char *path, const rd_places *p, rd_status *st
                                "; remove one of them",
                                path, p->at[i].line, p->at[i].col, rd_shown(p->at[i].key, shown),
                                p->at[j].line);
-    return RD_OK; /* inside a value: the check of the value tells */
+    return RD_OK; /* inside a value: the check of the value reports it */
 }
 
 rd_code rd_json_load(const char *path, const char *text, size_t n, json_t **root, rd_places *places,

@@ -1,17 +1,18 @@
-/* nearest.c -- the known word nearest to a mistyped one.
+/* nearest.c -- finds the known word nearest to a mistyped one.
  *
- * Damerau-Levenshtein distance with free editing of swapped letters (Lowrance and Wagner 1975): a, b words, d(i, j) the
- * distance of their first i and j letters, i' and j' where the pair a_i, b_j last occurred the other way round:
+ * The Damerau-Levenshtein distance with free editing of swapped characters (Lowrance and Wagner
+ * 1975). a and b are words. d(i, j) is the distance of their first i and j characters. i' and j'
+ * are where the pair a_i, b_j last occurred the other way round:
  *
  *   d(i, j) = min( d(i-1, j) + 1,  d(i, j-1) + 1,  d(i-1, j-1) + [a_i != b_j],
  *                  d(i'-1, j'-1) + (i-i'-1) + 1 + (j-j'-1) )
  *
- * Letters are bytes, compared without regard to case. */
+ * Characters are bytes; their case does not matter. */
 #include "rd/options.h"
 #include <ctype.h>
 #include <string.h>
 
-enum { LONGEST = 80 }; /* no key is longer: beyond it nothing is near */
+enum { LONGEST = 80 }; /* no key is longer, so nothing is near a longer word */
 
 static int nearest_distance(const unsigned char *a, int n, const unsigned char *b, int m)
 {
@@ -38,7 +39,8 @@ static int nearest_distance(const unsigned char *a, int n, const unsigned char *
     return d[n + 1][m + 1];
 }
 
-static int lower(const char *s, unsigned char *out) /* length, or -1: too long */
+/* Returns the length, or -1: too long. */
+static int lower(const char *s, unsigned char *out)
 {
     int n = 0;
     for (; s[n]; n++) {

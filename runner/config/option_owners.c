@@ -1,5 +1,5 @@
-/* option_owners.c -- refuses keys that only other optimizers, datasets, models, metrics or learning-rate
- * policies read than those of this run. */
+/* option_owners.c -- refuses keys that only other optimizers, datasets, models, metrics or
+ * learning-rate policies read than those of this run. */
 #include "config_impl.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* option_value.c -- does a JSON value fit a row of an option table, and how to say it when it does not. */
+/* option_value.c -- checks a JSON value against a row of an option table, and words the error. */
 #include "config_impl.h"
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +11,7 @@ bool rd_option_range(const rd_option *o, char out[RD_KIND_BYTES])
     rd_shown_real(o->min, lo);
     rd_shown_real(o->max, hi);
     out[0] = '\0';
-    /* 2^63: an int64_t has no more to give, so that it is no limit worth telling. */
+    /* 2^63 is the limit of an int64_t anyway, so messages leave it out. */
     const bool has_lo = o->min > -INFINITY && !(o->type != RD_REAL && o->min <= -0x1p63);
     const bool has_hi = o->max < INFINITY && !(o->type != RD_REAL && o->max >= 0x1p63);
     if (o->choices || o->type == RD_BOOL || o->type == RD_STRING || (!has_lo && !has_hi))

@@ -1,5 +1,6 @@
-/* options_doc.c -- what the option tables say to people and editors: help, the README's table, the JSON schema, and the
- * effective config of a run. A key that is in several groups is shown once, in the first. */
+/* options_doc.c -- prints the option tables for people and editors: help, configs/KEYS.md, the JSON
+ * schema, and the effective config of a run. A key of several groups is printed once, in the
+ * first. */
 #include "help_impl.h"
 #include <ctype.h>
 #include <math.h>
@@ -104,7 +105,8 @@ static bool put_limits(json_t *obj, const rd_option *o)
     return ok;
 }
 
-/* Choices are matched without regard to case: an enum for editors to complete from, or the same words in any case. */
+/* The case of a choice does not matter: an enum for editors to complete from, or the words in any
+ * case. */
 static bool put_choices(json_t *obj, const char *const *choices)
 {
     json_t *list = json_array();

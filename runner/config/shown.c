@@ -1,5 +1,7 @@
-/* shown.c -- how bytes of a config or a command line look in a message. They are foreign: a key may hold an escape
- * sequence of the terminal, or a megabyte. So they are cut, and only printable characters of valid UTF-8 pass. */
+/* shown.c -- makes bytes of a config or a command line fit for a message.
+ *
+ * The bytes may be anything: a key may hold an escape sequence of the terminal, or a megabyte. So
+ * they are cut, and only printable characters of valid UTF-8 pass. */
 #include "config_impl.h"
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +18,7 @@ size_t rd_utf8_bytes(const char *s, size_t n)
     for (size_t i = 1; i < len; i++)
         if ((u[i] & 0xC0) != 0x80) return 0;
     if ((u[0] == 0xE0 && u[1] < 0xA0) || (u[0] == 0xF0 && u[1] < 0x90))
-        return 0; /* too long a form */
+        return 0; /* an overlong form */
     if ((u[0] == 0xED && u[1] > 0x9F) || (u[0] == 0xF4 && u[1] > 0x8F))
         return 0; /* surrogates, past U+10FFFF */
     return len;

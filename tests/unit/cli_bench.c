@@ -182,13 +182,10 @@ static struct row {
      "--model=x is model=x\n--variable_update=horovod has no effect: every rank holds all "
      "variables, and gradients are "
      "summed over all ranks in each step\n--num_gpus=1 has no effect: a rank is one device; "
-     "several are several ranks "
-     "(mpirun -np 4 ...)\n--horovod_device= has no effect: gradients are summed where they are: "
-     "between GPUs by NCCL, else in "
-     "main memory\n"
-     "--distortions=false has no effect: images are cropped and flipped (key augmentation), their "
-     "colours never "
-     "changed\n"
+     "start several ranks (mpirun -np 4 ...)\n--horovod_device= has no effect: gradients are "
+     "summed by NCCL between GPUs, else in main memory\n"
+     "--distortions=false has no effect: images are cropped and flipped (key augmentation); their "
+     "colours never change\n"
      "--summary_verbosity=1 has no effect: bench mode writes no files; --mode=train with --logdir "
      "does\n",
      "model=\"x\" from --model; batch_size=7 from x.json:1:2"},
@@ -209,25 +206,27 @@ static struct row {
 
     {"more devices than one",
      {"--model=x", "--num_gpus=4"},
-     "--num_gpus=4 would change the result, and cannot be had: a rank is one device; several are "
-     "several ranks "
-     "(mpirun -np 4 ...)",
+     "--num_gpus=4 would change the result, and does not exist here: a rank is one device; start "
+     "several ranks (mpirun -np 4 ...)",
      NULL},
     {"variables of their own",
      {"--model=x", "--variable_update=independent"},
-     "--variable_update=independent would change the result, and cannot be had: every rank holds "
+     "--variable_update=independent would change the result, and does not exist here: every rank "
+     "holds "
      "all variables, and "
      "gradients are summed over all ranks in each step",
      NULL},
     {"a piece of a fine value",
      {"--model=x", "--variable_update=replicate"},
-     "--variable_update=replicate would change the result, and cannot be had: every rank holds all "
+     "--variable_update=replicate would change the result, and does not exist here: every rank "
+     "holds all "
      "variables, and "
      "gradients are summed over all ranks in each step",
      NULL},
     {"16 bits on the wire",
      {"--model=x", "--fp16-allreduce"},
-     "--fp16_allreduce=true would change the result, and cannot be had: gradients are summed in "
+     "--fp16_allreduce=true would change the result, and does not exist here: gradients are summed "
+     "in "
      "float32",
      NULL},
     {"a device that is none here",
@@ -254,11 +253,12 @@ static struct row {
      NULL},
     {"no integer",
      {"--model=x", "--num_batches=1e3"},
-     "flag '--num_batches' must be an integer, not '1e3'; meaning: counted steps",
+     "flag '--num_batches' must be an integer, not '1e3'; meaning: number of counted steps",
      NULL},
     {"too many digits",
      {"--model=x", "--num_batches=99999999999999999999"},
-     "flag '--num_batches' must be an integer, not '99999999999999999999'; meaning: counted steps",
+     "flag '--num_batches' must be an integer, not '99999999999999999999'; meaning: number of "
+     "counted steps",
      NULL},
     {"empty number",
      {"--model=x", "--num_batches="},
@@ -266,7 +266,7 @@ static struct row {
      NULL},
     {"no number",
      {"--model=x", "--num_epochs=nan"},
-     "flag '--num_epochs' must be a number, not 'nan'; meaning: the same in passes over the data",
+     "flag '--num_epochs' must be a number, not 'nan'; meaning: the same, in passes over the data",
      NULL},
     {"no truth value",
      {"--model=x", "--use_fp16=half"},
