@@ -2,7 +2,7 @@
 #include "help_impl.h"
 #include <string.h>
 
-/* Text as roff has it. Words in `backquotes` are bold. A line of its own begins with no command. */
+/* Text as roff has it. Words in `backquotes` are bold. A text never begins a roff command. */
 static void put(FILE *out, const char *text)
 {
     bool bold = false;
@@ -32,7 +32,7 @@ static void put_item(FILE *out, const char *term, const char *text)
     put_line(out, text);
 }
 
-/* The commands begin with a blank, so they are lines of their own in this mode. */
+/* Each command and what it does. */
 static void put_examples(FILE *out)
 {
     fputs(".SH EXAMPLES\n", out);
