@@ -1,5 +1,5 @@
-/* alexnet.c -- AlexNet as tf_cnn_benchmarks has it (Krizhevsky 2014, "One weird trick"): no local response norm. Made
- * for images of 227 x 227; 63 x 63 is the least. */
+/* alexnet.c -- AlexNet as in tf_cnn_benchmarks (Krizhevsky 2014, "One weird trick"), without local
+ * response norm. For images of 227 x 227; 63 x 63 is the minimum. */
 #include "image_model.h"
 
 static rd_feature conv(rd_image_net *n, const char *name, int64_t size, int64_t out, rd_feature x)

@@ -30,8 +30,8 @@ double rd_image_model_flops(void *self, const rd_batch *b);
     .usual_batch = (batch), .unit = "images", .destroy = rd_image_model_destroy,                \
     .loss = rd_image_model_loss, .flops = rd_image_model_flops
 
-/* A model whose network follows from its name, and that reads the keys of all image models only. The other arguments are the fields of its
- * rd_image_arch. */
+/* A model whose network follows from its name, and that reads the keys of all image models only.
+ * The other arguments are the fields of its rd_image_arch. */
 #define RD_MODEL_IMAGE(id, text, what, data, batch, ...)                                      \
     RD_MODEL(id) = {RD_IMAGE_MODEL(text, what, data, batch), .create = rd_image_model_create, \
                     .variant = &(const rd_image_arch){__VA_ARGS__}}

@@ -1,5 +1,5 @@
-/* lenet.c -- LeNet as tf_cnn_benchmarks has it (and TensorFlow's MNIST tutorial): wider than LeCun's, with max pools
- * and ReLU. */
+/* lenet.c -- LeNet as in tf_cnn_benchmarks and TensorFlow's MNIST tutorial: wider than LeCun's,
+ * with max pools and ReLU. */
 #include "image_model.h"
 
 static rd_feature conv_and_pool(rd_image_net *n, const char *name, int64_t out, rd_feature x)

@@ -1,5 +1,5 @@
-/* mnist_cnn.c -- the network of Horovod's keras_mnist_advanced.py: 1,199,882 parameters for 28 x 28 x 1 and ten
- * classes. */
+/* mnist_cnn.c -- the network of Horovod's keras_mnist_advanced.py. It has 1,199,882 parameters for
+ * images of 28 x 28 x 1 and ten classes. */
 #include "image_model.h"
 
 static rd_feature mnist_cnn_build(rd_image_net *n, rd_feature x)

@@ -1,8 +1,8 @@
 /* resnet.c -- ResNet for ImageNet (He et al. 2015, table 1), with 18 to 152 layers.
  *
  * A bottleneck block has its stride on the first 1x1 convolution (v1, as in the paper and in
- * tf_cnn_benchmarks) or on the 3x3 (v1.5, as in PyTorch). A norm follows every convolution. Where the
- * shape changes, the shortcut is a 1x1 projection with a norm. */
+ * tf_cnn_benchmarks) or on the 3x3 (v1.5, as in PyTorch). A norm follows every convolution. Where
+ * the shape changes, the shortcut is a 1x1 projection with a norm. */
 #include "image_model.h"
 #include <string.h>
 
@@ -31,7 +31,8 @@ static rd_feature conv_norm(rd_image_net *n, const char *conv, const char *norm,
                              NULL);
 }
 
-/* relu(F(x) + shortcut(x)). The projection is computed last, so that the sum finds it in the cache. */
+/* relu(F(x) + shortcut(x)). The projection is computed last, so that the sum finds it in the
+ * cache. */
 static rd_feature resnet_block(rd_image_net *n, const resnet_shape *s, int64_t width,
                                int64_t stride, rd_feature x)
 {

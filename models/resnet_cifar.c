@@ -1,5 +1,5 @@
-/* resnet_cifar.c -- ResNet for CIFAR (He et al. 2015, section 4.2): three stages of n basic blocks, 6 n + 2 layers;
- * shortcuts without parameters (option A). */
+/* resnet_cifar.c -- ResNet for CIFAR (He et al. 2015, section 4.2): three stages of n basic blocks,
+ * which are 6 n + 2 layers. Shortcuts have no parameters (option A). */
 #include "image_model.h"
 
 static rd_feature resnet_cifar_block(rd_image_net *n, int64_t width, int64_t stride, rd_feature x)

@@ -1,5 +1,6 @@
-/* seq2seq.c -- OpenSeq2Seq's sequence-to-sequence models of January 2018: recurrent encoder, attention decoder. Every
- * key of the original with its default; formulas in nn.h's parts. */
+/* seq2seq.c -- OpenSeq2Seq's sequence-to-sequence models of January 2018: a recurrent encoder and
+ * an attention decoder. The keys and their defaults are those of the original. nn.h has the
+ * formulas. */
 #include "rd/model.h"
 #include "rd/nn.h"
 #include <math.h>
@@ -358,8 +359,8 @@ static double matrix_elements(const rd_stack_layer *s)
     return n;
 }
 
-/* 2 operations per multiply-add of every matrix element and token, and of scores and contexts; three times that with
- * backward. */
+/* 2 operations for each multiply-add of every matrix element and token, and of scores and contexts;
+ * three times that with backward. */
 static double flops(void *self, const rd_batch *b)
 {
     const seq2seq *m = self;

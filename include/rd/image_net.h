@@ -1,6 +1,9 @@
-/* image_net.h -- networks that class images. A network is one function that names its layers in order of use. It runs
- * once without data, when the model is made: sizes are checked and parameters declared. Then it runs for every batch,
- * and the same calls record ops on the tape. So shapes, names, order and formula of a model stand at one place.
+/* image_net.h -- networks that class images.
+ *
+ * A network is one function that names its layers in order of use. It runs once without data, when
+ * the model is made: the layers check sizes and declare parameters. Then it runs for every batch,
+ * and the same calls record ops on the tape. So shapes, names, order and formula of a model are in
+ * one place.
  *
  * Nothing here is collective. */
 #ifndef RD_IMAGE_NET_H
@@ -37,8 +40,8 @@ typedef struct rd_image_config {
     double dropout_conv, dropout_dense;
     bool has_initializer, has_depth, has_resnet_version;
 } rd_image_config;
-/* The keys of all image models, of the resnets, of vgg and alexnet, and of mnist_cnn. All rows fill an
- * rd_image_config. */
+/* The keys of all image models, of the resnets, of vgg and alexnet, and of mnist_cnn. All rows fill
+ * an rd_image_config. */
 extern const rd_option_group rd_group_image_model, rd_group_resnet, rd_group_dropout,
     rd_group_mnist_cnn;
 
@@ -65,7 +68,8 @@ typedef struct rd_image_net_args {
     uint64_t seed;              /* of dropout */
     rd_params *params;          /* borrowed for the life of the network */
 } rd_image_net_args;
-/* Declares the parameters. RD_EUSAGE: the images are too small for the network. The caller owns *out. */
+/* Makes a network and declares its parameters. The caller owns *out. RD_EUSAGE: the images are too
+ * small for the network. */
 rd_code rd_image_net_new(const rd_image_net_args *a, rd_image_net **out, rd_status *st);
 void rd_image_net_free(rd_image_net *n); /* NULL is fine */
 
@@ -82,15 +86,15 @@ typedef struct rd_image_result { /* sums over the batch; memory of the tape's ar
     const int32_t *argmax, *rank; /* [n]; rank: see rd_class_loss */
     const float *probability;
 } rd_image_result;
-/* Forward pass and loss; without samples (1, 1) zero and no record. RD_EDATA: the batch has other sizes or classes than
- * the network. */
+/* Records the forward pass and the loss. Without samples the loss is zero, (1, 1), and nothing is
+ * recorded. RD_EDATA: the batch has other sizes or classes than the network. */
 rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b,
                           rd_image_result *out, rd_status *st);
-/* Of products and convolutions, forward and backward, of so many images: 2 per multiply-add, backward twice forward,
- * but no gradient of the image. */
+/* Returns the number of operations of products and convolutions, forward and backward, of n_images
+ * images: 2 for each multiply-add, backward twice forward, without the gradient of the image. */
 double rd_image_net_flops(const rd_image_net *n, int64_t n_images);
 
-/* ---- layers, for build alone. A failure sticks to the network; all that follows does nothing ---- */
+/* ---- layers, for `build` only. After a failure all further calls do nothing ---- */
 const rd_image_config *rd_net_config(const rd_image_net *n);
 const rd_image_arch *rd_net_arch(const rd_image_net *n);
 int64_t rd_net_classes(const rd_image_net *n);

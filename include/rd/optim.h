@@ -1,6 +1,8 @@
-/* optim.h -- optimizers (one file each in runner/optim/optimizers; make writes the registry), learning-rate schedules, clipping,
- * weight decay, LARS, loss scaling. Formulas: TF 1.4 as OpenSeq2Seq used it; of images, as tf_cnn_benchmarks and Horovod's
- * examples have them. */
+/* optim.h -- optimizers, learning-rate schedules, clipping, weight decay, LARS, loss scaling.
+ *
+ * An optimizer is one file in runner/optim/optimizers; make writes the registry. Formulas are those
+ * of TF 1.4 as OpenSeq2Seq used it; for images those of tf_cnn_benchmarks and Horovod's
+ * examples. */
 #ifndef RD_OPTIM_H
 #define RD_OPTIM_H
 
@@ -45,26 +47,28 @@ typedef struct rd_schedule_config {
 
     /* No keys: known once the data is. */
 
-    /* Steps of all ranks in an epoch. 0: unknown; what the config writes in epochs stays at epoch 0. */
+    /* Steps of all ranks in an epoch. 0: unknown; what the config writes in epochs stays at epoch
+     * 0. */
     double epoch_steps;
     /* Where polynomial and cosine end without decay_end_epoch. */
     double end_epoch;
 } rd_schedule_config;
 
-/* The keys that every policy reads, and those of one policy. All rows fill an rd_schedule_config. */
+/* The keys that every policy reads, and those of one policy. All rows fill an
+ * rd_schedule_config. */
 extern const rd_option_group rd_group_schedule;
 /* [rd_lr_policy] */
 extern const rd_option_group rd_group_policy[4];
 /* Reads all five groups. */
 rd_code rd_schedule_read(const rd_config *cfg, rd_mode mode, rd_schedule_config *out,
                          rd_status *st);
-/* Returns the policy: lr_policy if it is given, else piecewise if there is a piecewise schedule, else
- * decay. */
+/* Returns the policy: lr_policy if it is given, else piecewise if there is a piecewise schedule,
+ * else decay. */
 rd_lr_policy rd_schedule_policy(const rd_schedule_config *c);
 /* Checks keys that need or exclude each other. RD_EUSAGE. */
 rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_status *st);
-/* Takes the first rate of piecewise_learning_rate_schedule. False: it is NULL or does not begin with
- * a number. */
+/* Takes the first rate of piecewise_learning_rate_schedule. False: it is NULL or does not begin
+ * with a number. */
 bool rd_schedule_first_rate(const char *piecewise, double *out);
 enum { RD_MAX_PIECES = 32 };
 /* rate[i] holds until at[i]; the last rate has no end. */
@@ -75,35 +79,46 @@ typedef struct rd_pieces {
 /* Parses piecewise_learning_rate_schedule. RD_EUSAGE. */
 rd_code rd_schedule_pieces(const char *text, rd_pieces *out, rd_status *st);
 
+/* A step of a run with N ranks. S: number of steps in an epoch. */
 typedef struct rd_schedule_point {
-    int64_t step; /* from 0: the step whose update the rate is for */
+    int64_t step; /* from 0: the step whose update uses the rate */
     int n_ranks;
-    double epoch; /* passes over the data before this step: e + b / S for batch b of S in epoch e */
-    double part;  /* of an epoch that this step is: 1 / S */
+    double epoch;      /* passes over the data before this step: e + b / S for batch b of epoch e */
+    double part;       /* share of an epoch that this step is: 1 / S */
     double multiplier; /* rd_plateau.factor; 0: 1 */
 } rd_schedule_point;
-/* lr_N = F(N) lr_1(s N, epoch), where F is the warm-up's ramp up to f(N); lr_1(s, epoch) for lr_scaling none.
- *   warmup_steps W:  F = b + (f(N) - b) s N / W            while s N < W
- *   warmup_epochs W: F = b + (f(N) - b) (epoch + part) / W while epoch < W: what Horovod's callback does for each batch
- * with b = 1, or warmup_start f(N) where that is given. */
+/* Returns the rate of a step, lr_N = F(N) lr_1(s N, epoch). F is the warm-up's ramp up to f(N):
+ *   warmup_steps W:  F = b + (f(N) - b) s N / W              while s N < W
+ *   warmup_epochs W: F = b + (f(N) - b) (epoch + part) / W   while epoch < W
+ * b is warmup_start f(N) if that key is given, else 1. With epochs this is what Horovod's callback
+ * does for each batch. For lr_scaling none the rate is F lr_1(s, epoch). */
 double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p);
-/* lr_1(s), real-valued s; what goes by epochs takes s / epoch_steps for the epoch. */
+/* Returns lr_1(s) for a real-valued s. Where the schedule goes by epochs, the epoch is s /
+ * epoch_steps. */
 double rd_schedule_base(const rd_schedule_config *c, double step);
-double rd_schedule_factor(const rd_schedule_config *c, int n_ranks); /* f(N) */
-/* rd_schedule_rate at the point that epoch_steps gives: right as long as the number of ranks has not changed. */
+/* Returns f(N). */
+double rd_schedule_factor(const rd_schedule_config *c, int n_ranks);
+/* Returns rd_schedule_rate at the point that epoch_steps gives. It is right while the number of
+ * ranks does not change during the run. */
 double rd_schedule_at(const rd_schedule_config *c, int64_t step, int n_ranks);
-/* Lines for the banner: base lr, factor, effective lr, each boundary (warm-up end, begin of decay, first halvings or periods,
- * the step at which the floor is reached, pieces) before and after scaling. */
+/* Adds the lines of the banner: base rate, factor, effective rate, and each boundary before and
+ * after scaling (end of the warm-up, begin of the decay, first periods, the step that reaches the
+ * floor, pieces). */
 void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, rd_strbuf *out);
 
 /* ---- reduce on plateau, as Keras' callback of 2018 ---- */
-typedef struct rd_plateau { /* all of it is saved in checkpoints; all ranks hold the same one */
-    double factor, best;    /* factor: on the rate, 1 at first */
-    int64_t wait, cooldown, cuts;
+/* The state of the rule, which checkpoints save. All ranks hold the same. */
+typedef struct rd_plateau {
+    double factor;    /* on the rate; 1 at first */
+    double best;      /* best value so far, if has_best */
+    int64_t wait;     /* number of evaluations in a row without an improvement */
+    int64_t cooldown; /* number of evaluations that still do not count */
+    int64_t cuts;     /* number of times the factor fell */
     bool has_best;
 } rd_plateau;
 void rd_plateau_start(rd_plateau *p);
-/* One evaluation. rate: the present one, before lr_scaling. True: the factor falls. Without plateau_factor nothing happens. */
+/* Takes the value of one evaluation. rate: the present rate, before lr_scaling. Returns whether the
+ * factor falls. Without plateau_factor nothing happens. */
 bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value,
                        bool higher_is_better, double rate);
 
@@ -117,44 +132,46 @@ typedef struct rd_optim_config {
     bool has_max_grad_norm, has_lars_nu, has_loss_scale;
     bool weight_decay_all; /* decays RD_PARAM_NO_DECAY too */
 } rd_optim_config;
-/* The keys that every optimizer reads. The others are in the optimizers' own groups. All rows fill an
- * rd_optim_config. */
+/* The keys that every optimizer reads. The others are in the optimizers' own groups. All rows fill
+ * an rd_optim_config. */
 extern const rd_option_group rd_group_optim;
 /* opt_momentum, which several optimizers read. */
 extern const rd_option_group rd_group_momentum;
 /* Reads the keys of all optimizers. */
 rd_code rd_optim_read(const rd_config *cfg, rd_mode mode, rd_optim_config *out, rd_status *st);
-/* Keys that exclude each other (RD_EUSAGE): lars_nu, or the optimizer lars, with max_grad_norm; lars_nu with weight_decay
- * or the optimizer lars. */
+/* Refuses keys that exclude each other (RD_EUSAGE): max_grad_norm beside lars_nu or the optimizer
+ * lars; lars_nu beside weight_decay or the optimizer lars. */
 rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status *st);
 
-typedef struct
-    rd_update { /* one call of an optimizer: elements [lo, hi) of arrays that begin at one and the same parameter element */
+/* One call of an optimizer, for the elements [lo, hi) of arrays that begin at the same element of
+ * the parameters. */
+typedef struct rd_update {
     const rd_optim_config *c;
     double lr;
-    int64_t t;    /* from 1 */
-    float *w, *g; /* g is read only: histograms want it afterwards */
+    int64_t t;    /* number of the step, from 1 */
+    float *w, *g; /* weights and gradient; g is read only, because histograms read it afterwards */
     float *slot[3];
     int64_t lo, hi;
     int64_t
-        row; /* > 0: [lo, hi) is whole rows of this many elements; the caller left out those without a gradient */
+        row; /* > 0: [lo, hi) is whole rows of this size; rows without a gradient are left out */
 } rd_update;
 typedef struct rd_optim_sweep rd_optim_sweep; /* runner/optim/optim_gpu.h */
 typedef struct rd_optimizer_def {
     const char *name, *about;
-    /* The keys that it reads, which other optimizers may read too, and keys that it alone reads. NULL: none. */
+    /* The keys that it reads, which other optimizers may read too, and keys that it alone reads.
+     * NULL: none. */
     const rd_option_group *group, *own;
     int n_slots;
     const char *slot_name[3]; /* "m" "v": names in checkpoints are <param>/<slot> */
     double (*slot_init)(const rd_optim_config *c, int slot); /* NULL: 0 */
     bool skips_zero_rows; /* wants update.row for RD_PARAM_ROWS */
-    bool
-        trust_ratio; /* g comes times LARS' ratio r = lars_eta |w| / (|g| + weight_decay |w| + lars_epsilon), of each
-                                   parameter without RD_PARAM_NO_DECAY; r = 1 where a norm is zero */
-    void (*update)(
-        const rd_update *
-            u); /* vectorisable loop; the arithmetic is the same for every way of cutting [lo, hi) */
-    /* Queues the same for all parameters on a GPU; see x.cu. RD_GPU_ENTRY(rd_cuda_update_x). */
+    /* The caller multiplies g by LARS' ratio r = lars_eta |w| / (|g| + weight_decay |w| +
+     * lars_epsilon) of each parameter without RD_PARAM_NO_DECAY; r = 1 if a norm is zero. */
+    bool trust_ratio;
+    /* A loop that the compiler vectorises. The arithmetic does not depend on how [lo, hi) is
+     * cut. */
+    void (*update)(const rd_update *u);
+    /* Queues the update of all parameters on a GPU; see x.cu. Made with RD_GPU_ENTRY. */
     rd_code (*gpu_update)(rd_gpu *g, const rd_optim_sweep *s, rd_status *st);
 } rd_optimizer_def;
 
@@ -168,8 +185,9 @@ const rd_optimizer_def *rd_optimizer_find(
 const rd_optimizer_def *const *rd_optimizer_defs(int *n);
 
 typedef struct rd_optim rd_optim;
-/* Makes the slots in `p` (sealed). Both borrowed. n_threads: of own loops. Where p has a GPU (rd_params_use_gpu, before) the update
- * is done there; results agree with the host's to the rounding of float32. */
+/* Makes an optimizer and its slots in `p`, which is sealed and borrowed. n_threads: number of
+ * threads of loops. If p has a GPU (rd_params_use_gpu, called before), the GPU does the update. Its
+ * results agree with the host's to the rounding of float32. */
 rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out,
                      rd_status *st);
 void rd_optim_free(rd_optim *o);
@@ -179,37 +197,48 @@ typedef struct rd_optim_stats {
     bool finite;      /* false: nothing was changed */
     double grad_norm; /* after scaling by grad_scale, before clipping; without weight decay */
     double clipped_norm;
-    double *
-        param_norm; /* in, optional, [rd_params_n]: gradient norm of each parameter after clipping, before weight
-                                     decay and LARS; 0 of running statistics */
+    /* In, optional, [rd_params_n]: gradient norm of each parameter after clipping, before weight
+     * decay and LARS; 0 for running statistics. */
+    double *param_norm;
     bool want_l2;    /* in: fill l2; the same on all ranks that share */
     bool want_grads; /* in: see rd_optim_step; for ranks that share */
     double l2; /* weight_decay / 2 * sum of squares of the decayed weights, before the update */
 } rd_optim_stats;
-/* One update, in the order of OpenSeq2Seq 5.1: grads *= grad_scale (1 / (loss_scale * weight)); norm; clip; g + weight_decay w
- * (L2, so adam's moments see it; not in the printed loss); LARS; update; running statistics v = momentum v + (1 - momentum) g;
- * rd_params_touch. Gradients hold the scaled, clipped values afterwards (before decay and LARS). Norms are sums in double in a
- * fixed order (per parameter, blocks of 4096), so the same for any number of threads. Not finite, running statistics included:
- * stats->finite false, parameters and slots unchanged.
- * After rd_optim_share: collective among the ranks of a host, with the same t, lr, grad_scale and gradients; each updates its
- * share and all see the whole. The bytes are the same as without. Then a rank's gradients outside its share stay unscaled, but
- * where it asks for all with want_grads. */
+/* Does one update, in the order of OpenSeq2Seq:
+ *   1. gradients *= grad_scale, which is 1 / (loss_scale * weight)
+ *   2. norm, clipping
+ *   3. g + weight_decay w (L2: adam's moments include it, the printed loss does not)
+ *   4. LARS, the optimizer's rule
+ *   5. running statistics v = momentum v + (1 - momentum) g
+ *   6. rd_params_touch
+ * Afterwards gradients hold the scaled and clipped values, without decay and LARS. Norms are sums
+ * in double in a fixed order (per parameter, blocks of 4096), so the number of threads does not
+ * change them. If a gradient or a running statistic is not finite, stats->finite is false and
+ * nothing changes.
+ *
+ * After rd_optim_share it is collective among the ranks of a host, with the same t, lr, grad_scale
+ * and gradients. Each rank updates its share, and all see the whole. The bytes are the same as
+ * without sharing. A rank's gradients outside its share stay unscaled, unless want_grads asks for
+ * all. */
 rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats,
                       rd_status *st);
-double rd_optim_norm(const rd_optim *o); /* grad_norm of the last step; NAN: none yet */
+/* Returns grad_norm of the last step; NAN: there was none. */
+double rd_optim_norm(const rd_optim *o);
 
-/* Collective among the ranks of a host, which hold the same values and slots: from now on there is one copy of both, in memory
- * that they share (until rd_optim_free, which leaves rd_params_values and the slots NULL), and the work of rd_optim_step is
- * shared. Where that cannot be, nothing changes and why says the reason ("" for a rank that is alone). Whoever writes values
- * afterwards does so with no other rank reading them, and rd_params_touch on all. */
+/* Moves values and slots to one copy that the ranks of a host share, and divides the work of
+ * rd_optim_step among them. Collective among the ranks of a host, which hold the same values and
+ * slots. rd_optim_free ends the sharing and leaves rd_params_values and the slots NULL. If sharing
+ * is not possible, nothing changes and `why` gets the reason ("" for a rank that is alone). A rank
+ * may write values afterwards only while no other rank reads them, and all ranks call
+ * rd_params_touch then. */
 rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st);
-void rd_optim_unshare(
-    rd_optim
-        *o); /* as rd_optim_free does; not collective, nothing happens where nothing is shared */
+/* Ends the sharing as rd_optim_free does. Not collective. Nothing happens if nothing is shared. */
+void rd_optim_unshare(rd_optim *o);
 bool rd_optim_is_shared(const rd_optim *o);
-/* A checksum of each parameter's values, [rd_params_n]: the same wherever the bytes are. Collective among the ranks of a host that
- * share. *damaged: a parameter of whose values this rank has seen that they are not what the last update left (now, or before an
- * update since), -1: none; only ranks that share see that, each in its share. */
+/* Fills a checksum of each parameter's values, [rd_params_n]; equal bytes have equal checksums.
+ * Collective among the ranks of a host that share. *damaged: a parameter whose values this rank
+ * found changed since the last update, now or before an earlier update; -1: none. Only ranks that
+ * share find that, each in its share. */
 rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_status *st);
 
 RD_C_END

@@ -1,8 +1,9 @@
-/* image_net.c -- a network as a function that is run twice: see image_net.h. What the first run declares is kept as a
- * list of layers; the later runs walk it again, so build must call the same layers each time.
+/* image_net.c -- a network as a function that runs without data first, then for each batch; see
+ * image_net.h. The first run keeps its layers in a list. Later runs walk the list, so `build` must
+ * call the same layers each time.
  *
- * What passes between layers has the type of the batch, which is cast once to the one that the backend prefers. The results
- * of dense layers, and so the logits, are float32. */
+ * Features have the type of the batch, which is cast once to the type that the backend prefers.
+ * Results of dense layers, logits included, are float32. */
 #include "rd/image_net.h"
 #include "image_layers_impl.h"
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* optimizers.c -- the list of optimizers, which make writes from the names in optimizers/, and the keys they read. */
+/* optimizers.c -- the registry of optimizers, which make writes, and the keys that all of them
+ * read. */
 #include "rd/optim.h"
 #include <string.h>
 #include <strings.h>

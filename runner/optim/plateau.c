@@ -1,9 +1,10 @@
-/* plateau.c -- a smaller rate when the monitored value stands still, as Keras' ReduceLROnPlateau of 2018.
+/* plateau.c -- lowers the rate when the monitored value no longer improves, as Keras'
+ * ReduceLROnPlateau of 2018.
  *
- * Improved is: better than the best by more than plateau_min_delta. An evaluation that does not improve, outside the
- * cool-down, counts one; at plateau_patience of them in a row the rate is multiplied by plateau_factor, down to
- * plateau_min_lr, and plateau_cooldown evaluations follow that do not count. A value that is no number does not
- * improve. */
+ * An improvement is a value that beats the best one by more than plateau_min_delta. NaN is none.
+ * After plateau_patience evaluations in a row without an improvement the rate is multiplied by
+ * plateau_factor, but not below plateau_min_lr. The next plateau_cooldown evaluations do not
+ * count. */
 #include "rd/optim.h"
 #include <math.h>
 

@@ -1,10 +1,11 @@
 /* schedule.c -- the learning rate as a pure function of the step.
  *
- * lr_1 is the schedule that the config writes, for one rank. Step s of N ranks has seen what step s N of one rank has
- * seen, so
- *   lr_N(s) = f(N) lr_1(s N),   f(N) = N (linear) or sqrt(N),
- * and a boundary b of the config lies at step b / N. "none" leaves lr_1 as it is, for configs scaled by hand. What the
- * config writes in epochs needs no such law: an epoch is a pass over the data for any number of ranks. */
+ * lr_1 is the schedule of the config, for one rank. Step s of N ranks has seen as much data as step
+ * s N of one rank, so
+ *   lr_N(s) = f(N) lr_1(s N),   f(N) = N (linear) or sqrt(N).
+ * A boundary b of the config is at step b / N. lr_scaling none uses lr_1 as it is, for configs that
+ * were scaled by hand. Boundaries in epochs need no such rule: an epoch is one pass over the data
+ * for any number of ranks. */
 #include "rd/optim.h"
 #include <math.h>
 

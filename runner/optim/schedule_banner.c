@@ -1,5 +1,5 @@
-/* schedule_banner.c -- what the start says of the learning rate: each boundary, as the config has it and at the step of
- * this number of ranks, with the rate from there on. */
+/* schedule_banner.c -- the learning rate in the banner: each boundary as in the config and as a
+ * step of this number of ranks, with the rate that follows. */
 #include "rd/optim.h"
 #include <math.h>
 #include <stdio.h>

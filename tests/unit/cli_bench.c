@@ -1,5 +1,5 @@
-/* cli_bench.c -- the flags of tf_cnn_benchmarks and Horovod in bench mode: which key each becomes, what is said of it,
- * and what is refused. */
+/* cli_bench.c -- the flags of tf_cnn_benchmarks and Horovod in bench mode: the key of each, the
+ * line that is printed, and what is refused. */
 #include "rd/cli.h"
 #include "test.h"
 #include <stdlib.h>

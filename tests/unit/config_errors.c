@@ -312,7 +312,8 @@ static void check_set(void **state)
     rd_config_free(c);
 }
 
-/* The depth at which Jansson gives up, and deep values below it, go through without recursion of our own. */
+/* The depth at which Jansson gives up, and deep values below it. The second walk has no
+ * recursion. */
 static void check_depth(void **state)
 {
     (void)state;

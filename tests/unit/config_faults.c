@@ -1,5 +1,6 @@
-/* config_faults.c -- lets the k-th allocation of Jansson fail, for every k, until none failed: each time the right
- * values, or a code and a message; no crash and (under a sanitizer) no leak. */
+/* config_faults.c -- lets the k-th allocation of Jansson fail, for every k until none fails. Each
+ * time there are the right values, or a code and a message; no crash and, under a sanitizer, no
+ * leak. */
 #include "rd/options.h"
 #include "test.h"
 #include <stdlib.h>
@@ -23,7 +24,8 @@ static const rd_option rows[] = {
 static const rd_option_group group = {"test", "keys of this test", rows, sizeof(fields)};
 static const rd_option_group *const groups[] = {&group};
 
-/* Jansson has one pair of allocation functions for the process, without a context: so this is a global. */
+/* Jansson has one pair of allocation functions for the process, without a context, so these are
+ * globals. */
 static int countdown;
 static bool fired;
 

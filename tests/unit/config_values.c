@@ -1,4 +1,5 @@
-/* config_values.c -- a good config: values in the struct, who gave them, what is missing, placeholders, the records. */
+/* config_values.c -- a right config: values in the struct, their sources, missing keys,
+ * placeholders, the records. */
 #include "rd/options.h"
 #include "test.h"
 #include <stdlib.h>
@@ -109,8 +110,8 @@ static void defaults(void **state)
     rd_config_free(c);
 }
 
-/* Numbers cross over where nothing is lost; choices come in the list's spelling; CRLF and a byte order mark are fine.
- */
+/* Integers and reals are converted without loss. Choices get the list's spelling. CRLF and a byte
+ * order mark are fine. */
 static void values_of_a_file(void **state)
 {
     (void)state;
@@ -200,7 +201,8 @@ static void check_set(void **state)
     rd_config_free(c);
 }
 
-/* A value must please every group that has the key: batch_size is up to 1000 in one, up to 512 in the other. */
+/* A value must fit every group that has the key: batch_size is up to 1000 in one, up to 512 in the
+ * other. */
 static void groups_agree(void **state)
 {
     (void)state;
@@ -219,7 +221,8 @@ static void groups_agree(void **state)
     rd_config_free(c);
 }
 
-/* null takes a key of the file away: not given any more, who did it is told, and a later value counts again. */
+/* null removes a key of the file: it is no longer given, its source is --set, and a later value
+ * counts again. */
 static void set_null(void **state)
 {
     (void)state;

@@ -41,8 +41,8 @@ static void check_row(void **state)
         assert_null(got);
 }
 
-/* Editing between two swapped letters: "ca" is 2 from "abc" (swap, insert), where the restricted distance would be 3.
- */
+/* Editing between two swapped characters: "ca" is 2 from "abc" (swap, insert); the restricted
+ * distance is 3. */
 static void swap_with_insertion(void **state)
 {
     (void)state;

@@ -1,5 +1,8 @@
 /* adadelta.c -- Zeiler 2012 (arXiv:1212.5701), with a rate in front as in TensorFlow.
- *   a = rho a + (1 - rho) g^2,   u = sqrt(d + eps) / sqrt(a + eps) g,   d = rho d + (1 - rho) u^2,   w -= lr u
+ *   a = rho a + (1 - rho) g^2
+ *   u = sqrt(d + eps) / sqrt(a + eps) g
+ *   d = rho d + (1 - rho) u^2
+ *   w -= lr u
  * Rows of embeddings without a token keep weight, a and d. */
 #include "rd/optim.h"
 #include <math.h>

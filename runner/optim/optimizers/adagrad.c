@@ -1,4 +1,4 @@
-/* adagrad.c -- Duchi et al. 2011, as TensorFlow 1.4 has it: a starts at 0.1, and there is no epsilon.
+/* adagrad.c -- Duchi et al. 2011, as TensorFlow 1.4 has it: a starts at 0.1, without an epsilon.
  *   a += g^2,   w -= lr g / sqrt(a) */
 #include "rd/optim.h"
 #include <math.h>

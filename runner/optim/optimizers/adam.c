@@ -1,5 +1,5 @@
-/* adam.c -- Kingma and Ba 2015 (arXiv:1412.6980) in the form before their section 2.1, which TensorFlow has:
- * epsilon stands outside the bias correction.
+/* adam.c -- Kingma and Ba 2015 (arXiv:1412.6980) in the form before their section 2.1, which
+ * TensorFlow has: epsilon stands outside the bias correction.
  *   m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2
  *   w -= lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + eps),   t from 1
  * Rows of embeddings without a token decay their moments too, as TensorFlow's sparse Adam does. */

@@ -1,7 +1,8 @@
-/* lars.c -- You et al. 2017 (arXiv:1708.03888) as MLPerf trains ResNet-50 with it: the rate is inside the momentum.
+/* lars.c -- You et al. 2017 (arXiv:1708.03888) in the form with which MLPerf trains ResNet-50: the
+ * rate is inside the momentum.
  *   v = mu v + lr r (g + wd w),   w -= v,   v starts at 0
- * What comes as g here is r (g + wd w): the caller knows the norms (rd_optimizer_def.trust_ratio). Biases and the
- * factors of norms come as plain g. */
+ * g is already r (g + wd w) here, because the caller knows the norms (see
+ * rd_optimizer_def.trust_ratio). For biases and the factors of norms it is the plain gradient. */
 #include "rd/optim.h"
 
 static void lars_update(const rd_update *u)

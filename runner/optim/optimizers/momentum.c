@@ -1,6 +1,7 @@
 /* momentum.c -- heavy ball, not Nesterov.
  *   a = mu a + g,   w -= lr a,   a starts at 0
- * TensorFlow hands it sparse gradients of embeddings: rows that no token of the batch used keep weight and a. */
+ * TensorFlow gives it sparse gradients of embeddings, so rows without a token of the batch keep
+ * weight and a. */
 #include "rd/optim.h"
 
 static void momentum_update(const rd_update *u)

@@ -1,5 +1,5 @@
-/* nesterov.c -- Nesterov's momentum in the form of Sutskever et al. 2013 that TensorFlow (use_nesterov) and PyTorch
- * have: the step looks ahead along the momentum.
+/* nesterov.c -- Nesterov's momentum in the form of Sutskever et al. 2013 that TensorFlow
+ * (use_nesterov) and PyTorch have: the step looks ahead along the momentum.
  *   a = mu a + g,   w -= lr (g + mu a),   a starts at 0
  * Rows of embeddings without a token keep weight and a, as with momentum. */
 #include "rd/optim.h"

@@ -1,6 +1,7 @@
-/* rmsprop.c -- Tieleman and Hinton 2012, as TensorFlow has it: epsilon under the root, the rate inside the momentum,
- * and a mean square that starts at 1. s = decay s + (1 - decay) g^2,   m = mu m + lr g / sqrt(s + eps),   w -= m Rows
- * of embeddings without a token keep weight, s and m. */
+/* rmsprop.c -- Tieleman and Hinton 2012, as TensorFlow has it: epsilon under the root, the rate
+ * inside the momentum, and a mean square that starts at 1.
+ *   s = decay s + (1 - decay) g^2,   m = mu m + lr g / sqrt(s + eps),   w -= m
+ * Rows of embeddings without a token keep weight, s and m. */
 #include "rd/optim.h"
 #include <math.h>
 
