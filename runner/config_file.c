@@ -53,6 +53,13 @@ done:
     return st->code;
 }
 
+/* Refuses keys that only other models, datasets, optimizers, metrics or policies read. */
+static rd_code check_owners(const rd_config *c, rd_strbuf *notices, rd_status *st)
+{
+    rd_option_owner owners[RD_MAX_OWNERS];
+    return rd_config_check_owners(c, owners, rd_option_owners(c, owners), notices, st);
+}
+
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,
                            rd_status *st)
 {
@@ -99,7 +106,7 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
             (void)bench_flags(*out, cli, &notices, st);
         if (st->code == RD_OK) (void)first_rate(*out, st);
         if (st->code == RD_OK) (void)beam_search(*out, cli, note, st);
-        if (st->code == RD_OK) (void)run_check_owners(*out, &notices, st);
+        if (st->code == RD_OK) (void)check_owners(*out, &notices, st);
     }
     RD_TRY(rd_comm_agree(comm, st));
     for (const char *s = rd_strbuf_str(&notices); *s; s += strcspn(s, "\n"), s += *s == '\n')

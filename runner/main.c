@@ -91,7 +91,9 @@ static rd_code main_answer(const rd_cli *cli, bool *answered, rd_status *st)
     *answered = rd_cli_answers(cli);
     if (!*answered || !is_first_rank()) return RD_OK;
     if (cli->help) {
-        (void)rd_help(cli->help_word, groups, n, stdout, st);
+        rd_option_owner owners[RD_MAX_OWNERS];
+        const int n_owners = rd_option_owners(NULL, owners);
+        (void)rd_help(cli->help_word, groups, n, owners, n_owners, stdout, st);
     } else if (cli->version) {
         rd_strbuf text = {0};
         rd_versions(&text);

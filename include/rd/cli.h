@@ -77,8 +77,8 @@ bool rd_cli_answers(const rd_cli *c);
 /* Prints the answer of --help: all flags on one screen; with the word "keys" all keys by group;
  * with the name of a key or flag what it means; with a topic the topic. groups: all groups of the
  * program. RD_EUSAGE: an unknown word; the message names the nearest one. */
-rd_code rd_help(const char *word, const rd_option_group *const *groups, int n, FILE *out,
-                rd_status *st);
+rd_code rd_help(const char *word, const rd_option_group *const *groups, int n,
+                const rd_option_owner *owners, int n_owners, FILE *out, rd_status *st);
 /* Prints a topic as a generated block of a page: flags, bench, modes, exit-codes, signals, logdir.
  * RD_EUSAGE: an unknown topic. */
 rd_code rd_help_markdown(const char *topic, FILE *out, rd_status *st);

@@ -17,6 +17,11 @@ RD_C_BEGIN
  * optimizer, bench, plan. Returns how many there are. */
 int rd_option_groups(const rd_option_group *out[RD_MAX_GROUPS]);
 
+enum { RD_MAX_OWNERS = 128 };
+/* Lists the owners of keys: models, datasets, optimizers, metrics and learning-rate policies. Marks
+ * those that the config chooses, if c is not NULL. Returns how many there are. */
+int rd_option_owners(const rd_config *c, rd_option_owner out[RD_MAX_OWNERS]);
+
 /* Collective. Reads --config_file on rank 0 and sends its bytes to all ranks. Each rank parses them
  * and applies --lr, --seed and --set. A failure is the same on all ranks. The caller owns *out. */
 rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config **out,

@@ -73,8 +73,6 @@ typedef struct rd_option {
     size_t at;
     /* 1 + offset of a bool that says whether the config has a value, defaults aside; 0: none. */
     size_t given;
-    /* The same offset without the 1; 0 or SIZE_MAX: none. Rows written by hand. */
-    size_t given_at;
     /* Default as JSON text ("0.9", "\"adam\"", "[50]"). NULL: none; the field is zero bytes. */
     const char *def;
     /* rd_mode bits of the modes in which a missing key is an error. */
@@ -146,7 +144,6 @@ typedef struct rd_option_group {
         .key = #k, .type = RD_STRING, .at = RD_FIELD_(T, field, const char *), .def = (d), \
         .choices = (list), .help = __VA_ARGS__                                             \
     }
-#define RD_OPT_CHOICE RD_OPT_NAME
 
 /* The attributes. In these modes a missing key is an error: */
 #define RD_REQUIRED(modes) .required = (modes)
@@ -234,6 +231,7 @@ rd_code rd_config_read_more(const rd_config *c, const rd_option_group *g, rd_mod
 typedef struct rd_option_owner {
     const char *kind;                /* "dataset": the key that chooses */
     const char *name;                /* "idx" */
+    const char *about;               /* one line about it */
     const rd_option_group *group[2]; /* NULL: none */
     bool chosen;                     /* by this run; at most one of a kind */
 } rd_option_owner;

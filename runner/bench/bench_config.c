@@ -103,15 +103,15 @@ static rd_code choose_data(const rd_cli *cli, rd_config *c, rd_strbuf *notices, 
     if (!name && cli->config_file) return RD_OK; /* the model's own data */
     const char *dataset = name ? dataset_of(name, dir) : NULL;
     if (!name)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "--data_dir=%.200s: the path does not tell which data it holds; give "
-            "--data_name=imagenet, cifar10, cifar100 or mnist, or the name of a dataset (--help)",
-            dir);
+        return rd_fail(st, RD_EUSAGE,
+                       "--data_dir=%.200s: the path does not tell which data it holds; give "
+                       "--data_name=imagenet, cifar10, cifar100 or mnist, or the name of a dataset "
+                       "(--help=dataset)",
+                       dir);
     if (!dataset)
         return rd_fail(st, RD_EUSAGE,
                        "--data_name=%.64s is unknown; use imagenet, cifar10, cifar100, mnist, or "
-                       "the name of a dataset (--help)",
+                       "the name of a dataset (--help=dataset)",
                        name);
     if (given)
         rd_strbuf_printf(notices, "--data_name=%s is dataset=%s\n", name, dataset);

@@ -23,9 +23,10 @@ typedef enum rd_flag_type {
 typedef struct rd_flag {
     const char *name;
     rd_flag_type type;
-    /* Offsets in rd_cli of the value and of a bool that says whether the flag was given; 0: none
-     * (no value or bool is the first field, but config_file). */
-    size_t at, given_at;
+    /* Offset of the value in rd_cli; not of RD_FLAG_SET and RD_FLAG_KEY. */
+    size_t at;
+    /* Offset of a bool that becomes true if the flag is given; 0: none. */
+    size_t given_at;
     /* Closed range of a number. A real one has no max. */
     double min, max;
     /* rd_mode bits of the modes in which the flag has an effect; 0: all. */

@@ -147,9 +147,7 @@ rd_code rd_config_read_more(const rd_config *c, const rd_option_group *g, rd_mod
             rd_status_prefix(st, "%s: '%s'", rd_config_where(c, o->key), o->key);
             return st->code;
         }
-        const size_t given = o->given ? o->given - 1 : o->given_at;
-        if (o->given || (given != 0 && given != SIZE_MAX))
-            *(bool *)(void *)((char *)out + given) = e->value != NULL;
+        if (o->given) *(bool *)(void *)((char *)out + o->given - 1) = e->value != NULL;
     }
     return RD_OK;
 }

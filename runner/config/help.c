@@ -150,8 +150,24 @@ static const char *nearest_word(const rd_option_group *const *groups, int n, con
     return rd_nearest(word, known, k);
 }
 
-rd_code rd_help(const char *word, const rd_option_group *const *groups, int n, FILE *out,
-                rd_status *st)
+/* The values of a key that chooses an owner, such as all models. */
+static void owners_text(const char *key, const rd_option_owner *owners, int n, FILE *out)
+{
+    int width = 0;
+    for (int i = 0; i < n; i++)
+        if (!strcmp(owners[i].kind, key) && (int)strlen(owners[i].name) > width)
+            width = (int)strlen(owners[i].name);
+    if (width > 0) fputc('\n', out);
+    for (int i = 0; i < n; i++) {
+        char left[96];
+        if (strcmp(owners[i].kind, key) != 0) continue;
+        snprintf(left, sizeof left, "  %s", owners[i].name);
+        rd_help_pair(out, left, owners[i].about ? owners[i].about : "", width + 4);
+    }
+}
+
+rd_code rd_help(const char *word, const rd_option_group *const *groups, int n,
+                const rd_option_owner *owners, int n_owners, FILE *out, rd_status *st)
 {
     char shown[RD_SHOWN_BYTES];
     const rd_option_group *g = NULL;
@@ -173,7 +189,10 @@ rd_code rd_help(const char *word, const rd_option_group *const *groups, int n, F
     if (t || !strcmp(word, "keys") || !strcmp(word, "bench")) return RD_OK;
     if (f) flag_text(f, out);
     if (f && o) fputc('\n', out);
-    if (o) key_text(g, o, out);
+    if (o) {
+        key_text(g, o, out);
+        owners_text(o->key, owners, n_owners, out);
+    }
     if (bench >= 0 && !f && !o) bench_flag_text(bench, out);
     if (f || o || bench >= 0) return RD_OK;
     const char *nearest = nearest_word(groups, n, word);

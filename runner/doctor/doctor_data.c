@@ -51,9 +51,10 @@ static rd_code check_groups(const rd_config *c, const rd_option_group *const *gr
     if (!model)
         return rd_fail(
             st, RD_EUSAGE,
-            "%s: 'model' is '%s', which does not exist; run_dist --help lists the models",
+            "%s: 'model' is '%s', which does not exist; run_dist --help=model lists them",
             rd_config_where(c, "model"), config_text(c, "model"));
     RD_TRY(check_group(c, model->group, st));
+    RD_TRY(check_group(c, model->own, st));
 done:
     return st->code;
 }

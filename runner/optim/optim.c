@@ -53,7 +53,7 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     rd_optim *o = *out = NULL;
     const rd_optimizer_def *def = rd_optimizer_find(c->optimizer);
     if (!def)
-        return rd_fail(st, RD_EUSAGE, "optimizer '%s' is unknown; see 'optimizer' in --help",
+        return rd_fail(st, RD_EUSAGE, "optimizer '%s' is unknown; --help=optimizer lists them",
                        c->optimizer ? c->optimizer : "");
     o = calloc(1, sizeof *o);
     if (!o) return rd_fail(st, RD_EENV, "out of memory for the optimizer");

@@ -127,14 +127,13 @@ static const rd_option polynomial_rows[] = {
 static const rd_option cosine_rows[] = {BEGIN, STEPS, MIN_RATE, BEGIN_EPOCH, END_EPOCH, RD_OPT_END};
 
 const rd_option_group rd_group_policy[] = {
-    [RD_LR_DECAY] = {"decay", "lr_policy decay: exponential decay, as in OpenSeq2Seq", decay_rows,
+    [RD_LR_DECAY] = {"decay", "learning rate: exponential decay, as in OpenSeq2Seq", decay_rows,
                      sizeof(T)},
-    [RD_LR_PIECEWISE] = {"piecewise", "lr_policy piecewise: constant rates between boundaries",
-                         piecewise_rows, sizeof(T)},
-    [RD_LR_POLYNOMIAL] = {"polynomial", "lr_policy polynomial: a power of the way that is left",
+    [RD_LR_PIECEWISE] = {"piecewise", "learning rate: constant between boundaries", piecewise_rows,
+                         sizeof(T)},
+    [RD_LR_POLYNOMIAL] = {"polynomial", "learning rate: a power of the way that is left",
                           polynomial_rows, sizeof(T)},
-    [RD_LR_COSINE] = {"cosine", "lr_policy cosine: half a period of a cosine", cosine_rows,
-                      sizeof(T)},
+    [RD_LR_COSINE] = {"cosine", "learning rate: half a period of a cosine", cosine_rows, sizeof(T)},
 };
 
 rd_code rd_schedule_read(const rd_config *cfg, rd_mode mode, rd_schedule_config *out, rd_status *st)

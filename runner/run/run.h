@@ -120,10 +120,6 @@ int rd_training_groups_add(const rd_option_group *out[RD_MAX_GROUPS], int n);
  * there are. */
 int rd_training_groups(const rd_option_group *out[RD_MAX_GROUPS]);
 
-/* owners.c: refuses keys that only other models, datasets, optimizers, metrics or policies read;
- * see rd_config_check_owners. Not collective. */
-rd_code run_check_owners(const rd_config *c, rd_strbuf *notes, rd_status *st);
-
 /* The position of a training. The next global batch is number `batch` of epoch `epoch`, or the
  * first one of the next epoch where there is none of that number. While the global batch is
  * constant, all of it follows from the number of steps. It is saved so that the global batch may

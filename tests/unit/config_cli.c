@@ -358,7 +358,7 @@ static void help(void **state)
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
     assert_non_null(f);
-    assert_int_equal(rd_help(NULL, NULL, 0, f, &st), RD_OK);
+    assert_int_equal(rd_help(NULL, NULL, 0, NULL, 0, f, &st), RD_OK);
     assert_int_equal(fclose(f), 0);
     assert_non_null(strstr(text, "usage: run_dist --config_file=FILE --logdir=DIR [flags]\n"));
     assert_non_null(strstr(text,

@@ -19,7 +19,7 @@ static const rd_option rows_[] = {
     RD_OPT_BOOL(fields, use_decay, use_decay, "false", "turns the schedule on"),
     RD_OPT_REAL(fields, keep_prob, keep, "0.9", 0.0, 1.0, "keep probability"),
     RD_OPT_STRING(fields, delimiter, delimiter, "\" \"", "joins tokens"),
-    RD_OPT_CHOICE(fields, cell_type, cell, "\"lstm\"", cells, "kind of cell"),
+    RD_OPT_NAME(fields, cell_type, cell, "\"lstm\"", cells, "kind of cell"),
     RD_OPT_INTS(fields, bucket_src, buckets, "[50]", 1, 10000, "length limits"),
     RD_OPT_END,
 };

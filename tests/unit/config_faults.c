@@ -17,7 +17,7 @@ static const rd_option rows[] = {
     RD_OPT_INT(fields, batch_size, n, NULL, 1, 100, "sentences per rank"),
     RD_OPT_REAL(fields, keep_prob, r, "0.9", 0.0, 1.0, "keep probability"),
     RD_OPT_STRING(fields, delimiter, text, "\" \"", "joins tokens"),
-    RD_OPT_CHOICE(fields, cell_type, choice, "\"lstm\"", choices, "kind of cell"),
+    RD_OPT_NAME(fields, cell_type, choice, "\"lstm\"", choices, "kind of cell"),
     RD_OPT_INTS(fields, bucket_src, list, "[50]", 1, 10000, "length limits"),
     RD_OPT_END,
 };
