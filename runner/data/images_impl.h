@@ -342,8 +342,8 @@ const char *rd_images_fingerprint(void *self);
 void rd_images_text(void *self, int side, const int32_t *ids, int64_t n, bool specials,
                     rd_strbuf *b);
 
-/* Defines rd_dataset_NAME with its open function. kind_: the file's rd_images_kind. own_: the group of
- * the keys that this dataset alone reads. */
+/* Defines rd_dataset_NAME with its open function. kind_: the file's rd_images_kind. own_: the group
+ * of the keys that this dataset alone reads. */
 #define RD_DATASET_IMAGES(name_, about_, kind_) RD_DATASET_IMAGES_OWN(name_, about_, kind_, NULL)
 #define RD_DATASET_IMAGES_OWN(name_, about_, kind_, own_)                             \
     static rd_code name_##_open(const rd_dataset_args *a, void **self, rd_status *st) \
