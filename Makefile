@@ -12,7 +12,7 @@ OPENMP  ?= -fopenmp
 PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= all
-T       ?=
+T       :=
 # CUDA=1: with the GPU backend. CUDA=emulated: with its kernels as host code, for the tests.
 CUDA    ?=
 PKGS    := jansson libarchive libturbojpeg
