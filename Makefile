@@ -252,7 +252,8 @@ headers: ## every public header compiles alone, as C and as C++
 	    printf '#include "%s"\n' "$${h#include/}" | g++ $(CPPFLAGS) -std=c++17 -Wall -Wextra -Werror -fsyntax-only -x c++ - || exit 1; \
 	done; echo "headers: all compile alone"
 objects: $(OBJ) $(BUILD)/runner/main.c.o
-lint: format-check objects ## layout of the code; folders and objects use only those to their left, without circles; names are unique; shellcheck
+lint: format-check objects $(PROG) ## format, words and sizes of pages, order of folders, circles of objects, unique names, shellcheck
+	@PROG=$(CURDIR)/$(PROG) tests/support/docs.sh words && PROG=$(CURDIR)/$(PROG) tests/support/docs.sh sizes
 	@if command -v $(or $(NVCC),nvcc) > /dev/null; then $(MAKE) --no-print-directory CUDA=1 SM=80 objects; \
 	    else echo "lint: nvcc is not installed, so the objects of the CUDA build are not checked"; fi
 	@tests/lint
