@@ -73,7 +73,7 @@ static bool described(const card *c, char *out, size_t size)
 static bool describe(const card *c)
 {
     char text[2048];
-    part d;
+    dnn_part d;
     if (!described(c, text, sizeof text) ||
         dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &d))
         return false;
@@ -98,7 +98,7 @@ static bool uses_tensor_cores(const plan *p)
 {
     enum { MOST = 32 };
     cudnnBackendNumericalNote_t note[MOST];
-    part engine;
+    dnn_part engine;
     int64_t n = 0, one = 0;
     bool found = false;
     assert_int_equal(dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), 0);

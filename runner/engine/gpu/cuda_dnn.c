@@ -43,7 +43,7 @@ static rd_library library = {.title = "cuDNN",
                              .n_symbol = sizeof symbols / sizeof *symbols,
                              .table = &dnn};
 
-typedef cudnnBackendDescriptor_t part;
+typedef cudnnBackendDescriptor_t dnn_part;
 typedef enum kind { FORWARD, DATA, WEIGHTS } kind;
 
 enum {
@@ -63,9 +63,9 @@ typedef struct key { /* compared by bytes */
 
 typedef struct plan {
     key key;
-    part made[MOST_PARTS]; /* owned, destroyed last to first */
+    dnn_part made[MOST_PARTS]; /* owned, destroyed last to first */
     int n_made;
-    part run;
+    dnn_part run;
     int64_t workspace;
     uint64_t id; /* of no other, also later at the same address */
     struct plan *next;
@@ -73,7 +73,7 @@ typedef struct plan {
 
 struct rd_gpu_dnn {
     cudnnHandle_t handle;
-    part
+    dnn_part
         card; /* of one that is not here, for plans that are never run (tests/gpu/dnn_plans.c); NULL: the handle's */
     rd_dnn_rnn rnn;
     plan *first;
@@ -192,7 +192,7 @@ void rd_gpu_dnn_free(rd_gpu *g)
 
 /* ---- graphs ---- */
 
-static rd_code part_new(rd_gpu *g, plan *p, cudnnBackendDescriptorType_t type, part *out,
+static rd_code part_new(rd_gpu *g, plan *p, cudnnBackendDescriptorType_t type, dnn_part *out,
                         rd_status *st)
 {
     TRY_DNN(cudnnBackendCreateDescriptor(type, out));
@@ -213,7 +213,7 @@ static cudnnDataType_t cuda_dnn_type_of(int64_t element)
 
 /* NHWC: as cuDNN counts dimensions, (n, c, h, w) with c innermost. */
 static rd_code tensor(rd_gpu *g, plan *p, int64_t uid, int64_t n, int64_t c, int64_t h, int64_t w,
-                      part *out, rd_status *st)
+                      dnn_part *out, rd_status *st)
 {
     const int64_t dim[] = {n, c, h, w}, stride[] = {h * w * c, 1, w * c, c}, align = p->key.align;
     const cudnnDataType_t type = cuda_dnn_type_of(p->key.type);
@@ -228,7 +228,7 @@ done:
     return st->code;
 }
 
-static rd_code geometry(rd_gpu *g, plan *p, part *out, rd_status *st)
+static rd_code geometry(rd_gpu *g, plan *p, dnn_part *out, rd_status *st)
 {
     const key *k = &p->key;
     const int64_t dims = 2, pad[] = {k->top, k->left}, stride[] = {k->stride, k->stride},
@@ -276,12 +276,12 @@ static const struct names {
                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-static rd_code graph_new(rd_gpu *g, plan *p, part *out, rd_status *st)
+static rd_code graph_new(rd_gpu *g, plan *p, dnn_part *out, rd_status *st)
 {
     const key *k = &p->key;
     const struct names *a = &names[k->kind];
     const float one = 1.0f, zero = 0.0f;
-    part x, w, y, how, op;
+    dnn_part x, w, y, how, op;
     RD_TRY(tensor(g, p, UID_X, k->n, k->ci, k->h, k->w, &x, st));
     RD_TRY(tensor(g, p, UID_W, k->co, k->ci, k->kh, k->kw, &w, st));
     RD_TRY(tensor(g, p, UID_Y, k->n, k->co, k->oh, k->ow, &y, st));
@@ -324,7 +324,7 @@ static bool exact_enough(const cudnnBackendNumericalNote_t *note, int64_t n, boo
 }
 
 /* Which card the plan is for. */
-static cudnnStatus_t cuda_dnn_place(const rd_gpu_dnn *d, part run)
+static cudnnStatus_t cuda_dnn_place(const rd_gpu_dnn *d, dnn_part run)
 {
     if (d->card)
         return dnn.cudnnBackendSetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
@@ -334,12 +334,12 @@ static cudnnStatus_t cuda_dnn_place(const rd_gpu_dnn *d, part run)
 }
 
 /* Makes p->run of one engine; false: not with this one. */
-static bool plan_of(rd_gpu *g, plan *p, part config, bool tensor_cores)
+static bool plan_of(rd_gpu *g, plan *p, dnn_part config, bool tensor_cores)
 {
     enum { MOST_NOTES = 32 };
     cudnnBackendNumericalNote_t note[MOST_NOTES];
     int64_t n = 0, one = 0;
-    part engine, run;
+    dnn_part engine, run;
     if (dnn.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine)) return false;
     const bool known =
         !dnn.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
@@ -365,10 +365,10 @@ static bool plan_of(rd_gpu *g, plan *p, part config, bool tensor_cores)
 }
 
 /* The first acceptable engine of one of the library's rankings; p->run stays NULL when there is none. */
-static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, part graph, cudnnBackendHeurMode_t mode,
+static rd_code cuda_dnn_choose(rd_gpu *g, plan *p, dnn_part graph, cudnnBackendHeurMode_t mode,
                                bool tensor_cores, rd_status *st)
 {
-    part ranking = NULL, config[MOST_ENGINES] = {NULL};
+    dnn_part ranking = NULL, config[MOST_ENGINES] = {NULL};
     int64_t n = 0, used = -1;
     TRY_DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &ranking));
     TRY_SET(ranking, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
@@ -405,7 +405,7 @@ static rd_code cuda_dnn_plan_new(rd_gpu *g, const key *k, plan **out, rd_status 
         [RD_FLOAT32] = "float32", [RD_BFLOAT16] = "bfloat16", [RD_FLOAT16] = "float16"};
     const bool tensor_cores = k->type != RD_FLOAT32 ||
                               ((g->options.tf32 || g->options.mixed) && rd_gpu_is_ampere(g));
-    part graph;
+    dnn_part graph;
     plan *p = *out = calloc(1, sizeof *p);
     if (!p) return rd_fail(st, RD_EENV, "out of memory for a convolution's plan");
     p->key = *k;
@@ -464,7 +464,7 @@ static rd_code run_convolution(rd_gpu *g, const void *args, rd_status *st)
 {
     static const int64_t uid[] = {UID_X, UID_W, UID_Y};
     const convolution *c = args;
-    part pack = NULL;
+    dnn_part pack = NULL;
     TRY_DNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
     TRY_SET(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uid);
     TRY_SET(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, c->data);
