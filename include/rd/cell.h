@@ -2,7 +2,7 @@
  * and attention_decoder and by decoding.
  *
  * A cell works on packed rows: N rows (all time steps), of which a time step is n consecutive ones. All row arrays are
- * contiguous and have RD_SLACK_ROWS rows of slack (rd_packed rounds up). Letters as in the formulas: x [N, in] input
+ * contiguous and have RD_SLACK_ROWS rows of slack (see rd_backend_rounds_rows). Letters as in the formulas: x [N, in] input
  * (already dropped out), a [N, extra] what gnmt joins to the recurrent side, h [N, R] recurrent output, c [N, H] state,
  * z [N, Z] pre-activations.
  *

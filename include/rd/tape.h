@@ -1,25 +1,32 @@
-/* tape.h -- eager tape of coarse ops. Each op runs at once and records how to go back; rd_tape_backward runs the
- * records in reverse. Errors stick: after a failure each call does nothing, and the caller asks once with
- * rd_tape_check.
+/* tape.h -- eager tape of coarse ops. Each op runs at once and records how to go back;
+ * rd_tape_backward runs the records in reverse. Errors stick: after a failure each call does
+ * nothing, and the caller asks once with rd_tape_check.
  *
- * Variables are matrices (rows, cols) with an optional shape of more dimensions and RD_SLACK_ROWS spare rows behind v
- * and g (parameters have none: see rd_tape_param). Elements are float32. On a GPU they can also be of a 16-bit type,
- * value and gradient alike: rd_op_cast makes such variables, and ops that say so (rd_op.narrow) pass them on. Memory
- * belongs to the step's arena and is gone at rd_tape_reset. A tape belongs to the calling rank alone, and to one thread.
+ * Variables are matrices (rows, cols) with an optional shape of more dimensions. RD_SLACK_ROWS spare
+ * rows follow v and g, but not those of a parameter (see rd_tape_param). Elements are float32. On a
+ * GPU they can also have a 16-bit type, value and gradient alike: rd_op_cast makes such variables,
+ * and ops that say so (rd_op.narrow) pass them on. Memory belongs to the step's arena and is gone at
+ * rd_tape_reset. A tape belongs to the calling rank alone, and to one thread.
  *
  * How to add an op x:
- *   1. runner/ops/x.c: infer, the CPU kernel, RD_OP(x) (end of this header), and rd_op_x, which calls rd_tape_apply.
- *   2. runner/ops/x.cu: the CUDA kernel. extern "C" rd_cuda_x_forward and rd_cuda_x_backward take the same rd_call as
- *      the CPU kernel; v and g of in[] and out[] are device pointers, memory comes from c->device_scratch and
- *      c->device_kept, host arrays go through rd_call_lend, and RD_LAUNCH (runner/engine/gpu/kernel.h) starts a kernel on
- *      rd_gpu_of(c->be). What x.c and x.cu share (the attribute, say) is declared in runner/ops/x.h.
- *      An op that only calls functions with a backend (rd/vec.h, rd/cell.h, rd/attention.h, runner/ops/shared) needs
- *      no x.cu: it says RD_EVERY_BACKEND. A new function of that kind is an entry in such a table, with the CPU's loop
- *      in its .c file and the GPU's kernel in the .cu file beside it.
- *   3. include/rd/ops.h, or image.h for images: declares rd_op_x.
- *   4. tests/ops/basic.c, sequence.c or image_ops.c: compares x with a reference in double and with differences.
- *   5. tests/gpu/op_kinds.h and ops.c: a case that compares the GPU with the CPU. A test fails while an op has none.
- *   6. A layer that uses the op: include/rd/nn.h or image_net.h, and runner/nn. */
+ *
+ *   1. runner/ops/x.c has infer, the CPU kernel, RD_OP(x) (see the end of this header) and the
+ *      constructor rd_op_x, which calls rd_tape_apply.
+ *   2. runner/ops/x.cu has the CUDA kernel: rd_cuda_x_forward and rd_cuda_x_backward, extern "C".
+ *      They take the same rd_call as the CPU kernel. v and g of in[] and out[] are device pointers.
+ *      Memory comes from c->device_scratch and c->device_kept. rd_call_lend uploads host arrays.
+ *      RD_LAUNCH (runner/engine/gpu/kernel.h) starts a kernel on rd_gpu_of(c->be).
+ *      runner/ops/x.h declares what both files use, for example the attribute.
+ *   3. include/rd/ops.h, or image.h for images, declares rd_op_x.
+ *   4. tests/ops/basic.c, sequence.c or image_ops.c compares x with a reference in double.
+ *   5. tests/gpu/op_kinds.h and ops.c have a case that compares the GPU with the CPU. A test fails
+ *      while an op has none.
+ *   6. A layer that uses the op: include/rd/nn.h or image_net.h, and runner/nn.
+ *
+ * An op without loops over elements needs no step 2. It only calls functions that take a backend
+ * (rd/backend.h, rd/vec.h, rd/cell.h, rd/attention.h, runner/ops/shared) and says RD_EVERY_BACKEND.
+ * To add such a function, add an entry to the table of its header. The .c file there has the CPU's
+ * loop, and the .cu file of the same name has the GPU's kernel. */
 #ifndef RD_TAPE_H
 #define RD_TAPE_H
 

@@ -4,7 +4,7 @@
  * cache. */
 #include "search_kernels.h"
 #include "../engine/gpu/rows_grid.h"
-#include "../ops/shared/softmax_row.h"
+#include "../engine/gpu/softmax_row.h"
 
 enum { LISTED = 2 * RD_SEARCH_WIDEST };
 

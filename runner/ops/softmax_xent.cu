@@ -3,7 +3,7 @@
  * the second time mostly from the cache. */
 #include "rd/ops.h"
 #include "shared/loss_sum.h"
-#include "shared/softmax_row.h"
+#include "../engine/gpu/softmax_row.h"
 #include "rd/vec.h"
 #include "shared/xent_block.h"
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef RD_SOFTMAX_ROW_H
 #define RD_SOFTMAX_ROW_H
 
-#include "../../engine/gpu/kernel.h"
+#include "kernel.h"
 
 struct rd_softmax_row {
     float top,
