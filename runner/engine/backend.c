@@ -1,4 +1,4 @@
-/* backend.c -- the functions of backend.h: each one calls the entry of the backend's table. */
+/* backend.c -- the functions of backend.h: each calls its entry in the backend's table. */
 #include "backend_impl.h"
 #include "image_kernels.h"
 #include <omp.h>
@@ -155,7 +155,7 @@ rd_code rd_backend_cast(rd_backend *b, int64_t n, const void *x, rd_element from
     return b->vt->cast(b, n, x, from, y, to, add, st);
 }
 
-/* ---- what libraries have for whole ops ---- */
+/* ---- whole ops by libraries ---- */
 
 rd_code rd_conv_layout(rd_backend *b, const void **layout, rd_status *st)
 {

@@ -1,6 +1,6 @@
-/* backend_impl.h -- the table that a backend fills in (cpu/cpu_backend.c, gpu/gpu_backend.c), and what all backends
- * have. The functions of rd/backend.h, image_kernels.h and lstm_kernels.h with the same names say what each entry
- * does. */
+/* backend_impl.h -- the table that a backend fills in (cpu/cpu_backend.c, gpu/gpu_backend.c),
+ * and the struct that all backends begin with. rd/backend.h, image_kernels.h and lstm_kernels.h
+ * declare functions with the same names; their comments describe the entries. */
 #ifndef RD_BACKEND_IMPL_H
 #define RD_BACKEND_IMPL_H
 
@@ -11,12 +11,12 @@ RD_C_BEGIN
 
 typedef struct rd_backend_vt {
     rd_backend_kind kind;
-    /* Products with a parameter write whole blocks of RD_SLACK_ROWS rows, so the last block reaches behind the last
-     * row. False: they end with the last row. */
+    /* Whether products with a parameter write whole blocks of RD_SLACK_ROWS rows, so that the last
+     * block reaches behind the last row. False: they end with the last row. */
     bool rounds_rows;
     void (*free)(rd_backend *b);
     rd_element (*activations)(const rd_backend *b);
-    /* memory */
+    /* Memory. */
     const rd_arena_source *(*memory)(rd_backend *b);
     rd_code (*zero)(rd_backend *b, void *p, size_t bytes, rd_status *st);
     rd_code (*copy)(rd_backend *b, void *to, const void *from, size_t bytes, rd_status *st);
@@ -28,7 +28,7 @@ typedef struct rd_backend_vt {
                     float *out, rd_status *st);
     rd_code (*leaf)(rd_backend *b, rd_params *ps, const rd_param *p, bool gradient, float **v,
                     float **g, rd_status *st);
-    /* products */
+    /* Products and elements. */
     rd_code (*gemm)(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
                     const float *A, int64_t lda, const float *B, int64_t ldb, float beta, float *C,
                     int64_t ldc, rd_status *st);
@@ -44,7 +44,7 @@ typedef struct rd_backend_vt {
                              rd_status *st);
     rd_code (*cast)(rd_backend *b, int64_t n, const void *x, rd_element from, void *y,
                     rd_element to, bool add, rd_status *st);
-    /* what libraries have for whole ops */
+    /* Whole ops by libraries. */
     rd_code (*conv_layout)(rd_backend *b, const void **layout, rd_status *st);
     rd_code (*lstm_forward)(rd_backend *b, const char *cell, const rd_lstm_layer *l, const float *x,
                             const float *a, float *y, bool keep, rd_arena *kept, rd_arena *scratch,
@@ -54,17 +54,20 @@ typedef struct rd_backend_vt {
                              bool *refused, rd_status *st);
 } rd_backend_vt;
 
-/* The beginning of every backend. */
+/* The first member of every backend. */
 struct rd_backend {
     const rd_backend_vt *vt;
     int n_threads;
     bool has_bf16;
-    size_t block_bytes; /* 0: each op's own */
-    rd_gpu *gpu;        /* borrowed; NULL but for RD_GPU */
+    /* Block size for all ops (rd_backend_set_block_bytes); 0: each op uses its default. */
+    size_t block_bytes;
+    /* Borrowed. NULL unless the kind is RD_GPU. */
+    rd_gpu *gpu;
+    /* Text of rd_backend_describe. */
     char text[160];
 };
 
-/* Fills the beginning of a zeroed backend. Sets the process' number of OpenMP threads. */
+/* Fills in the first members of a zeroed backend. Sets the process's number of OpenMP threads. */
 void rd_backend_init(rd_backend *b, const rd_backend_vt *vt, int n_threads);
 
 RD_C_END

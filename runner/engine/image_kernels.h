@@ -1,4 +1,5 @@
-/* image_kernels.h -- what the ops on images ask of a backend: convolutions, and the order of elements they like. */
+/* image_kernels.h -- convolutions of a backend for the ops on images, and the order of elements
+ * that they write. */
 #ifndef RD_IMAGE_KERNELS_H
 #define RD_IMAGE_KERNELS_H
 
@@ -7,21 +8,26 @@
 RD_C_BEGIN
 
 typedef struct rd_conv_shape {
-    int64_t n, h, w, ci; /* input */
+    /* Input: samples, height, width, channels. */
+    int64_t n, h, w, ci;
+    /* Kernel height and width, output channels. */
     int64_t kh, kw, co;
+    /* top, left, bottom, right: padding. */
     int64_t stride, top, left, bottom, right;
-    int64_t block; /* of the input's layout; 0: NHWC */
+    /* Channels of a block in the input's layout; 0: NHWC. */
+    int64_t block;
     bool bias, relu;
 } rd_conv_shape;
 
-/* The layout that convolutions write. NULL st: none. */
+/* Sets *layout to the layout that convolutions write; NULL: NHWC. */
 rd_code rd_conv_layout(rd_backend *b, const void **layout, rd_status *st);
-/* y = conv(x, W) + bias, then max(., 0) with s->relu. y lies in the layout above. ps: of the parameter W. */
+/* Computes y = conv(x, W) + bias, then max(., 0) if s->relu. y has the layout of rd_conv_layout. ps
+ * holds the parameter W. */
 rd_code rd_conv_forward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
                         const rd_param *W, const float *x, const float *bias, float *y,
                         rd_status *st);
-/* dy: of the result before the relu. dx is written, or added to with add; dW and dbias are added to; NULL: not wanted.
- */
+/* Computes the gradients from dy, the gradient of the result before the relu: dx = (add: +=), dW
+ * +=, dbias +=. Each of the three may be NULL: not wanted. */
 rd_code rd_conv_backward(rd_backend *b, const rd_conv_shape *s, const rd_params *ps,
                          const rd_param *W, const float *x, const float *dy, float *dx, bool add,
                          float *dW, float *dbias, rd_status *st);

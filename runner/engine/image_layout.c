@@ -1,4 +1,4 @@
-/* image_layout.c -- see image_layout.h. */
+/* image_layout.c -- the two orders of image elements, and copies between them. */
 #include "image_layout.h"
 #include <string.h>
 

@@ -1,10 +1,13 @@
-/* image_layout.h -- where the elements of an image variable lie. Two orders occur:
+/* image_layout.h -- order of the elements of an image variable. Two orders occur:
  *
- *   NHWC     layout NULL                [n][h][w][c]
- *   blocked  layout->block = B, 8 or 16 [n][ceil(c / B)][h][w][B], channels past c are zero, in v and in g
+ *   NHWC     layout NULL                 [n][h][w][c]
+ *   blocked  layout->block = B, 8 or 16  [n][ceil(c / B)][h][w][B]
  *
- * The second is what oneDNN's convolutions without AMX are fastest with. Both are the same to a loop that sees NHWC as
- * one block of c channels: element (i, k, p, l), sample, block, pixel and lane, is at ((i K + k) P + p) B + l. */
+ * In the blocked order channels past c are zero, in v and in g.
+ *
+ * oneDNN's convolutions without AMX are fastest with the second. A loop can treat both alike if
+ * it sees NHWC as one block of c channels. Element (i, k, p, l) = (sample, block, pixel, lane)
+ * then has the index ((i K + k) P + p) B + l. */
 #ifndef RD_IMAGE_LAYOUT_H
 #define RD_IMAGE_LAYOUT_H
 
@@ -16,23 +19,28 @@ typedef struct rd_image_layout {
     int64_t block;
 } rd_image_layout;
 
-const rd_image_layout *rd_image_layout_of(int64_t block); /* one object for each; 0: NULL */
+/* Returns the layout with this block, one object for each. block 0: NULL. */
+const rd_image_layout *rd_image_layout_of(int64_t block);
 
 typedef struct rd_image_view {
     int64_t n, h, w, c;
-    int64_t K, P, B; /* blocks, pixels (h w), channels of a block */
-    int64_t sample;  /* elements from one sample to the next, K P B */
+    /* Blocks, pixels (h w), channels of a block. */
+    int64_t K, P, B;
+    /* Elements from one sample to the next: K P B. */
+    int64_t sample;
 } rd_image_view;
 
-rd_image_view rd_image_view_of(const rd_var *x); /* n_dim 4 */
+/* Returns the sizes of an image variable (n_dim 4). */
+rd_image_view rd_image_view_of(const rd_var *x);
+/* Returns whether x is an image. */
 static inline bool rd_image_is(const rd_var *x)
 {
     return x->n_dim == 4;
 }
-/* out gets the shape (n, h, w, c) and this layout. */
+/* Sets the shape of out to (n, h, w, c), and its layout. */
 void rd_image_set(rd_var *out, int64_t n, int64_t h, int64_t w, int64_t c, const void *layout);
-/* Copies sample i between the two orders: the image as NHWC, and as it lies in a variable. add: adds to what is there.
- */
+/* Copy one sample between NHWC and the order of v: x and nhwc point to the sample. add: the target
+ * += the source. */
 void rd_image_to_nhwc(const rd_image_view *v, const float *x, float *nhwc, bool add);
 void rd_image_from_nhwc(const rd_image_view *v, const float *nhwc, float *x, bool add);
 

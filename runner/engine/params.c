@@ -1,50 +1,54 @@
-/* params.c -- see params.h. Offsets run backwards: the parameter declared last (used last, its gradient is ready first)
- * comes first in the arenas. Running statistics lie behind all of them. */
+/* params.c -- the arenas of a model's parameters, their initial values, and their copies on a GPU.
+ *
+ * Offsets run backwards: the parameter that is declared last comes first in the arenas. It is used
+ * last, so its gradient is ready first. Running statistics follow all trained parameters. */
 #include "rd/params.h"
 #include "rd/hash.h"
 #include "rd/philox.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum {
-    MAX_SLOTS = 8,
-    ROUND = 16 /* elements: 64 bytes */,
-    MAPPED = 1 << 20 /* bytes of an arena from which on it is mapped */
-};
+/* ROUND: elements, 64 bytes. MAPPED: arenas of at least this number of bytes are mapped. */
+enum { MAX_SLOTS = 8, ROUND = 16, MAPPED = 1 << 20 };
 
 typedef struct arena {
     float *x;
-    void *base;    /* owned; NULL: x is borrowed */
-    size_t mapped; /* bytes; 0: base came from malloc */
-    float *device; /* the same on a GPU; NULL: none */
+    /* Owned. NULL: x is borrowed. */
+    void *base;
+    /* Mapped bytes; 0: base came from calloc. */
+    size_t mapped;
+    /* The arena on a GPU; NULL: none. */
+    float *device;
     enum { SAME, HOST_NEWER, DEVICE_NEWER } newer;
 } arena;
 
 struct rd_params {
-    rd_param **at; /* in order of declaration; each allocated alone, so that pointers stay valid */
+    /* In order of declaration. Each is allocated alone, so that pointers stay valid. */
+    rd_param **at;
     int n, cap, n_slots;
     int64_t span, trained_span, count;
     arena values, grads, slot[MAX_SLOTS];
     bool sealed;
     uint64_t version;
-    rd_gpu *gpu; /* borrowed; NULL: a CPU */
+    /* Borrowed. NULL: parameters are on the CPU only. */
+    rd_gpu *gpu;
 };
 
-/* Zeros, 64-byte aligned. Large ones take no memory before they are used, and give it back at once: ranks that share replace
- * most of them. */
+/* Allocates n zeros, 64-byte aligned. A large arena takes no memory before its first use, and
+ * returns the memory at once: ranks that share memory replace most arenas. */
 static bool params_arena_new(arena *a, int64_t n)
 {
-    const size_t bytes = (size_t)n * sizeof(float) +
-                         192; /* a vector of slack, and what aligning costs */
+    /* One vector of slack, and the cost of the alignment. */
+    const size_t bytes = (size_t)n * sizeof(float) + 192;
     *a = (arena){0};
     if (bytes >= MAPPED) {
         a->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (a->base == MAP_FAILED) a->base = NULL;
-        if (a->base)
-            (void)madvise(a->base, bytes,
-                          MADV_HUGEPAGE); /* sweeps over all of it: fewer pages to look up */
+        /* Ops sweep over the whole arena: huge pages need fewer lookups. */
+        if (a->base) (void)madvise(a->base, bytes, MADV_HUGEPAGE);
         a->mapped = bytes;
     } else {
         a->base = calloc(1, bytes);
@@ -86,18 +90,18 @@ static rd_code to_device(const rd_params *p, arena *a, int64_t n, rd_status *st)
     return st->code;
 }
 
-static rd_code give_device(rd_params *p, arena *a, int64_t n, const char *what, rd_status *st)
+static rd_code device_arena_new(rd_params *p, arena *a, int64_t n, const char *what, rd_status *st)
 {
     if (rd_gpu_get(p->gpu, (size_t)(n + ROUND) * sizeof(float), &a->device, st) != RD_OK)
         rd_status_prefix(st,
-                         "%s do not fit, whatever the batch_size; take a smaller model, or a card "
+                         "%s do not fit, whatever the batch_size; use a smaller model, or a GPU "
                          "with more memory",
                          what);
     a->newer = HOST_NEWER;
     return st->code;
 }
 
-static void take_device(rd_params *p, arena *a)
+static void device_arena_free(rd_params *p, arena *a)
 {
     if (p->gpu) rd_gpu_put(p->gpu, a->device);
     a->device = NULL;
@@ -114,9 +118,9 @@ void rd_params_free(rd_params *p)
     if (!p) return;
     for (int i = 0; i < p->n; i++) free(p->at[i]);
     free(p->at);
-    take_device(p, &p->values);
-    take_device(p, &p->grads);
-    for (int k = 0; k < p->n_slots; k++) take_device(p, &p->slot[k]);
+    device_arena_free(p, &p->values);
+    device_arena_free(p, &p->grads);
+    for (int k = 0; k < p->n_slots; k++) device_arena_free(p, &p->slot[k]);
     arena_release(&p->values);
     arena_release(&p->grads);
     for (int k = 0; k < p->n_slots; k++) arena_release(&p->slot[k]);
@@ -181,19 +185,20 @@ rd_code rd_params_add_state(rd_params *p, const char *name, int64_t n, double va
     return st->code;
 }
 
-/* Two independent normals by Box and Muller, from block (i, try) of the key's stream. */
+/* Draws two independent normals by Box and Muller from block (i, try) of the key's stream. */
 static void draw_normals(rd_key key, int64_t i, uint32_t try, double z[2])
 {
     const uint32_t ctr[4] = {(uint32_t)i, (uint32_t)((uint64_t)i >> 32), try, 0};
     uint32_t r[4];
     rd_philox(ctr, key, r);
-    const double u = ((double)r[0] + 1.0) * 0x1p-32, v = (double)r[1] * 0x1p-32; /* u in (0, 1] */
+    /* u in (0, 1], v in [0, 1). */
+    const double u = ((double)r[0] + 1.0) * 0x1p-32, v = (double)r[1] * 0x1p-32;
     const double length = sqrt(-2.0 * log(u)), angle = 6.283185307179586 * v;
     z[0] = length * cos(angle);
     z[1] = length * sin(angle);
 }
 
-/* Elements 2 i and 2 i + 1 share block (i, 0). */
+/* Fills w with normals. Elements 2 i and 2 i + 1 share block (i, 0). */
 static void fill_normal(rd_key key, int64_t n, double std, float *w)
 {
 #pragma omp parallel for schedule(static)
@@ -205,7 +210,8 @@ static void fill_normal(rd_key key, int64_t n, double std, float *w)
     }
 }
 
-/* Element i is the first within two standard deviations of those in blocks (i, 0), (i, 1), ... */
+/* Fills w with truncated normals. Element i is the first draw within two standard deviations from
+ * blocks (i, 0), (i, 1), ... */
 static void fill_truncated(rd_key key, int64_t n, double std, float *w)
 {
 #pragma omp parallel for schedule(static)
@@ -256,8 +262,9 @@ rd_code rd_params_seal(rd_params *p, uint64_t seed, double init_scale, rd_status
     rd_assert(p->trained_span <= p->span);
     if (!params_arena_new(&p->values, p->span) || !params_arena_new(&p->grads, p->span))
         return rd_fail(st, RD_EENV,
-                       "out of memory for %lld parameters (%.1f MiB, and as much for gradients)",
-                       (long long)p->count, (double)p->span * 4 / 1048576);
+                       "out of memory for %" PRId64
+                       " parameters (%.1f MiB, and as much for gradients)",
+                       p->count, (double)p->span * 4 / 1048576);
     p->sealed = true;
     for (int i = 0; i < p->n; i++) init_one(p, p->at[i], seed, init_scale);
     p->version = 1;
@@ -270,10 +277,11 @@ rd_code rd_params_slots(rd_params *p, int n_slots, rd_status *st)
         return rd_fail(st, RD_EBUG, "bad number of optimizer slots");
     for (int k = 0; k < n_slots; k++) {
         if (!params_arena_new(&p->slot[p->n_slots], p->trained_span))
-            return rd_fail(st, RD_EENV, "out of memory for the optimizer's state (%.1f MiB a slot)",
+            return rd_fail(st, RD_EENV,
+                           "out of memory for the optimizer's state (%.1f MiB per slot)",
                            (double)p->trained_span * 4 / 1048576);
-        if (p->gpu && give_device(p, &p->slot[p->n_slots], p->trained_span,
-                                  "the optimizer's numbers", st) != RD_OK)
+        if (p->gpu && device_arena_new(p, &p->slot[p->n_slots], p->trained_span,
+                                       "the optimizer's state", st) != RD_OK)
             return st->code;
         p->n_slots++;
     }
@@ -377,11 +385,11 @@ rd_gpu *rd_params_gpu(const rd_params *p)
 rd_code rd_params_use_gpu(rd_params *p, rd_gpu *g, rd_status *st)
 {
     p->gpu = g;
-    RD_TRY(give_device(p, &p->values, p->span, "the weights", st));
+    RD_TRY(device_arena_new(p, &p->values, p->span, "the weights", st));
     RD_TRY(rd_gpu_hold(g, p->values.device, p->span, st));
-    RD_TRY(give_device(p, &p->grads, p->span, "the gradients", st));
+    RD_TRY(device_arena_new(p, &p->grads, p->span, "the gradients", st));
     for (int k = 0; k < p->n_slots; k++)
-        RD_TRY(give_device(p, &p->slot[k], p->trained_span, "the optimizer's numbers", st));
+        RD_TRY(device_arena_new(p, &p->slot[k], p->trained_span, "the optimizer's state", st));
 done:
     return st->code;
 }

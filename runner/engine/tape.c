@@ -1,4 +1,4 @@
-/* tape.c -- see tape.h. */
+/* tape.c -- the tape: variables of a step, records of ops, and the backward pass. */
 #include "rd/tape.h"
 #include "image_layout.h"
 #include <math.h>
@@ -10,10 +10,11 @@ typedef struct tape_record {
     struct tape_record *prev;
 } tape_record;
 
-enum { MOST_HOOKS = 4 };
+enum { MAX_HOOKS = 4 };
 
-/* Memory of gradients that nobody needs any more, for those still to come: of ops with own_grads, where they are large. */
-enum { MOST_SPARE = 32, SPARE_LEAST = 4096 * 4 /* bytes */ };
+/* Memory of gradients that are no longer needed, for gradients still to come. Only ops with
+ * own_grads leave such memory, and only pieces of at least MIN_SPARE_BYTES are kept. */
+enum { MAX_SPARE = 32, MIN_SPARE_BYTES = 4096 * 4 };
 typedef struct spare {
     void *g;
     size_t bytes;
@@ -23,21 +24,26 @@ struct rd_tape {
     rd_backend *be;
     rd_params *params;
     rd_arena *step, *scratch;
-    rd_arena *device_step, *device_scratch; /* on a CPU those above */
+    /* In the memory where the backend computes; on a CPU step and scratch. */
+    rd_arena *device_step, *device_scratch;
     tape_record *last;
-    const rd_var *loss; /* of rd_tape_backward */
-    rd_var **leaf;      /* by param index: one variable per parameter and step */
-    int *uses;          /* by param index: records that still have to give a gradient */
-    uint64_t **touched; /* by param index; NULL: no embedding */
+    /* The loss of rd_tape_backward. */
+    const rd_var *loss;
+    /* By param index: one variable per parameter and step. */
+    rd_var **leaf;
+    /* By param index: number of records that have not yet added their gradient. */
+    int *uses;
+    /* By param index: set of touched rows. NULL: no embedding. */
+    uint64_t **touched;
     int n_leaf;
-    spare spare[MOST_SPARE];
+    spare spare[MAX_SPARE];
     int n_spare;
     bool with_grad, training;
     float seed;
     rd_grad_hook *hook;
     void *hook_ctx;
-    rd_op_hook *op_hook[MOST_HOOKS];
-    void *op_ctx[MOST_HOOKS];
+    rd_op_hook *op_hook[MAX_HOOKS];
+    void *op_ctx[MAX_HOOKS];
     int n_op_hooks;
     rd_status status;
 };
@@ -47,7 +53,7 @@ static size_t touched_words(const rd_param *p)
     return p->n_dim > 0 ? (size_t)(p->n / p->dim[p->n_dim - 1] / 64 + 1) : 1;
 }
 
-/* Arenas of the memory that the backend computes in; the host's, where that is the same. */
+/* Makes the arenas where the backend computes; on a CPU they are the arenas of the host. */
 static rd_code device_arenas(rd_tape *t, rd_status *st)
 {
     const rd_arena_source *source = rd_backend_memory(t->be);
@@ -162,13 +168,13 @@ void rd_tape_on_grad_ready(rd_tape *t, rd_grad_hook *hook, void *ctx)
 
 void rd_tape_on_op(rd_tape *t, rd_op_hook *hook, void *ctx)
 {
-    rd_assert(t->n_op_hooks < MOST_HOOKS);
-    if (t->n_op_hooks == MOST_HOOKS) return;
+    rd_assert(t->n_op_hooks < MAX_HOOKS);
+    if (t->n_op_hooks == MAX_HOOKS) return;
     t->op_hook[t->n_op_hooks] = hook;
     t->op_ctx[t->n_op_hooks++] = ctx;
 }
 
-static void say_op(const rd_tape *t, const rd_op *op, bool backward, bool ends)
+static void call_op_hooks(const rd_tape *t, const rd_op *op, bool backward, bool ends)
 {
     for (int i = 0; i < t->n_op_hooks; i++) t->op_hook[i](t->op_ctx[i], op, backward, ends);
 }
@@ -199,7 +205,7 @@ rd_code rd_tape_read(rd_tape *t, const rd_var *x, bool gradient, float *out, rd_
 {
     const void *from = gradient ? x->grads : x->values;
     if (!from)
-        return rd_fail(st, RD_EBUG, "a variable without %s is read",
+        return rd_fail(st, RD_EBUG, "rd_tape_read: the variable has no %s",
                        gradient ? "gradient" : "values");
     return rd_backend_read(t->be, t->device_scratch, x->rows * x->cols, from, x->type, out, st);
 }
@@ -218,7 +224,8 @@ rd_var *rd_tape_param(rd_tape *t, rd_param *p)
                 p->name);
         return NULL;
     }
-    rd_assert(rd_params_at(t->params, p->index) == p); /* of the store that the tape was made for */
+    /* p belongs to the parameters that rd_tape_new got. */
+    rd_assert(rd_params_at(t->params, p->index) == p);
     if (t->leaf[p->index]) return t->leaf[p->index];
     float *v, *g;
     (void)rd_backend_leaf(t->be, t->params, p, t->with_grad, &v, &g, &t->status);
@@ -239,20 +246,21 @@ static const rd_kernel *kernel_of(const rd_tape *t, const rd_op *op)
     return &op->kernel[rd_backend_kind_of(t->be)];
 }
 
-/* Scratch memory is the call's alone. Work that a GPU has queued on it comes before what the next call queues. */
+/* Runs one kernel of a call. Scratch memory belongs to this call alone. The next call may reuse
+ * it: a GPU runs its queue in order, so the work of this call comes first. */
 static rd_code run_kernel(rd_tape *t, rd_call *c, rd_code (*fn)(rd_call *, rd_status *),
                           bool backward, rd_status *st)
 {
     const rd_mark host = rd_arena_mark(t->scratch), device = rd_arena_mark(t->device_scratch);
-    say_op(t, c->op, backward, false);
+    call_op_hooks(t, c->op, backward, false);
     if (fn(c, st) != RD_OK) return st->code;
-    say_op(t, c->op, backward, true);
+    call_op_hooks(t, c->op, backward, true);
     if (t->device_scratch != t->scratch) rd_arena_rewind(t->device_scratch, device);
     rd_arena_rewind(t->scratch, host);
     return RD_OK;
 }
 
-/* Behind v and g. */
+/* Returns the bytes stored at v, or at g. */
 static size_t bytes_of(const rd_var *x)
 {
     return (size_t)rd_var_elements(x) * rd_element_bytes(x->type);
@@ -294,8 +302,8 @@ rd_var *rd_tape_apply(rd_tape *t, const rd_op *op, const void *attr, size_t attr
         needs |= in[i] && in[i]->needs_grad;
         if (!in[i] || in[i]->type == RD_FLOAT32 || (i < 32 && op->narrow >> i & 1)) continue;
         rd_fail(st, RD_EBUG,
-                "op '%s' takes float32, and its input %d has elements of 16 bits; rd_op_cast makes "
-                "float32 of them",
+                "op '%s' takes float32, but its input %d has 16-bit elements; convert them with "
+                "rd_op_cast",
                 op->name, i);
         goto done;
     }
@@ -338,7 +346,8 @@ int64_t rd_var_elements(const rd_var *x)
     return x->param ? x->rows * x->cols : (x->rows + RD_SLACK_ROWS) * x->cols;
 }
 
-/* The gradient of a variable that is not a parameter lies in the step arena, zeroed when first wanted. */
+/* Makes the gradient of a variable, if it needs one. Parameters have theirs already; the others get
+ * zeros in the step's arena. */
 static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
 {
     if (!x || !x->needs_grad) return RD_OK;
@@ -346,11 +355,11 @@ static rd_code want_grad(rd_tape *t, rd_var *x, rd_status *st)
     return x->grads ? RD_OK : rd_arena_zero(t->device_step, bytes_of(x), &x->grads, st);
 }
 
-/* Undefined memory for x->grads. */
+/* Sets x->grads to memory with undefined contents: a spare piece of this size, or new memory. */
 static rd_code grad_memory(rd_tape *t, rd_var *x, rd_status *st)
 {
     const size_t bytes = bytes_of(x);
-    rd_assert(t->n_spare >= 0 && t->n_spare <= MOST_SPARE);
+    rd_assert(t->n_spare >= 0 && t->n_spare <= MAX_SPARE);
     for (int k = t->n_spare - 1; k >= 0; k--)
         if (t->spare[k].bytes == bytes) {
             x->grads = t->spare[k].g;
@@ -395,12 +404,13 @@ float rd_call_loss_seed(const rd_call *c)
     return c->out[0] == c->tape->loss ? c->tape->seed : NAN;
 }
 
-/* After the backward of a record: its results' gradients are spent, unless they were passed on. */
+/* Keeps the memory of the outputs' gradients after the backward of a record, unless an input
+ * took it over (rd_call_pass_grad). */
 static void keep_spare(rd_tape *t, rd_call *c)
 {
     for (int k = 0; k < c->n_out; k++) {
         rd_var *y = c->out[k];
-        bool passed = !y->g || bytes_of(y) < SPARE_LEAST || t->n_spare == MOST_SPARE;
+        bool passed = !y->g || bytes_of(y) < MIN_SPARE_BYTES || t->n_spare == MAX_SPARE;
         for (int i = 0; i < c->n_in; i++) passed |= c->in[i] && c->in[i]->g == y->g;
         if (!passed) t->spare[t->n_spare++] = (spare){y->grads, bytes_of(y)};
         y->g = NULL;
@@ -416,7 +426,7 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
 {
     RD_TRY(rd_tape_check(t, st));
     if (!loss || loss->rows != 1 || loss->cols != 1 || loss->type != RD_FLOAT32 || !t->with_grad)
-        return rd_fail(st, RD_EBUG, "backward wants a scalar loss of a tape that records");
+        return rd_fail(st, RD_EBUG, "backward needs a scalar loss of a tape that records");
     RD_TRY(want_grad(t, loss, st));
     if (loss->g) RD_TRY(rd_backend_upload(t->be, loss->g, &t->seed, sizeof t->seed, st));
     t->loss = loss;
@@ -425,7 +435,8 @@ rd_code rd_tape_backward(rd_tape *t, rd_var *loss, rd_status *st)
         rd_call *c = &r->call;
         bool any = false;
         for (int i = 0; i < c->n_out; i++) any |= c->out[i]->g != NULL;
-        if (any) { /* else nothing that leads to the loss used it */
+        /* Without any gradient no path leads from this record to the loss. */
+        if (any) {
             for (int i = 0; i < c->n_out; i++)
                 if (!c->out[i]->g) RD_TRY(want_grad(t, c->out[i], st));
             for (int i = 0; i < c->n_in && !c->op->own_grads; i++)
