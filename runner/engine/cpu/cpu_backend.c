@@ -1,4 +1,6 @@
-/* cpu_backend.c -- the CPU's table of backend_impl.h: memory is the host's, products and convolutions are oneDNN's. */
+/* cpu_backend.c -- the CPU's table of backend_impl.h.
+ *
+ * Memory is the host's memory; oneDNN computes products and convolutions. */
 #include "cpu_packed.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +56,7 @@ static rd_element cpu_activations(const rd_backend *b)
     return RD_FLOAT32;
 }
 
-/* ---- memory: kernels read and write the host's ---- */
+/* ---- memory: kernels read and write the host's memory ---- */
 
 static const rd_arena_source *cpu_memory(rd_backend *b)
 {
@@ -80,7 +82,8 @@ static rd_code cpu_lend(rd_backend *b, rd_arena *a, const void *host, size_t byt
                         void **out, rd_status *st)
 {
     (void)b, (void)a, (void)bytes, (void)room;
-    memcpy(out, &host, sizeof host); /* kernels only read it: variables have no const */
+    /* Kernels only read the array. Variables have no const. */
+    memcpy(out, &host, sizeof host);
     return st->code;
 }
 
@@ -92,7 +95,7 @@ static rd_code cpu_read(rd_backend *b, rd_arena *scratch, int64_t n, const void 
     return st->code;
 }
 
-/* The host's side, also of parameters that a GPU has. */
+/* Returns the host's side, also for parameters on a GPU. */
 static rd_code cpu_leaf(rd_backend *b, rd_params *ps, const rd_param *p, bool gradient, float **v,
                         float **g, rd_status *st)
 {
@@ -127,7 +130,7 @@ done:
 
 static rd_code no_narrow(const char *what, rd_status *st)
 {
-    return rd_fail(st, RD_EBUG, "%s: elements of 16 bits on a CPU", what);
+    return rd_fail(st, RD_EBUG, "%s: a CPU has no 16-bit elements", what);
 }
 
 static rd_code cpu_product(rd_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
@@ -160,7 +163,7 @@ static rd_code cpu_cast(rd_backend *b, int64_t n, const void *x, rd_element from
     return RD_OK;
 }
 
-/* ---- what libraries have for whole ops ---- */
+/* ---- whole ops by libraries: none ---- */
 
 static rd_code cpu_lstm_forward(rd_backend *b, const char *cell, const rd_lstm_layer *l,
                                 const float *x, const float *a, float *y, bool keep, rd_arena *kept,

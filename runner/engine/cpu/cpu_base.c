@@ -1,4 +1,5 @@
-/* cpu_base.c -- what the files of the CPU backend share; see cpu_impl.h. */
+/* cpu_base.c -- oneDNN's errors as a status, rounding to bfloat16, and growing buffers for the CPU
+ * backend. */
 #include "cpu_impl.h"
 #include <stdlib.h>
 
@@ -35,19 +36,19 @@ void rd_to_soft(const float *x, float *y, int64_t n)
     }
 }
 
-rd_code rd_room_get(rd_room *r, size_t bytes, rd_status *st)
+rd_code rd_cpu_buffer_reserve(rd_cpu_buffer *r, size_t bytes, rd_status *st)
 {
     if (r->cap >= bytes) return RD_OK;
     free(r->p);
     r->cap = 0;
     const size_t want = (bytes + bytes / 4 + 4095) / 4096 * 4096;
     r->p = aligned_alloc(64, want);
-    if (!r->p) return rd_fail(st, RD_EENV, "out of memory for a copy of %zu bytes", bytes);
+    if (!r->p) return rd_fail(st, RD_EENV, "out of memory for a buffer of %zu bytes", bytes);
     r->cap = want;
     return RD_OK;
 }
-void rd_room_free(rd_room *r)
+void rd_cpu_buffer_free(rd_cpu_buffer *r)
 {
     free(r->p);
-    *r = (rd_room){0};
+    *r = (rd_cpu_buffer){0};
 }

@@ -1,9 +1,12 @@
-/* cpu_conv_kernel.c -- makes oneDNN's kernels for convolutions, and reorders. For each direction it asks for a fast
- * kernel that takes images as they lie, then for one behind reorders, then for any. */
+/* cpu_conv_kernel.c -- makes oneDNN's kernels for convolutions, and reorders.
+ *
+ * For each direction it asks for a fast kernel that takes images in the order of the variables,
+ * then for a fast kernel behind reorders, then for any kernel. */
 #include "cpu_conv_impl.h"
+#include <inttypes.h>
 #include <stdlib.h>
 
-void conv_mover_free(mover *m)
+void conv_reorder_free(reorder *m)
 {
     if (m->from) dnnl_memory_destroy(m->from);
     if (m->to) dnnl_memory_destroy(m->to);
@@ -21,9 +24,9 @@ void conv_kernel_free(kernel *k)
     if (k->has_x) md_free(k->x);
     if (k->has_w) md_free(k->w);
     if (k->has_y) md_free(k->y);
-    conv_mover_free(&k->move_x);
-    conv_mover_free(&k->move_y);
-    conv_mover_free(&k->move_w);
+    conv_reorder_free(&k->reorder_x);
+    conv_reorder_free(&k->reorder_y);
+    conv_reorder_free(&k->reorder_w);
     memset(k, 0, sizeof *k);
 }
 
@@ -33,7 +36,7 @@ static dnnl_format_tag_t tag_of(int64_t block)
 }
 
 /* ---- reorders ---- */
-rd_code conv_mover_make(rd_cpu *b, md_in from, md_in to, bool add, mover *m, rd_status *st)
+rd_code conv_reorder_make(rd_cpu *b, md_in from, md_in to, bool add, reorder *m, rd_status *st)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
@@ -53,23 +56,23 @@ rd_code conv_mover_make(rd_cpu *b, md_in from, md_in to, bool add, mover *m, rd_
     TRY_DNNL(dnnl_memory_create(&m->to, to, b->engine, DNNL_MEMORY_NONE));
     TRY_DNNL(dnnl_primitive_create(&m->prim, pd));
 done:
-    if (st->code != RD_OK) conv_mover_free(m);
+    if (st->code != RD_OK) conv_reorder_free(m);
     if (pd) dnnl_primitive_desc_destroy(pd);
     if (ops) dnnl_post_ops_destroy(ops);
     if (attr) dnnl_primitive_attr_destroy(attr);
     return st->code;
 }
 
-rd_code conv_move(rd_cpu *b, mover *m, const void *from, void *to, rd_status *st)
+rd_code conv_reorder_run(rd_cpu *b, reorder *m, const void *from, void *to, rd_status *st)
 {
     rd_convs *c = b->convs;
     dnnl_exec_arg_t args[3] = {
         {DNNL_ARG_FROM, m->from}, {DNNL_ARG_TO, m->to}, {DNNL_ARG_SCRATCHPAD, m->pad}};
     if (m->pad) {
-        RD_TRY(rd_room_get(&c->pad, m->pad_bytes, st));
+        RD_TRY(rd_cpu_buffer_reserve(&c->pad, m->pad_bytes, st));
         TRY_DNNL(dnnl_memory_set_data_handle(m->pad, c->pad.p));
     }
-    TRY_DNNL(dnnl_memory_set_data_handle(m->from, conv_plain(from)));
+    TRY_DNNL(dnnl_memory_set_data_handle(m->from, conv_without_const(from)));
     TRY_DNNL(dnnl_memory_set_data_handle(m->to, to));
     TRY_DNNL(dnnl_primitive_execute(m->prim, b->stream, m->pad ? 3 : 2, args));
     TRY_DNNL(dnnl_stream_wait(b->stream));
@@ -92,7 +95,8 @@ done:
     return st->code;
 }
 
-/* The primitive descriptor of one direction for these orders of images; *pd NULL where the library has none. */
+/* Makes the primitive descriptor of one direction for these orders of images. *pd NULL: the library
+ * has none. */
 static rd_code cpu_conv_kernel_describe(rd_cpu *b, const rd_conv_shape *s, role r,
                                         dnnl_format_tag_t x_tag, dnnl_format_tag_t y_tag,
                                         dnnl_primitive_desc_t *pd, rd_status *st)
@@ -100,7 +104,8 @@ static rd_code cpu_conv_kernel_describe(rd_cpu *b, const rd_conv_shape *s, role 
     const int64_t oh = conv_out_size(s->h, s->top, s->bottom, s->kh, s->stride),
                   ow = conv_out_size(s->w, s->left, s->right, s->kw, s->stride);
     const dnnl_dims_t dw = {s->co, s->ci, s->kh, s->kw}, db = {s->co};
-    /* What the last window does not reach is no padding: the library wants the sizes to fit. */
+    /* The library needs sizes that fit: pixels that the last window does not reach are no
+     * padding. */
     conv_geometry g = {{s->stride, s->stride}, {s->top, s->left}, {0, 0}};
     g.after[0] = (oh - 1) * s->stride + s->kh - s->h - s->top;
     g.after[1] = (ow - 1) * s->stride + s->kw - s->w - s->left;
@@ -132,7 +137,7 @@ static rd_code cpu_conv_kernel_describe(rd_cpu *b, const rd_conv_shape *s, role 
             *pd = NULL;
         goto done;
     }
-    /* The hint may have any layout: it only says that there is a forward one. */
+    /* The hint may have any layout: it only shows that a forward kernel exists. */
     md_ptr hx, hw, hy;
     RD_TRY(md_of_image(&hx, s->n, s->h, s->w, s->ci, in, dnnl_format_tag_any, st));
     RD_TRY(md_of_image(&hy, s->n, oh, ow, s->co, in, dnnl_format_tag_any, st));
@@ -159,7 +164,7 @@ done:
     return st->code;
 }
 
-/* The best descriptor: fast and without reorders, fast with them, any. */
+/* Finds the best descriptor: fast without reorders, else fast with reorders, else any. */
 static rd_code cpu_conv_kernel_choose(rd_cpu *b, const rd_conv_shape *s, role r,
                                       dnnl_primitive_desc_t *pd, rd_status *st)
 {
@@ -174,9 +179,8 @@ static rd_code cpu_conv_kernel_choose(rd_cpu *b, const rd_conv_shape *s, role r,
         if (!*pd) continue;
         TRY_DNNL(dnnl_primitive_desc_query(*pd, dnnl_query_impl_info_str, 0, (void *)&impl));
         if (cpu_conv_kernel_fast(impl)) break;
-        if (slow)
-            dnnl_primitive_desc_destroy(
-                slow); /* the last one: with the layouts that the library chose */
+        /* Only the last slow descriptor is kept: the library chose its layouts. */
+        if (slow) dnnl_primitive_desc_destroy(slow);
         slow = *pd;
         *pd = NULL;
     }
@@ -186,10 +190,9 @@ static rd_code cpu_conv_kernel_choose(rd_cpu *b, const rd_conv_shape *s, role r,
     }
     if (!*pd)
         rd_fail(st, RD_EENV,
-                "oneDNN has no convolution of %lldx%lldx%lldx%lld by %lldx%lld to %lld channels on "
-                "this processor",
-                (long long)s->n, (long long)s->h, (long long)s->w, (long long)s->ci,
-                (long long)s->kh, (long long)s->kw, (long long)s->co);
+                "oneDNN has no convolution of %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64
+                " by %" PRId64 "x%" PRId64 " to %" PRId64 " channels on this CPU",
+                s->n, s->h, s->w, s->ci, s->kh, s->kw, s->co);
 done:
     if (slow) dnnl_primitive_desc_destroy(slow);
     return st->code;
@@ -223,12 +226,14 @@ rd_code conv_kernel_make(rd_cpu *b, const rd_conv_shape *s, role r, kernel *k, r
     TRY_DNNL(md_make(&bias, 1, db, dnnl_f32, dnnl_a));
     n_md++;
     if (!md_equal(MD_REF(x), MD_REF(k->x)))
-        RD_TRY(r == DATA ? conv_mover_make(b, MD_REF(k->x), MD_REF(x), false, &k->move_x, st)
-                         : conv_mover_make(b, MD_REF(x), MD_REF(k->x), false, &k->move_x, st));
+        RD_TRY(r == DATA ? conv_reorder_make(b, MD_REF(k->x), MD_REF(x), false, &k->reorder_x, st)
+                         : conv_reorder_make(b, MD_REF(x), MD_REF(k->x), false, &k->reorder_x, st));
     if (!md_equal(MD_REF(y), MD_REF(k->y)))
-        RD_TRY(r == FORWARD ? conv_mover_make(b, MD_REF(k->y), MD_REF(y), false, &k->move_y, st)
-                            : conv_mover_make(b, MD_REF(y), MD_REF(k->y), false, &k->move_y, st));
-    if (r == WEIGHTS) RD_TRY(conv_mover_make(b, MD_REF(k->w), MD_REF(w), true, &k->move_w, st));
+        RD_TRY(r == FORWARD
+                   ? conv_reorder_make(b, MD_REF(k->y), MD_REF(y), false, &k->reorder_y, st)
+                   : conv_reorder_make(b, MD_REF(y), MD_REF(k->y), false, &k->reorder_y, st));
+    if (r == WEIGHTS)
+        RD_TRY(conv_reorder_make(b, MD_REF(k->w), MD_REF(w), true, &k->reorder_w, st));
     md_in pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     k->pad_bytes = pad ? md_size(pad) : 0;
     if (k->pad_bytes) TRY_DNNL(dnnl_memory_create(&k->pad, pad, b->engine, DNNL_MEMORY_NONE));
@@ -249,7 +254,8 @@ done:
     return st->code;
 }
 
-/* Which order `any` chooses for a convolution in the middle of a network. */
+/* The layout of results is the one that the library chooses for a convolution in the middle of a
+ * network. */
 rd_code conv_start(rd_cpu *b, rd_status *st)
 {
     const rd_conv_shape probe = {.n = 1,

@@ -1,18 +1,23 @@
-/* cpu_conv_weights.c -- the gradient of a convolution's weights, float32, where the library is slow at it: its AVX2
- * kernel for 3x3 reaches 55 to 70 % of a matrix product's speed, this one 95 to 110 %; and with 1 or 3 channels the
- * library pads them to 8.
+/* cpu_conv_weights.c -- the gradient of a convolution's weights in float32, where oneDNN is
+ * slow.
  *
- *   dW[r, s, c, o] += sum over i, p, q of x[i, p stride + r - top, q stride + s - left, c] dy[i, p, q, o]
+ * For 3x3 oneDNN's AVX2 kernel reaches 55 to 70 % of a matrix product's speed, this file 95 to
+ * 110 %. With 1 or 3 channels oneDNN pads them to 8.
  *
- * A tile is four taps (r, s, c) by up to three blocks of channels o: twelve vectors that stay in registers while the
- * pixels of a chunk go by; a pixel costs three loads, four broadcasts and twelve multiply-adds. A chunk is so many rows
- * (or, of small images, samples) that dy for three blocks and x for one stay in the first cache, while all tiles that
- * need them are gone through.
+ *   dW[r, s, c, o] += sum over i, p, q of
+ *                     x[i, p stride + r - top, q stride + s - left, c] dy[i, p, q, o]
  *
- * Images in blocks: the four taps are channels of one block. NHWC (the first layer): any four that follow each other in
- * HWIO, out of a copy with the padding written out.
+ * A tile is four taps (r, s, c) by up to three blocks of channels o: twelve vectors. They stay
+ * in registers during the loop over the pixels of a chunk. A pixel costs three loads, four
+ * broadcasts and twelve multiply-adds. A chunk is a number of rows (of samples, if images are
+ * small). It is small enough that dy for three blocks and x for one block stay in the L1 cache
+ * while the loop runs over all tiles that need them.
  *
- * A tile is one thread's work and its sums have a fixed order: the number of threads changes nothing. */
+ * Blocked images: the four taps are channels of one block. NHWC (the first layer): the four taps
+ * are consecutive in HWIO, and x is a copy that contains the padding.
+ *
+ * One thread computes a tile, and its sums have a fixed order. So the number of threads does not
+ * change results. */
 #include "cpu_impl.h"
 #include "cpu_conv_weights.h"
 #include "strips.h"
@@ -25,30 +30,36 @@ enum { TAPS = 4, BLOCKS = RD_STRIP, CHUNK_BYTES = 32 << 10 };
 
 typedef struct geometry {
     int64_t n, oh, ow, co, stride;
-    int64_t K; /* blocks of the result */
-    /* x: where it begins, elements from row to row, pixel to pixel, sample to sample, block to block */
+    /* Blocks of channels of the result. */
+    int64_t K;
+    /* x, and its elements from one row, pixel, sample or block to the next. */
     const float *x;
     int64_t row, pixel, sample, block;
     int64_t dy_sample, dy_block;
     const float *dy;
-    /* taps in groups of four */
+    /* Groups of four taps. */
     int64_t n_groups;
 } geometry;
 
 typedef struct tap {
-    int64_t at
-        [TAPS]; /* offset in x from the first pixel of a window to the tap; of the last group's missing ones: the
-                         last */
-    int64_t to[TAPS];       /* row of HWIO; -1: none */
-    int64_t p0, p1, q0, q1; /* pixels of the result for which the tap is inside of the image */
+    /* Offset in x from the first pixel of a window to the tap. Taps that the last group lacks have
+     * the offset of the last tap. */
+    int64_t at[TAPS];
+    /* Row of HWIO; -1: none. */
+    int64_t to[TAPS];
+    /* Pixels of the result for which the tap is inside the image. */
+    int64_t p0, p1, q0, q1;
 } tap;
 
 typedef struct cpu_conv_weights_job {
     geometry g;
     const tap *taps;
-    float *sum;            /* [strips][groups][TAPS][BLOCKS][B] */
-    float *bias;           /* [K B] or NULL */
-    int64_t rows, samples; /* of a chunk */
+    /* [strips][groups][TAPS][BLOCKS][B] */
+    float *sum;
+    /* [K B], or NULL. */
+    float *bias;
+    /* Of a chunk. */
+    int64_t rows, samples;
     int64_t n_strips;
 } cpu_conv_weights_job;
 
@@ -58,10 +69,11 @@ typedef struct cpu_conv_weights_walk {
     int64_t x_sample, x_row, x_pixel, dy_sample, dy_row, dy_block;
 } cpu_conv_weights_walk;
 
-/* Else the compiler loads dy again for each of the four taps, and the loads are what the loop then waits for. */
+/* Keeps v in a register. Otherwise the compiler loads dy again for each of the four taps, and the
+ * loop waits for the loads. */
 #define IN_REGISTER(v) __asm__("" : "+x"(v))
 
-#define TILE(name, vec, B, N, load, store, spread, fma)                                         \
+#define TILE(name, vec, B, N, load, store, broadcast, fma)                                      \
     static void name(const cpu_conv_weights_walk *w, const int64_t at[TAPS], float *sum)        \
     {                                                                                           \
         vec s[TAPS][N];                                                                         \
@@ -78,13 +90,13 @@ typedef struct cpu_conv_weights_walk {
                         v[b] = load(d + b * w->dy_block);                                       \
                         IN_REGISTER(v[b]);                                                      \
                     }                                                                           \
-                    const vec a0 = spread(*x0);                                                 \
+                    const vec a0 = broadcast(*x0);                                              \
                     for (int b = 0; b < (N); b++) s[0][b] = fma(a0, v[b], s[0][b]);             \
-                    const vec a1 = spread(*x1);                                                 \
+                    const vec a1 = broadcast(*x1);                                              \
                     for (int b = 0; b < (N); b++) s[1][b] = fma(a1, v[b], s[1][b]);             \
-                    const vec a2 = spread(*x2);                                                 \
+                    const vec a2 = broadcast(*x2);                                              \
                     for (int b = 0; b < (N); b++) s[2][b] = fma(a2, v[b], s[2][b]);             \
-                    const vec a3 = spread(*x3);                                                 \
+                    const vec a3 = broadcast(*x3);                                              \
                     for (int b = 0; b < (N); b++) s[3][b] = fma(a3, v[b], s[3][b]);             \
                     x0 += w->x_pixel;                                                           \
                     x1 += w->x_pixel;                                                           \
@@ -117,16 +129,16 @@ static tile_fn *const tiles16[BLOCKS + 1] = {NULL};
 
 bool rd_conv_weights_can(const rd_conv_shape *s, int64_t block)
 {
-    /* 1x1 is a product, at which the library is as fast. */
+    /* 1x1 is a matrix product, which the library computes as fast. */
     if (s->block && (s->block != block || s->kh * s->kw == 1)) return false;
     return (block == 8 && tiles8[1]) || (block == 16 && tiles16[1]);
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
-static int64_t most(int64_t a, int64_t b)
+static int64_t max_i64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -153,16 +165,17 @@ static inline __attribute__((always_inline)) void bias_sums(const cpu_conv_weigh
         }
 }
 
-/* Strips lo .. hi of all; a strip is up to three blocks of the result by all taps. */
+/* Computes units lo .. hi - 1. A unit is one strip (up to three blocks of the result) by one
+ * group of taps. */
 static inline __attribute__((always_inline)) void units(const cpu_conv_weights_job *j, int64_t lo,
                                                         int64_t hi, const int64_t B)
 {
     const geometry *g = &j->g;
     tile_fn *const *tiles = B == 8 ? tiles8 : tiles16;
     for (int64_t i0 = 0; i0 < g->n; i0 += j->samples) {
-        const int64_t i1 = least(g->n, i0 + j->samples);
+        const int64_t i1 = min_i64(g->n, i0 + j->samples);
         for (int64_t r0 = 0; r0 < g->oh; r0 += j->rows) {
-            const int64_t r1 = least(g->oh, r0 + j->rows);
+            const int64_t r1 = min_i64(g->oh, r0 + j->rows);
             int64_t last_strip = -1;
             for (int64_t u = lo; u < hi; u++) {
                 const int64_t strip = u / g->n_groups, group = u % g->n_groups;
@@ -171,7 +184,7 @@ static inline __attribute__((always_inline)) void units(const cpu_conv_weights_j
                                        ? rd_strip_start(g->K, strip + 1, j->n_strips)
                                        : g->K;
                 const tap *t = &j->taps[group];
-                const int64_t p0 = most(r0, t->p0), p1 = least(r1, t->p1);
+                const int64_t p0 = max_i64(r0, t->p0), p1 = min_i64(r1, t->p1);
                 if (j->bias && group == 0 && strip != last_strip)
                     bias_sums(j, i0, i1, r0, r1, b0, b1 - b0, B);
                 last_strip = strip;
@@ -196,7 +209,7 @@ static inline __attribute__((always_inline)) void units(const cpu_conv_weights_j
     }
 }
 
-static void units_part(void *ctx, int64_t lo, int64_t hi)
+static void units_range(void *ctx, int64_t lo, int64_t hi)
 {
     const cpu_conv_weights_job *j = ctx;
     if (j->g.dy_block == j->g.oh * j->g.ow * 8)
@@ -205,12 +218,12 @@ static void units_part(void *ctx, int64_t lo, int64_t hi)
         units(j, lo, hi, 16);
 }
 
-/* Result pixels k for which 0 <= k stride + offset < size. */
+/* Sets [*k0, *k1) to the result pixels k with 0 <= k stride + offset < size. */
 static void inside(int64_t offset, int64_t size, int64_t stride, int64_t n, int64_t *k0,
                    int64_t *k1)
 {
     *k0 = offset < 0 ? (-offset + stride - 1) / stride : 0;
-    *k1 = size - 1 - offset < 0 ? 0 : least(n, (size - 1 - offset) / stride + 1);
+    *k1 = size - 1 - offset < 0 ? 0 : min_i64(n, (size - 1 - offset) / stride + 1);
 }
 
 static void taps_of_blocks(const rd_conv_shape *s, const geometry *g, tap *t)
@@ -237,7 +250,7 @@ static void taps_of_nhwc(const rd_conv_shape *s, const geometry *g, tap *t)
     for (int64_t k = 0; k < n; k += TAPS, t++) {
         *t = (tap){.p1 = g->oh, .q1 = g->ow};
         for (int64_t m = 0; m < TAPS; m++) {
-            const int64_t e = least(k + m, n - 1), c = e % s->ci, col = e / s->ci % s->kw,
+            const int64_t e = min_i64(k + m, n - 1), c = e % s->ci, col = e / s->ci % s->kw,
                           r = e / s->ci / s->kw;
             t->at[m] = r * g->row + col * g->pixel + c;
             t->to[m] = k + m < n ? e : -1;
@@ -245,14 +258,14 @@ static void taps_of_nhwc(const rd_conv_shape *s, const geometry *g, tap *t)
     }
 }
 
-/* NHWC with the padding written out. */
+/* Copies an NHWC image with its padding to out. */
 static void pad_nhwc(const rd_conv_shape *s, const float *x, int64_t height, int64_t width,
                      float *out)
 {
     memset(out, 0, (size_t)(s->n * height * width * s->ci) * sizeof *out);
     for (int64_t i = 0; i < s->n; i++)
         for (int64_t h = 0; h < s->h && h + s->top < height; h++) {
-            const int64_t cols = least(s->w, width - s->left);
+            const int64_t cols = min_i64(s->w, width - s->left);
             if (cols > 0)
                 memcpy(out + ((i * height + h + s->top) * width + s->left) * s->ci,
                        x + (i * s->h + h) * s->w * s->ci, (size_t)(cols * s->ci) * sizeof *out);
@@ -260,8 +273,8 @@ static void pad_nhwc(const rd_conv_shape *s, const float *x, int64_t height, int
 }
 
 rd_code rd_conv_weights(rd_cpu *b, const rd_conv_shape *s, int64_t block, int64_t oh, int64_t ow,
-                        const float *x, const float *dy, rd_room *room, float *dW, float *dbias,
-                        rd_status *st)
+                        const float *x, const float *dy, rd_cpu_buffer *buffer, float *dW,
+                        float *dbias, rd_status *st)
 {
     const int64_t B = block, n_taps = s->kh * s->kw * s->ci;
     geometry g = {.n = s->n,
@@ -282,11 +295,11 @@ rd_code rd_conv_weights(rd_cpu *b, const rd_conv_shape *s, int64_t block, int64_
                  taps = (size_t)g.n_groups;
     const size_t padded = copy ? (size_t)(s->n * height * width * s->ci) : 0,
                  bias = (size_t)(g.K * B);
-    RD_TRY(rd_room_get(room, (sums + padded + bias) * sizeof(float) + taps * sizeof(tap) + 256,
-                       st));
-    float *const sum = room->p, *const image = sum + (sums + 15) / 16 * 16,
+    RD_TRY(rd_cpu_buffer_reserve(
+        buffer, (sums + padded + bias) * sizeof(float) + taps * sizeof(tap) + 256, st));
+    float *const sum = buffer->p, *const image = sum + (sums + 15) / 16 * 16,
                  *const bias_sum = image + padded;
-    void *const after = (unsigned char *)room->p +
+    void *const after = (unsigned char *)buffer->p +
                         ((sums + 15) / 16 * 16 + padded + bias) * sizeof(float);
     tap *const t = (tap *)(((uintptr_t)after + 63) / 64 * 64);
     g.x = x;
@@ -309,20 +322,20 @@ rd_code rd_conv_weights(rd_cpu *b, const rd_conv_shape *s, int64_t block, int64_
     memset(sum, 0, sums * sizeof(float));
     memset(bias_sum, 0, bias * sizeof(float));
     const int64_t row_bytes = (BLOCKS * ow * B + s->stride * g.row) * (int64_t)sizeof(float);
-    const int64_t rows = most(1, CHUNK_BYTES / row_bytes);
+    const int64_t rows = max_i64(1, CHUNK_BYTES / row_bytes);
     cpu_conv_weights_job j = {.g = g,
                               .taps = t,
                               .sum = sum,
                               .bias = dbias ? bias_sum : NULL,
-                              .rows = least(rows, oh),
+                              .rows = min_i64(rows, oh),
                               .samples = 1,
                               .n_strips = n_strips};
-    if (rows >= oh) j.samples = most(1, rows / oh);
-    rd_parallel(&b->base, n_strips * g.n_groups, 1, units_part, &j);
+    if (rows >= oh) j.samples = max_i64(1, rows / oh);
+    rd_parallel(&b->base, n_strips * g.n_groups, 1, units_range, &j);
     for (int64_t strip = 0; strip < n_strips; strip++) {
         const int64_t b0 = rd_strip_start(g.K, strip, n_strips),
                       b1 = strip + 1 < n_strips ? rd_strip_start(g.K, strip + 1, n_strips) : g.K;
-        const int64_t lanes = least(s->co, b1 * B) - b0 * B;
+        const int64_t lanes = min_i64(s->co, b1 * B) - b0 * B;
         for (int64_t k = 0; k < g.n_groups; k++)
             for (int64_t m = 0; m < TAPS; m++) {
                 if (t[k].to[m] < 0) continue;

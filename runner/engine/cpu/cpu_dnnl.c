@@ -1,37 +1,49 @@
-/* cpu_dnnl.c -- the CPU backend's products, by oneDNN. Knows oneDNN, with dnnl_seam.h for 2.6 and 3.x.
+/* cpu_dnnl.c -- the CPU backend's products, by oneDNN (dnnl_seam.h: 2.6 and 3.x).
  *
- * Products with a parameter, Y = X W for m rows X, are what a recurrent model spends its time in, with m the few dozen
- * sentences of a batch. dnnl_sgemm and matmul copy W into their own layout at every call, which at m = 64 costs a third
- * to a half of the time. A 1x1 convolution over a "picture" of height 1 and width m is the same product (NHWC
- * activations are plain rows), and oneDNN lets the caller keep its weights in the blocked layout. Measured on one AVX2
- * core (sgemm / convolution, GFLOP/s; sgemm at 2048^3 reaches 81): 64x512x512 56 / 99, 64x2048x1024 40 / 75, 32x512x512
- * 54 / 98, 16x512x256 61 / 91.
+ * A recurrent model spends its time in products with a parameter, Y = X W for m rows of X; m is
+ * the few dozen sentences of a batch. dnnl_sgemm and matmul copy W into their own layout at
+ * every call. At m = 64 the copy costs a third to a half of the time. A 1x1 convolution over an
+ * image of height 1 and width m is the same product, because NHWC activations are plain rows.
+ * Its weights can stay in oneDNN's blocked layout. Measured on one AVX2 core (sgemm at 2048^3
+ * reaches 81 GFLOP/s):
  *
- * So that few primitives are made, m is cut in blocks of BLOCK rows and a rest that is rounded up to a multiple of
- * STEP.
- */
+ *   m x k x n       sgemm, GFLOP/s   convolution, GFLOP/s
+ *   64x512x512      56               99
+ *   64x2048x1024    40               75
+ *   32x512x512      54               98
+ *   16x512x256      61               91
+ *
+ * m is cut into blocks of BLOCK rows and a rest that is rounded up to a multiple of STEP. This
+ * keeps the number of primitives small. */
 #include "cpu_packed.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = 64, STEP = RD_SLACK_ROWS, N_SIZES = BLOCK / STEP };
 
-/* One product of the convolution kind: fixed m, k, n. */
+/* One product with fixed m, k, n. */
 typedef struct product {
-    dnnl_primitive_t prim; /* NULL: not made yet, or (when `tried`) not to be had at speed */
+    /* NULL: not made yet, or (if `tried`) oneDNN has no fast kernel. */
+    dnnl_primitive_t prim;
     dnnl_memory_t src, wei, dst;
     bool tried;
 } product;
 
 /* W [k, n] in one orientation: Y[m, n] = X[m, k] W. */
 typedef struct cpu_dnnl_side {
-    product p[2][N_SIZES]; /* [add][m / 8 - 1] */
-    md_ptr wmd;            /* the blocked layout, chosen at m = BLOCK */
-    bool has_wmd, conv;    /* conv: the convolution is fast for this shape; else sgemm */
-    void *blocked;         /* owned: weights in layout wmd */
+    /* [add][m / STEP - 1] */
+    product p[2][N_SIZES];
+    /* The blocked layout, chosen at m = BLOCK. */
+    md_ptr wmd;
+    /* conv: the convolution is fast for this shape. False: sgemm computes it. */
+    bool has_wmd, conv;
+    /* Weights in layout wmd; owned. */
+    void *blocked;
     int64_t k, n;
-    bool transposed; /* of the parameter */
+    /* Whether W is the transposed parameter. */
+    bool transposed;
     uint64_t version;
 } cpu_dnnl_side;
 
@@ -41,7 +53,8 @@ struct rd_cpu_packed {
     const rd_param *w;
     int64_t row0, k, n;
     cpu_dnnl_side fwd, bwd;
-    float *rounded; /* mixed without instructions: the rows, rounded to bfloat16 */
+    /* If bfloat16 is emulated: the rows, rounded. */
+    float *rounded;
     uint64_t rounded_version;
     rd_cpu_packed *next;
 };
@@ -91,7 +104,7 @@ static bool cpu_dnnl_fast(const char *impl)
     return strstr(impl, "jit") || strstr(impl, "brg");
 }
 
-/* Makes the product for m rows; leaves prim NULL where the library has nothing fast for it. */
+/* Makes the product for m rows. prim stays NULL if the library has no fast kernel. */
 static rd_code product_make(rd_cpu *b, cpu_dnnl_side *s, int64_t m, bool add, product *p,
                             rd_status *st)
 {
@@ -150,13 +163,13 @@ done:
     return st->code;
 }
 
-/* Brings the blocked copy up to date with the parameter. */
+/* Updates the blocked copy if the parameter has changed. */
 static rd_code side_refresh(rd_cpu_packed *q, cpu_dnnl_side *s, rd_status *st)
 {
     rd_cpu *b = q->be;
     const uint64_t now = rd_params_version(q->ps);
     if (!s->conv || s->version == now) return RD_OK;
-    /* The parameter's rows as OIHW weights: O runs over columns of the product's result. */
+    /* The parameter's rows as OIHW weights: O is the column of the product's result. */
     const dnnl_dims_t d = {s->n, s->k, 1, 1};
     md_ptr from;
     dnnl_primitive_desc_t pd = NULL;
@@ -173,7 +186,7 @@ static rd_code side_refresh(rd_cpu_packed *q, cpu_dnnl_side *s, rd_status *st)
         q->rounded_version = now;
         rows = q->rounded;
     }
-    /* forward: parameter is [k, n] = IO, tag "ba.."; transposed: parameter is [n, k] = OI */
+    /* Forward: the parameter is [k, n] = IO, tag "ba..". Transposed: it is [n, k] = OI. */
     TRY_DNNL(md_make(&from, 4, d, dnnl_f32, s->transposed ? dnnl_abcd : dnnl_bacd));
     has = true;
     TRY_DNNL(dnnl_reorder_primitive_desc_create(&pd, MD_REF(from), b->engine, MD_REF(s->wmd),
@@ -216,8 +229,8 @@ rd_code rd_cpu_packed_new(rd_cpu *b, const rd_params *ps, const rd_param *w, int
     q->k = k;
     q->n = w->n_dim == 2 ? w->dim[1] : 1;
     if (w->n_dim != 2 || row0 < 0 || k <= 0 || row0 + k > w->dim[0]) {
-        rd_fail(st, RD_EBUG, "rows %lld..%lld of parameter '%s' cannot be packed", (long long)row0,
-                (long long)(row0 + k), w->name);
+        rd_fail(st, RD_EBUG, "rows %" PRId64 "..%" PRId64 " of parameter '%s' cannot be packed",
+                row0, row0 + k, w->name);
         goto done;
     }
     RD_TRY(side_init(q, &q->fwd, false, st));
@@ -244,7 +257,8 @@ rd_cpu_packed *rd_cpu_packed_of(rd_cpu *b, const rd_params *ps, const rd_param *
 static rd_code cpu_dnnl_run(rd_cpu *b, product *p, const void *x, float *y, rd_status *st)
 {
     void *src;
-    memcpy(&src, &x, sizeof src); /* the library's interface has no const */
+    /* The library's interface has no const. */
+    memcpy(&src, &x, sizeof src);
     TRY_DNNL(dnnl_memory_set_data_handle(p->src, src));
     TRY_DNNL(dnnl_memory_set_data_handle(p->dst, y));
     const dnnl_exec_arg_t args[] = {
@@ -268,17 +282,18 @@ static rd_code side_mul(rd_cpu_packed *q, cpu_dnnl_side *s, int64_t m, const flo
         product *p = &s->p[add][rows / STEP - 1];
         if (!p->tried) RD_TRY(product_make(b, s, rows, add, p, st));
         const void *x = X + i * s->k;
-        if (!p->prim) { /* this number of rows alone has no fast kernel */
+        /* Only this number of rows has no fast kernel. */
+        if (!p->prim) {
             RD_TRY(rd_cpu_gemm(b, false, s->transposed, left, s->n, s->k, 1.0f, x, s->k, plain,
                                q->n, add ? 1.0f : 0.0f, Y + i * s->n, s->n, st));
             continue;
         }
         if (b->mixed && b->bf16_hw) {
-            RD_TRY(rd_room_get(&b->half[0], (size_t)(rows * s->k) * 2, st));
+            RD_TRY(rd_cpu_buffer_reserve(&b->half[0], (size_t)(rows * s->k) * 2, st));
             rd_to_half(x, b->half[0].p, rows * s->k);
             x = b->half[0].p;
         } else if (b->mixed) {
-            RD_TRY(rd_room_get(&b->soft[0], (size_t)(rows * s->k) * 4, st));
+            RD_TRY(rd_cpu_buffer_reserve(&b->soft[0], (size_t)(rows * s->k) * 4, st));
             rd_to_soft(x, b->soft[0].p, rows * s->k);
             x = b->soft[0].p;
         }
@@ -302,7 +317,8 @@ rd_code rd_cpu_packed_mul_t(rd_cpu_packed *p, int64_t m, const float *Y, float *
 }
 
 /* ---- general products ---- */
-/* C [m, n] = A [m, k] B [k, n] (+ C) of bfloat16 operands, stored as given or transposed. */
+/* Makes the product C [m, n] = A [m, k] B [k, n] (+ C) with bfloat16 operands. ta, tb: A, B are
+ * stored transposed. */
 static rd_code gemm_make(rd_cpu *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k,
                          product *p, rd_status *st)
 {
@@ -338,7 +354,7 @@ done:
     return st->code;
 }
 
-/* The product of these shapes, made on first use; NULL after a failure. */
+/* Returns the product of these shapes, made at its first use. NULL after a failure. */
 static product *gemm_find(rd_cpu *b, bool ta, bool tb, bool add, int64_t m, int64_t n, int64_t k,
                           rd_status *st)
 {
@@ -362,16 +378,18 @@ static product *gemm_find(rd_cpu *b, bool ta, bool tb, bool add, int64_t m, int6
     return &g->p;
 }
 
-/* A bfloat16 product on a processor that has it; C is contiguous. The operands are copied anyway; k is rounded up to a
- * multiple of 64 with zeros there, so that few shapes occur. */
+/* Computes a bfloat16 product on a CPU with bfloat16 instructions; C is contiguous. The operands
+ * are copied anyway. The copies round k up to a multiple of 64 and fill it with zeros, so that
+ * few shapes occur. */
 static rd_code gemm_bf16(rd_cpu *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
                          const float *A, int64_t lda, const float *B, int64_t ldb, bool add,
                          float *C, rd_status *st)
 {
     const int64_t kk = (k + 63) / 64 * 64;
-    RD_TRY(rd_room_get(&b->half[0], (size_t)(m * kk) * 2, st));
-    RD_TRY(rd_room_get(&b->half[1], (size_t)(kk * n) * 2, st));
-    /* op(A) as stored: [m, kk] or, transposed, [kk, m]; rows of A are contiguous either way */
+    RD_TRY(rd_cpu_buffer_reserve(&b->half[0], (size_t)(m * kk) * 2, st));
+    RD_TRY(rd_cpu_buffer_reserve(&b->half[1], (size_t)(kk * n) * 2, st));
+    /* The copy of A is [m, kk], or [kk, m] if transposed. Rows of A are contiguous in both
+     * cases. */
     const int64_t ra = ta ? k : m, ca = ta ? m : k, wa = ta ? m : kk;
     memset(b->half[0].p, 0, (size_t)(m * kk) * 2);
     for (int64_t i = 0; i < ra; i++) rd_to_half(A + i * lda, (uint16_t *)b->half[0].p + i * wa, ca);
@@ -404,8 +422,8 @@ rd_code rd_cpu_gemm(rd_cpu *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k
     if (b->mixed) {
         const int64_t na = ((ta ? k : m) - 1) * lda + (ta ? m : k),
                       nb = ((tb ? n : k) - 1) * ldb + (tb ? k : n);
-        RD_TRY(rd_room_get(&b->soft[0], (size_t)na * 4, st));
-        RD_TRY(rd_room_get(&b->soft[1], (size_t)nb * 4, st));
+        RD_TRY(rd_cpu_buffer_reserve(&b->soft[0], (size_t)na * 4, st));
+        RD_TRY(rd_cpu_buffer_reserve(&b->soft[1], (size_t)nb * 4, st));
         rd_to_soft(A, b->soft[0].p, na);
         rd_to_soft(B, b->soft[1].p, nb);
         a = b->soft[0].p;
@@ -427,7 +445,7 @@ void rd_cpu_products_free(rd_cpu *b)
     for (int i = 0; i < b->n_gp; i++) product_free(&b->gp[i].p);
     free(b->gp);
     for (int i = 0; i < 2; i++) {
-        rd_room_free(&b->half[i]);
-        rd_room_free(&b->soft[i]);
+        rd_cpu_buffer_free(&b->half[i]);
+        rd_cpu_buffer_free(&b->soft[i]);
     }
 }

@@ -1,15 +1,20 @@
-/* cpu_winograd.c -- 3x3 convolutions of stride 1 by minimal filtering, F(2x2, 3x3) (Lavin and Gray 2015,
- * arXiv:1509.09308): tiles of 4x4 pixels give 2x2 results with 16 multiplications a pair of channels instead of 36.
+/* cpu_winograd.c -- 3x3 convolutions with stride 1 by minimal filtering, F(2x2, 3x3).
  *
- *   U = G g G^T,  V = B^T d B,  M = U V (a product over channels at each of 16 places),  y = A^T M A
+ * Lavin and Gray 2015, arXiv:1509.09308: tiles of 4x4 pixels give 2x2 results. A pair of
+ * channels needs 16 multiplications instead of 36.
  *
- * The library has it for AVX-512 alone, and leaves it there to whoever asks for it. Here it takes 0.6 to 0.7 of the
- * direct convolution's time. All of it is float32; the sums are of as many terms as there are channels, and a result
- * differs from the direct one by a few units in the last place of its largest term.
+ *   U = G g G^T
+ *   V = B^T d B
+ *   M = U V       a product over channels at each of the 16 places
+ *   y = A^T M A
  *
- * A chunk of tiles is transformed, multiplied and transformed back while it lies in the second cache. Chunks do not
- * depend on the number of threads, nor do results. The gradient of the data is the same with the kernel turned by 180
- * degrees and its channels exchanged. */
+ * oneDNN has this method for AVX-512 only, and uses it only on request. This file takes 0.6 to
+ * 0.7 of the direct convolution's time. All numbers are float32. A sum has one term per channel.
+ * A result differs from the direct one by a few units in the last place of its largest term.
+ *
+ * A chunk of tiles is transformed, multiplied and transformed back while it is in the L2 cache.
+ * Chunks and results do not depend on the number of threads. The gradient of the data is the
+ * same convolution with the kernel turned by 180 degrees and its channels exchanged. */
 #include "cpu_winograd.h"
 #include "strips.h"
 #if defined __AVX512F__ || (defined __AVX2__ && defined __FMA__)
@@ -19,22 +24,26 @@
 enum {
     BLOCKS = RD_STRIP,
     CHUNK_BYTES = 384 << 10,
-    LEAST_TILES = 36,
-    MOST_TILES = 252,
+    MIN_TILES = 36,
+    MAX_TILES = 252,
     STEP_TILES = 12,
-    LEAST_SUMMED = 144
+    MIN_SUMMED_TILES = 144
 };
 
 typedef struct cpu_winograd_job {
+    /* th, tw: rows and columns of tiles. tiles: number of tiles of all samples. */
     int64_t n, h, w, oh, ow, top, left, th, tw, tiles;
-    int64_t in_K, out_K, n_strips; /* blocks of channels */
-    int64_t T;                     /* tiles of a chunk */
-    int64_t in_step,
-        out_step; /* floats from one of the 16 places to the next; no multiple of 4 KiB: they would meet
-                                  in the same sets of the first cache */
-    int64_t slot, n_slots; /* floats of a thread's memory, threads */
+    /* Blocks of channels of input and result, strips of the result. */
+    int64_t in_K, out_K, n_strips;
+    /* Tiles of a chunk. */
+    int64_t T;
+    /* Floats from one of the 16 places to the next. No multiple of 4 KiB: such places would share
+     * the same sets of the L1 cache. */
+    int64_t in_step, out_step;
+    /* Floats of a thread's memory, number of threads. */
+    int64_t slot, n_slots;
     const float *x, *U, *bias;
-    float *y, *room;
+    float *y, *buffer;
     bool relu, add;
 } cpu_winograd_job;
 
@@ -45,22 +54,25 @@ typedef struct weights_job {
     bool flip;
 } weights_job;
 
-/* x: what it says of images and tiles, x being the input and y the result. */
 typedef struct gradient_job {
+    /* Sizes of images and tiles of the forward convolution. */
     cpu_winograd_job x;
     const float *dy;
-    float *V, *D, *S; /* a chunk's tiles, and sums [16][strips][C][BLOCKS][B] */
-    float *bias;      /* NULL: not wanted */
+    /* V, D: the tiles of a chunk. S: sums [16][strips][C][BLOCKS][B]. */
+    float *V, *D, *S;
+    /* NULL: not wanted. */
+    float *bias;
     float *dW;
     int64_t ci, co, block;
-    int64_t t0, t1; /* the chunk */
+    /* Tiles t0 .. t1 - 1 are the chunk. */
+    int64_t t0, t1;
 } gradient_job;
 
-/* Else the compiler loads a vector of U again for each of the four tiles. */
+/* Keeps v in a register. Otherwise the compiler loads a vector of U again for each of the tiles. */
 #define IN_REGISTER(v) __asm__("" : "+x"(v))
 
 /* R tiles by N vectors of results: m[t] = sum over c of v[t][c] u[c]. */
-#define TILE(name, vec, B, R, N, load, store, all, fma, zero)                        \
+#define TILE(name, vec, B, R, N, load, store, broadcast, fma, zero)                  \
     static void name(const float *v, int64_t C, const float *u, float *m, int64_t D) \
     {                                                                                \
         vec s[R][N];                                                                 \
@@ -73,7 +85,7 @@ typedef struct gradient_job {
                 IN_REGISTER(w[b]);                                                   \
             }                                                                        \
             for (int t = 0; t < (R); t++) {                                          \
-                const vec a = all(v[t * C + c]);                                     \
+                const vec a = broadcast(v[t * C + c]);                               \
                 for (int b = 0; b < (N); b++) s[t][b] = fma(a, w[b], s[t][b]);       \
             }                                                                        \
         }                                                                            \
@@ -82,7 +94,7 @@ typedef struct gradient_job {
     }
 
 /* Four input channels by N vectors of results: sum[r] += sum over tiles of v[t][r] d[t]. */
-#define SUM(name, vec, B, N, load, store, all, fma)                                               \
+#define SUM(name, vec, B, N, load, store, broadcast, fma)                                         \
     static void name(const float *v, int64_t C, const float *d, int64_t D, int64_t n, float *sum) \
     {                                                                                             \
         vec s[4][N];                                                                              \
@@ -95,7 +107,7 @@ typedef struct gradient_job {
                 IN_REGISTER(w[b]);                                                                \
             }                                                                                     \
             for (int r = 0; r < 4; r++) {                                                         \
-                const vec a = all(v[r]);                                                          \
+                const vec a = broadcast(v[r]);                                                    \
                 for (int b = 0; b < (N); b++) s[r][b] = fma(a, w[b], s[r][b]);                    \
             }                                                                                     \
         }                                                                                         \
@@ -250,7 +262,8 @@ bool rd_winograd_of(const rd_conv_shape *s, int64_t block, bool data, rd_winogra
                              .co = s->co,
                              .block = block,
                              .flip = true};
-    /* Tiles at the border compute results that nobody wants: 16 multiplications a tile against 9 a pixel. */
+    /* Tiles at the border also compute results outside the image. A tile costs 16 multiplications,
+     * a pixel of the direct convolution 9. */
     return 16 * ((out->oh + 1) / 2) * ((out->ow + 1) / 2) * 3 <= 2 * 9 * out->oh * out->ow;
 }
 
@@ -269,11 +282,11 @@ size_t rd_winograd_weight_bytes(const rd_winograd *g)
            sizeof(float);
 }
 
-static void weights_part_8(void *ctx, int64_t lo, int64_t hi)
+static void weights_range_8(void *ctx, int64_t lo, int64_t hi)
 {
     weights_8(ctx, lo, hi);
 }
-static void weights_part_16(void *ctx, int64_t lo, int64_t hi)
+static void weights_range_16(void *ctx, int64_t lo, int64_t hi)
 {
     weights_16(ctx, lo, hi);
 }
@@ -283,7 +296,7 @@ void rd_winograd_weights(rd_cpu *b, const rd_winograd *g, const float *W, float 
     weights_job j = {g->ci, g->co, blocks_in(g), blocks_out(g), rd_strips(blocks_out(g)),
                      W,     U,     g->flip};
     if (g->ci % g->block || g->co % g->block) memset(U, 0, rd_winograd_weight_bytes(g));
-    rd_parallel(&b->base, g->ci, 4, g->block == 8 ? weights_part_8 : weights_part_16, &j);
+    rd_parallel(&b->base, g->ci, 4, g->block == 8 ? weights_range_8 : weights_range_16, &j);
 }
 
 static void slots_8(void *ctx, int64_t lo, int64_t hi)
@@ -296,7 +309,7 @@ static void slots_16(void *ctx, int64_t lo, int64_t hi)
 }
 
 /* ---- the gradient of the weights ---- */
-static void tiles_part(void *ctx, int64_t lo, int64_t hi)
+static void tiles_range(void *ctx, int64_t lo, int64_t hi)
 {
     const gradient_job *g = ctx;
     const int64_t t0 = g->t0 + lo, t1 = g->t0 + hi, C = g->x.in_K * g->block;
@@ -308,7 +321,7 @@ static void tiles_part(void *ctx, int64_t lo, int64_t hi)
         result_tiles_16(g, t0, t1, g->t0);
     }
 }
-static void sums_part(void *ctx, int64_t lo, int64_t hi)
+static void sums_range(void *ctx, int64_t lo, int64_t hi)
 {
     const gradient_job *g = ctx;
     if (g->block == 8)
@@ -316,7 +329,7 @@ static void sums_part(void *ctx, int64_t lo, int64_t hi)
     else
         gradient_sums_16(g, g->t1 - g->t0, lo, hi);
 }
-static void fold_part(void *ctx, int64_t lo, int64_t hi)
+static void fold_range(void *ctx, int64_t lo, int64_t hi)
 {
     const gradient_job *g = ctx;
     if (g->block == 8)
@@ -345,17 +358,17 @@ static cpu_winograd_job cpu_winograd_job_of(const rd_winograd *g)
     return j;
 }
 
-static void cpu_winograd_cut(cpu_winograd_job *j, int64_t block, int64_t least)
+static void cpu_winograd_chunk(cpu_winograd_job *j, int64_t block, int64_t min_tiles)
 {
     j->T = CHUNK_BYTES / (16 * (j->in_K + j->out_K) * block * (int64_t)sizeof(float)) / STEP_TILES *
            STEP_TILES;
-    j->T = j->T < least ? least : j->T > MOST_TILES ? MOST_TILES : j->T;
+    j->T = j->T < min_tiles ? min_tiles : j->T > MAX_TILES ? MAX_TILES : j->T;
     j->in_step = j->T * j->in_K * block + 16;
     j->out_step = j->T * j->out_K * block + 16;
 }
 
 rd_code rd_winograd_gradient(rd_cpu *b, const rd_winograd *w, const float *x, const float *dy,
-                             rd_room *room, float *dW, float *dbias, rd_status *st)
+                             rd_cpu_buffer *buffer, float *dW, float *dbias, rd_status *st)
 {
     gradient_job g = {.x = cpu_winograd_job_of(w),
                       .dy = dy,
@@ -365,12 +378,12 @@ rd_code rd_winograd_gradient(rd_cpu *b, const rd_winograd *w, const float *x, co
                       .block = w->block};
     cpu_winograd_job *j = &g.x;
     j->x = x;
-    cpu_winograd_cut(j, w->block, LEAST_SUMMED);
+    cpu_winograd_chunk(j, w->block, MIN_SUMMED_TILES);
     const int64_t D = j->out_K * w->block,
                   sums = 16 * j->n_strips * j->in_K * w->block * BLOCKS * w->block;
-    RD_TRY(rd_room_get(room, (size_t)(sums + D + 16 * (j->in_step + j->out_step)) * sizeof(float),
-                       st));
-    g.S = room->p;
+    RD_TRY(rd_cpu_buffer_reserve(
+        buffer, (size_t)(sums + D + 16 * (j->in_step + j->out_step)) * sizeof(float), st));
+    g.S = buffer->p;
     float *const bias = g.S + sums;
     g.V = bias + D;
     g.D = g.V + 16 * j->in_step;
@@ -378,31 +391,32 @@ rd_code rd_winograd_gradient(rd_cpu *b, const rd_winograd *w, const float *x, co
     memset(g.S, 0, (size_t)(sums + D) * sizeof(float));
     for (g.t0 = 0; g.t0 < j->tiles; g.t0 = g.t1) {
         g.t1 = j->tiles - g.t0 < j->T ? j->tiles : g.t0 + j->T;
-        rd_parallel(&b->base, g.t1 - g.t0, 4, tiles_part, &g);
-        rd_parallel(&b->base, 16 * j->n_strips, 1, sums_part, &g);
+        rd_parallel(&b->base, g.t1 - g.t0, 4, tiles_range, &g);
+        rd_parallel(&b->base, 16 * j->n_strips, 1, sums_range, &g);
     }
-    rd_parallel(&b->base, w->ci, 4, fold_part, &g);
+    rd_parallel(&b->base, w->ci, 4, fold_range, &g);
     for (int64_t o = 0; o < w->co && dbias; o++) dbias[o] += bias[o];
 done:
     return st->code;
 }
 
 rd_code rd_winograd_run(rd_cpu *b, const rd_winograd *g, const float *x, const float *U,
-                        const float *bias, float *y, rd_room *room, rd_status *st)
+                        const float *bias, float *y, rd_cpu_buffer *buffer, rd_status *st)
 {
     cpu_winograd_job j = cpu_winograd_job_of(g);
     j.x = x;
     j.U = U;
     j.y = y;
-    cpu_winograd_cut(&j, g->block, LEAST_TILES);
+    cpu_winograd_chunk(&j, g->block, MIN_TILES);
     j.slot = 16 * (j.in_step + j.out_step);
     const int64_t chunks = (j.tiles + j.T - 1) / j.T;
     j.n_slots = b->base.n_threads < chunks ? b->base.n_threads : chunks;
     const int64_t D = j.out_K * g->block;
-    RD_TRY(rd_room_get(room, (size_t)(j.n_slots * j.slot + D) * sizeof(float), st));
-    j.room = (float *)room->p + D;
-    if (bias) { /* padded to whole blocks */
-        float *padded = room->p;
+    RD_TRY(rd_cpu_buffer_reserve(buffer, (size_t)(j.n_slots * j.slot + D) * sizeof(float), st));
+    j.buffer = (float *)buffer->p + D;
+    /* The kernel reads whole blocks. */
+    if (bias) {
+        float *padded = buffer->p;
         memset(padded, 0, (size_t)D * sizeof *padded);
         memcpy(padded, bias, (size_t)g->co * sizeof *padded);
         j.bias = padded;

@@ -1,19 +1,21 @@
-/* dnnl_seam.h -- one seam for the two generations of oneDNN's C API, 2.6 (Debian 12) and 3.x: descriptors are plain
- * structs in one and handles in the other. With cpu_dnnl.c, cpu_conv.c and cpu_conv_kernel.c the only place that knows
- * oneDNN. */
+/* dnnl_seam.h -- one interface to both versions of oneDNN's C API, 2.6 (Debian 12) and 3.x.
+ *
+ * Descriptors are plain structs in 2.6 and handles in 3.x. Only this header, cpu_backend.c,
+ * cpu_base.c, cpu_dnnl.c, cpu_conv.c and cpu_conv_kernel.c call oneDNN. */
 #ifndef RD_DNNL_SEAM_H
 #define RD_DNNL_SEAM_H
 
 #include <dnnl.h>
 #include <stdbool.h>
 
-/* A convolution in one of its three directions: strides and padding as oneDNN wants them. */
+/* Strides and padding of a convolution in the form that oneDNN expects. */
 typedef struct conv_geometry {
     dnnl_dims_t stride, before, after;
 } conv_geometry;
 
 #if DNNL_VERSION_MAJOR >= 3
-typedef dnnl_memory_desc_t md_ptr; /* opaque handle */
+/* An opaque handle. */
+typedef dnnl_memory_desc_t md_ptr;
 typedef const_dnnl_memory_desc_t md_in;
 #define MD_REF(x) (x)
 static inline dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t,
@@ -58,7 +60,7 @@ static inline dnnl_status_t md_copy(md_ptr *to, md_in from)
 {
     return dnnl_memory_desc_clone(to, from);
 }
-/* bias: NULL, or a reference. hint: the forward one. */
+/* Make the descriptors of the three directions. b: bias, or NULL. hint: the forward descriptor. */
 static inline dnnl_status_t conv_fwd_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s,
                                         md_in w, md_in b, md_in d, const conv_geometry *g,
                                         const_dnnl_primitive_attr_t a)
@@ -87,7 +89,8 @@ static inline dnnl_status_t conv_weights_pd(dnnl_primitive_desc_t *pd, dnnl_engi
         pd, e, dnnl_convolution_direct, s, w, b, d, g->stride, zero, g->before, g->after, hint, a);
 }
 #else
-typedef dnnl_memory_desc_t md_ptr; /* a plain struct */
+/* A plain struct. */
+typedef dnnl_memory_desc_t md_ptr;
 typedef const dnnl_memory_desc_t *md_in;
 #define MD_REF(x) (&(x))
 static inline dnnl_status_t md_make(md_ptr *md, int n, const dnnl_dims_t d, dnnl_data_type_t t,
@@ -133,7 +136,7 @@ static inline dnnl_status_t md_copy(md_ptr *to, md_in from)
     *to = *from;
     return dnnl_success;
 }
-/* bias: NULL, or a reference. hint: the forward one. */
+/* Make the descriptors of the three directions. b: bias, or NULL. hint: the forward descriptor. */
 static inline dnnl_status_t conv_fwd_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, md_in s,
                                         md_in w, md_in b, md_in d, const conv_geometry *g,
                                         const_dnnl_primitive_attr_t a)

@@ -1,5 +1,7 @@
-/* strips.h -- blocks of channels in strips of up to three: what twelve vectors in registers hold for four rows. A
- * single last block borrows from its neighbour: 3 + 1 = 2 + 2. */
+/* strips.h -- cuts blocks of channels into strips of up to three.
+ *
+ * Twelve vectors in registers hold three blocks for four rows. If one block would remain, the strip
+ * before it gives it one of its blocks: 2 + 2 instead of 3 + 1. */
 #ifndef RD_STRIPS_H
 #define RD_STRIPS_H
 
@@ -7,16 +9,17 @@
 
 enum { RD_STRIP = 3 };
 
+/* Returns the number of strips. */
 static inline int64_t rd_strips(int64_t blocks)
 {
     return (blocks + RD_STRIP - 1) / RD_STRIP;
 }
-/* First block of strip i of n. */
+/* Returns the first block of strip i of n. */
 static inline int64_t rd_strip_start(int64_t blocks, int64_t i, int64_t n)
 {
     return blocks % RD_STRIP == 1 && blocks > 1 && i == n - 1 ? blocks - 2 : i * RD_STRIP;
 }
-/* The strip that a block is in. */
+/* Returns the strip that contains a block. */
 static inline int64_t rd_strip_of(int64_t blocks, int64_t block)
 {
     const int64_t n = rd_strips(blocks);

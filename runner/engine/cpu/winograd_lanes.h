@@ -1,5 +1,7 @@
-/* winograd_lanes.h -- the loops of cpu_winograd.c for one width of vectors; read once for each, with LANES defined (8,
- * 16) and NAME(x), which makes names of it. No guard: it is meant to be read twice. */
+/* winograd_lanes.h -- the loops of cpu_winograd.c for one width of vectors.
+ *
+ * cpu_winograd.c includes this file once for each width, with LANES defined (8 or 16) and NAME(x),
+ * which adds the width to a name. So the file has no include guard. */
 
 typedef float NAME(vec) __attribute__((vector_size(LANES * 4)));
 #define VEC NAME(vec)
@@ -15,8 +17,8 @@ static inline void NAME(store)(float *x, VEC v)
     memcpy(x, &v, sizeof v);
 }
 
-/* V = B^T d B of one tile and block of channels. */
-static inline void NAME(spread_tile)(VEC d[4][4], float *out, int64_t step)
+/* V = B^T d B for one tile and one block of channels. */
+static inline void NAME(transform_tile)(VEC d[4][4], float *out, int64_t step)
 {
     VEC t[4][4];
     for (int j = 0; j < 4; j++) {
@@ -33,7 +35,7 @@ static inline void NAME(spread_tile)(VEC d[4][4], float *out, int64_t step)
     }
 }
 
-/* Tiles t0 .. t1 of all images into V [16][T][C]. */
+/* Transforms tiles t0 .. t1 - 1 of all images into V [16][T][C]. */
 static void NAME(in_tiles)(const cpu_winograd_job *j, int64_t t0, int64_t t1, float *V)
 {
     const int64_t C = j->in_K * LANES, step = j->in_step, P = j->h * j->w;
@@ -52,12 +54,12 @@ static void NAME(in_tiles)(const cpu_winograd_job *j, int64_t t0, int64_t t1, fl
                     else
                         d[a][b] = (VEC){0};
                 }
-            NAME(spread_tile)(d, V + (t - t0) * C + k * LANES, step);
+            NAME(transform_tile)(d, V + (t - t0) * C + k * LANES, step);
         }
     }
 }
 
-/* Y = A^T M A (+ bias), then max(., 0). */
+/* Y = A^T M A (+ bias), then max(., 0) if relu. add: Y +=. */
 static void NAME(out_tiles)(const cpu_winograd_job *j, int64_t t0, int64_t t1, const float *M)
 {
     const int64_t C = j->out_K * LANES, step = j->out_step, P = j->oh * j->ow;
@@ -86,7 +88,8 @@ static void NAME(out_tiles)(const cpu_winograd_job *j, int64_t t0, int64_t t1, c
     }
 }
 
-/* M = V U for n tiles, rounded up to four or six. A panel of U is C by up to three vectors. */
+/* M = V U for n tiles; n is rounded up to a multiple of four or six. A panel of U is C by up to
+ * three vectors. */
 static void NAME(products)(const cpu_winograd_job *j, int64_t n, const float *V, float *M)
 {
     const int64_t C = j->in_K * LANES, D = j->out_K * LANES, panel = C * BLOCKS * LANES;
@@ -109,7 +112,7 @@ static void NAME(products)(const cpu_winograd_job *j, int64_t n, const float *V,
 
 static void NAME(chunks)(const cpu_winograd_job *j, int64_t slot)
 {
-    float *V = j->room + slot * j->slot, *M = V + 16 * j->in_step;
+    float *V = j->buffer + slot * j->slot, *M = V + 16 * j->in_step;
     for (int64_t c = slot; c * j->T < j->tiles; c += j->n_slots) {
         const int64_t t0 = c * j->T, t1 = j->tiles - t0 < j->T ? j->tiles : t0 + j->T;
         NAME(in_tiles)(j, t0, t1, V);
@@ -118,8 +121,8 @@ static void NAME(chunks)(const cpu_winograd_job *j, int64_t slot)
     }
 }
 
-/* U = G g G^T of a vector of channels. */
-static inline void NAME(spread_weights)(const VEC g[3][3], VEC u[4][4])
+/* U = G g G^T for a vector of channels. */
+static inline void NAME(transform_weights)(const VEC g[3][3], VEC u[4][4])
 {
     VEC t[4][3];
     for (int s = 0; s < 3; s++) {
@@ -136,7 +139,8 @@ static inline void NAME(spread_weights)(const VEC g[3][3], VEC u[4][4])
     }
 }
 
-/* Input channels lo .. hi of the parameter's order (ci): W is HWIO. U is zero before, where channels pad a block. */
+/* Transforms the weights of input channels lo .. hi - 1 in the parameter's order (ci). W is
+ * HWIO. Where channels pad a block, the caller has filled U with zeros. */
 static void NAME(weights)(const weights_job *j, int64_t lo, int64_t hi)
 {
     const int64_t panel = j->in_K * LANES * BLOCKS * LANES, all = j->n_strips * panel;
@@ -154,13 +158,15 @@ static void NAME(weights)(const weights_job *j, int64_t lo, int64_t hi)
                     else
                         memcpy(to, w, (size_t)lanes * sizeof *w);
                 }
-            NAME(spread_weights)(g, u);
-            if (!j->flip) { /* a vector of results for input i */
+            NAME(transform_weights)(g, u);
+            if (!j->flip) {
+                /* A vector of results for input i. */
                 const int64_t block = o / LANES, s = rd_strip_of(j->out_K, block);
                 float *to = j->U + s * panel +
                             (i * BLOCKS + block - rd_strip_start(j->out_K, s, j->n_strips)) * LANES;
                 for (int p = 0; p < 16; p++) NAME(store)(to + p * all, u[p / 4][p % 4]);
-            } else { /* inputs o .. for the result i */
+            } else {
+                /* Inputs o, o + 1, ... for the result i. */
                 const int64_t block = i / LANES, s = rd_strip_of(j->out_K, block);
                 float *to = j->U + s * panel +
                             (block - rd_strip_start(j->out_K, s, j->n_strips)) * LANES + i % LANES;
@@ -172,7 +178,7 @@ static void NAME(weights)(const weights_job *j, int64_t lo, int64_t hi)
 }
 
 /* ---- the gradient of the weights ---- */
-/* D = G dy G^T of tiles t0 .. t1, into the places t0 - first .. of a chunk. */
+/* D = G dy G^T for tiles t0 .. t1 - 1. They are tiles t0 - first, ... of the chunk. */
 static void NAME(result_tiles)(const gradient_job *g, int64_t t0, int64_t t1, int64_t first)
 {
     const cpu_winograd_job *j = &g->x;
@@ -198,7 +204,7 @@ static void NAME(result_tiles)(const gradient_job *g, int64_t t0, int64_t t1, in
     }
 }
 
-/* S += V^T D for units lo .. hi, place by strip, over n tiles of a chunk. */
+/* S += V^T D for units lo .. hi - 1, over n tiles of a chunk. A unit is one place by one strip. */
 static void NAME(gradient_sums)(const gradient_job *g, int64_t n, int64_t lo, int64_t hi)
 {
     const cpu_winograd_job *j = &g->x;
@@ -217,14 +223,14 @@ static void NAME(gradient_sums)(const gradient_job *g, int64_t n, int64_t lo, in
                 NAME(sum2)(v + c, C, d, D, n, sum);
             else
                 NAME(sum1)(v + c, C, d, D, n, sum);
-        /* The place (1, 1) of D is a quarter of the sum of a tile's four. */
+        /* Place (1, 1) of D is a quarter of the sum of the tile's four pixels. */
         for (int64_t t = 0; t < n && g->bias && pos == 5; t++)
             for (int64_t l = 0; l < (b1 - b0) * LANES; l++)
                 g->bias[b0 * LANES + l] += 4.0f * d[t * D + l];
     }
 }
 
-/* dW += A^T S A for input channels lo .. hi. */
+/* dW += A^T S A for input channels lo .. hi - 1. */
 static void NAME(fold)(const gradient_job *g, int64_t lo, int64_t hi)
 {
     const cpu_winograd_job *j = &g->x;
