@@ -252,7 +252,7 @@ def table(name, x, typ, dims):
     print("};")
 
 
-print("/* Written by tests/golden/make_optim.py with torch %s and numpy %s, seed 7, float64; do not edit. */"
+print("/* Written by tests/golden/make_optim.py with torch %s and numpy %s, seed 7, float64.\n * Do not edit. */"
       % (torch.__version__.split("+")[0], np.__version__))
 print("#ifndef OPTIM_VALUES_H\n#define OPTIM_VALUES_H\n")
 print("enum { STEPS = %d, ROWS = %d, COLS = %d, BIAS = %d, N = %d };" % (STEPS, ROWS, COLS, BIAS, N))

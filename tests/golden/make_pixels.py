@@ -46,7 +46,7 @@ def numbers(a, form="%.7g"):
     return ", ".join(form % v for v in np.asarray(a).ravel())
 
 
-print("/* Written by tests/golden/make_pixels.py with numpy %s, scipy %s and pillow %s; do not edit. */" %
+print("/* Written by tests/golden/make_pixels.py with numpy %s, scipy %s and pillow %s.\n * Do not edit. */" %
       (np.__version__, scipy.__version__, PIL.__version__))
 print("#ifndef PIXEL_VALUES_H\n#define PIXEL_VALUES_H\n\n#include <stddef.h>\n#include <stdint.h>\n")
 

@@ -1,4 +1,5 @@
-/* Written by tests/golden/make_optim.py with torch 2.15.0 and numpy 2.4.6, seed 7, float64; do not edit. */
+/* Written by tests/golden/make_optim.py with torch 2.15.0 and numpy 2.4.6, seed 7, float64.
+ * Do not edit. */
 #ifndef OPTIM_VALUES_H
 #define OPTIM_VALUES_H
 

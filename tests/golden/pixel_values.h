@@ -1,4 +1,5 @@
-/* Written by tests/golden/make_pixels.py with numpy 2.4.6, scipy 1.17.1 and pillow 13.0.0; do not edit. */
+/* Written by tests/golden/make_pixels.py with numpy 2.4.6, scipy 1.17.1 and pillow 13.0.0.
+ * Do not edit. */
 #ifndef PIXEL_VALUES_H
 #define PIXEL_VALUES_H
 

@@ -1,6 +1,8 @@
-/* comm.c -- every collective of comm.h on N ranks, against what one rank can work out alone. tests/mpi/comm.sh runs it
- * with 1 to 4 ranks, with and without shared memory. The numbers summed are integers that float holds exactly, so that
- * the bound is zero; the order of sums is tested with numbers that are not. */
+/* comm.c -- tests every collective of comm.h on N ranks against what one rank computes alone.
+ *
+ * tests/mpi/comm.sh runs it with 1 to 4 ranks, with and without shared memory. The summed
+ * numbers are integers that float holds exactly, so the bound is zero. The order of sums is
+ * tested with numbers that float does not hold exactly. */
 #include "test.h"
 #include "rank_check.h"
 #include "../../runner/comm/host_arena.h"
@@ -17,7 +19,8 @@ static int value(int rank, int64_t i)
     return (int)((i * 7 + rank * 13) % 101) - 50;
 }
 
-/* Piece borders of 1 MiB: 262144 floats, 131072 doubles; 1024 floats are the last size without slices. */
+/* Borders of 1 MiB pieces: 262144 floats, 131072 doubles. 1024 floats are the last size without
+ * slices. */
 static const int64_t sizes[] = {0,    1,      5,      17,     1000,   1024,
                                 1025, 131073, 262144, 262145, 300001, 600000};
 enum { N_SIZES = sizeof sizes / sizeof *sizes, LARGEST = 600000 };
@@ -190,8 +193,8 @@ static void test_cross(void **state)
     free(d);
 }
 
-/* Parts of an arena: every size up to 5,000, and places that are no multiple of anything. What lies beside a part
- * stays as it is. */
+/* Ranges of an arena: every size up to 5,000, and unaligned places. The bytes around a range do not
+ * change. */
 static void test_arena(void **state)
 {
     (void)state;
@@ -228,8 +231,8 @@ static void test_arena(void **state)
     rd_comm_arena_free(comm);
 }
 
-/* A host that has no room for an arena: no host gets one in common, all are told, and sums are right. A limit on the size of files
- * is one on shared memory, too. */
+/* One host has no memory for an arena: no host gets a shared arena, all ranks get the report, and
+ * sums are right. A limit on the size of files also limits shared memory. */
 static void test_no_room(void **state)
 {
     (void)state;
@@ -284,7 +287,8 @@ static void test_arena_on_hosts(const int64_t n_floats, rd_host *w, MPI_Comm loc
     rd_host_arena_free(a);
 }
 
-/* Hosts made up by splitting the world: every way that a job of this size can lie on two or three of them. */
+/* Made-up hosts, by splitting the world: every way to place a job of this size on two or three
+ * hosts. */
 static void test_window_on_hosts(void **state)
 {
     (void)state;
@@ -408,8 +412,8 @@ static void *abort_soon(void *unused)
     return unused;
 }
 
-/* The last rank ends the job, by its main thread or by a watchdog's while the main thread waits like those of the
- * others. */
+/* The last rank ends the job, from its main thread, or from a watchdog thread while its main thread
+ * waits like the main threads of the other ranks. */
 static int end_job(const char *how)
 {
     rd_status st = {0};
@@ -424,7 +428,8 @@ static int end_job(const char *how)
     return 0;
 }
 
-/* So many sums of few numbers, each with a barrier before and behind it, of which each round gives another result. */
+/* Many sums of few numbers, with a barrier before and after each. Every round gives another
+ * result. */
 static int many_rounds(int rounds)
 {
     rd_status st = {0};

@@ -1,6 +1,8 @@
-/* data.c -- datasets on N ranks: one copy of the text per host, shards that together are the text, every sample dealt
- * once, failures and standard input shared by all. tests/mpi/data.sh runs it with 1 to 4 ranks and with 120 lines "a
- * ... b" on standard input. */
+/* data.c -- tests datasets on N ranks.
+ *
+ * Each host has one copy of the text. The shards together are the text. Every sample is dealt once.
+ * All ranks share failures and standard input. tests/mpi/data.sh runs it with 1 to 4 ranks and with
+ * 120 lines "a ... b" on standard input. */
 #include "test.h"
 #include "rank_check.h"
 #include "../../runner/data/data_impl.h"

@@ -1,8 +1,12 @@
-/* flow.c -- sums in parts (cross_flow.c), between hosts and in numbers of two bytes, against what one rank can work out alone.
- * flow.sh runs it with made-up hosts (RD_COMM_HOSTS). The numbers summed are integers that every type on the way holds exactly, so
- * that the bound is zero; or they are not, and the bytes of all ways to the same sum are compared.
+/* flow.c -- tests sums in parts (cross_flow.c) between hosts and in two-byte numbers, against
+ * what one rank computes alone.
  *
- *     flow         the tests; with CASES=all every size from 1 to 5,000, and an odd size past 2^31 bytes if there is memory
+ * flow.sh runs it with made-up hosts (RD_COMM_HOSTS). Either the summed numbers are integers
+ * that every type on the way holds exactly, so the bound is zero. Or they are not, and the test
+ * compares the bytes of all ways to the same sum.
+ *
+ *     flow         the tests; with CASES=all every size from 1 to 5,000, and an odd size past 2^31
+ *                  bytes if there is memory
  *     flow error   the largest and the mean error of the wire types, against float64 */
 #include "test.h"
 #include "rank_check.h"
@@ -100,7 +104,8 @@ static void test_rounding(void **state)
     }
 }
 
-/* Many at once are what each is alone, whatever its kind and however many there are: processors do them in vectors where they can. */
+/* Converting many numbers at once gives the same as converting each alone, for every kind and
+ * count: CPUs convert them in vectors where they can. */
 static void test_many_at_once(void **state)
 {
     (void)state;
@@ -254,8 +259,9 @@ static void ask_hosts(void)
     CHECK(rd_comm_allgather(comm, &mine, host_of, sizeof mine, &st) == RD_OK);
 }
 
-/* Element i of the sum of uneven(): inside hosts; then among hosts in groups of 8, 4 or 2 while their number is even, and all that are
- * left at once. What travels is rounded, and so is the sum. */
+/* Returns element i of the sum of uneven(). The sum runs inside hosts first. Then it runs among
+ * hosts in groups of 8, 4 or 2 while their number is even, and at last among all remaining hosts
+ * at once. Each number that is sent is rounded, and so is each sum. */
 static float ordered_sum(rd_wire w, int64_t i)
 {
     float x[MOST_RANKS];
@@ -277,7 +283,8 @@ static float ordered_sum(rd_wire w, int64_t i)
     return sent_as(w, x[0]);
 }
 
-/* The same bytes whenever parts become ready and wherever they are cut; on all ranks; with float32 those of rd_comm_sum_f32. */
+/* The bytes do not depend on when parts become ready and where they are cut. All ranks have the
+ * same bytes; with float32 they are those of rd_comm_sum_f32. */
 static void test_same_bytes(void **state)
 {
     (void)state;
@@ -356,9 +363,9 @@ static void sleep_ms(int ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* In all modes but "late", a part ends while the caller does something else. rd_flow_finish returns after the
- * last rank has begun it. CASES=all: the time that finish waits is the time that is exposed. On a busy machine
- * one try in a hundred is enough. */
+/* In all modes but "late", a part ends while the caller does something else. rd_flow_finish returns
+ * after the last rank has begun it. CASES=all: the time that finish waits is the exposed time. On a
+ * busy machine one try in a hundred is enough. */
 static void test_overlap(void **state)
 {
     (void)state;
@@ -389,7 +396,7 @@ static void test_overlap(void **state)
             CHECK(rd_flow_finish(f, &st) == RD_OK);
             early = !owner || rd_flow_parts(f)[0].end_ns < now;
             CHECK(rd_comm_min_f64(comm, &early, 1, &st) == RD_OK);
-            /* Rank 0 waits for all others. All ranks run on one machine, so that their clocks agree. */
+            /* Rank 0 waits for all others. All ranks run on one machine, so their clocks agree. */
             if (world->rank > 0) sleep_ms(all_cases() ? 100 : 20);
             now = rd_now_ns();
             CHECK(rd_flow_finish(f, &st) == RD_OK);
@@ -535,7 +542,8 @@ int MPI_Comm_free(MPI_Comm *c)
     return PMPI_Comm_free(c);
 }
 
-/* All owners learn of it, nobody is left waiting, and what MPI may still write into stays. The last test: messages are left over. */
+/* All owners learn of the failure, no rank is left waiting, and buffers that MPI may still write to
+ * stay allocated. It is the last test, because messages are left over. */
 static void test_failure(void **state)
 {
     (void)state;

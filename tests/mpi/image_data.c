@@ -1,5 +1,7 @@
-/* image_data.c -- image datasets on N ranks: one copy of the pixels and of the index per host, the same samples for
- * every number of ranks, failures shared by all. tests/mpi/image_data.sh runs it with 1 to 4 ranks. */
+/* image_data.c -- tests image datasets on N ranks.
+ *
+ * Each host has one copy of the pixels and of the index. The samples are the same for every
+ * number of ranks. All ranks share failures. tests/mpi/image_data.sh runs it with 1 to 4 ranks. */
 #include "test.h"
 #include "rank_check.h"
 #include "../../runner/data/data_impl.h"

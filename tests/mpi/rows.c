@@ -1,6 +1,8 @@
-/* rows.c -- sums of tables by their touched rows, against the sum of the whole table: the same bytes, whichever rows of
- * whichever ranks are touched. tests/mpi/rows.sh runs it with 1 to 4 ranks, with shared memory and without, and
- * tests/mpi/rows_hosts.sh on several hosts. */
+/* rows.c -- tests sums of tables by their touched rows against the sum of the whole table.
+ *
+ * The bytes are the same, whatever rows of whatever ranks are touched. tests/mpi/rows.sh runs it
+ * with 1 to 4 ranks, with and without shared memory; tests/mpi/rows_hosts.sh runs it on several
+ * hosts. */
 #include "test.h"
 #include "rank_check.h"
 #include "rd/comm_rows.h"
@@ -146,7 +148,8 @@ static void test_sums(void **state)
     free(elsewhere);
 }
 
-/* One row of a thousand: the others are neither summed nor sent. Whole numbers survive every wire. */
+/* One row of a thousand is touched: the others are neither summed nor sent. Every wire type holds
+ * whole numbers exactly. */
 static void test_narrow(void **state)
 {
     (void)state;
@@ -166,7 +169,8 @@ static void test_narrow(void **state)
         for (int j = 0; j < 16; j++)
             CHECK(arena[960 * 16 + j] ==
                   (float)(world->size * j + world->size * (world->size - 1) / 2));
-        /* Of all hosts, which without shared memory are all ranks: a set of 1,000 bits each, and the row there and back to all but one. */
+        /* Between all hosts (without shared memory: all ranks): a set of 1,000 bits each, and the
+         * row there, and back to all but one. */
         const bool shared = strstr(rd_comm_note(comm), "in place") != NULL;
         const int64_t hosts = shared ? world->n_hosts : world->size,
                       bytes = wire == RD_WIRE_F32 || world->n_hosts == 1 ? 4 : 2;
@@ -178,7 +182,7 @@ static void test_narrow(void **state)
     rd_comm_rows_free(NULL);
 }
 
-/* Numbers that a narrow type rounds: the same bytes as those of a flow, which sums the whole table. */
+/* A narrow type rounds these numbers: the bytes are those of a flow that sums the whole table. */
 static void test_narrow_bytes(void **state)
 {
     (void)state;

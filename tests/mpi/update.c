@@ -1,6 +1,9 @@
-/* update.c -- weights and optimizer state that the ranks of a host share, each updating its part: the bytes, the norms and the gradients
- * are those of a rank that updates everything for itself; the host keeps one copy; a bit that flips in it is found.
- * tests/mpi/update.sh runs it with 1 to 4 ranks, with shared memory and without. */
+/* update.c -- tests weights and optimizer state that the ranks of a host share, each updating
+ * its part.
+ *
+ * Bytes, norms and gradients are those of a rank that updates everything alone. The host keeps
+ * one copy. A bit that flips in the copy is found. tests/mpi/update.sh runs it with 1 to 4
+ * ranks, with and without shared memory. */
 #include "test.h"
 #include "optim_defaults.h"
 #include "rank_check.h"
@@ -216,7 +219,8 @@ static void test_flipped_bit(void **state)
     teardown(&f);
 }
 
-/* Bytes that count as this process's: what it shares counts in parts. 0: the system does not say. */
+/* Returns the bytes that count for this process: shared memory counts in proportion. 0: the system
+ * does not report them. */
 static double own_bytes(void)
 {
     char line[256];

@@ -1,11 +1,19 @@
-/* watch.c -- a job of ten or more short steps whose rank `size - 1` meets with something. tests/mpi/watch.sh runs it.
+/* watch.c -- a job of ten or more short steps whose rank `size - 1` fails. tests/mpi/watch.sh
+ * runs it.
  *
- *     watch fine|kill|root_kill|stop|root_stop|stop_waiting|hang|input|save|evaluate|straggle|leave|leave_late|unshared|code [STEPS]
+ *     watch CASE [STEPS]
  *
- * leave: the rank ends the job; leave_late: it has said so, and hangs. unshared: the ranks cannot share memory, as where memfd_create is forbidden. code: on two hosts; what the leader of the second one
- * ends the job with comes to rank 0.
+ * CASE: fine, kill, root_kill, stop, root_stop, stop_waiting, hang, input, save, evaluate,
+ * straggle, leave, leave_late, unshared or code.
  *
- * Limits: a warning after 1 s, the end after 2.5 s. Steps take 50 ms and end in a sum over ranks. */
+ *     leave        the rank ends the job
+ *     leave_late   the rank has reported the end of the job, and hangs
+ *     unshared     the ranks cannot share memory, as where memfd_create is forbidden
+ *     code         two hosts: the leader of the second host ends the job, and rank 0 gets its exit
+ *                  code
+ *
+ * Limits: a warning after 1 s, the end after 2.5 s. Steps take 50 ms and end in a sum over
+ * ranks. */
 #include "rd/clock.h"
 #include "rd/watch.h"
 #include "../../runner/comm/watch_net.h"

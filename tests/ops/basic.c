@@ -1,4 +1,5 @@
-/* basic.c -- embed, linear, pick, softmax_xent against naive references in double; products against sums in double. */
+/* basic.c -- tests embed, linear, pick and softmax_xent against naive references in double, and
+ * products against sums in double. */
 #include "harness.h"
 #include "../../runner/engine/cpu/cpu_packed.h"
 

@@ -1,5 +1,7 @@
-/* edges.c -- where ops and search could go wrong quietly: operands that do not fit are refused with a message, batches
- * without rows do nothing, numbers that are not finite stay within bounds. */
+/* edges.c -- tests where ops and search could fail silently.
+ *
+ * Operands that do not fit are refused with a message. Batches without rows do nothing. Numbers
+ * that are not finite stay within bounds. */
 #include "harness.h"
 #include "rd/nn.h"
 #include "rd/cell.h"
@@ -148,7 +150,8 @@ static void test_no_rows(void **state)
 }
 
 /* ---- what is kept ---- */
-/* Without backward a layer leaves its result alone in the step's arena: long texts are decoded layer by layer. */
+/* Without backward a layer leaves only its result in the step's arena: long texts are decoded
+ * layer by layer. */
 static void test_kept(void **state)
 {
     static const int64_t off[] = {0, 4, 8}, sample[] = {0, 1, 2, 3};

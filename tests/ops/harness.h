@@ -1,13 +1,20 @@
-/* harness.h -- one way to test any op: its inputs are parameters, its result is weighted with fixed random numbers and
- * summed. The fast op's value and gradients are held against a naive reference in double: the value directly, the
- * gradients against central differences of the reference. RD_TEST_DEVICE=cuda: the same on a GPU.
+/* harness.h -- one way to test any op.
  *
- * On 16-bit elements (a GPU in mixed) differences of the op itself say nothing: it is a staircase, whose steps are as high as the number's
- * last place. The reference has none, and where inputs and weights of the result are such that 16 bits hold them (h_shorten), all that
- * the op rounds is what it stores: each number of its result and of its gradients once, by at most the unit roundoff u of itself,
- * 2^-8 for the 8 digits of bfloat16 and 2^-11 for the 11 of float16. So |g - difference| <= u |difference|, for each element
- * by itself, beside what float32 sums are allowed, and the same for elements of the result. What stays float32 (gradients of gamma, beta,
- * bias) is allowed no u. */
+ * The op's inputs are parameters. Its result is weighted with fixed random numbers and summed. A
+ * naive reference in double checks the value directly, and the gradients by central differences
+ * of the reference. RD_TEST_DEVICE=cuda: the same on a GPU.
+ *
+ * On 16-bit elements (a GPU in mixed) differences of the op itself are useless: the op is a
+ * staircase with steps as high as the last place of the number. The reference is no staircase.
+ * h_shorten makes inputs and weights of the result that 16 bits hold. The op then rounds only
+ * what it stores: each number of its result and of its gradients once, by at most the unit
+ * roundoff u times the number. u is 2^-8 for the 8 digits of bfloat16 and 2^-11 for the 11 of
+ * float16. So
+ *
+ *     |g - difference| <= u |difference|
+ *
+ * for each element alone, plus the error that float32 sums may have, and likewise for elements
+ * of the result. Gradients that stay float32 (of gamma, beta, bias) get no u. */
 #ifndef RD_TESTS_OPS_HARNESS_H
 #define RD_TESTS_OPS_HARNESS_H
 
@@ -111,7 +118,8 @@ static inline int h_input(harness *h, int64_t rows, int64_t cols)
     return h->n++;
 }
 
-/* Fills all inputs with uniform numbers in [-scale, scale), and the weights of a result of n_r elements in [-1, 1). */
+/* Fills all inputs with uniform numbers in [-scale, scale), and the weights of a result of n_r
+ * elements in [-1, 1). */
 static inline void h_fill(harness *h, double scale, int64_t n_r)
 {
     rd_status st = {0};

@@ -1,5 +1,8 @@
-/* image_conv.c -- conv2d against a naive convolution in double: values, and gradients by differences; shapes that the
- * library has fast kernels for and such that it has none for; on a GPU also on 16-bit elements. */
+/* image_conv.c -- tests conv2d against a naive convolution in double: values directly, gradients
+ * by differences.
+ *
+ * The shapes include some for which the library has fast kernels and some for which it has none.
+ * On a GPU it also tests 16-bit elements. */
 #include "image_harness.h"
 
 typedef struct row {
@@ -137,8 +140,10 @@ static double reference(void *ctx)
     return total;
 }
 
-/* A GPU adds bias and relu to what it has stored as 16 bits. Products of what h_shorten leaves are multiples of 2^-12, so with odd multiples of
- * 2^-13 as biases no sum is zero, and below 2^-5 the last place of 8 digits is 2^-13: the stored sum is on the same side of a relu's kink. */
+/* A GPU adds bias and relu to the result that it has stored as 16 bits. h_shorten leaves
+ * products that are multiples of 2^-12. The biases are odd multiples of 2^-13, so no sum is
+ * zero. Below 2^-5 the last place of 8 digits is 2^-13, so the stored sum is on the same side of
+ * a relu's kink. */
 static void small_bias(conv_test *t)
 {
     float *b = test_values(t->h.ps) + t->h.p[t->b]->offset;
@@ -159,7 +164,7 @@ static void convolve(const row *r, bool narrow)
                   ow = out_size(r->x.w, r->pad[1] + r->pad[3], r->kw, r->stride);
     h_fill(&t.h, 1.0, r->x.n * oh * ow * r->co);
     h_identity_fill(&t.h, same);
-    /* Inputs that bfloat16 holds exactly leave nothing to round but the gradient of the result, to 8 bits. */
+    /* bfloat16 holds the inputs exactly: only the gradient of the result is rounded, to 8 bits. */
     if (r->mixed || narrow) h_shorten(&t.h);
     if (narrow && r->bias) small_bias(&t);
     const rd_conv c = {r->stride, r->pad[0], r->pad[1], r->pad[2], r->pad[3], r->relu};
@@ -169,11 +174,14 @@ static void convolve(const row *r, bool narrow)
     else if (r->blocked)
         x = h_blocked(&t.h, same, x);
     rd_var *y = rd_op_conv2d(t.h.tape, &c, x, h_var(&t.h, t.w), h_var(&t.h, t.b));
-    if (narrow) /* the kernel's gradient is rounded before it is added, the result before and after the bias */
+    /* narrow: the kernel's gradient is rounded before it is added, the result before and after
+     * the bias. mixed: bfloat16 keeps 8 bits, so the gradient that goes into a second
+     * convolution is off by up to 1/512. */
+    if (narrow)
         h_check_stored(&t.h, h_weighted_image(&t.h, rd_op_cast(t.h.tape, y, RD_FLOAT32)), reference,
                        &t, 1e-4,
                        (h_stored){h_roundoff(&t.h), 1u << t.x | 1u << t.w, r->bias ? 2 : 1});
-    else /* bfloat16 keeps 8 bits: the gradient that goes into a second convolution is off by up to 1/512. */
+    else
         h_check(&t.h, h_weighted_image(&t.h, y), reference, &t, r->mixed ? 4e-3 : 1e-4);
     h_free(&t.h);
 }

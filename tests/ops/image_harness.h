@@ -1,5 +1,7 @@
-/* image_harness.h -- images for harness.h: inputs of four dimensions, an op's input in the order that convolutions
- * write (by a 1x1 convolution with the identity), and the result as rows. */
+/* image_harness.h -- images for harness.h.
+ *
+ * Inputs have four dimensions. A 1x1 convolution with the identity brings an op's input into the
+ * order that convolutions write. The result is read as rows. */
 #ifndef RD_TESTS_OPS_IMAGE_HARNESS_H
 #define RD_TESTS_OPS_IMAGE_HARNESS_H
 

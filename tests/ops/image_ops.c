@@ -1,5 +1,8 @@
-/* image_ops.c -- the ops on images but for the convolution, against naive references in double; each on images as they
- * are written (NHWC) and in the order that convolutions write, on a GPU also on 16-bit elements. */
+/* image_ops.c -- tests the ops on images, except the convolution, against naive references in
+ * double.
+ *
+ * Each op runs on images in NHWC and in the order that convolutions write, on a GPU also on
+ * 16-bit elements. */
 #include "image_harness.h"
 
 static const double TOLERANCE = 1e-4;
@@ -273,8 +276,9 @@ static rd_var *apply(op_test *t, rd_var *x, rd_var *add)
     }
 }
 
-/* Numbers that 16 bits hold. No two of a sample's channel are equal, where a pool has a kink; none is zero, and none of `halves` cancels one
- * of the others, where a relu has. */
+/* Numbers that 16 bits hold. No two numbers of a sample's channel are equal, because a pool has
+ * a kink there. No number is zero and no number of `halves` cancels another, because a relu has
+ * a kink there. */
 static void fill_distinct(harness *h, int input, size4 s, bool halves)
 {
     float *v = test_values(h->ps) + h->p[input]->offset;
@@ -354,7 +358,8 @@ static double sum_reference(void *ctx)
     return total;
 }
 
-/* With 16 bits two roundings each, for 2 r is exact: r + 2 r and that + 2 r of the gradient, y and 2 y + x of the value. */
+/* With 16 bits each has two roundings, because 2 r is exact. Gradient: r + 2 r, then that sum +
+ * 2 r. Value: y, then 2 y + x. */
 static void test_many_uses(void **state)
 {
     const bool narrow = *(const int *)*state == NARROW;

@@ -1,6 +1,8 @@
-/* search.c -- what decoding rests on: the best tokens of a row of logits, against sorting all of them; beam search that sees
- * these alone, against one that sees every token; states that follow their hypotheses. RD_TEST_DEVICE=cuda: the kernels of a
- * GPU, and decoding there against the CPU's. */
+/* search.c -- tests the parts of decoding.
+ *
+ * The best tokens of a row of logits are compared with a sort of all tokens. Beam search that
+ * sees only the best tokens is compared with one that sees every token. States follow their
+ * hypotheses. RD_TEST_DEVICE=cuda: the kernels of a GPU, and decoding there against the CPU. */
 #include "rd/nn.h"
 #include "harness.h"
 #ifdef RD_CUDA
@@ -144,9 +146,10 @@ static void best_on_gpu(rd_backend *be, const best_case *c, const float *logits,
 }
 #endif
 
-/* A log probability rounds the difference of two floats, and its sum of exponentials adds n of them one after the other in float32,
- * each time rounding by 2^-25 of the sum at most, all the same way at worst: n is 128 on a processor, and on a GPU, where each of 512
- * threads adds up its share of 200,000, 391. */
+/* A log probability rounds the difference of two floats. Its sum of exponentials adds n numbers one
+ * after the other in float32. Each addition rounds by at most 2^-25 of the sum; at worst all in the
+ * same direction. n is 128 on a CPU. On a GPU each of 512 threads adds its share of 200,000: n is
+ * 391. */
 enum { CHAIN = 391 };
 static void near(double got, double want, int64_t n, const char *what)
 {
@@ -223,8 +226,9 @@ static const search_case searches[] = {
 };
 enum { N_SEARCH = sizeof searches / sizeof *searches, SENTENCES = 12, LONGEST = 9 };
 
-/* A model whose log probabilities are a function of the sentence and the tokens so far; they need not add up to 1. Where long
- * sentences are favoured the end token must be good to win now and then. */
+/* A model whose log probabilities are a function of the sentence and the tokens so far; they
+ * need not add up to 1. If long sentences are favoured, the end token needs a good score to win
+ * sometimes. */
 static float logp_of(const search_case *c, uint32_t prefix, int64_t v)
 {
     const float each = v == END && c->penalty > 0.0 ? 0.0625f : 0.25f;
@@ -400,7 +404,8 @@ static void test_follow(void **state)
     rd_backend_free(be);
 }
 
-/* A decoder of so many tokens that not all rows' logits are there at a time; all but a few of them are never wanted. */
+/* A decoder with a vocabulary so large that it never stores the logits of all rows at once. Most
+ * rows are never used. */
 enum { MANY = 1100000, N_DECODED = 70, WIDTH = 4 };
 static rd_decoder *many_tokens(rd_params *ps)
 {

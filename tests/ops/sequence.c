@@ -1,6 +1,7 @@
-/* sequence.c -- rnn_layer and attention_decoder against naive references in double, over sizes that take every path of
- * the backend (multiples of 8 and not, below and above one block of rows), with ragged lengths, dropout, residuals,
- * projection. */
+/* sequence.c -- tests rnn_layer and attention_decoder against naive references in double.
+ *
+ * The sizes take every path of the backend (multiples of 8 and others, below and above one block of
+ * rows), with ragged lengths, dropout, residuals and projection. */
 #include "harness.h"
 #include "rd/cell.h"
 
@@ -207,7 +208,8 @@ static void test_rnn(void **state)
     h_fill(&c.h, 0.6, N * c.l.shape.R);
     for (int k = 0; k < c.n_w; k++) w[k] = h_var(&c.h, c.w + k);
     const rd_packing p = {c.p.n_steps, c.p.off, c.p.sample};
-    /* The layer's input is no parameter in a model: it needs a gradient with slack rows. A pick makes such a copy. */
+    /* In a model the layer's input is no parameter: it needs a gradient with slack rows. A pick
+     * makes such a copy. */
     int64_t same[MOST_SEQ * MOST_STEPS];
     for (int64_t i = 0; i < N; i++) same[i] = i;
     rd_var *xv = h_var(&c.h, c.x), *av = h_var(&c.h, c.a);

@@ -1,5 +1,7 @@
-/* touched.c -- which rows of an embedding backward says it gave a gradient: those of the ids, over all steps since the
- * set was cleared; all rows where an op that marks none uses the table. */
+/* touched.c -- tests which rows of an embedding backward reports as touched.
+ *
+ * They are the rows of the ids, over all steps since the set was cleared. If an op that does not
+ * mark rows uses the table, they are all rows. */
 #include "harness.h"
 
 enum { V = 130, K = 3, MOST = 6 };

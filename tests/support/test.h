@@ -1,4 +1,5 @@
-/* test.h -- what every test with cmocka needs: cmocka itself, must(), and a main from a list of tests.
+/* test.h -- what every test with cmocka needs: cmocka itself, must(), and a main from a list of
+ * tests.
  *
  *     #include "rd/npz.h"
  *     #include "test.h"
@@ -39,15 +40,16 @@ static inline void must_do(rd_code code, const rd_status *st)
     if (code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
 }
 
-/* Returns whether CASES=all is set (make test-all): then tests run every case, and check seconds. */
+/* Returns whether CASES=all is set (make test-all): then tests run every case, and check
+ * seconds. */
 static inline bool all_cases(void)
 {
     const char *text = getenv("CASES");
     return text && strcmp(text, "all") == 0;
 }
 
-/* Runs fn(arg) in a child process, for code that ends the program. Returns the child's wait status, 0 if fn
- * returned; said gets what the child wrote to stderr, cut at n bytes. */
+/* Runs fn(arg) in a child process, for code that ends the program. Returns the child's wait
+ * status, 0 if fn returned; said gets what the child wrote to stderr, cut at n bytes. */
 static inline int run_in_child(void (*fn)(void *), void *arg, char *said, size_t n)
 {
     int ends[2], status = -1;
@@ -98,8 +100,8 @@ typedef struct test_entry {
     {                                          \
         .name = title, .fn = f, .state = data, \
     }
-/* One test for each row of a table: f gets a pointer to the row as *state. The row's member `name`, or
- * another member, is the name of the test. */
+/* One test for each row of a table: f gets a pointer to the row as *state. The row's member `name`,
+ * or another member, is the name of the test. */
 #define TEST_ROWS(f, table) TEST_ROWS_BY(f, table, name)
 #define TEST_ROWS_BY(f, table, member)                                                          \
     {                                                                                           \
@@ -138,8 +140,8 @@ static inline void add_entry(test_list *l, const test_entry *e)
     }
 }
 
-/* Runs the tests between setup and teardown, which may be NULL, frees the list, and returns the exit
- * status. RD_TEST_ONLY='text of *' runs only tests whose name matches, with * and ?. */
+/* Runs the tests between setup and teardown, which may be NULL, frees the list, and returns the
+ * exit status. RD_TEST_ONLY='text of *' runs only tests whose name matches, with * and ?. */
 static inline int run_list(const char *group, test_list *l, CMFixtureFunction setup,
                            CMFixtureFunction teardown)
 {
@@ -167,7 +169,8 @@ static inline int run_entries(const char *group, const test_entry *e, size_t n,
         const test_entry entries[] = {__VA_ARGS__};                                              \
         return run_entries(group, entries, sizeof entries / sizeof *entries, set_up, tear_down); \
     }
-/* The main of a program whose tests depend on the build or on files: `make` adds them to a test_list. */
+/* The main of a program whose tests depend on the build or on files: `make` adds them to a
+ * test_list. */
 #define RD_TESTS_MADE(group, make)                 \
     int main(void)                                 \
     {                                              \

@@ -1,5 +1,7 @@
-/* barrier.c -- the barrier of host_barrier.c, with threads in the place of ranks: what one wrote before it all read after it, in 10,000
- * rounds, with more threads than processors, and while others keep the processors busy. barrier.sh runs it under
+/* barrier.c -- tests the barrier of host_barrier.c, with threads in the place of ranks.
+ *
+ * What one thread wrote before the barrier, all threads read after it: in 10,000 rounds, with more
+ * threads than cores, and while other threads keep the cores busy. barrier.sh runs it under
  * ThreadSanitizer. */
 #include "../../runner/comm/host_sum.h"
 #include "test.h"

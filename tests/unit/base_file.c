@@ -1,5 +1,7 @@
-/* base_file.c -- reading plain and gzip files, what is said of unreadable ones, and files that appear whole or not
- * at all. The gzip bytes are gzip 1.12's: printf 'hello\n' | gzip -n9, and printf '' | gzip -n9. */
+/* base_file.c -- tests reading of plain and gzip files, messages for unreadable files, and files
+ * that appear whole or not at all.
+ *
+ * The gzip bytes are gzip 1.12's: printf 'hello\n' | gzip -n9, and printf '' | gzip -n9. */
 #include "rd/file.h"
 #include "test.h"
 #include <errno.h>
@@ -252,7 +254,8 @@ static void no_temporary_is_left(void)
     assert_int_equal(system(cmd), 0);
 }
 
-/* A write that cannot be completed (here by the limit on a file's size, elsewhere a full disk) leaves the old file. */
+/* A write that cannot be completed leaves the old file. Here a limit on the file size stops it,
+ * elsewhere a full disk. */
 static void test_no_room(void **state)
 {
     (void)state;
@@ -303,7 +306,8 @@ static void wait_for_pause(pid_t tid)
     _exit(4);
 }
 
-/* A process that ends in the middle of things: one file open, another being written again and again by a thread. */
+/* A process ends in the middle of its work: one file is open, and a thread writes another again and
+ * again. */
 static void test_abandoned(void **state)
 {
     (void)state;
@@ -337,7 +341,8 @@ static void test_abandoned(void **state)
     }
 }
 
-/* What a thread begins after that does not appear for a moment either: the process may be killed in it. */
+/* A file that a thread begins after rd_tmpfile_abandon never appears, not even for a moment: the
+ * process may be killed in that moment. */
 static void test_begun_after_the_end(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* base_log.c -- which line goes where, for which rank; and the live line of a terminal, on a pseudo-terminal. */
+/* base_log.c -- tests where the lines of each rank go, and the live line of a terminal on a
+ * pseudo-terminal. */
 #include "rd/log.h"
 #include "test.h"
 #include <fcntl.h>
@@ -192,7 +193,8 @@ static long waits(void) /* how often this thread has let the processor go to wai
     return u.ru_nvcsw;
 }
 
-/* Nobody reads: after a request to stop lines are left out at once, and all are in run.log; with a reader again it says how many. */
+/* Nobody reads the output. After a request to stop, lines are left out at once, and run.log
+ * contains all of them. When a reader comes back, the log reports the number of missing lines. */
 static void stuck_console(int in, FILE *to)
 {
     rd_status st = {0};

@@ -1,5 +1,5 @@
-/* bench_style.c -- the figures in the lines of bench mode, beside those of NumPy (tests/support/make_bench_golden.py).
- */
+/* bench_style.c -- compares the figures in the lines of bench mode with those of NumPy
+ * (tests/support/make_bench_golden.py). */
 #include "../../runner/bench/bench.h"
 #include "test.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* checkpoint.c -- what is saved comes back, or an older one does, with a reason: under damage at any byte, a full disk,
- * a kill at any moment. */
+/* checkpoint.c -- tests that the saved state, or an older one with a reason, is restored: with
+ * damage at any byte, a full disk, and a kill at any moment. */
 #include "rd/checkpoint.h"
 #include "rd/file.h"
 #include "test.h"
@@ -301,7 +301,8 @@ static void check_manifest_row(void **state)
                  at ? crc : "", at ? at + 2 : "");
         for (char *p = text; *p; p++) *p = *p == '\'' ? '"' : *p;
     }
-    /* An older, whole one stands beside it: a newer format must not fall back to it, damage must. */
+    /* An older, whole checkpoint stands beside it: a newer format must not fall back to it, damage
+     * must. */
     assert_int_equal(save("model", 1, 10, 5, &st), RD_OK);
     assert_int_equal(rd_npz_write(in_dir("model-3.npz"), &a, 1, r->manifest ? text : NULL, &st),
                      RD_OK);
@@ -523,8 +524,9 @@ static void stale_temporaries_go(void **state)
     assert_int_equal(close(fd), 0);
 }
 
-/* A writer is killed at 30 moments; each time what is named is whole, and the next writer goes on from it. */
-/* Writes one checkpoint after the other until it is killed; a byte into `told` says that the first one is whole. */
+/* A writer is killed at 30 moments. Each time the named checkpoint is whole, and the next writer
+ * continues from it. */
+/* Writes checkpoints until it is killed. A byte into `told` reports that the first one is whole. */
 static _Noreturn void save_for_ever(int64_t step, int told)
 {
     rd_status st = {0};
@@ -538,8 +540,8 @@ static _Noreturn void save_for_ever(int64_t step, int told)
     }
 }
 
-/* Most rounds let the writer finish one, so that a busy machine cannot keep it from ever saving; each fifth round does
- * not. */
+/* Most rounds let the writer finish one checkpoint, so that a busy machine cannot keep it from ever
+ * saving. Each fifth round does not. */
 static void killed_at_any_moment(void **state)
 {
     (void)state;

@@ -187,7 +187,8 @@ static void test_quota(void **state)
     drop_root();
 }
 
-/* A clock that is 5 s ahead of rank 0's at first, and gains 1 ms in the 10 s that rank 0's clock takes from one comparison to the next. */
+/* A clock that is 5 s ahead of rank 0's at first. It gains 1 ms in the 10 s of rank 0's clock
+ * between two comparisons. */
 static void test_clock(void **state)
 {
     (void)state;

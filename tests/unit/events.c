@@ -1,6 +1,9 @@
-/* events.c -- event files: byte for byte what TensorBoard's own builders make, and read back with every CRC. The golden
- * records are in tests/fuzz/corpus/events/tensorboard.tfevents, made by tests/support/make_events_corpus.py;
- * check_events.py reads what this test leaves with TensorBoard's own reader. */
+/* events.c -- tests event files: byte for byte what TensorBoard's own builders make, and read
+ * back with every CRC.
+ *
+ * The golden records are in tests/fuzz/corpus/events/tensorboard.tfevents;
+ * tests/support/make_events_corpus.py made them. check_events.py reads the files of this test
+ * with TensorBoard's own reader. */
 #include "../../runner/io/events_impl.h"
 #include "rd/file.h"
 #include "test.h"
@@ -134,7 +137,8 @@ static void check_golden(void **state)
     free(want);
 }
 
-/* Three stored blocks; the sum is that of Python's zlib.adler32 over the rows with their filter bytes. */
+/* Three stored blocks. The checksum is that of Python's zlib.adler32 over the rows with their
+ * filter bytes. */
 static void large_image_has_its_checksum(void **state)
 {
     (void)state;
@@ -245,7 +249,8 @@ static void check_bad(void **state)
     if (r->want && !strstr(st.msg, r->file)) fail_msg("no file name in '%s'", st.msg);
 }
 
-/* Cut anywhere: what is whole is read. A bit turned anywhere: found, unless the file seems to end there. */
+/* A file that is cut anywhere: whole records are read. A bit flipped anywhere is found, unless
+ * the file seems to end there. */
 static void every_cut_and_flip_is_defined(void **state)
 {
     (void)state;
@@ -335,8 +340,8 @@ static void writes_and_reads_back(void **state)
     assert_int_equal(rd_events_image(NULL, 0, "x", 2, 2, 2, NULL, &st), RD_EBUG);
 }
 
-/* For check_events.py: a run that is cut off at step 5 and taken up from step 3; a viewer then shows 1 2 3 4' 5' ...
- * 8'. */
+/* For check_events.py: a run that is cut off at step 5 and resumed from step 3. A viewer then shows
+ * 1 2 3 4' 5' ... 8'. */
 static void a_resumed_run_has_two_files(void **state)
 {
     (void)state;

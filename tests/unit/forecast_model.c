@@ -1,6 +1,8 @@
-/* forecast_model.c -- the alpha-beta model of plan mode beside values of another program
- * (tests/support/make_plan_golden.py): rounds and bytes of an exchange, rows of the table, and fits to timings whose
- * latency and bandwidth are known. And what a run leaves in its log folder comes back as it was. */
+/* forecast_model.c -- compares the alpha-beta model of plan mode with values of another program
+ * (tests/support/make_plan_golden.py).
+ *
+ * It tests rounds and bytes of an exchange, rows of the table, and fits to timings with known
+ * latency and bandwidth. Files that a run leaves in its log folder are read back unchanged. */
 #include "../../runner/run/forecast.h"
 #include "test.h"
 #include <math.h>
@@ -116,9 +118,10 @@ static void poor_fits(void **state)
     assert_true(l.alpha_s >= 0.0 && l.bytes_per_s > 0.0);
 }
 
-/* Exchanges of two hosts with four ranks each that took what the model's formula says, in two bytes a number: inside a host, by a link
- * that is known, 2 us and 2 3/4 n / 1e10; between them twice 40 us and 2 1/2 n/2 / 1e8. The same without shared memory: eight hosts of
- * a rank. And on one host. */
+/* Exchanges of two hosts with four ranks each, with the times of the model's formula, for
+ * numbers of two bytes. Inside a host the link is known: 2 us and 2 3/4 n / 1e10. Between hosts:
+ * twice 40 us and 2 1/2 n/2 / 1e8. Then without shared memory (eight hosts with one rank each),
+ * and on one host. */
 static void links(void **state)
 {
     static rd_run r;
@@ -146,7 +149,8 @@ static void links(void **state)
     }
 }
 
-/* Afterwards the model gives what was measured, and what it says of other sizes has changed in proportion. */
+/* Afterwards the model gives the measured time, and its times for other sizes have changed in
+ * proportion. */
 static void calibration(void **state)
 {
     forecast_step m = {.hosts = 2,

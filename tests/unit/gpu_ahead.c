@@ -1,5 +1,6 @@
-/* gpu_ahead.c -- arrays that go up ahead of their turn: engine/gpu/gpu_ahead.c with a device whose two streams are late as
- * dice have it. No GPU is needed. What comes out must be what was sent, whoever was late. */
+/* gpu_ahead.c -- tests arrays that are uploaded early: engine/gpu/gpu_ahead.c with a device
+ * whose two streams are late at random. It needs no GPU. What is downloaded must be what was
+ * sent, whichever stream was late. */
 #include "../../runner/engine/gpu/gpu_ahead.h"
 #include "test.h"
 #include <stdlib.h>
@@ -138,7 +139,8 @@ static rd_gpu_ahead_counts counts(void)
 }
 
 /* ---- a training ---- */
-/* As a driver does it: the host's memory may be written again, and what was sent from there is forgotten. */
+/* Does what a driver does: the host's memory may be written again, and the device forgets what was
+ * sent from it. */
 static void settle(int *host)
 {
     while (is_read(&device, host, MOST_BATCH)) (void)advance(&device, roll(RD_QUEUES));
@@ -154,9 +156,9 @@ static void up_now(int *to, int *host, size_t n)
     assert_int_equal(st.code, RD_OK);
 }
 
-/* Two buffers of the host take turns; the one that comes next is sent while the ops of the batch before are queued.
- * Batches have different sizes (grows), are not sent at all, or dropped for another one, as by an evaluation between
- * steps. */
+/* Two host buffers take turns. The buffer of the next batch is sent while the ops of the batch
+ * before are queued. Batches have different sizes (grows), are not sent at all, or are dropped
+ * for another batch, as by an evaluation between steps. */
 static void train(bool grows, bool drops)
 {
     static int host[2][MOST_BATCH], got[BATCHES][MOST_BATCH];
@@ -235,7 +237,8 @@ static void test_short(void **state)
     close_device();
 }
 
-/* Several arrays at a time, more than there are rooms; the first bytes of one; one that is sent twice. */
+/* Several arrays at a time, more than there are buffers; the first bytes of one array; one array
+ * that is sent twice. */
 static void test_several(void **state)
 {
     rd_status st = {0};

@@ -1,5 +1,6 @@
-/* Work that recurs, written down and started as graphs: engine/gpu/gpu_graph.c with a device of which everything is known.
- * No GPU is needed. What was done is a text, and must be the same text as without graphs. */
+/* gpu_graph.c -- tests recorded work that is started as graphs: engine/gpu/gpu_graph.c with a
+ * device that reports everything. It needs no GPU. The work done is a text, which must be the
+ * same as without graphs. */
 #include "../../runner/engine/gpu/gpu_graph.h"
 #include "rd/data.h"
 #include "rd/strbuf.h"
@@ -114,8 +115,8 @@ static int close_device(void **state)
     return 0;
 }
 
-/* Upper case: the number can be set in a graph; lower case: it cannot. "^3": three bytes of value 3 go up; "|": a
- * result is waited for. */
+/* Upper case: the number can be set in a graph; lower case: it cannot. "^3": upload of three
+ * bytes of value 3; "|": wait for a result. */
 static void steps(rd_graphs *q, const char *program, rd_status *st)
 {
     for (const char *p = program; *p; p++) {
@@ -205,8 +206,8 @@ static void test_arguments(void **state)
     assert_int_equal(counts().left, 1);
 }
 
-/* Another way once: nothing is lost, and the graph serves again. What it had written down by then is set when it does.
- */
+/* Other work once: nothing is lost, and the graph serves again. The numbers that were recorded
+ * until then are set when it does. */
 static void test_other_way(void **state)
 {
     (void)state;
@@ -279,7 +280,8 @@ static void test_no_graph(void **state)
     assert_int_equal(device.made, 2);
 }
 
-/* A long segment is cut, so that the device begins while the host goes on; a large array goes by itself. */
+/* A long segment is cut, so that the device begins while the host continues. A large array is
+ * uploaded alone. */
 static void test_cut(void **state)
 {
     enum { N = 1300 };

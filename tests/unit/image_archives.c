@@ -1,5 +1,6 @@
-/* image_archives.c -- the same pictures as a class folder, as WebDataset shards (plain and compressed) and as a tar of
- * tars give byte-identical batches; archives that are cut short, inflated or lead elsewhere are refused. */
+/* image_archives.c -- tests that the same pictures give byte-identical batches as a class
+ * folder, as WebDataset shards (plain and compressed) and as a tar of tars. Archives that are
+ * cut short, inflated or lead elsewhere are refused. */
 #include "../../runner/data/images_impl.h"
 #include "test.h"
 #include "image_files.h"
@@ -333,7 +334,8 @@ static void test_cut_compressed(void **state)
     free(p);
 }
 
-/* The checksum at the end is another; in inside.tar it is that of the archive that comes first, whose end is what lies before the next header. */
+/* The checksum at the end is wrong. In inside.tar it is the checksum of the first archive, whose
+ * end comes before the next header. */
 static void test_flipped(void **state)
 {
     const fixture *f = shared_fixture;

@@ -1,6 +1,8 @@
-/* image_batches.c -- batches of images: the same bytes for every number of threads, every cut into batches and whatever
- * was announced; odd JPEGs have a defined answer and are named once; augmentation is a function of (seed, epoch,
- * sample). */
+/* image_batches.c -- tests batches of images.
+ *
+ * The bytes are the same for every number of threads, every cut into batches, and whatever was
+ * announced. Odd JPEGs have a defined answer and are named once. Augmentation is a function of
+ * (seed, epoch, sample). */
 #include "../../runner/data/images_impl.h"
 #include "test.h"
 #include "image_files.h"
@@ -73,7 +75,8 @@ static void check_same(void **state)
     rd_dataset_free(b);
 }
 
-/* Announcements that are never fetched, fetched in part, or repeated; then closed with work under way. */
+/* Announcements that are never fetched, fetched in part, or repeated; then the reader is closed
+ * while work is under way. */
 static void test_announced(void **state)
 {
     (void)state;
@@ -134,8 +137,8 @@ static void test_splits(void **state)
     rd_dataset_free(c);
 }
 
-/* The nearest class mean, of 400 samples, finds the class of 400 others: there is something to learn. Not so for noise.
- */
+/* The nearest class mean of 400 samples finds the class of 400 others: there is something to
+ * learn. It does not for noise. */
 static double nearest_mean(const char *kind)
 {
     enum { EACH = 16 * 16 * 3, TRAIN = 400, CLASSES = 4 };
@@ -390,7 +393,8 @@ static void check_odd(void **state)
     free(plain.p);
 }
 
-/* Grey spread to colour has three equal channels; colour folded to grey is near the luma of the colour. */
+/* Grey converted to colour has three equal channels. Colour converted to grey is near the luma
+ * of the colour. */
 static void test_channels(void **state)
 {
     (void)state;
@@ -515,8 +519,8 @@ static void check_norm(void **state)
     rd_dataset_free(raw);
 }
 
-/* pad_crop_flip: each image is the original shifted by at most crop_pad, mirrored or not, black where it came from
- * outside; all shifts and both hands occur about as often as they should. */
+/* pad_crop_flip: each image is the original shifted by at most crop_pad, mirrored or not, and black
+ * outside the original. All shifts and both orientations occur about as often as they should. */
 static void test_pad_crop(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* image_data.c -- IDX, CIFAR, .npz and class folders: what is read is what was written; what is wrong with a file is
- * said, with its name, and is RD_EDATA. */
+/* image_data.c -- tests IDX, CIFAR, .npz and class folders: what is read is what was written. A
+ * bad file is reported with its name and is RD_EDATA. */
 #include "test.h"
 #include "image_files.h"
 #include "rd/npz.h"
@@ -178,8 +178,9 @@ static void test_idx_elsewhere(void **state)
     refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN,
            RD_SPLIT_TRAIN, RD_EDATA, "the file is cut short");
     (void)idx_images(b, N);
-    b[4] =
-        0x70; /* 1.9 billion images in a compressed file of hundred bytes: refused before memory is taken */
+    /* 1.9 billion images in a compressed file of a hundred bytes: refused before any memory is
+     * allocated. */
+    b[4] = 0x70;
     files_put_gz(files_at("gz-images-idx3"), b, 136);
     refuse("idx", "{'data_dir': '@', 'train_data': 'gz-images-idx3'}", RD_MODE_TRAIN,
            RD_SPLIT_TRAIN, RD_EDATA, "more than the file can hold");
@@ -481,7 +482,8 @@ static void test_folder(void **state)
     rd_dataset_free(d);
 }
 
-/* A file that goes away, or cannot be read, while the run goes on: said by fetch, for every number of threads. */
+/* A file disappears, or cannot be read, during the run: fetch reports it, for every number of
+ * threads. */
 static void test_folder_unreadable(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* metric_scores.c -- BLEU and error rates against other programs (metric_golden.inc says which and how), and the tokens
- * they take. */
+/* metric_scores.c -- tests BLEU and error rates against other programs (metric_golden.inc lists
+ * them), and the tokens that they read. */
 #include "../../runner/data/data_impl.h"
 #include "test.h"
 #include "metric_golden.inc"
@@ -77,7 +77,8 @@ static void check_error_rates(void **state)
     if (!strstr(line, want)) fail_msg("'%s' is not in '%s'", want, line);
 }
 
-/* Counts of parts add up to the counts of the whole, for every metric: so ranks may share the work in any way. */
+/* For every metric the counts of parts add up to the counts of the whole, so ranks may share the
+ * work in any way. */
 static void test_counts_add(void **state)
 {
     (void)state;

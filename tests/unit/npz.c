@@ -1,7 +1,9 @@
-/* npz.c -- NumPy archives: what NumPy wrote is read, what we write has NumPy's headers and the same bytes every time,
- * and nothing in a damaged file is believed. The archives in tests/fuzz/corpus/npz and the golden headers come from
- * NumPy through tests/support/make_npz_corpus.py; tests/support/check_npz.py opens what this test leaves with
- * numpy.load. */
+/* npz.c -- tests NumPy archives.
+ *
+ * What NumPy wrote is read. What we write has NumPy's headers and the same bytes every time.
+ * Nothing in a damaged file is trusted. The archives in tests/fuzz/corpus/npz and the golden
+ * headers come from NumPy through tests/support/make_npz_corpus.py. tests/support/check_npz.py
+ * opens the files of this test with numpy.load. */
 #include "rd/file.h"
 #include "rd/npz.h"
 #include "test.h"
@@ -189,9 +191,8 @@ static void no_cut_or_flip_is_believed(void **state)
         rd_npz_free(z);
         file[i] ^= (char)(1 << i % 8);
     }
-    assert_true(
-        refused >
-        1000); /* of 2251 bytes; the rest is in dates, attributes and local headers that nobody reads */
+    /* Of 2251 bytes. The others are in dates, attributes and local headers that no code reads. */
+    assert_true(refused > 1000);
     free(file);
 }
 

@@ -1,5 +1,7 @@
-/* What holds for every optimizer: not-finite gradients change nothing, threads and cuts do not matter, gaps stay zero,
- * norms and clipping are what they say. Values of the updates themselves: tests/golden/optim.c. */
+/* optim_step.c -- tests what holds for every optimizer: gradients that are not finite change
+ * nothing, threads and cuts do not matter, gaps stay zero, norms and clipping are right.
+ *
+ * tests/golden/optim.c tests the values of the updates. */
 #include "test.h"
 #include "optim_defaults.h"
 #include "rd/optim.h"
@@ -16,8 +18,8 @@ typedef struct fixture {
     rd_status st;
 } fixture;
 
-/* Shapes that hit every way of cutting: longer than a block, rows longer than a block, rows of seven, single elements.
- */
+/* Shapes that reach every way of cutting: longer than a block, rows longer than a block, rows of
+ * seven, single elements. */
 static void setup_on(fixture *f, bool host, const char *optimizer, int n_threads,
                      double max_grad_norm, double lars_nu, double weight_decay)
 {
@@ -145,7 +147,8 @@ static void test_not_finite(void **state)
     }
 }
 
-/* Three threads cut elsewhere than one does: the bytes are the same. Gaps between parameters stay zero. */
+/* Three threads cut at other places than one thread: the bytes are the same. Gaps between
+ * parameters stay zero. */
 static void test_threads(void **state)
 {
     const double limits[][3] = {
@@ -371,8 +374,8 @@ static void mixed_new(mixed_params *m)
                 m->var->offset >= rd_params_trained_span(m->p));
 }
 
-/* v = momentum v + (1 - momentum) g with the scaled gradient; outside norms, clipping, decay and slots, with every
- * optimizer. */
+/* v = momentum v + (1 - momentum) g with the scaled gradient g, for every optimizer. v does not
+ * count in norms, clipping, decay and slots. */
 static void test_state(void **state)
 {
     mixed_params m;

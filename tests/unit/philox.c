@@ -1,5 +1,5 @@
-/* philox.c -- the generator against the known answers of its authors (Random123, tests/kat_vectors), its vector
- * forms against the single block, and the permutation. */
+/* philox.c -- tests the generator against the known answers of its authors (Random123,
+ * tests/kat_vectors), its vector forms against the single block, and the permutation. */
 #include "rd/philox.h"
 #include "test.h"
 #include <math.h>
@@ -148,7 +148,8 @@ static void test_permute(void **state)
                             rd_permute(rd_key_make(1, 2, 3, 4), huge[k], huge[k] - 1 - j));
 }
 
-/* Over many keys every number comes to every place about equally often: chi squared with (n-1)^2 degrees of freedom. */
+/* Over many keys every number gets to every place about equally often: chi squared with (n-1)^2
+ * degrees of freedom. */
 static void test_permute_is_even(void **state)
 {
     (void)state;
@@ -167,7 +168,8 @@ static void test_permute_is_even(void **state)
     }
 }
 
-/* Neighbours in are not neighbours out: successive differences look like those of a random order. */
+/* Neighbours before are not neighbours after: successive differences look like those of a random
+ * order. */
 static void test_permute_spreads(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The learning-rate schedule: OpenSeq2Seq's hvd8x config, the scaling laws, warm-up, missing keys, the banner's lines.
- */
+/* schedule.c -- tests the learning-rate schedule: OpenSeq2Seq's hvd8x config, the scaling laws,
+ * warm-up, missing keys, the banner's lines. */
 #include "rd/optim.h"
 #include "rd/strbuf.h"
 #include "test.h"

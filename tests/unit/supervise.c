@@ -1,4 +1,5 @@
-/* supervise.c -- how the supervisor reads a launcher's line, what it makes of it without some hosts, and what it thinks of a status. */
+/* supervise.c -- tests how the supervisor reads a launcher's line, how it writes the line
+ * without some hosts, and how it judges an exit status. */
 #include "../../runner/supervise/supervise_impl.h"
 #include "test.h"
 #include <stdio.h>

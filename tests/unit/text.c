@@ -1,5 +1,5 @@
-/* text.c -- parallel text: how lines become ids, where files may come from, and the message of everything that is
- * wrong. */
+/* text.c -- tests parallel text: how lines become ids, where files may come from, and the
+ * message for each error. */
 #include "../../runner/data/text_impl.h"
 #include "rd/gunzip.h"
 #include "rd/strbuf.h"
@@ -23,7 +23,8 @@ static void put(const char *name, const char *bytes, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
-/* One member per (name, text); filter: of libarchive. name NULL ends the list; format raw takes one member. */
+/* One member per (name, text). filter: a filter of libarchive. name NULL ends the list. Format
+ * raw takes one member. */
 static void put_archive(const char *name, int filter, bool raw, const char *const members[][2])
 {
     char path[256];
@@ -292,8 +293,8 @@ static void check_from_row(void **state)
     rd_dataset_free(d);
 }
 
-/* ---- buckets: lengths 0..10 -> 0, 11..20 -> 1, 21..50 -> 2, 51..100 -> 3, 310 -> out (the original's own test) ----
- */
+/* ---- buckets: lengths 0..10 -> 0, 11..20 -> 1, 21..50 -> 2, 51..100 -> 3, 310 -> out ----
+ * The original's own test. */
 static void test_buckets(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* watch.c -- who is to blame: rd_watch_judge and rd_watch_describe on made-up jobs; and the thread on a host of many ranks. */
+/* watch.c -- tests which rank is to blame: rd_watch_judge and rd_watch_describe on made-up jobs;
+ * and the watch thread on a host with many ranks. */
 #include "rd/watch.h"
 #include "../../runner/comm/comm_impl.h"
 #include "test.h"
@@ -117,7 +118,8 @@ static void test_say(void **state)
     assert_string_equal(rd_phase_name(RD_PHASE_SAVE), "save");
 }
 
-/* More ranks than the thread has entries to wait on, and fewer files that may be open than ranks: it waits all the same. */
+/* There are more ranks than the thread has entries to wait on, and the limit of open files is
+ * below the number of ranks: it waits for all of them anyway. */
 static void test_many_ranks(void **state)
 {
     (void)state;
