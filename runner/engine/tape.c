@@ -193,10 +193,10 @@ static rd_var *new_var(rd_tape *t, float *v, int64_t rows, int64_t cols)
 
 rd_var *rd_tape_const(rd_tape *t, float *v, int64_t rows, int64_t cols)
 {
-    const size_t n = (size_t)(rows * cols), room = (size_t)((rows + RD_SLACK_ROWS) * cols);
+    const size_t n = (size_t)(rows * cols), capacity = (size_t)((rows + RD_SLACK_ROWS) * cols);
     rd_var *x = new_var(t, NULL, rows, cols);
     if (x)
-        (void)rd_backend_lend(t->be, t->device_step, v, n * sizeof *v, room * sizeof *v, &x->v,
+        (void)rd_backend_lend(t->be, t->device_step, v, n * sizeof *v, capacity * sizeof *v, &x->v,
                               &t->status);
     return t->status.code == RD_OK ? x : NULL;
 }
