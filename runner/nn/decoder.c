@@ -1,6 +1,7 @@
-/* decoder.c -- OpenSeq2Seq 4.5 and 4.6: parameters and teacher forcing. In the gnmt styles only the bottom layer is in
- * the time loop with the attention; the upper layers read contexts that are then known for all steps, and run layer by
- * layer. */
+/* decoder.c -- the decoder of OpenSeq2Seq 4.5 and 4.6: its parameters, and teacher forcing.
+ *
+ * In the gnmt styles only the bottom layer is in the time loop of the attention. The upper layers
+ * run layer by layer afterwards, because the contexts of all steps are then known. */
 #include "rd/nn.h"
 #include <math.h>
 #include <stdio.h>
@@ -66,7 +67,8 @@ done:
     return st->code;
 }
 
-/* ctx of the step before, zeros in step 0: what gnmt gives its upper layers. */
+/* Returns the context of the previous step, zeros in step 0: the second input of the upper layers
+ * of gnmt. */
 static rd_var *one_step_late(rd_tape *t, const rd_packing *p, rd_var *ctx)
 {
     rd_status *st = rd_tape_status(t);

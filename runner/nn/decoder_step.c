@@ -1,40 +1,45 @@
-/* decoder_step.c -- the decoder one step at a time, for search: the same formulas as rd_decoder_apply, on rows that are
- * hypotheses. One source for all backends. On a GPU a step is queued as a whole: a row's token, its parent and the place
- * of its memory are uploaded, and its best tokens are downloaded, which the host waits for. */
+/* decoder_step.c -- the decoder one step at a time, for search. It has the formulas of
+ * rd_decoder_apply; its rows are hypotheses. All backends use this source.
+ *
+ * On a GPU a step is queued as a whole. The host uploads each row's token, its parent and the
+ * position of its memory. Then it waits for the download of each row's best tokens. */
 #include "rd/nn.h"
 #include "rd/attention.h"
 #include "search_kernels.h"
+#include <inttypes.h>
 #include <string.h>
 
-typedef struct state { /* after a step, by row */
+/* The state after a step, one row for each hypothesis. */
+typedef struct state {
     float *c[RD_MAX_LAYERS], *h[RD_MAX_LAYERS], *ctx;
 } state;
 
-/* What a step tells of its rows, one after the other in one block of memory. */
+/* The rows of a step, as arrays that follow each other in one buffer. */
 typedef struct step_rows {
-    int64_t *first, *len;  /* their memory */
-    int32_t *ids, *parent; /* parent -1: there was no step before */
+    int64_t *first, *len; /* first memory row of the sentence, and its number of memory rows */
+    int32_t *ids;         /* input tokens */
+    int32_t *parent;      /* rows of the previous step; -1: this is the first step */
 } step_rows;
 
 typedef struct stepper {
     rd_decoder *d;
-    const rd_search_kernels *on;
+    const rd_search_kernels *on; /* the functions of the backend */
     rd_cell cell[RD_MAX_LAYERS];
     rd_attention at;
     const int64_t *first, *len; /* by sentence */
     rd_var *emb, *W_in, *b_in, *W_out;
-    state now, before;   /* before: what the rows of this step continue */
-    unsigned char *told; /* rows, of the host; lent: the same where kernels read it */
-    unsigned char *lent;
+    state now;                  /* the state that this step computes */
+    state before;               /* the state that the rows of this step continue */
+    unsigned char *host_rows;   /* step_rows in host memory */
+    unsigned char *kernel_rows; /* the copy that kernels read */
     float *x, *y, *z, *tc, *m, *qp, *al, *logits;
-    int64_t block; /* rows whose logits are there at a time */
-    /* Where kernels write it, in one block of memory that begins with id; got: the same on the host. */
-    rd_search_best found;
-    unsigned char *got;
-    bool started;
+    int64_t block;        /* number of rows that the buffer of logits holds */
+    rd_search_best found; /* results that kernels write, in one buffer that begins at found.id */
+    unsigned char *got;   /* the copy of that buffer in host memory */
+    bool started;         /* the first step is done */
 } stepper;
 
-enum { START = 1, END = 2 }; /* ids */
+enum { START = 1, END = 2 }; /* token ids */
 enum { ROW_BYTES = 2 * sizeof(int64_t) + 2 * sizeof(int32_t) };
 
 static step_rows rows_at(unsigned char *block, int64_t n)
@@ -44,9 +49,10 @@ static step_rows rows_at(unsigned char *block, int64_t n)
     return (step_rows){first, first + n, ids, ids + n};
 }
 
-/* The states in front of this step: those of the parents, moved only where a row is not its own parent's. */
+/* Makes s->before the states of the parents. If every row i has parent i, the states are swapped
+ * and nothing is copied. */
 static rd_code decoder_step_follow(stepper *s, int64_t n, const step_rows *r,
-                                   const int32_t *lent_parent, rd_status *st)
+                                   const int32_t *kernel_parent, rd_status *st)
 {
     const rd_decoder *d = s->d;
     rd_states a = {0};
@@ -68,24 +74,23 @@ static rd_code decoder_step_follow(stepper *s, int64_t n, const step_rows *r,
         a.to[a.n_arrays] = s->before.c[l];
         a.width[a.n_arrays++] = h->H;
     }
-    if (d->style == RD_DEC_GNMT) { /* elsewhere the context before is in x alone */
+    if (d->style == RD_DEC_GNMT) { /* in the other styles only x has the previous context */
         a.from[a.n_arrays] = s->now.ctx;
         a.to[a.n_arrays] = s->before.ctx;
         a.width[a.n_arrays++] = d->M;
     }
-    return s->on->follow(s->at.be, &a, n, lent_parent, st);
+    return s->on->follow(s->at.be, &a, n, kernel_parent, st);
 }
 
-/* x = [emb; the parent's ctx] */
-static rd_code decoder_step_input(stepper *s, int64_t n, const step_rows *lent, rd_status *st)
+/* x = [embedding of the token; context of the parent] */
+static rd_code decoder_step_input(stepper *s, int64_t n, const step_rows *r, rd_status *st)
 {
-    const rd_picked part[2] = {{s->emb->v, s->d->E, lent->ids},
-                               {s->now.ctx, s->d->M, lent->parent}};
+    const rd_picked part[2] = {{s->emb->v, s->d->E, r->ids}, {s->now.ctx, s->d->M, r->parent}};
     return rd_rows_pick(s->at.be, 2, part, n, s->x, st);
 }
 
-/* *out: the layer's output, in `room` where it is not h itself. */
-static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *att, float *room,
+/* Computes layer l. *out: its output, which is h, or `sum` if the layer is residual. */
+static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *att, float *sum,
                      const float **out, rd_status *st)
 {
     const rd_layer *L = &s->d->layer[l].l;
@@ -95,8 +100,8 @@ static rd_code layer(stepper *s, int l, int64_t n, const float *x, const float *
     RD_TRY(L->cell->input(k, n, x, att, s->z, st));
     RD_TRY(rd_cell_step(k, n, s->started ? s->before.h[l] : NULL,
                         s->started && L->cell->has_c ? s->before.c[l] : NULL, &r, st));
-    *out = L->residual ? room : s->now.h[l];
-    if (L->residual) RD_TRY(rd_vec_sum(k->be, n * L->shape.R, s->now.h[l], x, room, st));
+    *out = L->residual ? sum : s->now.h[l];
+    if (L->residual) RD_TRY(rd_vec_sum(k->be, n * L->shape.R, s->now.h[l], x, sum, st));
 done:
     return st->code;
 }
@@ -138,7 +143,7 @@ static const rd_search_kernels cpu_search = {0, 0, cpu_follow, cpu_best};
 static const rd_search_kernels *const search_kernels[RD_BACKENDS] = {
     [RD_CPU] = &cpu_search, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_search)};
 
-/* The best tokens of n rows of what W_out multiplies. */
+/* Finds the best tokens of n rows. x: the factor of W_out. */
 static rd_code find_best(stepper *s, int64_t n, const float *x, const rd_search_best *out,
                          rd_status *st)
 {
@@ -166,18 +171,18 @@ static rd_code decoder_step(void *ctx, int64_t n, const int32_t *ids, const int6
 {
     stepper *s = ctx;
     rd_decoder *d = s->d;
-    const step_rows r = rows_at(s->told, n), lent = rows_at(s->lent, n);
+    const step_rows r = rows_at(s->host_rows, n), kr = rows_at(s->kernel_rows, n);
     for (int64_t i = 0; i < n; i++) {
         r.first[i] = s->first[sentence[i]];
         r.len[i] = s->len[sentence[i]];
         r.ids[i] = ids[i];
         r.parent[i] = s->started ? (int32_t)parent[i] : -1;
     }
-    RD_TRY(rd_backend_upload(s->at.be, s->lent, s->told, (size_t)n * ROW_BYTES, st));
-    s->at.first = lent.first;
-    s->at.len = lent.len;
-    RD_TRY(decoder_step_input(s, n, &lent, st));
-    if (s->started) RD_TRY(decoder_step_follow(s, n, &r, lent.parent, st));
+    RD_TRY(rd_backend_upload(s->at.be, s->kernel_rows, s->host_rows, (size_t)n * ROW_BYTES, st));
+    s->at.first = kr.first;
+    s->at.len = kr.len;
+    RD_TRY(decoder_step_input(s, n, &kr, st));
+    if (s->started) RD_TRY(decoder_step_follow(s, n, &r, kr.parent, st));
     const float *cur = s->x;
     if (s->W_in) {
         RD_TRY(rd_mul_rows(&s->cell[0], s->W_in, 0, d->E + d->M, n, s->x, s->y, false, st));
@@ -199,9 +204,10 @@ done:
     return st->code;
 }
 
-/* Memory that kernels compute in is of `dev`, that of the host of `a`: one arena on a CPU. */
-static rd_code decoder_step_make_room(stepper *s, rd_arena *a, rd_arena *dev, int64_t most,
-                                      int64_t max_len, rd_status *st)
+/* Allocates the buffers for `most` rows: those of kernels from `dev`, those of the host from `a`.
+ * On a CPU both are the same arena. */
+static rd_code decoder_step_allocate(stepper *s, rd_arena *a, rd_arena *dev, int64_t most,
+                                     int64_t max_len, rd_status *st)
 {
     const rd_decoder *d = s->d;
     int64_t widest = d->E + d->M > d->H ? d->E + d->M : d->H, z = 1, h = 1;
@@ -217,8 +223,8 @@ static rd_code decoder_step_make_room(stepper *s, rd_arena *a, rd_arena *dev, in
         }
     }
     RD_TRY(rd_arena_get(dev, (size_t)(most * d->M) * sizeof(float), &s->now.ctx, st));
-    RD_TRY(rd_arena_zero(dev, (size_t)(most * d->M) * sizeof(float), &s->before.ctx,
-                         st)); /* none before the first step */
+    /* The context before the first step is zero. */
+    RD_TRY(rd_arena_zero(dev, (size_t)(most * d->M) * sizeof(float), &s->before.ctx, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * widest) * sizeof(float), &s->x, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * widest) * sizeof(float), &s->y, st));
     RD_TRY(rd_arena_get(dev, (size_t)(most * z) * sizeof(float), &s->z, st));
@@ -230,8 +236,8 @@ static rd_code decoder_step_make_room(stepper *s, rd_arena *a, rd_arena *dev, in
     const size_t bytes = (size_t)(most * (2 * s->found.n + 1)) * sizeof(float);
     s->block = most;
     if (s->on->logits_bytes > 0 && s->block > fit) s->block = fit > 64 ? fit : 64;
-    RD_TRY(rd_arena_get(a, (size_t)most * ROW_BYTES, &s->told, st));
-    RD_TRY(rd_arena_get(dev, (size_t)most * ROW_BYTES, &s->lent, st));
+    RD_TRY(rd_arena_get(a, (size_t)most * ROW_BYTES, &s->host_rows, st));
+    RD_TRY(rd_arena_get(dev, (size_t)most * ROW_BYTES, &s->kernel_rows, st));
     RD_TRY(rd_arena_get(dev, bytes, &s->found.id, st));
     RD_TRY(rd_arena_get(a, bytes, &s->got, st));
     RD_TRY(rd_arena_get(dev, (size_t)(s->block * d->V) * sizeof(float), &s->logits, st));
@@ -252,11 +258,11 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
     RD_TRY(rd_tape_check(t, st));
     const rd_search_kernels *on = search_kernels[rd_backend_kind_of(be)];
     if (on->widest > 0 && width > on->widest)
-        return rd_fail(
-            st, RD_EUSAGE,
-            "beam_width %lld; a GPU takes %d: make it smaller, or set \"device\": \"cpu\"",
-            (long long)width, (int)on->widest);
-    if (dev == a) { /* what a step takes is given back after it */
+        return rd_fail(st, RD_EUSAGE,
+                       "beam_width %" PRId64 "; a GPU takes %" PRId64
+                       ": make it smaller, or set \"device\": \"cpu\"",
+                       width, on->widest);
+    if (dev == a) { /* a second arena, because each step frees its scratch memory */
         RD_TRY(rd_arena_new((size_t)1 << 20, &own, st));
         scratch = own;
     }
@@ -293,7 +299,7 @@ rd_code rd_decoder_search(rd_tape *t, rd_decoder *d, rd_params *ps, int64_t n, r
         RD_TRY(rd_cell_init(&s->cell[l], L->l.cell, &L->l.shape, be, ps, scratch, w, L->n_w, st));
     }
     RD_TRY(rd_tape_check(t, st));
-    RD_TRY(decoder_step_make_room(s, a, dev, n * width + RD_SLACK_ROWS, max_len, st));
+    RD_TRY(decoder_step_allocate(s, a, dev, n * width + RD_SLACK_ROWS, max_len, st));
     RD_TRY(rd_attention_begin(&s->at, dev, st));
     RD_TRY(rd_arena_get(a, (size_t)(n + 1) * sizeof *limit, &limit, st));
     for (int64_t i = 0; i < n; i++) limit[i] = 2 * len[i];

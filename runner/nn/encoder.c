@@ -1,5 +1,7 @@
-/* encoder.c -- OpenSeq2Seq 4.4. The backward direction reads each sentence from its own end: in packed order, step t of
- * sequence i is token len_i - 1 - t, so that both directions have the same packing and padding never occurs. */
+/* encoder.c -- the encoders of OpenSeq2Seq 4.4.
+ *
+ * The backward direction reads each sentence from its end: in packed order, step t of sequence i is
+ * token len_i - 1 - t. So both directions have the same packing, and there is no padding. */
 #include "rd/nn.h"
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +43,8 @@ done:
     return st->code;
 }
 
-/* Row of the packed batch that holds token `pos` of sequence i (by packed position), forward or backward. */
+/* Returns the packed row of token `pos` of the sequence at packed position i, in the forward or
+ * backward direction. */
 static int64_t row_of(const rd_packed_batch *b, int64_t i, int64_t pos, bool backward)
 {
     return b->p.off[backward ? b->len[i] - 1 - pos : pos] + i;
@@ -81,7 +84,8 @@ rd_var *rd_encoder_apply(rd_tape *t, rd_encoder *e, int64_t n, const int32_t *sr
         if (!bw) continue;
         bw = rd_stack_layer_apply(t, &e->bw[l], p, epoch, bw, NULL);
         if (e->type != RD_ENC_GNMT) continue;
-        for (int64_t i = 0; i < n; i++) /* layer 1 of gnmt reads both directions, in packed order */
+        /* Layer 1 of gnmt reads both directions, in packed order. */
+        for (int64_t i = 0; i < n; i++)
             for (int64_t pos = 0; pos < b.len[i]; pos++) {
                 const int64_t r = row_of(&b, i, pos, false);
                 ifw[r] = r;
@@ -89,12 +93,12 @@ rd_var *rd_encoder_apply(rd_tape *t, rd_encoder *e, int64_t n, const int32_t *sr
             }
         fw = rd_op_pick(t, 2, (rd_var *[]){fw, bw}, (const int64_t *[]){ifw, ibw}, N);
         bw = NULL;
-        /* the index lists are borrowed by the record: the ones below need their own */
+        /* The record borrows the index lists, so the lists of the memory need new arrays. */
         RD_TRY(rd_arena_get(a, (size_t)(N + 1) * sizeof *ifw, &ifw, st));
     }
     int64_t m = 0;
     *max_len = 1;
-    for (int64_t k = 0; k < n; k++) { /* sentences in the order asked for */
+    for (int64_t k = 0; k < n; k++) { /* in the order that the caller wants */
         const int64_t i = b.rank[sentence[k]];
         first[k] = m;
         len[k] = b.len[i];

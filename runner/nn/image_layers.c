@@ -1,6 +1,7 @@
-/* image_layers.c -- the layers of image_net.h. Each computes the size of its result, then declares its parameters or
- * records its op, whichever run it is. */
+/* image_layers.c -- the layers of image_net.h. Each layer computes the size of its result. In the
+ * first run it then declares its parameters; in later runs it records its op. */
 #include "image_layers_impl.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ static bool failed(const rd_image_net *n)
     return (n->st ? n->st : rd_tape_status(n->tape))->code != RD_OK;
 }
 
-/* The layer that comes next: a new one while declaring, else the one declared at this place. NULL after a failure. */
+/* Returns the next layer: a new one while parameters are declared, else the one that was declared
+ * at this place. NULL after a failure. */
 static net_layer *next_layer(rd_image_net *n)
 {
     if (failed(n)) return NULL;
@@ -65,7 +67,8 @@ static void add_vector(rd_image_net *n, const char *name, const char *part, int6
 
 static const rd_init zero = {.kind = RD_INIT_CONST, .value = 0.0};
 
-/* TensorFlow since 1.9 divides by the standard deviation of a normal that is cut at two of them. */
+/* Standard deviation of a normal distribution with variance 1 that is cut at -2 and 2. TensorFlow
+ * divides by it since 1.9. */
 static const double cut_at_two = 0.87962566103423978;
 
 static rd_init conv_init(const rd_image_net *n, int64_t fan_in, int64_t fan_out)
@@ -91,7 +94,7 @@ static rd_init dense_init(const rd_image_net *n, int64_t in, int64_t out, bool r
     return (rd_init){.kind = RD_INIT_UNIFORM, .value = sqrt(1.0 / (double)in)};
 }
 
-/* Zeros before and behind one direction. */
+/* Computes the number of padding pixels before and behind the pixels of one direction. */
 static void image_layers_pad_of(rd_net_padding padding, int64_t in, int64_t size, int64_t stride,
                                 int64_t *before, int64_t *behind)
 {
@@ -103,11 +106,11 @@ static void image_layers_pad_of(rd_net_padding padding, int64_t in, int64_t size
     *behind = total > 0 ? total - *before : 0;
 }
 
-/* Pixels in one direction after windows of `size`. */
+/* Returns the number of windows of `size` that fit in one direction. */
 static int64_t windows(int64_t in, int64_t size, int64_t stride, int64_t before, int64_t behind)
 {
-    const int64_t room = in + before + behind - size;
-    return room < 0 ? 0 : room / stride + 1;
+    const int64_t last = in + before + behind - size;
+    return last < 0 ? 0 : last / stride + 1;
 }
 
 static bool too_small(rd_image_net *n, const char *what, int64_t size, rd_feature x, rd_feature y)
@@ -115,12 +118,10 @@ static bool too_small(rd_image_net *n, const char *what, int64_t size, rd_featur
     if (failed(n)) return true;
     if (y.h > 0 && y.w > 0) return false;
     rd_fail(declares(n) ? n->st : rd_tape_status(n->tape), RD_EUSAGE,
-            "images of %lld x %lld are too small for model %s: %lld x %lld are left where %s needs "
-            "%lld x %lld; take "
-            "larger "
-            "images or another model",
-            (long long)n->a.h, (long long)n->a.w, n->a.arch.name, (long long)x.h, (long long)x.w,
-            what, (long long)size, (long long)size);
+            "images of %" PRId64 " x %" PRId64 " are too small for model %s: %" PRId64 " x %" PRId64
+            " are left where %s needs %" PRId64 " x %" PRId64
+            "; take larger images or another model",
+            n->a.h, n->a.w, n->a.arch.name, x.h, x.w, what, size, size);
     return true;
 }
 
@@ -226,8 +227,8 @@ rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool rel
         const int64_t dim[] = {x.c, out};
         const rd_init w = dense_init(n, x.c, out, relu);
         image_layers_add(n, name, "kernel", 2, dim, w, 0, &l->p[0]);
-        add_vector(n, name, "bias", out, w.kind == RD_INIT_UNIFORM ? w : zero,
-                   &l->p[1]); /* PyTorch draws both */
+        /* PyTorch draws the bias from the distribution of the kernel. */
+        add_vector(n, name, "bias", out, w.kind == RD_INIT_UNIFORM ? w : zero, &l->p[1]);
         image_layers_count(n, (double)x.c * (double)out);
         return y;
     }

@@ -1,4 +1,4 @@
-/* image_layers_impl.h -- what image_net.c and image_layers.c share. */
+/* image_layers_impl.h -- the struct of a network, which image_net.c and image_layers.c share. */
 #ifndef RD_IMAGE_LAYERS_IMPL_H
 #define RD_IMAGE_LAYERS_IMPL_H
 
@@ -10,17 +10,22 @@ typedef struct net_layer {
 
 struct rd_image_net {
     rd_image_net_args a;
-    net_layer *layer; /* owned */
-    int n_layers, cap;
-    double macs, first_macs; /* multiply-adds per image; of the first layer */
-    /* while parameters are declared */
-    rd_status *st; /* NULL in all later runs */
-    char scope[96];
-    /* while a batch runs */
+    net_layer *layer;  /* owned; [n_layers] the layers with parameters, in order of use */
+    int n_layers, cap; /* cap: number of layers allocated */
+    double macs;       /* number of multiply-adds for one image */
+    double first_macs; /* those of the first layer */
+
+    /* While parameters are declared. */
+
+    rd_status *st;  /* the status of rd_image_net_new; NULL in all later runs */
+    char scope[96]; /* see rd_net_scope */
+
+    /* While a batch runs. */
+
     rd_tape *tape;
     const rd_image_batch *batch;
-    int at;        /* next layer */
-    uint32_t site; /* next dropout */
+    int at;        /* index of the next layer */
+    uint32_t site; /* number of the next dropout */
 };
 
 #endif

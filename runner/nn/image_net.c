@@ -6,6 +6,7 @@
  * Results of dense layers, logits included, are float32. */
 #include "rd/image_net.h"
 #include "image_layers_impl.h"
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,20 +96,20 @@ rd_code rd_image_net_new(const rd_image_net_args *a, rd_image_net **out, rd_stat
     if (!a->config.has_initializer) n->a.config.initializer = a->arch.initializer;
     if (a->n_classes < 1 || a->h < 1 || a->w < 1 || a->c < 1) {
         rd_fail(st, RD_EUSAGE,
-                "model %s classes images, but the dataset has %lld classes and images of %lld x "
-                "%lld x %lld; take a "
-                "dataset of images (key 'dataset')",
-                a->arch.name, (long long)a->n_classes, (long long)a->h, (long long)a->w,
-                (long long)a->c);
+                "model %s classes images, but the dataset has %" PRId64
+                " classes and images of %" PRId64 " x %" PRId64 " x %" PRId64
+                "; take a dataset of images (key 'dataset')",
+                a->arch.name, a->n_classes, a->h, a->w, a->c);
         goto done;
     }
     n->st = st;
     const rd_feature y = a->arch.build(n, (rd_feature){NULL, a->h, a->w, a->c});
     n->st = NULL;
     if (st->code == RD_OK && (y.h != 1 || y.w != 1 || y.c != a->n_classes))
-        rd_fail(st, RD_EBUG, "model %s ends with %lld x %lld x %lld instead of %lld classes",
-                a->arch.name, (long long)y.h, (long long)y.w, (long long)y.c,
-                (long long)a->n_classes);
+        rd_fail(st, RD_EBUG,
+                "model %s ends with %" PRId64 " x %" PRId64 " x %" PRId64 " instead of %" PRId64
+                " classes",
+                a->arch.name, y.h, y.w, y.c, a->n_classes);
 done:
     if (st->code != RD_OK) {
         rd_image_net_free(n);
@@ -133,7 +134,7 @@ int64_t rd_net_classes(const rd_image_net *n)
 void rd_net_scope(rd_image_net *n, const char *fmt, ...)
 {
     va_list ap;
-    if (!n->st) return; /* names count while declaring alone */
+    if (!n->st) return; /* only declarations use names */
     va_start(ap, fmt);
     (void)vsnprintf(n->scope, sizeof n->scope, fmt, ap);
     va_end(ap);
@@ -144,16 +145,16 @@ static rd_code check_batch(const rd_image_net *n, const rd_image_batch *b, rd_st
     const rd_image_net_args *a = &n->a;
     if (b->h != a->h || b->w != a->w || b->c != a->c)
         return rd_fail(st, RD_EDATA,
-                       "images of %lld x %lld x %lld (height, width, channels), but the model was "
-                       "made for %lld x %lld x "
-                       "%lld; all splits need one size",
-                       (long long)b->h, (long long)b->w, (long long)b->c, (long long)a->h,
-                       (long long)a->w, (long long)a->c);
+                       "images of %" PRId64 " x %" PRId64 " x %" PRId64
+                       " (height, width, channels), but the model was made for %" PRId64
+                       " x %" PRId64 " x %" PRId64 "; all splits need one size",
+                       b->h, b->w, b->c, a->h, a->w, a->c);
     for (int64_t i = 0; i < b->n; i++)
         if (b->label[i] < 0 || b->label[i] >= a->n_classes)
             return rd_fail(st, RD_EDATA,
-                           "sample %lld has label %d, but the model has classes 0 to %lld",
-                           (long long)b->sample[i], (int)b->label[i], (long long)a->n_classes - 1);
+                           "sample %" PRId64 " has label %" PRId32
+                           ", but the model has classes 0 to %" PRId64,
+                           b->sample[i], b->label[i], a->n_classes - 1);
     return RD_OK;
 }
 

@@ -1,40 +1,46 @@
-/* search.c -- greedy and beam search, OpenSeq2Seq 4.10, over any model that gives the best tokens step by step. Unfinished
- * hypotheses alone are computed; a finished one stays in its beam with its score. Per sentence nothing depends on the
- * other sentences of the batch.
+/* search.c -- greedy and beam search, OpenSeq2Seq 4.10, over any model that finds the best tokens
+ * of a step.
  *
- * Why a row's W best words and the end token are enough: all words of a row share one length penalty, so that their
- * scores are in the order of their log probabilities, and no more than W of them can be among the W best of the
- * sentence. Two words whose log probabilities differ have different scores: the probabilities of a row sum up to 1, so
- * at most one of them is above -0.69, the others are floats at least 2^-24 apart, and a sum in double keeps that up to a
- * log probability of -2^24 of the whole sentence. */
+ * Only unfinished hypotheses are computed. A finished hypothesis stays in its beam with its score.
+ * The result of a sentence does not depend on the other sentences of the batch.
+ *
+ * The W best tokens of a row and the end token are enough. All tokens of a row have the same length
+ * penalty, so their scores are in the order of their log probabilities, and at most W of them are
+ * among the W best of the sentence.
+ *
+ * Two tokens with different log probabilities have different scores. The probabilities of a row sum
+ * to 1, so at most one log probability is above -0.69. The others are floats that are at least
+ * 2^-24 apart. A sum in double keeps this difference while the log probability of the sentence is
+ * above -2^24. */
 #include "rd/nn.h"
 #include "rd/vecmath.h"
 #include <math.h>
 #include <string.h>
 
-typedef struct node { /* one generated token; the hypothesis is the way back to the root */
-    int64_t parent;   /* index of the node before, -1 */
+/* One generated token. A hypothesis is the path from its last node back to the root. */
+typedef struct node {
+    int64_t parent; /* index of the previous node; -1: the first token */
     int32_t id;
 } node;
 
 typedef struct beam {
     double logp, score;
-    int64_t length; /* tokens, the end token not counted */
-    int64_t last;   /* node */
-    int64_t row;    /* row of the last step that computed it */
+    int64_t length; /* number of tokens, without the end token */
+    int64_t last;   /* index of the last node; -1: no token yet */
+    int64_t row;    /* its row in the last step that computed it */
     bool finished;
 } beam;
 
 typedef struct candidate {
     double score, logp;
-    int64_t k; /* beam */
+    int64_t k; /* index of its parent beam */
     int32_t id;
 } candidate;
 
 /* ---- the best tokens of a row ---- */
 
-/* One more in place of the worst, which is the root of a heap: a token is worse than those below it, of equal ones the higher
- * id. */
+/* Replaces the worst of n tokens by token v with log probability x. The tokens are a heap with the
+ * worst at its root. Of equal log probabilities the higher id is the worse one. */
 static void replace_worst(int64_t n, float *logp, int32_t *id, float x, int32_t v)
 {
     int64_t i = 0;
@@ -56,7 +62,8 @@ static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float
     float *logp = out->logp + row * out->n;
     int32_t *id = out->id + row * out->n;
     const float top = rd_maxf(x, V);
-    double sum = 0.0; /* of sums of parts: 200,000 additions in float32 would cost four digits */
+    /* Sum of the sums of parts: 200,000 additions in float32 would lose four digits. */
+    double sum = 0.0;
     for (int64_t first = 0; first < V; first += PART) {
         const int64_t n = V - first < PART ? V - first : PART;
         const float *restrict y = x + first;
@@ -66,12 +73,12 @@ static void best_of_row(const rd_search_best *out, int64_t row, int64_t V, float
         sum += (double)part;
     }
     const float lse = top + (float)log(sum);
-    const bool fine = lse == lse; /* else no number of the row is */
+    const bool fine = lse == lse; /* false: the whole row becomes -INFINITY */
     out->end_logp[row] = fine ? x[out->end] - lse : -INFINITY;
     x[out->end] = -INFINITY;
     for (int64_t i = 0; i < out->n; i++) {
         logp[i] = -INFINITY;
-        id[i] = INT32_MAX; /* nobody's: worse than all */
+        id[i] = INT32_MAX; /* an empty place: worse than all tokens */
     }
     for (int64_t first = 0; out->n > 0 && first < V; first += PART) {
         const int64_t n = V - first < PART ? V - first : PART;
@@ -100,7 +107,8 @@ static bool beats(const candidate *a, const candidate *b)
     return a->k != b->k ? a->k < b->k : a->id < b->id;
 }
 
-/* Keeps the W best in best[], best first. Of equal scores the better beam's comes first, then the lower id. */
+/* Inserts c into best[], which keeps the W best candidates, best first. Of equal scores the one of
+ * the better beam comes first, then the lower id. */
 static void offer(candidate *best, int64_t *n, int64_t W, candidate c)
 {
     if (*n == W && !beats(&c, &best[W - 1])) return;
@@ -113,7 +121,7 @@ typedef struct search {
     rd_arena *a;
     int64_t W;
     int32_t end;
-    double *penalty; /* by length */
+    double *penalty; /* length penalty by number of tokens */
     node *nodes;
     int64_t n_nodes, cap_nodes;
 } search;
@@ -133,7 +141,8 @@ static rd_code add_node(search *s, int64_t parent, int32_t id, int64_t *out, rd_
     return RD_OK;
 }
 
-/* New beams of one sentence from the best tokens of its unfinished ones. b[0 .. *n) in and out, best first. */
+/* Replaces the beams b[0 .. *n) of one sentence, best first, by those after one more token. rows:
+ * the best tokens of its unfinished beams. best, next: scratch for W elements. */
 static rd_code extend(search *s, beam *b, int64_t *n, const rd_search_best *rows, candidate *best,
                       beam *next, rd_status *st)
 {
@@ -205,7 +214,7 @@ rd_code rd_search(rd_arena *a, int64_t n_sentences, const int64_t *limit, int64_
     RD_TRY(rd_arena_get(a, (size_t)(most * found.n + 1) * sizeof(int32_t), &found.id, st));
     RD_TRY(rd_arena_get(a, (size_t)(most * found.n + 1) * sizeof(float), &found.logp, st));
     RD_TRY(rd_arena_get(a, (size_t)(most + 1) * sizeof(float), &found.end_logp, st));
-    for (int64_t i = 0; i < n_sentences; i++) { /* one hypothesis at first: the empty one */
+    for (int64_t i = 0; i < n_sentences; i++) { /* the first hypothesis is empty */
         n[i] = 1;
         b[i * s.W] = (beam){.last = -1};
         longest = limit[i] > longest ? limit[i] : longest;

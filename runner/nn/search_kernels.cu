@@ -1,7 +1,9 @@
-/* search_kernels.cu -- see search_kernels.h. A block has a row of logits. Its threads' best words give a bound that the row's n
- * best reach, and few others do: what reaches it is listed in shared memory, and each of these counts how many are better. A
- * row that lists too many (wide beams) narrows the bound down by bisection. So a row is read twice, the second time from the
- * cache. */
+/* search_kernels.cu -- the functions of search_kernels.h for a GPU.
+ *
+ * A block of threads computes one row of logits. The best tokens of its threads give a bound that
+ * the n best tokens of the row reach, and few others. The tokens that reach it are listed in shared
+ * memory. Then each listed token counts how many are better. If a row lists too many tokens (wide
+ * beams), bisection narrows the bound. So a row is read twice, the second time from the cache. */
 #include "search_kernels.h"
 #include "../engine/gpu/rows_grid.h"
 #include "../engine/gpu/softmax_row.h"
@@ -9,22 +11,25 @@
 enum { LISTED = 2 * RD_SEARCH_WIDEST };
 
 struct best_rows {
-    int64_t V, n, first; /* of a row; wanted of it; in out */
-    const float *l;      /* [rows, V] */
+    int64_t V;      /* number of logits of a row */
+    int64_t n;      /* number of tokens to find in a row */
+    int64_t first;  /* first row of the results */
+    const float *l; /* [rows, V] logits */
     int32_t *id;
     float *logp, *end_logp;
     float inv; /* 1 / temperature */
     int32_t end;
 };
 
-/* A word and its log probability as one number, greater for the better one of two, of equal ones for the lower id; never 0. */
+/* A token and its log probability as one number. A better token has a greater number. Of equal log
+ * probabilities the lower id has the greater number. The number is never 0. */
 typedef unsigned long long merit;
 static __device__ inline merit merit_of(float logp, int64_t v)
 {
     const unsigned bits = __float_as_uint(logp + 0.0f); /* -0 is 0 */
     return (merit)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (0xffffffffu - (unsigned)v);
 }
-static __device__ inline int32_t word_of(merit m)
+static __device__ inline int32_t token_of(merit m)
 {
     return (int32_t)(0xffffffffu - (unsigned)m);
 }
@@ -36,12 +41,12 @@ static __device__ inline float logp_of(merit m)
 
 static __device__ inline float log_probability(float l, float inv, float lse)
 {
-    const float x = __fmaf_rn(
-        l, inv, -lse); /* by name, so that it is the same number wherever it is computed */
+    /* An explicit fused multiply-add, so all callers compute the same number. */
+    const float x = __fmaf_rn(l, inv, -lse);
     return isnan(x) ? -INFINITY : x;
 }
 
-/* How many words reach `least`; LISTED of them at most are in list[] then. */
+/* Returns the number of tokens that reach `least`, and writes up to LISTED of them to list[]. */
 template <int THREADS>
 static __device__ inline int search_kernels_gather(const best_rows &r, const float *l, float lse,
                                                    merit least, merit *list, int *count)
@@ -67,7 +72,9 @@ static __device__ inline int search_kernels_gather(const best_rows &r, const flo
     return *count;
 }
 
-/* The n-th best of the best words of groups of threads, of which there are some times n; 0: there are not so many. */
+/* Returns a bound that at least n tokens reach: the n-th best of the best tokens of groups of
+ * threads. There are at least 4 n groups if the block has that many threads. 0: fewer than n
+ * groups have a token. */
 template <int THREADS>
 static __device__ inline merit bound_of(int64_t n, merit own, merit *list, merit *bound)
 {
@@ -100,11 +107,12 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(be
     const rd_softmax_row of = rd_softmax_of_row<THREADS>(l, r.V, r.inv);
     const float lse = __fmaf_rn(of.top, r.inv, logf(of.sum));
     if (threadIdx.x == 0) r.end_logp[row] = log_probability(l[r.end], r.inv, lse);
-    const bool has_word = of.own_best < r.V && of.own_best != r.end;
-    const merit own = has_word ? merit_of(log_probability(of.own, r.inv, lse), of.own_best) : 0;
+    const bool has_token = of.own_best < r.V && of.own_best != r.end;
+    const merit own = has_token ? merit_of(log_probability(of.own, r.inv, lse), of.own_best) : 0;
     merit low = bound_of<THREADS>(r.n, own, list, &bound), high = ~(merit)0, at = low;
     int n;
-    /* Too many reach low, too few high; as no two words are alike, a bound between them has a number that fits. */
+    /* Too many tokens reach low, too few reach high. All numbers differ, so a bound between them
+     * lists a number of tokens that fits. */
     while (n = search_kernels_gather<THREADS>(r, l, lse, at, list, &count), n > LISTED || n < r.n) {
         if (n > LISTED)
             low = at;
@@ -117,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS) search_best(be
         int better = 0;
         for (int k = 0; k < n; k++) better += list[k] > mine;
         if (better >= r.n) continue;
-        r.id[row * r.n + better] = word_of(mine);
+        r.id[row * r.n + better] = token_of(mine);
         r.logp[row * r.n + better] = logp_of(mine);
     }
 }
@@ -142,7 +150,7 @@ static rd_code launch_best(rd_backend *be, const rd_search_best *out, int64_t fi
     return RD_LAUNCH(g, st, search_best<128>, blocks, 128, 0, r);
 }
 
-/* The array of blockIdx.z; T as wide as all of them allow. */
+/* Copies the rows of array blockIdx.z. T: float4 if all arrays allow it, else float. */
 template <typename T>
 static __global__ void search_kernels_follow(rd_states s, int64_t n,
                                              const int32_t *__restrict__ parent)

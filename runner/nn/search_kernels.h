@@ -1,5 +1,6 @@
-/* search_kernels.h -- what decoding computes between its products, a table for each kind of backend: a CPU's is in
- * decoder_step.c, a GPU's in search_kernels.cu. All arrays are stored where the backend computes. */
+/* search_kernels.h -- the work of a decoding step between its products, as a table of functions for
+ * each kind of backend. The table of a CPU is in decoder_step.c, that of a GPU in
+ * search_kernels.cu. All arrays are in the memory of the backend. */
 #ifndef RD_SEARCH_KERNELS_H
 #define RD_SEARCH_KERNELS_H
 
@@ -7,22 +8,24 @@
 
 RD_C_BEGIN
 
-/* Arrays of rows that all follow the same parents: to[a][i] = from[a][parent[i]], i < n. */
+/* h and c of all layers, and the attention context. */
 enum { RD_MOST_STATES = 2 * RD_MAX_LAYERS + 1 };
+/* Arrays whose rows all follow the same parents: to[a][i] = from[a][parent[i]] for i < n. */
 typedef struct rd_states {
     int n_arrays;
     const float *from[RD_MOST_STATES];
     float *to[RD_MOST_STATES];
-    int64_t width[RD_MOST_STATES];
+    int64_t width[RD_MOST_STATES]; /* elements of a row */
 } rd_states;
 
 typedef struct rd_search_kernels {
-    size_t logits_bytes; /* of the rows whose logits are there at a time; 0: of all */
-    int64_t widest;      /* beams; 0: any number */
+    size_t logits_bytes; /* size of the buffer for logits; 0: as large as all rows need */
+    int64_t widest;      /* the largest beam_width; 0: no limit */
+    /* Copies n rows of all arrays from their parents. */
     rd_code (*follow)(rd_backend *be, const rd_states *s, int64_t n, const int32_t *parent,
                       rd_status *st);
-    /* Rows first .. first + n - 1 of out, from their logits [n, V], as rd_search_best_rows has them; the logits are divided
-     * by the temperature first, and a CPU leaves them so. */
+    /* Divides the logits [n, V] by the temperature and fills rows [first, first + n) of out like
+     * rd_search_best_rows. The logits are undefined afterwards. */
     rd_code (*best)(rd_backend *be, const rd_search_best *out, int64_t first, int64_t n, int64_t V,
                     float temperature, float *logits, rd_status *st);
 } rd_search_kernels;

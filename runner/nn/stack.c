@@ -1,4 +1,4 @@
-/* stack.c -- recurrent layers with their parameters, and the packing of a batch. */
+/* stack.c -- recurrent layers with their parameters, and the packing of a batch. See nn.h. */
 #include "rd/nn.h"
 #include "rd/cell.h"
 #include <stdio.h>
@@ -42,8 +42,7 @@ rd_code rd_stack_layer_add(rd_params *ps, const char *prefix, const rd_cell_conf
     if (extra > 0 && !d->has_c)
         return rd_fail(st, RD_EUSAGE,
                        "cell type '%s' does not go with attention_type gnmt or gnmt_v2, which need "
-                       "an LSTM-type state; use "
-                       "lstm, glstm or slstm, or attention_type bahdanau",
+                       "an LSTM-type state; use lstm, glstm or slstm, or attention_type bahdanau",
                        c->type);
     out->l.cell = d;
     out->l.shape = (rd_cell_shape){.in = in,
@@ -85,8 +84,8 @@ rd_code rd_pack(rd_arena *a, int64_t n, const int64_t *steps, const int64_t *sam
     RD_TRY(rd_arena_get(a, per_row, &ids, st));
     RD_TRY(rd_arena_zero(a, per_step, &off, st));
     RD_TRY(rd_arena_zero(a, per_step, &count, st));
-    for (int64_t i = 0; i < n; i++)
-        count[longest - steps[i]]++; /* counting sort, longest first, stable */
+    /* A stable counting sort, longest first. */
+    for (int64_t i = 0; i < n; i++) count[longest - steps[i]]++;
     int64_t sum = 0;
     for (int64_t b = 0; b <= longest; b++) {
         const int64_t c = count[b];
