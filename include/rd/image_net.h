@@ -1,4 +1,4 @@
-/* image_net.h -- networks that class images.
+/* image_net.h -- networks that classify images.
  *
  * A network is one function that names its layers in order of use. It runs once without data, when
  * the model is made: the layers check sizes and declare parameters. Then it runs for every batch,
@@ -15,7 +15,7 @@
 RD_C_BEGIN
 
 /* ---- the keys of image models ---- */
-/* In the order of the words of their keys. */
+/* Each enum is in the order of the words of its key. */
 typedef enum rd_kernel_init {
     RD_KERNEL_GLOROT_UNIFORM,
     RD_KERNEL_HE_NORMAL_FAN_OUT,
@@ -27,17 +27,24 @@ typedef enum rd_resnet_version { RD_RESNET_V1, RD_RESNET_V1_5 } rd_resnet_versio
 
 /* Fields of groups that the model does not read are zero. */
 typedef struct rd_image_config {
-    rd_kernel_init initializer; /* counts if has_initializer */
+    rd_kernel_init initializer; /* set if has_initializer */
     double label_smoothing;
-    /* of the resnets */
+
+    /* The keys of the resnets. */
+
     rd_pool_padding pool_padding;
-    rd_resnet_version resnet_version; /* counts if has_resnet_version */
-    int64_t depth;                    /* counts if has_depth */
+    rd_resnet_version resnet_version; /* set if has_resnet_version */
+    int64_t depth;                    /* set if has_depth */
     bool zero_gamma;
     double batch_norm_momentum, batch_norm_epsilon;
     int64_t batch_norm_samples;
-    /* of mnist_cnn, vgg and alexnet */
+
+    /* The keys of mnist_cnn, vgg and alexnet. */
+
     double dropout_conv, dropout_dense;
+
+    /* Whether the config has the key. */
+
     bool has_initializer, has_depth, has_resnet_version;
 } rd_image_config;
 /* The keys of all image models, of the resnets, of vgg and alexnet, and of mnist_cnn. All rows fill
@@ -47,85 +54,101 @@ extern const rd_option_group rd_group_image_model, rd_group_resnet, rd_group_dro
 
 /* ---- a network ---- */
 typedef struct rd_image_net rd_image_net;
-typedef struct
-    rd_feature { /* what goes from layer to layer: an image, or a row of c numbers (h = w = 1) */
+/* The input and output of a layer: images of h x w pixels with c channels. Rows of c numbers have
+ * h = w = 1. */
+typedef struct rd_feature {
     rd_var *var; /* NULL while parameters are declared */
     int64_t h, w, c;
 } rd_feature;
 
 typedef struct rd_image_arch {
-    const char *name;           /* in messages, and first part of the parameters' names */
-    rd_kernel_init initializer; /* where the config has none */
-    rd_feature (*build)(rd_image_net *n, rd_feature image); /* returns the logits */
-    int64_t depth;      /* of families with several: for build */
-    bool stride_on_3x3; /* ResNet v1.5: for build */
+    const char *name;           /* name in messages, and first part of the parameters' names */
+    rd_kernel_init initializer; /* the default of the key `initializer` */
+    /* Calls the layers in order and returns the logits. */
+    rd_feature (*build)(rd_image_net *n, rd_feature image);
+    int64_t depth;      /* for `build`: number of layers, in families with several depths */
+    bool stride_on_3x3; /* for `build`: ResNet v1.5 */
 } rd_image_arch;
 
 typedef struct rd_image_net_args {
     rd_image_arch arch;
     rd_image_config config;
-    int64_t n_classes, h, w, c; /* of the data */
-    uint64_t seed;              /* of dropout */
+    int64_t n_classes, h, w, c; /* number of classes, and size of an image */
+    uint64_t seed;              /* seed of dropout */
     rd_params *params;          /* borrowed for the life of the network */
 } rd_image_net_args;
 /* Makes a network and declares its parameters. The caller owns *out. RD_EUSAGE: the images are too
- * small for the network. */
+ * small for the network, or the data has no images. */
 rd_code rd_image_net_new(const rd_image_net_args *a, rd_image_net **out, rd_status *st);
 void rd_image_net_free(rd_image_net *n); /* NULL is fine */
 
 typedef struct rd_image_batch {
     int64_t n, h, w, c;
-    const float *image;    /* n h w c */
+    const float *image;    /* [n, h, w, c] */
     const int32_t *label;  /* [n] */
-    const int64_t *sample; /* [n] ids, keys of dropout */
+    const int64_t *sample; /* [n] global sample ids: part of the keys of dropout */
     uint64_t epoch;
 } rd_image_batch;
-typedef struct rd_image_result { /* sums over the batch; memory of the tape's arena */
-    rd_var *loss;
-    double loss_sum, nll_sum;
-    const int32_t *argmax, *rank; /* [n]; rank: see rd_class_loss */
-    const float *probability;
+/* The results of a batch, in memory of the tape's arena. */
+typedef struct rd_image_result {
+    rd_var *loss;             /* (1, 1) sum of the loss over the batch */
+    double loss_sum;          /* the same sum in double */
+    double nll_sum;           /* sum of the negative log likelihoods, without label smoothing */
+    const int32_t *argmax;    /* [n] class with the largest logit */
+    const int32_t *rank;      /* [n] see rd_class_loss */
+    const float *probability; /* [n] probability of argmax */
 } rd_image_result;
-/* Records the forward pass and the loss. Without samples the loss is zero, (1, 1), and nothing is
+/* Records the forward pass and the loss. A batch with n == 0 has loss 0, (1, 1), and nothing is
  * recorded. RD_EDATA: the batch has other sizes or classes than the network. */
 rd_code rd_image_net_loss(rd_image_net *n, rd_tape *t, const rd_image_batch *b,
                           rd_image_result *out, rd_status *st);
-/* Returns the number of operations of products and convolutions, forward and backward, of n_images
- * images: 2 for each multiply-add, backward twice forward, without the gradient of the image. */
+/* Returns the number of floating-point operations of the products and convolutions of n_images
+ * images, forward and backward: 2 for each multiply-add, backward twice forward, without the
+ * gradient of the image. */
 double rd_image_net_flops(const rd_image_net *n, int64_t n_images);
 
 /* ---- layers, for `build` only. After a failure all further calls do nothing ---- */
+/* Return the config, the architecture and the number of classes of the network. */
 const rd_image_config *rd_net_config(const rd_image_net *n);
 const rd_image_arch *rd_net_arch(const rd_image_net *n);
 int64_t rd_net_classes(const rd_image_net *n);
-/* Parameters that follow are called ARCH/SCOPE/NAME/...; "": ARCH/NAME/... */
+/* Sets the scope. Parameters of later layers have the names ARCH/SCOPE/NAME/...; with the scope "",
+ * ARCH/NAME/... */
 void rd_net_scope(rd_image_net *n, const char *fmt, ...) RD_PRINTF(2, 3);
 
 typedef enum rd_net_padding {
     RD_PAD_NONE,
-    RD_PAD_SYMMETRIC, /* (size - 1) / 2 on all sides, as PyTorch's networks have it */
-    RD_PAD_SAME       /* TensorFlow's: output ceil(h / stride), the odd pixel behind */
+    RD_PAD_SYMMETRIC, /* (size - 1) / 2 pixels on all sides, as in PyTorch's networks */
+    RD_PAD_SAME       /* as in TensorFlow: output ceil(h / stride), an odd pixel is added behind */
 } rd_net_padding;
+/* A convolution with kernels of size x size and `out` output channels. */
 typedef struct rd_net_conv {
     int64_t size, out, stride;
     rd_net_padding padding;
     bool bias, relu;
 } rd_net_conv;
+/* Returns the convolution of x. name: NAME of its parameters. */
 rd_feature rd_net_conv2d(rd_image_net *n, const char *name, const rd_net_conv *c, rd_feature x);
 typedef struct rd_net_norm {
     bool relu;
-    bool zero_gamma; /* gamma begins with 0, where the config wants that */
+    bool zero_gamma; /* gamma starts at 0 if the key zero_gamma is true */
 } rd_net_norm;
-/* Batch norm, then + add where it is not NULL, then ReLU. */
+/* Returns batch norm of x, + *add if add is not NULL, and then ReLU if c->relu. */
 rd_feature rd_net_batch_norm(rd_image_net *n, const char *name, const rd_net_norm *c, rd_feature x,
                              const rd_feature *add);
+/* Returns the maximum of each window of size x size. */
 rd_feature rd_net_max_pool(rd_image_net *n, int64_t size, int64_t stride, rd_net_padding padding,
                            rd_feature x);
-rd_feature rd_net_shortcut(rd_image_net *n, int64_t stride, int64_t c_out,
-                           rd_feature x); /* option A */
+/* Returns a shortcut without parameters (option A of He et al. 2015): every stride-th pixel, and
+ * zeros in the new channels. */
+rd_feature rd_net_shortcut(rd_image_net *n, int64_t stride, int64_t c_out, rd_feature x);
+/* Returns the mean over all pixels: rows of c numbers. */
 rd_feature rd_net_global_mean(rd_image_net *n, rd_feature x);
+/* Returns each image as one row of h w c numbers. */
 rd_feature rd_net_flatten(rd_image_net *n, rd_feature x);
+/* Returns a dense layer of x, which consists of rows: x kernel + bias, then ReLU if relu. */
 rd_feature rd_net_dense(rd_image_net *n, const char *name, int64_t out, bool relu, rd_feature x);
+/* Returns inverted dropout of x. rate: share of the values that are dropped. */
 rd_feature rd_net_dropout(rd_image_net *n, double rate, rd_feature x);
 
 RD_C_END

@@ -26,38 +26,36 @@ typedef enum rd_lr_unit { RD_LR_EPOCHS, RD_LR_STEPS } rd_lr_unit;
 typedef enum rd_lr_monitor { RD_MONITOR_LOSS, RD_MONITOR_FIGURE } rd_lr_monitor;
 
 typedef struct rd_schedule_config {
-    double learning_rate;
-    /* Counts if has_policy; see rd_schedule_policy. */
-    rd_lr_policy lr_policy;
+    double learning_rate;   /* rate of one rank, before lr_scaling */
+    rd_lr_policy lr_policy; /* set if has_policy; see rd_schedule_policy */
     bool use_decay, use_staircase_decay;
-    int64_t begin_decay_at, decay_steps;
+    int64_t begin_decay_at, decay_steps; /* in steps of one rank */
     double decay_rate, min_learning_rate;
     const char *piecewise_learning_rate_schedule; /* "rate;boundary;rate;...;rate" */
     rd_lr_unit lr_boundary_unit;
     double decay_begin_epoch, decay_end_epoch, lr_power;
     rd_lr_scaling lr_scaling;
-    /* In steps of one rank's schedule; the factor ramps from 1 to f(N). */
-    int64_t warmup_steps;
+    int64_t warmup_steps; /* in steps of one rank; the factor increases from 1 to f(N) */
     double warmup_epochs, warmup_start;
     double plateau_factor, plateau_min_delta, plateau_min_lr;
-    int64_t plateau_patience, plateau_cooldown;
+    int64_t plateau_patience, plateau_cooldown; /* numbers of evaluations */
     rd_lr_monitor plateau_monitor;
+    /* Whether the config has the key. */
     bool has_policy, has_begin, has_steps, has_rate, has_staircase, has_min, has_begin_epoch,
         has_end_epoch, has_warmup_start, has_plateau;
 
-    /* No keys: known once the data is. */
+    /* No keys. The caller sets both fields when it knows the data. */
 
-    /* Steps of all ranks in an epoch. 0: unknown; what the config writes in epochs stays at epoch
-     * 0. */
+    /* Number of steps of all ranks in an epoch. 0: unknown; all schedules in epochs then stay at
+     * epoch 0. */
     double epoch_steps;
-    /* Where polynomial and cosine end without decay_end_epoch. */
+    /* End of polynomial and cosine if decay_end_epoch is missing. */
     double end_epoch;
 } rd_schedule_config;
 
-/* The keys that every policy reads, and those of one policy. All rows fill an
- * rd_schedule_config. */
+/* The keys that all policies read. All rows of these groups fill an rd_schedule_config. */
 extern const rd_option_group rd_group_schedule;
-/* [rd_lr_policy] */
+/* [rd_lr_policy] the keys of each policy. */
 extern const rd_option_group rd_group_policy[4];
 /* Reads all five groups. */
 rd_code rd_schedule_read(const rd_config *cfg, rd_mode mode, rd_schedule_config *out,
@@ -65,13 +63,13 @@ rd_code rd_schedule_read(const rd_config *cfg, rd_mode mode, rd_schedule_config 
 /* Returns the policy: lr_policy if it is given, else piecewise if there is a piecewise schedule,
  * else decay. */
 rd_lr_policy rd_schedule_policy(const rd_schedule_config *c);
-/* Checks keys that need or exclude each other. RD_EUSAGE. */
+/* Checks keys that need or exclude each other. RD_EUSAGE. cfg: for messages; NULL is allowed. */
 rd_code rd_schedule_check(const rd_schedule_config *c, const rd_config *cfg, rd_status *st);
-/* Takes the first rate of piecewise_learning_rate_schedule. False: it is NULL or does not begin
- * with a number. */
+/* Writes the first rate of piecewise_learning_rate_schedule to *out. Returns false if the text is
+ * NULL or does not begin with a number. */
 bool rd_schedule_first_rate(const char *piecewise, double *out);
 enum { RD_MAX_PIECES = 32 };
-/* rate[i] holds until at[i]; the last rate has no end. */
+/* A piecewise constant schedule. rate[i] is used until at[i]; the last rate has no end. */
 typedef struct rd_pieces {
     int n;
     double rate[RD_MAX_PIECES], at[RD_MAX_PIECES];
@@ -93,21 +91,20 @@ typedef struct rd_schedule_point {
  * b is warmup_start f(N) if that key is given, else 1. With epochs this is what Horovod's callback
  * does for each batch. For lr_scaling none the rate is F lr_1(s, epoch). */
 double rd_schedule_rate(const rd_schedule_config *c, const rd_schedule_point *p);
-/* Returns lr_1(s) for a real-valued s. Where the schedule goes by epochs, the epoch is s /
- * epoch_steps. */
+/* Returns lr_1(s) for a real-valued s. A schedule in epochs uses the epoch s / epoch_steps. */
 double rd_schedule_base(const rd_schedule_config *c, double step);
-/* Returns f(N). */
+/* Returns f(N), the factor of lr_scaling for n_ranks ranks. */
 double rd_schedule_factor(const rd_schedule_config *c, int n_ranks);
 /* Returns rd_schedule_rate at the point that epoch_steps gives. It is right while the number of
  * ranks does not change during the run. */
 double rd_schedule_at(const rd_schedule_config *c, int64_t step, int n_ranks);
-/* Adds the lines of the banner: base rate, factor, effective rate, and each boundary before and
+/* Appends the lines of the banner: base rate, factor, effective rate, and each boundary before and
  * after scaling (end of the warm-up, begin of the decay, first periods, the step that reaches the
  * floor, pieces). */
 void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, rd_strbuf *out);
 
 /* ---- reduce on plateau, as Keras' callback of 2018 ---- */
-/* The state of the rule, which checkpoints save. All ranks hold the same. */
+/* The state of the rule, which checkpoints save. It is equal on all ranks. */
 typedef struct rd_plateau {
     double factor;    /* on the rate; 1 at first */
     double best;      /* best value so far, if has_best */
@@ -116,9 +113,10 @@ typedef struct rd_plateau {
     int64_t cuts;     /* number of times the factor fell */
     bool has_best;
 } rd_plateau;
+/* Sets the state before the first evaluation. */
 void rd_plateau_start(rd_plateau *p);
-/* Takes the value of one evaluation. rate: the present rate, before lr_scaling. Returns whether the
- * factor falls. Without plateau_factor nothing happens. */
+/* Updates the state with the value of one evaluation. Returns whether the factor decreased. rate:
+ * the present rate, before lr_scaling. Does nothing if plateau_factor is not given. */
 bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value,
                        bool higher_is_better, double rate);
 
@@ -148,12 +146,12 @@ rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status
 typedef struct rd_update {
     const rd_optim_config *c;
     double lr;
-    int64_t t;    /* number of the step, from 1 */
-    float *w, *g; /* weights and gradient; g is read only, because histograms read it afterwards */
+    int64_t t; /* number of the step, from 1 */
+    float *w;  /* weights */
+    float *g;  /* gradient; read only, because histograms read it afterwards */
     float *slot[3];
     int64_t lo, hi;
-    int64_t
-        row; /* > 0: [lo, hi) is whole rows of this size; rows without a gradient are left out */
+    int64_t row; /* > 0: [lo, hi) is whole rows of this size, each with a gradient that is not 0 */
 } rd_update;
 typedef struct rd_optim_sweep rd_optim_sweep; /* runner/optim/optim_gpu.h */
 typedef struct rd_optimizer_def {
@@ -180,27 +178,30 @@ typedef struct rd_optimizer_def {
 #define RD_OPTIMIZER(id)                                                            \
     rd_code rd_cuda_update_##id(rd_gpu *g, const rd_optim_sweep *s, rd_status *st); \
     const rd_optimizer_def rd_optimizer_##id
-const rd_optimizer_def *rd_optimizer_find(
-    const char *name); /* without regard to case; NULL: unknown */
+/* Returns the optimizer of this name in upper or lower case; NULL: unknown. */
+const rd_optimizer_def *rd_optimizer_find(const char *name);
+/* Returns all n optimizers. */
 const rd_optimizer_def *const *rd_optimizer_defs(int *n);
 
 typedef struct rd_optim rd_optim;
 /* Makes an optimizer and its slots in `p`, which is sealed and borrowed. n_threads: number of
  * threads of loops. If p has a GPU (rd_params_use_gpu, called before), the GPU does the update. Its
- * results agree with the host's to the rounding of float32. */
+ * results agree with those of the CPU up to the rounding of float32. The caller owns *out. */
 rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_optim **out,
                      rd_status *st);
-void rd_optim_free(rd_optim *o);
+void rd_optim_free(rd_optim *o); /* NULL is fine */
+/* Returns the definition of the optimizer in use. */
 const rd_optimizer_def *rd_optim_def(const rd_optim *o);
 
+/* What rd_optim_step reports. The caller sets the fields marked "in". */
 typedef struct rd_optim_stats {
-    bool finite;      /* false: nothing was changed */
-    double grad_norm; /* after scaling by grad_scale, before clipping; without weight decay */
-    double clipped_norm;
-    /* In, optional, [rd_params_n]: gradient norm of each parameter after clipping, before weight
-     * decay and LARS; 0 for running statistics. */
+    bool finite; /* false: a gradient or running statistic is not finite, and nothing was changed */
+    double grad_norm;    /* norm after scaling by grad_scale, before clipping and weight decay */
+    double clipped_norm; /* the same norm after clipping */
+    /* In, optional: an array [rd_params_n] for the gradient norm of each parameter after clipping,
+     * before weight decay and LARS; 0 for running statistics. */
     double *param_norm;
-    bool want_l2;    /* in: fill l2; the same on all ranks that share */
+    bool want_l2;    /* in: compute l2; equal on all ranks that share */
     bool want_grads; /* in: see rd_optim_step; for ranks that share */
     double l2; /* weight_decay / 2 * sum of squares of the decayed weights, before the update */
 } rd_optim_stats;
@@ -222,7 +223,7 @@ typedef struct rd_optim_stats {
  * all. */
 rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats,
                       rd_status *st);
-/* Returns grad_norm of the last step; NAN: there was none. */
+/* Returns grad_norm of the last step; NAN: there was no step. */
 double rd_optim_norm(const rd_optim *o);
 
 /* Moves values and slots to one copy that the ranks of a host share, and divides the work of
@@ -232,13 +233,14 @@ double rd_optim_norm(const rd_optim *o);
  * may write values afterwards only while no other rank reads them, and all ranks call
  * rd_params_touch then. */
 rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st);
-/* Ends the sharing as rd_optim_free does. Not collective. Nothing happens if nothing is shared. */
+/* Ends the sharing as rd_optim_free does. Not collective. Does nothing if nothing is shared. */
 void rd_optim_unshare(rd_optim *o);
+/* Returns whether the ranks of the host share values and slots. */
 bool rd_optim_is_shared(const rd_optim *o);
 /* Fills a checksum of each parameter's values, [rd_params_n]; equal bytes have equal checksums.
  * Collective among the ranks of a host that share. *damaged: a parameter whose values this rank
  * found changed since the last update, now or before an earlier update; -1: none. Only ranks that
- * share find that, each in its share. */
+ * share can find a change, each in its share. */
 rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_status *st);
 
 RD_C_END
