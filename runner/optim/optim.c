@@ -1,10 +1,13 @@
-/* optim.c -- optimizers: made and freed, their blocks, and which sweeps do a step (optim_sweeps.c, optim_gpu.cu). */
+/* optim.c -- makes and frees optimizers, cuts the parameters into blocks, and chooses the functions
+ * that do a step: those of optim_sweeps.c on a CPU, those of optim_gpu.cu on a GPU. */
 #include "optim_impl.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 enum { BLOCK = 4096, LANES = RD_OPTIM_LANES };
 
+/* Cuts all parameters into blocks. at_rows: blocks of RD_PARAM_ROWS tables are whole rows. */
 static rd_code optim_cut(const rd_params *p, bool at_rows, rd_optim_blocks *out, rd_status *st)
 {
     for (int pass = 0; pass < 2; pass++) { /* count, then fill */
@@ -39,7 +42,7 @@ static const rd_optim_sweeps *const sweeps_of[RD_BACKENDS] = {
 rd_code rd_optim_step(rd_optim *o, int64_t t, double lr, double grad_scale, rd_optim_stats *stats,
                       rd_status *st)
 {
-    if (t < 1) return rd_fail(st, RD_EBUG, "optimizer step %lld: steps count from 1", (long long)t);
+    if (t < 1) return rd_fail(st, RD_EBUG, "optimizer step %" PRId64 ": steps count from 1", t);
     const rd_optim_job job = {.t = t,
                               .lr = lr,
                               .scale = (float)grad_scale,

@@ -1,7 +1,11 @@
-/* optim_gpu.cu -- the update of optim_sweeps.c on a GPU. All of it is queued at once: the factors of clipping and LARS, and whether the
- * step is skipped, stay in the device's memory, where the update reads them; one small copy tells the host in the end.
+/* optim_gpu.cu -- the update of optim_sweeps.c on a GPU.
  *
- * Sums of squares are in double and in a fixed order: of blocks of 4096 elements, of a parameter's blocks, of parameters. */
+ * A step is queued as a whole. The factors of clipping and LARS, and whether the step is skipped,
+ * stay in GPU memory, where the update reads them. One small download at the end reports them to
+ * the host.
+ *
+ * Sums of squares are in double and in a fixed order: over blocks of 4096 elements, over the blocks
+ * of a parameter, over the parameters. */
 #include "optim_gpu.h"
 #include "../engine/gpu/kernel.h"
 #include "rd/hash.h"
@@ -11,17 +15,18 @@
 
 struct rd_optim_gpu {
     rd_gpu *gpu; /* borrowed */
-    void *base;  /* owned, of the device; what follows lies in it */
-    rd_gpu_block *norm, *update;
-    rd_gpu_param *param;
-    double *g_sq, *w_sq;     /* by block of norm */
-    double *param_w_sq;      /* by parameter */
-    float *factor;           /* by parameter */
-    uint64_t *sum;           /* by block of update */
-    rd_gpu_outcome *outcome; /* and behind it the sums of squares of each parameter's gradient */
-    rd_gpu_outcome *back;    /* owned, of the host: the same */
+    void *base;  /* owned; one allocation in GPU memory, which holds the arrays up to `outcome` */
+    rd_gpu_block *norm, *update; /* [norm.n], [update.n] the lists of blocks */
+    rd_gpu_param *param;         /* by parameter */
+    double *g_sq, *w_sq;         /* by block of norm: sums of squares of gradients and weights */
+    double *param_w_sq;          /* by parameter: sums of squares of weights */
+    float *factor;               /* by parameter: factor of LARS */
+    uint64_t *sum;               /* by block of update: checksums */
+    rd_gpu_outcome *outcome;     /* followed by the sum of squares of each parameter's gradient */
+    rd_gpu_outcome *back;        /* owned; copy of outcome and those sums in host memory */
 };
 
+/* Returns the sums of squares of the parameters' gradients, which follow *o in memory. */
 static __host__ __device__ inline double *param_g_sq(rd_gpu_outcome *o)
 {
     return reinterpret_cast<double *>(o + 1);
@@ -29,7 +34,8 @@ static __host__ __device__ inline double *param_g_sq(rd_gpu_outcome *o)
 
 /* ---- first sweep ---- */
 
-/* w NULL: not of weights. */
+/* Sums squares of the scaled gradients of each block. w: the weights, whose squares are summed,
+ * too; NULL: no weights. */
 static __global__ void square_blocks(const rd_gpu_block *block, int64_t n, const float *g,
                                      float scale, const float *w, double *g_sq, double *w_sq)
 {
@@ -56,7 +62,7 @@ static __device__ double sum_of(const double *x, int n)
     return rd_block_sum(sum);
 }
 
-/* A block of threads for each parameter. */
+/* Adds up the sums of each parameter's blocks, with a block of threads for each parameter. */
 static __global__ void square_params(const rd_gpu_param *param, const double *g_sq,
                                      const double *w_sq, double *param_g, double *param_w)
 {
@@ -68,11 +74,11 @@ static __global__ void square_params(const rd_gpu_param *param, const double *g_
 }
 
 typedef struct lars_rule {
-    bool ratio; /* the optimizer lars; else the key lars_nu */
+    bool ratio; /* trust ratio of the optimizer lars; false: factor of the key lars_nu */
     double nu, eta, epsilon, unknown;
 } lars_rule;
 
-/* As lars_factor of optim.c; g and w: norms. */
+/* Returns the factor of LARS as optim_lars_factor in optim_sweeps.c does. g, w: norms. */
 static __device__ float optim_gpu_lars_factor(const lars_rule &l, const rd_gpu_param &p, double g,
                                               double w)
 {
@@ -85,7 +91,7 @@ static __device__ float optim_gpu_lars_factor(const lars_rule &l, const rd_gpu_p
     return f < (double)FLT_MAX ? (float)f : FLT_MAX;
 }
 
-/* One block of threads. factor NULL: no LARS. */
+/* Fills *out and the factors of LARS. Runs with one block of threads. factor NULL: no LARS. */
 static __global__ void decide(const rd_gpu_param *param, int n, double max_norm, lars_rule lars,
                               const double *param_w, float *factor, rd_gpu_outcome *out)
 {
@@ -117,7 +123,8 @@ static __device__ uint64_t optim_gpu_fold(uint64_t h, uint32_t v)
     return h ^ h >> 31;
 }
 
-/* rd_optim_block_sum, a warp for each block: its 32 chains are the lanes. */
+/* Computes rd_optim_block_sum with a warp for each block. The 32 chains of the sum are the lanes of
+ * the warp. */
 static __global__ void sum_blocks(const rd_gpu_block *block, int64_t n, const float *w,
                                   uint64_t *sum)
 {
@@ -143,7 +150,7 @@ static __global__ void sum_blocks(const rd_gpu_block *block, int64_t n, const fl
 
 /* ---- the host's part ---- */
 
-/* Room in the one piece of memory: of size 0 it only counts. */
+/* Places arrays one after the other in one allocation. base NULL: only counts their bytes. */
 typedef struct room {
     unsigned char *base;
     size_t used;

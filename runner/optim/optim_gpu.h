@@ -1,41 +1,45 @@
-/* optim_gpu.h -- the update of optim_sweeps.c on a GPU: what its kernels are given. */
+/* optim_gpu.h -- the arguments of the kernels that do the update of optim_sweeps.c on a GPU. */
 #ifndef RD_OPTIM_GPU_H
 #define RD_OPTIM_GPU_H
 
 #include "optim_impl.h"
 
-typedef struct rd_gpu_block { /* rd_optim_block */
+/* A block, as in rd_optim_block. */
+typedef struct rd_gpu_block {
     int64_t lo;
     int32_t n, param, row;
 } rd_gpu_block;
 
 typedef struct rd_gpu_param {
     float decay;      /* weight decay; 0: none */
-    float keep, rest; /* of a running statistic: v = keep v + rest g */
-    int32_t state, no_decay;
-    int32_t first, n; /* its blocks in the list for norms */
+    float keep, rest; /* the update of a running statistic is v = keep v + rest g */
+    int32_t state;    /* RD_PARAM_STATE: a running statistic */
+    int32_t no_decay; /* RD_PARAM_NO_DECAY */
+    int32_t first, n; /* first block in the list for norms, and number of blocks */
 } rd_gpu_param;
 
-/* Of the first sweep, on the device; the update reads it there, and the host has a copy after the step. The sums of squares of each
- * parameter's gradient lie behind it. */
+/* The result of the first sweep, in GPU memory. The update reads it there, and the host gets a copy
+ * after the step. The sum of squares of each parameter's gradient follows it in memory. */
 typedef struct rd_gpu_outcome {
-    double total, decayed; /* sums of squares: gradients after scaling; decayed weights */
-    float clip;
-    int32_t finite;
+    double total;   /* sum of squares of all gradients after scaling */
+    double decayed; /* sum of squares of the weights with weight decay */
+    float clip;     /* factor of clipping */
+    int32_t finite; /* 0: the update does nothing */
 } rd_gpu_outcome;
 
-/* What a kernel gets: pointers of the device. */
+/* The arguments of a kernel. All pointers are GPU memory. */
 typedef struct rd_gpu_arrays {
     const rd_gpu_block *block;
     int64_t n_blocks;
     const rd_gpu_param *param;
-    const float *factor; /* LARS, by parameter; NULL: 1 */
+    const float *factor; /* factor of LARS by parameter; NULL: 1 */
     const rd_gpu_outcome *outcome;
     float *w, *g, *slot[3];
     float scale;
 } rd_gpu_arrays;
 
-struct rd_optim_sweep { /* as in rd_update */
+/* One update. The fields are those of rd_update; `on`: arguments of the kernel. */
+struct rd_optim_sweep {
     const rd_optim_config *c;
     double lr;
     int64_t t;

@@ -1,25 +1,33 @@
-/* optim_share.c -- one copy of the weights and of the optimizer's slots for all ranks of a host, each of which updates
- * its share.
+/* optim_share.c -- one copy of the weights and of the optimizer's slots for all ranks of a host.
+ * Each rank updates its share.
  *
- * The memory holds, each part from a page on: values, the slots, the sums of squares of blocks, checksums of blocks.
- * Of k ranks, rank r does the blocks that begin in the r-th of k equal parts of the arenas, cut where the sum of
- * gradients is cut: what it has just summed is still in its cache. What a block does depends on nobody else's blocks
- * but for the norms, and those every rank adds up in the same order: so the bytes are those of one rank that does all.
+ * The shared memory holds values, slots, sums of squares of blocks, and checksums of blocks. Each
+ * of these arrays begins at a page. Of k ranks, rank r does the blocks that begin in the r-th of k
+ * equal parts of the arenas. The parts are cut where the sum of gradients is cut, so the gradients
+ * that a rank has just summed are still in its cache.
  *
- * With k ranks a host an update moves 1/k of the bytes on each, and the host keeps values and slots once: with adam and
- * 4 ranks 4 x 4 + 12 bytes a parameter in place of 4 x 16. The checksums (two additions an element, in the cache) stand in
- * for the replicas that are not there any more. */
+ * The update of a block depends on other blocks only through the norms. All ranks add up the norms
+ * in the same order. So the bytes are those of one rank that does all the work.
+ *
+ * With k ranks on a host, an update moves 1/k of the bytes on each rank, and the host keeps values
+ * and slots once. With adam and 4 ranks that is 4 x 4 + 12 bytes for each parameter instead of
+ * 4 x 16. Without replicas to compare, checksums detect damaged weights. They take two additions
+ * for each element, which is in the cache. */
 #include "optim_impl.h"
 #include "rd/hash.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 4096, SLICE = 1024 /* elements, a page: as the sum of gradients is cut */ };
+enum {
+    PAGE = 4096,
+    SLICE = 1024 /* elements of a page; the sum of gradients is cut at multiples of it */
+};
 
 enum { LANES = 8, AT_ONCE = 4 * LANES };
 typedef uint32_t lanes __attribute__((vector_size(LANES * 4)));
-typedef uint32_t loose __attribute__((vector_size(LANES * 4), aligned(4),
-                                      may_alias)); /* floats as they lie in an arena */
+/* LANES floats of an arena, read as integers; aligned to 4 bytes only. */
+typedef uint32_t loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
 static uint64_t optim_share_fold(uint64_t h, const lanes *v)
 {
@@ -27,8 +35,9 @@ static uint64_t optim_share_fold(uint64_t h, const lanes *v)
     return h;
 }
 
-typedef struct
-    chains { /* four of them, independent: sums, and sums of sums, so that the place counts too */
+/* Four independent chains: sums of the elements, and sums of these sums, which depend on the place
+ * of an element. */
+typedef struct chains {
     lanes a[4], b[4];
 } chains;
 
@@ -68,14 +77,15 @@ bool rd_optim_is_shared(const rd_optim *o)
 
 /* ---- the memory ---- */
 
-/* Puts a part of n * size bytes behind those before it; the whole counts up in *bytes. */
+/* Places an array of n * size bytes after the *bytes bytes so far, at *at, and updates *bytes. Each
+ * array is followed by a vector of slack. Returns false if the number of bytes overflows. */
 static bool optim_share_put(size_t *bytes, int64_t n, size_t size, size_t *at)
 {
     size_t more;
     *at = *bytes;
     return !__builtin_mul_overflow((size_t)n, size, &more) &&
            !__builtin_add_overflow(more, (size_t)2 * PAGE, &more) &&
-           !__builtin_add_overflow(*bytes, more / PAGE * PAGE, bytes); /* and a vector of slack */
+           !__builtin_add_overflow(*bytes, more / PAGE * PAGE, bytes);
 }
 
 static void *optim_share_place(const rd_optim *o, size_t at)
@@ -90,7 +100,8 @@ static void take_own(const rd_optim *o, rd_optim_blocks *list)
         if (list->at[b].lo >= o->own_lo && list->at[b].lo < o->own_hi) list->own[list->n_own++] = b;
 }
 
-/* This rank's part of an array of n elements; whoever touches a page first has it in the memory near its processor. */
+/* Copies this rank's part of an array of n elements. The rank that touches a page first gets it in
+ * the memory near its CPU. */
 static void copy_own(const rd_optim *o, float *to, const float *from, int64_t n)
 {
     const int64_t hi = o->own_hi < n ? o->own_hi : n;
@@ -113,8 +124,7 @@ rd_code rd_optim_share(rd_optim *o, rd_comm *c, char why[200], rd_status *st)
            optim_share_put(&bytes, o->norm.n, sizeof(double), &w_at) &&
            optim_share_put(&bytes, o->update.n, sizeof(uint64_t), &sum_at);
     if (!fits)
-        return rd_fail(st, RD_EENV, "%lld parameters are more than memory can hold",
-                       (long long)span);
+        return rd_fail(st, RD_EENV, "%" PRId64 " parameters are more than memory can hold", span);
     RD_TRY(rd_comm_shared(c, bytes, &o->shared, why, st));
     if (!o->shared) return RD_OK;
     o->comm = c;
@@ -145,7 +155,7 @@ done:
 void rd_optim_unshare(rd_optim *o)
 {
     if (!o->shared) return;
-    rd_params_use_values(o->p, NULL); /* gone, not to be read by mistake */
+    rd_params_use_values(o->p, NULL); /* a read by mistake crashes */
     for (int k = 0; k < o->def->n_slots; k++) rd_params_use_slot(o->p, o->first_slot + k, NULL);
     rd_comm_unshare(o->shared, o->shared_bytes);
     o->shared = NULL;
@@ -187,9 +197,8 @@ rd_code rd_optim_checksums(rd_optim *o, uint64_t *of_param, int *damaged, rd_sta
             of_param[i] = rd_fnv_step(of_param[i], sum[b]);
     }
     *damaged = o->damaged < 0 ? -1 : list->at[o->damaged].param;
-    if (o->shared)
-        RD_TRY(rd_comm_local_barrier(o->comm,
-                                     st)); /* all have read them: the next update may write */
+    /* All ranks have read the sums, so the next update may write them. */
+    if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
 done:
     if (sum != o->sum) free(sum);
     return st->code;

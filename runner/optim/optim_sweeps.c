@@ -1,16 +1,18 @@
 /* optim_sweeps.c -- one update of all parameters on a CPU, in two sweeps over memory.
  *
- * The first reads the gradients (with LARS the weights too) and sums squares; it answers whether all is finite, for a
- * sum of squares of floats cannot overflow a double, and gives the factors of clipping and LARS. The second scales a
- * block of 16 KiB, adds the weight decay, and updates it while it is in the cache: 4 bytes a parameter for the first
- * sweep, 8 for the scaled gradient, and what the optimizer has (adam: 24).
+ * The first sweep reads the gradients (with LARS the weights, too) and sums squares. A sum of
+ * squares of floats cannot overflow a double, so the sum is finite exactly if all gradients are. It
+ * gives the factors of clipping and LARS. The second sweep scales a block of 16 KiB, adds the
+ * weight decay, and updates the block while it is in the cache. For each parameter the first sweep
+ * moves 4 bytes of memory, the scaled gradient 8 bytes, and the optimizer its own (adam: 24).
  *
- * Running statistics of norms have gradients that are means over the batch. They go through both sweeps, so that one
- * that is not finite stops the step, but count in no norm.
+ * Running statistics of norms have gradients that are means over the batch. They go through both
+ * sweeps, so one that is not finite stops the step. They are part of no norm.
  *
- * Both go by a list of blocks that the parameters alone decide, and the sums of blocks are added in order. So results
- * do not depend on the number of threads, nor on how many ranks share the blocks (optim_share.c): between the sweeps
- * every rank adds up the sums of all blocks for itself. */
+ * Both sweeps use a list of blocks that depends on the parameters alone, and the sums of blocks are
+ * added in order. So results do not depend on the number of threads, nor on the number of ranks
+ * that share the blocks (optim_share.c). Between the sweeps, each rank adds up the sums of all
+ * blocks. */
 #include "optim_impl.h"
 #include <float.h>
 #include <math.h>
@@ -23,12 +25,13 @@ enum { LANES = RD_OPTIM_LANES };
 
 const double rd_optim_lars_unknown = 1.0 / 16384.0; /* as in OpenSeq2Seq */
 
-/* Denormals cost a hundred times a normal operation on many processors; moments that only decay end as denormals. */
+/* Sets denormals to zero and returns the previous mode. On many CPUs an operation on denormals
+ * takes a hundred times as long, and moments that only decay end as denormals. */
 static unsigned flush_denormals(void)
 {
 #ifdef __SSE__
     const unsigned old = _mm_getcsr();
-    _mm_setcsr(old | 0x8040u); /* results and operands: zero */
+    _mm_setcsr(old | 0x8040u); /* denormal results and operands become zero */
     return old;
 #else
     return 0;
@@ -51,7 +54,8 @@ bool rd_optim_decays(const rd_optim *o, int param)
            (o->c.weight_decay_all || !(flags & RD_PARAM_NO_DECAY));
 }
 
-/* sum over i of (x[i] scale)^2; the square of a float is exact in double. LANES sums side by side, added in order. */
+/* Returns the sum over i of (x[i] scale)^2. The square of a float is exact in double. Computes
+ * LANES sums side by side and adds them in order. */
 static double sum_squares(const float *restrict x, int64_t n, float scale)
 {
     double lane[LANES] = {0};
@@ -84,7 +88,7 @@ static bool all_zero(const float *x, int64_t n)
     return true;
 }
 
-/* The update, in runs of rows that have a gradient. */
+/* Updates n elements of whole rows, in runs of rows that have a gradient. */
 static void update_rows(const rd_optimizer_def *def, rd_update *u, int64_t n)
 {
     int64_t lo = 0;
@@ -100,7 +104,7 @@ static void update_rows(const rd_optimizer_def *def, rd_update *u, int64_t n)
     if (lo < n) def->update(u);
 }
 
-/* v = momentum v + (1 - momentum) g: a running statistic. */
+/* Updates a running statistic: v = momentum v + (1 - momentum) g. */
 static void update_state(rd_optim *o, const rd_optim_block *k, float scale)
 {
     const double m = rd_params_at(o->p, k->param)->momentum;
@@ -112,7 +116,7 @@ static void update_state(rd_optim *o, const rd_optim_block *k, float scale)
     }
 }
 
-/* s = (g + wd w) f: the gradient that the optimizer is given. */
+/* Computes the gradient that the optimizer gets: s = (g + wd w) f. */
 static void prepare_gradient(float *restrict s, const float *restrict g, const float *restrict w,
                              int64_t n, float wd, float f)
 {
@@ -140,7 +144,7 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
     rd_update u = {.c = &o->c, .lr = lr, .t = t, .w = w, .g = g, .row = k->row, .hi = k->n};
     const bool decay = rd_optim_decays(o, k->param);
     scale_gradient(g, k->n, scale, clip);
-    if (decay || o->trust) { /* histograms want the gradient itself: it stays in the arena */
+    if (decay || o->trust) { /* the arena keeps the plain gradient, for histograms */
         u.g = o->scratch + thread * (o->update.longest + LANES);
         prepare_gradient(u.g, g, w, k->n, decay ? (float)o->c.weight_decay : 0.0f,
                          o->trust ? o->factor[k->param] : 1.0f);
@@ -153,7 +157,7 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
         o->def->update(&u);
 }
 
-/* The gradients of the other ranks' blocks, as update_block leaves its own. */
+/* Scales and clips the gradients of the other ranks' blocks, as update_block does for its own. */
 static void scale_others(rd_optim *o, float scale, float clip)
 {
     const unsigned old = flush_denormals();
@@ -171,14 +175,15 @@ typedef struct sweep {
     float scale, clip;
     double lr;
     int64_t t;
-    bool norms;              /* first sweep, else second */
-    bool weights;            /* first sweep: of weights too */
-    bool hold;               /* second sweep: the sums of blocks are to be compared first */
-    _Atomic int64_t damaged; /* second sweep: lowest block whose sum was another */
+    bool norms;              /* true: the first sweep; false: the second sweep */
+    bool weights;            /* first sweep: also sum squares of weights */
+    bool hold;               /* second sweep: compare the checksum of each block first */
+    _Atomic int64_t damaged; /* second sweep: lowest block with another checksum; -1: none */
 } sweep;
 
-/* Where the weights of a host exist once, a bit that flips has no replica to differ from: each block's sum is compared
- * before its update and taken after it, while the block is in the cache. */
+/* Updates a block and guards it with a checksum. If a host keeps its weights once, a flipped bit
+ * has no replica to differ from. So the checksum of each block is compared before its update and
+ * computed after it, while the block is in the cache. */
 static void guarded_update(sweep *s, int64_t b, int thread)
 {
     rd_optim *o = s->o;
@@ -194,7 +199,7 @@ static void guarded_update(sweep *s, int64_t b, int thread)
     if (o->sum) o->sum[b] = rd_optim_block_sum(w, k->n);
 }
 
-/* Thread `thread` of n takes a contiguous share of this rank's blocks. */
+/* Runs the sweep over a contiguous share of this rank's blocks: that of thread `thread` of n. */
 static void sweep_share(sweep *s, int thread, int n)
 {
     const rd_optim_blocks *list = s->norms ? &s->o->norm : &s->o->update;
@@ -233,7 +238,8 @@ static float optim_lars_factor(const rd_optim *o, int param, double g, double w)
     return f < FLT_MAX ? (float)f : FLT_MAX;
 }
 
-/* Norms of all parameters and the whole from the blocks' sums, and LARS' factors. False: something is not finite. */
+/* Adds up the blocks' sums to the norms of all parameters and the global norm, and computes the
+ * factors of LARS. Returns false if a gradient or running statistic is not finite. */
 static bool gather_norms(rd_optim *o, bool weights, rd_optim_stats *stats)
 {
     double total = 0.0, state = 0.0, decayed = 0.0;
@@ -280,7 +286,8 @@ static rd_code cpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *st
                .norms = true,
                .weights = job->weights};
     run_sweep(&s);
-    /* Behind this barrier all ranks of the host have gone backward: nobody reads the values that now change. */
+    /* After this barrier all ranks of the host have done their backward pass, so no rank reads the
+     * values that change now. */
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     stats->finite = gather_norms(o, job->weights, stats);
     const double clip = rd_optim_report(o, stats);
@@ -293,7 +300,7 @@ static rd_code cpu_step(rd_optim *o, const rd_optim_job *job, rd_optim_stats *st
         if (o->damaged < 0) o->damaged = s.damaged;
         if (o->shared && stats->want_grads) scale_others(o, s.scale, s.clip);
     }
-    /* All blocks are done, all norms have been read. */
+    /* After this barrier all blocks are updated, and all ranks have read the norms. */
     if (o->shared) RD_TRY(rd_comm_local_barrier(o->comm, st));
     if (!stats->finite) goto done;
     rd_params_touch(o->p);

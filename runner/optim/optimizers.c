@@ -39,7 +39,7 @@ static const rd_option rows[] = {
                 "LARS for any optimizer: each variable's gradient is scaled by lars_nu |w| / |g|. "
                 "Not with max_grad_norm",
                 RD_GIVEN(T, has_lars_nu)),
-    /* Times the weight of a batch it must have a reciprocal in float32 that is not flushed to 0. */
+    /* 1 / (loss_scale * weight of a batch) must be a float32 that is not flushed to 0. */
     RD_OPT_REAL(T, loss_scale, loss_scale, "1.0", 1e-30, 1e30,
                 "the loss is multiplied by this before back-propagation, and the gradients are "
                 "divided by it after. In mixed precision on a GPU without bfloat16 it is the first "
@@ -73,16 +73,15 @@ rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status
     if (c->has_lars_nu && c->has_max_grad_norm)
         return rd_fail(st, RD_EUSAGE,
                        "'lars_nu' %g (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS "
-                       "sets the size of every gradient "
-                       "itself; remove one of the two keys, as --set max_grad_norm=null does",
+                       "sets the size of every gradient itself; remove one of the two keys, as "
+                       "--set max_grad_norm=null does",
                        c->lars_nu, optimizers_where(cfg, "lars_nu"), c->max_grad_norm,
                        optimizers_where(cfg, "max_grad_norm"));
     if (c->has_lars_nu && (lars || c->weight_decay != 0.0))
         return rd_fail(st, RD_EUSAGE,
                        "'lars_nu' %g (%s) and '%s' (%s) exclude each other: \"optimizer\": "
-                       "\"lars\" with 'lars_eta' "
-                       "has a trust ratio that knows of the decay; remove 'lars_nu', as --set "
-                       "lars_nu=null does",
+                       "\"lars\" with 'lars_eta' has a trust ratio that knows of the decay; remove "
+                       "'lars_nu', as --set lars_nu=null does",
                        c->lars_nu, optimizers_where(cfg, "lars_nu"),
                        lars ? "optimizer" : "weight_decay",
                        optimizers_where(cfg, lars ? "optimizer" : "weight_decay"));
@@ -90,8 +89,8 @@ rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status
         return rd_fail(
             st, RD_EUSAGE,
             "'optimizer' %s (%s) and 'max_grad_norm' %g (%s) exclude each other: LARS sets the "
-            "size of "
-            "every gradient itself; remove 'max_grad_norm', as --set max_grad_norm=null does",
+            "size of every gradient itself; remove 'max_grad_norm', as --set max_grad_norm=null "
+            "does",
             def->name, optimizers_where(cfg, "optimizer"), c->max_grad_norm,
             optimizers_where(cfg, "max_grad_norm"));
     return RD_OK;

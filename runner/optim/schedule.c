@@ -3,9 +3,9 @@
  * lr_1 is the schedule of the config, for one rank. Step s of N ranks has seen as much data as step
  * s N of one rank, so
  *   lr_N(s) = f(N) lr_1(s N),   f(N) = N (linear) or sqrt(N).
- * A boundary b of the config is at step b / N. lr_scaling none uses lr_1 as it is, for configs that
- * were scaled by hand. Boundaries in epochs need no such rule: an epoch is one pass over the data
- * for any number of ranks. */
+ * A boundary b of the config is at step b / N. lr_scaling none uses lr_1 unchanged, for configs
+ * that were scaled by hand. Boundaries in epochs need no such rule: an epoch is one pass over the
+ * data for any number of ranks. */
 #include "rd/optim.h"
 #include <math.h>
 
@@ -168,7 +168,7 @@ static double decayed(const rd_schedule_config *c, double step)
     return fmax(lr, c->min_learning_rate);
 }
 
-/* Share of the way of polynomial and cosine that is done, 0 .. 1. */
+/* Returns the share of a polynomial or cosine schedule that is done, 0 .. 1. */
 static double way(const rd_schedule_config *c, double step, double epoch)
 {
     double begin, end, x = epoch;
@@ -184,7 +184,7 @@ static double way(const rd_schedule_config *c, double step, double epoch)
     return fmin(1.0, fmax(0.0, (x - begin) / (end - begin)));
 }
 
-/* lr_1(step, epoch) */
+/* Returns lr_1(step, epoch). */
 static double base_rate(const rd_schedule_config *c, double step, double epoch)
 {
     const double first = c->learning_rate, last = c->min_learning_rate;
@@ -219,7 +219,7 @@ double rd_schedule_factor(const rd_schedule_config *c, int n_ranks)
     return c->lr_scaling == RD_SCALE_SQRT ? sqrt((double)n_ranks) : (double)n_ranks;
 }
 
-/* The factor of this step: f(N) after the warm-up. */
+/* Returns the factor of this step: f(N) after the warm-up. */
 static double ramp(const rd_schedule_config *c, const rd_schedule_point *p, double step)
 {
     const double f = rd_schedule_factor(c, p->n_ranks);

@@ -1,6 +1,7 @@
 /* schedule_banner.c -- the learning rate in the banner: each boundary as in the config and as a
  * step of this number of ranks, with the rate that follows. */
 #include "rd/optim.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -9,7 +10,7 @@ static bool schedule_banner_scaled(const rd_schedule_config *c)
     return c->lr_scaling != RD_SCALE_NONE;
 }
 
-/* First step of one rank at which the decay has reached the floor; -1: never. */
+/* Returns the first step of one rank at which the decay has reached min_learning_rate; -1: none. */
 static int64_t floor_step(const rd_schedule_config *c)
 {
     const double far = 1e15;
@@ -30,19 +31,19 @@ static void boundary(const rd_schedule_config *c, int n_ranks, const char *what,
                      rd_strbuf *b)
 {
     const int64_t step = schedule_banner_scaled(c) ? (base + n_ranks - 1) / n_ranks : base;
-    rd_strbuf_printf(b, "  %-18s step %lld", what, (long long)step);
-    if (step != base) rd_strbuf_printf(b, " (config: %lld)", (long long)base);
+    rd_strbuf_printf(b, "  %-18s step %" PRId64, what, step);
+    if (step != base) rd_strbuf_printf(b, " (config: %" PRId64 ")", base);
     rd_strbuf_printf(b, ", rate %.6g\n", rd_schedule_at(c, step, n_ranks));
 }
 
-/* A boundary that the config writes in epochs. */
+/* Appends the line of a boundary that the config has in epochs. */
 static void epoch_boundary(const rd_schedule_config *c, int n_ranks, const char *what, double epoch,
                            rd_strbuf *b)
 {
     rd_strbuf_printf(b, "  %-18s epoch %.6g", what, epoch);
     if (c->epoch_steps > 0.0) {
         const int64_t step = (int64_t)ceil(epoch * c->epoch_steps - 1e-9);
-        rd_strbuf_printf(b, " = step %lld, rate %.6g", (long long)step,
+        rd_strbuf_printf(b, " = step %" PRId64 ", rate %.6g", step,
                          rd_schedule_at(c, step, n_ranks));
     }
     rd_strbuf_puts(b, "\n");
@@ -85,7 +86,7 @@ static void piece_lines(const rd_schedule_config *c, int n_ranks, rd_strbuf *b)
     }
 }
 
-/* Polynomial, cosine: begin, half way, end. */
+/* Appends the lines of a polynomial or cosine schedule: begin, half way, end. */
 static void smooth_lines(const rd_schedule_config *c, int n_ranks, const char *name, rd_strbuf *b)
 {
     char begins[32];
@@ -147,9 +148,9 @@ void rd_schedule_describe(const rd_schedule_config *c, int n_ranks, rd_strbuf *b
     }
     if (c->has_plateau)
         rd_strbuf_printf(b,
-                         "  plateau: times %.6g after %lld evaluation%s without a gain of %.6g, "
-                         "not below %.6g\n",
-                         c->plateau_factor, (long long)c->plateau_patience,
+                         "  plateau: times %.6g after %" PRId64
+                         " evaluation%s without a gain of %.6g, not below %.6g\n",
+                         c->plateau_factor, c->plateau_patience,
                          c->plateau_patience == 1 ? "" : "s", c->plateau_min_delta,
                          f * c->plateau_min_lr);
 }

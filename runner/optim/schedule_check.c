@@ -1,4 +1,4 @@
-/* schedule_check.c -- which keys of the schedule need or exclude which. */
+/* schedule_check.c -- checks keys of the schedule that need or exclude each other. */
 #include "rd/optim.h"
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static rd_code check_decay(const rd_schedule_config *c, const rd_config *cfg, rd
                    n == 1 ? "it" : "them");
 }
 
-/* Two keys of which one makes no sense beside the other. */
+/* Fails because the keys a and b exclude each other. what: the reason, and what to do. */
 static rd_code exclude(const rd_config *cfg, const char *a, const char *b, const char *what,
                        rd_status *st)
 {
@@ -64,7 +64,7 @@ static rd_code check_piecewise(const rd_schedule_config *c, const rd_config *cfg
     return RD_OK;
 }
 
-/* Polynomial and cosine: where they begin and end is written in one unit. */
+/* Checks polynomial and cosine. Their begin and end must be in one unit. */
 static rd_code check_smooth(const rd_schedule_config *c, const rd_config *cfg, rd_status *st)
 {
     const bool steps = c->has_begin || c->has_steps,

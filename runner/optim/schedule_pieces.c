@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The next number up to ';' or the end; NULL: none. */
+/* Reads a number that ends at ';' or at the end of s. Returns that place; NULL: there is no such
+ * number. */
 static const char *number(const char *s, double *out)
 {
     char *end;
@@ -46,8 +47,7 @@ rd_code rd_schedule_pieces(const char *text, rd_pieces *out, rd_status *st)
         if (out->at[i] <= (i > 0 ? out->at[i - 1] : 0.0))
             return rd_fail(st, RD_EUSAGE,
                            "'piecewise_learning_rate_schedule': the boundary %g does not come "
-                           "after %s %g; boundaries "
-                           "rise",
+                           "after %s %g; boundaries rise",
                            out->at[i], i > 0 ? "the boundary" : "the start",
                            i > 0 ? out->at[i - 1] : 0.0);
         s = end + 1;

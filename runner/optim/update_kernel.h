@@ -1,4 +1,5 @@
-/* update_kernel.h -- the second sweep of optim.c on a GPU, for optimizers/x.cu: a rule says what happens to one element.
+/* update_kernel.h -- the second sweep of optim_sweeps.c on a GPU. A file optimizers/x.cu defines a
+ * rule, which updates one element:
  *
  *     struct momentum {
  *         enum { SLOTS = 1 };
@@ -8,16 +9,19 @@
  *     };
  *     RD_GPU_RULE(momentum)
  *
- * A block of threads does a block of at most 4096 elements: the gradient is scaled and clipped in place, decay and LARS' factor go
- * into what the rule is given. Blocks of rows (of optimizers that skip rows without a gradient) are done a warp a row: the row is
- * looked through first, and what is zero costs 4 bytes an element. */
+ * A block of threads updates a block of at most 4096 elements. It scales and clips the gradient in
+ * place. The rule gets the gradient after weight decay and the factor of LARS.
+ *
+ * In blocks of rows, a warp updates each row. These are the blocks of optimizers that skip rows
+ * without a gradient. The warp first looks for an element that is not zero, so a row of zeros costs
+ * 4 bytes for each element. */
 #ifndef RD_UPDATE_KERNEL_H
 #define RD_UPDATE_KERNEL_H
 
 #include "optim_gpu.h"
 #include "../engine/gpu/kernel.h"
 
-/* What the optimizer is given for the gradient. */
+/* Returns the gradient that the rule gets. */
 static __device__ inline float rd_prepared(float g, float w, float decay, float factor)
 {
     return (decay != 0.0f ? g + decay * w : g) * factor;
@@ -36,11 +40,11 @@ static __device__ inline void rd_update_one(const Rule &rule, const rd_gpu_array
     for (int k = 0; k < Rule::SLOTS; k++) s.slot[k][i] = slot[k];
 }
 
-struct alignas(16) rd_four { /* moves as one vector */
+struct alignas(16) rd_four { /* four floats that move as one vector */
     float at[4];
 };
 
-/* Four neighbours, 16-byte aligned. */
+/* Updates four neighbours, which are aligned to 16 bytes. */
 template <class Rule>
 static __device__ inline void rd_update_four(const Rule &rule, const rd_gpu_arrays &s, int64_t i,
                                              float clip, float decay, float factor)
