@@ -1,4 +1,4 @@
-/* image_model.c -- what image models have in common; see image_model.h. */
+/* image_model.c -- the functions that all image models share; see image_model.h. */
 #include "image_model.h"
 #include <inttypes.h>
 
@@ -37,10 +37,10 @@ rd_code rd_image_model_check_depth(const rd_config *c, int64_t depth, const char
 {
     const json_t *v = rd_config_has(c, "depth") ? rd_config_get(c, "depth") : NULL;
     if (!v || !json_is_number(v) || (int64_t)json_number_value(v) == depth) return RD_OK;
-    return rd_fail(
-        st, RD_EUSAGE,
-        "%s: 'depth' is %lld, but the model's name says %lld; remove 'depth', or take model %s",
-        rd_config_where(c, "depth"), (long long)json_number_value(v), (long long)depth, family);
+    return rd_fail(st, RD_EUSAGE,
+                   "%s: 'depth' is %" PRId64 ", but the model's name says %" PRId64
+                   "; remove 'depth', or take model %s",
+                   rd_config_where(c, "depth"), (int64_t)json_number_value(v), depth, family);
 }
 
 void rd_image_model_destroy(void *self)
@@ -60,8 +60,7 @@ rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_o
             image->n_dim != 3)
             return rd_fail(st, RD_EUSAGE,
                            "the dataset does not give images with labels, which an image model "
-                           "needs; take another one (key "
-                           "'dataset')");
+                           "needs; take another one (key 'dataset')");
         x.h = image->dim[0];
         x.w = image->dim[1];
         x.c = image->dim[2];

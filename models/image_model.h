@@ -1,5 +1,5 @@
-/* image_model.h -- what image models have in common. A model's file describes its network as an
- * rd_image_arch (image_net.h); RD_MODEL_IMAGE makes the definition. */
+/* image_model.h -- the functions and macros that all image models share. The file of a model
+ * describes its network as an rd_image_arch (image_net.h); RD_MODEL_IMAGE makes the definition. */
 #ifndef RD_IMAGE_MODEL_H
 #define RD_IMAGE_MODEL_H
 
@@ -10,28 +10,29 @@
 rd_code rd_image_model_read(const rd_model_args *a, rd_image_config *out, rd_status *st);
 /* Makes the network of a->def->variant, an rd_image_arch: the `create` of most image models. */
 rd_code rd_image_model_create(const rd_model_args *a, void **self, rd_status *st);
-/* Makes the network of this arch, for models that choose it by their keys. */
+/* Makes the network of this arch, for models that choose their arch by keys. */
 rd_code rd_image_model_new(const rd_model_args *a, const rd_image_arch *arch, void **self,
                            rd_status *st);
-/* Returns RD_EUSAGE where the config has a key `depth` that contradicts the model's name. family:
- * the model whose depth is free, for the message. */
+/* Returns RD_EUSAGE if the config has a key `depth` that contradicts the model's name. family: the
+ * model that has any depth, for the message. */
 rd_code rd_image_model_check_depth(const rd_config *c, int64_t depth, const char *family,
                                    rd_status *st);
+/* The functions destroy, loss and flops of rd_model_def. */
 void rd_image_model_destroy(void *self);
 rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out,
                             rd_status *st);
 double rd_image_model_flops(void *self, const rd_batch *b);
 
 /* The entries of an image model's definition. text: its name; what: one line about it; data: the
- * usual dataset; batch: the usual samples per rank in bench mode. Entries behind it (.create,
- * .variant, .own for further keys) complete it. */
+ * default dataset; batch: the usual samples per rank in bench mode. The entries .create, .variant
+ * and, for further keys, .own follow the macro. */
 #define RD_IMAGE_MODEL(text, what, data, batch)                                                 \
     .name = (text), .about = (what), .group = &rd_group_image_model, .default_dataset = (data), \
     .usual_batch = (batch), .unit = "images", .destroy = rd_image_model_destroy,                \
     .loss = rd_image_model_loss, .flops = rd_image_model_flops
 
-/* A model whose network follows from its name, and that reads the keys of all image models only.
- * The other arguments are the fields of its rd_image_arch. */
+/* Defines a model with one network that only reads the keys of all image models. The other
+ * arguments are the fields of its rd_image_arch. */
 #define RD_MODEL_IMAGE(id, text, what, data, batch, ...)                                      \
     RD_MODEL(id) = {RD_IMAGE_MODEL(text, what, data, batch), .create = rd_image_model_create, \
                     .variant = &(const rd_image_arch){__VA_ARGS__}}

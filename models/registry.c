@@ -1,4 +1,4 @@
-/* registry.c -- the models by name. make writes the list from the definitions in models/. */
+/* registry.c -- finds models by name. make writes the list from the definitions in models/. */
 #include "rd/model.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* resnet.c -- ResNet for ImageNet (He et al. 2015, table 1), with 18 to 152 layers.
  *
  * A bottleneck block has its stride on the first 1x1 convolution (v1, as in the paper and in
- * tf_cnn_benchmarks) or on the 3x3 (v1.5, as in PyTorch). A norm follows every convolution. Where
- * the shape changes, the shortcut is a 1x1 projection with a norm. */
+ * tf_cnn_benchmarks) or on the 3x3 convolution (v1.5, as in PyTorch). A norm follows every
+ * convolution. If the shape changes, the shortcut is a 1x1 projection with a norm. */
 #include "image_model.h"
-#include <string.h>
+#include <inttypes.h>
 
 typedef struct resnet_shape {
     int64_t depth;
@@ -71,8 +71,8 @@ static rd_feature resnet_build(rd_image_net *n, rd_feature x)
 }
 
 typedef struct resnet_variant {
-    int64_t depth;             /* 0: the config has it */
-    rd_resnet_version version; /* unless the config has another one */
+    int64_t depth;             /* number of layers; 0: the key depth */
+    rd_resnet_version version; /* default of the key resnet_version */
 } resnet_variant;
 
 static rd_code resnet_create(const rd_model_args *a, void **self, rd_status *st)
@@ -91,10 +91,10 @@ static rd_code resnet_create(const rd_model_args *a, void **self, rd_status *st)
         return st->code;
     if (!resnet_find(arch.depth))
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'depth' is %lld; model resnet has 18, 34, 50, 101 or 152 layers, and "
-                       "model resnet_cifar those of "
-                       "CIFAR",
-                       rd_config_where(a->config, "depth"), (long long)arch.depth);
+                       "%s: 'depth' is %" PRId64
+                       "; model resnet has 18, 34, 50, 101 or 152 layers, and model resnet_cifar "
+                       "those of CIFAR",
+                       rd_config_where(a->config, "depth"), arch.depth);
     if (!c.has_resnet_version) c.resnet_version = variant->version;
     if (depth != 0 && variant->version == RD_RESNET_V1_5 && c.resnet_version != RD_RESNET_V1_5)
         return rd_fail(

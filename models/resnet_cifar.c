@@ -1,6 +1,7 @@
 /* resnet_cifar.c -- ResNet for CIFAR (He et al. 2015, section 4.2): three stages of n basic blocks,
  * which are 6 n + 2 layers. Shortcuts have no parameters (option A). */
 #include "image_model.h"
+#include <inttypes.h>
 
 static rd_feature resnet_cifar_block(rd_image_net *n, int64_t width, int64_t stride, rd_feature x)
 {
@@ -26,7 +27,7 @@ static rd_feature resnet_cifar_build(rd_image_net *n, rd_feature x)
     x = rd_net_batch_norm(n, "norm1", &(rd_net_norm){.relu = true}, x, NULL);
     for (int stage = 0; stage < 3; stage++)
         for (int64_t b = 0; b < n_blocks; b++) {
-            rd_net_scope(n, "stage%d/block%lld", stage + 1, (long long)b + 1);
+            rd_net_scope(n, "stage%d/block%" PRId64, stage + 1, b + 1);
             x = resnet_cifar_block(n, (int64_t)16 << stage, stage > 0 && b == 0 ? 2 : 1, x);
         }
     rd_net_scope(n, "%s", "");
@@ -35,7 +36,7 @@ static rd_feature resnet_cifar_build(rd_image_net *n, rd_feature x)
 
 static rd_code resnet_cifar_create(const rd_model_args *a, void **self, rd_status *st)
 {
-    const int64_t depth = *(const int64_t *)a->def->variant; /* 0: the config has it */
+    const int64_t depth = *(const int64_t *)a->def->variant; /* 0: the key depth */
     rd_image_arch arch = {.name = "resnet_cifar",
                           .initializer = RD_KERNEL_HE_NORMAL_FAN_OUT,
                           .build = resnet_cifar_build,
@@ -48,9 +49,9 @@ static rd_code resnet_cifar_create(const rd_model_args *a, void **self, rd_statu
         return st->code;
     if (arch.depth < 8 || arch.depth % 6 != 2)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'depth' is %lld; model resnet_cifar has 6 n + 2 layers: 20, 32, 44, "
-                       "56, 110 are the paper's",
-                       rd_config_where(a->config, "depth"), (long long)arch.depth);
+                       "%s: 'depth' is %" PRId64 "; model resnet_cifar has 6 n + 2 layers: 20, 32, "
+                       "44, 56, 110 are the paper's",
+                       rd_config_where(a->config, "depth"), arch.depth);
     return rd_image_model_new(a, &arch, self, st);
 }
 

@@ -1,8 +1,9 @@
 /* seq2seq.c -- OpenSeq2Seq's sequence-to-sequence models of January 2018: a recurrent encoder and
- * an attention decoder. The keys and their defaults are those of the original. nn.h has the
- * formulas. */
+ * an attention decoder. The keys and their defaults are those of the original. The parts are in
+ * nn.h. */
 #include "rd/model.h"
 #include "rd/nn.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@ typedef enum attention_type {
     ATTENTION_GNMT_V2
 } attention_type;
 
-/* Words of the enums' keys. The registry of cells (ops/cells) has the names of cell_types. */
+/* The words of the enums' keys. The names in cell_types are those of the registry of cells
+ * (ops/cells). */
 static const char *const encoder_types[] = {[ENCODER_UNI] = "unidirectional",
                                             [ENCODER_BI] = "bidirectional",
                                             [ENCODER_GNMT] = "gnmt",
@@ -146,7 +148,8 @@ static bool gnmt_attention(const seq2seq_config *c)
     return c->attention_type == ATTENTION_GNMT || c->attention_type == ATTENTION_GNMT_V2;
 }
 
-/* OpenSeq2Seq 4.11: what does not fit together, by the names of the keys. */
+/* Checks that the keys fit together, as in OpenSeq2Seq 4.11. R_enc, R_dec: output widths of the
+ * cells. */
 static rd_code check(const seq2seq_config *c, const rd_config *cfg, int64_t R_enc, int64_t R_dec,
                      rd_status *st)
 {
@@ -163,37 +166,36 @@ static rd_code check(const seq2seq_config *c, const rd_config *cfg, int64_t R_en
             attention_types[c->attention_type]);
     if (c->attention_type == ATTENTION_LUONG && c->attention_layer_size != R_dec)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'attention_layer_size' is %lld, but luong attention needs the "
-                       "decoder's output width, %lld",
-                       rd_config_where(cfg, "attention_layer_size"),
-                       (long long)c->attention_layer_size, (long long)R_dec);
+                       "%s: 'attention_layer_size' is %" PRId64 ", but luong attention needs the "
+                       "decoder's output width, %" PRId64,
+                       rd_config_where(cfg, "attention_layer_size"), c->attention_layer_size,
+                       R_dec);
     if (!gnmt_enc && c->enc_skip && c->src_emb_size != R_enc)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'encoder_use_skip_connections' needs 'src_emb_size' (%lld) equal to "
-                       "the encoder cell's output width "
-                       "(%lld): proj_size, else encoder_cell_units",
-                       rd_config_where(cfg, "encoder_use_skip_connections"),
-                       (long long)c->src_emb_size, (long long)R_enc);
+                       "%s: 'encoder_use_skip_connections' needs 'src_emb_size' (%" PRId64
+                       ") equal to the encoder cell's output width (%" PRId64
+                       "): proj_size, else encoder_cell_units",
+                       rd_config_where(cfg, "encoder_use_skip_connections"), c->src_emb_size,
+                       R_enc);
     if (!gnmt_att && c->dec_skip && c->decoder_cell_units != R_dec)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'decoder_use_skip_connections' needs 'decoder_cell_units' (%lld) equal "
-                       "to the decoder "
-                       "cell's output width "
-                       "(%lld); remove proj_size or the skip connections",
-                       rd_config_where(cfg, "decoder_use_skip_connections"),
-                       (long long)c->decoder_cell_units, (long long)R_dec);
+                       "%s: 'decoder_use_skip_connections' needs 'decoder_cell_units' (%" PRId64
+                       ") equal to the decoder cell's output width (%" PRId64
+                       "); remove proj_size or the skip connections",
+                       rd_config_where(cfg, "decoder_use_skip_connections"), c->decoder_cell_units,
+                       R_dec);
     if (gnmt_att && c->decoder_cell_type == CELL_GRU)
         return rd_fail(st, RD_EUSAGE,
                        "%s: 'decoder_cell_type' gru does not go with attention_type %s, which "
-                       "needs an LSTM-type state; use lstm, "
-                       "glstm or slstm, or attention_type bahdanau",
+                       "needs an LSTM-type state; use lstm, glstm or slstm, or attention_type "
+                       "bahdanau",
                        rd_config_where(cfg, "decoder_cell_type"),
                        attention_types[c->attention_type]);
     if (gnmt_enc && c->encoder_layers < 2)
         return rd_fail(st, RD_EUSAGE,
-                       "%s: 'encoder_layers' is %lld; encoder_type gnmt needs 2 or more (a "
+                       "%s: 'encoder_layers' is %" PRId64 "; encoder_type gnmt needs 2 or more (a "
                        "bidirectional one and one above it)",
-                       rd_config_where(cfg, "encoder_layers"), (long long)c->encoder_layers);
+                       rd_config_where(cfg, "encoder_layers"), c->encoder_layers);
     if ((c->encoder_cell_type == CELL_GLSTM || c->decoder_cell_type == CELL_GLSTM) &&
         c->num_groups < 1)
         return rd_fail(st, RD_EUSAGE, "key 'num_groups' is missing; glstm cells need it");
@@ -238,8 +240,7 @@ static rd_code seq2seq_create(const rd_model_args *a, void **self, rd_status *st
     if (!wrapped && c->decoder_cell_type == CELL_SLSTM && c->decoder_layers > 1)
         rd_warn(a->log,
                 "decoder_cell_type slstm has no recurrent input, so that with attention_type %s "
-                "its upper layers never "
-                "see the source",
+                "its upper layers never see the source",
                 attention_types[c->attention_type]);
     uint32_t site = 0;
     RD_TRY(rd_encoder_add(a->params, et, (int)c->encoder_layers,
@@ -290,7 +291,7 @@ static rd_code loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_out *out,
     for (int64_t i = 0; i < b->n; i++) {
         steps[i] = tf->off[i + 1] - tf->off[i] - 1; /* the end token is a target, not an input */
         if (steps[i] < 1 || sf->off[i + 1] - sf->off[i] < 1)
-            return rd_fail(st, RD_EBUG, "sample %lld has no tokens", (long long)b->sample[i]);
+            return rd_fail(st, RD_EBUG, "sample %" PRId64 " has no tokens", b->sample[i]);
     }
     RD_TRY(rd_pack(a, b->n, steps, b->sample, &p, st));
     const int64_t N = p.p.off[p.p.n_steps];
@@ -359,8 +360,8 @@ static double matrix_elements(const rd_stack_layer *s)
     return n;
 }
 
-/* 2 operations for each multiply-add of every matrix element and token, and of scores and contexts;
- * three times that with backward. */
+/* Returns 2 operations for each multiply-add: those of every matrix element and token, and those of
+ * attention scores and contexts. Backward counts twice forward. */
 static double flops(void *self, const rd_batch *b)
 {
     const seq2seq *m = self;
