@@ -22,7 +22,7 @@ typedef struct rd_cli_word {
 typedef struct rd_cli {
     const char *config_file, *logdir;
     const char *mode;          /* spelled as in --help; "train" unless given */
-    rd_mode mode_bit;          /* the same for rd_config_read */
+    rd_mode mode_bit;          /* the mode, for rd_config_read */
     const char *inference_out; /* "stdout" unless given */
     const char *input;         /* "-": standard input; NULL: the config's test file */
     const char *events;        /* the event file to print */
@@ -40,32 +40,33 @@ typedef struct rd_cli {
     int64_t ssh_port;                           /* of doctor mode; 0: not given */
     bool json;                                  /* plan, doctor: print one JSON object */
     bool help, version, print_config, print_schema, print_keys, print_man;
-    const char *help_word; /* of --help=WORD */
-    const char *print_topic;
+    const char *help_word;   /* WORD of --help=WORD; NULL: not given */
+    const char *print_topic; /* topic of rd_help_markdown; NULL: not given */
     int64_t restarts;
     double restart_delay;
     bool restarts_given, restart_delay_given, drop_dead_hosts;
-    char *const
-        *launch; /* borrowed: the command behind "--", up to a NULL; NULL: there is no "--" */
-    int n_launch;
+    char *const *launch; /* borrowed; the command after "--", ended by NULL; NULL: no "--" */
+    int n_launch;        /* number of its words */
 } rd_cli;
 
 /* Fills *out, whatever it held, from argv[1 ..]. Release *out also after a failure. RD_EUSAGE: an
  * unknown flag (the message names the nearest one), an ambiguous prefix, a missing or wrong value,
  * a word that belongs to no flag. */
 rd_code rd_cli_parse(int argc, char *const *argv, rd_cli *out, rd_status *st);
-/* Checks what flags ask of each other and of the mode. A run needs --config_file (bench mode: that
- * or --model); --input needs --mode=infer. RD_EUSAGE. */
+/* Checks which flags need each other or a mode. A run needs --config_file (bench mode: that or
+ * --model); --input needs --mode=infer. RD_EUSAGE. */
 rd_code rd_cli_check(const rd_cli *c, rd_status *st);
-/* Adds a line for people with the flags that have no effect in this mode; nothing if all have
- * one. */
+/* Appends a line with the flags that have no effect in this mode. Appends nothing if there is no
+ * such flag. */
 void rd_cli_idle(const rd_cli *c, rd_strbuf *out);
-/* Puts the flags of bench mode into the config. Adds one line for each to *said: "--num_batches=100
- * is bench_steps=100", or why the flag has no effect. RD_EUSAGE: a value that does not fit its key,
- * or a flag for a function that this program does not have and that would change the result. */
+/* Sets the keys that the flags of bench mode stand for. Appends one line for each flag to *said:
+ * "--num_batches=100 is bench_steps=100", or why the flag has no effect. RD_EUSAGE: a value that
+ * does not fit its key, or a flag for a function that this program does not have and that would
+ * change the result. */
 rd_code rd_cli_bench_put(const rd_cli *c, rd_config *config, rd_strbuf *said, rd_status *st);
 /* Returns the value of such a flag as it was written; NULL: not given. */
 const char *rd_cli_bench_value(const rd_cli *c, const char *flag);
+/* Frees what *c owns. A struct of zeros is fine. */
 void rd_cli_release(rd_cli *c);
 
 /* ---- help ---- */

@@ -125,6 +125,7 @@ typedef struct rd_dataset_def {
     /* Returns the number of samples of all ranks, before any are skipped. */
     int64_t (*count)(void *self);
 
+    /* Returns the number of buckets. */
     int (*n_buckets)(void *self);
 
     /* Returns the bucket of a sample, 0 .. n_buckets - 1; -1 if the sample is skipped. */
@@ -150,6 +151,7 @@ typedef struct rd_dataset_def {
      * May be NULL. */
     void (*prepare)(void *self, const int64_t *ids, int64_t n, int64_t epoch);
 
+    /* Fills *out with what a model needs to know. */
     void (*spec)(void *self, rd_data_spec *out);
 
     /* Returns a text that must be equal on all ranks and after a resume. */
@@ -158,8 +160,8 @@ typedef struct rd_dataset_def {
     /* Appends readable text for print-outs: the words of the decoded ids of one side (0 source, 1
      * target). Images: side 0, the names of samples; side 1, the names of classes, or their
      * numbers. specials: start and end tokens are written, too. May be NULL. */
-    void (*text)(void *self, int side /* 0 source, 1 target */, const int32_t *ids, int64_t n,
-                 bool specials, rd_strbuf *out);
+    void (*text)(void *self, int side, const int32_t *ids, int64_t n, bool specials,
+                 rd_strbuf *out);
 
     /* Returns the target line of sample i exactly as the file has it, also words that the
      * vocabulary lacks. Scores then agree with those of other tools on the same files. Borrowed.
@@ -175,6 +177,7 @@ typedef struct rd_dataset_def {
 /* Opens the dataset `name`. Collective. The caller owns *out. */
 rd_code rd_dataset_new(const char *name, const rd_dataset_args *a, rd_dataset **out, rd_status *st);
 void rd_dataset_free(rd_dataset *d); /* NULL is fine */
+/* Returns the kind of the dataset. */
 const rd_dataset_def *rd_dataset_def_of(const rd_dataset *d);
 /* Returns what the functions of its definition take as first argument. */
 void *rd_dataset_self(const rd_dataset *d);
@@ -214,6 +217,7 @@ typedef struct rd_order_rules {
 rd_code rd_order_new(const rd_dataset *d, uint64_t seed, int64_t epoch, int64_t global_batch,
                      const rd_order_rules *rules, rd_order **out, rd_status *st);
 void rd_order_free(rd_order *o); /* NULL is fine */
+/* Returns the number of global batches. */
 int64_t rd_order_n_batches(const rd_order *o);
 
 /* Returns the number of samples in all batches. With independent, smaller last batches are counted

@@ -63,8 +63,7 @@ static inline uint64_t rd_splitmix64(uint64_t x)
  * ^ the hash so far. */
 uint64_t rd_hash_numbers(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 
-/* ---- bytes: folded products of 64 x 64 bits, as in wyhash (Wang Yi); the steps are our own
- * ---- */
+/* ---- bytes: folded products of 64 x 64 bits, as in wyhash (Wang Yi); own steps ---- */
 
 #define RD_WY0 UINT64_C(0xa0761d6478bd642f) /* the first three of wyhash's secret numbers */
 #define RD_WY1 UINT64_C(0xe7037ed1a0b428db)

@@ -21,7 +21,7 @@ typedef struct rd_log rd_log;
  * be NULL. The caller owns *log. */
 rd_code rd_log_new(int rank, const char *host, FILE *out, rd_log **log, rd_status *st);
 void rd_log_free(rd_log *l); /* NULL is fine; ends a live line */
-/* Also appends all lines to this file from now on. For rank 0. */
+/* Appends all later lines to this file, too. For rank 0. */
 rd_code rd_log_tee(rd_log *l, const char *path, rd_status *st);
 /* Returns whether `out` is a terminal. */
 bool rd_log_is_tty(const rd_log *l);

@@ -29,10 +29,9 @@ rd_code rd_run_config_read(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_con
 
 /* Collective. Runs the mode that the command line names, and reports a failure.
  *
- * started_ns: rd_now_ns() when the process began. *agreed: true where the status is the same on all
- * ranks, so that each rank may exit. False where only this rank knows
- *          of the failure; the caller then has to end the job.
- * Returns RD_ESTOP where the run stopped on request and saved a checkpoint. */
+ * started_ns: rd_now_ns() when the process began. *agreed: true if the status is equal on all
+ * ranks, so each rank may exit; false if only this rank knows of the failure, so the caller must
+ * end the job. Returns RD_ESTOP if the run stopped on request and saved a checkpoint. */
 rd_code rd_run_mode(rd_comm *comm, rd_log *log, const rd_cli *cli, rd_config *config,
                     int64_t started_ns, bool *agreed, rd_status *st);
 

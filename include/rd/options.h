@@ -242,8 +242,8 @@ typedef struct rd_option_owner {
  *   - A kind of which nothing is chosen (infer mode without an optimizer, an unknown name) refuses
  *     nothing.
  *   - RD_CARRIED keys, which OpenSeq2Seq's configs have whether they take effect or not, and all
- *     keys
- *     of a config that allows unknown keys are noted instead: one line each is added to *notes. */
+ *     keys of a config that allows unknown keys are noted instead: one line each is added to
+ *     *notes. */
 rd_code rd_config_check_owners(const rd_config *c, const rd_option_owner *owners, int n,
                                rd_strbuf *notes, rd_status *st);
 
