@@ -182,6 +182,14 @@ const rd_dataset_def *rd_dataset_def_of(const rd_dataset *d);
 /* Returns what the functions of its definition take as first argument. */
 void *rd_dataset_self(const rd_dataset *d);
 
+/* Appends what rd_dataset_def.text says. Control characters become spaces: samples come from
+ * outside, and terminals obey them. */
+void rd_dataset_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials,
+                     rd_strbuf *out);
+
+/* Appends the name of class k, or its number if the dataset has no names. */
+void rd_dataset_class_text(const rd_dataset *d, int32_t k, rd_strbuf *out);
+
 /* Returns all kinds of dataset, sorted by name. */
 const rd_dataset_def *const *rd_dataset_defs(int *n);
 

@@ -22,5 +22,7 @@ void rd_strbuf_reset(rd_strbuf *b);
 void rd_strbuf_release(rd_strbuf *b);
 /* Returns the string, never NULL. It is valid until the next call on b. */
 const char *rd_strbuf_str(const rd_strbuf *b);
+/* Formats a number without its fraction: 1234567 -> "1,234,567". Returns out. */
+char *rd_commas(double v, char out[32]);
 RD_C_END
 #endif

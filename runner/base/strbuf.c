@@ -1,5 +1,6 @@
 /* strbuf.c -- a byte string that grows, see strbuf.h. */
 #include "rd/strbuf.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,4 +67,21 @@ void rd_strbuf_release(rd_strbuf *b)
 const char *rd_strbuf_str(const rd_strbuf *b)
 {
     return b->s ? b->s : "";
+}
+
+char *rd_commas(double v, char out[32])
+{
+    char digits[32];
+    int n, o = 0;
+    if (!isfinite(v) || fabs(v) >= 1e15) {
+        (void)snprintf(out, 32, "%g", v);
+        return out;
+    }
+    n = snprintf(digits, sizeof digits, "%.0f", v);
+    for (int i = 0; i < n; i++) {
+        out[o++] = digits[i];
+        if (digits[i] != '-' && i + 1 < n && (n - 1 - i) % 3 == 0) out[o++] = ',';
+    }
+    out[o] = '\0';
+    return out;
 }

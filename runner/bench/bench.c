@@ -260,8 +260,8 @@ static void bench_report(const bench *b)
         rd_info(log, "%.1f images/s (%.1f per rank)", v->units / v->wall_s,
                 v->units / v->wall_s / ranks);
     else
-        rd_info(log, "%s tokens/s (%s target)", console_count(v->units / v->wall_s, x),
-                console_count(v->units_tgt / v->wall_s, y));
+        rd_info(log, "%s tokens/s (%s target)", rd_commas(v->units / v->wall_s, x),
+                rd_commas(v->units_tgt / v->wall_s, y));
     rd_info(log,
             "%.1f model GFLOP/s (%.1f GFLOP a step), %.1f %% of the %s peak of %.1f GFLOP/s (%d "
             "rank%s)",

@@ -32,6 +32,24 @@ void *rd_dataset_self(const rd_dataset *d)
     return d->self;
 }
 
+void rd_dataset_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials,
+                     rd_strbuf *out)
+{
+    const rd_dataset_def *def = d->def;
+    const size_t before = out->n;
+    if (!def->text) return;
+    def->text(d->self, side, ids, n, specials, out);
+    for (size_t i = before; i < out->n; i++)
+        if ((unsigned char)out->s[i] < 0x20 || out->s[i] == 0x7f) out->s[i] = ' ';
+}
+
+void rd_dataset_class_text(const rd_dataset *d, int32_t k, rd_strbuf *out)
+{
+    const size_t before = out->n;
+    rd_dataset_text(d, 1, &k, 1, false, out);
+    if (out->n == before) rd_strbuf_printf(out, "%" PRId32, k);
+}
+
 const rd_field *rd_batch_field(const rd_batch *b, const char *name)
 {
     for (int i = 0; i < b->n_fields; i++)

@@ -6,23 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-char *console_count(double v, char out[32])
-{
-    char digits[32];
-    int n, o = 0;
-    if (!isfinite(v) || fabs(v) >= 1e15) {
-        (void)snprintf(out, 32, "%g", v);
-        return out;
-    }
-    n = snprintf(digits, sizeof digits, "%.0f", v);
-    for (int i = 0; i < n; i++) {
-        out[o++] = digits[i];
-        if (digits[i] != '-' && i + 1 < n && (n - 1 - i) % 3 == 0) out[o++] = ',';
-    }
-    out[o] = '\0';
-    return out;
-}
-
 char *console_duration(double seconds, char out[32])
 {
     if (!isfinite(seconds) || seconds < 0) {
@@ -53,7 +36,7 @@ static void describe_image(const rd_run *r, const step_record *s, char *out, siz
         (void)snprintf(top5, sizeof top5, "  top-5 %.2f %%", 100.0 * console_real(s->top5_mean));
     (void)snprintf(out, n, "  loss %.4f  accuracy %.2f %%%s  lr %.4g  %s %s/s  input wait %.1f %%",
                    console_real(s->loss), 100.0 * console_real(s->accuracy_mean), top5,
-                   s->learning_rate, console_count(s->samples_per_s, speed),
+                   s->learning_rate, rd_commas(s->samples_per_s, speed),
                    r->model->unit ? r->model->unit : "samples", 100.0 * s->input_wait);
 }
 
@@ -62,8 +45,7 @@ static void describe_text(const step_record *s, char *out, size_t n)
     char all[32], target[32];
     (void)snprintf(out, n, "  loss %.4f  ppl %.4g  lr %.4g  %s tokens/s (%s target)",
                    console_real(s->loss), console_real(exp(s->nll_per_token)), s->learning_rate,
-                   console_count(s->tokens_per_s, all),
-                   console_count(s->target_tokens_per_s, target));
+                   rd_commas(s->tokens_per_s, all), rd_commas(s->target_tokens_per_s, target));
 }
 
 /* The terminal may cut the end of a live line, so there the remaining time comes early. */
@@ -75,7 +57,7 @@ static void console_describe(const rd_run *r, const step_record *s, bool live, c
     else
         describe_text(s, figures, sizeof figures);
     (void)snprintf(eta, sizeof eta, "  eta %s", console_duration(s->eta_s, time));
-    (void)snprintf(out, n, "step %s  epoch %.2f%s%s%s", console_count((double)s->step, count),
+    (void)snprintf(out, n, "step %s  epoch %.2f%s%s%s", rd_commas((double)s->step, count),
                    (double)s->epoch + s->epoch_part, live ? eta : "", figures, live ? "" : eta);
 }
 

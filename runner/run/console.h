@@ -14,9 +14,6 @@ void console_live(rd_run *r, const step_record *s);
 /* Prints the texts of a training sample. */
 void console_sample(rd_run *r, const char *source, const char *target, const char *predicted);
 
-/* Formats a number: 1234567 -> "1,234,567". Returns out. */
-char *console_count(double v, char out[32]);
-
 /* Returns a NaN without its sign, so that no "-nan" is printed; other numbers unchanged. */
 double console_real(double v);
 

@@ -378,8 +378,8 @@ static void evaluate_report(rd_run *r, const eval_result *v)
                 "evaluation at step %" PRId64
                 ": loss %.6f  accuracy %.3f %% (%s of %s)%s  (%.1f s)",
                 r->progress.step, console_real(v->loss), 100.0 * console_real(v->accuracy),
-                console_count((double)v->n_correct, right),
-                console_count((double)v->n_samples, count), top5, v->seconds);
+                rd_commas((double)v->n_correct, right), rd_commas((double)v->n_samples, count),
+                top5, v->seconds);
         return;
     }
     rd_info(r->log,
@@ -387,7 +387,7 @@ static void evaluate_report(rd_run *r, const eval_result *v)
             ": loss %.6f  per token %.6f  ppl %.4f  accuracy %.4f  (%s sentence%s, %.1f s)",
             r->progress.step, console_real(v->loss), console_real(v->nll_per_token),
             console_real(v->perplexity), console_real(v->accuracy),
-            console_count((double)v->n_samples, count), RD_S(v->n_samples), v->seconds);
+            rd_commas((double)v->n_samples, count), RD_S(v->n_samples), v->seconds);
     if (v->scored) rd_info(r->log, "%s", v->line);
 }
 

@@ -113,7 +113,7 @@ static rd_code infer_collect(void *ctx, int64_t id, const rd_decoded *d, rd_stat
     const rd_dataset_def *def = rd_dataset_def_of(c->d);
     rd_strbuf_reset(&c->text);
     if (c->classes)
-        class_text(c->d, d->ids[0], &c->text);
+        rd_dataset_class_text(c->d, d->ids[0], &c->text);
     else
         def->text(rd_dataset_self(c->d), 1, d->ids, d->n, false, &c->text);
     const line_head h = {id, (int64_t)c->text.n};
@@ -199,13 +199,13 @@ static rd_code translate(rd_run *r, rd_status *st)
         if (!watched) continue;
         const double seconds = (double)(rd_now_ns() - begin_ns) * 1e-9;
         const int64_t done_n = first + CHUNK < n ? first + CHUNK : n;
-        rd_live(r->log, "%s of %s %ss  eta %.0f s", console_count((double)done_n, a),
-                console_count((double)n, b), noun, seconds * (double)(n - done_n) / (double)done_n);
+        rd_live(r->log, "%s of %s %ss  eta %.0f s", rd_commas((double)done_n, a),
+                rd_commas((double)n, b), noun, seconds * (double)(n - done_n) / (double)done_n);
     }
     rd_live(r->log, NULL);
     if (r->world->rank == 0 && o.to_file) (void)rd_tmpfile_commit(&o.file, st);
     RD_TRY(run_agree(r, st));
-    rd_info(r->log, "%s %s%s in %.1f s%s%s", console_count((double)n, a), noun, RD_S(n),
+    rd_info(r->log, "%s %s%s in %.1f s%s%s", rd_commas((double)n, a), noun, RD_S(n),
             (double)(rd_now_ns() - begin_ns) * 1e-9, o.name ? ", written to " : "",
             o.name ? o.name : "");
 done:
@@ -242,7 +242,7 @@ static rd_code infer_report(void *ctx, int64_t id, const rd_decoded *d, rd_statu
     rd_strbuf text = {0};
     infer_sink o = {.fd = STDOUT_FILENO};
     (void)id;
-    run_text(r->eval_data, 1, d->ids, d->n, false, &text);
+    rd_dataset_text(r->eval_data, 1, d->ids, d->n, false, &text);
     rd_strbuf_puts(&text, "\n");
     (void)sink_write(&o, text.s, text.n, st);
     rd_strbuf_release(&text);

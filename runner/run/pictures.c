@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void class_text(const rd_dataset *d, int32_t k, rd_strbuf *out)
-{
-    const size_t before = out->n;
-    run_text(d, 1, &k, 1, false, out);
-    if (out->n == before) rd_strbuf_printf(out, "%" PRId32, k);
-}
-
 /* ---- gallery ---- */
 
 static size_t picture_bytes(const gallery *g)
@@ -185,13 +178,13 @@ static void write_table(rd_events *e, int64_t step, const char *tag, const galle
         const int32_t id = (int32_t)g->p[i].id;
         rd_strbuf_printf(&md, "| %d | ", i + 1);
         if (def->text && g->p[i].id <= INT32_MAX)
-            run_text(d, 0, &id, 1, false, &md);
+            rd_dataset_text(d, 0, &id, 1, false, &md);
         else
             rd_strbuf_printf(&md, "%" PRId64, g->p[i].id);
         rd_strbuf_puts(&md, " | ");
-        class_text(d, g->p[i].label, &md);
+        rd_dataset_class_text(d, g->p[i].label, &md);
         rd_strbuf_puts(&md, " | ");
-        class_text(d, g->p[i].predicted, &md);
+        rd_dataset_class_text(d, g->p[i].predicted, &md);
         rd_strbuf_printf(&md, " | %.4f |\n", (double)g->p[i].probability);
     }
     (void)rd_events_text(e, step, name, rd_strbuf_str(&md), st);
@@ -252,9 +245,9 @@ static void write_confused(rd_events *e, int64_t step, const int64_t *counts, in
     rd_strbuf_puts(&md, "| samples | label | taken for |\n|---|---|---|\n");
     for (int64_t i = 0; i < m && i < MOST; i++) {
         rd_strbuf_printf(&md, "| %" PRId64 " | ", all[i].count);
-        class_text(d, (int32_t)all[i].label, &md);
+        rd_dataset_class_text(d, (int32_t)all[i].label, &md);
         rd_strbuf_puts(&md, " | ");
-        class_text(d, (int32_t)all[i].taken_for, &md);
+        rd_dataset_class_text(d, (int32_t)all[i].taken_for, &md);
         rd_strbuf_puts(&md, " |\n");
     }
     if (m > 0) (void)rd_events_text(e, step, "confusion_matrix/names", rd_strbuf_str(&md), st);

@@ -20,9 +20,6 @@ typedef struct gallery {
     uint8_t *pixels; /* owned; [capacity][h][w][c] */
 } gallery;
 
-/* Appends the name of class k, or its number where the dataset has no names. */
-void class_text(const rd_dataset *d, int32_t k, rd_strbuf *out);
-
 /* Empties the gallery and makes it hold `capacity` samples. */
 rd_code gallery_start(gallery *g, const rd_data_spec *spec, int capacity, rd_status *st);
 void gallery_release(gallery *g);

@@ -213,11 +213,6 @@ const char *run_string(const rd_run *r, const char *key, const char *dflt);
 /* Reads the keys that control decoding. penalty: use length_penalty. */
 void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out);
 
-/* Appends the text of ids. Control characters become spaces: samples come from outside, and
- * terminals obey them. */
-void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials,
-              rd_strbuf *out);
-
 /* Does the model take images and answer with a class? */
 bool run_is_image(const rd_run *r);
 

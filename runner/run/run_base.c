@@ -36,17 +36,6 @@ void run_decode_config(const rd_run *r, bool penalty, rd_decode_config *out)
     out->length_penalty = beam && penalty ? run_real(r, "length_penalty", 0.0) : 0.0;
 }
 
-void run_text(const rd_dataset *d, int side, const int32_t *ids, int64_t n, bool specials,
-              rd_strbuf *out)
-{
-    const rd_dataset_def *def = rd_dataset_def_of(d);
-    const size_t before = out->n;
-    if (!def->text) return;
-    def->text(rd_dataset_self(d), side, ids, n, specials, out);
-    for (size_t i = before; i < out->n; i++)
-        if ((unsigned char)out->s[i] < 0x20 || out->s[i] == 0x7f) out->s[i] = ' ';
-}
-
 double run_peak_bytes(void)
 {
     struct rusage u;

@@ -145,11 +145,11 @@ static void keep_sample(stepper *s, const rd_batch *b, const rd_loss_out *out)
     rd_strbuf_reset(&s->target);
     rd_strbuf_reset(&s->predicted);
     if (!src || !tgt || i < 0 || i >= b->n || !out->predicted) return;
-    run_text(d, 0, (const int32_t *)src->data + src->off[i], src->off[i + 1] - src->off[i], true,
-             &s->source);
-    run_text(d, 1, (const int32_t *)tgt->data + tgt->off[i], tgt->off[i + 1] - tgt->off[i], true,
-             &s->target);
-    run_text(d, 1, out->predicted, out->n_predicted, true, &s->predicted);
+    rd_dataset_text(d, 0, (const int32_t *)src->data + src->off[i], src->off[i + 1] - src->off[i],
+                    true, &s->source);
+    rd_dataset_text(d, 1, (const int32_t *)tgt->data + tgt->off[i], tgt->off[i + 1] - tgt->off[i],
+                    true, &s->target);
+    rd_dataset_text(d, 1, out->predicted, out->n_predicted, true, &s->predicted);
     s->want_sample = false;
 }
 

@@ -297,12 +297,12 @@ static void report_epoch(trainer *t, int64_t done_before)
         if (run_is_image(r))
             (void)snprintf(more, sizeof more, ", accuracy %.3f %%, %s %s/s, input wait %.1f %%",
                            100.0 * console_real(right),
-                           console_count(ratio(w->samples, w->seconds), speed),
+                           rd_commas(ratio(w->samples, w->seconds), speed),
                            r->model->unit ? r->model->unit : "samples",
                            100.0 * w->input_s / (w->seconds * r->world->size));
         rd_info(r->log,
                 "epoch %" PRId64 " done at step %" PRId64 ": %s sample%s, mean loss %.4f%s, %s",
-                done, r->progress.step, console_count(w->samples, count), RD_S(w->samples),
+                done, r->progress.step, rd_commas(w->samples, count), RD_S(w->samples),
                 console_real(mean), more,
                 console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
         recorder_epoch(t->records, done - 1, mean, right);

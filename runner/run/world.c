@@ -161,27 +161,25 @@ void world_banner(rd_run *r, int64_t last_step, int64_t n_batches, int64_t n_sam
     rd_strbuf_reset(&s);
     rd_info(r->log, "device: %s", rd_backend_describe(r->backend));
     rd_info(r->log, "model: %s, %s parameters (%.1f MB)", r->model->name,
-            console_count((double)rd_params_count(r->params), a),
+            rd_commas((double)rd_params_count(r->params), a),
             (double)rd_params_count(r->params) * 4e-6);
     if (r->spec.src_vocab_size > 0)
         rd_info(r->log, "vocabulary: source %s, target %s",
-                console_count((double)r->spec.src_vocab_size, a),
-                console_count((double)r->spec.tgt_vocab_size, b));
+                rd_commas((double)r->spec.src_vocab_size, a),
+                rd_commas((double)r->spec.tgt_vocab_size, b));
     if (run_is_image(r))
         rd_info(r->log, "images: %" PRId64 " x %" PRId64 " x %" PRId64 ", %s class%s",
                 r->spec.image_h, r->spec.image_w, r->spec.image_c,
-                console_count((double)r->spec.n_classes, a), r->spec.n_classes == 1 ? "" : "es");
+                rd_commas((double)r->spec.n_classes, a), r->spec.n_classes == 1 ? "" : "es");
     if (n_samples > 0)
-        rd_info(r->log, "data: %s sample%s, %s batch%s an epoch",
-                console_count((double)n_samples, a), RD_S(n_samples),
-                console_count((double)n_batches, b), n_batches == 1 ? "" : "es");
+        rd_info(r->log, "data: %s sample%s, %s batch%s an epoch", rd_commas((double)n_samples, a),
+                RD_S(n_samples), rd_commas((double)n_batches, b), n_batches == 1 ? "" : "es");
     if (r->mode == RD_MODE_TRAIN || r->mode == RD_MODE_TRAIN_EVAL) {
         rd_info(r->log, "global batch: %s = %" PRId64 " per rank x %d rank%s%s",
-                console_count((double)(r->global_batch * r->config.iter_size), a),
-                r->config.batch_size, w->size, w->size == 1 ? "" : "s",
-                r->config.iter_size > 1 ? " x iter_size" : "");
+                rd_commas((double)(r->global_batch * r->config.iter_size), a), r->config.batch_size,
+                w->size, w->size == 1 ? "" : "s", r->config.iter_size > 1 ? " x iter_size" : "");
         rd_info(r->log, "optimizer: %s, seed %" PRIu64 ", up to step %s",
-                rd_optim_def(r->optim)->name, r->seed, console_count((double)last_step, a));
+                rd_optim_def(r->optim)->name, r->seed, rd_commas((double)last_step, a));
         rd_schedule_describe(&r->schedule_config, w->size, &s);
         rd_info(r->log, "learning rate:");
         banner_lines(r, "  ", rd_strbuf_str(&s));
