@@ -123,6 +123,7 @@ $(eval $(call registry,ops,OP,runner/ops))
 $(eval $(call registry,cells,CELL,runner/ops/cells))
 $(eval $(call registry,datasets,DATASET,runner/data/datasets))
 $(eval $(call registry,metrics,METRIC,runner/data/metrics))
+$(eval $(call registry,class_metrics,CLASS_METRIC,runner/data/metrics))
 $(eval $(call registry,optimizers,OPTIMIZER,runner/optim/optimizers))
 GEN += $(BUILD)/gen/version.h
 

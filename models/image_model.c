@@ -73,11 +73,8 @@ rd_code rd_image_model_loss(void *self, rd_tape *t, const rd_batch *b, rd_loss_o
     out->nll_sum = r.nll_sum;
     out->weight = out->n_targets = (double)b->n;
     out->argmax = r.argmax;
+    out->rank = r.rank;
     out->probability = r.probability;
-    for (int64_t i = 0; i < b->n; i++) {
-        out->n_correct += r.argmax[i] == x.label[i];
-        out->n_top5 += r.rank[i] < 5;
-    }
     return RD_OK;
 }
 

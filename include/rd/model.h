@@ -32,7 +32,8 @@ typedef struct rd_loss_out {
     /* Number of source and target tokens for tokens/s: no padding, start and end included. */
     double n_tokens_src, n_tokens_tgt;
     double n_targets; /* number of target positions with weight 1 */
-    double n_correct; /* number of targets that the argmax predicts */
+    /* Number of targets that the argmax predicts. Images: see class_metric.h. */
+    double n_correct;
     /* Negative log likelihood, summed over targets, without label smoothing:
      * perplexity = exp(nll_sum / n_targets). */
     double nll_sum;
@@ -42,8 +43,8 @@ typedef struct rd_loss_out {
 
     /* Image models only. A sample has one target, and weight is the number of samples. */
 
-    double n_top5;            /* number of samples whose label is among the five best classes */
     const int32_t *argmax;    /* [n] best class of each sample; in the step arena; else NULL */
+    const int32_t *rank;      /* [n] number of classes before the label, see rd_class_loss */
     const float *probability; /* [n] probability of that class */
 } rd_loss_out;
 

@@ -135,10 +135,10 @@ static rd_code forward_step(bench *b, step_sums *sum, rd_status *st)
                        .weight = out.weight,
                        .targets = out.n_targets,
                        .correct = out.n_correct,
-                       .top5 = out.n_top5,
                        .samples = (double)batch.n * size,
                        .tokens_src = out.n_tokens_src * size,
                        .tokens_tgt = out.n_tokens_tgt * size};
+    class_sums_add(sum->classes, r->spec.n_classes, &batch, &out);
     if (r->model->flops) sum->flops = r->model->flops(r->model_self, &batch) * size / 3.0;
     r->progress.step++;
 done:
@@ -167,8 +167,8 @@ static rd_code bench_one_step(bench *b, bool counted, rd_status *st)
     r->started_ns = 0;
     v->loss = sum.weight > 0.0 ? sum.loss / sum.weight : NAN;
     v->l2 = stats.l2;
-    v->top1 = b->images && sum.targets > 0.0 ? sum.correct / sum.targets : NAN;
-    v->top5 = b->images && sum.targets > 0.0 ? sum.top5 / sum.targets : NAN;
+    v->targets = b->images ? sum.targets : 0.0;
+    memcpy(v->classes, sum.classes, sizeof v->classes);
     if (!counted) goto done;
     const double units = b->images ? sum.samples : sum.tokens_src + sum.tokens_tgt;
     v->step[v->n++] = (bench_step){.seconds = seconds, .units = units};

@@ -43,8 +43,9 @@ typedef struct bench_result {
     double units, units_tgt, samples, flops;
     double input_s, exposed_s; /* mean over the ranks */
 
-    /* the last step: shares, NAN where the model has none */
-    double loss, l2, top1, top5;
+    /* the last step; losses: NAN where the model has none */
+    double loss, l2, targets;
+    double classes[STEP_CLASS_COUNTS]; /* counts of the class metrics */
 
     /* the machine */
     double peak;         /* FLOP/s of all ranks, by the clock */

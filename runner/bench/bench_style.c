@@ -84,9 +84,26 @@ static void tfcnn_warm(bench *b)
 
 static void tfcnn_ready(bench *b)
 {
-    (void)printf("Done warm up\nStep\t%s\ttotal_loss%s\n", b->images ? "Img/sec" : "Tokens/sec",
-                 b->config.bench_accuracy ? "\ttop_1_accuracy\ttop_5_accuracy" : "");
+    int n;
+    const rd_class_metric_def *const *defs = rd_class_metric_defs(&n);
+    (void)printf("Done warm up\nStep\t%s\ttotal_loss", b->images ? "Img/sec" : "Tokens/sec");
+    for (int i = 0; b->config.bench_accuracy && i < n; i++)
+        if (defs[i]->bench_column) (void)printf("\t%s", defs[i]->bench_column);
+    (void)printf("\n");
     (void)fflush(stdout);
+}
+
+/* Prints the columns of the class metrics. */
+static void tfcnn_classes(const bench *b)
+{
+    int n;
+    const rd_class_metric_def *const *defs = rd_class_metric_defs(&n);
+    int64_t at[STEP_CLASS_COUNTS];
+    const class_counts k = class_counts_of_sums(b->result.classes, b->result.targets,
+                                                b->run->spec.n_classes, at);
+    for (int i = 0; i < n; i++)
+        if (defs[i]->bench_column)
+            (void)printf("\t%.3f", console_real(class_first_figure(&k, i).value));
 }
 
 static void tfcnn_step(bench *b, int64_t done)
@@ -108,8 +125,7 @@ static void tfcnn_step(bench *b, int64_t done)
     (void)printf("%" PRId64 "\t%s/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f", done,
                  b->images ? "images" : "tokens", units / seconds, uncertainty,
                  1.4826 * median(x, done), console_real(r->loss + r->l2));
-    if (b->config.bench_accuracy)
-        (void)printf("\t%.3f\t%.3f", console_real(r->top1), console_real(r->top5));
+    if (b->config.bench_accuracy) tfcnn_classes(b);
     (void)printf("\n");
     (void)fflush(stdout);
     free(x);

@@ -31,13 +31,11 @@ double console_real(double v)
 
 static void describe_image(const rd_run *r, const step_record *s, char *out, size_t n)
 {
-    char speed[32], top5[48] = "";
-    if (r->spec.n_classes > 5)
-        (void)snprintf(top5, sizeof top5, "  top-5 %.2f %%", 100.0 * console_real(s->top5_mean));
-    (void)snprintf(out, n, "  loss %.4f  accuracy %.2f %%%s  lr %.4g  %s %s/s  input wait %.1f %%",
-                   console_real(s->loss), 100.0 * console_real(s->accuracy_mean), top5,
-                   s->learning_rate, rd_commas(s->samples_per_s, speed),
-                   r->model->unit ? r->model->unit : "samples", 100.0 * s->input_wait);
+    char speed[32];
+    (void)snprintf(out, n, "  loss %.4f%s  lr %.4g  %s %s/s  input wait %.1f %%",
+                   console_real(s->loss), s->class_line, s->learning_rate,
+                   rd_commas(s->samples_per_s, speed), r->model->unit ? r->model->unit : "samples",
+                   100.0 * s->input_wait);
 }
 
 static void describe_text(const step_record *s, char *out, size_t n)
@@ -51,7 +49,7 @@ static void describe_text(const step_record *s, char *out, size_t n)
 /* The terminal may cut the end of a live line, so there the remaining time comes early. */
 static void console_describe(const rd_run *r, const step_record *s, bool live, char *out, size_t n)
 {
-    char figures[384], count[32], time[32], eta[48];
+    char figures[640], count[32], time[32], eta[48];
     if (run_is_image(r))
         describe_image(r, s, figures, sizeof figures);
     else
@@ -63,7 +61,7 @@ static void console_describe(const rd_run *r, const step_record *s, bool live, c
 
 void console_step(rd_run *r, const step_record *s)
 {
-    char line[512], comm[48] = "";
+    char line[768], comm[48] = "";
     console_describe(r, s, false, line, sizeof line);
     if (s->ranks && s->step_s > 0.0)
         (void)snprintf(comm, sizeof comm, "  exchange %.1f %%",
@@ -88,7 +86,7 @@ bool console_watched(const rd_run *r)
 
 void console_live(rd_run *r, const step_record *s)
 {
-    char line[512];
+    char line[768];
     console_describe(r, s, true, line, sizeof line);
     rd_live(r->log, "%s", line);
 }

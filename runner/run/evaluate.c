@@ -25,21 +25,21 @@
 
 typedef struct batch_sums {
     int64_t batch;
-    double loss, weight, nll, targets, correct, top5;
+    double loss, weight, nll, targets, correct;
 } batch_sums;
 
 /* ---- teacher-forced loss ---- */
 
-/* Counts which class was predicted for which label, and keeps the first mistakes. */
-static void count_classes(rd_run *r, const rd_batch *b, const rd_loss_out *out, eval_result *v)
+/* Keeps the first mistakes. */
+static void keep_mistakes(rd_run *r, const rd_batch *b, const rd_loss_out *out, eval_result *v)
 {
+    const int64_t n_classes = r->spec.n_classes;
     const rd_field *f = rd_batch_field(b, "label");
     if (!f || f->dtype != RD_I32 || !out->argmax) return;
     for (int64_t i = 0; i < b->n; i++) {
         const int64_t label = ((const int32_t *)f->data)[f->off ? f->off[i] : i],
                       got = out->argmax[i];
-        if (label < 0 || label >= v->n_classes || got < 0 || got >= v->n_classes) continue;
-        if (v->confusion) v->confusion[label * v->n_classes + got]++;
+        if (label < 0 || label >= n_classes || got < 0 || got >= n_classes) continue;
         if (label != got) gallery_add(&v->mistakes, &r->spec, b, i, out);
     }
 }
@@ -56,9 +56,11 @@ static rd_code loss_share(rd_run *r, const int64_t *ids, int64_t n, batch_sums *
         (void)decode_forward(r, &b, &out, st);
         RD_TRY(device_explain(r, "eval_batch_size", r->config.eval_batch_size, st));
         device_report_fallback(r);
-        mine[(*n_mine)++] = (batch_sums){
-            k, out.loss_sum, out.weight, out.nll_sum, out.n_targets, out.n_correct, out.n_top5};
-        if (v->classes) count_classes(r, &b, &out, v);
+        mine[(*n_mine)++] = (batch_sums){k,           out.loss_sum,  out.weight,
+                                         out.nll_sum, out.n_targets, out.n_correct};
+        if (!v->classes) continue;
+        class_counts_add(&v->by_class, &b, &out);
+        keep_mistakes(r, &b, &out, v);
     }
 done:
     return st->code;
@@ -91,7 +93,6 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
             total.nll += b[i].nll;
             total.targets += b[i].targets;
             total.correct += b[i].correct;
-            total.top5 += b[i].top5;
         }
     }
     RD_TRY(rd_comm_bcast(r->comm, &total, sizeof total, 0, st));
@@ -100,9 +101,6 @@ static rd_code loss_all(rd_run *r, const int64_t *ids, int64_t n, eval_result *o
     out->perplexity = exp(out->nll_per_token);
     out->accuracy = total.targets > 0.0 ? total.correct / total.targets : NAN;
     out->n_targets = (int64_t)total.targets;
-    out->n_correct = (int64_t)total.correct;
-    out->top5 = total.targets > 0.0 ? total.top5 / total.targets : NAN;
-    out->n_top5 = (int64_t)total.top5;
 done:
     free(all);
     free(lens);
@@ -257,28 +255,27 @@ done:
 
 /* ---- classes ---- */
 
-enum { MOST_CLASSES = 100 }; /* largest side of a confusion matrix */
-
 static rd_code start_classes(rd_run *r, eval_result *v, rd_status *st)
 {
+    class_counts *k = &v->by_class;
     v->classes = run_is_image(r);
     if (!v->classes) return RD_OK;
-    v->n_classes = r->spec.n_classes;
-    if (r->config.image_frequency == 0) return RD_OK;
-    RD_TRY(gallery_start(&v->mistakes, &r->spec, PICTURES, st));
-    if (v->n_classes > MOST_CLASSES) goto done;
-    v->confusion = calloc((size_t)(v->n_classes * v->n_classes), sizeof *v->confusion);
-    if (!v->confusion)
-        rd_fail(st, RD_EENV, "out of memory for the confusions of %" PRId64 " classes",
-                v->n_classes);
+    k->n_classes = r->spec.n_classes;
+    k->pictures = r->config.image_frequency != 0;
+    k->at = calloc((size_t)class_counts_n(k) + 1, sizeof *k->at);
+    if (!k->at)
+        return rd_fail(st, RD_EENV, "out of memory for the counts of %" PRId64 " classes",
+                       k->n_classes);
+    if (k->pictures) RD_TRY(gallery_start(&v->mistakes, &r->spec, PICTURES, st));
 done:
     return st->code;
 }
 
 static rd_code join_classes(rd_run *r, eval_result *v, rd_status *st)
 {
-    if (v->confusion)
-        RD_TRY(rd_comm_sum_i64(r->comm, v->confusion, v->n_classes * v->n_classes, st));
+    class_counts *k = &v->by_class;
+    RD_TRY(rd_comm_sum_i64(r->comm, k->at, class_counts_n(k), st));
+    k->n_samples = v->n_targets;
     if (v->mistakes.pixels) RD_TRY(gallery_gather(r, &v->mistakes, st));
 done:
     return st->code;
@@ -287,20 +284,16 @@ done:
 void eval_result_release(eval_result *v)
 {
     gallery_release(&v->mistakes);
-    free(v->confusion);
-    v->confusion = NULL;
+    free(v->by_class.at);
+    v->by_class.at = NULL;
 }
 
-double eval_main_figure(const eval_result *v, const char **name, bool *higher_is_better)
+rd_figure eval_main_figure(const eval_result *v)
 {
-    if (v->scored && v->n_figures > 0) {
-        *name = v->figure[0].name;
-        *higher_is_better = v->figure[0].higher_is_better;
-        return v->figure[0].value;
-    }
-    *name = v->classes ? "accuracy" : "loss";
-    *higher_is_better = v->classes;
-    return v->classes ? v->accuracy : v->loss;
+    rd_figure f;
+    if (v->scored && v->n_figures > 0) return v->figure[0];
+    if (v->classes && class_deciding_figure(&v->by_class, &f)) return f;
+    return (rd_figure){"loss", v->loss, false};
 }
 
 rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st)
@@ -368,18 +361,12 @@ static json_t *real_or_null(double v)
 
 static void evaluate_report(rd_run *r, const eval_result *v)
 {
-    char count[32], right[32];
+    char count[32], classes[512];
     rd_live(r->log, NULL);
     if (v->classes) {
-        char top5[48] = "";
-        if (v->n_classes > 5)
-            (void)snprintf(top5, sizeof top5, "  top-5 %.3f %%", 100.0 * console_real(v->top5));
-        rd_info(r->log,
-                "evaluation at step %" PRId64
-                ": loss %.6f  accuracy %.3f %% (%s of %s)%s  (%.1f s)",
-                r->progress.step, console_real(v->loss), 100.0 * console_real(v->accuracy),
-                rd_commas((double)v->n_correct, right), rd_commas((double)v->n_samples, count),
-                top5, v->seconds);
+        class_lines(&v->by_class, RD_CLASS_EVALUATION, "  ", classes, sizeof classes);
+        rd_info(r->log, "evaluation at step %" PRId64 ": loss %.6f%s  (%.1f s)", r->progress.step,
+                console_real(v->loss), classes, v->seconds);
         return;
     }
     rd_info(r->log,
@@ -391,8 +378,14 @@ static void evaluate_report(rd_run *r, const eval_result *v)
     if (v->scored) rd_info(r->log, "%s", v->line);
 }
 
+static void add_figures(json_t *o, const rd_figure *f, int n)
+{
+    for (int i = 0; i < n; i++) (void)json_object_set_new(o, f[i].name, real_or_null(f[i].value));
+}
+
 static json_t *as_json(const rd_run *r, const eval_result *v)
 {
+    rd_figure f[CLASS_FIGURES];
     json_t *o = json_object();
     (void)json_object_set_new(o, "step", json_integer((json_int_t)r->progress.step));
     (void)json_object_set_new(o, "loss", real_or_null(v->loss));
@@ -400,33 +393,36 @@ static json_t *as_json(const rd_run *r, const eval_result *v)
         (void)json_object_set_new(o, "loss_per_token", real_or_null(v->nll_per_token));
         (void)json_object_set_new(o, "perplexity", real_or_null(v->perplexity));
     }
-    (void)json_object_set_new(o, "accuracy", real_or_null(v->accuracy));
-    if (v->classes) (void)json_object_set_new(o, "accuracy_top5", real_or_null(v->top5));
+    if (!v->classes) (void)json_object_set_new(o, "accuracy", real_or_null(v->accuracy));
+    add_figures(o, f, v->classes ? class_figures(&v->by_class, f) : 0);
     (void)json_object_set_new(o, "samples", json_integer((json_int_t)v->n_samples));
     (void)json_object_set_new(o, "targets", json_integer((json_int_t)v->n_targets));
-    for (int i = 0; i < v->n_figures; i++)
-        (void)json_object_set_new(o, v->figure[i].name, real_or_null(v->figure[i].value));
+    add_figures(o, v->figure, v->n_figures);
     if (v->scored) (void)json_object_set_new(o, "score_line", json_string(v->line));
     (void)json_object_set_new(o, "eval_s", json_real(v->seconds));
     return o;
+}
+
+static void write_figures(rd_events *e, int64_t step, const rd_figure *f, int n, rd_status *st)
+{
+    for (int i = 0; i < n; i++) (void)rd_events_scalar(e, step, f[i].name, f[i].value, st);
 }
 
 static void write_events(const rd_run *r, eval_records *e, const eval_result *v, rd_status *st)
 {
     const int64_t step = r->progress.step;
     (void)rd_events_scalar(e->events, step, "loss", v->loss, st);
-    (void)rd_events_scalar(e->events, step, "accuracy", v->accuracy, st);
     if (v->classes) {
-        (void)rd_events_scalar(e->events, step, "accuracy_top5", v->top5, st);
+        rd_figure f[CLASS_FIGURES];
+        write_figures(e->events, step, f, class_figures(&v->by_class, f), st);
         gallery_write(e->events, step, "mistakes", &v->mistakes, r->eval_data, st);
-        if (v->confusion)
-            confusion_write(e->events, step, v->confusion, v->n_classes, r->eval_data, st);
+        class_draw(&v->by_class, r->eval_data, e->events, step, st);
     } else {
+        (void)rd_events_scalar(e->events, step, "accuracy", v->accuracy, st);
         (void)rd_events_scalar(e->events, step, "loss_per_token", v->nll_per_token, st);
         (void)rd_events_scalar(e->events, step, "perplexity", v->perplexity, st);
     }
-    for (int i = 0; i < v->n_figures; i++)
-        (void)rd_events_scalar(e->events, step, v->figure[i].name, v->figure[i].value, st);
+    write_figures(e->events, step, v->figure, v->n_figures, st);
     (void)rd_events_flush(e->events, st);
 }
 

@@ -2,17 +2,19 @@
 #ifndef RD_RUN_EVALUATE_H
 #define RD_RUN_EVALUATE_H
 
+#include "class_counts.h"
 #include "pictures.h"
 #include "rd/metric.h"
 #include "rd/records.h"
 #include "run.h"
 
 typedef struct eval_result {
-    int64_t n_samples, n_targets, n_correct, n_top5;
-    double loss, nll_per_token, perplexity, accuracy, top5;
+    int64_t n_samples, n_targets;
+    double loss, nll_per_token, perplexity;
     double seconds; /* time of the evaluation */
 
-    /* sentences: the score */
+    /* sentences: share of the target tokens whose prediction is right, and the score */
+    double accuracy;
     bool scored;
     int64_t counts[RD_METRIC_COUNTS];
     rd_figure figure[RD_METRIC_FIGURES];
@@ -20,10 +22,9 @@ typedef struct eval_result {
     char line[512]; /* the metric's line for the console */
 
     /* images: classes */
-    bool classes; /* an image model: top5 and the following fields are valid */
-    int64_t n_classes;
-    int64_t *confusion; /* owned; [n_classes^2], row: label; NULL: too many classes */
-    gallery mistakes;   /* rank 0; the samples with the lowest ids */
+    bool classes;          /* an image model: the following fields are valid */
+    class_counts by_class; /* at: owned */
+    gallery mistakes;      /* rank 0; the samples with the lowest ids */
 } eval_result;
 
 /* Collective. Evaluates the present weights on r->eval_data. RD_ESTOP: stopped on request. The
@@ -31,9 +32,8 @@ typedef struct eval_result {
 rd_code run_evaluate(rd_run *r, eval_result *out, rd_status *st);
 void eval_result_release(eval_result *v);
 
-/* Returns the figure that decides which checkpoint is best, and its name. The plateau rule can use
- * it, too. */
-double eval_main_figure(const eval_result *v, const char **name, bool *higher_is_better);
+/* Returns the figure that decides which checkpoint is best. The plateau rule can use it, too. */
+rd_figure eval_main_figure(const eval_result *v);
 
 /* LOGDIR/eval. Rank 0 only. */
 typedef struct eval_records {

@@ -1,5 +1,5 @@
 /* pictures.c -- samples of an image model as pictures for TensorBoard: several side by side, with a
- * table that names them, and the confusion matrix.
+ * table that names them.
  *
  * A batch holds pixels as the model takes them. The dataset's mean and deviation turn them back. */
 #include "pictures.h"
@@ -216,66 +216,4 @@ void gallery_write(rd_events *e, int64_t step, const char *tag, const gallery *g
     (void)rd_events_image(e, step, tag, (int)k.w, (int)k.h, (int)k.c, k.at, st);
     free(k.at);
     write_table(e, step, tag, g, d, st);
-}
-
-typedef struct confused {
-    int64_t count, label, taken_for;
-} confused;
-
-static int most_first(const void *a, const void *b)
-{
-    const confused *x = a, *y = b;
-    if (x->count != y->count) return x->count > y->count ? -1 : 1;
-    if (x->label != y->label) return x->label < y->label ? -1 : 1;
-    return x->taken_for < y->taken_for ? -1 : x->taken_for > y->taken_for;
-}
-
-/* Writes a table of the most frequent confusions. */
-static void write_confused(rd_events *e, int64_t step, const int64_t *counts, int64_t n,
-                           const rd_dataset *d, rd_status *st)
-{
-    enum { MOST = 20 };
-    confused *all = malloc((size_t)(n * n) * sizeof *all);
-    rd_strbuf md = {0};
-    int64_t m = 0;
-    if (!all) return;
-    for (int64_t i = 0; i < n * n; i++)
-        if (counts[i] > 0 && i / n != i % n) all[m++] = (confused){counts[i], i / n, i % n};
-    qsort(all, (size_t)m, sizeof *all, most_first);
-    rd_strbuf_puts(&md, "| samples | label | taken for |\n|---|---|---|\n");
-    for (int64_t i = 0; i < m && i < MOST; i++) {
-        rd_strbuf_printf(&md, "| %" PRId64 " | ", all[i].count);
-        rd_dataset_class_text(d, (int32_t)all[i].label, &md);
-        rd_strbuf_puts(&md, " | ");
-        rd_dataset_class_text(d, (int32_t)all[i].taken_for, &md);
-        rd_strbuf_puts(&md, " |\n");
-    }
-    if (m > 0) (void)rd_events_text(e, step, "confusion_matrix/names", rd_strbuf_str(&md), st);
-    rd_strbuf_release(&md);
-    free(all);
-}
-
-void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t n,
-                     const rd_dataset *d, rd_status *st)
-{
-    enum { SIDE = 256, SMALLEST = 3, LARGEST = 32, GAP = 1 };
-    canvas k;
-    if (!e || n < 1) return;
-    const int64_t fit = SIDE / n, cell = fit < SMALLEST ? SMALLEST : fit > LARGEST ? LARGEST : fit;
-    if (!canvas_new(&k, n * cell + GAP, n * cell + GAP, 3)) return;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = 0;
-        for (int64_t j = 0; j < n; j++) row += counts[i * n + j];
-        for (int64_t j = 0; j < n; j++) {
-            /* The square root makes a mistake in a hundred visible. */
-            const double share = row > 0 ? sqrt((double)counts[i * n + j] / (double)row) : 0.0;
-            const uint8_t pale = (uint8_t)(240.0 - 240.0 * share),
-                          full = (uint8_t)(240.0 - 90.0 * share);
-            const uint8_t colour[3] = {i == j ? pale : full, i == j ? full : pale, pale};
-            pictures_fill(&k, j * cell + GAP, i * cell + GAP, cell - GAP, cell - GAP, colour);
-        }
-    }
-    (void)rd_events_image(e, step, "confusion_matrix", (int)k.w, (int)k.h, 3, k.at, st);
-    free(k.at);
-    write_confused(e, step, counts, n, d, st);
 }

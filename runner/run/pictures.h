@@ -36,8 +36,4 @@ rd_code gallery_gather(rd_run *r, gallery *g, rd_status *st);
 void gallery_write(rd_events *e, int64_t step, const char *tag, const gallery *g,
                    const rd_dataset *d, rd_status *st);
 
-/* Writes the confusion matrix as a picture. counts[n * n]: row: label, column: prediction. */
-void confusion_write(rd_events *e, int64_t step, const int64_t *counts, int64_t n,
-                     const rd_dataset *d, rd_status *st);
-
 #endif

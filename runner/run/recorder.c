@@ -58,12 +58,20 @@ static void write_config(recorder *c, rd_status *st)
     free(text);
 }
 
+/* "eval_accuracy" */
+static const char *evaluation_tag(const rd_figure *f, char out[64])
+{
+    (void)snprintf(out, 64, "eval_%s", f->name);
+    return out;
+}
+
 rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
 {
     static const char *const text_tags[] = {"loss", "Loss_Optimization/learning_rate",
                                             "Eval_BLEU_Score", NULL};
-    static const char *const image_tags[] = {"loss", "Loss_Optimization/learning_rate", "accuracy",
-                                             "eval_accuracy", NULL};
+    rd_figure f = {.name = ""};
+    char eval_tag[64] = "";
+    const char *image_tags[] = {"loss", "Loss_Optimization/learning_rate", NULL, NULL, NULL};
     char path[4200];
     json_t *flat = NULL;
     recorder *c = calloc(1, sizeof *c);
@@ -74,6 +82,10 @@ rd_code recorder_new(rd_run *r, recorder **out, rd_status *st)
     RD_TRY(rd_metrics_new(path, r->progress.step, &c->metrics, st));
     RD_TRY(rd_events_new(r->cli->logdir, r->progress.step, &c->events, st));
     write_config(c, st);
+    if (run_is_image(r) && class_deciding_name(r->spec.n_classes, f.name, st)) {
+        image_tags[2] = f.name;
+        image_tags[3] = evaluation_tag(&f, eval_tag);
+    }
     flat = flat_config(r);
     (void)rd_events_hparams(c->events, flat, run_is_image(r) ? image_tags : text_tags, st);
     json_decref(flat);
@@ -164,11 +176,10 @@ static void write_metrics(recorder *c, const step_record *s)
         add_real(o, "loss_per_token", s->nll_per_token);
         add_real(o, "perplexity", exp(s->nll_per_token));
     }
-    add_real(o, "accuracy", s->accuracy);
-    if (image) {
-        add_real(o, "accuracy_top5", s->top5);
-        add_real(o, "accuracy_mean", s->accuracy_mean);
-        add_real(o, "accuracy_top5_mean", s->top5_mean);
+    for (int i = 0; i < s->n_figures; i++) add_real(o, s->figure[i].name, s->figure[i].value);
+    for (int i = 0; i < s->n_means; i++) {
+        (void)snprintf(key, sizeof key, "%s_mean", s->mean[i].name);
+        add_real(o, key, s->mean[i].value);
     }
     add_real(o, "learning_rate", s->learning_rate);
     add_real(o, "grad_norm", s->grad_norm);
@@ -234,11 +245,12 @@ void recorder_step(recorder *c, const step_record *s, bool histograms)
     if (c->run->optim_config.has_max_grad_norm)
         recorder_scalar(c, s->step, "Loss_Optimization/global_norm/clipped_gradient_norm",
                         s->clipped_norm);
-    recorder_scalar(c, s->step, "accuracy", s->accuracy);
+    if (s->n_figures > 0) recorder_scalar(c, s->step, s->figure[0].name, s->figure[0].value);
     if (s->step_s > 0.0) recorder_scalar(c, s->step, "global_step/sec", 1.0 / s->step_s);
     if (run_is_image(c->run)) {
         char key[64];
-        recorder_scalar(c, s->step, "accuracy_top5", s->top5);
+        for (int i = 1; i < s->n_figures; i++)
+            recorder_scalar(c, s->step, s->figure[i].name, s->figure[i].value);
         recorder_scalar(c, s->step, speed_key(c->run, key), s->samples_per_s);
     } else {
         recorder_scalar(c, s->step, "loss_per_token", s->nll_per_token);
@@ -275,11 +287,21 @@ void recorder_sample(recorder *c, int64_t step, const char *source, const char *
     warn_once(c, &own);
 }
 
-void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, double accuracy)
+void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, const class_counts *k)
 {
+    int n;
+    const rd_class_metric_def *const *defs = rd_class_metric_defs(&n);
     if (!c) return;
     recorder_scalar(c, epoch, "TrainEpochLoss", mean_loss);
-    if (run_is_image(c->run)) recorder_scalar(c, epoch, "TrainEpochAccuracy", accuracy);
+    for (int i = 0; run_is_image(c->run) && i < n; i++)
+        if (defs[i]->epoch_tag)
+            recorder_scalar(c, epoch, defs[i]->epoch_tag, class_first_figure(k, i).value);
+}
+
+void recorder_evaluation(recorder *c, int64_t step, const rd_figure *f)
+{
+    char tag[64];
+    recorder_scalar(c, step, evaluation_tag(f, tag), f->value);
 }
 
 void recorder_pictures(recorder *c, int64_t step, const gallery *g)

@@ -3,6 +3,7 @@
 #ifndef RD_RUN_RECORDER_H
 #define RD_RUN_RECORDER_H
 
+#include "class_counts.h"
 #include "pictures.h"
 #include "run.h"
 
@@ -12,14 +13,19 @@ typedef struct step_record {
     double epoch_part; /* 0 .. 1 */
 
     /* this step */
-    double loss, nll_per_token, accuracy, top5;
+    double loss, nll_per_token;
+    rd_figure figure[CLASS_FIGURES + 1]; /* accuracy of tokens, or those of the class metrics */
+    int n_figures;
     double learning_rate, grad_norm, clipped_norm;
     const double *param_norm; /* [rd_params_n]; NULL: not measured */
     double samples, targets;
     double step_bytes; /* peak of the step's arena; on a GPU of all its memory */
 
     /* this window */
-    double loss_mean, accuracy_mean, top5_mean;
+    double loss_mean;
+    rd_figure mean[CLASS_FIGURES]; /* of the class metrics */
+    int n_means;
+    char class_line[384]; /* the class metrics' part of the line for the console */
     double tokens_per_s, target_tokens_per_s, samples_per_s;
     double step_s;
     double input_wait; /* share of the time, mean over ranks */
@@ -48,7 +54,10 @@ void recorder_sample(recorder *c, int64_t step, const char *source, const char *
                      const char *predicted);
 
 /* Writes the figures of an epoch that is done. epoch: its number, from 0. */
-void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, double accuracy);
+void recorder_epoch(recorder *c, int64_t epoch, double mean_loss, const class_counts *k);
+
+/* Writes the figure of an image model's evaluation that decides which checkpoint is best. */
+void recorder_evaluation(recorder *c, int64_t step, const rd_figure *f);
 
 /* Writes sample images. */
 void recorder_pictures(recorder *c, int64_t step, const gallery *g);

@@ -337,7 +337,7 @@ static rd_code forward_backward(stepper *s, const rd_batch *b, step_sums *sum, r
     sum->nll += out.nll_sum;
     sum->targets += out.n_targets;
     sum->correct += out.n_correct;
-    sum->top5 += out.n_top5;
+    class_sums_add(sum->classes, r->spec.n_classes, b, &out);
     sum->tokens_src += out.n_tokens_src;
     sum->tokens_tgt += out.n_tokens_tgt;
     sum->samples += (double)b->n;

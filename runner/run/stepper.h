@@ -2,17 +2,19 @@
 #ifndef RD_RUN_STEPPER_H
 #define RD_RUN_STEPPER_H
 
+#include "class_counts.h"
 #include "pictures.h"
 #include "run.h"
 
 /* Sums over the samples of all ranks: the control block of a step. Doubles only. */
 typedef struct step_sums {
-    double loss, weight, nll, targets, correct, top5, tokens_src, tokens_tgt, samples;
-    double hash;       /* sum of hashes of the sample ids */
-    double input_s;    /* time spent waiting for input */
-    double flops;      /* where stepper.count_flops */
-    double stop, save; /* number of ranks with a request */
-    double skipped;    /* number of steps skipped in a row before this one, summed over ranks */
+    double loss, weight, nll, targets, correct, tokens_src, tokens_tgt, samples;
+    double classes[STEP_CLASS_COUNTS]; /* counts of the class metrics */
+    double hash;                       /* sum of hashes of the sample ids */
+    double input_s;                    /* time spent waiting for input */
+    double flops;                      /* where stepper.count_flops */
+    double stop, save;                 /* number of ranks with a request */
+    double skipped; /* number of steps skipped in a row before this one, summed over ranks */
 } step_sums;
 
 /* Samples of this rank: one micro-batch of a global batch. */

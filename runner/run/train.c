@@ -32,7 +32,8 @@ static const int64_t retry_s = 300;
 
 /* Sums over steps. */
 typedef struct train_window {
-    double seconds, input_s, loss, weight, targets, correct, top5, src, tgt, samples;
+    double seconds, input_s, loss, weight, targets, correct, src, tgt, samples;
+    double classes[STEP_CLASS_COUNTS];
     int64_t steps;
 } train_window;
 
@@ -143,17 +144,17 @@ static double rate_now(const trainer *t)
 static void apply_plateau(trainer *t, const eval_result *v)
 {
     rd_run *r = t->run;
-    const char *name = "loss";
-    bool higher = false;
-    double value = v->loss;
-    if (r->schedule_config.plateau_monitor == RD_MONITOR_FIGURE)
-        value = eval_main_figure(v, &name, &higher);
+    const rd_figure f = r->schedule_config.plateau_monitor == RD_MONITOR_FIGURE
+                            ? eval_main_figure(v)
+                            : (rd_figure){"loss", v->loss, false};
     const double rate = rate_now(t) / rd_schedule_factor(&r->schedule_config, r->world->size);
-    if (!rd_plateau_update(&r->schedule_config, &r->progress.plateau, value, higher, rate)) return;
+    if (!rd_plateau_update(&r->schedule_config, &r->progress.plateau, f.value, f.higher_is_better,
+                           rate))
+        return;
     rd_info(r->log,
             "plateau: the %s has not improved on %.6g in %" PRId64
             " evaluation%s; the rate falls to %.6g",
-            name, r->progress.plateau.best, r->schedule_config.plateau_patience,
+            f.name, r->progress.plateau.best, r->schedule_config.plateau_patience,
             RD_S(r->schedule_config.plateau_patience), rate_now(t));
 }
 
@@ -165,8 +166,6 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     rd_run *r = t->run;
     eval_result v = {0};
     rd_status own = {0};
-    const char *name;
-    bool higher;
     times_enter(r, TIMES_EVALUATE);
     if (run_evaluate(r, &v, st) == RD_ESTOP) {
         *st = (rd_status){.rank = -1};
@@ -187,15 +186,15 @@ static rd_code evaluate(trainer *t, bool regular, bool *stop, rd_status *st)
     own = (rd_status){0};
     for (int i = 0; i < v.n_figures; i++)
         recorder_scalar(t->records, r->progress.step, v.figure[i].name, v.figure[i].value);
-    const double now = eval_main_figure(&v, &name, &higher);
-    if (v.classes) recorder_scalar(t->records, r->progress.step, "eval_accuracy", now);
+    const rd_figure now = eval_main_figure(&v);
+    if (v.classes) recorder_evaluation(t->records, r->progress.step, &now);
     if (r->progress.best_step < 0 || !isfinite(r->progress.best) ||
-        (higher ? now > r->progress.best : now < r->progress.best)) {
-        r->progress.best = now;
+        (now.higher_is_better ? now.value > r->progress.best : now.value < r->progress.best)) {
+        r->progress.best = now.value;
         r->progress.best_step = r->progress.step;
         if (run_save(r, "best", 1, &own) == RD_OK)
-            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step, name,
-                    now);
+            rd_info(r->log, "best so far: best-%" PRId64 ".npz (%s %.4g)", r->progress.step,
+                    now.name, now.value);
         else
             rd_warn(r->log, "%s; training goes on", own.msg);
     }
@@ -234,7 +233,7 @@ static void window_add(train_window *w, const step_sums *sum, double seconds)
     w->samples += sum->samples;
     w->targets += sum->targets;
     w->correct += sum->correct;
-    w->top5 += sum->top5;
+    for (int i = 0; i < STEP_CLASS_COUNTS; i++) w->classes[i] += sum->classes[i];
     if (!isfinite(sum->loss)) return;
     w->loss += sum->loss;
     w->weight += sum->weight;
@@ -243,6 +242,18 @@ static void window_add(train_window *w, const step_sums *sum, double seconds)
 static double ratio(double a, double b)
 {
     return b > 0.0 ? a / b : NAN;
+}
+
+/* Fills the figures of class metrics. */
+static void fill_classes(const rd_run *r, const step_sums *sum, const train_window *w,
+                         step_record *s)
+{
+    int64_t at[STEP_CLASS_COUNTS];
+    class_counts k = class_counts_of_sums(sum->classes, sum->targets, r->spec.n_classes, at);
+    s->n_figures = class_figures(&k, s->figure);
+    k = class_counts_of_sums(w->classes, w->targets, r->spec.n_classes, at);
+    s->n_means = class_figures(&k, s->mean);
+    class_lines(&k, RD_CLASS_STEP, "  ", s->class_line, sizeof s->class_line);
 }
 
 static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_stats *stats,
@@ -259,10 +270,6 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .loss = ratio(sum->loss, sum->weight),
                        .loss_mean = ratio(w->loss, w->weight),
                        .nll_per_token = ratio(sum->nll, sum->targets),
-                       .accuracy = ratio(sum->correct, sum->targets),
-                       .top5 = ratio(sum->top5, sum->targets),
-                       .accuracy_mean = ratio(w->correct, w->targets),
-                       .top5_mean = ratio(w->top5, w->targets),
                        .input_wait = w->input_s / (wall * r->world->size),
                        .learning_rate = lr,
                        .grad_norm = stats->grad_norm,
@@ -282,21 +289,29 @@ static void fill_record(const trainer *t, const step_sums *sum, const rd_optim_s
                        .step_bytes = r->gpu ? device_peak_bytes(r)
                                             : (double)rd_arena_peak(rd_tape_arena(r->tape))};
     s->eta_s = s->step_s * (double)(t->last_step - r->progress.step);
+    if (run_is_image(r)) {
+        fill_classes(r, sum, w, s);
+    } else {
+        s->figure[0] = (rd_figure){"accuracy", ratio(sum->correct, sum->targets), true};
+        s->n_figures = 1;
+    }
 }
 
 /* Reports the end of an epoch. done_before: epochs done before the step. */
 static void report_epoch(trainer *t, int64_t done_before)
 {
     rd_run *r = t->run;
-    char time[32], count[32], speed[32], more[128] = "";
+    char time[32], count[32], speed[32], classes[384], more[512] = "";
+    int64_t at[STEP_CLASS_COUNTS];
     const train_window *w = &t->since_epoch;
     const int64_t done = epochs_done(t);
     if (done == done_before) return;
-    const double mean = ratio(w->loss, w->weight), right = ratio(w->correct, w->targets);
+    const double mean = ratio(w->loss, w->weight);
+    const class_counts k = class_counts_of_sums(w->classes, w->targets, r->spec.n_classes, at);
     if (t->epoch_whole) {
+        class_lines(&k, RD_CLASS_EPOCH, ", ", classes, sizeof classes);
         if (run_is_image(r))
-            (void)snprintf(more, sizeof more, ", accuracy %.3f %%, %s %s/s, input wait %.1f %%",
-                           100.0 * console_real(right),
+            (void)snprintf(more, sizeof more, "%s, %s %s/s, input wait %.1f %%", classes,
                            rd_commas(ratio(w->samples, w->seconds), speed),
                            r->model->unit ? r->model->unit : "samples",
                            100.0 * w->input_s / (w->seconds * r->world->size));
@@ -305,7 +320,7 @@ static void report_epoch(trainer *t, int64_t done_before)
                 done, r->progress.step, rd_commas(w->samples, count), RD_S(w->samples),
                 console_real(mean), more,
                 console_duration((double)(rd_now_ns() - t->epoch_ns) * 1e-9, time));
-        recorder_epoch(t->records, done - 1, mean, right);
+        recorder_epoch(t->records, done - 1, mean, &k);
     }
     t->epoch_ns = rd_now_ns();
     t->since_epoch = (train_window){0};
