@@ -19,12 +19,12 @@ const char *rd_images_given(const rd_images *m)
     return s && s[0] ? s : NULL;
 }
 
-const char *rd_images_labels_given(const rd_images *m)
+const char *rd_images_labels_given(const rd_images *m, const char *const labels[3])
 {
-    const char *s = m->c.labels[m->split];
+    const char *s = labels[m->split];
     const bool own_data = m->split == RD_SPLIT_TEST && m->c.data[RD_SPLIT_TEST] &&
                           m->c.data[RD_SPLIT_TEST][0];
-    if ((!s || !s[0]) && m->split == RD_SPLIT_TEST && !own_data) s = m->c.labels[RD_SPLIT_EVAL];
+    if ((!s || !s[0]) && m->split == RD_SPLIT_TEST && !own_data) s = labels[RD_SPLIT_EVAL];
     return s && s[0] ? s : NULL;
 }
 
@@ -347,6 +347,14 @@ static void images_report(const rd_images *m, rd_comm *comm, int n_threads)
                 count_text(a, m->head.n_ignored, "file"));
 }
 
+static rd_code read_own(rd_images *m, const rd_option_group *own, const rd_dataset_args *a,
+                        rd_status *st)
+{
+    m->own = calloc(1, own->struct_bytes);
+    if (!m->own) return rd_fail(st, RD_EENV, "out of memory");
+    return rd_config_read(a->config, own, a->mode, m->own, st);
+}
+
 rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
                        const rd_dataset_args *a, void **self, rd_status *st)
 {
@@ -360,7 +368,8 @@ rd_code rd_images_open(const rd_images_kind *k, const rd_option_group *own,
         m->rank = rd_rank_of(a->comm);
         m->size = a->shard ? rd_size_of(a->comm) : 1;
         for (int i = 0; i < RD_IMAGE_BLOCKS; i++) rd_block_init(&m->block[i], false);
-        (void)rd_images_config_read(a, own, &m->c, &m->render, st);
+        if (rd_images_config_read(a, &m->c, &m->render, st) == RD_OK && own)
+            (void)read_own(m, own, a, st);
         m->config_classes = m->c.n_classes;
         m->label_offset = m->c.label_offset;
         if (st->code == RD_OK && m->config_classes > 0 && m->config_classes <= m->label_offset)
@@ -403,6 +412,7 @@ void rd_images_close(void *self)
     for (int k = 0; k < RD_IMAGE_BLOCKS; k++) rd_block_free(&m->block[k]);
     free(m->class_names);
     free(m->shards);
+    free(m->own);
     free(m);
 }
 

@@ -169,12 +169,11 @@ static rd_code in_order(const rd_dataset_args *a, const char *low_key, double lo
                    rd_config_where(a->config, low_key), low_key, low, high_key, high);
 }
 
-rd_code rd_images_config_read(const rd_dataset_args *a, const rd_option_group *own,
-                              rd_images_config *c, rd_render *r, rd_status *st)
+rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_render *r,
+                              rd_status *st)
 {
     const double degree = 3.14159265358979323846 / 180.0;
     RD_TRY(rd_config_read(a->config, &rd_group_images, a->mode, c, st));
-    if (own) RD_TRY(rd_config_read_more(a->config, own, a->mode, c, st));
     if (c->image_channels == 2)
         return rd_fail(st, RD_EUSAGE, "%s: 'image_channels' is 1 (grey) or 3 (colour)",
                        rd_config_where(a->config, "image_channels"));

@@ -37,11 +37,10 @@ typedef enum rd_normalization {
     RD_NORM_MNIST,
     RD_NORM_CUSTOM
 } rd_normalization;
-typedef enum rd_synthetic { RD_SYNTHETIC_LEARNABLE, RD_SYNTHETIC_RANDOM } rd_synthetic;
 
 typedef struct rd_images_config {
     const char *data_dir, *data_location;
-    const char *data[3], *labels[3]; /* [rd_split] */
+    const char *data[3]; /* [rd_split] */
     int64_t n_classes, label_offset, image_size, image_width, image_channels, eval_resize;
     rd_augment augmentation;
     rd_angle_unit affine_shear_unit;
@@ -50,23 +49,18 @@ typedef struct rd_images_config {
     double affine_rotation, affine_shift, affine_shear, affine_zoom, affine_center_offset;
     double crop_scale_min, crop_scale_max, crop_ratio_min, crop_ratio_max;
     int64_t crop_pad, data_threads, seed;
-    /* of imagenet_tar */
-    const char *synsets_file;
-    /* of synthetic_images */
-    int64_t synthetic_samples, synthetic_eval_samples;
-    rd_synthetic synthetic_kind;
 } rd_images_config;
-/* The keys of all image datasets. Keys of one of them are in its own group; all rows fill an
- * rd_images_config. */
+/* The keys of all image datasets. A key of one of them is in its own group, which fills a struct of
+ * the dataset's file (rd_images.own). */
 extern const rd_option_group rd_group_images;
-/* Rows of the datasets whose labels are in separate files. */
-#define RD_OPT_LABELS                                                                       \
-    RD_OPT_STRING(rd_images_config, eval_labels, labels[RD_SPLIT_EVAL], NULL,               \
+/* Rows of the datasets whose labels are in separate files. T has `const char *labels[3]`. */
+#define RD_OPT_LABELS(T)                                                                    \
+    RD_OPT_STRING(T, eval_labels, labels[RD_SPLIT_EVAL], NULL,                              \
                   "idx: label file of the evaluation data, if it does not have its usual "  \
                   "name. imagenet_tar: labels of the flat validation archive, one image a " \
                   "line: WordNet id, or ILSVRC id (with synsets_file), or file name and "   \
                   "class"),                                                                 \
-        RD_OPT_STRING(rd_images_config, test_labels, labels[RD_SPLIT_TEST], NULL,           \
+        RD_OPT_STRING(T, test_labels, labels[RD_SPLIT_TEST], NULL,                          \
                       "idx, imagenet_tar: label file of test_data, as eval_labels")
 
 /* ---- how a sample is rendered: the config in numbers (images_config.c) ---- */
@@ -86,10 +80,9 @@ typedef struct rd_render {
     uint64_t seed;
 } rd_render;
 
-/* Reads rd_group_images and the dataset's own group (NULL: none). Fills all fields of *r except h,
- * w and c. */
-rd_code rd_images_config_read(const rd_dataset_args *a, const rd_option_group *own,
-                              rd_images_config *c, rd_render *r, rd_status *st);
+/* Reads rd_group_images. Fills all fields of *r except h, w and c. */
+rd_code rd_images_config_read(const rd_dataset_args *a, rd_images_config *c, rd_render *r,
+                              rd_status *st);
 
 /* ---- pixels ---- */
 typedef struct rd_pixels {
@@ -248,6 +241,7 @@ typedef struct rd_shard_files rd_shard_files;
 struct rd_images {
     const rd_images_kind *kind;
     rd_images_config c; /* all zero once the dataset is open */
+    void *own; /* owned; struct of the dataset's own group. Its strings are valid in load */
     rd_mode mode;
     rd_split split;
     rd_render render;
@@ -305,7 +299,7 @@ rd_code rd_images_path(const rd_images *m, const char *name, char out[RD_PATH_BY
 const char *rd_images_given(const rd_images *m);
 
 /* Returns the same for train_labels, eval_labels and test_labels. */
-const char *rd_images_labels_given(const rd_images *m);
+const char *rd_images_labels_given(const rd_images *m, const char *const labels[3]);
 
 /* Returns whether the split is the training split. */
 bool rd_images_train_like(const rd_images *m);

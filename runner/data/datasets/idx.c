@@ -9,6 +9,10 @@
 
 enum { TYPE_U8 = 0x08, MAX_DIM = 4, DEFAULT_CLASSES = 10 };
 
+typedef struct idx_keys {
+    const char *labels[3]; /* [rd_split] */
+} idx_keys;
+
 typedef struct idx_head {
     int n_dim;
     int64_t dim[MAX_DIM];
@@ -167,7 +171,8 @@ static rd_code labels_beside(const char *images, char out[RD_PATH_BYTES], rd_sta
 static rd_code find_files(const rd_images *m, char images[RD_PATH_BYTES],
                           char labels[RD_PATH_BYTES], rd_status *st)
 {
-    const char *given = rd_images_given(m), *given_labels = rd_images_labels_given(m);
+    const idx_keys *keys = m->own;
+    const char *given = rd_images_given(m), *given_labels = rd_images_labels_given(m, keys->labels);
     if (given)
         RD_TRY(rd_images_path(m, given, images, st));
     else
@@ -206,11 +211,11 @@ done:
 }
 
 static const rd_option idx_rows[] = {
-    RD_OPT_STRING(rd_images_config, train_labels, labels[RD_SPLIT_TRAIN], NULL,
+    RD_OPT_STRING(idx_keys, train_labels, labels[RD_SPLIT_TRAIN], NULL,
                   "idx: label file of the training data, if it does not have its usual name"),
-    RD_OPT_LABELS, RD_OPT_END};
+    RD_OPT_LABELS(idx_keys), RD_OPT_END};
 static const rd_option_group idx_group = {"idx", "dataset idx: label files", idx_rows,
-                                          sizeof(rd_images_config)};
+                                          sizeof(idx_keys)};
 
 static const rd_images_kind idx = {.name = "idx", .load = idx_load};
 

@@ -16,6 +16,11 @@
 
 enum { SIDE = 224, MAX_IDS = 1 << 20, ID_BYTES = 64, INNER_MAX = 1 << 30 };
 
+typedef struct imagenet_tar_keys {
+    const char *labels[3]; /* [rd_split] */
+    const char *synsets_file;
+} imagenet_tar_keys;
+
 /* A sorted list of WordNet ids. */
 typedef struct ids {
     char (*at)[ID_BYTES];
@@ -371,15 +376,16 @@ done:
 static rd_code imagenet_tar_read_labels(rd_images *m, labels *x, rd_status *st)
 {
     char train[RD_PATH_BYTES], synsets[RD_PATH_BYTES];
-    const char *given = m->c.data[RD_SPLIT_TRAIN], *file = rd_images_labels_given(m);
+    const imagenet_tar_keys *keys = m->own;
+    const char *given = m->c.data[RD_SPLIT_TRAIN], *file = rd_images_labels_given(m, keys->labels);
     if (!file)
         return rd_fail(
             st, RD_EUSAGE,
             "missing key 'eval_labels': the classes of the validation images, one image a "
             "line; add it to the config");
     RD_TRY(rd_images_path(m, file, x->path, st));
-    if (m->c.synsets_file && m->c.synsets_file[0]) {
-        RD_TRY(rd_images_path(m, m->c.synsets_file, synsets, st));
+    if (keys->synsets_file && keys->synsets_file[0]) {
+        RD_TRY(rd_images_path(m, keys->synsets_file, synsets, st));
         if (each_line(synsets, add_synset, x, st) != RD_OK) rd_status_prefix(st, "synsets_file");
         RD_TRY(st->code);
     }
@@ -500,14 +506,14 @@ done:
 }
 
 static const rd_option imagenet_tar_rows[] = {
-    RD_OPT_LABELS,
-    RD_OPT_STRING(rd_images_config, synsets_file, synsets_file, NULL,
+    RD_OPT_LABELS(imagenet_tar_keys),
+    RD_OPT_STRING(imagenet_tar_keys, synsets_file, synsets_file, NULL,
                   "imagenet_tar: WordNet id of each ILSVRC id, one class a line (\"n02119789 1 "
                   "kit_fox\", or line k for id k)"),
     RD_OPT_END};
 static const rd_option_group imagenet_tar_group = {"imagenet_tar",
                                                    "dataset imagenet_tar: label files",
-                                                   imagenet_tar_rows, sizeof(rd_images_config)};
+                                                   imagenet_tar_rows, sizeof(imagenet_tar_keys)};
 
 static const rd_images_kind imagenet_tar = {
     .name = "imagenet_tar", .load = imagenet_tar_load, .side = SIDE};

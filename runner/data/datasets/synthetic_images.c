@@ -20,6 +20,14 @@ enum {
     DEFAULT_CLASSES = 1000,
     SIDE = 224
 };
+/* In the order of the words of the key synthetic_kind. */
+typedef enum synthetic_kind { LEARNABLE, RANDOM } synthetic_kind;
+
+typedef struct synthetic_images_keys {
+    int64_t samples, eval_samples;
+    synthetic_kind kind;
+} synthetic_images_keys;
+
 static const uint64_t data_seed = 20180115, eval_stream = (uint64_t)1 << 40;
 
 /* Block RD_BLOCK_PIXELS holds NOISE bytes, then (learnable) the patterns of at most PATTERN_SIDE
@@ -119,15 +127,15 @@ static rd_code make_noise(rd_images *m, bool learnable, rd_status *st)
 
 static rd_code synthetic_load(rd_images *m, rd_status *st)
 {
+    const synthetic_images_keys *keys = m->own;
     const int64_t n_classes = m->config_classes > 0 ? m->config_classes - m->label_offset
                                                     : DEFAULT_CLASSES;
     const int64_t h = m->c.image_size > 0 ? m->c.image_size : SIDE,
                   w = m->c.image_width > 0 ? m->c.image_width : h;
     const int64_t c = m->c.image_channels > 0 ? m->c.image_channels : 3;
-    const int64_t n = rd_images_train_like(m) ? m->c.synthetic_samples
-                                              : m->c.synthetic_eval_samples;
+    const int64_t n = rd_images_train_like(m) ? keys->samples : keys->eval_samples;
     const int64_t ph = pattern_side(h), pw = pattern_side(w), most = TABLE / (ph * pw * c);
-    const bool learnable = m->c.synthetic_kind == RD_SYNTHETIC_LEARNABLE;
+    const bool learnable = keys->kind == LEARNABLE;
     const int64_t n_patterns = !learnable         ? 0
                                : n_classes < most ? n_classes
                                                   : most; /* more classes share them */
@@ -148,20 +156,19 @@ done:
     return st->code;
 }
 
-static const char *const kinds[] = {
-    [RD_SYNTHETIC_LEARNABLE] = "learnable", [RD_SYNTHETIC_RANDOM] = "random", NULL};
+static const char *const kinds[] = {[LEARNABLE] = "learnable", [RANDOM] = "random", NULL};
 static const rd_option synthetic_images_rows[] = {
-    RD_OPT_INT(rd_images_config, synthetic_samples, synthetic_samples, "1281167", 1, 1LL << 31,
+    RD_OPT_INT(synthetic_images_keys, synthetic_samples, samples, "1281167", 1, 1LL << 31,
                "synthetic_images: number of training samples"),
-    RD_OPT_INT(rd_images_config, synthetic_eval_samples, synthetic_eval_samples, "1000", 1,
-               1LL << 31, "synthetic_images: number of evaluation samples"),
-    RD_OPT_ENUM(rd_images_config, synthetic_kind, synthetic_kind, "\"learnable\"", kinds,
+    RD_OPT_INT(synthetic_images_keys, synthetic_eval_samples, eval_samples, "1000", 1, 1LL << 31,
+               "synthetic_images: number of evaluation samples"),
+    RD_OPT_ENUM(synthetic_images_keys, synthetic_kind, kind, "\"learnable\"", kinds,
                 "synthetic_images: a pattern for each class under noise, or noise alone with "
                 "random labels"),
     RD_OPT_END};
 static const rd_option_group synthetic_images_group = {
     "synthetic_images", "dataset synthetic_images: size and kind", synthetic_images_rows,
-    sizeof(rd_images_config)};
+    sizeof(synthetic_images_keys)};
 
 static const rd_images_kind synthetic = {
     .name = "synthetic_images", .load = synthetic_load, .make = synthetic_make, .side = SIDE};
