@@ -121,21 +121,29 @@ bool rd_plateau_update(const rd_schedule_config *c, rd_plateau *p, double value,
                        bool higher_is_better, double rate);
 
 /* ---- optimizers ---- */
+/* The keys that one optimizer alone reads: memory for the struct of its group `own`, which only its
+ * own files know. Numbers, flags and enums; no strings. */
+enum { RD_OPTIM_OWN_BYTES = 128 };
+typedef union rd_optim_own {
+    double real;
+    int64_t integer;
+    unsigned char bytes[RD_OPTIM_OWN_BYTES];
+} rd_optim_own;
+
 typedef struct rd_optim_config {
     const char *optimizer;
-    double opt_momentum, adam_beta1, adam_beta2, adam_epsilon, adagrad_init, adadelta_rho,
-        adadelta_epsilon;
-    double rmsprop_decay, rmsprop_momentum, rmsprop_epsilon, lars_eta, lars_epsilon;
+    double opt_momentum;
     double max_grad_norm, lars_nu, loss_scale, weight_decay;
     bool has_max_grad_norm, has_lars_nu, has_loss_scale;
     bool weight_decay_all; /* decays RD_PARAM_NO_DECAY too */
+    bool has_own; /* `own` was read from a config; otherwise rd_optim_new fills in defaults */
+    rd_optim_own own;
 } rd_optim_config;
-/* The keys that every optimizer reads. The others are in the optimizers' own groups. All rows fill
- * an rd_optim_config. */
+/* The keys that every optimizer reads. They fill an rd_optim_config, as opt_momentum does, which
+ * several optimizers read. An optimizer's own keys fill a struct of its file. */
 extern const rd_option_group rd_group_optim;
-/* opt_momentum, which several optimizers read. */
 extern const rd_option_group rd_group_momentum;
-/* Reads the keys of all optimizers. */
+/* Reads rd_group_optim, and the keys of the optimizer that the config names. */
 rd_code rd_optim_read(const rd_config *cfg, rd_mode mode, rd_optim_config *out, rd_status *st);
 /* Refuses keys that exclude each other (RD_EUSAGE): max_grad_norm beside lars_nu or the optimizer
  * lars; lars_nu beside weight_decay or the optimizer lars. */
@@ -145,6 +153,7 @@ rd_code rd_optim_check(const rd_optim_config *c, const rd_config *cfg, rd_status
  * the parameters. */
 typedef struct rd_update {
     const rd_optim_config *c;
+    const void *own; /* struct of the optimizer's group `own` */
     double lr;
     int64_t t; /* number of the step, from 1 */
     float *w;  /* weights */
@@ -153,6 +162,9 @@ typedef struct rd_update {
     int64_t lo, hi;
     int64_t row; /* > 0: [lo, hi) is whole rows of this size, each with a gradient that is not 0 */
 } rd_update;
+typedef struct rd_trust_ratio {
+    double eta, epsilon;
+} rd_trust_ratio;
 typedef struct rd_optim_sweep rd_optim_sweep; /* runner/optim/optim_gpu.h */
 typedef struct rd_optimizer_def {
     const char *name, *about;
@@ -161,11 +173,13 @@ typedef struct rd_optimizer_def {
     const rd_option_group *group, *own;
     int n_slots;
     const char *slot_name[3]; /* "m" "v": names in checkpoints are <param>/<slot> */
-    double (*slot_init)(const rd_optim_config *c, int slot); /* NULL: 0 */
+    /* Returns the first value of a slot's elements. own: as in rd_update. NULL: 0. */
+    double (*slot_init)(const void *own, int slot);
     bool skips_zero_rows; /* wants update.row for RD_PARAM_ROWS */
-    /* The caller multiplies g by LARS' ratio r = lars_eta |w| / (|g| + weight_decay |w| +
-     * lars_epsilon) of each parameter without RD_PARAM_NO_DECAY; r = 1 if a norm is zero. */
-    bool trust_ratio;
+    /* Returns eta and epsilon of LARS' trust ratio r = eta |w| / (|g| + weight_decay |w| + epsilon).
+     * update then gets r (g + weight_decay w) for the gradient of each parameter without
+     * RD_PARAM_NO_DECAY; r = 1 if a norm is zero. own: as in rd_update. NULL: no trust ratio. */
+    rd_trust_ratio (*trust_ratio)(const void *own);
     /* A loop that the compiler vectorises. The arithmetic does not depend on how [lo, hi) is
      * cut. */
     void (*update)(const rd_update *u);

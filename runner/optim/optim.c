@@ -69,6 +69,7 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     o->n_threads = n_threads < 1 ? 1 : n_threads;
     o->trust = c->has_lars_nu || def->trust_ratio;
     o->decay = c->weight_decay != 0.0;
+    if (!c->has_own) RD_TRY(rd_optim_own_defaults(def, &o->c.own, st));
     RD_TRY(optim_cut(p, false, &o->norm, st));
     RD_TRY(optim_cut(p, def->skips_zero_rows, &o->update, st));
     const size_t n_params = (size_t)rd_params_n(p) + 1;
@@ -84,7 +85,7 @@ rd_code rd_optim_new(const rd_optim_config *c, rd_params *p, int n_threads, rd_o
     o->first_slot = rd_params_n_slots(p);
     RD_TRY(rd_params_slots(p, def->n_slots, st));
     for (int k = 0; k < def->n_slots; k++) {
-        const float first = def->slot_init ? (float)def->slot_init(c, k) : 0.0f;
+        const float first = def->slot_init ? (float)def->slot_init(&o->c.own, k) : 0.0f;
         float *x = rd_params_slot(p, o->first_slot + k);
         for (int64_t b = 0; first != 0.0f && b < o->norm.n; b++) {
             if (rd_optim_is_state(o, o->norm.at[b].param)) continue;

@@ -74,7 +74,7 @@ static __global__ void square_params(const rd_gpu_param *param, const double *g_
 }
 
 typedef struct lars_rule {
-    bool ratio; /* trust ratio of the optimizer lars; false: factor of the key lars_nu */
+    bool ratio; /* the optimizer's trust ratio; false: factor of the key lars_nu */
     double nu, eta, epsilon, unknown;
 } lars_rule;
 
@@ -254,6 +254,11 @@ static rd_code optim_gpu_open(rd_optim *o, rd_status *st)
     rd_optim_gpu *d = o->gpu = static_cast<rd_optim_gpu *>(calloc(1, sizeof *d));
     if (!d) return rd_fail(st, RD_EENV, "out of memory for the optimizer");
     d->gpu = rd_params_gpu(o->p);
+    if (!o->def->gpu_update)
+        return rd_fail(
+            st, RD_EUSAGE,
+            "optimizer %s has no update for a GPU; set device to cpu, or take another one",
+            o->def->name);
     if (optim_gpu_fill(d, o, st) != RD_OK) optim_gpu_close(o);
     return st->code;
 }
@@ -264,8 +269,9 @@ static rd_code first_sweep(const rd_optim *o, float scale, bool weights, rd_stat
     const int n = rd_params_n(o->p);
     const float *g = rd_params_device_grads(o->p),
                 *w = weights ? rd_params_device_values(o->p) : NULL;
-    const lars_rule lars = {o->def->trust_ratio, o->c.lars_nu, o->c.lars_eta, o->c.lars_epsilon,
-                            rd_optim_lars_unknown};
+    const bool ratio = o->def->trust_ratio != NULL;
+    const rd_trust_ratio r = ratio ? o->def->trust_ratio(&o->c.own) : rd_trust_ratio();
+    const lars_rule lars = {ratio, o->c.lars_nu, r.eta, r.epsilon, rd_optim_lars_unknown};
     const double max_norm = o->c.has_max_grad_norm ? o->c.max_grad_norm : 0.0;
     const unsigned grid = (unsigned)(o->norm.n < (1 << 20) ? o->norm.n : 1 << 20);
     RD_TRY_OR_RETURN(RD_LAUNCH(d->gpu, st, square_blocks, grid, RD_BLOCK, 0, d->norm, o->norm.n, g,
@@ -292,6 +298,7 @@ static rd_code second_sweep(const rd_optim *o, const rd_optim_job *job, rd_statu
         s.on.slot[k] = rd_params_device_slot(o->p, o->first_slot + k);
     s.on.scale = job->scale;
     s.c = &o->c;
+    s.own = &o->c.own;
     s.lr = job->lr;
     s.t = job->t;
     return o->def->gpu_update(d->gpu, &s, st);

@@ -41,6 +41,7 @@ typedef struct rd_gpu_arrays {
 /* One update. The fields are those of rd_update; `on`: arguments of the kernel. */
 struct rd_optim_sweep {
     const rd_optim_config *c;
+    const void *own;
     double lr;
     int64_t t;
     rd_gpu_arrays on;

@@ -93,6 +93,11 @@ bool rd_optim_decays(const rd_optim *o, int param);
 /* Fills the norms of *stats after the first sweep, which has set grad_norm. Returns the factor of
  * clipping. */
 double rd_optim_report(rd_optim *o, rd_optim_stats *stats);
+/* Reads the keys that this optimizer alone reads (optimizers.c). */
+rd_code rd_optim_own_read(const rd_optimizer_def *def, const rd_config *cfg, rd_mode mode,
+                          rd_optim_own *out, rd_status *st);
+/* Fills the same keys with their defaults. */
+rd_code rd_optim_own_defaults(const rd_optimizer_def *def, rd_optim_own *out, rd_status *st);
 /* Computes the sums of this rank's blocks, and sets o->damaged if one differs from the sum that the
  * last update left. */
 rd_code rd_optim_sum_own(rd_optim *o, uint64_t *sum, rd_status *st);

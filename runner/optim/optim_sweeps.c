@@ -141,7 +141,8 @@ static void update_block(rd_optim *o, int64_t b, int thread, float scale, float 
         return;
     }
     float *g = rd_params_grads(o->p) + k->lo, *w = rd_params_values(o->p) + k->lo;
-    rd_update u = {.c = &o->c, .lr = lr, .t = t, .w = w, .g = g, .row = k->row, .hi = k->n};
+    rd_update u = {
+        .c = &o->c, .own = &o->c.own, .lr = lr, .t = t, .w = w, .g = g, .row = k->row, .hi = k->n};
     const bool decay = rd_optim_decays(o, k->param);
     scale_gradient(g, k->n, scale, clip);
     if (decay || o->trust) { /* the arena keeps the plain gradient, for histograms */
@@ -232,9 +233,9 @@ static float optim_lars_factor(const rd_optim *o, int param, double g, double w)
     }
     if (rd_params_at(o->p, param)->flags & RD_PARAM_NO_DECAY) return 1.0f;
     if (!(g > 0.0 && w > 0.0)) return 1.0f;
-    const double f = o->c.lars_eta * w /
-                     (g + (rd_optim_decays(o, param) ? o->c.weight_decay * w : 0.0) +
-                      o->c.lars_epsilon);
+    const rd_trust_ratio r = o->def->trust_ratio(&o->c.own);
+    const double f = r.eta * w /
+                     (g + (rd_optim_decays(o, param) ? o->c.weight_decay * w : 0.0) + r.epsilon);
     return f < FLT_MAX ? (float)f : FLT_MAX;
 }
 

@@ -1,6 +1,6 @@
 /* optimizers.c -- the registry of optimizers, which make writes, and the keys that all of them
  * read. */
-#include "rd/optim.h"
+#include "optim_impl.h"
 #include <string.h>
 #include <strings.h>
 
@@ -50,13 +50,36 @@ static const rd_option rows[] = {
 
 const rd_option_group rd_group_optim = {"optimizer", "Optimizer, clipping, LARS", rows, sizeof(T)};
 
+rd_code rd_optim_own_read(const rd_optimizer_def *def, const rd_config *cfg, rd_mode mode,
+                          rd_optim_own *out, rd_status *st)
+{
+    if (!def->own) return st->code;
+    if (def->own->struct_bytes > sizeof *out)
+        return rd_fail(st, RD_EBUG, "the keys of optimizer %s take %zu bytes; %zu are there",
+                       def->name, def->own->struct_bytes, sizeof *out);
+    return rd_config_read(cfg, def->own, mode, out, st);
+}
+
+rd_code rd_optim_own_defaults(const rd_optimizer_def *def, rd_optim_own *out, rd_status *st)
+{
+    rd_config *none = NULL;
+    *out = (rd_optim_own){.real = 0.0};
+    if (!def->own) return st->code;
+    RD_TRY(rd_config_new("defaults", "{}", 2, &def->own, 1, false, &none, st));
+    RD_TRY(rd_optim_own_read(def, none, RD_MODE_TRAIN, out, st));
+done:
+    rd_config_free(none);
+    return st->code;
+}
+
 rd_code rd_optim_read(const rd_config *cfg, rd_mode mode, rd_optim_config *out, rd_status *st)
 {
     RD_TRY(rd_config_read(cfg, &rd_group_optim, mode, out, st));
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (all[i]->group) RD_TRY(rd_config_read_more(cfg, all[i]->group, mode, out, st));
-        if (all[i]->own) RD_TRY(rd_config_read_more(cfg, all[i]->own, mode, out, st));
-    }
+    const rd_optimizer_def *def = rd_optimizer_find(out->optimizer);
+    if (!def) goto done;
+    if (def->group) RD_TRY(rd_config_read_more(cfg, def->group, mode, out, st));
+    RD_TRY(rd_optim_own_read(def, cfg, mode, &out->own, st));
+    out->has_own = true;
 done:
     return st->code;
 }

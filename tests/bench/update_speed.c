@@ -109,9 +109,6 @@ static rd_code one(bench *b, const char *optimizer, bool share, duration *update
 {
     const rd_optim_config c = {.optimizer = optimizer,
                                .opt_momentum = 0.9,
-                               .adam_beta1 = 0.9,
-                               .adam_beta2 = 0.999,
-                               .adam_epsilon = 1e-8,
                                .loss_scale = 1.0,
                                .max_grad_norm = 1.0,
                                .has_max_grad_norm = true};

@@ -20,6 +20,7 @@
 #include "rd/model.h"
 #include "rd/optim.h"
 #include "rd/modes.h"
+#include "optim_defaults.h"
 #include "test.h"
 #include "test_device.h"
 #include <dirent.h>
@@ -382,12 +383,13 @@ static void check_losses(fixture *f, double tolerance)
 {
     rd_status st = {0};
     rd_optim *o;
-    const rd_optim_config c = {.optimizer = json_string_value(info(f->info, "optimizer")),
-                               .opt_momentum = 0.9,
-                               .adadelta_rho = 0.95,
-                               .adadelta_epsilon = 1e-7,
-                               .loss_scale = 1.0};
+    const char *optimizer = json_string_value(info(f->info, "optimizer"));
+    rd_optim_config c;
     const json_t *want = info(f->info, "losses");
+    must_do(optim_from_keys(optimizer,
+                            strcmp(optimizer, "adadelta") == 0 ? "\"adadelta_epsilon\": 1e-7" : "",
+                            &c, &st),
+            &st);
     must_do(rd_optim_new(&c, f->ps, 1, &o, &st), &st);
     for (size_t i = 0; i < json_array_size(want); i++) {
         const rd_loss_out out = forward_backward(f);

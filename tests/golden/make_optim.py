@@ -235,10 +235,9 @@ cases = [
     ("lars, weight decay, falling rate", "lars", 2.0, 0, 0, 0, run_numpy(Lars(2.0, 0.01, 0.1, falling=0.8), grads),
      {"lars_eta": 0.01, "weight_decay": 0.1, "falling": 0.8}),
     ("lars, epsilon", "lars", 2.0, 0, 0, 0, run_numpy(Lars(2.0, 0.01, 0.1, eps=0.5), grads),
-     {"lars_eta": 0.01, "weight_decay": 0.1, "lars_epsilon": 0.5}),
+     {"lars_eta": 0.01, "lars_epsilon": 0.5, "weight_decay": 0.1}),
 ]
-OTHER = {"falling": 1, "adadelta_epsilon": 1e-8, "rmsprop_epsilon": 1, "lars_eta": 0, "lars_epsilon": 0, "weight_decay": 0,
-         "weight_decay_all": 0}
+
 
 
 def row(x):
@@ -259,12 +258,18 @@ print("enum { STEPS = %d, ROWS = %d, COLS = %d, BIAS = %d, N = %d };" % (STEPS, 
 print("static const double first[N] = %s;" % row(w0))
 table("grads", grads, "double", "[STEPS][N]")
 table("sparse_grads", sparse, "double", "[STEPS][N]")
-print("static const struct golden {\n    const char *name, *optimizer;\n    double lr, max_grad_norm, lars_nu;\n"
-      "    int sparse;\n    double %s;\n    double after[STEPS][N];\n} golden[] = {" % ", ".join(OTHER))
+print("static const struct golden {\n    const char *name, *optimizer;\n    double lr;\n    int sparse;\n"
+      "    double falling;\n    const char *keys;\n    double after[STEPS][N];\n} golden[] = {")
 for name, opt, lr, c, nu, sp, out, *other in cases:
-    keys = dict(OTHER, **(other[0] if other else {}))
-    assert len(keys) == len(OTHER)
-    print('    {"%s", "%s", %g, %g, %g, %d, %s, {' % (name, opt, lr, c, nu, sp, ", ".join("%g" % v for v in keys.values())))
+    keys = dict(other[0]) if other else {}
+    falling = keys.pop("falling", 1)
+    if "weight_decay_all" in keys:
+        keys["weight_decay_all"] = "true"
+    for key, value in (("lars_nu", nu), ("max_grad_norm", c)):
+        if value:
+            keys = dict({key: value}, **keys)
+    text = ", ".join('\\"%s\\": %s' % (k, v if isinstance(v, str) else "%g" % v) for k, v in keys.items())
+    print('    {"%s", "%s", %g, %d, %g, "%s", {' % (name, opt, lr, sp, falling, text))
     for r in out:
         print("        " + row(r) + ",")
     print("    }},")

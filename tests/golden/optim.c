@@ -2,6 +2,7 @@
  * (make_optim.py). */
 #include "rd/optim.h"
 #include "test.h"
+#include "optim_defaults.h"
 #include "optim_values.h"
 #include "test_device.h"
 #include <math.h>
@@ -12,31 +13,6 @@
  * 1.9e-7. */
 static const double tolerance = 6e-7;
 
-static rd_optim_config config_of(const struct golden *k)
-{
-    rd_optim_config c = {.optimizer = k->optimizer,
-                         .opt_momentum = 0.9,
-                         .adam_beta1 = 0.9,
-                         .adam_beta2 = 0.999,
-                         .adam_epsilon = 1e-8,
-                         .adagrad_init = 0.1,
-                         .adadelta_rho = 0.95,
-                         .adadelta_epsilon = k->adadelta_epsilon,
-                         .rmsprop_decay = 0.9,
-                         .rmsprop_momentum = 0.9,
-                         .rmsprop_epsilon = k->rmsprop_epsilon,
-                         .lars_eta = k->lars_eta,
-                         .lars_epsilon = k->lars_epsilon,
-                         .weight_decay = k->weight_decay,
-                         .weight_decay_all = k->weight_decay_all != 0.0,
-                         .loss_scale = 1.0};
-    c.max_grad_norm = k->max_grad_norm;
-    c.has_max_grad_norm = k->max_grad_norm > 0;
-    c.lars_nu = k->lars_nu;
-    c.has_lars_nu = k->lars_nu > 0;
-    return c;
-}
-
 /* Multiplies gradients by `scale`; the optimizer divides by it. */
 static void run(const struct golden *k, double scale)
 {
@@ -46,7 +22,8 @@ static void run(const struct golden *k, double scale)
     rd_param *table, *bias;
     const int64_t dim[] = {ROWS, COLS}, n_bias[] = {BIAS};
     const rd_init zero = {.kind = RD_INIT_CONST};
-    const rd_optim_config c = config_of(k);
+    rd_optim_config c;
+    must_do(optim_from_keys(k->optimizer, k->keys, &c, &st), &st);
     assert_int_equal(rd_params_new(&p, &st), RD_OK);
     assert_int_equal(rd_params_add(p, "table", 2, dim, zero, RD_PARAM_ROWS, &table, &st), RD_OK);
     assert_int_equal(rd_params_add(p, "bias", 1, n_bias, zero, RD_PARAM_NO_DECAY, &bias, &st),

@@ -190,11 +190,7 @@ static void test_adam(void **state)
     fixture *f = open_case(*state);
     rd_status st = {0};
     rd_optim *o;
-    const rd_optim_config c = {.optimizer = "adam",
-                               .adam_beta1 = 0.9,
-                               .adam_beta2 = 0.999,
-                               .adam_epsilon = 1e-8,
-                               .loss_scale = 1.0};
+    const rd_optim_config c = {.optimizer = "adam", .loss_scale = 1.0};
     const rd_array *losses = member(f->z, "adam_loss");
     const double *want = losses->data, *sum = member(f->z, "adam_sum")->data,
                  *sumsq = member(f->z, "adam_sumsq")->data;

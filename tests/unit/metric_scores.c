@@ -84,7 +84,7 @@ static void test_counts_add(void **state)
     (void)state;
     int n;
     const rd_metric_def *const *all = rd_metric_defs(&n);
-    assert_int_equal(n, 2);
+    assert_true(n >= 2);
     for (int i = 0; i < n; i++) {
         int64_t sum[RD_METRIC_COUNTS] = {0}, joint[RD_METRIC_COUNTS] = {0};
         for (size_t k = 0; k < sizeof golden / sizeof golden[0]; k++) {

@@ -4,13 +4,15 @@
  *   d = rho d + (1 - rho) u^2
  *   w -= lr u
  * Rows of embeddings without a token keep weight, a and d. */
+#include "adadelta.h"
 #include "rd/optim.h"
 #include <math.h>
 
 static void adadelta_update(const rd_update *u)
 {
-    const float lr = (float)u->lr, eps = (float)u->c->adadelta_epsilon;
-    const float rho = (float)u->c->adadelta_rho, rest = (float)(1.0 - u->c->adadelta_rho);
+    const adadelta_keys *k = u->own;
+    const float lr = (float)u->lr, eps = (float)k->epsilon;
+    const float rho = (float)k->rho, rest = (float)(1.0 - k->rho);
     float *restrict w = u->w, *restrict a = u->slot[0], *restrict d = u->slot[1];
     const float *restrict g = u->g;
     for (int64_t i = u->lo; i < u->hi; i++) {
@@ -22,14 +24,14 @@ static void adadelta_update(const rd_update *u)
     }
 }
 
-static const rd_option adadelta_rows[] = {
-    RD_OPT_REAL(rd_optim_config, adadelta_rho, adadelta_rho, "0.95", 0.0, 1.0,
-                "adadelta: decay of both accumulators"),
-    RD_OPT_REAL(rd_optim_config, adadelta_epsilon, adadelta_epsilon, "1e-8", 1e-30, 1e6,
-                "adadelta: added under both roots"),
-    RD_OPT_END};
+static const rd_option adadelta_rows[] = {RD_OPT_REAL(adadelta_keys, adadelta_rho, rho, "0.95", 0.0,
+                                                      1.0, "adadelta: decay of both accumulators"),
+                                          RD_OPT_REAL(adadelta_keys, adadelta_epsilon, epsilon,
+                                                      "1e-8", 1e-30, 1e6,
+                                                      "adadelta: added under both roots"),
+                                          RD_OPT_END};
 static const rd_option_group adadelta_group = {"adadelta", "optimizer adadelta", adadelta_rows,
-                                               sizeof(rd_optim_config)};
+                                               sizeof(adadelta_keys)};
 
 RD_OPTIMIZER(adadelta) = {.name = "adadelta",
                           .about = "Zeiler 2012",

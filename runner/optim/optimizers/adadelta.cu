@@ -1,4 +1,5 @@
 /* adadelta.cu -- the rule of adadelta.c on a GPU. */
+#include "adadelta.h"
 #include "../update_kernel.h"
 
 namespace
@@ -7,9 +8,12 @@ struct adadelta {
     enum { SLOTS = 2 };
     float lr, eps, rho, rest;
     adadelta(const rd_optim_sweep *s)
-        : lr((float)s->lr), eps((float)s->c->adadelta_epsilon), rho((float)s->c->adadelta_rho),
-          rest((float)(1.0 - s->c->adadelta_rho))
     {
+        const adadelta_keys *k = static_cast<const adadelta_keys *>(s->own);
+        lr = (float)s->lr;
+        eps = (float)k->epsilon;
+        rho = (float)k->rho;
+        rest = (float)(1.0 - k->rho);
     }
     __device__ void operator()(float &w, float g, float *slot) const
     {

@@ -3,6 +3,10 @@
 #include "rd/optim.h"
 #include <math.h>
 
+typedef struct adagrad_keys {
+    double init;
+} adagrad_keys;
+
 static void adagrad_update(const rd_update *u)
 {
     const float lr = (float)u->lr;
@@ -15,18 +19,19 @@ static void adagrad_update(const rd_update *u)
     }
 }
 
-static double adagrad_slot_init(const rd_optim_config *c, int slot)
+static double adagrad_slot_init(const void *own, int slot)
 {
+    const adagrad_keys *k = own;
     (void)slot;
-    return c->adagrad_init;
+    return k->init;
 }
 
-static const rd_option adagrad_rows[] = {RD_OPT_REAL(rd_optim_config, adagrad_init, adagrad_init,
-                                                     "0.1", 1e-30, 1e30,
+static const rd_option adagrad_rows[] = {RD_OPT_REAL(adagrad_keys, adagrad_init, init, "0.1", 1e-30,
+                                                     1e30,
                                                      "adagrad: first value of the accumulator"),
                                          RD_OPT_END};
 static const rd_option_group adagrad_group = {"adagrad", "optimizer adagrad", adagrad_rows,
-                                              sizeof(rd_optim_config)};
+                                              sizeof(adagrad_keys)};
 
 RD_OPTIMIZER(adagrad) = {.name = "adagrad",
                          .about = "a += g^2; w -= lr g / sqrt(a)",

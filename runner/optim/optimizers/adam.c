@@ -3,18 +3,18 @@
  *   m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2
  *   w -= lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + eps),   t from 1
  * Rows of embeddings without a token decay their moments too, as TensorFlow's sparse Adam does. */
+#include "adam.h"
 #include "rd/optim.h"
 #include <math.h>
 
 static void adam_update(const rd_update *u)
 {
-    const rd_optim_config *c = u->c;
+    const adam_keys *k = u->own;
     const double t = (double)u->t;
-    const float alpha = (float)(u->lr * sqrt(1.0 - pow(c->adam_beta2, t)) /
-                                (1.0 - pow(c->adam_beta1, t)));
-    const float b1 = (float)c->adam_beta1, c1 = (float)(1.0 - c->adam_beta1);
-    const float b2 = (float)c->adam_beta2, c2 = (float)(1.0 - c->adam_beta2);
-    const float eps = (float)c->adam_epsilon;
+    const float alpha = (float)(u->lr * sqrt(1.0 - pow(k->beta2, t)) / (1.0 - pow(k->beta1, t)));
+    const float b1 = (float)k->beta1, c1 = (float)(1.0 - k->beta1);
+    const float b2 = (float)k->beta2, c2 = (float)(1.0 - k->beta2);
+    const float eps = (float)k->epsilon;
     float *restrict w = u->w, *restrict m = u->slot[0], *restrict v = u->slot[1];
     const float *restrict g = u->g;
     for (int64_t i = u->lo; i < u->hi; i++) {
@@ -27,15 +27,14 @@ static void adam_update(const rd_update *u)
 }
 
 static const rd_option adam_rows[] = {
-    RD_OPT_REAL(rd_optim_config, adam_beta1, adam_beta1, "0.9", 0.0, 0.999999,
+    RD_OPT_REAL(adam_keys, adam_beta1, beta1, "0.9", 0.0, 0.999999,
                 "adam: decay of the first moment"),
-    RD_OPT_REAL(rd_optim_config, adam_beta2, adam_beta2, "0.999", 0.0, 0.999999,
+    RD_OPT_REAL(adam_keys, adam_beta2, beta2, "0.999", 0.0, 0.999999,
                 "adam: decay of the second moment"),
-    RD_OPT_REAL(rd_optim_config, adam_epsilon, adam_epsilon, "1e-8", 1e-30, 1e6,
+    RD_OPT_REAL(adam_keys, adam_epsilon, epsilon, "1e-8", 1e-30, 1e6,
                 "adam: added to the root, outside the bias correction"),
     RD_OPT_END};
-static const rd_option_group adam_group = {"adam", "optimizer adam", adam_rows,
-                                           sizeof(rd_optim_config)};
+static const rd_option_group adam_group = {"adam", "optimizer adam", adam_rows, sizeof(adam_keys)};
 
 RD_OPTIMIZER(adam) = {.name = "adam",
                       .about = "Kingma and Ba 2015, epsilon outside the bias correction",

@@ -1,4 +1,5 @@
 /* adam.cu -- the rule of adam.c on a GPU. */
+#include "adam.h"
 #include "../update_kernel.h"
 
 namespace
@@ -8,14 +9,14 @@ struct adam {
     float alpha, b1, c1, b2, c2, eps;
     adam(const rd_optim_sweep *s)
     {
-        const rd_optim_config *c = s->c;
+        const adam_keys *k = static_cast<const adam_keys *>(s->own);
         const double t = (double)s->t;
-        alpha = (float)(s->lr * sqrt(1.0 - pow(c->adam_beta2, t)) / (1.0 - pow(c->adam_beta1, t)));
-        b1 = (float)c->adam_beta1;
-        c1 = (float)(1.0 - c->adam_beta1);
-        b2 = (float)c->adam_beta2;
-        c2 = (float)(1.0 - c->adam_beta2);
-        eps = (float)c->adam_epsilon;
+        alpha = (float)(s->lr * sqrt(1.0 - pow(k->beta2, t)) / (1.0 - pow(k->beta1, t)));
+        b1 = (float)k->beta1;
+        c1 = (float)(1.0 - k->beta1);
+        b2 = (float)k->beta2;
+        c2 = (float)(1.0 - k->beta2);
+        eps = (float)k->epsilon;
     }
     __device__ void operator()(float &w, float g, float *slot) const
     {

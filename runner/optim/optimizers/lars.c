@@ -5,6 +5,16 @@
  * rd_optimizer_def.trust_ratio). For biases and the factors of norms it is the plain gradient. */
 #include "rd/optim.h"
 
+typedef struct lars_keys {
+    double eta, epsilon;
+} lars_keys;
+
+static rd_trust_ratio lars_trust_ratio(const void *own)
+{
+    const lars_keys *k = own;
+    return (rd_trust_ratio){k->eta, k->epsilon};
+}
+
 static void lars_update(const rd_update *u)
 {
     const float lr = (float)u->lr, mu = (float)u->c->opt_momentum;
@@ -18,14 +28,13 @@ static void lars_update(const rd_update *u)
 }
 
 static const rd_option lars_rows[] = {
-    RD_OPT_REAL(rd_optim_config, lars_eta, lars_eta, "0.001", 0.0, 1e6,
+    RD_OPT_REAL(lars_keys, lars_eta, eta, "0.001", 0.0, 1e6,
                 "lars: the trust ratio of a variable is lars_eta |w| / (|g| + weight_decay |w| + "
                 "lars_epsilon)"),
-    RD_OPT_REAL(rd_optim_config, lars_epsilon, lars_epsilon, "0.0", 0.0, 1e6,
+    RD_OPT_REAL(lars_keys, lars_epsilon, epsilon, "0.0", 0.0, 1e6,
                 "lars: added to the denominator of the trust ratio"),
     RD_OPT_END};
-static const rd_option_group lars_group = {"lars", "optimizer lars", lars_rows,
-                                           sizeof(rd_optim_config)};
+static const rd_option_group lars_group = {"lars", "optimizer lars", lars_rows, sizeof(lars_keys)};
 
 RD_OPTIMIZER(lars) = {.name = "lars",
                       .about = "You et al. 2017: a trust ratio for each variable",
@@ -33,6 +42,6 @@ RD_OPTIMIZER(lars) = {.name = "lars",
                       .own = &lars_group,
                       .n_slots = 1,
                       .slot_name = {"momentum"},
-                      .trust_ratio = true,
+                      .trust_ratio = lars_trust_ratio,
                       .update = lars_update,
                       .gpu_update = RD_GPU_ENTRY(rd_cuda_update_lars)};

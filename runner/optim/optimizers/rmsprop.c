@@ -2,20 +2,21 @@
  * inside the momentum, and a mean square that starts at 1.
  *   s = decay s + (1 - decay) g^2,   m = mu m + lr g / sqrt(s + eps),   w -= m
  * Rows of embeddings without a token keep weight, s and m. */
+#include "rmsprop.h"
 #include "rd/optim.h"
 #include <math.h>
 
-static double rmsprop_slot_init(const rd_optim_config *c, int slot)
+static double rmsprop_slot_init(const void *own, int slot)
 {
-    (void)c;
+    (void)own;
     return slot == 0 ? 1.0 : 0.0;
 }
 
 static void rmsprop_update(const rd_update *u)
 {
-    const rd_optim_config *c = u->c;
-    const float lr = (float)u->lr, mu = (float)c->rmsprop_momentum, eps = (float)c->rmsprop_epsilon;
-    const float decay = (float)c->rmsprop_decay, rest = (float)(1.0 - c->rmsprop_decay);
+    const rmsprop_keys *k = u->own;
+    const float lr = (float)u->lr, mu = (float)k->momentum, eps = (float)k->epsilon;
+    const float decay = (float)k->decay, rest = (float)(1.0 - k->decay);
     float *restrict w = u->w, *restrict s = u->slot[0], *restrict m = u->slot[1];
     const float *restrict g = u->g;
     for (int64_t i = u->lo; i < u->hi; i++) {
@@ -28,16 +29,16 @@ static void rmsprop_update(const rd_update *u)
 }
 
 static const rd_option rmsprop_rows[] = {
-    RD_OPT_REAL(rd_optim_config, rmsprop_decay, rmsprop_decay, "0.9", 0.0, 1.0,
+    RD_OPT_REAL(rmsprop_keys, rmsprop_decay, decay, "0.9", 0.0, 1.0,
                 "rmsprop: decay of the mean square"),
-    RD_OPT_REAL(rd_optim_config, rmsprop_momentum, rmsprop_momentum, "0.9", 0.0, 1.0,
+    RD_OPT_REAL(rmsprop_keys, rmsprop_momentum, momentum, "0.9", 0.0, 1.0,
                 "rmsprop: share of the last step that is kept"),
-    RD_OPT_REAL(rd_optim_config, rmsprop_epsilon, rmsprop_epsilon, "1.0", 1e-30, 1e6,
+    RD_OPT_REAL(rmsprop_keys, rmsprop_epsilon, epsilon, "1.0", 1e-30, 1e6,
                 "rmsprop: added under the root. 1.0 as in tf_cnn_benchmarks; the default of "
                 "TensorFlow is 1e-10"),
     RD_OPT_END};
 static const rd_option_group rmsprop_group = {"rmsprop", "optimizer rmsprop", rmsprop_rows,
-                                              sizeof(rd_optim_config)};
+                                              sizeof(rmsprop_keys)};
 
 RD_OPTIMIZER(rmsprop) = {.name = "rmsprop",
                          .about = "Tieleman and Hinton 2012, with momentum",

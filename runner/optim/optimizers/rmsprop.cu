@@ -1,4 +1,5 @@
 /* rmsprop.cu -- the rule of rmsprop.c on a GPU. */
+#include "rmsprop.h"
 #include "../update_kernel.h"
 
 namespace
@@ -7,9 +8,13 @@ struct rmsprop {
     enum { SLOTS = 2 };
     float lr, mu, eps, decay, rest;
     rmsprop(const rd_optim_sweep *s)
-        : lr((float)s->lr), mu((float)s->c->rmsprop_momentum), eps((float)s->c->rmsprop_epsilon),
-          decay((float)s->c->rmsprop_decay), rest((float)(1.0 - s->c->rmsprop_decay))
     {
+        const rmsprop_keys *k = static_cast<const rmsprop_keys *>(s->own);
+        lr = (float)s->lr;
+        mu = (float)k->momentum;
+        eps = (float)k->epsilon;
+        decay = (float)k->decay;
+        rest = (float)(1.0 - k->decay);
     }
     __device__ void operator()(float &w, float g, float *slot) const
     {
