@@ -1,6 +1,8 @@
-/* gpu_choose.h -- which device a run takes, and what to say when it cannot have it. Decisions only: no GPU is touched,
- * and the file is in every build. Each rank describes what it found in one record, all ranks get the records of all
- * (rd_comm_allgather), and so all come to the same answer. */
+/* gpu_choose.h -- which device a run uses, and what it reports if it cannot use the device.
+ *
+ * The functions only decide. They touch no GPU, and the file is in every build. Each rank describes
+ * what it found in one record. All ranks get the records of all ranks (rd_comm_allgather), so all
+ * come to the same answer. */
 #ifndef RD_GPU_CHOOSE_H
 #define RD_GPU_CHOOSE_H
 
@@ -9,52 +11,68 @@
 
 RD_C_BEGIN
 
-typedef enum rd_device {
-    RD_DEVICE_AUTO,
-    RD_DEVICE_CPU,
-    RD_DEVICE_CUDA
-} rd_device;                             /* the key "device" */
-const char *rd_device_name(rd_device d); /* "auto", "cpu", "cuda" */
+/* The values of the key "device". */
+typedef enum rd_device { RD_DEVICE_AUTO, RD_DEVICE_CPU, RD_DEVICE_CUDA } rd_device;
 
-/* What one rank found. Plain data: all bytes are set (memset first), for sending and comparing. */
+/* Returns "auto", "cpu" or "cuda". */
+const char *rd_device_name(rd_device d);
+
+/* What one rank found. Ranks send and compare the bytes, so the caller sets all of them (memset
+ * first). */
 typedef struct rd_gpu_seat {
     char host[64];
     int host_index, local_rank;
-    int n_visible;           /* GPUs that this rank sees: rd_gpu_count */
-    int index;               /* the one it takes: rd_gpu_choose_index */
-    char name[96], uuid[48]; /* of that one */
-    char why[400]; /* why it cannot take one: it sees none, or a library is not there; "": it can */
+    /* number of GPUs that this rank sees: rd_gpu_count */
+    int n_visible;
+    /* index of the GPU that the rank uses: rd_gpu_choose_index */
+    int index;
+    /* name and uuid of that GPU */
+    char name[96], uuid[48];
+    /* why the rank cannot use a GPU: it sees none, or a library is missing; "": it can */
+    char why[400];
 } rd_gpu_seat;
 
-/* The node-local rank among the visible GPUs; -1 where there are none. More ranks than GPUs go round, which
- * rd_gpu_choose finds out by the uuids. A launcher that shows each rank one GPU of its own (CUDA_VISIBLE_DEVICES per
- * rank) leaves them index 0. */
+/* Returns the index of the GPU for a node-local rank; -1 if n_visible is 0. If a host has more
+ * ranks than GPUs, the indices start again at 0; rd_gpu_choose finds this out by the uuids. A
+ * launcher may show each rank one GPU (CUDA_VISIBLE_DEVICES per rank); the index is then 0. */
 int rd_gpu_choose_index(int local_rank, int n_visible);
 
 typedef struct rd_gpu_choice {
-    rd_device device; /* RD_DEVICE_CPU or RD_DEVICE_CUDA */
-    bool shared;      /* two ranks have one GPU */
-    char say
-        [560]; /* for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each"; "" when there is nothing to
-                      say: a program without a GPU backend that is not asked for one */
+    /* RD_DEVICE_CPU or RD_DEVICE_CUDA */
+    rd_device device;
+    /* two ranks use one GPU */
+    bool shared;
+    /* text for the banner: "2 x NVIDIA H100 80GB HBM3 on node07, one rank each". It is "" if the
+     * program has no GPU backend and the config does not ask for one. */
+    char say[560];
 } rd_gpu_choice;
-/* seat[n]: one per rank, in rank order. compiled: the program has a GPU backend. auto takes GPUs where every rank can use
- * one, CPUs where none can. RD_EENV: cuda is asked for and not to be had; only some ranks can; two ranks on one
- * GPU (by uuid, on one host) without allow_shared, with a table of rank, host, GPU, uuid. */
+
+/* Chooses the device for all ranks. seat[n]: one per rank, in rank order. compiled: the program has
+ * a GPU backend. "auto" uses GPUs if every rank can use one, CPUs if no rank can.
+ *
+ * RD_EENV if the config asks for "cuda" and it is not available, or if only some ranks can use a
+ * GPU. RD_EENV if two ranks use one GPU (by uuid, on one host) without allow_shared; the message
+ * has a table of rank, host, GPU, uuid. */
 rd_code rd_gpu_choose(rd_device asked, bool allow_shared, bool compiled, const rd_gpu_seat *seat,
                       int n, rd_gpu_choice *out, rd_status *st);
 
-/* Does NCCL of that version (22809: 2.28.9) sum for these ranks? It refuses ranks that share a GPU before 2.30. False: why. */
+/* Returns whether NCCL of this version (22809 is 2.28.9) sums for these ranks. Before 2.30 NCCL
+ * refuses ranks that share a GPU. If false, `why` gets the reason. */
 bool rd_nccl_serves(bool shared, int version, char why[200]);
 
-/* Before NCCL is loaded: what fixes the order in which it adds goes into the environment, where that does not have it already. out:
- * "NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_NVLS_ENABLE=0", as it is then. Returns whether it is otherwise. */
+/* Sets the environment variables that fix the order in which NCCL adds, if the environment does not
+ * have them already. The caller does this before NCCL is loaded. out: the variables as they are
+ * then, "NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_NVLS_ENABLE=0". Returns whether they differ from
+ * this text. */
 bool rd_nccl_settings(char out[160]);
 
-/* A batch_size that would fit, after `asked` bytes could not be had with `used` in use and `left` free, in steps of
- * `batch` samples of which `fixed` bytes do not depend on the batch (weights, optimizer): from the bytes a sample
- * takes, with a tenth of the memory in reserve, rounded down to a multiple of 8 from 16 on. The step had not ended, so
- * it may still be too large. 0: not even one. */
+/* Returns a batch_size that would fit after an allocation of `asked` bytes failed, 0 if not even 1
+ * fits.
+ *
+ * At that time `used` bytes were in use and `left` bytes were free. A step has `batch` samples, and
+ * `fixed` bytes do not depend on the batch (weights, optimizer). The answer follows from the bytes
+ * per sample, with a tenth of the memory in reserve. From 16 on it is rounded down to a multiple of
+ * 8. The failed step had not ended, so the answer may still be too large. */
 int64_t rd_gpu_batch_that_fits(int64_t batch, uint64_t fixed, uint64_t used, uint64_t asked,
                                uint64_t left);
 

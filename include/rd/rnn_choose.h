@@ -1,6 +1,9 @@
-/* rnn_choose.h -- who computes a recurrent layer on a GPU: our kernels step by step, or cuDNN's recurrent layers all steps
- * at once. Decisions only: no GPU is touched, and the file is in every build. The answer depends on the arguments alone,
- * so that a run that goes on from a checkpoint computes as the one before it did. */
+/* rnn_choose.h -- what computes a recurrent layer on a GPU: our kernels, or cuDNN.
+ *
+ * Our kernels compute step by step. cuDNN's recurrent layers compute all steps at once. The
+ * functions only decide. They touch no GPU, and the file is in every build. The answer depends on
+ * the arguments alone, so a run that resumes from a checkpoint computes exactly like the run before
+ * it. */
 #ifndef RD_RNN_CHOOSE_H
 #define RD_RNN_CHOOSE_H
 
@@ -9,46 +12,63 @@
 
 RD_C_BEGIN
 
-typedef enum rd_rnn_asked {
-    RD_RNN_AUTO,
-    RD_RNN_OFF,
-    RD_RNN_ON
-} rd_rnn_asked; /* the key "cudnn_rnn" */
-/* By the key's value: "auto", "off", "on". */
+/* The values of the key "cudnn_rnn". */
+typedef enum rd_rnn_asked { RD_RNN_AUTO, RD_RNN_OFF, RD_RNN_ON } rd_rnn_asked;
+
+/* Returns the enumerator for a value of the key: "auto", "off" or "on". */
 rd_rnn_asked rd_rnn_asked_of(const char *value);
 
 typedef struct rd_rnn_case {
     rd_rnn_asked asked;
-    const char *cell; /* "lstm"; in the library's sense, and so the only one */
-    bool projects;    /* h = m W_p */
-    int64_t in, H;    /* width of all that enters (what gnmt joins to h, too), units */
-    int64_t n_steps, n_seq,
-        rows; /* of the packed batch: time steps, sequences of the first one, rows of all steps */
-    bool trains;            /* backward will follow */
-    bool mixed;             /* operands of 16 bits */
-    int major, minor, n_sm; /* of the card */
-    int library;            /* cuDNN's version, major * 10000 + minor * 100 + patch; 0: not there */
-    bool one_buffer;        /* cuBLAS keeps to one size of buffers: rd_rnn_one_buffer */
+    /* cell type; cuDNN's LSTM equals ours, so "lstm" is the only type that cuDNN can compute */
+    const char *cell;
+    /* the layer has a projection: h = m W_p */
+    bool projects;
+    /* in: width of all inputs, with the columns that gnmt joins to h; H: number of units */
+    int64_t in, H;
+    /* of the packed batch: time steps, sequences at the first step, rows of all steps */
+    int64_t n_steps, n_seq, rows;
+    /* a backward pass follows */
+    bool trains;
+    /* operands have 16 bits */
+    bool mixed;
+    /* the GPU's compute capability and its number of streaming multiprocessors */
+    int major, minor, n_sm;
+    /* cuDNN's version, major * 10000 + minor * 100 + patch; 0: cuDNN is missing */
+    int library;
+    /* cuBLAS uses one size of buffers: rd_rnn_one_buffer */
+    bool one_buffer;
 } rd_rnn_case;
 
 typedef enum rd_rnn_algo {
-    RD_RNN_OWN,      /* our kernels, a product and a pass over the gates for each time step */
-    RD_RNN_STANDARD, /* cuDNN's, which are the same launches; sequences of any lengths */
-    RD_RNN_PERSIST_STATIC, /* one kernel for all steps, weights of the recurrence on the SMs; lengths all the same */
-    RD_RNN_SMALL_H /* the same for narrow layers */
+    /* our kernels: a product and a pass over the gates for each time step */
+    RD_RNN_OWN,
+    /* cuDNN's standard algorithm: the same launches; sequences of any lengths */
+    RD_RNN_STANDARD,
+    /* cuDNN's persistent algorithm: one kernel for all steps, which keeps the recurrent weights on
+     * the SMs; all sequences have one length */
+    RD_RNN_PERSIST_STATIC,
+    /* cuDNN's persistent algorithm for narrow layers */
+    RD_RNN_SMALL_H
 } rd_rnn_algo;
 
 typedef struct rd_rnn_choice {
     rd_rnn_algo algo;
-    int64_t
-        n_seq; /* the batch the library gets; all sequences as long as the longest, but with RD_RNN_STANDARD */
-    bool padded;     /* that is more than there is: rows are to be moved */
-    const char *why; /* RD_RNN_OWN: the reason, in words; else "" */
+    /* number of sequences in the batch that cuDNN gets; all sequences are as long as the longest
+     * one, except with RD_RNN_STANDARD */
+    int64_t n_seq;
+    /* that batch has more rows than the packed batch, so rows must be moved */
+    bool padded;
+    /* RD_RNN_OWN: the reason, in words; else "" */
+    const char *why;
 } rd_rnn_choice;
+
+/* Returns the algorithm for a layer. */
 rd_rnn_choice rd_rnn_choose(const rd_rnn_case *c);
 
-/* value: of CUBLAS_WORKSPACE_CONFIG, NULL where it is not set. True: buffers of one size, as in ":4096:2", with which the
- * library's documentation promises that recurrent layers give the same bytes in every run. */
+/* Returns whether CUBLAS_WORKSPACE_CONFIG has buffers of one size, as in ":4096:2". The
+ * documentation of cuDNN promises that recurrent layers then give the same bytes in every run.
+ * value: the value of the variable, NULL if it is not set. */
 bool rd_rnn_one_buffer(const char *value);
 
 RD_C_END
