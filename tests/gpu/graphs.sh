@@ -70,7 +70,7 @@ both "accumulated batches" 1 toy 24 60 --set iter_size=2
 both "micro-batches" 1 toy 24 60 --set deterministic=any --set micro_batches=4
 both "mixed" 1 toy 30 70 --set dtype=mixed
 both "images" 1 net 24 70 # fetched ahead into page-locked memory; whole batches are read from there, the last one goes with the letter
-expect "all but the first went up beside the step before" 0 "batches: 17 of 18 went up" cat images/run.log
+expect "all but the first went up beside the step before" 0 "batches: 17 of 18 were uploaded" cat images/run.log
 both "images of 16 bits" 1 net 24 70 --set dtype=mixed
 both "accumulated images" 1 net 6 50 --set iter_size=2
 # An evaluation takes the place of a batch that went up.
@@ -81,7 +81,7 @@ expect "evaluation, four batches of five in graphs" 0 "CUDA graphs: .* ([78][0-9
 mv images/eval evaluated
 expect "evaluation, single launches" 0 "accuracy" evaluated --set cuda_graphs=off
 expect "the same evaluation" 0 "" close_curves loss 0 1 evaluated images/eval
-expect "images that are made" 0 "batches: 6 of 7 went up" "$PROG" --mode=bench --config_file=net.json --set device=cuda --set bench_synthetic=true \
+expect "images that are made" 0 "batches: 6 of 7 were uploaded" "$PROG" --mode=bench --config_file=net.json --set device=cuda --set bench_synthetic=true \
     --set bench_warmup=2 --set bench_steps=5
 expect "images on the processor" 0 "" ranks 1 "$PROG" --config_file=net.json --logdir=cpu --summary_frequency=1 --max_steps=24 --set device=cpu
 expect "their losses" 0 "" close_curves loss 1e-4 24 cpu images
