@@ -1,9 +1,10 @@
-/* ops.h -- the ops as functions that record on a tape. Each is one file in runner/ops; shapes as (rows, columns). After
- * a failure of the tape all return NULL (see rd_tape_check), and a NULL operand gives NULL. Shapes that do not fit and
- * indices out of range: RD_EBUG. Index lists and attributes are borrowed until the tape is reset: take them from
- * rd_tape_arena. Products take their left operand (x) from another op, not from rd_tape_param. Of the calling rank
- * alone.
- */
+/* ops.h -- the ops, as functions that record on a tape. Each op is one file in runner/ops.
+ *
+ * Shapes are given as (rows, columns). After a failure of the tape each function returns NULL (see
+ * rd_tape_check). A NULL operand gives NULL. Shapes that do not fit and indices out of range are
+ * RD_EBUG. Index lists and attributes are borrowed until the tape is reset: allocate them from
+ * rd_tape_arena. The left operand (x) of a product comes from another op, not from rd_tape_param.
+ * No function is collective. */
 #ifndef RD_OPS_H
 #define RD_OPS_H
 
@@ -11,50 +12,57 @@
 
 RD_C_BEGIN
 
-/* y[i] = W[ids[i]], i < n: W (V, k), y (n, k). */
+/* Returns rows of a table: y[i] = W[ids[i]], i < n. W (V, k), y (n, k). */
 rd_var *rd_op_embed(rd_tape *t, rd_var *W, const int32_t *ids, int64_t n);
-/* y = x W (+ b): x (N, k), W (k, n), b (n) or NULL; W and b are parameters. y is float32, also where x has 16 bits. */
+/* Returns y = x W (+ b). x (N, k), W (k, n), b (n) or NULL. W and b are parameters. y is float32,
+ * even if x has 16 bits. */
 rd_var *rd_op_linear(rd_tape *t, rd_var *x, rd_var *W, rd_var *b);
-/* Row i of y is x[0][idx[0][i]] followed by x[1][idx[1][i]] ...: picks and joins rows of 1 to 4
- * inputs. -1: zeros. */
+/* Picks and joins rows of 1 to 4 inputs: row i of y is x[0][idx[0][i]], then x[1][idx[1][i]], and
+ * so on. An index of -1 gives zeros. */
 rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const *idx, int64_t n);
 
 /* ---- packed sequences ---- */
-/* Time-major, longest sequence first: step t has rows off[t] .. off[t + 1] - 1; row i of a step is sequence i of the
- * packed order. */
+/* The order of the rows of a batch: time-major, longest sequence first. Step t has the rows
+ * off[t] .. off[t + 1] - 1. Row i of a step belongs to sequence i of the packed order. */
 typedef struct rd_packing {
     int64_t n_steps;
-    const int64_t *
-        off; /* [n_steps + 1], off[0] = 0, of N = off[n_steps] rows; no step has more than the one before */
-    const int64_t *sample; /* [off[1]] global sample ids: keys of dropout */
+    /* [n_steps + 1] first row of each step: off[0] = 0, off[n_steps] = N, the number of rows. No
+     * step has more rows than the step before. */
+    const int64_t *off;
+    /* [off[1]] global sample id of each sequence; keys of the dropout masks. */
+    const int64_t *sample;
 } rd_packing;
 
+/* A dropout. It applies only while the tape is training. */
 typedef struct rd_dropout {
     uint64_t seed, epoch;
-    uint32_t site; /* number of the dropout in the model */
-    float keep;    /* 1: none. Applies while the tape is training */
+    uint32_t site; /* number of this dropout in the model */
+    float keep;    /* probability that an element is kept; 1: no dropout */
 } rd_dropout;
 
 typedef struct rd_cell_def rd_cell_def;
 typedef struct rd_cell_shape {
     int64_t in;     /* width of the input */
-    int64_t H;      /* units */
-    int64_t R;      /* width of h: the projection's, where there is one, else H */
-    int64_t extra;  /* width of what gnmt joins to h; 0: nothing */
-    int64_t groups; /* glstm */
-    bool projects;
+    int64_t H;      /* number of units */
+    int64_t R;      /* width of h: that of the projection if there is one, else H */
+    int64_t extra;  /* width of the context that gnmt attention joins to h; 0: none */
+    int64_t groups; /* number of groups of glstm */
+    bool projects;  /* the cell has a projection */
 } rd_cell_shape;
 
-typedef struct
-    rd_layer { /* OpenSeq2Seq 4.3: out = x + drop_out(cell(drop_in(x))), x only with residual */
+/* A recurrent layer with its wrappers (OpenSeq2Seq 4.3):
+ *   out = drop_out(cell(drop_in(x)))          without residual
+ *   out = x + drop_out(cell(drop_in(x)))      with residual */
+typedef struct rd_layer {
     const rd_cell_def *cell;
     rd_cell_shape shape;
     rd_dropout drop_in, drop_out;
     bool residual;
 } rd_layer;
 
-/* One recurrent layer over a packed batch. x (N, in); att (N, extra) joined on the recurrent side, or NULL; w: the
- * cell's parameters in the order of its declaration. Returns (N, R). */
+/* Returns the output (N, R) of one recurrent layer over a packed batch. x (N, in). att (N, extra)
+ * is joined on the recurrent side; NULL is allowed. w: the n_w parameters of the cell, in the order
+ * of its declaration. */
 rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_var *x, rd_var *att,
                         rd_var *const *w, int n_w);
 
@@ -69,34 +77,40 @@ enum { RD_MAX_LAYERS = 32 };
 typedef struct rd_attn_decoder {
     rd_attention_kind kind;
     rd_packing packing; /* of the target */
-    const int64_t *
-        src_first; /* [off[1]] first memory row of each sequence of the packed order, and how many */
+    /* [off[1]] first memory row of each sequence, in the packed order of the target. */
+    const int64_t *src_first;
+    /* [off[1]] number of memory rows of each sequence, at least 1. */
     const int64_t *src_len;
     int n_layers;
     rd_layer layer[RD_MAX_LAYERS];
-    int n_w[RD_MAX_LAYERS]; /* parameters of each layer's cell */
+    int n_w[RD_MAX_LAYERS]; /* number of parameters of each layer's cell */
 } rd_attn_decoder;
 
-/* The time loop of a decoder with input feeding (OpenSeq2Seq 4.6): in_t = [emb_t; ctx_{t-1}] (W_in + b_in), q_t =
- * stack(in_t), ctx_t = attend(q_t). emb (N, E); memory (S, M); keys (S, A); query_kernel (R, A), v (A), g (1), b (A),
- * W_in (E + M, units), b_in (units): NULL where the kind or the config has none; w: all layers' parameters, one after
- * the other. src_len[i] >= 1. Kept for backward: sum over sequences of steps times src_len weights. Returns q (N, R)
- * and, in *ctx, (N, M). */
+/* Returns q (N, R), and in *ctx the contexts (N, M), of a decoder's time loop with input feeding
+ * (OpenSeq2Seq 4.6):
+ *   in_t = [emb_t; ctx_{t-1}] (W_in + b_in),   q_t = stack(in_t),   ctx_t = attend(q_t)
+ * emb (N, E), memory (S, M), keys (S, A), query_kernel (R, A), v (A), g (1), b (A), W_in (E + M,
+ * units), b_in (units). query_kernel, v, g, b, W_in and b_in are NULL if the kind or the config has
+ * none. w: the parameters of all layers, layer by layer. For backward the op keeps one weight for
+ * each pair (target step, memory row) of each sequence. */
 rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *emb, rd_var *memory,
                                 rd_var *keys, rd_var *query_kernel, rd_var *v, rd_var *g, rd_var *b,
                                 rd_var *W_in, rd_var *b_in, rd_var *const *w, rd_var **ctx);
 
 typedef struct rd_xent {
-    const int32_t *target; /* [N] */
-    float temperature;     /* logits are divided by it */
+    const int32_t *target; /* [N] index of the right class of each row */
+    float temperature;     /* logits are divided by the temperature */
     double *loss_sum;      /* out: sum of -log softmax(x W / temperature)[target] */
-    int32_t *argmax;       /* out, [N]: lowest id on ties; NULL: not wanted */
-    float *nll;            /* out, [N] per row; NULL: not wanted */
+    int32_t *argmax;       /* out: [N] class with the largest logit (ties: lowest index), or NULL */
+    float *nll;            /* out: [N] -log softmax(x W / temperature)[target], or NULL */
 } rd_xent;
-/* Projection, softmax and cross-entropy in one; logits are never stored whole. Returns (1, 1), the sum. While recording
- * it adds the gradient of W to the parameter arena in the forward pass already, times the tape's seed: backward is then
- * to start at this very result (RD_EBUG else). x (N, k), W (k, V) a parameter. Logits that are not finite give a sum
- * that is not, and some argmax within [0, V). */
+/* Returns (1, 1), the sum of the cross-entropies of softmax(x W / temperature). x (N, k), W (k, V)
+ * a parameter. Projection, softmax and cross-entropy are one op, so the logits are never stored
+ * whole.
+ *
+ * While recording, the forward pass already adds the gradient of W, times the tape's seed, to the
+ * parameter arena. Backward must therefore start at this result; otherwise RD_EBUG. If a logit is
+ * not finite, the sum is not finite either, and argmax is some index in [0, V). */
 rd_var *rd_op_softmax_xent(rd_tape *t, const rd_xent *a, rd_var *x, rd_var *W);
 
 RD_C_END

@@ -1,19 +1,21 @@
-/* vecmath.h -- exp, tanh, the logistic function and the largest element, for loops that the compiler vectorises
- * (branch-free, no errno).
+/* vecmath.h -- exp, tanh, the logistic function and the maximum, for loops that the compiler
+ * vectorises. The functions have no branches and do not set errno.
  *
- * Why own ones: glibc 2.36 has no vector tanhf, and its scalar one costs 15 ns; these cost 0.6 to 1 ns an element with
- * AVX2. Polynomials: Cephes (Moshier), expf and tanhf. Largest relative error seen over [-7, 7]: 1.3e-7. NaN stays NaN.
- */
+ * glibc 2.36 has no vector tanhf, and its scalar tanhf takes 15 ns. These functions take 0.6 to 1
+ * ns an element with AVX2. The polynomials are those of Cephes (Moshier), expf and tanhf. The
+ * largest relative error seen over [-7, 7] is 1.3e-7. NaN stays NaN. */
 #ifndef RD_VECMATH_H
 #define RD_VECMATH_H
 
 #include <stdint.h>
 #include <string.h>
 
+/* Returns exp(x), with x limited to [-87, 88]. */
 static inline float rd_expf(float x)
 {
     const float hi = 88.0f, lo = -87.0f;
-    x = x > hi ? hi : x; /* exp(88) is the last one below infinity that the bit trick can make */
+    /* 2^r is built from its bits below, and exp(88) is the largest value that this can build. */
+    x = x > hi ? hi : x;
     x = x < lo ? lo : x;
     const float r = __builtin_rintf(x * 1.44269504088896341f);
     const float f = (x - r * 0.693359375f) + r * 2.12194440e-4f;
@@ -30,6 +32,7 @@ static inline float rd_expf(float x)
     return p * two_r;
 }
 
+/* Returns tanh(x). */
 static inline float rd_tanhf(float x)
 {
     const float a = __builtin_fabsf(x), e = rd_expf(-2.0f * a), s = x * x;
@@ -43,13 +46,14 @@ static inline float rd_tanhf(float x)
     return a < 0.625f ? small : large;
 }
 
+/* Returns 1 / (1 + exp(-x)). */
 static inline float rd_sigmoidf(float x)
 {
     return 1.0f / (1.0f + rd_expf(-x));
 }
 
-/* The largest of n >= 1 numbers; NaN when the first is NaN, others are passed over. By lanes, because compilers may not
- * reorder comparisons themselves. */
+/* Returns the largest of n >= 1 numbers. If the first is NaN, returns NaN; other NaNs are skipped.
+ * The loop keeps one maximum per lane, because a compiler may not reorder comparisons by itself. */
 static inline float rd_maxf(const float *x, int64_t n)
 {
     enum { LANES = 32 };
