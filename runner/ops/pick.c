@@ -1,8 +1,12 @@
-/* pick.c -- picks rows and joins columns: y[i] = [x0[idx0[i]]; x1[idx1[i]]; ...]. Turns packed (time-major) rows into
- * rows by sentence, joins the two directions of an encoder. An index of -1 gives zeros. Backward: dx_k[idx_k[i]] += the
- * k-th columns of dy[i]. */
+/* pick.c -- the op pick: picks rows and joins columns.
+ *   y[i] = [x0[idx0[i]]; x1[idx1[i]]; ...]
+ * An index of -1 gives zeros. Backward: dx_k[idx_k[i]] += columns of x_k in dy[i].
+ *
+ * The op turns packed (time-major) rows into rows by sentence, and joins the two directions of an
+ * encoder. */
 #include "rd/ops.h"
 #include "shared/pick_rows.h"
+#include <inttypes.h>
 
 enum { MOST = RD_MOST_PICKED };
 typedef struct pick_attr {
@@ -18,19 +22,21 @@ static rd_code pick_infer(rd_call *c, rd_status *st)
         c->out[0]->cols += c->in[k]->cols;
         for (int64_t i = 0; i < a->n; i++)
             if (a->idx[k][i] < -1 || a->idx[k][i] >= c->in[k]->rows)
-                return rd_fail(st, RD_EBUG, "pick: row %lld of an input of %lld",
-                               (long long)a->idx[k][i], (long long)c->in[k]->rows);
+                return rd_fail(st, RD_EBUG,
+                               "pick: row index %" PRId64 " is outside an input of %" PRId64
+                               " rows",
+                               a->idx[k][i], c->in[k]->rows);
     }
     return RD_OK;
 }
 
-/* The indices of all inputs, one after the other, as kernels take them. */
+/* The indices of all inputs, one input after the other. */
 typedef struct pick_saved {
-    int32_t *row; /* [n_in, n] */
-    const int32_t *lent;
+    int32_t *row;        /* [n_in, n] for the host */
+    const int32_t *lent; /* [n_in, n] for kernels */
 } pick_saved;
 
-static rd_code lend_rows(rd_call *c, rd_status *st)
+static rd_code pick_lend_rows(rd_call *c, rd_status *st)
 {
     const pick_attr *a = c->attr;
     const size_t n = (size_t)(c->n_in * a->n);
@@ -42,7 +48,7 @@ static rd_code lend_rows(rd_call *c, rd_status *st)
         for (int64_t i = 0; i < a->n; i++) {
             const int64_t row = a->idx[k][i];
             if (row > INT32_MAX)
-                return rd_fail(st, RD_EUSAGE, "pick: row %lld; %d at most", (long long)row,
+                return rd_fail(st, RD_EUSAGE, "pick: row index %" PRId64 " is above %d", row,
                                INT32_MAX);
             s->row[k * a->n + i] = (int32_t)row;
         }
@@ -55,7 +61,7 @@ static rd_code pick_forward(rd_call *c, rd_status *st)
 {
     const pick_attr *a = c->attr;
     rd_picked part[MOST];
-    RD_TRY(lend_rows(c, st));
+    RD_TRY(pick_lend_rows(c, st));
     const pick_saved *s = c->saved;
     for (int k = 0; k < c->n_in; k++)
         part[k] = (rd_picked){c->in[k]->v, c->in[k]->cols, s->lent + k * a->n};
@@ -86,7 +92,7 @@ rd_var *rd_op_pick(rd_tape *t, int n_in, rd_var *const *x, const int64_t *const 
 {
     pick_attr a = {.n = n};
     if (n_in > MOST) {
-        rd_fail(rd_tape_status(t), RD_EBUG, "pick: %d inputs, %d fit", n_in, MOST);
+        rd_fail(rd_tape_status(t), RD_EBUG, "pick: %d inputs; at most %d are allowed", n_in, MOST);
         return NULL;
     }
     for (int k = 0; k < n_in; k++) {

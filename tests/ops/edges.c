@@ -70,13 +70,14 @@ static void late_parameter(harness *h, int x, int W)
 }
 
 static const misuse misuses[] = {
-    {"a parameter has no slack rows: linear", "parameter 'in0' has no room behind its rows",
+    {"a parameter has no slack rows: linear", "parameter 'in0' has no slack rows",
      parameter_as_rows},
-    {"a parameter has no slack rows: softmax_xent", "parameter 'in0' has no room behind its rows",
+    {"a parameter has no slack rows: softmax_xent", "parameter 'in0' has no slack rows",
      parameter_in_xent},
-    {"widths that do not fit", "linear: an input of 4 columns for 3", wrong_width},
-    {"five inputs of pick", "pick: 5 inputs, 4 fit", five_picked},
-    {"a row that is not there", "pick: row 3 of an input of 3", row_out_of_range},
+    {"widths that do not fit", "linear: an input has 4 columns instead of 3", wrong_width},
+    {"five inputs of pick", "pick: 5 inputs; at most 4 are allowed", five_picked},
+    {"a row that is not there", "pick: row index 3 is outside an input of 3 rows",
+     row_out_of_range},
     {"more inputs than fit", "'weighted_sum' has 321 inputs and 1 outputs", many_inputs},
     {"a parameter declared after the tape was made", "parameter 'late' was declared after the tape",
      late_parameter},

@@ -1,17 +1,19 @@
-/* softmax_row.h -- kernels that read a row of logits of any length once, for what a softmax needs of it. */
+/* softmax_row.h -- for kernels that read a row of logits of any length once and get its largest
+ * logit and the sum of its exponentials. */
 #ifndef RD_SOFTMAX_ROW_H
 #define RD_SOFTMAX_ROW_H
 
 #include "kernel.h"
 
 struct rd_softmax_row {
-    float top,
-        sum; /* of the row: the largest logit (none is a number: -INFINITY), the sum of exp((l - top) inv) */
-    float own;        /* of this thread: its largest, */
-    int64_t own_best; /* and the lowest place of it; INT32_MAX: none */
+    float top;        /* largest logit of the row; -INFINITY if no logit is a number */
+    float sum;        /* sum over the row of exp((l - top) inv) */
+    float own;        /* largest logit of this thread */
+    int64_t own_best; /* lowest index of that logit; INT32_MAX: none */
 };
 
-/* l [V], by a block of THREADS. Each thread's sum is relative to its own largest logit so far, which rarely changes. */
+/* Reads l [V] with a block of THREADS threads. The sum of each thread is relative to its largest
+ * logit so far, which rarely changes. */
 template <int THREADS>
 static __device__ inline rd_softmax_row rd_softmax_of_row(const float *l, int64_t V, float inv)
 {

@@ -1,5 +1,6 @@
-/* attention.c -- see attention.h. tanh is computed again in backward: to keep it would take S A floats per target
- * token. On a GPU the gradient of the keys is left to the end, where they stay in registers over all steps. */
+/* attention.c -- the attention of attention.h on a CPU, and what all backends share. Backward
+ * computes tanh again; keeping it would take S A floats per target token. On a GPU the gradients of
+ * the keys wait for the end of the loop, where they stay in registers over all steps. */
 #include "rd/attention.h"
 #include "attention_kernels.h"
 #include "rd/vecmath.h"
@@ -20,7 +21,8 @@ static double norm_of(const float *x, int64_t n)
 typedef struct attention_job {
     const rd_attention *at;
     const rd_attention_back *b;
-    int64_t t, ld_feed, n_feed; /* backward: of carry */
+    int64_t t;
+    int64_t ld_feed, n_feed; /* of feed; in backward, of carry */
     const float *q, *qp, *cal, *dctx, *carry;
     float *al, *ctx, *feed, *dqp, *dq;
 } attention_job;
@@ -171,7 +173,7 @@ static rd_code cpu_step_back(const rd_attention *at, const rd_attention_back *b,
     return st->code;
 }
 
-/* Products over time, sequence by sequence. */
+/* Computes the products over time, sequence by sequence. */
 static rd_code cpu_sums(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
                         const float *al, float *dmemory, const float **dv, int64_t *n_dv,
                         rd_status *st)
@@ -191,7 +193,8 @@ done:
     return st->code;
 }
 
-/* ve = g v / |v|:  dg = dve . v/|v|,  dv = g/|v| (dve - (dve . v/|v|) v/|v|) */
+/* Goes back through ve = g v / |v|:
+ *   dg = dve . v/|v|,  dv = g/|v| (dve - (dve . v/|v|) v/|v|) */
 static rd_code cpu_norm_back(const rd_attention *at, const float *dve, rd_status *st)
 {
     const double len = norm_of(at->v->v, at->A);
@@ -221,7 +224,7 @@ static const rd_attention_kernels cpu_attention = {
 static const rd_attention_kernels *const attention_kernels[RD_BACKENDS] = {
     [RD_CPU] = &cpu_attention, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_attention)};
 
-static const rd_attention_kernels *on(const rd_attention *at)
+static const rd_attention_kernels *attention_kernels_of(const rd_attention *at)
 {
     return attention_kernels[rd_backend_kind_of(at->be)];
 }
@@ -234,14 +237,14 @@ rd_code rd_attention_begin(rd_attention *at, rd_arena *a, rd_status *st)
     at->gain = 1.0f;
     at->ve = NULL;
     if (!additive(at)) {
-        if (at->kind == RD_ATT_LUONG_SCALED) at->gain = on(at)->gain(at);
+        if (at->kind == RD_ATT_LUONG_SCALED) at->gain = attention_kernels_of(at)->gain(at);
         return RD_OK;
     }
     at->ve = at->v->v;
     if (at->kind == RD_ATT_BAHDANAU) return RD_OK;
     if (rd_arena_get(a, (size_t)at->A * sizeof(float), &ve, st) != RD_OK) return st->code;
     at->ve = ve;
-    return on(at)->norm(at, ve, st);
+    return attention_kernels_of(at)->norm(at, ve, st);
 }
 
 rd_code rd_attention_step(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp,
@@ -250,7 +253,7 @@ rd_code rd_attention_step(const rd_attention *at, int64_t n, int64_t t, const fl
 {
     if (additive(at))
         RD_TRY(rd_param_mul(at->be, at->ps, at->query_kernel, 0, at->R, n, q, qp, false, st));
-    RD_TRY(on(at)->step(at, n, t, q, qp, al, ctx, feed, ld_feed, n_feed, st));
+    RD_TRY(attention_kernels_of(at)->step(at, n, t, q, qp, al, ctx, feed, ld_feed, n_feed, st));
 done:
     return st->code;
 }
@@ -264,7 +267,7 @@ rd_code rd_attention_back_begin(const rd_attention *at, int64_t n_seq, int64_t n
     RD_TRY(rd_arena_get(s, (size_t)n_weights * sizeof(float), &b->ds, st));
     RD_TRY(rd_rows_get(s, n_slots, at->M, &b->dctx, st));
     if (at->ve) {
-        RD_TRY(on(at)->gather(at, n_seq, n_slots, b, st));
+        RD_TRY(attention_kernels_of(at)->gather(at, n_seq, n_slots, b, st));
     } else {
         RD_TRY(rd_rows_get(s, n_slots, at->R, &b->q, st));
         RD_TRY(rd_rows_zero(s, n_seq, 1, &b->dg_rows, st));
@@ -278,7 +281,8 @@ rd_code rd_attention_step_back(const rd_attention *at, const rd_attention_back *
                                const float *dctx, const float *carry, int64_t ld_carry,
                                int64_t n_carry, float *dqp, float *dq, rd_status *st)
 {
-    RD_TRY(on(at)->step_back(at, b, n, t, q, qp, al, dctx, carry, ld_carry, n_carry, dqp, dq, st));
+    RD_TRY(attention_kernels_of(at)->step_back(at, b, n, t, q, qp, al, dctx, carry, ld_carry,
+                                               n_carry, dqp, dq, st));
     if (additive(at))
         RD_TRY(rd_param_mul_t(at->be, at->ps, at->query_kernel, 0, at->R, n, dqp, dq, true, st));
 done:
@@ -292,7 +296,7 @@ rd_code rd_attention_finish(const rd_attention *at, const rd_attention_back *b, 
     const float *dv;
     int64_t n_dv;
     float *dve;
-    RD_TRY(on(at)->sums(at, b, n_seq, al, dmemory, &dv, &n_dv, st));
+    RD_TRY(attention_kernels_of(at)->sums(at, b, n_seq, al, dmemory, &dv, &n_dv, st));
     if (at->kind == RD_ATT_LUONG_SCALED)
         RD_TRY(rd_add_columns(at->be, at->scratch, n_seq, 1, b->dg_rows, 1, at->g->g, st));
     if (!at->ve || !at->v->g) goto done;
@@ -301,7 +305,7 @@ rd_code rd_attention_finish(const rd_attention *at, const rd_attention_back *b, 
     if (at->kind == RD_ATT_BAHDANAU)
         RD_TRY(rd_vec_add(at->be, at->A, dve, at->v->g, st));
     else
-        RD_TRY(on(at)->norm_back(at, dve, st));
+        RD_TRY(attention_kernels_of(at)->norm_back(at, dve, st));
 done:
     rd_arena_rewind(at->scratch, mark);
     return st->code;

@@ -1,18 +1,21 @@
-/* attention.cu -- see attention_cuda.h. Of a step, a block is a row: its warps share the positions where a score is a sum over
- * the width, its threads the columns where a row is a sum over the positions. So keys and memory are read once, in whole lines.
- * After the loop, a block is a tile of columns and positions of one sequence, whose sums over time stay in registers. */
+/* attention.cu -- the attention of attention.h on a GPU.
+ *
+ * In a step, a block computes one row. Its warps share the positions of the sums over the width
+ * (the scores). Its threads share the columns of the sums over the positions. So keys and memory
+ * are read once, in whole cache lines. After the loop, a block computes a tile of columns and
+ * positions of one sequence; its sums over time stay in registers. */
 #include "attention_kernels.h"
 #include "../../engine/gpu/kernel.h"
 
-enum { MOST_THREADS = 512 }; /* of a block that is a row */
+enum { MAX_THREADS = 512 }; /* of a block that computes a row */
 enum {
-    TILE = 64,
-    WARPS = 8,
-    EACH = TILE / WARPS
-};                   /* positions of a tile, its warps, and at most of each of them */
-enum { STEPS = 32 }; /* so many steps' weights of a tile lie in shared memory at a time */
+    TILE = 64,          /* positions of a tile */
+    WARPS = 8,          /* warps of a tile */
+    EACH = TILE / WARPS /* most positions of a warp */
+};
+enum { STEPS = 32 }; /* steps whose weights are in shared memory at a time */
 
-/* ---- V neighbouring floats, one access ---- */
+/* ---- V neighbouring floats in one access ---- */
 template <int V> struct pack {
     float x[V];
 };
@@ -57,13 +60,13 @@ static bool attention_by_four(const rd_attention *at)
     return at->A % 4 == 0 && at->M % 4 == 0;
 }
 
-/* As many threads as have some loads each, up to MOST_THREADS. */
+/* Returns a number of threads at which each has some loads, at most MAX_THREADS. */
 static unsigned threads_of(const rd_attention *at)
 {
     const int64_t loads = at->max_len * (at->A > at->M ? at->A : at->M) /
                           (attention_by_four(at) ? 4 : 1);
     unsigned n = 32;
-    while (n < MOST_THREADS && n * 4 < loads) n *= 2;
+    while (n < MAX_THREADS && n * 4 < loads) n *= 2;
     return n;
 }
 
@@ -72,8 +75,8 @@ static __device__ inline float *weights_of(const rows &r, int64_t i, int64_t t, 
     return al + (r.place ? r.place[i] + t * r.len[i] : i * r.max_len);
 }
 
-/* out[s] = sum over the width of term(columns of position s, c), s < S: a warp takes two positions at a time, so that enough loads
- * are under way. */
+/* Computes out[s] = sum over columns c of term(position s, c), s < S. A warp computes two positions
+ * at a time, so that enough loads are under way. */
 template <int V, typename Term>
 static __device__ inline void over_width(int64_t width, int64_t S, const float *m, float *out,
                                          Term term)
@@ -96,8 +99,9 @@ static __device__ inline void over_width(int64_t width, int64_t S, const float *
     }
 }
 
-/* done(sum over positions of term(s, c), c) for all columns c. Where there are more threads than columns, groups of threads share
- * the positions; their sums are added in order. part [MOST_THREADS * V] of shared memory. */
+/* Calls done(sum over positions s of term(s, c), c) for all columns c. If there are more threads
+ * than columns, groups of threads share the positions, and their sums are added in order. part:
+ * [MAX_THREADS * V] in shared memory. */
 template <int V, typename Term, typename Done>
 static __device__ inline void over_positions(int64_t width, int64_t S, float *part, Term term,
                                              Done done)
@@ -113,7 +117,8 @@ static __device__ inline void over_positions(int64_t width, int64_t S, float *pa
 #pragma unroll 4
             for (int64_t s = group; s < S; s += groups) term(sum, s, c);
         }
-        if (groups > 1) { /* and so there is one pass */
+        /* With several groups there is only one pass. */
+        if (groups > 1) {
             attention_store<V>(part + threadIdx.x * V, sum);
             __syncthreads();
             for (int k = 1; mine && group == 0 && k < groups; k++) {
@@ -126,11 +131,11 @@ static __device__ inline void over_positions(int64_t width, int64_t S, float *pa
 }
 
 template <int V>
-static __global__ void __launch_bounds__(MOST_THREADS)
+static __global__ void __launch_bounds__(MAX_THREADS)
     attend(rows r, int64_t t, const float *q, float *qp, const float *b, float *al, float *ctx,
            float *feed, int64_t ld_feed, int64_t n_feed)
 {
-    __shared__ __align__(16) float part[MOST_THREADS * V];
+    __shared__ __align__(16) float part[MAX_THREADS * V];
     const int64_t i = blockIdx.x, S = r.len[i], A = r.A, M = r.M;
     const float *keys = r.keys + r.first[i] * A, *memory = r.memory + r.first[i] * M;
     float *w = weights_of(r, i, t, al);
@@ -202,13 +207,15 @@ typedef struct step_back {
     const float *al, *dctx, *carry;
     int64_t ld_carry, n_carry;
     const int64_t *slot0;
-    float *ds, *dctx_all, *x_all, *dx, *dg; /* dx: dqp, or dq; dg NULL: not wanted */
+    float *ds, *dctx_all, *x_all;
+    float *dx; /* dqp, or dq (luong) */
+    float *dg; /* NULL: not wanted */
 } step_back;
 
 template <int V>
-static __global__ void __launch_bounds__(MOST_THREADS) attend_back(rows r, int64_t t, step_back b)
+static __global__ void __launch_bounds__(MAX_THREADS) attend_back(rows r, int64_t t, step_back b)
 {
-    __shared__ __align__(16) float part[MOST_THREADS * V];
+    __shared__ __align__(16) float part[MAX_THREADS * V];
     const int64_t i = blockIdx.x, S = r.len[i], A = r.A, M = r.M, slot = b.slot0[i] + t;
     const float *keys = r.keys + r.first[i] * A, *memory = r.memory + r.first[i] * M,
                 *x = b.x + i * A;
@@ -297,10 +304,13 @@ static rd_code launch_step_back(const rd_attention *at, const rd_attention_back 
 }
 
 /* ---- after the loop ---- */
-/* The positions of a tile: `here` of them from base on, dealt out to the warps in runs of `each`. */
+/* The positions of a tile. The warps divide them into runs. */
 typedef struct tile {
-    int64_t S, base, steps; /* steps of the sequence */
-    int here, each, mine;   /* mine: of this warp */
+    int64_t S, base; /* positions of the sequence, first position of the tile */
+    int64_t steps;   /* steps of the sequence */
+    int here;        /* positions of the tile */
+    int each;        /* positions of a run */
+    int mine;        /* positions of this warp */
 } tile;
 
 static __device__ inline tile tile_of(const rows &r, int64_t i, const int64_t *slot0)
@@ -317,7 +327,8 @@ static __device__ inline tile tile_of(const rows &r, int64_t i, const int64_t *s
     return k;
 }
 
-/* Weights of steps t0 .. t0 + STEPS - 1: to[step][EACH warp + e], zeros where there is no such step or position. */
+/* Loads the weights of steps t0 .. t0 + STEPS - 1 into to[step][EACH warp + e]; zeros if there is
+ * no such step or position. */
 static __device__ inline void attention_fill(const tile &k, const float *w, int64_t t0,
                                              float (*to)[TILE])
 {
@@ -331,7 +342,7 @@ static __device__ inline void attention_fill(const tile &k, const float *w, int6
     __syncthreads();
 }
 
-/* out_j += gain sum_t w_tj x_t */
+/* Computes out_j += gain sum_t w_tj x_t. */
 template <int V>
 static __global__ void __launch_bounds__(32 * WARPS, 4)
     over_time(rows r, const int64_t *slot0, const float *al, const float *x, int64_t width,
@@ -372,7 +383,8 @@ static int64_t tiles_of(const rd_attention *at)
     return (at->max_len + TILE - 1) / TILE;
 }
 
-/* Sequences, tiles of columns, tiles of positions: a sequence that is shorter leaves the last ones empty. */
+/* Returns the grid: sequences, tiles of columns, tiles of positions. The last tiles of a shorter
+ * sequence are empty. */
 static dim3 tiles_grid(const rd_attention *at, int64_t n_seq, int64_t width, int v)
 {
     return dim3((unsigned)n_seq, (unsigned)((width + 32 * v - 1) / (32 * v)),
@@ -404,8 +416,9 @@ static rd_code launch_memory_back(const rd_attention *at, const rd_attention_bac
     return RD_OK;
 }
 
-/* dkeys_j += ve sum_t ds_tj (1 - u^2),  dv = sum_tj ds_tj u  with u = tanh(K_j + qp_t): a lane is a column, since tanh takes the
- * time. */
+/* Computes, with u = tanh(K_j + qp_t):
+ *   dkeys_j += ve sum_t ds_tj (1 - u^2),  dv = sum_tj ds_tj u
+ * A lane computes one column, because tanh takes most of the time. */
 static __global__ void __launch_bounds__(32 * WARPS)
     keys_back(rows r, const int64_t *slot0, const float *ds, const float *qp, float *dkeys,
               float *dv)
@@ -460,7 +473,7 @@ static rd_code launch_keys_back(const rd_attention *at, const rd_attention_back 
                      b->ds, b->q, b->dkeys, dv);
 }
 
-/* ---- the norm of v: one block ---- */
+/* ---- the norm of v, in one block ---- */
 static __device__ inline double square_sum(int64_t n, const float *x)
 {
     double s = 0.0;

@@ -1,5 +1,5 @@
-/* attention_kernels.h -- the table behind rd/attention.h, one for each kind of backend: a CPU's is in attention.c, a
- * GPU's in attention.cu. */
+/* attention_kernels.h -- the table behind rd/attention.h, one for each kind of backend. That of a
+ * CPU is in attention.c, that of a GPU in attention.cu. */
 #ifndef RD_ATTENTION_KERNELS_H
 #define RD_ATTENTION_KERNELS_H
 
@@ -8,12 +8,14 @@
 RD_C_BEGIN
 
 typedef struct rd_attention_kernels {
-    /* rd_attention.gain of luong scaled; 1 where the kernels read g themselves. */
+    /* Returns rd_attention.gain for luong scaled: g, or 1 if the kernels read g themselves. */
     float (*gain)(const rd_attention *at);
-    /* ve = g v / |v|, and from dve, its gradient, to those of v and g (+=). */
+    /* Computes ve = g v / |v|. */
     rd_code (*norm)(const rd_attention *at, float *ve, rd_status *st);
+    /* Adds to the gradients of v and g, from dve, the gradient of ve. */
     rd_code (*norm_back)(const rd_attention *at, const float *dve, rd_status *st);
-    /* As rd_attention_step and rd_attention_step_back without the products with W_q. qp: q W_q; b is added here. */
+    /* As rd_attention_step and rd_attention_step_back, without the products with W_q. qp comes in
+     * as q W_q; step adds b. */
     rd_code (*step)(const rd_attention *at, int64_t n, int64_t t, const float *q, float *qp,
                     float *al, float *ctx, float *feed, int64_t ld_feed, int64_t n_feed,
                     rd_status *st);
@@ -21,11 +23,11 @@ typedef struct rd_attention_kernels {
                          const float *q, const float *qp, const float *al, const float *dctx,
                          const float *carry, int64_t ld_carry, int64_t n_carry, float *dqp,
                          float *dq, rd_status *st);
-    /* Memory of b that bahdanau's backward wants. */
+    /* Allocates the arrays of b that backward of bahdanau needs. */
     rd_code (*gather)(const rd_attention *at, int64_t n_seq, int64_t n_slots, rd_attention_back *b,
                       rd_status *st);
-    /* The gradients of memory (dmemory NULL: not wanted) and of the keys that step_back has left. bahdanau: *dv
-     * [*n_dv, A], shares of the gradient of ve. */
+    /* Computes the gradients that step_back leaves: of the memory (dmemory NULL: not wanted) and of
+     * the keys. bahdanau: *dv [*n_dv, A] are shares of the gradient of ve. */
     rd_code (*sums)(const rd_attention *at, const rd_attention_back *b, int64_t n_seq,
                     const float *al, float *dmemory, const float **dv, int64_t *n_dv,
                     rd_status *st);

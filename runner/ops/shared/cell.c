@@ -1,5 +1,6 @@
-/* cell.c -- what all recurrent cells share: the projection, products with rows of a kernel. */
+/* cell.c -- what all recurrent cells share: the projection, and products with rows of a kernel. */
 #include "rd/cell.h"
+#include <inttypes.h>
 #include <string.h>
 
 rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, rd_backend *be,
@@ -8,7 +9,8 @@ rd_code rd_cell_init(rd_cell *k, const rd_cell_def *d, const rd_cell_shape *s, r
 {
     memset(k, 0, sizeof *k);
     if (n_w < 1 || n_w > RD_CELL_MAX_PARAMS)
-        return rd_fail(st, RD_EBUG, "cell '%s' got %d parameters", d->name, n_w);
+        return rd_fail(st, RD_EBUG, "cell '%s' has %d parameters; 1 to %d are allowed", d->name,
+                       n_w, RD_CELL_MAX_PARAMS);
     k->def = d;
     k->s = *s;
     k->Z = d->n_gates * s->H;
@@ -33,11 +35,10 @@ rd_code rd_rows_zero(rd_arena *a, int64_t rows, int64_t cols, float **out, rd_st
 rd_code rd_rows_check(const char *op, const rd_var *x, int64_t cols, rd_status *st)
 {
     if (x->param)
-        return rd_fail(st, RD_EBUG, "%s: parameter '%s' has no room behind its rows", op,
-                       x->param->name);
+        return rd_fail(st, RD_EBUG, "%s: parameter '%s' has no slack rows", op, x->param->name);
     if (x->cols != cols)
-        return rd_fail(st, RD_EBUG, "%s: an input of %lld columns for %lld", op, (long long)x->cols,
-                       (long long)cols);
+        return rd_fail(st, RD_EBUG, "%s: an input has %" PRId64 " columns instead of %" PRId64, op,
+                       x->cols, cols);
     return RD_OK;
 }
 
@@ -89,11 +90,12 @@ rd_code rd_mul_grad(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, int64_t N
 
 /* ---- operands with gaps between their rows ---- */
 
-/* What products with parameters do about gaps, one table for each kind of backend. */
+/* Products with parameters whose operands have gaps, one table for each kind of backend. */
 typedef struct strided_products {
     rd_code (*operand)(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld,
                        const float **out, int64_t *ld_out, rd_status *st);
-    /* y = x W (back: x = y W^T): in [n, in_cols] has leading dimension ld_in, out [n, out_cols] ld_out. */
+    /* Computes y = x W (back: x = y W^T). in [n, in_cols] has leading dimension ld_in, out
+     * [n, out_cols] has ld_out. */
     rd_code (*mul)(rd_cell *k, rd_var *w, int64_t row0, int64_t rows, bool back, int64_t n,
                    const float *in, int64_t ld_in, float *out, int64_t ld_out, bool add,
                    rd_status *st);
@@ -101,7 +103,7 @@ typedef struct strided_products {
                         const float *x, float *z, int64_t ldz, float **y, rd_status *st);
 } strided_products;
 
-/* A CPU's packed products take rows without gaps: others go through a copy. */
+/* On a CPU: packed products take rows without gaps, so rows with gaps are copied. */
 static rd_code packed_operand(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld,
                               const float **out, int64_t *ld_out, rd_status *st)
 {
@@ -145,7 +147,7 @@ done:
     return st->code;
 }
 
-/* A GPU's products take leading dimensions. */
+/* On a GPU: products take leading dimensions. */
 static rd_code direct_operand(rd_cell *k, int64_t n, int64_t cols, const float *x, int64_t ld,
                               const float **out, int64_t *ld_out, rd_status *st)
 {
@@ -228,7 +230,7 @@ rd_code rd_cell_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_
 {
     if (k->def->step(k, n, h_prev, c_prev, r, st) != RD_OK) return st->code;
     if (!k->s.projects) return RD_OK;
-    /* The product rounds n up; the rows behind are those of the next step, which are written later. */
+    /* The product rounds n up. The rows behind belong to the next step and are written later. */
     return rd_mul_rows(k, k->w[k->n_w - 1], 0, k->s.H, n, r->m, r->h, false, st);
 }
 

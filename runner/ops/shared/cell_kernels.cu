@@ -1,6 +1,6 @@
-/* cell_kernels.cu -- the elementwise parts of recurrent cells on a GPU: a thread has one unit of one row. Formulas in
- * cell.h and gru.c. A step has few elements, so that it waits for memory rather than fill it: one unit a thread keeps
- * the most loads in flight. */
+/* cell_kernels.cu -- the elementwise parts of recurrent cells on a GPU. The formulas are in cell.h
+ * and gru.c. A step has few elements, so it waits for memory and cannot use the whole bandwidth.
+ * One thread per unit and row keeps the most loads in flight. */
 #include "cell_kernels.h"
 #include "../../engine/gpu/rows_grid.h"
 
@@ -10,12 +10,13 @@ static __device__ inline float sigmoid(float x)
 }
 
 typedef struct lstm {
-    int64_t n, H, width; /* width of a group's gates */
+    int64_t n, H;
+    int64_t width; /* width of a gate in a group */
     const float *bias[4], *c_prev, *dm;
     float *z, *c, *tc, *m, *dc, *dz;
 } lstm;
 
-/* Where row i of z has unit q of the first gate; the other gates lie `width` apart. */
+/* Returns the index of unit q of the first gate in row i of z. The gates are `width` apart. */
 static __device__ inline int64_t first_gate(const lstm &a, int64_t i, int64_t q)
 {
     const unsigned width = (unsigned)a.width, group = (unsigned)q / width;
@@ -189,7 +190,7 @@ static rd_code launch_gru_gates_back(rd_backend *be, int64_t n, int64_t H, const
                      h_prev, z, dz, dh_prev, add);
 }
 
-/* gates_back has added it. */
+/* gates_back has already added this part. */
 static rd_code no_state_back(rd_backend *, int64_t, int64_t, const float *, const float *,
                              const float *, float *, rd_status *)
 {

@@ -1,4 +1,5 @@
-/* cell_registry.c -- all recurrent cells: one file each in runner/ops/cells, listed by make. */
+/* cell_registry.c -- the list of all recurrent cells. Each cell is one file in runner/ops/cells;
+ * make writes the list. */
 #include "rd/cell.h"
 #include <string.h>
 

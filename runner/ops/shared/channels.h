@@ -1,40 +1,50 @@
-/* channels.h -- for kernels on images in NHWC order that treat each channel by itself. The pixels are rows of C channels; some
- * rows that follow each other are a group (samples that batch_norm takes together, or all rows).
+/* channels.h -- for kernels that treat each channel of images in NHWC order by itself.
  *
- * A block of RD_BLOCK threads lies over `across` vectors of V channels side by side and RD_BLOCK / across rows, and goes down a
- * slice of a group's rows: a thread stays with its channels, and neighbours touch neighbouring memory. A sum over a group is the
- * sum of its slices' sums, which a second kernel adds in their order (rd_slices_sum). How a group is cut depends on its shape
- * alone: not on the card, and not on how many groups there are. */
+ * The pixels are rows of C channels. Consecutive rows form groups: the samples that batch_norm
+ * normalises together, or all rows.
+ *
+ * A block has RD_BLOCK threads. It covers `across` vectors of V channels side by side and RD_BLOCK
+ * / across rows, and it walks down a slice of the rows of a group. So each thread keeps its
+ * channels, and neighbouring threads read neighbouring memory. The sum over a group is the sum of
+ * the sums of its slices; a second kernel adds these in their order (rd_slices_sum). The cut of a
+ * group into slices depends on the shape of the group alone. It depends neither on the GPU nor on
+ * the number of groups. */
 #ifndef RD_CHANNELS_H
 #define RD_CHANNELS_H
 
 #include "../../engine/gpu/element_device.h"
 
 typedef struct rd_columns {
-    int64_t C, total, rows; /* channels, rows in all and of a group (the last one may have fewer) */
-    int64_t groups, slices, per; /* per: rows of a slice */
-    int across;                  /* a power of two, at most 32 */
+    int64_t C;              /* number of channels */
+    int64_t total;          /* number of rows */
+    int64_t rows;           /* rows of a group; the last group may have fewer */
+    int64_t groups, slices; /* number of groups, and of slices in a group */
+    int64_t per;            /* rows of a slice */
+    int across;             /* vectors of a block side by side: a power of two, at most 32 */
 } rd_columns;
 
 enum {
-    RD_COLUMNS_BLOCKS =
-        512, /* of a large group: some for each multiprocessor of any GPU, and few to add up */
-    RD_COLUMNS_LEAST = 4 /* rows of a thread, where there are so many */
+    /* Blocks of a large group. This gives several blocks to each multiprocessor of any GPU, and
+     * leaves few sums to add. */
+    RD_COLUMNS_BLOCKS = 512,
+    /* Smallest number of rows of a thread, if the group has enough rows. */
+    RD_COLUMNS_LEAST = 4
 };
 
-/* Vectors of four where every row begins at a multiple of four elements. */
+/* Returns the channels of a vector: four if every row begins at a multiple of four elements. */
 static inline int rd_columns_lanes(int64_t C)
 {
     return C % 4 == 0 ? 4 : 1;
 }
 
+/* Returns the number of blocks side by side that cover the channels. */
 static inline int64_t rd_columns_tiles(const rd_columns &k)
 {
     const int64_t width = k.across * rd_columns_lanes(k.C);
     return (k.C + width - 1) / width;
 }
 
-/* C, total, rows > 0. */
+/* Returns the cut for `total` rows in groups of `rows`. C, total and rows are above 0. */
 static inline rd_columns rd_columns_of(int64_t C, int64_t total, int64_t rows)
 {
     rd_columns k = {C, total, rows, (total + rows - 1) / rows, 1, 0, 1};
@@ -48,20 +58,23 @@ static inline rd_columns rd_columns_of(int64_t C, int64_t total, int64_t rows)
     return k;
 }
 
+/* Returns the grid of a kernel with one block per slice and tile of channels. */
 static inline dim3 rd_columns_grid(const rd_columns &k)
 {
     return dim3((unsigned)(k.groups * k.slices), (unsigned)rd_columns_tiles(k));
 }
 
-/* What a thread of that grid works on: channels c .. c + V - 1, the rows first, first + step, ... below end. */
+/* The part of a thread of that grid: channels c .. c + V - 1 of rows first, first + step, ... below
+ * end. */
 typedef struct rd_strip {
-    int64_t group, part; /* part: the number of the slice among those of all groups */
-    int64_t c;
+    int64_t group;
+    int64_t part;       /* number of the slice among the slices of all groups */
+    int64_t c;          /* first channel */
     int64_t begin, end; /* rows of the slice */
-    int64_t first;
+    int64_t first;      /* first row of the thread */
     int step;
-    bool
-        inside; /* there are such channels; else the thread takes part in sums alone, with nothing */
+    /* The channels exist. Otherwise the thread only takes part in sums, with 0. */
+    bool inside;
 } rd_strip;
 
 template <int V> static __device__ inline rd_strip rd_strip_of(const rd_columns &k)
@@ -81,7 +94,7 @@ template <int V> static __device__ inline rd_strip rd_strip_of(const rd_columns 
     return s;
 }
 
-/* Rows of a slice. */
+/* Returns the number of rows of a slice. */
 static __device__ inline int64_t rd_slice_rows(const rd_columns &k, int64_t group, int64_t slice)
 {
     const int64_t left = k.total - group * k.rows, rows = left < k.rows ? left : k.rows,
@@ -89,8 +102,8 @@ static __device__ inline int64_t rd_slice_rows(const rd_columns &k, int64_t grou
     return n < 0 ? 0 : n < k.per ? n : k.per;
 }
 
-/* Adds v over the threads of the block whose numbers are equal modulo `across` (a power of two), in a fixed tree; each of them
- * gets the sums. All threads of the block call it. */
+/* Sums v over the threads of the block whose numbers are equal modulo `across` (a power of two), in
+ * a fixed tree. Each of these threads gets the sums in v. All threads of the block must call it. */
 template <int N> static __device__ inline void rd_down_sum(double (&v)[N], int across)
 {
     __shared__ double part[N][RD_BLOCK];
@@ -106,13 +119,15 @@ template <int N> static __device__ inline void rd_down_sum(double (&v)[N], int a
     for (int i = 0; i < N; i++) v[i] = part[i][t % across];
 }
 
-/* Kernels that add up slices: a block of RD_BLOCK threads has RD_SLICES_ACROSS channels of a group. */
+/* For kernels that add slices: a block of RD_BLOCK threads has RD_SLICES_ACROSS channels of a
+ * group. */
 enum { RD_SLICES_ACROSS = 8 };
 static inline dim3 rd_slices_grid(const rd_columns &k)
 {
     return dim3((unsigned)k.groups, (unsigned)((k.C + RD_SLICES_ACROSS - 1) / RD_SLICES_ACROSS));
 }
-/* The block's sums over the slices of its group: part is [groups slices, C]. c: the thread's channel, may be past the last. */
+/* Returns the sum over the slices of the block's group. part: [groups slices, C]. c: the thread's
+ * channel; may be past the last channel. */
 static __device__ inline double rd_slices_sum(const rd_columns &k, const double *part, int64_t c)
 {
     double sum[1] = {0.0};
@@ -125,7 +140,7 @@ static __device__ inline double rd_slices_sum(const rd_columns &k, const double 
     return sum[0];
 }
 
-/* RD_LANES(C, launch): runs `launch`, an expression that uses V, with the V of C channels. */
+/* RD_LANES(C, launch): runs the expression `launch`, which uses V, with the V for C channels. */
 #define RD_LANES(C, ...)                   \
     do {                                   \
         if (rd_columns_lanes(C) == 4) {    \

@@ -1,4 +1,4 @@
-/* dropout_op.c -- what dropout.c and dropout.cu share; see dropout.h. */
+/* dropout_op.c -- functions that dropout.c and dropout.cu share; see dropout.h. */
 #include "../dropout.h"
 
 bool rd_dropout_active(const rd_call *c)
@@ -52,7 +52,7 @@ rd_code rd_dropout_back_by(rd_call *c, rd_dropout_pass *back, rd_status *st)
         RD_TRY(back(c, &to, st));
     else if (to.dx != to.dy)
         RD_TRY(rd_op_copy(c->be, x->type, v.n * v.sample, to.dy, to.dx, to.add, st));
-    /* Where x is 0, y is; the other way round a dropped element has no gradient either. */
+    /* If x is 0, y is 0. If y is 0 because the element was dropped, it has no gradient either. */
     x->g_masked = masked && fresh;
 done:
     return st->code;

@@ -1,5 +1,6 @@
-/* image_op.c -- see image_op.h. */
+/* image_op.c -- the functions of image_op.h on a CPU, and the choice between backends. */
 #include "image_op.h"
+#include <inttypes.h>
 #include <string.h>
 
 enum { GRAIN = 16384 };
@@ -14,8 +15,8 @@ int64_t rd_op_elements(const rd_var *x)
 rd_code rd_op_image_check(const char *op, const rd_var *x, rd_status *st)
 {
     if (rd_image_is(x)) return RD_OK;
-    return rd_fail(st, RD_EBUG, "%s: a matrix of %lldx%lld is no image", op, (long long)x->rows,
-                   (long long)x->cols);
+    return rd_fail(st, RD_EBUG, "%s: a matrix of %" PRId64 "x%" PRId64 " is not an image", op,
+                   x->rows, x->cols);
 }
 
 void rd_op_like(rd_var *out, const rd_var *x)
@@ -56,7 +57,7 @@ static void masked_part(void *ctx, int64_t lo, int64_t hi)
 static void copy_part(void *ctx, int64_t lo, int64_t hi)
 {
     const image_op_job *j = ctx;
-    const float *g = j->g; /* add(x, x): out may be g */
+    const float *g = j->g; /* out may be g: add(x, x) */
     float *out = j->out;
     if (j->add)
         for (int64_t i = lo; i < hi; i++) out[i] += g[i];
@@ -142,7 +143,7 @@ static const rd_element_kernels cpu_elements = {cpu_rectify, cpu_sum, cpu_mask, 
 static const rd_element_kernels *const element_kernels[RD_BACKENDS] = {
     [RD_CPU] = &cpu_elements, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_elements)};
 
-static const rd_element_kernels *on(const rd_backend *be)
+static const rd_element_kernels *element_kernels_of(const rd_backend *be)
 {
     return element_kernels[rd_backend_kind_of(be)];
 }
@@ -150,31 +151,31 @@ static const rd_element_kernels *on(const rd_backend *be)
 rd_code rd_op_rectify(rd_backend *be, rd_element type, int64_t n, const void *x, void *y,
                       rd_status *st)
 {
-    return on(be)->rectify(be, type, n, x, y, st);
+    return element_kernels_of(be)->rectify(be, type, n, x, y, st);
 }
 
 rd_code rd_op_sum(rd_backend *be, rd_element type, int64_t n, const void *a, const void *b,
                   bool relu, void *y, rd_status *st)
 {
-    return on(be)->sum(be, type, n, a, b, relu, y, st);
+    return element_kernels_of(be)->sum(be, type, n, a, b, relu, y, st);
 }
 
 rd_code rd_op_mask(rd_backend *be, rd_element type, int64_t n, const void *y, void *g,
                    rd_status *st)
 {
-    return on(be)->mask(be, type, n, y, g, st);
+    return element_kernels_of(be)->mask(be, type, n, y, g, st);
 }
 
 rd_code rd_op_masked(rd_backend *be, rd_element type, int64_t n, const void *y, const void *g,
                      void *out, bool add, rd_status *st)
 {
-    return on(be)->masked(be, type, n, y, g, out, add, st);
+    return element_kernels_of(be)->masked(be, type, n, y, g, out, add, st);
 }
 
 rd_code rd_op_copy(rd_backend *be, rd_element type, int64_t n, const void *x, void *out, bool add,
                    rd_status *st)
 {
-    return on(be)->copy(be, type, n, x, out, add, st);
+    return element_kernels_of(be)->copy(be, type, n, x, out, add, st);
 }
 
 rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const float **v,
@@ -184,7 +185,8 @@ rd_code rd_op_in_order(rd_arena *a, const rd_var *like, const rd_var *x, const f
     float *copy;
     *v = x->v;
     if (x->layout == like->layout) return RD_OK;
-    if (x->layout && like->layout) return rd_fail(st, RD_EBUG, "images of two blocked orders meet");
+    if (x->layout && like->layout)
+        return rd_fail(st, RD_EBUG, "two images have different blocked orders");
     RD_TRY(rd_arena_get(a, (size_t)(to.n * to.sample) * sizeof(float), &copy, st));
     for (int64_t i = 0; i < to.n; i++)
         if (like->layout)
@@ -200,7 +202,8 @@ rd_code rd_op_to_order(const rd_var *like, const rd_var *x, const float *g, floa
                        rd_status *st)
 {
     const rd_image_view from = rd_image_view_of(like), to = rd_image_view_of(x);
-    if (x->layout && like->layout) return rd_fail(st, RD_EBUG, "images of two blocked orders meet");
+    if (x->layout && like->layout)
+        return rd_fail(st, RD_EBUG, "two images have different blocked orders");
     for (int64_t i = 0; i < to.n; i++)
         if (like->layout)
             rd_image_to_nhwc(&from, g + i * from.sample, out + i * to.sample, add);

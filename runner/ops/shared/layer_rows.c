@@ -1,9 +1,10 @@
-/* layer_rows.c -- see layer_rows.h. A piece is some rows, which stay in the cache from loop to loop. */
+/* layer_rows.c -- the passes of layer_rows.h on a CPU. A piece of work is some rows, which stay in
+ * the cache from loop to loop. */
 #include "layer_rows.h"
 
-/* y = x (mask: dropped out) + plus (NULL: nothing), element by element. */
-static void passed(int64_t n, const uint8_t *mask, float keep, const float *x, const float *plus,
-                   float *y)
+/* Computes y = dropout(x) + plus, element by element. mask NULL: no dropout. plus NULL: no sum. */
+static void layer_rows_drop_add(int64_t n, const uint8_t *mask, float keep, const float *x,
+                                const float *plus, float *y)
 {
     const float scale = 1.0f / keep;
     if (mask && plus)
@@ -28,13 +29,16 @@ static void forward_rows(void *ctx, int64_t lo, int64_t hi)
     const float *y = r->h + at;
     if (r->bias)
         for (int64_t row = lo; row < hi; row++)
-            passed(r->width, NULL, 1.0f, r->h + row * r->width, r->bias, r->y + row * r->width);
+            layer_rows_drop_add(r->width, NULL, 1.0f, r->h + row * r->width, r->bias,
+                                r->y + row * r->width);
     if (r->y) {
-        passed(n, r->mask_out ? r->mask_out + at : NULL, r->keep_out, r->bias ? r->y + at : y,
-               r->skip ? r->skip + at : NULL, r->y + at);
+        layer_rows_drop_add(n, r->mask_out ? r->mask_out + at : NULL, r->keep_out,
+                            r->bias ? r->y + at : y, r->skip ? r->skip + at : NULL, r->y + at);
         y = r->y + at;
     }
-    if (r->next) passed(n, r->mask_in ? r->mask_in + at : NULL, r->keep_in, y, NULL, r->next + at);
+    if (r->next)
+        layer_rows_drop_add(n, r->mask_in ? r->mask_in + at : NULL, r->keep_in, y, NULL,
+                            r->next + at);
 }
 
 static rd_code cpu_between(rd_backend *be, const rd_between *r, rd_status *st)
@@ -51,12 +55,14 @@ static void layer_rows_back_rows(void *ctx, int64_t lo, int64_t hi)
     const int64_t at = lo * r->width, n = (hi - lo) * r->width,
                   last = hi < r->n_later ? hi : r->n_later;
     float *dy = (r->dy ? r->dy : r->dh) + at;
-    passed(n, r->mask_in ? r->mask_in + at : NULL, r->keep_in, r->dnext + at,
-           r->dskip ? r->dskip + at : NULL, dy);
+    layer_rows_drop_add(n, r->mask_in ? r->mask_in + at : NULL, r->keep_in, r->dnext + at,
+                        r->dskip ? r->dskip + at : NULL, dy);
     if (!r->dh) return;
-    passed(n, r->mask_out ? r->mask_out + at : NULL, r->keep_out, dy, NULL, r->dh + at);
+    layer_rows_drop_add(n, r->mask_out ? r->mask_out + at : NULL, r->keep_out, dy, NULL,
+                        r->dh + at);
     if (last > lo)
-        passed((last - lo) * r->width, NULL, 1.0f, r->dh + at, r->dh_later + at, r->dh + at);
+        layer_rows_drop_add((last - lo) * r->width, NULL, 1.0f, r->dh + at, r->dh_later + at,
+                            r->dh + at);
 }
 
 static rd_code cpu_between_back(rd_backend *be, const rd_between_back *r, rd_status *st)

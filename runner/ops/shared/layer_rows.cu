@@ -1,4 +1,5 @@
-/* layer_rows.cu -- see layer_rows.h: one kernel for a junction, one thread for an element. */
+/* layer_rows.cu -- the passes of layer_rows.h on a GPU: one kernel per pass, one thread per
+ * element. */
 #include "layer_rows.h"
 #include "../../engine/gpu/kernel.h"
 

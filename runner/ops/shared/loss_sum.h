@@ -1,4 +1,4 @@
-/* loss_sum.h -- for kernels of losses: sums of doubles by one block, in a fixed order. */
+/* loss_sum.h -- for kernels of losses: one block sums doubles in a fixed order. */
 #ifndef RD_LOSS_SUM_H
 #define RD_LOSS_SUM_H
 
@@ -6,7 +6,8 @@
 
 enum { RD_LOSS_THREADS = 512 };
 
-/* A block for each of gridDim.x arrays: sum[k] = x[k n] + ... + x[(k + 1) n - 1]. The first one's goes to *loss, too. */
+/* Sums gridDim.x arrays, one block each: sum[k] = x[k n] + ... + x[(k + 1) n - 1]. The first sum is
+ * also stored in *loss. */
 static __global__ void rd_loss_sum(int64_t n, const double *__restrict__ x,
                                    double *__restrict__ sum, float *__restrict__ loss)
 {

@@ -1,4 +1,5 @@
-/* lstm_gates.c -- the elementwise part of the LSTM family; formulas in cell.h. */
+/* lstm_gates.c -- the elementwise part of lstm, slstm and glstm on a CPU. The formulas are in
+ * cell.h. */
 #include "cell_kernels.h"
 #include "rd/vecmath.h"
 

@@ -1,4 +1,4 @@
-/* pick_rows.c -- rows by their index on a CPU, and the choice between this and pick_rows.cu. */
+/* pick_rows.c -- picks rows by index on a CPU, and chooses between this file and pick_rows.cu. */
 #include "pick_rows.h"
 #include <string.h>
 
@@ -25,7 +25,7 @@ typedef struct add_picked_job {
     float *g;
 } add_picked_job;
 
-/* Threads cut the columns, so the sums are the same for any number of threads. */
+/* Each thread has a range of columns, so the sums are the same for every number of threads. */
 static void add_picked_part(void *ctx, int64_t lo, int64_t hi)
 {
     const add_picked_job *j = ctx;

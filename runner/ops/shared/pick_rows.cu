@@ -1,9 +1,11 @@
-/* pick_rows.cu -- see pick_rows.h. */
+/* pick_rows.cu -- picks rows by index on a GPU, forward and back. See pick_rows.h. */
 #include "pick_rows.h"
 #include "../../engine/gpu/rows_grid.h"
+#include <inttypes.h>
 #include <string.h>
 
-/* Vectors that kernels move whole: T is float, or float4 where widths and addresses allow it. Widths are counted in them. */
+/* Kernels move whole vectors. T is float, or float4 if widths and addresses allow. Widths are
+ * counted in T. */
 static __device__ inline void set_zero(float &x)
 {
     x = 0.0f;
@@ -78,17 +80,19 @@ static rd_code launch_pick(rd_backend *be, int n_parts, const rd_picked *part, i
 }
 
 /* ---- backward ---- */
-/* The rows of d are sorted by their row of g (on the host, stably). A piece is at most so many of them with the same one. A row of
- * several pieces, a frequent token's say, gets their sums from scratch memory in a second pass. */
+/* The host sorts the rows of d by their row of g, stably. A piece is at most PIECE consecutive rows
+ * of d with the same row of g. A row of g with several pieces, such as that of a frequent token, is
+ * summed in two passes: the sums of its pieces go to scratch memory first. */
 enum { PIECE = 32 };
 
 struct piece {
     int32_t first, n; /* rows of d: order[first .. first + n) */
-    int32_t row;      /* of g; or -1: the sum goes to row `slot` of the partial sums */
+    int32_t row;      /* row of g; -1: the sum goes to row `slot` of the partial sums */
     int32_t slot;
 };
+/* g[row] += n partial sums from `slot` on. */
 struct joined {
-    int32_t row, slot, n; /* g[row] += n partial sums from `slot` on */
+    int32_t row, slot, n;
 };
 
 template <class T>
@@ -138,7 +142,7 @@ static __global__ void add_joined(int64_t n, int64_t width, const joined *__rest
     }
 }
 
-/* What the kernels read, one block of memory: pieces, joined rows, order. */
+/* What the kernels read, in one block of memory: pieces, joined rows, order. */
 struct plan {
     piece *pieces;
     joined *rows;
@@ -147,7 +151,7 @@ struct plan {
     size_t bytes;
 };
 
-/* False: no row occurs twice. */
+/* Fills *p. *twice false: no row occurs twice, and *p is not needed. */
 static rd_code make_plan(rd_call *c, int64_t n, const int32_t *row, int64_t n_rows, plan *p,
                          bool *twice, rd_status *st)
 {
@@ -232,7 +236,8 @@ static rd_code launch_add_picked(rd_call *c, int64_t n, const int32_t *row, cons
                                  float *g, rd_status *st)
 {
     if (n > INT32_MAX)
-        return rd_fail(st, RD_EUSAGE, "%lld rows at once; a GPU takes %d", (long long)n, INT32_MAX);
+        return rd_fail(st, RD_EUSAGE, "%" PRId64 " picked rows in one call; a GPU takes at most %d",
+                       n, INT32_MAX);
     if (width % 4 == 0 && ld % 4 == 0 && rd_by_four(d) && rd_by_four(g))
         return add_picked(c, n, row, lent, n_rows, width / 4, reinterpret_cast<const float4 *>(d),
                           ld / 4, reinterpret_cast<float4 *>(g), st);

@@ -1,5 +1,6 @@
-/* row_dropout.c -- inverted dropout on packed rows: a mask is a function of (seed, epoch, site, sample, step, element),
- * so it does not depend on the rank that computes the sample, nor on its place in the batch. */
+/* row_dropout.c -- inverted dropout on packed rows. A mask is a function of (seed, epoch, site,
+ * sample, step, element). It does not depend on the rank that computes the sample, nor on the
+ * sample's position in the batch. */
 #include "cell_kernels.h"
 
 typedef struct row_dropout_job {
@@ -79,7 +80,7 @@ static rd_code cpu_shift_rows(rd_backend *be, const rd_packing_lent *p, int64_t 
     return RD_OK;
 }
 
-/* The arrays of p themselves. */
+/* rd_packing_lend has already set the arrays of p. */
 static rd_code cpu_lend(rd_call *c, const rd_packing *p, rd_arena *a, rd_packing_lent *out,
                         rd_status *st)
 {
@@ -92,7 +93,7 @@ static const rd_row_kernels cpu_kernels = {cpu_lend, cpu_dropout_rows, cpu_dropo
 static const rd_row_kernels *const row_kernels[RD_BACKENDS] = {
     [RD_CPU] = &cpu_kernels, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_rows)};
 
-static const rd_row_kernels *rows_on(const rd_backend *be)
+static const rd_row_kernels *row_kernels_of(const rd_backend *be)
 {
     return row_kernels[rd_backend_kind_of(be)];
 }
@@ -101,7 +102,7 @@ rd_code rd_packing_lend(rd_call *c, const rd_packing *p, rd_arena *a, rd_packing
                         rd_status *st)
 {
     *out = (rd_packing_lent){p, p->off, p->sample};
-    return rows_on(c->be)->lend(c, p, a, out, st);
+    return row_kernels_of(c->be)->lend(c, p, a, out, st);
 }
 
 rd_code rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing_lent *p, int64_t t0,
@@ -111,17 +112,17 @@ rd_code rd_dropout_rows(rd_backend *be, const rd_dropout *d, const rd_packing_le
     const int64_t first = p->p->off[t0], n = p->p->off[t1] - first;
     const rd_key key = rd_key_make(d->seed, RD_RNG_DROPOUT, d->site, d->epoch);
     const rd_mask_rows m = {p->off, p->sample, t0, t1, first, n, width, key, d->keep};
-    return rows_on(be)->dropout(be, &m, x, residual, y, mask, st);
+    return row_kernels_of(be)->dropout(be, &m, x, residual, y, mask, st);
 }
 
 rd_code rd_dropout_back(rd_backend *be, float keep, int64_t n, const float *dy, const uint8_t *mask,
                         float *dx, bool add, rd_status *st)
 {
-    return rows_on(be)->dropout_back(be, 1.0f / keep, n, dy, mask, dx, add, st);
+    return row_kernels_of(be)->dropout_back(be, 1.0f / keep, n, dy, mask, dx, add, st);
 }
 
 rd_code rd_shift_rows(rd_backend *be, const rd_packing_lent *p, int64_t width, const float *h,
                       float *out, rd_status *st)
 {
-    return rows_on(be)->shift(be, p, width, h, out, st);
+    return row_kernels_of(be)->shift(be, p, width, h, out, st);
 }

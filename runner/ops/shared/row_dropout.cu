@@ -1,9 +1,10 @@
-/* row_dropout.cu -- masks of packed rows on a GPU, bit for bit those of row_dropout.c; rows of the step before. */
+/* row_dropout.cu -- masks of packed rows on a GPU, bit for bit the masks of row_dropout.c, and rows
+ * of the step before. */
 #include "../../engine/gpu/philox_device.h"
 #include "cell_kernels.h"
 #include "../../engine/gpu/rows_grid.h"
 
-/* The step that row lies in: the last t of [lo, hi] with off[t] <= row. */
+/* Returns the step of a row: the last t of [lo, hi] with off[t] <= row. */
 static __device__ inline int64_t step_of(const int64_t *__restrict__ off, int64_t lo, int64_t hi,
                                          int64_t row)
 {
@@ -27,8 +28,8 @@ static __device__ inline float4 four_of(const float *p)
     return *(const float4 *)p;
 }
 
-/* A thread has the eight elements of one block of random numbers. WIDE: rows are whole blocks, and addresses allow
- * vectors. */
+/* A thread computes the eight elements of one block of random numbers. WIDE: rows are whole blocks,
+ * and the addresses allow vectors. */
 template <bool WIDE>
 static __global__ void dropout_rows(rd_mask_rows m, uint32_t limit, float scale,
                                     const float *__restrict__ x, const float *__restrict__ residual,
@@ -149,7 +150,7 @@ static rd_code launch_shift_rows(rd_backend *be, const rd_packing_lent *p, int64
                      n_steps, off, n, width, h, out);
 }
 
-/* Steps and samples in one copy. */
+/* Lends offsets and samples to kernels, in one copy. */
 static rd_code lend_packing(rd_call *c, const rd_packing *p, rd_arena *a, rd_packing_lent *out,
                             rd_status *st)
 {

@@ -1,4 +1,4 @@
-/* vec.c -- see vec.h. */
+/* vec.c -- the functions of vec.h on a CPU, and the choice between backends. */
 #include "rd/vec.h"
 #include <string.h>
 
@@ -85,36 +85,36 @@ static const rd_vec_kernels cpu_vec = {cpu_vec_add, cpu_vec_sum, cpu_rows_copy, 
 static const rd_vec_kernels *const vec_kernels[RD_BACKENDS] = {
     [RD_CPU] = &cpu_vec, [RD_GPU] = RD_GPU_ENTRY(&rd_cuda_vec)};
 
-static const rd_vec_kernels *vec_on(const rd_backend *be)
+static const rd_vec_kernels *vec_kernels_of(const rd_backend *be)
 {
     return vec_kernels[rd_backend_kind_of(be)];
 }
 
 rd_code rd_vec_add(rd_backend *be, int64_t n, const float *x, float *y, rd_status *st)
 {
-    return vec_on(be)->add(be, n, x, y, st);
+    return vec_kernels_of(be)->add(be, n, x, y, st);
 }
 
 rd_code rd_vec_sum(rd_backend *be, int64_t n, const float *a, const float *b, float *y,
                    rd_status *st)
 {
-    return vec_on(be)->sum(be, n, a, b, y, st);
+    return vec_kernels_of(be)->sum(be, n, a, b, y, st);
 }
 
 rd_code rd_rows_copy(rd_backend *be, int64_t rows, int64_t width, const float *from,
                      int64_t ld_from, float *to, int64_t ld_to, bool add, rd_status *st)
 {
-    return vec_on(be)->rows_copy(be, rows, width, from, ld_from, to, ld_to, add, st);
+    return vec_kernels_of(be)->rows_copy(be, rows, width, from, ld_from, to, ld_to, add, st);
 }
 
 rd_code rd_add_bias(rd_backend *be, int64_t N, int64_t width, const float *b, float *y,
                     rd_status *st)
 {
-    return vec_on(be)->add_bias(be, N, width, b, y, st);
+    return vec_kernels_of(be)->add_bias(be, N, width, b, y, st);
 }
 
 rd_code rd_add_columns(rd_backend *be, rd_arena *scratch, int64_t N, int64_t width, const float *dz,
                        int64_t ld, float *g, rd_status *st)
 {
-    return g ? vec_on(be)->add_columns(be, scratch, N, width, dz, ld, g, st) : RD_OK;
+    return g ? vec_kernels_of(be)->add_columns(be, scratch, N, width, dz, ld, g, st) : RD_OK;
 }

@@ -1,5 +1,5 @@
-/* vec.cu -- copies and sums of vectors and rows on a GPU. All of it is bound by memory: four floats at a time where
- * addresses and widths allow. */
+/* vec.cu -- copies and sums of vectors and rows on a GPU. Memory bounds the speed of all of them.
+ * They move four floats at a time if addresses and widths allow. */
 #include "rd/vec.h"
 #include "../../engine/gpu/rows_grid.h"
 
@@ -17,7 +17,7 @@ static bool vec_by_four(int64_t width, const void *a, const void *b)
     return width % 4 == 0 && rd_by_four(a) && rd_by_four(b);
 }
 
-/* V: float, or float4 with widths and leading dimensions counted in it. */
+/* V: float, or float4; widths and leading dimensions are then counted in float4. */
 template <typename V> static __global__ void vec_sum(int64_t n, const V *a, const V *b, V *y)
 {
     for (RD_EACH(i, n)) y[i] = plus(a[i], b[i]);
@@ -84,12 +84,12 @@ static rd_code launch_add_bias(rd_backend *be, int64_t N, int64_t width, const f
                      width, b, y);
 }
 
-/* ---- sums of columns: slices of rows, then the slices' sums in their order ---- */
+/* ---- sums of columns: first of slices of rows, then of the slices, in their order ---- */
 enum {
     LANES = 32,
     DEEP = RD_BLOCK / LANES,
-    LEAST = 64 /* rows of a slice */,
-    SLICES = 64 /* at most */
+    LEAST = 64, /* smallest number of rows of a slice */
+    SLICES = 64 /* largest number of slices */
 };
 
 template <typename V>

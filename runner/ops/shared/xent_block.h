@@ -1,4 +1,4 @@
-/* xent_block.h -- how many bytes the logits of one block of softmax_xent take. */
+/* xent_block.h -- the size of a block of logits in softmax_xent. */
 #ifndef RD_XENT_BLOCK_H
 #define RD_XENT_BLOCK_H
 
@@ -6,7 +6,8 @@
 
 RD_C_BEGIN
 
-/* Rows of V logits that take at most `own` bytes, in multiples of 64 and at least so many. */
+/* Returns the number of rows of V logits that take at most `own` bytes: a multiple of 64, and at
+ * least 64. */
 static inline int64_t rd_xent_block_rows(const rd_backend *be, size_t own, int64_t V)
 {
     const int64_t rows = (int64_t)(rd_backend_block_bytes(be, own) / sizeof(float)) / V / 64 * 64;
