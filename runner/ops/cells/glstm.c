@@ -1,8 +1,11 @@
-/* glstm.c -- group-factorised LSTM (Kuchaiev and Ginsburg 2017, arXiv:1703.10722): G groups, x and the recurrent side
- * split evenly:  [i_k, j_k, f_k, o_k] = [x_k; h_k] W_k     W_k [(in/G + (R+extra)/G), 4H/G], no bias joined gate by
- * gate to width H, plus b_i, b_j, b_f, b_o [H]; then as lstm, forget bias 1, projection not grouped. What gnmt joins to
- * h is split with it: group k sees columns [k w, (k+1) w) of [h; a], w = (R + extra)/G. */
+/* glstm.c -- group-factorised LSTM (Kuchaiev and Ginsburg 2017, arXiv:1703.10722). There are G
+ * groups; x and the recurrent side are split evenly:
+ *   [i_k, j_k, f_k, o_k] = [x_k; h_k] W_k      W_k [(in/G + (R+extra)/G), 4H/G], no bias
+ * The groups are joined gate by gate to width H. Then come the biases b_i, b_j, b_f, b_o [H] and
+ * the formulas of lstm, with forget bias 1. The projection is not grouped. The context that gnmt
+ * joins to h is split with h: group k sees columns [k w, (k+1) w) of [h; a], w = (R + extra)/G. */
 #include "rd/cell.h"
+#include <inttypes.h>
 #include <stdio.h>
 
 static rd_code glstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
@@ -10,17 +13,16 @@ static rd_code glstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *c
     const int64_t G = s->groups;
     if (G < 1 || G > RD_CELL_MAX_GROUPS || s->H % G || s->in % G || (s->R + s->extra) % G ||
         (s->projects && s->R % G))
-        return rd_fail(
-            st, RD_EUSAGE,
-            "'num_groups' %lld must be 1 .. %d and divide the cell's units (%lld), its input width "
-            "(%lld) and its "
-            "recurrent width (%lld); change num_groups, *_cell_units, *_emb_size or proj_size",
-            (long long)G, RD_CELL_MAX_GROUPS, (long long)s->H, (long long)s->in,
-            (long long)(s->R + s->extra));
+        return rd_fail(st, RD_EUSAGE,
+                       "'num_groups' %" PRId64
+                       " must be 1 .. %d and divide the cell's units (%" PRId64
+                       "), its input width (%" PRId64 ") and its recurrent width (%" PRId64
+                       "); change num_groups, *_cell_units, *_emb_size or proj_size",
+                       G, RD_CELL_MAX_GROUPS, s->H, s->in, (s->R + s->extra));
     const int64_t rows = s->in / G + (s->R + s->extra) / G, wide = 4 * s->H / G;
     char name[32];
     for (int64_t g = 0; g < G; g++) {
-        snprintf(name, sizeof name, "group%lld_kernel", (long long)g);
+        snprintf(name, sizeof name, "group%" PRId64 "_kernel", g);
         RD_TRY(emit(ctx, name, 2, (int64_t[]){rows, wide}, (rd_init){RD_INIT_GLOROT, 0, rows, wide},
                     st));
     }
@@ -35,7 +37,8 @@ done:
     return st->code;
 }
 
-/* Columns of an operand that group g multiplies, and the first row of W_g they meet. */
+/* The n columns of an operand, from col on, that group g multiplies with the rows of W_g from `row`
+ * on. */
 typedef struct glstm_part {
     int64_t col, n, row;
 } glstm_part;
@@ -45,7 +48,8 @@ static glstm_part x_part(const rd_cell_shape *s, int64_t g)
     return (glstm_part){g * (s->in / s->groups), s->in / s->groups, 0};
 }
 
-/* first: where the operand begins in [h; a]; width: its columns. */
+/* Returns the part of group g. first: column of [h; a] at which the operand begins; width: its
+ * columns. */
 static glstm_part rec_part(const rd_cell_shape *s, int64_t g, int64_t first, int64_t width)
 {
     const int64_t w = (s->R + s->extra) / s->groups, lo0 = g * w, hi0 = lo0 + w;
@@ -53,13 +57,14 @@ static glstm_part rec_part(const rd_cell_shape *s, int64_t g, int64_t first, int
     return (glstm_part){lo - first, hi > lo ? hi - lo : 0, s->in / s->groups + lo - lo0};
 }
 
-static void glstm_take(int64_t n, const float *x, int64_t ld, glstm_part p, float *y)
+/* Copies the columns of part p to y [n, p.n]. */
+static void glstm_gather(int64_t n, const float *x, int64_t ld, glstm_part p, float *y)
 {
     for (int64_t i = 0; i < n; i++)
         memcpy(y + i * p.n, x + i * ld + p.col, (size_t)p.n * sizeof(float));
 }
 
-/* Moves group g between z [n, 4H] and a compact [n, 4H/G]. */
+/* group_out and group_in copy group g from y [n, 4H/G] to z [n, 4H], and from z to y. */
 static void group_out(const rd_cell_shape *s, int64_t n, int64_t g, const float *y, float *z,
                       bool add)
 {
@@ -91,16 +96,20 @@ static glstm_part a_part(const rd_cell_shape *s, int64_t g)
     return rec_part(s, g, s->R, s->extra);
 }
 
-/* ---- on a GPU: batches of products. z lies group by group (see rd_lstm_gates), so that a group's columns are an
- * operand as they are ---- */
-/* Groups first .. first + n - 1, whose operands, kernels and gradients lie evenly apart: one batch of products. */
+/* ---- on a GPU: batches of products ---- */
+/* z is stored group by group (see rd_lstm_gates), so the columns of a group are an operand without
+ * a copy. */
+
+/* Groups first .. first + n - 1 whose operands, kernels and gradients have equal distances in
+ * memory: one batch of products. */
 typedef struct glstm_run {
     int64_t first, n;
-    glstm_part p;       /* of the first */
-    int64_t col, w, dw; /* elements from one to the next: operand, kernel, its gradient */
+    glstm_part p;       /* part of the first group */
+    int64_t col, w, dw; /* distances in elements of operand, kernel, gradient of the kernel */
 } glstm_run;
 
-/* From `first` on the longest run of groups that have a part of the operand; n 0: none is left. */
+/* Returns the longest run, from group `first` on, of groups that have a part of the operand. n is 0
+ * if no group is left. */
 static glstm_run run_from(const rd_cell *k, int64_t first, part_fn *fn)
 {
     const int64_t G = k->s.groups;
@@ -162,7 +171,7 @@ done:
     return st->code;
 }
 
-/* The columns' sums, then those of each gate to its bias. */
+/* Sums the columns, then adds the sums of each gate to the gradient of its bias. */
 static rd_code batch_bias_grad(rd_cell *k, int64_t N, const float *dz, rd_status *st)
 {
     const int64_t G = k->s.groups, w = k->s.H / G;
@@ -178,8 +187,10 @@ done:
     return st->code;
 }
 
-/* ---- on a CPU: one product for each group, its columns copied together ---- */
-static rd_code two(rd_cell *k, int64_t n, int64_t wide, float **a, float **b, rd_status *st)
+/* ---- on a CPU: one product for each group, after its columns are copied together ---- */
+/* Allocates a [n, wide] and b [n, 4H/G] from scratch memory. */
+static rd_code glstm_scratch(rd_cell *k, int64_t n, int64_t wide, float **a, float **b,
+                             rd_status *st)
 {
     const rd_code r = rd_rows_get(k->scratch, n, wide, a, st);
     return r == RD_OK ? rd_rows_get(k->scratch, n, 4 * (k->s.H / k->s.groups), b, st) : r;
@@ -190,7 +201,7 @@ static rd_code group_mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part
 {
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
-    RD_TRY(two(k, n, ld, &xs, &ys, st));
+    RD_TRY(glstm_scratch(k, n, ld, &xs, &ys, st));
     for (int64_t g = 0; g < k->s.groups; g++) {
         const glstm_part p = fn(&k->s, g);
         if (p.n == 0) {
@@ -200,7 +211,7 @@ static rd_code group_mul(rd_cell *k, int64_t n, const float *x, int64_t ld, part
             }
             continue;
         }
-        glstm_take(n, x, ld, p, xs);
+        glstm_gather(n, x, ld, p, xs);
         RD_TRY(rd_mul_rows(k, k->w[g], p.row, p.n, n, xs, ys, false, st));
         group_out(&k->s, n, g, ys, z, add);
     }
@@ -214,10 +225,10 @@ static rd_code group_mul_t(rd_cell *k, int64_t n, const float *dz, int64_t ld, p
 {
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
-    RD_TRY(two(k, n, ld, &xs, &ys, st));
+    RD_TRY(glstm_scratch(k, n, ld, &xs, &ys, st));
     for (int64_t g = 0; g < k->s.groups; g++) {
         const glstm_part p = fn(&k->s, g);
-        if (p.n == 0) continue; /* the columns are another group's */
+        if (p.n == 0) continue; /* the columns belong to another group */
         group_in(&k->s, n, g, dz, ys);
         RD_TRY(rd_mul_rows_t(k, k->w[g], p.row, p.n, n, ys, xs, false, st));
         for (int64_t i = 0; i < n; i++)
@@ -236,11 +247,11 @@ static rd_code group_grad(rd_cell *k, int64_t N, const float *x, int64_t ld, par
 {
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *xs, *ys;
-    RD_TRY(two(k, N, ld, &xs, &ys, st));
+    RD_TRY(glstm_scratch(k, N, ld, &xs, &ys, st));
     for (int64_t g = 0; g < k->s.groups; g++) {
         const glstm_part p = fn(&k->s, g);
         if (p.n == 0) continue;
-        glstm_take(N, x, ld, p, xs);
+        glstm_gather(N, x, ld, p, xs);
         group_in(&k->s, N, g, dz, ys);
         RD_TRY(rd_mul_grad(k, k->w[g], p.row, p.n, N, xs, ys, st));
     }
@@ -258,7 +269,7 @@ done:
     return st->code;
 }
 
-/* ---- which of the two ---- */
+/* ---- the table of both ---- */
 typedef struct glstm_products {
     rd_code (*mul)(rd_cell *k, int64_t n, const float *x, int64_t ld, part_fn *fn, float *z,
                    bool add, rd_status *st);
@@ -273,7 +284,7 @@ static const glstm_products products[RD_BACKENDS] = {
     [RD_CPU] = {group_mul, group_mul_t, group_grad, group_bias_grad},
     [RD_GPU] = {batch_mul, batch_mul_t, batch_grad, batch_bias_grad}};
 
-static const glstm_products *on(const rd_cell *k)
+static const glstm_products *glstm_products_of(const rd_cell *k)
 {
     return &products[rd_backend_kind_of(k->be)];
 }
@@ -281,8 +292,8 @@ static const glstm_products *on(const rd_cell *k)
 static rd_code glstm_input(rd_cell *k, int64_t n, const float *x, const float *a, float *z,
                            rd_status *st)
 {
-    RD_TRY(on(k)->mul(k, n, x, k->s.in, x_part, z, false, st));
-    if (a) RD_TRY(on(k)->mul(k, n, a, k->s.extra, a_part, z, true, st));
+    RD_TRY(glstm_products_of(k)->mul(k, n, x, k->s.in, x_part, z, false, st));
+    if (a) RD_TRY(glstm_products_of(k)->mul(k, n, a, k->s.extra, a_part, z, true, st));
 done:
     return st->code;
 }
@@ -292,7 +303,7 @@ static rd_code glstm_step(rd_cell *k, int64_t n, const float *h_prev, const floa
 {
     const int64_t G = k->s.groups;
     const float *const bias[4] = {k->w[G]->v, k->w[G + 1]->v, k->w[G + 2]->v, k->w[G + 3]->v};
-    if (h_prev) RD_TRY(on(k)->mul(k, n, h_prev, k->s.R, h_part, r->z, true, st));
+    if (h_prev) RD_TRY(glstm_products_of(k)->mul(k, n, h_prev, k->s.R, h_part, r->z, true, st));
     RD_TRY(rd_lstm_gates(k->be, n, k->s.H, G, NULL, bias, c_prev, r, st));
 done:
     return st->code;
@@ -303,7 +314,8 @@ static rd_code glstm_step_back(rd_cell *k, int64_t n, const float *dm, float *dc
                                float *dz, float *dh_prev, bool add, rd_status *st)
 {
     RD_TRY(rd_lstm_gates_back(k->be, n, k->s.H, k->s.groups, dm, dc, c_prev, r, dz, st));
-    if (h_prev && dh_prev) RD_TRY(on(k)->mul_t(k, n, dz, k->s.R, h_part, dh_prev, add, st));
+    if (h_prev && dh_prev)
+        RD_TRY(glstm_products_of(k)->mul_t(k, n, dz, k->s.R, h_part, dh_prev, add, st));
 done:
     return st->code;
 }
@@ -311,8 +323,8 @@ done:
 static rd_code glstm_input_back(rd_cell *k, int64_t n, const float *dz, float *dx, bool add_dx,
                                 float *da, rd_status *st)
 {
-    if (dx) RD_TRY(on(k)->mul_t(k, n, dz, k->s.in, x_part, dx, add_dx, st));
-    if (da) RD_TRY(on(k)->mul_t(k, n, dz, k->s.extra, a_part, da, true, st));
+    if (dx) RD_TRY(glstm_products_of(k)->mul_t(k, n, dz, k->s.in, x_part, dx, add_dx, st));
+    if (da) RD_TRY(glstm_products_of(k)->mul_t(k, n, dz, k->s.extra, a_part, da, true, st));
 done:
     return st->code;
 }
@@ -322,10 +334,10 @@ static rd_code glstm_weights_back(rd_cell *k, int64_t N, const float *x, const f
                                   rd_status *st)
 {
     (void)tc;
-    RD_TRY(on(k)->grad(k, N, x, k->s.in, x_part, dz, st));
-    RD_TRY(on(k)->grad(k, N, h_prev, k->s.R, h_part, dz, st));
-    if (a) RD_TRY(on(k)->grad(k, N, a, k->s.extra, a_part, dz, st));
-    RD_TRY(on(k)->bias_grad(k, N, dz, st));
+    RD_TRY(glstm_products_of(k)->grad(k, N, x, k->s.in, x_part, dz, st));
+    RD_TRY(glstm_products_of(k)->grad(k, N, h_prev, k->s.R, h_part, dz, st));
+    if (a) RD_TRY(glstm_products_of(k)->grad(k, N, a, k->s.extra, a_part, dz, st));
+    RD_TRY(glstm_products_of(k)->bias_grad(k, N, dz, st));
 done:
     return st->code;
 }

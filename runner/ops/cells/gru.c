@@ -1,9 +1,11 @@
-/* gru.c -- Cho et al. 2014 as TF 1.4's GRUCell computes it (r multiplies h before the product; u keeps the old state):
- *   [r, u] = s([x; h] W_g + b_g)         W_g [(in + H), 2H], b_g [2H] starts at 1
+/* gru.c -- Cho et al. 2014, as GRUCell of TF 1.4 computes it. r multiplies h before the product; u
+ * keeps the old state.
+ *   [r, u] = s([x; h] W_g + b_g)         W_g [(in + H), 2H], b_g [2H], whose initial value is 1
  *   n = tanh([x; r h] W_c + b_c)         W_c [(in + H), H],  b_c [H]
  *   h' = u h + (1 - u) n
- * Backward:  dn = dh (1-u)(1-n^2),  du = dh (h-n) u(1-u),  drh = dn W_ch^T,  dr = drh h r(1-r),
- *            dh_prev = dh u + drh r + [dr, du] W_gh^T
+ * Backward:
+ *   dn = dh (1-u)(1-n^2),  du = dh (h-n) u(1-u),  drh = dn W_ch^T,  dr = drh h r(1-r)
+ *   dh_prev = dh u + drh r + [dr, du] W_gh^T
  * A row of z is r, u, n (3H). */
 #include "../shared/cell_kernels.h"
 #include "rd/vecmath.h"
@@ -14,8 +16,7 @@ static rd_code gru_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx
     if (s->extra)
         return rd_fail(st, RD_EUSAGE,
                        "cell type 'gru' does not go with attention_type gnmt or gnmt_v2, which "
-                       "need a cell with an "
-                       "LSTM state; use lstm, glstm or slstm");
+                       "need a cell with an LSTM state; use lstm, glstm or slstm");
     RD_TRY(emit(ctx, "gates_kernel", 2, (int64_t[]){rows, two},
                 (rd_init){RD_INIT_GLOROT, 0, rows, two}, st));
     RD_TRY(emit(ctx, "gates_bias", 1, &two, (rd_init){RD_INIT_CONST, 1, 0, 0}, st));
@@ -127,15 +128,15 @@ static const rd_gru_kernels *const gru_kernels[RD_BACKENDS] = {
 static rd_code gru_step(rd_cell *k, int64_t n, const float *h_prev, const float *c_prev,
                         const rd_cell_rows *r, rd_status *st)
 {
-    const rd_gru_kernels *on = gru_kernels[rd_backend_kind_of(k->be)];
+    const rd_gru_kernels *kernels = gru_kernels[rd_backend_kind_of(k->be)];
     const int64_t in = k->s.in, H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
-    float *gh = NULL, *ch = NULL, *rh = r->tc; /* r h is kept: backward needs it for W_c */
+    float *gh = NULL, *ch = NULL, *rh = r->tc; /* kept: backward needs r h for W_c */
     (void)c_prev;
     if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[0], in, H, n, h_prev, r->z, 3 * H, &gh, st));
-    RD_TRY(on->gates(k->be, n, H, gh, k->w[1]->v, h_prev, r->z, rh, st));
+    RD_TRY(kernels->gates(k->be, n, H, gh, k->w[1]->v, h_prev, r->z, rh, st));
     if (h_prev) RD_TRY(rd_mul_for_step(k, k->w[2], in, H, n, rh, r->z + 2 * H, 3 * H, &ch, st));
-    RD_TRY(on->output(k->be, n, H, ch, k->w[3]->v, h_prev, r->z, r->h, st));
+    RD_TRY(kernels->output(k->be, n, H, ch, k->w[3]->v, h_prev, r->z, r->h, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;
@@ -145,20 +146,20 @@ static rd_code gru_step_back(rd_cell *k, int64_t n, const float *dm, float *dc, 
                              const float *c_prev, const rd_cell_rows *r, float *dz, float *dh_prev,
                              bool add, rd_status *st)
 {
-    const rd_gru_kernels *on = gru_kernels[rd_backend_kind_of(k->be)];
+    const rd_gru_kernels *kernels = gru_kernels[rd_backend_kind_of(k->be)];
     const int64_t in = k->s.in, H = k->s.H;
     const rd_mark mark = rd_arena_mark(k->scratch);
     float *drh, *back = h_prev ? dh_prev : NULL;
     (void)dc;
     (void)c_prev;
     RD_TRY(rd_rows_get(k->scratch, n, H, &drh, st));
-    RD_TRY(on->output_back(k->be, n, H, dm, h_prev, r->z, dz, st));
+    RD_TRY(kernels->output_back(k->be, n, H, dm, h_prev, r->z, dz, st));
     if (h_prev)
         RD_TRY(rd_mul_strided_t(k, k->w[2], in, H, n, dz + 2 * H, 3 * H, drh, H, false, st));
-    RD_TRY(on->gates_back(k->be, n, H, dm, drh, h_prev, r->z, dz, back, add, st));
+    RD_TRY(kernels->gates_back(k->be, n, H, dm, drh, h_prev, r->z, dz, back, add, st));
     if (!back) goto done;
-    RD_TRY(rd_mul_strided_t(k, k->w[0], in, H, n, dz, 3 * H, back, H, on->product_adds, st));
-    RD_TRY(on->state_back(k->be, n, H, dm, drh, r->z, back, st));
+    RD_TRY(rd_mul_strided_t(k, k->w[0], in, H, n, dz, 3 * H, back, H, kernels->product_adds, st));
+    RD_TRY(kernels->state_back(k->be, n, H, dm, drh, r->z, back, st));
 done:
     rd_arena_rewind(k->scratch, mark);
     return st->code;

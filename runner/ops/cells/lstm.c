@@ -1,6 +1,8 @@
-/* lstm.c -- Hochreiter and Schmidhuber 1997 as TF 1.4's LSTMCell computes it, forget bias 1 at run time, no peepholes:
+/* lstm.c -- Hochreiter and Schmidhuber 1997, as LSTMCell of TF 1.4 computes it. The forget bias 1
+ * is added at run time. There are no peepholes.
  *   [i, j, f, o] = [x; h; a] W + b        W [(in + R + extra), 4H], b [4H]
- *   then rd_lstm_gates;  h' = m W_p, or m
+ *   c', m: see rd_lstm_gates
+ *   h' = m W_p with a projection, else m
  * z holds the four gates, activated in place. */
 #include "rd/cell.h"
 

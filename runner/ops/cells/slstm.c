@@ -1,7 +1,8 @@
-/* slstm.c -- OpenSeq2Seq's "simple LSTM": gates from the input alone, so that x W is one product over all steps:
+/* slstm.c -- the "simple LSTM" of OpenSeq2Seq. Its gates depend on the input alone, so x W is one
+ * product over all steps:
  *   [i, j, f, o] = x W + b               W [in, 4H], b [4H]
  *   c' = c s(f + 1) + s(i) tanh(j),  h' = s(o) tanh(c')
- * The previous h is not used, nor what gnmt attention joins to it. */
+ * The cell uses neither the previous h nor the context that gnmt attention joins to it. */
 #include "rd/cell.h"
 
 static rd_code slstm_declare(const rd_cell_shape *s, rd_cell_emit *emit, void *ctx, rd_status *st)
