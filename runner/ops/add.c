@@ -1,5 +1,7 @@
-/* add.c -- y = a + b, then max(y, 0) when asked. da += dy, db += dy, where y > 0. */
+/* add.c -- the op add: y = a + b, then max(y, 0) if relu is set. Backward: da += dy and db += dy,
+ * where y > 0 if relu is set. */
 #include "shared/image_op.h"
+#include <inttypes.h>
 #include <string.h>
 
 static rd_code add_infer(rd_call *c, rd_status *st)
@@ -7,10 +9,12 @@ static rd_code add_infer(rd_call *c, rd_status *st)
     const rd_var *a = c->in[0], *b = c->in[1];
     RD_TRY(rd_op_image_check("add", a, st));
     if (b->n_dim != 4 || memcmp(a->dim, b->dim, 4 * sizeof *a->dim) != 0)
-        return rd_fail(st, RD_EBUG, "add: images of %lldx%lldx%lld and %lldx%lldx%lld",
-                       (long long)a->dim[1], (long long)a->dim[2], (long long)a->dim[3],
-                       (long long)b->dim[1], (long long)b->dim[2], (long long)b->dim[3]);
-    if (a->type != b->type) return rd_fail(st, RD_EBUG, "add: images of two types");
+        return rd_fail(st, RD_EBUG,
+                       "add: an image of %" PRId64 "x%" PRId64 "x%" PRId64
+                       " does not fit one of %" PRId64 "x%" PRId64 "x%" PRId64,
+                       a->dim[1], a->dim[2], a->dim[3], b->dim[1], b->dim[2], b->dim[3]);
+    if (a->type != b->type)
+        return rd_fail(st, RD_EBUG, "add: the images have different element types");
     rd_op_like(c->out[0], a->layout ? a : b);
     c->out[0]->rectified = *(const bool *)c->attr;
 done:

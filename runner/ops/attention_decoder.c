@@ -1,28 +1,35 @@
 /* attention_decoder.c -- the time loop of a decoder with input feeding, forward and back:
  *   in_t = [emb_t; ctx_{t-1}] (W_in + b_in),   q_t = stack(in_t),   ctx_t = attend(q_t)
- * Backward goes through the same steps in reverse; all weight gradients are one product over all steps after the loop.
- * What is a sum over time by its nature, the gradient of the memory first of all, waits for the loop's end, too
- * (rd_attention_finish). One source for both devices: what lies between the products of a step is one kernel on a GPU. */
+ *
+ * Backward goes through the same steps in reverse. Each weight gradient is one product over all
+ * steps after the loop. Other sums over time, above all the gradient of the memory, also wait for
+ * the end of the loop (rd_attention_finish). There is one source for both devices. On a GPU the
+ * work between two products of a step is one kernel. */
 #include "rd/attention.h"
 #include "shared/layer_rows.h"
+#include <inttypes.h>
 
 enum { IN_EMB, IN_MEMORY, IN_KEYS, IN_QUERY, IN_V, IN_G, IN_B, IN_W, IN_BIAS, IN_CELLS };
 
-typedef struct layer_rows { /* what a layer keeps, all N rows */
-    float *x, *xd;          /* input before and after dropout (the same array without) */
+/* What a layer keeps, all N rows. */
+typedef struct layer_rows {
+    float *x, *xd; /* input before and after its dropout; the same array without dropout */
     uint8_t *mask_in, *mask_out;
-    rd_cell_rows r; /* r.h: the next layer's x, where nothing comes between */
+    rd_cell_rows r; /* r.h is x of the next layer if nothing comes between */
 } layer_rows;
 
 typedef struct attention_decoder_saved {
-    float *cat;     /* [N, E + M]; the first layer's x when there is no W_in */
-    float *qp, *al; /* [N, A]; attention weights, sequence by sequence, src_len of them a step */
-    const int64_t *first, *len, *place, *slot0; /* as rd_attention has them, where it reads them */
+    float *cat; /* [N, E + M] the inputs [emb_t; ctx_{t-1}]; x of the first layer without W_in */
+    float *qp;  /* [N, A], see rd_attention_step */
+    float *al;  /* attention weights, sequence by sequence, src_len of them for each step */
+    /* See rd_attention and rd_attention_back; stored where these read them. */
+    const int64_t *first, *len, *place, *slot0;
     int64_t n_weights, max_len;
     layer_rows l[RD_MAX_LAYERS];
 } attention_decoder_saved;
 
-typedef struct ctx { /* both directions set this up alike */
+/* The state that both directions set up alike. */
+typedef struct ctx {
     const rd_attn_decoder *d;
     rd_cell cell[RD_MAX_LAYERS];
     rd_attention at;
@@ -35,29 +42,33 @@ static rd_code attention_decoder_infer(rd_call *c, rd_status *st)
     const int64_t N = d->packing.off[d->packing.n_steps],
                   wide = c->in[IN_EMB]->cols + c->in[IN_MEMORY]->cols;
     if (d->n_layers < 1 || d->n_layers > RD_MAX_LAYERS)
-        return rd_fail(st, RD_EBUG, "attention_decoder: %d layers; 1 to %d fit", d->n_layers,
-                       RD_MAX_LAYERS);
+        return rd_fail(st, RD_EBUG, "attention_decoder: %d layers; 1 to %d are allowed",
+                       d->n_layers, RD_MAX_LAYERS);
     const rd_layer *top = &d->layer[d->n_layers - 1];
     if (c->in[IN_EMB]->rows != N ||
         d->layer[0].shape.in != (c->in[IN_W] ? c->in[IN_W]->cols : wide) ||
         (c->in[IN_W] && c->in[IN_W]->rows != wide))
-        return rd_fail(st, RD_EBUG, "attention_decoder: %lld rows of width %lld do not fit",
-                       (long long)c->in[IN_EMB]->rows, (long long)wide);
-    const rd_var *query = c->in[IN_QUERY]; /* luong has none: the query meets the keys as it is */
+        return rd_fail(st, RD_EBUG,
+                       "attention_decoder: %" PRId64 " rows of width %" PRId64 " do not fit",
+                       c->in[IN_EMB]->rows, wide);
+    /* luong has no query kernel: the query itself is multiplied with the keys. */
+    const rd_var *query = c->in[IN_QUERY];
     const int64_t depth = c->in[IN_KEYS]->cols;
     if ((query ? query->rows : depth) != top->shape.R || (query && query->cols != depth) ||
         c->in[IN_KEYS]->rows != c->in[IN_MEMORY]->rows)
         return rd_fail(st, RD_EBUG,
-                       "attention_decoder: a query of width %lld does not fit keys of %lld",
-                       (long long)top->shape.R, (long long)depth);
+                       "attention_decoder: a query of width %" PRId64
+                       " does not fit keys of %" PRId64,
+                       top->shape.R, depth);
     c->out[0]->rows = c->out[1]->rows = N;
     c->out[0]->cols = top->shape.R;
     c->out[1]->cols = c->in[IN_MEMORY]->cols;
     return RD_OK;
 }
 
-/* The memory of each sequence, and the places of its weights and steps. */
-static rd_code lend_places(rd_call *c, attention_decoder_saved *v, rd_status *st)
+/* Computes for each sequence its memory rows and the positions of its weights and steps, and lends
+ * them to kernels. */
+static rd_code attention_decoder_lend(rd_call *c, attention_decoder_saved *v, rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
     const rd_packing *p = &d->packing;
@@ -66,7 +77,8 @@ static rd_code lend_places(rd_call *c, attention_decoder_saved *v, rd_status *st
     int64_t *all;
     RD_TRY(rd_arena_zero(c->kept, n * sizeof *all, &all, st));
     int64_t *first = all, *len = all + n0, *place = len + n0, *slot0 = place + n0 + 1;
-    for (int64_t t = 0; t < p->n_steps; t++) /* lengths, then their running sum */
+    /* slot0 holds the lengths first, then their running sum. */
+    for (int64_t t = 0; t < p->n_steps; t++)
         for (int64_t i = 0; i < p->off[t + 1] - p->off[t]; i++) slot0[i + 1]++;
     for (int64_t i = 0; i < n0; i++) {
         first[i] = d->src_first[i];
@@ -84,7 +96,8 @@ done:
     return st->code;
 }
 
-static rd_code setup(rd_call *c, ctx *x, const attention_decoder_saved *v, rd_status *st)
+static rd_code attention_decoder_setup(rd_call *c, ctx *x, const attention_decoder_saved *v,
+                                       rd_status *st)
 {
     const rd_attn_decoder *d = c->attr;
     int w = IN_CELLS;
@@ -123,8 +136,9 @@ done:
     return st->code;
 }
 
-static rd_code attention_decoder_make_room(rd_call *c, const ctx *x, attention_decoder_saved *v,
-                                           rd_status *st)
+/* Allocates what forward keeps. */
+static rd_code attention_decoder_allocate(rd_call *c, const ctx *x, attention_decoder_saved *v,
+                                          rd_status *st)
 {
     const int64_t N = x->N;
     rd_arena *a = c->device_kept;
@@ -162,8 +176,9 @@ done:
     return st->code;
 }
 
-/* The dropout of all steps. */
-static rd_code make_masks(rd_call *c, const ctx *x, const attention_decoder_saved *v, rd_status *st)
+/* Draws the dropout masks of all steps. */
+static rd_code attention_decoder_masks(rd_call *c, const ctx *x, const attention_decoder_saved *v,
+                                       rd_status *st)
 {
     const rd_attn_decoder *d = x->d;
     const int64_t T = d->packing.n_steps;
@@ -186,7 +201,8 @@ done:
     return st->code;
 }
 
-/* Layer l's input of a step, n rows from `at` on: h + bias, or what layer l - 1 made of h. l = n_layers: the op's result. */
+/* Computes the input of layer l in a step, for n rows from row `at` on: h + bias, or the output of
+ * layer l - 1 from its h. l = n_layers: computes the result of the op. */
 static rd_code enter_layer(rd_call *c, const ctx *x, const attention_decoder_saved *v, int l,
                            int64_t at, int64_t n, rd_status *st)
 {
@@ -223,10 +239,10 @@ static rd_code attention_decoder_forward(rd_call *c, rd_status *st)
     const rd_packing *p = &d->packing;
     RD_TRY(rd_arena_zero(c->kept, sizeof *v, &v, st));
     c->saved = v;
-    RD_TRY(lend_places(c, v, st));
-    RD_TRY(setup(c, &x, v, st));
-    RD_TRY(attention_decoder_make_room(c, &x, v, st));
-    RD_TRY(make_masks(c, &x, v, st));
+    RD_TRY(attention_decoder_lend(c, v, st));
+    RD_TRY(attention_decoder_setup(c, &x, v, st));
+    RD_TRY(attention_decoder_allocate(c, &x, v, st));
+    RD_TRY(attention_decoder_masks(c, &x, v, st));
     const int64_t wide = x.E + x.M;
     RD_TRY(rd_vec_zero(c->be, x.n0 * wide, v->cat, st)); /* no context before the first step */
     RD_TRY(rd_rows_copy(c->be, x.N, x.E, c->in[IN_EMB]->v, x.E, v->cat, wide, false, st));
@@ -256,17 +272,21 @@ done:
 }
 
 typedef struct layer_back {
-    float *dz, *dc, *dh,
-        *dh_later; /* [N, Z]; [n0, H]; [N, R] for the projection, else [n0, R]; [n0, R] from the later step */
+    float *dz;       /* [N, Z] */
+    float *dc;       /* [n0, H] */
+    float *dh;       /* [N, R] if the cell projects, else [n0, R] */
+    float *dh_later; /* [n0, R] from the later step */
 } layer_back;
 
-typedef struct rows_back { /* what goes down the layers of a step, [n0, ..] */
-    float *dx;             /* gradient of a layer's input after its dropout */
-    float *dy;             /* of a layer's output, where the layer's input is added to it */
+/* Gradients that pass down the layers of a step, [n0, ..]. */
+typedef struct rows_back {
+    float *dx; /* of the input of a layer, after its dropout */
+    float *dy; /* of the output of a layer that adds its input to its output */
 } rows_back;
 
-/* From the gradient of what layer l + 1 got (dx; after the last layer, of the op's result) to the gradient of layer l's output, and
- * on to dx of layer l, which goes to `to`. */
+/* Goes back through layer l in step t. dx is the gradient of the input of layer l + 1 after its
+ * dropout; for the last layer, the gradient of the result of the op. `to` receives the same
+ * gradient for layer l. */
 static rd_code layer_step_back(rd_call *c, ctx *x, const attention_decoder_saved *v,
                                const layer_back *b, const rows_back *rows, int l, int64_t t,
                                const float *dx, float *to, rd_status *st)
@@ -304,7 +324,8 @@ done:
     return st->code;
 }
 
-/* The gradient of the first layer's input, before its dropout, to `to`, from that after it. */
+/* Computes `to`, the gradient of the input of the first layer before its dropout, from dx, the
+ * gradient after its dropout. */
 static rd_code leave_layers(rd_call *c, const ctx *x, const attention_decoder_saved *v,
                             const rows_back *rows, int64_t at, int64_t n, const float *dx,
                             float *to, rd_status *st)
@@ -333,7 +354,7 @@ static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
     rd_packing_lent lent;
     float *dcat, *dx0_all = NULL, *dqp = NULL, *h_prev;
     rd_arena *s = c->device_scratch;
-    RD_TRY(setup(c, &x, v, st));
+    RD_TRY(attention_decoder_setup(c, &x, v, st));
     const int64_t N = x.N, n0 = x.n0, E = x.E, wide = E + x.M;
     if (N == 0) return RD_OK;
     int64_t widest = wide;
@@ -348,7 +369,8 @@ static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
     }
     RD_TRY(rd_rows_get(s, n0, widest, &rows.dx, st));
     RD_TRY(rd_rows_get(s, n0, widest, &rows.dy, st));
-    /* Where products end with their last row, steps can be stored one behind the other: one sum into the gradient of emb. */
+    /* If products write nothing behind their last row, the gradients of all steps are stored one
+     * after the other, and one sum adds them to the gradient of emb. */
     const bool whole = !rd_backend_rounds_rows(c->be);
     RD_TRY(rd_rows_get(s, whole ? N : n0, wide, &dcat, st));
     if (x.at.ve) RD_TRY(rd_rows_get(s, N, x.A, &dqp, st));
@@ -356,7 +378,8 @@ static rd_code attention_decoder_backward(rd_call *c, rd_status *st)
     RD_TRY(rd_attention_back_begin(&x.at, n0, N, v->n_weights, v->slot0, c->in[IN_KEYS]->g, &ab,
                                    st));
 
-    const float *carry = NULL; /* gradient of what the later step got of ctx */
+    /* Gradient of the part of ctx that the later step received. */
+    const float *carry = NULL;
     for (int64_t t = p->n_steps - 1; t >= 0; t--) {
         const int64_t at = p->off[t], n = p->off[t + 1] - at,
                       later = t + 1 < p->n_steps ? p->off[t + 2] - p->off[t + 1] : 0;
@@ -424,10 +447,9 @@ rd_var *rd_op_attention_decoder(rd_tape *t, const rd_attn_decoder *d, rd_var *em
     *ctx_out = NULL;
     if (!emb || !memory || !keys) return NULL;
     if (n + n_w > RD_MAX_IN) {
-        rd_fail(
-            rd_tape_status(t), RD_EUSAGE,
-            "the decoder has %d parameters, more than the %d that fit; use fewer layers or groups",
-            n_w, RD_MAX_IN - n);
+        rd_fail(rd_tape_status(t), RD_EUSAGE,
+                "the decoder has %d parameters; at most %d are allowed; use fewer layers or groups",
+                n_w, RD_MAX_IN - n);
         return NULL;
     }
     for (int i = 0; i < n_w; i++)

@@ -1,25 +1,30 @@
-/* batch_norm.c -- batch normalisation (Ioffe and Szegedy 2015, arXiv:1502.03167), with the addition and the relu that
- * follow it in a residual block. For one channel and one group of samples, M values x each:
- *   m = mean(x), s = mean((x - m)^2), r = 1 / sqrt(s + eps), y = max(gamma r (x - m) + beta + add, 0)
+/* batch_norm.c -- batch normalisation (Ioffe and Szegedy 2015, arXiv:1502.03167), with the addition
+ * and the relu that follow it in a residual block. For one channel and one group of samples, M
+ * values x:
+ *   m = mean(x),  s = mean((x - m)^2),  r = 1 / sqrt(s + eps)
+ *   y = max(gamma r (x - m) + beta + add, 0)
  * Backward, with d = dy where y > 0 and means over the M values:
  *   dbeta += sum d,  dgamma += r sum d (x - m),  dadd += d
  *   dx += gamma r (d - mean(d) - r^2 (x - m) mean(d (x - m)))      with batch statistics
- *   dx += gamma r d                                                with the running ones
+ *   dx += gamma r d                                                with running statistics
  *
- * Own loops: the library has no addition in it, and would go over the memory more often. A channel is one thread's work
- * and all its sums have a fixed order, so that the number of threads changes nothing. Sums are taken in float32 over
- * short runs of pixels and in double over the runs; the variance from sums of (x - k) and (x - k)^2, where k is the
- * mean of some of the values, so that a mean far from 0 costs no digits.
+ * The file has its own loops, because the library's normalisation has no addition and would read
+ * the memory more often. One thread computes a channel, and all sums of the channel have a fixed
+ * order. So the number of threads does not change the result. Sums are taken in float32 over short
+ * runs of pixels and in double over the runs. The variance comes from the sums of (x - k) and
+ * (x - k)^2, where k is the mean of some of the values, so a mean far from 0 costs no digits.
  *
- * Memory: forward reads x twice and writes y; backward reads x and d twice and writes dx over dy. */
+ * Memory: forward reads x twice and writes y. Backward reads x and d twice, and writes dx over
+ * dy. */
 #include "shared/image_op.h"
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 enum {
     LANES = 8,
-    MOST = 2 /* vectors of a pixel that are worked on together */,
-    RUN = 64 /* pixels of a float32 sum */
+    MAX_VECTORS = 2, /* vectors of a pixel that a loop computes together */
+    RUN = 64         /* pixels of a float32 sum */
 };
 
 static rd_code batch_norm_infer(rd_call *c, rd_status *st)
@@ -30,47 +35,50 @@ static rd_code batch_norm_infer(rd_call *c, rd_status *st)
     for (int i = 1; i < 6; i++)
         if (i != 3 && (!c->in[i] || c->in[i]->rows * c->in[i]->cols != x->dim[3]))
             return rd_fail(st, RD_EBUG,
-                           "batch_norm: %lld channels, and a parameter that has others",
-                           (long long)x->dim[3]);
+                           "batch_norm: the image has %" PRId64
+                           " channels, a parameter has another number",
+                           x->dim[3]);
     if (c->in[3] &&
         (c->in[3]->n_dim != 4 || memcmp(c->in[3]->dim, x->dim, 4 * sizeof *x->dim) != 0))
-        return rd_fail(st, RD_EBUG, "batch_norm: what is added has another shape");
+        return rd_fail(st, RD_EBUG, "batch_norm: the added image has another shape");
     if (c->in[3] && c->in[3]->type != x->type)
-        return rd_fail(st, RD_EBUG, "batch_norm: what is added has another type");
+        return rd_fail(st, RD_EBUG, "batch_norm: the added image has another element type");
     rd_op_like(c->out[0], x);
     c->out[0]->rectified = a->relu;
 done:
     return st->code;
 }
 
-/* Of one group and channel, kept for backward. */
+/* Statistics of each group and channel, kept for backward: [groups, K B]. */
 typedef struct batch_norm_stats {
-    float *mean, *r; /* [groups, K B] */
-    float *var;      /* unbiased */
+    float *mean, *r;
+    float *var; /* unbiased */
 } batch_norm_stats;
 
 typedef struct batch_norm_job {
     const rd_batch_norm *a;
     rd_image_view v;
-    int64_t group, n_groups, C; /* C: channels with those that pad the last block */
+    int64_t group, n_groups;
+    int64_t C; /* channels, with the padding of the last block */
     batch_norm_stats s;
-    bool batch; /* statistics of the batch, not the running ones */
-    bool relu;  /* forward: rectify; backward: d is dy where y > 0 */
+    bool batch; /* the op uses the statistics of the batch, not the running statistics */
+    bool relu;  /* forward: y = max(y, 0); backward: d is dy where y > 0 */
     const float *x, *gamma, *beta, *run_mean, *run_var;
     const float *add; /* in the order of x */
     float *y;
     /* backward */
-    float *d;    /* dy, in the order of x; with `keep_d` it becomes d */
+    float *d;    /* dy, in the order of x; with keep_d it becomes d */
     float *dx;   /* may be d */
-    float *dadd; /* NULL: none, or d itself is */
+    float *dadd; /* NULL: not wanted, or d itself is the gradient of add */
     bool add_dx, add_dadd, keep_d;
     float *dgamma, *dbeta;
 } batch_norm_job;
 
-/* Channels that are worked on together: `n_vec` vectors that lie side by side, or fewer than a vector's lanes. */
+/* Channels that a loop computes together: vectors side by side, or fewer channels than one vector
+ * has lanes. */
 typedef struct strip {
     int64_t c;     /* first channel */
-    int64_t at;    /* of the first pixel of the first sample */
+    int64_t at;    /* offset of the first pixel of the first sample */
     int64_t lanes; /* LANES, or fewer in the last strip of NHWC */
 } strip;
 
@@ -86,13 +94,13 @@ static strip strip_at(const rd_image_view *v, int64_t i)
     return (strip){k * v->B + l, k * v->P * v->B + l, v->B - l < LANES ? v->B - l : LANES};
 }
 
-static inline rd_v8 batch_norm_get(const float *x, int64_t lanes)
+static inline rd_v8 batch_norm_load(const float *x, int64_t lanes)
 {
     rd_v8 v = {0};
     memcpy(&v, x, (size_t)lanes * sizeof(float));
     return v;
 }
-static inline void batch_norm_put(float *x, rd_v8 v, int64_t lanes)
+static inline void batch_norm_store(float *x, rd_v8 v, int64_t lanes)
 {
     memcpy(x, &v, (size_t)lanes * sizeof(float));
 }
@@ -102,37 +110,40 @@ static inline rd_v8 batch_norm_where_positive(rd_v8 y, rd_v8 g)
 {
     return (rd_v8)((mask8)g & (y > 0.0f));
 }
-static inline rd_v8 rectify(rd_v8 y) /* NaN stays */
+/* Returns max(y, 0). NaN stays NaN. */
+static inline rd_v8 rectify(rd_v8 y)
 {
     return (rd_v8)((mask8)y & ~(mask8)(y < 0.0f));
 }
 
-/* The loops take the stride of a pixel, the lanes and the vectors as arguments, and are called with constants. */
+/* The loops take the stride of a pixel (B), the lanes and the number of vectors (W) as arguments.
+ * Their callers pass constants. */
 #define LOOP static inline __attribute__((always_inline)) void
 
 LOOP sums_of(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B,
              const int64_t lanes, const int W, double *mean, double *var)
 {
     const int64_t P = j->v.P;
-    rd_v8 k[MOST];
-    double total[MOST * LANES] = {0}, square[MOST * LANES] = {0};
+    rd_v8 k[MAX_VECTORS];
+    double total[MAX_VECTORS * LANES] = {0}, square[MAX_VECTORS * LANES] = {0};
     const float *first = j->x + s->at + i0 * j->v.sample;
     const int64_t some = P < 16 ? P : 16;
     for (int w = 0; w < W; w++) {
         k[w] = rd_v8_all(0.0f);
-        for (int64_t p = 0; p < some; p++) k[w] += batch_norm_get(first + p * B + w * LANES, lanes);
+        for (int64_t p = 0; p < some; p++)
+            k[w] += batch_norm_load(first + p * B + w * LANES, lanes);
         k[w] /= (float)some;
     }
     for (int64_t i = 0; i < n; i++) {
         const float *x = first + i * j->v.sample;
         for (int64_t p0 = 0; p0 < P; p0 += RUN) {
             const int64_t p1 = P - p0 < RUN ? P : p0 + RUN;
-            rd_v8 a[MOST][2] = {{{0}}}, q[MOST][2] = {{{0}}};
+            rd_v8 a[MAX_VECTORS][2] = {{{0}}}, q[MAX_VECTORS][2] = {{{0}}};
             int64_t p = p0;
             for (; p + 2 <= p1; p += 2)
                 for (int w = 0; w < W; w++) {
-                    const rd_v8 u = batch_norm_get(x + p * B + w * LANES, lanes) - k[w],
-                                v = batch_norm_get(x + (p + 1) * B + w * LANES, lanes) - k[w];
+                    const rd_v8 u = batch_norm_load(x + p * B + w * LANES, lanes) - k[w],
+                                v = batch_norm_load(x + (p + 1) * B + w * LANES, lanes) - k[w];
                     a[w][0] += u;
                     q[w][0] += u * u;
                     a[w][1] += v;
@@ -140,7 +151,7 @@ LOOP sums_of(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, con
                 }
             for (; p < p1; p++)
                 for (int w = 0; w < W; w++) {
-                    const rd_v8 u = batch_norm_get(x + p * B + w * LANES, lanes) - k[w];
+                    const rd_v8 u = batch_norm_load(x + p * B + w * LANES, lanes) - k[w];
                     a[w][0] += u;
                     q[w][0] += u * u;
                 }
@@ -166,7 +177,7 @@ LOOP apply(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const
            const int64_t lanes, const int W, const float *mean, const float *scale,
            const float *beta)
 {
-    rd_v8 m[MOST], a[MOST], b[MOST];
+    rd_v8 m[MAX_VECTORS], a[MAX_VECTORS], b[MAX_VECTORS];
     for (int w = 0; w < W; w++) {
         m[w] = rd_v8_load(mean + w * LANES);
         a[w] = rd_v8_load(scale + w * LANES);
@@ -179,9 +190,9 @@ LOOP apply(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const
         for (int64_t p = 0; p < j->v.P; p++)
             for (int w = 0; w < W; w++) {
                 const int64_t e = p * B + w * LANES;
-                rd_v8 v = (batch_norm_get(x + e, lanes) - m[w]) * a[w] + b[w];
-                if (add) v += batch_norm_get(add + e, lanes);
-                batch_norm_put(y + e, j->relu ? rectify(v) : v, lanes);
+                rd_v8 v = (batch_norm_load(x + e, lanes) - m[w]) * a[w] + b[w];
+                if (add) v += batch_norm_load(add + e, lanes);
+                batch_norm_store(y + e, j->relu ? rectify(v) : v, lanes);
             }
     }
 }
@@ -192,8 +203,9 @@ LOOP strip_forward(const batch_norm_job *j, const strip *s, const int64_t B, con
     const int64_t real = j->v.c - s->c < W * lanes ? j->v.c - s->c : W * lanes;
     for (int64_t g = 0; g < j->n_groups; g++) {
         const int64_t i0 = g * j->group, n = j->v.n - i0 < j->group ? j->v.n - i0 : j->group;
-        double mean[MOST * LANES] = {0}, var[MOST * LANES] = {0};
-        float m[MOST * LANES] = {0}, scale[MOST * LANES] = {0}, beta[MOST * LANES] = {0};
+        double mean[MAX_VECTORS * LANES] = {0}, var[MAX_VECTORS * LANES] = {0};
+        float m[MAX_VECTORS * LANES] = {0}, scale[MAX_VECTORS * LANES] = {0},
+                              beta[MAX_VECTORS * LANES] = {0};
         if (j->batch) sums_of(j, s, i0, n, B, lanes, W, mean, var);
         for (int64_t l = 0; l < real; l++) {
             const int64_t c = s->c + l;
@@ -213,13 +225,13 @@ LOOP strip_forward(const batch_norm_job *j, const strip *s, const int64_t B, con
     }
 }
 
-/* sum d and sum d (x - m); with keep_d the masked gradient goes back to memory. */
+/* Adds sum d and sum d (x - m). With keep_d it stores the masked gradient over dy. */
 LOOP gradient_sums(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B,
                    const int64_t lanes, const int W, const float *mean, double *sd, double *sdx)
 {
     const int64_t P = j->v.P;
     const bool relu = j->relu, keep = j->keep_d;
-    rd_v8 m[MOST];
+    rd_v8 m[MAX_VECTORS];
     for (int w = 0; w < W; w++) m[w] = rd_v8_load(mean + w * LANES);
     for (int64_t i = i0; i < i0 + n; i++) {
         const int64_t at = s->at + i * j->v.sample;
@@ -227,15 +239,15 @@ LOOP gradient_sums(const batch_norm_job *j, const strip *s, int64_t i0, int64_t 
         float *dp = j->d + at;
         for (int64_t p0 = 0; p0 < P; p0 += RUN) {
             const int64_t p1 = P - p0 < RUN ? P : p0 + RUN;
-            rd_v8 a[MOST] = {{0}}, q[MOST] = {{0}};
+            rd_v8 a[MAX_VECTORS] = {{0}}, q[MAX_VECTORS] = {{0}};
             for (int64_t p = p0; p < p1; p++)
                 for (int w = 0; w < W; w++) {
                     const int64_t e = p * B + w * LANES;
-                    rd_v8 d = batch_norm_get(dp + e, lanes);
-                    if (relu) d = batch_norm_where_positive(batch_norm_get(y + e, lanes), d);
-                    if (keep) batch_norm_put(dp + e, d, lanes);
+                    rd_v8 d = batch_norm_load(dp + e, lanes);
+                    if (relu) d = batch_norm_where_positive(batch_norm_load(y + e, lanes), d);
+                    if (keep) batch_norm_store(dp + e, d, lanes);
                     a[w] += d;
-                    q[w] += d * (batch_norm_get(x + e, lanes) - m[w]);
+                    q[w] += d * (batch_norm_load(x + e, lanes) - m[w]);
                 }
             for (int w = 0; w < W; w++)
                 for (int l = 0; l < LANES; l++) {
@@ -246,13 +258,13 @@ LOOP gradient_sums(const batch_norm_job *j, const strip *s, int64_t i0, int64_t 
     }
 }
 
-/* dx = a (d - b - (x - m) k) */
+/* Computes dx = a (d - b - (x - m) k). */
 LOOP gradient(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, const int64_t B,
               const int64_t lanes, const int W, const float *mean, const float *scale,
               const float *shift, const float *slope)
 {
     const bool relu = j->relu && !j->keep_d; /* else d is masked already */
-    rd_v8 m[MOST], a[MOST], b[MOST], k[MOST];
+    rd_v8 m[MAX_VECTORS], a[MAX_VECTORS], b[MAX_VECTORS], k[MAX_VECTORS];
     for (int w = 0; w < W; w++) {
         m[w] = rd_v8_load(mean + w * LANES);
         a[w] = rd_v8_load(scale + w * LANES);
@@ -266,14 +278,14 @@ LOOP gradient(const batch_norm_job *j, const strip *s, int64_t i0, int64_t n, co
         for (int64_t p = 0; p < j->v.P; p++)
             for (int w = 0; w < W; w++) {
                 const int64_t e = p * B + w * LANES;
-                rd_v8 d = batch_norm_get(dp + e, lanes);
-                if (relu) d = batch_norm_where_positive(batch_norm_get(y + e, lanes), d);
+                rd_v8 d = batch_norm_load(dp + e, lanes);
+                if (relu) d = batch_norm_where_positive(batch_norm_load(y + e, lanes), d);
                 if (dadd)
-                    batch_norm_put(dadd + e, j->add_dadd ? batch_norm_get(dadd + e, lanes) + d : d,
-                                   lanes);
+                    batch_norm_store(dadd + e,
+                                     j->add_dadd ? batch_norm_load(dadd + e, lanes) + d : d, lanes);
                 if (!dx) continue;
-                const rd_v8 t = (d - b[w] - (batch_norm_get(x + e, lanes) - m[w]) * k[w]) * a[w];
-                batch_norm_put(dx + e, j->add_dx ? batch_norm_get(dx + e, lanes) + t : t, lanes);
+                const rd_v8 t = (d - b[w] - (batch_norm_load(x + e, lanes) - m[w]) * k[w]) * a[w];
+                batch_norm_store(dx + e, j->add_dx ? batch_norm_load(dx + e, lanes) + t : t, lanes);
             }
     }
 }
@@ -282,13 +294,13 @@ LOOP strip_backward(const batch_norm_job *j, const strip *s, const int64_t B, co
                     const int W)
 {
     const int64_t real = j->v.c - s->c < W * lanes ? j->v.c - s->c : W * lanes;
-    double dgamma[MOST * LANES] = {0}, dbeta[MOST * LANES] = {0};
+    double dgamma[MAX_VECTORS * LANES] = {0}, dbeta[MAX_VECTORS * LANES] = {0};
     for (int64_t g = 0; g < j->n_groups; g++) {
         const int64_t i0 = g * j->group, n = j->v.n - i0 < j->group ? j->v.n - i0 : j->group;
         const double M = (double)(n * j->v.P);
-        double sd[MOST * LANES] = {0}, sdx[MOST * LANES] = {0};
-        float m[MOST * LANES] = {0}, a[MOST * LANES] = {0}, b[MOST * LANES] = {0},
-                       k[MOST * LANES] = {0};
+        double sd[MAX_VECTORS * LANES] = {0}, sdx[MAX_VECTORS * LANES] = {0};
+        float m[MAX_VECTORS * LANES] = {0}, a[MAX_VECTORS * LANES] = {0},
+                              b[MAX_VECTORS * LANES] = {0}, k[MAX_VECTORS * LANES] = {0};
         for (int64_t l = 0; l < real; l++) m[l] = j->s.mean[g * j->C + s->c + l];
         gradient_sums(j, s, i0, n, B, lanes, W, m, sd, sdx);
         for (int64_t l = 0; l < real; l++) {
@@ -377,8 +389,9 @@ done:
     return st->code;
 }
 
-/* The running statistics follow sums over groups of samples times what they measured. */
-static void give_statistics(const rd_call *c, const batch_norm_job *j)
+/* Adds to the gradients of the running statistics:
+ *   seed * sum over groups of (samples of the group) * (measured value) */
+static void batch_norm_add_statistics(const rd_call *c, const batch_norm_job *j)
 {
     float *mean = c->in[4]->g, *var = c->in[5]->g;
     for (int64_t k = 0; k < j->v.c && mean && var; k++) {
@@ -410,7 +423,8 @@ static rd_code batch_norm_backward(rd_call *c, rd_status *st)
             j.keep_d = j.relu;
         } else {
             RD_TRY(rd_call_grad(c, 3, &j.dadd, &j.add_dadd, st));
-            if (add->layout != c->in[0]->layout) { /* d, then copied */
+            /* add has another order: d is computed in place of dy and then copied. */
+            if (add->layout != c->in[0]->layout) {
                 other = j.dadd;
                 j.dadd = NULL;
                 j.keep_d = j.relu;
@@ -422,7 +436,7 @@ static rd_code batch_norm_backward(rd_call *c, rd_status *st)
     } else {
         RD_TRY(rd_call_grad(c, 0, &j.dx, &j.add_dx, st));
     }
-    if (j.batch) give_statistics(c, &j);
+    if (j.batch) batch_norm_add_statistics(c, &j);
     rd_parallel(c->be, n_strips(&j.v), 1, batch_norm_backward_part, &j);
     if (other) RD_TRY(rd_op_to_order(c->in[0], add, y->g, other, j.add_dadd, st));
 done:

@@ -1,52 +1,58 @@
 /* batch_norm.cu -- batch_norm on a GPU; the formulas are those of batch_norm.c.
  *
- * Forward: sums of every slice of a group's pixels, a kernel that makes mean and variance of them, and one that normalises, adds
- * and rectifies. Backward: sums of every slice, a kernel that adds them up, and one that writes the gradients.
+ * Forward has three kernels. The first sums every slice of the pixels of a group. The second
+ * computes mean and variance from these sums. The third normalises, adds and rectifies. Backward
+ * also has three: the first sums every slice, the second adds these sums, the third writes the
+ * gradients. With several groups, one more kernel adds the shares of the groups.
  *
- * A slice gives its mean and its sum of squares about that mean, computed about the mean of some of its values: each thread sums
- * its pixels in float32, over short runs and then over the runs; threads and slices are joined in double, in a fixed order. So a
- * mean far from 0 costs no digits.
+ * The first kernel computes for each slice its mean, and the sum of squares about that mean. It
+ * works with differences from the mean of some values of the slice. Each thread sums its pixels in
+ * float32, over short runs and then over the runs. Threads and slices are joined in double, in a
+ * fixed order. So a mean far from 0 costs no digits.
  *
- * Memory: forward reads x twice and writes y (with what is added, reads that once). Backward reads x and d twice and writes dx;
- * where y > 0 is computed from x again if nothing was added, else y is read, in the first pass alone where the gradient that is
- * passed on to what was added is d itself. The last kernel goes through every slice from its end, which the sums have read last and
- * the cache may still hold. */
+ * Memory: forward reads x twice and writes y; it reads `add` once. Backward reads x and d twice and
+ * writes dx. If nothing was added, it computes the sign of y from x again. Otherwise it reads y;
+ * only the first pass reads y if d itself is the gradient that is passed on to `add`. The last
+ * kernel walks through every slice from the end, which the sums have read last and which the cache
+ * may still hold. */
 #include "rd/image.h"
 #include "shared/channels.h"
 
 enum { RUN = 64 /* pixels of a float32 sum */ };
 
-/* Of a group and channel, kept for backward: [groups, C]. */
+/* Statistics of each group and channel, kept for backward: [groups, C]. */
 typedef struct batch_norm_cuda_stats {
     float *mean, *r;
     float *var;   /* unbiased */
     float *scale; /* gamma r */
 } batch_norm_cuda_stats;
 
-/* T: of images. */
+/* T: element type of the images. */
 template <typename T> struct job {
     rd_columns k;
     batch_norm_cuda_stats s;
-    bool batch; /* statistics of the batch, not the running ones */
-    bool relu;  /* forward: rectify; backward: d is dy where y > 0 */
+    bool batch; /* the op uses the statistics of the batch, not the running statistics */
+    bool relu;  /* forward: y = max(y, 0); backward: d is dy where y > 0 */
     float epsilon;
     int64_t P; /* pixels of a sample */
     const T *x, *add;
     const float *gamma, *beta, *run_mean, *run_var;
     T *y;
-    double *part
-        [2]; /* [groups slices, C]: forward mean and squares, backward sum d and sum d (x - m) */
+    /* [groups slices, C] forward: mean and sum of squares; backward: sum d and sum d (x - m). */
+    double *part[2];
     /* backward */
     T *d;         /* dy; with keep_d it becomes d */
     T *dx, *dadd; /* dx may be d; NULL: not wanted */
     bool add_dx, add_dadd, keep_d;
     float *dgamma, *dbeta, *dmean, *dvar;
-    float *shift, *slope; /* [groups, C]: mean(d), r^2 mean(d (x - m)); 0 with running statistics */
-    double *sum[2];       /* [groups, C], of several groups: what they give to dgamma and dbeta */
+    /* [groups, C] mean(d) and r^2 mean(d (x - m)); 0 with running statistics. */
+    float *shift, *slope;
+    double *sum[2]; /* [groups, C] shares of dgamma and dbeta, if there are several groups */
     float seed;
 };
 
-/* y before it is rectified, and rounded: one formula, so that backward sees the sign that forward saw. */
+/* Returns y before relu and rounding. Forward and backward share this formula, so that backward
+ * sees the sign that forward saw. */
 static __device__ inline float normalised(float x, float mean, float scale, float beta)
 {
     return fmaf(x - mean, scale, beta);
@@ -91,7 +97,7 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) 
     for (int l = 0; l < V; l++) {
         const double e = n > 0 ? sum[l] / (double)n : 0.0, square = sum[V + l] - e * sum[l];
         j.part[0][s.part * k.C + s.c + l] = (double)about[l] + e;
-        j.part[1][s.part * k.C + s.c + l] = square < 0.0 ? 0.0 : square; /* NaN stays */
+        j.part[1][s.part * k.C + s.c + l] = square < 0.0 ? 0.0 : square; /* NaN stays NaN */
     }
 }
 
@@ -101,7 +107,8 @@ template <typename T> static __device__ inline double group_pixels(const job<T> 
     return (double)(left < j.k.rows ? left : j.k.rows);
 }
 
-/* Mean and variance of a group, from its slices or as they run, and what the next kernels take of them. */
+/* Computes mean and variance of a group, from its slices or from the running statistics, and what
+ * the next kernels need of them. */
 template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_statistics(job<T> j)
 {
     const rd_columns &k = j.k;
@@ -165,14 +172,14 @@ static __global__ void __launch_bounds__(RD_BLOCK, 4) batch_norm_normalise(job<T
             for (int l = 0; l < V; l++) {
                 float y = normalised(x[u].at[l], mean.at[l], scale.at[l], beta.at[l]);
                 if (j.add) y += add[u].at[l];
-                x[u].at[l] = j.relu && y < 0.0f ? 0.0f : y; /* NaN stays */
+                x[u].at[l] = j.relu && y < 0.0f ? 0.0f : y; /* NaN stays NaN */
             }
             rd_lanes_put<V>(j.y + last - (r + u * s.step) * k.C, x[u]);
         }
     }
 }
 
-/* d of a vector: dy where y > 0. */
+/* Returns d of a vector: dy where y > 0. */
 template <int V, typename T>
 static __device__ inline rd_lanes<V> batch_norm_cuda_where_positive(
     const job<T> &j, rd_lanes<V> d, const rd_lanes<V> &x, const rd_lanes<V> &y,
@@ -188,7 +195,8 @@ static __device__ inline rd_lanes<V> batch_norm_cuda_where_positive(
 template <int V, typename T>
 static __global__ void __launch_bounds__(RD_BLOCK, sizeof(T) == 2 ? 3 : 4) gradient_sums(job<T> j)
 {
-    enum { U = sizeof(T) == 2 ? 2 : 1 }; /* as many bytes on their way for either type */
+    /* Both types have the same number of bytes under way. */
+    enum { U = sizeof(T) == 2 ? 2 : 1 };
     const rd_columns &k = j.k;
     const rd_strip s = rd_strip_of<V>(k);
     float runs[2 * V] = {};
@@ -239,10 +247,11 @@ static __global__ void __launch_bounds__(RD_BLOCK, sizeof(T) == 2 ? 3 : 4) gradi
     }
 }
 
-/* What the groups give to the parameters: the gradients, and the measured statistics times the number of samples. */
+/* Adds to the gradients of the parameters, and to those of the running statistics:
+ *   seed * sum over groups of (samples of the group) * (measured value) */
 template <typename T>
-static __device__ inline void batch_norm_give(const job<T> &j, int64_t c, double dgamma,
-                                              double dbeta)
+static __device__ inline void batch_norm_add_to_parameters(const job<T> &j, int64_t c,
+                                                           double dgamma, double dbeta)
 {
     if (j.dgamma) j.dgamma[c] += (float)dgamma;
     if (j.dbeta) j.dbeta[c] += (float)dbeta;
@@ -270,7 +279,7 @@ static __global__ void __launch_bounds__(RD_BLOCK) join_gradient_sums(job<T> j)
     j.shift[at] = j.batch ? (float)(sd / M) : 0.0f;
     j.slope[at] = j.batch ? (float)(sdx / M * r * r) : 0.0f;
     if (k.groups == 1) {
-        batch_norm_give(j, c, sdx * r, sd);
+        batch_norm_add_to_parameters(j, c, sdx * r, sd);
     } else {
         j.sum[0][at] = sdx * r;
         j.sum[1][at] = sd;
@@ -285,11 +294,11 @@ template <typename T> static __global__ void __launch_bounds__(RD_BLOCK) join_gr
             dgamma += j.sum[0][g * j.k.C + c];
             dbeta += j.sum[1][g * j.k.C + c];
         }
-        batch_norm_give(j, c, dgamma, dbeta);
+        batch_norm_add_to_parameters(j, c, dgamma, dbeta);
     }
 }
 
-/* dx (+)= scale (d - shift - (x - mean) slope), dadd (+)= d */
+/* Computes dx (+)= scale (d - shift - (x - mean) slope) and dadd (+)= d. */
 template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) gradient(job<T> j)
 {
     enum { U = 2 };
@@ -331,7 +340,7 @@ template <int V, typename T> static __global__ void __launch_bounds__(RD_BLOCK) 
             }
             if (!j.dx) continue;
             rd_lanes<V> sum = {};
-            if (j.add_dx) sum = rd_lanes_get<V>(j.dx + e); /* which may be dadd, or d */
+            if (j.add_dx) sum = rd_lanes_get<V>(j.dx + e); /* dx may be dadd or d */
             for (int l = 0; l < V; l++)
                 sum.at[l] += (d[u].at[l] - shift.at[l] - (x[u].at[l] - mean.at[l]) * slope.at[l]) *
                              scale.at[l];
@@ -361,15 +370,15 @@ template <typename T> static job<T> batch_norm_cuda_job_of(const rd_call *c)
     return j;
 }
 
-/* Elements of an array [rows, C], rounded up so that the one behind it is aligned. */
-template <typename T> static int64_t table(const job<T> &j, int64_t rows)
+/* Returns the elements of an array [rows, C], rounded up so that the next array is aligned. */
+template <typename T> static int64_t batch_norm_padded(const job<T> &j, int64_t rows)
 {
     return (rows * j.k.C + 3) / 4 * 4;
 }
 
 template <typename T> static rd_code new_parts(rd_call *c, job<T> *j, rd_status *st)
 {
-    const int64_t n = table(*j, j->k.groups * j->k.slices);
+    const int64_t n = batch_norm_padded(*j, j->k.groups * j->k.slices);
     RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(double), &j->part[0],
                                   st));
     j->part[1] = j->part[0] + n;
@@ -383,7 +392,7 @@ template <typename T> static rd_code batch_norm_cuda_forward(rd_call *c, rd_stat
     float *mem;
     if (c->in[0]->rows == 0) return RD_OK;
     job<T> j = batch_norm_cuda_job_of<T>(c);
-    const int64_t n = table(j, j.k.groups);
+    const int64_t n = batch_norm_padded(j, j.k.groups);
     RD_TRY_OR_RETURN(rd_arena_get(c->kept, sizeof *s, &s, st));
     RD_TRY_OR_RETURN(rd_arena_get(c->device_kept, (size_t)(4 * n) * sizeof *mem, &mem, st));
     s->mean = mem;
@@ -429,7 +438,7 @@ template <typename T> static rd_code batch_norm_cuda_backward(rd_call *c, rd_sta
         j.dx = j.d;
     else
         RD_TRY_OR_RETURN(rd_call_grad(c, 0, &j.dx, &j.add_dx, st));
-    const int64_t n = table(j, j.k.groups);
+    const int64_t n = batch_norm_padded(j, j.k.groups);
     RD_TRY_OR_RETURN(new_parts(c, &j, st));
     RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch, (size_t)(2 * n) * sizeof(float), &j.shift,
                                   st));

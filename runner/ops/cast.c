@@ -1,4 +1,5 @@
-/* cast.c -- y = x in elements of another type, dx = dy in those of x. On a CPU all elements are float32. */
+/* cast.c -- the op cast: y = x in elements of another type. Backward: dx = dy in the type of x. On
+ * a CPU all elements are float32. */
 #include "shared/image_op.h"
 
 static rd_code cast_infer(rd_call *c, rd_status *st)

@@ -1,8 +1,10 @@
-/* class_loss.c -- softmax and cross-entropy with a smoothed target, a row per sample:
- *   p = softmax(l),  t = (1 - e) [v = y] + e / V,  loss = -sum_v t_v log p_v = lse(l) - (1 - e) l_y - e mean(l)
+/* class_loss.c -- softmax and cross-entropy with a smoothed target, one row per sample:
+ *   p = softmax(l),  t = (1 - e) [v = y] + e / V
+ *   loss = -sum_v t_v log p_v = lse(l) - (1 - e) l_y - e mean(l),   lse(l) = log sum_v exp l_v
  *   dl = dloss (p - t) */
 #include "shared/image_op.h"
 #include "rd/vecmath.h"
+#include <inttypes.h>
 #include <math.h>
 
 static rd_code class_loss_infer(rd_call *c, rd_status *st)
@@ -10,11 +12,11 @@ static rd_code class_loss_infer(rd_call *c, rd_status *st)
     const rd_class_loss *a = c->attr;
     const rd_var *l = c->in[0];
     if (l->layout || l->cols < 1)
-        return rd_fail(st, RD_EBUG, "class_loss: the logits are no matrix");
+        return rd_fail(st, RD_EBUG, "class_loss: the logits are not a matrix");
     for (int64_t i = 0; i < l->rows; i++)
         if (a->label[i] < 0 || a->label[i] >= l->cols)
-            return rd_fail(st, RD_EBUG, "label %d is outside %lld classes", a->label[i],
-                           (long long)l->cols);
+            return rd_fail(st, RD_EBUG, "class_loss: label %d is outside %" PRId64 " classes",
+                           a->label[i], l->cols);
     c->out[0]->rows = c->out[0]->cols = 1;
     return RD_OK;
 }

@@ -1,4 +1,5 @@
-/* class_loss.cu -- class_loss.c on a GPU: the same formulas, a block of threads for each sample. */
+/* class_loss.cu -- class_loss on a GPU: the formulas of class_loss.c, one block of threads per
+ * sample. */
 #include "rd/image.h"
 #include "shared/loss_sum.h"
 #include "../engine/gpu/rows_grid.h"
@@ -6,7 +7,7 @@
 
 struct saved {
     float *p;             /* [n, V] softmax */
-    const int32_t *label; /* [n], of the device */
+    const int32_t *label; /* [n] in device memory */
 };
 
 struct class_rows {
@@ -56,7 +57,7 @@ static __global__ void class_rows_kernel(class_rows r)
         }
         if (r.argmax || r.probability) {
             best = rd_block_least(best);
-            if (best >= V) best = (int)(V - 1); /* top is no number */
+            if (best >= V) best = (int)(V - 1); /* top is not a number */
             if (t == 0 && r.argmax) r.argmax[i] = best;
             if (t == best % threads && r.probability) r.probability[i] = p[best] * inv;
         }
@@ -68,7 +69,7 @@ struct class_back {
     int64_t n, V;
     const float *p;
     const int32_t *label;
-    const float *g; /* of the loss */
+    const float *g; /* gradient of the loss */
     float smoothing;
     float *dl;
     bool add;
@@ -88,9 +89,11 @@ static __global__ void class_back_kernel(class_back b)
     }
 }
 
-/* What the host wants, in one block of memory: both sums, then an array of n for each that is wanted. */
+/* The results that the host wants, in one block of memory: both sums, then an array [n] for each
+ * wanted result. */
 struct wanted {
-    size_t argmax, rank, probability, bytes; /* where they begin; bytes in all */
+    size_t argmax, rank, probability; /* offsets in bytes */
+    size_t bytes;                     /* size of the block */
 };
 
 static wanted class_loss_wanted_of(const rd_class_loss *a, int64_t n)

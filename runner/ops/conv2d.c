@@ -1,9 +1,13 @@
-/* conv2d.c -- y = conv(x, W) + b, then max(y, 0) when asked: the backend's convolution.
- *   y[i, p, q, o] = b[o] + sum over r, s, c of x[i, p stride + r - top, q stride + s - left, c] W[r, s, c, o]
- * The relu goes back first, in the memory of dy, unless the op behind has done it. */
+/* conv2d.c -- the op conv2d: the backend's convolution, then max(y, 0) if relu is set.
+ *   y[i, p, q, o] = b[o] + sum over r, s, c of
+ *                   x[i, p stride + r - top, q stride + s - left, c] W[r, s, c, o]
+ * Backward goes through the relu first, in the memory of dy, unless the next op has already done
+ * so. */
 #include "shared/image_op.h"
+#include <inttypes.h>
 
-static rd_code shape_of(const rd_call *c, rd_conv_shape *s, int64_t *oh, int64_t *ow, rd_status *st)
+static rd_code conv2d_shape_of(const rd_call *c, rd_conv_shape *s, int64_t *oh, int64_t *ow,
+                               rd_status *st)
 {
     const rd_conv *a = c->attr;
     const rd_var *x = c->in[0], *W = c->in[1], *b = c->in[2];
@@ -11,8 +15,9 @@ static rd_code shape_of(const rd_call *c, rd_conv_shape *s, int64_t *oh, int64_t
     if (!W->param || W->n_dim != 4 || W->dim[2] != x->dim[3] ||
         (b && (!b->param || b->rows * b->cols != W->dim[3])))
         return rd_fail(st, RD_EBUG,
-                       "conv2d: an image of %lld channels does not fit kernel '%s' and its bias",
-                       (long long)x->dim[3], W->param ? W->param->name : "(no parameter)");
+                       "conv2d: an image of %" PRId64
+                       " channels does not fit kernel '%s' and its bias",
+                       x->dim[3], W->param ? W->param->name : "(no parameter)");
     *s = (rd_conv_shape){.n = x->dim[0],
                          .h = x->dim[1],
                          .w = x->dim[2],
@@ -33,11 +38,10 @@ static rd_code shape_of(const rd_call *c, rd_conv_shape *s, int64_t *oh, int64_t
         return rd_fail(st, RD_EBUG, "conv2d: a stride below 1 or a padding below 0");
     if (h < 0 || w < 0)
         return rd_fail(st, RD_EUSAGE,
-                       "a convolution of %lldx%lld ('%s') does not fit on images of %lldx%lld with "
-                       "their padding; the "
-                       "model needs larger images",
-                       (long long)s->kh, (long long)s->kw, W->param->name, (long long)s->h,
-                       (long long)s->w);
+                       "a convolution of %" PRId64 "x%" PRId64
+                       " ('%s') does not fit on images of %" PRId64 "x%" PRId64
+                       " with their padding; the model needs larger images",
+                       s->kh, s->kw, W->param->name, s->h, s->w);
     *oh = h / s->stride + 1;
     *ow = w / s->stride + 1;
 done:
@@ -50,7 +54,7 @@ static rd_code conv2d_infer(rd_call *c, rd_status *st)
     rd_conv_shape s = {0};
     int64_t oh = 0, ow = 0;
     const void *layout = NULL;
-    RD_TRY(shape_of(c, &s, &oh, &ow, st));
+    RD_TRY(conv2d_shape_of(c, &s, &oh, &ow, st));
     RD_TRY(rd_conv_layout(c->be, &layout, st));
     rd_image_set(c->out[0], s.n, oh, ow, s.co, layout);
     c->out[0]->type = c->in[0]->type;
@@ -63,7 +67,7 @@ static rd_code conv2d_forward(rd_call *c, rd_status *st)
 {
     rd_conv_shape s = {0};
     int64_t oh = 0, ow = 0;
-    RD_TRY(shape_of(c, &s, &oh, &ow, st));
+    RD_TRY(conv2d_shape_of(c, &s, &oh, &ow, st));
     RD_TRY(rd_conv_forward(c->be, &s, c->params, c->in[1]->param, c->in[0]->v,
                            c->in[2] ? c->in[2]->v : NULL, c->out[0]->v, st));
 done:
@@ -77,7 +81,7 @@ static rd_code conv2d_backward(rd_call *c, rd_status *st)
     const rd_var *y = c->out[0];
     float *dx, *dW, *db;
     bool add, had;
-    RD_TRY(shape_of(c, &s, &oh, &ow, st));
+    RD_TRY(conv2d_shape_of(c, &s, &oh, &ow, st));
     if (s.relu && !y->g_masked)
         RD_TRY(rd_op_mask(c->be, y->type, rd_op_elements(y), y->values, y->grads, st));
     RD_TRY(rd_call_grad(c, 1, &dW, &had, st));

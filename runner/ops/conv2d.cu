@@ -1,7 +1,8 @@
-/* conv2d.cu -- conv2d on a GPU: the convolutions of gpu.h, and own kernels for what stands around them.
+/* conv2d.cu -- conv2d on a GPU: the convolutions of gpu.h, and kernels for bias and relu.
  *
- * Memory that the own kernels touch: with a bias or relu, forward reads and writes y; backward reads dy once for the bias, and
- * y with it and writes dy where the relu has not been gone back through. Without either they do nothing. */
+ * Memory of these kernels: with a bias or relu, forward reads and writes y. Backward reads dy once
+ * for the bias. If it must go back through the relu, it also reads y and writes dy. Without bias
+ * and relu no such kernel runs. */
 #include "rd/image.h"
 #include "shared/channels.h"
 
@@ -23,19 +24,20 @@ static __global__ void __launch_bounds__(RD_BLOCK)
             if (r + u * s.step >= s.end) break;
             for (int l = 0; l < V; l++) {
                 v[u].at[l] += b.at[l];
-                if (relu && v[u].at[l] < 0.0f) v[u].at[l] = 0.0f; /* NaN stays */
+                if (relu && v[u].at[l] < 0.0f) v[u].at[l] = 0.0f; /* NaN stays NaN */
             }
             rd_lanes_put<V>(y + (r + u * s.step) * k.C + s.c, v[u]);
         }
     }
 }
 
-/* g = g where y > 0, with y; the sums of g over the rows of a slice, with part. */
+/* With y: sets g to 0 unless y > 0. With part: sums g over the rows of each slice. */
 template <int V, typename T>
 static __global__ void __launch_bounds__(RD_BLOCK)
     mask_and_sum(rd_columns k, const T *y, T *g, double *part)
 {
-    enum { U = 2, RUN = 32 /* times U rows of a float32 sum */ };
+    /* A float32 sum has RUN * U rows. */
+    enum { U = 2, RUN = 32 };
     const rd_strip s = rd_strip_of<V>(k);
     float runs[V] = {};
     for (int64_t r = s.first; r < s.end;) {
@@ -101,8 +103,8 @@ static rd_code conv2d_finish(rd_gpu *gpu, const rd_columns &k, const rd_var *b, 
 }
 
 template <typename T>
-static rd_code go_back(rd_gpu *gpu, const rd_columns &k, const void *y, void *g, double *part,
-                       rd_status *st)
+static rd_code conv2d_mask_and_sum(rd_gpu *gpu, const rd_columns &k, const void *y, void *g,
+                                   double *part, rd_status *st)
 {
     RD_LANES(k.C, RD_LAUNCH(gpu, st, (mask_and_sum<V, T>), rd_columns_grid(k), RD_BLOCK, 0, k,
                             static_cast<const T *>(y), static_cast<T *>(g), part));
@@ -142,7 +144,8 @@ extern "C" rd_code rd_cuda_conv2d_backward(rd_call *c, rd_status *st)
         if (db)
             RD_TRY_OR_RETURN(rd_arena_get(c->device_scratch,
                                           (size_t)(k.slices * k.C) * sizeof *part, &part, st));
-        RD_BY_ELEMENT(g.type, go_back<T>(gpu, k, mask ? y->values : NULL, y->grads, part, st));
+        RD_BY_ELEMENT(g.type,
+                      conv2d_mask_and_sum<T>(gpu, k, mask ? y->values : NULL, y->grads, part, st));
         if (db)
             RD_TRY_OR_RETURN(RD_LAUNCH(gpu, st, conv2d_add_slices, rd_slices_grid(k), RD_BLOCK, 0,
                                        k, part, db));

@@ -1,6 +1,7 @@
-/* dropout.c -- inverted dropout of images, or of matrices with a row per sample: y = x / keep where the mask is set,
- * else 0. dx = dy / keep there. The mask of a sample is drawn in the order h, w, c, so that it depends on no layout; it
- * is stored in the order of the variable, a byte per element (on a GPU a bit). */
+/* dropout.c -- inverted dropout of images, or of matrices with a row per sample:
+ *   y = x / keep where the mask is set, else 0;  dx = dy / keep where the mask is set, else 0
+ * The mask of a sample is drawn in the order h, w, c, so it does not depend on the layout. It is
+ * stored in the order of the variable, one byte per element; on a GPU, one bit per element. */
 #include "dropout.h"
 #include <string.h>
 
@@ -8,11 +9,14 @@ static rd_code dropout_infer(rd_call *c, rd_status *st)
 {
     rd_var *x = c->in[0], *y = c->out[0];
     const float keep = ((const rd_dropout_op *)c->attr)->d.keep;
-    if (!(keep > 0.0f)) return rd_fail(st, RD_EBUG, "dropout: %g kept", (double)keep);
+    if (!(keep > 0.0f))
+        return rd_fail(st, RD_EBUG,
+                       "dropout: the probability to keep an element is %g; it must be above 0",
+                       (double)keep);
     rd_op_like(y, x);
     y->rectified = x->rectified;
-    if (!rd_dropout_active(c) && !x->param)
-        y->values = x->values; /* a parameter's array has no slack */
+    /* The array of a parameter has no slack. */
+    if (!rd_dropout_active(c) && !x->param) y->values = x->values;
     return RD_OK;
 }
 
@@ -23,7 +27,8 @@ typedef struct dropout_job {
     const float *x;
     float *y;
     uint8_t *mask;
-    uint8_t *row; /* [threads' samples] of masks in the order h, w, c, where that is another one */
+    /* Masks in the order h, w, c, one per sample, if the variable has another order; else NULL. */
+    uint8_t *row;
     bool add;
 } dropout_job;
 
@@ -57,7 +62,7 @@ static void dropout_backward_part(void *ctx, int64_t lo, int64_t hi)
     const dropout_job *j = ctx;
     const float scale = 1.0f / j->a->d.keep;
     const uint8_t *m = j->mask;
-    const float *dy = j->x; /* may be dx itself */
+    const float *dy = j->x; /* may be dx */
     float *dx = j->y;
     if (j->add)
         for (int64_t e = lo; e < hi; e++) dx[e] += m[e] ? dy[e] * scale : 0.0f;

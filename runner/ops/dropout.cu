@@ -1,10 +1,12 @@
-/* dropout.cu -- see dropout.c. The mask has a bit per element. */
+/* dropout.cu -- dropout on a GPU; the formulas are those of dropout.c. The mask has one bit per
+ * element. */
 #include "../engine/gpu/element_device.h"
 #include "../engine/gpu/philox_device.h"
 #include "dropout.h"
 #include "../engine/gpu/rows_grid.h"
 
-/* A thread has the eight elements of a row that one block of philox decides, a byte of the mask. */
+/* A thread computes the eight elements of a row that one philox block decides: one byte of the
+ * mask. */
 template <typename T> struct dropped {
     rd_key key;
     uint32_t limit;
@@ -17,9 +19,9 @@ template <typename T> struct dropped {
     bool add;
 };
 
-/* V elements, whose mask begins at bit 0 of keep. */
+/* Drops V elements, whose mask begins at bit 0 of keep. */
 template <int V, typename T>
-static __device__ inline void dropped_some(const dropped<T> &d, const T *x, T *y, uint32_t keep)
+static __device__ inline void drop_lanes(const dropped<T> &d, const T *x, T *y, uint32_t keep)
 {
     rd_lanes<V> v = rd_lanes_get<V>(x), old = {};
     if (d.add) old = rd_lanes_get<V>(y);
@@ -30,7 +32,7 @@ static __device__ inline void dropped_some(const dropped<T> &d, const T *x, T *y
     rd_lanes_put<V>(y, v);
 }
 
-/* DRAW: the mask is made, else it is there. FOUR: rows are whole vectors of four. */
+/* DRAW: draws the mask; otherwise reads it. FOUR: rows are whole vectors of four. */
 template <bool DRAW, bool FOUR, typename T> static __global__ void image_drop(dropped<T> d)
 {
     const int64_t blocks = (d.width + 7) / 8;
@@ -49,11 +51,11 @@ template <bool DRAW, bool FOUR, typename T> static __global__ void image_drop(dr
             }
             const int64_t at = i * d.width + 8 * b, left = d.width - 8 * b;
             if (FOUR) {
-                dropped_some<4>(d, d.x + at, d.y + at, keep);
-                if (left > 4) dropped_some<4>(d, d.x + at + 4, d.y + at + 4, keep >> 4);
+                drop_lanes<4>(d, d.x + at, d.y + at, keep);
+                if (left > 4) drop_lanes<4>(d, d.x + at + 4, d.y + at + 4, keep >> 4);
             } else {
                 for (int j = 0; j < 8 && j < left; j++)
-                    dropped_some<1>(d, d.x + at + j, d.y + at + j, keep >> j);
+                    drop_lanes<1>(d, d.x + at + j, d.y + at + j, keep >> j);
             }
         }
     }

@@ -1,4 +1,4 @@
-/* dropout.h -- what dropout.c and dropout.cu share of the op dropout. */
+/* dropout.h -- declarations that dropout.c and dropout.cu share. */
 #ifndef RD_DROPOUT_OP_H
 #define RD_DROPOUT_OP_H
 
@@ -7,27 +7,29 @@
 
 RD_C_BEGIN
 
-typedef struct rd_dropout_op { /* the attribute */
+/* The attribute of the op. */
+typedef struct rd_dropout_op {
     rd_dropout d;
-    const int64_t *sample;
+    const int64_t *sample; /* [n] ids of the samples, borrowed */
 } rd_dropout_op;
 
-/* Is something dropped? Else y is x. */
+/* Returns whether the op drops anything. Otherwise y = x. */
 bool rd_dropout_active(const rd_call *c);
+/* Returns the key of the masks. */
 rd_key rd_dropout_key(const rd_call *c);
-/* Of a matrix too: one pixel a sample. */
+/* Returns the view of an image, or of a matrix as images of one pixel. */
 rd_image_view rd_dropout_view(const rd_var *x);
-/* Forward where nothing is dropped: y = x, where they are not the same array. */
+/* Copies y = x unless they are the same array: forward if nothing is dropped. */
 rd_code rd_dropout_copy(rd_call *c, rd_status *st);
 
 typedef struct rd_dropout_grad {
     const void *dy;
-    void *dx; /* may be dy itself */
-    bool add;
+    void *dx; /* may be dy */
+    bool add; /* dx += instead of dx = */
 } rd_dropout_grad;
-/* dx (+)= dy / keep where the mask is set. */
+/* Computes dx (+)= dy / keep where the mask is set, and 0 elsewhere. */
 typedef rd_code rd_dropout_pass(rd_call *c, const rd_dropout_grad *to, rd_status *st);
-/* Backward, where something is dropped by `back`. */
+/* Runs backward of the op. It calls `back` if something is dropped. */
 rd_code rd_dropout_back_by(rd_call *c, rd_dropout_pass *back, rd_status *st);
 
 RD_C_END

@@ -1,8 +1,11 @@
-/* embed.c -- rows of a table: y[i] = W[ids[i]]. Backward: dW[ids[i]] += dy[i], in the order of i, so the sums are the
- * same for any number of threads (a GPU has an order of its own). It marks the rows of ids, for
- * those who skip the others. */
+/* embed.c -- rows of a table: y[i] = W[ids[i]]. Backward: dW[ids[i]] += dy[i].
+ *
+ * A CPU adds in the order of i, so the sums are the same for every number of threads. A GPU adds in
+ * its own fixed order. Backward also marks the rows of ids as touched, so that later passes can
+ * skip the other rows. */
 #include "rd/ops.h"
 #include "shared/pick_rows.h"
+#include <inttypes.h>
 
 typedef struct embed_attr {
     const int32_t *ids;
@@ -14,8 +17,8 @@ static rd_code embed_infer(rd_call *c, rd_status *st)
     const embed_attr *a = c->attr;
     for (int64_t i = 0; i < a->n; i++)
         if (a->ids[i] < 0 || a->ids[i] >= c->in[0]->rows)
-            return rd_fail(st, RD_EBUG, "token id %d is outside an embedding of %lld rows",
-                           a->ids[i], (long long)c->in[0]->rows);
+            return rd_fail(st, RD_EBUG, "token id %d is outside an embedding of %" PRId64 " rows",
+                           a->ids[i], c->in[0]->rows);
     c->out[0]->rows = a->n;
     c->out[0]->cols = c->in[0]->cols;
     return RD_OK;

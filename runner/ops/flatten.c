@@ -1,4 +1,4 @@
-/* flatten.c -- a row per image: its elements in the order h, w, c. */
+/* flatten.c -- the op flatten: one row per image, with its elements in the order h, w, c. */
 #include "shared/image_op.h"
 
 static rd_code flatten_infer(rd_call *c, rd_status *st)
@@ -8,7 +8,8 @@ static rd_code flatten_infer(rd_call *c, rd_status *st)
     c->out[0]->rows = x->dim[0];
     c->out[0]->cols = x->dim[1] * x->dim[2] * x->dim[3];
     c->out[0]->type = x->type;
-    /* The elements of NHWC are in this order. Products that round rows up want slack behind them, which an image lacks. */
+    /* The elements of NHWC already have this order. Products that round rows up need slack behind
+     * the rows, which an image lacks. */
     if (!x->layout && !rd_backend_rounds_rows(c->be)) c->out[0]->values = x->values;
 done:
     return st->code;

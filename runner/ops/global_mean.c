@@ -1,4 +1,5 @@
-/* global_mean.c -- y[i, c] = mean over h, w of x[i, h, w, c];  dx = dy / (h w) everywhere. */
+/* global_mean.c -- the mean over the pixels of an image:
+ *   y[i, c] = mean over h, w of x[i, h, w, c];  dx = dy / (h w) at every pixel */
 #include "shared/image_op.h"
 
 static rd_code global_mean_infer(rd_call *c, rd_status *st)
@@ -18,7 +19,7 @@ typedef struct global_mean_job {
     bool add;
 } global_mean_job;
 
-static int64_t lanes_of(const rd_image_view *v, int64_t k)
+static int64_t global_mean_lanes(const rd_image_view *v, int64_t k)
 {
     return v->c - k * v->B < v->B ? v->c - k * v->B : v->B;
 }
@@ -29,7 +30,7 @@ static void global_mean_forward_part(void *ctx, int64_t lo, int64_t hi)
     const rd_image_view *v = &j->v;
     for (int64_t i = lo; i < hi; i++)
         for (int64_t k = 0; k < v->K; k++) {
-            const int64_t lanes = lanes_of(v, k);
+            const int64_t lanes = global_mean_lanes(v, k);
             const float *x = j->x + i * v->sample + k * v->P * v->B;
             float *restrict y = j->y + i * v->c + k * v->B;
             for (int64_t l = 0; l < lanes; l++) y[l] = 0.0f;
@@ -46,7 +47,7 @@ static void global_mean_backward_part(void *ctx, int64_t lo, int64_t hi)
     const float scale = 1.0f / (float)v->P;
     for (int64_t i = lo; i < hi; i++)
         for (int64_t k = 0; k < v->K; k++) {
-            const int64_t lanes = lanes_of(v, k);
+            const int64_t lanes = global_mean_lanes(v, k);
             float *restrict x = j->x + i * v->sample + k * v->P * v->B;
             const float *restrict y = j->y + i * v->c + k * v->B;
             for (int64_t p = 0; p < v->P; p++, x += v->B) {

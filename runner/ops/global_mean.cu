@@ -1,9 +1,9 @@
-/* global_mean.cu -- see global_mean.c. */
+/* global_mean.cu -- global_mean on a GPU; the formulas are those of global_mean.c. */
 #include "../engine/gpu/element_device.h"
 #include "shared/image_op.h"
 #include "../engine/gpu/rows_grid.h"
 
-/* In the order of the pixels. Eight loads are on their way at a time. */
+/* Sums in the order of the pixels. Eight loads are under way at a time. */
 template <typename T>
 static __global__ void mean(int64_t n, int64_t P, int64_t C, const T *__restrict__ x,
                             T *__restrict__ y)

@@ -1,13 +1,17 @@
-/* linear.c -- y = x W + b.  dx = dy W^T,  dW = x^T dy,  db = column sums of dy.   x (N, k), W (k, n), b (n)
- * Where x has 16 bits, on a GPU, dx has, too, and the products read x as it is; y and dy are float32. */
+/* linear.c -- y = x W + b, with x (N, k), W (k, n), b (n):
+ *   dx = dy W^T,  dW = x^T dy,  db = column sums of dy
+ * If x has 16 bits (on a GPU), dx also has 16 bits, and the products read x without a conversion.
+ * y and dy are float32. */
 #include "rd/cell.h"
+#include <inttypes.h>
 
 static rd_code linear_infer(rd_call *c, rd_status *st)
 {
     if (!c->in[1]->param || (c->in[2] && c->in[2]->cols != c->in[1]->cols))
         return rd_fail(st, RD_EBUG,
-                       "linear: W of %lld columns is no parameter, or its bias has other ones",
-                       (long long)c->in[1]->cols);
+                       "linear: W (%" PRId64
+                       " columns) is not a parameter, or its bias has another width",
+                       c->in[1]->cols);
     RD_TRY(rd_rows_check("linear", c->in[0], c->in[1]->rows, st));
     c->out[0]->rows = c->in[0]->rows;
     c->out[0]->cols = c->in[1]->cols;
@@ -15,7 +19,7 @@ done:
     return st->code;
 }
 
-static rd_gpu_operand operand(void *at, rd_element type, int64_t ld)
+static rd_gpu_operand linear_operand(void *at, rd_element type, int64_t ld)
 {
     return (rd_gpu_operand){at, type, ld};
 }
@@ -26,9 +30,9 @@ static rd_code linear_forward(rd_call *c, rd_status *st)
     const int64_t N = x->rows;
     if (x->type != RD_FLOAT32)
         RD_TRY(rd_backend_product(c->be, false, false, N, W->cols, W->rows,
-                                  operand(x->values, x->type, W->rows),
-                                  operand(W->v, RD_FLOAT32, W->cols), 0.0f,
-                                  operand(c->out[0]->v, RD_FLOAT32, W->cols), st));
+                                  linear_operand(x->values, x->type, W->rows),
+                                  linear_operand(W->v, RD_FLOAT32, W->cols), 0.0f,
+                                  linear_operand(c->out[0]->v, RD_FLOAT32, W->cols), st));
     else
         RD_TRY(rd_param_mul(c->be, c->params, W, 0, W->rows, N, x->v, c->out[0]->v, false, st));
     if (b) RD_TRY(rd_add_bias(c->be, N, W->cols, b->v, c->out[0]->v, st));
@@ -36,18 +40,18 @@ done:
     return st->code;
 }
 
-static rd_code backward_narrow(rd_call *c, rd_status *st)
+static rd_code linear_backward_narrow(rd_call *c, rd_status *st)
 {
     const rd_var *x = c->in[0], *W = c->in[1], *y = c->out[0];
-    const rd_gpu_operand dy = operand(y->g, RD_FLOAT32, W->cols);
+    const rd_gpu_operand dy = linear_operand(y->g, RD_FLOAT32, W->cols);
     if (x->grads)
         RD_TRY(rd_backend_product(c->be, false, true, x->rows, W->rows, W->cols, dy,
-                                  operand(W->v, RD_FLOAT32, W->cols), 1.0f,
-                                  operand(x->grads, x->type, W->rows), st));
+                                  linear_operand(W->v, RD_FLOAT32, W->cols), 1.0f,
+                                  linear_operand(x->grads, x->type, W->rows), st));
     if (W->g)
         RD_TRY(rd_backend_product(c->be, true, false, W->rows, W->cols, x->rows,
-                                  operand(x->values, x->type, W->rows), dy, 1.0f,
-                                  operand(W->g, RD_FLOAT32, W->cols), st));
+                                  linear_operand(x->values, x->type, W->rows), dy, 1.0f,
+                                  linear_operand(W->g, RD_FLOAT32, W->cols), st));
 done:
     return st->code;
 }
@@ -58,7 +62,7 @@ static rd_code linear_backward(rd_call *c, rd_status *st)
     const float *dy = c->out[0]->g;
     const int64_t N = x->rows, n = W->cols;
     if (x->type != RD_FLOAT32) {
-        RD_TRY(backward_narrow(c, st));
+        RD_TRY(linear_backward_narrow(c, st));
     } else {
         if (x->g) RD_TRY(rd_param_mul_t(c->be, c->params, W, 0, W->rows, N, dy, x->g, true, st));
         RD_TRY(rd_param_grad(c->be, W, 0, W->rows, N, x->v, dy, st));

@@ -1,13 +1,16 @@
-/* pool2d.c -- largest value, or mean, of windows. Eight channels at once.
- *   max:  y = max over the window; its first largest element, in (row, column) order, gets dy. Kept: the place in the
- *         window, 16 bits an element. A NaN in the window is the largest.
- *   mean: y = sum over the window without the padding / number of its pixels there; each of them gets dy / number. */
+/* pool2d.c -- the maximum or the mean of windows of images, eight channels at once.
+ *   max:  y = max over the window. Its first largest element, in (row, column) order, gets dy.
+ *         Forward keeps the index of that element in the window, 16 bits per element. A NaN in the
+ *         window is the largest element.
+ *   mean: y = sum over the window without padding / number of its pixels without padding. Each of
+ *         these pixels gets dy / number. */
 #include "shared/image_op.h"
+#include <inttypes.h>
 #include <string.h>
 
 typedef int32_t i8v __attribute__((vector_size(32)));
 typedef uint16_t u8v __attribute__((vector_size(16)));
-enum { MOST_SIZE = 255 };
+enum { MAX_SIZE = 255 };
 
 static rd_code pool2d_infer(rd_call *c, rd_status *st)
 {
@@ -16,24 +19,24 @@ static rd_code pool2d_infer(rd_call *c, rd_status *st)
     RD_TRY(rd_op_image_check("pool2d", x, st));
     if (a->size < 1 || a->stride < 1 || a->pad_top < 0 || a->pad_left < 0 || a->pad_bottom < 0 ||
         a->pad_right < 0)
-        return rd_fail(st, RD_EBUG, "pool2d: size %lld, stride %lld, or a padding below 0",
-                       (long long)a->size, (long long)a->stride);
+        return rd_fail(st, RD_EBUG,
+                       "pool2d: size %" PRId64 ", stride %" PRId64 ", or a padding below 0",
+                       a->size, a->stride);
     const int64_t h = x->dim[1] + a->pad_top + a->pad_bottom - a->size,
                   w = x->dim[2] + a->pad_left + a->pad_right - a->size;
-    if (h < 0 || w < 0 || a->size > MOST_SIZE)
+    if (h < 0 || w < 0 || a->size > MAX_SIZE)
         return rd_fail(st, RD_EUSAGE,
-                       "a pool of %lldx%lld does not fit on images of %lldx%lld with their "
-                       "padding; the model needs "
-                       "larger images",
-                       (long long)a->size, (long long)a->size, (long long)x->dim[1],
-                       (long long)x->dim[2]);
+                       "a pool of %" PRId64 "x%" PRId64 " does not fit on images of %" PRId64
+                       "x%" PRId64 " with their padding; the model needs larger images",
+                       a->size, a->size, x->dim[1], x->dim[2]);
     const int64_t oh = h / a->stride + 1, ow = w / a->stride + 1;
     if (a->pad_top >= a->size || a->pad_left >= a->size ||
         (oh - 1) * a->stride >= x->dim[1] + a->pad_top ||
         (ow - 1) * a->stride >= x->dim[2] + a->pad_left)
         return rd_fail(st, RD_EUSAGE,
-                       "a pool of %lldx%lld has a window that lies whole in the padding",
-                       (long long)a->size, (long long)a->size);
+                       "a pool of %" PRId64 "x%" PRId64
+                       " has a window that lies entirely in the padding",
+                       a->size, a->size);
     rd_image_set(c->out[0], x->dim[0], oh, ow, x->dim[3], x->layout);
     c->out[0]->type = x->type;
     c->out[0]->rectified = a->kind == RD_POOL_MAX && x->rectified;
@@ -46,18 +49,20 @@ typedef struct pool2d_job {
     rd_image_view x, y;
     float *vx, *vy;
     const float *dy; /* backward: vx is then dx */
-    uint16_t *place; /* as y */
-    bool add, mask;  /* backward: gradient where y > 0 alone */
-    bool
-        whole; /* every pixel is in just one window, and nothing is added to: windows write, not add */
+    uint16_t *place; /* index of the maximum in its window, stored like y */
+    bool add;
+    bool mask; /* backward: only elements with y > 0 have a gradient */
+    /* Every pixel is in exactly one window, and the gradient is not added to another one: windows
+     * write instead of adding. */
+    bool whole;
 } pool2d_job;
 
 typedef struct pool2d_window {
-    int64_t r0, r1, s0, s1; /* inside of the image: rows and columns of the window */
-    int64_t at;             /* its first pixel, which may lie in the padding */
+    int64_t r0, r1, s0, s1; /* rows and columns of the window inside the image */
+    int64_t at;             /* first pixel of the window, which may be in the padding */
 } pool2d_window;
 
-static inline pool2d_window window_at(const pool2d_job *j, int64_t p, int64_t q)
+static inline pool2d_window pool2d_window_at(const pool2d_job *j, int64_t p, int64_t q)
 {
     const rd_pool *a = j->a;
     const int64_t top = p * a->stride - a->pad_top, left = q * a->stride - a->pad_left;
@@ -75,14 +80,15 @@ static inline rd_v8 pool2d_load(const float *x, int64_t lanes)
     return v;
 }
 
-static inline rd_v8 pick(i8v m, rd_v8 a, rd_v8 b)
+static inline rd_v8 pool2d_select(i8v m, rd_v8 a, rd_v8 b)
 {
     return (rd_v8)((m & (i8v)a) | (~m & (i8v)b));
 }
 
-/* One window of up to eight channels. */
-static inline void max_of(const pool2d_job *j, const pool2d_window *w, int64_t size, const float *x,
-                          int64_t B, int64_t lanes, float *y, uint16_t *place)
+/* Computes the maximum of one window, for up to eight channels. */
+static inline void pool2d_max_of(const pool2d_job *j, const pool2d_window *w, int64_t size,
+                                 const float *x, int64_t B, int64_t lanes, float *y,
+                                 uint16_t *place)
 {
     rd_v8 best = {0};
     i8v at = {0};
@@ -93,7 +99,7 @@ static inline void max_of(const pool2d_job *j, const pool2d_window *w, int64_t s
             const i8v all = {here, here, here, here, here, here, here, here};
             i8v m = (v > best) | (v != v);
             if (r == w->r0 && s == w->s0) m = (i8v){-1, -1, -1, -1, -1, -1, -1, -1};
-            best = pick(m, v, best);
+            best = pool2d_select(m, v, best);
             at = (m & all) | (~m & at);
         }
     memcpy(y, &best, (size_t)lanes * sizeof(float));
@@ -102,9 +108,9 @@ static inline void max_of(const pool2d_job *j, const pool2d_window *w, int64_t s
     memcpy(place, &small, (size_t)lanes * sizeof *place);
 }
 
-static inline void max_back(const pool2d_job *j, const pool2d_window *w, int64_t size, float *dx,
-                            int64_t B, int64_t lanes, const float *y, const float *dy,
-                            const uint16_t *place)
+static inline void pool2d_max_back(const pool2d_job *j, const pool2d_window *w, int64_t size,
+                                   float *dx, int64_t B, int64_t lanes, const float *y,
+                                   const float *dy, const uint16_t *place)
 {
     u8v small = {0};
     memcpy(&small, place, (size_t)lanes * sizeof *place);
@@ -144,25 +150,27 @@ static inline void pool2d_mean_back(const pool2d_job *j, const pool2d_window *w,
         }
 }
 
-/* One plane: all windows of a sample's block of channels. What the compiler is to know comes as a constant: `full` is
- * the size of windows none of which reaches the padding; 0: look at each. */
-static inline __attribute__((always_inline)) void plane(const pool2d_job *j, bool back,
-                                                        int64_t full, int64_t at_x, int64_t at_y,
-                                                        int64_t B, int64_t l, int64_t lanes)
+/* Computes all windows of a plane: a block of channels of one sample. Arguments that the compiler
+ * should know are constants. full: size of the windows if no window reaches the padding; 0: each
+ * window is checked. */
+static inline __attribute__((always_inline)) void pool2d_plane(const pool2d_job *j, bool back,
+                                                               int64_t full, int64_t at_x,
+                                                               int64_t at_y, int64_t B, int64_t l,
+                                                               int64_t lanes)
 {
     const bool max = j->a->kind == RD_POOL_MAX;
     const int64_t size = full ? full : j->a->size;
     for (int64_t p = 0; p < j->y.h; p++)
         for (int64_t q = 0; q < j->y.w; q++) {
-            pool2d_window w = window_at(j, p, q);
+            pool2d_window w = pool2d_window_at(j, p, q);
             if (full) w = (pool2d_window){0, full, 0, full, w.at};
             float *x = j->vx + at_x + w.at * B + l;
             const int64_t e = at_y + (p * j->y.w + q) * B + l;
             uint16_t *place = j->place ? j->place + e : NULL;
             if (max && !back)
-                max_of(j, &w, size, x, B, lanes, j->vy + e, place);
+                pool2d_max_of(j, &w, size, x, B, lanes, j->vy + e, place);
             else if (max)
-                max_back(j, &w, size, x, B, lanes, j->vy + e, j->dy + e, place);
+                pool2d_max_back(j, &w, size, x, B, lanes, j->vy + e, j->dy + e, place);
             else if (!back)
                 pool2d_mean_of(j, &w, x, B, lanes, j->vy + e);
             else
@@ -178,20 +186,20 @@ static inline __attribute__((always_inline)) void pool2d_part(
         if (back && !j->add && !j->whole)
             memset(j->vx + x, 0, (size_t)(j->x.P * B) * sizeof(float));
         if (B == 8) {
-            plane(j, back, full, x, y, 8, 0, 8);
+            pool2d_plane(j, back, full, x, y, 8, 0, 8);
         } else if (B == 16) {
-            plane(j, back, full, x, y, 16, 0, 8);
-            plane(j, back, full, x, y, 16, 8, 8);
+            pool2d_plane(j, back, full, x, y, 16, 0, 8);
+            pool2d_plane(j, back, full, x, y, 16, 8, 8);
         } else {
             int64_t l = 0;
-            for (; l + 8 <= B; l += 8) plane(j, back, full, x, y, B, l, 8);
-            if (l < B) plane(j, back, full, x, y, B, l, B - l);
+            for (; l + 8 <= B; l += 8) pool2d_plane(j, back, full, x, y, B, l, 8);
+            if (l < B) pool2d_plane(j, back, full, x, y, B, l, B - l);
         }
     }
 }
 
-/* The common pools without padding have their size as a constant. */
-static int64_t full_size(const pool2d_job *j)
+/* Returns the size of the common pools without padding, which become constants; 0: another pool. */
+static int64_t pool2d_full_size(const pool2d_job *j)
 {
     const rd_pool *a = j->a;
     const bool inside = !a->pad_top && !a->pad_left &&
@@ -203,9 +211,9 @@ static int64_t full_size(const pool2d_job *j)
 static void pool2d_forward_part(void *ctx, int64_t lo, int64_t hi)
 {
     const pool2d_job *j = ctx;
-    if (full_size(j) == 2)
+    if (pool2d_full_size(j) == 2)
         pool2d_part(j, false, 2, lo, hi);
-    else if (full_size(j) == 3)
+    else if (pool2d_full_size(j) == 3)
         pool2d_part(j, false, 3, lo, hi);
     else
         pool2d_part(j, false, 0, lo, hi);
@@ -213,9 +221,9 @@ static void pool2d_forward_part(void *ctx, int64_t lo, int64_t hi)
 static void pool2d_backward_part(void *ctx, int64_t lo, int64_t hi)
 {
     const pool2d_job *j = ctx;
-    if (full_size(j) == 2)
+    if (pool2d_full_size(j) == 2)
         pool2d_part(j, true, 2, lo, hi);
-    else if (full_size(j) == 3)
+    else if (pool2d_full_size(j) == 3)
         pool2d_part(j, true, 3, lo, hi);
     else
         pool2d_part(j, true, 0, lo, hi);
@@ -247,10 +255,11 @@ static rd_code pool2d_backward(rd_call *c, rd_status *st)
                     .place = c->saved};
     RD_TRY(rd_call_grad(c, 0, &j.vx, &j.add, st));
     if (!j.vx) goto done;
-    /* A window whose largest element is 0 gives its gradient to a place where x is 0: what made x drops it anyway. */
+    /* A window whose maximum is 0 gives its gradient to a pixel with x = 0. The op that made x
+     * drops that gradient anyway. */
     j.mask = y->rectified && !y->g_masked;
     j.whole = !j.add && j.a->size == j.a->stride && j.y.P * j.a->size * j.a->size == j.x.P &&
-              full_size(&j) != 0;
+              pool2d_full_size(&j) != 0;
     rd_parallel(c->be, j.x.n * j.x.K, 1, pool2d_backward_part, &j);
     x->g_masked = y->rectified && !j.add;
 done:

@@ -1,31 +1,36 @@
-/* pool2d.cu -- pool2d on a GPU. A thread has V neighbouring channels of a pixel: of the result in forward, of x in backward,
- * where it adds what the windows around its pixel give, in (row, column) order of the windows. Each number is written once.
+/* pool2d.cu -- pool2d on a GPU; the formulas are those of pool2d.c.
  *
- * Kept of a maximum: its place in the window, a byte an element for windows up to 15 x 15, else two. Where the relu of what made
- * x can be gone back through here (x is rectified), a maximum that is not above 0 has no place, so that backward need not read
- * y. */
+ * In forward, a thread computes V neighbouring channels of a pixel of the result. In backward, it
+ * computes V neighbouring channels of a pixel of x: it adds the gradients of the windows around the
+ * pixel, in (row, column) order of the windows. Each number is written once.
+ *
+ * Of each maximum forward keeps the index in the window: one byte per element for windows up to 15
+ * x 15, otherwise two bytes. If backward also goes through the relu that made x (x is rectified), a
+ * maximum that is not above 0 has no index. Backward then need not read y. */
 #include "rd/image.h"
 #include "shared/channels.h"
 
-/* V places that are loaded and stored at once. */
+/* V indices that are loaded and stored at once. */
 template <typename P, int V> struct alignas(sizeof(P) * V) places {
     P at[V];
 };
 
 template <typename T> struct pool {
-    int64_t C, total; /* total: vectors of the result; in backward of x */
+    int64_t C;
+    int64_t total; /* vectors of the result in forward, of x in backward */
     int h, w, oh, ow;
     int size, stride, top, left;
     const T *x;
     T *y;
-    void *place; /* as y */
+    void *place; /* index of the maximum in its window, stored like y */
     bool rectified;
     const T *dy;
     T *dx;
     bool add;
 };
 
-/* Rows or columns [first, end) of a window that begins at `at` in an image of `most`, counted from the window's own first one. */
+/* Return the rows or columns [first, end) of a window that begins at `at` in an image of `most`,
+ * counted from the first row or column of the window. */
 static __device__ inline int window_first(int at)
 {
     return at < 0 ? -at : 0;
@@ -35,12 +40,11 @@ static __device__ inline int window_end(int at, int size, int most)
     return size < most - at ? size : most - at;
 }
 
-/* Windows [first, last] of those that begin at i stride - pad and hold `at`. */
+/* Return the windows [first, last] that contain `at`. Window i begins at i stride - pad. */
 template <typename T> static __device__ inline int first_with(const pool<T> &j, int at, int pad)
 {
-    const int before =
-        at + pad -
-        j.size; /* the last place that a window without it begins at, counted with the padding */
+    /* Last begin of a window that ends before `at`, counted with the padding. */
+    const int before = at + pad - j.size;
     return before < 0 ? 0 : before / j.stride + 1;
 }
 template <typename T>
@@ -50,11 +54,12 @@ static __device__ inline int last_with(const pool<T> &j, int at, int pad, int wi
     return i < windows ? i : windows - 1;
 }
 
-/* Pixel (p, q) of sample i, and first channel, of vector e of an image of h x w. */
+/* Pixel (p, q) of sample i, and first channel c, of a vector. */
 typedef struct pixel {
     int64_t i, c;
     int p, q;
 } pixel;
+/* Returns the pixel of vector e of images of h x w with C channels. */
 template <int V> static __device__ inline pixel pixel_of(int64_t e, int64_t C, int h, int w)
 {
     const int64_t t = e / (C / V), u = t / w, i = u / h;

@@ -1,4 +1,4 @@
-/* relu.c -- y = max(x, 0); dx = dy where y > 0. NaN stays NaN. */
+/* relu.c -- the op relu: y = max(x, 0). Backward: dx = dy where y > 0. NaN stays NaN. */
 #include "shared/image_op.h"
 
 static rd_code relu_infer(rd_call *c, rd_status *st)

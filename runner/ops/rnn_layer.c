@@ -1,11 +1,15 @@
-/* rnn_layer.c -- one recurrent layer with its wrappers over a packed batch:
- *   out = x + drop_out(cell(drop_in(x)))          (x only with residual)
- * The input's share of all time steps is one product before the loop, the weight gradients one product after it; in the
- * loop stay h W_h and the elementwise part. A step computes only the sequences that still run. One source for both
- * devices: float arrays are of the arenas that the products compute in. On a GPU cuDNN may have the cell's whole loop
- * (see rnn_choose.h); dropout and residual stay here. */
+/* rnn_layer.c -- one recurrent layer with its wrappers, over a packed batch:
+ *   out = drop_out(cell(drop_in(x)))          without residual
+ *   out = x + drop_out(cell(drop_in(x)))      with residual
+ *
+ * The input's share of all time steps is one product before the loop. The weight gradients are one
+ * product after the loop. The loop itself contains h W_h and the elementwise part. A step computes
+ * only the sequences that have not ended. There is one source for both devices: float arrays come
+ * from the arenas that the products compute in. On a GPU, cuDNN may run the whole loop of the cell
+ * (see rnn_choose.h). Dropout and residual stay in this file. */
 #include "../engine/lstm_kernels.h"
 #include "rd/cell.h"
+#include <inttypes.h>
 
 typedef struct rnn_layer_attr {
     rd_layer l;
@@ -17,8 +21,8 @@ typedef struct rnn_layer_saved {
     rd_packing_lent p;
     const float *xd; /* input after dropout */
     uint8_t *mask_in, *mask_out;
-    rd_cell_rows r;     /* all N rows; h alone where cuDNN has computed them */
-    rd_lstm_kept whole; /* what cuDNN's backward wants; zeros: our own loop's results are in r */
+    rd_cell_rows r;     /* all N rows; only h if cuDNN has computed them */
+    rd_lstm_kept whole; /* what backward of cuDNN needs; zeros: r has the results of our loop */
 } rnn_layer_saved;
 
 static rd_code rnn_layer_infer(rd_call *c, rd_status *st)
@@ -29,20 +33,24 @@ static rd_code rnn_layer_infer(rd_call *c, rd_status *st)
     RD_TRY(rd_rows_check("rnn_layer", c->in[0], s->in, st));
     if (c->in[1]) RD_TRY(rd_rows_check("rnn_layer", c->in[1], s->extra, st));
     if (c->in[0]->rows != N || (c->in[1] && c->in[1]->rows != N))
-        return rd_fail(st, RD_EBUG, "rnn_layer: input of %lld rows for %lld",
-                       (long long)c->in[0]->rows, (long long)N);
+        return rd_fail(st, RD_EBUG,
+                       "rnn_layer: an input of %" PRId64 " rows does not fit a batch of %" PRId64
+                       " rows",
+                       c->in[0]->rows, N);
     if (a->l.residual && s->in != s->R)
-        return rd_fail(st, RD_EBUG, "rnn_layer: residual of width %lld on %lld", (long long)s->in,
-                       (long long)s->R);
+        return rd_fail(st, RD_EBUG,
+                       "rnn_layer: a residual sum needs equal widths; input %" PRId64
+                       ", output %" PRId64,
+                       s->in, s->R);
     c->out[0]->rows = N;
     c->out[0]->cols = s->R;
 done:
     return st->code;
 }
 
-/* All rows of r but h, from `memory`, and all time steps one by one. */
-static rd_code steps(rd_call *c, rd_cell *k, const float *xd, rd_arena *memory, rd_cell_rows *all,
-                     rd_status *st)
+/* Allocates all arrays of *all except h from `memory`, and computes the time steps one by one. */
+static rd_code rnn_layer_steps(rd_call *c, rd_cell *k, const float *xd, rd_arena *memory,
+                               rd_cell_rows *all, rd_status *st)
 {
     const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
@@ -62,7 +70,7 @@ done:
     return st->code;
 }
 
-static rd_lstm_layer whole_layer(const rd_call *c, const rd_cell *k, const rnn_layer_saved *v)
+static rd_lstm_layer rnn_layer_whole(const rd_call *c, const rd_cell *k, const rnn_layer_saved *v)
 {
     const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
@@ -108,10 +116,10 @@ static rd_code rnn_layer_forward(rd_call *c, rd_status *st)
         RD_TRY(rd_rows_get(kept, N, s->R, &v->r.h, st));
     else
         v->r.h = c->out[0]->v;
-    const rd_lstm_layer whole = whole_layer(c, &k, v);
+    const rd_lstm_layer whole = rnn_layer_whole(c, &k, v);
     RD_TRY(rd_lstm_forward(c->be, a->l.cell->name, &whole, v->xd, c->in[1] ? c->in[1]->v : NULL,
                            v->r.h, c->keep, kept, c->device_scratch, &v->whole, st));
-    if (v->whole.choice.algo == RD_RNN_OWN) RD_TRY(steps(c, &k, v->xd, kept, &v->r, st));
+    if (v->whole.choice.algo == RD_RNN_OWN) RD_TRY(rnn_layer_steps(c, &k, v->xd, kept, &v->r, st));
     const float *x = a->l.residual ? c->in[0]->v : NULL;
     float *y = c->out[0]->v;
     if (drop_out) {
@@ -125,9 +133,10 @@ done:
     return st->code;
 }
 
-/* All of backward between the gradient of the cell's outputs dh and those of its inputs dx (+)= (add), which may be
- * NULL. */
-static rd_code cell_back(rd_call *c, rd_cell *k, float *dh, float *dx, bool add, rd_status *st)
+/* Runs backward from dh, the gradient of the outputs of the cell, to dx, the gradient of its
+ * inputs. With add it adds to dx. dx may be NULL. */
+static rd_code rnn_layer_cell_back(rd_call *c, rd_cell *k, float *dh, float *dx, bool add,
+                                   rd_status *st)
 {
     const rnn_layer_attr *a = c->attr;
     const rd_cell_shape *s = &a->l.shape;
@@ -137,17 +146,17 @@ static rd_code cell_back(rd_call *c, rd_cell *k, float *dh, float *dx, bool add,
     float *da = c->in[1] ? c->in[1]->g : NULL, *dc, *dz, *h_prev;
     rd_cell_rows all = v->r;
     if (v->whole.choice.algo != RD_RNN_OWN) {
-        const rd_lstm_layer l = whole_layer(c, k, v);
+        const rd_lstm_layer l = rnn_layer_whole(c, k, v);
         bool refused = false;
         RD_TRY(rd_lstm_backward(c->be, &l, &v->whole, dh, dx, add, da, scratch, &refused, st));
         if (!refused) goto done;
         RD_TRY(rd_rows_get(scratch, N, s->R, &all.h, st));
-        RD_TRY(steps(c, k, v->xd, scratch, &all, st));
+        RD_TRY(rnn_layer_steps(c, k, v->xd, scratch, &all, st));
     }
     RD_TRY(rd_rows_zero(scratch, n0, s->H, &dc, st));
     RD_TRY(rd_rows_get(scratch, N, k->Z, &dz, st));
-    for (int64_t t = a->p.n_steps - 1; t >= 0;
-         t--) { /* dh of earlier steps takes up what flows back: the sum stays in place */
+    /* The gradient that flows back is added to dh of the step before: the sum stays in place. */
+    for (int64_t t = a->p.n_steps - 1; t >= 0; t--) {
         const int64_t at = a->p.off[t], n = a->p.off[t + 1] - at, prev = t ? a->p.off[t - 1] : 0;
         const rd_cell_rows r = rd_cell_rows_at(k, &all, at);
         RD_TRY(rd_cell_step_back(k, n, dh + at * s->R, dc, t ? all.h + prev * s->R : NULL,
@@ -183,7 +192,7 @@ static rd_code rnn_layer_backward(rd_call *c, rd_status *st)
                                false, st));
     }
     if (v->mask_in) RD_TRY(rd_rows_get(scratch, N, s->in, &dxd, st));
-    RD_TRY(cell_back(c, &k, dh, dxd ? dxd : gx, !dxd, st));
+    RD_TRY(rnn_layer_cell_back(c, &k, dh, dxd ? dxd : gx, !dxd, st));
     if (dxd && gx)
         RD_TRY(rd_dropout_back(c->be, a->l.drop_in.keep, N * s->in, dxd, v->mask_in, gx, true, st));
 done:
@@ -202,7 +211,8 @@ rd_var *rd_op_rnn_layer(rd_tape *t, const rd_layer *l, const rd_packing *p, rd_v
     rd_var *in[RD_MAX_IN] = {x, att};
     if (!x) return NULL;
     if (n_w + 2 > RD_MAX_IN) {
-        rd_fail(rd_tape_status(t), RD_EBUG, "rnn_layer: %d parameters, %d fit", n_w, RD_MAX_IN - 2);
+        rd_fail(rd_tape_status(t), RD_EBUG, "rnn_layer: %d parameters; at most %d are allowed", n_w,
+                RD_MAX_IN - 2);
         return NULL;
     }
     for (int i = 0; i < n_w; i++)

@@ -1,7 +1,9 @@
-/* shortcut.c -- option A of He et al. 2015 (arXiv:1512.03385, 3.3): every stride-th pixel, and zeros for the channels
- * that are new, half of them before the old ones, half after (an odd one after). y[i, p, q, before + c] = x[i, p
- * stride, q stride, c] */
+/* shortcut.c -- the shortcut of He et al. 2015 (arXiv:1512.03385, 3.3), option A:
+ *   y[i, p, q, before + c] = x[i, p stride, q stride, c]
+ * It takes every stride-th pixel. The new channels are zeros: half of them before the old channels,
+ * half after. If their number is odd, the additional one comes after. */
 #include "shortcut.h"
+#include <inttypes.h>
 #include <string.h>
 
 static rd_code shortcut_infer(rd_call *c, rd_status *st)
@@ -10,8 +12,10 @@ static rd_code shortcut_infer(rd_call *c, rd_status *st)
     const rd_var *x = c->in[0];
     RD_TRY(rd_op_image_check("shortcut", x, st));
     if (a->stride < 1 || a->c_out < x->dim[3])
-        return rd_fail(st, RD_EBUG, "shortcut: stride %lld, %lld channels of %lld",
-                       (long long)a->stride, (long long)a->c_out, (long long)x->dim[3]);
+        return rd_fail(st, RD_EBUG,
+                       "shortcut: stride %" PRId64 " is below 1, or %" PRId64
+                       " output channels are fewer than the %" PRId64 " of the input",
+                       a->stride, a->c_out, x->dim[3]);
     rd_image_set(c->out[0], x->dim[0], (x->dim[1] - 1) / a->stride + 1,
                  (x->dim[2] - 1) / a->stride + 1, a->c_out, x->layout);
     c->out[0]->type = x->type;

@@ -1,4 +1,4 @@
-/* shortcut.cu -- see shortcut.c. */
+/* shortcut.cu -- shortcut on a GPU; the formulas are those of shortcut.c. */
 #include "../engine/gpu/element_device.h"
 #include "shortcut.h"
 #include "../engine/gpu/rows_grid.h"
@@ -6,7 +6,7 @@
 struct shape {
     int64_t n, h, w, c; /* of x */
     int64_t stride, oh, ow, co;
-    int64_t before; /* new channels in front of the old ones */
+    int64_t before; /* number of new channels before the old channels */
 };
 
 template <typename T>

@@ -5,7 +5,8 @@
 #include "shared/image_op.h"
 
 typedef struct rd_shortcut {
-    int64_t stride, c_out;
+    int64_t stride;
+    int64_t c_out; /* channels of the output */
 } rd_shortcut;
 
 #endif

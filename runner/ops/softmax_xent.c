@@ -1,13 +1,19 @@
-/* softmax_xent.c -- projection, softmax and cross-entropy in one, in blocks of rows:
- *   l = x W / tau,   loss = sum_i (log sum_v exp l_iv - l_iy),   dl_iv = (softmax(l_i)_v - [v = y_i]) / tau
+/* softmax_xent.c -- projection, softmax and cross-entropy in one op, in blocks of rows:
+ *   l = x W / tau,   loss = sum_i (log sum_v exp l_iv - l_iy)
+ *   dl_iv = (softmax(l_i)_v - [v = y_i]) / tau
  *   dx = dl W^T,  dW += x^T dl
- * A block's logits take at most BLOCK_BYTES; they become dl in place while they are there. That is why the gradients
- * are computed in the forward pass, times the seed that the loss will get (rd_tape_set_seed). Operations: 2 N X V
- * forward, 4 N X V for gradients; a block must be high enough that reading and writing dW (X V floats) once per block
- * does not count: at 512 rows it is 1/128 float per operation. */
+ *
+ * The logits of a block take at most BLOCK_BYTES. They become dl in place while they are in memory.
+ * Therefore the forward pass computes the gradients, times the seed that the loss will get
+ * (rd_tape_set_seed).
+ *
+ * Operations: 2 N X V forward, 4 N X V for gradients. Each block reads and writes dW (X V floats)
+ * once. A block must have enough rows to make this cost negligible: at 512 rows it is 1/128 float
+ * per operation. */
 #include "rd/cell.h"
 #include "shared/xent_block.h"
 #include "rd/vecmath.h"
+#include <inttypes.h>
 #include <math.h>
 
 static const size_t BLOCK_BYTES = (size_t)32 << 20;
@@ -19,12 +25,12 @@ typedef struct softmax_xent_saved {
 static rd_code softmax_xent_infer(rd_call *c, rd_status *st)
 {
     const rd_xent *a = c->attr;
-    if (!c->in[1]->param) return rd_fail(st, RD_EBUG, "softmax_xent: W is no parameter");
+    if (!c->in[1]->param) return rd_fail(st, RD_EBUG, "softmax_xent: W is not a parameter");
     RD_TRY(rd_rows_check("softmax_xent", c->in[0], c->in[1]->rows, st));
     for (int64_t i = 0; i < c->in[0]->rows; i++)
         if (a->target[i] < 0 || a->target[i] >= c->in[1]->cols)
-            return rd_fail(st, RD_EBUG, "target id %d is outside %lld classes", a->target[i],
-                           (long long)c->in[1]->cols);
+            return rd_fail(st, RD_EBUG, "softmax_xent: target id %d is outside %" PRId64 " classes",
+                           a->target[i], c->in[1]->cols);
     c->out[0]->rows = c->out[0]->cols = 1;
 done:
     return st->code;
@@ -109,7 +115,7 @@ static rd_code softmax_xent_backward(rd_call *c, rd_status *st)
     const int64_t n = c->in[0]->rows * c->in[0]->cols;
     if (c->out[0]->g[0] != c->seed)
         return rd_fail(st, RD_EBUG,
-                       "softmax_xent: its loss must be the tape's loss (gradient %g, seed %g)",
+                       "softmax_xent: backward must start at this loss (gradient %g, seed %g)",
                        (double)c->out[0]->g[0], (double)c->seed);
     float *restrict g = c->in[0]->g;
     const float *restrict dx = s->dx;

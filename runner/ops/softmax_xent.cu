@@ -1,6 +1,8 @@
-/* softmax_xent.cu -- softmax_xent.c on a GPU: the same formulas, in blocks of rows whose logits take at most BLOCK_BYTES. A block of
- * threads has a row. Where the row fits into the threads' registers it is read once and written once; a longer one is read twice,
- * the second time mostly from the cache. */
+/* softmax_xent.cu -- softmax_xent on a GPU: the formulas of softmax_xent.c, in blocks of rows whose
+ * logits take at most BLOCK_BYTES.
+ *
+ * Each block of threads has one row. A row that fits into the registers of the threads is read once
+ * and written once. A longer row is read twice, the second time mostly from the cache. */
 #include "rd/ops.h"
 #include "shared/loss_sum.h"
 #include "../engine/gpu/softmax_row.h"
@@ -16,8 +18,8 @@ struct saved {
 
 struct xent_rows {
     int64_t first, V;
-    float *l;              /* [rows, V], of rows `first` and on; becomes dl with `grad` */
-    const int32_t *target; /* [N], as all that follow */
+    float *l;              /* [rows, V] logits of rows `first` and on; with `grad` they become dl */
+    const int32_t *target; /* [N], as are the next three */
     double *loss;
     int32_t *argmax; /* NULL: not wanted */
     float *nll;      /* NULL: not wanted */
@@ -25,9 +27,10 @@ struct xent_rows {
     bool grad;
 };
 
-/* By one thread. sum: of exp((l - top) inv); best: lowest v with l_v = top, V or more where top is no number. */
-static __device__ void row_done(const xent_rows &r, int64_t i, float l_y, float top, float sum,
-                                int best)
+/* Stores the results of a row; one thread calls it. sum: of exp((l - top) inv). best: lowest v with
+ * l_v = top; V or more if top is not a number. */
+static __device__ void xent_row_finish(const xent_rows &r, int64_t i, float l_y, float top,
+                                       float sum, int best)
 {
     const double nll = log((double)sum) - (double)((l_y - top) * r.inv);
     r.loss[i] = nll;
@@ -35,7 +38,8 @@ static __device__ void row_done(const xent_rows &r, int64_t i, float l_y, float 
     if (r.argmax) r.argmax[i] = best < r.V ? best : (int)(r.V - 1);
 }
 
-/* Threads x PER logits at most. Thread t has those at t, t + THREADS, ...: neighbours read neighbours. */
+/* Computes a row of at most THREADS x PER logits. Thread t has the logits at t, t + THREADS, ...,
+ * so neighbouring threads read neighbouring memory. */
 template <int THREADS, int PER> static __device__ inline void whole_row(const xent_rows &r)
 {
     const int64_t i = r.first + blockIdx.x, V = r.V;
@@ -63,7 +67,7 @@ template <int THREADS, int PER> static __device__ inline void whole_row(const xe
         sum += x[k];
     }
     sum = rd_block_sum(sum);
-    if (t == 0) row_done(r, i, l_y, top, sum, best);
+    if (t == 0) xent_row_finish(r, i, l_y, top, sum, best);
     if (!r.grad) return;
     const float s = r.seed * r.inv / sum, right = r.seed * r.inv;
 #pragma unroll
@@ -101,7 +105,7 @@ static __global__ void __launch_bounds__(512) softmax_long(xent_rows r)
     const float all = of.top;
     int first = INT32_MAX;
     if (r.argmax) first = rd_block_least(of.own == all ? (int)of.own_best : INT32_MAX);
-    if (threadIdx.x == 0) row_done(r, i, l_y, all, of.sum, first);
+    if (threadIdx.x == 0) xent_row_finish(r, i, l_y, all, of.sum, first);
     if (!r.grad) return;
     const float s = r.seed * r.inv / of.sum, right = r.seed * r.inv;
 #pragma unroll 8
@@ -121,9 +125,10 @@ static rd_code softmax(rd_gpu *gpu, unsigned n, const xent_rows &rows, rd_status
     return RD_LAUNCH(gpu, st, softmax_long, n, 512, 0, r);
 }
 
-/* What the host wants, in one block of memory: the sum, then argmax and nll by row. */
+/* The results that the host wants, in one block of memory: the sum, then argmax and nll by row. */
 struct wanted {
-    size_t argmax, nll, bytes; /* where they begin; bytes in all */
+    size_t argmax, nll; /* offsets in bytes */
+    size_t bytes;       /* size of the block */
 };
 
 static wanted softmax_xent_wanted_of(const rd_xent *a, int64_t N)
@@ -142,7 +147,7 @@ extern "C" rd_code rd_cuda_softmax_xent_forward(rd_call *c, rd_status *st)
     rd_gpu *gpu = rd_gpu_of(c->be);
     const int64_t N = x->rows, X = W->rows, V = W->cols;
     const int64_t most = rd_xent_block_rows(c->be, BLOCK_BYTES, V);
-    /* Blocks of about one height: a last one of few rows would leave the GPU idle. */
+    /* The blocks have about equal heights: a last block of few rows would leave the GPU idle. */
     const int64_t n_blocks = (N + most - 1) / most;
     const int64_t block = n_blocks > 1 ? ((N + n_blocks - 1) / n_blocks + 63) / 64 * 64 : N;
     const wanted w = softmax_xent_wanted_of(a, N);
@@ -197,7 +202,7 @@ extern "C" rd_code rd_cuda_softmax_xent_backward(rd_call *c, rd_status *st)
     const float seed = rd_call_loss_seed(c);
     if (seed != c->seed)
         return rd_fail(st, RD_EBUG,
-                       "softmax_xent: its loss must be the tape's loss (gradient %g, seed %g)",
+                       "softmax_xent: backward must start at this loss (gradient %g, seed %g)",
                        (double)seed, (double)c->seed);
     return c->in[0]->g ? rd_vec_add(c->be, c->in[0]->rows * c->in[0]->cols, s->dx, c->in[0]->g, st)
                        : RD_OK;
