@@ -3,9 +3,9 @@
  * Each op is one file in runner/ops. The rules of ops.h hold.
  *
  * An image variable has dim = {n, h, w, c}, rows = n h w, cols = c. If var->layout is NULL, its
- * elements are stored as NHWC. Otherwise the backend chose the order of v and g, which only the
- * ops of this header read; rows * cols is then not the number of stored elements. Each op takes
- * either kind. rd_op_flatten and rd_op_global_mean return plain matrices.
+ * elements are stored as NHWC. Otherwise the backend chose the order of v and g, which only the ops
+ * of this header read. The number of stored elements is then not rows * cols. Each op takes either
+ * kind. rd_op_flatten and rd_op_global_mean return plain matrices.
  *
  * On a GPU x may have 16-bit elements, except in rd_op_class_loss; the result then has the type
  * of x. Each op computes in float32 and rounds once, when it stores the result. A convolution

@@ -71,7 +71,7 @@ rd_code rd_params_add(rd_params *p, const char *name, int n_dim, const int64_t *
                       unsigned flags, rd_param **out, rd_status *st);
 /* Declares a running mean of n elements that follows statistics of the batches. All elements are
  * `value` at first. What backward adds to its gradient arena is summed over ranks and scaled like a
- * gradient, which gives the mean m over the samples of the step. The update is
+ * gradient. The result is the mean m over the samples of the step. The update is
  *
  *     v = momentum v + (1 - momentum) m
  *

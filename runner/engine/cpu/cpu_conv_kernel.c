@@ -1,7 +1,7 @@
 /* cpu_conv_kernel.c -- makes oneDNN's kernels for convolutions, and reorders.
  *
- * For each direction it asks for a fast kernel that takes images in the order of the variables,
- * then for a fast kernel behind reorders, then for any kernel. */
+ * For each direction it first asks for a fast kernel that takes images in the order of the
+ * variables. The next choice is a fast kernel with reorders, the last is any kernel. */
 #include "cpu_conv_impl.h"
 #include <inttypes.h>
 #include <stdlib.h>

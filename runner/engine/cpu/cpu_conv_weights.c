@@ -1,5 +1,5 @@
-/* cpu_conv_weights.c -- the gradient of a convolution's weights in float32, where oneDNN is
- * slow.
+/* cpu_conv_weights.c -- the gradient of a convolution's weights in float32, for shapes at which
+ * oneDNN is slow.
  *
  * For 3x3 oneDNN's AVX2 kernel reaches 55 to 70 % of a matrix product's speed, this file 95 to
  * 110 %. With 1 or 3 channels oneDNN pads them to 8.
@@ -7,11 +7,11 @@
  *   dW[r, s, c, o] += sum over i, p, q of
  *                     x[i, p stride + r - top, q stride + s - left, c] dy[i, p, q, o]
  *
- * A tile is four taps (r, s, c) by up to three blocks of channels o: twelve vectors. They stay
- * in registers during the loop over the pixels of a chunk. A pixel costs three loads, four
- * broadcasts and twelve multiply-adds. A chunk is a number of rows (of samples, if images are
- * small). It is small enough that dy for three blocks and x for one block stay in the L1 cache
- * while the loop runs over all tiles that need them.
+ * A tile is four taps (r, s, c) by up to three blocks of channels o: twelve vectors. They stay in
+ * registers during the loop over the pixels of a chunk. A pixel costs three loads, four broadcasts
+ * and twelve multiply-adds. A chunk is a number of rows (of samples, if images are small). Its size
+ * is such that dy for three blocks and x for one block fit in the L1 cache. They stay there while
+ * the loop runs over all tiles that need them.
  *
  * Blocked images: the four taps are channels of one block. NHWC (the first layer): the four taps
  * are consecutive in HWIO, and x is a copy that contains the padding.

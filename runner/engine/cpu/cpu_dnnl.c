@@ -1,11 +1,11 @@
 /* cpu_dnnl.c -- the CPU backend's products, by oneDNN (dnnl_seam.h: 2.6 and 3.x).
  *
- * A recurrent model spends its time in products with a parameter, Y = X W for m rows of X; m is
- * the few dozen sentences of a batch. dnnl_sgemm and matmul copy W into their own layout at
- * every call. At m = 64 the copy costs a third to a half of the time. A 1x1 convolution over an
- * image of height 1 and width m is the same product, because NHWC activations are plain rows.
- * Its weights can stay in oneDNN's blocked layout. Measured on one AVX2 core (sgemm at 2048^3
- * reaches 81 GFLOP/s):
+ * A recurrent model spends its time in products with a parameter, Y = X W for m rows of X. m is the
+ * number of sentences in a batch, a few dozen. dnnl_sgemm and matmul copy W into their own layout
+ * at every call. At m = 64 the copy costs a third to a half of the time. A 1x1 convolution over an
+ * image of height 1 and width m is the same product, because NHWC activations are plain rows. Its
+ * weights can stay in oneDNN's blocked layout. Measured on one AVX2 core (sgemm at 2048^3 reaches
+ * 81 GFLOP/s):
  *
  *   m x k x n       sgemm, GFLOP/s   convolution, GFLOP/s
  *   64x512x512      56               99
