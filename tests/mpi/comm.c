@@ -412,8 +412,8 @@ static void *abort_soon(void *unused)
     return unused;
 }
 
-/* The last rank ends the job, from its main thread, or from a watchdog thread while its main thread
- * waits like the main threads of the other ranks. */
+/* The last rank ends the job from its main thread, or from a watchdog thread. In the second case
+ * its main thread waits like those of the other ranks. */
 static int end_job(const char *how)
 {
     rd_status st = {0};

@@ -260,8 +260,8 @@ static void ask_hosts(void)
 }
 
 /* Returns element i of the sum of uneven(). The sum runs inside hosts first. Then it runs among
- * hosts in groups of 8, 4 or 2 while their number is even, and at last among all remaining hosts
- * at once. Each number that is sent is rounded, and so is each sum. */
+ * hosts in groups of 8, 4 or 2 while their number is even. The last sum is among all remaining
+ * hosts at once. Each number that is sent is rounded, and so is each sum. */
 static float ordered_sum(rd_wire w, int64_t i)
 {
     float x[MOST_RANKS];

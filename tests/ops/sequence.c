@@ -1,7 +1,7 @@
 /* sequence.c -- tests rnn_layer and attention_decoder against naive references in double.
  *
- * The sizes take every path of the backend (multiples of 8 and others, below and above one block of
- * rows), with ragged lengths, dropout, residuals and projection. */
+ * The sizes take every path of the backend: multiples of 8 and others, below and above one block of
+ * rows. Lengths are ragged, with dropout, residuals and projection. */
 #include "harness.h"
 #include "rd/cell.h"
 

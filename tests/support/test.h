@@ -1,5 +1,4 @@
-/* test.h -- what every test with cmocka needs: cmocka itself, must(), and a main from a list of
- * tests.
+/* test.h -- for every test with cmocka: cmocka itself, must(), a main from a list of tests.
  *
  *     #include "rd/npz.h"
  *     #include "test.h"
@@ -40,8 +39,7 @@ static inline void must_do(rd_code code, const rd_status *st)
     if (code != RD_OK) fail_msg("%s (%s)", st->msg, st->where);
 }
 
-/* Returns whether CASES=all is set (make test-all): then tests run every case, and check
- * seconds. */
+/* Returns whether CASES=all is set (make test-all): tests run every case, and check seconds. */
 static inline bool all_cases(void)
 {
     const char *text = getenv("CASES");
