@@ -14,7 +14,7 @@
 
 RD_C_BEGIN
 
-/* ids of the special tokens, as in OpenSeq2Seq (January 2018) */
+/* Ids of the special tokens, as in OpenSeq2Seq of January 2018. */
 enum { RD_UNK = 0, RD_SOS = 1, RD_EOS = 2, RD_PAD = 3, RD_N_SPECIAL = 4 };
 
 /* ---- vocabulary: line k of the file, counted from 0, has id k + 4 ---- */

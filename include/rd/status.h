@@ -79,6 +79,7 @@ void rd_status_prefix(rd_status *st, const char *fmt, ...) RD_PRINTF(2, 3);
 #else
 #define rd_assert(cond) ((void)sizeof((cond) ? 1 : 0))
 #endif
+/* Prints where an invariant does not hold, and ends the program. */
 void rd_assert_failed_(const char *where, const char *cond) __attribute__((noreturn, cold));
 
 RD_C_END
